@@ -1,0 +1,90 @@
+package pubsub
+
+import (
+	"container/list"
+	"time"
+)
+
+// A channel is what the hub knows of one name that somebody is, or lately was,
+// subscribed to. Hub.mu protects its fields.
+type channel struct {
+	name string
+	subs []*Subscription
+	link *link // in whose channels it is; nil once forgotten
+
+	// conn is the connection over which the server has confirmed it, nil while
+	// it is not confirmed.
+	conn *conn
+	// counted is true while conn is not nil and known to be one that the server
+	// counts where commands about this channel go.
+	counted bool
+	// refused is the server's word that it will not confirm it.
+	refused error
+	// redirects counts the MOVED since the last confirmation or pause.
+	redirects int
+
+	// lingering is its place in link.lingering: not nil only while subs is
+	// empty and the link is connected.
+	lingering *list.Element
+	until     time.Time // when lingering ends
+}
+
+func (ch *channel) joinLocked(s *Subscription) {
+	s.ch, s.at = ch, len(ch.subs)
+	ch.subs = append(ch.subs, s)
+	ch.wantLocked()
+	if ch.conn != nil || ch.refused != nil {
+		s.mark()
+	}
+}
+
+func (ch *channel) leaveLocked(s *Subscription) {
+	last := len(ch.subs) - 1
+	ch.subs[s.at] = ch.subs[last]
+	ch.subs[s.at].at = s.at
+	ch.subs[last] = nil
+	ch.subs = ch.subs[:last]
+	switch {
+	case last > 0 || ch.link == nil:
+	case ch.link.conn == nil:
+		// No server knows of it, so there is nothing to keep.
+		ch.link.hub.forgetLocked(ch)
+	default:
+		ch.link.lingerLocked(ch)
+	}
+}
+
+// wantLocked ends lingering, if it lingers.
+func (ch *channel) wantLocked() {
+	if ch.lingering != nil {
+		ch.link.lingering.Remove(ch.lingering)
+		ch.lingering = nil
+	}
+}
+
+// detachLocked takes it off its link.
+func (ch *channel) detachLocked() {
+	if ch.link == nil {
+		return
+	}
+	ch.wantLocked()
+	ch.unconfirmLocked()
+	delete(ch.link.channels, ch.name)
+	ch.link = nil
+}
+
+func (ch *channel) confirmLocked(c *conn, counted bool) {
+	ch.conn, ch.counted = c, counted
+	ch.refused, ch.redirects = nil, 0
+	ch.markLocked()
+}
+
+func (ch *channel) unconfirmLocked() {
+	ch.conn, ch.counted = nil, false
+}
+
+func (ch *channel) markLocked() {
+	for _, s := range ch.subs {
+		s.mark()
+	}
+}

@@ -1,0 +1,72 @@
+// Package pubsub wakes many waiters over few Redis subscriptions.
+//
+// A [Hub] keeps at most one server-side subscription per channel however many
+// [Subscription]s there are, and one connection per node however many channels,
+// apart from the connection of the commands. It knows nothing of what is waited
+// for, and it ignores what a message says: a message is a hint to look again,
+// and so is every moment at which a message may have been missed.
+//
+// # How to wait without missing a wake
+//
+//	s := hub.Subscribe(channel)
+//	defer s.Close()
+//	for !look() {
+//		select {
+//		case <-s.C():          // something may have changed since the last look
+//		case <-time.After(d):  // pub/sub is at most once: always have a fallback
+//		case <-ctx.Done():
+//			return ctx.Err()
+//		}
+//	}
+//
+// The first mark comes when the server has confirmed the subscription. A waiter
+// that looks after that mark and sleeps until the next one cannot sleep through a
+// message that was published in between, which is how waiting libraries lose
+// wake-ups (Redisson issue 1763). After a reconnect or a failover the next
+// confirmation is a mark again, since messages were lost meanwhile (Redisson
+// resubscribes there and wakes nobody).
+//
+// # The life of a channel
+//
+//	                                     message: mark
+//	                                        +---+
+//	         Subscribe       confirmation   |   v     last Close
+//	(none) ------------> asked ---------> confirmed -------------> lingering
+//	   ^                 |  ^    mark      |      ^                 |   |
+//	   |         refusal |  |              |      +-----------------+   |
+//	   |            mark |  +--------------+          Subscribe: mark   |
+//	   |                 v    connection lost, slot moved, failover     |
+//	   |              refused                                           |
+//	   |                 | Linger after the last Close                  |
+//	   +-----------------+----------------------------------------------+
+//	                        Linger passed: UNSUBSCRIBE; connection lost
+//
+// [Hub.Confirmed] is true in the states confirmed and lingering.
+//
+// # What happens on failure
+//
+//   - The connection is lost: nothing is confirmed from then on. It is opened
+//     again after 1 ms, later at most every 500 ms, and all channels that have a
+//     Subscription are subscribed again. Each confirmation is a mark.
+//   - The server is silent: the client's pings find that (see Config.Client), and
+//     the connection counts as lost.
+//   - The server refuses a channel: [Subscription.Refused] says so, its waiters
+//     have to poll. Other channels are not disturbed.
+//   - The server is loading, busy, or its cluster is down: it is asked again
+//     every 250 ms.
+//   - Sentinel fails over: as soon as the client sends its commands to the new
+//     primary, the hub follows it, within 250 ms. It does not wait for the old
+//     one to go: after a planned failover that keeps its connections for some 10 s.
+//   - A cluster slot moves, or its primary fails: Redis ends the subscription, or
+//     the connection ends. The hub asks the nodes until one accepts and says it is
+//     a primary. It can reach only nodes that the client knows; a client learns of
+//     a new one by any command for such a slot, or by its ShardsRefreshInterval.
+//
+// # What it costs
+//
+// One connection and one goroutine per node in use, no goroutine or timer per
+// channel, and nothing at all while nothing is subscribed. What is asked for
+// while a command is under way goes out together as the next one, so that ten
+// thousand channels are confirmed in a few round trips. A message costs one map
+// lookup.
+package pubsub

@@ -1,0 +1,160 @@
+package pubsub
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// ErrClosed is what [Subscription.Refused] reports once the hub is closed:
+// nothing will be marked any more.
+var ErrClosed = errors.New("pubsub: hub closed")
+
+// defaultLinger bridges the pauses of a contended channel: one that was needed a
+// moment ago is usually needed again soon.
+const defaultLinger = 5 * time.Second
+
+// Config configures a [Hub].
+type Config struct {
+	// Client is the client whose server the hub subscribes at. The hub opens
+	// connections of its own through it and never closes it; close the hub first.
+	//
+	// A connection that died in silence is found by the client's pings, that is
+	// after at most twice its Dialer.KeepAlive plus ConnWriteTimeout (rueidis
+	// defaults: 12 s). Required.
+	Client rueidis.Client
+
+	// Sharded subscribes with SSUBSCRIBE, for messages sent with SPUBLISH. In a
+	// Cluster each channel is then subscribed at the primary of its slot. Needs
+	// Redis or Valkey 7. Defaults to false.
+	Sharded bool
+
+	// Linger is how long a channel stays subscribed after its last Subscription
+	// was closed, and how long a connection without channels stays open.
+	// Zero means the default; a negative Linger means not at all.
+	// Defaults to 5 s.
+	Linger time.Duration
+
+	// Logger gets one line a lost connection (Info) and one line for the first
+	// refused channel (Warn). Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// A Hub shares one server-side subscription per channel among any number of
+// [Subscription]s. Its methods may be called concurrently, and from under the
+// caller's own mutex except for Close: none of the others waits for the network.
+type Hub struct {
+	client  rueidis.Client
+	sharded bool
+	cluster bool
+	linger  time.Duration
+	log     *slog.Logger
+
+	// ctx ends with the hub. Every command runs under it, so that Close waits
+	// for no reply.
+	ctx         context.Context
+	stop        context.CancelFunc
+	running     sync.WaitGroup // the links' goroutines
+	warnRefused sync.Once
+
+	// mu protects the following, and what channel, link and Subscription say it
+	// protects. It is never held across a call to Redis: the connections'
+	// readers take it for each message.
+	mu       sync.Mutex
+	channels map[string]*channel // by name; nil once the hub is closed
+	links    map[string]*link    // by address; "" is the one of a hub that is not routed
+	owners   map[uint16]string   // slot to address, as far as MOVED told; routed hubs only
+}
+
+// New returns a hub. It does nothing until the first Subscribe.
+// It panics if cfg.Client is nil.
+func New(cfg Config) *Hub {
+	if cfg.Client == nil {
+		panic("pubsub: Config.Client is nil")
+	}
+	if cfg.Linger == 0 {
+		cfg.Linger = defaultLinger
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	h := &Hub{
+		client:   cfg.Client,
+		sharded:  cfg.Sharded,
+		cluster:  cfg.Client.Mode() == rueidis.ClientModeCluster,
+		linger:   max(cfg.Linger, 0),
+		log:      cfg.Logger,
+		channels: make(map[string]*channel),
+		links:    make(map[string]*link),
+		owners:   make(map[uint16]string),
+	}
+	h.ctx, h.stop = context.WithCancel(context.Background())
+	return h
+}
+
+// Subscribe asks for the messages of channel. It neither blocks nor fails: what
+// the server says becomes known through [Subscription.C] and
+// [Subscription.Refused]. On a closed hub the subscription is refused with
+// [ErrClosed]. The caller must Close the subscription.
+func (h *Hub) Subscribe(channel string) *Subscription {
+	s := &Subscription{hub: h, c: make(chan struct{}, 1)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.channelLocked(channel).joinLocked(s)
+	return s
+}
+
+// Confirmed reports whether this hub is subscribed to channel right now and the
+// server counts it, so that one of what PUBSUB NUMSUB (SHARDNUMSUB) answers is
+// this hub. That goes on while the channel lingers. In doubt it is false, and so
+// it always is on a hub without Sharded in a Cluster, where a node counts its own
+// subscribers only.
+func (h *Hub) Confirmed(channel string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ch := h.channels[channel]
+	return ch != nil && ch.counted
+}
+
+// Close ends all subscriptions and connections, and marks and refuses every
+// [Subscription] with [ErrClosed]. When it returns no goroutine of the hub is
+// left. It waits for no reply of a server, but it does wait for a connection
+// that is being opened, which the client bounds with its Dialer.Timeout and
+// ConnWriteTimeout. Closing again is harmless.
+func (h *Hub) Close() {
+	h.mu.Lock()
+	for _, ch := range h.channels {
+		ch.refused = ErrClosed
+		ch.markLocked()
+	}
+	h.channels = nil
+	h.stop()
+	h.mu.Unlock()
+	h.running.Wait()
+}
+
+// channelLocked returns the channel of that name, and a new one on its way to
+// the server if there is none. Needs mu.
+func (h *Hub) channelLocked(name string) *channel {
+	if ch := h.channels[name]; ch != nil {
+		return ch
+	}
+	ch := &channel{name: name}
+	if h.channels == nil {
+		ch.refused = ErrClosed
+		return ch
+	}
+	h.channels[name] = ch
+	h.routeLocked(ch, "")
+	return ch
+}
+
+// forgetLocked drops a channel that nobody is subscribed to. Needs mu.
+func (h *Hub) forgetLocked(ch *channel) {
+	delete(h.channels, ch.name)
+	ch.detachLocked()
+}

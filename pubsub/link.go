@@ -1,0 +1,252 @@
+package pubsub
+
+import (
+	"container/list"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+const (
+	// A lost connection is opened again after minBackoff, doubled with each
+	// failure up to maxBackoff, less up to half of it at random so that the
+	// clients of a server that returns do not come all at once.
+	minBackoff = time.Millisecond
+	maxBackoff = 500 * time.Millisecond
+
+	// tick is how often a link looks whether it still leads to the right node,
+	// and asks again for channels the server could not serve just now. Both cost
+	// nothing on the network if there is nothing to do.
+	tick = 250 * time.Millisecond
+)
+
+var (
+	errIdle       = errors.New("pubsub: nothing subscribed")
+	errNotPrimary = errors.New("pubsub: node is not a primary")
+	errNodeGone   = errors.New("pubsub: node is not known to the client")
+	errLost       = errors.New("pubsub: connection closed")
+)
+
+// A link keeps one connection to one node, for all channels that are routed
+// there. It has one goroutine, which opens the connection, and alone sends
+// commands over it: one batch at a time, so that what is asked for meanwhile
+// forms the next batch, and so that an UNSUBSCRIBE is answered before a new
+// SUBSCRIBE of the same channel is sent.
+type link struct {
+	hub  *Hub
+	addr string        // the node's; "" means wherever the client leads
+	wake chan struct{} // capacity 1: the fields below gave the goroutine something to do
+
+	// Hub.mu protects the following.
+	conn      *conn               // nil while there is no connection
+	channels  map[string]*channel // all those with channel.link == this one
+	asked     []*channel          // to be subscribed with the next batch
+	later     []*channel          // to be routed again at the next tick
+	dropped   []string            // to be unsubscribed with the next batch
+	lingering list.List           // of *channel; all linger equally long, so the first to go is in front
+}
+
+// newLinkLocked starts a link. Needs Hub.mu, and an open hub.
+func (h *Hub) newLinkLocked(addr string) *link {
+	l := &link{hub: h, addr: addr, wake: make(chan struct{}, 1), channels: make(map[string]*channel)}
+	h.links[addr] = l
+	h.running.Add(1)
+	go l.run()
+	return l
+}
+
+func (l *link) run() {
+	defer l.hub.running.Done()
+	for failures := 0; l.awaitWork(failures); {
+		failures++
+		c, err := l.connect()
+		if err != nil {
+			l.lost(nil, err)
+			continue
+		}
+		err = l.serve(c)
+		// Nothing counts as confirmed from here on; closing a connection to a
+		// silent server takes rueidis a second.
+		l.lost(c, err)
+		c.client.Close()
+		if c.worked {
+			failures = 1
+		}
+	}
+}
+
+// awaitWork waits out the pause after a failure and then until the link has a
+// channel to subscribe. It returns false, and the goroutine ends, if it has no
+// channel at all or the hub is closed.
+func (l *link) awaitWork(failures int) bool {
+	h := l.hub
+	if failures > 0 {
+		pause := min(minBackoff<<min(failures-1, 16), maxBackoff)
+		select {
+		case <-time.After(pause - rand.N(pause/2)):
+		case <-h.ctx.Done():
+		}
+	}
+	for {
+		h.mu.Lock()
+		l.asked = slices.DeleteFunc(l.asked, func(ch *channel) bool { return ch.link != l })
+		asked, unused := len(l.asked) > 0, len(l.channels) == 0
+		if h.ctx.Err() != nil || unused {
+			// In one critical section with the look at channels, so that
+			// nothing is routed to a link that has ended.
+			delete(h.links, l.addr)
+			h.mu.Unlock()
+			return false
+		}
+		h.mu.Unlock()
+		if asked {
+			return true
+		}
+		select {
+		case <-l.wake:
+		case <-h.ctx.Done():
+		}
+	}
+}
+
+// serve does what the link is asked for until the connection is lost, or nothing
+// has been subscribed for as long as channels linger (errIdle). Its error is
+// never nil.
+func (l *link) serve(c *conn) error {
+	h := l.hub
+	now := time.Now()
+	nextTick, usedAt := now.Add(tick), now
+	timer := time.NewTimer(tick)
+	defer timer.Stop()
+	for {
+		if now = time.Now(); !now.Before(nextTick) {
+			nextTick = now.Add(tick)
+			if !h.leadsTo(c.addr) {
+				return fmt.Errorf("%w: %s", errNodeGone, c.addr)
+			}
+			l.askLater()
+		}
+		drop, ask, until, used := l.take(now, nextTick)
+		if used {
+			usedAt = now
+		} else if now.Sub(usedAt) >= h.linger {
+			return errIdle
+		}
+		if len(drop)+len(ask) > 0 {
+			if err := c.unsubscribe(drop); err != nil {
+				return err
+			}
+			if err := c.subscribe(ask); err != nil {
+				return err
+			}
+			continue
+		}
+		timer.Reset(until.Sub(now))
+		select {
+		case <-l.wake:
+		case <-timer.C:
+		case err := <-c.lost:
+			return fmt.Errorf("%w: %w", errLost, err)
+		case <-h.ctx.Done():
+			return ErrClosed
+		}
+	}
+}
+
+// take returns the next batch, when to look again if there is none, and whether
+// the link has any channel. Channels whose lingering has ended become part of
+// the batch.
+func (l *link) take(now, nextTick time.Time) (drop []string, ask []*channel, until time.Time, used bool) {
+	h := l.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	until = nextTick
+	for e := l.lingering.Front(); e != nil; e = l.lingering.Front() {
+		ch := e.Value.(*channel)
+		if ch.until.After(now) {
+			until = earlier(until, ch.until)
+			break
+		}
+		if ch.refused == nil {
+			l.dropped = append(l.dropped, ch.name)
+		}
+		h.forgetLocked(ch)
+	}
+	drop, l.dropped = l.dropped, nil
+	ask, l.asked = l.asked, nil
+	ask = slices.DeleteFunc(ask, func(ch *channel) bool { return ch.link != l })
+	return drop, ask, until, len(l.channels) > 0
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// lost settles what a connection leaves behind, or the failure to open one (c is
+// nil): its channels are asked for again, elsewhere if this is not the node to
+// ask, and those that only lingered are forgotten.
+func (l *link) lost(c *conn, err error) {
+	h := l.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c != nil && c.worked && !errors.Is(err, errIdle) && h.ctx.Err() == nil {
+		h.log.Info("pubsub: connection lost, subscribing again", "addr", c.addr, "channels", len(l.channels), "error", err)
+	}
+	l.conn, l.asked, l.later, l.dropped = nil, nil, nil, nil
+	avoid := ""
+	if c == nil || errors.Is(err, errNotPrimary) {
+		avoid = l.addr
+	}
+	// Routing changes l.channels, hence the copy.
+	for _, ch := range slices.Collect(maps.Values(l.channels)) {
+		ch.unconfirmLocked()
+		switch {
+		case len(ch.subs) == 0:
+			h.forgetLocked(ch)
+		case ch.refused == nil:
+			h.routeLocked(ch, avoid)
+		}
+	}
+}
+
+// askLater routes again what could not be served.
+func (l *link) askLater() {
+	h := l.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, ch := range l.later {
+		if ch.link == l {
+			ch.redirects = 0
+			h.routeLocked(ch, l.addr)
+		}
+	}
+	l.later = nil
+}
+
+// askLocked puts a channel into the next batch. Needs Hub.mu.
+func (l *link) askLocked(ch *channel) {
+	l.asked = append(l.asked, ch)
+	l.kick()
+}
+
+// lingerLocked begins the lingering of a channel. Needs Hub.mu.
+func (l *link) lingerLocked(ch *channel) {
+	ch.until = time.Now().Add(l.hub.linger)
+	ch.lingering = l.lingering.PushBack(ch)
+	if l.lingering.Len() == 1 {
+		l.kick()
+	}
+}
+
+func (l *link) kick() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,141 @@
+package pubsub
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/redis/rueidis"
+)
+
+// maxRedirects is how many MOVED in a row a channel follows before it pauses:
+// while a slot changes hands its nodes may send a client back and forth.
+const maxRedirects = 5
+
+// routed reports whether channels belong to particular nodes. If not there is
+// one link for all, to wherever the client leads.
+func (h *Hub) routed() bool { return h.sharded && h.cluster }
+
+// routeLocked gives ch to the link that should subscribe it next. In a Cluster
+// that is the node that owns its slot, as far as known, else any node: it answers
+// with MOVED. A node to avoid is taken only if there is no other. Needs mu.
+func (h *Hub) routeLocked(ch *channel, avoid string) {
+	addr := ""
+	if h.routed() {
+		slot := h.slot(ch.name)
+		addr = h.owners[slot]
+		if addr == "" || addr == avoid {
+			delete(h.owners, slot)
+			addr = h.anyNodeLocked(avoid)
+		}
+	}
+	ch.detachLocked()
+	if h.ctx.Err() != nil {
+		return
+	}
+	l := h.links[addr]
+	if l == nil {
+		l = h.newLinkLocked(addr)
+	}
+	ch.link = l
+	l.channels[ch.name] = ch
+	l.askLocked(ch)
+}
+
+// movedLocked follows a MOVED. Needs mu.
+func (h *Hub) movedLocked(ch *channel, addr string) {
+	// A node that does not know its own host name leaves it out, and means the
+	// host that was asked.
+	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" {
+		host, _, _ = net.SplitHostPort(ch.link.addr)
+		addr = net.JoinHostPort(host, port)
+	}
+	h.owners[h.slot(ch.name)] = addr
+	if ch.redirects++; ch.redirects > maxRedirects {
+		ch.link.later = append(ch.link.later, ch)
+		return
+	}
+	h.routeLocked(ch, "")
+}
+
+// anyNodeLocked returns a node to ask, preferably one with a connection. Needs mu.
+func (h *Hub) anyNodeLocked(avoid string) string {
+	for addr, l := range h.links {
+		if addr != avoid && l.conn != nil {
+			return addr
+		}
+	}
+	for addr := range h.client.Nodes() {
+		if addr != avoid {
+			return addr
+		}
+	}
+	return avoid
+}
+
+func (h *Hub) slot(name string) uint16 {
+	command := h.client.B().Ssubscribe().Channel(name).Build()
+	return command.Slot()
+}
+
+// node returns the client to open a connection with, and the address it leads to
+// if that is known. The address "" asks for the primary of a single server, and
+// for any node of a Cluster: each of them gets every PUBLISH.
+func (h *Hub) node(addr string) (rueidis.Client, string, error) {
+	nodes := h.client.Nodes()
+	if addr != "" {
+		if node, ok := nodes[addr]; ok {
+			return node, addr, nil
+		}
+		// It was named by a MOVED; the client's next refresh will find it.
+		return nil, "", fmt.Errorf("%w: %s", errNodeGone, addr)
+	}
+	if len(nodes) == 1 || h.cluster {
+		for addr, node := range nodes {
+			return node, addr, nil
+		}
+	}
+	return h.client, "", nil // one of several is the primary: the client knows which
+}
+
+// leadsTo reports whether the client still sends commands to addr. It does not
+// after a failover that Sentinel planned: the demoted primary keeps its
+// connections for some 10 s, as a primary that nobody publishes at any more. It
+// asks the client and not the server, so it costs no command.
+func (h *Hub) leadsTo(addr string) bool {
+	if addr == "" {
+		return true
+	}
+	_, ok := h.client.Nodes()[addr]
+	return ok
+}
+
+// count finds out whether the channels of a batch, as far as confirmed over this
+// connection, are counted where their messages are published. A replica accepts
+// SSUBSCRIBE for the slots of its primary and gets its messages, but the primary
+// does not count that subscriber. So a node must say that it is a primary, after
+// the batch: should it become a replica later, it ends all its subscriptions.
+func (c *conn) count(batch []*channel) error {
+	h := c.link.hub
+	if !h.routed() {
+		return nil
+	}
+	replies := c.do(rueidis.Commands{c.client.B().Hello().Build()})
+	hello, err := replies[0].AsMap()
+	if _, refused := rueidis.IsRedisErr(err); refused {
+		return nil // never counted, then
+	} else if err != nil {
+		return fmt.Errorf("pubsub: hello: %w", err)
+	}
+	role := hello["role"]
+	if name, _ := role.ToString(); name != "master" {
+		return fmt.Errorf("%w: %s", errNotPrimary, c.addr)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, ch := range batch {
+		if ch.conn == c { // and not moved on by a MOVED
+			ch.counted = true
+		}
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package pubsub
+
+// A Subscription tells one waiter when to look again. Its methods may be called
+// concurrently, and from under the caller's mutex.
+type Subscription struct {
+	hub *Hub
+	c   chan struct{} // capacity 1
+
+	// hub.mu protects the following.
+	ch     *channel
+	at     int // index in ch.subs, until closed
+	closed bool
+}
+
+// C delivers marks. A mark means "look again" and nothing more: messages may have
+// been lost before it, and several may have become one. It is set
+//
+//   - at every confirmation of the subscription: the first, and each one after a
+//     reconnect, a failover or a slot move. If the channel is confirmed already
+//     when Subscribe is called, it is set at once. What was published before the
+//     mark may be missed, nothing after it is, until the next loss;
+//   - at every message;
+//   - when the server has refused the channel (see Refused), or the hub is closed.
+//
+// The channel is never closed.
+func (s *Subscription) C() <-chan struct{} { return s.c }
+
+// Refused returns the server's error if it does not let this client subscribe to
+// the channel (NOPERM, unknown command), [ErrClosed] if the hub is closed, else nil.
+// No messages come while it is not nil; the caller should poll. A refused channel
+// is asked for again by a Subscribe that comes Linger after its last Close.
+func (s *Subscription) Refused() error {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	return s.ch.refused
+}
+
+// Close ends the subscription. The channel is unsubscribed after Config.Linger if
+// this was its last one. Closing again is harmless.
+func (s *Subscription) Close() {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	if !s.closed {
+		s.closed = true
+		s.ch.leaveLocked(s)
+	}
+}
+
+// mark never blocks: a mark that nobody has taken yet says it already.
+func (s *Subscription) mark() {
+	select {
+	case s.c <- struct{}{}:
+	default:
+	}
+}
