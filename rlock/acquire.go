@@ -1,0 +1,338 @@
+package rlock
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/waitqueue"
+)
+
+const (
+	// fallbackPoll is the longest sleep of a waiter. Pub/sub is a hint: messages
+	// are lost with a connection, a moved slot, a full buffer.
+	fallbackPoll = 5 * time.Second
+	// yieldTime is how long the head waits for the message of its own client's
+	// release before it asks all the same.
+	yieldTime = 50 * time.Millisecond
+	// Without pub/sub waiters poll, at intervals from firstPoll doubling to
+	// lastPoll (as Redisson's spin lock), with jitter.
+	firstPoll, lastPoll = time.Millisecond, 128 * time.Millisecond
+	// After a fault that waiting may cure, the head asks again after firstRetry,
+	// doubling to lastRetry.
+	firstRetry, lastRetry = 10 * time.Millisecond, 500 * time.Millisecond
+)
+
+// A request is what a caller wants.
+type request struct {
+	owner Owner
+	lease time.Duration // 0: until Unlock, kept by the watchdog
+	hold  *Hold         // the handle to fill in, nil for Lock
+	try   bool          // one attempt, no waiting
+}
+
+// A visit is a request that stands in the queue. The shard's mutex protects it.
+type visit struct {
+	request
+	granted  bool // the lock is the caller's
+	left     bool // the caller went away while its acquire was in flight
+	inFlight bool // its acquire is under way
+	due      bool // it should ask Redis when it may
+	asked    bool // it has had an answer
+
+	sleep time.Duration // until it asks again by itself, from the last answer on
+	polls int           // in a row, without pub/sub
+	fails int           // in a row
+
+	err   error // what Redis said last, if it was an error
+	fatal bool  // and waiting does not cure it
+}
+
+type waiter = waitqueue.Waiter[visit]
+
+var waiters = sync.Pool{New: func() any { return waitqueue.NewWaiter[visit]() }}
+
+// acquire is the way of a blocking lock (design section 4). It returns nil when
+// the caller holds the lock; otherwise nothing is held that the caller would
+// have to release.
+func (c *Client) acquire(ctx context.Context, n *name, req request) error {
+	if n.err != nil {
+		return n.err
+	}
+	if req.lease != 0 {
+		if err := c.checkLease(n, req.lease); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("rlock: lock %q: %w", n.key, err)
+	}
+	now := time.Now()
+	r := c.enter(n)
+	if t := r.current(now); t != nil && t.owner == req.owner {
+		t.nest(now, req)
+		r.exit()
+		return nil
+	}
+	switch cause := c.losses.blocks(n.key, req.owner); {
+	case c.closed.Load():
+		r.exit()
+		return fmt.Errorf("rlock: lock %q: %w", n.key, ErrClosed)
+	case cause != nil:
+		r.exit()
+		return fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", n.key, cause)
+	case req.try && (r.tenure != nil || r.queue.Len() > 0 || r.busy):
+		r.exit()
+		return ErrNotAcquired
+	}
+	w := waiters.Get().(*waiter)
+	w.Value = visit{request: req, due: true}
+	r.queue.Join(w)
+	return r.await(ctx, w)
+}
+
+// checkLease refuses a lease that would be over, in the client's eyes, about as
+// soon as it began.
+func (c *Client) checkLease(n *name, ask time.Duration) error {
+	shortest := (2 * c.drift(0)).Round(time.Millisecond) + time.Millisecond
+	if ask < shortest {
+		return fmt.Errorf("rlock: lock %q: %w of %v: use at least %v, or 0 for the watchdog", n.key, ErrInvalidLease, ask, shortest)
+	}
+	return nil
+}
+
+// await waits in the queue until w has the lock or its caller gives up. It is
+// called with the mutex held, and gives it back.
+func (r *room) await(ctx context.Context, w *waiter) error {
+	v := &w.Value
+	var timer *time.Timer
+	for {
+		switch {
+		case v.granted:
+			r.exit()
+			w.Drain()
+			waiters.Put(w)
+			return nil
+		case r.client.closed.Load():
+			return r.giveUp(w, ErrClosed)
+		case v.fatal:
+			return r.giveUp(w, v.err)
+		case ctx.Err() != nil:
+			return r.giveUp(w, timeUp(ctx, v.err))
+		case v.try && v.asked:
+			if v.err != nil {
+				return r.giveUp(w, v.err)
+			}
+			return r.giveUp(w, ErrNotAcquired)
+		}
+
+		head := r.queue.Head() == w && r.tenure == nil && !r.busy
+		if head && v.due && !r.yielding {
+			v.due = false
+			if r.ask(ctx, w) {
+				continue
+			}
+			head = false // the answer wakes w
+		}
+		sleep := v.sleep
+		if r.yielding {
+			sleep = yieldTime
+		}
+		var message <-chan struct{}
+		if head && r.sub != nil {
+			message = r.sub.C()
+		}
+		r.exit()
+
+		var elapsed <-chan time.Time
+		if head {
+			if timer == nil {
+				timer = time.NewTimer(sleep)
+				defer timer.Stop()
+			} else {
+				timer.Reset(sleep)
+			}
+			elapsed = timer.C
+		}
+		again := true
+		select {
+		case <-w.C():
+			again = false // what woke it has said whether to ask
+		case <-message:
+		case <-elapsed:
+		case <-ctx.Done():
+		case <-r.client.ctx.Done():
+		}
+		r.shard.mu.Lock()
+		if again {
+			v.due = true
+			r.yielding = false
+		}
+	}
+}
+
+// giveUp takes w out of the queue and passes on what it was there for: if it was
+// the head, the next one asks. It is called with the mutex held, and gives it
+// back.
+func (r *room) giveUp(w *waiter, err error) error {
+	wasHead := r.queue.Head() == w
+	r.queue.Leave(w)
+	inFlight := w.Value.inFlight
+	w.Value.left = true
+	if wasHead && !inFlight {
+		r.wakeHead()
+	}
+	if r.queue.Len() == 0 {
+		r.yielding = false
+	}
+	r.exit()
+	if !inFlight { // else the answer is yet to find it
+		w.Drain()
+		waiters.Put(w)
+	}
+	if err == ErrNotAcquired {
+		return err
+	}
+	return fmt.Errorf("rlock: lock %q: %w", r.name.key, err)
+}
+
+// ask sends the acquire of w, the head. With a context that may end it returns
+// false at once, and the answer is followed in the background: the caller can
+// leave, and the answer still finds its way. Otherwise it returns true when the
+// answer is in. The mutex is held before and after.
+func (r *room) ask(ctx context.Context, w *waiter) bool {
+	t := r.client.newTenure(r, w.Value.request)
+	r.busy = true
+	w.Value.inFlight = true
+	if ctx.Done() != nil {
+		r.client.background.Add(1)
+		go r.follow(t, w)
+		return false
+	}
+	r.shard.mu.Unlock()
+	a, err := t.acquire()
+	r.shard.mu.Lock()
+	r.settle(t, w, a, err)
+	w.Drain()
+	return true
+}
+
+func (r *room) follow(t *tenure, w *waiter) {
+	defer r.client.background.Done()
+	a, err := t.acquire()
+	r.shard.mu.Lock()
+	r.settle(t, w, a, err)
+	w.Wake()
+	r.exit()
+}
+
+// settle deals with the answer to the acquire of w.
+func (r *room) settle(t *tenure, w *waiter, a answer, err error) {
+	now := time.Now()
+	v := &w.Value
+	r.busy, v.inFlight, v.asked = false, false, true
+	switch {
+	case err != nil:
+		v.failed(err)
+		if f, _ := diagnose(err); f == unknown {
+			t.disown(now)
+		} else {
+			t.end()
+		}
+	case !a.granted:
+		t.end()
+		v.err, v.fails = nil, 0
+		v.sleep = r.patience(v, a.ttl)
+		if !v.try {
+			r.subscribe()
+		}
+	default:
+		t.trust.Confirmed()
+		next := w
+		if v.left {
+			next = r.queue.Head()
+		}
+		switch {
+		case next == nil || r.client.closed.Load():
+			t.disown(now)
+		case !t.trust.Valid(now):
+			t.disown(now)
+			v.failed(fmt.Errorf("the grant came after %v, when its lease was nearly over", now.Sub(t.sentAt).Round(time.Millisecond)))
+		default:
+			r.grant(t, next, now)
+		}
+	}
+	if v.left && r.tenure == nil {
+		r.wakeHead()
+	}
+}
+
+// failed notes an error, and how long to wait before the next attempt.
+func (v *visit) failed(err error) {
+	var f fault
+	f, v.err = diagnose(err)
+	v.fatal = f == never
+	v.sleep = jitter(min(firstRetry<<min(v.fails, 10), lastRetry))
+	v.fails++
+}
+
+// patience is how long the head sleeps after it was denied, if no message comes:
+// until the holder's lease is over, or for the next poll.
+func (r *room) patience(v *visit, ttl int64) time.Duration {
+	sleep := fallbackPoll
+	if ttl >= 0 {
+		left := time.Duration(ttl) * time.Millisecond
+		sleep = min(sleep, left+time.Millisecond+jitter(min(left/10, 20*time.Millisecond)))
+	}
+	if r.sub == nil || r.sub.Refused() == nil {
+		v.polls = 0
+		return sleep
+	}
+	v.polls++
+	return min(sleep, jitter(min(firstPoll<<min(v.polls-1, 10), lastPoll)))
+}
+
+// jitter returns between half of d and d, so that those who failed together do
+// not come back together.
+func jitter(d time.Duration) time.Duration {
+	if d <= 1 {
+		return d
+	}
+	return d/2 + rand.N(d/2)
+}
+
+// An answer is what Redis says to an acquire.
+type answer struct {
+	granted bool
+	ttl     int64 // of the holder's lease in milliseconds, if not granted; -1 for none
+}
+
+// acquire sends the script. It is called without the mutex, once for a tenure.
+func (t *tenure) acquire() (answer, error) {
+	c, n := t.room.client, t.room.name
+	ctx := c.deadline.context(t.sentAt)
+	limit := c.nodes.limit(n.slot)
+	select {
+	case limit <- struct{}{}:
+		defer func() { <-limit }()
+	case <-ctx.Done():
+		return answer{}, errCrowded
+	}
+	ttl, err := call{acquireScript, []string{n.key}, []string{c.milliseconds(t.lease), t.text}}.do(ctx, c.redis).AsInt64()
+	if rueidis.IsRedisNil(err) {
+		return answer{granted: true}, nil
+	}
+	return answer{ttl: ttl}, err
+}
+
+// timeUp says why a wait is over, and what Redis said last if that was an error.
+func timeUp(ctx context.Context, last error) error {
+	if last == nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w; Redis said last: %w", ctx.Err(), last)
+}

@@ -1,0 +1,204 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/lease"
+	"github.com/go-rlock/rlock/pubsub"
+)
+
+// closePatience is how long Close waits for Redis to confirm the releases.
+const closePatience = 3 * time.Second
+
+// A Client is one party among those that contend for locks, with one connection
+// for commands and one for subscriptions, one watchdog for all it holds, and a
+// constant number of goroutines. A process usually has one. Its methods may be
+// called concurrently.
+type Client struct {
+	config Config
+	redis  rueidis.Client
+	id     *clientID
+	hub    *pubsub.Hub
+	keeper *lease.Keeper
+	nodes  *nodes
+	tick   time.Duration // of the keeper's wheel
+
+	publish string // the command that release.lua publishes with
+	numsub  string // the PUBSUB subcommand that counts its subscribers, "" if no node knows them all
+
+	deadline deadline
+	losses   losses
+
+	// ctx ends when the client closes: background work stops, waiters wake.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// closed is set before Close visits the shards, under no mutex, and read
+	// under a shard's: whoever reads false is visited.
+	closed atomic.Bool
+	// live counts the tenures that are not over, from before the acquire is sent;
+	// whoever brings it to zero in a closed client puts a mark on drained.
+	live    atomic.Int64
+	drained chan struct{}
+	// background has the goroutines that follow a command whose caller may leave.
+	background sync.WaitGroup
+
+	seed   maphash.Seed
+	shards [64]shard
+}
+
+// New connects to Redis and returns a client. It fails with [ErrInvalidConfig]
+// for a config that cannot work, [ErrUnsupported] for a server that lacks what
+// the config asks for, and with the connection's error if Redis cannot be
+// reached; then nothing is left running.
+func New(config Config) (*Client, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkGoroutineIDs(); err != nil {
+		return nil, err
+	}
+	redis := config.Client
+	if redis == nil {
+		redis, err = rueidis.NewClient(config.Redis)
+		if err != nil {
+			if redis != nil {
+				redis.Close()
+			}
+			return nil, fmt.Errorf("rlock: cannot connect to %v: %w: check that Redis runs there, and Config.Redis", config.Redis.InitAddress, err)
+		}
+	}
+	c := &Client{
+		config: config,
+		redis:  redis,
+		id:     newClientID(),
+		tick:   min(max(config.Lease/1024, time.Millisecond), 10*time.Millisecond),
+		seed:   maphash.MakeSeed(),
+
+		drained: make(chan struct{}, 1),
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	sharded, err := c.choosePubSub()
+	if err != nil {
+		c.cancel()
+		c.closeRedis()
+		return nil, err
+	}
+	for i := range c.shards {
+		c.shards[i].rooms = make(map[string]*room)
+	}
+	c.nodes = newNodes(c.ctx, redis)
+	c.hub = pubsub.New(pubsub.Config{Client: redis, Sharded: sharded, Logger: config.Logger})
+	c.keeper = lease.NewKeeper(lease.Config{
+		Tick:       c.tick,
+		Send:       c.send,
+		MaxBackoff: min(config.Lease/10, time.Second),
+	})
+	return c, nil
+}
+
+// choosePubSub applies Redisson's rule (redisson.md 0.6) and reports whether
+// pub/sub is sharded.
+func (c *Client) choosePubSub() (sharded bool, err error) {
+	cluster := c.redis.Mode() == rueidis.ClientModeCluster
+	sharded = c.config.PubSub == PubSubSharded
+	if sharded || c.config.PubSub == PubSubAuto && cluster {
+		ctx, cancel := context.WithTimeout(c.ctx, patience)
+		defer cancel()
+		err := c.redis.Do(ctx, c.redis.B().PubsubShardnumsub().Build()).Error()
+		if err != nil && sharded {
+			return false, fmt.Errorf("rlock: PubSubSharded: %w: %w: it needs Redis 7 or Valkey", ErrUnsupported, err)
+		}
+		sharded = err == nil
+	}
+	switch {
+	case sharded:
+		c.publish, c.numsub = "SPUBLISH", "SHARDNUMSUB"
+	case cluster:
+		// A node knows only those subscribers that are connected to itself.
+		c.publish, c.numsub = "PUBLISH", ""
+	default:
+		c.publish, c.numsub = "PUBLISH", "NUMSUB"
+	}
+	return sharded, nil
+}
+
+// ID returns what the UUIDs of all locks that this client holds begin with: who
+// looks at a lock's hash in Redis finds the process by it.
+func (c *Client) ID() string { return c.id.prefix }
+
+// NewLock returns the lock of that name. It asks Redis nothing, and costs
+// nothing to keep or to throw away: two Locks of one name are the same lock. A
+// name that no lock can have makes every method return [ErrInvalidName].
+func (c *Client) NewLock(key string) *Lock {
+	return &Lock{client: c, name: newName(key, c.redis)}
+}
+
+// Close ends the client: every waiter and every later call gets [ErrClosed], the
+// contexts of what is held end with that cause, what is held is released, and no
+// goroutine is left. It waits for Redis to confirm the releases, at most three
+// seconds, and then returns [ErrUnconfirmed]: locks not released end with their
+// leases. A shared rueidis client stays open. Calls after the first return nil.
+func (c *Client) Close() error {
+	if c.closed.Swap(true) {
+		return nil
+	}
+	c.cancel()
+	for i := range c.shards {
+		c.shards[i].close()
+	}
+	err := c.drain()
+	c.keeper.Close()
+	c.hub.Close()
+	c.deadline.stop()
+	c.closeRedis()
+	c.background.Wait()
+	return err
+}
+
+// drain waits until every tenure is over.
+func (c *Client) drain() error {
+	timeout := time.NewTimer(closePatience)
+	defer timeout.Stop()
+	for {
+		n := c.live.Load()
+		if n == 0 {
+			return nil
+		}
+		select {
+		case <-c.drained:
+		case <-timeout.C:
+			return fmt.Errorf("rlock: close: %w: %d locks end with their leases, within %v", ErrUnconfirmed, n, c.config.Lease)
+		}
+	}
+}
+
+// over counts a tenure that has ended.
+func (c *Client) over() {
+	if c.live.Add(-1) == 0 && c.closed.Load() {
+		select {
+		case c.drained <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (c *Client) closeRedis() {
+	if c.config.Client == nil {
+		c.redis.Close()
+	}
+}
+
+// within gives a command that only looks an end of its own, since rueidis
+// retries such commands until their context ends.
+func within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, patience, errors.New("Redis did not answer in time"))
+}

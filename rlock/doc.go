@@ -1,0 +1,89 @@
+// Package rlock is a reentrant distributed lock for Redis and Valkey. It speaks
+// the wire protocol of Java's Redisson, so that Go and Java services can contend
+// for the same lock.
+//
+//	client, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}})
+//	...
+//	defer client.Close()
+//
+//	lock := client.NewLock("orders:42")
+//	err = lock.Do(ctx, func(ctx context.Context) error {
+//		// ctx ends if the lock is lost.
+//	})
+//
+// [Lock.Lock] and [Lock.Unlock] are for those who know Redisson's RLock: the
+// goroutine is the owner, and may lock again without waiting. [Lock.Acquire]
+// returns a [Hold], a handle that is the right to release. [Lock.Do] is the
+// shortest way to be right.
+//
+// # What it promises
+//
+// Against one Redis primary that loses no writes, evicts nothing and does not
+// step its clock, at most one client is granted a name at a time, and a hold's
+// context ends before Redis can grant the name to another client, as long as
+// clock rates differ by less than 1 %.
+//
+// It cannot stop code that is already running. A goroutine that was stopped for
+// longer than the lease (a pause of the machine, a debugger) goes on until it
+// looks: ask [Hold.Valid] before what must not be done twice, and where that is
+// not enough let the resource itself refuse stale writes. With asynchronous
+// replication a failover may lose a grant, as with any lock in Redis.
+//
+// # The tenure
+//
+// A tenure is the time during which this client owns the lock's key, from the
+// acquire that succeeded to the release or the loss. Inside a tenure the
+// client's own memory is the truth, and Redis mirrors it: Redis arbitrates
+// between clients, the client between its goroutines. That is why nesting and
+// passing the lock on inside a process wait for no network.
+//
+//	          acquire               Unlock, and a local goroutine waits
+//	 (free) -----------> tenure <------------------------------------+
+//	    ^                  | |  +--------------------------------------+
+//	    |   Unlock         | |
+//	    +------------------+ |  the lease ended unrenewed, or Redis
+//	                         +-----------------------------------------> lost
+//	                            says that the key is not ours
+//
+// The client trusts a lease until
+//
+//	validUntil = sent + lease - drift        drift = lease/100 + 2 ms + one tick of the wheel
+//
+// where sent is the moment before the last confirmed command was sent, so that
+// no delay of the network can stretch it. The larger of the monotonic and the
+// wall clock's time passed counts, since the monotonic clock stops while a
+// machine sleeps. No hand-over, no nested lock and no [Lock.IsHeld] succeeds
+// after it. A timeout is not a loss: a renewal that failed is tried again until
+// validUntil. A definite "not yours" from Redis is a loss at once.
+//
+// # Fairness
+//
+// Inside a process the lock passes first-in first-out. As long as no other
+// client waits it may go on without end. Once one does, the lock is passed on
+// [Config.HandoffLimit] more times, or for [Config.HandoffTime], whichever ends
+// first; then it is freed, and everyone who waits tries alike. This is lock
+// cohorting (Dice, Marathe, Shavit, 2012) with Redis as the global lock.
+//
+// # Levels and leases
+//
+// A lock is kept for the longest that any open level asks for. The watchdog is
+// without end: it sets [Config.Lease] and renews it at a third. A level with a
+// lease of its own ([Lock.LockFor], [WithLease]) asks for that, from the moment
+// it was opened. A goroutine that is handed the lock starts anew, with its own
+// lease, and trusts no more than what Redis has confirmed.
+//
+// # What happens when
+//
+//	Redis cannot be reached
+//	  while waiting         the call goes on waiting, until its context ends
+//	  while holding         the lock is valid until validUntil, then lost
+//	  at Unlock             ErrUnconfirmed; released in the background until the lease ends
+//	the key is deleted      lost at the next renewal, at the latest a third of the lease later
+//	scripts are flushed     they are sent again
+//	a message is lost       the waiter looks when the holder's lease ends, after 5 s at most
+//	pub/sub is refused      said once in the log; waiters poll, 1 ms doubling to 128 ms
+//	the caller's ctx ends   Lock returns at once; an acquire in flight is followed in the
+//	                        background, and what it got is passed on or released
+//	the holder dies         the next waiter has the lock when the lease has ended
+//	the client is closed    what is held is released, who waits gets ErrClosed
+package rlock

@@ -1,0 +1,61 @@
+package rlock
+
+import "errors"
+
+// The errors that a caller can act on. They come wrapped, with the lock's name,
+// the owner and what Redis said: compare with [errors.Is].
+var (
+	// ErrNotHeld is returned by Unlock and Release when the caller does not hold
+	// the lock: it never did, or it has let go of it already. Nothing was
+	// changed, and no command was sent.
+	ErrNotHeld = errors.New("lock is not held by the caller")
+
+	// ErrLost is returned by Unlock and Release when the lock was held and was
+	// lost before: its lease ended unrenewed, or Redis says that the key is gone
+	// or another's. What ran since then may have run beside another holder. It is
+	// also the cause of the end of a hold's context. A caller that lost a lock
+	// kept by the watchdog, and has not unlocked it yet, is refused a nested lock
+	// with it: what the outer level protects is gone.
+	ErrLost = errors.New("lock was lost")
+
+	// ErrNotAcquired is returned by TryAcquire, and by Acquire with [WithWait],
+	// when another owner holds the lock for as long as the call may wait. Nothing
+	// is held.
+	ErrNotAcquired = errors.New("lock is held by another owner")
+
+	// ErrUnconfirmed is returned by Unlock and Release when Redis did not answer
+	// in time. The caller holds the lock no longer, and nothing renews it. The
+	// release is tried again in the background until Redis answers or the lease
+	// has ended; the message says when that is. Others wait until then.
+	ErrUnconfirmed = errors.New("release was not confirmed by Redis")
+
+	// ErrClosed is returned by every call on a closed client, to every waiter at
+	// the moment of [Client.Close], and by the Unlock of a lock that Close has
+	// released.
+	ErrClosed = errors.New("client is closed")
+
+	// ErrInvalidName is returned for a name that no lock can have: empty, longer
+	// than 64 KiB, or, in a Cluster, with a brace but no hash tag, so that the
+	// lock and its channel would live in different slots. No command was sent.
+	ErrInvalidName = errors.New("invalid lock name")
+
+	// ErrInvalidLease is returned for a lease that is negative or too short to
+	// keep: the message says the shortest. No command was sent.
+	ErrInvalidLease = errors.New("invalid lease")
+
+	// ErrInvalidConfig is returned by [New] for a Config that cannot work.
+	ErrInvalidConfig = errors.New("invalid config")
+
+	// ErrUnsupported is returned when the server does not know a command that is
+	// needed: it is too old, or the command is renamed or disabled. Waiting does
+	// not cure it.
+	ErrUnsupported = errors.New("server lacks a command")
+
+	// ErrWrongType is returned when the lock's name is the key of something else
+	// than a lock. The key is left as it is.
+	ErrWrongType = errors.New("key holds something else than a lock")
+
+	// ErrNoPermission is returned when Redis refuses the command to this user:
+	// the README lists the rights that are needed. Waiting does not cure it.
+	ErrNoPermission = errors.New("Redis user lacks a permission")
+)

@@ -1,0 +1,81 @@
+package rlock
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+// A fault says what an error from Redis means for the command that met it.
+type fault int
+
+const (
+	// unknown: the command may have been executed, or may be yet. The connection
+	// ended, or the time did, before the reply came.
+	unknown fault = iota
+	// notNow: the command was certainly not executed, and waiting may cure it: a
+	// failover, a server that is loading, full or unreachable.
+	notNow
+	// never: the command was certainly not executed, and waiting cures nothing.
+	never
+)
+
+// errCrowded is the fault of a command that found no place among those in flight
+// to its node.
+var errCrowded = errors.New("too many commands in flight to the node, which does not answer")
+
+// curable are the error codes of replies that say "not executed, try again".
+// rueidis retries some of them, and only for some commands (reference: its
+// cluster.go), so the retry is ours.
+var curable = []string{
+	"LOADING", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "MASTERDOWN", "BUSY",
+	"NOREPLICAS", "OOM", "MISCONF", "MOVED", "ASK", "NOSCRIPT",
+	"ERR max number of clients",
+}
+
+// diagnose sorts err, and wraps those that a caller can act on in their sentinel.
+// Replies are matched by their code. Up to Redis 6 an error inside a script has
+// its code in the middle of the message, so the code is looked for there as well.
+func diagnose(err error) (fault, error) {
+	reply, ok := rueidis.IsRedisErr(err)
+	if !ok {
+		if errors.Is(err, rueidis.ErrClosing) || errors.Is(err, errCrowded) {
+			return notNow, err
+		}
+		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
+			return notNow, err
+		}
+		return unknown, err
+	}
+	message := reply.Error()
+	has := func(code string) bool {
+		return strings.HasPrefix(message, code) ||
+			strings.HasPrefix(message, "ERR Error") && strings.Contains(message, code)
+	}
+	for _, code := range curable {
+		if has(code) {
+			return notNow, err
+		}
+	}
+	switch {
+	case has("WRONGTYPE"):
+		return never, fmt.Errorf("%w: %w: choose another name, or delete the key", ErrWrongType, err)
+	case has("NOPERM"), has("NOAUTH"), has("WRONGPASS"):
+		return never, fmt.Errorf("%w: %w", ErrNoPermission, err)
+	case has("ERR unknown command"), has("ERR unknown subcommand"):
+		return never, fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	return never, err
+}
+
+// answered reports whether err, nil included, is a server's answer.
+func answered(err error) bool {
+	if err == nil {
+		return true
+	}
+	_, ok := rueidis.IsRedisErr(err)
+	return ok
+}

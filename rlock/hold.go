@@ -1,0 +1,167 @@
+package rlock
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A Hold is one level of a lock, as a handle. Whoever has the handle may release
+// it, from any goroutine. All its methods may be called concurrently.
+type Hold struct {
+	client *Client
+	name   *name
+	owner  Owner
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	// The mutex of the name's shard protects following.
+
+	tenure   *tenure // set when the lock was granted
+	released bool
+}
+
+// An AcquireOption changes one acquire.
+type AcquireOption func(*acquireOptions)
+
+type acquireOptions struct {
+	lease time.Duration
+	wait  time.Duration // negative: as long as the context lasts
+}
+
+// WithLease takes the lock for a fixed time instead of having the watchdog keep
+// it, as [Lock.LockFor] does. 0 means the watchdog.
+func WithLease(lease time.Duration) AcquireOption {
+	return func(o *acquireOptions) { o.lease = lease }
+}
+
+// WithWait has Acquire wait at most so long, and then return [ErrNotAcquired]. A
+// wait of 0 or less is one attempt.
+func WithWait(wait time.Duration) AcquireOption {
+	return func(o *acquireOptions) { o.wait = max(wait, 0) }
+}
+
+// Acquire waits until it has the lock, as [Lock.Lock] does, and returns a handle
+// to it. No goroutine's identity is involved: if ctx carries an owner
+// ([WithOwner]), the hold nests in what that owner holds; else it belongs to the
+// handle alone, and an Acquire while it is held waits, also in the same
+// goroutine.
+//
+// On an error the Hold is nil and nothing is held. The errors are those of Lock,
+// and [ErrNotAcquired] when the time of [WithWait] was up.
+func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
+	o := acquireOptions{wait: -1}
+	for _, option := range options {
+		option(&o)
+	}
+	owner, ok := OwnerFrom(ctx)
+	if !ok {
+		owner = newHandleOwner()
+	}
+	// The time to wait for a lock is not the time to hold it.
+	return l.client.hold(ctx, context.WithoutCancel(ctx), l.name, request{owner: owner, lease: o.lease}, o.wait)
+}
+
+// TryAcquire is Acquire with one attempt: [ErrNotAcquired] says that another
+// owner holds the lock, and any fault is returned at once.
+func (l *Lock) TryAcquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
+	return l.Acquire(ctx, append(options[:len(options):len(options)], WithWait(0))...)
+}
+
+// hold acquires a lock with a handle, whose context is made from parent. A
+// negative wait is as long as ctx lasts.
+func (c *Client) hold(ctx, parent context.Context, n *name, req request, wait time.Duration) (*Hold, error) {
+	h := &Hold{client: c, name: n, owner: req.owner}
+	h.ctx, h.cancel = context.WithCancelCause(parent)
+	req.hold = h
+	var err error
+	if wait < 0 {
+		err = c.acquire(ctx, n, req)
+	} else {
+		err = c.acquireWithin(ctx, n, wait, req)
+	}
+	if err == ErrNotAcquired {
+		err = fmt.Errorf("rlock: lock %q: %w", n.key, err)
+	}
+	if err != nil {
+		h.cancel(err)
+		return nil, err
+	}
+	return h, nil
+}
+
+// Context returns a context that ends when the lock is released or lost;
+// [context.Cause] is then [ErrNotHeld] or [ErrLost]. It ends before Redis can
+// grant the lock to another client. From Acquire it carries the values of
+// Acquire's context, but not its end: the time to wait for a lock is not the
+// time to hold it.
+func (h *Hold) Context() context.Context { return h.ctx }
+
+// Done is Context().Done().
+func (h *Hold) Done() <-chan struct{} { return h.ctx.Done() }
+
+// Err returns nil while the lock is held, [ErrNotHeld] after Release, and why it
+// was lost, [ErrLost], after that.
+func (h *Hold) Err() error {
+	if h.Valid() {
+		return nil
+	}
+	if cause := h.cause(); cause != nil {
+		return cause
+	}
+	return fmt.Errorf("rlock: lock %q: released: %w", h.name.key, ErrNotHeld)
+}
+
+// Valid reports whether the lock is held at this moment, by the clock, without
+// asking Redis: ask it before what must not be done twice. The context may end
+// a little later where the machine is overloaded or was stopped; the clock does
+// not.
+func (h *Hold) Valid() bool { return !h.ValidUntil().IsZero() }
+
+// ValidUntil returns until when the lock is certainly held, as far as Redis has
+// confirmed it by now; the watchdog moves it on. It is the zero time if the lock
+// is not held.
+func (h *Hold) ValidUntil() time.Time {
+	if r := h.visit(); r != nil {
+		defer r.exit()
+		return h.tenure.validUntil()
+	}
+	return time.Time{}
+}
+
+// visit enters the room if the hold is valid.
+func (h *Hold) visit() *room {
+	r := h.client.visitIfAny(h.name)
+	if r == nil {
+		return nil
+	}
+	if t := r.current(time.Now()); t == nil || t != h.tenure || h.released {
+		r.exit()
+		return nil
+	}
+	return r
+}
+
+// Owner returns in whose name the lock is held.
+func (h *Hold) Owner() Owner { return h.owner }
+
+// Release gives the level back, as [Lock.Unlock] does, with the same errors and
+// the same disregard for the end of ctx. After the first call it returns
+// [ErrNotHeld] and changes nothing.
+func (h *Hold) Release(context.Context) error {
+	err := h.client.unlock(h.name, h.owner, h)
+	h.cancel(fmt.Errorf("rlock: lock %q: released: %w", h.name.key, ErrNotHeld))
+	return err
+}
+
+// cause returns why a hold that was not released is over, nil if it was released.
+// It takes the mutex.
+func (h *Hold) cause() error {
+	s := h.client.shard(h.name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.released {
+		return nil
+	}
+	return h.tenure.cause
+}

@@ -1,0 +1,219 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Lock is a reentrant lock that clients on many machines contend for, known by
+// its name. It holds no state of any call: it may be shared, copied and thrown
+// away, and all its methods may be called concurrently.
+//
+// The methods that take a lock without returning a handle (Lock, TryLock and
+// their kin) take it in the name of an [Owner]: the goroutine that calls, or the
+// owner in the context. The owner may lock again without waiting, as often as it
+// likes, and must unlock as often.
+//
+// Levels may ask for different leases. The lock is kept for the longest that any
+// level still open asks for; the watchdog counts as without end. So a nested
+// LockFor neither shortens what is held nor stops the watchdog of an outer level.
+type Lock struct {
+	client *Client
+	name   *name
+}
+
+// Name returns the name that the lock was made with.
+func (l *Lock) Name() string { return l.name.key }
+
+// Lock waits until the caller holds the lock, or ctx ends. The watchdog keeps
+// the lock until Unlock. Within a process waiters are served first come, first
+// served; among processes, roughly (see the package comment).
+//
+// An error means that the caller holds nothing more than before. If ctx ended,
+// the error is ctx's, and carries what Redis said last if that was an error:
+// faults that waiting may cure are waited out. What waiting cannot cure is
+// returned at once: [ErrWrongType], [ErrNoPermission], [ErrUnsupported],
+// [ErrInvalidName], [ErrClosed]. If the caller's hold was lost and is not
+// unlocked yet, Lock fails with [ErrLost].
+//
+// Redisson's lock() and lockInterruptibly().
+func (l *Lock) Lock(ctx context.Context) error {
+	return l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx)})
+}
+
+// LockFor is Lock without the watchdog: the lock is the caller's for the lease,
+// or until Unlock, whichever comes first. When the lease ends before, the hold
+// is lost, and Unlock returns [ErrLost]. A lease too short to keep is refused
+// with [ErrInvalidLease]; 0 is Lock.
+//
+// Redisson's lock(lease, unit).
+func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
+	return l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), lease: lease})
+}
+
+// TryLock takes the lock if it is free or the caller's, and reports whether it
+// did. It makes one attempt, and none at all, without a command to Redis, when
+// somebody in this process holds the lock or waits for it. The watchdog keeps
+// the lock. Any fault is returned at once.
+//
+// Redisson's tryLock().
+func (l *Lock) TryLock(ctx context.Context) (bool, error) {
+	return outcome(l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), try: true}))
+}
+
+// TryLockFor waits for the lock at most for the time given by wait, and reports
+// whether the caller holds it: false without an error means that the time was
+// up. A wait of 0 or less is one attempt. The lease is as for LockFor; 0 means
+// the watchdog.
+//
+// Redisson's tryLock(wait, unit) and tryLock(wait, lease, unit).
+func (l *Lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool, error) {
+	return outcome(l.client.acquireWithin(ctx, l.name, wait, request{owner: ownerOf(ctx), lease: lease}))
+}
+
+func outcome(err error) (bool, error) {
+	if errors.Is(err, ErrNotAcquired) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// acquireWithin is acquire with a time to wait: ErrNotAcquired when it was up.
+func (c *Client) acquireWithin(ctx context.Context, n *name, wait time.Duration, req request) error {
+	if wait <= 0 {
+		req.try = true
+		return c.acquire(ctx, n, req)
+	}
+	limited, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	err := c.acquire(limited, n, req)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("rlock: lock %q: %w for all of %v", n.key, ErrNotAcquired, wait)
+	}
+	return err
+}
+
+// Unlock takes back one Lock of the caller. Unless that was the last it returns
+// at once, and so it does if another goroutine of the process waits and may have
+// the lock next; else the lock is freed in Redis and who waits there is told.
+//
+// It returns [ErrNotHeld] if the caller does not hold the lock, [ErrLost] if it
+// held it and lost it, and [ErrUnconfirmed] if Redis did not answer. After it,
+// whatever it returns, the caller holds one level less, and after the last level
+// nothing renews the lock: no command that does will be sent.
+//
+// Unlock does not end with ctx, of which it uses nothing but the owner: a lock
+// must be freed also by a request that was cancelled. It waits for Redis for
+// about three seconds at most.
+//
+// Redisson's unlock().
+func (l *Lock) Unlock(ctx context.Context) error {
+	return l.client.unlock(l.name, ownerOf(ctx), nil)
+}
+
+// ForceUnlock frees the lock whoever holds it, at whatever depth, and reports
+// whether it was held. A holder in this client learns it at once, others when
+// they renew next. Use it by hand, for what a dead process left behind: a holder
+// that lives goes on until it learns.
+//
+// Redisson's forceUnlock().
+func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
+	return l.client.forceUnlock(ctx, l.name)
+}
+
+// IsLocked asks Redis whether anybody holds the lock. The answer may be out of
+// date when it arrives.
+//
+// Redisson's isLocked().
+func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
+	if l.name.err != nil {
+		return false, l.name.err
+	}
+	ctx, cancel := within(ctx)
+	defer cancel()
+	redis := l.client.redis
+	locked, err := redis.Do(ctx, redis.B().Exists().Key(l.name.key).Build()).AsBool()
+	return locked, l.looked(ctx, "is locked", err)
+}
+
+// TTL asks Redis how long the lock will be held if nobody renews it: 0 if it is
+// free, -1 ns if somebody has made its key one that does not expire.
+//
+// Redisson's remainTimeToLive().
+func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
+	if l.name.err != nil {
+		return 0, l.name.err
+	}
+	ctx, cancel := within(ctx)
+	defer cancel()
+	redis := l.client.redis
+	ms, err := redis.Do(ctx, redis.B().Pttl().Key(l.name.key).Build()).AsInt64()
+	switch {
+	case err != nil || ms == -2:
+		return 0, l.looked(ctx, "time to live", err)
+	case ms == -1:
+		return -1, nil
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+func (l *Lock) looked(ctx context.Context, what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if l.client.closed.Load() {
+		return fmt.Errorf("rlock: %s of %q: %w", what, l.name.key, ErrClosed)
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	_, err = diagnose(err)
+	return fmt.Errorf("rlock: %s of %q: %w", what, l.name.key, err)
+}
+
+// IsHeld reports whether the caller holds the lock, judged without asking Redis,
+// by the clock: true means that no other client can have been granted it yet. It
+// is as good for what follows as the time left is long; see [Hold.ValidUntil].
+//
+// Redisson's isHeldByCurrentThread().
+func (l *Lock) IsHeld(ctx context.Context) bool { return l.HoldCount(ctx) > 0 }
+
+// HoldCount returns how often the caller has to unlock the lock, 0 if it does
+// not hold it, judged as by IsHeld.
+//
+// Redisson's getHoldCount().
+func (l *Lock) HoldCount(ctx context.Context) int {
+	r := l.client.visitIfAny(l.name)
+	if r == nil {
+		return 0
+	}
+	defer r.exit()
+	t := r.current(time.Now())
+	if t == nil || t.owner != ownerOf(ctx) {
+		return 0
+	}
+	return len(t.levels)
+}
+
+// Do calls fn with the lock held, and unlocks it when fn returns, panics or ends
+// its goroutine. The context given to fn is made from ctx, and ends also when
+// the lock is lost, with cause [ErrLost]; fn must then stop, since another may
+// hold the lock. Do nests: within fn the same owner may lock the lock again.
+//
+// Do returns what fn returns, joined with the error of the unlock if there is
+// one: a nil error means that fn ran with the lock held from beginning to end.
+// If the lock cannot be had, fn is not called.
+func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
+	h, err := l.client.hold(ctx, ctx, l.name, request{owner: ownerOf(ctx)}, -1)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if failed := h.Release(ctx); failed != nil && !errors.Is(err, failed) {
+			err = errors.Join(err, failed)
+		}
+	}()
+	return fn(h.ctx)
+}

@@ -1,0 +1,96 @@
+package rlock
+
+import (
+	"container/list"
+	"sync"
+	"sync/atomic"
+)
+
+// maxLosses bounds what is remembered of losses that nobody came to unlock.
+const maxLosses = 10_000
+
+// losses remembers who lost a lock and has not unlocked it yet, so that the
+// Unlock to come says ErrLost and not ErrNotHeld, and a nested Lock is refused.
+// Handles remember for themselves; this is for owners who come back by name. The
+// oldest are forgotten first, since a fixed lease may end with nobody coming.
+type losses struct {
+	count atomic.Int64 // of entries, so that the usual case asks for no mutex
+
+	mu      sync.Mutex // protects following
+	entries map[lossKey]*list.Element
+	order   list.List // of *loss, the oldest first
+}
+
+type lossKey struct {
+	name  string
+	owner Owner
+}
+
+type loss struct {
+	key    lossKey
+	cause  error
+	levels int  // not yet unlocked
+	kept   bool // by the watchdog, at one of the levels: its end was not the caller's choice
+}
+
+// add remembers that the owner lost so many levels.
+func (l *losses) add(name string, o Owner, levels int, kept bool, cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := lossKey{name, o}
+	if e, ok := l.entries[key]; ok {
+		was := e.Value.(*loss)
+		was.levels += levels
+		was.kept = was.kept || kept
+		was.cause = cause
+		return
+	}
+	if l.entries == nil {
+		l.entries = make(map[lossKey]*list.Element)
+	}
+	l.entries[key] = l.order.PushBack(&loss{key, cause, levels, kept})
+	if l.order.Len() > maxLosses {
+		l.removeLocked(l.order.Front())
+	}
+	l.count.Store(int64(l.order.Len()))
+}
+
+// unlock takes one level off what the owner lost, and returns the cause of the
+// loss, nil if the owner lost nothing.
+func (l *losses) unlock(name string, o Owner) error {
+	if l.count.Load() == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e, ok := l.entries[lossKey{name, o}]
+	if !ok {
+		return nil
+	}
+	lost := e.Value.(*loss)
+	if lost.levels--; lost.levels == 0 {
+		l.removeLocked(e)
+	}
+	return lost.cause
+}
+
+// blocks returns why the owner may not lock the name again before it has
+// unlocked what it lost, nil if it may. A fixed lease that ended blocks nothing:
+// that it would end was the caller's choice.
+func (l *losses) blocks(name string, o Owner) error {
+	if l.count.Load() == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e, ok := l.entries[lossKey{name, o}]; ok && e.Value.(*loss).kept {
+		return e.Value.(*loss).cause
+	}
+	return nil
+}
+
+func (l *losses) removeLocked(e *list.Element) {
+	delete(l.entries, e.Value.(*loss).key)
+	l.order.Remove(e)
+	l.count.Store(int64(l.order.Len()))
+}

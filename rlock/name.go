@@ -1,0 +1,54 @@
+package rlock
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+// maxName is the longest name in bytes. Redis would take 512 MiB, and send them
+// with every command.
+const maxName = 64 << 10
+
+// A name is a lock's name and what follows from it, computed once for a Lock.
+type name struct {
+	key     string
+	channel string // by Redisson's rule: braces are added unless the name has one
+	slot    uint16 // of the key; 0 outside a Cluster
+	err     error  // ErrInvalidName: every call returns it
+}
+
+// newName applies Redisson's prefixName (redisson.md 0.1).
+func newName(key string, redis rueidis.Client) *name {
+	n := &name{key: key}
+	switch {
+	case key == "":
+		n.err = fmt.Errorf("rlock: %w: it is empty", ErrInvalidName)
+		return n
+	case len(key) > maxName:
+		n.err = fmt.Errorf("rlock: %w: it has %d bytes, more than %d", ErrInvalidName, len(key), maxName)
+		return n
+	case strings.Contains(key, "{"):
+		n.channel = "redisson_lock__channel:" + key
+	default:
+		n.channel = "redisson_lock__channel:{" + key + "}"
+	}
+	if redis.Mode() == rueidis.ClientModeCluster {
+		n.slot = slotOf(redis, key)
+		if n.slot != slotOf(redis, n.channel) {
+			n.err = fmt.Errorf("rlock: lock %q: %w: it has a brace but no hash tag, so that in a Cluster its channel has another slot: put the tag in both braces, as in \"{%s}\"",
+				key, ErrInvalidName, strings.Trim(key, "{}"))
+		}
+	}
+	return n
+}
+
+// slotOf asks the command builder, which routes by the same number.
+func slotOf(redis rueidis.Client, key string) uint16 {
+	cmd := redis.B().Exists().Key(key).Build()
+	return cmd.Slot()
+}
+
+func (n *name) hash(seed maphash.Seed) uint64 { return maphash.String(seed, n.key) }

@@ -1,0 +1,123 @@
+package rlock
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+	"github.com/petermattis/goid"
+)
+
+// An Owner is who holds a lock, and who may lock it again without waiting. By
+// default it is the calling goroutine; [WithOwner] makes it travel with a
+// context instead. In Redis it is the number behind the colon of the hash's
+// field, where Redisson has the thread id. The zero Owner is nobody.
+type Owner struct{ id uint64 }
+
+// Goroutine ids count up from 1 and are never reused, so that the numbers above
+// them are free: firstOwner is where NewOwner begins, firstHandle where the
+// owners begin that belong to one handle and to nobody's code.
+const (
+	firstOwner  = 1 << 48
+	firstHandle = 1 << 56
+)
+
+var ownersMade, handlesMade atomic.Uint64
+
+// NewOwner returns an owner that no other call returns in this process. It may
+// be called concurrently.
+func NewOwner() Owner { return Owner{firstOwner + ownersMade.Add(1)} }
+
+// newHandleOwner returns the owner of one Hold that nothing nests in.
+func newHandleOwner() Owner { return Owner{firstHandle + handlesMade.Add(1)} }
+
+// ofHandle reports whether o belongs to one Hold alone.
+func (o Owner) ofHandle() bool { return o.id >= firstHandle }
+
+// String returns the number as it stands in Redis.
+func (o Owner) String() string { return strconv.FormatUint(o.id, 10) }
+
+type ownerKey struct{}
+
+// WithOwner returns a context in whose name locks are taken: calls with it, or
+// with a context made from it, lock and unlock as o from whatever goroutine they
+// come, so that a call tree over several goroutines nests. Two goroutines that
+// use the context at once are one owner: the lock does not keep them apart.
+func WithOwner(ctx context.Context, o Owner) context.Context {
+	return context.WithValue(ctx, ownerKey{}, o)
+}
+
+// OwnerFrom returns the owner that ctx carries, and whether it carries one.
+func OwnerFrom(ctx context.Context) (Owner, bool) {
+	o, ok := ctx.Value(ownerKey{}).(Owner)
+	return o, ok && o.id != 0
+}
+
+// ownerOf returns who calls: the owner in ctx, else the goroutine.
+func ownerOf(ctx context.Context) Owner {
+	if o, ok := OwnerFrom(ctx); ok {
+		return o
+	}
+	return Owner{uint64(goid.Get())}
+}
+
+// checkGoroutineIDs fails where goid does not know this Go version: it reads the
+// id from the runtime's own structure, and a wrong number would let one
+// goroutine into another's lock. The runtime prints the true id.
+func checkGoroutineIDs() error {
+	var stack [64]byte
+	line := stack[:runtime.Stack(stack[:], false)]
+	fields := bytes.Fields(line)
+	if len(fields) < 2 || string(fields[1]) != strconv.FormatInt(goid.Get(), 10) {
+		return fmt.Errorf("rlock: goroutine ids cannot be read on %s: update github.com/petermattis/goid", runtime.Version())
+	}
+	return nil
+}
+
+// A clientID makes the UUIDs of one client's tenures. Each tenure has its own, so
+// that a command that arrives late, from a connection long dead, can never touch
+// a later tenure. The UUIDs are of version 8 (RFC 9562, 5.8): the first three
+// groups are the client's, the others count its tenures from a random start.
+type clientID struct {
+	prefix string // "xxxxxxxx-xxxx-8xxx-"
+	last   atomic.Uint64
+}
+
+func newClientID() *clientID {
+	random := uuid.New()
+	random[6] = 0x80 | random[6]&0x0f
+	id := &clientID{prefix: random.String()[:19]}
+	var start uint64
+	for _, b := range random[8:] {
+		start = start<<8 | uint64(b)
+	}
+	id.last.Store(start)
+	return id
+}
+
+// owner returns "<uuid>:<id>" with the UUID of a new tenure: 36 characters and a
+// colon that stand for the tenure, then the owner.
+func (c *clientID) owner(o Owner) string {
+	n := c.last.Add(1)
+	n = n&^(0b11<<62) | 0b10<<62 // the variant that RFC 9562 asks for
+	var raw [8]byte
+	for i := range raw {
+		raw[i] = byte(n >> (56 - 8*i))
+	}
+	buf := make([]byte, 0, 64)
+	buf = append(buf, c.prefix...)
+	buf = hex.AppendEncode(buf, raw[:2])
+	buf = append(buf, '-')
+	buf = hex.AppendEncode(buf, raw[2:])
+	buf = append(buf, ':')
+	return string(strconv.AppendUint(buf, o.id, 10))
+}
+
+// tenureLen is the length of the part of an owner's text that stands for the
+// tenure: the UUID and the colon.
+const tenureLen = 37

@@ -1,0 +1,44 @@
+package rlock
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// patience is how long a command may take before its outcome counts as unknown.
+// It is a little more than what a peer is given before the connection is cut
+// (Config.Redis.ConnWriteTimeout), so that the reason is known more often.
+const patience = 3 * time.Second
+
+// A deadline hands out contexts that end by themselves after patience or up to a
+// second later, and not before: with the caller's context neither an acquire in
+// flight nor an Unlock may end. Many commands share one, since a timer for each
+// would cost more than all the rest that the client does for an Unlock.
+type deadline struct {
+	mu     sync.Mutex // protects following
+	ctx    context.Context
+	cancel context.CancelFunc
+	fresh  time.Time // until when ctx may be handed out
+}
+
+func (d *deadline) context(now time.Time) context.Context {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ctx == nil || now.After(d.fresh) {
+		// The former one is left to its timer: commands may be under way with it.
+		d.fresh = now.Add(time.Second)
+		d.ctx, d.cancel = context.WithDeadline(context.Background(), d.fresh.Add(patience))
+	}
+	return d.ctx
+}
+
+// stop frees the timer of the context handed out last, and ends what still uses
+// it.
+func (d *deadline) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cancel != nil {
+		d.cancel()
+	}
+}

@@ -1,0 +1,154 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// unlock takes one level off the hold of o: that of the handle h, or without one
+// the innermost that was taken without. The last level passes the lock on, or
+// frees it.
+func (c *Client) unlock(n *name, o Owner, h *Hold) error {
+	if n.err != nil {
+		return n.err
+	}
+	r := c.visitIfAny(n)
+	if r == nil {
+		return c.notHeld(n, o, h)
+	}
+	now := time.Now()
+	t := r.current(now)
+	if t == nil || t.owner != o || !t.close(h) {
+		r.exit()
+		return c.notHeld(n, o, h)
+	}
+	if h != nil {
+		h.released = true
+	}
+	if len(t.levels) > 0 {
+		t.changed()
+		r.current(now) // the levels that are left may have asked for less
+		r.exit()
+		return nil
+	}
+	if w := r.queue.Head(); w != nil && t.mayPass(now, w.Value.request) {
+		r.grant(t, w, now)
+		r.exit()
+		return nil
+	}
+	return r.release(t)
+}
+
+// notHeld says why o has nothing to unlock.
+func (c *Client) notHeld(n *name, o Owner, h *Hold) error {
+	cause := c.losses.unlock(n.key, o)
+	if h != nil {
+		cause = h.cause()
+	}
+	switch {
+	case cause != nil:
+		return cause
+	case c.closed.Load():
+		return fmt.Errorf("rlock: unlock %q: %w", n.key, ErrClosed)
+	}
+	return fmt.Errorf("rlock: unlock %q: owner %s: %w", n.key, o, ErrNotHeld)
+}
+
+// release ends the tenure and frees the lock in Redis. It is called with the
+// mutex held, and gives it back. No caller's context can end it.
+func (r *room) release(t *tenure) error {
+	c := r.client
+	r.tenure = nil
+	r.busy = true
+	t.phase = leaving
+	c.keeper.Stop(t)
+	if r.yielding = t.contested && r.queue.Len() > 0; r.yielding {
+		// The message to come is that of this release, not an older one.
+		r.subscribe()
+		select {
+		case <-r.sub.C():
+		default:
+		}
+	}
+	r.shard.mu.Unlock()
+
+	now := time.Now()
+	released, err := t.release(c.deadline.context(now))
+
+	r.shard.mu.Lock()
+	r.busy = false
+	if err != nil {
+		_, err = diagnose(err)
+	}
+	if errors.Is(err, ErrWrongType) {
+		released, err = false, nil // somebody has put another key in its place
+	}
+	switch {
+	case err != nil:
+		r.yielding = false
+		t.disown(time.Now())
+		err = fmt.Errorf("rlock: unlock %q: owner %s: %w, it is tried again until the lease ends at %s: %w",
+			r.name.key, t.owner, ErrUnconfirmed, t.until.Format(time.TimeOnly), err)
+	case !released:
+		t.end()
+		err = fmt.Errorf("rlock: lock %q of owner %s: %w: %w", r.name.key, t.owner, ErrLost, errGone)
+	default:
+		t.end()
+	}
+	r.wakeHead()
+	r.exit()
+	return err
+}
+
+func (t *tenure) release(ctx context.Context) (released bool, err error) {
+	c := t.room.client
+	limit := c.nodes.limit(t.room.name.slot)
+	select {
+	case limit <- struct{}{}:
+		defer func() { <-limit }()
+	case <-ctx.Done():
+		return false, errCrowded
+	}
+	reply, err := t.releaseCall().do(ctx, c.redis).AsInt64()
+	return reply == 1, err
+}
+
+// releaseCall frees the lock as long as it is this tenure's, whoever of its
+// owners Redis shows.
+func (t *tenure) releaseCall() call {
+	n := t.room.name
+	return call{releaseScript, []string{n.key, n.channel}, []string{t.text[:tenureLen], t.room.client.publish}}
+}
+
+// forceUnlock frees the lock whoever holds it. A holder of this client learns it
+// at once, others when they renew.
+func (c *Client) forceUnlock(ctx context.Context, n *name) (bool, error) {
+	if n.err != nil {
+		return false, n.err
+	}
+	if c.closed.Load() {
+		return false, fmt.Errorf("rlock: force unlock %q: %w", n.key, ErrClosed)
+	}
+	var here *tenure
+	if r := c.visitIfAny(n); r != nil {
+		here = r.tenure
+		r.exit()
+	}
+	ctx, cancel := within(ctx)
+	defer cancel()
+	reply, err := call{releaseScript, []string{n.key, n.channel}, []string{"", c.publish}}.do(ctx, c.redis).AsInt64()
+	if err != nil {
+		_, err = diagnose(err)
+		return false, fmt.Errorf("rlock: force unlock %q: %w", n.key, err)
+	}
+	if r := c.visitIfAny(n); r != nil {
+		if here != nil && r.tenure == here && reply == 1 {
+			here.lose(errors.New("it was unlocked by force"))
+			here.end()
+		}
+		r.exit()
+	}
+	return reply == 1, nil
+}

@@ -1,0 +1,152 @@
+package rlock
+
+import (
+	"sync"
+	"time"
+
+	"github.com/go-rlock/rlock/pubsub"
+	"github.com/go-rlock/rlock/waitqueue"
+)
+
+// A shard is a part of a client's rooms under one mutex.
+type shard struct {
+	mu    sync.Mutex // protects following, and every room in it
+	rooms map[string]*room
+}
+
+// A room is what this client knows of one lock: who of its goroutines holds it,
+// and who of them waits. It exists while anybody here does either, and leaves
+// nothing behind.
+//
+//	          Head asks Redis           denied
+//	(no room) ---------------> busy ---------------> the head sleeps until a message,
+//	    ^                       | granted            the holder's pttl or the fallback
+//	    |  nobody waits         v                    poll, and asks again
+//	    +----------------- tenure here --- Unlock ---> the next local waiter, same tenure
+//	    ^                       |
+//	    |                       | Unlock, nobody waits or others have waited long enough
+//	    +-------- busy <--------+
+//	            (release)
+type room struct {
+	client *Client
+	shard  *shard
+	name   *name
+
+	// The shard's mutex protects following.
+
+	// tenure is this client's hold on the key, nil if it has none.
+	tenure *tenure
+	// queue holds who waits here. Only its head talks to Redis, and only while
+	// there is no tenure.
+	queue waitqueue.Queue[visit]
+	// busy is set while an acquire or a release is in flight: the answer
+	// decides whose the lock is, and nobody asks before it came.
+	busy bool
+	// yielding is set after a release that was meant for other clients: the head
+	// waits for the published message as they do, and does not race in behind it.
+	yielding bool
+	// sub is the subscription to the lock's channel, from the first time that
+	// another client was found here until the room is left.
+	sub *pubsub.Subscription
+	// lost are tenures that ended in loss under this lock of the mutex, to be
+	// announced by exit once it is given back.
+	lost []*tenure
+}
+
+// enter returns the room of n with its mutex held, and makes it if need be. The
+// visit ends with exit.
+func (c *Client) enter(n *name) *room {
+	s := c.shard(n)
+	s.mu.Lock()
+	r := s.rooms[n.key]
+	if r == nil {
+		r = &room{client: c, shard: s, name: n}
+		s.rooms[n.key] = r
+	}
+	return r
+}
+
+// visitIfAny is enter where there is nothing to do without a room: it returns
+// nil, and holds no mutex, if there is none.
+func (c *Client) visitIfAny(n *name) *room {
+	s := c.shard(n)
+	s.mu.Lock()
+	r := s.rooms[n.key]
+	if r == nil {
+		s.mu.Unlock()
+	}
+	return r
+}
+
+// exit gives the mutex back. The last to leave a room that nobody needs takes it
+// down; losses are announced.
+func (r *room) exit() {
+	if r.tenure == nil && r.queue.Len() == 0 && !r.busy && r.shard.rooms[r.name.key] == r {
+		delete(r.shard.rooms, r.name.key)
+		if r.sub != nil {
+			r.sub.Close()
+			r.sub = nil
+		}
+	}
+	lost := r.lost
+	r.lost = nil
+	r.shard.mu.Unlock()
+	for _, t := range lost {
+		t.announce()
+	}
+}
+
+// current returns the tenure, nil if there is none that is still valid: one
+// whose lease may have ended is lost at the moment when somebody looks.
+func (r *room) current(now time.Time) *tenure {
+	if r.tenure != nil && !r.tenure.valid(now) {
+		r.tenure.lapse(now)
+	}
+	return r.tenure
+}
+
+// grant gives the tenure to w, the waiter who asked for it or the next in line:
+// the hold begins now, w is woken and stands in the queue no longer.
+func (r *room) grant(t *tenure, w *waiter, now time.Time) {
+	r.queue.Leave(w)
+	r.tenure = t
+	t.begin(now, w.Value.request)
+	w.Value.granted = true
+	w.Wake()
+}
+
+// wakeHead makes the head of the queue ask Redis, since the lock may be free.
+func (r *room) wakeHead() {
+	if w := r.queue.Head(); w != nil {
+		w.Value.due = true
+		w.Wake()
+	}
+}
+
+// subscribe makes sure that messages on the lock's channel wake the head.
+func (r *room) subscribe() {
+	if r.sub == nil {
+		r.sub = r.client.hub.Subscribe(r.name.channel)
+	}
+}
+
+func (c *Client) shard(n *name) *shard {
+	return &c.shards[n.hash(c.seed)%uint64(len(c.shards))]
+}
+
+// close begins the release of what is held. Who waits wakes by the end of the
+// client's context and leaves by itself.
+func (s *shard) close() {
+	s.mu.Lock()
+	var ended []*tenure
+	for _, r := range s.rooms {
+		if t := r.tenure; t != nil {
+			t.abandon()
+			ended = append(ended, t)
+		}
+	}
+	s.mu.Unlock()
+	for _, t := range ended {
+		t.announce()
+	}
+}

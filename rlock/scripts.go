@@ -1,0 +1,89 @@
+package rlock
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed" // for the scripts
+	"encoding/hex"
+
+	"github.com/redis/rueidis"
+)
+
+// The three scripts, each with its KEYS, ARGV and replies on top of its file.
+// All can be sent again after a lost reply without changing the outcome.
+var (
+	//go:embed scripts/acquire.lua
+	acquireText string
+	//go:embed scripts/mirror.lua
+	mirrorText string
+	//go:embed scripts/release.lua
+	releaseText string
+
+	acquireScript = newScript(acquireText)
+	mirrorScript  = newScript(mirrorText)
+	releaseScript = newScript(releaseText)
+)
+
+// A script is a Lua text that is called by its hash, and sent whole only to a
+// server that has not seen it, or was told to forget it. rueidis.Lua does that
+// for one call at a time; here the calls of a batch do it each for themselves.
+// It never retries: only the caller knows what a lost reply means.
+type script struct{ text, sha string }
+
+func newScript(text string) *script {
+	sum := sha1.Sum([]byte(text))
+	return &script{text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// A call is a script with its arguments.
+type call struct {
+	script *script
+	keys   []string
+	args   []string
+}
+
+func (c call) evalsha(redis rueidis.Client) rueidis.Completed {
+	return redis.B().Evalsha().Sha1(c.script.sha).Numkeys(int64(len(c.keys))).Key(c.keys...).Arg(c.args...).Build()
+}
+
+func (c call) eval(redis rueidis.Client) rueidis.Completed {
+	return redis.B().Eval().Script(c.script.text).Numkeys(int64(len(c.keys))).Key(c.keys...).Arg(c.args...).Build()
+}
+
+// do makes one call.
+func (c call) do(ctx context.Context, redis rueidis.Client) rueidis.RedisResult {
+	result := redis.Do(ctx, c.evalsha(redis))
+	if forgotten(result) {
+		result = redis.Do(ctx, c.eval(redis))
+	}
+	return result
+}
+
+// doAll makes many calls in one pipeline. Only those whose script was forgotten
+// are sent again: the others have been executed.
+func doAll(ctx context.Context, redis rueidis.Client, calls []call) []rueidis.RedisResult {
+	cmds := make([]rueidis.Completed, len(calls))
+	for i, c := range calls {
+		cmds[i] = c.evalsha(redis)
+	}
+	results := redis.DoMulti(ctx, cmds...)
+
+	var again []rueidis.Completed
+	var at []int
+	for i, result := range results {
+		if forgotten(result) {
+			again, at = append(again, calls[i].eval(redis)), append(at, i)
+		}
+	}
+	if len(again) > 0 {
+		for i, result := range redis.DoMulti(ctx, again...) {
+			results[at[i]] = result
+		}
+	}
+	return results
+}
+
+func forgotten(result rueidis.RedisResult) bool {
+	reply, ok := rueidis.IsRedisErr(result.Error())
+	return ok && reply.IsNoScript()
+}
