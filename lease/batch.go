@@ -1,0 +1,141 @@
+package lease
+
+import "time"
+
+// A group is what one node is sent. The keeper's mutex protects it.
+//
+//	       no answer                    an answer to any batch
+//	up ---------------> down, resting -----------------------> up
+//	                     |        ^
+//	       backoff over  v        | no answer: the backoff doubles
+//	                    down, probing
+type group struct {
+	id uint32
+
+	queue   line        // what wants to be sent and found no room
+	open    []Renewable // the batch that is being filled, nil if there is none
+	flights int         // the batches that are in flight
+
+	// While the group is down, one batch at a time is sent, each a backoff after
+	// the failure of the one before.
+	down    bool
+	probing bool          // that batch is in flight
+	backoff time.Duration // zero while up
+	probeAt time.Duration // when the next probe may be sent, from the epoch
+}
+
+// roomLocked returns how many more may be sent to the group now.
+func (g *group) roomLocked(k *Keeper, since time.Duration) int {
+	batches := k.config.Flights - g.flights
+	if g.down {
+		if g.probing || since < g.probeAt {
+			return 0
+		}
+		batches = min(batches, 1)
+	}
+	return batches*k.config.Batch - len(g.open)
+}
+
+// turnLocked returns how many of the queue are to be asked again now, to be sent if
+// they still want to be: as many as there is room for. Before a probe it is all of
+// them, so that what lives on another node by now goes there, and what is over goes
+// away, although the node that did not answer never comes back.
+func (g *group) turnLocked(k *Keeper, since time.Duration) int {
+	room := g.roomLocked(k, since)
+	if g.down && room > 0 {
+		return g.queue.len
+	}
+	return min(room, g.queue.len)
+}
+
+// wakesAtLocked returns when the group has something to do by itself.
+func (g *group) wakesAtLocked() time.Duration {
+	if g.down && !g.probing && g.queue.len > 0 {
+		return g.probeAt
+	}
+	return never // until a batch ends, which wakes the keeper
+}
+
+// addLocked adds r to the batch being filled; there must be room. A full one is
+// sent.
+func (g *group) addLocked(k *Keeper, r Renewable) {
+	g.open = append(g.open, r)
+	if len(g.open) == k.config.Batch {
+		k.launchGroupLocked(g)
+	}
+}
+
+// launchLocked sends the batches that are not full.
+func (k *Keeper) launchLocked() {
+	for _, g := range k.groups {
+		if len(g.open) > 0 {
+			k.launchGroupLocked(g)
+		}
+	}
+}
+
+// launchGroupLocked sends the open batch. If the group went down while it was being
+// filled it is a probe, and a little early.
+func (k *Keeper) launchGroupLocked(g *group) {
+	batch := g.open
+	g.open = nil
+	if k.closed {
+		return
+	}
+	g.flights++
+	probe := g.down
+	g.probing = g.probing || probe
+	k.wg.Add(1)
+	go k.fly(g, batch, probe)
+}
+
+// fly sends one batch, and deals with what was wanted of its members meanwhile.
+func (k *Keeper) fly(g *group, batch []Renewable, probe bool) {
+	defer k.wg.Done()
+	reached := k.config.Send(k.ctx, g.id, batch)
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	g.landedLocked(k, reached, probe)
+	// From the last to the first, since what was not reached goes to the front of
+	// the queue, in its order.
+	for i := len(batch) - 1; i >= 0; i-- {
+		e := batch[i].Entry()
+		e.keeping.flying = false
+		switch {
+		case e.keeping.owner == nil: // stopped meanwhile
+		case reached:
+			if e.keeping.nudged.Load() {
+				k.lineUpLocked(e)
+			}
+		case e.keeping.asked:
+			// Its answer may be from before the failure: ask again.
+			e.keeping.nudged.Store(true)
+		case e.keeping.in == nil:
+			g.queue.pushFront(e)
+		}
+	}
+	if g.queue.len > 0 {
+		k.wakeByLocked(awake)
+	}
+}
+
+// landedLocked notes whether the node answered.
+func (g *group) landedLocked(k *Keeper, reached, probe bool) {
+	g.flights--
+	if probe {
+		g.probing = false
+	}
+	switch {
+	case reached:
+		g.down, g.backoff = false, 0
+		return
+	case g.down && !probe: // sent before it was known, and tells nothing new
+		return
+	case g.down:
+		g.backoff = min(2*g.backoff, k.config.MaxBackoff)
+	default:
+		g.down, g.backoff = true, k.config.MinBackoff
+	}
+	g.probeAt = k.clock().Sub(k.epoch) + g.backoff
+}

@@ -1,0 +1,66 @@
+// Package lease keeps leases alive: for how long one may be believed ([Trust]),
+// when each is due ([Wheel]), and what is sent about it, in batches ([Keeper]). It
+// knows nothing of locks, nor of Redis.
+//
+// # Trust
+//
+// A lease is believed until
+//
+//	the moment before the command was sent + its length - drift
+//
+// by the clock that has run further, the monotonic or the wall clock. So whoever
+// asks [Trust.Valid] has a no before Redis lets the lease go, as long as clock
+// rates differ by less than the drift allows, about 1 %. It is the caller who must
+// ask: a goroutine that does not run cannot be told.
+//
+// # The keeper
+//
+// What is kept is a [Renewable], with an [Entry] embedded. It schedules itself for
+// the time at which something must be done about it, a third of its lease, say.
+// When that comes it is asked, by [Renewable.Due], whether it wants to be sent; if
+// so it goes into a batch with others of its group, which is a node.
+//
+//	            the time comes                   true, and room
+//	scheduled ------------------->         ----------------------> in flight
+//	   ^         after the pace     asked
+//	   |   nudged --------------->   (Due) -----> queued            |   |
+//	   |                           ^       true,    |    no answer  |   |
+//	   |                           |     no room    |<--------------+   |
+//	   |                           +----------------+                   |
+//	   |                         room, or time for a probe              |
+//	   +----------------------------------------------------------------+
+//	               its outcome is told: it schedules itself again
+//
+// The wheel is apart from the rest: one that is queued or in flight may be scheduled
+// too, usually for the end of its validity, and is asked at that time. This is how a
+// holder learns of its loss while its node says nothing. [Keeper.Stop] leads out of
+// every state.
+//
+//   - A renewable is in one batch at a time. Nudged or due during its flight, it is
+//     asked again afterwards.
+//   - Groups do not wait for each other. Batches of one group are in flight up to
+//     [Config].Flights, and those of others beside them.
+//   - A nudge tells that something changed. It is sent at once, or a pace (1 ms) after
+//     the last send began; however many nudges come in between, what is true by then
+//     is sent, and the last one is never lost.
+//
+// # Failure
+//
+//	one command failed        the renewable's business: it schedules its retry
+//	the node did not answer   the batch waits, with all others of the group. One batch
+//	                          is tried after 50 ms, then after 100 ms, and so on up to a
+//	                          maximum; with the first answer everything goes, at once
+//	Send does not return      its group goes on with the batches that it has left; what
+//	                          is in it is asked at its times, and finds that it is over
+//	the machine slept         everything scheduled is asked within a second of waking
+//	the process was stopped   the wheel catches up by the number of the tick
+//	Due or Send panics        the process ends. A panic is a bug and must be seen
+//
+// # Cost
+//
+// One goroutine, and one for each batch in flight. With nothing scheduled there is
+// no timer; otherwise it sleeps until the next slot with something in it, for at
+// most a second. Scheduling wakes nobody unless the time is earlier than that wake,
+// and stopping never does, so a lock taken and released again costs two passes
+// through a mutex.
+package lease

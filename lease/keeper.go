@@ -1,0 +1,168 @@
+package lease
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Keeper asks renewables when their time has come, and sends those that want it
+// in batches, by group. It has one goroutine, and one more for each batch in
+// flight, whatever the number of renewables. Make one with [NewKeeper]. All
+// methods may be called concurrently, also from Due and Send, except that Close
+// must not be.
+type Keeper struct {
+	config Config
+	clock  func() time.Time // with both readings; tests replace it
+	epoch  time.Time        // what durations below are counted from
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // the goroutines
+	wake   chan struct{}  // capacity one: a mark that the goroutine must look again
+	timer  *time.Timer    // only the goroutine touches it
+
+	mu     sync.Mutex // protects following, and the keeping of every entry
+	closed bool
+	wheel  *Wheel
+	groups map[uint32]*group // every one ever seen: there are few nodes
+
+	// ready holds what is to be asked in the next pass, paced what was nudged too
+	// soon after its last send, in the order of the nudges.
+	ready, paced line
+
+	// wakesAt is when the goroutine wakes by itself. It need not be woken for
+	// anything later; that is what makes Schedule and Stop cheap.
+	wakesAt time.Duration
+
+	// skew is by how much the wall clock was ahead of the monotonic one, both
+	// counted from epoch, in the last pass.
+	skew time.Duration
+}
+
+// keeping is what the keeper notes on an entry. The keeper's mutex protects it.
+//
+// A renewable that was nudged and not yet asked is in a line, or being asked, or in
+// flight, and whatever ends those looks at nudged: so no nudge is lost.
+type keeping struct {
+	owner Renewable // nil after Stop
+
+	in             *line // where it stands, nil if in none
+	before, behind *Entry
+
+	rest   time.Duration // until then it must not be sent, by the pace
+	asked  bool          // Due is being called; it then stands in no line
+	flying bool          // it is in a batch, from its building to its end
+
+	// nudged is set and cleared with the mutex, and read by Nudge without.
+	nudged atomic.Bool
+}
+
+// NewKeeper returns a keeper with its goroutine running. It panics if config.Send
+// is nil. Close it when it is no longer needed.
+func NewKeeper(config Config) *Keeper {
+	return newKeeper(config, time.Now)
+}
+
+func newKeeper(config Config, clock func() time.Time) *Keeper {
+	config = config.withDefaults()
+	epoch := clock()
+	k := &Keeper{
+		config: config,
+		clock:  clock,
+		epoch:  epoch,
+		wake:   make(chan struct{}, 1),
+		timer:  time.NewTimer(time.Hour),
+		wheel:  NewWheel(epoch, config.Tick),
+		groups: make(map[uint32]*group),
+	}
+	k.ctx, k.cancel = context.WithCancel(context.Background())
+	k.wakesAt = awake
+	k.wg.Add(1)
+	go k.run()
+	return k
+}
+
+// Schedule has r asked at the given time, instead of any other it was scheduled
+// for. It neither hastens nor delays a nudge, or a send that r waits for. It does
+// nothing after Close.
+func (k *Keeper) Schedule(r Renewable, at time.Time) {
+	e := r.Entry()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return
+	}
+	e.keeping.owner = r
+	k.wheel.Schedule(e, at)
+	k.wakeByLocked(time.Duration(e.due) * k.config.Tick)
+}
+
+// Nudge has r asked as soon as may be: at once if its last send began at least a
+// pace ago and is over, otherwise when both are true. Nudges that come before r is
+// asked are one, and cost a few nanoseconds each. What r is sent with is what is
+// true after the nudge: the change that it tells of must be made before it, under
+// the mutex that Due and Send look at r with.
+//
+// No send begins sooner than a pace after the last one of r, and Due comes no later
+// than a pace after the nudge, or after the end of the flight if that is later. If
+// the node of r does not answer, r waits for it like all others.
+//
+// It does nothing after Close.
+func (k *Keeper) Nudge(r Renewable) {
+	e := r.Entry()
+	// If the mark is there, Due has not been called yet for it: the mark is taken
+	// away before the call. Due thus takes r's mutex after the caller's change.
+	if e.keeping.nudged.Load() {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return
+	}
+	e.keeping.owner = r
+	e.keeping.nudged.Store(true)
+	k.lineUpLocked(e)
+}
+
+// Stop forgets r: its time, its nudge, and its place among what waits to be sent.
+// It does nothing to one that the keeper does not know, and wakes nobody.
+//
+// It waits for nothing, so when it returns, Due may be running, and r may be in a
+// batch that is being built or in flight. "After Stop nothing is renewed" is true
+// by mutual exclusion: the caller marks r as over under r's own mutex, and Send
+// looks for the mark under the same mutex while it builds the command. A command
+// is then built before the mark, and is in flight when Stop is called, or never.
+// Likewise Due and Send must not schedule or nudge what is marked, since that
+// makes r known again.
+func (k *Keeper) Stop(r Renewable) {
+	e := r.Entry()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.wheel.Stop(e)
+	e.keeping.leave()
+	e.keeping.owner = nil
+	e.keeping.nudged.Store(false)
+}
+
+// Len returns how many renewables are scheduled. What waits to be sent and has no
+// time of its own is not counted.
+func (k *Keeper) Len() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.wheel.Len()
+}
+
+// Close ends the keeper: nothing is asked or sent any more, and the contexts of
+// the batches in flight end. It returns when all goroutines have, so it must not be
+// called from Due or Send, nor with a mutex held that they take. Calls after the
+// first wait likewise. Renewables are not told.
+func (k *Keeper) Close() {
+	k.mu.Lock()
+	k.closed = true
+	k.mu.Unlock()
+	k.cancel()
+	k.wg.Wait()
+}

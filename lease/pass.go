@@ -1,0 +1,201 @@
+package lease
+
+import (
+	"math"
+	"time"
+)
+
+// lookout is how long the keeper sleeps at most while anything is scheduled, so
+// that a holder learns within it that the machine slept. One wake a second costs
+// some microseconds; leases are told apart from it by nothing else.
+const lookout = time.Second
+
+// sleepTolerance is how far the wall clock may run ahead of the monotonic clock,
+// between two wakes, before it is taken for sleep. Clocks are slewed by less.
+const sleepTolerance = time.Second
+
+// Values of Keeper.wakesAt that are no time.
+const (
+	awake = time.Duration(math.MinInt64) // it will look before it sleeps
+	never = time.Duration(math.MaxInt64) // it has no reason to wake
+)
+
+// run is the goroutine of the keeper.
+func (k *Keeper) run() {
+	defer k.wg.Done()
+	defer k.timer.Stop()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for !k.closed {
+		k.gatherLocked()
+		if k.ready.len == 0 {
+			k.sleepLocked()
+			continue
+		}
+		// What becomes ready meanwhile waits for the next pass, so that batches
+		// that are not full are not kept waiting.
+		k.askLocked(k.ready.len)
+		k.launchLocked()
+	}
+}
+
+// gatherLocked moves to ready whatever may be asked now.
+func (k *Keeper) gatherLocked() {
+	now := k.clock()
+	since := now.Sub(k.epoch)
+
+	if skew := now.Round(0).Sub(k.epoch.Round(0)) - since; skew-k.skew > sleepTolerance {
+		k.skew = skew
+		k.wheel.Flush(k.readyLocked)
+	} else {
+		k.skew = skew
+		k.wheel.Advance(now, k.readyLocked)
+	}
+	// The line is by the time of the nudge and not by the end of the pace, which
+	// differ by less than a pace. Whoever stands behind one that must rest longer
+	// waits with it, and so for less than a pace.
+	for e := k.paced.head; e != nil && e.keeping.rest <= since; e = k.paced.head {
+		k.readyLocked(e)
+	}
+	for _, g := range k.groups {
+		for range g.turnLocked(k, since) {
+			k.readyLocked(g.queue.head)
+		}
+	}
+}
+
+// readyLocked moves e to ready, from whatever line it stands in.
+func (k *Keeper) readyLocked(e *Entry) {
+	if e.keeping.in != &k.ready {
+		e.keeping.leave()
+		k.ready.push(e)
+	}
+}
+
+// chunk is how many are asked between two times that the keeper's mutex is taken:
+// when a hundred thousand are due together, Schedule and Stop go on in between.
+const chunk = 64
+
+// askLocked asks the first n of ready, or those that are left of them, and puts
+// those that want to be sent into the batches of their groups. It releases the
+// mutex while it asks.
+func (k *Keeper) askLocked(n int) {
+	var asked [chunk]struct {
+		owner Renewable
+		group uint32
+		send  bool
+	}
+	for n > 0 && k.ready.len > 0 && !k.closed {
+		some := asked[:min(n, chunk, k.ready.len)]
+		n -= len(some)
+		for i := range some {
+			e := k.ready.pop()
+			e.keeping.asked = true
+			e.keeping.nudged.Store(false)
+			some[i].owner = e.keeping.owner
+		}
+
+		k.mu.Unlock()
+		// There is no recover, here or around Send. A panic is a bug in what was
+		// called, with its mutex in an unknown state; hidden, it would end as a
+		// lock that is lost for no reason that can be found.
+		now := k.clock()
+		for i := range some {
+			a := &some[i]
+			if a.send = a.owner.Due(now); a.send {
+				a.group = a.owner.Group()
+			}
+		}
+		k.mu.Lock()
+
+		since := now.Sub(k.epoch)
+		for i := range some {
+			e := some[i].owner.Entry()
+			e.keeping.asked = false
+			switch {
+			case e.keeping.owner == nil: // stopped meanwhile
+			case some[i].send:
+				k.dispatchLocked(e, some[i].group, since)
+			case e.keeping.nudged.Load(): // after its answer, perhaps
+				k.lineUpLocked(e)
+			}
+		}
+	}
+}
+
+// dispatchLocked deals with one that wants to be sent, and stands in no line.
+func (k *Keeper) dispatchLocked(e *Entry, id uint32, since time.Duration) {
+	if e.keeping.flying || since < e.keeping.rest {
+		e.keeping.nudged.Store(true)
+		k.lineUpLocked(e)
+		return
+	}
+	g := k.groups[id]
+	if g == nil {
+		g = &group{id: id}
+		k.groups[id] = g
+	}
+	if g.roomLocked(k, since) == 0 {
+		g.queue.push(e)
+		return
+	}
+	e.keeping.flying = true
+	e.keeping.rest = since + k.config.Pace
+	g.addLocked(k, e.keeping.owner)
+}
+
+// lineUpLocked puts one that was nudged into the line where it waits to be asked,
+// unless it is in one, or being asked, or in flight.
+func (k *Keeper) lineUpLocked(e *Entry) {
+	if e.keeping.in != nil || e.keeping.asked || e.keeping.flying {
+		return
+	}
+	if e.keeping.rest > k.clock().Sub(k.epoch) {
+		k.paced.push(e)
+		k.wakeByLocked(k.paced.head.keeping.rest)
+		return
+	}
+	k.ready.push(e)
+	k.wakeByLocked(awake)
+}
+
+// wakeByLocked sees to it that the goroutine is awake at the given time.
+func (k *Keeper) wakeByLocked(at time.Duration) {
+	if at >= k.wakesAt {
+		return
+	}
+	k.wakesAt = awake
+	select {
+	case k.wake <- struct{}{}:
+	default: // the mark of an earlier wake, which it has not seen yet
+	}
+}
+
+// sleepLocked waits, without the mutex, until there may be something to do. With
+// nothing scheduled there is no timer.
+func (k *Keeper) sleepLocked() {
+	since := k.clock().Sub(k.epoch)
+	k.wakesAt = never
+	if at, ok := k.wheel.Next(); ok {
+		k.wakesAt = min(at.Sub(k.epoch), since+lookout)
+	}
+	if e := k.paced.head; e != nil {
+		k.wakesAt = min(k.wakesAt, e.keeping.rest)
+	}
+	for _, g := range k.groups {
+		k.wakesAt = min(k.wakesAt, g.wakesAtLocked())
+	}
+	if k.wakesAt == never {
+		k.timer.Stop()
+	} else {
+		k.timer.Reset(k.wakesAt - since)
+	}
+	k.mu.Unlock()
+	select {
+	case <-k.timer.C:
+	case <-k.wake:
+	case <-k.ctx.Done():
+	}
+	k.mu.Lock()
+	k.wakesAt = awake
+}

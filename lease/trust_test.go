@@ -1,0 +1,136 @@
+package lease_test
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/lease"
+)
+
+const (
+	ttl   = 10 * time.Second
+	drift = 100 * time.Millisecond
+)
+
+// wallAhead returns t with its wall clock, and not its monotonic one, set ahead: a
+// time read after the machine slept for d. No API makes such a time; this counts on
+// the layout of time.Time, which has the seconds of the wall clock above 30 bits of
+// nanoseconds, and fails the test if that is not so.
+func wallAhead(t *testing.T, at time.Time, d time.Duration) time.Time {
+	t.Helper()
+	shifted := at
+	*(*uint64)(unsafe.Pointer(&shifted)) += uint64(int64(d/time.Second)) << 30
+	require.Zero(t, shifted.Sub(at), "the monotonic clock stood still")
+	require.Equal(t, d, shifted.Round(0).Sub(at.Round(0)), "the wall clock did not")
+	return shifted
+}
+
+func confirmed(now time.Time, ttl time.Duration) lease.Trust {
+	var trust lease.Trust
+	trust.Sent(now, ttl, drift)
+	trust.Confirmed()
+	return trust
+}
+
+func TestDriftIsAHundredthTwoMillisecondsAndATick(t *testing.T) {
+	assert.Equal(t, 312*time.Millisecond, lease.Drift(30*time.Second, 10*time.Millisecond))
+	assert.Equal(t, 2*time.Millisecond, lease.Drift(0, 0))
+}
+
+func TestTheZeroTrustIsNeverValid(t *testing.T) {
+	var trust lease.Trust
+	assert.False(t, trust.Valid(time.Now()))
+	assert.False(t, trust.Valid(time.Time{}))
+	assert.True(t, trust.Until().IsZero())
+
+	trust.Confirmed()
+	assert.False(t, trust.Valid(time.Now()), "nothing was sent that could be confirmed")
+}
+
+func TestTrustCountsFromBeforeTheSend(t *testing.T) {
+	now := time.Now()
+	trust := confirmed(now, ttl) // whenever the answer came
+	end := now.Add(ttl - drift)
+	assert.True(t, trust.Valid(end.Add(-1)))
+	assert.False(t, trust.Valid(end))
+	assert.True(t, trust.Until().Equal(end))
+}
+
+func TestACommandInFlightLengthensNothing(t *testing.T) {
+	now := time.Now()
+	var trust lease.Trust
+	trust.Sent(now, ttl, drift)
+	assert.False(t, trust.Valid(now), "nothing is known of it yet")
+
+	trust = confirmed(now, ttl)
+	trust.Sent(now.Add(ttl/3), ttl, drift)
+	assert.False(t, trust.Valid(now.Add(ttl)), "the renewal may be lost")
+	trust.Confirmed()
+	assert.True(t, trust.Valid(now.Add(ttl)))
+}
+
+func TestACommandInFlightShortensAtOnce(t *testing.T) {
+	now := time.Now()
+	trust := confirmed(now, ttl)
+	trust.Sent(now.Add(time.Second), 2*time.Second, drift)
+	assert.True(t, trust.Until().Equal(now.Add(3*time.Second-drift)), "it may be executed")
+
+	// It got no answer, and the next one is not answered yet either.
+	trust.Sent(now.Add(2*time.Second), ttl, drift)
+	assert.False(t, trust.Valid(now.Add(3*time.Second)))
+	trust.Confirmed()
+	assert.True(t, trust.Valid(now.Add(3*time.Second)))
+}
+
+func TestACommandInFlightRevivesNothing(t *testing.T) {
+	now := time.Now()
+	trust := confirmed(now, ttl)
+	trust.Sent(now.Add(ttl), time.Second, drift)
+	assert.False(t, trust.Valid(now.Add(ttl)))
+
+	trust = confirmed(now, ttl)
+	woken := wallAhead(t, now.Add(time.Second), time.Hour)
+	trust.Sent(woken, time.Second, drift)
+	assert.False(t, trust.Valid(woken), "it was over when the machine woke, shorter or not")
+}
+
+func TestAnAnswerAfterTheEndIsNoTrust(t *testing.T) {
+	now := time.Now()
+	trust := confirmed(now, ttl)
+	assert.False(t, trust.Valid(now.Add(2*ttl)))
+}
+
+func TestALeaseShorterThanItsDriftIsNeverValid(t *testing.T) {
+	now := time.Now()
+	trust := confirmed(now, drift)
+	assert.False(t, trust.Valid(now))
+	trust = confirmed(now, drift/2)
+	assert.False(t, trust.Valid(now))
+}
+
+func TestALeaseIsOverWhenTheMachineSlept(t *testing.T) {
+	now := time.Now()
+	trust := confirmed(now, ttl)
+	later := now.Add(time.Second)
+	require.True(t, trust.Valid(later))
+	assert.True(t, trust.Valid(wallAhead(t, later, 8*time.Second)))
+	assert.False(t, trust.Valid(wallAhead(t, later, 9*time.Second)))
+}
+
+func TestAWallClockSetBackLengthensNothing(t *testing.T) {
+	now := time.Now()
+	trust := confirmed(now, ttl)
+	assert.True(t, trust.Valid(wallAhead(t, now.Add(ttl/2), -time.Hour)))
+	assert.False(t, trust.Valid(wallAhead(t, now.Add(ttl), -time.Hour)))
+}
+
+func TestWithoutAMonotonicReadingTheWallClockDecides(t *testing.T) {
+	now := time.Now()
+	trust := confirmed(now, ttl)
+	assert.True(t, trust.Valid(now.Round(0).Add(ttl/2)))
+	assert.False(t, trust.Valid(now.Round(0).Add(ttl)))
+}

@@ -1,0 +1,196 @@
+package lease_test
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/lease"
+)
+
+const (
+	tick = 10 * time.Millisecond
+	turn = 512 * tick // of the whole wheel
+)
+
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// advance returns what the wheel gives out at a time after epoch.
+func advance(w *lease.Wheel, to time.Duration) []*lease.Entry {
+	var due []*lease.Entry
+	w.Advance(epoch.Add(to), func(e *lease.Entry) { due = append(due, e) })
+	return due
+}
+
+func TestAnEntryIsNeverEarlyAndAtMostATickLate(t *testing.T) {
+	for _, at := range []time.Duration{
+		1, tick - 1, tick, tick + 1, 5 * tick, turn - 1, turn, turn + 1, turn + tick, 3*turn + 7, time.Hour + 1,
+	} {
+		w := lease.NewWheel(epoch, tick)
+		var e lease.Entry
+		w.Schedule(&e, epoch.Add(at))
+		assert.Empty(t, advance(w, at-1), "early at %v", at)
+		assert.Equal(t, []*lease.Entry{&e}, advance(w, at+tick-1), "late at %v", at)
+		assert.Zero(t, w.Len())
+	}
+}
+
+func TestWhatIsScheduledForThePastIsDueWithTheNextTick(t *testing.T) {
+	w := lease.NewWheel(epoch, tick)
+	advance(w, time.Minute)
+	var past, before lease.Entry
+	w.Schedule(&past, epoch.Add(time.Second))
+	w.Schedule(&before, epoch.Add(-time.Hour))
+	assert.Empty(t, advance(w, time.Minute))
+	assert.Len(t, advance(w, time.Minute+tick), 2)
+}
+
+func TestSchedulingAgainMoves(t *testing.T) {
+	w := lease.NewWheel(epoch, tick)
+	var e lease.Entry
+	w.Schedule(&e, epoch.Add(time.Second))
+	w.Schedule(&e, epoch.Add(time.Minute))
+	w.Schedule(&e, epoch.Add(time.Minute-1)) // the same tick
+	assert.Equal(t, 1, w.Len())
+	assert.Empty(t, advance(w, time.Second))
+	w.Schedule(&e, epoch.Add(2*time.Second))
+	assert.Len(t, advance(w, 2*time.Second), 1)
+}
+
+func TestWhatIsStoppedDoesNotComeDue(t *testing.T) {
+	w := lease.NewWheel(epoch, tick)
+	entries := make([]lease.Entry, 3) // of one slot
+	for i := range entries {
+		w.Schedule(&entries[i], epoch.Add(time.Second))
+	}
+	assert.True(t, w.Stop(&entries[0]))
+	assert.False(t, w.Stop(&entries[0]), "it is not there any more")
+	assert.True(t, w.Stop(&entries[2]))
+	assert.Equal(t, 1, w.Len())
+	assert.Equal(t, []*lease.Entry{&entries[1]}, advance(w, time.Second))
+	_, ok := w.Next()
+	assert.False(t, ok)
+}
+
+func TestAWheelCatchesUpAfterAPause(t *testing.T) {
+	w := lease.NewWheel(epoch, tick)
+	entries := make([]lease.Entry, 2000)
+	for i := range entries {
+		w.Schedule(&entries[i], epoch.Add(time.Duration(i+1)*7*time.Millisecond)) // 14 s, almost three turns
+	}
+	assert.Len(t, advance(w, 7*time.Second), 1000)
+	assert.Len(t, advance(w, time.Hour), 1000)
+	assert.Empty(t, advance(w, time.Minute), "time does not go back")
+}
+
+func TestNextIsWhenTheNextSlotWithSomethingInItIsDue(t *testing.T) {
+	w := lease.NewWheel(epoch, tick)
+	_, ok := w.Next()
+	require.False(t, ok, "nothing is scheduled")
+
+	var far, near lease.Entry
+	w.Schedule(&far, epoch.Add(turn+100*tick))
+	at, ok := w.Next()
+	require.True(t, ok)
+	assert.Equal(t, 100*tick, at.Sub(epoch), "its slot is passed a turn before")
+
+	advance(w, 100*tick)
+	at, _ = w.Next()
+	assert.Equal(t, turn+100*tick, at.Sub(epoch))
+
+	w.Schedule(&near, epoch.Add(150*tick))
+	at, _ = w.Next()
+	assert.Equal(t, 150*tick, at.Sub(epoch))
+}
+
+func TestNextFindsEverySlot(t *testing.T) {
+	w := lease.NewWheel(epoch, tick)
+	var now time.Duration
+	for ahead := time.Duration(1); ahead <= 512; ahead++ {
+		var e lease.Entry
+		w.Schedule(&e, epoch.Add(now+ahead*tick))
+		at, ok := w.Next()
+		require.True(t, ok)
+		require.Equal(t, now+ahead*tick, at.Sub(epoch))
+		now += ahead * tick
+		require.Len(t, advance(w, now), 1)
+	}
+}
+
+func TestFlushGivesOutEverything(t *testing.T) {
+	w := lease.NewWheel(epoch, tick)
+	entries := make([]lease.Entry, 100)
+	for i := range entries {
+		w.Schedule(&entries[i], epoch.Add(time.Duration(i)*time.Second))
+	}
+	n := 0
+	w.Flush(func(*lease.Entry) { n++ })
+	assert.Equal(t, 100, n)
+	assert.Zero(t, w.Len())
+	assert.Empty(t, advance(w, time.Hour))
+}
+
+func TestAWheelNeedsATick(t *testing.T) {
+	assert.Panics(t, func() { lease.NewWheel(epoch, 0) })
+}
+
+// agree plays operations, five bytes each, on a wheel and on a map from entry to
+// time, which is the specification.
+func agree(t *testing.T, play []byte) {
+	w := lease.NewWheel(epoch, tick)
+	entries := make([]lease.Entry, 64)
+	model := make(map[*lease.Entry]time.Duration)
+	var now time.Duration
+	for ; len(play) >= 5; play = play[5:] {
+		e := &entries[play[0]%64]
+		d := time.Duration(binary.LittleEndian.Uint32(play[1:])) * time.Microsecond
+		switch play[0] / 64 {
+		case 0, 1: // up to 17 s ahead, or in the past
+			d = d%(17*time.Second) - time.Second
+			w.Schedule(e, epoch.Add(now+d))
+			// Due is what the wheel may not be early for, nor later than a tick.
+			model[e] = max(now+d, now/tick*tick+1)
+		case 2:
+			_, known := model[e]
+			require.Equal(t, known, w.Stop(e))
+			delete(model, e)
+		case 3: // by up to 10 s, mostly by less
+			now += d % (10 * time.Second >> (play[0] % 8))
+			w.Advance(epoch.Add(now), func(e *lease.Entry) {
+				due, known := model[e]
+				require.True(t, known, "it was not scheduled")
+				require.LessOrEqual(t, due, now, "early")
+				delete(model, e)
+			})
+			for _, due := range model {
+				require.Greater(t, due+tick, now, "late")
+			}
+		}
+		require.Equal(t, len(model), w.Len())
+		at, ok := w.Next()
+		require.Equal(t, len(model) > 0, ok)
+		for _, due := range model {
+			require.Less(t, at.Sub(epoch), due+tick, "Next must not sleep past it")
+		}
+	}
+}
+
+func TestTheWheelAgreesWithAMap(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	play := make([]byte, 5*5000)
+	for range 5 {
+		for i := range play {
+			play[i] = byte(rnd.Uint32())
+		}
+		agree(t, play)
+	}
+}
+
+func FuzzTheWheelAgreesWithAMap(f *testing.F) {
+	f.Add([]byte{1, 0, 0, 0, 1, 200, 255, 255, 255, 255, 130, 0, 0, 0, 0})
+	f.Fuzz(agree)
+}
