@@ -14,12 +14,13 @@ type group struct {
 
 	queue   line        // what wants to be sent and found no room
 	open    []Renewable // the batch that is being filled, nil if there is none
+	probe   bool        // open was begun while the group was down
 	flights int         // the batches that are in flight
 
 	// While the group is down, one batch at a time is sent, each a backoff after
 	// the failure of the one before.
 	down    bool
-	probing bool          // that batch is in flight
+	probing bool          // that batch, the probe, is in flight
 	backoff time.Duration // zero while up
 	probeAt time.Duration // when the next probe may be sent, from the epoch
 }
@@ -59,6 +60,9 @@ func (g *group) wakesAtLocked() time.Duration {
 // addLocked adds r to the batch being filled; there must be room. A full one is
 // sent.
 func (g *group) addLocked(k *Keeper, r Renewable) {
+	if g.open == nil {
+		g.probe = g.down
+	}
 	g.open = append(g.open, r)
 	if len(g.open) == k.config.Batch {
 		k.launchGroupLocked(g)
@@ -74,16 +78,15 @@ func (k *Keeper) launchLocked() {
 	}
 }
 
-// launchGroupLocked sends the open batch. If the group went down while it was being
-// filled it is a probe, and a little early.
+// launchGroupLocked sends the open batch, even if the group went down while it was
+// being filled: it is then one of those that were sent before it was known.
 func (k *Keeper) launchGroupLocked(g *group) {
-	batch := g.open
+	batch, probe := g.open, g.probe
 	g.open = nil
 	if k.closed {
 		return
 	}
 	g.flights++
-	probe := g.down
 	g.probing = g.probing || probe
 	k.wg.Add(1)
 	go k.fly(g, batch, probe)

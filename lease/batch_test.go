@@ -1,0 +1,244 @@
+package lease_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/lease"
+)
+
+func TestADeadNodeDelaysNoOther(t *testing.T) {
+	for name, latency := range map[string]time.Duration{"refusing": 0, "silent": 2 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+				s.set(1, true, latency)
+				dead, alive := make([]*held, 1000), make([]*held, 1000)
+				start := time.Now()
+				for i := range dead {
+					dead[i] = newHeld(k, 1, 30*time.Second)
+					alive[i] = newHeld(k, 2, 30*time.Second)
+				}
+				pass(59 * time.Second)
+				for i := range dead {
+					require.Zero(t, alive[i].lost())
+					require.Len(t, alive[i].sentTimes(), 5, "every ten seconds and a tick")
+					require.NotZero(t, dead[i].lost())
+					require.LessOrEqual(t, dead[i].lost().Sub(start), 30*time.Second, "told before Redis lets go")
+				}
+				assert.Equal(t, len(alive), k.Len())
+			})
+		})
+	}
+}
+
+func TestADownNodeIsProbedWithABackoff(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		s.set(1, true, 0)
+		for range 1000 {
+			newHeld(k, 1, 30*time.Second)
+		}
+		pass(15 * time.Second)
+		at, sizes := s.times(1), s.sizes(1)
+
+		// What was found to be due before the first failure went at once.
+		first := 0
+		for first < len(at) && at[first].Equal(at[0]) {
+			first++
+		}
+		assert.LessOrEqual(t, first, 8)
+		want := 50 * time.Millisecond
+		for i := first; i < len(at); i++ {
+			assert.Equal(t, want, at[i].Sub(at[i-1]))
+			assert.Equal(t, 128, sizes[i])
+			want = min(2*want, time.Second)
+		}
+		assert.InDelta(t, 9, len(at)-first, 1)
+	})
+}
+
+func TestProbesOverlapNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		s.set(1, true, 500*time.Millisecond)
+		for range 1000 {
+			newHeld(k, 1, 30*time.Second)
+		}
+		pass(10*time.Second + 600*time.Millisecond) // the first four have failed
+		before := len(s.times(1))
+		require.Equal(t, 5, before, "and a probe is in flight")
+		pass(15 * time.Second)
+		at := s.times(1)
+		for i := before; i < len(at); i++ {
+			assert.Greater(t, at[i].Sub(at[i-1]), 500*time.Millisecond)
+		}
+		assert.Greater(t, len(at), before+5)
+	})
+}
+
+func TestEverythingGoesAtOnceWhenTheNodeIsBack(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		s.set(1, true, 0)
+		all := make([]*held, 5000)
+		for i := range all {
+			all[i] = newHeld(k, 1, 30*time.Second)
+		}
+		pass(15 * time.Second)
+		s.set(1, false, 0)
+		back := time.Now()
+		tries := len(s.sizes(1))
+		pass(time.Second) // the longest backoff
+		var last time.Time
+		for _, h := range all {
+			require.True(t, h.trust.Until().After(back.Add(25*time.Second)), "it is renewed")
+			sends := h.sentTimes()
+			if at := sends[len(sends)-1]; at.After(last) {
+				last = at
+			}
+		}
+		first := s.times(1)[tries]
+		assert.Zero(t, last.Sub(first), "the moment that the probe was answered")
+		assert.Len(t, s.sizes(1)[tries:], 40)
+		assert.Equal(t, 5000, k.Len())
+	})
+}
+
+func TestAFailureAfterTheRecoveryBeginsWithTheShortBackoff(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		h := newHeld(k, 1, 30*time.Second)
+		s.set(1, true, 0)
+		h.set(1)
+		pass(3 * time.Second)
+		s.set(1, false, 0)
+		pass(time.Second)
+		s.set(1, true, 0)
+		tries := len(s.times(1))
+		h.set(2)
+		pass(time.Second)
+		at := s.times(1)[tries:]
+		require.Greater(t, len(at), 2)
+		assert.Equal(t, 50*time.Millisecond, at[1].Sub(at[0]))
+		assert.Equal(t, 100*time.Millisecond, at[2].Sub(at[1]))
+	})
+}
+
+func TestTheMaximumBoundsTheBackoffFromTheBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.set(1, true, 0)
+		k := lease.NewKeeper(lease.Config{Send: s.send, Tick: tick, MaxBackoff: 20 * time.Millisecond})
+		defer k.Close()
+		newHeld(k, 1, 30*time.Second).set(1)
+		pass(time.Second)
+		assert.Len(t, s.times(1), 51)
+	})
+}
+
+func TestWhatIsOverIsDroppedFromTheQueueOfADownNode(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		s.set(1, true, 0)
+		h := newHeld(k, 1, 30*time.Second)
+		pass(31 * time.Second)
+		require.NotZero(t, h.lost())
+		tries := len(s.times(1))
+		pass(time.Minute)
+		assert.Len(t, s.times(1), tries)
+	})
+}
+
+func TestWhatMovedGoesToItsNewNode(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		s.set(1, true, 0)
+		all := make([]*held, 1000)
+		for i := range all {
+			all[i] = newHeld(k, 1, 30*time.Second)
+		}
+		pass(12 * time.Second)
+		for _, h := range all {
+			h.mu.Lock()
+			h.node = 2 // a failover: node 1 never comes back
+			h.mu.Unlock()
+		}
+		pass(2 * time.Second) // at the next probe
+		for _, h := range all {
+			require.True(t, h.trust.Until().After(time.Now().Add(25*time.Second)), "it is renewed")
+		}
+		tries := len(s.times(1))
+		pass(time.Minute)
+		assert.Len(t, s.times(1), tries, "nothing is left that lives there")
+	})
+}
+
+func TestAFullNodeIsSentTheRestAsBatchesReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.set(1, false, 100*time.Millisecond)
+		k := lease.NewKeeper(lease.Config{Send: s.send, Tick: tick, Batch: 10, Flights: 2})
+		defer k.Close()
+		all := make([]*held, 45)
+		for i := range all {
+			all[i] = newHeld(k, 1, 30*time.Second)
+		}
+		pass(10*time.Second + 50*time.Millisecond)
+		assert.Equal(t, []int{10, 10}, s.sizes(1))
+		all[40].release() // while it waits for room
+		pass(time.Second)
+		assert.Equal(t, []int{10, 10, 10, 10, 4}, s.sizes(1))
+		assert.Equal(t, 2, s.mostInFlight(1))
+		assert.Empty(t, all[40].sentTimes())
+	})
+}
+
+func TestAnAnswerToAnOlderBatchBringsTheNodeUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := make(chan chan bool, 10)
+		k := lease.NewKeeper(lease.Config{Batch: 1, Send: func(ctx context.Context, _ uint32, _ []lease.Renewable) bool {
+			answer := make(chan bool)
+			answers <- answer
+			select {
+			case reached := <-answer:
+				return reached
+			case <-ctx.Done():
+				return false
+			}
+		}})
+		defer k.Close()
+		always := func(time.Time) bool { return true }
+		for range 4 {
+			k.Nudge(&asking{due: always})
+			synctest.Wait()
+		}
+		one, two, three, four := <-answers, <-answers, <-answers, <-answers
+		one <- false
+		two <- false // tells nothing new
+		synctest.Wait()
+		require.Empty(t, answers, "it is down")
+		three <- true
+		pass(pace)
+		require.Len(t, answers, 2, "it is up: what failed goes again, before any backoff")
+		five, six := <-answers, <-answers
+		for _, answer := range []chan bool{four, five, six} {
+			answer <- true
+		}
+	})
+}
+
+func TestAFailedCommandIsItsRenewablesBusiness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var k *lease.Keeper
+		var sent []time.Duration
+		k = lease.NewKeeper(lease.Config{Send: func(_ context.Context, _ uint32, batch []lease.Renewable) bool {
+			sent = append(sent, time.Since(start))
+			k.Schedule(batch[0], time.Now().Add(time.Second)) // its retry
+			return true
+		}})
+		defer k.Close()
+		k.Schedule(&asking{due: func(time.Time) bool { return true }}, start.Add(time.Second))
+		pass(3 * time.Second)
+		assert.Equal(t, []time.Duration{time.Second, 2 * time.Second, 3 * time.Second}, sent)
+	})
+}

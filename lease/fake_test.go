@@ -1,0 +1,215 @@
+package lease_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/go-rlock/rlock/lease"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A held is a renewable as a lock would have it: renewed at a third of its lease,
+// over when its lease is, with a value that is mirrored after a nudge.
+type held struct {
+	keeper *lease.Keeper
+	entry  lease.Entry
+	ttl    time.Duration
+
+	mu       sync.Mutex // protects following
+	node     uint32
+	trust    lease.Trust
+	renewAt  time.Time
+	value    int
+	mirrored int // the value as last sent
+	released bool
+	lostAt   time.Time
+	sends    []time.Time
+	flying   bool
+	asks     int
+	sendMore bool // Due always wants to be sent
+}
+
+func newHeld(k *lease.Keeper, node uint32, ttl time.Duration) *held {
+	h := &held{keeper: k, node: node, ttl: ttl}
+	now := time.Now()
+	h.trust.Sent(now, ttl, lease.Drift(ttl, tick))
+	h.trust.Confirmed()
+	h.renewAt = now.Add(ttl / 3)
+	k.Schedule(h, h.renewAt)
+	return h
+}
+
+func (h *held) Entry() *lease.Entry { return &h.entry }
+
+func (h *held) Group() uint32 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.node
+}
+
+func (h *held) Due(now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.asks++
+	switch {
+	case h.released || !h.lostAt.IsZero():
+		return false
+	case !h.trust.Valid(now):
+		h.lostAt = now
+		return false
+	}
+	if h.sendMore || h.value != h.mirrored || !now.Before(h.renewAt) {
+		h.keeper.Schedule(h, h.trust.Until())
+		return true
+	}
+	h.keeper.Schedule(h, h.renewAt)
+	return false
+}
+
+// set changes the value that is to be mirrored.
+func (h *held) set(value int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.value = value
+	h.keeper.Nudge(h)
+}
+
+// release ends it as Unlock would.
+func (h *held) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.released = true
+	h.keeper.Stop(h)
+}
+
+// build makes the command, or nothing if h is over.
+func (h *held) build() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.released || !h.lostAt.IsZero() {
+		return false
+	}
+	if h.flying {
+		panic("in two batches")
+	}
+	h.flying = true
+	now := time.Now()
+	h.sends = append(h.sends, now)
+	h.mirrored = h.value
+	h.trust.Sent(now, h.ttl, lease.Drift(h.ttl, tick))
+	return true
+}
+
+// tell tells the outcome; a command that was not executed leaves h to be sent again.
+func (h *held) tell(executed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.flying = false
+	if h.released || !h.lostAt.IsZero() {
+		return
+	}
+	if !executed {
+		h.mirrored = h.value - 1
+		return
+	}
+	h.trust.Confirmed()
+	h.renewAt = time.Now().Add(h.ttl / 3)
+	h.keeper.Schedule(h, h.renewAt)
+}
+
+func (h *held) sentTimes() []time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]time.Time(nil), h.sends...)
+}
+
+func (h *held) lost() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lostAt
+}
+
+// A server is the nodes that a keeper sends to.
+type server struct {
+	mu      sync.Mutex // protects following
+	latency map[uint32]time.Duration
+	dead    map[uint32]bool // no answer, after the latency
+	tries   map[uint32][]int
+	at      map[uint32][]time.Time
+	open    map[uint32]int // batches in flight
+	most    map[uint32]int
+}
+
+func newServer() *server {
+	return &server{
+		latency: make(map[uint32]time.Duration),
+		dead:    make(map[uint32]bool),
+		tries:   make(map[uint32][]int),
+		at:      make(map[uint32][]time.Time),
+		open:    make(map[uint32]int),
+		most:    make(map[uint32]int),
+	}
+}
+
+func (s *server) set(node uint32, dead bool, latency time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dead[node], s.latency[node] = dead, latency
+}
+
+// times returns when batches were sent to the node, and sizes how large they were.
+func (s *server) times(node uint32) []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]time.Time(nil), s.at[node]...)
+}
+
+func (s *server) sizes(node uint32) []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]int(nil), s.tries[node]...)
+}
+
+func (s *server) mostInFlight(node uint32) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.most[node]
+}
+
+// send is a lease.Sender.
+func (s *server) send(ctx context.Context, node uint32, batch []lease.Renewable) bool {
+	built := batch[:0:0]
+	for _, r := range batch {
+		if r.(*held).build() {
+			built = append(built, r)
+		}
+	}
+	s.mu.Lock()
+	s.tries[node] = append(s.tries[node], len(batch))
+	s.at[node] = append(s.at[node], time.Now())
+	s.open[node]++
+	s.most[node] = max(s.most[node], s.open[node])
+	latency := s.latency[node]
+	s.mu.Unlock()
+
+	if latency > 0 {
+		select {
+		case <-time.After(latency):
+		case <-ctx.Done():
+		}
+	}
+
+	s.mu.Lock()
+	s.open[node]--
+	reached := !s.dead[node] && ctx.Err() == nil
+	s.mu.Unlock()
+	for _, r := range built {
+		r.(*held).tell(reached)
+	}
+	return reached
+}

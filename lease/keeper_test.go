@@ -1,0 +1,349 @@
+package lease_test
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/lease"
+)
+
+// bubble runs f in virtual time, with a keeper and the nodes it sends to.
+func bubble(t *testing.T, f func(t *testing.T, k *lease.Keeper, s *server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		k := lease.NewKeeper(lease.Config{Send: s.send, Tick: tick})
+		defer k.Close()
+		f(t, k, s)
+	})
+}
+
+// pass lets virtual time pass, and everything happen that does in it.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestALeaseIsRenewedAtAThirdForAnHour(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		s.set(1, false, 3*time.Millisecond)
+		h := newHeld(k, 1, 30*time.Second)
+		start := time.Now()
+		pass(time.Hour)
+		require.Zero(t, h.lost())
+		sends := h.sentTimes()
+		assert.InDelta(t, 360, len(sends), 1)
+		for i, at := range sends {
+			if i > 0 {
+				since := at.Sub(sends[i-1])
+				assert.GreaterOrEqual(t, since, 10*time.Second)
+				assert.LessOrEqual(t, since, 10*time.Second+3*time.Millisecond+tick)
+			}
+		}
+		assert.Equal(t, 10*time.Second, sends[0].Sub(start))
+	})
+}
+
+func TestAHundredThousandLeasesAreRenewedInTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some seconds with the race detector")
+	}
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		s.set(1, false, time.Millisecond)
+		all := make([]*held, 100_000) // all at the same moment, the worst case
+		for i := range all {
+			all[i] = newHeld(k, 1, 30*time.Second)
+		}
+		start := time.Now()
+		pass(20 * time.Second)
+		for _, h := range all {
+			sends := h.sentTimes()
+			if len(sends) == 0 || sends[0].Sub(start) > 20*time.Second {
+				t.Fatal("a lease was not renewed before two thirds of it had passed")
+			}
+		}
+		assert.Equal(t, 4, s.mostInFlight(1))
+		for _, size := range s.sizes(1) {
+			assert.LessOrEqual(t, size, 128)
+		}
+		assert.Len(t, s.sizes(1), 782, "batches are full but for the last")
+		assert.Equal(t, len(all), k.Len())
+	})
+}
+
+func TestABatchNeverMixesGroups(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		for i := range 300 {
+			newHeld(k, uint32(i%3), 30*time.Second)
+		}
+		pass(11 * time.Second)
+		for node := range uint32(3) {
+			assert.Equal(t, []int{100}, s.sizes(node))
+		}
+	})
+}
+
+func TestWhatIsStoppedIsNotAskedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		h := newHeld(k, 1, 30*time.Second)
+		h.set(1)
+		h.release()
+		assert.Zero(t, k.Len())
+		pass(time.Minute)
+		assert.LessOrEqual(t, h.asks, 1, "it was perhaps being asked when it was stopped")
+		assert.Empty(t, s.sizes(1))
+	})
+}
+
+func TestWhatIsStoppedInFlightIsNotSentAgain(t *testing.T) {
+	for _, dead := range []bool{false, true} {
+		bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+			s.set(1, dead, time.Second)
+			h := newHeld(k, 1, 30*time.Second)
+			h.set(1)
+			synctest.Wait()
+			require.Len(t, h.sentTimes(), 1, "in flight")
+			h.set(2)
+			h.release()
+			pass(time.Minute)
+			assert.Len(t, s.sizes(1), 1)
+		})
+	}
+}
+
+func TestWhatIsStoppedWhileItWaitsForItsNodeIsNotSentAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		s.set(1, true, 0)
+		h := newHeld(k, 1, 30*time.Second)
+		h.set(1)
+		synctest.Wait()
+		h.release()
+		pass(time.Minute)
+		assert.Len(t, s.sizes(1), 1)
+	})
+}
+
+// asking is a renewable with nothing but a Due.
+type asking struct {
+	entry lease.Entry
+	due   func(time.Time) bool
+}
+
+func (a *asking) Entry() *lease.Entry                      { return &a.entry }
+func (a *asking) Group() uint32                            { return 1 }
+func (a *asking) Due(now time.Time) bool                   { return a.due(now) }
+func none(context.Context, uint32, []lease.Renewable) bool { return true }
+
+func TestWhatIsStoppedWhileItIsAskedIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent atomic.Int32
+		k := lease.NewKeeper(lease.Config{Send: func(context.Context, uint32, []lease.Renewable) bool {
+			sent.Add(1)
+			return true
+		}})
+		defer k.Close()
+		asked, stopped := make(chan bool), make(chan bool)
+		a := &asking{due: func(time.Time) bool {
+			asked <- true
+			<-stopped
+			return true
+		}}
+		k.Nudge(a)
+		<-asked
+		k.Stop(a)
+		close(stopped)
+		synctest.Wait()
+		assert.Zero(t, sent.Load())
+	})
+}
+
+// TestNothingIsRenewedAfterARelease runs releases against the building of batches,
+// in real time, so that the race detector and the scheduler have their say.
+func TestNothingIsRenewedAfterARelease(t *testing.T) {
+	s := newServer()
+	k := lease.NewKeeper(lease.Config{Send: s.send, Tick: time.Millisecond, Pace: 1})
+	defer k.Close()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for i := range 500 {
+				h := newHeld(k, 1, 30*time.Second)
+				h.set(i + 1)
+				if i%2 == 0 {
+					runtime.Gosched()
+				}
+				h.release()
+				sent := len(h.sentTimes())
+				runtime.Gosched()
+				assert.Len(t, h.sentTimes(), sent)
+			}
+		}()
+	}
+	wg.Wait()
+	assert.Zero(t, k.Len())
+}
+
+func TestWhatIsStoppedMayBeScheduledAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		h := newHeld(k, 1, 30*time.Second)
+		k.Stop(h)
+		k.Stop(h)
+		k.Schedule(h, h.renewAt)
+		pass(11 * time.Second)
+		assert.Len(t, h.sentTimes(), 1)
+	})
+}
+
+func TestAnEarlierTimeWakesTheKeeper(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		start := time.Now()
+		newHeld(k, 1, 30*time.Second)
+		synctest.Wait()
+		late, early := newHeld(k, 1, 3*time.Second), newHeld(k, 1, 300*time.Millisecond)
+		pass(time.Second + tick)
+		assert.Equal(t, 100*time.Millisecond, early.sentTimes()[0].Sub(start))
+		assert.Equal(t, time.Second, late.sentTimes()[0].Sub(start))
+	})
+}
+
+func TestSlowDuesAreFoundOverWhileTheirBatchIsInFlight(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		s.set(1, true, time.Hour)
+		start := time.Now()
+		h := newHeld(k, 1, 30*time.Second)
+		pass(time.Minute)
+		require.NotZero(t, h.lost(), "Send has not returned, and it must learn of it all the same")
+		assert.LessOrEqual(t, h.lost().Sub(start), 30*time.Second)
+		assert.Zero(t, k.Len())
+	})
+}
+
+func TestEverythingIsAskedWhenTheMachineSlept(t *testing.T) {
+	var ahead atomic.Int64
+	asked := make(chan time.Time, 1)
+	k := lease.NewKeeperWithClock(lease.Config{Send: none}, func() time.Time {
+		return wallAhead(t, time.Now(), time.Duration(ahead.Load()))
+	})
+	defer k.Close()
+	a := &asking{due: func(now time.Time) bool {
+		asked <- now
+		return false
+	}}
+	k.Schedule(a, time.Now().Add(time.Hour))
+	ahead.Store(int64(10 * time.Second))
+	<-asked
+}
+
+func TestAKeeperWithNothingToDoSleeps(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		newHeld(k, 1, 30*time.Second).release()
+		// With a timer, time in the bubble would go on while everybody waits.
+		// Without one it is a deadlock, unless somebody sleeps; this one is the
+		// only one, so all its time passes in one step.
+		pass(1000 * time.Hour)
+		assert.Empty(t, s.sizes(1))
+	})
+}
+
+func TestCloseEndsWhatIsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan error, 1)
+		k := lease.NewKeeper(lease.Config{Send: func(ctx context.Context, _ uint32, _ []lease.Renewable) bool {
+			<-ctx.Done()
+			ended <- ctx.Err()
+			return false
+		}})
+		a := &asking{due: func(time.Time) bool { return true }}
+		k.Nudge(a)
+		synctest.Wait()
+		k.Close()
+		assert.ErrorIs(t, <-ended, context.Canceled)
+	})
+}
+
+func TestCloseInEveryState(t *testing.T) {
+	for name, prepare := range map[string]func(k *lease.Keeper, s *server){
+		"new":       func(*lease.Keeper, *server) {},
+		"scheduled": func(k *lease.Keeper, s *server) { newHeld(k, 1, 30*time.Second) },
+		"paced": func(k *lease.Keeper, s *server) {
+			h := newHeld(k, 1, 30*time.Second)
+			h.set(1)
+			synctest.Wait()
+			h.set(2)
+		},
+		"node down": func(k *lease.Keeper, s *server) {
+			s.set(1, true, 0)
+			newHeld(k, 1, 30*time.Second).set(1)
+			synctest.Wait()
+		},
+		"in flight": func(k *lease.Keeper, s *server) {
+			s.set(1, false, time.Hour)
+			newHeld(k, 1, 30*time.Second).set(1)
+			synctest.Wait()
+		},
+		"about to ask": func(k *lease.Keeper, s *server) { newHeld(k, 1, 30*time.Second).set(1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+				prepare(k, s)
+				start := time.Now()
+				k.Close()
+				k.Close()
+				assert.Zero(t, time.Since(start), "it waits for nothing")
+				sent := len(s.sizes(1))
+
+				h := newHeld(k, 1, 30*time.Second)
+				h.set(1)
+				h.release()
+				pass(time.Minute)
+				assert.Len(t, s.sizes(1), sent, "a closed keeper sends nothing")
+				assert.Zero(t, h.asks, "and asks nobody")
+			})
+		})
+	}
+}
+
+func TestCloseWhileSomeoneIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, answer := make(chan bool), make(chan bool)
+		k := lease.NewKeeper(lease.Config{Send: func(context.Context, uint32, []lease.Renewable) bool {
+			t.Error("it was closed before")
+			return true
+		}})
+		k.Nudge(&asking{due: func(time.Time) bool {
+			asked <- true
+			<-answer
+			return true
+		}})
+		<-asked
+		go k.Close()
+		synctest.Wait()
+		close(answer)
+		k.Close()
+	})
+}
+
+func TestAKeeperNeedsASender(t *testing.T) {
+	assert.Panics(t, func() { lease.NewKeeper(lease.Config{}) })
+}
+
+func TestAKeeperHasOneGoroutine(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		before := runtime.NumGoroutine()
+		for range 1000 {
+			newHeld(k, 1, 30*time.Second)
+		}
+		pass(time.Hour)
+		assert.LessOrEqual(t, runtime.NumGoroutine(), before)
+	})
+}

@@ -1,0 +1,208 @@
+package lease_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/lease"
+)
+
+const pace = time.Millisecond // the default
+
+func TestTheFirstNudgeIsSentAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		h := newHeld(k, 1, 30*time.Second)
+		start := time.Now()
+		h.set(1)
+		pass(time.Second)
+		require.Len(t, h.sentTimes(), 1)
+		assert.Equal(t, start, h.sentTimes()[0])
+		pass(10 * time.Second)
+		assert.Len(t, h.sentTimes(), 2, "and it is renewed after that")
+	})
+}
+
+func TestNudgesBecomeOneSendAMillisecond(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		h := newHeld(k, 1, 30*time.Second)
+		const every = 10 * time.Microsecond
+		for i := range 10_000 {
+			h.set(i + 1)
+			pass(every)
+		}
+		pass(pace)
+		sends := h.sentTimes()
+		assert.InDelta(t, 100, len(sends), 2)
+		for i := range sends[1:] {
+			assert.GreaterOrEqual(t, sends[i+1].Sub(sends[i]), pace)
+		}
+		assert.Equal(t, 10_000, h.mirrored, "the last state is always sent")
+	})
+}
+
+func TestANudgeDuringTheFlightIsSentAfterIt(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		s.set(1, false, 5*time.Millisecond)
+		h := newHeld(k, 1, 30*time.Second)
+		start := time.Now()
+		h.set(1)
+		pass(2 * time.Millisecond)
+		h.set(2)
+		pass(time.Second)
+		sends := h.sentTimes()
+		require.Len(t, sends, 2)
+		assert.Equal(t, 5*time.Millisecond, sends[1].Sub(start), "the pace is over by then")
+		assert.Equal(t, 2, h.mirrored)
+	})
+}
+
+func TestANudgeWaitsForThePaceAfterAShortFlight(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		s.set(1, false, pace/4)
+		h := newHeld(k, 1, 30*time.Second)
+		start := time.Now()
+		h.set(1)
+		pass(pace / 8)
+		h.set(2) // in flight
+		pass(time.Second)
+		require.Len(t, h.sentTimes(), 2)
+		assert.Equal(t, pace, h.sentTimes()[1].Sub(start))
+	})
+}
+
+func TestNoNudgeWaitsLongerThanAPace(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		a, b := newHeld(k, 1, 30*time.Second), newHeld(k, 1, 30*time.Second)
+		a.set(1)
+		pass(pace / 2)
+		b.set(1)
+		pass(pace / 4)
+		start := time.Now()
+		b.set(2) // rests longer than a, and stands before it
+		a.set(2)
+		pass(time.Second)
+		for _, h := range []*held{a, b} {
+			sends := h.sentTimes()
+			require.Len(t, sends, 2)
+			assert.LessOrEqual(t, sends[1].Sub(start), pace)
+			assert.GreaterOrEqual(t, sends[1].Sub(sends[0]), pace)
+		}
+	})
+}
+
+func TestANudgeSurvivesSchedule(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		h := newHeld(k, 1, 30*time.Second)
+		h.set(1)
+		synctest.Wait()
+		h.set(2)
+		k.Schedule(h, time.Now().Add(time.Hour))
+		pass(pace)
+		assert.Equal(t, 2, h.mirrored)
+	})
+}
+
+func TestANudgeStopsNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := lease.NewKeeper(lease.Config{Send: none})
+		defer k.Close()
+		start := time.Now()
+		var asks []time.Duration
+		a := &asking{due: func(now time.Time) bool {
+			asks = append(asks, now.Sub(start))
+			return false
+		}}
+		k.Schedule(a, start.Add(time.Second))
+		k.Nudge(a)
+		pass(time.Minute)
+		assert.Equal(t, []time.Duration{0, time.Second}, asks, "being asked unschedules nothing by itself")
+	})
+}
+
+// TestANudgeWhileItIsAskedIsAskedAgain: the answer may be from before the change.
+func TestANudgeWhileItIsAskedIsAskedAgain(t *testing.T) {
+	for _, send := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			k := lease.NewKeeper(lease.Config{Send: none})
+			defer k.Close()
+			asked, answer := make(chan time.Time), make(chan bool)
+			a := &asking{due: func(now time.Time) bool {
+				asked <- now
+				return <-answer
+			}}
+			k.Nudge(a)
+			<-asked
+			k.Nudge(a)
+			answer <- send
+			<-asked
+			answer <- false
+		})
+	}
+}
+
+// TestWhatFailsWhileItIsAskedIsAskedAgain: "no" may have been said because it was
+// in flight.
+func TestWhatFailsWhileItIsAskedIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fail := make(chan bool)
+		k := lease.NewKeeper(lease.Config{Send: func(context.Context, uint32, []lease.Renewable) bool {
+			<-fail
+			return false
+		}})
+		defer k.Close()
+		asked, answer := make(chan time.Time), make(chan bool)
+		a := &asking{due: func(now time.Time) bool {
+			asked <- now
+			return <-answer
+		}}
+		k.Nudge(a)
+		<-asked
+		answer <- true
+		synctest.Wait()
+		k.Schedule(a, time.Now().Add(tick)) // the end of its validity, say
+		<-asked
+		close(fail)
+		synctest.Wait()
+		answer <- false
+		<-asked
+		answer <- false
+	})
+}
+
+// TestNoNudgeIsLost nudges in real time from many goroutines, and then waits until
+// everything was sent as it was left.
+func TestNoNudgeIsLost(t *testing.T) {
+	s := newServer()
+	k := lease.NewKeeper(lease.Config{Send: s.send, Tick: time.Millisecond, Pace: 50 * time.Microsecond})
+	defer k.Close()
+	all := make([]*held, 50)
+	for i := range all {
+		all[i] = newHeld(k, uint32(i%3), 30*time.Second)
+	}
+	var wg sync.WaitGroup
+	for seed := range uint64(4) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			rnd := rand.New(rand.NewPCG(seed, seed))
+			for range 5000 {
+				all[rnd.IntN(len(all))].set(rnd.IntN(1000))
+			}
+		}()
+	}
+	wg.Wait()
+	for _, h := range all {
+		assert.Eventually(t, func() bool {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return h.mirrored == h.value
+		}, 30*time.Second, time.Millisecond, "a nudge was lost")
+	}
+}
