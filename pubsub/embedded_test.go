@@ -1,0 +1,187 @@
+package pubsub_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/go-rlock/rlock/pubsub"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a hub with an embedded server behind a network that can fail, all in
+// virtual time.
+type world struct {
+	*miniredis.Miniredis
+	client rueidis.Client
+	hub    *pubsub.Hub
+
+	mu       sync.Mutex // protects the following
+	wires    []*wire
+	down     bool
+	commands []string                                   // all that the server was sent
+	reply    func(command string, args []string) string // see answer
+}
+
+// wire is a connection whose requests can be swallowed.
+type wire struct {
+	net.Conn
+	mu             sync.Mutex // protects the following
+	silent, closed bool
+}
+
+func (w *wire) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	silent := w.silent && !w.closed
+	w.mu.Unlock()
+	if silent {
+		return len(b), nil
+	}
+	return w.Conn.Write(b)
+}
+
+func (w *wire) Close() error {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	return w.Conn.Close()
+}
+
+func bubble(t *testing.T, cfg pubsub.Config, run func(t *testing.T, w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{Miniredis: miniredis.NewMiniRedis()}
+		w.ClockTTL(true)
+		t.Cleanup(w.Miniredis.Close)
+		var err error
+		w.client, err = rueidis.NewClient(w.options())
+		require.NoError(t, err)
+		t.Cleanup(w.client.Close)
+		w.Server().SetPreHook(w.intercept)
+		cfg.Client = w.client
+		w.hub = pubsub.New(cfg)
+		t.Cleanup(w.hub.Close)
+		run(t, w)
+	})
+}
+
+func (w *world) options() rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress:       []string{"127.0.0.1:6379"},
+		ForceSingleClient: true,
+		DisableCache:      true,
+		AlwaysPipelining:  true,
+		PipelineMultiplex: -1,
+		ConnWriteTimeout:  2 * time.Second,
+		Dialer:            net.Dialer{KeepAlive: time.Second},
+		DialCtxFn:         w.dial,
+	}
+}
+
+func (w *world) dial(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.down {
+		return nil, errors.New("network is down")
+	}
+	c, err := w.Dial()
+	w.wires = append(w.wires, &wire{Conn: c})
+	return w.wires[len(w.wires)-1], err
+}
+
+// cut closes all connections, and lets none be opened until mend.
+func (w *world) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down = true
+	for _, c := range w.wires {
+		c.Close()
+	}
+	w.wires = nil
+}
+
+func (w *world) mend() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down = false
+}
+
+// silence swallows all that is sent over the connections there are.
+func (w *world) silence() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.wires {
+		c.mu.Lock()
+		c.silent = true
+		c.mu.Unlock()
+	}
+}
+
+func (w *world) intercept(p *server.Peer, command string, args ...string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.commands = append(w.commands, strings.Join(append([]string{command}, args...), " "))
+	if w.reply != nil {
+		if text := w.reply(command, args); text != "" {
+			p.WriteError(text)
+			return true
+		}
+	}
+	return false
+}
+
+// answer makes the server answer a command with an error where reply returns one.
+func (w *world) answer(reply func(command string, args []string) string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reply = reply
+}
+
+// sent returns the commands of that name that the server was sent.
+func (w *world) sent(name string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(w.commands), func(c string) bool {
+		return !strings.HasPrefix(c, name+" ")
+	})
+}
+
+func (w *world) subscribers(channel string) int {
+	return w.PubSubNumSub(channel)[channel]
+}
+
+// awaitMark fails the test if no mark comes. The limit is for a hang only.
+func awaitMark(t testing.TB, s *pubsub.Subscription) {
+	t.Helper()
+	timer := time.NewTimer(time.Minute)
+	defer timer.Stop()
+	select {
+	case <-s.C():
+	case <-timer.C:
+		require.FailNow(t, "no mark")
+	}
+}
+
+// isMarked takes the mark, if there is one once the bubble is at rest.
+func isMarked(s *pubsub.Subscription) bool {
+	synctest.Wait()
+	select {
+	case <-s.C():
+		return true
+	default:
+		return false
+	}
+}

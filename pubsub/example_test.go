@@ -1,0 +1,122 @@
+package pubsub_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/pubsub"
+)
+
+// exampleClient returns a client of an embedded server, so that the examples need
+// no other. A real program connects to its own.
+func exampleClient() (client rueidis.Client, closeAll func()) {
+	redis := miniredis.NewMiniRedis()
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true, DisableCache: true,
+		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) { return redis.Dial() },
+	})
+	if err != nil {
+		panic(err)
+	}
+	return client, func() { client.Close(); redis.Close() }
+}
+
+func Example() {
+	client, closeClient := exampleClient()
+	defer closeClient()
+	hub := pubsub.New(pubsub.Config{Client: client})
+	defer hub.Close()
+	ctx := context.Background()
+
+	// A producer sets a value, then says so.
+	go func() {
+		client.Do(ctx, client.B().Set().Key("door").Value("open").Build())
+		client.Do(ctx, client.B().Publish().Channel("door:changed").Message("").Build())
+	}()
+
+	// A waiter looks after every mark. Marks are hints: it has a fallback.
+	s := hub.Subscribe("door:changed")
+	defer s.Close()
+	for {
+		if door, _ := client.Do(ctx, client.B().Get().Key("door").Build()).ToString(); door != "" {
+			fmt.Println("the door is", door)
+			return
+		}
+		select {
+		case <-s.C():
+		case <-time.After(5 * time.Second):
+		}
+	}
+	// Output: the door is open
+}
+
+func ExampleHub_Subscribe() {
+	client, closeClient := exampleClient()
+	defer closeClient()
+	hub := pubsub.New(pubsub.Config{Client: client})
+	defer hub.Close()
+
+	s := hub.Subscribe("news")
+	defer s.Close()
+	<-s.C()
+	fmt.Println("confirmed:", hub.Confirmed("news"))
+
+	client.Do(context.Background(), client.B().Publish().Channel("news").Message("any").Build())
+	<-s.C()
+	fmt.Println("look again")
+	// Output:
+	// confirmed: true
+	// look again
+}
+
+func ExampleHub_Confirmed() {
+	client, closeClient := exampleClient()
+	defer closeClient()
+	hub := pubsub.New(pubsub.Config{Client: client})
+	defer hub.Close()
+
+	s := hub.Subscribe("news")
+	<-s.C()
+	s.Close() // it lingers: the server still counts this client
+
+	all, _ := client.Do(context.Background(), client.B().PubsubNumsub().Channel("news").Build()).AsIntMap()
+	others := all["news"]
+	if hub.Confirmed("news") {
+		others--
+	}
+	fmt.Println("other subscribers:", others)
+	// Output: other subscribers: 0
+}
+
+func ExampleSubscription_Refused() {
+	client, closeClient := exampleClient()
+	defer closeClient()
+	hub := pubsub.New(pubsub.Config{Client: client})
+
+	s := hub.Subscribe("news")
+	defer s.Close()
+	<-s.C()
+	fmt.Println(s.Refused())
+
+	hub.Close()
+	<-s.C()
+	fmt.Println(s.Refused())
+	// Output:
+	// <nil>
+	// pubsub: hub closed
+}
+
+func ExampleHub_Close() {
+	client, closeClient := exampleClient()
+	defer closeClient() // after the hub
+	hub := pubsub.New(pubsub.Config{Client: client})
+	defer hub.Close()
+	fmt.Println(hub.Subscribe("news").Refused())
+	// Output: <nil>
+}

@@ -1,0 +1,174 @@
+package pubsub_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/pubsub"
+)
+
+func TestALostConnectionIsOpenedAgainAndMarks(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		a, b := w.hub.Subscribe("a"), w.hub.Subscribe("b")
+		awaitMark(t, a)
+		awaitMark(t, b)
+
+		w.cut()
+		synctest.Wait()
+		assert.False(t, w.hub.Confirmed("a"))
+		assert.False(t, isMarked(a), "a loss is no reason to look: the confirmation after it is")
+
+		time.Sleep(time.Hour)
+		w.mend()
+		back := time.Now()
+		awaitMark(t, a)
+		awaitMark(t, b)
+		assert.LessOrEqual(t, time.Since(back), time.Second)
+		assert.True(t, w.hub.Confirmed("a"))
+		assert.False(t, isMarked(a), "one confirmation is one mark")
+		w.Publish("a", "0")
+		assert.True(t, isMarked(a))
+	})
+}
+
+func TestAShortInterruptionIsOverInMilliseconds(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		s := w.hub.Subscribe("a")
+		awaitMark(t, s)
+		for range 5 {
+			w.cut()
+			w.mend()
+			begin := time.Now()
+			awaitMark(t, s)
+			assert.LessOrEqual(t, time.Since(begin), 2*time.Millisecond)
+		}
+	})
+}
+
+func TestWhatOnlyLingersIsNotSubscribedAgain(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		a, b, c := w.hub.Subscribe("a"), w.hub.Subscribe("b"), w.hub.Subscribe("c")
+		for _, s := range []*pubsub.Subscription{a, b, c} {
+			awaitMark(t, s)
+		}
+		a.Close() // lingers when the connection is lost
+		w.cut()
+		synctest.Wait()
+		b.Close() // leaves while there is no connection
+		w.mend()
+		awaitMark(t, c)
+		assert.Equal(t, map[string]int{"a": 0, "b": 0, "c": 1}, w.PubSubNumSub("a", "b", "c"))
+		awaitMark(t, w.hub.Subscribe("a"))
+	})
+}
+
+func TestAConnectionIsNotOpenedForNobody(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		w.cut()
+		s := w.hub.Subscribe("a")
+		time.Sleep(time.Minute)
+		s.Close()
+		time.Sleep(time.Minute)
+		w.mend()
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.sent("SUBSCRIBE"))
+		awaitMark(t, w.hub.Subscribe("a"))
+	})
+}
+
+// The client's pings are what finds a dead peer, also on a connection that never
+// sends anything else: two KeepAlive of 1 s plus ConnWriteTimeout of 2 s.
+func TestASilentConnectionIsGivenUp(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		s := w.hub.Subscribe("a")
+		awaitMark(t, s)
+		time.Sleep(time.Hour)
+		w.silence()
+		begin := time.Now()
+		awaitMark(t, s)
+		assert.LessOrEqual(t, time.Since(begin), 4*time.Second+10*time.Millisecond)
+		assert.True(t, w.hub.Confirmed("a"))
+	})
+}
+
+// A server that answers pings but not SUBSCRIBE keeps its connection until the
+// batch's time limit.
+func TestABatchWithoutAnAnswerEndsItsConnection(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		awaitMark(t, w.hub.Subscribe("a"))
+		w.silence()
+		s := w.hub.Subscribe("b")
+		awaitMark(t, s)
+		assert.True(t, w.hub.Confirmed("a"))
+		assert.True(t, w.hub.Confirmed("b"))
+	})
+}
+
+func TestAnUnsubscribeThatFailsIsMadeGoodByANewConnection(t *testing.T) {
+	bubble(t, pubsub.Config{Linger: time.Second}, func(t *testing.T, w *world) {
+		a, b := w.hub.Subscribe("a"), w.hub.Subscribe("b")
+		awaitMark(t, a)
+		awaitMark(t, b)
+		w.answer(func(command string, _ []string) string {
+			if command == "UNSUBSCRIBE" {
+				return "NOPERM no permission for UNSUBSCRIBE"
+			}
+			return ""
+		})
+		a.Close()
+		awaitMark(t, b)
+		synctest.Wait()
+		assert.Equal(t, map[string]int{"a": 0, "b": 1}, w.PubSubNumSub("a", "b"))
+	})
+}
+
+func TestCloseDoesNotWaitForAServerThatIsAway(t *testing.T) {
+	for name, fail := range map[string]func(*world){
+		"down":   (*world).cut,
+		"silent": (*world).silence,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+				s := w.hub.Subscribe("a")
+				awaitMark(t, s)
+				fail(w)
+				w.hub.Subscribe("b") // is under way
+				time.Sleep(100 * time.Millisecond)
+				begin := time.Now()
+				w.hub.Close()
+				assert.LessOrEqual(t, time.Since(begin), time.Second)
+				require.ErrorIs(t, s.Refused(), pubsub.ErrClosed)
+			})
+		})
+	}
+}
+
+func TestTheLogTellsOfALossAndOnceOfARefusal(t *testing.T) {
+	var log bytes.Buffer
+	bubble(t, pubsub.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, w *world) {
+		s := w.hub.Subscribe("a")
+		awaitMark(t, s)
+		w.cut()
+		time.Sleep(time.Minute)
+		w.mend()
+		awaitMark(t, s)
+		w.answer(func(command string, _ []string) string {
+			if command == "SUBSCRIBE" {
+				return "NOPERM no permission"
+			}
+			return ""
+		})
+		awaitMark(t, w.hub.Subscribe("b"))
+		awaitMark(t, w.hub.Subscribe("c"))
+		w.hub.Close()
+	})
+	assert.Equal(t, 1, strings.Count(log.String(), "level=INFO"), log.String())
+	assert.Equal(t, 1, strings.Count(log.String(), "level=WARN"), log.String())
+}

@@ -1,0 +1,311 @@
+package pubsub_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/pubsub"
+)
+
+func TestASubscriptionIsMarkedOnceItIsConfirmed(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		s := w.hub.Subscribe("a")
+		defer s.Close()
+		assert.False(t, w.hub.Confirmed("a"))
+		awaitMark(t, s)
+		assert.True(t, w.hub.Confirmed("a"))
+		assert.Equal(t, 1, w.subscribers("a"))
+		assert.False(t, isMarked(s), "one confirmation is one mark")
+		assert.False(t, w.hub.Confirmed("b"))
+		assert.NoError(t, s.Refused())
+	})
+}
+
+func TestAMessageMarksEverySubscriptionOfItsChannel(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		a1, a2, b := w.hub.Subscribe("a"), w.hub.Subscribe("a"), w.hub.Subscribe("b")
+		for _, s := range []*pubsub.Subscription{a1, a2, b} {
+			awaitMark(t, s)
+		}
+		assert.Equal(t, 1, w.Publish("a", "0"), "one subscription at the server for both")
+		assert.True(t, isMarked(a1))
+		assert.True(t, isMarked(a2))
+		assert.False(t, isMarked(b))
+	})
+}
+
+func TestAMarkThatNobodyTakesHoldsUpNothing(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		idle, busy := w.hub.Subscribe("a"), w.hub.Subscribe("a")
+		awaitMark(t, busy)
+		for range 1000 {
+			w.Publish("a", "0") // blocks the embedded server if the reader does not drain
+			awaitMark(t, busy)
+		}
+		assert.True(t, isMarked(idle))
+		assert.False(t, isMarked(idle), "a thousand messages are one mark")
+	})
+}
+
+func TestALaterSubscriptionIsMarkedAtOnce(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		awaitMark(t, w.hub.Subscribe("a"))
+		select {
+		case <-w.hub.Subscribe("a").C():
+		default:
+			assert.Fail(t, "confirmed already, but not marked")
+		}
+		assert.Len(t, w.sent("SUBSCRIBE"), 1)
+	})
+}
+
+func TestOtherSubscriptionsOfAChannelOutliveOne(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		subs := make([]*pubsub.Subscription, 5)
+		for i := range subs {
+			subs[i] = w.hub.Subscribe("a")
+			awaitMark(t, subs[i])
+		}
+		subs[1].Close()
+		subs[1].Close()
+		subs[4].Close()
+		time.Sleep(time.Minute)
+		w.Publish("a", "0")
+		for i, s := range subs {
+			assert.Equal(t, i != 1 && i != 4, isMarked(s), "subscription %d", i)
+		}
+	})
+}
+
+func TestAChannelLingersAfterItsLastSubscription(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		s := w.hub.Subscribe("a")
+		awaitMark(t, s)
+		connections := w.CurrentConnectionCount()
+		s.Close()
+		time.Sleep(5*time.Second - 1)
+		assert.True(t, w.hub.Confirmed("a"))
+		assert.Equal(t, 1, w.subscribers("a"))
+
+		time.Sleep(1)
+		synctest.Wait()
+		assert.False(t, w.hub.Confirmed("a"))
+		assert.Zero(t, w.subscribers("a"))
+		assert.Equal(t, connections, w.CurrentConnectionCount(), "the connection waits for the next channel")
+
+		time.Sleep(time.Minute)
+		assert.Equal(t, connections-1, w.CurrentConnectionCount(), "but not for ever")
+		awaitMark(t, w.hub.Subscribe("a"))
+	})
+}
+
+func TestASubscribeEndsTheLingering(t *testing.T) {
+	bubble(t, pubsub.Config{Linger: time.Second}, func(t *testing.T, w *world) {
+		s := w.hub.Subscribe("a")
+		for range 10 {
+			awaitMark(t, s)
+			s.Close()
+			time.Sleep(900 * time.Millisecond)
+			s = w.hub.Subscribe("a")
+		}
+		time.Sleep(time.Minute)
+		assert.True(t, w.hub.Confirmed("a"))
+		assert.Len(t, w.sent("SUBSCRIBE"), 1)
+		assert.Empty(t, w.sent("UNSUBSCRIBE"))
+	})
+}
+
+func TestChannelsLingerEachForItself(t *testing.T) {
+	bubble(t, pubsub.Config{Linger: time.Second}, func(t *testing.T, w *world) {
+		a, b := w.hub.Subscribe("a"), w.hub.Subscribe("b")
+		awaitMark(t, a)
+		awaitMark(t, b)
+		a.Close()
+		time.Sleep(500 * time.Millisecond)
+		b.Close()
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, []bool{false, true}, []bool{w.hub.Confirmed("a"), w.hub.Confirmed("b")})
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		assert.False(t, w.hub.Confirmed("b"))
+	})
+}
+
+func TestANegativeLingerKeepsNothing(t *testing.T) {
+	bubble(t, pubsub.Config{Linger: -1}, func(t *testing.T, w *world) {
+		connections := w.CurrentConnectionCount()
+		s := w.hub.Subscribe("a")
+		awaitMark(t, s)
+		s.Close()
+		synctest.Wait()
+		assert.Zero(t, w.subscribers("a"))
+		assert.Equal(t, connections, w.CurrentConnectionCount())
+	})
+}
+
+func TestAChannelThatComesBackWhileItIsUnsubscribedIsSubscribedAgain(t *testing.T) {
+	bubble(t, pubsub.Config{Linger: -1}, func(t *testing.T, w *world) {
+		other := w.hub.Subscribe("other") // keeps the connection
+		awaitMark(t, other)
+		for range 200 {
+			s := w.hub.Subscribe("a")
+			awaitMark(t, s)
+			s.Close() // wakes the link, which unsubscribes while we subscribe again
+		}
+		s := w.hub.Subscribe("a")
+		awaitMark(t, s)
+		synctest.Wait()
+		assert.True(t, w.hub.Confirmed("a"))
+		assert.Equal(t, 1, w.subscribers("a"))
+	})
+}
+
+func TestWhatIsAskedForMeanwhileGoesOutTogether(t *testing.T) {
+	bubble(t, pubsub.Config{Linger: time.Second}, func(t *testing.T, w *world) {
+		subs := make([]*pubsub.Subscription, 2500)
+		for i := range subs {
+			subs[i] = w.hub.Subscribe(fmt.Sprint("c", i))
+		}
+		for i, s := range subs {
+			awaitMark(t, s)
+			require.True(t, w.hub.Confirmed(fmt.Sprint("c", i)))
+			s.Close()
+		}
+		// The first command may go out before all are asked for, the others
+		// are full or the last of a batch.
+		assert.LessOrEqual(t, len(w.sent("SUBSCRIBE")), 5)
+		time.Sleep(time.Minute)
+		assert.LessOrEqual(t, len(w.sent("UNSUBSCRIBE")), 5)
+		assert.Empty(t, w.PubSubChannels(""))
+	})
+}
+
+func TestAClientOfRESP2Works(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		opt := w.options()
+		opt.AlwaysRESP2 = true
+		client, err := rueidis.NewClient(opt)
+		require.NoError(t, err)
+		defer client.Close()
+		hub := pubsub.New(pubsub.Config{Client: client, Linger: time.Second})
+		defer hub.Close()
+		a, b := hub.Subscribe("a"), hub.Subscribe("b")
+		awaitMark(t, a)
+		awaitMark(t, b)
+		w.Publish("a", "0")
+		assert.True(t, isMarked(a))
+		a.Close()
+		time.Sleep(time.Minute)
+		assert.Equal(t, map[string]int{"a": 0, "b": 1}, w.PubSubNumSub("a", "b"))
+	})
+}
+
+func TestCloseRefusesWhatIsLeft(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		connections := w.CurrentConnectionCount()
+		s := w.hub.Subscribe("a")
+		awaitMark(t, s)
+		w.hub.Close()
+		w.hub.Close()
+		assert.True(t, isMarked(s))
+		require.ErrorIs(t, s.Refused(), pubsub.ErrClosed)
+		assert.False(t, w.hub.Confirmed("a"))
+		assert.Zero(t, w.subscribers("a"))
+		assert.Equal(t, connections, w.CurrentConnectionCount())
+		s.Close()
+
+		late := w.hub.Subscribe("a")
+		assert.True(t, isMarked(late))
+		require.ErrorIs(t, late.Refused(), pubsub.ErrClosed)
+		late.Close()
+	})
+}
+
+func TestAHubThatWasNeverUsedCloses(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(_ *testing.T, w *world) { w.hub.Close() })
+}
+
+func TestAHubNeedsAClient(t *testing.T) {
+	assert.PanicsWithValue(t, "pubsub: Config.Client is nil", func() { pubsub.New(pubsub.Config{}) })
+}
+
+func TestTheHubMayBeUsedConcurrently(t *testing.T) {
+	bubble(t, pubsub.Config{Linger: time.Millisecond}, func(t *testing.T, w *world) {
+		var wg sync.WaitGroup
+		for i := range 16 {
+			wg.Go(func() {
+				for j := range 50 {
+					name := fmt.Sprint("c", (i+j)%5)
+					s := w.hub.Subscribe(name)
+					awaitMark(t, s)
+					w.hub.Confirmed(name)
+					s.Close()
+				}
+			})
+		}
+		wg.Wait()
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.PubSubChannels(""))
+	})
+}
+
+func TestOneRefusedChannelDoesNotDisturbOthers(t *testing.T) {
+	bubble(t, pubsub.Config{Linger: time.Second}, func(t *testing.T, w *world) {
+		permitted := false
+		w.answer(func(command string, args []string) string {
+			if command == "SUBSCRIBE" && !permitted && strings.Contains(strings.Join(args, " "), "secret") {
+				return "NOPERM No permissions to access a channel"
+			}
+			return ""
+		})
+		a, secret, b := w.hub.Subscribe("a"), w.hub.Subscribe("secret"), w.hub.Subscribe("b")
+		for _, s := range []*pubsub.Subscription{a, secret, b} {
+			awaitMark(t, s)
+		}
+		require.NoError(t, a.Refused())
+		require.NoError(t, b.Refused())
+		require.ErrorContains(t, secret.Refused(), "NOPERM")
+		assert.True(t, w.hub.Confirmed("a"))
+		assert.False(t, w.hub.Confirmed("secret"))
+
+		again := w.hub.Subscribe("secret")
+		assert.True(t, isMarked(again), "known already")
+		require.ErrorContains(t, again.Refused(), "NOPERM")
+
+		permitted = true
+		secret.Close()
+		again.Close()
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.sent("UNSUBSCRIBE"), "there is nothing to end")
+		again = w.hub.Subscribe("secret")
+		awaitMark(t, again)
+		require.NoError(t, again.Refused())
+		assert.True(t, w.hub.Confirmed("secret"))
+	})
+}
+
+func TestAServerThatIsLoadingIsAskedAgain(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		begin := time.Now()
+		w.answer(func(command string, _ []string) string {
+			if command == "SUBSCRIBE" && time.Since(begin) < 10*time.Second {
+				return "BUSY Redis is busy running a script"
+			}
+			return ""
+		})
+		s := w.hub.Subscribe("a")
+		awaitMark(t, s)
+		require.NoError(t, s.Refused())
+		assert.True(t, w.hub.Confirmed("a"))
+		assert.Less(t, time.Since(begin), 11*time.Second)
+	})
+}
