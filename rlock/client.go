@@ -2,7 +2,6 @@ package rlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"sync"
@@ -200,5 +199,5 @@ func (c *Client) closeRedis() {
 // within gives a command that only looks an end of its own, since rueidis
 // retries such commands until their context ends.
 func within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, patience, errors.New("Redis did not answer in time"))
+	return context.WithTimeout(ctx, patience)
 }

@@ -155,7 +155,6 @@ func (h *Hold) Release(context.Context) error {
 }
 
 // cause returns why a hold that was not released is over, nil if it was released.
-// It takes the mutex.
 func (h *Hold) cause() error {
 	s := h.client.shard(h.name)
 	s.mu.Lock()
@@ -163,5 +162,18 @@ func (h *Hold) cause() error {
 	if h.released {
 		return nil
 	}
+	return h.tenure.cause
+}
+
+// giveBack releases a hold that is over already, and returns why it was; nil if
+// it had been released before.
+func (h *Hold) giveBack() error {
+	s := h.client.shard(h.name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.released {
+		return nil
+	}
+	h.released = true
 	return h.tenure.cause
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/redis/rueidis"
 )
 
 // A Lock is a reentrant lock that clients on many machines contend for, known by
@@ -128,14 +130,9 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 //
 // Redisson's isLocked().
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
-	if l.name.err != nil {
-		return false, l.name.err
-	}
-	ctx, cancel := within(ctx)
-	defer cancel()
-	redis := l.client.redis
-	locked, err := redis.Do(ctx, redis.B().Exists().Key(l.name.key).Build()).AsBool()
-	return locked, l.looked(ctx, "is locked", err)
+	exists := l.client.redis.B().Exists().Key(l.name.key).Build()
+	n, err := l.look(ctx, exists)
+	return n > 0, err
 }
 
 // TTL asks Redis how long the lock will be held if nobody renews it: 0 if it is
@@ -143,34 +140,32 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 //
 // Redisson's remainTimeToLive().
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
-	if l.name.err != nil {
-		return 0, l.name.err
-	}
-	ctx, cancel := within(ctx)
-	defer cancel()
-	redis := l.client.redis
-	ms, err := redis.Do(ctx, redis.B().Pttl().Key(l.name.key).Build()).AsInt64()
+	ms, err := l.look(ctx, l.client.redis.B().Pttl().Key(l.name.key).Build())
 	switch {
 	case err != nil || ms == -2:
-		return 0, l.looked(ctx, "time to live", err)
+		return 0, err
 	case ms == -1:
 		return -1, nil
 	}
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-func (l *Lock) looked(ctx context.Context, what string, err error) error {
-	if err == nil {
-		return nil
+// look sends a command that changes nothing.
+func (l *Lock) look(ctx context.Context, command rueidis.Completed) (int64, error) {
+	switch {
+	case l.name.err != nil:
+		return 0, l.name.err
+	case l.client.closed.Load():
+		return 0, fmt.Errorf("rlock: look at %q: %w", l.name.key, ErrClosed)
 	}
-	if l.client.closed.Load() {
-		return fmt.Errorf("rlock: %s of %q: %w", what, l.name.key, ErrClosed)
+	ctx, cancel := within(ctx)
+	defer cancel()
+	n, err := l.client.redis.Do(ctx, command).AsInt64()
+	if err != nil {
+		_, err = diagnose(err)
+		return 0, fmt.Errorf("rlock: look at %q: %w", l.name.key, err)
 	}
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	_, err = diagnose(err)
-	return fmt.Errorf("rlock: %s of %q: %w", what, l.name.key, err)
+	return n, nil
 }
 
 // IsHeld reports whether the caller holds the lock, judged without asking Redis,

@@ -43,9 +43,11 @@ func (c *Client) unlock(n *name, o Owner, h *Hold) error {
 
 // notHeld says why o has nothing to unlock.
 func (c *Client) notHeld(n *name, o Owner, h *Hold) error {
-	cause := c.losses.unlock(n.key, o)
-	if h != nil {
-		cause = h.cause()
+	var cause error
+	if h == nil {
+		cause = c.losses.unlock(n.key, o)
+	} else if cause = h.giveBack(); cause != nil {
+		c.losses.unlock(n.key, o)
 	}
 	switch {
 	case cause != nil:
