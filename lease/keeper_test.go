@@ -230,28 +230,79 @@ func TestSlowDuesAreFoundOverWhileTheirBatchIsInFlight(t *testing.T) {
 
 func TestEverythingIsAskedWhenTheMachineSlept(t *testing.T) {
 	var ahead atomic.Int64
-	asked := make(chan time.Time, 1)
 	k := lease.NewKeeperWithClock(lease.Config{Send: none}, func() time.Time {
 		return wallAhead(t, time.Now(), time.Duration(ahead.Load()))
 	})
 	defer k.Close()
-	a := &asking{due: func(now time.Time) bool {
-		asked <- now
-		return false
-	}}
+	asked, other := make(chan bool, 1), make(chan bool)
+	a := &asking{due: func(time.Time) bool { asked <- true; return false }}
+	b := &asking{due: func(time.Time) bool { other <- true; return false }}
 	k.Schedule(a, time.Now().Add(time.Hour))
-	ahead.Store(int64(10 * time.Second))
-	<-asked
+
+	ahead.Store(-int64(time.Hour)) // it was set back
+	for range 2 {                  // passes
+		k.Nudge(b)
+		<-other
+	}
+	require.Empty(t, asked)
+
+	ahead.Add(int64(2 * time.Second))
+	<-asked // nobody wakes it but its own lookout
 }
 
-func TestAKeeperWithNothingToDoSleeps(t *testing.T) {
-	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
-		newHeld(k, 1, 30*time.Second).release()
-		// With a timer, time in the bubble would go on while everybody waits.
-		// Without one it is a deadlock, unless somebody sleeps; this one is the
-		// only one, so all its time passes in one step.
-		pass(1000 * time.Hour)
-		assert.Empty(t, s.sizes(1))
+// counted is bubble with a count of the passes that the keeper makes, by its looks
+// at the clock.
+func counted(t *testing.T, f func(k *lease.Keeper, looks func() int)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var n int
+		k := lease.NewKeeperWithClock(lease.Config{Send: none}, func() time.Time {
+			n++
+			return time.Now()
+		})
+		defer k.Close()
+		f(k, func() int {
+			synctest.Wait()
+			return n
+		})
+	})
+}
+
+func TestAKeeperWithNothingScheduledSleeps(t *testing.T) {
+	counted(t, func(k *lease.Keeper, looks func() int) {
+		a := &asking{due: func(time.Time) bool { return false }}
+		k.Schedule(a, time.Now().Add(10*time.Second))
+		looks()
+		k.Stop(a)
+		pass(2 * time.Second) // it was to wake for a
+		before := looks()
+		pass(100 * time.Hour)
+		assert.Equal(t, before, looks())
+	})
+}
+
+func TestAKeeperWithSomethingScheduledLooksOnceASecond(t *testing.T) {
+	counted(t, func(k *lease.Keeper, looks func() int) {
+		a := &asking{due: func(time.Time) bool { return false }}
+		k.Schedule(a, time.Now().Add(10*time.Hour))
+		before := looks()
+		pass(time.Hour)
+		// Twice a pass, once to look and once to sleep; and its slot comes by every
+		// five seconds.
+		assert.InDelta(t, 2*3600*1.2, looks()-before, 300)
+	})
+}
+
+func TestSchedulingAndStoppingWakeNobody(t *testing.T) {
+	counted(t, func(k *lease.Keeper, looks func() int) {
+		a := &asking{due: func(time.Time) bool { return false }}
+		k.Schedule(a, time.Now().Add(10*time.Second))
+		before := looks()
+		for range 100 {
+			k.Stop(a)
+			k.Schedule(a, time.Now().Add(10*time.Second))
+		}
+		assert.Equal(t, before, looks())
 	})
 }
 
@@ -343,7 +394,7 @@ func TestAKeeperHasOneGoroutine(t *testing.T) {
 		for range 1000 {
 			newHeld(k, 1, 30*time.Second)
 		}
-		pass(time.Hour)
+		pass(time.Minute)
 		assert.LessOrEqual(t, runtime.NumGoroutine(), before)
 	})
 }

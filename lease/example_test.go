@@ -1,0 +1,134 @@
+package lease_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-rlock/rlock/lease"
+)
+
+// The lease is believed from before the command was sent, and only once it is known
+// to have been executed.
+func ExampleTrust() {
+	now := time.Now()
+	const ttl = 30 * time.Second
+	drift := lease.Drift(ttl, 10*time.Millisecond)
+
+	var trust lease.Trust
+	trust.Sent(now, ttl, drift)
+	fmt.Println("sent:", trust.Valid(now))
+
+	trust.Confirmed() // the answer came, a second later perhaps
+	fmt.Println("confirmed:", trust.Valid(now))
+	fmt.Println("until:", trust.Until().Sub(now))
+	fmt.Println("after 30s:", trust.Valid(now.Add(ttl)))
+	// Output:
+	// sent: false
+	// confirmed: true
+	// until: 29.688s
+	// after 30s: false
+}
+
+func ExampleWheel() {
+	type reminder struct {
+		entry lease.Entry
+		text  string
+	}
+	now := time.Now()
+	wheel := lease.NewWheel(now, 10*time.Millisecond)
+	tea, cake := &reminder{text: "tea"}, &reminder{text: "cake"}
+	byEntry := map[*lease.Entry]*reminder{&tea.entry: tea, &cake.entry: cake}
+
+	wheel.Schedule(&tea.entry, now.Add(3*time.Minute))
+	wheel.Schedule(&cake.entry, now.Add(40*time.Minute))
+
+	wheel.Advance(now.Add(5*time.Minute), func(e *lease.Entry) {
+		fmt.Println(byEntry[e].text, "is ready")
+	})
+	fmt.Println("left:", wheel.Len())
+	// Output:
+	// tea is ready
+	// left: 1
+}
+
+// A session lives on a server for a second, unless it is renewed.
+type session struct {
+	keeper *lease.Keeper
+	entry  lease.Entry
+
+	mu      sync.Mutex // protects following
+	trust   lease.Trust
+	renewAt time.Time
+	closed  bool
+}
+
+const sessionTTL = time.Second
+
+func (s *session) Entry() *lease.Entry { return &s.entry }
+func (s *session) Group() uint32       { return 0 } // there is one node
+
+func (s *session) Due(now time.Time) (send bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || !s.trust.Valid(now) {
+		return false
+	}
+	if now.Before(s.renewAt) {
+		s.keeper.Schedule(s, s.renewAt)
+		return false
+	}
+	s.keeper.Schedule(s, s.trust.Until())
+	return true
+}
+
+// renew stands for building the command, sending it and hearing its outcome.
+func (s *session) renew() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed { // see Keeper.Stop
+		return
+	}
+	now := time.Now()
+	s.trust.Sent(now, sessionTTL, lease.Drift(sessionTTL, time.Millisecond))
+	s.trust.Confirmed()
+	s.renewAt = now.Add(sessionTTL / 100)
+	s.keeper.Schedule(s, s.renewAt)
+}
+
+func (s *session) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.keeper.Stop(s)
+}
+
+func ExampleKeeper() {
+	renewed := make(chan bool, 100)
+	keeper := lease.NewKeeper(lease.Config{
+		Tick: time.Millisecond,
+		Send: func(ctx context.Context, node uint32, batch []lease.Renewable) (reached bool) {
+			for _, r := range batch {
+				r.(*session).renew()
+				renewed <- true
+			}
+			return true
+		},
+	})
+	defer keeper.Close()
+
+	s := &session{keeper: keeper}
+	s.renew() // it begins; from here on the keeper does it
+	for i := range 3 {
+		<-renewed
+		fmt.Println("renewals:", i+1)
+	}
+	s.close()
+	fmt.Println("scheduled:", keeper.Len())
+	// Output:
+	// renewals: 1
+	// renewals: 2
+	// renewals: 3
+	// scheduled: 0
+}
