@@ -1,0 +1,76 @@
+package examples_test
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// limit is how long an example may take: by itself it ends within ten seconds.
+const limit = 30 * time.Second
+
+// claims has a line that each example prints when all went as its story says.
+var claims = map[string]string{
+	"quickstart": "ok   a dead holder's lock was free again",
+	"gear":       "resource-c is refused: the gear is full",
+	"flashsale":  "lock        100        0",
+	"longwork":   "worker 2   still has the lock: true",
+	"nested":     "charge(42) holds the lock 3 times",
+	"migrate":    "lock.unlockAsync(threadId)",
+}
+
+func TestEachExampleShowsWhatItClaims(t *testing.T) {
+	t.Setenv("REDIS_ADDR", "") // the server in memory, whatever else is running
+	programs := build(t)
+	for name, line := range claims {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			output, err := exec.CommandContext(ctx, filepath.Join(programs, name)).CombinedOutput()
+			require.NoError(t, err, "%s", output)
+			assert.Contains(t, string(output), line)
+		})
+	}
+}
+
+func TestEveryExampleIsTested(t *testing.T) {
+	mains, err := filepath.Glob("*/main.go")
+	require.NoError(t, err)
+	for _, main := range mains {
+		assert.Contains(t, claims, filepath.Dir(main))
+	}
+	assert.Len(t, mains, len(claims))
+}
+
+// build compiles all the examples at once and returns the folder with their
+// programs. They are built as the test is: with the race detector or without.
+func build(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir() + string(filepath.Separator)
+	arguments := []string{"build", "-o", folder}
+	if underRace() {
+		arguments = append(arguments, "-race")
+	}
+	output, err := exec.Command("go", append(arguments, "./...")...).CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	return folder
+}
+
+func underRace() bool {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return false
+	}
+	for _, setting := range info.Settings {
+		if setting.Key == "-race" {
+			return setting.Value == "true"
+		}
+	}
+	return false
+}

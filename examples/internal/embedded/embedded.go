@@ -1,0 +1,35 @@
+package embedded
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+)
+
+// AddrEnv is the environment variable that names a server, as "host:port", to
+// use instead of the one in memory.
+const AddrEnv = "REDIS_ADDR"
+
+// Redis returns how to connect to a Redis, and what to call when done with it.
+// Without [AddrEnv] it starts one; else it does not look whether a server is
+// there: the first connection does. On an error nothing is left running.
+func Redis() (options rueidis.ClientOption, stop func(), err error) {
+	addr, stop := os.Getenv(AddrEnv), func() {}
+	if addr == "" {
+		server := miniredis.NewMiniRedis()
+		server.ClockTTL(true)
+		if err := server.Start(); err != nil {
+			return options, stop, fmt.Errorf("embedded: start a server in memory: %w", err)
+		}
+		addr, stop = server.Addr(), server.Close
+	}
+	return rueidis.ClientOption{
+		InitAddress: []string{addr},
+		// miniredis answers CLUSTER SLOTS, and would be taken for a cluster; and
+		// it has no client tracking, which the client-side cache needs.
+		ForceSingleClient: true,
+		DisableCache:      true,
+	}, stop, nil
+}

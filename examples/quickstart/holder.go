@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/go-rlock/rlock/examples/internal/embedded"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// holderEnv makes this program the holder that will be killed.
+const holderEnv = "QUICKSTART_HOLDER"
+
+const crashName = "example:report"
+
+// hold is all that the holder does: it takes the lock, says so, and works until
+// it dies. Its input ends when the process that started it does, so that nothing
+// is left behind in any case.
+func hold() error {
+	options, _, err := embedded.Redis()
+	if err != nil {
+		return err
+	}
+	client, err := rlock.New(rlock.Config{Redis: options, Lease: lease})
+	if err != nil {
+		return err
+	}
+	if err := client.NewLock(crashName).Lock(context.Background()); err != nil {
+		return err
+	}
+	fmt.Println("locked")
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// killed starts the holder, has the first client wait for its lock, and kills it.
+func killed(ctx context.Context, clients []*rlock.Client, addr string) (string, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	holder := exec.CommandContext(ctx, program)
+	holder.Env = append(os.Environ(), holderEnv+"=1", embedded.AddrEnv+"="+addr)
+	holder.Stderr = os.Stderr
+	input, err := holder.StdinPipe()
+	if err != nil {
+		return "", err
+	}
+	defer input.Close()
+	output, err := holder.StdoutPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := holder.Start(); err != nil {
+		return "", err
+	}
+	if _, err := bufio.NewReader(output).ReadString('\n'); err != nil {
+		return "", fmt.Errorf("the holder did not get the lock: %w", err)
+	}
+	say("holder", "process %d holds %s", holder.Process.Pid, crashName)
+
+	// Acquire returns a handle, which any goroutine may release; Lock would
+	// belong to the goroutine that called it.
+	type outcome struct {
+		hold *rlock.Hold
+		err  error
+	}
+	acquired := make(chan outcome, 1)
+	go func() {
+		hold, err := clients[0].NewLock(crashName).Acquire(ctx)
+		acquired <- outcome{hold, err}
+	}()
+	say(client(0), "waits for it")
+
+	select {
+	case <-time.After(lease + lease/3):
+		say("holder", "still holds it after %v: its watchdog renews it", lease+lease/3)
+	case got := <-acquired:
+		return "", fmt.Errorf("the lock of a living holder was granted to another (%v)", got.err)
+	}
+	if err := holder.Process.Kill(); err != nil {
+		return "", err
+	}
+	died := time.Now()
+	_ = holder.Wait() // it says that the process was killed, which we know
+	say("holder", "killed: it could not unlock, and nobody renews for it")
+
+	got := <-acquired
+	if got.err != nil {
+		return "", got.err
+	}
+	waited := time.Since(died).Round(time.Millisecond)
+	say(client(0), "holds it, %v after the kill", waited)
+	if err := got.hold.Release(ctx); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("a dead holder's lock was free again after %v: its lease was %v", waited, lease), nil
+}
