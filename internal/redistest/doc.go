@@ -1,0 +1,52 @@
+// Package redistest gives a test a real Redis, and takes it away again.
+//
+// There are four kinds, and [Each] runs one test over all of them:
+//
+//	Embedded     miniredis in the test's own process, over pipes: no port, no
+//	             network, works in a testing/synctest bubble ([Bubble])
+//	Standalone   one redis-server
+//	Sentinel     a primary, two replicas, three sentinels; a dead primary is
+//	             noticed after 1 s
+//	Cluster      three primaries with a replica each; a dead node is noticed
+//	             after 2 s
+//
+// The last three need a redis-server (or valkey-server) in PATH. Where there is
+// none their tests are skipped; with RLOCK_REQUIRE_REDIS=1 in the environment
+// they fail instead, so that a gate cannot pass because nothing ran.
+//
+// # The life of a server
+//
+//	        Start                     Pause
+//	(gone) -------> answers, empty ---------> paused (SIGSTOP)
+//	   ^              |        ^                |    |
+//	   +--------------+        +----------------+    |
+//	   |   Stop (SIGKILL)            Resume          |
+//	   +---------------------------------------------+
+//	                      Stop
+//
+// A server belongs to the test that asked for it and is removed when that test
+// ends. It listens on loopback only and writes nothing but its log and its
+// configuration, below the test's own directory. Servers keep nothing on disk,
+// so one that was stopped comes back empty, and a node of a Sentinel or Cluster
+// takes what its primary has; `Standalone(t, "--appendonly", "yes")` keeps its
+// data. Embedded keeps its data over a stop.
+//
+// If the test binary is killed, the kernel ends the servers with it (on Linux).
+//
+// # Servers that are shared
+//
+// A Sentinel takes a second to start, a Cluster more than two, since no node of a
+// Redis Cluster accepts writes in its first two. A package that uses
+// [Each] often calls [Main] from its TestMain: the Sentinel and the Cluster
+// that Each hands out are then started once, at the first need, and emptied
+// before each use. Such a server refuses the methods that break it; a
+// test that wants to do so asks for one of its own with [Sentinel] or [Cluster].
+//
+// # When something fails
+//
+// What the constructors and faults need and do not get fails the test at once,
+// with the end of the server's log if the server did not start. No fault returns
+// before it has happened: after Stop the process is gone, after
+// Failover the new primary is known to everyone who is asked for it.
+// The takeover that follows a Stop or Pause of a primary is not awaited.
+package redistest

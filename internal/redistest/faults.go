@@ -1,0 +1,216 @@
+package redistest
+
+import (
+	"slices"
+	"strconv"
+)
+
+// Stop kills the server with SIGKILL: all its processes, in a Sentinel or
+// Cluster. Connections are reset, further ones refused. To stop a single node,
+// say s.Primary(key).Stop(). An Embedded closes its connections and keeps its data.
+func (s *Server) Stop() {
+	s.t.Helper()
+	s.breakable("Stop")
+	if s.embedded != nil {
+		s.embedded.setStopped(true)
+	}
+	s.end()
+}
+
+// Start starts again what does not run, at the same addresses, and returns as the
+// constructor does; of a single node, when it answers.
+func (s *Server) Start() {
+	s.t.Helper()
+	s.breakable("Start")
+	if s.embedded != nil {
+		s.embedded.setStopped(false)
+	}
+	s.must(launchAll(slices.DeleteFunc(slices.Concat(s.nodes, s.sentinels), (*process).running)))
+	switch s.Kind {
+	case KindSentinel:
+		s.must(eventually(s.sentinelReady))
+	case KindCluster:
+		s.must(eventually(s.clusterReady))
+	}
+}
+
+// Pause freezes the server with SIGSTOP: its connections stay, the kernel takes
+// more of them, and nothing is answered until [Server.Resume].
+func (s *Server) Pause() {
+	s.t.Helper()
+	s.breakable("Pause", KindStandalone, KindSentinel, KindCluster)
+	for _, p := range slices.Concat(s.nodes, s.sentinels) {
+		s.must(p.pause())
+	}
+}
+
+// Resume lets a paused server go on. It then executes what it was sent meanwhile.
+func (s *Server) Resume() {
+	s.t.Helper()
+	s.breakable("Resume", KindStandalone, KindSentinel, KindCluster)
+	for _, p := range slices.Concat(s.nodes, s.sentinels) {
+		s.must(p.resume())
+	}
+}
+
+// Primary returns the node that takes the writes for key at the moment, as a server
+// of its own, like [Server.Nodes]. Only a Cluster looks at the key. While a dead
+// primary has no successor yet, the dead one is returned.
+func (s *Server) Primary(key string) *Server {
+	s.t.Helper()
+	if s.embedded != nil {
+		return s
+	}
+	return s.node(s.primary(key))
+}
+
+func (s *Server) primary(key string) *process {
+	s.t.Helper()
+	p, err := s.nodes[0], error(nil)
+	switch s.Kind {
+	case KindSentinel:
+		p, err = s.sentinelPrimary()
+	case KindCluster:
+		p, err = s.clusterPrimary(s.slot(key))
+	}
+	s.must(err)
+	return p
+}
+
+// Failover makes a replica the primary for key, as an operator does before
+// maintenance, and returns when every sentinel or node names it.
+//
+// A Cluster hands over without losing a write. Sentinels only promote: for up to
+// ten seconds the old primary takes writes that are lost later.
+func (s *Server) Failover(key string) {
+	s.t.Helper()
+	s.breakable("Failover", KindSentinel, KindCluster)
+	if s.Kind == KindSentinel {
+		s.must(s.sentinelFailover())
+		return
+	}
+	old := s.primary(key)
+	var replica *process
+	for _, p := range s.runningNodes() {
+		if p != old && s.shardOf(p) == s.shardOf(old) {
+			replica = p
+		}
+	}
+	if replica == nil {
+		s.t.Fatalf("redistest: Failover: no replica of %s runs", old.addr())
+	}
+	s.must(replica.do("CLUSTER", "FAILOVER").Error())
+	slot := s.slot(key)
+	s.must(eventually(func() error { return s.agreed(slot, replica) }))
+}
+
+// MoveSlot moves the slot of key, with all keys in it, from the shard where it began to the
+// next one, or back if it is away, and returns when every node knows. Clients see MOVED
+// and ASK meanwhile, and sharded subscriptions of the slot end. Cluster only.
+func (s *Server) MoveSlot(key string) {
+	s.t.Helper()
+	s.breakable("MoveSlot", KindCluster)
+	slot, source := s.slot(key), s.primary(key)
+	home := 0
+	for slot >= firstSlot(home+1) {
+		home++
+	}
+	to := home
+	if s.shardOf(source) == home {
+		to = (home + 1) % shards
+	}
+	target := s.primaryOfShard(to)
+	s.must(s.migrate(slot, source, target))
+	s.must(eventually(func() error { return s.agreed(slot, target) }))
+}
+
+// slot asks a node for the slot of key.
+func (s *Server) slot(key string) int {
+	s.t.Helper()
+	var slot int64
+	err := errNoneRuns
+	for _, p := range s.runningNodes() {
+		if slot, err = p.do("CLUSTER", "KEYSLOT", key).AsInt64(); err == nil {
+			break
+		}
+	}
+	s.must(err)
+	return int(slot)
+}
+
+// primaryOfShard returns the node of the shard that calls itself a primary.
+func (s *Server) primaryOfShard(shard int) *process {
+	s.t.Helper()
+	for _, p := range s.runningNodes() {
+		if s.shardOf(p) != shard {
+			continue
+		}
+		members, err := s.view(p)
+		s.must(err)
+		for _, m := range members {
+			if m.p == p && m.primary == "" {
+				return p
+			}
+		}
+	}
+	s.t.Fatalf("redistest: shard %d has no primary", shard)
+	return nil
+}
+
+// migrate follows the steps of the CLUSTER SETSLOT manual: the target imports, the
+// source migrates, the keys go over, the owner changes at the target first.
+func (s *Server) migrate(slot int, source, target *process) error {
+	number := strconv.Itoa(slot)
+	ids := make(map[*process]string)
+	members, err := s.view(source)
+	if err != nil {
+		return err
+	}
+	for _, m := range members {
+		ids[m.p] = m.id
+	}
+	if err := target.do("CLUSTER", "SETSLOT", number, "IMPORTING", ids[source]).Error(); err != nil {
+		return err
+	}
+	if err := source.do("CLUSTER", "SETSLOT", number, "MIGRATING", ids[target]).Error(); err != nil {
+		return err
+	}
+	for {
+		keys, err := source.do("CLUSTER", "GETKEYSINSLOT", number, "100").AsStrSlice()
+		if err != nil {
+			return err
+		}
+		if len(keys) == 0 {
+			break
+		}
+		command := append([]string{"MIGRATE", "127.0.0.1", strconv.Itoa(target.port), "", "0", "1000", "KEYS"}, keys...)
+		if err := source.do(command...).Error(); err != nil {
+			return err
+		}
+	}
+	for _, p := range []*process{target, source} {
+		if err := p.do("CLUSTER", "SETSLOT", number, "NODE", ids[target]).Error(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// breakable fails the test if others use the server too, or if it is not of one of the kinds,
+// if any are named.
+func (s *Server) breakable(fault string, kinds ...Kind) {
+	s.t.Helper()
+	if s.shared {
+		s.t.Fatalf("redistest: %s of a server that other tests share: start one with redistest.Sentinel or redistest.Cluster", fault)
+	}
+	if len(kinds) > 0 && !slices.Contains(kinds, s.Kind) {
+		s.t.Fatalf("redistest: a server of kind %s has no %s", s.Kind, fault)
+	}
+}
+
+func (s *Server) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}

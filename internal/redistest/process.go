@@ -1,0 +1,209 @@
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// patience is how long anything here waits for a server before it gives up with
+// an error. It is long, since it only ends what is hopeless.
+const patience = 30 * time.Second
+
+// A process is one redis-server, as a data node or as a sentinel. It keeps its
+// port and its directory when it is stopped and started again. It is not safe
+// for concurrent use.
+type process struct {
+	binary string
+	port   int
+	dir    string
+	args   []string // what follows the configuration file on the command line
+
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when cmd has ended; nil before the first launch
+}
+
+// newProcess writes conf into a directory of its own below dir. Redis rewrites
+// that file when a role changes (CONFIG REWRITE by a sentinel, or a sentinel's own
+// state), so that a process started again knows what it had become.
+func newProcess(binary, dir string, port int, conf string, args ...string) (*process, error) {
+	p := &process{binary: binary, port: port, dir: filepath.Join(dir, strconv.Itoa(port)), args: args}
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("redistest: %w", err)
+	}
+	conf = fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %q\n%s", port, p.dir, conf)
+	if err := os.WriteFile(p.path("redis.conf"), []byte(conf), 0o600); err != nil {
+		return nil, fmt.Errorf("redistest: %w", err)
+	}
+	return p, nil
+}
+
+func (p *process) addr() string            { return loopback(p.port) }
+func (p *process) path(file string) string { return filepath.Join(p.dir, file) }
+
+// launch starts the process and returns without waiting until it answers.
+func (p *process) launch() error {
+	log, err := os.Create(p.path("log"))
+	if err != nil {
+		return fmt.Errorf("redistest: %w", err)
+	}
+	defer log.Close() // the child has its own copy
+
+	cmd := exec.Command(p.binary, append([]string{p.path("redis.conf")}, p.args...)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
+	dieWithParent(cmd)
+
+	started, exited := make(chan error), make(chan struct{})
+	go func() {
+		// The thread that starts the process must outlive it: dieWithParent.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(exited)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // how it ended is in its log
+		}
+	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("redistest: %w", err)
+	}
+	p.cmd, p.exited = cmd, exited
+	return nil
+}
+
+// await returns when the process answers. The answer has to carry the process's own
+// id, since at a port that was lost to another server somebody answers too.
+func (p *process) await() error {
+	own := fmt.Sprintf("process_id:%d\r", p.cmd.Process.Pid)
+	err := eventually(func() error {
+		if !p.running() {
+			return hopeless{errors.New("it ended")}
+		}
+		if err := p.do("PING").Error(); err != nil { // refused with LOADING while it reads its data
+			return err
+		}
+		info, err := p.do("INFO", "server").ToString()
+		if err == nil && !strings.Contains(info, own) {
+			err = errors.New("another server answers")
+		}
+		return err
+	})
+	if err == nil {
+		return nil
+	}
+	log, _ := os.ReadFile(p.path("log"))
+	if bytes.Contains(log, []byte("Address already in use")) {
+		return fmt.Errorf("%w: %s", errPortTaken, p.addr())
+	}
+	if tail := 2000; len(log) > tail {
+		log = log[len(log)-tail:]
+	}
+	return fmt.Errorf("redistest: %s at %s did not start: %w; the end of its log:\n%s", p.binary, p.addr(), err, log)
+}
+
+func (p *process) start() error {
+	if err := p.launch(); err != nil {
+		return err
+	}
+	return p.await()
+}
+
+func (p *process) running() bool {
+	if p.exited == nil {
+		return false
+	}
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// kill ends the process with SIGKILL, which works on one that is paused too, and
+// returns when it is gone. Nothing in a test server is worth a slower end.
+func (p *process) kill() {
+	if p.exited != nil {
+		_ = p.cmd.Process.Kill() // fails only if it ended by itself
+		<-p.exited
+	}
+}
+
+func (p *process) pause() error  { return p.signal(syscall.SIGSTOP) }
+func (p *process) resume() error { return p.signal(syscall.SIGCONT) }
+
+func (p *process) signal(s os.Signal) error {
+	if !p.running() {
+		return fmt.Errorf("redistest: the server at %s is not running", p.addr())
+	}
+	return p.cmd.Process.Signal(s)
+}
+
+// do sends one command to this very process, on a connection of its own, and
+// gives up after a second: a paused process is not worth more.
+func (p *process) do(command ...string) rueidis.RedisResult {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	option := observer(rueidis.ClientOption{InitAddress: []string{p.addr()}, DisableCache: true, ForceSingleClient: true})
+	option.ConnWriteTimeout, option.Dialer.Timeout = time.Second, time.Second
+	client, err := rueidis.NewClient(option)
+	if client != nil { // with an error too, since ForceSingleClient: rueidis would dial again on use
+		defer client.Close()
+	}
+	if err != nil {
+		return rueidis.NewErrorResult(err)
+	}
+	return client.Do(ctx, client.B().Arbitrary(command...).Build())
+}
+
+// launchAll starts the processes side by side. If one fails, all are ended.
+func launchAll(processes []*process) (err error) {
+	defer func() {
+		if err != nil {
+			killAll(processes)
+		}
+	}()
+	for _, p := range processes {
+		if err := p.launch(); err != nil {
+			return err
+		}
+	}
+	for _, p := range processes {
+		if err := p.await(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func killAll(processes []*process) {
+	for _, p := range processes {
+		p.kill()
+	}
+}
+
+// hopeless marks an error that trying again does not cure.
+type hopeless struct{ error }
+
+// eventually calls try until it returns nil, or an error that is hopeless, or
+// patience ends. Polling is all there is: no server tells when it is ready.
+func eventually(try func() error) error {
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		err := try()
+		if err == nil || errors.As(err, new(hopeless)) || time.Now().After(deadline) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package redistest_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// key and other are in different shards of a Cluster.
+const key, other = "orders:42", "orders:43"
+
+func TestEachKindStartsEmptyAndAnswers(t *testing.T) {
+	var kinds []redistest.Kind
+	for range 2 { // the second time the shared ones have been used
+		redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+			kinds = append(kinds, s.Kind)
+			c := s.Client(t)
+			assert.True(t, rueidis.IsRedisNil(c.Do(t.Context(), c.B().Get().Key(key).Build()).Error()), "a key of the test before")
+			set(t, c, key, "1")
+			assert.Equal(t, "1", get(t, c, key))
+		})
+	}
+	all := []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster}
+	assert.Equal(t, append(all, all...), kinds)
+}
+
+func TestEachKindExpiresKeysByTheClock(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		c := s.Client(t)
+		require.NoError(t, c.Do(t.Context(), c.B().Set().Key(key).Value("1").PxMilliseconds(20).Build()).Error())
+		eventually(t, func() bool {
+			return rueidis.IsRedisNil(c.Do(t.Context(), c.B().Get().Key(key).Build()).Error())
+		})
+	})
+}
+
+func TestCallsAreCountedByName(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		c := s.Client(t)
+		set(t, c, other, "1")
+		calls := s.CountCalls(t, func() {
+			set(t, c, key, "1")
+			set(t, c, other, "1")
+			incr := c.B().Eval().Script(`return redis.call('incr', KEYS[1])`).Numkeys(1).Key(key).Build()
+			require.NoError(t, c.Do(t.Context(), incr).Error())
+		})
+		assert.EqualValues(t, 2, calls["set"])
+		assert.EqualValues(t, 1, calls["eval"])
+		assert.EqualValues(t, 1, calls["incr"], "of the script")
+		assert.NotContains(t, calls, "get")
+	})
+}
+
+func TestTheNodesOfEachKind(t *testing.T) {
+	want := map[redistest.Kind]int{redistest.KindEmbedded: 1, redistest.KindStandalone: 1, redistest.KindSentinel: 3, redistest.KindCluster: 6}
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		set(t, s.Client(t), key, "1")
+		assert.Len(t, s.Nodes(), want[s.Kind])
+		for _, node := range s.Nodes() {
+			assert.NoError(t, ping(t, node.Client(t)))
+		}
+		assert.Equal(t, "1", get(t, s.Primary(key).Client(t), key))
+	})
+}
+
+func TestTheArgumentsReachTheServer(t *testing.T) {
+	s := redistest.Standalone(t, "--maxclients", "77")
+	c := s.Client(t)
+	got, err := c.Do(t.Context(), c.B().ConfigGet().Parameter("maxclients").Build()).AsStrMap()
+	require.NoError(t, err)
+	assert.Equal(t, "77", got["maxclients"])
+}
+
+func set(t *testing.T, c rueidis.Client, key, value string) {
+	t.Helper()
+	require.NoError(t, c.Do(t.Context(), c.B().Set().Key(key).Value(value).Build()).Error())
+}
+
+func get(t *testing.T, c rueidis.Client, key string) string {
+	t.Helper()
+	value, err := c.Do(t.Context(), c.B().Get().Key(key).Build()).ToString()
+	require.NoError(t, err)
+	return value
+}
+
+// ping sends one command with a limit.
+func ping(t *testing.T, c rueidis.Client) error {
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	return c.Do(ctx, c.B().Ping().Build()).Error()
+}
+
+// eventually waits for what nothing announces. The limit only ends what hangs.
+func eventually(t *testing.T, condition func() bool) {
+	t.Helper()
+	require.Eventually(t, condition, 30*time.Second, 5*time.Millisecond)
+}

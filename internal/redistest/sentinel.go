@@ -1,0 +1,155 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// startSentinel writes into each sentinel's configuration what it would find out
+// by itself in several seconds of asking and listening.
+func startSentinel(i installation, dir string) (*Server, error) {
+	ports, err := freePorts(6)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Kind: KindSentinel}
+	primary, replicas, sentinels := ports[0], ports[1:3], ports[3:]
+
+	known := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2\n", masterSet, primary) +
+		fmt.Sprintf("sentinel down-after-milliseconds %s 1000\n", masterSet) +
+		fmt.Sprintf("sentinel failover-timeout %s 10000\n", masterSet)
+	for n, port := range ports[:3] {
+		conf := ""
+		if n > 0 {
+			conf = fmt.Sprintf("replicaof 127.0.0.1 %d\n", primary)
+		}
+		p, err := i.node(dir, port, conf)
+		if err != nil {
+			return nil, err
+		}
+		s.nodes = append(s.nodes, p)
+	}
+	for _, port := range replicas {
+		known += fmt.Sprintf("sentinel known-replica %s 127.0.0.1 %d\n", masterSet, port)
+	}
+
+	ids := make([]string, len(sentinels))
+	for n := range sentinels {
+		ids[n] = newID()
+	}
+	for n, port := range sentinels {
+		conf := "sentinel myid " + ids[n] + "\n" + known
+		for other := range sentinels {
+			if other != n {
+				conf += fmt.Sprintf("sentinel known-sentinel %s 127.0.0.1 %d %s\n", masterSet, sentinels[other], ids[other])
+			}
+		}
+		p, err := newProcess(i.binary, dir, port, conf, "--sentinel")
+		if err != nil {
+			return nil, err
+		}
+		s.sentinels = append(s.sentinels, p)
+	}
+
+	if err := launchAll(slices.Concat(s.nodes, s.sentinels)); err != nil {
+		return nil, err
+	}
+	if err := eventually(s.sentinelReady); err != nil {
+		s.end()
+		return nil, fmt.Errorf("redistest: sentinel did not get ready: %w", err)
+	}
+	return s, nil
+}
+
+// sentinelReady returns nil when both replicas are in sync and each sentinel could
+// fail over to either of them.
+func (s *Server) sentinelReady() error {
+	primary, err := s.sentinelPrimary()
+	if err != nil {
+		return err
+	}
+	info, err := primary.do("INFO", "replication").ToString()
+	if err != nil {
+		return err
+	}
+	if strings.Count(info, "state=online") != 2 {
+		return errors.New("the replicas are not in sync")
+	}
+	for _, p := range s.sentinels {
+		if err := p.do("SENTINEL", "CKQUORUM", masterSet).Error(); err != nil {
+			return err
+		}
+		replicas, err := p.do("SENTINEL", "REPLICAS", masterSet).ToArray()
+		if err != nil {
+			return err
+		}
+		linked := 0
+		for _, r := range replicas {
+			if fields, err := r.AsStrMap(); err == nil && fields["flags"] == "slave" && fields["master-link-status"] == "ok" {
+				linked++
+			}
+		}
+		if linked != 2 {
+			return errors.New("a sentinel does not know both replicas")
+		}
+	}
+	return nil
+}
+
+// sentinelPrimary asks the first sentinel that answers.
+func (s *Server) sentinelPrimary() (p *process, err error) {
+	for _, sentinel := range s.sentinels {
+		if p, err = s.primaryOf(sentinel); err == nil {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("redistest: no sentinel knows the primary: %w", err)
+}
+
+func (s *Server) primaryOf(sentinel *process) (*process, error) {
+	addr, err := sentinel.do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterSet).AsStrSlice()
+	if err != nil {
+		return nil, err
+	}
+	return find(s.nodes, strings.Join(addr, ":"))
+}
+
+// sentinelFailover returns when every sentinel names the new primary, and it, and
+// the replica that was no primary, have taken their parts. The old primary takes
+// writes, and loses them, until the sentinels make it a replica, up to ten seconds later.
+func (s *Server) sentinelFailover() error {
+	old, err := s.sentinelPrimary()
+	if err != nil {
+		return err
+	}
+	// Refused with NOGOODSLAVE or INPROG while an earlier failover settles.
+	err = eventually(func() error { return s.sentinels[0].do("SENTINEL", "FAILOVER", masterSet).Error() })
+	if err != nil {
+		return err
+	}
+	return eventually(func() error {
+		primary, err := s.primaryOf(s.sentinels[0])
+		if err != nil {
+			return err
+		}
+		if primary == old {
+			return errors.New("the primary has not changed")
+		}
+		for _, sentinel := range s.sentinels[1:] {
+			if p, err := s.primaryOf(sentinel); err != nil || p != primary {
+				return errors.Join(errors.New("the sentinels do not agree"), err)
+			}
+		}
+		return s.oneReplicaFollows(primary)
+	})
+}
+
+func (s *Server) oneReplicaFollows(primary *process) error {
+	info, err := primary.do("INFO", "replication").ToString()
+	if err == nil && !(strings.Contains(info, "role:master") && strings.Contains(info, "state=online")) {
+		err = errors.New("no replica follows the new primary")
+	}
+	return err
+}

@@ -1,0 +1,197 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// A Kind is one of the four ways in which Redis is run. It is also the name of
+// the sub-test in [Each].
+type Kind string
+
+const (
+	KindEmbedded   Kind = "embedded"
+	KindStandalone Kind = "standalone"
+	KindSentinel   Kind = "sentinel"
+	KindCluster    Kind = "cluster"
+)
+
+// masterSet is the name under which the sentinels know the primary.
+const masterSet = "rlock"
+
+// A Server is a Redis of one of the four kinds, in the hands of one test. Its
+// methods fail that test if they cannot do what they say. They are to be called
+// from the test's goroutine, one at a time; what uses the server over the
+// network meanwhile is not restricted.
+type Server struct {
+	Kind Kind
+
+	t         testing.TB
+	shared    bool       // other tests will use it: no faults
+	embedded  *embedded  // KindEmbedded only
+	nodes     []*process // the data nodes; KindCluster: node i and node i+3 are a shard
+	sentinels []*process // KindSentinel only
+}
+
+// Standalone starts one redis-server, which the end of the test removes. The
+// arguments follow on its command line and override the defaults, which are
+// no snapshots, no append-only file, and DEBUG allowed from loopback.
+func Standalone(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return own(t, startStandalone, args)
+}
+
+// Sentinel starts a primary with two replicas and three sentinels that take one
+// second to find it dead. It returns when the replicas are in sync and the sentinels know all of
+// them. The arguments are for the data nodes, as in [Standalone].
+func Sentinel(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return own(t, startSentinel, args)
+}
+
+// Cluster starts three primaries with a replica each, a third of the slots on
+// each pair, and a node timeout of two seconds. It returns when every node finds the
+// cluster in order and every replica is in sync. The arguments are for the
+// nodes, as in [Standalone].
+func Cluster(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return own(t, startCluster, args)
+}
+
+// A starter starts the servers of one kind in dir, or nothing and an error.
+type starter func(installation, string) (*Server, error)
+
+// own starts a server for t alone.
+func own(t testing.TB, start starter, args []string) *Server {
+	t.Helper()
+	s, err := retryPorts(start, installed(t, args), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.end)
+	s.t = t
+	return s
+}
+
+// retryPorts starts again with other ports when the ones chosen were taken in
+// the meantime.
+func retryPorts(start starter, i installation, dir string) (s *Server, err error) {
+	for range 5 {
+		if s, err = start(i, dir); !errors.Is(err, errPortTaken) {
+			return s, err
+		}
+	}
+	return nil, err
+}
+
+// end ends all processes of the server, in whatever state they are.
+func (s *Server) end() {
+	killAll(s.nodes)
+	killAll(s.sentinels)
+}
+
+func startStandalone(i installation, dir string) (*Server, error) {
+	ports, err := freePorts(1)
+	if err != nil {
+		return nil, err
+	}
+	p, err := i.node(dir, ports[0], "")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Kind: KindStandalone, nodes: []*process{p}}
+	return s, launchAll(s.nodes)
+}
+
+// Options says how to connect with the server, and nothing else: the caller adds
+// settings of its own to the value. DisableCache is set, since miniredis knows no
+// CLIENT TRACKING.
+func (s *Server) Options() rueidis.ClientOption {
+	switch s.Kind {
+	case KindEmbedded:
+		return s.embedded.options()
+	case KindSentinel:
+		return rueidis.ClientOption{InitAddress: addrs(s.sentinels), DisableCache: true, Sentinel: rueidis.SentinelOption{MasterSet: masterSet}}
+	case KindCluster:
+		return rueidis.ClientOption{InitAddress: addrs(s.nodes), DisableCache: true}
+	default:
+		// A node of a Cluster, as Primary returns it, would otherwise be taken for the whole.
+		return rueidis.ClientOption{InitAddress: addrs(s.nodes), DisableCache: true, ForceSingleClient: true}
+	}
+}
+
+func addrs(processes []*process) []string {
+	list := make([]string, len(processes))
+	for i, p := range processes {
+		list[i] = p.addr()
+	}
+	return list
+}
+
+// Addr returns the host and port at which a client begins: of a Sentinel's first
+// sentinel, of a Cluster's first node. Nobody listens at that of an Embedded.
+func (s *Server) Addr() string {
+	return s.Options().InitAddress[0]
+}
+
+// Client returns a client of its own for looking at the server from outside,
+// with one connection for all commands, so that they are executed in the order in
+// which they are sent. It is closed when t ends.
+func (s *Server) Client(t testing.TB) rueidis.Client {
+	t.Helper()
+	client, err := rueidis.NewClient(observer(s.Options()))
+	if client != nil {
+		t.Cleanup(client.Close)
+	}
+	if err != nil {
+		t.Fatalf("redistest: connecting with %s at %s: %v", s.Kind, s.Addr(), err)
+	}
+	return client
+}
+
+// observer adds to option what makes a client cheap, and its commands ordered.
+func observer(option rueidis.ClientOption) rueidis.ClientOption {
+	option.PipelineMultiplex, option.AlwaysPipelining = -1, true
+	option.RingScaleEachConn = 8
+	option.ReadBufferEachConn, option.WriteBufferEachConn = 32<<10, 32<<10
+	option.ConnWriteTimeout = 2 * time.Second
+	return option
+}
+
+// Nodes returns the data nodes, each as a server of its own, of [KindStandalone]
+// and with no life beyond s: to look at one node, stop it, or pause it. An
+// Embedded is its only node.
+func (s *Server) Nodes() []*Server {
+	if s.embedded != nil {
+		return []*Server{s}
+	}
+	nodes := make([]*Server, len(s.nodes))
+	for i, p := range s.nodes {
+		nodes[i] = s.node(p)
+	}
+	return nodes
+}
+
+func (s *Server) node(p *process) *Server {
+	return &Server{Kind: KindStandalone, t: s.t, shared: s.shared, nodes: []*process{p}}
+}
+
+// flush removes all keys and scripts. A replica follows its primary.
+func (s *Server) flush() error {
+	primaries, err := s.primaries()
+	if err != nil {
+		return err
+	}
+	for _, p := range primaries {
+		for _, command := range [][]string{{"FLUSHALL"}, {"SCRIPT", "FLUSH"}} {
+			if err := p.do(command...).Error(); err != nil {
+				return fmt.Errorf("redistest: %v of %s: %w", command, p.addr(), err)
+			}
+		}
+	}
+	return nil
+}
