@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -54,7 +53,7 @@ type visit struct {
 
 type waiter = waitqueue.Waiter[visit]
 
-var waiters = sync.Pool{New: func() any { return waitqueue.NewWaiter[visit]() }}
+func newWaiter() any { return waitqueue.NewWaiter[visit]() }
 
 // acquire is the way of a blocking lock (design section 4). It returns nil when
 // the caller holds the lock; otherwise nothing is held that the caller would
@@ -89,7 +88,7 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 		r.exit()
 		return ErrNotAcquired
 	}
-	w := waiters.Get().(*waiter)
+	w := c.waiters.Get().(*waiter)
 	w.Value = visit{request: req, due: true}
 	r.queue.Join(w)
 	return r.await(ctx, w)
@@ -115,7 +114,7 @@ func (r *room) await(ctx context.Context, w *waiter) error {
 		case v.granted:
 			r.exit()
 			w.Drain()
-			waiters.Put(w)
+			r.client.waiters.Put(w)
 			return nil
 		case r.client.closed.Load():
 			return r.giveUp(w, ErrClosed)
@@ -192,7 +191,7 @@ func (r *room) giveUp(w *waiter, err error) error {
 	r.exit()
 	if !inFlight { // else the answer is yet to find it
 		w.Drain()
-		waiters.Put(w)
+		r.client.waiters.Put(w)
 	}
 	if err == ErrNotAcquired {
 		return err

@@ -49,6 +49,10 @@ type Client struct {
 	// background has the goroutines that follow a command whose caller may leave.
 	background sync.WaitGroup
 
+	// waiters are used again by this client only: a waiter has a channel, which
+	// must not leave its testing/synctest bubble.
+	waiters sync.Pool
+
 	seed   maphash.Seed
 	shards [64]shard
 }
@@ -83,6 +87,7 @@ func New(config Config) (*Client, error) {
 		seed:   maphash.MakeSeed(),
 
 		drained: make(chan struct{}, 1),
+		waiters: sync.Pool{New: newWaiter},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	sharded, err := c.choosePubSub()

@@ -1,0 +1,255 @@
+package rlock_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/relay"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// key is the name of the lock in tests that need but one, channel its channel.
+const (
+	key     = "orders:42"
+	channel = "redisson_lock__channel:{orders:42}"
+)
+
+// A world is an embedded server with its clock, in a bubble of virtual time.
+type world struct {
+	*miniredis.Miniredis
+	t *testing.T
+	// ctx is what every call that may block is made with: it ends after a virtual
+	// day, so that a hang fails at once. In a bubble in which something ticks, a
+	// deadlock would otherwise go unnoticed.
+	ctx context.Context
+
+	mu     sync.Mutex // protects following
+	refuse func(command string, args []string) string
+}
+
+// A party is one client with a network of its own, and what it has logged.
+type party struct {
+	*rlock.Client
+	net *relay.Network
+	log *journal
+}
+
+// bubble runs a test in virtual time. When it ends every client is closed, and
+// Redis must be empty: nobody holds a lock that nobody knows of.
+func bubble(t *testing.T, run func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{Miniredis: miniredis.NewMiniRedis(), t: t}
+		w.ClockTTL(true)
+		t.Cleanup(w.Miniredis.Close)
+		var cancel context.CancelFunc
+		w.ctx, cancel = context.WithTimeout(context.Background(), 24*time.Hour)
+		t.Cleanup(cancel)
+		run(t, w)
+	})
+}
+
+// client returns a new client of the world's server. The changes are made to its
+// config before it connects.
+func (w *world) client(changes ...func(*rlock.Config)) *party {
+	w.t.Helper()
+	p := &party{net: relay.New(w.Dial), log: &journal{}}
+	config := rlock.Config{
+		Redis: rueidis.ClientOption{
+			InitAddress:       []string{"127.0.0.1:6379"},
+			ForceSingleClient: true,
+			DialCtxFn:         p.net.Dial,
+		},
+		Logger: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	var err error
+	p.Client, err = rlock.New(config)
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() {
+		_ = p.Client.Close() // who wants to know closes it before
+		p.net.Close()
+	})
+	return p
+}
+
+// caller returns a context in the name of a new owner.
+func (w *world) caller() context.Context {
+	return rlock.WithOwner(w.ctx, rlock.NewOwner())
+}
+
+// ttl returns what is left of the key's time in Redis: 0 if there is no key.
+func (w *world) ttl(key string) time.Duration {
+	if !w.Exists(key) {
+		return 0
+	}
+	return w.TTL(key)
+}
+
+// answer makes the server answer a command with an error where reply returns one.
+func (w *world) answer(reply func(command string, args []string) string) {
+	w.mu.Lock()
+	w.refuse = reply
+	w.mu.Unlock()
+	w.Server().SetPreHook(func(p *server.Peer, command string, args ...string) bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.refuse == nil {
+			return false
+		}
+		if text := w.refuse(command, args); text != "" {
+			p.WriteError(text)
+			return true
+		}
+		return false
+	})
+}
+
+// answerScripts answers every script with an error, "" executes them again.
+func (w *world) answerScripts(text string) {
+	w.answer(func(command string, _ []string) string {
+		if strings.HasPrefix(command, "EVAL") {
+			return text
+		}
+		return ""
+	})
+}
+
+// fields returns the owners that the lock's hash shows.
+func (w *world) fields(key string) []string {
+	fields, err := w.HKeys(key)
+	if err != nil {
+		return nil
+	}
+	return fields
+}
+
+// mirrors returns the mirrors that reached the server so far.
+func (p *party) mirrors() (sent []relay.Frame) {
+	for _, f := range p.net.Sent("") {
+		if isScript(f, "mirrored") {
+			sent = append(sent, f)
+		}
+	}
+	return sent
+}
+
+// releases returns the releases that reached the server so far.
+func (p *party) releases() (sent []relay.Frame) {
+	for _, f := range p.net.Sent("") {
+		if isScript(f, "released") {
+			sent = append(sent, f)
+		}
+	}
+	return sent
+}
+
+// acquires returns the acquires that reached the server so far.
+func (p *party) acquires() (sent []relay.Frame) {
+	for _, f := range p.net.Sent("") {
+		if isScript(f, "acquired") {
+			sent = append(sent, f)
+		}
+	}
+	return sent
+}
+
+// isScript tells the three scripts apart by their arguments: EVALSHA sha numkeys
+// key [channel] argv.
+func isScript(f relay.Frame, kind string) bool {
+	if !f.Is("EVALSHA") && !f.Is("EVAL") || len(f.Args) < 6 {
+		return false
+	}
+	switch f.Args[2] + "/" + string(rune('0'+len(f.Args)-3)) {
+	case "1/3":
+		return kind == "acquired"
+	case "2/6":
+		return kind == "mirrored"
+	case "2/4":
+		return kind == "released"
+	}
+	return false
+}
+
+// scripts is a rule for the replies, or the requests, of one kind of script.
+func scripts(n int, fate relay.Fate, stage relay.Stage, kind string) relay.Rule {
+	return func(f relay.Frame) relay.Fate {
+		if f.Stage != stage || !isScript(f, kind) {
+			return relay.Pass
+		}
+		if n--; n != 0 {
+			return relay.Pass
+		}
+		return fate
+	}
+}
+
+// start runs a call in a goroutine of its own and returns where its result comes.
+func start(call func() error) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- call() }()
+	return result
+}
+
+// pending reports whether a call has no result once the bubble is at rest.
+func pending(result <-chan error) bool {
+	synctest.Wait()
+	return len(result) == 0
+}
+
+// eventually has the bubble's clock go on until the condition is met.
+func (w *world) eventually(met func() bool, message string) {
+	w.t.Helper()
+	for begin := time.Now(); !met(); time.Sleep(time.Millisecond) {
+		if time.Since(begin) > time.Hour {
+			require.FailNow(w.t, "never came true: "+message)
+		}
+	}
+}
+
+// within asserts how long a call took in virtual time.
+func within(t *testing.T, atLeast, atMost time.Duration, call func()) {
+	t.Helper()
+	begin := time.Now()
+	call()
+	assert.GreaterOrEqual(t, time.Since(begin), atLeast)
+	assert.LessOrEqual(t, time.Since(begin), atMost)
+}
+
+// A journal is a log that may be written to and read at once.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+// count returns how many lines contain the text.
+func (j *journal) count(text string) (n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for line := range strings.Lines(j.text.String()) {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
+}
