@@ -75,7 +75,7 @@ func killed(ctx context.Context, clients []*rlock.Client, addr string) (string, 
 		hold, err := clients[0].NewLock(crashName).Acquire(ctx)
 		acquired <- outcome{hold, err}
 	}()
-	say(client(0), "waits for it")
+	say(clientName(0), "waits for it")
 
 	select {
 	case <-time.After(lease + lease/3):
@@ -95,7 +95,7 @@ func killed(ctx context.Context, clients []*rlock.Client, addr string) (string, 
 		return "", got.err
 	}
 	waited := time.Since(died).Round(time.Millisecond)
-	say(client(0), "holds it, %v after the kill", waited)
+	say(clientName(0), "holds it, %v after the kill", waited)
 	if err := got.hold.Release(ctx); err != nil {
 		return "", err
 	}

@@ -102,8 +102,8 @@ func say(who, what string, args ...any) {
 	fmt.Printf("%8.3f s   %-9s  %s\n", time.Since(start).Seconds(), who, fmt.Sprintf(what, args...))
 }
 
-// client names the i-th client in the timeline.
-func client(i int) string { return fmt.Sprintf("client %c", 'A'+i) }
+// clientName names the i-th client in the timeline.
+func clientName(i int) string { return fmt.Sprintf("client %c", 'A'+i) }
 
 func single(ctx context.Context, c *rlock.Client, redis rueidis.Client) (string, error) {
 	lock := c.NewLock("example:orders:42")
@@ -116,7 +116,7 @@ func single(ctx context.Context, c *rlock.Client, redis rueidis.Client) (string,
 	if err != nil {
 		return "", err
 	}
-	say(client(0), "holds %s, got in %v", lock.Name(), took.Round(time.Microsecond))
+	say(clientName(0), "holds %s, got in %v", lock.Name(), took.Round(time.Microsecond))
 
 	hash, err := redis.Do(ctx, redis.B().Hgetall().Key(lock.Name()).Build()).AsStrMap()
 	if err != nil {
@@ -136,7 +136,7 @@ func single(ctx context.Context, c *rlock.Client, redis rueidis.Client) (string,
 	if locked || len(hash) != 1 {
 		return "", fmt.Errorf("held: %v, then locked: %v", hash, locked)
 	}
-	say(client(0), "unlocked it")
+	say(clientName(0), "unlocked it")
 	return "a lock is one hash in Redis: who holds it, and how often", nil
 }
 
@@ -152,7 +152,7 @@ func nested(ctx context.Context, c *rlock.Client) (string, error) {
 		if level > 1 && (fastest == 0 || took < fastest) {
 			fastest = took
 		}
-		say(client(0), "level %d took %v", level, took)
+		say(clientName(0), "level %d took %v", level, took)
 	}
 	if held := lock.HoldCount(ctx); held != 3 {
 		return "", fmt.Errorf("held %d times, not 3", held)
@@ -162,7 +162,7 @@ func nested(ctx context.Context, c *rlock.Client) (string, error) {
 			return "", err
 		}
 	}
-	say(client(0), "unlocked it three times")
+	say(clientName(0), "unlocked it three times")
 	return fmt.Sprintf("who holds a lock locks it again in %v, without asking Redis", fastest), nil
 }
 
@@ -186,7 +186,7 @@ func crowd(ctx context.Context, clients []*rlock.Client) (string, error) {
 				defer inside.Add(-1)
 				from := column()
 				time.Sleep(work)
-				say(client(which), "goroutine %d  %s%s", g, strings.Repeat(" ", from), strings.Repeat("=", max(column()-from, 1)))
+				say(clientName(which), "goroutine %d  %s%s", g, strings.Repeat(" ", from), strings.Repeat("=", max(column()-from, 1)))
 				return nil
 			})
 			if err != nil {
