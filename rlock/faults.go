@@ -33,12 +33,13 @@ var errCrowded = errors.New("too many commands in flight to the node, which does
 var curable = []string{
 	"LOADING", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "MASTERDOWN", "BUSY",
 	"NOREPLICAS", "OOM", "MISCONF", "MOVED", "ASK", "NOSCRIPT",
-	"ERR max number of clients",
+	"max number of clients",
 }
 
 // diagnose sorts err, and wraps those that a caller can act on in their sentinel.
-// Replies are matched by their code. Up to Redis 6 an error inside a script has
-// its code in the middle of the message, so the code is looked for there as well.
+// Replies are matched by their code, from which rueidis takes away a leading
+// "ERR ". Up to Redis 6 an error inside a script has its code in the middle of the
+// message ("ERR Error running script ..."), so it is looked for there as well.
 func diagnose(err error) (fault, error) {
 	reply, ok := rueidis.IsRedisErr(err)
 	if !ok {
@@ -53,7 +54,7 @@ func diagnose(err error) (fault, error) {
 	message := reply.Error()
 	has := func(code string) bool {
 		return strings.HasPrefix(message, code) ||
-			strings.HasPrefix(message, "ERR Error") && strings.Contains(message, code)
+			strings.HasPrefix(message, "Error ") && strings.Contains(message, code)
 	}
 	for _, code := range curable {
 		if has(code) {
@@ -65,7 +66,7 @@ func diagnose(err error) (fault, error) {
 		return never, fmt.Errorf("%w: %w: choose another name, or delete the key", ErrWrongType, err)
 	case has("NOPERM"), has("NOAUTH"), has("WRONGPASS"):
 		return never, fmt.Errorf("%w: %w", ErrNoPermission, err)
-	case has("ERR unknown command"), has("ERR unknown subcommand"):
+	case has("unknown command"), has("unknown subcommand"), has("Unknown Redis command"):
 		return never, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	return never, err

@@ -159,3 +159,253 @@ func TestALossIsToldBeforeRedisCanGrantToAnother(t *testing.T) {
 		})
 	}
 }
+
+func TestALossIsSaidOnceAndThenTheLockIsNotHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		lock := p.NewLock(key)
+		require.NoError(t, lock.Lock(me))
+		hold, err := lock.Acquire(me)
+		require.NoError(t, err)
+		w.Del(key)
+		time.Sleep(11 * time.Second)
+		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
+		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
+		require.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
+		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrNotHeld)
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost, "how it ended stays")
+		assert.Equal(t, 1, p.log.count("lock lost"))
+	})
+}
+
+func TestReleasingALostHoldTwiceTakesNothingFromTheOwnersOtherLevels(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		lock := p.NewLock(key)
+		require.NoError(t, lock.Lock(me))
+		hold, err := lock.Acquire(me)
+		require.NoError(t, err)
+		w.Del(key)
+		time.Sleep(11 * time.Second)
+		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
+		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrNotHeld)
+		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
+	})
+}
+
+func TestAKeyThatIsGoneIsALossAtTheNextRenewal(t *testing.T) {
+	for name, replace := range map[string]func(w *world){
+		"gone":            func(w *world) { w.Del(key) },
+		"another's":       func(w *world) { w.Del(key); w.HSet(key, "another:7", "1") },
+		"no lock at all":  func(w *world) { w.Del(key); _ = w.Set(key, "text") },
+		"flushed":         func(w *world) { w.FlushAll() },
+		"a list, in fact": func(w *world) { w.Del(key); _, _ = w.Push(key, "a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				hold, err := w.client().NewLock(key).Acquire(w.caller())
+				require.NoError(t, err)
+				replace(w)
+				before := w.Dump()
+				within(t, 9*time.Second, 10*time.Second+10*time.Millisecond, func() { <-hold.Done() })
+				require.ErrorIs(t, hold.Err(), rlock.ErrLost)
+				require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
+				assert.Equal(t, before, w.Dump(), "what is another's is left as it is")
+			})
+		})
+	}
+}
+
+func TestWhatIsNotOursWhenItIsUnlockedWasLost(t *testing.T) {
+	for name, replace := range map[string]func(w *world){
+		"gone":           func(w *world) { w.Del(key) },
+		"another's":      func(w *world) { w.Del(key); w.HSet(key, "another:7", "1") },
+		"no lock at all": func(w *world) { w.Del(key); _ = w.Set(key, "text") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				lock, me := w.client().NewLock(key), w.caller()
+				require.NoError(t, lock.Lock(me))
+				replace(w)
+				before := w.Dump()
+				require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
+				require.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
+				assert.Equal(t, before, w.Dump(), "what is another's is left as it is")
+			})
+		})
+	}
+}
+
+func TestAfterALossTheOwnerMustUnlockBeforeItMayLockAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lock, me := w.client().NewLock(key), w.caller()
+		require.NoError(t, lock.Lock(me))
+		require.NoError(t, lock.Lock(me))
+		w.Del(key)
+		time.Sleep(11 * time.Second)
+		for range 2 {
+			require.ErrorIs(t, lock.Lock(me), rlock.ErrLost)
+			_, err := lock.TryLock(me)
+			require.ErrorIs(t, err, rlock.ErrLost)
+			require.NoError(t, lock.Lock(w.caller()), "others may")
+			require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
+			w.FlushAll()
+			time.Sleep(11 * time.Second)
+		}
+		require.NoError(t, lock.Lock(me), "all levels are given back")
+		require.NoError(t, lock.Unlock(me))
+	})
+}
+
+func TestAfterAFixedLeaseHasEndedTheOwnerMayLockAgainAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lock, me := w.client().NewLock(key), w.caller()
+		require.NoError(t, lock.LockFor(me, time.Second))
+		time.Sleep(time.Second)
+		assert.False(t, lock.IsHeld(me))
+		require.NoError(t, lock.LockFor(me, time.Second))
+		require.NoError(t, lock.Unlock(me), "the second")
+		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost, "the first")
+		require.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
+	})
+}
+
+func TestTheEndOfAFixedLeaseIsLostInTheLogsLowestVoice(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		hold, err := p.NewLock(key).Acquire(w.caller(), rlock.WithLease(time.Second))
+		require.NoError(t, err)
+		<-hold.Done()
+		require.ErrorIs(t, hold.Err(), rlock.ErrLost)
+		synctest.Wait()
+		assert.Equal(t, 1, p.log.count("level=DEBUG msg=\"rlock: lock lost\""))
+		assert.Zero(t, p.log.count("level=WARN"))
+	})
+}
+
+// A fixed lease that ends in the client's eyes is released: nobody waits for what
+// Redis keeps of it, or for a watchdog's lease that a mirror left behind.
+func TestTheEndOfAFixedLeaseFreesTheLock(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, other := w.client(), w.client()
+		lock, me := p.NewLock(key), w.caller()
+		begin := time.Now()
+		require.NoError(t, lock.LockFor(me, 100*time.Second))
+		here, there := w.caller(), w.caller()
+		require.NoError(t, other.NewLock(key).Lock(there))
+		assert.Less(t, time.Since(begin), 100*time.Second, "not by the end of the key's time")
+		assert.Greater(t, time.Since(begin), 98*time.Second)
+		assert.Len(t, p.releases(), 2, "EVALSHA and EVAL")
+		require.NoError(t, other.NewLock(key).Unlock(there))
+
+		require.NoError(t, lock.Lock(here))
+		require.NoError(t, lock.Unlock(here))
+	})
+}
+
+func TestLeasesHaveBounds(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		lock := p.NewLock(key)
+		before := len(p.net.Sent(""))
+		for _, lease := range []time.Duration{-1, -time.Hour, 1, time.Microsecond, 999 * time.Microsecond, 24 * time.Millisecond} {
+			require.ErrorIs(t, lock.LockFor(me, lease), rlock.ErrInvalidLease, lease)
+			_, err := lock.TryLockFor(me, time.Second, lease)
+			require.ErrorIs(t, err, rlock.ErrInvalidLease)
+			_, err = lock.Acquire(me, rlock.WithLease(lease))
+			require.ErrorIs(t, err, rlock.ErrInvalidLease)
+		}
+		assert.Len(t, p.net.Sent(""), before, "no command")
+		require.NoError(t, lock.LockFor(me, 25*time.Millisecond), "the message says so")
+		assert.Equal(t, 25*time.Millisecond, w.ttl(key))
+		require.NoError(t, lock.LockFor(me, 365*24*time.Hour))
+		synctest.Wait()
+		assert.Equal(t, 365*24*time.Hour, w.ttl(key))
+		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, lock.Unlock(me))
+	})
+}
+
+func TestAFailedRenewalIsTriedAgainSoon(t *testing.T) {
+	for name, fail := range map[string]func(*world, *party){
+		"cut":    func(_ *world, p *party) { p.net.Cut() },
+		"silent": func(_ *world, p *party) { p.net.Rule(relay.Silence) },
+		"loading": func(w *world, _ *party) {
+			w.answerScripts("LOADING Redis is loading the dataset in memory")
+		},
+		"read only": func(w *world, _ *party) { w.answerScripts("READONLY You can't write against a read only replica.") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p, me := w.client(), w.caller()
+				lock := p.NewLock(key)
+				require.NoError(t, lock.Lock(me))
+				time.Sleep(9 * time.Second)
+				fail(w, p)
+				time.Sleep(18 * time.Second) // the renewal was due 17 s ago
+				w.answerScripts("")
+				p.net.Heal()
+				time.Sleep(time.Second + 50*time.Millisecond)
+				assert.GreaterOrEqual(t, w.ttl(key), 28*time.Second, "a second is the longest pause between tries")
+				assert.True(t, lock.IsHeld(me))
+				require.NoError(t, lock.Unlock(me))
+				assert.Zero(t, p.log.count("lock lost"))
+			})
+		})
+	}
+}
+
+// One connection, cut between the replies to the two renewals of a batch.
+func TestARenewalWhoseReplyAloneIsLostIsTriedAgainSoon(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		one, other := p.NewLock("one"), p.NewLock("other")
+		require.NoError(t, one.Lock(me))
+		require.NoError(t, other.Lock(me))
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+		renewed := len(p.mirrors())
+		p.net.Rule(scripts(2, relay.Cut, relay.Reply, "mirrored"))
+		time.Sleep(9500 * time.Millisecond)
+		require.Greater(t, len(p.mirrors()), renewed, "the second renewal")
+		time.Sleep(time.Hour)
+		assert.True(t, one.IsHeld(me))
+		assert.True(t, other.IsHeld(me))
+		require.NoError(t, one.Unlock(me))
+		require.NoError(t, other.Unlock(me))
+	})
+}
+
+func TestAfterUnlockNothingIsRenewedEver(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		lock := p.NewLock(key)
+		for range 50 {
+			require.NoError(t, lock.Lock(me))
+			require.NoError(t, lock.Lock(me)) // its mirror is under way, or not yet, when both are unlocked
+			require.NoError(t, lock.Unlock(me))
+			require.NoError(t, lock.Unlock(me))
+			synctest.Wait()
+			sent := len(p.mirrors())
+			time.Sleep(time.Minute)
+			require.Len(t, p.mirrors(), sent)
+			require.Empty(t, w.Keys())
+		}
+	})
+}
+
+func TestAfterAnUnlockThatWasNotConfirmedNothingIsRenewedEither(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		lock := p.NewLock(key)
+		require.NoError(t, lock.Lock(me))
+		time.Sleep(12 * time.Second)
+		p.net.Rule(relay.Silence)
+		require.ErrorIs(t, lock.Unlock(me), rlock.ErrUnconfirmed)
+		sent := len(p.mirrors())
+		p.net.Heal()
+		time.Sleep(time.Minute)
+		assert.Len(t, p.mirrors(), sent)
+		assert.Empty(t, w.Keys())
+	})
+}

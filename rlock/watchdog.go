@@ -90,16 +90,21 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 	if len(calls) == 0 {
 		return true
 	}
-	for i, result := range doAll(ctx, c.redis, calls) {
-		t := built[i].tenure
-		t.room.shard.mu.Lock()
-		t.answered(built[i], result)
-		t.room.exit()
+	results := doAll(ctx, c.redis, calls)
+	for _, result := range results {
 		reached = reached || answered(result.Error())
 	}
-	if !reached {
-		c.nodes.refreshSoon(c.ctx, time.Now())
+	for i, result := range results {
+		t := built[i].tenure
+		t.room.shard.mu.Lock()
+		t.answered(built[i], result, reached)
+		t.room.exit()
 	}
+	age := topologyAge
+	if !reached {
+		age = troubledAge
+	}
+	c.nodes.refreshIfOld(c.ctx, time.Now(), age)
 	return reached
 }
 
@@ -133,15 +138,18 @@ func (t *tenure) command() (sent, call, bool) {
 	return s, call{}, false
 }
 
-// answered deals with the answer to a command of the keeper.
-func (t *tenure) answered(s sent, result rueidis.RedisResult) {
+// answered deals with the answer to a command of the keeper. If its node was not
+// reached at all, the keeper tries it again with the whole batch; what failed in
+// a batch of which something was answered, be it by an error or by a connection
+// that ended in between, is tried again by the wheel.
+func (t *tenure) answered(s sent, result rueidis.RedisResult, reached bool) {
 	if t.phase != s.phase {
 		return // it ended meanwhile
 	}
 	now := time.Now()
 	reply, err := result.AsInt64()
 	if t.phase == releasing {
-		t.answeredRelease(now, reply, err)
+		t.answeredRelease(now, reply, err, reached)
 		return
 	}
 	if err != nil {
@@ -153,7 +161,7 @@ func (t *tenure) answered(s sent, result rueidis.RedisResult) {
 		t.end()
 		return
 	case err != nil:
-		t.failed(now, err)
+		t.failed(now, err, reached)
 		return
 	}
 	t.fails, t.err = 0, nil
@@ -164,13 +172,11 @@ func (t *tenure) answered(s sent, result rueidis.RedisResult) {
 	}
 }
 
-// failed has a mirror tried again soon, not at the next third. A node that did
-// not answer at all is the keeper's to try again; one that answered with an
-// error is tried again by the wheel.
-func (t *tenure) failed(now time.Time, err error) {
+// failed has a mirror tried again soon, not at the next third.
+func (t *tenure) failed(now time.Time, err error, reached bool) {
 	c := t.room.client
 	t.dirty, t.err = true, err
-	if answered(err) {
+	if reached {
 		backoff := min(50*time.Millisecond<<min(t.fails, 10), c.config.Lease/10, time.Second)
 		t.fails++
 		again := now.Add(backoff)
@@ -182,11 +188,11 @@ func (t *tenure) failed(now time.Time, err error) {
 }
 
 // answeredRelease deals with the answer to a release in the background.
-func (t *tenure) answeredRelease(now time.Time, reply int64, err error) {
+func (t *tenure) answeredRelease(now time.Time, reply int64, err error, reached bool) {
 	switch {
 	case err == nil && !(t.ghost && reply == 0):
 		t.end()
-	case err == nil || answered(err):
+	case reached:
 		// Not answered yet, or not executed yet: a ghost may come until its
 		// connection is given up, so it is looked for until its lease is over.
 		again := now.Add(min(50*time.Millisecond<<min(t.fails, 10), t.lease/4))

@@ -1,0 +1,186 @@
+package rlock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// What the package comment says under "Levels and leases".
+
+func TestANestedFixedLeaseNeverShortensNorStopsTheWatchdog(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lock, me := w.client().NewLock(key), w.caller()
+		require.NoError(t, lock.Lock(me))
+		require.NoError(t, lock.LockFor(me, time.Second))
+		for range 600 {
+			time.Sleep(100 * time.Millisecond)
+			require.GreaterOrEqual(t, w.ttl(key), 20*time.Second-50*time.Millisecond)
+			require.Equal(t, 2, lock.HoldCount(me))
+		}
+		require.NoError(t, lock.Unlock(me), "a level that is over in its own eyes is kept by the other")
+		require.NoError(t, lock.Unlock(me))
+	})
+}
+
+func TestANestedFixedLeaseThatIsLongerThanTheWatchdogsIsShownInRedis(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lock, me := w.client().NewLock(key), w.caller()
+		require.NoError(t, lock.Lock(me))
+		require.NoError(t, lock.LockFor(me, time.Hour))
+		synctest.Wait()
+		assert.Equal(t, time.Hour, w.ttl(key))
+		require.NoError(t, lock.Unlock(me))
+		time.Sleep(time.Millisecond) // the pace of mirrors
+		synctest.Wait()
+		assert.Equal(t, 30*time.Second, w.ttl(key))
+		require.NoError(t, lock.Unlock(me))
+	})
+}
+
+func TestAWatchdogInsideAFixedLeaseKeepsItUntilTheInnerUnlock(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lock, me := w.client().NewLock(key), w.caller()
+		begin := time.Now()
+		outer, err := lock.Acquire(me, rlock.WithLease(time.Minute))
+		require.NoError(t, err)
+		require.NoError(t, lock.Lock(me))
+		time.Sleep(40 * time.Second)
+		require.NoError(t, lock.Unlock(me))
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		assert.InDelta(t, 20*time.Second, w.ttl(key), float64(2*time.Millisecond), "what the outer level asks for")
+		<-outer.Done()
+		assert.InDelta(t, time.Minute, time.Since(begin), float64(700*time.Millisecond))
+		assert.Less(t, time.Since(begin), time.Minute)
+		require.ErrorIs(t, outer.Release(w.ctx), rlock.ErrLost)
+	})
+}
+
+func TestAFixedLeaseThatEndedInsideAWatchdogsIsLostAtTheInnerUnlock(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lock, me := w.client().NewLock(key), w.caller()
+		outer, err := lock.Acquire(me, rlock.WithLease(time.Second))
+		require.NoError(t, err)
+		require.NoError(t, lock.Lock(me))
+		time.Sleep(time.Minute)
+		assert.True(t, lock.IsHeld(me))
+		assert.True(t, outer.Valid(), "the lock is kept for the longest that any level asks for")
+		require.NoError(t, lock.Unlock(me))
+		assert.False(t, lock.IsHeld(me))
+		require.ErrorIs(t, context.Cause(outer.Context()), rlock.ErrLost)
+		synctest.Wait()
+		assert.Empty(t, w.Keys())
+		require.ErrorIs(t, outer.Release(w.ctx), rlock.ErrLost)
+		require.ErrorIs(t, outer.Release(w.ctx), rlock.ErrNotHeld)
+	})
+}
+
+func TestTheLongestOpenLevelWins(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lock, me := w.client().NewLock(key), w.caller()
+		leases := []time.Duration{5 * time.Second, time.Hour, 10 * time.Second}
+		holds := make([]*rlock.Hold, len(leases))
+		for i, lease := range leases {
+			var err error
+			holds[i], err = lock.Acquire(me, rlock.WithLease(lease))
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		assert.InDelta(t, time.Hour, w.ttl(key), float64(3*time.Millisecond))
+
+		require.NoError(t, holds[1].Release(w.ctx), "levels are released in any order")
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		assert.InDelta(t, 10*time.Second, w.ttl(key), float64(5*time.Millisecond))
+		assert.False(t, holds[1].Valid())
+		assert.True(t, holds[0].Valid())
+		assert.True(t, holds[2].Valid())
+
+		require.NoError(t, holds[0].Release(w.ctx))
+		assert.Equal(t, 1, lock.HoldCount(me))
+		require.NoError(t, holds[2].Release(w.ctx))
+		assert.Empty(t, w.Keys())
+		for _, h := range holds {
+			require.ErrorIs(t, h.Release(w.ctx), rlock.ErrNotHeld)
+			require.ErrorIs(t, context.Cause(h.Context()), rlock.ErrNotHeld)
+		}
+	})
+}
+
+func TestAWaiterThatIsHandedTheLockHasItsOwnLeaseFromThatMoment(t *testing.T) {
+	for name, c := range map[string]struct{ former, own time.Duration }{
+		"watchdog to fixed":    {0, 10 * time.Second},
+		"fixed to watchdog":    {10 * time.Second, 0},
+		"long to short":        {time.Hour, time.Second},
+		"short to long":        {10 * time.Second, time.Hour},
+		"watchdog to watchdog": {0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p := w.client()
+				lock, me, next := p.NewLock(key), w.caller(), w.caller()
+				require.NoError(t, lock.LockFor(me, c.former))
+				var hold *rlock.Hold
+				result := start(func() (err error) {
+					hold, err = lock.Acquire(next, rlock.WithLease(c.own))
+					return err
+				})
+				require.True(t, pending(result))
+				time.Sleep(5 * time.Second)
+				handed := time.Now()
+				require.NoError(t, lock.Unlock(me))
+				require.NoError(t, <-result)
+				assert.Empty(t, p.releases(), "it was passed on")
+				synctest.Wait()
+				own := c.own
+				if own == 0 {
+					own = 30 * time.Second
+				}
+				assert.Equal(t, own, w.ttl(key))
+				assert.False(t, hold.ValidUntil().After(handed.Add(own)))
+				if c.own > 0 {
+					<-hold.Done()
+					assert.LessOrEqual(t, time.Since(handed), own)
+					assert.GreaterOrEqual(t, time.Since(handed), own-own/100-12*time.Millisecond)
+					require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
+					return
+				}
+				time.Sleep(time.Hour)
+				require.NoError(t, hold.Release(w.ctx))
+			})
+		})
+	}
+}
+
+func TestAWaiterThatIsHandedTheLockTrustsOnlyWhatRedisHasConfirmed(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		lock, me := p.NewLock(key), w.caller()
+		begin := time.Now()
+		require.NoError(t, lock.LockFor(me, 10*time.Second))
+		var hold *rlock.Hold
+		result := start(func() (err error) {
+			hold, err = lock.Acquire(w.caller())
+			return err
+		})
+		require.True(t, pending(result))
+		time.Sleep(2 * time.Second)
+		p.net.Cut()
+		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, <-result)
+		assert.True(t, hold.ValidUntil().Before(begin.Add(10*time.Second)))
+		<-hold.Done()
+		assert.Less(t, time.Since(begin), 10*time.Second)
+		p.net.Heal()
+		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
+	})
+}
