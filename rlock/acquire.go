@@ -37,11 +37,9 @@ type request struct {
 // A visit is a request that stands in the queue. The shard's mutex protects it.
 type visit struct {
 	request
-	granted  bool // the lock is the caller's
-	left     bool // the caller went away while its acquire was in flight
-	inFlight bool // its acquire is under way
-	due      bool // it should ask Redis when it may
-	asked    bool // it has had an answer
+	granted bool // the lock is the caller's
+	due     bool // it should ask Redis when it may
+	asked   bool // it has had an answer
 
 	sleep time.Duration // until it asks again by itself, from the last answer on
 	polls int           // in a row, without pub/sub
@@ -131,11 +129,8 @@ func (r *room) await(ctx context.Context, w *waiter) error {
 
 		head := r.queue.Head() == w && r.tenure == nil && !r.busy
 		if head && v.due && !r.yielding {
-			v.due = false
-			if r.ask(ctx, w) {
-				continue
-			}
-			head = false // the answer wakes w
+			r.ask(ctx, w)
+			continue
 		}
 		sleep := v.sleep
 		if r.yielding {
@@ -180,100 +175,76 @@ func (r *room) await(ctx context.Context, w *waiter) error {
 func (r *room) giveUp(w *waiter, err error) error {
 	wasHead := r.queue.Head() == w
 	r.queue.Leave(w)
-	inFlight := w.Value.inFlight
-	w.Value.left = true
-	if wasHead && !inFlight {
+	if wasHead && r.tenure == nil {
 		r.wakeHead()
 	}
 	if r.queue.Len() == 0 {
 		r.yielding = false
 	}
+	w.Drain()
+	r.client.waiters.Put(w)
 	r.exit()
-	if !inFlight { // else the answer is yet to find it
-		w.Drain()
-		r.client.waiters.Put(w)
-	}
 	if err == ErrNotAcquired {
 		return err
 	}
 	return fmt.Errorf("rlock: lock %q: %w", r.name.key, err)
 }
 
-// ask sends the acquire of w, the head. With a context that may end it returns
-// false at once, and the answer is followed in the background: the caller can
-// leave, and the answer still finds its way. Otherwise it returns true when the
-// answer is in. The mutex is held before and after.
-func (r *room) ask(ctx context.Context, w *waiter) bool {
-	t := r.client.newTenure(r, w.Value.request)
-	r.busy = true
-	w.Value.inFlight = true
-	if ctx.Done() != nil {
-		r.client.background.Add(1)
-		go r.follow(t, w)
-		return false
-	}
-	r.shard.mu.Unlock()
-	a, err := t.acquire()
-	r.shard.mu.Lock()
-	r.settle(t, w, a, err)
-	w.Drain()
-	return true
-}
-
-func (r *room) follow(t *tenure, w *waiter) {
-	defer r.client.background.Done()
-	a, err := t.acquire()
-	r.shard.mu.Lock()
-	r.settle(t, w, a, err)
-	w.Wake()
-	r.exit()
-}
-
-// settle deals with the answer to the acquire of w.
-func (r *room) settle(t *tenure, w *waiter, a answer, err error) {
-	now := time.Now()
+// ask sends the acquire of w, the head, and deals with the answer: a tenure, the
+// holder's pttl, or an error. The mutex is held before and after.
+//
+// If ctx ends while the acquire is in flight, nobody knows whether Redis grants
+// it: the tenure is disowned, and what it was granted is released in the
+// background. The caller need not wait for that, and neither does the next in
+// line, since the tenure's UUID is not used again.
+func (r *room) ask(ctx context.Context, w *waiter) {
 	v := &w.Value
-	r.busy, v.inFlight, v.asked = false, false, true
+	t := r.client.newTenure(r, v.request)
+	r.busy = true
+	r.shard.mu.Unlock()
+	a, err := t.acquire(ctx)
+	r.shard.mu.Lock()
+
+	now := time.Now()
+	r.busy, v.due, v.asked = false, false, true
 	switch {
 	case err != nil:
-		v.failed(err)
-		if f, _ := diagnose(err); f == unknown {
+		f, cause := diagnose(err)
+		if ctx.Err() == nil {
+			v.failed(f, cause)
+		}
+		if f == unknown {
 			t.disown(now)
+			// On a connection of our own the release comes behind the acquire; on
+			// another's, or after one that broke, it may come before.
+			t.ghost = ctx.Err() == nil || r.client.config.Client != nil
 		} else {
 			t.end()
 		}
 	case !a.granted:
 		t.end()
 		v.err, v.fails = nil, 0
-		v.sleep = r.patience(v, a.ttl)
 		if !v.try {
 			r.subscribe()
 		}
+		v.sleep = r.patience(v, a.ttl)
 	default:
 		t.trust.Confirmed()
-		next := w
-		if v.left {
-			next = r.queue.Head()
-		}
 		switch {
-		case next == nil || r.client.closed.Load():
+		case r.client.closed.Load():
 			t.disown(now)
 		case !t.trust.Valid(now):
 			t.disown(now)
-			v.failed(fmt.Errorf("the grant came after %v, when its lease was nearly over", now.Sub(t.sentAt).Round(time.Millisecond)))
+			v.failed(notNow, fmt.Errorf("the grant came after %v, when its lease was nearly over", now.Sub(t.sentAt).Round(time.Millisecond)))
 		default:
-			r.grant(t, next, now)
+			r.grant(t, w, now)
 		}
-	}
-	if v.left && r.tenure == nil {
-		r.wakeHead()
 	}
 }
 
 // failed notes an error, and how long to wait before the next attempt.
-func (v *visit) failed(err error) {
-	var f fault
-	f, v.err = diagnose(err)
+func (v *visit) failed(f fault, err error) {
+	v.err = err
 	v.fatal = f == never
 	v.sleep = jitter(min(firstRetry<<min(v.fails, 10), lastRetry))
 	v.fails++
@@ -311,9 +282,11 @@ type answer struct {
 }
 
 // acquire sends the script. It is called without the mutex, once for a tenure.
-func (t *tenure) acquire() (answer, error) {
+func (t *tenure) acquire(ctx context.Context) (answer, error) {
 	c, n := t.room.client, t.room.name
-	ctx := c.deadline.context(t.sentAt)
+	if ctx.Done() == nil {
+		ctx = c.deadline.context(t.sentAt)
+	}
 	limit := c.nodes.limit(n.slot)
 	select {
 	case limit <- struct{}{}:

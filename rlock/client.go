@@ -46,8 +46,6 @@ type Client struct {
 	// whoever brings it to zero in a closed client puts a mark on drained.
 	live    atomic.Int64
 	drained chan struct{}
-	// background has the goroutines that follow a command whose caller may leave.
-	background sync.WaitGroup
 
 	// waiters are used again by this client only: a waiter has a channel, which
 	// must not leave its testing/synctest bubble.
@@ -164,7 +162,6 @@ func (c *Client) Close() error {
 	c.hub.Close()
 	c.deadline.stop()
 	c.closeRedis()
-	c.background.Wait()
 	return err
 }
 

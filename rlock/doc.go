@@ -37,13 +37,13 @@
 // between clients, the client between its goroutines. That is why nesting and
 // passing the lock on inside a process wait for no network.
 //
-//	          acquire               Unlock, and a local goroutine waits
-//	 (free) -----------> tenure <------------------------------------+
-//	    ^                  | |  +--------------------------------------+
-//	    |   Unlock         | |
-//	    +------------------+ |  the lease ended unrenewed, or Redis
-//	                         +-----------------------------------------> lost
-//	                            says that the key is not ours
+//	         acquire               Unlock, and a local goroutine waits
+//	(free) -----------> tenure <------------------------------------+
+//	   ^                  | |  +--------------------------------------+
+//	   |   Unlock         | |
+//	   +------------------+ |  the lease ended unrenewed, or Redis
+//	                        +-----------------------------------------> lost
+//	                           says that the key is not ours
 //
 // The client trusts a lease until
 //

@@ -19,8 +19,9 @@ const (
 	// callers wait whatever their context says; the Keeper's batches (4 of 128)
 	// need room beside these.
 	maxInFlight = 500
-	// topologyAge is how old the picture of a Cluster may become.
-	topologyAge = 10 * time.Second
+	// topologyAge is how old the picture of a Cluster may become, troubledAge how
+	// old while a node does not answer.
+	topologyAge, troubledAge = time.Minute, 5 * time.Second
 )
 
 // nodes tells which commands meet the same server, so that a slow or dead one
@@ -30,10 +31,9 @@ type nodes struct {
 	redis   rueidis.Client
 	picture atomic.Pointer[topology]
 
-	mu         sync.Mutex // protects following
-	numbers    map[string]uint32
-	lookedAt   time.Time
-	refreshing bool
+	mu       sync.Mutex // protects following
+	numbers  map[string]uint32
+	lookedAt time.Time
 }
 
 // A topology is never changed once it is in use.
@@ -50,7 +50,7 @@ func newNodes(ctx context.Context, redis rueidis.Client) *nodes {
 	}
 	n.picture.Store(first)
 	if first.bySlot != nil {
-		n.refresh(ctx, time.Now())
+		n.refreshIfOld(ctx, time.Now(), 0)
 	}
 	return n
 }
@@ -73,31 +73,31 @@ func (n *nodes) limit(slot uint16) chan struct{} {
 	return p.limits[p.bySlot[slot]]
 }
 
-// refreshSoon looks at the Cluster again, in the background, if the last look is
-// long ago.
-func (n *nodes) refreshSoon(ctx context.Context, now time.Time) {
+// refreshIfOld looks at the Cluster again if the last look is longer ago than age.
+func (n *nodes) refreshIfOld(ctx context.Context, now time.Time, age time.Duration) {
 	if n.picture.Load().bySlot == nil {
 		return
 	}
 	n.mu.Lock()
-	stale := !n.refreshing && now.Sub(n.lookedAt) > topologyAge
-	n.refreshing = n.refreshing || stale
+	old := now.Sub(n.lookedAt) > age
+	if old {
+		n.lookedAt = now // others need not look as well
+	}
 	n.mu.Unlock()
-	if stale {
-		go n.refresh(ctx, now)
+	if old {
+		n.refresh(ctx)
 	}
 }
 
 // refresh reads CLUSTER SLOTS: of each range its first and last slot, then its
 // primary as address, port and more. What cannot be read stays as it was.
-func (n *nodes) refresh(ctx context.Context, now time.Time) {
+func (n *nodes) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	ranges, err := n.redis.Do(ctx, n.redis.B().ClusterSlots().Build()).ToArray()
 
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.lookedAt, n.refreshing = now, false
 	if err != nil {
 		return
 	}

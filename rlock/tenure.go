@@ -64,7 +64,7 @@ type tenure struct {
 	passes      int
 
 	until time.Time // releasing: when the lease has ended by itself
-	ghost bool      // releasing: the acquire may yet be executed
+	ghost bool      // releasing: the acquire may be executed after the release
 	cause error     // ended by loss or by Close: why
 }
 
@@ -284,7 +284,6 @@ func (t *tenure) abandon() {
 // disown has the keeper release a tenure that nobody here wants, until Redis
 // answers or the lease is over by itself.
 func (t *tenure) disown(now time.Time) {
-	t.ghost = t.phase == asking
 	t.phase = releasing
 	t.until = now.Add(t.lease)
 	t.fails = 0
