@@ -16,12 +16,12 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/pubsub"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 // world is a hub with an embedded server behind a network that can fail, all in
 // virtual time.
@@ -117,6 +117,20 @@ func (w *world) mend() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.down = false
+}
+
+// open counts the connections that the client side has not closed.
+func (w *world) open() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.wires {
+		c.mu.Lock()
+		if !c.closed {
+			n++
+		}
+		c.mu.Unlock()
+	}
+	return n
 }
 
 // silence swallows all that is sent over the connections there are.

@@ -124,14 +124,14 @@ func TestASubscribeEndsTheLingering(t *testing.T) {
 }
 
 func TestChannelsLingerEachForItself(t *testing.T) {
-	bubble(t, pubsub.Config{Linger: time.Second}, func(t *testing.T, w *world) {
+	bubble(t, pubsub.Config{Linger: 1100 * time.Millisecond}, func(t *testing.T, w *world) {
 		a, b := w.hub.Subscribe("a"), w.hub.Subscribe("b")
 		awaitMark(t, a)
 		awaitMark(t, b)
 		a.Close()
 		time.Sleep(500 * time.Millisecond)
 		b.Close()
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(600 * time.Millisecond)
 		synctest.Wait()
 		assert.Equal(t, []bool{false, true}, []bool{w.hub.Confirmed("a"), w.hub.Confirmed("b")})
 		time.Sleep(500 * time.Millisecond)
@@ -215,6 +215,7 @@ func TestCloseRefusesWhatIsLeft(t *testing.T) {
 		s := w.hub.Subscribe("a")
 		awaitMark(t, s)
 		w.hub.Close()
+		assert.Equal(t, 1, w.open(), "when Close returns, only the commands' connection is open")
 		w.hub.Close()
 		assert.True(t, isMarked(s))
 		require.ErrorIs(t, s.Refused(), pubsub.ErrClosed)

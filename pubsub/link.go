@@ -60,7 +60,7 @@ func (h *Hub) newLinkLocked(addr string) *link {
 
 func (l *link) run() {
 	defer l.hub.running.Done()
-	for failures := 0; l.awaitWork(failures); {
+	for failures := 0; l.inUse(failures); {
 		failures++
 		c, err := l.connect()
 		if err != nil {
@@ -78,10 +78,9 @@ func (l *link) run() {
 	}
 }
 
-// awaitWork waits out the pause after a failure and then until the link has a
-// channel to subscribe. It returns false, and the goroutine ends, if it has no
-// channel at all or the hub is closed.
-func (l *link) awaitWork(failures int) bool {
+// inUse waits out the pause after a failure and reports whether the link still
+// has channels. If not, or if the hub is closed, the link is gone.
+func (l *link) inUse(failures int) bool {
 	h := l.hub
 	if failures > 0 {
 		pause := min(minBackoff<<min(failures-1, 16), maxBackoff)
@@ -90,26 +89,15 @@ func (l *link) awaitWork(failures int) bool {
 		case <-h.ctx.Done():
 		}
 	}
-	for {
-		h.mu.Lock()
-		l.asked = slices.DeleteFunc(l.asked, func(ch *channel) bool { return ch.link != l })
-		asked, unused := len(l.asked) > 0, len(l.channels) == 0
-		if h.ctx.Err() != nil || unused {
-			// In one critical section with the look at channels, so that
-			// nothing is routed to a link that has ended.
-			delete(h.links, l.addr)
-			h.mu.Unlock()
-			return false
-		}
-		h.mu.Unlock()
-		if asked {
-			return true
-		}
-		select {
-		case <-l.wake:
-		case <-h.ctx.Done():
-		}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(l.channels) > 0 && h.ctx.Err() == nil {
+		return true
 	}
+	// In one critical section with the look at channels, so that nothing is
+	// routed to a link that has ended.
+	delete(h.links, l.addr)
+	return false
 }
 
 // serve does what the link is asked for until the connection is lost, or nothing

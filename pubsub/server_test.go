@@ -1,0 +1,188 @@
+package pubsub_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/pubsub"
+)
+
+// newHub returns a hub with a client of its own. Both are closed with the test.
+func newHub(t testing.TB, opt rueidis.ClientOption, cfg pubsub.Config) (*pubsub.Hub, rueidis.Client) {
+	t.Helper()
+	opt.ConnWriteTimeout = 2 * time.Second
+	opt.ClusterOption.ShardsRefreshInterval = time.Second
+	opt.Sentinel.TopologyRefreshInterval = time.Second
+	client, err := rueidis.NewClient(opt)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	cfg.Client = client
+	hub := pubsub.New(cfg)
+	t.Cleanup(hub.Close)
+	return hub, client
+}
+
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	require.Eventually(t, condition, time.Minute, 5*time.Millisecond, what)
+}
+
+func do(t testing.TB, client rueidis.Client, command ...string) rueidis.RedisResult {
+	t.Helper()
+	result := client.Do(context.Background(), client.B().Arbitrary(command...).Build())
+	require.NoError(t, result.Error(), command)
+	return result
+}
+
+// subscribers is what the server counts; ask is NUMSUB or SHARDNUMSUB.
+func subscribers(t testing.TB, client rueidis.Client, ask, channel string) int64 {
+	t.Helper()
+	counts, err := do(t, client, "PUBSUB", ask, channel).AsIntMap()
+	require.NoError(t, err)
+	return counts[channel]
+}
+
+func TestKilledConnectionsAreReplaced(t *testing.T) {
+	redis := redistest.Standalone(t)
+	outside := redis.Client(t)
+	hub, _ := newHub(t, redis.Options(), pubsub.Config{})
+	s := hub.Subscribe("a")
+	awaitMark(t, s)
+	for range 5 {
+		do(t, outside, "CLIENT", "KILL", "TYPE", "pubsub")
+		awaitMark(t, s)
+		assert.True(t, hub.Confirmed("a"))
+		assert.EqualValues(t, 1, subscribers(t, outside, "NUMSUB", "a"))
+		do(t, outside, "PUBLISH", "a", "0")
+		awaitMark(t, s)
+	}
+	hub.Close()
+	eventually(t, "a closed hub leaves no subscription", func() bool {
+		return subscribers(t, outside, "NUMSUB", "a") == 0
+	})
+}
+
+func TestARestartedServerIsSubscribedAgain(t *testing.T) {
+	redis := redistest.Standalone(t)
+	hub, _ := newHub(t, redis.Options(), pubsub.Config{})
+	s := hub.Subscribe("a")
+	awaitMark(t, s)
+	redis.Stop()
+	eventually(t, "the loss is noticed", func() bool { return !hub.Confirmed("a") })
+	redis.Start()
+	awaitMark(t, s)
+	assert.True(t, hub.Confirmed("a"))
+	assert.EqualValues(t, 1, subscribers(t, redis.Client(t), "NUMSUB", "a"))
+}
+
+func TestTenThousandChannelsShareAConnection(t *testing.T) {
+	redis := redistest.Standalone(t)
+	outside := redis.Client(t)
+	hub, _ := newHub(t, redis.Options(), pubsub.Config{Linger: time.Nanosecond})
+	subs := make([]*pubsub.Subscription, 10_000)
+	for i := range subs {
+		subs[i] = hub.Subscribe(fmt.Sprint("c", i))
+	}
+	for round := range 2 {
+		for i, s := range subs {
+			awaitMark(t, s)
+			require.True(t, hub.Confirmed(fmt.Sprint("c", i)), "channel %d in round %d", i, round)
+		}
+		if round == 0 {
+			do(t, outside, "CLIENT", "KILL", "TYPE", "pubsub")
+		}
+	}
+	killed, err := do(t, outside, "CLIENT", "KILL", "TYPE", "pubsub").AsInt64()
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, killed, "connections")
+	for _, s := range subs {
+		s.Close()
+	}
+	eventually(t, "nothing stays subscribed", func() bool {
+		left, err := do(t, outside, "PUBSUB", "CHANNELS").AsStrSlice()
+		return err == nil && len(left) == 0
+	})
+}
+
+func TestAUserSubscribesWhatItsACLPermits(t *testing.T) {
+	redis := redistest.Standalone(t)
+	outside := redis.Client(t)
+	do(t, outside, "ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", "resetchannels", "&open:*")
+	opt := redis.Options()
+	opt.Username, opt.Password = "limited", "secret"
+	hub, _ := newHub(t, opt, pubsub.Config{Linger: time.Nanosecond})
+
+	var open []*pubsub.Subscription
+	for i := range 50 {
+		open = append(open, hub.Subscribe(fmt.Sprint("open:", i)))
+	}
+	closed := hub.Subscribe("closed")
+	awaitMark(t, closed)
+	require.ErrorContains(t, closed.Refused(), "NOPERM")
+	assert.False(t, hub.Confirmed("closed"))
+	for i, s := range open {
+		awaitMark(t, s)
+		require.NoError(t, s.Refused())
+		require.True(t, hub.Confirmed(fmt.Sprint("open:", i)))
+	}
+
+	// The server ends the connection of a user that lost a channel.
+	do(t, outside, "ACL", "SETUSER", "limited", "resetchannels", "&open:1")
+	awaitMark(t, open[1])
+	awaitMark(t, open[2])
+	require.NoError(t, open[1].Refused())
+	require.ErrorContains(t, open[2].Refused(), "NOPERM")
+
+	// Granted, it is asked for again by who comes after the linger.
+	do(t, outside, "ACL", "SETUSER", "limited", "&closed")
+	closed.Close()
+	eventually(t, "the channel is granted", func() bool {
+		s := hub.Subscribe("closed")
+		defer s.Close()
+		awaitMark(t, s)
+		return s.Refused() == nil
+	})
+}
+
+func TestAUserWithoutPubSubIsRefusedEverything(t *testing.T) {
+	redis := redistest.Standalone(t)
+	do(t, redis.Client(t), "ACL", "SETUSER", "mute", "on", ">secret", "~*", "&*", "+@all", "-@pubsub")
+	opt := redis.Options()
+	opt.Username, opt.Password = "mute", "secret"
+	for _, sharded := range []bool{false, true} {
+		hub, client := newHub(t, opt, pubsub.Config{Sharded: sharded, Linger: time.Nanosecond})
+		for i := range 3 {
+			s := hub.Subscribe(fmt.Sprint("c", i))
+			awaitMark(t, s)
+			require.ErrorContains(t, s.Refused(), "NOPERM")
+			s.Close()
+		}
+		do(t, client, "PING")
+	}
+}
+
+func TestShardedChannelsWorkOnASingleServer(t *testing.T) {
+	redis := redistest.Standalone(t)
+	outside := redis.Client(t)
+	hub, _ := newHub(t, redis.Options(), pubsub.Config{Sharded: true, Linger: time.Nanosecond})
+	a, b := hub.Subscribe("a"), hub.Subscribe("b")
+	awaitMark(t, a)
+	awaitMark(t, b)
+	assert.True(t, hub.Confirmed("a"))
+	assert.EqualValues(t, 1, subscribers(t, outside, "SHARDNUMSUB", "a"))
+	do(t, outside, "SPUBLISH", "a", "0")
+	awaitMark(t, a)
+	a.Close()
+	eventually(t, "the channel is unsubscribed", func() bool {
+		return subscribers(t, outside, "SHARDNUMSUB", "a") == 0
+	})
+	assert.False(t, hub.Confirmed("a"))
+	assert.True(t, hub.Confirmed("b"))
+}
