@@ -14,27 +14,23 @@ type group struct {
 
 	queue   line        // what wants to be sent and found no room
 	open    []Renewable // the batch that is being filled, nil if there is none
-	probe   bool        // open was begun while the group was down
+	probe   bool        // the group was down when open was last added to
 	flights int         // the batches that are in flight
 
 	// While the group is down, one batch at a time is sent, each a backoff after
 	// the failure of the one before.
 	down    bool
-	probing bool          // that batch, the probe, is in flight
-	backoff time.Duration // zero while up
+	probing bool // that batch, the probe, is in flight
+	backoff time.Duration
 	probeAt time.Duration // when the next probe may be sent, from the epoch
 }
 
 // roomLocked returns how many more may be sent to the group now.
 func (g *group) roomLocked(k *Keeper, since time.Duration) int {
-	batches := k.config.Flights - g.flights
-	if g.down {
-		if g.probing || since < g.probeAt {
-			return 0
-		}
-		batches = min(batches, 1)
+	if g.down && (g.probing || since < g.probeAt) {
+		return 0
 	}
-	return batches*k.config.Batch - len(g.open)
+	return (k.config.Flights-g.flights)*k.config.Batch - len(g.open)
 }
 
 // turnLocked returns how many of the queue are to be asked again now, to be sent if
@@ -60,10 +56,8 @@ func (g *group) wakesAtLocked() time.Duration {
 // addLocked adds r to the batch being filled; there must be room. A full one is
 // sent.
 func (g *group) addLocked(k *Keeper, r Renewable) {
-	if g.open == nil {
-		g.probe = g.down
-	}
 	g.open = append(g.open, r)
+	g.probe = g.down
 	if len(g.open) == k.config.Batch {
 		k.launchGroupLocked(g)
 	}
@@ -131,7 +125,7 @@ func (g *group) landedLocked(k *Keeper, reached, probe bool) {
 	}
 	switch {
 	case reached:
-		g.down, g.backoff = false, 0
+		g.down = false
 		return
 	case g.down && !probe: // sent before it was known, and tells nothing new
 		return

@@ -2,6 +2,7 @@ package lease_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,18 +158,81 @@ func TestWhatMovedGoesToItsNewNode(t *testing.T) {
 			all[i] = newHeld(k, 1, 30*time.Second)
 		}
 		pass(12 * time.Second)
-		for _, h := range all {
+		moved := all[500:] // behind more of those that stay than a batch holds
+		for _, h := range moved {
 			h.mu.Lock()
-			h.node = 2 // a failover: node 1 never comes back
+			h.node = 2
 			h.mu.Unlock()
 		}
-		pass(2 * time.Second) // at the next probe
-		for _, h := range all {
-			require.True(t, h.trust.Until().After(time.Now().Add(25*time.Second)), "it is renewed")
-		}
-		tries := len(s.times(1))
+		pass(time.Second) // by the next probe
+		assert.Equal(t, 500, sum(s.sizes(2)))
 		pass(time.Minute)
-		assert.Len(t, s.times(1), tries, "nothing is left that lives there")
+		for _, h := range moved {
+			require.Zero(t, h.lost())
+		}
+		assert.Equal(t, len(moved), k.Len())
+	})
+}
+
+func sum(sizes []int) (n int) {
+	for _, size := range sizes {
+		n += size
+	}
+	return n
+}
+
+func TestWhatWasNotReachedIsFirstInTheNextTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.set(1, true, 0)
+		k := lease.NewKeeper(lease.Config{Send: s.send, Tick: tick, Batch: 10, Flights: 1})
+		defer k.Close()
+		all := make([]*held, 30)
+		for i := range all {
+			all[i] = newHeld(k, 1, 30*time.Second)
+		}
+		pass(11 * time.Second)
+		tries := len(s.times(1))
+		require.Greater(t, tries, 3)
+		for i, h := range all {
+			assert.Equal(t, i < 10, len(h.sentTimes()) == tries)
+			assert.Equal(t, i >= 10, len(h.sentTimes()) == 0)
+		}
+	})
+}
+
+// TestAFlightThatFailsBeforeItsMemberIsAsked: the member has come due meanwhile and
+// stands in line to be asked, behind more than are asked at once.
+func TestAFlightThatFailsBeforeItsMemberIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fail := make(chan bool)
+		k := lease.NewKeeper(lease.Config{Tick: tick, Send: func(context.Context, uint32, []lease.Renewable) bool {
+			return !<-fail
+		}})
+		defer k.Close()
+		var asks atomic.Int32
+		a := &asking{due: func(time.Time) bool { asks.Add(1); return true }}
+		k.Nudge(a)
+		synctest.Wait()
+		require.Equal(t, int32(1), asks.Load(), "in flight")
+
+		blocked, block := make(chan bool), make(chan bool)
+		at := time.Now().Add(tick)
+		k.Schedule(&asking{due: func(time.Time) bool { blocked <- true; <-block; return false }}, at)
+		for range 200 {
+			k.Schedule(&asking{due: func(time.Time) bool { return false }}, at)
+		}
+		k.Schedule(a, at)
+		<-blocked
+		fail <- true
+		synctest.Wait()
+		close(block)
+		synctest.Wait()
+		require.Equal(t, int32(2), asks.Load())
+		time.Sleep(50 * time.Millisecond) // the backoff
+		fail <- false                     // it is sent again
+		synctest.Wait()
+		assert.Equal(t, int32(3), asks.Load())
 	})
 }
 

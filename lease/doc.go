@@ -20,17 +20,18 @@
 // When that comes it is asked, by [Renewable.Due], whether it wants to be sent; if
 // so it goes into a batch with others of its group, which is a node.
 //
-//	            the time comes                   true, and room
-//	scheduled ------------------->         ----------------------> in flight
-//	   ^         after the pace     asked
-//	   |   nudged --------------->   (Due) -----> queued            |   |
-//	   |                           ^       true,    |    no answer  |   |
-//	   |                           |     no room    |<--------------+   |
-//	   |                           +----------------+                   |
-//	   |                         room, or time for a probe              |
-//	   +----------------------------------------------------------------+
-//	               its outcome is told: it schedules itself again
+//	    the time comes          true, and room
+//	  +----------------> asked ------------------> in flight --+
+//	  |                  (Due)                        |        |
+//	scheduled            ^   |true, no room           |        |
+//	  ^                  |   v                        |        |
+//	  |  room, or time   +- queued <------------------+        |
+//	  |  for a probe                no answer from the node    |
+//	  |                                                        |
+//	  +--------------------------------------------------------+
+//	       its outcome was told to it: it schedules itself
 //
+// A nudge leads to asked from everywhere, after the pace, and after the flight.
 // The wheel is apart from the rest: one that is queued or in flight may be scheduled
 // too, usually for the end of its validity, and is asked at that time. This is how a
 // holder learns of its loss while its node says nothing. [Keeper.Stop] leads out of

@@ -193,6 +193,19 @@ func TestNothingIsRenewedAfterARelease(t *testing.T) {
 	assert.Zero(t, k.Len())
 }
 
+func TestWhatWasStoppedMayBeNudgedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		h := newHeld(k, 1, 30*time.Second)
+		h.set(1)
+		synctest.Wait()
+		h.set(2) // is paced
+		k.Stop(h)
+		h.set(3)
+		pass(time.Second)
+		assert.Equal(t, 3, h.mirrored)
+	})
+}
+
 func TestWhatIsStoppedMayBeScheduledAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		h := newHeld(k, 1, 30*time.Second)
@@ -216,7 +229,24 @@ func TestAnEarlierTimeWakesTheKeeper(t *testing.T) {
 	})
 }
 
-func TestSlowDuesAreFoundOverWhileTheirBatchIsInFlight(t *testing.T) {
+func TestWhatComesDueInItsFlightIsSentAfterIt(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		s.set(1, false, time.Second)
+		start := time.Now()
+		h := newHeld(k, 1, 30*time.Second)
+		h.sendMore = true
+		h.set(1)
+		pass(time.Second / 2)
+		k.Schedule(h, time.Now())
+		pass(tick)
+		require.Len(t, h.sentTimes(), 1, "it is asked, but commands of one lease do not overlap")
+		pass(time.Second)
+		require.Len(t, h.sentTimes(), 2)
+		assert.Equal(t, time.Second, h.sentTimes()[1].Sub(start))
+	})
+}
+
+func TestALeaseIsFoundOverWhileItsBatchIsInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		s.set(1, true, time.Hour)
 		start := time.Now()
@@ -255,15 +285,15 @@ func TestEverythingIsAskedWhenTheMachineSlept(t *testing.T) {
 func counted(t *testing.T, f func(k *lease.Keeper, looks func() int)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		var n int
+		var n atomic.Int64
 		k := lease.NewKeeperWithClock(lease.Config{Send: none}, func() time.Time {
-			n++
+			n.Add(1)
 			return time.Now()
 		})
 		defer k.Close()
 		f(k, func() int {
 			synctest.Wait()
-			return n
+			return int(n.Load())
 		})
 	})
 }
@@ -351,9 +381,10 @@ func TestCloseInEveryState(t *testing.T) {
 				k.Close()
 				k.Close()
 				assert.Zero(t, time.Since(start), "it waits for nothing")
-				sent := len(s.sizes(1))
+				sent, scheduled := len(s.sizes(1)), k.Len()
 
 				h := newHeld(k, 1, 30*time.Second)
+				assert.Equal(t, scheduled, k.Len(), "a closed keeper schedules nothing")
 				h.set(1)
 				h.release()
 				pass(time.Minute)
@@ -364,24 +395,70 @@ func TestCloseInEveryState(t *testing.T) {
 	}
 }
 
-func TestCloseWhileSomeoneIsAsked(t *testing.T) {
+func TestCloseWaitsForASenderThatDoesNotHeedItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		k := lease.NewKeeper(lease.Config{Send: func(context.Context, uint32, []lease.Renewable) bool {
+			time.Sleep(time.Second)
+			return true
+		}})
+		k.Nudge(&asking{due: func(time.Time) bool { return true }})
+		synctest.Wait()
+		k.Close()
+		assert.Equal(t, time.Second, time.Since(start))
+	})
+}
+
+func TestCloseWhileSomeAreAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked, answer := make(chan bool), make(chan bool)
 		k := lease.NewKeeper(lease.Config{Send: func(context.Context, uint32, []lease.Renewable) bool {
 			t.Error("it was closed before")
 			return true
 		}})
-		k.Nudge(&asking{due: func(time.Time) bool {
-			asked <- true
-			<-answer
-			return true
-		}})
+		n := 0
+		at := time.Now().Add(time.Second)
+		for range 1000 {
+			k.Schedule(&asking{due: func(time.Time) bool {
+				if n++; n == 1 {
+					asked <- true
+					<-answer
+				}
+				return true
+			}}, at)
+		}
 		<-asked
 		go k.Close()
 		synctest.Wait()
 		close(answer)
 		k.Close()
+		assert.Less(t, n, 1000, "the others are not asked any more")
 	})
+}
+
+// TestABatchThatIsNotFullIsNotKeptWaiting: there may always be one more to ask.
+func TestABatchThatIsNotFullIsNotKeptWaiting(t *testing.T) {
+	var sent atomic.Bool
+	k := lease.NewKeeper(lease.Config{Send: func(context.Context, uint32, []lease.Renewable) bool {
+		sent.Store(true)
+		return true
+	}})
+	defer k.Close()
+	last := make(chan int)
+	var next func(n int) *asking
+	next = func(n int) *asking {
+		return &asking{due: func(time.Time) bool {
+			runtime.Gosched()
+			if n == 1_000_000 || sent.Load() {
+				last <- n
+			} else {
+				k.Nudge(next(n + 1))
+			}
+			return n == 0
+		}}
+	}
+	k.Nudge(next(0))
+	assert.Less(t, <-last, 1_000_000)
 }
 
 func TestAKeeperNeedsASender(t *testing.T) {

@@ -97,6 +97,75 @@ func TestNoNudgeWaitsLongerThanAPace(t *testing.T) {
 	})
 }
 
+func TestWhatComesDueRestsForThePaceToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		k := lease.NewKeeper(lease.Config{Send: s.send, Tick: time.Millisecond, Pace: 100 * time.Millisecond})
+		defer k.Close()
+		h := newHeld(k, 1, 30*time.Second)
+		h.set(1)
+		pass(10 * time.Millisecond)
+		h.value = 2
+		k.Schedule(h, time.Now())
+		pass(time.Second)
+		sends := h.sentTimes()
+		require.Len(t, sends, 2)
+		assert.Equal(t, 100*time.Millisecond, sends[1].Sub(sends[0]))
+	})
+}
+
+func TestANudgeWhileItsNodeIsDownWaitsForTheNode(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		s.set(1, true, 0)
+		h, other := newHeld(k, 1, 30*time.Second), newHeld(k, 1, 30*time.Second)
+		h.set(1)
+		other.set(1)
+		pass(10 * time.Millisecond)
+		tries := len(s.times(1))
+		h.set(2)
+		pass(10 * time.Millisecond)
+		assert.Len(t, s.times(1), tries)
+		s.set(1, false, 0)
+		pass(time.Second)
+		assert.Equal(t, 2, h.mirrored)
+		assert.Equal(t, 1, other.mirrored)
+	})
+}
+
+func TestANudgeWhileItIsAskedAndFindsNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		land := make(chan bool)
+		var sent []lease.Renewable
+		k := lease.NewKeeper(lease.Config{Batch: 1, Flights: 1, Send: func(_ context.Context, _ uint32, batch []lease.Renewable) bool {
+			<-land
+			sent = append(sent, batch...)
+			return true
+		}})
+		defer k.Close()
+		first := &asking{due: func(time.Time) bool { return true }}
+		k.Nudge(first)
+		synctest.Wait()
+
+		var second *asking
+		asks := 0
+		second = &asking{due: func(time.Time) bool {
+			if asks++; asks == 1 {
+				k.Nudge(second)
+			}
+			return true
+		}}
+		k.Nudge(second)
+		synctest.Wait()
+		require.Equal(t, 1, asks, "it waits for room, and the nudge with it")
+		land <- true
+		synctest.Wait()
+		land <- true
+		synctest.Wait()
+		assert.Equal(t, []lease.Renewable{first, second}, sent)
+		assert.Equal(t, 2, asks)
+	})
+}
+
 func TestANudgeSurvivesSchedule(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		h := newHeld(k, 1, 30*time.Second)
@@ -150,30 +219,39 @@ func TestANudgeWhileItIsAskedIsAskedAgain(t *testing.T) {
 // TestWhatFailsWhileItIsAskedIsAskedAgain: "no" may have been said because it was
 // in flight.
 func TestWhatFailsWhileItIsAskedIsAskedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fail := make(chan bool)
-		k := lease.NewKeeper(lease.Config{Send: func(context.Context, uint32, []lease.Renewable) bool {
-			<-fail
-			return false
-		}})
-		defer k.Close()
-		asked, answer := make(chan time.Time), make(chan bool)
-		a := &asking{due: func(now time.Time) bool {
-			asked <- now
-			return <-answer
-		}}
-		k.Nudge(a)
-		<-asked
-		answer <- true
-		synctest.Wait()
-		k.Schedule(a, time.Now().Add(tick)) // the end of its validity, say
-		<-asked
-		close(fail)
-		synctest.Wait()
-		answer <- false
-		<-asked
-		answer <- false
-	})
+	for _, send := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			fail := make(chan bool)
+			k := lease.NewKeeper(lease.Config{Tick: tick, Send: func(context.Context, uint32, []lease.Renewable) bool {
+				return !<-fail
+			}})
+			defer k.Close()
+			asked, answer := make(chan time.Time), make(chan bool)
+			a := &asking{due: func(now time.Time) bool {
+				asked <- now
+				return <-answer
+			}}
+			k.Nudge(a)
+			<-asked
+			answer <- true
+			synctest.Wait()
+			k.Schedule(a, time.Now().Add(tick)) // the end of its validity, say
+			<-asked
+			fail <- true
+			synctest.Wait()
+			answer <- send
+			<-asked
+			answer <- true
+			time.Sleep(50 * time.Millisecond) // the backoff, unless it was over
+			if !send {
+				<-asked
+				answer <- true
+			}
+			fail <- false
+			synctest.Wait()
+			assert.Zero(t, k.Len())
+		})
+	}
 }
 
 // TestNoNudgeIsLost nudges in real time from many goroutines, and then waits until

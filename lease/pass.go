@@ -66,10 +66,8 @@ func (k *Keeper) gatherLocked() {
 
 // readyLocked moves e to ready, from whatever line it stands in.
 func (k *Keeper) readyLocked(e *Entry) {
-	if e.keeping.in != &k.ready {
-		e.keeping.leave()
-		k.ready.push(e)
-	}
+	e.keeping.leave()
+	k.ready.push(e)
 }
 
 // chunk is how many are asked between two times that the keeper's mutex is taken:
