@@ -1,0 +1,41 @@
+package proxy_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/proxy"
+)
+
+func Example() {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = server.Close() }()
+	go func() {
+		conn, err := server.Accept()
+		if err != nil {
+			return
+		}
+		fmt.Fprintln(conn, "hello from afar")
+		_ = conn.Close()
+	}()
+
+	p, err := proxy.Listen(server.Addr().String(), 10*time.Millisecond)
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = p.Close() }()
+
+	conn, err := net.Dial("tcp", p.Addr())
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = conn.Close() }()
+	line, _ := bufio.NewReader(conn).ReadString('\n')
+	fmt.Print(line)
+	// Output: hello from afar
+}

@@ -1,0 +1,192 @@
+package proxy_test
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/go-rlock/rlock/internal/proxy"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// echo starts a server that sends back what it gets, and returns its address.
+func echo(t testing.TB) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(conn, conn)
+				_ = conn.Close()
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func start(t testing.TB, target string, roundTrip time.Duration) *proxy.Proxy {
+	p, err := proxy.Listen(target, roundTrip)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, p.Close()) })
+	return p
+}
+
+func dial(t testing.TB, p *proxy.Proxy) net.Conn {
+	conn, err := net.Dial("tcp", p.Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func TestBytesArriveInOrderAndUnchanged(t *testing.T) {
+	conn := dial(t, start(t, echo(t), time.Millisecond))
+	sent := make([]byte, 4<<20)
+	for i := range sent {
+		sent[i] = byte(i * i >> 8)
+	}
+	go func() { _, _ = conn.Write(sent) }()
+	got := make([]byte, len(sent))
+	_, err := io.ReadFull(conn, got)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(sent, got))
+}
+
+func TestAnAnswerTakesAtLeastTheRoundTrip(t *testing.T) {
+	const roundTrip = 20 * time.Millisecond
+	conn := dial(t, start(t, echo(t), roundTrip))
+	var b [1]byte
+	for range 3 {
+		began := time.Now()
+		_, err := conn.Write(b[:])
+		require.NoError(t, err)
+		_, err = io.ReadFull(conn, b[:])
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, time.Since(began), roundTrip)
+	}
+}
+
+func TestTheDelayDoesNotLimitWhatIsUnderWay(t *testing.T) {
+	// One chunk per delay would take 500 x 10 ms one way alone.
+	const roundTrip, messages = 20 * time.Millisecond, 500
+	conn := dial(t, start(t, echo(t), roundTrip))
+	began := time.Now()
+	go func() {
+		for range messages {
+			_, _ = conn.Write([]byte("x"))
+			time.Sleep(10 * time.Microsecond) // so that they are chunks of their own
+		}
+	}()
+	_, err := io.ReadFull(conn, make([]byte, messages))
+	require.NoError(t, err)
+	assert.Less(t, time.Since(began), messages*roundTrip/2)
+}
+
+func TestAShorterDelayDoesNotReorder(t *testing.T) {
+	p := start(t, echo(t), 40*time.Millisecond)
+	conn := dial(t, p)
+	_, err := conn.Write([]byte("a"))
+	require.NoError(t, err)
+	// The proxy must have stamped the first before the delay changes: it has when
+	// the second, sent under the same delay, is back.
+	var first [1]byte
+	_, err = io.ReadFull(conn, first[:])
+	require.NoError(t, err)
+	_, err = conn.Write([]byte("b"))
+	require.NoError(t, err)
+	p.SetRoundTrip(0)
+	_, err = conn.Write([]byte("c"))
+	require.NoError(t, err)
+	var rest [2]byte
+	_, err = io.ReadFull(conn, rest[:])
+	require.NoError(t, err)
+	assert.Equal(t, "abc", string(first[:])+string(rest[:]))
+}
+
+func TestNothingPassesWhileHeldAndNothingIsLost(t *testing.T) {
+	p := start(t, echo(t), 0)
+	conn := dial(t, p)
+	p.Hold()
+	p.Hold() // twice is once
+	_, err := conn.Write([]byte("held"))
+	require.NoError(t, err)
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+	_, err = conn.Read(make([]byte, 4))
+	var timeout net.Error
+	require.ErrorAs(t, err, &timeout)
+	require.True(t, timeout.Timeout())
+
+	p.Resume()
+	p.Resume()
+	require.NoError(t, conn.SetReadDeadline(time.Time{}))
+	got := make([]byte, 4)
+	_, err = io.ReadFull(conn, got)
+	require.NoError(t, err)
+	assert.Equal(t, "held", string(got))
+}
+
+func TestCutEndsConnectionsAndNewOnesWork(t *testing.T) {
+	p := start(t, echo(t), 0)
+	conn := dial(t, p)
+	roundTrip(t, conn)
+	p.Cut()
+	_, err := io.ReadFull(conn, make([]byte, 1))
+	require.Error(t, err)
+	roundTrip(t, dial(t, p))
+}
+
+func TestAnEndArrivesAfterWhatWasSentBefore(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = listener.Close() }()
+	conn := dial(t, start(t, listener.Addr().String(), 20*time.Millisecond))
+	server, err := listener.Accept()
+	require.NoError(t, err)
+	_, err = server.Write([]byte("last words"))
+	require.NoError(t, err)
+	require.NoError(t, server.Close())
+	got, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	assert.Equal(t, "last words", string(got))
+}
+
+func TestATargetThatIsNotThereClosesTheConnection(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	conn := dial(t, start(t, listener.Addr().String(), 0))
+	_, err = conn.Read(make([]byte, 1))
+	assert.Error(t, err)
+}
+
+func TestCloseEndsEverythingEvenWhileHeld(t *testing.T) {
+	p, err := proxy.Listen(echo(t), time.Hour)
+	require.NoError(t, err)
+	conn := dial(t, p)
+	_, err = conn.Write([]byte("never arrives"))
+	require.NoError(t, err)
+	p.Hold()
+	require.NoError(t, p.Close())
+	assert.ErrorIs(t, p.Close(), net.ErrClosed)
+	_, err = net.Dial("tcp", p.Addr())
+	assert.Error(t, err)
+}
+
+func roundTrip(t testing.TB, conn net.Conn) {
+	var b [1]byte
+	_, err := conn.Write(b[:])
+	require.NoError(t, err)
+	_, err = io.ReadFull(conn, b[:])
+	require.NoError(t, err)
+}
