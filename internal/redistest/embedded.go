@@ -110,9 +110,7 @@ func (e *embedded) snapshot() map[string]int64 {
 // it pass. It is called concurrently. Refuse(nil) ends it.
 func (s *Server) Refuse(refuse func(command string, args ...string) string) {
 	s.t.Helper()
-	if s.embedded == nil {
-		s.t.Fatalf("redistest: Refuse of a %s: only Embedded can", s.Kind)
-	}
+	s.breakable("Refuse", KindEmbedded)
 	s.embedded.mu.Lock()
 	defer s.embedded.mu.Unlock()
 	s.embedded.refuse = refuse

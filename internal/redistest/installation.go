@@ -48,8 +48,9 @@ func installed(t testing.TB, args []string) installation {
 // node makes a data node that is not yet running. conf is what its kind needs
 // in the configuration file.
 func (i installation) node(dir string, port int, conf string) (*process, error) {
-	// A replica is synchronised at once; the default lets it wait five seconds for company.
-	conf += "save \"\"\nappendonly no\nrepl-diskless-sync yes\nrepl-diskless-sync-delay 0\n"
+	// A replica is synchronised at once (the default lets it wait five seconds for
+	// company), and does not keep the file, from which it would rise with old data.
+	conf += "save \"\"\nappendonly no\nrepl-diskless-sync-delay 0\nrdb-del-sync-files yes\n"
 	if i.major >= 7 {
 		conf += "enable-debug-command local\n"
 	}

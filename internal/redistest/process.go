@@ -113,13 +113,6 @@ func (p *process) await() error {
 	return fmt.Errorf("redistest: %s at %s did not start: %w; the end of its log:\n%s", p.binary, p.addr(), err, log)
 }
 
-func (p *process) start() error {
-	if err := p.launch(); err != nil {
-		return err
-	}
-	return p.await()
-}
-
 func (p *process) running() bool {
 	if p.exited == nil {
 		return false
@@ -157,6 +150,7 @@ func (p *process) do(command ...string) rueidis.RedisResult {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	option := observer(rueidis.ClientOption{InitAddress: []string{p.addr()}, DisableCache: true, ForceSingleClient: true})
+	option.AlwaysRESP2 = true // in RESP3 texts begin with "txt:", since rueidis leaves verbatim strings as they are
 	option.ConnWriteTimeout, option.Dialer.Timeout = time.Second, time.Second
 	client, err := rueidis.NewClient(option)
 	if client != nil { // with an error too, since ForceSingleClient: rueidis would dial again on use

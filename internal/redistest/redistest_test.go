@@ -2,6 +2,7 @@ package redistest_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -12,10 +13,15 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(child) == "TestWithoutMainEachStartsServersOfItsOwn" {
+		os.Exit(m.Run())
+	}
+	redistest.Main(m)
+}
 
 // key and other are in different shards of a Cluster.
-const key, other = "orders:42", "orders:43"
+const key, other = "orders:42", "orders:7"
 
 func TestEachKindStartsEmptyAndAnswers(t *testing.T) {
 	var kinds []redistest.Kind

@@ -73,8 +73,17 @@ func own(t testing.TB, start starter, args []string) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.end)
-	s.t = t
-	return s
+	return s.lend(t)
+}
+
+// lend returns the server in the hands of t. The gate reads the line that it logs, to
+// see that a real server took part.
+func (s *Server) lend(t testing.TB) *Server {
+	t.Helper()
+	lent := *s
+	lent.t = t
+	t.Logf("redistest: %s at %s", s.Kind, s.Addr())
+	return &lent
 }
 
 // retryPorts starts again with other ports when the ones chosen were taken in

@@ -96,11 +96,27 @@ func (p *pool) lend(t testing.TB, kind Kind, start starter) *Server {
 		}
 		s.shared = true
 		p.servers[kind] = s
+		if err := s.calm(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := s.flush(); err != nil {
 		t.Fatal(err)
 	}
-	lent := *s
-	lent.t = t
-	return &lent
+	return s.lend(t)
+}
+
+// calm lets a minute pass before a node counts as dead: nobody may break a shared
+// server, and a machine that is busy for two seconds must not make it fail over.
+func (s *Server) calm() error {
+	processes, setting := s.sentinels, []string{"SENTINEL", "SET", masterSet, "down-after-milliseconds", "60000"}
+	if s.Kind == KindCluster {
+		processes, setting = s.nodes, []string{"CONFIG", "SET", "cluster-node-timeout", "60000"}
+	}
+	for _, p := range processes {
+		if err := p.do(setting...).Error(); err != nil {
+			return fmt.Errorf("redistest: %v of %s: %w", setting, p.addr(), err)
+		}
+	}
+	return nil
 }

@@ -1,0 +1,292 @@
+package redistest_test
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+)
+
+func TestAStoppedServerComesBackEmptyAtTheSameAddress(t *testing.T) {
+	s := redistest.Standalone(t)
+	c, addr := s.Client(t), s.Addr()
+	set(t, c, key, "1")
+	s.Stop()
+	assert.Error(t, ping(t, c))
+	_, err := net.Dial("tcp", addr)
+	assert.Error(t, err, "nobody listens")
+	s.Start()
+	assert.Equal(t, addr, s.Addr())
+	eventually(t, func() bool { return ping(t, c) == nil })
+	assert.True(t, rueidis.IsRedisNil(c.Do(t.Context(), c.B().Get().Key(key).Build()).Error()))
+}
+
+func TestAStoppedServerWithAnAppendOnlyFileKeepsItsData(t *testing.T) {
+	s := redistest.Standalone(t, "--appendonly", "yes", "--appendfsync", "always")
+	set(t, s.Client(t), key, "1")
+	s.Stop()
+	s.Start()
+	assert.Equal(t, "1", get(t, s.Client(t), key))
+}
+
+func TestAPausedServerAnswersWhenItGoesOn(t *testing.T) {
+	s := redistest.Standalone(t)
+	c := s.Client(t)
+	require.NoError(t, ping(t, c))
+	s.Pause()
+	assert.Error(t, ping(t, c))
+	s.Resume()
+	assert.NoError(t, c.Do(t.Context(), c.B().Ping().Build()).Error())
+}
+
+func TestAPausedServerCanBeStopped(t *testing.T) {
+	s := redistest.Standalone(t)
+	s.Pause()
+	s.Stop()
+	s.Start()
+	assert.NoError(t, ping(t, s.Client(t)))
+}
+
+func TestStopCutsTheConnectionsOfAnEmbedded(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, s *redistest.Server) {
+		c := s.Client(t)
+		set(t, c, key, "1")
+		s.Stop()
+		assert.Error(t, ping(t, c))
+		s.Start()
+		for ping(t, c) != nil { // Bubble ends what hangs
+		}
+		assert.Equal(t, "1", get(t, c, key))
+		calls := s.CountCalls(t, func() { get(t, c, key) })
+		assert.EqualValues(t, 1, calls["get"], "still counted after the restart")
+	})
+}
+
+func TestAnEmbeddedRefusesWhatItIsTold(t *testing.T) {
+	s := redistest.Embedded(t)
+	c := s.Client(t)
+	s.Refuse(func(command string, args ...string) string {
+		if command == "set" && args[0] == key {
+			return "READONLY You can't write against a read only replica."
+		}
+		return ""
+	})
+	err := c.Do(t.Context(), c.B().Set().Key(key).Value("1").Build()).Error()
+	assert.ErrorContains(t, err, "READONLY")
+	script := c.B().Eval().Script(`return redis.call('set', KEYS[1], '1')`).Numkeys(1).Key(key).Build()
+	assert.ErrorContains(t, c.Do(t.Context(), script).Error(), "READONLY", "a script's command too")
+	set(t, c, other, "1")
+	s.Refuse(nil)
+	set(t, c, key, "1")
+}
+
+func TestAFailoverOfASentinelChangesThePrimary(t *testing.T) {
+	s := redistest.Sentinel(t)
+	old := s.Primary(key).Addr()
+	s.Failover(key)
+	assert.NotEqual(t, old, s.Primary(key).Addr())
+	assert.Equal(t, "master", role(t, s.Primary(key)))
+	set(t, s.Client(t), key, "1")
+	assert.Equal(t, "1", get(t, s.Primary(key).Client(t), key), "clients are led there")
+}
+
+func TestAKilledPrimaryIsReplacedByASentinelsReplica(t *testing.T) {
+	s := redistest.Sentinel(t)
+	c := s.Client(t)
+	set(t, c, key, "1")
+	dead := s.Primary(key)
+	dead.Stop()
+	eventually(t, func() bool { return s.Primary(key).Addr() != dead.Addr() })
+	eventually(t, func() bool { return ping(t, c) == nil })
+	dead.Start()
+	eventually(t, func() bool { return role(t, dead) == "slave" })
+}
+
+func TestASentinelStoppedAsAWholeComesBackInOrder(t *testing.T) {
+	s := redistest.Sentinel(t)
+	c := s.Client(t)
+	set(t, c, key, "1")
+	s.Stop()
+	assert.Error(t, ping(t, c))
+	s.Start()
+	assert.Equal(t, "master", role(t, s.Primary(key)))
+	c = s.Client(t)
+	assert.True(t, rueidis.IsRedisNil(c.Do(t.Context(), c.B().Get().Key(key).Build()).Error()), "nothing was on disk")
+}
+
+func TestAFailoverOfAClusterChangesThePrimaryOfOneShard(t *testing.T) {
+	s := redistest.Cluster(t)
+	c := s.Client(t)
+	set(t, c, key, "1")
+	old, neighbour := s.Primary(key).Addr(), s.Primary(other).Addr()
+	require.NotEqual(t, old, neighbour)
+	s.Failover(key)
+	assert.NotEqual(t, old, s.Primary(key).Addr())
+	assert.Equal(t, "master", role(t, s.Primary(key)))
+	assert.Equal(t, neighbour, s.Primary(other).Addr())
+	assert.Equal(t, "1", get(t, c, key))
+	s.Failover(key)
+	assert.Equal(t, old, s.Primary(key).Addr(), "and back")
+}
+
+func TestAKilledPrimaryIsReplacedByItsReplicaInACluster(t *testing.T) {
+	s := redistest.Cluster(t)
+	dead := s.Primary(key)
+	dead.Stop()
+	eventually(t, func() bool { return s.Primary(key).Addr() != dead.Addr() })
+	dead.Start()
+	eventually(t, func() bool { return role(t, dead) == "slave" })
+}
+
+func TestASlotMovesWithItsKeysAndReturns(t *testing.T) {
+	s := redistest.Cluster(t)
+	c := s.Client(t)
+	for i := range 150 { // more than one MIGRATE takes
+		set(t, c, fmt.Sprintf("{%s}:%d", key, i), "1")
+	}
+	home := s.Primary(key).Addr()
+	s.MoveSlot(key)
+	away := s.Primary(key)
+	assert.NotEqual(t, home, away.Addr())
+	assert.EqualValues(t, 150, keysInSlot(t, away))
+	assert.Equal(t, "1", get(t, c, "{"+key+"}:149"), "clients follow")
+	s.MoveSlot(key)
+	assert.Equal(t, home, s.Primary(key).Addr())
+	assert.EqualValues(t, 150, keysInSlot(t, s.Primary(key)))
+}
+
+func TestAClusterStoppedAsAWholeComesBackInOrder(t *testing.T) {
+	s := redistest.Cluster(t)
+	s.MoveSlot(key)
+	away := s.Primary(key).Addr()
+	s.Stop()
+	s.Start()
+	assert.Equal(t, away, s.Primary(key).Addr(), "the nodes remember who serves what")
+	set(t, s.Client(t), key, "1")
+}
+
+// role returns what a node calls itself; "" while it does not answer.
+func role(t *testing.T, node *redistest.Server) string {
+	t.Helper()
+	c := node.Client(t)
+	answer, err := c.Do(t.Context(), c.B().Role().Build()).ToArray()
+	if err != nil {
+		return ""
+	}
+	name, err := answer[0].ToString()
+	require.NoError(t, err)
+	return name
+}
+
+// keysInSlot returns how many keys the node has in the slot of key.
+func keysInSlot(t *testing.T, node *redistest.Server) int64 {
+	t.Helper()
+	c := node.Client(t)
+	slot, err := c.Do(t.Context(), c.B().ClusterKeyslot().Key(key).Build()).AsInt64()
+	require.NoError(t, err)
+	n, err := c.Do(t.Context(), c.B().ClusterCountkeysinslot().Slot(slot).Build()).AsInt64()
+	require.NoError(t, err)
+	return n
+}
+
+// A recorder is a test that only writes down how it failed.
+type recorder struct {
+	testing.TB
+	failed string
+}
+
+func (r *recorder) Helper()                           {}
+func (r *recorder) Fatalf(format string, args ...any) { r.Fatal(fmt.Sprintf(format, args...)) }
+func (r *recorder) Fatal(args ...any) {
+	r.failed = fmt.Sprint(args...)
+	panic(r)
+}
+
+func TestWhatAKindCannotDoFailsTheTest(t *testing.T) {
+	for name, fault := range map[string]func(*redistest.Server){
+		"Pause":    (*redistest.Server).Pause,
+		"Resume":   (*redistest.Server).Resume,
+		"Failover": func(s *redistest.Server) { s.Failover(key) },
+		"MoveSlot": func(s *redistest.Server) { s.MoveSlot(key) },
+	} {
+		r := &recorder{TB: t}
+		assert.PanicsWithValue(t, r, func() { fault(redistest.Embedded(r)) })
+		assert.Equal(t, "redistest: a server of kind embedded has no "+name, r.failed)
+	}
+}
+
+func TestWhatCannotBeDoneOnDeadNodesFailsTheTest(t *testing.T) {
+	standalone, sentinel, cluster := redistest.Standalone(t), redistest.Sentinel(t), redistest.Cluster(t)
+	for _, s := range []*redistest.Server{standalone, sentinel, cluster} {
+		s.Stop()
+		for name, attempt := range map[string]func(*recorder, *redistest.Server){
+			"is not running": func(_ *recorder, s *redistest.Server) { s.Pause() },
+			"connecting":     func(r *recorder, s *redistest.Server) { s.Client(r) },
+		} {
+			r := &recorder{TB: t}
+			assert.PanicsWithValue(t, r, func() { attempt(r, s.For(r)) })
+			assert.Contains(t, r.failed, name)
+		}
+	}
+	for want, s := range map[string]*redistest.Server{
+		"no sentinel knows the primary": sentinel,
+		"no node of the cluster runs":   cluster,
+	} {
+		r := &recorder{TB: t}
+		assert.PanicsWithValue(t, r, func() { s.For(r).Failover(key) })
+		assert.Contains(t, r.failed, want)
+	}
+	r := &recorder{TB: t}
+	assert.PanicsWithValue(t, r, func() { cluster.For(r).MoveSlot(key) })
+	assert.Contains(t, r.failed, "no node of the cluster runs")
+}
+
+func TestAFailoverWithoutAReplicaFailsTheTest(t *testing.T) {
+	s := redistest.Cluster(t)
+	primary := s.Primary(key)
+	for _, node := range s.Nodes() {
+		if node.Addr() != primary.Addr() && role(t, node) == "slave" {
+			node.Stop()
+		}
+	}
+	r := &recorder{TB: t}
+	assert.PanicsWithValue(t, r, func() { s.For(r).Failover(key) })
+	assert.Contains(t, r.failed, "no replica of "+primary.Addr()+" runs")
+}
+
+func TestAPausedNodeDoesNotHideThePrimary(t *testing.T) {
+	s := redistest.Cluster(t)
+	s.Nodes()[0].Pause()
+	assert.NotEmpty(t, s.Primary(key).Addr())
+	r := &recorder{TB: t}
+	assert.PanicsWithValue(t, r, func() { s.CountCalls(r, func() {}) })
+	assert.Contains(t, r.failed, "ROLE of "+s.Nodes()[0].Addr())
+}
+
+func TestASharedServerCannotBeBroken(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		if s.Kind != redistest.KindSentinel && s.Kind != redistest.KindCluster {
+			return
+		}
+		before := s.Primary(key).Addr()
+		for name, fault := range map[string]func(*redistest.Server){
+			"Stop":     (*redistest.Server).Stop,
+			"Start":    (*redistest.Server).Start,
+			"Pause":    (*redistest.Server).Pause,
+			"Resume":   (*redistest.Server).Resume,
+			"Failover": func(s *redistest.Server) { s.Failover(key) },
+			"Stop of":  func(s *redistest.Server) { s.Primary(key).Stop() },
+		} {
+			r := &recorder{TB: t}
+			assert.PanicsWithValue(t, r, func() { fault(s.For(r)) })
+			assert.Contains(t, r.failed, strings.Fields(name)[0]+" of a server that other tests share")
+		}
+		assert.Equal(t, before, s.Primary(key).Addr())
+	})
+}

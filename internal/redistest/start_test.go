@@ -1,0 +1,98 @@
+package redistest_test
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+)
+
+// again runs one test in a test binary of its own and returns what it prints. The
+// environment has child=name in it.
+func again(t *testing.T, name string, env ...string) (output string, passed bool) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.v", "-test.run", "^"+strings.ReplaceAll(name, "/", "$/^")+"$")
+	cmd.Env = append(append(os.Environ(), child+"="+name), env...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err == nil
+}
+
+const child = "REDISTEST_CHILD"
+
+func TestWithoutAServerInstalledTestsAreSkipped(t *testing.T) {
+	out, passed := again(t, "TestTheArgumentsReachTheServer", "PATH=", "RLOCK_REQUIRE_REDIS=")
+	assert.True(t, passed)
+	assert.Contains(t, out, "--- SKIP: TestTheArgumentsReachTheServer")
+	assert.Contains(t, out, "redis-server not found: install Debian's redis-server")
+}
+
+func TestWithoutAServerInstalledTestsFailWhereItIsRequired(t *testing.T) {
+	out, passed := again(t, "TestTheArgumentsReachTheServer", "PATH=", "RLOCK_REQUIRE_REDIS=1")
+	assert.False(t, passed)
+	assert.Contains(t, out, "--- FAIL: TestTheArgumentsReachTheServer")
+	assert.Contains(t, out, "redis-server not found")
+}
+
+func TestWithoutMainEachStartsServersOfItsOwn(t *testing.T) {
+	if os.Getenv(child) == "" {
+		redistest.Standalone(t) // or skip
+		out, passed := again(t, t.Name())
+		assert.True(t, passed, out)
+		assert.Contains(t, out, "--- PASS: "+t.Name()+"/sentinel")
+		return
+	}
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		if s.Kind == redistest.KindSentinel {
+			s.Failover(key) // a shared one refuses
+		}
+	})
+}
+
+func TestAServerThatDoesNotStartShowsItsLog(t *testing.T) {
+	for _, start := range []func(testing.TB, ...string) *redistest.Server{redistest.Standalone, redistest.Sentinel, redistest.Cluster} {
+		r := &recorder{TB: t}
+		assert.PanicsWithValue(t, r, func() { start(r, "--no-such-setting", "1") })
+		assert.Contains(t, r.failed, "did not start: it ended; the end of its log:\n")
+		assert.Contains(t, r.failed, "no-such-setting")
+	}
+}
+
+func TestAPortThatIsTakenIsGivenUpInTheEnd(t *testing.T) {
+	_, port, err := net.SplitHostPort(redistest.Standalone(t).Addr())
+	require.NoError(t, err)
+	r := &recorder{TB: t}
+	assert.PanicsWithValue(t, r, func() { redistest.Standalone(r, "--port", port) })
+	assert.Contains(t, r.failed, "port taken")
+}
+
+func TestABubbleLetsHoursPass(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, s *redistest.Server) {
+		c := s.Client(t)
+		require.NoError(t, c.Do(t.Context(), c.B().Set().Key(key).Value("1").ExSeconds(7200).Build()).Error())
+		time.Sleep(2*time.Hour - time.Second)
+		assert.Equal(t, "1", get(t, c, key))
+		time.Sleep(2 * time.Second)
+		assert.Error(t, c.Do(t.Context(), c.B().Get().Key(key).Build()).Error())
+	})
+}
+
+func TestABubbleThatHangsPanics(t *testing.T) {
+	if os.Getenv(child) == "" {
+		out, passed := again(t, t.Name())
+		assert.False(t, passed)
+		assert.Contains(t, out, "panic: redistest: TestABubbleThatHangsPanics hangs: 24h0m0s of virtual time have passed")
+		assert.Contains(t, out, "start_test.go", "where it hangs")
+		return
+	}
+	redistest.Bubble(t, func(t *testing.T, s *redistest.Server) {
+		for range time.Tick(time.Second) { // without end, and never a deadlock
+		}
+	})
+}
