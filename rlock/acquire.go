@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -32,6 +33,7 @@ type request struct {
 	lease time.Duration // 0: until Unlock, kept by the watchdog
 	hold  *Hold         // the handle to fill in, nil for Lock
 	try   bool          // one attempt, no waiting
+	brief bool          // its context is the time to wait: when it ends the lock was not to be had
 }
 
 // A visit is a request that stands in the queue. The shard's mutex protects it.
@@ -65,7 +67,7 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 			return err
 		}
 	}
-	if err := ctx.Err(); err != nil {
+	if err := ctx.Err(); err != nil && !req.brief {
 		return fmt.Errorf("rlock: lock %q: %w", n.key, err)
 	}
 	now := time.Now()
@@ -89,7 +91,7 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 	w := c.waiters.Get().(*waiter)
 	w.Value = visit{request: req, due: true}
 	r.queue.Join(w)
-	return r.await(ctx, w)
+	return r.await(ctx, w, now)
 }
 
 // checkLease refuses a lease that would be over, in the client's eyes, about as
@@ -104,7 +106,7 @@ func (c *Client) checkLease(n *name, ask time.Duration) error {
 
 // await waits in the queue until w has the lock or its caller gives up. It is
 // called with the mutex held, and gives it back.
-func (r *room) await(ctx context.Context, w *waiter) error {
+func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 	v := &w.Value
 	var timer *time.Timer
 	for {
@@ -118,6 +120,8 @@ func (r *room) await(ctx context.Context, w *waiter) error {
 			return r.giveUp(w, ErrClosed)
 		case v.fatal:
 			return r.giveUp(w, v.err)
+		case ctx.Err() != nil && v.brief && v.err == nil:
+			return r.giveUp(w, ErrNotAcquired)
 		case ctx.Err() != nil:
 			return r.giveUp(w, timeUp(ctx, v.err))
 		case v.try && v.asked:
@@ -129,7 +133,7 @@ func (r *room) await(ctx context.Context, w *waiter) error {
 
 		head := r.queue.Head() == w && r.tenure == nil && !r.busy
 		if head && v.due && !r.yielding {
-			r.ask(ctx, w)
+			r.ask(ctx, w, now)
 			continue
 		}
 		sleep := v.sleep
@@ -161,6 +165,7 @@ func (r *room) await(ctx context.Context, w *waiter) error {
 		case <-ctx.Done():
 		case <-r.client.ctx.Done():
 		}
+		now = time.Now()
 		r.shard.mu.Lock()
 		if again {
 			v.due = true
@@ -197,21 +202,24 @@ func (r *room) giveUp(w *waiter, err error) error {
 // it: the tenure is disowned, and what it was granted is released in the
 // background. The caller need not wait for that, and neither does the next in
 // line, since the tenure's UUID is not used again.
-func (r *room) ask(ctx context.Context, w *waiter) {
+func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	v := &w.Value
-	t := r.client.newTenure(r, v.request)
+	t := r.client.newTenure(r, v.request, now)
 	r.busy = true
 	r.shard.mu.Unlock()
 	a, err := t.acquire(ctx)
 	r.shard.mu.Lock()
 
-	now := time.Now()
+	now = time.Now()
+	first := !v.asked
 	r.busy, v.due, v.asked = false, false, true
 	switch {
 	case err != nil:
 		f, cause := diagnose(err)
 		if ctx.Err() == nil {
 			v.failed(f, cause)
+		} else if first {
+			v.err = errNoAnswer
 		}
 		if f == unknown {
 			t.disown(now)
@@ -287,19 +295,21 @@ func (t *tenure) acquire(ctx context.Context) (answer, error) {
 	if ctx.Done() == nil {
 		ctx = c.deadline.context(t.sentAt)
 	}
-	limit := c.nodes.limit(n.slot)
-	select {
-	case limit <- struct{}{}:
-		defer func() { <-limit }()
-	case <-ctx.Done():
-		return answer{}, errCrowded
+	place, err := c.nodes.enter(ctx, n.slot)
+	if err != nil {
+		return answer{}, err
 	}
+	defer place.leave()
 	ttl, err := call{acquireScript, []string{n.key}, []string{c.milliseconds(t.lease), t.text}}.do(ctx, c.redis).AsInt64()
 	if rueidis.IsRedisNil(err) {
 		return answer{granted: true}, nil
 	}
 	return answer{ttl: ttl}, err
 }
+
+// errNoAnswer is what a caller is told whose time was up before Redis had said
+// anything.
+var errNoAnswer = errors.New("nothing")
 
 // timeUp says why a wait is over, and what Redis said last if that was an error.
 func timeUp(ctx context.Context, last error) error {

@@ -67,7 +67,7 @@ func (l *Lock) TryLock(ctx context.Context) (bool, error) {
 
 // TryLockFor waits for the lock at most for the time given by wait, and reports
 // whether the caller holds it: false without an error means that the time was
-// up. A wait of 0 or less is one attempt. The lease is as for LockFor; 0 means
+// up; if Redis did not answer in it, that is an error. A wait of 0 or less is one attempt. The lease is as for LockFor; 0 means
 // the watchdog.
 //
 // Redisson's tryLock(wait, unit) and tryLock(wait, lease, unit).
@@ -88,11 +88,15 @@ func (c *Client) acquireWithin(ctx context.Context, n *name, wait time.Duration,
 		req.try = true
 		return c.acquire(ctx, n, req)
 	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("rlock: lock %q: %w", n.key, err)
+	}
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
+	req.brief = true
 	err := c.acquire(limited, n, req)
-	if err != nil && limited.Err() != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("rlock: lock %q: %w for all of %v", n.key, ErrNotAcquired, wait)
+	if err == ErrNotAcquired && ctx.Err() != nil {
+		return fmt.Errorf("rlock: lock %q: %w", n.key, ctx.Err())
 	}
 	return err
 }

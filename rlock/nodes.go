@@ -38,13 +38,13 @@ type nodes struct {
 
 // A topology is never changed once it is in use.
 type topology struct {
-	bySlot *[slots]uint32  // nil outside a Cluster: everything is node 0
-	limits []chan struct{} // by node: a place for each command in flight
+	bySlot *[slots]uint32 // nil outside a Cluster: everything is node 0
+	limits []place        // by node
 }
 
 func newNodes(ctx context.Context, redis rueidis.Client) *nodes {
 	n := &nodes{redis: redis, numbers: make(map[string]uint32)}
-	first := &topology{limits: []chan struct{}{make(chan struct{}, maxInFlight)}}
+	first := &topology{limits: []place{make(place, maxInFlight)}}
 	if redis.Mode() == rueidis.ClientModeCluster {
 		first.bySlot = new([slots]uint32)
 	}
@@ -63,14 +63,30 @@ func (n *nodes) of(slot uint16) uint32 {
 	return 0
 }
 
-// limit returns where a command to the node of slot takes its place before it is
-// sent, and gives it back afterwards.
-func (n *nodes) limit(slot uint16) chan struct{} {
+// A place is one among the commands in flight to a node.
+type place chan struct{}
+
+func (p place) leave() { <-p }
+
+// enter waits for a place, which the caller leaves when its command is answered.
+// It fails with errCrowded if ctx ends before.
+func (n *nodes) enter(ctx context.Context, slot uint16) (place, error) {
 	p := n.picture.Load()
-	if p.bySlot == nil {
-		return p.limits[0]
+	limit := p.limits[0]
+	if p.bySlot != nil {
+		limit = p.limits[p.bySlot[slot]]
 	}
-	return p.limits[p.bySlot[slot]]
+	select {
+	case limit <- struct{}{}:
+		return limit, nil
+	default:
+	}
+	select {
+	case limit <- struct{}{}:
+		return limit, nil
+	case <-ctx.Done():
+		return nil, errCrowded
+	}
 }
 
 // refreshIfOld looks at the Cluster again if the last look is longer ago than age.
@@ -115,7 +131,7 @@ func (n *nodes) refresh(ctx context.Context) {
 		if !ok {
 			number = uint32(len(limits))
 			n.numbers[primary] = number
-			limits = append(limits, make(chan struct{}, maxInFlight))
+			limits = append(limits, make(place, maxInFlight))
 		}
 		for slot := max(first, 0); slot <= min(last, slots-1); slot++ {
 			bySlot[slot] = number

@@ -35,10 +35,11 @@ func (c *Client) unlock(n *name, o Owner, h *Hold) error {
 	}
 	if w := r.queue.Head(); w != nil && t.mayPass(now, w.Value.request) {
 		r.grant(t, w, now)
+		w.Wake()
 		r.exit()
 		return nil
 	}
-	return r.release(t)
+	return r.release(t, now)
 }
 
 // notHeld says why o has nothing to unlock.
@@ -60,7 +61,7 @@ func (c *Client) notHeld(n *name, o Owner, h *Hold) error {
 
 // release ends the tenure and frees the lock in Redis. It is called with the
 // mutex held, and gives it back. No caller's context can end it.
-func (r *room) release(t *tenure) error {
+func (r *room) release(t *tenure, now time.Time) error {
 	c := r.client
 	r.tenure = nil
 	r.busy = true
@@ -76,7 +77,6 @@ func (r *room) release(t *tenure) error {
 	}
 	r.shard.mu.Unlock()
 
-	now := time.Now()
 	released, err := t.release(c.deadline.context(now))
 
 	r.shard.mu.Lock()
@@ -106,13 +106,11 @@ func (r *room) release(t *tenure) error {
 
 func (t *tenure) release(ctx context.Context) (released bool, err error) {
 	c := t.room.client
-	limit := c.nodes.limit(t.room.name.slot)
-	select {
-	case limit <- struct{}{}:
-		defer func() { <-limit }()
-	case <-ctx.Done():
-		return false, errCrowded
+	place, err := c.nodes.enter(ctx, t.room.name.slot)
+	if err != nil {
+		return false, err
 	}
+	defer place.leave()
 	reply, err := t.releaseCall().do(ctx, c.redis).AsInt64()
 	return reply == 1, err
 }
@@ -121,7 +119,7 @@ func (t *tenure) release(ctx context.Context) (released bool, err error) {
 // owners Redis shows.
 func (t *tenure) releaseCall() call {
 	n := t.room.name
-	return call{releaseScript, []string{n.key, n.channel}, []string{t.text[:tenureLen], t.room.client.publish}}
+	return call{releaseScript, []string{n.key, n.channel}, []string{t.text, t.room.client.publish}}
 }
 
 // forceUnlock frees the lock whoever holds it. A holder of this client learns it

@@ -106,13 +106,12 @@ func (r *room) current(now time.Time) *tenure {
 }
 
 // grant gives the tenure to w, the waiter who asked for it or the next in line:
-// the hold begins now, w is woken and stands in the queue no longer.
+// the hold begins now, and w stands in the queue no longer.
 func (r *room) grant(t *tenure, w *waiter, now time.Time) {
 	r.queue.Leave(w)
 	r.tenure = t
 	t.begin(now, w.Value.request)
 	w.Value.granted = true
-	w.Wake()
 }
 
 // wakeHead makes the head of the queue ask Redis, since the lock may be free.

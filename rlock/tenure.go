@@ -77,8 +77,7 @@ type level struct {
 func (l level) kept() bool { return l.until.IsZero() }
 
 // newTenure returns a tenure whose acquire is about to be sent.
-func (c *Client) newTenure(r *room, req request) *tenure {
-	now := time.Now()
+func (c *Client) newTenure(r *room, req request, now time.Time) *tenure {
 	t := &tenure{room: r, owner: req.owner, text: c.id.owner(req.owner), contestedAt: now}
 	t.levels = t.first[:0]
 	t.contested = c.numsub == "" // nobody can tell, so somebody waits
