@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// A Renewable is what a [Keeper] keeps alive. Its methods are called with no mutex
-// of the keeper held, so they may take their own, and may call the keeper; Due and
-// Group come from one goroutine only, one call after the other for all renewables,
-// and must not wait for a network.
+// A Renewable is what a [Keeper] keeps alive. Due and Group are called with no
+// mutex of the keeper held, so they may take their own, and may call the keeper.
+// They are called by one goroutine, for one renewable after the other, and must not
+// wait for a network. The keeper may be called with the renewable's mutex held.
 type Renewable interface {
-	// Entry returns the entry embedded in the renewable: the same one always.
+	// Entry returns the entry embedded in the renewable: the same one always. It
+	// takes no mutex.
 	Entry() *Entry
 
 	// Group returns the node that the lease lives on. A batch never mixes groups.

@@ -112,8 +112,8 @@ func (k *Keeper) Schedule(r Renewable, at time.Time) {
 // It does nothing after Close.
 func (k *Keeper) Nudge(r Renewable) {
 	e := r.Entry()
-	// If the mark is there, Due has not been called yet for it: the mark is taken
-	// away before the call. Due thus takes r's mutex after the caller's change.
+	// While the mark is there Due is still to be called: the mark is taken away
+	// before the call. Due thus takes r's mutex after the caller's change.
 	if e.keeping.nudged.Load() {
 		return
 	}

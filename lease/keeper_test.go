@@ -465,13 +465,15 @@ func TestAKeeperNeedsASender(t *testing.T) {
 	assert.Panics(t, func() { lease.NewKeeper(lease.Config{}) })
 }
 
-func TestAKeeperHasOneGoroutine(t *testing.T) {
+func TestGoroutinesDoNotGrowWithLeases(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		before := runtime.NumGoroutine()
 		for range 1000 {
 			newHeld(k, 1, 30*time.Second)
 		}
 		pass(time.Minute)
-		assert.LessOrEqual(t, runtime.NumGoroutine(), before)
+		// Those of earlier tests, and of batches that have just ended, may still be
+		// counted, or may not.
+		assert.Less(t, runtime.NumGoroutine(), before+10)
 	})
 }

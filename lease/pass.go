@@ -6,8 +6,9 @@ import (
 )
 
 // lookout is how long the keeper sleeps at most while anything is scheduled, so
-// that a holder learns within it that the machine slept. One wake a second costs
-// some microseconds; leases are told apart from it by nothing else.
+// that a holder learns within it that the machine slept. Timers stand still with
+// the monotonic clock: without it the holder would learn only when what was left
+// of a renewal's wait is over. It costs some microseconds a second.
 const lookout = time.Second
 
 // sleepTolerance is how far the wall clock may run ahead of the monotonic clock,
@@ -20,12 +21,23 @@ const (
 	never = time.Duration(math.MaxInt64) // it has no reason to wake
 )
 
-// run is the goroutine of the keeper.
+// run is the goroutine of the keeper. It makes passes until there is nothing to
+// do, and sleeps until there may be. A pass gathers what is to be asked, asks it,
+// and sends what said yes:
+//
+//	wheel: due, or all after sleep --+
+//	paced: the pace is over ---------+--> ready --> Due --> open batch --> flight
+//	queue of a group with room ------+                  `-> queue, without room
+//
+// Everything but the calls of Due and Group happens under the mutex. The wake that
+// is left for the goroutine while it makes a pass is never lost, since it gathers
+// once more before it sleeps.
 func (k *Keeper) run() {
 	defer k.wg.Done()
 	defer k.timer.Stop()
+	// Not unlocked by defer: when Due panics the mutex is not held, and unlocking
+	// it then would hide the panic.
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	for !k.closed {
 		k.gatherLocked()
 		if k.ready.len == 0 {
@@ -37,6 +49,7 @@ func (k *Keeper) run() {
 		k.askLocked(k.ready.len)
 		k.launchLocked()
 	}
+	k.mu.Unlock()
 }
 
 // gatherLocked moves to ready whatever may be asked now.
@@ -44,6 +57,9 @@ func (k *Keeper) gatherLocked() {
 	now := k.clock()
 	since := now.Sub(k.epoch)
 
+	// A machine that slept has moved the wall clock on and not the monotonic one,
+	// which the wheel runs by. Trust says which leases are over; the wheel would
+	// only ask them later.
 	if skew := now.Round(0).Sub(k.epoch.Round(0)) - since; skew-k.skew > sleepTolerance {
 		k.skew = skew
 		k.wheel.Flush(k.readyLocked)
@@ -121,7 +137,9 @@ func (k *Keeper) askLocked(n int) {
 	}
 }
 
-// dispatchLocked deals with one that wants to be sent, and stands in no line.
+// dispatchLocked deals with one that wants to be sent, and stands in no line. This
+// is the only way into a batch, so it is here that two sends of one renewable are
+// kept from overlapping, and a pace apart.
 func (k *Keeper) dispatchLocked(e *Entry, id uint32, since time.Duration) {
 	if e.keeping.flying || since < e.keeping.rest {
 		e.keeping.nudged.Store(true)
@@ -157,7 +175,8 @@ func (k *Keeper) lineUpLocked(e *Entry) {
 	k.wakeByLocked(awake)
 }
 
-// wakeByLocked sees to it that the goroutine is awake at the given time.
+// wakeByLocked sees to it that the goroutine is awake at the given time. It wakes
+// it now if it would sleep longer, and leaves the timer to it.
 func (k *Keeper) wakeByLocked(at time.Duration) {
 	if at >= k.wakesAt {
 		return
