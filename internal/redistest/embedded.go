@@ -24,10 +24,14 @@ import (
 type embedded struct {
 	m *miniredis.Miniredis
 
-	mu      sync.Mutex // protects following
+	gate    sync.Mutex // protects following; taken before miniredis' own mutex
 	stopped bool
-	refuse  func(command string, args ...string) string
-	calls   map[string]int64
+
+	// mu protects following. A script's commands take it under miniredis' own
+	// mutex, so nothing of miniredis is called under it.
+	mu     sync.Mutex
+	refuse func(command string, args ...string) string
+	calls  map[string]int64
 }
 
 // Embedded returns a miniredis whose keys expire by the clock, to be reached only
@@ -58,8 +62,8 @@ func (e *embedded) options() rueidis.ClientOption {
 }
 
 func (e *embedded) dial() (net.Conn, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.gate.Lock()
+	defer e.gate.Unlock()
 	if e.stopped {
 		return nil, fmt.Errorf("redistest: dial: %w", syscall.ECONNREFUSED)
 	}
@@ -89,11 +93,11 @@ func (e *embedded) before(peer *miniserver.Peer, command string, args ...string)
 }
 
 func (e *embedded) setStopped(stopped bool) {
-	e.mu.Lock()
+	e.gate.Lock()
 	e.stopped = stopped
-	e.mu.Unlock()
+	e.gate.Unlock()
 	if stopped {
-		e.m.Close() // without mu: it waits for commands under way, which may be in before
+		e.m.Close() // without gate: it waits for all that is under way
 	}
 }
 
