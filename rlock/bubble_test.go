@@ -87,6 +87,20 @@ func (w *world) client(changes ...func(*rlock.Config)) *party {
 	return p
 }
 
+// outsider returns a connection to the server for what no lock client does.
+func (w *world) outsider() rueidis.Client {
+	network := relay.New(w.Dial)
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress:       []string{"127.0.0.1:6379"},
+		ForceSingleClient: true,
+		DisableCache:      true,
+		DialCtxFn:         network.Dial,
+	})
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { client.Close(); network.Close() })
+	return client
+}
+
 // caller returns a context in the name of a new owner.
 func (w *world) caller() context.Context {
 	return rlock.WithOwner(w.ctx, rlock.NewOwner())
@@ -229,6 +243,9 @@ func within(t *testing.T, atLeast, atMost time.Duration, call func()) {
 	assert.GreaterOrEqual(t, time.Since(begin), atLeast)
 	assert.LessOrEqual(t, time.Since(begin), atMost)
 }
+
+// quiet is a log that nobody reads.
+var quiet = slog.New(slog.DiscardHandler)
 
 // A journal is a log that may be written to and read at once.
 type journal struct {

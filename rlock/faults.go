@@ -64,7 +64,7 @@ func diagnose(err error) (fault, error) {
 	switch {
 	case has("WRONGTYPE"):
 		return never, fmt.Errorf("%w: %w: choose another name, or delete the key", ErrWrongType, err)
-	case has("NOPERM"), has("NOAUTH"), has("WRONGPASS"):
+	case has("NOPERM"), has("NOAUTH"), has("WRONGPASS"), has("The user executing the script"):
 		return never, fmt.Errorf("%w: %w", ErrNoPermission, err)
 	case has("unknown command"), has("unknown subcommand"), has("Unknown Redis command"):
 		return never, fmt.Errorf("%w: %w", ErrUnsupported, err)

@@ -69,7 +69,7 @@ func TestAFixedLeaseThatEndedInsideAWatchdogsIsLostAtTheInnerUnlock(t *testing.T
 		outer, err := lock.Acquire(me, rlock.WithLease(time.Second))
 		require.NoError(t, err)
 		require.NoError(t, lock.Lock(me))
-		time.Sleep(time.Minute)
+		time.Sleep(65 * time.Second) // no renewal is under way
 		assert.True(t, lock.IsHeld(me))
 		assert.True(t, outer.Valid(), "the lock is kept for the longest that any level asks for")
 		require.NoError(t, lock.Unlock(me))
@@ -154,7 +154,7 @@ func TestAWaiterThatIsHandedTheLockHasItsOwnLeaseFromThatMoment(t *testing.T) {
 					require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
 					return
 				}
-				time.Sleep(time.Hour)
+				time.Sleep(5 * time.Minute)
 				require.NoError(t, hold.Release(w.ctx))
 			})
 		})

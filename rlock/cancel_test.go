@@ -1,0 +1,347 @@
+package rlock_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/relay"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A context that ends, at every step of the way of a blocking lock. What each
+// test ends with: nothing is held that nobody was told of.
+
+func TestAContextThatHasEndedAlreadySendsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		lock := p.NewLock(key)
+		ctx, cancel := context.WithCancel(w.caller())
+		cancel()
+		before := len(p.net.Sent(""))
+		require.ErrorIs(t, lock.Lock(ctx), context.Canceled)
+		_, err := lock.TryLock(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		_, err = lock.TryLockFor(ctx, time.Minute, 0)
+		require.ErrorIs(t, err, context.Canceled)
+		assert.Len(t, p.net.Sent(""), before)
+	})
+}
+
+func TestUnlockDoesNotEndWithItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lock := w.client().NewLock(key)
+		ctx, cancel := context.WithCancel(w.caller())
+		require.NoError(t, lock.Lock(ctx))
+		hold, err := lock.Acquire(ctx)
+		require.NoError(t, err)
+		cancel()
+		assert.True(t, hold.Valid(), "the time to wait for a lock is not the time to hold it")
+		require.NoError(t, hold.Release(ctx))
+		require.NoError(t, lock.Unlock(ctx))
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestAWaiterThatLeavesTheLocalQueuePassesTheWakeOn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lock, me := w.client().NewLock(key), w.caller()
+		require.NoError(t, lock.Lock(me))
+		var leaving []context.CancelFunc
+		var left []<-chan error
+		for range 3 {
+			ctx, cancel := context.WithCancel(w.caller())
+			left = append(left, start(func() error {
+				err := lock.Lock(ctx)
+				if err == nil { // the grant was first
+					err = lock.Unlock(ctx)
+				}
+				return err
+			}))
+			leaving = append(leaving, cancel)
+			synctest.Wait()
+		}
+		them := w.caller()
+		stays := start(func() error { return lock.Lock(them) })
+		synctest.Wait()
+		leaving[1]()
+		require.ErrorIs(t, <-left[1], context.Canceled, "at once, from the middle")
+		leaving[0]()
+		leaving[2]()
+		require.NoError(t, lock.Unlock(me), "while both are on their way out")
+		within(t, 0, 0, func() { require.NoError(t, <-stays) })
+		require.NoError(t, lock.Unlock(them))
+		assert.Empty(t, w.Keys())
+	})
+}
+
+// The reply is held; the caller leaves at once, with its context's error.
+func TestALockThatIsGrantedToNobodyIsFreed(t *testing.T) {
+	for name, stage := range map[string]relay.Stage{"the request is held": relay.Request, "the reply is held": relay.Reply} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p, other := w.client(), w.client()
+				lock := p.NewLock(key)
+				me := w.caller()
+				require.NoError(t, lock.Lock(me)) // the script is known
+				require.NoError(t, lock.Unlock(me))
+
+				p.net.Rule(scripts(1, relay.Hold, stage, "acquired"))
+				ctx, cancel := context.WithCancel(w.caller())
+				result := start(func() error { return lock.Lock(ctx) })
+				require.True(t, pending(result))
+				within(t, 0, 0, func() {
+					cancel()
+					require.ErrorIs(t, <-result, context.Canceled)
+				})
+				time.Sleep(time.Second)
+				p.net.Heal()
+				them := w.caller()
+				within(t, 0, 100*time.Millisecond, func() { require.NoError(t, other.NewLock(key).Lock(them)) })
+				require.NoError(t, other.NewLock(key).Unlock(them))
+				time.Sleep(time.Minute)
+				assert.Empty(t, w.Keys())
+				assert.Empty(t, p.mirrors(), "nothing renews it")
+			})
+		})
+	}
+}
+
+func TestALockThatIsGrantedToNobodyIsTheNextLocalWaiters(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		lock := p.NewLock(key)
+		p.net.Rule(scripts(2, relay.Hold, relay.Reply, "acquired"))
+		ctx, cancel := context.WithCancel(w.caller())
+		leaves := start(func() error { return lock.Lock(ctx) })
+		require.True(t, pending(leaves))
+		them := w.caller()
+		stays := start(func() error { return lock.Lock(them) })
+		require.True(t, pending(stays))
+		cancel()
+		require.ErrorIs(t, <-leaves, context.Canceled)
+		time.Sleep(time.Second)
+		p.net.Heal()
+		within(t, 0, 100*time.Millisecond, func() { require.NoError(t, <-stays) })
+		time.Sleep(time.Minute)
+		assert.True(t, lock.IsHeld(them))
+		assert.Len(t, w.fields(key), 1)
+		require.NoError(t, lock.Unlock(them))
+		assert.Empty(t, w.Keys())
+	})
+}
+
+// The connection that the acquire went out on is given up as dead, and another is
+// used, before what was held in it arrives at last.
+func TestAnAcquireThatArrivesFromADeadConnectionIsFreed(t *testing.T) {
+	for name, leave := range map[string]bool{"its caller waits on": false, "its caller has left": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p, other := w.client(), w.client()
+				lock, me := p.NewLock(key), w.caller()
+				require.NoError(t, lock.Lock(me)) // the script is known
+				require.NoError(t, lock.Unlock(me))
+
+				ctx, cancel := context.WithCancel(w.caller())
+				defer cancel()
+				p.net.Rule(relay.Silence)
+				result := start(func() error { return lock.Lock(ctx) })
+				require.True(t, pending(result))
+				p.net.Rule(nil) // new connections are good ones
+				if leave {
+					cancel()
+				}
+				time.Sleep(5 * time.Second) // the pings have found out
+				p.net.Deliver()
+				err := <-result
+				if leave {
+					require.ErrorIs(t, err, context.Canceled)
+				} else {
+					require.NoError(t, err)
+					require.NoError(t, lock.Unlock(ctx))
+				}
+				them := w.caller()
+				within(t, 0, 10*time.Second, func() { require.NoError(t, other.NewLock(key).Lock(them)) })
+				time.Sleep(5 * time.Minute)
+				assert.True(t, other.NewLock(key).IsHeld(them))
+				require.NoError(t, other.NewLock(key).Unlock(them))
+			})
+		})
+	}
+}
+
+// As before, but of what was held only the acquire arrives: the release behind it
+// is lost, and the one that was sent again over a new connection came too early.
+func TestAnAcquireThatArrivesWithoutItsReleaseIsFreed(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, other := w.client(), w.client()
+		lock, me := p.NewLock(key), w.caller()
+		require.NoError(t, lock.Lock(me)) // the script is known
+		require.NoError(t, lock.Unlock(me))
+
+		ctx, cancel := context.WithCancel(w.caller())
+		p.net.Rule(relay.Silence)
+		result := start(func() error { return lock.Lock(ctx) })
+		require.True(t, pending(result))
+		cancel()
+		require.ErrorIs(t, <-result, context.Canceled)
+		synctest.Wait()
+		p.net.Rule(nil)
+		sent := len(p.releases())
+		w.eventually(func() bool { return len(p.releases()) > sent }, "released over a new connection")
+		synctest.Wait()
+		p.net.Rule(scripts(1, relay.Cut, relay.Request, "released"))
+		p.net.Deliver()
+		them := w.caller()
+		within(t, 0, 10*time.Second, func() { require.NoError(t, other.NewLock(key).Lock(them)) })
+		require.NoError(t, other.NewLock(key).Unlock(them))
+	})
+}
+
+func TestAWaiterOfARemoteHolderLeavesAtOnceAndLeavesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, other, me := w.client(), w.client(), w.caller()
+		require.NoError(t, other.NewLock(key).Lock(me))
+		lock := p.NewLock(key)
+		for _, after := range []time.Duration{0, time.Millisecond, time.Second, 7 * time.Second} {
+			ctx, cancel := context.WithCancel(w.caller())
+			result := start(func() error { return lock.Lock(ctx) })
+			time.Sleep(after)
+			within(t, 0, 0, func() {
+				cancel()
+				require.ErrorIs(t, <-result, context.Canceled)
+			})
+		}
+		time.Sleep(10 * time.Second)
+		assert.Zero(t, w.PubSubNumSub(channel)[channel], "the subscription lingers for 5 s")
+		require.NoError(t, other.NewLock(key).Unlock(me))
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestAWaiterThatLeavesWhenTheMessageHasComeLetsTheNextOneAsk(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, other, me := w.client(), w.client(), w.caller()
+		lock := p.NewLock(key)
+		for range 100 {
+			require.NoError(t, other.NewLock(key).Lock(me))
+			ctx, cancel := context.WithCancel(w.caller())
+			leaves := start(func() error { return lock.Lock(ctx) })
+			synctest.Wait()
+			them := w.caller()
+			stays := start(func() error { return lock.Lock(them) })
+			synctest.Wait()
+
+			unlocked := start(func() error { return other.NewLock(key).Unlock(me) })
+			cancel()
+			require.NoError(t, <-unlocked)
+			within(t, 0, 100*time.Millisecond, func() {
+				if err := <-leaves; err == nil {
+					require.NoError(t, lock.Unlock(ctx))
+				}
+				require.NoError(t, <-stays)
+			})
+			require.NoError(t, lock.Unlock(them))
+		}
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestATimeToWaitThatIsUpIsNoError(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, other, me := w.client(), w.client(), w.caller()
+		require.NoError(t, other.NewLock(key).Lock(me))
+		within(t, 3*time.Second, 3*time.Second, func() {
+			ok, err := p.NewLock(key).TryLockFor(w.caller(), 3*time.Second, 0)
+			require.NoError(t, err)
+			assert.False(t, ok)
+		})
+		_, err := p.NewLock(key).Acquire(w.caller(), rlock.WithWait(time.Second))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+
+		ctx, cancel := context.WithTimeout(w.caller(), time.Second)
+		defer cancel()
+		_, err = p.NewLock(key).TryLockFor(ctx, time.Minute, 0)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "its own context's end is one")
+		require.NoError(t, other.NewLock(key).Unlock(me))
+	})
+}
+
+// Callers come and go in a storm, over a network that is slow now and then. Who is
+// told that it holds the lock holds it alone, and at the end nothing is left.
+func TestAStormOfCancelledCallersLeavesNothingBehind(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		counter := newCounter(t)
+		var granted int
+		var results []<-chan error
+		for seed := range uint64(3) {
+			p := w.client(func(c *rlock.Config) { c.Lease = 10 * time.Second })
+			random, luck := rand.New(rand.NewPCG(seed, 0)), rand.New(rand.NewPCG(seed, 1))
+			p.net.Rule(func(relay.Frame) relay.Fate {
+				if luck.IntN(10) == 0 {
+					return relay.Hold
+				}
+				return relay.Pass
+			})
+			done := make(chan struct{})
+			delivered := start(func() error {
+				for {
+					select {
+					case <-done:
+						p.net.Heal()
+						return nil
+					case <-time.After(3 * time.Millisecond):
+						p.net.Deliver()
+					}
+				}
+			})
+			var callers []<-chan error
+			for range 8 {
+				owner := w.caller()
+				patience := make([]time.Duration, 60)
+				for i := range patience {
+					patience[i] = time.Duration(random.IntN(40)) * time.Millisecond
+				}
+				callers = append(callers, start(func() error {
+					lock := p.NewLock(key)
+					for _, d := range patience {
+						ctx, cancel := context.WithTimeout(owner, d)
+						if err := lock.Lock(ctx); err == nil {
+							counter.enter(time.Millisecond)
+							granted++ // as the counter: only the lock protects it
+							if err := lock.Unlock(ctx); err != nil {
+								cancel()
+								return err
+							}
+						}
+						cancel()
+						time.Sleep(d / 4)
+					}
+					return nil
+				}))
+			}
+			results = append(results, start(func() error {
+				for _, caller := range callers {
+					if err := <-caller; err != nil {
+						return err
+					}
+				}
+				close(done)
+				return <-delivered
+			}))
+		}
+		for _, result := range results {
+			require.NoError(t, <-result)
+		}
+		assert.Equal(t, granted, counter.n)
+		assert.Greater(t, granted, 50)
+		time.Sleep(time.Second)
+		assert.Empty(t, w.Keys(), "long before a lease could have ended")
+	})
+}

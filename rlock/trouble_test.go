@@ -1,0 +1,468 @@
+package rlock_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/internal/relay"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func TestANameThatNoLockCanHaveIsRefusedByEveryMethod(t *testing.T) {
+	for name, key := range map[string]string{"empty": "", "too long": strings.Repeat("x", 64<<10+1)} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p, me := w.client(), w.caller()
+				lock := p.NewLock(key)
+				before := len(p.net.Sent(""))
+				calls := map[string]func() error{
+					"Lock":        func() error { return lock.Lock(me) },
+					"LockFor":     func() error { return lock.LockFor(me, time.Second) },
+					"TryLock":     func() error { _, err := lock.TryLock(me); return err },
+					"TryLockFor":  func() error { _, err := lock.TryLockFor(me, time.Second, 0); return err },
+					"Unlock":      func() error { return lock.Unlock(me) },
+					"ForceUnlock": func() error { _, err := lock.ForceUnlock(me); return err },
+					"IsLocked":    func() error { _, err := lock.IsLocked(me); return err },
+					"TTL":         func() error { _, err := lock.TTL(me); return err },
+					"Acquire":     func() error { _, err := lock.Acquire(me); return err },
+					"TryAcquire":  func() error { _, err := lock.TryAcquire(me); return err },
+					"Do":          func() error { return lock.Do(me, func(context.Context) error { panic("called") }) },
+				}
+				for method, call := range calls {
+					require.ErrorIs(t, call(), rlock.ErrInvalidName, method)
+				}
+				assert.False(t, lock.IsHeld(me))
+				assert.Zero(t, lock.HoldCount(me))
+				assert.Len(t, p.net.Sent(""), before, "no command")
+			})
+		})
+	}
+}
+
+func TestAStrangersUnlockChangesNothingAndSendsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, other, me := w.client(), w.client(), w.caller()
+		require.NoError(t, p.NewLock(key).Lock(me))
+		before, sent := w.Dump(), len(p.net.Sent(""))+len(other.net.Sent(""))
+		require.ErrorIs(t, p.NewLock(key).Unlock(w.caller()), rlock.ErrNotHeld, "another owner")
+		require.ErrorIs(t, other.NewLock(key).Unlock(me), rlock.ErrNotHeld, "another client")
+		require.ErrorIs(t, p.NewLock("free").Unlock(me), rlock.ErrNotHeld, "another lock")
+		assert.Equal(t, before, w.Dump())
+		assert.Equal(t, sent, len(p.net.Sent(""))+len(other.net.Sent("")))
+		require.NoError(t, p.NewLock(key).Unlock(me))
+		require.ErrorIs(t, p.NewLock(key).Unlock(me), rlock.ErrNotHeld, "twice")
+	})
+}
+
+func TestAKeyThatIsNoLockIsRefusedAtOnceAndLeftAsItIs(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		lock := p.NewLock(key)
+		require.NoError(t, w.Set(key, "precious"))
+		within(t, 0, 0, func() {
+			require.ErrorIs(t, lock.Lock(me), rlock.ErrWrongType)
+			_, err := lock.TryLock(me)
+			require.ErrorIs(t, err, rlock.ErrWrongType)
+			_, err = lock.ForceUnlock(me)
+			require.ErrorIs(t, err, rlock.ErrWrongType)
+		})
+		w.CheckGet(t, key, "precious")
+		w.Del(key)
+		require.NoError(t, lock.Lock(me), "a refusal leaves nothing behind")
+		require.NoError(t, lock.Unlock(me))
+	})
+}
+
+func TestWhatWaitingCannotCureIsReturnedAtOnce(t *testing.T) {
+	for reply, want := range map[string]error{
+		"NOPERM User default has no permissions to run the 'evalsha' command": rlock.ErrNoPermission,
+		"NOAUTH Authentication required.":                                     rlock.ErrNoPermission,
+		"ERR unknown command 'EVALSHA', with args beginning with: ":           rlock.ErrUnsupported,
+		// Redis 6 and before:
+		"ERR Error running script (call to f_ab): @user_script:12: WRONGTYPE Operation against a key":                            rlock.ErrWrongType,
+		"ERR Error running script (call to f_ab): @user_script:9: @user_script: 9: Unknown Redis command called from Lua script": rlock.ErrUnsupported,
+	} {
+		t.Run(reply, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				lock, me := w.client().NewLock(key), w.caller()
+				w.answerScripts(reply)
+				within(t, 0, 0, func() {
+					err := lock.Lock(me)
+					require.ErrorIs(t, err, want)
+					require.ErrorContains(t, err, strings.TrimPrefix(reply, "ERR "), "with Redis' own words")
+					_, err = lock.TryLockFor(me, time.Minute, 0)
+					require.ErrorIs(t, err, want)
+				})
+				w.answerScripts("")
+				require.NoError(t, lock.Lock(me))
+				require.NoError(t, lock.Unlock(me))
+			})
+		})
+	}
+}
+
+// passing are the replies of a server that may come round.
+var passing = []string{
+	"LOADING Redis is loading the dataset in memory",
+	"READONLY You can't write against a read only replica.",
+	"OOM command not allowed when used memory > 'maxmemory'.",
+	"CLUSTERDOWN The cluster is down",
+	"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+	"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+	"TRYAGAIN Multiple keys request during rehashing of slot",
+	"NOREPLICAS Not enough good replicas to write.",
+	"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+	"ERR max number of clients reached",
+	"ERR Error running script (call to f_ab): @user_script:9: @user_script: 9: -OOM command not allowed when used memory > 'maxmemory'.",
+}
+
+func TestWhatWaitingMayCureIsWaitedOut(t *testing.T) {
+	for _, reply := range passing {
+		t.Run(reply, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p, me := w.client(), w.caller()
+				lock := p.NewLock(key)
+				w.answerScripts(reply)
+				result := start(func() error { return lock.Lock(me) })
+				time.Sleep(10 * time.Minute)
+				require.True(t, pending(result))
+				assert.Less(t, len(p.acquires()), 4*600+20, "a quarter of a second is the shortest pause, after the first few")
+				w.answerScripts("")
+				within(t, 0, 500*time.Millisecond, func() { require.NoError(t, <-result) })
+				require.NoError(t, lock.Unlock(me))
+				assert.Empty(t, w.Keys())
+			})
+		})
+	}
+}
+
+func TestOneAttemptReturnsAFaultAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lock, me := w.client().NewLock(key), w.caller()
+		for _, reply := range passing {
+			w.answerScripts(reply)
+			within(t, 0, 0, func() {
+				ok, err := lock.TryLock(me)
+				require.ErrorContains(t, err, strings.TrimPrefix(reply, "ERR "))
+				assert.False(t, ok)
+				_, err = lock.TryAcquire(me)
+				require.ErrorContains(t, err, strings.TrimPrefix(reply, "ERR "))
+				require.NotErrorIs(t, err, rlock.ErrNotAcquired, "nobody said that it is held")
+			})
+		}
+	})
+}
+
+func TestAnErrorCarriesTheContextsAndRedisLast(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lock := w.client().NewLock(key)
+		w.answerScripts(passing[0])
+		ctx, cancel := context.WithTimeout(w.caller(), time.Minute)
+		defer cancel()
+		err := lock.Lock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, passing[0])
+		var reply *rueidis.RedisError
+		require.ErrorAs(t, err, &reply)
+
+		ctx, stop := context.WithCancel(w.caller())
+		result := start(func() error { return lock.Lock(ctx) })
+		require.True(t, pending(result))
+		stop()
+		err = <-result
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorContains(t, err, passing[0])
+	})
+}
+
+func TestRedisThatIsDownAtTheStartFailsNew(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		net := relay.New(w.Dial)
+		defer net.Close()
+		net.Cut()
+		client, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{
+			InitAddress:       []string{"127.0.0.1:6379"},
+			ForceSingleClient: true,
+			DialCtxFn:         net.Dial,
+		}})
+		require.ErrorContains(t, err, "127.0.0.1:6379")
+		assert.Nil(t, client)
+	}) // and nothing is left running: the bubble would say so
+}
+
+func TestAWaiterRidesThroughAnOutage(t *testing.T) {
+	for name, fail := range map[string]func(*relay.Network){
+		"cut":    (*relay.Network).Cut,
+		"silent": func(n *relay.Network) { n.Rule(relay.Silence) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p, other, me, them := w.client(), w.client(), w.caller(), w.caller()
+				require.NoError(t, other.NewLock(key).Lock(them))
+				result := start(func() error { return p.NewLock(key).Lock(me) })
+				require.True(t, pending(result))
+				fail(p.net)
+				time.Sleep(2 * time.Minute)
+				require.NoError(t, other.NewLock(key).Unlock(them), "and the message is lost")
+				time.Sleep(time.Minute)
+				require.True(t, pending(result))
+				p.net.Heal()
+				within(t, 0, 2*time.Second, func() { require.NoError(t, <-result) })
+				require.NoError(t, p.NewLock(key).Unlock(me))
+				time.Sleep(time.Minute)
+				assert.Empty(t, w.Keys())
+			})
+		})
+	}
+}
+
+func TestRedisThatIsDownAtUnlockIsSaidAndReleasedWhenItReturns(t *testing.T) {
+	for name, fail := range map[string]func(*relay.Network){
+		"cut":    (*relay.Network).Cut,
+		"silent": func(n *relay.Network) { n.Rule(relay.Silence) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p, other, me, them := w.client(), w.client(), w.caller(), w.caller()
+				require.NoError(t, p.NewLock(key).Lock(me))
+				fail(p.net)
+				within(t, 0, 4*time.Second, func() {
+					err := p.NewLock(key).Unlock(me)
+					require.ErrorIs(t, err, rlock.ErrUnconfirmed)
+					require.NotErrorIs(t, err, rlock.ErrLost)
+				})
+				assert.False(t, p.NewLock(key).IsHeld(me), "whatever Unlock returns")
+				require.ErrorIs(t, p.NewLock(key).Unlock(me), rlock.ErrNotHeld)
+				result := start(func() error { return other.NewLock(key).Lock(them) })
+				time.Sleep(10 * time.Second)
+				require.True(t, pending(result))
+				mirrors := len(p.mirrors())
+				p.net.Heal()
+				within(t, 0, 2*time.Second, func() { require.NoError(t, <-result) })
+				time.Sleep(time.Minute)
+				assert.Len(t, p.mirrors(), mirrors)
+				require.NoError(t, other.NewLock(key).Unlock(them))
+			})
+		})
+	}
+}
+
+func TestALockWhoseReleaseNeverArrivesIsFreeWhenItsLeaseHasEnded(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, other, me, them := w.client(), w.client(), w.caller(), w.caller()
+		require.NoError(t, p.NewLock(key).Lock(me))
+		p.net.Cut()
+		begin := time.Now()
+		require.ErrorIs(t, p.NewLock(key).Unlock(me), rlock.ErrUnconfirmed)
+		require.NoError(t, other.NewLock(key).Lock(them))
+		assert.LessOrEqual(t, time.Since(begin), 30*time.Second+50*time.Millisecond)
+		time.Sleep(time.Minute)
+		p.net.Heal()
+		time.Sleep(time.Minute)
+		assert.True(t, other.NewLock(key).IsHeld(them), "a late release is nobody else's")
+		require.NoError(t, other.NewLock(key).Unlock(them))
+	})
+}
+
+func TestScriptsThatAreFlushedAllTheTimeAreSentAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		admin := w.outsider()
+		done := make(chan struct{})
+		flushed := start(func() error {
+			for {
+				select {
+				case <-done:
+					return nil
+				case <-time.After(10 * time.Millisecond):
+					if err := admin.Do(w.ctx, admin.B().ScriptFlush().Build()).Error(); err != nil {
+						return err
+					}
+				}
+			}
+		})
+		counter := newCounter(t)
+		var results []<-chan error
+		for range 3 {
+			lock := w.client(func(c *rlock.Config) { c.Lease = time.Second }).NewLock(key)
+			for range 4 {
+				me := w.caller()
+				results = append(results, start(func() error {
+					for range 50 {
+						if err := counter.section(me, lock, 7*time.Millisecond); err != nil {
+							return err
+						}
+					}
+					return nil
+				}))
+			}
+		}
+		for _, result := range results {
+			require.NoError(t, <-result)
+		}
+		close(done)
+		require.NoError(t, <-flushed)
+		assert.Equal(t, 600, counter.n)
+		assert.Empty(t, w.Keys())
+	})
+}
+
+// A counter is what a lock protects. It has no mutex of its own: the race detector
+// and the counts tell when two are in at once.
+type counter struct {
+	t  *testing.T
+	n  int
+	in bool
+}
+
+func newCounter(t *testing.T) *counter { return &counter{t: t} }
+
+// section takes the lock, counts, and gives the lock back.
+func (c *counter) section(ctx context.Context, lock *rlock.Lock, takes time.Duration) error {
+	if err := lock.Lock(ctx); err != nil {
+		return err
+	}
+	c.enter(takes)
+	return lock.Unlock(ctx)
+}
+
+func (c *counter) enter(takes time.Duration) {
+	assert.False(c.t, c.in, "two at once")
+	c.in = true
+	n := c.n
+	time.Sleep(takes)
+	c.n = n + 1
+	c.in = false
+}
+
+func TestATimeToWaitThatEndsDuringAnOutageDoesNotSayThatTheLockIsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		p.net.Cut()
+		ok, err := p.NewLock(key).TryLockFor(me, time.Minute, 0)
+		assert.False(t, ok)
+		require.Error(t, err)
+		_, err = p.NewLock(key).Acquire(me, rlock.WithWait(time.Minute))
+		require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+		require.Error(t, err)
+	})
+}
+
+// The same on a real server, where the words are Redis' own.
+
+func standalone(t *testing.T, args ...string) (*redistest.Server, rueidis.Client) {
+	t.Helper()
+	server := redistest.Standalone(t, args...)
+	return server, server.Client(t)
+}
+
+func dial(t *testing.T, option rueidis.ClientOption) *rlock.Client {
+	t.Helper()
+	client, err := rlock.New(rlock.Config{Redis: option, Logger: quiet})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func TestAUserWithoutTheRightsIsToldSo(t *testing.T) {
+	server, admin := standalone(t)
+	ctx := context.Background()
+	for name, rights := range map[string][]string{
+		"no scripts":            {"-evalsha"},
+		"no command in scripts": {"-hset"},
+		"not this key":          {"resetkeys", "~another"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"ACL", "SETUSER", "limited", "reset", "on", ">secret", "~*", "&*", "+@all"}, rights...)
+			require.NoError(t, admin.Do(ctx, admin.B().Arbitrary(args...).Build()).Error())
+			option := server.Options()
+			option.Username, option.Password = "limited", "secret"
+			lock := dial(t, option).NewLock(key)
+			err := lock.Lock(ctx)
+			require.ErrorIs(t, err, rlock.ErrNoPermission)
+			assert.NotContains(t, err.Error(), "secret")
+			locked, err := dial(t, server.Options()).NewLock(key).IsLocked(ctx)
+			require.NoError(t, err)
+			assert.False(t, locked)
+		})
+	}
+}
+
+func TestACommandThatIsRenamedAwayIsUnsupported(t *testing.T) {
+	t.Run("EVALSHA", func(t *testing.T) {
+		server, _ := standalone(t, "--rename-command", "EVALSHA", "")
+		require.ErrorIs(t, dial(t, server.Options()).NewLock(key).Lock(context.Background()), rlock.ErrUnsupported)
+	})
+	t.Run("HSET", func(t *testing.T) {
+		server, _ := standalone(t, "--rename-command", "HSET", "")
+		require.ErrorIs(t, dial(t, server.Options()).NewLock(key).Lock(context.Background()), rlock.ErrUnsupported)
+	})
+	t.Run("sharded pub/sub", func(t *testing.T) {
+		bubble(t, func(t *testing.T, w *world) {
+			net := relay.New(w.Dial)
+			defer net.Close()
+			_, err := rlock.New(rlock.Config{
+				Redis:  rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true, DialCtxFn: net.Dial},
+				PubSub: rlock.PubSubSharded,
+			})
+			require.ErrorIs(t, err, rlock.ErrUnsupported)
+		})
+	})
+}
+
+func TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked(t *testing.T) {
+	server, admin := standalone(t)
+	ctx := context.Background()
+	maxmemory := func(bytes string) {
+		require.NoError(t, admin.Do(ctx, admin.B().ConfigSet().ParameterValue().ParameterValue("maxmemory", bytes).Build()).Error())
+	}
+	client := dial(t, server.Options())
+	held := client.NewLock("held")
+	require.NoError(t, held.Lock(ctx))
+	maxmemory("1")
+	limited, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	err := client.NewLock(key).Lock(limited)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "OOM")
+	_, err = client.NewLock(key).TryLock(ctx)
+	require.ErrorContains(t, err, "OOM")
+	require.NoError(t, held.Unlock(ctx))
+	maxmemory("0")
+	require.NoError(t, client.NewLock(key).Lock(ctx))
+	require.NoError(t, client.NewLock(key).Unlock(ctx))
+}
+
+func TestAReplicaIsWaitedForUntilItIsAPrimary(t *testing.T) {
+	server, admin := standalone(t)
+	ctx := context.Background()
+	client := dial(t, server.Options())
+	require.NoError(t, admin.Do(ctx, admin.B().Replicaof().Host("127.0.0.1").Port(1).Build()).Error())
+	_, err := client.NewLock(key).TryLock(ctx)
+	require.ErrorContains(t, err, "READONLY")
+	result := start(func() error { return client.NewLock(key).Do(ctx, func(context.Context) error { return nil }) })
+	require.NoError(t, admin.Do(ctx, admin.B().Replicaof().No().One().Build()).Error())
+	require.NoError(t, <-result)
+}
+
+func TestAPausedServerIsWaitedFor(t *testing.T) {
+	server, _ := standalone(t)
+	ctx := context.Background()
+	client := dial(t, server.Options())
+	require.NoError(t, client.NewLock(key).Lock(ctx))
+	server.Pause()
+	limited, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	_, err := client.NewLock("free").TryAcquire(limited)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	server.Resume()
+	require.NoError(t, client.NewLock(key).Unlock(ctx))
+	require.NoError(t, client.NewLock("free").Lock(ctx))
+	require.NoError(t, client.NewLock("free").Unlock(ctx))
+}
