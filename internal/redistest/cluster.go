@@ -47,7 +47,7 @@ func startCluster(i installation, dir string) (*Server, error) {
 	}
 	if err := eventually(s.clusterReady); err != nil {
 		s.end()
-		return nil, fmt.Errorf("redistest: cluster did not get ready: %w", err)
+		return nil, err
 	}
 	return s, nil
 }
@@ -91,14 +91,14 @@ func (s *Server) clusterReady() error {
 			return err
 		}
 		if !strings.Contains(info, "cluster_state:ok") {
-			return fmt.Errorf("%s does not find the cluster in order", p.addr())
+			return fmt.Errorf("redistest: %s does not find the cluster in order", p.addr())
 		}
 		role, err := p.do("INFO", "replication").ToString()
 		if err != nil {
 			return err
 		}
 		if strings.Contains(role, "role:slave") && !strings.Contains(role, "master_link_status:up") {
-			return fmt.Errorf("%s is not in sync with its primary", p.addr())
+			return fmt.Errorf("redistest: %s is not in sync with its primary", p.addr())
 		}
 		members, err := s.view(p)
 		if err != nil {
@@ -106,7 +106,7 @@ func (s *Server) clusterReady() error {
 		}
 		for _, m := range members {
 			if m.p.running() && !m.alive {
-				return fmt.Errorf("%s does not find %s alive", p.addr(), m.p.addr())
+				return fmt.Errorf("redistest: %s does not find %s alive", p.addr(), m.p.addr())
 			}
 		}
 	}
@@ -219,17 +219,22 @@ func (s *Server) clusterPrimary(slot int) (*process, error) {
 	return nil, failed
 }
 
-// agreed returns nil when every node has it that p serves the slot, and the
-// cluster is in order.
+// agreed returns nil when every node has it that p serves the slot, with the
+// others of its shard as its replicas, and the cluster is in order. Whether a primary knows its replica
+// matters to the next failover: it ignores the wish of one that it does not know.
 func (s *Server) agreed(slot int, p *process) error {
 	for _, observer := range s.runningNodes() {
 		members, err := s.view(observer)
 		if err != nil {
 			return err
 		}
+		i := slices.IndexFunc(members, func(m member) bool { return m.p == p })
+		if i < 0 || !members[i].serves(slot) {
+			return fmt.Errorf("redistest: %s does not see slot %d at %s", observer.addr(), slot, p.addr())
+		}
 		for _, m := range members {
-			if m.serves(slot) != (m.p == p) {
-				return fmt.Errorf("%s does not see slot %d at %s", observer.addr(), slot, p.addr())
+			if m.p != p && m.p.running() && s.shardOf(m.p) == s.shardOf(p) && m.primary != members[i].id {
+				return fmt.Errorf("redistest: %s does not see %s as a replica of %s", observer.addr(), m.p.addr(), p.addr())
 			}
 		}
 	}

@@ -58,7 +58,7 @@ func startSentinel(i installation, dir string) (*Server, error) {
 	}
 	if err := eventually(s.sentinelReady); err != nil {
 		s.end()
-		return nil, fmt.Errorf("redistest: sentinel did not get ready: %w", err)
+		return nil, err
 	}
 	return s, nil
 }
@@ -75,7 +75,7 @@ func (s *Server) sentinelReady() error {
 		return err
 	}
 	if strings.Count(info, "state=online") != 2 {
-		return errors.New("the replicas are not in sync")
+		return errors.New("redistest: the replicas are not in sync")
 	}
 	for _, p := range s.sentinels {
 		if err := p.do("SENTINEL", "CKQUORUM", masterSet).Error(); err != nil {
@@ -92,7 +92,7 @@ func (s *Server) sentinelReady() error {
 			}
 		}
 		if linked != 2 {
-			return errors.New("a sentinel does not know both replicas")
+			return errors.New("redistest: a sentinel does not know both replicas")
 		}
 	}
 	return nil
@@ -135,11 +135,11 @@ func (s *Server) sentinelFailover() error {
 			return err
 		}
 		if primary == old {
-			return errors.New("the primary has not changed")
+			return errors.New("redistest: the primary has not changed")
 		}
 		for _, sentinel := range s.sentinels[1:] {
 			if p, err := s.primaryOf(sentinel); err != nil || p != primary {
-				return errors.Join(errors.New("the sentinels do not agree"), err)
+				return errors.Join(errors.New("redistest: the sentinels do not agree"), err)
 			}
 		}
 		return s.oneReplicaFollows(primary)
@@ -149,7 +149,7 @@ func (s *Server) sentinelFailover() error {
 func (s *Server) oneReplicaFollows(primary *process) error {
 	info, err := primary.do("INFO", "replication").ToString()
 	if err == nil && !(strings.Contains(info, "role:master") && strings.Contains(info, "state=online")) {
-		err = errors.New("no replica follows the new primary")
+		err = errors.New("redistest: no replica follows the new primary")
 	}
 	return err
 }
