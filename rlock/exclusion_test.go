@@ -1,0 +1,157 @@
+package rlock_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A record finds out whether two owners were ever inside at once, in two ways:
+// by a counter that nothing but the lock protects (lost additions, and the race
+// detector), and by the times at which each section began and ended.
+type record struct {
+	workers sync.WaitGroup
+	counter int // protected by the lock under test
+
+	mu    sync.Mutex // protects following
+	spans []span
+}
+
+type span struct{ from, to time.Time }
+
+// A way is one in which a caller can have section run with the lock held, once.
+type way func(ctx context.Context, lock *rlock.Lock, section func()) error
+
+var ways = []way{
+	func(ctx context.Context, lock *rlock.Lock, section func()) error {
+		if err := lock.Lock(ctx); err != nil {
+			return err
+		}
+		section()
+		return lock.Unlock(ctx)
+	},
+	func(_ context.Context, lock *rlock.Lock, section func()) error {
+		ctx := context.Background() // its acquire is not sent by a goroutine of its own
+		if err := lock.Lock(ctx); err != nil {
+			return err
+		}
+		section()
+		return lock.Unlock(ctx)
+	},
+	func(ctx context.Context, lock *rlock.Lock, section func()) error { // nested
+		if err := lock.Lock(ctx); err != nil {
+			return err
+		}
+		if err := lock.LockFor(ctx, time.Hour); err != nil {
+			return err
+		}
+		section()
+		if err := lock.Unlock(ctx); err != nil {
+			return err
+		}
+		return lock.Unlock(ctx)
+	},
+	func(ctx context.Context, lock *rlock.Lock, section func()) error {
+		return lock.Do(ctx, func(context.Context) error {
+			section()
+			return nil
+		})
+	},
+	func(ctx context.Context, lock *rlock.Lock, section func()) error {
+		hold, err := lock.Acquire(ctx, rlock.WithLease(time.Hour))
+		if err != nil {
+			return err
+		}
+		section()
+		return hold.Release(ctx)
+	},
+	func(ctx context.Context, lock *rlock.Lock, section func()) error {
+		for {
+			taken, err := lock.TryLockFor(ctx, 100*time.Millisecond, 0)
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) { // too short for an answer
+				return err
+			}
+			if taken {
+				section()
+				return lock.Unlock(ctx)
+			}
+		}
+	},
+}
+
+// work has so many goroutines go through a section each round.
+func (r *record) work(s *site, lock *rlock.Lock, goroutines, rounds int) {
+	for g := range goroutines {
+		r.workers.Go(func() {
+			var spans []span
+			section := func() {
+				from := time.Now()
+				r.counter++
+				spans = append(spans, span{from, time.Now()})
+			}
+			for round := range rounds {
+				if !assert.NoError(s.t, ways[(g+round)%len(ways)](s.ctx, lock, section)) {
+					break
+				}
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.spans = append(r.spans, spans...)
+		})
+	}
+}
+
+// check waits for the work, which had so many sections in all, and asserts that
+// they came one after the other.
+func (r *record) check(t *testing.T, sections int) {
+	t.Helper()
+	r.workers.Wait()
+	require.Len(t, r.spans, sections)
+	assert.Equal(t, sections, r.counter, "additions are lost")
+	slices.SortFunc(r.spans, func(a, b span) int {
+		return cmp.Or(a.from.Compare(b.from), a.to.Compare(b.to))
+	})
+	for i := 1; i < len(r.spans); i++ {
+		require.False(t, r.spans[i].from.Before(r.spans[i-1].to), "two sections overlap: %v and %v", r.spans[i-1], r.spans[i])
+	}
+}
+
+// Redisson: testConcurrency_SingleInstance.
+func TestTheGoroutinesOfAClientAreNeverInsideAtOnce(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		r := new(record)
+		r.work(s, s.lock(), 16, 25)
+		r.check(t, 16*25)
+	})
+}
+
+// Redisson: testConcurrency_MultiInstance.
+func TestTheGoroutinesOfSeveralClientsAreNeverInsideAtOnce(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		r := new(record)
+		for range 3 {
+			r.work(s, s.lock(), 4, 15)
+		}
+		r.check(t, 3*4*15)
+	})
+}
+
+// Redisson: testConcurrencyLoop_MultiInstance.
+func TestClientsWithOneGoroutineEachAreNeverInsideAtOnce(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		r := new(record)
+		for range 8 {
+			r.work(s, s.lock(), 1, 12)
+		}
+		r.check(t, 8*12)
+	})
+}

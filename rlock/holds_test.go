@@ -1,0 +1,219 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func TestAHoldBelongsToItsHandleAndNotToAGoroutine(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		hold, err := lock.Acquire(s.ctx)
+		require.NoError(t, err)
+		assert.False(t, lock.IsHeld(s.ctx), "the goroutine holds nothing")
+		assert.ErrorIs(t, lock.Unlock(s.ctx), rlock.ErrNotHeld)
+
+		second, err := lock.TryAcquire(s.ctx)
+		assert.ErrorIs(t, err, rlock.ErrNotAcquired, "also in the same goroutine")
+		assert.Nil(t, second)
+		second, err = lock.Acquire(s.ctx, rlock.WithWait(10*time.Millisecond))
+		assert.ErrorIs(t, err, rlock.ErrNotAcquired)
+		assert.Nil(t, second)
+
+		elsewhere(func() { assert.NoError(t, hold.Release(s.ctx), "the handle is the right to release") })
+		second, err = lock.TryAcquire(s.ctx)
+		require.NoError(t, err)
+		require.NoError(t, second.Release(s.ctx))
+		assert.NotEqual(t, hold.Owner(), second.Owner())
+	})
+}
+
+func TestAHoldIsValidUntilItIsReleased(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		const lease, drift = time.Hour, time.Hour / 50 // more than the client's own
+		lock := s.lock(withLease(lease))
+		before := time.Now()
+		hold, err := lock.Acquire(s.ctx)
+		require.NoError(t, err)
+		assert.True(t, hold.Valid())
+		assert.NoError(t, hold.Err())
+		assert.NoError(t, hold.Context().Err())
+		assert.True(t, hold.ValidUntil().After(before.Add(lease-drift)))
+		assert.True(t, hold.ValidUntil().Before(time.Now().Add(lease)), "less than Redis has promised")
+
+		require.NoError(t, hold.Release(s.ctx))
+		<-hold.Done()
+		assert.False(t, hold.Valid())
+		assert.Zero(t, hold.ValidUntil())
+		assert.ErrorIs(t, hold.Err(), rlock.ErrNotHeld)
+		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrNotHeld)
+	})
+}
+
+func TestAHoldIsReleasedOnceOnly(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		ctx := rlock.WithOwner(s.ctx, rlock.NewOwner())
+		hold, err := lock.Acquire(ctx)
+		require.NoError(t, err)
+		require.NoError(t, hold.Release(ctx))
+
+		require.NoError(t, lock.Lock(ctx), "the same owner holds it again")
+		assert.ErrorIs(t, hold.Release(ctx), rlock.ErrNotHeld)
+		assert.Equal(t, 1, lock.HoldCount(ctx))
+		assert.False(t, hold.Valid())
+		require.NoError(t, lock.Unlock(ctx))
+	})
+}
+
+func TestAHoldsContextHasTheValuesOfTheAcquiresContextAndNotItsEnd(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		type color struct{}
+		ctx, cancel := context.WithCancel(context.WithValue(s.ctx, color{}, "red"))
+		hold, err := s.lock().Acquire(ctx)
+		require.NoError(t, err)
+		cancel()
+		assert.Equal(t, "red", hold.Context().Value(color{}))
+		assert.NoError(t, hold.Context().Err(), "the time to wait is not the time to hold")
+		assert.True(t, hold.Valid())
+		require.NoError(t, hold.Release(ctx))
+	})
+}
+
+func TestAHoldWithALeaseIsLostWhenTheLeaseEnds(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		hold, err := lock.Acquire(s.ctx, rlock.WithLease(200*time.Millisecond))
+		require.NoError(t, err)
+		<-hold.Done()
+		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+		assert.ErrorIs(t, hold.Err(), rlock.ErrLost)
+		assert.False(t, hold.Valid())
+		require.NoError(t, lock.Lock(s.ctx), "another gets it")
+		assert.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
+		assert.ErrorIs(t, hold.Release(s.ctx), rlock.ErrNotHeld, "a loss is told once")
+		assert.True(t, lock.IsHeld(s.ctx))
+		require.NoError(t, lock.Unlock(s.ctx))
+	})
+}
+
+func TestAHoldIsLostWhenTheLockIsUnlockedByForce(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		hold, err := lock.Acquire(s.ctx)
+		require.NoError(t, err)
+		forced, err := lock.ForceUnlock(s.ctx)
+		require.NoError(t, err)
+		assert.True(t, forced)
+		<-hold.Done()
+		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+		assert.ErrorIs(t, hold.Err(), rlock.ErrLost)
+		assert.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
+	})
+}
+
+func TestTheHoldsOfAnOwnerNestAndAreReleasedInAnyOrder(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		ctx := rlock.WithOwner(s.ctx, rlock.NewOwner())
+		outer, err := lock.Acquire(ctx)
+		require.NoError(t, err)
+		inner, err := lock.TryAcquire(ctx)
+		require.NoError(t, err)
+		require.NoError(t, lock.Lock(ctx))
+		assert.Equal(t, 3, lock.HoldCount(ctx))
+
+		require.NoError(t, outer.Release(ctx))
+		assert.False(t, outer.Valid())
+		assert.True(t, inner.Valid())
+		require.NoError(t, lock.Unlock(ctx), "takes a level that was taken without a handle")
+		assert.True(t, inner.Valid())
+		assert.ErrorIs(t, lock.Unlock(ctx), rlock.ErrNotHeld, "what is left has a handle")
+		assert.False(t, s.isFree(lock))
+		require.NoError(t, inner.Release(ctx))
+		assert.True(t, s.isFree(lock))
+	})
+}
+
+func TestDoHoldsTheLockWhileTheFunctionRunsAndReturnsWhatItReturned(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock, there := s.lock(), s.lock()
+		broken := errors.New("the printer is on fire")
+		for _, result := range []error{nil, broken} {
+			err := lock.Do(s.ctx, func(ctx context.Context) error {
+				assert.True(t, lock.IsHeld(ctx))
+				assert.False(t, s.isFree(there))
+				assert.NoError(t, lock.Do(ctx, func(context.Context) error {
+					assert.Equal(t, 2, lock.HoldCount(s.ctx), "it nests")
+					return nil
+				}))
+				assert.NoError(t, ctx.Err())
+				return result
+			})
+			assert.Equal(t, result, err)
+			assert.True(t, s.isFree(there))
+		}
+	})
+}
+
+func TestDoReleasesWhenTheFunctionPanicsOrEndsItsGoroutine(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		assert.PanicsWithValue(t, "on fire", func() {
+			_ = lock.Do(s.ctx, func(context.Context) error { panic("on fire") })
+		})
+		assert.True(t, s.isFree(lock))
+		elsewhere(func() {
+			_ = lock.Do(s.ctx, func(context.Context) error {
+				runtime.Goexit()
+				return nil
+			})
+		})
+		assert.True(t, s.isFree(lock))
+	})
+}
+
+func TestDosContextEndsWithTheCallers(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		ctx, cancel := context.WithCancel(s.ctx)
+		err := lock.Do(ctx, func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.True(t, s.isFree(lock), "it was released all the same")
+		assert.ErrorIs(t, lock.Do(ctx, func(context.Context) error { panic("called") }), context.Canceled)
+	})
+}
+
+func TestDoJoinsTheLossWithWhatTheFunctionReturned(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		broken := errors.New("the printer is on fire")
+		for _, result := range []error{nil, broken} {
+			err := lock.Do(s.ctx, func(ctx context.Context) error {
+				_, err := lock.ForceUnlock(s.ctx)
+				assert.NoError(t, err)
+				<-ctx.Done()
+				assert.ErrorIs(t, context.Cause(ctx), rlock.ErrLost)
+				return result
+			})
+			assert.ErrorIs(t, err, rlock.ErrLost, "a nil error means that the lock was held to the end")
+			if result != nil {
+				assert.ErrorIs(t, err, result)
+			}
+			require.NoError(t, lock.Lock(s.ctx), "the loss was told, nothing is left of it")
+			require.NoError(t, lock.Unlock(s.ctx))
+		}
+	})
+}

@@ -1,0 +1,395 @@
+package rlock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.lock(), s.lock()
+		for range 3 {
+			require.NoError(t, here.Lock(s.ctx))
+			assert.False(t, s.isFree(here), "another goroutine of the client")
+			assert.False(t, s.isFree(there), "another client")
+			taken, err := there.TryLock(s.ctx)
+			require.NoError(t, err)
+			assert.False(t, taken, "the same goroutine by another client")
+
+			require.NoError(t, here.Unlock(s.ctx))
+			assert.True(t, s.isFree(here))
+			assert.True(t, s.isFree(there))
+		}
+	})
+}
+
+func TestTwoLocksOfOneNameAreTheSameLockAndOtherNamesAreNot(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		client := s.client()
+		one, same, other := client.NewLock(key), client.NewLock(key), client.NewLock("orders:43")
+		assert.Equal(t, key, one.Name())
+		require.NoError(t, one.Lock(s.ctx))
+		assert.Equal(t, 1, same.HoldCount(s.ctx))
+		assert.True(t, s.isFree(other))
+		require.NoError(t, same.Unlock(s.ctx))
+		assert.True(t, s.isFree(one))
+	})
+}
+
+// Redisson: testGetHoldCount, testReentrancy.
+func TestTheOwnerLocksAgainWithoutWaitingAndUnlocksAsOften(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock, there := s.lock(), s.lock()
+		assert.Equal(t, 0, lock.HoldCount(s.ctx))
+
+		require.NoError(t, lock.Lock(s.ctx))
+		assert.Equal(t, 1, lock.HoldCount(s.ctx))
+		require.NoError(t, lock.Unlock(s.ctx))
+		assert.Equal(t, 0, lock.HoldCount(s.ctx))
+
+		require.NoError(t, lock.Lock(s.ctx))
+		taken, err := lock.TryLock(s.ctx)
+		require.NoError(t, err)
+		assert.True(t, taken)
+		assert.Equal(t, 2, lock.HoldCount(s.ctx))
+		assert.False(t, s.isFree(lock))
+
+		require.NoError(t, lock.Unlock(s.ctx))
+		assert.Equal(t, 1, lock.HoldCount(s.ctx))
+		assert.False(t, s.isFree(lock))
+		assert.False(t, s.isFree(there))
+
+		require.NoError(t, lock.Unlock(s.ctx))
+		assert.Equal(t, 0, lock.HoldCount(s.ctx))
+		assert.True(t, s.isFree(there))
+	})
+}
+
+// Redisson: testIsLocked, testIsHeldByCurrentThread, both also OtherThread.
+func TestEverybodySeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.lock(), s.lock()
+		look := func(lock *rlock.Lock) (locked, held bool) {
+			locked, err := lock.IsLocked(s.ctx)
+			assert.NoError(t, err)
+			return locked, lock.IsHeld(s.ctx)
+		}
+		expect := func(lock *rlock.Lock, locked, held bool) {
+			t.Helper()
+			isLocked, isHeld := look(lock)
+			assert.Equal(t, locked, isLocked)
+			assert.Equal(t, held, isHeld)
+		}
+		expect(here, false, false)
+		require.NoError(t, here.Lock(s.ctx))
+		expect(here, true, true)
+		expect(there, true, false)
+		elsewhere(func() { expect(here, true, false) })
+		require.NoError(t, here.Unlock(s.ctx))
+		expect(here, false, false)
+		expect(there, false, false)
+	})
+}
+
+// Redisson: testUnlockFail.
+func TestAnUnlockByAStrangerIsErrNotHeldAndChangesNothing(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.lock(), s.lock()
+		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrNotHeld, "nobody holds it")
+
+		require.NoError(t, here.Lock(s.ctx))
+		elsewhere(func() { assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrNotHeld) })
+		assert.ErrorIs(t, there.Unlock(s.ctx), rlock.ErrNotHeld)
+		assert.Equal(t, 1, here.HoldCount(s.ctx))
+		assert.False(t, s.isFree(there))
+		require.NoError(t, here.Unlock(s.ctx))
+	})
+}
+
+func TestASecondUnlockIsErrNotHeldAndTakesNothingFromTheNextHolder(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.lock(), s.lock()
+		require.NoError(t, here.Lock(s.ctx))
+		require.NoError(t, here.Unlock(s.ctx))
+		require.NoError(t, there.Lock(s.ctx))
+		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrNotHeld)
+		assert.True(t, there.IsHeld(s.ctx))
+		assert.False(t, s.isFree(here))
+		require.NoError(t, there.Unlock(s.ctx), "its key is as it was")
+	})
+}
+
+func TestAnUnlockWorksWithAContextThatHasEnded(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.lock(), s.lock()
+		ctx, cancel := context.WithCancel(s.ctx)
+		require.NoError(t, here.Lock(ctx))
+		cancel()
+		assert.Equal(t, 1, here.HoldCount(ctx), "a lock is not its context's")
+		require.NoError(t, here.Unlock(ctx))
+		assert.True(t, s.isFree(there))
+	})
+}
+
+func TestTTLIsTheLeaseWhileHeldAndZeroWhenFree(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.lock(withLease(time.Hour)), s.lock()
+		ttl := func(lock *rlock.Lock) time.Duration {
+			d, err := lock.TTL(s.ctx)
+			require.NoError(t, err)
+			return d
+		}
+		assert.Zero(t, ttl(here))
+		require.NoError(t, here.Lock(s.ctx))
+		for _, lock := range []*rlock.Lock{here, there} {
+			assert.Greater(t, ttl(lock), time.Hour-hang)
+			assert.LessOrEqual(t, ttl(lock), time.Hour)
+		}
+		s.number("PERSIST", key)
+		assert.Equal(t, time.Duration(-1), ttl(here), "the key was made one that does not expire")
+		require.NoError(t, here.Unlock(s.ctx))
+		assert.Zero(t, ttl(there))
+	})
+}
+
+// Redisson: testRemainTimeToLive2, with leases of an hour for ten seconds.
+func TestNestedUnlocksLeaveTheLeaseOfTheLevelThatIsLeft(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		for range 3 {
+			require.NoError(t, lock.LockFor(s.ctx, time.Hour))
+		}
+		for range 2 {
+			require.NoError(t, lock.Unlock(s.ctx))
+		}
+		require.Eventually(t, func() bool {
+			count, err := s.do("HVALS", key).AsStrSlice()
+			return err == nil && len(count) == 1 && count[0] == "1"
+		}, hang, time.Millisecond, "the unlocks are mirrored")
+		ttl, err := lock.TTL(s.ctx)
+		require.NoError(t, err)
+		assert.Greater(t, ttl, time.Hour-hang)
+		assert.LessOrEqual(t, ttl, time.Hour)
+		require.NoError(t, lock.Unlock(s.ctx))
+	})
+}
+
+// Redisson: testRemainTimeToLive.
+func TestALeaseDoesNotLeakIntoTheNextLock(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		require.NoError(t, lock.LockFor(s.ctx, time.Hour))
+		ttl, err := lock.TTL(s.ctx)
+		require.NoError(t, err)
+		assert.Greater(t, ttl, time.Hour-hang)
+		require.NoError(t, lock.Unlock(s.ctx))
+
+		require.NoError(t, lock.Lock(s.ctx))
+		ttl, err = lock.TTL(s.ctx)
+		require.NoError(t, err)
+		assert.Positive(t, ttl)
+		assert.LessOrEqual(t, ttl, 30*time.Second, "the watchdog's, by default")
+		require.NoError(t, lock.Unlock(s.ctx))
+	})
+}
+
+// Redisson: testExpire.
+func TestALeaseThatEndsFreesTheLockAndIsTheHoldersLoss(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.lock(), s.lock()
+		require.NoError(t, here.LockFor(s.ctx, 200*time.Millisecond))
+		require.NoError(t, there.Lock(s.ctx), "it waits for the end of the lease")
+		assert.False(t, here.IsHeld(s.ctx))
+		assert.Zero(t, here.HoldCount(s.ctx))
+		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrLost)
+		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrNotHeld, "a loss is told once")
+		require.NoError(t, there.Unlock(s.ctx))
+	})
+}
+
+func TestTryLockForGivesUpWhenItsTimeIsUp(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.lock(), s.lock()
+		require.NoError(t, here.Lock(s.ctx))
+		for _, wait := range []time.Duration{-1, 0, 250 * time.Millisecond} {
+			began := time.Now()
+			taken, err := there.TryLockFor(s.ctx, wait, 0)
+			require.NoError(t, err)
+			assert.False(t, taken)
+			assert.GreaterOrEqual(t, time.Since(began), wait)
+			elsewhere(func() {
+				taken, err := here.TryLockFor(s.ctx, wait, time.Hour)
+				assert.NoError(t, err)
+				assert.False(t, taken)
+			})
+		}
+		require.NoError(t, here.Unlock(s.ctx))
+		require.NoError(t, there.Lock(s.ctx), "who gave up holds nothing")
+		require.NoError(t, there.Unlock(s.ctx))
+	})
+}
+
+func TestTryLockForTakesTheLockWithinItsTime(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.lock(), s.lock()
+		require.NoError(t, here.Lock(s.ctx))
+		waiter := background(func() error {
+			taken, err := there.TryLockFor(s.ctx, hang, time.Hour)
+			assert.True(t, taken)
+			if err != nil {
+				return err
+			}
+			ttl, err := there.TTL(s.ctx)
+			assert.Greater(t, ttl, time.Hour-hang, "with its own lease")
+			assert.NoError(t, there.Unlock(s.ctx))
+			return err
+		})
+		s.awaitListeners(1, channel)
+		require.NoError(t, here.Unlock(s.ctx))
+		require.NoError(t, s.await(waiter))
+
+		taken, err := there.TryLockFor(s.ctx, 0, 0)
+		require.NoError(t, err)
+		assert.True(t, taken, "at once when it is free")
+		require.NoError(t, there.Unlock(s.ctx))
+	})
+}
+
+func TestTryLockSendsNothingWhenSomebodyHereHoldsTheLock(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		require.NoError(t, lock.Lock(s.ctx))
+		calls := s.CountCalls(t, func() { assert.False(t, s.isFree(lock)) })
+		assert.Zero(t, calls["evalsha"]+calls["eval"])
+		require.NoError(t, lock.Unlock(s.ctx))
+	})
+}
+
+// Redisson: testForceUnlock.
+func TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		forced, err := lock.ForceUnlock(s.ctx)
+		require.NoError(t, err)
+		assert.False(t, forced, "nobody holds it")
+
+		require.NoError(t, lock.Lock(s.ctx))
+		require.NoError(t, lock.Lock(s.ctx))
+		elsewhere(func() {
+			forced, err := lock.ForceUnlock(s.ctx)
+			assert.NoError(t, err)
+			assert.True(t, forced)
+		})
+		locked, err := lock.IsLocked(s.ctx)
+		require.NoError(t, err)
+		assert.False(t, locked)
+		assert.False(t, lock.IsHeld(s.ctx), "learnt at once in the same client")
+		assert.ErrorIs(t, lock.Lock(s.ctx), rlock.ErrLost, "nested in nothing")
+		assert.ErrorIs(t, lock.Unlock(s.ctx), rlock.ErrLost)
+		assert.ErrorIs(t, lock.Unlock(s.ctx), rlock.ErrLost, "once a level")
+		assert.ErrorIs(t, lock.Unlock(s.ctx), rlock.ErrNotHeld)
+		assert.True(t, s.isFree(lock))
+	})
+}
+
+func TestAForceUnlockByAnotherClientIsLearntAtTheNextRenewal(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.lock(withLease(time.Second)), s.lock()
+		hold, err := here.Acquire(s.ctx)
+		require.NoError(t, err)
+		forced, err := there.ForceUnlock(s.ctx)
+		require.NoError(t, err)
+		assert.True(t, forced)
+		require.NoError(t, there.Lock(s.ctx), "it is free")
+		<-hold.Done()
+		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+		assert.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
+		assert.True(t, there.IsHeld(s.ctx))
+		require.NoError(t, there.Unlock(s.ctx), "the next holder's is untouched")
+	})
+}
+
+func TestAForceUnlockByAnotherClientIsLearntByUnlock(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.lock(), s.lock()
+		require.NoError(t, here.Lock(s.ctx))
+		_, err := there.ForceUnlock(s.ctx)
+		require.NoError(t, err)
+		require.NoError(t, there.Lock(s.ctx))
+		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrLost)
+		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrNotHeld)
+		assert.True(t, there.IsHeld(s.ctx))
+		require.NoError(t, there.Unlock(s.ctx), "the next holder's is untouched")
+	})
+}
+
+func TestACancelledLockReturnsTheContextsErrorAndHoldsNothing(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.lock(), s.lock()
+		ended, cancel := context.WithCancel(s.ctx)
+		cancel()
+		assert.ErrorIs(t, here.Lock(ended), context.Canceled, "it is free, but it was too late")
+
+		require.NoError(t, here.Lock(s.ctx))
+		for what, lock := range map[string]*rlock.Lock{"behind a goroutine": here, "behind a client": there} {
+			ctx, cancel := context.WithCancel(s.ctx)
+			ctx, queued := queueing(ctx)
+			waiter := background(func() error { return lock.Lock(ctx) })
+			<-queued
+			cancel()
+			assert.ErrorIs(t, s.await(waiter), context.Canceled, what)
+
+			ctx, cancel = context.WithTimeout(s.ctx, 10*time.Millisecond)
+			elsewhere(func() { assert.ErrorIs(t, lock.Lock(ctx), context.DeadlineExceeded, what) })
+			cancel()
+		}
+		assert.True(t, here.IsHeld(s.ctx))
+		require.NoError(t, here.Unlock(s.ctx))
+		for _, lock := range []*rlock.Lock{here, there} {
+			require.NoError(t, lock.Lock(s.ctx))
+			require.NoError(t, lock.Unlock(s.ctx))
+		}
+	})
+}
+
+func TestAnInvalidNameOrLeaseIsRefusedWithoutACommand(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		client := s.client()
+		calls := s.CountCalls(t, func() {
+			nameless := client.NewLock("")
+			assert.ErrorIs(t, nameless.Lock(s.ctx), rlock.ErrInvalidName)
+			assert.ErrorIs(t, nameless.LockFor(s.ctx, time.Hour), rlock.ErrInvalidName)
+			_, err := nameless.TryLock(s.ctx)
+			assert.ErrorIs(t, err, rlock.ErrInvalidName)
+			_, err = nameless.TryLockFor(s.ctx, time.Hour, 0)
+			assert.ErrorIs(t, err, rlock.ErrInvalidName)
+			assert.ErrorIs(t, nameless.Unlock(s.ctx), rlock.ErrInvalidName)
+			_, err = nameless.ForceUnlock(s.ctx)
+			assert.ErrorIs(t, err, rlock.ErrInvalidName)
+			_, err = nameless.IsLocked(s.ctx)
+			assert.ErrorIs(t, err, rlock.ErrInvalidName)
+			_, err = nameless.TTL(s.ctx)
+			assert.ErrorIs(t, err, rlock.ErrInvalidName)
+			_, err = nameless.Acquire(s.ctx)
+			assert.ErrorIs(t, err, rlock.ErrInvalidName)
+			assert.ErrorIs(t, nameless.Do(s.ctx, func(context.Context) error { panic("called") }), rlock.ErrInvalidName)
+			assert.False(t, nameless.IsHeld(s.ctx))
+
+			lock := client.NewLock(key)
+			for _, lease := range []time.Duration{-time.Second, time.Nanosecond, time.Millisecond} {
+				assert.ErrorIs(t, lock.LockFor(s.ctx, lease), rlock.ErrInvalidLease)
+				_, err = lock.TryLockFor(s.ctx, time.Hour, lease)
+				assert.ErrorIs(t, err, rlock.ErrInvalidLease)
+				_, err = lock.Acquire(s.ctx, rlock.WithLease(lease))
+				assert.ErrorIs(t, err, rlock.ErrInvalidLease)
+			}
+		})
+		assert.Zero(t, calls["evalsha"]+calls["eval"]+calls["exists"]+calls["pttl"])
+	})
+}

@@ -1,0 +1,99 @@
+package rlock_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func TestAnOwnerTravelsWithTheContextOverACallTreeOfGoroutines(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		ctx, cancel := context.WithCancel(rlock.WithOwner(s.ctx, rlock.NewOwner()))
+		defer cancel()
+		require.NoError(t, lock.Lock(ctx))
+		var tree sync.WaitGroup
+		for range 4 {
+			tree.Go(func() {
+				below, cancel := context.WithTimeout(ctx, time.Hour)
+				defer cancel()
+				taken, err := lock.TryLock(below)
+				assert.NoError(t, err)
+				assert.True(t, taken)
+			})
+		}
+		tree.Wait()
+		assert.Equal(t, 5, lock.HoldCount(ctx))
+		assert.Zero(t, lock.HoldCount(s.ctx), "the goroutine itself holds nothing")
+		assert.ErrorIs(t, lock.Unlock(s.ctx), rlock.ErrNotHeld)
+		for range 5 {
+			elsewhere(func() { assert.NoError(t, lock.Unlock(ctx)) })
+		}
+		assert.True(t, s.isFree(lock))
+	})
+}
+
+func TestTwoOwnersInOneGoroutineKeepEachOtherOut(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		one, two := rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithOwner(s.ctx, rlock.NewOwner())
+		require.NoError(t, lock.Lock(one))
+		for _, ctx := range []context.Context{two, s.ctx} {
+			taken, err := lock.TryLock(ctx)
+			require.NoError(t, err)
+			assert.False(t, taken)
+			assert.ErrorIs(t, lock.Unlock(ctx), rlock.ErrNotHeld)
+		}
+		assert.True(t, lock.IsHeld(one))
+		require.NoError(t, lock.Unlock(one))
+	})
+}
+
+func TestAHoldNestsInTheOwnerOfItsContext(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		owner := rlock.NewOwner()
+		ctx := rlock.WithOwner(s.ctx, owner)
+		require.NoError(t, lock.Lock(ctx))
+		hold, err := lock.TryAcquire(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, owner, hold.Owner())
+		from, ok := rlock.OwnerFrom(hold.Context())
+		assert.True(t, ok)
+		assert.Equal(t, owner, from, "what runs under the hold nests in it")
+		assert.Equal(t, 2, lock.HoldCount(ctx))
+		require.NoError(t, hold.Release(ctx))
+		require.NoError(t, lock.Unlock(ctx))
+	})
+}
+
+func TestOwnersAreDifferentAndTheZeroOwnerIsNobody(t *testing.T) {
+	const goroutines, each = 8, 1000
+	var mu sync.Mutex
+	seen := make(map[rlock.Owner]bool)
+	var makers sync.WaitGroup
+	for range goroutines {
+		makers.Go(func() {
+			for range each {
+				owner := rlock.NewOwner()
+				mu.Lock()
+				seen[owner] = true
+				mu.Unlock()
+			}
+		})
+	}
+	makers.Wait()
+	assert.Len(t, seen, goroutines*each)
+	assert.NotContains(t, seen, rlock.Owner{})
+
+	_, ok := rlock.OwnerFrom(context.Background())
+	assert.False(t, ok)
+	_, ok = rlock.OwnerFrom(rlock.WithOwner(context.Background(), rlock.Owner{}))
+	assert.False(t, ok)
+}

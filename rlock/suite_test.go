@@ -1,0 +1,178 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// The suite is every test that begins with everywhere: what the lock does, on
+// the embedded server, a single Redis, one behind Sentinel, and a Cluster. It is
+// in the files locking, holds, owners, exclusion and waking.
+
+// hang is when a wait counts as one without end. Nothing is measured by it.
+const hang = time.Minute
+
+// A site is a server and a test that takes place there.
+type site struct {
+	*redistest.Server
+	t       *testing.T
+	ctx     context.Context // of a wait that should end by itself
+	outside rueidis.Client  // somebody who is no lock client
+}
+
+func everywhere(t *testing.T, run func(t *testing.T, s *site)) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) { run(t, at(t, server)) })
+}
+
+// at makes a site of the server. Whatever the test does, no key may be left once
+// its clients are closed.
+func at(t *testing.T, server *redistest.Server) *site {
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	t.Cleanup(cancel)
+	s := &site{Server: server, t: t, ctx: ctx, outside: server.Client(t)}
+	t.Cleanup(func() {
+		assert.Zero(t, s.number("EXISTS", key), "a key is left behind")
+	})
+	return s
+}
+
+// client returns a new client of the server, closed when the test ends.
+func (s *site) client(changes ...func(*rlock.Config)) *rlock.Client {
+	s.t.Helper()
+	config := rlock.Config{Redis: s.Options(), Logger: slog.New(slog.DiscardHandler)}
+	for _, change := range changes {
+		change(&config)
+	}
+	client, err := rlock.New(config)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { assert.NoError(s.t, client.Close()) })
+	return client
+}
+
+// lock returns the lock of that name, of a client of its own.
+func (s *site) lock(changes ...func(*rlock.Config)) *rlock.Lock {
+	s.t.Helper()
+	return s.client(changes...).NewLock(key)
+}
+
+func withLease(lease time.Duration) func(*rlock.Config) {
+	return func(c *rlock.Config) { c.Lease = lease }
+}
+
+// do sends a command from outside. The first argument after the command's name
+// must be a key.
+func (s *site) do(command, name string, args ...string) rueidis.RedisResult {
+	return s.outside.Do(s.ctx, s.outside.B().Arbitrary(command).Keys(name).Args(args...).Build())
+}
+
+// number is do for a command that answers with a number.
+func (s *site) number(command, name string, args ...string) int64 {
+	s.t.Helper()
+	n, err := s.do(command, name, args...).AsInt64()
+	require.NoError(s.t, err, command)
+	return n
+}
+
+// set makes the lock that of somebody who is no client of ours: a holder that
+// died, or a Java service.
+func (s *site) set(name, owner string, lease time.Duration) {
+	s.t.Helper()
+	s.number("HSET", name, owner, "1")
+	s.number("PEXPIRE", name, fmt.Sprint(lease.Milliseconds()))
+}
+
+// sharded reports whether the server's clients use sharded pub/sub by default.
+func (s *site) sharded() bool { return s.Kind == redistest.KindCluster }
+
+// awaitListeners returns when n clients are subscribed to the lock's channel.
+func (s *site) awaitListeners(n int64, channel string) {
+	s.t.Helper()
+	count := "NUMSUB"
+	if s.sharded() {
+		count = "SHARDNUMSUB"
+	}
+	require.Eventually(s.t, func() bool {
+		var sum int64
+		for _, node := range s.outside.Nodes() {
+			reply, err := node.Do(s.ctx, node.B().Arbitrary("PUBSUB", count, channel).Build()).AsIntMap()
+			if err != nil {
+				return false
+			}
+			sum += reply[channel]
+		}
+		return sum == n
+	}, hang, time.Millisecond)
+}
+
+// elsewhere runs f in a goroutine of its own, which is another owner than the
+// test's, and returns when f has.
+func elsewhere(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	<-done
+}
+
+// isFree reports whether another owner, in the lock's own client, gets it.
+func (s *site) isFree(lock *rlock.Lock) (free bool) {
+	s.t.Helper()
+	elsewhere(func() {
+		var err error
+		free, err = lock.TryLock(s.ctx)
+		assert.NoError(s.t, err)
+		if free {
+			assert.NoError(s.t, lock.Unlock(s.ctx))
+		}
+	})
+	return free
+}
+
+// background runs f in a goroutine of its own and returns what f returned, later.
+func background(f func() error) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- f() }()
+	return result
+}
+
+// await returns the result of background.
+func (s *site) await(result <-chan error) error {
+	s.t.Helper()
+	select {
+	case err := <-result:
+		return err
+	case <-s.ctx.Done():
+		require.FailNow(s.t, "it waits without end")
+		return nil
+	}
+}
+
+// queueing returns a context like ctx, and a channel that is closed when a Lock
+// that was given it begins to wait: by then it stands in its client's queue.
+func queueing(ctx context.Context) (context.Context, <-chan struct{}) {
+	q := &queueingContext{Context: ctx, queued: make(chan struct{})}
+	return q, q.queued
+}
+
+type queueingContext struct {
+	context.Context
+	once   sync.Once
+	queued chan struct{}
+}
+
+func (q *queueingContext) Done() <-chan struct{} {
+	q.once.Do(func() { close(q.queued) })
+	return q.Context.Done()
+}

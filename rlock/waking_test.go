@@ -1,0 +1,95 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+)
+
+// If messages did not wake them, each of these waiters would sleep for five
+// seconds, until its fallback: all together for longer than the test may take.
+func TestAWaiterIsWokenByTheMessageOfTheRelease(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		const rounds, fallback = 12, 5 * time.Second
+		ctx, cancel := context.WithTimeout(s.ctx, rounds*fallback/2)
+		defer cancel()
+		here, there := s.client(), s.client()
+		for round := range rounds {
+			name := fmt.Sprintf("orders:%d", round)
+			require.NoError(t, here.NewLock(name).Lock(ctx))
+			waiter := background(func() error {
+				if err := there.NewLock(name).Lock(ctx); err != nil {
+					return err
+				}
+				return there.NewLock(name).Unlock(ctx)
+			})
+			s.awaitListeners(1, "redisson_lock__channel:{"+name+"}")
+			require.NoError(t, here.NewLock(name).Unlock(ctx))
+			require.NoError(t, s.await(waiter), "round %d", round)
+		}
+	})
+}
+
+func TestAReleaseTakesNoTimeToReachAWaiter(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
+		s := at(t, server)
+		here, there := s.lock(), s.lock()
+		require.NoError(t, here.Lock(context.Background()))
+		waiter := background(func() error {
+			if err := there.Lock(context.Background()); err != nil {
+				return err
+			}
+			return there.Unlock(context.Background())
+		})
+		time.Sleep(time.Second) // in virtual time: it is asleep by now
+		released := time.Now()
+		require.NoError(t, here.Unlock(context.Background()))
+		require.NoError(t, <-waiter)
+		assert.Zero(t, time.Since(released))
+	})
+}
+
+func TestEveryWaiterOfEveryClientGetsTheLock(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		const clients, waiters = 3, 4
+		holder := s.lock()
+		require.NoError(t, holder.Lock(s.ctx))
+		var served int // protected by the lock under test
+		var all sync.WaitGroup
+		for range clients {
+			lock := s.lock()
+			for range waiters {
+				ctx, queued := queueing(s.ctx)
+				all.Go(func() {
+					if assert.NoError(t, lock.Lock(ctx)) {
+						served++
+						assert.NoError(t, lock.Unlock(ctx))
+					}
+				})
+				<-queued
+			}
+		}
+		s.awaitListeners(clients, channel)
+		require.NoError(t, holder.Unlock(s.ctx))
+		all.Wait()
+		assert.Equal(t, clients*waiters, served)
+	})
+}
+
+// Redisson: testAutoExpire.
+func TestAWaiterGetsTheLockWhenTheLeaseOfADeadHolderEnds(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		s.set(key, "a-process-that-died:1", 300*time.Millisecond)
+		assert.False(t, s.isFree(lock))
+		require.NoError(t, lock.Lock(s.ctx))
+		require.NoError(t, lock.Unlock(s.ctx))
+	})
+}
