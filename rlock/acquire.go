@@ -25,6 +25,9 @@ const (
 	// After a fault that waiting may cure, the head asks again after firstRetry,
 	// doubling to lastRetry.
 	firstRetry, lastRetry = 10 * time.Millisecond, 500 * time.Millisecond
+	// A caller whose time is up while Redis has said nothing at all for so long
+	// is told of a fault, and not that the lock is another's.
+	silence = time.Second
 )
 
 // A request is what a caller wants.
@@ -197,35 +200,35 @@ func (r *room) giveUp(w *waiter, err error) error {
 
 // ask sends the acquire of w, the head, and deals with the answer: a tenure, the
 // holder's pttl, or an error. The mutex is held before and after.
-//
-// If ctx ends while the acquire is in flight, nobody knows whether Redis grants
-// it: the tenure is disowned, and what it was granted is released in the
-// background. The caller need not wait for that, and neither does the next in
-// line, since the tenure's UUID is not used again.
 func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
-	v := &w.Value
-	t := r.client.newTenure(r, v.request, now)
+	c, v := r.client, &w.Value
+	t := c.newTenure(r, v.request, now)
 	r.busy = true
 	r.shard.mu.Unlock()
-	a, err := t.acquire(ctx)
+	place, a, err := t.acquire(ctx)
 	r.shard.mu.Lock()
 
 	now = time.Now()
 	first := !v.asked
 	r.busy, v.due, v.asked = false, false, true
+	f, err := diagnose(err)
 	switch {
-	case err != nil:
-		f, cause := diagnose(err)
-		if ctx.Err() == nil {
-			v.failed(f, cause)
-		} else if first {
+	case err != nil && ctx.Err() != nil:
+		if first && now.Sub(t.sentAt) >= silence {
 			v.err = errNoAnswer
 		}
+		if place != nil {
+			r.busy = true
+			c.background.Add(1)
+			go r.undo(t, place)
+			return
+		}
+		t.end()
+	case err != nil:
+		v.failed(f, err)
 		if f == unknown {
 			t.disown(now)
-			// On a connection of our own the release comes behind the acquire; on
-			// another's, or after one that broke, it may come before.
-			t.ghost = ctx.Err() == nil || r.client.config.Client != nil
+			t.ghost = true
 		} else {
 			t.end()
 		}
@@ -239,7 +242,7 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	default:
 		t.trust.Confirmed()
 		switch {
-		case r.client.closed.Load():
+		case c.closed.Load():
 			t.disown(now)
 		case !t.trust.Valid(now):
 			t.disown(now)
@@ -248,6 +251,32 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 			r.grant(t, w, now)
 		}
 	}
+	if place != nil {
+		place.leave()
+	}
+}
+
+// undo releases what an acquire may have been granted, or may be yet, whose
+// caller has left while it was in flight. On a connection of the client's own
+// the release comes behind the acquire, so that its answer is the answer to
+// both: until then the acquire keeps its place, and the next try for the name
+// waits. It runs in a goroutine of its own.
+func (r *room) undo(t *tenure, place place) {
+	c := r.client
+	defer c.background.Done()
+	released, err := t.releaseCall().do(c.deadline.context(time.Now()), c.redis).AsInt64()
+	place.leave()
+
+	r.shard.mu.Lock()
+	r.busy = false
+	if err != nil || released == 0 && c.config.Client != nil {
+		t.disown(time.Now())
+		t.ghost = true
+	} else {
+		t.end()
+	}
+	r.wakeHead()
+	r.exit()
 }
 
 // failed notes an error, and how long to wait before the next attempt.
@@ -290,26 +319,24 @@ type answer struct {
 }
 
 // acquire sends the script. It is called without the mutex, once for a tenure.
-func (t *tenure) acquire(ctx context.Context) (answer, error) {
+// The place is the caller's to leave; it is nil if nothing was sent.
+func (t *tenure) acquire(ctx context.Context) (place, answer, error) {
 	c, n := t.room.client, t.room.name
 	if ctx.Done() == nil {
 		ctx = c.deadline.context(t.sentAt)
 	}
 	place, err := c.nodes.enter(ctx, n.slot)
 	if err != nil {
-		return answer{}, err
+		return nil, answer{}, err
 	}
-	defer place.leave()
 	ttl, err := call{acquireScript, []string{n.key}, []string{c.milliseconds(t.lease), t.text}}.do(ctx, c.redis).AsInt64()
 	if rueidis.IsRedisNil(err) {
-		return answer{granted: true}, nil
+		return place, answer{granted: true}, nil
 	}
-	return answer{ttl: ttl}, err
+	return place, answer{ttl: ttl}, err
 }
 
-// errNoAnswer is what a caller is told whose time was up before Redis had said
-// anything.
-var errNoAnswer = errors.New("nothing")
+var errNoAnswer = errors.New("nothing, it does not answer")
 
 // timeUp says why a wait is over, and what Redis said last if that was an error.
 func timeUp(ctx context.Context, last error) error {

@@ -46,6 +46,8 @@ type Client struct {
 	// whoever brings it to zero in a closed client puts a mark on drained.
 	live    atomic.Int64
 	drained chan struct{}
+	// background has the goroutines that undo an acquire whose caller has left.
+	background sync.WaitGroup
 
 	// waiters are used again by this client only: a waiter has a channel, which
 	// must not leave its testing/synctest bubble.
@@ -162,6 +164,7 @@ func (c *Client) Close() error {
 	c.hub.Close()
 	c.deadline.stop()
 	c.closeRedis()
+	c.background.Wait()
 	return err
 }
 

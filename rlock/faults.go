@@ -41,6 +41,9 @@ var curable = []string{
 // "ERR ". Up to Redis 6 an error inside a script has its code in the middle of the
 // message ("ERR Error running script ..."), so it is looked for there as well.
 func diagnose(err error) (fault, error) {
+	if err == nil {
+		return never, nil
+	}
 	reply, ok := rueidis.IsRedisErr(err)
 	if !ok {
 		if errors.Is(err, rueidis.ErrClosing) || errors.Is(err, errCrowded) {

@@ -67,7 +67,7 @@ func (l *Lock) TryLock(ctx context.Context) (bool, error) {
 
 // TryLockFor waits for the lock at most for the time given by wait, and reports
 // whether the caller holds it: false without an error means that the time was
-// up; if Redis did not answer in it, that is an error. A wait of 0 or less is one attempt. The lease is as for LockFor; 0 means
+// up; a Redis that fails or is silent for it is an error. A wait of 0 or less is one attempt. The lease is as for LockFor; 0 means
 // the watchdog.
 //
 // Redisson's tryLock(wait, unit) and tryLock(wait, lease, unit).

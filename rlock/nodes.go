@@ -14,11 +14,11 @@ import (
 const (
 	// slots is how many hash slots a Cluster has.
 	slots = 16384
-	// maxInFlight is how many commands of callers may be on their way to one
-	// node. rueidis' ring holds 1 024 for a connection and, once full, makes
-	// callers wait whatever their context says; the Keeper's batches (4 of 128)
-	// need room beside these.
-	maxInFlight = 500
+	// maxInFlight is how many callers may have a command on its way to one node,
+	// and each may leave a second one behind that undoes it. rueidis' ring holds
+	// 1 024 for a connection and, once full, makes callers wait whatever their
+	// context says; the Keeper's batches (4 of 128) need room beside these.
+	maxInFlight = 250
 	// topologyAge is how old the picture of a Cluster may become, troubledAge how
 	// old while a node does not answer.
 	topologyAge, troubledAge = time.Minute, 5 * time.Second
