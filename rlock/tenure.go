@@ -52,6 +52,10 @@ type tenure struct {
 	sentAt time.Time     // when it was
 	fails  int           // mirrors in a row that had no good answer
 	err    error         // of the last of them
+	// shortest is the shortest lease that a mirror without an answer asked for,
+	// zero if there was none. It may be executed yet, after any later one, so that
+	// no lease of the tenure is trusted for longer.
+	shortest time.Duration
 
 	// dirty is set while Redis does not show owner and levels, nor is a command
 	// on its way that will.
@@ -105,7 +109,15 @@ func (c *Client) milliseconds(d time.Duration) string {
 // sending notes that a command is about to be sent that sets the lease.
 func (t *tenure) sending(now time.Time, ttl time.Duration) {
 	t.sentAt, t.lease = now, ttl
-	t.trust.Sent(now, ttl, t.room.client.drift(ttl))
+	trusted := t.atMostShortest(ttl)
+	t.trust.Sent(now, trusted, t.room.client.drift(trusted))
+}
+
+func (t *tenure) atMostShortest(ttl time.Duration) time.Duration {
+	if t.shortest > 0 {
+		return min(ttl, t.shortest)
+	}
+	return ttl
 }
 
 // begin starts a hold: the first of the tenure, or the next one by hand-over,

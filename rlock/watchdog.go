@@ -55,7 +55,7 @@ func (t *tenure) due() time.Time {
 	if _, bounded := t.asked(); bounded {
 		return until
 	}
-	renewal := t.sentAt.Add(t.room.client.config.Lease / 3)
+	renewal := t.sentAt.Add(t.atMostShortest(t.room.client.config.Lease) / 3)
 	if renewal.Before(until) {
 		return renewal
 	}
@@ -176,6 +176,9 @@ func (t *tenure) answered(s sent, result rueidis.RedisResult, reached bool) {
 func (t *tenure) failed(now time.Time, err error, reached bool) {
 	c := t.room.client
 	t.dirty, t.err = true, err
+	if !answered(err) {
+		t.shortest = t.atMostShortest(t.lease)
+	}
 	if reached {
 		backoff := min(50*time.Millisecond<<min(t.fails, 10), c.config.Lease/10, time.Second)
 		t.fails++
