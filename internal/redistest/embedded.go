@@ -42,10 +42,10 @@ type embedded struct {
 // connection that subscribes in RESP3 refuses other commands.
 func Embedded(t testing.TB) *Server {
 	t.Helper()
-	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true) // otherwise nothing expires
-	t.Cleanup(m.Close)
-	return &Server{Kind: KindEmbedded, t: t, embedded: &embedded{m: m, calls: make(map[string]int64)}}
+	e := &embedded{m: miniredis.NewMiniRedis(), calls: make(map[string]int64)}
+	e.m.ClockTTL(true) // otherwise nothing expires
+	t.Cleanup(func() { e.setStopped(true) })
+	return &Server{Kind: KindEmbedded, t: t, embedded: e}
 }
 
 func (e *embedded) options() rueidis.ClientOption {
