@@ -3,7 +3,10 @@ package pubsub_test
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -23,8 +26,7 @@ func channelNames() []string {
 }
 
 // awaitCounted waits until every channel is confirmed and its primary counts
-// exactly one subscriber. The look goes to the primary of the channel's slot, and
-// keeps the client's map of the cluster fresh as a lock's commands would.
+// exactly one subscriber.
 func awaitCounted(t testing.TB, hub *pubsub.Hub, outside rueidis.Client, names []string) {
 	t.Helper()
 	for _, name := range names {
@@ -45,10 +47,20 @@ func shardSubscribers(client rueidis.Client, channel string) int64 {
 }
 
 func TestAClusterIsFollowedWhereItsSlotsGo(t *testing.T) {
+	t.Parallel() // it mostly waits
 	redis := redistest.Cluster(t)
 	outside := redis.Client(t)
-	hub, _ := newHub(t, redis.Options(), pubsub.Config{Sharded: true})
+	hub, client := newHub(t, redis.Options(), pubsub.Config{Sharded: true})
 	names := channelNames()
+
+	// The hub asks any node, so it may ask a replica, which takes subscriptions
+	// that its primary does not count. A cluster shows its replicas only once
+	// something was written.
+	for _, name := range names {
+		require.NoError(t, outside.Do(t.Context(), outside.B().Set().Key(name).Value("").Build()).Error())
+	}
+	eventually(t, "the client knows the replicas", func() bool { return len(client.Nodes()) == 6 })
+
 	subs := make([]*pubsub.Subscription, len(names))
 	for i, name := range names {
 		subs[i] = hub.Subscribe(name)
@@ -83,6 +95,70 @@ func TestAClusterIsFollowedWhereItsSlotsGo(t *testing.T) {
 	}
 }
 
+// While a slot changes hands two nodes may each name the other as its owner.
+func TestAChannelIsNotSentBackAndForthWithoutPause(t *testing.T) {
+	t.Parallel() // it mostly waits
+	redis := redistest.Cluster(t)
+	one, other := redis.Primary("c0").Client(t), redis.Primary("c1").Client(t)
+	slot, oneID, otherID := do(t, one, "CLUSTER", "KEYSLOT", "c0"), text(t, one, "CLUSTER", "MYID"), text(t, other, "CLUSTER", "MYID")
+	require.NotEqual(t, oneID, otherID)
+	number, err := slot.AsInt64()
+	require.NoError(t, err)
+	assign := func(node rueidis.Client, owner string) {
+		do(t, node, "CLUSTER", "SETSLOT", fmt.Sprint(number), "NODE", owner)
+	}
+	assign(one, otherID)
+	assign(other, oneID)
+	hub, _ := newHub(t, redis.Options(), pubsub.Config{Sharded: true})
+	begin := time.Now()
+	s := hub.Subscribe("c0")
+
+	// Twenty rejections are more than one chase; a chase a tick is the limit.
+	eventually(t, "the channel is asked for again and again", func() bool { return rejections(t, one, other) >= 20 })
+	ticks := int(time.Since(begin)/(250*time.Millisecond)) + 2
+	assert.LessOrEqual(t, rejections(t, one, other), 7*ticks)
+
+	assign(one, oneID)
+	awaitMark(t, s)
+	require.NoError(t, s.Refused())
+}
+
+// rejections counts the SSUBSCRIBE that the nodes have answered with MOVED.
+func rejections(t testing.TB, nodes ...rueidis.Client) (sum int) {
+	t.Helper()
+	for _, node := range nodes {
+		for line := range strings.Lines(text(t, node, "INFO", "commandstats")) {
+			_, count, found := strings.Cut(line, "rejected_calls=")
+			if found && strings.HasPrefix(line, "cmdstat_ssubscribe:") {
+				count, _, _ = strings.Cut(count, ",")
+				n, err := strconv.Atoi(count)
+				require.NoError(t, err)
+				sum += n
+			}
+		}
+	}
+	return sum
+}
+
+func text(t testing.TB, node rueidis.Client, command ...string) string {
+	t.Helper()
+	reply, err := do(t, node, command...).ToString()
+	require.NoError(t, err)
+	return reply
+}
+
+// A node that was told to keep its host to itself says MOVED 42 :6379.
+func TestAClusterWhoseNodesGiveNoHost(t *testing.T) {
+	t.Parallel() // it mostly waits
+	redis := redistest.Cluster(t, "--cluster-preferred-endpoint-type", "unknown-endpoint")
+	hub, _ := newHub(t, redis.Options(), pubsub.Config{Sharded: true})
+	for _, name := range channelNames() {
+		s := hub.Subscribe(name)
+		awaitMark(t, s)
+		eventually(t, name+" is counted", func() bool { return hub.Confirmed(name) })
+	}
+}
+
 func drain(s *pubsub.Subscription) {
 	select {
 	case <-s.C():
@@ -91,6 +167,7 @@ func drain(s *pubsub.Subscription) {
 }
 
 func TestAClusterWithoutShardedChannels(t *testing.T) {
+	t.Parallel() // it mostly waits
 	redis := redistest.Cluster(t)
 	outside := redis.Client(t)
 	hub, _ := newHub(t, redis.Options(), pubsub.Config{})
@@ -105,25 +182,33 @@ func TestAClusterWithoutShardedChannels(t *testing.T) {
 }
 
 func TestSentinelIsFollowedToTheNewPrimary(t *testing.T) {
+	t.Parallel() // it mostly waits
 	redis := redistest.Sentinel(t)
 	hub, client := newHub(t, redis.Options(), pubsub.Config{})
 	s := hub.Subscribe("a")
 	awaitMark(t, s)
-	for _, change := range []struct {
-		name string
-		make func()
-	}{
-		{"planned", func() { redis.Failover("a") }},
-		{"the primary dies", func() { redis.Primary("a").Stop() }},
-	} {
-		t.Run(change.name, func(t *testing.T) {
-			change.make()
-			awaitMark(t, s)
-			eventually(t, "the new primary counts it", func() bool {
-				return hub.Confirmed("a") && subscribers(t, client, "NUMSUB", "a") == 1
-			})
-			do(t, client, "PUBLISH", "a", "0")
-			awaitMark(t, s)
+	again := func(t *testing.T) {
+		t.Helper()
+		awaitMark(t, s)
+		eventually(t, "the new primary counts it", func() bool {
+			return hub.Confirmed("a") && subscribers(t, client, "NUMSUB", "a") == 1
 		})
+		do(t, client, "PUBLISH", "a", "0")
+		awaitMark(t, s)
 	}
+	t.Run("when a failover is planned", func(t *testing.T) {
+		old := redis.Primary("a").Client(t)
+		redis.Failover("a")
+		again(t)
+		// Sentinel turns the old primary into a replica after some 10 s, and
+		// only then ends its connections. The hub must not have waited for that.
+		role, err := do(t, old, "ROLE").ToArray()
+		require.NoError(t, err)
+		name, _ := role[0].ToString()
+		assert.Equal(t, "master", name)
+	})
+	t.Run("when the primary dies", func(t *testing.T) {
+		redis.Primary("a").Stop()
+		again(t)
+	})
 }
