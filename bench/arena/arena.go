@@ -1,0 +1,130 @@
+package arena
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/bench/scenario"
+	"github.com/go-rlock/rlock/bench/worker"
+)
+
+// An Arena is a Redis and the networks in front of it. One measurement at a time.
+type Arena struct {
+	Version string // of Redis
+
+	addr     string
+	stop     func() // ends the redis-server, if it is ours
+	redis    rueidis.Client
+	run      string // begins the names of all keys
+	measured atomic.Int64
+	networks map[string]*network
+}
+
+// A network is a way to Redis.
+type network struct {
+	addr      string
+	roundTrip time.Duration // as measured
+	proxy     *process      // nil for the loopback
+}
+
+// Open connects to the Redis at addr, or starts one if addr is "". It is never
+// flushed: names begin with a number of this run, and keys end with their leases.
+func Open(ctx context.Context, addr string) (*Arena, error) {
+	a := &Arena{addr: addr, run: fmt.Sprintf("bench:%08x", rand.Uint32()), networks: make(map[string]*network), stop: func() {}}
+	var err error
+	if addr == "" {
+		if a.addr, a.stop, err = startRedis(ctx); err != nil {
+			return nil, err
+		}
+	}
+	a.redis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{a.addr}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		a.stop()
+		return nil, fmt.Errorf("arena: cannot connect to %s: %w", a.addr, err)
+	}
+	info, err := a.redis.Do(ctx, a.redis.B().Info().Section("server").Build()).ToString()
+	if err != nil {
+		a.Close()
+		return nil, fmt.Errorf("arena: %w", err)
+	}
+	if _, err := fmt.Sscanf(info[max(0, strings.Index(info, "redis_version:")):], "redis_version:%s", &a.Version); err != nil {
+		a.Version = "unknown"
+	}
+	return a, nil
+}
+
+// Close ends all that Open and Measure have started.
+func (a *Arena) Close() {
+	for _, n := range a.networks {
+		if n.proxy != nil {
+			n.proxy.end(time.Second)
+		}
+	}
+	a.redis.Close()
+	a.stop()
+}
+
+// network returns the way to Redis of that round trip, and starts it if need be.
+func (a *Arena) network(ctx context.Context, n scenario.Network) (*network, error) {
+	if way := a.networks[n.Name]; way != nil {
+		return way, nil
+	}
+	way := &network{addr: a.addr}
+	if n.RoundTrip > 0 {
+		proxy, err := start(worker.RoleProxy)
+		if err != nil {
+			return nil, err
+		}
+		if err = proxy.say(fmt.Sprintf("%s %s", a.addr, n.RoundTrip)); err == nil {
+			way.addr, err = proxy.hear(10 * time.Second)
+		}
+		if err != nil {
+			proxy.end(0)
+			return nil, err
+		}
+		way.proxy = proxy
+	}
+	var err error
+	if way.roundTrip, err = ping(ctx, way.addr); err != nil {
+		return nil, err
+	}
+	a.networks[n.Name] = way
+	return way, nil
+}
+
+// RoundTrips returns the round trips of the networks used so far, as measured.
+func (a *Arena) RoundTrips() map[string]time.Duration {
+	all := make(map[string]time.Duration)
+	for name, n := range a.networks {
+		all[name] = n.roundTrip
+	}
+	return all
+}
+
+// ping returns the median time of a PING.
+func ping(ctx context.Context, addr string) (time.Duration, error) {
+	redis, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true, AlwaysPipelining: true, PipelineMultiplex: -1,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("arena: ping: %w", err)
+	}
+	defer redis.Close()
+	times := make([]time.Duration, 200)
+	for i := range times {
+		began := time.Now()
+		if err := redis.Do(ctx, redis.B().Ping().Build()).Error(); err != nil {
+			return 0, fmt.Errorf("arena: ping: %w", err)
+		}
+		times[i] = time.Since(began)
+	}
+	slices.Sort(times)
+	return times[len(times)/2], nil
+}

@@ -1,0 +1,191 @@
+package arena
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/bench/contender"
+	"github.com/go-rlock/rlock/bench/scenario"
+	"github.com/go-rlock/rlock/bench/worker"
+)
+
+const (
+	// headStart is from the last word to a worker until it begins.
+	headStart = 20 * time.Millisecond
+	// setUp is the longest that a worker may take to be ready: with 100 000 locks
+	// to take at a round trip of 2 ms it takes some time.
+	setUp = 2 * time.Minute
+	// overtime is what a worker gets to report after it should have.
+	overtime = 20 * time.Second
+)
+
+// NewResult returns a result without any round.
+func NewResult(cell scenario.Cell, c contender.Contender) *Result {
+	return &Result{Scenario: cell.Scenario, Setting: cell.Setting, Network: cell.Network.Name, Contender: c.Name, Job: cell.Job}
+}
+
+// Measure adds a round of the contender in the cell to the result. An error is
+// also noted in it.
+func (a *Arena) Measure(ctx context.Context, cell scenario.Cell, c contender.Contender, r *Result) (err error) {
+	defer func() {
+		if err != nil {
+			r.Error = err.Error()
+		}
+	}()
+	way, err := a.network(ctx, cell.Network)
+	if err != nil {
+		return err
+	}
+	r.RoundTrip = way.roundTrip
+	job := cell.Job
+	job.Contender, job.Addr = c.Name, way.addr
+	job.Prefix = fmt.Sprintf("%s:%d", a.run, a.measured.Add(1))
+	if job.Ground, err = worker.CreateGround(job.Locks); err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(job.Ground) }()
+
+	workers, err := ready(job)
+	defer func() {
+		for _, w := range workers {
+			w.end(5 * time.Second)
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	before, err := look(ctx, a.redis)
+	if err != nil {
+		return err
+	}
+	begin := time.Now().Add(headStart)
+	for _, w := range workers {
+		if err := w.say(strconv.FormatInt(begin.UnixNano(), 10)); err != nil {
+			return err
+		}
+	}
+	var after snapshot
+	if job.Kind != worker.Web { // which ends when it is done
+		if job.Kind == worker.Hold {
+			a.watch(ctx, job, c, begin, r)
+		}
+		time.Sleep(time.Until(begin.Add(job.Duration)))
+		if after, err = look(ctx, a.redis); err != nil {
+			return err
+		}
+	}
+	if job.Kind == worker.Hold {
+		if r.Gone, err = a.gone(ctx, job, c); err != nil {
+			return err
+		}
+		for _, w := range workers {
+			if err := w.say("release"); err != nil {
+				return err
+			}
+		}
+	}
+	var reports []worker.Report
+	for _, w := range workers {
+		report, err := w.report(time.Until(begin) + job.Duration + job.Drain + overtime)
+		if err != nil {
+			return err
+		}
+		reports = append(reports, report)
+	}
+	if job.Kind == worker.Web {
+		if after, err = look(ctx, a.redis); err != nil {
+			return err
+		}
+	}
+	if err := r.add(reports, after.since(before), c.Sends); err != nil {
+		return err
+	}
+	if job.Kind == worker.Web {
+		return a.countUpdates(ctx, job, reports, r)
+	}
+	return nil
+}
+
+// ready starts the workers of a job, all at once, and returns when all are ready.
+func ready(job worker.Job) (workers []*process, err error) {
+	for job.Process = range job.Processes {
+		w, failed := startWorker(job)
+		if failed != nil {
+			return workers, failed
+		}
+		workers = append(workers, w)
+	}
+	for _, w := range workers {
+		if _, failed := w.hear(setUp); failed != nil {
+			err = errors.Join(err, failed)
+		}
+	}
+	return workers, err
+}
+
+// countUpdates compares the sequence number with the requests that wrote it.
+func (a *Arena) countUpdates(ctx context.Context, job worker.Job, reports []worker.Report, r *Result) error {
+	redis := a.redis
+	key := worker.SequenceKey(job.Prefix)
+	last, err := redis.Do(ctx, redis.B().Hget().Key(key).Field("next").Build()).AsInt64()
+	if err != nil && !rueidis.IsRedisNil(err) {
+		return fmt.Errorf("arena: sequence number: %w", err)
+	}
+	for _, report := range reports {
+		r.LostUpdates += report.Sections
+	}
+	r.LostUpdates -= last
+	return redis.Do(ctx, redis.B().Del().Key(key).Build()).Error()
+}
+
+const (
+	// watchEach and watched keep the looking itself below a thousand commands a
+	// second.
+	watchEach = 500 * time.Millisecond
+	watched   = 500
+)
+
+// watch looks at the leases of held locks, some at a time, until the window is
+// nearly over, and notes the oldest.
+func (a *Arena) watch(ctx context.Context, job worker.Job, c contender.Contender, begin time.Time, r *Result) {
+	end := begin.Add(job.Duration - watchEach/2)
+	time.Sleep(time.Until(begin))
+	for next := 0; time.Now().Before(end); {
+		var asks []rueidis.Completed
+		for range min(watched, job.Locks) {
+			asks = append(asks, a.redis.B().Pttl().Key(c.Key(job.Prefix+":"+strconv.Itoa(next))).Build())
+			next = (next + 1) % job.Locks
+		}
+		for _, answer := range a.redis.DoMulti(ctx, asks...) {
+			if ms, err := answer.AsInt64(); err == nil && ms >= 0 {
+				age := job.Lease - time.Duration(ms)*time.Millisecond
+				r.Latest = max(r.Latest, age.Seconds()/job.Lease.Seconds())
+			}
+		}
+		time.Sleep(min(watchEach, max(0, time.Until(end))))
+	}
+}
+
+// gone returns how many of the held locks have no key in Redis.
+func (a *Arena) gone(ctx context.Context, job worker.Job, c contender.Contender) (n int64, err error) {
+	for first := 0; first < job.Locks; first += 1000 {
+		var asks []rueidis.Completed
+		for lock := first; lock < min(first+1000, job.Locks); lock++ {
+			asks = append(asks, a.redis.B().Exists().Key(c.Key(job.Prefix+":"+strconv.Itoa(lock))).Build())
+		}
+		for _, answer := range a.redis.DoMulti(ctx, asks...) {
+			exists, err := answer.AsInt64()
+			if err != nil {
+				return n, fmt.Errorf("arena: held locks: %w", err)
+			}
+			n += 1 - exists
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,121 @@
+package arena
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// startRedis starts a redis-server on a free port of the loopback, in memory
+// only, and returns it when it answers.
+func startRedis(ctx context.Context) (addr string, stop func(), err error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return "", nil, fmt.Errorf("arena: no redis-server to start: %w: install it, or say -addr", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, fmt.Errorf("arena: %w", err)
+	}
+	addr = listener.Addr().String()
+	_ = listener.Close()
+	_, port, _ := net.SplitHostPort(addr)
+
+	dir, err := os.MkdirTemp("", "rlock-bench-redis-")
+	if err != nil {
+		return "", nil, fmt.Errorf("arena: %w", err)
+	}
+	var output bytes.Buffer
+	server := exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--dir", dir,
+		"--save", "", "--appendonly", "no", "--maxclients", "20000")
+	server.Stdout, server.Stderr = &output, &output
+	server.SysProcAttr = dieWithParent()
+	if err := server.Start(); err != nil {
+		_ = os.RemoveAll(dir)
+		return "", nil, fmt.Errorf("arena: %w", err)
+	}
+	exited := make(chan struct{})
+	go func() {
+		_ = server.Wait()
+		close(exited)
+	}()
+	stop = func() {
+		_ = server.Process.Kill() // there is nothing to save
+		<-exited
+		_ = os.RemoveAll(dir)
+	}
+	if err := awaitPort(ctx, addr, exited); err != nil {
+		stop()
+		return "", nil, fmt.Errorf("arena: redis-server: %w:\n%s", err, output.String())
+	}
+	return addr, stop, nil
+}
+
+func awaitPort(ctx context.Context, addr string, exited <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-exited:
+			return fmt.Errorf("it ended at once")
+		case <-ctx.Done():
+			return fmt.Errorf("it does not listen: %w", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// A snapshot is what Redis has done so far.
+type snapshot struct {
+	calls map[string]int64 // of each command
+	cpu   time.Duration
+}
+
+func look(ctx context.Context, redis rueidis.Client) (snapshot, error) {
+	s := snapshot{calls: make(map[string]int64)}
+	for _, section := range []string{"commandstats", "cpu"} {
+		info, err := redis.Do(ctx, redis.B().Info().Section(section).Build()).ToString()
+		if err != nil {
+			return s, fmt.Errorf("arena: INFO %s: %w", section, err)
+		}
+		for line := range strings.Lines(info) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+			if command, ok := strings.CutPrefix(key, "cmdstat_"); ok {
+				calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+				s.calls[command], err = strconv.ParseInt(calls, 10, 64)
+			}
+			if key == "used_cpu_sys" || key == "used_cpu_user" {
+				var seconds float64
+				seconds, err = strconv.ParseFloat(value, 64)
+				s.cpu += time.Duration(seconds * float64(time.Second))
+			}
+			if err != nil {
+				return s, fmt.Errorf("arena: INFO %s: %q: %w", section, line, err)
+			}
+		}
+	}
+	return s, nil
+}
+
+// since returns what was done between before and s.
+func (s snapshot) since(before snapshot) snapshot {
+	d := snapshot{calls: make(map[string]int64), cpu: s.cpu - before.cpu}
+	for command, calls := range s.calls {
+		if n := calls - before.calls[command]; n > 0 {
+			d.calls[command] = n
+		}
+	}
+	return d
+}

@@ -1,0 +1,111 @@
+package contender
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Contender is one kind of lock in one configuration.
+type Contender struct {
+	Name  string // as in flags, tables and plots
+	About string // how it is configured, and by whose recommendation
+
+	// Wakes says by what a waiter learns that the lock is free: the waiting
+	// policy. "" for the floor, which does not wait and so is compared only where
+	// nobody has to.
+	Wakes string
+	// Reentrant: the same handle may be locked again while it is held.
+	Reentrant bool
+	// Renews: a lock that is held longer than its lease is kept alive.
+	Renews bool
+
+	// Sends are the commands that its client sends, in lower case as in INFO
+	// commandstats, which counts what scripts call as well. Summing up only these
+	// gives the commands that crossed the network; a test compares with MONITOR.
+	Sends []string
+	// Key returns a Redis key that exists while the lock of that name is held.
+	Key func(name string) string
+
+	Open func(Config) (Client, error)
+}
+
+// Waits reports whether a lock that is taken is waited for.
+func (c Contender) Waits() bool { return c.Wakes != "" }
+
+// Config is what a measurement decides. All else is the contender's own.
+type Config struct {
+	Addr string // host:port of Redis
+	// Lease is asked for where the scenario depends on it; 0 is the contender's
+	// own default.
+	Lease time.Duration
+}
+
+// A Client is what one process would open once. Its methods may be called
+// concurrently.
+type Client interface {
+	// Mutex returns a handle to the lock of that name.
+	Mutex(name string) Mutex
+	// Close frees the client. Nothing of it is used afterwards.
+	Close() error
+}
+
+// A Mutex is one goroutine's handle to a lock: it is not shared.
+type Mutex interface {
+	// Lock waits until it holds the lock, or fails: because ctx ended, or by the
+	// contender's own rules (so many tries, say). Then nothing is held.
+	Lock(ctx context.Context) error
+	// Unlock gives back one Lock.
+	Unlock() error
+}
+
+// A Trier is a Mutex that can try without waiting.
+type Trier interface {
+	// TryLock takes the lock if it is free, and reports whether it did.
+	TryLock(ctx context.Context) (bool, error)
+}
+
+// All returns the contenders in the order of the tables.
+func All() []Contender {
+	return []Contender{
+		RLock(),
+		Rueidislock(), RueidislockOne(),
+		Redsync(),
+		RedislockLinear(), RedislockExponential(),
+		RedissonStyle(),
+		ExpirePoll(),
+		GetSetSleep(), GetSetSpin(),
+		FloorEvalsha(), FloorSetNX(),
+	}
+}
+
+// Find returns the contender of that name: one of All, or Broken.
+func Find(name string) (Contender, error) {
+	all := append(All(), Broken())
+	i := slices.IndexFunc(all, func(c Contender) bool { return c.Name == name })
+	if i < 0 {
+		names := make([]string, len(all))
+		for i, c := range all {
+			names[i] = c.Name
+		}
+		return Contender{}, fmt.Errorf("contender: none is called %q: there are %s", name, strings.Join(names, ", "))
+	}
+	return all[i], nil
+}
+
+// plain is the Key of a contender that uses the lock's name as it is.
+func plain(name string) string { return name }
+
+// sleep waits for d or until ctx ends, whose error it then returns.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,226 @@
+package contender
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/rueidis"
+)
+
+var (
+	// The least that keeps Redisson's format: a hash of owner and count with a
+	// lease, and a message when it is free.
+	floorAcquire = rueidis.NewLuaScript(`
+if redis.call('exists', KEYS[1]) == 0 then
+	redis.call('hset', KEYS[1], ARGV[2], 1)
+	redis.call('pexpire', KEYS[1], ARGV[1])
+	return nil
+end
+return redis.call('pttl', KEYS[1])`)
+	floorRelease = rueidis.NewLuaScript(`
+if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
+	return 0
+end
+redis.call('del', KEYS[1])
+redis.call('publish', KEYS[2], '0')
+return 1`)
+	floorRenew = rueidis.NewLuaScript(`
+if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then
+	return 0
+end
+return redis.call('pexpire', KEYS[1], ARGV[1])`)
+
+	compareAndDelete = rueidis.NewLuaScript(`
+if redis.call('get', KEYS[1]) == ARGV[1] then
+	return redis.call('del', KEYS[1])
+end
+return 0`)
+)
+
+var errTaken = errors.New("taken, and the floor does not wait")
+var errNotOurs = errors.New("the key was not ours any more at unlock")
+
+// FloorEvalsha is what a lock in Redisson's format cannot be faster than: two
+// EVALSHA, sent straight through rueidis, and in the scenario of held locks
+// their renewals in pipelines of 128. It does not wait for a lock that is taken.
+func FloorEvalsha() Contender {
+	return Contender{
+		Name:   "floor-evalsha",
+		About:  "two raw EVALSHA through the same rueidis, no waiting; renewals in pipelines of 128",
+		Renews: true,
+		Sends:  []string{"evalsha", "eval", "script|load"},
+		Key:    plain,
+		Open: func(c Config) (Client, error) {
+			redis, err := connect(c.Addr)
+			if err != nil {
+				return nil, err
+			}
+			lease := c.Lease
+			if lease == 0 {
+				lease = defaultLease
+			}
+			f := &floorClient{connection: connection{redis}, uuid: uuid.NewString(), lease: lease, held: make(map[*floorMutex]struct{})}
+			f.milliseconds = strconv.FormatInt(lease.Milliseconds(), 10)
+			if c.Lease > 0 {
+				f.ctx, f.cancel = context.WithCancel(context.Background())
+				f.running.Add(1)
+				go f.renew()
+			}
+			return f, nil
+		},
+	}
+}
+
+type floorClient struct {
+	connection
+	uuid         string
+	mutexes      atomic.Uint64
+	lease        time.Duration
+	milliseconds string
+
+	ctx     context.Context // nil: nothing is renewed
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu   sync.Mutex // protects following
+	held map[*floorMutex]struct{}
+}
+
+func (c *floorClient) Mutex(name string) Mutex {
+	owner := c.uuid + ":" + strconv.FormatUint(c.mutexes.Add(1), 10)
+	return &floorMutex{client: c, keys: []string{name, "redisson_lock__channel:{" + name + "}"}, args: []string{c.milliseconds, owner}}
+}
+
+func (c *floorClient) Close() error {
+	if c.ctx != nil {
+		c.cancel()
+		c.running.Wait()
+	}
+	return c.connection.Close()
+}
+
+// renew sends every lock's renewal once in a third of the lease.
+func (c *floorClient) renew() {
+	defer c.running.Done()
+	for sleep(c.ctx, c.lease/3) == nil {
+		c.mu.Lock()
+		held := make([]rueidis.LuaExec, 0, len(c.held))
+		for m := range c.held {
+			held = append(held, rueidis.LuaExec{Keys: m.keys[:1], Args: m.args})
+		}
+		c.mu.Unlock()
+		for len(held) > 0 {
+			n := min(len(held), 128)
+			floorRenew.ExecMulti(c.ctx, c.redis, held[:n]...)
+			held = held[n:]
+		}
+	}
+}
+
+type floorMutex struct {
+	client     *floorClient
+	keys, args []string
+}
+
+func (m *floorMutex) Lock(ctx context.Context) error {
+	err := floorAcquire.Exec(ctx, m.client.redis, m.keys[:1], m.args).Error()
+	if !rueidis.IsRedisNil(err) {
+		return errors.Join(errTaken, err)
+	}
+	if m.client.ctx != nil {
+		m.client.mu.Lock()
+		m.client.held[m] = struct{}{}
+		m.client.mu.Unlock()
+	}
+	return nil
+}
+
+func (m *floorMutex) TryLock(ctx context.Context) (bool, error) {
+	err := m.Lock(ctx)
+	if err == nil || errors.Is(err, errTaken) {
+		return err == nil, nil
+	}
+	return false, err
+}
+
+func (m *floorMutex) Unlock() error {
+	if m.client.ctx != nil {
+		m.client.mu.Lock()
+		delete(m.client.held, m)
+		m.client.mu.Unlock()
+	}
+	released, err := floorRelease.Exec(context.Background(), m.client.redis, m.keys, m.args[1:]).AsInt64()
+	if err == nil && released == 0 {
+		return errNotOurs
+	}
+	return err
+}
+
+// FloorSetNX is the simplest lock there is: SET NX PX with a unique value, and a
+// script that deletes the key if it still has that value.
+func FloorSetNX() Contender {
+	return Contender{
+		Name:  "floor-setnx",
+		About: "SET NX PX and compare-and-delete through the same rueidis, no waiting",
+		Sends: []string{"set", "evalsha", "eval"},
+		Key:   plain,
+		Open: func(c Config) (Client, error) {
+			redis, err := connect(c.Addr)
+			if err != nil {
+				return nil, err
+			}
+			lease := c.Lease
+			if lease == 0 {
+				lease = defaultLease
+			}
+			return &setNXClient{connection: connection{redis}, uuid: uuid.NewString(), lease: lease}, nil
+		},
+	}
+}
+
+type setNXClient struct {
+	connection
+	uuid    string
+	mutexes atomic.Uint64
+	lease   time.Duration
+}
+
+func (c *setNXClient) Mutex(name string) Mutex {
+	owner := c.uuid + ":" + strconv.FormatUint(c.mutexes.Add(1), 10)
+	return &setNXMutex{client: c, keys: []string{name}, args: []string{owner}}
+}
+
+type setNXMutex struct {
+	client     *setNXClient
+	keys, args []string
+}
+
+func (m *setNXMutex) Lock(ctx context.Context) error {
+	ok, err := m.TryLock(ctx)
+	if err == nil && !ok {
+		return errTaken
+	}
+	return err
+}
+
+func (m *setNXMutex) TryLock(ctx context.Context) (bool, error) {
+	redis := m.client.redis
+	err := redis.Do(ctx, redis.B().Set().Key(m.keys[0]).Value(m.args[0]).Nx().PxMilliseconds(m.client.lease.Milliseconds()).Build()).Error()
+	if rueidis.IsRedisNil(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (m *setNXMutex) Unlock() error {
+	deleted, err := compareAndDelete.Exec(context.Background(), m.client.redis, m.keys, m.args).AsInt64()
+	if err == nil && deleted == 0 {
+		return errNotOurs
+	}
+	return err
+}

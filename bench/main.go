@@ -1,0 +1,108 @@
+// Command bench measures distributed locks side by side: this library, its peers,
+// older designs, and the floor that nothing can be faster than.
+//
+//	cd bench && go run .            everything, in under fifteen minutes
+//	cd bench && go run . -quick     a look, in under two
+//
+// It starts its own redis-server and the processes that it needs, shows progress,
+// prints tables, and writes results/: results.md, results.json and plots.
+//
+// Contenders are interleaved: each is measured once at a setting before any is
+// measured there again, in an order that changes, since machines drift.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/go-rlock/rlock/bench/contender"
+	"github.com/go-rlock/rlock/bench/scenario"
+	"github.com/go-rlock/rlock/bench/worker"
+)
+
+func main() {
+	worker.Main()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	options, err := parse(os.Args[1:])
+	if err == nil {
+		err = run(ctx, options)
+	}
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// options are the flags.
+type options struct {
+	addr       string
+	out        string
+	size       scenario.Size
+	scenarios  []scenario.Scenario
+	contenders []contender.Contender
+}
+
+func parse(args []string) (o options, err error) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	var scenarios, contenders, networks string
+	flags.StringVar(&o.addr, "addr", "", "host:port of a Redis to use; default: start a redis-server")
+	flags.StringVar(&o.out, "out", "results", "folder for results.md, results.json and the plots")
+	flags.BoolVar(&o.size.Quick, "quick", false, "fewer settings and shorter measurements")
+	flags.StringVar(&scenarios, "run", "", "scenarios, comma-separated; default: "+names(scenario.All(), func(s scenario.Scenario) string { return s.Name }))
+	flags.StringVar(&contenders, "contenders", "", "contenders, comma-separated; default: "+names(contender.All(), func(c contender.Contender) string { return c.Name }))
+	flags.StringVar(&networks, "net", "", "networks for every setting, comma-separated, of "+
+		names(scenario.Networks(), func(n scenario.Network) string { return n.Name })+"; default: what each scenario chooses")
+	flags.Float64Var(&o.size.Scale, "scale", 1, "multiplies the length of all measurements but hold's")
+	flags.DurationVar(&o.size.Hold, "hold", 0, "how long the scenario hold holds 100 000 locks (default 30s, 3s with -quick)")
+	flags.DurationVar(&o.size.Lease, "lease", 0, "the lease of the locks held there (default 30s, 3s with -quick)")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("bench: what is %q? See -help", flags.Arg(0))
+	}
+	if o.scenarios, err = scenario.Select(scenarios); err != nil {
+		return o, err
+	}
+	o.contenders = contender.All()
+	if contenders != "" {
+		o.contenders = nil
+		for name := range strings.SplitSeq(contenders, ",") {
+			c, err := contender.Find(name)
+			if err != nil {
+				return o, err
+			}
+			o.contenders = append(o.contenders, c)
+		}
+	}
+	if networks != "" {
+		for name := range strings.SplitSeq(networks, ",") {
+			all := scenario.Networks()
+			i := slices.IndexFunc(all, func(n scenario.Network) bool { return n.Name == name })
+			if i < 0 {
+				return o, fmt.Errorf("bench: no network is called %q", name)
+			}
+			o.size.Networks = append(o.size.Networks, all[i])
+		}
+	}
+	return o, nil
+}
+
+func names[T any](all []T, name func(T) string) string {
+	list := make([]string, len(all))
+	for i, x := range all {
+		list[i] = name(x)
+	}
+	return strings.Join(list, ",")
+}

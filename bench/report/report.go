@@ -1,0 +1,72 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/go-rlock/rlock/bench/arena"
+)
+
+// A Report is one run.
+type Report struct {
+	Machine    Machine
+	Took       time.Duration
+	Complete   bool                     // false: the run was ended early
+	RoundTrips map[string]time.Duration // of the networks, as measured
+	Results    []*arena.Result
+}
+
+// A Machine is where it was measured.
+type Machine struct {
+	When      time.Time
+	Go, Redis string
+	OS, Arch  string
+	CPU       string
+	CPUs      int
+}
+
+// Write writes results.md, results.json and the plots into a folder, and makes
+// it if need be.
+func (r *Report) Write(folder string) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	raw, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "results.json"), append(raw, '\n'), 0o644); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	plots, err := r.plot(folder)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(folder, "results.md"), []byte(r.Markdown(plots)), 0o644); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// find returns the result of a contender in a cell that has figures, or nil.
+func (r *Report) find(scenario, setting, network, contender string) *arena.Result {
+	for _, res := range r.Results {
+		if res.Scenario == scenario && res.Setting == setting && res.Network == network && res.Contender == contender && res.Sections+int64(res.Rounds) > 0 {
+			return res
+		}
+	}
+	return nil
+}
+
+// of returns the results of a cell in order.
+func (r *Report) of(scenario, setting, network string) (of []*arena.Result) {
+	for _, res := range r.Results {
+		if res.Scenario == scenario && res.Setting == setting && res.Network == network {
+			of = append(of, res)
+		}
+	}
+	return of
+}

@@ -1,0 +1,142 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/go-rlock/rlock/bench/arena"
+	"github.com/go-rlock/rlock/bench/contender"
+)
+
+// A target is a figure that the library must reach, in one run on one machine.
+type target struct {
+	what, must string
+	// reached returns the figure as text and whether it is good enough. It is
+	// called only when the library's result is there.
+	reached func(r *Report, ours *arena.Result) (got string, ok bool)
+
+	scenario, setting, network string
+}
+
+const (
+	ours  = "rlock"
+	floor = "floor-evalsha"
+)
+
+var targets = []target{
+	{"uncontended lock + unlock, p50", "at most 1.10 x two raw EVALSHA", timesFloor, "uncontended", "1 goroutine", "loopback"},
+	{"64 goroutines on 64 locks, throughput", "at least 0.90 x the same, raw", shareOfFloor, "uncontended", "64 goroutines, 64 locks", "loopback"},
+	{"nested pair, p50", "under 1 µs", nestedUnder(time.Microsecond), "nested", "depth 5", "loopback"},
+	{"TryLock on a lock that this process holds, p50", "under 300 ns", nestedUnder(300 * time.Nanosecond), "try", "1 goroutine tries", "loopback"},
+	{"100 goroutines, one process, empty section", "500 000 a second and 50 x the best peer", rate(500_000, 50), "one-process", "100 goroutines, empty sections", "loopback"},
+	{"4 x 32, 50 µs sections, 0.5 ms: throughput", "5 000 a second and 10 x the best peer", rate(5_000, 10), "four-processes", "4 x 32, 50µs sections", "0.5ms"},
+	{"4 x 32, 50 µs sections, 0.5 ms: p99 wait", "under 150 ms", func(_ *Report, r *arena.Result) (string, bool) {
+		return duration(r.Wait.P99), r.Wait.P99 < 150*time.Millisecond
+	}, "four-processes", "4 x 32, 50µs sections", "0.5ms"},
+	{"4 x 32, 50 µs sections, 0.5 ms: smallest share of a process", "at least 0.7 of the largest", func(_ *Report, r *arena.Result) (string, bool) {
+		return small(r.ProcessShare()), r.ProcessShare() >= 0.7
+	}, "four-processes", "4 x 32, 50µs sections", "0.5ms"},
+	{"hand-over between processes, 0.5 ms, p50", "at most 2.1 round trips", roundTrips, "handover", "2 processes in turn", "0.5ms"},
+	{"hand-over between processes, 2 ms, p50", "at most 2.1 round trips", roundTrips, "handover", "2 processes in turn", "2ms"},
+	{"100 000 held leases", "client below 2 % of a core, Redis below 3 %, none lost", func(_ *Report, r *arena.Result) (string, bool) {
+		lost := max(r.Gone, r.LostHolds)
+		return fmt.Sprintf("client %s, Redis %s, %d lost", core(r.ClientCPU, r.Elapsed), core(r.RedisCPU, r.Elapsed), lost),
+			r.ClientCPU.Seconds() < 0.02*r.Elapsed.Seconds() && r.RedisCPU.Seconds() < 0.03*r.Elapsed.Seconds() && lost == 0
+	}, "hold", "100 000 locks", "loopback"},
+}
+
+// Missed returns how many targets were measured, and how many of them missed.
+func (r *Report) Missed() (measured, missed int) {
+	for _, t := range targets {
+		if res := r.find(t.scenario, t.setting, t.network, ours); res != nil {
+			measured++
+			if _, ok := t.reached(r, res); !ok {
+				missed++
+			}
+		}
+	}
+	return measured, missed
+}
+
+func (r *Report) targets() table.Writer {
+	w := table.NewWriter()
+	w.SetStyle(table.StyleLight)
+	w.AppendHeader(table.Row{"", "must", "is", ""})
+	for _, t := range targets {
+		res := r.find(t.scenario, t.setting, t.network, ours)
+		if res == nil {
+			w.AppendRow(table.Row{t.what, t.must, "", "not measured"})
+			continue
+		}
+		got, ok := t.reached(r, res)
+		verdict := "reached"
+		if !ok {
+			verdict = "**missed**"
+		}
+		w.AppendRow(table.Row{t.what, t.must, got, verdict})
+	}
+	return w
+}
+
+func timesFloor(r *Report, res *arena.Result) (string, bool) {
+	raw := r.find(res.Scenario, res.Setting, res.Network, floor)
+	if raw == nil {
+		return duration(res.Pair.P50) + " (no floor)", false
+	}
+	times := res.Pair.P50.Seconds() / raw.Pair.P50.Seconds()
+	return fmt.Sprintf("%.2f x (%s to %s)", times, duration(res.Pair.P50), duration(raw.Pair.P50)), times <= 1.10
+}
+
+func shareOfFloor(r *Report, res *arena.Result) (string, bool) {
+	raw := r.find(res.Scenario, res.Setting, res.Network, floor)
+	if raw == nil {
+		return number(res.Rate()) + " a second (no floor)", false
+	}
+	times := res.Rate() / raw.Rate()
+	return fmt.Sprintf("%.2f x (%s to %s a second)", times, number(res.Rate()), number(raw.Rate())), times >= 0.90
+}
+
+func nestedUnder(limit time.Duration) func(*Report, *arena.Result) (string, bool) {
+	return func(_ *Report, res *arena.Result) (string, bool) {
+		return duration(res.Nested.P50), res.Nested.Count > 0 && res.Nested.P50 < limit
+	}
+}
+
+// rate asks for so many sections a second, and so many times those of the best
+// other contender that waits.
+func rate(least, times float64) func(*Report, *arena.Result) (string, bool) {
+	return func(r *Report, res *arena.Result) (string, bool) {
+		best := r.best(res)
+		if best == nil {
+			return number(res.Rate()) + " a second (no peer)", false
+		}
+		got := res.Rate() / best.Rate()
+		return fmt.Sprintf("%s a second, %.1f x %s (%s)", number(res.Rate()), got, best.Contender, number(best.Rate())),
+			res.Rate() >= least && got >= times
+	}
+}
+
+// best returns the fastest other contender that excluded, in the cell of res.
+func (r *Report) best(res *arena.Result) (best *arena.Result) {
+	for _, other := range r.of(res.Scenario, res.Setting, res.Network) {
+		c, err := contender.Find(other.Contender)
+		if err != nil || c.Name == ours || !c.Waits() || other.Sections == 0 || other.Overlaps > 0 {
+			continue
+		}
+		if best == nil || other.Rate() > best.Rate() {
+			best = other
+		}
+	}
+	return best
+}
+
+func roundTrips(_ *Report, res *arena.Result) (string, bool) {
+	if res.RoundTrip == 0 || res.Handover.Count == 0 {
+		return "no hand-over seen", false
+	}
+	n := res.Handover.P50.Seconds() / res.RoundTrip.Seconds()
+	return fmt.Sprintf("%.2f (%s)", n, duration(res.Handover.P50)), !math.IsNaN(n) && n <= 2.1
+}

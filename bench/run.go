@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/go-rlock/rlock/bench/arena"
+	"github.com/go-rlock/rlock/bench/contender"
+	"github.com/go-rlock/rlock/bench/report"
+	"github.com/go-rlock/rlock/bench/scenario"
+)
+
+// run measures, prints and writes. When ctx ends it stops after the measurement
+// under way, and reports what it has.
+func run(ctx context.Context, o options) error {
+	began := time.Now()
+	a, err := arena.Open(ctx, o.addr)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+
+	r := &report.Report{Machine: machine(began, a.Version)}
+	schedule := plan(o, r)
+	progress := report.NewProgress(os.Stderr, len(schedule))
+	for _, m := range schedule {
+		if ctx.Err() != nil {
+			break
+		}
+		progress.Begin(m.result)
+		_ = a.Measure(ctx, m.cell, m.contender, m.result) // the result says it
+		progress.Done(m.result)
+	}
+	progress.End()
+	r.Complete = ctx.Err() == nil
+	r.Took = time.Since(began)
+	r.RoundTrips = a.RoundTrips()
+
+	fmt.Println(r.Text())
+	if err := r.Write(o.out); err != nil {
+		return err
+	}
+	measured, missed := r.Missed()
+	fmt.Printf("%d of %d targets that were measured are reached. Took %s. Written to %s.\n", measured-missed, measured, r.Took.Round(time.Second), o.out)
+	return nil
+}
+
+// A measurement is one round of one contender in one cell.
+type measurement struct {
+	cell      scenario.Cell
+	contender contender.Contender
+	result    *arena.Result
+}
+
+// plan returns the measurements in their order, and makes the results, in
+// theirs.
+func plan(o options, r *report.Report) (schedule []measurement) {
+	for _, s := range o.scenarios {
+		for _, cell := range s.Cells(o.size) {
+			var row []measurement
+			for _, c := range o.contenders {
+				result := arena.NewResult(cell, c)
+				r.Results = append(r.Results, result)
+				if result.Skipped = s.Refuses(c); result.Skipped == "" {
+					row = append(row, measurement{cell, c, result})
+				}
+			}
+			for round := range cell.Rounds {
+				for i := range row {
+					// Not always after the same one.
+					schedule = append(schedule, row[(i+round*(len(row)/2+1))%len(row)])
+				}
+			}
+		}
+	}
+	return schedule
+}
+
+func machine(now time.Time, redis string) report.Machine {
+	return report.Machine{
+		When: now, Go: runtime.Version(), Redis: redis,
+		OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: processor(), CPUs: runtime.NumCPU(),
+	}
+}
+
+// processor is what Linux calls the CPU.
+func processor() string {
+	info, err := os.ReadFile("/proc/cpuinfo")
+	if err == nil {
+		for line := range strings.Lines(string(info)) {
+			if key, value, _ := strings.Cut(line, ":"); strings.TrimSpace(key) == "model name" {
+				return strings.TrimSpace(value)
+			}
+		}
+	}
+	return "unknown CPU"
+}

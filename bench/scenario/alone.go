@@ -1,0 +1,101 @@
+package scenario
+
+import (
+	"time"
+
+	"github.com/go-rlock/rlock/bench/contender"
+	"github.com/go-rlock/rlock/bench/worker"
+)
+
+// The scenarios in which nobody has to wait.
+
+func uncontended() Scenario {
+	return Scenario{
+		Name:    "uncontended",
+		Title:   "Nobody else wants it",
+		Asks:    "What does a lock cost that is free? The time is that of Lock and Unlock together; the floor is two commands.",
+		Columns: []string{"pair", "rate", "sent", "client cpu", "redis cpu", "faults"},
+		cells: func(s Size) (cells []Cell) {
+			window := s.window(150, 300)
+			for _, n := range pick(s, networks(2), networks(3)) {
+				cells = append(cells,
+					Cell{Setting: "1 goroutine", Network: n, Rounds: pick(s, 1, 3), Job: worker.Job{Kind: worker.Loop, Goroutines: 1, Duration: window}},
+					Cell{Setting: "64 goroutines, 64 locks", Network: n, Rounds: pick(s, 1, 3), Job: worker.Job{Kind: worker.Loop, Goroutines: 64, Locks: 64, Duration: window}})
+			}
+			return cells
+		},
+	}
+}
+
+func nested() Scenario {
+	return Scenario{
+		Name:    "nested",
+		Title:   "Held already, by the caller",
+		Asks:    "What does a lock cost inside itself? Five levels deep; the time is that of one pair inside the outermost.",
+		Columns: []string{"nested", "pair", "rate", "sent", "client cpu", "faults"},
+		takes: func(c contender.Contender) string {
+			if !c.Reentrant {
+				return "not reentrant: would wait for itself"
+			}
+			return ""
+		},
+		cells: func(s Size) (cells []Cell) {
+			for _, n := range pick(s, networks(2), networks(3)) {
+				cells = append(cells, Cell{Setting: "depth 5", Network: n, Rounds: pick(s, 1, 3),
+					Job: worker.Job{Kind: worker.Nest, Goroutines: 1, Depth: 5, Duration: s.window(200, 300)}})
+			}
+			return cells
+		},
+	}
+}
+
+func tryLock() Scenario {
+	return Scenario{
+		Name:    "try",
+		Title:   "Held already, by another goroutine of the process",
+		Asks:    "What does TryLock cost that must say no?",
+		Columns: []string{"nested", "rate", "sent", "client cpu", "faults"},
+		cells: func(s Size) (cells []Cell) {
+			for _, n := range pick(s, networks(1), networks(3)) {
+				cells = append(cells, Cell{Setting: "1 goroutine tries", Network: n, Rounds: pick(s, 1, 2),
+					Job: worker.Job{Kind: worker.Try, Goroutines: 2, Duration: s.window(150, 300)}})
+			}
+			return cells
+		},
+	}
+}
+
+func hold() Scenario {
+	return Scenario{
+		Name:  "hold",
+		Title: "Held for a long time",
+		Asks: "What does it cost to keep locks, and are they kept? CPU is in percent of one core; the latest renewal is the age of the oldest " +
+			"lease seen, as a share of the lease (1 is too late).",
+		Columns: []string{"client core", "redis core", "renewals", "memory", "goroutines", "latest", "lost"},
+		takes: func(c contender.Contender) string {
+			if !c.Renews {
+				return "does not renew"
+			}
+			return ""
+		},
+		cells: func(s Size) (cells []Cell) {
+			duration, lease := s.Hold, s.Lease
+			if duration == 0 {
+				duration = pick(s, 3*time.Second, 30*time.Second)
+			}
+			if lease == 0 {
+				lease = pick(s, 3*time.Second, 30*time.Second)
+			}
+			for _, locks := range pick(s, []int{1_000}, []int{1_000, 10_000, 100_000}) {
+				// The few locks' figures settle sooner: one renewal of everyone is enough.
+				window := duration
+				if locks < 100_000 {
+					window = min(duration, max(duration/3, lease/2+lease/20))
+				}
+				cells = append(cells, Cell{Setting: count(locks) + " locks", Network: loopback,
+					Job: worker.Job{Kind: worker.Hold, Locks: locks, Lease: lease, Duration: window}})
+			}
+			return cells
+		},
+	}
+}

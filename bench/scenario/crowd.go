@@ -1,0 +1,160 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-rlock/rlock/bench/contender"
+	"github.com/go-rlock/rlock/bench/worker"
+)
+
+// The scenarios in which many want the same lock.
+
+var sections = []time.Duration{0, 50 * time.Microsecond, time.Millisecond}
+
+func oneProcess() Scenario {
+	return Scenario{
+		Name:    "one-process",
+		Title:   "Goroutines of one process want it",
+		Asks:    "How many sections pass through one lock, and how long does a goroutine wait for its turn?",
+		Columns: []string{"rate", "wait", "sent", "client cpu", "redis cpu", "goroutine share", "faults"},
+		takes:   mustWait,
+		cells: func(s Size) (cells []Cell) {
+			add := func(n Network, goroutines int, section time.Duration) {
+				cells = append(cells, Cell{
+					Setting: fmt.Sprintf("%s goroutines, %s", count(goroutines), sectionOf(section)), Network: n,
+					Job: worker.Job{Kind: worker.Loop, Goroutines: goroutines, Section: section, Duration: s.window(200, 500)}})
+			}
+			if s.Quick {
+				add(loopback, 2, 0)
+				add(loopback, 100, 0)
+				add(halfMillisecond, 100, sections[1])
+				return cells
+			}
+			for _, goroutines := range []int{2, 16, 100, 1000} {
+				for _, section := range sections {
+					add(loopback, goroutines, section)
+				}
+			}
+			for _, n := range Networks()[1:] {
+				for _, section := range sections {
+					add(n, 100, section)
+				}
+			}
+			return cells
+		},
+	}
+}
+
+func fourProcesses() Scenario {
+	return Scenario{
+		Name:    "four-processes",
+		Title:   "Four processes of 32 goroutines want it",
+		Asks:    "The same among real processes: what is left of the rate, and does each process get its share?",
+		Columns: []string{"rate", "wait", "sent", "client cpu", "redis cpu", "process share", "goroutine share", "faults"},
+		takes:   mustWait,
+		cells: func(s Size) (cells []Cell) {
+			for _, n := range pick(s, networks(2), networks(3)) {
+				for _, section := range pick(s, sections[1:2], sections) {
+					cells = append(cells, Cell{Setting: "4 x 32, " + sectionOf(section), Network: n,
+						Job: worker.Job{Kind: worker.Loop, Processes: 4, Goroutines: 32, Section: section, Duration: s.window(300, 1000)}})
+				}
+			}
+			return cells
+		},
+	}
+}
+
+func handover() Scenario {
+	return Scenario{
+		Name:  "handover",
+		Title: "From one process to another that waits",
+		Asks: "How long is the lock nobody's? From the start of the Unlock to the other process holding it; in round trips of the network as " +
+			"measured with PING.",
+		Columns: []string{"handover", "round trips", "sent", "faults"},
+		takes:   mustWait,
+		cells: func(s Size) (cells []Cell) {
+			for _, n := range pick(s, networks(2), networks(3)) {
+				cells = append(cells, Cell{Setting: "2 processes in turn", Network: n,
+					Job: worker.Job{Kind: worker.Handover, Processes: 2, Goroutines: 1,
+						Section: 5*time.Millisecond + 5*n.RoundTrip, Duration: s.window(400, 1500)}})
+			}
+			return cells
+		},
+	}
+}
+
+func web() Scenario {
+	return Scenario{
+		Name:  "web",
+		Title: "The classic web test",
+		Asks: "1 000 requests, 100 at a time; each takes the lock, reads a sequence number from Redis, writes the next, and releases. Commands are " +
+			"the lock's, without the request's own two. A limit of time ends a contender that does not get through.",
+		Columns: []string{"rate", "pair", "sent", "client cpu", "done", "wakes", "faults"},
+		takes:   mustWait,
+		cells: func(s Size) (cells []Cell) {
+			job := worker.Job{Kind: worker.Web, Processes: 1, Goroutines: 100, Requests: 1000, Duration: s.window(1500, 5000)}
+			for _, n := range pick(s, networks(1), networks(3)) {
+				cells = append(cells, Cell{Setting: "1 server", Network: n, Job: job})
+			}
+			if !s.Quick {
+				job.Processes, job.Goroutines = 2, 50
+				cells = append(cells, Cell{Setting: "2 servers", Network: loopback, Job: job})
+			}
+			return cells
+		},
+	}
+}
+
+// grown are the contenders that growth compares: one of each kind of waiting.
+var grown = []string{"rlock", "rueidislock-1", "redsync", "redislock-exp", "redisson-style", "broken"}
+
+func growth() Scenario {
+	return Scenario{
+		Name:  "growth",
+		Title: "How cost grows",
+		Asks: "One thing grows, the rest stays: clients (as many processes would have, 2 goroutines each, one lock, empty sections), locks (64 goroutines " +
+			"that walk over them), waiters (goroutines of one process on one lock, empty sections).",
+		Columns: []string{"rate", "wait", "sent", "client cpu", "redis cpu", "faults"},
+		takes: func(c contender.Contender) string {
+			if !slices.Contains(grown, c.Name) {
+				return "not among the five that are compared here"
+			}
+			return ""
+		},
+		cells: func(s Size) (cells []Cell) {
+			add := func(setting string, job worker.Job) {
+				job.Kind, job.Duration = worker.Loop, s.window(150, 400)
+				cells = append(cells, Cell{Setting: setting, Network: loopback, Job: job})
+			}
+			for _, n := range pick(s, []int{1, 16}, []int{1, 2, 4, 8, 16, 32, 64}) {
+				add("clients: "+count(n), worker.Job{Clients: n, Goroutines: 2 * n})
+			}
+			for _, n := range pick(s, []int{1, 1000}, []int{1, 10, 100, 1000, 10_000}) {
+				add("locks: "+count(n), worker.Job{Goroutines: 64, Locks: n, Roam: true})
+			}
+			for _, n := range pick(s, []int{1000}, []int{1, 10, 100, 1000, 10_000}) {
+				add("waiters: "+count(n), worker.Job{Goroutines: n})
+			}
+			return cells
+		},
+	}
+}
+
+func sectionOf(d time.Duration) string {
+	if d == 0 {
+		return "empty sections"
+	}
+	return d.String() + " sections"
+}
+
+// count writes a number with its thousands apart.
+func count(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + " " + s[i:]
+	}
+	return s
+}

@@ -1,0 +1,178 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-rlock/rlock/bench/contender"
+	"github.com/go-rlock/rlock/bench/worker"
+)
+
+// A Scenario is one question.
+type Scenario struct {
+	Name  string // as in -run
+	Title string
+	Asks  string // what it asks, and how to read the answer
+
+	// Columns are the figures that answer it, by the names that package report
+	// gives them.
+	Columns []string
+
+	cells func(Size) []Cell
+	// takes returns why a contender takes no part, "" if it does.
+	takes func(contender.Contender) string
+}
+
+// A Cell is a scenario at one setting: one row of figures for each contender.
+type Cell struct {
+	Scenario string
+	Setting  string
+	Network  Network
+	Rounds   int        // measurements, with the other contenders' in between
+	Job      worker.Job // what each process does; where and for whom is not set yet
+}
+
+// A Network is how far away Redis is.
+type Network struct {
+	Name      string
+	RoundTrip time.Duration // added to the loopback's
+}
+
+// Networks are those that are measured at.
+func Networks() []Network {
+	return []Network{loopback, halfMillisecond, twoMilliseconds}
+}
+
+var (
+	loopback        = Network{"loopback", 0}
+	halfMillisecond = Network{"0.5ms", 500 * time.Microsecond}
+	twoMilliseconds = Network{"2ms", 2 * time.Millisecond}
+)
+
+// A Size is how long and how much to measure.
+type Size struct {
+	Quick bool
+
+	// Scale multiplies all times. Defaults to 1.
+	Scale float64
+	// Hold is how long locks are held in the scenario hold, and Lease their lease.
+	// They default to 30 s each, and to 3 s for Quick.
+	Hold, Lease time.Duration
+	// Networks replaces those that each scenario chooses, if there are any.
+	Networks []Network
+}
+
+// All returns the scenarios in the order of the report.
+func All() []Scenario {
+	return []Scenario{
+		uncontended(), nested(), tryLock(), oneProcess(), fourProcesses(), handover(), web(), hold(), growth(),
+	}
+}
+
+// Select returns the scenarios whose names are in a comma-separated list; all of
+// them for "".
+func Select(list string) ([]Scenario, error) {
+	if list == "" {
+		return All(), nil
+	}
+	var chosen []Scenario
+	for name := range strings.SplitSeq(list, ",") {
+		all := All()
+		i := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == name })
+		if i < 0 {
+			names := make([]string, len(all))
+			for i, s := range all {
+				names[i] = s.Name
+			}
+			return nil, fmt.Errorf("scenario: none is called %q: there are %s", name, strings.Join(names, ", "))
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
+}
+
+// Refuses returns why the contender takes no part, "" if it does.
+func (s Scenario) Refuses(c contender.Contender) string {
+	if s.takes == nil {
+		return ""
+	}
+	return s.takes(c)
+}
+
+// Cells returns what to measure, in order.
+func (s Scenario) Cells(size Size) []Cell {
+	cells := s.cells(size)
+	if len(size.Networks) > 0 {
+		cells = onEach(size.Networks, cells)
+	}
+	for i := range cells {
+		cells[i].Scenario = s.Name
+		size.fill(&cells[i])
+	}
+	return cells
+}
+
+// onEach returns each setting once for each network.
+func onEach(networks []Network, cells []Cell) []Cell {
+	var seen []string
+	var all []Cell
+	for _, c := range cells {
+		if slices.Contains(seen, c.Setting) {
+			continue
+		}
+		seen = append(seen, c.Setting)
+		for _, n := range networks {
+			c.Network = n
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// fill sets what a cell leaves open.
+func (s Size) fill(c *Cell) {
+	scale := s.Scale
+	if scale == 0 {
+		scale = 1
+	}
+	j := &c.Job
+	j.Processes = max(j.Processes, 1)
+	j.Clients = max(j.Clients, 1)
+	j.Locks = max(j.Locks, 1)
+	c.Rounds = max(c.Rounds, 1)
+	if j.Kind != worker.Hold {
+		j.Duration = time.Duration(float64(j.Duration) * scale)
+	}
+	// A stall is longer than the longest sleep between two tries, 512 ms.
+	j.Stall = 1500 * time.Millisecond
+	j.Drain = 2 * time.Second
+	if s.Quick {
+		j.Drain = 1600 * time.Millisecond
+	}
+}
+
+// networks returns the first n of all networks, from near to far.
+func networks(n int) []Network { return Networks()[:n] }
+
+// pick returns quick or full.
+func pick[T any](s Size, quick, full T) T {
+	if s.Quick {
+		return quick
+	}
+	return full
+}
+
+// window returns the length of a window, given in milliseconds.
+func (s Size) window(quick, full int) time.Duration {
+	return time.Duration(pick(s, quick, full)) * time.Millisecond
+}
+
+// mustWait is for scenarios in which a lock is taken when it is wanted.
+func mustWait(c contender.Contender) string {
+	if !c.Waits() {
+		return "does not wait"
+	}
+	return ""
+}

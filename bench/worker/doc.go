@@ -1,0 +1,26 @@
+// Package worker is what a measurement's processes do. The benchmark starts
+// itself, once for each process of a scenario, so that processes are real and
+// the client CPU that is shown is the contender's, not the harness's.
+//
+//	benchmark                         worker
+//	    | -- Job, a line of JSON ------> |  open clients, warm up
+//	    | <------------------- "ready" - |
+//	    | -- when to begin ------------> |  run until the time is up, then drain
+//	    | <---- Report, a line of JSON - |
+//
+// # What is counted, and when
+//
+// A section counts if it ended in the window of Job.Duration. After the window no
+// goroutine begins another wait, but those that wait are let finish (the drain),
+// since a waiter that is never woken must not be mistaken for one that waits:
+//
+//	waiting --> has the lock                            its wait is recorded
+//	   |------> Lock failed by its own rules            a failure
+//	   |------> Job.Stall without anyone entering
+//	   |        any section                             stuck: a lost wake-up
+//	   +------> Job.Drain is over, others do enter      cut: its wait so far is recorded
+//
+// Exclusion is checked by a Ground: memory that all processes of a measurement
+// map, with the number of those inside for each lock. It takes part in nothing
+// that the contender does.
+package worker

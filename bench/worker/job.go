@@ -1,0 +1,66 @@
+package worker
+
+import "time"
+
+// Kind says what a worker does.
+type Kind string
+
+const (
+	Loop     Kind = "loop"     // every goroutine: lock, section, unlock, again
+	Nest     Kind = "nest"     // as Loop, Depth deep
+	Try      Kind = "try"      // one goroutine holds, the others try
+	Handover Kind = "handover" // two processes take turns
+	Web      Kind = "web"      // so many requests, each with a section in Redis
+	Hold     Kind = "hold"     // take Locks locks, then do nothing
+)
+
+// A Job is what one process of a measurement is to do.
+type Job struct {
+	Kind      Kind
+	Contender string
+	Addr      string        // of Redis, or of the proxy in front of it
+	Lease     time.Duration // 0: the contender's default
+	Prefix    string        // of the names of locks
+	Ground    string        // file to map
+
+	Process   int // which of Processes this is, from 0
+	Processes int
+	Clients   int // in this process; its goroutines are spread over them
+
+	Goroutines int           // in this process
+	Locks      int           // names in use, by all processes together
+	Roam       bool          // each section takes the next name; otherwise a goroutine has one name
+	Section    time.Duration // how long the lock is held
+	Depth      int           // Nest: levels
+	Requests   int           // Web: for all processes together
+
+	Duration time.Duration // of the window; Web: the limit
+	Stall    time.Duration // in the drain: nobody enters for so long
+	Drain    time.Duration // the longest that the drain may last
+}
+
+// A Report is what a worker has seen.
+type Report struct {
+	Process  int
+	Sections int64         // that ended in the window
+	Elapsed  time.Duration // the window; Web: until the last request was done
+	CPU      time.Duration // user and system, in the window
+
+	Wait     Latency // from the call of Lock to its return
+	Pair     Latency // Lock and Unlock together, without the section
+	Nested   Latency // Nest: a pair inside the outermost; Try: one TryLock
+	Handover Latency // from the start of an Unlock to another process holding the lock
+
+	Least, Most int64 // sections of the goroutines that had the fewest and the most
+
+	Overlaps     int64  // times a section began while another was under way
+	Failures     int64  // of Lock and Unlock
+	FirstFailure string // what the first of them said
+	Stuck        int64  // waiters that nobody woke
+	Cut          int64  // waiters that still waited when the drain was over
+
+	// Hold: what a held lock costs, and how many were lost.
+	BytesPerLock float64
+	Goroutines   int // more than before the locks were taken
+	Lost         int64
+}

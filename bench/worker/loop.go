@@ -1,0 +1,200 @@
+package worker
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/go-rlock/rlock/bench/contender"
+)
+
+// A runner is one goroutine of a worker.
+type runner struct {
+	*worker
+	index    int
+	end      time.Time
+	client   contender.Client
+	sections int64
+
+	wait, pair, nested, handover *recorder
+}
+
+// first is the lock that the goroutine begins with: neighbours have neighbours'.
+func (r *runner) first() int {
+	return (r.Process*r.Goroutines + r.index) % r.Locks
+}
+
+// loop takes the lock again and again.
+func (r *runner) loop() {
+	lock := r.first()
+	m := r.client.Mutex(r.name(lock))
+	for {
+		if !r.section(m, lock) {
+			return
+		}
+		if r.Roam {
+			lock = (lock + 1) % r.Locks
+			m = r.client.Mutex(r.name(lock))
+		}
+	}
+}
+
+// section is one Lock, section and Unlock. It reports whether to go on.
+func (r *runner) section(m contender.Mutex, lock int) bool {
+	began := time.Now()
+	err := m.Lock(r.ctx)
+	got := time.Now()
+	r.wait.record(got.Sub(began))
+	if err != nil {
+		return r.failed(err) && r.pause() && got.Before(r.end)
+	}
+	r.enter(lock, began)
+	r.spend(got)
+	r.ground.Leave(lock)
+	left := time.Now()
+	err = m.Unlock()
+	freed := time.Now()
+	r.pair.record(got.Sub(began) + freed.Sub(left))
+	if err != nil && !(r.failed(err) && r.pause()) {
+		return false
+	}
+	if freed.After(r.end) {
+		return false
+	}
+	r.sections++
+	return true
+}
+
+func (r *runner) enter(lock int, since time.Time) {
+	handover, overlaps := r.ground.Enter(lock, r.Process, since)
+	if handover > 0 {
+		r.handover.record(handover)
+	}
+	if overlaps {
+		r.mu.Lock()
+		r.report.Overlaps++
+		r.mu.Unlock()
+	}
+}
+
+// longestSpin is the longest section that computes; a longer one waits for
+// something else, as a query to a database does.
+const longestSpin = 500 * time.Microsecond
+
+// spend is the section's work, since the lock was got.
+func (r *runner) spend(got time.Time) {
+	switch {
+	case r.Section == 0:
+	case r.Section > longestSpin:
+		time.Sleep(r.Section)
+	default:
+		for time.Since(got) < r.Section {
+		}
+	}
+}
+
+// pause keeps a contender that fails at once from failing a million times. It
+// reports true.
+func (r *runner) pause() bool {
+	time.Sleep(time.Millisecond)
+	return true
+}
+
+// nest takes one lock Depth times. Nested is the average of the pairs inside the
+// outermost.
+func (r *runner) nest() {
+	lock := r.first()
+	m := r.client.Mutex(r.name(lock))
+	inner := r.Depth - 1
+	for {
+		began := time.Now()
+		if err := m.Lock(r.ctx); err != nil {
+			r.failed(err)
+			return
+		}
+		got := time.Now()
+		r.enter(lock, began)
+		for range inner {
+			if err := m.Lock(r.ctx); err != nil {
+				r.failed(err)
+				return
+			}
+		}
+		for range inner {
+			if err := m.Unlock(); err != nil {
+				r.failed(err)
+				return
+			}
+		}
+		nested := time.Now()
+		r.ground.Leave(lock)
+		if err := m.Unlock(); err != nil && !r.failed(err) {
+			return
+		}
+		freed := time.Now()
+		r.wait.record(got.Sub(began))
+		r.nested.record(nested.Sub(got) / time.Duration(inner))
+		r.pair.record(freed.Sub(began))
+		if freed.After(r.end) {
+			return
+		}
+		r.sections++
+	}
+}
+
+// tries is how many TryLocks are timed together: one alone may take less time
+// than the clock.
+const tries = 16
+
+// try has the first goroutine hold the lock while the others try to get it. A
+// section is one try.
+func (r *runner) try() {
+	const lock = 0
+	m := r.client.Mutex(r.name(lock))
+	if r.index == 0 {
+		began := time.Now()
+		if err := m.Lock(r.ctx); err != nil {
+			r.failed(err)
+			return
+		}
+		r.enter(lock, began)
+		close(r.held)
+		time.Sleep(time.Until(r.end))
+		r.ground.Leave(lock)
+		if err := m.Unlock(); err != nil {
+			r.failed(err)
+		}
+		return
+	}
+	select {
+	case <-r.held:
+	case <-time.After(time.Until(r.end)):
+		return
+	}
+	trier, ok := m.(contender.Trier)
+	if !ok {
+		return
+	}
+	// The holder unlocks at the end, and its clock is not ours.
+	for end := r.end.Add(-10 * time.Millisecond); ; {
+		began := time.Now()
+		if began.After(end) {
+			return
+		}
+		for range tries {
+			got, err := trier.TryLock(r.ctx)
+			if err != nil && !r.failed(err) {
+				return
+			}
+			if got {
+				r.enter(lock, began) // it was held: an overlap
+				r.ground.Leave(lock)
+				if err := m.Unlock(); err != nil && !r.failed(err) {
+					return
+				}
+			}
+		}
+		r.nested.record(time.Since(began) / tries)
+		r.sections += tries
+		runtime.Gosched()
+	}
+}

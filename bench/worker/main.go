@@ -1,0 +1,94 @@
+package worker
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/proxy"
+)
+
+// Role is the environment variable that tells a process of the benchmark that it
+// is not the benchmark: RoleWorker or RoleProxy.
+const Role = "RLOCK_BENCH_ROLE"
+
+// The values of Role.
+const (
+	RoleWorker = "worker" // does one Job
+	RoleProxy  = "proxy"  // is a network: reads "host:port roundtrip", writes its own address, ends with its input
+)
+
+// Main does what Role says and ends the process. It returns, at once, if there
+// is no Role: call it first in main and in TestMain.
+func Main() {
+	var err error
+	switch role := os.Getenv(Role); role {
+	case "":
+		return
+	case RoleWorker:
+		err = Run(os.Stdin, os.Stdout)
+	case RoleProxy:
+		err = network(os.Stdin, os.Stdout)
+	default:
+		err = fmt.Errorf("worker: %s is %q", Role, role)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Run does one Job, in the words of the package comment.
+func Run(in io.Reader, out io.Writer) error {
+	lines := bufio.NewReader(in)
+	line, err := lines.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("worker: no job: %w", err)
+	}
+	var job Job
+	if err := json.Unmarshal(line, &job); err != nil {
+		return fmt.Errorf("worker: job: %w", err)
+	}
+	w, err := open(job)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	w.more = lines
+	if _, err := fmt.Fprintln(out, "ready"); err != nil {
+		return err
+	}
+	var begin int64
+	if _, err := fmt.Fscanln(lines, &begin); err != nil {
+		return fmt.Errorf("worker: no time to begin: %w", err)
+	}
+	report, err := w.run(time.Unix(0, begin))
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(report)
+}
+
+func network(in io.Reader, out io.Writer) error {
+	lines := bufio.NewReader(in)
+	var target, roundTrip string
+	if _, err := fmt.Fscanln(lines, &target, &roundTrip); err != nil {
+		return fmt.Errorf("worker: proxy: %w", err)
+	}
+	d, err := time.ParseDuration(strings.TrimSpace(roundTrip))
+	if err != nil {
+		return fmt.Errorf("worker: proxy: %w", err)
+	}
+	p, err := proxy.Listen(target, d)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, p.Addr())
+	_, _ = io.Copy(io.Discard, lines) // until the benchmark ends
+	return p.Close()
+}

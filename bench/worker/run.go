@@ -1,0 +1,257 @@
+package worker
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/go-rlock/rlock/bench/contender"
+)
+
+// A worker is one process of a measurement.
+type worker struct {
+	Job
+	clients []contender.Client
+	ground  *Ground
+	more    *bufio.Reader // what the benchmark says after the start
+	holds   *holds        // Hold: what was taken before the start
+	app     *app          // Web: what the sections work on
+
+	// ctx is that of every Lock; it ends when the drain is over.
+	ctx    context.Context
+	cancel context.CancelFunc
+	over   atomic.Bool // the drain has ended with waiters left
+	cut    atomic.Bool // and others did enter
+
+	running atomic.Int64  // goroutines
+	held    chan struct{} // Try: closed when the lock is held
+
+	wait, pair, nested, handover *histogram
+
+	mu     sync.Mutex // protects following
+	report Report
+}
+
+func open(job Job) (w *worker, err error) {
+	w = &worker{
+		Job:  job,
+		held: make(chan struct{}),
+		wait: newHistogram(), pair: newHistogram(), nested: newHistogram(), handover: newHistogram(),
+		report: Report{Process: job.Process, Least: math.MaxInt64},
+	}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	defer func() {
+		if err != nil {
+			w.close()
+		}
+	}()
+	c, err := contender.Find(job.Contender)
+	if err != nil {
+		return w, err
+	}
+	if w.ground, err = OpenGround(job.Ground, job.Locks); err != nil {
+		return w, err
+	}
+	for range job.Clients {
+		client, err := c.Open(contender.Config{Addr: job.Addr, Lease: job.Lease})
+		if err != nil {
+			return w, fmt.Errorf("worker: %s: %w", job.Contender, err)
+		}
+		w.clients = append(w.clients, client)
+	}
+	if err := w.warmUp(); err != nil {
+		return w, err
+	}
+	switch job.Kind {
+	case Hold:
+		w.holds, err = w.take()
+	case Web:
+		w.app, err = openApp(job)
+	}
+	return w, err
+}
+
+func (w *worker) close() {
+	w.cancel()
+	for _, client := range w.clients {
+		_ = client.Close()
+	}
+	if w.app != nil {
+		w.app.close()
+	}
+	if w.ground != nil {
+		_ = w.ground.Close()
+	}
+}
+
+// warmUp opens the connections that a client opens when it needs them, and has
+// the scripts loaded, with locks that nobody else takes.
+func (w *worker) warmUp() error {
+	var all sync.WaitGroup
+	var failed error
+	for i := range max(len(w.clients), min(w.Goroutines, 32)) {
+		m := w.clients[i%len(w.clients)].Mutex(fmt.Sprintf("%s:warm:%d:%d", w.Prefix, w.Process, i))
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(w.ctx, 10*time.Second)
+			defer cancel()
+			err := m.Lock(ctx)
+			if err == nil {
+				err = m.Unlock()
+			}
+			if err != nil {
+				w.mu.Lock()
+				failed = errors.Join(failed, err)
+				w.mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	if failed != nil {
+		return fmt.Errorf("worker: %s: warm-up: %w", w.Job.Contender, failed)
+	}
+	return nil
+}
+
+func (w *worker) name(lock int) string { return w.Prefix + ":" + strconv.Itoa(lock) }
+
+// run does the job from begin on.
+func (w *worker) run(begin time.Time) (Report, error) {
+	end := begin.Add(w.Duration)
+	time.Sleep(time.Until(begin))
+	before := cpu()
+	var done sync.WaitGroup
+	w.running.Store(int64(w.Goroutines))
+	for i := range w.Goroutines {
+		done.Go(func() {
+			defer w.running.Add(-1)
+			w.goroutine(i, end)
+		})
+	}
+	finished := make(chan struct{})
+	go func() {
+		done.Wait()
+		close(finished)
+	}()
+	select {
+	case <-finished:
+		if w.Kind == Hold {
+			<-time.After(time.Until(end))
+		}
+	case <-time.After(time.Until(end)):
+	}
+	w.report.CPU = cpu() - before
+	w.report.Elapsed = min(time.Since(begin), w.Duration)
+	hung := w.drain(finished)
+	if w.Kind == Hold {
+		if err := w.giveBack(); err != nil {
+			return Report{}, err
+		}
+	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.report
+	r.Stuck += hung
+	r.Wait, r.Pair, r.Nested, r.Handover = w.wait.latency(), w.pair.latency(), w.nested.latency(), w.handover.latency()
+	if r.Least == math.MaxInt64 {
+		r.Least = 0
+	}
+	return r, nil
+}
+
+// drain lets those who wait finish, and returns how many did not even return
+// from a Lock whose context had ended.
+func (w *worker) drain(finished <-chan struct{}) (hung int64) {
+	began := time.Now()
+	entered, progress := w.ground.Entered(), began
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-finished:
+			return 0
+		case now := <-tick.C:
+			if n := w.ground.Entered(); n != entered {
+				entered, progress = n, now
+			}
+			stalled := now.Sub(progress) > w.Stall
+			if !stalled && now.Sub(began) < w.Drain {
+				continue
+			}
+			w.cut.Store(!stalled)
+			w.over.Store(true)
+			w.cancel()
+		}
+		break
+	}
+	select {
+	case <-finished:
+		return 0
+	case <-time.After(2 * time.Second):
+		return w.running.Load()
+	}
+}
+
+func (w *worker) goroutine(i int, end time.Time) {
+	r := &runner{worker: w, index: i, end: end}
+	r.wait, r.pair, r.nested, r.handover = w.wait.recorder(), w.pair.recorder(), w.nested.recorder(), w.handover.recorder()
+	r.client = w.clients[i%len(w.clients)]
+	switch w.Kind {
+	case Loop:
+		r.loop()
+	case Nest:
+		r.nest()
+	case Try:
+		r.try()
+	case Handover:
+		r.takeTurns()
+	case Web:
+		r.serve()
+	}
+	r.wait.flush()
+	r.pair.flush()
+	r.nested.flush()
+	r.handover.flush()
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.report.Sections += r.sections
+	w.report.Least = min(w.report.Least, r.sections)
+	w.report.Most = max(w.report.Most, r.sections)
+}
+
+// failed counts an error of Lock or Unlock, and reports whether to go on.
+func (w *worker) failed(err error) (again bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over.Load() {
+		if w.cut.Load() {
+			w.report.Cut++
+		} else {
+			w.report.Stuck++
+		}
+		return false
+	}
+	w.report.Failures++
+	if w.report.FirstFailure == "" {
+		w.report.FirstFailure = err.Error()
+	}
+	return true
+}
+
+// cpu returns what this process has used.
+func cpu() time.Duration {
+	var usage unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
