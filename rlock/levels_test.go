@@ -184,3 +184,21 @@ func TestAWaiterThatIsHandedTheLockTrustsOnlyWhatRedisHasConfirmed(t *testing.T)
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
 	})
 }
+
+func TestALevelThatIsOpenedWhileAMirrorIsTriedAgainIsMirroredToo(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lock, me := w.client().NewLock(key), w.caller()
+		require.NoError(t, lock.LockFor(me, 20*time.Second))
+		w.answerScripts(passing[0])
+		require.NoError(t, lock.LockFor(me, 30*time.Second))
+		time.Sleep(10 * time.Millisecond)
+		require.NoError(t, lock.LockFor(me, 40*time.Second))
+		w.answerScripts("")
+		time.Sleep(time.Second)
+		assert.InDelta(t, 39*time.Second, w.ttl(key), float64(2*time.Millisecond))
+		assert.Equal(t, 3, lock.HoldCount(me))
+		for range 3 {
+			require.NoError(t, lock.Unlock(me))
+		}
+	})
+}

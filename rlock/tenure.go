@@ -171,7 +171,8 @@ func (t *tenure) changed() {
 	if _, bounded := t.asked(); bounded {
 		keeper.Schedule(t, t.due())
 	}
-	if !t.dirty {
+	// A mirror that is tried again by the wheel has just lost its time there.
+	if !t.dirty || t.fails > 0 {
 		t.dirty = true
 		keeper.Nudge(t)
 	}

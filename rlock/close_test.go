@@ -1,0 +1,273 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/relay"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// That Close leaves no goroutine behind is checked by each bubble of this package:
+// one that does not end fails its test.
+
+func TestCloseReleasesWhatIsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		for i := range 1000 {
+			lock := p.NewLock(fmt.Sprint("lock ", i))
+			require.NoError(t, lock.Lock(me))
+			if i%10 == 0 {
+				require.NoError(t, lock.LockFor(me, time.Hour))
+			}
+		}
+		require.Len(t, w.Keys(), 1000)
+		within(t, 0, 100*time.Millisecond, func() { require.NoError(t, p.Close()) })
+		assert.Empty(t, w.Keys())
+		assert.Zero(t, p.log.count("lost"), "nothing was")
+	})
+}
+
+func TestWhatCloseReleasesGoesToOthersAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, other, them := w.client(), w.client(), w.caller()
+		require.NoError(t, p.NewLock(key).Lock(w.caller()))
+		result := start(func() error { return other.NewLock(key).Lock(them) })
+		require.True(t, pending(result))
+		require.NoError(t, p.Close())
+		within(t, 0, 10*time.Millisecond, func() { require.NoError(t, <-result) })
+		require.NoError(t, other.NewLock(key).Unlock(them))
+	})
+}
+
+func TestWhoWaitsWhenTheClientIsClosedIsToldAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, other, me := w.client(), w.client(), w.caller()
+		require.NoError(t, other.NewLock("theirs").Lock(me))
+		require.NoError(t, p.NewLock("ours").Lock(me))
+		var results []<-chan error
+		for range 3 {
+			for _, name := range []string{"theirs", "ours"} {
+				them := w.caller()
+				results = append(results, start(func() error { return p.NewLock(name).Lock(them) }))
+				results = append(results, start(func() error {
+					_, err := p.NewLock(name).TryLockFor(w.caller(), time.Minute, 0)
+					return err
+				}))
+			}
+		}
+		synctest.Wait()
+		within(t, 0, 100*time.Millisecond, func() {
+			require.NoError(t, p.Close())
+			for _, result := range results {
+				require.ErrorIs(t, <-result, rlock.ErrClosed)
+			}
+		})
+		require.NoError(t, other.NewLock("theirs").Unlock(me))
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestOnAClosedClientEveryCallSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		lock, free := p.NewLock(key), p.NewLock("free")
+		require.NoError(t, lock.Lock(me))
+		require.NoError(t, lock.Lock(me))
+		hold, err := lock.Acquire(me)
+		require.NoError(t, err)
+		require.NoError(t, p.Close())
+
+		<-hold.Done()
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrClosed)
+		require.ErrorIs(t, hold.Err(), rlock.ErrClosed)
+		assert.False(t, hold.Valid())
+		assert.True(t, hold.ValidUntil().IsZero())
+		assert.False(t, lock.IsHeld(me))
+		assert.Zero(t, lock.HoldCount(me))
+		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrClosed)
+		for range 3 {
+			require.ErrorIs(t, lock.Unlock(me), rlock.ErrClosed)
+		}
+		calls := map[string]func() error{
+			"Lock":        func() error { return free.Lock(me) },
+			"LockFor":     func() error { return free.LockFor(me, time.Second) },
+			"TryLock":     func() error { _, err := free.TryLock(me); return err },
+			"TryLockFor":  func() error { _, err := free.TryLockFor(me, time.Second, 0); return err },
+			"ForceUnlock": func() error { _, err := free.ForceUnlock(me); return err },
+			"IsLocked":    func() error { _, err := free.IsLocked(me); return err },
+			"TTL":         func() error { _, err := free.TTL(me); return err },
+			"Acquire":     func() error { _, err := free.Acquire(me); return err },
+			"TryAcquire":  func() error { _, err := free.TryAcquire(me); return err },
+			"Do":          func() error { return free.Do(me, func(context.Context) error { panic("called") }) },
+		}
+		for method, call := range calls {
+			require.ErrorIs(t, call(), rlock.ErrClosed, method)
+			require.NotErrorIs(t, call(), rlock.ErrNotAcquired, method)
+		}
+	})
+}
+
+func TestClosingAgainIsHarmless(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		require.NoError(t, p.NewLock(key).Lock(w.caller()))
+		var results []<-chan error
+		for range 10 {
+			results = append(results, start(p.Close))
+		}
+		for _, result := range results {
+			require.NoError(t, <-result)
+		}
+		require.NoError(t, p.Close())
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestCloseWithRedisOutOfReachSaysSoInTime(t *testing.T) {
+	for name, fail := range map[string]func(*relay.Network){
+		"cut":    (*relay.Network).Cut,
+		"silent": func(n *relay.Network) { n.Rule(relay.Silence) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p, other, them, me := w.client(), w.client(), w.caller(), w.caller()
+				require.NoError(t, p.NewLock(key).Lock(me))
+				require.NoError(t, other.NewLock("theirs").Lock(them))
+				waits := start(func() error { return p.NewLock("theirs").Lock(me) })
+				require.True(t, pending(waits))
+				fail(p.net)
+				within(t, 3*time.Second, 6*time.Second, func() { require.ErrorIs(t, p.Close(), rlock.ErrUnconfirmed) })
+				require.ErrorIs(t, <-waits, rlock.ErrClosed)
+				sent := len(p.net.Sent(""))
+				require.NoError(t, other.NewLock(key).Lock(them), "when its lease has ended")
+				assert.Len(t, p.net.Sent(""), sent, "nothing is sent after Close")
+				require.NoError(t, other.NewLock(key).Unlock(them))
+			})
+		})
+	}
+}
+
+func TestCloseWithNothingHeldDoesNotWaitForAServerThatIsAway(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		require.NoError(t, p.NewLock(key).Lock(me))
+		require.NoError(t, p.NewLock(key).Unlock(me))
+		p.net.Cut()
+		within(t, 0, time.Second, func() { require.NoError(t, p.Close()) })
+	})
+}
+
+func TestAnAcquireThatIsInFlightWhenTheClientIsClosedIsGivenBack(t *testing.T) {
+	for name, stage := range map[string]relay.Stage{"the request": relay.Request, "the reply": relay.Reply} {
+		for kind, cancels := range map[string]bool{"a context that may end": true, "one that never does": false} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				bubble(t, func(t *testing.T, w *world) {
+					p := w.client()
+					me := rlock.WithOwner(context.Background(), rlock.NewOwner())
+					require.NoError(t, p.NewLock(key).Lock(me))
+					require.NoError(t, p.NewLock(key).Unlock(me))
+					if cancels {
+						me = w.caller()
+					}
+					p.net.Rule(scripts(1, relay.Hold, stage, "acquired"))
+					result := start(func() error { return p.NewLock(key).Lock(me) })
+					require.True(t, pending(result))
+					closed := start(p.Close)
+					require.True(t, pending(closed))
+					time.Sleep(time.Second)
+					p.net.Heal()
+					require.NoError(t, <-closed)
+					require.ErrorIs(t, <-result, rlock.ErrClosed)
+					assert.Empty(t, w.Keys())
+				})
+			})
+		}
+	}
+}
+
+func TestClientsThatAreClosedInTheMiddleOfEverythingLeaveNothingBehind(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var sections atomic.Int64
+		for round := range 20 {
+			var results []<-chan error
+			here, there := w.client(), w.client()
+			for _, p := range []*party{here, there} {
+				for range 4 {
+					me := w.caller()
+					results = append(results, start(func() error {
+						for {
+							hold, err := p.NewLock(key).Acquire(me)
+							if err != nil {
+								return err
+							}
+							sections.Add(1)
+							time.Sleep(time.Millisecond)
+							if err := hold.Release(me); err != nil {
+								return err
+							}
+						}
+					}))
+				}
+			}
+			time.Sleep(time.Duration(round) * 700 * time.Microsecond)
+			require.NoError(t, here.Close())
+			time.Sleep(time.Duration(round) * 700 * time.Microsecond)
+			require.NoError(t, there.Close())
+			for _, result := range results {
+				require.ErrorIs(t, <-result, rlock.ErrClosed)
+			}
+			require.Empty(t, w.Keys())
+		}
+		assert.Positive(t, sections.Load())
+	})
+}
+
+func TestCloseLeavesASharedClientOpen(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		shared, me := w.outsider(), w.caller()
+		client, err := rlock.New(rlock.Config{Client: shared, Logger: quiet})
+		require.NoError(t, err)
+		second, err := rlock.New(rlock.Config{Client: shared, Logger: quiet})
+		require.NoError(t, err)
+		defer second.Close()
+		require.NoError(t, client.NewLock(key).Lock(me))
+		require.NoError(t, client.Close())
+		assert.Empty(t, w.Keys())
+		require.NoError(t, shared.Do(w.ctx, shared.B().Ping().Build()).Error())
+		require.NoError(t, second.NewLock(key).Lock(me))
+		require.NoError(t, second.NewLock(key).Unlock(me))
+	})
+}
+
+func TestWithASharedClientCloseIsBoundedTooWhenTheServerIsSilent(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		network := relay.New(w.Dial)
+		defer network.Close()
+		shared, err := rueidis.NewClient(rueidis.ClientOption{
+			InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true, DisableCache: true, DialCtxFn: network.Dial,
+		})
+		require.NoError(t, err)
+		defer shared.Close()
+		client, err := rlock.New(rlock.Config{Client: shared, Logger: quiet})
+		require.NoError(t, err)
+		require.NoError(t, client.NewLock("held").Lock(w.caller()))
+		network.Rule(relay.Silence)
+		me := w.caller()
+		result := start(func() error { return client.NewLock(key).Lock(me) })
+		require.True(t, pending(result))
+		// Without AlwaysPipelining a lone command of rueidis, here the last try of
+		// the release, ends with its own deadline and not when it is cancelled.
+		within(t, 3*time.Second, 7*time.Second, func() { require.ErrorIs(t, client.Close(), rlock.ErrUnconfirmed) })
+		// An acquire in flight ends as soon as the shared client gives it up.
+		require.ErrorIs(t, <-result, rlock.ErrClosed)
+	})
+}

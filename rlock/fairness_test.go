@@ -1,0 +1,240 @@
+package rlock_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// section is how long the sections here take: long enough for the mirror of a
+// hand-over to be answered before the next one.
+const section = 2 * time.Millisecond
+
+// A record is who had the lock, in order. The lock protects it.
+type record struct {
+	order []string
+	wg    sync.WaitGroup
+}
+
+// join has a new owner wait for the lock, have it for a section and unlock it. The
+// caller goes on when it stands in the queue.
+func (r *record) join(w *world, p *party, who string) {
+	lock, me := p.NewLock(key), w.caller()
+	r.wg.Go(func() {
+		if !assert.NoError(w.t, lock.Lock(me)) {
+			return
+		}
+		r.order = append(r.order, who)
+		time.Sleep(section)
+		assert.NoError(w.t, lock.Unlock(me))
+	})
+	synctest.Wait()
+}
+
+func handoff(limit int, duration time.Duration) func(*rlock.Config) {
+	return func(c *rlock.Config) { c.HandoffLimit, c.HandoffTime = limit, duration }
+}
+
+func TestInsideAProcessTheLockPassesFirstInFirstOut(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		require.NoError(t, p.NewLock(key).Lock(me))
+		var r record
+		var want []string
+		for i := range 50 {
+			who := string(rune('A' + i))
+			want = append(want, who)
+			r.join(w, p, who)
+		}
+		require.NoError(t, p.NewLock(key).Unlock(me))
+		r.wg.Wait()
+		assert.Equal(t, want, r.order)
+		assert.Len(t, p.acquires(), 2, "one tenure: EVALSHA and EVAL")
+		assert.Len(t, p.releases(), 2)
+	})
+}
+
+func TestWithoutOthersATenureGoesOnWithoutEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client(handoff(1, time.Millisecond))
+		var wg sync.WaitGroup
+		for range 3 {
+			lock, me := p.NewLock(key), w.caller()
+			wg.Go(func() {
+				for range 1000 {
+					assert.NoError(t, lock.Lock(me))
+					time.Sleep(section)
+					assert.NoError(t, lock.Unlock(me))
+				}
+			})
+		}
+		wg.Wait()
+		assert.Len(t, p.releases(), 2, "EVALSHA and EVAL, at the end")
+		assert.Empty(t, w.Keys())
+	})
+}
+
+// contend has one client hold the lock with ten more waiting there, and another
+// client wait too; it returns the order in which they had it.
+func contend(w *world, here, there *party) []string {
+	first := w.caller()
+	require.NoError(w.t, here.NewLock(key).Lock(first))
+	var r record
+	for range 10 {
+		r.join(w, here, "here")
+	}
+	r.join(w, there, "there")
+	require.NoError(w.t, here.NewLock(key).Unlock(first))
+	r.wg.Wait()
+	assert.Empty(w.t, w.Keys())
+	return r.order
+}
+
+// In each tenure the lock is passed on once before it is known that another waits
+// (the mirror of a hand-over is how it is learnt), and then as the config says. The
+// release after that is everybody's chance, also here's: the other client has the
+// lock after one of these, never in between.
+
+func TestOnceAnotherClientWaitsTheLockIsPassedOnSoManyTimes(t *testing.T) {
+	for limit, chances := range map[int][]int{
+		-1: {1, 3, 5, 7, 9, 10}, // not passed on at all
+		1:  {2, 5, 8, 10},
+		4:  {5, 10},
+		0:  {10}, // 16, the default: more than there are
+	} {
+		bubble(t, func(t *testing.T, w *world) {
+			here := w.client(handoff(limit, time.Hour))
+			order := contend(w, here, w.client())
+			assert.Contains(t, chances, slices.Index(order, "there"), "limit %d: %v", limit, order)
+			assert.Len(t, here.releases(), 1+len(chances), "limit %d, and an EVALSHA and EVAL for the first", limit)
+		})
+	}
+}
+
+func TestOnceAnotherClientWaitsTheLockIsPassedOnForSoLong(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here := w.client(handoff(1000, 5*section))
+		order := contend(w, here, w.client())
+		assert.Contains(t, []int{5, 10}, slices.Index(order, "there"), order)
+		assert.Len(t, here.releases(), 3)
+	})
+}
+
+// The local head waits for the message as the others do: with the head start of
+// standing where the release is sent from it would win every time.
+func TestAfterAReleaseForOthersTheLocalHeadDoesNotRaceInBehindIt(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there := w.client(handoff(-1, 0)), w.client()
+		wins := 0
+		for range 40 {
+			order := contend(w, here, there)
+			if order[1] == "there" {
+				wins++
+			}
+		}
+		assert.Greater(t, wins, 4)
+	})
+}
+
+func TestClientsThatContendAllMakeProgress(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var wg sync.WaitGroup
+		var shares [3]int // the lock protects it
+		end := time.Now().Add(10 * time.Second)
+		for i := range shares {
+			p := w.client()
+			for range 4 {
+				lock, me := p.NewLock(key), w.caller()
+				wg.Go(func() {
+					for time.Now().Before(end) {
+						assert.NoError(t, lock.Lock(me))
+						shares[i]++
+						time.Sleep(section)
+						assert.NoError(t, lock.Unlock(me))
+					}
+				})
+			}
+		}
+		wg.Wait()
+		total := shares[0] + shares[1] + shares[2]
+		assert.Greater(t, total, 3000, "of 5000 sections that there is time for")
+		for _, share := range shares {
+			assert.Greater(t, share, total/10, shares)
+		}
+		assert.Empty(t, w.Keys())
+	})
+}
+
+// A Java client that waits has subscribed to the channel, and does nothing else
+// that could be seen.
+func TestAForeignSubscriberCountsAsAnotherClient(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client(handoff(2, time.Hour))
+		foreigner := w.outsider()
+		ctx, leave := context.WithCancel(w.ctx)
+		left := start(func() error {
+			return foreigner.Receive(ctx, foreigner.B().Subscribe().Channel(channel).Build(), func(rueidis.PubSubMessage) {})
+		})
+		synctest.Wait()
+		require.Equal(t, 1, w.PubSubNumSub(channel)[channel])
+
+		passOn := func() {
+			first := w.caller()
+			require.NoError(t, p.NewLock(key).Lock(first))
+			var r record
+			for range 12 {
+				r.join(w, p, "")
+			}
+			require.NoError(t, p.NewLock(key).Unlock(first))
+			r.wg.Wait()
+			require.Len(t, r.order, 12)
+		}
+		passOn()
+		assert.GreaterOrEqual(t, len(p.releases()), 4, "it had its chances")
+
+		leave()
+		require.Error(t, <-left)
+		foreigner.Close()
+		time.Sleep(10 * time.Second) // the client's own subscription has lingered
+		before := len(p.releases())
+		passOn()
+		assert.Len(t, p.releases(), before+1, "nobody else is there any more")
+	})
+}
+
+func TestOneAttemptDoesNotBarge(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, other, me, them := w.client(), w.client(), w.caller(), w.caller()
+		lock := p.NewLock(key)
+		require.NoError(t, other.NewLock(key).Lock(them))
+		waits := start(func() error { return lock.Lock(me) })
+		require.True(t, pending(waits))
+		other.net.Cut() // its release does not come: the lock is free when it has expired
+		time.Sleep(29900 * time.Millisecond)
+		w.Del(key) // and nobody was told
+		sent := len(p.acquires())
+		ok, err := lock.TryLock(w.caller())
+		require.NoError(t, err)
+		assert.False(t, ok, "free, but somebody here has waited longer")
+		assert.Len(t, p.acquires(), sent, "no command")
+		require.NoError(t, <-waits)
+
+		ok, err = lock.TryLock(w.caller())
+		require.NoError(t, err)
+		assert.False(t, ok)
+		ok, err = lock.TryLock(me)
+		require.NoError(t, err)
+		assert.True(t, ok, "its owner may")
+		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, lock.Unlock(me))
+	})
+}
