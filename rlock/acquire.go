@@ -2,8 +2,8 @@ package rlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -25,18 +25,17 @@ const (
 	// After a fault that waiting may cure, the head asks again after firstRetry,
 	// doubling to lastRetry.
 	firstRetry, lastRetry = 10 * time.Millisecond, 500 * time.Millisecond
-	// A caller whose time is up while Redis has said nothing at all for so long
-	// is told of a fault, and not that the lock is another's.
-	silence = time.Second
 )
+
+// forever is the wait of a request that only its context ends.
+const forever time.Duration = math.MaxInt64
 
 // A request is what a caller wants.
 type request struct {
 	owner Owner
 	lease time.Duration // 0: until Unlock, kept by the watchdog
 	hold  *Hold         // the handle to fill in, nil for Lock
-	try   bool          // one attempt, no waiting
-	brief bool          // its context is the time to wait: when it ends the lock was not to be had
+	wait  time.Duration // how long to wait between attempts; 0 is one attempt
 }
 
 // A visit is a request that stands in the queue. The shard's mutex protects it.
@@ -44,8 +43,8 @@ type visit struct {
 	request
 	granted bool // the lock is the caller's
 	due     bool // it should ask Redis when it may
-	asked   bool // it has had an answer
 
+	until time.Time     // when the wait is over, zero for never
 	sleep time.Duration // until it asks again by itself, from the last answer on
 	polls int           // in a row, without pub/sub
 	fails int           // in a row
@@ -70,7 +69,7 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 			return err
 		}
 	}
-	if err := ctx.Err(); err != nil && !req.brief {
+	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("rlock: lock %q: %w", n.key, err)
 	}
 	now := time.Now()
@@ -87,12 +86,15 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 	case cause != nil:
 		r.exit()
 		return fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", n.key, cause)
-	case req.try && (r.tenure != nil || r.queue.Len() > 0 || r.busy):
+	case req.wait <= 0 && (r.tenure != nil || r.queue.Len() > 0 || r.busy):
 		r.exit()
 		return ErrNotAcquired
 	}
 	w := c.waiters.Get().(*waiter)
 	w.Value = visit{request: req, due: true}
+	if req.wait < forever {
+		w.Value.until = now.Add(req.wait)
+	}
 	r.queue.Join(w)
 	return r.await(ctx, w, now)
 }
@@ -123,15 +125,8 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 			return r.giveUp(w, ErrClosed)
 		case v.fatal:
 			return r.giveUp(w, v.err)
-		case ctx.Err() != nil && v.brief && v.err == nil:
-			return r.giveUp(w, ErrNotAcquired)
 		case ctx.Err() != nil:
 			return r.giveUp(w, timeUp(ctx, v.err))
-		case v.try && v.asked:
-			if v.err != nil {
-				return r.giveUp(w, v.err)
-			}
-			return r.giveUp(w, ErrNotAcquired)
 		}
 
 		head := r.queue.Head() == w && r.tenure == nil && !r.busy
@@ -139,27 +134,41 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 			r.ask(ctx, w, now)
 			continue
 		}
-		sleep := v.sleep
-		if r.yielding {
-			sleep = yieldTime
+		// The wait limits the time between attempts and not an attempt, which would
+		// otherwise never succeed where Redis is slower than the wait.
+		left := forever
+		if !v.until.IsZero() {
+			left = time.Until(v.until)
+		}
+		switch {
+		case left <= 0 && v.err != nil:
+			return r.giveUp(w, v.err)
+		case left <= 0:
+			return r.giveUp(w, ErrNotAcquired)
 		}
 		var message <-chan struct{}
-		if head && r.sub != nil {
-			message = r.sub.C()
+		if head {
+			left = min(left, v.sleep)
+			if r.yielding {
+				left = min(left, yieldTime)
+			}
+			if r.sub != nil {
+				message = r.sub.C()
+			}
 		}
 		r.exit()
 
 		var elapsed <-chan time.Time
-		if head {
+		if left < forever {
 			if timer == nil {
-				timer = time.NewTimer(sleep)
+				timer = time.NewTimer(left)
 				defer timer.Stop()
 			} else {
-				timer.Reset(sleep)
+				timer.Reset(left)
 			}
 			elapsed = timer.C
 		}
-		again := true
+		again := head
 		select {
 		case <-w.C():
 			again = false // what woke it has said whether to ask
@@ -209,14 +218,10 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	r.shard.mu.Lock()
 
 	now = time.Now()
-	first := !v.asked
-	r.busy, v.due, v.asked = false, false, true
+	r.busy, v.due = false, false
 	f, err := diagnose(err)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		if first && now.Sub(t.sentAt) >= silence {
-			v.err = errNoAnswer
-		}
 		if place != nil {
 			r.busy = true
 			c.background.Add(1)
@@ -235,7 +240,7 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	case !a.granted:
 		t.end()
 		v.err, v.fails = nil, 0
-		if !v.try {
+		if v.wait > 0 {
 			r.subscribe()
 		}
 		v.sleep = r.patience(v, a.ttl)
@@ -335,8 +340,6 @@ func (t *tenure) acquire(ctx context.Context) (place, answer, error) {
 	}
 	return place, answer{ttl: ttl}, err
 }
-
-var errNoAnswer = errors.New("nothing, it does not answer")
 
 // timeUp says why a wait is over, and what Redis said last if that was an error.
 func timeUp(ctx context.Context, last error) error {

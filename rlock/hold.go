@@ -26,7 +26,7 @@ type AcquireOption func(*acquireOptions)
 
 type acquireOptions struct {
 	lease time.Duration
-	wait  time.Duration // negative: as long as the context lasts
+	wait  time.Duration
 }
 
 // WithLease takes the lock for a fixed time instead of having the watchdog keep
@@ -50,7 +50,7 @@ func WithWait(wait time.Duration) AcquireOption {
 // On an error the Hold is nil and nothing is held. The errors are those of Lock,
 // and [ErrNotAcquired] when the time of [WithWait] was up.
 func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
-	o := acquireOptions{wait: -1}
+	o := acquireOptions{wait: forever}
 	for _, option := range options {
 		option(&o)
 	}
@@ -59,7 +59,7 @@ func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, er
 		owner = newHandleOwner()
 	}
 	// The time to wait for a lock is not the time to hold it.
-	return l.client.hold(ctx, context.WithoutCancel(ctx), l.name, request{owner: owner, lease: o.lease}, o.wait)
+	return l.client.hold(ctx, context.WithoutCancel(ctx), l.name, request{owner: owner, lease: o.lease, wait: o.wait})
 }
 
 // TryAcquire is Acquire with one attempt: [ErrNotAcquired] says that another
@@ -68,18 +68,12 @@ func (l *Lock) TryAcquire(ctx context.Context, options ...AcquireOption) (*Hold,
 	return l.Acquire(ctx, append(options[:len(options):len(options)], WithWait(0))...)
 }
 
-// hold acquires a lock with a handle, whose context is made from parent. A
-// negative wait is as long as ctx lasts.
-func (c *Client) hold(ctx, parent context.Context, n *name, req request, wait time.Duration) (*Hold, error) {
+// hold acquires a lock with a handle, whose context is made from parent.
+func (c *Client) hold(ctx, parent context.Context, n *name, req request) (*Hold, error) {
 	h := &Hold{client: c, name: n, owner: req.owner}
 	h.ctx, h.cancel = context.WithCancelCause(parent)
 	req.hold = h
-	var err error
-	if wait < 0 {
-		err = c.acquire(ctx, n, req)
-	} else {
-		err = c.acquireWithin(ctx, n, wait, req)
-	}
+	err := c.acquire(ctx, n, req)
 	if err == ErrNotAcquired {
 		err = fmt.Errorf("rlock: lock %q: %w", n.key, err)
 	}

@@ -42,7 +42,7 @@ func (l *Lock) Name() string { return l.name.key }
 //
 // Redisson's lock() and lockInterruptibly().
 func (l *Lock) Lock(ctx context.Context) error {
-	return l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx)})
+	return l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), wait: forever})
 }
 
 // LockFor is Lock without the watchdog: the lock is the caller's for the lease,
@@ -52,7 +52,7 @@ func (l *Lock) Lock(ctx context.Context) error {
 //
 // Redisson's lock(lease, unit).
 func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
-	return l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), lease: lease})
+	return l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), lease: lease, wait: forever})
 }
 
 // TryLock takes the lock if it is free or the caller's, and reports whether it
@@ -62,17 +62,19 @@ func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
 //
 // Redisson's tryLock().
 func (l *Lock) TryLock(ctx context.Context) (bool, error) {
-	return outcome(l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), try: true}))
+	return outcome(l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx)}))
 }
 
 // TryLockFor waits for the lock at most for the time given by wait, and reports
-// whether the caller holds it: false without an error means that the time was
-// up; a Redis that fails or is silent for it is an error. A wait of 0 or less is one attempt. The lease is as for LockFor; 0 means
-// the watchdog.
+// whether the caller holds it: false without an error means that another owner
+// held it for all of that time. A fault that lasts as long is an error. A wait of
+// 0 or less is one attempt. The wait is for the time between attempts: one that
+// is under way when it ends is waited for, if ctx lasts. The lease is as for
+// LockFor; 0 means the watchdog.
 //
 // Redisson's tryLock(wait, unit) and tryLock(wait, lease, unit).
 func (l *Lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool, error) {
-	return outcome(l.client.acquireWithin(ctx, l.name, wait, request{owner: ownerOf(ctx), lease: lease}))
+	return outcome(l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), lease: lease, wait: max(wait, 0)}))
 }
 
 func outcome(err error) (bool, error) {
@@ -80,25 +82,6 @@ func outcome(err error) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// acquireWithin is acquire with a time to wait: ErrNotAcquired when it was up.
-func (c *Client) acquireWithin(ctx context.Context, n *name, wait time.Duration, req request) error {
-	if wait <= 0 {
-		req.try = true
-		return c.acquire(ctx, n, req)
-	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("rlock: lock %q: %w", n.key, err)
-	}
-	limited, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	req.brief = true
-	err := c.acquire(limited, n, req)
-	if err == ErrNotAcquired && ctx.Err() != nil {
-		return fmt.Errorf("rlock: lock %q: %w", n.key, ctx.Err())
-	}
-	return err
 }
 
 // Unlock takes back one Lock of the caller. Unless that was the last it returns
@@ -205,7 +188,7 @@ func (l *Lock) HoldCount(ctx context.Context) int {
 // one: a nil error means that fn ran with the lock held from beginning to end.
 // If the lock cannot be had, fn is not called.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
-	h, err := l.client.hold(ctx, ctx, l.name, request{owner: ownerOf(ctx)}, -1)
+	h, err := l.client.hold(ctx, ctx, l.name, request{owner: ownerOf(ctx), wait: forever})
 	if err != nil {
 		return err
 	}
