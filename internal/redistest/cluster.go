@@ -1,12 +1,10 @@
 package redistest
 
 import (
-	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,45 +15,28 @@ const (
 	shards = 3
 )
 
-// startCluster writes the file in which each node keeps its view of the cluster,
-// as it would stand after the nodes had met and shared out the slots. What remains
+// layCluster writes the file in which each node keeps its view of the cluster, as
+// it would stand after the nodes had met and shared out the slots. What remains
 // are the two seconds for which a node that starts refuses to be a primary
 // (CLUSTER_WRITABLE_DELAY in cluster.c).
-func startCluster(i installation, dir string) (*Server, error) {
-	ports, err := freePorts(2 * shards)
-	if err != nil {
-		return nil, err
-	}
-	ids := make([]string, len(ports))
+func layCluster(i installation, dir string, ports []int) *Server {
+	ids := make([]string, 2*shards)
 	for n := range ids {
 		ids[n] = newID()
 	}
 	s := &Server{Kind: KindCluster}
-	for n, port := range ports {
-		p, err := i.node(dir, port, "cluster-enabled yes\ncluster-config-file nodes.conf\ncluster-node-timeout 2000\n")
-		if err != nil {
-			return nil, err
-		}
-		if err := os.WriteFile(p.path("nodes.conf"), nodesConf(n, ids, ports), 0o600); err != nil {
-			return nil, fmt.Errorf("redistest: %w", err)
-		}
+	for n := range ids {
+		p := i.node(dir, ports[n], "cluster-enabled yes\ncluster-config-file nodes.conf\ncluster-node-timeout 2000\n")
+		p.files["nodes.conf"] = nodesConf(n, ids, ports)
 		s.nodes = append(s.nodes, p)
 	}
-
-	if err := launchAll(s.nodes); err != nil {
-		return nil, err
-	}
-	if err := eventually(s.clusterReady); err != nil {
-		s.end()
-		return nil, err
-	}
-	return s, nil
+	return s
 }
 
 // nodesConf returns the view of node number self. A line is: id, address, flags,
 // primary, last ping, last pong, configuration epoch, state of the link, slots.
-func nodesConf(self int, ids []string, ports []int) []byte {
-	var conf bytes.Buffer
+func nodesConf(self int, ids []string, ports []int) string {
+	var conf strings.Builder
 	for n, id := range ids {
 		shard := n % shards
 		role, owned := "master -", fmt.Sprintf("%d-%d", firstSlot(shard), firstSlot(shard+1)-1)
@@ -68,7 +49,7 @@ func nodesConf(self int, ids []string, ports []int) []byte {
 		fmt.Fprintf(&conf, "%s 127.0.0.1:%d@%d %s 0 0 %d connected %s\n", id, ports[n], ports[n]+busOffset, role, shard+1, owned)
 	}
 	fmt.Fprintf(&conf, "vars currentEpoch %d lastVoteEpoch 0\n", shards)
-	return conf.Bytes()
+	return conf.String()
 }
 
 // firstSlot returns the first slot of a shard.

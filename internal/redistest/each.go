@@ -9,6 +9,6 @@ import "testing"
 func Each(t *testing.T, run func(t *testing.T, s *Server)) {
 	t.Run(string(KindEmbedded), func(t *testing.T) { run(t, Embedded(t)) })
 	t.Run(string(KindStandalone), func(t *testing.T) { run(t, Standalone(t)) })
-	t.Run(string(KindSentinel), func(t *testing.T) { run(t, common.lend(t, KindSentinel, startSentinel)) })
-	t.Run(string(KindCluster), func(t *testing.T) { run(t, common.lend(t, KindCluster, startCluster)) })
+	t.Run(string(KindSentinel), func(t *testing.T) { run(t, common.lend(t, KindSentinel, laySentinel)) })
+	t.Run(string(KindCluster), func(t *testing.T) { run(t, common.lend(t, KindCluster, layCluster)) })
 }

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 )
@@ -25,13 +26,7 @@ func (s *Server) Start() {
 	if s.embedded != nil {
 		s.embedded.setStopped(false)
 	}
-	s.must(launchAll(slices.DeleteFunc(slices.Concat(s.nodes, s.sentinels), (*process).running)))
-	switch s.Kind {
-	case KindSentinel:
-		s.must(eventually(s.sentinelReady))
-	case KindCluster:
-		s.must(eventually(s.clusterReady))
-	}
+	s.must(s.run())
 }
 
 // Pause freezes the server with SIGSTOP: its connections stay, the kernel takes
@@ -39,7 +34,7 @@ func (s *Server) Start() {
 func (s *Server) Pause() {
 	s.t.Helper()
 	s.breakable("Pause", KindStandalone, KindSentinel, KindCluster)
-	for _, p := range slices.Concat(s.nodes, s.sentinels) {
+	for _, p := range s.processes() {
 		s.must(p.pause())
 	}
 }
@@ -48,7 +43,7 @@ func (s *Server) Pause() {
 func (s *Server) Resume() {
 	s.t.Helper()
 	s.breakable("Resume", KindStandalone, KindSentinel, KindCluster)
-	for _, p := range slices.Concat(s.nodes, s.sentinels) {
+	for _, p := range s.processes() {
 		s.must(p.resume())
 	}
 }
@@ -157,22 +152,22 @@ func (s *Server) primaryOfShard(shard int) *process {
 	return nil
 }
 
-// migrate follows the steps of the CLUSTER SETSLOT manual: the target imports, the
-// source migrates, the keys go over, the owner changes at the target first.
+// migrate follows the manual of CLUSTER SETSLOT: the target imports, the source
+// migrates, the keys go over, the slot changes hands at the target first.
 func (s *Server) migrate(slot int, source, target *process) error {
 	number := strconv.Itoa(slot)
-	ids := make(map[*process]string)
 	members, err := s.view(source)
 	if err != nil {
 		return err
 	}
+	id := make(map[*process]string)
 	for _, m := range members {
-		ids[m.p] = m.id
+		id[m.p] = m.id
 	}
-	if err := target.do("CLUSTER", "SETSLOT", number, "IMPORTING", ids[source]).Error(); err != nil {
-		return err
+	assign := func(p *process, args ...string) error {
+		return p.do(append([]string{"CLUSTER", "SETSLOT", number}, args...)...).Error()
 	}
-	if err := source.do("CLUSTER", "SETSLOT", number, "MIGRATING", ids[target]).Error(); err != nil {
+	if err := errors.Join(assign(target, "IMPORTING", id[source]), assign(source, "MIGRATING", id[target])); err != nil {
 		return err
 	}
 	for {
@@ -181,19 +176,13 @@ func (s *Server) migrate(slot int, source, target *process) error {
 			return err
 		}
 		if len(keys) == 0 {
-			break
+			return errors.Join(assign(target, "NODE", id[target]), assign(source, "NODE", id[target]))
 		}
 		command := append([]string{"MIGRATE", "127.0.0.1", strconv.Itoa(target.port), "", "0", "1000", "KEYS"}, keys...)
 		if err := source.do(command...).Error(); err != nil {
 			return err
 		}
 	}
-	for _, p := range []*process{target, source} {
-		if err := p.do("CLUSTER", "SETSLOT", number, "NODE", ids[target]).Error(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // breakable fails the test if others use the server too, or if it is not of one of the kinds,

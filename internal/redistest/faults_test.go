@@ -87,6 +87,7 @@ func TestAnEmbeddedRefusesWhatItIsTold(t *testing.T) {
 }
 
 func TestAFailoverOfASentinelChangesThePrimary(t *testing.T) {
+	t.Parallel()
 	s := redistest.Sentinel(t)
 	old := s.Primary(key).Addr()
 	s.Failover(key)
@@ -97,6 +98,7 @@ func TestAFailoverOfASentinelChangesThePrimary(t *testing.T) {
 }
 
 func TestAKilledPrimaryIsReplacedByASentinelsReplica(t *testing.T) {
+	t.Parallel()
 	s := redistest.Sentinel(t)
 	c := s.Client(t)
 	set(t, c, key, "1")
@@ -109,6 +111,7 @@ func TestAKilledPrimaryIsReplacedByASentinelsReplica(t *testing.T) {
 }
 
 func TestASentinelStoppedAsAWholeComesBackInOrder(t *testing.T) {
+	t.Parallel()
 	s := redistest.Sentinel(t)
 	c := s.Client(t)
 	set(t, c, key, "1")
@@ -121,6 +124,7 @@ func TestASentinelStoppedAsAWholeComesBackInOrder(t *testing.T) {
 }
 
 func TestAFailoverOfAClusterChangesThePrimaryOfOneShard(t *testing.T) {
+	t.Parallel()
 	s := redistest.Cluster(t)
 	c := s.Client(t)
 	set(t, c, key, "1")
@@ -136,6 +140,7 @@ func TestAFailoverOfAClusterChangesThePrimaryOfOneShard(t *testing.T) {
 }
 
 func TestAKilledPrimaryIsReplacedByItsReplicaInACluster(t *testing.T) {
+	t.Parallel()
 	s := redistest.Cluster(t)
 	dead := s.Primary(key)
 	dead.Stop()
@@ -145,6 +150,7 @@ func TestAKilledPrimaryIsReplacedByItsReplicaInACluster(t *testing.T) {
 }
 
 func TestASlotMovesWithItsKeysAndReturns(t *testing.T) {
+	t.Parallel()
 	s := redistest.Cluster(t)
 	c := s.Client(t)
 	for i := range 150 { // more than one MIGRATE takes
@@ -162,6 +168,7 @@ func TestASlotMovesWithItsKeysAndReturns(t *testing.T) {
 }
 
 func TestAClusterStoppedAsAWholeComesBackInOrder(t *testing.T) {
+	t.Parallel()
 	s := redistest.Cluster(t)
 	s.MoveSlot(key)
 	away := s.Primary(key).Addr()
@@ -222,6 +229,7 @@ func TestWhatAKindCannotDoFailsTheTest(t *testing.T) {
 }
 
 func TestWhatCannotBeDoneOnDeadNodesFailsTheTest(t *testing.T) {
+	t.Parallel()
 	standalone, sentinel, cluster := redistest.Standalone(t), redistest.Sentinel(t), redistest.Cluster(t)
 	for _, s := range []*redistest.Server{standalone, sentinel, cluster} {
 		s.Stop()
@@ -248,6 +256,7 @@ func TestWhatCannotBeDoneOnDeadNodesFailsTheTest(t *testing.T) {
 }
 
 func TestAFailoverWithoutAReplicaFailsTheTest(t *testing.T) {
+	t.Parallel()
 	s := redistest.Cluster(t)
 	primary := s.Primary(key)
 	for _, node := range s.Nodes() {
@@ -261,6 +270,7 @@ func TestAFailoverWithoutAReplicaFailsTheTest(t *testing.T) {
 }
 
 func TestAPausedNodeDoesNotHideThePrimary(t *testing.T) {
+	t.Parallel()
 	s := redistest.Cluster(t)
 	s.Nodes()[0].Pause()
 	assert.NotEmpty(t, s.Primary(key).Addr())

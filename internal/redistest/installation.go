@@ -45,9 +45,9 @@ func installed(t testing.TB, args []string) installation {
 	return installation{}
 }
 
-// node makes a data node that is not yet running. conf is what its kind needs
+// node makes a data node that does not run. conf is what its kind needs
 // in the configuration file.
-func (i installation) node(dir string, port int, conf string) (*process, error) {
+func (i installation) node(dir string, port int, conf string) *process {
 	// A replica is synchronised at once (the default lets it wait five seconds for
 	// company), and does not keep the file, from which it would rise with old data.
 	conf += "save \"\"\nappendonly no\nrepl-diskless-sync-delay 0\nrdb-del-sync-files yes\n"

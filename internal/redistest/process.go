@@ -28,39 +28,51 @@ type process struct {
 	binary string
 	port   int
 	dir    string
-	args   []string // what follows the configuration file on the command line
+	files  map[string]string // what is in dir at the first launch
+	args   []string          // what follows the configuration file on the command line
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has ended; nil before the first launch
 }
 
-// newProcess writes conf into a directory of its own below dir. Redis rewrites
-// that file when a role changes (CONFIG REWRITE by a sentinel, or a sentinel's own
-// state), so that a process started again knows what it had become.
-func newProcess(binary, dir string, port int, conf string, args ...string) (*process, error) {
+const confFile = "redis.conf"
+
+// newProcess makes a process that does not run, with a directory of its own
+// below dir, and conf for its configuration.
+func newProcess(binary, dir string, port int, conf string, args ...string) *process {
 	p := &process{binary: binary, port: port, dir: filepath.Join(dir, strconv.Itoa(port)), args: args}
-	if err := os.MkdirAll(p.dir, 0o700); err != nil {
-		return nil, fmt.Errorf("redistest: %w", err)
-	}
-	conf = fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %q\n%s", port, p.dir, conf)
-	if err := os.WriteFile(p.path("redis.conf"), []byte(conf), 0o600); err != nil {
-		return nil, fmt.Errorf("redistest: %w", err)
-	}
-	return p, nil
+	p.files = map[string]string{confFile: fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %q\n%s", port, p.dir, conf)}
+	return p
 }
 
 func (p *process) addr() string            { return loopback(p.port) }
 func (p *process) path(file string) string { return filepath.Join(p.dir, file) }
 
+// writeFiles does nothing after the first launch: Redis rewrites its files when a
+// role changes, so that a process started again knows what it had become.
+func (p *process) writeFiles() error {
+	if p.exited != nil {
+		return nil
+	}
+	err := os.MkdirAll(p.dir, 0o700)
+	for name, text := range p.files {
+		err = errors.Join(err, os.WriteFile(p.path(name), []byte(text), 0o600))
+	}
+	return err
+}
+
 // launch starts the process and returns without waiting until it answers.
 func (p *process) launch() error {
+	if err := p.writeFiles(); err != nil {
+		return err
+	}
 	log, err := os.Create(p.path("log"))
 	if err != nil {
-		return fmt.Errorf("redistest: %w", err)
+		return err
 	}
 	defer log.Close() // the child has its own copy
 
-	cmd := exec.Command(p.binary, append([]string{p.path("redis.conf")}, p.args...)...)
+	cmd := exec.Command(p.binary, append([]string{p.path(confFile)}, p.args...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
 	dieWithParent(cmd)
 
@@ -77,7 +89,7 @@ func (p *process) launch() error {
 		}
 	}()
 	if err := <-started; err != nil {
-		return fmt.Errorf("redistest: %w", err)
+		return err
 	}
 	p.cmd, p.exited = cmd, exited
 	return nil
@@ -160,32 +172,6 @@ func (p *process) do(command ...string) rueidis.RedisResult {
 		return rueidis.NewErrorResult(err)
 	}
 	return client.Do(ctx, client.B().Arbitrary(command...).Build())
-}
-
-// launchAll starts the processes side by side. If one fails, all are ended.
-func launchAll(processes []*process) (err error) {
-	defer func() {
-		if err != nil {
-			killAll(processes)
-		}
-	}()
-	for _, p := range processes {
-		if err := p.launch(); err != nil {
-			return err
-		}
-	}
-	for _, p := range processes {
-		if err := p.await(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func killAll(processes []*process) {
-	for _, p := range processes {
-		p.kill()
-	}
 }
 
 // hopeless marks an error that trying again does not cure.

@@ -3,64 +3,35 @@ package redistest
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 )
 
-// startSentinel writes into each sentinel's configuration what it would find out
+// laySentinel writes into each sentinel's configuration what it would find out
 // by itself in several seconds of asking and listening.
-func startSentinel(i installation, dir string) (*Server, error) {
-	ports, err := freePorts(6)
-	if err != nil {
-		return nil, err
-	}
+func laySentinel(i installation, dir string, ports []int) *Server {
 	s := &Server{Kind: KindSentinel}
-	primary, replicas, sentinels := ports[0], ports[1:3], ports[3:]
+	primary, replicas, sentinels := ports[0], ports[1:3], ports[3:6]
 
+	s.nodes = append(s.nodes, i.node(dir, primary, ""))
 	known := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2\n", masterSet, primary) +
 		fmt.Sprintf("sentinel down-after-milliseconds %s 1000\n", masterSet) +
 		fmt.Sprintf("sentinel failover-timeout %s 10000\n", masterSet)
-	for n, port := range ports[:3] {
-		conf := ""
-		if n > 0 {
-			conf = fmt.Sprintf("replicaof 127.0.0.1 %d\n", primary)
-		}
-		p, err := i.node(dir, port, conf)
-		if err != nil {
-			return nil, err
-		}
-		s.nodes = append(s.nodes, p)
-	}
 	for _, port := range replicas {
+		s.nodes = append(s.nodes, i.node(dir, port, fmt.Sprintf("replicaof 127.0.0.1 %d\n", primary)))
 		known += fmt.Sprintf("sentinel known-replica %s 127.0.0.1 %d\n", masterSet, port)
 	}
 
-	ids := make([]string, len(sentinels))
-	for n := range sentinels {
-		ids[n] = newID()
-	}
+	ids := []string{newID(), newID(), newID()}
 	for n, port := range sentinels {
 		conf := "sentinel myid " + ids[n] + "\n" + known
-		for other := range sentinels {
+		for other, port := range sentinels {
 			if other != n {
-				conf += fmt.Sprintf("sentinel known-sentinel %s 127.0.0.1 %d %s\n", masterSet, sentinels[other], ids[other])
+				conf += fmt.Sprintf("sentinel known-sentinel %s 127.0.0.1 %d %s\n", masterSet, port, ids[other])
 			}
 		}
-		p, err := newProcess(i.binary, dir, port, conf, "--sentinel")
-		if err != nil {
-			return nil, err
-		}
-		s.sentinels = append(s.sentinels, p)
+		s.sentinels = append(s.sentinels, newProcess(i.binary, dir, port, conf, "--sentinel"))
 	}
-
-	if err := launchAll(slices.Concat(s.nodes, s.sentinels)); err != nil {
-		return nil, err
-	}
-	if err := eventually(s.sentinelReady); err != nil {
-		s.end()
-		return nil, err
-	}
-	return s, nil
+	return s
 }
 
 // sentinelReady returns nil when both replicas are in sync and each sentinel could

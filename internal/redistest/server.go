@@ -1,7 +1,6 @@
 package redistest
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -42,78 +41,24 @@ type Server struct {
 // no snapshots, no append-only file, and DEBUG allowed from loopback.
 func Standalone(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return own(t, startStandalone, args)
+	return own(t, layStandalone, args)
 }
 
 // Sentinel starts a primary with two replicas and three sentinels that take one
-// second to find it dead. It returns when the replicas are in sync and the sentinels know all of
-// them. The arguments are for the data nodes, as in [Standalone].
+// second to find it dead. It returns when the replicas are in sync and each
+// sentinel knows all the others. The arguments are for the data nodes, as in [Standalone].
 func Sentinel(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return own(t, startSentinel, args)
+	return own(t, laySentinel, args)
 }
 
 // Cluster starts three primaries with a replica each, a third of the slots on
-// each pair, and a node timeout of two seconds. It returns when every node finds the
-// cluster in order and every replica is in sync. The arguments are for the
+// each pair, and a node timeout of two seconds. It returns when every node finds
+// the cluster in order and every replica is in sync. The arguments are for the
 // nodes, as in [Standalone].
 func Cluster(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return own(t, startCluster, args)
-}
-
-// A starter starts the servers of one kind in dir, or nothing and an error.
-type starter func(installation, string) (*Server, error)
-
-// own starts a server for t alone.
-func own(t testing.TB, start starter, args []string) *Server {
-	t.Helper()
-	s, err := retryPorts(start, installed(t, args), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.end)
-	return s.lend(t)
-}
-
-// lend returns the server in the hands of t. The gate reads the line that it logs, to
-// see that a real server took part.
-func (s *Server) lend(t testing.TB) *Server {
-	t.Helper()
-	lent := *s
-	lent.t = t
-	t.Logf("redistest: %s at %s", s.Kind, s.Addr())
-	return &lent
-}
-
-// retryPorts starts again with other ports when the ones chosen were taken in
-// the meantime.
-func retryPorts(start starter, i installation, dir string) (s *Server, err error) {
-	for range 5 {
-		if s, err = start(i, dir); !errors.Is(err, errPortTaken) {
-			return s, err
-		}
-	}
-	return nil, err
-}
-
-// end ends all processes of the server, in whatever state they are.
-func (s *Server) end() {
-	killAll(s.nodes)
-	killAll(s.sentinels)
-}
-
-func startStandalone(i installation, dir string) (*Server, error) {
-	ports, err := freePorts(1)
-	if err != nil {
-		return nil, err
-	}
-	p, err := i.node(dir, ports[0], "")
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{Kind: KindStandalone, nodes: []*process{p}}
-	return s, launchAll(s.nodes)
+	return own(t, layCluster, args)
 }
 
 // Options says how to connect with the server, and nothing else: the caller adds

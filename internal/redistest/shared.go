@@ -81,17 +81,17 @@ func (p *pool) disable() {
 
 // lend returns the one server of its kind, empty, in the name of t, and starts it
 // at first need. Without Main nobody would end it: then t gets one of its own.
-func (p *pool) lend(t testing.TB, kind Kind, start starter) *Server {
+func (p *pool) lend(t testing.TB, kind Kind, lay layout) *Server {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.dir == "" {
-		return own(t, start, nil)
+		return own(t, lay, nil)
 	}
 	s := p.servers[kind]
 	if s == nil {
 		var err error
-		if s, err = retryPorts(start, installed(t, nil), p.dir); err != nil {
+		if s, err = start(lay, installed(t, nil), p.dir); err != nil {
 			t.Fatal(err)
 		}
 		s.shared = true
