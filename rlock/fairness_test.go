@@ -19,15 +19,15 @@ import (
 // hand-over to be answered before the next one.
 const section = 2 * time.Millisecond
 
-// A record is who had the lock, in order. The lock protects it.
-type record struct {
+// Turns are who had the lock, in order. The lock protects it.
+type turns struct {
 	order []string
 	wg    sync.WaitGroup
 }
 
 // join has a new owner wait for the lock, have it for a section and unlock it. The
 // caller goes on when it stands in the queue.
-func (r *record) join(w *world, p *party, who string) {
+func (r *turns) join(w *world, p *party, who string) {
 	lock, me := p.NewLock(key), w.caller()
 	r.wg.Go(func() {
 		if !assert.NoError(w.t, lock.Lock(me)) {
@@ -48,7 +48,7 @@ func TestInsideAProcessTheLockPassesFirstInFirstOut(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		require.NoError(t, p.NewLock(key).Lock(me))
-		var r record
+		var r turns
 		var want []string
 		for i := range 50 {
 			who := string(rune('A' + i))
@@ -88,7 +88,7 @@ func TestWithoutOthersATenureGoesOnWithoutEnd(t *testing.T) {
 func contend(w *world, here, there *party) []string {
 	first := w.caller()
 	require.NoError(w.t, here.NewLock(key).Lock(first))
-	var r record
+	var r turns
 	for range 10 {
 		r.join(w, here, "here")
 	}
@@ -190,7 +190,7 @@ func TestAForeignSubscriberCountsAsAnotherClient(t *testing.T) {
 		passOn := func() {
 			first := w.caller()
 			require.NoError(t, p.NewLock(key).Lock(first))
-			var r record
+			var r turns
 			for range 12 {
 				r.join(w, p, "")
 			}

@@ -40,7 +40,7 @@ func TestManyWaitersShareOneSubscription(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, other, them := w.client(), w.client(), w.caller()
 		require.NoError(t, other.NewLock(key).Lock(them))
-		var r record
+		var r turns
 		for range 20 {
 			r.join(w, p, "")
 		}
@@ -85,7 +85,7 @@ func TestWherePubSubIsRefusedItIsSaidOnceAndWaitersPoll(t *testing.T) {
 
 func TestWherePubSubIsRefusedAllWaitersGetTheLock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		var r record
+		var r turns
 		first := w.caller()
 		here, there := w.client(), w.client()
 		w.answer(refusePubSub)
