@@ -250,7 +250,7 @@ func TestTryLockForTakesTheLockWithinItsTime(t *testing.T) {
 			assert.NoError(t, there.Unlock(s.ctx))
 			return err
 		})
-		s.awaitListeners(1, channel)
+		s.awaitListeners(1, s.family(), channel)
 		require.NoError(t, here.Unlock(s.ctx))
 		require.NoError(t, s.await(waiter))
 

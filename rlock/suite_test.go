@@ -27,8 +27,9 @@ const hang = time.Minute
 type site struct {
 	*redistest.Server
 	t       *testing.T
-	ctx     context.Context // of a wait that should end by itself
-	outside rueidis.Client  // somebody who is no lock client
+	ctx     context.Context  // of a wait that should end by itself
+	outside rueidis.Client   // somebody who is no lock client
+	each    []rueidis.Client // the same for each data node, see nodes
 }
 
 func everywhere(t *testing.T, run func(t *testing.T, s *site)) {
@@ -92,20 +93,40 @@ func (s *site) set(name, owner string, lease time.Duration) {
 	s.number("PEXPIRE", name, fmt.Sprint(lease.Milliseconds()))
 }
 
-// sharded reports whether the server's clients use sharded pub/sub by default.
-func (s *site) sharded() bool { return s.Kind == redistest.KindCluster }
+// A family is one of pub/sub commands.
+type family struct{ subscribe, publish, count string }
 
-// awaitListeners returns when n clients are subscribed to the lock's channel.
-func (s *site) awaitListeners(n int64, channel string) {
-	s.t.Helper()
-	count := "NUMSUB"
-	if s.sharded() {
-		count = "SHARDNUMSUB"
+var (
+	plain   = family{"SUBSCRIBE", "PUBLISH", "NUMSUB"}
+	sharded = family{"SSUBSCRIBE", "SPUBLISH", "SHARDNUMSUB"}
+)
+
+// family returns the one that Redisson uses with such a server by default.
+func (s *site) family() family {
+	if s.Kind == redistest.KindCluster {
+		return sharded
 	}
+	return plain
+}
+
+// nodes returns a client for each data node, replicas as well: rueidis has plain
+// subscriptions anywhere.
+func (s *site) nodes() []rueidis.Client {
+	if s.each == nil {
+		for _, node := range s.Nodes() {
+			s.each = append(s.each, node.Client(s.t))
+		}
+	}
+	return s.each
+}
+
+// awaitListeners returns when n connections are subscribed to the channel.
+func (s *site) awaitListeners(n int64, f family, channel string) {
+	s.t.Helper()
 	require.Eventually(s.t, func() bool {
 		var sum int64
-		for _, node := range s.outside.Nodes() {
-			reply, err := node.Do(s.ctx, node.B().Arbitrary("PUBSUB", count, channel).Build()).AsIntMap()
+		for _, node := range s.nodes() {
+			reply, err := node.Do(s.ctx, node.B().Arbitrary("PUBSUB", f.count, channel).Build()).AsIntMap()
 			if err != nil {
 				return false
 			}

@@ -11,30 +11,34 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
 )
 
-// If messages did not wake them, each of these waiters would sleep for five
-// seconds, until its fallback: all together for longer than the test may take.
 func TestAWaiterIsWokenByTheMessageOfTheRelease(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
-		const rounds, fallback = 12, 5 * time.Second
-		ctx, cancel := context.WithTimeout(s.ctx, rounds*fallback/2)
-		defer cancel()
-		here, there := s.client(), s.client()
-		for round := range rounds {
-			name := fmt.Sprintf("orders:%d", round)
-			require.NoError(t, here.NewLock(name).Lock(ctx))
-			waiter := background(func() error {
-				if err := there.NewLock(name).Lock(ctx); err != nil {
-					return err
-				}
-				return there.NewLock(name).Unlock(ctx)
-			})
-			s.awaitListeners(1, "redisson_lock__channel:{"+name+"}")
-			require.NoError(t, here.NewLock(name).Unlock(ctx))
-			require.NoError(t, s.await(waiter), "round %d", round)
-		}
-	})
+	everywhere(t, func(t *testing.T, s *site) { s.wakes(s.client(), s.client(), s.family()) })
+}
+
+// wakes asserts that waiters of one client are woken by the messages of another.
+// If they were not, each of them would sleep for five seconds, until its
+// fallback: all together for longer than they are given.
+func (s *site) wakes(here, there *rlock.Client, f family) {
+	s.t.Helper()
+	const rounds, fallback = 12, 5 * time.Second
+	ctx, cancel := context.WithTimeout(s.ctx, rounds*fallback/2)
+	defer cancel()
+	for round := range rounds {
+		name := fmt.Sprintf("orders:%d", round) // with a subscription of its own
+		require.NoError(s.t, here.NewLock(name).Lock(ctx))
+		waiter := background(func() error {
+			if err := there.NewLock(name).Lock(ctx); err != nil {
+				return err
+			}
+			return there.NewLock(name).Unlock(ctx)
+		})
+		s.awaitListeners(1, f, "redisson_lock__channel:{"+name+"}")
+		require.NoError(s.t, here.NewLock(name).Unlock(ctx))
+		require.NoError(s.t, s.await(waiter), "round %d", round)
+	}
 }
 
 func TestAReleaseTakesNoTimeToReachAWaiter(t *testing.T) {
@@ -76,7 +80,7 @@ func TestEveryWaiterOfEveryClientGetsTheLock(t *testing.T) {
 				<-queued
 			}
 		}
-		s.awaitListeners(clients, channel)
+		s.awaitListeners(clients, s.family(), channel)
 		require.NoError(t, holder.Unlock(s.ctx))
 		all.Wait()
 		assert.Equal(t, clients*waiters, served)

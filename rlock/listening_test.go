@@ -1,0 +1,104 @@
+package rlock_test
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"regexp"
+	"strings"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+)
+
+// A listener is subscribed to a lock's channel, as a Java waiter is.
+type listener struct {
+	s        *site
+	family   family
+	channel  string
+	messages chan string
+}
+
+// listen returns when the subscription is confirmed. It ends with the test.
+func (s *site) listen(f family, channel string) *listener {
+	s.t.Helper()
+	l := &listener{s: s, family: f, channel: channel, messages: make(chan string, 10_000)}
+	client := s.Client(s.t)
+	subscribe := client.B().Subscribe().Channel(channel).Build()
+	if f == sharded {
+		subscribe = client.B().Ssubscribe().Channel(channel).Build()
+	}
+	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(s.ctx)
+	go func() {
+		defer close(done)
+		_ = client.Receive(ctx, subscribe, func(m rueidis.PubSubMessage) { l.messages <- m.Message })
+	}()
+	s.t.Cleanup(func() { cancel(); <-done })
+	s.awaitListeners(1, f, channel)
+	return l
+}
+
+// heard returns all messages since it was called last. A message of its own,
+// published behind them, tells it that there are no more.
+func (l *listener) heard() (messages []string) {
+	l.s.t.Helper()
+	const last = "that was all"
+	l.s.number(l.family.publish, l.channel, last)
+	for {
+		select {
+		case m := <-l.messages:
+			if m == last {
+				return messages
+			}
+			messages = append(messages, m)
+		case <-l.s.ctx.Done():
+			require.FailNow(l.s.t, "the listener's own message never came")
+		}
+	}
+}
+
+// A monitor sees every command that a single server executes, and whether a
+// client sent it or a script did.
+type monitor struct {
+	s     *site
+	lines *bufio.Scanner
+}
+
+// A command as MONITOR shows it: time, database, client or "lua", arguments.
+var monitored = regexp.MustCompile(`^\+[0-9.]+ \[0 (\S+)\] "([^"]*)"(.*)$`)
+
+func (s *site) monitor() *monitor {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.Addr())
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { conn.Close() })
+	_, err = conn.Write([]byte("MONITOR\r\n"))
+	require.NoError(s.t, err)
+	m := &monitor{s: s, lines: bufio.NewScanner(conn)}
+	require.True(s.t, m.lines.Scan(), "OK")
+	return m
+}
+
+// seen returns the names of the commands since it was called last: what clients
+// sent, and what scripts executed.
+func (m *monitor) seen() (sent, byScript []string) {
+	m.s.t.Helper()
+	const last = "that was all"
+	require.NoError(m.s.t, m.s.do("ECHO", last).Error())
+	for m.lines.Scan() {
+		fields := monitored.FindStringSubmatch(m.lines.Text())
+		require.NotNil(m.s.t, fields, m.lines.Text())
+		client, command, arguments := fields[1], strings.ToLower(fields[2]), fields[3]
+		switch {
+		case command == "echo" && strings.Contains(arguments, last):
+			return sent, byScript
+		case client == "lua":
+			byScript = append(byScript, command)
+		default:
+			sent = append(sent, command)
+		}
+	}
+	require.FailNow(m.s.t, "the monitor's connection ended", m.lines.Err())
+	return nil, nil
+}

@@ -1,0 +1,307 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// What other clients of the same lock see, Redisson's above all: keys, fields,
+// channels and messages.
+
+// fieldForm is Redisson's "<uuid>:<thread id>".
+var fieldForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:[0-9]+$`)
+
+// awaitHash returns the one field of the lock's hash when it belongs to the owner
+// and shows the count: what nesting and hand-overs change is mirrored, not waited
+// for.
+func (s *site) awaitHash(client *rlock.Client, owner string, count string) (field string) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		hash, err := s.do("HGETALL", key).AsStrMap()
+		if err != nil || len(hash) != 1 {
+			return false
+		}
+		var shown string
+		for field, shown = range hash {
+		}
+		return shown == count && strings.HasPrefix(field, client.ID()) && strings.HasSuffix(field, ":"+owner)
+	}, hang, time.Millisecond)
+	require.Regexp(s.t, fieldForm, field)
+	return field
+}
+
+func TestTheHashShowsTheOwnerAndItsDepth(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		client := s.client()
+		lock := client.NewLock(key)
+		owner := rlock.NewOwner()
+		ctx := rlock.WithOwner(s.ctx, owner)
+		for range 3 {
+			require.NoError(t, lock.Lock(ctx))
+		}
+		s.awaitHash(client, owner.String(), "3")
+		for depth := 2; depth > 0; depth-- {
+			require.NoError(t, lock.Unlock(ctx))
+			s.awaitHash(client, owner.String(), fmt.Sprint(depth))
+		}
+		require.NoError(t, lock.Unlock(ctx))
+		assert.Zero(t, s.number("EXISTS", key))
+	})
+}
+
+func TestAGoroutineIsShownByItsIDAndAHandedOverLockByItsNewOwner(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		client := s.client()
+		lock := client.NewLock(key)
+		require.NoError(t, lock.Lock(s.ctx))
+		mine := s.awaitHash(client, goroutineID(), "1")
+
+		owner := rlock.NewOwner()
+		ctx, queued := queueing(rlock.WithOwner(s.ctx, owner))
+		next := background(func() error { return lock.Lock(ctx) })
+		<-queued
+		require.NoError(t, lock.Unlock(s.ctx))
+		require.NoError(t, s.await(next))
+		theirs := s.awaitHash(client, owner.String(), "1")
+		assert.Equal(t, uuidOf(mine), uuidOf(theirs), "it is the same tenure")
+		require.NoError(t, lock.Unlock(ctx))
+
+		require.NoError(t, lock.Lock(s.ctx))
+		again := s.awaitHash(client, goroutineID(), "1")
+		assert.NotEqual(t, uuidOf(mine), uuidOf(again), "no late command of the one tenure can touch the next")
+		require.NoError(t, lock.Unlock(s.ctx))
+	})
+}
+
+func goroutineID() string {
+	var stack [64]byte
+	return strings.Fields(string(stack[:runtime.Stack(stack[:], false)]))[1]
+}
+
+func uuidOf(field string) string {
+	uuid, _, _ := strings.Cut(field, ":")
+	return uuid
+}
+
+func TestTheKeyNeverHasTwoFieldsNorNoLease(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		const look = "return {redis.call('hlen', KEYS[1]), redis.call('pttl', KEYS[1])}"
+		r := new(record)
+		for range 2 {
+			r.work(s, s.lock(), 4, 10)
+		}
+		over := background(func() error { r.workers.Wait(); return nil })
+		for busy := true; busy; {
+			select {
+			case <-over:
+				busy = false
+			default:
+			}
+			state, err := s.outside.Do(s.ctx, s.outside.B().Eval().Script(look).Numkeys(1).Key(key).Build()).AsIntSlice()
+			require.NoError(t, err)
+			if state[0] != 0 {
+				require.EqualValues(t, 1, state[0], "fields")
+				require.Positive(t, state[1], "a key without a lease makes Java waiters wait without end")
+			}
+		}
+		r.check(t, 2*4*10)
+	})
+}
+
+func TestEveryReleasePublishesOneZeroAndNothingElseIsPublished(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		foreign := s.listen(s.family(), channel)
+		lock := s.lock(func(c *rlock.Config) { c.HandoffLimit, c.HandoffTime = 1000, time.Hour })
+		for range 3 {
+			require.NoError(t, lock.Lock(s.ctx))
+		}
+		require.NoError(t, lock.Unlock(s.ctx))
+		require.NoError(t, lock.Unlock(s.ctx))
+		assert.ErrorIs(t, lock.Unlock(rlock.WithOwner(s.ctx, rlock.NewOwner())), rlock.ErrNotHeld)
+		assert.Empty(t, foreign.heard(), "nested unlocks, and those of strangers")
+		require.NoError(t, lock.Unlock(s.ctx))
+		assert.Equal(t, []string{"0"}, foreign.heard())
+
+		require.NoError(t, lock.Lock(s.ctx))
+		var others sync.WaitGroup
+		for range 5 {
+			ctx, queued := queueing(s.ctx)
+			others.Go(func() {
+				assert.NoError(t, lock.Lock(ctx))
+				assert.NoError(t, lock.Unlock(ctx))
+			})
+			<-queued
+		}
+		require.NoError(t, lock.Unlock(s.ctx))
+		others.Wait()
+		assert.Equal(t, []string{"0"}, foreign.heard(), "once, after five hand-overs")
+
+		require.NoError(t, lock.Lock(s.ctx))
+		forced, err := lock.ForceUnlock(s.ctx)
+		require.NoError(t, err)
+		assert.True(t, forced)
+		forced, err = lock.ForceUnlock(s.ctx)
+		require.NoError(t, err)
+		assert.False(t, forced)
+		assert.ErrorIs(t, lock.Unlock(s.ctx), rlock.ErrLost)
+		assert.Equal(t, []string{"0"}, foreign.heard(), "by force")
+	})
+}
+
+func TestAForeignOwnerKeepsUsOutAndItsMessageWakesUs(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		const rounds, fallback = 8, 5 * time.Second
+		ctx, cancel := context.WithTimeout(s.ctx, rounds*fallback/2)
+		defer cancel()
+		client := s.client()
+		for round := range rounds {
+			name := fmt.Sprintf("orders:%d", round)
+			lock, channel := client.NewLock(name), "redisson_lock__channel:{"+name+"}"
+			s.set(name, "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", time.Hour)
+			assert.False(t, s.isFree(lock))
+			assert.ErrorIs(t, lock.Unlock(ctx), rlock.ErrNotHeld)
+
+			waiter := background(func() error {
+				if err := lock.Lock(ctx); err != nil {
+					return err
+				}
+				return lock.Unlock(ctx)
+			})
+			s.awaitListeners(1, s.family(), channel)
+			s.number("DEL", name)
+			s.number(s.family().publish, channel, "0")
+			require.NoError(t, s.await(waiter), "round %d", round)
+		}
+	})
+}
+
+func TestAnUncontendedLockAndUnlockAreTwoCommands(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		require.NoError(t, lock.Lock(s.ctx)) // the server learns the scripts
+		require.NoError(t, lock.Unlock(s.ctx))
+		for what, ctx := range map[string]context.Context{"with a context that may end": s.ctx, "without": context.Background()} {
+			calls := s.CountCalls(t, func() {
+				require.NoError(t, lock.Lock(ctx))
+				require.NoError(t, lock.Unlock(ctx))
+			})
+			assert.EqualValues(t, 2, calls["evalsha"], what)
+			assert.Zero(t, calls["eval"]+calls["script|load"]+calls[strings.ToLower(s.family().subscribe)], what)
+		}
+	})
+}
+
+func TestALockAndAReleaseAreOneScriptEachAndNothingElse(t *testing.T) {
+	s := at(t, redistest.Standalone(t))
+	lock := s.lock()
+	require.NoError(t, lock.Lock(s.ctx))
+	require.NoError(t, lock.Unlock(s.ctx))
+
+	m := s.monitor()
+	require.NoError(t, lock.Lock(s.ctx))
+	sent, byScript := m.seen()
+	assert.Equal(t, []string{"evalsha"}, sent)
+	assert.Subset(t, byScript, []string{"hset", "pexpire"}, "it never has a key without a lease")
+
+	require.NoError(t, lock.Unlock(s.ctx))
+	sent, byScript = m.seen()
+	assert.Equal(t, []string{"evalsha"}, sent)
+	assert.Subset(t, byScript, []string{"del", "publish"}, "nobody sees it free without a message to come")
+}
+
+func TestNestingAndPassingOnGoOnWhileRedisAnswersNothing(t *testing.T) {
+	s := at(t, redistest.Standalone(t))
+	lock := s.lock()
+	require.NoError(t, lock.Lock(s.ctx))
+	s.Pause()
+
+	var others sync.WaitGroup
+	served := make(chan struct{}, 10)
+	gate := make(chan struct{})
+	for range cap(served) {
+		ctx, queued := queueing(s.ctx)
+		others.Go(func() {
+			if !assert.NoError(t, lock.Lock(ctx)) {
+				return
+			}
+			for range 10 { // nested
+				assert.NoError(t, lock.Lock(ctx))
+			}
+			for range 10 {
+				assert.NoError(t, lock.Unlock(ctx))
+			}
+			served <- struct{}{}
+			if len(served) == cap(served) { // the last one's Unlock needs Redis
+				<-gate
+			}
+			assert.NoError(t, lock.Unlock(ctx))
+		})
+		<-queued
+	}
+	require.NoError(t, lock.Unlock(s.ctx))
+	require.Eventually(t, func() bool { return len(served) == cap(served) }, hang, time.Millisecond)
+	s.Resume()
+	close(gate)
+	others.Wait()
+}
+
+func TestTheCommandsOfPubSubAreRedissonsChoiceOrTheConfigs(t *testing.T) {
+	type choice struct {
+		name   string
+		pubSub rlock.PubSub
+		family family
+	}
+	onServer := func(t *testing.T, server *redistest.Server, choices []choice) {
+		for _, choice := range choices {
+			t.Run(choice.name, func(t *testing.T) {
+				s := at(t, server)
+				choose := func(c *rlock.Config) { c.PubSub = choice.pubSub }
+				s.wakes(s.client(choose), s.client(choose), choice.family)
+
+				lock := s.lock(choose)
+				heard := map[family]*listener{plain: s.listen(plain, channel), sharded: s.listen(sharded, channel)}
+				require.NoError(t, lock.Lock(s.ctx))
+				require.NoError(t, lock.Unlock(s.ctx))
+				for family, listener := range heard {
+					if family == choice.family {
+						assert.Equal(t, []string{"0"}, listener.heard())
+					} else {
+						assert.Empty(t, listener.heard())
+					}
+				}
+			})
+		}
+	}
+	t.Run("standalone", func(t *testing.T) {
+		onServer(t, redistest.Standalone(t), []choice{
+			{"auto", rlock.PubSubAuto, plain},
+			{"plain", rlock.PubSubPlain, plain},
+			{"sharded", rlock.PubSubSharded, sharded},
+		})
+	})
+	t.Run("cluster", func(t *testing.T) {
+		onServer(t, redistest.Cluster(t), []choice{
+			{"auto", rlock.PubSubAuto, sharded},
+			{"plain", rlock.PubSubPlain, plain},
+			{"sharded", rlock.PubSubSharded, sharded},
+		})
+	})
+}
+
+func TestShardedPubSubIsRefusedWhereTheServerHasNone(t *testing.T) {
+	server := redistest.Embedded(t)
+	_, err := rlock.New(rlock.Config{Redis: server.Options(), PubSub: rlock.PubSubSharded})
+	assert.ErrorIs(t, err, rlock.ErrUnsupported)
+}
