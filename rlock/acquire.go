@@ -148,10 +148,11 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		}
 		var message <-chan struct{}
 		if head {
-			left = min(left, v.sleep)
+			sleep := v.sleep
 			if r.yielding {
-				left = min(left, yieldTime)
+				sleep = yieldTime // it may not have asked yet, and then has none
 			}
+			left = min(left, sleep)
 			if r.sub != nil {
 				message = r.sub.C()
 			}

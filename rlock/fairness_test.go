@@ -141,7 +141,7 @@ func TestAfterAReleaseForOthersTheLocalHeadDoesNotRaceInBehindIt(t *testing.T) {
 				wins++
 			}
 		}
-		assert.Greater(t, wins, 4)
+		assert.Greater(t, wins, 10, "it has two of three chances, as measured")
 	})
 }
 
