@@ -92,7 +92,7 @@ func (a *Arena) network(ctx context.Context, n scenario.Network) (*network, erro
 		way.proxy = proxy
 	}
 	var err error
-	if way.roundTrip, err = ping(ctx, way.addr); err != nil {
+	if way.roundTrip, err = ping(ctx, way.addr, 0); err != nil {
 		return nil, err
 	}
 	a.networks[n.Name] = way
@@ -108,8 +108,10 @@ func (a *Arena) RoundTrips() map[string]time.Duration {
 	return all
 }
 
-// ping returns the median time of a PING.
-func ping(ctx context.Context, addr string) (time.Duration, error) {
+// ping returns the median time of a PING. A pause between them shows the round
+// trip of a client that has slept meanwhile, as a waiter has: it takes longer to
+// wake everyone up than to stay awake.
+func ping(ctx context.Context, addr string, pause time.Duration) (time.Duration, error) {
 	redis, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true, AlwaysPipelining: true, PipelineMultiplex: -1,
 	})
@@ -117,8 +119,9 @@ func ping(ctx context.Context, addr string) (time.Duration, error) {
 		return 0, fmt.Errorf("arena: ping: %w", err)
 	}
 	defer redis.Close()
-	times := make([]time.Duration, 200)
+	times := make([]time.Duration, 50)
 	for i := range times {
+		time.Sleep(pause)
 		began := time.Now()
 		if err := redis.Do(ctx, redis.B().Ping().Build()).Error(); err != nil {
 			return 0, fmt.Errorf("arena: ping: %w", err)

@@ -44,6 +44,11 @@ func (a *Arena) Measure(ctx context.Context, cell scenario.Cell, c contender.Con
 	}
 	r.RoundTrip = way.roundTrip
 	job := cell.Job
+	if job.Kind == worker.Handover { // it is compared with that
+		if r.RoundTrip, err = ping(ctx, way.addr, job.Section); err != nil {
+			return err
+		}
+	}
 	job.Contender, job.Addr = c.Name, way.addr
 	job.Prefix = fmt.Sprintf("%s:%d", a.run, a.measured.Add(1))
 	if job.Ground, err = worker.CreateGround(job.Locks); err != nil {

@@ -13,6 +13,8 @@ type Contender struct {
 	Name  string // as in flags, tables and plots
 	About string // how it is configured, and by whose recommendation
 
+	// Peer: a published library that is not this one.
+	Peer bool
 	// Wakes says by what a waiter learns that the lock is free: the waiting
 	// policy. "" for the floor, which does not wait and so is compared only where
 	// nobody has to.

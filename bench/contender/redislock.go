@@ -28,6 +28,7 @@ func RedislockExponential() Contender {
 func redislockAs(name, about string, strategy func() redislock.RetryStrategy) Contender {
 	return Contender{
 		Name:  name,
+		Peer:  true,
 		About: about,
 		Wakes: "sleep",
 		Sends: []string{"evalsha", "eval"},

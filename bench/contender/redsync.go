@@ -14,6 +14,7 @@ import (
 func Redsync() Contender {
 	return Contender{
 		Name:  "redsync",
+		Peer:  true,
 		About: "as its README: go-redis, one pool, expiry 8 s, 32 tries 50 to 250 ms apart",
 		Wakes: "sleep, random",
 		Sends: []string{"set", "evalsha", "eval"},

@@ -22,6 +22,7 @@ func RueidislockOne() Contender {
 func rueidislockAs(name, about string, option rueidislock.LockerOption) Contender {
 	return Contender{
 		Name:   name,
+		Peer:   true,
 		About:  about,
 		Wakes:  "client tracking",
 		Renews: true,

@@ -106,7 +106,7 @@ func nestedUnder(limit time.Duration) func(*Report, *arena.Result) (string, bool
 }
 
 // rate asks for so many sections a second, and so many times those of the best
-// other contender that waits.
+// peer.
 func rate(least, times float64) func(*Report, *arena.Result) (string, bool) {
 	return func(r *Report, res *arena.Result) (string, bool) {
 		best := r.best(res)
@@ -119,11 +119,11 @@ func rate(least, times float64) func(*Report, *arena.Result) (string, bool) {
 	}
 }
 
-// best returns the fastest other contender that excluded, in the cell of res.
+// best returns the fastest peer that excluded, in the cell of res.
 func (r *Report) best(res *arena.Result) (best *arena.Result) {
 	for _, other := range r.of(res.Scenario, res.Setting, res.Network) {
 		c, err := contender.Find(other.Contender)
-		if err != nil || c.Name == ours || !c.Waits() || other.Sections == 0 || other.Overlaps > 0 {
+		if err != nil || !c.Peer || other.Sections == 0 || other.Overlaps > 0 {
 			continue
 		}
 		if best == nil || other.Rate() > best.Rate() {

@@ -25,7 +25,7 @@ func oneProcess() Scenario {
 			add := func(n Network, goroutines int, section time.Duration) {
 				cells = append(cells, Cell{
 					Setting: fmt.Sprintf("%s goroutines, %s", count(goroutines), sectionOf(section)), Network: n,
-					Job: worker.Job{Kind: worker.Loop, Goroutines: goroutines, Section: section, Duration: s.window(200, 500)}})
+					Job: worker.Job{Kind: worker.Loop, Goroutines: goroutines, Section: section, Duration: s.window(200, 300)}})
 			}
 			if s.Quick {
 				add(loopback, 2, 0)
@@ -59,7 +59,7 @@ func fourProcesses() Scenario {
 			for _, n := range pick(s, networks(2), networks(3)) {
 				for _, section := range pick(s, sections[1:2], sections) {
 					cells = append(cells, Cell{Setting: "4 x 32, " + sectionOf(section), Network: n,
-						Job: worker.Job{Kind: worker.Loop, Processes: 4, Goroutines: 32, Section: section, Duration: s.window(300, 1000)}})
+						Job: worker.Job{Kind: worker.Loop, Processes: 4, Goroutines: 32, Section: section, Duration: s.window(300, 800)}})
 				}
 			}
 			return cells
@@ -71,8 +71,8 @@ func handover() Scenario {
 	return Scenario{
 		Name:  "handover",
 		Title: "From one process to another that waits",
-		Asks: "How long is the lock nobody's? From the start of the Unlock to the other process holding it; in round trips of the network as " +
-			"measured with PING.",
+		Asks: "How long is the lock nobody's? From the start of the Unlock to the other process holding it; in round trips as PING measures " +
+			"them with pauses in between.",
 		Columns: []string{"handover", "round trips", "sent", "faults"},
 		takes:   mustWait,
 		cells: func(s Size) (cells []Cell) {
@@ -95,7 +95,7 @@ func web() Scenario {
 		Columns: []string{"rate", "pair", "sent", "client cpu", "done", "wakes", "faults"},
 		takes:   mustWait,
 		cells: func(s Size) (cells []Cell) {
-			job := worker.Job{Kind: worker.Web, Processes: 1, Goroutines: 100, Requests: 1000, Duration: s.window(1500, 5000)}
+			job := worker.Job{Kind: worker.Web, Processes: 1, Goroutines: 100, Requests: 1000, Duration: s.window(1500, 3000)}
 			for _, n := range pick(s, networks(1), networks(3)) {
 				cells = append(cells, Cell{Setting: "1 server", Network: n, Job: job})
 			}

@@ -147,10 +147,7 @@ func (s Size) fill(c *Cell) {
 	}
 	// A stall is longer than the longest sleep between two tries, 512 ms.
 	j.Stall = 1500 * time.Millisecond
-	j.Drain = 2 * time.Second
-	if s.Quick {
-		j.Drain = 1600 * time.Millisecond
-	}
+	j.Drain = 1600 * time.Millisecond
 }
 
 // networks returns the first n of all networks, from near to far.

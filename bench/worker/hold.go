@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/go-rlock/rlock/bench/contender"
 )
@@ -11,6 +12,10 @@ import (
 // holders is how many goroutines take the locks: some take a lock in the name of
 // the goroutine, which must then be the one that gives it back.
 const holders = 64
+
+// takePatience is how long it may take to take all locks. A contender whose Lock
+// of a free lock does not return is reported so.
+const takePatience = 45 * time.Second
 
 // holds is what a worker of Kind Hold has taken.
 type holds struct {
@@ -50,9 +55,15 @@ func (w *worker) take() (*holds, error) {
 		})
 	}
 	var err error
+	patience := time.After(takePatience)
 	for range holders {
-		if failed := <-taken; failed != nil {
-			err = failed
+		select {
+		case failed := <-taken:
+			if failed != nil {
+				err = failed
+			}
+		case <-patience:
+			return h, fmt.Errorf("worker: %s: of %d free locks not all were acquired in %v: a Lock has not returned", w.Contender, w.Locks, takePatience)
 		}
 	}
 	after, now := weigh()
