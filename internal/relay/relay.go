@@ -32,6 +32,7 @@ type conn struct {
 	client, server net.Conn
 	asked          [][]string
 	cut            bool
+	lanes          int // those that may have something to send yet
 }
 
 // A lane is one direction of a connection.
@@ -67,7 +68,7 @@ func (n *Network) Dial(context.Context, string, *net.Dialer, *tls.Config) (net.C
 		return nil, err
 	}
 	ours, theirs := net.Pipe()
-	c := &conn{client: ours, server: server}
+	c := &conn{client: ours, server: server, lanes: 2}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.conns[c] = struct{}{}
@@ -206,7 +207,8 @@ func (n *Network) send(l *lane, to net.Conn) {
 		_, _ = to.Write(m.raw)
 		n.mu.Lock()
 	}
-	if to.Close(); l.up {
+	to.Close()
+	if l.conn.lanes--; l.conn.lanes == 0 {
 		delete(n.conns, l.conn)
 	}
 }
