@@ -1,0 +1,199 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// The benchmarks run against the Redis at REDIS_ADDR, or a redis-server of their
+// own. Compare figures of one run only, with benchstat over several counts:
+//
+//	go test -run - -bench . -benchmem -count 10 ./rlock
+
+// benchOption is how the benchmarks connect; raw clients add what rlock adds.
+func benchOption(b *testing.B) rueidis.ClientOption {
+	if addr := os.Getenv("REDIS_ADDR"); addr != "" {
+		return rueidis.ClientOption{InitAddress: []string{addr}}
+	}
+	return redistest.Standalone(b).Options()
+}
+
+func benchClient(b *testing.B, option rueidis.ClientOption) *rlock.Client {
+	client, err := rlock.New(rlock.Config{Redis: option})
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, client.Close()) })
+	return client
+}
+
+// rawClient has the settings that rlock gives its own.
+func rawClient(b *testing.B, option rueidis.ClientOption) rueidis.Client {
+	option.DisableCache = true
+	option.PipelineMultiplex = -1
+	option.AlwaysPipelining = true
+	option.ReadBufferEachConn, option.WriteBufferEachConn = 64<<10, 64<<10
+	client, err := rueidis.NewClient(option)
+	require.NoError(b, err)
+	b.Cleanup(client.Close)
+	return client
+}
+
+var (
+	rawAcquire = rueidis.NewLuaScript(`if redis.call('exists', KEYS[1]) == 0 then
+redis.call('hset', KEYS[1], ARGV[2], 1) redis.call('pexpire', KEYS[1], ARGV[1]) return nil end
+return redis.call('pttl', KEYS[1])`)
+	rawRelease = rueidis.NewLuaScript(`if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return 0 end
+redis.call('del', KEYS[1]) redis.call('publish', KEYS[2], '0') return 1`)
+)
+
+// rawPair is what nothing can be faster than: two EVALSHA in Redisson's format.
+func rawPair(b *testing.B, client rueidis.Client, keys []string) {
+	ctx := context.Background()
+	err := rawAcquire.Exec(ctx, client, keys[:1], []string{"30000", "owner"}).Error()
+	if !rueidis.IsRedisNil(err) {
+		b.Errorf("raw acquire: %v", err)
+	}
+	if err := rawRelease.Exec(ctx, client, keys, []string{"owner"}).Error(); err != nil {
+		b.Errorf("raw release: %v", err)
+	}
+}
+
+func lockPair(b *testing.B, ctx context.Context, lock *rlock.Lock) {
+	if err := lock.Lock(ctx); err != nil {
+		b.Errorf("Lock: %v", err)
+	}
+	if err := lock.Unlock(ctx); err != nil {
+		b.Errorf("Unlock: %v", err)
+	}
+}
+
+// BenchmarkUncontended is Lock and Unlock of a free lock: raw is the floor,
+// background and cancellable differ in the context, since a Lock that may be
+// cancelled must be able to leave its command behind.
+func BenchmarkUncontended(b *testing.B) {
+	option := benchOption(b)
+	b.Run("raw", func(b *testing.B) {
+		client := rawClient(b, option)
+		keys := []string{b.Name(), "redisson_lock__channel:{" + b.Name() + "}"}
+		b.ReportAllocs()
+		for b.Loop() {
+			rawPair(b, client, keys)
+		}
+	})
+	b.Run("background", func(b *testing.B) {
+		lock := benchClient(b, option).NewLock(b.Name())
+		b.ReportAllocs()
+		for b.Loop() {
+			lockPair(b, context.Background(), lock)
+		}
+	})
+	b.Run("cancellable", func(b *testing.B) {
+		lock := benchClient(b, option).NewLock(b.Name())
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		b.ReportAllocs()
+		for b.Loop() {
+			lockPair(b, ctx, lock)
+		}
+	})
+}
+
+// BenchmarkUncontended64 is the same by 64 goroutines with a lock each.
+func BenchmarkUncontended64(b *testing.B) {
+	option := benchOption(b)
+	b.Run("raw", func(b *testing.B) {
+		client := rawClient(b, option)
+		in(b, 64, func(i int) func() {
+			name := fmt.Sprint(b.Name(), i)
+			keys := []string{name, "redisson_lock__channel:{" + name + "}"}
+			return func() { rawPair(b, client, keys) }
+		})
+	})
+	b.Run("rlock", func(b *testing.B) {
+		client := benchClient(b, option)
+		in(b, 64, func(i int) func() {
+			lock := client.NewLock(fmt.Sprint(b.Name(), i))
+			return func() { lockPair(b, context.Background(), lock) }
+		})
+	})
+}
+
+// in shares b.N calls out to so many goroutines, each with a function of its own.
+func in(b *testing.B, goroutines int, prepare func(i int) func()) {
+	var all sync.WaitGroup
+	var taken atomic.Int64
+	n := int64(b.N)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range goroutines {
+		do := prepare(i)
+		all.Go(func() {
+			for taken.Add(1) <= n {
+				do()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// BenchmarkHeld is what needs no network, since this process holds the lock:
+// nested is one more Lock and Unlock by the holder, try the no to another's
+// TryLock.
+func BenchmarkHeld(b *testing.B) {
+	option := benchOption(b)
+	b.Run("nested", func(b *testing.B) {
+		lock := benchClient(b, option).NewLock(b.Name())
+		ctx := context.Background()
+		require.NoError(b, lock.Lock(ctx))
+		b.ReportAllocs()
+		for b.Loop() {
+			lockPair(b, ctx, lock)
+		}
+		require.NoError(b, lock.Unlock(ctx))
+	})
+	b.Run("try", func(b *testing.B) {
+		lock := benchClient(b, option).NewLock(b.Name())
+		holder := rlock.WithOwner(context.Background(), rlock.NewOwner())
+		require.NoError(b, lock.Lock(holder))
+		ctx := context.Background()
+		b.ReportAllocs()
+		for b.Loop() {
+			if ok, err := lock.TryLock(ctx); ok || err != nil {
+				b.Fatal(ok, err)
+			}
+		}
+		require.NoError(b, lock.Unlock(holder))
+	})
+}
+
+// BenchmarkHandover is a lock that 100 goroutines of one process pass around:
+// the time is that of one section.
+func BenchmarkHandover(b *testing.B) {
+	option := benchOption(b)
+	b.Run("100 goroutines", func(b *testing.B) {
+		lock := benchClient(b, option).NewLock(b.Name())
+		inside := 0 // the lock protects it
+		in(b, 100, func(int) func() {
+			return func() {
+				if err := lock.Lock(context.Background()); err != nil {
+					b.Errorf("Lock: %v", err)
+				}
+				inside++
+				if err := lock.Unlock(context.Background()); err != nil {
+					b.Errorf("Unlock: %v", err)
+				}
+			}
+		})
+		b.StopTimer()
+		require.Equal(b, b.N, inside)
+	})
+}
