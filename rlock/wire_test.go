@@ -258,6 +258,7 @@ func TestNestingAndPassingOnGoOnWhileRedisAnswersNothing(t *testing.T) {
 }
 
 func TestTheCommandsOfPubSubAreRedissonsChoiceOrTheConfigs(t *testing.T) {
+	t.Parallel()
 	type choice struct {
 		name   string
 		pubSub rlock.PubSub

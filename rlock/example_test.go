@@ -1,0 +1,325 @@
+package rlock_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// embedded starts a Redis inside this process, and returns how to connect with it
+// in place of rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}.
+func embedded() (option rueidis.ClientOption, stop func()) {
+	server := miniredis.NewMiniRedis()
+	server.ClockTTL(true) // leases end
+	return rueidis.ClientOption{
+		InitAddress:       []string{"127.0.0.1:6379"},
+		ForceSingleClient: true,
+		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+			return server.Dial()
+		},
+	}, server.Close
+}
+
+// connect returns a client of a Redis of its own, and what ends both.
+func connect() (client *rlock.Client, end func()) {
+	option, stop := embedded()
+	client, err := rlock.New(rlock.Config{Redis: option})
+	if err != nil {
+		panic(err)
+	}
+	return client, func() {
+		_ = client.Close()
+		stop()
+	}
+}
+
+func ExampleNew() {
+	redis, stop := embedded() // or rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}
+	defer stop()
+
+	client, err := rlock.New(rlock.Config{
+		Redis: redis,
+		Lease: 10 * time.Second, // how long others wait if this process dies
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	fmt.Println(client.NewLock("orders:42").Name())
+
+	_, err = rlock.New(rlock.Config{})
+	fmt.Println(errors.Is(err, rlock.ErrInvalidConfig))
+	// Output:
+	// orders:42
+	// true
+}
+
+func ExampleClient_NewLock() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+
+	// Two Locks of one name are the same lock: there is nothing to keep or to share.
+	_ = client.NewLock("orders:42").Lock(ctx)
+	fmt.Println(client.NewLock("orders:42").HoldCount(ctx))
+	fmt.Println(client.NewLock("orders:42").Unlock(ctx))
+	// Output:
+	// 1
+	// <nil>
+}
+
+func ExampleClient_Close() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+
+	lock := client.NewLock("orders:42")
+	hold, err := lock.Acquire(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(client.Close()) // what is held is released
+	<-hold.Done()
+	fmt.Println(errors.Is(context.Cause(hold.Context()), rlock.ErrClosed))
+	fmt.Println(errors.Is(lock.Lock(ctx), rlock.ErrClosed))
+	// Output:
+	// <nil>
+	// true
+	// true
+}
+
+func ExampleLock_Lock() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+	lock := client.NewLock("orders:42")
+
+	stock := 0
+	var workers sync.WaitGroup
+	for range 10 {
+		workers.Go(func() {
+			if err := lock.Lock(ctx); err != nil {
+				fmt.Println(err)
+				return
+			}
+			defer lock.Unlock(ctx)
+			stock++
+		})
+	}
+	workers.Wait()
+	fmt.Println(stock)
+	// Output: 10
+}
+
+// The owner may lock again, and must unlock as often.
+func ExampleLock_Lock_nested() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+	lock := client.NewLock("orders:42")
+
+	_ = lock.Lock(ctx)
+	_ = lock.Lock(ctx)
+	fmt.Println(lock.HoldCount(ctx))
+	_ = lock.Unlock(ctx)
+	fmt.Println(lock.IsHeld(ctx))
+	_ = lock.Unlock(ctx)
+	fmt.Println(lock.IsHeld(ctx))
+	fmt.Println(errors.Is(lock.Unlock(ctx), rlock.ErrNotHeld))
+	// Output:
+	// 2
+	// true
+	// false
+	// true
+}
+
+func ExampleLock_LockFor() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+	lock := client.NewLock("report:today")
+
+	// No watchdog: after an hour the lock is free, whatever became of its holder.
+	if err := lock.LockFor(ctx, time.Hour); err != nil {
+		fmt.Println(err)
+		return
+	}
+	ttl, _ := lock.TTL(ctx)
+	fmt.Println(ttl.Round(time.Hour))
+	fmt.Println(lock.Unlock(ctx))
+	// Output:
+	// 1h0m0s
+	// <nil>
+}
+
+func ExampleLock_TryLock() {
+	client, end := connect()
+	defer end()
+	lock := client.NewLock("orders:42")
+	alice := rlock.WithOwner(context.Background(), rlock.NewOwner())
+	bob := rlock.WithOwner(context.Background(), rlock.NewOwner())
+
+	fmt.Println(lock.TryLock(alice))
+	fmt.Println(lock.TryLock(bob))
+	fmt.Println(lock.Unlock(alice))
+	fmt.Println(lock.TryLock(bob))
+	// Output:
+	// true <nil>
+	// false <nil>
+	// <nil>
+	// true <nil>
+}
+
+func ExampleLock_TryLockFor() {
+	client, end := connect()
+	defer end()
+	lock := client.NewLock("orders:42")
+	alice := rlock.WithOwner(context.Background(), rlock.NewOwner())
+	bob := rlock.WithOwner(context.Background(), rlock.NewOwner())
+
+	// Wait for at most a second, and then hold it for a minute at most.
+	fmt.Println(lock.TryLockFor(alice, time.Second, time.Minute))
+	fmt.Println(lock.TryLockFor(bob, 10*time.Millisecond, 0))
+	// Output:
+	// true <nil>
+	// false <nil>
+}
+
+func ExampleLock_Acquire() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+	lock := client.NewLock("orders:42")
+
+	hold, err := lock.Acquire(ctx, rlock.WithLease(time.Minute))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// Whoever has the handle may release it.
+	released := make(chan error)
+	go func() { released <- hold.Release(ctx) }()
+	fmt.Println(<-released)
+	fmt.Println(hold.Valid())
+	// Output:
+	// <nil>
+	// false
+}
+
+func ExampleLock_TryAcquire() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+	lock := client.NewLock("orders:42")
+
+	hold, err := lock.TryAcquire(ctx)
+	fmt.Println(hold.Valid(), err)
+
+	// A hold belongs to its handle: also the same goroutine has to wait.
+	_, err = lock.TryAcquire(ctx)
+	fmt.Println(errors.Is(err, rlock.ErrNotAcquired))
+	fmt.Println(hold.Release(ctx))
+	// Output:
+	// true <nil>
+	// true
+	// <nil>
+}
+
+func ExampleLock_Do() {
+	client, end := connect()
+	defer end()
+	lock := client.NewLock("orders:42")
+
+	err := lock.Do(context.Background(), func(ctx context.Context) error {
+		fmt.Println("held:", lock.IsHeld(ctx)) // give ctx to all that needs the lock
+		return errors.New("out of stock")
+	})
+	fmt.Println(err)
+	fmt.Println("held:", lock.IsHeld(context.Background()))
+	// Output:
+	// held: true
+	// out of stock
+	// held: false
+}
+
+func ExampleLock_ForceUnlock() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+	lock := client.NewLock("orders:42")
+
+	_ = lock.Lock(ctx)
+	fmt.Println(lock.ForceUnlock(ctx)) // by an operator, say
+	fmt.Println(lock.IsHeld(ctx))
+	fmt.Println(errors.Is(lock.Unlock(ctx), rlock.ErrLost))
+	// Output:
+	// true <nil>
+	// false
+	// true
+}
+
+// A lock can be lost: to an operator, a failover, or an outage longer than the
+// lease. The hold says so before Redis can grant it to anybody else.
+func ExampleHold_Done() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+	lock := client.NewLock("orders:42")
+
+	hold, err := lock.Acquire(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	go func() { _, _ = lock.ForceUnlock(ctx) }()
+
+	select {
+	case <-hold.Done():
+		fmt.Println("stop:", errors.Is(hold.Err(), rlock.ErrLost))
+	case <-time.After(time.Hour):
+		fmt.Println("the work is done")
+	}
+	fmt.Println(errors.Is(hold.Release(ctx), rlock.ErrLost))
+	// Output:
+	// stop: true
+	// true
+}
+
+// By default the goroutine is the owner. An owner in the context makes a call
+// tree nest that runs in several goroutines.
+func ExampleWithOwner() {
+	client, end := connect()
+	defer end()
+	lock := client.NewLock("orders:42")
+
+	ctx := rlock.WithOwner(context.Background(), rlock.NewOwner())
+	_ = lock.Lock(ctx)
+	var tree sync.WaitGroup
+	for range 3 {
+		tree.Go(func() {
+			if err := lock.Lock(ctx); err != nil { // at once: it is the same owner
+				fmt.Println(err)
+				return
+			}
+			defer lock.Unlock(ctx)
+		})
+	}
+	tree.Wait()
+	fmt.Println(lock.HoldCount(ctx))
+	fmt.Println(lock.Unlock(ctx))
+	// Output:
+	// 1
+	// <nil>
+}
