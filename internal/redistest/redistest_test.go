@@ -29,7 +29,7 @@ func TestEachKindStartsEmptyAndAnswers(t *testing.T) {
 		redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 			kinds = append(kinds, s.Kind)
 			c := s.Client(t)
-			assert.True(t, rueidis.IsRedisNil(c.Do(t.Context(), c.B().Get().Key(key).Build()).Error()), "a key of the test before")
+			assert.True(t, absent(t, c), "a key of the test before")
 			set(t, c, key, "1")
 			assert.Equal(t, "1", get(t, c, key))
 		})
@@ -43,7 +43,7 @@ func TestEachKindExpiresKeysByTheClock(t *testing.T) {
 		c := s.Client(t)
 		require.NoError(t, c.Do(t.Context(), c.B().Set().Key(key).Value("1").PxMilliseconds(20).Build()).Error())
 		eventually(t, func() bool {
-			return rueidis.IsRedisNil(c.Do(t.Context(), c.B().Get().Key(key).Build()).Error())
+			return absent(t, c)
 		})
 	})
 }
