@@ -1,6 +1,9 @@
 package contender
 
-import "context"
+import (
+	"context"
+	"sync"
+)
 
 // Broken always says yes. It is not one of All: with it the tests prove that the
 // harness catches a lock that does not exclude.
@@ -20,3 +23,39 @@ func (broken) Mutex(string) Mutex         { return broken{} }
 func (broken) Close() error               { return nil }
 func (broken) Lock(context.Context) error { return nil }
 func (broken) Unlock() error              { return nil }
+
+// Deaf excludes, within one client, but who has to wait never hears that the lock
+// is free. It is not one of All either: the harness must catch that too.
+func Deaf() Contender {
+	return Contender{
+		Name:  "deaf",
+		About: "never wakes a waiter: the harness must report it",
+		Wakes: "nothing",
+		Key:   plain,
+		Open:  func(Config) (Client, error) { return &deaf{}, nil },
+	}
+}
+
+type deaf struct{ locks sync.Map }
+
+func (d *deaf) Mutex(name string) Mutex {
+	lock, _ := d.locks.LoadOrStore(name, new(sync.Mutex))
+	return deafMutex{lock.(*sync.Mutex)}
+}
+
+func (d *deaf) Close() error { return nil }
+
+type deafMutex struct{ *sync.Mutex }
+
+func (m deafMutex) Lock(ctx context.Context) error {
+	if m.TryLock() {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (m deafMutex) Unlock() error {
+	m.Mutex.Unlock()
+	return nil
+}

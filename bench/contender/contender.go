@@ -83,9 +83,9 @@ func All() []Contender {
 	}
 }
 
-// Find returns the contender of that name: one of All, or Broken.
+// Find returns the contender of that name: one of All, or Broken or Deaf.
 func Find(name string) (Contender, error) {
-	all := append(All(), Broken())
+	all := append(All(), Broken(), Deaf())
 	i := slices.IndexFunc(all, func(c Contender) bool { return c.Name == name })
 	if i < 0 {
 		names := make([]string, len(all))

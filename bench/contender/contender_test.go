@@ -1,0 +1,271 @@
+package contender_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/bench/contender"
+	"github.com/go-rlock/rlock/internal/redistest"
+)
+
+// each runs a test for every contender, with a name for its locks.
+func each(t *testing.T, run func(t *testing.T, c contender.Contender, addr, name string)) {
+	server := redistest.Standalone(t)
+	for _, c := range contender.All() {
+		t.Run(c.Name, func(t *testing.T) { run(t, c, server.Addr(), "test:"+t.Name()) })
+	}
+}
+
+func open(t *testing.T, c contender.Contender, config contender.Config) contender.Client {
+	client, err := c.Open(config)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	return client
+}
+
+// within fails the test rather than let it hang.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestEachContenderExcludesAcrossClients(t *testing.T) {
+	each(t, func(t *testing.T, c contender.Contender, addr, name string) {
+		if !c.Waits() {
+			t.Skip("it does not wait: see the test of what is taken")
+		}
+		var inside, sum int // the lock protects them: the race detector looks on
+		var all sync.WaitGroup
+		for range 2 {
+			client := open(t, c, contender.Config{Addr: addr})
+			for range 3 {
+				m := client.Mutex(name)
+				ctx := within(t)
+				all.Go(func() {
+					for range 3 {
+						if err := lock(ctx, m); !assert.NoError(t, err) {
+							return
+						}
+						inside++
+						assert.Equal(t, 1, inside)
+						sum++
+						inside--
+						assert.NoError(t, m.Unlock())
+					}
+				})
+			}
+		}
+		all.Wait()
+		assert.Equal(t, 2*3*3, sum)
+	})
+}
+
+// lock bears with rueidislock, which may sleep on though the lock is free
+// (findings/rueidislock-never-woken): who is cancelled may try again.
+func lock(ctx context.Context, m contender.Mutex) (err error) {
+	for range 10 {
+		// The context must outlive the Lock, since rueidislock derives the hold from it.
+		try, cancel := context.WithCancel(ctx)
+		timer := time.AfterFunc(3*time.Second, cancel)
+		if err = m.Lock(try); err == nil {
+			timer.Stop()
+			return nil
+		}
+	}
+	return err
+}
+
+func TestWhatIsTakenIsRefusedUntilItIsUnlocked(t *testing.T) {
+	each(t, func(t *testing.T, c contender.Contender, addr, name string) {
+		ctx := within(t)
+		holder := open(t, c, contender.Config{Addr: addr}).Mutex(name)
+		other, ok := open(t, c, contender.Config{Addr: addr}).Mutex(name).(contender.Trier)
+		require.True(t, ok)
+		require.NoError(t, holder.Lock(ctx))
+		got, err := other.TryLock(ctx)
+		require.NoError(t, err)
+		assert.False(t, got)
+		require.NoError(t, holder.Unlock())
+		for !got { // rueidislock may be behind with its keys
+			got, err = other.TryLock(ctx)
+			require.NoError(t, err)
+		}
+		assert.NoError(t, other.(contender.Mutex).Unlock())
+	})
+}
+
+func TestAWaiterLeavesWhenItsContextEnds(t *testing.T) {
+	each(t, func(t *testing.T, c contender.Contender, addr, name string) {
+		if !c.Waits() {
+			t.Skip("it does not wait")
+		}
+		client := open(t, c, contender.Config{Addr: addr})
+		holder, waiter := client.Mutex(name), client.Mutex(name)
+		// rlock knows the goroutine that locks, and this one holds it already.
+		require.NoError(t, holder.Lock(within(t)))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		left := make(chan error)
+		go func() { left <- waiter.Lock(ctx) }()
+		assert.Error(t, <-left)
+		assert.NoError(t, holder.Unlock())
+	})
+}
+
+func TestAReentrantContenderNestsAndOthersDoNotSaySo(t *testing.T) {
+	each(t, func(t *testing.T, c contender.Contender, addr, name string) {
+		m := open(t, c, contender.Config{Addr: addr}).Mutex(name)
+		require.NoError(t, m.Lock(within(t)))
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		err := m.Lock(ctx)
+		assert.Equal(t, c.Reentrant, err == nil, "%v", err)
+		if err == nil {
+			require.NoError(t, m.Unlock())
+			assert.NoError(t, m.Unlock())
+		}
+	})
+}
+
+func TestTheKeyExistsWhileTheLockIsHeldAndAfterTheLeaseOnlyThoseThatRenewHoldIt(t *testing.T) {
+	server := redistest.Standalone(t)
+	redis := server.Client(t)
+	exists := func(key string) bool {
+		n, err := redis.Do(t.Context(), redis.B().Exists().Key(key).Build()).AsInt64()
+		require.NoError(t, err)
+		return n == 1
+	}
+	for _, c := range contender.All() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			name := "test:" + t.Name()
+			const lease = time.Second
+			m := open(t, c, contender.Config{Addr: server.Addr(), Lease: lease}).Mutex(name)
+			require.NoError(t, m.Lock(within(t)))
+			assert.True(t, exists(c.Key(name)))
+			if !c.Renews { // then it can be had when the lease is over
+				other := open(t, c, contender.Config{Addr: server.Addr(), Lease: lease}).Mutex(name).(contender.Trier)
+				for got := false; !got; time.Sleep(lease / 100) {
+					var err error
+					got, err = other.TryLock(within(t))
+					require.NoError(t, err)
+				}
+				assert.Error(t, m.Unlock(), "it was lost, and Unlock does not say so")
+				return
+			}
+			for end := time.Now().Add(3 * lease); time.Now().Before(end); time.Sleep(lease / 10) {
+				require.True(t, exists(c.Key(name)))
+			}
+			assert.NoError(t, m.Unlock())
+			assert.Eventually(t, func() bool { return !exists(c.Key(name)) }, 10*time.Second, time.Millisecond)
+		})
+	}
+}
+
+// MONITOR shows every command with who sent it; those of scripts come from "lua".
+func TestSendsNamesEveryCommandThatCrossesTheNetwork(t *testing.T) {
+	each(t, func(t *testing.T, c contender.Contender, addr, name string) {
+		client := open(t, c, contender.Config{Addr: addr})
+		ctx := within(t)
+		warm := client.Mutex(name + ":warm") // connections greet when they are made
+		require.NoError(t, warm.Lock(ctx))
+		require.NoError(t, warm.Unlock())
+
+		conn, err := net.Dial("tcp", addr)
+		require.NoError(t, err)
+		defer func() { _ = conn.Close() }()
+		_, err = fmt.Fprint(conn, "MONITOR\r\n")
+		require.NoError(t, err)
+		lines := bufio.NewScanner(conn)
+		require.True(t, lines.Scan()) // +OK
+
+		const sections = 5
+		for range sections {
+			m := client.Mutex(name)
+			require.NoError(t, m.Lock(ctx))
+			if c.Waits() { // the commands of waiting as well
+				waited := make(chan error, 1)
+				go func() {
+					other := client.Mutex(name)
+					err := lock(ctx, other)
+					if err == nil {
+						err = other.Unlock()
+					}
+					waited <- err
+				}()
+				time.Sleep(5 * time.Millisecond) // long enough to wait, or it does not and the test sees less
+				require.NoError(t, m.Unlock())
+				require.NoError(t, <-waited)
+			} else {
+				require.NoError(t, m.Unlock())
+			}
+		}
+		end, err := net.Dial("tcp", addr)
+		require.NoError(t, err)
+		defer func() { _ = end.Close() }()
+		_, err = fmt.Fprint(end, "ECHO that-is-all\r\n")
+		require.NoError(t, err)
+		sent := 0
+		for lines.Scan() {
+			// +1700000000.000000 [0 127.0.0.1:1234] "evalsha" "..."
+			_, rest, _ := strings.Cut(lines.Text(), "[")
+			from, command, _ := strings.Cut(rest, "] ")
+			words := strings.Split(strings.ToLower(strings.ReplaceAll(command, `"`, "")), " ")
+			if words[0] == "echo" {
+				break
+			}
+			if strings.HasSuffix(from, " lua") || words[0] == "ping" || words[0] == "hello" || words[0] == "client" {
+				continue // of a script, or of the connection
+			}
+			known := slices.Contains(c.Sends, words[0]) || len(words) > 1 && slices.Contains(c.Sends, words[0]+"|"+words[1])
+			assert.True(t, known, "%s sends %q", c.Name, words[0])
+			sent++
+		}
+		assert.GreaterOrEqual(t, sent, 2*sections)
+	})
+}
+
+func TestFindNamesWhatThereIs(t *testing.T) {
+	c, err := contender.Find("redsync")
+	require.NoError(t, err)
+	assert.Equal(t, "redsync", c.Name)
+	_, err = contender.Find("mutex")
+	assert.ErrorContains(t, err, "floor-evalsha")
+}
+
+func TestNamesAreUniqueAndEveryoneSaysHow(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, c := range contender.All() {
+		assert.False(t, seen[c.Name], c.Name)
+		seen[c.Name] = true
+		assert.NotEmpty(t, c.About)
+		assert.NotEmpty(t, c.Sends)
+	}
+}
+
+func TestNobodyOpensWithoutARedis(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	for _, c := range contender.All() {
+		client, err := c.Open(contender.Config{Addr: listener.Addr().String()})
+		if err == nil { // go-redis connects when it is used
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			err = client.Mutex("test").Lock(ctx)
+			cancel()
+			assert.NoError(t, client.Close())
+		}
+		assert.Error(t, err, c.Name)
+	}
+}
