@@ -1,0 +1,172 @@
+package arena_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/go-rlock/rlock/bench/arena"
+	"github.com/go-rlock/rlock/bench/contender"
+	"github.com/go-rlock/rlock/bench/scenario"
+	"github.com/go-rlock/rlock/bench/worker"
+	"github.com/go-rlock/rlock/internal/redistest"
+)
+
+// The workers of the tests are this test binary, started again.
+func TestMain(m *testing.M) {
+	worker.Main()
+	goleak.VerifyTestMain(m)
+}
+
+func open(t *testing.T) *arena.Arena {
+	a, err := arena.Open(t.Context(), redistest.Standalone(t).Addr())
+	require.NoError(t, err)
+	t.Cleanup(a.Close)
+	return a
+}
+
+func cell(job worker.Job) scenario.Cell {
+	job.Processes, job.Clients, job.Locks = max(1, job.Processes), max(1, job.Clients), max(1, job.Locks)
+	job.Duration = max(job.Duration, 100*time.Millisecond)
+	job.Stall, job.Drain = time.Second, 10*time.Second
+	return scenario.Cell{Scenario: "test", Setting: "setting", Network: scenario.Networks()[0], Rounds: 1, Job: job}
+}
+
+func measure(t *testing.T, a *arena.Arena, c scenario.Cell, name string) *arena.Result {
+	t.Helper()
+	who, err := contender.Find(name)
+	require.NoError(t, err)
+	r := arena.NewResult(c, who)
+	require.NoError(t, a.Measure(t.Context(), c, who, r))
+	assert.Empty(t, r.Error)
+	return r
+}
+
+func TestABrokenLockIsCaughtAmongProcesses(t *testing.T) {
+	a := open(t)
+	r := measure(t, a, cell(worker.Job{Kind: worker.Loop, Processes: 2, Goroutines: 1, Section: time.Millisecond}), "broken")
+	assert.Positive(t, r.Overlaps)
+	r = measure(t, a, cell(worker.Job{Kind: worker.Web, Processes: 2, Goroutines: 8, Requests: 400, Duration: 20 * time.Second}), "broken")
+	assert.EqualValues(t, 400, r.Sections)
+	assert.Positive(t, r.LostUpdates)
+}
+
+func TestALockThatExcludesLosesNothingAmongProcesses(t *testing.T) {
+	a := open(t)
+	r := measure(t, a, cell(worker.Job{Kind: worker.Loop, Processes: 3, Goroutines: 2}), "rlock")
+	assert.Zero(t, r.Overlaps)
+	assert.Zero(t, r.Failures, r.FirstFailure)
+	assert.Positive(t, r.Sections)
+	assert.LessOrEqual(t, r.ProcessShare(), 1.0)
+	assert.Positive(t, r.ClientCPU)
+
+	r = measure(t, a, cell(worker.Job{Kind: worker.Web, Processes: 2, Goroutines: 4, Requests: 100, Duration: 20 * time.Second}), "rlock")
+	assert.EqualValues(t, 100, r.Sections)
+	assert.Zero(t, r.LostUpdates)
+}
+
+// What a section costs when nobody waits is known from the contenders' code.
+func TestCommandsAreThoseThatCrossedTheNetwork(t *testing.T) {
+	a := open(t)
+	for name, each := range map[string]float64{"floor-evalsha": 2, "floor-setnx": 2, "rlock": 2, "redsync": 2, "redislock-exp": 2, "setnx-expire": 2, "getset-spin": 2, "rueidislock-1": 2} {
+		t.Run(name, func(t *testing.T) {
+			r := measure(t, a, cell(worker.Job{Kind: worker.Loop, Goroutines: 1}), name)
+			require.Greater(t, r.Sections, int64(10))
+			// At the edges of the window a section may count while a command does not.
+			assert.InDelta(t, each*float64(r.Sections), float64(r.Sent), 0.2*float64(r.Sections)+50)
+			assert.Equal(t, r.Sections, sum(r))
+		})
+	}
+}
+
+// sum is the sections by the rate and the time.
+func sum(r *arena.Result) int64 {
+	var n float64
+	for _, rate := range r.PerSecond {
+		n += rate * r.Elapsed.Seconds() / float64(r.Rounds)
+	}
+	return int64(n + 0.5)
+}
+
+func TestARoundIsAddedToTheOthers(t *testing.T) {
+	a := open(t)
+	c := cell(worker.Job{Kind: worker.Loop, Goroutines: 1})
+	who, err := contender.Find("floor-setnx")
+	require.NoError(t, err)
+	r := arena.NewResult(c, who)
+	require.NoError(t, a.Measure(t.Context(), c, who, r))
+	first := *r
+	require.NoError(t, a.Measure(t.Context(), c, who, r))
+	assert.Equal(t, 2, r.Rounds)
+	assert.Len(t, r.PerSecond, 2)
+	assert.Greater(t, r.Sections, first.Sections)
+	assert.Greater(t, r.Pair.Count, first.Pair.Count)
+	assert.Greater(t, r.Sent, first.Sent)
+	assert.Equal(t, 2*first.Elapsed, r.Elapsed)
+	assert.InDelta(t, float64(r.Sections)/r.Elapsed.Seconds(), r.Rate(), 1)
+}
+
+func TestANetworkAddsItsRoundTrip(t *testing.T) {
+	a := open(t)
+	c := cell(worker.Job{Kind: worker.Loop, Goroutines: 1})
+	c.Network = scenario.Network{Name: "10ms", RoundTrip: 10 * time.Millisecond}
+	r := measure(t, a, c, "floor-evalsha")
+	assert.GreaterOrEqual(t, r.Pair.P50, 20*time.Millisecond)
+	assert.GreaterOrEqual(t, r.RoundTrip, 10*time.Millisecond)
+	assert.Equal(t, r.RoundTrip, a.RoundTrips()["10ms"])
+}
+
+func TestHeldLocksAreWatched(t *testing.T) {
+	a := open(t)
+	hold := cell(worker.Job{Kind: worker.Hold, Locks: 300, Lease: time.Second, Duration: 1500 * time.Millisecond})
+	r := measure(t, a, hold, "rlock")
+	assert.Zero(t, r.Gone)
+	assert.Zero(t, r.LostHolds)
+	assert.Positive(t, r.Latest)
+	assert.Less(t, r.Latest, 1.0)
+	assert.Positive(t, r.BytesPerLock)
+
+	r = measure(t, a, hold, "floor-setnx") // which renews nothing
+	assert.EqualValues(t, 300, r.Gone)
+	assert.EqualValues(t, 300, r.LostHolds)
+}
+
+func TestAHandoverIsComparedWithTheRoundTripOfOneWhoHasSlept(t *testing.T) {
+	a := open(t)
+	r := measure(t, a, cell(worker.Job{Kind: worker.Handover, Processes: 2, Goroutines: 1, Section: time.Millisecond, Duration: 300 * time.Millisecond}), "rlock")
+	assert.Positive(t, r.Handover.Count)
+	assert.Positive(t, r.RoundTrip)
+}
+
+func TestAWorkerThatFailsIsAnErrorOfItsResultOnly(t *testing.T) {
+	a := open(t)
+	c := cell(worker.Job{Kind: worker.Loop, Goroutines: 1})
+	nobody := contender.Contender{Name: "nobody"}
+	r := arena.NewResult(c, nobody)
+	assert.Error(t, a.Measure(t.Context(), c, nobody, r))
+	assert.Contains(t, r.Error, "nobody")
+	assert.Zero(t, r.Rounds)
+	measure(t, a, c, "floor-setnx")
+}
+
+func TestItStartsARedisOfItsOwn(t *testing.T) {
+	redistest.Standalone(t) // skips where there is none
+	a, err := arena.Open(t.Context(), "")
+	require.NoError(t, err)
+	assert.NotEmpty(t, a.Version)
+	assert.NotEqual(t, "unknown", a.Version)
+	measure(t, a, cell(worker.Job{Kind: worker.Loop, Goroutines: 1}), "floor-setnx")
+	a.Close()
+}
+
+func TestNoRedisIsAnError(t *testing.T) {
+	_, err := arena.Open(t.Context(), "127.0.0.1:1")
+	require.Error(t, err)
+	t.Setenv("PATH", t.TempDir())
+	_, err = arena.Open(context.Background(), "")
+	assert.ErrorContains(t, err, "-addr")
+}

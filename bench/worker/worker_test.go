@@ -1,0 +1,228 @@
+package worker_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/bench/worker"
+	"github.com/go-rlock/rlock/internal/redistest"
+)
+
+// job completes a job with what every test has in common.
+func job(t *testing.T, j worker.Job) worker.Job {
+	j.Processes, j.Clients, j.Locks = max(1, j.Processes), max(1, j.Clients), max(1, j.Locks)
+	j.Prefix = "test:" + t.Name()
+	if j.Duration == 0 {
+		j.Duration = 100 * time.Millisecond
+	}
+	if j.Stall == 0 {
+		j.Stall = 5 * time.Second
+	}
+	if j.Drain == 0 {
+		j.Drain = 5 * time.Second
+	}
+	path, err := worker.CreateGround(j.Locks)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.Remove(path) })
+	j.Ground = path
+	return j
+}
+
+// do runs a job in this process.
+func do(t *testing.T, j worker.Job) worker.Report {
+	t.Helper()
+	report, err := try(t, j)
+	require.NoError(t, err)
+	assert.Equal(t, j.Process, report.Process)
+	return report
+}
+
+func try(t *testing.T, j worker.Job) (report worker.Report, err error) {
+	t.Helper()
+	line, err := json.Marshal(j)
+	require.NoError(t, err)
+	in := strings.NewReader(fmt.Sprintf("%s\n%d\nrelease\n", line, time.Now().UnixNano()))
+	out, pipe := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- worker.Run(in, pipe)
+		_ = pipe.Close()
+	}()
+	lines := bufio.NewReader(out)
+	ready, _ := lines.ReadString('\n')
+	if ready == "ready\n" {
+		_ = json.NewDecoder(lines).Decode(&report)
+	}
+	_, _ = io.Copy(io.Discard, lines)
+	return report, <-ended
+}
+
+func addr(t *testing.T) string { return redistest.Standalone(t).Addr() }
+
+func TestABrokenLockIsCaught(t *testing.T) {
+	r := do(t, job(t, worker.Job{Kind: worker.Loop, Contender: "broken", Goroutines: 4, Section: time.Millisecond}))
+	assert.Positive(t, r.Overlaps)
+	assert.Positive(t, r.Sections)
+}
+
+func TestAWaiterThatNobodyWakesIsStuckAndNotAFailure(t *testing.T) {
+	r := do(t, job(t, worker.Job{Kind: worker.Loop, Contender: "deaf", Goroutines: 8, Section: time.Millisecond, Stall: 100 * time.Millisecond}))
+	assert.Zero(t, r.Overlaps)
+	assert.Zero(t, r.Failures)
+	assert.Zero(t, r.Cut)
+	assert.Positive(t, r.Stuck)
+	assert.Less(t, r.Stuck, int64(8), "one of them has the lock")
+	assert.EqualValues(t, r.Stuck, r.Wait.Count-uncounted(r), "waits that nobody ended are recorded")
+}
+
+// uncounted are the waits that ended in a section, within the window or just
+// after it.
+func uncounted(r worker.Report) int64 { return r.Pair.Count }
+
+func TestALockThatExcludesHasNoFaults(t *testing.T) {
+	r := do(t, job(t, worker.Job{Kind: worker.Loop, Contender: "rlock", Addr: addr(t), Goroutines: 4}))
+	assert.Positive(t, r.Sections)
+	assert.Zero(t, r.Overlaps)
+	assert.Zero(t, r.Failures, r.FirstFailure)
+	assert.Zero(t, r.Stuck)
+	assert.GreaterOrEqual(t, r.Wait.Count, r.Sections)
+	assert.LessOrEqual(t, r.Wait.P50, r.Wait.P99)
+	assert.LessOrEqual(t, r.Least, r.Most)
+	assert.Positive(t, r.CPU)
+}
+
+func TestAFailureIsCountedAndQuoted(t *testing.T) {
+	// The floor does not wait: while others hold the lock it fails.
+	r := do(t, job(t, worker.Job{Kind: worker.Loop, Contender: "floor-setnx", Addr: addr(t), Goroutines: 4, Section: time.Millisecond}))
+	assert.Positive(t, r.Failures)
+	assert.Contains(t, r.FirstFailure, "does not wait")
+	assert.Zero(t, r.Overlaps)
+}
+
+func TestRoamingTakesOneLockAfterTheOther(t *testing.T) {
+	j := job(t, worker.Job{Kind: worker.Loop, Contender: "rlock", Addr: addr(t), Goroutines: 1, Locks: 3, Roam: true})
+	r := do(t, j)
+	require.Greater(t, r.Sections, int64(3))
+	g, err := worker.OpenGround(j.Ground, 3)
+	require.NoError(t, err)
+	defer func() { _ = g.Close() }()
+	for lock := range 3 {
+		assert.Equal(t, 0, g.Last(lock))
+	}
+}
+
+func TestNestingTimesTheInnerPairs(t *testing.T) {
+	r := do(t, job(t, worker.Job{Kind: worker.Nest, Contender: "rlock", Addr: addr(t), Goroutines: 1, Depth: 5}))
+	assert.Positive(t, r.Sections)
+	assert.GreaterOrEqual(t, r.Nested.Count, r.Sections)
+	assert.Less(t, r.Nested.P50, r.Pair.P50)
+	assert.Zero(t, r.Failures, r.FirstFailure)
+}
+
+func TestNestingWhatIsNotReentrantFails(t *testing.T) {
+	r := do(t, job(t, worker.Job{Kind: worker.Nest, Contender: "floor-setnx", Addr: addr(t), Goroutines: 1, Depth: 2}))
+	assert.Zero(t, r.Sections)
+	assert.EqualValues(t, 1, r.Failures)
+}
+
+func TestTryingCountsNoes(t *testing.T) {
+	r := do(t, job(t, worker.Job{Kind: worker.Try, Contender: "rlock", Addr: addr(t), Goroutines: 2}))
+	assert.Positive(t, r.Sections)
+	assert.Zero(t, r.Overlaps)
+	assert.Positive(t, r.Nested.Count)
+}
+
+func TestAYesToATryOfAHeldLockIsCaught(t *testing.T) {
+	// The only one in tests that would say yes is one that nobody holds: its
+	// lease is over before the others try.
+	r := do(t, job(t, worker.Job{Kind: worker.Try, Contender: "floor-setnx", Addr: addr(t), Goroutines: 2, Lease: time.Millisecond}))
+	assert.Positive(t, r.Overlaps)
+}
+
+func TestRequestsAreServedOnceEach(t *testing.T) {
+	server := redistest.Standalone(t)
+	j := job(t, worker.Job{Kind: worker.Web, Contender: "rlock", Addr: server.Addr(), Goroutines: 10, Requests: 100, Duration: 30 * time.Second})
+	r := do(t, j)
+	assert.EqualValues(t, 100, r.Sections)
+	assert.Less(t, r.Elapsed, j.Duration)
+	redis := server.Client(t)
+	n, err := redis.Do(t.Context(), redis.B().Hget().Key(worker.SequenceKey(j.Prefix)).Field("next").Build()).AsInt64()
+	require.NoError(t, err)
+	assert.EqualValues(t, 100, n)
+}
+
+func TestHeldLocksAreWeighedAndGivenBack(t *testing.T) {
+	server := redistest.Standalone(t)
+	r := do(t, job(t, worker.Job{Kind: worker.Hold, Contender: "rueidislock-1", Addr: server.Addr(), Locks: 200, Lease: 30 * time.Second}))
+	assert.Zero(t, r.Lost)
+	assert.Greater(t, r.BytesPerLock, 100.0)
+	assert.GreaterOrEqual(t, r.Goroutines, 200, "it has a goroutine for each")
+	redis := server.Client(t)
+	left, err := redis.Do(t.Context(), redis.B().Dbsize().Build()).AsInt64()
+	require.NoError(t, err)
+	assert.Zero(t, left)
+}
+
+func TestHoldsThatWereLostAreCounted(t *testing.T) {
+	r := do(t, job(t, worker.Job{Kind: worker.Hold, Contender: "floor-setnx", Addr: addr(t), Locks: 10, Lease: 50 * time.Millisecond, Duration: 300 * time.Millisecond}))
+	assert.EqualValues(t, 10, r.Lost)
+	assert.NotEmpty(t, r.FirstFailure)
+}
+
+func TestTwoProcessesTakeTurns(t *testing.T) {
+	redis := addr(t)
+	first := job(t, worker.Job{Kind: worker.Handover, Contender: "rlock", Addr: redis, Processes: 2, Goroutines: 1, Section: time.Millisecond, Duration: 500 * time.Millisecond})
+	second := first
+	second.Process = 1
+	reports := make(chan worker.Report, 1)
+	go func() {
+		r, _ := try(t, second)
+		reports <- r
+	}()
+	a := do(t, first)
+	b := <-reports
+	assert.Positive(t, a.Handover.Count+b.Handover.Count)
+	assert.InDelta(t, a.Sections, b.Sections, 2)
+	assert.Zero(t, a.Overlaps+b.Overlaps)
+}
+
+func TestAJobThatCannotBeDoneIsAnError(t *testing.T) {
+	_, err := try(t, job(t, worker.Job{Kind: worker.Loop, Contender: "nobody"}))
+	assert.ErrorContains(t, err, "nobody")
+	_, err = try(t, job(t, worker.Job{Kind: worker.Loop, Contender: "rlock", Addr: "127.0.0.1:1"}))
+	assert.Error(t, err)
+	_, err = try(t, worker.Job{Contender: "broken", Locks: 1, Ground: "/nowhere"})
+	assert.ErrorIs(t, err, os.ErrNotExist)
+	assert.ErrorIs(t, worker.Run(strings.NewReader(""), io.Discard), io.EOF)
+	assert.Error(t, worker.Run(strings.NewReader("no job\n"), io.Discard))
+	line, err := json.Marshal(job(t, worker.Job{Kind: worker.Loop, Contender: "broken", Goroutines: 1}))
+	require.NoError(t, err)
+	assert.ErrorContains(t, worker.Run(bytes.NewReader(append(line, '\n')), io.Discard), "begin")
+}
+
+func TestLatenciesMergeIntoOneDistribution(t *testing.T) {
+	a := do(t, job(t, worker.Job{Kind: worker.Loop, Contender: "broken", Goroutines: 1, Section: time.Millisecond})).Pair
+	b := do(t, job(t, worker.Job{Kind: worker.Loop, Contender: "broken", Goroutines: 2, Section: time.Millisecond})).Pair
+	merged, err := a.Merge(b)
+	require.NoError(t, err)
+	assert.Equal(t, a.Count+b.Count, merged.Count)
+	assert.Equal(t, max(a.Worst, b.Worst), merged.Worst)
+	same, err := a.Merge(worker.Latency{})
+	require.NoError(t, err)
+	assert.Equal(t, a, same)
+	same, err = worker.Latency{}.Merge(a)
+	require.NoError(t, err)
+	assert.Equal(t, a, same)
+	_, err = a.Merge(worker.Latency{Count: 1, Histogram: []byte("none")})
+	assert.Error(t, err)
+}
