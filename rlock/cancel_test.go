@@ -175,6 +175,28 @@ func TestAnAcquireThatArrivesFromADeadConnectionIsFreed(t *testing.T) {
 	}
 }
 
+func TestOneAttemptThatArrivesFromADeadConnectionIsFreed(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, other := w.client(), w.client()
+		lock, me := p.NewLock(key), w.caller()
+		require.NoError(t, lock.Lock(me)) // the script is known
+		require.NoError(t, lock.Unlock(me))
+
+		p.net.Rule(relay.Silence)
+		result := start(func() error { _, err := lock.TryLock(me); return err })
+		require.True(t, pending(result))
+		p.net.Rule(nil) // new connections are good ones
+		require.Error(t, <-result, "the pings have found out")
+		time.Sleep(time.Second)
+		p.net.Deliver()
+		synctest.Wait()
+		require.NotEmpty(t, w.Keys(), "it is executed now")
+		them := w.caller()
+		within(t, 0, 10*time.Second, func() { require.NoError(t, other.NewLock(key).Lock(them)) })
+		require.NoError(t, other.NewLock(key).Unlock(them))
+	})
+}
+
 // As before, but of what was held only the acquire arrives: the release behind it
 // is lost, and the one that was sent again over a new connection came too early.
 func TestAnAcquireThatArrivesWithoutItsReleaseIsFreed(t *testing.T) {

@@ -236,6 +236,21 @@ func TestWhatIsNotOursWhenItIsUnlockedWasLost(t *testing.T) {
 	}
 }
 
+func TestALossFreesTheLocalQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me, next := w.client(), w.caller(), w.caller()
+		lock := p.NewLock(key)
+		require.NoError(t, lock.Lock(me))
+		result := start(func() error { return lock.Lock(next) })
+		require.True(t, pending(result))
+		w.Del(key)
+		within(t, 0, 10*time.Second+10*time.Millisecond, func() { require.NoError(t, <-result, "at the renewal that finds out") })
+		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
+		assert.True(t, lock.IsHeld(next), "a stranger's lock by now")
+		require.NoError(t, lock.Unlock(next))
+	})
+}
+
 func TestAfterALossTheOwnerMustUnlockBeforeItMayLockAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		lock, me := w.client().NewLock(key), w.caller()

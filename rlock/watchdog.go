@@ -192,11 +192,6 @@ func (t *tenure) failed(now time.Time, err error, reached bool) {
 
 // answeredRelease deals with the answer to a release in the background.
 func (t *tenure) answeredRelease(now time.Time, reply int64, err error, reached bool) {
-	if !answered(err) && t.trust.Until().IsZero() {
-		// The connection that had the acquire before it is gone, and with it the
-		// order: the release goes over a new one, and may come first.
-		t.ghost = true
-	}
 	switch {
 	case err == nil && !(t.ghost && reply == 0):
 		t.end()
