@@ -37,13 +37,12 @@
 // between clients, the client between its goroutines. That is why nesting and
 // passing the lock on inside a process wait for no network.
 //
-//	         acquire               Unlock, and a local goroutine waits
-//	(free) -----------> tenure <------------------------------------+
-//	   ^                  | |  +--------------------------------------+
-//	   |   Unlock         | |
-//	   +------------------+ |  the lease ended unrenewed, or Redis
-//	                        +-----------------------------------------> lost
-//	                           says that the key is not ours
+//	free --- acquire ---> tenure --- Unlock, nobody waits here ----> free
+//	                       |  ^  +-- Unlock, somebody waits here --+
+//	                       |  +------ the same tenure goes on -----+
+//	                       |
+//	                       +-- its lease ends unrenewed, or Redis
+//	                           says that the key is not ours ------> lost
 //
 // The client trusts a lease until
 //
@@ -82,8 +81,8 @@
 //	scripts are flushed     they are sent again
 //	a message is lost       the waiter looks when the holder's lease ends, after 5 s at most
 //	pub/sub is refused      said once in the log; waiters poll, 1 ms doubling to 128 ms
-//	the caller's ctx ends   Lock returns at once; an acquire in flight is followed in the
-//	                        background, and what it got is passed on or released
+//	the caller's ctx ends   Lock returns at once; what an acquire in flight may get is
+//	                        released in the background
 //	the holder dies         the next waiter has the lock when the lease has ended
 //	the client is closed    what is held is released, who waits gets ErrClosed
 package rlock
