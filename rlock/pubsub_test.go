@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,4 +189,31 @@ func TestAUserWhoMayNotSubscribeStillGetsTheLock(t *testing.T) {
 	require.NoError(t, other.NewLock(key).Unlock(ctx))
 	require.NoError(t, <-result)
 	require.NoError(t, p.NewLock(key).Unlock(me))
+}
+
+// A client that may not count the subscribers assumes that somebody waits.
+func TestAUserWhoMayNotCountSubscribersReleasesForOthers(t *testing.T) {
+	server, admin := standalone(t)
+	ctx := context.Background()
+	require.NoError(t, admin.Do(ctx, admin.B().Arbitrary("ACL", "SETUSER", "limited", "on", ">secret", "~*", "&*", "+@all", "-pubsub").Build()).Error())
+	option := server.Options()
+	option.Username, option.Password = "limited", "secret"
+	client, err := rlock.New(rlock.Config{Redis: option, HandoffLimit: -1, Logger: quiet})
+	require.NoError(t, err)
+	defer client.Close()
+	calls := server.CountCalls(t, func() {
+		var wg sync.WaitGroup
+		for range 4 {
+			me := rlock.WithOwner(ctx, rlock.NewOwner())
+			wg.Go(func() {
+				for range 50 {
+					assert.NoError(t, client.NewLock(key).Lock(me))
+					time.Sleep(time.Millisecond) // so that others come to wait
+					assert.NoError(t, client.NewLock(key).Unlock(me))
+				}
+			})
+		}
+		wg.Wait()
+	})
+	assert.Greater(t, calls["publish"], int64(20), "of 200 sections; one, if it did not matter")
 }
