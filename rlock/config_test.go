@@ -1,0 +1,72 @@
+package rlock_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func TestAConfigThatCannotWorkIsRefused(t *testing.T) {
+	server := redistest.Embedded(t)
+	for what, config := range map[string]rlock.Config{
+		"no address":              {},
+		"an address and a client": {Redis: server.Options(), Client: server.Client(t)},
+		"no such pub/sub":         {Redis: server.Options(), PubSub: 9},
+		"negative pub/sub":        {Redis: server.Options(), PubSub: -1},
+		"too short a lease":       {Redis: server.Options(), Lease: 99 * time.Millisecond},
+	} {
+		client, err := rlock.New(config)
+		assert.ErrorIs(t, err, rlock.ErrInvalidConfig, what)
+		assert.Nil(t, client, what)
+	}
+}
+
+func TestAServerThatCannotBeReachedIsTheErrorOfNew(t *testing.T) {
+	client, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{
+		InitAddress: []string{"127.0.0.1:6379"},
+		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+			return nil, syscall.ECONNREFUSED
+		},
+	}})
+	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
+	assert.ErrorContains(t, err, "127.0.0.1:6379")
+	assert.Nil(t, client)
+}
+
+func TestTheDefaultLeaseIsRedissonsAndTheConfigsOtherwise(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		for lease, lock := range map[time.Duration]*rlock.Lock{
+			30 * time.Second: s.lock(withLease(0)),
+			time.Hour:        s.lock(withLease(time.Hour)),
+		} {
+			require.NoError(t, lock.Lock(s.ctx))
+			ttl, err := lock.TTL(s.ctx)
+			require.NoError(t, err)
+			assert.LessOrEqual(t, ttl, lease)
+			assert.Greater(t, ttl, lease-30*time.Second)
+			require.NoError(t, lock.Unlock(s.ctx))
+		}
+	})
+}
+
+func TestTheFieldsOfAClientBeginWithItsIDAndNoTwoClientsShareOne(t *testing.T) {
+	server := redistest.Embedded(t)
+	s := at(t, server)
+	one, two := s.client(), s.client()
+	assert.NotEqual(t, one.ID(), two.ID())
+	for _, client := range []*rlock.Client{one, two} {
+		require.NoError(t, client.NewLock(key).Lock(s.ctx))
+		s.awaitHash(client, goroutineID(), "1") // looks at the ID
+		require.NoError(t, client.NewLock(key).Unlock(s.ctx))
+	}
+}
