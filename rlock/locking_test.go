@@ -261,6 +261,23 @@ func TestTryLockForTakesTheLockWithinItsTime(t *testing.T) {
 	})
 }
 
+// The wait bounds the waiting, not an attempt that is under way: a free lock is
+// had however short it is.
+func TestTryLockForMakesOneAttemptHoweverShortTheWait(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		for _, wait := range []time.Duration{-time.Second, 0, 1, time.Microsecond} {
+			taken, err := lock.TryLockFor(s.ctx, wait, 0)
+			require.NoError(t, err)
+			assert.True(t, taken, wait)
+			hold, err := lock.Acquire(rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithWait(wait))
+			assert.ErrorIs(t, err, rlock.ErrNotAcquired)
+			assert.Nil(t, hold)
+			require.NoError(t, lock.Unlock(s.ctx))
+		}
+	})
+}
+
 func TestTryLockSendsNothingWhenSomebodyHereHoldsTheLock(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
 		lock := s.lock()
