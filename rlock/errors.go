@@ -57,5 +57,5 @@ var (
 
 	// ErrNoPermission is returned when Redis refuses the command to this user:
 	// the README lists the rights that are needed. Waiting does not cure it.
-	ErrNoPermission = errors.New("Redis user lacks a permission")
+	ErrNoPermission = errors.New("the Redis user lacks a permission")
 )
