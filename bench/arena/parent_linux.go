@@ -2,8 +2,8 @@ package arena
 
 import "syscall"
 
-// dieWithParent has the kernel end a process when the benchmark ends, however it
-// does.
-func dieWithParent() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+// ours makes a process end when the benchmark does, however that happens, and
+// leaves the interrupt key to the benchmark alone.
+func ours() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }

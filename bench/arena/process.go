@@ -30,7 +30,7 @@ func start(role string) (*process, error) {
 	p := &process{command: exec.Command(self), lines: make(chan string, 4)}
 	p.command.Env = append(os.Environ(), worker.Role+"="+role)
 	p.command.Stderr = &p.errors
-	p.command.SysProcAttr = dieWithParent()
+	p.command.SysProcAttr = ours()
 	if p.in, err = p.command.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("arena: %w", err)
 	}

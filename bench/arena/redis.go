@@ -37,7 +37,7 @@ func startRedis(ctx context.Context) (addr string, stop func(), err error) {
 	server := exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--dir", dir,
 		"--save", "", "--appendonly", "no", "--maxclients", "20000")
 	server.Stdout, server.Stderr = &output, &output
-	server.SysProcAttr = dieWithParent()
+	server.SysProcAttr = ours()
 	if err := server.Start(); err != nil {
 		_ = os.RemoveAll(dir)
 		return "", nil, fmt.Errorf("arena: %w", err)

@@ -1,0 +1,170 @@
+package report_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/bench/arena"
+	"github.com/go-rlock/rlock/bench/contender"
+	"github.com/go-rlock/rlock/bench/report"
+	"github.com/go-rlock/rlock/bench/scenario"
+	"github.com/go-rlock/rlock/bench/worker"
+)
+
+// full returns a report with figures in every cell: the library's are as good as
+// factor says, everyone else's are 1.
+func full(factor int64) *report.Report {
+	r := &report.Report{
+		Machine: report.Machine{When: time.Now(), Go: "go1", Redis: "7", OS: "linux", Arch: "amd64", CPU: "a CPU", CPUs: 2},
+		Took:    time.Minute, Complete: true, RoundTrips: map[string]time.Duration{"0.5ms": 600 * time.Microsecond},
+	}
+	for _, s := range scenario.All() {
+		for _, cell := range s.Cells(scenario.Size{}) {
+			for _, c := range contender.All() {
+				res := arena.NewResult(cell, c)
+				r.Results = append(r.Results, res)
+				if res.Skipped = s.Refuses(c); res.Skipped != "" {
+					continue
+				}
+				res.Rounds, res.Elapsed, res.Sections = 1, time.Second, 1000
+				res.RoundTrip = time.Millisecond
+				each := time.Millisecond
+				if c.Name == "rlock" {
+					res.Sections *= factor
+					each /= time.Duration(factor)
+				}
+				l := worker.Latency{Count: 1, P50: each, P90: each, P99: each, P999: each, Worst: each}
+				res.Wait, res.Pair, res.Nested, res.Handover = l, l, l, l
+				res.Fewest, res.Most, res.FewestGoroutine, res.MostGoroutine = 9, 10, 9, 10
+				res.ClientCPU, res.RedisCPU = time.Millisecond, time.Millisecond
+				res.Sent = 2 * res.Sections
+			}
+		}
+	}
+	return r
+}
+
+func find(t *testing.T, r *report.Report, name, who string) *arena.Result {
+	for _, res := range r.Results {
+		if res.Scenario == name && res.Contender == who && res.Rounds > 0 {
+			return res
+		}
+	}
+	require.Fail(t, "not there", "%s %s", name, who)
+	return nil
+}
+
+func TestEveryTargetIsJudged(t *testing.T) {
+	measured, missed := full(1_000_000).Missed()
+	assert.Equal(t, 11, measured)
+	assert.Zero(t, missed)
+	bad := full(1)
+	for _, res := range bad.Results {
+		res.Fewest, res.Gone = 1, 1
+		res.Pair.P50 *= 2
+		res.Handover.P50 *= 3
+		res.Wait.P99 = time.Second
+		if res.Contender == "rlock" {
+			res.Pair.P50 *= 2
+			res.Sections /= 2
+		}
+	}
+	measured, missed = bad.Missed()
+	assert.Equal(t, 11, measured)
+	assert.Equal(t, 11, missed)
+}
+
+func TestAFaultStandsInItsRowAndInTheList(t *testing.T) {
+	r := full(1)
+	assert.NotContains(t, r.Markdown(nil), "What went wrong")
+	res := find(t, r, "four-processes", "redsync")
+	res.Overlaps, res.LostUpdates, res.Stuck, res.Failures, res.Cut = 1, 2, 3, 4000, 5
+	res.FirstFailure = "it hurts"
+	md := r.Markdown(nil)
+	assert.Contains(t, md, "What went wrong")
+	assert.Equal(t, 2, strings.Count(md, "1 OVERLAP, 2 LOST UPDATES, 3 never woken, 4 000 failures, 5 still waiting"))
+	assert.Contains(t, md, "it hurts")
+	assert.Contains(t, r.Text(), "1 OVERLAP")
+}
+
+func TestWhoTakesNoPartIsNamedWithTheReason(t *testing.T) {
+	r := full(1)
+	assert.Contains(t, r.Text(), "Not here (does not wait): floor-evalsha, floor-setnx.")
+	res := find(t, r, "handover", "redsync")
+	res.Rounds, res.Error = 0, "it broke"
+	assert.Contains(t, r.Markdown(nil), "Not here (it broke): redsync.")
+	*res = arena.Result{Scenario: res.Scenario, Setting: res.Setting, Network: res.Network, Contender: "redsync"}
+	assert.Contains(t, r.Markdown(nil), "Not here (not measured: the run was ended): redsync.")
+}
+
+func TestAnUnfinishedRunSaysSo(t *testing.T) {
+	r := full(1)
+	assert.NotContains(t, r.Markdown(nil), "ended early")
+	r.Complete, r.Results = false, r.Results[:1]
+	assert.Contains(t, r.Markdown(nil), "ended early")
+	assert.Contains(t, r.Markdown(nil), "not measured")
+}
+
+func TestEverythingIsWritten(t *testing.T) {
+	r := full(3)
+	folder := filepath.Join(t.TempDir(), "results")
+	require.NoError(t, r.Write(folder))
+
+	raw, err := os.ReadFile(filepath.Join(folder, "results.json"))
+	require.NoError(t, err)
+	var back report.Report
+	require.NoError(t, json.Unmarshal(raw, &back))
+	assert.Len(t, back.Results, len(r.Results))
+	assert.Equal(t, r.Results[0].Pair, back.Results[0].Pair)
+
+	md, err := os.ReadFile(filepath.Join(folder, "results.md"))
+	require.NoError(t, err)
+	plots, err := filepath.Glob(filepath.Join(folder, "*.svg"))
+	require.NoError(t, err)
+	assert.Len(t, plots, 9)
+	for _, plot := range plots {
+		assert.Contains(t, string(md), "("+filepath.Base(plot)+")")
+		svg, err := os.ReadFile(plot)
+		require.NoError(t, err)
+		assert.True(t, bytes.HasPrefix(svg, []byte("<?xml")))
+		assert.Contains(t, string(svg), "rlock")
+	}
+}
+
+func TestNothingMeasuredIsNothingDrawn(t *testing.T) {
+	folder := t.TempDir()
+	require.NoError(t, (&report.Report{}).Write(folder))
+	plots, err := filepath.Glob(filepath.Join(folder, "*.svg"))
+	require.NoError(t, err)
+	assert.Empty(t, plots)
+}
+
+func TestAFolderThatCannotBeMadeIsAnError(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
+	assert.Error(t, (&report.Report{}).Write(filepath.Join(file, "results")))
+}
+
+func TestProgressIsALineForEachMeasurementWhereThereIsNoTerminal(t *testing.T) {
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	require.NoError(t, err)
+	r := full(1)
+	p := report.NewProgress(out, 2)
+	for _, res := range r.Results[:2] {
+		p.Begin(res)
+		p.Done(res)
+	}
+	p.End()
+	said, err := os.ReadFile(out.Name())
+	require.NoError(t, err)
+	assert.Equal(t, 2, strings.Count(string(said), "\n"))
+	assert.Contains(t, string(said), "[2/2, 0s left] uncontended, 1 goroutine, loopback: rueidislock: 1 000 a second, faults: none")
+}

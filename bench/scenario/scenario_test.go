@@ -1,0 +1,107 @@
+package scenario_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/bench/contender"
+	"github.com/go-rlock/rlock/bench/scenario"
+	"github.com/go-rlock/rlock/bench/worker"
+)
+
+func TestEveryCellCanBeMeasured(t *testing.T) {
+	for _, quick := range []bool{true, false} {
+		for _, s := range scenario.All() {
+			seen := make(map[string]bool)
+			cells := s.Cells(scenario.Size{Quick: quick})
+			assert.NotEmpty(t, cells, s.Name)
+			for _, c := range cells {
+				id := c.Setting + c.Network.Name
+				assert.False(t, seen[id], "twice: %s, %s", s.Name, id)
+				seen[id] = true
+				assert.Equal(t, s.Name, c.Scenario)
+				assert.Positive(t, c.Rounds)
+				assert.Positive(t, c.Job.Duration)
+				assert.Positive(t, c.Job.Processes)
+				assert.Positive(t, c.Job.Clients)
+				assert.Positive(t, c.Job.Locks)
+				assert.Greater(t, c.Job.Drain, c.Job.Stall)
+				assert.True(t, c.Job.Kind == worker.Hold || c.Job.Goroutines > 0, s.Name)
+			}
+		}
+	}
+}
+
+func TestARunEndsInTime(t *testing.T) {
+	// What a measurement takes besides its window, with a drain now and then.
+	const besides = 400 * time.Millisecond
+	for quick, limit := range map[bool]time.Duration{true: 2 * time.Minute, false: 15 * time.Minute} {
+		var all time.Duration
+		for _, s := range scenario.All() {
+			for _, c := range s.Cells(scenario.Size{Quick: quick}) {
+				for _, who := range contender.All() {
+					if s.Refuses(who) == "" {
+						all += time.Duration(c.Rounds) * (c.Job.Duration + besides)
+					}
+				}
+			}
+		}
+		assert.Less(t, all, limit, "quick: %v", quick)
+	}
+}
+
+func TestEveryContenderTakesPartWhereItCan(t *testing.T) {
+	refused := func(name, who string) string {
+		s, err := scenario.Select(name)
+		require.NoError(t, err)
+		c, err := contender.Find(who)
+		require.NoError(t, err)
+		return s[0].Refuses(c)
+	}
+	assert.Empty(t, refused("uncontended", "floor-setnx"))
+	assert.NotEmpty(t, refused("one-process", "floor-setnx"), "it does not wait")
+	assert.NotEmpty(t, refused("nested", "redsync"), "it is not reentrant")
+	assert.NotEmpty(t, refused("hold", "redsync"), "it does not renew")
+	assert.NotEmpty(t, refused("growth", "getset-spin"))
+	for _, s := range scenario.All() {
+		assert.Empty(t, refused(s.Name, "rlock"))
+	}
+}
+
+func TestNetworksThatAreAskedForReplaceTheScenarios(t *testing.T) {
+	far := []scenario.Network{{Name: "far", RoundTrip: time.Second}}
+	for _, s := range scenario.All() {
+		settings := make(map[string]bool)
+		for _, c := range s.Cells(scenario.Size{}) {
+			settings[c.Setting] = true
+		}
+		cells := s.Cells(scenario.Size{Networks: far})
+		assert.Len(t, cells, len(settings), s.Name)
+		for _, c := range cells {
+			assert.Equal(t, far[0], c.Network)
+		}
+	}
+}
+
+func TestScaleAndHoldSetTheTimes(t *testing.T) {
+	all, err := scenario.Select("uncontended,hold")
+	require.NoError(t, err)
+	long, once := all[0].Cells(scenario.Size{Scale: 10}), all[0].Cells(scenario.Size{})
+	assert.Equal(t, 10*once[0].Job.Duration, long[0].Job.Duration)
+	held := all[1].Cells(scenario.Size{Scale: 10, Hold: time.Hour, Lease: time.Minute})
+	last := held[len(held)-1].Job
+	assert.Equal(t, 100_000, last.Locks)
+	assert.Equal(t, time.Hour, last.Duration)
+	assert.Equal(t, time.Minute, last.Lease)
+}
+
+func TestSelectKnowsItsNames(t *testing.T) {
+	all, err := scenario.Select("")
+	require.NoError(t, err)
+	assert.Len(t, all, len(scenario.All()))
+	_, err = scenario.Select("web,none")
+	assert.ErrorContains(t, err, "four-processes")
+}
