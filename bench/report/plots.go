@@ -1,14 +1,17 @@
 package report
 
 import (
+	"bytes"
 	"fmt"
 	"image/color"
 	"math"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -22,7 +25,7 @@ func (r *Report) plot(folder string) (files []string, err error) {
 		if p == nil || err != nil {
 			return
 		}
-		if err = p.Save(8*vg.Inch, 4.5*vg.Inch, filepath.Join(folder, name)); err != nil {
+		if err = save(p, filepath.Join(folder, name)); err != nil {
 			err = fmt.Errorf("report: plot %s: %w", name, err)
 			return
 		}
@@ -50,6 +53,21 @@ func (r *Report) plot(folder string) (files []string, err error) {
 	return files, err
 }
 
+// save writes a plot as SVG, with a font for those who lack the one that the
+// letters were measured with.
+func save(p *plot.Plot, path string) error {
+	var svg bytes.Buffer
+	drawing, err := p.WriterTo(8*vg.Inch, 4.5*vg.Inch, "svg")
+	if err != nil {
+		return err
+	}
+	if _, err := drawing.WriteTo(&svg); err != nil {
+		return err
+	}
+	text := bytes.ReplaceAll(svg.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif"))
+	return os.WriteFile(path, text, 0o644)
+}
+
 // parse reads what count wrote.
 func parse(n string) float64 {
 	x, _ := strconv.ParseFloat(strings.ReplaceAll(n, " ", ""), 64)
@@ -63,6 +81,8 @@ var palette = []color.RGBA{
 }
 
 func start(title string) *plot.Plot {
+	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
+	plotter.DefaultFont = plot.DefaultFont
 	p := plot.New()
 	p.Title.Text = title
 	p.Title.Padding = vg.Points(8)
@@ -147,7 +167,7 @@ func (r *Report) lines(title, axis, scenario string, at func(setting string) (fl
 	series := make(map[string]plotter.XYs)
 	for _, res := range r.Results {
 		x, ok := at(res.Setting)
-		if res.Scenario != scenario || res.Network != "loopback" || !ok || res.Sections == 0 {
+		if res.Scenario != scenario || res.Network != "loopback" || !ok || x <= 0 || res.Sections == 0 {
 			continue
 		}
 		if series[res.Contender] == nil {
@@ -178,7 +198,7 @@ func (r *Report) lines(title, axis, scenario string, at func(setting string) (fl
 		p.Legend.Add(name, line, points)
 	}
 	p.Legend.Top = true
-	p.Legend.XOffs = vg.Points(-4)
+	p.X.Max *= 5 // room for the legend
 	// A single point, or equal ones, would leave the logarithm without an extent.
 	if p.X.Min == p.X.Max {
 		p.X.Min, p.X.Max = p.X.Min/2, p.X.Max*2
