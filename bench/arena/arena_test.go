@@ -75,9 +75,9 @@ func TestCommandsAreThoseThatCrossedTheNetwork(t *testing.T) {
 	for name, each := range map[string]float64{"floor-evalsha": 2, "floor-setnx": 2, "rlock": 2, "redsync": 2, "redislock-exp": 2, "setnx-expire": 2, "getset-spin": 2, "rueidislock-1": 2} {
 		t.Run(name, func(t *testing.T) {
 			r := measure(t, a, cell(worker.Job{Kind: worker.Loop, Goroutines: 1}), name)
-			require.Greater(t, r.Sections, int64(10))
-			// At the edges of the window a section may count while a command does not.
-			assert.InDelta(t, each*float64(r.Sections), float64(r.Sent), 0.2*float64(r.Sections)+50)
+			require.Positive(t, r.Sections)
+			// At the edges of the window are one or two sections that count on one side only.
+			assert.InDelta(t, each*float64(r.Sections), float64(r.Sent), 4*each)
 			assert.Equal(t, r.Sections, sum(r))
 		})
 	}

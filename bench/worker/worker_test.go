@@ -145,7 +145,7 @@ func TestTryingCountsNoes(t *testing.T) {
 func TestAYesToATryOfAHeldLockIsCaught(t *testing.T) {
 	// The only one in tests that would say yes is one that nobody holds: its
 	// lease is over before the others try.
-	r := do(t, job(t, worker.Job{Kind: worker.Try, Contender: "floor-setnx", Addr: addr(t), Goroutines: 2, Lease: time.Millisecond}))
+	r := do(t, job(t, worker.Job{Kind: worker.Try, Contender: "floor-setnx", Addr: addr(t), Goroutines: 2, Lease: 100 * time.Millisecond, Duration: 500 * time.Millisecond}))
 	assert.Positive(t, r.Overlaps)
 }
 
@@ -174,7 +174,7 @@ func TestHeldLocksAreWeighedAndGivenBack(t *testing.T) {
 }
 
 func TestHoldsThatWereLostAreCounted(t *testing.T) {
-	r := do(t, job(t, worker.Job{Kind: worker.Hold, Contender: "floor-setnx", Addr: addr(t), Locks: 10, Lease: 50 * time.Millisecond, Duration: 300 * time.Millisecond}))
+	r := do(t, job(t, worker.Job{Kind: worker.Hold, Contender: "floor-setnx", Addr: addr(t), Locks: 10, Lease: 100 * time.Millisecond, Duration: 400 * time.Millisecond}))
 	assert.EqualValues(t, 10, r.Lost)
 	assert.NotEmpty(t, r.FirstFailure)
 }
