@@ -137,7 +137,10 @@ func (k *Keeper) Nudge(r Renewable) {
 // is then built before the mark, and is in flight when Stop is called, or never.
 // Likewise Due and Send must not schedule or nudge what is marked, since that
 // makes r known again.
-func (k *Keeper) Stop(r Renewable) {
+//
+// It reports whether the keeper is done with r: false says that Due or Send may
+// look at it yet, so that r must not be used for something else.
+func (k *Keeper) Stop(r Renewable) (done bool) {
 	e := r.Entry()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -145,6 +148,7 @@ func (k *Keeper) Stop(r Renewable) {
 	e.keeping.leave()
 	e.keeping.owner = nil
 	e.keeping.nudged.Store(false)
+	return !e.keeping.asked && !e.keeping.flying
 }
 
 // Len returns how many renewables are scheduled. What waits to be sent and has no

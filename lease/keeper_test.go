@@ -163,7 +163,7 @@ func TestWhatIsStoppedWhileItIsAskedIsNotSent(t *testing.T) {
 		}}
 		k.Nudge(a)
 		<-asked
-		k.Stop(a)
+		assert.False(t, k.Stop(a), "Due is looking at it")
 		close(stopped)
 		synctest.Wait()
 		assert.Zero(t, sent.Load())
@@ -480,5 +480,21 @@ func TestGoroutinesDoNotGrowWithLeases(t *testing.T) {
 		// Those of earlier tests, and of batches that have just ended, may still be
 		// counted, or may not.
 		assert.Less(t, runtime.NumGoroutine(), before+10)
+	})
+}
+
+func TestStopTellsWhetherTheKeeperIsDone(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		s.set(1, false, time.Second)
+		h := newHeld(k, 1, 30*time.Second)
+		assert.True(t, k.Stop(h), "scheduled only")
+
+		h.set(1)
+		synctest.Wait()
+		require.Len(t, h.sentTimes(), 1, "in flight")
+		assert.False(t, k.Stop(h))
+
+		pass(2 * time.Second)
+		assert.True(t, k.Stop(h), "the flight is over")
 	})
 }

@@ -117,9 +117,9 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 	for {
 		switch {
 		case v.granted:
-			r.exit()
 			w.Drain()
 			r.client.waiters.Put(w)
+			r.exit()
 			return nil
 		case r.client.closed.Load():
 			return r.giveUp(w, ErrClosed)
@@ -201,11 +201,12 @@ func (r *room) giveUp(w *waiter, err error) error {
 	}
 	w.Drain()
 	r.client.waiters.Put(w)
+	n := r.name
 	r.exit()
 	if err == ErrNotAcquired {
 		return err
 	}
-	return fmt.Errorf("rlock: lock %q: %w", r.name.key, err)
+	return fmt.Errorf("rlock: lock %q: %w", n.key, err)
 }
 
 // ask sends the acquire of w, the head, and deals with the answer: a tenure, the
@@ -328,9 +329,6 @@ type answer struct {
 // The place is the caller's to leave; it is nil if nothing was sent.
 func (t *tenure) acquire(ctx context.Context) (place, answer, error) {
 	c, n := t.room.client, t.room.name
-	if ctx.Done() == nil {
-		ctx = c.deadline.context(t.sentAt)
-	}
 	place, err := c.nodes.enter(ctx, n.slot)
 	if err != nil {
 		return nil, answer{}, err

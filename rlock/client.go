@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,8 @@ type Client struct {
 	keeper *lease.Keeper
 	nodes  *nodes
 	tick   time.Duration // of the keeper's wheel
+
+	leaseText string // Config.Lease in milliseconds, since nearly all commands have it
 
 	publish string // the command that release.lua publishes with
 	numsub  string // the PUBSUB subcommand that counts its subscribers, "" if no node knows them all
@@ -85,6 +88,8 @@ func New(config Config) (*Client, error) {
 		id:     newClientID(),
 		tick:   min(max(config.Lease/1024, time.Millisecond), 10*time.Millisecond),
 		seed:   maphash.MakeSeed(),
+
+		leaseText: strconv.FormatInt(config.Lease.Milliseconds(), 10),
 
 		drained: make(chan struct{}, 1),
 		waiters: sync.Pool{New: newWaiter},

@@ -12,9 +12,9 @@ import (
 const patience = 3 * time.Second
 
 // A deadline hands out contexts that end by themselves after patience or up to a
-// second later, and not before: with the caller's context neither an acquire in
-// flight nor an Unlock may end. Many commands share one, since a timer for each
-// would cost more than all the rest that the client does for an Unlock.
+// second later, and not before: an Unlock must not end with the caller's context.
+// Many commands share one, since a timer for each would cost more than all the
+// rest that the client does for an Unlock.
 type deadline struct {
 	mu     sync.Mutex // protects following
 	ctx    context.Context

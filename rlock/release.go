@@ -66,7 +66,9 @@ func (r *room) release(t *tenure, now time.Time) error {
 	r.tenure = nil
 	r.busy = true
 	t.phase = leaving
-	c.keeper.Stop(t)
+	if !c.keeper.Stop(t) {
+		r.pointedTo = true
+	}
 	if r.yielding = t.contested && r.queue.Len() > 0; r.yielding {
 		// The message to come is that of this release, not an older one.
 		r.subscribe()
@@ -131,9 +133,11 @@ func (c *Client) forceUnlock(ctx context.Context, n *name) (bool, error) {
 	if c.closed.Load() {
 		return false, fmt.Errorf("rlock: force unlock %q: %w", n.key, ErrClosed)
 	}
-	var here *tenure
+	var here string
 	if r := c.visitIfAny(n); r != nil {
-		here = r.tenure
+		if r.tenure != nil {
+			here = r.tenure.text[:tenureLen]
+		}
 		r.exit()
 	}
 	ctx, cancel := within(ctx)
@@ -144,9 +148,9 @@ func (c *Client) forceUnlock(ctx context.Context, n *name) (bool, error) {
 		return false, fmt.Errorf("rlock: force unlock %q: %w", n.key, err)
 	}
 	if r := c.visitIfAny(n); r != nil {
-		if here != nil && r.tenure == here && reply == 1 {
-			here.lose(errors.New("it was unlocked by force"))
-			here.end()
+		if t := r.tenure; t != nil && t.text[:tenureLen] == here && reply == 1 {
+			t.lose(errors.New("it was unlocked by force"))
+			t.end()
 		}
 		r.exit()
 	}

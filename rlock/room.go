@@ -12,6 +12,12 @@ import (
 type shard struct {
 	mu    sync.Mutex // protects following, and every room in it
 	rooms map[string]*room
+
+	// spareRoom and spareTenure are there to be used again, since a lock that is
+	// taken and freed all day would otherwise touch new memory each time. Nobody
+	// points to them.
+	spareRoom   *room
+	spareTenure *tenure
 }
 
 // A room is what this client knows of one lock: who of its goroutines holds it,
@@ -48,6 +54,10 @@ type room struct {
 	// sub is the subscription to the lock's channel, from the first time that
 	// another client was found here until the room is left.
 	sub *pubsub.Subscription
+	// pointedTo is set once something may outlive the visits here and points to
+	// the room or its tenure: a handle, the keeper, a loss to be announced.
+	// Neither is used again then.
+	pointedTo bool
 	// lost are tenures that ended in loss under this lock of the mutex, to be
 	// announced by exit once it is given back.
 	lost []*tenure
@@ -60,7 +70,11 @@ func (c *Client) enter(n *name) *room {
 	s.mu.Lock()
 	r := s.rooms[n.key]
 	if r == nil {
-		r = &room{client: c, shard: s, name: n}
+		if r = s.spareRoom; r == nil {
+			r = new(room)
+		}
+		s.spareRoom = nil
+		*r = room{client: c, shard: s, name: n}
 		s.rooms[n.key] = r
 	}
 	return r
@@ -79,18 +93,21 @@ func (c *Client) visitIfAny(n *name) *room {
 }
 
 // exit gives the mutex back. The last to leave a room that nobody needs takes it
-// down; losses are announced.
+// down, so that the room must not be looked at after exit; losses are announced.
 func (r *room) exit() {
-	if r.tenure == nil && r.queue.Len() == 0 && !r.busy && r.shard.rooms[r.name.key] == r {
-		delete(r.shard.rooms, r.name.key)
+	s, lost := r.shard, r.lost
+	r.lost = nil
+	if r.tenure == nil && r.queue.Len() == 0 && !r.busy && s.rooms[r.name.key] == r {
+		delete(s.rooms, r.name.key)
 		if r.sub != nil {
 			r.sub.Close()
 			r.sub = nil
 		}
+		if !r.pointedTo {
+			s.spareRoom = r
+		}
 	}
-	lost := r.lost
-	r.lost = nil
-	r.shard.mu.Unlock()
+	s.mu.Unlock()
 	for _, t := range lost {
 		t.announce()
 	}

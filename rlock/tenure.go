@@ -82,7 +82,12 @@ func (l level) kept() bool { return l.until.IsZero() }
 
 // newTenure returns a tenure whose acquire is about to be sent.
 func (c *Client) newTenure(r *room, req request, now time.Time) *tenure {
-	t := &tenure{room: r, owner: req.owner, text: c.id.owner(req.owner), contestedAt: now}
+	t := r.shard.spareTenure
+	if t == nil {
+		t = new(tenure)
+	}
+	r.shard.spareTenure = nil
+	*t = tenure{room: r, owner: req.owner, text: c.id.owner(req.owner), contestedAt: now}
 	t.levels = t.first[:0]
 	t.contested = c.numsub == "" // nobody can tell, so somebody waits
 	t.sending(now, c.leaseOf(req))
@@ -103,6 +108,9 @@ func (c *Client) drift(ttl time.Duration) time.Duration { return lease.Drift(ttl
 
 // milliseconds writes a lease as the scripts take it.
 func (c *Client) milliseconds(d time.Duration) string {
+	if d == c.config.Lease {
+		return c.leaseText
+	}
 	return strconv.FormatInt(max(d.Milliseconds(), 1), 10)
 }
 
@@ -148,6 +156,7 @@ func (t *tenure) open(now time.Time, req request) {
 	}
 	if req.hold != nil {
 		req.hold.tenure = t
+		t.room.pointedTo = true
 	}
 	t.levels = append(t.levels, l)
 }
@@ -262,6 +271,7 @@ func (t *tenure) lose(why error) {
 		r.client.losses.add(r.name.key, t.owner, len(t.levels), !bounded, t.cause)
 	}
 	r.tenure = nil
+	r.pointedTo = true
 	r.lost = append(r.lost, t)
 	r.wakeHead()
 }
@@ -297,6 +307,7 @@ func (t *tenure) abandon() {
 // answers or the lease is over by itself.
 func (t *tenure) disown(now time.Time) {
 	t.phase = releasing
+	t.room.pointedTo = true
 	t.until = now.Add(t.lease)
 	t.fails = 0
 	t.room.client.keeper.Schedule(t, t.until)
@@ -308,7 +319,13 @@ func (t *tenure) end() {
 	if t.phase == ended {
 		return
 	}
-	t.room.client.keeper.Stop(t)
+	r := t.room
+	if !r.client.keeper.Stop(t) {
+		r.pointedTo = true
+	}
 	t.phase = ended
-	t.room.client.over()
+	r.client.over()
+	if !r.pointedTo {
+		r.shard.spareTenure = t
+	}
 }
