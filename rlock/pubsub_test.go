@@ -129,7 +129,7 @@ func TestWhereNoMessageArrivesAWaiterLooksAfterFiveSeconds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, other, me, them := w.client(), w.client(), w.caller(), w.caller()
 		p.net.Rule(deaf)
-		require.NoError(t, other.NewLock(key).Lock(them))
+		require.NoError(t, other.NewLock(key).LockFor(them, time.Hour))
 		result := start(func() error { return p.NewLock(key).Lock(me) })
 		time.Sleep(time.Minute)
 		require.NoError(t, other.NewLock(key).Unlock(them))
