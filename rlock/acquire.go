@@ -19,6 +19,10 @@ const (
 	// yieldTime is how long the head waits for the message of its own client's
 	// release before it asks all the same.
 	yieldTime = 50 * time.Millisecond
+	// letTime is how long the head that lets others pass waits for them.
+	letTime = 2 * time.Millisecond
+	// aloneTime is for how long it lets nobody pass after nobody came.
+	aloneTime = 100 * time.Millisecond
 	// Without pub/sub waiters poll, at intervals from firstPoll doubling to
 	// lastPoll (as Redisson's spin lock), with jitter.
 	firstPoll, lastPoll = time.Millisecond, 128 * time.Millisecond
@@ -169,22 +173,37 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 			}
 			elapsed = timer.C
 		}
-		again := head
 		select {
-		case <-w.C():
-			again = false // what woke it has said whether to ask
+		case <-w.C(): // what woke it has said whether to ask
+			r.shard.mu.Lock()
 		case <-message:
+			r.shard.mu.Lock()
+			r.heard(v)
 		case <-elapsed:
+			r.shard.mu.Lock()
+			v.due = true
+			if head {
+				r.yielding = false
+			}
 		case <-ctx.Done():
+			r.shard.mu.Lock()
 		case <-r.client.ctx.Done():
+			r.shard.mu.Lock()
 		}
 		now = time.Now()
-		r.shard.mu.Lock()
-		if again {
-			v.due = true
-			r.yielding = false
-		}
 	}
+}
+
+// heard decides what the head does at a message: it asks, or lets others pass.
+func (r *room) heard(v *visit) {
+	switch {
+	case r.yielding:
+		r.yielding = false // the message was that of this client's release
+	case r.behind > 0:
+		r.behind--
+	}
+	v.due = r.behind == 0
+	v.sleep = letTime // if it does not ask
 }
 
 // giveUp takes w out of the queue and passes on what it was there for: if it was
@@ -255,6 +274,9 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 			t.disown(now)
 			v.failed(notNow, fmt.Errorf("the grant came after %v, when its lease was nearly over", now.Sub(t.sentAt).Round(time.Millisecond)))
 		default:
+			if r.behind > 0 {
+				r.behind, r.alone = 0, now.Add(aloneTime)
+			}
 			r.grant(t, w, now)
 		}
 	}

@@ -76,6 +76,9 @@ func (r *room) release(t *tenure, now time.Time) error {
 		case <-r.sub.C():
 		default:
 		}
+		if now.After(r.alone) {
+			r.behind = t.others
+		}
 	}
 	r.shard.mu.Unlock()
 

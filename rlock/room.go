@@ -51,6 +51,14 @@ type room struct {
 	// yielding is set after a release that was meant for other clients: the head
 	// waits for the published message as they do, and does not race in behind it.
 	yielding bool
+	// behind is how many releases of others the head lets pass before it asks at
+	// a message: after a release that was meant for others, as many as there were
+	// others, so that who has just had the lock goes behind who waits, and one
+	// client asks where all would. It is an order among those who keep waiting,
+	// and no more: an ask after letTime makes up for others that are not there.
+	behind int
+	// alone is until when nobody is let pass, after others were not there.
+	alone time.Time
 	// sub is the subscription to the lock's channel, from the first time that
 	// another client was found here until the room is left.
 	sub *pubsub.Subscription

@@ -66,6 +66,7 @@ type tenure struct {
 	contested   bool
 	contestedAt time.Time
 	passes      int
+	others      int // how many they are, 0 if nobody could tell
 
 	until time.Time // releasing: when the lease has ended by itself
 	ghost bool      // releasing: the acquire may be executed after the release

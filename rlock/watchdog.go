@@ -214,6 +214,7 @@ func (t *tenure) heardOfOthers(now time.Time, reply int64, own bool) {
 	if own && t.room.client.hub.Confirmed(t.room.name.channel) {
 		others--
 	}
+	t.others = int(max(others, 0))
 	if reply < 0 || others > 0 {
 		if !t.contested {
 			t.contested, t.contestedAt, t.passes = true, now, 0
