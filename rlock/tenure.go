@@ -137,7 +137,7 @@ func (t *tenure) begin(now time.Time, req request) {
 	t.owner = req.owner
 	t.levels = t.levels[:0]
 	t.open(now, req)
-	if passedOn || t.text[tenureLen:] != req.owner.String() {
+	if passedOn {
 		t.changed()
 		return
 	}
