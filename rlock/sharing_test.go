@@ -28,6 +28,7 @@ func TestClientsThatShareARueidisClientExcludeEachOtherAndLeaveItOpen(t *testing
 		for _, client := range clients {
 			require.NoError(t, client.Close())
 		}
+		s.awaitListeners(0, s.family(), channel)
 		assert.NoError(t, shared.Do(s.ctx, shared.B().Exists().Key(key).Build()).Error(), "it is still open")
 	})
 }

@@ -24,8 +24,8 @@ import (
 var fieldForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:[0-9]+$`)
 
 // awaitHash returns the one field of the lock's hash when it belongs to the owner
-// and shows the count: what nesting and hand-overs change is mirrored, not waited
-// for.
+// and shows the count: what nesting and hand-overs change is mirrored at once, but
+// not waited for. A renewal shows it too, so the client's lease should be long.
 func (s *site) awaitHash(client *rlock.Client, owner string, count string) (field string) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
@@ -44,7 +44,7 @@ func (s *site) awaitHash(client *rlock.Client, owner string, count string) (fiel
 
 func TestTheHashShowsTheOwnerAndItsDepth(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
-		client := s.client()
+		client := s.client(withLease(time.Hour))
 		lock := client.NewLock(key)
 		owner := rlock.NewOwner()
 		ctx := rlock.WithOwner(s.ctx, owner)
@@ -63,7 +63,7 @@ func TestTheHashShowsTheOwnerAndItsDepth(t *testing.T) {
 
 func TestAGoroutineIsShownByItsIDAndAHandedOverLockByItsNewOwner(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
-		client := s.client()
+		client := s.client(withLease(time.Hour))
 		lock := client.NewLock(key)
 		require.NoError(t, lock.Lock(s.ctx))
 		mine := s.awaitHash(client, goroutineID(), "1")
