@@ -18,7 +18,7 @@ import (
 
 // The suite is every test that begins with everywhere: what the lock does, on
 // the embedded server, a single Redis, one behind Sentinel, and a Cluster. It is
-// in the files locking, holds, owners, exclusion and waking.
+// in the files locking, holds, owners, exclusion, waking, sharing, names and wire.
 
 // hang is when a wait counts as one without end. Nothing is measured by it.
 const hang = time.Minute
