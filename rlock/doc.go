@@ -60,8 +60,9 @@
 // Inside a process the lock passes first-in first-out. As long as no other
 // client waits it may go on without end. Once one does, the lock is passed on
 // [Config.HandoffLimit] more times, or for [Config.HandoffTime], whichever ends
-// first; then it is freed, and everyone who waits tries alike. This is lock
-// cohorting (Dice, Marathe, Shavit, 2012) with Redis as the global lock.
+// first; then it is freed, and clients that keep waiting take turns, as far as the
+// messages reach them in time. This is lock cohorting (Dice, Marathe, Shavit, 2012)
+// with Redis as the global lock.
 //
 // # Levels and leases
 //
