@@ -91,7 +91,7 @@ func outcome(err error) (bool, error) {
 // It returns [ErrNotHeld] if the caller does not hold the lock, [ErrLost] if it
 // held it and lost it, and [ErrUnconfirmed] if Redis did not answer. After it,
 // whatever it returns, the caller holds one level less, and after the last level
-// nothing renews the lock: no command that does will be sent.
+// nothing renews the lock: no command that does is sent any more.
 //
 // Unlock does not end with ctx, of which it uses nothing but the owner: a lock
 // must be freed also by a request that was cancelled. It waits for Redis for

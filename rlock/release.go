@@ -85,6 +85,12 @@ func (r *room) release(t *tenure, now time.Time) error {
 	released, err := t.release(c.deadline.context(now))
 
 	r.shard.mu.Lock()
+	if t.flying {
+		t.landed = make(chan struct{})
+		r.shard.mu.Unlock()
+		<-t.landed // as long as the release took, at most
+		r.shard.mu.Lock()
+	}
 	r.busy = false
 	if err != nil {
 		_, err = diagnose(err)

@@ -68,6 +68,11 @@ type tenure struct {
 	passes      int
 	others      int // how many they are, 0 if nobody could tell
 
+	// flying is set from when a mirror is built until its answer is in; then
+	// landed is closed, if somebody waits.
+	flying bool
+	landed chan struct{}
+
 	until time.Time // releasing: when the lease has ended by itself
 	ghost bool      // releasing: the acquire may be executed after the release
 	cause error     // ended by loss or by Close: why

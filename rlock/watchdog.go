@@ -12,9 +12,10 @@ import (
 )
 
 // A tenure is what the keeper renews: these are the methods it is renewed by.
-// They take the shard's mutex, which Unlock holds when it ends a tenure: a batch
-// is built before, and then the release is sent after it, or it is built after,
-// and then it finds the tenure over. So nothing is renewed after Unlock.
+// They take the shard's mutex, which Unlock holds when it ends a tenure. A mirror
+// that was built before is on its way, and Unlock does not return before it has
+// landed; one built after finds the tenure over. So nothing is renewed after
+// Unlock. (A mirror that meets the release on the way finds the key gone.)
 
 // Entry implements [lease.Renewable].
 func (t *tenure) Entry() *lease.Entry { return &t.entry }
@@ -121,7 +122,7 @@ func (t *tenure) command() (sent, call, bool) {
 			ttl = max(ttl, c.config.Lease)
 		}
 		t.sending(now, ttl)
-		t.dirty = false
+		t.dirty, t.flying = false, true
 		owner := t.owner.String()
 		if t.text[tenureLen:] != owner {
 			t.text = t.text[:tenureLen] + owner
@@ -143,6 +144,12 @@ func (t *tenure) command() (sent, call, bool) {
 // a batch of which something was answered, be it by an error or by a connection
 // that ended in between, is tried again by the wheel.
 func (t *tenure) answered(s sent, result rueidis.RedisResult, reached bool) {
+	if s.phase == held {
+		t.flying = false
+		if t.landed != nil {
+			close(t.landed)
+		}
+	}
 	if t.phase != s.phase {
 		return // it ended meanwhile
 	}
