@@ -31,7 +31,7 @@ func newHub(t testing.TB, opt rueidis.ClientOption, cfg pubsub.Config) (*pubsub.
 
 func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	require.Eventually(t, condition, time.Minute, 5*time.Millisecond, what)
+	require.Eventually(t, condition, 2*time.Minute, 5*time.Millisecond, what)
 }
 
 func do(t testing.TB, client rueidis.Client, command ...string) rueidis.RedisResult {

@@ -21,7 +21,7 @@ import (
 // in the files locking, holds, owners, exclusion, waking, sharing, names and wire.
 
 // hang is when a wait counts as one without end. Nothing is measured by it.
-const hang = time.Minute
+const hang = 2 * time.Minute
 
 // A site is a server and a test that takes place there.
 type site struct {

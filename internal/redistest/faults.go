@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // Stop kills the server with SIGKILL: all its processes, in a Sentinel or
@@ -94,9 +95,17 @@ func (s *Server) Failover(key string) {
 	if replica == nil {
 		s.t.Fatalf("redistest: Failover: no replica of %s runs", old.addr())
 	}
-	s.must(replica.do("CLUSTER", "FAILOVER").Error())
 	slot := s.slot(key)
-	s.must(eventually(func() error { return s.agreed(slot, replica) }))
+	var asked time.Time
+	s.must(eventually(func() error {
+		err := s.agreed(slot, replica)
+		// A node gives a failover up after five seconds, and says so to nobody.
+		if err != nil && time.Since(asked) > 6*time.Second {
+			asked = time.Now()
+			return errors.Join(err, replica.do("CLUSTER", "FAILOVER").Error())
+		}
+		return err
+	}))
 }
 
 // MoveSlot moves the slot of key, with all keys in it, from the shard where it began to the

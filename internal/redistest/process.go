@@ -19,7 +19,7 @@ import (
 
 // patience is how long anything here waits for a server before it gives up with
 // an error. It is long, since it only ends what is hopeless.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // A process is one redis-server, as a data node or as a sentinel. It keeps its
 // port and its directory when it is stopped and started again. It is not safe

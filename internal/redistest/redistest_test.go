@@ -107,5 +107,6 @@ func ping(t *testing.T, c rueidis.Client) error {
 // eventually waits for what nothing announces. The limit only ends what hangs.
 func eventually(t *testing.T, condition func() bool) {
 	t.Helper()
-	require.Eventually(t, condition, 30*time.Second, 5*time.Millisecond)
+	// Sentinels whose election failed try again after 20 s.
+	require.Eventually(t, condition, 2*time.Minute, 5*time.Millisecond)
 }
