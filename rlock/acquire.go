@@ -116,7 +116,7 @@ func (c *Client) checkLease(n *name, ask time.Duration) error {
 // await waits in the queue until w has the lock or its caller gives up. It is
 // called with the mutex held, and gives it back.
 func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
-	v := &w.Value
+	v, mu, closing := &w.Value, &r.shard.mu, r.client.ctx.Done()
 	var timer *time.Timer
 	for {
 		switch {
@@ -173,24 +173,27 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 			}
 			elapsed = timer.C
 		}
+		heard, slept := false, false
 		select {
 		case <-w.C(): // what woke it has said whether to ask
-			r.shard.mu.Lock()
 		case <-message:
-			r.shard.mu.Lock()
-			r.heard(v)
+			heard = true
 		case <-elapsed:
-			r.shard.mu.Lock()
+			slept = true
+		case <-ctx.Done():
+		case <-closing:
+		}
+		now = time.Now()
+		mu.Lock()
+		if heard {
+			r.heard(v)
+		}
+		if slept {
 			v.due = true
 			if head {
 				r.yielding = false
 			}
-		case <-ctx.Done():
-			r.shard.mu.Lock()
-		case <-r.client.ctx.Done():
-			r.shard.mu.Lock()
 		}
-		now = time.Now()
 	}
 }
 
