@@ -1,8 +1,8 @@
 //go:build !linux
 
-package proxy
+package network
 
 // An alarm sleeps as well as Go's timers do, which may be a millisecond late.
 type alarm = sleeper
 
-func newAlarm() *alarm { return newSleeper() }
+func newAlarm(bool) *alarm { return newSleeper() }

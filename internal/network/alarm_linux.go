@@ -1,4 +1,4 @@
-package proxy
+package network
 
 import (
 	"os"
@@ -11,12 +11,17 @@ import (
 // and without spinning: a timerfd in the runtime's epoll. One goroutine sleeps;
 // any may stop it.
 type alarm struct {
-	file    *os.File // nil: no timerfd was to be had (too many open files, say)
+	file    *os.File // nil: not wanted, or not to be had (too many open files, say)
 	stopped *sleeper
 }
 
-func newAlarm() *alarm {
+// newAlarm returns an alarm by the kernel's clock, or, for a synctest bubble, by
+// Go's.
+func newAlarm(kernel bool) *alarm {
 	a := &alarm{stopped: newSleeper()}
+	if !kernel {
+		return a
+	}
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err == nil {
 		a.file = os.NewFile(uintptr(fd), "timerfd")

@@ -1,4 +1,4 @@
-package proxy_test
+package network_test
 
 import (
 	"bytes"
@@ -9,12 +9,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
-	"github.com/go-rlock/rlock/internal/proxy"
+	"github.com/go-rlock/rlock/internal/network"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // echo starts a server that sends back what it gets, and returns its address.
 func echo(t testing.TB) string {
@@ -36,15 +33,16 @@ func echo(t testing.TB) string {
 	return listener.Addr().String()
 }
 
-func start(t testing.TB, target string, roundTrip time.Duration) *proxy.Proxy {
-	p, err := proxy.Listen(target, roundTrip)
+func start(t testing.TB, target string, roundTrip time.Duration) *network.Network {
+	n, err := network.Listen(target)
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, p.Close()) })
-	return p
+	t.Cleanup(n.Close)
+	n.SetRoundTrip(roundTrip)
+	return n
 }
 
-func dial(t testing.TB, p *proxy.Proxy) net.Conn {
-	conn, err := net.Dial("tcp", p.Addr())
+func dial(t testing.TB, n *network.Network) net.Conn {
+	conn, err := net.Dial("tcp", n.Addr())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
@@ -94,8 +92,8 @@ func TestTheDelayDoesNotLimitWhatIsUnderWay(t *testing.T) {
 }
 
 func TestAShorterDelayDoesNotReorder(t *testing.T) {
-	p := start(t, echo(t), 40*time.Millisecond)
-	conn := dial(t, p)
+	n := start(t, echo(t), 40*time.Millisecond)
+	conn := dial(t, n)
 	_, err := conn.Write([]byte("a"))
 	require.NoError(t, err)
 	// The proxy must have stamped the first before the delay changes: it has when
@@ -105,7 +103,7 @@ func TestAShorterDelayDoesNotReorder(t *testing.T) {
 	require.NoError(t, err)
 	_, err = conn.Write([]byte("b"))
 	require.NoError(t, err)
-	p.SetRoundTrip(0)
+	n.SetRoundTrip(0)
 	_, err = conn.Write([]byte("c"))
 	require.NoError(t, err)
 	var rest [2]byte
@@ -114,11 +112,10 @@ func TestAShorterDelayDoesNotReorder(t *testing.T) {
 	assert.Equal(t, "abc", string(first[:])+string(rest[:]))
 }
 
-func TestNothingPassesWhileHeldAndNothingIsLost(t *testing.T) {
-	p := start(t, echo(t), 0)
-	conn := dial(t, p)
-	p.Hold()
-	p.Hold() // twice is once
+func TestNothingPassesInSilenceAndNothingIsLost(t *testing.T) {
+	n := start(t, echo(t), 0)
+	conn := dial(t, n)
+	n.Rule(network.Silence)
 	_, err := conn.Write([]byte("held"))
 	require.NoError(t, err)
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
@@ -127,8 +124,7 @@ func TestNothingPassesWhileHeldAndNothingIsLost(t *testing.T) {
 	require.ErrorAs(t, err, &timeout)
 	require.True(t, timeout.Timeout())
 
-	p.Resume()
-	p.Resume()
+	n.Heal()
 	require.NoError(t, conn.SetReadDeadline(time.Time{}))
 	got := make([]byte, 4)
 	_, err = io.ReadFull(conn, got)
@@ -137,13 +133,26 @@ func TestNothingPassesWhileHeldAndNothingIsLost(t *testing.T) {
 }
 
 func TestCutEndsConnectionsAndNewOnesWork(t *testing.T) {
-	p := start(t, echo(t), 0)
-	conn := dial(t, p)
+	n := start(t, echo(t), 0)
+	conn := dial(t, n)
 	roundTrip(t, conn)
-	p.Cut()
+	n.Cut()
 	_, err := io.ReadFull(conn, make([]byte, 1))
 	require.Error(t, err)
-	roundTrip(t, dial(t, p))
+	roundTrip(t, dial(t, n))
+}
+
+func TestANetworkThatRefusesClosesConnectionsUntilItIsHealed(t *testing.T) {
+	n := start(t, echo(t), 0)
+	conn := dial(t, n)
+	roundTrip(t, conn)
+	n.Refuse()
+	for _, conn := range []net.Conn{conn, dial(t, n)} {
+		_, err := io.ReadFull(conn, make([]byte, 1))
+		require.Error(t, err)
+	}
+	n.Heal()
+	roundTrip(t, dial(t, n))
 }
 
 func TestAnEndArrivesAfterWhatWasSentBefore(t *testing.T) {
@@ -170,16 +179,17 @@ func TestATargetThatIsNotThereClosesTheConnection(t *testing.T) {
 	assert.Error(t, err)
 }
 
-func TestCloseEndsEverythingEvenWhileHeld(t *testing.T) {
-	p, err := proxy.Listen(echo(t), time.Hour)
-	require.NoError(t, err)
-	conn := dial(t, p)
-	_, err = conn.Write([]byte("never arrives"))
-	require.NoError(t, err)
-	p.Hold()
-	require.NoError(t, p.Close())
-	assert.ErrorIs(t, p.Close(), net.ErrClosed)
-	_, err = net.Dial("tcp", p.Addr())
+func TestCloseEndsEverythingEvenWhatIsHeldOrNotDue(t *testing.T) {
+	n := start(t, echo(t), 0)
+	for _, keep := range []func(){func() { n.Rule(network.Silence) }, func() { n.SetRoundTrip(time.Hour) }} {
+		conn := dial(t, n)
+		keep()
+		_, err := conn.Write([]byte("never arrives"))
+		require.NoError(t, err)
+	}
+	n.Close()
+	n.Heal() // too late
+	_, err := net.Dial("tcp", n.Addr())
 	assert.Error(t, err)
 }
 

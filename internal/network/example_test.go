@@ -1,4 +1,4 @@
-package proxy_test
+package network_test
 
 import (
 	"bufio"
@@ -6,7 +6,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/proxy"
+	"github.com/go-rlock/rlock/internal/network"
 )
 
 func Example() {
@@ -24,13 +24,14 @@ func Example() {
 		_ = conn.Close()
 	}()
 
-	p, err := proxy.Listen(server.Addr().String(), 10*time.Millisecond)
+	n, err := network.Listen(server.Addr().String())
 	if err != nil {
 		panic(err)
 	}
-	defer func() { _ = p.Close() }()
+	defer n.Close()
+	n.SetRoundTrip(10 * time.Millisecond)
 
-	conn, err := net.Dial("tcp", p.Addr())
+	conn, err := net.Dial("tcp", n.Addr())
 	if err != nil {
 		panic(err)
 	}

@@ -1,4 +1,4 @@
-package relay
+package network
 
 import (
 	"strings"
@@ -29,14 +29,30 @@ func (f Frame) Is(name string) bool {
 }
 
 // A Fate is what becomes of a frame.
-type Fate int
+type Fate struct {
+	kind fate
+	text string // of a replacement
+}
+
+type fate int
 
 const (
-	Pass Fate = iota // it goes on
-	Hold             // it waits for [Network.Deliver], and all behind it too
-	Drop             // it alone vanishes: right for a Push, else the client waits for ever or takes the next reply for it
-	Cut              // its connection ends in place of it
+	pass fate = iota
+	hold
+	drop
+	cut
+	replace
 )
+
+var (
+	Pass = Fate{kind: pass} // it goes on
+	Hold = Fate{kind: hold} // it waits for [Network.Deliver], and all behind it too
+	Drop = Fate{kind: drop} // it alone vanishes: right for a Push, else the client waits for ever or takes the next reply for it
+	Cut  = Fate{kind: cut}  // its connection ends in place of it
+)
+
+// Replace is the fate of a frame in whose place these bytes are sent.
+func Replace(raw string) Fate { return Fate{kind: replace, text: raw} }
 
 // A Rule decides about a frame when its turn has come. It is called with the
 // network's mutex held, one call after the other, so it may count; it must not
@@ -78,3 +94,11 @@ func Nth(n int, fate Fate, stage Stage, names ...string) Rule {
 
 // Silence is a rule that holds everything: a network that lost its route.
 func Silence(Frame) Fate { return Hold }
+
+// Deaf is a rule that drops all messages, and no confirmation of a subscription.
+func Deaf(f Frame) Fate {
+	if f.Stage == Push && (f.Is("message") || f.Is("smessage") || f.Is("pmessage")) {
+		return Drop
+	}
+	return Pass
+}

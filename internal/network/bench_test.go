@@ -1,8 +1,9 @@
-package proxy_test
+package network_test
 
 import (
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -42,5 +43,19 @@ func BenchmarkThroughput(b *testing.B) {
 	}()
 	for b.Loop() {
 		_, _ = io.ReadFull(conn, block)
+	}
+}
+
+// BenchmarkPipeline is how long a batch of a Keeper, 128 scripts, takes there and
+// back: what it costs to know where messages end.
+func BenchmarkPipeline(b *testing.B) {
+	conn := dial(b, start(b, echo(b), 0))
+	const command = "*9\r\n$7\r\nEVALSHA\r\n$40\r\n0123456789012345678901234567890123456789\r\n$1\r\n2\r\n$9\r\norders:42\r\n" +
+		"$34\r\nredisson_lock__channel:{orders:42}\r\n$5\r\n30000\r\n$38\r\n4ea0a2a4-6f6f-8f7c-9d5c-2d8a3f9f1b11:7\r\n$1\r\n1\r\n$0\r\n\r\n"
+	batch := []byte(strings.Repeat(command, 128))
+	b.SetBytes(int64(len(batch)))
+	for b.Loop() {
+		_, _ = conn.Write(batch)
+		_, _ = io.ReadFull(conn, batch)
 	}
 }

@@ -1,0 +1,214 @@
+package network
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// A conn is one connection: two lanes, and the commands that await a reply.
+type conn struct {
+	client, server net.Conn
+	up, down       *lane
+	asked          [][]byte // as they were sent
+	cut            bool
+	lanes          int // those that may have something to send yet
+}
+
+func (c *conn) wake() {
+	c.up.changed.Signal()
+	c.down.changed.Signal()
+}
+
+// A lane is one direction of a connection.
+type lane struct {
+	conn     *conn
+	up       bool
+	from, to net.Conn
+	alarm    *alarm
+	changed  sync.Cond // told when there is something new for the sender to look at
+	queue    []chunk
+	eof      bool // no more will come
+}
+
+// A chunk is the messages whose end came with one read, and when they may be
+// written.
+type chunk struct {
+	data    []byte
+	lengths []int // of the messages in data; none if it is not RESP
+	due     time.Time
+}
+
+// carryLocked moves what comes from either side to the other until both have
+// ended or the connection is cut.
+func (n *Network) carryLocked(client, server net.Conn) {
+	c := &conn{client: client, server: server, lanes: 2}
+	direction := func(from, to net.Conn) *lane {
+		l := &lane{conn: c, up: from == client, from: from, to: to, alarm: newAlarm(n.listener != nil)}
+		l.changed.L = &n.mu
+		return l
+	}
+	c.up, c.down = direction(client, server), direction(server, client)
+	n.conns[c] = struct{}{}
+	n.running.Add(4)
+	for _, l := range []*lane{c.up, c.down} {
+		go n.receive(l)
+		go n.send(l)
+	}
+}
+
+func (n *Network) cutLocked(c *conn) {
+	c.cut = true
+	c.client.Close()
+	c.server.Close()
+	c.up.alarm.stop()
+	c.down.alarm.stop()
+	c.wake()
+	delete(n.conns, c)
+}
+
+// receive reads one end for as long as it lives.
+func (n *Network) receive(l *lane) {
+	defer n.running.Done()
+	buffer := make([]byte, 64<<10)
+	var s splitter
+	for {
+		size, err := l.from.Read(buffer)
+		c := s.split(buffer[:size], err != nil)
+		n.mu.Lock()
+		if len(c.data) > 0 {
+			c.due = time.Now().Add(n.oneWay)
+			l.queue = append(l.queue, c)
+		}
+		l.eof = err != nil
+		l.changed.Signal()
+		n.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// send lets through what one end has sent, when it is due and as the rule says.
+func (n *Network) send(l *lane) {
+	defer n.running.Done()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for {
+		for len(l.queue) == 0 && !l.eof && !l.conn.cut {
+			l.changed.Wait()
+		}
+		if l.conn.cut || len(l.queue) == 0 {
+			break
+		}
+		if wait := time.Until(l.queue[0].due); wait > 0 {
+			n.mu.Unlock()
+			l.alarm.sleep(wait)
+			n.mu.Lock()
+			continue
+		}
+		data := n.passLocked(l)
+		slice := n.slice
+		n.mu.Unlock()
+		for size := 0; len(data) > 0; data = data[size:] {
+			if size = len(data); slice > 0 {
+				size = min(size, slice)
+			}
+			if _, err := l.to.Write(data[:size]); err != nil {
+				break // this end is closed; its own lane reads the same
+			}
+		}
+		n.mu.Lock()
+	}
+	l.to.Close()
+	l.alarm.stop()
+	if l.conn.lanes--; l.conn.lanes == 0 {
+		delete(n.conns, l.conn)
+	}
+}
+
+// passLocked takes from the queue what may be written now: the first chunk as it
+// came, or where each message matters, what the rule makes of the first one.
+func (n *Network) passLocked(l *lane) []byte {
+	c := &l.queue[0]
+	if n.rule == nil && !n.recording {
+		l.queue = l.queue[1:]
+		rest := c.data
+		for _, length := range c.lengths {
+			l.match(rest[:length])
+			rest = rest[length:]
+		}
+		return c.data
+	}
+
+	raw, resp := c.data, len(c.lengths) > 0
+	if resp {
+		raw = c.data[:c.lengths[0]]
+		c.data, c.lengths = c.data[c.lengths[0]:], c.lengths[1:]
+	}
+	if len(c.lengths) == 0 {
+		l.queue = l.queue[1:]
+	}
+
+	f := l.frame(raw, resp)
+	fate := Pass
+	if n.rule != nil {
+		fate = n.rule(f)
+	}
+	switch fate.kind {
+	case drop:
+		return nil
+	case cut:
+		n.cutLocked(l.conn)
+		return nil
+	case hold:
+		for ticket := n.tickets; ticket == n.tickets && !l.conn.cut; {
+			l.changed.Wait()
+		}
+		if l.conn.cut {
+			return nil
+		}
+	case replace:
+		raw = []byte(fate.text)
+	}
+	if l.up {
+		if resp {
+			l.match(raw)
+		}
+		if n.recording {
+			f.Time = time.Now()
+			n.sent = append(n.sent, f)
+		}
+	}
+	return raw
+}
+
+// match keeps a command for the reply to come. Of a message for the client it
+// returns the command that it answers, nil if none.
+func (l *lane) match(raw []byte) []byte {
+	c := l.conn
+	switch {
+	case l.up && !subscribes(raw):
+		c.asked = append(c.asked, raw)
+	case !l.up && raw[0] != '>' && len(c.asked) > 0: // else an error, say, that nobody asked for
+		command := c.asked[0]
+		c.asked = c.asked[1:]
+		return command
+	}
+	return nil
+}
+
+// frame tells what a message is about; of a reply, which command it answers.
+func (l *lane) frame(raw []byte, resp bool) Frame {
+	switch {
+	case l.up && resp:
+		return Frame{Stage: Request, Args: texts(raw)}
+	case l.up:
+		return Frame{Stage: Request}
+	case !resp:
+		return Frame{Stage: Reply}
+	case raw[0] == '>':
+		return Frame{Stage: Push, Args: texts(raw)}
+	}
+	return Frame{Stage: Reply, Args: texts(l.match(raw))}
+}

@@ -1,0 +1,273 @@
+package network_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/go-rlock/rlock/internal/network"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bubble has a client and an embedded server with a network between them.
+func bubble(t *testing.T, run func(t *testing.T, server *miniredis.Miniredis, n *network.Network, client rueidis.Client)) {
+	synctest.Test(t, func(t *testing.T) {
+		server := miniredis.NewMiniRedis()
+		defer server.Close()
+		n := network.New(server.Dial)
+		defer n.Close()
+		n.Record()
+		client, err := rueidis.NewClient(option(n))
+		require.NoError(t, err)
+		defer client.Close()
+		run(t, server, n, client)
+	})
+}
+
+func option(n *network.Network) rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress:       []string{"127.0.0.1:6379"},
+		ForceSingleClient: true,
+		DisableCache:      true,
+		AlwaysPipelining:  true,
+		PipelineMultiplex: -1,
+		ConnWriteTimeout:  time.Hour,
+		DialCtxFn:         n.Dial,
+	}
+}
+
+func incr(client rueidis.Client) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return client.Do(ctx, client.B().Incr().Key("n").Build()).Error()
+}
+
+func count(t *testing.T, server *miniredis.Miniredis) string {
+	t.Helper()
+	if !server.Exists("n") {
+		return "0"
+	}
+	n, err := server.Get("n")
+	require.NoError(t, err)
+	return n
+}
+
+func TestWithoutARuleEverythingPasses(t *testing.T) {
+	bubble(t, func(t *testing.T, server *miniredis.Miniredis, n *network.Network, client rueidis.Client) {
+		for range 3 {
+			require.NoError(t, incr(client))
+		}
+		assert.Equal(t, "3", count(t, server))
+		require.Len(t, n.Sent("incr"), 3)
+		assert.Equal(t, []string{"INCR", "n"}, n.Sent("INCR")[0].Args)
+		assert.Greater(t, len(n.Sent("")), 3, "the client's greeting too")
+	})
+}
+
+func TestACommandThatIsCutOffIsNotExecuted(t *testing.T) {
+	bubble(t, func(t *testing.T, server *miniredis.Miniredis, n *network.Network, client rueidis.Client) {
+		n.Rule(network.Nth(2, network.Cut, network.Request, "INCR"))
+		require.NoError(t, incr(client))
+		require.Error(t, incr(client))
+		assert.Equal(t, "1", count(t, server))
+		require.NoError(t, incr(client), "over a new connection")
+		assert.Equal(t, "2", count(t, server))
+	})
+}
+
+func TestACommandWhoseReplyIsCutOffIsExecuted(t *testing.T) {
+	bubble(t, func(t *testing.T, server *miniredis.Miniredis, n *network.Network, client rueidis.Client) {
+		n.Rule(network.Nth(2, network.Cut, network.Reply, "INCR"))
+		require.NoError(t, incr(client))
+		require.Error(t, incr(client))
+		assert.Equal(t, "2", count(t, server))
+	})
+}
+
+func TestWhatIsHeldKeepsBackWhatIsBehindItUntilItIsDelivered(t *testing.T) {
+	bubble(t, func(t *testing.T, server *miniredis.Miniredis, n *network.Network, client rueidis.Client) {
+		n.Rule(network.Nth(1, network.Hold, network.Request, "INCR"))
+		results := make(chan error, 2)
+		for range 2 {
+			go func() { results <- incr(client) }()
+			synctest.Wait()
+		}
+		assert.Empty(t, results)
+		assert.Equal(t, "0", count(t, server))
+		n.Deliver()
+		require.NoError(t, <-results)
+		require.NoError(t, <-results)
+		assert.Equal(t, "2", count(t, server))
+	})
+}
+
+func TestACommandArrivesAlthoughItsClientHasClosedItsConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, server *miniredis.Miniredis, n *network.Network, _ rueidis.Client) {
+		client, err := rueidis.NewClient(option(n))
+		require.NoError(t, err)
+		n.Rule(network.Silence)
+		result := make(chan error, 1)
+		go func() { result <- incr(client) }()
+		synctest.Wait()
+		client.Close()
+		require.Error(t, <-result)
+		n.Heal()
+		synctest.Wait()
+		assert.Equal(t, "1", count(t, server))
+	})
+}
+
+func TestANetworkThatRefusesDoesSoUntilItIsHealed(t *testing.T) {
+	bubble(t, func(t *testing.T, server *miniredis.Miniredis, n *network.Network, client rueidis.Client) {
+		n.Rule(network.Silence)
+		result := make(chan error, 1)
+		go func() { result <- incr(client) }()
+		synctest.Wait()
+		n.Refuse()
+		require.Error(t, <-result)
+		_, err := n.Dial(context.Background(), "", nil, nil)
+		require.Error(t, err)
+		n.Heal()
+		require.NoError(t, incr(client))
+		assert.Equal(t, "1", count(t, server), "what was held is gone")
+	})
+}
+
+func TestAMessageCanBeDroppedAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, server *miniredis.Miniredis, n *network.Network, client rueidis.Client) {
+		n.Rule(func(f network.Frame) network.Fate {
+			if f.Stage == network.Push && f.Is("message") && f.Args[2] == "one" {
+				return network.Drop
+			}
+			return network.Pass
+		})
+		ctx, cancel := context.WithCancel(context.Background())
+		var got []string
+		done := make(chan error, 1)
+		go func() {
+			done <- client.Receive(ctx, client.B().Subscribe().Channel("c").Build(), func(m rueidis.PubSubMessage) { got = append(got, m.Message) })
+		}()
+		synctest.Wait()
+		server.Publish("c", "one")
+		server.Publish("c", "two")
+		synctest.Wait()
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled)
+		assert.Equal(t, []string{"two"}, got)
+	})
+}
+
+func TestADialThatFailsIsTold(t *testing.T) {
+	n := network.New(func() (net.Conn, error) { return nil, errors.New("nobody there") })
+	defer n.Close()
+	_, err := n.Dial(context.Background(), "", nil, nil)
+	require.ErrorContains(t, err, "nobody there")
+}
+
+// The same over TCP, where what is read may begin and end anywhere.
+func TestItWorksOverTCP(t *testing.T) {
+	server := miniredis.RunT(t)
+	n, err := network.Listen(server.Addr())
+	require.NoError(t, err)
+	defer n.Close()
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{n.Addr()}, ForceSingleClient: true, DisableCache: true})
+	require.NoError(t, err)
+	defer client.Close()
+	big := make([]byte, 1<<20)
+	for name, set := range map[string]func(){
+		"no rule":       func() {},
+		"a rule":        func() { n.Rule(func(network.Frame) network.Fate { return network.Pass }) },
+		"recorded":      n.Record,
+		"tiny pieces":   func() { n.SetSlice(1 << 10) },
+		"the old again": func() { n.Heal(); n.SetSlice(0) },
+	} {
+		set()
+		require.NoError(t, client.Do(t.Context(), client.B().Set().Key("big").Value(string(big)).Build()).Error(), name)
+		value, err := client.Do(t.Context(), client.B().Get().Key("big").Build()).AsBytes()
+		require.NoError(t, err, name)
+		assert.Equal(t, big, value, name)
+		list := client.B().Lrange().Key("none").Start(0).Stop(-1).Build()
+		require.NoError(t, client.Do(t.Context(), list).Error(), name)
+		require.NoError(t, incr(client), name)
+	}
+	n.Rule(network.Nth(2, network.Replace(":42\r\n"), network.Reply, "INCR"))
+	for _, want := range []int64{6, 42, 8} {
+		got, err := client.Do(t.Context(), client.B().Incr().Key("n").Build()).AsInt64()
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+}
+
+// A rule that comes late knows the command of a reply that is under way.
+func TestARuleKnowsWhatWasAskedBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := miniredis.NewMiniRedis()
+		defer server.Close()
+		n := network.New(server.Dial)
+		defer n.Close()
+		client, err := rueidis.NewClient(option(n))
+		require.NoError(t, err)
+		defer client.Close()
+		n.SetRoundTrip(time.Second)
+		result := make(chan error, 1)
+		go func() { result <- incr(client) }()
+		time.Sleep(600 * time.Millisecond)
+		assert.Equal(t, "1", count(t, server), "half a round trip away")
+		n.Rule(network.All(network.Cut, network.Reply, "INCR"))
+		require.Error(t, <-result)
+	})
+}
+
+func TestInABubbleTheRoundTripIsExact(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *miniredis.Miniredis, n *network.Network, client rueidis.Client) {
+		n.SetRoundTrip(time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+		defer cancel()
+		began := time.Now()
+		require.NoError(t, client.Do(ctx, client.B().Incr().Key("n").Build()).Error())
+		assert.Equal(t, time.Hour, time.Since(began))
+	})
+}
+
+// Whatever comes, in whatever pieces, is carried unchanged, RESP or not, and with
+// a rule as without.
+func FuzzWhatIsSentArrives(f *testing.F) {
+	f.Add([]byte("*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"), uint8(7), true)
+	f.Add([]byte(">1\r\n|1\r\n+a\r\n:1\r\n%1\r\n_\r\n*-1\r\n$-1\r\n"), uint8(1), true)
+	f.Add([]byte("$2147483647\r\n*999999999\r\n"), uint8(0), true)
+	f.Add([]byte("*1\r\n+whole\r\n\x16no RESP"), uint8(3), false)
+	f.Add([]byte("*\n$\r\n+"), uint8(1), true)
+	f.Fuzz(func(t *testing.T, sent []byte, slice uint8, rule bool) {
+		server, theirs := net.Pipe()
+		n := network.New(func() (net.Conn, error) { return theirs, nil })
+		defer n.Close()
+		n.SetSlice(int(slice))
+		if rule {
+			n.Rule(func(network.Frame) network.Fate { return network.Pass })
+		}
+		client, err := n.Dial(t.Context(), "", nil, nil)
+		require.NoError(t, err)
+		go func() {
+			for piece := range slices.Chunk(sent, int(slice)+1) {
+				_, _ = client.Write(piece)
+			}
+			_ = client.Close()
+		}()
+		got, err := io.ReadAll(server)
+		require.NoError(t, err)
+		assert.True(t, bytes.Equal(sent, got))
+	})
+}

@@ -1,0 +1,146 @@
+package network
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// errNotRESP says that a line begins no RESP value.
+var errNotRESP = errors.New("network: not RESP")
+
+// A splitter finds the messages in a stream. A message is one complete RESP value.
+type splitter struct {
+	rest   []byte // the beginning of a message whose end has not come
+	at     int    // up to where rest was read; beyond its end within a long string
+	values int    // of the message still to be read
+	opaque bool   // the stream is not RESP: everything is a chunk as it comes
+}
+
+// split returns the messages that data completes; at the end of the stream also
+// what is left.
+func (s *splitter) split(data []byte, end bool) (c chunk) {
+	s.rest = append(s.rest, data...)
+	from := 0
+	for !s.opaque {
+		size, err := s.next(s.rest[from:])
+		if s.opaque = err != nil; size == 0 {
+			break
+		}
+		from += size
+		c.lengths = append(c.lengths, size)
+	}
+	if s.opaque || end {
+		if from < len(s.rest) {
+			c.lengths = nil
+		}
+		from = len(s.rest)
+	}
+	c.data = s.rest[:from:from]
+	s.rest = append([]byte(nil), s.rest[from:]...)
+	return c
+}
+
+// next returns the length of the message that data begins with, or 0 if its end
+// has not come; then it goes on from there the next time.
+func (s *splitter) next(data []byte) (int, error) {
+	if s.values == 0 {
+		s.at, s.values = 0, 1
+	}
+	for s.values > 0 && s.at < len(data) {
+		kind, n, size, err := header(data[s.at:])
+		if err != nil || size == 0 {
+			return 0, err
+		}
+		s.at += size
+		s.values--
+		switch kind {
+		case text:
+			s.at += n
+		case aggregate:
+			s.values += n
+		}
+	}
+	if s.values > 0 || s.at > len(data) {
+		return 0, nil
+	}
+	return s.at, nil
+}
+
+// The kinds of values, by what follows their first line.
+type kind int
+
+const (
+	line      kind = iota // nothing
+	text                  // so many bytes
+	aggregate             // so many values
+)
+
+// header reads the first line of a value: what follows it, and how long it is
+// itself, 0 if its end has not come. RESP3's streamed types are not understood; no
+// server sends them.
+func header(data []byte) (k kind, n, size int, err error) {
+	switch data[0] {
+	case '+', '-', ':', '_', '#', ',', '(':
+		k = line
+	case '$', '=', '!':
+		k = text
+	case '*', '~', '>', '%', '|':
+		k = aggregate
+	default:
+		return 0, 0, 0, errNotRESP
+	}
+	if size = bytes.IndexByte(data, '\n') + 1; size == 0 || k == line {
+		return k, 0, size, nil
+	}
+	count, err := strconv.ParseInt(string(data[1:max(size-len("\r\n"), 1)]), 10, 32)
+	if err != nil {
+		return 0, 0, 0, errNotRESP
+	}
+	if n = int(count); n < 0 { // null
+		return line, 0, size, nil
+	}
+	switch {
+	case k == text:
+		n += len("\r\n")
+	case data[0] == '%':
+		n *= 2
+	case data[0] == '|':
+		n = n*2 + 1 // attributes stand before the value that they are about
+	}
+	return k, n, size, nil
+}
+
+// texts returns the strings in a message, from all depths.
+func texts(raw []byte) (all []string) {
+	for len(raw) > 0 {
+		kind, n, size, err := header(raw)
+		if err != nil || size == 0 {
+			return all
+		}
+		switch kind {
+		case line:
+			if raw[0] != '$' && raw[0] != '*' { // else null
+				all = append(all, string(bytes.TrimSpace(raw[1:size])))
+			}
+			n = 0
+		case text:
+			all = append(all, string(raw[size:size+n-len("\r\n")]))
+		case aggregate:
+			n = 0
+		}
+		raw = raw[size+n:]
+	}
+	return all
+}
+
+// subscribes reports whether a command is answered by pushes, as in RESP3 those
+// are that subscribe and unsubscribe.
+func subscribes(command []byte) bool {
+	_, rest, _ := bytes.Cut(command, []byte("\n")) // *n
+	_, rest, _ = bytes.Cut(rest, []byte("\n"))     // $n
+	name, _, _ := bytes.Cut(rest, []byte("\r"))
+	const suffix = "SUBSCRIBE"
+	return len(name) >= len(suffix) && strings.EqualFold(string(name[len(name)-len(suffix):]), suffix)
+}
