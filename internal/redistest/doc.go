@@ -10,9 +10,16 @@
 //	Cluster      three primaries with a replica each; a dead node is noticed
 //	             after 2 s
 //
-// The last three need a redis-server (or valkey-server) in PATH. Where there is
+// [TLS] is a Standalone that also speaks TLS, with certificates of an [Authority]
+// of the test's own.
+//
+// All but Embedded need a redis-server (or valkey-server) in PATH. Where there is
 // none their tests are skipped; with RLOCK_REQUIRE_REDIS=1 in the environment
 // they fail instead, so that a gate cannot pass because nothing ran.
+//
+// [Apart] puts a Standalone into a network namespace of its own, with a link to its
+// clients that can be cut; it needs root on Linux. For a network that fails in
+// other ways see internal/network.
 //
 // # The life of a server
 //

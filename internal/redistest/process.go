@@ -3,12 +3,15 @@ package redistest
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,12 +33,17 @@ type process struct {
 	dir    string
 	files  map[string]string // what is in dir at the first launch
 	args   []string          // what follows the configuration file on the command line
+	within []string          // the command that runs it elsewhere, see Apart
+	dial   dial              // the way there, nil for the usual one
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has ended; nil before the first launch
 }
 
 const confFile = "redis.conf"
+
+// A dial is a DialCtxFn of rueidis.
+type dial = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
 
 // newProcess makes a process that does not run, with a directory of its own
 // below dir, and conf for its configuration.
@@ -72,7 +80,8 @@ func (p *process) launch() error {
 	}
 	defer log.Close() // the child has its own copy
 
-	cmd := exec.Command(p.binary, append([]string{p.path(confFile)}, p.args...)...)
+	line := slices.Concat(p.within, []string{p.binary, p.path(confFile)}, p.args)
+	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
 	dieWithParent(cmd)
 
@@ -162,6 +171,7 @@ func (p *process) do(command ...string) rueidis.RedisResult {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	option := observer(rueidis.ClientOption{InitAddress: []string{p.addr()}, DisableCache: true, ForceSingleClient: true})
+	option.DialCtxFn = p.dial
 	option.AlwaysRESP2 = true // in RESP3 texts begin with "txt:", since rueidis leaves verbatim strings as they are
 	option.ConnWriteTimeout, option.Dialer.Timeout = time.Second, time.Second
 	client, err := rueidis.NewClient(option)
