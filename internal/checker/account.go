@@ -1,0 +1,263 @@
+package checker
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/go-rlock/rlock/internal/history"
+)
+
+// An account is what one owner did with one lock. It is kept in the order of time:
+// a level is taken when the acquire has returned, and given back when the unlock is
+// called, since in between the owner believes that it has it.
+type account struct {
+	check      *check
+	name       *name
+	operations []*operation   // that took or gave, in the order of their calls
+	until      []history.Time // by when each of them and all before it had returned
+	holds      []*hold
+}
+
+// keepAccounts makes the holds.
+func (c *check) keepAccounts(events []history.Event, operations map[key]*operation) {
+	type id struct{ name, owner string }
+	byID := make(map[id]*account)
+	names := make(map[string]*name)
+	for _, n := range c.names {
+		names[n.key] = n
+	}
+	for _, o := range c.operations {
+		if !o.took() && !o.gives() {
+			continue
+		}
+		a := byID[id{o.Name, o.Owner}]
+		if a == nil {
+			n := names[o.Name]
+			if n == nil {
+				continue // given back and never wanted
+			}
+			a = &account{check: c, name: n}
+			byID[id{o.Name, o.Owner}] = a
+			p := c.processes[o.process]
+			p.accounts = append(p.accounts, a)
+		}
+		a.add(o)
+	}
+	for _, e := range events {
+		o := operations[key{e.Process, e.Number}]
+		if o == nil {
+			continue
+		}
+		if o.Method == history.Close && e.Kind == history.Called {
+			for _, a := range c.processes[e.Process].accounts {
+				a.close(e)
+			}
+		}
+		a := byID[id{o.Name, o.Owner}]
+		switch {
+		case a == nil:
+		case e.Kind == history.Returned && o.took():
+			a.take(o, e)
+		case e.Kind == history.Called && o.gives():
+			a.give(o, e)
+		case e.Kind == history.Looked && o.level != nil:
+			a.look(o.level, e)
+		case e.Kind == history.Told && o.level != nil:
+			a.tell(o.level, e)
+		}
+	}
+	for _, n := range c.names {
+		slices.SortStableFunc(n.holds, func(a, b *hold) int { return cmp.Compare(a.begin, b.begin) })
+	}
+}
+
+// last returns the hold that the owner took last, nil before the first.
+func (a *account) last() *hold {
+	if len(a.holds) == 0 {
+		return nil
+	}
+	return a.holds[len(a.holds)-1]
+}
+
+func (a *account) add(o *operation) {
+	until := o.returned
+	if n := len(a.until); n > 0 {
+		until = max(until, a.until[n-1])
+	}
+	a.operations = append(a.operations, o)
+	a.until = append(a.until, until)
+}
+
+// alone reports whether the owner did nothing else from one time to the other,
+// beside o: a count is certain only if nobody changes it.
+func (a *account) alone(from, to history.Time, o *operation) bool {
+	last, _ := slices.BinarySearchFunc(a.operations, to, func(p *operation, t history.Time) int { return cmp.Compare(p.called, t) })
+	for i := last - 1; i >= 0 && a.until[i] > from; i-- {
+		if p := a.operations[i]; p != o && p.returned > from {
+			return false
+		}
+	}
+	return true
+}
+
+// take notes that an acquire has returned with a level: the first of a hold, or one
+// more. A count of 1 says that it is the first; without a count the lease must tell.
+func (a *account) take(o *operation, e history.Event) {
+	h, count := a.last(), o.result.Count
+	open := 0
+	if h != nil {
+		open = len(h.open)
+	}
+	nested := open > 0 && count != 1
+	if count == 0 && open > 0 && (h.lost || h.bound() <= o.called) {
+		nested = false
+	}
+	switch {
+	case count == 0 || !a.alone(o.called, o.returned, o):
+	case nested || open == 0:
+		if count != open+1 {
+			a.violate(Count, e, "%s by %s: the owner has %d levels, and was told %d", o.Method, o.Owner, open+1, count)
+		}
+	case h.end() > o.returned:
+		a.violate(Count, e, "%s by %s: the count begins anew, though the owner has %d levels", o.Method, o.Owner, open)
+	}
+	if !nested {
+		h = &hold{
+			process: o.process, owner: o.Owner, proof: e,
+			begin: o.returned, promised: o.returned, assured: o.returned, stopped: never,
+		}
+		a.holds = append(a.holds, h)
+		a.name.holds = append(a.name.holds, h)
+	}
+	if nested && count > 0 {
+		a.assure(h, o.called, e)
+	}
+	l := &level{operation: o, hold: h}
+	o.level = l
+	h.levels = append(h.levels, l)
+	h.open = append(h.open, l)
+	a.name.steps = append(a.name.steps, &step{operation: o, hold: h, nested: nested, levels: len(h.open)})
+	if o.result.Until != 0 {
+		h.promised, h.proof = o.result.Until, e
+	}
+}
+
+// give notes that an unlock is called, which gives back a level of the owner's last
+// hold: those that were lost before come afterwards.
+func (a *account) give(o *operation, e history.Event) {
+	var h *hold
+	for _, candidate := range slices.Backward(a.holds) {
+		if len(candidate.open) > 0 {
+			h = candidate
+			break
+		}
+	}
+	if h == nil {
+		switch o.outcome() {
+		case history.Released:
+			a.violate(Count, e, "%s by %s succeeds, though the owner has nothing to give back", o.Method, o.Owner)
+		case history.Lost:
+			a.violate(ToldTwice, e, "%s by %s tells of a loss, though each level that was lost has been given back", o.Method, o.Owner)
+		}
+		return
+	}
+	l := h.innermost(o)
+	l.given = o
+	h.close(l)
+	switch o.outcome() {
+	case history.Released:
+		if h != a.last() {
+			a.violate(NeverTold, e, "%s by %s succeeds for a hold after which the owner has begun another: it was not told of the loss", o.Method, o.Owner)
+			break
+		}
+		a.assure(h, o.called, e)
+		a.name.steps = append(a.name.steps, &step{operation: o, hold: h, levels: len(h.open)})
+		if len(h.open) > 0 {
+			// What is left may have asked for less: it is believed when it is said.
+			h.promised = min(h.promised, o.called)
+			return
+		}
+		h.clean = true
+	case history.Lost:
+		h.lost = true
+	case history.NotHeld:
+		a.violate(NeverTold, e, "%s by %s finds nothing held, though the owner has a level that it was not told to have lost", o.Method, o.Owner)
+	}
+	h.stopped = min(h.stopped, o.called)
+}
+
+// look notes what a look found. Of a handle it is about its level; without one it is
+// about what the owner has, in whichever way it was taken.
+func (a *account) look(l *level, e history.Event) {
+	h := l.hold
+	if l.givenBy() != history.Release {
+		h = a.last()
+	}
+	found := *e.Belief
+	given := h.levels[len(h.levels)-1].given
+	switch {
+	case len(h.open) == 0 && found.Held && given != nil && e.At > given.returned:
+		a.violate(Overdue, e, "%s finds that it holds the lock, which it has given back", h.owner)
+	case len(h.open) == 0:
+		// It is being given back, or was.
+	case !found.Held:
+		h.stopped = min(h.stopped, e.At)
+		if l.missed == nil && l.given == nil {
+			l.missed = &e
+		}
+	default:
+		if found.Until != 0 && found.Until < e.At {
+			a.violate(Overdue, e, "%s finds that it holds the lock, %v after it was valid", h.owner, e.At.Sub(found.Until))
+		}
+		a.assure(h, e.At, e)
+		if found.Until != 0 {
+			h.promised = found.Until
+		}
+		if found.Count > 0 && found.Count != len(h.open) && a.alone(e.At, found.Seen, nil) {
+			a.violate(Count, e, "%s has %d levels, and was told %d", h.owner, len(h.open), found.Count)
+		}
+	}
+}
+
+// tell notes that the holder of a level was told that it is lost.
+func (a *account) tell(l *level, e history.Event) {
+	for _, before := range l.told {
+		if before.Way == e.Way {
+			a.violate(ToldTwice, e, "%s is told by %s that the lock is lost, and was before", l.Owner, e.Way)
+			return
+		}
+	}
+	l.told = append(l.told, e)
+	l.hold.lost = true
+	l.hold.stopped = min(l.hold.stopped, e.At)
+}
+
+// assure notes that the owner was assured of having the lock at a time.
+func (a *account) assure(h *hold, at history.Time, e history.Event) {
+	switch bound := h.bound(); {
+	case at > bound:
+		a.violate(Overdue, e, "%s is assured of the lock, %v after its lease", h.owner, at.Sub(bound))
+	case h.lost && h.stopped < at:
+		a.violate(Overdue, e, "%s is assured of the lock, %v after it was told of the loss", h.owner, at.Sub(h.stopped))
+	}
+	if at > h.assured {
+		h.assured, h.proof = at, e
+	}
+}
+
+// close notes that the client is closed, which gives back what it holds.
+func (a *account) close(e history.Event) {
+	for _, h := range a.holds {
+		if len(h.open) == 0 {
+			continue
+		}
+		h.stopped = min(h.stopped, e.At)
+		for _, l := range h.open {
+			l.closed = true
+		}
+	}
+}
+
+func (a *account) violate(rule Rule, e history.Event, format string, args ...any) {
+	a.check.violate(rule, a.name, []history.Event{e}, nil, format, args...)
+}

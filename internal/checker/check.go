@@ -1,0 +1,88 @@
+package checker
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/history"
+)
+
+// Options say what is too long. The zero value is usable.
+type Options struct {
+	// Patience is for how long a lock may be free while somebody waits for it and
+	// nothing is broken. Defaults to 10 s: waiters of rlock look after 5 s at most.
+	Patience time.Duration
+
+	// Late is how much later than it was due a loss may be told, since a machine may
+	// be busy. Defaults to 0; the Report says how late it was.
+	Late time.Duration
+
+	// Timeout limits the search for an order in one part of a history. Defaults to
+	// 10 s.
+	Timeout time.Duration
+
+	// Pictures is the folder for Porcupine's visualisation, an HTML file for each
+	// part without an order. Defaults to none.
+	Pictures string
+}
+
+// A check is one run.
+type check struct {
+	world
+	options Options
+	report  Report
+}
+
+// Check says what is wrong in a history, whose events must be in the order of time
+// (as [history.ReadFiles] returns them). An error means that it is no history.
+func Check(events []history.Event, options Options) (Report, error) {
+	options.Patience = cmp.Or(options.Patience, 10*time.Second)
+	options.Timeout = cmp.Or(options.Timeout, 10*time.Second)
+	c := &check{options: options}
+	if err := c.read(events); err != nil {
+		return Report{}, err
+	}
+	c.count()
+	for _, n := range c.names {
+		c.overlaps(n)
+		c.tokens(n)
+		c.losses(n)
+		c.strandings(n)
+		c.linearize(n)
+	}
+	for _, e := range c.leftovers {
+		c.violate(Leftover, &name{}, []history.Event{e}, nil, "%s", e.Leftover)
+	}
+	return c.report, nil
+}
+
+func (c *check) count() {
+	r := &c.report
+	r.Outcomes = make(map[history.Outcome]int)
+	r.Faults = make(map[string]int)
+	for _, o := range c.operations {
+		r.Operations++
+		r.Outcomes[o.outcome()]++
+		if o.took() {
+			r.LongestWait = max(r.LongestWait, o.returned.Sub(o.called))
+		}
+	}
+	for _, f := range c.faults {
+		r.Faults[f.What]++
+	}
+	for _, n := range c.names {
+		r.Holds += len(n.holds)
+	}
+}
+
+func (c *check) violate(rule Rule, n *name, events []history.Event, excuse *fault, format string, args ...any) {
+	v := Violation{Rule: rule, Name: n.key, What: fmt.Sprintf(format, args...), Events: slices.Clone(events)}
+	if excuse != nil {
+		v.Excuse = excuse.What
+		c.report.Excused = append(c.report.Excused, v)
+		return
+	}
+	c.report.Violations = append(c.report.Violations, v)
+}

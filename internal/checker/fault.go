@@ -1,0 +1,56 @@
+package checker
+
+import "github.com/go-rlock/rlock/internal/history"
+
+// A fault is something done to the world, and when.
+type fault struct {
+	history.Fault
+	from, to history.Time // to is never, for one that was not healed
+}
+
+func (f *fault) concerns(n *name) bool { return f.Name == "" || f.Name == n.key }
+
+// forced is what a ForceUnlock is to those who hold the lock.
+func (c *check) forced(o *operation) *fault {
+	f := &fault{
+		Fault: history.Fault{What: string(o.Method), Forgets: o.outcome() != history.NotHeld, Name: o.Name},
+		from:  o.called, to: o.returned,
+	}
+	if o.result == nil {
+		f.to = o.called
+	}
+	if o.outcome() == history.Released {
+		return f
+	}
+	for _, g := range c.faults { // it may be executed when the network is back
+		if g.from <= f.to && f.from <= g.to {
+			f.to = max(f.to, g.to)
+		}
+	}
+	return f
+}
+
+// excuse returns a fault by which Redis may have forgotten a grant, so that there
+// may be two holders at some time between from and to; nil if there is none.
+//
+// A holder whose grant is forgotten learns it when it renews, or when its lease
+// ends: that long a fault has effects. A hand-over may begin a hold in the
+// meantime, so that it is not enough to ask who held the lock during the fault.
+func (c *check) excuse(n *name, from, to history.Time) *fault {
+	for _, f := range n.forgets {
+		if f.from <= to && (f.to == never || from <= f.to.Add(n.lease)) {
+			return f
+		}
+	}
+	return nil
+}
+
+// stopped reports whether the process could not run for some of the time.
+func (c *check) stopped(process string, from, to history.Time) bool {
+	for _, f := range c.faults {
+		if f.Victim == process && f.from <= to && from <= f.to {
+			return true
+		}
+	}
+	return false
+}

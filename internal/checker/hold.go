@@ -1,0 +1,106 @@
+package checker
+
+import (
+	"slices"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/history"
+)
+
+// A hold is what one owner has of a lock, from its first level to the last that it
+// gives back, or to the loss.
+//
+// The owner believes in it from begin on. How long, is made of two things: what it
+// was promised (that the lock is valid until a time, if nothing else is said), and
+// what it was assured of (that it had the lock at a time: an Unlock that returned
+// no error, a Valid that said yes). An assurance holds for all the time before it,
+// since a hold has no gaps.
+type hold struct {
+	process, owner string
+	levels         []*level // in the order of their takes
+	open           []*level // those not given back
+
+	begin    history.Time
+	promised history.Time // until when, as was said last; begin if nothing was
+	assured  history.Time // of the last assurance; begin before the first
+	stopped  history.Time // when the belief ended whatever was promised
+	lost     bool         // the owner was told
+	clean    bool         // the last level was given back in order
+
+	proof history.Event // behind the last promise or assurance
+}
+
+// A level is one Lock that succeeded.
+type level struct {
+	*operation // that took it
+	hold       *hold
+	given      *operation      // that gave it back; nil: none did
+	closed     bool            // given back by Close
+	missed     *history.Event  // a look at it, the first that found it lost
+	told       []history.Event // that it was lost
+}
+
+// end returns until when the hold was believed. It is begin if it never was.
+func (h *hold) end() history.Time { return max(h.assured, min(h.promised, h.stopped)) }
+
+// valid reports whether the owner believed in it at all, on return from the acquire.
+func (h *hold) valid() bool { return h.end() > h.begin }
+
+// bound returns when the leases have ended at the latest that the levels asked for;
+// never with a watchdog.
+func (h *hold) bound() history.Time {
+	bound := h.begin
+	for _, l := range h.levels {
+		if l.Kept {
+			return never
+		}
+		bound = max(bound, l.returned.Add(l.Lease))
+	}
+	return bound
+}
+
+// lease returns the longest that the levels asked for.
+func (h *hold) lease() (longest time.Duration) {
+	for _, l := range h.levels {
+		longest = max(longest, l.Lease)
+	}
+	return longest
+}
+
+// token returns the fencing token of the hold, 0 if it has none.
+func (h *hold) token() uint64 { return h.levels[0].result.Token }
+
+// events returns those that show from when to when it was believed.
+func (h *hold) events() []history.Event {
+	shown := slices.Clone(h.levels[0].events)
+	if !slices.Contains(shown, h.proof) {
+		shown = append(shown, h.proof)
+	}
+	return shown
+}
+
+// innermost returns the open level that an operation gives back: the last taken in
+// the way that matches, or at least the last.
+func (h *hold) innermost(give *operation) *level {
+	for _, l := range slices.Backward(h.open) {
+		if l.givenBy() == give.Method {
+			return l
+		}
+	}
+	return h.open[len(h.open)-1]
+}
+
+// givenBy returns the method that gives the level back.
+func (l *level) givenBy() history.Method {
+	switch l.Method {
+	case history.Acquire, history.TryAcquire:
+		return history.Release
+	case history.Do:
+		return history.DoEnd
+	}
+	return history.Unlock
+}
+
+func (h *hold) close(l *level) {
+	h.open = slices.DeleteFunc(h.open, func(o *level) bool { return o == l })
+}

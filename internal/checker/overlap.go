@@ -1,0 +1,54 @@
+package checker
+
+import "slices"
+
+// overlaps finds holds that two owners believed in at the same time.
+func (c *check) overlaps(n *name) {
+	var active []*hold
+	for _, h := range n.holds {
+		if !h.valid() {
+			continue
+		}
+		active = slices.DeleteFunc(active, func(a *hold) bool { return a.end() <= h.begin })
+		for _, a := range active {
+			if a.owner == h.owner {
+				continue
+			}
+			c.violate(Overlap, n, slices.Concat(a.events(), h.events()), c.excuse(n, h.begin, h.begin),
+				"%s believes for %v that it has the lock, after %s got it", a.owner, min(a.end(), h.end()).Sub(h.begin), h.owner)
+		}
+		active = append(active, h)
+	}
+}
+
+// tokens finds fencing tokens that do not grow from hold to hold, or change within
+// one.
+func (c *check) tokens(n *name) {
+	seen := make(map[uint64]*hold)
+	var last *hold
+	for _, h := range n.holds {
+		token := h.token()
+		if token == 0 {
+			continue
+		}
+		for _, l := range h.levels[1:] {
+			if t := l.result.Token; t != 0 && t != token {
+				c.violate(Token, n, slices.Concat(h.levels[0].events, l.events), nil,
+					"%s nests, and its token changes from %d to %d", h.owner, token, t)
+			}
+		}
+		before := seen[token]
+		// One that was over on return may have been granted long before.
+		if before == nil && h.valid() && last != nil && token < last.token() {
+			before = last
+		}
+		if before != nil {
+			c.violate(Token, n, slices.Concat(before.levels[0].events, h.levels[0].events), c.excuse(n, before.begin, h.begin),
+				"%s gets token %d, after %s got %d", h.owner, token, before.owner, before.token())
+		}
+		seen[token] = h
+		if h.valid() {
+			last = h
+		}
+	}
+}

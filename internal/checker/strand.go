@@ -1,0 +1,88 @@
+package checker
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/go-rlock/rlock/internal/history"
+)
+
+// strandings finds times in which the lock was free and nothing was broken, while
+// somebody waited for it in vain.
+func (c *check) strandings(n *name) {
+	free := c.first // since when
+	for _, b := range append(c.busy(n), span{c.last, never}) {
+		if idle := (span{free, b.from}); idle.length() >= c.options.Patience {
+			c.strand(n, idle)
+		}
+		free = max(free, b.to)
+	}
+}
+
+// strand looks for the one who waited longest while the lock was free.
+func (c *check) strand(n *name, free span) {
+	var longest span
+	var who *operation
+	for _, o := range n.takes {
+		waited := span{max(o.called, free.from), min(o.returned, free.to, c.processes[o.process].ended)}
+		if waited.length() > longest.length() {
+			longest, who = waited, o
+		}
+	}
+	if longest.length() >= c.options.Patience {
+		c.violate(Stranded, n, who.events, nil, "%s by %s waits for %v while the lock is free",
+			who.Method, who.process, longest.length())
+	}
+}
+
+// busy returns the times at which somebody may have had the lock in Redis, or
+// something was broken, by their begins.
+func (c *check) busy(n *name) []span {
+	var busy []span
+	for _, f := range c.faults {
+		if f.concerns(n) {
+			busy = append(busy, span{f.from, f.to})
+		}
+	}
+	for _, o := range n.takes {
+		ended := c.processes[o.process].ended
+		switch {
+		case o.result == nil && ended == never:
+			busy = append(busy, span{o.called, never}) // it may have been granted at any time
+		case o.result == nil:
+			busy = append(busy, span{ended, ended.Add(n.lease)})
+		case o.outcome() != history.Acquired && o.outcome() != history.Refused:
+			// What it got is released in the background, or ends with its lease.
+			busy = append(busy, span{o.returned, o.returned.Add(n.lease)})
+		}
+	}
+	for _, h := range n.holds {
+		busy = append(busy, span{h.begin, c.freed(n, h)})
+	}
+	slices.SortFunc(busy, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	return busy
+}
+
+// freed returns by when Redis has certainly let go of a hold.
+func (c *check) freed(n *name, h *hold) history.Time {
+	if len(h.open) > 0 {
+		if bound := h.bound(); bound != never {
+			return bound
+		}
+		ended := c.processes[h.process].ended
+		if ended == never {
+			return never
+		}
+		return ended.Add(n.lease)
+	}
+	give := h.levels[0].given
+	for _, l := range h.levels {
+		if l.given.called > give.called {
+			give = l.given
+		}
+	}
+	if h.clean {
+		return give.returned
+	}
+	return give.called.Add(n.lease)
+}
