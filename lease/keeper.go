@@ -35,6 +35,9 @@ type Keeper struct {
 	// wakesAt is when the goroutine wakes by itself. It need not be woken for
 	// anything later; that is what makes Schedule and Stop cheap.
 	wakesAt time.Duration
+	// wokenFor is what it was woken for since it last slept, awake if for nothing
+	// that lies ahead.
+	wokenFor time.Duration
 
 	// skew is by how much the wall clock was ahead of the monotonic one, both
 	// counted from epoch, in the last pass.
@@ -78,7 +81,7 @@ func newKeeper(config Config, clock func() time.Time) *Keeper {
 		groups: make(map[uint32]*group),
 	}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
-	k.wakesAt = awake
+	k.wakesAt, k.wokenFor = awake, awake
 	k.wg.Add(1)
 	go k.run()
 	return k

@@ -316,6 +316,25 @@ func TestAKeeperWithNothingScheduledSleeps(t *testing.T) {
 	})
 }
 
+func TestLeasesTakenAndGivenBackOverAndOverDoNotWakeTheKeeper(t *testing.T) {
+	for _, due := range []time.Duration{10 * time.Second, 100 * time.Millisecond} {
+		counted(t, func(k *lease.Keeper, looks func() int) {
+			a := &asking{due: func(time.Time) bool { return false }}
+			once := func() int {
+				k.Schedule(a, time.Now().Add(due))
+				k.Stop(a) // before the keeper can look
+				return looks()
+			}
+			once() // the keeper may not have slept before it
+			before := once()
+			for range 100 {
+				time.Sleep(10 * time.Microsecond)
+				assert.Equal(t, before, once())
+			}
+		})
+	}
+}
+
 func TestAKeeperWithSomethingScheduledLooksOnceASecond(t *testing.T) {
 	counted(t, func(k *lease.Keeper, looks func() int) {
 		a := &asking{due: func(time.Time) bool { return false }}

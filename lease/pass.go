@@ -181,7 +181,7 @@ func (k *Keeper) wakeByLocked(at time.Duration) {
 	if at >= k.wakesAt {
 		return
 	}
-	k.wakesAt = awake
+	k.wakesAt, k.wokenFor = awake, at
 	select {
 	case k.wake <- struct{}{}:
 	default: // the mark of an earlier wake, which it has not seen yet
@@ -190,11 +190,19 @@ func (k *Keeper) wakeByLocked(at time.Duration) {
 
 // sleepLocked waits, without the mutex, until there may be something to do. With
 // nothing scheduled there is no timer.
+//
+// What it was woken for may be stopped by now. It wakes at that time all the same,
+// once: of leases that are taken and given back over and over, each would
+// otherwise wake it.
 func (k *Keeper) sleepLocked() {
 	since := k.clock().Sub(k.epoch)
 	k.wakesAt = never
+	if k.wokenFor > since {
+		k.wakesAt = min(k.wokenFor, since+lookout)
+	}
+	k.wokenFor = awake
 	if at, ok := k.wheel.Next(); ok {
-		k.wakesAt = min(at.Sub(k.epoch), since+lookout)
+		k.wakesAt = min(k.wakesAt, at.Sub(k.epoch), since+lookout)
 	}
 	if e := k.paced.head; e != nil {
 		k.wakesAt = min(k.wakesAt, e.keeping.rest)

@@ -43,7 +43,7 @@ type span struct {
 
 // left returns what remains of s, negative when it is over.
 func (s span) left(now time.Time) time.Duration {
-	return s.lasts - max(now.Sub(s.from), now.Round(0).Sub(s.from.Round(0)))
+	return s.lasts - max(now.Sub(s.from), time.Duration(now.UnixNano()-s.from.UnixNano()))
 }
 
 // Sent notes that a command which sets the lease to ttl is about to be sent; now

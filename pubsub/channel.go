@@ -33,9 +33,6 @@ func (ch *channel) joinLocked(s *Subscription) {
 	s.ch, s.at = ch, len(ch.subs)
 	ch.subs = append(ch.subs, s)
 	ch.wantLocked()
-	if ch.conn != nil || ch.refused != nil {
-		s.mark()
-	}
 }
 
 func (ch *channel) leaveLocked(s *Subscription) {

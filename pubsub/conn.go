@@ -3,6 +3,7 @@ package pubsub
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -169,7 +170,12 @@ func (c *conn) unsubscribe(names []string) error {
 	return nil
 }
 
+// do sends commands in one pipeline. They are pinned: where only some are answered
+// rueidis gives these away for others to use, and then sends all of them again.
 func (c *conn) do(commands rueidis.Commands) []rueidis.RedisResult {
+	for i, command := range commands {
+		commands[i] = command.Pin()
+	}
 	ctx, cancel := context.WithTimeout(c.link.hub.ctx, answerWithin)
 	defer cancel()
 	return c.client.DoMulti(ctx, commands...)
@@ -210,12 +216,17 @@ func (c *conn) notConfirmed(ch *channel, err *rueidis.RedisError) {
 		l.later = append(l.later, ch)
 		return
 	}
-	ch.refused = fmt.Errorf("pubsub: subscribe %q: %w", ch.name, err)
+	reason := userName.ReplaceAllString(err.Error(), "the user has")
+	ch.refused = fmt.Errorf("pubsub: subscribe %q: %s", ch.name, reason)
 	ch.markLocked()
 	h.warnRefused.Do(func() {
-		h.log.Warn("pubsub: the server refuses a subscription; its waiters have to poll", "channel", ch.name, "error", err)
+		h.log.Warn("pubsub: the server refuses a subscription; its waiters have to poll", "channel", ch.name, "error", reason)
 	})
 }
+
+// userName is where Redis 7.2 names the user whom it refuses something. It is
+// nothing for logs.
+var userName = regexp.MustCompile(`User \S+ has`)
 
 // passing reports whether an error reply says "not now" and not "never".
 func passing(err *rueidis.RedisError) bool {

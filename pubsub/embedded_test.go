@@ -3,11 +3,11 @@ package pubsub_test
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +17,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/pubsub"
 )
@@ -29,36 +30,23 @@ type world struct {
 	*miniredis.Miniredis
 	client rueidis.Client
 	hub    *pubsub.Hub
+	net    *network.Network
+	open   atomic.Int64 // connections that the client has not closed
 
-	mu       sync.Mutex // protects the following
-	wires    []*wire
-	down     bool
+	mu       sync.Mutex                                 // protects the following
 	commands []string                                   // all that the server was sent
 	reply    func(command string, args []string) string // see answer
 }
 
-// wire is a connection whose requests can be swallowed.
-type wire struct {
+// counted is a connection that takes itself off the count of open ones.
+type counted struct {
 	net.Conn
-	mu             sync.Mutex // protects the following
-	silent, closed bool
+	closed func()
 }
 
-func (w *wire) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	silent := w.silent && !w.closed
-	w.mu.Unlock()
-	if silent {
-		return len(b), nil
-	}
-	return w.Conn.Write(b)
-}
-
-func (w *wire) Close() error {
-	w.mu.Lock()
-	w.closed = true
-	w.mu.Unlock()
-	return w.Conn.Close()
+func (c counted) Close() error {
+	c.closed()
+	return c.Conn.Close()
 }
 
 func bubble(t *testing.T, cfg pubsub.Config, run func(t *testing.T, w *world)) {
@@ -66,6 +54,8 @@ func bubble(t *testing.T, cfg pubsub.Config, run func(t *testing.T, w *world)) {
 		w := &world{Miniredis: miniredis.NewMiniRedis()}
 		w.ClockTTL(true)
 		t.Cleanup(w.Miniredis.Close)
+		w.net = network.New(w.Dial)
+		t.Cleanup(w.net.Close)
 		var err error
 		w.client, err = rueidis.NewClient(w.options())
 		require.NoError(t, err)
@@ -91,57 +81,13 @@ func (w *world) options() rueidis.ClientOption {
 	}
 }
 
-func (w *world) dial(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.down {
-		return nil, errors.New("network is down")
+func (w *world) dial(ctx context.Context, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+	c, err := w.net.Dial(ctx, addr, dialer, config)
+	if err != nil {
+		return nil, err
 	}
-	c, err := w.Dial()
-	w.wires = append(w.wires, &wire{Conn: c})
-	return w.wires[len(w.wires)-1], err
-}
-
-// cut closes all connections, and lets none be opened until mend.
-func (w *world) cut() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.down = true
-	for _, c := range w.wires {
-		c.Close()
-	}
-	w.wires = nil
-}
-
-func (w *world) mend() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.down = false
-}
-
-// open counts the connections that the client side has not closed.
-func (w *world) open() (n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, c := range w.wires {
-		c.mu.Lock()
-		if !c.closed {
-			n++
-		}
-		c.mu.Unlock()
-	}
-	return n
-}
-
-// silence swallows all that is sent over the connections there are.
-func (w *world) silence() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, c := range w.wires {
-		c.mu.Lock()
-		c.silent = true
-		c.mu.Unlock()
-	}
+	w.open.Add(1)
+	return counted{c, sync.OnceFunc(func() { w.open.Add(-1) })}, nil
 }
 
 func (w *world) intercept(p *server.Peer, command string, args ...string) bool {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/pubsub"
 )
 
@@ -20,13 +21,13 @@ func TestALostConnectionIsOpenedAgainAndMarks(t *testing.T) {
 		awaitMark(t, a)
 		awaitMark(t, b)
 
-		w.cut()
+		w.net.Refuse()
 		synctest.Wait()
 		assert.False(t, w.hub.Confirmed("a"))
 		assert.False(t, isMarked(a), "a loss is no reason to look: the confirmation after it is")
 
 		time.Sleep(time.Hour)
-		w.mend()
+		w.net.Heal()
 		back := time.Now()
 		awaitMark(t, a)
 		awaitMark(t, b)
@@ -43,8 +44,7 @@ func TestAShortInterruptionIsOverInMilliseconds(t *testing.T) {
 		s := w.hub.Subscribe("a")
 		awaitMark(t, s)
 		for range 5 {
-			w.cut()
-			w.mend()
+			w.net.Cut()
 			begin := time.Now()
 			awaitMark(t, s)
 			assert.LessOrEqual(t, time.Since(begin), 2*time.Millisecond)
@@ -59,10 +59,10 @@ func TestWhatOnlyLingersIsNotSubscribedAgain(t *testing.T) {
 			awaitMark(t, s)
 		}
 		a.Close() // lingers when the connection is lost
-		w.cut()
+		w.net.Refuse()
 		synctest.Wait()
 		b.Close() // leaves while there is no connection
-		w.mend()
+		w.net.Heal()
 		awaitMark(t, c)
 		assert.Equal(t, map[string]int{"a": 0, "b": 0, "c": 1}, w.PubSubNumSub("a", "b", "c"))
 		awaitMark(t, w.hub.Subscribe("a"))
@@ -71,12 +71,12 @@ func TestWhatOnlyLingersIsNotSubscribedAgain(t *testing.T) {
 
 func TestAConnectionIsNotOpenedForNobody(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		w.cut()
+		w.net.Refuse()
 		s := w.hub.Subscribe("a")
 		time.Sleep(time.Minute)
 		s.Close()
 		time.Sleep(time.Minute)
-		w.mend()
+		w.net.Heal()
 		time.Sleep(time.Minute)
 		assert.Empty(t, w.sent("SUBSCRIBE"))
 		awaitMark(t, w.hub.Subscribe("a"))
@@ -90,8 +90,10 @@ func TestASilentConnectionIsGivenUp(t *testing.T) {
 		s := w.hub.Subscribe("a")
 		awaitMark(t, s)
 		time.Sleep(time.Hour)
-		w.silence()
 		begin := time.Now()
+		w.net.Rule(network.Silence)
+		time.Sleep(2 * time.Second)
+		w.net.Rule(nil) // new connections work
 		awaitMark(t, s)
 		assert.LessOrEqual(t, time.Since(begin), 4*time.Second+10*time.Millisecond)
 		assert.True(t, w.hub.Confirmed("a"))
@@ -103,9 +105,10 @@ func TestASilentConnectionIsGivenUp(t *testing.T) {
 func TestABatchWithoutAnAnswerEndsItsConnection(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		awaitMark(t, w.hub.Subscribe("a"))
-		w.silence()
+		w.net.Rule(network.Nth(1, network.Drop, network.Push, "subscribe"))
 		s := w.hub.Subscribe("b")
 		awaitMark(t, s)
+		synctest.Wait() // the new connection confirms one after the other
 		assert.True(t, w.hub.Confirmed("a"))
 		assert.True(t, w.hub.Confirmed("b"))
 	})
@@ -131,8 +134,8 @@ func TestAnUnsubscribeThatFailsIsMadeGoodByANewConnection(t *testing.T) {
 
 func TestCloseDoesNotWaitForAServerThatIsAway(t *testing.T) {
 	for name, fail := range map[string]func(*world){
-		"down":   (*world).cut,
-		"silent": (*world).silence,
+		"down":   func(w *world) { w.net.Refuse() },
+		"silent": func(w *world) { w.net.Rule(network.Silence) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
@@ -155,9 +158,9 @@ func TestTheLogTellsOfALossAndOnceOfARefusal(t *testing.T) {
 	bubble(t, pubsub.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, w *world) {
 		s := w.hub.Subscribe("a")
 		awaitMark(t, s)
-		w.cut()
+		w.net.Refuse()
 		time.Sleep(time.Minute)
-		w.mend()
+		w.net.Heal()
 		awaitMark(t, s)
 		w.answer(func(command string, _ []string) string {
 			if command == "SUBSCRIBE" {

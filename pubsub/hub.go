@@ -104,7 +104,26 @@ func (h *Hub) Subscribe(channel string) *Subscription {
 	s := &Subscription{hub: h, c: make(chan struct{}, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.channelLocked(channel).joinLocked(s)
+	ch := h.channelLocked(channel)
+	ch.joinLocked(s)
+	if ch.conn != nil || ch.refused != nil {
+		s.mark()
+	}
+	return s
+}
+
+// Join is Subscribe for who is about to look in any case: it costs no second look,
+// since there is no mark before the first event after it. That takes a channel
+// that is confirmed already; it returns nil for any other.
+func (h *Hub) Join(channel string) *Subscription {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ch := h.channels[channel]
+	if ch == nil || ch.conn == nil {
+		return nil
+	}
+	s := &Subscription{hub: h, c: make(chan struct{}, 1)}
+	ch.joinLocked(s)
 	return s
 }
 

@@ -67,6 +67,29 @@ func TestALaterSubscriptionIsMarkedAtOnce(t *testing.T) {
 	})
 }
 
+func TestWhoJoinsAConfirmedChannelIsMarkedByWhatComesAfter(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		require.Nil(t, w.hub.Join("news"), "nobody has subscribed")
+		first := w.hub.Subscribe("news")
+		require.Nil(t, w.hub.Join("news"), "it is not confirmed yet")
+		synctest.Wait()
+		second := w.hub.Join("news")
+		first.Close()
+		synctest.Wait()
+		require.Empty(t, second.C())
+		w.Publish("news", "0")
+		synctest.Wait()
+		require.Len(t, second.C(), 1)
+		<-second.C()
+		w.net.Cut()
+		synctest.Wait()
+		require.Nil(t, w.hub.Join("news"), "messages may be lost")
+		time.Sleep(time.Second)
+		require.Len(t, second.C(), 1, "confirmed anew")
+		second.Close()
+	})
+}
+
 func TestOtherSubscriptionsOfAChannelOutliveOne(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		subs := make([]*pubsub.Subscription, 5)
@@ -228,7 +251,7 @@ func TestCloseRefusesWhatIsLeft(t *testing.T) {
 		s := w.hub.Subscribe("a")
 		awaitMark(t, s)
 		w.hub.Close()
-		assert.Equal(t, 1, w.open(), "when Close returns, only the commands' connection is open")
+		assert.EqualValues(t, 1, w.open.Load(), "when Close returns, only the commands' connection is open")
 		w.hub.Close()
 		assert.True(t, isMarked(s))
 		require.ErrorIs(t, s.Refused(), pubsub.ErrClosed)
@@ -321,5 +344,39 @@ func TestAServerThatIsLoadingIsAskedAgain(t *testing.T) {
 		require.NoError(t, s.Refused())
 		assert.True(t, w.hub.Confirmed("a"))
 		assert.Less(t, time.Since(begin), 11*time.Second)
+	})
+}
+
+// rueidis sends a batch again of which a part was answered, and has given that part
+// away by then, unless it may not.
+func TestABatchOfWhichAPartIsAnsweredIsSentAgain(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		underWay, goOn := make(chan struct{}), make(chan struct{})
+		loading := true
+		w.answer(func(command string, args []string) string {
+			switch {
+			case command != "SUBSCRIBE":
+			case args[0] == "first":
+				close(underWay)
+				<-goOn
+			case args[0] == "c1000" && loading:
+				loading = false
+				return "LOADING Redis is loading the dataset in memory"
+			}
+			return ""
+		})
+		first := w.hub.Subscribe("first")
+		<-underWay
+		subs := make([]*pubsub.Subscription, 2000)
+		for i := range subs {
+			subs[i] = w.hub.Subscribe(fmt.Sprint("c", i))
+		}
+		close(goOn)
+		awaitMark(t, first)
+		for i, s := range subs {
+			awaitMark(t, s)
+			require.True(t, w.hub.Confirmed(fmt.Sprint("c", i)))
+		}
+		assert.False(t, loading)
 	})
 }
