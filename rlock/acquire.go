@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/go-rlock/rlock/waitqueue"
 )
 
@@ -16,13 +14,6 @@ const (
 	// fallbackPoll is the longest sleep of a waiter. Pub/sub is a hint: messages
 	// are lost with a connection, a moved slot, a full buffer.
 	fallbackPoll = 5 * time.Second
-	// yieldTime is how long the head waits for the message of its own client's
-	// release before it asks all the same.
-	yieldTime = 50 * time.Millisecond
-	// letTime is how long the head that lets others pass waits for them.
-	letTime = 2 * time.Millisecond
-	// aloneTime is for how long it lets nobody pass after nobody came.
-	aloneTime = 100 * time.Millisecond
 	// Without pub/sub waiters poll, at intervals from firstPoll doubling to
 	// lastPoll (as Redisson's spin lock), with jitter.
 	firstPoll, lastPoll = time.Millisecond, 128 * time.Millisecond
@@ -135,6 +126,10 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 
 		head := r.queue.Head() == w && r.tenure == nil && !r.busy
 		if head && v.due && !r.yielding {
+			if r.sub == nil && v.wait > 0 {
+				// If it was subscribed to a moment ago, one ask is enough.
+				r.sub = r.client.hub.Join(r.name.channel)
+			}
 			r.ask(ctx, w, now)
 			continue
 		}
@@ -197,18 +192,6 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 	}
 }
 
-// heard decides what the head does at a message: it asks, or lets others pass.
-func (r *room) heard(v *visit) {
-	switch {
-	case r.yielding:
-		r.yielding = false // the message was that of this client's release
-	case r.behind > 0:
-		r.behind--
-	}
-	v.due = r.behind == 0
-	v.sleep = letTime // if it does not ask
-}
-
 // giveUp takes w out of the queue and passes on what it was there for: if it was
 // the head, the next one asks. It is called with the mutex held, and gives it
 // back.
@@ -231,86 +214,6 @@ func (r *room) giveUp(w *waiter, err error) error {
 	return fmt.Errorf("rlock: lock %q: %w", n.key, err)
 }
 
-// ask sends the acquire of w, the head, and deals with the answer: a tenure, the
-// holder's pttl, or an error. The mutex is held before and after.
-func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
-	c, v := r.client, &w.Value
-	t := c.newTenure(r, v.request, now)
-	r.busy = true
-	r.shard.mu.Unlock()
-	place, a, err := t.acquire(ctx)
-	r.shard.mu.Lock()
-
-	now = time.Now()
-	r.busy, v.due = false, false
-	f, err := diagnose(err)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		if place != nil {
-			r.busy = true
-			c.background.Add(1)
-			go r.undo(t, place)
-			return
-		}
-		t.end()
-	case err != nil:
-		v.failed(f, err)
-		if f == unknown {
-			t.disown(now)
-			t.ghost = true
-		} else {
-			t.end()
-		}
-	case !a.granted:
-		t.end()
-		v.err, v.fails = nil, 0
-		if v.wait > 0 {
-			r.subscribe()
-		}
-		v.sleep = r.patience(v, a.ttl)
-	default:
-		t.trust.Confirmed()
-		switch {
-		case c.closed.Load():
-			t.disown(now)
-		case !t.trust.Valid(now):
-			t.disown(now)
-			v.failed(notNow, fmt.Errorf("the grant came after %v, when its lease was nearly over", now.Sub(t.sentAt).Round(time.Millisecond)))
-		default:
-			if r.behind > 0 {
-				r.behind, r.alone = 0, now.Add(aloneTime)
-			}
-			r.grant(t, w, now)
-		}
-	}
-	if place != nil {
-		place.leave()
-	}
-}
-
-// undo releases what an acquire may have been granted, or may be yet, whose
-// caller has left while it was in flight. On a connection of the client's own
-// the release comes behind the acquire, so that its answer is the answer to
-// both: until then the acquire keeps its place, and the next try for the name
-// waits. It runs in a goroutine of its own.
-func (r *room) undo(t *tenure, place place) {
-	c := r.client
-	defer c.background.Done()
-	released, err := t.releaseCall().do(c.deadline.context(time.Now()), c.redis).AsInt64()
-	place.leave()
-
-	r.shard.mu.Lock()
-	r.busy = false
-	if err != nil || released == 0 && c.config.Client != nil {
-		t.disown(time.Now())
-		t.ghost = true
-	} else {
-		t.end()
-	}
-	r.wakeHead()
-	r.exit()
-}
-
 // failed notes an error, and how long to wait before the next attempt.
 func (v *visit) failed(f fault, err error) {
 	v.err = err
@@ -324,7 +227,7 @@ func (v *visit) failed(f fault, err error) {
 func (r *room) patience(v *visit, ttl int64) time.Duration {
 	sleep := fallbackPoll
 	if ttl >= 0 {
-		left := time.Duration(ttl) * time.Millisecond
+		left := min(fromMilliseconds(ttl), fallbackPoll)
 		sleep = min(sleep, left+time.Millisecond+jitter(min(left/10, 20*time.Millisecond)))
 	}
 	if r.sub == nil || r.sub.Refused() == nil {
@@ -335,6 +238,12 @@ func (r *room) patience(v *visit, ttl int64) time.Duration {
 	return min(sleep, jitter(min(firstPoll<<min(v.polls-1, 10), lastPoll)))
 }
 
+// fromMilliseconds is as long as a Duration can be at most: others' leases may be
+// longer.
+func fromMilliseconds(ms int64) time.Duration {
+	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+}
+
 // jitter returns between half of d and d, so that those who failed together do
 // not come back together.
 func jitter(d time.Duration) time.Duration {
@@ -342,27 +251,6 @@ func jitter(d time.Duration) time.Duration {
 		return d
 	}
 	return d/2 + rand.N(d/2)
-}
-
-// An answer is what Redis says to an acquire.
-type answer struct {
-	granted bool
-	ttl     int64 // of the holder's lease in milliseconds, if not granted; -1 for none
-}
-
-// acquire sends the script. It is called without the mutex, once for a tenure.
-// The place is the caller's to leave; it is nil if nothing was sent.
-func (t *tenure) acquire(ctx context.Context) (place, answer, error) {
-	c, n := t.room.client, t.room.name
-	place, err := c.nodes.enter(ctx, n.slot)
-	if err != nil {
-		return nil, answer{}, err
-	}
-	ttl, err := call{acquireScript, []string{n.key}, []string{c.milliseconds(t.lease), t.text}}.do(ctx, c.redis).AsInt64()
-	if rueidis.IsRedisNil(err) {
-		return place, answer{granted: true}, nil
-	}
-	return place, answer{ttl: ttl}, err
 }
 
 // timeUp says why a wait is over, and what Redis said last if that was an error.

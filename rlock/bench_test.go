@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
@@ -55,14 +57,16 @@ return redis.call('pttl', KEYS[1])`)
 redis.call('del', KEYS[1]) redis.call('publish', KEYS[2], '0') return 1`)
 )
 
+const rawOwner = "7d9f3b0e-54c4-4f0e-9a3b-2f1c6a5d8e90:42"
+
 // rawPair is what nothing can be faster than: two EVALSHA in Redisson's format.
 func rawPair(b *testing.B, client rueidis.Client, keys []string) {
 	ctx := context.Background()
-	err := rawAcquire.Exec(ctx, client, keys[:1], []string{"30000", "owner"}).Error()
+	err := rawAcquire.Exec(ctx, client, keys[:1], []string{"30000", rawOwner}).Error()
 	if !rueidis.IsRedisNil(err) {
 		b.Errorf("raw acquire: %v", err)
 	}
-	if err := rawRelease.Exec(ctx, client, keys, []string{"owner"}).Error(); err != nil {
+	if err := rawRelease.Exec(ctx, client, keys, []string{rawOwner}).Error(); err != nil {
 		b.Errorf("raw release: %v", err)
 	}
 }
@@ -105,6 +109,37 @@ func BenchmarkUncontended(b *testing.B) {
 			lockPair(b, ctx, lock)
 		}
 	})
+}
+
+// BenchmarkBesideRaw is what to compare with the floor by: blocks of raw pairs and
+// of Lock and Unlock in turn, since a round trip on one machine may take 30 us for
+// a second and 130 us for the next. x-raw is the ratio of the medians, and of the
+// tenth percentiles, over the blocks; it takes some 400 to mean something:
+//
+//	go test -run - -bench BesideRaw -benchtime 400x ./rlock
+func BenchmarkBesideRaw(b *testing.B) {
+	option := benchOption(b)
+	raw, lock := rawClient(b, option), benchClient(b, option).NewLock("ours")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	keys := []string{"raw", "redisson_lock__channel:{raw}"}
+	block := func(pair func()) float64 {
+		began := time.Now()
+		for range 100 {
+			pair()
+		}
+		return time.Since(began).Seconds()
+	}
+	var floor, ours []float64
+	for b.Loop() {
+		floor = append(floor, block(func() { rawPair(b, raw, keys) }))
+		ours = append(ours, block(func() { lockPair(b, ctx, lock) }))
+	}
+	slices.Sort(floor)
+	slices.Sort(ours)
+	n := len(ours)
+	b.ReportMetric(ours[n/2]/floor[n/2], "x-raw-p50")
+	b.ReportMetric(ours[n/10]/floor[n/10], "x-raw-p10")
 }
 
 // BenchmarkUncontended64 is the same by 64 goroutines with a lock each.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/relay"
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -42,7 +44,7 @@ type world struct {
 // A party is one client with a network of its own, and what it has logged.
 type party struct {
 	*rlock.Client
-	net *relay.Network
+	net *network.Network
 	log *journal
 }
 
@@ -65,7 +67,14 @@ func bubble(t *testing.T, run func(t *testing.T, w *world)) {
 // config before it connects.
 func (w *world) client(changes ...func(*rlock.Config)) *party {
 	w.t.Helper()
-	p := &party{net: relay.New(w.Dial), log: &journal{}}
+	return newParty(w.t, w.Dial, changes...)
+}
+
+// newParty returns a new client of the server that dial leads to.
+func newParty(t *testing.T, dial func() (net.Conn, error), changes ...func(*rlock.Config)) *party {
+	t.Helper()
+	p := &party{net: network.New(dial), log: &journal{}}
+	p.net.Record()
 	config := rlock.Config{
 		Redis: rueidis.ClientOption{
 			InitAddress:       []string{"127.0.0.1:6379"},
@@ -79,8 +88,8 @@ func (w *world) client(changes ...func(*rlock.Config)) *party {
 	}
 	var err error
 	p.Client, err = rlock.New(config)
-	require.NoError(w.t, err)
-	w.t.Cleanup(func() {
+	require.NoError(t, err)
+	t.Cleanup(func() {
 		_ = p.Client.Close() // who wants to know closes it before
 		p.net.Close()
 	})
@@ -89,15 +98,15 @@ func (w *world) client(changes ...func(*rlock.Config)) *party {
 
 // outsider returns a connection to the server for what no lock client does.
 func (w *world) outsider() rueidis.Client {
-	network := relay.New(w.Dial)
+	net := network.New(w.Dial)
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress:       []string{"127.0.0.1:6379"},
 		ForceSingleClient: true,
 		DisableCache:      true,
-		DialCtxFn:         network.Dial,
+		DialCtxFn:         net.Dial,
 	})
 	require.NoError(w.t, err)
-	w.t.Cleanup(func() { client.Close(); network.Close() })
+	w.t.Cleanup(func() { client.Close(); net.Close() })
 	return client
 }
 
@@ -153,7 +162,7 @@ func (w *world) fields(key string) []string {
 }
 
 // mirrors returns the mirrors that reached the server so far.
-func (p *party) mirrors() (sent []relay.Frame) {
+func (p *party) mirrors() (sent []network.Frame) {
 	for _, f := range p.net.Sent("") {
 		if isScript(f, "mirrored") {
 			sent = append(sent, f)
@@ -163,7 +172,7 @@ func (p *party) mirrors() (sent []relay.Frame) {
 }
 
 // releases returns the releases that reached the server so far.
-func (p *party) releases() (sent []relay.Frame) {
+func (p *party) releases() (sent []network.Frame) {
 	for _, f := range p.net.Sent("") {
 		if isScript(f, "released") {
 			sent = append(sent, f)
@@ -173,7 +182,7 @@ func (p *party) releases() (sent []relay.Frame) {
 }
 
 // acquires returns the acquires that reached the server so far.
-func (p *party) acquires() (sent []relay.Frame) {
+func (p *party) acquires() (sent []network.Frame) {
 	for _, f := range p.net.Sent("") {
 		if isScript(f, "acquired") {
 			sent = append(sent, f)
@@ -183,30 +192,30 @@ func (p *party) acquires() (sent []relay.Frame) {
 }
 
 // isScript tells the three scripts apart by their arguments: EVALSHA sha numkeys
-// key [channel] argv.
-func isScript(f relay.Frame, kind string) bool {
+// keys argv.
+func isScript(f network.Frame, kind string) bool {
 	if !f.Is("EVALSHA") && !f.Is("EVAL") || len(f.Args) < 6 {
 		return false
 	}
-	switch f.Args[2] + "/" + string(rune('0'+len(f.Args)-3)) {
-	case "1/3":
-		return kind == "acquired"
-	case "2/6":
-		return kind == "mirrored"
-	case "2/4":
-		return kind == "released"
+	keys, _ := strconv.Atoi(f.Args[2])
+	switch rest := len(f.Args) - 3; kind {
+	case "acquired":
+		return keys == 1 && rest == 3
+	case "released":
+		return keys == 2 && rest == 4
+	default:
+		return rest == keys+1+4*keys
 	}
-	return false
 }
 
 // scripts is a rule for the replies, or the requests, of one kind of script.
-func scripts(n int, fate relay.Fate, stage relay.Stage, kind string) relay.Rule {
-	return func(f relay.Frame) relay.Fate {
+func scripts(n int, fate network.Fate, stage network.Stage, kind string) network.Rule {
+	return func(f network.Frame) network.Fate {
 		if f.Stage != stage || !isScript(f, kind) {
-			return relay.Pass
+			return network.Pass
 		}
 		if n--; n != 0 {
-			return relay.Pass
+			return network.Pass
 		}
 		return fate
 	}

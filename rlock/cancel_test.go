@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/relay"
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -82,7 +82,7 @@ func TestAWaiterThatLeavesTheLocalQueuePassesTheWakeOn(t *testing.T) {
 
 // The reply is held; the caller leaves at once, with its context's error.
 func TestALockThatIsGrantedToNobodyIsFreed(t *testing.T) {
-	for name, stage := range map[string]relay.Stage{"the request is held": relay.Request, "the reply is held": relay.Reply} {
+	for name, stage := range map[string]network.Stage{"the request is held": network.Request, "the reply is held": network.Reply} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				p, other := w.client(), w.client()
@@ -91,7 +91,7 @@ func TestALockThatIsGrantedToNobodyIsFreed(t *testing.T) {
 				require.NoError(t, lock.Lock(me)) // the script is known
 				require.NoError(t, lock.Unlock(me))
 
-				p.net.Rule(scripts(1, relay.Hold, stage, "acquired"))
+				p.net.Rule(scripts(1, network.Hold, stage, "acquired"))
 				ctx, cancel := context.WithCancel(w.caller())
 				result := start(func() error { return lock.Lock(ctx) })
 				require.True(t, pending(result))
@@ -116,7 +116,7 @@ func TestALockThatIsGrantedToNobodyIsTheNextLocalWaiters(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
 		lock := p.NewLock(key)
-		p.net.Rule(scripts(2, relay.Hold, relay.Reply, "acquired"))
+		p.net.Rule(scripts(2, network.Hold, network.Reply, "acquired"))
 		ctx, cancel := context.WithCancel(w.caller())
 		leaves := start(func() error { return lock.Lock(ctx) })
 		require.True(t, pending(leaves))
@@ -149,7 +149,7 @@ func TestAnAcquireThatArrivesFromADeadConnectionIsFreed(t *testing.T) {
 
 				ctx, cancel := context.WithCancel(w.caller())
 				defer cancel()
-				p.net.Rule(relay.Silence)
+				p.net.Rule(network.Silence)
 				result := start(func() error { return lock.Lock(ctx) })
 				require.True(t, pending(result))
 				p.net.Rule(nil) // new connections are good ones
@@ -182,7 +182,7 @@ func TestOneAttemptThatArrivesFromADeadConnectionIsFreed(t *testing.T) {
 		require.NoError(t, lock.Lock(me)) // the script is known
 		require.NoError(t, lock.Unlock(me))
 
-		p.net.Rule(relay.Silence)
+		p.net.Rule(network.Silence)
 		result := start(func() error { _, err := lock.TryLock(me); return err })
 		require.True(t, pending(result))
 		p.net.Rule(nil) // new connections are good ones
@@ -207,7 +207,7 @@ func TestAnAcquireThatArrivesWithoutItsReleaseIsFreed(t *testing.T) {
 		require.NoError(t, lock.Unlock(me))
 
 		ctx, cancel := context.WithCancel(w.caller())
-		p.net.Rule(relay.Silence)
+		p.net.Rule(network.Silence)
 		result := start(func() error { return lock.Lock(ctx) })
 		require.True(t, pending(result))
 		cancel()
@@ -217,7 +217,7 @@ func TestAnAcquireThatArrivesWithoutItsReleaseIsFreed(t *testing.T) {
 		sent := len(p.releases())
 		w.eventually(func() bool { return len(p.releases()) > sent }, "released over a new connection")
 		synctest.Wait()
-		p.net.Rule(scripts(1, relay.Cut, relay.Request, "released"))
+		p.net.Rule(scripts(1, network.Cut, network.Request, "released"))
 		p.net.Deliver()
 		them := w.caller()
 		within(t, 0, 10*time.Second, func() { require.NoError(t, other.NewLock(key).Lock(them)) })
@@ -305,11 +305,11 @@ func TestAStormOfCancelledCallersLeavesNothingBehind(t *testing.T) {
 		for seed := range uint64(3) {
 			p := w.client(func(c *rlock.Config) { c.Lease = 10 * time.Second })
 			random, luck := rand.New(rand.NewPCG(seed, 0)), rand.New(rand.NewPCG(seed, 1))
-			p.net.Rule(func(relay.Frame) relay.Fate {
+			p.net.Rule(func(network.Frame) network.Fate {
 				if luck.IntN(10) == 0 {
-					return relay.Hold
+					return network.Hold
 				}
-				return relay.Pass
+				return network.Pass
 			})
 			done := make(chan struct{})
 			delivered := start(func() error {
@@ -365,5 +365,36 @@ func TestAStormOfCancelledCallersLeavesNothingBehind(t *testing.T) {
 		assert.Greater(t, granted, 50)
 		time.Sleep(time.Second)
 		assert.Empty(t, w.Keys(), "long before a lease could have ended")
+	})
+}
+
+// Those who come while another's command opens the connection wait for that in
+// rueidis, whose wait knows no context.
+func TestACallerMayLeaveWhileAnotherConnects(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		p.net.Rule(network.Silence)
+		p.net.Cut()
+		connects := start(func() error { return p.NewLock("another").Lock(w.caller()) })
+		require.True(t, pending(connects))
+
+		lock := p.NewLock(key)
+		ctx, cancel := context.WithCancel(w.caller())
+		leaves := start(func() error { return lock.Lock(ctx) })
+		require.True(t, pending(leaves))
+		them := w.caller()
+		stays := start(func() error { return lock.Lock(them) })
+		require.True(t, pending(stays))
+		within(t, 0, 0, func() {
+			cancel()
+			require.ErrorIs(t, <-leaves, context.Canceled)
+		})
+		p.net.Heal()
+		require.NoError(t, <-connects)
+		require.NoError(t, <-stays)
+		require.NoError(t, lock.Unlock(them))
+		w.Del("another")
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.Keys())
 	})
 }

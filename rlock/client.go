@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"strconv"
@@ -25,11 +26,13 @@ const closePatience = 3 * time.Second
 type Client struct {
 	config Config
 	redis  rueidis.Client
+	wires  *wires
 	id     *clientID
 	hub    *pubsub.Hub
 	keeper *lease.Keeper
 	nodes  *nodes
 	tick   time.Duration // of the keeper's wheel
+	start  time.Time     // what renewals are counted from, to fall due together
 
 	leaseText string // Config.Lease in milliseconds, since nearly all commands have it
 
@@ -72,21 +75,29 @@ func New(config Config) (*Client, error) {
 	if err := checkGoroutineIDs(); err != nil {
 		return nil, err
 	}
-	redis := config.Client
+	redis, wires := config.Client, new(wires)
 	if redis == nil {
-		redis, err = rueidis.NewClient(config.Redis)
+		redis, err = rueidis.NewClient(wires.watch(config.Redis))
 		if err != nil {
 			if redis != nil {
 				redis.Close()
 			}
-			return nil, fmt.Errorf("rlock: cannot connect to %v: %w: check that Redis runs there, and Config.Redis", config.Redis.InitAddress, err)
+			_, err = diagnose(err)
+			check := "that Redis runs there and has room for more clients (maxclients)" // it may just hang up
+			if config.Redis.TLSConfig != nil {
+				check += ", that it takes the client's certificate" // likewise
+			}
+			return nil, fmt.Errorf("rlock: cannot connect to %v: %w: check %s, and Config.Redis", config.Redis.InitAddress, err, check)
 		}
 	}
+	wires.watched = wires.watched && redis.Mode() != rueidis.ClientModeCluster
 	c := &Client{
 		config: config,
 		redis:  redis,
+		wires:  wires,
 		id:     newClientID(),
 		tick:   min(max(config.Lease/1024, time.Millisecond), 10*time.Millisecond),
+		start:  time.Now(),
 		seed:   maphash.MakeSeed(),
 
 		leaseText: strconv.FormatInt(config.Lease.Milliseconds(), 10),
@@ -96,6 +107,9 @@ func New(config Config) (*Client, error) {
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	sharded, err := c.choosePubSub()
+	if err == nil {
+		err = c.checkWait()
+	}
 	if err != nil {
 		c.cancel()
 		c.closeRedis()
@@ -114,19 +128,23 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// choosePubSub applies Redisson's rule (redisson.md 0.6) and reports whether
-// pub/sub is sharded.
+// choosePubSub reports whether pub/sub is sharded: by Redisson's rule (redisson.md
+// 0.6), but where no server says it is an error and no guess, since a guess that
+// differs from the others' would wake nobody.
 func (c *Client) choosePubSub() (sharded bool, err error) {
 	cluster := c.redis.Mode() == rueidis.ClientModeCluster
 	sharded = c.config.PubSub == PubSubSharded
 	if sharded || c.config.PubSub == PubSubAuto && cluster {
-		ctx, cancel := context.WithTimeout(c.ctx, patience)
-		defer cancel()
-		err := c.redis.Do(ctx, c.redis.B().PubsubShardnumsub().Build()).Error()
-		if err != nil && sharded {
-			return false, fmt.Errorf("rlock: PubSubSharded: %w: %w: it needs Redis 7 or Valkey", ErrUnsupported, err)
+		f, err := c.askForSharded()
+		refused := errors.Is(err, ErrNoPermission)
+		switch {
+		case err == nil:
+			sharded = true
+		case sharded && !refused:
+			return false, fmt.Errorf("rlock: PubSubSharded: %w: it needs Redis 7 or Valkey", err)
+		case !sharded && (f != never || refused):
+			return false, fmt.Errorf("rlock: cannot tell whether the Cluster has sharded pub/sub: %w: allow PUBSUB SHARDNUMSUB, or set Config.PubSub", err)
 		}
-		sharded = err == nil
 	}
 	switch {
 	case sharded:
@@ -140,6 +158,19 @@ func (c *Client) choosePubSub() (sharded bool, err error) {
 	return sharded, nil
 }
 
+// askForSharded asks one node after the other until one says yes or no.
+func (c *Client) askForSharded() (f fault, err error) {
+	for _, node := range c.redis.Nodes() {
+		ctx, cancel := context.WithTimeout(c.ctx, time.Second)
+		f, err = diagnose(node.Do(ctx, node.B().PubsubShardnumsub().Build()).Error())
+		cancel()
+		if f == never {
+			break
+		}
+	}
+	return f, err
+}
+
 // ID returns what the UUIDs of all locks that this client holds begin with: who
 // looks at a lock's hash in Redis finds the process by it.
 func (c *Client) ID() string { return c.id.prefix }
@@ -148,7 +179,7 @@ func (c *Client) ID() string { return c.id.prefix }
 // nothing to keep or to throw away: two Locks of one name are the same lock. A
 // name that no lock can have makes every method return [ErrInvalidName].
 func (c *Client) NewLock(key string) *Lock {
-	return &Lock{client: c, name: newName(key, c.redis)}
+	return &Lock{client: c, name: c.newName(key)}
 }
 
 // Close ends the client: every waiter and every later call gets [ErrClosed], the

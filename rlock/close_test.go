@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/relay"
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -133,9 +133,9 @@ func TestClosingAgainIsHarmless(t *testing.T) {
 }
 
 func TestCloseWithRedisOutOfReachSaysSoInTime(t *testing.T) {
-	for name, fail := range map[string]func(*relay.Network){
-		"cut":    (*relay.Network).Cut,
-		"silent": func(n *relay.Network) { n.Rule(relay.Silence) },
+	for name, fail := range map[string]func(*network.Network){
+		"cut":    (*network.Network).Refuse,
+		"silent": func(n *network.Network) { n.Rule(network.Silence) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
@@ -161,13 +161,13 @@ func TestCloseWithNothingHeldDoesNotWaitForAServerThatIsAway(t *testing.T) {
 		p, me := w.client(), w.caller()
 		require.NoError(t, p.NewLock(key).Lock(me))
 		require.NoError(t, p.NewLock(key).Unlock(me))
-		p.net.Cut()
+		p.net.Refuse()
 		within(t, 0, time.Second, func() { require.NoError(t, p.Close()) })
 	})
 }
 
 func TestAnAcquireThatIsInFlightWhenTheClientIsClosedIsGivenBack(t *testing.T) {
-	for name, stage := range map[string]relay.Stage{"the request": relay.Request, "the reply": relay.Reply} {
+	for name, stage := range map[string]network.Stage{"the request": network.Request, "the reply": network.Reply} {
 		for kind, cancels := range map[string]bool{"a context that may end": true, "one that never does": false} {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				bubble(t, func(t *testing.T, w *world) {
@@ -178,7 +178,7 @@ func TestAnAcquireThatIsInFlightWhenTheClientIsClosedIsGivenBack(t *testing.T) {
 					if cancels {
 						me = w.caller()
 					}
-					p.net.Rule(scripts(1, relay.Hold, stage, "acquired"))
+					p.net.Rule(scripts(1, network.Hold, stage, "acquired"))
 					result := start(func() error { return p.NewLock(key).Lock(me) })
 					require.True(t, pending(result))
 					closed := start(p.Close)
@@ -250,17 +250,17 @@ func TestCloseLeavesASharedClientOpen(t *testing.T) {
 
 func TestWithASharedClientCloseIsBoundedTooWhenTheServerIsSilent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		network := relay.New(w.Dial)
-		defer network.Close()
+		net := network.New(w.Dial)
+		defer net.Close()
 		shared, err := rueidis.NewClient(rueidis.ClientOption{
-			InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true, DisableCache: true, DialCtxFn: network.Dial,
+			InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true, DisableCache: true, DialCtxFn: net.Dial,
 		})
 		require.NoError(t, err)
 		defer shared.Close()
 		client, err := rlock.New(rlock.Config{Client: shared, Logger: quiet})
 		require.NoError(t, err)
 		require.NoError(t, client.NewLock("held").Lock(w.caller()))
-		network.Rule(relay.Silence)
+		net.Rule(network.Silence)
 		me := w.caller()
 		result := start(func() error { return client.NewLock(key).Lock(me) })
 		require.True(t, pending(result))

@@ -3,6 +3,7 @@ package rlock
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -31,14 +32,31 @@ type Config struct {
 
 	// HandoffLimit is how many more times a lock is passed on inside this process
 	// once another client is known to wait for it. More is faster here, and less
-	// fair there. Negative: it is not passed on at all while others wait.
-	// Defaults to 16.
+	// fair there. Negative: it is not passed on at all while others wait. Nor
+	// is it while a client of Redisson contends, which frees the lock after each
+	// section. Defaults to 16.
 	HandoffLimit int
 
 	// HandoffTime is how long a lock is passed on inside this process once
 	// another client is known to wait for it; whichever of it and HandoffLimit
 	// ends first. Defaults to 10 ms.
 	HandoffTime time.Duration
+
+	// SyncReplicas is how many replicas must have a grant before it counts: Redis
+	// is asked with WAIT, in one pipeline with the acquire, for a second at most or
+	// a quarter of the lease. A grant that fewer have is released again and is
+	// [ErrNotReplicated]. A grant that was returned outlives a failover to any
+	// replica that has it: with all replicas, whichever takes over; with fewer, one
+	// without it may. WAIT is no consensus. Hand-overs inside the process and
+	// renewals do not wait: a renewal that a failover loses leaves the lease that
+	// the one before it set.
+	//
+	// An acquire then takes a round trip to the replicas more, and a connection of
+	// its own while it does: at most 32 to a node, unless Redis.BlockingPoolSize
+	// says otherwise. All replicas means that none may be missing, and after a
+	// failover one is, until the old primary has become one. Defaults to 0: do not
+	// wait.
+	SyncReplicas int
 
 	// PubSub says which family of commands wakes the waiters. All clients of a
 	// lock must use the same one. Defaults to PubSubAuto, which is what Redisson
@@ -83,8 +101,16 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Client != nil && len(c.Redis.InitAddress) != 0 {
 		return c, fmt.Errorf("rlock: %w: both Redis.InitAddress and Client are set: choose one", ErrInvalidConfig)
 	}
+	for _, addr := range c.Redis.InitAddress {
+		if strings.Contains(addr, "@") { // and is not repeated here, nor in the errors of a dial
+			return c, fmt.Errorf("rlock: %w: an address in Redis.InitAddress has a user or a password in it: use \"host:port\", or rueidis.ParseURL for a URL", ErrInvalidConfig)
+		}
+	}
 	if c.PubSub < PubSubAuto || c.PubSub > PubSubPlain {
 		return c, fmt.Errorf("rlock: %w: PubSub is %d: use one of its constants", ErrInvalidConfig, c.PubSub)
+	}
+	if c.SyncReplicas < 0 || c.SyncReplicas > maxSyncReplicas {
+		return c, fmt.Errorf("rlock: %w: SyncReplicas is %d: use the number of replicas, at most %d, or 0 not to wait for them", ErrInvalidConfig, c.SyncReplicas, maxSyncReplicas)
 	}
 	if c.Lease <= 0 {
 		c.Lease = defaultLease
@@ -105,6 +131,9 @@ func (c Config) withDefaults() (Config, error) {
 		c.Logger = slog.Default()
 	}
 	c.Redis = lockOptions(c.Redis)
+	if c.SyncReplicas > 0 && c.Redis.BlockingPoolSize == 0 {
+		c.Redis.BlockingPoolSize = syncConnections
+	}
 	return c, nil
 }
 
@@ -135,6 +164,9 @@ func lockOptions(o rueidis.ClientOption) rueidis.ClientOption {
 	}
 	if o.Dialer.KeepAlive == 0 {
 		o.Dialer.KeepAlive = time.Second
+	}
+	if o.BlockingPoolCleanup == 0 {
+		o.BlockingPoolCleanup = syncIdle
 	}
 	if o.RetryDelay == nil {
 		o.RetryDelay = func(attempt int, _ rueidis.Completed, _ error) time.Duration {

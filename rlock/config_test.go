@@ -23,6 +23,8 @@ func TestAConfigThatCannotWorkIsRefused(t *testing.T) {
 		"an address and a client": {Redis: server.Options(), Client: server.Client(t)},
 		"no such pub/sub":         {Redis: server.Options(), PubSub: 9},
 		"negative pub/sub":        {Redis: server.Options(), PubSub: -1},
+		"negative replicas":       {Redis: server.Options(), SyncReplicas: -1},
+		"too many replicas":       {Redis: server.Options(), SyncReplicas: 101},
 		"too short a lease":       {Redis: server.Options(), Lease: 99 * time.Millisecond},
 	} {
 		client, err := rlock.New(config)

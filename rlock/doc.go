@@ -27,7 +27,8 @@
 // longer than the lease (a pause of the machine, a debugger) goes on until it
 // looks: ask [Hold.Valid] before what must not be done twice, and where that is
 // not enough let the resource itself refuse stale writes. With asynchronous
-// replication a failover may lose a grant, as with any lock in Redis.
+// replication a failover may lose a grant, as with any lock in Redis:
+// [Config.SyncReplicas] is what can be done about it.
 //
 // # The tenure
 //
@@ -62,7 +63,8 @@
 // [Config.HandoffLimit] more times, or for [Config.HandoffTime], whichever ends
 // first; then it is freed, and clients that keep waiting take turns, as far as the
 // messages reach them in time. This is lock cohorting (Dice, Marathe, Shavit, 2012)
-// with Redis as the global lock.
+// with Redis as the global lock. Redisson frees the lock after each section: while
+// one of its clients contends, turns here are as short.
 //
 // # Levels and leases
 //
@@ -82,6 +84,8 @@
 //	scripts are flushed     they are sent again
 //	a message is lost       the waiter looks when the holder's lease ends, after 5 s at most
 //	pub/sub is refused      said once in the log; waiters poll, 1 ms doubling to 128 ms
+//	too few replicas        with Config.SyncReplicas: ErrNotReplicated, at once by TryLock,
+//	                        by Lock when its context ends; the grant is released
 //	the caller's ctx ends   Lock returns at once; what an acquire in flight may get is
 //	                        released in the background
 //	the holder dies         the next waiter has the lock when the lease has ended

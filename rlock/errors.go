@@ -23,6 +23,13 @@ var (
 	// is held.
 	ErrNotAcquired = errors.New("lock is held by another owner")
 
+	// ErrNotReplicated is returned where [Config.SyncReplicas] is set and fewer
+	// replicas had the grant in time: the message says how many. The grant did not
+	// count and is released again; nothing is held. One attempt returns it at once.
+	// A call that waits tries again until its context or its wait ends, since
+	// replicas come back, and then returns it beside the context's error.
+	ErrNotReplicated = errors.New("too few replicas have the grant")
+
 	// ErrUnconfirmed is returned by Unlock and Release when Redis did not answer
 	// in time. The caller holds the lock no longer, and nothing renews it. The
 	// release is tried again in the background until Redis answers or the lease

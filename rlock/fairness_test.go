@@ -244,7 +244,7 @@ func TestOneAttemptDoesNotBarge(t *testing.T) {
 		require.NoError(t, other.NewLock(key).Lock(them))
 		waits := start(func() error { return lock.Lock(me) })
 		require.True(t, pending(waits))
-		other.net.Cut() // its release does not come: the lock is free when it has expired
+		other.net.Refuse() // its release does not come: the lock is free when it has expired
 		time.Sleep(29900 * time.Millisecond)
 		w.Del(key) // and nobody was told
 		sent := len(p.acquires())

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -36,17 +37,22 @@ var curable = []string{
 	"max number of clients",
 }
 
+// userName is where Redis 7.2 names the user whom it refuses something. It is
+// nothing for logs.
+var userName = regexp.MustCompile(`User \S+ has`)
+
 // diagnose sorts err, and wraps those that a caller can act on in their sentinel.
 // Replies are matched by their code, from which rueidis takes away a leading
 // "ERR ". Up to Redis 6 an error inside a script has its code in the middle of the
-// message ("ERR Error running script ..."), so it is looked for there as well.
+// message ("ERR Error running script ...", "@user_script: 14: ..."), so it is looked
+// for there as well.
 func diagnose(err error) (fault, error) {
 	if err == nil {
 		return never, nil
 	}
 	reply, ok := rueidis.IsRedisErr(err)
 	if !ok {
-		if errors.Is(err, rueidis.ErrClosing) || errors.Is(err, errCrowded) {
+		if errors.Is(err, rueidis.ErrClosing) || errors.Is(err, errCrowded) || errors.Is(err, ErrNotReplicated) {
 			return notNow, err
 		}
 		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
@@ -57,7 +63,7 @@ func diagnose(err error) (fault, error) {
 	message := reply.Error()
 	has := func(code string) bool {
 		return strings.HasPrefix(message, code) ||
-			strings.HasPrefix(message, "Error ") && strings.Contains(message, code)
+			strings.Contains(message, code) && (strings.HasPrefix(message, "Error ") || strings.HasPrefix(message, "@user_script"))
 	}
 	for _, code := range curable {
 		if has(code) {
@@ -67,9 +73,9 @@ func diagnose(err error) (fault, error) {
 	switch {
 	case has("WRONGTYPE"):
 		return never, fmt.Errorf("%w: %w: choose another name, or delete the key", ErrWrongType, err)
-	case has("NOPERM"), has("NOAUTH"), has("WRONGPASS"), has("The user executing the script"):
-		return never, fmt.Errorf("%w: %w", ErrNoPermission, err)
-	case has("unknown command"), has("unknown subcommand"), has("Unknown Redis command"):
+	case has("NOPERM"), has("NOAUTH"), has("WRONGPASS"), has("The user executing the script"), has("ACL failure in script"):
+		return never, fmt.Errorf("%w: %s", ErrNoPermission, userName.ReplaceAllString(message, "the user has"))
+	case has("unknown command"), has("unknown subcommand"), has("Unknown subcommand"), has("Unknown PUBSUB subcommand"), has("Unknown Redis command"):
 		return never, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	return never, err

@@ -150,7 +150,7 @@ func (h *Hold) Release(context.Context) error {
 
 // cause returns why a hold that was not released is over, nil if it was released.
 func (h *Hold) cause() error {
-	s := h.client.shard(h.name)
+	s := h.name.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.released {
@@ -162,7 +162,7 @@ func (h *Hold) cause() error {
 // giveBack releases a hold that is over already, and returns why it was; nil if
 // it had been released before.
 func (h *Hold) giveBack() error {
-	s := h.client.shard(h.name)
+	s := h.name.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.released {

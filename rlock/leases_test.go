@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/relay"
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -50,7 +50,7 @@ func TestADeadHoldersLockGoesToTheWaiterWhenItsLeaseHasEnded(t *testing.T) {
 		dead, p := w.client(), w.client()
 		begin := time.Now()
 		require.NoError(t, dead.NewLock(key).Lock(w.caller()))
-		dead.net.Cut()
+		dead.net.Refuse()
 		me := w.caller()
 		require.NoError(t, p.NewLock(key).Lock(me))
 		assert.GreaterOrEqual(t, time.Since(begin), 30*time.Second)
@@ -63,7 +63,7 @@ func TestValidityIsCountedFromBeforeTheSend(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		lock := p.NewLock(key)
-		p.net.Rule(scripts(1, relay.Hold, relay.Reply, "acquired"))
+		p.net.Rule(scripts(1, network.Hold, network.Reply, "acquired"))
 		begin := time.Now()
 		result := start(func() error {
 			hold, err := lock.Acquire(me, rlock.WithLease(10*time.Second))
@@ -85,7 +85,7 @@ func TestARenewalIsCountedFromBeforeItsSendToo(t *testing.T) {
 		p := w.client()
 		hold, err := p.NewLock(key).Acquire(w.caller())
 		require.NoError(t, err)
-		p.net.Rule(scripts(1, relay.Hold, relay.Reply, "mirrored"))
+		p.net.Rule(scripts(1, network.Hold, network.Reply, "mirrored"))
 		time.Sleep(11500 * time.Millisecond)
 		p.net.Heal()
 		synctest.Wait()
@@ -99,7 +99,7 @@ func TestAGrantThatCameTooLateIsNoGrant(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		lock := p.NewLock(key)
-		p.net.Rule(scripts(1, relay.Hold, relay.Reply, "acquired"))
+		p.net.Rule(scripts(1, network.Hold, network.Reply, "acquired"))
 		result := start(func() error { return lock.LockFor(me, time.Second) })
 		time.Sleep(time.Second)
 		p.net.Heal()
@@ -113,15 +113,15 @@ func TestAGrantThatCameTooLateIsNoGrant(t *testing.T) {
 // The bytes are held in both directions: nothing says to the holder that anything
 // is wrong, except the clock.
 func TestALossIsToldBeforeRedisCanGrantToAnother(t *testing.T) {
-	for name, fail := range map[string]func(*relay.Network){
-		"silent": func(n *relay.Network) { n.Rule(relay.Silence) },
-		"cut":    (*relay.Network).Cut,
-		"replies lost": func(n *relay.Network) {
-			n.Rule(func(f relay.Frame) relay.Fate {
-				if f.Stage == relay.Request && isScript(f, "mirrored") {
-					return relay.Cut
+	for name, fail := range map[string]func(*network.Network){
+		"silent": func(n *network.Network) { n.Rule(network.Silence) },
+		"cut":    (*network.Network).Refuse,
+		"replies lost": func(n *network.Network) {
+			n.Rule(func(f network.Frame) network.Fate {
+				if f.Stage == network.Request && isScript(f, "mirrored") {
+					return network.Cut
 				}
-				return relay.Pass
+				return network.Pass
 			})
 		},
 	} {
@@ -214,6 +214,25 @@ func TestAKeyThatIsGoneIsALossAtTheNextRenewal(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An operator, or a forceUnlock() in Java, frees a lock whose lease is long.
+func TestAKeyThatIsGoneLongBeforeTheEndOfAFixedLeaseIsALossAsSoon(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me, next := w.client(), w.caller(), w.caller()
+		lock := p.NewLock(key)
+		require.NoError(t, lock.LockFor(me, time.Hour))
+		waiter := start(func() error { return lock.Lock(next) })
+		time.Sleep(5 * time.Minute)
+		require.True(t, pending(waiter))
+		assert.InDelta(t, 55*time.Minute, w.ttl(key), float64(time.Second), "looking does not prolong it")
+		w.Del(key)
+		within(t, 0, 10*time.Second+10*time.Millisecond, func() { require.NoError(t, <-waiter) })
+		assert.False(t, lock.IsHeld(me))
+		assert.Equal(t, 1, p.log.count("level=WARN msg=\"rlock: lock lost\""), "unlike its end, nobody asked for it")
+		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
+		require.NoError(t, lock.Unlock(next))
+	})
 }
 
 func TestWhatIsNotOursWhenItIsUnlockedWasLost(t *testing.T) {
@@ -343,8 +362,8 @@ func TestLeasesHaveBounds(t *testing.T) {
 
 func TestAFailedRenewalIsTriedAgainSoon(t *testing.T) {
 	for name, fail := range map[string]func(*world, *party){
-		"cut":    func(_ *world, p *party) { p.net.Cut() },
-		"silent": func(_ *world, p *party) { p.net.Rule(relay.Silence) },
+		"cut":    func(_ *world, p *party) { p.net.Refuse() },
+		"silent": func(_ *world, p *party) { p.net.Rule(network.Silence) },
 		"loading": func(w *world, _ *party) {
 			w.answerScripts("LOADING Redis is loading the dataset in memory")
 		},
@@ -380,7 +399,7 @@ func TestARenewalWhoseReplyAloneIsLostIsTriedAgainSoon(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
 		renewed := len(p.mirrors())
-		p.net.Rule(scripts(2, relay.Cut, relay.Reply, "mirrored"))
+		p.net.Rule(scripts(2, network.Cut, network.Reply, "mirrored"))
 		time.Sleep(9500 * time.Millisecond)
 		require.Greater(t, len(p.mirrors()), renewed, "the second renewal")
 		time.Sleep(5 * time.Minute)
@@ -414,7 +433,7 @@ func TestAfterAnUnlockThatWasNotConfirmedNothingIsRenewedEither(t *testing.T) {
 		lock := p.NewLock(key)
 		require.NoError(t, lock.Lock(me))
 		time.Sleep(12 * time.Second)
-		p.net.Rule(relay.Silence)
+		p.net.Rule(network.Silence)
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrUnconfirmed)
 		sent := len(p.mirrors())
 		p.net.Heal()

@@ -103,9 +103,11 @@ func (l *Lock) Unlock(ctx context.Context) error {
 }
 
 // ForceUnlock frees the lock whoever holds it, at whatever depth, and reports
-// whether it was held. A holder in this client learns it at once, others when
-// they renew next. Use it by hand, for what a dead process left behind: a holder
-// that lives goes on until it learns.
+// whether it did: false means that nobody held it, or that the holder unlocked it
+// at the same moment. A holder in this client learns it at once, others when they
+// renew next. Use it by hand, for what a dead process left behind: a holder that
+// lives goes on until it learns. After an error it may have been freed, or may be
+// yet; who gets it then keeps it.
 //
 // Redisson's forceUnlock().
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
@@ -134,7 +136,7 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	case ms == -1:
 		return -1, nil
 	}
-	return time.Duration(ms) * time.Millisecond, nil
+	return fromMilliseconds(ms), nil
 }
 
 // look sends a command that changes nothing.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/relay"
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -17,7 +17,7 @@ import (
 // that nobody knows of.
 
 func lost(t *testing.T, kind string, run func(t *testing.T, w *world, p *party, lose func())) {
-	for stage, name := range map[relay.Stage]string{relay.Request: "never arrived", relay.Reply: "was executed"} {
+	for stage, name := range map[network.Stage]string{network.Request: "never arrived", network.Reply: "was executed"} {
 		for n := 1; n <= 2; n++ {
 			t.Run(fmt.Sprintf("%s, %d times", name, n), func(t *testing.T) {
 				bubble(t, func(t *testing.T, w *world) {
@@ -31,12 +31,12 @@ func lost(t *testing.T, kind string, run func(t *testing.T, w *world, p *party, 
 					require.NoError(t, lock.Unlock(me))
 					run(t, w, p, func() {
 						left := n
-						p.net.Rule(func(f relay.Frame) relay.Fate {
+						p.net.Rule(func(f network.Frame) network.Fate {
 							if left == 0 || f.Stage != stage || !isScript(f, kind) {
-								return relay.Pass
+								return network.Pass
 							}
 							left--
-							return relay.Cut
+							return network.Cut
 						})
 					})
 					time.Sleep(time.Minute)
@@ -127,7 +127,7 @@ func TestAMirrorThatArrivesTooLateTouchesNobodyElsesLock(t *testing.T) {
 		lock := p.NewLock(key)
 		require.NoError(t, lock.Lock(me))
 		time.Sleep(9 * time.Second)
-		p.net.Rule(scripts(1, relay.Hold, relay.Request, "mirrored"))
+		p.net.Rule(scripts(1, network.Hold, network.Request, "mirrored"))
 		time.Sleep(6 * time.Second)
 		p.net.Rule(nil)
 		require.NoError(t, lock.Unlock(me))
@@ -140,5 +140,24 @@ func TestAMirrorThatArrivesTooLateTouchesNobodyElsesLock(t *testing.T) {
 		assert.Equal(t, left, w.ttl(key))
 		require.NoError(t, lock.Unlock(them))
 		assert.Empty(t, w.Keys())
+	})
+}
+
+// Neither does an unlock by force, which frees the lock from the holder that it found.
+func TestAForceUnlockThatArrivesTooLateTouchesNobodyElsesLock(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, other, me, them := w.client(), w.client(), w.caller(), w.caller()
+		theirs := other.NewLock(key)
+		require.NoError(t, theirs.Lock(me))
+		p.net.Rule(scripts(1, network.Hold, network.Request, "released"))
+		freed, err := p.NewLock(key).ForceUnlock(w.ctx)
+		require.Error(t, err)
+		assert.False(t, freed)
+		require.NoError(t, theirs.Unlock(me))
+		require.NoError(t, theirs.Lock(them))
+		p.net.Heal()
+		time.Sleep(time.Minute)
+		assert.True(t, theirs.IsHeld(them))
+		require.NoError(t, theirs.Unlock(them))
 	})
 }

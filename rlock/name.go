@@ -17,12 +17,13 @@ type name struct {
 	key     string
 	channel string // by Redisson's rule: braces are added unless the name has one
 	slot    uint16 // of the key; 0 outside a Cluster
+	shard   *shard // of the client, where the room is
 	err     error  // ErrInvalidName: every call returns it
 }
 
 // newName applies Redisson's prefixName (redisson.md 0.1).
-func newName(key string, redis rueidis.Client) *name {
-	n := &name{key: key}
+func (c *Client) newName(key string) *name {
+	n := &name{key: key, shard: &c.shards[maphash.String(c.seed, key)%uint64(len(c.shards))]}
 	switch {
 	case key == "":
 		n.err = fmt.Errorf("rlock: %w: it is empty", ErrInvalidName)
@@ -35,9 +36,9 @@ func newName(key string, redis rueidis.Client) *name {
 	default:
 		n.channel = "redisson_lock__channel:{" + key + "}"
 	}
-	if redis.Mode() == rueidis.ClientModeCluster {
-		n.slot = slotOf(redis, key)
-		if n.slot != slotOf(redis, n.channel) {
+	if c.redis.Mode() == rueidis.ClientModeCluster {
+		n.slot = slotOf(c.redis, key)
+		if n.slot != slotOf(c.redis, n.channel) {
 			n.err = fmt.Errorf("rlock: lock %q: %w: it has a brace but no hash tag, so that in a Cluster its channel has another slot: put the tag in both braces, as in \"{%s}\"",
 				key, ErrInvalidName, strings.Trim(key, "{}"))
 		}
@@ -50,5 +51,3 @@ func slotOf(redis rueidis.Client, key string) uint16 {
 	cmd := redis.B().Exists().Key(key).Build()
 	return cmd.Slot()
 }
-
-func (n *name) hash(seed maphash.Seed) uint64 { return maphash.String(seed, n.key) }

@@ -118,6 +118,10 @@ func (c *clientID) owner(o Owner) string {
 	return string(strconv.AppendUint(buf, o.id, 10))
 }
 
+// isOurs reports whether an owner in Redis is one of rlock's, of any client, by the
+// version of its UUID. Redisson's are of version 4.
+func isOurs(owner string) bool { return len(owner) > 14 && owner[14] == '8' }
+
 // tenureLen is the length of the part of an owner's text that stands for the
 // tenure: the UUID and the colon.
 const tenureLen = 37

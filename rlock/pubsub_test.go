@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/relay"
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -102,21 +102,13 @@ func TestWherePubSubIsRefusedAllWaitersGetTheLock(t *testing.T) {
 	})
 }
 
-// deaf is a network on which no message arrives.
-func deaf(f relay.Frame) relay.Fate {
-	if f.Stage == relay.Push && f.Is("message") {
-		return relay.Drop
-	}
-	return relay.Pass
-}
-
 func TestWhereNoMessageArrivesAWaiterLooksWhenTheHoldersLeaseEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, other, me := w.client(), w.client(), w.caller()
-		p.net.Rule(deaf)
+		p.net.Rule(network.Deaf)
 		begin := time.Now()
 		require.NoError(t, other.NewLock(key).LockFor(w.caller(), 3*time.Second))
-		other.net.Cut()
+		other.net.Refuse()
 		require.NoError(t, p.NewLock(key).Lock(me))
 		assert.LessOrEqual(t, time.Since(begin), 3*time.Second+21*time.Millisecond)
 		assert.GreaterOrEqual(t, time.Since(begin), 3*time.Second)
@@ -128,7 +120,7 @@ func TestWhereNoMessageArrivesAWaiterLooksWhenTheHoldersLeaseEnds(t *testing.T) 
 func TestWhereNoMessageArrivesAWaiterLooksAfterFiveSeconds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, other, me, them := w.client(), w.client(), w.caller(), w.caller()
-		p.net.Rule(deaf)
+		p.net.Rule(network.Deaf)
 		require.NoError(t, other.NewLock(key).LockFor(them, time.Hour))
 		result := start(func() error { return p.NewLock(key).Lock(me) })
 		time.Sleep(time.Minute)
@@ -146,11 +138,11 @@ func TestAMessageThatIsLostWithItsConnectionIsMadeGoodByTheNextConfirmation(t *t
 		require.NoError(t, other.NewLock(key).Lock(them))
 		result := start(func() error { return p.NewLock(key).Lock(me) })
 		require.True(t, pending(result))
-		p.net.Rule(func(f relay.Frame) relay.Fate {
-			if f.Stage == relay.Push && f.Is("message") {
-				return relay.Cut
+		p.net.Rule(func(f network.Frame) network.Fate {
+			if f.Stage == network.Push && f.Is("message") {
+				return network.Cut
 			}
-			return relay.Pass
+			return network.Pass
 		})
 		require.NoError(t, other.NewLock(key).Unlock(them))
 		within(t, 0, 100*time.Millisecond, func() { require.NoError(t, <-result) })
@@ -164,7 +156,7 @@ func TestAReleaseBeforeTheSubscriptionIsConfirmedIsNotMissed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, other, me, them := w.client(), w.client(), w.caller(), w.caller()
 		require.NoError(t, other.NewLock(key).Lock(them))
-		p.net.Rule(relay.All(relay.Hold, relay.Request, "SUBSCRIBE"))
+		p.net.Rule(network.All(network.Hold, network.Request, "SUBSCRIBE"))
 		result := start(func() error { return p.NewLock(key).Lock(me) })
 		require.True(t, pending(result))
 		require.NoError(t, other.NewLock(key).Unlock(them))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -133,8 +134,9 @@ func (t *tenure) releaseCall() call {
 	return call{releaseScript, []string{n.key, n.channel}, []string{t.text, t.room.client.publish}}
 }
 
-// forceUnlock frees the lock whoever holds it. A holder of this client learns it
-// at once, others when they renew.
+// forceUnlock frees the lock from the holder that it finds. It looks first, so
+// that a command that arrives late ends nobody else's tenure. A holder of this
+// client learns it at once, others when they renew.
 func (c *Client) forceUnlock(ctx context.Context, n *name) (bool, error) {
 	if n.err != nil {
 		return false, n.err
@@ -142,26 +144,28 @@ func (c *Client) forceUnlock(ctx context.Context, n *name) (bool, error) {
 	if c.closed.Load() {
 		return false, fmt.Errorf("rlock: force unlock %q: %w", n.key, ErrClosed)
 	}
-	var here string
-	if r := c.visitIfAny(n); r != nil {
-		if r.tenure != nil {
-			here = r.tenure.text[:tenureLen]
-		}
-		r.exit()
-	}
 	ctx, cancel := within(ctx)
 	defer cancel()
-	reply, err := call{releaseScript, []string{n.key, n.channel}, []string{"", c.publish}}.do(ctx, c.redis).AsInt64()
+	holders, err := c.redis.Do(ctx, c.redis.B().Hkeys().Key(n.key).Build()).AsStrSlice()
+	var released int64
+	if err == nil && len(holders) > 0 {
+		released, err = call{releaseScript, []string{n.key, n.channel}, []string{holders[0], c.publish}}.do(ctx, c.redis).AsInt64()
+		if r := c.visitIfAny(n); r != nil {
+			if t := r.tenure; t != nil && strings.HasPrefix(holders[0], t.text[:tenureLen]) {
+				switch {
+				case err != nil:
+					t.changed() // its mirror finds out
+				case released == 1:
+					t.lose(errors.New("it was unlocked by force"))
+					t.end()
+				}
+			}
+			r.exit()
+		}
+	}
 	if err != nil {
 		_, err = diagnose(err)
 		return false, fmt.Errorf("rlock: force unlock %q: %w", n.key, err)
 	}
-	if r := c.visitIfAny(n); r != nil {
-		if t := r.tenure; t != nil && t.text[:tenureLen] == here && reply == 1 {
-			t.lose(errors.New("it was unlocked by force"))
-			t.end()
-		}
-		r.exit()
-	}
-	return reply == 1, nil
+	return released == 1, nil
 }

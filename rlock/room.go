@@ -57,8 +57,12 @@ type room struct {
 	// client asks where all would. It is an order among those who keep waiting,
 	// and no more: an ask after letTime makes up for others that are not there.
 	behind int
-	// alone is until when nobody is let pass, after others were not there.
-	alone time.Time
+	// alone is until when nobody is let pass, since others were not there: absent
+	// is how many times in a row.
+	alone  time.Time
+	absent int
+	// foreign is when a holder was last met that is no client of ours.
+	foreign time.Time
 	// sub is the subscription to the lock's channel, from the first time that
 	// another client was found here until the room is left.
 	sub *pubsub.Subscription
@@ -74,7 +78,7 @@ type room struct {
 // enter returns the room of n with its mutex held, and makes it if need be. The
 // visit ends with exit.
 func (c *Client) enter(n *name) *room {
-	s := c.shard(n)
+	s := n.shard
 	s.mu.Lock()
 	r := s.rooms[n.key]
 	if r == nil {
@@ -91,7 +95,7 @@ func (c *Client) enter(n *name) *room {
 // visitIfAny is enter where there is nothing to do without a room: it returns
 // nil, and holds no mutex, if there is none.
 func (c *Client) visitIfAny(n *name) *room {
-	s := c.shard(n)
+	s := n.shard
 	s.mu.Lock()
 	r := s.rooms[n.key]
 	if r == nil {
@@ -152,10 +156,6 @@ func (r *room) subscribe() {
 	if r.sub == nil {
 		r.sub = r.client.hub.Subscribe(r.name.channel)
 	}
-}
-
-func (c *Client) shard(n *name) *shard {
-	return &c.shards[n.hash(c.seed)%uint64(len(c.shards))]
 }
 
 // close begins the release of what is held. Who waits wakes by the end of the

@@ -18,7 +18,8 @@ import (
 
 // The suite is every test that begins with everywhere: what the lock does, on
 // the embedded server, a single Redis, one behind Sentinel, and a Cluster. It is
-// in the files locking, holds, owners, exclusion, waking, sharing, names and wire.
+// in the files locking, holds, owners, exclusion, waking, sharing, names, wire and
+// foreign.
 
 // hang is when a wait counts as one without end. Nothing is measured by it.
 const hang = 2 * time.Minute
@@ -52,6 +53,13 @@ func at(t *testing.T, server *redistest.Server) *site {
 		assert.Zero(t, left, "a key is left behind")
 	})
 	return s
+}
+
+// in returns the site for a sub-test.
+func (s *site) in(t *testing.T) *site {
+	part := *s
+	part.t = t
+	return &part
 }
 
 // client returns a new client of the server, closed when the test ends.
@@ -89,6 +97,12 @@ func (s *site) number(command, name string, args ...string) int64 {
 	n, err := s.do(command, name, args...).AsInt64()
 	require.NoError(s.t, err, command)
 	return n
+}
+
+// admin sends a command that has no key.
+func (s *site) admin(command string, args ...string) {
+	s.t.Helper()
+	require.NoError(s.t, s.outside.Do(s.ctx, s.outside.B().Arbitrary(command).Args(args...).Build()).Error(), command)
 }
 
 // set makes the lock that of somebody who is no client of ours: a holder that

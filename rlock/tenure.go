@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -96,6 +97,9 @@ func (c *Client) newTenure(r *room, req request, now time.Time) *tenure {
 	*t = tenure{room: r, owner: req.owner, text: c.id.owner(req.owner), contestedAt: now}
 	t.levels = t.first[:0]
 	t.contested = c.numsub == "" // nobody can tell, so somebody waits
+	if r.withForeign(now) {      // known before the first mirror
+		t.contested, t.others = true, 1
+	}
 	t.sending(now, c.leaseOf(req))
 	c.live.Add(1)
 	return t
@@ -237,25 +241,6 @@ func (t *tenure) valid(now time.Time) bool {
 	return !bounded || now.Before(asked)
 }
 
-// mayPass reports whether the tenure may go on with the next local waiter: what
-// is left of it is worth having, and other clients have not waited long enough.
-func (t *tenure) mayPass(now time.Time, req request) bool {
-	c := t.room.client
-	left := t.trust.Until().Sub(now)
-	if !t.trust.Valid(now) || left < min(c.leaseOf(req)/10, time.Second) || c.closed.Load() {
-		return false
-	}
-	if !t.contested {
-		return true
-	}
-	t.room.subscribe()
-	if t.passes >= c.config.HandoffLimit || now.Sub(t.contestedAt) >= c.config.HandoffTime {
-		return false
-	}
-	t.passes++
-	return true
-}
-
 // lapse ends a tenure that is no longer valid by the clock. Redis may have it
 // yet, for a moment or, by a mirror that was executed without an answer, for a
 // lease: the keeper releases it.
@@ -295,7 +280,7 @@ func (t *tenure) announce() {
 		return
 	}
 	severity := slog.LevelDebug // the end of a fixed lease is what was asked for
-	if _, bounded := t.asked(); !bounded {
+	if _, bounded := t.asked(); !bounded || errors.Is(t.cause, errGone) {
 		severity = slog.LevelWarn
 	}
 	t.room.client.config.Logger.Log(context.Background(), severity, "rlock: lock lost",

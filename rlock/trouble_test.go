@@ -2,16 +2,19 @@ package rlock_test
 
 import (
 	"context"
+	"crypto/tls"
+	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/internal/relay"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -82,9 +85,9 @@ func TestAKeyThatIsNoLockIsRefusedAtOnceAndLeftAsItIs(t *testing.T) {
 
 func TestWhatWaitingCannotCureIsReturnedAtOnce(t *testing.T) {
 	for reply, want := range map[string]error{
-		"NOPERM User default has no permissions to run the 'evalsha' command": rlock.ErrNoPermission,
-		"NOAUTH Authentication required.":                                     rlock.ErrNoPermission,
-		"ERR unknown command 'EVALSHA', with args beginning with: ":           rlock.ErrUnsupported,
+		"NOPERM this user has no permissions to run the 'evalsha' command": rlock.ErrNoPermission,
+		"NOAUTH Authentication required.":                                  rlock.ErrNoPermission,
+		"ERR unknown command 'EVALSHA', with args beginning with: ":        rlock.ErrUnsupported,
 		// Redis 6 and before:
 		"ERR Error running script (call to f_ab): @user_script:12: WRONGTYPE Operation against a key":                            rlock.ErrWrongType,
 		"ERR Error running script (call to f_ab): @user_script:9: @user_script: 9: Unknown Redis command called from Lua script": rlock.ErrUnsupported,
@@ -184,9 +187,9 @@ func TestAnErrorCarriesTheContextsAndRedisLast(t *testing.T) {
 
 func TestRedisThatIsDownAtTheStartFailsNew(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		net := relay.New(w.Dial)
+		net := network.New(w.Dial)
 		defer net.Close()
-		net.Cut()
+		net.Refuse()
 		client, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{
 			InitAddress:       []string{"127.0.0.1:6379"},
 			ForceSingleClient: true,
@@ -198,9 +201,9 @@ func TestRedisThatIsDownAtTheStartFailsNew(t *testing.T) {
 }
 
 func TestAWaiterRidesThroughAnOutage(t *testing.T) {
-	for name, fail := range map[string]func(*relay.Network){
-		"cut":    (*relay.Network).Cut,
-		"silent": func(n *relay.Network) { n.Rule(relay.Silence) },
+	for name, fail := range map[string]func(*network.Network){
+		"cut":    (*network.Network).Refuse,
+		"silent": func(n *network.Network) { n.Rule(network.Silence) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
@@ -224,9 +227,9 @@ func TestAWaiterRidesThroughAnOutage(t *testing.T) {
 }
 
 func TestRedisThatIsDownAtUnlockIsSaidAndReleasedWhenItReturns(t *testing.T) {
-	for name, fail := range map[string]func(*relay.Network){
-		"cut":    (*relay.Network).Cut,
-		"silent": func(n *relay.Network) { n.Rule(relay.Silence) },
+	for name, fail := range map[string]func(*network.Network){
+		"cut":    (*network.Network).Refuse,
+		"silent": func(n *network.Network) { n.Rule(network.Silence) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
@@ -258,7 +261,7 @@ func TestALockWhoseReleaseNeverArrivesIsFreeWhenItsLeaseHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, other, me, them := w.client(), w.client(), w.caller(), w.caller()
 		require.NoError(t, p.NewLock(key).Lock(me))
-		p.net.Cut()
+		p.net.Refuse()
 		begin := time.Now()
 		require.ErrorIs(t, p.NewLock(key).Unlock(me), rlock.ErrUnconfirmed)
 		require.NoError(t, other.NewLock(key).Lock(them))
@@ -344,7 +347,7 @@ func (c *counter) enter(takes time.Duration) {
 func TestATimeToWaitThatEndsDuringAnOutageDoesNotSayThatTheLockIsHeld(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
-		p.net.Cut()
+		p.net.Refuse()
 		ok, err := p.NewLock(key).TryLockFor(me, time.Minute, 0)
 		assert.False(t, ok)
 		require.Error(t, err)
@@ -405,7 +408,7 @@ func TestACommandThatIsRenamedAwayIsUnsupported(t *testing.T) {
 	})
 	t.Run("sharded pub/sub", func(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
-			net := relay.New(w.Dial)
+			net := network.New(w.Dial)
 			defer net.Close()
 			_, err := rlock.New(rlock.Config{
 				Redis:  rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true, DialCtxFn: net.Dial},
@@ -437,6 +440,41 @@ func TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked(t *testing.T) {
 	maxmemory("0")
 	require.NoError(t, client.NewLock(key).Lock(ctx))
 	require.NoError(t, client.NewLock(key).Unlock(ctx))
+}
+
+// Nobody has asked the server anything when the caller has left: rueidis panics at
+// an answer without a question, in a goroutine that nobody can recover.
+func TestAConnectionThatIsRefusedWhileItsCallerLeavesIsNoPanic(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var leave context.CancelFunc // nil: the server takes connections
+		p := w.client(func(c *rlock.Config) {
+			dial := c.Redis.DialCtxFn
+			c.Redis.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+				if leave == nil {
+					return dial(ctx, addr, dialer, config)
+				}
+				ours, theirs := net.Pipe()
+				go func() {
+					_, _ = ours.Write([]byte("-ERR max number of clients reached\r\n"))
+					_ = ours.Close()
+				}()
+				leave()
+				return theirs, nil
+			}
+		})
+		for range 100 {
+			ctx, cancel := context.WithCancel(w.caller())
+			p.net.Cut()
+			synctest.Wait()
+			leave = cancel
+			require.ErrorIs(t, p.NewLock(key).Lock(ctx), context.Canceled)
+			synctest.Wait()
+			leave = nil
+			me := w.caller()
+			require.NoError(t, p.NewLock(key).Lock(me))
+			require.NoError(t, p.NewLock(key).Unlock(me))
+		}
+	})
 }
 
 func TestAReplicaIsWaitedForUntilItIsAPrimary(t *testing.T) {

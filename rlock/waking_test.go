@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -58,6 +59,35 @@ func TestAReleaseTakesNoTimeToReachAWaiter(t *testing.T) {
 		require.NoError(t, <-waiter)
 		assert.Zero(t, time.Since(released))
 	})
+}
+
+// The first time it asks, subscribes and asks again; while the channel lingers its
+// messages are listened to from before it asks.
+func TestAWaiterWhoseChannelIsSubscribedAsksOnceBeforeItSleeps(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there, me := w.client(), w.client(), w.caller()
+		for _, asks := range []int{2, 1, 1} {
+			require.NoError(t, here.NewLock(key).Lock(me))
+			before := evalshas(there.acquires())
+			waiter := start(func() error { return there.NewLock(key).Lock(me) })
+			require.True(t, pending(waiter))
+			assert.Equal(t, asks, evalshas(there.acquires())-before)
+			require.NoError(t, here.NewLock(key).Unlock(me))
+			within(t, 0, 0, func() { require.NoError(t, <-waiter) })
+			require.NoError(t, there.NewLock(key).Unlock(me))
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// evalshas leaves out what is sent again to a server that has not seen the script.
+func evalshas(sent []network.Frame) (n int) {
+	for _, f := range sent {
+		if f.Is("EVALSHA") {
+			n++
+		}
+	}
+	return n
 }
 
 func TestEveryWaiterOfEveryClientGetsTheLock(t *testing.T) {

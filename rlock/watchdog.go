@@ -1,12 +1,9 @@
 package rlock
 
 import (
-	"context"
 	"errors"
 	"strconv"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/lease"
 )
@@ -49,74 +46,34 @@ func (t *tenure) Due(now time.Time) (send bool) {
 	return false
 }
 
-// due is when the keeper must look at a tenure next: a third of its lease after
-// the last mirror, sooner after one that failed, and when it ends.
+// due is when the keeper must look at a tenure next: a third of the client's lease
+// after the last mirror, sooner after one that failed, and when it ends. So the
+// loss of a long fixed lease is found as soon as any other; its mirror asks for no
+// more than what is left of it.
 func (t *tenure) due() time.Time {
 	until := t.validUntil()
-	if _, bounded := t.asked(); bounded {
-		return until
-	}
-	renewal := t.sentAt.Add(t.atMostShortest(t.room.client.config.Lease) / 3)
+	c := t.room.client
+	lease := t.atMostShortest(c.config.Lease)
+	renewal := c.start.Add(roundDown(t.sentAt.Add(lease/3).Sub(c.start), lease/256))
 	if renewal.Before(until) {
 		return renewal
 	}
 	return until
 }
 
+// roundDown makes renewals fall due together: of ten thousand a second the client
+// would otherwise wake for a few at a time, and waking is a fifth of what they cost.
+func roundDown(d, step time.Duration) time.Duration { return d - d%step }
+
 // errGone is what Redis says when it answers "not yours".
 var errGone = errors.New("its key is gone, or another's")
 
-// A sent is one command of a batch, and what was true when it was built.
-type sent struct {
-	tenure  *tenure
-	phase   phase // held: a mirror; releasing: a release
-	counted bool  // the mirror asks for the channel's subscribers
-	own     bool  // and this client was one of them
-}
-
-// send implements [lease.Sender]: a batch of mirrors and releases to one node.
-func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	calls := make([]call, 0, len(batch))
-	built := make([]sent, 0, len(batch))
-	for _, item := range batch {
-		t := item.(*tenure)
-		t.room.shard.mu.Lock()
-		if s, command, ok := t.command(); ok {
-			built, calls = append(built, s), append(calls, command)
-		}
-		t.room.shard.mu.Unlock()
-	}
-	if len(calls) == 0 {
-		return true
-	}
-	results := doAll(ctx, c.redis, calls)
-	for _, result := range results {
-		reached = reached || answered(result.Error())
-	}
-	for i, result := range results {
-		t := built[i].tenure
-		t.room.shard.mu.Lock()
-		t.answered(built[i], result, reached)
-		t.room.exit()
-	}
-	age := topologyAge
-	if !reached {
-		age = troubledAge
-	}
-	c.nodes.refreshIfOld(c.ctx, time.Now(), age)
-	return reached
-}
-
-// command returns what is to be sent for the tenure now, if anything.
-func (t *tenure) command() (sent, call, bool) {
+// build returns what is to be sent for the tenure now, if anything.
+func (t *tenure) build(now time.Time) (s sent, ok bool) {
 	c, n := t.room.client, t.room.name
-	s := sent{tenure: t, phase: t.phase}
-	keys := []string{n.key, n.channel}
+	s = sent{tenure: t, phase: t.phase}
 	switch t.phase {
 	case held:
-		now := time.Now()
 		ttl := t.longest().Sub(now)
 		if _, bounded := t.asked(); !bounded {
 			ttl = max(ttl, c.config.Lease)
@@ -127,23 +84,22 @@ func (t *tenure) command() (sent, call, bool) {
 		if t.text[tenureLen:] != owner {
 			t.text = t.text[:tenureLen] + owner
 		}
-		ask := ""
+		s.lease, s.owner, s.count = c.milliseconds(ttl), t.text, strconv.Itoa(len(t.levels))
 		if t.room.queue.Len() > 0 && c.numsub != "" {
-			ask = c.numsub
-			s.counted, s.own = true, c.hub.Confirmed(n.channel)
+			s.channel, s.own = n.channel, c.hub.Confirmed(n.channel)
 		}
-		return s, call{mirrorScript, keys, []string{c.milliseconds(ttl), t.text, strconv.Itoa(len(t.levels)), ask}}, true
 	case releasing:
-		return s, t.releaseCall(), true
+	default:
+		return s, false
 	}
-	return s, call{}, false
+	return s, true
 }
 
 // answered deals with the answer to a command of the keeper. If its node was not
 // reached at all, the keeper tries it again with the whole batch; what failed in
 // a batch of which something was answered, be it by an error or by a connection
 // that ended in between, is tried again by the wheel.
-func (t *tenure) answered(s sent, result rueidis.RedisResult, reached bool) {
+func (t *tenure) answered(now time.Time, s sent, reached bool) {
 	if s.phase == held {
 		t.flying = false
 		if t.landed != nil {
@@ -153,17 +109,13 @@ func (t *tenure) answered(s sent, result rueidis.RedisResult, reached bool) {
 	if t.phase != s.phase {
 		return // it ended meanwhile
 	}
-	now := time.Now()
-	reply, err := result.AsInt64()
 	if t.phase == releasing {
-		t.answeredRelease(now, reply, err, reached)
+		t.answeredRelease(now, s, reached)
 		return
 	}
-	if err != nil {
-		_, err = diagnose(err)
-	}
+	_, err := diagnose(s.err)
 	switch {
-	case errors.Is(err, ErrWrongType) || err == nil && reply == 0:
+	case errors.Is(err, ErrWrongType) || err == nil && s.reply == 0:
 		t.lose(errGone)
 		t.end()
 		return
@@ -174,8 +126,8 @@ func (t *tenure) answered(s sent, result rueidis.RedisResult, reached bool) {
 	t.fails, t.err = 0, nil
 	t.trust.Confirmed()
 	t.room.client.keeper.Schedule(t, t.due())
-	if s.counted {
-		t.heardOfOthers(now, reply, s.own)
+	if s.channel != "" {
+		t.heardOfOthers(now, s.reply, s.own)
 	}
 }
 
@@ -198,9 +150,9 @@ func (t *tenure) failed(now time.Time, err error, reached bool) {
 }
 
 // answeredRelease deals with the answer to a release in the background.
-func (t *tenure) answeredRelease(now time.Time, reply int64, err error, reached bool) {
+func (t *tenure) answeredRelease(now time.Time, s sent, reached bool) {
 	switch {
-	case err == nil && !(t.ghost && reply == 0):
+	case s.err == nil && !(t.ghost && s.reply == 0):
 		t.end()
 	case reached:
 		// Not answered yet, or not executed yet: a ghost may come until its
@@ -230,4 +182,5 @@ func (t *tenure) heardOfOthers(now time.Time, reply int64, own bool) {
 		return
 	}
 	t.contested = false
+	t.room.foreign = time.Time{}
 }

@@ -1,35 +1,44 @@
--- Makes Redis show what is true in a tenure: who owns the lock, how often, and
--- a lease that begins now. It renews, nests and hands over, all in one.
+-- Makes Redis show what is true in tenures: who owns each lock, how often, and a
+-- lease that begins now. It renews, nests and hands over, all in one.
 --
--- KEYS[1]  the lock's name
--- KEYS[2]  the lock's channel
--- ARGV[1]  lease in milliseconds
--- ARGV[2]  owner, "<uuid>:<id>", the uuid being the tenure's
--- ARGV[3]  count
--- ARGV[4]  "NUMSUB" or "SHARDNUMSUB" to be told of the channel's subscribers,
---          "" not to ask
+-- KEYS[i]     the name of the i-th lock
+-- ARGV[1]     "NUMSUB" or "SHARDNUMSUB", to count a channel's subscribers by
+-- ARGV[4i-2]  lease of the i-th lock in milliseconds
+-- ARGV[4i-1]  its owner, "<uuid>:<id>", the uuid being the tenure's
+-- ARGV[4i]    its count
+-- ARGV[4i+1]  its channel, to be told of the subscribers; "" not to ask
 --
+-- For each lock, in an array:
 -- 0        lost: the key is gone, or carries another uuid
 -- 1 + n    mirrored; the channel has n subscribers (1 when not asked)
 -- -1       mirrored; the server refused to count the subscribers
 --
--- Sending it again changes nothing: the count is absolute.
-if redis.call('hget', KEYS[1], ARGV[2]) ~= ARGV[3] then
-	local former = redis.call('hkeys', KEYS[1])[1]
-	if not former or string.sub(former, 1, 37) ~= string.sub(ARGV[2], 1, 37) then
-		return 0
+-- Sending it again changes nothing: the count is absolute. So after an error,
+-- which may be about one lock, each can be sent alone.
+local function mirror(key, lease, owner, count, channel)
+	if redis.call('hget', key, owner) ~= count then
+		local former = redis.call('hkeys', key)[1]
+		if not former or string.sub(former, 1, 37) ~= string.sub(owner, 1, 37) then
+			return 0
+		end
+		redis.call('hset', key, owner, count)
+		if former ~= owner then
+			redis.call('hdel', key, former)
+		end
 	end
-	redis.call('hset', KEYS[1], ARGV[2], ARGV[3])
-	if former ~= ARGV[2] then
-		redis.call('hdel', KEYS[1], former)
+	redis.call('pexpire', key, lease)
+	if channel == '' then
+		return 1
 	end
+	local subscribers = redis.pcall('pubsub', ARGV[1], channel)
+	if subscribers.err then
+		return -1
+	end
+	return 1 + subscribers[2]
 end
-redis.call('pexpire', KEYS[1], ARGV[1])
-if ARGV[4] == '' then
-	return 1
+
+local replies = {}
+for i, key in ipairs(KEYS) do
+	replies[i] = mirror(key, ARGV[4*i-2], ARGV[4*i-1], ARGV[4*i], ARGV[4*i+1])
 end
-local subscribers = redis.pcall('pubsub', ARGV[4], KEYS[2])
-if subscribers.err then
-	return -1
-end
-return 1 + subscribers[2]
+return replies

@@ -4,8 +4,7 @@
 --
 -- KEYS[1]  the lock's name
 -- KEYS[2]  the lock's channel
--- ARGV[1]  owner, "<uuid>:<id>", the uuid being that of the tenure to end; "" to
---          end whoever's it is
+-- ARGV[1]  owner, "<uuid>:<id>", the uuid being that of the tenure to end
 -- ARGV[2]  "PUBLISH" or "SPUBLISH", by the rule that the waiters subscribe by
 --
 -- 1        released
@@ -15,7 +14,7 @@
 -- is not there the uuid counts, since the last hand-over may not be mirrored yet.
 if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
 	local owner = redis.call('hkeys', KEYS[1])[1]
-	if not owner or ARGV[1] ~= '' and string.sub(owner, 1, 37) ~= string.sub(ARGV[1], 1, 37) then
+	if not owner or string.sub(owner, 1, 37) ~= string.sub(ARGV[1], 1, 37) then
 		return 0
 	end
 end

@@ -1,0 +1,225 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A right is one of those that the README says a user needs, and what first says
+// ErrNoPermission to a user without it; "" where everything works without.
+type right struct{ rule, says string }
+
+var rightsEverywhere = []right{
+	{"~orders:*", "Acquire"},
+	{"~redisson_lock__channel:*", "Unlock"}, // the channel is a script's second key
+	{"&redisson_lock__channel:*", "Unlock"}, // not to publish; not to subscribe is to poll
+	{"+evalsha", "Acquire"},
+	{"+eval", "Acquire"}, // the server has not seen the scripts
+	{"+exists", "Acquire"},
+	{"+hexists", "TryLock of what is held"},
+	{"+hget", "renewal"},
+	{"+hset", "Acquire"},
+	{"+hdel", ""}, // former owners stay in the hash until it is freed
+	{"+hkeys", "renewal"},
+	{"+del", "Unlock"},
+	{"+pexpire", "Acquire"},
+	{"+pttl", "TTL"},
+	{"+ping", ""}, // a refusal tells as well that the server is alive; its ACL LOG fills
+}
+
+var rightsOf = map[redistest.Kind][]right{
+	redistest.KindStandalone: plainRights,
+	redistest.KindSentinel:   append([]right{{"+role", "New"}}, plainRights...),
+	redistest.KindCluster: {
+		{"+spublish", "Unlock"},
+		{"+ssubscribe", ""},   // it polls
+		{"+sunsubscribe", ""}, // it stays subscribed, which others take for a waiter
+		{"+pubsub|shardnumsub", "New"},
+		{"+cluster|slots", "New"},
+		{"+cluster|shards", ""}, // Redis 8 is asked by it
+	},
+}
+
+var plainRights = []right{
+	{"+publish", "Unlock"},
+	{"+subscribe", ""},
+	{"+unsubscribe", ""},
+	{"+pubsub|numsub", ""}, // it takes it that others wait
+}
+
+func TestAUserNeedsTheRightsOfTheReadmeAndIsToldOfEachThatIsMissing(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	for kind, start := range map[redistest.Kind]func(testing.TB, ...string) *redistest.Server{
+		redistest.KindStandalone: redistest.Standalone,
+		redistest.KindSentinel:   redistest.Sentinel,
+		redistest.KindCluster:    redistest.Cluster,
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			s := at(t, start(t))
+			all := slices.Concat(rightsEverywhere, rightsOf[kind])
+			var rules []string
+			for _, right := range all {
+				rules = append(rules, right.rule)
+				assert.Contains(t, string(readme), right.rule)
+			}
+			assert.Empty(t, s.rehearse(s.limited(rules...)), "with all of them")
+
+			for i, right := range all {
+				t.Run("without "+right.rule, func(t *testing.T) {
+					s := s.in(t)
+					s.forget()
+					failed := s.rehearse(s.limited(slices.Delete(slices.Clone(rules), i, i+1)...))
+					if right.says == "" {
+						assert.Empty(t, failed)
+						return
+					}
+					assert.ErrorIs(t, failed[right.says], rlock.ErrNoPermission)
+					for what, err := range failed {
+						told := errors.Is(err, rlock.ErrNoPermission) || errors.Is(err, rlock.ErrNotHeld) // what was not locked is not held
+						assert.True(t, told, "%s: %v", what, err)
+					}
+					assert.Eventually(t, func() bool { return s.number("EXISTS", key) == 0 }, hang, 10*time.Millisecond, "no lock is left for ever")
+				})
+			}
+			if kind == redistest.KindCluster {
+				config := s.limited(slices.DeleteFunc(rules, func(rule string) bool { return rule == "+pubsub|shardnumsub" })...)
+				config.PubSub = rlock.PubSubSharded
+				assert.Empty(t, s.rehearse(config), "who says which pub/sub need not ask")
+			}
+		})
+	}
+}
+
+func TestWithReplicasAUserNeedsWait(t *testing.T) {
+	t.Parallel()
+	s := at(t, redistest.Sentinel(t))
+	var rules []string
+	for _, right := range slices.Concat(rightsEverywhere, rightsOf[s.Kind]) {
+		rules = append(rules, right.rule)
+	}
+	config := s.limited(append(rules, "+wait")...)
+	config.SyncReplicas = 1
+	assert.Empty(t, s.rehearse(config))
+
+	config = s.limited(rules...)
+	config.SyncReplicas = 1
+	assert.ErrorIs(t, s.rehearse(config)["New"], rlock.ErrNoPermission)
+}
+
+// limited makes a user with these rights and no others on every node, and returns
+// a config that connects as this user.
+func (s *site) limited(rules ...string) rlock.Config {
+	s.t.Helper()
+	command := append([]string{"ACL", "SETUSER", "limited", "reset", "on", ">secret"}, rules...)
+	for _, node := range s.nodes() {
+		require.NoError(s.t, node.Do(s.ctx, node.B().Arbitrary(command...).Build()).Error())
+	}
+	option := s.Options()
+	option.Username, option.Password = "limited", "secret"
+	return rlock.Config{Redis: option, Lease: time.Second, Logger: quiet}
+}
+
+// forget makes the nodes forget all scripts.
+func (s *site) forget() {
+	s.t.Helper()
+	for _, node := range s.nodes() {
+		require.NoError(s.t, node.Do(s.ctx, node.B().ScriptFlush().Build()).Error())
+	}
+}
+
+// rehearse does with two clients all that there is to do with a lock, and returns
+// what failed.
+func (s *site) rehearse(config rlock.Config) (failed map[string]error) {
+	s.t.Helper()
+	failed = make(map[string]error)
+	note := func(what string, err error) {
+		if err != nil && failed[what] == nil {
+			failed[what] = err
+		}
+	}
+	here, err := rlock.New(config)
+	note("New", err)
+	there, err := rlock.New(config)
+	note("New", err)
+	if here != nil {
+		defer here.Close()
+	}
+	if there != nil {
+		defer there.Close()
+	}
+	if len(failed) > 0 {
+		return failed
+	}
+	one, two, three := rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithOwner(s.ctx, rlock.NewOwner())
+	lock, remote := here.NewLock(key), there.NewLock(key)
+
+	hold, err := lock.Acquire(one)
+	note("Acquire", err)
+	_, err = lock.IsLocked(one)
+	note("IsLocked", err)
+	_, err = lock.TTL(one)
+	note("TTL", err)
+	_, err = remote.TryLock(three)
+	note("TryLock of what is held", err)
+	if hold == nil {
+		return failed
+	}
+	note("nested Lock", lock.Lock(one))
+	note("renewal", s.renewed(hold))
+	note("nested Unlock", lock.Unlock(one))
+
+	waits, queued := queueing(two)
+	next := background(func() error {
+		hold, err := lock.Acquire(waits)
+		if err != nil {
+			return err
+		}
+		if err := s.renewed(hold); err != nil {
+			return err
+		}
+		return hold.Release(two)
+	})
+	<-queued
+	note("hand-over", hold.Release(one))
+	waits, queued = queueing(three)
+	other := background(func() error { return remote.Do(waits, func(context.Context) error { return nil }) })
+	<-queued
+	note("handed over", s.await(next))
+	note("waiting", s.await(other))
+
+	note("Lock", lock.Lock(one))
+	note("Unlock", lock.Unlock(one))
+	note("Lock", lock.Lock(one))
+	_, err = remote.ForceUnlock(three)
+	note("ForceUnlock", err)
+	return failed
+}
+
+// renewed returns when the hold has been mirrored once more, or why it was lost.
+func (s *site) renewed(hold *rlock.Hold) error {
+	first := hold.ValidUntil()
+	for {
+		select {
+		case <-hold.Done():
+			return hold.Err()
+		case <-s.ctx.Done():
+			return s.ctx.Err()
+		case <-time.After(time.Millisecond):
+			if hold.ValidUntil().After(first) {
+				return nil
+			}
+		}
+	}
+}

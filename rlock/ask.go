@@ -1,0 +1,177 @@
+package rlock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// ask sends the acquire of w, the head, and deals with the answer: a tenure, the
+// holder's pttl, or an error. The mutex is held before and after.
+func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
+	c, v := r.client, &w.Value
+	t := c.newTenure(r, v.request, now)
+	r.busy = true
+	r.shard.mu.Unlock()
+	l, flight := t.ask(ctx)
+	r.shard.mu.Lock()
+
+	now = time.Now()
+	r.busy, v.due = false, false
+	place, a := l.place, l.answer
+	f, err := diagnose(l.err)
+	switch {
+	case flight != nil:
+		r.busy = true
+		c.background.Go(func() { r.undo(t, <-flight) })
+		return
+	case err != nil && ctx.Err() != nil:
+		if place != nil {
+			r.busy = true
+			c.background.Go(func() { r.undo(t, l) })
+			return
+		}
+		t.end()
+	case err != nil:
+		v.failed(f, err)
+		if f == unknown {
+			t.disown(now)
+			t.ghost = true
+		} else {
+			t.end()
+		}
+	case !a.granted:
+		t.end()
+		v.err, v.fails = nil, 0
+		if v.wait > 0 {
+			r.subscribe()
+		}
+		v.sleep = r.patience(v, a.ttl)
+		r.met(a.holder, now)
+	case a.refused != nil:
+		if a.released {
+			t.end()
+		} else {
+			t.disown(now)
+		}
+		v.failed(diagnose(a.refused))
+	default:
+		t.trust.Confirmed()
+		switch {
+		case c.closed.Load():
+			t.disown(now)
+		case !t.trust.Valid(now):
+			t.disown(now)
+			v.failed(notNow, fmt.Errorf("the grant came after %v, when its lease was nearly over", now.Sub(t.sentAt).Round(time.Millisecond)))
+		default:
+			r.ahead(now)
+			r.grant(t, w, now)
+		}
+	}
+	if place != nil {
+		place.leave()
+	}
+}
+
+// undo releases what an acquire may have been granted, or may be yet, whose
+// caller has left while it was in flight. If the client's commands are ordered
+// the release comes behind the acquire, so that its answer is the answer to
+// both: until then the acquire keeps its place, and the next try for the name
+// waits. It runs in a goroutine of its own.
+func (r *room) undo(t *tenure, l landing) {
+	c := r.client
+	var released int64
+	err := l.err
+	if l.place != nil {
+		released, err = t.releaseCall().do(c.deadline.context(time.Now()), c.redis).AsInt64()
+		l.place.leave()
+	}
+
+	r.shard.mu.Lock()
+	r.busy = false
+	if l.place != nil && (err != nil || released == 0 && !c.ordered()) {
+		t.disown(time.Now())
+		t.ghost = true
+	} else {
+		t.end()
+	}
+	r.wakeHead()
+	r.exit()
+}
+
+// An answer is what Redis says to an acquire.
+type answer struct {
+	granted bool
+	ttl     int64  // of the holder's lease in milliseconds, if not granted; -1 for none
+	holder  string // its owner, if not granted
+
+	refused  error // the grant does not count, and why: too few replicas have it
+	released bool  // and Redis has taken it back
+}
+
+func answerOf(result rueidis.RedisResult) (answer, error) {
+	denial, err := result.ToArray()
+	if rueidis.IsRedisNil(err) {
+		return answer{granted: true}, nil
+	}
+	var a answer
+	if err == nil && len(denial) != 2 {
+		err = fmt.Errorf("an acquire was answered with %d values, not 2", len(denial))
+	}
+	if err == nil {
+		a.ttl, err = denial[0].AsInt64()
+	}
+	if err == nil {
+		a.holder, err = denial[1].ToString()
+	}
+	return a, err
+}
+
+// A landing is what became of an acquire that was sent.
+type landing struct {
+	place  place // to be left; nil if nothing was sent
+	answer answer
+	err    error
+}
+
+// ask is acquire for a caller who leaves when ctx ends: then flight, if it is not
+// nil, is where the acquire lands later.
+func (t *tenure) ask(ctx context.Context) (l landing, flight <-chan landing) {
+	if ctx.Done() == nil || t.room.client.wires.up() {
+		return t.acquire(ctx), nil
+	}
+	landed := make(chan landing, 1)
+	go func() { landed <- t.acquire(ctx) }()
+	select {
+	case l = <-landed:
+		return l, nil
+	case <-ctx.Done():
+	}
+	select {
+	case l = <-landed:
+		return l, nil
+	default:
+		return landing{}, landed
+	}
+}
+
+// acquire sends the script. It is called without the mutex, once for a tenure.
+func (t *tenure) acquire(ctx context.Context) (l landing) {
+	c, n := t.room.client, t.room.name
+	if l.place, l.err = c.nodes.enter(ctx, n.slot); l.err != nil {
+		return l
+	}
+	script := call{acquireScript, []string{n.key}, []string{c.milliseconds(t.lease), t.text}}
+	if c.config.SyncReplicas > 0 {
+		l.answer, l.err = t.acquireReplicated(ctx, script)
+		return l
+	}
+	mark := c.wires.mark()
+	l.answer, l.err = answerOf(script.do(ctx, c.redis))
+	if answered(l.err) {
+		c.wires.heard(mark)
+	}
+	return l
+}

@@ -1,0 +1,136 @@
+package rlock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/lease"
+)
+
+// mirrorsTogether is how many mirrors share one call of the script. Alone, most
+// of what a mirror costs is the call (bench: 2.9 us of Redis' time, 1.7 us in a
+// call of 32). Redis serves nobody else during a call, here for some 50 us.
+const mirrorsTogether = 32
+
+// A sent is one tenure of a batch, and what was true when it was built.
+type sent struct {
+	tenure *tenure
+	phase  phase // held: a mirror; releasing: a release
+
+	// Of a mirror:
+	lease, owner, count string
+	channel             string // the one whose subscribers it asks for, "" if it does not
+	own                 bool   // and this client was one of them
+
+	// Redis' answer.
+	reply int64
+	err   error
+}
+
+func (s sent) slot() uint16 { return s.tenure.room.name.slot }
+
+// batches are used again: of a hundred thousand locks there are 80 a second.
+var batches = sync.Pool{New: func() any { return new([]sent) }}
+
+// send implements [lease.Sender]: a batch of mirrors and releases to one node.
+func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	pooled := batches.Get().(*[]sent)
+	built := (*pooled)[:0]
+	defer func() {
+		clear(built)
+		*pooled = built
+		batches.Put(pooled)
+	}()
+	now := time.Now()
+	for _, item := range batch {
+		t := item.(*tenure)
+		t.room.shard.mu.Lock()
+		if s, ok := t.build(now); ok {
+			built = append(built, s)
+		}
+		t.room.shard.mu.Unlock()
+	}
+	if len(built) == 0 {
+		return true
+	}
+	c.exchange(ctx, built, mirrorsTogether)
+	for _, s := range built {
+		reached = reached || answered(s.err)
+	}
+	now = time.Now()
+	for _, s := range built {
+		s.tenure.room.shard.mu.Lock()
+		s.tenure.answered(now, s, reached)
+		s.tenure.room.exit()
+	}
+	age := topologyAge
+	if !reached {
+		age = troubledAge
+	}
+	c.nodes.refreshIfOld(c.ctx, now, age)
+	return reached
+}
+
+// exchange sends one pipeline: a call for each release, and one for mirrors of one
+// slot, at most so many. It sorts built and fills in the answers.
+func (c *Client) exchange(ctx context.Context, built []sent, together int) {
+	slices.SortStableFunc(built, func(a, b sent) int { return int(a.slot()) - int(b.slot()) })
+	var calls []call
+	var parts [][]sent // of built, one for each call
+	for rest := built; len(rest) > 0; {
+		n := 1
+		for rest[0].phase == held && n < min(len(rest), together) && rest[n].phase == held && rest[n].slot() == rest[0].slot() {
+			n++
+		}
+		calls, parts = append(calls, c.callFor(rest[:n])), append(parts, rest[:n])
+		rest = rest[n:]
+	}
+	for i, result := range doAll(ctx, c.redis, calls) {
+		if err := result.Error(); err != nil && answered(err) && len(parts[i]) > 1 {
+			// One lock may be to blame: a key of another type, a name that the ACL
+			// excludes, a proxy that knows of slots where this client does not.
+			c.exchange(ctx, parts[i], 1)
+			continue
+		}
+		fillIn(parts[i], result)
+	}
+}
+
+// callFor returns the one call for part: a release, or mirrors.
+func (c *Client) callFor(part []sent) call {
+	if part[0].phase == releasing {
+		return part[0].tenure.releaseCall()
+	}
+	keys := make([]string, 0, len(part))
+	args := make([]string, 0, 1+4*len(part))
+	args = append(args, c.numsub)
+	for _, s := range part {
+		keys = append(keys, s.tenure.room.name.key)
+		args = append(args, s.lease, s.owner, s.count, s.channel)
+	}
+	return call{mirrorScript, keys, args}
+}
+
+// fillIn tells each of part what Redis said to it.
+func fillIn(part []sent, result rueidis.RedisResult) {
+	if part[0].phase == releasing {
+		part[0].reply, part[0].err = result.AsInt64()
+		return
+	}
+	replies, err := result.ToArray()
+	if err == nil && len(replies) != len(part) {
+		err = fmt.Errorf("%d replies to %d mirrors", len(replies), len(part))
+	}
+	for i := range part {
+		if part[i].err = err; err == nil {
+			part[i].reply, part[i].err = replies[i].AsInt64()
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package rlock_test
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func TestLocksThatAreDueAtAboutTheSameTimeAreRenewedInFewCalls(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		const n = 100
+		for i := range n {
+			require.NoError(t, p.NewLock(fmt.Sprint(key, i)).Lock(me))
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(11 * time.Second)
+		renewed, calls := 0, 0
+		for _, f := range p.mirrors() {
+			if f.Is("EVAL") {
+				continue // the server had not seen the script yet
+			}
+			calls++
+			keys, err := strconv.Atoi(f.Args[2])
+			require.NoError(t, err)
+			assert.LessOrEqual(t, keys, 32, "each call keeps Redis from serving others")
+			renewed += keys
+		}
+		assert.Equal(t, n, renewed)
+		assert.Less(t, calls, 10, "ten ticks of the wheel")
+		for i := range n {
+			assert.Greater(t, w.ttl(fmt.Sprint(key, i)), 28*time.Second)
+			require.NoError(t, p.NewLock(fmt.Sprint(key, i)).Unlock(me))
+		}
+	})
+}
+
+// One lock that cannot be renewed keeps no other from it, though they share a call.
+func TestWhatBecomesOfOneLockOfABatchIsItsOwn(t *testing.T) {
+	const lease = 6 * time.Second
+	for name, spoil := range map[string]func(s *site, lock *rlock.Lock, name string) (mend func()){
+		"its key is gone": func(s *site, _ *rlock.Lock, name string) func() {
+			s.number("DEL", name)
+			return nil
+		},
+		"its key is of another type": func(s *site, _ *rlock.Lock, name string) func() {
+			require.NoError(s.t, s.do("SET", name, "x").Error())
+			return nil
+		},
+		"the ACL excludes its name": func(s *site, _ *rlock.Lock, name string) func() {
+			s.admin("ACL", "SETUSER", "default", "resetkeys", "~even:*", "~redisson_lock__channel:*")
+			return func() { s.admin("ACL", "SETUSER", "default", "allkeys") }
+		},
+		"Redis has no memory for its new count": func(s *site, lock *rlock.Lock, _ string) func() {
+			s.admin("CONFIG", "SET", "maxmemory", "1")
+			require.NoError(s.t, lock.Lock(s.ctx))
+			return func() {
+				require.NoError(s.t, lock.Unlock(s.ctx))
+				s.admin("CONFIG", "SET", "maxmemory", "0")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := at(t, redistest.Standalone(t, "--save", ""))
+			client := s.client(withLease(lease))
+			me := rlock.WithOwner(s.ctx, rlock.NewOwner())
+			s.ctx = me
+			var holds []*rlock.Hold
+			take := func(name string) *rlock.Lock {
+				lock := client.NewLock(name)
+				hold, err := lock.Acquire(me)
+				require.NoError(t, err)
+				holds = append(holds, hold)
+				return lock
+			}
+			odd := take("odd")
+			for i := range 8 {
+				take(fmt.Sprint("even:", i))
+			}
+			mend := spoil(s, odd, "odd")
+			renewed := time.Now().Add(lease)
+			for _, hold := range holds[1:] {
+				require.Eventually(t, func() bool { return hold.ValidUntil().After(renewed) }, hang, time.Millisecond)
+			}
+			if mend == nil {
+				<-holds[0].Done()
+				assert.ErrorIs(t, holds[0].Err(), rlock.ErrLost)
+				s.do("DEL", "odd")
+			} else {
+				assert.NoError(t, holds[0].Err(), "an error is no loss")
+				mend()
+				require.Eventually(t, func() bool { return holds[0].ValidUntil().After(renewed) }, hang, time.Millisecond)
+				assert.NoError(t, holds[0].Release(me))
+			}
+			for _, hold := range holds[1:] {
+				assert.NoError(t, hold.Release(me))
+			}
+		})
+	}
+}

@@ -1,0 +1,195 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A failover makes another node the primary while grants go on.
+type failover struct {
+	what   string
+	before func(s *site)
+	run    func(s *site, g *grabber) // returns when the new primary is known
+}
+
+var failovers = []failover{
+	// Sentinel promotes a replica, tells the other one, and comes to the old primary
+	// last: what that grants meanwhile is lost.
+	{"planned", func(*site) {}, func(s *site, g *grabber) {
+		old := s.Primary(key)
+		s.Failover(key)
+		require.Eventually(s.t, func() bool {
+			role := s.role(old)
+			return role["role"] == "slave" && role["master_link_status"] == "up"
+		}, hang, 10*time.Millisecond)
+		g.until(g.count() + 100) // by the new primary
+	}},
+	// The machine of the primary dies, with what is on the way to its replicas.
+	{"machine dies 50 ms ahead of its replicas", func(*site) {}, func(s *site, g *grabber) {
+		s.dies(g, s.replicas()...)
+	}},
+	// One replica is as far behind, and is the one that Sentinel prefers.
+	{"machine dies 50 ms ahead of the preferred replica", func(s *site) { s.prefer(s.replicas()[0]) }, func(s *site, g *grabber) {
+		s.dies(g, s.replicas()[0])
+	}},
+}
+
+// With all replicas no grant is lost. What fewer lose is measured by
+//
+//	go test -v -run TestGrantsLostInAFailover ./rlock -long
+func TestGrantsLostInAFailover(t *testing.T) {
+	for _, f := range failovers {
+		for _, replicas := range []int{0, 1, 2} {
+			if replicas < 2 && !*long {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s, %d of 2 replicas", f.what, replicas), func(t *testing.T) {
+				t.Parallel()
+				s := at(t, redistest.Sentinel(t))
+				f.before(s)
+				g := s.grab(replicas)
+				g.until(100)
+				f.run(s, g)
+				granted, failed := g.stop()
+				lost := s.missing(granted)
+				t.Logf("%s, SyncReplicas %d: %d granted, %d of them lost; %d attempts had too few replicas", f.what, replicas, len(granted), lost, failed)
+				if replicas == 2 {
+					assert.Zero(t, lost)
+				}
+			})
+		}
+	}
+}
+
+// dies has the replicas follow the primary from 50 ms away, while grants go on,
+// and then ends the primary with all that is on its way to them.
+func (s *site) dies(g *grabber, replicas ...*redistest.Server) {
+	s.t.Helper()
+	primary := s.Primary(key)
+	far, err := network.Listen(primary.Addr())
+	require.NoError(s.t, err)
+	defer far.Close()
+	far.SetRoundTrip(100 * time.Millisecond)
+	host, port, err := net.SplitHostPort(far.Addr())
+	require.NoError(s.t, err)
+	for _, r := range replicas {
+		client := r.Client(s.t)
+		require.NoError(s.t, client.Do(s.ctx, client.B().Arbitrary("REPLICAOF", host, port).Build()).Error())
+		require.Eventually(s.t, func() bool {
+			role := s.role(r)
+			return role["master_port"] == port && role["master_link_status"] == "up"
+		}, hang, time.Millisecond)
+	}
+	g.until(g.count() + 30)
+	far.Cut()
+	primary.Stop()
+	require.Eventually(s.t, func() bool { return s.Primary(key).Addr() != primary.Addr() }, hang, 10*time.Millisecond)
+}
+
+// prefer returns when every sentinel would rather promote this replica.
+func (s *site) prefer(replica *redistest.Server) {
+	s.t.Helper()
+	client := replica.Client(s.t)
+	require.NoError(s.t, client.Do(s.ctx, client.B().ConfigSet().ParameterValue().ParameterValue("replica-priority", "1").Build()).Error())
+	for _, sentinel := range s.Options().InitAddress {
+		option := s.Options()
+		option.InitAddress, option.Sentinel, option.ForceSingleClient = []string{sentinel}, rueidis.SentinelOption{}, true
+		observer, err := rueidis.NewClient(option)
+		require.NoError(s.t, err)
+		defer observer.Close()
+		require.Eventually(s.t, func() bool {
+			known, err := observer.Do(s.ctx, observer.B().SentinelReplicas().Master("rlock").Build()).ToArray()
+			return err == nil && slices.ContainsFunc(known, func(m rueidis.RedisMessage) bool {
+				fields, _ := m.AsStrMap()
+				return fields["slave-priority"] == "1" && net.JoinHostPort(fields["ip"], fields["port"]) == replica.Addr()
+			})
+		}, hang, 10*time.Millisecond)
+	}
+}
+
+// A grabber takes one lock after the other, a thousand a second, and lets go of
+// none.
+type grabber struct {
+	s       *site
+	workers sync.WaitGroup
+	cancel  context.CancelFunc
+	failed  atomic.Int64 // attempts that had too few replicas
+	mu      sync.Mutex   // protects following
+	granted []string
+}
+
+func (s *site) grab(replicas int) *grabber {
+	s.t.Helper()
+	client, err := rlock.New(rlock.Config{Redis: s.Options(), SyncReplicas: replicas, Logger: quiet})
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { _ = client.Close() }) // what is lost cannot be released
+	ctx, cancel := context.WithCancel(s.ctx)
+	g := &grabber{s: s, cancel: cancel}
+	for w := range 4 {
+		g.workers.Go(func() {
+			pace := time.NewTicker(4 * time.Millisecond)
+			defer pace.Stop()
+			for n := 0; ctx.Err() == nil; n++ {
+				name := fmt.Sprintf("grabbed:%d:%d", w, n)
+				_, err := client.NewLock(name).TryAcquire(ctx, rlock.WithLease(time.Hour))
+				switch {
+				case err == nil:
+					g.mu.Lock()
+					g.granted = append(g.granted, name)
+					g.mu.Unlock()
+				case errors.Is(err, rlock.ErrNotReplicated):
+					g.failed.Add(1)
+				}
+				<-pace.C
+			}
+		})
+	}
+	return g
+}
+
+func (g *grabber) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.granted)
+}
+
+// until returns when so many locks have been granted.
+func (g *grabber) until(n int) {
+	g.s.t.Helper()
+	require.Eventually(g.s.t, func() bool { return g.count() >= n }, hang, time.Millisecond)
+}
+
+func (g *grabber) stop() (granted []string, failed int64) {
+	g.cancel()
+	g.workers.Wait()
+	return g.granted, g.failed.Load()
+}
+
+// missing returns how many of the keys are not there.
+func (s *site) missing(keys []string) (missing int) {
+	s.t.Helper()
+	for len(keys) > 0 {
+		n := min(len(keys), 1000)
+		some := s.outside.B().Exists().Key(keys[:n]...).Build()
+		there, err := s.outside.Do(s.ctx, some).AsInt64()
+		require.NoError(s.t, err)
+		missing += n - int(there)
+		keys = keys[n:]
+	}
+	return missing
+}

@@ -1,0 +1,136 @@
+package rlock_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"math"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// What others may have done to the key, or say on the channel: Redisson's other
+// locks under the same name, other versions of it, people with redis-cli.
+
+func TestWhateverItsFieldsAForeignLockKeepsUsOutAndIsLeftAsItIs(t *testing.T) {
+	const uuid = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11"
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		for what, fields := range map[string][]string{
+			"a thread":                  {uuid + ":7", "1"},
+			"a thread three deep":       {uuid + ":7", "3"},
+			"a transaction":             {uuid + ":7:c0ffee", "1"},
+			"a write lock":              {"mode", "write", uuid + ":7:write", "2"},
+			"two readers":               {"mode", "read", uuid + ":7", "1", uuid + ":8", "1"},
+			"another program":           {"x", "y"},
+			"a UUID with our goroutine": {uuid + ":" + goroutineID(), "1"},
+		} {
+			s.number("HSET", key, fields...)
+			s.number("PEXPIRE", key, fmt.Sprint(time.Hour.Milliseconds()))
+			before, err := s.do("HGETALL", key).AsStrMap()
+			require.NoError(t, err)
+
+			taken, err := lock.TryLock(s.ctx)
+			require.NoError(t, err, what)
+			assert.False(t, taken, what)
+			assert.ErrorIs(t, lock.Unlock(s.ctx), rlock.ErrNotHeld, what)
+			assert.Zero(t, lock.HoldCount(s.ctx), what)
+			locked, err := lock.IsLocked(s.ctx)
+			require.NoError(t, err)
+			assert.True(t, locked, what)
+
+			after, err := s.do("HGETALL", key).AsStrMap()
+			require.NoError(t, err)
+			assert.Equal(t, before, after, what)
+			assert.Greater(t, s.number("PTTL", key), (time.Hour - hang).Milliseconds(), what)
+			s.number("DEL", key)
+		}
+	})
+}
+
+// Redisson waits for such a key without bound.
+func TestAForeignKeyWithoutALeaseIsLookedAtEveryFiveSeconds(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		lock := p.NewLock(key)
+		w.HSet(key, "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1")
+		waiter := start(func() error { return lock.Lock(me) })
+		require.True(t, pending(waiter))
+		asked := len(p.acquires())
+		time.Sleep(time.Minute)
+		assert.InDelta(t, 60/5, len(p.acquires())-asked, 1)
+		w.Del(key)
+		within(t, 0, 5*time.Second, func() { require.NoError(t, <-waiter) })
+		require.NoError(t, lock.Unlock(me))
+	})
+}
+
+// lock(Long.MAX_VALUE, MILLISECONDS) is possible in Java, and more than a Duration.
+func TestAForeignLeaseOfAMillionYearsIsLookedAtEveryFiveSeconds(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		lock := p.NewLock(key)
+		w.HSet(key, "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1")
+		p.net.Rule(network.All(network.Replace(":31556952000000000\r\n"), network.Reply, "PTTL"))
+		ttl, err := lock.TTL(me)
+		require.NoError(t, err)
+		assert.InDelta(t, math.MaxInt64, ttl, float64(time.Millisecond))
+		ctx, cancel := context.WithTimeout(me, time.Minute)
+		defer cancel()
+		p.net.Rule(network.All(network.Replace("*2\r\n:31556952000000000\r\n+4ea0a2a4:7\r\n"), network.Reply, "EVALSHA"))
+		asked := len(p.acquires())
+		require.ErrorIs(t, lock.Lock(ctx), context.DeadlineExceeded)
+		assert.InDelta(t, 60/5, len(p.acquires())-asked, 2)
+		p.net.Rule(nil)
+	})
+}
+
+// Redisson's write lock publishes a 1, and Java waiters throw at what is no number.
+func TestAMessageThatIsNoReleaseIsHarmless(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		lock := p.NewLock(key)
+		w.HSet(key, "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1")
+		w.SetTTL(key, time.Hour)
+		waiter := start(func() error { return lock.Lock(me) })
+		require.True(t, pending(waiter))
+		for _, message := range []string{"1", "0", "-7", "", "no number"} {
+			asked := len(p.acquires())
+			w.Publish(channel, message)
+			synctest.Wait()
+			assert.LessOrEqual(t, len(p.acquires())-asked, 1, "it looks at most once")
+			require.True(t, pending(waiter))
+		}
+		w.Del(key)
+		w.Publish(channel, "0")
+		within(t, 0, 0, func() { require.NoError(t, <-waiter) })
+		require.NoError(t, lock.Unlock(me))
+	})
+}
+
+// Redisson's AUTO asks with SHARDNUMSUB. The answer is that of Redis 6.
+func TestInAClusterThatHasNoShardedPubSubItIsPlain(t *testing.T) {
+	t.Parallel()
+	s := at(t, redistest.Cluster(t))
+	old := network.All(network.Replace("-ERR Unknown subcommand or wrong number of arguments for 'SHARDNUMSUB'. Try PUBSUB HELP.\r\n"), network.Reply, "PUBSUB")
+	option := s.Options()
+	option.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		n := network.New(func() (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) })
+		n.Rule(old)
+		t.Cleanup(n.Close)
+		return n.Dial(ctx, addr, dialer, nil)
+	}
+	oldServer := func(c *rlock.Config) { c.Redis = option }
+	s.wakes(s.client(oldServer), s.client(oldServer), plain)
+	_, err := rlock.New(rlock.Config{Redis: option, PubSub: rlock.PubSubSharded})
+	assert.ErrorIs(t, err, rlock.ErrUnsupported)
+}

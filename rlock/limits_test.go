@@ -1,0 +1,106 @@
+package rlock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A server at its limits. (That it is full and may evict nothing is in
+// TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked.)
+
+func (s *site) configure(parameter, value string) {
+	s.t.Helper()
+	set := s.outside.B().ConfigSet().ParameterValue().ParameterValue(parameter, value).Build()
+	require.NoError(s.t, s.outside.Do(s.ctx, set).Error())
+}
+
+// closeConnections ends all but that of the outsider.
+func (s *site) closeConnections() {
+	s.t.Helper()
+	for _, kind := range []string{"normal", "pubsub"} {
+		require.NoError(s.t, s.outside.Do(s.ctx, s.outside.B().Arbitrary("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes").Build()).Error())
+	}
+}
+
+func TestALockWhoseKeyIsEvictedIsLostAndItsHolderIsTold(t *testing.T) {
+	s := at(t, redistest.Standalone(t))
+	here, there := s.lock(withLease(time.Second)), s.lock()
+	hold, err := here.Acquire(s.ctx)
+	require.NoError(t, err)
+	s.configure("maxmemory-policy", "allkeys-random")
+	s.configure("maxmemory", "1")
+	require.Eventually(t, func() bool { return s.number("EXISTS", key) == 0 }, hang, time.Millisecond)
+	s.configure("maxmemory", "0")
+	select {
+	case <-hold.Done():
+	case <-s.ctx.Done():
+		require.FailNow(t, "nobody told it")
+	}
+	assert.ErrorIs(t, hold.Err(), rlock.ErrLost)
+	assert.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
+	assert.True(t, s.isFree(there))
+}
+
+func TestAServerThatTakesNoMoreClientsIsTheErrorOfNew(t *testing.T) {
+	s := at(t, redistest.Standalone(t))
+	s.configure("maxclients", "1")
+	for range 10 {
+		client, err := rlock.New(rlock.Config{Redis: s.Options(), Logger: quiet})
+		require.Error(t, err)
+		assert.ErrorContains(t, err, "maxclients")
+		assert.Nil(t, client)
+	}
+	s.configure("maxclients", "100")
+	require.True(t, s.isFree(s.lock()))
+}
+
+// Who is connected goes on. Who waits has no connection to be woken over, and
+// looks by itself.
+func TestAServerThatTakesNoMoreClientsServesThoseItHas(t *testing.T) {
+	s := at(t, redistest.Standalone(t))
+	here, there := s.lock(), s.lock()
+	require.NoError(t, here.Lock(s.ctx))
+	s.configure("maxclients", s.info(s.outside, "clients")["connected_clients"])
+	require.False(t, s.isFree(there))
+	ctx, queued := queueing(s.ctx)
+	waiter := background(func() error { return there.Do(ctx, func(context.Context) error { return nil }) })
+	<-queued
+	require.NoError(t, here.Unlock(s.ctx))
+	require.NoError(t, s.await(waiter))
+	s.configure("maxclients", "100")
+}
+
+// Who has lost its connection comes back when there is room, and holds what it
+// held if that was in time.
+func TestAClientThatIsKeptOutComesBackWhenThereIsRoom(t *testing.T) {
+	s := at(t, redistest.Standalone(t))
+	here, there := dial(t, s.Options()), dial(t, s.Options())
+	hold, err := here.NewLock(key).Acquire(s.ctx)
+	require.NoError(t, err)
+	waiter := background(func() error {
+		return there.NewLock(key).Do(s.ctx, func(context.Context) error { return nil })
+	})
+	s.awaitListeners(1, plain, channel)
+
+	s.configure("maxclients", "1")
+	s.closeConnections()
+	limited, cancel := context.WithTimeout(s.ctx, 200*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, here.NewLock("other").Lock(limited), context.DeadlineExceeded)
+	assert.True(t, hold.Valid())
+
+	s.configure("maxclients", "100")
+	s.awaitListeners(1, plain, channel)
+	require.NoError(t, here.NewLock("other").Lock(s.ctx))
+	require.NoError(t, here.NewLock("other").Unlock(s.ctx))
+	require.NoError(t, hold.Release(s.ctx))
+	require.NoError(t, s.await(waiter))
+	s.wakes(here, there, plain)
+}

@@ -1,0 +1,55 @@
+package rlock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// The network between Redis and some of its clients is cut by the kernel, in both
+// directions and without a word to either side: who holds the lock there has lost
+// it before it can be granted again here, and who waits there goes on when the
+// network is back.
+func TestTwoNetworksThatAreCutApart(t *testing.T) {
+	server, link := redistest.Apart(t)
+	s := at(t, server)
+	far := func(c *rlock.Config) {
+		c.Lease = 3 * time.Second
+		c.Redis.DialCtxFn = link.Dial
+	}
+	holder, waiter, near := s.lock(far), s.lock(far), s.lock()
+	here, there := rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithOwner(s.ctx, rlock.NewOwner())
+
+	hold, err := holder.Acquire(s.ctx)
+	require.NoError(t, err)
+	granted := background(func() error {
+		err := near.Lock(here)
+		assert.False(t, hold.Valid(), "not two at once")
+		return err
+	})
+	s.awaitListeners(1, plain, channel)
+	waits := background(func() error { return waiter.Lock(there) })
+	s.awaitListeners(2, plain, channel)
+
+	cut := time.Now()
+	link.Cut()
+	<-hold.Done()
+	lost := time.Since(cut)
+	require.ErrorIs(t, hold.Err(), rlock.ErrLost)
+	require.NoError(t, s.await(granted))
+	t.Logf("after the cut the far holder lost the lock in %v, and the near client had it in %v", lost, time.Since(cut))
+	require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
+
+	require.NoError(t, near.Unlock(here)) // whose message does not arrive
+	assert.Empty(t, waits)
+	healed := time.Now()
+	link.Heal()
+	require.NoError(t, s.await(waits))
+	t.Logf("after the cut was healed the far waiter had the lock in %v", time.Since(healed))
+	require.NoError(t, waiter.Unlock(there))
+}

@@ -1,0 +1,319 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func withReplicas(n int) func(*rlock.Config) {
+	return func(c *rlock.Config) { c.SyncReplicas = n }
+}
+
+// replicasOf is how many a primary has.
+var replicasOf = map[redistest.Kind]int{redistest.KindSentinel: 2, redistest.KindCluster: 1}
+
+// replicated runs a test on servers of its own whose primaries have replicas.
+func replicated(t *testing.T, run func(t *testing.T, s *site)) {
+	t.Run("sentinel", func(t *testing.T) { run(t, at(t, redistest.Sentinel(t))) })
+	t.Run("cluster", func(t *testing.T) { run(t, at(t, redistest.Cluster(t))) })
+}
+
+// pauseReplicas pauses all replicas, of whatever primary, once that of the key
+// knows that they have all it wrote: a WAIT for anything older says yes from then
+// on. It returns a function that resumes them.
+func (s *site) pauseReplicas() (resume func()) {
+	s.t.Helper()
+	primary, replicas := s.Primary(key), s.replicas()
+	require.Eventually(s.t, func() bool {
+		role := s.role(primary)
+		return strings.Count(fmt.Sprint(role), "state=online,offset="+role["master_repl_offset"]+",") == replicasOf[s.Kind]
+	}, hang, time.Millisecond)
+	for _, r := range replicas {
+		r.Pause()
+	}
+	return func() {
+		for _, r := range replicas {
+			r.Resume()
+		}
+	}
+}
+
+// replicas returns the nodes that follow a primary, in a Cluster any primary.
+func (s *site) replicas() (replicas []*redistest.Server) {
+	s.t.Helper()
+	for _, node := range s.Nodes() {
+		if s.role(node)["role"] == "slave" {
+			replicas = append(replicas, node)
+		}
+	}
+	return replicas
+}
+
+// replicaOf returns a node that follows the primary.
+func (s *site) replicaOf(primary *redistest.Server) *redistest.Server {
+	s.t.Helper()
+	for _, node := range s.replicas() {
+		if net.JoinHostPort(s.role(node)["master_host"], s.role(node)["master_port"]) == primary.Addr() {
+			return node
+		}
+	}
+	require.FailNow(s.t, "it has no replica")
+	return nil
+}
+
+// role returns what the node says of its part in the replication.
+func (s *site) role(node *redistest.Server) map[string]string {
+	s.t.Helper()
+	client := node.Client(s.t)
+	defer client.Close()
+	return s.info(client, "replication")
+}
+
+// info returns the fields of a section of INFO. It asks until it is answered: a
+// sentinel ends all connections to a node whose part it changes.
+func (s *site) info(client rueidis.Client, section string) map[string]string {
+	s.t.Helper()
+	info, err := client.Do(s.ctx, client.B().Info().Section(section).Build()).ToString()
+	for ; err != nil; info, err = client.Do(s.ctx, client.B().Info().Section(section).Build()).ToString() {
+		require.NoError(s.t, s.ctx.Err(), err.Error())
+		time.Sleep(time.Millisecond)
+	}
+	fields := make(map[string]string)
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		fields[name] = value
+	}
+	return fields
+}
+
+func TestAGrantCountsOnceSoManyReplicasHaveIt(t *testing.T) {
+	t.Parallel()
+	replicated(t, func(t *testing.T, s *site) {
+		all := replicasOf[s.Kind]
+		lock, any := s.lock(withReplicas(all)), s.lock()
+		require.NoError(t, lock.Lock(s.ctx))
+		assert.EqualValues(t, 1, s.number("HLEN", key))
+		assert.False(t, s.isFree(any))
+		require.NoError(t, lock.Unlock(s.ctx))
+
+		resume := s.pauseReplicas()
+		begin := time.Now()
+		ok, err := lock.TryLock(s.ctx)
+		t.Logf("TryLock with the replicas paused: %v after %v", err, time.Since(begin).Round(time.Millisecond))
+		require.ErrorIs(t, err, rlock.ErrNotReplicated)
+		assert.ErrorContains(t, err, "0 of ")
+		assert.False(t, ok)
+		assert.False(t, lock.IsHeld(s.ctx))
+		assert.Zero(t, s.number("EXISTS", key), "it is released when the error is returned")
+
+		limited, cancel := context.WithTimeout(s.ctx, 100*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, lock.Lock(limited), context.DeadlineExceeded)
+		waiter := background(func() error { return lock.Do(s.ctx, func(context.Context) error { return nil }) })
+		_, err = s.lock(withReplicas(all)).Acquire(s.ctx, rlock.WithWait(time.Second))
+		require.Error(t, err)
+		resume()
+		require.NoError(t, s.await(waiter), "who waits gets it when the replicas are back")
+		assert.True(t, s.isFree(any))
+	})
+}
+
+func TestAllButOneReplicaAreEnoughWhereSoManyAreAskedFor(t *testing.T) {
+	t.Parallel()
+	s := at(t, redistest.Sentinel(t))
+	one, all := s.lock(withReplicas(1)), s.lock(withReplicas(2))
+	s.replicas()[0].Pause()
+	require.NoError(t, one.Lock(s.ctx))
+	require.NoError(t, one.Unlock(s.ctx))
+	_, err := all.TryLock(s.ctx)
+	require.ErrorIs(t, err, rlock.ErrNotReplicated)
+	assert.ErrorContains(t, err, "1 of 2")
+}
+
+func TestClientsThatWaitForReplicasExcludeEachOther(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		all := replicasOf[s.Kind]
+		if all == 0 {
+			return
+		}
+		r := new(record)
+		for range 3 {
+			r.work(s, s.lock(withReplicas(all)), 4, 12)
+		}
+		r.work(s, s.lock(), 4, 12)
+		r.check(t, 4*4*12)
+	})
+}
+
+// A client that does not know yet that a slot has moved asks the old node, whose
+// replica has all that it wrote, and says so.
+func TestTheReplicasOfANodeThatHasLostTheSlotDoNotCount(t *testing.T) {
+	t.Parallel()
+	s := at(t, redistest.Cluster(t))
+	lock := s.lock(withReplicas(1), func(c *rlock.Config) {
+		c.Redis.ClusterOption.ShardsRefreshInterval = time.Hour
+	})
+	require.NoError(t, lock.Lock(s.ctx))
+	require.NoError(t, lock.Unlock(s.ctx))
+	old := s.replicaOf(s.Primary(key))
+	s.MoveSlot(key)
+	defer s.pauseReplicas()()
+	old.Resume()
+	for range 2 {
+		ok, err := lock.TryLock(s.ctx)
+		require.Error(t, err)
+		assert.False(t, ok)
+	}
+}
+
+// What New asks of any node it asks of the next one if that is silent.
+func TestAClientIsMadeWhileTheReplicasOfAClusterAreSilent(t *testing.T) {
+	t.Parallel()
+	s := at(t, redistest.Cluster(t))
+	defer s.pauseReplicas()()
+	for range 6 {
+		s.client()
+	}
+}
+
+func TestWithoutReplicasNoGrantCounts(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) { // whose WAIT returns 0
+		p, me := w.client(withReplicas(1)), w.caller()
+		ok, err := p.NewLock(key).TryLock(me)
+		require.ErrorIs(t, err, rlock.ErrNotReplicated)
+		assert.False(t, ok)
+		assert.False(t, w.Exists(key))
+
+		_, err = p.NewLock(key).Acquire(me, rlock.WithWait(time.Minute))
+		require.ErrorIs(t, err, rlock.ErrNotReplicated, "and not that somebody holds it")
+		assert.False(t, w.Exists(key))
+
+		limited, cancel := context.WithTimeout(me, time.Minute)
+		defer cancel()
+		err = p.NewLock(key).Lock(limited)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, rlock.ErrNotReplicated)
+		assert.False(t, w.Exists(key))
+		require.NoError(t, p.Close())
+	})
+}
+
+// The grant is there, too few replicas have it, and the release finds no way.
+func TestAGrantThatDoesNotCountIsReleasedUntilRedisAnswers(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(withReplicas(1)), w.caller()
+		p.net.Rule(scripts(1, network.Cut, network.Request, "released"))
+		_, err := p.NewLock(key).TryLock(me)
+		require.ErrorIs(t, err, rlock.ErrNotReplicated)
+		within(t, 0, 5*time.Second, func() {
+			w.eventually(func() bool { return !w.Exists(key) }, "the key is gone")
+		})
+		require.NoError(t, p.Close())
+	})
+}
+
+// Its connection is its own, so that the release of what it may be granted goes
+// another way, and overtakes it.
+func TestAnAcquireThatIsOvertakenByItsReleaseIsFreed(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client(withReplicas(1))
+		_, err := p.NewLock(key).TryLock(w.caller()) // the script is known, the connection open
+		require.ErrorIs(t, err, rlock.ErrNotReplicated)
+
+		ctx, cancel := context.WithCancel(w.caller())
+		p.net.Rule(scripts(1, network.Hold, network.Request, "acquired"))
+		result := start(func() error { return p.NewLock(key).Lock(ctx) })
+		require.True(t, pending(result))
+		cancel()
+		require.ErrorIs(t, <-result, context.Canceled)
+		synctest.Wait()
+		p.net.Rule(nil)
+		p.net.Deliver()
+		synctest.Wait()
+		require.True(t, w.Exists(key), "it is executed now")
+		within(t, 0, 10*time.Second, func() {
+			w.eventually(func() bool { return !w.Exists(key) }, "the key is gone")
+		})
+	})
+}
+
+func TestACallThatIsCancelledWhileItWaitsForReplicasReturnsAtOnceAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := at(t, redistest.Sentinel(t))
+	lock := s.lock(withReplicas(2))
+	defer s.pauseReplicas()()
+	ctx, cancel := context.WithCancel(s.ctx)
+	waiter := background(func() error { return lock.Lock(ctx) })
+	require.Eventually(t, func() bool { return s.number("EXISTS", key) == 1 }, hang, time.Millisecond, "it is granted, and waits")
+	cancel()
+	require.ErrorIs(t, s.await(waiter), context.Canceled)
+	require.Eventually(t, func() bool { return s.number("EXISTS", key) == 0 }, hang, time.Millisecond)
+}
+
+// WAIT knows what its own connection has written, and nothing else.
+func TestTheWaitIsForTheGrantAndForNothingOlder(t *testing.T) {
+	t.Parallel()
+	for what, known := range map[string]bool{"a script that is known": true, "a script that was forgotten": false} {
+		t.Run(what, func(t *testing.T) {
+			replicated(t, func(t *testing.T, s *site) {
+				lock := s.lock(withReplicas(replicasOf[s.Kind]))
+				require.NoError(t, lock.Lock(s.ctx))
+				require.NoError(t, lock.Unlock(s.ctx))
+				if !known {
+					for _, node := range s.nodes() {
+						require.NoError(t, node.Do(s.ctx, node.B().ScriptFlush().Build()).Error())
+					}
+				}
+				defer s.pauseReplicas()()
+				_, err := lock.TryLock(s.ctx)
+				require.ErrorIs(t, err, rlock.ErrNotReplicated)
+			})
+		})
+	}
+}
+
+func TestAServerThatRefusesWaitIsTheErrorOfNew(t *testing.T) {
+	t.Run("renamed away", func(t *testing.T) {
+		server := redistest.Standalone(t, "--rename-command", "WAIT", "")
+		_, err := rlock.New(rlock.Config{Redis: server.Options(), SyncReplicas: 1, Logger: quiet})
+		require.ErrorIs(t, err, rlock.ErrUnsupported)
+		assert.ErrorContains(t, err, "SyncReplicas")
+		dial(t, server.Options()) // without it nobody asks
+	})
+	t.Run("not permitted", func(t *testing.T) {
+		server, admin := standalone(t)
+		permit := func(right string) {
+			require.NoError(t, admin.Do(t.Context(), admin.B().Arbitrary("ACL", "SETUSER", "limited", "on", ">secret", "~*", "&*", "+@all", right).Build()).Error())
+		}
+		option := server.Options()
+		option.Username, option.Password = "limited", "secret"
+		config := rlock.Config{Redis: option, SyncReplicas: 1, Logger: quiet}
+		permit("-wait")
+		_, err := rlock.New(config)
+		require.ErrorIs(t, err, rlock.ErrNoPermission)
+
+		permit("+wait")
+		client, err := rlock.New(config)
+		require.NoError(t, err)
+		defer client.Close()
+		permit("-wait")
+		err = client.NewLock(key).Lock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrNoPermission, "and at once if it is refused later")
+		n, err := admin.Do(t.Context(), admin.B().Exists().Key(key).Build()).AsInt64()
+		require.NoError(t, err)
+		assert.Zero(t, n)
+	})
+}

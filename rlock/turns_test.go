@@ -1,0 +1,140 @@
+package rlock_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Turns with a client that is not ours. internal/redisson has the real one.
+
+// A foreigner contends for the lock as a thread of Redisson does: it frees it after
+// each section, and waits for a message.
+type foreigner struct {
+	*world
+	redis    rueidis.Client
+	messages chan struct{}
+	sections int
+}
+
+func (w *world) foreigner() *foreigner {
+	f := &foreigner{world: w, redis: w.outsider(), messages: make(chan struct{}, 1)}
+	ctx, leave := context.WithCancel(w.ctx)
+	subscriber := w.outsider()
+	left := start(func() error {
+		return subscriber.Receive(ctx, subscriber.B().Subscribe().Channel(channel).Build(), func(rueidis.PubSubMessage) {
+			select {
+			case f.messages <- struct{}{}:
+			default:
+			}
+		})
+	})
+	w.t.Cleanup(func() { leave(); <-left })
+	synctest.Wait()
+	return f
+}
+
+func (f *foreigner) eval(script string, args ...string) rueidis.RedisResult {
+	return f.redis.Do(f.ctx, f.redis.B().Eval().Script(script).Numkeys(1).Key(key).Arg(args...).Build())
+}
+
+// contend takes the lock again and again until then. It tries at a message, late by
+// what lateness returns.
+func (f *foreigner) contend(until time.Time, lateness func() time.Duration) {
+	const owner = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7"
+	for time.Now().Before(until) {
+		got, err := f.eval(`
+			if redis.call('exists', KEYS[1]) == 1 then
+				return 0
+			end
+			redis.call('hset', KEYS[1], ARGV[1], 1)
+			return redis.call('pexpire', KEYS[1], 30000)`, owner).AsInt64()
+		if !assert.NoError(f.t, err) {
+			return
+		}
+		if got == 1 {
+			time.Sleep(section)
+			f.sections++
+			assert.NoError(f.t, f.eval(`redis.call('del', KEYS[1]); return redis.call('publish', ARGV[1], '0')`, channel).Error())
+		}
+		select {
+		case <-f.messages:
+			time.Sleep(lateness())
+		case <-time.After(time.Until(until)):
+		}
+	}
+}
+
+// crowd has four goroutines of the client take the lock again and again until
+// then, and returns how many sections they have when all is done.
+func (p *party) crowd(w *world, until time.Time) (sections func() int) {
+	var all sync.WaitGroup
+	n := 0 // the lock protects it
+	for range 4 {
+		lock, me := p.NewLock(key), w.caller()
+		all.Go(func() {
+			for time.Now().Before(until) {
+				assert.NoError(w.t, lock.Lock(me))
+				time.Sleep(section)
+				n++
+				assert.NoError(w.t, lock.Unlock(me))
+			}
+		})
+	}
+	return func() int {
+		all.Wait()
+		return n
+	}
+}
+
+func punctual() time.Duration { return 0 }
+
+func TestAClientThatPassesNothingOnHasItsShare(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		end := time.Now().Add(10 * time.Second)
+		f := w.foreigner()
+		ours := w.client().crowd(w, end)
+		f.contend(end, punctual)
+		t.Logf("sections: theirs %d, ours %d", f.sections, ours())
+		assert.Greater(t, 4*f.sections, f.sections+ours())
+		// Theirs takes no time to ask, so that who wins after its release is up to the
+		// scheduler: ours has a fifth or two of them.
+		assert.Greater(t, 6*ours(), f.sections+ours())
+	})
+}
+
+func TestWhoIsLateNowAndThenIsLetPassAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		end := time.Now().Add(10 * time.Second)
+		f := w.foreigner()
+		ours := w.client().crowd(w, end)
+		turn := 0
+		f.contend(end, func() time.Duration {
+			if turn++; turn%51 == 0 {
+				return 3 * time.Millisecond // longer than the head waits for those that it lets pass
+			}
+			return time.Millisecond // behind the head, if that lets nobody pass
+		})
+		t.Logf("sections: theirs %d, ours %d", f.sections, ours())
+		assert.Greater(t, 4*f.sections, f.sections+ours())
+	})
+}
+
+func TestOthersThatNeverComeCostLittle(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.foreigner() // listens, and does not contend
+		began := time.Now()
+		end := began.Add(10 * time.Second)
+		ours := w.client().crowd(w, end)()
+		lost := time.Since(began) - time.Duration(ours)*section
+		t.Logf("%d sections, %v lost", ours, lost)
+		assert.Less(t, lost, time.Second/2)
+		require.Positive(t, ours)
+	})
+}

@@ -1,0 +1,92 @@
+package rlock
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync/atomic"
+
+	"github.com/redis/rueidis"
+)
+
+// wires knows whether the client is connected. A command that finds no connection
+// waits until there is one, whatever its context says: rueidis has all wait for
+// the one who connects. A caller who may leave sends such a command from another
+// goroutine, which costs as much as all the rest that a Lock does here; with a
+// connection there is no need.
+type wires struct {
+	// watched is set if all connections are: not those of a shared client, and not
+	// in a Cluster, where a redirected command may meet a node for the first time.
+	watched bool
+	// closed counts the connections that rueidis has closed, which it does before
+	// it opens another.
+	closed atomic.Uint64
+	// answered is closed + 1 as of when a command was sent that was answered.
+	answered atomic.Uint64
+}
+
+// watch has o's connections watched.
+func (w *wires) watch(o rueidis.ClientOption) rueidis.ClientOption {
+	if o.DisableTCPNoDelay {
+		return o // rueidis must see the bare connection
+	}
+	w.watched = true
+	connect, simple := o.DialCtxFn, o.DialFn
+	o.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (conn net.Conn, err error) {
+		switch {
+		case connect != nil:
+			conn, err = connect(ctx, address, dialer, config)
+		case simple != nil:
+			conn, err = simple(address, dialer, config)
+		case config != nil:
+			conn, err = (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, "tcp", address)
+		default:
+			conn, err = dialer.DialContext(ctx, "tcp", address)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &wire{Conn: conn, wires: w}, nil
+	}
+	return o
+}
+
+// A wire is a connection that tells when it is closed, and that cannot be read
+// before something was written to it. A server that refuses a connection says so
+// unasked ("ERR max number of clients reached"). rueidis takes that for the answer
+// to its first command; but if the caller's context ends before there is one, it
+// panics in a goroutine of its own, which ends the process.
+type wire struct {
+	net.Conn
+	wires *wires
+	asked atomic.Bool
+}
+
+func (w *wire) Close() error {
+	w.wires.closed.Add(1)
+	return w.Conn.Close()
+}
+
+func (w *wire) Write(b []byte) (int, error) {
+	w.asked.Store(true)
+	return w.Conn.Write(b)
+}
+
+func (w *wire) Read(b []byte) (int, error) {
+	if !w.asked.Load() {
+		return 0, errUnasked
+	}
+	return w.Conn.Read(b)
+}
+
+// errUnasked is what a wire says in place of what the server says unasked.
+var errUnasked = errors.New("the server was asked nothing yet")
+
+// mark is called before a command is sent, and heard with what it returned when
+// the command was answered.
+func (w *wires) mark() uint64      { return w.closed.Load() + 1 }
+func (w *wires) heard(mark uint64) { w.answered.Store(mark) }
+
+// up reports whether no connection was closed since an answered command was sent.
+func (w *wires) up() bool { return w.watched && w.answered.Load() == w.closed.Load()+1 }
