@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/torture/report"
+	"github.com/go-rlock/rlock/internal/torture/stage"
+	"github.com/go-rlock/rlock/internal/torture/worker"
+)
+
+const (
+	// leftoverLimit is how long something may outlive its use: a lease of a worker
+	// that was killed, the linger of a subscription, and a little more.
+	leftoverLimit = 20 * time.Second
+	// spareGoroutines is how many more goroutines a client may have at rest than
+	// after its first lock: for each node, those of a connection for commands and of
+	// one for messages.
+	spareGoroutines = 10
+)
+
+// close measures what is to be measured while nothing is broken and nobody else
+// is about, has the workers end, and looks for what is left behind.
+func (a *act) close() error {
+	a.say("at rest")
+	if _, err := stage.AskAll[worker.Settled](a.stage, "settle"); err != nil {
+		return err
+	}
+	var calls, bare []time.Duration
+	for _, w := range a.stage.Workers { // one at a time
+		var c worker.Cancels
+		if err := w.Ask("cancels", &c); err != nil {
+			return err
+		}
+		calls, bare = append(calls, c.Calls...), append(bare, c.Bare...)
+	}
+	a.report.QuietCancels, a.report.QuietBare = report.NewLatency(calls), report.NewLatency(bare)
+	if late := a.report.QuietCancels.Worst - a.report.QuietBare.Worst; late > report.CancelLimit {
+		a.report.Violate("a cancelled call returned %v later than a goroutine that only waited for its context", late)
+	}
+	if err := a.probe.Close(); err != nil {
+		a.report.Violate("the client of the probe, closed while nothing is broken: %v", err)
+	}
+	a.nothingLeft("keys", a.keys)
+	a.nothingLeft("subscriptions", a.stage.Channels)
+	a.nothingLeft("goroutines at rest", a.goroutines)
+
+	ends, err := stage.AskAll[worker.Ended](a.stage, "end")
+	if err != nil {
+		return err
+	}
+	for i, e := range ends {
+		if err := e.Err(); err != nil {
+			a.report.Violate("worker %d: %v", i, err)
+		}
+	}
+	for _, w := range a.stage.Workers {
+		a.report.Deaths += w.Lives() - 1
+	}
+	return nil
+}
+
+// nothingLeft waits until there is nothing to be found any more.
+func (a *act) nothingLeft(what string, find func() ([]string, error)) {
+	var found []string
+	var err error
+	for deadline := time.Now().Add(leftoverLimit); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if found, err = find(); err == nil && len(found) == 0 {
+			return
+		}
+	}
+	slices.Sort(found)
+	if err != nil {
+		found = append(found, err.Error())
+	}
+	a.report.Violate("%s left behind: %s", what, strings.Join(found, ", "))
+}
+
+// keys are those of locks.
+func (a *act) keys() (list []string, err error) {
+	keys, err := a.stage.Keys()
+	for key, left := range keys {
+		list = append(list, fmt.Sprintf("%s (%d ms left)", key, left))
+	}
+	return list, err
+}
+
+// goroutines are those of clients that nobody uses, beyond what is usual.
+func (a *act) goroutines() (list []string, err error) {
+	answers, err := stage.AskAll[worker.Idle](a.stage, "idle")
+	for i, idle := range answers {
+		usual := idle.AtFirst + spareGoroutines*len(a.stage.Address().Networks)
+		if idle.Goroutines > usual {
+			list = append(list, fmt.Sprintf("worker %d has %d, and had %d after its first lock", i, idle.Goroutines, idle.AtFirst))
+		}
+	}
+	return list, err
+}

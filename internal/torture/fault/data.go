@@ -1,0 +1,112 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/torture/stage"
+)
+
+func ofData() []Kind {
+	return []Kind{
+		{Name: "flushall", Where: everywhere, Forgets: true, Once: true, Choose: func(*rand.Rand, Scene) Fault { return flushAll{} }},
+		{Name: "del", Where: everywhere, Forgets: true, Once: true, Choose: func(random *rand.Rand, scene Scene) Fault { return del{scene.name(random)} }},
+		{Name: "evict", Where: everywhere, Forgets: true, Choose: func(*rand.Rand, Scene) Fault { return new(evict) }},
+	}
+}
+
+// flushAll removes all keys once.
+type flushAll struct{}
+
+func (flushAll) String() string              { return "FLUSHALL" }
+func (flushAll) Inject(s *stage.Stage) error { return s.OnPrimaries("FLUSHALL") }
+func (flushAll) Heal(*stage.Stage) error     { return nil }
+
+// del removes the key of a lock once.
+type del struct{ name string }
+
+func (f del) String() string              { return "DEL " + f.name }
+func (f del) Lock() string                { return f.name }
+func (f del) Heal(*stage.Stage) error     { return nil }
+func (f del) Inject(s *stage.Stage) error { return s.OnPrimaries("DEL", f.name) }
+
+// evict fills the memory of the primaries beyond what they may use, with keys of
+// a kind with the locks, any of which Redis may drop.
+type evict struct {
+	loop *loop
+	made atomic.Int64
+}
+
+const (
+	ballast      = "ballast:" // prefix of the keys
+	ballastKeys  = 200
+	ballastBytes = 10_000
+)
+
+func (f *evict) String() string { return "maxmemory with eviction" }
+
+func (f *evict) Inject(s *stage.Stage) error {
+	if err := s.AllAnswer(); err != nil {
+		return err // each key would wait for those who do not
+	}
+	for range ballastKeys {
+		if err := f.fill(s); err != nil {
+			return err
+		}
+	}
+	failed := s.Everywhere("CONFIG", "SET", "maxmemory-policy", "volatile-random")
+	for _, node := range s.Primaries() {
+		used, err := usedMemory(s, node)
+		if err == nil {
+			err = s.Do(node, "CONFIG", "SET", "maxmemory", strconv.FormatInt(used, 10)).Error()
+		}
+		failed = errors.Join(failed, err)
+	}
+	f.loop = every(5*time.Millisecond, func() { _ = f.fill(s) })
+	return failed
+}
+
+// fill adds a key, at that primary of a Cluster that does not refuse it.
+func (f *evict) fill(s *stage.Stage) error {
+	key := ballast + strconv.FormatInt(f.made.Add(1)%(2*ballastKeys), 10)
+	return s.OnPrimaries("SET", key, strings.Repeat("x", ballastBytes), "EX", "100")
+}
+
+func (f *evict) Heal(s *stage.Stage) error {
+	f.loop.end()
+	err := errors.Join(
+		s.Everywhere("CONFIG", "SET", "maxmemory", "0"),
+		s.Everywhere("CONFIG", "SET", "maxmemory-policy", "noeviction"))
+	if err != nil {
+		return err
+	}
+	keys, err := s.Keys()
+	if err != nil {
+		return err
+	}
+	for key := range keys {
+		if strings.HasPrefix(key, ballast) {
+			err = errors.Join(err, s.OnPrimaries("DEL", key))
+		}
+	}
+	return err
+}
+
+// usedMemory asks a node for what counts against maxmemory.
+func usedMemory(s *stage.Stage, node int) (int64, error) {
+	info, err := s.Do(node, "INFO", "memory").ToString()
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(info) {
+		if figure, ok := strings.CutPrefix(line, "used_memory:"); ok {
+			return strconv.ParseInt(strings.TrimSpace(figure), 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("fault: INFO memory has no used_memory:\n%s", info)
+}

@@ -1,0 +1,136 @@
+package fault
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/torture/stage"
+)
+
+// A Fault is something that can be broken and made whole.
+type Fault interface {
+	// String says what it does, with its figures.
+	String() string
+	// Inject breaks it. It may fail if another fault is in the way.
+	Inject(s *stage.Stage) error
+	// Heal undoes Inject. It may be called again until it returns nil.
+	Heal(s *stage.Stage) error
+}
+
+// OfWorker is a Fault that stops one worker.
+type OfWorker interface{ Worker() int }
+
+// OfLock is a Fault that concerns one lock.
+type OfLock interface{ Lock() string }
+
+// A Kind is a way to break something.
+type Kind struct {
+	Name string
+	// Forgets is true if Redis may forget a lock that it has granted.
+	Forgets bool
+	// Once is true if it is over when it has been injected.
+	Once bool
+	// Where has the topologies that it is for.
+	Where []stage.Topology
+	// Choose makes a fault. It takes its figures from random and nowhere else.
+	Choose func(random *rand.Rand, scene Scene) Fault
+}
+
+// A Scene is what a fault may choose from.
+type Scene struct {
+	Workers int
+	Names   []string      // of the locks
+	Lease   time.Duration // of the clients
+}
+
+func (s Scene) worker(random *rand.Rand) int  { return random.IntN(s.Workers) }
+func (s Scene) name(random *rand.Rand) string { return s.Names[random.IntN(len(s.Names))] }
+
+var (
+	everywhere = stage.Topologies()
+	single     = []stage.Topology{stage.Standalone, stage.AOF}
+	sentinel   = []stage.Topology{stage.Sentinel}
+	cluster    = []stage.Topology{stage.Cluster}
+	replicated = []stage.Topology{stage.Sentinel, stage.Cluster}
+)
+
+// All returns every kind, in an order that does not change.
+func All() []Kind {
+	return slices.Concat(ofWorkers(), ofServers(), ofConnections(), ofNetworks(), ofData(), ofLimits(), ofTopologies())
+}
+
+// For returns the kinds of a topology; of those named, if any are.
+func For(topology stage.Topology, names ...string) []Kind {
+	return slices.DeleteFunc(All(), func(k Kind) bool {
+		return !slices.Contains(k.Where, topology) || len(names) > 0 && !slices.Contains(names, k.Name)
+	})
+}
+
+// Parse returns the names in a list with commas, or an error for one that there is
+// not.
+func Parse(list string) (names []string, err error) {
+	if list == "" {
+		return nil, nil
+	}
+	all := All()
+	for name := range strings.SplitSeq(list, ",") {
+		if !slices.ContainsFunc(all, func(k Kind) bool { return k.Name == name }) {
+			return nil, fmt.Errorf("fault: none is called %q: there are %s", name, Names())
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// Names returns the names of all kinds, with commas.
+func Names() string {
+	var list []string
+	for _, k := range All() {
+		if !slices.Contains(list, k.Name) {
+			list = append(list, k.Name)
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+// A loop repeats something until it is stopped.
+type loop struct {
+	stop chan struct{}
+	done chan struct{}
+}
+
+// every calls do now and then at each interval, until end.
+func every(interval time.Duration, do func()) *loop {
+	l := &loop{make(chan struct{}), make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for {
+			do()
+			select {
+			case <-ticker.C:
+			case <-l.stop:
+				return
+			}
+		}
+	}()
+	return l
+}
+
+// end stops the loop, and returns when it does nothing any more. It does nothing
+// to a loop that was not begun.
+func (l *loop) end() {
+	if l == nil {
+		return
+	}
+	select {
+	case <-l.stop:
+	default:
+		close(l.stop)
+	}
+	<-l.done
+}

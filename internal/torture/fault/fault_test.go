@@ -1,0 +1,134 @@
+package fault_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/internal/torture/fault"
+	"github.com/go-rlock/rlock/internal/torture/stage"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+var scene = fault.Scene{Workers: 2, Names: []string{"a", "b", "c"}, Lease: time.Second}
+
+// TestEveryFaultIsInjectedAndHealed has each kind break a server of the first
+// topology that it is for, and finds it whole when it is healed.
+func TestEveryFaultIsInjectedAndHealed(t *testing.T) {
+	redistest.Standalone(t) // or skip
+	for _, topology := range stage.Topologies() {
+		kinds := slices.DeleteFunc(fault.For(topology), func(k fault.Kind) bool { return k.Where[0] != topology })
+		t.Run(string(topology), func(t *testing.T) {
+			s, err := stage.Open(topology, t.TempDir())
+			require.NoError(t, err)
+			t.Cleanup(s.Close)
+			for range scene.Workers {
+				_, err := s.Hire("", time.Minute, func(int) any { return nil })
+				require.NoError(t, err)
+			}
+			client := worker(t, s)
+			random := rand.New(rand.NewPCG(1, 2))
+			for _, kind := range kinds {
+				f := kind.Choose(random, scene)
+				t.Run(fmt.Sprint(kind.Name, ": ", f), func(t *testing.T) {
+					require.NoError(t, f.Heal(s), "before it was injected")
+					require.NoError(t, f.Inject(s))
+					heal(t, f, s)
+					heal(t, f, s) // again
+					require.NoError(t, s.Ready())
+					whole(t, s, client)
+				})
+			}
+		})
+	}
+}
+
+func heal(t *testing.T, f fault.Fault, s *stage.Stage) {
+	t.Helper()
+	require.Eventually(t, func() bool { return f.Heal(s) == nil }, time.Minute, 10*time.Millisecond)
+}
+
+// worker returns a client that is where the workers are.
+func worker(t *testing.T, s *stage.Stage) rueidis.Client {
+	t.Helper()
+	a := s.Address()
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: a.Init, Username: stage.User, Password: stage.Password, DisableCache: true,
+		Sentinel:          rueidis.SentinelOption{MasterSet: a.MasterSet},
+		ForceSingleClient: a.Topology == stage.Standalone, DialCtxFn: a.Dial,
+	})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
+// whole requires that workers can do everything again, and that no key is left.
+func whole(t *testing.T, s *stage.Stage, client rueidis.Client) {
+	t.Helper()
+	for _, name := range scene.Names {
+		require.Eventually(t, func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			script := client.B().Eval().Script("redis.call('set', KEYS[1], '1') return redis.call('del', KEYS[1])").Numkeys(1).Key(name).Build()
+			return client.Do(ctx, script).Error() == nil
+		}, time.Minute, 10*time.Millisecond)
+	}
+	keys, err := s.Keys()
+	require.NoError(t, err)
+	require.Empty(t, keys)
+}
+
+func TestAFaultThatMeetsAStoppedServerIsMissedAndHealedLater(t *testing.T) {
+	redistest.Standalone(t) // or skip
+	s, err := stage.Open(stage.Standalone, t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	client, random := worker(t, s), rand.New(rand.NewPCG(1, 2))
+	restart := choose(t, "restart", random)
+	for _, name := range []string{"maxclients", "out-of-memory", "refuse-command", "flushall", "del", "evict", "client-pause", "pause-server"} {
+		f := choose(t, name, random)
+		require.NoError(t, restart.Inject(s))
+		require.Error(t, f.Inject(s), name)
+		require.NoError(t, restart.Heal(s))
+		heal(t, f, s)
+		whole(t, s, client)
+	}
+}
+
+func choose(t *testing.T, name string, random *rand.Rand) fault.Fault {
+	t.Helper()
+	kinds := fault.For(stage.Standalone, name)
+	require.Len(t, kinds, 1, name)
+	return kinds[0].Choose(random, scene)
+}
+
+func TestATopologyHasOneKindOfAName(t *testing.T) {
+	for _, topology := range stage.Topologies() {
+		seen := make(map[string]bool)
+		for _, kind := range fault.For(topology) {
+			require.False(t, seen[kind.Name], "%s: %s", topology, kind.Name)
+			seen[kind.Name] = true
+		}
+		require.Greater(t, len(seen), 15)
+	}
+}
+
+func TestKindsAreChosenByName(t *testing.T) {
+	names, err := fault.Parse("cut,move-slot")
+	require.NoError(t, err)
+	require.Len(t, fault.For(stage.Cluster, names...), 2)
+	require.Len(t, fault.For(stage.Standalone, names...), 1)
+	names, err = fault.Parse("")
+	require.NoError(t, err)
+	require.Empty(t, names)
+	_, err = fault.Parse("cut,earthquake")
+	require.ErrorContains(t, err, "earthquake")
+}

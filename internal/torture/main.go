@@ -1,0 +1,143 @@
+// Command torture breaks a Redis, its network and its clients in every way it
+// knows, while processes lock, and proves from what they believed that the lock
+// never lied and never hung.
+//
+//	go run ./internal/torture                         two minutes, a random seed
+//	go run ./internal/torture -duration 30m -seed 7   that seed's faults, in their order
+//	go run ./internal/torture -load -duration 10m     no faults, and much load
+//
+// It starts its own servers and processes, shows progress, and prints a report.
+// It ends with 1 if something was violated; then the history is kept.
+//
+//	plan       what breaks when: a function of the seed
+//	fault      the ways to break something
+//	stage      the servers, the networks, the processes
+//	worker     what the processes do
+//	probe      how soon locks work again
+//	load       much of everything, with nothing broken
+//	report     what came out
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/torture/fault"
+	"github.com/go-rlock/rlock/internal/torture/stage"
+	"github.com/go-rlock/rlock/internal/torture/worker"
+)
+
+func main() {
+	worker.Main()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	o, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	violations := 0
+	switch {
+	case err != nil:
+	case o.load:
+		violations, err = runLoad(o)
+	default:
+		violations, err = run(ctx, o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	if violations > 0 {
+		os.Exit(1)
+	}
+}
+
+// options are the flags.
+type options struct {
+	seed       uint64
+	duration   time.Duration
+	topologies []stage.Topology
+	faults     []string // all, if empty
+	processes  int
+	workers    int // goroutines of a process
+	locks      int
+	lease      time.Duration
+	out        string
+	load       bool
+}
+
+func parse(args []string) (o options, err error) {
+	flags := flag.NewFlagSet("torture", flag.ContinueOnError)
+	var topologies, faults string
+	flags.Uint64Var(&o.seed, "seed", 0, "of the plan of faults; 0 chooses one")
+	flags.DurationVar(&o.duration, "duration", 2*time.Minute, "of all together")
+	flags.StringVar(&topologies, "topology", "", "comma-separated; default: all of "+strings.Join(names(stage.Topologies()), ","))
+	flags.StringVar(&faults, "faults", "", "comma-separated; default: all of "+fault.Names())
+	flags.IntVar(&o.processes, "processes", 4, "that lock")
+	flags.IntVar(&o.workers, "workers", 6, "goroutines of each process")
+	flags.IntVar(&o.locks, "locks", 5, "that they want")
+	flags.DurationVar(&o.lease, "lease", 1500*time.Millisecond, "of the clients")
+	flags.StringVar(&o.out, "out", "", "folder for torture.md, torture.json and the history of what went wrong; default: a new one")
+	flags.BoolVar(&o.load, "load", false, "no faults: 10 000 waiters for one lock, 10 000 locks with a waiter, and 50 processes for -duration")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("torture: what is %q? See -help", flags.Arg(0))
+	}
+	if o.processes < 1 || o.workers < 1 || o.locks < 1 {
+		return o, errors.New("torture: -processes, -workers and -locks must be at least 1")
+	}
+	if o.faults, err = fault.Parse(faults); err != nil {
+		return o, err
+	}
+	o.topologies = stage.Topologies()
+	if topologies != "" {
+		o.topologies = nil
+		for name := range strings.SplitSeq(topologies, ",") {
+			t, err := stage.ParseTopology(name)
+			if err != nil {
+				return o, err
+			}
+			o.topologies = append(o.topologies, t)
+		}
+	}
+	for _, t := range o.topologies {
+		if len(fault.For(t, o.faults...)) == 0 {
+			return o, fmt.Errorf("torture: none of these faults is for the topology %s: leave it out of -topology", t)
+		}
+	}
+	for o.seed == 0 {
+		o.seed = rand.Uint64N(1_000_000)
+	}
+	return o, nil
+}
+
+// args are the arguments that repeat a run with the same plan.
+func (o options) args() []string {
+	args := strings.Fields(fmt.Sprintf("-seed %d -duration %v -processes %d -workers %d -locks %d -lease %v",
+		o.seed, o.duration, o.processes, o.workers, o.locks, o.lease))
+	if len(o.topologies) < len(stage.Topologies()) {
+		args = append(args, "-topology", strings.Join(names(o.topologies), ","))
+	}
+	if len(o.faults) > 0 {
+		args = append(args, "-faults", strings.Join(o.faults, ","))
+	}
+	return args
+}
+
+func names[T ~string](all []T) []string {
+	list := make([]string, len(all))
+	for i, x := range all {
+		list[i] = string(x)
+	}
+	return list
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/internal/torture/stage"
+	"github.com/go-rlock/rlock/internal/torture/worker"
+)
+
+// The test binary is a worker too, as the command is.
+func TestMain(m *testing.M) {
+	worker.Main()
+	redistest.Main(m)
+}
+
+func TestAShortRunFindsNothingAndLeavesNothing(t *testing.T) {
+	redistest.Standalone(t) // or skip
+	out := t.TempDir()
+	o, err := parse([]string{"-seed", "1", "-duration", "1s", "-topology", "standalone", "-faults", "script-flush,client-kill", "-processes", "2", "-out", out})
+	require.NoError(t, err)
+	violations, err := run(t.Context(), o)
+	require.NoError(t, err)
+	require.Zero(t, violations)
+	for _, name := range []string{"torture.md", "torture.json"} {
+		require.FileExists(t, filepath.Join(out, name))
+	}
+	left, err := os.ReadDir(out)
+	require.NoError(t, err)
+	require.Len(t, left, 2, "no history of an act without a violation")
+}
+
+func TestARunThatIsInterruptedHealsAndReports(t *testing.T) {
+	redistest.Standalone(t) // or skip
+	out := t.TempDir()
+	o, err := parse([]string{"-duration", "1h", "-topology", "standalone", "-faults", "pause-server", "-processes", "1", "-out", out})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	violations, err := run(ctx, o)
+	require.NoError(t, err)
+	require.Zero(t, violations)
+	text, err := os.ReadFile(filepath.Join(out, "torture.md"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "ended early")
+}
+
+func TestTheCommandOfARunRepeatsItsOptions(t *testing.T) {
+	for _, args := range [][]string{
+		nil,
+		{"-seed", "9", "-duration", "30m", "-topology", "cluster,aof", "-faults", "cut,hold", "-processes", "2", "-workers", "3", "-locks", "4", "-lease", "3s"},
+	} {
+		o, err := parse(args)
+		require.NoError(t, err)
+		require.NotZero(t, o.seed)
+		again, err := parse(o.args())
+		require.NoError(t, err)
+		require.Equal(t, o, again)
+	}
+}
+
+func TestFlagsThatCannotBeMeantAreRefused(t *testing.T) {
+	for _, args := range [][]string{
+		{"-topology", "ring"}, {"-faults", "earthquake"}, {"-faults", "move-slot", "-topology", "aof"},
+		{"-processes", "0"}, {"-workers", "0"}, {"-locks", "0"}, {"cluster"},
+	} {
+		_, err := parse(args)
+		require.Error(t, err, "%v", args)
+		require.NotErrorIs(t, err, flag.ErrHelp)
+	}
+	o, err := parse([]string{"-faults", "move-slot", "-topology", "cluster"})
+	require.NoError(t, err)
+	require.Equal(t, []stage.Topology{stage.Cluster}, o.topologies)
+}

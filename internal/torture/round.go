@@ -1,0 +1,197 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/internal/torture/fault"
+	"github.com/go-rlock/rlock/internal/torture/plan"
+	"github.com/go-rlock/rlock/internal/torture/report"
+	"github.com/go-rlock/rlock/internal/torture/stage"
+	"github.com/go-rlock/rlock/internal/torture/worker"
+)
+
+const (
+	// healLimit is how long a fault may take to heal, its server being in the
+	// hands of others maybe.
+	healLimit = 60 * time.Second
+	// recoveryLimit is when locks that do not work again never will.
+	recoveryLimit = 45 * time.Second
+)
+
+// round breaks what the round says, makes all whole again, and waits until
+// nobody waits any more. An error means that the act cannot go on.
+func (a *act) round(ctx context.Context, r plan.Round) error {
+	a.say("%s, round %d: %v", a.plan.Topology, r.Number, r)
+	before, from := a.stage.Primaries(), history.Now()
+	heals, err := a.breakAndHeal(ctx, r)
+	if err != nil {
+		return err
+	}
+	if err := a.stage.Ready(); err != nil {
+		return fmt.Errorf("the servers do not come to order after %v: %w", r, err)
+	}
+	// What was sent to a server that was stopped may have been executed just now.
+	for _, s := range r.Steps {
+		if err := s.Fault.Heal(a.stage); err != nil {
+			return fmt.Errorf("%v cannot be healed again: %w", s.Fault, err)
+		}
+	}
+	for _, heal := range heals {
+		heal()
+	}
+	a.findFailover(r, before, from)
+	a.recover(r)
+	return a.settle(r)
+}
+
+// breakAndHeal injects and heals each step at its time. It returns what is to be
+// called when the servers are in order, which for a failover is later.
+func (a *act) breakAndHeal(ctx context.Context, r plan.Round) (inOrder []func(), err error) {
+	type event struct {
+		at time.Duration
+		do func()
+	}
+	var events []event
+	broken := make(map[int]func()) // by step, what notes that it is healed
+	heal := func(i int) error {
+		err := r.Steps[i].Fault.Heal(a.stage)
+		if noted := broken[i]; err == nil && noted != nil {
+			delete(broken, i)
+			if r.Steps[i].Kind.Forgets {
+				inOrder = append(inOrder, noted)
+			} else {
+				noted()
+			}
+		}
+		return err
+	}
+	for i, s := range r.Steps {
+		events = append(events,
+			event{s.From, func() {
+				if ctx.Err() != nil {
+					return
+				}
+				healed := a.inject(s)
+				if s.Kind.Once {
+					healed()
+				}
+				broken[i] = healed
+			}},
+			// What another fault hinders is healed at the end.
+			event{s.To, func() { _ = heal(i) }})
+	}
+	slices.SortStableFunc(events, func(x, y event) int { return cmp.Compare(x.at, y.at) })
+	began := time.Now()
+	for _, e := range events {
+		select {
+		case <-time.After(time.Until(began.Add(e.at))):
+		case <-ctx.Done(): // what was injected is healed
+		}
+		e.do()
+	}
+	for deadline := time.Now().Add(healLimit); len(broken) > 0; time.Sleep(50 * time.Millisecond) {
+		for _, i := range slices.Sorted(maps.Keys(broken)) {
+			if err := heal(i); err != nil && time.Now().After(deadline) {
+				return inOrder, fmt.Errorf("%v cannot be healed: %w", r.Steps[i].Fault, err)
+			}
+		}
+	}
+	return inOrder, nil
+}
+
+// inject injects a step, counts it, and returns what notes that it is healed.
+func (a *act) inject(s plan.Step) (healed func()) {
+	healed = a.recorder.Inject(a.fact(s))
+	count := a.report.Faults[s.Kind.Name]
+	if err := s.Fault.Inject(a.stage); err != nil {
+		a.say("missed: %v: %v", s.Fault, err)
+		count.Missed++
+	} else {
+		count.Injected++
+	}
+	a.report.Faults[s.Kind.Name] = count
+	return healed
+}
+
+// fact is what the history has of a step.
+func (a *act) fact(s plan.Step) history.Fault {
+	f := history.Fault{What: s.Fault.String(), Forgets: s.Kind.Forgets}
+	if lock, ok := s.Fault.(fault.OfLock); ok {
+		f.Name = lock.Lock()
+	}
+	if of, ok := s.Fault.(fault.OfWorker); ok {
+		f.Victim = workerName(of.Worker(), a.stage.Workers[of.Worker()].Lives()-1)
+	}
+	return f
+}
+
+// findFailover notes that a replica has taken over though nothing in the round
+// asked for it: on a machine that is very busy a primary is taken for dead.
+func (a *act) findFailover(r plan.Round, before []int, from history.Time) {
+	planned := slices.ContainsFunc(r.Steps, func(s plan.Step) bool {
+		return s.Kind.Forgets || s.Kind.Name == "cluster-failover"
+	})
+	if planned || slices.Equal(before, a.stage.Primaries()) {
+		return
+	}
+	a.say("a failover that nobody asked for")
+	a.recorder.Happened(history.Fault{What: "a failover that nobody asked for", Forgets: true}, from)
+}
+
+// recover measures how soon locks work again.
+func (a *act) recover(r plan.Round) {
+	ctx, cancel := context.WithTimeout(context.Background(), recoveryLimit)
+	defer cancel()
+	took, err := a.probe.Since(ctx, time.Now())
+	if err != nil {
+		a.report.Violate("round %d: no lock works again %v after %v", r.Number, recoveryLimit, r)
+		return
+	}
+	a.report.Recoveries = append(a.report.Recoveries, report.Recovery{After: r.String(), Recovery: took})
+}
+
+// settle lets everybody come to rest who waits, and go on.
+func (a *act) settle(r plan.Round) error {
+	answers, err := stage.AskAll[worker.Settled](a.stage, "settle")
+	if err != nil {
+		return err
+	}
+	for _, s := range answers {
+		a.report.Calls += s.Calls
+		a.report.Acquired += s.Acquired
+		a.report.Lost += s.Lost
+		if s.Longest.For > a.report.Longest.For {
+			a.report.Longest = s.Longest
+		}
+		a.cancels = append(a.cancels, s.Cancels.Calls...)
+		for _, hung := range s.Hung {
+			a.report.Violate("round %d: after %v: %s", r.Number, r, hung)
+		}
+	}
+	if err := a.endless(r); err != nil {
+		return err
+	}
+	_, err = stage.AskAll[worker.Done](a.stage, "storm")
+	return err
+}
+
+// endless looks for locks that nobody holds and that have no end. Those of workers
+// that were killed have one.
+func (a *act) endless(r plan.Round) error {
+	keys, err := a.stage.Keys()
+	if err != nil {
+		return err
+	}
+	for key, left := range keys {
+		if left < 0 || left > a.lease.Milliseconds() {
+			a.report.Violate("round %d: after %v: %s ends in %d ms, when nobody holds it", r.Number, r, key, left)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,12 @@
+package stage
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// endWithParent makes a process end when this program does, however that
+// happens, and leaves the interrupt key to this program alone.
+func endWithParent(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+}

@@ -1,0 +1,193 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
+)
+
+// patience is how long a node may take to answer the stage itself.
+const patience = 2 * time.Second
+
+// A Stage is one Redis with its networks. Server and what is done by it belong
+// to one goroutine at a time; the rest may be called concurrently.
+type Stage struct {
+	Topology Topology
+	Server   *redistest.Server // call its methods within Attempt
+	Networks networks          // in front of the data nodes
+	Workers  []*Worker         // added by Hire
+
+	keeper keeper
+	nodes  []*redistest.Server
+	admins []rueidis.Client // one of each data node
+}
+
+// Open starts the servers of a topology and their networks. It keeps its files
+// below dir.
+func Open(topology Topology, dir string) (*Stage, error) {
+	s := &Stage{Topology: topology, keeper: keeper{dir: dir}}
+	if err := s.open(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Stage) open() (err error) {
+	if s.Server, err = s.Topology.start(&s.keeper); err != nil {
+		return err
+	}
+	s.nodes = s.Server.Nodes()
+	for _, node := range s.nodes {
+		admin, err := rueidis.NewClient(adminOption(node))
+		if err != nil {
+			return fmt.Errorf("stage: %w", err)
+		}
+		s.admins = append(s.admins, admin)
+	}
+	return s.Networks.open(int(Everyone), s.addresses())
+}
+
+// addresses are those of the data nodes.
+func (s *Stage) addresses() (list []string) {
+	for _, node := range s.nodes {
+		list = append(list, node.Addr())
+	}
+	return list
+}
+
+// adminOption is for one connection that outlasts a node that is paused: where
+// maxclients is reached there is no second one, and what was sent before must be
+// executed before what undoes it.
+func adminOption(node *redistest.Server) rueidis.ClientOption {
+	option := node.Options()
+	option.PipelineMultiplex, option.AlwaysPipelining, option.AlwaysRESP2 = -1, true, true
+	option.ConnWriteTimeout = time.Minute
+	return option
+}
+
+// Close ends all processes and networks. It may be called twice.
+func (s *Stage) Close() {
+	for _, w := range s.Workers {
+		w.Kill()
+	}
+	for _, admin := range s.admins {
+		admin.Close()
+	}
+	s.Networks.Each(Everyone, (*network.Network).Close)
+	s.keeper.close()
+}
+
+// Attempt calls f, which may call the methods of Server, and returns what a test
+// would have failed with.
+func (s *Stage) Attempt(f func()) error { return attempt(f) }
+
+// Ready waits until the servers that run are in order: until whoever has to take
+// over has, and the replicas follow.
+func (s *Stage) Ready() error {
+	if s.Topology == Standalone || s.Topology == AOF {
+		return nil
+	}
+	return attempt(s.Server.Start)
+}
+
+// Do sends a command to one data node, past its network.
+func (s *Stage) Do(node int, command ...string) rueidis.RedisResult {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return s.admins[node].Do(ctx, s.admins[node].B().Arbitrary(command...).Build())
+}
+
+// Everywhere sends a command to all data nodes. Nodes that cannot be reached
+// are an error, after the others had it.
+func (s *Stage) Everywhere(command ...string) error {
+	var failed error
+	for node := range s.admins {
+		if err := s.Do(node, command...).Error(); err != nil && !rueidis.IsRedisNil(err) {
+			failed = errors.Join(failed, fmt.Errorf("stage: %s at %s: %w", command[0], s.nodes[node].Addr(), err))
+		}
+	}
+	return failed
+}
+
+// AllAnswer returns an error if a data node does not answer.
+func (s *Stage) AllAnswer() error { return s.Everywhere("PING") }
+
+// Primaries returns the data nodes that call themselves primaries and answer.
+func (s *Stage) Primaries() (nodes []int) {
+	for node := range s.admins {
+		role, err := s.Do(node, "ROLE").ToArray()
+		if err != nil || len(role) == 0 {
+			continue
+		}
+		if name, _ := role[0].ToString(); name == "master" {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// OnPrimaries sends a command to the primaries. It is an error if none of them
+// does it; in a Cluster, those that do not serve the key refuse.
+func (s *Stage) OnPrimaries(command ...string) error {
+	failed := errors.New("stage: no primary answers")
+	done := false
+	for _, node := range s.Primaries() {
+		err := s.Do(node, command...).Error()
+		done = done || err == nil
+		failed = errors.Join(failed, err)
+	}
+	if done {
+		return nil
+	}
+	return failed
+}
+
+// Keys returns the keys of all primaries, with the milliseconds they have left,
+// -1 for those without end.
+func (s *Stage) Keys() (map[string]int64, error) {
+	keys := make(map[string]int64)
+	for _, node := range s.Primaries() {
+		names, err := s.Do(node, "KEYS", "*").AsStrSlice()
+		if err != nil {
+			return nil, fmt.Errorf("stage: KEYS: %w", err)
+		}
+		for _, name := range names {
+			left, err := s.Do(node, "PTTL", name).AsInt64()
+			if err != nil {
+				return nil, fmt.Errorf("stage: PTTL: %w", err)
+			}
+			if left != -2 {
+				keys[name] = left
+			}
+		}
+	}
+	return keys, nil
+}
+
+// Channels returns the channels that somebody subscribes to at any data node.
+// Those that sentinels and replicas keep for themselves are left out.
+func (s *Stage) Channels() ([]string, error) {
+	var channels []string
+	for node := range s.admins {
+		for _, family := range []string{"CHANNELS", "SHARDCHANNELS"} {
+			list, err := s.Do(node, "PUBSUB", family).AsStrSlice()
+			if err != nil {
+				return nil, fmt.Errorf("stage: PUBSUB %s: %w", family, err)
+			}
+			for _, channel := range list {
+				if !strings.HasPrefix(channel, "__sentinel__") {
+					channels = append(channels, channel)
+				}
+			}
+		}
+	}
+	return channels, nil
+}

@@ -1,0 +1,133 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// An attempt is one call that takes a lock, which its caller may give up.
+type attempt struct {
+	ctx context.Context // for the call
+
+	visit  *visit
+	op     history.Op
+	call   *history.Call
+	began  time.Time
+	giveUp *giveUp // nil if nobody cancels it
+}
+
+// attempt notes that op is about to be called. The attempt is to be closed.
+func (v *visit) attempt(ctx context.Context, op history.Op) *attempt {
+	a := &attempt{ctx: ctx, visit: v, op: op, began: time.Now()}
+	if !v.worker.Calm && v.in(3) {
+		a.giveUp = giveUpAfter(ctx, v.upTo(v.worker.Lease))
+		a.ctx = a.giveUp.ctx
+	} else {
+		v.doing.Store(&doing{a.String(), a.began})
+	}
+	a.call = v.worker.recorder.Begin(op)
+	return a
+}
+
+func (a *attempt) String() string {
+	return fmt.Sprintf("%s of %q by %s", a.op.Method, a.op.Name, a.visit.worker.name)
+}
+
+// returned notes that the call has: with the lock, if err is nil.
+func (a *attempt) returned(result history.Result, err error) {
+	took := time.Since(a.began)
+	if err != nil {
+		result = history.Result{Outcome: failed(err), Error: err.Error()}
+	}
+	a.call.End(result)
+	a.visit.doing.Store(nil)
+	late, bare, cancelled := time.Duration(0), time.Duration(0), false
+	if a.giveUp != nil {
+		late, bare, cancelled = a.giveUp.returned()
+	}
+	a.visit.note(func(s *Settled) {
+		s.Calls++
+		if err == nil {
+			s.Acquired++
+		}
+		if err == nil && took > s.Longest.For {
+			s.Longest = Wait{took, a.String()}
+		}
+		if cancelled && result.Outcome == history.Cancelled {
+			s.Cancels.Calls = append(s.Cancels.Calls, late)
+			s.Cancels.Bare = append(s.Cancels.Bare, bare)
+		}
+	})
+}
+
+// close ends the context of the call.
+func (a *attempt) close() {
+	if a.giveUp != nil {
+		a.giveUp.cancel()
+	}
+}
+
+// failed says what an error of a method that takes a lock means.
+func failed(err error) history.Outcome {
+	switch {
+	case errors.Is(err, rlock.ErrNotAcquired):
+		return history.Refused
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return history.Cancelled
+	}
+	return history.Failed
+}
+
+// gaveBack says what the answer of a method means that gives a lock back.
+func gaveBack(err error) history.Outcome {
+	switch {
+	case err == nil:
+		return history.Released
+	case errors.Is(err, rlock.ErrLost):
+		return history.Lost
+	case errors.Is(err, rlock.ErrUnconfirmed):
+		return history.Unconfirmed
+	case errors.Is(err, rlock.ErrNotHeld):
+		return history.NotHeld
+	}
+	return history.Failed
+}
+
+// A giveUp ends the context of a call at a given time.
+type giveUp struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	timer  *time.Timer
+	at     time.Time          // when the timer ended ctx; to be read after that
+	bare   chan time.Duration // how late a goroutine was that waited for it
+}
+
+func giveUpAfter(ctx context.Context, d time.Duration) *giveUp {
+	g := &giveUp{bare: make(chan time.Duration, 1)}
+	g.ctx, g.cancel = context.WithCancel(ctx)
+	g.timer = time.AfterFunc(d, func() {
+		g.at = time.Now()
+		g.cancel()
+	})
+	go func() {
+		<-g.ctx.Done()
+		g.bare <- time.Since(g.at)
+	}()
+	return g
+}
+
+// returned is called when the call has: it reports how late that was after the
+// end of its context, and how late another goroutine was, if it has ended.
+func (g *giveUp) returned() (late, bare time.Duration, cancelled bool) {
+	now := time.Now()
+	if g.timer.Stop() {
+		return 0, 0, false
+	}
+	bare = <-g.bare
+	return now.Sub(g.at), bare, true
+}

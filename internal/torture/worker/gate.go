@@ -1,0 +1,75 @@
+package worker
+
+import (
+	"sync"
+	"time"
+)
+
+// A gate lets goroutines go on, or has them rest.
+type gate struct {
+	mu      sync.Mutex // protects following
+	free    *sync.Cond
+	shut    bool
+	over    bool          // they end
+	resting int           // goroutines at the gate
+	all     int           // goroutines that there are
+	rested  chan struct{} // closed when all rest, if somebody waits for it
+}
+
+func newGate(all int) *gate {
+	g := &gate{all: all}
+	g.free = sync.NewCond(&g.mu)
+	return g
+}
+
+// pass waits at the gate while it is shut, and reports whether to go on.
+func (g *gate) pass() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.resting++
+	if g.resting == g.all && g.rested != nil {
+		close(g.rested)
+		g.rested = nil
+	}
+	for g.shut && !g.over {
+		g.free.Wait()
+	}
+	g.resting--
+	return !g.over
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = false
+	g.free.Broadcast()
+}
+
+// close shuts the gate, and reports whether all came to rest within the limit.
+func (g *gate) close(limit time.Duration) bool {
+	g.mu.Lock()
+	g.shut = true
+	if g.resting == g.all {
+		g.mu.Unlock()
+		return true
+	}
+	rested := make(chan struct{})
+	g.rested = rested
+	g.mu.Unlock()
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
+	select {
+	case <-rested:
+		return true
+	case <-timeout.C:
+		return false
+	}
+}
+
+// end has all who rest return from pass.
+func (g *gate) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.over = true
+	g.free.Broadcast()
+}

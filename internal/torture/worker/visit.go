@@ -1,0 +1,249 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// deepest is how many levels of a lock a visit takes at most.
+const deepest = 4
+
+// A visit is one owner at one lock.
+type visit struct {
+	*hand
+	lock    *rlock.Lock
+	owner   string // in the history; "" if each handle is its own
+	carried bool   // the owner is in the context
+}
+
+// A level is one level of a lock that a visit has taken.
+type level struct {
+	call  *history.Call
+	owner string
+	lease time.Duration // 0: kept by the watchdog
+	hold  *rlock.Hold   // its handle, nil if it was taken without
+	look  func() history.Belief
+}
+
+// level takes one level of the lock in a random way, and gives it back when all
+// is done that it was taken for: more levels, and work.
+func (v *visit) level(ctx context.Context, depth int) {
+	method := v.method()
+	lease, wait := v.terms(method)
+	op := history.Op{Worker: v.number, Method: method, Name: v.lock.Name(), Owner: v.owner, Lease: lease, Kept: lease == 0}
+	if op.Kept {
+		op.Lease = v.worker.Lease
+	}
+	a := v.attempt(ctx, op)
+	defer a.close()
+	l := &level{call: a.call, owner: v.owner, lease: lease}
+	if method == history.Do {
+		v.do(ctx, a, l, depth)
+		return
+	}
+	hold, err := v.take(a.ctx, method, lease, wait)
+	if err != nil {
+		a.returned(history.Result{}, err)
+		return
+	}
+	l.hold = hold
+	a.returned(v.took(ctx, l, nil), nil)
+	v.inside(ctx, l, depth)
+	v.giveBack(ctx, l)
+}
+
+// do is level for Do, whose acquire ends where its function begins.
+func (v *visit) do(ctx context.Context, a *attempt, l *level, depth int) {
+	var end *history.Call
+	err := v.lock.Do(a.ctx, func(held context.Context) error {
+		result := v.took(ctx, l, held)
+		result.Watched = a.giveUp == nil // else held may end before the loss
+		a.returned(result, nil)
+		v.inside(ctx, l, depth)
+		end = v.worker.recorder.Begin(history.Op{Worker: v.number, Method: history.DoEnd, Name: v.lock.Name(), Owner: l.owner})
+		return nil
+	})
+	if end == nil {
+		a.returned(history.Result{}, err)
+		return
+	}
+	end.End(history.Result{Outcome: gaveBack(err), Error: text(err)})
+}
+
+// method chooses how to take a level. Only an owner that is not a handle's own
+// may nest.
+func (v *visit) method() history.Method {
+	handles := []history.Method{history.Acquire, history.TryAcquire}
+	others := []history.Method{history.Lock, history.LockFor, history.TryLock, history.TryLockFor, history.Do}
+	if v.owner == "" || v.carried && v.in(3) {
+		return handles[v.random.IntN(len(handles))]
+	}
+	return others[v.random.IntN(len(others))]
+}
+
+// terms chooses for how long to take the lock, 0 for as long as the watchdog keeps
+// it, and how long to wait for it, 0 if only the context says so.
+func (v *visit) terms(method history.Method) (lease, wait time.Duration) {
+	switch {
+	case v.worker.Calm:
+	case method == history.LockFor:
+		lease = 50*time.Millisecond + v.upTo(v.worker.Lease)
+	case method != history.Lock && method != history.TryLock && method != history.Do:
+		if v.in(2) {
+			lease = 50*time.Millisecond + v.upTo(v.worker.Lease)
+		}
+	}
+	if method == history.TryLockFor || method == history.Acquire && v.in(3) {
+		wait = time.Millisecond + v.upTo(v.worker.Lease)
+	}
+	return lease, wait
+}
+
+// take calls the method.
+func (v *visit) take(ctx context.Context, method history.Method, lease, wait time.Duration) (hold *rlock.Hold, err error) {
+	var got bool
+	switch method {
+	case history.Lock:
+		return nil, v.lock.Lock(ctx)
+	case history.LockFor:
+		return nil, v.lock.LockFor(ctx, lease)
+	case history.TryLock:
+		got, err = v.lock.TryLock(ctx)
+	case history.TryLockFor:
+		got, err = v.lock.TryLockFor(ctx, wait, lease)
+	case history.TryAcquire:
+		return v.lock.TryAcquire(ctx, rlock.WithLease(lease))
+	case history.Acquire:
+		options := []rlock.AcquireOption{rlock.WithLease(lease)}
+		if wait > 0 {
+			options = append(options, rlock.WithWait(wait))
+		}
+		return v.lock.Acquire(ctx, options...)
+	}
+	if err == nil && !got {
+		err = rlock.ErrNotAcquired
+	}
+	return nil, err
+}
+
+// took finds out what the caller of an acquire may believe, and has somebody wait
+// for its loss: for the end of the handle's context, or of that which Do gave.
+func (v *visit) took(ctx context.Context, l *level, held context.Context) history.Result {
+	result := history.Result{Outcome: history.Acquired}
+	l.look = func() history.Belief {
+		count := v.lock.HoldCount(ctx)
+		return history.Belief{Held: count > 0, Count: count}
+	}
+	if l.hold != nil {
+		held = l.hold.Context()
+		l.owner = fmt.Sprintf("%s/%v", v.worker.name, l.hold.Owner())
+		l.look = history.Sight(l.hold)
+		result.Owner, result.Until = l.owner, history.At(l.hold.ValidUntil())
+		ctx = rlock.WithOwner(ctx, l.hold.Owner())
+	}
+	result.Count = v.lock.HoldCount(ctx)
+	if held != nil {
+		result.Watched = true
+		v.told.Go(func() {
+			<-held.Done()
+			if errors.Is(context.Cause(held), rlock.ErrLost) {
+				l.call.Told("Done")
+				v.note(func(s *Settled) { s.Lost++ })
+			}
+		})
+	}
+	return result
+}
+
+// inside is what the lock is for.
+func (v *visit) inside(ctx context.Context, l *level, depth int) {
+	mayNest := depth < deepest && v.owner != ""
+	if mayNest && v.in(4) {
+		v.level(ctx, depth+1)
+	}
+	v.work(l)
+	if mayNest && v.in(8) {
+		v.level(ctx, depth+1)
+	}
+}
+
+// lingers is how long one who found that the lock is lost keeps its level now and
+// then, so that it is Done that tells, and not the unlock.
+const lingers = time.Second / 2
+
+// work takes a random time, most often a short one, and looks now and then
+// whether the lock is still held. It ends when it is not.
+func (v *visit) work(l *level) {
+	var lasts time.Duration
+	switch {
+	case v.worker.Calm:
+		lasts = v.upTo(time.Millisecond)
+	case l.lease > 0 && v.in(20):
+		lasts = l.lease + 20*time.Millisecond
+	case v.in(150):
+		lasts = v.upTo(2 * v.worker.Lease)
+	case v.in(5):
+		lasts = v.upTo(40 * time.Millisecond)
+	default:
+		lasts = v.upTo(3 * time.Millisecond)
+	}
+	for end := time.Now().Add(lasts); ; {
+		held := false
+		l.call.Look(func() history.Belief {
+			belief := l.look()
+			held = belief.Held
+			return belief
+		})
+		left := time.Until(end)
+		switch {
+		case !held && v.in(4):
+			time.Sleep(lingers)
+			return
+		case !held || left <= 0:
+			return
+		}
+		time.Sleep(min(left, 50*time.Millisecond))
+	}
+}
+
+// giveBack gives a level back, with a context that has ended or not: it does not
+// matter.
+func (v *visit) giveBack(ctx context.Context, l *level) {
+	if v.in(4) {
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		ctx = ended
+	}
+	op := history.Op{Worker: v.number, Method: history.Unlock, Name: v.lock.Name(), Owner: l.owner}
+	if l.hold != nil {
+		op.Method = history.Release
+	}
+	call := v.worker.recorder.Begin(op)
+	var err error
+	if l.hold != nil {
+		err = l.hold.Release(ctx)
+	} else {
+		err = v.lock.Unlock(ctx)
+	}
+	result := history.Result{Outcome: gaveBack(err), Error: text(err)}
+	call.End(result)
+	if l.hold == nil && result.Outcome == history.Lost {
+		v.note(func(s *Settled) { s.Lost++ })
+	}
+}
+
+// force frees the lock whoever holds it.
+func (v *visit) force(ctx context.Context) {
+	call := v.worker.recorder.Begin(history.Op{Worker: v.number, Method: history.ForceUnlock, Name: v.lock.Name()})
+	held, err := v.lock.ForceUnlock(ctx)
+	result := history.Result{Outcome: gaveBack(err), Error: text(err)}
+	if err == nil && !held {
+		result.Outcome = history.NotHeld
+	}
+	call.End(result)
+}

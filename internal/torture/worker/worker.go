@@ -1,0 +1,163 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+	"go.uber.org/goleak"
+
+	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/internal/torture/stage"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+const (
+	// hungAfter is how long a call that nobody cancels may go on with nothing
+	// broken any more: all leases have ended by then, and a fallback poll or two.
+	hungAfter = 45 * time.Second
+	// linger is how long goroutines of a closed rueidis client may take to end:
+	// it keeps the connections of a former topology for five seconds.
+	linger = 8 * time.Second
+)
+
+// A worker is one life.
+type worker struct {
+	Job
+	name     string // of the process in the history
+	recorder *history.Recorder
+	gate     *gate
+	before   goleak.Option // the goroutines that are not the worker's
+
+	ready  chan struct{} // closed when there is a client
+	client *rlock.Client
+	first  int // goroutines after the first lock
+
+	ctx    context.Context // ends with the worker
+	cancel context.CancelFunc
+	crew   sync.WaitGroup
+	hands  []*hand
+}
+
+// begin starts a worker. It goes on to connect in the background: its server may
+// be down.
+func begin(job Job) (*worker, error) {
+	name := job.Name()
+	recorder, err := history.NewRecorder(io.Discard, name), error(nil)
+	if job.History != "" {
+		recorder, err = history.Create(job.History, name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("worker: %w", err)
+	}
+	w := &worker{Job: job, name: name, recorder: recorder, gate: newGate(job.Goroutines), before: goleak.IgnoreCurrent(), ready: make(chan struct{})}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	for i := range job.Goroutines {
+		seed := uint64(job.Worker)<<32 | uint64(job.Life)<<16 | uint64(i)
+		w.hands = append(w.hands, &hand{worker: w, number: i, random: rand.New(rand.NewPCG(job.Seed, seed))})
+	}
+	w.crew.Go(w.connect)
+	return w, nil
+}
+
+// connect tries until it has a client, and has the crew begin.
+func (w *worker) connect() {
+	for w.ctx.Err() == nil {
+		client, err := rlock.New(Config(w.Address, w.Lease))
+		if err != nil {
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-w.ctx.Done():
+			}
+			continue
+		}
+		w.client = client
+		own := client.NewLock("torture:own:" + w.name)
+		if own.Lock(w.ctx) == nil {
+			_ = own.Unlock(w.ctx) // what went wrong will be seen elsewhere
+		}
+		w.first = runtime.NumGoroutine()
+		for _, h := range w.hands {
+			w.crew.Go(h.work)
+		}
+		close(w.ready)
+		return
+	}
+}
+
+// Config returns how a worker's client is configured.
+func Config(a stage.Address, lease time.Duration) rlock.Config {
+	return rlock.Config{
+		Lease:  lease,
+		Logger: slog.New(slog.DiscardHandler),
+		Redis: rueidis.ClientOption{
+			InitAddress:       a.Init,
+			Username:          stage.User,
+			Password:          stage.Password,
+			Sentinel:          rueidis.SentinelOption{MasterSet: a.MasterSet},
+			ForceSingleClient: a.Topology == stage.Standalone || a.Topology == stage.AOF,
+			DialCtxFn:         a.Dial,
+		},
+	}
+}
+
+// settle shuts the gate, and waits until all hands rest.
+func (w *worker) settle() (s Settled) {
+	select {
+	case <-w.ready:
+	case <-time.After(hungAfter):
+		return Settled{Hung: []string{"New by " + w.name}}
+	}
+	all := w.gate.close(hungAfter)
+	for _, h := range w.hands {
+		h.tell(&s, !all)
+	}
+	return s
+}
+
+func (w *worker) idle() Idle {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return Idle{Goroutines: runtime.NumGoroutine(), AtFirst: w.first, Heap: m.HeapAlloc}
+}
+
+// end has everything end, and looks for what is left.
+func (w *worker) end() (e Ended) {
+	w.cancel()
+	w.gate.end()
+	w.crew.Wait()
+	if w.client != nil {
+		closing := w.recorder.Begin(history.Op{Method: history.Close})
+		err := w.client.Close()
+		closing.End(history.Result{Outcome: gaveBack(err), Error: text(err)})
+		e.Closed = text(err)
+	}
+	var left error
+	for deadline := time.Now().Add(linger); time.Now().Before(deadline); {
+		if left = goleak.Find(w.before); left == nil { // it waits a little itself
+			break
+		}
+	}
+	e.Left = text(left)
+	if e.Left != "" {
+		w.recorder.Leftover("goroutines of " + w.name)
+	}
+	if err := w.recorder.Close(); err != nil {
+		e.Closed = text(err)
+	}
+	return e
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

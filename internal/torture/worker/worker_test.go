@@ -1,0 +1,141 @@
+package worker_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/checker"
+	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/internal/torture/stage"
+	"github.com/go-rlock/rlock/internal/torture/worker"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// A talk is a worker in a goroutine of the test.
+type talk struct {
+	t     *testing.T
+	in    io.WriteCloser
+	lines *bufio.Scanner
+	ended chan error
+}
+
+func begin(t *testing.T, job worker.Job) *talk {
+	t.Helper()
+	in, words := io.Pipe()
+	answers, out := io.Pipe()
+	c := &talk{t, words, bufio.NewScanner(answers), make(chan error, 1)}
+	c.lines.Buffer(nil, 16<<20)
+	go func() {
+		c.ended <- worker.Run(in, out)
+		_ = out.Close()
+	}()
+	require.NoError(t, json.NewEncoder(words).Encode(job))
+	return c
+}
+
+func (c *talk) ask(word string, answer any) {
+	c.t.Helper()
+	_, err := fmt.Fprintln(c.in, word)
+	require.NoError(c.t, err)
+	require.True(c.t, c.lines.Scan(), word)
+	require.NoError(c.t, json.Unmarshal(c.lines.Bytes(), answer))
+}
+
+func open(t *testing.T) *stage.Stage {
+	t.Helper()
+	redistest.Standalone(t) // or skip
+	s, err := stage.Open(stage.Standalone, t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	require.NoError(t, s.Do(0, "PING").Error(), "its goroutines are there before the worker's")
+	return s
+}
+
+func TestWhatAWorkerBelievesIsTrueWhereNothingIsBroken(t *testing.T) {
+	s, path := open(t), filepath.Join(t.TempDir(), "w0.0")
+	c := begin(t, worker.Job{
+		Address: s.Address(), Seed: 5, Goroutines: 5, Names: []string{"a", "b"}, Lease: 400 * time.Millisecond, History: path,
+	})
+	var acquired, lost int64
+	for range 10 { // rests, and goes on
+		var settled worker.Settled
+		c.ask("settle", &settled)
+		require.Empty(t, settled.Hung)
+		acquired += settled.Acquired
+		lost += settled.Lost
+		c.ask("storm", &worker.Done{})
+		time.Sleep(100 * time.Millisecond) // the load has to go on for some time
+	}
+	c.ask("settle", &worker.Settled{})
+	require.Positive(t, acquired)
+
+	var cancels worker.Cancels
+	c.ask("cancels", &cancels)
+	require.NotEmpty(t, cancels.Calls)
+	require.Len(t, cancels.Bare, len(cancels.Calls))
+	var idle worker.Idle
+	c.ask("idle", &idle)
+	require.Positive(t, idle.Goroutines)
+	require.Positive(t, idle.AtFirst)
+	var ended worker.Ended
+	c.ask("end", &ended)
+	require.Empty(t, ended.Closed)
+	require.Empty(t, ended.Left)
+	require.NoError(t, <-c.ended)
+
+	events, err := history.ReadFiles(path)
+	require.NoError(t, err)
+	report, err := checker.Check(events, checker.Options{Late: time.Second})
+	require.NoError(t, err)
+	require.Empty(t, report.Violations, "%v", report)
+	require.GreaterOrEqual(t, int64(report.Outcomes[history.Acquired]), acquired)
+	methods := make(map[history.Method]bool)
+	for _, e := range events {
+		if e.Kind == history.Called {
+			methods[e.Op.Method] = true
+		}
+	}
+	require.GreaterOrEqual(t, len(methods), 11, "all ways to take a lock, and to give it back: %v", methods)
+}
+
+func TestAWorkerWaitsForItsServer(t *testing.T) {
+	s := open(t)
+	require.NoError(t, s.Attempt(s.Server.Stop))
+	c := begin(t, worker.Job{
+		Address: s.Address(), Goroutines: 1, Names: []string{"a"}, Lease: time.Second, History: filepath.Join(t.TempDir(), "w0.0"),
+	})
+	require.NoError(t, s.Attempt(s.Server.Start))
+	var settled worker.Settled
+	c.ask("settle", &settled)
+	require.Empty(t, settled.Hung)
+	c.ask("end", &worker.Ended{})
+}
+
+func TestAWorkerEndsWithItsInput(t *testing.T) {
+	s := open(t)
+	c := begin(t, worker.Job{
+		Address: s.Address(), Goroutines: 1, Names: []string{"a"}, Lease: time.Second, History: filepath.Join(t.TempDir(), "w0.0"),
+	})
+	c.ask("settle", &worker.Settled{})
+	require.NoError(t, c.in.Close())
+	require.NoError(t, <-c.ended)
+}
+
+func TestAWordThatAWorkerDoesNotKnowIsAnError(t *testing.T) {
+	s := open(t)
+	c := begin(t, worker.Job{
+		Address: s.Address(), Goroutines: 1, Names: []string{"a"}, Lease: time.Second, History: filepath.Join(t.TempDir(), "w0.0"),
+	})
+	_, err := fmt.Fprintln(c.in, "dance")
+	require.NoError(t, err)
+	require.ErrorContains(t, <-c.ended, "dance")
+}
