@@ -1,0 +1,62 @@
+package rlock.bench;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import com.google.gson.FieldNamingPolicy;
+import com.google.gson.Gson;
+import com.google.gson.GsonBuilder;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.util.concurrent.TimeUnit;
+import org.redisson.Redisson;
+import org.redisson.api.RedissonClient;
+import org.redisson.config.Config;
+
+/**
+ * A process of measurements, which does with Redisson what package worker of the benchmarks does with locks in Go,
+ * and is told and tells the same: see its doc.go for the protocol, and its files of the same names for the rest. It
+ * does one job after the other until its input ends, since a JVM is fast only after a while.
+ */
+public final class Main {
+
+    private static final Gson JSON = new GsonBuilder().setFieldNamingPolicy(FieldNamingPolicy.UPPER_CAMEL_CASE).create();
+
+    public static void main(String[] args) {
+        try {
+            BufferedReader in = new BufferedReader(new InputStreamReader(System.in, UTF_8));
+            // The first time it takes for the JVM to compile what is needed, later for a client to open its connections.
+            int warmUp = 20_000;
+            for (String line; (line = in.readLine()) != null; warmUp = 1_000) {
+                measure(JSON.fromJson(line, Job.class), warmUp, in);
+            }
+            System.exit(0); // some threads may wait without end: they have been counted
+        } catch (Throwable e) {
+            System.err.println("redisson: " + e);
+            System.exit(1);
+        }
+    }
+
+    private static void measure(Job job, int warmUp, BufferedReader in) throws IOException, InterruptedException {
+        Config config = new Config();
+        config.useSingleServer().setAddress("redis://" + job.addr());
+        if (job.lease() > 0) {
+            config.setLockWatchdogTimeout(TimeUnit.NANOSECONDS.toMillis(job.lease()));
+        }
+        RedissonClient redisson = Redisson.create(config);
+        Run run = new Run(job, redisson, new Ground(job.ground(), job.locks()));
+        run.warmUp(warmUp);
+        Holds holds = job.kind().equals("hold") ? Holds.take(job, redisson) : null;
+
+        System.out.println("ready");
+        Report report = run.from(Long.parseLong(in.readLine()));
+        if (holds != null) {
+            in.readLine(); // the word to release
+            holds.giveBack(report);
+        }
+        System.out.println(JSON.toJson(report));
+        redisson.shutdown();
+    }
+
+    private Main() {}
+}

@@ -1,0 +1,239 @@
+package redisson_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redisson"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// The plain lock between Java and Go, each way round. What runs on a Cluster as well is
+// a function that both tests call.
+
+// notHeld says whether the error is a side's way of saying that its caller does not
+// hold the lock, or no longer.
+func notHeld(err error) bool {
+	var e *redisson.Exception
+	if errors.As(err, &e) {
+		return e.Class == "java.lang.IllegalMonitorStateException"
+	}
+	return errors.Is(err, rlock.ErrNotHeld) || errors.Is(err, rlock.ErrLost)
+}
+
+func TestWhoHoldsItKeepsTheOtherOut(t *testing.T) {
+	withBoth(t, setting{}, func(s *scene) { s.eachWay(exclusion) })
+}
+
+func exclusion(s *scene, first, second side) {
+	lock := s.fresh()
+	for range 2 { // free again, for either
+		require.NoError(s.t, first.Lock(lock, 0))
+		ok, err := second.TryLock(lock, 0, 0)
+		require.NoError(s.t, err)
+		assert.False(s.t, ok)
+		assert.True(s.t, notHeld(second.Unlock(lock)), "a stranger's unlock")
+
+		require.NoError(s.t, first.Unlock(lock))
+		ok, err = second.TryLock(lock, 0, 0)
+		require.NoError(s.t, err)
+		require.True(s.t, ok)
+		assert.True(s.t, notHeld(first.Unlock(lock)), "it is the other's now")
+		require.NoError(s.t, second.Unlock(lock))
+	}
+}
+
+func TestAWaiterIsWokenByTheOthersMessage(t *testing.T) {
+	withBoth(t, setting{}, func(s *scene) {
+		s.eachWay(func(s *scene, first, second side) {
+			var took []time.Duration
+			var sum time.Duration
+			for range 20 {
+				took = append(took, wakeUp(s, first, second, s.fresh()))
+				sum += took[len(took)-1]
+			}
+			slices.Sort(took)
+			s.t.Logf("from the call of unlock to the other side's return from lock, %d times: median %v, worst %v",
+				len(took), took[len(took)/2], took[len(took)-1])
+			assert.Less(s.t, sum, time.Duration(len(took))*fallback/2, "they were not woken, they looked by themselves")
+		})
+	})
+}
+
+// fallback is when a waiter of rlock looks by itself; one of Redisson does when the
+// lease is over, after 30 s. Nobody comes near it who is woken by messages.
+const fallback = 5 * time.Second
+
+// wakeUp has the second wait until the first unlocks, and returns how long it
+// takes from there.
+func wakeUp(s *scene, first, second side, lock string) time.Duration {
+	s.t.Helper()
+	require.NoError(s.t, first.Lock(lock, 0))
+	before := s.deniedAnywhere()
+	waiter := s.start(func() error { return second.Lock(lock, 0) })
+	s.awaitWaiter(lock)
+	s.awaitTwoDenials(before)
+	unlocked := time.Now()
+	require.NoError(s.t, first.Unlock(lock))
+	took := waiter.succeeds().Sub(unlocked)
+	require.NoError(s.t, second.Unlock(lock))
+	return took
+}
+
+// awaitTwoDenials returns when somebody waits for nothing but a message: it tries
+// once more when it has subscribed.
+func (s *scene) awaitTwoDenials(before int) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool { return s.deniedAnywhere() == before+2 }, hang, time.Millisecond)
+}
+
+func TestANestedLockIsFreeAfterAsManyUnlocks(t *testing.T) {
+	withBoth(t, setting{}, func(s *scene) { s.eachWay(nesting) })
+}
+
+func nesting(s *scene, first, second side) {
+	const depth = 3
+	lock := s.fresh()
+	for range depth {
+		require.NoError(s.t, first.Lock(lock, 0))
+	}
+	for left := depth; left > 0; left-- {
+		n, err := first.HoldCount(lock)
+		require.NoError(s.t, err)
+		assert.Equal(s.t, left, n)
+		n, err = second.HoldCount(lock)
+		require.NoError(s.t, err)
+		assert.Zero(s.t, n, "the count is the caller's own")
+		s.awaitCount(lock, left)
+
+		ok, err := second.TryLock(lock, 0, 0)
+		require.NoError(s.t, err)
+		require.False(s.t, ok, "%d levels are left", left)
+		require.NoError(s.t, first.Unlock(lock))
+	}
+	ok, err := second.TryLock(lock, 0, 0)
+	require.NoError(s.t, err)
+	require.True(s.t, ok)
+	require.NoError(s.t, second.Unlock(lock))
+}
+
+// awaitCount returns when the hash in Redis, which is all that one side ever sees of
+// the other's depth, shows it. A Go client mirrors a nested lock at once, but does not wait.
+func (s *scene) awaitCount(lock string, depth int) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		hash, err := s.do("HGETALL", lock).AsIntMap()
+		if err != nil || len(hash) != 1 {
+			return false
+		}
+		for _, count := range hash {
+			return int(count) == depth
+		}
+		return false
+	}, hang, time.Millisecond, "depth %d", depth)
+}
+
+func TestWhatTheOtherSideSees(t *testing.T) {
+	withBoth(t, setting{}, func(s *scene) { s.eachWay(views) })
+}
+
+func views(s *scene, first, second side) {
+	lock := s.fresh()
+	sees := func(locked bool, shortest, longest time.Duration) {
+		s.t.Helper()
+		got, err := second.IsLocked(lock)
+		require.NoError(s.t, err)
+		assert.Equal(s.t, locked, got)
+		held, err := second.IsHeld(lock)
+		require.NoError(s.t, err)
+		assert.False(s.t, held)
+		ttl, err := second.TTL(lock)
+		require.NoError(s.t, err)
+		assert.GreaterOrEqual(s.t, ttl, shortest)
+		assert.LessOrEqual(s.t, ttl, longest)
+	}
+	const free = -2 * time.Millisecond // Redisson's word for it; ours is 0
+	sees(false, free, 0)
+	require.NoError(s.t, first.Lock(lock, 0))
+	sees(true, time.Millisecond, 30*time.Second)
+	require.NoError(s.t, first.Unlock(lock))
+	sees(false, free, 0)
+	require.NoError(s.t, first.Lock(lock, time.Hour))
+	sees(true, 50*time.Minute, time.Hour)
+	require.NoError(s.t, first.Unlock(lock))
+	sees(false, free, 0)
+}
+
+func TestAWaitWithALimitEndsThenAndALeaseEndsByItself(t *testing.T) {
+	withBoth(t, setting{}, func(s *scene) { s.eachWay(limits) })
+}
+
+func limits(s *scene, first, second side) {
+	const wait, lease = 300 * time.Millisecond, time.Second
+	lock := s.fresh()
+	require.NoError(s.t, first.Lock(lock, 0))
+	began := time.Now()
+	ok, err := second.TryLock(lock, wait, lease)
+	took := time.Since(began)
+	require.NoError(s.t, err)
+	assert.False(s.t, ok)
+	s.t.Logf("a wait of %v for a lock that is held took %v", wait, took)
+	assert.GreaterOrEqual(s.t, took, wait-10*time.Millisecond, "Redisson counts in whole milliseconds")
+
+	waiter := s.start(func() error {
+		ok, err := second.TryLock(lock, hang, lease)
+		if err == nil && !ok {
+			err = errors.New("not within the wait")
+		}
+		return err
+	})
+	s.awaitWaiter(lock)
+	require.NoError(s.t, first.Unlock(lock))
+	waiter.succeeds()
+	ttl, err := first.TTL(lock)
+	require.NoError(s.t, err)
+	assert.LessOrEqual(s.t, ttl, lease)
+
+	require.NoError(s.t, first.Lock(lock, 0), "nobody unlocks it: its lease ends")
+	assert.True(s.t, notHeld(second.Unlock(lock)), "the lease has ended")
+	require.NoError(s.t, first.Unlock(lock))
+}
+
+func TestForceUnlockTakesItFromTheOther(t *testing.T) {
+	withBoth(t, setting{}, func(s *scene) { s.eachWay(force) })
+}
+
+func force(s *scene, first, second side) {
+	lock := s.fresh()
+	ok, err := second.ForceUnlock(lock)
+	require.NoError(s.t, err)
+	assert.False(s.t, ok, "nobody holds it")
+
+	require.NoError(s.t, first.Lock(lock, 0))
+	before := s.deniedAnywhere()
+	waiter := s.start(func() error { return second.Lock(lock, 0) })
+	s.awaitTwoDenials(before)
+	forced := time.Now()
+	ok, err = first.ForceUnlock(lock)
+	require.NoError(s.t, err)
+	assert.True(s.t, ok)
+	assert.Less(s.t, waiter.succeeds().Sub(forced), fallback, "it was not woken, it looked by itself")
+	assert.True(s.t, notHeld(first.Unlock(lock)))
+	require.NoError(s.t, second.Unlock(lock))
+
+	lock = s.fresh()
+	require.NoError(s.t, first.Lock(lock, 0))
+	ok, err = second.ForceUnlock(lock)
+	require.NoError(s.t, err)
+	assert.True(s.t, ok)
+	ok, err = second.TryLock(lock, 0, 0)
+	require.NoError(s.t, err)
+	assert.True(s.t, ok)
+	assert.True(s.t, notHeld(first.Unlock(lock)))
+	require.NoError(s.t, second.Unlock(lock))
+}

@@ -1,0 +1,189 @@
+package redisson
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+// ErrEnded means that the Java process ended before it answered.
+var ErrEnded = errors.New("redisson: the Java process has ended")
+
+// patience is how long Close lets a client take to shut down.
+const patience = 30 * time.Second
+
+// An Exception is what Redisson threw.
+type Exception struct {
+	Class   string // with its package: java.lang.IllegalMonitorStateException
+	Message string
+}
+
+// Error implements error.
+func (e *Exception) Error() string { return e.Class + ": " + e.Message }
+
+// Sharding is Redisson's shardedSubscriptionMode, which matters in a Cluster only.
+type Sharding string
+
+// What rlock calls PubSubAuto, PubSubSharded and PubSubPlain.
+const (
+	ShardingAuto Sharding = "AUTO"
+	ShardingOn   Sharding = "ON"
+	ShardingOff  Sharding = "OFF"
+)
+
+// Config says what a client of Redisson is told besides its defaults.
+type Config struct {
+	Version  Version
+	Addrs    []string      // host:port, of one server or of nodes of a Cluster
+	Cluster  bool          // and which
+	Watchdog time.Duration // lockWatchdogTimeout; defaults to 30 s
+	Sharding Sharding      // defaults to ShardingAuto
+	Log      io.Writer     // gets Redisson's warnings; defaults to nowhere
+}
+
+// A Process is a Java process with one RedissonClient. Its methods may be called
+// concurrently.
+type Process struct {
+	command *exec.Cmd
+	ended   chan struct{} // closed when the process has
+
+	mu      sync.Mutex // protects following
+	in      io.WriteCloser
+	sent    int64 // id of the last command
+	waiting map[int64]chan answer
+}
+
+type command struct {
+	ID          int64  `json:"id"`
+	Thread      string `json:"thread"`
+	Call        string `json:"call"`
+	Name        string `json:"name,omitempty"`
+	WaitMillis  int64  `json:"waitMillis,omitempty"`
+	LeaseMillis int64  `json:"leaseMillis,omitempty"`
+	Counter     string `json:"counter,omitempty"`
+}
+
+type answer struct {
+	ID        int64
+	Value     json.RawMessage
+	Exception string
+	Message   string
+}
+
+// Start starts a Java process and returns when its client is connected.
+func Start(c Config) (*Process, error) {
+	if c.Watchdog == 0 {
+		c.Watchdog = 30 * time.Second
+	}
+	if c.Sharding == "" {
+		c.Sharding = ShardingAuto
+	}
+	// The JVM that starts fastest: its code runs for seconds.
+	cmd, err := Command(c.Version, "rlock.Driver", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{command: cmd, ended: make(chan struct{}), waiting: make(map[int64]chan answer)}
+	cmd.Stderr = c.Log
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		p.in, err = cmd.StdinPipe()
+	}
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("redisson: %w", err)
+	}
+	connected := make(chan answer, 1)
+	p.waiting[0] = connected
+	go p.hear(out)
+	settings := map[string]any{"addresses": c.Addrs, "cluster": c.Cluster, "watchdog": c.Watchdog.Milliseconds(), "sharded": c.Sharding}
+	if err := json.NewEncoder(p.in).Encode(settings); err != nil {
+		p.Kill()
+		return nil, fmt.Errorf("redisson: %w", err)
+	}
+	if _, ok := <-connected; !ok {
+		p.Kill()
+		return nil, fmt.Errorf("%w before its client was connected: see Config.Log", ErrEnded)
+	}
+	return p, nil
+}
+
+// hear gives each answer to the call that waits for it, until the process ends.
+func (p *Process) hear(out io.Reader) {
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var a answer
+		if json.Unmarshal(lines.Bytes(), &a) != nil {
+			continue // a JVM that is asked to may print
+		}
+		p.mu.Lock()
+		call := p.waiting[a.ID]
+		delete(p.waiting, a.ID)
+		p.mu.Unlock()
+		if call != nil {
+			call <- a
+		}
+	}
+	_ = p.command.Wait() // how it ended is of no interest
+	p.mu.Lock()
+	for _, call := range p.waiting {
+		close(call)
+	}
+	p.waiting = nil
+	p.mu.Unlock()
+	close(p.ended)
+}
+
+// call sends a command and returns its value when it was executed.
+func (p *Process) call(c command) (value json.RawMessage, err error) {
+	answered := make(chan answer, 1)
+	p.mu.Lock()
+	if p.waiting == nil {
+		p.mu.Unlock()
+		return nil, ErrEnded
+	}
+	p.sent++
+	c.ID = p.sent
+	p.waiting[c.ID] = answered
+	err = json.NewEncoder(p.in).Encode(c)
+	p.mu.Unlock()
+	if err != nil { // it ends, or is told to
+		<-p.ended
+		return nil, ErrEnded
+	}
+	a, ok := <-answered
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("%s of %q: %w", c.Call, c.Name, ErrEnded)
+	case a.Exception != "":
+		return nil, fmt.Errorf("redisson: %s of %q: %w", c.Call, c.Name, &Exception{a.Exception, a.Message})
+	}
+	return a.Value, nil
+}
+
+// Kill ends the process with SIGKILL, as a crash would: nothing is released.
+func (p *Process) Kill() {
+	_ = p.command.Process.Kill() // fails only if it has ended
+	<-p.ended
+}
+
+// Close shuts the client down, and ends the process by force if that takes too
+// long. Redisson leaves locks that are still held to expire.
+func (p *Process) Close() error {
+	p.mu.Lock()
+	_ = p.in.Close() // fails only if the process has ended
+	p.mu.Unlock()
+	select {
+	case <-p.ended:
+		return nil
+	case <-time.After(patience):
+		p.Kill()
+		return fmt.Errorf("redisson: the client has not shut down within %v", patience)
+	}
+}

@@ -1,0 +1,74 @@
+package redisson_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redisson"
+)
+
+func TestWithoutJavaTheErrorSaysWhatToInstall(t *testing.T) {
+	t.Setenv("PATH", "")
+	_, err := redisson.Start(redisson.Config{Version: "never built"})
+	assert.ErrorIs(t, err, redisson.ErrNoJava)
+	assert.ErrorContains(t, err, "install")
+}
+
+func TestAServerThatIsNotThereIsAnError(t *testing.T) {
+	t.Parallel()
+	withJava(t)
+	_, err := redisson.Start(redisson.Config{Version: redisson.V4, Addrs: []string{"127.0.0.1:1"}})
+	assert.ErrorIs(t, err, redisson.ErrEnded)
+}
+
+func TestThreadsAreOwnersAndTheOrderOfTheirCallsIsKept(t *testing.T) {
+	withBoth(t, setting{}, func(s *scene) {
+		lock, one, two := s.fresh(), s.java.Thread("one"), s.java.Thread("two")
+		require.NoError(s.t, one.Lock(lock, 0))
+		require.NoError(s.t, s.java.Thread("one").Lock(lock, 0))
+		n, err := one.HoldCount(lock)
+		require.NoError(s.t, err)
+		assert.Equal(s.t, 2, n)
+		ok, err := two.TryLock(lock, 0, 0)
+		require.NoError(s.t, err)
+		assert.False(s.t, ok)
+
+		var e *redisson.Exception
+		require.ErrorAs(s.t, two.Unlock(lock), &e)
+		assert.Equal(s.t, "java.lang.IllegalMonitorStateException", e.Class)
+		assert.Contains(s.t, e.Message, "not locked by current thread")
+	})
+}
+
+func TestAThreadIsInterruptedInWhatItDoes(t *testing.T) {
+	withBoth(t, setting{}, func(s *scene) {
+		lock, one, two := s.fresh(), s.java.Thread("one"), s.java.Thread("two")
+		require.NoError(s.t, two.Interrupt(), "idle: it does not matter")
+		require.NoError(s.t, one.Lock(lock, 0))
+		waiter := s.start(func() error { return two.LockInterruptibly(lock, 0) })
+		s.awaitWaiter(lock)
+		require.NoError(s.t, two.Interrupt())
+		<-waiter.done
+		var e *redisson.Exception
+		require.ErrorAs(s.t, waiter.err, &e)
+		// The second, if it is still in a command.
+		assert.Contains(s.t, []string{"java.lang.InterruptedException", "org.redisson.client.RedisException"}, e.Class)
+		require.NoError(s.t, one.Unlock(lock))
+	})
+}
+
+func TestCallsOfAProcessThatHasEndedFail(t *testing.T) {
+	withBoth(t, setting{}, func(s *scene) {
+		lock, one, two := s.fresh(), s.java.Thread("one"), s.java.Thread("two")
+		require.NoError(s.t, one.Lock(lock, 0))
+		waiter := s.start(func() error { return two.Lock(lock, 0) })
+		s.awaitWaiter(lock)
+		s.java.Kill()
+		<-waiter.done
+		assert.ErrorIs(s.t, waiter.err, redisson.ErrEnded)
+		assert.ErrorIs(s.t, one.Unlock(lock), redisson.ErrEnded)
+		s.java.Kill() // again
+	})
+}

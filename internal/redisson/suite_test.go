@@ -1,0 +1,192 @@
+package redisson_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redisson"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// hang is when a wait counts as one without end. Nothing is measured by it.
+const hang = 2 * time.Minute
+
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(holdAt); addr != "" {
+		holdUntilKilled(addr)
+	}
+	redistest.Main(m)
+}
+
+// A scene is one server with a Java process and a Go client on it.
+type scene struct {
+	*redistest.Server
+	t       *testing.T
+	ctx     context.Context  // of a wait that should end by itself
+	outside rueidis.Client   // somebody who is no lock client
+	counts  []string         // the commands that count waiters, one for each family of pub/sub
+	nodes   []rueidis.Client // the same for each data node
+
+	setting setting
+	java    *redisson.Process
+	client  *rlock.Client
+}
+
+// A setting is how both sides are configured, where not by default.
+type setting struct {
+	version  redisson.Version
+	lease    time.Duration // of the watchdogs
+	sharding redisson.Sharding
+	pubSub   rlock.PubSub
+}
+
+// withBoth runs the test with either version of Redisson, each on a server of
+// its own.
+func withBoth(t *testing.T, c setting, run func(s *scene)) {
+	t.Parallel()
+	for _, version := range []redisson.Version{redisson.V3, redisson.V4} {
+		t.Run(string(version), func(t *testing.T) {
+			t.Parallel()
+			c.version = version
+			run(stage(t, redistest.Standalone(t), c))
+		})
+	}
+}
+
+// stage brings both sides onto the server.
+func stage(t *testing.T, server *redistest.Server, c setting) *scene {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	t.Cleanup(cancel)
+	s := &scene{Server: server, t: t, ctx: ctx, setting: c, counts: []string{"NUMSUB", "SHARDNUMSUB"}}
+	s.java = s.startJava()
+	s.client = s.startGo()
+	s.outside = server.Client(t)
+	for _, node := range server.Nodes() {
+		s.nodes = append(s.nodes, node.Client(t))
+	}
+	return s
+}
+
+// eachWay runs a sub-test in which Go has the lock first, and one in which Java has.
+func (s *scene) eachWay(run func(s *scene, first, second side)) {
+	java, golang := s.java.Thread("one"), s.golang()
+	s.t.Run("Go first", func(t *testing.T) { run(s.in(t), golang, java) })
+	s.t.Run("Java first", func(t *testing.T) { run(s.in(t), java, golang) })
+}
+
+func (s *scene) in(t *testing.T) *scene {
+	sub := *s
+	sub.t = t
+	return &sub
+}
+
+// startJava starts a client of Redisson.
+func (s *scene) startJava() *redisson.Process {
+	s.t.Helper()
+	withJava(s.t)
+	c := s.setting
+	java, err := redisson.Start(redisson.Config{
+		Version: c.version, Addrs: s.Options().InitAddress, Cluster: s.Kind == redistest.KindCluster,
+		Watchdog: c.lease, Sharding: c.sharding, Log: s.t.Output(),
+	})
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { assert.NoError(s.t, java.Close()) })
+	return java
+}
+
+// withJava skips the test where there is no Java, or no network to build the driver
+// with; if RLOCK_REQUIRE_JAVA is 1 it fails it.
+func withJava(t *testing.T) {
+	t.Helper()
+	_, err := redisson.Command(redisson.V4, "rlock.Driver")
+	if err != nil && os.Getenv("RLOCK_REQUIRE_JAVA") != "1" {
+		t.Skipf("%v; CI fails on this skip", err)
+	}
+	require.NoError(t, err)
+}
+
+// startGo starts a client of rlock.
+func (s *scene) startGo() *rlock.Client {
+	s.t.Helper()
+	c := s.setting
+	client, err := rlock.New(rlock.Config{Redis: s.Options(), Lease: c.lease, PubSub: c.pubSub, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { assert.NoError(s.t, client.Close()) })
+	return client
+}
+
+// do sends a command from outside. The first argument after the command's name
+// must be a key.
+func (s *scene) do(command, key string, args ...string) rueidis.RedisResult {
+	return s.outside.Do(s.ctx, s.outside.B().Arbitrary(command).Keys(key).Args(args...).Build())
+}
+
+// fresh returns the name of a lock that nobody waits for, nor lingers at.
+func (s *scene) fresh() string {
+	return fmt.Sprintf("%s:%d", s.t.Name(), lockNumber.Add(1))
+}
+
+var lockNumber atomic.Int64
+
+// awaitWaiter returns when a client is subscribed to the channel of the lock, as
+// those that wait for it are, in either family of commands, on any node.
+func (s *scene) awaitWaiter(lock string) {
+	s.t.Helper()
+	channel := "redisson_lock__channel:{" + lock + "}"
+	if strings.Contains(lock, "{") {
+		channel = "redisson_lock__channel:" + lock
+	}
+	require.Eventually(s.t, func() bool {
+		for _, node := range s.nodes {
+			for _, count := range s.counts {
+				reply, err := node.Do(s.ctx, node.B().Arbitrary("PUBSUB", count, channel).Build()).AsIntMap()
+				if err == nil && reply[channel] > 0 {
+					return true
+				}
+			}
+		}
+		return false
+	}, hang, time.Millisecond, "nobody waits at %q", channel)
+}
+
+// A call is one that is under way in a goroutine of its own.
+type call struct {
+	s     *scene
+	done  chan struct{}
+	err   error
+	ended time.Time
+}
+
+func (s *scene) start(f func() error) *call {
+	c := &call{s: s, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.err = f()
+		c.ended = time.Now()
+	}()
+	return c
+}
+
+// succeeds waits for the call and returns when it ended.
+func (c *call) succeeds() time.Time {
+	c.s.t.Helper()
+	select {
+	case <-c.done:
+	case <-c.s.ctx.Done():
+		require.FailNow(c.s.t, "a call that has not ended")
+	}
+	require.NoError(c.s.t, c.err)
+	return c.ended
+}

@@ -1,0 +1,97 @@
+package redisson
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// A Thread is a Java thread: for Redisson, with its process, the identity of whom
+// a lock belongs to. It executes one call at a time, in the order in which they
+// are made; each method returns when its call has.
+type Thread struct {
+	process *Process
+	name    string
+}
+
+// Thread returns the thread of that name, the same one each time.
+func (p *Process) Thread(name string) Thread { return Thread{p, name} }
+
+// Lock is RLock.lock(lease), and lock() if the lease is 0.
+func (t Thread) Lock(lock string, lease time.Duration) error {
+	return t.do(nil, command{Call: "lock", Name: lock, LeaseMillis: lease.Milliseconds()})
+}
+
+// LockInterruptibly is RLock.lockInterruptibly.
+func (t Thread) LockInterruptibly(lock string, lease time.Duration) error {
+	return t.do(nil, command{Call: "lockInterruptibly", Name: lock, LeaseMillis: lease.Milliseconds()})
+}
+
+// TryLock is RLock.tryLock(wait, lease), with the watchdog if the lease is 0, and
+// tryLock() if both are.
+func (t Thread) TryLock(lock string, wait, lease time.Duration) (ok bool, err error) {
+	err = t.do(&ok, command{Call: "tryLock", Name: lock, WaitMillis: wait.Milliseconds(), LeaseMillis: lease.Milliseconds()})
+	return ok, err
+}
+
+// Unlock is RLock.unlock.
+func (t Thread) Unlock(lock string) error {
+	return t.do(nil, command{Call: "unlock", Name: lock})
+}
+
+// ForceUnlock is RLock.forceUnlock.
+func (t Thread) ForceUnlock(lock string) (ok bool, err error) {
+	err = t.do(&ok, command{Call: "forceUnlock", Name: lock})
+	return ok, err
+}
+
+// IsLocked is RLock.isLocked.
+func (t Thread) IsLocked(lock string) (ok bool, err error) {
+	err = t.do(&ok, command{Call: "isLocked", Name: lock})
+	return ok, err
+}
+
+// IsHeld is RLock.isHeldByCurrentThread.
+func (t Thread) IsHeld(lock string) (ok bool, err error) {
+	err = t.do(&ok, command{Call: "isHeldByCurrentThread", Name: lock})
+	return ok, err
+}
+
+// HoldCount is RLock.getHoldCount.
+func (t Thread) HoldCount(lock string) (n int, err error) {
+	err = t.do(&n, command{Call: "getHoldCount", Name: lock})
+	return n, err
+}
+
+// TTL is RLock.remainTimeToLive: -2 ms if nobody holds the lock, -1 ms if its key
+// does not expire.
+func (t Thread) TTL(lock string) (time.Duration, error) {
+	var ms int64
+	err := t.do(&ms, command{Call: "remainTimeToLive", Name: lock})
+	return time.Duration(ms) * time.Millisecond, err
+}
+
+// Count takes the lock again and again for so long, and each time adds one to the
+// counter, a key in Redis, by a GET and a SET. It returns how often.
+func (t Thread) Count(lock, counter string, during time.Duration) (sections int, err error) {
+	err = t.do(&sections, command{Call: "count", Name: lock, Counter: counter, WaitMillis: during.Milliseconds()})
+	return sections, err
+}
+
+// Interrupt interrupts the thread in what it executes.
+func (t Thread) Interrupt() error {
+	return t.do(nil, command{Call: "interrupt"})
+}
+
+// do makes the call and stores its value, if it has one, in into.
+func (t Thread) do(into any, c command) error {
+	c.Thread = t.name
+	value, err := t.process.call(c)
+	if err != nil || into == nil {
+		return err
+	}
+	if err := json.Unmarshal(value, into); err != nil {
+		return fmt.Errorf("redisson: %s of %q answered %s: %w", c.Call, c.Name, value, err)
+	}
+	return nil
+}
