@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -66,7 +67,7 @@ func plan(o options, r *report.Report) (schedule []measurement) {
 			for _, c := range o.contenders {
 				result := arena.NewResult(cell, c)
 				r.Results = append(r.Results, result)
-				if result.Skipped = s.Refuses(c); result.Skipped == "" {
+				if result.Skipped = cmp.Or(s.Refuses(c), c.Absent()); result.Skipped == "" {
 					row = append(row, measurement{cell, c, result})
 				}
 			}

@@ -25,6 +25,7 @@ type Arena struct {
 	run      string // begins the names of all keys
 	measured atomic.Int64
 	networks map[string]*network
+	idle     map[string][]*process // of a contender's own program, to do the next job
 }
 
 // A network is a way to Redis.
@@ -37,7 +38,7 @@ type network struct {
 // Open connects to the Redis at addr, or starts one if addr is "". It is never
 // flushed: names begin with a number of this run, and keys end with their leases.
 func Open(ctx context.Context, addr string) (*Arena, error) {
-	a := &Arena{addr: addr, run: fmt.Sprintf("bench:%08x", rand.Uint32()), networks: make(map[string]*network), stop: func() {}}
+	a := &Arena{addr: addr, run: fmt.Sprintf("bench:%08x", rand.Uint32()), networks: make(map[string]*network), idle: make(map[string][]*process), stop: func() {}}
 	var err error
 	if addr == "" {
 		if a.addr, a.stop, err = startRedis(ctx); err != nil {
@@ -62,6 +63,11 @@ func Open(ctx context.Context, addr string) (*Arena, error) {
 
 // Close ends all that Open and Measure have started.
 func (a *Arena) Close() {
+	for _, processes := range a.idle {
+		for _, p := range processes {
+			p.end(5 * time.Second)
+		}
+	}
 	for _, n := range a.networks {
 		if n.proxy != nil {
 			n.proxy.end(time.Second)
@@ -78,7 +84,7 @@ func (a *Arena) network(ctx context.Context, n scenario.Network) (*network, erro
 	}
 	way := &network{addr: a.addr}
 	if n.RoundTrip > 0 {
-		proxy, err := start(worker.RoleProxy)
+		proxy, err := start(worker.RoleNetwork)
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package arena_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -169,4 +170,56 @@ func TestNoRedisIsAnError(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err = arena.Open(context.Background(), "")
 	assert.ErrorContains(t, err, "-addr")
+}
+
+// One JVM does job after job. Its figures are of the same kind as a Go worker's:
+// histograms, exclusion and hand-overs as the shared memory shows them, commands.
+func TestRedissonIsMeasuredByAProgramOfItsOwn(t *testing.T) {
+	if why := contender.Redisson().Absent(); why != "" {
+		require.NotEqual(t, "1", os.Getenv("RLOCK_REQUIRE_JAVA"), why)
+		t.Skip(why)
+	}
+	a := open(t)
+	check := func(job worker.Job) *arena.Result {
+		t.Helper()
+		job.Duration = 500 * time.Millisecond
+		r := measure(t, a, cell(job), "redisson")
+		assert.Zero(t, r.Overlaps)
+		assert.Zero(t, r.Failures, r.FirstFailure)
+		assert.Zero(t, r.Stuck)
+		assert.Positive(t, r.ClientCPU)
+		return r
+	}
+	r := check(worker.Job{Kind: worker.Loop, Goroutines: 1})
+	require.Positive(t, r.Sections)
+	assert.InDelta(t, 3*float64(r.Sections), float64(r.Sent), 30, "two EVALSHA, and a DEL of the unlock latch")
+	assert.GreaterOrEqual(t, r.Wait.Count, r.Sections)
+	assert.Positive(t, r.Wait.P50)
+	assert.LessOrEqual(t, r.Wait.P50, r.Pair.P50)
+	assert.LessOrEqual(t, r.Wait.P99, r.Wait.Worst)
+
+	// On a busy machine the JVMs may take turns for a whole window.
+	handsOver := func(job worker.Job) (r *arena.Result) {
+		t.Helper()
+		for range 20 {
+			if r = check(job); r.Handover.Count > 0 {
+				return r
+			}
+		}
+		require.FailNow(t, "no hand-over is seen in the histograms of two JVMs, merged in Go")
+		return nil
+	}
+	r = handsOver(worker.Job{Kind: worker.Loop, Processes: 2, Goroutines: 4, Section: 50 * time.Microsecond})
+	require.Positive(t, r.Sections)
+	assert.LessOrEqual(t, r.ProcessShare(), 1.0)
+
+	r = check(worker.Job{Kind: worker.Nest, Goroutines: 1, Depth: 5})
+	require.Positive(t, r.Sections)
+	assert.Less(t, r.Nested.P50, r.Pair.P50)
+
+	handsOver(worker.Job{Kind: worker.Handover, Processes: 2, Goroutines: 1, Section: 5 * time.Millisecond})
+
+	r = check(worker.Job{Kind: worker.Hold, Locks: 200, Lease: 30 * time.Second})
+	assert.Zero(t, r.Gone)
+	assert.Zero(t, r.LostHolds)
 }

@@ -2,6 +2,7 @@ package arena
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -56,8 +57,12 @@ func (a *Arena) Measure(ctx context.Context, cell scenario.Cell, c contender.Con
 	}
 	defer func() { _ = os.Remove(job.Ground) }()
 
-	workers, err := ready(job)
+	workers, err := a.ready(c, job)
 	defer func() {
+		if err == nil && c.Program != nil {
+			a.idle[c.Name] = append(a.idle[c.Name], workers...)
+			return
+		}
 		for _, w := range workers {
 			w.end(5 * time.Second)
 		}
@@ -118,13 +123,20 @@ func (a *Arena) Measure(ctx context.Context, cell scenario.Cell, c contender.Con
 }
 
 // ready starts the workers of a job, all at once, and returns when all are ready.
-func ready(job worker.Job) (workers []*process, err error) {
+func (a *Arena) ready(c contender.Contender, job worker.Job) (workers []*process, err error) {
 	for job.Process = range job.Processes {
-		w, failed := startWorker(job)
+		w, failed := a.worker(c)
 		if failed != nil {
 			return workers, failed
 		}
 		workers = append(workers, w)
+		line, failed := json.Marshal(job)
+		if failed == nil {
+			failed = w.say(string(line))
+		}
+		if failed != nil {
+			return workers, failed
+		}
 	}
 	for _, w := range workers {
 		if _, failed := w.hear(setUp); failed != nil {
@@ -132,6 +144,23 @@ func ready(job worker.Job) (workers []*process, err error) {
 		}
 	}
 	return workers, err
+}
+
+// worker returns a process that awaits a job. A contender's own program is started
+// once for each process that is needed at a time, and does many jobs.
+func (a *Arena) worker(c contender.Contender) (*process, error) {
+	if c.Program == nil {
+		return start(worker.RoleWorker)
+	}
+	if idle := a.idle[c.Name]; len(idle) > 0 {
+		a.idle[c.Name] = idle[1:]
+		return idle[0], nil
+	}
+	command, err := c.Program()
+	if err != nil {
+		return nil, err
+	}
+	return launch(command)
 }
 
 // countUpdates compares the sequence number with the requests that wrote it.

@@ -14,7 +14,7 @@ import (
 	"github.com/go-rlock/rlock/bench/worker"
 )
 
-// A process is this program, started again in another role.
+// A process is this program, started again in another role, or a contender's own.
 type process struct {
 	command *exec.Cmd
 	in      io.WriteCloser
@@ -27,8 +27,13 @@ func start(role string) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("arena: %w", err)
 	}
-	p := &process{command: exec.Command(self), lines: make(chan string, 4)}
-	p.command.Env = append(os.Environ(), worker.Role+"="+role)
+	command := exec.Command(self)
+	command.Env = append(os.Environ(), worker.Role+"="+role)
+	return launch(command)
+}
+
+func launch(command *exec.Cmd) (p *process, err error) {
+	p = &process{command: command, lines: make(chan string, 4)}
 	p.command.Stderr = &p.errors
 	p.command.SysProcAttr = ours()
 	if p.in, err = p.command.StdinPipe(); err != nil {
@@ -99,23 +104,6 @@ func (p *process) end(patience time.Duration) {
 			timeout = nil
 		}
 	}
-}
-
-// startWorker starts a worker and returns it when it is ready to begin.
-func startWorker(job worker.Job) (*process, error) {
-	p, err := start(worker.RoleWorker)
-	if err != nil {
-		return nil, err
-	}
-	line, err := json.Marshal(job)
-	if err == nil {
-		err = p.say(string(line))
-	}
-	if err != nil {
-		p.end(0)
-		return nil, err
-	}
-	return p, nil
 }
 
 func (p *process) report(limit time.Duration) (r worker.Report, err error) {

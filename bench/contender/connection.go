@@ -1,8 +1,12 @@
 package contender
 
 import (
+	"errors"
+	"strconv"
+	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 )
 
@@ -25,11 +29,48 @@ func connect(addr string) (rueidis.Client, error) {
 	})
 }
 
-// A connection is a Client's connection to Redis, to embed.
-type connection struct{ redis rueidis.Client }
+// A party is a Client of the floor or of a design written here, to embed: its
+// connection to Redis, its lease, and the names of its owners.
+type party struct {
+	redis        rueidis.Client
+	lease        time.Duration
+	milliseconds string // of the lease
+	uuid         string
+	owners       atomic.Uint64
+}
+
+// join connects p.
+func (p *party) join(c Config) (err error) {
+	p.lease = c.Lease
+	if p.lease == 0 {
+		p.lease = defaultLease
+	}
+	p.milliseconds = strconv.FormatInt(p.lease.Milliseconds(), 10)
+	p.uuid = uuid.NewString()
+	p.redis, err = connect(c.Addr)
+	return err
+}
+
+// owner returns a new one, as Redisson writes it.
+func (p *party) owner() string { return p.uuid + ":" + strconv.FormatUint(p.owners.Add(1), 10) }
 
 // Close implements Client.
-func (c connection) Close() error {
-	c.redis.Close()
+func (p *party) Close() error {
+	p.redis.Close()
 	return nil
+}
+
+var (
+	errTaken   = errors.New("taken, and the floor does not wait")
+	errNotOurs = errors.New("the key was not ours any more at unlock")
+)
+
+// unlocked turns the reply of a script that deletes the key, if it is ours, into
+// Unlock's error.
+func unlocked(reply rueidis.RedisResult) error {
+	deleted, err := reply.AsInt64()
+	if err == nil && deleted == 0 {
+		return errNotOurs
+	}
+	return err
 }

@@ -3,6 +3,7 @@ package contender
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -32,6 +33,24 @@ type Contender struct {
 	Key func(name string) string
 
 	Open func(Config) (Client, error)
+
+	// Program is for a contender that is not in Go, instead of Open: a process that
+	// does what a worker does, of the kinds of job in Does (package worker has the
+	// protocol). It fails where it cannot be run.
+	Program func() (*exec.Cmd, error)
+	Does    []string
+}
+
+// Absent says why the contender cannot be measured on this machine, "" if it can.
+func (c Contender) Absent() string {
+	if c.Program == nil {
+		return ""
+	}
+	if _, err := c.Program(); err != nil {
+		why, _, _ := strings.Cut(err.Error(), "\n")
+		return why
+	}
+	return ""
 }
 
 // Waits reports whether a lock that is taken is waited for.
@@ -76,7 +95,7 @@ func All() []Contender {
 		Rueidislock(), RueidislockOne(),
 		Redsync(),
 		RedislockLinear(), RedislockExponential(),
-		RedissonStyle(),
+		Redisson(), RedissonStyle(),
 		ExpirePoll(),
 		GetSetSleep(), GetSetSpin(),
 		FloorEvalsha(), FloorSetNX(),

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -15,15 +16,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/bench/contender"
+	"github.com/go-rlock/rlock/internal/redisson"
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // each runs a test for every contender, with a name for its locks.
 func each(t *testing.T, run func(t *testing.T, c contender.Contender, addr, name string)) {
 	server := redistest.Standalone(t)
-	for _, c := range contender.All() {
+	for _, c := range inGo() {
 		t.Run(c.Name, func(t *testing.T) { run(t, c, server.Addr(), "test:"+t.Name()) })
 	}
+}
+
+// inGo returns the contenders but those with a program of their own, which package
+// arena tests.
+func inGo() []contender.Contender {
+	return slices.DeleteFunc(contender.All(), func(c contender.Contender) bool { return c.Program != nil })
 }
 
 func open(t *testing.T, c contender.Contender, config contender.Config) contender.Client {
@@ -146,7 +154,7 @@ func TestTheKeyExistsWhileTheLockIsHeldAndAfterTheLeaseOnlyThoseThatRenewHoldIt(
 		require.NoError(t, err)
 		return n == 1
 	}
-	for _, c := range contender.All() {
+	for _, c := range inGo() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			name := "test:" + t.Name()
@@ -236,6 +244,14 @@ func TestSendsNamesEveryCommandThatCrossesTheNetwork(t *testing.T) {
 	})
 }
 
+func TestAContenderWhoseProgramCannotBeRunSaysWhatIsMissing(t *testing.T) {
+	t.Setenv("PATH", "")
+	c := contender.Redisson()
+	c.Program = func() (*exec.Cmd, error) { return redisson.Command("never built", "rlock.bench.Main") }
+	assert.Contains(t, c.Absent(), "install")
+	assert.Empty(t, contender.RLock().Absent())
+}
+
 func TestFindNamesWhatThereIs(t *testing.T) {
 	c, err := contender.Find("redsync")
 	require.NoError(t, err)
@@ -258,7 +274,7 @@ func TestNobodyOpensWithoutARedis(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, listener.Close())
-	for _, c := range contender.All() {
+	for _, c := range inGo() {
 		client, err := c.Open(contender.Config{Addr: listener.Addr().String()})
 		if err == nil { // go-redis connects when it is used
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

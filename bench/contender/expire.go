@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 )
 
@@ -38,30 +36,23 @@ func ExpirePoll() Contender {
 		Sends: []string{"evalsha", "eval"},
 		Key:   plain,
 		Open: func(c Config) (Client, error) {
-			redis, err := connect(c.Addr)
-			if err != nil {
+			e := new(expireClient)
+			if err := e.join(c); err != nil {
 				return nil, err
 			}
-			lease := c.Lease
-			if lease == 0 {
-				lease = defaultLease
-			}
-			seconds := strconv.FormatInt(max(1, int64(lease/time.Second)), 10)
-			return &expireClient{connection: connection{redis}, uuid: uuid.NewString(), seconds: seconds}, nil
+			e.seconds = strconv.FormatInt(max(1, int64(e.lease/time.Second)), 10)
+			return e, nil
 		},
 	}
 }
 
 type expireClient struct {
-	connection
-	uuid    string
-	seconds string
-	mutexes atomic.Uint64
+	party
+	seconds string // of the lease
 }
 
 func (c *expireClient) Mutex(name string) Mutex {
-	owner := c.uuid + ":" + strconv.FormatUint(c.mutexes.Add(1), 10)
-	return &expireMutex{client: c, keys: []string{name}, args: []string{owner, c.seconds}}
+	return &expireMutex{client: c, keys: []string{name}, args: []string{c.owner(), c.seconds}}
 }
 
 type expireMutex struct {
@@ -87,9 +78,5 @@ func (m *expireMutex) TryLock(ctx context.Context) (bool, error) {
 }
 
 func (m *expireMutex) Unlock() error {
-	deleted, err := compareAndDelete.Exec(context.Background(), m.client.redis, m.keys, m.args[:1]).AsInt64()
-	if err == nil && deleted == 0 {
-		return errNotOurs
-	}
-	return err
+	return unlocked(compareAndDelete.Exec(context.Background(), m.client.redis, m.keys, m.args[:1]))
 }

@@ -3,12 +3,8 @@ package contender
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync"
-	"sync/atomic"
-	"time"
 
-	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 )
 
@@ -42,9 +38,6 @@ end
 return 0`)
 )
 
-var errTaken = errors.New("taken, and the floor does not wait")
-var errNotOurs = errors.New("the key was not ours any more at unlock")
-
 // FloorEvalsha is what a lock in Redisson's format cannot be faster than: two
 // EVALSHA, sent straight through rueidis, and in the scenario of held locks
 // their renewals in pipelines of 128. It does not wait for a lock that is taken.
@@ -56,16 +49,10 @@ func FloorEvalsha() Contender {
 		Sends:  []string{"evalsha", "eval", "script|load"},
 		Key:    plain,
 		Open: func(c Config) (Client, error) {
-			redis, err := connect(c.Addr)
-			if err != nil {
+			f := &floorClient{held: make(map[*floorMutex]struct{})}
+			if err := f.join(c); err != nil {
 				return nil, err
 			}
-			lease := c.Lease
-			if lease == 0 {
-				lease = defaultLease
-			}
-			f := &floorClient{connection: connection{redis}, uuid: uuid.NewString(), lease: lease, held: make(map[*floorMutex]struct{})}
-			f.milliseconds = strconv.FormatInt(lease.Milliseconds(), 10)
 			if c.Lease > 0 {
 				f.ctx, f.cancel = context.WithCancel(context.Background())
 				f.running.Add(1)
@@ -77,11 +64,7 @@ func FloorEvalsha() Contender {
 }
 
 type floorClient struct {
-	connection
-	uuid         string
-	mutexes      atomic.Uint64
-	lease        time.Duration
-	milliseconds string
+	party
 
 	ctx     context.Context // nil: nothing is renewed
 	cancel  context.CancelFunc
@@ -92,8 +75,7 @@ type floorClient struct {
 }
 
 func (c *floorClient) Mutex(name string) Mutex {
-	owner := c.uuid + ":" + strconv.FormatUint(c.mutexes.Add(1), 10)
-	return &floorMutex{client: c, keys: []string{name, "redisson_lock__channel:{" + name + "}"}, args: []string{c.milliseconds, owner}}
+	return &floorMutex{client: c, keys: []string{name, "redisson_lock__channel:{" + name + "}"}, args: []string{c.milliseconds, c.owner()}}
 }
 
 func (c *floorClient) Close() error {
@@ -101,7 +83,7 @@ func (c *floorClient) Close() error {
 		c.cancel()
 		c.running.Wait()
 	}
-	return c.connection.Close()
+	return c.party.Close()
 }
 
 // renew sends every lock's renewal once in a third of the lease.
@@ -154,11 +136,7 @@ func (m *floorMutex) Unlock() error {
 		delete(m.client.held, m)
 		m.client.mu.Unlock()
 	}
-	released, err := floorRelease.Exec(context.Background(), m.client.redis, m.keys, m.args[1:]).AsInt64()
-	if err == nil && released == 0 {
-		return errNotOurs
-	}
-	return err
+	return unlocked(floorRelease.Exec(context.Background(), m.client.redis, m.keys, m.args[1:]))
 }
 
 // FloorSetNX is the simplest lock there is: SET NX PX with a unique value, and a
@@ -170,29 +148,19 @@ func FloorSetNX() Contender {
 		Sends: []string{"set", "evalsha", "eval"},
 		Key:   plain,
 		Open: func(c Config) (Client, error) {
-			redis, err := connect(c.Addr)
-			if err != nil {
+			s := new(setNXClient)
+			if err := s.join(c); err != nil {
 				return nil, err
 			}
-			lease := c.Lease
-			if lease == 0 {
-				lease = defaultLease
-			}
-			return &setNXClient{connection: connection{redis}, uuid: uuid.NewString(), lease: lease}, nil
+			return s, nil
 		},
 	}
 }
 
-type setNXClient struct {
-	connection
-	uuid    string
-	mutexes atomic.Uint64
-	lease   time.Duration
-}
+type setNXClient struct{ party }
 
 func (c *setNXClient) Mutex(name string) Mutex {
-	owner := c.uuid + ":" + strconv.FormatUint(c.mutexes.Add(1), 10)
-	return &setNXMutex{client: c, keys: []string{name}, args: []string{owner}}
+	return &setNXMutex{client: c, keys: []string{name}, args: []string{c.owner()}}
 }
 
 type setNXMutex struct {
@@ -218,9 +186,5 @@ func (m *setNXMutex) TryLock(ctx context.Context) (bool, error) {
 }
 
 func (m *setNXMutex) Unlock() error {
-	deleted, err := compareAndDelete.Exec(context.Background(), m.client.redis, m.keys, m.args).AsInt64()
-	if err == nil && deleted == 0 {
-		return errNotOurs
-	}
-	return err
+	return unlocked(compareAndDelete.Exec(context.Background(), m.client.redis, m.keys, m.args))
 }

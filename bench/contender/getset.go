@@ -36,28 +36,24 @@ func getSetAs(name, about, wakes string, pause time.Duration) Contender {
 		Sends: []string{"setnx", "get", "getset", "del"},
 		Key:   plain,
 		Open: func(c Config) (Client, error) {
-			redis, err := connect(c.Addr)
-			if err != nil {
+			g := &getSetClient{pause: pause}
+			if err := g.join(c); err != nil {
 				return nil, err
 			}
-			lease := c.Lease
-			if lease == 0 {
-				lease = defaultLease
-			}
-			return getSetClient{connection{redis}, lease, pause}, nil
+			return g, nil
 		},
 	}
 }
 
 type getSetClient struct {
-	connection
-	lease, pause time.Duration
+	party
+	pause time.Duration
 }
 
-func (c getSetClient) Mutex(name string) Mutex { return &getSetMutex{client: c, name: name} }
+func (c *getSetClient) Mutex(name string) Mutex { return &getSetMutex{client: c, name: name} }
 
 type getSetMutex struct {
-	client getSetClient
+	client *getSetClient
 	name   string
 	end    time.Time
 }

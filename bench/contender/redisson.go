@@ -2,12 +2,9 @@ package contender
 
 import (
 	"context"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 )
 
@@ -49,19 +46,9 @@ func RedissonStyle() Contender {
 		Sends:     []string{"evalsha", "eval", "subscribe"},
 		Key:       plain,
 		Open: func(c Config) (Client, error) {
-			redis, err := connect(c.Addr)
-			if err != nil {
+			r := &redissonClient{latches: make(map[string]*latch)}
+			if err := r.join(c); err != nil {
 				return nil, err
-			}
-			lease := c.Lease
-			if lease == 0 {
-				lease = defaultLease
-			}
-			r := &redissonClient{
-				connection:   connection{redis},
-				uuid:         uuid.NewString(),
-				milliseconds: strconv.FormatInt(lease.Milliseconds(), 10),
-				latches:      make(map[string]*latch),
 			}
 			r.ctx, r.cancel = context.WithCancel(context.Background())
 			return r, nil
@@ -70,10 +57,7 @@ func RedissonStyle() Contender {
 }
 
 type redissonClient struct {
-	connection
-	uuid         string
-	mutexes      atomic.Uint64
-	milliseconds string
+	party
 
 	ctx     context.Context // that of the subscriptions
 	cancel  context.CancelFunc
@@ -90,8 +74,7 @@ type latch struct {
 }
 
 func (c *redissonClient) Mutex(name string) Mutex {
-	owner := c.uuid + ":" + strconv.FormatUint(c.mutexes.Add(1), 10)
-	return &redissonMutex{client: c, keys: []string{name, "redisson_lock__channel:{" + name + "}"}, args: []string{c.milliseconds, owner}}
+	return &redissonMutex{client: c, keys: []string{name, "redisson_lock__channel:{" + name + "}"}, args: []string{c.milliseconds, c.owner()}}
 }
 
 func (c *redissonClient) Close() error {
@@ -178,7 +161,7 @@ func (m *redissonMutex) try(ctx context.Context) (time.Duration, error) {
 func (m *redissonMutex) Unlock() error {
 	err := redissonRelease.Exec(context.Background(), m.client.redis, m.keys, m.args).Error()
 	if rueidis.IsRedisNil(err) {
-		return errNotOurs
+		return errNotOurs // 0 is one level less
 	}
 	return err
 }

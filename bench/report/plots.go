@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -53,8 +54,11 @@ func (r *Report) plot(folder string) (files []string, err error) {
 	return files, err
 }
 
+var fontSize = regexp.MustCompile(`font-size:([0-9.]+)px`)
+
 // save writes a plot as SVG, with a font for those who lack the one that the
-// letters were measured with.
+// letters were measured with. Those fonts may be an eighth wider, so that all
+// letters are drawn smaller by as much.
 func save(p *plot.Plot, path string) error {
 	var svg bytes.Buffer
 	drawing, err := p.WriterTo(8*vg.Inch, 4.5*vg.Inch, "svg")
@@ -65,6 +69,10 @@ func save(p *plot.Plot, path string) error {
 		return err
 	}
 	text := bytes.ReplaceAll(svg.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif"))
+	text = fontSize.ReplaceAllFunc(text, func(found []byte) []byte {
+		size, _ := strconv.ParseFloat(string(fontSize.FindSubmatch(found)[1]), 64)
+		return fmt.Appendf(nil, "font-size:%.4gpx", size*7/8)
+	})
 	return os.WriteFile(path, text, 0o644)
 }
 
@@ -120,6 +128,7 @@ func (r *Report) bars(title, scenario, setting, network string, value func(*aren
 		p.Add(bar)
 	}
 	p.NominalY(names...)
+	p.Y.Padding = vg.Points(6)
 	labels, err := plotter.NewLabels(plotter.XYLabels{XYs: tips(values), Labels: texts(values)})
 	if err == nil {
 		labels.Offset = vg.Point{X: vg.Points(3), Y: vg.Points(-3)}

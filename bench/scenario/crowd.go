@@ -25,7 +25,7 @@ func oneProcess() Scenario {
 			add := func(n Network, goroutines int, section time.Duration) {
 				cells = append(cells, Cell{
 					Setting: fmt.Sprintf("%s goroutines, %s", count(goroutines), sectionOf(section)), Network: n,
-					Job: worker.Job{Kind: worker.Loop, Goroutines: goroutines, Section: section, Duration: s.window(200, 300)}})
+					Job: worker.Job{Kind: worker.Loop, Goroutines: goroutines, Section: section, Duration: s.window(150, 250)}})
 			}
 			if s.Quick {
 				add(loopback, 2, 0)
@@ -58,7 +58,7 @@ func fourProcesses() Scenario {
 		cells: func(s Size) (cells []Cell) {
 			for _, n := range pick(s, networks(2), networks(3)) {
 				for _, section := range pick(s, sections[1:2], sections) {
-					window := s.window(300, 800)
+					window := s.window(300, 700)
 					if section == sections[1] && n == halfMillisecond {
 						// A process keeps the lock for some 10 ms at a time: shares need
 						// many of these to settle, and this is the setting to judge them at.
@@ -85,7 +85,7 @@ func handover() Scenario {
 			for _, n := range pick(s, networks(2), networks(3)) {
 				cells = append(cells, Cell{Setting: "2 processes in turn", Network: n,
 					Job: worker.Job{Kind: worker.Handover, Processes: 2, Goroutines: 1,
-						Section: 5*time.Millisecond + 5*n.RoundTrip, Duration: s.window(400, 1500)}})
+						Section: 5*time.Millisecond + 5*n.RoundTrip, Duration: s.window(400, 1200)}})
 			}
 			return cells
 		},
@@ -101,7 +101,7 @@ func web() Scenario {
 		Columns: []string{"rate", "pair", "sent", "client cpu", "done", "wakes", "faults"},
 		takes:   mustWait,
 		cells: func(s Size) (cells []Cell) {
-			job := worker.Job{Kind: worker.Web, Processes: 1, Goroutines: 100, Requests: 1000, Duration: s.window(1500, 3000)}
+			job := worker.Job{Kind: worker.Web, Processes: 1, Goroutines: 100, Requests: 1000, Duration: s.window(1200, 3000)}
 			for _, n := range pick(s, networks(1), networks(3)) {
 				cells = append(cells, Cell{Setting: "1 server", Network: n, Job: job})
 			}
@@ -132,7 +132,7 @@ func growth() Scenario {
 		},
 		cells: func(s Size) (cells []Cell) {
 			add := func(setting string, job worker.Job) {
-				job.Kind, job.Duration = worker.Loop, s.window(150, 400)
+				job.Kind, job.Duration = worker.Loop, s.window(150, 250)
 				cells = append(cells, Cell{Setting: setting, Network: loopback, Job: job})
 			}
 			for _, n := range pick(s, []int{1, 16}, []int{1, 2, 4, 8, 16, 32, 64}) {

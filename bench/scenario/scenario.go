@@ -58,7 +58,7 @@ type Size struct {
 	// Scale multiplies all times. Defaults to 1.
 	Scale float64
 	// Hold is how long locks are held in the scenario hold, and Lease their lease.
-	// They default to 30 s each, and to 3 s for Quick.
+	// They default to 20 s and 30 s, and to 3 s each for Quick.
 	Hold, Lease time.Duration
 	// Networks replaces those that each scenario chooses, if there are any.
 	Networks []Network
@@ -95,6 +95,10 @@ func Select(list string) ([]Scenario, error) {
 
 // Refuses returns why the contender takes no part, "" if it does.
 func (s Scenario) Refuses(c contender.Contender) string {
+	// Every cell of a scenario has the same kind of job.
+	if c.Program != nil && !slices.Contains(c.Does, string(s.cells(Size{Quick: true})[0].Job.Kind)) {
+		return "its program does not know how"
+	}
 	if s.takes == nil {
 		return ""
 	}

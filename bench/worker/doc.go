@@ -20,6 +20,9 @@
 //	   |        any section                             stuck: a lost wake-up
 //	   +------> Job.Drain is over, others do enter      cut: its wait so far is recorded
 //
+// A contender that is not in Go has a program that speaks the same protocol, counts
+// by the same rules, and maps the same memory; it may do several jobs in turn.
+//
 // Exclusion is checked by a Ground: memory that all processes of a measurement
 // map, with the number of those inside for each lock. It takes part in nothing
 // that the contender does.

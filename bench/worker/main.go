@@ -9,17 +9,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/proxy"
+	"github.com/go-rlock/rlock/internal/network"
 )
 
 // Role is the environment variable that tells a process of the benchmark that it
-// is not the benchmark: RoleWorker or RoleProxy.
+// is not the benchmark: RoleWorker or RoleNetwork.
 const Role = "RLOCK_BENCH_ROLE"
 
 // The values of Role.
 const (
-	RoleWorker = "worker" // does one Job
-	RoleProxy  = "proxy"  // is a network: reads "host:port roundtrip", writes its own address, ends with its input
+	RoleWorker  = "worker"  // does one Job
+	RoleNetwork = "network" // is a network: reads "host:port roundtrip", writes its own address, ends with its input
 )
 
 // Main does what Role says and ends the process. It returns, at once, if there
@@ -31,8 +31,8 @@ func Main() {
 		return
 	case RoleWorker:
 		err = Run(os.Stdin, os.Stdout)
-	case RoleProxy:
-		err = network(os.Stdin, os.Stdout)
+	case RoleNetwork:
+		err = farAway(os.Stdin, os.Stdout)
 	default:
 		err = fmt.Errorf("worker: %s is %q", Role, role)
 	}
@@ -74,21 +74,23 @@ func Run(in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(report)
 }
 
-func network(in io.Reader, out io.Writer) error {
+func farAway(in io.Reader, out io.Writer) error {
 	lines := bufio.NewReader(in)
 	var target, roundTrip string
 	if _, err := fmt.Fscanln(lines, &target, &roundTrip); err != nil {
-		return fmt.Errorf("worker: proxy: %w", err)
+		return fmt.Errorf("worker: network: %w", err)
 	}
 	d, err := time.ParseDuration(strings.TrimSpace(roundTrip))
 	if err != nil {
-		return fmt.Errorf("worker: proxy: %w", err)
+		return fmt.Errorf("worker: network: %w", err)
 	}
-	p, err := proxy.Listen(target, d)
+	n, err := network.Listen(target)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(out, p.Addr())
+	defer n.Close()
+	n.SetRoundTrip(d)
+	fmt.Fprintln(out, n.Addr())
 	_, _ = io.Copy(io.Discard, lines) // until the benchmark ends
-	return p.Close()
+	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 
-	"github.com/go-rlock/rlock/internal/proxy"
+	"github.com/go-rlock/rlock/internal/network"
 )
 
 func main() {
@@ -34,13 +34,14 @@ func main() {
 }
 
 func acquire(addr string, roundTrip time.Duration) (time.Duration, error) {
-	p, err := proxy.Listen(addr, roundTrip)
+	n, err := network.Listen(addr)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = p.Close() }()
+	defer n.Close()
+	n.SetRoundTrip(roundTrip)
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption: rueidis.ClientOption{InitAddress: []string{p.Addr()}},
+		ClientOption: rueidis.ClientOption{InitAddress: []string{n.Addr()}},
 		KeyMajority:  1, NoLoopTracking: true, // as its README has it for one Redis
 	})
 	if err != nil {
