@@ -95,10 +95,14 @@ func run() error {
 	lock, theirs := client.NewLock(name), other.NewLock(name)
 	t.row("lock.getName()", "lock.Name()", lock.Name(), name)
 
-	// lock.lock();  lock.lockInterruptibly();
-	t.row("lock.lock()", "lock.Lock(ctx)", lock.Lock(ctx), nil)
+	// lock.lockInterruptibly();  lock.lock(), if nothing may interrupt it
+	t.row("lock.lockInterruptibly()", "lock.Lock(ctx)", lock.Lock(ctx), nil)
+	t.row("lock.unlock()", "lock.Unlock(ctx)", lock.Unlock(ctx), nil)
+	t.row("lock.lock()", "lock.Lock(context.WithoutCancel(ctx))", lock.Lock(context.WithoutCancel(ctx)), nil)
 	t.row("lock.isLocked()", "lock.IsLocked(ctx)", either(lock.IsLocked(ctx)), true)
+	t.row("theirs.isLocked()", "theirs.IsLocked(ctx)", either(theirs.IsLocked(ctx)), true)
 	t.row("lock.isHeldByCurrentThread()", "lock.IsHeld(ctx)", lock.IsHeld(ctx), true)
+	t.row("theirs.isHeldByCurrentThread()", "theirs.IsHeld(ctx)", theirs.IsHeld(ctx), false)
 	t.row("lock.remainTimeToLive() > 0", "ttl, err := lock.TTL(ctx); ttl > 0", either(positive(lock.TTL(ctx))), true)
 
 	// lock.lock();  once more, by the same thread
@@ -113,6 +117,11 @@ func run() error {
 	t.row("theirs.tryLock(100, MILLISECONDS)", "theirs.TryLockFor(ctx, wait, 0)", either(theirs.TryLockFor(ctx, wait, 0)), false)
 	t.row("theirs.tryLock(100, 5000, MILLISECONDS)", "theirs.TryLockFor(ctx, wait, lease)", either(theirs.TryLockFor(ctx, wait, lease)), false)
 
+	// thread.interrupt();  while it waits
+	interrupted, interrupt := context.WithCancel(ctx)
+	time.AfterFunc(wait, interrupt)
+	t.row("theirs.lockInterruptibly()  // throws", "theirs.Lock(ctx)", theirs.Lock(interrupted), context.Canceled)
+
 	// lock.unlock();  as often as it was locked; then IllegalMonitorStateException
 	t.row("lock.unlock()", "lock.Unlock(ctx)", lock.Unlock(ctx), nil)
 	t.row("lock.unlock()", "lock.Unlock(ctx)", lock.Unlock(ctx), nil)
@@ -122,6 +131,14 @@ func run() error {
 	// boolean was = lock.forceUnlock();  whoever holds it
 	t.row("lock.forceUnlock()", "lock.ForceUnlock(ctx)", either(lock.ForceUnlock(ctx)), true)
 	t.row("theirs.unlock()  // throws", "theirs.Unlock(ctx)", theirs.Unlock(ctx), rlock.ErrLost)
+	t.row("lock.isLocked()", "lock.IsLocked(ctx)", either(lock.IsLocked(ctx)), false)
+
+	// lock.lock();  in a method that a holder calls who has lost the lock: in Java
+	// it begins anew, inside of a lock that is gone. Here the log warns as well.
+	t.row("lock.lock()", "lock.Lock(ctx)", lock.Lock(ctx), nil)
+	t.row("lock.forceUnlock()", "lock.ForceUnlock(ctx)", either(lock.ForceUnlock(ctx)), true)
+	t.row("lock.lock()  // succeeds", "lock.Lock(ctx)", lock.Lock(ctx), rlock.ErrLost)
+	t.row("lock.unlock()", "lock.Unlock(ctx)", lock.Unlock(ctx), rlock.ErrLost)
 
 	// lock.lock(200, TimeUnit.MILLISECONDS);  no watchdog, and the work takes longer
 	t.row("lock.lock(200, MILLISECONDS)", "lock.LockFor(ctx, 200*time.Millisecond)", lock.LockFor(ctx, 200*time.Millisecond), nil)
@@ -144,13 +161,23 @@ func run() error {
 	t.row("lock.isHeldByThread(threadId)", "lock.IsHeld(rlock.WithOwner(ctx, owner))", lock.IsHeld(owned), true)
 	t.row("lock.unlockAsync(threadId)", "lock.Unlock(rlock.WithOwner(ctx, owner))", lock.Unlock(owned), nil)
 
-	// What Java has no word for: a handle, which any goroutine may release.
+	// What Java has no word for: a handle, which any goroutine may release, and
+	// which says when the lock is lost.
 	hold, err := lock.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	t.row("", "hold, err := lock.Acquire(ctx); hold.Valid()", hold.Valid(), true)
-	t.row("", "hold.Release(ctx)", hold.Release(ctx), nil)
+	released := make(chan error)
+	go func() { released <- hold.Release(ctx) }()
+	t.row("", "go hold.Release(ctx)", <-released, nil)
+	<-hold.Done()
+	t.row("", "<-hold.Done(); hold.Err()", hold.Err(), rlock.ErrNotHeld)
+
+	// redisson.shutdown();  in Java, what is held is left to expire
+	t.row("theirs.lock()", "theirs.Lock(ctx)", theirs.Lock(ctx), nil)
+	t.row("redisson.shutdown()", "other.Close()", other.Close(), nil)
+	t.row("lock.isLocked()  // still true", "lock.IsLocked(ctx)", either(lock.IsLocked(ctx)), false)
 	return t.wrong
 }
 
