@@ -85,7 +85,7 @@ func (r *room) undo(t *tenure, l landing) {
 	var released int64
 	err := l.err
 	if l.place != nil {
-		released, err = t.releaseCall().do(c.deadline.context(time.Now()), c.redis).AsInt64()
+		released, err = t.room.name.kind().release(t).do(c.deadline.context(time.Now()), c.redis).AsInt64()
 		l.place.leave()
 	}
 
@@ -163,7 +163,7 @@ func (t *tenure) acquire(ctx context.Context) (l landing) {
 	if l.place, l.err = c.nodes.enter(ctx, n.slot); l.err != nil {
 		return l
 	}
-	script := call{acquireScript, []string{n.key}, []string{c.milliseconds(t.lease), t.text}}
+	script := n.kind().acquire(t)
 	if c.config.SyncReplicas > 0 {
 		l.answer, l.err = t.acquireReplicated(ctx, script)
 		return l

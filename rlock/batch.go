@@ -32,7 +32,8 @@ type sent struct {
 	err   error
 }
 
-func (s sent) slot() uint16 { return s.tenure.room.name.slot }
+// group is the same for mirrors that may share a call.
+func (s sent) group() int { return int(s.tenure.room.name.slot)<<8 | int(s.tenure.room.name.id) }
 
 // batches are used again: of a hundred thousand locks there are 80 a second.
 var batches = sync.Pool{New: func() any { return new([]sent) }}
@@ -79,17 +80,17 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 }
 
 // exchange sends one pipeline: a call for each release, and one for mirrors of one
-// slot, at most so many. It sorts built and fills in the answers.
+// kind and slot, at most so many. It sorts built and fills in the answers.
 func (c *Client) exchange(ctx context.Context, built []sent, together int) {
-	slices.SortStableFunc(built, func(a, b sent) int { return int(a.slot()) - int(b.slot()) })
+	slices.SortStableFunc(built, func(a, b sent) int { return a.group() - b.group() })
 	var calls []call
 	var parts [][]sent // of built, one for each call
 	for rest := built; len(rest) > 0; {
 		n := 1
-		for rest[0].phase == held && n < min(len(rest), together) && rest[n].phase == held && rest[n].slot() == rest[0].slot() {
+		for rest[0].phase == held && n < min(len(rest), together) && rest[n].phase == held && rest[n].group() == rest[0].group() {
 			n++
 		}
-		calls, parts = append(calls, c.callFor(rest[:n])), append(parts, rest[:n])
+		calls, parts = append(calls, callFor(c, rest[:n])), append(parts, rest[:n])
 		rest = rest[n:]
 	}
 	for i, result := range doAll(ctx, c.redis, calls) {
@@ -104,18 +105,12 @@ func (c *Client) exchange(ctx context.Context, built []sent, together int) {
 }
 
 // callFor returns the one call for part: a release, or mirrors.
-func (c *Client) callFor(part []sent) call {
+func callFor(c *Client, part []sent) call {
+	first := part[0].tenure
 	if part[0].phase == releasing {
-		return part[0].tenure.releaseCall()
+		return first.room.name.kind().release(first)
 	}
-	keys := make([]string, 0, len(part))
-	args := make([]string, 0, 1+4*len(part))
-	args = append(args, c.numsub)
-	for _, s := range part {
-		keys = append(keys, s.tenure.room.name.key)
-		args = append(args, s.lease, s.owner, s.count, s.channel)
-	}
-	return call{mirrorScript, keys, args}
+	return first.room.name.kind().mirror(c, part)
 }
 
 // fillIn tells each of part what Redis said to it.

@@ -60,7 +60,7 @@ type Client struct {
 	waiters sync.Pool
 
 	seed   maphash.Seed
-	shards [64]shard
+	shards [kindCount][shardCount]shard
 }
 
 // New connects to Redis and returns a client. It fails with [ErrInvalidConfig]
@@ -115,8 +115,8 @@ func New(config Config) (*Client, error) {
 		c.closeRedis()
 		return nil, err
 	}
-	for i := range c.shards {
-		c.shards[i].rooms = make(map[string]*room)
+	for s := range c.allShards {
+		s.rooms = make(map[string]*room)
 	}
 	c.nodes = newNodes(c.ctx, redis)
 	c.hub = pubsub.New(pubsub.Config{Client: redis, Sharded: sharded, Logger: config.Logger})
@@ -179,7 +179,7 @@ func (c *Client) ID() string { return c.id.prefix }
 // nothing to keep or to throw away: two Locks of one name are the same lock. A
 // name that no lock can have makes every method return [ErrInvalidName].
 func (c *Client) NewLock(key string) *Lock {
-	return &Lock{client: c, name: c.newName(key)}
+	return &Lock{lock{client: c, name: c.newName(plainKind, key)}}
 }
 
 // Close ends the client: every waiter and every later call gets [ErrClosed], the
@@ -192,8 +192,8 @@ func (c *Client) Close() error {
 		return nil
 	}
 	c.cancel()
-	for i := range c.shards {
-		c.shards[i].close()
+	for s := range c.allShards {
+		s.close()
 	}
 	err := c.drain()
 	c.keeper.Close()
@@ -202,6 +202,17 @@ func (c *Client) Close() error {
 	c.closeRedis()
 	c.background.Wait()
 	return err
+}
+
+// allShards calls yield with every shard.
+func (c *Client) allShards(yield func(*shard) bool) {
+	for id := range c.shards {
+		for i := range c.shards[id] {
+			if !yield(&c.shards[id][i]) {
+				return
+			}
+		}
+	}
 }
 
 // drain waits until every tenure is over.

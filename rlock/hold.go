@@ -49,7 +49,7 @@ func WithWait(wait time.Duration) AcquireOption {
 //
 // On an error the Hold is nil and nothing is held. The errors are those of Lock,
 // and [ErrNotAcquired] when the time of [WithWait] was up.
-func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
+func (l *lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
 	o := acquireOptions{wait: forever}
 	for _, option := range options {
 		option(&o)
@@ -64,7 +64,7 @@ func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, er
 
 // TryAcquire is Acquire with one attempt: [ErrNotAcquired] says that another
 // owner holds the lock, and any fault is returned at once.
-func (l *Lock) TryAcquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
+func (l *lock) TryAcquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
 	return l.Acquire(ctx, append(options[:len(options):len(options)], WithWait(0))...)
 }
 

@@ -21,13 +21,16 @@ import (
 // Levels may ask for different leases. The lock is kept for the longest that any
 // level still open asks for; the watchdog counts as without end. So a nested
 // LockFor neither shortens what is held nor stops the watchdog of an outer level.
-type Lock struct {
+type Lock struct{ lock }
+
+// lock has the methods of all kinds of lock that live in one key.
+type lock struct {
 	client *Client
 	name   *name
 }
 
 // Name returns the name that the lock was made with.
-func (l *Lock) Name() string { return l.name.key }
+func (l *lock) Name() string { return l.name.key }
 
 // Lock waits until the caller holds the lock, or ctx ends. The watchdog keeps
 // the lock until Unlock. Within a process waiters are served first come, first
@@ -41,7 +44,7 @@ func (l *Lock) Name() string { return l.name.key }
 // unlocked yet, Lock fails with [ErrLost].
 //
 // Redisson's lock() and lockInterruptibly().
-func (l *Lock) Lock(ctx context.Context) error {
+func (l *lock) Lock(ctx context.Context) error {
 	return l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), wait: forever})
 }
 
@@ -51,7 +54,7 @@ func (l *Lock) Lock(ctx context.Context) error {
 // with [ErrInvalidLease]; 0 is Lock.
 //
 // Redisson's lock(lease, unit).
-func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
+func (l *lock) LockFor(ctx context.Context, lease time.Duration) error {
 	return l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), lease: lease, wait: forever})
 }
 
@@ -61,7 +64,7 @@ func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
 // the lock. Any fault is returned at once.
 //
 // Redisson's tryLock().
-func (l *Lock) TryLock(ctx context.Context) (bool, error) {
+func (l *lock) TryLock(ctx context.Context) (bool, error) {
 	return outcome(l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx)}))
 }
 
@@ -73,7 +76,7 @@ func (l *Lock) TryLock(ctx context.Context) (bool, error) {
 // LockFor; 0 means the watchdog.
 //
 // Redisson's tryLock(wait, unit) and tryLock(wait, lease, unit).
-func (l *Lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool, error) {
+func (l *lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool, error) {
 	return outcome(l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), lease: lease, wait: max(wait, 0)}))
 }
 
@@ -98,7 +101,7 @@ func outcome(err error) (bool, error) {
 // about three seconds at most.
 //
 // Redisson's unlock().
-func (l *Lock) Unlock(ctx context.Context) error {
+func (l *lock) Unlock(ctx context.Context) error {
 	return l.client.unlock(l.name, ownerOf(ctx), nil)
 }
 
@@ -110,7 +113,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 // yet; who gets it then keeps it.
 //
 // Redisson's forceUnlock().
-func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
+func (l *lock) ForceUnlock(ctx context.Context) (bool, error) {
 	return l.client.forceUnlock(ctx, l.name)
 }
 
@@ -118,7 +121,7 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 // date when it arrives.
 //
 // Redisson's isLocked().
-func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
+func (l *lock) IsLocked(ctx context.Context) (bool, error) {
 	exists := l.client.redis.B().Exists().Key(l.name.key).Build()
 	n, err := l.look(ctx, exists)
 	return n > 0, err
@@ -128,7 +131,7 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 // free, -1 ns if somebody has made its key one that does not expire.
 //
 // Redisson's remainTimeToLive().
-func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
+func (l *lock) TTL(ctx context.Context) (time.Duration, error) {
 	ms, err := l.look(ctx, l.client.redis.B().Pttl().Key(l.name.key).Build())
 	switch {
 	case err != nil || ms == -2:
@@ -140,7 +143,7 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 }
 
 // look sends a command that changes nothing.
-func (l *Lock) look(ctx context.Context, command rueidis.Completed) (int64, error) {
+func (l *lock) look(ctx context.Context, command rueidis.Completed) (int64, error) {
 	switch {
 	case l.name.err != nil:
 		return 0, l.name.err
@@ -162,13 +165,13 @@ func (l *Lock) look(ctx context.Context, command rueidis.Completed) (int64, erro
 // is as good for what follows as the time left is long; see [Hold.ValidUntil].
 //
 // Redisson's isHeldByCurrentThread().
-func (l *Lock) IsHeld(ctx context.Context) bool { return l.HoldCount(ctx) > 0 }
+func (l *lock) IsHeld(ctx context.Context) bool { return l.HoldCount(ctx) > 0 }
 
 // HoldCount returns how often the caller has to unlock the lock, 0 if it does
 // not hold it, judged as by IsHeld.
 //
 // Redisson's getHoldCount().
-func (l *Lock) HoldCount(ctx context.Context) int {
+func (l *lock) HoldCount(ctx context.Context) int {
 	r := l.client.visitIfAny(l.name)
 	if r == nil {
 		return 0
@@ -189,7 +192,7 @@ func (l *Lock) HoldCount(ctx context.Context) int {
 // Do returns what fn returns, joined with the error of the unlock if there is
 // one: a nil error means that fn ran with the lock held from beginning to end.
 // If the lock cannot be had, fn is not called.
-func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
+func (l *lock) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	h, err := l.client.hold(ctx, ctx, l.name, request{owner: ownerOf(ctx), wait: forever})
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ type losses struct {
 }
 
 type lossKey struct {
+	kind  kindID
 	name  string
 	owner Owner
 }
@@ -34,10 +35,9 @@ type loss struct {
 }
 
 // add remembers that the owner lost so many levels.
-func (l *losses) add(name string, o Owner, levels int, kept bool, cause error) {
+func (l *losses) add(key lossKey, levels int, kept bool, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := lossKey{name, o}
 	if e, ok := l.entries[key]; ok {
 		was := e.Value.(*loss)
 		was.levels += levels
@@ -57,13 +57,13 @@ func (l *losses) add(name string, o Owner, levels int, kept bool, cause error) {
 
 // unlock takes one level off what the owner lost, and returns the cause of the
 // loss, nil if the owner lost nothing.
-func (l *losses) unlock(name string, o Owner) error {
+func (l *losses) unlock(key lossKey) error {
 	if l.count.Load() == 0 {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e, ok := l.entries[lossKey{name, o}]
+	e, ok := l.entries[key]
 	if !ok {
 		return nil
 	}
@@ -77,13 +77,13 @@ func (l *losses) unlock(name string, o Owner) error {
 // blocks returns why the owner may not lock the name again before it has
 // unlocked what it lost, nil if it may. A fixed lease that ended blocks nothing:
 // that it would end was the caller's choice.
-func (l *losses) blocks(name string, o Owner) error {
+func (l *losses) blocks(key lossKey) error {
 	if l.count.Load() == 0 {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e, ok := l.entries[lossKey{name, o}]; ok && e.Value.(*loss).kept {
+	if e, ok := l.entries[key]; ok && e.Value.(*loss).kept {
 		return e.Value.(*loss).cause
 	}
 	return nil

@@ -16,14 +16,17 @@ const maxName = 64 << 10
 type name struct {
 	key     string
 	channel string // by Redisson's rule: braces are added unless the name has one
+	id      kindID // its kind
 	slot    uint16 // of the key; 0 outside a Cluster
 	shard   *shard // of the client, where the room is
 	err     error  // ErrInvalidName: every call returns it
 }
 
+func (n *name) kind() kind { return kinds[n.id] }
+
 // newName applies Redisson's prefixName (redisson.md 0.1).
-func (c *Client) newName(key string) *name {
-	n := &name{key: key, shard: &c.shards[maphash.String(c.seed, key)%uint64(len(c.shards))]}
+func (c *Client) newName(id kindID, key string) *name {
+	n := &name{key: key, id: id, shard: &c.shards[id][maphash.String(c.seed, key)%shardCount]}
 	switch {
 	case key == "":
 		n.err = fmt.Errorf("rlock: %w: it is empty", ErrInvalidName)

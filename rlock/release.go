@@ -47,9 +47,9 @@ func (c *Client) unlock(n *name, o Owner, h *Hold) error {
 func (c *Client) notHeld(n *name, o Owner, h *Hold) error {
 	var cause error
 	if h == nil {
-		cause = c.losses.unlock(n.key, o)
+		cause = c.losses.unlock(lossKey{n.id, n.key, o})
 	} else if cause = h.giveBack(); cause != nil {
-		c.losses.unlock(n.key, o)
+		c.losses.unlock(lossKey{n.id, n.key, o})
 	}
 	switch {
 	case cause != nil:
@@ -123,15 +123,8 @@ func (t *tenure) release(ctx context.Context) (released bool, err error) {
 		return false, err
 	}
 	defer place.leave()
-	reply, err := t.releaseCall().do(ctx, c.redis).AsInt64()
+	reply, err := t.room.name.kind().release(t).do(ctx, c.redis).AsInt64()
 	return reply == 1, err
-}
-
-// releaseCall frees the lock as long as it is this tenure's, whoever of its
-// owners Redis shows.
-func (t *tenure) releaseCall() call {
-	n := t.room.name
-	return call{releaseScript, []string{n.key, n.channel}, []string{t.text, t.room.client.publish}}
 }
 
 // forceUnlock frees the lock from the holder that it finds. It looks first, so

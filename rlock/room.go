@@ -8,7 +8,10 @@ import (
 	"github.com/go-rlock/rlock/waitqueue"
 )
 
-// A shard is a part of a client's rooms under one mutex.
+// shardCount is how many shards a client has for each kind of lock.
+const shardCount = 64
+
+// A shard is a part of a client's rooms of one kind under one mutex.
 type shard struct {
 	mu    sync.Mutex // protects following, and every room in it
 	rooms map[string]*room

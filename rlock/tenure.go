@@ -259,7 +259,7 @@ func (t *tenure) lose(why error) {
 	t.cause = fmt.Errorf("rlock: lock %q of owner %s: %w: %w", r.name.key, t.owner, ErrLost, why)
 	if !t.owner.ofHandle() {
 		_, bounded := t.asked()
-		r.client.losses.add(r.name.key, t.owner, len(t.levels), !bounded, t.cause)
+		r.client.losses.add(lossKey{r.name.id, r.name.key, t.owner}, len(t.levels), !bounded, t.cause)
 	}
 	r.tenure = nil
 	r.pointedTo = true

@@ -1,0 +1,53 @@
+package rlock
+
+// A kind is what one sort of lock is in Redis. The room, its queue, the tenure and
+// the keeper are the same for all of them.
+//
+// Each call can be sent again after a lost reply without changing the outcome.
+type kind interface {
+	// acquire is the call that the tenure begins with. It is answered as acquire.lua
+	// answers.
+	acquire(t *tenure) call
+	// mirror makes Redis show the tenures of part, which are of one slot. Its
+	// answer is an array of numbers, as mirror.lua's.
+	mirror(c *Client, part []sent) call
+	// release ends the tenure: 1, or 0 if Redis has it not.
+	release(t *tenure) call
+}
+
+// The kinds. Locks of one name and different kinds have rooms of their own: what
+// one of them is in Redis decides whether they exclude each other.
+const (
+	plainKind kindID = iota
+	kindCount
+)
+
+type kindID uint8
+
+var kinds = [kindCount]kind{plainKind: plain{}}
+
+// plain is the kind of [Lock]: a hash of one owner and its count, as Redisson's
+// RLock.
+type plain struct{}
+
+func (plain) acquire(t *tenure) call {
+	return call{acquireScript, []string{t.room.name.key}, []string{t.room.client.milliseconds(t.lease), t.text}}
+}
+
+func (plain) mirror(c *Client, part []sent) call {
+	keys := make([]string, 0, len(part))
+	args := make([]string, 0, 1+4*len(part))
+	args = append(args, c.numsub)
+	for _, s := range part {
+		keys = append(keys, s.tenure.room.name.key)
+		args = append(args, s.lease, s.owner, s.count, s.channel)
+	}
+	return call{mirrorScript, keys, args}
+}
+
+// release frees the lock as long as it is this tenure's, whoever of its owners
+// Redis shows.
+func (plain) release(t *tenure) call {
+	n := t.room.name
+	return call{releaseScript, []string{n.key, n.channel}, []string{t.text, t.room.client.publish}}
+}
