@@ -3,12 +3,13 @@ package pubsub
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/internal/secret"
 )
 
 const (
@@ -216,17 +217,13 @@ func (c *conn) notConfirmed(ch *channel, err *rueidis.RedisError) {
 		l.later = append(l.later, ch)
 		return
 	}
-	reason := userName.ReplaceAllString(err.Error(), "the user has")
+	reason := secret.HideUser(err.Error())
 	ch.refused = fmt.Errorf("pubsub: subscribe %q: %s", ch.name, reason)
 	ch.markLocked()
 	h.warnRefused.Do(func() {
 		h.log.Warn("pubsub: the server refuses a subscription; its waiters have to poll", "channel", ch.name, "error", reason)
 	})
 }
-
-// userName is where Redis 7.2 names the user whom it refuses something. It is
-// nothing for logs.
-var userName = regexp.MustCompile(`User \S+ has`)
 
 // passing reports whether an error reply says "not now" and not "never".
 func passing(err *rueidis.RedisError) bool {

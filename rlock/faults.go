@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
 	"strings"
 
 	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/internal/secret"
 )
 
 // A fault says what an error from Redis means for the command that met it.
@@ -36,10 +37,6 @@ var curable = []string{
 	"NOREPLICAS", "OOM", "MISCONF", "MOVED", "ASK", "NOSCRIPT",
 	"max number of clients",
 }
-
-// userName is where Redis 7.2 names the user whom it refuses something. It is
-// nothing for logs.
-var userName = regexp.MustCompile(`User \S+ has`)
 
 // diagnose sorts err, and wraps those that a caller can act on in their sentinel.
 // Replies are matched by their code, from which rueidis takes away a leading
@@ -74,7 +71,7 @@ func diagnose(err error) (fault, error) {
 	case has("WRONGTYPE"):
 		return never, fmt.Errorf("%w: %w: choose another name, or delete the key", ErrWrongType, err)
 	case has("NOPERM"), has("NOAUTH"), has("WRONGPASS"), has("The user executing the script"), has("ACL failure in script"):
-		return never, fmt.Errorf("%w: %s", ErrNoPermission, userName.ReplaceAllString(message, "the user has"))
+		return never, fmt.Errorf("%w: %s", ErrNoPermission, secret.HideUser(message))
 	case has("unknown command"), has("unknown subcommand"), has("Unknown subcommand"), has("Unknown PUBSUB subcommand"), has("Unknown Redis command"):
 		return never, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}

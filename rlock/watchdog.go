@@ -120,7 +120,7 @@ func (t *tenure) answered(now time.Time, s sent, reached bool) {
 		t.end()
 		return
 	case err != nil:
-		t.failed(now, err, reached)
+		t.failed(now, s, err, reached)
 		return
 	}
 	t.fails, t.err = 0, nil
@@ -132,10 +132,10 @@ func (t *tenure) answered(now time.Time, s sent, reached bool) {
 }
 
 // failed has a mirror tried again soon, not at the next third.
-func (t *tenure) failed(now time.Time, err error, reached bool) {
+func (t *tenure) failed(now time.Time, s sent, err error, reached bool) {
 	c := t.room.client
 	t.dirty, t.err = true, err
-	if !answered(err) {
+	if !answered(s.err) {
 		t.shortest = t.atMostShortest(t.lease)
 	}
 	if reached {
