@@ -28,17 +28,17 @@ type record struct {
 type span struct{ from, to time.Time }
 
 // A way is one in which a caller can have section run with the lock held, once.
-type way func(ctx context.Context, lock *rlock.Lock, section func()) error
+type way func(ctx context.Context, lock rlock.Locker, section func()) error
 
 var ways = []way{
-	func(ctx context.Context, lock *rlock.Lock, section func()) error {
+	func(ctx context.Context, lock rlock.Locker, section func()) error {
 		if err := lock.Lock(ctx); err != nil {
 			return err
 		}
 		section()
 		return lock.Unlock(ctx)
 	},
-	func(_ context.Context, lock *rlock.Lock, section func()) error {
+	func(_ context.Context, lock rlock.Locker, section func()) error {
 		ctx := context.Background() // its acquire is not sent by a goroutine of its own
 		if err := lock.Lock(ctx); err != nil {
 			return err
@@ -46,7 +46,7 @@ var ways = []way{
 		section()
 		return lock.Unlock(ctx)
 	},
-	func(ctx context.Context, lock *rlock.Lock, section func()) error { // nested
+	func(ctx context.Context, lock rlock.Locker, section func()) error { // nested
 		if err := lock.Lock(ctx); err != nil {
 			return err
 		}
@@ -59,13 +59,13 @@ var ways = []way{
 		}
 		return lock.Unlock(ctx)
 	},
-	func(ctx context.Context, lock *rlock.Lock, section func()) error {
+	func(ctx context.Context, lock rlock.Locker, section func()) error {
 		return lock.Do(ctx, func(context.Context) error {
 			section()
 			return nil
 		})
 	},
-	func(ctx context.Context, lock *rlock.Lock, section func()) error {
+	func(ctx context.Context, lock rlock.Locker, section func()) error {
 		hold, err := lock.Acquire(ctx, rlock.WithLease(time.Hour))
 		if err != nil {
 			return err
@@ -73,7 +73,7 @@ var ways = []way{
 		section()
 		return hold.Release(ctx)
 	},
-	func(ctx context.Context, lock *rlock.Lock, section func()) error {
+	func(ctx context.Context, lock rlock.Locker, section func()) error {
 		for {
 			taken, err := lock.TryLockFor(ctx, time.Millisecond, 0)
 			if err != nil {
@@ -88,7 +88,7 @@ var ways = []way{
 }
 
 // work has so many goroutines go through a section each round.
-func (r *record) work(s *site, lock *rlock.Lock, goroutines, rounds int) {
+func (r *record) work(s *site, lock rlock.Locker, goroutines, rounds int) {
 	for g := range goroutines {
 		r.workers.Go(func() {
 			var spans []span
@@ -126,19 +126,19 @@ func (r *record) check(t *testing.T, sections int) {
 
 // Redisson: testConcurrency_SingleInstance.
 func TestTheGoroutinesOfAClientAreNeverInsideAtOnce(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachExclusiveKind(t, func(t *testing.T, s *subject) {
 		r := new(record)
-		r.work(s, s.lock(), 16, 25)
+		r.work(s.site, s.lock(), 16, 25)
 		r.check(t, 16*25)
 	})
 }
 
 // Redisson: testConcurrency_MultiInstance.
 func TestTheGoroutinesOfSeveralClientsAreNeverInsideAtOnce(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachExclusiveKind(t, func(t *testing.T, s *subject) {
 		r := new(record)
 		for range 3 {
-			r.work(s, s.lock(), 4, 15)
+			r.work(s.site, s.lock(), 4, 15)
 		}
 		r.check(t, 3*4*15)
 	})
@@ -146,10 +146,10 @@ func TestTheGoroutinesOfSeveralClientsAreNeverInsideAtOnce(t *testing.T) {
 
 // Redisson: testConcurrencyLoop_MultiInstance.
 func TestClientsWithOneGoroutineEachAreNeverInsideAtOnce(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachExclusiveKind(t, func(t *testing.T, s *subject) {
 		r := new(record)
 		for range 8 {
-			r.work(s, s.lock(), 1, 12)
+			r.work(s.site, s.lock(), 1, 12)
 		}
 		r.check(t, 8*12)
 	})

@@ -14,22 +14,22 @@ import (
 )
 
 func TestAHoldBelongsToItsHandleAndNotToAGoroutine(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
 		hold, err := lock.Acquire(s.ctx)
 		require.NoError(t, err)
 		assert.False(t, lock.IsHeld(s.ctx), "the goroutine holds nothing")
 		assert.ErrorIs(t, lock.Unlock(s.ctx), rlock.ErrNotHeld)
 
-		second, err := lock.TryAcquire(s.ctx)
+		second, err := lock.rival.TryAcquire(s.ctx)
 		assert.ErrorIs(t, err, rlock.ErrNotAcquired, "also in the same goroutine")
 		assert.Nil(t, second)
-		second, err = lock.Acquire(s.ctx, rlock.WithWait(10*time.Millisecond))
+		second, err = lock.rival.Acquire(s.ctx, rlock.WithWait(10*time.Millisecond))
 		assert.ErrorIs(t, err, rlock.ErrNotAcquired)
 		assert.Nil(t, second)
 
 		elsewhere(func() { assert.NoError(t, hold.Release(s.ctx), "the handle is the right to release") })
-		second, err = lock.TryAcquire(s.ctx)
+		second, err = lock.rival.TryAcquire(s.ctx)
 		require.NoError(t, err)
 		require.NoError(t, second.Release(s.ctx))
 		assert.NotEqual(t, hold.Owner(), second.Owner())
@@ -37,7 +37,7 @@ func TestAHoldBelongsToItsHandleAndNotToAGoroutine(t *testing.T) {
 }
 
 func TestAHoldIsValidUntilItIsReleased(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		const lease, drift = time.Hour, time.Hour / 50 // more than the client's own
 		lock := s.lock(withLease(lease))
 		before := time.Now()
@@ -59,7 +59,7 @@ func TestAHoldIsValidUntilItIsReleased(t *testing.T) {
 }
 
 func TestAHoldIsReleasedOnceOnly(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
 		ctx := rlock.WithOwner(s.ctx, rlock.NewOwner())
 		hold, err := lock.Acquire(ctx)
@@ -75,7 +75,7 @@ func TestAHoldIsReleasedOnceOnly(t *testing.T) {
 }
 
 func TestAHoldsContextHasTheValuesOfTheAcquiresContextAndNotItsEnd(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		type color struct{}
 		ctx, cancel := context.WithCancel(context.WithValue(s.ctx, color{}, "red"))
 		hold, err := s.lock().Acquire(ctx)
@@ -89,7 +89,7 @@ func TestAHoldsContextHasTheValuesOfTheAcquiresContextAndNotItsEnd(t *testing.T)
 }
 
 func TestAHoldWithALeaseIsLostWhenTheLeaseEnds(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
 		hold, err := lock.Acquire(s.ctx, rlock.WithLease(200*time.Millisecond))
 		require.NoError(t, err)
@@ -97,16 +97,16 @@ func TestAHoldWithALeaseIsLostWhenTheLeaseEnds(t *testing.T) {
 		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 		assert.ErrorIs(t, hold.Err(), rlock.ErrLost)
 		assert.False(t, hold.Valid())
-		require.NoError(t, lock.Lock(s.ctx), "another gets it")
+		require.NoError(t, lock.rival.Lock(s.ctx), "another gets it")
 		assert.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
 		assert.ErrorIs(t, hold.Release(s.ctx), rlock.ErrNotHeld, "a loss is told once")
-		assert.True(t, lock.IsHeld(s.ctx))
-		require.NoError(t, lock.Unlock(s.ctx))
+		assert.True(t, lock.rival.IsHeld(s.ctx))
+		require.NoError(t, lock.rival.Unlock(s.ctx))
 	})
 }
 
 func TestAHoldIsLostWhenTheLockIsUnlockedByForce(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
 		hold, err := lock.Acquire(s.ctx)
 		require.NoError(t, err)
@@ -121,7 +121,7 @@ func TestAHoldIsLostWhenTheLockIsUnlockedByForce(t *testing.T) {
 }
 
 func TestTheHoldsOfAnOwnerNestAndAreReleasedInAnyOrder(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
 		ctx := rlock.WithOwner(s.ctx, rlock.NewOwner())
 		outer, err := lock.Acquire(ctx)
@@ -144,7 +144,7 @@ func TestTheHoldsOfAnOwnerNestAndAreReleasedInAnyOrder(t *testing.T) {
 }
 
 func TestDoHoldsTheLockWhileTheFunctionRunsAndReturnsWhatItReturned(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		lock, there := s.lock(), s.lock()
 		broken := errors.New("the printer is on fire")
 		for _, result := range []error{nil, broken} {
@@ -165,7 +165,7 @@ func TestDoHoldsTheLockWhileTheFunctionRunsAndReturnsWhatItReturned(t *testing.T
 }
 
 func TestDoReleasesWhenTheFunctionPanicsOrEndsItsGoroutine(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
 		assert.PanicsWithValue(t, "on fire", func() {
 			_ = lock.Do(s.ctx, func(context.Context) error { panic("on fire") })
@@ -182,7 +182,7 @@ func TestDoReleasesWhenTheFunctionPanicsOrEndsItsGoroutine(t *testing.T) {
 }
 
 func TestDosContextEndsWithTheCallers(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
 		ctx, cancel := context.WithCancel(s.ctx)
 		err := lock.Do(ctx, func(ctx context.Context) error {
@@ -197,7 +197,7 @@ func TestDosContextEndsWithTheCallers(t *testing.T) {
 }
 
 func TestDoJoinsTheLossWithWhatTheFunctionReturned(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
 		broken := errors.New("the printer is on fire")
 		for _, result := range []error{nil, broken} {

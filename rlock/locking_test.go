@@ -12,13 +12,13 @@ import (
 )
 
 func TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(), s.lock()
 		for range 3 {
 			require.NoError(t, here.Lock(s.ctx))
 			assert.False(t, s.isFree(here), "another goroutine of the client")
 			assert.False(t, s.isFree(there), "another client")
-			taken, err := there.TryLock(s.ctx)
+			taken, err := there.rival.TryLock(s.ctx)
 			require.NoError(t, err)
 			assert.False(t, taken, "the same goroutine by another client")
 
@@ -30,10 +30,11 @@ func TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked(t *testing.T) {
 }
 
 func TestTwoLocksOfOneNameAreTheSameLockAndOtherNamesAreNot(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
-		client := s.client()
-		one, same, other := client.NewLock(key), client.NewLock(key), client.NewLock("orders:43")
-		assert.Equal(t, key, one.Name())
+	eachKind(t, func(t *testing.T, s *subject) {
+		p := s.process()
+		one, same, other := p.lock(key), p.lock(key), p.lock("orders:43")
+		assert.Equal(t, one.Name(), same.Name())
+		assert.NotEqual(t, one.Name(), other.Name())
 		require.NoError(t, one.Lock(s.ctx))
 		assert.Equal(t, 1, same.HoldCount(s.ctx))
 		assert.True(t, s.isFree(other))
@@ -44,7 +45,7 @@ func TestTwoLocksOfOneNameAreTheSameLockAndOtherNamesAreNot(t *testing.T) {
 
 // Redisson: testGetHoldCount, testReentrancy.
 func TestTheOwnerLocksAgainWithoutWaitingAndUnlocksAsOften(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		lock, there := s.lock(), s.lock()
 		assert.Equal(t, 0, lock.HoldCount(s.ctx))
 
@@ -73,14 +74,14 @@ func TestTheOwnerLocksAgainWithoutWaitingAndUnlocksAsOften(t *testing.T) {
 
 // Redisson: testIsLocked, testIsHeldByCurrentThread, both also OtherThread.
 func TestEverybodySeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(), s.lock()
-		look := func(lock *rlock.Lock) (locked, held bool) {
+		look := func(lock rlock.Locker) (locked, held bool) {
 			locked, err := lock.IsLocked(s.ctx)
 			assert.NoError(t, err)
 			return locked, lock.IsHeld(s.ctx)
 		}
-		expect := func(lock *rlock.Lock, locked, held bool) {
+		expect := func(lock rlock.Locker, locked, held bool) {
 			t.Helper()
 			isLocked, isHeld := look(lock)
 			assert.Equal(t, locked, isLocked)
@@ -99,7 +100,7 @@ func TestEverybodySeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld(t *testing.T) {
 
 // Redisson: testUnlockFail.
 func TestAnUnlockByAStrangerIsErrNotHeldAndChangesNothing(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(), s.lock()
 		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrNotHeld, "nobody holds it")
 
@@ -113,7 +114,7 @@ func TestAnUnlockByAStrangerIsErrNotHeldAndChangesNothing(t *testing.T) {
 }
 
 func TestASecondUnlockIsErrNotHeldAndTakesNothingFromTheNextHolder(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(), s.lock()
 		require.NoError(t, here.Lock(s.ctx))
 		require.NoError(t, here.Unlock(s.ctx))
@@ -126,7 +127,7 @@ func TestASecondUnlockIsErrNotHeldAndTakesNothingFromTheNextHolder(t *testing.T)
 }
 
 func TestAnUnlockWorksWithAContextThatHasEnded(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(), s.lock()
 		ctx, cancel := context.WithCancel(s.ctx)
 		require.NoError(t, here.Lock(ctx))
@@ -138,23 +139,33 @@ func TestAnUnlockWorksWithAContextThatHasEnded(t *testing.T) {
 }
 
 func TestTTLIsTheLeaseWhileHeldAndZeroWhenFree(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(withLease(time.Hour)), s.lock()
-		ttl := func(lock *rlock.Lock) time.Duration {
+		ttl := func(lock rlock.Locker) time.Duration {
 			d, err := lock.TTL(s.ctx)
 			require.NoError(t, err)
 			return d
 		}
 		assert.Zero(t, ttl(here))
 		require.NoError(t, here.Lock(s.ctx))
-		for _, lock := range []*rlock.Lock{here, there} {
+		for _, lock := range []rlock.Locker{here, there} {
 			assert.Greater(t, ttl(lock), time.Hour-hang)
 			assert.LessOrEqual(t, ttl(lock), time.Hour)
 		}
-		s.number("PERSIST", key)
-		assert.Equal(t, time.Duration(-1), ttl(here), "the key was made one that does not expire")
 		require.NoError(t, here.Unlock(s.ctx))
 		assert.Zero(t, ttl(there))
+	})
+}
+
+func TestTTLOfAKeyThatDoesNotExpireIsNegative(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.lock()
+		require.NoError(t, lock.Lock(s.ctx))
+		s.number("PERSIST", key)
+		ttl, err := lock.TTL(s.ctx)
+		require.NoError(t, err)
+		assert.Equal(t, time.Duration(-1), ttl)
+		require.NoError(t, lock.Unlock(s.ctx))
 	})
 }
 
@@ -182,7 +193,7 @@ func TestNestedUnlocksLeaveTheLeaseOfTheLevelThatIsLeft(t *testing.T) {
 
 // Redisson: testRemainTimeToLive.
 func TestALeaseDoesNotLeakIntoTheNextLock(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
 		require.NoError(t, lock.LockFor(s.ctx, time.Hour))
 		ttl, err := lock.TTL(s.ctx)
@@ -201,56 +212,57 @@ func TestALeaseDoesNotLeakIntoTheNextLock(t *testing.T) {
 
 // Redisson: testExpire.
 func TestALeaseThatEndsFreesTheLockAndIsTheHoldersLoss(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(), s.lock()
 		require.NoError(t, here.LockFor(s.ctx, 200*time.Millisecond))
-		require.NoError(t, there.Lock(s.ctx), "it waits for the end of the lease")
+		require.NoError(t, there.rival.Lock(s.ctx), "it waits for the end of the lease")
 		assert.False(t, here.IsHeld(s.ctx))
 		assert.Zero(t, here.HoldCount(s.ctx))
 		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrLost)
 		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrNotHeld, "a loss is told once")
-		require.NoError(t, there.Unlock(s.ctx))
+		require.NoError(t, there.rival.Unlock(s.ctx))
 	})
 }
 
 func TestTryLockForGivesUpWhenItsTimeIsUp(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(), s.lock()
 		require.NoError(t, here.Lock(s.ctx))
 		for _, wait := range []time.Duration{-1, 0, 250 * time.Millisecond} {
 			began := time.Now()
-			taken, err := there.TryLockFor(s.ctx, wait, 0)
+			taken, err := there.rival.TryLockFor(s.ctx, wait, 0)
 			require.NoError(t, err)
 			assert.False(t, taken)
 			assert.GreaterOrEqual(t, time.Since(began), wait)
 			elsewhere(func() {
-				taken, err := here.TryLockFor(s.ctx, wait, time.Hour)
+				taken, err := here.rival.TryLockFor(s.ctx, wait, time.Hour)
 				assert.NoError(t, err)
 				assert.False(t, taken)
 			})
 		}
 		require.NoError(t, here.Unlock(s.ctx))
-		require.NoError(t, there.Lock(s.ctx), "who gave up holds nothing")
-		require.NoError(t, there.Unlock(s.ctx))
+		require.NoError(t, there.rival.Lock(s.ctx), "who gave up holds nothing")
+		require.NoError(t, there.rival.Unlock(s.ctx))
 	})
 }
 
 func TestTryLockForTakesTheLockWithinItsTime(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(), s.lock()
 		require.NoError(t, here.Lock(s.ctx))
+		ctx, queued := queueing(s.ctx)
 		waiter := background(func() error {
-			taken, err := there.TryLockFor(s.ctx, hang, time.Hour)
+			taken, err := there.rival.TryLockFor(ctx, hang, time.Hour)
 			assert.True(t, taken)
 			if err != nil {
 				return err
 			}
-			ttl, err := there.TTL(s.ctx)
+			ttl, err := there.rival.TTL(s.ctx)
 			assert.Greater(t, ttl, time.Hour-hang, "with its own lease")
-			assert.NoError(t, there.Unlock(s.ctx))
+			assert.NoError(t, there.rival.Unlock(s.ctx))
 			return err
 		})
-		s.awaitListeners(1, s.family(), channel)
+		<-queued
 		require.NoError(t, here.Unlock(s.ctx))
 		require.NoError(t, s.await(waiter))
 
@@ -264,13 +276,13 @@ func TestTryLockForTakesTheLockWithinItsTime(t *testing.T) {
 // The wait bounds the waiting, not an attempt that is under way: a free lock is
 // had however short it is.
 func TestTryLockForMakesOneAttemptHoweverShortTheWait(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
 		for _, wait := range []time.Duration{-time.Second, 0, 1, time.Microsecond} {
 			taken, err := lock.TryLockFor(s.ctx, wait, 0)
 			require.NoError(t, err)
 			assert.True(t, taken, wait)
-			hold, err := lock.Acquire(rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithWait(wait))
+			hold, err := lock.rival.Acquire(rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithWait(wait))
 			assert.ErrorIs(t, err, rlock.ErrNotAcquired)
 			assert.Nil(t, hold)
 			require.NoError(t, lock.Unlock(s.ctx))
@@ -279,18 +291,17 @@ func TestTryLockForMakesOneAttemptHoweverShortTheWait(t *testing.T) {
 }
 
 func TestTryLockSendsNothingWhenSomebodyHereHoldsTheLock(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
 		require.NoError(t, lock.Lock(s.ctx))
-		calls := s.CountCalls(t, func() { assert.False(t, s.isFree(lock)) })
-		assert.Zero(t, calls["evalsha"]+calls["eval"])
+		assert.Zero(t, s.count(func() { assert.False(t, s.isFree(lock)) }, "evalsha", "eval"))
 		require.NoError(t, lock.Unlock(s.ctx))
 	})
 }
 
 // Redisson: testForceUnlock.
 func TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
 		forced, err := lock.ForceUnlock(s.ctx)
 		require.NoError(t, err)
@@ -316,45 +327,45 @@ func TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt(t *testing.T) {
 }
 
 func TestAForceUnlockByAnotherClientIsLearntAtTheNextRenewal(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(withLease(time.Second)), s.lock()
 		hold, err := here.Acquire(s.ctx)
 		require.NoError(t, err)
 		forced, err := there.ForceUnlock(s.ctx)
 		require.NoError(t, err)
 		assert.True(t, forced)
-		require.NoError(t, there.Lock(s.ctx), "it is free")
+		require.NoError(t, there.rival.Lock(s.ctx), "it is free")
 		<-hold.Done()
 		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 		assert.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
-		assert.True(t, there.IsHeld(s.ctx))
-		require.NoError(t, there.Unlock(s.ctx), "the next holder's is untouched")
+		assert.True(t, there.rival.IsHeld(s.ctx))
+		require.NoError(t, there.rival.Unlock(s.ctx), "the next holder's is untouched")
 	})
 }
 
 func TestAForceUnlockByAnotherClientIsLearntByUnlock(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(), s.lock()
 		require.NoError(t, here.Lock(s.ctx))
 		_, err := there.ForceUnlock(s.ctx)
 		require.NoError(t, err)
-		require.NoError(t, there.Lock(s.ctx))
+		require.NoError(t, there.rival.Lock(s.ctx))
 		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrLost)
 		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrNotHeld)
-		assert.True(t, there.IsHeld(s.ctx))
-		require.NoError(t, there.Unlock(s.ctx), "the next holder's is untouched")
+		assert.True(t, there.rival.IsHeld(s.ctx))
+		require.NoError(t, there.rival.Unlock(s.ctx), "the next holder's is untouched")
 	})
 }
 
 func TestACancelledLockReturnsTheContextsErrorAndHoldsNothing(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(), s.lock()
 		ended, cancel := context.WithCancel(s.ctx)
 		cancel()
 		assert.ErrorIs(t, here.Lock(ended), context.Canceled, "it is free, but it was too late")
 
 		require.NoError(t, here.Lock(s.ctx))
-		for what, lock := range map[string]*rlock.Lock{"behind a goroutine": here, "behind a client": there} {
+		for what, lock := range map[string]rlock.Locker{"behind a goroutine": here.rival, "behind a client": there.rival} {
 			ctx, cancel := context.WithCancel(s.ctx)
 			ctx, queued := queueing(ctx)
 			waiter := background(func() error { return lock.Lock(ctx) })
@@ -368,7 +379,7 @@ func TestACancelledLockReturnsTheContextsErrorAndHoldsNothing(t *testing.T) {
 		}
 		assert.True(t, here.IsHeld(s.ctx))
 		require.NoError(t, here.Unlock(s.ctx))
-		for _, lock := range []*rlock.Lock{here, there} {
+		for _, lock := range []rlock.Locker{here.rival, there.rival} {
 			require.NoError(t, lock.Lock(s.ctx))
 			require.NoError(t, lock.Unlock(s.ctx))
 		}
@@ -376,10 +387,10 @@ func TestACancelledLockReturnsTheContextsErrorAndHoldsNothing(t *testing.T) {
 }
 
 func TestAnInvalidNameOrLeaseIsRefusedWithoutACommand(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
-		client := s.client()
-		calls := s.CountCalls(t, func() {
-			nameless := client.NewLock("")
+	eachKind(t, func(t *testing.T, s *subject) {
+		p := s.process()
+		sent := s.count(func() {
+			nameless := p.lock("")
 			assert.ErrorIs(t, nameless.Lock(s.ctx), rlock.ErrInvalidName)
 			assert.ErrorIs(t, nameless.LockFor(s.ctx, time.Hour), rlock.ErrInvalidName)
 			_, err := nameless.TryLock(s.ctx)
@@ -398,7 +409,7 @@ func TestAnInvalidNameOrLeaseIsRefusedWithoutACommand(t *testing.T) {
 			assert.ErrorIs(t, nameless.Do(s.ctx, func(context.Context) error { panic("called") }), rlock.ErrInvalidName)
 			assert.False(t, nameless.IsHeld(s.ctx))
 
-			lock := client.NewLock(key)
+			lock := p.lock(key)
 			for _, lease := range []time.Duration{-time.Second, time.Nanosecond, time.Millisecond} {
 				assert.ErrorIs(t, lock.LockFor(s.ctx, lease), rlock.ErrInvalidLease)
 				_, err = lock.TryLockFor(s.ctx, time.Hour, lease)
@@ -406,7 +417,7 @@ func TestAnInvalidNameOrLeaseIsRefusedWithoutACommand(t *testing.T) {
 				_, err = lock.Acquire(s.ctx, rlock.WithLease(lease))
 				assert.ErrorIs(t, err, rlock.ErrInvalidLease)
 			}
-		})
-		assert.Zero(t, calls["evalsha"]+calls["eval"]+calls["exists"]+calls["pttl"])
+		}, "evalsha", "eval", "exists", "pttl")
+		assert.Zero(t, sent)
 	})
 }

@@ -65,6 +65,32 @@ func TestANameMayHaveAnyBytes(t *testing.T) {
 	})
 }
 
+// All that a lock has in Redis is at its name's slot, whatever the name.
+func TestALockOfEachKindMayHaveAnyName(t *testing.T) {
+	eachKind(t, func(t *testing.T, s *subject) {
+		here, there := s.process(), s.process()
+		for _, n := range named {
+			t.Run(n.what, func(t *testing.T) {
+				require.NoError(t, here.lock(n.name).Lock(s.ctx))
+				assert.False(t, s.isFree(there.lock(n.name)))
+				require.NoError(t, here.lock(n.name).Unlock(s.ctx))
+				assert.True(t, s.isFree(there.lock(n.name)))
+			})
+		}
+	})
+}
+
+func TestALockOfEachKindRefusesANameWithABraceButNoTagInACluster(t *testing.T) {
+	eachKind(t, func(t *testing.T, s *subject) {
+		if s.Kind != redistest.KindCluster {
+			return
+		}
+		for _, n := range untagged {
+			assert.ErrorIs(t, s.process().lock(n.name).Lock(s.ctx), rlock.ErrInvalidName, n.what)
+		}
+	})
+}
+
 func TestANameWithABraceButNoTagIsRefusedInAClusterOnly(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
 		for _, n := range untagged {

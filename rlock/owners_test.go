@@ -13,7 +13,7 @@ import (
 )
 
 func TestAnOwnerTravelsWithTheContextOverACallTreeOfGoroutines(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
 		ctx, cancel := context.WithCancel(rlock.WithOwner(s.ctx, rlock.NewOwner()))
 		defer cancel()
@@ -40,12 +40,12 @@ func TestAnOwnerTravelsWithTheContextOverACallTreeOfGoroutines(t *testing.T) {
 }
 
 func TestTwoOwnersInOneGoroutineKeepEachOtherOut(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
 		one, two := rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithOwner(s.ctx, rlock.NewOwner())
 		require.NoError(t, lock.Lock(one))
 		for _, ctx := range []context.Context{two, s.ctx} {
-			taken, err := lock.TryLock(ctx)
+			taken, err := lock.rival.TryLock(ctx)
 			require.NoError(t, err)
 			assert.False(t, taken)
 			assert.ErrorIs(t, lock.Unlock(ctx), rlock.ErrNotHeld)
@@ -56,7 +56,7 @@ func TestTwoOwnersInOneGoroutineKeepEachOtherOut(t *testing.T) {
 }
 
 func TestAHoldNestsInTheOwnerOfItsContext(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
 		owner := rlock.NewOwner()
 		ctx := rlock.WithOwner(s.ctx, owner)

@@ -13,22 +13,34 @@ import (
 // A program's own rueidis client has rueidis' defaults: several connections, and
 // commands that may overtake each other.
 func TestClientsThatShareARueidisClientExcludeEachOtherAndLeaveItOpen(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
-		shared, err := rueidis.NewClient(s.Options())
-		require.NoError(t, err)
-		t.Cleanup(shared.Close)
-		share := func(c *rlock.Config) { c.Redis, c.Client = rueidis.ClientOption{}, shared }
+	eachExclusiveKind(t, func(t *testing.T, s *subject) {
+		shared := make(map[*site]rueidis.Client)
+		for _, site := range s.sites {
+			client, err := rueidis.NewClient(site.Options())
+			require.NoError(t, err)
+			t.Cleanup(client.Close)
+			shared[site] = client
+		}
+		sharing := func() *process {
+			return s.with(func(site *site) *rlock.Client {
+				return site.client(func(c *rlock.Config) { c.Redis, c.Client = rueidis.ClientOption{}, shared[site] })
+			})
+		}
 
-		clients := []*rlock.Client{s.client(share), s.client(share), s.client()}
+		processes := []*process{sharing(), sharing(), s.process()}
 		r := new(record)
-		for _, client := range clients {
-			r.work(s, client.NewLock(key), 4, 12)
+		for _, p := range processes {
+			r.work(s.site, p.lock(key), 4, 12)
 		}
 		r.check(t, 3*4*12)
-		for _, client := range clients {
-			require.NoError(t, client.Close())
+		for _, p := range processes {
+			for _, client := range p.clients {
+				require.NoError(t, client.Close())
+			}
 		}
 		s.awaitListeners(0, s.family(), channel)
-		assert.NoError(t, shared.Do(s.ctx, shared.B().Exists().Key(key).Build()).Error(), "it is still open")
+		for _, client := range shared {
+			assert.NoError(t, client.Do(s.ctx, client.B().Exists().Key(key).Build()).Error(), "it is still open")
+		}
 	})
 }

@@ -168,7 +168,7 @@ func elsewhere(f func()) {
 }
 
 // isFree reports whether another owner, in the lock's own client, gets it.
-func (s *site) isFree(lock *rlock.Lock) (free bool) {
+func (s *site) isFree(lock rlock.Locker) (free bool) {
 	s.t.Helper()
 	elsewhere(func() {
 		var err error

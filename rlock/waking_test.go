@@ -91,7 +91,7 @@ func evalshas(sent []network.Frame) (n int) {
 }
 
 func TestEveryWaiterOfEveryClientGetsTheLock(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
+	eachExclusiveKind(t, func(t *testing.T, s *subject) {
 		const clients, waiters = 3, 4
 		holder := s.lock()
 		require.NoError(t, holder.Lock(s.ctx))
@@ -110,7 +110,9 @@ func TestEveryWaiterOfEveryClientGetsTheLock(t *testing.T) {
 				<-queued
 			}
 		}
-		s.awaitListeners(clients, s.family(), channel)
+		if s.kind.channel != "" {
+			s.awaitListeners(clients, s.family(), s.kind.channel)
+		}
 		require.NoError(t, holder.Unlock(s.ctx))
 		all.Wait()
 		assert.Equal(t, clients*waiters, served)

@@ -7,8 +7,26 @@ import "testing"
 // tests: they refuse faults, and since each use empties them, tests that run in
 // parallel must not use Each.
 func Each(t *testing.T, run func(t *testing.T, s *Server)) {
-	t.Run(string(KindEmbedded), func(t *testing.T) { run(t, Embedded(t)) })
-	t.Run(string(KindStandalone), func(t *testing.T) { run(t, Standalone(t)) })
-	t.Run(string(KindSentinel), func(t *testing.T) { run(t, common.lend(t, KindSentinel, laySentinel)) })
-	t.Run(string(KindCluster), func(t *testing.T) { run(t, common.lend(t, KindCluster, layCluster)) })
+	Over(t, []Kind{KindEmbedded, KindStandalone, KindSentinel, KindCluster}, run)
+}
+
+// Over is Each for some of the kinds.
+func Over(t *testing.T, kinds []Kind, run func(t *testing.T, s *Server)) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) { run(t, borrow(t, kind)) })
+	}
+}
+
+// borrow returns an empty server of the kind, which may be shared.
+func borrow(t *testing.T, kind Kind) *Server {
+	switch kind {
+	case KindEmbedded:
+		return Embedded(t)
+	case KindSentinel:
+		return common.lend(t, KindSentinel, laySentinel)
+	case KindCluster:
+		return common.lend(t, KindCluster, layCluster)
+	default:
+		return Standalone(t)
+	}
 }

@@ -1,0 +1,185 @@
+package rlock_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A kind is one kind of lock as the tests see it. To have another one tested, add a
+// row to kinds: every test that begins with eachKind runs over it on servers, and
+// every one that begins with eachRealm in virtual time.
+type kind struct {
+	name string
+	// lock returns the lock of that name, of a process that has a client of each
+	// server.
+	lock func(clients []*rlock.Client, name string) rlock.Locker
+	// rival returns the lock that nobody has while another owner has the lock. It is
+	// another lock where owners share the one; by default it is the lock itself.
+	rival func(clients []*rlock.Client, name string) rlock.Locker
+	// servers is how many there are, none of which knows of the others; 0 is one.
+	servers int
+	// where is on which servers the tests run. Plain runs on all, the others where
+	// something is different for them.
+	where []redistest.Kind
+	// keys are those of the lock in Redis; by default its name.
+	keys func(name string) []string
+	// channel is what waiters for the lock of the tests listen to, if that is one.
+	channel string
+}
+
+var everyServer = []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster}
+
+var kinds = []kind{
+	{name: "plain", where: everyServer, lock: plainLock, channel: channel},
+}
+
+func plainLock(clients []*rlock.Client, name string) rlock.Locker { return clients[0].NewLock(name) }
+
+// shared reports whether owners share the lock.
+func (k kind) shared() bool { return k.rival != nil }
+
+// A trial is a lock of the kind that is tried, in the hands of one process.
+type trial struct {
+	rlock.Locker
+	rival rlock.Locker // see kind
+}
+
+func (k kind) trial(clients []*rlock.Client, name string) *trial {
+	l := &trial{Locker: k.lock(clients, name)}
+	l.rival = l.Locker
+	if k.rival != nil {
+		l.rival = k.rival(clients, name)
+	}
+	return l
+}
+
+// A subject is a site where one kind of lock is tried.
+type subject struct {
+	*site
+	kind  kind
+	sites []*site // one for each server; the site is the first
+}
+
+// eachKind runs a test over all kinds and their servers.
+func eachKind(t *testing.T, run func(t *testing.T, s *subject)) {
+	over(t, kinds, run)
+}
+
+// eachExclusiveKind is eachKind for the kinds whose owners never share the lock.
+func eachExclusiveKind(t *testing.T, run func(t *testing.T, s *subject)) {
+	var exclusive []kind
+	for _, k := range kinds {
+		if !k.shared() {
+			exclusive = append(exclusive, k)
+		}
+	}
+	over(t, exclusive, run)
+}
+
+func over(t *testing.T, kinds []kind, run func(t *testing.T, s *subject)) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			redistest.Over(t, k.where, func(t *testing.T, server *redistest.Server) {
+				s := &subject{site: at(t, server), kind: k}
+				s.sites = append(s.sites, s.site)
+				for len(s.sites) < k.servers {
+					s.sites = append(s.sites, at(t, another(t, server)))
+				}
+				s.leavesNothing()
+				run(t, s)
+			})
+		})
+	}
+}
+
+// another returns a server like s that does not know of it.
+func another(t *testing.T, s *redistest.Server) *redistest.Server {
+	if s.Kind == redistest.KindEmbedded {
+		return redistest.Embedded(t)
+	}
+	return redistest.Standalone(t)
+}
+
+// A process is what one program has of the locks: a client of each server.
+type process struct {
+	kind    kind
+	clients []*rlock.Client
+}
+
+// process returns a new one, whose clients are closed when the test ends.
+func (s *subject) process(changes ...func(*rlock.Config)) *process {
+	s.t.Helper()
+	return s.with(func(site *site) *rlock.Client { return site.client(changes...) })
+}
+
+// with returns a process that has such a client of each site.
+func (s *subject) with(client func(*site) *rlock.Client) *process {
+	p := &process{kind: s.kind}
+	for _, site := range s.sites {
+		p.clients = append(p.clients, client(site))
+	}
+	return p
+}
+
+func (p *process) lock(name string) *trial { return p.kind.trial(p.clients, name) }
+
+// lock returns the lock of a process of its own.
+func (s *subject) lock(changes ...func(*rlock.Config)) *trial {
+	s.t.Helper()
+	return s.process(changes...).lock(key)
+}
+
+// isFree reports whether another owner, in the lock's own process, gets what the
+// lock keeps out.
+func (s *subject) isFree(lock *trial) bool {
+	s.t.Helper()
+	return s.site.isFree(lock.rival)
+}
+
+// count returns how many of the commands the servers execute while run runs.
+func (s *subject) count(run func(), commands ...string) (n int64) {
+	s.t.Helper()
+	for _, site := range s.sites {
+		inner := run
+		run = func() {
+			calls := site.CountCalls(s.t, inner)
+			for _, command := range commands {
+				n += calls[command]
+			}
+		}
+	}
+	run()
+	return n
+}
+
+// leavesNothing asserts, once the clients are closed, that no key is left in any
+// server. Counters of tokens outlive their locks, so that no token is given twice.
+func (s *subject) leavesNothing() {
+	for _, site := range s.sites {
+		nodes := site.nodes() // their clients are closed after this cleanup
+		s.t.Cleanup(func() {
+			var left []string
+			assert.Eventually(s.t, func() bool {
+				left = nil
+				for _, node := range nodes {
+					keys, err := node.Do(s.ctx, node.B().Keys().Pattern("*").Build()).AsStrSlice()
+					if err != nil {
+						return false
+					}
+					left = append(left, slices.DeleteFunc(keys, isCounter)...)
+				}
+				return len(left) == 0
+			}, 10*time.Second, time.Millisecond)
+			assert.Empty(s.t, left, "keys are left behind")
+		})
+	}
+}
+
+func isCounter(key string) bool { return strings.HasPrefix(key, "redisson_lock_token:") }
