@@ -53,14 +53,17 @@ type party struct {
 func bubble(t *testing.T, run func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{Miniredis: miniredis.NewMiniRedis(), t: t}
-		w.ClockTTL(true)
-		t.Cleanup(w.Miniredis.Close)
-		var cancel context.CancelFunc
-		w.ctx, cancel = context.WithTimeout(context.Background(), 24*time.Hour)
+		ctx, cancel := context.WithTimeout(context.Background(), 24*time.Hour)
 		t.Cleanup(cancel)
-		run(t, w)
+		run(t, newWorld(t, ctx))
 	})
+}
+
+func newWorld(t *testing.T, ctx context.Context) *world {
+	w := &world{Miniredis: miniredis.NewMiniRedis(), t: t, ctx: ctx}
+	w.ClockTTL(true)
+	t.Cleanup(w.Miniredis.Close)
+	return w
 }
 
 // client returns a new client of the world's server. The changes are made to its

@@ -18,24 +18,24 @@ import (
 // test ends with: nothing is held that nobody was told of.
 
 func TestAContextThatHasEndedAlreadySendsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.client()
-		lock := p.NewLock(key)
+	eachRealm(t, func(t *testing.T, w *realm) {
+		p := w.process()
+		lock := p.lock(key)
 		ctx, cancel := context.WithCancel(w.caller())
 		cancel()
-		before := len(p.net.Sent(""))
+		before := p.scripts()
 		require.ErrorIs(t, lock.Lock(ctx), context.Canceled)
 		_, err := lock.TryLock(ctx)
 		require.ErrorIs(t, err, context.Canceled)
 		_, err = lock.TryLockFor(ctx, time.Minute, 0)
 		require.ErrorIs(t, err, context.Canceled)
-		assert.Len(t, p.net.Sent(""), before)
+		assert.Equal(t, before, p.scripts())
 	})
 }
 
 func TestUnlockDoesNotEndWithItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		lock := w.client().NewLock(key)
+	eachRealm(t, func(t *testing.T, w *realm) {
+		lock := w.process().lock(key)
 		ctx, cancel := context.WithCancel(w.caller())
 		require.NoError(t, lock.Lock(ctx))
 		hold, err := lock.Acquire(ctx)
@@ -44,22 +44,22 @@ func TestUnlockDoesNotEndWithItsContext(t *testing.T) {
 		assert.True(t, hold.Valid(), "the time to wait for a lock is not the time to hold it")
 		require.NoError(t, hold.Release(ctx))
 		require.NoError(t, lock.Unlock(ctx))
-		assert.Empty(t, w.Keys())
+		assert.Empty(t, w.keys())
 	})
 }
 
 func TestAWaiterThatLeavesTheLocalQueuePassesTheWakeOn(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		lock, me := w.client().NewLock(key), w.caller()
+	eachRealm(t, func(t *testing.T, w *realm) {
+		lock, me := w.process().lock(key), w.caller()
 		require.NoError(t, lock.Lock(me))
 		var leaving []context.CancelFunc
 		var left []<-chan error
 		for range 3 {
 			ctx, cancel := context.WithCancel(w.caller())
 			left = append(left, start(func() error {
-				err := lock.Lock(ctx)
+				err := lock.rival.Lock(ctx)
 				if err == nil { // the grant was first
-					err = lock.Unlock(ctx)
+					err = lock.rival.Unlock(ctx)
 				}
 				return err
 			}))
@@ -67,7 +67,7 @@ func TestAWaiterThatLeavesTheLocalQueuePassesTheWakeOn(t *testing.T) {
 			synctest.Wait()
 		}
 		them := w.caller()
-		stays := start(func() error { return lock.Lock(them) })
+		stays := start(func() error { return lock.rival.Lock(them) })
 		synctest.Wait()
 		leaving[1]()
 		require.ErrorIs(t, <-left[1], context.Canceled, "at once, from the middle")
@@ -75,8 +75,8 @@ func TestAWaiterThatLeavesTheLocalQueuePassesTheWakeOn(t *testing.T) {
 		leaving[2]()
 		require.NoError(t, lock.Unlock(me), "while both are on their way out")
 		within(t, 0, 0, func() { require.NoError(t, <-stays) })
-		require.NoError(t, lock.Unlock(them))
-		assert.Empty(t, w.Keys())
+		require.NoError(t, lock.rival.Unlock(them))
+		assert.Empty(t, w.keys())
 	})
 }
 
@@ -226,13 +226,13 @@ func TestAnAcquireThatArrivesWithoutItsReleaseIsFreed(t *testing.T) {
 }
 
 func TestAWaiterOfARemoteHolderLeavesAtOnceAndLeavesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, other, me := w.client(), w.client(), w.caller()
-		require.NoError(t, other.NewLock(key).Lock(me))
-		lock := p.NewLock(key)
+	eachRealm(t, func(t *testing.T, w *realm) {
+		p, other, me := w.process(), w.process(), w.caller()
+		require.NoError(t, other.lock(key).Lock(me))
+		lock := p.lock(key)
 		for _, after := range []time.Duration{0, time.Millisecond, time.Second, 7 * time.Second} {
 			ctx, cancel := context.WithCancel(w.caller())
-			result := start(func() error { return lock.Lock(ctx) })
+			result := start(func() error { return lock.rival.Lock(ctx) })
 			time.Sleep(after)
 			within(t, 0, 0, func() {
 				cancel()
@@ -240,86 +240,90 @@ func TestAWaiterOfARemoteHolderLeavesAtOnceAndLeavesNothing(t *testing.T) {
 			})
 		}
 		time.Sleep(10 * time.Second)
-		assert.Zero(t, w.PubSubNumSub(channel)[channel], "the subscription lingers for 5 s")
-		require.NoError(t, other.NewLock(key).Unlock(me))
+		for _, world := range w.worlds {
+			assert.Empty(t, world.PubSubChannels("*"), "the subscription lingers for 5 s")
+		}
+		require.NoError(t, other.lock(key).Unlock(me))
 		time.Sleep(time.Minute)
-		assert.Empty(t, w.Keys())
+		assert.Empty(t, w.keys())
 	})
 }
 
 func TestAWaiterThatLeavesWhenTheMessageHasComeLetsTheNextOneAsk(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, other, me := w.client(), w.client(), w.caller()
-		lock := p.NewLock(key)
+	eachRealm(t, func(t *testing.T, w *realm) {
+		p, other, me := w.process(), w.process(), w.caller()
+		lock := p.lock(key)
 		for range 100 {
-			require.NoError(t, other.NewLock(key).Lock(me))
+			require.NoError(t, other.lock(key).Lock(me))
 			ctx, cancel := context.WithCancel(w.caller())
-			leaves := start(func() error { return lock.Lock(ctx) })
+			leaves := start(func() error { return lock.rival.Lock(ctx) })
 			synctest.Wait()
 			them := w.caller()
-			stays := start(func() error { return lock.Lock(them) })
+			stays := start(func() error { return lock.rival.Lock(them) })
 			synctest.Wait()
 
-			unlocked := start(func() error { return other.NewLock(key).Unlock(me) })
+			unlocked := start(func() error { return other.lock(key).Unlock(me) })
 			cancel()
 			require.NoError(t, <-unlocked)
 			within(t, 0, 100*time.Millisecond, func() {
 				if err := <-leaves; err == nil {
-					require.NoError(t, lock.Unlock(ctx))
+					require.NoError(t, lock.rival.Unlock(ctx))
 				}
 				require.NoError(t, <-stays)
 			})
-			require.NoError(t, lock.Unlock(them))
+			require.NoError(t, lock.rival.Unlock(them))
 		}
-		assert.Empty(t, w.Keys())
+		assert.Empty(t, w.keys())
 	})
 }
 
 func TestATimeToWaitThatIsUpIsNoError(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, other, me := w.client(), w.client(), w.caller()
-		require.NoError(t, other.NewLock(key).Lock(me))
+	eachRealm(t, func(t *testing.T, w *realm) {
+		p, other, me := w.process(), w.process(), w.caller()
+		require.NoError(t, other.lock(key).Lock(me))
 		within(t, 3*time.Second, 3*time.Second, func() {
-			ok, err := p.NewLock(key).TryLockFor(w.caller(), 3*time.Second, 0)
+			ok, err := p.lock(key).rival.TryLockFor(w.caller(), 3*time.Second, 0)
 			require.NoError(t, err)
 			assert.False(t, ok)
 		})
-		_, err := p.NewLock(key).Acquire(w.caller(), rlock.WithWait(time.Second))
+		_, err := p.lock(key).rival.Acquire(w.caller(), rlock.WithWait(time.Second))
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
 
 		ctx, cancel := context.WithTimeout(w.caller(), time.Second)
 		defer cancel()
-		_, err = p.NewLock(key).TryLockFor(ctx, time.Minute, 0)
+		_, err = p.lock(key).rival.TryLockFor(ctx, time.Minute, 0)
 		require.ErrorIs(t, err, context.DeadlineExceeded, "its own context's end is one")
-		require.NoError(t, other.NewLock(key).Unlock(me))
+		require.NoError(t, other.lock(key).Unlock(me))
 	})
 }
 
 // Callers come and go in a storm, over a network that is slow now and then. Who is
 // told that it holds the lock holds it alone, and at the end nothing is left.
 func TestAStormOfCancelledCallersLeavesNothingBehind(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	eachRealm(t, func(t *testing.T, w *realm) {
 		counter := newCounter(t)
 		var granted int
 		var results []<-chan error
 		for seed := range uint64(3) {
-			p := w.client(func(c *rlock.Config) { c.Lease = 10 * time.Second })
+			p := w.process(func(c *rlock.Config) { c.Lease = 10 * time.Second })
 			random, luck := rand.New(rand.NewPCG(seed, 0)), rand.New(rand.NewPCG(seed, 1))
-			p.net.Rule(func(network.Frame) network.Fate {
-				if luck.IntN(10) == 0 {
-					return network.Hold
-				}
-				return network.Pass
+			p.networks(func(n *network.Network) {
+				n.Rule(func(network.Frame) network.Fate {
+					if luck.IntN(10) == 0 {
+						return network.Hold
+					}
+					return network.Pass
+				})
 			})
 			done := make(chan struct{})
 			delivered := start(func() error {
 				for {
 					select {
 					case <-done:
-						p.net.Heal()
+						p.heal()
 						return nil
 					case <-time.After(3 * time.Millisecond):
-						p.net.Deliver()
+						p.networks((*network.Network).Deliver)
 					}
 				}
 			})
@@ -331,7 +335,7 @@ func TestAStormOfCancelledCallersLeavesNothingBehind(t *testing.T) {
 					patience[i] = time.Duration(random.IntN(40)) * time.Millisecond
 				}
 				callers = append(callers, start(func() error {
-					lock := p.NewLock(key)
+					lock := p.lock(key).rival
 					for _, d := range patience {
 						ctx, cancel := context.WithTimeout(owner, d)
 						if err := lock.Lock(ctx); err == nil {
@@ -364,7 +368,7 @@ func TestAStormOfCancelledCallersLeavesNothingBehind(t *testing.T) {
 		assert.Equal(t, granted, counter.n)
 		assert.Greater(t, granted, 50)
 		time.Sleep(time.Second)
-		assert.Empty(t, w.Keys(), "long before a lease could have ended")
+		assert.Empty(t, w.keys(), "long before a lease could have ended")
 	})
 }
 

@@ -42,6 +42,13 @@ var kinds = []kind{
 
 func plainLock(clients []*rlock.Client, name string) rlock.Locker { return clients[0].NewLock(name) }
 
+func (k kind) keysOf(name string) []string {
+	if k.keys == nil {
+		return []string{name}
+	}
+	return k.keys(name)
+}
+
 // shared reports whether owners share the lock.
 func (k kind) shared() bool { return k.rival != nil }
 

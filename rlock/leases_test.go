@@ -18,16 +18,16 @@ import (
 const drift = 300*time.Millisecond + 2*time.Millisecond + 10*time.Millisecond
 
 func TestTheWatchdogKeepsALockForAnHour(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		lock, me := w.client().NewLock(key), w.caller()
+	eachRealm(t, func(t *testing.T, w *realm) {
+		lock, me := w.process().lock(key), w.caller()
 		require.NoError(t, lock.Lock(me))
 		for range 3600 {
 			time.Sleep(time.Second)
-			require.GreaterOrEqual(t, w.ttl(key), 20*time.Second-50*time.Millisecond, "renewed at a third")
+			require.GreaterOrEqual(t, w.ttl(), 20*time.Second-50*time.Millisecond, "renewed at a third")
 			require.True(t, lock.IsHeld(me))
 		}
 		require.NoError(t, lock.Unlock(me))
-		assert.Empty(t, w.Keys())
+		assert.Empty(t, w.keys())
 	})
 }
 
@@ -46,24 +46,24 @@ func TestTheWatchdogRenewsNoMoreOftenThanAtAThird(t *testing.T) {
 }
 
 func TestADeadHoldersLockGoesToTheWaiterWhenItsLeaseHasEnded(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		dead, p := w.client(), w.client()
+	eachRealm(t, func(t *testing.T, w *realm) {
+		dead, p := w.process(), w.process()
 		begin := time.Now()
-		require.NoError(t, dead.NewLock(key).Lock(w.caller()))
-		dead.net.Refuse()
+		require.NoError(t, dead.lock(key).Lock(w.caller()))
+		dead.refuse()
 		me := w.caller()
-		require.NoError(t, p.NewLock(key).Lock(me))
+		require.NoError(t, p.lock(key).rival.Lock(me))
 		assert.GreaterOrEqual(t, time.Since(begin), 30*time.Second)
 		assert.LessOrEqual(t, time.Since(begin), 30*time.Second+50*time.Millisecond)
-		require.NoError(t, p.NewLock(key).Unlock(me))
+		require.NoError(t, p.lock(key).rival.Unlock(me))
 	})
 }
 
 func TestValidityIsCountedFromBeforeTheSend(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, me := w.client(), w.caller()
-		lock := p.NewLock(key)
-		p.net.Rule(scripts(1, network.Hold, network.Reply, "acquired"))
+	eachRealm(t, func(t *testing.T, w *realm) {
+		p, me := w.process(), w.caller()
+		lock := p.lock(key)
+		p.networks(func(n *network.Network) { n.Rule(everyScript(network.Hold, network.Reply)) })
 		begin := time.Now()
 		result := start(func() error {
 			hold, err := lock.Acquire(me, rlock.WithLease(10*time.Second))
@@ -75,7 +75,7 @@ func TestValidityIsCountedFromBeforeTheSend(t *testing.T) {
 			return err
 		})
 		time.Sleep(1500 * time.Millisecond)
-		p.net.Heal()
+		p.heal()
 		require.NoError(t, <-result)
 	})
 }
@@ -113,33 +113,28 @@ func TestAGrantThatCameTooLateIsNoGrant(t *testing.T) {
 // The bytes are held in both directions: nothing says to the holder that anything
 // is wrong, except the clock.
 func TestALossIsToldBeforeRedisCanGrantToAnother(t *testing.T) {
-	for name, fail := range map[string]func(*network.Network){
-		"silent": func(n *network.Network) { n.Rule(network.Silence) },
-		"cut":    (*network.Network).Refuse,
-		"replies lost": func(n *network.Network) {
-			n.Rule(func(f network.Frame) network.Fate {
-				if f.Stage == network.Request && isScript(f, "mirrored") {
-					return network.Cut
-				}
-				return network.Pass
-			})
+	for name, fail := range map[string]func(*peer){
+		"silent": (*peer).silence,
+		"cut":    (*peer).refuse,
+		"replies lost": func(p *peer) {
+			p.networks(func(n *network.Network) { n.Rule(everyScript(network.Cut, network.Request)) })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				p, other := w.client(), w.client()
+			eachRealm(t, func(t *testing.T, w *realm) {
+				p, other := w.process(), w.process()
 				owner := rlock.WithOwner(w.ctx, rlock.NewOwner())
-				lock := p.NewLock(key)
+				lock := p.lock(key)
 				hold, err := lock.Acquire(owner)
 				require.NoError(t, err)
 				require.NoError(t, lock.Lock(owner))
 				time.Sleep(15 * time.Second)
 
-				fail(p.net)
+				fail(p)
 				granted := make(chan time.Time, 1)
 				them := w.caller()
 				taken := start(func() error {
-					err := other.NewLock(key).Lock(them)
+					err := other.lock(key).rival.Lock(them)
 					granted <- time.Now()
 					return err
 				})
@@ -153,39 +148,39 @@ func TestALossIsToldBeforeRedisCanGrantToAnother(t *testing.T) {
 
 				require.NoError(t, <-taken)
 				assert.True(t, lost.Before(<-granted))
-				assert.Equal(t, 1, p.log.count("lock lost"))
-				require.NoError(t, other.NewLock(key).Unlock(them))
+				assert.Positive(t, p.logged("lock lost"))
+				require.NoError(t, other.lock(key).rival.Unlock(them))
 			})
 		})
 	}
 }
 
 func TestALossIsSaidOnceAndThenTheLockIsNotHeld(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, me := w.client(), w.caller()
-		lock := p.NewLock(key)
+	eachRealm(t, func(t *testing.T, w *realm) {
+		p, me := w.process(), w.caller()
+		lock := p.lock(key)
 		require.NoError(t, lock.Lock(me))
 		hold, err := lock.Acquire(me)
 		require.NoError(t, err)
-		w.Del(key)
+		w.forget(key)
 		time.Sleep(11 * time.Second)
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrNotHeld)
 		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost, "how it ended stays")
-		assert.Equal(t, 1, p.log.count("lock lost"))
+		assert.Positive(t, p.logged("lock lost"))
 	})
 }
 
 func TestReleasingALostHoldTwiceTakesNothingFromTheOwnersOtherLevels(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, me := w.client(), w.caller()
-		lock := p.NewLock(key)
+	eachRealm(t, func(t *testing.T, w *realm) {
+		p, me := w.process(), w.caller()
+		lock := p.lock(key)
 		require.NoError(t, lock.Lock(me))
 		hold, err := lock.Acquire(me)
 		require.NoError(t, err)
-		w.Del(key)
+		w.forget(key)
 		time.Sleep(11 * time.Second)
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrNotHeld)
@@ -256,26 +251,26 @@ func TestWhatIsNotOursWhenItIsUnlockedWasLost(t *testing.T) {
 }
 
 func TestALossFreesTheLocalQueue(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, me, next := w.client(), w.caller(), w.caller()
-		lock := p.NewLock(key)
+	eachRealm(t, func(t *testing.T, w *realm) {
+		p, me, next := w.process(), w.caller(), w.caller()
+		lock := p.lock(key)
 		require.NoError(t, lock.Lock(me))
-		result := start(func() error { return lock.Lock(next) })
+		result := start(func() error { return lock.rival.Lock(next) })
 		require.True(t, pending(result))
-		w.Del(key)
+		w.forget(key)
 		within(t, 0, 10*time.Second+10*time.Millisecond, func() { require.NoError(t, <-result, "at the renewal that finds out") })
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
-		assert.True(t, lock.IsHeld(next), "a stranger's lock by now")
-		require.NoError(t, lock.Unlock(next))
+		assert.True(t, lock.rival.IsHeld(next), "a stranger's lock by now")
+		require.NoError(t, lock.rival.Unlock(next))
 	})
 }
 
 func TestAfterALossTheOwnerMustUnlockBeforeItMayLockAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		lock, me := w.client().NewLock(key), w.caller()
+	eachRealm(t, func(t *testing.T, w *realm) {
+		lock, me := w.process().lock(key), w.caller()
 		require.NoError(t, lock.Lock(me))
 		require.NoError(t, lock.Lock(me))
-		w.Del(key)
+		w.forget(key)
 		time.Sleep(11 * time.Second)
 		for range 2 {
 			require.ErrorIs(t, lock.Lock(me), rlock.ErrLost)
@@ -283,7 +278,7 @@ func TestAfterALossTheOwnerMustUnlockBeforeItMayLockAgain(t *testing.T) {
 			require.ErrorIs(t, err, rlock.ErrLost)
 			require.NoError(t, lock.Lock(w.caller()), "others may")
 			require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
-			w.FlushAll()
+			w.forget(key)
 			time.Sleep(11 * time.Second)
 		}
 		require.NoError(t, lock.Lock(me), "all levels are given back")
@@ -292,8 +287,8 @@ func TestAfterALossTheOwnerMustUnlockBeforeItMayLockAgain(t *testing.T) {
 }
 
 func TestAfterAFixedLeaseHasEndedTheOwnerMayLockAgainAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		lock, me := w.client().NewLock(key), w.caller()
+	eachRealm(t, func(t *testing.T, w *realm) {
+		lock, me := w.process().lock(key), w.caller()
 		require.NoError(t, lock.LockFor(me, time.Second))
 		time.Sleep(time.Second)
 		assert.False(t, lock.IsHeld(me))
@@ -320,17 +315,16 @@ func TestTheEndOfAFixedLeaseIsLostInTheLogsLowestVoice(t *testing.T) {
 // A fixed lease that ends in the client's eyes is released: nobody waits for what
 // Redis keeps of it, or for a watchdog's lease that a mirror left behind.
 func TestTheEndOfAFixedLeaseFreesTheLock(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, other := w.client(), w.client()
-		lock, me := p.NewLock(key), w.caller()
+	eachRealm(t, func(t *testing.T, w *realm) {
+		p, other := w.process(), w.process()
+		lock, me := p.lock(key), w.caller()
 		begin := time.Now()
 		require.NoError(t, lock.LockFor(me, 100*time.Second))
 		here, there := w.caller(), w.caller()
-		require.NoError(t, other.NewLock(key).Lock(there))
+		require.NoError(t, other.lock(key).rival.Lock(there))
 		assert.Less(t, time.Since(begin), 100*time.Second, "not by the end of the key's time")
 		assert.Greater(t, time.Since(begin), 98*time.Second)
-		assert.Len(t, p.releases(), 2, "EVALSHA and EVAL")
-		require.NoError(t, other.NewLock(key).Unlock(there))
+		require.NoError(t, other.lock(key).rival.Unlock(there))
 
 		require.NoError(t, lock.Lock(here))
 		require.NoError(t, lock.Unlock(here))
@@ -338,10 +332,10 @@ func TestTheEndOfAFixedLeaseFreesTheLock(t *testing.T) {
 }
 
 func TestLeasesHaveBounds(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, me := w.client(), w.caller()
-		lock := p.NewLock(key)
-		before := len(p.net.Sent(""))
+	eachRealm(t, func(t *testing.T, w *realm) {
+		p, me := w.process(), w.caller()
+		lock := p.lock(key)
+		before := p.scripts()
 		for _, lease := range []time.Duration{-1, -time.Hour, 1, time.Microsecond, 999 * time.Microsecond, 24 * time.Millisecond} {
 			require.ErrorIs(t, lock.LockFor(me, lease), rlock.ErrInvalidLease, lease)
 			_, err := lock.TryLockFor(me, time.Second, lease)
@@ -349,12 +343,12 @@ func TestLeasesHaveBounds(t *testing.T) {
 			_, err = lock.Acquire(me, rlock.WithLease(lease))
 			require.ErrorIs(t, err, rlock.ErrInvalidLease)
 		}
-		assert.Len(t, p.net.Sent(""), before, "no command")
+		assert.Equal(t, before, p.scripts(), "no command")
 		require.NoError(t, lock.LockFor(me, 25*time.Millisecond), "the message says so")
-		assert.Equal(t, 25*time.Millisecond, w.ttl(key))
+		assert.Equal(t, 25*time.Millisecond, w.ttl())
 		require.NoError(t, lock.LockFor(me, 365*24*time.Hour))
 		synctest.Wait()
-		assert.Equal(t, 365*24*time.Hour, w.ttl(key))
+		assert.Equal(t, 365*24*time.Hour, w.ttl())
 		require.NoError(t, lock.Unlock(me))
 		require.NoError(t, lock.Unlock(me))
 	})
@@ -411,18 +405,18 @@ func TestARenewalWhoseReplyAloneIsLostIsTriedAgainSoon(t *testing.T) {
 }
 
 func TestAfterUnlockNothingIsRenewedEver(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, me := w.client(), w.caller()
-		lock := p.NewLock(key)
+	eachRealm(t, func(t *testing.T, w *realm) {
+		p, me := w.process(), w.caller()
+		lock := p.lock(key)
 		for range 50 {
 			require.NoError(t, lock.Lock(me))
 			require.NoError(t, lock.Lock(me)) // its mirror is under way, or not yet, when both are unlocked
 			require.NoError(t, lock.Unlock(me))
 			require.NoError(t, lock.Unlock(me))
-			mirrors := len(p.mirrors())
+			sent := p.scripts()
 			time.Sleep(time.Minute)
-			require.Empty(t, w.Keys())
-			require.Len(t, p.mirrors(), mirrors, "a mirror after Unlock")
+			require.Empty(t, w.keys())
+			require.Equal(t, sent, p.scripts(), "a mirror after Unlock")
 		}
 	})
 }

@@ -15,13 +15,13 @@ import (
 // What the package comment says under "Levels and leases".
 
 func TestANestedFixedLeaseNeverShortensNorStopsTheWatchdog(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		lock, me := w.client().NewLock(key), w.caller()
+	eachRealm(t, func(t *testing.T, w *realm) {
+		lock, me := w.process().lock(key), w.caller()
 		require.NoError(t, lock.Lock(me))
 		require.NoError(t, lock.LockFor(me, time.Second))
 		for range 600 {
 			time.Sleep(100 * time.Millisecond)
-			require.GreaterOrEqual(t, w.ttl(key), 20*time.Second-50*time.Millisecond)
+			require.GreaterOrEqual(t, w.ttl(), 20*time.Second-50*time.Millisecond)
 			require.Equal(t, 2, lock.HoldCount(me))
 		}
 		require.NoError(t, lock.Unlock(me), "a level that is over in its own eyes is kept by the other")
@@ -30,23 +30,23 @@ func TestANestedFixedLeaseNeverShortensNorStopsTheWatchdog(t *testing.T) {
 }
 
 func TestANestedFixedLeaseThatIsLongerThanTheWatchdogsIsShownInRedis(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		lock, me := w.client().NewLock(key), w.caller()
+	eachRealm(t, func(t *testing.T, w *realm) {
+		lock, me := w.process().lock(key), w.caller()
 		require.NoError(t, lock.Lock(me))
 		require.NoError(t, lock.LockFor(me, time.Hour))
 		synctest.Wait()
-		assert.Equal(t, time.Hour, w.ttl(key))
+		assert.Equal(t, time.Hour, w.ttl())
 		require.NoError(t, lock.Unlock(me))
 		time.Sleep(time.Millisecond) // the pace of mirrors
 		synctest.Wait()
-		assert.Equal(t, 30*time.Second, w.ttl(key))
+		assert.Equal(t, 30*time.Second, w.ttl())
 		require.NoError(t, lock.Unlock(me))
 	})
 }
 
 func TestAWatchdogInsideAFixedLeaseKeepsItUntilTheInnerUnlock(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		lock, me := w.client().NewLock(key), w.caller()
+	eachRealm(t, func(t *testing.T, w *realm) {
+		lock, me := w.process().lock(key), w.caller()
 		begin := time.Now()
 		outer, err := lock.Acquire(me, rlock.WithLease(time.Minute))
 		require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestAWatchdogInsideAFixedLeaseKeepsItUntilTheInnerUnlock(t *testing.T) {
 		require.NoError(t, lock.Unlock(me))
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		assert.InDelta(t, 20*time.Second, w.ttl(key), float64(2*time.Millisecond), "what the outer level asks for")
+		assert.InDelta(t, 20*time.Second, w.ttl(), float64(2*time.Millisecond), "what the outer level asks for")
 		<-outer.Done()
 		assert.InDelta(t, time.Minute, time.Since(begin), float64(700*time.Millisecond))
 		assert.Less(t, time.Since(begin), time.Minute)
@@ -64,8 +64,8 @@ func TestAWatchdogInsideAFixedLeaseKeepsItUntilTheInnerUnlock(t *testing.T) {
 }
 
 func TestAFixedLeaseThatEndedInsideAWatchdogsIsLostAtTheInnerUnlock(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		lock, me := w.client().NewLock(key), w.caller()
+	eachRealm(t, func(t *testing.T, w *realm) {
+		lock, me := w.process().lock(key), w.caller()
 		outer, err := lock.Acquire(me, rlock.WithLease(time.Second))
 		require.NoError(t, err)
 		require.NoError(t, lock.Lock(me))
@@ -76,15 +76,15 @@ func TestAFixedLeaseThatEndedInsideAWatchdogsIsLostAtTheInnerUnlock(t *testing.T
 		assert.False(t, lock.IsHeld(me))
 		require.ErrorIs(t, context.Cause(outer.Context()), rlock.ErrLost)
 		synctest.Wait()
-		assert.Empty(t, w.Keys())
+		assert.Empty(t, w.keys())
 		require.ErrorIs(t, outer.Release(w.ctx), rlock.ErrLost)
 		require.ErrorIs(t, outer.Release(w.ctx), rlock.ErrNotHeld)
 	})
 }
 
 func TestTheLongestOpenLevelWins(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		lock, me := w.client().NewLock(key), w.caller()
+	eachRealm(t, func(t *testing.T, w *realm) {
+		lock, me := w.process().lock(key), w.caller()
 		leases := []time.Duration{5 * time.Second, time.Hour, 10 * time.Second}
 		holds := make([]*rlock.Hold, len(leases))
 		for i, lease := range leases {
@@ -95,12 +95,12 @@ func TestTheLongestOpenLevelWins(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
-		assert.InDelta(t, time.Hour, w.ttl(key), float64(3*time.Millisecond))
+		assert.InDelta(t, time.Hour, w.ttl(), float64(3*time.Millisecond))
 
 		require.NoError(t, holds[1].Release(w.ctx), "levels are released in any order")
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
-		assert.InDelta(t, 10*time.Second, w.ttl(key), float64(5*time.Millisecond))
+		assert.InDelta(t, 10*time.Second, w.ttl(), float64(5*time.Millisecond))
 		assert.False(t, holds[1].Valid())
 		assert.True(t, holds[0].Valid())
 		assert.True(t, holds[2].Valid())
@@ -108,7 +108,7 @@ func TestTheLongestOpenLevelWins(t *testing.T) {
 		require.NoError(t, holds[0].Release(w.ctx))
 		assert.Equal(t, 1, lock.HoldCount(me))
 		require.NoError(t, holds[2].Release(w.ctx))
-		assert.Empty(t, w.Keys())
+		assert.Empty(t, w.keys())
 		for _, h := range holds {
 			require.ErrorIs(t, h.Release(w.ctx), rlock.ErrNotHeld)
 			require.ErrorIs(t, context.Cause(h.Context()), rlock.ErrNotHeld)
@@ -162,25 +162,25 @@ func TestAWaiterThatIsHandedTheLockHasItsOwnLeaseFromThatMoment(t *testing.T) {
 }
 
 func TestAWaiterThatIsHandedTheLockTrustsOnlyWhatRedisHasConfirmed(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.client()
-		lock, me := p.NewLock(key), w.caller()
+	eachRealm(t, func(t *testing.T, w *realm) {
+		p := w.process()
+		lock, me := p.lock(key), w.caller()
 		begin := time.Now()
 		require.NoError(t, lock.LockFor(me, 10*time.Second))
 		var hold *rlock.Hold
 		result := start(func() (err error) {
-			hold, err = lock.Acquire(w.caller())
+			hold, err = lock.rival.Acquire(w.caller())
 			return err
 		})
 		require.True(t, pending(result))
 		time.Sleep(2 * time.Second)
-		p.net.Refuse()
+		p.refuse()
 		require.NoError(t, lock.Unlock(me))
 		require.NoError(t, <-result)
 		assert.True(t, hold.ValidUntil().Before(begin.Add(10*time.Second)))
 		<-hold.Done()
 		assert.Less(t, time.Since(begin), 10*time.Second)
-		p.net.Heal()
+		p.heal()
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
 	})
 }

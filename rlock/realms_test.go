@@ -1,0 +1,129 @@
+package rlock_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A realm is a world in which one kind of lock is tried, in virtual time.
+type realm struct {
+	*world
+	kind   kind
+	worlds []*world // one for each server; the world is the first
+}
+
+// eachRealm runs a test in virtual time over all kinds.
+func eachRealm(t *testing.T, run func(t *testing.T, w *realm)) {
+	t.Helper()
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				r := &realm{world: w, kind: k, worlds: []*world{w}}
+				for len(r.worlds) < k.servers {
+					r.worlds = append(r.worlds, newWorld(t, w.ctx))
+				}
+				run(t, r)
+			})
+		})
+	}
+}
+
+// A peer is a process with a network of its own to each server.
+type peer struct {
+	process
+	parties []*party
+}
+
+// process returns a new one. The changes are made to the config of its clients.
+func (w *realm) process(changes ...func(*rlock.Config)) *peer {
+	w.t.Helper()
+	p := &peer{process: process{kind: w.kind}}
+	for _, world := range w.worlds {
+		party := world.client(changes...)
+		p.parties = append(p.parties, party)
+		p.clients = append(p.clients, party.Client)
+	}
+	return p
+}
+
+// lock returns the lock of a process of its own.
+func (w *realm) lock() *trial { return w.process().lock(key) }
+
+// networks does something to each network of the process.
+func (p *peer) networks(do func(*network.Network)) {
+	for _, party := range p.parties {
+		do(party.net)
+	}
+}
+
+func (p *peer) refuse()  { p.networks((*network.Network).Refuse) }
+func (p *peer) silence() { p.networks(func(n *network.Network) { n.Rule(network.Silence) }) }
+func (p *peer) heal()    { p.networks((*network.Network).Heal) }
+
+// Close closes the clients.
+func (p *peer) Close() (err error) {
+	for _, client := range p.clients {
+		err = errors.Join(err, client.Close())
+	}
+	return err
+}
+
+// scripts returns how many reached the servers so far.
+func (p *peer) scripts() (n int) {
+	p.networks(func(net *network.Network) { n += len(net.Sent("EVALSHA")) + len(net.Sent("EVAL")) })
+	return n
+}
+
+// logged returns how many lines of all logs contain the text.
+func (p *peer) logged(text string) (n int) {
+	for _, party := range p.parties {
+		n += party.log.count(text)
+	}
+	return n
+}
+
+// everyScript is a rule for the requests, or the replies, of all scripts.
+func everyScript(fate network.Fate, stage network.Stage) network.Rule {
+	return network.All(fate, stage, "EVALSHA", "EVAL")
+}
+
+// ttl returns what is left of the lock's time in Redis: the least of its keys', 0
+// if one of them is not there.
+func (w *realm) ttl() time.Duration {
+	left := time.Duration(1<<63 - 1)
+	for _, world := range w.worlds {
+		for _, k := range w.kind.keysOf(key) {
+			left = min(left, world.ttl(k))
+		}
+	}
+	return left
+}
+
+// keys returns those of all servers, but for counters.
+func (w *realm) keys() (names []string) {
+	for _, world := range w.worlds {
+		names = append(names, slices.DeleteFunc(world.Keys(), isCounter)...)
+	}
+	return names
+}
+
+// forget has every server forget the lock of that name.
+func (w *realm) forget(name string) {
+	for _, world := range w.worlds {
+		for _, k := range w.kind.keysOf(name) {
+			world.Del(k)
+		}
+	}
+}
+
+// answerScripts is that of each world.
+func (w *realm) answerScripts(text string) {
+	for _, world := range w.worlds {
+		world.answerScripts(text)
+	}
+}
