@@ -80,6 +80,19 @@ func (ch *channel) unconfirmLocked() {
 	ch.conn, ch.counted = nil, false
 }
 
+// messageLocked marks who only wants to know that there is a message, and returns
+// those who are to be told it.
+func (ch *channel) messageLocked() (hearers []func(string)) {
+	for _, s := range ch.subs {
+		if s.hear != nil {
+			hearers = append(hearers, s.hear)
+		} else {
+			s.mark()
+		}
+	}
+	return hearers
+}
+
 func (ch *channel) markLocked() {
 	for _, s := range ch.subs {
 		s.mark()

@@ -64,9 +64,13 @@ func (l *link) connect() (*conn, error) {
 func (c *conn) onMessage(m rueidis.PubSubMessage) {
 	h := c.link.hub
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	var hearers []func(string)
 	if ch := h.channels[m.Channel]; ch != nil {
-		ch.markLocked()
+		hearers = ch.messageLocked()
+	}
+	h.mu.Unlock()
+	for _, hear := range hearers {
+		hear(m.Message)
 	}
 }
 

@@ -3,8 +3,9 @@ package pubsub
 // A Subscription tells one waiter when to look again. Its methods may be called
 // concurrently, and from under the caller's mutex.
 type Subscription struct {
-	hub *Hub
-	c   chan struct{} // capacity 1
+	hub  *Hub
+	c    chan struct{}        // capacity 1
+	hear func(message string) // nil for who needs only marks
 
 	// hub.mu protects the following.
 	ch     *channel
@@ -24,6 +25,31 @@ type Subscription struct {
 //
 // The channel is never closed.
 func (s *Subscription) C() <-chan struct{} { return s.c }
+
+// Also subscribes to one more channel for who waits for s and must know what is
+// said there: each message is given to hear, and sets no mark. All else that sets a
+// mark for that channel sets one for s. There is no mark at once if the channel is
+// confirmed already: look at [Subscription.Confirmed].
+//
+// hear runs on the connection's reader. It may call the hub and take a mutex under
+// which the hub is called, but it must not wait: all messages wait behind it. It may
+// be called once more while the subscription is being closed. The caller must Close
+// what Also returns, apart from s.
+func (s *Subscription) Also(channel string, hear func(message string)) *Subscription {
+	also := &Subscription{hub: s.hub, c: s.c, hear: hear}
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	s.hub.channelLocked(channel).joinLocked(also)
+	return also
+}
+
+// Confirmed reports whether the server has confirmed the subscription, over a
+// connection that is not known to be lost: from then on messages come.
+func (s *Subscription) Confirmed() bool {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	return s.ch.conn != nil
+}
 
 // Refused returns the server's error if it does not let this client subscribe to
 // the channel (NOPERM, unknown command), [ErrClosed] if the hub is closed, else nil.
