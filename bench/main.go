@@ -1,7 +1,7 @@
 // Command bench measures distributed locks side by side: this library, its peers,
 // older designs, and the floor that nothing can be faster than.
 //
-//	cd bench && go run .            everything, in some fifteen minutes
+//	cd bench && go run .            everything, in less than fifteen minutes
 //	cd bench && go run . -quick     a look, in under two
 //
 // It starts its own redis-server and the processes that it needs, shows progress,
@@ -65,7 +65,7 @@ func parse(args []string) (o options, err error) {
 		names(scenario.Networks(), func(n scenario.Network) string { return n.Name })+"; default: what each scenario chooses")
 	flags.Float64Var(&o.size.Scale, "scale", 1, "multiplies the length of all measurements but hold's")
 	flags.DurationVar(&o.size.Hold, "hold", 0, "how long the scenario hold holds 100 000 locks (default 20s, 3s with -quick)")
-	flags.DurationVar(&o.size.Lease, "lease", 0, "the lease of the locks held there (default 30s, 3s with -quick)")
+	flags.DurationVar(&o.size.Lease, "lease", 0, "their lease (default 30s, 3s with -quick); fewer locks have three tenths of it")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

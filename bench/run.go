@@ -27,7 +27,7 @@ func run(ctx context.Context, o options) error {
 
 	r := &report.Report{Machine: machine(began, a.Version)}
 	schedule := plan(o, r)
-	progress := report.NewProgress(os.Stderr, len(schedule))
+	progress := report.NewProgress(os.Stderr, expected(schedule))
 	for _, m := range schedule {
 		if ctx.Err() != nil {
 			break
@@ -80,6 +80,13 @@ func plan(o options, r *report.Report) (schedule []measurement) {
 		}
 	}
 	return schedule
+}
+
+func expected(schedule []measurement) (each []time.Duration) {
+	for _, m := range schedule {
+		each = append(each, m.cell.Estimate(m.contender))
+	}
+	return each
 }
 
 func machine(now time.Time, redis string) report.Machine {

@@ -34,7 +34,9 @@ func NewResult(cell scenario.Cell, c contender.Contender) *Result {
 // Measure adds a round of the contender in the cell to the result. An error is
 // also noted in it.
 func (a *Arena) Measure(ctx context.Context, cell scenario.Cell, c contender.Contender, r *Result) (err error) {
+	began := time.Now()
 	defer func() {
+		r.Took += time.Since(began)
 		if err != nil {
 			r.Error = err.Error()
 		}

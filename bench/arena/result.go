@@ -19,6 +19,7 @@ type Result struct {
 
 	Job       worker.Job
 	Rounds    int
+	Took      time.Duration // all of it, with the start of the processes, and the drain
 	PerSecond []float64     // sections, of each round
 	Elapsed   time.Duration // of all windows together
 	Sections  int64
@@ -41,6 +42,7 @@ type Result struct {
 	Latest                         float64 `json:",omitempty"` // age of the oldest lease seen, as a share of the lease
 	Gone                           int64   // keys of held locks that were missing at the end
 	LostHolds                      int64   // holds whose Unlock failed
+	KeptHolds                      int64   `json:",omitempty"` // and whose Unlock did not return in time
 }
 
 // Rate is sections a second.
@@ -101,6 +103,7 @@ func (r *Result) add(reports []worker.Report, cost snapshot, sends []string) err
 		r.Cut += p.Cut
 		r.BytesPerLock, r.Goroutines = p.BytesPerLock, p.Goroutines
 		r.LostHolds += p.Lost
+		r.KeptHolds += p.Kept
 	}
 	r.Rounds++
 	r.Sections += sections

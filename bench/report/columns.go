@@ -91,6 +91,7 @@ func faults(r *arena.Result) string {
 	add(r.Stuck, "never woken", "never woken")
 	add(r.Failures, "failure", "failures")
 	add(r.Cut, "still waiting", "still waiting")
+	add(r.KeptHolds, "not given back", "not given back")
 	if r.Error != "" {
 		all = append(all, "ended: "+r.Error)
 	}

@@ -14,15 +14,16 @@ import (
 type Progress struct {
 	out      io.Writer
 	terminal bool
-	total    int
+	expected []time.Duration // of each measurement
 	done     int
 	began    time.Time
 }
 
-// NewProgress returns a progress over so many measurements.
-func NewProgress(out *os.File, total int) *Progress {
+// NewProgress returns a progress over measurements that are expected to take so
+// long each.
+func NewProgress(out *os.File, expected []time.Duration) *Progress {
 	info, err := out.Stat()
-	return &Progress{out: out, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0, total: total, began: time.Now()}
+	return &Progress{out: out, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0, expected: expected, began: time.Now()}
 }
 
 // Begin says what is measured next.
@@ -52,10 +53,22 @@ func (p *Progress) End() {
 }
 
 func (p *Progress) line(r *arena.Result) string {
-	left := ""
-	if p.done > 0 {
-		each := time.Since(p.began) / time.Duration(p.done)
-		left = fmt.Sprintf(", %s left", (each * time.Duration(p.total-p.done)).Round(time.Second))
+	return fmt.Sprintf("[%d/%d, %s left] %s, %s, %s: %s", p.done, len(p.expected), p.left().Round(time.Second), r.Scenario, r.Setting, r.Network, r.Contender)
+}
+
+// left is what the measurements to come are expected to take, by how those that are
+// done have taken longer or shorter than expected.
+func (p *Progress) left() time.Duration {
+	before, left := sum(p.expected[:p.done]), sum(p.expected[p.done:])
+	if before == 0 {
+		return left
 	}
-	return fmt.Sprintf("[%d/%d%s] %s, %s, %s: %s", p.done, p.total, left, r.Scenario, r.Setting, r.Network, r.Contender)
+	return time.Duration(float64(left) * float64(time.Since(p.began)) / float64(before))
+}
+
+func sum(all []time.Duration) (sum time.Duration) {
+	for _, d := range all {
+		sum += d
+	}
+	return sum
 }

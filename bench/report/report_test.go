@@ -93,6 +93,8 @@ func TestAFaultStandsInItsRowAndInTheList(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(md, "1 OVERLAP, 2 LOST UPDATES, 3 never woken, 4 000 failures, 5 still waiting"))
 	assert.Contains(t, md, "it hurts")
 	assert.Contains(t, r.Text(), "1 OVERLAP")
+	find(t, r, "hold", "rueidislock").KeptHolds = 17
+	assert.Equal(t, 2, strings.Count(r.Markdown(nil), "17 not given back"))
 }
 
 func TestWhoTakesNoPartIsNamedWithTheReason(t *testing.T) {
@@ -157,7 +159,7 @@ func TestProgressIsALineForEachMeasurementWhereThereIsNoTerminal(t *testing.T) {
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	require.NoError(t, err)
 	r := full(1)
-	p := report.NewProgress(out, 2)
+	p := report.NewProgress(out, []time.Duration{time.Second, time.Second})
 	for _, res := range r.Results[:2] {
 		p.Begin(res)
 		p.Done(res)

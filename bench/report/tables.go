@@ -39,7 +39,7 @@ func (r *Report) Markdown(plots []string) string {
 	fmt.Fprintf(&b, "## Where it must get to\n\n%s\n\n", r.targets().RenderMarkdown())
 	if faulty := r.faulty(); len(faulty) > 0 {
 		fmt.Fprintf(&b, "## What went wrong\n\nOverlaps and lost updates are locks that did not exclude; a waiter that was never woken still waited though nobody "+
-			"had entered for 1.5 s. See [findings](../findings) for the smallest programs that show what a peer does.\n\n%s\n", strings.Join(faulty, ""))
+			"had entered for a second. See [findings](../findings) for the smallest programs that show what a peer does.\n\n%s\n", strings.Join(faulty, ""))
 	}
 	for _, plot := range plots {
 		fmt.Fprintf(&b, "![%s](%s)\n\n", strings.TrimSuffix(plot, ".svg"), plot)

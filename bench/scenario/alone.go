@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/go-rlock/rlock/bench/contender"
@@ -71,7 +72,7 @@ func hold() Scenario {
 		Title: "Held for a long time",
 		Asks: "What does it cost to keep locks, and are they kept? CPU is in percent of one core; the latest renewal is the age of the oldest " +
 			"lease seen, as a share of the lease (1 is too late).",
-		Columns: []string{"client core", "redis core", "renewals", "memory", "goroutines", "latest", "lost"},
+		Columns: []string{"client core", "redis core", "renewals", "memory", "goroutines", "latest", "lost", "faults"},
 		takes: func(c contender.Contender) string {
 			if !c.Renews {
 				return "does not renew"
@@ -87,14 +88,14 @@ func hold() Scenario {
 				lease = pick(s, 3*time.Second, 30*time.Second)
 			}
 			for _, locks := range pick(s, []int{1_000}, []int{1_000, 10_000, 100_000}) {
-				// Few locks are not worth so much time: a little more than half of the
-				// lease has one renewal, of those that renew at a third and at a half.
-				window := duration
-				if locks < 100_000 {
-					window = min(duration, lease*16/30)
+				job := worker.Job{Kind: worker.Hold, Locks: locks, Lease: lease, Duration: duration}
+				if locks < 100_000 && !s.Quick {
+					// Few locks are not worth so much time: a little more than half of a
+					// short lease has one renewal, of those that renew at a third and at a half.
+					job.Lease = lease * 3 / 10
+					job.Duration = min(duration, job.Lease*16/30)
 				}
-				cells = append(cells, Cell{Setting: count(locks) + " locks", Network: loopback,
-					Job: worker.Job{Kind: worker.Hold, Locks: locks, Lease: lease, Duration: window}})
+				cells = append(cells, Cell{Setting: fmt.Sprintf("%s locks, %v lease", count(locks), job.Lease), Network: loopback, Job: job})
 			}
 			return cells
 		},

@@ -56,13 +56,13 @@ func fourProcesses() Scenario {
 		Columns: []string{"rate", "wait", "sent", "client cpu", "redis cpu", "process share", "goroutine share", "faults"},
 		takes:   mustWait,
 		cells: func(s Size) (cells []Cell) {
-			for _, n := range pick(s, networks(2), networks(3)) {
+			for _, n := range pick(s, []Network{halfMillisecond}, networks(3)) {
 				for _, section := range pick(s, sections[1:2], sections) {
 					window := s.window(300, 700)
 					if section == sections[1] && n == halfMillisecond {
 						// A process keeps the lock for some 10 ms at a time: shares need
 						// many of these to settle, and this is the setting to judge them at.
-						window = s.window(600, 2500)
+						window = s.window(600, 2000)
 					}
 					cells = append(cells, Cell{Setting: "4 x 32, " + sectionOf(section), Network: n,
 						Job: worker.Job{Kind: worker.Loop, Processes: 4, Goroutines: 32, Section: section, Duration: window}})
@@ -82,10 +82,10 @@ func handover() Scenario {
 		Columns: []string{"handover", "round trips", "sent", "faults"},
 		takes:   mustWait,
 		cells: func(s Size) (cells []Cell) {
-			for _, n := range pick(s, networks(2), networks(3)) {
+			for _, n := range pick(s, []Network{halfMillisecond}, networks(3)) {
 				cells = append(cells, Cell{Setting: "2 processes in turn", Network: n,
 					Job: worker.Job{Kind: worker.Handover, Processes: 2, Goroutines: 1,
-						Section: 5*time.Millisecond + 5*n.RoundTrip, Duration: s.window(400, 1200)}})
+						Section: 5*time.Millisecond + 5*n.RoundTrip, Duration: s.window(400, 1000)}})
 			}
 			return cells
 		},
@@ -101,7 +101,7 @@ func web() Scenario {
 		Columns: []string{"rate", "pair", "sent", "client cpu", "done", "wakes", "faults"},
 		takes:   mustWait,
 		cells: func(s Size) (cells []Cell) {
-			job := worker.Job{Kind: worker.Web, Processes: 1, Goroutines: 100, Requests: 1000, Duration: s.window(1200, 3000)}
+			job := worker.Job{Kind: worker.Web, Processes: 1, Goroutines: 100, Requests: 1000, Duration: s.window(1200, 2000)}
 			for _, n := range pick(s, networks(1), networks(3)) {
 				cells = append(cells, Cell{Setting: "1 server", Network: n, Job: job})
 			}

@@ -57,8 +57,9 @@ type Size struct {
 
 	// Scale multiplies all times. Defaults to 1.
 	Scale float64
-	// Hold is how long locks are held in the scenario hold, and Lease their lease.
-	// They default to 20 s and 30 s, and to 3 s each for Quick.
+	// Hold is how long 100 000 locks are held in the scenario hold, and Lease their
+	// lease. They default to 20 s and 30 s, and to 3 s each for Quick. Fewer locks
+	// have three tenths of it, and are held for half of that.
 	Hold, Lease time.Duration
 	// Networks replaces those that each scenario chooses, if there are any.
 	Networks []Network
@@ -149,9 +150,10 @@ func (s Size) fill(c *Cell) {
 	if j.Kind != worker.Hold {
 		j.Duration = time.Duration(float64(j.Duration) * scale)
 	}
+	j.WarmUp = pick(s, 2_000, 10_000)
 	// A stall is longer than the longest sleep between two tries, 512 ms.
-	j.Stall = 1500 * time.Millisecond
-	j.Drain = 1600 * time.Millisecond
+	j.Stall = 1000 * time.Millisecond
+	j.Drain = 1100 * time.Millisecond
 }
 
 // networks returns the first n of all networks, from near to far.

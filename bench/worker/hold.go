@@ -1,9 +1,11 @@
 package worker
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-rlock/rlock/bench/contender"
@@ -13,13 +15,22 @@ import (
 // the goroutine, which must then be the one that gives it back.
 const holders = 64
 
-// takePatience is how long it may take to take all locks. A contender whose Lock
-// of a free lock does not return is reported so.
-const takePatience = 45 * time.Second
+const (
+	// When nobody has taken a lock for so many stalls of the job, the rest is given up.
+	// A contender whose Lock of a free lock does not return is reported so, with the
+	// number of those that it took.
+	takeStalls = 3
+	// takePatience is how long it may take to take all of them.
+	takePatience = 20 * time.Second
+	// What cannot be given back in so many stalls is counted.
+	giveStalls = 5
+)
 
 // holds is what a worker of Kind Hold has taken.
 type holds struct {
 	release chan struct{} // closed when the locks are to be given back
+	taken   atomic.Int64
+	given   atomic.Int64 // back, whether Unlock failed or not
 	done    sync.WaitGroup
 
 	mu   sync.Mutex // protects following
@@ -40,12 +51,15 @@ func (w *worker) take() (*holds, error) {
 				m := w.clients[0].Mutex(w.name(lock))
 				if err = m.Lock(w.ctx); err == nil {
 					held = append(held, m)
+					h.taken.Add(1)
 				}
 			}
 			taken <- err
 			<-h.release
 			for _, m := range held {
-				if err := m.Unlock(); err != nil {
+				err := m.Unlock()
+				h.given.Add(1)
+				if err != nil {
 					h.mu.Lock()
 					h.lost++
 					h.err = err
@@ -54,26 +68,44 @@ func (w *worker) take() (*holds, error) {
 			}
 		})
 	}
-	var err error
-	patience := time.After(takePatience)
-	for range holders {
-		select {
-		case failed := <-taken:
-			if failed != nil {
-				err = failed
-			}
-		case <-patience:
-			return h, fmt.Errorf("worker: %s: of %d free locks not all were acquired in %v: a Lock has not returned", w.Contender, w.Locks, takePatience)
-		}
+	err := w.awaitTaken(h, taken)
+	if err != nil {
+		close(h.release)
+		return h, err
 	}
 	after, now := weigh()
 	w.report.BytesPerLock = float64(after-memory) / float64(w.Locks)
 	w.report.Goroutines = now - goroutines - holders
-	if err != nil {
-		close(h.release)
-		return h, fmt.Errorf("worker: %s: taking %d locks: %w", w.Contender, w.Locks, err)
-	}
 	return h, nil
+}
+
+// awaitTaken waits until all holders have said that they have their locks, as long
+// as locks are taken.
+func (w *worker) awaitTaken(h *holds, taken <-chan error) error {
+	began := time.Now()
+	look := time.NewTicker(w.Stall / 10)
+	defer look.Stop()
+	var failed error
+	seen, progress := int64(0), began
+	for left := holders; left > 0; {
+		select {
+		case err := <-taken:
+			left--
+			failed = cmp.Or(failed, err)
+		case now := <-look.C:
+			if n := h.taken.Load(); n > seen {
+				seen, progress = n, now
+			}
+			if now.Sub(progress) > takeStalls*w.Stall || now.Sub(began) > takePatience {
+				return fmt.Errorf("worker: %s: took %d of %d free locks in %v, the last of them %v ago: a Lock has not returned",
+					w.Contender, seen, w.Locks, now.Sub(began).Round(time.Second/10), now.Sub(progress).Round(time.Second/10))
+			}
+		}
+	}
+	if failed != nil {
+		return fmt.Errorf("worker: %s: took %d of %d free locks: %w", w.Contender, h.taken.Load(), w.Locks, failed)
+	}
+	return nil
 }
 
 // weigh returns the bytes of heap and stacks in use, and the goroutines.
@@ -86,16 +118,27 @@ func weigh() (bytes int64, goroutines int) {
 }
 
 // giveBack waits until the benchmark has looked at the locks and says a line
-// more, and gives them back.
+// more, and gives them back, as many as can be before the patience with them is over.
 func (w *worker) giveBack() error {
 	if _, err := w.more.ReadBytes('\n'); err != nil {
 		return fmt.Errorf("worker: no word to release: %w", err)
 	}
-	close(w.holds.release)
-	w.holds.done.Wait()
-	w.report.Lost = w.holds.lost
-	if w.holds.lost > 0 {
-		w.report.FirstFailure = w.holds.err.Error()
+	h := w.holds
+	close(h.release)
+	given := make(chan struct{})
+	go func() {
+		h.done.Wait()
+		close(given)
+	}()
+	select {
+	case <-given:
+	case <-time.After(giveStalls * w.Stall):
+	}
+	w.report.Kept = h.taken.Load() - h.given.Load()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w.report.Lost = h.lost; h.lost > 0 {
+		w.report.FirstFailure = h.err.Error()
 	}
 	return nil
 }

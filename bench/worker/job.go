@@ -29,13 +29,14 @@ type Job struct {
 
 	Goroutines int           // in this process
 	Locks      int           // names in use, by all processes together
+	WarmUp     int           // how often a program that gets faster takes a lock before its first job
 	Roam       bool          // each section takes the next name; otherwise a goroutine has one name
 	Section    time.Duration // how long the lock is held
 	Depth      int           // Nest: levels
 	Requests   int           // Web: for all processes together
 
 	Duration time.Duration // of the window; Web: the limit
-	Stall    time.Duration // in the drain: nobody enters for so long
+	Stall    time.Duration // in the drain: nobody enters for so long; Hold: some such without a lock taken
 	Drain    time.Duration // the longest that the drain may last
 }
 
@@ -59,8 +60,9 @@ type Report struct {
 	Stuck        int64  // waiters that nobody woke
 	Cut          int64  // waiters that still waited when the drain was over
 
-	// Hold: what a held lock costs, and how many were lost.
+	// Hold: what a held lock costs, how many were lost, and how many Unlocks had not
+	// returned when the time to give them back was over.
 	BytesPerLock float64
 	Goroutines   int // more than before the locks were taken
-	Lost         int64
+	Lost, Kept   int64
 }

@@ -179,6 +179,40 @@ func TestHoldsThatWereLostAreCounted(t *testing.T) {
 	assert.NotEmpty(t, r.FirstFailure)
 }
 
+func TestALockThatIsFreeAndCannotBeTakenEndsTheTaking(t *testing.T) {
+	server := redistest.Standalone(t)
+	j := job(t, worker.Job{Kind: worker.Hold, Contender: "redislock-linear", Addr: server.Addr(), Locks: 100, Lease: 30 * time.Second, Stall: 50 * time.Millisecond})
+	redis := server.Client(t)
+	require.NoError(t, redis.Do(t.Context(), redis.B().Set().Key(j.Prefix+":42").Value("somebody's").Build()).Error())
+	_, err := try(t, j)
+	assert.ErrorContains(t, err, "took 99 of 100 free locks")
+}
+
+func TestWhatCannotBeGivenBackIsCounted(t *testing.T) {
+	server := redistest.Standalone(t)
+	line, err := json.Marshal(job(t, worker.Job{Kind: worker.Hold, Contender: "floor-setnx", Addr: server.Addr(), Locks: 10, Stall: 20 * time.Millisecond}))
+	require.NoError(t, err)
+	in, say := io.Pipe()
+	hear, out := io.Pipe()
+	go func() {
+		assert.NoError(t, worker.Run(in, out))
+		_ = out.Close()
+	}()
+	_, err = say.Write(append(line, '\n'))
+	require.NoError(t, err)
+	said := bufio.NewReader(hear)
+	_, err = said.ReadString('\n') // ready: it has them
+	require.NoError(t, err)
+	server.Pause()
+	defer server.Resume()
+	_, err = fmt.Fprintf(say, "%d\nrelease\n", time.Now().UnixNano())
+	require.NoError(t, err)
+	var r worker.Report
+	require.NoError(t, json.NewDecoder(said).Decode(&r))
+	assert.EqualValues(t, 10, r.Kept)
+	assert.Zero(t, r.Lost)
+}
+
 func TestTwoProcessesTakeTurns(t *testing.T) {
 	redis := addr(t)
 	first := job(t, worker.Job{Kind: worker.Handover, Contender: "rlock", Addr: redis, Processes: 2, Goroutines: 1, Section: time.Millisecond, Duration: 500 * time.Millisecond})

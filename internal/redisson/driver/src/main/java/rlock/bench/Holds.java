@@ -15,9 +15,6 @@ final class Holds {
     /** How many threads take them: the one that takes a lock has to give it back. */
     private static final int HOLDERS = 64;
 
-    /** Redisson's, of a command, in milliseconds, and a little more. */
-    private static final long TIMEOUT = 4_000;
-
     private final CountDownLatch release = new CountDownLatch(1);
     private final List<Thread> holders = new ArrayList<>();
     private final LongAdder lost = new LongAdder();
@@ -30,7 +27,6 @@ final class Holds {
     static Holds take(Job job, RedissonClient redisson) throws InterruptedException {
         Holds holds = new Holds();
         CountDownLatch taken = new CountDownLatch(HOLDERS);
-        Thread.sleep(TIMEOUT); // what was sent before is remembered for so long
         long memory = memory();
         int threads = threads();
         for (int i = 0; i < HOLDERS; i++) {

@@ -10,6 +10,7 @@ record Job(
         int process,
         int goroutines, // threads, here
         int locks,
+        int warmUp,
         long section,
         int depth,
         long duration,

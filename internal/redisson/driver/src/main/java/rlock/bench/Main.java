@@ -20,15 +20,17 @@ import org.redisson.config.Config;
  */
 public final class Main {
 
+    /** Redisson's, of a command, in milliseconds, and a little more. */
+    private static final long TIMEOUT = 4_000;
+
     private static final Gson JSON = new GsonBuilder().setFieldNamingPolicy(FieldNamingPolicy.UPPER_CAMEL_CASE).create();
 
     public static void main(String[] args) {
         try {
             BufferedReader in = new BufferedReader(new InputStreamReader(System.in, UTF_8));
-            // The first time it takes for the JVM to compile what is needed, later for a client to open its connections.
-            int warmUp = 20_000;
-            for (String line; (line = in.readLine()) != null; warmUp = 1_000) {
-                measure(JSON.fromJson(line, Job.class), warmUp, in);
+            boolean first = true;
+            for (String line; (line = in.readLine()) != null; first = false) {
+                measure(JSON.fromJson(line, Job.class), first, in);
             }
             System.exit(0); // some threads may wait without end: they have been counted
         } catch (Throwable e) {
@@ -37,7 +39,7 @@ public final class Main {
         }
     }
 
-    private static void measure(Job job, int warmUp, BufferedReader in) throws IOException, InterruptedException {
+    private static void measure(Job job, boolean first, BufferedReader in) throws IOException, InterruptedException {
         Config config = new Config();
         config.useSingleServer().setAddress("redis://" + job.addr());
         if (job.lease() > 0) {
@@ -45,8 +47,13 @@ public final class Main {
         }
         RedissonClient redisson = Redisson.create(config);
         Run run = new Run(job, redisson, new Ground(job.ground(), job.locks()));
-        run.warmUp(warmUp);
-        Holds holds = job.kind().equals("hold") ? Holds.take(job, redisson) : null;
+        // The first time it takes for the JVM to compile what is needed, later for a client to open its connections.
+        run.warmUp(first ? job.warmUp() : 64);
+        boolean hold = job.kind().equals("hold");
+        if (hold && first) {
+            Thread.sleep(TIMEOUT); // what was sent is remembered for so long, and would weigh something
+        }
+        Holds holds = hold ? Holds.take(job, redisson) : null;
 
         System.out.println("ready");
         Report report = run.from(Long.parseLong(in.readLine()));

@@ -47,7 +47,7 @@ final class Run {
         histogram.recordValue(Math.min(Math.max(nanos, 1), LONGEST));
     }
 
-    /** Takes and frees locks so many times: each thread one of its own, and one that all want a tenth of the times. */
+    /** Takes and frees locks so many times: each thread one of its own, and one that all want a tenth of the times or once. */
     void warmUp(int times) throws InterruptedException {
         String names = job.prefix() + ":warm:" + job.process() + ":";
         int each = times / WARMING;
@@ -57,7 +57,7 @@ final class Run {
             RLock wanted = redisson.getLock(names + "all");
             threads.add(new Thread(() -> {
                 again(own, each);
-                again(wanted, each / 10);
+                again(wanted, Math.max(1, each / 10));
             }));
         }
         threads.forEach(Thread::start);
