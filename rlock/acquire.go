@@ -27,10 +27,11 @@ const forever time.Duration = math.MaxInt64
 
 // A request is what a caller wants.
 type request struct {
-	owner Owner
-	lease time.Duration // 0: until Unlock, kept by the watchdog
-	hold  *Hold         // the handle to fill in, nil for Lock
-	wait  time.Duration // how long to wait between attempts; 0 is one attempt
+	owner  Owner
+	shared bool          // a read lock
+	lease  time.Duration // 0: until Unlock, kept by the watchdog
+	hold   *Hold         // the handle to fill in, nil for Lock
+	wait   time.Duration // how long to wait between attempts; 0 is one attempt
 }
 
 // A visit is a request that stands in the queue. The shard's mutex protects it.
@@ -69,7 +70,7 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 	}
 	now := time.Now()
 	r := c.enter(n)
-	if t := r.current(now); t != nil && t.owner == req.owner {
+	if t := r.current(now); t != nil && t.holds(req.owner) {
 		t.nest(now, req)
 		r.exit()
 		return nil

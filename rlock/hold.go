@@ -12,6 +12,7 @@ type Hold struct {
 	client *Client
 	name   *name
 	owner  Owner
+	shared bool // a read lock's
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
@@ -19,6 +20,7 @@ type Hold struct {
 
 	tenure   *tenure // set when the lock was granted
 	released bool
+	lost     error // why it is over without a Release, nil if it is not
 }
 
 // An AcquireOption changes one acquire.
@@ -59,7 +61,7 @@ func (l *lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, er
 		owner = newHandleOwner()
 	}
 	// The time to wait for a lock is not the time to hold it.
-	return l.client.hold(ctx, context.WithoutCancel(ctx), l.name, request{owner: owner, lease: o.lease, wait: o.wait})
+	return l.client.hold(ctx, context.WithoutCancel(ctx), l.name, request{owner: owner, shared: l.shared, lease: o.lease, wait: o.wait})
 }
 
 // TryAcquire is Acquire with one attempt: [ErrNotAcquired] says that another
@@ -70,7 +72,7 @@ func (l *lock) TryAcquire(ctx context.Context, options ...AcquireOption) (*Hold,
 
 // hold acquires a lock with a handle, whose context is made from parent.
 func (c *Client) hold(ctx, parent context.Context, n *name, req request) (*Hold, error) {
-	h := &Hold{client: c, name: n, owner: req.owner}
+	h := &Hold{client: c, name: n, owner: req.owner, shared: req.shared}
 	h.ctx, h.cancel = context.WithCancelCause(parent)
 	req.hold = h
 	err := c.acquire(ctx, n, req)
@@ -118,7 +120,7 @@ func (h *Hold) Valid() bool { return !h.ValidUntil().IsZero() }
 func (h *Hold) ValidUntil() time.Time {
 	if r := h.visit(); r != nil {
 		defer r.exit()
-		return h.tenure.validUntil()
+		return h.tenure.validUntilFor(h.owner)
 	}
 	return time.Time{}
 }
@@ -129,7 +131,7 @@ func (h *Hold) visit() *room {
 	if r == nil {
 		return nil
 	}
-	if t := r.current(time.Now()); t == nil || t != h.tenure || h.released {
+	if t := r.current(time.Now()); t == nil || t != h.tenure || h.released || h.lost != nil {
 		r.exit()
 		return nil
 	}
@@ -143,7 +145,7 @@ func (h *Hold) Owner() Owner { return h.owner }
 // the same disregard for the end of ctx. After the first call it returns
 // [ErrNotHeld] and changes nothing.
 func (h *Hold) Release(context.Context) error {
-	err := h.client.unlock(h.name, h.owner, h)
+	err := h.client.unlock(h.name, h.owner, h.shared, h)
 	h.cancel(fmt.Errorf("rlock: lock %q: released: %w", h.name.key, ErrNotHeld))
 	return err
 }
@@ -156,7 +158,7 @@ func (h *Hold) cause() error {
 	if h.released {
 		return nil
 	}
-	return h.tenure.cause
+	return h.lost
 }
 
 // giveBack releases a hold that is over already, and returns why it was; nil if
@@ -169,5 +171,5 @@ func (h *Hold) giveBack() error {
 		return nil
 	}
 	h.released = true
-	return h.tenure.cause
+	return h.lost
 }

@@ -27,6 +27,7 @@ type Lock struct{ lock }
 type lock struct {
 	client *Client
 	name   *name
+	shared bool // whether it is the read lock of its name
 }
 
 // Name returns the name that the lock was made with.
@@ -45,7 +46,7 @@ func (l *lock) Name() string { return l.name.key }
 //
 // Redisson's lock() and lockInterruptibly().
 func (l *lock) Lock(ctx context.Context) error {
-	return l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), wait: forever})
+	return l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), shared: l.shared, wait: forever})
 }
 
 // LockFor is Lock without the watchdog: the lock is the caller's for the lease,
@@ -55,7 +56,7 @@ func (l *lock) Lock(ctx context.Context) error {
 //
 // Redisson's lock(lease, unit).
 func (l *lock) LockFor(ctx context.Context, lease time.Duration) error {
-	return l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), lease: lease, wait: forever})
+	return l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), shared: l.shared, lease: lease, wait: forever})
 }
 
 // TryLock takes the lock if it is free or the caller's, and reports whether it
@@ -65,7 +66,7 @@ func (l *lock) LockFor(ctx context.Context, lease time.Duration) error {
 //
 // Redisson's tryLock().
 func (l *lock) TryLock(ctx context.Context) (bool, error) {
-	return outcome(l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx)}))
+	return outcome(l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), shared: l.shared}))
 }
 
 // TryLockFor waits for the lock at most for the time given by wait, and reports
@@ -77,7 +78,7 @@ func (l *lock) TryLock(ctx context.Context) (bool, error) {
 //
 // Redisson's tryLock(wait, unit) and tryLock(wait, lease, unit).
 func (l *lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool, error) {
-	return outcome(l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), lease: lease, wait: max(wait, 0)}))
+	return outcome(l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), shared: l.shared, lease: lease, wait: max(wait, 0)}))
 }
 
 func outcome(err error) (bool, error) {
@@ -102,7 +103,7 @@ func outcome(err error) (bool, error) {
 //
 // Redisson's unlock().
 func (l *lock) Unlock(ctx context.Context) error {
-	return l.client.unlock(l.name, ownerOf(ctx), nil)
+	return l.client.unlock(l.name, ownerOf(ctx), l.shared, nil)
 }
 
 // ForceUnlock frees the lock whoever holds it, at whatever depth, and reports
@@ -178,10 +179,10 @@ func (l *lock) HoldCount(ctx context.Context) int {
 	}
 	defer r.exit()
 	t := r.current(time.Now())
-	if t == nil || t.owner != ownerOf(ctx) {
+	if t == nil {
 		return 0
 	}
-	return len(t.levels)
+	return t.depth(ownerOf(ctx), l.shared)
 }
 
 // Do calls fn with the lock held, and unlocks it when fn returns, panics or ends
@@ -193,7 +194,7 @@ func (l *lock) HoldCount(ctx context.Context) int {
 // one: a nil error means that fn ran with the lock held from beginning to end.
 // If the lock cannot be had, fn is not called.
 func (l *lock) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
-	h, err := l.client.hold(ctx, ctx, l.name, request{owner: ownerOf(ctx), wait: forever})
+	h, err := l.client.hold(ctx, ctx, l.name, request{owner: ownerOf(ctx), shared: l.shared, wait: forever})
 	if err != nil {
 		return err
 	}

@@ -28,36 +28,45 @@ type lossKey struct {
 }
 
 type loss struct {
-	key    lossKey
-	cause  error
-	levels int  // not yet unlocked
-	kept   bool // by the watchdog, at one of the levels: its end was not the caller's choice
+	key            lossKey
+	cause          error
+	writes, shared int  // levels that are not yet unlocked
+	kept           bool // by the watchdog, at one of the levels: its end was not the caller's choice
 }
 
-// add remembers that the owner lost so many levels.
-func (l *losses) add(key lossKey, levels int, kept bool, cause error) {
+// levels is how many levels of the one sort are not yet unlocked.
+func (l *loss) levels(shared bool) *int {
+	if shared {
+		return &l.shared
+	}
+	return &l.writes
+}
+
+// add remembers that the owner lost the level.
+func (l *losses) add(key lossKey, lost level, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e, ok := l.entries[key]; ok {
-		was := e.Value.(*loss)
-		was.levels += levels
-		was.kept = was.kept || kept
-		was.cause = cause
-		return
+	e, ok := l.entries[key]
+	if !ok {
+		if l.entries == nil {
+			l.entries = make(map[lossKey]*list.Element)
+		}
+		e = l.order.PushBack(&loss{key: key})
+		l.entries[key] = e
+		if l.order.Len() > maxLosses {
+			l.removeLocked(l.order.Front())
+		}
+		l.count.Store(int64(l.order.Len()))
 	}
-	if l.entries == nil {
-		l.entries = make(map[lossKey]*list.Element)
-	}
-	l.entries[key] = l.order.PushBack(&loss{key, cause, levels, kept})
-	if l.order.Len() > maxLosses {
-		l.removeLocked(l.order.Front())
-	}
-	l.count.Store(int64(l.order.Len()))
+	was := e.Value.(*loss)
+	was.cause = cause
+	was.kept = was.kept || lost.kept()
+	*was.levels(lost.shared)++
 }
 
 // unlock takes one level off what the owner lost, and returns the cause of the
 // loss, nil if the owner lost nothing.
-func (l *losses) unlock(key lossKey) error {
+func (l *losses) unlock(key lossKey, shared bool) error {
 	if l.count.Load() == 0 {
 		return nil
 	}
@@ -68,7 +77,11 @@ func (l *losses) unlock(key lossKey) error {
 		return nil
 	}
 	lost := e.Value.(*loss)
-	if lost.levels--; lost.levels == 0 {
+	levels := lost.levels(shared)
+	if *levels == 0 {
+		return nil
+	}
+	if *levels--; lost.writes+lost.shared == 0 {
 		l.removeLocked(e)
 	}
 	return lost.cause

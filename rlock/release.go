@@ -9,27 +9,27 @@ import (
 )
 
 // unlock takes one level off the hold of o: that of the handle h, or without one
-// the innermost that was taken without. The last level passes the lock on, or
-// frees it.
-func (c *Client) unlock(n *name, o Owner, h *Hold) error {
+// the innermost of that sort that was taken without. The last level passes the
+// lock on, or frees it.
+func (c *Client) unlock(n *name, o Owner, shared bool, h *Hold) error {
 	if n.err != nil {
 		return n.err
 	}
 	r := c.visitIfAny(n)
 	if r == nil {
-		return c.notHeld(n, o, h)
+		return c.notHeld(n, o, shared, h)
 	}
 	now := time.Now()
 	t := r.current(now)
-	if t == nil || t.owner != o || !t.close(h) {
+	if t == nil || !t.close(o, shared, h) {
 		r.exit()
-		return c.notHeld(n, o, h)
+		return c.notHeld(n, o, shared, h)
 	}
 	if h != nil {
 		h.released = true
 	}
 	if len(t.levels) > 0 {
-		t.changed()
+		t.changed(now)
 		r.current(now) // the levels that are left may have asked for less
 		r.exit()
 		return nil
@@ -44,12 +44,12 @@ func (c *Client) unlock(n *name, o Owner, h *Hold) error {
 }
 
 // notHeld says why o has nothing to unlock.
-func (c *Client) notHeld(n *name, o Owner, h *Hold) error {
+func (c *Client) notHeld(n *name, o Owner, shared bool, h *Hold) error {
 	var cause error
 	if h == nil {
-		cause = c.losses.unlock(lossKey{n.id, n.key, o})
+		cause = c.losses.unlock(lossKey{n.id, n.key, o}, shared)
 	} else if cause = h.giveBack(); cause != nil {
-		c.losses.unlock(lossKey{n.id, n.key, o})
+		c.losses.unlock(lossKey{n.id, n.key, o}, shared)
 	}
 	switch {
 	case cause != nil:
@@ -147,7 +147,7 @@ func (c *Client) forceUnlock(ctx context.Context, n *name) (bool, error) {
 			if t := r.tenure; t != nil && strings.HasPrefix(holders[0], t.text[:tenureLen]) {
 				switch {
 				case err != nil:
-					t.changed() // its mirror finds out
+					t.mirror() // which finds out
 				case released == 1:
 					t.lose(errors.New("it was unlocked by force"))
 					t.end()

@@ -73,9 +73,9 @@ type room struct {
 	// the room or its tenure: a handle, the keeper, a loss to be announced.
 	// Neither is used again then.
 	pointedTo bool
-	// lost are tenures that ended in loss under this lock of the mutex, to be
-	// announced by exit once it is given back.
-	lost []*tenure
+	// lost is what ended in loss under this lock of the mutex, to be announced by
+	// exit once it is given back.
+	lost []ending
 }
 
 // enter returns the room of n with its mutex held, and makes it if need be. The
@@ -123,16 +123,16 @@ func (r *room) exit() {
 		}
 	}
 	s.mu.Unlock()
-	for _, t := range lost {
-		t.announce()
+	for _, e := range lost {
+		e.announce()
 	}
 }
 
 // current returns the tenure, nil if there is none that is still valid: one
 // whose lease may have ended is lost at the moment when somebody looks.
 func (r *room) current(now time.Time) *tenure {
-	if r.tenure != nil && !r.tenure.valid(now) {
-		r.tenure.lapse(now)
+	if r.tenure != nil {
+		r.tenure.settle(now)
 	}
 	return r.tenure
 }
@@ -165,15 +165,14 @@ func (r *room) subscribe() {
 // client's context and leaves by itself.
 func (s *shard) close() {
 	s.mu.Lock()
-	var ended []*tenure
+	var ended []ending
 	for _, r := range s.rooms {
-		if t := r.tenure; t != nil {
-			t.abandon()
-			ended = append(ended, t)
+		if r.tenure != nil {
+			ended = append(ended, r.tenure.abandon())
 		}
 	}
 	s.mu.Unlock()
-	for _, t := range ended {
-		t.announce()
+	for _, e := range ended {
+		e.announce()
 	}
 }

@@ -41,11 +41,17 @@ type tenure struct {
 	phase phase
 	text  string // the owner as last sent: "<uuid>:<id>"
 
-	// owner and levels are the truth: who holds the lock, once for each level.
-	// levels is empty only outside the phase held.
+	// levels are the truth: who holds the lock, once for each level. It is empty
+	// only outside the phase held. owner is in whose name Redis shows the tenure.
+	// Unless shared is set, at least one level is not shared, and all are owner's.
+	// While nothing is held yet, shared is what is asked for.
 	owner  Owner
+	shared bool
 	levels []level
 	first  [1]level // where levels begins, since most locks are not nested
+	// ends is no later than the next end of a shared level, at which its owner may
+	// lose it while others go on; zero if none has an end.
+	ends time.Time
 
 	// trust is how long Redis has confirmed, counted from before the send.
 	trust  lease.Trust
@@ -58,8 +64,9 @@ type tenure struct {
 	// no lease of the tenure is trusted for longer.
 	shortest time.Duration
 
-	// dirty is set while Redis does not show owner and levels, nor is a command
-	// on its way that will.
+	// shown is what Redis was last told of the levels. dirty is set while it was
+	// not told what is true, or did not answer.
+	shown shape
 	dirty bool
 
 	// contested is set while other clients are known to wait, since then; passes
@@ -76,16 +83,7 @@ type tenure struct {
 
 	until time.Time // releasing: when the lease has ended by itself
 	ghost bool      // releasing: the acquire may be executed after the release
-	cause error     // ended by loss or by Close: why
 }
-
-// A level is one Lock that was not unlocked yet.
-type level struct {
-	until time.Time // the end of the lease it asked for; zero: kept by the watchdog
-	hold  *Hold     // its handle, nil if it was taken without
-}
-
-func (l level) kept() bool { return l.until.IsZero() }
 
 // newTenure returns a tenure whose acquire is about to be sent.
 func (c *Client) newTenure(r *room, req request, now time.Time) *tenure {
@@ -94,8 +92,11 @@ func (c *Client) newTenure(r *room, req request, now time.Time) *tenure {
 		t = new(tenure)
 	}
 	r.shard.spareTenure = nil
-	*t = tenure{room: r, owner: req.owner, text: c.id.owner(req.owner), contestedAt: now}
+	*t = tenure{room: r, owner: req.owner, shared: req.shared, text: c.id.owner(req.owner), contestedAt: now}
 	t.levels = t.first[:0]
+	if t.shown = (shape{t.owner, 1, false}); t.shared {
+		t.shown = shape{t.owner, 0, true}
+	}
 	t.contested = c.numsub == "" // nobody can tell, so somebody waits
 	if r.withForeign(now) {      // known before the first mirror
 		t.contested, t.others = true, 1
@@ -143,89 +144,53 @@ func (t *tenure) atMostShortest(ttl time.Duration) time.Duration {
 func (t *tenure) begin(now time.Time, req request) {
 	passedOn := t.phase == held
 	t.phase = held
-	t.owner = req.owner
-	t.levels = t.levels[:0]
+	t.owner, t.shared = req.owner, req.shared
+	t.levels, t.ends = t.levels[:0], time.Time{}
 	t.open(now, req)
 	if passedOn {
-		t.changed()
+		t.shown = shape{} // another's
+		t.changed(now)
 		return
 	}
 	t.room.client.keeper.Schedule(t, t.due())
 }
 
-// nest opens one more level for the owner.
+// nest opens one more level, for the owner or for one more reader.
 func (t *tenure) nest(now time.Time, req request) {
 	t.open(now, req)
-	t.changed()
+	t.changed(now)
 }
 
-func (t *tenure) open(now time.Time, req request) {
-	l := level{hold: req.hold}
-	if req.lease > 0 {
-		l.until = now.Add(req.lease)
+// changed has the keeper mirror the tenure if Redis shows something else.
+func (t *tenure) changed(now time.Time) {
+	if _, bounded := t.asked(); bounded || !t.ends.IsZero() {
+		t.room.client.keeper.Schedule(t, t.due())
 	}
-	if req.hold != nil {
-		req.hold.tenure = t
-		t.room.pointedTo = true
+	if t.dirty || !t.shows(now) {
+		t.mirror()
 	}
-	t.levels = append(t.levels, l)
 }
 
-// close takes away the level of the handle h, or without one the innermost level
-// that was taken without, and reports whether there was such a level.
-func (t *tenure) close(h *Hold) bool {
-	for i := len(t.levels) - 1; i >= 0; i-- {
-		if t.levels[i].hold == h {
-			t.levels = append(t.levels[:i], t.levels[i+1:]...)
-			return true
-		}
-	}
-	return false
-}
-
-// changed has the keeper mirror the tenure: at once the first time, then at most
-// once a millisecond with what is true by then.
-func (t *tenure) changed() {
-	keeper := t.room.client.keeper
-	if _, bounded := t.asked(); bounded {
-		keeper.Schedule(t, t.due())
-	}
+// mirror has the keeper make Redis show the tenure: at once the first time, then
+// at most once a millisecond with what is true by then.
+func (t *tenure) mirror() {
 	// A mirror that is tried again by the wheel has just lost its time there.
 	if !t.dirty || t.fails > 0 {
 		t.dirty = true
-		keeper.Nudge(t)
+		t.room.client.keeper.Nudge(t)
 	}
-}
-
-// asked returns until when the open levels ask to keep the lock: for the longest
-// of them, without end (not bounded) if one is kept by the watchdog.
-func (t *tenure) asked() (until time.Time, bounded bool) {
-	for _, l := range t.levels {
-		if l.kept() {
-			return time.Time{}, false
-		}
-		if l.until.After(until) {
-			until = l.until
-		}
-	}
-	return until, true
-}
-
-// longest is asked over those levels only that have an end.
-func (t *tenure) longest() (until time.Time) {
-	for _, l := range t.levels {
-		if l.until.After(until) {
-			until = l.until
-		}
-	}
-	return until
 }
 
 // validUntil is when the tenure ends in the client's eyes: when the trust does,
 // or when no level asks for more.
-func (t *tenure) validUntil() time.Time {
+func (t *tenure) validUntil() time.Time { return t.trustedUntil(t.asked()) }
+
+// validUntilFor is validUntil for the levels of one owner.
+func (t *tenure) validUntilFor(o Owner) time.Time { return t.trustedUntil(t.askedBy(o)) }
+
+func (t *tenure) trustedUntil(asked time.Time, bounded bool) time.Time {
 	until := t.trust.Until()
-	if asked, bounded := t.asked(); bounded && asked.Before(until) {
+	if bounded && asked.Before(until) {
 		return asked
 	}
 	return until
@@ -241,11 +206,22 @@ func (t *tenure) valid(now time.Time) bool {
 	return !bounded || now.Before(asked)
 }
 
+// settle ends what is over by the clock: the tenure, or the holds of some of its
+// readers.
+func (t *tenure) settle(now time.Time) {
+	switch {
+	case !t.valid(now):
+		t.lapse(now)
+	case !t.ends.IsZero() && !now.Before(t.ends):
+		t.expire(now)
+	}
+}
+
 // lapse ends a tenure that is no longer valid by the clock. Redis may have it
 // yet, for a moment or, by a mirror that was executed without an answer, for a
 // lease: the keeper releases it.
 func (t *tenure) lapse(now time.Time) {
-	cause := fmt.Errorf("its lease ended at %s", t.validUntil().Format(time.TimeOnly))
+	cause := errEnded(t.validUntil())
 	if t.err != nil {
 		cause = fmt.Errorf("it could not be renewed: %w", t.err)
 	}
@@ -253,45 +229,73 @@ func (t *tenure) lapse(now time.Time) {
 	t.disown(now)
 }
 
+func errEnded(at time.Time) error {
+	return fmt.Errorf("its lease ended at %s", at.Format(time.TimeOnly))
+}
+
 // lose ends the hold: the local queue is free, and its head asks Redis at once.
 func (t *tenure) lose(why error) {
 	r := t.room
-	t.cause = fmt.Errorf("rlock: lock %q of owner %s: %w: %w", r.name.key, t.owner, ErrLost, why)
-	if !t.owner.ofHandle() {
-		_, bounded := t.asked()
-		r.client.losses.add(lossKey{r.name.id, r.name.key, t.owner}, len(t.levels), !bounded, t.cause)
-	}
 	r.tenure = nil
 	r.pointedTo = true
-	r.lost = append(r.lost, t)
+	r.lost = append(r.lost, t.lostLevels(t.levels, why))
 	r.wakeHead()
 }
 
-// announce tells the holders of a tenure that has ended by loss or by Close, and
-// the log. It is called once, without the mutex, after nobody changes levels any
-// more.
-func (t *tenure) announce() {
-	for _, l := range t.levels {
+// An ending is what has to be told of levels that ended by loss or by Close.
+type ending struct {
+	room     *room
+	levels   []level // nobody changes them any more
+	cause    error   // of the first
+	severity slog.Level
+}
+
+// lostLevels remembers that the levels were lost.
+func (t *tenure) lostLevels(levels []level, why error) ending {
+	r := t.room
+	e := ending{r, levels, nil, slog.LevelDebug} // the end of a fixed lease is what was asked for
+	for _, l := range levels {
+		cause := fmt.Errorf("rlock: lock %q of owner %s: %w: %w", r.name.key, l.owner, ErrLost, why)
+		if e.cause == nil {
+			e.cause = cause
+		}
+		if l.kept() || errors.Is(why, errGone) {
+			e.severity = slog.LevelWarn
+		}
 		if l.hold != nil {
-			l.hold.cancel(t.cause)
+			l.hold.lost = cause
+		}
+		if !l.owner.ofHandle() {
+			r.client.losses.add(lossKey{r.name.id, r.name.key, l.owner}, l, cause)
 		}
 	}
-	if t.room.client.closed.Load() {
+	return e
+}
+
+// announce tells the holders and the log. It is called once, without the mutex.
+func (e ending) announce() {
+	for _, l := range e.levels {
+		if l.hold != nil {
+			l.hold.cancel(l.hold.lost)
+		}
+	}
+	if e.room.client.closed.Load() {
 		return
 	}
-	severity := slog.LevelDebug // the end of a fixed lease is what was asked for
-	if _, bounded := t.asked(); !bounded || errors.Is(t.cause, errGone) {
-		severity = slog.LevelWarn
-	}
-	t.room.client.config.Logger.Log(context.Background(), severity, "rlock: lock lost",
-		"lock", t.room.name.key, "owner", t.owner, "cause", t.cause)
+	e.room.client.config.Logger.Log(context.Background(), e.severity, "rlock: lock lost",
+		"lock", e.room.name.key, "owner", e.levels[0].owner, "cause", e.cause)
 }
 
 // abandon ends the hold because the client closes.
-func (t *tenure) abandon() {
-	t.cause = fmt.Errorf("rlock: lock %q of owner %s: %w", t.room.name.key, t.owner, ErrClosed)
+func (t *tenure) abandon() ending {
+	for _, l := range t.levels {
+		if l.hold != nil {
+			l.hold.lost = fmt.Errorf("rlock: lock %q of owner %s: %w", t.room.name.key, l.owner, ErrClosed)
+		}
+	}
 	t.room.tenure = nil
 	t.disown(time.Now())
+	return ending{room: t.room, levels: t.levels}
 }
 
 // disown has the keeper release a tenure that nobody here wants, until Redis

@@ -27,8 +27,7 @@ func (t *tenure) Due(now time.Time) (send bool) {
 	defer r.exit()
 	switch t.phase {
 	case held:
-		if !t.valid(now) {
-			t.lapse(now)
+		if t.settle(now); t.phase != held {
 			return true
 		}
 		if t.dirty || !now.Before(t.due()) {
@@ -52,6 +51,9 @@ func (t *tenure) Due(now time.Time) (send bool) {
 // more than what is left of it.
 func (t *tenure) due() time.Time {
 	until := t.validUntil()
+	if !t.ends.IsZero() && t.ends.Before(until) {
+		until = t.ends
+	}
 	c := t.room.client
 	lease := t.atMostShortest(c.config.Lease)
 	renewal := c.start.Add(roundDown(t.sentAt.Add(lease/3).Sub(c.start), lease/256))
@@ -74,12 +76,9 @@ func (t *tenure) build(now time.Time) (s sent, ok bool) {
 	s = sent{tenure: t, phase: t.phase}
 	switch t.phase {
 	case held:
-		ttl := t.longest().Sub(now)
-		if _, bounded := t.asked(); !bounded {
-			ttl = max(ttl, c.config.Lease)
-		}
+		ttl := t.wanted(now)
 		t.sending(now, ttl)
-		t.dirty, t.flying = false, true
+		t.shown, t.dirty, t.flying = t.shape(), false, true
 		owner := t.owner.String()
 		if t.text[tenureLen:] != owner {
 			t.text = t.text[:tenureLen] + owner

@@ -1,0 +1,186 @@
+package rlock
+
+import (
+	"slices"
+	"time"
+)
+
+// A level is one Lock that was not unlocked yet.
+type level struct {
+	owner  Owner
+	shared bool      // it is a reader's, and other readers may have theirs beside it
+	until  time.Time // the end of the lease it asked for; zero: kept by the watchdog
+	hold   *Hold     // its handle, nil if it was taken without
+}
+
+func (l *level) kept() bool { return l.until.IsZero() }
+
+// over reports whether the level itself asks for no more.
+func (l *level) over(now time.Time) bool { return !l.kept() && !now.Before(l.until) }
+
+func (t *tenure) open(now time.Time, req request) {
+	l := level{owner: req.owner, shared: req.shared, hold: req.hold}
+	if req.lease > 0 {
+		l.until = now.Add(req.lease)
+		if l.shared && (t.ends.IsZero() || l.until.Before(t.ends)) {
+			t.ends = l.until
+		}
+	}
+	if req.hold != nil {
+		req.hold.tenure = t
+		t.room.pointedTo = true
+	}
+	t.levels = append(t.levels, l)
+}
+
+// close takes away the level of the handle h, or without one the innermost level
+// of o that was taken without, and reports whether there was such a level. When
+// the last level that is not shared goes and others stay, the tenure is shared.
+func (t *tenure) close(o Owner, shared bool, h *Hold) bool {
+	for i := len(t.levels) - 1; i >= 0; i-- {
+		l := &t.levels[i]
+		if l.hold == h && (h != nil || l.owner == o && l.shared == shared) {
+			t.levels = append(t.levels[:i], t.levels[i+1:]...)
+			t.shared = t.shared || len(t.levels) > 0 && t.writes() == 0
+			return true
+		}
+	}
+	return false
+}
+
+// holds reports whether o has a level.
+func (t *tenure) holds(o Owner) bool {
+	if !t.shared {
+		return t.owner == o
+	}
+	for i := range t.levels {
+		if t.levels[i].owner == o {
+			return true
+		}
+	}
+	return false
+}
+
+// depth returns how many levels of the one sort o has.
+func (t *tenure) depth(o Owner, shared bool) (n int) {
+	for i := range t.levels {
+		if l := &t.levels[i]; l.owner == o && l.shared == shared {
+			n++
+		}
+	}
+	return n
+}
+
+// writes returns how many levels are not shared.
+func (t *tenure) writes() (n int) {
+	for i := range t.levels {
+		if !t.levels[i].shared {
+			n++
+		}
+	}
+	return n
+}
+
+// asked returns until when the open levels ask to keep the lock: for the longest
+// of them, without end (not bounded) if one is kept by the watchdog.
+func (t *tenure) asked() (until time.Time, bounded bool) {
+	for i := range t.levels {
+		l := &t.levels[i]
+		if l.kept() {
+			return time.Time{}, false
+		}
+		if l.until.After(until) {
+			until = l.until
+		}
+	}
+	return until, true
+}
+
+// askedBy is asked for the levels of one owner.
+func (t *tenure) askedBy(o Owner) (until time.Time, bounded bool) {
+	if !t.shared {
+		return t.asked()
+	}
+	for i := range t.levels {
+		switch l := &t.levels[i]; {
+		case l.owner != o:
+		case l.kept():
+			return time.Time{}, false
+		case l.until.After(until):
+			until = l.until
+		}
+	}
+	return until, true
+}
+
+// longest is asked over those levels only that have an end.
+func (t *tenure) longest() (until time.Time) {
+	for i := range t.levels {
+		if l := &t.levels[i]; l.until.After(until) {
+			until = l.until
+		}
+	}
+	return until
+}
+
+// wanted returns the lease that Redis should be told of now.
+func (t *tenure) wanted(now time.Time) time.Duration {
+	lease := t.longest().Sub(now)
+	if _, bounded := t.asked(); !bounded {
+		return max(lease, t.room.client.config.Lease)
+	}
+	return lease
+}
+
+// A shape is what Redis shows of the levels.
+type shape struct {
+	owner  Owner // the tenure's
+	writes int   // how many levels are not shared
+	reads  bool  // whether any is
+}
+
+func (t *tenure) shape() shape {
+	writes := t.writes()
+	return shape{t.owner, writes, writes < len(t.levels)}
+}
+
+// shows reports whether Redis was told last of what is true now.
+func (t *tenure) shows(now time.Time) bool {
+	if t.shape() != t.shown {
+		return false
+	}
+	longest := t.longest()
+	if _, bounded := t.asked(); !bounded && longest.Sub(now) <= t.room.client.config.Lease {
+		return t.lease == t.room.client.config.Lease // and each renewal will be
+	}
+	return longest.Equal(t.sentAt.Add(t.lease))
+}
+
+// expire ends the holds of those owners who ask for no more, while the tenure goes
+// on for others.
+func (t *tenure) expire(now time.Time) {
+	var lost []level
+	t.ends = time.Time{}
+	for i := range t.levels {
+		switch l := &t.levels[i]; {
+		case l.kept():
+		case !l.over(now):
+			if t.ends.IsZero() || l.until.Before(t.ends) {
+				t.ends = l.until
+			}
+		default:
+			if until, bounded := t.askedBy(l.owner); bounded && !now.Before(until) {
+				lost = append(lost, *l)
+			}
+		}
+	}
+	if len(lost) == 0 {
+		return
+	}
+	t.levels = slices.DeleteFunc(t.levels, func(l level) bool {
+		return slices.ContainsFunc(lost, func(o level) bool { return l.owner == o.owner })
+	})
+	t.room.lost = append(t.room.lost, t.lostLevels(lost, errEnded(lost[0].until)))
+	t.room.pointedTo = true
+	t.changed(now)
+}
