@@ -41,7 +41,9 @@ func (t *tenure) close(o Owner, shared bool, h *Hold) bool {
 		l := &t.levels[i]
 		if l.hold == h && (h != nil || l.owner == o && l.shared == shared) {
 			t.levels = append(t.levels[:i], t.levels[i+1:]...)
-			t.shared = t.shared || len(t.levels) > 0 && t.writes() == 0
+			if n := len(t.levels); n > 0 && t.levels[n-1].shared {
+				t.shared = t.writes() == 0
+			}
 			return true
 		}
 	}
