@@ -2,6 +2,7 @@ package arena_test
 
 import (
 	"context"
+	"math"
 	"os"
 	"testing"
 	"time"
@@ -109,6 +110,22 @@ func TestARoundIsAddedToTheOthers(t *testing.T) {
 	assert.Greater(t, r.Sent, first.Sent)
 	assert.Equal(t, 2*first.Elapsed, r.Elapsed)
 	assert.InDelta(t, float64(r.Sections)/r.Elapsed.Seconds(), r.Rate(), 1)
+}
+
+func TestBlocksOfAllRoundsAreOneDistribution(t *testing.T) {
+	a := open(t)
+	c := cell(worker.Job{Kind: worker.Beside, Goroutines: 2, Locks: 2, Floor: "floor-evalsha", Block: 5 * time.Millisecond})
+	who, err := contender.Find("rlock")
+	require.NoError(t, err)
+	r := arena.NewResult(c, who)
+	require.NoError(t, a.Measure(t.Context(), c, who, r))
+	once := len(r.Beside)
+	require.Positive(t, once)
+	require.NoError(t, a.Measure(t.Context(), c, who, r))
+	assert.Greater(t, len(r.Beside), once)
+	assert.LessOrEqual(t, r.BesideAt(10), r.BesideAt(50))
+	assert.LessOrEqual(t, r.BesideAt(50), r.BesideAt(90))
+	assert.True(t, math.IsNaN(arena.Result{}.BesideAt(50)))
 }
 
 func TestANetworkAddsItsRoundTrip(t *testing.T) {

@@ -2,6 +2,7 @@ package arena
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/go-rlock/rlock/bench/worker"
@@ -25,6 +26,9 @@ type Result struct {
 	Sections  int64
 
 	Wait, Pair, Nested, Handover worker.Latency
+
+	// Beside is the rate of each block over that of the floor's block beside it.
+	Beside []float64 `json:",omitempty"`
 
 	Commands            map[string]int64 // of the scripts as well: INFO commandstats
 	Sent                int64            // those of them that the client sent
@@ -61,6 +65,15 @@ func (r Result) Each(total float64) float64 {
 	return total / float64(r.Sections)
 }
 
+// BesideAt is a percentile of Beside.
+func (r Result) BesideAt(percent int) float64 {
+	if len(r.Beside) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(r.Beside))
+	return sorted[(len(sorted)-1)*percent/100]
+}
+
 // ProcessShare is the sections of the process that had the fewest, as a share of
 // those of the one that had the most; GoroutineShare is the same of goroutines.
 func (r Result) ProcessShare() float64   { return share(r.Fewest, r.Most) }
@@ -94,6 +107,7 @@ func (r *Result) add(reports []worker.Report, cost snapshot, sends []string) err
 		fewest, most = min(fewest, p.Sections), max(most, p.Sections)
 		fewestGoroutine, mostGoroutine = min(fewestGoroutine, p.Least), max(mostGoroutine, p.Most)
 		r.ClientCPU += p.CPU
+		r.Beside = append(r.Beside, p.Beside...)
 		r.Overlaps += p.Overlaps
 		r.Failures += p.Failures
 		if r.FirstFailure == "" {

@@ -46,6 +46,7 @@ func full(factor int64) *report.Report {
 				res.Fewest, res.Most, res.FewestGoroutine, res.MostGoroutine = 9, 10, 9, 10
 				res.ClientCPU, res.RedisCPU = time.Millisecond, time.Millisecond
 				res.Sent = 2 * res.Sections
+				res.Beside = []float64{0.99, 1, 1.01}
 			}
 		}
 	}
@@ -69,6 +70,7 @@ func TestEveryTargetIsJudged(t *testing.T) {
 	bad := full(1)
 	for _, res := range bad.Results {
 		res.Fewest, res.Gone = 1, 1
+		res.Beside = []float64{0.8, 0.8, 2}
 		res.Pair.P50 *= 2
 		res.Handover.P50 *= 3
 		res.Wait.P99 = time.Second

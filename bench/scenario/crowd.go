@@ -2,11 +2,9 @@ package scenario
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
-	"github.com/go-rlock/rlock/bench/contender"
 	"github.com/go-rlock/rlock/bench/worker"
 )
 
@@ -124,12 +122,7 @@ func growth() Scenario {
 		Asks: "One thing grows, the rest stays: clients (as many processes would have, 2 goroutines each, one lock, empty sections), locks (64 goroutines " +
 			"that walk over them), waiters (goroutines of one process on one lock, empty sections).",
 		Columns: []string{"rate", "wait", "sent", "client cpu", "redis cpu", "faults"},
-		takes: func(c contender.Contender) string {
-			if !slices.Contains(grown, c.Name) {
-				return "not among the five that are compared here"
-			}
-			return ""
-		},
+		takes:   among(grown...),
 		cells: func(s Size) (cells []Cell) {
 			add := func(setting string, job worker.Job) {
 				job.Kind, job.Duration = worker.Loop, s.window(150, 250)

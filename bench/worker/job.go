@@ -7,6 +7,7 @@ type Kind string
 
 const (
 	Loop     Kind = "loop"     // every goroutine: lock, section, unlock, again
+	Beside   Kind = "beside"   // the same in blocks, the contender's and the floor's in turn
 	Nest     Kind = "nest"     // as Loop, Depth deep
 	Try      Kind = "try"      // one goroutine holds, the others try
 	Handover Kind = "handover" // two processes take turns
@@ -33,6 +34,8 @@ type Job struct {
 	Roam       bool          // each section takes the next name; otherwise a goroutine has one name
 	Section    time.Duration // how long the lock is held
 	Depth      int           // Nest: levels
+	Floor      string        // Beside: the contender to compare with
+	Block      time.Duration // Beside: how long a block is
 	Requests   int           // Web: for all processes together
 
 	Duration time.Duration // of the window; Web: the limit
@@ -51,6 +54,10 @@ type Report struct {
 	Pair     Latency // Lock and Unlock together, without the section
 	Nested   Latency // Nest: a pair inside the outermost; Try: one TryLock
 	Handover Latency // from the start of an Unlock to another process holding the lock
+
+	// Beside is the rate of each of the contender's blocks, over that of the floor's
+	// block beside it.
+	Beside []float64
 
 	Least, Most int64 // sections of the goroutines that had the fewest and the most
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -19,7 +20,7 @@ import (
 // A worker is one process of a measurement.
 type worker struct {
 	Job
-	clients []contender.Client
+	clients []contender.Client // Beside: with the floor's at the end
 	ground  *Ground
 	more    *bufio.Reader // what the benchmark says after the start
 	holds   *holds        // Hold: what was taken before the start
@@ -60,10 +61,18 @@ func open(job Job) (w *worker, err error) {
 	if w.ground, err = OpenGround(job.Ground, job.Locks); err != nil {
 		return w, err
 	}
-	for range job.Clients {
+	opened := slices.Repeat([]contender.Contender{c}, job.Clients)
+	if job.Kind == Beside {
+		floor, err := contender.Find(job.Floor)
+		if err != nil {
+			return w, err
+		}
+		opened = append(opened, floor)
+	}
+	for _, c := range opened {
 		client, err := c.Open(contender.Config{Addr: job.Addr, Lease: job.Lease})
 		if err != nil {
-			return w, fmt.Errorf("worker: %s: %w", job.Contender, err)
+			return w, fmt.Errorf("worker: %s: %w", c.Name, err)
 		}
 		w.clients = append(w.clients, client)
 	}
@@ -128,8 +137,12 @@ func (w *worker) run(begin time.Time) (Report, error) {
 	time.Sleep(time.Until(begin))
 	before := cpu()
 	var done sync.WaitGroup
-	w.running.Store(int64(w.Goroutines))
-	for i := range w.Goroutines {
+	goroutines := w.Goroutines
+	if w.Kind == Beside {
+		goroutines = 1
+	}
+	w.running.Store(int64(goroutines))
+	for i := range goroutines {
 		done.Go(func() {
 			defer w.running.Add(-1)
 			w.goroutine(i, end)
@@ -207,6 +220,8 @@ func (w *worker) goroutine(i int, end time.Time) {
 	switch w.Kind {
 	case Loop:
 		r.loop()
+	case Beside:
+		r.beside()
 	case Nest:
 		r.nest()
 	case Try:

@@ -121,6 +121,29 @@ func TestRoamingTakesOneLockAfterTheOther(t *testing.T) {
 	}
 }
 
+func TestBlocksOfTheFloorTakeTurnsWithTheContenders(t *testing.T) {
+	j := job(t, worker.Job{Kind: worker.Beside, Contender: "rlock", Floor: "floor-evalsha", Addr: addr(t),
+		Goroutines: 4, Locks: 4, Block: 2 * time.Millisecond, Duration: 100 * time.Millisecond})
+	r := do(t, j)
+	assert.Positive(t, r.Sections)
+	assert.Zero(t, r.Failures, r.FirstFailure)
+	require.NotEmpty(t, r.Beside)
+	for _, times := range r.Beside {
+		assert.Positive(t, times)
+	}
+	j.Floor = "nobody"
+	_, err := try(t, j)
+	assert.ErrorContains(t, err, "nobody")
+}
+
+func TestABlockThatFailsIsNotCompared(t *testing.T) {
+	// Those of the floor that want the same lock fail, since it does not wait.
+	r := do(t, job(t, worker.Job{Kind: worker.Beside, Contender: "rlock", Floor: "floor-setnx", Addr: addr(t), Goroutines: 32, Block: 2 * time.Millisecond}))
+	assert.Positive(t, r.Failures)
+	assert.Contains(t, r.FirstFailure, "does not wait")
+	assert.Empty(t, r.Beside)
+}
+
 func TestNestingTimesTheInnerPairs(t *testing.T) {
 	r := do(t, job(t, worker.Job{Kind: worker.Nest, Contender: "rlock", Addr: addr(t), Goroutines: 1, Depth: 5}))
 	assert.Positive(t, r.Sections)
