@@ -306,8 +306,9 @@ func TestAStormOfCancelledCallersLeavesNothingBehind(t *testing.T) {
 		var results []<-chan error
 		for seed := range uint64(3) {
 			p := w.process(func(c *rlock.Config) { c.Lease = 10 * time.Second })
-			random, luck := rand.New(rand.NewPCG(seed, 0)), rand.New(rand.NewPCG(seed, 1))
+			random := rand.New(rand.NewPCG(seed, 0))
 			p.networks(func(n *network.Network) {
+				luck := rand.New(rand.NewPCG(seed, 1))
 				n.Rule(func(network.Frame) network.Fate {
 					if luck.IntN(10) == 0 {
 						return network.Hold

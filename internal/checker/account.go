@@ -7,7 +7,7 @@ import (
 	"github.com/go-rlock/rlock/internal/history"
 )
 
-// An account is what one owner did with one lock. It is kept in the order of time:
+// An account is what one owner did with one lock, as a reader or else. It is kept in the order of time:
 // a level is taken when the acquire has returned, and given back when the unlock is
 // called, since in between the owner believes that it has it.
 type account struct {
@@ -20,7 +20,11 @@ type account struct {
 
 // keepAccounts makes the holds.
 func (c *check) keepAccounts(events []history.Event, operations map[key]*operation) {
-	type id struct{ name, owner string }
+	type id struct {
+		name, owner string
+		shared      bool
+	}
+	of := func(o *operation) id { return id{o.Name, o.Owner, o.Shared} }
 	byID := make(map[id]*account)
 	names := make(map[string]*name)
 	for _, n := range c.names {
@@ -30,14 +34,14 @@ func (c *check) keepAccounts(events []history.Event, operations map[key]*operati
 		if !o.took() && !o.gives() {
 			continue
 		}
-		a := byID[id{o.Name, o.Owner}]
+		a := byID[of(o)]
 		if a == nil {
 			n := names[o.Name]
 			if n == nil {
 				continue // given back and never wanted
 			}
 			a = &account{check: c, name: n}
-			byID[id{o.Name, o.Owner}] = a
+			byID[of(o)] = a
 			p := c.processes[o.process]
 			p.accounts = append(p.accounts, a)
 		}
@@ -53,7 +57,7 @@ func (c *check) keepAccounts(events []history.Event, operations map[key]*operati
 				a.close(e)
 			}
 		}
-		a := byID[id{o.Name, o.Owner}]
+		a := byID[of(o)]
 		switch {
 		case a == nil:
 		case e.Kind == history.Returned && o.took():
@@ -123,7 +127,7 @@ func (a *account) take(o *operation, e history.Event) {
 	}
 	if !nested {
 		h = &hold{
-			process: o.process, owner: o.Owner, proof: e,
+			process: o.process, owner: o.Owner, shared: o.Shared, proof: e,
 			begin: o.returned, promised: o.returned, assured: o.returned, stopped: never,
 		}
 		a.holds = append(a.holds, h)

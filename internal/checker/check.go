@@ -19,6 +19,10 @@ type Options struct {
 	// be busy. Defaults to 0; the Report says how late it was.
 	Late time.Duration
 
+	// Later is by how much one has to come after another to count as later. Defaults
+	// to 100 ms.
+	Later time.Duration
+
 	// Timeout limits the search for an order in one part of a history. Defaults to
 	// 10 s.
 	Timeout time.Duration
@@ -39,6 +43,7 @@ type check struct {
 // (as [history.ReadFiles] returns them). An error means that it is no history.
 func Check(events []history.Event, options Options) (Report, error) {
 	options.Patience = cmp.Or(options.Patience, 10*time.Second)
+	options.Later = cmp.Or(options.Later, 100*time.Millisecond)
 	options.Timeout = cmp.Or(options.Timeout, 10*time.Second)
 	c := &check{options: options}
 	if err := c.read(events); err != nil {
@@ -50,6 +55,7 @@ func Check(events []history.Event, options Options) (Report, error) {
 		c.tokens(n)
 		c.losses(n)
 		c.strandings(n)
+		c.passings(n)
 		c.linearize(n)
 	}
 	for _, e := range c.leftovers {

@@ -24,17 +24,23 @@
 //
 // # What is proved
 //
-//	Overlap    two owners never believe at the same time
+//	Overlap    two owners never believe at the same time, unless both are readers
 //	Order      there is an order in which one lock, in one place, could have done it
-//	           all: reentrant, expiring, fenced (Porcupine)
+//	           all: reentrant, expiring, shared by readers, fenced (Porcupine)
 //	Count      an owner is told as many levels as it took and has not given back
 //	Token      fencing tokens grow from hold to hold, and stay within one
 //	Overdue    no claim is made after the lease, the promised time, the loss, the unlock
 //	NeverTold  whoever lost the lock is told: by Done, or by the unlock
 //	ToldTwice  and once only in each way
 //	ToldLate   and not after another can have been granted the lock
-//	Stranded   nobody waits while the lock is free and nothing is broken
+//	Stranded   nobody waits while the lock is free and nothing is broken, nor a reader
+//	           while others read and no writer waits
 //	Leftover   nothing is left behind
+//
+// What a reader has of a lock and what it has as a writer are two holds of one
+// owner, which may begin and end as they like. In what order waiters are served is
+// not proved but told: by how many who came later the unluckiest of them was passed
+// ([Report.MostPassed]).
 //
 // # What a fault excuses
 //

@@ -27,7 +27,17 @@ const (
 	neverTold       bug = "a loss never told"
 	toldLate        bug = "a loss told when the lock may be another's"
 	believedForever bug = "a hold believed after it was valid"
+
+	// Of readers.
+	writerBeside  bug = "a writer beside readers"
+	readerBeside  bug = "a reader beside a writer"
+	firstOutFrees bug = "the first reader who leaves frees the lock for all"
+	countedAsOne  bug = "the levels of all readers counted as one owner's"
+	shortestLease bug = "the shortest lease of the readers in place of the longest"
 )
+
+// ofReaders are the bugs that a lock can have only if it knows readers.
+var ofReaders = []bug{writerBeside, readerBeside, firstOutFrees, countedAsOne, shortestLease}
 
 // A server is a Redis with one lock.
 type server struct {
@@ -36,6 +46,7 @@ type server struct {
 	mu      sync.Mutex // protects following
 	tenure  string     // that has the lock, "" if none
 	expiry  time.Time
+	readers map[string]time.Time // by tenure: when the lease ends
 	token   uint64
 	frees   int
 	waiters []chan struct{}
@@ -43,16 +54,28 @@ type server struct {
 
 // acquire returns a token if the lock is granted, else when to look again, and a
 // channel for a message before.
-func (s *server) acquire(tenure string, lease time.Duration) (token uint64, wait time.Duration, message chan struct{}) {
+func (s *server) acquire(tenure string, lease time.Duration, shared bool) (token uint64, wait time.Duration, message chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if s.tenure != "" && now.Before(s.expiry) {
+	until := now // somebody else has the lock
+	if s.tenure != "" && !(shared && s.bug == readerBeside) {
+		until = s.expiry
+	}
+	if !shared && s.bug != writerBeside {
+		until = latest(until, s.readUntilLocked())
+	}
+	if until.After(now) {
 		message = make(chan struct{}, 1)
 		s.waiters = append(s.waiters, message)
-		return 0, s.expiry.Sub(now), message
+		return 0, until.Sub(now), message
 	}
-	s.tenure, s.expiry = tenure, now.Add(lease)
+	if shared {
+		s.readers[tenure] = now.Add(lease)
+	} else {
+		s.tenure, s.expiry = tenure, now.Add(lease)
+		clear(s.readers)
+	}
 	if s.token++; s.bug == repeatedToken && s.token%5 == 0 {
 		s.token--
 	}
@@ -64,6 +87,13 @@ func (s *server) renew(tenure string, lease time.Duration) bool {
 	defer s.mu.Unlock()
 	now := time.Now()
 	free := s.tenure == "" || !now.Before(s.expiry)
+	if until, reads := s.readers[tenure]; reads {
+		if now.Before(until) {
+			s.readers[tenure] = now.Add(lease)
+			return true
+		}
+		return false
+	}
 	ours := s.tenure == tenure && !free
 	if s.bug == renewalAfter && free { // a script that sets without looking
 		s.tenure, ours = tenure, true
@@ -77,6 +107,13 @@ func (s *server) renew(tenure string, lease time.Duration) bool {
 func (s *server) release(tenure string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if until, reads := s.readers[tenure]; reads {
+		delete(s.readers, tenure)
+		if len(s.readers) == 0 || s.bug == firstOutFrees {
+			s.freeLocked()
+		}
+		return time.Now().Before(until)
+	}
 	ours := s.tenure == tenure && time.Now().Before(s.expiry)
 	if ours || s.bug == noOwnerCheck {
 		s.freeLocked()
@@ -88,13 +125,15 @@ func (s *server) release(tenure string) bool {
 func (s *server) del() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	held := s.tenure != "" && time.Now().Before(s.expiry)
+	now := time.Now()
+	held := s.tenure != "" && now.Before(s.expiry) || s.readUntilLocked().After(now)
 	s.freeLocked()
 	return held
 }
 
 func (s *server) freeLocked() {
 	s.tenure = ""
+	clear(s.readers)
 	if s.frees++; s.bug == swallowedWake && s.frees%5 == 0 {
 		s.waiters = nil
 	}
@@ -102,6 +141,25 @@ func (s *server) freeLocked() {
 		message <- struct{}{}
 	}
 	s.waiters = nil
+}
+
+// readUntilLocked returns when the lease of the last reader ends.
+func (s *server) readUntilLocked() (until time.Time) {
+	for _, lease := range s.readers {
+		if s.bug != shortestLease || until.IsZero() {
+			until = latest(until, lease)
+		} else if lease.Before(until) {
+			until = lease
+		}
+	}
+	return until
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 var (
@@ -178,11 +236,18 @@ func (c *client) belief(owner string) (held bool, until time.Time, levels int) {
 	if !c.validLocked(h) {
 		return false, time.Time{}, 0
 	}
-	return true, h.until, h.levels
+	levels = h.levels
+	if c.bug == countedAsOne {
+		levels = 0
+		for _, h := range c.holds {
+			levels += h.levels
+		}
+	}
+	return true, h.until, levels
 }
 
 // lock takes a level. A lock that is kept is renewed until the last unlock.
-func (c *client) lock(ctx context.Context, owner string, lease time.Duration, kept, wait bool, tell func()) (token uint64, err error) {
+func (c *client) lock(ctx context.Context, owner string, shared bool, lease time.Duration, kept, wait bool, tell func()) (token uint64, err error) {
 	c.mu.Lock()
 	if h := c.holds[owner]; c.validLocked(h) {
 		defer c.mu.Unlock()
@@ -204,7 +269,7 @@ func (c *client) lock(ctx context.Context, owner string, lease time.Duration, ke
 	for {
 		sent := time.Now()
 		h.network.travel()
-		token, left, message := c.server.acquire(h.tenure, lease)
+		token, left, message := c.server.acquire(h.tenure, lease, shared)
 		h.network.travel()
 		switch {
 		case token != 0 && ctx.Err() != nil:

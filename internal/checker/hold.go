@@ -17,6 +17,7 @@ import (
 // since a hold has no gaps.
 type hold struct {
 	process, owner string
+	shared         bool     // it is a reader's
 	levels         []*level // in the order of their takes
 	open           []*level // those not given back
 
@@ -42,6 +43,9 @@ type level struct {
 
 // end returns until when the hold was believed. It is begin if it never was.
 func (h *hold) end() history.Time { return max(h.assured, min(h.promised, h.stopped)) }
+
+// excludes reports whether two holds cannot be believed at the same time.
+func (h *hold) excludes(g *hold) bool { return h.owner != g.owner && !(h.shared && g.shared) }
 
 // valid reports whether the owner believed in it at all, on return from the acquire.
 func (h *hold) valid() bool { return h.end() > h.begin }

@@ -40,12 +40,12 @@ func (c *check) due(n *name, i int) (due history.Time, by *hold) {
 	return due, nil
 }
 
-// next returns the first hold of another owner that was certainly granted after
-// the i-th, nil if there is none.
+// next returns the first hold that excludes the i-th and was certainly granted
+// after it, nil if there is none.
 func (n *name) next(i int) *hold {
 	h := n.holds[i]
 	for _, next := range n.holds[i+1:] {
-		if next.owner != h.owner && next.after(h) {
+		if next.excludes(h) && next.after(h) {
 			return next
 		}
 	}

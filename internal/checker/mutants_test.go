@@ -19,9 +19,13 @@ import (
 	"github.com/go-rlock/rlock/internal/history"
 )
 
-func TestALockThatIsRightPasses(t *testing.T) {
+func TestALockThatIsRightPasses(t *testing.T) { right(t, false) }
+
+func TestALockWithReadersThatIsRightPasses(t *testing.T) { right(t, true) }
+
+func right(t *testing.T, readers bool) {
 	for seed := range uint64(20) {
-		report := run(t, none, seed)
+		report := run(t, none, readers, seed)
 		require.Empty(t, report.Violations, "seed %d\n%v", seed, report)
 		require.Zero(t, report.Undecided)
 		// The history reached what is to be judged.
@@ -46,11 +50,16 @@ func TestALockWithABugIsCaughtByTheRuleThatForbidsIt(t *testing.T) {
 		neverTold:       {checker.NeverTold},
 		toldLate:        {checker.ToldLate},
 		believedForever: {checker.Overdue},
+		writerBeside:    {checker.Overlap, checker.Order},
+		readerBeside:    {checker.Overlap, checker.Order},
+		firstOutFrees:   {checker.Overlap, checker.Order},
+		countedAsOne:    {checker.Count},
+		shortestLease:   {checker.Overlap},
 	} {
 		t.Run(string(bug), func(t *testing.T) {
 			broken := make(map[checker.Rule]int)
 			for seed := range uint64(5) {
-				report := run(t, bug, seed)
+				report := run(t, bug, slices.Contains(ofReaders, bug), seed)
 				for _, rule := range rules {
 					broken[rule] += report.Broken(rule)
 				}
@@ -63,12 +72,13 @@ func TestALockWithABugIsCaughtByTheRuleThatForbidsIt(t *testing.T) {
 }
 
 // run has workers of three processes contend for a lock with a bug, in virtual
-// time, while its key is deleted now and then, and checks what they note.
-func run(t *testing.T, bug bug, seed uint64) (report checker.Report) {
+// time, while its key is deleted now and then, and checks what they note. Where
+// there are readers, most of those who come read.
+func run(t *testing.T, bug bug, readers bool, seed uint64) (report checker.Report) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := &server{bug: bug}
+		s := &server{bug: bug, readers: make(map[string]time.Time)}
 		var workers sync.WaitGroup
 		var files []*bytes.Buffer
 		var recorders []*history.Recorder
@@ -87,7 +97,7 @@ func run(t *testing.T, bug bug, seed uint64) (report checker.Report) {
 			r := record(id)
 			for n := range 2 {
 				w := &worker{
-					client: c, recorder: r, number: n, owner: fmt.Sprintf("%s:%d", id, n),
+					client: c, recorder: r, number: n, owner: fmt.Sprintf("%s:%d", id, n), readers: readers,
 					rand: rand.New(rand.NewPCG(seed, uint64(10*p+n+100))),
 				}
 				workers.Go(w.run)
@@ -133,6 +143,8 @@ type worker struct {
 	number   int
 	owner    string
 	rand     *rand.Rand
+	readers  bool
+	shared   bool // it reads in this section
 }
 
 func (w *worker) run() {
@@ -154,6 +166,7 @@ func (w *worker) sleep(most time.Duration) { time.Sleep(time.Duration(1 + w.rand
 // section takes the lock once or twice, looks a few times, and gives it back.
 func (w *worker) section(ctx context.Context) {
 	var calls []*history.Call
+	w.shared = w.readers && w.rand.IntN(4) > 0
 	kept := w.rand.IntN(3) > 0
 	for range 1 + w.rand.IntN(2) {
 		if call := w.lock(ctx, kept, len(calls) > 0); call != nil {
@@ -164,7 +177,7 @@ func (w *worker) section(ctx context.Context) {
 		for range w.rand.IntN(5) {
 			w.sleep(500 * time.Millisecond)
 			call.Look(func() history.Belief {
-				held, until, levels := w.client.belief(w.owner)
+				held, until, levels := w.client.belief(w.as())
 				return history.Belief{Held: held, Until: history.At(until), Count: levels}
 			})
 		}
@@ -177,17 +190,28 @@ func (w *worker) section(ctx context.Context) {
 	}
 }
 
+// as is who the worker is to its client: what it has as a reader is another thing.
+func (w *worker) as() string {
+	if w.shared {
+		return w.owner + " reads"
+	}
+	return w.owner
+}
+
 func (w *worker) lock(ctx context.Context, kept, nested bool) *history.Call {
 	op := history.Op{
 		Worker: w.number, Method: history.Lock, Name: "orders:42", Owner: w.owner,
-		Lease: 3 * time.Second, Kept: kept,
+		Lease: 3 * time.Second, Kept: kept, Shared: w.shared,
 	}
 	if w.rand.IntN(4) == 0 {
 		op.Method = history.TryLock
 	}
 	call := w.recorder.Begin(op)
-	token, err := w.client.lock(ctx, w.owner, op.Lease, op.Kept, op.Method != history.TryLock, func() { call.Told("Done") })
-	result := history.Result{Outcome: history.Acquired, Token: token}
+	token, err := w.client.lock(ctx, w.as(), w.shared, op.Lease, op.Kept, op.Method != history.TryLock, func() { call.Told("Done") })
+	result := history.Result{Outcome: history.Acquired}
+	if !w.shared { // readers of one time have no order
+		result.Token = token
+	}
 	switch {
 	case errors.Is(err, errRefused):
 		result.Outcome = history.Refused
@@ -195,7 +219,7 @@ func (w *worker) lock(ctx context.Context, kept, nested bool) *history.Call {
 		result.Outcome = history.Cancelled
 	default:
 		var until time.Time
-		_, until, result.Count = w.client.belief(w.owner)
+		_, until, result.Count = w.client.belief(w.as())
 		result.Until = history.At(until)
 		result.Watched = !nested
 	}
@@ -207,8 +231,8 @@ func (w *worker) lock(ctx context.Context, kept, nested bool) *history.Call {
 }
 
 func (w *worker) unlock() {
-	call := w.recorder.Begin(history.Op{Worker: w.number, Method: history.Unlock, Name: "orders:42", Owner: w.owner})
-	err := w.client.unlock(w.owner)
+	call := w.recorder.Begin(history.Op{Worker: w.number, Method: history.Unlock, Name: "orders:42", Owner: w.owner, Shared: w.shared})
+	err := w.client.unlock(w.as())
 	outcome := history.Released
 	switch {
 	case errors.Is(err, errLost):

@@ -11,7 +11,7 @@ func (c *check) overlaps(n *name) {
 		}
 		active = slices.DeleteFunc(active, func(a *hold) bool { return a.end() <= h.begin })
 		for _, a := range active {
-			if a.owner == h.owner {
+			if !a.excludes(h) {
 				continue
 			}
 			c.violate(Overlap, n, slices.Concat(a.events(), h.events()), c.excuse(n, h.begin, h.begin),

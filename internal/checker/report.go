@@ -41,6 +41,10 @@ type Report struct {
 	LongestWait time.Duration `json:"longest_wait"`
 	LatestLoss  time.Duration `json:"latest_loss"`
 
+	// MostPassed is how many, of other processes, had the lock at most before one who
+	// had come earlier than they, while nothing was broken. Readers are not counted.
+	MostPassed int `json:"most_passed"`
+
 	// Parts is into how many parts Porcupine took the history, and Undecided for how
 	// many of them the time was too short.
 	Parts     int `json:"parts"`
@@ -81,6 +85,7 @@ func (r Report) String() string {
 	for _, what := range slices.Sorted(maps.Keys(r.Faults)) {
 		fmt.Fprintf(&b, "  fault %-20s %d\n", what, r.Faults[what])
 	}
+	fmt.Fprintf(&b, "at most %d had the lock before one who came earlier\n", r.MostPassed)
 	fmt.Fprintf(&b, "Porcupine: %d parts, %d not decided\n", r.Parts, r.Undecided)
 	list(&b, "violations", r.Violations)
 	list(&b, "excused by a fault that makes Redis forget", r.Excused)

@@ -2,6 +2,7 @@ package checker_test
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,12 +13,14 @@ import (
 )
 
 // Each story is followed by the rules that it breaks, and those that a fault excuses.
-var stories = []struct {
+type told struct {
 	title   string
 	tell    func(s *story)
 	broken  []checker.Rule
 	excused []checker.Rule
-}{
+}
+
+var stories = []told{
 	{title: "one after the other", tell: func(s *story) {
 		s.kept("a", 0, 1, 990, watched)
 		s.gives("a", 100, 101, history.Released)
@@ -493,7 +496,7 @@ var stories = []struct {
 }
 
 func TestAStoryBreaksTheRulesThatItBreaksAndNoOther(t *testing.T) {
-	for _, told := range stories {
+	for _, told := range slices.Concat(stories, storiesOfReaders) {
 		t.Run(told.title, func(t *testing.T) {
 			var s story
 			told.tell(&s)
@@ -529,6 +532,24 @@ func TestAReportHasTheFiguresAndTheEvents(t *testing.T) {
 	require.Contains(t, text, `overlap of "orders:42": a believes for 40ms that it has the lock, after b got it`)
 	require.Contains(t, text, `"until":990000000`)
 	require.Contains(t, text, "unknown      1")
+}
+
+func TestAReportSaysByHowManyWhoCameLaterOneWasPassed(t *testing.T) {
+	var s story
+	s.kept("a", 0, 1, 990)
+	s.gives("a", 500, 501, history.Released)
+	s.kept("b", 200, 502, 1490) // who comes 100 ms later passes c
+	s.gives("b", 510, 511, history.Released)
+	s.kept("d", 300, 512, 1500)
+	s.gives("d", 520, 521, history.Released)
+	s.kept("e", 90, 522, 1510) // not later enough
+	s.gives("e", 530, 531, history.Released)
+	s.kept("c", 10, 532, 1520)
+	s.gives("c", 540, 541, history.Released)
+	require.Equal(t, 2, s.check(t).MostPassed)
+
+	s.fault(505, 506, cut)
+	require.Zero(t, s.check(t).MostPassed, "while something was broken nobody knows who came first")
 }
 
 func TestAPictureShowsAPartWithoutAnOrder(t *testing.T) {

@@ -49,6 +49,16 @@ func (s *story) fixed(owner string, called, returned, until int, changes ...func
 	return s.take(owner, called, returned, until, history.Op{Method: history.Acquire, Lease: time.Second}, changes)
 }
 
+// reads is kept, as a reader.
+func (s *story) reads(owner string, called, returned, until int, changes ...func(*history.Result)) uint64 {
+	return s.take(owner, called, returned, until, history.Op{Method: history.Acquire, Lease: time.Second, Kept: true, Shared: true}, changes)
+}
+
+// readsFor is fixed, as a reader.
+func (s *story) readsFor(owner string, called, returned, until int, changes ...func(*history.Result)) uint64 {
+	return s.take(owner, called, returned, until, history.Op{Method: history.Acquire, Lease: time.Second, Shared: true}, changes)
+}
+
 // byName is a Lock: nobody says until when it is valid.
 func (s *story) byName(owner string, called, returned, count int) uint64 {
 	op := history.Op{Method: history.Lock, Lease: time.Second, Kept: true}
@@ -76,6 +86,16 @@ func count(count int) func(*history.Result) {
 // gives is an unlock.
 func (s *story) gives(owner string, called, returned int, outcome history.Outcome) {
 	s.call(owner, called, returned, history.Op{Method: history.Unlock}, history.Result{Outcome: outcome})
+}
+
+// readEnds is a reader's unlock.
+func (s *story) readEnds(owner string, called, returned int, outcome history.Outcome) {
+	s.call(owner, called, returned, history.Op{Method: history.Unlock, Shared: true}, history.Result{Outcome: outcome})
+}
+
+// wantsToRead is a reader's acquire that does not succeed.
+func (s *story) wantsToRead(owner string, called, returned int, outcome history.Outcome) {
+	s.call(owner, called, returned, history.Op{Method: history.Lock, Lease: time.Second, Kept: true, Shared: true}, history.Result{Outcome: outcome})
 }
 
 // wants is an acquire that does not succeed.

@@ -8,22 +8,36 @@ import (
 )
 
 // strandings finds times in which the lock was free and nothing was broken, while
-// somebody waited for it in vain.
+// somebody waited for it in vain. For readers it is free also while others read,
+// unless a writer waits, whom they may let pass.
 func (c *check) strandings(n *name) {
+	c.strandingsAmong(n, n.takes, c.busy(n, false))
+	var reads []*operation
+	for _, o := range n.takes {
+		if o.Shared {
+			reads = append(reads, o)
+		}
+	}
+	if len(reads) > 0 {
+		c.strandingsAmong(n, reads, c.busy(n, true))
+	}
+}
+
+func (c *check) strandingsAmong(n *name, takes []*operation, busy []span) {
 	free := c.first // since when
-	for _, b := range append(c.busy(n), span{c.last, never}) {
+	for _, b := range append(busy, span{c.last, never}) {
 		if idle := (span{free, b.from}); idle.length() >= c.options.Patience {
-			c.strand(n, idle)
+			c.strand(n, takes, idle)
 		}
 		free = max(free, b.to)
 	}
 }
 
 // strand looks for the one who waited longest while the lock was free.
-func (c *check) strand(n *name, free span) {
+func (c *check) strand(n *name, takes []*operation, free span) {
 	var longest span
 	var who *operation
-	for _, o := range n.takes {
+	for _, o := range takes {
 		waited := span{max(o.called, free.from), min(o.returned, free.to, c.processes[o.process].ended)}
 		if waited.length() > longest.length() {
 			longest, who = waited, o
@@ -36,8 +50,9 @@ func (c *check) strand(n *name, free span) {
 }
 
 // busy returns the times at which somebody may have had the lock in Redis, or
-// something was broken, by their begins.
-func (c *check) busy(n *name) []span {
+// something was broken, by their begins. To readers it is busy while somebody
+// else than a reader has the lock or waits for it.
+func (c *check) busy(n *name, toReaders bool) []span {
 	var busy []span
 	for _, f := range c.faults {
 		if f.concerns(n) {
@@ -46,6 +61,12 @@ func (c *check) busy(n *name) []span {
 	}
 	for _, o := range n.takes {
 		ended := c.processes[o.process].ended
+		if toReaders && o.Shared {
+			continue
+		}
+		if toReaders {
+			busy = append(busy, span{o.called, min(o.returned, ended)})
+		}
 		switch {
 		case o.result == nil && ended == never:
 			busy = append(busy, span{o.called, never}) // it may have been granted at any time
@@ -57,7 +78,9 @@ func (c *check) busy(n *name) []span {
 		}
 	}
 	for _, h := range n.holds {
-		busy = append(busy, span{h.begin, c.freed(n, h)})
+		if !toReaders || !h.shared {
+			busy = append(busy, span{h.begin, c.freed(n, h)})
+		}
 	}
 	slices.SortFunc(busy, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	return busy

@@ -81,6 +81,11 @@ type Op struct {
 	// watchdog keeps the lock (Kept).
 	Lease time.Duration `json:"lease,omitempty"`
 	Kept  bool          `json:"kept,omitempty"`
+
+	// Shared says that it is about what a reader has: any number of owners may have
+	// it at once, and nobody beside them has the lock. What an owner has as a reader
+	// and what it has as a writer are two things, of which it may have both.
+	Shared bool `json:"shared,omitempty"`
 }
 
 // An Outcome is how a call ended, as far as the caller was told.
