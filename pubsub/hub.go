@@ -139,6 +139,17 @@ func (h *Hub) Confirmed(channel string) bool {
 	return ch != nil && ch.counted
 }
 
+// Subscribed returns how many Subscriptions of this hub are open for channel. The
+// server counts them as one.
+func (h *Hub) Subscribed(channel string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if ch := h.channels[channel]; ch != nil {
+		return len(ch.subs)
+	}
+	return 0
+}
+
 // Close ends all subscriptions and connections, and marks and refuses every
 // [Subscription] with [ErrClosed]. When it returns no goroutine of the hub is
 // left. It waits for no reply of a server, but it does wait for a connection

@@ -36,9 +36,15 @@ func TestAMessageMarksEverySubscriptionOfItsChannel(t *testing.T) {
 			awaitMark(t, s)
 		}
 		assert.Equal(t, 1, w.Publish("a", "0"), "one subscription at the server for both")
+		assert.Equal(t, 2, w.hub.Subscribed("a"))
 		assert.True(t, isMarked(a1))
 		assert.True(t, isMarked(a2))
 		assert.False(t, isMarked(b))
+		a1.Close()
+		assert.Equal(t, 1, w.hub.Subscribed("a"))
+		a2.Close()
+		assert.Zero(t, w.hub.Subscribed("a"), "though it lingers")
+		assert.Zero(t, w.hub.Subscribed("c"))
 	})
 }
 

@@ -59,6 +59,7 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 		v.failed(diagnose(a.refused))
 	default:
 		t.trust.Confirmed()
+		t.tokens.take(a.counter)
 		switch {
 		case c.closed.Load():
 			t.disown(now)
@@ -104,6 +105,7 @@ func (r *room) undo(t *tenure, l landing) {
 // An answer is what Redis says to an acquire.
 type answer struct {
 	granted bool
+	counter uint64 // of the fencing tokens, if granted; 0 for a lock without
 	ttl     int64  // of the holder's lease in milliseconds, if not granted; -1 for none
 	holder  string // its owner, if not granted
 
@@ -111,9 +113,15 @@ type answer struct {
 	released bool  // and Redis has taken it back
 }
 
-func answerOf(result rueidis.RedisResult) (answer, error) {
+// answerTo reads what Redis says to the tenure's acquire.
+func (t *tenure) answerTo(result rueidis.RedisResult) (answer, error) {
+	if t.tokens.reserved > 0 {
+		if counter, err := result.ToString(); err == nil {
+			return t.tokens.granted(counter)
+		}
+	}
 	denial, err := result.ToArray()
-	if rueidis.IsRedisNil(err) {
+	if rueidis.IsRedisNil(err) && t.tokens.reserved == 0 {
 		return answer{granted: true}, nil
 	}
 	var a answer
@@ -169,7 +177,7 @@ func (t *tenure) acquire(ctx context.Context) (l landing) {
 		return l
 	}
 	mark := c.wires.mark()
-	l.answer, l.err = answerOf(script.do(ctx, c.redis))
+	l.answer, l.err = t.answerTo(script.do(ctx, c.redis))
 	if answered(l.err) {
 		c.wires.heard(mark)
 	}

@@ -203,7 +203,7 @@ func isScript(f network.Frame, kind string) bool {
 	keys, _ := strconv.Atoi(f.Args[2])
 	switch rest := len(f.Args) - 3; kind {
 	case "acquired":
-		return keys == 1 && rest == 3
+		return keys == 1 && rest == 3 || keys == 2 && rest == 5 // of a fenced lock
 	case "released":
 		return keys == 2 && rest == 4
 	default:

@@ -68,7 +68,7 @@ func diagnose(err error) (fault, error) {
 		}
 	}
 	switch {
-	case has("WRONGTYPE"):
+	case has("WRONGTYPE"), has("value is not an integer"): // of a counter
 		return never, fmt.Errorf("%w: %w: choose another name, or delete the key", ErrWrongType, err)
 	case has("NOPERM"), has("NOAUTH"), has("WRONGPASS"), has("The user executing the script"), has("ACL failure in script"):
 		return never, fmt.Errorf("%w: %s", ErrNoPermission, secret.HideUser(message))

@@ -15,6 +15,7 @@ type Hold struct {
 	shared bool // a read lock's
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	token  uint64 // set when the lock was granted, and never changed
 
 	// The mutex of the name's shard protects following.
 
@@ -137,6 +138,11 @@ func (h *Hold) visit() *room {
 	}
 	return r
 }
+
+// Token returns the fencing token of the hold, to be given to the resource with
+// each write; see [FencedLock]. It stays the same after the hold is over, for the
+// resource to refuse. It is 0 for a lock without tokens.
+func (h *Hold) Token() uint64 { return h.token }
 
 // Owner returns in whose name the lock is held.
 func (h *Hold) Owner() Owner { return h.owner }

@@ -19,12 +19,13 @@ type kind interface {
 // one of them is in Redis decides whether they exclude each other.
 const (
 	plainKind kindID = iota
+	fencedKind
 	kindCount
 )
 
 type kindID uint8
 
-var kinds = [kindCount]kind{plainKind: plain{}}
+var kinds = [kindCount]kind{plainKind: plain{}, fencedKind: fenced{}}
 
 // plain is the kind of [Lock]: a hash of one owner and its count, as Redisson's
 // RLock.

@@ -38,9 +38,14 @@ var everyServer = []redistest.Kind{redistest.KindEmbedded, redistest.KindStandal
 
 var kinds = []kind{
 	{name: "plain", where: everyServer, lock: plainLock, channel: channel},
+	{name: "fenced", where: []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone}, lock: fencedLock, channel: channel},
 }
 
 func plainLock(clients []*rlock.Client, name string) rlock.Locker { return clients[0].NewLock(name) }
+
+func fencedLock(clients []*rlock.Client, name string) rlock.Locker {
+	return clients[0].NewFencedLock(name)
+}
 
 func (k kind) keysOf(name string) []string {
 	if k.keys == nil {

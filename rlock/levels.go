@@ -27,7 +27,7 @@ func (t *tenure) open(now time.Time, req request) {
 		}
 	}
 	if req.hold != nil {
-		req.hold.tenure = t
+		req.hold.tenure, req.hold.token = t, t.tokens.current
 		t.room.pointedTo = true
 	}
 	t.levels = append(t.levels, l)

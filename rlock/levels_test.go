@@ -164,11 +164,15 @@ func TestAWaiterThatIsHandedTheLockHasItsOwnLeaseFromThatMoment(t *testing.T) {
 func TestAWaiterThatIsHandedTheLockTrustsOnlyWhatRedisHasConfirmed(t *testing.T) {
 	eachRealm(t, func(t *testing.T, w *realm) {
 		p := w.process()
-		lock, me := p.lock(key), w.caller()
+		lock, me, first := p.lock(key), w.caller(), w.caller()
+		require.NoError(t, lock.Lock(first))
+		result := start(func() error { return lock.LockFor(me, 10*time.Second) })
+		require.True(t, pending(result))
 		begin := time.Now()
-		require.NoError(t, lock.LockFor(me, 10*time.Second))
+		require.NoError(t, lock.Unlock(first)) // now a fenced lock has tokens to pass it on
+		require.NoError(t, <-result)
 		var hold *rlock.Hold
-		result := start(func() (err error) {
+		result = start(func() (err error) {
 			hold, err = lock.rival.Acquire(w.caller())
 			return err
 		})

@@ -91,15 +91,26 @@ func (l *losses) unlock(key lossKey, shared bool) error {
 // unlocked what it lost, nil if it may. A fixed lease that ended blocks nothing:
 // that it would end was the caller's choice.
 func (l *losses) blocks(key lossKey) error {
-	if l.count.Load() == 0 {
+	cause, kept := l.find(key)
+	if !kept {
 		return nil
+	}
+	return cause
+}
+
+// find returns why the owner lost what it has not unlocked yet, nil if there is
+// nothing, and whether the watchdog kept it.
+func (l *losses) find(key lossKey) (cause error, kept bool) {
+	if l.count.Load() == 0 {
+		return nil, false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e, ok := l.entries[key]; ok && e.Value.(*loss).kept {
-		return e.Value.(*loss).cause
+	if e, ok := l.entries[key]; ok {
+		lost := e.Value.(*loss)
+		return lost.cause, lost.kept
 	}
-	return nil
+	return nil, false
 }
 
 func (l *losses) removeLocked(e *list.Element) {

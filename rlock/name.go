@@ -16,6 +16,7 @@ const maxName = 64 << 10
 type name struct {
 	key     string
 	channel string // by Redisson's rule: braces are added unless the name has one
+	tokens  string // the key of the fencing tokens' counter, "" for a lock without; by the same rule
 	id      kindID // its kind
 	slot    uint16 // of the key; 0 outside a Cluster
 	shard   *shard // of the client, where the room is
@@ -34,14 +35,18 @@ func (c *Client) newName(id kindID, key string) *name {
 	case len(key) > maxName:
 		n.err = fmt.Errorf("rlock: %w: it has %d bytes, more than %d", ErrInvalidName, len(key), maxName)
 		return n
-	case strings.Contains(key, "{"):
-		n.channel = "redisson_lock__channel:" + key
-	default:
-		n.channel = "redisson_lock__channel:{" + key + "}"
+	}
+	tagged := key
+	if !strings.Contains(key, "{") {
+		tagged = "{" + key + "}"
+	}
+	n.channel = "redisson_lock__channel:" + tagged
+	if id == fencedKind {
+		n.tokens = "redisson_lock_token:" + tagged
 	}
 	if c.redis.Mode() == rueidis.ClientModeCluster {
 		n.slot = slotOf(c.redis, key)
-		if n.slot != slotOf(c.redis, n.channel) {
+		if n.slot != slotOf(c.redis, n.channel) || n.tokens != "" && n.slot != slotOf(c.redis, n.tokens) {
 			n.err = fmt.Errorf("rlock: lock %q: %w: it has a brace but no hash tag, so that in a Cluster its channel has another slot: put the tag in both braces, as in \"{%s}\"",
 				key, ErrInvalidName, strings.Trim(key, "{}"))
 		}

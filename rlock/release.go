@@ -66,6 +66,7 @@ func (r *room) release(t *tenure, now time.Time) error {
 	c := r.client
 	r.tenure = nil
 	r.busy = true
+	r.tokens = t.tokens.next()
 	t.phase = leaving
 	if !c.keeper.Stop(t) {
 		r.pointedTo = true

@@ -37,7 +37,7 @@ func (t *tenure) acquireReplicated(ctx context.Context, acquire call) (answer, e
 	if forgotten(script) {
 		script, wait = c.withWait(ctx, acquire.eval(c.redis), c.wait(limit))
 	}
-	a, err := answerOf(script)
+	a, err := t.answerTo(script)
 	if err != nil || !a.granted {
 		return a, err
 	}

@@ -66,6 +66,8 @@ type room struct {
 	absent int
 	// foreign is when a holder was last met that is no client of ours.
 	foreign time.Time
+	// tokens is how many fencing tokens the next tenure reserves, if more than one.
+	tokens uint64
 	// sub is the subscription to the lock's channel, from the first time that
 	// another client was found here until the room is left.
 	sub *pubsub.Subscription

@@ -69,6 +69,9 @@ type tenure struct {
 	shown shape
 	dirty bool
 
+	// tokens are the fencing tokens of a FencedLock's tenure.
+	tokens tokens
+
 	// contested is set while other clients are known to wait, since then; passes
 	// counts the hand-overs since.
 	contested   bool
@@ -100,6 +103,9 @@ func (c *Client) newTenure(r *room, req request, now time.Time) *tenure {
 	t.contested = c.numsub == "" // nobody can tell, so somebody waits
 	if r.withForeign(now) {      // known before the first mirror
 		t.contested, t.others = true, 1
+	}
+	if r.name.tokens != "" {
+		t.tokens.reserved = max(r.tokens, 1)
 	}
 	t.sending(now, c.leaseOf(req))
 	c.live.Add(1)
@@ -143,6 +149,9 @@ func (t *tenure) atMostShortest(ttl time.Duration) time.Duration {
 // whose lease begins now and who trusts no more than what Redis has confirmed.
 func (t *tenure) begin(now time.Time, req request) {
 	passedOn := t.phase == held
+	if passedOn && t.tokens.reserved > 0 {
+		t.tokens.current++ // mayPass has seen to it that there is one
+	}
 	t.phase = held
 	t.owner, t.shared = req.owner, req.shared
 	t.levels, t.ends = t.levels[:0], time.Time{}

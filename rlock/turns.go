@@ -22,11 +22,11 @@ const (
 )
 
 // mayPass reports whether the tenure may go on with the next local waiter: what
-// is left of it is worth having, and other clients have not waited long enough.
+// is left of it is worth having, there is a token for it, and other clients have not waited long enough.
 func (t *tenure) mayPass(now time.Time, req request) bool {
 	r, c := t.room, t.room.client
 	left := t.trust.Until().Sub(now)
-	if !t.trust.Valid(now) || left < min(c.leaseOf(req)/10, time.Second) || c.closed.Load() {
+	if t.tokens.spent() || !t.trust.Valid(now) || left < min(c.leaseOf(req)/10, time.Second) || c.closed.Load() {
 		return false
 	}
 	if !t.contested {

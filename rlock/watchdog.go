@@ -166,10 +166,16 @@ func (t *tenure) answeredRelease(now time.Time, s sent, reached bool) {
 
 // heardOfOthers begins or ends the time in which the lock is passed on here while
 // other clients wait (design section 5). The client's own subscription counts as
-// nobody, but only if it was there before and after.
+// nobody, but only if it was there before and after; and as many as it has rooms of
+// other kinds that share it.
 func (t *tenure) heardOfOthers(now time.Time, reply int64, own bool) {
+	hub, channel := t.room.client.hub, t.room.name.channel
 	others := reply - 1
-	if own && t.room.client.hub.Confirmed(t.room.name.channel) {
+	if own && hub.Confirmed(channel) {
+		others--
+	}
+	others += int64(hub.Subscribed(channel))
+	if t.room.sub != nil {
 		others--
 	}
 	t.others = int(max(others, 0))

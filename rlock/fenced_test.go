@@ -1,0 +1,429 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// tokenKey is the key of the fencing tokens of the lock named key.
+const tokenKey = "redisson_lock_token:{orders:42}"
+
+// fenced returns the fenced lock of that name, of a client of its own.
+func (s *site) fenced(changes ...func(*rlock.Config)) *rlock.FencedLock {
+	s.t.Helper()
+	return s.client(changes...).NewFencedLock(key)
+}
+
+// oneSection takes the lock for a moment and returns the token of its hold.
+func oneSection(ctx context.Context, t *testing.T, lock *rlock.FencedLock) uint64 {
+	t.Helper()
+	hold, err := lock.Acquire(ctx)
+	require.NoError(t, err)
+	require.NoError(t, hold.Release(ctx))
+	return hold.Token()
+}
+
+func TestATokenIsCountedForEachGrantInRedissonsKey(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.fenced(), s.fenced()
+		for token := uint64(1); token < 10; token += 2 {
+			assert.Equal(t, token, oneSection(s.ctx, t, here))
+			assert.Equal(t, token+1, oneSection(s.ctx, t, there))
+		}
+		assert.EqualValues(t, 10, s.number("GET", tokenKey))
+		assert.EqualValues(t, -1, s.number("PTTL", tokenKey), "it must not end before what the tokens protect")
+	})
+}
+
+func TestANestedLockHasTheTokenOfTheOuterOne(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock, ctx := s.fenced(), rlock.WithOwner(s.ctx, rlock.NewOwner())
+		require.NoError(t, lock.Lock(ctx))
+		first, err := lock.Token(ctx)
+		require.NoError(t, err)
+		require.NoError(t, lock.LockFor(ctx, time.Hour))
+		hold, err := lock.Acquire(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, first, hold.Token())
+		require.NoError(t, lock.Do(ctx, func(ctx context.Context) error {
+			token, err := lock.Token(ctx)
+			assert.Equal(t, first, token)
+			return err
+		}))
+		require.NoError(t, hold.Release(ctx))
+		for range 2 {
+			token, err := lock.Token(ctx)
+			require.NoError(t, err)
+			assert.Equal(t, first, token)
+			require.NoError(t, lock.Unlock(ctx))
+		}
+		assert.Equal(t, first+1, oneSection(ctx, t, lock))
+	})
+}
+
+func TestTokensGrowOverAllGrantsAndHandOvers(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		const clients, goroutines, rounds = 2, 50, 10
+		var last atomic.Uint64
+		var all sync.WaitGroup
+		for range clients {
+			client := s.client()
+			for range goroutines {
+				all.Go(func() {
+					lock := client.NewFencedLock(key)
+					for range rounds {
+						if !assert.NoError(t, lock.Lock(s.ctx)) {
+							return
+						}
+						token, err := lock.Token(s.ctx)
+						assert.NoError(t, err)
+						if before := last.Swap(token); before >= token {
+							assert.Fail(t, "tokens do not grow", "%d after %d", token, before)
+						}
+						assert.NoError(t, lock.Unlock(s.ctx))
+					}
+				})
+			}
+		}
+		all.Wait()
+		assert.GreaterOrEqual(t, uint64(s.number("GET", tokenKey)), last.Load())
+		assert.Greater(t, oneSection(s.ctx, t, s.fenced()), last.Load())
+	})
+}
+
+func TestOnlyWhoHoldsTheLockIsToldAToken(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.fenced(), s.fenced()
+		refused := func(lock *rlock.FencedLock, err error) {
+			t.Helper()
+			token, got := lock.Token(s.ctx)
+			assert.ErrorIs(t, got, err)
+			assert.Zero(t, token)
+		}
+		refused(here, rlock.ErrNotHeld)
+		hold, err := here.Acquire(s.ctx)
+		require.NoError(t, err)
+		refused(here, rlock.ErrNotHeld) // the handle holds it
+		require.NoError(t, hold.Release(s.ctx))
+
+		require.NoError(t, here.Lock(s.ctx))
+		refused(there, rlock.ErrNotHeld)
+		elsewhere(func() { refused(here, rlock.ErrNotHeld) })
+		require.NoError(t, here.Unlock(s.ctx))
+		refused(here, rlock.ErrNotHeld)
+		refused(s.client().NewFencedLock(""), rlock.ErrInvalidName)
+
+		_, err = here.ForceUnlock(s.ctx)
+		require.NoError(t, err)
+		plain, err := s.lock().Acquire(s.ctx)
+		require.NoError(t, err)
+		assert.Zero(t, plain.Token(), "a lock without tokens")
+		require.NoError(t, plain.Release(s.ctx))
+	})
+}
+
+func TestWhoLosesTheLockKeepsItsTokenForTheResourceToRefuse(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.fenced(), s.fenced()
+		hold, err := here.Acquire(s.ctx)
+		require.NoError(t, err)
+		_, err = here.ForceUnlock(s.ctx)
+		require.NoError(t, err)
+		require.Error(t, hold.Err())
+		assert.Greater(t, oneSection(s.ctx, t, there), hold.Token())
+		assert.NotZero(t, hold.Token())
+		require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
+		assert.NotZero(t, hold.Token())
+
+		require.NoError(t, here.Lock(s.ctx))
+		_, err = here.ForceUnlock(s.ctx)
+		require.NoError(t, err)
+		_, err = here.Token(s.ctx)
+		assert.ErrorIs(t, err, rlock.ErrLost)
+		require.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrLost)
+		_, err = here.Token(s.ctx)
+		assert.ErrorIs(t, err, rlock.ErrNotHeld)
+	})
+}
+
+func TestAFencedLockAndALockOfOneNameKeepEachOtherOut(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		client := s.client()
+		plain, fenced := client.NewLock(key), client.NewFencedLock(key)
+		for _, locks := range [][2]rlock.Locker{{plain, fenced}, {fenced, plain}} {
+			first, second := locks[0], locks[1]
+			require.NoError(t, first.Lock(s.ctx))
+			taken, err := second.TryLock(s.ctx)
+			require.NoError(t, err)
+			assert.False(t, taken, "a lock of another kind is another's")
+			assert.False(t, second.IsHeld(s.ctx))
+			waiter := background(func() error { return second.Lock(s.ctx) })
+			s.awaitListeners(1, s.family(), channel)
+			require.NoError(t, first.Unlock(s.ctx))
+			require.NoError(t, s.await(waiter))
+			forced, err := second.ForceUnlock(s.ctx)
+			require.NoError(t, err)
+			assert.True(t, forced)
+		}
+	})
+}
+
+func TestScriptsThatWereFlushedGiveTokensAllTheSame(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.fenced()
+		first := oneSection(s.ctx, t, lock)
+		s.forget()
+		assert.Greater(t, oneSection(s.ctx, t, lock), first)
+	})
+}
+
+// broken are keys that no counter can be, with what a lock then says.
+var broken = map[string]struct {
+	command []string
+	err     error
+	says    string
+}{
+	"a list":                     {[]string{"RPUSH", "x"}, rlock.ErrWrongType, tokenKey},
+	"a word":                     {[]string{"SET", "x"}, rlock.ErrWrongType, tokenKey},
+	"a negative number":          {[]string{"SET", "-5"}, rlock.ErrWrongType, tokenKey},
+	"a counter that is worn out": {[]string{"SET", strconv.Itoa(math.MaxInt64)}, nil, "overflow (token counter " + tokenKey},
+}
+
+func TestACounterThatIsNoneIsAnErrorAtOnceAndTheLockStaysFree(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.fenced()
+		for what, b := range broken {
+			s.number("DEL", tokenKey)
+			require.NoError(t, s.do(b.command[0], tokenKey, b.command[1:]...).Error())
+			err := lock.Lock(s.ctx)
+			require.Error(t, err, what)
+			if b.err != nil {
+				assert.ErrorIs(t, err, b.err, what)
+			}
+			assert.ErrorContains(t, err, b.says, what)
+			assert.Zero(t, s.number("EXISTS", key), what)
+			assert.True(t, s.isFree(s.lock()), what)
+		}
+		s.number("DEL", tokenKey)
+		require.NoError(t, lock.Lock(s.ctx))
+		require.NoError(t, s.do("SET", tokenKey, "x").Error())
+		require.NoError(t, lock.Lock(s.ctx), "who holds the lock needs the counter no longer")
+		require.NoError(t, lock.Unlock(s.ctx))
+		require.NoError(t, lock.Unlock(s.ctx))
+		s.number("DEL", tokenKey)
+	})
+}
+
+func TestTokensAreExactBeyondWhatLuaCanCount(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		lock := s.fenced()
+		for _, last := range []uint64{1 << 53, math.MaxInt64 - 1} {
+			require.NoError(t, s.do("SET", tokenKey, fmt.Sprint(last)).Error())
+			assert.Equal(t, last+1, oneSection(s.ctx, t, lock))
+		}
+		s.number("DEL", tokenKey)
+	})
+}
+
+func TestAUserWithoutTheRightsToTheCounterIsToldAndHoldsNothing(t *testing.T) {
+	t.Parallel()
+	s := at(t, redistest.Standalone(t))
+	var rules []string
+	for _, right := range append(rightsEverywhere, plainRights...) {
+		rules = append(rules, right.rule)
+	}
+	needed := []string{"~redisson_lock_token:*", "+incrby", "+get"}
+	rules = append(rules, needed...)
+	try := func(rules []string) error {
+		client, err := rlock.New(s.limited(rules...))
+		require.NoError(t, err)
+		defer client.Close()
+		_, err = client.NewFencedLock(key).TryAcquire(s.ctx)
+		return err
+	}
+	require.NoError(t, try(rules))
+	for i, rule := range needed {
+		n := len(rules) - len(needed) + i
+		err := try(append(append([]string(nil), rules[:n]...), rules[n+1:]...))
+		assert.ErrorIs(t, err, rlock.ErrNoPermission, rule)
+		assert.Zero(t, s.number("EXISTS", key), rule)
+	}
+}
+
+// Virtual time.
+
+func (w *world) tokenOf(t *testing.T, lock *rlock.FencedLock, ctx context.Context) uint64 {
+	t.Helper()
+	token, err := lock.Token(ctx)
+	require.NoError(t, err)
+	return token
+}
+
+// waits has a new owner wait for the lock, and returns it when it stands in the
+// queue.
+func (w *world) waits(t *testing.T, lock *rlock.FencedLock) (ctx context.Context, result <-chan error) {
+	t.Helper()
+	ctx = w.caller()
+	result = start(func() error { return lock.Lock(ctx) })
+	require.True(t, pending(result))
+	return ctx, result
+}
+
+func TestALockWithoutATokenLeftIsFreedAndNotPassedOn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		lock, me := p.NewFencedLock(key), w.caller()
+		oneSection(me, t, lock) // the scripts are known
+		acquires, releases := len(p.acquires()), len(p.releases())
+		require.NoError(t, lock.Lock(me))
+		require.EqualValues(t, 2, w.tokenOf(t, lock, me))
+		var granted []uint64
+		for range 1 + 16 + 1 { // of the second tenure, sixteen for the one that the first has used
+			them, result := w.waits(t, lock)
+			require.NoError(t, lock.Unlock(me))
+			require.NoError(t, <-result)
+			me = them
+			granted = append(granted, w.tokenOf(t, lock, me))
+		}
+		require.NoError(t, lock.Unlock(me))
+		for i, token := range granted {
+			assert.EqualValues(t, i+3, token)
+		}
+		assert.Equal(t, []string{"1", "16", "256"}, reserves(p.acquires()[acquires:]))
+		assert.Len(t, p.releases()[releases:], 3)
+		require.NoError(t, lock.Lock(me))
+		require.NoError(t, lock.Unlock(me))
+		assert.Equal(t, []string{"1", "16", "256", "1"}, reserves(p.acquires()[acquires:]), "nobody waits any more")
+	})
+}
+
+// reserves returns how many tokens the acquires of fenced locks asked for.
+func reserves(acquires []network.Frame) (n []string) {
+	for _, f := range acquires {
+		n = append(n, f.Args[len(f.Args)-1])
+	}
+	return n
+}
+
+// crowded returns two owners, of whom the first holds the lock and the second waits,
+// in a tenure that has many more tokens.
+func (w *world) crowded(t *testing.T, lock *rlock.FencedLock) (me, them context.Context, result <-chan error) {
+	t.Helper()
+	me = w.caller()
+	require.NoError(t, lock.Lock(me))
+	for range 3 {
+		them, result = w.waits(t, lock)
+		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, <-result)
+		me = them
+	}
+	them, result = w.waits(t, lock)
+	return me, them, result
+}
+
+func TestTheTokensOfALostTenureAreNeverUsed(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there := w.client(), w.client()
+		ours, theirs, other := here.NewFencedLock(key), there.NewFencedLock(key), w.caller()
+		me, them, result := w.crowded(t, ours)
+		mine := w.tokenOf(t, ours, me)
+
+		here.net.Refuse() // a pause longer than the lease
+		require.NoError(t, theirs.Lock(other))
+		others := w.tokenOf(t, theirs, other)
+		assert.Greater(t, others, mine+10, "more than the lost tenure had reserved")
+		here.net.Heal()
+		require.True(t, pending(result))
+		require.ErrorIs(t, ours.Unlock(me), rlock.ErrLost)
+		require.True(t, pending(result), "nothing is passed on")
+		require.NoError(t, theirs.Unlock(other))
+		require.NoError(t, <-result)
+		assert.Greater(t, w.tokenOf(t, ours, them), others)
+		require.NoError(t, ours.Unlock(them))
+	})
+}
+
+func TestAnAcquireWithoutAReplyLeavesAGapAndNoTokenTwice(t *testing.T) {
+	for stage, name := range map[network.Stage]string{network.Request: "never arrived", network.Reply: "was executed"} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p, me := w.client(), w.caller()
+				lock := p.NewFencedLock(key)
+				first := oneSection(me, t, lock)
+				p.net.Rule(scripts(1, network.Cut, stage, "acquired"))
+				require.NoError(t, lock.Lock(me))
+				assert.Len(t, w.fields(key), 1)
+				token := w.tokenOf(t, lock, me)
+				assert.Greater(t, token, first)
+				count, err := w.Get(tokenKey)
+				require.NoError(t, err)
+				assert.Equal(t, count, fmt.Sprint(token))
+				require.NoError(t, lock.Unlock(me))
+				assert.Equal(t, token+1, oneSection(me, t, lock))
+				time.Sleep(time.Minute)
+				assert.Equal(t, []string{tokenKey}, w.Keys())
+			})
+		})
+	}
+}
+
+func TestAnAnswerWithoutATokenIsNoGrantOfAFencedLock(t *testing.T) {
+	for _, reply := range []string{"_\r\n", "$1\r\nx\r\n", "$2\r\n-1\r\n", "$1\r\n0\r\n", ":5\r\n", "*0\r\n"} {
+		bubble(t, func(t *testing.T, w *world) {
+			p, me := w.client(), w.caller()
+			lock := p.NewFencedLock(key)
+			p.net.Rule(network.Nth(1, network.Replace(reply), network.Reply, "EVALSHA", "EVAL"))
+			ok, err := lock.TryLock(me)
+			require.Error(t, err, "%q", reply)
+			assert.False(t, ok)
+			time.Sleep(time.Minute)
+			assert.False(t, w.Exists(key), "what it may have got is given back")
+		})
+	}
+}
+
+// One subscription at the server serves the rooms of both kinds.
+func TestACrowdAtALockDoesNotStarveTheFencedLockOfThatNameInItsClient(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		fenced, until, me := p.NewFencedLock(key), time.Now().Add(10*time.Second), w.caller()
+		sections := p.crowd(w, until)
+		n := 0
+		for time.Now().Before(until) {
+			require.NoError(t, fenced.Lock(me))
+			n++
+			require.NoError(t, fenced.Unlock(me))
+		}
+		assert.Greater(t, n, sections()/100)
+	})
+}
+
+func TestInAClusterTheCounterHasTheSlotOfTheLock(t *testing.T) {
+	t.Parallel()
+	s := at(t, redistest.Cluster(t))
+	client := s.client()
+	for _, name := range []string{"a", "{a}:b", "b:{a}", "a{b}c"} {
+		lock := client.NewFencedLock(name)
+		assert.EqualValues(t, 1, oneSection(s.ctx, t, lock))
+		tagged := name
+		if !strings.Contains(name, "{") {
+			tagged = "{" + name + "}"
+		}
+		assert.EqualValues(t, 1, s.number("GET", "redisson_lock_token:"+tagged))
+	}
+	assert.ErrorIs(t, client.NewFencedLock("a{b").Lock(s.ctx), rlock.ErrInvalidName)
+}
