@@ -99,7 +99,7 @@ func (a *act) perform(ctx context.Context) (err error) {
 func (a *act) job(number, life int) worker.Job {
 	return worker.Job{
 		Address: a.stage.AddressOf(number), Seed: a.seed + uint64(a.number), Worker: number, Life: life,
-		Goroutines: a.workers, Names: a.names(), Lease: a.lease,
+		Goroutines: a.workers, Names: a.names(), Kinds: a.kinds, Lease: a.lease,
 		History: filepath.Join(a.history, workerName(number, life)),
 	}
 }

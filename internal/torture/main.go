@@ -66,6 +66,7 @@ type options struct {
 	duration   time.Duration
 	topologies []stage.Topology
 	faults     []string // all, if empty
+	kinds      []string // of lock
 	processes  int
 	workers    int // goroutines of a process
 	locks      int
@@ -76,11 +77,12 @@ type options struct {
 
 func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("torture", flag.ContinueOnError)
-	var topologies, faults string
+	var topologies, faults, kinds string
 	flags.Uint64Var(&o.seed, "seed", 0, "of the plan of faults; 0 chooses one")
 	flags.DurationVar(&o.duration, "duration", 2*time.Minute, "of all together")
 	flags.StringVar(&topologies, "topology", "", "comma-separated; default: all of "+strings.Join(names(stage.Topologies()), ","))
 	flags.StringVar(&faults, "faults", "", "comma-separated; default: all of "+fault.Names())
+	flags.StringVar(&kinds, "kinds", "", "of lock, comma-separated; default: all of "+strings.Join(worker.Kinds, ","))
 	flags.IntVar(&o.processes, "processes", 4, "that lock")
 	flags.IntVar(&o.workers, "workers", 6, "goroutines of each process")
 	flags.IntVar(&o.locks, "locks", 5, "that they want")
@@ -97,6 +99,9 @@ func parse(args []string) (o options, err error) {
 		return o, errors.New("torture: -processes, -workers and -locks must be at least 1")
 	}
 	if o.faults, err = fault.Parse(faults); err != nil {
+		return o, err
+	}
+	if o.kinds, err = worker.ParseKinds(kinds); err != nil {
 		return o, err
 	}
 	o.topologies = stage.Topologies()
@@ -127,6 +132,9 @@ func (o options) args() []string {
 		o.seed, o.duration, o.processes, o.workers, o.locks, o.lease))
 	if len(o.topologies) < len(stage.Topologies()) {
 		args = append(args, "-topology", strings.Join(names(o.topologies), ","))
+	}
+	if len(o.kinds) < len(worker.Kinds) {
+		args = append(args, "-kinds", strings.Join(o.kinds, ","))
 	}
 	if len(o.faults) > 0 {
 		args = append(args, "-faults", strings.Join(o.faults, ","))

@@ -12,6 +12,7 @@ import (
 	"github.com/go-rlock/rlock/internal/torture/plan"
 	"github.com/go-rlock/rlock/internal/torture/report"
 	"github.com/go-rlock/rlock/internal/torture/stage"
+	"github.com/go-rlock/rlock/internal/torture/worker"
 )
 
 const (
@@ -44,7 +45,7 @@ func run(ctx context.Context, o options) (violations int, err error) {
 			first: rounds[topology],
 			plan: plan.Plan{
 				Seed: o.seed, Topology: topology, Kinds: fault.For(topology, o.faults...),
-				Scene: fault.Scene{Workers: o.processes, Names: o.names(), Lease: o.lease},
+				Scene: fault.Scene{Workers: o.processes, Names: worker.Names(o.kinds, o.names()), Lease: o.lease},
 			},
 			report: &report.Act{Topology: string(topology), Faults: make(map[string]report.Count), Excused: make(map[string]int)},
 		}

@@ -16,7 +16,7 @@ type attempt struct {
 
 	visit  *visit
 	op     history.Op
-	call   *history.Call
+	call   calls
 	began  time.Time
 	giveUp *giveUp // nil if nobody cancels it
 }
@@ -30,12 +30,12 @@ func (v *visit) attempt(ctx context.Context, op history.Op) *attempt {
 	} else {
 		v.doing.Store(&doing{a.String(), a.began})
 	}
-	a.call = v.worker.recorder.Begin(op)
+	a.call = v.begin(op)
 	return a
 }
 
 func (a *attempt) String() string {
-	return fmt.Sprintf("%s of %q by %s", a.op.Method, a.op.Name, a.visit.worker.name)
+	return fmt.Sprintf("%s of %s by %s", a.op.Method, a.visit.lock, a.visit.worker.name)
 }
 
 // returned notes that the call has: with the lock, if err is nil.

@@ -42,7 +42,7 @@ func (h *hand) visit() {
 	w := h.worker
 	// The first names are wanted most.
 	name := w.Names[min(h.random.IntN(len(w.Names)), h.random.IntN(len(w.Names)))]
-	v := &visit{hand: h, lock: w.client.NewLock(name)}
+	v := &visit{hand: h, lock: h.choose(name)}
 	ctx := w.ctx
 	switch h.random.IntN(3) {
 	case 0:
@@ -57,7 +57,7 @@ func (h *hand) visit() {
 		v.force(ctx)
 		return
 	}
-	v.level(ctx, 1)
+	v.level(ctx, 1, nil)
 }
 
 // note changes what was seen.

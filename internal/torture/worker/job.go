@@ -15,6 +15,7 @@ type Job struct {
 	Life       int // how often it was killed before
 	Goroutines int
 	Names      []string // of the locks
+	Kinds      []string // of lock, plain if empty
 	Lease      time.Duration
 	History    string // the file to write; none if empty
 	Calm       bool   // nobody gives up, nothing is lost: the watchdog keeps each lock, and all work is short

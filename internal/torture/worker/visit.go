@@ -16,56 +16,63 @@ const deepest = 4
 // A visit is one owner at one lock.
 type visit struct {
 	*hand
-	lock    *rlock.Lock
+	lock    lock
 	owner   string // in the history; "" if each handle is its own
 	carried bool   // the owner is in the context
 }
 
 // A level is one level of a lock that a visit has taken.
 type level struct {
-	call  *history.Call
+	lock  rlock.Locker
+	op    history.Op // what takes it
+	call  calls
 	owner string
 	lease time.Duration // 0: kept by the watchdog
 	hold  *rlock.Hold   // its handle, nil if it was taken without
 	look  func() history.Belief
+	given bool
 }
 
-// level takes one level of the lock in a random way, and gives it back when all
-// is done that it was taken for: more levels, and work.
-func (v *visit) level(ctx context.Context, depth int) {
+// level takes one level of the lock in a random way, inside of another or of none,
+// and gives it back when all is done that it was taken for: more levels, and work.
+func (v *visit) level(ctx context.Context, depth int, outer *level) {
+	lock, shared := v.lock.choose(v, outer)
 	method := v.method()
 	lease, wait := v.terms(method)
-	op := history.Op{Worker: v.number, Method: method, Name: v.lock.Name(), Owner: v.owner, Lease: lease, Kept: lease == 0}
+	op := history.Op{Worker: v.number, Method: method, Owner: v.owner, Lease: lease, Kept: lease == 0, Shared: shared}
 	if op.Kept {
 		op.Lease = v.worker.Lease
 	}
 	a := v.attempt(ctx, op)
 	defer a.close()
-	l := &level{call: a.call, owner: v.owner, lease: lease}
+	l := &level{lock: lock, op: op, call: a.call, owner: v.owner, lease: lease}
 	if method == history.Do {
 		v.do(ctx, a, l, depth)
 		return
 	}
-	hold, err := v.take(a.ctx, method, lease, wait)
+	hold, err := l.take(a.ctx, wait)
 	if err != nil {
 		a.returned(history.Result{}, err)
 		return
 	}
 	l.hold = hold
 	a.returned(v.took(ctx, l, nil), nil)
+	if outer != nil && !outer.op.Shared && shared && outer.op.Method != history.Do && v.in(2) {
+		v.giveBack(ctx, outer) // and goes on reading
+	}
 	v.inside(ctx, l, depth)
 	v.giveBack(ctx, l)
 }
 
 // do is level for Do, whose acquire ends where its function begins.
 func (v *visit) do(ctx context.Context, a *attempt, l *level, depth int) {
-	var end *history.Call
-	err := v.lock.Do(a.ctx, func(held context.Context) error {
+	var end calls
+	err := l.lock.Do(a.ctx, func(held context.Context) error {
 		result := v.took(ctx, l, held)
 		result.Watched = a.giveUp == nil // else held may end before the loss
 		a.returned(result, nil)
 		v.inside(ctx, l, depth)
-		end = v.worker.recorder.Begin(history.Op{Worker: v.number, Method: history.DoEnd, Name: v.lock.Name(), Owner: l.owner})
+		end = v.begin(history.Op{Worker: v.number, Method: history.DoEnd, Owner: l.owner, Shared: l.op.Shared})
 		return nil
 	})
 	if end == nil {
@@ -105,25 +112,25 @@ func (v *visit) terms(method history.Method) (lease, wait time.Duration) {
 }
 
 // take calls the method.
-func (v *visit) take(ctx context.Context, method history.Method, lease, wait time.Duration) (hold *rlock.Hold, err error) {
+func (l *level) take(ctx context.Context, wait time.Duration) (hold *rlock.Hold, err error) {
 	var got bool
-	switch method {
+	switch l.op.Method {
 	case history.Lock:
-		return nil, v.lock.Lock(ctx)
+		return nil, l.lock.Lock(ctx)
 	case history.LockFor:
-		return nil, v.lock.LockFor(ctx, lease)
+		return nil, l.lock.LockFor(ctx, l.lease)
 	case history.TryLock:
-		got, err = v.lock.TryLock(ctx)
+		got, err = l.lock.TryLock(ctx)
 	case history.TryLockFor:
-		got, err = v.lock.TryLockFor(ctx, wait, lease)
+		got, err = l.lock.TryLockFor(ctx, wait, l.lease)
 	case history.TryAcquire:
-		return v.lock.TryAcquire(ctx, rlock.WithLease(lease))
+		return l.lock.TryAcquire(ctx, rlock.WithLease(l.lease))
 	case history.Acquire:
-		options := []rlock.AcquireOption{rlock.WithLease(lease)}
+		options := []rlock.AcquireOption{rlock.WithLease(l.lease)}
 		if wait > 0 {
 			options = append(options, rlock.WithWait(wait))
 		}
-		return v.lock.Acquire(ctx, options...)
+		return l.lock.Acquire(ctx, options...)
 	}
 	if err == nil && !got {
 		err = rlock.ErrNotAcquired
@@ -136,7 +143,7 @@ func (v *visit) take(ctx context.Context, method history.Method, lease, wait tim
 func (v *visit) took(ctx context.Context, l *level, held context.Context) history.Result {
 	result := history.Result{Outcome: history.Acquired}
 	l.look = func() history.Belief {
-		count := v.lock.HoldCount(ctx)
+		count := l.lock.HoldCount(ctx)
 		return history.Belief{Held: count > 0, Count: count}
 	}
 	if l.hold != nil {
@@ -146,7 +153,7 @@ func (v *visit) took(ctx context.Context, l *level, held context.Context) histor
 		result.Owner, result.Until = l.owner, history.At(l.hold.ValidUntil())
 		ctx = rlock.WithOwner(ctx, l.hold.Owner())
 	}
-	result.Count = v.lock.HoldCount(ctx)
+	result.Count = l.lock.HoldCount(ctx)
 	if held != nil {
 		result.Watched = true
 		v.told.Go(func() {
@@ -164,11 +171,11 @@ func (v *visit) took(ctx context.Context, l *level, held context.Context) histor
 func (v *visit) inside(ctx context.Context, l *level, depth int) {
 	mayNest := depth < deepest && v.owner != ""
 	if mayNest && v.in(4) {
-		v.level(ctx, depth+1)
+		v.level(ctx, depth+1, l)
 	}
 	v.work(l)
-	if mayNest && v.in(8) {
-		v.level(ctx, depth+1)
+	if mayNest && !l.given && v.in(8) {
+		v.level(ctx, depth+1, l)
 	}
 }
 
@@ -192,7 +199,7 @@ func (v *visit) work(l *level) {
 	default:
 		lasts = v.upTo(3 * time.Millisecond)
 	}
-	for end := time.Now().Add(lasts); ; {
+	for end := time.Now().Add(lasts); !l.given; {
 		held := false
 		l.call.Look(func() history.Belief {
 			belief := l.look()
@@ -211,24 +218,28 @@ func (v *visit) work(l *level) {
 	}
 }
 
-// giveBack gives a level back, with a context that has ended or not: it does not
-// matter.
+// giveBack gives a level back, unless that was done, with a context that has ended
+// or not: it does not matter.
 func (v *visit) giveBack(ctx context.Context, l *level) {
+	if l.given {
+		return
+	}
+	l.given = true
 	if v.in(4) {
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		ctx = ended
 	}
-	op := history.Op{Worker: v.number, Method: history.Unlock, Name: v.lock.Name(), Owner: l.owner}
+	op := history.Op{Worker: v.number, Method: history.Unlock, Owner: l.owner, Shared: l.op.Shared}
 	if l.hold != nil {
 		op.Method = history.Release
 	}
-	call := v.worker.recorder.Begin(op)
+	call := v.begin(op)
 	var err error
 	if l.hold != nil {
 		err = l.hold.Release(ctx)
 	} else {
-		err = v.lock.Unlock(ctx)
+		err = l.lock.Unlock(ctx)
 	}
 	result := history.Result{Outcome: gaveBack(err), Error: text(err)}
 	call.End(result)
@@ -239,8 +250,9 @@ func (v *visit) giveBack(ctx context.Context, l *level) {
 
 // force frees the lock whoever holds it.
 func (v *visit) force(ctx context.Context) {
-	call := v.worker.recorder.Begin(history.Op{Worker: v.number, Method: history.ForceUnlock, Name: v.lock.Name()})
-	held, err := v.lock.ForceUnlock(ctx)
+	lock, shared := v.lock.choose(v, nil)
+	call := v.begin(history.Op{Worker: v.number, Method: history.ForceUnlock, Shared: shared})
+	held, err := lock.ForceUnlock(ctx)
 	result := history.Result{Outcome: gaveBack(err), Error: text(err)}
 	if err == nil && !held {
 		result.Outcome = history.NotHeld

@@ -18,7 +18,11 @@ import (
 	"github.com/go-rlock/rlock/internal/torture/worker"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+// The test binary is a worker too, as the command is.
+func TestMain(m *testing.M) {
+	worker.Main()
+	redistest.Main(m)
+}
 
 // A talk is a worker in a goroutine of the test.
 type talk struct {
@@ -61,9 +65,15 @@ func open(t *testing.T) *stage.Stage {
 }
 
 func TestWhatAWorkerBelievesIsTrueWhereNothingIsBroken(t *testing.T) {
+	for _, kind := range worker.Kinds {
+		t.Run(kind, func(t *testing.T) { believes(t, kind) })
+	}
+}
+
+func believes(t *testing.T, kind string) {
 	s, path := open(t), filepath.Join(t.TempDir(), "w0.0")
 	c := begin(t, worker.Job{
-		Address: s.Address(), Seed: 5, Goroutines: 5, Names: []string{"a", "b"}, Lease: 400 * time.Millisecond, History: path,
+		Address: s.Address(), Seed: 5, Goroutines: 5, Names: []string{"a", "b"}, Kinds: []string{kind}, Lease: 400 * time.Millisecond, History: path,
 	})
 	var acquired, lost int64
 	for range 10 { // rests, and goes on

@@ -1,0 +1,99 @@
+package worker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// Kinds are the names of all kinds of lock that workers can take.
+var Kinds = []string{"plain"}
+
+// A lock is what a visit is about, of one kind or another.
+type lock struct {
+	rlock.Locker
+	read  rlock.Locker // by which owners share it; nil if they cannot
+	kind  string
+	names []string // what the history calls it: each of them is taken with it
+}
+
+func (l lock) String() string { return fmt.Sprintf("%s %q", l.kind, l.names) }
+
+// choose returns the lock of a random kind with that name.
+func (h *hand) choose(name string) lock {
+	client, kinds := h.worker.client, h.worker.Kinds
+	kind := "plain"
+	if len(kinds) > 0 {
+		kind = kinds[h.random.IntN(len(kinds))]
+	}
+	l := lock{kind: kind, names: []string{name}}
+	switch kind {
+	default:
+		l.Locker = client.NewLock(name)
+	}
+	return l
+}
+
+// choose returns what a level is to be taken of, inside of another or of none, and
+// whether it is shared. Who has read cannot write before it is done.
+func (l lock) choose(v *visit, outer *level) (locker rlock.Locker, shared bool) {
+	if l.read == nil {
+		return l.Locker, false
+	}
+	if outer != nil && (outer.op.Shared || outer.given) || v.in(2) {
+		return l.read, true
+	}
+	return l.Locker, false
+}
+
+// Names returns what the locks of these kinds are called in Redis, which have
+// these names.
+func Names(kinds, names []string) []string {
+	return names
+}
+
+// calls are what the history has of one call: one for each lock that is taken by it.
+type calls []*history.Call
+
+func (v *visit) begin(op history.Op) (c calls) {
+	for _, op.Name = range v.lock.names {
+		c = append(c, v.worker.recorder.Begin(op))
+	}
+	return c
+}
+
+func (c calls) End(result history.Result) {
+	for _, call := range c {
+		call.End(result)
+	}
+}
+
+func (c calls) Look(look func() history.Belief) {
+	for _, call := range c {
+		call.Look(look)
+	}
+}
+
+func (c calls) Told(way string) {
+	for _, call := range c {
+		call.Told(way)
+	}
+}
+
+// ParseKinds returns the names in a list with commas, all if it is empty, or an error
+// for one that there is not.
+func ParseKinds(list string) ([]string, error) {
+	if list == "" {
+		return Kinds, nil
+	}
+	names := strings.Split(list, ",")
+	for _, name := range names {
+		if !slices.Contains(Kinds, name) {
+			return nil, fmt.Errorf("worker: no kind of lock is called %q: there are %s", name, strings.Join(Kinds, ","))
+		}
+	}
+	return names, nil
+}
