@@ -62,6 +62,7 @@ type command struct {
 	ID          int64  `json:"id"`
 	Thread      string `json:"thread"`
 	Call        string `json:"call"`
+	Kind        Kind   `json:"kind,omitempty"`
 	Name        string `json:"name,omitempty"`
 	WaitMillis  int64  `json:"waitMillis,omitempty"`
 	LeaseMillis int64  `json:"leaseMillis,omitempty"`

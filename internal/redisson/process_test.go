@@ -18,7 +18,7 @@ func TestWithoutJavaTheErrorSaysWhatToInstall(t *testing.T) {
 
 func TestAServerThatIsNotThereIsAnError(t *testing.T) {
 	t.Parallel()
-	withJava(t)
+	withJava(t, redisson.V4)
 	_, err := redisson.Start(redisson.Config{Version: redisson.V4, Addrs: []string{"127.0.0.1:1"}})
 	assert.ErrorIs(t, err, redisson.ErrEnded)
 }

@@ -23,37 +23,47 @@ type side interface {
 
 var _ side = redisson.Thread{}
 
+// thread returns the thread of that name in the scene's process.
+func (s *scene) thread(name string) redisson.Thread { return s.java.Thread(name).With(s.setting.kind) }
+
 // An owner is the Go side.
 type owner struct {
-	ctx    context.Context // carries the rlock.Owner
-	client *rlock.Client
+	ctx context.Context // carries the rlock.Owner
+	of  func(lock string) rlock.Locker
 }
 
 // golang returns a new owner in the scene's client.
 func (s *scene) golang() side {
-	return owner{rlock.WithOwner(s.ctx, rlock.NewOwner()), s.client}
+	o := owner{ctx: rlock.WithOwner(s.ctx, rlock.NewOwner())}
+	switch s.setting.kind {
+	case redisson.Fenced:
+		o.of = func(lock string) rlock.Locker { return s.client.NewFencedLock(lock) }
+	default:
+		o.of = func(lock string) rlock.Locker { return s.client.NewLock(lock) }
+	}
+	return o
 }
 
 func (o owner) Lock(lock string, lease time.Duration) error {
-	return o.client.NewLock(lock).LockFor(o.ctx, lease)
+	return o.of(lock).LockFor(o.ctx, lease)
 }
 
 func (o owner) TryLock(lock string, wait, lease time.Duration) (bool, error) {
-	return o.client.NewLock(lock).TryLockFor(o.ctx, wait, lease)
+	return o.of(lock).TryLockFor(o.ctx, wait, lease)
 }
 
-func (o owner) Unlock(lock string) error { return o.client.NewLock(lock).Unlock(o.ctx) }
+func (o owner) Unlock(lock string) error { return o.of(lock).Unlock(o.ctx) }
 
 func (o owner) ForceUnlock(lock string) (bool, error) {
-	return o.client.NewLock(lock).ForceUnlock(o.ctx)
+	return o.of(lock).ForceUnlock(o.ctx)
 }
 
-func (o owner) IsLocked(lock string) (bool, error) { return o.client.NewLock(lock).IsLocked(o.ctx) }
+func (o owner) IsLocked(lock string) (bool, error) { return o.of(lock).IsLocked(o.ctx) }
 
-func (o owner) IsHeld(lock string) (bool, error) { return o.client.NewLock(lock).IsHeld(o.ctx), nil }
+func (o owner) IsHeld(lock string) (bool, error) { return o.of(lock).IsHeld(o.ctx), nil }
 
 func (o owner) HoldCount(lock string) (int, error) {
-	return o.client.NewLock(lock).HoldCount(o.ctx), nil
+	return o.of(lock).HoldCount(o.ctx), nil
 }
 
-func (o owner) TTL(lock string) (time.Duration, error) { return o.client.NewLock(lock).TTL(o.ctx) }
+func (o owner) TTL(lock string) (time.Duration, error) { return o.of(lock).TTL(o.ctx) }

@@ -46,6 +46,7 @@ type scene struct {
 // A setting is how both sides are configured, where not by default.
 type setting struct {
 	version  redisson.Version
+	kind     redisson.Kind // of the locks
 	lease    time.Duration // of the watchdogs
 	sharding redisson.Sharding
 	pubSub   rlock.PubSub
@@ -58,6 +59,7 @@ func withBoth(t *testing.T, c setting, run func(s *scene)) {
 	for _, version := range []redisson.Version{redisson.V3, redisson.V4} {
 		t.Run(string(version), func(t *testing.T) {
 			t.Parallel()
+			c := c // the tests of the versions run at once
 			c.version = version
 			run(stage(t, redistest.Standalone(t), c))
 		})
@@ -67,6 +69,7 @@ func withBoth(t *testing.T, c setting, run func(s *scene)) {
 // stage brings both sides onto the server.
 func stage(t *testing.T, server *redistest.Server, c setting) *scene {
 	t.Helper()
+	withJava(t, c.version) // the first time it is built, which takes as long as it takes
 	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	t.Cleanup(cancel)
 	s := &scene{Server: server, t: t, ctx: ctx, setting: c, counts: []string{"NUMSUB", "SHARDNUMSUB"}}
@@ -81,7 +84,7 @@ func stage(t *testing.T, server *redistest.Server, c setting) *scene {
 
 // eachWay runs a sub-test in which Go has the lock first, and one in which Java has.
 func (s *scene) eachWay(run func(s *scene, first, second side)) {
-	java, golang := s.java.Thread("one"), s.golang()
+	java, golang := s.thread("one"), s.golang()
 	s.t.Run("Go first", func(t *testing.T) { run(s.in(t), golang, java) })
 	s.t.Run("Java first", func(t *testing.T) { run(s.in(t), java, golang) })
 }
@@ -95,7 +98,6 @@ func (s *scene) in(t *testing.T) *scene {
 // startJava starts a client of Redisson.
 func (s *scene) startJava() *redisson.Process {
 	s.t.Helper()
-	withJava(s.t)
 	c := s.setting
 	java, err := redisson.Start(redisson.Config{
 		Version: c.version, Addrs: s.Options().InitAddress, Cluster: s.Kind == redistest.KindCluster,
@@ -108,9 +110,9 @@ func (s *scene) startJava() *redisson.Process {
 
 // withJava skips the test where there is no Java, or no network to build the driver
 // with; if RLOCK_REQUIRE_JAVA is 1 it fails it.
-func withJava(t *testing.T) {
+func withJava(t *testing.T, version redisson.Version) {
 	t.Helper()
-	_, err := redisson.Command(redisson.V4, "rlock.Driver")
+	_, err := redisson.Command(version, "rlock.Driver")
 	if err != nil && os.Getenv("RLOCK_REQUIRE_JAVA") != "1" {
 		t.Skipf("%v; CI fails on this skip", err)
 	}

@@ -12,10 +12,29 @@ import (
 type Thread struct {
 	process *Process
 	name    string
+	kind    Kind
 }
 
+// A Kind is one of Redisson's kinds of lock.
+type Kind string
+
+// The kinds, with what makes them.
+const (
+	Plain  Kind = ""       // getLock
+	Fenced Kind = "fenced" // getFencedLock
+	Fair   Kind = "fair"   // getFairLock
+	Read   Kind = "read"   // getReadWriteLock(...).readLock
+	Write  Kind = "write"  // getReadWriteLock(...).writeLock
+)
+
 // Thread returns the thread of that name, the same one each time.
-func (p *Process) Thread(name string) Thread { return Thread{p, name} }
+func (p *Process) Thread(name string) Thread { return Thread{process: p, name: name} }
+
+// With returns the same thread, whose calls are about locks of that kind.
+func (t Thread) With(k Kind) Thread {
+	t.kind = k
+	return t
+}
 
 // Lock is RLock.lock(lease), and lock() if the lease is 0.
 func (t Thread) Lock(lock string, lease time.Duration) error {
@@ -71,6 +90,18 @@ func (t Thread) TTL(lock string) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, err
 }
 
+// LockAndGetToken is RFencedLock.lockAndGetToken.
+func (t Thread) LockAndGetToken(lock string) (token uint64, err error) {
+	err = t.do(&token, command{Call: "lockAndGetToken", Name: lock})
+	return token, err
+}
+
+// Token is RFencedLock.getToken, which is the counter, whoever has the lock.
+func (t Thread) Token(lock string) (token uint64, err error) {
+	err = t.do(&token, command{Call: "getToken", Name: lock})
+	return token, err
+}
+
 // Count takes the lock again and again for so long, and each time adds one to the
 // counter, a key in Redis, by a GET and a SET. It returns how often.
 func (t Thread) Count(lock, counter string, during time.Duration) (sections int, err error) {
@@ -85,7 +116,7 @@ func (t Thread) Interrupt() error {
 
 // do makes the call and stores its value, if it has one, in into.
 func (t Thread) do(into any, c command) error {
-	c.Thread = t.name
+	c.Thread, c.Kind = t.name, t.kind
 	value, err := t.process.call(c)
 	if err != nil || into == nil {
 		return err

@@ -17,8 +17,8 @@ func TestTheWatchdogKeepsTheOtherOutForThreeLeases(t *testing.T) {
 
 // bothKeep does it each way at once, since all that they do is wait.
 func bothKeep(s *scene) {
-	javaKeeps := s.start(func() error { keeping(s, s.java.Thread("one"), s.golang()); return nil })
-	keeping(s, s.golang(), s.java.Thread("two"))
+	javaKeeps := s.start(func() error { keeping(s, s.thread("one"), s.golang()); return nil })
+	keeping(s, s.golang(), s.thread("two"))
 	javaKeeps.succeeds()
 }
 

@@ -13,6 +13,7 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.redisson.Redisson;
 import org.redisson.api.RBucket;
+import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
@@ -31,12 +32,13 @@ import org.redisson.client.codec.StringCodec;
  * </pre>
  *
  * A command is executed by the thread that it names, after those that the thread was given before; answers come in
- * the order in which they are ready. There is one RLock object a name, as a service keeps it in a field.
+ * the order in which they are ready. There is one RLock object a kind and name, as a service keeps it in a field.
  */
 public final class Driver {
 
-    /** Of no use to most calls: waitMillis, leaseMillis (0 for the watchdog), and counter. */
-    record Command(long id, String thread, String call, String name, long waitMillis, long leaseMillis, String counter) {}
+    /** Of no use to most calls: kind (none for RLock), waitMillis, leaseMillis (0 for the watchdog), and counter. */
+    record Command(
+            long id, String thread, String call, String kind, String name, long waitMillis, long leaseMillis, String counter) {}
 
     record Answer(long id, Object value, String exception, String message) {}
 
@@ -84,7 +86,7 @@ public final class Driver {
     }
 
     private Object call(Command c) throws InterruptedException {
-        RLock lock = locks.computeIfAbsent(c.name(), redisson::getLock);
+        RLock lock = locks.computeIfAbsent(c.kind() + " " + c.name(), key -> lock(c.kind(), c.name()));
         long lease = c.leaseMillis() > 0 ? c.leaseMillis() : -1; // as lock() and tryLock(wait, unit) have it
         switch (c.call()) {
             case "lock":
@@ -108,10 +110,32 @@ public final class Driver {
                 return lock.getHoldCount();
             case "remainTimeToLive":
                 return lock.remainTimeToLive();
+            case "lockAndGetToken":
+                return ((RFencedLock) lock).lockAndGetToken();
+            case "getToken":
+                return ((RFencedLock) lock).getToken();
             case "count":
                 return count(lock, c);
             default:
                 throw new IllegalArgumentException("no call " + c.call());
+        }
+    }
+
+    private RLock lock(String kind, String name) {
+        if (kind == null) {
+            return redisson.getLock(name);
+        }
+        switch (kind) {
+            case "fenced":
+                return redisson.getFencedLock(name);
+            case "fair":
+                return redisson.getFairLock(name);
+            case "read":
+                return redisson.getReadWriteLock(name).readLock();
+            case "write":
+                return redisson.getReadWriteLock(name).writeLock();
+            default:
+                throw new IllegalArgumentException("no kind " + kind);
         }
     }
 
