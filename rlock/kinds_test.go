@@ -20,8 +20,9 @@ type kind struct {
 	// lock returns the lock of that name, of a process that has a client of each
 	// server.
 	lock func(clients []*rlock.Client, name string) rlock.Locker
-	// rival returns the lock that nobody has while another owner has the lock. It is
-	// another lock where owners share the one; by default it is the lock itself.
+	// rival returns the lock that nobody has while another owner has the lock: the lock
+	// itself by default, or another one that it keeps out. It must be another where
+	// owners share the lock.
 	rival func(clients []*rlock.Client, name string) rlock.Locker
 	// servers is how many there are, none of which knows of the others; 0 is one.
 	servers int
@@ -34,11 +35,16 @@ type kind struct {
 	channel string
 }
 
-var everyServer = []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster}
+var (
+	everyServer = []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster}
+	oneOrMany   = []redistest.Kind{redistest.KindEmbedded, redistest.KindCluster}
+	simulated   = []redistest.Kind{redistest.KindEmbedded}
+)
 
 var kinds = []kind{
 	{name: "plain", where: everyServer, lock: plainLock, channel: channel},
-	{name: "fenced", where: []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone}, lock: fencedLock, channel: channel},
+	{name: "fenced", where: oneOrMany, lock: fencedLock, channel: channel},
+	{name: "fenced beside plain", where: simulated, lock: fencedLock, rival: plainLock},
 }
 
 func plainLock(clients []*rlock.Client, name string) rlock.Locker { return clients[0].NewLock(name) }
@@ -53,9 +59,6 @@ func (k kind) keysOf(name string) []string {
 	}
 	return k.keys(name)
 }
-
-// shared reports whether owners share the lock.
-func (k kind) shared() bool { return k.rival != nil }
 
 // A trial is a lock of the kind that is tried, in the hands of one process.
 type trial struct {
@@ -84,15 +87,14 @@ func eachKind(t *testing.T, run func(t *testing.T, s *subject)) {
 	over(t, kinds, run)
 }
 
-// eachExclusiveKind is eachKind for the kinds whose owners never share the lock.
+// eachExclusiveKind is eachKind for the kinds that are their own rivals, for tests
+// where each owner is another's.
 func eachExclusiveKind(t *testing.T, run func(t *testing.T, s *subject)) {
-	var exclusive []kind
-	for _, k := range kinds {
-		if !k.shared() {
-			exclusive = append(exclusive, k)
-		}
-	}
-	over(t, exclusive, run)
+	over(t, ownRivals(), run)
+}
+
+func ownRivals() []kind {
+	return slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return k.rival != nil })
 }
 
 func over(t *testing.T, kinds []kind, run func(t *testing.T, s *subject)) {

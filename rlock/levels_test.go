@@ -162,7 +162,7 @@ func TestAWaiterThatIsHandedTheLockHasItsOwnLeaseFromThatMoment(t *testing.T) {
 }
 
 func TestAWaiterThatIsHandedTheLockTrustsOnlyWhatRedisHasConfirmed(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachExclusiveRealm(t, func(t *testing.T, w *realm) {
 		p := w.process()
 		lock, me, first := p.lock(key), w.caller(), w.caller()
 		require.NoError(t, lock.Lock(first))

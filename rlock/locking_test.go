@@ -291,7 +291,7 @@ func TestTryLockForMakesOneAttemptHoweverShortTheWait(t *testing.T) {
 }
 
 func TestTryLockSendsNothingWhenSomebodyHereHoldsTheLock(t *testing.T) {
-	eachKind(t, func(t *testing.T, s *subject) {
+	eachExclusiveKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
 		require.NoError(t, lock.Lock(s.ctx))
 		assert.Zero(t, s.count(func() { assert.False(t, s.isFree(lock)) }, "evalsha", "eval"))

@@ -20,6 +20,18 @@ type realm struct {
 // eachRealm runs a test in virtual time over all kinds.
 func eachRealm(t *testing.T, run func(t *testing.T, w *realm)) {
 	t.Helper()
+	inRealms(t, kinds, run)
+}
+
+// eachExclusiveRealm is eachRealm for the kinds that are their own rivals, for
+// tests where the lock is passed on inside a process.
+func eachExclusiveRealm(t *testing.T, run func(t *testing.T, w *realm)) {
+	t.Helper()
+	inRealms(t, ownRivals(), run)
+}
+
+func inRealms(t *testing.T, kinds []kind, run func(t *testing.T, w *realm)) {
+	t.Helper()
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
