@@ -70,7 +70,12 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 	}
 	now := time.Now()
 	r := c.enter(n)
-	if t := r.current(now); t != nil && t.holds(req.owner) {
+	t := r.current(now)
+	if t != nil && t.holds(req.owner) {
+		if t.shared && !req.shared {
+			r.exit()
+			return fmt.Errorf("rlock: write lock %q: owner %s: %w: unlock the read lock first", n.key, req.owner, ErrUpgrade)
+		}
 		t.nest(now, req)
 		r.exit()
 		return nil
@@ -82,6 +87,10 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 	case cause != nil:
 		r.exit()
 		return fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", n.key, cause)
+	case t != nil && r.mayJoin(now, req):
+		t.join(now, req)
+		r.exit()
+		return nil
 	case req.wait <= 0 && (r.tenure != nil || r.queue.Len() > 0 || r.busy):
 		r.exit()
 		return ErrNotAcquired
@@ -127,7 +136,7 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 
 		head := r.queue.Head() == w && r.tenure == nil && !r.busy
 		if head && v.due && !r.yielding {
-			if r.sub == nil && v.wait > 0 {
+			if r.sub == nil && v.wait > 0 && !v.shared {
 				// If it was subscribed to a moment ago, one ask is enough.
 				r.sub = r.client.hub.Join(r.name.channel)
 			}
@@ -147,6 +156,10 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 			return r.giveUp(w, ErrNotAcquired)
 		}
 		var message <-chan struct{}
+		amongReaders := v.shared && r.queue.Head() == w && r.tenure != nil && r.tenure.shared
+		if amongReaders {
+			left = min(left, lookTime)
+		}
 		if head {
 			sleep := v.sleep
 			if r.yielding {
@@ -189,6 +202,9 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 			if head {
 				r.yielding = false
 			}
+			if amongReaders && r.tenure != nil {
+				r.tenure.mirror() // are there others yet for whom it waits?
+			}
 		}
 	}
 }
@@ -199,8 +215,11 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 func (r *room) giveUp(w *waiter, err error) error {
 	wasHead := r.queue.Head() == w
 	r.queue.Leave(w)
-	if wasHead && r.tenure == nil {
+	switch {
+	case wasHead && r.tenure == nil:
 		r.wakeHead()
+	case wasHead && r.tenure.shared:
+		r.admit(time.Now(), false)
 	}
 	if r.queue.Len() == 0 {
 		r.yielding = false

@@ -50,6 +50,9 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 		}
 		v.sleep = r.patience(v, a.ttl)
 		r.met(a.holder, now)
+		if v.shared { // by a writer, so who was let pass has come
+			r.behind, r.absent = 0, 0
+		}
 	case a.refused != nil:
 		if a.released {
 			t.end()
@@ -86,7 +89,7 @@ func (r *room) undo(t *tenure, l landing) {
 	var released int64
 	err := l.err
 	if l.place != nil {
-		released, err = t.room.name.kind().release(t).do(c.deadline.context(time.Now()), c.redis).AsInt64()
+		released, err = t.releaseCall().do(c.deadline.context(time.Now()), c.redis).AsInt64()
 		l.place.leave()
 	}
 

@@ -24,6 +24,7 @@ type sent struct {
 
 	// Of a mirror:
 	lease, owner, count string
+	reads               bool   // whether the tenure has shared levels
 	channel             string // the one whose subscribers it asks for, "" if it does not
 	own                 bool   // and this client was one of them
 
@@ -108,7 +109,7 @@ func (c *Client) exchange(ctx context.Context, built []sent, together int) {
 func callFor(c *Client, part []sent) call {
 	first := part[0].tenure
 	if part[0].phase == releasing {
-		return first.room.name.kind().release(first)
+		return first.releaseCall()
 	}
 	return first.room.name.kind().mirror(c, part)
 }

@@ -23,6 +23,13 @@ var (
 	// is held.
 	ErrNotAcquired = errors.New("lock is held by another owner")
 
+	// ErrUpgrade is returned by the methods that take a write lock when the caller
+	// holds the read lock of that name and not the write lock: two readers that
+	// both waited for the other to leave would wait for ever. Nothing was changed,
+	// and no command was sent. Unlock the read lock first, and look again at what
+	// was read once the write lock is held.
+	ErrUpgrade = errors.New("a reader cannot become a writer")
+
 	// ErrNotReplicated is returned where [Config.SyncReplicas] is set and fewer
 	// replicas had the grant in time: the message says how many. The grant did not
 	// count and is released again; nothing is held. One attempt returns it at once.

@@ -11,8 +11,14 @@ type kind interface {
 	// mirror makes Redis show the tenures of part, which are of one slot. Its
 	// answer is an array of numbers, as mirror.lua's.
 	mirror(c *Client, part []sent) call
-	// release ends the tenure: 1, or 0 if Redis has it not.
-	release(t *tenure) call
+	// release ends the tenure that owner's text is of: more than 0, or 0 if Redis
+	// has it not.
+	release(c *Client, n *name, owner string) call
+	// channel is what the name of its channel begins with.
+	channel() string
+	// holders returns who has the lock, by the fields of its hash: the owners whose
+	// tenures an unlock by force has to release.
+	holders(fields []string, shared bool) []string
 }
 
 // The kinds. Locks of one name and different kinds have rooms of their own: what
@@ -20,12 +26,13 @@ type kind interface {
 const (
 	plainKind kindID = iota
 	fencedKind
+	readWriteKind
 	kindCount
 )
 
 type kindID uint8
 
-var kinds = [kindCount]kind{plainKind: plain{}, fencedKind: fenced{}}
+var kinds = [kindCount]kind{plainKind: plain{}, fencedKind: fenced{}, readWriteKind: readWrite{}}
 
 // plain is the kind of [Lock]: a hash of one owner and its count, as Redisson's
 // RLock.
@@ -48,7 +55,10 @@ func (plain) mirror(c *Client, part []sent) call {
 
 // release frees the lock as long as it is this tenure's, whoever of its owners
 // Redis shows.
-func (plain) release(t *tenure) call {
-	n := t.room.name
-	return call{releaseScript, []string{n.key, n.channel}, []string{t.text, t.room.client.publish}}
+func (plain) release(c *Client, n *name, owner string) call {
+	return call{releaseScript, []string{n.key, n.channel}, []string{owner, c.publish}}
 }
+
+func (plain) channel() string { return "redisson_lock__channel:" }
+
+func (plain) holders(fields []string, _ bool) []string { return fields }

@@ -115,7 +115,7 @@ func (l *lock) Unlock(ctx context.Context) error {
 //
 // Redisson's forceUnlock().
 func (l *lock) ForceUnlock(ctx context.Context) (bool, error) {
-	return l.client.forceUnlock(ctx, l.name)
+	return l.client.forceUnlock(ctx, l.name, l.shared)
 }
 
 // IsLocked asks Redis whether anybody holds the lock. The answer may be out of
@@ -145,20 +145,38 @@ func (l *lock) TTL(ctx context.Context) (time.Duration, error) {
 
 // look sends a command that changes nothing.
 func (l *lock) look(ctx context.Context, command rueidis.Completed) (int64, error) {
+	reply, err := l.client.look(ctx, l.name, command)
+	if err != nil {
+		return 0, err
+	}
+	return reply.AsInt64()
+}
+
+// fields returns those of the lock's hash, none if nobody has it.
+func (c *Client) fields(ctx context.Context, n *name) ([]string, error) {
+	reply, err := c.look(ctx, n, c.redis.B().Hkeys().Key(n.key).Build())
+	if err != nil {
+		return nil, err
+	}
+	return reply.AsStrSlice()
+}
+
+func (c *Client) look(ctx context.Context, n *name, command rueidis.Completed) (rueidis.RedisResult, error) {
+	var none rueidis.RedisResult
 	switch {
-	case l.name.err != nil:
-		return 0, l.name.err
-	case l.client.closed.Load():
-		return 0, fmt.Errorf("rlock: look at %q: %w", l.name.key, ErrClosed)
+	case n.err != nil:
+		return none, n.err
+	case c.closed.Load():
+		return none, fmt.Errorf("rlock: look at %q: %w", n.key, ErrClosed)
 	}
 	ctx, cancel := within(ctx)
 	defer cancel()
-	n, err := l.client.redis.Do(ctx, command).AsInt64()
-	if err != nil {
+	reply := c.redis.Do(ctx, command)
+	if err := reply.Error(); err != nil {
 		_, err = diagnose(err)
-		return 0, fmt.Errorf("rlock: look at %q: %w", l.name.key, err)
+		return none, fmt.Errorf("rlock: look at %q: %w", n.key, err)
 	}
-	return n, nil
+	return reply, nil
 }
 
 // IsHeld reports whether the caller holds the lock, judged without asking Redis,

@@ -15,8 +15,9 @@ const maxName = 64 << 10
 // A name is a lock's name and what follows from it, computed once for a Lock.
 type name struct {
 	key     string
-	channel string // by Redisson's rule: braces are added unless the name has one
-	tokens  string // the key of the fencing tokens' counter, "" for a lock without; by the same rule
+	tagged  string // by Redisson's rule: in braces unless it has one, for keys and channels of the same slot
+	channel string
+	tokens  string // the key of the fencing tokens' counter, "" for a lock without
 	id      kindID // its kind
 	slot    uint16 // of the key; 0 outside a Cluster
 	shard   *shard // of the client, where the room is
@@ -36,13 +37,13 @@ func (c *Client) newName(id kindID, key string) *name {
 		n.err = fmt.Errorf("rlock: %w: it has %d bytes, more than %d", ErrInvalidName, len(key), maxName)
 		return n
 	}
-	tagged := key
+	n.tagged = key
 	if !strings.Contains(key, "{") {
-		tagged = "{" + key + "}"
+		n.tagged = "{" + key + "}"
 	}
-	n.channel = "redisson_lock__channel:" + tagged
+	n.channel = n.kind().channel() + n.tagged
 	if id == fencedKind {
-		n.tokens = "redisson_lock_token:" + tagged
+		n.tokens = "redisson_lock_token:" + n.tagged
 	}
 	if c.redis.Mode() == rueidis.ClientModeCluster {
 		n.slot = slotOf(c.redis, key)

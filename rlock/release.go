@@ -21,6 +21,7 @@ func (c *Client) unlock(n *name, o Owner, shared bool, h *Hold) error {
 	}
 	now := time.Now()
 	t := r.current(now)
+	wasShared := t != nil && t.shared
 	if t == nil || !t.close(o, shared, h) {
 		r.exit()
 		return c.notHeld(n, o, shared, h)
@@ -30,6 +31,9 @@ func (c *Client) unlock(n *name, o Owner, shared bool, h *Hold) error {
 	}
 	if len(t.levels) > 0 {
 		t.changed(now)
+		if t.shared && !wasShared {
+			r.admit(now, true)
+		}
 		r.current(now) // the levels that are left may have asked for less
 		r.exit()
 		return nil
@@ -40,7 +44,7 @@ func (c *Client) unlock(n *name, o Owner, shared bool, h *Hold) error {
 		r.exit()
 		return nil
 	}
-	return r.release(t, now)
+	return r.release(t, o, now)
 }
 
 // notHeld says why o has nothing to unlock.
@@ -60,9 +64,9 @@ func (c *Client) notHeld(n *name, o Owner, shared bool, h *Hold) error {
 	return fmt.Errorf("rlock: unlock %q: owner %s: %w", n.key, o, ErrNotHeld)
 }
 
-// release ends the tenure and frees the lock in Redis. It is called with the
-// mutex held, and gives it back. No caller's context can end it.
-func (r *room) release(t *tenure, now time.Time) error {
+// release ends the tenure, whose last level was o's, and frees the lock in Redis. It
+// is called with the mutex held, and gives it back. No caller's context can end it.
+func (r *room) release(t *tenure, o Owner, now time.Time) error {
 	c := r.client
 	r.tenure = nil
 	r.busy = true
@@ -71,20 +75,10 @@ func (r *room) release(t *tenure, now time.Time) error {
 	if !c.keeper.Stop(t) {
 		r.pointedTo = true
 	}
-	if r.yielding = t.contested && r.queue.Len() > 0; r.yielding {
-		// The message to come is that of this release, not an older one.
-		r.subscribe()
-		select {
-		case <-r.sub.C():
-		default:
-		}
-		if now.After(r.alone) {
-			r.behind = t.others
-		}
-	}
+	r.yield(t, now)
 	r.shard.mu.Unlock()
 
-	released, err := t.release(c.deadline.context(now))
+	reply, err := t.release(c.deadline.context(now))
 
 	r.shard.mu.Lock()
 	if t.flying {
@@ -98,17 +92,22 @@ func (r *room) release(t *tenure, now time.Time) error {
 		_, err = diagnose(err)
 	}
 	if errors.Is(err, ErrWrongType) {
-		released, err = false, nil // somebody has put another key in its place
+		reply, err = 0, nil // somebody has put another key in its place
 	}
 	switch {
 	case err != nil:
 		r.yielding = false
 		t.disown(time.Now())
 		err = fmt.Errorf("rlock: unlock %q: owner %s: %w, it is tried again until the lease ends at %s: %w",
-			r.name.key, t.owner, ErrUnconfirmed, t.until.Format(time.TimeOnly), err)
-	case !released:
+			r.name.key, o, ErrUnconfirmed, t.until.Format(time.TimeOnly), err)
+	case reply == 0:
 		t.end()
-		err = fmt.Errorf("rlock: lock %q of owner %s: %w: %w", r.name.key, t.owner, ErrLost, errGone)
+		err = fmt.Errorf("rlock: lock %q of owner %s: %w: %w", r.name.key, o, ErrLost, errGone)
+	case t.shared && r.behind > 0:
+		t.end()
+		r.letPass(reply)
+		r.exit()
+		return nil
 	default:
 		t.end()
 	}
@@ -117,49 +116,50 @@ func (r *room) release(t *tenure, now time.Time) error {
 	return err
 }
 
-func (t *tenure) release(ctx context.Context) (released bool, err error) {
+func (t *tenure) release(ctx context.Context) (reply int64, err error) {
 	c := t.room.client
 	place, err := c.nodes.enter(ctx, t.room.name.slot)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	defer place.leave()
-	reply, err := t.room.name.kind().release(t).do(ctx, c.redis).AsInt64()
-	return reply == 1, err
+	return t.releaseCall().do(ctx, c.redis).AsInt64()
 }
 
-// forceUnlock frees the lock from the holder that it finds. It looks first, so
-// that a command that arrives late ends nobody else's tenure. A holder of this
-// client learns it at once, others when they renew.
-func (c *Client) forceUnlock(ctx context.Context, n *name) (bool, error) {
-	if n.err != nil {
-		return false, n.err
-	}
-	if c.closed.Load() {
-		return false, fmt.Errorf("rlock: force unlock %q: %w", n.key, ErrClosed)
+func (t *tenure) releaseCall() call {
+	return t.room.name.kind().release(t.room.client, t.room.name, t.text)
+}
+
+// forceUnlock frees the lock from those who hold it. It looks first, so that a
+// command that arrives late ends nobody else's tenure. A holder of this client
+// learns it at once, others when they renew.
+func (c *Client) forceUnlock(ctx context.Context, n *name, shared bool) (bool, error) {
+	fields, err := c.fields(ctx, n)
+	if err != nil {
+		return false, err
 	}
 	ctx, cancel := within(ctx)
 	defer cancel()
-	holders, err := c.redis.Do(ctx, c.redis.B().Hkeys().Key(n.key).Build()).AsStrSlice()
-	var released int64
-	if err == nil && len(holders) > 0 {
-		released, err = call{releaseScript, []string{n.key, n.channel}, []string{holders[0], c.publish}}.do(ctx, c.redis).AsInt64()
+	released := false
+	for _, holder := range n.kind().holders(fields, shared) {
+		reply, err := n.kind().release(c, n, holder).do(ctx, c.redis).AsInt64()
 		if r := c.visitIfAny(n); r != nil {
-			if t := r.tenure; t != nil && strings.HasPrefix(holders[0], t.text[:tenureLen]) {
+			if t := r.tenure; t != nil && strings.HasPrefix(holder, t.text[:tenureLen]) {
 				switch {
 				case err != nil:
 					t.mirror() // which finds out
-				case released == 1:
+				case reply > 0:
 					t.lose(errors.New("it was unlocked by force"))
 					t.end()
 				}
 			}
 			r.exit()
 		}
+		if err != nil {
+			_, err = diagnose(err)
+			return false, fmt.Errorf("rlock: force unlock %q: %w", n.key, err)
+		}
+		released = released || reply > 0
 	}
-	if err != nil {
-		_, err = diagnose(err)
-		return false, fmt.Errorf("rlock: force unlock %q: %w", n.key, err)
-	}
-	return released == 1, nil
+	return released, nil
 }

@@ -146,6 +146,9 @@ func (r *room) grant(t *tenure, w *waiter, now time.Time) {
 	r.tenure = t
 	t.begin(now, w.Value.request)
 	w.Value.granted = true
+	if t.shared {
+		r.admit(now, true)
+	}
 }
 
 // wakeHead makes the head of the queue ask Redis, since the lock may be free.

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// The three scripts, each with its KEYS, ARGV and replies on top of its file.
+// The scripts, three for a kind of lock, each with its KEYS, ARGV and replies on top of its file.
 // All can be sent again after a lost reply without changing the outcome.
 var (
 	//go:embed scripts/acquire.lua
@@ -19,9 +19,20 @@ var (
 	//go:embed scripts/release.lua
 	releaseText string
 
+	//go:embed scripts/rw_acquire.lua
+	rwAcquireText string
+	//go:embed scripts/rw_mirror.lua
+	rwMirrorText string
+	//go:embed scripts/rw_release.lua
+	rwReleaseText string
+
 	acquireScript = newScript(acquireText)
 	mirrorScript  = newScript(mirrorText)
 	releaseScript = newScript(releaseText)
+
+	rwAcquireScript = newScript(rwAcquireText)
+	rwMirrorScript  = newScript(rwMirrorText)
+	rwReleaseScript = newScript(rwReleaseText)
 )
 
 // A script is a Lua text that is called by its hash, and sent whole only to a

@@ -19,6 +19,10 @@ const (
 	// foreignTime is for how long a foreign holder is remembered. It is met again
 	// whenever it is faster than the head, which is often.
 	foreignTime = time.Second
+
+	// lookTime is how often the head that waits behind readers here, to which it
+	// would be let but for others, has Redis asked whether there are others.
+	lookTime = time.Second
 )
 
 // mayPass reports whether the tenure may go on with the next local waiter: what
@@ -29,15 +33,55 @@ func (t *tenure) mayPass(now time.Time, req request) bool {
 	if t.tokens.spent() || !t.trust.Valid(now) || left < min(c.leaseOf(req)/10, time.Second) || c.closed.Load() {
 		return false
 	}
-	if !t.contested {
+	if t.shared && !req.shared {
+		return false // others may read
+	}
+	if !t.contested || t.shared && now.Before(r.alone) {
 		return true
 	}
-	r.subscribe()
+	if !t.shared {
+		r.subscribe()
+	}
 	if r.withForeign(now) || t.passes >= c.config.HandoffLimit || now.Sub(t.contestedAt) >= c.config.HandoffTime {
 		return false
 	}
 	t.passes++
 	return true
+}
+
+// yield prepares the release of a tenure for which others wait: who has just had
+// the lock goes behind them.
+func (r *room) yield(t *tenure, now time.Time) {
+	r.yielding = t.contested && r.queue.Len() > 0
+	if r.yielding && now.After(r.alone) {
+		r.behind = t.others
+	}
+	switch {
+	case !r.yielding:
+	case t.shared:
+		r.yielding = false // see letPass
+	default:
+		// The message to come is that of this release, not an older one.
+		r.subscribe()
+		select {
+		case <-r.sub.C():
+		default:
+		}
+	}
+}
+
+// letPass has the head wait for others after readers made way for them. It does not
+// listen meanwhile: who listens is taken for one who waits for readers to go, and
+// the readers of two clients would make way for each other. Readers of others that
+// go on have a turn to end yet.
+func (r *room) letPass(reply int64) {
+	if w := r.queue.Head(); w != nil {
+		w.Value.due, w.Value.sleep = false, letTime
+		if reply > 1 {
+			w.Value.sleep = min(r.client.config.HandoffTime, yieldTime)
+		}
+		w.Wake()
+	}
 }
 
 // heard decides what the head does at a message: it asks, or lets others pass.

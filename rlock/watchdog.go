@@ -83,8 +83,8 @@ func (t *tenure) build(now time.Time) (s sent, ok bool) {
 		if t.text[tenureLen:] != owner {
 			t.text = t.text[:tenureLen] + owner
 		}
-		s.lease, s.owner, s.count = c.milliseconds(ttl), t.text, strconv.Itoa(len(t.levels))
-		if t.room.queue.Len() > 0 && c.numsub != "" {
+		s.lease, s.owner, s.count, s.reads = c.milliseconds(ttl), t.text, strconv.Itoa(t.shown.writes), t.shown.reads
+		if (t.shared || t.room.queue.Len() > 0) && c.numsub != "" {
 			s.channel, s.own = n.channel, c.hub.Confirmed(n.channel)
 		}
 	case releasing:
@@ -127,6 +127,9 @@ func (t *tenure) answered(now time.Time, s sent, reached bool) {
 	t.room.client.keeper.Schedule(t, t.due())
 	if s.channel != "" {
 		t.heardOfOthers(now, s.reply, s.own)
+	}
+	if t.shared {
+		t.room.admit(now, false)
 	}
 }
 
@@ -183,7 +186,9 @@ func (t *tenure) heardOfOthers(now time.Time, reply int64, own bool) {
 		if !t.contested {
 			t.contested, t.contestedAt, t.passes = true, now, 0
 		}
-		t.room.subscribe()
+		if !t.shared {
+			t.room.subscribe()
+		}
 		return
 	}
 	t.contested = false

@@ -1,0 +1,42 @@
+package rlock
+
+import "time"
+
+// How the readers of one process share a tenure. In Redis they are one reader, so
+// that joining, nesting and leaving wait for no network and send nothing, but for
+// the last to leave. They hold back for a writer who waits here, since the queue is
+// first-in first-out, and for others elsewhere as far as turns go: a stream of
+// readers must end.
+
+// mayJoin reports whether the request is a reader's who may have a level of its
+// own beside the readers here.
+func (r *room) mayJoin(now time.Time, req request) bool {
+	t := r.tenure
+	return req.shared && t.shared && r.queue.Len() == 0 && t.mayPass(now, req)
+}
+
+// join opens the first level of one more reader. Nobody else may ask whether
+// others wait, since no reader waits in the queue.
+func (t *tenure) join(now time.Time, req request) {
+	t.nest(now, req)
+	if now.Sub(t.sentAt) >= t.room.client.config.HandoffTime {
+		t.mirror()
+	}
+}
+
+// admit lets the readers at the head of the queue in beside those who read: all of
+// them at the beginning of a turn, for which they have waited, else as many as may
+// join. Readers who have let everybody in do not listen any more, see letPass.
+func (r *room) admit(now time.Time, all bool) {
+	t := r.tenure
+	for w := r.queue.Head(); w != nil && w.Value.shared && (all || t.mayPass(now, w.Value.request)); w = r.queue.Head() {
+		r.queue.Leave(w)
+		t.nest(now, w.Value.request)
+		w.Value.granted = true
+		w.Wake()
+	}
+	if r.queue.Len() == 0 && r.sub != nil {
+		r.sub.Close()
+		r.sub = nil
+	}
+}

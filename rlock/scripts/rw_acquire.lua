@@ -1,0 +1,53 @@
+-- Acquires the read lock or the write lock of a name for a tenure that has neither,
+-- wire-exact with the tryLockInnerAsync of Redisson's RedissonReadLock and
+-- RedissonWriteLock.
+--
+-- KEYS[1]  the lock's name: a hash of mode ("read" or "write"), "<owner>" -> count
+--          for each reader, "<owner>:write" -> count for a writer
+-- KEYS[2]  what its readers' keys begin with: "<it>:<owner>:rwlock_timeout:1" lives
+--          as long as that reader's lease
+-- ARGV[1]  lease in milliseconds
+-- ARGV[2]  owner, "<uuid>:<id>"; the uuid is this tenure's alone
+-- ARGV[3]  the mode that is asked for
+--
+-- nil      acquired: owner has a count of 1 and its lease begins now; readers keep
+--          the hash for the longest lease among them
+-- {n, o}   held by owner o, in a way that excludes this one, for n more milliseconds
+--          (-1: its key has no TTL)
+--
+-- A hash without a mode is a lock of another kind. Redisson would add a mode to it;
+-- here it excludes readers and writers.
+--
+-- Sending it again changes nothing: it sets the count, it does not add to it.
+local name, lease, owner, asked = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local field = asked == 'write' and owner .. ':write' or owner
+local mode = redis.call('hget', name, 'mode')
+
+if redis.call('exists', name) == 1 and redis.call('hexists', name, field) == 0
+		and not (mode == 'read' and asked == 'read') then
+	local holder
+	for _, f in ipairs(redis.call('hkeys', name)) do
+		if f ~= 'mode' then
+			holder = f
+		end
+	end
+	return {redis.call('pttl', name), holder or ''}
+end
+
+local left = -1
+if asked == 'read' then
+	left = redis.call('pttl', name)
+	redis.call('set', KEYS[2] .. ':' .. owner .. ':rwlock_timeout:1', 1, 'px', lease)
+end
+redis.call('hset', name, 'mode', asked, field, 1)
+-- A server that refuses the lease, by its access rules, must not keep a lock that
+-- never ends.
+local expires = redis.pcall('pexpire', name, math.max(left, tonumber(lease)))
+if expires ~= 1 then
+	redis.call('hdel', name, field)
+	if redis.call('hlen', name) == 1 then
+		redis.call('del', name)
+	end
+	return expires
+end
+return nil

@@ -1,0 +1,89 @@
+-- Makes Redis show what is true in tenures of read-write locks: who writes and
+-- who reads, and a lease that begins now. It renews, nests, hands over and
+-- downgrades, all in one.
+--
+-- KEYS[3i-2]  the name of the i-th lock (rw_acquire.lua says what it holds)
+-- KEYS[3i-1]  what its readers' keys begin with
+-- KEYS[3i]    its channel
+-- ARGV[1]     "NUMSUB" or "SHARDNUMSUB", to count a channel's subscribers by
+-- ARGV[2]     "PUBLISH" or "SPUBLISH", by the rule that the waiters subscribe by
+-- ARGV[5i-2]  lease of the i-th lock in milliseconds
+-- ARGV[5i-1]  its owner, "<uuid>:<id>", the uuid being the tenure's
+-- ARGV[5i]    how often the owner has the write lock, 0 for not
+-- ARGV[5i+1]  1 if the tenure has readers, however many, else 0
+-- ARGV[5i+2]  1 to be told of the channel's subscribers, else 0
+--
+-- For each lock, in an array:
+-- 0        lost: no field carries the uuid, or the write lock is asked for where
+--          others read
+-- 1 + n    mirrored; the channel has n subscribers (1 when not asked)
+-- -1       mirrored; the server refused to count the subscribers
+--
+-- When the write lock goes and readers stay, everybody who waits is told, since
+-- readers may enter: Redisson's write unlock does not, and they sleep until the
+-- lease ends. A reader's key that is missing is set again: while its field is there
+-- nobody else can have the write lock.
+--
+-- Sending it again changes nothing: counts are absolute, and a tenure that gave up
+-- the write lock does not get it back. So after an error, which may be about one
+-- lock, each can be sent alone.
+local function show(name, prefix, channel, owner, writes, reads)
+	local mode, mine = redis.call('hget', name, 'mode'), {}
+	for _, field in ipairs(redis.call('hkeys', name)) do
+		if string.sub(field, 1, 37) == string.sub(owner, 1, 37) then
+			mine[#mine + 1] = field
+		end
+	end
+	if #mine == 0 or mode == 'read' and writes ~= '0' then
+		return false
+	end
+	for _, field in ipairs(mine) do
+		local kept = field == owner and reads ~= '0' or field == owner .. ':write' and writes ~= '0'
+		if not kept then
+			redis.call('hdel', name, field)
+			redis.call('del', prefix .. ':' .. field .. ':rwlock_timeout:1')
+		end
+	end
+	if writes ~= '0' then
+		redis.call('hset', name, owner .. ':write', writes)
+	end
+	if reads ~= '0' then
+		redis.call('hset', name, owner, 1)
+	end
+	if mode == 'write' and writes == '0' then
+		redis.call('hset', name, 'mode', 'read')
+		redis.call(ARGV[2], channel, '1')
+	end
+	return true
+end
+
+local function mirror(name, prefix, channel, lease, owner, writes, reads, ask)
+	local shown = redis.call('hmget', name, owner .. ':write', owner)
+	if (shown[1] or '0') ~= writes or (shown[2] or '0') ~= reads then
+		if not show(name, prefix, channel, owner, writes, reads) then
+			return 0
+		end
+	end
+	local longest = tonumber(lease)
+	if reads ~= '0' then
+		redis.call('set', prefix .. ':' .. owner .. ':rwlock_timeout:1', 1, 'px', lease)
+		if writes == '0' then
+			longest = math.max(longest, redis.call('pttl', name))
+		end
+	end
+	redis.call('pexpire', name, longest)
+	if ask == '0' then
+		return 1
+	end
+	local subscribers = redis.pcall('pubsub', ARGV[1], channel)
+	if subscribers.err then
+		return -1
+	end
+	return 1 + subscribers[2]
+end
+
+local replies = {}
+for i = 1, #KEYS / 3 do
+	replies[i] = mirror(KEYS[3*i-2], KEYS[3*i-1], KEYS[3*i], ARGV[5*i-2], ARGV[5*i-1], ARGV[5*i], ARGV[5*i+1], ARGV[5*i+2])
+end
+return replies
