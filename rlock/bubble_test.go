@@ -3,9 +3,11 @@ package rlock_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha1"
+	"fmt"
 	"log/slog"
 	"net"
-	"strconv"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -194,22 +196,38 @@ func (p *party) acquires() (sent []network.Frame) {
 	return sent
 }
 
-// isScript tells the three scripts apart by their arguments: EVALSHA sha numkeys
-// keys argv.
+// isScript reports whether the frame calls the script of any kind of lock by which
+// something is acquired, mirrored or released.
 func isScript(f network.Frame, kind string) bool {
-	if !f.Is("EVALSHA") && !f.Is("EVAL") || len(f.Args) < 6 {
+	if !f.Is("EVALSHA") && !f.Is("EVAL") || len(f.Args) < 2 {
 		return false
 	}
-	keys, _ := strconv.Atoi(f.Args[2])
-	switch rest := len(f.Args) - 3; kind {
-	case "acquired":
-		return keys == 1 && rest == 3 || keys == 2 && rest == 5 // of a fenced lock
-	case "released":
-		return keys == 2 && rest == 4
-	default:
-		return rest == keys+1+4*keys
+	sha := f.Args[1]
+	if f.Is("EVAL") {
+		sha = fmt.Sprintf("%x", sha1.Sum([]byte(sha)))
 	}
+	file := scriptFiles()[sha]
+	return file != "" && strings.HasSuffix(strings.TrimSuffix(file, ".lua"), map[string]string{
+		"acquired": "acquire", "mirrored": "mirror", "released": "release",
+	}[kind])
 }
+
+// scriptFiles has the name of each script by its hash.
+var scriptFiles = sync.OnceValue(func() map[string]string {
+	files := map[string]string{}
+	entries, err := os.ReadDir("scripts")
+	if err != nil {
+		panic(err)
+	}
+	for _, entry := range entries {
+		text, err := os.ReadFile("scripts/" + entry.Name())
+		if err != nil {
+			panic(err)
+		}
+		files[fmt.Sprintf("%x", sha1.Sum(text))] = entry.Name()
+	}
+	return files
+})
 
 // scripts is a rule for the replies, or the requests, of one kind of script.
 func scripts(n int, fate network.Fate, stage network.Stage, kind string) network.Rule {

@@ -45,12 +45,22 @@ var kinds = []kind{
 	{name: "plain", where: everyServer, lock: plainLock, channel: channel},
 	{name: "fenced", where: oneOrMany, lock: fencedLock, channel: channel},
 	{name: "fenced beside plain", where: simulated, lock: fencedLock, rival: plainLock},
+	{name: "write", where: oneOrMany, lock: writeLock, channel: "redisson_rwlock:{orders:42}"},
+	{name: "read", where: oneOrMany, lock: readLock, rival: writeLock, channel: "redisson_rwlock:{orders:42}"},
 }
 
 func plainLock(clients []*rlock.Client, name string) rlock.Locker { return clients[0].NewLock(name) }
 
 func fencedLock(clients []*rlock.Client, name string) rlock.Locker {
 	return clients[0].NewFencedLock(name)
+}
+
+func writeLock(clients []*rlock.Client, name string) rlock.Locker {
+	return clients[0].NewReadWriteLock(name).WriteLock()
+}
+
+func readLock(clients []*rlock.Client, name string) rlock.Locker {
+	return clients[0].NewReadWriteLock(name).ReadLock()
 }
 
 func (k kind) keysOf(name string) []string {

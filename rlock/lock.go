@@ -124,7 +124,7 @@ func (l *lock) ForceUnlock(ctx context.Context) (bool, error) {
 // Redisson's isLocked().
 func (l *lock) IsLocked(ctx context.Context) (bool, error) {
 	exists := l.client.redis.B().Exists().Key(l.name.key).Build()
-	n, err := l.look(ctx, exists)
+	n, err := l.number(ctx, exists)
 	return n > 0, err
 }
 
@@ -133,7 +133,7 @@ func (l *lock) IsLocked(ctx context.Context) (bool, error) {
 //
 // Redisson's remainTimeToLive().
 func (l *lock) TTL(ctx context.Context) (time.Duration, error) {
-	ms, err := l.look(ctx, l.client.redis.B().Pttl().Key(l.name.key).Build())
+	ms, err := l.number(ctx, l.client.redis.B().Pttl().Key(l.name.key).Build())
 	switch {
 	case err != nil || ms == -2:
 		return 0, err
@@ -143,40 +143,30 @@ func (l *lock) TTL(ctx context.Context) (time.Duration, error) {
 	return fromMilliseconds(ms), nil
 }
 
-// look sends a command that changes nothing.
-func (l *lock) look(ctx context.Context, command rueidis.Completed) (int64, error) {
-	reply, err := l.client.look(ctx, l.name, command)
-	if err != nil {
-		return 0, err
+// look sends a command that changes nothing, and decodes the reply.
+func look[T any](ctx context.Context, c *Client, n *name, command rueidis.Completed, decode func(rueidis.RedisResult) (T, error)) (reply T, err error) {
+	switch {
+	case n.err != nil:
+		return reply, n.err
+	case c.closed.Load():
+		return reply, fmt.Errorf("rlock: look at %q: %w", n.key, ErrClosed)
 	}
-	return reply.AsInt64()
+	ctx, cancel := within(ctx)
+	defer cancel()
+	if reply, err = decode(c.redis.Do(ctx, command)); err != nil {
+		_, err = diagnose(err)
+		return reply, fmt.Errorf("rlock: look at %q: %w", n.key, err)
+	}
+	return reply, nil
+}
+
+func (l *lock) number(ctx context.Context, command rueidis.Completed) (int64, error) {
+	return look(ctx, l.client, l.name, command, rueidis.RedisResult.AsInt64)
 }
 
 // fields returns those of the lock's hash, none if nobody has it.
 func (c *Client) fields(ctx context.Context, n *name) ([]string, error) {
-	reply, err := c.look(ctx, n, c.redis.B().Hkeys().Key(n.key).Build())
-	if err != nil {
-		return nil, err
-	}
-	return reply.AsStrSlice()
-}
-
-func (c *Client) look(ctx context.Context, n *name, command rueidis.Completed) (rueidis.RedisResult, error) {
-	var none rueidis.RedisResult
-	switch {
-	case n.err != nil:
-		return none, n.err
-	case c.closed.Load():
-		return none, fmt.Errorf("rlock: look at %q: %w", n.key, ErrClosed)
-	}
-	ctx, cancel := within(ctx)
-	defer cancel()
-	reply := c.redis.Do(ctx, command)
-	if err := reply.Error(); err != nil {
-		_, err = diagnose(err)
-		return none, fmt.Errorf("rlock: look at %q: %w", n.key, err)
-	}
-	return reply, nil
+	return look(ctx, c, n, c.redis.B().Hkeys().Key(n.key).Build(), rueidis.RedisResult.AsStrSlice)
 }
 
 // IsHeld reports whether the caller holds the lock, judged without asking Redis,

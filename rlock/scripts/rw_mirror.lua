@@ -24,6 +24,9 @@
 -- lease ends. A reader's key that is missing is set again: while its field is there
 -- nobody else can have the write lock.
 --
+-- Readers keep the hash for the longest lease among them. That of a reader who is
+-- alone may become shorter.
+--
 -- Sending it again changes nothing: counts are absolute, and a tenure that gave up
 -- the write lock does not get it back. So after an error, which may be about one
 -- lock, each can be sent alone.
@@ -67,7 +70,7 @@ local function mirror(name, prefix, channel, lease, owner, writes, reads, ask)
 	local longest = tonumber(lease)
 	if reads ~= '0' then
 		redis.call('set', prefix .. ':' .. owner .. ':rwlock_timeout:1', 1, 'px', lease)
-		if writes == '0' then
+		if writes == '0' and redis.call('hlen', name) > 2 then
 			longest = math.max(longest, redis.call('pttl', name))
 		end
 	end
