@@ -65,6 +65,9 @@ func plan(o options, r *report.Report) (schedule []measurement) {
 		for _, cell := range s.Cells(o.size) {
 			var row []measurement
 			for _, c := range o.contenders {
+				if c.Kind != s.Kind {
+					continue
+				}
 				result := arena.NewResult(cell, c)
 				r.Results = append(r.Results, result)
 				if result.Skipped = cmp.Or(s.Refuses(c), c.Absent()); result.Skipped == "" {

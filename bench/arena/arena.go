@@ -22,10 +22,17 @@ type Arena struct {
 	addr     string
 	stop     func() // ends the redis-server, if it is ours
 	redis    rueidis.Client
-	run      string // begins the names of all keys
+	others   []other // servers beside it, as many as were needed so far
+	run      string  // begins the names of all keys
 	measured atomic.Int64
 	networks map[string]*network
-	idle     map[string][]*process // of a contender's own program, to do the next job
+	idle     map[string][]*process // of contenders' own programs, to do the next job
+}
+
+// An other is a redis-server beside the first one, for locks over several.
+type other struct {
+	addr string
+	stop func()
 }
 
 // A network is a way to Redis.
@@ -73,22 +80,50 @@ func (a *Arena) Close() {
 			n.proxy.end(time.Second)
 		}
 	}
+	for _, o := range a.others {
+		o.stop()
+	}
 	a.redis.Close()
 	a.stop()
 }
 
-// network returns the way to Redis of that round trip, and starts it if need be.
-func (a *Arena) network(ctx context.Context, n scenario.Network) (*network, error) {
-	if way := a.networks[n.Name]; way != nil {
+// server returns the address of the server of that number, and starts it if need
+// be. Number 0 is there.
+func (a *Arena) server(ctx context.Context, number int) (string, error) {
+	if number == 0 {
+		return a.addr, nil
+	}
+	for len(a.others) < number {
+		addr, stop, err := startRedis(ctx)
+		if err != nil {
+			return "", err
+		}
+		a.others = append(a.others, other{addr, stop})
+	}
+	return a.others[number-1].addr, nil
+}
+
+// network returns the way of that round trip to the server of that number, and
+// starts it if need be.
+func (a *Arena) network(ctx context.Context, number int, n scenario.Network) (*network, error) {
+	name := n.Name
+	if number > 0 {
+		name = fmt.Sprintf("%s, server %d", n.Name, number)
+	}
+	if way := a.networks[name]; way != nil {
 		return way, nil
 	}
-	way := &network{addr: a.addr}
+	addr, err := a.server(ctx, number)
+	if err != nil {
+		return nil, err
+	}
+	way := &network{addr: addr}
 	if n.RoundTrip > 0 {
 		proxy, err := start(worker.RoleNetwork)
 		if err != nil {
 			return nil, err
 		}
-		if err = proxy.say(fmt.Sprintf("%s %s", a.addr, n.RoundTrip)); err == nil {
+		if err = proxy.say(fmt.Sprintf("%s %s", addr, n.RoundTrip)); err == nil {
 			way.addr, err = proxy.hear(10 * time.Second)
 		}
 		if err != nil {
@@ -97,11 +132,10 @@ func (a *Arena) network(ctx context.Context, n scenario.Network) (*network, erro
 		}
 		way.proxy = proxy
 	}
-	var err error
 	if way.roundTrip, err = ping(ctx, way.addr, 0); err != nil {
 		return nil, err
 	}
-	a.networks[n.Name] = way
+	a.networks[name] = way
 	return way, nil
 }
 
@@ -125,7 +159,7 @@ func ping(ctx context.Context, addr string, pause time.Duration) (time.Duration,
 		return 0, fmt.Errorf("arena: ping: %w", err)
 	}
 	defer redis.Close()
-	times := make([]time.Duration, 50)
+	times := make([]time.Duration, 30)
 	for i := range times {
 		time.Sleep(pause)
 		began := time.Now()

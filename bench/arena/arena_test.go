@@ -128,6 +128,15 @@ func TestBlocksOfAllRoundsAreOneDistribution(t *testing.T) {
 	assert.True(t, math.IsNaN(arena.Result{}.BesideAt(50)))
 }
 
+func TestOtherServersAreStartedForALockOverSeveral(t *testing.T) {
+	a := open(t)
+	c := cell(worker.Job{Kind: worker.Beside, Goroutines: 1, Floor: "floor-majority", Block: 20 * time.Millisecond})
+	c.Others = []scenario.Network{c.Network, {Name: "3ms", RoundTrip: 3 * time.Millisecond}}
+	r := measure(t, a, c, "floor-majority")
+	assert.Zero(t, r.Failures, r.FirstFailure)
+	assert.NotEmpty(t, r.Beside)
+}
+
 func TestANetworkAddsItsRoundTrip(t *testing.T) {
 	a := open(t)
 	c := cell(worker.Job{Kind: worker.Loop, Goroutines: 1})
@@ -229,6 +238,17 @@ func TestRedissonIsMeasuredByAProgramOfItsOwn(t *testing.T) {
 	r = handsOver(worker.Job{Kind: worker.Loop, Processes: 2, Goroutines: 4, Section: 50 * time.Microsecond})
 	require.Positive(t, r.Sections)
 	assert.LessOrEqual(t, r.ProcessShare(), 1.0)
+
+	measureAs := func(name string, job worker.Job) {
+		t.Helper()
+		job.Duration = 500 * time.Millisecond
+		r := measure(t, a, cell(job), name)
+		assert.Zero(t, r.Overlaps, name)
+		assert.Zero(t, r.Failures, r.FirstFailure)
+		assert.Positive(t, r.Sections, name)
+	}
+	measureAs("redisson-fair", worker.Job{Kind: worker.Loop, Processes: 2, Goroutines: 2})
+	measureAs("redisson-rw", worker.Job{Kind: worker.Loop, Processes: 2, Goroutines: 4, Reads: 80})
 
 	r = check(worker.Job{Kind: worker.Nest, Goroutines: 1, Depth: 5})
 	require.Positive(t, r.Sections)

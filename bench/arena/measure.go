@@ -41,18 +41,26 @@ func (a *Arena) Measure(ctx context.Context, cell scenario.Cell, c contender.Con
 			r.Error = err.Error()
 		}
 	}()
-	way, err := a.network(ctx, cell.Network)
+	way, err := a.network(ctx, 0, cell.Network)
 	if err != nil {
 		return err
 	}
 	r.RoundTrip = way.roundTrip
 	job := cell.Job
-	if job.Kind == worker.Handover { // it is compared with that
-		if r.RoundTrip, err = ping(ctx, way.addr, job.Section); err != nil {
+	if cell.Pause > 0 {
+		if r.RoundTrip, err = ping(ctx, way.addr, cell.Pause); err != nil {
 			return err
 		}
 	}
-	job.Contender, job.Addr = c.Name, way.addr
+	job.Contender, job.Lock, job.Addr = c.Name, string(c.Kind), way.addr
+	job.Addrs = []string{way.addr}
+	for i, n := range cell.Others {
+		other, err := a.network(ctx, i+1, n)
+		if err != nil {
+			return err
+		}
+		job.Addrs = append(job.Addrs, other.addr)
+	}
 	job.Prefix = fmt.Sprintf("%s:%d", a.run, a.measured.Add(1))
 	if job.Ground, err = worker.CreateGround(job.Locks); err != nil {
 		return err
@@ -62,7 +70,9 @@ func (a *Arena) Measure(ctx context.Context, cell scenario.Cell, c contender.Con
 	workers, err := a.ready(c, job)
 	defer func() {
 		if err == nil && c.Program != nil {
-			a.idle[c.Name] = append(a.idle[c.Name], workers...)
+			for _, w := range workers {
+				a.idle[program(w.command)] = append(a.idle[program(w.command)], w)
+			}
 			return
 		}
 		for _, w := range workers {
@@ -148,19 +158,19 @@ func (a *Arena) ready(c contender.Contender, job worker.Job) (workers []*process
 	return workers, err
 }
 
-// worker returns a process that awaits a job. A contender's own program is started
-// once for each process that is needed at a time, and does many jobs.
+// worker returns a process that awaits a job. A program of contenders' own is
+// started once for each process that is needed at a time, and does many jobs.
 func (a *Arena) worker(c contender.Contender) (*process, error) {
 	if c.Program == nil {
 		return start(worker.RoleWorker)
 	}
-	if idle := a.idle[c.Name]; len(idle) > 0 {
-		a.idle[c.Name] = idle[1:]
-		return idle[0], nil
-	}
 	command, err := c.Program()
 	if err != nil {
 		return nil, err
+	}
+	if idle := a.idle[program(command)]; len(idle) > 0 {
+		a.idle[program(command)] = idle[1:]
+		return idle[0], nil
 	}
 	return launch(command)
 }

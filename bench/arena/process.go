@@ -58,6 +58,9 @@ func launch(command *exec.Cmd) (p *process, err error) {
 	return p, nil
 }
 
+// program is the same for commands whose processes can do each other's jobs.
+func program(command *exec.Cmd) string { return strings.Join(command.Args, " ") }
+
 func (p *process) say(line string) error {
 	if _, err := io.WriteString(p.in, line+"\n"); err != nil {
 		return p.failure(err)

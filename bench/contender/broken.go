@@ -20,6 +20,7 @@ func Broken() Contender {
 type broken struct{}
 
 func (broken) Mutex(string) Mutex         { return broken{} }
+func (broken) Reader(string) Mutex        { return broken{} }
 func (broken) Close() error               { return nil }
 func (broken) Lock(context.Context) error { return nil }
 func (broken) Unlock() error              { return nil }

@@ -14,6 +14,9 @@ type Contender struct {
 	Name  string // as in flags, tables and plots
 	About string // how it is configured, and by whose recommendation
 
+	// Kind is the sort of lock. Only contenders of one kind are compared.
+	Kind Kind
+
 	// Peer: a published library that is not this one.
 	Peer bool
 	// Wakes says by what a waiter learns that the lock is free: the waiting
@@ -41,6 +44,18 @@ type Contender struct {
 	Does    []string
 }
 
+// A Kind is a sort of lock.
+type Kind string
+
+// The kinds. Those of all but ReadWrite exclude; the zero Kind is in no order that
+// the scenarios ask for.
+const (
+	Plain     Kind = ""
+	Fair      Kind = "fair"       // first come, first served
+	ReadWrite Kind = "read-write" // its clients are Sharers
+	Majority  Kind = "majority"   // over Config.Addrs
+)
+
 // Absent says why the contender cannot be measured on this machine, "" if it can.
 func (c Contender) Absent() string {
 	if c.Program == nil {
@@ -59,6 +74,8 @@ func (c Contender) Waits() bool { return c.Wakes != "" }
 // Config is what a measurement decides. All else is the contender's own.
 type Config struct {
 	Addr string // host:port of Redis
+	// Addrs are those of independent servers, Addr among them, for the kind Majority.
+	Addrs []string
 	// Lease is asked for where the scenario depends on it; 0 is the contender's
 	// own default.
 	Lease time.Duration
@@ -71,6 +88,13 @@ type Client interface {
 	Mutex(name string) Mutex
 	// Close frees the client. Nothing of it is used afterwards.
 	Close() error
+}
+
+// A Sharer is a Client whose locks readers share with each other. Its Mutex is the
+// writers'.
+type Sharer interface {
+	// Reader returns a handle that only readers may share.
+	Reader(name string) Mutex
 }
 
 // A Mutex is one goroutine's handle to a lock: it is not shared.
@@ -99,6 +123,10 @@ func All() []Contender {
 		ExpirePoll(),
 		GetSetSleep(), GetSetSpin(),
 		FloorEvalsha(), FloorSetNX(),
+
+		RedissonFair(),
+		RedissonReadWrite(),
+		RedsyncMajority(), RueidislockMajority(), FloorMajority(),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -20,12 +21,19 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
-// each runs a test for every contender, with a name for its locks.
-func each(t *testing.T, run func(t *testing.T, c contender.Contender, addr, name string)) {
-	server := redistest.Standalone(t)
+// each runs a test for every contender, with a Redis and a name for its locks.
+func each(t *testing.T, run func(t *testing.T, c contender.Contender, redis contender.Config, name string)) {
+	redis := servers(t)
 	for _, c := range inGo() {
-		t.Run(c.Name, func(t *testing.T) { run(t, c, server.Addr(), "test:"+t.Name()) })
+		t.Run(c.Name, func(t *testing.T) { run(t, c, redis, "test:"+t.Name()) })
 	}
+}
+
+// servers returns a config with three servers, of which the one in the middle is
+// the first.
+func servers(t *testing.T) contender.Config {
+	first, second := redistest.Standalone(t).Addr(), redistest.Standalone(t).Addr()
+	return contender.Config{Addr: first, Addrs: []string{second, first, redistest.Standalone(t).Addr()}}
 }
 
 // inGo returns the contenders but those with a program of their own, which package
@@ -49,14 +57,14 @@ func within(t *testing.T) context.Context {
 }
 
 func TestEachContenderExcludesAcrossClients(t *testing.T) {
-	each(t, func(t *testing.T, c contender.Contender, addr, name string) {
+	each(t, func(t *testing.T, c contender.Contender, redis contender.Config, name string) {
 		if !c.Waits() {
 			t.Skip("it does not wait: see the test of what is taken")
 		}
 		var inside, sum int // the lock protects them: the race detector looks on
 		var all sync.WaitGroup
 		for range 2 {
-			client := open(t, c, contender.Config{Addr: addr})
+			client := open(t, c, redis)
 			for range 3 {
 				m := client.Mutex(name)
 				ctx := within(t)
@@ -95,10 +103,10 @@ func lock(ctx context.Context, m contender.Mutex) (err error) {
 }
 
 func TestWhatIsTakenIsRefusedUntilItIsUnlocked(t *testing.T) {
-	each(t, func(t *testing.T, c contender.Contender, addr, name string) {
+	each(t, func(t *testing.T, c contender.Contender, redis contender.Config, name string) {
 		ctx := within(t)
-		holder := open(t, c, contender.Config{Addr: addr}).Mutex(name)
-		other, ok := open(t, c, contender.Config{Addr: addr}).Mutex(name).(contender.Trier)
+		holder := open(t, c, redis).Mutex(name)
+		other, ok := open(t, c, redis).Mutex(name).(contender.Trier)
 		require.True(t, ok)
 		require.NoError(t, holder.Lock(ctx))
 		got, err := other.TryLock(ctx)
@@ -114,11 +122,11 @@ func TestWhatIsTakenIsRefusedUntilItIsUnlocked(t *testing.T) {
 }
 
 func TestAWaiterLeavesWhenItsContextEnds(t *testing.T) {
-	each(t, func(t *testing.T, c contender.Contender, addr, name string) {
+	each(t, func(t *testing.T, c contender.Contender, redis contender.Config, name string) {
 		if !c.Waits() {
 			t.Skip("it does not wait")
 		}
-		client := open(t, c, contender.Config{Addr: addr})
+		client := open(t, c, redis)
 		holder, waiter := client.Mutex(name), client.Mutex(name)
 		// rlock knows the goroutine that locks, and this one holds it already.
 		require.NoError(t, holder.Lock(within(t)))
@@ -132,8 +140,8 @@ func TestAWaiterLeavesWhenItsContextEnds(t *testing.T) {
 }
 
 func TestAReentrantContenderNestsAndOthersDoNotSaySo(t *testing.T) {
-	each(t, func(t *testing.T, c contender.Contender, addr, name string) {
-		m := open(t, c, contender.Config{Addr: addr}).Mutex(name)
+	each(t, func(t *testing.T, c contender.Contender, redis contender.Config, name string) {
+		m := open(t, c, redis).Mutex(name)
 		require.NoError(t, m.Lock(within(t)))
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
@@ -147,8 +155,10 @@ func TestAReentrantContenderNestsAndOthersDoNotSaySo(t *testing.T) {
 }
 
 func TestTheKeyExistsWhileTheLockIsHeldAndAfterTheLeaseOnlyThoseThatRenewHoldIt(t *testing.T) {
-	server := redistest.Standalone(t)
-	redis := server.Client(t)
+	config := servers(t)
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{config.Addr}, DisableCache: true})
+	require.NoError(t, err)
+	t.Cleanup(redis.Close)
 	exists := func(key string) bool {
 		n, err := redis.Do(t.Context(), redis.B().Exists().Key(key).Build()).AsInt64()
 		require.NoError(t, err)
@@ -159,11 +169,13 @@ func TestTheKeyExistsWhileTheLockIsHeldAndAfterTheLeaseOnlyThoseThatRenewHoldIt(
 			t.Parallel()
 			name := "test:" + t.Name()
 			const lease = time.Second
-			m := open(t, c, contender.Config{Addr: server.Addr(), Lease: lease}).Mutex(name)
+			config := config
+			config.Lease = lease
+			m := open(t, c, config).Mutex(name)
 			require.NoError(t, m.Lock(within(t)))
 			assert.True(t, exists(c.Key(name)))
 			if !c.Renews { // then it can be had when the lease is over
-				other := open(t, c, contender.Config{Addr: server.Addr(), Lease: lease}).Mutex(name).(contender.Trier)
+				other := open(t, c, config).Mutex(name).(contender.Trier)
 				for got := false; !got; time.Sleep(lease / 100) {
 					var err error
 					got, err = other.TryLock(within(t))
@@ -183,14 +195,14 @@ func TestTheKeyExistsWhileTheLockIsHeldAndAfterTheLeaseOnlyThoseThatRenewHoldIt(
 
 // MONITOR shows every command with who sent it; those of scripts come from "lua".
 func TestSendsNamesEveryCommandThatCrossesTheNetwork(t *testing.T) {
-	each(t, func(t *testing.T, c contender.Contender, addr, name string) {
-		client := open(t, c, contender.Config{Addr: addr})
+	each(t, func(t *testing.T, c contender.Contender, redis contender.Config, name string) {
+		client := open(t, c, redis)
 		ctx := within(t)
 		warm := client.Mutex(name + ":warm") // connections greet when they are made
 		require.NoError(t, warm.Lock(ctx))
 		require.NoError(t, warm.Unlock())
 
-		conn, err := net.Dial("tcp", addr)
+		conn, err := net.Dial("tcp", redis.Addr)
 		require.NoError(t, err)
 		defer func() { _ = conn.Close() }()
 		_, err = fmt.Fprint(conn, "MONITOR\r\n")
@@ -219,7 +231,7 @@ func TestSendsNamesEveryCommandThatCrossesTheNetwork(t *testing.T) {
 				require.NoError(t, m.Unlock())
 			}
 		}
-		end, err := net.Dial("tcp", addr)
+		end, err := net.Dial("tcp", redis.Addr)
 		require.NoError(t, err)
 		defer func() { _ = end.Close() }()
 		_, err = fmt.Fprint(end, "ECHO that-is-all\r\n")
@@ -242,6 +254,21 @@ func TestSendsNamesEveryCommandThatCrossesTheNetwork(t *testing.T) {
 		}
 		assert.GreaterOrEqual(t, sent, 2*sections)
 	})
+}
+
+func TestTheFloorOverSeveralServersNeedsAMajorityOfThem(t *testing.T) {
+	servers := []*redistest.Server{redistest.Standalone(t), redistest.Standalone(t), redistest.Standalone(t)}
+	var addrs []string
+	for _, s := range servers {
+		addrs = append(addrs, s.Addr())
+	}
+	m := open(t, contender.FloorMajority(), contender.Config{Addrs: addrs}).Mutex("test")
+	servers[0].Stop()
+	ctx := within(t)
+	require.NoError(t, m.Lock(ctx))
+	require.NoError(t, m.Unlock())
+	servers[1].Stop()
+	assert.Error(t, m.Lock(ctx))
 }
 
 func TestAContenderWhoseProgramCannotBeRunSaysWhatIsMissing(t *testing.T) {
@@ -275,7 +302,8 @@ func TestNobodyOpensWithoutARedis(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, listener.Close())
 	for _, c := range inGo() {
-		client, err := c.Open(contender.Config{Addr: listener.Addr().String()})
+		addr := listener.Addr().String()
+		client, err := c.Open(contender.Config{Addr: addr, Addrs: []string{addr, addr, addr}})
 		if err == nil { // go-redis connects when it is used
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			err = client.Mutex("test").Lock(ctx)

@@ -10,18 +10,33 @@ import (
 
 // Rueidislock is rueidislock as NewLocker makes it without options.
 func Rueidislock() Contender {
-	return rueidislockAs("rueidislock", "all defaults: KeyMajority 2, which is three keys a lock", rueidislock.LockerOption{})
+	return rueidislockAs("rueidislock", Plain, "all defaults: KeyMajority 2, which is three keys a lock", rueidislock.LockerOption{})
 }
 
 // RueidislockOne is rueidislock as its README has it for a single Redis.
 func RueidislockOne() Contender {
-	return rueidislockAs("rueidislock-1", "as its README for one Redis: KeyMajority 1, NoLoopTracking",
+	return rueidislockAs("rueidislock-1", Plain, "as its README for one Redis: KeyMajority 1, NoLoopTracking",
 		rueidislock.LockerOption{KeyMajority: 1, NoLoopTracking: true})
 }
 
-func rueidislockAs(name, about string, option rueidislock.LockerOption) Contender {
+// RueidislockMajority is rueidislock with a majority of three of five keys. It knows
+// one server, or Cluster, and no independent ones: it gets the one in the middle,
+// which is as far away as the slowest of the majority that others must wait for.
+func RueidislockMajority() Contender {
+	c := rueidislockAs("rueidislock-majority", Majority, "KeyMajority 3, five keys a lock, on one server: the middle one by distance",
+		rueidislock.LockerOption{KeyMajority: 3})
+	open := c.Open
+	c.Open = func(config Config) (Client, error) {
+		config.Addr = config.Addrs[len(config.Addrs)/2]
+		return open(config)
+	}
+	return c
+}
+
+func rueidislockAs(name string, kind Kind, about string, option rueidislock.LockerOption) Contender {
 	return Contender{
 		Name:   name,
+		Kind:   kind,
 		Peer:   true,
 		About:  about,
 		Wakes:  "client tracking",

@@ -29,6 +29,9 @@ func full(factor int64) *report.Report {
 	for _, s := range scenario.All() {
 		for _, cell := range s.Cells(scenario.Size{}) {
 			for _, c := range contender.All() {
+				if c.Kind != s.Kind {
+					continue
+				}
 				res := arena.NewResult(cell, c)
 				r.Results = append(r.Results, res)
 				if res.Skipped = s.Refuses(c); res.Skipped != "" {

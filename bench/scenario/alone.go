@@ -19,7 +19,7 @@ func uncontended() Scenario {
 		Asks:    "What does a lock cost that is free? The time is that of Lock and Unlock together; the floor is two commands.",
 		Columns: []string{"pair", "rate", "sent", "client cpu", "redis cpu", "faults"},
 		cells: func(s Size) (cells []Cell) {
-			window := s.window(150, 200)
+			window := s.window(100, 150)
 			for _, n := range pick(s, networks(1), networks(3)) {
 				cells = append(cells,
 					Cell{Setting: "1 goroutine", Network: n, Rounds: pick(s, 1, 2), Job: worker.Job{Kind: worker.Loop, Goroutines: 1, Duration: window}},
@@ -42,7 +42,7 @@ func beside() Scenario {
 			add := func(setting string, goroutines, block int) {
 				cells = append(cells, Cell{Setting: setting, Network: loopback, Rounds: pick(s, 1, 2), Job: worker.Job{
 					Kind: worker.Beside, Goroutines: goroutines, Locks: goroutines, Floor: floor,
-					Block: time.Duration(block) * time.Millisecond, Duration: s.window(500, 2000)}})
+					Block: time.Duration(block) * time.Millisecond, Duration: s.window(400, 2000)}})
 			}
 			add("1 goroutine", 1, 20)
 			add("64 goroutines, 64 locks", 64, 40)
@@ -105,7 +105,7 @@ func hold() Scenario {
 		cells: func(s Size) (cells []Cell) {
 			duration, lease := s.Hold, s.Lease
 			if duration == 0 {
-				duration = pick(s, 3*time.Second, 20*time.Second)
+				duration = pick(s, 2*time.Second, 20*time.Second)
 			}
 			if lease == 0 {
 				lease = pick(s, 3*time.Second, 30*time.Second)

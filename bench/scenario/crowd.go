@@ -56,7 +56,7 @@ func fourProcesses() Scenario {
 		cells: func(s Size) (cells []Cell) {
 			for _, n := range pick(s, []Network{halfMillisecond}, networks(3)) {
 				for _, section := range pick(s, sections[1:2], sections) {
-					window := s.window(300, 700)
+					window := s.window(300, 500)
 					if section == sections[1] && n == halfMillisecond {
 						// A process keeps the lock for some 10 ms at a time: shares need
 						// many of these to settle, and this is the setting to judge them at.
@@ -81,9 +81,9 @@ func handover() Scenario {
 		takes:   mustWait,
 		cells: func(s Size) (cells []Cell) {
 			for _, n := range pick(s, []Network{halfMillisecond}, networks(3)) {
-				cells = append(cells, Cell{Setting: "2 processes in turn", Network: n,
-					Job: worker.Job{Kind: worker.Handover, Processes: 2, Goroutines: 1,
-						Section: 5*time.Millisecond + 5*n.RoundTrip, Duration: s.window(400, 1000)}})
+				section := 5*time.Millisecond + 5*n.RoundTrip
+				cells = append(cells, Cell{Setting: "2 processes in turn", Network: n, Pause: section,
+					Job: worker.Job{Kind: worker.Handover, Processes: 2, Goroutines: 1, Section: section, Duration: s.window(400, 1000)}})
 			}
 			return cells
 		},
@@ -99,7 +99,7 @@ func web() Scenario {
 		Columns: []string{"rate", "pair", "sent", "client cpu", "done", "wakes", "faults"},
 		takes:   mustWait,
 		cells: func(s Size) (cells []Cell) {
-			job := worker.Job{Kind: worker.Web, Processes: 1, Goroutines: 100, Requests: 1000, Duration: s.window(1200, 2000)}
+			job := worker.Job{Kind: worker.Web, Processes: 1, Goroutines: 100, Requests: 1000, Duration: s.window(800, 2000)}
 			for _, n := range pick(s, networks(1), networks(3)) {
 				cells = append(cells, Cell{Setting: "1 server", Network: n, Job: job})
 			}

@@ -16,15 +16,13 @@ func (c Cell) Estimate(who contender.Contender) time.Duration {
 	if who.Program != nil {
 		took += 500*time.Millisecond + time.Duration(j.Processes)*150*time.Millisecond + 100*c.Network.RoundTrip
 	}
-	switch j.Kind {
-	case worker.Hold:
+	took += 30 * (c.Pause + c.Network.RoundTrip)
+	if j.Kind == worker.Hold {
 		each := 60 * time.Microsecond // to take a lock and to give it back
 		if who.Program != nil {
 			each *= 3
 		}
 		return took + time.Duration(j.Locks)*each
-	case worker.Handover:
-		return took + 50*(j.Section+c.Network.RoundTrip) // round trips to compare with
 	}
 	switch rivals := j.Processes * j.Goroutines / j.Locks; {
 	case rivals < 2:
@@ -36,15 +34,14 @@ func (c Cell) Estimate(who contender.Contender) time.Duration {
 	}
 }
 
-// Prepare returns how long it takes, once, to have the processes that the contender
-// needs in any of the cells.
-func Prepare(who contender.Contender, cells []Cell) time.Duration {
+// Prepare returns how long it takes to have the processes of a contender's own
+// program, as many as the cells need at a time.
+func Prepare(cells []Cell) (took time.Duration) {
 	processes := 0
 	for _, c := range cells {
-		processes = max(processes, c.Job.Processes)
+		for ; processes < c.Job.Processes; processes++ {
+			took += 1500*time.Millisecond + time.Duration(c.Job.WarmUp)*200*time.Microsecond
+		}
 	}
-	if who.Program == nil || processes == 0 {
-		return 0
-	}
-	return time.Duration(processes) * (2*time.Second + time.Duration(cells[0].Job.WarmUp)*200*time.Microsecond)
+	return took
 }

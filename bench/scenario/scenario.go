@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 // A Scenario is one question.
 type Scenario struct {
 	Name  string // as in -run
+	Kind  contender.Kind
 	Title string
 	Asks  string // what it asks, and how to read the answer
 
@@ -30,8 +32,10 @@ type Cell struct {
 	Scenario string
 	Setting  string
 	Network  Network
-	Rounds   int        // measurements, with the other contenders' in between
-	Job      worker.Job // what each process does; where and for whom is not set yet
+	Others   []Network     // of more servers, for locks over several
+	Pause    time.Duration // if there is one: hand-overs are in round trips with that pause in between
+	Rounds   int           // measurements, with the other contenders' in between
+	Job      worker.Job    // what each process does; where and for whom is not set yet
 }
 
 // A Network is how far away Redis is.
@@ -58,7 +62,7 @@ type Size struct {
 	// Scale multiplies all times. Defaults to 1.
 	Scale float64
 	// Hold is how long 100 000 locks are held in the scenario hold, and Lease their
-	// lease. They default to 20 s and 30 s, and to 3 s each for Quick. Fewer locks
+	// lease. They default to 20 s and 30 s, and to 2 s and 3 s for Quick. Fewer locks
 	// have three tenths of it, and are held for half of that.
 	Hold, Lease time.Duration
 	// Networks replaces those that each scenario chooses, if there are any.
@@ -68,7 +72,7 @@ type Size struct {
 // All returns the scenarios in the order of the report.
 func All() []Scenario {
 	return []Scenario{
-		uncontended(), beside(), nested(), tryLock(), oneProcess(), fourProcesses(), handover(), web(), hold(), growth(),
+		uncontended(), beside(), nested(), tryLock(), oneProcess(), fourProcesses(), handover(), web(), hold(), growth(), fair(), readWrite(), majority(),
 	}
 }
 
@@ -130,6 +134,7 @@ func onEach(networks []Network, cells []Cell) []Cell {
 		seen = append(seen, c.Setting)
 		for _, n := range networks {
 			c.Network = n
+			c.Others = slices.Repeat([]Network{n}, len(c.Others))
 			all = append(all, c)
 		}
 	}
@@ -150,7 +155,7 @@ func (s Size) fill(c *Cell) {
 	if j.Kind != worker.Hold {
 		j.Duration = time.Duration(float64(j.Duration) * scale)
 	}
-	j.WarmUp = pick(s, 2_000, 10_000)
+	j.WarmUp = cmp.Or(j.WarmUp, pick(s, 2_000, 10_000))
 	// A stall is longer than the longest sleep between two tries, 512 ms.
 	j.Stall = 1000 * time.Millisecond
 	j.Drain = 1100 * time.Millisecond

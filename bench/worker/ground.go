@@ -20,12 +20,16 @@ type Ground struct {
 
 // A place is as large as a cache line, so that locks do not disturb each other.
 type place struct {
-	inside  atomic.Int64 // sections under way
+	inside  atomic.Int64 // sections under way: readers, and writers times alone
 	entered atomic.Int64 // sections ever begun
 	last    atomic.Int64 // the process that entered last, plus one
 	freed   atomic.Int64 // when the last Unlock began, in Unix nanoseconds
 	_       [4]int64
 }
+
+// alone is what a section that excludes all others adds to inside: more than there
+// are readers.
+const alone = 1 << 32
 
 // CreateGround makes a file for so many locks, and returns its path. The caller
 // removes it.
@@ -62,12 +66,24 @@ func OpenGround(path string, locks int) (*Ground, error) {
 // Close unmaps the memory.
 func (g *Ground) Close() error { return unix.Munmap(g.memory) }
 
+// Share begins a section that readers may share, and reports whether one was under
+// way that excludes them.
+func (g *Ground) Share(lock int) (overlaps bool) {
+	p := &g.places[lock]
+	overlaps = p.inside.Add(1) >= alone
+	p.entered.Add(1)
+	return overlaps
+}
+
+// Unshare ends what Share began.
+func (g *Ground) Unshare(lock int) { g.places[lock].inside.Add(-1) }
+
 // Enter begins a section of lock, and reports whether another was under way. If
 // the process before was another one, and this one waited since before that
 // began its Unlock, handover is the time from there; else it is 0.
 func (g *Ground) Enter(lock, process int, since time.Time) (handover time.Duration, overlaps bool) {
 	p := &g.places[lock]
-	overlaps = p.inside.Add(1) > 1
+	overlaps = p.inside.Add(alone) != alone
 	p.entered.Add(1)
 	before := p.last.Swap(int64(process) + 1)
 	if freed := p.freed.Load(); before != 0 && before != int64(process)+1 && since.UnixNano() < freed {
@@ -80,7 +96,7 @@ func (g *Ground) Enter(lock, process int, since time.Time) (handover time.Durati
 func (g *Ground) Leave(lock int) {
 	p := &g.places[lock]
 	p.freed.Store(time.Now().UnixNano())
-	p.inside.Add(-1)
+	p.inside.Add(-alone)
 }
 
 // Last returns the process that entered last, -1 if none has.

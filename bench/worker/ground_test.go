@@ -48,6 +48,24 @@ func TestSectionsThatOverlapAreSeenFromBothSides(t *testing.T) {
 	assert.Equal(t, 1, a.Last(1))
 }
 
+func TestReadersShareAndOverlapWriters(t *testing.T) {
+	a, b := ground(t, 1)
+	assert.False(t, a.Share(0))
+	assert.False(t, b.Share(0), "another reader")
+	_, overlaps := a.Enter(0, 0, time.Now())
+	assert.True(t, overlaps, "readers are inside")
+	a.Unshare(0)
+	b.Unshare(0)
+	assert.True(t, b.Share(0), "the writer is still inside")
+	b.Unshare(0)
+	a.Leave(0)
+	assert.False(t, b.Share(0))
+	b.Unshare(0)
+	_, overlaps = b.Enter(0, 1, time.Now())
+	assert.False(t, overlaps)
+	assert.EqualValues(t, 6, a.Entered())
+}
+
 func TestAHandoverIsFromAnUnlockToAnotherProcessThatWaited(t *testing.T) {
 	a, b := ground(t, 1)
 	assert.Equal(t, -1, a.Last(0))

@@ -15,7 +15,7 @@ func (r *runner) takeTurns() {
 			}
 			time.Sleep(100 * time.Microsecond)
 		}
-		if !r.section(m, lock) {
+		if !r.section(m, lock, false) {
 			return
 		}
 	}

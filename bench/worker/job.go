@@ -19,7 +19,9 @@ const (
 type Job struct {
 	Kind      Kind
 	Contender string
+	Lock      string        // the kind of the contender's lock, for programs that have several
 	Addr      string        // of Redis, or of the proxy in front of it
+	Addrs     []string      // of all servers, Addr the first of them
 	Lease     time.Duration // 0: the contender's default
 	Prefix    string        // of the names of locks
 	Ground    string        // file to map
@@ -33,6 +35,7 @@ type Job struct {
 	WarmUp     int           // how often a program that gets faster takes a lock before its first job
 	Roam       bool          // each section takes the next name; otherwise a goroutine has one name
 	Section    time.Duration // how long the lock is held
+	Reads      int           // percent of the sections of a Loop that share the lock with other readers
 	Depth      int           // Nest: levels
 	Floor      string        // Beside: the contender to compare with
 	Block      time.Duration // Beside: how long a block is

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"math/rand/v2"
 	"runtime"
 	"time"
 
@@ -26,20 +27,33 @@ func (r *runner) first() int {
 // loop takes the lock again and again.
 func (r *runner) loop() {
 	lock := r.first()
-	m := r.client.Mutex(r.name(lock))
+	m, reader := r.handles(lock)
 	for {
-		if !r.section(m, lock) {
+		next, shared := m, reader != nil && rand.IntN(100) < r.Reads
+		if shared {
+			next = reader
+		}
+		if !r.section(next, lock, shared) {
 			return
 		}
 		if r.Roam {
 			lock = (lock + 1) % r.Locks
-			m = r.client.Mutex(r.name(lock))
+			m, reader = r.handles(lock)
 		}
 	}
 }
 
-// section is one Lock, section and Unlock. It reports whether to go on.
-func (r *runner) section(m contender.Mutex, lock int) bool {
+// handles returns a handle to the lock, and one for readers if it has those.
+func (r *runner) handles(lock int) (m, reader contender.Mutex) {
+	if sharer, ok := r.client.(contender.Sharer); ok {
+		reader = sharer.Reader(r.name(lock))
+	}
+	return r.client.Mutex(r.name(lock)), reader
+}
+
+// section is one Lock, section and Unlock, shared with other readers or not. It
+// reports whether to go on.
+func (r *runner) section(m contender.Mutex, lock int, shared bool) bool {
 	began := time.Now()
 	err := m.Lock(r.ctx)
 	got := time.Now()
@@ -47,9 +61,15 @@ func (r *runner) section(m contender.Mutex, lock int) bool {
 	if err != nil {
 		return r.failed(err) && r.pause() && got.Before(r.end)
 	}
-	r.enter(lock, began)
+	leave := r.ground.Leave
+	if shared {
+		leave = r.ground.Unshare
+		r.overlap(r.ground.Share(lock))
+	} else {
+		r.enter(lock, began)
+	}
 	r.spend(got)
-	r.ground.Leave(lock)
+	leave(lock)
 	left := time.Now()
 	err = m.Unlock()
 	freed := time.Now()
@@ -69,6 +89,10 @@ func (r *runner) enter(lock int, since time.Time) {
 	if handover > 0 {
 		r.handover.record(handover)
 	}
+	r.overlap(overlaps)
+}
+
+func (r *runner) overlap(overlaps bool) {
 	if overlaps {
 		r.mu.Lock()
 		r.report.Overlaps++

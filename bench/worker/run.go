@@ -70,7 +70,7 @@ func open(job Job) (w *worker, err error) {
 		opened = append(opened, floor)
 	}
 	for _, c := range opened {
-		client, err := c.Open(contender.Config{Addr: job.Addr, Lease: job.Lease})
+		client, err := c.Open(contender.Config{Addr: job.Addr, Addrs: job.Addrs, Lease: job.Lease})
 		if err != nil {
 			return w, fmt.Errorf("worker: %s: %w", c.Name, err)
 		}

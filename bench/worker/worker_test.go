@@ -144,6 +144,23 @@ func TestABlockThatFailsIsNotCompared(t *testing.T) {
 	assert.Empty(t, r.Beside)
 }
 
+func TestReadersMayOverlapAndWritersMayNot(t *testing.T) {
+	read := worker.Job{Kind: worker.Loop, Contender: "broken", Goroutines: 4, Reads: 100, Section: time.Millisecond}
+	r := do(t, job(t, read))
+	assert.Positive(t, r.Sections)
+	assert.Zero(t, r.Overlaps, "all of them only read")
+	read.Reads = 50
+	assert.Positive(t, do(t, job(t, read)).Overlaps)
+}
+
+func TestALockOverSeveralServersIsComparedWithTheirFloor(t *testing.T) {
+	addrs := []string{addr(t), addr(t), addr(t)}
+	r := do(t, job(t, worker.Job{Kind: worker.Beside, Contender: "redsync-majority", Floor: "floor-majority", Addr: addrs[0], Addrs: addrs,
+		Goroutines: 1, Block: 5 * time.Millisecond}))
+	assert.Zero(t, r.Failures, r.FirstFailure)
+	assert.NotEmpty(t, r.Beside)
+}
+
 func TestNestingTimesTheInnerPairs(t *testing.T) {
 	r := do(t, job(t, worker.Job{Kind: worker.Nest, Contender: "rlock", Addr: addr(t), Goroutines: 1, Depth: 5}))
 	assert.Positive(t, r.Sections)

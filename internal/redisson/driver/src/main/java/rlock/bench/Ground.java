@@ -23,6 +23,9 @@ final class Ground {
     private static final int FREED = 24;
     private static final int SIZE = 64;
 
+    /** What a section that excludes all others adds to INSIDE: more than there are readers. */
+    private static final long ALONE = 1L << 32;
+
     private final ByteBuffer memory;
     private final int locks;
 
@@ -41,9 +44,21 @@ final class Ground {
 
     /** Begins a section and returns whether no other was under way. */
     boolean enter(int lock) {
-        boolean alone = add(lock, INSIDE, 1) == 0;
+        boolean alone = add(lock, INSIDE, ALONE) == 0;
         add(lock, ENTERED, 1);
         return alone;
+    }
+
+    /** Begins a section that readers may share, and returns whether none was under way that excludes them. */
+    boolean share(int lock) {
+        boolean shared = add(lock, INSIDE, 1) < ALONE;
+        add(lock, ENTERED, 1);
+        return shared;
+    }
+
+    /** Ends what share began. */
+    void unshare(int lock) {
+        add(lock, INSIDE, -1);
     }
 
     /** Notes who has entered. Returns how long the lock was nobody's, if another process waited for this since before; else 0. */
@@ -56,7 +71,7 @@ final class Ground {
     /** Ends a section; the unlock is next. */
     void leave(int lock) {
         LONG.setVolatile(memory, lock * SIZE + FREED, now());
-        add(lock, INSIDE, -1);
+        add(lock, INSIDE, -ALONE);
     }
 
     /** The process that entered last, -1 if none has. */

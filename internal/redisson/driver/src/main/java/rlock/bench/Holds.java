@@ -34,7 +34,7 @@ final class Holds {
             Thread holder = new Thread(() -> {
                 List<RLock> held = new ArrayList<>();
                 for (int lock = first; lock < job.locks(); lock += HOLDERS) {
-                    RLock mutex = redisson.getLock(job.name(lock));
+                    RLock mutex = job.mutex(redisson, job.name(lock));
                     mutex.lock();
                     held.add(mutex);
                 }

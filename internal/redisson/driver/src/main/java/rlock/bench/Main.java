@@ -47,8 +47,10 @@ public final class Main {
         }
         RedissonClient redisson = Redisson.create(config);
         Run run = new Run(job, redisson, new Ground(job.ground(), job.locks()));
-        // The first time it takes for the JVM to compile what is needed, later for a client to open its connections.
-        run.warmUp(first ? job.warmUp() : 64);
+        if (first) {
+            run.warmUp(redisson::getLock, job.warmUp()); // as long as it takes for the JVM to compile what all locks need
+        }
+        run.warmUp(name -> job.mutex(redisson, name), 64); // to open the client's connections
         boolean hold = job.kind().equals("hold");
         if (hold && first) {
             Thread.sleep(TIMEOUT); // what was sent is remembered for so long, and would weigh something

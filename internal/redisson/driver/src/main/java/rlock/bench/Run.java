@@ -7,6 +7,7 @@ import com.sun.management.OperatingSystemMXBean;
 import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Function;
 import org.HdrHistogram.ConcurrentHistogram;
 import org.HdrHistogram.Histogram;
 import org.redisson.api.RLock;
@@ -48,13 +49,13 @@ final class Run {
     }
 
     /** Takes and frees locks so many times: each thread one of its own, and one that all want a tenth of the times or once. */
-    void warmUp(int times) throws InterruptedException {
+    void warmUp(Function<String, RLock> lock, int times) throws InterruptedException {
         String names = job.prefix() + ":warm:" + job.process() + ":";
         int each = times / WARMING;
         List<Thread> threads = new ArrayList<>();
         for (int i = 0; i < WARMING; i++) {
-            RLock own = redisson.getLock(names + i);
-            RLock wanted = redisson.getLock(names + "all");
+            RLock own = lock.apply(names + i);
+            RLock wanted = lock.apply(names + "all");
             threads.add(new Thread(() -> {
                 again(own, each);
                 again(wanted, Math.max(1, each / 10));

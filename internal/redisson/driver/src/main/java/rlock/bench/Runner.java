@@ -1,5 +1,6 @@
 package rlock.bench;
 
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.locks.LockSupport;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
@@ -15,6 +16,7 @@ final class Runner extends Thread {
     private final Ground ground;
     private final int lock;
     private final RLock mutex;
+    private final RLock reader; // null if the lock has none
     private final long start;
     private final long end;
 
@@ -25,7 +27,8 @@ final class Runner extends Thread {
         this.job = run.job;
         this.ground = run.ground;
         this.lock = (job.process() * job.goroutines() + index) % job.locks();
-        this.mutex = redisson.getLock(job.name(lock));
+        this.mutex = job.mutex(redisson, job.name(lock));
+        this.reader = job.reads() > 0 ? redisson.getReadWriteLock(job.name(lock)).readLock() : null;
         this.start = start;
         this.end = end;
         setDaemon(true);
@@ -36,7 +39,7 @@ final class Runner extends Thread {
         LockSupport.parkNanos(start - System.nanoTime());
         switch (job.kind()) {
             case "loop" -> {
-                while (section()) {}
+                while (next()) {}
             }
             case "nest" -> nest();
             case "handover" -> takeTurns();
@@ -44,8 +47,13 @@ final class Runner extends Thread {
         }
     }
 
-    /** One lock, section and unlock. Returns whether to go on. */
-    private boolean section() {
+    private boolean next() {
+        boolean shared = ThreadLocalRandom.current().nextInt(100) < job.reads();
+        return section(shared ? reader : mutex, shared);
+    }
+
+    /** One lock, section and unlock, shared with other readers or not. Returns whether to go on. */
+    private boolean section(RLock mutex, boolean shared) {
         long since = Ground.now();
         long began = System.nanoTime();
         try {
@@ -56,11 +64,19 @@ final class Runner extends Thread {
         }
         long got = System.nanoTime();
         Run.record(run.wait, got - began);
-        enter(since);
+        if (shared) {
+            share();
+        } else {
+            enter(since);
+        }
         spend(got);
-        ground.leave(lock);
+        if (shared) {
+            ground.unshare(lock);
+        } else {
+            ground.leave(lock);
+        }
         long left = System.nanoTime();
-        boolean freed = unlock();
+        boolean freed = unlock(mutex);
         long now = System.nanoTime();
         Run.record(run.pair, got - began + now - left);
         if (!freed || now > end) {
@@ -80,8 +96,14 @@ final class Runner extends Thread {
         }
     }
 
+    private void share() {
+        if (!ground.share(lock)) {
+            run.overlap();
+        }
+    }
+
     /** Returns whether to go on. */
-    private boolean unlock() {
+    private boolean unlock(RLock mutex) {
         Thread.interrupted(); // who is told to end while it has the lock gives it back first
         try {
             mutex.unlock();
@@ -149,6 +171,6 @@ final class Runner extends Thread {
                 }
                 LockSupport.parkNanos(100_000);
             }
-        } while (section());
+        } while (section(mutex, false));
     }
 }
