@@ -71,7 +71,7 @@ func rawPair(b *testing.B, client rueidis.Client, keys []string) {
 	}
 }
 
-func lockPair(b *testing.B, ctx context.Context, lock *rlock.Lock) {
+func lockPair(b *testing.B, ctx context.Context, lock rlock.Locker) {
 	if err := lock.Lock(ctx); err != nil {
 		b.Errorf("Lock: %v", err)
 	}
@@ -230,5 +230,52 @@ func BenchmarkHandover(b *testing.B) {
 		})
 		b.StopTimer()
 		require.Equal(b, b.N, inside)
+	})
+}
+
+// BenchmarkFencedBesidePlain is what tokens cost: blocks with a Lock and with a
+// FencedLock in turn, as in BenchmarkBesideRaw. alone is Lock and Unlock of a free
+// lock, crowd a lock that 100 goroutines pass around.
+//
+//	go test -run - -bench FencedBesidePlain -benchtime 400x ./rlock
+func BenchmarkFencedBesidePlain(b *testing.B) {
+	client := benchClient(b, benchOption(b))
+	plain, fenced := client.NewLock("plain"), client.NewFencedLock("fenced")
+	beside := func(b *testing.B, block func(b *testing.B, lock rlock.Locker)) {
+		seconds := func(lock rlock.Locker) float64 {
+			began := time.Now()
+			block(b, lock)
+			return time.Since(began).Seconds()
+		}
+		var without, with []float64
+		for b.Loop() {
+			without = append(without, seconds(plain))
+			with = append(with, seconds(fenced))
+		}
+		slices.Sort(without)
+		slices.Sort(with)
+		n := len(with)
+		b.ReportMetric(with[n/2]/without[n/2], "x-plain-p50")
+		b.ReportMetric(with[n/10]/without[n/10], "x-plain-p10")
+	}
+	b.Run("alone", func(b *testing.B) {
+		beside(b, func(b *testing.B, lock rlock.Locker) {
+			for range 100 {
+				lockPair(b, context.Background(), lock)
+			}
+		})
+	})
+	b.Run("crowd", func(b *testing.B) {
+		beside(b, func(b *testing.B, lock rlock.Locker) {
+			var all sync.WaitGroup
+			for range 100 {
+				all.Go(func() {
+					for range 1000 {
+						lockPair(b, context.Background(), lock)
+					}
+				})
+			}
+			all.Wait()
+		})
 	})
 }

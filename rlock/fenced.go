@@ -86,7 +86,7 @@ const (
 	// enough after a few tenures.
 	moreTokens = 16
 	// maxTokens is the most that a tenure reserves. It is freed after as many
-	// sections: of a crowd that does nothing else some twenty times a second.
+	// sections: of a crowd that does nothing else some fifteen times a second.
 	maxTokens = 1 << 16
 )
 
