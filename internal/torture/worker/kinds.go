@@ -10,7 +10,7 @@ import (
 )
 
 // Kinds are the names of all kinds of lock that workers can take.
-var Kinds = []string{"plain"}
+var Kinds = []string{"plain", "fenced"}
 
 // A lock is what a visit is about, of one kind or another.
 type lock struct {
@@ -31,6 +31,8 @@ func (h *hand) choose(name string) lock {
 	}
 	l := lock{kind: kind, names: []string{name}}
 	switch kind {
+	case "fenced":
+		l.Locker = client.NewFencedLock(name)
 	default:
 		l.Locker = client.NewLock(name)
 	}

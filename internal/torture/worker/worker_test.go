@@ -117,6 +117,32 @@ func believes(t *testing.T, kind string) {
 	require.GreaterOrEqual(t, len(methods), 11, "all ways to take a lock, and to give it back: %v", methods)
 }
 
+// The mutant is the server: nobody notes that it loses a counter of tokens.
+func TestTokensThatBeginAnewAreSeen(t *testing.T) {
+	s, path := open(t), filepath.Join(t.TempDir(), "w0.0")
+	c := begin(t, worker.Job{
+		Address: s.Address(), Seed: 5, Goroutines: 3, Names: []string{"a"}, Kinds: []string{"fenced"}, Lease: 400 * time.Millisecond, History: path,
+	})
+	for range 2 {
+		c.ask("storm", &worker.Done{})
+		time.Sleep(100 * time.Millisecond)
+		c.ask("settle", &worker.Settled{})
+		deleted, err := s.Do(0, "DEL", "redisson_lock_token:{a}").AsInt64()
+		require.NoError(t, err)
+		require.EqualValues(t, 1, deleted)
+	}
+	c.ask("end", &worker.Ended{})
+	require.NoError(t, <-c.ended)
+
+	events, err := history.ReadFiles(path)
+	require.NoError(t, err)
+	report, err := checker.Check(events, checker.Options{Late: time.Second})
+	require.NoError(t, err)
+	require.Positive(t, report.Broken(checker.Token), "%v", report)
+	require.Positive(t, report.Broken(checker.Order))
+	require.Len(t, report.Violations, report.Broken(checker.Token)+report.Broken(checker.Order))
+}
+
 func TestAWorkerWaitsForItsServer(t *testing.T) {
 	s := open(t)
 	require.NoError(t, s.Attempt(s.Server.Stop))
