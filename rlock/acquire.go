@@ -32,6 +32,15 @@ type request struct {
 	lease  time.Duration // 0: until Unlock, kept by the watchdog
 	hold   *Hold         // the handle to fill in, nil for Lock
 	wait   time.Duration // how long to wait between attempts; 0 is one attempt
+	part   bool          // for a hold of several locks
+}
+
+// left returns what is left of a wait that began then.
+func (r request) left(began time.Time) time.Duration {
+	if r.wait == forever {
+		return forever
+	}
+	return r.wait - time.Since(began)
 }
 
 // A visit is a request that stands in the queue. The shard's mutex protects it.

@@ -308,7 +308,7 @@ func TestAStormOfCancelledCallersLeavesNothingBehind(t *testing.T) {
 			p := w.process(func(c *rlock.Config) { c.Lease = 10 * time.Second })
 			random := rand.New(rand.NewPCG(seed, 0))
 			p.networks(func(n *network.Network) {
-				luck := rand.New(rand.NewPCG(seed, 1))
+				luck := rand.New(rand.NewPCG(seed, random.Uint64())) // the rules of two networks are asked at once
 				n.Rule(func(network.Frame) network.Fate {
 					if luck.IntN(10) == 0 {
 						return network.Hold

@@ -41,6 +41,7 @@ type Client struct {
 
 	deadline deadline
 	losses   losses
+	taken    taken // of compound locks whose first part is this client's
 
 	// ctx ends when the client closes: background work stops, waiters wake.
 	ctx    context.Context

@@ -57,7 +57,8 @@ var (
 	// keep: the message says the shortest. No command was sent.
 	ErrInvalidLease = errors.New("invalid lease")
 
-	// ErrInvalidConfig is returned by [New] for a Config that cannot work.
+	// ErrInvalidConfig is returned by [New] for a Config that cannot work, and by the
+	// methods of a lock that was made of what it cannot be made of: see [NewMultiLock].
 	ErrInvalidConfig = errors.New("invalid config")
 
 	// ErrUnsupported is returned when the server does not know a command that is

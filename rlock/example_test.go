@@ -323,3 +323,22 @@ func ExampleWithOwner() {
 	// 1
 	// <nil>
 }
+
+// All parts or none, of several Redis.
+func ExampleNewMultiLock() {
+	orders, end := connect()
+	defer end()
+	stock, end := connect()
+	defer end()
+	ctx := context.Background()
+
+	lock := rlock.NewMultiLock(orders.NewLock("orders:42"), stock.NewLock("shelf:7"))
+	err := lock.Do(ctx, func(ctx context.Context) error {
+		fmt.Println(stock.NewLock("shelf:7").IsLocked(ctx))
+		return nil
+	})
+	fmt.Println(lock.Name(), err)
+	// Output:
+	// true <nil>
+	// orders:42,shelf:7 <nil>
+}

@@ -2,7 +2,9 @@ package rlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +19,10 @@ type Hold struct {
 	cancel context.CancelCauseFunc
 	token  uint64 // set when the lock was granted, and never changed
 
+	parts  *parts                // of a MultiLock or RedLock, which has no tenure of its own
+	part   bool                  // it is a part of such a hold, which tells of its loss
+	partOf atomic.Pointer[parts] // once it has joined it
+
 	// The mutex of the name's shard protects following.
 
 	tenure   *tenure // set when the lock was granted
@@ -30,6 +36,7 @@ type AcquireOption func(*acquireOptions)
 type acquireOptions struct {
 	lease time.Duration
 	wait  time.Duration
+	part  bool
 }
 
 // WithLease takes the lock for a fixed time instead of having the watchdog keep
@@ -53,16 +60,10 @@ func WithWait(wait time.Duration) AcquireOption {
 // On an error the Hold is nil and nothing is held. The errors are those of Lock,
 // and [ErrNotAcquired] when the time of [WithWait] was up.
 func (l *lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
-	o := acquireOptions{wait: forever}
-	for _, option := range options {
-		option(&o)
-	}
-	owner, ok := OwnerFrom(ctx)
-	if !ok {
-		owner = newHandleOwner()
-	}
+	req := requestOf(ctx, options)
+	req.shared = l.shared
 	// The time to wait for a lock is not the time to hold it.
-	return l.client.hold(ctx, context.WithoutCancel(ctx), l.name, request{owner: owner, shared: l.shared, lease: o.lease, wait: o.wait})
+	return l.client.hold(ctx, context.WithoutCancel(ctx), l.name, req)
 }
 
 // TryAcquire is Acquire with one attempt: [ErrNotAcquired] says that another
@@ -71,9 +72,22 @@ func (l *lock) TryAcquire(ctx context.Context, options ...AcquireOption) (*Hold,
 	return l.Acquire(ctx, append(options[:len(options):len(options)], WithWait(0))...)
 }
 
+// requestOf returns what Acquire wants: in the name of ctx's owner, or of the handle.
+func requestOf(ctx context.Context, options []AcquireOption) request {
+	o := acquireOptions{wait: forever}
+	for _, option := range options {
+		option(&o)
+	}
+	owner, ok := OwnerFrom(ctx)
+	if !ok {
+		owner = newHandleOwner()
+	}
+	return request{owner: owner, lease: o.lease, wait: o.wait, part: o.part}
+}
+
 // hold acquires a lock with a handle, whose context is made from parent.
 func (c *Client) hold(ctx, parent context.Context, n *name, req request) (*Hold, error) {
-	h := &Hold{client: c, name: n, owner: req.owner, shared: req.shared}
+	h := &Hold{client: c, name: n, owner: req.owner, shared: req.shared, part: req.part}
 	h.ctx, h.cancel = context.WithCancelCause(parent)
 	req.hold = h
 	err := c.acquire(ctx, n, req)
@@ -119,6 +133,9 @@ func (h *Hold) Valid() bool { return !h.ValidUntil().IsZero() }
 // confirmed it by now; the watchdog moves it on. It is the zero time if the lock
 // is not held.
 func (h *Hold) ValidUntil() time.Time {
+	if h.parts != nil {
+		return h.parts.validUntil()
+	}
 	if r := h.visit(); r != nil {
 		defer r.exit()
 		return h.tenure.validUntilFor(h.owner)
@@ -151,13 +168,33 @@ func (h *Hold) Owner() Owner { return h.owner }
 // the same disregard for the end of ctx. After the first call it returns
 // [ErrNotHeld] and changes nothing.
 func (h *Hold) Release(context.Context) error {
-	err := h.client.unlock(h.name, h.owner, h.shared, h)
+	err := h.release()
 	h.cancel(fmt.Errorf("rlock: lock %q: released: %w", h.name.key, ErrNotHeld))
 	return err
 }
 
+func (h *Hold) release() error {
+	if h.parts != nil {
+		return h.parts.release()
+	}
+	return h.client.unlock(h.name, h.owner, h.shared, h)
+}
+
+// run calls fn with the lock held, and releases it whatever becomes of fn.
+func (h *Hold) run(fn func(ctx context.Context) error) (err error) {
+	defer func() {
+		if failed := h.Release(h.ctx); failed != nil && !errors.Is(err, failed) {
+			err = errors.Join(err, failed)
+		}
+	}()
+	return fn(h.ctx)
+}
+
 // cause returns why a hold that was not released is over, nil if it was released.
 func (h *Hold) cause() error {
+	if h.parts != nil {
+		return h.parts.why()
+	}
 	s := h.name.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()

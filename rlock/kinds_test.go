@@ -47,6 +47,7 @@ var kinds = []kind{
 	{name: "fenced beside plain", where: simulated, lock: fencedLock, rival: plainLock},
 	{name: "write", where: oneOrMany, lock: writeLock, channel: "redisson_rwlock:{orders:42}"},
 	{name: "read", where: oneOrMany, lock: readLock, rival: writeLock, channel: "redisson_rwlock:{orders:42}"},
+	{name: "multi", where: simulated, lock: multiLock, servers: 2},
 }
 
 func plainLock(clients []*rlock.Client, name string) rlock.Locker { return clients[0].NewLock(name) }
@@ -61,6 +62,10 @@ func writeLock(clients []*rlock.Client, name string) rlock.Locker {
 
 func readLock(clients []*rlock.Client, name string) rlock.Locker {
 	return clients[0].NewReadWriteLock(name).ReadLock()
+}
+
+func multiLock(clients []*rlock.Client, name string) rlock.Locker {
+	return rlock.NewMultiLock(clients[1].NewLock(name), clients[0].NewLock(name))
 }
 
 func (k kind) keysOf(name string) []string {

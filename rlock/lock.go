@@ -201,15 +201,10 @@ func (l *lock) HoldCount(ctx context.Context) int {
 // Do returns what fn returns, joined with the error of the unlock if there is
 // one: a nil error means that fn ran with the lock held from beginning to end.
 // If the lock cannot be had, fn is not called.
-func (l *lock) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
+func (l *lock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	h, err := l.client.hold(ctx, ctx, l.name, request{owner: ownerOf(ctx), shared: l.shared, wait: forever})
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if failed := h.Release(ctx); failed != nil && !errors.Is(err, failed) {
-			err = errors.Join(err, failed)
-		}
-	}()
-	return fn(h.ctx)
+	return h.run(fn)
 }

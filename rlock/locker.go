@@ -34,4 +34,7 @@ type Locker interface {
 	ForceUnlock(ctx context.Context) (bool, error)
 }
 
-var _ Locker = (*Lock)(nil)
+var (
+	_ Locker = (*Lock)(nil)
+	_ Locker = (*MultiLock)(nil)
+)

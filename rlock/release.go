@@ -52,7 +52,7 @@ func (c *Client) notHeld(n *name, o Owner, shared bool, h *Hold) error {
 	var cause error
 	if h == nil {
 		cause = c.losses.unlock(lossKey{n.id, n.key, o}, shared)
-	} else if cause = h.giveBack(); cause != nil {
+	} else if cause = h.giveBack(); cause != nil && !h.part {
 		c.losses.unlock(lossKey{n.id, n.key, o}, shared)
 	}
 	switch {

@@ -274,7 +274,7 @@ func (t *tenure) lostLevels(levels []level, why error) ending {
 		if l.hold != nil {
 			l.hold.lost = cause
 		}
-		if !l.owner.ofHandle() {
+		if l.told() {
 			r.client.losses.add(lossKey{r.name.id, r.name.key, l.owner}, l, cause)
 		}
 	}
@@ -285,7 +285,7 @@ func (t *tenure) lostLevels(levels []level, why error) ending {
 func (e ending) announce() {
 	for _, l := range e.levels {
 		if l.hold != nil {
-			l.hold.cancel(l.hold.lost)
+			l.hold.end(l.hold.lost)
 		}
 	}
 	if e.room.client.closed.Load() {

@@ -1,0 +1,180 @@
+package rlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A MultiLock is several locks that are taken all or none: of whatever names and kinds,
+// and of whatever clients, so that a piece of work may need locks of several Redis. It
+// is made of them, and is nothing in Redis itself: who has one of the parts by itself
+// keeps it out. It holds no state of any call, and all its methods may be called
+// concurrently. They are those of [Lock], for all parts together.
+//
+// The parts are taken one after the other, in an order that is the same for all who
+// take the same ones: by name, then by kind, then by the addresses in the Config of the
+// client. So two that want each other's parts never wait for each other, unless they
+// hold others already. Where parts of one name and kind are at several Redis, all
+// processes should call these by the same addresses; where those are the same too, the
+// order is that of the arguments.
+//
+// A wait, that of ctx or of TryLockFor, is for all parts together. Where it ends, or a
+// part fails, what was taken is released. While others are waited for, the watchdog keeps
+// what is taken; a fixed lease begins when all are, and is that of all.
+// (Redisson's begins with each part, and may grow with each attempt: redisson.md 5.)
+//
+// If one part is lost, all are: the hold's context ends, the others are released at
+// once, and Unlock returns [ErrLost], since half of a MultiLock protects nothing. Unlock
+// releases every part, whatever becomes of the others, and joins the errors.
+//
+// The parts nest by their owner, each for itself. Parts that exclude each other, as
+// locks of different kinds and one name may, cannot be had together. A hold of a
+// MultiLock has no fencing token; a [FencedLock] among the parts tells its own to the
+// owner.
+//
+// Redisson's RedissonMultiLock.
+type MultiLock struct{ compound }
+
+// NewMultiLock returns the lock that is made of these, which are of this package. The
+// same lock counts once, however often it is given: two locks of one kind, name and
+// client are the same. The parts of a MultiLock count as if they were given themselves.
+// It asks Redis nothing. Without locks, or with one that is nil or of another package,
+// every method that can returns [ErrInvalidConfig].
+func NewMultiLock(locks ...Locker) *MultiLock {
+	m := new(MultiLock)
+	ordered, err := partsOf(locks)
+	if err != nil {
+		m.err = err
+		return m
+	}
+	slices.SortStableFunc(ordered, func(a, b part) int {
+		return slices.CompareFunc(a.beneath(), b.beneath(), inOrder)
+	})
+	m.compound = newCompound(ordered, len(ordered))
+	m.gather = m.oneAfterTheOther
+	return m
+}
+
+// partsOf looks into MultiLocks, drops what is given twice, and refuses what has no
+// order.
+func partsOf(locks []Locker) (all []part, err error) {
+	for i, l := range locks {
+		p, ours := l.(part)
+		more := []part{p}
+		switch m, isMulti := l.(*MultiLock); {
+		case l == nil || reflect.ValueOf(l).IsZero():
+			return nil, fmt.Errorf("rlock: multi-lock: %w: lock %d is nil", ErrInvalidConfig, i)
+		case !ours:
+			return nil, fmt.Errorf("rlock: multi-lock: %w: lock %d is a %T: use locks of this package, since others have no order", ErrInvalidConfig, i, l)
+		case isMulti && m.err != nil:
+			return nil, m.err
+		case isMulti:
+			more = m.parts
+		}
+		for _, p := range more {
+			if !slices.ContainsFunc(all, func(other part) bool { return same(p, other) }) {
+				all = append(all, p)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("rlock: multi-lock: %w: it has no locks: give it at least one", ErrInvalidConfig)
+	}
+	return all, nil
+}
+
+// same reports whether two parts are the same lock.
+func same(a, b part) bool {
+	return slices.EqualFunc(a.beneath(), b.beneath(), func(a, b *lock) bool {
+		return a.client == b.client && a.name.id == b.name.id && a.name.key == b.name.key && a.shared == b.shared
+	})
+}
+
+// inOrder is the order in which parts are taken.
+func inOrder(a, b *lock) int {
+	order := cmp.Or(cmp.Compare(a.name.key, b.name.key), cmp.Compare(a.name.id, b.name.id))
+	if order == 0 && a.client != b.client {
+		order = cmp.Compare(a.client.where(), b.client.where())
+	}
+	if order == 0 && a.shared != b.shared && b.shared {
+		order = -1 // who has the write lock may read, and not the other way round
+	} else if order == 0 && a.shared != b.shared {
+		order = 1
+	}
+	return order
+}
+
+// where returns the addresses that the client was given.
+func (c *Client) where() string {
+	addresses := slices.Clone(c.config.Redis.InitAddress)
+	if c.config.Client != nil {
+		for address := range c.redis.Nodes() {
+			addresses = append(addresses, address)
+		}
+	}
+	slices.Sort(addresses)
+	return strings.Join(addresses, ",")
+}
+
+// oneAfterTheOther takes all parts, and begins anew if one was lost meanwhile.
+func (m *MultiLock) oneAfterTheOther(ctx context.Context, p *parts, req request) error {
+	began := time.Now()
+	for {
+		holds, err := m.takeAll(ctx, req, began)
+		if err == nil {
+			p.join(holds...)
+			return nil
+		}
+		giveBack(ctx, holds)
+		if !errors.Is(err, errAnew) || req.left(began) <= 0 {
+			return err
+		}
+	}
+}
+
+// errAnew says that a part was lost while others were waited for.
+var errAnew = errors.New("a part was lost while others were waited for")
+
+// takeAll returns what it has taken, also with an error.
+func (m *MultiLock) takeAll(ctx context.Context, req request, began time.Time) (holds []*Hold, err error) {
+	kept := 0 // how many of the holds the watchdog keeps, of a lock with a lease
+	for _, l := range m.parts {
+		wait := req.left(began)
+		if req.lease > 0 && wait > 0 && len(holds) > 0 {
+			if h, err := l.TryAcquire(ctx, asPart, WithLease(req.lease)); err == nil {
+				holds = append(holds, h)
+				continue
+			}
+			for ; kept < len(holds); kept++ { // it may take longer than the lease
+				if holds[kept], err = relet(ctx, m.parts[kept], holds[kept], 0); err != nil {
+					return holds, m.lost(err)
+				}
+			}
+		}
+		h, err := l.Acquire(ctx, asPart, WithLease(req.lease), WithWait(wait))
+		if err != nil {
+			return holds, err
+		}
+		holds = append(holds, h)
+	}
+	for i, h := range holds {
+		err := h.Err()
+		if err == nil && i < kept {
+			holds[i], err = relet(ctx, m.parts[i], h, req.lease)
+		}
+		if err != nil {
+			return holds, m.lost(err)
+		}
+	}
+	return holds, nil
+}
+
+func (m *MultiLock) lost(err error) error {
+	return fmt.Errorf("rlock: lock %q: %w: %w", m.Name(), errAnew, err)
+}

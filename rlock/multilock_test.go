@@ -1,0 +1,274 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// What a MultiLock has in common with other locks is in the suite: it is one of its
+// kinds. Here is what is different.
+
+// two returns two worlds, and a client of each.
+func two(t *testing.T, w *world) (worlds [2]*world, parties [2]*party) {
+	worlds = [2]*world{w, newWorld(t, w.ctx)}
+	return worlds, [2]*party{worlds[0].client(), worlds[1].client()}
+}
+
+func TestAMultiLockIsMadeOfWhatItWasGiven(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		a, b := p.NewLock("a"), p.NewLock("b")
+		lock := rlock.NewMultiLock(b, a, rlock.NewMultiLock(p.NewLock("a"), p.NewLock("c")), b)
+		assert.Equal(t, "a,b,c", lock.Name())
+		require.NoError(t, lock.Lock(me))
+		assert.Equal(t, []string{"a", "b", "c"}, w.Keys())
+		assert.Equal(t, "1", w.HGet("a", w.fields("a")[0]), "the same lock counts once")
+		assert.True(t, a.IsHeld(me))
+		assert.ErrorIs(t, a.Unlock(me), rlock.ErrNotHeld, "a part is not unlocked by itself")
+		same := rlock.NewMultiLock(p.NewLock("c"), p.NewLock("b"), p.NewLock("a"))
+		assert.Equal(t, 1, same.HoldCount(me))
+		require.NoError(t, same.Unlock(me), "the same parts are the same lock")
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestAMultiLockOfNothingIsErrInvalidConfig(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		type foreign struct{ rlock.Locker }
+		var none *rlock.Lock
+		for what, bad := range map[string]struct {
+			lock *rlock.MultiLock
+			err  error
+		}{
+			"none":         {rlock.NewMultiLock(), rlock.ErrInvalidConfig},
+			"nil":          {rlock.NewMultiLock(p.NewLock("a"), nil), rlock.ErrInvalidConfig},
+			"a nil lock":   {rlock.NewMultiLock(none), rlock.ErrInvalidConfig},
+			"another kind": {rlock.NewMultiLock(foreign{p.NewLock("a")}), rlock.ErrInvalidConfig},
+			"one of none":  {rlock.NewMultiLock(rlock.NewMultiLock()), rlock.ErrInvalidConfig},
+			"a bad name":   {rlock.NewMultiLock(p.NewLock("a"), p.NewLock("")), rlock.ErrInvalidName},
+		} {
+			for method, err := range everyMethod(w.ctx, bad.lock) {
+				assert.ErrorIs(t, err, bad.err, "%s: %s", what, method)
+			}
+			assert.False(t, bad.lock.IsHeld(w.ctx))
+			assert.Zero(t, bad.lock.HoldCount(w.ctx))
+			_ = bad.lock.Name()
+		}
+		assert.Empty(t, p.net.Sent("EVALSHA"), "no command")
+	})
+}
+
+// everyMethod calls all that can fail.
+func everyMethod(ctx context.Context, lock rlock.Locker) map[string]error {
+	result := map[string]error{
+		"Lock":    lock.Lock(ctx),
+		"LockFor": lock.LockFor(ctx, time.Minute),
+		"Unlock":  lock.Unlock(ctx),
+		"Do":      lock.Do(ctx, func(context.Context) error { panic("called") }),
+	}
+	_, result["TryLock"] = lock.TryLock(ctx)
+	_, result["TryLockFor"] = lock.TryLockFor(ctx, time.Second, time.Minute)
+	_, result["Acquire"] = lock.Acquire(ctx)
+	_, result["TryAcquire"] = lock.TryAcquire(ctx)
+	_, result["IsLocked"] = lock.IsLocked(ctx)
+	_, result["TTL"] = lock.TTL(ctx)
+	_, result["ForceUnlock"] = lock.ForceUnlock(ctx)
+	return result
+}
+
+func TestAMultiLockIsTakenAllOrNone(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		worlds, p := two(t, w)
+		me, them := w.caller(), w.caller()
+		lock := rlock.NewMultiLock(p[0].NewLock("a"), p[1].NewLock("b"), p[0].NewLock("c"))
+		theirs := worlds[1].client().NewLock("b")
+		require.NoError(t, theirs.Lock(them))
+
+		taken, err := lock.TryLock(me)
+		require.NoError(t, err)
+		assert.False(t, taken)
+		assert.Empty(t, worlds[0].Keys())
+
+		within(t, 3*time.Second, 3*time.Second, func() {
+			taken, err = lock.TryLockFor(me, 3*time.Second, 0)
+			require.NoError(t, err)
+			assert.False(t, taken)
+		})
+		assert.Empty(t, worlds[0].Keys())
+
+		ctx, cancel := context.WithTimeout(me, 3*time.Second)
+		defer cancel()
+		within(t, 3*time.Second, 3*time.Second, func() { require.ErrorIs(t, lock.Lock(ctx), context.DeadlineExceeded) })
+		synctest.Wait()
+		assert.Empty(t, worlds[0].Keys())
+
+		locked, err := lock.IsLocked(me)
+		require.NoError(t, err)
+		assert.True(t, locked, "a part of it is")
+		require.NoError(t, theirs.Unlock(them))
+		require.NoError(t, lock.Lock(me))
+		require.NoError(t, lock.Unlock(me))
+	})
+}
+
+// Redisson's wait is begun anew for each part.
+func TestTheWaitOfAMultiLockIsForAllParts(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me, them := w.client(), w.caller(), w.caller()
+		other := w.client()
+		lock := rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b"))
+		require.NoError(t, other.NewLock("a").LockFor(them, 4*time.Second))
+		require.NoError(t, other.NewLock("b").Lock(them))
+		within(t, 5*time.Second, 5*time.Second, func() {
+			_, err := lock.Acquire(me, rlock.WithWait(5*time.Second))
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		})
+		require.NoError(t, other.NewLock("b").Unlock(them))
+		require.ErrorIs(t, other.NewLock("a").Unlock(them), rlock.ErrLost)
+	})
+}
+
+func TestTheLeaseOfAMultiLockBeginsWhenAllPartsAreTaken(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me, them := w.client(), w.caller(), w.caller()
+		other := w.client().NewLock("b")
+		require.NoError(t, other.Lock(them))
+		var hold *rlock.Hold
+		result := start(func() (err error) {
+			hold, err = rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b"), p.NewLock("c")).Acquire(me, rlock.WithLease(2*time.Second))
+			return err
+		})
+		time.Sleep(time.Minute)
+		assert.Greater(t, w.ttl("a"), 15*time.Second, "what is taken is kept, whatever the lease")
+		begin := time.Now()
+		require.NoError(t, other.Unlock(them))
+		require.NoError(t, <-result)
+		time.Sleep(time.Millisecond)
+		for _, name := range []string{"a", "b", "c"} {
+			assert.InDelta(t, 2*time.Second, w.ttl(name), float64(2*time.Millisecond), name)
+		}
+		<-hold.Done()
+		assert.InDelta(t, 2*time.Second, time.Since(begin), float64(40*time.Millisecond))
+		require.ErrorIs(t, hold.Release(me), rlock.ErrLost)
+		synctest.Wait()
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestTheLossOfOnePartIsTheLossOfAll(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		worlds, p := two(t, w)
+		me := w.caller()
+		here, there := p[0].NewLock("a"), p[1].NewLock("b")
+		lock := rlock.NewMultiLock(here, there)
+		require.NoError(t, here.Lock(me)) // by itself: it is not touched
+		require.NoError(t, lock.Lock(me))
+		hold, err := lock.Acquire(me)
+		require.NoError(t, err)
+		begin := time.Now()
+		p[1].net.Refuse()
+		<-hold.Done()
+		assert.InDelta(t, 30*time.Second-drift, time.Since(begin), float64(10*time.Millisecond), "to a tick")
+		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+		assert.ErrorIs(t, hold.Err(), rlock.ErrLost)
+		assert.False(t, lock.IsHeld(me))
+		time.Sleep(2 * time.Millisecond)
+		assert.Equal(t, "1", worlds[0].HGet("a", worlds[0].fields("a")[0]), "the other part is released")
+		assert.ErrorIs(t, lock.Lock(me), rlock.ErrLost, "nested in nothing")
+		assert.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
+		assert.ErrorIs(t, hold.Release(me), rlock.ErrLost)
+		assert.ErrorIs(t, hold.Release(me), rlock.ErrNotHeld)
+		assert.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
+
+		p[1].net.Heal()
+		require.NoError(t, lock.Lock(me), "and it can be had again")
+		require.NoError(t, lock.Unlock(me))
+		assert.Equal(t, 1, here.HoldCount(me))
+		require.NoError(t, here.Unlock(me))
+	})
+}
+
+func TestUnlockReleasesWhatItCanAndJoinsTheErrors(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		var locks []rlock.Locker
+		for i := range 4 {
+			locks = append(locks, p.NewLock(fmt.Sprint("part", i)))
+		}
+		lock := rlock.NewMultiLock(locks...)
+		require.NoError(t, lock.Lock(me))
+		w.Del("part0")
+		w.Del("part2")
+		err := lock.Unlock(me)
+		require.ErrorIs(t, err, rlock.ErrLost)
+		assert.ErrorContains(t, err, "part0")
+		assert.ErrorContains(t, err, "part2")
+		assert.NotContains(t, err.Error(), "part1")
+		assert.Empty(t, w.Keys())
+	})
+}
+
+// Each has one part first that the other wants last.
+func TestTwoMultiLocksOfTheSamePartsNeverWaitForEachOther(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		r := new(record)
+		for i := range 3 {
+			client := s.client()
+			a, b := client.NewLock(key+"a"), client.NewLock(key+"b")
+			lock := rlock.NewMultiLock(a, b)
+			if i%2 == 0 {
+				lock = rlock.NewMultiLock(b, a)
+			}
+			r.work(s, lock, 3, 10)
+		}
+		r.check(t, 3*3*10)
+	})
+}
+
+// A part is lost while another is waited for: who waits begins anew.
+func TestAPartThatIsLostWhileAnotherIsWaitedForIsTakenAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me, them := w.client(), w.caller(), w.caller()
+		other := w.client().NewLock("b")
+		require.NoError(t, other.Lock(them))
+		lock := rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b"))
+		result := start(func() error { return lock.Lock(me) })
+		require.True(t, pending(result))
+		w.Del("a")
+		time.Sleep(15 * time.Second)
+		require.NoError(t, other.Unlock(them))
+		require.NoError(t, <-result)
+		assert.Equal(t, []string{"a", "b"}, w.Keys())
+		assert.True(t, lock.IsHeld(me))
+		require.NoError(t, lock.Unlock(me))
+	})
+}
+
+func TestAMultiLockWhoseReplyIsLostLeavesNothingBehind(t *testing.T) {
+	for n := 1; n <= 2; n++ {
+		bubble(t, func(t *testing.T, w *world) {
+			worlds, p := two(t, w)
+			lock := rlock.NewMultiLock(p[0].NewLock("a"), p[1].NewLock("b"))
+			p[n-1].net.Rule(scripts(1, network.Cut, network.Reply, "acquired"))
+			_, err := lock.TryLock(w.caller())
+			require.Error(t, err)
+			time.Sleep(time.Second)
+			assert.Empty(t, worlds[0].Keys())
+			assert.Empty(t, worlds[1].Keys())
+			p[0].net.Rule(nil)
+			p[1].net.Rule(nil)
+			require.NoError(t, lock.Lock(w.ctx))
+			require.NoError(t, lock.Unlock(w.ctx))
+		})
+	}
+}
