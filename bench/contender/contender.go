@@ -125,7 +125,7 @@ func All() []Contender {
 		FloorEvalsha(), FloorSetNX(),
 
 		RedissonFair(),
-		RedissonReadWrite(),
+		RLockReadWrite(), RedissonReadWrite(),
 		RedsyncMajority(), RueidislockMajority(), FloorMajority(),
 	}
 }

@@ -256,6 +256,38 @@ func TestSendsNamesEveryCommandThatCrossesTheNetwork(t *testing.T) {
 	})
 }
 
+func TestReadersShareALockAndWritersDoNot(t *testing.T) {
+	redis := servers(t)
+	for _, c := range inGo() {
+		if c.Kind != contender.ReadWrite {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			ctx := within(t)
+			client, other := open(t, c, redis), open(t, c, redis)
+			name := "test:" + t.Name()
+			readers := []contender.Mutex{client.(contender.Sharer).Reader(name), other.(contender.Sharer).Reader(name)}
+			for _, reader := range readers {
+				require.NoError(t, reader.Lock(ctx))
+			}
+			writer := other.Mutex(name)
+			got := make(chan bool)
+			try := func() { // not as a reader, who may not become a writer
+				ok, err := writer.(contender.Trier).TryLock(ctx)
+				assert.NoError(t, err)
+				got <- ok
+			}
+			go try()
+			assert.False(t, <-got)
+			for _, reader := range readers {
+				require.NoError(t, reader.Unlock())
+			}
+			go try()
+			assert.True(t, <-got)
+		})
+	}
+}
+
 func TestTheFloorOverSeveralServersNeedsAMajorityOfThem(t *testing.T) {
 	servers := []*redistest.Server{redistest.Standalone(t), redistest.Standalone(t), redistest.Standalone(t)}
 	var addrs []string

@@ -10,32 +10,57 @@ import (
 
 // RLock is the library that this repository is about, with its defaults.
 func RLock() Contender {
+	return rlockAs("rlock", Plain, "this library, all defaults: lease 30 s, HandoffLimit 16, HandoffTime 10 ms", rlock.Config{},
+		func(c *rlock.Client) Client {
+			return rlockClient{c, func(name string) rlock.Locker { return c.NewLock(name) }}
+		})
+}
+
+// RLockReadWrite is its ReadWriteLock.
+func RLockReadWrite() Contender {
+	return rlockAs("rlock-rw", ReadWrite, "this library's ReadWriteLock, all defaults", rlock.Config{},
+		func(c *rlock.Client) Client {
+			return rlockSharer{rlockClient{c, func(name string) rlock.Locker { return c.NewReadWriteLock(name).WriteLock() }}}
+		})
+}
+
+func rlockAs(name string, kind Kind, about string, config rlock.Config, locks func(*rlock.Client) Client) Contender {
 	return Contender{
-		Name:      "rlock",
-		About:     "this library, all defaults: lease 30 s, HandoffLimit 16, HandoffTime 10 ms",
+		Name:      name,
+		Kind:      kind,
+		About:     about,
 		Wakes:     "queue, pub/sub",
 		Reentrant: true,
 		Renews:    true,
 		Sends:     []string{"evalsha", "eval", "subscribe", "unsubscribe"},
 		Key:       plain,
 		Open: func(c Config) (Client, error) {
-			client, err := rlock.New(rlock.Config{
-				Redis: rueidis.ClientOption{InitAddress: []string{c.Addr}},
-				Lease: c.Lease,
-			})
+			config := config
+			config.Redis = rueidis.ClientOption{InitAddress: []string{c.Addr}}
+			config.Lease = c.Lease
+			client, err := rlock.New(config)
 			if err != nil {
 				return nil, err
 			}
-			return rlockClient{client}, nil
+			return locks(client), nil
 		},
 	}
 }
 
-type rlockClient struct{ *rlock.Client }
+type rlockClient struct {
+	*rlock.Client
+	lock func(name string) rlock.Locker
+}
 
-func (c rlockClient) Mutex(name string) Mutex { return rlockMutex{c.NewLock(name)} }
+func (c rlockClient) Mutex(name string) Mutex { return rlockMutex{c.lock(name)} }
 
-type rlockMutex struct{ lock *rlock.Lock }
+type rlockSharer struct{ rlockClient }
+
+func (c rlockSharer) Reader(name string) Mutex {
+	return rlockMutex{c.NewReadWriteLock(name).ReadLock()}
+}
+
+type rlockMutex struct{ lock rlock.Locker }
 
 func (m rlockMutex) Lock(ctx context.Context) error { return m.lock.Lock(ctx) }
 func (m rlockMutex) Unlock() error                  { return m.lock.Unlock(context.Background()) }
