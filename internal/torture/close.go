@@ -82,6 +82,9 @@ func (a *act) nothingLeft(what string, find func() ([]string, error)) {
 func (a *act) keys() (list []string, err error) {
 	keys, err := a.stage.Keys()
 	for key, left := range keys {
+		if stage.IsCounter(key) {
+			continue
+		}
 		list = append(list, fmt.Sprintf("%s (%d ms left)", key, left))
 	}
 	return list, err

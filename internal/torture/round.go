@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/history"
@@ -190,7 +189,7 @@ func (a *act) endless(r plan.Round) error {
 		return err
 	}
 	for key, left := range keys {
-		if strings.HasPrefix(key, "redisson_lock_token:") {
+		if stage.IsCounter(key) {
 			continue // no token is given twice: its counter stays
 		}
 		if left < 0 || left > a.lease.Milliseconds() {

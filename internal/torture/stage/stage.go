@@ -172,6 +172,9 @@ func (s *Stage) Keys() (map[string]int64, error) {
 	return keys, nil
 }
 
+// IsCounter reports whether a key is that of a counter, which has no end.
+func IsCounter(key string) bool { return strings.HasPrefix(key, "redisson_lock_token:") }
+
 // Channels returns the channels that somebody subscribes to at any data node.
 // Those that sentinels and replicas keep for themselves are left out.
 func (s *Stage) Channels() ([]string, error) {
