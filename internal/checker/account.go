@@ -13,6 +13,7 @@ import (
 type account struct {
 	check      *check
 	name       *name
+	twin       *account       // what the owner does with it in the other way, nil if nothing
 	operations []*operation   // that took or gave, in the order of their calls
 	until      []history.Time // by when each of them and all before it had returned
 	holds      []*hold
@@ -42,6 +43,9 @@ func (c *check) keepAccounts(events []history.Event, operations map[key]*operati
 			}
 			a = &account{check: c, name: n}
 			byID[of(o)] = a
+			if twin := byID[id{o.Name, o.Owner, !o.Shared}]; twin != nil {
+				a.twin, twin.twin = twin, a
+			}
 			p := c.processes[o.process]
 			p.accounts = append(p.accounts, a)
 		}
@@ -127,7 +131,7 @@ func (a *account) take(o *operation, e history.Event) {
 	}
 	if !nested {
 		h = &hold{
-			process: o.process, owner: o.Owner, shared: o.Shared, proof: e,
+			account: a, process: o.process, owner: o.Owner, shared: o.Shared, proof: e,
 			begin: o.returned, promised: o.returned, assured: o.returned, stopped: never,
 		}
 		a.holds = append(a.holds, h)

@@ -16,6 +16,7 @@ import (
 // no error, a Valid that said yes). An assurance holds for all the time before it,
 // since a hold has no gaps.
 type hold struct {
+	account        *account
 	process, owner string
 	shared         bool     // it is a reader's
 	levels         []*level // in the order of their takes
@@ -50,9 +51,38 @@ func (h *hold) excludes(g *hold) bool { return h.owner != g.owner && !(h.shared 
 // valid reports whether the owner believed in it at all, on return from the acquire.
 func (h *hold) valid() bool { return h.end() > h.begin }
 
-// bound returns when the leases have ended at the latest that the levels asked for;
-// never with a watchdog.
+// bound returns when the leases have ended at the latest that the levels asked for,
+// and those that the owner had beside them as a writer or as a reader, since a lock
+// is kept for the longest; never with a watchdog.
 func (h *hold) bound() history.Time {
+	bound := h.asked()
+	if h.account.twin == nil {
+		return bound
+	}
+	for _, g := range slices.Backward(h.account.twin.holds) {
+		if g.over() < h.begin {
+			break
+		}
+		if g.begin <= h.over() {
+			bound = max(bound, g.asked())
+		}
+	}
+	return bound
+}
+
+// over returns when the last level had been given back.
+func (h *hold) over() (over history.Time) {
+	if len(h.open) > 0 {
+		return never
+	}
+	for _, l := range h.levels {
+		over = max(over, l.given.returned)
+	}
+	return over
+}
+
+// asked is bound for the levels of the hold itself.
+func (h *hold) asked() history.Time {
 	bound := h.begin
 	for _, l := range h.levels {
 		if l.Kept {

@@ -61,6 +61,21 @@ var storiesOfReaders = []told{
 		s.kept("c", 5, 112, 1100)
 		s.gives("c", 200, 201, history.Released)
 	}},
+	{title: "a writer for a lease, who has it for longer since it reads as well", tell: func(s *story) {
+		call := s.fixed("a", 0, 1, 990, watched)
+		s.reads("a", 2, 3, 990)
+		s.looks("a", call, 1500, 1990)
+		s.gives("a", 2000, 2001, history.Released)
+		s.readEnds("a", 2002, 2003, history.Released)
+		s.kept("b", 5, 2004, 3000)
+		s.gives("b", 2010, 2011, history.Released)
+	}},
+	{title: "a writer for a lease, who had read before", broken: []checker.Rule{checker.Overdue}, tell: func(s *story) {
+		s.reads("a", 0, 1, 990)
+		s.readEnds("a", 10, 11, history.Released)
+		call := s.fixed("a", 12, 13, 1000)
+		s.looks("a", call, 1100, 2000)
+	}},
 	{title: "a writer who goes on reading, and another writer", broken: []checker.Rule{checker.Order, checker.Overlap}, tell: func(s *story) {
 		s.kept("a", 0, 1, 990)
 		s.reads("a", 2, 3, 990)

@@ -10,7 +10,7 @@ import (
 )
 
 // Kinds are the names of all kinds of lock that workers can take.
-var Kinds = []string{"plain", "fenced"}
+var Kinds = []string{"plain", "fenced", "rw"}
 
 // A lock is what a visit is about, of one kind or another.
 type lock struct {
@@ -33,6 +33,10 @@ func (h *hand) choose(name string) lock {
 	switch kind {
 	case "fenced":
 		l.Locker = client.NewFencedLock(name)
+	case "rw":
+		l.names = []string{readWrite(name)}
+		both := client.NewReadWriteLock(readWrite(name))
+		l.Locker, l.read = both.WriteLock(), both.ReadLock()
 	default:
 		l.Locker = client.NewLock(name)
 	}
@@ -53,9 +57,21 @@ func (l lock) choose(v *visit, outer *level) (locker rlock.Locker, shared bool) 
 
 // Names returns what the locks of these kinds are called in Redis, which have
 // these names.
-func Names(kinds, names []string) []string {
-	return names
+func Names(kinds, names []string) (all []string) {
+	if !slices.Equal(kinds, []string{"rw"}) {
+		all = slices.Clone(names)
+	}
+	if slices.Contains(kinds, "rw") {
+		for _, name := range names {
+			all = append(all, readWrite(name))
+		}
+	}
+	return all
 }
+
+// readWrite is the name of a read-write lock, which cannot share one with the other
+// kinds.
+func readWrite(name string) string { return name + ":rw" }
 
 // calls are what the history has of one call: one for each lock that is taken by it.
 type calls []*history.Call
