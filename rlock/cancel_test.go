@@ -76,6 +76,8 @@ func TestAWaiterThatLeavesTheLocalQueuePassesTheWakeOn(t *testing.T) {
 		require.NoError(t, lock.Unlock(me), "while both are on their way out")
 		within(t, 0, 0, func() { require.NoError(t, <-stays) })
 		require.NoError(t, lock.rival.Unlock(them))
+		<-left[0]
+		<-left[2]
 		assert.Empty(t, w.keys())
 	})
 }
@@ -300,7 +302,7 @@ func TestATimeToWaitThatIsUpIsNoError(t *testing.T) {
 // Callers come and go in a storm, over a network that is slow now and then. Who is
 // told that it holds the lock holds it alone, and at the end nothing is left.
 func TestAStormOfCancelledCallersLeavesNothingBehind(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachExclusiveRealm(t, func(t *testing.T, w *realm) {
 		counter := newCounter(t)
 		var granted int
 		var results []<-chan error

@@ -46,6 +46,7 @@ var kinds = []kind{
 	{name: "fenced", where: oneOrMany, lock: fencedLock, channel: channel},
 	{name: "fenced beside plain", where: simulated, lock: fencedLock, rival: plainLock},
 	{name: "write", where: oneOrMany, lock: writeLock, channel: "redisson_rwlock:{orders:42}"},
+	{name: "write beside read", where: simulated, lock: writeLock, rival: readLock},
 	{name: "read", where: oneOrMany, lock: readLock, rival: writeLock, channel: "redisson_rwlock:{orders:42}"},
 	{name: "multi", where: simulated, lock: multiLock, servers: 2},
 }

@@ -12,7 +12,7 @@ import (
 // script.
 var refusable = []string{
 	"evalsha", "eval", "exists", "hexists", "hget", "hset", "hdel", "hkeys", "del", "pexpire", "pttl",
-	"incrby", "get",
+	"incrby", "get", "set", "hlen", "hmget", "hgetall",
 	"publish", "spublish", "subscribe", "ssubscribe", "unsubscribe", "pubsub",
 }
 
