@@ -49,6 +49,8 @@ var kinds = []kind{
 	{name: "write beside read", where: simulated, lock: writeLock, rival: readLock},
 	{name: "read", where: oneOrMany, lock: readLock, rival: writeLock, channel: "redisson_rwlock:{orders:42}"},
 	{name: "multi", where: simulated, lock: multiLock, servers: 2},
+	{name: "multi of two names", where: oneOrMany, lock: multiLockOfTwo, keys: func(name string) []string { return []string{name, beside(name)} }},
+	{name: "multi beside a part", where: simulated, lock: multiLock, servers: 2, rival: plainLock},
 }
 
 func plainLock(clients []*rlock.Client, name string) rlock.Locker { return clients[0].NewLock(name) }
@@ -68,6 +70,13 @@ func readLock(clients []*rlock.Client, name string) rlock.Locker {
 func multiLock(clients []*rlock.Client, name string) rlock.Locker {
 	return rlock.NewMultiLock(clients[1].NewLock(name), clients[0].NewLock(name))
 }
+
+func multiLockOfTwo(clients []*rlock.Client, name string) rlock.Locker {
+	return rlock.NewMultiLock(clients[0].NewLock(name), clients[0].NewFencedLock(beside(name)))
+}
+
+// beside is the name of the other part, which is no longer than a name may be.
+func beside(name string) string { return "beside " + name[:min(len(name), 20)] }
 
 func (k kind) keysOf(name string) []string {
 	if k.keys == nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // Kinds are the names of all kinds of lock that workers can take.
-var Kinds = []string{"plain", "fenced", "rw"}
+var Kinds = []string{"plain", "fenced", "rw", "multi"}
 
 // A lock is what a visit is about, of one kind or another.
 type lock struct {
@@ -37,6 +37,17 @@ func (h *hand) choose(name string) lock {
 		l.names = []string{readWrite(name)}
 		both := client.NewReadWriteLock(readWrite(name))
 		l.Locker, l.read = both.WriteLock(), both.ReadLock()
+	case "multi":
+		// Who takes three of five, in any order, waits for others who do.
+		first := slices.Index(h.worker.Names, name)
+		var parts []rlock.Locker
+		l.names = nil
+		for i := range min(3, len(h.worker.Names)) {
+			part := h.worker.Names[(first+i)%len(h.worker.Names)]
+			l.names = append(l.names, part)
+			parts = append(parts, client.NewLock(part))
+		}
+		l.Locker = rlock.NewMultiLock(parts...)
 	default:
 		l.Locker = client.NewLock(name)
 	}
