@@ -8,7 +8,11 @@
 //	go run ./examples/flashsale    1 000 buyers, 100 items: no lock, a lock, a script
 //	go run ./examples/longwork     work that outlasts its lease, with the watchdog and without
 //	go run ./examples/nested       methods that lock what their caller has locked, across goroutines too
+//	go run -C examples/fenced .    a holder is stopped, wakes, and writes: a SQL table refuses its stale token
 //	go run ./examples/migrate      each call of Redisson's RLock beside the Go that replaces it
+//
+// One is a module of its own, since it needs a database. Fenced locks leave the
+// counters of their tokens in Redis; the example deletes its own.
 //
 // Each checks what it claims, and exits with a status other than 0 if it was not
 // so. The tests of this package run them all.
