@@ -48,6 +48,13 @@ type visit struct {
 	request
 	granted bool // the lock is the caller's
 	due     bool // it should ask Redis when it may
+	asking  bool // it does
+
+	// Of a fair lock, see line.go: the ticket that it waits with, whether a message
+	// said that the ticket has the lock, and when Redis must know of it.
+	ticket *tenure
+	called bool
+	tellBy time.Time
 
 	until time.Time     // when the wait is over, zero for never
 	sleep time.Duration // until it asks again by itself, from the last answer on
@@ -100,7 +107,7 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 		t.join(now, req)
 		r.exit()
 		return nil
-	case req.wait <= 0 && (r.tenure != nil || r.queue.Len() > 0 || r.busy):
+	case req.wait <= 0 && (r.tenure != nil || r.queue.Len() > 0 || r.busy > 0):
 		r.exit()
 		return ErrNotAcquired
 	}
@@ -143,11 +150,13 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 			return r.giveUp(w, timeUp(ctx, v.err))
 		}
 
-		head := r.queue.Head() == w && r.tenure == nil && !r.busy
+		head := r.mayAsk(w)
 		if head && v.due && !r.yielding {
 			if r.sub == nil && v.wait > 0 && !v.shared {
 				// If it was subscribed to a moment ago, one ask is enough.
-				r.sub = r.client.hub.Join(r.name.channel)
+				if r.sub = r.client.hub.Join(r.name.channel); r.sub != nil {
+					r.listen()
+				}
 			}
 			r.ask(ctx, w, now)
 			continue
@@ -171,13 +180,19 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		}
 		if head {
 			sleep := v.sleep
-			if r.yielding {
+			switch {
+			case r.yielding:
 				sleep = yieldTime // it may not have asked yet, and then has none
+			case v.inLine():
+				sleep = r.line.next.Sub(now)
 			}
 			left = min(left, sleep)
 			if r.sub != nil {
 				message = r.sub.C()
 			}
+		}
+		if !head {
+			left = min(left, r.untold(v, now))
 		}
 		r.exit()
 
@@ -206,14 +221,14 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		if heard {
 			r.heard(v)
 		}
-		if slept {
+		switch {
+		case slept && head:
+			v.due, r.yielding = true, false
+		case slept && amongReaders && r.tenure != nil:
 			v.due = true
-			if head {
-				r.yielding = false
-			}
-			if amongReaders && r.tenure != nil {
-				r.tenure.mirror() // are there others yet for whom it waits?
-			}
+			r.tenure.mirror() // are there others yet for whom it waits?
+		case slept:
+			r.tell(v, now)
 		}
 	}
 }
@@ -224,6 +239,7 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 func (r *room) giveUp(w *waiter, err error) error {
 	wasHead := r.queue.Head() == w
 	r.queue.Leave(w)
+	r.leave(w.Value.ticket, time.Now())
 	switch {
 	case wasHead && r.tenure == nil:
 		r.wakeHead()
@@ -255,11 +271,14 @@ func (v *visit) failed(f fault, err error) {
 // until the holder's lease is over, or for the next poll.
 func (r *room) patience(v *visit, ttl int64) time.Duration {
 	sleep := fallbackPoll
+	if r.name.queue != "" {
+		sleep = beat
+	}
 	if ttl >= 0 {
 		left := min(fromMilliseconds(ttl), fallbackPoll)
 		sleep = min(sleep, left+time.Millisecond+jitter(min(left/10, 20*time.Millisecond)))
 	}
-	if r.sub == nil || r.sub.Refused() == nil {
+	if r.name.queue != "" || r.sub == nil || r.sub.Refused() == nil {
 		v.polls = 0
 		return sleep
 	}

@@ -12,47 +12,69 @@ import (
 // holder's pttl, or an error. The mutex is held before and after.
 func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	c, v := r.client, &w.Value
-	t := c.newTenure(r, v.request, now)
-	r.busy = true
+	t := r.ticket(v, now)
+	news := r.news(now, true)
+	news.unqueued = t.queued.IsZero()
+	r.busy++
+	v.asking = true
 	r.shard.mu.Unlock()
-	l, flight := t.ask(ctx)
+	l, flight := t.ask(ctx, news)
 	r.shard.mu.Lock()
 
 	now = time.Now()
-	r.busy, v.due = false, false
+	r.busy--
+	v.asking, v.due = false, false
+	defer func() {
+		if v.ticket != nil && v.ticket.phase != asking {
+			v.ticket = nil
+		}
+	}()
 	place, a := l.place, l.answer
 	f, err := diagnose(l.err)
+	if flight == nil {
+		r.told(news, l)
+	}
 	switch {
 	case flight != nil:
-		r.busy = true
-		c.background.Go(func() { r.undo(t, <-flight) })
+		r.busy++
+		v.ticket = nil
+		c.background.Go(func() {
+			l := <-flight
+			r.undo(t, news, l)
+		})
 		return
+	case v.granted: // the lock was passed on to it meanwhile, and it has left its ticket
 	case err != nil && ctx.Err() != nil:
 		if place != nil {
-			r.busy = true
-			c.background.Go(func() { r.undo(t, l) })
+			r.busy++
+			v.ticket = nil
+			c.background.Go(func() { r.undo(t, news, l) })
 			return
 		}
-		t.end()
+		r.leave(t, now)
 	case err != nil:
 		v.failed(f, err)
-		if f == unknown {
+		switch {
+		case t.phase != asking || !t.queued.IsZero(): // it stands in line, and asks again
+		case f == unknown:
 			t.disown(now)
 			t.ghost = true
-		} else {
+		default:
 			t.end()
 		}
 	case !a.granted:
-		t.end()
 		v.err, v.fails = nil, 0
 		if v.wait > 0 {
 			r.subscribe()
 		}
 		v.sleep = r.patience(v, a.ttl)
-		r.met(a.holder, now)
+		if a.holder != "" {
+			r.met(a.holder, now)
+		}
 		if v.shared { // by a writer, so who was let pass has come
 			r.behind, r.absent = 0, 0
 		}
+		r.denied(w, a, now)
 	case a.refused != nil:
 		if a.released {
 			t.end()
@@ -74,9 +96,20 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 			r.grant(t, w, now)
 		}
 	}
+	r.line.next = now.Add(v.sleep)
 	if place != nil {
 		place.leave()
 	}
+}
+
+// ticket returns the tenure that v asks for.
+func (r *room) ticket(v *visit, now time.Time) *tenure {
+	if t := v.ticket; t != nil && t.phase == asking {
+		t.sending(now, r.client.leaseOf(v.request))
+		return t
+	}
+	v.ticket = r.client.newTenure(r, v.request, now)
+	return v.ticket
 }
 
 // undo releases what an acquire may have been granted, or may be yet, whose
@@ -84,17 +117,18 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 // the release comes behind the acquire, so that its answer is the answer to
 // both: until then the acquire keeps its place, and the next try for the name
 // waits. It runs in a goroutine of its own.
-func (r *room) undo(t *tenure, l landing) {
+func (r *room) undo(t *tenure, n news, l landing) {
 	c := r.client
 	var released int64
 	err := l.err
 	if l.place != nil {
-		released, err = t.releaseCall().do(c.deadline.context(time.Now()), c.redis).AsInt64()
+		released, err = t.releaseCall(news{}).do(c.deadline.context(time.Now()), c.redis).AsInt64()
 		l.place.leave()
 	}
 
 	r.shard.mu.Lock()
-	r.busy = false
+	r.busy--
+	r.told(n, l)
 	if l.place != nil && (err != nil || released == 0 && !c.ordered()) {
 		t.disown(time.Now())
 		t.ghost = true
@@ -108,9 +142,10 @@ func (r *room) undo(t *tenure, l landing) {
 // An answer is what Redis says to an acquire.
 type answer struct {
 	granted bool
-	counter uint64 // of the fencing tokens, if granted; 0 for a lock without
-	ttl     int64  // of the holder's lease in milliseconds, if not granted; -1 for none
-	holder  string // its owner, if not granted
+	counter uint64   // of the fencing tokens, if granted; 0 for a lock without
+	ttl     int64    // of the holder's lease in milliseconds, if not granted; -1 for none
+	holder  string   // its owner, if not granted
+	lost    []string // the tickets that are not in the queue though they wait
 
 	refused  error // the grant does not count, and why: too few replicas have it
 	released bool  // and Redis has taken it back
@@ -128,14 +163,19 @@ func (t *tenure) answerTo(result rueidis.RedisResult) (answer, error) {
 		return answer{granted: true}, nil
 	}
 	var a answer
-	if err == nil && len(denial) != 2 {
-		err = fmt.Errorf("an acquire was answered with %d values, not 2", len(denial))
+	if err == nil && len(denial) < 2 {
+		err = fmt.Errorf("an acquire was answered with %d values, not 2 or more", len(denial))
 	}
 	if err == nil {
 		a.ttl, err = denial[0].AsInt64()
 	}
 	if err == nil {
 		a.holder, err = denial[1].ToString()
+	}
+	for i := 2; err == nil && i < len(denial); i++ {
+		var ticket string
+		ticket, err = denial[i].ToString()
+		a.lost = append(a.lost, ticket)
 	}
 	return a, err
 }
@@ -149,12 +189,12 @@ type landing struct {
 
 // ask is acquire for a caller who leaves when ctx ends: then flight, if it is not
 // nil, is where the acquire lands later.
-func (t *tenure) ask(ctx context.Context) (l landing, flight <-chan landing) {
+func (t *tenure) ask(ctx context.Context, n news) (l landing, flight <-chan landing) {
 	if ctx.Done() == nil || t.room.client.wires.up() {
-		return t.acquire(ctx), nil
+		return t.acquire(ctx, n), nil
 	}
 	landed := make(chan landing, 1)
-	go func() { landed <- t.acquire(ctx) }()
+	go func() { landed <- t.acquire(ctx, n) }()
 	select {
 	case l = <-landed:
 		return l, nil
@@ -169,12 +209,12 @@ func (t *tenure) ask(ctx context.Context) (l landing, flight <-chan landing) {
 }
 
 // acquire sends the script. It is called without the mutex, once for a tenure.
-func (t *tenure) acquire(ctx context.Context) (l landing) {
+func (t *tenure) acquire(ctx context.Context, news news) (l landing) {
 	c, n := t.room.client, t.room.name
 	if l.place, l.err = c.nodes.enter(ctx, n.slot); l.err != nil {
 		return l
 	}
-	script := n.kind().acquire(t)
+	script := n.kind().acquire(t, news)
 	if c.config.SyncReplicas > 0 {
 		l.answer, l.err = t.acquireReplicated(ctx, script)
 		return l

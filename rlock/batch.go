@@ -109,7 +109,7 @@ func (c *Client) exchange(ctx context.Context, built []sent, together int) {
 func callFor(c *Client, part []sent) call {
 	first := part[0].tenure
 	if part[0].phase == releasing {
-		return first.releaseCall()
+		return first.releaseCall(news{})
 	}
 	return first.room.name.kind().mirror(c, part)
 }

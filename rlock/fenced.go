@@ -73,8 +73,8 @@ func (l *FencedLock) Token(ctx context.Context) (uint64, error) {
 // fenced is the kind of [FencedLock]: a plain lock, and a counter beside it.
 type fenced struct{ plain }
 
-func (f fenced) acquire(t *tenure) call {
-	c := f.plain.acquire(t)
+func (f fenced) acquire(t *tenure, n news) call {
+	c := f.plain.acquire(t, n)
 	c.keys = append(c.keys, t.room.name.tokens)
 	c.args = append(c.args, strconv.FormatUint(t.tokens.reserved, 10))
 	return c

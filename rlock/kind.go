@@ -6,14 +6,14 @@ package rlock
 // Each call can be sent again after a lost reply without changing the outcome.
 type kind interface {
 	// acquire is the call that the tenure begins with. It is answered as acquire.lua
-	// answers.
-	acquire(t *tenure) call
+	// answers, or fair.lua.
+	acquire(t *tenure, n news) call
 	// mirror makes Redis show the tenures of part, which are of one slot. Its
 	// answer is an array of numbers, as mirror.lua's.
 	mirror(c *Client, part []sent) call
 	// release ends the tenure that owner's text is of: more than 0, or 0 if Redis
 	// has it not.
-	release(c *Client, n *name, owner string) call
+	release(c *Client, n *name, owner string, news news) call
 	// channel is what the name of its channel begins with.
 	channel() string
 	// holders returns who has the lock, by the fields of its hash: the owners whose
@@ -27,18 +27,19 @@ const (
 	plainKind kindID = iota
 	fencedKind
 	readWriteKind
+	fairKind
 	kindCount
 )
 
 type kindID uint8
 
-var kinds = [kindCount]kind{plainKind: plain{}, fencedKind: fenced{}, readWriteKind: readWrite{}}
+var kinds = [kindCount]kind{plainKind: plain{}, fencedKind: fenced{}, readWriteKind: readWrite{}, fairKind: fair{}}
 
 // plain is the kind of [Lock]: a hash of one owner and its count, as Redisson's
 // RLock.
 type plain struct{}
 
-func (plain) acquire(t *tenure) call {
+func (plain) acquire(t *tenure, _ news) call {
 	return call{acquireScript, []string{t.room.name.key}, []string{t.room.client.milliseconds(t.lease), t.text}}
 }
 
@@ -55,7 +56,7 @@ func (plain) mirror(c *Client, part []sent) call {
 
 // release frees the lock as long as it is this tenure's, whoever of its owners
 // Redis shows.
-func (plain) release(c *Client, n *name, owner string) call {
+func (plain) release(c *Client, n *name, owner string, _ news) call {
 	return call{releaseScript, []string{n.key, n.channel}, []string{owner, c.publish}}
 }
 

@@ -48,6 +48,7 @@ var kinds = []kind{
 	{name: "write", where: oneOrMany, lock: writeLock, channel: "redisson_rwlock:{orders:42}"},
 	{name: "write beside read", where: simulated, lock: writeLock, rival: readLock},
 	{name: "read", where: oneOrMany, lock: readLock, rival: writeLock, channel: "redisson_rwlock:{orders:42}"},
+	{name: "fair", where: everyServer, lock: fairLock, channel: channel},
 	{name: "multi", where: simulated, lock: multiLock, servers: 2},
 	{name: "multi of two names", where: oneOrMany, lock: multiLockOfTwo, keys: func(name string) []string { return []string{name, beside(name)} }},
 	{name: "multi beside a part", where: simulated, lock: multiLock, servers: 2, rival: plainLock},
@@ -84,6 +85,8 @@ func (k kind) keysOf(name string) []string {
 	}
 	return k.keys(name)
 }
+
+func fairLock(clients []*rlock.Client, name string) rlock.Locker { return clients[0].NewFairLock(name) }
 
 // A trial is a lock of the kind that is tried, in the hands of one process.
 type trial struct {

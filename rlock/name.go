@@ -18,6 +18,8 @@ type name struct {
 	tagged  string // by Redisson's rule: in braces unless it has one, for keys and channels of the same slot
 	channel string
 	tokens  string // the key of the fencing tokens' counter, "" for a lock without
+	queue   string // the key of a fair lock's queue, "" for a lock without
+	grants  string // what the channels begin with on which a fair lock is granted; likewise
 	id      kindID // its kind
 	slot    uint16 // of the key; 0 outside a Cluster
 	shard   *shard // of the client, where the room is
@@ -44,6 +46,9 @@ func (c *Client) newName(id kindID, key string) *name {
 	n.channel = n.kind().channel() + n.tagged
 	if id == fencedKind {
 		n.tokens = "redisson_lock_token:" + n.tagged
+	}
+	if id == fairKind {
+		n.queue, n.grants = "rlock_fair_queue:"+n.tagged, "rlock_fair:"+n.tagged+":"
 	}
 	if c.redis.Mode() == rueidis.ClientModeCluster {
 		n.slot = slotOf(c.redis, key)

@@ -90,7 +90,7 @@ const (
 	writeSuffix = ":write"
 )
 
-func (readWrite) acquire(t *tenure) call {
+func (readWrite) acquire(t *tenure, _ news) call {
 	mode, n := "write", t.room.name
 	if t.shared {
 		mode = "read"
@@ -117,7 +117,7 @@ func flag(set bool) string {
 	return "0"
 }
 
-func (readWrite) release(c *Client, n *name, owner string) call {
+func (readWrite) release(c *Client, n *name, owner string, _ news) call {
 	return call{rwReleaseScript, []string{n.key, n.tagged, n.channel}, []string{owner, c.publish}}
 }
 

@@ -69,25 +69,27 @@ func (c *Client) notHeld(n *name, o Owner, shared bool, h *Hold) error {
 func (r *room) release(t *tenure, o Owner, now time.Time) error {
 	c := r.client
 	r.tenure = nil
-	r.busy = true
+	r.busy++
 	r.tokens = t.tokens.next()
 	t.phase = leaving
 	if !c.keeper.Stop(t) {
 		r.pointedTo = true
 	}
 	r.yield(t, now)
+	news := r.news(now, false)
 	r.shard.mu.Unlock()
 
-	reply, err := t.release(c.deadline.context(now))
+	reply, err := t.release(c.deadline.context(now), news)
 
 	r.shard.mu.Lock()
+	r.told(news, landing{err: err})
 	if t.flying {
 		t.landed = make(chan struct{})
 		r.shard.mu.Unlock()
 		<-t.landed // as long as the release took, at most
 		r.shard.mu.Lock()
 	}
-	r.busy = false
+	r.busy--
 	if err != nil {
 		_, err = diagnose(err)
 	}
@@ -116,18 +118,18 @@ func (r *room) release(t *tenure, o Owner, now time.Time) error {
 	return err
 }
 
-func (t *tenure) release(ctx context.Context) (reply int64, err error) {
+func (t *tenure) release(ctx context.Context, n news) (reply int64, err error) {
 	c := t.room.client
 	place, err := c.nodes.enter(ctx, t.room.name.slot)
 	if err != nil {
 		return 0, err
 	}
 	defer place.leave()
-	return t.releaseCall().do(ctx, c.redis).AsInt64()
+	return t.releaseCall(n).do(ctx, c.redis).AsInt64()
 }
 
-func (t *tenure) releaseCall() call {
-	return t.room.name.kind().release(t.room.client, t.room.name, t.text)
+func (t *tenure) releaseCall(n news) call {
+	return t.room.name.kind().release(t.room.client, t.room.name, t.text, n)
 }
 
 // forceUnlock frees the lock from those who hold it. It looks first, so that a
@@ -142,7 +144,7 @@ func (c *Client) forceUnlock(ctx context.Context, n *name, shared bool) (bool, e
 	defer cancel()
 	released := false
 	for _, holder := range n.kind().holders(fields, shared) {
-		reply, err := n.kind().release(c, n, holder).do(ctx, c.redis).AsInt64()
+		reply, err := n.kind().release(c, n, holder, news{}).do(ctx, c.redis).AsInt64()
 		if r := c.visitIfAny(n); r != nil {
 			if t := r.tenure; t != nil && strings.HasPrefix(holder, t.text[:tenureLen]) {
 				switch {

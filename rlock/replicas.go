@@ -49,7 +49,7 @@ func (t *tenure) acquireReplicated(ctx context.Context, acquire call) (answer, e
 	default:
 		return a, nil
 	}
-	a.released = t.releaseCall().do(ctx, c.redis).Error() == nil
+	a.released = t.releaseCall(news{}).do(ctx, c.redis).Error() == nil
 	return a, nil
 }
 

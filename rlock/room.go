@@ -48,9 +48,9 @@ type room struct {
 	// queue holds who waits here. Only its head talks to Redis, and only while
 	// there is no tenure.
 	queue waitqueue.Queue[visit]
-	// busy is set while an acquire or a release is in flight: the answer
-	// decides whose the lock is, and nobody asks before it came.
-	busy bool
+	// busy is how many acquires and releases are in flight: the answer decides
+	// whose the lock is, and nobody asks before it came.
+	busy int
 	// yielding is set after a release that was meant for other clients: the head
 	// waits for the published message as they do, and does not race in behind it.
 	yielding bool
@@ -71,6 +71,8 @@ type room struct {
 	// sub is the subscription to the lock's channel, from the first time that
 	// another client was found here until the room is left.
 	sub *pubsub.Subscription
+	// line is what a lock has whose waiters stand in a queue in Redis as well.
+	line line
 	// pointedTo is set once something may outlive the visits here and points to
 	// the room or its tenure: a handle, the keeper, a loss to be announced.
 	// Neither is used again then.
@@ -114,11 +116,12 @@ func (c *Client) visitIfAny(n *name) *room {
 func (r *room) exit() {
 	s, lost := r.shard, r.lost
 	r.lost = nil
-	if r.tenure == nil && r.queue.Len() == 0 && !r.busy && s.rooms[r.name.key] == r {
+	if r.tenure == nil && r.queue.Len() == 0 && r.busy == 0 && s.rooms[r.name.key] == r {
 		delete(s.rooms, r.name.key)
 		if r.sub != nil {
 			r.sub.Close()
 			r.sub = nil
+			r.hangUp()
 		}
 		if !r.pointedTo {
 			s.spareRoom = r
@@ -143,6 +146,13 @@ func (r *room) current(now time.Time) *tenure {
 // the hold begins now, and w stands in the queue no longer.
 func (r *room) grant(t *tenure, w *waiter, now time.Time) {
 	r.queue.Leave(w)
+	if own := w.Value.ticket; own != t {
+		r.leave(own, now)
+	}
+	if was := r.tenure; was != nil && was != t {
+		was.lose(errGone)
+		was.end()
+	}
 	r.tenure = t
 	t.begin(now, w.Value.request)
 	w.Value.granted = true
@@ -151,10 +161,13 @@ func (r *room) grant(t *tenure, w *waiter, now time.Time) {
 	}
 }
 
-// wakeHead makes the head of the queue ask Redis, since the lock may be free.
+// wakeHead makes the head of the queue ask Redis, since the lock may be free. If it
+// stands in line there it is told, and asks when it has not been for a while.
 func (r *room) wakeHead() {
 	if w := r.queue.Head(); w != nil {
-		w.Value.due = true
+		if !w.Value.inLine() {
+			w.Value.due = true
+		}
 		w.Wake()
 	}
 }
@@ -164,6 +177,7 @@ func (r *room) subscribe() {
 	if r.sub == nil {
 		r.sub = r.client.hub.Subscribe(r.name.channel)
 	}
+	r.listen()
 }
 
 // close begins the release of what is held. Who waits wakes by the end of the

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// The scripts, three for a kind of lock, each with its KEYS, ARGV and replies on top of its file.
+// The scripts, each with its KEYS, ARGV and replies on top of its file.
 // All can be sent again after a lost reply without changing the outcome.
 var (
 	//go:embed scripts/acquire.lua
@@ -26,6 +26,9 @@ var (
 	//go:embed scripts/rw_release.lua
 	rwReleaseText string
 
+	//go:embed scripts/fair.lua
+	fairText string
+
 	acquireScript = newScript(acquireText)
 	mirrorScript  = newScript(mirrorText)
 	releaseScript = newScript(releaseText)
@@ -33,6 +36,8 @@ var (
 	rwAcquireScript = newScript(rwAcquireText)
 	rwMirrorScript  = newScript(rwMirrorText)
 	rwReleaseScript = newScript(rwReleaseText)
+
+	fairScript = newScript(fairText)
 )
 
 // A script is a Lua text that is called by its hash, and sent whole only to a

@@ -84,6 +84,13 @@ type tenure struct {
 	flying bool
 	landed chan struct{}
 
+	// Of a ticket, see line.go.
+	queued   time.Time // when the last command was sent that found it in the queue, or put it there; zero if none was
+	telling  bool      // that command has put it there, and was not answered yet
+	unwanted bool      // its waiter has gone meanwhile
+	// brief is set while Redis was asked for no more than a claim.
+	brief bool
+
 	until time.Time // releasing: when the lease has ended by itself
 	ghost bool      // releasing: the acquire may be executed after the release
 }
@@ -149,7 +156,10 @@ func (t *tenure) atMostShortest(ttl time.Duration) time.Duration {
 // whose lease begins now and who trusts no more than what Redis has confirmed.
 func (t *tenure) begin(now time.Time, req request) {
 	passedOn := t.phase == held
-	if passedOn && t.tokens.reserved > 0 {
+	switch {
+	case !passedOn:
+		t.contestedAt = now
+	case t.tokens.reserved > 0:
 		t.tokens.current++ // mayPass has seen to it that there is one
 	}
 	t.phase = held
@@ -310,12 +320,17 @@ func (t *tenure) abandon() ending {
 // disown has the keeper release a tenure that nobody here wants, until Redis
 // answers or the lease is over by itself.
 func (t *tenure) disown(now time.Time) {
+	t.disownBy(now, t.lease)
+	t.room.client.keeper.Nudge(t)
+}
+
+// disownBy is disown for what may wait so long.
+func (t *tenure) disownBy(now time.Time, wait time.Duration) {
 	t.phase = releasing
 	t.room.pointedTo = true
 	t.until = now.Add(t.lease)
 	t.fails = 0
-	t.room.client.keeper.Schedule(t, t.until)
-	t.room.client.keeper.Nudge(t)
+	t.room.client.keeper.Schedule(t, now.Add(wait))
 }
 
 // end makes sure that nothing of the tenure is ever sent again.

@@ -36,13 +36,14 @@ func (t *tenure) mayPass(now time.Time, req request) bool {
 	if t.shared && !req.shared {
 		return false // others may read
 	}
-	if !t.contested || t.shared && now.Before(r.alone) {
+	strict := r.name.queue != "" && c.config.HandoffLimit == 0
+	if !strict && (!t.contested || t.shared && now.Before(r.alone)) {
 		return true
 	}
 	if !t.shared {
 		r.subscribe()
 	}
-	if r.withForeign(now) || t.passes >= c.config.HandoffLimit || now.Sub(t.contestedAt) >= c.config.HandoffTime {
+	if strict || r.withForeign(now) || t.passes >= c.config.HandoffLimit || now.Sub(t.contestedAt) >= c.config.HandoffTime {
 		return false
 	}
 	t.passes++
@@ -52,6 +53,9 @@ func (t *tenure) mayPass(now time.Time, req request) bool {
 // yield prepares the release of a tenure for which others wait: who has just had
 // the lock goes behind them.
 func (r *room) yield(t *tenure, now time.Time) {
+	if r.name.queue != "" {
+		return // who is first there has it next
+	}
 	r.yielding = t.contested && r.queue.Len() > 0
 	if r.yielding && now.After(r.alone) {
 		r.behind = t.others

@@ -56,6 +56,9 @@ func (t *tenure) due() time.Time {
 	}
 	c := t.room.client
 	lease := t.atMostShortest(c.config.Lease)
+	if t.brief {
+		lease = min(lease, t.lease)
+	}
 	renewal := c.start.Add(roundDown(t.sentAt.Add(lease/3).Sub(c.start), lease/256))
 	if renewal.Before(until) {
 		return renewal
@@ -78,7 +81,7 @@ func (t *tenure) build(now time.Time) (s sent, ok bool) {
 	case held:
 		ttl := t.wanted(now)
 		t.sending(now, ttl)
-		t.shown, t.dirty, t.flying = t.shape(), false, true
+		t.shown, t.dirty, t.flying, t.brief = t.shape(), false, true, false
 		owner := t.owner.String()
 		if t.text[tenureLen:] != owner {
 			t.text = t.text[:tenureLen] + owner

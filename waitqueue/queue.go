@@ -88,6 +88,18 @@ func (q *Queue[T]) Pass() *Waiter[T] {
 // Head returns the first waiter without choosing it, nil if nobody waits.
 func (q *Queue[T]) Head() *Waiter[T] { return q.head }
 
+// All calls yield with each waiter, the first one first, until yield returns false.
+// The waiter that it is called with may leave meanwhile.
+func (q *Queue[T]) All(yield func(*Waiter[T]) bool) {
+	for w := q.head; w != nil; {
+		next := w.next
+		if !yield(w) {
+			return
+		}
+		w = next
+	}
+}
+
 // Len returns how many wait.
 func (q *Queue[T]) Len() int { return q.len }
 

@@ -1,0 +1,303 @@
+package rlock_test
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// Fair locks, in virtual time: in which order the lock goes from one to the next, and
+// by how many commands.
+
+const queue = "rlock_fair_queue:{orders:42}"
+
+// grants returns the channel on which the client is told of its grants.
+func grants(c *rlock.Client) string { return "rlock_fair:{orders:42}:" + c.ID() }
+
+// strict has nobody passed over by who waits in the same client as the holder.
+var strict = handoff(-1, 0)
+
+// A line is who had a fair lock, in order. The lock protects it.
+type line struct {
+	*world
+	order   []int
+	joined  int
+	waiters sync.WaitGroup
+}
+
+// join has one more waiter, known by its number, wait for the lock of the client, have
+// it for a section and unlock it. The caller goes on when Redis knows of it.
+func (l *line) join(p *party) {
+	who := l.joined
+	l.joined++
+	lock, me := p.NewFairLock(key), l.caller()
+	l.waiters.Go(func() {
+		if !assert.NoError(l.t, lock.Lock(me)) {
+			return
+		}
+		l.order = append(l.order, who)
+		time.Sleep(section)
+		assert.NoError(l.t, lock.Unlock(me))
+	})
+	time.Sleep(50 * time.Millisecond)
+}
+
+// inOrder waits for all and asserts that they came in the order in which they joined.
+func (l *line) inOrder() {
+	l.t.Helper()
+	l.waiters.Wait()
+	want := make([]int, l.joined)
+	for i := range want {
+		want[i] = i
+	}
+	assert.Equal(l.t, want, l.order)
+	assert.Empty(l.t, l.Keys())
+}
+
+// queued returns the tickets in the queue in Redis, the first one first.
+func (w *world) queued() []string {
+	tickets, err := w.ZMembers(queue)
+	if err != nil {
+		return nil
+	}
+	return tickets
+}
+
+// steps returns the calls of fair.lua that reached the server so far.
+func (p *party) steps() (sent []network.Frame) {
+	for _, f := range p.net.Sent("") {
+		if isStep(f) {
+			sent = append(sent, f)
+		}
+	}
+	return sent
+}
+
+func isStep(f network.Frame) bool {
+	return (f.Is("EVALSHA") || f.Is("EVAL")) && len(f.Args) > 6 && f.Args[2] == "3" && strings.HasPrefix(f.Args[4], "rlock_fair_queue:")
+}
+
+// asks and frees tell steps apart: by who asks, and by who leaves and nobody asks.
+func asks(f network.Frame) bool  { return isStep(f) && f.Args[9] != "" }
+func frees(f network.Frame) bool { return isStep(f) && f.Args[9] == "" }
+
+// joins is how many tickets a step puts into the queue.
+func joins(f network.Frame) int {
+	n, _ := strconv.Atoi(f.Args[13])
+	return n
+}
+
+func TestTheLockGoesToWhoCameFirstOverAllClients(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l := &line{world: w}
+		clients := []*party{w.client(strict), w.client(strict), w.client(strict)}
+		me := w.caller()
+		require.NoError(t, clients[0].NewFairLock(key).Lock(me))
+		for i := range 60 {
+			l.join(clients[i*i%7%3])
+		}
+		assert.Len(t, w.queued(), 60)
+		require.NoError(t, clients[0].NewFairLock(key).Unlock(me))
+		l.inOrder()
+	})
+}
+
+func TestOneCommandHandsTheLockOver(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const clients, each, rounds = 4, 8, 50
+		var parties []*party
+		for range clients {
+			p := w.client(strict)
+			p.net.SetRoundTrip(500 * time.Microsecond)
+			parties = append(parties, p)
+		}
+		var all sync.WaitGroup
+		var freed time.Time
+		var latencies []time.Duration
+		shares := make([]int, clients)
+		begin := time.Now()
+		for i, p := range parties {
+			for range each {
+				lock, me := p.NewFairLock(key), w.caller()
+				all.Go(func() {
+					for range rounds {
+						assert.NoError(t, lock.Lock(me))
+						if !freed.IsZero() {
+							latencies = append(latencies, time.Since(freed))
+						}
+						if len(latencies) == clients*each*rounds/2 {
+							t.Logf("shares %v", shares)
+							assert.GreaterOrEqual(t, float64(slices.Min(shares)), 0.95*float64(slices.Max(shares)))
+						}
+						shares[i]++
+						time.Sleep(100 * time.Microsecond)
+						freed = time.Now()
+						assert.NoError(t, lock.Unlock(me))
+					}
+				})
+			}
+		}
+		all.Wait()
+		sections := clients * each * rounds
+		commands := 0
+		for _, p := range parties {
+			commands += len(p.net.Sent(""))
+		}
+		slices.Sort(latencies)
+		t.Logf("%d sections in %v with %d commands; hand-over p50 %v, p99 %v", sections, time.Since(begin), commands,
+			latencies[len(latencies)/2], latencies[len(latencies)*99/100])
+		assert.Less(t, commands, sections*11/10)
+		assert.LessOrEqual(t, latencies[len(latencies)/2], 1200*time.Microsecond)
+	})
+}
+
+func TestAGrantIsToldToOneClient(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, me := w.client(), w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		l := &line{world: w}
+		var pushes [3]atomic.Int64
+		for i := range pushes {
+			p := w.client()
+			l.join(p)
+			p.net.Rule(func(f network.Frame) network.Fate {
+				if f.Stage == network.Push && slices.Contains(f.Args, "message") {
+					pushes[i].Add(1)
+				}
+				return network.Pass
+			})
+		}
+		release := start(func() error { return holder.NewFairLock(key).Unlock(me) })
+		synctest.Wait()
+		for i, want := range []int64{1, 0, 0} {
+			assert.Equal(t, want, pushes[i].Load())
+		}
+		require.NoError(t, <-release)
+		l.inOrder()
+	})
+}
+
+func TestWhoWaitsInAClientThatWaitsAlreadyRidesAlong(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, p, me := w.client(), w.client(strict), w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		l := &line{world: w}
+		l.join(p)
+		before := len(p.steps())
+		for range 10 {
+			who := l.joined
+			l.joined++
+			lock, them := p.NewFairLock(key), w.caller()
+			l.waiters.Go(func() {
+				assert.NoError(t, lock.Lock(them))
+				l.order = append(l.order, who)
+				assert.NoError(t, lock.Unlock(them))
+			})
+			synctest.Wait()
+		}
+		time.Sleep(25 * time.Millisecond)
+		synctest.Wait()
+		assert.Len(t, w.queued(), 11)
+		steps := p.steps()[before:]
+		require.Len(t, steps, 1, "one command tells of all, 25 ms after the first")
+		assert.Equal(t, 10, joins(steps[0]))
+		require.NoError(t, holder.NewFairLock(key).Unlock(me))
+		l.inOrder()
+	})
+}
+
+func TestALockThatNobodyWaitsForCostsTwoCommandsAndNoSubscription(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		lock := p.NewFairLock(key)
+		require.NoError(t, lock.Lock(me)) // the script is known
+		require.NoError(t, lock.Unlock(me))
+		before := len(p.net.Sent(""))
+		require.NoError(t, lock.Lock(me))
+		require.NoError(t, lock.Unlock(me))
+		assert.Len(t, p.net.Sent("")[before:], 2)
+		assert.Empty(t, p.net.Sent("SUBSCRIBE"))
+	})
+}
+
+func TestTryLockDoesNotPassWhoWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, waiter, p, me := w.client(), w.client(), w.client(), w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		waits := start(func() error { return waiter.NewFairLock(key).LockFor(w.caller(), time.Second) })
+		time.Sleep(50 * time.Millisecond)
+		before := w.queued()
+		ok, err := p.NewFairLock(key).TryLock(w.caller())
+		require.NoError(t, err)
+		assert.False(t, ok)
+		assert.Equal(t, before, w.queued(), "it does not queue")
+
+		w.Del(key) // and nobody was told
+		ok, err = p.NewFairLock(key).TryLock(w.caller())
+		require.NoError(t, err)
+		assert.False(t, ok, "the lock is free, and it goes to who waits")
+		require.False(t, pending(waits))
+		require.NoError(t, <-waits)
+	})
+}
+
+func TestHandoversInsideAClientAreBoundedWhileOthersWait(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there, me := w.client(handoff(3, time.Hour)), w.client(), w.caller()
+		require.NoError(t, here.NewFairLock(key).Lock(me))
+		l := &line{world: w}
+		l.join(there)
+		for range 8 {
+			l.join(here)
+		}
+		before := len(here.steps())
+		require.NoError(t, here.NewFairLock(key).Unlock(me))
+		l.waiters.Wait()
+		assert.Contains(t, []int{3, 4}, slices.Index(l.order, 0), "%v", l.order)
+		assert.Less(t, len(here.steps())-before, 6, "those who had it by a hand-over left with the next command")
+		time.Sleep(time.Second)
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestWhoGaveUpLeavesNothingBehind(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, p, me := w.client(), w.client(), w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		for _, wait := range []time.Duration{time.Nanosecond, time.Millisecond, 15 * time.Millisecond, 2 * time.Second} {
+			for range 3 {
+				ok, err := p.NewFairLock(key).TryLockFor(w.caller(), wait, 0)
+				require.NoError(t, err)
+				assert.False(t, ok)
+			}
+		}
+		ctx, cancel := context.WithCancel(w.caller())
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				lock := p.NewFairLock(key)
+				assert.ErrorIs(t, lock.Lock(rlock.WithOwner(ctx, rlock.NewOwner())), context.Canceled)
+			})
+		}
+		time.Sleep(time.Second)
+		assert.Len(t, w.queued(), 20)
+		cancel()
+		all.Wait()
+		time.Sleep(50 * time.Millisecond)
+		assert.Empty(t, w.queued())
+		require.NoError(t, holder.NewFairLock(key).Unlock(me))
+		assert.Empty(t, w.Keys())
+	})
+}

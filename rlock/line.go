@@ -1,0 +1,321 @@
+package rlock
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-rlock/rlock/lease"
+	"github.com/go-rlock/rlock/pubsub"
+)
+
+// How the waiters of a fair lock stand in one line over all clients.
+//
+// A ticket is a tenure made in advance, in the phase asking: its text stands in the
+// queue in Redis for the waiter who has it, until Redis makes it the owner. Who comes
+// first in the local queue came first in Redis' as well.
+//
+//	made ----> telling ----> queued ----> held
+//	  ^           |             |  lost there      (begin)
+//	  |           | no answer   v
+//	  +-----------+------- given up
+//
+// The message of a grant says which ticket has the lock. It does not say when the
+// lease began. But it began after the ticket was last found in the queue, and that was
+// after the command was sent which found it: so from then the lease of a claim is
+// counted, and a hold may begin without a command (locks-and-leases, A.5.4). For this
+// to be sound no ticket may come into the queue twice, since the message of its first
+// grant might be yet to come. So it is told to join by one command only; if that is
+// not answered, or Redis has lost the ticket, the waiter gets another.
+
+const (
+	// tellTime is how long a waiter waits for a command to ride with, so that one
+	// tells of many, before the head of the local queue sends one.
+	tellTime = 25 * time.Millisecond
+	// beat is how often a client says who waits. It keeps the tickets' claims fresh,
+	// and finds grants and releases whose message was lost.
+	beat = claimLease / 4
+	// toldTogether is how many tickets of each sort one command tells of. Those at
+	// the end of a longer queue are told of later.
+	toldTogether = 128
+)
+
+// A line is what a room knows of the queue in Redis. The shard's mutex protects it.
+type line struct {
+	// grants is the subscription to this client's channel of the lock.
+	grants *pubsub.Subscription
+	// left are tickets whose waiters are gone, and that Redis was not told of yet.
+	// The keeper tells it if no command of the room does.
+	left []*tenure
+	// overdue is set when somebody has waited for tellTime to be told of.
+	overdue bool
+	// next is when the head asks again, to say who waits.
+	next time.Time
+}
+
+// news is what a command tells Redis of who waits in a room.
+type news struct {
+	sentAt                time.Time
+	left, joined, waiting []*tenure
+	leaving               int      // how many of texts leave
+	texts                 []string // of all of them, in this order
+	unqueued              bool     // who asks does not stand in the queue
+}
+
+// news collects it for the command that is about to be sent; who stands in the queue
+// already is named if all is set.
+func (r *room) news(now time.Time, all bool) (n news) {
+	if r.name.queue == "" {
+		return n
+	}
+	n.sentAt = now
+	n.left, r.line.left = r.line.left, nil
+	if r.listening() { // or a grant would not be heard
+		r.count(&n, all)
+	}
+	n.leaving = len(n.left)
+	for _, tickets := range [][]*tenure{n.left, n.joined, n.waiting} {
+		for _, t := range tickets {
+			n.texts = append(n.texts, t.text)
+		}
+	}
+	return n
+}
+
+func (r *room) count(n *news, all bool) {
+	for w := range r.queue.All {
+		v := &w.Value
+		switch t := v.ticket; {
+		case v.wait <= 0 || v.asking:
+		case t == nil || t.phase != asking:
+			v.ticket = r.client.newTenure(r, v.request, n.sentAt)
+			n.joined = append(n.joined, v.ticket)
+			v.due = false
+		case t.queued.IsZero():
+			n.joined = append(n.joined, t)
+			v.due = false
+		case all && !t.telling && len(n.waiting) < toldTogether:
+			n.waiting = append(n.waiting, t)
+		}
+		if len(n.joined) == toldTogether {
+			break
+		}
+	}
+	for _, t := range n.joined {
+		t.queued, t.telling = n.sentAt, true
+		r.pointedTo = true
+	}
+	r.line.overdue = len(n.joined) == toldTogether
+}
+
+// told deals with the answer to a command that had news.
+func (r *room) told(n news, l landing) {
+	now := time.Now()
+	f, err := diagnose(l.err)
+	switch {
+	case err == nil:
+		for _, t := range n.left {
+			if t.phase == releasing {
+				t.end()
+			}
+		}
+		for _, t := range n.joined {
+			if t.telling = false; t.unwanted {
+				r.leave(t, now)
+			}
+		}
+		r.found(n, l.answer)
+		return
+	case f != unknown: // it was not executed
+		r.line.left = append(n.left, r.line.left...)
+	}
+	for _, t := range n.joined {
+		t.telling = false
+		switch {
+		case t.phase != asking:
+		case f == unknown:
+			t.disown(now)
+			t.ghost = true
+		default:
+			if t.queued = (time.Time{}); t.unwanted {
+				r.leave(t, now)
+			}
+		}
+	}
+	r.line.overdue = len(n.joined) > 0
+}
+
+// found notes which of the tickets that wait Redis has in its queue.
+func (r *room) found(n news, a answer) {
+	if a.granted {
+		return // it has not looked
+	}
+	lost := make(map[string]bool, len(a.lost))
+	for _, text := range a.lost {
+		lost[text] = true
+	}
+	for _, t := range n.waiting {
+		switch {
+		case t.phase != asking || t.text == a.holder:
+		case lost[t.text]:
+			r.line.overdue = true
+			t.end()
+		default:
+			t.queued = n.sentAt
+		}
+	}
+}
+
+// inLine reports whether Redis has been told of the waiter, or is being told.
+func (v *visit) inLine() bool {
+	return v.ticket != nil && v.ticket.phase == asking && !v.ticket.queued.IsZero()
+}
+
+// leave gives up a ticket whose waiter is gone or has the lock by another.
+func (r *room) leave(t *tenure, now time.Time) {
+	switch {
+	case t == nil || t.phase != asking:
+	case t.queued.IsZero():
+		t.end() // Redis knows nothing of it
+	case t.telling:
+		t.unwanted = true // and leaves behind the command that tells of it
+	default:
+		t.disownBy(now, tellTime)
+		r.line.left = append(r.line.left, t)
+	}
+}
+
+// listen makes sure that the grants of the lock to this client are heard. It needs
+// the subscription to the lock's channel.
+func (r *room) listen() {
+	if c, n := r.client, r.name; n.queue != "" && r.line.grants == nil {
+		r.line.grants = r.sub.Also(n.grants+c.id.prefix, func(ticket string) {
+			r := c.enter(n)
+			r.granted(ticket, time.Now())
+			r.exit()
+		})
+	}
+}
+
+func (r *room) listening() bool { return r.line.grants != nil && r.line.grants.Confirmed() }
+
+// deaf returns why grants will not be heard, nil if they will.
+func (r *room) deaf() error {
+	if r.line.grants == nil {
+		return nil
+	}
+	if err := r.line.grants.Refused(); err != nil {
+		return fmt.Errorf("%w: a fair lock needs its channel: %w", ErrNoPermission, err)
+	}
+	return nil
+}
+
+// hangUp ends listen.
+func (r *room) hangUp() {
+	if r.line.grants != nil {
+		r.line.grants.Close()
+		r.line.grants = nil
+	}
+}
+
+// granted deals with the message that the ticket has the lock.
+func (r *room) granted(ticket string, now time.Time) {
+	w := r.waiterWith(ticket)
+	switch {
+	case r.client.closed.Load() || !strings.HasPrefix(ticket, r.client.id.prefix):
+	case w != nil && w.Value.asking:
+		w.Value.called = true // the answer decides whether that is news
+	case w != nil:
+		r.take(w, now)
+	case r.tenure != nil && strings.HasPrefix(ticket, r.tenure.text[:tenureLen]):
+		// It asked, and was told so.
+	default:
+		// Nobody wants it, and the next in the queue must not wait for that.
+		t := r.client.newTenure(r, request{}, now)
+		t.text = ticket
+		t.disown(now)
+	}
+}
+
+func (r *room) waiterWith(ticket string) *waiter {
+	for w := range r.queue.All {
+		if t := w.Value.ticket; t != nil && t.phase == asking && t.text == ticket {
+			return w
+		}
+	}
+	return nil
+}
+
+// take gives w the lock that its ticket was granted, or has it ask first if too
+// little of the claim is certain.
+func (r *room) take(w *waiter, now time.Time) {
+	v := &w.Value
+	t := v.ticket
+	t.sending(t.queued, claimLease)
+	t.trust.Confirmed()
+	if t.trust.Valid(now) && t.trust.Until().Sub(now) > claimLease/2 && r.client.config.SyncReplicas == 0 {
+		t.brief = true
+		t.contested, t.others = true, 1 // it was freed for others
+		r.grant(t, w, now)
+	} else {
+		t.trust = lease.Trust{}
+		v.called, v.due = true, true
+	}
+	w.Wake()
+}
+
+// mayAsk reports whether w may ask Redis: the head does, about the lock or to tell
+// who waits, and so does a waiter who was called.
+func (r *room) mayAsk(w *waiter) bool {
+	if w.Value.called {
+		return true
+	}
+	return r.queue.Head() == w && r.busy == 0 && (r.tenure == nil || r.line.overdue)
+}
+
+// untold returns how long v, who does not ask, may wait for a command to ride with.
+func (r *room) untold(v *visit, now time.Time) time.Duration {
+	if r.name.queue == "" || v.inLine() {
+		return forever
+	}
+	if v.tellBy.IsZero() {
+		v.tellBy = now.Add(tellTime)
+	}
+	return v.tellBy.Sub(now)
+}
+
+// tell has the head tell of v, who has waited for so long.
+func (r *room) tell(v *visit, now time.Time) {
+	if r.name.queue == "" || v.inLine() || now.Before(v.tellBy) {
+		return
+	}
+	v.tellBy = now.Add(beat)
+	r.line.overdue = true
+	if head := r.queue.Head(); head != nil {
+		head.Value.due = true
+		head.Wake()
+	}
+}
+
+// denied deals with an answer that names another holder, or none.
+func (r *room) denied(w *waiter, a answer, now time.Time) {
+	v := &w.Value
+	t, called := v.ticket, v.called
+	v.called = false
+	if r.name.queue == "" || v.wait <= 0 {
+		t.end()
+		return
+	}
+	if err := r.deaf(); err != nil {
+		v.err, v.fatal = err, true
+	}
+	// It can be heard by now, or Redis has lost tickets.
+	v.due = r.listening() && (!v.inLine() || r.line.overdue)
+	other := r.waiterWith(a.holder)
+	switch {
+	case called && t.phase == asking:
+		r.take(w, now) // the grant came after the answer
+	case other != nil && !other.Value.asking:
+		r.take(other, now) // its message is lost, or late
+	}
+}

@@ -1,0 +1,130 @@
+-- One step of a fair lock: takes tickets out of its queue, puts others in, and if the
+-- lock is free grants it to the first in the queue that is there to hear of it.
+--
+-- A ticket is the owner's text of a tenure to come, "<uuid>:<id>". Its first 19
+-- characters are the client's, and end the name of the channel on which that client,
+-- and no other, is told that the ticket has the lock.
+--
+-- KEYS[1]  the lock's name; its hash is that of a plain lock
+-- KEYS[2]  the queue: a sorted set of tickets, by the order in which they came
+-- KEYS[3]  the plain lock's channel
+-- ARGV[1]  "PUBLISH" or "SPUBLISH", by the rule that the waiters subscribe by
+-- ARGV[2]  "NUMSUB" or "SHARDNUMSUB", to count a channel's subscribers by; "" if no
+--          node knows them all
+-- ARGV[3]  what the clients' channels begin with
+-- ARGV[4]  the ticket that asks, "" if none does
+-- ARGV[5]  the lease that it asks for in milliseconds
+-- ARGV[6]  "1" if it may have a lock that nobody waits for without having queued
+-- ARGV[7]  how many tickets leave
+-- ARGV[8]  how many join
+-- ARGV[9]  the tickets that leave, then those that join, then those that wait
+--
+-- nil            the ticket that asks has the lock, and its lease begins now
+-- {n, o, t...}   owner o has the lock for n more milliseconds (-1: its key has no
+--                TTL; -2 and "": nobody has it); of those that wait, the tickets t are
+--                neither in the queue nor o
+-- 1, 0           nobody asks: the first of those that leave was here, or was not
+--
+-- Sending it again changes nothing: who has left is not there to leave, and who has
+-- joined is there. A ticket that joined and was granted in between would join a
+-- second time: so each is told to join by one command only, and one that was not
+-- answered is given up.
+--
+-- Who is not listening is passed over, and hears nothing: a count of receivers
+-- after the message would pass over some who heard it, in a failover. The lease of
+-- a grant is short until the new owner has been heard of.
+local lock, queue = KEYS[1], KEYS[2]
+local asking = ARGV[4]
+local leaving, joining = tonumber(ARGV[7]), tonumber(ARGV[8])
+local claim = 2000 -- claimLease
+local silence = 60000 -- without a word for so long the queue is nobody's
+
+-- A tenure is known by its uuid: the id after it changes with a hand-over.
+local function tenure(ticket)
+	return string.sub(ticket, 1, 37)
+end
+
+local holder = redis.call('hkeys', lock)[1]
+local freed, left = false, 0
+for i = 9, 8 + leaving do
+	local found = redis.call('zrem', queue, ARGV[i])
+	if holder and tenure(holder) == tenure(ARGV[i]) then
+		redis.call('del', lock)
+		holder, freed, found = nil, true, 1
+	end
+	if i == 9 then
+		left = found
+	end
+end
+
+if joining > 0 then
+	local last = tonumber(redis.call('zrange', queue, -1, -1, 'withscores')[2] or 0)
+	for i = 9 + leaving, 8 + leaving + joining do
+		if ARGV[i] ~= holder then
+			redis.call('zadd', queue, 'nx', last + i, ARGV[i])
+		end
+	end
+end
+
+local function listens(channel)
+	if ARGV[2] == '' then
+		return true
+	end
+	local subscribers = redis.pcall('pubsub', ARGV[2], channel)
+	return subscribers.err or subscribers[2] > 0
+end
+
+-- A server that refuses the lease, or the message, by its access rules must not keep
+-- a lock that never ends, or that nobody knows he has.
+local function grant(ticket, lease, channel)
+	redis.call('hset', lock, ticket, 1)
+	local done = redis.pcall('pexpire', lock, lease)
+	if done == 1 and channel then
+		done = redis.pcall(ARGV[1], channel, ticket)
+	end
+	if type(done) == 'table' then
+		redis.call('del', lock)
+		return done
+	end
+	holder = ticket
+end
+
+while not holder do
+	local refused
+	local first = redis.call('zrange', queue, 0, 0)[1]
+	if first then
+		redis.call('zrem', queue, first)
+	end
+	if first == asking or not first and ARGV[6] == '1' then
+		refused = grant(asking, ARGV[5])
+	elseif first then
+		local channel = ARGV[3] .. string.sub(first, 1, 19)
+		if listens(channel) then
+			refused = grant(first, claim, channel)
+		end
+	else
+		break
+	end
+	if refused then
+		return refused
+	end
+end
+redis.call('pexpire', queue, silence)
+if freed and not holder then
+	redis.call(ARGV[1], KEYS[3], '0')
+end
+
+if asking == '' then
+	return left
+end
+if holder == asking then
+	redis.call('pexpire', lock, ARGV[5])
+	return nil
+end
+local reply = {redis.call('pttl', lock), holder or ''}
+for i = 9 + leaving + joining, #ARGV do
+	if ARGV[i] ~= holder and not redis.call('zscore', queue, ARGV[i]) then
+		reply[#reply + 1] = ARGV[i]
+	end
+end
+return reply
