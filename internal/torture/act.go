@@ -79,7 +79,7 @@ func (a *act) perform(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if a.probe, err = probe.Start(worker.Config(a.stage.Address(), 0)); err != nil {
+	if a.probe, err = probe.Start(worker.Config(a.stage.Address().Servers()[0], 0)); err != nil {
 		return err
 	}
 	defer a.probe.Close() // again, if all goes well
@@ -99,7 +99,7 @@ func (a *act) perform(ctx context.Context) (err error) {
 func (a *act) job(number, life int) worker.Job {
 	return worker.Job{
 		Address: a.stage.AddressOf(number), Seed: a.seed + uint64(a.number), Worker: number, Life: life,
-		Goroutines: a.workers, Names: a.names(), Kinds: a.kinds, Lease: a.lease,
+		Goroutines: a.workers, Names: a.names(), Kinds: worker.Fit(a.kinds, a.plan.Topology), Lease: a.lease,
 		History: filepath.Join(a.history, workerName(number, life)),
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -104,7 +105,7 @@ func parse(args []string) (o options, err error) {
 	if o.kinds, err = worker.ParseKinds(kinds); err != nil {
 		return o, err
 	}
-	o.topologies = stage.Topologies()
+	o.topologies = slices.DeleteFunc(stage.Topologies(), func(t stage.Topology) bool { return len(worker.Fit(o.kinds, t)) == 0 })
 	if topologies != "" {
 		o.topologies = nil
 		for name := range strings.SplitSeq(topologies, ",") {
@@ -116,6 +117,9 @@ func parse(args []string) (o options, err error) {
 		}
 	}
 	for _, t := range o.topologies {
+		if len(worker.Fit(o.kinds, t)) == 0 {
+			return o, fmt.Errorf("torture: none of these kinds of lock is for the topology %s: leave it out of -topology", t)
+		}
 		if len(fault.For(t, o.faults...)) == 0 {
 			return o, fmt.Errorf("torture: none of these faults is for the topology %s: leave it out of -topology", t)
 		}

@@ -45,7 +45,7 @@ func run(ctx context.Context, o options) (violations int, err error) {
 			first: rounds[topology],
 			plan: plan.Plan{
 				Seed: o.seed, Topology: topology, Kinds: fault.For(topology, o.faults...),
-				Scene: fault.Scene{Workers: o.processes, Names: worker.Names(o.kinds, o.names()), Lease: o.lease},
+				Scene: fault.Scene{Workers: o.processes, Names: worker.Names(worker.Fit(o.kinds, topology), o.names()), Lease: o.lease},
 			},
 			report: &report.Act{Topology: string(topology), Faults: make(map[string]report.Count), Excused: make(map[string]int)},
 		}

@@ -18,7 +18,7 @@ func ofConnections() []Kind {
 		{Name: "client-kill-pubsub", Where: everywhere, Choose: func(random *rand.Rand, _ Scene) Fault {
 			return &killConnections{kind: "pubsub", interval: often(random)}
 		}},
-		{Name: "client-pause", Where: slices.Concat(single, cluster), Choose: choosePause},
+		{Name: "client-pause", Where: slices.Concat(single, apart, cluster), Choose: choosePause},
 		// Sentinels are clients too, and take a primary that pauses them for dead.
 		{Name: "client-pause", Where: sentinel, Forgets: true, Choose: choosePause},
 		{Name: "script-flush", Where: everywhere, Choose: func(*rand.Rand, Scene) Fault { return new(flushScripts) }},

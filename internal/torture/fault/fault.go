@@ -52,6 +52,7 @@ func (s Scene) name(random *rand.Rand) string { return s.Names[random.IntN(len(s
 var (
 	everywhere = stage.Topologies()
 	single     = []stage.Topology{stage.Standalone, stage.AOF}
+	apart      = []stage.Topology{stage.Independent}
 	sentinel   = []stage.Topology{stage.Sentinel}
 	cluster    = []stage.Topology{stage.Cluster}
 	replicated = []stage.Topology{stage.Sentinel, stage.Cluster}

@@ -34,7 +34,7 @@ func TestEveryFaultIsInjectedAndHealed(t *testing.T) {
 				_, err := s.Hire("", time.Minute, func(int) any { return nil })
 				require.NoError(t, err)
 			}
-			client := worker(t, s)
+			clients := worker(t, s)
 			random := rand.New(rand.NewPCG(1, 2))
 			for _, kind := range kinds {
 				f := kind.Choose(random, scene)
@@ -44,7 +44,7 @@ func TestEveryFaultIsInjectedAndHealed(t *testing.T) {
 					heal(t, f, s)
 					heal(t, f, s) // again
 					require.NoError(t, s.Ready())
-					whole(t, s, client)
+					whole(t, s, clients)
 				})
 			}
 		})
@@ -56,30 +56,34 @@ func heal(t *testing.T, f fault.Fault, s *stage.Stage) {
 	require.Eventually(t, func() bool { return f.Heal(s) == nil }, time.Minute, 10*time.Millisecond)
 }
 
-// worker returns a client that is where the workers are.
-func worker(t *testing.T, s *stage.Stage) rueidis.Client {
+// worker returns clients that are where the workers are, one of each server.
+func worker(t *testing.T, s *stage.Stage) (clients []rueidis.Client) {
 	t.Helper()
-	a := s.Address()
-	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: a.Init, Username: stage.User, Password: stage.Password, DisableCache: true,
-		Sentinel:          rueidis.SentinelOption{MasterSet: a.MasterSet},
-		ForceSingleClient: a.Topology == stage.Standalone, DialCtxFn: a.Dial,
-	})
-	require.NoError(t, err)
-	t.Cleanup(client.Close)
-	return client
+	for _, a := range s.Address().Servers() {
+		client, err := rueidis.NewClient(rueidis.ClientOption{
+			InitAddress: a.Init, Username: stage.User, Password: stage.Password, DisableCache: true,
+			Sentinel:          rueidis.SentinelOption{MasterSet: a.MasterSet},
+			ForceSingleClient: a.Topology != stage.Sentinel && a.Topology != stage.Cluster, DialCtxFn: a.Dial,
+		})
+		require.NoError(t, err)
+		t.Cleanup(client.Close)
+		clients = append(clients, client)
+	}
+	return clients
 }
 
 // whole requires that workers can do everything again, and that no key is left.
-func whole(t *testing.T, s *stage.Stage, client rueidis.Client) {
+func whole(t *testing.T, s *stage.Stage, clients []rueidis.Client) {
 	t.Helper()
-	for _, name := range scene.Names {
-		require.Eventually(t, func() bool {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			script := client.B().Eval().Script("redis.call('set', KEYS[1], '1') return redis.call('del', KEYS[1])").Numkeys(1).Key(name).Build()
-			return client.Do(ctx, script).Error() == nil
-		}, time.Minute, 10*time.Millisecond)
+	for _, client := range clients {
+		for _, name := range scene.Names {
+			require.Eventually(t, func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				script := client.B().Eval().Script("redis.call('set', KEYS[1], '1') return redis.call('del', KEYS[1])").Numkeys(1).Key(name).Build()
+				return client.Do(ctx, script).Error() == nil
+			}, time.Minute, 10*time.Millisecond)
+		}
 	}
 	keys, err := s.Keys()
 	require.NoError(t, err)
@@ -91,7 +95,7 @@ func TestAFaultThatMeetsAStoppedServerIsMissedAndHealedLater(t *testing.T) {
 	s, err := stage.Open(stage.Standalone, t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
-	client, random := worker(t, s), rand.New(rand.NewPCG(1, 2))
+	clients, random := worker(t, s), rand.New(rand.NewPCG(1, 2))
 	restart := choose(t, "restart", random)
 	for _, name := range []string{"maxclients", "out-of-memory", "refuse-command", "flushall", "del", "evict", "client-pause", "pause-server"} {
 		f := choose(t, name, random)
@@ -99,7 +103,7 @@ func TestAFaultThatMeetsAStoppedServerIsMissedAndHealedLater(t *testing.T) {
 		require.Error(t, f.Inject(s), name)
 		require.NoError(t, restart.Heal(s))
 		heal(t, f, s)
-		whole(t, s, client)
+		whole(t, s, clients)
 	}
 }
 

@@ -19,7 +19,7 @@ var refusable = []string{
 func ofLimits() []Kind {
 	return []Kind{
 		// Sentinels would take a primary that refuses them for dead.
-		{Name: "maxclients", Where: slices.Concat(single, cluster), Choose: func(*rand.Rand, Scene) Fault { return maxClients{} }},
+		{Name: "maxclients", Where: slices.Concat(single, apart, cluster), Choose: func(*rand.Rand, Scene) Fault { return maxClients{} }},
 		{Name: "out-of-memory", Where: everywhere, Choose: func(*rand.Rand, Scene) Fault { return outOfMemory{} }},
 		{Name: "refuse-command", Where: everywhere, Choose: func(random *rand.Rand, _ Scene) Fault {
 			return refuseCommand{refusable[random.IntN(len(refusable))]}

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"fmt"
 	"math/rand/v2"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -12,6 +13,12 @@ func ofServers() []Kind {
 		{Name: "pause-server", Where: single, Choose: func(*rand.Rand, Scene) Fault { return pauseServer{} }},
 		{Name: "restart", Where: []stage.Topology{stage.Standalone}, Forgets: true, Choose: func(*rand.Rand, Scene) Fault { return restart{} }},
 		{Name: "restart-aof", Where: []stage.Topology{stage.AOF}, Choose: func(*rand.Rand, Scene) Fault { return restart{} }},
+		{Name: "pause-one", Where: apart, Choose: func(random *rand.Rand, _ Scene) Fault {
+			return one{random.IntN(stage.Apart), "SIGSTOP", (*redistest.Server).Pause, (*redistest.Server).Resume}
+		}},
+		{Name: "restart-one", Where: apart, Choose: func(random *rand.Rand, _ Scene) Fault {
+			return one{random.IntN(stage.Apart), "kill -9", (*redistest.Server).Stop, (*redistest.Server).Start}
+		}},
 		// Whoever takes over may not have all that the dead one had confirmed.
 		{Name: "pause-primary", Where: replicated, Forgets: true, Choose: func(random *rand.Rand, scene Scene) Fault {
 			return &primary{name: scene.name(random), how: "SIGSTOP", hurt: (*redistest.Server).Pause, mend: (*redistest.Server).Resume}
@@ -35,6 +42,23 @@ type restart struct{}
 func (restart) String() string              { return "kill -9 of the server" }
 func (restart) Inject(s *stage.Stage) error { return s.Attempt(s.Server.Stop) }
 func (restart) Heal(s *stage.Stage) error   { return s.Attempt(s.Server.Start) }
+
+// one hurts one of several servers, which forgets nothing by it.
+type one struct {
+	number     int
+	how        string
+	hurt, mend func(*redistest.Server)
+}
+
+func (f one) String() string { return fmt.Sprintf("%s of server %d", f.how, f.number) }
+
+func (f one) Inject(s *stage.Stage) error {
+	return s.Attempt(func() { f.hurt(s.Servers[f.number]) })
+}
+
+func (f one) Heal(s *stage.Stage) error {
+	return s.Attempt(func() { f.mend(s.Servers[f.number]) })
+}
 
 // primary hurts the node that takes the writes for a name. The others may make
 // another the primary meanwhile.

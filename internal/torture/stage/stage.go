@@ -16,13 +16,14 @@ import (
 // patience is how long a node may take to answer the stage itself.
 const patience = 2 * time.Second
 
-// A Stage is one Redis with its networks. Server and what is done by it belong
+// A Stage is one Redis with its networks, or several. Server and what is done by it belong
 // to one goroutine at a time; the rest may be called concurrently.
 type Stage struct {
 	Topology Topology
-	Server   *redistest.Server // call its methods within Attempt
-	Networks networks          // in front of the data nodes
-	Workers  []*Worker         // added by Hire
+	Servers  []*redistest.Server // call their methods within Attempt; one but for Independent
+	Server   *redistest.Server   // the first
+	Networks networks            // in front of the data nodes
+	Workers  []*Worker           // added by Hire
 
 	keeper keeper
 	nodes  []*redistest.Server
@@ -41,10 +42,13 @@ func Open(topology Topology, dir string) (*Stage, error) {
 }
 
 func (s *Stage) open() (err error) {
-	if s.Server, err = s.Topology.start(&s.keeper); err != nil {
+	if s.Servers, err = s.Topology.start(&s.keeper); err != nil {
 		return err
 	}
-	s.nodes = s.Server.Nodes()
+	s.Server = s.Servers[0]
+	for _, server := range s.Servers {
+		s.nodes = append(s.nodes, server.Nodes()...)
+	}
 	for _, node := range s.nodes {
 		admin, err := rueidis.NewClient(adminOption(node))
 		if err != nil {
@@ -92,7 +96,7 @@ func (s *Stage) Attempt(f func()) error { return attempt(f) }
 // Ready waits until the servers that run are in order: until whoever has to take
 // over has, and the replicas follow.
 func (s *Stage) Ready() error {
-	if s.Topology == Standalone || s.Topology == AOF {
+	if s.Topology.single() {
 		return nil
 	}
 	return attempt(s.Server.Start)

@@ -15,14 +15,18 @@ import (
 type Topology string
 
 const (
-	Standalone Topology = "standalone" // forgets all when it is restarted
-	AOF        Topology = "aof"        // standalone, with an append-only file
-	Sentinel   Topology = "sentinel"   // a primary, two replicas, three sentinels
-	Cluster    Topology = "cluster"    // three primaries with a replica each
+	Standalone  Topology = "standalone"  // forgets all when it is restarted
+	AOF         Topology = "aof"         // standalone, with an append-only file
+	Sentinel    Topology = "sentinel"    // a primary, two replicas, three sentinels
+	Cluster     Topology = "cluster"     // three primaries with a replica each
+	Independent Topology = "independent" // three as aof, none of which knows of the others
 )
 
+// Apart is how many servers Independent has.
+const Apart = 3
+
 // Topologies are all there are.
-func Topologies() []Topology { return []Topology{Standalone, AOF, Sentinel, Cluster} }
+func Topologies() []Topology { return []Topology{Standalone, AOF, Sentinel, Cluster, Independent} }
 
 // Workers connect as a user of their own, so that rights can be taken from them
 // and from nobody else.
@@ -32,7 +36,7 @@ const (
 )
 
 // start starts the servers, in the hands of k.
-func (t Topology) start(k *keeper) (server *redistest.Server, err error) {
+func (t Topology) start(k *keeper) (servers []*redistest.Server, err error) {
 	// A file of users: those of the command line would stand in the configuration
 	// as well, once a server has rewritten it.
 	users := filepath.Join(k.dir, "users.acl")
@@ -41,22 +45,30 @@ func (t Topology) start(k *keeper) (server *redistest.Server, err error) {
 		return nil, fmt.Errorf("stage: %w", err)
 	}
 	args := []string{"--aclfile", users}
+	lasting := append([]string{"--appendonly", "yes", "--appendfsync", "always"}, args...)
 	err = attempt(func() {
 		switch t {
 		case Standalone:
-			server = redistest.Standalone(k, args...)
+			servers = append(servers, redistest.Standalone(k, args...))
 		case AOF:
-			server = redistest.Standalone(k, append(args, "--appendonly", "yes", "--appendfsync", "always")...)
+			servers = append(servers, redistest.Standalone(k, lasting...))
 		case Sentinel:
-			server = redistest.Sentinel(k, args...)
+			servers = append(servers, redistest.Sentinel(k, args...))
 		case Cluster:
-			server = redistest.Cluster(k, args...)
+			servers = append(servers, redistest.Cluster(k, args...))
+		case Independent:
+			for range Apart {
+				servers = append(servers, redistest.Standalone(k, lasting...))
+			}
 		default:
 			k.Fatalf("stage: no topology is called %q", t)
 		}
 	})
-	return server, err
+	return servers, err
 }
+
+// single reports whether no server takes over from another.
+func (t Topology) single() bool { return t != Sentinel && t != Cluster }
 
 // An Address says how a worker reaches the servers. It travels as JSON.
 type Address struct {
@@ -73,8 +85,23 @@ func (s *Stage) Address() Address { return s.AddressOf(int(Everyone)) }
 // AddressOf says how a worker, who was hired, reaches the servers: through networks
 // of its own.
 func (s *Stage) AddressOf(worker int) Address {
-	option := s.Server.Options()
-	return Address{Topology: s.Topology, Init: option.InitAddress, MasterSet: option.Sentinel.MasterSet, Networks: s.Networks.of(worker)}
+	a := Address{Topology: s.Topology, Networks: s.Networks.of(worker)}
+	for _, server := range s.Servers {
+		option := server.Options()
+		a.Init, a.MasterSet = append(a.Init, option.InitAddress...), option.Sentinel.MasterSet
+	}
+	return a
+}
+
+// Servers returns an address for each server that knows of no other.
+func (a Address) Servers() (list []Address) {
+	if a.Topology != Independent {
+		return []Address{a}
+	}
+	for _, init := range a.Init {
+		list = append(list, Address{Topology: AOF, Init: []string{init}, Networks: a.Networks})
+	}
+	return list
 }
 
 // Dial dials a node's network in its stead; it is made for DialCtxFn of rueidis.

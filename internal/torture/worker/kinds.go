@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/internal/torture/stage"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -111,6 +112,16 @@ func (c calls) Told(way string) {
 		call.Told(way)
 	}
 }
+
+// Fit returns the kinds that are for the topology.
+func Fit(kinds []string, topology stage.Topology) []string {
+	return slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool {
+		return (kind == red) != (topology == stage.Independent)
+	})
+}
+
+// red is the kind that is for servers which know nothing of each other.
+const red = "red"
 
 // ParseKinds returns the names in a list with commas, all if it is empty, or an error
 // for one that there is not.

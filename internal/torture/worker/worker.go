@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -35,9 +36,10 @@ type worker struct {
 	gate     *gate
 	before   goleak.Option // the goroutines that are not the worker's
 
-	ready  chan struct{} // closed when there is a client
-	client *rlock.Client
-	first  int // goroutines after the first lock
+	ready   chan struct{}   // closed when there is a client of each server
+	client  *rlock.Client   // the first
+	clients []*rlock.Client // one for each server that knows of no other
+	first   int             // goroutines after the first lock
 
 	ctx    context.Context // ends with the worker
 	cancel context.CancelFunc
@@ -68,8 +70,9 @@ func begin(job Job) (*worker, error) {
 
 // connect tries until it has a client, and has the crew begin.
 func (w *worker) connect() {
+	servers := w.Address.Servers()
 	for w.ctx.Err() == nil {
-		client, err := rlock.New(Config(w.Address, w.Lease))
+		client, err := rlock.New(Config(servers[len(w.clients)], w.Lease))
 		if err != nil {
 			select {
 			case <-time.After(50 * time.Millisecond):
@@ -77,8 +80,11 @@ func (w *worker) connect() {
 			}
 			continue
 		}
-		w.client = client
-		own := client.NewLock("torture:own:" + w.name)
+		if w.clients = append(w.clients, client); len(w.clients) < len(servers) {
+			continue
+		}
+		w.client = w.clients[0]
+		own := w.client.NewLock("torture:own:" + w.name)
 		if own.Lock(w.ctx) == nil {
 			_ = own.Unlock(w.ctx) // what went wrong will be seen elsewhere
 		}
@@ -91,7 +97,7 @@ func (w *worker) connect() {
 	}
 }
 
-// Config returns how a worker's client is configured.
+// Config returns how a worker's client is configured, that of one server.
 func Config(a stage.Address, lease time.Duration) rlock.Config {
 	return rlock.Config{
 		Lease:  lease,
@@ -133,9 +139,12 @@ func (w *worker) end() (e Ended) {
 	w.cancel()
 	w.gate.end()
 	w.crew.Wait()
-	if w.client != nil {
+	if len(w.clients) > 0 {
 		closing := w.recorder.Begin(history.Op{Method: history.Close})
-		err := w.client.Close()
+		var err error
+		for _, client := range w.clients {
+			err = errors.Join(err, client.Close())
+		}
 		closing.End(history.Result{Outcome: gaveBack(err), Error: text(err)})
 		e.Closed = text(err)
 	}
