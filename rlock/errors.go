@@ -67,7 +67,8 @@ var (
 	ErrUnsupported = errors.New("server lacks a command")
 
 	// ErrWrongType is returned when the lock's name is the key of something else
-	// than a lock. The key is left as it is.
+	// than a lock, or the key of a fenced lock's tokens that of no counter; the
+	// message then names it. The key is left as it is.
 	ErrWrongType = errors.New("key holds something else than a lock")
 
 	// ErrNoPermission is returned when Redis refuses the command to this user:

@@ -21,13 +21,15 @@ import (
 // Tokens grow; they do not count. Most tenures reserve one. In a process where
 // many goroutines pass the lock on, a tenure reserves as many as it may need, and
 // those that it does not need are nobody's. A lock without a token left is freed in
-// place of being passed on.
+// place of being passed on. A process that has lost the lock and has not learnt it
+// yet may pass it on with a token less than that of the next holder, as it should be:
+// it will be refused.
 //
 // The counter is a key of its own, Redisson's "redisson_lock_token:{name}". It has
 // no lease and stays when the lock is free, so that there is one for each name that
 // was ever used. Where Redis loses it, by a failover, by eviction or by a DEL,
-// tokens begin anew: it must be kept as safe as what the tokens protect. With
-// Redisson, RFencedLock.delete and expire do that. The user needs the rights to the
+// tokens go back: it must be kept as safe as what the tokens protect, by
+// [Config.SyncReplicas] for one. Redisson's RFencedLock.delete and expire lose it. The user needs the rights to the
 // key, INCRBY and GET; without them, and where the key is no counter, locking fails
 // with [ErrNoPermission] or [ErrWrongType] and the lock stays free.
 //

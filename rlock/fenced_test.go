@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,6 +38,7 @@ func oneSection(ctx context.Context, t *testing.T, lock *rlock.FencedLock) uint6
 	return hold.Token()
 }
 
+// Redisson: testTokenIncrease, but for the nested locks, see the next.
 func TestATokenIsCountedForEachGrantInRedissonsKey(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
 		here, there := s.fenced(), s.fenced()
@@ -243,7 +245,7 @@ func TestAUserWithoutTheRightsToTheCounterIsToldAndHoldsNothing(t *testing.T) {
 	t.Parallel()
 	s := at(t, redistest.Standalone(t))
 	var rules []string
-	for _, right := range append(rightsEverywhere, plainRights...) {
+	for _, right := range slices.Concat(rightsEverywhere, plainRights) {
 		rules = append(rules, right.rule)
 	}
 	needed := []string{"~redisson_lock_token:*", "+incrby", "+get"}
@@ -258,10 +260,39 @@ func TestAUserWithoutTheRightsToTheCounterIsToldAndHoldsNothing(t *testing.T) {
 	require.NoError(t, try(rules))
 	for i, rule := range needed {
 		n := len(rules) - len(needed) + i
-		err := try(append(append([]string(nil), rules[:n]...), rules[n+1:]...))
+		err := try(slices.Delete(slices.Clone(rules), n, n+1))
 		assert.ErrorIs(t, err, rlock.ErrNoPermission, rule)
 		assert.Zero(t, s.number("EXISTS", key), rule)
 	}
+}
+
+// What a tenure may give out is replicated with its grant, and nothing after it.
+func TestWithReplicasAFailoverLosesNoToken(t *testing.T) {
+	t.Parallel()
+	s := at(t, redistest.Sentinel(t))
+	lock := s.fenced(withReplicas(2), withLease(2*time.Second))
+	var last atomic.Uint64
+	crowd := func() {
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				hold, err := lock.Acquire(s.ctx)
+				if !assert.NoError(t, err) {
+					return
+				}
+				if before := last.Swap(hold.Token()); before >= hold.Token() {
+					assert.Fail(t, "tokens do not grow", "%d after %d", hold.Token(), before)
+				}
+				if err := hold.Release(s.ctx); err != nil {
+					assert.ErrorIs(t, err, rlock.ErrLost) // with a primary that had it for a moment
+				}
+			})
+		}
+		all.Wait()
+	}
+	crowd()
+	s.Failover(key)
+	crowd()
 }
 
 // Virtual time.

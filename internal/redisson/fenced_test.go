@@ -32,29 +32,35 @@ func TestTheWatchdogsKeepFencedLocksOfBothSides(t *testing.T) {
 }
 
 func TestFencedTokensGrowFromJavaToGoAndBack(t *testing.T) {
-	withBoth(t, setting{kind: redisson.Fenced}, func(s *scene) {
-		java, lock := s.thread("one"), s.client.NewFencedLock(s.fresh())
-		var last uint64
-		for range 10 {
-			token, err := java.LockAndGetToken(lock.Name())
-			require.NoError(s.t, err)
-			assert.Equal(s.t, last+1, token)
-			nested, err := java.LockAndGetToken(lock.Name())
-			require.NoError(s.t, err)
-			assert.Equal(s.t, last+2, nested, "Redisson has a token for each level")
-			require.NoError(s.t, java.Unlock(lock.Name()))
-			require.NoError(s.t, java.Unlock(lock.Name()))
+	withBoth(t, setting{kind: redisson.Fenced}, alternating)
+}
 
-			hold, err := lock.Acquire(s.ctx)
-			require.NoError(s.t, err)
-			last = hold.Token()
-			assert.Equal(s.t, nested+1, last)
-			counter, err := java.Token(lock.Name())
-			require.NoError(s.t, err)
-			assert.Equal(s.t, last, counter, "nobody waited: no other token is reserved")
-			require.NoError(s.t, hold.Release(s.ctx))
-		}
-	})
+func TestInAClusterFencedTokensGrowFromJavaToGoAndBack(t *testing.T) {
+	withBothInACluster(t, setting{kind: redisson.Fenced}, alternating)
+}
+
+func alternating(s *scene) {
+	java, lock := s.thread("one"), s.client.NewFencedLock(s.fresh())
+	var last uint64
+	for range 10 {
+		token, err := java.LockAndGetToken(lock.Name())
+		require.NoError(s.t, err)
+		assert.Equal(s.t, last+1, token)
+		nested, err := java.LockAndGetToken(lock.Name())
+		require.NoError(s.t, err)
+		assert.Equal(s.t, last+2, nested, "Redisson has a token for each level")
+		require.NoError(s.t, java.Unlock(lock.Name()))
+		require.NoError(s.t, java.Unlock(lock.Name()))
+
+		hold, err := lock.Acquire(s.ctx)
+		require.NoError(s.t, err)
+		last = hold.Token()
+		assert.Equal(s.t, nested+1, last)
+		counter, err := java.Token(lock.Name())
+		require.NoError(s.t, err)
+		assert.Equal(s.t, last, counter, "nobody waited: no other token is reserved")
+		require.NoError(s.t, hold.Release(s.ctx))
+	}
 }
 
 func TestFencedTokensGrowInACrowdOfThreadsAndGoroutines(t *testing.T) {
