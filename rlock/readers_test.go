@@ -1,0 +1,309 @@
+package rlock_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// How the readers of one client share a tenure.
+
+func TestReadersWhoJoinReadersSendNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, first := w.shelf(), w.caller()
+		require.NoError(t, l.read.Lock(first))
+		synctest.Wait()
+		before := len(l.net.Sent(""))
+		for range 50 {
+			reader := w.caller()
+			require.NoError(t, l.read.Lock(reader))
+			require.NoError(t, l.read.Lock(reader))
+			hold, err := l.read.Acquire(w.ctx)
+			require.NoError(t, err)
+			require.NoError(t, l.read.Unlock(reader))
+			require.NoError(t, hold.Release(w.ctx))
+			require.NoError(t, l.read.Unlock(reader))
+		}
+		synctest.Wait()
+		assert.Len(t, l.net.Sent(""), before)
+		require.NoError(t, l.read.Unlock(first))
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestTheFirstReaderMayLeaveBeforeTheOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, there, first, second := w.shelf(), w.shelf(), w.caller(), w.caller()
+		require.NoError(t, l.read.Lock(first))
+		require.NoError(t, l.read.Lock(second))
+		require.NoError(t, l.read.Unlock(first))
+		require.ErrorIs(t, l.read.Unlock(first), rlock.ErrNotHeld)
+		time.Sleep(5 * time.Minute)
+		assert.True(t, l.read.IsHeld(second))
+		assert.False(t, w.try(there.write))
+		require.NoError(t, l.read.Unlock(second))
+		assert.True(t, w.try(there.write))
+	})
+}
+
+func TestAWaitingWriterHoldsBackLaterReaders(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, reader, writer, late := w.shelf(), w.caller(), w.caller(), w.caller()
+		require.NoError(t, l.read.Lock(reader))
+		ctx, giveUp := context.WithCancel(writer)
+		waiting := start(func() error { return l.write.Lock(ctx) })
+		require.True(t, pending(waiting))
+		joining := start(func() error { return l.read.Lock(late) })
+		require.True(t, pending(joining))
+		assert.False(t, w.try(l.read))
+		require.NoError(t, l.read.Lock(reader), "who reads already may nest")
+		require.NoError(t, l.read.Unlock(reader))
+
+		giveUp()
+		require.ErrorIs(t, <-waiting, context.Canceled)
+		within(t, 0, 0, func() { require.NoError(t, <-joining) })
+		assert.True(t, w.try(l.read))
+
+		waiting = start(func() error { return l.write.Lock(writer) })
+		require.True(t, pending(waiting))
+		require.NoError(t, l.read.Unlock(reader))
+		assert.True(t, pending(waiting))
+		within(t, 0, 0, func() {
+			require.NoError(t, l.read.Unlock(late))
+			require.NoError(t, <-waiting)
+		})
+		require.NoError(t, l.write.Unlock(writer))
+	})
+}
+
+// Readers come and go in every process, so that there is always one.
+func TestAWriterElsewhereIsNotStarvedByReadersWithoutEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there, writers := w.shelf(), w.shelf(), w.shelf()
+		end := time.Now().Add(20 * time.Second)
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		reads := 0
+		for i, l := range []shelf{here, there} {
+			for j := range 8 {
+				reader := w.caller()
+				all.Go(func() {
+					time.Sleep(time.Duration(i*8+j) * time.Millisecond)
+					for time.Now().Before(end) {
+						assert.NoError(t, l.read.Lock(reader))
+						time.Sleep(5 * time.Millisecond)
+						assert.NoError(t, l.read.Unlock(reader))
+						mu.Lock()
+						reads++
+						mu.Unlock()
+					}
+				})
+			}
+		}
+		writer, writes, longest := w.caller(), 0, time.Duration(0)
+		for time.Now().Before(end) {
+			began := time.Now()
+			assert.NoError(t, writers.write.Lock(writer))
+			longest = max(longest, time.Since(began))
+			writes++
+			time.Sleep(time.Millisecond)
+			assert.NoError(t, writers.write.Unlock(writer))
+			time.Sleep(10 * time.Millisecond)
+		}
+		all.Wait()
+		commands := evalshas(here.net.Sent("")) + evalshas(there.net.Sent("")) + evalshas(writers.net.Sent(""))
+		t.Logf("%d writes, the longest wait %v; %d reads; %d commands", writes, longest, reads, commands)
+		assert.Less(t, longest, time.Second)
+		assert.Greater(t, writes, 50)
+		assert.Greater(t, reads, 5000)
+		assert.Less(t, commands, reads)
+	})
+}
+
+// They have met a writer, and listen yet for a while. Nobody waits for them to go.
+func TestReadersOfTwoClientsDoNotTakeTurns(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there, me := w.shelf(), w.shelf(), w.caller()
+		require.NoError(t, here.write.Lock(me))
+		end := time.Now().Add(20 * time.Second)
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		reads, idle, longest := 0, time.Duration(0), time.Duration(0)
+		for i, l := range []shelf{here, there} {
+			for j := range 8 {
+				reader := w.caller()
+				all.Go(func() {
+					time.Sleep(time.Duration(i*8+j) * time.Millisecond)
+					for time.Now().Before(end) {
+						began := time.Now()
+						assert.NoError(t, l.read.Lock(reader))
+						waited := time.Since(began)
+						time.Sleep(5 * time.Millisecond)
+						assert.NoError(t, l.read.Unlock(reader))
+						mu.Lock()
+						reads++
+						if reads > 16 { // the first have waited for the writer
+							idle += waited
+							longest = max(longest, waited)
+						}
+						mu.Unlock()
+					}
+				})
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+		require.NoError(t, here.write.Unlock(me))
+		all.Wait()
+		commands := evalshas(here.net.Sent("")) + evalshas(there.net.Sent(""))
+		t.Logf("%d reads, %v waited, %v at most; %d commands", reads, idle/16, longest, commands)
+		assert.Less(t, idle/16, 2*time.Second)
+		assert.Less(t, longest, 200*time.Millisecond)
+		assert.Less(t, 10*commands, 2*reads)
+	})
+}
+
+func TestTheFixedLeaseOfOneReaderEndsForItAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, there := w.shelf(), w.shelf()
+		begin := time.Now()
+		watched, fixed, nested := w.caller(), w.caller(), w.caller()
+		require.NoError(t, l.read.Lock(watched))
+		require.NoError(t, l.read.LockFor(fixed, 2*time.Second))
+		hold, err := l.read.Acquire(w.ctx, rlock.WithLease(time.Second))
+		require.NoError(t, err)
+		other, err := l.read.Acquire(w.ctx)
+		require.NoError(t, err)
+		require.NoError(t, l.read.LockFor(nested, time.Second))
+		require.NoError(t, l.read.LockFor(nested, time.Minute))
+		assert.Equal(t, begin.Add(time.Second), hold.ValidUntil())
+
+		<-hold.Done()
+		assert.Equal(t, time.Second, time.Since(begin).Round(10*time.Millisecond))
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+		assert.False(t, hold.Valid())
+		require.ErrorIs(t, hold.Err(), rlock.ErrLost)
+		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
+		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrNotHeld)
+		assert.Equal(t, 2, l.read.HoldCount(nested), "an owner has the longest lease of its levels")
+		assert.True(t, l.read.IsHeld(fixed))
+
+		time.Sleep(time.Until(begin.Add(2 * time.Second)))
+		assert.False(t, l.read.IsHeld(fixed))
+		require.ErrorIs(t, l.read.Unlock(fixed), rlock.ErrLost)
+		require.ErrorIs(t, l.read.Unlock(fixed), rlock.ErrNotHeld)
+		assert.True(t, l.read.IsHeld(watched))
+		assert.True(t, other.Valid())
+		require.NoError(t, l.read.Unlock(watched))
+		require.NoError(t, other.Release(w.ctx))
+
+		time.Sleep(30 * time.Second)
+		assert.True(t, l.read.IsHeld(nested))
+		assert.False(t, w.try(there.write))
+		require.NoError(t, l.read.Unlock(nested))
+		require.NoError(t, l.read.Unlock(nested))
+		assert.True(t, w.try(there.write))
+	})
+}
+
+func TestALongerFixedLeaseOfALaterReaderIsShownInRedis(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, short, long := w.shelf(), w.caller(), w.caller()
+		begin := time.Now()
+		require.NoError(t, l.read.LockFor(short, time.Second))
+		require.NoError(t, l.read.LockFor(long, time.Hour))
+		synctest.Wait()
+		assert.Equal(t, time.Hour, w.ttl(key))
+		time.Sleep(10 * time.Minute)
+		assert.False(t, l.read.IsHeld(short))
+		assert.True(t, l.read.IsHeld(long))
+		time.Sleep(time.Until(begin.Add(time.Hour)))
+		assert.False(t, l.read.IsHeld(long))
+		synctest.Wait()
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestEveryReaderIsToldOfALoss(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, there, me, other := w.shelf(), w.shelf(), w.caller(), w.caller()
+		require.NoError(t, l.read.Lock(me))
+		require.NoError(t, l.read.Lock(other))
+		require.NoError(t, l.read.Lock(other))
+		hold, err := l.read.Acquire(w.ctx)
+		require.NoError(t, err)
+		w.Del(key)
+		<-hold.Done()
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+		require.NoError(t, there.write.Lock(me))
+		require.ErrorIs(t, l.read.Lock(other), rlock.ErrLost, "what it lost must be unlocked first")
+		require.ErrorIs(t, l.write.Lock(other), rlock.ErrLost)
+		require.ErrorIs(t, l.read.Unlock(me), rlock.ErrLost)
+		require.ErrorIs(t, l.read.Unlock(other), rlock.ErrLost)
+		require.ErrorIs(t, l.read.Unlock(other), rlock.ErrLost)
+		require.ErrorIs(t, l.read.Unlock(other), rlock.ErrNotHeld)
+		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
+		assert.Equal(t, 1, l.log.count("lock lost"), "one line, however many readers")
+		require.NoError(t, there.write.Unlock(me))
+	})
+}
+
+// Two clients read. One of them dies; the other renews for itself alone.
+func TestTheHoldOfADeadReaderEndsWithItsLeaseWhileAnotherRenews(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		alive, dead, l := w.shelf(), w.shelf(), w.shelf()
+		me := w.caller()
+		require.NoError(t, dead.read.Lock(w.caller()))
+		require.NoError(t, alive.read.Lock(me))
+		dead.net.Refuse()
+		writer := w.caller()
+		waiting := start(func() error { return l.write.Lock(writer) })
+		time.Sleep(time.Minute)
+		require.True(t, pending(waiting), "the living one reads")
+		assert.Len(t, w.Keys(), 2, "the hash, and one reader's key")
+		within(t, 0, 0, func() {
+			require.NoError(t, alive.read.Unlock(me))
+			require.NoError(t, <-waiting)
+		})
+		require.NoError(t, l.write.Unlock(writer))
+		assert.Empty(t, w.Keys())
+	})
+}
+
+// The other way round: the one who leaves has the longer lease.
+func TestWhoLeavesLeavesTheLeaseOfTheReadersThatAreLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		short, long, me := w.shelf(), w.shelf(), w.caller()
+		require.NoError(t, short.read.LockFor(me, 3*time.Second))
+		require.NoError(t, long.read.LockFor(me, 10*time.Second))
+		assert.Equal(t, 10*time.Second, w.ttl(key))
+		require.NoError(t, long.read.Unlock(me))
+		assert.Equal(t, 3*time.Second, w.ttl(key))
+		require.NoError(t, short.read.Unlock(me))
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestCloseReleasesTheReadersAndTheirWaitersAreWoken(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, there, me := w.shelf(), w.shelf(), w.caller()
+		require.NoError(t, l.read.Lock(me))
+		hold, err := l.read.Acquire(w.ctx)
+		require.NoError(t, err)
+		writer := start(func() error { return there.write.Do(w.caller(), nothing) })
+		require.True(t, pending(writer))
+		within(t, 0, 0, func() {
+			require.NoError(t, l.Close())
+			require.NoError(t, <-writer)
+		})
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrClosed)
+		require.ErrorIs(t, l.read.Unlock(me), rlock.ErrClosed)
+		assert.Empty(t, w.Keys())
+	})
+}

@@ -1,0 +1,346 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// What a ReadWriteLock does. That each of its two locks does what any lock does is
+// in the tests over all kinds; how readers share, in readers_test.go.
+
+// A shelf is the read-write lock of one client.
+type shelf struct {
+	*party
+	read  *rlock.ReadLock
+	write *rlock.WriteLock
+}
+
+func (w *world) shelf(changes ...func(*rlock.Config)) shelf {
+	w.t.Helper()
+	p := w.client(changes...)
+	l := p.NewReadWriteLock(key)
+	return shelf{p, l.ReadLock(), l.WriteLock()}
+}
+
+// try reports whether another owner gets the lock now; it gives it back.
+func (w *world) try(lock rlock.Locker) bool {
+	w.t.Helper()
+	me := w.caller()
+	ok, err := lock.TryLock(me)
+	require.NoError(w.t, err)
+	if ok {
+		require.NoError(w.t, lock.Unlock(me))
+	}
+	return ok
+}
+
+func TestReadersOfAllClientsReadAtOnceAndKeepWritersOut(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.client().NewReadWriteLock(key), s.client().NewReadWriteLock(key)
+		a, b, c := rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithOwner(s.ctx, rlock.NewOwner())
+		require.NoError(t, here.ReadLock().Lock(a))
+		require.NoError(t, here.ReadLock().Lock(b))
+		require.NoError(t, there.ReadLock().Lock(c))
+		for _, lock := range []*rlock.ReadWriteLock{here, there} {
+			assert.False(t, s.available(lock.WriteLock()))
+			assert.True(t, s.available(lock.ReadLock()))
+		}
+		require.NoError(t, here.ReadLock().Unlock(a))
+		require.NoError(t, there.ReadLock().Unlock(c))
+		assert.False(t, s.available(there.WriteLock()))
+		require.NoError(t, here.ReadLock().Unlock(b))
+		assert.True(t, s.available(there.WriteLock()))
+		assert.True(t, s.available(here.WriteLock()))
+	})
+}
+
+// available reports whether another owner gets the lock now; it gives it back.
+func (s *site) available(lock rlock.Locker) bool {
+	s.t.Helper()
+	me := rlock.WithOwner(s.ctx, rlock.NewOwner())
+	free, err := lock.TryLock(me)
+	require.NoError(s.t, err)
+	if free {
+		require.NoError(s.t, lock.Unlock(me))
+	}
+	return free
+}
+
+func TestAWriterKeepsEverybodyOut(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.client().NewReadWriteLock(key), s.client().NewReadWriteLock(key)
+		me := rlock.WithOwner(s.ctx, rlock.NewOwner())
+		require.NoError(t, here.WriteLock().Lock(me))
+		for _, lock := range []*rlock.ReadWriteLock{here, there} {
+			assert.False(t, s.available(lock.WriteLock()))
+			assert.False(t, s.available(lock.ReadLock()))
+		}
+		require.NoError(t, here.WriteLock().Unlock(me))
+		for _, lock := range []*rlock.ReadWriteLock{here, there} {
+			assert.True(t, s.available(lock.WriteLock()))
+			assert.True(t, s.available(lock.ReadLock()))
+		}
+	})
+}
+
+func TestWhoWaitsForReadersOrAWriterIsWokenByTheLastToLeave(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		const fallback = 5 * time.Second
+		ctx, cancel := context.WithTimeout(s.ctx, 5*fallback)
+		defer cancel()
+		here, there := s.client(), s.client()
+		me := rlock.WithOwner(ctx, rlock.NewOwner())
+		for round := range 4 { // each with subscriptions of its own
+			wakes := func(name string, holds, waits func(*rlock.ReadWriteLock) rlock.Locker) {
+				held := holds(here.NewReadWriteLock(name))
+				require.NoError(t, held.Lock(me))
+				waiter := background(func() error { return waits(there.NewReadWriteLock(name)).Do(ctx, nothing) })
+				s.awaitListeners(1, s.family(), "redisson_rwlock:{"+name+"}")
+				require.NoError(t, held.Unlock(me))
+				require.NoError(t, s.await(waiter), "round %d", round)
+			}
+			read := func(l *rlock.ReadWriteLock) rlock.Locker { return l.ReadLock() }
+			write := func(l *rlock.ReadWriteLock) rlock.Locker { return l.WriteLock() }
+			wakes(fmt.Sprintf("orders:%d:rw", round), read, write)
+			wakes(fmt.Sprintf("orders:%d:wr", round), write, read)
+			wakes(fmt.Sprintf("orders:%d:ww", round), write, write)
+		}
+	})
+}
+
+const rwChannel = "redisson_rwlock:{orders:42}"
+
+func nothing(context.Context) error { return nil }
+
+func TestTheWriterMayReadAndBothLocksNest(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, me := w.shelf(), w.caller()
+		require.NoError(t, l.write.Lock(me))
+		require.NoError(t, l.read.Lock(me))
+		require.NoError(t, l.write.Lock(me))
+		require.NoError(t, l.read.Lock(me))
+		require.NoError(t, l.read.Lock(me))
+		assert.Equal(t, 2, l.write.HoldCount(me))
+		assert.Equal(t, 3, l.read.HoldCount(me))
+		for range 3 {
+			require.NoError(t, l.read.Unlock(me))
+		}
+		require.ErrorIs(t, l.read.Unlock(me), rlock.ErrNotHeld)
+		assert.Equal(t, 2, l.write.HoldCount(me), "unlocking the one leaves the other")
+		assert.False(t, w.try(l.read))
+		require.NoError(t, l.write.Unlock(me))
+		require.NoError(t, l.write.Unlock(me))
+		require.ErrorIs(t, l.write.Unlock(me), rlock.ErrNotHeld)
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestAReaderCannotBecomeAWriter(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, me, other := w.shelf(), w.caller(), w.caller()
+		require.NoError(t, l.read.Lock(me))
+		refused := func() {
+			t.Helper()
+			before := len(l.net.Sent(""))
+			require.ErrorIs(t, l.write.Lock(me), rlock.ErrUpgrade)
+			_, err := l.write.TryLock(me)
+			require.ErrorIs(t, err, rlock.ErrUpgrade)
+			_, err = l.write.TryLockFor(me, time.Second, 0)
+			require.ErrorIs(t, err, rlock.ErrUpgrade)
+			_, err = l.write.Acquire(me)
+			require.ErrorIs(t, err, rlock.ErrUpgrade)
+			require.ErrorIs(t, l.write.Do(me, nothing), rlock.ErrUpgrade)
+			assert.Len(t, l.net.Sent(""), before, "no command is sent")
+		}
+		refused()
+		require.NoError(t, l.read.Lock(other))
+		refused()
+		require.NoError(t, l.read.Unlock(other))
+		assert.True(t, l.read.IsHeld(me))
+		require.NoError(t, l.read.Unlock(me))
+		require.NoError(t, l.write.Lock(me))
+		require.NoError(t, l.write.Unlock(me))
+	})
+}
+
+func TestADowngradeLetsWaitingReadersInEverywhereAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there, me := w.shelf(), w.shelf(), w.caller()
+		require.NoError(t, here.write.Lock(me))
+		require.NoError(t, here.read.Lock(me))
+		var readers sync.WaitGroup
+		var writers []<-chan error
+		in := make(chan time.Time, 10)
+		for _, l := range []shelf{here, there} {
+			for range 5 {
+				reader := w.caller()
+				readers.Go(func() {
+					assert.NoError(t, l.read.Lock(reader))
+					in <- time.Now()
+					time.Sleep(time.Minute)
+					assert.NoError(t, l.read.Unlock(reader))
+				})
+			}
+			synctest.Wait()
+			writers = append(writers, start(func() error { return l.write.Do(w.caller(), nothing) }))
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		require.Empty(t, in)
+		downgraded := time.Now()
+		require.NoError(t, here.write.Unlock(me))
+		for range 10 {
+			assert.Zero(t, (<-in).Sub(downgraded))
+		}
+		assert.Zero(t, here.write.HoldCount(me))
+		assert.True(t, here.read.IsHeld(me))
+		assert.False(t, w.try(there.write))
+		readers.Wait()
+		for _, writer := range writers {
+			assert.True(t, pending(writer), "the one who downgraded reads on")
+		}
+		require.NoError(t, here.read.Unlock(me))
+		for _, writer := range writers {
+			require.NoError(t, <-writer)
+		}
+	})
+}
+
+func TestAWriterWhoPassesTheLockToAReaderLetsAllReadersInThatAreNext(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, there, me := w.shelf(), w.shelf(), w.caller()
+		require.NoError(t, l.write.Lock(me))
+		released := evalshas(l.releases())
+		var results []<-chan error
+		readers := []context.Context{w.caller(), w.caller(), w.caller()}
+		for _, reader := range readers {
+			results = append(results, start(func() error { return l.read.Lock(reader) }))
+			require.True(t, pending(results[0]))
+		}
+		last := w.caller()
+		writer := start(func() error { return l.write.Lock(last) })
+		require.True(t, pending(writer))
+		behind := w.caller()
+		late := start(func() error { return l.read.Lock(behind) })
+		require.True(t, pending(late))
+
+		require.NoError(t, l.write.Unlock(me))
+		for _, result := range results {
+			require.NoError(t, <-result)
+		}
+		assert.Equal(t, released, evalshas(l.releases()), "it was passed on")
+		assert.True(t, pending(writer))
+		assert.True(t, pending(late), "it came after the writer")
+		time.Sleep(2 * time.Millisecond)
+		assert.True(t, w.try(there.read), "others may read as well")
+		assert.False(t, w.try(there.write))
+		for _, reader := range readers {
+			require.NoError(t, l.read.Unlock(reader))
+		}
+		require.NoError(t, <-writer)
+		assert.Equal(t, released+1, evalshas(l.releases()), "others may have read meanwhile, so Redis is asked")
+		assert.True(t, pending(late))
+		require.NoError(t, l.write.Unlock(last))
+		require.NoError(t, <-late)
+		require.NoError(t, l.read.Unlock(behind))
+	})
+}
+
+func TestWritersOfOneProcessPassTheLockOnWithoutTheNetwork(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, me := w.shelf(), w.caller()
+		require.NoError(t, l.write.Lock(me))
+		var all sync.WaitGroup
+		for range 20 {
+			writer := w.caller()
+			all.Go(func() {
+				assert.NoError(t, l.write.Lock(writer))
+				assert.NoError(t, l.write.Unlock(writer))
+			})
+		}
+		synctest.Wait()
+		require.NoError(t, l.write.Unlock(me))
+		all.Wait()
+		assert.Equal(t, 1, evalshas(l.acquires()))
+		assert.Equal(t, 1, evalshas(l.releases()))
+	})
+}
+
+func TestEachOfTheTwoLocksIsFreedByForceOnlyByItself(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.client().NewReadWriteLock(key), s.client().NewReadWriteLock(key)
+		me, other := rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithOwner(s.ctx, rlock.NewOwner())
+		force := func(lock rlock.Locker, want bool) {
+			t.Helper()
+			forced, err := lock.ForceUnlock(s.ctx)
+			require.NoError(t, err)
+			assert.Equal(t, want, forced)
+		}
+		force(here.ReadLock(), false)
+		force(here.WriteLock(), false)
+
+		require.NoError(t, here.WriteLock().Lock(me))
+		require.NoError(t, here.ReadLock().Lock(me))
+		force(there.ReadLock(), false)
+		assert.False(t, s.available(there.ReadLock()))
+		force(there.WriteLock(), true)
+		assert.True(t, s.available(there.WriteLock()))
+		_, err := here.WriteLock().ForceUnlock(s.ctx)
+		require.NoError(t, err)
+
+		client := s.client().NewReadWriteLock(key)
+		require.NoError(t, client.ReadLock().Lock(me))
+		hold, err := client.ReadLock().Acquire(s.ctx)
+		require.NoError(t, err)
+		require.NoError(t, there.ReadLock().Lock(other))
+		force(client.WriteLock(), false)
+		assert.False(t, s.available(there.WriteLock()))
+		force(client.ReadLock(), true)
+		assert.True(t, s.available(s.client().NewReadWriteLock(key).WriteLock()))
+		assert.ErrorIs(t, client.ReadLock().Unlock(me), rlock.ErrLost, "its own learn it at once")
+		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+		assert.ErrorIs(t, there.ReadLock().Unlock(other), rlock.ErrLost)
+	})
+}
+
+func TestWhatEverybodySeesOfReadersAndWriters(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.client(withLease(time.Hour)).NewReadWriteLock(key), s.client().NewReadWriteLock(key)
+		me, other := rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithOwner(s.ctx, rlock.NewOwner())
+		see := func(read, write bool) {
+			t.Helper()
+			for _, lock := range []*rlock.ReadWriteLock{here, there} {
+				require.Eventually(t, func() bool { // a nested lock is mirrored, not waited for
+					isRead, err := lock.ReadLock().IsLocked(s.ctx)
+					isWritten, failed := lock.WriteLock().IsLocked(s.ctx)
+					return err == nil && failed == nil && isRead == read && isWritten == write
+				}, hang, time.Millisecond, "read %v, written %v", read, write)
+			}
+			assert.Equal(t, read, here.ReadLock().IsHeld(me))
+			assert.Equal(t, write, here.WriteLock().IsHeld(me))
+			assert.False(t, here.ReadLock().IsHeld(other))
+			assert.False(t, here.WriteLock().IsHeld(other))
+		}
+		see(false, false)
+		require.NoError(t, here.WriteLock().Lock(me))
+		see(false, true)
+		require.NoError(t, here.ReadLock().Lock(me))
+		see(true, true)
+		require.NoError(t, here.WriteLock().Unlock(me))
+		see(true, false)
+		left, err := there.ReadLock().TTL(s.ctx)
+		require.NoError(t, err)
+		assert.InDelta(t, time.Hour, left, float64(time.Minute))
+		require.NoError(t, here.ReadLock().Unlock(me))
+		see(false, false)
+	})
+}
