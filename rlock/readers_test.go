@@ -87,7 +87,7 @@ func TestAWaitingWriterHoldsBackLaterReaders(t *testing.T) {
 func TestAWriterElsewhereIsNotStarvedByReadersWithoutEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		here, there, writers := w.shelf(), w.shelf(), w.shelf()
-		end := time.Now().Add(20 * time.Second)
+		end := time.Now().Add(5 * time.Second)
 		var all sync.WaitGroup
 		var mu sync.Mutex
 		reads := 0
@@ -121,8 +121,8 @@ func TestAWriterElsewhereIsNotStarvedByReadersWithoutEnd(t *testing.T) {
 		commands := evalshas(here.net.Sent("")) + evalshas(there.net.Sent("")) + evalshas(writers.net.Sent(""))
 		t.Logf("%d writes, the longest wait %v; %d reads; %d commands", writes, longest, reads, commands)
 		assert.Less(t, longest, time.Second)
-		assert.Greater(t, writes, 50)
-		assert.Greater(t, reads, 5000)
+		assert.Greater(t, writes, 20)
+		assert.Greater(t, reads, 2000)
 		assert.Less(t, commands, reads)
 	})
 }
@@ -132,7 +132,7 @@ func TestReadersOfTwoClientsDoNotTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		here, there, me := w.shelf(), w.shelf(), w.caller()
 		require.NoError(t, here.write.Lock(me))
-		end := time.Now().Add(20 * time.Second)
+		end := time.Now().Add(5 * time.Second)
 		var all sync.WaitGroup
 		var mu sync.Mutex
 		reads, idle, longest := 0, time.Duration(0), time.Duration(0)
@@ -180,8 +180,8 @@ func TestTheFixedLeaseOfOneReaderEndsForItAlone(t *testing.T) {
 		require.NoError(t, err)
 		other, err := l.read.Acquire(w.ctx)
 		require.NoError(t, err)
-		require.NoError(t, l.read.LockFor(nested, time.Second))
 		require.NoError(t, l.read.LockFor(nested, time.Minute))
+		require.NoError(t, l.read.LockFor(nested, time.Second))
 		assert.Equal(t, begin.Add(time.Second), hold.ValidUntil())
 
 		<-hold.Done()
@@ -249,6 +249,7 @@ func TestEveryReaderIsToldOfALoss(t *testing.T) {
 		require.ErrorIs(t, l.read.Unlock(other), rlock.ErrLost)
 		require.ErrorIs(t, l.read.Unlock(other), rlock.ErrNotHeld)
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
+		synctest.Wait()
 		assert.Equal(t, 1, l.log.count("lock lost"), "one line, however many readers")
 		require.NoError(t, there.write.Unlock(me))
 	})

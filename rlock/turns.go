@@ -29,11 +29,14 @@ const (
 // is left of it is worth having, there is a token for it, and other clients have not waited long enough.
 func (t *tenure) mayPass(now time.Time, req request) bool {
 	r, c := t.room, t.room.client
-	left := t.trust.Until().Sub(now)
-	if t.tokens.spent() || !t.trust.Valid(now) || left < min(c.leaseOf(req)/10, time.Second) || c.closed.Load() {
-		return false
+	left, least := t.trust.Until().Sub(now), min(c.leaseOf(req)/10, time.Second)
+	if t.shared {
+		least = min(least, t.lease/10) // the mirror of who joins asks for more
 	}
-	if t.shared && !req.shared {
+	switch {
+	case t.tokens.spent(), !t.trust.Valid(now), left < least, c.closed.Load():
+		return false
+	case t.shared && !req.shared:
 		return false // others may read
 	}
 	strict := r.name.queue != "" && c.config.HandoffLimit == 0
