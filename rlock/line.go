@@ -171,7 +171,8 @@ func (v *visit) inLine() bool {
 	return v.ticket != nil && v.ticket.phase == asking && !v.ticket.queued.IsZero()
 }
 
-// leave gives up a ticket whose waiter is gone or has the lock by another.
+// leave gives up a ticket whose waiter is gone, at once: it may be the next to have
+// the lock.
 func (r *room) leave(t *tenure, now time.Time) {
 	switch {
 	case t == nil || t.phase != asking:
@@ -180,9 +181,19 @@ func (r *room) leave(t *tenure, now time.Time) {
 	case t.telling:
 		t.unwanted = true // and leaves behind the command that tells of it
 	default:
+		t.disown(now)
+	}
+}
+
+// spare gives up a ticket whose waiter has the lock by another. Until this is freed
+// the ticket has no chance, so that it leaves along with that.
+func (r *room) spare(t *tenure, now time.Time) {
+	if t != nil && t.phase == asking && !t.queued.IsZero() && !t.telling {
 		t.disownBy(now, tellTime)
 		r.line.left = append(r.line.left, t)
+		return
 	}
+	r.leave(t, now)
 }
 
 // listen makes sure that the grants of the lock to this client are heard. It needs

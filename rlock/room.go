@@ -147,7 +147,7 @@ func (r *room) current(now time.Time) *tenure {
 func (r *room) grant(t *tenure, w *waiter, now time.Time) {
 	r.queue.Leave(w)
 	if own := w.Value.ticket; own != t {
-		r.leave(own, now)
+		r.spare(own, now)
 	}
 	if was := r.tenure; was != nil && was != t {
 		was.lose(errGone)
