@@ -124,7 +124,7 @@ func All() []Contender {
 		GetSetSleep(), GetSetSpin(),
 		FloorEvalsha(), FloorSetNX(),
 
-		RedissonFair(),
+		RLockFair(), RLockFairStrict(), RedissonFair(),
 		RLockReadWrite(), RedissonReadWrite(),
 		RedsyncMajority(), RueidislockMajority(), FloorMajority(),
 	}

@@ -16,6 +16,23 @@ func RLock() Contender {
 		})
 }
 
+// RLockFair is its FairLock.
+func RLockFair() Contender {
+	return rlockFairAs("rlock-fair", "this library's FairLock, all defaults: up to 16 hand-overs inside a process while others wait", rlock.Config{})
+}
+
+// RLockFairStrict is FairLock without those, so that the order is that of all
+// clients.
+func RLockFairStrict() Contender {
+	return rlockFairAs("rlock-fair-strict", "this library's FairLock, HandoffLimit -1: no hand-over inside a process while others wait", rlock.Config{HandoffLimit: -1})
+}
+
+func rlockFairAs(name, about string, config rlock.Config) Contender {
+	return rlockAs(name, Fair, about, config, func(c *rlock.Client) Client {
+		return rlockClient{c, func(name string) rlock.Locker { return c.NewFairLock(name) }}
+	})
+}
+
 // RLockReadWrite is its ReadWriteLock.
 func RLockReadWrite() Contender {
 	return rlockAs("rlock-rw", ReadWrite, "this library's ReadWriteLock, all defaults", rlock.Config{},
