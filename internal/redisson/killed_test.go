@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redisson"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -49,10 +50,17 @@ func (s *scene) freeAfterItsLease(kill func(), other side) {
 // the lock and keeps it until it is killed. Its value is the server's address.
 const holdAt = "RLOCK_TEST_HOLD_AT"
 
+// holdToRead makes the lock that of a reader, if it is not empty.
+const holdToRead = "RLOCK_TEST_HOLD_TO_READ"
+
 func holdUntilKilled(addr string) {
 	client, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}}, Lease: shortLease})
 	if err == nil {
-		err = client.NewLock(killedLock).Lock(context.Background())
+		var lock rlock.Locker = client.NewLock(killedLock)
+		if os.Getenv(holdToRead) != "" {
+			lock = client.NewReadWriteLock(killedLock).ReadLock()
+		}
+		err = lock.Lock(context.Background())
 	}
 	fmt.Println("held:", err)
 	_, _ = os.Stdin.Read(make([]byte, 1)) // ends when the test does
@@ -64,6 +72,9 @@ func (s *scene) startHolder() (kill func()) {
 	s.t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), holdAt+"="+s.Addr())
+	if s.setting.kind == redisson.Read {
+		cmd.Env = append(cmd.Env, holdToRead+"=1")
+	}
 	cmd.Stderr = s.t.Output()
 	in, err := cmd.StdinPipe()
 	require.NoError(s.t, err)

@@ -2,6 +2,7 @@ package redisson_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -127,12 +128,13 @@ func nesting(s *scene, first, second side) {
 func (s *scene) awaitCount(lock string, depth int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
-		hash, err := s.do("HGETALL", lock).AsIntMap()
+		hash, err := s.do("HGETALL", lock).AsStrMap()
+		delete(hash, "mode") // of a read-write lock
 		if err != nil || len(hash) != 1 {
 			return false
 		}
 		for _, count := range hash {
-			return int(count) == depth
+			return count == fmt.Sprint(depth)
 		}
 		return false
 	}, hang, time.Millisecond, "depth %d", depth)

@@ -38,6 +38,10 @@ func (s *scene) golang() side {
 	switch s.setting.kind {
 	case redisson.Fenced:
 		o.of = func(lock string) rlock.Locker { return s.client.NewFencedLock(lock) }
+	case redisson.Read:
+		o.of = func(lock string) rlock.Locker { return s.client.NewReadWriteLock(lock).ReadLock() }
+	case redisson.Write:
+		o.of = func(lock string) rlock.Locker { return s.client.NewReadWriteLock(lock).WriteLock() }
 	default:
 		o.of = func(lock string) rlock.Locker { return s.client.NewLock(lock) }
 	}

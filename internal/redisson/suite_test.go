@@ -146,9 +146,14 @@ var lockNumber atomic.Int64
 // those that wait for it are, in either family of commands, on any node.
 func (s *scene) awaitWaiter(lock string) {
 	s.t.Helper()
-	channel := "redisson_lock__channel:{" + lock + "}"
+	channel := "redisson_lock__channel:"
+	if s.setting.kind == redisson.Read || s.setting.kind == redisson.Write {
+		channel = "redisson_rwlock:"
+	}
 	if strings.Contains(lock, "{") {
-		channel = "redisson_lock__channel:" + lock
+		channel += lock
+	} else {
+		channel += "{" + lock + "}"
 	}
 	require.Eventually(s.t, func() bool {
 		for _, node := range s.nodes {

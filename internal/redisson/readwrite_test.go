@@ -1,0 +1,289 @@
+package redisson_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redisson"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// The read-write lock between Java and Go.
+
+// A couple is one owner's two locks.
+type couple struct{ read, write side }
+
+func (s *scene) javaBoth(thread string) couple {
+	t := s.java.Thread(thread)
+	return couple{t.With(redisson.Read), t.With(redisson.Write)}
+}
+
+func (s *scene) goBoth() couple {
+	ctx := rlock.WithOwner(s.ctx, rlock.NewOwner())
+	return couple{
+		owner{ctx, func(lock string) rlock.Locker { return s.client.NewReadWriteLock(lock).ReadLock() }},
+		owner{ctx, func(lock string) rlock.Locker { return s.client.NewReadWriteLock(lock).WriteLock() }},
+	}
+}
+
+// eachOwnerFirst runs a sub-test in which Go is first, and one in which Java is.
+func (s *scene) eachOwnerFirst(run func(s *scene, first, second couple)) {
+	java, golang := s.javaBoth("couple"), s.goBoth()
+	s.t.Run("Go first", func(t *testing.T) { run(s.in(t), golang, java) })
+	s.t.Run("Java first", func(t *testing.T) { run(s.in(t), java, golang) })
+}
+
+// gets asserts whether the side gets the lock at once. If so it has it.
+func (s *scene) gets(x side, lock string, want bool) {
+	s.t.Helper()
+	ok, err := x.TryLock(lock, 0, 0)
+	require.NoError(s.t, err)
+	require.Equal(s.t, want, ok)
+}
+
+func readWrite() setting { return setting{kind: redisson.Write} }
+
+func TestReadWriteWritersOfBothSidesDoWhatOwnersOfPlainLocksDo(t *testing.T) {
+	withBoth(t, readWrite(), func(s *scene) {
+		s.eachWay(func(s *scene, first, second side) {
+			exclusion(s, first, second)
+			nesting(s, first, second)
+			views(s, first, second)
+			limits(s, first, second)
+		})
+	})
+}
+
+func TestReadWriteReadersOfBothSidesReadAtOnce(t *testing.T) {
+	withBoth(t, readWrite(), func(s *scene) { s.eachOwnerFirst(reading) })
+}
+
+func TestInAClusterReadWriteLocksAreSharedAndPassedOn(t *testing.T) {
+	withBothInACluster(t, readWrite(), func(s *scene) {
+		s.eachOwnerFirst(func(s *scene, first, second couple) {
+			reading(s, first, second)
+			downgrading(s, first, second)
+		})
+	})
+}
+
+func reading(s *scene, first, second couple) {
+	lock := s.fresh()
+	for range 2 { // free again
+		require.NoError(s.t, first.read.Lock(lock, 0))
+		require.NoError(s.t, first.read.Lock(lock, 0))
+		require.NoError(s.t, second.read.Lock(lock, 0))
+		for _, other := range []couple{s.javaBoth("other"), s.goBoth()} {
+			s.gets(other.write, lock, false)
+			s.gets(other.read, lock, true)
+			require.NoError(s.t, other.read.Unlock(lock))
+			assert.True(s.t, notHeld(other.read.Unlock(lock)))
+			locked, err := other.read.IsLocked(lock)
+			require.NoError(s.t, err)
+			assert.True(s.t, locked)
+			locked, err = other.write.IsLocked(lock)
+			require.NoError(s.t, err)
+			assert.False(s.t, locked)
+			forced, err := other.write.ForceUnlock(lock)
+			require.NoError(s.t, err)
+			assert.False(s.t, forced)
+		}
+		require.NoError(s.t, first.read.Unlock(lock))
+		require.NoError(s.t, first.read.Unlock(lock))
+		s.gets(s.goBoth().write, lock, false)
+		s.gets(s.javaBoth("other").write, lock, false)
+
+		writer := s.start(func() error { return first.write.Lock(lock, 0) })
+		s.awaitWaiter(lock)
+		time.Sleep(50 * time.Millisecond) // it is asleep by now
+		left := time.Now()
+		require.NoError(s.t, second.read.Unlock(lock))
+		assert.Less(s.t, writer.succeeds().Sub(left), fallback)
+		s.gets(second.read, lock, false)
+		s.gets(second.write, lock, false)
+
+		reader := s.start(func() error { return second.read.Lock(lock, 0) })
+		time.Sleep(50 * time.Millisecond)
+		left = time.Now()
+		require.NoError(s.t, first.write.Unlock(lock))
+		assert.Less(s.t, reader.succeeds().Sub(left), fallback)
+		require.NoError(s.t, second.read.Unlock(lock))
+	}
+}
+
+func TestReadWriteTheWriterOfEitherSideBecomesAReader(t *testing.T) {
+	withBoth(t, readWrite(), func(s *scene) { s.eachOwnerFirst(downgrading) })
+}
+
+func downgrading(s *scene, first, second couple) {
+	lock := s.fresh()
+	require.NoError(s.t, first.write.Lock(lock, 0))
+	require.NoError(s.t, first.read.Lock(lock, 0))
+	for _, x := range []side{second.read, second.write} {
+		s.gets(x, lock, false)
+	}
+	require.Eventually(s.t, func() bool { // what Go has nested is mirrored, not waited for
+		locked, err := second.read.IsLocked(lock)
+		return err == nil && locked
+	}, hang, time.Millisecond)
+	reader := s.start(func() error { return second.read.Lock(lock, 0) })
+	s.awaitWaiter(lock)
+	time.Sleep(50 * time.Millisecond)
+	downgraded := time.Now()
+	require.NoError(s.t, first.write.Unlock(lock))
+	// Redisson tells nobody of it: a goroutine looks by itself.
+	took := reader.succeeds().Sub(downgraded)
+	s.t.Logf("a reader that waits enters %v after the downgrade", took)
+	assert.Less(s.t, took, fallback+time.Second)
+
+	held, err := first.read.IsHeld(lock)
+	require.NoError(s.t, err)
+	assert.True(s.t, held)
+	require.NoError(s.t, second.read.Unlock(lock))
+	s.gets(second.write, lock, false)
+	require.NoError(s.t, first.read.Unlock(lock))
+	s.gets(second.write, lock, true)
+	require.NoError(s.t, second.write.Unlock(lock))
+}
+
+func TestReadWriteTheWatchdogsKeepReadersAndWritersOfBothSides(t *testing.T) {
+	c := readWrite()
+	c.lease = shortLease
+	withBoth(t, c, func(s *scene) {
+		var all []*call
+		for i, keeps := range []struct{ first, second side }{
+			{s.goBoth().read, s.javaBoth("a").write}, {s.javaBoth("b").read, s.goBoth().write},
+			{s.goBoth().write, s.javaBoth("c").read}, {s.javaBoth("d").write, s.goBoth().read},
+		} {
+			lock := fmt.Sprint(s.fresh(), " ", i)
+			all = append(all, s.start(func() error { return keepsOut(lock, keeps.first, keeps.second) }))
+		}
+		for _, c := range all {
+			c.succeeds()
+		}
+	})
+}
+
+func keepsOut(lock string, first, second side) error {
+	if err := first.Lock(lock, 0); err != nil {
+		return err
+	}
+	ok, err := second.TryLock(lock, 3*shortLease, 0)
+	if ok || err != nil {
+		return fmt.Errorf("the other side got it: %v, %w", ok, err)
+	}
+	if held, err := first.IsHeld(lock); !held || err != nil {
+		return fmt.Errorf("held: %v, %w", held, err)
+	}
+	return first.Unlock(lock)
+}
+
+// A reader is killed while one of the other side reads on, and goes later.
+func TestReadWriteAKilledReaderKeepsNobodyOutForLong(t *testing.T) {
+	c := setting{kind: redisson.Read, lease: shortLease}
+	withBoth(t, c, func(s *scene) {
+		after := func(kill func(), other couple) {
+			s.t.Helper()
+			require.NoError(s.t, other.read.Lock(killedLock, 0))
+			kill()
+			time.Sleep(2 * shortLease) // the living one is renewed meanwhile
+			ok, err := s.goBoth().write.TryLock(killedLock, 0, 0)
+			require.NoError(s.t, err)
+			require.False(s.t, ok)
+			// Before 4.4 Redisson renews the readers of others too, also dead ones.
+			require.NoError(s.t, other.read.Unlock(killedLock))
+			left := time.Now()
+			require.NoError(s.t, other.write.Lock(killedLock, 0))
+			s.t.Logf("the writer enters %v after the living reader left", time.Since(left))
+			assert.Less(s.t, time.Since(left), shortLease+time.Second)
+			require.NoError(s.t, other.write.Unlock(killedLock))
+		}
+		java := s.startJava()
+		require.NoError(s.t, java.Thread("one").With(redisson.Read).Lock(killedLock, 0))
+		after(java.Kill, s.goBoth())
+		after(s.startHolder(), s.javaBoth("two"))
+	})
+}
+
+// Writers of both sides count, and readers look that nobody does meanwhile.
+func TestReadWriteCrowdsOfBothSidesLoseNoCount(t *testing.T) {
+	withBoth(t, readWrite(), func(s *scene) {
+		const each, during = 4, 5 * time.Second
+		lock := s.client.NewReadWriteLock(s.fresh())
+		name := lock.ReadLock().Name()
+		counter := name + ":counter"
+		var all sync.WaitGroup
+		var java, golang, reads, readsOfJava atomic.Int64
+		end := time.Now().Add(during)
+		for i := range each {
+			all.Go(func() {
+				n, err := s.java.Thread(fmt.Sprint("writer ", i)).With(redisson.Write).Count(name, counter, during)
+				assert.NoError(s.t, err)
+				java.Add(int64(n))
+			})
+			all.Go(func() {
+				for ; time.Now().Before(end); golang.Add(1) {
+					if !assert.NoError(s.t, lock.WriteLock().Do(s.ctx, func(ctx context.Context) error { return s.addOne(ctx, counter) })) {
+						return
+					}
+				}
+			})
+			all.Go(func() {
+				for ; time.Now().Before(end); reads.Add(1) {
+					if !assert.NoError(s.t, lock.ReadLock().Do(s.ctx, func(ctx context.Context) error { return s.unchanged(ctx, counter) })) {
+						return
+					}
+				}
+			})
+			all.Go(func() {
+				reader := s.javaBoth(fmt.Sprint("reader ", i)).read
+				for ; time.Now().Before(end); readsOfJava.Add(1) {
+					if !assert.NoError(s.t, reader.Lock(name, 0)) || !assert.NoError(s.t, s.unchanged(s.ctx, counter)) || !assert.NoError(s.t, reader.Unlock(name)) {
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		counted, err := s.do("GET", counter).AsInt64()
+		require.NoError(s.t, err)
+		s.t.Logf("writes: Java %d, Go %d; reads: Java %d, Go %d", java.Load(), golang.Load(), readsOfJava.Load(), reads.Load())
+		assert.Equal(s.t, java.Load()+golang.Load(), counted, "a section that overlapped another lost its count")
+		for _, sections := range []*atomic.Int64{&java, &golang, &reads, &readsOfJava} {
+			assert.Positive(s.t, sections.Load())
+		}
+		assert.Zero(s.t, s.number("EXISTS", name))
+	})
+}
+
+// unchanged fails if the counter changes between two looks.
+func (s *scene) unchanged(ctx context.Context, counter string) error {
+	var seen [2]int64
+	for i := range seen {
+		n, err := s.outside.Do(ctx, s.outside.B().Get().Key(counter).Build()).AsInt64()
+		if err != nil && !rueidis.IsRedisNil(err) {
+			return err
+		}
+		seen[i] = n
+	}
+	if seen[0] != seen[1] {
+		return errors.New("somebody wrote while it was read")
+	}
+	return nil
+}
+
+func (s *scene) number(command, key string) int64 {
+	s.t.Helper()
+	n, err := s.do(command, key).AsInt64()
+	require.NoError(s.t, err)
+	return n
+}
