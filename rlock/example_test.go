@@ -65,6 +65,34 @@ func ExampleNew() {
 	// true
 }
 
+func ExampleClient_NewReadWriteLock() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+
+	lock := client.NewReadWriteLock("prices")
+	reading, _ := lock.ReadLock().Acquire(ctx)
+	alsoReading, _ := lock.ReadLock().Acquire(ctx)
+	writing, err := lock.WriteLock().TryAcquire(ctx)
+	fmt.Println(writing != nil, errors.Is(err, rlock.ErrNotAcquired))
+	_ = reading.Release(ctx)
+	_ = alsoReading.Release(ctx)
+
+	// Whoever writes may read on, and let others read.
+	_ = lock.WriteLock().Lock(ctx)
+	_ = lock.ReadLock().Lock(ctx)
+	_ = lock.WriteLock().Unlock(ctx)
+	fmt.Println(lock.WriteLock().IsHeld(ctx), lock.ReadLock().IsHeld(ctx))
+
+	// But not the other way round.
+	fmt.Println(errors.Is(lock.WriteLock().Lock(ctx), rlock.ErrUpgrade))
+	_ = lock.ReadLock().Unlock(ctx)
+	// Output:
+	// false true
+	// false true
+	// true
+}
+
 func ExampleClient_NewLock() {
 	client, end := connect()
 	defer end()
