@@ -49,6 +49,8 @@ var kinds = []kind{
 	{name: "write beside read", where: simulated, lock: writeLock, rival: readLock},
 	{name: "read", where: oneOrMany, lock: readLock, rival: writeLock, channel: "redisson_rwlock:{orders:42}"},
 	{name: "fair", where: everyServer, lock: fairLock, channel: channel},
+	{name: "fair beside plain", where: simulated, lock: fairLock, rival: plainLock},
+	{name: "plain beside fair", where: simulated, lock: plainLock, rival: fairLock},
 	{name: "multi", where: simulated, lock: multiLock, servers: 2},
 	{name: "multi of two names", where: oneOrMany, lock: multiLockOfTwo, keys: func(name string) []string { return []string{name, beside(name)} }},
 	{name: "multi beside a part", where: simulated, lock: multiLock, servers: 2, rival: plainLock},

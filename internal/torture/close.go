@@ -82,12 +82,17 @@ func (a *act) nothingLeft(what string, find func() ([]string, error)) {
 func (a *act) keys() (list []string, err error) {
 	keys, err := a.stage.Keys()
 	for key, left := range keys {
-		if stage.IsCounter(key) {
+		if stage.IsCounter(key) || a.died() && stage.IsQueue(key, left) {
 			continue
 		}
 		list = append(list, fmt.Sprintf("%s (%d ms left)", key, left))
 	}
 	return list, err
+}
+
+// died reports whether a worker was killed.
+func (a *act) died() bool {
+	return slices.ContainsFunc(a.stage.Workers, func(w *stage.Worker) bool { return w.Lives() > 1 })
 }
 
 // goroutines are those of clients that nobody uses, beyond what is usual.

@@ -189,7 +189,7 @@ func (a *act) endless(r plan.Round) error {
 		return err
 	}
 	for key, left := range keys {
-		if stage.IsCounter(key) {
+		if stage.IsCounter(key) || stage.IsQueue(key, left) {
 			continue // no token is given twice: its counter stays
 		}
 		if left < 0 || left > a.lease.Milliseconds() {

@@ -13,6 +13,7 @@ import (
 var refusable = []string{
 	"evalsha", "eval", "exists", "hexists", "hget", "hset", "hdel", "hkeys", "del", "pexpire", "pttl",
 	"incrby", "get", "set", "hlen", "hmget", "hgetall",
+	"zadd", "zrem", "zrange", "zscore",
 	"publish", "spublish", "subscribe", "ssubscribe", "unsubscribe", "pubsub",
 }
 

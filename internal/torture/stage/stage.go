@@ -179,6 +179,13 @@ func (s *Stage) Keys() (map[string]int64, error) {
 // IsCounter reports whether a key is that of a counter, which has no end.
 func IsCounter(key string) bool { return strings.HasPrefix(key, "redisson_lock_token:") }
 
+// IsQueue reports whether a key with so many milliseconds left is the queue of a
+// fair lock. Those who were killed stand in it until it is their turn, or until
+// nobody has said anything for a minute.
+func IsQueue(key string, left int64) bool {
+	return strings.HasPrefix(key, "rlock_fair_queue:") && left >= 0 && left <= time.Minute.Milliseconds()
+}
+
 // Channels returns the channels that somebody subscribes to at any data node.
 // Those that sentinels and replicas keep for themselves are left out.
 func (s *Stage) Channels() ([]string, error) {
