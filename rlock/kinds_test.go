@@ -209,19 +209,13 @@ func (s *subject) leavesNothing() {
 	for _, site := range s.sites {
 		nodes := site.nodes() // their clients are closed after this cleanup
 		s.t.Cleanup(func() {
-			var left []string
-			assert.Eventually(s.t, func() bool {
-				left = nil
+			assert.EventuallyWithT(s.t, func(t *assert.CollectT) {
 				for _, node := range nodes {
 					keys, err := node.Do(s.ctx, node.B().Keys().Pattern("*").Build()).AsStrSlice()
-					if err != nil {
-						return false
-					}
-					left = append(left, slices.DeleteFunc(keys, isCounter)...)
+					assert.NoError(t, err)
+					assert.Empty(t, slices.DeleteFunc(keys, isCounter), "keys are left behind")
 				}
-				return len(left) == 0
 			}, 10*time.Second, time.Millisecond)
-			assert.Empty(s.t, left, "keys are left behind")
 		})
 	}
 }
