@@ -233,6 +233,33 @@ func BenchmarkHandover(b *testing.B) {
 	})
 }
 
+// BenchmarkReaders is a read lock that 64 goroutines of one process share: empty
+// sections, and sections of a millisecond. The time is that of one section divided
+// by those that run at once; commands are all scripts that Redis executes.
+func BenchmarkReaders(b *testing.B) {
+	for name, section := range map[string]time.Duration{"empty": 0, "1 ms": time.Millisecond} {
+		b.Run(name, func(b *testing.B) {
+			server := redistest.Standalone(b)
+			lock := benchClient(b, server.Options()).NewReadWriteLock("readers").ReadLock()
+			calls := server.CountCalls(b, func() {
+				in(b, 64, func(int) func() {
+					return func() {
+						if err := lock.Lock(context.Background()); err != nil {
+							b.Errorf("Lock: %v", err)
+						}
+						time.Sleep(section)
+						if err := lock.Unlock(context.Background()); err != nil {
+							b.Errorf("Unlock: %v", err)
+						}
+					}
+				})
+				b.StopTimer()
+			})
+			b.ReportMetric(float64(calls["evalsha"]+calls["eval"])/float64(b.N), "commands/section")
+		})
+	}
+}
+
 // BenchmarkFencedBesidePlain is what tokens cost: blocks with a Lock and with a
 // FencedLock in turn, as in BenchmarkBesideRaw. alone is Lock and Unlock of a free
 // lock, crowd a lock that 100 goroutines pass around.
