@@ -223,3 +223,50 @@ func (s *site) renewed(hold *rlock.Hold) error {
 		}
 	}
 }
+
+// What a ReadWriteLock needs instead of, or beside, what a Lock does.
+var readWriteRights = []string{
+	"~orders:*", "~{orders:*", "~redisson_rwlock:*", "&redisson_rwlock:*",
+	"+evalsha", "+eval", "+exists", "+hexists", "+hget", "+hmget", "+hgetall", "+hkeys", "+hlen",
+	"+hset", "+hdel", "+set", "+del", "+pexpire", "+pttl", "+ping",
+	"+publish", "+subscribe", "+unsubscribe", "+pubsub|numsub",
+}
+
+func TestReadersAndWritersAreToldOfARightThatIsMissing(t *testing.T) {
+	t.Parallel()
+	s := at(t, redistest.Standalone(t))
+	rehearse := func(config rlock.Config) (failed []error) {
+		client, err := rlock.New(config)
+		require.NoError(t, err)
+		defer client.Close()
+		l, me := client.NewReadWriteLock(key), rlock.WithOwner(s.ctx, rlock.NewOwner())
+		do := func(err error) bool {
+			if err != nil {
+				failed = append(failed, err)
+			}
+			return err == nil
+		}
+		if do(l.WriteLock().Lock(me)) && do(l.ReadLock().Lock(me)) { // and a downgrade
+			do(l.WriteLock().Unlock(me))
+			time.Sleep(5 * time.Millisecond) // it is mirrored
+			do(l.ReadLock().Unlock(me))
+		}
+		if do(l.ReadLock().Lock(me)) {
+			do(l.ReadLock().Unlock(me))
+		}
+		return failed
+	}
+	require.Empty(t, rehearse(s.limited(readWriteRights...)))
+	for i, right := range readWriteRights {
+		s.forget()
+		for _, err := range rehearse(s.limited(slices.Delete(slices.Clone(readWriteRights), i, i+1)...)) {
+			told := errors.Is(err, rlock.ErrNoPermission) || errors.Is(err, rlock.ErrNotHeld) || errors.Is(err, rlock.ErrLost)
+			assert.True(t, told, "without %s: %v", right, err)
+		}
+		assert.Eventually(t, func() bool {
+			ms, err := s.do("PTTL", key).AsInt64()
+			return err == nil && ms != -1
+		}, hang, 10*time.Millisecond, "without %s a lock is left for ever", right)
+		s.number("DEL", key)
+	}
+}

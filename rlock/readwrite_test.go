@@ -344,3 +344,30 @@ func TestWhatEverybodySeesOfReadersAndWriters(t *testing.T) {
 		see(false, false)
 	})
 }
+
+func TestAKeyThatIsNoReadWriteLockIsRefusedAndLeftAsItIs(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, me := w.shelf(), w.caller()
+		require.NoError(t, w.Set(key, "precious"))
+		for _, lock := range []rlock.Locker{l.read, l.write} {
+			require.ErrorIs(t, lock.Lock(me), rlock.ErrWrongType)
+			_, err := lock.TryLock(me)
+			require.ErrorIs(t, err, rlock.ErrWrongType)
+			_, err = lock.ForceUnlock(me)
+			require.ErrorIs(t, err, rlock.ErrWrongType)
+			_, err = lock.IsLocked(me)
+			require.ErrorIs(t, err, rlock.ErrWrongType)
+		}
+		w.CheckGet(t, key, "precious")
+		assert.Len(t, w.Keys(), 1)
+		w.Del(key)
+		for _, lock := range []rlock.Locker{l.read, l.write} {
+			require.NoError(t, lock.Lock(me))
+			w.Del(key)
+			require.NoError(t, w.Set(key, "precious"))
+			require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
+			w.CheckGet(t, key, "precious")
+			w.FlushAll()
+		}
+	})
+}

@@ -1,0 +1,195 @@
+package rlock_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// Redisson's own tests of RReadWriteLock (4.7), as redissonlock_test.go has those of
+// RLock. Those named after every kind run over both locks of the pair.
+//
+//	RedissonReadWriteLockTest
+//	  testReadLockExpiration                      readers for 10 s and for 3 s: a writer enters after 10 s. Kept
+//	    TestAWriterWaitsForTheLongestLeaseAmongTheReaders
+//	  testReadLockIsLocked                        the read lock is not locked by who only writes. Kept
+//	    TestWhatEverybodySeesOfReadersAndWriters
+//	  testReadLockExpirationRenewal               50 readers read for longer than a lease. Kept
+//	    TestFiftyReadersReadForLongerThanALease
+//	  testName                                    a name with braces and colons. Kept
+//	    TestANameWithABraceIsUsedAsItIsForKeysAndChannel
+//	  testWriteLockExpiration                     lock(10 s), nested lock(1 s): nobody else is early. Better: Redisson adds the
+//	                                              leases, here the longest counts
+//	    TestNestedWriteLeasesAreNotAdded
+//	  testInCluster                               both locks in a Cluster. Kept
+//	    every test that begins with everywhere or eachKind
+//	  testReadLockLeaseTimeoutDiffThreadsWRR,     who waits enters when leases end, in any mixture. Kept
+//	  testReadLockLeaseTimeoutDiffThreadsRRW,
+//	  testReadLockLeaseTimeout
+//	    TestReadersEnterTogetherWhenAWritersLeaseEnds, TestAWriterWaitsForTheLongestLeaseAmongTheReaders,
+//	    TestTheFixedLeaseOfOneReaderEndsForItAlone
+//	  testWR                                      a read lock that is unlocked within the write lock leaves that. Kept
+//	    TestTheWriterMayReadAndBothLocksNest
+//	  testWriteRead                               20 readers enter together after a writer. Kept
+//	    TestReadersOfAllClientsEnterTogetherAfterAWriter
+//	  testWriteReadReentrancy                     who downgraded keeps writers out. Better: readers who wait are told
+//	    TestADowngradeLetsWaitingReadersInEverywhereAtOnce
+//	  testWriteLock, testMultiRead                who holds what, and who gets it. Kept
+//	    TestReadersOfAllClientsReadAtOnceAndKeepWritersOut, TestAWriterKeepsEverybodyOut
+//	  testForceUnlock                             each only in its own mode. Kept
+//	    TestEachOfTheTwoLocksIsFreedByForceOnlyByItself
+//	  testReadWriteTTL                            both are renewed, and the read lock goes on alone. Kept
+//	    TestAReadersKeyIsRenewedWithTheHash
+//	  testExpireRead, testExpireWrite             another enters when the lease ends; the late unlock() throws. Kept: ErrLost
+//	    TestALeaseThatEndsFreesTheLockAndIsTheHoldersLoss, TestTheEndOfAFixedLeaseFreesTheLock
+//	  testAutoExpire                              a client that is shut down leaves its lock for 30 s. Better: Close releases it
+//	    TestCloseReleasesTheReadersAndTheirWaitersAreWoken, TestWhatCloseReleasesGoesToOthersAtOnce
+//	  testHoldCount, testReentrancy               Kept
+//	    TestTheOwnerLocksAgainWithoutWaitingAndUnlocksAsOften
+//	  testIsHeld*, testIsLocked*                  Kept
+//	    TestEverybodySeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld, TestWhatEverybodySeesOfReadersAndWriters
+//	  testUnlockFail, testLockUnlock              Kept
+//	    TestAnUnlockByAStrangerIsErrNotHeldAndChangesNothing, TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked
+//	  testConcurrency_*                           Kept
+//	    TestTheGoroutinesOfAClientAreNeverInsideAtOnce and its like, TestNoWriterIsInsideWithAnybody
+//	  testMultiInstanceReadLockZombieCleanup      a dead client's read hold ends though others renew theirs. Kept
+//	    TestTheHoldOfADeadReaderEndsWithItsLeaseWhileAnotherRenews
+//
+//	RedissonLockExpirationRenewalTest
+//	  testReadLockAfterTimeout, testWriteLockAfterTimeout  after a loss the next lock is renewed. Kept
+//	    TestAfterALossTheNextReaderAndWriterAreRenewed
+
+func TestAWriterWaitsForTheLongestLeaseAmongTheReaders(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		for _, leases := range [][]time.Duration{{10 * time.Second, 3 * time.Second}, {3 * time.Second, 10 * time.Second}} {
+			for _, clients := range []int{1, 2} {
+				l, there := w.shelf(), w.shelf()
+				second := l
+				if clients == 2 {
+					second = w.shelf()
+				}
+				require.NoError(t, l.read.LockFor(w.caller(), leases[0]))
+				require.NoError(t, second.read.LockFor(w.caller(), leases[1]))
+				within(t, 9*time.Second, 10*time.Second+50*time.Millisecond, func() {
+					require.NoError(t, there.write.Do(w.caller(), nothing))
+				})
+			}
+		}
+	})
+}
+
+func TestFiftyReadersReadForLongerThanALease(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		there := w.shelf()
+		var all sync.WaitGroup
+		for range 5 {
+			l := w.shelf()
+			for range 10 {
+				reader := w.caller()
+				all.Go(func() {
+					assert.NoError(t, l.read.Lock(reader))
+					time.Sleep(5 * time.Minute)
+					assert.NoError(t, l.read.Unlock(reader))
+				})
+			}
+		}
+		time.Sleep(time.Minute)
+		writer := start(func() error { return there.write.Do(w.caller(), nothing) })
+		for range 200 {
+			time.Sleep(time.Second)
+			require.True(t, pending(writer))
+		}
+		all.Wait()
+		require.NoError(t, <-writer)
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestNestedWriteLeasesAreNotAdded(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, there, me := w.shelf(), w.shelf(), w.caller()
+		require.NoError(t, l.write.LockFor(me, 10*time.Second))
+		require.NoError(t, l.write.LockFor(me, time.Second))
+		within(t, 9*time.Second, 10*time.Second+50*time.Millisecond, func() {
+			require.NoError(t, there.write.Do(w.caller(), nothing))
+		})
+		for range 2 {
+			require.ErrorIs(t, l.write.Unlock(me), rlock.ErrLost)
+		}
+	})
+}
+
+func TestReadersEnterTogetherWhenAWritersLeaseEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, there := w.shelf(), w.shelf()
+		require.NoError(t, l.write.LockFor(w.caller(), 3*time.Second))
+		var all sync.WaitGroup
+		for range 10 {
+			for _, x := range []shelf{l, there} {
+				reader := w.caller()
+				all.Go(func() {
+					within(t, 2900*time.Millisecond, 3050*time.Millisecond, func() { assert.NoError(t, x.read.Lock(reader)) })
+					time.Sleep(time.Minute)
+					assert.NoError(t, x.read.Unlock(reader))
+				})
+			}
+		}
+		all.Wait()
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestReadersOfAllClientsEnterTogetherAfterAWriter(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, me := w.shelf(), w.caller()
+		require.NoError(t, l.write.Lock(me))
+		entered := make(chan time.Time, 20)
+		var all sync.WaitGroup
+		for i := range 20 {
+			reader, x := w.caller(), l
+			if i%4 > 0 {
+				x = w.shelf()
+			}
+			all.Go(func() {
+				assert.NoError(t, x.read.Lock(reader))
+				entered <- time.Now()
+				time.Sleep(time.Minute)
+				assert.NoError(t, x.read.Unlock(reader))
+			})
+		}
+		synctest.Wait()
+		require.Empty(t, entered)
+		unlocked := time.Now()
+		require.NoError(t, l.write.Unlock(me))
+		for range 20 {
+			assert.Zero(t, (<-entered).Sub(unlocked))
+		}
+		all.Wait()
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestAfterALossTheNextReaderAndWriterAreRenewed(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, me := w.shelf(), w.caller()
+		for _, lock := range []rlock.Locker{l.read, l.write} {
+			require.NoError(t, lock.Lock(me))
+			w.FlushAll() // a server that keeps nothing has restarted
+			time.Sleep(time.Minute)
+			require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
+			require.NoError(t, lock.Lock(me))
+			time.Sleep(5 * time.Minute)
+			for _, k := range w.Keys() {
+				assert.GreaterOrEqual(t, w.ttl(k), 19*time.Second)
+			}
+			require.NoError(t, lock.Unlock(me))
+			assert.Empty(t, w.Keys())
+		}
+	})
+}
