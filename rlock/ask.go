@@ -38,9 +38,10 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	case flight != nil:
 		r.busy++
 		v.ticket = nil
+		told := news // a copy, so that the news of most asks stay off the heap
 		c.background.Go(func() {
 			l := <-flight
-			r.undo(t, news, l)
+			r.undo(t, told, l)
 		})
 		return
 	case v.granted: // the lock was passed on to it meanwhile, and it has left its ticket
@@ -48,7 +49,8 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 		if place != nil {
 			r.busy++
 			v.ticket = nil
-			c.background.Go(func() { r.undo(t, news, l) })
+			told, landed := news, l
+			c.background.Go(func() { r.undo(t, told, landed) })
 			return
 		}
 		r.leave(t, now)
@@ -194,7 +196,7 @@ func (t *tenure) ask(ctx context.Context, n news) (l landing, flight <-chan land
 		return t.acquire(ctx, n), nil
 	}
 	landed := make(chan landing, 1)
-	go func() { landed <- t.acquire(ctx, n) }()
+	go t.land(ctx, n, landed)
 	select {
 	case l = <-landed:
 		return l, nil
@@ -206,6 +208,10 @@ func (t *tenure) ask(ctx context.Context, n news) (l landing, flight <-chan land
 	default:
 		return landing{}, landed
 	}
+}
+
+func (t *tenure) land(ctx context.Context, n news, landed chan<- landing) {
+	landed <- t.acquire(ctx, n)
 }
 
 // acquire sends the script. It is called without the mutex, once for a tenure.

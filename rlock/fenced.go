@@ -75,11 +75,9 @@ func (l *FencedLock) Token(ctx context.Context) (uint64, error) {
 // fenced is the kind of [FencedLock]: a plain lock, and a counter beside it.
 type fenced struct{ plain }
 
-func (f fenced) acquire(t *tenure, n news) call {
-	c := f.plain.acquire(t, n)
-	c.keys = append(c.keys, t.room.name.tokens)
-	c.args = append(c.args, strconv.FormatUint(t.tokens.reserved, 10))
-	return c
+func (fenced) acquire(t *tenure, _ news) call {
+	n := t.room.name
+	return acquireScript.brief(2, n.key, n.tokens, t.room.client.milliseconds(t.lease), t.text, strconv.FormatUint(t.tokens.reserved, 10))
 }
 
 const (

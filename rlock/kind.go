@@ -40,7 +40,7 @@ var kinds = [kindCount]kind{plainKind: plain{}, fencedKind: fenced{}, readWriteK
 type plain struct{}
 
 func (plain) acquire(t *tenure, _ news) call {
-	return call{acquireScript, []string{t.room.name.key}, []string{t.room.client.milliseconds(t.lease), t.text}}
+	return acquireScript.brief(1, t.room.name.key, t.room.client.milliseconds(t.lease), t.text)
 }
 
 func (plain) mirror(c *Client, part []sent) call {
@@ -51,13 +51,13 @@ func (plain) mirror(c *Client, part []sent) call {
 		keys = append(keys, s.tenure.room.name.key)
 		args = append(args, s.lease, s.owner, s.count, s.channel)
 	}
-	return call{mirrorScript, keys, args}
+	return call{script: mirrorScript, keys: keys, args: args}
 }
 
 // release frees the lock as long as it is this tenure's, whoever of its owners
 // Redis shows.
 func (plain) release(c *Client, n *name, owner string, _ news) call {
-	return call{releaseScript, []string{n.key, n.channel}, []string{owner, c.publish}}
+	return releaseScript.brief(2, n.key, n.channel, owner, c.publish)
 }
 
 func (plain) channel() string { return "redisson_lock__channel:" }

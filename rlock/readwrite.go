@@ -95,7 +95,7 @@ func (readWrite) acquire(t *tenure, _ news) call {
 	if t.shared {
 		mode = "read"
 	}
-	return call{rwAcquireScript, []string{n.key, n.tagged}, []string{t.room.client.milliseconds(t.lease), t.text, mode}}
+	return rwAcquireScript.brief(2, n.key, n.tagged, t.room.client.milliseconds(t.lease), t.text, mode)
 }
 
 func (readWrite) mirror(c *Client, part []sent) call {
@@ -107,7 +107,7 @@ func (readWrite) mirror(c *Client, part []sent) call {
 		keys = append(keys, n.key, n.tagged, n.channel)
 		args = append(args, s.lease, s.owner, s.count, flag(s.reads), flag(s.channel != ""))
 	}
-	return call{rwMirrorScript, keys, args}
+	return call{script: rwMirrorScript, keys: keys, args: args}
 }
 
 func flag(set bool) string {
@@ -118,7 +118,7 @@ func flag(set bool) string {
 }
 
 func (readWrite) release(c *Client, n *name, owner string, _ news) call {
-	return call{rwReleaseScript, []string{n.key, n.tagged, n.channel}, []string{owner, c.publish}}
+	return rwReleaseScript.brief(3, n.key, n.tagged, n.channel, owner, c.publish)
 }
 
 func (readWrite) channel() string { return "redisson_rwlock:" }

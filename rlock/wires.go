@@ -85,8 +85,14 @@ var errUnasked = errors.New("the server was asked nothing yet")
 
 // mark is called before a command is sent, and heard with what it returned when
 // the command was answered.
-func (w *wires) mark() uint64      { return w.closed.Load() + 1 }
-func (w *wires) heard(mark uint64) { w.answered.Store(mark) }
+func (w *wires) mark() uint64 { return w.closed.Load() + 1 }
+
+// heard stores only what is new, which is seldom: all callers look at it all the time.
+func (w *wires) heard(mark uint64) {
+	if w.answered.Load() != mark {
+		w.answered.Store(mark)
+	}
+}
 
 // up reports whether no connection was closed since an answered command was sent.
 func (w *wires) up() bool { return w.watched && w.answered.Load() == w.closed.Load()+1 }
