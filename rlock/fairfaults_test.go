@@ -1,0 +1,426 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// Fair locks whose clients die, freeze and lose messages, in virtual time.
+
+// waiting has the client wait for the fair lock and returns where the result comes,
+// once its ticket is in the queue.
+func (w *world) waiting(p *party, me context.Context) <-chan error {
+	w.t.Helper()
+	before := len(w.queued())
+	result := start(func() error { return p.NewFairLock(key).Lock(me) })
+	w.eventually(func() bool { return len(w.queued()) > before }, "it queues")
+	return result
+}
+
+// die ends the client's connections and lets it have no others.
+func (p *party) die() {
+	p.net.Refuse()
+	p.net.Cut()
+	synctest.Wait()
+}
+
+// withWaiters has somebody hold the lock, the first of two clients wait and then the
+// second, does something, and returns how long after the unlock the second has it.
+func withWaiters(t *testing.T, do func(w *world, first *party)) time.Duration {
+	var took time.Duration
+	bubble(t, func(t *testing.T, w *world) {
+		holder, first, second := w.client(), w.client(), w.client()
+		me, them := w.caller(), w.caller()
+		lock := holder.NewFairLock(key)
+		require.NoError(t, lock.Lock(me))
+		w.waiting(first, w.caller())
+		got := w.waiting(second, them)
+		do(w, first)
+		freed := time.Now()
+		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, <-got)
+		took = time.Since(freed)
+		time.Sleep(10 * time.Second)
+		require.True(t, second.NewFairLock(key).IsHeld(them))
+		require.NoError(t, second.NewFairLock(key).Unlock(them))
+		assert.Empty(t, w.queued())
+	})
+	return took
+}
+
+func TestAWaiterThatDiedIsPassedOverAtOnce(t *testing.T) {
+	assert.Zero(t, withWaiters(t, func(_ *world, first *party) { first.die() }))
+}
+
+func TestAWaiterThatDiesWithTheGrantOnItsWayCostsThreeSecondsAtMost(t *testing.T) {
+	took := withWaiters(t, func(_ *world, first *party) { first.net.Rule(network.Silence) })
+	assert.GreaterOrEqual(t, took, 2*time.Second, "it has the lock until then")
+	assert.LessOrEqual(t, took, 3*time.Second)
+}
+
+func TestAGrantWhoseMessageIsLostIsFoundByTheNextBeat(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, p, me, them := w.client(), w.client(), w.caller(), w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		got := w.waiting(p, them)
+		p.net.Rule(network.All(network.Drop, network.Push))
+		require.NoError(t, holder.NewFairLock(key).Unlock(me))
+		within(t, 0, 510*time.Millisecond, func() { require.NoError(t, <-got) })
+		assert.GreaterOrEqual(t, w.TTL(key), 29*time.Second, "who asks has the whole lease")
+		require.NoError(t, p.NewFairLock(key).Unlock(them))
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestWhenAHolderDiesTheFirstInTheQueueHasItsLock(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, l := w.client(withLease(3*time.Second)), &line{world: w}
+		begin := time.Now()
+		require.NoError(t, holder.NewFairLock(key).Lock(w.caller()))
+		clients := []*party{w.client(), w.client(), w.client()}
+		for i := range 9 {
+			l.join(clients[2-i%3])
+		}
+		holder.die()
+		l.waiters.Wait()
+		assert.Less(t, time.Since(begin), 4*time.Second)
+		assert.True(t, slices.IsSorted(l.order[:3]), "%v", l.order)
+		assert.Zero(t, l.order[0])
+	})
+}
+
+func TestWhatIsHeldByAGrantIsKeptByTheWatchdog(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, p, me, them := w.client(), w.client(), w.caller(), w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		got := w.waiting(p, them)
+		require.NoError(t, holder.NewFairLock(key).Unlock(me))
+		require.NoError(t, <-got)
+		before := len(p.net.Sent(""))
+		time.Sleep(100 * time.Millisecond)
+		assert.Len(t, p.net.Sent(""), before, "a short section needs no command")
+		assert.LessOrEqual(t, w.TTL(key), 2*time.Second)
+		for range 100 {
+			time.Sleep(time.Second)
+			require.True(t, p.NewFairLock(key).IsHeld(them))
+			require.GreaterOrEqual(t, w.TTL(key), 19*time.Second)
+		}
+		require.NoError(t, p.NewFairLock(key).Unlock(them))
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestAFixedLeaseThatIsGrantedEndsOnTime(t *testing.T) {
+	for _, ask := range []time.Duration{time.Second, 10 * time.Second} {
+		bubble(t, func(t *testing.T, w *world) {
+			holder, p, me := w.client(), w.client(), w.caller()
+			require.NoError(t, holder.NewFairLock(key).Lock(me))
+			var hold *rlock.Hold
+			got := start(func() (err error) {
+				hold, err = p.NewFairLock(key).Acquire(w.ctx, rlock.WithLease(ask))
+				return err
+			})
+			time.Sleep(100 * time.Millisecond)
+			require.NoError(t, holder.NewFairLock(key).Unlock(me))
+			require.NoError(t, <-got)
+			within(t, ask-2*drift, ask+2*drift, func() { <-hold.Done() })
+			require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
+			synctest.Wait()
+			assert.Empty(t, w.Keys())
+		})
+	}
+}
+
+// A grant that comes late is believed for no longer than Redis keeps it.
+func TestALateGrantIsNeverBelievedForLongerThanRedisKeepsIt(t *testing.T) {
+	for late := 50 * time.Millisecond; late < 5*time.Second; late += 150 * time.Millisecond {
+		t.Run(late.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				holder, p, other := w.client(), w.client(), w.client()
+				me, them := w.caller(), w.caller()
+				require.NoError(t, holder.NewFairLock(key).Lock(me))
+				hold, failed := make(chan *rlock.Hold, 1), start(func() error { return nil })
+				require.NoError(t, <-failed)
+				go func() {
+					h, err := p.NewFairLock(key).Acquire(w.ctx)
+					assert.NoError(t, err)
+					hold <- h
+				}()
+				w.eventually(func() bool { return len(w.queued()) == 1 }, "it queues")
+				time.Sleep(rand.N(600 * time.Millisecond))
+				p.net.Rule(network.Silence)
+				require.NoError(t, holder.NewFairLock(key).Unlock(me))
+				rival := start(func() error { return other.NewFairLock(key).LockFor(them, 500*time.Millisecond) })
+				time.Sleep(late)
+				p.net.Rule(nil)
+				p.net.Deliver()
+				h := <-hold
+				if until := h.ValidUntil(); !until.IsZero() {
+					require.Len(t, w.fields(key), 1)
+					require.Contains(t, w.fields(key)[0], p.ID(), "it is the holder")
+					require.LessOrEqual(t, time.Until(until), w.TTL(key))
+				}
+				require.NoError(t, h.Release(w.ctx))
+				require.NoError(t, <-rival)
+				time.Sleep(time.Second)
+				assert.Empty(t, w.queued())
+			})
+		})
+	}
+}
+
+func TestWhoLosesItsConnectionQueuesAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, first, second := w.client(), w.client(), w.client()
+		me := w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		l := &line{world: w}
+		l.join(first)
+		l.join(first)
+		l.join(second)
+		first.net.Refuse()
+		first.net.Cut()
+		time.Sleep(time.Second)
+		require.NoError(t, holder.NewFairLock(key).Unlock(me))
+		synctest.Wait()
+		time.Sleep(section)
+		synctest.Wait()
+		assert.Equal(t, []int{2}, l.order, "the others are not there")
+		first.net.Heal()
+		l.waiters.Wait()
+		assert.Len(t, l.order, 3)
+		time.Sleep(time.Second)
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestAQueueThatRedisLosesIsMadeAgain(t *testing.T) {
+	for name, lose := range map[string]func(*world){
+		"with the lock":    func(w *world) { w.FlushAll() },
+		"without the lock": func(w *world) { w.Del(queue) },
+		"but not the lock": func(w *world) { w.Del(key) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				holder, l := w.client(), &line{world: w}
+				me := w.caller()
+				require.NoError(t, holder.NewFairLock(key).Lock(me))
+				clients := []*party{w.client(), w.client()}
+				for i := range 10 {
+					l.join(clients[i%2])
+				}
+				lose(w)
+				time.Sleep(time.Second)
+				_ = holder.NewFairLock(key).Unlock(me)
+				l.waiters.Wait()
+				assert.Len(t, l.order, 10)
+				time.Sleep(time.Second)
+				assert.Empty(t, w.Keys())
+			})
+		})
+	}
+}
+
+// A join that arrives late, from a connection long dead, puts a ticket into the queue
+// that is nobody's.
+func TestAGrantThatNobodyWantsIsGivenBackAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, p, me, them := w.client(), w.client(), w.caller(), w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		got := w.waiting(p, them)
+		stray := p.ID() + "8000-000000000000:1"
+		_, err := w.ZAdd(queue, 0, stray)
+		require.NoError(t, err)
+		within(t, 0, 10*time.Millisecond, func() {
+			require.NoError(t, holder.NewFairLock(key).Unlock(me))
+			require.NoError(t, <-got)
+		})
+		require.NoError(t, p.NewFairLock(key).Unlock(them))
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestCloseEndsTheWaitAndLeavesTheQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, closes, stays := w.client(), w.client(), w.client()
+		me, them := w.caller(), w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		var ended []<-chan error
+		for range 3 {
+			ended = append(ended, w.waiting(closes, w.caller()))
+		}
+		got := w.waiting(stays, them)
+		require.NoError(t, closes.Close())
+		for _, result := range ended {
+			require.ErrorIs(t, <-result, rlock.ErrClosed)
+		}
+		assert.Len(t, w.queued(), 1)
+		require.NoError(t, holder.Close())
+		require.NoError(t, <-got)
+		require.NoError(t, stays.NewFairLock(key).Unlock(them))
+		assert.Empty(t, w.Keys())
+		_ = me
+	})
+}
+
+func TestAForcedUnlockIsForTheFirstInTheQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, p, admin, me, them := w.client(), w.client(), w.client(), w.caller(), w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		got := w.waiting(p, them)
+		within(t, 0, 0, func() {
+			freed, err := admin.NewFairLock(key).ForceUnlock(w.ctx)
+			require.NoError(t, err)
+			assert.True(t, freed)
+			require.NoError(t, <-got)
+		})
+		require.ErrorIs(t, holder.NewFairLock(key).Unlock(me), rlock.ErrLost)
+		require.NoError(t, p.NewFairLock(key).Unlock(them))
+	})
+}
+
+// A command is lost, or its reply is, with the connection. In either case everybody
+// comes through, one at a time, and nothing is left.
+func TestNoLostReplyLosesAWaiter(t *testing.T) {
+	for stage, name := range map[network.Stage]string{network.Request: "never arrived", network.Reply: "was executed"} {
+		for n := 1; n <= 24; n++ {
+			t.Run(fmt.Sprintf("step %d %s", n, name), func(t *testing.T) {
+				bubble(t, func(t *testing.T, w *world) {
+					r := new(record)
+					for i := range 2 {
+						p := w.client(strict)
+						if i == 0 {
+							left := n
+							p.net.Rule(func(f network.Frame) network.Fate {
+								if f.Stage != stage || !isStep(f) {
+									return network.Pass
+								}
+								if left--; left != 0 {
+									return network.Pass
+								}
+								return network.Cut
+							})
+						}
+						for range 3 {
+							r.workers.Go(func() {
+								for range 4 {
+									r.once(w, p)
+								}
+							})
+						}
+					}
+					r.check(t, 24)
+					time.Sleep(time.Minute)
+					assert.Empty(t, w.Keys())
+				})
+			})
+		}
+	}
+}
+
+// once takes the fair lock for a section, if it is not lost meanwhile.
+func (r *record) once(w *world, p *party) {
+	lock, me := p.NewFairLock(key), w.caller()
+	if !assert.NoError(w.t, lock.Lock(me)) {
+		return
+	}
+	from := time.Now()
+	time.Sleep(section)
+	r.counter++
+	r.mu.Lock()
+	r.spans = append(r.spans, span{from, time.Now()})
+	r.mu.Unlock()
+	_ = lock.Unlock(me) // it may not be confirmed
+}
+
+// TestFairLocksExcludeEachOtherWhateverTheNetworkDoes has connections cut, silenced
+// and refused at random, and holders that find out by the clock.
+func TestFairLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				random := rand.New(rand.NewPCG(seed, 1))
+				var mu sync.Mutex
+				var spans []span
+				var workers sync.WaitGroup
+				end := time.Now().Add(2 * time.Minute)
+				var clients []*party
+				for i := range 4 {
+					p := w.client(withLease(3*time.Second), handoff(i%2*3-1, 0))
+					clients = append(clients, p)
+					for range 3 {
+						wait := time.Duration(1+random.IntN(8000)) * time.Millisecond
+						workers.Go(func() {
+							for time.Now().Before(end) {
+								ctx, cancel := context.WithTimeout(w.ctx, wait)
+								h, err := p.NewFairLock(key).Acquire(ctx)
+								cancel()
+								if err != nil {
+									time.Sleep(time.Millisecond)
+									continue
+								}
+								from := time.Now()
+								select { // while it is held
+								case <-h.Done():
+								case <-time.After(wait / 50):
+								}
+								to := time.Now()
+								if until := h.ValidUntil(); !until.IsZero() && until.Before(to) {
+									to = until
+								}
+								mu.Lock()
+								spans = append(spans, span{from, to})
+								mu.Unlock()
+								_ = h.Release(w.ctx)
+							}
+						})
+					}
+				}
+				for time.Now().Before(end) {
+					time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)
+					switch p := clients[random.IntN(len(clients))]; random.IntN(6) {
+					case 0:
+						p.net.Cut()
+					case 1:
+						p.net.Rule(network.Silence)
+					case 2:
+						p.net.Refuse()
+						p.net.Cut()
+					case 3:
+						p.net.Rule(network.All(network.Drop, network.Push))
+					default:
+						p.net.Rule(nil)
+						p.net.Deliver()
+						p.net.Heal()
+					}
+				}
+				for _, p := range clients {
+					p.net.Rule(nil)
+					p.net.Deliver()
+					p.net.Heal()
+				}
+				workers.Wait()
+				slices.SortFunc(spans, func(a, b span) int { return a.from.Compare(b.from) })
+				for i := 1; i < len(spans); i++ {
+					require.False(t, spans[i].from.Before(spans[i-1].to), "%v and %v overlap", spans[i-1], spans[i])
+				}
+				t.Log(len(spans), "sections")
+				assert.Greater(t, len(spans), 100)
+				time.Sleep(time.Minute)
+				assert.Empty(t, w.Keys())
+			})
+		})
+	}
+}
