@@ -134,10 +134,12 @@ func (c *Client) checkLease(n *name, ask time.Duration) error {
 // called with the mutex held, and gives it back.
 func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 	v, mu, closing := &w.Value, &r.shard.mu, r.client.ctx.Done()
+	began := now
 	var timer *time.Timer
 	for {
 		switch {
 		case v.granted:
+			r.line.waited = now.Sub(began)
 			w.Drain()
 			r.client.waiters.Put(w)
 			r.exit()

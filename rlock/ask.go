@@ -76,7 +76,7 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 		if v.shared { // by a writer, so who was let pass has come
 			r.behind, r.absent = 0, 0
 		}
-		r.denied(w, a, now)
+		r.denied(w, now)
 	case a.refused != nil:
 		if a.released {
 			t.end()

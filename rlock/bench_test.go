@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -305,4 +308,90 @@ func BenchmarkFencedBesidePlain(b *testing.B) {
 			all.Wait()
 		})
 	})
+}
+
+// BenchmarkFairHandOver has 8 clients with 16 goroutines each contend for a fair lock,
+// half a millisecond away. It reports how many round trips pass from an Unlock to the
+// next holder at the median, how many commands a section takes, and the smallest share
+// of a client beside the largest.
+func BenchmarkFairHandOver(b *testing.B) {
+	const clients, each, roundTrip = 8, 16, 500 * time.Microsecond
+	near := benchOption(b)
+	far, err := network.Listen(near.InitAddress[0])
+	require.NoError(b, err)
+	b.Cleanup(far.Close)
+	far.SetRoundTrip(roundTrip)
+	option := rueidis.ClientOption{InitAddress: []string{far.Addr()}}
+	observer := rawClient(b, near)
+	var locks [clients]*rlock.FairLock
+	for i := range locks {
+		client, err := rlock.New(rlock.Config{Redis: option, HandoffLimit: -1})
+		require.NoError(b, err)
+		b.Cleanup(func() { require.NoError(b, client.Close()) })
+		locks[i] = client.NewFairLock(b.Name())
+	}
+	// The lock protects them.
+	var shares [clients]int
+	var freed time.Time
+	var latencies []time.Duration
+	sections := 0
+	run := func(limit int) {
+		var workers sync.WaitGroup
+		for i, lock := range locks {
+			for range each {
+				workers.Go(func() {
+					for {
+						if err := lock.Lock(context.Background()); err != nil {
+							b.Error(err)
+							return
+						}
+						if !freed.IsZero() {
+							latencies = append(latencies, time.Since(freed))
+						}
+						shares[i]++
+						sections++
+						done := sections >= limit
+						for begin := time.Now(); time.Since(begin) < 50*time.Microsecond; {
+						}
+						freed = time.Now()
+						if err := lock.Unlock(context.Background()); err != nil {
+							b.Error(err)
+						}
+						if done {
+							return
+						}
+					}
+				})
+			}
+		}
+		workers.Wait()
+	}
+	run(2000) // all have queued once
+	clear(shares[:])
+	latencies, sections = latencies[:0], 0
+	before := commands(b, observer)
+	b.ResetTimer()
+	run(b.N)
+	b.StopTimer()
+	slices.Sort(latencies)
+	b.ReportMetric(float64(latencies[len(latencies)/2])/float64(roundTrip), "round-trips/hand-over")
+	b.ReportMetric(float64(commands(b, observer)-before-1)/float64(sections), "commands/section")
+	b.ReportMetric(float64(slices.Min(shares[:]))/float64(slices.Max(shares[:])), "min/max-share")
+}
+
+// commands returns how many commands clients have sent to the server: of what a script
+// calls, the server counts each as well, so it is the calls of scripts and all that no
+// script calls.
+func commands(b *testing.B, redis rueidis.Client) (n int64) {
+	stats, err := redis.Do(context.Background(), redis.B().Info().Section("commandstats").Build()).ToString()
+	require.NoError(b, err)
+	for line := range strings.Lines(stats) {
+		name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		count, _, _ := strings.Cut(rest, ",")
+		switch calls, _ := strconv.ParseInt(count, 10, 64); name {
+		case "evalsha", "eval", "subscribe", "unsubscribe", "ping", "hello", "client|setinfo", "info":
+			n += calls
+		}
+	}
+	return n
 }

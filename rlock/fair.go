@@ -12,9 +12,10 @@ import (
 // however many wait, with a message to the next holder's client alone. Nobody else
 // wakes, nobody races, and nobody who comes later can be first.
 //
-// The order is that of the calls to within 25 ms: those who wait in a client that
-// has somebody in the queue already join it in the next command that the client sends
-// for the lock, or after that time. Inside a client it is exact. A client passes the
+// The order is that of the calls to within 25 ms, or a quarter of the time that one
+// waits there: those who wait in a client that has somebody in the queue already join
+// it in the next command that the client sends for the lock, or after that time. Inside
+// a client it is exact. A client passes the
 // lock on among its own goroutines first for as long as [Config].HandoffLimit and
 // HandoffTime allow, as a Lock does; with a negative HandoffLimit it never does, and
 // the order holds over all.

@@ -151,8 +151,7 @@ func TestALateGrantIsNeverBelievedForLongerThanRedisKeepsIt(t *testing.T) {
 				holder, p, other := w.client(), w.client(), w.client()
 				me, them := w.caller(), w.caller()
 				require.NoError(t, holder.NewFairLock(key).Lock(me))
-				hold, failed := make(chan *rlock.Hold, 1), start(func() error { return nil })
-				require.NoError(t, <-failed)
+				hold := make(chan *rlock.Hold, 1)
 				go func() {
 					h, err := p.NewFairLock(key).Acquire(w.ctx)
 					assert.NoError(t, err)
@@ -254,9 +253,8 @@ func TestAGrantThatNobodyWantsIsGivenBackAtOnce(t *testing.T) {
 
 func TestCloseEndsTheWaitAndLeavesTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		holder, closes, stays := w.client(), w.client(), w.client()
-		me, them := w.caller(), w.caller()
-		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		holder, closes, stays, them := w.client(), w.client(), w.client(), w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(w.caller()))
 		var ended []<-chan error
 		for range 3 {
 			ended = append(ended, w.waiting(closes, w.caller()))
@@ -271,7 +269,6 @@ func TestCloseEndsTheWaitAndLeavesTheQueue(t *testing.T) {
 		require.NoError(t, <-got)
 		require.NoError(t, stays.NewFairLock(key).Unlock(them))
 		assert.Empty(t, w.Keys())
-		_ = me
 	})
 }
 
@@ -348,14 +345,14 @@ func (r *record) once(w *world, p *party) {
 // TestFairLocksExcludeEachOtherWhateverTheNetworkDoes has connections cut, silenced
 // and refused at random, and holders that find out by the clock.
 func TestFairLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
-	for seed := range uint64(8) {
+	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				random := rand.New(rand.NewPCG(seed, 1))
 				var mu sync.Mutex
 				var spans []span
 				var workers sync.WaitGroup
-				end := time.Now().Add(2 * time.Minute)
+				end := time.Now().Add(time.Minute)
 				var clients []*party
 				for i := range 4 {
 					p := w.client(withLease(3*time.Second), handoff(i%2*3-1, 0))
@@ -417,7 +414,7 @@ func TestFairLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
 					require.False(t, spans[i].from.Before(spans[i-1].to), "%v and %v overlap", spans[i-1], spans[i])
 				}
 				t.Log(len(spans), "sections")
-				assert.Greater(t, len(spans), 100)
+				assert.Greater(t, len(spans), 50)
 				time.Sleep(time.Minute)
 				assert.Empty(t, w.Keys())
 			})

@@ -29,8 +29,9 @@ import (
 // not answered, or Redis has lost the ticket, the waiter gets another.
 
 const (
-	// tellTime is how long a waiter waits for a command to ride with, so that one
-	// tells of many, before the head of the local queue sends one.
+	// tellTime is how long a waiter waits at least for a command to ride with, so that
+	// one tells of many, before the head of the local queue sends one. In a long queue
+	// it is a quarter of the wait.
 	tellTime = 25 * time.Millisecond
 	// beat is how often a client says who waits. It keeps the tickets' claims fresh,
 	// and finds grants and releases whose message was lost.
@@ -51,6 +52,8 @@ type line struct {
 	overdue bool
 	// next is when the head asks again, to say who waits.
 	next time.Time
+	// waited is how long the last one here waited for the lock.
+	waited time.Duration
 }
 
 // news is what a command tells Redis of who waits in a room.
@@ -290,7 +293,7 @@ func (r *room) untold(v *visit, now time.Time) time.Duration {
 		return forever
 	}
 	if v.tellBy.IsZero() {
-		v.tellBy = now.Add(tellTime)
+		v.tellBy = now.Add(max(tellTime, r.line.waited/4))
 	}
 	return v.tellBy.Sub(now)
 }
@@ -309,7 +312,7 @@ func (r *room) tell(v *visit, now time.Time) {
 }
 
 // denied deals with an answer that names another holder, or none.
-func (r *room) denied(w *waiter, a answer, now time.Time) {
+func (r *room) denied(w *waiter, now time.Time) {
 	v := &w.Value
 	t, called := v.ticket, v.called
 	v.called = false
@@ -322,11 +325,7 @@ func (r *room) denied(w *waiter, a answer, now time.Time) {
 	}
 	// It can be heard by now, or Redis has lost tickets.
 	v.due = r.listening() && (!v.inLine() || r.line.overdue)
-	other := r.waiterWith(a.holder)
-	switch {
-	case called && t.phase == asking:
+	if called && t.phase == asking {
 		r.take(w, now) // the grant came after the answer
-	case other != nil && !other.Value.asking:
-		r.take(other, now) // its message is lost, or late
 	}
 }
