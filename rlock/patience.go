@@ -11,8 +11,11 @@ import (
 // (Config.Redis.ConnWriteTimeout), so that the reason is known more often.
 const patience = 3 * time.Second
 
-// A deadline hands out contexts that end by themselves after patience or up to a
-// second later, and not before: an Unlock must not end with the caller's context.
+// freshness is how long a deadline hands out the same context.
+const freshness = time.Second
+
+// A deadline hands out contexts that end by themselves after patience or up to
+// freshness later, and not before: an Unlock must not end with the caller's context.
 // Many commands share one, since a timer for each would cost more than all the
 // rest that the client does for an Unlock.
 type deadline struct {
@@ -27,7 +30,7 @@ func (d *deadline) context(now time.Time) context.Context {
 	defer d.mu.Unlock()
 	if d.ctx == nil || now.After(d.fresh) {
 		// The former one is left to its timer: commands may be under way with it.
-		d.fresh = now.Add(time.Second)
+		d.fresh = now.Add(freshness)
 		d.ctx, d.cancel = context.WithDeadline(context.Background(), d.fresh.Add(patience))
 	}
 	return d.ctx

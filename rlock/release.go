@@ -79,7 +79,12 @@ func (r *room) release(t *tenure, o Owner, now time.Time) error {
 	news := r.news(now, false)
 	r.shard.mu.Unlock()
 
-	reply, err := t.release(c.deadline.context(now), news)
+	// A wait for a context as well costs 3 % of the throughput of many goroutines.
+	ctx := context.Background()
+	if !c.wires.ends() {
+		ctx = c.deadline.context(now)
+	}
+	reply, err := t.release(ctx, news)
 
 	r.shard.mu.Lock()
 	r.told(news, landing{err: err})

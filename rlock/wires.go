@@ -19,6 +19,9 @@ type wires struct {
 	// watched is set if all connections are: not those of a shared client, and not
 	// in a Cluster, where a redirected command may meet a node for the first time.
 	watched bool
+	// prompt is set if rueidis, with its pings, gives up a connection that is silent
+	// in the time that an Unlock has.
+	prompt bool
 	// closed counts the connections that rueidis has closed, which it does before
 	// it opens another.
 	closed atomic.Uint64
@@ -32,6 +35,8 @@ func (w *wires) watch(o rueidis.ClientOption) rueidis.ClientOption {
 		return o // rueidis must see the bare connection
 	}
 	w.watched = true
+	silence := 2*o.Dialer.KeepAlive + o.ConnWriteTimeout
+	w.prompt = o.Dialer.KeepAlive > 0 && o.ConnWriteTimeout > 0 && silence <= patience+freshness
 	connect, simple := o.DialCtxFn, o.DialFn
 	o.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (conn net.Conn, err error) {
 		switch {
@@ -93,6 +98,10 @@ func (w *wires) heard(mark uint64) {
 		w.answered.Store(mark)
 	}
 }
+
+// ends reports whether a command that is sent now ends by itself, answered or not,
+// in the time that an Unlock has.
+func (w *wires) ends() bool { return w.prompt && w.up() }
 
 // up reports whether no connection was closed since an answered command was sent.
 func (w *wires) up() bool { return w.watched && w.answered.Load() == w.closed.Load()+1 }
