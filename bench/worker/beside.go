@@ -9,20 +9,30 @@ import (
 	"github.com/go-rlock/rlock/bench/contender"
 )
 
-// beside is a single goroutine that compares the contender with the floor in short blocks that take turns,
-// since a round trip on one machine may take 30 us for some seconds and 130 us for
-// the next. It starts the goroutines of each block itself. A section is one pair of
-// the contender's; the floor's are only compared with.
+// beside is a single goroutine that compares the contender with the floor in short
+// blocks that take turns, since a round trip on one machine may take 30 us for some
+// seconds and 130 us for the next. A section is one pair of the contender's; the
+// floor's are only compared with.
 func (r *runner) beside() {
+	// The same goroutines do all blocks: new ones would have to grow their stacks.
+	blocks := make(chan func())
+	defer close(blocks)
+	for range r.Goroutines {
+		go func() {
+			for do := range blocks {
+				do()
+			}
+		}()
+	}
 	ours, floor := r.mutexes(r.clients[0], r.Prefix), r.mutexes(r.clients[1], r.Prefix+":floor")
 	for floorFirst := true; time.Now().Before(r.end); floorFirst = !floorFirst {
 		var raw float64
 		if floorFirst {
-			_, raw = r.block(floor)
+			_, raw = r.block(floor, blocks)
 		}
-		pairs, rate := r.block(ours)
+		pairs, rate := r.block(ours, blocks)
 		if !floorFirst {
-			_, raw = r.block(floor)
+			_, raw = r.block(floor, blocks)
 		}
 		if raw == 0 || rate == 0 {
 			return
@@ -44,13 +54,15 @@ func (r *runner) mutexes(client contender.Client, prefix string) (all []contende
 
 // block has a goroutine for each of the mutexes take and free it again and again,
 // and returns how often they did, in all and a second; 0 after a failure.
-func (r *runner) block(mutexes []contender.Mutex) (n int64, rate float64) {
+func (r *runner) block(mutexes []contender.Mutex, blocks chan<- func()) (n int64, rate float64) {
 	var all sync.WaitGroup
 	var pairs atomic.Int64
 	var failed atomic.Bool
 	began := time.Now()
 	for _, m := range mutexes {
-		all.Go(func() {
+		all.Add(1)
+		blocks <- func() {
+			defer all.Done()
 			n := int64(0)
 			for ; time.Since(began) < r.Block; n++ {
 				err := m.Lock(r.ctx)
@@ -64,7 +76,7 @@ func (r *runner) block(mutexes []contender.Mutex) (n int64, rate float64) {
 				}
 			}
 			pairs.Add(n)
-		})
+		}
 	}
 	all.Wait()
 	if failed.Load() {
