@@ -16,7 +16,7 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	news := r.news(now, true)
 	news.unqueued = t.queued.IsZero()
 	r.busy++
-	v.asking = true
+	v.asking, t.asks = true, true
 	r.shard.mu.Unlock()
 	l, flight := t.ask(ctx, news)
 	r.shard.mu.Lock()
@@ -32,6 +32,7 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	place, a := l.place, l.answer
 	f, err := diagnose(l.err)
 	if flight == nil {
+		t.asks = false
 		r.told(news, l)
 	}
 	switch {
@@ -44,7 +45,10 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 			r.undo(t, told, l)
 		})
 		return
-	case v.granted: // the lock was passed on to it meanwhile, and it has left its ticket
+	case v.granted && t.phase == asking && (a.granted || err != nil && f == unknown):
+		t.disown(now) // the lock was passed on to it meanwhile, and it needs no other
+	case v.granted:
+		r.leave(t, now)
 	case err != nil && ctx.Err() != nil:
 		if place != nil {
 			r.busy++
@@ -130,6 +134,7 @@ func (r *room) undo(t *tenure, n news, l landing) {
 
 	r.shard.mu.Lock()
 	r.busy--
+	t.asks = false
 	r.told(n, l)
 	if l.place != nil && (err != nil || released == 0 && !c.ordered()) {
 		t.disown(time.Now())

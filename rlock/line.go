@@ -159,7 +159,7 @@ func (r *room) found(n news, a answer) {
 	}
 	for _, t := range n.waiting {
 		switch {
-		case t.phase != asking || t.text == a.holder:
+		case t.phase != asking || t.asks || t.text == a.holder:
 		case lost[t.text]:
 			r.line.overdue = true
 			t.end()
@@ -179,10 +179,10 @@ func (v *visit) inLine() bool {
 func (r *room) leave(t *tenure, now time.Time) {
 	switch {
 	case t == nil || t.phase != asking:
+	case t.telling || t.asks:
+		t.unwanted = true // and leaves behind the command that tells of it
 	case t.queued.IsZero():
 		t.end() // Redis knows nothing of it
-	case t.telling:
-		t.unwanted = true // and leaves behind the command that tells of it
 	default:
 		t.disown(now)
 	}
@@ -191,7 +191,7 @@ func (r *room) leave(t *tenure, now time.Time) {
 // spare gives up a ticket whose waiter has the lock by another. Until this is freed
 // the ticket has no chance, so that it leaves along with that.
 func (r *room) spare(t *tenure, now time.Time) {
-	if t != nil && t.phase == asking && !t.queued.IsZero() && !t.telling {
+	if t != nil && t.phase == asking && !t.queued.IsZero() && !t.telling && !t.asks {
 		t.disownBy(now, tellTime)
 		r.line.left = append(r.line.left, t)
 		return

@@ -87,6 +87,7 @@ type tenure struct {
 	// Of a ticket, see line.go.
 	queued   time.Time // when the last command was sent that found it in the queue, or put it there; zero if none was
 	telling  bool      // that command has put it there, and was not answered yet
+	asks     bool      // its own acquire is in flight, whose answer decides what becomes of it
 	unwanted bool      // its waiter has gone meanwhile
 	// brief is set while Redis was asked for no more than a claim.
 	brief bool
