@@ -51,10 +51,12 @@ type visit struct {
 	asking  bool // it does
 
 	// Of a fair lock, see line.go: the ticket that it waits with, whether a message
-	// said that the ticket has the lock, and when Redis must know of it.
+	// said that the ticket has the lock, when Redis must know of it, and whether it
+	// has asked a last time, when its own time was up.
 	ticket *tenure
 	called bool
 	tellBy time.Time
+	last   bool
 
 	until time.Time     // when the wait is over, zero for never
 	sleep time.Duration // until it asks again by itself, from the last answer on
@@ -170,6 +172,12 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 			left = time.Until(v.until)
 		}
 		switch {
+		case left <= 0 && v.inLine() && !v.last:
+			// It may have the lock by now, and nobody would be served if all were
+			// impatient and each left when its turn came.
+			v.last = true
+			r.ask(ctx, w, now)
+			continue
 		case left <= 0 && v.err != nil:
 			return r.giveUp(w, v.err)
 		case left <= 0:
