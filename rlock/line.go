@@ -113,6 +113,9 @@ func (r *room) count(n *news, all bool) {
 
 // told deals with the answer to a command that had news.
 func (r *room) told(n news, l landing) {
+	if r.name.queue == "" {
+		return
+	}
 	now := time.Now()
 	f, err := diagnose(l.err)
 	switch {

@@ -103,8 +103,9 @@ func (c *Client) newTenure(r *room, req request, now time.Time) *tenure {
 		t = new(tenure)
 	}
 	r.shard.spareTenure = nil
-	*t = tenure{room: r, owner: req.owner, shared: req.shared, text: c.id.owner(req.owner), contestedAt: now}
-	t.levels = t.first[:0]
+	*t = tenure{} // apart, since a tenure is large: it is cleared in place, and not made elsewhere and copied
+	t.room, t.owner, t.shared, t.text = r, req.owner, req.shared, c.id.owner(req.owner)
+	t.levels, t.contestedAt = t.first[:0], now
 	if t.shown = (shape{t.owner, 1, false}); t.shared {
 		t.shown = shape{t.owner, 0, true}
 	}
