@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -33,6 +34,19 @@ type request struct {
 	hold   *Hold         // the handle to fill in, nil for Lock
 	wait   time.Duration // how long to wait between attempts; 0 is one attempt
 	part   bool          // for a hold of several locks
+
+	// quit, once closed, ends the wait between attempts as its time would, and no
+	// attempt; nil for never.
+	quit <-chan struct{}
+}
+
+func (r request) over() bool {
+	select {
+	case <-r.quit:
+		return true
+	default:
+		return false
+	}
 }
 
 // left returns what is left of a wait that began then.
@@ -110,8 +124,8 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 		r.exit()
 		return nil
 	case req.wait <= 0 && (r.tenure != nil || r.queue.Len() > 0 || r.busy > 0):
-		r.exit()
-		return ErrNotAcquired
+		defer r.exit()
+		return r.refusal()
 	}
 	w := c.waiters.Get().(*waiter)
 	w.Value = visit{request: req, due: true}
@@ -180,8 +194,8 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 			continue
 		case left <= 0 && v.err != nil:
 			return r.giveUp(w, v.err)
-		case left <= 0:
-			return r.giveUp(w, ErrNotAcquired)
+		case left <= 0 || v.over():
+			return r.giveUp(w, r.refusal())
 		}
 		var message <-chan struct{}
 		amongReaders := v.shared && r.queue.Head() == w && r.tenure != nil && r.tenure.shared
@@ -224,6 +238,7 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		case <-elapsed:
 			slept = true
 		case <-ctx.Done():
+		case <-v.quit:
 		case <-closing:
 		}
 		now = time.Now()
@@ -241,6 +256,17 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 			r.tell(v, now)
 		}
 	}
+}
+
+// errUnanswered is ErrNotAcquired where nobody is known to have the lock.
+var errUnanswered = fmt.Errorf("%w, or is about to be: an answer is not in yet", ErrNotAcquired)
+
+// refusal is what a caller gets whose wait is over.
+func (r *room) refusal() error {
+	if r.tenure == nil && r.busy > 0 {
+		return errUnanswered
+	}
+	return ErrNotAcquired
 }
 
 // giveUp takes w out of the queue and passes on what it was there for: if it was
@@ -263,7 +289,7 @@ func (r *room) giveUp(w *waiter, err error) error {
 	r.client.waiters.Put(w)
 	n := r.name
 	r.exit()
-	if err == ErrNotAcquired {
+	if errors.Is(err, ErrNotAcquired) {
 		return err
 	}
 	return fmt.Errorf("rlock: lock %q: %w", n.key, err)

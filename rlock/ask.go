@@ -16,6 +16,7 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	news := r.news(now, true)
 	news.unqueued = t.queued.IsZero()
 	r.busy++
+	r.since = now
 	v.asking, t.asks = true, true
 	r.shard.mu.Unlock()
 	l, flight := t.ask(ctx, news)

@@ -44,6 +44,7 @@ func TestUnlockDoesNotEndWithItsContext(t *testing.T) {
 		assert.True(t, hold.Valid(), "the time to wait for a lock is not the time to hold it")
 		require.NoError(t, hold.Release(ctx))
 		require.NoError(t, lock.Unlock(ctx))
+		w.settle()
 		assert.Empty(t, w.keys())
 	})
 }
@@ -78,6 +79,7 @@ func TestAWaiterThatLeavesTheLocalQueuePassesTheWakeOn(t *testing.T) {
 		require.NoError(t, lock.rival.Unlock(them))
 		<-left[0]
 		<-left[2]
+		w.settle()
 		assert.Empty(t, w.keys())
 	})
 }
@@ -275,6 +277,7 @@ func TestAWaiterThatLeavesWhenTheMessageHasComeLetsTheNextOneAsk(t *testing.T) {
 			})
 			require.NoError(t, lock.rival.Unlock(them))
 		}
+		w.settle()
 		assert.Empty(t, w.keys())
 	})
 }

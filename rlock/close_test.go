@@ -72,6 +72,7 @@ func TestWhoWaitsWhenTheClientIsClosedIsToldAtOnce(t *testing.T) {
 			}
 		})
 		require.NoError(t, other.lock("theirs").Unlock(me))
+		w.settle()
 		assert.Empty(t, w.keys())
 	})
 }
@@ -161,6 +162,7 @@ func TestCloseWithNothingHeldDoesNotWaitForAServerThatIsAway(t *testing.T) {
 		p, me := w.process(), w.caller()
 		require.NoError(t, p.lock(key).Lock(me))
 		require.NoError(t, p.lock(key).Unlock(me))
+		w.settle()
 		p.refuse()
 		within(t, 0, time.Second, func() { require.NoError(t, p.Close()) })
 	})

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 )
@@ -24,7 +23,9 @@ func (l *lock) beneath() []*lock { return []*lock{l} }
 // methods of [MultiLock], which needs all of them, and of [RedLock], which needs most.
 // Like them it holds no state of any call.
 type compound struct {
+	name  string
 	parts []part
+	locks []*lock // beneath all of them
 	need  int
 	home  *Client // has what is remembered of the lock between its calls
 	id    string  // what it is remembered by there: the same for the same parts
@@ -37,36 +38,29 @@ type compound struct {
 
 // newCompound returns the lock of these parts, which are in the order in which they
 // are taken.
-func newCompound(parts []part, need int) compound {
-	c := compound{parts: parts, need: need}
+func newCompound(name string, parts []part, need int) compound {
+	c := compound{name: name, parts: parts, need: need}
+	for _, p := range parts {
+		c.locks = append(c.locks, p.beneath()...)
+	}
 	var id []string
-	for _, l := range c.beneath() {
+	for _, l := range c.locks {
 		id = append(id, l.client.id.prefix, fmt.Sprint(l.name.id), l.name.key)
 		c.err = cmp.Or(c.err, l.name.err)
 	}
 	c.id = strings.Join(append(id, fmt.Sprint(need)), "\x00")
-	c.home = c.beneath()[0].client
+	c.home = c.locks[0].client
 	return c
 }
 
-func (c *compound) beneath() (all []*lock) {
-	for _, p := range c.parts {
-		all = append(all, p.beneath()...)
-	}
-	return all
-}
+func (c *compound) beneath() []*lock { return c.locks }
 
 // key is what the lock's client remembers the owner by. No lock of one key has it.
 func (c *compound) key(o Owner) lossKey { return lossKey{kindCount, c.id, o} }
 
-// Name returns the names of the parts with commas between them, each name once.
-func (c *compound) Name() string {
-	var names []string
-	for _, p := range c.parts {
-		names = append(names, p.Name())
-	}
-	return strings.Join(slices.Compact(names), ",")
-}
+// Name returns the name that a [RedLock] was made with, and of a [MultiLock] those of
+// its parts with commas between them, each name once.
+func (c *compound) Name() string { return c.name }
 
 // acquire waits for the lock. The context of its hold is made from parent.
 func (c *compound) acquire(ctx, parent context.Context, req request) (*Hold, error) {
@@ -74,19 +68,19 @@ func (c *compound) acquire(ctx, parent context.Context, req request) (*Hold, err
 		return nil, c.err
 	}
 	if req.lease != 0 {
-		for _, l := range c.beneath() {
+		for _, l := range c.locks {
 			if err := l.client.checkLease(l.name, req.lease); err != nil {
 				return nil, err
 			}
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("rlock: lock %q: %w", c.Name(), err)
+		return nil, fmt.Errorf("rlock: lock %q: %w", c.name, err)
 	}
 	if cause := c.home.losses.blocks(c.key(req.owner)); cause != nil {
-		return nil, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", c.Name(), cause)
+		return nil, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", c.name, cause)
 	}
-	h := &Hold{client: c.home, name: &name{key: c.Name()}, owner: req.owner, part: req.part}
+	h := &Hold{client: c.home, name: &name{key: c.name}, owner: req.owner, part: req.part}
 	h.ctx, h.cancel = context.WithCancelCause(parent)
 	h.parts = &parts{of: c, whole: h, lease: req.lease, leave: func() {}}
 	if err := c.gather(WithOwner(ctx, req.owner), h.parts, req); err != nil {
@@ -158,9 +152,9 @@ func (c *compound) Unlock(ctx context.Context) error {
 	case cause != nil:
 		return cause
 	case c.home.closed.Load():
-		return fmt.Errorf("rlock: unlock %q: %w", c.Name(), ErrClosed)
+		return fmt.Errorf("rlock: unlock %q: %w", c.name, ErrClosed)
 	}
-	return fmt.Errorf("rlock: unlock %q: owner %s: %w", c.Name(), o, ErrNotHeld)
+	return fmt.Errorf("rlock: unlock %q: owner %s: %w", c.name, o, ErrNotHeld)
 }
 
 // IsHeld reports whether the caller holds enough of the parts, judged as by
@@ -184,15 +178,16 @@ func (c *compound) HoldCount(ctx context.Context) int {
 // IsLocked asks Redis whether so many of the parts are locked, by anybody, that nobody
 // else can get enough of them.
 func (c *compound) IsLocked(ctx context.Context) (bool, error) {
-	locked, failed := poll(ctx, c, Locker.IsLocked)
-	n := 0
-	for _, l := range locked {
-		if l {
-			n++
+	locked, free := 0, 0
+	failed := poll(ctx, c, Locker.IsLocked, func(is bool) (enough bool) {
+		if is {
+			locked++
+		} else {
+			free++
 		}
-	}
-	spare := len(c.parts) - c.need
-	if n > spare {
+		return locked > len(c.parts)-c.need || free >= c.need
+	})
+	if locked > len(c.parts)-c.need {
 		return true, nil
 	}
 	return false, c.tooMany(failed)
@@ -201,14 +196,16 @@ func (c *compound) IsLocked(ctx context.Context) (bool, error) {
 // TTL asks Redis how long enough of the parts will be held if nobody renews them, as
 // [Lock.TTL] does.
 func (c *compound) TTL(ctx context.Context) (time.Duration, error) {
-	ttls, failed := poll(ctx, c, Locker.TTL)
+	var ttls []time.Duration
+	failed := poll(ctx, c, Locker.TTL, func(ttl time.Duration) bool {
+		if ttl < 0 {
+			ttl = math.MaxInt64
+		}
+		ttls = append(ttls, ttl)
+		return false
+	})
 	if err := c.tooMany(failed); err != nil {
 		return 0, err
-	}
-	for i, ttl := range ttls {
-		if ttl < 0 {
-			ttls[i] = math.MaxInt64
-		}
 	}
 	ttl := best(ttls, c.need, cmp.Compare[time.Duration])
 	if ttl == math.MaxInt64 {
@@ -220,8 +217,12 @@ func (c *compound) TTL(ctx context.Context) (time.Duration, error) {
 // ForceUnlock frees all parts whoever holds them, as [Lock.ForceUnlock] does, and
 // reports whether any was held.
 func (c *compound) ForceUnlock(ctx context.Context) (bool, error) {
-	freed, failed := poll(ctx, c, Locker.ForceUnlock)
-	return slices.Contains(freed, true), c.tooMany(failed)
+	freed := false
+	failed := poll(ctx, c, Locker.ForceUnlock, func(was bool) bool {
+		freed = freed || was
+		return false
+	})
+	return freed, c.tooMany(failed)
 }
 
 // tooMany returns the errors of the parts if the others are not enough.
@@ -232,11 +233,11 @@ func (c *compound) tooMany(failed []error) error {
 	return nil
 }
 
-// poll asks all parts at once, and returns the answers in no order. A lock that cannot be
-// used asks nothing.
-func poll[T any](ctx context.Context, c *compound, ask func(Locker, context.Context) (T, error)) (answers []T, failed []error) {
+// poll asks all parts at once, and gives each answer to heard until that has enough. A
+// lock that cannot be used asks nothing.
+func poll[T any](ctx context.Context, c *compound, ask func(Locker, context.Context) (T, error), heard func(T) bool) (failed []error) {
 	if c.err != nil {
-		return nil, nil
+		return nil
 	}
 	type answer struct {
 		is  T
@@ -252,9 +253,9 @@ func poll[T any](ctx context.Context, c *compound, ask func(Locker, context.Cont
 	for range c.parts {
 		if a := <-arrived; a.err != nil {
 			failed = append(failed, a.err)
-		} else {
-			answers = append(answers, a.is)
+		} else if heard(a.is) {
+			break
 		}
 	}
-	return answers, failed
+	return failed
 }

@@ -370,3 +370,25 @@ func ExampleNewMultiLock() {
 	// true <nil>
 	// orders:42,shelf:7 <nil>
 }
+
+// Over three Redis that know nothing of each other. One of them may fail.
+func ExampleNewRedLock() {
+	var clients []*rlock.Client
+	for range 3 {
+		client, end := connect()
+		defer end()
+		clients = append(clients, client)
+	}
+	ctx := context.Background()
+	_ = clients[1].Close()
+
+	lock := rlock.NewRedLock(clients, "orders:42")
+	err := lock.Do(ctx, func(ctx context.Context) error {
+		fmt.Println(lock.IsHeld(ctx))
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// true
+	// <nil>
+}

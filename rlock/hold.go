@@ -37,6 +37,7 @@ type acquireOptions struct {
 	lease time.Duration
 	wait  time.Duration
 	part  bool
+	quit  <-chan struct{}
 }
 
 // WithLease takes the lock for a fixed time instead of having the watchdog keep
@@ -82,7 +83,7 @@ func requestOf(ctx context.Context, options []AcquireOption) request {
 	if !ok {
 		owner = newHandleOwner()
 	}
-	return request{owner: owner, lease: o.lease, wait: o.wait, part: o.part}
+	return request{owner: owner, lease: o.lease, wait: o.wait, part: o.part, quit: o.quit}
 }
 
 // hold acquires a lock with a handle, whose context is made from parent.
@@ -91,7 +92,7 @@ func (c *Client) hold(ctx, parent context.Context, n *name, req request) (*Hold,
 	h.ctx, h.cancel = context.WithCancelCause(parent)
 	req.hold = h
 	err := c.acquire(ctx, n, req)
-	if err == ErrNotAcquired {
+	if errors.Is(err, ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", n.key, err)
 	}
 	if err != nil {

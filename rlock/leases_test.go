@@ -27,6 +27,7 @@ func TestTheWatchdogKeepsALockForAnHour(t *testing.T) {
 			require.True(t, lock.IsHeld(me))
 		}
 		require.NoError(t, lock.Unlock(me))
+		w.settle()
 		assert.Empty(t, w.keys())
 	})
 }
@@ -252,6 +253,9 @@ func TestWhatIsNotOursWhenItIsUnlockedWasLost(t *testing.T) {
 
 func TestALossFreesTheLocalQueue(t *testing.T) {
 	eachRealm(t, func(t *testing.T, w *realm) {
+		if len(w.worlds) > 1 {
+			return // a part that is gone, and not known to be, may be passed on
+		}
 		p, me, next := w.process(), w.caller(), w.caller()
 		lock := p.lock(key)
 		require.NoError(t, lock.Lock(me))
@@ -345,6 +349,7 @@ func TestLeasesHaveBounds(t *testing.T) {
 		}
 		assert.Equal(t, before, p.scripts(), "no command")
 		require.NoError(t, lock.LockFor(me, 25*time.Millisecond), "the message says so")
+		w.settle()
 		assert.Equal(t, 25*time.Millisecond, w.ttl())
 		require.NoError(t, lock.LockFor(me, 365*24*time.Hour))
 		synctest.Wait()
@@ -413,6 +418,7 @@ func TestAfterUnlockNothingIsRenewedEver(t *testing.T) {
 			require.NoError(t, lock.Lock(me)) // its mirror is under way, or not yet, when both are unlocked
 			require.NoError(t, lock.Unlock(me))
 			require.NoError(t, lock.Unlock(me))
+			w.settle()
 			sent := p.scripts()
 			time.Sleep(time.Minute)
 			require.Empty(t, w.keys())

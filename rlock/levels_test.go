@@ -33,6 +33,7 @@ func TestANestedFixedLeaseThatIsLongerThanTheWatchdogsIsShownInRedis(t *testing.
 	eachRealm(t, func(t *testing.T, w *realm) {
 		lock, me := w.process().lock(key), w.caller()
 		require.NoError(t, lock.Lock(me))
+		w.settle()
 		require.NoError(t, lock.LockFor(me, time.Hour))
 		synctest.Wait()
 		assert.Equal(t, time.Hour, w.ttl())
@@ -91,6 +92,7 @@ func TestTheLongestOpenLevelWins(t *testing.T) {
 			var err error
 			holds[i], err = lock.Acquire(me, rlock.WithLease(lease))
 			require.NoError(t, err)
+			w.settle()
 		}
 		synctest.Wait()
 		time.Sleep(2 * time.Millisecond)
@@ -108,6 +110,7 @@ func TestTheLongestOpenLevelWins(t *testing.T) {
 		require.NoError(t, holds[0].Release(w.ctx))
 		assert.Equal(t, 1, lock.HoldCount(me))
 		require.NoError(t, holds[2].Release(w.ctx))
+		w.settle()
 		assert.Empty(t, w.keys())
 		for _, h := range holds {
 			require.ErrorIs(t, h.Release(w.ctx), rlock.ErrNotHeld)

@@ -37,4 +37,5 @@ type Locker interface {
 var (
 	_ Locker = (*Lock)(nil)
 	_ Locker = (*MultiLock)(nil)
+	_ Locker = (*RedLock)(nil)
 )

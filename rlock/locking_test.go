@@ -294,6 +294,12 @@ func TestTryLockSendsNothingWhenSomebodyHereHoldsTheLock(t *testing.T) {
 	eachExclusiveKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
 		require.NoError(t, lock.Lock(s.ctx))
+		for _, site := range s.sites { // it may have waited for most of them
+			require.Eventually(t, func() bool {
+				n, err := site.do("EXISTS", key).AsInt64()
+				return err == nil && n == 1
+			}, hang, time.Millisecond)
+		}
 		assert.Zero(t, s.count(func() { assert.False(t, s.isFree(lock)) }, "evalsha", "eval"))
 		require.NoError(t, lock.Unlock(s.ctx))
 	})

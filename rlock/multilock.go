@@ -56,7 +56,11 @@ func NewMultiLock(locks ...Locker) *MultiLock {
 	slices.SortStableFunc(ordered, func(a, b part) int {
 		return slices.CompareFunc(a.beneath(), b.beneath(), inOrder)
 	})
-	m.compound = newCompound(ordered, len(ordered))
+	var names []string
+	for _, p := range ordered {
+		names = append(names, p.Name())
+	}
+	m.compound = newCompound(strings.Join(slices.Compact(names), ","), ordered, len(ordered))
 	m.gather = m.oneAfterTheOther
 	return m
 }
@@ -176,5 +180,5 @@ func (m *MultiLock) takeAll(ctx context.Context, req request, began time.Time) (
 }
 
 func (m *MultiLock) lost(err error) error {
-	return fmt.Errorf("rlock: lock %q: %w: %w", m.Name(), errAnew, err)
+	return fmt.Errorf("rlock: lock %q: %w: %w", m.name, errAnew, err)
 }

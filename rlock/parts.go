@@ -71,7 +71,7 @@ func (p *parts) ended(h *Hold) {
 		return
 	}
 	cause := fmt.Errorf("rlock: lock %q of owner %s: %d of %d parts are left, and it takes %d: %w",
-		c.Name(), o, len(p.held), len(c.parts), c.need, why)
+		c.name, o, len(p.held), len(c.parts), c.need, why)
 	lost := level{owner: o, hold: p.whole}
 	if p.lease > 0 {
 		lost.until = time.Now()
@@ -115,7 +115,7 @@ func (p *parts) release() error {
 		p.cause = nil
 		p.mu.Unlock()
 		if cause == nil {
-			return fmt.Errorf("rlock: unlock %q: owner %s: %w", c.Name(), o, ErrNotHeld)
+			return fmt.Errorf("rlock: unlock %q: owner %s: %w", c.name, o, ErrNotHeld)
 		}
 		if !p.whole.part {
 			c.home.losses.unlock(c.key(o), false)
@@ -192,7 +192,7 @@ func (p *parts) why() error {
 		return p.cause
 	}
 	// The clock says so, and the parts' contexts are about to.
-	return fmt.Errorf("rlock: lock %q of owner %s: %w: too few parts of it are valid", p.of.Name(), p.whole.owner, ErrLost)
+	return fmt.Errorf("rlock: lock %q of owner %s: %w: too few parts of it are valid", p.of.name, p.whole.owner, ErrLost)
 }
 
 // relet has a part asked for the lease from now on, 0 for the watchdog, in place of

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
@@ -42,6 +43,14 @@ func inRealms(t *testing.T, kinds []kind, run func(t *testing.T, w *realm)) {
 				run(t, r)
 			})
 		})
+	}
+}
+
+// settle returns when every server has answered: a lock over several may wait for most
+// of them only.
+func (w *realm) settle() {
+	if len(w.worlds) > 1 {
+		synctest.Wait()
 	}
 }
 

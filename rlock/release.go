@@ -70,6 +70,7 @@ func (r *room) release(t *tenure, o Owner, now time.Time) error {
 	c := r.client
 	r.tenure = nil
 	r.busy++
+	r.since = now
 	r.tokens = t.tokens.next()
 	t.phase = leaving
 	if !c.keeper.Stop(t) {

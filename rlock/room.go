@@ -51,6 +51,8 @@ type room struct {
 	// busy is how many acquires and releases are in flight: the answer decides
 	// whose the lock is, and nobody asks before it came.
 	busy int
+	// since is when the last of them was sent.
+	since time.Time
 	// yielding is set after a release that was meant for other clients: the head
 	// waits for the published message as they do, and does not race in behind it.
 	yielding bool

@@ -1,0 +1,414 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+const (
+	// lookAround is how long one who waits at a server waits there, at most and with
+	// jitter, before it asks everywhere again: the server may be dead, or whoever has the
+	// lock there.
+	lookAround = 2 * time.Second
+	// grace is how long one whose turn it is waits for the others: who has just
+	// released the lock releases it there at the same time.
+	grace = 50 * time.Millisecond
+	// silence is how long a server may leave a command unanswered before it is taken
+	// for dead, until it answers.
+	silence = 250 * time.Millisecond
+)
+
+// A campaign is one call's way to a majority.
+//
+// All parts are asked at once. If so many deny that there can be no majority, it lets
+// go of all that is behind the first part that denies, and waits there. When it is
+// granted that part, it asks the others again. So it never waits for a part with one in
+// hand that is further back, except for the time of grace: those who wait cannot wait in
+// a circle, and at each step one of them goes on. What is common is one step: all wait
+// at the first server, and who gets it gets the others.
+type campaign struct {
+	lock  *compound
+	req   request
+	began time.Time
+
+	ctx context.Context // of what is asked: it carries the owner, and not the caller's end
+	// quit, once closed, has who waits at a part leave. An answer that is on its way is
+	// awaited: to give it up costs a release, which may find nothing.
+	quit  chan struct{}
+	leave func() // closes quit
+
+	// By part:
+	held   []*Hold
+	kept   []bool  // by the watchdog, though the lock has a lease: it waits elsewhere
+	asking []bool  // the answer is not in
+	denial []error // the last answer, if it was no grant
+
+	asked  int // how many are being asked
+	at     int // the part that is waited at, -1 for none
+	fails  int // in a row, with nowhere to wait
+	rounds int // how often all were asked
+	votes  chan vote
+}
+
+// A vote is the answer of a part.
+type vote struct {
+	part int
+	hold *Hold
+	err  error
+}
+
+func newCampaign(lock *compound, ctx context.Context, req request) *campaign {
+	n := len(lock.parts)
+	c := &campaign{
+		lock: lock, req: req, began: time.Now(), at: -1,
+		held: make([]*Hold, n), kept: make([]bool, n), asking: make([]bool, n), denial: make([]error, n),
+		votes: make(chan vote, n), // a part is asked once at a time
+		ctx:   context.WithoutCancel(ctx),
+		quit:  make(chan struct{}),
+	}
+	c.leave = sync.OnceFunc(func() { close(c.quit) })
+	return c
+}
+
+// run returns nil once it holds a majority.
+func (c *campaign) run(ctx context.Context) error {
+	if c.nest() {
+		return nil
+	}
+	patience := time.Duration(0)
+	if c.req.wait > 0 {
+		c.at = c.behind()
+	}
+	for {
+		if c.at < 0 && ctx.Err() == nil {
+			c.askAll(patience)
+			if c.hear(ctx) {
+				return nil
+			}
+			if !c.isolated() {
+				c.at = c.firstDenial()
+			}
+		}
+		if err := c.over(ctx); err != nil {
+			return err
+		}
+		if c.at < 0 && !c.hopeless() && !c.isolated() {
+			continue // the others are slow
+		}
+		patience = 0
+		if c.waitAt(ctx) {
+			return nil
+		}
+		if c.at >= 0 && c.held[c.at] != nil {
+			patience = grace
+		}
+		c.at = -1
+	}
+}
+
+// hear counts until there is a majority (true) or there will be none. One who may wait
+// does not wait for the silent with what others need in hand; but longer each time,
+// since they may be far away.
+func (c *campaign) hear(ctx context.Context) (won bool) {
+	var tired <-chan time.Time
+	if c.req.wait > 0 {
+		timer := time.NewTimer(silence << min(c.rounds, 5))
+		defer timer.Stop()
+		tired = timer.C
+		c.rounds++
+	}
+	return c.count(ctx, tired, c.hopeless)
+}
+
+// hopeless reports whether the answers to come cannot make a majority.
+func (c *campaign) hopeless() bool { return len(c.holds())+c.asked < c.lock.need }
+
+// nest takes one level more of the parts if the owner holds a majority.
+func (c *campaign) nest() bool {
+	var mine []int
+	for i, l := range c.lock.parts {
+		if l.IsHeld(c.ctx) {
+			mine = append(mine, i)
+		}
+	}
+	if len(mine) < c.lock.need {
+		return false
+	}
+	for _, i := range mine {
+		c.held[i], c.denial[i] = c.lock.parts[i].TryAcquire(c.ctx, asPart, WithLease(c.req.lease))
+	}
+	return len(c.holds()) >= c.lock.need
+}
+
+// behind returns the first part that somebody else of this process has or waits for,
+// -1 if there is none: the caller goes behind them, and asks nobody.
+func (c *campaign) behind() int {
+	for i, l := range c.lock.locks {
+		if taken, _ := l.here(c.req.owner); taken {
+			return i
+		}
+	}
+	return -1
+}
+
+// here reports whether another owner of this process has the lock or waits for it,
+// and whether this client is about to free it. Where the server is silent nobody waits.
+func (l *lock) here(o Owner) (taken, freeing bool) {
+	r := l.client.visitIfAny(l.name)
+	if r == nil {
+		return false, false
+	}
+	defer r.exit()
+	now := time.Now()
+	if t := r.current(now); t != nil {
+		return !t.holds(o), false
+	}
+	head := r.queue.Head()
+	live := head != nil && !head.Value.over() // or it is on its way out
+	return live && head.Value.wait > 0 && !r.silent(now), !live && (head != nil || r.busy > 0)
+}
+
+// errSilent is the fault of a server that others of this process are waiting for.
+var errSilent = errors.New("the server has not answered for a while")
+
+// isSilent reports whether the server has left a command for the lock unanswered.
+func (l *lock) isSilent() bool {
+	r := l.client.visitIfAny(l.name)
+	if r == nil {
+		return false
+	}
+	defer r.exit()
+	return r.silent(time.Now())
+}
+
+func (r *room) silent(now time.Time) bool {
+	return r.tenure == nil && r.busy > 0 && now.Sub(r.since) >= silence
+}
+
+// askAll asks every part that is neither held nor being asked, nor is silent to others
+// of this process.
+func (c *campaign) askAll(patience time.Duration) {
+	for i, l := range c.lock.locks {
+		if c.held[i] != nil || c.asking[i] {
+			continue
+		}
+		if l.isSilent() {
+			c.denial[i] = errSilent
+			continue
+		}
+		wait := patience
+		if _, freeing := l.here(c.req.owner); freeing {
+			wait = grace // it is denied here, and free there
+		}
+		c.ask(i, wait)
+	}
+}
+
+func (c *campaign) ask(i int, wait time.Duration) {
+	c.asking[i] = true
+	c.asked++
+	go func() {
+		h, err := c.lock.parts[i].Acquire(c.ctx, asPart, quitAt(c.quit), WithLease(c.req.lease), WithWait(wait))
+		c.votes <- vote{i, h, err}
+	}()
+}
+
+// quitAt is the option by which an Acquire that waits leaves once quit is closed, but not
+// while its attempt is under way.
+func quitAt(quit <-chan struct{}) AcquireOption {
+	return func(o *acquireOptions) { o.quit = quit }
+}
+
+// count takes votes until it has a majority (true), or the end of ctx, the time is up,
+// or it is said to be enough.
+func (c *campaign) count(ctx context.Context, up <-chan time.Time, enough func() bool) (won bool) {
+	for {
+		if len(c.holds()) >= c.lock.need {
+			c.keep(false)
+			if len(c.holds()) >= c.lock.need {
+				return true
+			}
+		}
+		if enough() || ctx.Err() != nil {
+			return false
+		}
+		select {
+		case v := <-c.votes:
+			c.take(v)
+		case <-up:
+			return false
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (c *campaign) take(v vote) {
+	c.asking[v.part] = false
+	c.asked--
+	c.denial[v.part] = v.err
+	c.held[v.part] = v.hold
+	if c.at >= 0 && v.part > c.at {
+		c.drop(v.part)
+	}
+}
+
+// drop lets go of a part in the background. Whoever asks for it next waits for that.
+func (c *campaign) drop(i int) {
+	if h := c.held[i]; h != nil {
+		c.held[i], c.kept[i] = nil, false
+		go func() { _ = h.Release(h.ctx) }()
+	}
+}
+
+// holds returns what is held. A grant that is over does not count.
+func (c *campaign) holds() []*Hold {
+	holds := make([]*Hold, 0, len(c.held))
+	for i, h := range c.held {
+		if h != nil && !h.Valid() {
+			c.drop(i)
+		} else if h != nil {
+			holds = append(holds, h)
+		}
+	}
+	return holds
+}
+
+// keep has the watchdog keep what is held, or else has the lease begin of what it has
+// kept.
+func (c *campaign) keep(kept bool) {
+	for i, h := range c.held {
+		if h == nil || c.req.lease == 0 || c.kept[i] == kept {
+			continue
+		}
+		lease := c.req.lease
+		if kept {
+			lease = 0
+		}
+		var err error
+		c.kept[i] = kept
+		if c.held[i], err = relet(c.ctx, c.lock.parts[i], h, lease); err != nil {
+			c.drop(i)
+		}
+	}
+}
+
+// isolated reports whether so few servers answer that there is no majority to be had.
+func (c *campaign) isolated() bool {
+	dead := 0
+	for i, err := range c.denial {
+		fault := err != nil && !errors.Is(err, ErrNotAcquired)
+		if c.held[i] == nil && (fault || c.asking[i] && c.rounds > 1 && c.lock.locks[i].isSilent()) {
+			dead++
+		}
+	}
+	return dead > len(c.denial)-c.lock.need
+}
+
+// firstDenial returns the first part that said that another has it, -1 if none did. One
+// that has not answered yet to somebody else of this process may be dead.
+func (c *campaign) firstDenial() int {
+	for i, err := range c.denial {
+		if c.held[i] == nil && !c.asking[i] && errors.Is(err, ErrNotAcquired) && !errors.Is(err, errUnanswered) {
+			return i
+		}
+	}
+	return -1
+}
+
+// waitAt waits at the part for a while, or for servers to come back if there is none to
+// wait at; others who reach more may use what it has. It reports whether it has a
+// majority.
+func (c *campaign) waitAt(ctx context.Context) (won bool) {
+	for i := c.at + 1; i < len(c.held); i++ {
+		c.drop(i)
+	}
+	c.keep(true)
+	left := c.req.left(c.began)
+	if c.at < 0 {
+		pause := time.NewTimer(min(jitter(min(firstRetry<<min(c.fails, 10), lastRetry)), left))
+		defer pause.Stop()
+		c.fails++
+		return c.count(ctx, pause.C, func() bool { return false })
+	}
+	c.fails = 0
+	wait := min(jitter(lookAround), left)
+	if !c.asking[c.at] && c.held[c.at] == nil {
+		c.ask(c.at, wait)
+	}
+	answered := func() bool { return !c.asking[c.at] }
+	for until := time.Now().Add(wait + grace); !answered() && ctx.Err() == nil; {
+		look := time.NewTimer(min(silence, time.Until(until)))
+		won := c.count(ctx, look.C, answered)
+		look.Stop()
+		if won {
+			return true
+		}
+		if c.lock.locks[c.at].isSilent() || !time.Now().Before(until) {
+			break // elsewhere there may be somebody who answers
+		}
+	}
+	return false
+}
+
+// over returns why the campaign is over without a majority, nil if it goes on.
+func (c *campaign) over(ctx context.Context) error {
+	var faults []error
+	denied, hopeless, spare := 0, 0, len(c.lock.parts)-c.lock.need
+	for i, err := range c.denial {
+		switch {
+		case err == nil || c.held[i] != nil || c.asking[i]:
+			continue
+		case errors.Is(err, ErrNotAcquired):
+			denied++
+			continue
+		case incurable(err):
+			hopeless++
+		}
+		faults = append(faults, fmt.Errorf("%s: %w", c.lock.locks[i].client.where(), err))
+	}
+	fault := errors.Join(faults...)
+	switch name := c.lock.name; {
+	case ctx.Err() != nil:
+		return fmt.Errorf("rlock: lock %q: %w", name, timeUp(ctx, fault))
+	case hopeless > spare:
+		return fmt.Errorf("rlock: lock %q: no majority of %d: %w", name, len(c.lock.parts), fault)
+	case c.req.left(c.began) > 0:
+		return nil
+	case denied > spare || fault == nil:
+		return fmt.Errorf("rlock: lock %q: %w", name, ErrNotAcquired)
+	default:
+		return fmt.Errorf("rlock: lock %q: no majority of %d: %w", name, len(c.lock.parts), fault)
+	}
+}
+
+// incurable reports whether waiting does not cure what a part said.
+func incurable(err error) bool {
+	if reply := (*rueidis.RedisError)(nil); errors.As(err, &reply) {
+		f, _ := diagnose(reply)
+		return f == never
+	}
+	for _, sentinel := range []error{ErrClosed, ErrLost, ErrInvalidName, ErrNoPermission} {
+		if errors.Is(err, sentinel) {
+			return true
+		}
+	}
+	return false
+}
+
+// follow takes the votes that are still to come: what is granted joins p, if there is
+// one that is not over, and is released otherwise.
+func (c *campaign) follow(p *parts) {
+	defer c.leave()
+	for c.asked > 0 {
+		v := <-c.votes
+		c.asked--
+		if h := v.hold; h != nil && (p == nil || !p.join(h)) {
+			go func() { _ = h.Release(h.ctx) }()
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package rlock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// A RedLock is a lock over several Redis that know nothing of each other: it is held
+// by who holds the lock of its name in most of them, so that it survives the loss of
+// any that are fewer (Redis documentation, "Distributed Locks with Redis"). It holds
+// no state of any call, and all its methods may be called concurrently. They are those
+// of [Lock].
+//
+// All servers are asked at once, and the call returns when it is decided: the slow and
+// the dead ones hold nobody up. What they grant later joins the hold. The hold is valid
+// until the majority is not: each grant is judged by its own client from before it was
+// sent (see the package comment), and [Hold.ValidUntil] is that of the part whose loss
+// would end the majority. So elapsed time and drift are taken off, and a grant that came
+// too late does not count. Each part is renewed by its client. A part that is lost is not
+// taken again while the lock is held. Once the majority is lost the hold's context ends
+// with [ErrLost], and what is left is released. A nested Lock asks nobody.
+//
+// Unlock returns when most servers have confirmed it, and else [ErrUnconfirmed] or
+// [ErrLost]; the others are told in the background. TryLock fails with the errors of
+// the servers if so many fail that there can be no majority, and a Lock that waits
+// goes on until its context ends.
+//
+// Who waits does so at one server after the other, from the first that denies, for its
+// message, and keeps what it has been given by those before. As all go the same way,
+// no two ever keep from each other what both need: give the same servers in the same
+// order to all processes. Once in a while, at the latest after two seconds, a waiter
+// asks everywhere, since the server where it waits may be dead.
+//
+// A server that forgets a lock, because it was restarted without its data or failed over
+// to a replica without it, may grant it again: if the forgetful and the free are a
+// majority, two clients hold the lock. Restart such a server only after the longest
+// lease has passed. Neither does a RedLock stop code that is already running: it has no
+// fencing token.
+//
+// Redisson's RedissonRedLock, which does not judge validity, and polls.
+type RedLock struct{ compound }
+
+// NewRedLock returns the lock of that name over the servers of the clients, which must be
+// independent of each other: not the nodes of one Cluster or Sentinel. Use an odd number
+// of three or more: an even number tolerates no more failures than one less, of two none
+// may fail, and of one it is a [Lock]. It asks Redis nothing. Without clients, or with one
+// that is nil or given twice, every method that can returns [ErrInvalidConfig]; for a name
+// that no lock can have, [ErrInvalidName].
+func NewRedLock(clients []*Client, name string) *RedLock {
+	r := new(RedLock)
+	r.name = name
+	var parts []part
+	for i, c := range clients {
+		switch {
+		case c == nil:
+			r.err = fmt.Errorf("rlock: red lock %q: %w: client %d is nil", name, ErrInvalidConfig, i)
+			return r
+		case slices.ContainsFunc(clients[:i], func(other *Client) bool { return other.redis == c.redis }):
+			r.err = fmt.Errorf("rlock: red lock %q: %w: client %d is there before: its server would count twice", name, ErrInvalidConfig, i)
+			return r
+		}
+		parts = append(parts, c.NewLock(name))
+	}
+	if len(parts) == 0 {
+		r.err = fmt.Errorf("rlock: red lock %q: %w: it has no clients: give it one of each server, three at best", name, ErrInvalidConfig)
+		return r
+	}
+	r.compound = newCompound(name, parts, len(parts)/2+1)
+	r.gather = r.elect
+	return r
+}
+
+// elect gathers a majority. What is still asked for when it has one, or gives up, is
+// followed in the background.
+func (r *RedLock) elect(ctx context.Context, p *parts, req request) error {
+	c := newCampaign(&r.compound, ctx, req)
+	err := c.run(ctx)
+	if err != nil {
+		c.leave()
+		go c.follow(nil)
+		giveBack(ctx, c.holds())
+		return err
+	}
+	p.leave = c.leave
+	p.join(c.holds()...)
+	if c.asked > 0 {
+		go c.follow(p)
+	} else {
+		c.leave()
+	}
+	return nil
+}

@@ -1,0 +1,425 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// What a RedLock has in common with other locks is in the suite: it is one of its
+// kinds. Here is what is different, over five servers.
+
+// A council is five worlds that know nothing of each other.
+type council struct {
+	*realm
+}
+
+func quorum(t *testing.T, run func(t *testing.T, w *council)) {
+	t.Helper()
+	bubble(t, func(t *testing.T, w *world) {
+		r := &realm{world: w, kind: kind{name: "red", lock: redLock}, worlds: []*world{w}}
+		for len(r.worlds) < 5 {
+			r.worlds = append(r.worlds, newWorld(t, w.ctx))
+		}
+		run(t, &council{r})
+	})
+}
+
+// member is a peer, with its lock.
+type member struct {
+	*peer
+	rlock.Locker
+}
+
+func (w *council) member(changes ...func(*rlock.Config)) *member {
+	w.t.Helper()
+	p := w.process(changes...)
+	return &member{p, rlock.NewRedLock(p.clients, key)}
+}
+
+// have returns on which servers the key is.
+func (w *council) have() (servers []int) {
+	for i, world := range w.worlds {
+		if world.Exists(key) {
+			servers = append(servers, i)
+		}
+	}
+	return servers
+}
+
+// occupy has a stranger hold the key on these servers.
+func (w *council) occupy(servers ...int) {
+	for _, i := range servers {
+		w.worlds[i].HSet(key, "7d9f3b0e-54c4-4f0e-9a3b-2f1c6a5d8e90:1", "1")
+		w.worlds[i].SetTTL(key, time.Hour)
+	}
+}
+
+func TestARedLockOfNothingIsErrInvalidConfig(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		one, other := w.client(), newWorld(t, w.ctx).client()
+		for what, bad := range map[string]struct {
+			lock *rlock.RedLock
+			err  error
+		}{
+			"no clients":   {rlock.NewRedLock(nil, key), rlock.ErrInvalidConfig},
+			"a nil client": {rlock.NewRedLock([]*rlock.Client{one.Client, nil}, key), rlock.ErrInvalidConfig},
+			"one twice":    {rlock.NewRedLock([]*rlock.Client{one.Client, other.Client, one.Client}, key), rlock.ErrInvalidConfig},
+			"no name":      {rlock.NewRedLock([]*rlock.Client{one.Client, other.Client}, ""), rlock.ErrInvalidName},
+		} {
+			for method, err := range everyMethod(w.ctx, bad.lock) {
+				assert.ErrorIs(t, err, bad.err, "%s: %s", what, method)
+			}
+			assert.False(t, bad.lock.IsHeld(w.ctx))
+		}
+		assert.Empty(t, one.net.Sent("EVALSHA"), "no command")
+
+		single := rlock.NewRedLock([]*rlock.Client{one.Client}, key)
+		require.NoError(t, single.Lock(w.ctx))
+		taken, err := single.TryLock(w.caller())
+		require.NoError(t, err)
+		assert.False(t, taken)
+		require.NoError(t, single.Unlock(w.ctx), "of one server it is a Lock")
+	})
+}
+
+func TestARedLockIsHisWhoHasTheMajority(t *testing.T) {
+	quorum(t, func(t *testing.T, w *council) {
+		m, me := w.member(), w.caller()
+		w.occupy(1, 3)
+		require.NoError(t, m.Lock(me))
+		w.settle()
+		assert.True(t, m.IsHeld(me))
+		locked, err := m.IsLocked(me)
+		require.NoError(t, err)
+		assert.True(t, locked)
+		require.NoError(t, m.Unlock(me))
+		w.settle()
+		assert.Equal(t, []int{1, 3}, w.have())
+
+		locked, err = m.IsLocked(me)
+		require.NoError(t, err)
+		assert.False(t, locked, "a minority keeps nobody out")
+		w.occupy(4)
+		taken, err := m.TryLock(me)
+		require.NoError(t, err)
+		assert.False(t, taken)
+		w.settle()
+		assert.Equal(t, []int{1, 3, 4}, w.have(), "nothing is left of an attempt in vain")
+		_, err = m.Acquire(me, rlock.WithWait(5*time.Second))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		w.settle()
+		assert.Equal(t, []int{1, 3, 4}, w.have())
+		forced, err := m.ForceUnlock(me)
+		require.NoError(t, err)
+		assert.True(t, forced)
+		assert.Empty(t, w.have())
+	})
+}
+
+func TestARedLockIsHadAsSoonAsTheThirdFastestOfFiveHasAnswered(t *testing.T) {
+	quorum(t, func(t *testing.T, w *council) {
+		m, me := w.member(), w.caller()
+		require.NoError(t, m.Lock(me)) // the scripts are known
+		require.NoError(t, m.Unlock(me))
+		w.settle()
+		for i, party := range m.parties {
+			party.net.SetRoundTrip(time.Duration(5-i) * 100 * time.Millisecond)
+		}
+		for range 3 {
+			begin := time.Now()
+			hold, err := m.Acquire(me, rlock.WithLease(10*time.Second))
+			require.NoError(t, err)
+			assert.Equal(t, 300*time.Millisecond, time.Since(begin))
+			assert.Equal(t, begin.Add(10*time.Second-112*time.Millisecond), hold.ValidUntil(), "counted from before the send")
+			time.Sleep(201 * time.Millisecond)
+			assert.Len(t, w.have(), 5, "the others have joined")
+			within(t, 300*time.Millisecond, 300*time.Millisecond, func() { require.NoError(t, hold.Release(me)) })
+			time.Sleep(time.Second)
+			assert.Empty(t, w.have())
+		}
+	})
+}
+
+func TestARedLockIsValidAsLongAsTheMajorityIs(t *testing.T) {
+	quorum(t, func(t *testing.T, w *council) {
+		var clients []*rlock.Client
+		for i, lease := range []time.Duration{20, 50, 10, 40, 30} {
+			clients = append(clients, w.worlds[i].client(withLease(lease*time.Second)).Client)
+		}
+		begin := time.Now()
+		hold, err := rlock.NewRedLock(clients, key).Acquire(w.ctx)
+		require.NoError(t, err)
+		w.settle()
+		assert.Equal(t, begin.Add(30*time.Second-drift), hold.ValidUntil(), "the third best")
+		require.NoError(t, hold.Release(w.ctx))
+	})
+}
+
+func TestAGrantThatComesTooLateDoesNotCount(t *testing.T) {
+	quorum(t, func(t *testing.T, w *council) {
+		m := w.member()
+		for _, party := range m.parties[:3] {
+			party.net.Rule(everyScript(network.Hold, network.Reply))
+		}
+		result := start(func() error {
+			_, err := m.TryAcquire(w.ctx, rlock.WithLease(time.Second))
+			return err
+		})
+		time.Sleep(1100 * time.Millisecond)
+		require.True(t, pending(result))
+		m.heal()
+		require.Error(t, <-result)
+		time.Sleep(time.Second)
+		assert.Empty(t, w.have())
+	})
+}
+
+func TestARedLockSurvivesTheLossOfAMinorityAndNoMore(t *testing.T) {
+	quorum(t, func(t *testing.T, w *council) {
+		m, me := w.member(), w.caller()
+		hold, err := m.Acquire(me)
+		require.NoError(t, err)
+		w.settle()
+		m.parties[0].net.Refuse()
+		w.worlds[4].FlushAll()
+		time.Sleep(5 * time.Minute)
+		require.NoError(t, hold.Err())
+
+		begin := time.Now()
+		m.parties[2].net.Rule(network.Silence)
+		<-hold.Done()
+		assert.Greater(t, time.Since(begin), 19*time.Second, "a lease less a third")
+		assert.Less(t, time.Since(begin), 30*time.Second)
+		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+		assert.False(t, hold.Valid())
+		time.Sleep(time.Millisecond)
+		assert.NotContains(t, w.have(), 1, "what is left is released")
+		assert.NotContains(t, w.have(), 3)
+		require.ErrorIs(t, hold.Release(me), rlock.ErrLost)
+		m.heal()
+		require.NoError(t, m.Lock(me))
+		require.NoError(t, m.Unlock(me))
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.have())
+	})
+}
+
+func TestTheLossOfARedLockIsToldOnceALevel(t *testing.T) {
+	quorum(t, func(t *testing.T, w *council) {
+		m, me := w.member(), w.caller()
+		require.NoError(t, m.Lock(me))
+		require.NoError(t, m.Lock(me))
+		w.settle()
+		for _, world := range w.worlds[:3] {
+			world.FlushAll()
+		}
+		time.Sleep(11 * time.Second)
+		assert.False(t, m.IsHeld(me))
+		require.ErrorIs(t, m.Lock(me), rlock.ErrLost, "nested in nothing")
+		require.ErrorIs(t, m.Unlock(me), rlock.ErrLost)
+		require.ErrorIs(t, m.Unlock(me), rlock.ErrLost)
+		require.ErrorIs(t, m.Unlock(me), rlock.ErrNotHeld)
+		require.NoError(t, m.Lock(me))
+		require.NoError(t, m.Unlock(me))
+	})
+}
+
+func TestServersThatAreSilentHoldNobodyUpAndJoinLater(t *testing.T) {
+	quorum(t, func(t *testing.T, w *council) {
+		m, me := w.member(), w.caller()
+		for _, i := range []int{0, 1} {
+			m.parties[i].net.Rule(network.Silence)
+		}
+		within(t, 0, 0, func() { require.NoError(t, m.Lock(me)) })
+		time.Sleep(time.Second)
+		assert.Equal(t, []int{2, 3, 4}, w.have())
+		m.heal()
+		synctest.Wait()
+		assert.Len(t, w.have(), 5)
+		w.worlds[2].FlushAll()
+		w.worlds[3].FlushAll()
+		time.Sleep(time.Minute)
+		assert.True(t, m.IsHeld(me), "by those that have joined")
+
+		m.parties[0].net.Rule(network.Silence)
+		within(t, 0, 4*time.Second, func() { require.ErrorIs(t, m.Unlock(me), rlock.ErrUnconfirmed, "two of three") })
+		m.heal()
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.have())
+	})
+}
+
+func TestANestedRedLockAsksNobody(t *testing.T) {
+	quorum(t, func(t *testing.T, w *council) {
+		m, me := w.member(), w.caller()
+		require.NoError(t, m.Lock(me))
+		w.settle()
+		m.silence()
+		within(t, 0, 0, func() {
+			require.NoError(t, m.Lock(me))
+			taken, err := m.TryLockFor(me, 0, time.Minute)
+			require.NoError(t, err)
+			assert.True(t, taken)
+			assert.Equal(t, 3, m.HoldCount(me))
+			require.NoError(t, m.Unlock(me))
+			require.NoError(t, m.Unlock(me))
+		})
+		m.heal()
+		require.NoError(t, m.Unlock(me))
+	})
+}
+
+func TestOneAttemptFailsWithTheErrorsOfTheMajorityAndAWaitRidesThrough(t *testing.T) {
+	quorum(t, func(t *testing.T, w *council) {
+		m, me := w.member(), w.caller()
+		for _, party := range m.parties[1:4] {
+			party.net.Refuse()
+		}
+		taken, err := m.TryLock(me)
+		assert.False(t, taken)
+		require.Error(t, err)
+		assert.NotErrorIs(t, err, rlock.ErrNotAcquired, "nobody else has it")
+		w.settle()
+		assert.Empty(t, w.have())
+
+		ctx, cancel := context.WithTimeout(me, time.Minute)
+		defer cancel()
+		within(t, time.Minute, time.Minute, func() { require.ErrorIs(t, m.Lock(ctx), context.DeadlineExceeded) })
+		result := start(func() error { return m.Lock(me) })
+		time.Sleep(time.Minute)
+		require.True(t, pending(result))
+		m.heal()
+		within(t, 0, time.Second, func() { require.NoError(t, <-result) })
+		require.NoError(t, m.Unlock(me))
+	})
+}
+
+func TestARedLockReturnsAtOnceWhatWaitingDoesNotCure(t *testing.T) {
+	quorum(t, func(t *testing.T, w *council) {
+		m, me := w.member(), w.caller()
+		for _, world := range w.worlds[2:] {
+			require.NoError(t, world.Set(key, "a string"))
+		}
+		within(t, 0, time.Second, func() { require.ErrorIs(t, m.Lock(me), rlock.ErrWrongType) })
+		w.worlds[2].Del(key)
+		require.NoError(t, m.Lock(me), "a minority that is of no use does no harm")
+		require.NoError(t, m.Unlock(me))
+		w.worlds[3].Del(key)
+		w.worlds[4].Del(key)
+		require.NoError(t, m.clients[0].Close())
+		require.NoError(t, m.Lock(me))
+		require.NoError(t, m.Unlock(me), "nor does a client that is closed, as long as it is a majority")
+		require.NoError(t, m.clients[1].Close())
+		require.NoError(t, m.clients[2].Close())
+		require.ErrorIs(t, m.Lock(me), rlock.ErrClosed)
+	})
+}
+
+func TestWhoWaitsForARedLockIsTheNextByMessages(t *testing.T) {
+	quorum(t, func(t *testing.T, w *council) {
+		holder, waiter := w.member(), w.member()
+		me, them := w.caller(), w.caller()
+		require.NoError(t, holder.Lock(me))
+		result := start(func() error { return waiter.Lock(them) })
+		require.True(t, pending(result))
+		before := waiter.scripts()
+		time.Sleep(time.Minute)
+		assert.LessOrEqual(t, waiter.scripts()-before, 60*2*5, "it looks around once in a second or two")
+		require.NoError(t, holder.Unlock(me))
+		within(t, 0, time.Millisecond, func() { require.NoError(t, <-result) })
+		require.NoError(t, waiter.Unlock(them))
+	})
+}
+
+func TestAServerThatDiesHoldsNoWaitUp(t *testing.T) {
+	for what, die := range map[string]func(*member){
+		"refused": func(m *member) { m.parties[0].net.Refuse() },
+		"silent":  func(m *member) { m.parties[0].net.Rule(network.Silence) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			quorum(t, func(t *testing.T, w *council) {
+				holder, waiter := w.member(), w.member()
+				me, them := w.caller(), w.caller()
+				for range 5 {
+					require.NoError(t, holder.Lock(me))
+					w.settle()
+					result := start(func() error { return waiter.Lock(them) })
+					require.True(t, pending(result))
+					die(waiter)
+					time.Sleep(1100 * time.Millisecond)
+					require.NoError(t, holder.Unlock(me))
+					within(t, 0, 2200*time.Millisecond, func() { require.NoError(t, <-result) })
+					w.settle()
+					require.NoError(t, waiter.Unlock(them))
+				}
+				waiter.heal()
+			})
+		})
+	}
+}
+
+// Also where the answer never came.
+func TestARedLockWhoseRepliesAreLostLeavesNothingBehind(t *testing.T) {
+	for _, stage := range []network.Stage{network.Request, network.Reply} {
+		for n := 1; n <= 5; n++ {
+			quorum(t, func(t *testing.T, w *council) {
+				m, me := w.member(), w.caller()
+				require.NoError(t, m.Lock(me)) // the scripts are known
+				require.NoError(t, m.Unlock(me))
+				w.settle()
+				for _, party := range m.parties[:n] {
+					party.net.Rule(scripts(1, network.Cut, stage, "acquired"))
+				}
+				taken, err := m.TryLock(me)
+				assert.Equal(t, n <= 2, taken)
+				if taken {
+					require.NoError(t, err)
+					require.NoError(t, m.Unlock(me))
+				} else {
+					require.Error(t, err)
+				}
+				time.Sleep(time.Minute)
+				assert.Empty(t, w.have())
+				for _, party := range m.parties[:n] {
+					party.net.Rule(scripts(1, network.Cut, stage, "released"))
+				}
+				require.NoError(t, m.Lock(me))
+				w.settle()
+				err = m.Unlock(me)
+				if n > 2 {
+					require.ErrorIs(t, err, rlock.ErrUnconfirmed)
+				} else {
+					require.NoError(t, err)
+				}
+				time.Sleep(time.Minute)
+				assert.Empty(t, w.have())
+			})
+		}
+	}
+}
+
+func TestACallerWhoLeavesGetsNothingOfARedLock(t *testing.T) {
+	quorum(t, func(t *testing.T, w *council) {
+		m, me := w.member(), w.caller()
+		for _, party := range m.parties[:3] {
+			party.net.Rule(everyScript(network.Hold, network.Reply))
+		}
+		ctx, cancel := context.WithCancelCause(me)
+		result := start(func() error { return m.Lock(ctx) })
+		require.True(t, pending(result))
+		cancel(errors.New("gone"))
+		within(t, 0, 0, func() { require.ErrorIs(t, <-result, context.Canceled) })
+		m.heal()
+		time.Sleep(time.Second)
+		assert.Empty(t, w.have())
+	})
+}

@@ -1,0 +1,127 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A house is five redis-servers that know nothing of each other.
+type house struct {
+	*site // the first
+	sites []*site
+}
+
+func fiveServers(t *testing.T) *house {
+	h := new(house)
+	for range 5 {
+		h.sites = append(h.sites, at(t, redistest.Standalone(t)))
+	}
+	h.site = h.sites[0]
+	return h
+}
+
+// lock returns the lock of a process of its own.
+func (h *house) lock(changes ...func(*rlock.Config)) *rlock.RedLock {
+	h.t.Helper()
+	var clients []*rlock.Client
+	for _, s := range h.sites {
+		clients = append(clients, s.client(changes...))
+	}
+	return rlock.NewRedLock(clients, key)
+}
+
+func TestARedLockOutlivesTwoOfFiveServersAndNotThree(t *testing.T) {
+	h := fiveServers(t)
+	here, there := h.lock(withLease(time.Second)), h.lock(withLease(time.Second))
+	hold, err := here.Acquire(h.ctx)
+	require.NoError(t, err)
+	granted := make(chan *rlock.Hold, 1)
+	waiter := background(func() error {
+		hold, err := there.Acquire(h.ctx)
+		granted <- hold
+		return err
+	})
+	h.sites[0].Stop()
+	h.sites[3].Stop()
+	first := hold.ValidUntil()
+	require.Eventually(t, func() bool { return hold.ValidUntil().After(first) }, hang, time.Millisecond, "it is renewed")
+	require.NoError(t, hold.Release(h.ctx), "while it is held")
+	require.NoError(t, h.await(waiter), "while it is waited for")
+	hold = <-granted
+
+	h.sites[0].Start()
+	h.sites[3].Start()
+	_, err = here.TryAcquire(h.ctx)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired, "those that came back are a minority")
+	for _, s := range h.sites[1:4] {
+		s.Stop()
+	}
+	<-hold.Done()
+	require.ErrorIs(t, hold.Release(h.ctx), rlock.ErrLost)
+	_, err = here.TryAcquire(h.ctx)
+	require.Error(t, err)
+	waiter = background(func() error { return here.Do(h.ctx, func(context.Context) error { return nil }) })
+	for _, s := range h.sites[1:4] {
+		s.Start()
+	}
+	require.NoError(t, h.await(waiter), "once there is a majority again")
+}
+
+func TestARedLockIsHeldThroughPausesWithoutTwoSectionsAtOnce(t *testing.T) {
+	h := fiveServers(t)
+	r := new(record)
+	var done atomic.Int64
+	const processes, goroutines, rounds = 3, 3, 25
+	for range processes {
+		lock := h.lock(withLease(2 * time.Second)) // which is how long Close waits for what is unknown
+		for range goroutines {
+			r.workers.Go(func() {
+				for range rounds {
+					err := lock.Lock(h.ctx)
+					if !assert.NoError(t, err) {
+						return
+					}
+					from := time.Now()
+					r.counter++
+					one := span{from, time.Now()}
+					r.mu.Lock()
+					r.spans = append(r.spans, one)
+					r.mu.Unlock()
+					done.Add(1)
+					if err := lock.Unlock(h.ctx); err != nil {
+						assert.True(t, errors.Is(err, rlock.ErrUnconfirmed) || errors.Is(err, rlock.ErrLost), err)
+					}
+				}
+			})
+		}
+	}
+	const sections = processes * goroutines * rounds
+	for range 3 { // they go on with any two servers paused
+		frozen := rand.Perm(5)[:2]
+		for _, i := range frozen {
+			h.sites[i].Pause()
+		}
+		more := min(done.Load()+5, sections)
+		assert.Eventually(t, func() bool { return done.Load() >= more }, hang, time.Millisecond)
+		for _, i := range frozen {
+			h.sites[i].Resume()
+		}
+	}
+	r.check(t, sections)
+	for _, s := range h.sites { // nobody knows of what a server executes when it wakes
+		require.Eventually(t, func() bool {
+			n, err := s.do("EXISTS", key).AsInt64()
+			return err == nil && n == 0
+		}, hang, time.Millisecond)
+	}
+}
