@@ -107,6 +107,23 @@ func ExampleClient_NewLock() {
 	// <nil>
 }
 
+func ExampleClient_NewFairLock() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+
+	// Who waits for it in any process has it in the order in which they came.
+	lock := client.NewFairLock("tickets:42")
+	err := lock.Do(ctx, func(context.Context) error {
+		fmt.Println("mine")
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// mine
+	// <nil>
+}
+
 func ExampleClient_Close() {
 	client, end := connect()
 	defer end()
