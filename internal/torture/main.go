@@ -4,6 +4,7 @@
 //
 //	go run ./internal/torture                         two minutes, a random seed
 //	go run ./internal/torture -duration 30m -seed 7   that seed's faults, in their order
+//	go run ./internal/torture -kinds rw,fair          two kinds of lock; all of them otherwise
 //	go run ./internal/torture -load -duration 10m     no faults, and much load
 //
 // It starts its own servers and processes, shows progress, and prints a report.

@@ -59,7 +59,7 @@ func TestWhatWorkersBelieveIsTrueOnABrokenNetwork(t *testing.T) {
 	const lease = 400 * time.Millisecond
 	for _, kind := range worker.Kinds {
 		t.Run(kind, func(t *testing.T) {
-			s, dir := open(t), t.TempDir()
+			s, dir := openFor(t, kind), t.TempDir()
 			for i := range 3 {
 				_, err := s.Hire(worker.Role, time.Minute, func(life int) any {
 					return worker.Job{

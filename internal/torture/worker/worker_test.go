@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,8 +57,15 @@ func (c *talk) ask(word string, answer any) {
 
 func open(t *testing.T) *stage.Stage {
 	t.Helper()
+	return openFor(t, "plain")
+}
+
+// openFor opens the first topology that is for the kind of lock.
+func openFor(t *testing.T, kind string) *stage.Stage {
+	t.Helper()
 	redistest.Standalone(t) // or skip
-	s, err := stage.Open(stage.Standalone, t.TempDir())
+	i := slices.IndexFunc(stage.Topologies(), func(t stage.Topology) bool { return len(worker.Fit([]string{kind}, t)) > 0 })
+	s, err := stage.Open(stage.Topologies()[i], t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	require.NoError(t, s.Do(0, "PING").Error(), "its goroutines are there before the worker's")
@@ -71,7 +79,7 @@ func TestWhatAWorkerBelievesIsTrueWhereNothingIsBroken(t *testing.T) {
 }
 
 func believes(t *testing.T, kind string) {
-	s, path := open(t), filepath.Join(t.TempDir(), "w0.0")
+	s, path := openFor(t, kind), filepath.Join(t.TempDir(), "w0.0")
 	c := begin(t, worker.Job{
 		Address: s.Address(), Seed: 5, Goroutines: 5, Names: []string{"a", "b"}, Kinds: []string{kind}, Lease: 400 * time.Millisecond, History: path,
 	})
