@@ -100,6 +100,15 @@ func TestInAClusterWithPlainPubSubNobodyIsCounted(t *testing.T) {
 	c.end()
 }
 
+// With replicas to wait for, who is granted the lock asks for it all the same.
+func TestAFairGrantWaitsForReplicas(t *testing.T) {
+	t.Parallel()
+	s := at(t, redistest.Sentinel(t))
+	c := s.crowd(2, 3, func(c *rlock.Config) { c.SyncReplicas = 1 })
+	c.goesOn(100)
+	c.end()
+}
+
 // What a FairLock needs instead of, or beside, what a Lock does.
 var fairRights = []string{
 	"~orders:*", "~redisson_lock__channel:*", "~rlock_fair_queue:*", "&redisson_lock__channel:*", "&rlock_fair:*",
