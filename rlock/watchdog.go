@@ -82,9 +82,10 @@ func (t *tenure) build(now time.Time) (s sent, ok bool) {
 		ttl := t.wanted(now)
 		t.sending(now, ttl)
 		t.shown, t.dirty, t.flying, t.brief = t.shape(), false, true, false
-		owner := t.owner.String()
-		if t.text[tenureLen:] != owner {
-			t.text = t.text[:tenureLen] + owner
+		var digits [20]byte
+		owner := strconv.AppendUint(digits[:0], t.owner.id, 10) // it seldom differs, and allocates nothing then
+		if t.text[tenureLen:] != string(owner) {
+			t.text = t.text[:tenureLen] + string(owner)
 		}
 		s.lease, s.owner, s.count, s.reads = c.milliseconds(ttl), t.text, strconv.Itoa(t.shown.writes), t.shown.reads
 		if (t.shared || t.room.queue.Len() > 0) && c.numsub != "" {
