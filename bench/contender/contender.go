@@ -126,7 +126,7 @@ func All() []Contender {
 
 		RLockFair(), RLockFairStrict(), RedissonFair(),
 		RLockReadWrite(), RedissonReadWrite(),
-		RedsyncMajority(), RueidislockMajority(), FloorMajority(),
+		RLockRedLock(), RedsyncMajority(), RueidislockMajority(), FloorMajority(),
 	}
 }
 

@@ -2,6 +2,7 @@ package contender
 
 import (
 	"context"
+	"errors"
 
 	"github.com/redis/rueidis"
 
@@ -39,6 +40,44 @@ func RLockReadWrite() Contender {
 		func(c *rlock.Client) Client {
 			return rlockSharer{rlockClient{c, func(name string) rlock.Locker { return c.NewReadWriteLock(name).WriteLock() }}}
 		})
+}
+
+// RLockRedLock is its RedLock: a client for each server.
+func RLockRedLock() Contender {
+	return Contender{
+		Name:      "rlock-redlock",
+		Kind:      Majority,
+		About:     "this library's RedLock, a client for each of the servers, all defaults",
+		Wakes:     "queue, pub/sub",
+		Reentrant: true,
+		Renews:    true,
+		Sends:     RLock().Sends,
+		Key:       plain,
+		Open: func(c Config) (Client, error) {
+			r := new(redLockClient)
+			for _, addr := range c.Addrs {
+				client, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}}, Lease: c.Lease})
+				if err != nil {
+					return nil, errors.Join(err, r.Close())
+				}
+				r.clients = append(r.clients, client)
+			}
+			return r, nil
+		},
+	}
+}
+
+type redLockClient struct{ clients []*rlock.Client }
+
+func (c *redLockClient) Mutex(name string) Mutex {
+	return rlockMutex{rlock.NewRedLock(c.clients, name)}
+}
+
+func (c *redLockClient) Close() (err error) {
+	for _, client := range c.clients {
+		err = errors.Join(err, client.Close())
+	}
+	return err
 }
 
 func rlockAs(name string, kind Kind, about string, config rlock.Config, locks func(*rlock.Client) Client) Contender {
