@@ -11,7 +11,7 @@ import (
 )
 
 // Kinds are the names of all kinds of lock that workers can take.
-var Kinds = []string{"plain", "fenced", "rw", "fair", "multi"}
+var Kinds = []string{"plain", "fenced", "rw", "fair", "multi", red}
 
 // A lock is what a visit is about, of one kind or another.
 type lock struct {
@@ -40,6 +40,8 @@ func (h *hand) choose(name string) lock {
 		l.Locker, l.read = both.WriteLock(), both.ReadLock()
 	case "fair":
 		l.Locker = client.NewFairLock(name)
+	case red:
+		l.Locker = rlock.NewRedLock(h.worker.clients, name)
 	case "multi":
 		// Who takes three of five, in any order, waits for others who do.
 		first := slices.Index(h.worker.Names, name)
