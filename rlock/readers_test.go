@@ -291,6 +291,20 @@ func TestWhoLeavesLeavesTheLeaseOfTheReadersThatAreLeft(t *testing.T) {
 	})
 }
 
+func TestAShorterRenewalLeavesTheHashToTheLongerLeaseOfAnotherReader(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		renewing, long, me := w.shelf(), w.shelf(), w.caller()
+		require.NoError(t, renewing.read.Lock(me))
+		require.NoError(t, long.read.LockFor(me, time.Hour))
+		long.net.Refuse() // it could not renew it
+		time.Sleep(10 * time.Minute)
+		assert.Greater(t, w.ttl(key), 49*time.Minute)
+		require.NoError(t, renewing.read.Unlock(me))
+		assert.Greater(t, w.ttl(key), 49*time.Minute)
+		w.FlushAll()
+	})
+}
+
 func TestCloseReleasesTheReadersAndTheirWaitersAreWoken(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, there, me := w.shelf(), w.shelf(), w.caller()

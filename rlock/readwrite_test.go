@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -212,6 +213,25 @@ func TestADowngradeLetsWaitingReadersInEverywhereAtOnce(t *testing.T) {
 		for _, writer := range writers {
 			require.NoError(t, <-writer)
 		}
+	})
+}
+
+func TestADowngradeLetsLocalReadersInThoughRedisIsSilent(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, me, reader := w.shelf(), w.caller(), w.caller()
+		require.NoError(t, l.write.Lock(me))
+		require.NoError(t, l.read.Lock(me))
+		waiting := start(func() error { return l.read.Lock(reader) })
+		require.True(t, pending(waiting))
+		l.net.Rule(network.Silence)
+		within(t, 0, 0, func() {
+			require.NoError(t, l.write.Unlock(me))
+			require.NoError(t, <-waiting)
+			require.NoError(t, l.read.Unlock(me))
+		})
+		assert.True(t, l.read.IsHeld(reader))
+		l.net.Heal()
+		require.NoError(t, l.read.Unlock(reader))
 	})
 }
 

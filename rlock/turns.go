@@ -40,7 +40,7 @@ func (t *tenure) mayPass(now time.Time, req request) bool {
 		return false // others may read
 	}
 	strict := r.name.queue != "" && c.config.HandoffLimit == 0
-	if !strict && (!t.contested || t.shared && now.Before(r.alone)) {
+	if !strict && !t.contested {
 		return true
 	}
 	if !t.shared {
@@ -79,13 +79,14 @@ func (r *room) yield(t *tenure, now time.Time) {
 
 // letPass has the head wait for others after readers made way for them. It does not
 // listen meanwhile: who listens is taken for one who waits for readers to go, and
-// the readers of two clients would make way for each other. Readers of others that
-// go on have a turn to end yet.
+// the readers of two clients would make way for each other. Where readers of others
+// go on it waits for longer than their turn takes, since a writer needs all readers
+// to be away at once.
 func (r *room) letPass(reply int64) {
 	if w := r.queue.Head(); w != nil {
 		w.Value.due, w.Value.sleep = false, letTime
 		if reply > 1 {
-			w.Value.sleep = min(r.client.config.HandoffTime, yieldTime)
+			w.Value.sleep = min(3*r.client.config.HandoffTime, yieldTime)
 		}
 		w.Wake()
 	}
