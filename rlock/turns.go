@@ -25,8 +25,9 @@ const (
 	lookTime = time.Second
 )
 
-// mayPass reports whether the tenure may go on with the next local waiter: what
-// is left of it is worth having, there is a token for it, and other clients have not waited long enough.
+// mayPass reports whether the tenure may go on with the next local waiter: what is
+// left of it is worth having, there is a token for it, and other clients have not
+// waited long enough.
 func (t *tenure) mayPass(now time.Time, req request) bool {
 	r, c := t.room, t.room.client
 	left, least := t.trust.Until().Sub(now), min(c.leaseOf(req)/10, time.Second)
