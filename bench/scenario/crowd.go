@@ -99,7 +99,7 @@ func web() Scenario {
 		Columns: []string{"rate", "pair", "sent", "client cpu", "done", "wakes", "faults"},
 		takes:   mustWait,
 		cells: func(s Size) (cells []Cell) {
-			job := worker.Job{Kind: worker.Web, Processes: 1, Goroutines: 100, Requests: 1000, Duration: s.window(800, 2000)}
+			job := worker.Job{Kind: worker.Web, Processes: 1, Goroutines: 100, Requests: 1000, Duration: s.window(800, 1500)}
 			for _, n := range pick(s, networks(1), networks(3)) {
 				cells = append(cells, Cell{Setting: "1 server", Network: n, Job: job})
 			}

@@ -59,7 +59,7 @@ func majority() Scenario {
 		cells: func(s Size) (cells []Cell) {
 			add := func(near Network, others ...Network) {
 				cells = append(cells, Cell{Setting: "5 servers", Network: near, Others: others, Rounds: pick(s, 1, 2), Job: worker.Job{
-					Kind: worker.Beside, Goroutines: 1, Floor: floor, Block: 100 * time.Millisecond, Duration: s.window(600, 2000)}})
+					Kind: worker.Beside, Goroutines: 1, Floor: floor, Block: 100 * time.Millisecond, Duration: s.window(600, 1500)}})
 			}
 			add(halfMillisecond, halfMillisecond, halfMillisecond, halfMillisecond, halfMillisecond)
 			if !s.Quick {
