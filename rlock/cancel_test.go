@@ -257,7 +257,7 @@ func TestAWaiterThatLeavesWhenTheMessageHasComeLetsTheNextOneAsk(t *testing.T) {
 	eachRealm(t, func(t *testing.T, w *realm) {
 		p, other, me := w.process(), w.process(), w.caller()
 		lock := p.lock(key)
-		for range 100 {
+		for range w.times(100) {
 			require.NoError(t, other.lock(key).Lock(me))
 			ctx, cancel := context.WithCancel(w.caller())
 			leaves := start(func() error { return lock.rival.Lock(ctx) })

@@ -22,14 +22,15 @@ import (
 func TestCloseReleasesWhatIsHeld(t *testing.T) {
 	eachRealm(t, func(t *testing.T, w *realm) {
 		p, me := w.process(), w.caller()
-		for i := range 1000 {
+		locks := w.times(1000)
+		for i := range locks {
 			lock := p.lock(fmt.Sprint("lock ", i))
 			require.NoError(t, lock.Lock(me))
 			if i%10 == 0 {
 				require.NoError(t, lock.LockFor(me, time.Hour))
 			}
 		}
-		require.GreaterOrEqual(t, len(w.keys()), 1000)
+		require.GreaterOrEqual(t, len(w.keys()), locks)
 		within(t, 0, 100*time.Millisecond, func() { require.NoError(t, p.Close()) })
 		assert.Empty(t, w.keys())
 		assert.Zero(t, p.logged("lost"), "nothing was")
@@ -199,7 +200,7 @@ func TestAnAcquireThatIsInFlightWhenTheClientIsClosedIsGivenBack(t *testing.T) {
 func TestClientsThatAreClosedInTheMiddleOfEverythingLeaveNothingBehind(t *testing.T) {
 	eachRealm(t, func(t *testing.T, w *realm) {
 		var sections atomic.Int64
-		for round := range 20 {
+		for round := range w.times(20) {
 			var results []<-chan error
 			here, there := w.process(), w.process()
 			for _, p := range []*peer{here, there} {

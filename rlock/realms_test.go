@@ -54,6 +54,15 @@ func (w *realm) settle() {
 	}
 }
 
+// times returns how often a test is to do something that it does n times with a
+// plain lock: less with the others, of which there are many.
+func (w *realm) times(n int) int {
+	if w.kind.name == "plain" {
+		return n
+	}
+	return n / 5
+}
+
 // A peer is a process with a network of its own to each server.
 type peer struct {
 	process
