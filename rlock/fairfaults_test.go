@@ -421,3 +421,23 @@ func TestFairLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
 		})
 	}
 }
+
+// Who could not hear of a grant does not stand in the queue, where it would be passed
+// over or hold others up.
+func TestWhoDoesNotListenYetDoesNotQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, p, me, them := w.client(), w.client(), w.caller(), w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		p.net.Rule(network.All(network.Hold, network.Request, "SUBSCRIBE"))
+		got := start(func() error { return p.NewFairLock(key).Lock(them) })
+		time.Sleep(time.Second)
+		assert.Empty(t, w.queued())
+		p.net.Rule(nil)
+		p.net.Deliver()
+		synctest.Wait()
+		assert.Len(t, w.queued(), 1, "at once")
+		require.NoError(t, holder.NewFairLock(key).Unlock(me))
+		require.NoError(t, <-got)
+		require.NoError(t, p.NewFairLock(key).Unlock(them))
+	})
+}
