@@ -131,8 +131,10 @@ func TestBlocksOfAllRoundsAreOneDistribution(t *testing.T) {
 func TestOtherServersAreStartedForALockOverSeveral(t *testing.T) {
 	a := open(t)
 	c := cell(worker.Job{Kind: worker.Beside, Goroutines: 1, Floor: "floor-majority", Block: 20 * time.Millisecond})
-	c.Others = []scenario.Network{c.Network, {Name: "3ms", RoundTrip: 3 * time.Millisecond}}
+	far := scenario.Network{Name: "20ms", RoundTrip: 20 * time.Millisecond}
+	c.Others = []scenario.Network{far, far}
 	r := measure(t, a, c, "floor-majority")
+	assert.Less(t, r.Rate(), 100.0, "a majority has a server that is far away")
 	assert.Zero(t, r.Failures, r.FirstFailure)
 	assert.NotEmpty(t, r.Beside)
 }

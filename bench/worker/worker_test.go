@@ -224,8 +224,10 @@ func TestALockThatIsFreeAndCannotBeTakenEndsTheTaking(t *testing.T) {
 	j := job(t, worker.Job{Kind: worker.Hold, Contender: "redislock-linear", Addr: server.Addr(), Locks: 100, Lease: 30 * time.Second, Stall: 50 * time.Millisecond})
 	redis := server.Client(t)
 	require.NoError(t, redis.Do(t.Context(), redis.B().Set().Key(j.Prefix+":42").Value("somebody's").Build()).Error())
+	began := time.Now()
 	_, err := try(t, j)
 	assert.ErrorContains(t, err, "took 99 of 100 free locks")
+	assert.Less(t, time.Since(began), 20*time.Second, "it waited for all of its patience")
 }
 
 func TestWhatCannotBeGivenBackIsCounted(t *testing.T) {
