@@ -19,7 +19,12 @@ import (
 // would end the majority. So elapsed time and drift are taken off, and a grant that came
 // too late does not count. Each part is renewed by its client. A part that is lost is not
 // taken again while the lock is held. Once the majority is lost the hold's context ends
-// with [ErrLost], and what is left is released. A nested Lock asks nobody.
+// with [ErrLost], and what is left is released.
+//
+// A nested Lock asks nobody. Each level has a majority of its own, so that after the
+// loss of some servers an outer level may be lost and an inner one not, or the other way
+// round: who is told of a loss should give back every level. [RedLock.HoldCount] is then
+// the least that is certain.
 //
 // Unlock returns when most servers have confirmed it, and else [ErrUnconfirmed] or
 // [ErrLost]; the others are told in the background. TryLock fails with the errors of

@@ -76,7 +76,8 @@ func TestTheLockGoesOnAfterAPlannedFailoverBySentinel(t *testing.T) {
 	s.settle(here, there)
 	s.wakes(here, there, s.family())
 	assert.Eventually(t, func() bool {
-		return s.number("EXISTS", key) == 0
+		left, err := s.do("EXISTS", key).AsInt64()
+		return err == nil && left == 0
 	}, hang, 10*time.Millisecond, "a key whose release was lost ends with its lease")
 }
 
