@@ -74,23 +74,37 @@ func (s *site) replicaOf(primary *redistest.Server) *redistest.Server {
 	return nil
 }
 
-// role returns what the node says of its part in the replication.
+// role returns what the node says of its part in the replication. It asks until it is
+// answered: a sentinel ends all connections to a node whose part it changes, new ones
+// as well.
 func (s *site) role(node *redistest.Server) map[string]string {
 	s.t.Helper()
-	client := node.Client(s.t)
-	defer client.Close()
-	return s.info(client, "replication")
-}
-
-// info returns the fields of a section of INFO. It asks until it is answered: a
-// sentinel ends all connections to a node whose part it changes.
-func (s *site) info(client rueidis.Client, section string) map[string]string {
-	s.t.Helper()
-	info, err := client.Do(s.ctx, client.B().Info().Section(section).Build()).ToString()
-	for ; err != nil; info, err = client.Do(s.ctx, client.B().Info().Section(section).Build()).ToString() {
+	for {
+		client, err := rueidis.NewClient(node.Options())
+		var info string
+		if err == nil {
+			info, err = client.Do(s.ctx, client.B().Info().Section("replication").Build()).ToString()
+		}
+		if client != nil {
+			client.Close()
+		}
+		if err == nil {
+			return fieldsOf(info)
+		}
 		require.NoError(s.t, s.ctx.Err(), err.Error())
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// info returns the fields of a section of INFO.
+func (s *site) info(client rueidis.Client, section string) map[string]string {
+	s.t.Helper()
+	info, err := client.Do(s.ctx, client.B().Info().Section(section).Build()).ToString()
+	require.NoError(s.t, err)
+	return fieldsOf(info)
+}
+
+func fieldsOf(info string) map[string]string {
 	fields := make(map[string]string)
 	for line := range strings.Lines(info) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
