@@ -32,9 +32,9 @@ type Config struct {
 
 	// HandoffLimit is how many more times a lock is passed on inside this process
 	// once another client is known to wait for it. More is faster here, and less
-	// fair there. Negative: it is not passed on at all while others wait. Nor
-	// is it while a client of Redisson contends, which frees the lock after each
-	// section. Defaults to 16.
+	// fair there. Negative: it is not passed on at all while others wait, and a
+	// FairLock never. Nor is it while a client of Redisson contends, which frees the
+	// lock after each section. Defaults to 16.
 	HandoffLimit int
 
 	// HandoffTime is how long a lock is passed on inside this process once

@@ -16,6 +16,18 @@
 // returns a [Hold], a handle that is the right to release. [Lock.Do] is the
 // shortest way to be right.
 //
+// # The kinds
+//
+//	Lock           one at a time; the rest of this page is about it
+//	FencedLock     and a number that grows, for a resource that refuses who comes late
+//	ReadWriteLock  many readers, or one writer
+//	FairLock       first come, first served, over all clients
+//	MultiLock      several locks, all or none
+//	RedLock        a majority of independent servers
+//
+// All are a [Locker], and have what this page says in common: the tenure, the
+// leases, how a loss is told. Each says in its own comment where it differs.
+//
 // # What it promises
 //
 // Against one Redis primary that loses no writes, evicts nothing and does not

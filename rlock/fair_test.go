@@ -23,9 +23,6 @@ import (
 
 const queue = "rlock_fair_queue:{orders:42}"
 
-// grants returns the channel on which the client is told of its grants.
-func grants(c *rlock.Client) string { return "rlock_fair:{orders:42}:" + c.ID() }
-
 // strict has nobody passed over by who waits in the same client as the holder.
 var strict = handoff(-1, 0)
 
@@ -88,10 +85,6 @@ func (p *party) steps() (sent []network.Frame) {
 func isStep(f network.Frame) bool {
 	return (f.Is("EVALSHA") || f.Is("EVAL")) && len(f.Args) > 6 && f.Args[2] == "3" && strings.HasPrefix(f.Args[4], "rlock_fair_queue:")
 }
-
-// asks and frees tell steps apart: by who asks, and by who leaves and nobody asks.
-func asks(f network.Frame) bool  { return isStep(f) && f.Args[9] != "" }
-func frees(f network.Frame) bool { return isStep(f) && f.Args[9] == "" }
 
 // joins is how many tickets a step puts into the queue.
 func joins(f network.Frame) int {

@@ -81,9 +81,6 @@ func (w *realm) process(changes ...func(*rlock.Config)) *peer {
 	return p
 }
 
-// lock returns the lock of a process of its own.
-func (w *realm) lock() *trial { return w.process().lock(key) }
-
 // networks does something to each network of the process.
 func (p *peer) networks(do func(*network.Network)) {
 	for _, party := range p.parties {
@@ -148,12 +145,5 @@ func (w *realm) forget(name string) {
 		for _, k := range w.kind.keysOf(name) {
 			world.Del(k)
 		}
-	}
-}
-
-// answerScripts is that of each world.
-func (w *realm) answerScripts(text string) {
-	for _, world := range w.worlds {
-		world.answerScripts(text)
 	}
 }
