@@ -48,7 +48,7 @@ func TestInAClusterBothSidesChooseTheSamePubSub(t *testing.T) {
 }
 
 func TestInAClusterTheWatchdogKeepsTheOtherOut(t *testing.T) {
-	withBothInACluster(t, setting{lease: shortLease}, bothKeep)
+	withBothInACluster(t, setting{lease: keptLease}, bothKeep)
 }
 
 // A mixed choice still excludes; it is waited out.

@@ -28,7 +28,7 @@ func TestFencedLocksOfBothSidesDoWhatPlainOnesDo(t *testing.T) {
 }
 
 func TestTheWatchdogsKeepFencedLocksOfBothSides(t *testing.T) {
-	withBoth(t, setting{kind: redisson.Fenced, lease: shortLease}, bothKeep)
+	withBoth(t, setting{kind: redisson.Fenced, lease: keptLease}, bothKeep)
 }
 
 func TestFencedTokensGrowFromJavaToGoAndBack(t *testing.T) {

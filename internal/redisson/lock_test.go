@@ -87,10 +87,10 @@ func wakeUp(s *scene, first, second side, lock string) time.Duration {
 }
 
 // awaitTwoDenials returns when somebody waits for nothing but a message: it tries
-// once more when it has subscribed.
+// once more when it has subscribed, and on a slow machine again when a lease is over.
 func (s *scene) awaitTwoDenials(before int) {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return s.deniedAnywhere() == before+2 }, hang, time.Millisecond)
+	require.Eventually(s.t, func() bool { return s.deniedAnywhere() >= before+2 }, hang, time.Millisecond)
 }
 
 func TestANestedLockIsFreeAfterAsManyUnlocks(t *testing.T) {
