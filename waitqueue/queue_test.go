@@ -241,3 +241,39 @@ func TestNoWakeIsLostUnderRandomCancellation(t *testing.T) {
 	assert.Zero(t, b.queue.Len())
 	assert.Positive(t, count)
 }
+
+func TestAllCallsWithEachWaiterInOrder(t *testing.T) {
+	var q waitqueue.Queue[int]
+	join(&q, 1, 2, 3)
+	var order []int
+	for w := range q.All {
+		order = append(order, w.Value)
+	}
+	assert.Equal(t, []int{1, 2, 3}, order)
+	assert.Equal(t, 3, q.Len())
+}
+
+func TestAllStopsWhenItsCallerDoes(t *testing.T) {
+	var q waitqueue.Queue[int]
+	join(&q, 1, 2, 3)
+	var order []int
+	for w := range q.All {
+		order = append(order, w.Value)
+		if w.Value == 2 {
+			break
+		}
+	}
+	assert.Equal(t, []int{1, 2}, order)
+}
+
+func TestAWaiterThatAllIsAtMayLeave(t *testing.T) {
+	var q waitqueue.Queue[int]
+	join(&q, 1, 2, 3)
+	var order []int
+	for w := range q.All {
+		order = append(order, w.Value)
+		require.True(t, q.Leave(w))
+	}
+	assert.Equal(t, []int{1, 2, 3}, order)
+	assert.Zero(t, q.Len())
+}
