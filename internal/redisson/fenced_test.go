@@ -14,29 +14,19 @@ import (
 
 // The fenced lock between Java and Go.
 
-func TestFencedLocksOfBothSidesDoWhatPlainOnesDo(t *testing.T) {
+func TestAFencedLockIsTheSameToBothSides(t *testing.T) {
 	withBoth(t, setting{kind: redisson.Fenced}, func(s *scene) {
 		s.eachWay(func(s *scene, first, second side) {
 			exclusion(s, first, second)
 			nesting(s, first, second)
 			views(s, first, second)
-			limits(s, first, second)
 			force(s, first, second)
 			assert.Less(s.t, wakeUp(s, first, second, s.fresh()), fallback)
 		})
+		s.run("limits", func(s *scene) { s.eachWayAtOnce(limits) })
+		s.run("tokens grow from Java to Go and back", alternating)
+		s.run("tokens grow in a crowd of threads and goroutines", tokensOfACrowd)
 	})
-}
-
-func TestTheWatchdogsKeepFencedLocksOfBothSides(t *testing.T) {
-	withBoth(t, setting{kind: redisson.Fenced, lease: keptLease}, bothKeep)
-}
-
-func TestFencedTokensGrowFromJavaToGoAndBack(t *testing.T) {
-	withBoth(t, setting{kind: redisson.Fenced}, alternating)
-}
-
-func TestInAClusterFencedTokensGrowFromJavaToGoAndBack(t *testing.T) {
-	withBothInACluster(t, setting{kind: redisson.Fenced}, alternating)
 }
 
 func alternating(s *scene) {
@@ -63,44 +53,42 @@ func alternating(s *scene) {
 	}
 }
 
-func TestFencedTokensGrowInACrowdOfThreadsAndGoroutines(t *testing.T) {
-	withBoth(t, setting{kind: redisson.Fenced}, func(s *scene) {
-		const each, rounds = 6, 40
-		lock := s.client.NewFencedLock(s.fresh())
-		var last, java, golang atomic.Uint64
-		var all sync.WaitGroup
-		// inside is called with the lock held: no call of another falls in between.
-		inside := func(token uint64, sections *atomic.Uint64) {
-			sections.Add(1)
-			if before := last.Swap(token); before >= token {
-				assert.Fail(s.t, "tokens do not grow", "%d after %d", token, before)
+func tokensOfACrowd(s *scene) {
+	const each, rounds = 6, 40
+	lock := s.client.NewFencedLock(s.fresh())
+	var last, java, golang atomic.Uint64
+	var all sync.WaitGroup
+	// inside is called with the lock held: no call of another falls in between.
+	inside := func(token uint64, sections *atomic.Uint64) {
+		sections.Add(1)
+		if before := last.Swap(token); before >= token {
+			assert.Fail(s.t, "tokens do not grow", "%d after %d", token, before)
+		}
+	}
+	for i := range each {
+		all.Go(func() {
+			thread := s.thread(fmt.Sprint("crowd ", i))
+			for range rounds {
+				token, err := thread.LockAndGetToken(lock.Name())
+				if !assert.NoError(s.t, err) {
+					return
+				}
+				inside(token, &java)
+				assert.NoError(s.t, thread.Unlock(lock.Name()))
 			}
-		}
-		for i := range each {
-			all.Go(func() {
-				thread := s.thread(fmt.Sprint("crowd ", i))
-				for range rounds {
-					token, err := thread.LockAndGetToken(lock.Name())
-					if !assert.NoError(s.t, err) {
-						return
-					}
-					inside(token, &java)
-					assert.NoError(s.t, thread.Unlock(lock.Name()))
+		})
+		all.Go(func() {
+			for java.Load() < each*rounds && s.ctx.Err() == nil && !s.t.Failed() {
+				hold, err := lock.Acquire(s.ctx)
+				if !assert.NoError(s.t, err) {
+					return
 				}
-			})
-			all.Go(func() {
-				for java.Load() < each*rounds && s.ctx.Err() == nil && !s.t.Failed() {
-					hold, err := lock.Acquire(s.ctx)
-					if !assert.NoError(s.t, err) {
-						return
-					}
-					inside(hold.Token(), &golang)
-					assert.NoError(s.t, hold.Release(s.ctx))
-				}
-			})
-		}
-		all.Wait()
-		s.t.Logf("sections: Java %d, Go %d; the last token %d", java.Load(), golang.Load(), last.Load())
-		assert.Positive(s.t, golang.Load())
-	})
+				inside(hold.Token(), &golang)
+				assert.NoError(s.t, hold.Release(s.ctx))
+			}
+		})
+	}
+	all.Wait()
+	s.t.Logf("sections: Java %d, Go %d; the last token %d", java.Load(), golang.Load(), last.Load())
+	assert.Positive(s.t, golang.Load())
 }

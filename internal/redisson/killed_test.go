@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,46 +20,57 @@ import (
 
 func TestWhatAKilledHolderHadIsFreeAfterItsLease(t *testing.T) {
 	withBoth(t, setting{lease: shortLease}, func(s *scene) {
-		java := s.startJava()
-		require.NoError(s.t, java.Thread("one").Lock(killedLock, 0))
-		s.freeAfterItsLease(java.Kill, s.golang())
-
-		kill := s.startHolder()
-		s.freeAfterItsLease(kill, s.java.Thread("one"))
+		var both sync.WaitGroup
+		both.Go(func() {
+			s.run("in Java", func(s *scene) {
+				lock, java := s.fresh(), s.startJava()
+				require.NoError(s.t, java.Thread("one").Lock(lock, 0))
+				s.freeAfterItsLease(lock, java.Kill, s.golang())
+			})
+		})
+		both.Go(func() {
+			s.run("in Go", func(s *scene) {
+				lock := s.fresh()
+				s.freeAfterItsLease(lock, s.startHolder(lock), s.java.Thread("one"))
+			})
+		})
+		both.Wait()
 	})
 }
 
-const killedLock = "held until killed"
-
 // freeAfterItsLease kills the holder and has another wait for the lock.
-func (s *scene) freeAfterItsLease(kill func(), other side) {
+func (s *scene) freeAfterItsLease(lock string, kill func(), other side) {
 	s.t.Helper()
-	waiter := s.start(func() error { return other.Lock(killedLock, 0) })
-	s.awaitWaiter(killedLock)
+	waiter := s.start(func() error { return other.Lock(lock, 0) })
+	s.awaitWaiter(lock)
 	kill()
 	looked := time.Now()
-	left, err := s.do("PTTL", killedLock).AsInt64()
+	left, err := s.do("PTTL", lock).AsInt64()
 	require.NoError(s.t, err)
 	require.Positive(s.t, left)
 	took := waiter.succeeds().Sub(looked)
 	s.t.Logf("killed with %d ms of its lease left, the lock was the other side's after %v", left, took)
 	assert.GreaterOrEqual(s.t, took, time.Duration(left-1)*time.Millisecond)
-	require.NoError(s.t, other.Unlock(killedLock))
+	require.NoError(s.t, other.Unlock(lock))
 }
 
-// holdAt is the environment variable that makes this binary a Go process that takes
-// the lock and keeps it until it is killed. Its value is the server's address.
-const holdAt = "RLOCK_TEST_HOLD_AT"
+// Environment variables.
+const (
+	// holdAt makes this binary a Go process that takes a lock and keeps it until it is
+	// killed. Its value is the server's address.
+	holdAt = "RLOCK_TEST_HOLD_AT"
 
-// holdToRead makes the lock that of a reader, if it is not empty.
-const holdToRead = "RLOCK_TEST_HOLD_TO_READ"
+	holdName   = "RLOCK_TEST_HOLD_NAME"    // of the lock
+	holdToRead = "RLOCK_TEST_HOLD_TO_READ" // if it is not empty the lock is that of a reader
+)
 
 func holdUntilKilled(addr string) {
 	client, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}}, Lease: shortLease})
 	if err == nil {
-		var lock rlock.Locker = client.NewLock(killedLock)
+		name := os.Getenv(holdName)
+		var lock rlock.Locker = client.NewLock(name)
 		if os.Getenv(holdToRead) != "" {
-			lock = client.NewReadWriteLock(killedLock).ReadLock()
+			lock = client.NewReadWriteLock(name).ReadLock()
 		}
 		err = lock.Lock(context.Background())
 	}
@@ -68,10 +80,10 @@ func holdUntilKilled(addr string) {
 }
 
 // startHolder starts such a process and returns when it has the lock.
-func (s *scene) startHolder() (kill func()) {
+func (s *scene) startHolder(lock string) (kill func()) {
 	s.t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), holdAt+"="+s.Addr())
+	cmd.Env = append(os.Environ(), holdAt+"="+s.Addr(), holdName+"="+lock)
 	if s.setting.kind == redisson.Read {
 		cmd.Env = append(cmd.Env, holdToRead+"=1")
 	}

@@ -27,8 +27,24 @@ func notHeld(err error) bool {
 	return errors.Is(err, rlock.ErrNotHeld) || errors.Is(err, rlock.ErrLost)
 }
 
-func TestWhoHoldsItKeepsTheOtherOut(t *testing.T) {
-	withBoth(t, setting{}, func(s *scene) { s.eachWay(exclusion) })
+func TestALockIsTheSameToBothSides(t *testing.T) {
+	withBoth(t, setting{}, func(s *scene) {
+		for _, does := range []struct {
+			title string
+			each  func(s *scene, first, second side)
+		}{
+			{"who holds it keeps the other out", exclusion},
+			{"nested, it is free after as many unlocks", nesting},
+			{"the other sees it", views},
+			{"a forced unlock takes it from the other", force},
+			{"a waiter is woken by the other's message", wakes},
+		} {
+			s.run(does.title, func(s *scene) { s.eachWay(does.each) })
+		}
+		s.run("a wait with a limit ends then, and a lease by itself", func(s *scene) { s.eachWayAtOnce(limits) })
+		s.run("names of any kind mean the same", names)
+		s.run("threads are owners, and the order of their calls is kept", threads)
+	})
 }
 
 func exclusion(s *scene, first, second side) {
@@ -49,21 +65,17 @@ func exclusion(s *scene, first, second side) {
 	}
 }
 
-func TestAWaiterIsWokenByTheOthersMessage(t *testing.T) {
-	withBoth(t, setting{}, func(s *scene) {
-		s.eachWay(func(s *scene, first, second side) {
-			var took []time.Duration
-			var sum time.Duration
-			for range 20 {
-				took = append(took, wakeUp(s, first, second, s.fresh()))
-				sum += took[len(took)-1]
-			}
-			slices.Sort(took)
-			s.t.Logf("from the call of unlock to the other side's return from lock, %d times: median %v, worst %v",
-				len(took), took[len(took)/2], took[len(took)-1])
-			assert.Less(s.t, sum, time.Duration(len(took))*fallback/2, "they were not woken, they looked by themselves")
-		})
-	})
+func wakes(s *scene, first, second side) {
+	var took []time.Duration
+	var sum time.Duration
+	for range 20 {
+		took = append(took, wakeUp(s, first, second, s.fresh()))
+		sum += took[len(took)-1]
+	}
+	slices.Sort(took)
+	s.t.Logf("from the call of unlock to the other side's return from lock, %d times: median %v, worst %v",
+		len(took), took[len(took)/2], took[len(took)-1])
+	assert.Less(s.t, sum, time.Duration(len(took))*fallback/2, "they were not woken, they looked by themselves")
 }
 
 // fallback is when a waiter of rlock looks by itself; one of Redisson does when the
@@ -91,10 +103,6 @@ func wakeUp(s *scene, first, second side, lock string) time.Duration {
 func (s *scene) awaitTwoDenials(before int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool { return s.deniedAnywhere() >= before+2 }, hang, time.Millisecond)
-}
-
-func TestANestedLockIsFreeAfterAsManyUnlocks(t *testing.T) {
-	withBoth(t, setting{}, func(s *scene) { s.eachWay(nesting) })
 }
 
 func nesting(s *scene, first, second side) {
@@ -140,10 +148,6 @@ func (s *scene) awaitCount(lock string, depth int) {
 	}, hang, time.Millisecond, "depth %d", depth)
 }
 
-func TestWhatTheOtherSideSees(t *testing.T) {
-	withBoth(t, setting{}, func(s *scene) { s.eachWay(views) })
-}
-
 func views(s *scene, first, second side) {
 	lock := s.fresh()
 	sees := func(locked bool, shortest, longest time.Duration) {
@@ -171,12 +175,8 @@ func views(s *scene, first, second side) {
 	sees(false, free, 0)
 }
 
-func TestAWaitWithALimitEndsThenAndALeaseEndsByItself(t *testing.T) {
-	withBoth(t, setting{}, func(s *scene) { s.eachWay(limits) })
-}
-
 func limits(s *scene, first, second side) {
-	const wait, lease = 300 * time.Millisecond, time.Second
+	const wait, lease = 200 * time.Millisecond, 300 * time.Millisecond
 	lock := s.fresh()
 	require.NoError(s.t, first.Lock(lock, 0))
 	began := time.Now()
@@ -204,10 +204,6 @@ func limits(s *scene, first, second side) {
 	require.NoError(s.t, first.Lock(lock, 0), "nobody unlocks it: its lease ends")
 	assert.True(s.t, notHeld(second.Unlock(lock)), "the lease has ended")
 	require.NoError(s.t, first.Unlock(lock))
-}
-
-func TestForceUnlockTakesItFromTheOther(t *testing.T) {
-	withBoth(t, setting{}, func(s *scene) { s.eachWay(force) })
 }
 
 func force(s *scene, first, second side) {

@@ -14,15 +14,21 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
+// unneeded is the lease of a holder that soon needs it no more: who is not woken waits
+// for its end. Who waits for longer than unwoken has not been.
+const (
+	unneeded = 5 * time.Second
+	unwoken  = time.Second
+)
+
 // A message that is published while Redisson's subscription is being renewed is
 // lost, and the waiter sleeps until the holder's lease is over.
 func TestAMessageThatIsLostWithItsConnectionKeepsNobodyWaiting(t *testing.T) {
 	withBoth(t, setting{}, func(s *scene) {
-		const lease = 8 * time.Second // the holder's, of which it needs nearly nothing
 		golang, java := s.golang(), s.java.Thread("one")
 		ours, theirs := s.fresh(), s.fresh()
 		s.occupy(ours, time.Hour)
-		s.occupy(theirs, lease)
+		s.occupy(theirs, unneeded)
 		ourWait := s.start(func() error { return golang.Lock(ours, 0) })
 		theirWait := s.start(func() error { return java.Lock(theirs, 0) })
 		s.awaitAsleep(s.outside, 0, 2)
@@ -39,7 +45,7 @@ func TestAMessageThatIsLostWithItsConnectionKeepsNobodyWaiting(t *testing.T) {
 		}
 		took, theirsTook := ourWait.succeeds().Sub(freed), theirWait.succeeds().Sub(freed)
 		s.t.Logf("from the unlock to the waiter: rlock %v, Redisson %v", took, theirsTook)
-		assert.Greater(s.t, theirsTook, lease/2)
+		assert.Greater(s.t, theirsTook, unwoken)
 		require.NoError(s.t, golang.Unlock(ours))
 		require.NoError(s.t, java.Unlock(theirs))
 	})
@@ -153,7 +159,6 @@ func TestAsManyLocksMayBeWaitedForAsThereAre(t *testing.T) {
 // has moved.
 func TestAWaiterWhoseSlotMovesIsWoken(t *testing.T) {
 	withBothInACluster(t, setting{}, func(s *scene) {
-		const lease = 8 * time.Second // the holder's, of which it needs nearly nothing
 		golang, java := s.golang(), s.java.Thread("one")
 		wait := func(who side, lease time.Duration) (took time.Duration) {
 			lock := s.fresh()
@@ -170,9 +175,9 @@ func TestAWaiterWhoseSlotMovesIsWoken(t *testing.T) {
 			require.NoError(s.t, who.Unlock(lock))
 			return took
 		}
-		ours, theirs := wait(golang, time.Hour), wait(java, lease)
+		ours, theirs := wait(golang, time.Hour), wait(java, unneeded)
 		s.t.Logf("from the unlock to the waiter: rlock %v, Redisson %v", ours, theirs)
-		assert.Greater(s.t, theirs, lease/2)
+		assert.Greater(s.t, theirs, unwoken)
 	})
 }
 
@@ -180,24 +185,18 @@ func TestAWaiterWhoseSlotMovesIsWoken(t *testing.T) {
 // other. The locks exclude all the same, and each waiter looks when it would without
 // any message.
 func TestWithoutOneFamilyOfPubSubTheLockStillExcludes(t *testing.T) {
-	wrong := setting{lease: 6 * time.Second, sharding: redisson.ShardingOff, pubSub: rlock.PubSubSharded}
-	withBothInACluster(t, wrong, func(s *scene) {
-		golang, java := s.golang(), s.java.Thread("one")
-		exclusion(s, golang, java)
-		exclusion(s, java, golang)
-		wait := func(first, second side) time.Duration {
+	wrong := setting{lease: shortLease, sharding: redisson.ShardingOff, pubSub: rlock.PubSubSharded}
+	withBothAtOnceInACluster(t, wrong, func(s *scene) {
+		s.run("exclusion", func(s *scene) { s.eachWay(exclusion) })
+		s.eachWayAtOnce(func(s *scene, first, second side) {
 			lock := s.fresh()
-			node := s.Primary(lock).Client(s.t)
 			require.NoError(s.t, first.Lock(lock, 0))
-			before := s.denied(node)
 			waiter := s.start(func() error { return second.Lock(lock, 0) })
-			s.awaitAsleep(node, before, 1)
+			s.awaitWaiter(lock)
 			unlocked := time.Now()
 			require.NoError(s.t, first.Unlock(lock))
-			took := waiter.succeeds().Sub(unlocked)
+			s.t.Logf("at a lease of %v a waiter has the lock after %v", shortLease, waiter.succeeds().Sub(unlocked))
 			require.NoError(s.t, second.Unlock(lock))
-			return took
-		}
-		s.t.Logf("from the unlock to the waiter: rlock %v, Redisson %v", wait(java, golang), wait(golang, java))
+		})
 	})
 }

@@ -23,26 +23,24 @@ func TestAServerThatIsNotThereIsAnError(t *testing.T) {
 	assert.ErrorIs(t, err, redisson.ErrEnded)
 }
 
-func TestThreadsAreOwnersAndTheOrderOfTheirCallsIsKept(t *testing.T) {
-	withBoth(t, setting{}, func(s *scene) {
-		lock, one, two := s.fresh(), s.java.Thread("one"), s.java.Thread("two")
-		require.NoError(s.t, one.Lock(lock, 0))
-		require.NoError(s.t, s.java.Thread("one").Lock(lock, 0))
-		n, err := one.HoldCount(lock)
-		require.NoError(s.t, err)
-		assert.Equal(s.t, 2, n)
-		ok, err := two.TryLock(lock, 0, 0)
-		require.NoError(s.t, err)
-		assert.False(s.t, ok)
+func threads(s *scene) {
+	lock, one, two := s.fresh(), s.java.Thread("one"), s.java.Thread("two")
+	require.NoError(s.t, one.Lock(lock, 0))
+	require.NoError(s.t, s.java.Thread("one").Lock(lock, 0))
+	n, err := one.HoldCount(lock)
+	require.NoError(s.t, err)
+	assert.Equal(s.t, 2, n)
+	ok, err := two.TryLock(lock, 0, 0)
+	require.NoError(s.t, err)
+	assert.False(s.t, ok)
 
-		var e *redisson.Exception
-		require.ErrorAs(s.t, two.Unlock(lock), &e)
-		assert.Equal(s.t, "java.lang.IllegalMonitorStateException", e.Class)
-		assert.Contains(s.t, e.Message, "not locked by current thread")
-	})
+	var e *redisson.Exception
+	require.ErrorAs(s.t, two.Unlock(lock), &e)
+	assert.Equal(s.t, "java.lang.IllegalMonitorStateException", e.Class)
+	assert.Contains(s.t, e.Message, "not locked by current thread")
 }
 
-func TestAThreadIsInterruptedInWhatItDoes(t *testing.T) {
+func TestAThreadIsInterruptedInWhatItDoesAndCallsOfAProcessThatHasEndedFail(t *testing.T) {
 	withBoth(t, setting{}, func(s *scene) {
 		lock, one, two := s.fresh(), s.java.Thread("one"), s.java.Thread("two")
 		require.NoError(s.t, two.Interrupt(), "idle: it does not matter")
@@ -55,15 +53,10 @@ func TestAThreadIsInterruptedInWhatItDoes(t *testing.T) {
 		require.ErrorAs(s.t, waiter.err, &e)
 		// The second, if it is still in a command.
 		assert.Contains(s.t, []string{"java.lang.InterruptedException", "org.redisson.client.RedisException"}, e.Class)
-		require.NoError(s.t, one.Unlock(lock))
-	})
-}
 
-func TestCallsOfAProcessThatHasEndedFail(t *testing.T) {
-	withBoth(t, setting{}, func(s *scene) {
-		lock, one, two := s.fresh(), s.java.Thread("one"), s.java.Thread("two")
+		lock = s.fresh()
 		require.NoError(s.t, one.Lock(lock, 0))
-		waiter := s.start(func() error { return two.Lock(lock, 0) })
+		waiter = s.start(func() error { return two.Lock(lock, 0) })
 		s.awaitWaiter(lock)
 		s.java.Kill()
 		<-waiter.done

@@ -38,8 +38,8 @@ func (s *scene) goBoth() couple {
 // eachOwnerFirst runs a sub-test in which Go is first, and one in which Java is.
 func (s *scene) eachOwnerFirst(run func(s *scene, first, second couple)) {
 	java, golang := s.javaBoth("couple"), s.goBoth()
-	s.t.Run("Go first", func(t *testing.T) { run(s.in(t), golang, java) })
-	s.t.Run("Java first", func(t *testing.T) { run(s.in(t), java, golang) })
+	s.run("Go first", func(s *scene) { run(s, golang, java) })
+	s.run("Java first", func(s *scene) { run(s, java, golang) })
 }
 
 // gets asserts whether the side gets the lock at once. If so it has it.
@@ -50,29 +50,18 @@ func (s *scene) gets(x side, lock string, want bool) {
 	require.Equal(s.t, want, ok)
 }
 
-func readWrite() setting { return setting{kind: redisson.Write} }
-
-func TestReadWriteWritersOfBothSidesDoWhatOwnersOfPlainLocksDo(t *testing.T) {
-	withBoth(t, readWrite(), func(s *scene) {
-		s.eachWay(func(s *scene, first, second side) {
-			exclusion(s, first, second)
-			nesting(s, first, second)
-			views(s, first, second)
-			limits(s, first, second)
+func TestAReadWriteLockIsTheSameToBothSides(t *testing.T) {
+	withBoth(t, setting{kind: redisson.Write}, func(s *scene) {
+		s.run("writers", func(s *scene) {
+			s.eachWay(func(s *scene, first, second side) {
+				exclusion(s, first, second)
+				nesting(s, first, second)
+				views(s, first, second)
+			})
+			s.run("limits", func(s *scene) { s.eachWayAtOnce(limits) })
 		})
-	})
-}
-
-func TestReadWriteReadersOfBothSidesReadAtOnce(t *testing.T) {
-	withBoth(t, readWrite(), func(s *scene) { s.eachOwnerFirst(reading) })
-}
-
-func TestInAClusterReadWriteLocksAreSharedAndPassedOn(t *testing.T) {
-	withBothInACluster(t, readWrite(), func(s *scene) {
-		s.eachOwnerFirst(func(s *scene, first, second couple) {
-			reading(s, first, second)
-			downgrading(s, first, second)
-		})
+		s.run("readers of both sides read at once", func(s *scene) { s.eachOwnerFirst(reading) })
+		s.run("the writer of either side becomes a reader", func(s *scene) { s.eachOwnerFirst(downgrading) })
 	})
 }
 
@@ -120,10 +109,6 @@ func reading(s *scene, first, second couple) {
 	}
 }
 
-func TestReadWriteTheWriterOfEitherSideBecomesAReader(t *testing.T) {
-	withBoth(t, readWrite(), func(s *scene) { s.eachOwnerFirst(downgrading) })
-}
-
 func downgrading(s *scene, first, second couple) {
 	lock := s.fresh()
 	require.NoError(s.t, first.write.Lock(lock, 0))
@@ -157,69 +142,50 @@ func downgrading(s *scene, first, second couple) {
 	require.NoError(s.t, second.write.Unlock(lock))
 }
 
-func TestReadWriteTheWatchdogsKeepReadersAndWritersOfBothSides(t *testing.T) {
-	c := readWrite()
-	c.lease = keptLease
-	withBoth(t, c, func(s *scene) {
-		var all []*call
-		for i, keeps := range []struct{ first, second side }{
-			{s.goBoth().read, s.javaBoth("a").write}, {s.javaBoth("b").read, s.goBoth().write},
-			{s.goBoth().write, s.javaBoth("c").read}, {s.javaBoth("d").write, s.goBoth().read},
-		} {
-			lock := fmt.Sprint(s.fresh(), " ", i)
-			all = append(all, s.start(func() error { return keepsOut(lock, keeps.first, keeps.second) }))
-		}
-		for _, c := range all {
-			c.succeeds()
-		}
-	})
-}
-
-func keepsOut(lock string, first, second side) error {
-	if err := first.Lock(lock, 0); err != nil {
-		return err
-	}
-	ok, err := second.TryLock(lock, 2*keptLease, 0)
-	if ok || err != nil {
-		return fmt.Errorf("the other side got it: %v, %w", ok, err)
-	}
-	if held, err := first.IsHeld(lock); !held || err != nil {
-		return fmt.Errorf("held: %v, %w", held, err)
-	}
-	return first.Unlock(lock)
-}
-
 // A reader is killed while one of the other side reads on, and goes later.
 func TestReadWriteAKilledReaderKeepsNobodyOutForLong(t *testing.T) {
-	c := setting{kind: redisson.Read, lease: keptLease}
-	withBoth(t, c, func(s *scene) {
-		after := func(kill func(), other couple) {
-			s.t.Helper()
-			require.NoError(s.t, other.read.Lock(killedLock, 0))
-			kill()
-			time.Sleep(2 * shortLease) // the living one is renewed meanwhile
-			ok, err := s.goBoth().write.TryLock(killedLock, 0, 0)
-			require.NoError(s.t, err)
-			require.False(s.t, ok)
-			// Before 4.4 Redisson renews the readers of others too, also dead ones.
-			require.NoError(s.t, other.read.Unlock(killedLock))
-			left := time.Now()
-			require.NoError(s.t, other.write.Lock(killedLock, 0))
-			s.t.Logf("the writer enters %v after the living reader left", time.Since(left))
-			assert.Less(s.t, time.Since(left), 3*keptLease, "it need not wait for the dead for ever")
-			require.NoError(s.t, other.write.Unlock(killedLock))
-		}
-		java := s.startJava()
-		require.NoError(s.t, java.Thread("one").With(redisson.Read).Lock(killedLock, 0))
-		after(java.Kill, s.goBoth())
-		after(s.startHolder(), s.javaBoth("two"))
+	withBoth(t, setting{kind: redisson.Read, lease: keptLease}, func(s *scene) {
+		var both sync.WaitGroup
+		both.Go(func() {
+			s.run("in Java", func(s *scene) {
+				lock, java := s.fresh(), s.startJava()
+				require.NoError(s.t, java.Thread("one").With(redisson.Read).Lock(lock, 0))
+				s.readsOnAlone(lock, java.Kill, s.goBoth())
+			})
+		})
+		both.Go(func() {
+			s.run("in Go", func(s *scene) {
+				lock := s.fresh()
+				s.readsOnAlone(lock, s.startHolder(lock), s.javaBoth("two"))
+			})
+		})
+		both.Wait()
 	})
+}
+
+// readsOnAlone kills the reader when the other one reads too, which goes when the lease of the
+// dead one is over.
+func (s *scene) readsOnAlone(lock string, kill func(), other couple) {
+	s.t.Helper()
+	require.NoError(s.t, other.read.Lock(lock, 0))
+	kill()
+	ok, err := s.goBoth().write.TryLock(lock, keptLease, 0)
+	require.NoError(s.t, err)
+	require.False(s.t, ok, "the living one is renewed meanwhile")
+	// Before 4.4 Redisson renews the readers of others too, also dead ones.
+	require.NoError(s.t, other.read.Unlock(lock))
+	left := time.Now()
+	require.NoError(s.t, other.write.Lock(lock, 0))
+	s.t.Logf("the writer enters %v after the living reader left", time.Since(left))
+	assert.Less(s.t, time.Since(left), 3*keptLease, "it need not wait for the dead for ever")
+	require.NoError(s.t, other.write.Unlock(lock))
 }
 
 // Writers of both sides count, and readers look that nobody does meanwhile.
 func TestReadWriteCrowdsOfBothSidesLoseNoCount(t *testing.T) {
-	withBoth(t, readWrite(), func(s *scene) {
-		const each, during = 4, 5 * time.Second
+	// A waiter of Redisson's that misses its message sleeps until the lease ends.
+	withBoth(t, setting{lease: keptLease}, func(s *scene) {
+		const each, during = 4, 3 * time.Second
 		lock := s.client.NewReadWriteLock(s.fresh())
 		name := lock.ReadLock().Name()
 		counter := name + ":counter"

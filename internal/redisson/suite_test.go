@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -52,18 +53,47 @@ type setting struct {
 	pubSub   rlock.PubSub
 }
 
+func (c setting) with(version redisson.Version) setting {
+	c.version = version
+	return c
+}
+
+var versions = []redisson.Version{redisson.V3, redisson.V4}
+
 // withBoth runs the test with either version of Redisson, each on a server of
-// its own.
+// its own. To start a JVM costs more than most tests do with it: what fits the
+// same setting, and breaks nothing, is better one test.
 func withBoth(t *testing.T, c setting, run func(s *scene)) {
 	t.Parallel()
-	for _, version := range []redisson.Version{redisson.V3, redisson.V4} {
+	for _, version := range versions {
 		t.Run(string(version), func(t *testing.T) {
 			t.Parallel()
-			c := c // the tests of the versions run at once
-			c.version = version
-			run(stage(t, redistest.Standalone(t), c))
+			run(stage(t, redistest.Standalone(t), c.with(version)))
 		})
 	}
+}
+
+// withBothInACluster is withBoth on one Cluster, one version after the other.
+func withBothInACluster(t *testing.T, c setting, run func(s *scene)) {
+	t.Parallel()
+	server := redistest.Cluster(t)
+	for _, version := range versions {
+		t.Run(string(version), func(t *testing.T) { run(stage(t, server, c.with(version))) })
+	}
+}
+
+// withBothAtOnceInACluster is withBothInACluster for what mostly waits, and neither breaks
+// a node that the other version uses nor counts what all do there.
+func withBothAtOnceInACluster(t *testing.T, c setting, run func(s *scene)) {
+	t.Parallel()
+	server := redistest.Cluster(t)
+	var both sync.WaitGroup
+	for _, version := range versions {
+		both.Go(func() {
+			t.Run(string(version), func(t *testing.T) { run(stage(t, server, c.with(version))) })
+		})
+	}
+	both.Wait()
 }
 
 // stage brings both sides onto the server.
@@ -85,13 +115,33 @@ func stage(t *testing.T, server *redistest.Server, c setting) *scene {
 // eachWay runs a sub-test in which Go has the lock first, and one in which Java has.
 func (s *scene) eachWay(run func(s *scene, first, second side)) {
 	java, golang := s.thread("one"), s.golang()
-	s.t.Run("Go first", func(t *testing.T) { run(s.in(t), golang, java) })
-	s.t.Run("Java first", func(t *testing.T) { run(s.in(t), java, golang) })
+	s.run("Go first", func(s *scene) { run(s, golang, java) })
+	s.run("Java first", func(s *scene) { run(s, java, golang) })
+}
+
+// eachWayAtOnce is eachWay for what mostly waits.
+func (s *scene) eachWayAtOnce(run func(s *scene, first, second side)) {
+	var both sync.WaitGroup
+	both.Go(func() { s.run("Go first", func(s *scene) { run(s, s.golang(), s.thread("second")) }) })
+	both.Go(func() { s.run("Java first", func(s *scene) { run(s, s.thread("first"), s.golang()) }) })
+	both.Wait()
+}
+
+// run runs a sub-test on the same server with the same clients.
+func (s *scene) run(title string, run func(s *scene)) {
+	s.t.Run(title, func(t *testing.T) { run(s.in(t)) })
 }
 
 func (s *scene) in(t *testing.T) *scene {
 	sub := *s
 	sub.t = t
+	return &sub
+}
+
+// of returns the same scene, whose sides are about locks of that kind.
+func (s *scene) of(k redisson.Kind) *scene {
+	sub := *s
+	sub.setting.kind = k
 	return &sub
 }
 

@@ -3,6 +3,7 @@ package redisson_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,15 +12,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/redisson"
-	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
 // An interrupted thread of Redisson's leaves the acquire that it has sent to
 // itself: the lock is granted to nobody, and the watchdog keeps it for ever.
 func TestAnAcquireWhoseCallerWasInterruptedIsGivenBack(t *testing.T) {
-	withBoth(t, pair, func(s *scene) {
+	withBoth(t, setting{lease: shortLease}, func(s *scene) {
 		golang, java := s.golang(), s.java.Thread("one")
 		ours, theirs := s.fresh(), s.fresh()
 		for _, side := range []side{golang, java} { // the scripts are known
@@ -39,7 +38,7 @@ func TestAnAcquireWhoseCallerWasInterruptedIsGivenBack(t *testing.T) {
 
 		require.NoError(s.t, golang.Lock(ours, 0))
 		require.NoError(s.t, golang.Unlock(ours))
-		ok, err := golang.TryLock(theirs, 3*pair.lease, 0)
+		ok, err := golang.TryLock(theirs, shortLease*3/2, 0)
 		require.NoError(s.t, err)
 		assert.False(s.t, ok, "nobody holds it, and it is renewed")
 	})
@@ -82,11 +81,11 @@ func (s *scene) awaitPutOff(node rueidis.Client, connections int) {
 // Redisson sends an acquire again whose answer is late, except to a single server,
 // and each adds one to the count.
 func TestAnAcquireThatIsSentAgainIsHeldOnce(t *testing.T) {
-	withBothInACluster(t, setting{lease: 3 * time.Second}, func(s *scene) {
+	withBothAtOnceInACluster(t, setting{lease: shortLease}, func(s *scene) {
 		golang, java := s.golang(), s.java.Thread("one")
-		lock := s.fresh()
-		ours, theirs := "{"+lock+"}:ours", "{"+lock+"}:theirs" // on one node
-		node := s.Primary(ours).Client(s.t)
+		node := s.nodes[slices.Index(versions, s.setting.version)] // which the other version's test has no use for
+		lock := s.freshAt(node)
+		ours, theirs := "{"+lock+"}:ours", "{"+lock+"}:theirs"
 		for _, side := range []side{golang, java} { // the scripts are known
 			require.NoError(s.t, side.Lock(ours, 0))
 			require.NoError(s.t, side.Unlock(ours))
@@ -115,6 +114,19 @@ func TestAnAcquireThatIsSentAgainIsHeldOnce(t *testing.T) {
 	})
 }
 
+// freshAt returns such a name as fresh does, whose slot the node serves.
+func (s *scene) freshAt(node rueidis.Client) string {
+	s.t.Helper()
+	for s.ctx.Err() == nil {
+		lock := s.fresh()
+		if node.Do(s.ctx, node.B().Exists().Key(lock).Build()).Error() == nil {
+			return lock
+		}
+	}
+	require.FailNow(s.t, "the node serves no slot")
+	return ""
+}
+
 // awaitSecondCopy returns when Redisson, which speaks RESP2, has sent a script behind
 // the one that is put off.
 func (s *scene) awaitSecondCopy(node rueidis.Client) {
@@ -135,16 +147,4 @@ func (s *scene) awaitSecondCopy(node rueidis.Client) {
 		}
 		return false
 	}, hang, 10*time.Millisecond)
-}
-
-// withBothInACluster is withBoth on one Cluster, one version after the other.
-func withBothInACluster(t *testing.T, c setting, run func(s *scene)) {
-	t.Parallel()
-	server := redistest.Cluster(t)
-	for _, version := range []redisson.Version{redisson.V3, redisson.V4} {
-		t.Run(string(version), func(t *testing.T) {
-			c.version = version
-			run(stage(t, server, c))
-		})
-	}
 }
