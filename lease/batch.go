@@ -13,8 +13,9 @@ type group struct {
 	id uint32
 
 	queue   line        // what wants to be sent and found no room
-	open    []Renewable // the batch that is being filled, nil if there is none
+	open    []Renewable // the batch that is being filled, empty if there is none
 	probe   bool        // the group was down when open was last added to
+	spare   []Renewable // a batch that has landed, to be filled again
 	flights int         // the batches that are in flight
 
 	// While the group is down, one batch at a time is sent, each a backoff after
@@ -76,7 +77,7 @@ func (k *Keeper) launchLocked() {
 // being filled: it is then one of those that were sent before it was known.
 func (k *Keeper) launchGroupLocked(g *group) {
 	batch, probe := g.open, g.probe
-	g.open = nil
+	g.open, g.spare = g.spare, nil
 	if k.closed {
 		return
 	}
@@ -112,6 +113,8 @@ func (k *Keeper) fly(g *group, batch []Renewable, probe bool) {
 			g.queue.pushFront(e)
 		}
 	}
+	clear(batch)
+	g.spare = batch[:0]
 	if g.queue.len > 0 {
 		k.wakeByLocked(awake)
 	}

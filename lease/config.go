@@ -43,7 +43,8 @@ type Renewable interface {
 // means of Schedule. If it did not, nothing is known of any of the batch, and the
 // keeper tries all of it again. ctx ends when the keeper is closed. A Sender must
 // return within a time limit of its own: until then nothing in its batch is sent
-// again, though each is still asked at its times, and so finds that it is over.
+// again, though each is still asked at its times, and so finds that it is over. It
+// must not keep or change the batch, which is filled again.
 type Sender func(ctx context.Context, group uint32, batch []Renewable) (reached bool)
 
 // Config says how a [Keeper] works. Only Send is required.

@@ -70,6 +70,10 @@ func (t *Trust) Confirmed() { t.believed = t.pending }
 // Valid reports whether the lease may be believed at now.
 func (t *Trust) Valid(now time.Time) bool { return t.believed.left(now) > 0 }
 
+// SentAt returns when the command last given to [Trust.Sent] was sent, the zero time
+// if there was none.
+func (t *Trust) SentAt() time.Time { return t.pending.from }
+
 // Until returns when the lease ends unless it is confirmed anew, the zero time for
 // the zero Trust. Use it to be woken, and [Trust.Valid] to decide: a time cannot
 // tell that the machine slept.

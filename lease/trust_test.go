@@ -60,6 +60,16 @@ func TestTrustCountsFromBeforeTheSend(t *testing.T) {
 	assert.True(t, trust.Until().Equal(end))
 }
 
+func TestTrustKnowsWhenTheLastCommandWasSent(t *testing.T) {
+	var trust lease.Trust
+	assert.Zero(t, trust.SentAt())
+	now := time.Now()
+	trust.Sent(now, ttl, drift)
+	trust.Confirmed()
+	trust.Sent(now.Add(time.Second), ttl, drift)
+	assert.Equal(t, now.Add(time.Second), trust.SentAt(), "be it confirmed or not")
+}
+
 func TestACommandInFlightLengthensNothing(t *testing.T) {
 	now := time.Now()
 	var trust lease.Trust

@@ -155,7 +155,9 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 	for {
 		switch {
 		case v.granted:
-			r.line.waited = now.Sub(began)
+			if r.line != nil {
+				r.line.waited = now.Sub(began)
+			}
 			w.Drain()
 			r.client.waiters.Put(w)
 			r.exit()
@@ -307,14 +309,14 @@ func (v *visit) failed(f fault, err error) {
 // until the holder's lease is over, or for the next poll.
 func (r *room) patience(v *visit, ttl int64) time.Duration {
 	sleep := fallbackPoll
-	if r.name.queue != "" {
+	if r.line != nil {
 		sleep = beat
 	}
 	if ttl >= 0 {
 		left := min(fromMilliseconds(ttl), fallbackPoll)
 		sleep = min(sleep, left+time.Millisecond+jitter(min(left/10, 20*time.Millisecond)))
 	}
-	if r.name.queue != "" || r.sub == nil || r.sub.Refused() == nil {
+	if r.line != nil || r.sub == nil || r.sub.Refused() == nil {
 		v.polls = 0
 		return sleep
 	}

@@ -14,7 +14,7 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	c, v := r.client, &w.Value
 	t := r.ticket(v, now)
 	news := r.news(now, true)
-	news.unqueued = t.queued.IsZero()
+	news.unqueued = t.queued == nil
 	r.busy++
 	r.since = now
 	v.asking, t.asks = true, true
@@ -62,7 +62,7 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	case err != nil:
 		v.failed(f, err)
 		switch {
-		case t.phase != asking || !t.queued.IsZero(): // it stands in line, and asks again
+		case t.phase != asking || t.queued != nil: // it stands in line, and asks again
 		case f == unknown:
 			t.disown(now)
 			t.ghost = true
@@ -97,13 +97,15 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 			t.disown(now)
 		case !t.trust.Valid(now):
 			t.disown(now)
-			v.failed(notNow, fmt.Errorf("the grant came after %v, when its lease was nearly over", now.Sub(t.sentAt).Round(time.Millisecond)))
+			v.failed(notNow, fmt.Errorf("the grant came after %v, when its lease was nearly over", now.Sub(t.trust.SentAt()).Round(time.Millisecond)))
 		default:
 			r.ahead(now)
 			r.grant(t, w, now)
 		}
 	}
-	r.line.next = now.Add(v.sleep)
+	if r.line != nil {
+		r.line.next = now.Add(v.sleep)
+	}
 	if place != nil {
 		place.leave()
 	}
@@ -161,13 +163,13 @@ type answer struct {
 
 // answerTo reads what Redis says to the tenure's acquire.
 func (t *tenure) answerTo(result rueidis.RedisResult) (answer, error) {
-	if t.tokens.reserved > 0 {
+	if t.tokens != nil {
 		if counter, err := result.ToString(); err == nil {
 			return t.tokens.granted(counter)
 		}
 	}
 	denial, err := result.ToArray()
-	if rueidis.IsRedisNil(err) && t.tokens.reserved == 0 {
+	if rueidis.IsRedisNil(err) && t.tokens == nil {
 		return answer{granted: true}, nil
 	}
 	var a answer

@@ -20,6 +20,7 @@ const mirrorsTogether = 32
 // A sent is one tenure of a batch, and what was true when it was built.
 type sent struct {
 	tenure *tenure
+	group  int   // the same for mirrors that may share a call
 	phase  phase // held: a mirror; releasing: a release
 
 	// Of a mirror:
@@ -32,9 +33,6 @@ type sent struct {
 	reply int64
 	err   error
 }
-
-// group is the same for mirrors that may share a call.
-func (s sent) group() int { return int(s.tenure.room.name.slot)<<8 | int(s.tenure.room.name.id) }
 
 // batches are used again: of a hundred thousand locks there are 80 a second.
 var batches = sync.Pool{New: func() any { return new([]sent) }}
@@ -83,12 +81,15 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 // exchange sends one pipeline: a call for each release, and one for mirrors of one
 // kind and slot, at most so many. It sorts built and fills in the answers.
 func (c *Client) exchange(ctx context.Context, built []sent, together int) {
-	slices.SortStableFunc(built, func(a, b sent) int { return a.group() - b.group() })
+	byGroup := func(a, b sent) int { return a.group - b.group }
+	if !slices.IsSortedFunc(built, byGroup) {
+		slices.SortStableFunc(built, byGroup)
+	}
 	var calls []call
 	var parts [][]sent // of built, one for each call
 	for rest := built; len(rest) > 0; {
 		n := 1
-		for rest[0].phase == held && n < min(len(rest), together) && rest[n].phase == held && rest[n].group() == rest[0].group() {
+		for rest[0].phase == held && n < min(len(rest), together) && rest[n].phase == held && rest[n].group == rest[0].group {
 			n++
 		}
 		calls, parts = append(calls, callFor(c, rest[:n])), append(parts, rest[:n])

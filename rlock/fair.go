@@ -93,5 +93,5 @@ func (c *Client) step(at *name, n news, asking, lease, unqueued string) call {
 		c.publish, c.numsub, at.grants, asking, lease, unqueued,
 		strconv.Itoa(n.leaving), strconv.Itoa(len(n.joined)),
 	}, n.texts...)
-	return call{script: fairScript, keys: []string{at.key, at.queue, at.channel}, args: args}
+	return call{script: fairScript, keys: []string{at.key, at.beside, at.channel}, args: args}
 }

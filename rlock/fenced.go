@@ -77,7 +77,7 @@ type fenced struct{ plain }
 
 func (fenced) acquire(t *tenure, _ news) call {
 	n := t.room.name
-	return acquireScript.brief(2, n.key, n.tokens, t.room.client.milliseconds(t.lease), t.text, strconv.FormatUint(t.tokens.reserved, 10))
+	return acquireScript.brief(2, n.key, n.beside, t.room.client.milliseconds(t.lease), t.text, strconv.FormatUint(t.tokens.reserved, 10))
 }
 
 const (
@@ -90,7 +90,7 @@ const (
 	maxTokens = 1 << 16
 )
 
-// tokens are those that a tenure has reserved; of a lock without tokens, none.
+// tokens are those that a tenure has reserved; nil is a lock without tokens.
 type tokens struct {
 	reserved uint64 // how many
 	current  uint64 // of the section that goes on, 0 before the grant
@@ -98,7 +98,7 @@ type tokens struct {
 }
 
 // granted reads the counter in the answer to an acquire.
-func (k tokens) granted(counter string) (answer, error) {
+func (k *tokens) granted(counter string) (answer, error) {
 	n, err := strconv.ParseUint(counter, 10, 63)
 	if err == nil && n < k.reserved {
 		err = fmt.Errorf("an acquire of %d tokens was answered with %d", k.reserved, n)
@@ -108,16 +108,27 @@ func (k tokens) granted(counter string) (answer, error) {
 
 // take begins with the first of the tokens that an acquire has reserved.
 func (k *tokens) take(counter uint64) {
-	if k.reserved > 0 {
+	if k != nil {
 		k.current, k.last = counter-k.reserved+1, counter
 	}
 }
 
+// section returns the token of the section that goes on.
+func (k *tokens) section() uint64 {
+	if k == nil {
+		return 0
+	}
+	return k.current
+}
+
 // spent reports whether there is no token for another section.
-func (k tokens) spent() bool { return k.reserved > 0 && k.current == k.last }
+func (k *tokens) spent() bool { return k != nil && k.current == k.last }
 
 // next returns how many the tenure after this one should reserve.
-func (k tokens) next() uint64 {
+func (k *tokens) next() uint64 {
+	if k == nil {
+		return 0
+	}
 	used := k.reserved - (k.last - k.current)
 	return min(moreTokens*used, maxTokens)
 }

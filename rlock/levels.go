@@ -31,7 +31,7 @@ func (t *tenure) open(now time.Time, req request) {
 		}
 	}
 	if req.hold != nil {
-		req.hold.tenure, req.hold.token = t, t.tokens.current
+		req.hold.tenure, req.hold.token = t, t.tokens.section()
 		t.room.pointedTo = true
 	}
 	t.levels = append(t.levels, l)
@@ -141,13 +141,13 @@ func (t *tenure) wanted(now time.Time) time.Duration {
 // A shape is what Redis shows of the levels.
 type shape struct {
 	owner  Owner // the tenure's
-	writes int   // how many levels are not shared
+	writes int32 // how many levels are not shared
 	reads  bool  // whether any is
 }
 
 func (t *tenure) shape() shape {
 	writes := t.writes()
-	return shape{t.owner, writes, writes < len(t.levels)}
+	return shape{t.owner, int32(writes), writes < len(t.levels)}
 }
 
 // shows reports whether Redis was told last of what is true now.
@@ -159,7 +159,7 @@ func (t *tenure) shows(now time.Time) bool {
 	if _, bounded := t.asked(); !bounded && longest.Sub(now) <= t.room.client.config.Lease {
 		return t.lease == t.room.client.config.Lease // and each renewal will be
 	}
-	return longest.Equal(t.sentAt.Add(t.lease))
+	return longest.Equal(t.trust.SentAt().Add(t.lease))
 }
 
 // expire ends the holds of those owners who ask for no more, while the tenure goes
@@ -186,7 +186,8 @@ func (t *tenure) expire(now time.Time) {
 	t.levels = slices.DeleteFunc(t.levels, func(l level) bool {
 		return slices.ContainsFunc(lost, func(o level) bool { return l.owner == o.owner })
 	})
-	t.room.lost = append(t.room.lost, t.lostLevels(lost, errEnded(lost[0].until)))
+	s := t.room.shard
+	s.lost = append(s.lost, t.lostLevels(lost, errEnded(lost[0].until)))
 	t.room.pointedTo = true
 	t.changed(now)
 }

@@ -41,7 +41,7 @@ const (
 	toldTogether = 128
 )
 
-// A line is what a room knows of the queue in Redis. The shard's mutex protects it.
+// A line is what the room of a fair lock knows of the queue in Redis. The shard's mutex protects it.
 type line struct {
 	// grants is the subscription to this client's channel of the lock.
 	grants *pubsub.Subscription
@@ -58,7 +58,7 @@ type line struct {
 
 // news is what a command tells Redis of who waits in a room.
 type news struct {
-	sentAt                time.Time
+	sentAt                *time.Time // shared by the tickets that it tells of
 	left, joined, waiting []*tenure
 	leaving               int      // how many of texts leave
 	texts                 []string // of all of them, in this order
@@ -68,10 +68,11 @@ type news struct {
 // news collects it for the command that is about to be sent; who stands in the queue
 // already is named if all is set.
 func (r *room) news(now time.Time, all bool) (n news) {
-	if r.name.queue == "" {
+	if r.line == nil {
 		return n
 	}
-	n.sentAt = now
+	sentAt := now // a copy, so that now stays off the heap
+	n.sentAt = &sentAt
 	n.left, r.line.left = r.line.left, nil
 	if r.listening() { // or a grant would not be heard
 		r.count(&n, all)
@@ -91,10 +92,10 @@ func (r *room) count(n *news, all bool) {
 		switch t := v.ticket; {
 		case v.wait <= 0 || v.asking:
 		case t == nil || t.phase != asking:
-			v.ticket = r.client.newTenure(r, v.request, n.sentAt)
+			v.ticket = r.client.newTenure(r, v.request, *n.sentAt)
 			n.joined = append(n.joined, v.ticket)
 			v.due = false
-		case t.queued.IsZero():
+		case t.queued == nil:
 			n.joined = append(n.joined, t)
 			v.due = false
 		case all && !t.telling && len(n.waiting) < toldTogether:
@@ -113,7 +114,7 @@ func (r *room) count(n *news, all bool) {
 
 // told deals with the answer to a command that had news.
 func (r *room) told(n news, l landing) {
-	if r.name.queue == "" {
+	if r.line == nil {
 		return
 	}
 	now := time.Now()
@@ -143,7 +144,7 @@ func (r *room) told(n news, l landing) {
 			t.disown(now)
 			t.ghost = true
 		default:
-			if t.queued = (time.Time{}); t.unwanted {
+			if t.queued = nil; t.unwanted {
 				r.leave(t, now)
 			}
 		}
@@ -174,7 +175,7 @@ func (r *room) found(n news, a answer) {
 
 // inLine reports whether Redis has been told of the waiter, or is being told.
 func (v *visit) inLine() bool {
-	return v.ticket != nil && v.ticket.phase == asking && !v.ticket.queued.IsZero()
+	return v.ticket != nil && v.ticket.phase == asking && v.ticket.queued != nil
 }
 
 // leave gives up a ticket whose waiter is gone, at once: it may be the next to have
@@ -184,7 +185,7 @@ func (r *room) leave(t *tenure, now time.Time) {
 	case t == nil || t.phase != asking:
 	case t.telling || t.asks:
 		t.unwanted = true // and leaves behind the command that tells of it
-	case t.queued.IsZero():
+	case t.queued == nil:
 		t.end() // Redis knows nothing of it
 	default:
 		t.disown(now)
@@ -194,7 +195,7 @@ func (r *room) leave(t *tenure, now time.Time) {
 // spare gives up a ticket whose waiter has the lock by another. Until this is freed
 // the ticket has no chance, so that it leaves along with that.
 func (r *room) spare(t *tenure, now time.Time) {
-	if t != nil && t.phase == asking && !t.queued.IsZero() && !t.telling && !t.asks {
+	if t != nil && t.phase == asking && t.queued != nil && !t.telling && !t.asks {
 		t.disownBy(now, tellTime)
 		r.line.left = append(r.line.left, t)
 		return
@@ -205,7 +206,7 @@ func (r *room) spare(t *tenure, now time.Time) {
 // listen makes sure that the grants of the lock to this client are heard. It needs
 // the subscription to the lock's channel.
 func (r *room) listen() {
-	if c, n := r.client, r.name; n.queue != "" && r.line.grants == nil {
+	if c, n := r.client, r.name; r.line != nil && r.line.grants == nil {
 		r.line.grants = r.sub.Also(n.grants+c.id.prefix, func(ticket string) {
 			r := c.enter(n)
 			r.granted(ticket, time.Now())
@@ -229,7 +230,7 @@ func (r *room) deaf() error {
 
 // hangUp ends listen.
 func (r *room) hangUp() {
-	if r.line.grants != nil {
+	if r.line != nil && r.line.grants != nil {
 		r.line.grants.Close()
 		r.line.grants = nil
 	}
@@ -268,7 +269,7 @@ func (r *room) waiterWith(ticket string) *waiter {
 func (r *room) take(w *waiter, now time.Time) {
 	v := &w.Value
 	t := v.ticket
-	t.sending(t.queued, claimLease)
+	t.sending(*t.queued, claimLease)
 	t.trust.Confirmed()
 	if t.trust.Valid(now) && t.trust.Until().Sub(now) > claimLease/2 && r.client.config.SyncReplicas == 0 {
 		t.brief = true
@@ -287,12 +288,12 @@ func (r *room) mayAsk(w *waiter) bool {
 	if w.Value.called {
 		return true
 	}
-	return r.queue.Head() == w && r.busy == 0 && (r.tenure == nil || r.line.overdue)
+	return r.queue.Head() == w && r.busy == 0 && (r.tenure == nil || r.line != nil && r.line.overdue)
 }
 
 // untold returns how long v, who does not ask, may wait for a command to ride with.
 func (r *room) untold(v *visit, now time.Time) time.Duration {
-	if r.name.queue == "" || v.inLine() {
+	if r.line == nil || v.inLine() {
 		return forever
 	}
 	if v.tellBy.IsZero() {
@@ -303,7 +304,7 @@ func (r *room) untold(v *visit, now time.Time) time.Duration {
 
 // tell has the head tell of v, who has waited for so long.
 func (r *room) tell(v *visit, now time.Time) {
-	if r.name.queue == "" || v.inLine() || now.Before(v.tellBy) {
+	if r.line == nil || v.inLine() || now.Before(v.tellBy) {
 		return
 	}
 	v.tellBy = now.Add(beat)
@@ -319,7 +320,7 @@ func (r *room) denied(w *waiter, now time.Time) {
 	v := &w.Value
 	t, called := v.ticket, v.called
 	v.called = false
-	if r.name.queue == "" || v.wait <= 0 {
+	if r.line == nil || v.wait <= 0 {
 		t.end()
 		return
 	}

@@ -15,14 +15,13 @@ const maxName = 64 << 10
 // A name is a lock's name and what follows from it, computed once for a Lock.
 type name struct {
 	key     string
-	tagged  string // by Redisson's rule: in braces unless it has one, for keys and channels of the same slot
-	channel string
-	tokens  string // the key of the fencing tokens' counter, "" for a lock without
-	queue   string // the key of a fair lock's queue, "" for a lock without
-	grants  string // what the channels begin with on which a fair lock is granted; likewise
 	id      kindID // its kind
 	slot    uint16 // of the key; 0 outside a Cluster
 	shard   *shard // of the client, where the room is
+	tagged  string // by Redisson's rule: in braces unless it has one, for keys and channels of the same slot
+	channel string
+	beside  string // a second key: the counter of a fenced lock's tokens, a fair lock's queue; "" for others
+	grants  string // what the channels begin with on which a fair lock is granted; likewise
 	err     error  // ErrInvalidName: every call returns it
 }
 
@@ -39,20 +38,22 @@ func (c *Client) newName(id kindID, key string) *name {
 		n.err = fmt.Errorf("rlock: %w: it has %d bytes, more than %d", ErrInvalidName, len(key), maxName)
 		return n
 	}
-	n.tagged = key
-	if !strings.Contains(key, "{") {
-		n.tagged = "{" + key + "}"
+	prefix := n.kind().channel()
+	if strings.Contains(key, "{") {
+		n.channel = prefix + key
+	} else {
+		n.channel = prefix + "{" + key + "}"
 	}
-	n.channel = n.kind().channel() + n.tagged
-	if id == fencedKind {
-		n.tokens = "redisson_lock_token:" + n.tagged
-	}
-	if id == fairKind {
-		n.queue, n.grants = "rlock_fair_queue:"+n.tagged, "rlock_fair:"+n.tagged+":"
+	n.tagged = n.channel[len(prefix):]
+	switch id {
+	case fencedKind:
+		n.beside = "redisson_lock_token:" + n.tagged
+	case fairKind:
+		n.beside, n.grants = "rlock_fair_queue:"+n.tagged, "rlock_fair:"+n.tagged+":"
 	}
 	if c.redis.Mode() == rueidis.ClientModeCluster {
 		n.slot = slotOf(c.redis, key)
-		if n.slot != slotOf(c.redis, n.channel) || n.tokens != "" && n.slot != slotOf(c.redis, n.tokens) {
+		if n.slot != slotOf(c.redis, n.channel) || n.beside != "" && n.slot != slotOf(c.redis, n.beside) {
 			n.err = fmt.Errorf("rlock: lock %q: %w: it has a brace but no hash tag, so that in a Cluster its channel has another slot: put the tag in both braces, as in \"{%s}\"",
 				key, ErrInvalidName, strings.Trim(key, "{}"))
 		}

@@ -19,7 +19,7 @@ func (r *room) mayJoin(now time.Time, req request) bool {
 // others wait, since no reader waits in the queue.
 func (t *tenure) join(now time.Time, req request) {
 	t.nest(now, req)
-	if now.Sub(t.sentAt) >= t.room.client.config.HandoffTime {
+	if now.Sub(t.trust.SentAt()) >= t.room.client.config.HandoffTime {
 		t.mirror()
 	}
 }

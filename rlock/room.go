@@ -21,6 +21,10 @@ type shard struct {
 	// points to them.
 	spareRoom   *room
 	spareTenure *tenure
+
+	// lost is what ended in loss under this lock of the mutex, to be announced by
+	// exit once it is given back.
+	lost []ending
 }
 
 // A room is what this client knows of one lock: who of its goroutines holds it,
@@ -48,40 +52,38 @@ type room struct {
 	// queue holds who waits here. Only its head talks to Redis, and only while
 	// there is no tenure.
 	queue waitqueue.Queue[visit]
+	// sub is the subscription to the lock's channel, from the first time that
+	// another client was found here until the room is left.
+	sub *pubsub.Subscription
 	// busy is how many acquires and releases are in flight: the answer decides
 	// whose the lock is, and nobody asks before it came.
-	busy int
-	// since is when the last of them was sent.
-	since time.Time
+	busy int32
 	// yielding is set after a release that was meant for other clients: the head
 	// waits for the published message as they do, and does not race in behind it.
 	yielding bool
+	// pointedTo is set once something may outlive the visits here and points to
+	// the room or its tenure: a handle, the keeper, a loss to be announced.
+	// Neither is used again then.
+	pointedTo bool
 	// behind is how many releases of others the head lets pass before it asks at
 	// a message: after a release that was meant for others, as many as there were
 	// others, so that who has just had the lock goes behind who waits, and one
 	// client asks where all would. It is an order among those who keep waiting,
 	// and no more: an ask after letTime makes up for others that are not there.
-	behind int
+	behind int32
 	// alone is until when nobody is let pass, since others were not there: absent
 	// is how many times in a row.
+	absent int32
 	alone  time.Time
-	absent int
+	// since is when the last of busy was sent.
+	since time.Time
 	// foreign is when a holder was last met that is no client of ours.
 	foreign time.Time
 	// tokens is how many fencing tokens the next tenure reserves, if more than one.
 	tokens uint64
-	// sub is the subscription to the lock's channel, from the first time that
-	// another client was found here until the room is left.
-	sub *pubsub.Subscription
-	// line is what a lock has whose waiters stand in a queue in Redis as well.
-	line line
-	// pointedTo is set once something may outlive the visits here and points to
-	// the room or its tenure: a handle, the keeper, a loss to be announced.
-	// Neither is used again then.
-	pointedTo bool
-	// lost is what ended in loss under this lock of the mutex, to be announced by
-	// exit once it is given back.
-	lost []ending
+	// line is what a fair lock has, whose waiters stand in a queue in Redis as well;
+	// nil for others.
+	line *line
 }
 
 // enter returns the room of n with its mutex held, and makes it if need be. The
@@ -96,6 +98,9 @@ func (c *Client) enter(n *name) *room {
 		}
 		s.spareRoom = nil
 		*r = room{client: c, shard: s, name: n}
+		if n.id == fairKind {
+			r.line = new(line)
+		}
 		s.rooms[n.key] = r
 	}
 	return r
@@ -116,8 +121,9 @@ func (c *Client) visitIfAny(n *name) *room {
 // exit gives the mutex back. The last to leave a room that nobody needs takes it
 // down, so that the room must not be looked at after exit; losses are announced.
 func (r *room) exit() {
-	s, lost := r.shard, r.lost
-	r.lost = nil
+	s := r.shard
+	lost := s.lost
+	s.lost = nil
 	if r.tenure == nil && r.queue.Len() == 0 && r.busy == 0 && s.rooms[r.name.key] == r {
 		delete(s.rooms, r.name.key)
 		if r.sub != nil {

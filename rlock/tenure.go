@@ -33,67 +33,69 @@ const (
 // Inside it the client's memory is the truth and Redis mirrors it (design
 // section 2). Its UUID is its own.
 type tenure struct {
+	// What a renewal touches comes first: of a hundred thousand tenures none is in the
+	// processor's cache, and most of what renewing them costs is to fetch them.
+
 	room  *room
 	entry lease.Entry // its place with the keeper
 
 	// The shard's mutex protects following.
 
-	phase phase
-	text  string // the owner as last sent: "<uuid>:<id>"
+	phase  phase
+	shared bool // see levels
+	// dirty is set while Redis was not told what is true, or did not answer.
+	dirty bool
+	// flying is set from when a mirror is built until its answer is in; then
+	// landed is closed, if somebody waits.
+	flying bool
+	// brief is set while Redis was asked for no more than a claim.
+	brief bool
+	// contested is set while other clients are known to wait, since contestedAt.
+	contested bool
+
+	// Of a ticket, see line.go.
+	telling  bool // the command that has put it in the queue was not answered yet
+	asks     bool // its own acquire is in flight, whose answer decides what becomes of it
+	unwanted bool // its waiter has gone meanwhile
+
+	ghost bool  // releasing: the acquire may be executed after the release
+	fails int32 // mirrors in a row that had no good answer
+
+	// trust is how long Redis has confirmed, counted from before the send.
+	trust lease.Trust
+	lease time.Duration // that was last sent
+	// shortest is the shortest lease that a mirror without an answer asked for,
+	// zero if there was none. It may be executed yet, after any later one, so that
+	// no lease of the tenure is trusted for longer.
+	shortest time.Duration
 
 	// levels are the truth: who holds the lock, once for each level. It is empty
 	// only outside the phase held. owner is in whose name Redis shows the tenure.
 	// Unless shared is set, at least one level is not shared, and all are owner's.
 	// While nothing is held yet, shared is what is asked for.
 	owner  Owner
-	shared bool
 	levels []level
 	first  [1]level // where levels begins, since most locks are not nested
 	// ends is no later than the next end of a shared level, at which its owner may
 	// lose it while others go on; zero if none has an end.
 	ends time.Time
 
-	// trust is how long Redis has confirmed, counted from before the send.
-	trust  lease.Trust
-	lease  time.Duration // that was last sent
-	sentAt time.Time     // when it was
-	fails  int           // mirrors in a row that had no good answer
-	err    error         // of the last of them
-	// shortest is the shortest lease that a mirror without an answer asked for,
-	// zero if there was none. It may be executed yet, after any later one, so that
-	// no lease of the tenure is trusted for longer.
-	shortest time.Duration
+	shown shape  // what Redis was last told of the levels
+	text  string // the owner as last sent: "<uuid>:<id>"
+	err   error  // of the last of fails
 
-	// shown is what Redis was last told of the levels. dirty is set while it was
-	// not told what is true, or did not answer.
-	shown shape
-	dirty bool
-
-	// tokens are the fencing tokens of a FencedLock's tenure.
-	tokens tokens
-
-	// contested is set while other clients are known to wait, since then; passes
-	// counts the hand-overs since.
-	contested   bool
-	contestedAt time.Time
-	passes      int
-	others      int // how many they are, 0 if nobody could tell
-
-	// flying is set from when a mirror is built until its answer is in; then
-	// landed is closed, if somebody waits.
-	flying bool
 	landed chan struct{}
+	tokens *tokens // of a FencedLock's tenure, nil for others
 
-	// Of a ticket, see line.go.
-	queued   time.Time // when the last command was sent that found it in the queue, or put it there; zero if none was
-	telling  bool      // that command has put it there, and was not answered yet
-	asks     bool      // its own acquire is in flight, whose answer decides what becomes of it
-	unwanted bool      // its waiter has gone meanwhile
-	// brief is set while Redis was asked for no more than a claim.
-	brief bool
+	contestedAt time.Time
+	passes      int32 // the hand-overs since
+	others      int32 // how many clients wait, 0 if nobody could tell
+
+	// queued points to when the last command was sent that found the ticket in the
+	// queue, or put it there; nil if none was.
+	queued *time.Time
 
 	until time.Time // releasing: when the lease has ended by itself
-	ghost bool      // releasing: the acquire may be executed after the release
 }
 
 // newTenure returns a tenure whose acquire is about to be sent.
@@ -113,8 +115,8 @@ func (c *Client) newTenure(r *room, req request, now time.Time) *tenure {
 	if r.withForeign(now) {      // known before the first mirror
 		t.contested, t.others = true, 1
 	}
-	if r.name.tokens != "" {
-		t.tokens.reserved = max(r.tokens, 1)
+	if r.name.id == fencedKind {
+		t.tokens = &tokens{reserved: max(r.tokens, 1)}
 	}
 	t.sending(now, c.leaseOf(req))
 	c.live.Add(1)
@@ -142,7 +144,7 @@ func (c *Client) milliseconds(d time.Duration) string {
 
 // sending notes that a command is about to be sent that sets the lease.
 func (t *tenure) sending(now time.Time, ttl time.Duration) {
-	t.sentAt, t.lease = now, ttl
+	t.lease = ttl
 	trusted := t.atMostShortest(ttl)
 	t.trust.Sent(now, trusted, t.room.client.drift(trusted))
 }
@@ -161,7 +163,7 @@ func (t *tenure) begin(now time.Time, req request) {
 	switch {
 	case !passedOn:
 		t.contestedAt = now
-	case t.tokens.reserved > 0:
+	case t.tokens != nil:
 		t.tokens.current++ // mayPass has seen to it that there is one
 	}
 	t.phase = held
@@ -259,7 +261,7 @@ func (t *tenure) lose(why error) {
 	r := t.room
 	r.tenure = nil
 	r.pointedTo = true
-	r.lost = append(r.lost, t.lostLevels(t.levels, why))
+	r.shard.lost = append(r.shard.lost, t.lostLevels(t.levels, why))
 	r.wakeHead()
 }
 

@@ -40,14 +40,14 @@ func (t *tenure) mayPass(now time.Time, req request) bool {
 	case t.shared && !req.shared:
 		return false // others may read
 	}
-	strict := r.name.queue != "" && c.config.HandoffLimit == 0
+	strict := r.line != nil && c.config.HandoffLimit == 0
 	if !strict && !t.contested {
 		return true
 	}
 	if !t.shared {
 		r.subscribe()
 	}
-	if strict || r.withForeign(now) || t.passes >= c.config.HandoffLimit || now.Sub(t.contestedAt) >= c.config.HandoffTime {
+	if strict || r.withForeign(now) || int(t.passes) >= c.config.HandoffLimit || now.Sub(t.contestedAt) >= c.config.HandoffTime {
 		return false
 	}
 	t.passes++
@@ -57,7 +57,7 @@ func (t *tenure) mayPass(now time.Time, req request) bool {
 // yield prepares the release of a tenure for which others wait: who has just had
 // the lock goes behind them.
 func (r *room) yield(t *tenure, now time.Time) {
-	if r.name.queue != "" {
+	if r.line != nil {
 		return // who is first there has it next
 	}
 	r.yielding = t.contested && r.queue.Len() > 0

@@ -59,7 +59,7 @@ func (t *tenure) due() time.Time {
 	if t.brief {
 		lease = min(lease, t.lease)
 	}
-	renewal := c.start.Add(roundDown(t.sentAt.Add(lease/3).Sub(c.start), lease/256))
+	renewal := c.start.Add(roundDown(t.trust.SentAt().Add(lease/3).Sub(c.start), lease/256))
 	if renewal.Before(until) {
 		return renewal
 	}
@@ -76,7 +76,7 @@ var errGone = errors.New("its key is gone, or another's")
 // build returns what is to be sent for the tenure now, if anything.
 func (t *tenure) build(now time.Time) (s sent, ok bool) {
 	c, n := t.room.client, t.room.name
-	s = sent{tenure: t, phase: t.phase}
+	s = sent{tenure: t, group: int(n.slot)<<8 | int(n.id), phase: t.phase}
 	switch t.phase {
 	case held:
 		ttl := t.wanted(now)
@@ -87,7 +87,7 @@ func (t *tenure) build(now time.Time) (s sent, ok bool) {
 		if t.text[tenureLen:] != string(owner) {
 			t.text = t.text[:tenureLen] + string(owner)
 		}
-		s.lease, s.owner, s.count, s.reads = c.milliseconds(ttl), t.text, strconv.Itoa(t.shown.writes), t.shown.reads
+		s.lease, s.owner, s.count, s.reads = c.milliseconds(ttl), t.text, strconv.Itoa(int(t.shown.writes)), t.shown.reads
 		if (t.shared || t.room.queue.Len() > 0) && c.numsub != "" {
 			s.channel, s.own = n.channel, c.hub.Confirmed(n.channel)
 		}
@@ -185,7 +185,7 @@ func (t *tenure) heardOfOthers(now time.Time, reply int64, own bool) {
 	if t.room.sub != nil {
 		others--
 	}
-	t.others = int(max(others, 0))
+	t.others = int32(max(others, 0))
 	if reply < 0 || others > 0 {
 		if !t.contested {
 			t.contested, t.contestedAt, t.passes = true, now, 0
