@@ -393,9 +393,13 @@ func (s *story) eventually(met func() bool, what string) {
 func (o operation) lose(t *testing.T, l loss, tell func(t *testing.T, n int) (commands int)) {
 	t.Run(o.name+" loses "+l.name, func(t *testing.T) {
 		commands := tell(t, 0)
+		var stories sync.WaitGroup
 		for n := 1; n <= commands; n++ {
-			t.Run(fmt.Sprintf("%d of %d", n, commands), func(t *testing.T) { tell(t, n) })
+			stories.Go(func() { // in real time most of it is waiting
+				t.Run(fmt.Sprintf("%d of %d", n, commands), func(t *testing.T) { tell(t, n) })
+			})
 		}
+		stories.Wait()
 	})
 }
 
@@ -421,6 +425,7 @@ func TestNoCommandThatIsLostLeavesALockThatNobodyKnowsOf(t *testing.T) {
 // The same on a real server, which has its own mind about the order in which it
 // reads connections. What takes minutes is left to virtual time.
 func TestNoCommandThatIsLostLeavesALockOnARealServer(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t)
 	const lease = 10 * time.Second
 	var all sync.WaitGroup

@@ -44,6 +44,7 @@ func TestLocksThatAreDueAtAboutTheSameTimeAreRenewedInFewCalls(t *testing.T) {
 
 // One lock that cannot be renewed keeps no other from it, though they share a call.
 func TestWhatBecomesOfOneLockOfABatchIsItsOwn(t *testing.T) {
+	t.Parallel()
 	const lease = 6 * time.Second
 	for name, spoil := range map[string]func(s *site, lock *rlock.Lock, name string) (mend func()){
 		"its key is gone": func(s *site, _ *rlock.Lock, name string) func() {

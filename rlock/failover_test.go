@@ -53,6 +53,7 @@ var failovers = []failover{
 //
 //	go test -v -run TestGrantsLostInAFailover ./rlock -long
 func TestGrantsLostInAFailover(t *testing.T) {
+	t.Parallel()
 	for _, f := range failovers {
 		for _, replicas := range []int{0, 1, 2} {
 			if replicas < 2 && !*long {

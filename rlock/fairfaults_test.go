@@ -347,6 +347,7 @@ func (r *record) once(w *world, p *party) {
 func TestFairLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
 			bubble(t, func(t *testing.T, w *world) {
 				random := rand.New(rand.NewPCG(seed, 1))
 				var mu sync.Mutex

@@ -78,18 +78,14 @@ func (c *crowd) end() {
 }
 
 func TestAFairLockOutlivesAFailover(t *testing.T) {
-	for _, start := range []func(testing.TB, ...string) *redistest.Server{redistest.Sentinel, redistest.Cluster} {
-		s := at(t, start(t))
-		t.Run(string(s.Kind), func(t *testing.T) {
-			t.Parallel()
-			s := s.in(t)
-			c := s.crowd(3, 3, withLease(3*time.Second))
-			c.goesOn(100)
-			s.Failover(key)
-			c.goesOn(300)
-			c.end()
-		})
-	}
+	t.Parallel()
+	replicated(t, func(t *testing.T, s *site) {
+		c := s.crowd(3, 3, withLease(3*time.Second))
+		c.goesOn(100)
+		s.Failover(key)
+		c.goesOn(300)
+		c.end()
+	})
 }
 
 func TestInAClusterWithPlainPubSubNobodyIsCounted(t *testing.T) {

@@ -431,7 +431,7 @@ func TestAnAnswerWithoutATokenIsNoGrantOfAFencedLock(t *testing.T) {
 func TestACrowdAtALockDoesNotStarveTheFencedLockOfThatNameInItsClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
-		fenced, until, me := p.NewFencedLock(key), time.Now().Add(10*time.Second), w.caller()
+		fenced, until, me := p.NewFencedLock(key), time.Now().Add(time.Second), w.caller()
 		sections := p.crowd(w, until)
 		n := 0
 		for time.Now().Before(until) {

@@ -91,7 +91,7 @@ func TestAHoldsContextHasTheValuesOfTheAcquiresContextAndNotItsEnd(t *testing.T)
 func TestAHoldWithALeaseIsLostWhenTheLeaseEnds(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
-		hold, err := lock.Acquire(s.ctx, rlock.WithLease(200*time.Millisecond))
+		hold, err := lock.Acquire(s.ctx, rlock.WithLease(100*time.Millisecond))
 		require.NoError(t, err)
 		<-hold.Done()
 		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)

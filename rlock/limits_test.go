@@ -30,6 +30,7 @@ func (s *site) closeConnections() {
 }
 
 func TestALockWhoseKeyIsEvictedIsLostAndItsHolderIsTold(t *testing.T) {
+	t.Parallel()
 	s := at(t, redistest.Standalone(t))
 	here, there := s.lock(withLease(time.Second)), s.lock()
 	hold, err := here.Acquire(s.ctx)
@@ -49,6 +50,7 @@ func TestALockWhoseKeyIsEvictedIsLostAndItsHolderIsTold(t *testing.T) {
 }
 
 func TestAServerThatTakesNoMoreClientsIsTheErrorOfNew(t *testing.T) {
+	t.Parallel()
 	s := at(t, redistest.Standalone(t))
 	s.configure("maxclients", "1")
 	for range 10 {
@@ -64,6 +66,7 @@ func TestAServerThatTakesNoMoreClientsIsTheErrorOfNew(t *testing.T) {
 // Who is connected goes on. Who waits has no connection to be woken over, and
 // looks by itself.
 func TestAServerThatTakesNoMoreClientsServesThoseItHas(t *testing.T) {
+	t.Parallel()
 	s := at(t, redistest.Standalone(t))
 	here, there := s.lock(), s.lock()
 	require.NoError(t, here.Lock(s.ctx))
@@ -80,6 +83,7 @@ func TestAServerThatTakesNoMoreClientsServesThoseItHas(t *testing.T) {
 // Who has lost its connection comes back when there is room, and holds what it
 // held if that was in time.
 func TestAClientThatIsKeptOutComesBackWhenThereIsRoom(t *testing.T) {
+	t.Parallel()
 	s := at(t, redistest.Standalone(t))
 	here, there := dial(t, s.Options()), dial(t, s.Options())
 	hold, err := here.NewLock(key).Acquire(s.ctx)

@@ -102,7 +102,7 @@ func TestTenThousandWaitersOfALockAreAllServed(t *testing.T) {
 }
 
 func TestManyLocksWithAWaiterEachAreAllPassedOn(t *testing.T) {
-	crowd := thorough(10_000, 1000)
+	crowd := thorough(10_000, 500)
 	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
 		s := &site{Server: server, t: t, outside: server.Client(t)}
 		here, there := s.client(), s.client()

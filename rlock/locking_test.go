@@ -2,12 +2,14 @@ package rlock_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -214,7 +216,7 @@ func TestALeaseDoesNotLeakIntoTheNextLock(t *testing.T) {
 func TestALeaseThatEndsFreesTheLockAndIsTheHoldersLoss(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(), s.lock()
-		require.NoError(t, here.LockFor(s.ctx, 200*time.Millisecond))
+		require.NoError(t, here.LockFor(s.ctx, 100*time.Millisecond))
 		require.NoError(t, there.rival.Lock(s.ctx), "it waits for the end of the lease")
 		assert.False(t, here.IsHeld(s.ctx))
 		assert.Zero(t, here.HoldCount(s.ctx))
@@ -228,17 +230,18 @@ func TestTryLockForGivesUpWhenItsTimeIsUp(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(), s.lock()
 		require.NoError(t, here.Lock(s.ctx))
-		for _, wait := range []time.Duration{-1, 0, 250 * time.Millisecond} {
+		for _, wait := range []time.Duration{-1, 0, 100 * time.Millisecond} {
 			began := time.Now()
+			local := background(func() error {
+				taken, err := here.rival.TryLockFor(s.ctx, wait, time.Hour)
+				assert.False(t, taken)
+				return err
+			})
 			taken, err := there.rival.TryLockFor(s.ctx, wait, 0)
 			require.NoError(t, err)
 			assert.False(t, taken)
+			require.NoError(t, s.await(local))
 			assert.GreaterOrEqual(t, time.Since(began), wait)
-			elsewhere(func() {
-				taken, err := here.rival.TryLockFor(s.ctx, wait, time.Hour)
-				assert.NoError(t, err)
-				assert.False(t, taken)
-			})
 		}
 		require.NoError(t, here.Unlock(s.ctx))
 		require.NoError(t, there.rival.Lock(s.ctx), "who gave up holds nothing")
@@ -333,20 +336,51 @@ func TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt(t *testing.T) {
 }
 
 func TestAForceUnlockByAnotherClientIsLearntAtTheNextRenewal(t *testing.T) {
-	eachKind(t, func(t *testing.T, s *subject) {
-		here, there := s.lock(withLease(time.Second)), s.lock()
-		hold, err := here.Acquire(s.ctx)
-		require.NoError(t, err)
-		forced, err := there.ForceUnlock(s.ctx)
-		require.NoError(t, err)
-		assert.True(t, forced)
-		require.NoError(t, there.rival.Lock(s.ctx), "it is free")
-		<-hold.Done()
-		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
-		assert.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
-		assert.True(t, there.rival.IsHeld(s.ctx))
-		require.NoError(t, there.rival.Unlock(s.ctx), "the next holder's is untouched")
+	eachRealm(t, func(t *testing.T, w *realm) {
+		here, there := w.process(), w.process()
+		within(t, 0, 10*time.Second+10*time.Millisecond, func() {
+			learnsOfForce(w.caller(), t, here.lock(key), there.lock(key))
+		})
 	})
+}
+
+// On each server all kinds at the same time: they wait for their renewals.
+func TestAForceUnlockByAnotherClientIsLearntWhateverTheServer(t *testing.T) {
+	redistest.Over(t, everyServer[1:], func(t *testing.T, server *redistest.Server) {
+		s := &subject{site: at(t, server)}
+		s.sites = []*site{s.site}
+		s.leavesNothing()
+		var all sync.WaitGroup
+		for _, k := range kinds {
+			if k.servers > 1 {
+				continue
+			}
+			s.kind = k
+			here, there := s.process(withLease(time.Second)), s.process()
+			all.Go(func() {
+				t.Run(k.name, func(t *testing.T) {
+					learnsOfForce(s.ctx, t, here.lock(k.name), there.lock(k.name))
+				})
+			})
+		}
+		all.Wait()
+	})
+}
+
+// learnsOfForce has one take the lock and the other one unlock it by force, and returns
+// when the former holder knows.
+func learnsOfForce(ctx context.Context, t *testing.T, here, there *trial) {
+	hold, err := here.Acquire(ctx)
+	require.NoError(t, err)
+	forced, err := there.ForceUnlock(ctx)
+	require.NoError(t, err)
+	assert.True(t, forced)
+	require.NoError(t, there.rival.Lock(ctx), "it is free")
+	<-hold.Done()
+	assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+	assert.ErrorIs(t, hold.Release(ctx), rlock.ErrLost)
+	assert.True(t, there.rival.IsHeld(ctx))
+	require.NoError(t, there.rival.Unlock(ctx), "the next holder's is untouched")
 }
 
 func TestAForceUnlockByAnotherClientIsLearntByUnlock(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 // it before it can be granted again here, and who waits there goes on when the
 // network is back.
 func TestTwoNetworksThatAreCutApart(t *testing.T) {
+	t.Parallel()
 	server, link := redistest.Apart(t)
 	s := at(t, server)
 	far := func(c *rlock.Config) {

@@ -52,6 +52,7 @@ func (h *house) eventually(keys int64) {
 }
 
 func TestARedLockOutlivesTwoOfFiveServersAndNotThree(t *testing.T) {
+	t.Parallel()
 	h := fiveServers(t)
 	here, there := h.lock(withLease(2*time.Second)), h.lock(withLease(2*time.Second))
 	hold, err := here.Acquire(h.ctx)
@@ -91,6 +92,7 @@ func TestARedLockOutlivesTwoOfFiveServersAndNotThree(t *testing.T) {
 }
 
 func TestARedLockIsHeldThroughPausesWithoutTwoSectionsAtOnce(t *testing.T) {
+	t.Parallel()
 	h := fiveServers(t)
 	r := new(record)
 	var done atomic.Int64

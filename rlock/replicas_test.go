@@ -27,8 +27,15 @@ var replicasOf = map[redistest.Kind]int{redistest.KindSentinel: 2, redistest.Kin
 
 // replicated runs a test on servers of its own whose primaries have replicas.
 func replicated(t *testing.T, run func(t *testing.T, s *site)) {
-	t.Run("sentinel", func(t *testing.T) { run(t, at(t, redistest.Sentinel(t))) })
-	t.Run("cluster", func(t *testing.T) { run(t, at(t, redistest.Cluster(t))) })
+	for kind, start := range map[redistest.Kind]func(testing.TB, ...string) *redistest.Server{
+		redistest.KindSentinel: redistest.Sentinel,
+		redistest.KindCluster:  redistest.Cluster,
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			run(t, at(t, start(t)))
+		})
+	}
 }
 
 // pauseReplicas pauses all replicas, of whatever primary, once that of the key
@@ -198,8 +205,18 @@ func TestAClientIsMadeWhileTheReplicasOfAClusterAreSilent(t *testing.T) {
 	t.Parallel()
 	s := at(t, redistest.Cluster(t))
 	defer s.pauseReplicas()()
+	var made []<-chan error
 	for range 6 {
-		s.client()
+		made = append(made, background(func() error {
+			client, err := rlock.New(rlock.Config{Redis: s.Options(), Logger: quiet})
+			if err != nil {
+				return err
+			}
+			return client.Close()
+		}))
+	}
+	for _, result := range made {
+		assert.NoError(t, s.await(result))
 	}
 }
 
@@ -280,23 +297,22 @@ func TestACallThatIsCancelledWhileItWaitsForReplicasReturnsAtOnceAndLeavesNothin
 // WAIT knows what its own connection has written, and nothing else.
 func TestTheWaitIsForTheGrantAndForNothingOlder(t *testing.T) {
 	t.Parallel()
-	for what, known := range map[string]bool{"a script that is known": true, "a script that was forgotten": false} {
-		t.Run(what, func(t *testing.T) {
-			replicated(t, func(t *testing.T, s *site) {
+	replicated(t, func(t *testing.T, s *site) {
+		for what, known := range map[string]bool{"a script that is known": true, "a script that was forgotten": false} {
+			t.Run(what, func(t *testing.T) {
+				s := s.in(t)
 				lock := s.lock(withReplicas(replicasOf[s.Kind]))
 				require.NoError(t, lock.Lock(s.ctx))
 				require.NoError(t, lock.Unlock(s.ctx))
 				if !known {
-					for _, node := range s.nodes() {
-						require.NoError(t, node.Do(s.ctx, node.B().ScriptFlush().Build()).Error())
-					}
+					s.forget()
 				}
 				defer s.pauseReplicas()()
 				_, err := lock.TryLock(s.ctx)
 				require.ErrorIs(t, err, rlock.ErrNotReplicated)
 			})
-		})
-	}
+		}
+	})
 }
 
 func TestAServerThatRefusesWaitIsTheErrorOfNew(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 const user, password = "accounting", "hunter2"
 
 func TestNeitherLogsNorErrorsNameTheUserOrThePassword(t *testing.T) {
+	t.Parallel()
 	s := at(t, redistest.Standalone(t))
 	log := &journal{}
 	var errs []error
@@ -35,7 +36,7 @@ func TestNeitherLogsNorErrorsNameTheUserOrThePassword(t *testing.T) {
 	errs = append(errs, err)
 	for _, rule := range []string{"-evalsha", "-hset", "-hget", "-publish", "-subscribe", "resetkeys", "resetchannels"} {
 		permit(rule)
-		for _, err := range s.rehearse(config) {
+		for _, err := range s.rehearse(key, config) {
 			errs = append(errs, err)
 		}
 	}

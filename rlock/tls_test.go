@@ -38,6 +38,7 @@ func TestALockOverTLSWhereBothSidesHaveACertificateOfAPrivateAuthority(t *testin
 		require.NoError(t, lock.Unlock(s.ctx))
 	})
 
+	before := goleak.IgnoreCurrent()
 	for what, refused := range map[string]struct {
 		tls  *tls.Config
 		says string
@@ -50,14 +51,13 @@ func TestALockOverTLSWhereBothSidesHaveACertificateOfAPrivateAuthority(t *testin
 		"the client does not know that it is TLS": {nil, s.TLSAddr()},
 	} {
 		t.Run(what, func(t *testing.T) {
-			before := goleak.IgnoreCurrent()
 			client, err := rlock.New(config(refused.tls))
 			require.Error(t, err)
 			assert.ErrorContains(t, err, refused.says)
 			assert.ErrorContains(t, err, s.TLSAddr())
 			assert.Nil(t, client)
-			// rueidis has a goroutine that sleeps for a second after a failure.
-			assert.Eventually(t, func() bool { return goleak.Find(before, aFailedHandshake) == nil }, hang, time.Millisecond, "something is left running")
 		})
 	}
+	// rueidis has a goroutine that sleeps for a second after a failure.
+	assert.Eventually(t, func() bool { return goleak.Find(before, aFailedHandshake) == nil }, hang, time.Millisecond, "something is left running")
 }
