@@ -353,7 +353,7 @@ func TestFairLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
 				var mu sync.Mutex
 				var spans []span
 				var workers sync.WaitGroup
-				end := time.Now().Add(time.Minute)
+				end := time.Now().Add(time.Minute / 2)
 				var clients []*party
 				for i := range 4 {
 					p := w.client(withLease(3*time.Second), handoff(i%2*3-1, 0))

@@ -175,7 +175,7 @@ func TestClientsThatContendAllMakeProgress(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var wg sync.WaitGroup
 		var shares [3]int // the lock protects it
-		end := time.Now().Add(10 * time.Second)
+		end := time.Now().Add(4 * time.Second)
 		for i := range shares {
 			p := w.client()
 			for range 4 {
@@ -192,7 +192,7 @@ func TestClientsThatContendAllMakeProgress(t *testing.T) {
 		}
 		wg.Wait()
 		total := shares[0] + shares[1] + shares[2]
-		assert.Greater(t, total, 3000, "of 5000 sections that there is time for")
+		assert.Greater(t, total, 1200, "of 2000 sections that there is time for")
 		for _, share := range shares {
 			assert.Greater(t, share, total/10, shares)
 		}

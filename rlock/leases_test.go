@@ -225,6 +225,7 @@ func TestAKeyThatIsGoneLongBeforeTheEndOfAFixedLeaseIsALossAsSoon(t *testing.T) 
 		w.Del(key)
 		within(t, 0, 10*time.Second+10*time.Millisecond, func() { require.NoError(t, <-waiter) })
 		assert.False(t, lock.IsHeld(me))
+		synctest.Wait() // until it is logged as well
 		assert.Equal(t, 1, p.log.count("level=WARN msg=\"rlock: lock lost\""), "unlike its end, nobody asked for it")
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
 		require.NoError(t, lock.Unlock(next))
