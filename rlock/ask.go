@@ -32,32 +32,26 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	}()
 	place, a := l.place, l.answer
 	f, err := diagnose(l.err)
-	if flight == nil {
-		t.asks = false
-		r.told(news, l)
-	}
-	switch {
-	case flight != nil:
+	if flight != nil || place != nil && err != nil && ctx.Err() != nil && !v.granted {
 		r.busy++
 		v.ticket = nil
-		told := news // a copy, so that the news of most asks stay off the heap
+		told, landed := news, l // copies, so that those of most asks stay off the heap
 		c.background.Go(func() {
-			l := <-flight
-			r.undo(t, told, l)
+			if flight != nil {
+				landed = <-flight
+			}
+			r.undo(t, told, landed)
 		})
 		return
+	}
+	t.asks = false
+	r.told(news, l)
+	switch {
 	case v.granted && t.phase == asking && (a.granted || err != nil && f == unknown):
 		t.disown(now) // the lock was passed on to it meanwhile, and it needs no other
 	case v.granted:
 		r.leave(t, now)
 	case err != nil && ctx.Err() != nil:
-		if place != nil {
-			r.busy++
-			v.ticket = nil
-			told, landed := news, l
-			c.background.Go(func() { r.undo(t, told, landed) })
-			return
-		}
 		r.leave(t, now)
 	case err != nil:
 		v.failed(f, err)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -269,6 +270,86 @@ func TestCloseEndsTheWaitAndLeavesTheQueue(t *testing.T) {
 		require.NoError(t, <-got)
 		require.NoError(t, stays.NewFairLock(key).Unlock(them))
 		assert.Empty(t, w.Keys())
+	})
+}
+
+// overSharedClient has a client use a rueidis client that is not its own, with 1 << multiplex
+// connections: nothing is known of the order of its commands.
+func overSharedClient(t *testing.T, multiplex int) func(*rlock.Config) {
+	return func(c *rlock.Config) {
+		c.Redis.DisableCache, c.Redis.PipelineMultiplex = true, multiplex
+		shared, err := rueidis.NewClient(c.Redis)
+		require.NoError(t, err)
+		t.Cleanup(shared.Close)
+		c.Redis, c.Client = rueidis.ClientOption{}, shared
+	}
+}
+
+// Whether an acquire was executed whose caller left is found out by the release behind
+// it alone. (A client counted such a tenure out twice, and Close gave a wrong alarm.)
+func TestAnAcquireWhoseCallerLeftInFlightIsUndoneOnce(t *testing.T) {
+	for name, ordered := range map[string]bool{"a connection of its own": true, "a shared one": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				var changes []func(*rlock.Config)
+				if !ordered {
+					changes = append(changes, overSharedClient(t, 0))
+				}
+				p := w.client(changes...)
+				p.net.SetRoundTrip(10 * time.Millisecond)
+				require.NoError(t, w.client().NewFairLock(key).Lock(w.caller()))
+				for range 20 {
+					ctx, cancel := context.WithCancel(w.caller())
+					result := start(func() error { return p.NewFairLock(key).Lock(ctx) })
+					w.eventually(func() bool { return len(w.queued()) == 1 }, "it queues, and has no answer yet")
+					sent := len(p.steps())
+					cancel()
+					require.ErrorIs(t, <-result, context.Canceled)
+					time.Sleep(time.Minute)
+					require.Empty(t, w.queued())
+					require.Len(t, p.steps(), sent+1)
+				}
+				require.NoError(t, p.Close())
+			})
+		})
+	}
+}
+
+// The command that tells of a ticket has no answer yet when the ticket's grant is
+// heard, on another connection, so late that its waiter asks as well. What becomes of
+// the ticket is for that answer alone to say.
+func TestATicketThatAsksIsNotGivenUpForTheCommandThatToldOfIt(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client(handoff(-1, 0), overSharedClient(t, 1))
+		lock, other := p.NewFairLock(key), w.client().NewFairLock(key)
+		for range 20 { // which of two connections a command takes is random
+			me, them, second := w.caller(), w.caller(), w.caller()
+			require.NoError(t, lock.Lock(me))
+			theirs := start(func() error { return other.Lock(them) })
+			w.eventually(func() bool { return len(w.queued()) == 1 }, "the other client queues")
+			listens, leave := context.WithCancel(w.caller())
+			first := w.waiting(p, listens)
+			ours := start(func() error { return lock.Lock(second) })
+			synctest.Wait()
+
+			p.net.Rule(network.Nth(1, network.Hold, network.Reply, "EVALSHA"))
+			freed := start(func() error { return lock.Unlock(me) })
+			require.NoError(t, <-theirs)
+			leave()
+			require.ErrorIs(t, <-first, context.Canceled)
+			time.Sleep(1200 * time.Millisecond)
+			require.NoError(t, other.Unlock(them))
+			<-freed // it was not answered
+			time.Sleep(time.Second)
+			p.net.Rule(nil)
+			p.net.Deliver()
+
+			require.NoError(t, <-ours)
+			require.Len(t, w.fields(key), 1, "it is held in Redis too")
+			require.NoError(t, lock.Unlock(second))
+			time.Sleep(time.Minute)
+			require.Empty(t, w.Keys())
+		}
 	})
 }
 

@@ -139,7 +139,7 @@ func (r *room) told(n news, l landing) {
 	for _, t := range n.joined {
 		t.telling = false
 		switch {
-		case t.phase != asking:
+		case t.phase != asking || t.asks:
 		case f == unknown:
 			t.disown(now)
 			t.ghost = true
