@@ -92,7 +92,6 @@ func TestARedLockOutlivesTwoOfFiveServersAndNotThree(t *testing.T) {
 }
 
 func TestARedLockIsHeldThroughPausesWithoutTwoSectionsAtOnce(t *testing.T) {
-	t.Parallel()
 	h := fiveServers(t)
 	r := new(record)
 	var done atomic.Int64
