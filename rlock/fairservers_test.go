@@ -147,7 +147,12 @@ func TestAFairWaiterIsToldOfARightThatIsMissing(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(50 * time.Millisecond) // they queue, or fail to
+		require.Eventually(t, func() bool { // they queue, or fail to
+			mu.Lock()
+			defer mu.Unlock()
+			queued, err := s.do("ZCARD", queue).AsInt64()
+			return len(failed) > 0 || err == nil && queued == 2
+		}, hang, time.Millisecond)
 		do(here.NewFairLock(key).Unlock(me))
 		waiters.Wait()
 		return failed
