@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"sync"
-	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -18,25 +16,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-func TestWhatAKilledHolderHadIsFreeAfterItsLease(t *testing.T) {
-	withBoth(t, setting{lease: shortLease}, func(s *scene) {
-		var both sync.WaitGroup
-		both.Go(func() {
-			s.run("in Java", func(s *scene) {
-				lock, java := s.fresh(), s.startJava()
-				require.NoError(s.t, java.Thread("one").Lock(lock, 0))
-				s.freeAfterItsLease(lock, java.Kill, s.golang())
-			})
-		})
-		both.Go(func() {
-			s.run("in Go", func(s *scene) {
-				lock := s.fresh()
-				s.freeAfterItsLease(lock, s.startHolder(lock), s.java.Thread("one"))
-			})
-		})
-		both.Wait()
-	})
-}
+// What a process had that is killed, of which TestTheWatchdogKeepsTheOtherOutUntilItsProcessIsKilled
+// has the rows.
 
 // freeAfterItsLease kills the holder and has another wait for the lock.
 func (s *scene) freeAfterItsLease(lock string, kill func(), other side) {
@@ -54,6 +35,24 @@ func (s *scene) freeAfterItsLease(lock string, kill func(), other side) {
 	require.NoError(s.t, other.Unlock(lock))
 }
 
+// readsOnAlone kills the reader when the other one reads too, which goes when the lease of the
+// dead one is over.
+func (s *scene) readsOnAlone(lock string, kill func(), other couple) {
+	s.t.Helper()
+	require.NoError(s.t, other.read.Lock(lock, 0))
+	kill()
+	ok, err := s.goBoth().write.TryLock(lock, keptLease, 0)
+	require.NoError(s.t, err)
+	require.False(s.t, ok, "the living one is renewed meanwhile")
+	// Before 4.4 Redisson renews the readers of others too, also dead ones.
+	require.NoError(s.t, other.read.Unlock(lock))
+	left := time.Now()
+	require.NoError(s.t, other.write.Lock(lock, 0))
+	s.t.Logf("the writer enters %v after the living reader left", time.Since(left))
+	assert.Less(s.t, time.Since(left), 3*keptLease, "it need not wait for the dead for ever")
+	require.NoError(s.t, other.write.Unlock(lock))
+}
+
 // Environment variables.
 const (
 	// holdAt makes this binary a Go process that takes a lock and keeps it until it is
@@ -65,7 +64,7 @@ const (
 )
 
 func holdUntilKilled(addr string) {
-	client, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}}, Lease: shortLease})
+	client, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}}, Lease: keptLease})
 	if err == nil {
 		name := os.Getenv(holdName)
 		var lock rlock.Locker = client.NewLock(name)

@@ -142,45 +142,6 @@ func downgrading(s *scene, first, second couple) {
 	require.NoError(s.t, second.write.Unlock(lock))
 }
 
-// A reader is killed while one of the other side reads on, and goes later.
-func TestReadWriteAKilledReaderKeepsNobodyOutForLong(t *testing.T) {
-	withBoth(t, setting{kind: redisson.Read, lease: keptLease}, func(s *scene) {
-		var both sync.WaitGroup
-		both.Go(func() {
-			s.run("in Java", func(s *scene) {
-				lock, java := s.fresh(), s.startJava()
-				require.NoError(s.t, java.Thread("one").With(redisson.Read).Lock(lock, 0))
-				s.readsOnAlone(lock, java.Kill, s.goBoth())
-			})
-		})
-		both.Go(func() {
-			s.run("in Go", func(s *scene) {
-				lock := s.fresh()
-				s.readsOnAlone(lock, s.startHolder(lock), s.javaBoth("two"))
-			})
-		})
-		both.Wait()
-	})
-}
-
-// readsOnAlone kills the reader when the other one reads too, which goes when the lease of the
-// dead one is over.
-func (s *scene) readsOnAlone(lock string, kill func(), other couple) {
-	s.t.Helper()
-	require.NoError(s.t, other.read.Lock(lock, 0))
-	kill()
-	ok, err := s.goBoth().write.TryLock(lock, keptLease, 0)
-	require.NoError(s.t, err)
-	require.False(s.t, ok, "the living one is renewed meanwhile")
-	// Before 4.4 Redisson renews the readers of others too, also dead ones.
-	require.NoError(s.t, other.read.Unlock(lock))
-	left := time.Now()
-	require.NoError(s.t, other.write.Lock(lock, 0))
-	s.t.Logf("the writer enters %v after the living reader left", time.Since(left))
-	assert.Less(s.t, time.Since(left), 3*keptLease, "it need not wait for the dead for ever")
-	require.NoError(s.t, other.write.Unlock(lock))
-}
-
 // Writers of both sides count, and readers look that nobody does meanwhile.
 func TestReadWriteCrowdsOfBothSidesLoseNoCount(t *testing.T) {
 	// A waiter of Redisson's that misses its message sleeps until the lease ends.

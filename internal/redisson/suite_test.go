@@ -121,10 +121,20 @@ func (s *scene) eachWay(run func(s *scene, first, second side)) {
 
 // eachWayAtOnce is eachWay for what mostly waits.
 func (s *scene) eachWayAtOnce(run func(s *scene, first, second side)) {
-	var both sync.WaitGroup
-	both.Go(func() { s.run("Go first", func(s *scene) { run(s, s.golang(), s.thread("second")) }) })
-	both.Go(func() { s.run("Java first", func(s *scene) { run(s, s.thread("first"), s.golang()) }) })
-	both.Wait()
+	s.atOnce(map[string]func(s *scene){
+		"Go first":   func(s *scene) { run(s, s.golang(), s.thread("second")) },
+		"Java first": func(s *scene) { run(s, s.thread("first"), s.golang()) },
+	})
+}
+
+// atOnce runs sub-tests side by side, which mostly wait: a sub-test that calls Parallel
+// would count as one of those that -parallel allows.
+func (s *scene) atOnce(rows map[string]func(s *scene)) {
+	var all sync.WaitGroup
+	for title, row := range rows {
+		all.Go(func() { s.run(title, row) })
+	}
+	all.Wait()
 }
 
 // run runs a sub-test on the same server with the same clients.

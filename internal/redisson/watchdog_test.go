@@ -1,7 +1,6 @@
 package redisson_test
 
 import (
-	"sync"
 	"testing"
 	"time"
 
@@ -18,49 +17,64 @@ const shortLease = 3 * time.Second
 // renews at a third, and on a busy machine seconds late.
 const keptLease = 2 * shortLease
 
-func TestTheWatchdogKeepsTheOtherOutForTwoLeases(t *testing.T) {
+// All at once, since all that they do is wait.
+func TestTheWatchdogKeepsTheOtherOutUntilItsProcessIsKilled(t *testing.T) {
 	withBoth(t, setting{lease: keptLease}, func(s *scene) {
+		holder, reader := s.startJava(), s.startJava()
 		fenced := s.of(redisson.Fenced)
-		s.allKeep(map[string][2]side{
-			"a lock of Go":          {s.golang(), s.thread("1")},
-			"a lock of Java":        {s.thread("2"), s.golang()},
-			"a fenced lock of Go":   {fenced.golang(), fenced.thread("3")},
-			"a fenced lock of Java": {fenced.thread("4"), fenced.golang()},
-			"a reader in Go":        {s.goBoth().read, s.javaBoth("5").write},
-			"a reader in Java":      {s.javaBoth("6").read, s.goBoth().write},
-			"a writer in Go":        {s.goBoth().write, s.javaBoth("7").read},
-			"a writer in Java":      {s.javaBoth("8").write, s.goBoth().read},
+		s.atOnce(map[string]func(s *scene){
+			"a lock of Go":          keeping(s.golang(), s.thread("1")),
+			"a lock of Java":        keeping(s.thread("2"), s.golang()),
+			"a fenced lock of Go":   keeping(fenced.golang(), fenced.thread("3")),
+			"a fenced lock of Java": keeping(fenced.thread("4"), fenced.golang()),
+			"a reader in Go":        keeping(s.goBoth().read, s.javaBoth("5").write),
+			"a reader in Java":      keeping(s.javaBoth("6").read, s.goBoth().write),
+			"a writer in Go":        keeping(s.goBoth().write, s.javaBoth("7").read),
+			"a writer in Java":      keeping(s.javaBoth("8").write, s.goBoth().read),
+
+			"a holder in Java that is killed": func(s *scene) {
+				lock := s.fresh()
+				require.NoError(s.t, holder.Thread("one").Lock(lock, 0))
+				s.freeAfterItsLease(lock, holder.Kill, s.golang())
+			},
+			"a holder in Go that is killed": func(s *scene) {
+				lock := s.fresh()
+				s.freeAfterItsLease(lock, s.startHolder(lock), s.thread("9"))
+			},
+			"a reader in Java that is killed": func(s *scene) {
+				lock := s.fresh()
+				require.NoError(s.t, reader.Thread("one").With(redisson.Read).Lock(lock, 0))
+				s.readsOnAlone(lock, reader.Kill, s.goBoth())
+			},
+			"a reader in Go that is killed": func(s *scene) {
+				lock := s.fresh()
+				s.readsOnAlone(lock, s.of(redisson.Read).startHolder(lock), s.javaBoth("10"))
+			},
 		})
 	})
 }
 
 func TestInAClusterTheWatchdogKeepsTheOtherOut(t *testing.T) {
 	withBothAtOnceInACluster(t, setting{lease: keptLease}, func(s *scene) {
-		s.allKeep(map[string][2]side{
-			"a lock of Go":   {s.golang(), s.thread("1")},
-			"a lock of Java": {s.thread("2"), s.golang()},
+		s.atOnce(map[string]func(s *scene){
+			"a lock of Go":   keeping(s.golang(), s.thread("1")),
+			"a lock of Java": keeping(s.thread("2"), s.golang()),
 		})
 	})
 }
 
-// allKeep has the first of each two keep the second out, all at once, since all that
-// they do is wait.
-func (s *scene) allKeep(rows map[string][2]side) {
-	var all sync.WaitGroup
-	for title, sides := range rows {
-		all.Go(func() { s.run(title, func(s *scene) { keeping(s, sides[0], sides[1]) }) })
+// keeping has the first keep the second out for longer than a lease that was renewed once
+// lasts.
+func keeping(first, second side) func(s *scene) {
+	return func(s *scene) {
+		lock := s.fresh()
+		require.NoError(s.t, first.Lock(lock, 0))
+		ok, err := second.TryLock(lock, keptLease*3/2, 0)
+		require.NoError(s.t, err)
+		assert.False(s.t, ok)
+		held, err := first.IsHeld(lock)
+		require.NoError(s.t, err)
+		assert.True(s.t, held)
+		require.NoError(s.t, first.Unlock(lock))
 	}
-	all.Wait()
-}
-
-func keeping(s *scene, first, second side) {
-	lock := s.fresh()
-	require.NoError(s.t, first.Lock(lock, 0))
-	ok, err := second.TryLock(lock, 2*keptLease, 0)
-	require.NoError(s.t, err)
-	assert.False(s.t, ok)
-	held, err := first.IsHeld(lock)
-	require.NoError(s.t, err)
-	assert.True(s.t, held)
-	require.NoError(s.t, first.Unlock(lock))
 }
