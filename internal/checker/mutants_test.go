@@ -24,7 +24,8 @@ func TestALockThatIsRightPasses(t *testing.T) { right(t, false) }
 func TestALockWithReadersThatIsRightPasses(t *testing.T) { right(t, true) }
 
 func right(t *testing.T, readers bool) {
-	for seed := range uint64(20) {
+	t.Parallel()
+	for seed := range uint64(10) {
 		report := run(t, none, readers, seed)
 		require.Empty(t, report.Violations, "seed %d\n%v", seed, report)
 		require.Zero(t, report.Undecided)
@@ -57,16 +58,13 @@ func TestALockWithABugIsCaughtByTheRuleThatForbidsIt(t *testing.T) {
 		shortestLease:   {checker.Overlap},
 	} {
 		t.Run(string(bug), func(t *testing.T) {
-			broken := make(map[checker.Rule]int)
-			for seed := range uint64(5) {
+			t.Parallel()
+			silent := slices.Clone(rules)
+			for seed := uint64(0); seed < 5 && len(silent) > 0; seed++ {
 				report := run(t, bug, slices.Contains(ofReaders, bug), seed)
-				for _, rule := range rules {
-					broken[rule] += report.Broken(rule)
-				}
+				silent = slices.DeleteFunc(silent, func(rule checker.Rule) bool { return report.Broken(rule) > 0 })
 			}
-			for _, rule := range rules {
-				require.NotZero(t, broken[rule], "the rule %q found nothing: %v", rule, broken)
-			}
+			require.Empty(t, silent, "rules that found nothing")
 		})
 	}
 }
