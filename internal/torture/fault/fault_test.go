@@ -27,6 +27,7 @@ func TestEveryFaultIsInjectedAndHealed(t *testing.T) {
 	for _, topology := range stage.Topologies() {
 		kinds := slices.DeleteFunc(fault.For(topology), func(k fault.Kind) bool { return k.Where[0] != topology })
 		t.Run(string(topology), func(t *testing.T) {
+			t.Parallel() // they mostly wait
 			s, err := stage.Open(topology, t.TempDir())
 			require.NoError(t, err)
 			t.Cleanup(s.Close)

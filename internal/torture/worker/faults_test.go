@@ -59,6 +59,7 @@ func TestWhatWorkersBelieveIsTrueOnABrokenNetwork(t *testing.T) {
 	const lease = 400 * time.Millisecond
 	for _, kind := range worker.Kinds {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel() // they mostly wait, and are processes of their own
 			s, dir := openFor(t, kind), t.TempDir()
 			for i := range 3 {
 				_, err := s.Hire(worker.Role, time.Minute, func(life int) any {
