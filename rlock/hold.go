@@ -169,8 +169,12 @@ func (h *Hold) Owner() Owner { return h.owner }
 // the same disregard for the end of ctx. After the first call it returns
 // [ErrNotHeld] and changes nothing.
 func (h *Hold) Release(context.Context) error {
+	released := fmt.Errorf("rlock: lock %q: released: %w", h.name.key, ErrNotHeld)
+	if h.Valid() {
+		h.cancel(released) // before another can have it
+	}
 	err := h.release()
-	h.cancel(fmt.Errorf("rlock: lock %q: released: %w", h.name.key, ErrNotHeld))
+	h.cancel(released)
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -215,5 +216,20 @@ func TestDoJoinsTheLossWithWhatTheFunctionReturned(t *testing.T) {
 			require.NoError(t, lock.Lock(s.ctx), "the loss was told, nothing is left of it")
 			require.NoError(t, lock.Unlock(s.ctx))
 		}
+	})
+}
+
+func TestTheContextOfAHoldEndsBeforeItsReleaseIsSent(t *testing.T) {
+	eachRealm(t, func(t *testing.T, w *realm) {
+		p, me := w.process(), w.caller()
+		hold, err := p.lock(key).Acquire(me)
+		require.NoError(t, err)
+		w.settle()
+		p.networks(func(n *network.Network) { n.Rule(everyScript(network.Hold, network.Request)) })
+		result := start(func() error { return hold.Release(me) })
+		require.True(t, pending(result))
+		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrNotHeld)
+		p.heal()
+		require.NoError(t, <-result)
 	})
 }
