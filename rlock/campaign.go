@@ -30,7 +30,9 @@ const (
 // granted that part, it asks the others again. So it never waits for a part with one in
 // hand that is further back, except for the time of grace: those who wait cannot wait in
 // a circle, and at each step one of them goes on. What is common is one step: all wait
-// at the first server, and who gets it gets the others.
+// at the first server, and who gets it gets the others. Where processes have the servers
+// in different orders there may be a circle, and so who has waited in vain waits the
+// next time with nothing in hand.
 type campaign struct {
 	lock  *compound
 	req   request
@@ -48,10 +50,11 @@ type campaign struct {
 	asking []bool  // the answer is not in
 	denial []error // the last answer, if it was no grant
 
-	asked  int // how many are being asked
-	at     int // the part that is waited at, -1 for none
-	fails  int // in a row, with nowhere to wait
-	rounds int // how often all were asked
+	asked  int  // how many are being asked
+	at     int  // the part that is waited at, -1 for none
+	stuck  bool // it has waited in vain, with others in hand
+	fails  int  // in a row, with nowhere to wait
+	rounds int  // how often all were asked
 	votes  chan vote
 }
 
@@ -104,9 +107,11 @@ func (c *campaign) run(ctx context.Context) error {
 		if c.waitAt(ctx) {
 			return nil
 		}
-		if c.at >= 0 && c.held[c.at] != nil {
+		granted := c.at >= 0 && c.held[c.at] != nil
+		if granted {
 			patience = grace
 		}
+		c.stuck = !granted && !c.stuck
 		c.at = -1
 	}
 }
@@ -289,11 +294,8 @@ func (c *campaign) keep(kept bool) {
 		if kept {
 			lease = 0
 		}
-		var err error
 		c.kept[i] = kept
-		if c.held[i], err = relet(c.ctx, c.lock.parts[i], h, lease); err != nil {
-			c.drop(i)
-		}
+		h.relet(lease)
 	}
 }
 
@@ -324,8 +326,10 @@ func (c *campaign) firstDenial() int {
 // wait at; others who reach more may use what it has. It reports whether it has a
 // majority.
 func (c *campaign) waitAt(ctx context.Context) (won bool) {
-	for i := c.at + 1; i < len(c.held); i++ {
-		c.drop(i)
+	for i := range c.held {
+		if i > c.at || c.stuck && i < c.at {
+			c.drop(i)
+		}
 	}
 	c.keep(true)
 	left := c.req.left(c.began)

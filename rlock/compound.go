@@ -40,15 +40,18 @@ type compound struct {
 // are taken.
 func newCompound(name string, parts []part, need int) compound {
 	c := compound{name: name, parts: parts, need: need}
+	var id strings.Builder
 	for _, p := range parts {
-		c.locks = append(c.locks, p.beneath()...)
+		locks := p.beneath()
+		fmt.Fprintf(&id, "%d of", len(locks))
+		for _, l := range locks {
+			fmt.Fprintf(&id, " %s %d %t %q", l.client.id.prefix, l.name.id, l.shared, l.name.key)
+			c.err = cmp.Or(c.err, l.name.err)
+		}
+		c.locks = append(c.locks, locks...)
 	}
-	var id []string
-	for _, l := range c.locks {
-		id = append(id, l.client.id.prefix, fmt.Sprint(l.name.id), l.name.key)
-		c.err = cmp.Or(c.err, l.name.err)
-	}
-	c.id = strings.Join(append(id, fmt.Sprint(need)), "\x00")
+	fmt.Fprintf(&id, " need %d", need)
+	c.id = id.String()
 	c.home = c.locks[0].client
 	return c
 }
@@ -82,7 +85,7 @@ func (c *compound) acquire(ctx, parent context.Context, req request) (*Hold, err
 	}
 	h := &Hold{client: c.home, name: &name{key: c.name}, owner: req.owner, part: req.part}
 	h.ctx, h.cancel = context.WithCancelCause(parent)
-	h.parts = &parts{of: c, whole: h, lease: req.lease, leave: func() {}}
+	h.parts = &parts{of: c, whole: h, asked: req.lease, lease: req.lease, leave: func() {}}
 	if err := c.gather(WithOwner(ctx, req.owner), h.parts, req); err != nil {
 		h.cancel(err)
 		return nil, err

@@ -24,17 +24,23 @@ func (l *level) over(now time.Time) bool { return !l.kept() && !now.Before(l.unt
 
 func (t *tenure) open(now time.Time, req request) {
 	l := level{owner: req.owner, shared: req.shared, hold: req.hold}
-	if req.lease > 0 {
-		l.until = now.Add(req.lease)
-		if l.shared && (t.ends.IsZero() || l.until.Before(t.ends)) {
-			t.ends = l.until
-		}
-	}
+	t.let(&l, now, req.lease)
 	if req.hold != nil {
 		req.hold.tenure, req.hold.token = t, t.tokens.section()
 		t.room.pointedTo = true
 	}
 	t.levels = append(t.levels, l)
+}
+
+// let has the level ask for the lease from now on, 0 for the watchdog.
+func (t *tenure) let(l *level, now time.Time, lease time.Duration) {
+	l.until = time.Time{}
+	if lease > 0 {
+		l.until = now.Add(lease)
+		if l.shared && (t.ends.IsZero() || l.until.Before(t.ends)) {
+			t.ends = l.until
+		}
+	}
 }
 
 // close takes away the level of the handle h, or without one the innermost level

@@ -18,8 +18,8 @@ import (
 // concurrently. They are those of [Lock], for all parts together.
 //
 // The parts are taken one after the other, in an order that is the same for all who
-// take the same ones: by name, then by kind, then by the addresses in the Config of the
-// client. So two that want each other's parts never wait for each other, unless they
+// take the same ones: by name, then by kind, then by the addresses, the Sentinel's
+// master set and the database in the Config of the client. So two that want each other's parts never wait for each other, unless they
 // hold others already. Where parts of one name and kind are at several Redis, all
 // processes should call these by the same addresses; where those are the same too, the
 // order is that of the arguments.
@@ -114,23 +114,32 @@ func inOrder(a, b *lock) int {
 	return order
 }
 
-// where returns the addresses that the client was given.
+// where returns the addresses that the client was given, and what else tells its keys
+// from those of other clients with these.
 func (c *Client) where() string {
-	addresses := slices.Clone(c.config.Redis.InitAddress)
+	option := c.config.Redis
+	addresses := slices.Clone(option.InitAddress)
 	if c.config.Client != nil {
 		for address := range c.redis.Nodes() {
 			addresses = append(addresses, address)
 		}
 	}
 	slices.Sort(addresses)
-	return strings.Join(addresses, ",")
+	where := strings.Join(addresses, ",")
+	if option.Sentinel.MasterSet != "" {
+		where += " " + option.Sentinel.MasterSet
+	}
+	if option.SelectDB != 0 {
+		where += fmt.Sprintf(" database %d", option.SelectDB)
+	}
+	return where
 }
 
 // oneAfterTheOther takes all parts, and begins anew if one was lost meanwhile.
 func (m *MultiLock) oneAfterTheOther(ctx context.Context, p *parts, req request) error {
 	began := time.Now()
-	for {
-		holds, err := m.takeAll(ctx, req, began)
+	for kept := false; ; kept = true { // a lease that was too short for the way is not again
+		holds, err := m.takeAll(ctx, req, began, kept)
 		if err == nil {
 			p.join(holds...)
 			return nil
@@ -145,40 +154,41 @@ func (m *MultiLock) oneAfterTheOther(ctx context.Context, p *parts, req request)
 // errAnew says that a part was lost while others were waited for.
 var errAnew = errors.New("a part was lost while others were waited for")
 
-// takeAll returns what it has taken, also with an error.
-func (m *MultiLock) takeAll(ctx context.Context, req request, began time.Time) (holds []*Hold, err error) {
-	kept := 0 // how many of the holds the watchdog keeps, of a lock with a lease
+// takeAll returns what it has taken, also with an error. If kept is set, or once a part
+// has to be waited for, the watchdog keeps what is taken until all are.
+func (m *MultiLock) takeAll(ctx context.Context, req request, began time.Time, kept bool) (holds []*Hold, err error) {
+	started := time.Now()
 	for _, l := range m.parts {
 		wait := req.left(began)
-		if req.lease > 0 && wait > 0 && len(holds) > 0 {
+		if !kept && req.lease > 0 && wait > 0 && len(holds) > 0 {
 			if h, err := l.TryAcquire(ctx, asPart, WithLease(req.lease)); err == nil {
 				holds = append(holds, h)
 				continue
 			}
-			for ; kept < len(holds); kept++ { // it may take longer than the lease
-				if holds[kept], err = relet(ctx, m.parts[kept], holds[kept], 0); err != nil {
-					return holds, m.lost(err)
-				}
+			kept = true
+			for _, h := range holds {
+				h.relet(0)
 			}
 		}
-		h, err := l.Acquire(ctx, asPart, WithLease(req.lease), WithWait(wait))
+		lease := req.lease
+		if kept {
+			lease = 0
+		}
+		h, err := l.Acquire(ctx, asPart, WithLease(lease), WithWait(wait))
 		if err != nil {
 			return holds, err
 		}
 		holds = append(holds, h)
 	}
-	for i, h := range holds {
-		err := h.Err()
-		if err == nil && i < kept {
-			holds[i], err = relet(ctx, m.parts[i], h, req.lease)
+	for _, h := range holds {
+		if err := h.Err(); err != nil {
+			return holds, fmt.Errorf("rlock: lock %q: %w: %w", m.name, errAnew, err)
 		}
-		if err != nil {
-			return holds, m.lost(err)
+	}
+	if req.lease > 0 && (kept || time.Since(started) > req.lease/100) {
+		for _, h := range holds {
+			h.relet(req.lease) // it begins now
 		}
 	}
 	return holds, nil
-}
-
-func (m *MultiLock) lost(err error) error {
-	return fmt.Errorf("rlock: lock %q: %w: %w", m.name, errAnew, err)
 }

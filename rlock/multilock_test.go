@@ -272,3 +272,57 @@ func TestAMultiLockWhoseReplyIsLostLeavesNothingBehind(t *testing.T) {
 		})
 	}
 }
+
+// A read lock and a write lock of one name are not the same lock.
+func TestAMultiLockOfAReadLockIsNotThatOfTheWriteLock(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		rw := p.NewReadWriteLock("a")
+		read, write := rlock.NewMultiLock(rw.ReadLock()), rlock.NewMultiLock(rw.WriteLock())
+		require.NoError(t, write.Lock(me))
+		require.NoError(t, read.Lock(me))
+		require.NoError(t, write.Unlock(me), "a downgrade")
+		assert.False(t, write.IsHeld(me))
+		assert.True(t, read.IsHeld(me))
+		require.ErrorIs(t, write.Unlock(me), rlock.ErrNotHeld)
+		require.NoError(t, read.Unlock(me))
+	})
+}
+
+func TestTheOrderOfAMultiLockTellsTheDatabasesOfAServerApart(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		me := w.caller()
+		there := w.client(func(c *rlock.Config) { c.Redis.SelectDB = 1 })
+		first, second := w.client().NewLock(key), there.NewLock(key)
+		require.NoError(t, w.client().NewLock(key).Lock(w.caller()))
+		for _, lock := range []*rlock.MultiLock{rlock.NewMultiLock(first, second), rlock.NewMultiLock(second, first)} {
+			taken, err := lock.TryLockFor(me, time.Second, 0)
+			require.NoError(t, err)
+			require.False(t, taken)
+		}
+		assert.Empty(t, there.acquires(), "who waits for the first has asked for no other")
+	})
+}
+
+// Nine parts take longer than the lease.
+func TestAMultiLockWhoseLeaseIsShorterThanTheWayToItsPartsIsHadForAllOfIt(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		var locks []rlock.Locker
+		for i := range 9 {
+			locks = append(locks, p.NewLock(fmt.Sprint("part", i)))
+		}
+		lock := rlock.NewMultiLock(locks...)
+		require.NoError(t, lock.Lock(me)) // the scripts are known
+		require.NoError(t, lock.Unlock(me))
+		p.net.SetRoundTrip(100 * time.Millisecond)
+		hold, err := lock.Acquire(me, rlock.WithLease(500*time.Millisecond), rlock.WithWait(3*time.Second))
+		require.NoError(t, err)
+		begin := time.Now()
+		time.Sleep(100 * time.Millisecond)
+		assert.InDelta(t, 400*time.Millisecond, time.Until(hold.ValidUntil()), float64(20*time.Millisecond))
+		<-hold.Done()
+		assert.InDelta(t, 500*time.Millisecond, time.Since(begin), float64(20*time.Millisecond))
+		require.ErrorIs(t, hold.Release(me), rlock.ErrLost)
+	})
+}

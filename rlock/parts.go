@@ -18,10 +18,11 @@ import (
 type parts struct {
 	of    *compound
 	whole *Hold
-	lease time.Duration // 0: kept by the watchdog
+	asked time.Duration // the lease that the parts were asked for with
 	leave func()        // ends what is still being asked for
 
-	mu    sync.Mutex // protects following; a shard's mutex may be taken under it
+	mu    sync.Mutex    // protects following; a shard's mutex may be taken under it
+	lease time.Duration // 0: kept by the watchdog
 	held  []*Hold
 	over  bool  // released or lost: no part may join
 	cause error // why it was lost, until Release has told it
@@ -36,8 +37,12 @@ func (p *parts) join(holds ...*Hold) bool {
 		return false
 	}
 	p.held = append(p.held, holds...)
+	lease := p.lease
 	p.mu.Unlock()
 	for _, h := range holds {
+		if lease != p.asked { // it was changed meanwhile
+			h.relet(lease)
+		}
 		h.partOf.Store(p)
 		if h.ctx.Err() != nil { // it ended before it could tell
 			p.ended(h)
@@ -195,14 +200,36 @@ func (p *parts) why() error {
 	return fmt.Errorf("rlock: lock %q of owner %s: %w: too few parts of it are valid", p.of.name, p.whole.owner, ErrLost)
 }
 
-// relet has a part asked for the lease from now on, 0 for the watchdog, in place of
-// what it was asked for before. It needs no network: the new level nests in the old.
-func relet(ctx context.Context, l Locker, h *Hold, lease time.Duration) (*Hold, error) {
-	next, err := l.TryAcquire(ctx, asPart, WithLease(lease))
-	if err != nil {
-		return h, err
+// relet has the hold ask for the lease from now on, 0 for the watchdog, in place of
+// what it asked for before. It needs no network, and changes nothing of a hold that
+// is over.
+func (h *Hold) relet(lease time.Duration) {
+	if h.parts != nil {
+		h.parts.relet(lease)
+		return
 	}
-	return next, h.Release(ctx)
+	r := h.visit()
+	if r == nil {
+		return
+	}
+	defer r.exit()
+	now := time.Now()
+	for i := range h.tenure.levels {
+		if l := &h.tenure.levels[i]; l.hold == h {
+			h.tenure.let(l, now, lease)
+		}
+	}
+	h.tenure.changed(now)
+}
+
+func (p *parts) relet(lease time.Duration) {
+	p.mu.Lock()
+	p.lease = lease
+	held := slices.Clone(p.held)
+	p.mu.Unlock()
+	for _, h := range held {
+		h.relet(lease)
+	}
 }
 
 // taken has the holds of compound locks that were taken without a handle, by who has

@@ -33,8 +33,9 @@ import (
 //
 // Who waits does so at one server after the other, from the first that denies, for its
 // message, and keeps what it has been given by those before. As all go the same way,
-// no two ever keep from each other what both need: give the same servers in the same
-// order to all processes. Once in a while, at the latest after two seconds, a waiter
+// no two keep from each other what both need: give the same servers in the same order
+// to all processes. Where the orders differ that may happen, for some seconds, until one
+// of them lets go. Once in a while, at the latest after two seconds, a waiter
 // asks everywhere, since the server where it waits may be dead.
 //
 // A server that forgets a lock, because it was restarted without its data or failed over
@@ -50,8 +51,8 @@ type RedLock struct{ compound }
 // independent of each other: not the nodes of one Cluster or Sentinel. Use an odd number
 // of three or more: an even number tolerates no more failures than one less, of two none
 // may fail, and of one it is a [Lock]. It asks Redis nothing. Without clients, or with one
-// that is nil or given twice, every method that can returns [ErrInvalidConfig]; for a name
-// that no lock can have, [ErrInvalidName].
+// that is nil, or has an address that another one has, every method that can returns
+// [ErrInvalidConfig]; for a name that no lock can have, [ErrInvalidName].
 func NewRedLock(clients []*Client, name string) *RedLock {
 	r := new(RedLock)
 	r.name = name
@@ -61,7 +62,7 @@ func NewRedLock(clients []*Client, name string) *RedLock {
 		case c == nil:
 			r.err = fmt.Errorf("rlock: red lock %q: %w: client %d is nil", name, ErrInvalidConfig, i)
 			return r
-		case slices.ContainsFunc(clients[:i], func(other *Client) bool { return other.redis == c.redis }):
+		case slices.ContainsFunc(clients[:i], c.sharesServer):
 			r.err = fmt.Errorf("rlock: red lock %q: %w: client %d is there before: its server would count twice", name, ErrInvalidConfig, i)
 			return r
 		}
@@ -76,6 +77,19 @@ func NewRedLock(clients []*Client, name string) *RedLock {
 	return r
 }
 
+// sharesServer reports whether both clients are known to have the same server, in
+// whatever database. Those that dial in a way of their own may be anywhere.
+func (c *Client) sharesServer(other *Client) bool {
+	a, b := c.config.Redis, other.config.Redis
+	switch {
+	case c.redis == other.redis:
+		return true
+	case a.DialCtxFn != nil || b.DialCtxFn != nil || a.Sentinel.MasterSet != b.Sentinel.MasterSet:
+		return false
+	}
+	return slices.ContainsFunc(a.InitAddress, func(address string) bool { return slices.Contains(b.InitAddress, address) })
+}
+
 // elect gathers a majority. What is still asked for when it has one, or gives up, is
 // followed in the background.
 func (r *RedLock) elect(ctx context.Context, p *parts, req request) error {
@@ -88,7 +102,8 @@ func (r *RedLock) elect(ctx context.Context, p *parts, req request) error {
 		return err
 	}
 	p.leave = c.leave
-	p.join(c.holds()...)
+	// Also those that have just ended: the whole must learn of their loss.
+	p.join(slices.DeleteFunc(c.held, func(h *Hold) bool { return h == nil })...)
 	if c.asked > 0 {
 		go c.follow(p)
 	} else {

@@ -423,3 +423,69 @@ func TestACallerWhoLeavesGetsNothingOfARedLock(t *testing.T) {
 		assert.Empty(t, w.have())
 	})
 }
+
+// Each is far from what the other is near to, and goes the other way round. As many
+// as half of the servers is what either gets first.
+func TestRedLocksThatGoOppositeWaysDoNotWaitForEachOtherForEver(t *testing.T) {
+	quorum(t, func(t *testing.T, w *council) {
+		w.worlds = w.worlds[:4]
+		ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
+		defer cancel()
+		var results []<-chan error
+		for i := range 2 {
+			p := w.process()
+			for j, party := range p.parties {
+				if j/2 != i {
+					party.net.SetRoundTrip(10 * time.Millisecond)
+				}
+			}
+			clients := p.clients
+			if i == 1 {
+				clients = []*rlock.Client{clients[3], clients[2], clients[1], clients[0]}
+			}
+			lock, me := rlock.NewRedLock(clients, key), rlock.WithOwner(ctx, rlock.NewOwner())
+			results = append(results, start(func() error {
+				for range 10 {
+					if err := lock.Lock(me); err != nil {
+						return err
+					}
+					if err := lock.Unlock(me); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+		}
+		for _, result := range results {
+			require.NoError(t, <-result)
+		}
+	})
+}
+
+// While another part is waited for, the watchdog keeps also what is granted later, though
+// the lease that it was asked for with is shorter.
+func TestWhatIsGrantedLaterJoinsARedLockThatIsAPart(t *testing.T) {
+	quorum(t, func(t *testing.T, w *council) {
+		m, me := w.member(), w.caller()
+		require.NoError(t, m.Lock(me)) // the scripts are known
+		require.NoError(t, m.Unlock(me))
+		w.settle()
+		for _, party := range m.parties[3:] {
+			party.net.SetRoundTrip(100 * time.Millisecond)
+		}
+		w.worlds[0].HSet("waited for", "7d9f3b0e-54c4-4f0e-9a3b-2f1c6a5d8e90:1", "1")
+		w.worlds[0].SetTTL("waited for", time.Minute)
+		lock := rlock.NewMultiLock(m.Locker, m.clients[0].NewLock("waited for"))
+		hold, err := lock.Acquire(me, rlock.WithLease(20*time.Second))
+		require.NoError(t, err)
+		assert.Len(t, w.have(), 5)
+		w.worlds[1].FlushAll()
+		w.worlds[2].FlushAll()
+		time.Sleep(15 * time.Second)
+		require.NoError(t, hold.Err())
+		<-hold.Done()
+		time.Sleep(time.Second)
+		assert.Empty(t, w.have())
+		require.ErrorIs(t, hold.Release(me), rlock.ErrLost)
+	})
+}

@@ -134,3 +134,16 @@ func TestARedLockIsHeldThroughPausesWithoutTwoSectionsAtOnce(t *testing.T) {
 	r.check(t, sections)
 	h.eventually(0) // nobody knows of what a server executes when it wakes
 }
+
+func TestARedLockRefusesAServerThatIsThereTwice(t *testing.T) {
+	h := fiveServers(t)
+	var clients []*rlock.Client
+	for _, i := range []int{0, 1, 0} {
+		clients = append(clients, h.sites[i].client(func(c *rlock.Config) { c.Redis.DialCtxFn = nil }))
+	}
+	_, err := rlock.NewRedLock(clients[:2], key).IsLocked(h.ctx)
+	require.NoError(t, err)
+	_, err = rlock.NewRedLock(clients, key).TryAcquire(h.ctx)
+	require.ErrorIs(t, err, rlock.ErrInvalidConfig)
+	assert.ErrorContains(t, err, "client 2")
+}
