@@ -3,8 +3,11 @@ package fault_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +19,17 @@ import (
 	"github.com/go-rlock/rlock/internal/torture/stage"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+// idler is the role of a child of this test, which does nothing. Without a role it
+// would run the tests, and have children.
+const idler = "FAULT_TEST_IDLER=1"
+
+func TestMain(m *testing.M) {
+	if name, value, _ := strings.Cut(idler, "="); os.Getenv(name) == value {
+		_, _ = io.Copy(io.Discard, os.Stdin) // ends with its parent
+		return
+	}
+	redistest.Main(m)
+}
 
 var scene = fault.Scene{Workers: 2, Names: []string{"a", "b", "c"}, Lease: time.Second}
 
@@ -32,7 +45,7 @@ func TestEveryFaultIsInjectedAndHealed(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(s.Close)
 			for range scene.Workers {
-				_, err := s.Hire("", time.Minute, func(int) any { return nil })
+				_, err := s.Hire(idler, time.Minute, func(int) any { return nil })
 				require.NoError(t, err)
 			}
 			clients := worker(t, s)
