@@ -56,7 +56,11 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	case err != nil:
 		v.failed(f, err)
 		switch {
-		case t.phase != asking || t.queued != nil: // it stands in line, and asks again
+		case t.phase != asking:
+		case t.queued != nil: // it stands in line, and asks again
+			if f == unknown {
+				t.unanswered()
+			}
 		case f == unknown:
 			t.disown(now)
 			t.ghost = true
@@ -133,10 +137,13 @@ func (r *room) undo(t *tenure, n news, l landing) {
 	r.busy--
 	t.asks = false
 	r.told(n, l)
-	if l.place != nil && (err != nil || released == 0 && !c.ordered()) {
+	switch {
+	case l.place == nil:
+		r.leave(t, time.Now()) // it may stand in line since before
+	case err != nil || released == 0 && !c.ordered():
 		t.disown(time.Now())
 		t.ghost = true
-	} else {
+	default:
 		t.end()
 	}
 	r.wakeHead()

@@ -23,8 +23,9 @@ import (
 // Who dies while it waits is passed over: at once if its connection ended with it.
 // One that dies with the lock granted, and not yet confirmed, keeps it for two
 // seconds, and one that holds it keeps it for its lease; then the next in the queue
-// has it within half a second. Who loses its connection to Redis, or whose queue is
-// lost in a failover, joins again at the end.
+// has it within half a second, and all others of the dead client are passed over. Who
+// loses its connection to Redis, stands still for so long, or whose queue is lost in a
+// failover, joins again at the end.
 //
 // All methods and errors are those of Lock, with these differences:
 //

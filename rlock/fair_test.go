@@ -63,13 +63,14 @@ func (l *line) inOrder() {
 	assert.Empty(l.t, l.Keys())
 }
 
-// queued returns the tickets in the queue in Redis, the first one first.
+// queued returns the tickets in the queue in Redis, the first one first, without the
+// mark of who was granted the lock.
 func (w *world) queued() []string {
 	tickets, err := w.ZMembers(queue)
 	if err != nil {
 		return nil
 	}
-	return tickets
+	return slices.DeleteFunc(tickets, func(ticket string) bool { return strings.HasPrefix(ticket, "!") })
 }
 
 // steps returns the calls of fair.lua that reached the server so far.

@@ -36,6 +36,9 @@ const (
 	// beat is how often a client says who waits. It keeps the tickets' claims fresh,
 	// and finds grants and releases whose message was lost.
 	beat = claimLease / 4
+	// queueTime is how long the queue is kept without a word of anybody. It is a part of
+	// the protocol: fair.lua says the same.
+	queueTime = time.Minute
 	// toldTogether is how many tickets of each sort one command tells of. Those at
 	// the end of a longer queue are told of later.
 	toldTogether = 128

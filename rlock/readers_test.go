@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -209,6 +210,21 @@ func TestTheFixedLeaseOfOneReaderEndsForItAlone(t *testing.T) {
 		require.NoError(t, l.read.Unlock(nested))
 		require.NoError(t, l.read.Unlock(nested))
 		assert.True(t, w.try(there.write))
+	})
+}
+
+func TestTheFixedLeaseOfOneReaderEndsOnTimeThoughRedisIsSilent(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, me := w.shelf(), w.caller()
+		require.NoError(t, l.read.Lock(me))
+		time.Sleep(9 * time.Second)
+		hold, err := l.read.Acquire(w.ctx, rlock.WithLease(2*time.Second))
+		require.NoError(t, err)
+		l.net.Rule(network.Silence) // so that the renewal a second later is in flight
+		within(t, 2*time.Second-drift, 2*time.Second+drift, func() { <-hold.Done() })
+		assert.True(t, l.read.IsHeld(me))
+		l.net.Heal()
+		require.NoError(t, l.read.Unlock(me))
 	})
 }
 

@@ -64,9 +64,9 @@ type tenure struct {
 	// trust is how long Redis has confirmed, counted from before the send.
 	trust lease.Trust
 	lease time.Duration // that was last sent
-	// shortest is the shortest lease that a mirror without an answer asked for,
-	// zero if there was none. It may be executed yet, after any later one, so that
-	// no lease of the tenure is trusted for longer.
+	// shortest is the shortest lease that a mirror without an answer asked for, or an
+	// acquire of a ticket that asks again; zero if there was none. It may be executed
+	// yet, after any later one, so that no lease of the tenure is trusted for longer.
 	shortest time.Duration
 
 	// levels are the truth: who holds the lock, once for each level. It is empty
@@ -95,7 +95,7 @@ type tenure struct {
 	// queue, or put it there; nil if none was.
 	queued *time.Time
 
-	until time.Time // releasing: when the lease has ended by itself
+	until time.Time // releasing: when the lease has ended by itself, or the queue has
 }
 
 // newTenure returns a tenure whose acquire is about to be sent.
@@ -149,6 +149,9 @@ func (t *tenure) sending(now time.Time, ttl time.Duration) {
 	t.trust.Sent(now, trusted, t.room.client.drift(trusted))
 }
 
+// unanswered notes that the command last sent has no answer.
+func (t *tenure) unanswered() { t.shortest = t.atMostShortest(t.lease) }
+
 func (t *tenure) atMostShortest(ttl time.Duration) time.Duration {
 	if t.shortest > 0 {
 		return min(ttl, t.shortest)
@@ -166,7 +169,7 @@ func (t *tenure) begin(now time.Time, req request) {
 	case t.tokens != nil:
 		t.tokens.current++ // mayPass has seen to it that there is one
 	}
-	t.phase = held
+	t.phase, t.queued = held, nil
 	t.owner, t.shared = req.owner, req.shared
 	t.levels, t.ends = t.levels[:0], time.Time{}
 	t.open(now, req)
@@ -333,6 +336,9 @@ func (t *tenure) disownBy(now time.Time, wait time.Duration) {
 	t.phase = releasing
 	t.room.pointedTo = true
 	t.until = now.Add(t.lease)
+	if t.queued != nil {
+		t.until = now.Add(queueTime)
+	}
 	t.fails = 0
 	t.room.client.keeper.Schedule(t, now.Add(wait))
 }

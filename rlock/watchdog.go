@@ -31,7 +31,7 @@ func (t *tenure) Due(now time.Time) (send bool) {
 			return true
 		}
 		if t.dirty || !now.Before(t.due()) {
-			r.client.keeper.Schedule(t, t.validUntil())
+			r.client.keeper.Schedule(t, t.nextEnd())
 			return true
 		}
 		r.client.keeper.Schedule(t, t.due())
@@ -50,11 +50,7 @@ func (t *tenure) Due(now time.Time) (send bool) {
 // loss of a long fixed lease is found as soon as any other; its mirror asks for no
 // more than what is left of it.
 func (t *tenure) due() time.Time {
-	until := t.validUntil()
-	if !t.ends.IsZero() && t.ends.Before(until) {
-		until = t.ends
-	}
-	c := t.room.client
+	until, c := t.nextEnd(), t.room.client
 	lease := t.atMostShortest(c.config.Lease)
 	if t.brief {
 		lease = min(lease, t.lease)
@@ -62,6 +58,16 @@ func (t *tenure) due() time.Time {
 	renewal := c.start.Add(roundDown(t.trust.SentAt().Add(lease/3).Sub(c.start), lease/256))
 	if renewal.Before(until) {
 		return renewal
+	}
+	return until
+}
+
+// nextEnd is when somebody loses the lock unless it is renewed: all do, or a reader
+// whose fixed lease is over.
+func (t *tenure) nextEnd() time.Time {
+	until := t.validUntil()
+	if !t.ends.IsZero() && t.ends.Before(until) {
+		return t.ends
 	}
 	return until
 }
@@ -142,14 +148,14 @@ func (t *tenure) failed(now time.Time, s sent, err error, reached bool) {
 	c := t.room.client
 	t.dirty, t.err = true, err
 	if !answered(s.err) {
-		t.shortest = t.atMostShortest(t.lease)
+		t.unanswered()
 	}
 	if reached {
 		backoff := min(50*time.Millisecond<<min(t.fails, 10), c.config.Lease/10, time.Second)
 		t.fails++
 		again := now.Add(backoff)
-		if until := t.validUntil(); until.Before(again) {
-			again = until
+		if end := t.nextEnd(); end.Before(again) {
+			again = end
 		}
 		c.keeper.Schedule(t, again)
 	}

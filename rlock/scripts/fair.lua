@@ -6,7 +6,9 @@
 -- and no other, is told that the ticket has the lock.
 --
 -- KEYS[1]  the lock's name; its hash is that of a plain lock
--- KEYS[2]  the queue: a sorted set of tickets, by the order in which they came
+-- KEYS[2]  the queue: a sorted set of tickets, by the order in which they came. In
+--          front stands "!<uuid>:" for the tenure that was last granted the lock out
+--          of it, until that has freed it
 -- KEYS[3]  the plain lock's channel
 -- ARGV[1]  "PUBLISH" or "SPUBLISH", by the rule that the waiters subscribe by
 -- ARGV[2]  "NUMSUB" or "SHARDNUMSUB", to count a channel's subscribers by; "" if no
@@ -32,12 +34,17 @@
 --
 -- Who is not listening is passed over, and hears nothing: a count of receivers
 -- after the message would pass over some who heard it, in a failover. The lease of
--- a grant is short until the new owner has been heard of.
+-- a grant is short until the new owner has been heard of. Whoever lets it end without
+-- a word is not there, and nor is anybody else of its client: a machine that stands
+-- still looks as if it listened, and costs the others one claim, not one a ticket.
+--
+-- A key that is no queue is left as it is. It is an error for who asks; who releases
+-- frees the lock all the same.
 local lock, queue = KEYS[1], KEYS[2]
 local asking = ARGV[4]
 local leaving, joining = tonumber(ARGV[7]), tonumber(ARGV[8])
 local claim = 2000 -- claimLease
-local silence = 60000 -- without a word for so long the queue is nobody's
+local silence = 60000 -- queueTime: without a word for so long the queue is nobody's
 
 -- A tenure is known by its uuid: the id after it changes with a hand-over.
 local function tenure(ticket)
@@ -45,9 +52,20 @@ local function tenure(ticket)
 end
 
 local holder = redis.call('hkeys', lock)[1]
+local usable = redis.pcall('zscore', queue, '')
+if type(usable) == 'table' and usable.err then
+	if asking == '' and holder and tenure(holder) == tenure(ARGV[9]) then
+		redis.call('del', lock)
+		redis.call(ARGV[1], KEYS[3], '0')
+		return 1
+	end
+	return redis.error_reply(usable.err .. ' (queue ' .. queue .. ')')
+end
+
 local freed, left = false, 0
 for i = 9, 8 + leaving do
 	local found = redis.call('zrem', queue, ARGV[i])
+	redis.call('zrem', queue, '!' .. tenure(ARGV[i]))
 	if holder and tenure(holder) == tenure(ARGV[i]) then
 		redis.call('del', lock)
 		holder, freed, found = nil, true, 1
@@ -89,16 +107,34 @@ local function grant(ticket, lease, channel)
 	holder = ticket
 end
 
+local function client(ticket)
+	return string.sub(ticket, 1, 19)
+end
+
+-- Passes over the client whose tenure let its lease end, unless it speaks just now.
+local function passOver(silent)
+	if silent == client(asking ~= '' and asking or ARGV[9]) then
+		return
+	end
+	for _, ticket in ipairs(redis.call('zrange', queue, 0, -1)) do
+		if client(ticket) == silent then
+			redis.call('zrem', queue, ticket)
+		end
+	end
+end
+
 while not holder do
 	local refused
 	local first = redis.call('zrange', queue, 0, 0)[1]
 	if first then
 		redis.call('zrem', queue, first)
 	end
-	if first == asking or not first and ARGV[6] == '1' then
+	if first and string.sub(first, 1, 1) == '!' then
+		passOver(string.sub(first, 2, 20))
+	elseif first == asking or not first and ARGV[6] == '1' then
 		refused = grant(asking, ARGV[5])
 	elseif first then
-		local channel = ARGV[3] .. string.sub(first, 1, 19)
+		local channel = ARGV[3] .. client(first)
 		if listens(channel) then
 			refused = grant(first, claim, channel)
 		end
@@ -107,6 +143,9 @@ while not holder do
 	end
 	if refused then
 		return refused
+	end
+	if holder and first then
+		redis.call('zadd', queue, 0, '!' .. tenure(holder))
 	end
 end
 redis.call('pexpire', queue, silence)

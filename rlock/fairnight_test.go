@@ -1,0 +1,190 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// Fair locks where commands arrive too late, clients stand still, and keys are not
+// what they were.
+
+// lostSteps cuts the connection in place of each step that a client sends.
+func lostSteps(f network.Frame) network.Fate {
+	if f.Stage == network.Request && isStep(f) {
+		return network.Cut
+	}
+	return network.Pass
+}
+
+// All waiters of a machine that stands still look as if they listened.
+func TestAFrozenClientCostsOneClaimHoweverManyWaitInIt(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, frozen, p, me, them := w.client(), w.client(), w.client(), w.caller(), w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		var late []<-chan error
+		for range 20 {
+			late = append(late, start(func() error { return frozen.NewFairLock(key).Do(w.caller(), nothing) }))
+		}
+		w.eventually(func() bool { return len(w.queued()) == 20 }, "they queue")
+		got := w.waiting(p, them)
+		frozen.net.Rule(network.Silence)
+		require.NoError(t, holder.NewFairLock(key).Unlock(me))
+		within(t, 2*time.Second, 3*time.Second, func() { require.NoError(t, <-got) })
+		assert.Empty(t, w.queued())
+
+		frozen.net.Heal()
+		time.Sleep(time.Second)
+		assert.Len(t, w.queued(), 20, "who comes back joins again")
+		require.NoError(t, p.NewFairLock(key).Unlock(them))
+		for _, result := range late {
+			require.NoError(t, <-result)
+		}
+		assert.Empty(t, w.Keys())
+	})
+}
+
+// The client that let the lease end is the one that speaks.
+func TestWhoseHoldEndedKeepsTheOtherPlacesOfItsClient(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, p, l, me := w.client(), w.client(strict), &line{world: w}, w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		short := start(func() error { return p.NewFairLock(key).LockFor(w.caller(), time.Second) })
+		time.Sleep(50 * time.Millisecond)
+		l.join(p)
+		l.join(w.client(strict))
+		l.join(p)
+		require.NoError(t, holder.NewFairLock(key).Unlock(me))
+		require.NoError(t, <-short) // and nobody unlocks it
+		l.inOrder()
+	})
+}
+
+// An acquire of a waiter had no answer, and so it asked again. The first one arrives
+// when the ticket has been granted the lock, and the message is yet to come.
+func TestAnAcquireThatArrivesTooLateShortensNoGrantUnnoticed(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, p, me := w.client(), w.client(), w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		var hold *rlock.Hold
+		got := start(func() (err error) {
+			hold, err = p.NewFairLock(key).Acquire(w.ctx, rlock.WithLease(200*time.Millisecond))
+			return err
+		})
+		w.eventually(func() bool { return len(w.queued()) == 1 }, "it queues")
+		late := false
+		p.net.Rule(func(f network.Frame) network.Fate {
+			if late || f.Stage != network.Request || !isStep(f) {
+				return network.Pass
+			}
+			late = true
+			return network.Hold
+		})
+		before := len(p.steps())
+		w.eventually(func() bool { return len(p.steps()) > before }, "it asks again")
+		synctest.Wait()
+
+		p.net.SetRoundTrip(200 * time.Millisecond)
+		require.NoError(t, holder.NewFairLock(key).Unlock(me))
+		synctest.Wait() // the message is under way
+		p.net.SetRoundTrip(0)
+		require.Equal(t, 2*time.Second, w.TTL(key), "granted")
+		p.net.Deliver()
+		synctest.Wait()
+		require.Equal(t, 200*time.Millisecond, w.TTL(key), "and shortened")
+		require.NoError(t, <-got)
+		for ; hold.Valid(); time.Sleep(10 * time.Millisecond) {
+			require.Len(t, w.fields(key), 1)
+			require.LessOrEqual(t, time.Until(hold.ValidUntil()), w.TTL(key))
+		}
+		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
+	})
+}
+
+// The ticket is in the queue for longer than its lease would last.
+func TestATicketOfAShortLeaseIsTakenBackHoweverLongItTakes(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, p, second, me, them := w.client(), w.client(), w.client(), w.caller(), w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		ctx, giveUp := context.WithCancel(w.caller())
+		gone := start(func() error { return p.NewFairLock(key).LockFor(ctx, 200*time.Millisecond) })
+		w.eventually(func() bool { return len(w.queued()) == 1 }, "it queues")
+		got := w.waiting(second, them)
+		p.net.Rule(lostSteps)
+		giveUp()
+		require.ErrorIs(t, <-gone, context.Canceled)
+		time.Sleep(time.Second)
+		assert.Len(t, w.queued(), 2)
+		p.net.Rule(nil)
+		time.Sleep(time.Second)
+		assert.Len(t, w.queued(), 1)
+		within(t, 0, 0, func() {
+			require.NoError(t, holder.NewFairLock(key).Unlock(me))
+			require.NoError(t, <-got)
+		})
+		require.NoError(t, second.NewFairLock(key).Unlock(them))
+		assert.Empty(t, w.Keys())
+	})
+}
+
+// Their last asks found no place among those in flight, and so were never sent.
+func TestWhoLeavesWhileTheNodeIsCrowdedLeavesTheQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const locks = 16
+		holder, p, me := w.client(), w.client(), w.caller()
+		ctx, giveUp := context.WithCancel(w.caller())
+		var gone []<-chan error
+		for i := range locks {
+			require.NoError(t, holder.NewFairLock(fmt.Sprint(i)).Lock(me))
+			gone = append(gone, start(func() error { return p.NewFairLock(fmt.Sprint(i)).Lock(ctx) }))
+			w.eventually(func() bool { return w.Exists(fmt.Sprintf("rlock_fair_queue:{%d}", i)) }, "it queues")
+		}
+		p.net.Rule(network.All(network.Hold, network.Request))
+		p.net.Cut()
+		for i := range 250 {
+			gone = append(gone, start(func() error { return p.NewLock(fmt.Sprint("other", i)).Lock(ctx) }))
+		}
+		time.Sleep(time.Second) // they ask
+		giveUp()
+		for _, result := range gone {
+			require.ErrorIs(t, <-result, context.Canceled)
+		}
+		p.net.Heal()
+		time.Sleep(10 * time.Second)
+		assert.Len(t, w.Keys(), locks, "no queue")
+		require.NoError(t, holder.Close())
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestAKeyThatIsNoQueueIsNamedAndKeepsNoLock(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, p, me := w.client(), w.client(), w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		waits := w.waiting(p, w.caller())
+		w.Del(queue)
+		require.NoError(t, w.Set(queue, "precious"))
+		refused := func(err error) {
+			t.Helper()
+			require.ErrorIs(t, err, rlock.ErrWrongType)
+			require.ErrorContains(t, err, queue)
+		}
+		refused(<-waits)
+		_, err := p.NewFairLock(key).TryLock(w.caller())
+		refused(err)
+		require.NoError(t, holder.NewFairLock(key).Unlock(me))
+		assert.Equal(t, []string{queue}, w.Keys(), "the lock is free")
+		_, err = p.NewFairLock(key).TryLock(w.caller())
+		refused(err)
+		w.CheckGet(t, queue, "precious")
+		w.Del(queue)
+	})
+}
