@@ -218,10 +218,10 @@ func TestTheFixedLeaseOfOneReaderEndsOnTimeThoughRedisIsSilent(t *testing.T) {
 		l, me := w.shelf(), w.caller()
 		require.NoError(t, l.read.Lock(me))
 		time.Sleep(9 * time.Second)
-		hold, err := l.read.Acquire(w.ctx, rlock.WithLease(2*time.Second))
+		hold, err := l.read.Acquire(w.ctx, rlock.WithLease(1500*time.Millisecond))
 		require.NoError(t, err)
 		l.net.Rule(network.Silence) // so that the renewal a second later is in flight
-		within(t, 2*time.Second-drift, 2*time.Second+drift, func() { <-hold.Done() })
+		within(t, 1500*time.Millisecond, 1600*time.Millisecond, func() { <-hold.Done() })
 		assert.True(t, l.read.IsHeld(me))
 		l.net.Heal()
 		require.NoError(t, l.read.Unlock(me))
