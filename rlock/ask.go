@@ -62,8 +62,8 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 				t.unanswered()
 			}
 		case f == unknown:
-			t.disown(now)
 			t.ghost = true
+			t.disown(now)
 		default:
 			t.end()
 		}
@@ -141,8 +141,8 @@ func (r *room) undo(t *tenure, n news, l landing) {
 	case l.place == nil:
 		r.leave(t, time.Now()) // it may stand in line since before
 	case err != nil || released == 0 && !c.ordered():
-		t.disown(time.Now())
 		t.ghost = true
+		t.disown(time.Now())
 	default:
 		t.end()
 	}

@@ -135,6 +135,32 @@ func TestATicketOfAShortLeaseIsTakenBackHoweverLongItTakes(t *testing.T) {
 	})
 }
 
+// Nobody knows whether the ticket came into the queue; it did not.
+func TestATicketThatNeverArrivedIsLookedForNoLongerThanItsLease(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, p, me := w.client(), w.client(withLease(3*time.Second)), w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		ctx, giveUp := context.WithCancel(w.caller())
+		left := 1
+		p.net.Rule(func(f network.Frame) network.Fate {
+			if left == 0 || f.Stage != network.Request || !isStep(f) || joins(f) == 0 {
+				return network.Pass
+			}
+			left--
+			return network.Cut
+		})
+		gone := start(func() error { return p.NewFairLock(key).Lock(ctx) })
+		w.eventually(func() bool { return len(w.queued()) == 1 }, "it queues with another")
+		require.Zero(t, left)
+		giveUp()
+		require.ErrorIs(t, <-gone, context.Canceled)
+		time.Sleep(3 * time.Second)
+		require.NoError(t, p.Close())
+		require.NoError(t, holder.NewFairLock(key).Unlock(me))
+		assert.Empty(t, w.Keys())
+	})
+}
+
 // Their last asks found no place among those in flight, and so were never sent.
 func TestWhoLeavesWhileTheNodeIsCrowdedLeavesTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

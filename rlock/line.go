@@ -144,8 +144,8 @@ func (r *room) told(n news, l landing) {
 		switch {
 		case t.phase != asking || t.asks:
 		case f == unknown:
-			t.disown(now)
 			t.ghost = true
+			t.disown(now)
 		default:
 			if t.queued = nil; t.unwanted {
 				r.leave(t, now)

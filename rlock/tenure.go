@@ -336,7 +336,7 @@ func (t *tenure) disownBy(now time.Time, wait time.Duration) {
 	t.phase = releasing
 	t.room.pointedTo = true
 	t.until = now.Add(t.lease)
-	if t.queued != nil {
+	if t.queued != nil && !t.ghost {
 		t.until = now.Add(queueTime)
 	}
 	t.fails = 0
