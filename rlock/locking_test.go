@@ -376,7 +376,11 @@ func learnsOfForce(ctx context.Context, t *testing.T, here, there *trial) {
 	require.NoError(t, err)
 	assert.True(t, forced)
 	require.NoError(t, there.rival.Lock(ctx), "it is free")
-	<-hold.Done()
+	select {
+	case <-hold.Done():
+	case <-ctx.Done():
+		require.FailNow(t, "nobody told it")
+	}
 	assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 	assert.ErrorIs(t, hold.Release(ctx), rlock.ErrLost)
 	assert.True(t, there.rival.IsHeld(ctx))
