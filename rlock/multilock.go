@@ -19,14 +19,19 @@ import (
 //
 // The parts are taken one after the other, in an order that is the same for all who
 // take the same ones: by name, then by kind, then by the addresses, the Sentinel's
-// master set and the database in the Config of the client. So two that want each other's parts never wait for each other, unless they
-// hold others already. Where parts of one name and kind are at several Redis, all
-// processes should call these by the same addresses; where those are the same too, the
-// order is that of the arguments.
+// master set and the database in the Config of the client. So two that want each
+// other's parts never wait for each other, unless they hold others already. Where parts
+// of one name and kind are at several Redis, all processes should call these by the same
+// addresses; where those are the same too, the order is that of the arguments.
 //
 // A wait, that of ctx or of TryLockFor, is for all parts together. Where it ends, or a
 // part fails, what was taken is released. While others are waited for, the watchdog keeps
-// what is taken; a fixed lease begins when all are, and is that of all.
+// what is taken.
+//
+// A fixed lease is that of all parts, and begins when all are taken: Redis is told again
+// of parts that were asked for more than a hundredth of the lease before. Until it
+// confirms that, [Hold.ValidUntil] is what it has confirmed of them so far, and always
+// counted from before what set the lease was sent, so never later than what Redis keeps.
 // (Redisson's begins with each part, and may grow with each attempt: redisson.md 5.)
 //
 // If one part is lost, all are: the hold's context ends, the others are released at
@@ -187,7 +192,7 @@ func (m *MultiLock) takeAll(ctx context.Context, req request, began time.Time, k
 	}
 	if req.lease > 0 && (kept || time.Since(started) > req.lease/100) {
 		for _, h := range holds {
-			h.relet(req.lease) // it begins now
+			h.relet(req.lease) // it begins now, and is trusted once Redis confirms it
 		}
 	}
 	return holds, nil
