@@ -28,10 +28,10 @@ import (
 // part fails, what was taken is released. While others are waited for, the watchdog keeps
 // what is taken.
 //
-// A fixed lease is that of all parts, and begins when all are taken: Redis is told again
-// of parts that were asked for more than a hundredth of the lease before. Until it
-// confirms that, [Hold.ValidUntil] is what it has confirmed of them so far, and always
-// counted from before what set the lease was sent, so never later than what Redis keeps.
+// A fixed lease is that of all parts, and begins when all are taken: if the way to them
+// took more than a hundredth of it, Redis is told again. Until it confirms that,
+// [Hold.ValidUntil] is what it has confirmed so far, always counted from before what set
+// the lease was sent, and so never later than what Redis keeps.
 // (Redisson's begins with each part, and may grow with each attempt: redisson.md 5.)
 //
 // If one part is lost, all are: the hold's context ends, the others are released at
