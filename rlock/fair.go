@@ -35,6 +35,9 @@ import (
 //     here; do not mix them where both are contended. Within a client, a goroutine that
 //     holds the one and locks the other waits for itself.
 //   - TryLock fails also while the lock is free and somebody waits for it.
+//   - Who is granted it in the queue has it for two seconds at first, and for its lease
+//     once Redis was told of that, less than a second later. Until then
+//     [Hold.ValidUntil] and TTL say less.
 //   - ForceUnlock lets the next in the queue have it.
 //   - Without the right to subscribe to its channel a wait fails with [ErrNoPermission]:
 //     there is nothing to poll for. The channels are rlock_fair:{name}:*, and the queue

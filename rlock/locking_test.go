@@ -260,10 +260,13 @@ func TestTryLockForTakesTheLockWithinItsTime(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			ttl, err := there.rival.TTL(s.ctx)
-			assert.Greater(t, ttl, time.Hour-hang, "with its own lease")
-			assert.NoError(t, there.rival.Unlock(s.ctx))
-			return err
+			// Redis is told of it a moment later where the lock was granted in a
+			// queue, or is one of several.
+			assert.Eventually(t, func() bool {
+				ttl, err := there.rival.TTL(s.ctx)
+				return err == nil && ttl > time.Hour-hang
+			}, hang, time.Millisecond, "with its own lease")
+			return there.rival.Unlock(s.ctx)
 		})
 		<-queued
 		require.NoError(t, here.Unlock(s.ctx))
