@@ -309,7 +309,7 @@ func (v *visit) failed(f fault, err error) {
 // until the holder's lease is over, or for the next poll.
 func (r *room) patience(v *visit, ttl int64) time.Duration {
 	sleep := fallbackPoll
-	if r.line != nil {
+	if r.line != nil || r.name.id == readWriteKind && !v.shared {
 		sleep = beat
 	}
 	if ttl >= 0 {

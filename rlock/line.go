@@ -66,6 +66,7 @@ type news struct {
 	leaving               int      // how many of texts leave
 	texts                 []string // of all of them, in this order
 	unqueued              bool     // who asks does not stand in the queue
+	waits                 bool     // who asks goes on to wait if it is denied
 }
 
 // news collects it for the command that is about to be sent; who stands in the queue

@@ -90,10 +90,13 @@ const (
 	writeSuffix = ":write"
 )
 
-func (readWrite) acquire(t *tenure, _ news) call {
+func (readWrite) acquire(t *tenure, news news) call {
 	mode, n := "write", t.room.name
-	if t.shared {
+	switch {
+	case t.shared:
 		mode = "read"
+	case news.waits:
+		mode = "await"
 	}
 	return rwAcquireScript.brief(2, n.key, n.tagged, t.room.client.milliseconds(t.lease), t.text, mode)
 }
