@@ -258,6 +258,9 @@ func TestReadersAndWritersAreToldOfARightThatIsMissing(t *testing.T) {
 		client, err := rlock.New(config)
 		require.NoError(t, err)
 		defer client.Close()
+		there, err := rlock.New(config)
+		require.NoError(t, err)
+		defer there.Close()
 		l, me := client.NewReadWriteLock(key), rlock.WithOwner(s.ctx, rlock.NewOwner())
 		do := func(err error) bool {
 			if err != nil {
@@ -270,7 +273,9 @@ func TestReadersAndWritersAreToldOfARightThatIsMissing(t *testing.T) {
 			time.Sleep(5 * time.Millisecond) // it is mirrored
 			do(l.ReadLock().Unlock(me))
 		}
-		if do(l.ReadLock().Lock(me)) {
+		if do(l.ReadLock().Lock(me)) { // and a writer who waits elsewhere
+			_, err := there.NewReadWriteLock(key).WriteLock().TryLockFor(s.ctx, time.Millisecond, 0)
+			do(err)
 			do(l.ReadLock().Unlock(me))
 		}
 		return failed

@@ -305,11 +305,27 @@ func (v *visit) failed(f fault, err error) {
 	v.fails++
 }
 
+// waitsOn returns how long v goes on to wait if it is denied, as far as it is known by
+// now: it may be cancelled.
+func (v *visit) waitsOn(ctx context.Context, now time.Time) time.Duration {
+	if v.wait <= 0 || v.over() {
+		return 0
+	}
+	left := forever
+	if !v.until.IsZero() {
+		left = v.until.Sub(now)
+	}
+	if end, ok := ctx.Deadline(); ok {
+		left = min(left, end.Sub(now))
+	}
+	return max(left, 0)
+}
+
 // patience is how long the head sleeps after it was denied, if no message comes:
 // until the holder's lease is over, or for the next poll.
 func (r *room) patience(v *visit, ttl int64) time.Duration {
 	sleep := fallbackPoll
-	if r.line != nil || r.name.id == readWriteKind && !v.shared {
+	if r.line != nil || r.name.id == readWriteKind && !v.shared { // each ask says that it waits
 		sleep = beat
 	}
 	if ttl >= 0 {

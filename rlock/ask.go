@@ -14,7 +14,7 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	c, v := r.client, &w.Value
 	t := r.ticket(v, now)
 	news := r.news(now, true)
-	news.unqueued, news.waits = t.queued == nil, v.wait > 0
+	news.unqueued, news.waits = t.queued == nil, v.waitsOn(ctx, now)
 	r.busy++
 	r.since = now
 	v.asking, t.asks = true, true

@@ -63,10 +63,10 @@ type line struct {
 type news struct {
 	sentAt                *time.Time // shared by the tickets that it tells of
 	left, joined, waiting []*tenure
-	leaving               int      // how many of texts leave
-	texts                 []string // of all of them, in this order
-	unqueued              bool     // who asks does not stand in the queue
-	waits                 bool     // who asks goes on to wait if it is denied
+	leaving               int           // how many of texts leave
+	texts                 []string      // of all of them, in this order
+	unqueued              bool          // who asks does not stand in the queue
+	waits                 time.Duration // how long who asks waits on if it is denied, 0 for not
 }
 
 // news collects it for the command that is about to be sent; who stands in the queue

@@ -6,7 +6,7 @@ import "time"
 // that joining, nesting and leaving wait for no network and send nothing, but for
 // the last to leave. They hold back for a writer who waits here, since the queue is
 // first-in first-out, and for others elsewhere as far as turns go: a stream of
-// readers must end.
+// readers must end. That no other stream begins meanwhile is up to rw_acquire.lua.
 
 // mayJoin reports whether the request is a reader's who may have a level of its
 // own beside the readers here.

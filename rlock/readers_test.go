@@ -128,51 +128,6 @@ func TestAWriterElsewhereIsNotStarvedByReadersWithoutEnd(t *testing.T) {
 	})
 }
 
-// Their turns end at different times, so that one of them always reads.
-func TestAWriterIsNotStarvedByTheReadersOfManyClients(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		const clients, reading = 6, 50 * time.Millisecond
-		end := time.Now().Add(10 * time.Second)
-		var all sync.WaitGroup
-		for i := range clients {
-			l := w.shelf()
-			for j := range 3 {
-				reader := w.caller()
-				all.Go(func() {
-					time.Sleep(time.Duration(7*i+13*j) * time.Millisecond)
-					for time.Now().Before(end) {
-						assert.NoError(t, l.read.Lock(reader))
-						time.Sleep(reading)
-						assert.NoError(t, l.read.Unlock(reader))
-					}
-				})
-			}
-		}
-		// Two writers, so that the readers' turn must come as well.
-		var mu sync.Mutex
-		writes, longest := 0, time.Duration(0)
-		for range 2 {
-			l, writer := w.shelf(), w.caller()
-			all.Go(func() {
-				for time.Now().Before(end) {
-					began := time.Now()
-					assert.NoError(t, l.write.Lock(writer))
-					mu.Lock()
-					longest = max(longest, time.Since(began))
-					writes++
-					mu.Unlock()
-					time.Sleep(time.Millisecond)
-					assert.NoError(t, l.write.Unlock(writer))
-					time.Sleep(20 * time.Millisecond)
-				}
-			})
-		}
-		all.Wait()
-		t.Logf("%d writes, the longest wait %v", writes, longest)
-		assert.Less(t, longest, time.Second)
-	})
-}
-
 // They have met a writer, and listen yet for a while. Nobody waits for them to go.
 func TestReadersOfTwoClientsDoNotTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

@@ -17,12 +17,29 @@ import (
 // The readers of one client are one reader in Redis: only the first to come and
 // the last to leave wait for it. Inside a client readers and writers are served
 // first come, first served, so that a writer who waits holds back readers who come
-// later. For writers who wait elsewhere, the readers of a client hold back after
-// [Config.HandoffLimit] more of them, or [Config.HandoffTime]; then a TryLock of
-// the read lock may be refused while others read.
+// later.
 //
-// It is wire-compatible with Redisson's RReadWriteLock. A name that is used for a
-// ReadWriteLock must not be used for a lock of another kind.
+// For readers elsewhere, a writer who waits sets a key in Redis, and asks twice a
+// second whether they have gone. Meanwhile no client begins to read, and a client that
+// reads already lets [Config.HandoffLimit] more readers join, or for
+// [Config.HandoffTime], whichever ends first. Without this one client or another would
+// always read. Once the writer has had the lock the readers have their turn. A writer
+// who gives up holds readers back no longer than it would have waited, as far as that
+// was known, and for a second at most; so does one whose process died. A TryLock of the
+// write lock holds nobody back.
+//
+// So a reader must not wait for another who has yet to begin, in whatever process: if a
+// writer comes between them all three wait for ever, as with [sync.RWMutex]. An owner
+// who reads may always nest.
+//
+// # Redisson
+//
+// It is wire-compatible with Redisson's RReadWriteLock, which neither sets nor looks at
+// that key, "{name}:rlock_writer". Redisson's readers may starve any writer, as they do
+// among themselves. For Redisson's writers readers here make way after a turn, since
+// they hear that somebody listens.
+//
+// A name that is used for a ReadWriteLock must not be used for a lock of another kind.
 type ReadWriteLock struct {
 	read  ReadLock
 	write WriteLock
@@ -30,7 +47,8 @@ type ReadWriteLock struct {
 
 // A ReadLock is the lock of a [ReadWriteLock] that many owners may hold at once.
 // Each owner nests and unlocks for itself. The lease of a fixed lock is its owner's
-// alone: when it ends that owner has lost its hold, and others read on.
+// alone: when it ends that owner has lost its hold, and others read on. TryLock may be
+// refused while nobody writes, since a writer waits; so may TryLockFor and TryAcquire.
 //
 // Redisson's RReadWriteLock.readLock().
 type ReadLock struct{ lock }
@@ -88,17 +106,21 @@ type readWrite struct{}
 const (
 	modeField   = "mode"
 	writeSuffix = ":write"
+
+	// intentTime is for how long the intent of a writer who waits keeps others from
+	// beginning to read, unless it asks again.
+	intentTime = 2 * beat
 )
 
 func (readWrite) acquire(t *tenure, news news) call {
-	mode, n := "write", t.room.name
+	mode, intent, n, c := "write", "0", t.room.name, t.room.client
 	switch {
 	case t.shared:
 		mode = "read"
-	case news.waits:
-		mode = "await"
+	case news.waits > 0:
+		intent = c.milliseconds(min(news.waits, intentTime))
 	}
-	return rwAcquireScript.brief(2, n.key, n.tagged, t.room.client.milliseconds(t.lease), t.text, mode)
+	return rwAcquireScript.brief(2, n.key, n.tagged, c.milliseconds(t.lease), t.text, mode, intent)
 }
 
 func (readWrite) mirror(c *Client, part []sent) call {

@@ -78,8 +78,8 @@ func (r *room) yield(t *tenure, now time.Time) {
 	}
 }
 
-// letPass has the head wait for others after readers made way for them. It does not
-// listen meanwhile: who listens is taken for one who waits for readers to go, and
+// letPass has the head wait for others after readers made way for them. They may be
+// Redisson's writers, which do not say that they wait. It does not listen meanwhile: who listens is taken for one who waits for readers to go, and
 // the readers of two clients would make way for each other. Where readers of others
 // go on it waits for longer than their turn takes, since a writer needs all readers
 // to be away at once.

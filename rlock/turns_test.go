@@ -14,17 +14,21 @@ import (
 
 // Turns with a client that is not ours. internal/redisson has the real one.
 
+const foreignOwner = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7"
+
 // A foreigner contends for the lock as a thread of Redisson does: it frees it after
 // each section, and waits for a message.
 type foreigner struct {
 	*world
+	channel  string
+	holds    []string // the lock's hash while it has it
 	redis    rueidis.Client
 	messages chan struct{}
 	sections int
 }
 
-func (w *world) foreigner() *foreigner {
-	f := &foreigner{world: w, redis: w.outsider(), messages: make(chan struct{}, 1)}
+func (w *world) foreigner(channel string, holds ...string) *foreigner {
+	f := &foreigner{world: w, channel: channel, holds: holds, redis: w.outsider(), messages: make(chan struct{}, 1)}
 	ctx, leave := context.WithCancel(w.ctx)
 	subscriber := w.outsider()
 	left := start(func() error {
@@ -47,21 +51,20 @@ func (f *foreigner) eval(script string, args ...string) rueidis.RedisResult {
 // contend takes the lock again and again until then. It tries at a message, late by
 // what lateness returns.
 func (f *foreigner) contend(until time.Time, lateness func() time.Duration) {
-	const owner = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7"
 	for time.Now().Before(until) {
 		got, err := f.eval(`
 			if redis.call('exists', KEYS[1]) == 1 then
 				return 0
 			end
-			redis.call('hset', KEYS[1], ARGV[1], 1)
-			return redis.call('pexpire', KEYS[1], 30000)`, owner).AsInt64()
+			redis.call('hset', KEYS[1], unpack(ARGV))
+			return redis.call('pexpire', KEYS[1], 30000)`, f.holds...).AsInt64()
 		if !assert.NoError(f.t, err) {
 			return
 		}
 		if got == 1 {
 			time.Sleep(section)
 			f.sections++
-			assert.NoError(f.t, f.eval(`redis.call('del', KEYS[1]); return redis.call('publish', ARGV[1], '0')`, channel).Error())
+			assert.NoError(f.t, f.eval(`redis.call('del', KEYS[1]); return redis.call('publish', ARGV[1], '0')`, f.channel).Error())
 		}
 		select {
 		case <-f.messages:
@@ -98,7 +101,7 @@ func punctual() time.Duration { return 0 }
 func TestAClientThatPassesNothingOnHasItsShare(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		end := time.Now().Add(4 * time.Second)
-		f := w.foreigner()
+		f := w.foreigner(channel, foreignOwner, "1")
 		ours := w.client().crowd(w, end)
 		f.contend(end, punctual)
 		t.Logf("sections: theirs %d, ours %d", f.sections, ours())
@@ -112,7 +115,7 @@ func TestAClientThatPassesNothingOnHasItsShare(t *testing.T) {
 func TestWhoIsLateNowAndThenIsLetPassAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		end := time.Now().Add(4 * time.Second)
-		f := w.foreigner()
+		f := w.foreigner(channel, foreignOwner, "1")
 		ours := w.client().crowd(w, end)
 		turn := 0
 		f.contend(end, func() time.Duration {
@@ -128,7 +131,7 @@ func TestWhoIsLateNowAndThenIsLetPassAgain(t *testing.T) {
 
 func TestOthersThatNeverComeCostLittle(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.foreigner() // listens, and does not contend
+		w.foreigner(channel, foreignOwner, "1") // listens, and does not contend
 		began := time.Now()
 		end := began.Add(4 * time.Second)
 		ours := w.client().crowd(w, end)()
@@ -136,5 +139,36 @@ func TestOthersThatNeverComeCostLittle(t *testing.T) {
 		t.Logf("%d sections, %v lost", ours, lost)
 		assert.Less(t, lost, time.Second/5)
 		require.Positive(t, ours)
+	})
+}
+
+// Redisson's writer says to nobody that it waits, but by listening.
+func TestAWriterOfRedissonIsNotStarvedByReadersWithoutEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		end := time.Now().Add(4 * time.Second)
+		f := w.foreigner(rwChannel, "mode", "write", foreignOwner+":write", "1")
+		reads := make([]int, 6)
+		var all sync.WaitGroup
+		for i := range 2 {
+			l := w.shelf()
+			for j := range 3 {
+				reader := w.caller()
+				all.Go(func() {
+					time.Sleep(time.Duration(7*i+3*j) * time.Millisecond)
+					for ; time.Now().Before(end); reads[3*i+j]++ {
+						assert.NoError(t, l.read.Lock(reader))
+						time.Sleep(5 * time.Millisecond)
+						assert.NoError(t, l.read.Unlock(reader))
+					}
+				})
+			}
+		}
+		f.contend(end, punctual)
+		all.Wait()
+		t.Logf("%d writes, reads %v", f.sections, reads)
+		assert.Greater(t, f.sections, 40)
+		for _, n := range reads {
+			assert.Greater(t, n, 40)
+		}
 	})
 }

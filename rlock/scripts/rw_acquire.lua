@@ -4,38 +4,38 @@
 --
 -- KEYS[1]  the lock's name: a hash of mode ("read" or "write"), "<owner>" -> count
 --          for each reader, "<owner>:write" -> count for a writer
--- KEYS[2]  what its readers' keys begin with: "<it>:<owner>:rwlock_timeout:1" lives
---          as long as that reader's lease, and "<it>:rlock_writer" for a second after
---          a writer who waits was refused by readers
+-- KEYS[2]  what the other keys begin with: "<it>:<owner>:rwlock_timeout:1" lives as
+--          long as that reader's lease, "<it>:rlock_writer" is a writer's intent
 -- ARGV[1]  lease in milliseconds
 -- ARGV[2]  owner, "<uuid>:<id>"; the uuid is this tenure's alone
--- ARGV[3]  what is asked for: "read", "write", or "await" to write, by who waits for it
+-- ARGV[3]  the mode that is asked for
+-- ARGV[4]  of a writer who waits: how many milliseconds its intent lasts, 0 for others
 --
 -- nil      acquired: owner has a count of 1 and its lease begins now; readers keep
 --          the hash for the longest lease among them
 -- {n, o}   held by owner o, in a way that excludes this one, for n more milliseconds
---          (-1: its key has no TTL)
+--          (-1: its key has no TTL); to a reader also {n, ""}, kept out by an intent
+--          that has n more milliseconds
 --
--- While a writer waits for readers to go nobody begins to read, or one might always be
--- left: {n, ""} then, and n is how long the writer has been heard of. Redisson's
--- readers do not know of it.
+-- The intent says that a writer waits for readers to go. Nobody new begins to read
+-- while it lasts, or there might always be one. Who gets the write lock ends it, so
+-- that the readers' turn comes as well. Redisson knows nothing of it.
 --
 -- A hash without a mode is a lock of another kind. Redisson would add a mode to it;
 -- here it excludes readers and writers.
 --
--- Sending it again changes nothing: it sets the count, it does not add to it.
-local name, lease, owner, asked = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
-local writer, waits = KEYS[2] .. ':rlock_writer', asked == 'await'
-if waits then
-	asked = 'write'
-end
+-- Sending it again changes nothing: it sets the count, it does not add to it. One that
+-- is executed late, when its writer has left, may set an intent for nobody: it ends by
+-- itself. The writer who has the lock finds no intent, since none is set meanwhile.
+local name, lease, owner, asked, intent = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local writer = KEYS[2] .. ':rlock_writer'
 local field = asked == 'write' and owner .. ':write' or owner
 local mode = redis.call('hget', name, 'mode')
 
 if redis.call('exists', name) == 1 and redis.call('hexists', name, field) == 0
 		and not (mode == 'read' and asked == 'read') then
-	if waits and mode == 'read' then
-		redis.call('set', writer, 1, 'px', 1000) -- two beats
+	if mode == 'read' and intent > math.max(redis.call('pttl', writer), 0) then
+		redis.call('set', writer, 1, 'px', intent)
 	end
 	local holder
 	for _, f in ipairs(redis.call('hkeys', name)) do
@@ -50,9 +50,9 @@ local left = -1
 if asked == 'write' then
 	redis.call('del', writer)
 else
-	local first = redis.call('pttl', writer)
-	if first > 0 and redis.call('hexists', name, field) == 0 then
-		return {first, ''}
+	local waits = redis.call('pttl', writer)
+	if waits > 0 and redis.call('hexists', name, field) == 0 then
+		return {waits, ''}
 	end
 	left = redis.call('pttl', name)
 	redis.call('set', KEYS[2] .. ':' .. owner .. ':rwlock_timeout:1', 1, 'px', lease)
