@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -204,24 +205,24 @@ func TestAWritersAcquireThatIsSentAgainChangesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		reading, writing, elsewhere := w.shelf(), w.shelf(), w.shelf()
 		me, writer, outside := w.caller(), w.caller(), w.outsider()
-		again := func(f network.Frame) {
-			t.Helper()
-			_ = outside.Do(w.ctx, outside.B().Arbitrary(f.Args...).Build()) // nil is an error to it
+		again := func(f network.Frame) (granted bool) {
+			return rueidis.IsRedisNil(outside.Do(w.ctx, outside.B().Arbitrary(f.Args...).Build()).Error())
 		}
 		require.NoError(t, reading.read.Lock(me))
 		waiting := start(func() error { return writing.write.Lock(writer) })
 		require.True(t, pending(waiting))
 		refused := writing.acquires()[0]
 		before := w.Dump()
-		again(refused)
+		assert.False(t, again(refused))
+		assert.True(t, again(reading.acquires()[0]), "nor does that of who reads already")
 		assert.Equal(t, before, w.Dump(), "while it waits")
 
 		require.NoError(t, reading.read.Unlock(me))
 		require.NoError(t, <-waiting)
 		sent := writing.acquires()
 		before = w.Dump()
-		again(refused)
-		again(sent[len(sent)-1])
+		assert.False(t, again(refused))
+		assert.True(t, again(sent[len(sent)-1]))
 		assert.Equal(t, before, w.Dump(), "when it has the lock")
 		assert.Len(t, w.Keys(), 1)
 
@@ -229,8 +230,8 @@ func TestAWritersAcquireThatIsSentAgainChangesNothing(t *testing.T) {
 		require.NoError(t, writing.write.Unlock(writer))
 		time.Sleep(10 * time.Millisecond)
 		before = w.Dump()
-		again(refused)
-		again(sent[len(sent)-1])
+		assert.False(t, again(refused))
+		assert.False(t, again(sent[len(sent)-1]))
 		assert.Equal(t, intentTime, w.ttl(intentKey), "an intent for nobody")
 		within(t, intentTime, intentTime+late, func() { require.NoError(t, elsewhere.read.Lock(me)) })
 		require.NoError(t, elsewhere.read.Unlock(me))
