@@ -201,7 +201,8 @@ func TestAnAcquireThatIsInFlightWhenTheClientIsClosedIsGivenBack(t *testing.T) {
 func TestClientsThatAreClosedInTheMiddleOfEverythingLeaveNothingBehind(t *testing.T) {
 	eachRealm(t, func(t *testing.T, w *realm) {
 		var sections atomic.Int64
-		for round := range w.times(20) {
+		rounds := w.times(20)
+		for round := range rounds {
 			var results []<-chan error
 			here, there := w.process(), w.process()
 			for _, p := range []*peer{here, there} {
@@ -223,6 +224,9 @@ func TestClientsThatAreClosedInTheMiddleOfEverythingLeaveNothingBehind(t *testin
 				}
 			}
 			time.Sleep(time.Duration(round) * 700 * time.Microsecond)
+			if round == rounds-1 { // those who share the votes at first need longer
+				w.eventually(func() bool { return sections.Load() > 0 }, "anybody has the lock")
+			}
 			require.NoError(t, here.Close())
 			time.Sleep(time.Duration(round) * 700 * time.Microsecond)
 			require.NoError(t, there.Close())
@@ -231,7 +235,6 @@ func TestClientsThatAreClosedInTheMiddleOfEverythingLeaveNothingBehind(t *testin
 			}
 			require.Empty(t, w.keys())
 		}
-		assert.Positive(t, sections.Load())
 	})
 }
 
