@@ -64,11 +64,9 @@ type visit struct {
 	due     bool // it should ask Redis when it may
 	asking  bool // it does
 
-	// Of a fair lock, see line.go: the ticket that it waits with, whether a message
-	// said that the ticket has the lock, when Redis must know of it, and whether it
-	// has asked a last time, when its own time was up.
+	// Of a fair lock, see line.go: the ticket that it waits with, when Redis must know
+	// of it, and whether it has asked a last time, when its own time was up.
 	ticket *tenure
-	called bool
 	tellBy time.Time
 	last   bool
 

@@ -103,6 +103,9 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	}
 	if r.line != nil {
 		r.line.next = now.Add(v.sleep)
+		if head := r.queue.Head(); head != nil && head != w {
+			head.Wake() // it could not ask while another did
+		}
 	}
 	if place != nil {
 		place.leave()

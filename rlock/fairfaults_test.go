@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -421,87 +420,6 @@ func (r *record) once(w *world, p *party) {
 	r.spans = append(r.spans, span{from, time.Now()})
 	r.mu.Unlock()
 	_ = lock.Unlock(me) // it may not be confirmed
-}
-
-// TestFairLocksExcludeEachOtherWhateverTheNetworkDoes has connections cut, silenced
-// and refused at random, and holders that find out by the clock.
-func TestFairLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
-	for seed := range uint64(6) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T, w *world) {
-				random := rand.New(rand.NewPCG(seed, 1))
-				var mu sync.Mutex
-				var spans []span
-				var workers sync.WaitGroup
-				end := time.Now().Add(time.Minute / 2)
-				var clients []*party
-				for i := range 4 {
-					p := w.client(withLease(3*time.Second), handoff(i%2*3-1, 0))
-					clients = append(clients, p)
-					for range 3 {
-						wait := time.Duration(1+random.IntN(8000)) * time.Millisecond
-						workers.Go(func() {
-							for time.Now().Before(end) {
-								ctx, cancel := context.WithTimeout(w.ctx, wait)
-								h, err := p.NewFairLock(key).Acquire(ctx)
-								cancel()
-								if err != nil {
-									time.Sleep(time.Millisecond)
-									continue
-								}
-								from := time.Now()
-								select { // while it is held
-								case <-h.Done():
-								case <-time.After(wait / 50):
-								}
-								to := time.Now()
-								if until := h.ValidUntil(); !until.IsZero() && until.Before(to) {
-									to = until
-								}
-								mu.Lock()
-								spans = append(spans, span{from, to})
-								mu.Unlock()
-								_ = h.Release(w.ctx)
-							}
-						})
-					}
-				}
-				for time.Now().Before(end) {
-					time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)
-					switch p := clients[random.IntN(len(clients))]; random.IntN(6) {
-					case 0:
-						p.net.Cut()
-					case 1:
-						p.net.Rule(network.Silence)
-					case 2:
-						p.net.Refuse()
-						p.net.Cut()
-					case 3:
-						p.net.Rule(network.All(network.Drop, network.Push))
-					default:
-						p.net.Rule(nil)
-						p.net.Deliver()
-						p.net.Heal()
-					}
-				}
-				for _, p := range clients {
-					p.net.Rule(nil)
-					p.net.Deliver()
-					p.net.Heal()
-				}
-				workers.Wait()
-				slices.SortFunc(spans, func(a, b span) int { return a.from.Compare(b.from) })
-				for i := 1; i < len(spans); i++ {
-					require.False(t, spans[i].from.Before(spans[i-1].to), "%v and %v overlap", spans[i-1], spans[i])
-				}
-				t.Log(len(spans), "sections")
-				assert.Greater(t, len(spans), 50)
-				time.Sleep(time.Minute)
-				assert.Empty(t, w.Keys())
-			})
-		})
-	}
 }
 
 // Who could not hear of a grant does not stand in the queue, where it would be passed

@@ -214,3 +214,28 @@ func TestAKeyThatIsNoQueueIsNamedAndKeepsNoLock(t *testing.T) {
 		w.Del(queue)
 	})
 }
+
+// The message of a grant comes while the ticket's own acquire is in flight, whose
+// answer is too late to be of use. The message says nothing of the next ticket.
+func TestAGrantIsForOneTicketOfAWaiter(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, p, other, me, them := w.client(), w.client(), w.client(), w.caller(), w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		ours := start(func() error { return p.NewFairLock(key).LockFor(w.caller(), 200*time.Millisecond) })
+		w.eventually(func() bool { return len(w.queued()) == 1 }, "it queues")
+		theirs := w.waiting(other, them)
+		p.net.SetRoundTrip(600 * time.Millisecond)
+		before := len(p.steps())
+		w.eventually(func() bool { return len(p.steps()) > before }, "it asks again")
+		time.Sleep(400 * time.Millisecond) // and again, which is on its way
+		require.NoError(t, holder.NewFairLock(key).Unlock(me))
+		require.NoError(t, <-theirs)
+		for range 20 {
+			time.Sleep(100 * time.Millisecond)
+			require.True(t, pending(ours), "the other client has the lock")
+		}
+		p.net.SetRoundTrip(0)
+		require.NoError(t, other.NewFairLock(key).Unlock(them))
+		require.NoError(t, <-ours)
+	})
+}

@@ -246,7 +246,7 @@ func (r *room) granted(ticket string, now time.Time) {
 	switch {
 	case r.client.closed.Load() || !strings.HasPrefix(ticket, r.client.id.prefix):
 	case w != nil && w.Value.asking:
-		w.Value.called = true // the answer decides whether that is news
+		w.Value.ticket.called = true // the answer decides whether that is news
 	case w != nil:
 		r.take(w, now)
 	case r.tenure != nil && strings.HasPrefix(ticket, r.tenure.text[:tenureLen]):
@@ -281,7 +281,7 @@ func (r *room) take(w *waiter, now time.Time) {
 		r.grant(t, w, now)
 	} else {
 		t.trust = lease.Trust{}
-		v.called, v.due = true, true
+		t.called, v.due = true, true
 	}
 	w.Wake()
 }
@@ -289,7 +289,7 @@ func (r *room) take(w *waiter, now time.Time) {
 // mayAsk reports whether w may ask Redis: the head does, about the lock or to tell
 // who waits, and so does a waiter who was called.
 func (r *room) mayAsk(w *waiter) bool {
-	if w.Value.called {
+	if t := w.Value.ticket; t != nil && t.phase == asking && t.called {
 		return true
 	}
 	return r.queue.Head() == w && r.busy == 0 && (r.tenure == nil || r.line != nil && r.line.overdue)
@@ -322,8 +322,9 @@ func (r *room) tell(v *visit, now time.Time) {
 // denied deals with an answer that names another holder, or none.
 func (r *room) denied(w *waiter, now time.Time) {
 	v := &w.Value
-	t, called := v.ticket, v.called
-	v.called = false
+	t := v.ticket
+	called := t.called
+	t.called = false
 	if r.line == nil || v.wait <= 0 {
 		t.end()
 		return
