@@ -17,7 +17,8 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	news.unqueued, news.waits = t.queued == nil, v.waitsOn(ctx, now)
 	r.busy++
 	r.since = now
-	v.asking, t.asks = true, true
+	called := t.called
+	v.asking, t.asks, t.called = true, true, false // only a message that comes meanwhile is news to the answer
 	r.shard.mu.Unlock()
 	l, flight := t.ask(ctx, news)
 	r.shard.mu.Lock()
@@ -54,6 +55,7 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	case err != nil && ctx.Err() != nil:
 		r.leave(t, now)
 	case err != nil:
+		t.called = t.called || called
 		v.failed(f, err)
 		switch {
 		case t.phase != asking:

@@ -19,7 +19,7 @@ import (
 // Connections are cut, silenced, refused and slow at random, of one client or of all, and
 // holders find out by the clock.
 func TestFairLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
-	for seed := range uint64(thorough(300, 20)) {
+	for seed := range uint64(thorough(2000, 60)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(t *testing.T, w *world) {
@@ -40,7 +40,7 @@ func TestFairLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
 				for i := 1; i < len(r.spans); i++ {
 					require.False(t, r.spans[i].from.Before(r.spans[i-1].to), "%v and %v overlap", r.spans[i-1], r.spans[i])
 				}
-				assert.Greater(t, len(r.spans), 20)
+				assert.GreaterOrEqual(t, len(r.spans), 9, "each has had it at the end")
 				time.Sleep(time.Minute)
 				assert.Empty(t, w.Keys())
 				for _, p := range clients {

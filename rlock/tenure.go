@@ -56,7 +56,7 @@ type tenure struct {
 	// Of a ticket, see line.go.
 	telling  bool // the command that has put it in the queue was not answered yet
 	asks     bool // its own acquire is in flight, whose answer decides what becomes of it
-	called   bool // a message said that it has the lock, and no answer said since that it has not
+	called   bool // a message said that it has the lock, which no answer was asked for since
 	unwanted bool // its waiter has gone meanwhile
 
 	ghost bool  // releasing: the acquire may be executed after the release
