@@ -73,10 +73,14 @@ func (t *tenure) holds(o Owner) bool {
 	return false
 }
 
-// depth returns how many levels of the one sort o has.
+// loose reports whether the level is a part's that has not joined its whole: of an
+// attempt that goes on, or was given up and is about to be released.
+func (l *level) loose() bool { return l.hold != nil && l.hold.part && l.hold.partOf.Load() == nil }
+
+// depth returns how many levels of the one sort o has, and knows of.
 func (t *tenure) depth(o Owner, shared bool) (n int) {
 	for i := range t.levels {
-		if l := &t.levels[i]; l.owner == o && l.shared == shared {
+		if l := &t.levels[i]; l.owner == o && l.shared == shared && !l.loose() {
 			n++
 		}
 	}

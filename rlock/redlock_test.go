@@ -424,6 +424,37 @@ func TestACallerWhoLeavesGetsNothingOfARedLock(t *testing.T) {
 	})
 }
 
+// The caller leaves when the servers' answers come. What they granted is released in the
+// background, and is nothing that he has.
+func TestWhoLeftDoesNotHaveWhatIsAboutToBeReleased(t *testing.T) {
+	quorum(t, func(t *testing.T, w *council) {
+		m, me := w.member(), w.caller()
+		for _, party := range m.parties {
+			party.net.SetRoundTrip(100 * time.Millisecond)
+		}
+		left := 0
+		for range 100 {
+			ctx, cancel := context.WithTimeout(me, 100*time.Millisecond)
+			err := m.Lock(ctx)
+			cancel()
+			if err != nil {
+				left++
+				require.Zero(t, m.HoldCount(me))
+				taken, err := m.TryLock(me)
+				if err != nil || !taken {
+					continue
+				}
+				require.Equal(t, 1, m.HoldCount(me))
+			}
+			require.NoError(t, m.Unlock(me))
+			time.Sleep(time.Second)
+		}
+		assert.Positive(t, left)
+		w.settle()
+		assert.Empty(t, w.have())
+	})
+}
+
 // Each is far from what the other is near to, and goes the other way round. As many
 // as half of the servers is what either gets first.
 func TestRedLocksThatGoOppositeWaysDoNotWaitForEachOtherForEver(t *testing.T) {
