@@ -52,6 +52,21 @@ func TestACrowdIsDecidedPartByPart(t *testing.T) {
 	require.NotZero(t, report.Broken(checker.Order))
 }
 
+// A part begins with the last step of the one before, which may be an unlock: it does
+// not tell the token that the hold goes on with.
+func TestAPartMayBeginInsideAHoldWithAToken(t *testing.T) {
+	s := &story{}
+	s.byName("a", 0, 1, 1, token(7))
+	for ms := 10; ms < 4000; ms += 10 {
+		s.byName("a", ms, ms+1, 2, token(7))
+		s.gives("a", ms+2, ms+3, history.Released)
+	}
+	s.gives("a", 5000, 5001, history.Released)
+	report := s.check(t)
+	require.Greater(t, report.Parts, 2)
+	require.Empty(t, report.Violations)
+}
+
 func BenchmarkCheck(b *testing.B) {
 	s := crowd(100, 20_000)
 	events := s.sorted()

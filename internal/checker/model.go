@@ -137,7 +137,8 @@ func (s state) after(in *step) (bool, state) {
 		if unseen {
 			next.levels = in.levels
 		}
-		kept := unseen || in.result.Token == 0 || in.result.Token == s.token
+		// A part may begin with an unlock, when the token is not known.
+		kept := unseen || s.token == 0 || in.result.Token == 0 || in.result.Token == s.token
 		return owns && kept && in.counts(next.levels), next
 	}
 	free := unseen || s.levels == 0 || in.returned >= s.expiry

@@ -60,9 +60,9 @@ func (s *story) readsFor(owner string, called, returned, until int, changes ...f
 }
 
 // byName is a Lock: nobody says until when it is valid.
-func (s *story) byName(owner string, called, returned, count int) uint64 {
+func (s *story) byName(owner string, called, returned, count int, changes ...func(*history.Result)) uint64 {
 	op := history.Op{Method: history.Lock, Lease: time.Second, Kept: true}
-	return s.take(owner, called, returned, 0, op, []func(*history.Result){func(r *history.Result) { r.Count = count }})
+	return s.take(owner, called, returned, 0, op, append(changes, func(r *history.Result) { r.Count = count }))
 }
 
 func (s *story) take(owner string, called, returned, until int, op history.Op, changes []func(*history.Result)) uint64 {
