@@ -239,3 +239,16 @@ func TestAGrantIsForOneTicketOfAWaiter(t *testing.T) {
 		require.NoError(t, <-ours)
 	})
 }
+
+func TestAHolderThatDiesLeavesNothingForLongerThanItsLease(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, p, me := w.client(), w.client(), w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		got := w.waiting(p, w.caller())
+		require.NoError(t, holder.NewFairLock(key).Unlock(me))
+		require.NoError(t, <-got)
+		p.die()
+		time.Sleep(3 * time.Second) // what is left of the claim
+		assert.Empty(t, w.Keys())
+	})
+}

@@ -148,7 +148,13 @@ while not holder do
 		redis.call('zadd', queue, 0, '!' .. tenure(holder))
 	end
 end
-redis.call('pexpire', queue, silence)
+-- The mark of a grant that nobody stands behind is kept for the lease that it is about.
+local waits = redis.call('zrange', queue, 0, 1)
+if #waits == 1 and string.sub(waits[1], 1, 1) == '!' then
+	redis.call('pexpire', queue, math.max(redis.call('pttl', lock), 1))
+else
+	redis.call('pexpire', queue, silence)
+end
 if freed and not holder then
 	redis.call(ARGV[1], KEYS[3], '0')
 end
