@@ -3,7 +3,6 @@ package rlock_test
 import (
 	"context"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,37 +28,13 @@ func TestAWriterIsNotStarvedByTheReadersOfManyClients(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const clients, reading, between = 6, 50 * time.Millisecond, 20 * time.Millisecond
 		end := time.Now().Add(10 * time.Second)
-		var all sync.WaitGroup
-		var mu sync.Mutex
-		reads := 0
-		for i := range clients {
-			l := w.shelf()
-			for j := range 3 {
-				reader := w.caller()
-				all.Go(func() {
-					time.Sleep(time.Duration(7*i+13*j) * time.Millisecond)
-					for time.Now().Before(end) {
-						assert.NoError(t, l.read.Lock(reader))
-						time.Sleep(reading)
-						assert.NoError(t, l.read.Unlock(reader))
-						mu.Lock()
-						reads++
-						mu.Unlock()
-					}
-				})
-			}
+		shelves := make([]shelf, clients)
+		for i := range shelves {
+			shelves[i] = w.shelf()
 		}
-		l, writer, writes, longest := w.shelf(), w.caller(), 0, time.Duration(0)
-		for time.Now().Before(end) {
-			began := time.Now()
-			assert.NoError(t, l.write.Lock(writer))
-			longest = max(longest, time.Since(began))
-			writes++
-			time.Sleep(time.Millisecond)
-			assert.NoError(t, l.write.Unlock(writer))
-			time.Sleep(between)
-		}
-		all.Wait()
+		readers := readWithoutEnd(w, shelves, 3, [2]time.Duration{7 * time.Millisecond, 13 * time.Millisecond}, reading, end)
+		writes, longest := writeUntil(w, w.shelf(), between, end)
+		reads := sum(readers())
 		t.Logf("%d writes, the longest wait %v; %d reads", writes, longest, reads)
 		assert.Less(t, longest, 5*reading)
 		assert.Greater(t, writes, 50)

@@ -89,36 +89,9 @@ func TestAWriterElsewhereIsNotStarvedByReadersWithoutEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		here, there, writers := w.shelf(), w.shelf(), w.shelf()
 		end := time.Now().Add(5 * time.Second)
-		var all sync.WaitGroup
-		var mu sync.Mutex
-		reads := 0
-		for i, l := range []shelf{here, there} {
-			for j := range 8 {
-				reader := w.caller()
-				all.Go(func() {
-					time.Sleep(time.Duration(i*8+j) * time.Millisecond)
-					for time.Now().Before(end) {
-						assert.NoError(t, l.read.Lock(reader))
-						time.Sleep(5 * time.Millisecond)
-						assert.NoError(t, l.read.Unlock(reader))
-						mu.Lock()
-						reads++
-						mu.Unlock()
-					}
-				})
-			}
-		}
-		writer, writes, longest := w.caller(), 0, time.Duration(0)
-		for time.Now().Before(end) {
-			began := time.Now()
-			assert.NoError(t, writers.write.Lock(writer))
-			longest = max(longest, time.Since(began))
-			writes++
-			time.Sleep(time.Millisecond)
-			assert.NoError(t, writers.write.Unlock(writer))
-			time.Sleep(10 * time.Millisecond)
-		}
-		all.Wait()
+		reading := readWithoutEnd(w, []shelf{here, there}, 8, [2]time.Duration{8 * time.Millisecond, time.Millisecond}, 5*time.Millisecond, end)
+		writes, longest := writeUntil(w, writers, 10*time.Millisecond, end)
+		reads := sum(reading())
 		commands := evalshas(here.net.Sent("")) + evalshas(there.net.Sent("")) + evalshas(writers.net.Sent(""))
 		t.Logf("%d writes, the longest wait %v; %d reads; %d commands", writes, longest, reads, commands)
 		assert.Less(t, longest, time.Second)

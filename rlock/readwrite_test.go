@@ -32,6 +32,49 @@ func (w *world) shelf(changes ...func(*rlock.Config)) shelf {
 	return shelf{p, l.ReadLock(), l.WriteLock()}
 }
 
+// readWithoutEnd has so many read in each of the shelves until the end, one section
+// after the other. They begin apart, by the first for each shelf and by the second for
+// each reader. What it returns waits for them, and says how often each has read.
+func readWithoutEnd(w *world, shelves []shelf, each int, apart [2]time.Duration, section time.Duration, end time.Time) (reads func() []int) {
+	counts := make([]int, each*len(shelves))
+	var all sync.WaitGroup
+	for i, l := range shelves {
+		for j := range each {
+			reader := w.caller()
+			all.Go(func() {
+				time.Sleep(time.Duration(i)*apart[0] + time.Duration(j)*apart[1])
+				for ; time.Now().Before(end); counts[each*i+j]++ {
+					assert.NoError(w.t, l.read.Lock(reader))
+					time.Sleep(section)
+					assert.NoError(w.t, l.read.Unlock(reader))
+				}
+			})
+		}
+	}
+	return func() []int { all.Wait(); return counts }
+}
+
+// writeUntil writes again and again, and returns how often, and the longest wait.
+func writeUntil(w *world, l shelf, between time.Duration, end time.Time) (writes int, longest time.Duration) {
+	for writer := w.caller(); time.Now().Before(end); writes++ {
+		began := time.Now()
+		assert.NoError(w.t, l.write.Lock(writer))
+		longest = max(longest, time.Since(began))
+		time.Sleep(time.Millisecond)
+		assert.NoError(w.t, l.write.Unlock(writer))
+		time.Sleep(between)
+	}
+	return writes, longest
+}
+
+// sum adds up what each has done.
+func sum(counts []int) (n int) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
 // try reports whether another owner gets the lock now; it gives it back.
 func (w *world) try(lock rlock.Locker) bool {
 	w.t.Helper()

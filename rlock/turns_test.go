@@ -147,24 +147,10 @@ func TestAWriterOfRedissonIsNotStarvedByReadersWithoutEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		end := time.Now().Add(4 * time.Second)
 		f := w.foreigner(rwChannel, "mode", "write", foreignOwner+":write", "1")
-		reads := make([]int, 6)
-		var all sync.WaitGroup
-		for i := range 2 {
-			l := w.shelf()
-			for j := range 3 {
-				reader := w.caller()
-				all.Go(func() {
-					time.Sleep(time.Duration(7*i+3*j) * time.Millisecond)
-					for ; time.Now().Before(end); reads[3*i+j]++ {
-						assert.NoError(t, l.read.Lock(reader))
-						time.Sleep(5 * time.Millisecond)
-						assert.NoError(t, l.read.Unlock(reader))
-					}
-				})
-			}
-		}
+		shelves := []shelf{w.shelf(), w.shelf()}
+		reading := readWithoutEnd(w, shelves, 3, [2]time.Duration{7 * time.Millisecond, 3 * time.Millisecond}, 5*time.Millisecond, end)
 		f.contend(end, punctual)
-		all.Wait()
+		reads := reading()
 		t.Logf("%d writes, reads %v", f.sections, reads)
 		assert.Greater(t, f.sections, 40)
 		for _, n := range reads {
