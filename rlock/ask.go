@@ -8,7 +8,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// ask sends the acquire of w, the head, and deals with the answer: a tenure, the
+// ask sends the acquire of w, who may ask, and deals with the answer: a tenure, the
 // holder's pttl, or an error. The mutex is held before and after.
 func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	c, v := r.client, &w.Value
