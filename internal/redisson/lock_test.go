@@ -87,22 +87,13 @@ const fallback = 5 * time.Second
 func wakeUp(s *scene, first, second side, lock string) time.Duration {
 	s.t.Helper()
 	require.NoError(s.t, first.Lock(lock, 0))
-	before := s.deniedAnywhere()
 	waiter := s.start(func() error { return second.Lock(lock, 0) })
-	s.awaitWaiter(lock)
-	s.awaitTwoDenials(before)
+	s.awaitAsleep(second, lock)
 	unlocked := time.Now()
 	require.NoError(s.t, first.Unlock(lock))
 	took := waiter.succeeds().Sub(unlocked)
 	require.NoError(s.t, second.Unlock(lock))
 	return took
-}
-
-// awaitTwoDenials returns when somebody waits for nothing but a message: it tries
-// once more when it has subscribed, and on a slow machine again when a lease is over.
-func (s *scene) awaitTwoDenials(before int) {
-	s.t.Helper()
-	require.Eventually(s.t, func() bool { return s.deniedAnywhere() >= before+2 }, hang, time.Millisecond)
 }
 
 func nesting(s *scene, first, second side) {
@@ -194,7 +185,7 @@ func limits(s *scene, first, second side) {
 		}
 		return err
 	})
-	s.awaitWaiter(lock)
+	s.awaitAsleep(second, lock)
 	require.NoError(s.t, first.Unlock(lock))
 	waiter.succeeds()
 	ttl, err := first.TTL(lock)
@@ -213,9 +204,8 @@ func force(s *scene, first, second side) {
 	assert.False(s.t, ok, "nobody holds it")
 
 	require.NoError(s.t, first.Lock(lock, 0))
-	before := s.deniedAnywhere()
 	waiter := s.start(func() error { return second.Lock(lock, 0) })
-	s.awaitTwoDenials(before)
+	s.awaitAsleep(second, lock)
 	forced := time.Now()
 	ok, err = first.ForceUnlock(lock)
 	require.NoError(s.t, err)

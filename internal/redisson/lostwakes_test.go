@@ -2,23 +2,14 @@ package redisson_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redisson"
 	"github.com/go-rlock/rlock/rlock"
-)
-
-// unneeded is the lease of a holder that soon needs it no more: who is not woken waits
-// for its end. Who waits for longer than unwoken has not been.
-const (
-	unneeded = 5 * time.Second
-	unwoken  = time.Second
 )
 
 // A message that is published while Redisson's subscription is being renewed is
@@ -28,57 +19,44 @@ func TestAMessageThatIsLostWithItsConnectionKeepsNobodyWaiting(t *testing.T) {
 		golang, java := s.golang(), s.java.Thread("one")
 		ours, theirs := s.fresh(), s.fresh()
 		s.occupy(ours, time.Hour)
-		s.occupy(theirs, unneeded)
+		s.occupy(theirs, time.Hour)
 		ourWait := s.start(func() error { return golang.Lock(ours, 0) })
 		theirWait := s.start(func() error { return java.Lock(theirs, 0) })
-		s.awaitAsleep(s.outside, 0, 2)
+		s.awaitAsleep(golang, ours)
+		s.awaitAsleep(java, theirs)
 
 		b := s.outside.B
 		freed := time.Now()
 		for _, reply := range s.outside.DoMulti(s.ctx, b().Multi().Build(),
 			b().ClientKill().TypePubsub().Build(),
 			b().Del().Key(ours, theirs).Build(),
-			b().Publish().Channel(channelOf(ours)).Message("0").Build(),
-			b().Publish().Channel(channelOf(theirs)).Message("0").Build(),
+			b().Publish().Channel(s.channelOf(ours)).Message("0").Build(),
+			b().Publish().Channel(s.channelOf(theirs)).Message("0").Build(),
 			b().Exec().Build()) {
 			require.NoError(s.t, reply.Error())
 		}
-		took, theirsTook := ourWait.succeeds().Sub(freed), theirWait.succeeds().Sub(freed)
-		s.t.Logf("from the unlock to the waiter: rlock %v, Redisson %v", took, theirsTook)
-		assert.Greater(s.t, theirsTook, unwoken)
+		s.t.Logf("from the unlock to the waiter: rlock %v", ourWait.succeeds().Sub(freed))
+		s.awaitWaiter(theirs)
+		s.sleepsOn(java, theirWait)
+		require.NoError(s.t, s.do("PUBLISH", s.channelOf(theirs), "0").Error())
+		theirWait.succeeds()
 		require.NoError(s.t, golang.Unlock(ours))
 		require.NoError(s.t, java.Unlock(theirs))
 	})
 }
 
-// denied returns how often the node has answered that a lock is held.
-func (s *scene) denied(node rueidis.Client) (times int) {
+// sleepsOn asserts that Redisson has not woken its waiter, though the lock is free.
+func (s *scene) sleepsOn(java redisson.Thread, waiter *call) {
 	s.t.Helper()
-	stats, err := node.Do(s.ctx, node.B().Info().Section("commandstats").Build()).ToString()
+	asleep, err := java.IsAsleep()
 	require.NoError(s.t, err)
-	if _, after, found := strings.Cut(stats, "cmdstat_pttl:calls="); found {
-		_, err = fmt.Sscanf(after, "%d,", &times)
-		require.NoError(s.t, err)
+	select {
+	case <-waiter.done:
+		assert.Fail(s.t, "Redisson looks again as well")
+	default:
+		assert.True(s.t, asleep, "Redisson looks again as well")
 	}
-	return times
 }
-
-func (s *scene) deniedAnywhere() (times int) {
-	s.t.Helper()
-	for _, node := range s.nodes {
-		times += s.denied(node)
-	}
-	return times
-}
-
-// awaitAsleep returns when so many clients wait: each was denied the lock, has
-// subscribed, and was denied it once more.
-func (s *scene) awaitAsleep(node rueidis.Client, before, clients int) {
-	s.t.Helper()
-	require.Eventually(s.t, func() bool { return s.denied(node) >= before+2*clients }, hang, time.Millisecond)
-}
-
-func channelOf(lock string) string { return "redisson_lock__channel:{" + lock + "}" }
 
 // occupy makes the lock that of somebody who is no client at all. Lease 0: the key
 // does not expire.
@@ -100,16 +78,13 @@ func TestAKeyWithoutALeaseIsLookedAtAgain(t *testing.T) {
 		s.occupy(theirs, 0)
 		ourWait := s.start(func() error { return golang.Lock(ours, 0) })
 		theirWait := s.start(func() error { return java.Lock(theirs, 0) })
-		s.awaitAsleep(s.outside, 0, 2)
+		s.awaitAsleep(golang, ours)
+		s.awaitAsleep(java, theirs)
 		require.NoError(s.t, s.do("DEL", theirs).Error())
 		require.NoError(s.t, s.do("DEL", ours).Error())
 		ourWait.succeeds()
-		select {
-		case <-theirWait.done:
-			assert.Fail(s.t, "Redisson looks again as well")
-		default:
-		}
-		require.NoError(s.t, s.do("PUBLISH", channelOf(theirs), "0").Error())
+		s.sleepsOn(java, theirWait)
+		require.NoError(s.t, s.do("PUBLISH", s.channelOf(theirs), "0").Error())
 		theirWait.succeeds()
 		require.NoError(s.t, golang.Unlock(ours))
 		require.NoError(s.t, java.Unlock(theirs))
@@ -147,7 +122,7 @@ func TestAsManyLocksMayBeWaitedForAsThereAre(t *testing.T) {
 		s.t.Logf("Redisson refuses %d of %d: %v", n, len(theirs), err)
 		for _, lock := range locks {
 			require.NoError(s.t, s.do("DEL", lock).Error())
-			require.NoError(s.t, s.do("PUBLISH", channelOf(lock), "0").Error())
+			require.NoError(s.t, s.do("PUBLISH", s.channelOf(lock), "0").Error())
 		}
 		for _, c := range ours {
 			c.succeeds()
@@ -160,24 +135,25 @@ func TestAsManyLocksMayBeWaitedForAsThereAre(t *testing.T) {
 func TestAWaiterWhoseSlotMovesIsWoken(t *testing.T) {
 	withBothInACluster(t, setting{}, func(s *scene) {
 		golang, java := s.golang(), s.java.Thread("one")
-		wait := func(who side, lease time.Duration) (took time.Duration) {
-			lock := s.fresh()
-			s.occupy(lock, lease)
-			node := s.Primary(lock).Client(s.t)
-			before := s.denied(node)
-			waiter := s.start(func() error { return who.Lock(lock, 0) })
-			s.awaitAsleep(node, before, 1)
-			s.MoveSlot(lock)
-			freed := time.Now()
-			require.NoError(s.t, s.do("DEL", lock).Error())
-			require.NoError(s.t, s.do("SPUBLISH", channelOf(lock), "0").Error())
-			took = waiter.succeeds().Sub(freed)
-			require.NoError(s.t, who.Unlock(lock))
-			return took
-		}
-		ours, theirs := wait(golang, time.Hour), wait(java, unneeded)
-		s.t.Logf("from the unlock to the waiter: rlock %v, Redisson %v", ours, theirs)
-		assert.Greater(s.t, theirs, unwoken)
+		lock := s.fresh()
+		ours, theirs := "{"+lock+"}:ours", "{"+lock+"}:theirs"
+		s.occupy(ours, time.Hour)
+		s.occupy(theirs, time.Hour)
+		ourWait := s.start(func() error { return golang.Lock(ours, 0) })
+		theirWait := s.start(func() error { return java.LockInterruptibly(theirs, 0) })
+		s.awaitAsleep(golang, ours)
+		s.awaitAsleep(java, theirs)
+		s.MoveSlot(lock)
+		freed := time.Now()
+		require.NoError(s.t, s.do("DEL", theirs, ours).Error())
+		require.NoError(s.t, s.do("SPUBLISH", s.channelOf(theirs), "0").Error())
+		require.NoError(s.t, s.do("SPUBLISH", s.channelOf(ours), "0").Error())
+		s.t.Logf("from the unlock to the waiter: rlock %v", ourWait.succeeds().Sub(freed))
+		require.NoError(s.t, s.do("SPUBLISH", s.channelOf(theirs), "0").Error())
+		s.sleepsOn(java, theirWait)
+		require.NoError(s.t, java.Interrupt())
+		require.Error(s.t, theirWait.fails())
+		require.NoError(s.t, golang.Unlock(ours))
 	})
 }
 

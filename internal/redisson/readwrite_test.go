@@ -92,8 +92,7 @@ func reading(s *scene, first, second couple) {
 		s.gets(s.javaBoth("other").write, lock, false)
 
 		writer := s.start(func() error { return first.write.Lock(lock, 0) })
-		s.awaitWaiter(lock)
-		time.Sleep(50 * time.Millisecond) // it is asleep by now
+		s.awaitAsleep(first.write, lock)
 		left := time.Now()
 		require.NoError(s.t, second.read.Unlock(lock))
 		assert.Less(s.t, writer.succeeds().Sub(left), fallback)
@@ -101,7 +100,7 @@ func reading(s *scene, first, second couple) {
 		s.gets(second.write, lock, false)
 
 		reader := s.start(func() error { return second.read.Lock(lock, 0) })
-		time.Sleep(50 * time.Millisecond)
+		s.awaitAsleep(second.read, lock)
 		left = time.Now()
 		require.NoError(s.t, first.write.Unlock(lock))
 		assert.Less(s.t, reader.succeeds().Sub(left), fallback)
@@ -122,8 +121,7 @@ func downgrading(s *scene, first, second couple) {
 	}, hang, time.Millisecond)
 	if _, ours := first.write.(owner); ours {
 		reader := s.start(func() error { return second.read.Lock(lock, 0) })
-		s.awaitWaiter(lock)
-		time.Sleep(50 * time.Millisecond)
+		s.awaitAsleep(second.read, lock)
 		downgraded := time.Now()
 		require.NoError(s.t, first.write.Unlock(lock))
 		assert.Less(s.t, reader.succeeds().Sub(downgraded), fallback)

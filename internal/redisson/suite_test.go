@@ -206,15 +206,7 @@ var lockNumber atomic.Int64
 // those that wait for it are, in either family of commands, on any node.
 func (s *scene) awaitWaiter(lock string) {
 	s.t.Helper()
-	channel := "redisson_lock__channel:"
-	if s.setting.kind == redisson.Read || s.setting.kind == redisson.Write {
-		channel = "redisson_rwlock:"
-	}
-	if strings.Contains(lock, "{") {
-		channel += lock
-	} else {
-		channel += "{" + lock + "}"
-	}
+	channel := s.channelOf(lock)
 	require.Eventually(s.t, func() bool {
 		for _, node := range s.nodes {
 			for _, count := range s.counts {
@@ -226,6 +218,34 @@ func (s *scene) awaitWaiter(lock string) {
 		}
 		return false
 	}, hang, time.Millisecond, "nobody waits at %q", channel)
+}
+
+// channelOf returns the channel of the messages that wake who waits for the lock.
+func (s *scene) channelOf(lock string) string {
+	channel := "redisson_lock__channel:"
+	if s.setting.kind == redisson.Read || s.setting.kind == redisson.Write {
+		channel = "redisson_rwlock:"
+	}
+	if strings.Contains(lock, "{") {
+		return channel + lock
+	}
+	return channel + "{" + lock + "}"
+}
+
+// awaitAsleep returns when the waiter for the lock needs a message, or the end of the
+// lease, to go on. One of Redisson's that has subscribed may not be so far: what is published
+// to all readers before it sleeps does not wake it.
+func (s *scene) awaitAsleep(waiter side, lock string) {
+	s.t.Helper()
+	java, ok := waiter.(redisson.Thread)
+	if !ok {
+		s.awaitWaiter(lock)
+		return
+	}
+	require.Eventually(s.t, func() bool {
+		asleep, err := java.IsAsleep()
+		return err == nil && asleep
+	}, hang, time.Millisecond, "it does not sleep at %q", lock)
 }
 
 // A call is one that is under way in a goroutine of its own.

@@ -8,7 +8,8 @@ import (
 
 // A Thread is a Java thread: for Redisson, with its process, the identity of whom
 // a lock belongs to. It executes one call at a time, in the order in which they
-// are made; each method returns when its call has.
+// are made; each method returns when its call has. Interrupt and IsAsleep are about
+// the call under way.
 type Thread struct {
 	process *Process
 	name    string
@@ -112,6 +113,13 @@ func (t Thread) Count(lock, counter string, during time.Duration) (sections int,
 // Interrupt interrupts the thread in what it executes.
 func (t Thread) Interrupt() error {
 	return t.do(nil, command{Call: "interrupt"})
+}
+
+// IsAsleep says whether the thread waits for a lock's message, or for the end of its
+// lease, and does nothing else until then.
+func (t Thread) IsAsleep() (ok bool, err error) {
+	err = t.do(&ok, command{Call: "isAsleep"})
+	return ok, err
 }
 
 // do makes the call and stores its value, if it has one, in into.

@@ -31,8 +31,8 @@ import org.redisson.client.codec.StringCodec;
  *   end of input: the client is shut down
  * </pre>
  *
- * A command is executed by the thread that it names, after those that the thread was given before; answers come in
- * the order in which they are ready. There is one RLock object a kind and name, as a service keeps it in a field.
+ * A command is executed by the thread that it names, after those that the thread was given before, except for interrupt
+ * and isAsleep, which are about what it executes; answers come in the order in which they are ready. There is one RLock object a kind and name, as a service keeps it in a field.
  */
 public final class Driver {
 
@@ -68,6 +68,8 @@ public final class Driver {
         if (command.call().equals("interrupt")) {
             worker.interrupt();
             say(new Answer(command.id(), null, null, null));
+        } else if (command.call().equals("isAsleep")) {
+            say(new Answer(command.id(), worker.isAsleep(), null, null));
         } else {
             worker.give(command);
         }

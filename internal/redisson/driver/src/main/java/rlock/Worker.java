@@ -1,7 +1,9 @@
 package rlock;
 
+import java.util.Arrays;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.Semaphore;
 import java.util.function.Consumer;
 
 /** A thread that executes the commands that it is given, one after the other. */
@@ -19,6 +21,16 @@ final class Worker extends Thread {
 
     void give(Driver.Command command) {
         commands.add(command);
+    }
+
+    /**
+     * Whether it waits for a message, and would get it. Redisson's waiters sleep on a semaphore, to which a message that
+     * comes between their last try and this adds no permit if it is meant for all of them.
+     */
+    boolean isAsleep() {
+        State state = getState();
+        return (state == State.WAITING || state == State.TIMED_WAITING)
+                && Arrays.stream(getStackTrace()).anyMatch(frame -> frame.getClassName().equals(Semaphore.class.getName()));
     }
 
     @Override
