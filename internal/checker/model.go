@@ -31,6 +31,7 @@ type step struct {
 	nested  bool         // it took a level of an owner who had one
 	levels  int          // that the owner has after it, by what it did
 	excused bool         // Redis may have forgotten who has the lock
+	era     int          // what it has forgotten by then it does not know again
 }
 
 // A state is who has the lock. The zero state is free.
@@ -42,6 +43,7 @@ type state struct {
 	owner  string // of whoever has it alone
 	levels int
 	token  uint64       // the last that was given out
+	era    int          // in which it was: in another, tokens begin anew
 	expiry history.Time // no earlier than this
 
 	readers []reader // in the order of their owners
@@ -107,7 +109,7 @@ var model = porcupine.Model{
 }
 
 func (s state) equal(t state) bool {
-	return s.owner == t.owner && s.levels == t.levels && s.token == t.token && s.expiry == t.expiry &&
+	return s.owner == t.owner && s.levels == t.levels && s.token == t.token && s.era == t.era && s.expiry == t.expiry &&
 		s.unseen == t.unseen && s.unseenReaders == t.unseenReaders && slices.Equal(s.readers, t.readers)
 }
 
@@ -122,9 +124,13 @@ func (s state) after(in *step) (bool, state) {
 	unseen := s.unseen.has(in.Owner)
 	owns := unseen || s.levels > 0 && s.owner == in.Owner
 	next := state{
-		owner: in.Owner, token: max(s.token, in.result.Token), expiry: in.hold.end(),
+		owner: in.Owner, token: s.token, era: s.era, expiry: in.hold.end(),
 		readers: s.readersOf(in.Owner), unseenReaders: s.unseenReaders.only(in.Owner),
 	}
+	if in.result.Token != 0 {
+		next.token, next.era = in.result.Token, in.era
+	}
+	anew := unseen || s.era != in.era
 	switch {
 	case !in.took():
 		next.levels = s.levels - 1
@@ -138,14 +144,14 @@ func (s state) after(in *step) (bool, state) {
 			next.levels = in.levels
 		}
 		// A part may begin with an unlock, when the token is not known.
-		kept := unseen || s.token == 0 || in.result.Token == 0 || in.result.Token == s.token
+		kept := anew || s.token == 0 || in.result.Token == 0 || in.result.Token == s.token
 		return owns && kept && in.counts(next.levels), next
 	}
 	free := unseen || s.levels == 0 || in.returned >= s.expiry
 	for _, r := range s.readers {
 		free = free && (r.owner == in.Owner || in.returned >= r.expiry)
 	}
-	grows := unseen || in.result.Token == 0 || in.result.Token > s.token
+	grows := anew || in.result.Token == 0 || in.result.Token > s.token
 	next.levels = 1
 	return free && grows && in.counts(1), next
 }
@@ -210,7 +216,7 @@ func (s state) tidy() state {
 	if s.levels > 0 {
 		return s
 	}
-	return state{token: s.token, readers: s.readers, unseenReaders: s.unseenReaders}
+	return state{token: s.token, era: s.era, readers: s.readers, unseenReaders: s.unseenReaders}
 }
 
 // mattered reports whether anybody relied on the hold. One that was over when its

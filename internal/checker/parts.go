@@ -27,6 +27,7 @@ func (c *check) parts(n *name) [][]*step {
 	steps := slices.DeleteFunc(n.steps, func(s *step) bool { return !s.hold.mattered() })
 	for _, s := range steps {
 		s.from = s.called
+		s.era = n.era(s.returned)
 		if s.took() {
 			s.excused = c.excuse(n, s.returned, s.returned) != nil
 		} else {
@@ -47,6 +48,20 @@ func (c *check) parts(n *name) [][]*step {
 		parts = append(parts, part)
 	}
 	return parts
+}
+
+// era counts what may have made Redis forget before then, once when it began and
+// once when it was over.
+func (n *name) era(at history.Time) (era int) {
+	for _, f := range n.forgets {
+		if f.from <= at {
+			era++
+		}
+		if f.to <= at {
+			era++
+		}
+	}
+	return era
 }
 
 // hasten brings the begins of the first levels to where they can have had their

@@ -271,6 +271,25 @@ var stories = []told{
 		s.gives("c", 2030, 2031, history.Released)
 	}},
 
+	{title: "tokens that begin anew long after Redis was emptied", excused: []checker.Rule{checker.Token}, tell: func(s *story) {
+		s.kept("a", 0, 1, 990, token(7))
+		s.gives("a", 10, 11, history.Released)
+		s.fault(15, 16, del)
+		s.kept("b", 2000, 2001, 2990) // takes no token, and knows of none
+		s.gives("b", 2030, 2031, history.Released)
+		s.kept("c", 3000, 3001, 3990, token(1))
+		s.gives("c", 3030, 3031, history.Released)
+	}},
+	{title: "a token repeated after Redis was emptied", broken: []checker.Rule{checker.Order, checker.Token}, excused: []checker.Rule{checker.Token}, tell: func(s *story) {
+		s.kept("a", 0, 1, 990, token(7))
+		s.gives("a", 10, 11, history.Released)
+		s.fault(15, 16, del)
+		s.kept("b", 2000, 2001, 2990, token(1))
+		s.gives("b", 2030, 2031, history.Released)
+		s.kept("c", 3000, 3001, 3990, token(1))
+		s.gives("c", 3030, 3031, history.Released)
+	}},
+
 	{title: "a yes after the time that was promised", broken: []checker.Rule{checker.Overdue}, tell: func(s *story) {
 		call := s.kept("a", 0, 1, 990)
 		s.looks("a", call, 1000, 990)
