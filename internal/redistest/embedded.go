@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -26,6 +27,8 @@ type embedded struct {
 
 	gate    sync.Mutex // protects following; taken before miniredis' own mutex
 	stopped bool
+
+	clock sync.Mutex // held while miniredis' clock is set, so that it never goes back
 
 	// mu protects following. A script's commands take it under miniredis' own
 	// mutex, so nothing of miniredis is called under it.
@@ -77,6 +80,9 @@ func (e *embedded) dial() (net.Conn, error) {
 // before sees each command before it is executed, those of scripts as well, and
 // reports whether it has answered it already.
 func (e *embedded) before(peer *miniserver.Peer, command string, args ...string) bool {
+	if !inScript(peer) {
+		e.tick()
+	}
 	command = strings.ToLower(command)
 	e.mu.Lock()
 	e.calls[command]++
@@ -90,6 +96,21 @@ func (e *embedded) before(peer *miniserver.Peer, command string, args ...string)
 		peer.WriteError(reply)
 	}
 	return reply != ""
+}
+
+// tick sets miniredis' clock to now. Left alone it goes on while a script runs, so that
+// a key ends between two commands of the script where the process is slow; in Redis
+// time stands still for a script. A script has miniredis' mutex, and this waits for it.
+func (e *embedded) tick() {
+	e.clock.Lock()
+	defer e.clock.Unlock()
+	e.m.SetTime(time.Now())
+}
+
+// inScript reports whether the peer is a script. Only miniredis' own note says so.
+func inScript(peer *miniserver.Peer) bool {
+	note := reflect.ValueOf(peer.Ctx)
+	return note.Kind() == reflect.Pointer && note.Elem().FieldByName("nested").Bool()
 }
 
 func (e *embedded) setStopped(stopped bool) {

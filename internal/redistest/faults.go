@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -48,6 +49,30 @@ func (s *Server) Resume() {
 		s.must(p.resume())
 	}
 }
+
+// TakeForDead sets how long the sentinels, or the nodes of a Cluster, let a node be silent
+// before they take it for dead and fail over. A test that kills no primary should say
+// minutes: a machine may be too busy for a node to answer within a second or two.
+func (s *Server) TakeForDead(after time.Duration) {
+	s.t.Helper()
+	s.breakable("TakeForDead", KindSentinel, KindCluster)
+	s.must(s.takeForDead(after))
+}
+
+func (s *Server) takeForDead(after time.Duration) error {
+	processes, setting := s.sentinels, []string{"SENTINEL", "SET", masterSet, "down-after-milliseconds", milliseconds(after)}
+	if s.Kind == KindCluster {
+		processes, setting = s.nodes, []string{"CONFIG", "SET", "cluster-node-timeout", milliseconds(after)}
+	}
+	for _, p := range processes {
+		if err := p.do(setting...).Error(); err != nil {
+			return fmt.Errorf("redistest: %v of %s: %w", setting, p.addr(), err)
+		}
+	}
+	return nil
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // Primary returns the node that takes the writes for key at the moment, as a server
 // of its own, like [Server.Nodes]. Only a Cluster looks at the key. While a dead
@@ -187,7 +212,7 @@ func (s *Server) migrate(slot int, source, target *process) error {
 		if len(keys) == 0 {
 			return errors.Join(assign(target, "NODE", id[target]), assign(source, "NODE", id[target]))
 		}
-		command := append([]string{"MIGRATE", "127.0.0.1", strconv.Itoa(target.port), "", "0", "1000", "KEYS"}, keys...)
+		command := append([]string{"MIGRATE", "127.0.0.1", strconv.Itoa(target.port), "", "0", milliseconds(patience), "KEYS"}, keys...)
 		if err := source.do(command...).Error(); err != nil {
 			return err
 		}

@@ -38,6 +38,7 @@ type process struct {
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has ended; nil before the first launch
+	paused bool          // by pause
 }
 
 const confFile = "redis.conf"
@@ -100,7 +101,7 @@ func (p *process) launch() error {
 	if err := <-started; err != nil {
 		return err
 	}
-	p.cmd, p.exited = cmd, exited
+	p.cmd, p.exited, p.paused = cmd, exited, false
 	return nil
 }
 
@@ -158,22 +159,28 @@ func (p *process) kill() {
 func (p *process) pause() error  { return p.signal(syscall.SIGSTOP) }
 func (p *process) resume() error { return p.signal(syscall.SIGCONT) }
 
-func (p *process) signal(s os.Signal) error {
+func (p *process) signal(s syscall.Signal) error {
 	if !p.running() {
 		return fmt.Errorf("redistest: the server at %s is not running", p.addr())
 	}
-	return p.cmd.Process.Signal(s)
+	err := p.cmd.Process.Signal(s)
+	if err == nil {
+		p.paused = s == syscall.SIGSTOP
+	}
+	return err
 }
 
-// do sends one command to this very process, on a connection of its own, and
-// gives up after a second: a paused process is not worth more.
+// do sends one command to this very process, on a connection of its own. A paused one
+// is not asked, and any other has all the time that a busy machine may need.
 func (p *process) do(command ...string) rueidis.RedisResult {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	if p.paused {
+		return rueidis.NewErrorResult(fmt.Errorf("redistest: the server at %s is paused", p.addr()))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	option := observer(rueidis.ClientOption{InitAddress: []string{p.addr()}, DisableCache: true, ForceSingleClient: true})
 	option.DialCtxFn = p.dial
 	option.AlwaysRESP2 = true // in RESP3 texts begin with "txt:", since rueidis leaves verbatim strings as they are
-	option.ConnWriteTimeout, option.Dialer.Timeout = time.Second, time.Second
 	client, err := rueidis.NewClient(option)
 	if client != nil { // with an error too, since ForceSingleClient: rueidis would dial again on use
 		defer client.Close()

@@ -48,6 +48,21 @@ func TestEachKindExpiresKeysByTheClock(t *testing.T) {
 	})
 }
 
+func TestNoKeyEndsWhileAScriptRuns(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		c := s.Client(t)
+		// The loop takes longer than the key lasts.
+		script := c.B().Eval().Script(`
+			redis.call('set', KEYS[1], '1', 'px', 1)
+			for i = 1, 1000000 do end
+			return redis.call('exists', KEYS[1])`).Numkeys(1).Key(key).Build()
+		there, err := c.Do(t.Context(), script).AsInt64()
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, there)
+		eventually(t, func() bool { return absent(t, c) })
+	})
+}
+
 func TestCallsAreCountedByName(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		c := s.Client(t)

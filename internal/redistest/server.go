@@ -3,7 +3,6 @@ package redistest
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -112,7 +111,8 @@ func observer(option rueidis.ClientOption) rueidis.ClientOption {
 	option.PipelineMultiplex, option.AlwaysPipelining = -1, true
 	option.RingScaleEachConn = 8
 	option.ReadBufferEachConn, option.WriteBufferEachConn = 32<<10, 32<<10
-	option.ConnWriteTimeout = 2 * time.Second
+	// A server that is there answers, however busy the machine is.
+	option.ConnWriteTimeout, option.Dialer.Timeout = patience, patience
 	return option
 }
 

@@ -96,7 +96,8 @@ func (p *pool) lend(t testing.TB, kind Kind, lay layout) *Server {
 		}
 		s.shared = true
 		p.servers[kind] = s
-		if err := s.calm(); err != nil {
+		// Nobody may break it, and a machine that is busy for two seconds must not make it fail over.
+		if err := s.takeForDead(time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -104,19 +105,4 @@ func (p *pool) lend(t testing.TB, kind Kind, lay layout) *Server {
 		t.Fatal(err)
 	}
 	return s.lend(t)
-}
-
-// calm lets a minute pass before a node counts as dead: nobody may break a shared
-// server, and a machine that is busy for two seconds must not make it fail over.
-func (s *Server) calm() error {
-	processes, setting := s.sentinels, []string{"SENTINEL", "SET", masterSet, "down-after-milliseconds", "60000"}
-	if s.Kind == KindCluster {
-		processes, setting = s.nodes, []string{"CONFIG", "SET", "cluster-node-timeout", "60000"}
-	}
-	for _, p := range processes {
-		if err := p.do(setting...).Error(); err != nil {
-			return fmt.Errorf("redistest: %v of %s: %w", setting, p.addr(), err)
-		}
-	}
-	return nil
 }
