@@ -44,7 +44,7 @@ func (a *act) close() error {
 		a.report.Violate("the client of the probe, closed while nothing is broken: %v", err)
 	}
 	a.nothingLeft("keys", a.keys)
-	a.nothingLeft("subscriptions", a.stage.Channels)
+	a.nothingLeft("subscriptions", a.subscriptions)
 	a.nothingLeft("goroutines at rest", a.goroutines)
 
 	ends, err := stage.AskAll[worker.Ended](a.stage, "end")
@@ -88,6 +88,15 @@ func (a *act) keys() (list []string, err error) {
 		list = append(list, fmt.Sprintf("%s (%d ms left)", key, left))
 	}
 	return list, err
+}
+
+// subscriptions are the channels that anybody listens to, and who does.
+func (a *act) subscriptions() ([]string, error) {
+	channels, err := a.stage.Channels()
+	if err != nil || len(channels) == 0 {
+		return nil, err
+	}
+	return append(channels, a.stage.Listeners()...), nil
 }
 
 // died reports whether a worker was killed.

@@ -186,6 +186,23 @@ func IsQueue(key string, left int64) bool {
 	return strings.HasPrefix(key, "rlock_fair_queue:") && left >= 0 && left <= time.Minute.Milliseconds()
 }
 
+// Listeners returns what the data nodes know of the connections that subscribe to
+// anything: whose they are can be told by their age, and by their last command.
+func (s *Stage) Listeners() (list []string) {
+	for node := range s.admins {
+		clients, err := s.Do(node, "CLIENT", "LIST").ToString()
+		if err != nil {
+			list = append(list, err.Error())
+		}
+		for line := range strings.Lines(clients) {
+			if !strings.Contains(line, " sub=0 ") || !strings.Contains(line, " ssub=0 ") {
+				list = append(list, strings.TrimSpace(line))
+			}
+		}
+	}
+	return list
+}
+
 // Channels returns the channels that somebody subscribes to at any data node.
 // Those that sentinels and replicas keep for themselves are left out.
 func (s *Stage) Channels() ([]string, error) {

@@ -246,6 +246,9 @@ func TestChannelsAreThoseWithSubscribers(t *testing.T) {
 	channels, err = s.Channels()
 	require.NoError(t, err)
 	require.Equal(t, []string{"somewhere"}, channels)
+	listeners := s.Listeners()
+	require.Len(t, listeners, 1)
+	require.Contains(t, listeners[0], " sub=1 ")
 }
 
 func TestATopologyThatThereIsNotIsRefused(t *testing.T) {
