@@ -281,6 +281,6 @@ func TestNoNudgeIsLost(t *testing.T) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			return h.mirrored == h.value
-		}, 30*time.Second, time.Millisecond, "a nudge was lost")
+		}, 2*time.Minute, time.Millisecond, "a nudge was lost")
 	}
 }

@@ -29,7 +29,7 @@ func TestAPanicEndsTheProcess(t *testing.T) {
 		select {}
 	}
 	for _, where := range []string{"Due", "Send"} {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestAPanicEndsTheProcess$", "-test.timeout=1m")
+		cmd := exec.Command(os.Args[0], "-test.run=^TestAPanicEndsTheProcess$", "-test.timeout=5m")
 		cmd.Env = append(os.Environ(), variable+"="+where)
 		out, err := cmd.CombinedOutput()
 		require.Error(t, err)

@@ -126,7 +126,7 @@ func (w *world) subscribers(channel string) int {
 // awaitMark fails the test if no mark comes. The limit is for a hang only.
 func awaitMark(t testing.TB, s *pubsub.Subscription) {
 	t.Helper()
-	timer := time.NewTimer(time.Minute)
+	timer := time.NewTimer(2 * time.Minute)
 	defer timer.Stop()
 	select {
 	case <-s.C():

@@ -114,8 +114,9 @@ func TestAChannelIsNotSentBackAndForthWithoutPause(t *testing.T) {
 
 	// Twenty rejections are more than one chase; a chase a tick is the limit.
 	eventually(t, "the channel is asked for again and again", func() bool { return rejections(t, one, other) >= 20 })
-	ticks := int(time.Since(begin)/(250*time.Millisecond)) + 2
-	assert.LessOrEqual(t, rejections(t, one, other), 7*ticks)
+	seen := rejections(t, one, other)
+	ticks := int(time.Since(begin)/(250*time.Millisecond)) + 2 // as many at least: the time goes on
+	assert.LessOrEqual(t, seen, 7*ticks)
 
 	assign(one, oneID)
 	awaitMark(t, s)

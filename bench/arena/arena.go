@@ -124,7 +124,7 @@ func (a *Arena) network(ctx context.Context, number int, n scenario.Network) (*n
 			return nil, err
 		}
 		if err = proxy.say(fmt.Sprintf("%s %s", addr, n.RoundTrip)); err == nil {
-			way.addr, err = proxy.hear(10 * time.Second)
+			way.addr, err = proxy.hear(setUp)
 		}
 		if err != nil {
 			proxy.end(0)

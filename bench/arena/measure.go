@@ -23,7 +23,7 @@ const (
 	// to take at a round trip of 2 ms it takes some time.
 	setUp = 2 * time.Minute
 	// overtime is what a worker gets to report after it should have.
-	overtime = 20 * time.Second
+	overtime = time.Minute
 )
 
 // NewResult returns a result without any round.

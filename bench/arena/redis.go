@@ -60,7 +60,7 @@ func startRedis(ctx context.Context) (addr string, stop func(), err error) {
 }
 
 func awaitPort(ctx context.Context, addr string, exited <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, setUp)
 	defer cancel()
 	for {
 		conn, err := net.Dial("tcp", addr)

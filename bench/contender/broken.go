@@ -26,7 +26,8 @@ func (broken) Lock(context.Context) error { return nil }
 func (broken) Unlock() error              { return nil }
 
 // Deaf excludes, within one client, but who has to wait never hears that the lock
-// is free. It is not one of All either: the harness must catch that too.
+// is free, and each lock that is held costs a goroutine. It is not one of All
+// either: the harness must catch that too.
 func Deaf() Contender {
 	return Contender{
 		Name:  "deaf",
@@ -40,23 +41,30 @@ func Deaf() Contender {
 type deaf struct{ locks sync.Map }
 
 func (d *deaf) Mutex(name string) Mutex {
-	lock, _ := d.locks.LoadOrStore(name, new(sync.Mutex))
-	return deafMutex{lock.(*sync.Mutex)}
+	lock, _ := d.locks.LoadOrStore(name, new(deafMutex))
+	return lock.(*deafMutex)
 }
 
 func (d *deaf) Close() error { return nil }
 
-type deafMutex struct{ *sync.Mutex }
+type deafMutex struct {
+	mutex sync.Mutex    // locked while it is held
+	freed chan struct{} // closed by Unlock
+}
 
-func (m deafMutex) Lock(ctx context.Context) error {
-	if m.TryLock() {
+func (m *deafMutex) Lock(ctx context.Context) error {
+	if m.mutex.TryLock() {
+		freed := make(chan struct{})
+		m.freed = freed
+		go func() { <-freed }()
 		return nil
 	}
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-func (m deafMutex) Unlock() error {
-	m.Mutex.Unlock()
+func (m *deafMutex) Unlock() error {
+	close(m.freed)
+	m.mutex.Unlock()
 	return nil
 }

@@ -109,7 +109,7 @@ func (w *worker) warmUp() error {
 	for i := range max(len(w.clients), min(w.Goroutines, 32)) {
 		m := w.clients[i%len(w.clients)].Mutex(fmt.Sprintf("%s:warm:%d:%d", w.Prefix, w.Process, i))
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(w.ctx, 10*time.Second)
+			ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
 			defer cancel()
 			err := m.Lock(ctx)
 			if err == nil {

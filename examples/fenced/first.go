@@ -26,7 +26,7 @@ const (
 // firstProcess is all that the first process does. Its input ends when the process
 // that started it does, so that nothing is left behind in any case.
 func firstProcess() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	options, _, err := embedded.Redis()
 	if err != nil {

@@ -37,7 +37,7 @@ import (
 
 const (
 	lockName = "example:account:7"
-	lease    = time.Second // how long the first process must be stopped for
+	lease    = 2 * time.Second // how long the first process must be stopped for
 
 	opening = 100 // the balance at first
 	firsts  = 50  // what the first process adds
@@ -58,7 +58,7 @@ func main() {
 }
 
 func run() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	options, stop, err := embedded.Redis()
 	if err != nil {

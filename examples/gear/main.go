@@ -95,7 +95,7 @@ func main() {
 }
 
 func run() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	options, stop, err := embedded.Redis()
 	if err != nil {
@@ -120,11 +120,11 @@ func run() error {
 
 	defer func() { machines[0].redis.Do(ctx, machines[0].redis.B().Del().Key(saved, list).Build()) }()
 
-	fmt.Println("Without the lock")
-	if intact, err := story(ctx, machines, machine.approve); err != nil {
-		return err
-	} else if intact {
-		return errors.New("nothing was lost without the lock: were the machines too slow to meet?")
+	for intact := true; intact; { // again, if the machines were too slow to meet
+		fmt.Println("Without the lock")
+		if intact, err = story(ctx, machines, machine.approve); err != nil {
+			return err
+		}
 	}
 	fmt.Println("\nWith the lock")
 	if intact, err := story(ctx, machines, machine.approveLocked); err != nil {

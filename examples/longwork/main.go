@@ -2,7 +2,7 @@
 // and 19 s, and shows why that is no problem with the watchdog, and what happens
 // without:
 //
-//		go run ./examples/longwork               15 % of the times that it shows
+//		go run ./examples/longwork               20 % of the times that it shows
 //		go run ./examples/longwork -scale 1      all of them, in 50 s
 //
 //	  - With the watchdog the lease is renewed as long as the work goes on. The
@@ -30,7 +30,7 @@ import (
 )
 
 var (
-	scale = flag.Float64("scale", 0.15, "how long a second takes")
+	scale = flag.Float64("scale", 0.2, "how long a second takes")
 	start time.Time
 )
 
@@ -53,7 +53,7 @@ func main() {
 }
 
 func run() error {
-	ctx, cancel := context.WithTimeout(context.Background(), scaled(120)+10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), scaled(120)+time.Minute)
 	defer cancel()
 	options, stop, err := embedded.Redis()
 	if err != nil {
@@ -154,7 +154,7 @@ func fixed(ctx context.Context, first, second *rlock.Lock) error {
 	select {
 	case <-one.Done():
 		say("worker 1", "is told: %v", context.Cause(one.Context()))
-	case <-ended:
+	case <-ctx.Done():
 		return errors.New("worker 1 was not told that its lease had ended")
 	}
 	two := <-granted

@@ -63,7 +63,7 @@ func either[T any](value T, err error) any {
 }
 
 func run() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 9*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	options, stop, err := embedded.Redis()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Quickstart shows what the lock does, as it happens, in about five seconds:
+// Quickstart shows what the lock does, as it happens, in less than ten seconds:
 //
 //		go run ./examples/quickstart
 //
@@ -29,9 +29,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// lease is short, so that a dead holder is replaced while you watch. The default
-// is 30 s.
-const lease = 1500 * time.Millisecond
+// lease is short, so that a dead holder is replaced while you watch, and not so
+// short that a busy machine takes a living one for dead. The default is 30 s.
+const lease = 2500 * time.Millisecond
 
 func main() {
 	log.SetFlags(0)
@@ -45,7 +45,7 @@ func main() {
 }
 
 func show() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	options, stop, err := embedded.Redis()
 	if err != nil {

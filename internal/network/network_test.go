@@ -242,6 +242,30 @@ func TestInABubbleTheRoundTripIsExact(t *testing.T) {
 	})
 }
 
+func TestTheDelayDoesNotLimitWhatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, theirs := net.Pipe()
+		n := network.New(func() (net.Conn, error) { return theirs, nil })
+		defer n.Close()
+		const roundTrip, messages, apart = time.Second, 500, 10 * time.Millisecond
+		n.SetRoundTrip(roundTrip)
+		client, err := n.Dial(t.Context(), "", nil, nil)
+		require.NoError(t, err)
+		go func() { _, _ = io.Copy(server, server) }()
+		began := time.Now()
+		go func() {
+			for range messages {
+				_, _ = client.Write([]byte("x"))
+				time.Sleep(apart)
+			}
+		}()
+		_, err = io.ReadFull(client, make([]byte, messages))
+		require.NoError(t, err)
+		assert.Equal(t, (messages-1)*apart+roundTrip, time.Since(began))
+		_ = server.Close()
+	})
+}
+
 // Whatever comes, in whatever pieces, is carried unchanged, RESP or not, and with
 // a rule as without.
 func FuzzWhatIsSentArrives(f *testing.F) {

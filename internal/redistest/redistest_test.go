@@ -86,7 +86,7 @@ func TestTheNodesOfEachKind(t *testing.T) {
 		set(t, s.Client(t), key, "1")
 		assert.Len(t, s.Nodes(), want[s.Kind])
 		for _, node := range s.Nodes() {
-			assert.NoError(t, ping(t, node.Client(t)))
+			answers(t, node.Client(t))
 		}
 		assert.Equal(t, "1", get(t, s.Primary(key).Client(t), key))
 	})
@@ -112,7 +112,13 @@ func get(t *testing.T, c rueidis.Client, key string) string {
 	return value
 }
 
-// ping sends one command with a limit.
+// answers requires that the server does, however long it takes.
+func answers(t *testing.T, c rueidis.Client) {
+	t.Helper()
+	require.NoError(t, c.Do(t.Context(), c.B().Ping().Build()).Error())
+}
+
+// ping sends one command with a limit, for where no answer may be right.
 func ping(t *testing.T, c rueidis.Client) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()

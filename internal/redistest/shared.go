@@ -10,9 +10,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-// rueidisLinger is how long a rueidis Cluster client keeps the connections that
-// a change of the topology made superfluous (5 s), and a little more.
-const rueidisLinger = 7 * time.Second
+// rueidisLinger is more than a rueidis Cluster client keeps the connections that a
+// change of the topology made superfluous (5 s). It only ends what hangs.
+const rueidisLinger = time.Minute
 
 // Main runs the tests of a package, as its TestMain does:
 //

@@ -24,8 +24,9 @@ const (
 	// broken any more: all leases have ended by then, and a fallback poll or two.
 	hungAfter = 45 * time.Second
 	// linger is how long goroutines of a closed rueidis client may take to end:
-	// it keeps the connections of a former topology for five seconds.
-	linger = 8 * time.Second
+	// it keeps the connections of a former topology for five seconds, and a machine
+	// may be busy.
+	linger = 40 * time.Second
 )
 
 // A worker is one life.
