@@ -108,7 +108,7 @@ func TestAChannelIsNotSentBackAndForthWithoutPause(t *testing.T) {
 	}
 	assign(one, otherID)
 	assign(other, oneID)
-	hub, _ := newHub(t, redis.Options(), pubsub.Config{Sharded: true})
+	hub, _ := newHub(t, redis.Options(), pubsub.Config{Sharded: true, Linger: time.Second})
 	begin := time.Now()
 	s := hub.Subscribe("c0")
 
@@ -121,6 +121,15 @@ func TestAChannelIsNotSentBackAndForthWithoutPause(t *testing.T) {
 	assign(one, oneID)
 	awaitMark(t, s)
 	require.NoError(t, s.Refused())
+
+	// Whoever gives up meanwhile leaves nothing that is sent on.
+	assign(one, otherID)
+	seen = rejections(t, one, other)
+	again := hub.Subscribe("{c0}:again")
+	eventually(t, "it is asked for", func() bool { return rejections(t, one, other) > seen })
+	s.Close()
+	again.Close()
+	eventually(t, "the hub is at rest", func() bool { return hub.Links() == 0 })
 }
 
 // rejections counts the SSUBSCRIBE that the nodes have answered with MOVED.

@@ -194,11 +194,8 @@ func (l *link) lost(c *conn, err error) {
 	// Routing changes l.channels, hence the copy.
 	for _, ch := range slices.Collect(maps.Values(l.channels)) {
 		ch.unconfirmLocked()
-		switch {
-		case len(ch.subs) == 0:
-			h.forgetLocked(ch)
-		case ch.refused == nil:
-			h.routeLocked(ch, avoid)
+		if len(ch.subs) == 0 || ch.refused == nil {
+			h.rerouteLocked(ch, avoid)
 		}
 	}
 }
@@ -211,7 +208,7 @@ func (l *link) askLater() {
 	for _, ch := range l.later {
 		if ch.link == l {
 			ch.redirects = 0
-			h.routeLocked(ch, l.addr)
+			h.rerouteLocked(ch, l.addr)
 		}
 	}
 	l.later = nil

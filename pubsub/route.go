@@ -54,7 +54,18 @@ func (h *Hub) movedLocked(ch *channel, addr string) {
 		ch.link.later = append(ch.link.later, ch)
 		return
 	}
-	h.routeLocked(ch, "")
+	h.rerouteLocked(ch, "")
+}
+
+// rerouteLocked is routeLocked for a channel that a link has not got subscribed.
+// One that only lingered is forgotten: no server knows of it, and on another link
+// nothing would end it. Needs mu.
+func (h *Hub) rerouteLocked(ch *channel, avoid string) {
+	if len(ch.subs) == 0 {
+		h.forgetLocked(ch)
+		return
+	}
+	h.routeLocked(ch, avoid)
 }
 
 // anyNodeLocked returns a node to ask, preferably one with a connection. Needs mu.
