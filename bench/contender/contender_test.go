@@ -164,8 +164,7 @@ func TestTheKeyExistsWhileTheLockIsHeldAndAfterTheLeaseOnlyThoseThatRenewHoldIt(
 	t.Cleanup(redis.Close)
 	exists := func(key string) bool {
 		n, err := redis.Do(t.Context(), redis.B().Exists().Key(key).Build()).AsInt64()
-		require.NoError(t, err)
-		return n == 1
+		return err == nil && n == 1
 	}
 	for _, c := range inGo() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -176,7 +175,8 @@ func TestTheKeyExistsWhileTheLockIsHeldAndAfterTheLeaseOnlyThoseThatRenewHoldIt(
 			config.Lease = lease
 			m := open(t, c, config).Mutex(name)
 			require.NoError(t, lock(within(t), m))
-			assert.True(t, exists(c.Key(name)))
+			// This server may not be one of the majority whose answer was awaited.
+			require.Eventually(t, func() bool { return exists(c.Key(name)) }, time.Minute, time.Millisecond)
 			if !c.Renews { // then it can be had when the lease is over
 				other := open(t, c, config).Mutex(name).(contender.Trier)
 				for got := false; !got; time.Sleep(lease / 100) {

@@ -75,7 +75,6 @@ func TestAnAnswerTakesAtLeastTheRoundTrip(t *testing.T) {
 	}
 }
 
-
 func TestAShorterDelayDoesNotReorder(t *testing.T) {
 	n := start(t, echo(t), 40*time.Millisecond)
 	conn := dial(t, n)
