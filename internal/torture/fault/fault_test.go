@@ -121,6 +121,38 @@ func TestAFaultThatMeetsAStoppedServerIsMissedAndHealedLater(t *testing.T) {
 	}
 }
 
+// A slot that stays half way serves no script with two keys.
+func TestASlotWhoseMoveWasHinderedIsBroughtHome(t *testing.T) {
+	redistest.Standalone(t) // or skip
+	s, err := stage.Open(stage.Cluster, t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	client := worker(t, s)[0]
+	for _, name := range scene.Names {
+		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(name).Value("kept").Build()).Error())
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	full := fault.For(stage.Cluster, "out-of-memory")[0].Choose(random, scene)
+	move := fault.For(stage.Cluster, "move-slot")[0].Choose(random, scene)
+	before := s.Primaries()
+	require.NoError(t, full.Inject(s))
+	require.Error(t, move.Inject(s))
+	require.Error(t, move.Heal(s))
+	heal(t, full, s)
+	heal(t, move, s)
+
+	require.Equal(t, before, s.Primaries())
+	for _, node := range before {
+		nodes, err := s.Do(node, "CLUSTER", "NODES").ToString()
+		require.NoError(t, err)
+		require.NotContains(t, nodes, "[", "a slot that is on its way")
+	}
+	for _, name := range scene.Names {
+		require.NoError(t, client.Do(t.Context(), client.B().Getdel().Key(name).Build()).Error())
+	}
+	whole(t, s, []rueidis.Client{client})
+}
+
 func choose(t *testing.T, name string, random *rand.Rand) fault.Fault {
 	t.Helper()
 	kinds := fault.For(stage.Standalone, name)

@@ -35,7 +35,9 @@ func (failover) Heal(*stage.Stage) error { return nil }
 // moveSlot moves the slot of a name to another shard, and back.
 type moveSlot struct {
 	name string
-	away bool
+	// moves is how many bring it home: one that another fault hindered has to be made
+	// an end of, since nobody serves all of a slot that is on its way.
+	moves int
 }
 
 func (f *moveSlot) String() string { return "the slot of " + f.name + " moved away and back" }
@@ -44,19 +46,26 @@ func (f *moveSlot) Inject(s *stage.Stage) error {
 	if err := s.AllAnswer(); err != nil {
 		return err
 	}
-	err := s.Attempt(func() { s.Server.MoveSlot(f.name) })
-	f.away = err == nil
-	return err
+	f.moves = 2
+	return f.move(s)
 }
 
 func (f *moveSlot) Heal(s *stage.Stage) error {
-	if !f.away {
-		return nil
+	for f.moves > 0 {
+		if err := s.AllAnswer(); err != nil {
+			return err
+		}
+		if err := f.move(s); err != nil {
+			return err
+		}
 	}
-	if err := s.AllAnswer(); err != nil {
-		return err
-	}
+	return nil
+}
+
+func (f *moveSlot) move(s *stage.Stage) error {
 	err := s.Attempt(func() { s.Server.MoveSlot(f.name) })
-	f.away = err != nil
+	if err == nil {
+		f.moves--
+	}
 	return err
 }
