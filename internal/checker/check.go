@@ -15,8 +15,8 @@ type Options struct {
 	// nothing is broken. Defaults to 10 s: waiters of rlock look after 5 s at most.
 	Patience time.Duration
 
-	// Late is how much later than it was due a loss may be told, since a machine may
-	// be busy. Defaults to 0; the Report says how late it was.
+	// Late is how much later than it was due a loss may be told, beyond the time in
+	// which its process could not run. Defaults to 0; the Report says how late it was.
 	Late time.Duration
 
 	// Later is by how much one has to come after another to count as later. Defaults

@@ -49,7 +49,7 @@
 // overlaps, and tokens that begin anew, are not violations, but they are reported
 // beside them. A kept hold must learn its loss at the next renewal even so. Any
 // fault excuses waiting as long as it lasts; one that stops a process excuses that
-// it hears late.
+// it hears so much later, and so does a machine that had no time for it.
 //
 // # What is not known
 //

@@ -1,6 +1,12 @@
 package checker
 
-import "github.com/go-rlock/rlock/internal/history"
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/history"
+)
 
 // A fault is something done to the world, and when.
 type fault struct {
@@ -45,12 +51,21 @@ func (c *check) excuse(n *name, from, to history.Time) *fault {
 	return nil
 }
 
-// stopped reports whether the process could not run for some of the time.
-func (c *check) stopped(process string, from, to history.Time) bool {
+// stopped returns for how long of some time the process could not run, since it was
+// stopped, or the machine had no time for it.
+func (c *check) stopped(process string, from, to history.Time) (length time.Duration) {
+	stops := slices.Clone(c.processes[process].stalls)
 	for _, f := range c.faults {
-		if f.Victim == process && f.from <= to && from <= f.to {
-			return true
+		if f.Victim == process {
+			stops = append(stops, span{f.from, f.to})
 		}
 	}
-	return false
+	slices.SortFunc(stops, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	for _, s := range stops {
+		if s = (span{max(s.from, from), min(s.to, to)}); s.length() > 0 {
+			length += s.length()
+			from = s.to
+		}
+	}
+	return length
 }

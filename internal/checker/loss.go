@@ -109,15 +109,12 @@ func (c *check) loss(n *name, l *level, due history.Time, by *hold) {
 		if l.given != nil {
 			until = l.given.called
 		}
-		if until.Sub(due) > c.options.Late && !c.stopped(l.process, due, until) {
-			c.violate(NeverTold, n, evidence, nil, "%s has lost the lock, and nobody told it for %v", l.Owner, until.Sub(due))
+		if late := until.Sub(due) - c.stopped(l.process, due, until); late > c.options.Late {
+			c.violate(NeverTold, n, evidence, nil, "%s has lost the lock, and nobody told it for %v", l.Owner, late)
 		}
 		return
 	}
-	late := believed.Sub(due)
-	if late <= 0 || c.stopped(l.process, due, believed) {
-		return
-	}
+	late := believed.Sub(due) - c.stopped(l.process, due, believed)
 	c.report.LatestLoss = max(c.report.LatestLoss, late)
 	if late > c.options.Late {
 		c.violate(ToldLate, n, append(evidence, event), nil, "%s hears of its loss %v after it was certain", l.Owner, late)

@@ -433,6 +433,28 @@ var stories = []told{
 		s.fault(500, 1099, stopA)
 		s.told("a", call, 1100)
 	}},
+	{title: "a loss told long after a process that was stopped went on", broken: []checker.Rule{checker.ToldLate}, tell: func(s *story) {
+		call := s.fixed("a", 0, 1, 990, watched)
+		s.fault(500, 1099, stopA)
+		s.told("a", call, 1130)
+	}},
+	{title: "a loss told late by a machine that was busy", tell: func(s *story) {
+		call := s.fixed("a", 0, 1, 990, watched)
+		s.stalled("a", 1040, 45)
+		s.stalled("a", 1080, 35)
+		s.fault(1010, 1060, stopA) // the same time is counted once
+		s.told("a", call, 1100)
+	}},
+	{title: "a loss told late while the machine was busy for a part of it", broken: []checker.Rule{checker.ToldLate}, tell: func(s *story) {
+		call := s.fixed("a", 0, 1, 990, watched)
+		s.stalled("a", 1040, 45)
+		s.told("a", call, 1100)
+	}},
+	{title: "a loss told late while the machine was busy for another", broken: []checker.Rule{checker.ToldLate}, tell: func(s *story) {
+		call := s.fixed("a", 0, 1, 990, watched)
+		s.stalled("b", 1090, 100)
+		s.told("a", call, 1100)
+	}},
 	{title: "a kept lock's loss told after another had it", broken: []checker.Rule{checker.ToldLate}, tell: func(s *story) {
 		call := s.kept("a", 0, 1, 990, watched)
 		s.kept("b", 1000, 1001, 1990)

@@ -120,6 +120,10 @@ func (s *story) told(owner string, number uint64, ms int) {
 
 func (s *story) ended(owner string, ms int) { s.add(owner, ms, history.Event{Kind: history.Ended}) }
 
+func (s *story) stalled(owner string, ms, length int) {
+	s.add(owner, ms, history.Event{Kind: history.Stalled, Stall: time.Duration(length) * time.Millisecond})
+}
+
 func (s *story) fault(from, to int, f history.Fault) {
 	s.number++
 	s.add("runner", from, history.Event{Kind: history.Injected, Number: s.number, Fault: &f})

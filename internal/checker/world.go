@@ -39,6 +39,7 @@ type process struct {
 	last     history.Time // of its events
 	ended    history.Time
 	inOrder  bool
+	stalls   []span // in which the machine did not let it run
 	accounts []*account
 }
 
@@ -122,6 +123,8 @@ func (c *check) read(events []history.Event) error {
 			if f := faults[k]; f != nil {
 				f.to = e.At
 			}
+		case history.Stalled:
+			p.stalls = append(p.stalls, span{e.At.Add(-e.Stall), e.At})
 		case history.Left:
 			c.leftovers = append(c.leftovers, e)
 		case history.Ended:

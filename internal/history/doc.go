@@ -19,6 +19,9 @@
 // injects faults notes them with [Recorder.Inject], so that the checker knows when
 // Redis could only forget.
 //
+// On a busy machine a process may not run for a while, and be late for it.
+// [Recorder.Pulse] notes when, so that nobody else is blamed for it.
+//
 // # What it promises
 //
 // All times are of one clock for all processes of the machine ([Time]), and are

@@ -18,6 +18,9 @@ type Event struct {
 	Way      string  `json:"way,omitempty"` // of Told
 	Fault    *Fault  `json:"fault,omitempty"`
 	Leftover string  `json:"leftover,omitempty"`
+
+	// Stall is for how long the process could not run.
+	Stall time.Duration `json:"stall,omitempty"`
 }
 
 // A Kind is what an Event tells.
@@ -30,6 +33,7 @@ const (
 	Told     Kind = "told"     // the holder was told of its loss, in this Way
 	Injected Kind = "injected" // Fault is about to begin
 	Healed   Kind = "healed"   // Fault is over
+	Stalled  Kind = "stalled"  // the machine did not let the process run, for as long as Stall says, until now
 	Left     Kind = "left"     // Leftover was found when nobody held anything
 	Ended    Kind = "ended"    // the process ended in order: it was not killed
 )

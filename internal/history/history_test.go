@@ -2,13 +2,16 @@ package history_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +38,7 @@ func writeUntilKilled(path string) {
 	if err != nil {
 		panic(err)
 	}
+	go r.Pulse(context.Background())
 	for {
 		r.Begin(history.Op{Method: history.Lock, Name: "orders:42"})
 		if _, err := os.Stdout.Write([]byte{'.'}); err != nil {
@@ -86,6 +90,37 @@ func TestProcessesShareOneClock(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, events[0].At, before)
 	require.Less(t, events[0].At, after)
+}
+
+func TestAProcessNotesWhenItCouldNotRun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "victim")
+	self, err := os.Executable()
+	require.NoError(t, err)
+	child := exec.Command(self)
+	child.Env = append(os.Environ(), killed+"="+path)
+	noted, err := child.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	_, err = io.ReadFull(noted, make([]byte, 1))
+	require.NoError(t, err)
+	require.NoError(t, child.Process.Signal(syscall.SIGSTOP))
+	_, err = syscall.Wait4(child.Process.Pid, nil, syscall.WUNTRACED, nil) // until it has stopped
+	require.NoError(t, err)
+	stopped := history.Now()
+	const stall = 200 * time.Millisecond
+	time.Sleep(stall)
+	goesOn := history.Now()
+	require.NoError(t, child.Process.Signal(syscall.SIGCONT))
+	go func() { _, _ = io.Copy(io.Discard, noted) }() // or it would wait for its reader
+
+	require.Eventually(t, func() bool {
+		events, err := history.ReadFiles(path)
+		return err == nil && slices.ContainsFunc(events, func(e history.Event) bool {
+			return e.Kind == history.Stalled && e.At >= goesOn && e.At.Add(-e.Stall) <= stopped.Add(stall/2)
+		})
+	}, time.Minute, 10*time.Millisecond)
+	require.NoError(t, child.Process.Kill())
+	require.Error(t, child.Wait())
 }
 
 func TestALastLineThatWasCutIsIgnored(t *testing.T) {

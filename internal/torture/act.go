@@ -17,7 +17,7 @@ import (
 
 // answerLimit is how long a worker may take to answer: longer than it waits for
 // those who hang, and for the goroutines of its clients to end.
-const answerLimit = 90 * time.Second
+const answerLimit = 4 * time.Minute
 
 // An act is the time in which one server is up: rounds of faults, then what is
 // measured while nothing is broken, then the check of the history.
@@ -36,6 +36,9 @@ type act struct {
 	recorder *history.Recorder
 	probe    *probe.Probe
 	cancels  []time.Duration // how late cancelled calls returned
+
+	reigns []string     // of the primaries, when somebody looked last
+	looked history.Time // when that was
 }
 
 // play plays the act. An error means that it could not begin, or not be judged.
@@ -83,6 +86,7 @@ func (a *act) perform(ctx context.Context) (err error) {
 		return err
 	}
 	defer a.probe.Close() // again, if all goes well
+	a.findFailover(false)
 	for n := a.first; ctx.Err() == nil && (n == a.first || time.Now().Before(a.until)); n++ {
 		if err := a.round(ctx, a.plan.Round(n)); err != nil {
 			return err

@@ -11,8 +11,8 @@ import (
 	"github.com/go-rlock/rlock/internal/torture/report"
 )
 
-// late is how late a loss may be told: workers share the machine with servers
-// that are broken and with each other.
+// late is how late a loss may be told, beyond the time in which the worker could not
+// run: what tells it are several goroutines, one after the other.
 const late = time.Second
 
 // check has the checker judge what everybody believed.

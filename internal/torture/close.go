@@ -37,7 +37,10 @@ func (a *act) close() error {
 		calls, bare = append(calls, c.Calls...), append(bare, c.Bare...)
 	}
 	a.report.QuietCancels, a.report.QuietBare = report.NewLatency(calls), report.NewLatency(bare)
-	if late := a.report.QuietCancels.Worst - a.report.QuietBare.Worst; late > report.CancelLimit {
+	if late := a.report.QuietCancels.P50 - a.report.QuietBare.P50; late > report.CancelLimit {
+		a.report.Violate("half of the cancelled calls returned %v later than goroutines that only waited for their contexts", late)
+	}
+	if late := a.report.QuietCancels.Worst - a.report.QuietBare.Worst; late > report.LatestCancel {
 		a.report.Violate("a cancelled call returned %v later than a goroutine that only waited for its context", late)
 	}
 	if err := a.probe.Close(); err != nil {
@@ -56,6 +59,7 @@ func (a *act) close() error {
 			a.report.Violate("worker %d: %v", i, err)
 		}
 	}
+	a.findFailover(false)
 	for _, w := range a.stage.Workers {
 		a.report.Deaths += w.Lives() - 1
 	}

@@ -5,11 +5,13 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/history"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/internal/torture/stage"
 	"github.com/go-rlock/rlock/internal/torture/worker"
@@ -42,8 +44,18 @@ func TestARunThatIsInterruptedHealsAndReports(t *testing.T) {
 	out := t.TempDir()
 	o, err := parse([]string{"-duration", "1h", "-topology", "standalone", "-faults", "pause-server", "-processes", "1", "-out", out})
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	go func() { // interrupts it when something is broken
+		defer cancel()
+		for ctx.Err() == nil {
+			noted, _ := os.ReadFile(filepath.Join(out, "act-0", "history", "torture"))
+			if strings.Contains(string(noted), string(history.Injected)) {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
 	violations, err := run(ctx, o)
 	require.NoError(t, err)
 	require.Zero(t, violations)

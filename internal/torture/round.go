@@ -19,19 +19,18 @@ import (
 const (
 	// healLimit is how long a fault may take to heal, its server being in the
 	// hands of others maybe.
-	healLimit = 60 * time.Second
+	healLimit = 2 * time.Minute
 	// claim is how long a fair lock is kept for one whom it was granted and who has
 	// not been heard of.
 	claim = 2 * time.Second
 	// recoveryLimit is when locks that do not work again never will.
-	recoveryLimit = 45 * time.Second
+	recoveryLimit = 2 * time.Minute
 )
 
 // round breaks what the round says, makes all whole again, and waits until
 // nobody waits any more. An error means that the act cannot go on.
 func (a *act) round(ctx context.Context, r plan.Round) error {
 	a.say("%s, round %d: %v", a.plan.Topology, r.Number, r)
-	before, from := a.stage.Primaries(), history.Now()
 	heals, err := a.breakAndHeal(ctx, r)
 	if err != nil {
 		return err
@@ -48,9 +47,15 @@ func (a *act) round(ctx context.Context, r plan.Round) error {
 	for _, heal := range heals {
 		heal()
 	}
-	a.findFailover(r, before, from)
+	a.findFailover(slices.ContainsFunc(r.Steps, func(s plan.Step) bool {
+		return s.Kind.Forgets || s.Kind.Name == "cluster-failover"
+	}))
 	a.recover(r)
-	return a.settle(r)
+	if err := a.settle(r); err != nil {
+		return err
+	}
+	a.findFailover(false)
+	return nil
 }
 
 // breakAndHeal injects and heals each step at its time. It returns what is to be
@@ -134,17 +139,18 @@ func (a *act) fact(s plan.Step) history.Fault {
 	return f
 }
 
-// findFailover notes that a replica has taken over though nothing in the round
+// findFailover notes that a replica has taken over since it looked last though nobody
 // asked for it: on a machine that is very busy a primary is taken for dead.
-func (a *act) findFailover(r plan.Round, before []int, from history.Time) {
-	planned := slices.ContainsFunc(r.Steps, func(s plan.Step) bool {
-		return s.Kind.Forgets || s.Kind.Name == "cluster-failover"
-	})
-	if planned || slices.Equal(before, a.stage.Primaries()) {
+func (a *act) findFailover(planned bool) {
+	reigns, since := a.stage.Reigns(), a.looked
+	a.looked = history.Now()
+	if same := slices.Equal(reigns, a.reigns); planned || same || a.reigns == nil {
+		a.reigns = reigns
 		return
 	}
+	a.reigns = reigns
 	a.say("a failover that nobody asked for")
-	a.recorder.Happened(history.Fault{What: "a failover that nobody asked for", Forgets: true}, from)
+	a.recorder.Happened(history.Fault{What: "a failover that nobody asked for", Forgets: true}, since)
 }
 
 // recover measures how soon locks work again.
@@ -188,6 +194,9 @@ func (a *act) settle(r plan.Round) error {
 // that were killed have one.
 func (a *act) endless(r plan.Round) error {
 	keys, err := a.stage.Keys()
+	for deadline := time.Now().Add(healLimit); err != nil && time.Now().Before(deadline); {
+		keys, err = a.stage.Keys() // a busy server
+	}
 	if err != nil {
 		return err
 	}

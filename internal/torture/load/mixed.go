@@ -38,8 +38,8 @@ func mixed(s *stage.Stage, size Size, seed uint64, say func(string, ...any)) (*r
 		}
 	}
 	began := time.Now()
-	for look := range looks {
-		time.Sleep(time.Until(began.Add(size.Mixed * time.Duration(look+1) / looks)))
+	for range looks {
+		time.Sleep(size.Mixed / looks) // also after a look that took long
 		settled, err := stage.AskAll[worker.Settled](s, "settle")
 		if err != nil {
 			return nil, err

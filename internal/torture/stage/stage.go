@@ -138,6 +138,27 @@ func (s *Stage) Primaries() (nodes []int) {
 	return nodes
 }
 
+// Reigns returns the data nodes that call themselves primaries and answer, each with
+// the id that it gave its data when it became one. Where no server takes over from
+// another there are none.
+func (s *Stage) Reigns() (list []string) {
+	if s.Topology.single() {
+		return nil
+	}
+	for _, node := range s.Primaries() {
+		info, err := s.Do(node, "INFO", "replication").ToString()
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(info) {
+			if id, ok := strings.CutPrefix(line, "master_replid:"); ok {
+				list = append(list, fmt.Sprintf("%d: %s", node, strings.TrimSpace(id)))
+			}
+		}
+	}
+	return list
+}
+
 // OnPrimaries sends a command to the primaries. It is an error if none of them
 // does it; in a Cluster, those that do not serve the key refuse.
 func (s *Stage) OnPrimaries(command ...string) error {

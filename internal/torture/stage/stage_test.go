@@ -231,6 +231,17 @@ func TestACommandGoesToThePrimariesOrToAllNodes(t *testing.T) {
 	require.NoError(t, s.Ready())
 }
 
+func TestAFailoverThereAndBackIsSeen(t *testing.T) {
+	s := open(t, stage.Cluster)
+	before := s.Reigns()
+	require.Len(t, before, 3)
+	for range 2 {
+		require.NoError(t, s.Attempt(func() { s.Server.Failover("key") }))
+	}
+	require.Len(t, s.Primaries(), 3)
+	require.NotEqual(t, before, s.Reigns())
+}
+
 func TestChannelsAreThoseWithSubscribers(t *testing.T) {
 	s := open(t, stage.Standalone)
 	channels, err := s.Channels()

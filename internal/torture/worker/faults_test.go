@@ -62,7 +62,7 @@ func TestWhatWorkersBelieveIsTrueOnABrokenNetwork(t *testing.T) {
 			t.Parallel() // they mostly wait, and are processes of their own
 			s, dir := openFor(t, kind), t.TempDir()
 			for i := range 3 {
-				_, err := s.Hire(worker.Role, time.Minute, func(life int) any {
+				_, err := s.Hire(worker.Role, 4*time.Minute, func(life int) any {
 					return worker.Job{
 						Address: s.AddressOf(i), Seed: 5, Worker: i, Goroutines: 4, Names: []string{"a", "b", "c"},
 						Kinds: []string{kind}, Lease: lease, History: filepath.Join(dir, worker.Job{Worker: i, Life: life}.Name()),
@@ -72,17 +72,22 @@ func TestWhatWorkersBelieveIsTrueOnABrokenNetwork(t *testing.T) {
 			}
 			recorder, err := history.Create(filepath.Join(dir, "test"), "test")
 			require.NoError(t, err)
-			for _, m := range mishaps {
-				heal := recorder.Inject(history.Fault{What: m.what})
-				end := m.begin(s)
-				time.Sleep(lease) // that it has its effect
-				end()
-				heal()
-			}
-			answers, err := stage.AskAll[worker.Settled](s, "settle")
-			require.NoError(t, err)
-			for _, settled := range answers {
-				require.Empty(t, settled.Hung)
+			for acquired := int64(0); acquired < 100; { // again, if the machine was busy
+				_, err := stage.AskAll[worker.Done](s, "storm")
+				require.NoError(t, err)
+				for _, m := range mishaps {
+					heal := recorder.Inject(history.Fault{What: m.what})
+					end := m.begin(s)
+					time.Sleep(lease) // that it has its effect
+					end()
+					heal()
+				}
+				answers, err := stage.AskAll[worker.Settled](s, "settle")
+				require.NoError(t, err)
+				for _, settled := range answers {
+					require.Empty(t, settled.Hung)
+					acquired += settled.Acquired
+				}
 			}
 			ends, err := stage.AskAll[worker.Ended](s, "end")
 			require.NoError(t, err)
@@ -98,7 +103,7 @@ func TestWhatWorkersBelieveIsTrueOnABrokenNetwork(t *testing.T) {
 			report, err := checker.Check(events, checker.Options{Late: time.Second})
 			require.NoError(t, err)
 			require.Empty(t, report.Violations, "%v", report)
-			require.Greater(t, report.Holds, 100)
+			require.Positive(t, report.Holds)
 		})
 	}
 }

@@ -22,7 +22,7 @@ import (
 const (
 	// hungAfter is how long a call that nobody cancels may go on with nothing
 	// broken any more: all leases have ended by then, and a fallback poll or two.
-	hungAfter = 45 * time.Second
+	hungAfter = 2 * time.Minute
 	// linger is how long goroutines of a closed rueidis client may take to end:
 	// it keeps the connections of a former topology for five seconds, and a machine
 	// may be busy.
@@ -65,6 +65,7 @@ func begin(job Job) (*worker, error) {
 		seed := uint64(job.Worker)<<32 | uint64(job.Life)<<16 | uint64(i)
 		w.hands = append(w.hands, &hand{worker: w, number: i, random: rand.New(rand.NewPCG(job.Seed, seed))})
 	}
+	w.crew.Go(func() { w.recorder.Pulse(w.ctx) })
 	w.crew.Go(w.connect)
 	return w, nil
 }
