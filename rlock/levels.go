@@ -37,9 +37,14 @@ func (t *tenure) let(l *level, now time.Time, lease time.Duration) {
 	l.until = time.Time{}
 	if lease > 0 {
 		l.until = now.Add(lease)
-		if l.shared && (t.ends.IsZero() || l.until.Before(t.ends)) {
-			t.ends = l.until
-		}
+		t.endsWith(l)
+	}
+}
+
+// endsWith has the end of the level looked at, if it is a shared one that has an end.
+func (t *tenure) endsWith(l *level) {
+	if l.shared && !l.kept() && (t.ends.IsZero() || l.until.Before(t.ends)) {
+		t.ends = l.until
 	}
 }
 
@@ -53,6 +58,9 @@ func (t *tenure) close(o Owner, shared bool, h *Hold) bool {
 			t.levels = append(t.levels[:i], t.levels[i+1:]...)
 			if n := len(t.levels); n > 0 && t.levels[n-1].shared {
 				t.shared = t.writes() == 0
+			}
+			for i := range t.levels { // what it outlasted may be over
+				t.endsWith(&t.levels[i])
 			}
 			return true
 		}
@@ -181,9 +189,7 @@ func (t *tenure) expire(now time.Time) {
 		switch l := &t.levels[i]; {
 		case l.kept():
 		case !l.over(now):
-			if t.ends.IsZero() || l.until.Before(t.ends) {
-				t.ends = l.until
-			}
+			t.endsWith(l)
 		default:
 			if until, bounded := t.askedBy(l.owner); bounded && !now.Before(until) {
 				lost = append(lost, *l)

@@ -186,6 +186,35 @@ func TestTheFixedLeaseOfOneReaderEndsForItAlone(t *testing.T) {
 	})
 }
 
+// The inner lease ended while an outer level kept it, of a reader or of a writer, and
+// others read on.
+func TestAFixedLeaseThatAReaderOutlastedIsOverWhenNothingElseKeepsIt(t *testing.T) {
+	for _, outer := range []func(shelf) rlock.Locker{
+		func(l shelf) rlock.Locker { return l.read },
+		func(l shelf) rlock.Locker { return l.write },
+	} {
+		bubble(t, func(t *testing.T, w *world) {
+			l, me, other := w.shelf(), w.caller(), w.caller()
+			require.NoError(t, outer(l).Lock(me))
+			hold, err := l.read.Acquire(me, rlock.WithLease(time.Second))
+			require.NoError(t, err)
+			reads := start(func() error { return l.read.Lock(other) }) // at once, or when nobody writes
+			time.Sleep(2 * time.Second)
+			require.True(t, hold.Valid())
+			require.NoError(t, outer(l).Unlock(me))
+			require.NoError(t, <-reads)
+			synctest.Wait()
+			require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+			require.ErrorIs(t, hold.Err(), rlock.ErrLost)
+			assert.Zero(t, l.read.HoldCount(me))
+			assert.True(t, l.read.IsHeld(other))
+			require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
+			require.NoError(t, l.read.Unlock(other))
+			assert.Empty(t, w.Keys())
+		})
+	}
+}
+
 func TestTheFixedLeaseOfOneReaderEndsOnTimeThoughRedisIsSilent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, me := w.shelf(), w.caller()
