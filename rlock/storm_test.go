@@ -1,7 +1,7 @@
 package rlock_test
 
 import (
-	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -16,119 +17,373 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Connections are cut, silenced, refused and slow at random, of one client or of all, and
-// holders find out by the clock.
-func TestFairLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
-	for seed := range uint64(thorough(2000, 60)) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T, w *world) {
-				r, end := &record{}, time.Now().Add(20*time.Second)
-				var clients []*party
-				var workers sync.WaitGroup
-				for i := range uint64(3) {
-					p := w.client(withLease(1500*time.Millisecond), handoff(int(i)%2*3-1, 0))
-					clients = append(clients, p)
-					for j := range uint64(3) {
-						workers.Go(func() { r.atRandom(w, p, rand.New(rand.NewPCG(seed, 10*i+j)), end) })
-					}
-				}
-				trouble(clients, rand.New(rand.NewPCG(seed, 99)), end)
-				workers.Wait()
+// A contest is for one name, by locks of these kinds.
+type contest struct {
+	name string
+	// alone are the locks that one owner has at once, shared is what all may have when
+	// nobody has it alone; nil if there is none.
+	alone  []func([]*rlock.Client, string) rlock.Locker
+	shared func([]*rlock.Client, string) rlock.Locker
+	seeds  int
+}
 
-				slices.SortFunc(r.spans, func(a, b span) int { return a.from.Compare(b.from) })
-				for i := 1; i < len(r.spans); i++ {
-					require.False(t, r.spans[i].from.Before(r.spans[i-1].to), "%v and %v overlap", r.spans[i-1], r.spans[i])
-				}
-				assert.GreaterOrEqual(t, len(r.spans), 9, "each has had it at the end")
-				time.Sleep(time.Minute)
-				assert.Empty(t, w.Keys())
-				for _, p := range clients {
-					assert.NoError(t, p.Close())
-				}
-			})
+type lockers = []func([]*rlock.Client, string) rlock.Locker
+
+var contests = []contest{
+	{name: "plain", seeds: 15, alone: lockers{plainLock}},
+	{name: "read and write", seeds: 25, alone: lockers{writeLock}, shared: readLock},
+	{name: "fair", seeds: 20, alone: lockers{fairLock}},
+	{name: "plain, fenced and fair", seeds: 10, alone: lockers{plainLock, fencedLock, fairLock}},
+}
+
+// Connections are cut, silenced, refused and slow at random, of one client or of all.
+// Replies are lost, scripts are, and keys; clients are closed, and callers run out of
+// patience. Nobody is ever inside beside a writer, who believes to hold the lock holds
+// it in Redis, and when the storm is over everybody is served at once and nothing is
+// left.
+func TestLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
+	for _, kind := range contests {
+		t.Run(kind.name, func(t *testing.T) {
+			for seed := range uint64(thorough(*seeds, kind.seeds)) {
+				t.Run(fmt.Sprint(seed), func(t *testing.T) {
+					t.Parallel()
+					bubble(t, func(t *testing.T, w *world) {
+						newStorm(w, kind, rand.New(rand.NewPCG(seed, 0))).run(seed)
+					})
+				})
+			}
 		})
 	}
 }
 
-// atRandom takes the fair lock again and again until the end, for all leases and with
-// all patience, and then once more, which it must get.
-func (r *record) atRandom(w *world, p *party, random *rand.Rand, end time.Time) {
-	upTo := func(d time.Duration) time.Duration { return time.Duration(random.Int64N(int64(d))) }
-	for last := false; !last; time.Sleep(upTo(300 * time.Millisecond)) {
-		wait := upTo(3*time.Second) + 1
-		if last = !time.Now().Before(end); last {
-			wait = time.Minute
-		} else if random.IntN(3) == 0 {
-			wait = 20 * time.Second
-		}
-		var options []rlock.AcquireOption
-		if random.IntN(2) == 0 {
-			options = append(options, rlock.WithLease(100*time.Millisecond+upTo(1500*time.Millisecond)))
-		}
-		ctx, cancel := context.WithTimeout(w.ctx, wait)
-		hold, err := p.NewFairLock(key).Acquire(ctx, options...)
-		cancel()
-		if err != nil {
-			assert.False(w.t, last, "it waits for ever: %v", err)
-			continue
-		}
-		s := span{from: time.Now()}
-		select { // while it is held
-		case <-hold.Done():
-		case <-time.After(upTo(200 * time.Millisecond)):
-		}
-		s.to = time.Now()
-		if until := hold.ValidUntil(); !until.IsZero() && until.Before(s.to) {
-			s.to = until
-		}
-		if s.from.Before(s.to) {
-			r.mu.Lock()
-			r.spans = append(r.spans, s)
-			r.mu.Unlock()
-		}
-		_ = hold.Release(w.ctx)
-	}
+var seeds = flag.Int("seeds", 2000, "with -long, how many storms there are of each kind")
+
+const (
+	// stormLease is what the watchdogs of a storm keep the lock for, and longestLease
+	// what nothing is kept for longer than: the claim of a fair lock.
+	stormLease, longestLease = 1500 * time.Millisecond, 2 * time.Second
+	// stormTime is how long the network is in trouble.
+	stormTime = 15 * time.Second
+	// recovery is how long a wait may be when it is no longer: until leases have ended
+	// that nobody released, and waiters have slept who heard no message.
+	recovery = 15 * time.Second
+	// idle is how long the lock may be free while somebody waits when all is well.
+	idle = 300 * time.Millisecond
+)
+
+// A storm is the trouble that a contest has.
+type storm struct {
+	*world
+	kind   contest
+	random *rand.Rand
+	seats  []*seat
+	begin  time.Time
+	gone   []*party       // who were closed in the middle
+	closed sync.WaitGroup // when they were
+
+	mu        sync.Mutex // protects following
+	stays     []stay
+	waits     []span      // of those who were patient, when all is well
+	disturbed []time.Time // when keys were deleted, or unlocked by force
 }
 
-// trouble breaks the networks of the clients until the end, and heals them.
-func trouble(clients []*party, random *rand.Rand, end time.Time) {
-	heal := func(n *network.Network) {
-		n.Rule(nil)
-		n.Deliver()
-		n.Heal()
+// A stay is what one owner had of the lock: alone, and then with others.
+type stay struct{ alone, shared span }
+
+func (s stay) from() time.Time {
+	if s.alone.from.IsZero() {
+		return s.shared.from
 	}
-	for time.Now().Before(end) {
-		time.Sleep(time.Duration(random.IntN(800)) * time.Millisecond)
-		victims, what, roundTrip := clients, random.IntN(8), time.Duration(random.IntN(600))*time.Millisecond
-		if random.IntN(3) > 0 {
-			one := random.IntN(len(clients))
-			victims = clients[one : one+1]
+	return s.alone.from
+}
+
+func (s stay) to() time.Time {
+	if s.shared.to.IsZero() {
+		return s.alone.to
+	}
+	return s.shared.to
+}
+
+// A seat is taken by one client after the other.
+type seat struct {
+	make func() *party
+
+	mu    sync.Mutex // protects following
+	party *party
+}
+
+func (s *seat) taken() *party {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.party
+}
+
+func newStorm(w *world, kind contest, random *rand.Rand) *storm {
+	s := &storm{world: w, kind: kind, random: random, begin: time.Now()}
+	configured := func(connections int) func(*rlock.Config) {
+		limit := []int{-1, 0, 1}[random.IntN(3)]
+		return func(c *rlock.Config) {
+			c.Lease, c.HandoffLimit = stormLease, limit
+			c.Redis.PipelineMultiplex = connections
 		}
-		for _, p := range victims {
+	}
+	several := []int{-1, -1, 1, 2}[random.IntN(4)]
+	for range 2 {
+		change := configured(several)
+		s.seats = append(s.seats, &seat{make: func() *party { return w.client(change) }})
+	}
+	if sharing := random.IntN(2) == 0; !sharing {
+		change := configured(-1)
+		s.seats = append(s.seats, &seat{make: func() *party { return w.client(change) }})
+	} else {
+		net, client := w.program()
+		for range 2 {
+			change := configured(0)
+			s.seats = append(s.seats, &seat{make: func() *party {
+				p := w.client(change, func(c *rlock.Config) { c.Redis, c.Client = rueidis.ClientOption{}, client })
+				p.net = net
+				return p
+			}})
+		}
+	}
+	for _, seat := range s.seats {
+		seat.party = seat.make()
+	}
+	return s
+}
+
+// program returns the rueidis client of a program that shares it with its locks.
+func (w *world) program() (*network.Network, rueidis.Client) {
+	net := network.New(w.Dial)
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress:       []string{"127.0.0.1:6379"},
+		ForceSingleClient: true,
+		DisableCache:      true,
+		ConnWriteTimeout:  2 * time.Second,
+		DialCtxFn:         net.Dial,
+	})
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { client.Close(); net.Close() })
+	return net, client
+}
+
+func (s *storm) run(seed uint64) {
+	healed := make(chan struct{})
+	var guests, recovered sync.WaitGroup
+	for i, seat := range s.seats {
+		for j := range 3 {
+			g := &guest{storm: s, seat: seat, random: rand.New(rand.NewPCG(seed, uint64(10*i+j+1)))}
+			recovered.Add(1)
+			guests.Go(func() {
+				for time.Since(s.begin) < stormTime {
+					g.visit(g.patience(), 25*time.Millisecond<<g.random.IntN(g.random.IntN(8)+1))
+					time.Sleep(g.upTo(300 * time.Millisecond))
+				}
+				<-healed
+				assert.True(s.t, g.visit(recovery, 50*time.Millisecond), "it waits for ever")
+				recovered.Done()
+				recovered.Wait()
+				time.Sleep(longestLease)
+				g.calm = true
+				for range 4 {
+					if g.random.IntN(3) == 0 {
+						g.visit(g.upTo(20*time.Millisecond), 20*time.Millisecond)
+					} else {
+						assert.True(s.t, g.visit(recovery, 20*time.Millisecond), "it waits for ever")
+					}
+					time.Sleep(g.upTo(50 * time.Millisecond))
+				}
+			})
+		}
+	}
+	s.trouble()
+	close(healed)
+	recovered.Wait()
+	for _, seat := range s.seats {
+		seat.party.net.SetRoundTrip(time.Duration(s.random.IntN(5)) * time.Millisecond)
+	}
+	guests.Wait()
+	s.closed.Wait()
+	s.nobodyIsBesideAWriter()
+	s.nobodyWaitsForAFreeLock()
+	s.nothingIsLeft()
+}
+
+// trouble breaks the networks until the storm is over, and heals them.
+func (s *storm) trouble() {
+	admin, outside := s.client(), s.outsider()
+	rude := s.random.IntN(3) == 0 // somebody deletes keys
+	heal := func(n *network.Network) {
+		n.SetRoundTrip(0)
+		n.Heal()
+		n.Deliver()
+	}
+	for time.Since(s.begin) < stormTime {
+		time.Sleep(time.Duration(s.random.IntN(800)) * time.Millisecond)
+		victims, what, roundTrip := s.seats, s.random.IntN(15), time.Duration(s.random.IntN(600))*time.Millisecond
+		if s.random.IntN(3) > 0 {
+			one := s.random.IntN(len(s.seats))
+			victims = s.seats[one : one+1]
+		}
+		nth := s.random.IntN(4) + 1
+		switch what {
+		case 10:
+			s.answerScripts("")
+		case 11:
+			s.answerScripts([]string{"LOADING a while", "READONLY", "BUSY", "ERR max number of clients"}[s.random.IntN(4)])
+		case 12:
+			assert.NoError(s.t, outside.Do(s.ctx, outside.B().ScriptFlush().Build()).Error())
+		case 13:
+			if rude {
+				s.disturb(admin)
+			}
+		case 14:
+			s.change(victims[0])
+		}
+		for _, seat := range victims {
+			net := seat.taken().net
 			switch what {
 			case 0:
-				p.net.Cut()
+				net.Cut()
 			case 1:
-				p.net.Rule(network.Silence)
+				net.Rule(network.Silence)
 			case 2:
-				p.net.Refuse()
-				p.net.Cut()
+				net.Refuse()
 			case 3:
-				p.net.Rule(network.All(network.Drop, network.Push))
+				net.Rule(network.Deaf)
 			case 4:
-				p.net.Rule(network.All(network.Hold, network.Request, "EVALSHA"))
+				net.Rule(network.All(network.Hold, network.Request, "EVALSHA"))
 			case 5:
-				p.net.SetRoundTrip(roundTrip)
+				net.SetRoundTrip(roundTrip)
 			case 6:
-				p.net.SetRoundTrip(0)
-			default:
-				heal(p.net)
+				net.SetRoundTrip(0)
+			case 7:
+				net.Rule(network.Nth(nth, network.Cut, network.Reply, "EVALSHA"))
+			case 8, 9:
+				heal(net)
 			}
 		}
 	}
-	for _, p := range clients {
-		p.net.SetRoundTrip(0)
+	s.answerScripts("")
+	for _, seat := range s.seats {
+		heal(seat.party.net)
+	}
+	for _, p := range s.gone {
 		heal(p.net)
+	}
+}
+
+// change closes the client and gives its place to another.
+func (s *storm) change(seat *seat) {
+	seat.mu.Lock()
+	defer seat.mu.Unlock()
+	old := seat.party
+	s.gone = append(s.gone, old)
+	s.closed.Go(func() {
+		if err := old.Close(); err != nil {
+			assert.ErrorIs(s.t, err, rlock.ErrUnconfirmed)
+		}
+	})
+	seat.party = seat.make()
+}
+
+// disturb takes the lock from whoever has it, without a word or by force.
+func (s *storm) disturb(admin *party) {
+	s.mu.Lock()
+	s.disturbed = append(s.disturbed, time.Now())
+	s.mu.Unlock()
+	switch s.random.IntN(3) {
+	case 0:
+		s.Del(key)
+	case 1:
+		s.FlushAll()
+	default:
+		locks := s.kind.alone
+		if s.kind.shared != nil {
+			locks = append(slices.Clone(locks), s.kind.shared)
+		}
+		_, _ = locks[s.random.IntN(len(locks))]([]*rlock.Client{admin.Client}, key).ForceUnlock(s.ctx)
+	}
+}
+
+// wasDisturbed returns when keys were deleted first in a time, zero if none were.
+func (s *storm) wasDisturbed(from, to time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, at := range s.disturbed {
+		if !at.Before(from) && !at.After(to) {
+			return at
+		}
+	}
+	return time.Time{}
+}
+
+func (s *storm) nobodyIsBesideAWriter() {
+	var alone, all []span
+	for _, stay := range s.stays {
+		from := stay.from()
+		if !s.wasDisturbed(from.Add(-longestLease), from).IsZero() {
+			continue // it may have been of a tenure that was over
+		}
+		if at := s.wasDisturbed(from, stay.to()); !at.IsZero() {
+			assert.LessOrEqual(s.t, stay.to().Sub(at), longestLease, "it was not told")
+			stay.alone.cap(at)
+			stay.shared.cap(at)
+		}
+		all = append(all, stay.alone, stay.shared)
+		alone = append(alone, stay.alone)
+	}
+	for _, a := range alone {
+		for _, b := range all {
+			if a != b {
+				require.False(s.t, a.from.Before(b.to) && b.from.Before(a.to), "%v and %v overlap", s.since(a), s.since(b))
+			}
+		}
+	}
+}
+
+// cap has the span end at a time at the latest.
+func (s *span) cap(at time.Time) {
+	if at.Before(s.to) {
+		s.to = at
+	}
+}
+
+func (s *storm) since(of span) [2]time.Duration {
+	return [2]time.Duration{of.from.Sub(s.begin), of.to.Sub(s.begin)}
+}
+
+func (s *storm) nobodyWaitsForAFreeLock() {
+	var busy []span
+	for _, stay := range s.stays {
+		busy = append(busy, span{stay.from(), stay.to()})
+	}
+	slices.SortFunc(busy, func(a, b span) int { return a.from.Compare(b.from) })
+	var longest time.Duration
+	for _, wait := range s.waits {
+		free := wait.from // since when
+		for _, b := range busy {
+			if b.from.After(wait.to) {
+				break
+			}
+			if b.to.Before(free) {
+				continue
+			}
+			longest = max(longest, b.from.Sub(free))
+			free = b.to
+		}
+		longest = max(longest, wait.to.Sub(free))
+		assert.Less(s.t, longest, idle, "a waiter was forgotten: %v", s.since(wait))
+	}
+	s.t.Logf("%d stays, %d waits, the lock was free for %v at most", len(s.stays), len(s.waits), longest)
+}
+
+func (s *storm) nothingIsLeft() {
+	time.Sleep(50 * time.Millisecond)
+	assert.Empty(s.t, slices.DeleteFunc(s.Keys(), isCounter))
+	time.Sleep(10 * time.Second) // subscriptions linger
+	assert.Empty(s.t, s.PubSubChannels("*"))
+	for _, seat := range s.seats {
+		assert.NoError(s.t, seat.party.Close())
 	}
 }
