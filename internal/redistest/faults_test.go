@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -93,6 +94,7 @@ func TestAnEmbeddedRefusesWhatItIsTold(t *testing.T) {
 func TestAFailoverOfASentinelChangesThePrimary(t *testing.T) {
 	t.Parallel()
 	s := redistest.Sentinel(t)
+	s.TakeForDead(10 * time.Second) // or a busy machine fails over, and back
 	old := s.Primary(key).Addr()
 	s.Failover(key)
 	assert.NotEqual(t, old, s.Primary(key).Addr())
@@ -148,6 +150,7 @@ func TestAReplicaDoesNotRiseWithOldData(t *testing.T) {
 func TestAFailoverOfAClusterChangesThePrimaryOfOneShard(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
+	s.TakeForDead(10 * time.Second) // or a busy machine fails over elsewhere
 	c := s.Client(t)
 	set(t, c, key, "1")
 	old, neighbour := s.Primary(key).Addr(), s.Primary(other).Addr()
@@ -174,6 +177,7 @@ func TestAKilledPrimaryIsReplacedByItsReplicaInACluster(t *testing.T) {
 func TestASlotMovesWithItsKeysAndReturns(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
+	s.TakeForDead(10 * time.Second) // or a busy machine fails over
 	c := s.Client(t)
 	for i := range 150 { // more than one MIGRATE takes
 		set(t, c, fmt.Sprintf("{%s}:%d", key, i), "1")

@@ -15,11 +15,10 @@ import (
 // Limits that the figures are held against.
 const (
 	// CancelLimit is how late a call may return after its context has ended, while
-	// nothing is broken, beyond what the machine itself was late, and LatestCancel is
-	// how late one of many may: the machine may stop just there, but a call that
-	// waited for anything would wait for a lease, or for its next look.
+	// nothing is broken, beyond what the machine itself was late. Half of them may not
+	// be later, and none later than LatestCancel, since the machine may stop just there.
 	CancelLimit  = 50 * time.Millisecond
-	LatestCancel = time.Second
+	LatestCancel = 2 * time.Second
 	// RecoveryLimit is how soon locks should work again after a server's return.
 	RecoveryLimit = time.Second
 )
