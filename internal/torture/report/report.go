@@ -14,10 +14,12 @@ import (
 
 // Limits that the figures are held against.
 const (
-	// CancelLimit is how late a call may return after its context has ended, while
-	// nothing is broken, beyond what the machine itself was late. Half of them may not
-	// be later, and none later than LatestCancel, since the machine may stop just there.
-	CancelLimit  = 50 * time.Millisecond
+	// CancelLimit is how late half of the calls may return after their contexts have
+	// ended, while nothing is broken, beyond what the machine itself was late, and
+	// LatestCancel how late any of them may. Both are below what a call would be late
+	// that waits for something: a lease, or its next look. What a machine that is
+	// very busy needs for a crowd is less.
+	CancelLimit  = time.Second / 2
 	LatestCancel = 2 * time.Second
 	// RecoveryLimit is how soon locks should work again after a server's return.
 	RecoveryLimit = time.Second
