@@ -468,13 +468,13 @@ func TestABatchThatIsNotFullIsNotKeptWaiting(t *testing.T) {
 		return true
 	}})
 	defer k.Close()
-	last := make(chan int)
+	over, began := make(chan bool), time.Now()
 	var next func(n int) *asking
 	next = func(n int) *asking {
 		return &asking{due: func(time.Time) bool {
 			runtime.Gosched()
-			if n == 1_000_000 || sent.Load() {
-				last <- n
+			if sent.Load() || time.Since(began) > 2*time.Minute {
+				close(over)
 			} else {
 				k.Nudge(next(n + 1))
 			}
@@ -482,7 +482,8 @@ func TestABatchThatIsNotFullIsNotKeptWaiting(t *testing.T) {
 		}}
 	}
 	k.Nudge(next(0))
-	assert.Less(t, <-last, 1_000_000)
+	<-over
+	assert.True(t, sent.Load())
 }
 
 func TestAKeeperNeedsASender(t *testing.T) {

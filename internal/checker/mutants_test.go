@@ -128,7 +128,7 @@ func run(t *testing.T, bug bug, readers bool, seed uint64) (report checker.Repor
 		}
 		slices.SortStableFunc(events, func(a, b history.Event) int { return cmp.Compare(a.At, b.At) })
 		var err error
-		report, err = checker.Check(events, checker.Options{Late: time.Second})
+		report, err = checker.Check(events, checker.Options{Late: time.Second, Timeout: 5 * time.Minute})
 		require.NoError(t, err)
 	})
 	return report

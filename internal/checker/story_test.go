@@ -147,7 +147,7 @@ func (s *story) sorted() []history.Event {
 
 func (s *story) check(t *testing.T) checker.Report {
 	t.Helper()
-	report, err := checker.Check(s.sorted(), checker.Options{Patience: 5 * second, Late: 20 * time.Millisecond})
+	report, err := checker.Check(s.sorted(), checker.Options{Patience: 5 * second, Late: 20 * time.Millisecond, Timeout: 5 * time.Minute})
 	require.NoError(t, err)
 	require.Zero(t, report.Undecided)
 	return report
