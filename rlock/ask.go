@@ -33,6 +33,7 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	}()
 	place, a := l.place, l.answer
 	f, err := diagnose(l.err)
+	ran := f == unknown || r.line != nil && mayBeExecuted(l.err)
 	if flight != nil || place != nil && err != nil && ctx.Err() != nil && !v.granted {
 		r.busy++
 		v.ticket = nil
@@ -48,7 +49,7 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	t.asks = false
 	r.told(news, l)
 	switch {
-	case v.granted && t.phase == asking && (a.granted || err != nil && f == unknown):
+	case v.granted && t.phase == asking && (a.granted || err != nil && ran):
 		t.disown(now) // the lock was passed on to it meanwhile, and it needs no other
 	case v.granted:
 		r.leave(t, now)
@@ -60,10 +61,10 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 		switch {
 		case t.phase != asking:
 		case t.queued != nil: // it stands in line, and asks again
-			if f == unknown {
+			if ran {
 				t.unanswered()
 			}
-		case f == unknown:
+		case ran:
 			t.ghost = true
 			t.disown(now)
 		default:

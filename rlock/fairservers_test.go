@@ -112,6 +112,31 @@ var fairRights = []string{
 	"+zadd", "+zrem", "+zrange", "+zscore", "+publish", "+subscribe",
 }
 
+// The right that is taken away is to the last command of the script: who comes then is
+// put in the queue before.
+func TestAFairWaiterWhoMayNotAskHowLongIsNotLeftInTheQueue(t *testing.T) {
+	t.Parallel()
+	s := at(t, redistest.Standalone(t))
+	config := s.limited(append(fairRights, fairNiceties...)...)
+	client, err := rlock.New(config)
+	require.NoError(t, err)
+	defer client.Close()
+	lock, me := s.client().NewFairLock(key), rlock.WithOwner(s.ctx, rlock.NewOwner())
+	require.NoError(t, lock.Lock(me))
+	var waiters sync.WaitGroup
+	defer waiters.Wait()
+	comes := func() { assert.ErrorIs(t, client.NewFairLock(key).Lock(s.ctx), rlock.ErrNoPermission) }
+
+	waiters.Go(comes)
+	require.Eventually(t, func() bool { return s.number("ZCARD", queue) == 1 }, hang, time.Millisecond)
+	s.admin("ACL", "SETUSER", config.Redis.Username, "-pttl")
+	waiters.Go(comes)
+	waiters.Wait()
+	assert.Eventually(t, func() bool { return s.number("ZCARD", queue) == 0 }, 30*time.Second, time.Millisecond, "it ends by itself after a minute")
+	require.NoError(t, lock.Unlock(me))
+	assert.Zero(t, s.number("EXISTS", queue))
+}
+
 // What works without: a lock is mirrored only when it is held for longer.
 var fairNiceties = []string{"+exists", "+hget", "+hdel", "+ping", "+unsubscribe", "+pubsub|numsub"}
 

@@ -78,6 +78,13 @@ func diagnose(err error) (fault, error) {
 	return never, err
 }
 
+// begun reports whether err, if it is a server's answer, is about a command inside of a
+// script: what comes before it in the script has been executed.
+func begun(err error) bool {
+	reply, ok := rueidis.IsRedisErr(err)
+	return ok && strings.Contains(reply.Error(), "@user_script")
+}
+
 // answered reports whether err, nil included, is a server's answer.
 func answered(err error) bool {
 	if err == nil {

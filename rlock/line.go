@@ -122,9 +122,9 @@ func (r *room) told(n news, l landing) {
 		return
 	}
 	now := time.Now()
-	f, err := diagnose(l.err)
+	executed := mayBeExecuted(l.err)
 	switch {
-	case err == nil:
+	case l.err == nil:
 		for _, t := range n.left {
 			if t.phase == releasing {
 				t.end()
@@ -137,14 +137,14 @@ func (r *room) told(n news, l landing) {
 		}
 		r.found(n, l.answer)
 		return
-	case f != unknown: // it was not executed
+	case !executed:
 		r.line.left = append(n.left, r.line.left...)
 	}
 	for _, t := range n.joined {
 		t.telling = false
 		switch {
 		case t.phase != asking || t.asks:
-		case f == unknown:
+		case executed:
 			t.ghost = true
 			t.disown(now)
 		default:
@@ -154,6 +154,13 @@ func (r *room) told(n news, l landing) {
 		}
 	}
 	r.line.overdue = len(n.joined) > 0
+}
+
+// mayBeExecuted reports whether a step of the queue with this outcome may have changed
+// it, at least in part: the server may refuse what comes last in the script.
+func mayBeExecuted(err error) bool {
+	f, _ := diagnose(err)
+	return err == nil || f == unknown || begun(err)
 }
 
 // found notes which of the tickets that wait Redis has in its queue.

@@ -141,7 +141,10 @@ while not holder do
 	else
 		break
 	end
-	if refused then
+	if refused then -- as if nobody had come
+		for i = 9 + leaving, 8 + leaving + joining do
+			redis.call('zrem', queue, ARGV[i])
+		end
 		return refused
 	end
 	if holder and first then
