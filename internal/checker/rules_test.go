@@ -440,14 +440,19 @@ var stories = []told{
 	}},
 	{title: "a loss told late by a machine that was busy", tell: func(s *story) {
 		call := s.fixed("a", 0, 1, 990, watched)
-		s.stalled("a", 1040, 45)
-		s.stalled("a", 1080, 35)
-		s.fault(1010, 1060, stopA) // the same time is counted once
+		s.stalled("a", 1050, 55)
+		s.stalled("a", 1090, 35)
 		s.told("a", call, 1100)
 	}},
 	{title: "a loss told late while the machine was busy for a part of it", broken: []checker.Rule{checker.ToldLate}, tell: func(s *story) {
 		call := s.fixed("a", 0, 1, 990, watched)
 		s.stalled("a", 1040, 45)
+		s.told("a", call, 1100)
+	}},
+	{title: "a loss told late while two things stopped the process at once", broken: []checker.Rule{checker.ToldLate}, tell: func(s *story) {
+		call := s.fixed("a", 0, 1, 990, watched)
+		s.stalled("a", 1050, 48)
+		s.fault(1002, 1050, stopA)
 		s.told("a", call, 1100)
 	}},
 	{title: "a loss told late while the machine was busy for another", broken: []checker.Rule{checker.ToldLate}, tell: func(s *story) {
