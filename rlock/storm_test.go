@@ -30,10 +30,10 @@ type contest struct {
 type lockers = []func([]*rlock.Client, string) rlock.Locker
 
 var contests = []contest{
-	{name: "plain", seeds: 15, alone: lockers{plainLock}},
-	{name: "read and write", seeds: 25, alone: lockers{writeLock}, shared: readLock},
-	{name: "fair", seeds: 20, alone: lockers{fairLock}},
-	{name: "plain, fenced and fair", seeds: 10, alone: lockers{plainLock, fencedLock, fairLock}},
+	{name: "plain", seeds: 12, alone: lockers{plainLock}},
+	{name: "read and write", seeds: 20, alone: lockers{writeLock}, shared: readLock},
+	{name: "fair", seeds: 12, alone: lockers{fairLock}},
+	{name: "plain, fenced and fair", seeds: 6, alone: lockers{plainLock, fencedLock, fairLock}},
 }
 
 // Connections are cut, silenced, refused and slow at random, of one client or of all.
@@ -80,6 +80,7 @@ type storm struct {
 	begin  time.Time
 	gone   []*party       // who were closed in the middle
 	closed sync.WaitGroup // when they were
+	taken  []time.Time    // when the lock was from whoever had it
 
 	mu        sync.Mutex // protects following
 	stays     []stay
@@ -185,13 +186,13 @@ func (s *storm) run(seed uint64) {
 				recovered.Wait()
 				time.Sleep(longestLease)
 				g.calm = true
-				for range 4 {
-					if g.random.IntN(3) == 0 {
-						g.visit(g.upTo(20*time.Millisecond), 20*time.Millisecond)
+				for range 8 {
+					if g.random.IntN(2) == 0 {
+						g.visit(g.upTo(5*time.Millisecond), 20*time.Millisecond)
 					} else {
 						assert.True(s.t, g.visit(recovery, 20*time.Millisecond), "it waits for ever")
 					}
-					time.Sleep(g.upTo(50 * time.Millisecond))
+					time.Sleep(g.upTo(300 * time.Millisecond))
 				}
 			})
 		}
@@ -289,8 +290,9 @@ func (s *storm) change(seat *seat) {
 
 // disturb takes the lock from whoever has it, without a word or by force.
 func (s *storm) disturb(admin *party) {
+	now := time.Now()
 	s.mu.Lock()
-	s.disturbed = append(s.disturbed, time.Now())
+	s.disturbed = append(s.disturbed, now)
 	s.mu.Unlock()
 	switch s.random.IntN(3) {
 	case 0:
@@ -302,15 +304,24 @@ func (s *storm) disturb(admin *party) {
 		if s.kind.shared != nil {
 			locks = append(slices.Clone(locks), s.kind.shared)
 		}
-		_, _ = locks[s.random.IntN(len(locks))]([]*rlock.Client{admin.Client}, key).ForceUnlock(s.ctx)
+		freed, _ := locks[s.random.IntN(len(locks))]([]*rlock.Client{admin.Client}, key).ForceUnlock(s.ctx)
+		if !freed || s.kind.shared != nil { // of readers and a writer it frees one sort
+			return
+		}
 	}
+	s.taken = append(s.taken, now)
 }
 
-// wasDisturbed returns when keys were deleted first in a time, zero if none were.
-func (s *storm) wasDisturbed(from, to time.Time) time.Time {
+// wasDisturbed reports whether keys were deleted in a time.
+func (s *storm) wasDisturbed(from, to time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, at := range s.disturbed {
+	return !firstOf(s.disturbed, from, to).IsZero()
+}
+
+// firstOf returns the first of the times that is not outside, zero if none is.
+func firstOf(times []time.Time, from, to time.Time) time.Time {
+	for _, at := range times {
 		if !at.Before(from) && !at.After(to) {
 			return at
 		}
@@ -322,11 +333,13 @@ func (s *storm) nobodyIsBesideAWriter() {
 	var alone, all []span
 	for _, stay := range s.stays {
 		from := stay.from()
-		if !s.wasDisturbed(from.Add(-longestLease), from).IsZero() {
+		if s.wasDisturbed(from.Add(-longestLease), from) {
 			continue // it may have been of a tenure that was over
 		}
-		if at := s.wasDisturbed(from, stay.to()); !at.IsZero() {
+		if at := firstOf(s.taken, from, stay.to()); !at.IsZero() {
 			assert.LessOrEqual(s.t, stay.to().Sub(at), longestLease, "it was not told")
+		}
+		if at := firstOf(s.disturbed, from, stay.to()); !at.IsZero() {
 			stay.alone.cap(at)
 			stay.shared.cap(at)
 		}

@@ -196,7 +196,7 @@ func (g *guest) holds() bool {
 	case !valid:
 		assert.Zero(t, writes+reads)
 	}
-	if before && after && g.wasDisturbed(now.Add(-longestLease), now).IsZero() {
+	if before && after && !g.wasDisturbed(now.Add(-longestLease), now) {
 		assert.True(t, slices.ContainsFunc(fields, g.shows), "it is not in Redis: %v", fields)
 		if ends := g.ends(); !ends.IsZero() {
 			assert.LessOrEqual(t, now.Sub(ends), 20*time.Millisecond, "it goes on when its lease is over: %v", g)
