@@ -32,9 +32,8 @@ var rightsEverywhere = []right{
 	{"+hexists", "TryLock of what is held"},
 	{"+hget", "renewal"},
 	{"+hset", "Acquire"},
-	{"+hdel", ""}, // former owners stay in the hash until it is freed
+	{"+hdel", "Unlock"},
 	{"+hkeys", "renewal"},
-	{"+del", "Unlock"},
 	{"+pexpire", "Acquire"},
 	{"+pttl", "TTL"},
 	{"+ping", ""}, // a refusal tells as well that the server is alive; its ACL LOG fills

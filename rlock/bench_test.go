@@ -54,10 +54,10 @@ func rawClient(b *testing.B, option rueidis.ClientOption) rueidis.Client {
 
 var (
 	rawAcquire = rueidis.NewLuaScript(`if redis.call('exists', KEYS[1]) == 0 then
-redis.call('hset', KEYS[1], ARGV[2], 1) redis.call('pexpire', KEYS[1], ARGV[1]) return nil end
+redis.call('hset', KEYS[1], ARGV[2], '1') redis.call('pexpire', KEYS[1], ARGV[1]) return nil end
 return redis.call('pttl', KEYS[1])`)
-	rawRelease = rueidis.NewLuaScript(`if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return 0 end
-redis.call('del', KEYS[1]) redis.call('publish', KEYS[2], '0') return 1`)
+	rawRelease = rueidis.NewLuaScript(`if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then return 0 end
+redis.call('publish', KEYS[2], '0') return 1`)
 )
 
 const rawOwner = "7d9f3b0e-54c4-4f0e-9a3b-2f1c6a5d8e90:42"

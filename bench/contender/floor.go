@@ -13,16 +13,15 @@ var (
 	// lease, and a message when it is free.
 	floorAcquire = rueidis.NewLuaScript(`
 if redis.call('exists', KEYS[1]) == 0 then
-	redis.call('hset', KEYS[1], ARGV[2], 1)
+	redis.call('hset', KEYS[1], ARGV[2], '1')
 	redis.call('pexpire', KEYS[1], ARGV[1])
 	return nil
 end
 return redis.call('pttl', KEYS[1])`)
 	floorRelease = rueidis.NewLuaScript(`
-if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
+if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then
 	return 0
 end
-redis.call('del', KEYS[1])
 redis.call('publish', KEYS[2], '0')
 return 1`)
 	floorRenew = rueidis.NewLuaScript(`

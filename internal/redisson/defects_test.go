@@ -243,7 +243,7 @@ func TestAPairIsTwoCommandsAndLeavesNoLatch(t *testing.T) {
 		ours, theirs := count(s.golang()), count(s.java.Thread("one"))
 		s.t.Logf("%d times lock and unlock, with what scripts do: rlock %v, Redisson %v", rounds, ours, theirs)
 		assert.EqualValues(s.t, 2*rounds, ours["evalsha"])
-		assert.EqualValues(s.t, rounds, ours["del"])
+		assert.EqualValues(s.t, rounds, ours["hdel"])
 		assert.Zero(s.t, ours["set"])
 		assert.EqualValues(s.t, 2*rounds, theirs["evalsha"])
 		assert.EqualValues(s.t, rounds, theirs["set"])

@@ -95,7 +95,7 @@ end
 -- A server that refuses the lease, or the message, by its access rules must not keep
 -- a lock that never ends, or that nobody knows he has.
 local function grant(ticket, lease, channel)
-	redis.call('hset', lock, ticket, 1)
+	redis.call('hset', lock, ticket, '1')
 	local done = redis.pcall('pexpire', lock, lease)
 	if done == 1 and channel then
 		done = redis.pcall(ARGV[1], channel, ticket)

@@ -35,7 +35,7 @@ local mode = redis.call('hget', name, 'mode')
 if redis.call('exists', name) == 1 and redis.call('hexists', name, field) == 0
 		and not (mode == 'read' and asked == 'read') then
 	if mode == 'read' and intent > math.max(redis.call('pttl', writer), 0) then
-		redis.call('set', writer, 1, 'px', intent)
+		redis.call('set', writer, '1', 'px', intent)
 	end
 	local holder
 	for _, f in ipairs(redis.call('hkeys', name)) do
@@ -55,9 +55,9 @@ else
 		return {waits, ''}
 	end
 	left = redis.call('pttl', name)
-	redis.call('set', KEYS[2] .. ':' .. owner .. ':rwlock_timeout:1', 1, 'px', lease)
+	redis.call('set', KEYS[2] .. ':' .. owner .. ':rwlock_timeout:1', '1', 'px', lease)
 end
-redis.call('hset', name, 'mode', asked, field, 1)
+redis.call('hset', name, 'mode', asked, field, '1')
 -- A server that refuses the lease, by its access rules, must not keep a lock that
 -- never ends.
 local expires = redis.pcall('pexpire', name, math.max(left, tonumber(lease)))

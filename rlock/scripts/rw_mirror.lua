@@ -51,7 +51,7 @@ local function show(name, prefix, channel, owner, writes, reads)
 		redis.call('hset', name, owner .. ':write', writes)
 	end
 	if reads ~= '0' then
-		redis.call('hset', name, owner, 1)
+		redis.call('hset', name, owner, '1')
 	end
 	if mode == 'write' and writes == '0' then
 		redis.call('hset', name, 'mode', 'read')
@@ -69,7 +69,7 @@ local function mirror(name, prefix, channel, lease, owner, writes, reads, ask)
 	end
 	local longest = tonumber(lease)
 	if reads ~= '0' then
-		redis.call('set', prefix .. ':' .. owner .. ':rwlock_timeout:1', 1, 'px', lease)
+		redis.call('set', prefix .. ':' .. owner .. ':rwlock_timeout:1', '1', 'px', lease)
 		if writes == '0' and redis.call('hlen', name) > 2 then
 			longest = math.max(longest, redis.call('pttl', name))
 		end
