@@ -162,6 +162,7 @@ type story struct {
 	virtual bool // in a bubble
 	dial    func() (net.Conn, error)
 	config  func(*rlock.Config)
+	others  func(*rlock.Config) // of the client that loses nothing
 	key     string
 	lease   time.Duration
 	outside rueidis.Client
@@ -181,7 +182,7 @@ type level struct {
 // tell has the nth command of an operation lost, none if n is 0, and returns how
 // many there were to lose.
 func (s *story) tell(o operation, l loss, n int) (commands int) {
-	s.client, s.other = newParty(s.t, s.dial, s.config), newParty(s.t, s.dial, s.config)
+	s.client, s.other = newParty(s.t, s.dial, s.config), newParty(s.t, s.dial, s.others)
 	s.client.net.SetRoundTrip(roundTrip)
 	s.lock = s.client.NewLock(s.key)
 	s.me, s.them, s.theirs = s.newOwner(), s.newOwner(), s.newOwner()
@@ -411,7 +412,7 @@ func TestNoCommandThatIsLostLeavesALockThatNobodyKnowsOf(t *testing.T) {
 					s := &story{
 						t: t, ctx: w.ctx, virtual: true,
 						dial: w.Dial, outside: w.outsider(), key: key,
-						lease: 30 * time.Second, config: func(*rlock.Config) {},
+						lease: 30 * time.Second, config: func(*rlock.Config) {}, others: func(*rlock.Config) {},
 					}
 					commands = s.tell(o, l, n)
 				})
@@ -428,11 +429,14 @@ func TestNoCommandThatIsLostLeavesALockOnARealServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t)
 	const lease = 10 * time.Second
+	busy := make(chan struct{}, 64) // as many stories at a time as have the processor when they need it
 	var all sync.WaitGroup
 	for _, o := range operations {
 		for _, l := range losses[:len(losses)-1] {
 			all.Go(func() { // most of the time they wait
 				o.lose(t, l, func(t *testing.T, n int) int {
+					busy <- struct{}{}
+					defer func() { <-busy }()
 					ctx, cancel := context.WithTimeout(context.Background(), hang)
 					defer cancel()
 					s := &story{
@@ -441,8 +445,10 @@ func TestNoCommandThatIsLostLeavesALockOnARealServer(t *testing.T) {
 						outside: server.Client(t), key: t.Name(),
 						lease: lease, config: func(c *rlock.Config) {
 							c.Lease = lease
+							c.Redis.Dialer.Timeout = hang
 							c.Redis.Dialer.KeepAlive = 100 * time.Millisecond // so that silence is noticed sooner
 						},
+						others: func(c *rlock.Config) { c.Lease, c.Redis = lease, patient(c.Redis) },
 					}
 					return s.tell(o, l, n)
 				})

@@ -39,7 +39,7 @@ var batches = sync.Pool{New: func() any { return new([]sent) }}
 
 // send implements [lease.Sender]: a batch of mirrors and releases to one node.
 func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, c.deadline.patience)
 	defer cancel()
 	pooled := batches.Get().(*[]sent)
 	built := (*pooled)[:0]

@@ -175,24 +175,28 @@ func (l *lock) here(o Owner) (taken, freeing bool) {
 	}
 	head := r.queue.Head()
 	live := head != nil && !head.Value.over() // or it is on its way out
-	return live && head.Value.wait > 0 && !r.silent(now), !live && (head != nil || r.busy > 0)
+	return live && head.Value.wait > 0 && !r.unanswered(now, silence), !live && (head != nil || r.busy > 0)
 }
 
 // errSilent is the fault of a server that others of this process are waiting for.
 var errSilent = errors.New("the server has not answered for a while")
 
-// isSilent reports whether the server has left a command for the lock unanswered.
-func (l *lock) isSilent() bool {
+// isSilent reports whether the server is taken for dead.
+func (l *lock) isSilent() bool { return l.unanswered(silence) }
+
+// unanswered reports whether the server has left a command for the lock unanswered for at
+// least so long.
+func (l *lock) unanswered(least time.Duration) bool {
 	r := l.client.visitIfAny(l.name)
 	if r == nil {
 		return false
 	}
 	defer r.exit()
-	return r.silent(time.Now())
+	return r.unanswered(time.Now(), least)
 }
 
-func (r *room) silent(now time.Time) bool {
-	return r.tenure == nil && r.busy > 0 && now.Sub(r.since) >= silence
+func (r *room) unanswered(now time.Time, least time.Duration) bool {
+	return r.tenure == nil && r.busy > 0 && now.Sub(r.since) >= least
 }
 
 // askAll asks every part that is neither held nor being asked, nor is silent to others
@@ -365,10 +369,14 @@ func (c *campaign) over(ctx context.Context) error {
 	denied, hopeless, spare := 0, 0, len(c.lock.parts)-c.lock.need
 	for i, err := range c.denial {
 		switch {
-		case err == nil || c.held[i] != nil || c.asking[i]:
+		case c.held[i] != nil:
 			continue
 		case errors.Is(err, ErrNotAcquired):
 			denied++
+			continue
+		case c.asking[i] && c.lock.locks[i].unanswered(silence-grace): // its turn to be asked was a little later
+			err = errSilent
+		case err == nil || c.asking[i]:
 			continue
 		case incurable(err):
 			hopeless++

@@ -16,9 +16,6 @@ import (
 	"github.com/go-rlock/rlock/pubsub"
 )
 
-// closePatience is how long Close waits for Redis to confirm the releases.
-const closePatience = 3 * time.Second
-
 // A Client is one party among those that contend for locks, with one connection
 // for commands and one for subscriptions, one watchdog for all it holds, and a
 // constant number of goroutines. A process usually has one. Its methods may be
@@ -103,6 +100,8 @@ func New(config Config) (*Client, error) {
 
 		leaseText: strconv.FormatInt(config.Lease.Milliseconds(), 10),
 
+		deadline: deadline{patience: patienceOf(config.Redis)},
+
 		drained: make(chan struct{}, 1),
 		waiters: sync.Pool{New: newWaiter},
 	}
@@ -119,7 +118,7 @@ func New(config Config) (*Client, error) {
 	for s := range c.allShards {
 		s.rooms = make(map[string]*room)
 	}
-	c.nodes = newNodes(c.ctx, redis)
+	c.nodes = newNodes(c.ctx, redis, c.deadline.patience)
 	c.hub = pubsub.New(pubsub.Config{Client: redis, Sharded: sharded, Logger: config.Logger})
 	c.keeper = lease.NewKeeper(lease.Config{
 		Tick:       c.tick,
@@ -159,10 +158,11 @@ func (c *Client) choosePubSub() (sharded bool, err error) {
 	return sharded, nil
 }
 
-// askForSharded asks one node after the other until one says yes or no.
+// askForSharded asks one node after the other until one says yes or no. The silent get a
+// third of the time that others have.
 func (c *Client) askForSharded() (f fault, err error) {
 	for _, node := range c.redis.Nodes() {
-		ctx, cancel := context.WithTimeout(c.ctx, time.Second)
+		ctx, cancel := context.WithTimeout(c.ctx, c.deadline.patience/3)
 		f, err = diagnose(node.Do(ctx, node.B().PubsubShardnumsub().Build()).Error())
 		cancel()
 		if f == never {
@@ -186,8 +186,8 @@ func (c *Client) NewLock(key string) *Lock {
 // Close ends the client: every waiter and every later call gets [ErrClosed], the
 // contexts of what is held end with that cause, what is held is released, and no
 // goroutine is left. It waits for Redis to confirm the releases, at most three
-// seconds, and then returns [ErrUnconfirmed]: locks not released end with their
-// leases. A shared rueidis client stays open. Calls after the first return nil.
+// seconds, or longer if [Config].Redis.ConnWriteTimeout is, and then returns
+// [ErrUnconfirmed]: locks not released end with their leases. A shared rueidis client stays open. Calls after the first return nil.
 func (c *Client) Close() error {
 	if c.closed.Swap(true) {
 		return nil
@@ -218,7 +218,7 @@ func (c *Client) allShards(yield func(*shard) bool) {
 
 // drain waits until every tenure is over.
 func (c *Client) drain() error {
-	timeout := time.NewTimer(closePatience)
+	timeout := time.NewTimer(c.deadline.patience)
 	defer timeout.Stop()
 	for {
 		n := c.live.Load()
@@ -251,6 +251,6 @@ func (c *Client) closeRedis() {
 
 // within gives a command that only looks an end of its own, since rueidis
 // retries such commands until their context ends.
-func within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, patience)
+func (c *Client) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, c.deadline.patience)
 }

@@ -159,6 +159,21 @@ func TestCloseWithRedisOutOfReachSaysSoInTime(t *testing.T) {
 	}
 }
 
+func TestWhoGivesAServerLongerToAnswerWaitsLonger(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(func(c *rlock.Config) { c.Redis.ConnWriteTimeout = 12 * time.Second }), w.caller()
+		one, two := p.NewLock("one"), p.NewLock("two")
+		require.NoError(t, one.Lock(me)) // and the scripts are known
+		require.NoError(t, one.Unlock(me))
+		require.NoError(t, one.Lock(me))
+		require.NoError(t, two.Lock(me))
+		p.net.SetRoundTrip(8 * time.Second)
+		within(t, 8*time.Second, 8*time.Second, func() { require.NoError(t, one.Unlock(me)) })
+		within(t, 8*time.Second, 9*time.Second, func() { require.NoError(t, p.Close()) })
+		assert.Empty(t, w.Keys())
+	})
+}
+
 func TestCloseWithNothingHeldDoesNotWaitForAServerThatIsAway(t *testing.T) {
 	eachRealm(t, func(t *testing.T, w *realm) {
 		p, me := w.process(), w.caller()

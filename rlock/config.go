@@ -17,7 +17,9 @@ type Config struct {
 	// default. Use it unless the program has a rueidis client to share. Where a
 	// field is zero, a value is chosen that suits locks: one pipelined connection
 	// for commands, no client-side cache, small buffers, and timeouts by which a
-	// dead peer is noticed in four seconds instead of twelve.
+	// dead peer is noticed in four seconds instead of twelve. With a longer
+	// ConnWriteTimeout than 2 s, Unlock, Close and renewals wait for an answer
+	// for a second more than that.
 	Redis rueidis.ClientOption
 
 	// Client is a client to share instead. Its settings stay as they are, and

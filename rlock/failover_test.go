@@ -31,12 +31,7 @@ var failovers = []failover{
 	// Sentinel promotes a replica, tells the other one, and comes to the old primary
 	// last: what that grants meanwhile is lost.
 	{"planned", func(*site) {}, func(s *site, g *grabber) {
-		old := s.Primary(key)
-		s.Failover(key)
-		require.Eventually(s.t, func() bool {
-			role := s.role(old)
-			return role["role"] == "slave" && role["master_link_status"] == "up"
-		}, hang, 10*time.Millisecond)
+		s.replace()
 		g.until(g.count() + 100) // by the new primary
 	}},
 	// The machine of the primary dies, with what is on the way to its replicas.
@@ -68,8 +63,20 @@ func TestGrantsLostInAFailover(t *testing.T) {
 	}
 }
 
+// replace makes a replica the primary, and returns when the old primary follows it, which
+// until then takes writes that are lost.
+func (s *site) replace() {
+	s.t.Helper()
+	old := s.Primary(key)
+	s.Failover(key)
+	require.Eventually(s.t, func() bool {
+		role := s.role(old)
+		return role["role"] == "slave" && role["master_link_status"] == "up"
+	}, hang, 10*time.Millisecond)
+}
+
 func (f failover) measure(t *testing.T, replicas int) {
-	s := at(t, redistest.Sentinel(t))
+	s := at(t, calm(redistest.Sentinel(t)))
 	f.before(s)
 	g := s.grab(replicas)
 	g.until(100)
@@ -104,6 +111,7 @@ func (s *site) dies(g *grabber, replicas ...*redistest.Server) {
 	g.until(g.count() + 30)
 	far.Cut()
 	primary.Stop()
+	s.TakeForDead(time.Second)
 	require.Eventually(s.t, func() bool { return s.Primary(key).Addr() != primary.Addr() }, hang, 10*time.Millisecond)
 }
 

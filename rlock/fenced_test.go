@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -269,7 +270,7 @@ func TestAUserWithoutTheRightsToTheCounterIsToldAndHoldsNothing(t *testing.T) {
 // What a tenure may give out is replicated with its grant, and nothing after it.
 func TestWithReplicasAFailoverLosesNoToken(t *testing.T) {
 	t.Parallel()
-	s := at(t, redistest.Sentinel(t))
+	s := at(t, calm(redistest.Sentinel(t)))
 	lock := s.fenced(withReplicas(2), withLease(2*time.Second))
 	var last atomic.Uint64
 	crowd := func() {
@@ -284,7 +285,8 @@ func TestWithReplicasAFailoverLosesNoToken(t *testing.T) {
 					assert.Fail(t, "tokens do not grow", "%d after %d", hold.Token(), before)
 				}
 				if err := hold.Release(s.ctx); err != nil {
-					assert.ErrorIs(t, err, rlock.ErrLost) // with a primary that had it for a moment
+					told := errors.Is(err, rlock.ErrLost) || errors.Is(err, rlock.ErrUnconfirmed)
+					assert.True(t, told, err) // with a primary that had it for a moment, or is one no longer
 				}
 			})
 		}
@@ -445,7 +447,7 @@ func TestACrowdAtALockDoesNotStarveTheFencedLockOfThatNameInItsClient(t *testing
 
 func TestInAClusterTheCounterHasTheSlotOfTheLock(t *testing.T) {
 	t.Parallel()
-	s := at(t, redistest.Cluster(t))
+	s := at(t, calm(redistest.Cluster(t)))
 	client := s.client()
 	for _, name := range []string{"a", "{a}:b", "b:{a}", "a{b}c"} {
 		lock := client.NewFencedLock(name)

@@ -120,7 +120,7 @@ func TestAMessageThatIsNoReleaseIsHarmless(t *testing.T) {
 // Redisson's AUTO asks with SHARDNUMSUB. The answer is that of Redis 6.
 func TestInAClusterThatHasNoShardedPubSubItIsPlain(t *testing.T) {
 	t.Parallel()
-	s := at(t, redistest.Cluster(t))
+	s := at(t, calm(redistest.Cluster(t)))
 	old := network.All(network.Replace("-ERR Unknown subcommand or wrong number of arguments for 'SHARDNUMSUB'. Try PUBSUB HELP.\r\n"), network.Reply, "PUBSUB")
 	option := s.Options()
 	option.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {

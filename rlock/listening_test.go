@@ -80,8 +80,8 @@ func (s *site) monitor() *monitor {
 	return m
 }
 
-// seen returns the names of the commands since it was called last: what clients
-// sent, and what scripts executed.
+// seen returns the names of the commands since it was called last, but for pings: what
+// clients sent, and what scripts executed.
 func (m *monitor) seen() (sent, byScript []string) {
 	m.s.t.Helper()
 	const last = "that was all"
@@ -93,6 +93,7 @@ func (m *monitor) seen() (sent, byScript []string) {
 		switch {
 		case command == "echo" && strings.Contains(arguments, last):
 			return sent, byScript
+		case command == "ping": // of a connection that had nothing to say for a second
 		case client == "lua":
 			byScript = append(byScript, command)
 		default:

@@ -99,7 +99,7 @@ func outcome(err error) (bool, error) {
 //
 // Unlock does not end with ctx, of which it uses nothing but the owner: a lock
 // must be freed also by a request that was cancelled. It waits for Redis for
-// about three seconds at most.
+// about three seconds at most, or longer if [Config].Redis.ConnWriteTimeout is.
 //
 // Redisson's unlock().
 func (l *lock) Unlock(ctx context.Context) error {
@@ -151,7 +151,7 @@ func look[T any](ctx context.Context, c *Client, n *name, command rueidis.Comple
 	case c.closed.Load():
 		return reply, fmt.Errorf("rlock: look at %q: %w", n.key, ErrClosed)
 	}
-	ctx, cancel := within(ctx)
+	ctx, cancel := c.within(ctx)
 	defer cancel()
 	if reply, err = decode(c.redis.Do(ctx, command)); err != nil {
 		_, err = diagnose(err)

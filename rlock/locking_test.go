@@ -233,11 +233,11 @@ func TestTryLockForGivesUpWhenItsTimeIsUp(t *testing.T) {
 		for _, wait := range []time.Duration{-1, 0, 100 * time.Millisecond} {
 			began := time.Now()
 			local := background(func() error {
-				taken, err := here.rival.TryLockFor(s.ctx, wait, time.Hour)
+				taken, err := try(s.ctx, here.rival, wait, time.Hour)
 				assert.False(t, taken)
 				return err
 			})
-			taken, err := there.rival.TryLockFor(s.ctx, wait, 0)
+			taken, err := try(s.ctx, there.rival, wait, 0)
 			require.NoError(t, err)
 			assert.False(t, taken)
 			require.NoError(t, s.await(local))
@@ -285,7 +285,7 @@ func TestTryLockForMakesOneAttemptHoweverShortTheWait(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
 		for _, wait := range []time.Duration{-time.Second, 0, 1, time.Microsecond} {
-			taken, err := lock.TryLockFor(s.ctx, wait, 0)
+			taken, err := try(s.ctx, lock, wait, 0)
 			require.NoError(t, err)
 			assert.True(t, taken, wait)
 			hold, err := lock.rival.Acquire(rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithWait(wait))
@@ -359,7 +359,7 @@ func TestAForceUnlockByAnotherClientIsLearntWhateverTheServer(t *testing.T) {
 				continue
 			}
 			s.kind = k
-			here, there := s.process(withLease(time.Second)), s.process()
+			here, there := s.process(withLease(3*time.Second)), s.process()
 			all.Go(func() {
 				t.Run(k.name, func(t *testing.T) {
 					learnsOfForce(s.ctx, t, here.lock(k.name), there.lock(k.name))

@@ -28,8 +28,9 @@ const (
 // keeps nobody else waiting. rueidis does the routing: where this picture of a
 // Cluster is out of date, isolation suffers, and nothing else.
 type nodes struct {
-	redis   rueidis.Client
-	picture atomic.Pointer[topology]
+	redis    rueidis.Client
+	patience time.Duration // with a look at the Cluster
+	picture  atomic.Pointer[topology]
 
 	mu       sync.Mutex // protects following
 	numbers  map[string]uint32
@@ -42,8 +43,8 @@ type topology struct {
 	limits []place        // by node
 }
 
-func newNodes(ctx context.Context, redis rueidis.Client) *nodes {
-	n := &nodes{redis: redis, numbers: make(map[string]uint32)}
+func newNodes(ctx context.Context, redis rueidis.Client, patience time.Duration) *nodes {
+	n := &nodes{redis: redis, patience: patience, numbers: make(map[string]uint32)}
 	first := &topology{limits: []place{make(place, maxInFlight)}}
 	if redis.Mode() == rueidis.ClientModeCluster {
 		first.bySlot = new([slots]uint32)
@@ -108,7 +109,7 @@ func (n *nodes) refreshIfOld(ctx context.Context, now time.Time, age time.Durati
 // refresh reads CLUSTER SLOTS: of each range its first and last slot, then its
 // primary as address, port and more. What cannot be read stays as it was.
 func (n *nodes) refresh(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, n.patience)
 	defer cancel()
 	ranges, err := n.redis.Do(ctx, n.redis.B().ClusterSlots().Build()).ToArray()
 

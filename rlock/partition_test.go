@@ -22,6 +22,7 @@ func TestTwoNetworksThatAreCutApart(t *testing.T) {
 	far := func(c *rlock.Config) {
 		c.Lease = 3 * time.Second
 		c.Redis.DialCtxFn = link.Dial
+		c.Redis.ConnWriteTimeout, c.Redis.Dialer.Timeout = 0, 0 // so that it notices the silence
 	}
 	holder, waiter, near := s.lock(far), s.lock(far), s.lock()
 	here, there := rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithOwner(s.ctx, rlock.NewOwner())

@@ -4,21 +4,30 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/redis/rueidis"
 )
 
-// patience is how long a command may take before its outcome counts as unknown.
-// It is a little more than what a peer is given before the connection is cut
-// (Config.Redis.ConnWriteTimeout), so that the reason is known more often.
-const patience = 3 * time.Second
+// leastPatience is the patience of a client with the timeouts that suit locks.
+const leastPatience = 3 * time.Second
+
+// patienceOf returns how long a command may take before its outcome counts as unknown.
+// It is a little more than what a peer is given before the connection is cut, so that
+// the reason is known more often, and who gives a peer longer waits longer.
+func patienceOf(o rueidis.ClientOption) time.Duration {
+	return max(leastPatience, o.ConnWriteTimeout+time.Second)
+}
 
 // freshness is how long a deadline hands out the same context.
 const freshness = time.Second
 
-// A deadline hands out contexts that end by themselves after patience or up to
+// A deadline hands out contexts that end by themselves after its patience or up to
 // freshness later, and not before: an Unlock must not end with the caller's context.
 // Many commands share one, since a timer for each would cost more than all the
 // rest that the client does for an Unlock.
 type deadline struct {
+	patience time.Duration
+
 	mu     sync.Mutex // protects following
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -31,7 +40,7 @@ func (d *deadline) context(now time.Time) context.Context {
 	if d.ctx == nil || now.After(d.fresh) {
 		// The former one is left to its timer: commands may be under way with it.
 		d.fresh = now.Add(freshness)
-		d.ctx, d.cancel = context.WithDeadline(context.Background(), d.fresh.Add(patience))
+		d.ctx, d.cancel = context.WithDeadline(context.Background(), d.fresh.Add(d.patience))
 	}
 	return d.ctx
 }

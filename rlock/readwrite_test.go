@@ -138,19 +138,15 @@ func TestAWriterKeepsEverybodyOut(t *testing.T) {
 
 func TestWhoWaitsForReadersOrAWriterIsWokenByTheLastToLeave(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
-		const fallback = 5 * time.Second
-		ctx, cancel := context.WithTimeout(s.ctx, 5*fallback)
-		defer cancel()
-		here, there := s.client(), s.client()
-		me := rlock.WithOwner(ctx, rlock.NewOwner())
+		here, there, w := s.client(), s.client(), awakening{s: s}
+		me := rlock.WithOwner(s.ctx, rlock.NewOwner())
 		for round := range 4 { // each with subscriptions of its own
 			wakes := func(name string, holds, waits func(*rlock.ReadWriteLock) rlock.Locker) {
 				held := holds(here.NewReadWriteLock(name))
 				require.NoError(t, held.Lock(me))
-				waiter := background(func() error { return waits(there.NewReadWriteLock(name)).Do(ctx, nothing) })
+				waiter := background(func() error { return waits(there.NewReadWriteLock(name)).Do(s.ctx, nothing) })
 				s.awaitListeners(1, s.family(), "redisson_rwlock:{"+name+"}")
-				require.NoError(t, held.Unlock(me))
-				require.NoError(t, s.await(waiter), "round %d", round)
+				w.by(waiter, func() { require.NoError(t, held.Unlock(me)) })
 			}
 			read := func(l *rlock.ReadWriteLock) rlock.Locker { return l.ReadLock() }
 			write := func(l *rlock.ReadWriteLock) rlock.Locker { return l.WriteLock() }
@@ -158,6 +154,7 @@ func TestWhoWaitsForReadersOrAWriterIsWokenByTheLastToLeave(t *testing.T) {
 			wakes(fmt.Sprintf("orders:%d:wr", round), write, read)
 			wakes(fmt.Sprintf("orders:%d:ww", round), write, write)
 		}
+		w.check()
 	})
 }
 

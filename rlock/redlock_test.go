@@ -303,6 +303,35 @@ func TestOneAttemptFailsWithTheErrorsOfTheMajorityAndAWaitRidesThrough(t *testin
 	})
 }
 
+func TestARedLockThatMostServersSayNothingOfIsNotSaidToBeHeld(t *testing.T) {
+	quorum(t, func(t *testing.T, w *council) {
+		m, me := w.member(), w.caller()
+		for _, party := range m.parties[2:] {
+			party.net.SetRoundTrip(400 * time.Millisecond)
+		}
+		within(t, 0, 400*time.Millisecond, func() {
+			taken, err := m.TryLockFor(me, 10*time.Millisecond, 0)
+			assert.False(t, taken)
+			require.Error(t, err, "false means that another has it")
+			assert.NotErrorIs(t, err, rlock.ErrNotAcquired)
+			assert.ErrorContains(t, err, "has not answered")
+		})
+		time.Sleep(time.Second)
+		taken, err := m.TryLockFor(me, time.Second, 0)
+		require.NoError(t, err)
+		assert.True(t, taken)
+		require.NoError(t, m.Unlock(me))
+
+		them := w.member()
+		require.NoError(t, them.Lock(me))
+		w.settle()
+		taken, err = them.TryLockFor(w.caller(), 10*time.Millisecond, 0)
+		require.NoError(t, err, "another has it")
+		assert.False(t, taken)
+		require.NoError(t, them.Unlock(me))
+	})
+}
+
 func TestARedLockReturnsAtOnceWhatWaitingDoesNotCure(t *testing.T) {
 	quorum(t, func(t *testing.T, w *council) {
 		m, me := w.member(), w.caller()

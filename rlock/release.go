@@ -146,7 +146,7 @@ func (c *Client) forceUnlock(ctx context.Context, n *name, shared bool) (bool, e
 	if err != nil {
 		return false, err
 	}
-	ctx, cancel := within(ctx)
+	ctx, cancel := c.within(ctx)
 	defer cancel()
 	released := false
 	for _, holder := range n.kind().holders(fields, shared) {

@@ -30,7 +30,7 @@ const (
 func (t *tenure) acquireReplicated(ctx context.Context, acquire call) (answer, error) {
 	c := t.room.client
 	limit := min(syncTime, t.lease/4)
-	ctx, cancel := context.WithTimeout(ctx, limit+patience) // nothing else ends a blocking command whose peer is dead
+	ctx, cancel := context.WithTimeout(ctx, limit+c.deadline.patience) // nothing else ends a blocking command whose peer is dead
 	defer cancel()
 
 	script, wait := c.withWait(ctx, acquire.evalsha(c.redis), c.wait(limit))
@@ -83,7 +83,7 @@ func (c *Client) checkWait() error {
 	if c.config.SyncReplicas == 0 {
 		return nil
 	}
-	ctx, cancel := within(c.ctx)
+	ctx, cancel := c.within(c.ctx)
 	defer cancel()
 	none := c.redis.B().Wait().Numreplicas(0).Timeout(1).Build()
 	_, err := diagnose(c.redis.Do(ctx, none).Error())

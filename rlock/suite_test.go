@@ -62,10 +62,17 @@ func (s *site) in(t *testing.T) *site {
 	return &part
 }
 
+// patient gives a server that is there all the time that it may need on a busy machine. Who
+// has to notice that one is silent has the usual time.
+func patient(o rueidis.ClientOption) rueidis.ClientOption {
+	o.ConnWriteTimeout, o.Dialer.Timeout = hang, hang
+	return o
+}
+
 // client returns a new client of the server, closed when the test ends.
 func (s *site) client(changes ...func(*rlock.Config)) *rlock.Client {
 	s.t.Helper()
-	config := rlock.Config{Redis: s.Options(), Logger: slog.New(slog.DiscardHandler)}
+	config := rlock.Config{Redis: patient(s.Options()), Logger: slog.New(slog.DiscardHandler)}
 	for _, change := range changes {
 		change(&config)
 	}

@@ -56,7 +56,7 @@ func (s *site) settle(here, there *rlock.Client) {
 // A Cluster's planned failover loses no write.
 func TestAHoldAndItsWaitersOutliveAPlannedFailoverOfACluster(t *testing.T) {
 	t.Parallel()
-	s := at(t, redistest.Cluster(t))
+	s := at(t, calm(redistest.Cluster(t)))
 	here, there := s.client(), s.client()
 	for range 2 { // there and back
 		assert.NoError(t, s.change(here, there, func() { s.Failover(key) }))
@@ -69,9 +69,9 @@ func TestAHoldAndItsWaitersOutliveAPlannedFailoverOfACluster(t *testing.T) {
 // be lost with them; but that is all.
 func TestTheLockGoesOnAfterAPlannedFailoverBySentinel(t *testing.T) {
 	t.Parallel()
-	s := at(t, redistest.Sentinel(t))
+	s := at(t, calm(redistest.Sentinel(t)))
 	here, there := s.client(withLease(2*time.Second)), s.client(withLease(2*time.Second))
-	err := s.change(here, there, func() { s.Failover(key) })
+	err := s.change(here, there, s.replace)
 	assert.True(t, err == nil || errors.Is(err, rlock.ErrLost) || errors.Is(err, rlock.ErrUnconfirmed), err)
 	s.settle(here, there)
 	s.wakes(here, there, s.family())
@@ -83,7 +83,7 @@ func TestTheLockGoesOnAfterAPlannedFailoverBySentinel(t *testing.T) {
 
 func TestAHoldAndItsWaitersOutliveAMoveOfTheirSlot(t *testing.T) {
 	t.Parallel()
-	s := at(t, redistest.Cluster(t))
+	s := at(t, calm(redistest.Cluster(t)))
 	here, there := s.client(), s.client()
 	for range 2 { // there and back
 		assert.NoError(t, s.change(here, there, func() { s.MoveSlot(key) }))

@@ -3,6 +3,7 @@ package rlock_test
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -367,7 +368,7 @@ func standalone(t *testing.T, args ...string) (*redistest.Server, rueidis.Client
 
 func dial(t *testing.T, option rueidis.ClientOption) *rlock.Client {
 	t.Helper()
-	client, err := rlock.New(rlock.Config{Redis: option, Logger: quiet})
+	client, err := rlock.New(rlock.Config{Redis: patient(option), Logger: quiet})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
@@ -429,12 +430,23 @@ func TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked(t *testing.T) {
 	held := client.NewLock("held")
 	require.NoError(t, held.Lock(ctx))
 	maxmemory("1")
-	limited, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-	defer cancel()
-	err := client.NewLock(key).Lock(limited)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err := client.NewLock(key).TryLock(ctx)
 	require.ErrorContains(t, err, "OOM")
-	_, err = client.NewLock(key).TryLock(ctx)
+	scripts := func() (calls int) {
+		stats, err := admin.Do(ctx, admin.B().Info().Section("commandstats").Build()).ToString()
+		if err == nil {
+			_, err = fmt.Sscanf(fieldsOf(stats)["cmdstat_evalsha"], "calls=%d", &calls)
+		}
+		assert.NoError(t, err)
+		return calls
+	}
+	before := scripts()
+	waits, leave := context.WithCancel(ctx)
+	waiter := start(func() error { return client.NewLock(key).Lock(waits) })
+	require.Eventually(t, func() bool { return scripts() >= before+2 }, hang, time.Millisecond, "it asks again")
+	leave()
+	err = <-waiter
+	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorContains(t, err, "OOM")
 	require.NoError(t, held.Unlock(ctx))
 	maxmemory("0")

@@ -36,7 +36,7 @@ func (w *wires) watch(o rueidis.ClientOption) rueidis.ClientOption {
 	}
 	w.watched = true
 	silence := 2*o.Dialer.KeepAlive + o.ConnWriteTimeout
-	w.prompt = o.Dialer.KeepAlive > 0 && o.ConnWriteTimeout > 0 && silence <= patience+freshness
+	w.prompt = o.Dialer.KeepAlive > 0 && o.ConnWriteTimeout > 0 && silence <= patienceOf(o)+freshness
 	connect, simple := o.DialCtxFn, o.DialFn
 	o.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (conn net.Conn, err error) {
 		switch {
