@@ -70,7 +70,7 @@ func TestAUserNeedsTheRightsOfTheReadmeAndIsToldOfEachThatIsMissing(t *testing.T
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			s := at(t, start(t))
+			s := at(t, calm(start(t)))
 			all := slices.Concat(rightsEverywhere, rightsOf[kind])
 			var rules []string
 			for _, right := range all {
@@ -118,7 +118,7 @@ func TestAUserNeedsTheRightsOfTheReadmeAndIsToldOfEachThatIsMissing(t *testing.T
 
 func TestWithReplicasAUserNeedsWait(t *testing.T) {
 	t.Parallel()
-	s := at(t, redistest.Sentinel(t))
+	s := at(t, calm(redistest.Sentinel(t)))
 	var rules []string
 	for _, right := range slices.Concat(rightsEverywhere, rightsOf[s.Kind]) {
 		rules = append(rules, right.rule)
@@ -143,10 +143,10 @@ func (s *site) limited(rules ...string) rlock.Config {
 	for _, node := range s.nodes() {
 		require.NoError(s.t, node.Do(s.ctx, node.B().Arbitrary(command...).Build()).Error())
 	}
-	option := s.Options()
+	option := patient(s.Options())
 	option.Username, option.Password = user, "secret"
 	// The lease is long enough to be kept while many rehearse on a machine that is busy.
-	return rlock.Config{Redis: option, Lease: 3 * time.Second, Logger: quiet}
+	return rlock.Config{Redis: option, Lease: 6 * time.Second, Logger: quiet}
 }
 
 // forget makes the nodes forget all scripts.

@@ -429,7 +429,7 @@ func TestNoCommandThatIsLostLeavesALockOnARealServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t)
 	const lease = 10 * time.Second
-	busy := make(chan struct{}, 64) // as many stories at a time as have the processor when they need it
+	busy := make(chan struct{}, 32) // as many stories at a time as have the processor when they need it
 	var all sync.WaitGroup
 	for _, o := range operations {
 		for _, l := range losses[:len(losses)-1] {

@@ -162,28 +162,22 @@ func TestEveryReleasePublishesOneZeroAndNothingElseIsPublished(t *testing.T) {
 
 func TestAForeignOwnerKeepsUsOutAndItsMessageWakesUs(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
-		const rounds, fallback = 8, 5 * time.Second
-		ctx, cancel := context.WithTimeout(s.ctx, rounds*fallback/2)
-		defer cancel()
-		client := s.client()
-		for round := range rounds {
+		client, w := s.client(), awakening{s: s}
+		for round := range 8 {
 			name := fmt.Sprintf("orders:%d", round)
 			lock, channel := client.NewLock(name), "redisson_lock__channel:{"+name+"}"
 			s.set(name, "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", time.Hour)
 			assert.False(t, s.isFree(lock))
-			assert.ErrorIs(t, lock.Unlock(ctx), rlock.ErrNotHeld)
+			assert.ErrorIs(t, lock.Unlock(s.ctx), rlock.ErrNotHeld)
 
-			waiter := background(func() error {
-				if err := lock.Lock(ctx); err != nil {
-					return err
-				}
-				return lock.Unlock(ctx)
-			})
+			waiter := background(func() error { return lock.Do(s.ctx, nothing) })
 			s.awaitListeners(1, s.family(), channel)
-			s.number("DEL", name)
-			s.number(s.family().publish, channel, "0")
-			require.NoError(t, s.await(waiter), "round %d", round)
+			w.by(waiter, func() {
+				s.number("DEL", name)
+				s.number(s.family().publish, channel, "0")
+			})
 		}
+		w.check()
 	})
 }
 
@@ -293,7 +287,7 @@ func TestTheCommandsOfPubSubAreRedissonsChoiceOrTheConfigs(t *testing.T) {
 		})
 	})
 	t.Run("cluster", func(t *testing.T) {
-		onServer(t, redistest.Cluster(t), []choice{
+		onServer(t, calm(redistest.Cluster(t)), []choice{
 			{"auto", rlock.PubSubAuto, sharded},
 			{"plain", rlock.PubSubPlain, plain},
 			{"sharded", rlock.PubSubSharded, sharded},
