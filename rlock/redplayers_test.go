@@ -1,0 +1,222 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A player takes the lock again and again, as an owner of one of the processes.
+type player struct {
+	*game
+	team   int // the process
+	lock   rlock.Locker
+	owner  context.Context
+	random *rand.Rand
+}
+
+// upTo returns a time up to d, and often the same, so that much happens at once.
+func (p *player) upTo(d time.Duration) time.Duration {
+	return time.Duration(p.random.Int64N(int64(d/step))+1) * step
+}
+
+const step = 5 * time.Millisecond
+
+// play takes the lock until the end, for all leases and with all patience, and then
+// once more, which it must get.
+func (p *player) play() {
+	for last := false; !last; time.Sleep(p.upTo(300 * time.Millisecond)) {
+		wait := p.upTo(3 * time.Second)
+		if last = !time.Now().Before(p.end); last || p.random.IntN(3) == 0 {
+			wait = 20 * time.Second
+		}
+		ctx, cancel := context.WithTimeout(p.owner, wait)
+		var lease time.Duration
+		if p.random.IntN(2) == 0 {
+			lease = 100*time.Millisecond + p.upTo(arenaLease-100*time.Millisecond)
+		}
+		had := false
+		switch p.random.IntN(3) {
+		case 0:
+			had = p.byName(ctx, lease)
+		case 1:
+			had = p.byHandle(ctx, lease)
+		default:
+			had = p.byHandle(rlock.WithOwner(ctx, rlock.Owner{}), lease)
+		}
+		cancel()
+		assert.True(p.t, had || !last, "it waits for ever")
+		p.hasLevels(0, 0)
+	}
+}
+
+// byName takes the lock as its owner, and if it has no time for that, tries it at once.
+func (p *player) byName(ctx context.Context, lease time.Duration) bool {
+	if had, err := p.lock.TryLockFor(ctx, time.Hour, lease); err != nil {
+		p.hasLevels(0, 0)
+		if !p.tries(lease) {
+			return false
+		}
+	} else {
+		assert.True(p.t, had)
+	}
+	g := grip{
+		held:    func() (time.Duration, bool) { return 0, p.lock.IsHeld(p.owner) },
+		mine:    true,
+		release: p.lock.Unlock,
+	}
+	if fenced, ok := p.lock.(*rlock.FencedLock); ok {
+		g.token, _ = fenced.Token(p.owner) // 0 if it was lost
+	}
+	p.have(g)
+	return true
+}
+
+// tries makes one attempt while an answer to the last one may be on its way, and sees
+// that the owner has no level before it is told so.
+func (p *player) tries(lease time.Duration) bool {
+	over := make(chan struct{})
+	most := p.count(over)
+	had, _ := p.lock.TryLockFor(p.owner, 0, lease)
+	close(over)
+	if n := <-most; !had {
+		assert.Zero(p.t, n, "levels of nobody")
+	} else {
+		assert.LessOrEqual(p.t, n, 1)
+	}
+	return had
+}
+
+// count returns how many levels the owner had at most until over.
+func (p *player) count(over <-chan struct{}) <-chan int {
+	counted, pause := make(chan int), p.upTo(20*time.Millisecond)
+	go func() {
+		most := 0
+		for {
+			most = max(most, p.lock.HoldCount(p.owner))
+			select {
+			case <-over:
+				counted <- most
+				return
+			case <-time.After(pause):
+			}
+		}
+	}()
+	return counted
+}
+
+// byHandle takes the lock in the name of who is in the context.
+func (p *player) byHandle(ctx context.Context, lease time.Duration) bool {
+	hold, err := p.lock.Acquire(ctx, rlock.WithLease(lease))
+	if err != nil {
+		return false
+	}
+	g := p.gripOf(hold)
+	if left, _ := g.held(); lease > 0 {
+		assert.LessOrEqual(p.t, left, lease, "it is kept for longer than was asked for")
+	}
+	p.have(g)
+	return true
+}
+
+// A grip is what a player has of the lock.
+type grip struct {
+	held    func() (left time.Duration, is bool) // left is the least that is certain
+	done    <-chan struct{}
+	mine    bool // it is a level of the player's, and not the handle's own
+	token   uint64
+	release func(context.Context) error
+}
+
+func (p *player) gripOf(h *rlock.Hold) grip {
+	held := func() (time.Duration, bool) {
+		until := h.ValidUntil()
+		return max(time.Until(until), 0), !until.IsZero()
+	}
+	owner, _ := rlock.OwnerFrom(p.owner)
+	return grip{held, h.Done(), h.Owner() == owner, h.Token(), h.Release}
+}
+
+// levels returns how many of the grips are the player's and held.
+func levels(grips []grip) (n int) {
+	for _, g := range grips {
+		if _, is := g.held(); is && g.mine {
+			n++
+		}
+	}
+	return n
+}
+
+// have has the lock for a while, and perhaps once more inside, and gives it back.
+func (p *player) have(g grip) {
+	b := belief{from: time.Now(), token: g.token, team: p.team}
+	_, is := g.held()
+	assert.True(p.t, is, "it is told that it has the lock, and has not")
+	b.to = p.stay(g)
+	if g.mine && g.done != nil && p.random.IntN(3) == 0 {
+		hold, err := p.lock.TryAcquire(p.owner)
+		if _, is := g.held(); is {
+			assert.NoError(p.t, err, "it asks nobody")
+			b.to = time.Now()
+		}
+		if err == nil {
+			inner := p.gripOf(hold)
+			p.stay(inner, g)
+			p.over(inner.release(p.owner))
+			if to := p.stay(g); !to.IsZero() {
+				b.to = to
+			}
+		}
+	}
+	if b.from.Before(b.to) {
+		p.mu.Lock()
+		p.beliefs = append(p.beliefs, b)
+		p.mu.Unlock()
+	}
+	p.over(g.release(p.owner))
+}
+
+// stay goes on for a while with a grip inside of others, and sees whether what the
+// player believes is true. It returns when it believed so last, the zero time for never.
+func (p *player) stay(g grip, around ...grip) (to time.Time) {
+	all := append(around, g)
+	for until := time.Now().Add(p.upTo(200 * time.Millisecond << max(p.random.IntN(8)-4, 0))); ; {
+		left, is := g.held()
+		if !is {
+			return to
+		}
+		to = time.Now()
+		before, shown, n := levels(all), p.shows(p.team), p.lock.HoldCount(p.owner)
+		if after, is := g.held(); is && levels(all) == before {
+			left = min(left, after) // a lease may have been shortened or renewed meanwhile
+			shown = slices.DeleteFunc(shown, func(d time.Duration) bool { return d < left })
+			assert.GreaterOrEqual(p.t, len(shown), p.need, "servers know of it, and it has %v left", left)
+			assert.Equal(p.t, before, n, "levels")
+		}
+		if !to.Before(until) {
+			return to
+		}
+		select {
+		case <-g.done:
+			return time.Now()
+		case <-time.After(p.upTo(20 * time.Millisecond)):
+		}
+	}
+}
+
+// hasLevels asserts how many levels the owner has.
+func (p *player) hasLevels(atLeast, atMost int) {
+	n := p.lock.HoldCount(p.owner)
+	assert.True(p.t, atLeast <= n && n <= atMost, "it has %d levels, not %d to %d", n, atLeast, atMost)
+}
+
+// over asserts that who has had the lock is told nothing else.
+func (p *player) over(err error) {
+	assert.True(p.t, err == nil || errors.Is(err, rlock.ErrLost) || errors.Is(err, rlock.ErrUnconfirmed), "%v", err)
+}

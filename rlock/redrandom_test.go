@@ -1,0 +1,214 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// An arena is a kind of lock of whose parts so many must be true for it to be.
+type arena struct {
+	kind
+	need int
+	// clean is set where no server may forget what it knows, after whatever time.
+	clean bool
+}
+
+var arenas = []arena{
+	{kind: kind{name: "red of three", lock: redLock, servers: 3}, need: 2},
+	{kind: kind{name: "red of five", lock: redLock, servers: 5}, need: 3},
+	{kind: kind{name: "multi", lock: multiLockOfKinds, servers: 3}, need: 3, clean: true},
+	{kind: kind{name: "multi of a red one", lock: multiLockOfRed, servers: 4}, need: 3},
+	{kind: kind{name: "fenced", lock: fencedLock, servers: 1}, need: 1, clean: true},
+}
+
+func multiLockOfKinds(clients []*rlock.Client, name string) rlock.Locker {
+	return rlock.NewMultiLock(clients[0].NewFairLock(name), clients[1].NewLock(name), clients[2].NewFencedLock(name))
+}
+
+func multiLockOfRed(clients []*rlock.Client, name string) rlock.Locker {
+	return rlock.NewMultiLock(rlock.NewRedLock(clients[1:], name), clients[0].NewLock(name))
+}
+
+// Connections are cut, silenced, refused and slow at random, of one process or of all, to
+// one server or to several, and servers forget all once no lease is left. Who is told
+// that it has the lock has it, in enough servers for longer than it believes, and nobody
+// else believes so; tokens rise; owners have as many levels as they know of; and when all
+// is well again everybody gets the lock and nothing is left.
+func TestLocksOverSeveralServersKeepTheirWordWhateverTheNetworksDo(t *testing.T) {
+	for _, a := range arenas {
+		t.Run(a.name, func(t *testing.T) {
+			for seed := range uint64(thorough(1000, 4)) {
+				t.Run(fmt.Sprint(seed), func(t *testing.T) {
+					t.Parallel()
+					a.play(t, seed)
+				})
+			}
+		})
+	}
+}
+
+// arenaLease is the longest lease in an arena.
+const arenaLease = 700 * time.Millisecond
+
+func (a arena) play(t *testing.T, seed uint64) {
+	bubble(t, func(t *testing.T, w *world) {
+		g := &game{arena: a, realm: &realm{world: w, kind: a.kind, worlds: []*world{w}}, end: time.Now().Add(20 * time.Second)}
+		for len(g.worlds) < a.servers {
+			g.worlds = append(g.worlds, newWorld(t, w.ctx))
+		}
+		g.empty = make([]bool, a.servers)
+		var players sync.WaitGroup
+		for i := range uint64(3) {
+			p := g.process(withLease(arenaLease))
+			g.peers = append(g.peers, p)
+			g.marks = append(g.marks, g.marksOf(p))
+			for j := range uint64(2) {
+				pl := &player{game: g, team: int(i), lock: a.lock(p.clients, key), owner: w.caller(), random: rand.New(rand.NewPCG(seed, 10*i+j))}
+				players.Go(pl.play)
+			}
+		}
+		g.disturb(rand.New(rand.NewPCG(seed, 99)))
+		players.Wait()
+
+		slices.SortFunc(g.beliefs, func(a, b belief) int { return a.from.Compare(b.from) })
+		for i := 1; i < len(g.beliefs); i++ {
+			before, after := g.beliefs[i-1], g.beliefs[i]
+			require.False(t, after.from.Before(before.to), "%v and %v overlap", before, after)
+			require.True(t, after.token == 0 || before.token < after.token, "%v has a token that is no more than that of %v", after, before)
+		}
+		assert.GreaterOrEqual(t, len(g.beliefs), 6, "each has had it at the end")
+		time.Sleep(time.Minute)
+		assert.Empty(t, g.keys())
+		for _, p := range g.peers {
+			assert.NoError(t, p.Close())
+		}
+		synctest.Wait()
+		for _, world := range g.worlds {
+			assert.Empty(t, world.PubSubChannels(""))
+		}
+	})
+}
+
+// A game is of several processes for one lock.
+type game struct {
+	arena
+	*realm
+	peers []*peer
+	marks [][]string // what the owners' names in Redis begin with, by process and server
+	end   time.Time  // of trouble
+
+	mu      sync.Mutex // protects following
+	beliefs []belief
+	empty   []bool // the servers that have forgotten all, and nobody reaches
+}
+
+// A belief is the time in which a player believed that it had the lock.
+type belief struct {
+	from, to time.Time
+	token    uint64
+	team     int
+}
+
+func (b belief) String() string {
+	return fmt.Sprintf("%d: %s to %s (%d)", b.team, b.from.Format("04:05.000000000"), b.to.Format("04:05.000000000"), b.token)
+}
+
+// marksOf returns what the UUIDs of the process's clients begin with.
+func (g *game) marksOf(p *peer) (marks []string) {
+	for i, client := range p.clients {
+		require.NoError(g.t, client.NewLock("mark").Do(g.ctx, func(context.Context) error {
+			marks = append(marks, g.worlds[i].fields("mark")[0][:19])
+			return nil
+		}))
+	}
+	return marks
+}
+
+// shows returns for how long each server shows that the process has the lock, less the
+// drift.
+func (g *game) shows(team int) (left []time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, world := range g.worlds {
+		mine := func(field string) bool { return strings.HasPrefix(field, g.marks[team][i]) }
+		switch ttl := world.ttl(key); {
+		case g.empty[i]:
+			left = append(left, arenaLease) // it did, and nobody is granted anything there
+		case slices.ContainsFunc(world.fields(key), mine):
+			left = append(left, ttl-ttl/100-2*time.Millisecond)
+		}
+	}
+	return left
+}
+
+// What may happen to a network, in which a round trip then takes so long.
+var incidents = []func(n *network.Network, roundTrip time.Duration){
+	func(n *network.Network, _ time.Duration) { n.Cut() },
+	func(n *network.Network, _ time.Duration) { n.Refuse() },
+	func(n *network.Network, _ time.Duration) { n.Rule(network.Silence) },
+	func(n *network.Network, _ time.Duration) { n.Rule(network.Deaf) },
+	func(n *network.Network, _ time.Duration) { n.Rule(everyScript(network.Hold, network.Request)) },
+	func(n *network.Network, roundTrip time.Duration) { n.SetRoundTrip(roundTrip) },
+	func(n *network.Network, _ time.Duration) { n.SetRoundTrip(0) },
+	func(n *network.Network, _ time.Duration) { n.Heal() },
+	func(n *network.Network, _ time.Duration) { n.Heal() },
+	func(n *network.Network, _ time.Duration) { n.Heal() },
+}
+
+// disturb breaks the networks until the end, and heals them: of one process or of all,
+// to one server or to all.
+func (g *game) disturb(random *rand.Rand) {
+	for time.Now().Before(g.end) {
+		time.Sleep(time.Duration(random.IntN(100)) * step)
+		whose, where := random.IntN(2*len(g.peers)), random.IntN(2*len(g.worlds))
+		if !g.clean && random.IntN(30) == 0 {
+			g.restart(where % len(g.worlds))
+			continue
+		}
+		happens, roundTrip := incidents[random.IntN(len(incidents))], time.Duration(random.IntN(60))*2*step
+		for i, p := range g.peers {
+			for j, party := range p.parties {
+				if (whose == i || whose >= len(g.peers)) && (where == j || where >= len(g.worlds)) {
+					happens(party.net, roundTrip)
+				}
+			}
+		}
+	}
+	for _, p := range g.peers {
+		p.networks(func(n *network.Network) { n.SetRoundTrip(0) })
+		p.heal()
+	}
+}
+
+// restart has a server forget all, and come back when the longest lease has passed.
+func (g *game) restart(server int) {
+	for _, p := range g.peers {
+		p.parties[server].net.Refuse()
+	}
+	g.empties(server, true)
+	g.worlds[server].FlushAll()
+	time.Sleep(arenaLease + 100*time.Millisecond)
+	g.empties(server, false)
+	for _, p := range g.peers {
+		p.parties[server].net.Heal()
+	}
+}
+
+func (g *game) empties(server int, empty bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.empty[server] = empty
+}
