@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/history"
@@ -103,20 +104,25 @@ type giveUp struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	timer  *time.Timer
-	at     time.Time          // when the timer ended ctx; to be read after that
-	bare   chan time.Duration // how late a goroutine was that waited for it
+	at     atomic.Pointer[time.Time] // when the timer ended ctx; nil if it has not
+	bare   chan time.Duration        // how late a goroutine was that waited for it
 }
 
 func giveUpAfter(ctx context.Context, d time.Duration) *giveUp {
 	g := &giveUp{bare: make(chan time.Duration, 1)}
 	g.ctx, g.cancel = context.WithCancel(ctx)
 	g.timer = time.AfterFunc(d, func() {
-		g.at = time.Now()
+		now := time.Now()
+		g.at.Store(&now)
 		g.cancel()
 	})
 	go func() {
+		defer close(g.bare)
 		<-g.ctx.Done()
-		g.bare <- time.Since(g.at)
+		now := time.Now()
+		if at := g.at.Load(); at != nil { // else it was ended by who did not want it any more
+			g.bare <- now.Sub(*at)
+		}
 	}()
 	return g
 }
@@ -129,5 +135,9 @@ func (g *giveUp) returned() (late, bare time.Duration, cancelled bool) {
 		return 0, 0, false
 	}
 	bare = <-g.bare
-	return now.Sub(g.at), bare, true
+	at := g.at.Load()
+	if at == nil { // the worker ended just then
+		return 0, 0, false
+	}
+	return now.Sub(*at), bare, true
 }
