@@ -66,6 +66,7 @@ func (g *guest) visit(patience, longest time.Duration) (got bool) {
 		g.waits = append(g.waits, span{asked, now})
 		g.mu.Unlock()
 	}
+	longest = min(longest, max(time.Until(g.begin.Add(stormTime)), 50*time.Millisecond)) // nobody waits for who is late
 	leave := now.Add(g.upTo(longest))
 	for g.holds() && now.Before(leave) {
 		select {
