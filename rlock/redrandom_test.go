@@ -70,14 +70,16 @@ func (a arena) play(t *testing.T, seed uint64) {
 			g.worlds = append(g.worlds, newWorld(t, w.ctx))
 		}
 		g.empty = make([]bool, a.servers)
-		var players sync.WaitGroup
-		for i := range uint64(3) {
+		for range 3 {
 			p := g.process(withLease(arenaLease))
 			g.peers = append(g.peers, p)
 			g.marks = append(g.marks, g.marksOf(p))
-			for j := range uint64(2) {
-				pl := &player{game: g, team: int(i), lock: a.lock(p.clients, key), owner: w.caller(), random: rand.New(rand.NewPCG(seed, 10*i+j))}
-				players.Go(pl.play)
+		}
+		var players sync.WaitGroup
+		for i, peer := range g.peers {
+			for j := range 2 {
+				p := &player{game: g, team: i, lock: a.lock(peer.clients, key), owner: w.caller(), random: rand.New(rand.NewPCG(seed, uint64(10*i+j)))}
+				players.Go(p.play)
 			}
 		}
 		g.disturb(rand.New(rand.NewPCG(seed, 99)))
