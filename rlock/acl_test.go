@@ -143,10 +143,11 @@ func (s *site) limited(rules ...string) rlock.Config {
 	for _, node := range s.nodes() {
 		require.NoError(s.t, node.Do(s.ctx, node.B().Arbitrary(command...).Build()).Error())
 	}
-	option := patient(s.Options())
+	option := s.Options()
 	option.Username, option.Password = user, "secret"
+	option.Dialer.Timeout = hang // but Close need not wait for what is refused until its lease ends
 	// The lease is long enough to be kept while many rehearse on a machine that is busy.
-	return rlock.Config{Redis: option, Lease: 6 * time.Second, Logger: quiet}
+	return rlock.Config{Redis: option, Lease: 3 * time.Second, Logger: quiet}
 }
 
 // forget makes the nodes forget all scripts.

@@ -368,7 +368,8 @@ func standalone(t *testing.T, args ...string) (*redistest.Server, rueidis.Client
 
 func dial(t *testing.T, option rueidis.ClientOption) *rlock.Client {
 	t.Helper()
-	client, err := rlock.New(rlock.Config{Redis: patient(option), Logger: quiet})
+	option.Dialer.Timeout = hang // but Close need not wait for what is refused until its lease ends
+	client, err := rlock.New(rlock.Config{Redis: option, Logger: quiet})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
