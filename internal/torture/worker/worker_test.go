@@ -68,7 +68,7 @@ func openFor(t *testing.T, kind string) *stage.Stage {
 	s, err := stage.Open(stage.Topologies()[i], t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
-	require.NoError(t, s.Do(0, "PING").Error(), "its goroutines are there before the worker's")
+	require.NoError(t, s.AllAnswer(), "the goroutines of its clients are there before the worker's")
 	return s
 }
 
