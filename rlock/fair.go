@@ -34,7 +34,8 @@ import (
 //     nobody else gets the lock. So a Lock may wait for as long as there are waiters
 //     here; do not mix them where both are contended. Within a client, a goroutine that
 //     holds the one and locks the other waits for itself.
-//   - TryLock fails also while the lock is free and somebody waits for it.
+//   - TryLock fails also while the lock is free and somebody waits for it, or did a
+//     moment ago: who gives up leaves the queue in the background.
 //   - Who is granted it in the queue has it for two seconds at first, and for its lease
 //     once Redis was told of that, less than a second later. Until then
 //     [Hold.ValidUntil] and TTL say less.
