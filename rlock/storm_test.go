@@ -56,7 +56,7 @@ func TestLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
 	}
 }
 
-var seeds = flag.Int("seeds", 2000, "with -long, how many storms there are of each kind")
+var seeds = flag.Int("seeds", 300, "with -long, how many storms there are of each kind")
 
 const (
 	// stormLease is what the watchdogs of a storm keep the lock for, and longestLease
