@@ -30,10 +30,10 @@ type contest struct {
 type lockers = []func([]*rlock.Client, string) rlock.Locker
 
 var contests = []contest{
-	{name: "plain", seeds: 12, alone: lockers{plainLock}},
-	{name: "read and write", seeds: 20, alone: lockers{writeLock}, shared: readLock},
-	{name: "fair", seeds: 12, alone: lockers{fairLock}},
-	{name: "plain, fenced and fair", seeds: 6, alone: lockers{plainLock, fencedLock, fairLock}},
+	{name: "plain", seeds: 6, alone: lockers{plainLock}},
+	{name: "read and write", seeds: 10, alone: lockers{writeLock}, shared: readLock},
+	{name: "fair", seeds: 6, alone: lockers{fairLock}},
+	{name: "plain, fenced and fair", seeds: 4, alone: lockers{plainLock, fencedLock, fairLock}},
 }
 
 // Connections are cut, silenced, refused and slow at random, of one client or of all.

@@ -477,6 +477,7 @@ func TestAConnectionThatIsRefusedWhileItsCallerLeavesIsNoPanic(t *testing.T) {
 		})
 		for range 100 {
 			ctx, cancel := context.WithCancel(w.caller())
+			synctest.Wait() // or what undoes the last acquire would connect again
 			p.net.Cut()
 			synctest.Wait()
 			leave = cancel
