@@ -33,7 +33,7 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	}()
 	place, a := l.place, l.answer
 	f, err := diagnose(l.err)
-	ran := f == unknown || r.line != nil && mayBeExecuted(l.err)
+	ran := f == unknown || r.line != nil && begun(l.err)
 	if flight != nil || place != nil && err != nil && ctx.Err() != nil && !v.granted {
 		r.busy++
 		v.ticket = nil

@@ -122,7 +122,8 @@ func (r *room) told(n news, l landing) {
 		return
 	}
 	now := time.Now()
-	executed := mayBeExecuted(l.err)
+	f, _ := diagnose(l.err)
+	executed := f == unknown || begun(l.err) // at least in part: what comes last may be refused
 	switch {
 	case l.err == nil:
 		for _, t := range n.left {
@@ -154,13 +155,6 @@ func (r *room) told(n news, l landing) {
 		}
 	}
 	r.line.overdue = len(n.joined) > 0
-}
-
-// mayBeExecuted reports whether a step of the queue with this outcome may have changed
-// it, at least in part: the server may refuse what comes last in the script.
-func mayBeExecuted(err error) bool {
-	f, _ := diagnose(err)
-	return err == nil || f == unknown || begun(err)
 }
 
 // found notes which of the tickets that wait Redis has in its queue.
