@@ -47,17 +47,25 @@ func writeUntilKilled(path string) {
 	}
 }
 
-func TestWhatAProcessNotedBeforeItWasKilledIsRead(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "victim")
+// victim returns a child of this test that notes things in the file at path until it is
+// killed, and what it says meanwhile. It has not started yet.
+func victim(t *testing.T) (child *exec.Cmd, noted io.Reader, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "victim")
 	self, err := os.Executable()
 	require.NoError(t, err)
-	child := exec.Command(self)
+	child = exec.Command(self)
 	child.Env = append(os.Environ(), killed+"="+path)
-	noted, err := child.StdoutPipe()
+	noted, err = child.StdoutPipe()
 	require.NoError(t, err)
+	return child, noted, path
+}
+
+func TestWhatAProcessNotedBeforeItWasKilledIsRead(t *testing.T) {
+	child, noted, path := victim(t)
 	require.NoError(t, child.Start())
 	first := make([]byte, 100)
-	_, err = io.ReadFull(noted, first)
+	_, err := io.ReadFull(noted, first)
 	require.NoError(t, err)
 	require.NoError(t, child.Process.Kill())
 	rest, err := io.ReadAll(noted)
@@ -72,16 +80,10 @@ func TestWhatAProcessNotedBeforeItWasKilledIsRead(t *testing.T) {
 }
 
 func TestProcessesShareOneClock(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "victim")
-	self, err := os.Executable()
-	require.NoError(t, err)
-	child := exec.Command(self)
-	child.Env = append(os.Environ(), killed+"="+path)
-	noted, err := child.StdoutPipe()
-	require.NoError(t, err)
+	child, noted, path := victim(t)
 	before := history.Now()
 	require.NoError(t, child.Start())
-	_, err = io.ReadFull(noted, make([]byte, 1))
+	_, err := io.ReadFull(noted, make([]byte, 1))
 	require.NoError(t, err)
 	after := history.Now()
 	require.NoError(t, child.Process.Kill())
@@ -94,15 +96,9 @@ func TestProcessesShareOneClock(t *testing.T) {
 }
 
 func TestAProcessNotesWhenItCouldNotRun(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "victim")
-	self, err := os.Executable()
-	require.NoError(t, err)
-	child := exec.Command(self)
-	child.Env = append(os.Environ(), killed+"="+path)
-	noted, err := child.StdoutPipe()
-	require.NoError(t, err)
+	child, noted, path := victim(t)
 	require.NoError(t, child.Start())
-	_, err = io.ReadFull(noted, make([]byte, 1))
+	_, err := io.ReadFull(noted, make([]byte, 1))
 	require.NoError(t, err)
 
 	// The first time its pulse may not have begun.
