@@ -22,7 +22,7 @@ type contest struct {
 	name string
 	// alone are the locks that one owner has at once, shared is what all may have when
 	// nobody has it alone; nil if there is none.
-	alone  []func([]*rlock.Client, string) rlock.Locker
+	alone  lockers
 	shared func([]*rlock.Client, string) rlock.Locker
 	seeds  int
 }

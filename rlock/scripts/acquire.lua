@@ -30,7 +30,7 @@ if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2])
 		end
 		token = redis.call('get', KEYS[2])
 	end
-	redis.call('hset', KEYS[1], ARGV[2], '1') -- to write a number costs twice as much
+	redis.call('hset', KEYS[1], ARGV[2], '1') -- a number would have to be formatted
 	local expires = redis.pcall('pexpire', KEYS[1], ARGV[1])
 	if expires ~= 1 then
 		redis.call('hdel', KEYS[1], ARGV[2])

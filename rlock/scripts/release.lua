@@ -13,7 +13,7 @@
 -- Sending it again changes nothing: the second time it is not ours. If the owner
 -- is not there the uuid counts, since the last hand-over may not be mirrored yet.
 -- A lock has one field, so that its key goes with it. That is one command less than to
--- look first and delete then, and a twentieth of the time of Lock and Unlock.
+-- look first and delete then, a tenth of Redis' time for Lock and Unlock.
 if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then
 	local owner = redis.call('hkeys', KEYS[1])[1]
 	if not owner or string.sub(owner, 1, 37) ~= string.sub(ARGV[1], 1, 37) then

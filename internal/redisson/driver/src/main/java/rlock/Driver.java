@@ -32,7 +32,8 @@ import org.redisson.client.codec.StringCodec;
  * </pre>
  *
  * A command is executed by the thread that it names, after those that the thread was given before, except for interrupt
- * and isAsleep, which are about what it executes; answers come in the order in which they are ready. There is one RLock object a kind and name, as a service keeps it in a field.
+ * and isAsleep, which are about what it executes; answers come in the order in which they are ready. There is one
+ * RLock object a kind and name, as a service keeps it in a field.
  */
 public final class Driver {
 
