@@ -42,6 +42,10 @@ func (o Owner) ofHandle() bool { return o.id >= firstHandle }
 // String returns the number as it stands in Redis.
 func (o Owner) String() string { return strconv.FormatUint(o.id, 10) }
 
+// MarshalText returns what String returns, so that JSON and structured logs show the
+// owner. It never fails.
+func (o Owner) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, o.id, 10), nil }
+
 type ownerKey struct{}
 
 // WithOwner returns a context in whose name locks are taken: calls with it, or

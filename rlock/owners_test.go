@@ -2,8 +2,11 @@ package rlock_test
 
 import (
 	"context"
+	"encoding/json"
+	"log/slog"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -96,4 +99,46 @@ func TestOwnersAreDifferentAndTheZeroOwnerIsNobody(t *testing.T) {
 	assert.False(t, ok)
 	_, ok = rlock.OwnerFrom(rlock.WithOwner(context.Background(), rlock.Owner{}))
 	assert.False(t, ok)
+}
+
+func TestTheLogNamesTheOwnerThatLostTheLock(t *testing.T) {
+	for name, line := range map[string]struct {
+		handler func(j *journal) slog.Handler
+		owner   func(o rlock.Owner) string
+	}{
+		"text": {
+			func(j *journal) slog.Handler { return slog.NewTextHandler(j, nil) },
+			func(o rlock.Owner) string { return " owner=" + o.String() + " " },
+		},
+		"JSON": {
+			func(j *journal) slog.Handler { return slog.NewJSONHandler(j, nil) },
+			func(o rlock.Owner) string { return `,"owner":"` + o.String() + `",` },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				log := new(journal)
+				p := w.client(func(c *rlock.Config) { c.Logger = slog.New(line.handler(log)) })
+				hold, err := p.NewLock(key).Acquire(w.caller())
+				require.NoError(t, err)
+				w.Del(key)
+				<-hold.Done()
+				synctest.Wait() // until it is logged as well
+				assert.Equal(t, 1, log.count(line.owner(hold.Owner())))
+				require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
+			})
+		})
+	}
+}
+
+func TestAnOwnerIsTheSameTextInJSONAsInRedis(t *testing.T) {
+	owner := rlock.NewOwner()
+	for value, want := range map[any]string{
+		owner:         `"` + owner.String() + `"`,
+		rlock.Owner{}: `"0"`,
+	} {
+		got, err := json.Marshal(value)
+		require.NoError(t, err)
+		assert.Equal(t, want, string(got))
+	}
 }
