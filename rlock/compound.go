@@ -127,9 +127,10 @@ func (c *compound) Acquire(ctx context.Context, options ...AcquireOption) (*Hold
 	return c.acquire(ctx, context.WithoutCancel(ctx), requestOf(ctx, options))
 }
 
-// TryAcquire is [Lock.TryAcquire]: one attempt at each part.
+// TryAcquire is [Lock.TryAcquire]: one attempt at each part, unless [WithWait] gives
+// it more time.
 func (c *compound) TryAcquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
-	return c.Acquire(ctx, append(options[:len(options):len(options)], WithWait(0))...)
+	return c.Acquire(ctx, oneAttempt(options)...)
 }
 
 // Do is [Lock.Do].

@@ -18,9 +18,8 @@ var (
 	// with it: what the outer level protects is gone.
 	ErrLost = errors.New("lock was lost")
 
-	// ErrNotAcquired is returned by TryAcquire, and by Acquire with [WithWait],
-	// when another owner holds the lock for as long as the call may wait. Nothing
-	// is held.
+	// ErrNotAcquired is returned by TryAcquire and, with [WithWait], by Acquire when
+	// another owner holds the lock for as long as the call may wait. Nothing is held.
 	ErrNotAcquired = errors.New("lock is held by another owner")
 
 	// ErrUpgrade is returned by the methods that take a write lock when the caller

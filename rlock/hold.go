@@ -46,8 +46,9 @@ func WithLease(lease time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.lease = lease }
 }
 
-// WithWait has Acquire wait at most so long, and then return [ErrNotAcquired]. A
-// wait of 0 or less is one attempt.
+// WithWait limits the time that Acquire or TryAcquire waits for the lock; when it is
+// up the call returns [ErrNotAcquired]. A wait of 0 or less is one attempt. Without
+// this option Acquire waits until its context ends, and TryAcquire makes one attempt.
 func WithWait(wait time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.wait = max(wait, 0) }
 }
@@ -67,10 +68,17 @@ func (l *lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, er
 	return l.client.hold(ctx, context.WithoutCancel(ctx), l.name, req)
 }
 
-// TryAcquire is Acquire with one attempt: [ErrNotAcquired] says that another
-// owner holds the lock, and any fault is returned at once.
+// TryAcquire is Acquire with one attempt, unless [WithWait] gives it more time:
+// [ErrNotAcquired] says that another owner holds the lock, and one attempt returns
+// any fault at once.
 func (l *lock) TryAcquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
-	return l.Acquire(ctx, append(options[:len(options):len(options)], WithWait(0))...)
+	return l.Acquire(ctx, oneAttempt(options)...)
+}
+
+// oneAttempt returns the options of TryAcquire: a wait of the caller's comes last, and
+// counts.
+func oneAttempt(options []AcquireOption) []AcquireOption {
+	return append([]AcquireOption{WithWait(0)}, options...)
 }
 
 // requestOf returns what Acquire wants: in the name of ctx's owner, or of the handle.

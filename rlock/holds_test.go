@@ -37,6 +37,33 @@ func TestAHoldBelongsToItsHandleAndNotToAGoroutine(t *testing.T) {
 	})
 }
 
+func TestTryAcquireWaitsAsLongAsItsOptionSays(t *testing.T) {
+	eachRealm(t, func(t *testing.T, w *realm) {
+		const wait = time.Minute
+		lock, holder := w.process().lock(key), w.caller()
+		require.NoError(t, lock.Lock(holder))
+
+		began := time.Now()
+		_, err := lock.rival.TryAcquire(w.caller())
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		assert.Less(t, time.Since(began), time.Second, "one attempt")
+		_, err = lock.rival.TryAcquire(w.caller(), rlock.WithWait(wait))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		assert.GreaterOrEqual(t, time.Since(began), wait)
+
+		taken := start(func() error {
+			hold, err := lock.rival.TryAcquire(w.caller(), rlock.WithWait(wait))
+			if err != nil {
+				return err
+			}
+			return hold.Release(w.ctx)
+		})
+		require.True(t, pending(taken))
+		require.NoError(t, lock.Unlock(holder))
+		require.NoError(t, <-taken)
+	})
+}
+
 func TestAHoldIsValidUntilItIsReleased(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *subject) {
 		const lease, drift = time.Hour, time.Hour / 50 // more than the client's own
