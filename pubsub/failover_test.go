@@ -47,7 +47,8 @@ func shardSubscribers(client rueidis.Client, channel string) int64 {
 }
 
 func TestAClusterIsFollowedWhereItsSlotsGo(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel()              // it mostly waits
+	redistest.NeedMajor(t, 7) // sharded pub/sub
 	redis := redistest.Cluster(t)
 	outside := redis.Client(t)
 	hub, client := newHub(t, redis.Options(), pubsub.Config{Sharded: true})
@@ -96,7 +97,8 @@ func TestAClusterIsFollowedWhereItsSlotsGo(t *testing.T) {
 
 // While a slot changes hands two nodes may each name the other as its owner.
 func TestAChannelIsNotSentBackAndForthWithoutPause(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel()              // it mostly waits
+	redistest.NeedMajor(t, 7) // sharded pub/sub
 	redis := redistest.Cluster(t)
 	redis.TakeForDead(time.Minute) // it is about two nodes that stay what they are
 	one, other := redis.Primary("c0").Client(t), redis.Primary("c1").Client(t)
@@ -159,7 +161,8 @@ func text(t testing.TB, node rueidis.Client, command ...string) string {
 
 // A node that was told to keep its host to itself says MOVED 42 :6379.
 func TestAClusterWhoseNodesGiveNoHost(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel()              // it mostly waits
+	redistest.NeedMajor(t, 7) // sharded pub/sub
 	redis := redistest.Cluster(t, "--cluster-preferred-endpoint-type", "unknown-endpoint")
 	hub, _ := newHub(t, redis.Options(), pubsub.Config{Sharded: true})
 	for _, name := range channelNames() {

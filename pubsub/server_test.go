@@ -157,6 +157,9 @@ func TestAUserWithoutPubSubIsRefusedEverything(t *testing.T) {
 	opt := redis.Options()
 	opt.Username, opt.Password = "mute", "secret"
 	for _, sharded := range []bool{false, true} {
+		if sharded {
+			redistest.NeedMajor(t, 7)
+		}
 		hub, client := newHub(t, opt, pubsub.Config{Sharded: sharded, Linger: time.Nanosecond})
 		for i := range 3 {
 			s := hub.Subscribe(fmt.Sprint("c", i))
@@ -169,6 +172,7 @@ func TestAUserWithoutPubSubIsRefusedEverything(t *testing.T) {
 }
 
 func TestShardedChannelsWorkOnASingleServer(t *testing.T) {
+	redistest.NeedMajor(t, 7) // sharded pub/sub
 	redis := redistest.Standalone(t)
 	outside := redis.Client(t)
 	hub, _ := newHub(t, redis.Options(), pubsub.Config{Sharded: true, Linger: time.Nanosecond})

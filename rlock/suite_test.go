@@ -130,7 +130,7 @@ var (
 
 // family returns the one that Redisson uses with such a server by default.
 func (s *site) family() family {
-	if s.Kind == redistest.KindCluster {
+	if s.Kind == redistest.KindCluster && s.HasShardedPubSub() {
 		return sharded
 	}
 	return plain

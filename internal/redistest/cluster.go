@@ -24,10 +24,14 @@ func layCluster(i installation, dir string, ports []int) *Server {
 	for n := range ids {
 		ids[n] = newID()
 	}
+	shardIDs := make([]string, shards)
+	for n := range shardIDs {
+		shardIDs[n] = newID()
+	}
 	s := &Server{Kind: KindCluster}
 	for n := range ids {
 		p := i.node(dir, ports[n], "cluster-enabled yes\ncluster-config-file nodes.conf\ncluster-node-timeout 2000\n")
-		p.files["nodes.conf"] = nodesConf(n, ids, ports)
+		p.files["nodes.conf"] = nodesConf(n, ids, shardIDs, ports)
 		s.nodes = append(s.nodes, p)
 	}
 	return s
@@ -35,7 +39,10 @@ func layCluster(i installation, dir string, ports []int) *Server {
 
 // nodesConf returns the view of node number self. A line is: id, address, flags,
 // primary, last ping, last pong, configuration epoch, state of the link, slots.
-func nodesConf(self int, ids []string, ports []int) string {
+// Behind the address stand a host name, here empty, and the id of the shard: from
+// version 8 on a primary that was told none is missing in its own CLUSTER SHARDS.
+// Redis 6.2 ignores both.
+func nodesConf(self int, ids, shardIDs []string, ports []int) string {
 	var conf strings.Builder
 	for n, id := range ids {
 		shard := n % shards
@@ -46,7 +53,7 @@ func nodesConf(self int, ids []string, ports []int) string {
 		if n == self {
 			role = "myself," + role
 		}
-		fmt.Fprintf(&conf, "%s 127.0.0.1:%d@%d %s 0 0 %d connected %s\n", id, ports[n], ports[n]+busOffset, role, shard+1, owned)
+		fmt.Fprintf(&conf, "%s 127.0.0.1:%d@%d,,shard-id=%s %s 0 0 %d connected %s\n", id, ports[n], ports[n]+busOffset, shardIDs[shard], role, shard+1, owned)
 	}
 	fmt.Fprintf(&conf, "vars currentEpoch %d lastVoteEpoch 0\n", shards)
 	return conf.String()

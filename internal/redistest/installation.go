@@ -11,18 +11,28 @@ import (
 // An installation is the program that servers are made of, and what every data
 // node of a server is told besides the defaults.
 type installation struct {
-	binary string
-	major  int      // version; 0 if it could not be read
-	args   []string // of every data node's command line
+	binary  string
+	release string   // its name and version as a person writes them: "Valkey 9.1.2"
+	major   int      // version; 0 if it could not be read
+	args    []string // of every data node's command line
 }
 
-var version = regexp.MustCompile(`v=(\d+)`)
+// serverVariable names the environment variable that chooses the server program by its
+// path, for nodes and sentinels alike. If it is empty, the one in PATH is used.
+const serverVariable = "RLOCK_SERVER"
 
-// installed finds redis-server or valkey-server. Without one it skips the test,
-// or fails it if RLOCK_REQUIRE_REDIS is 1.
+var release = regexp.MustCompile(`^(\w+) server v=((\d+)[.\w-]*)`)
+
+// installed finds the server program. Without one it skips the test, or fails it if
+// RLOCK_REQUIRE_REDIS is 1. A program that RLOCK_SERVER names must be there.
 func installed(t testing.TB, args []string) installation {
 	t.Helper()
-	for _, name := range []string{"redis-server", "valkey-server"} {
+	names := []string{"redis-server", "valkey-server"}
+	chosen := os.Getenv(serverVariable)
+	if chosen != "" {
+		names = []string{chosen}
+	}
+	for _, name := range names {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			continue
@@ -31,18 +41,31 @@ func installed(t testing.TB, args []string) installation {
 		if err != nil {
 			t.Fatalf("redistest: %s --version: %v", path, err)
 		}
-		i := installation{binary: path, args: args}
-		if m := version.FindSubmatch(out); m != nil {
-			i.major, _ = strconv.Atoi(string(m[1]))
+		i := installation{binary: path, release: path, args: args}
+		if m := release.FindStringSubmatch(string(out)); m != nil {
+			i.release = m[1] + " " + m[2]
+			i.major, _ = strconv.Atoi(m[3])
 		}
 		return i
 	}
 	const missing = "redis-server not found: install Debian's redis-server; CI fails on this skip"
-	if os.Getenv("RLOCK_REQUIRE_REDIS") == "1" {
+	switch {
+	case chosen != "":
+		t.Fatalf("redistest: no program at %q, which %s names", chosen, serverVariable)
+	case os.Getenv("RLOCK_REQUIRE_REDIS") == "1":
 		t.Fatal(missing)
+	default:
+		t.Skip(missing)
 	}
-	t.Skip(missing)
 	return installation{}
+}
+
+// NeedMajor skips the test if the server program has an older major version.
+func NeedMajor(t testing.TB, major int) {
+	t.Helper()
+	if i := installed(t, nil); i.major < major {
+		t.Skipf("redistest: %s is older than version %d, which the test needs", i.release, major)
+	}
 }
 
 // node makes a data node that does not run. conf is what its kind needs

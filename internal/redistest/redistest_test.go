@@ -131,3 +131,34 @@ func eventually(t *testing.T, condition func() bool) {
 	// Sentinels whose election failed try again after 20 s.
 	require.Eventually(t, condition, 2*time.Minute, 5*time.Millisecond)
 }
+
+// A server that is configured by halves leaves out primaries, and clients then look in vain for
+// the node of a slot.
+func TestEachNodeOfAClusterNamesAllPrimariesWithTheirSlots(t *testing.T) {
+	redistest.Over(t, []redistest.Kind{redistest.KindCluster}, func(t *testing.T, s *redistest.Server) {
+		commands := []string{"SLOTS"}
+		if s.Major() >= 7 {
+			commands = append(commands, "SHARDS")
+		}
+		for _, node := range s.Nodes() {
+			for _, command := range commands {
+				c := node.Client(t)
+				list, err := c.Do(t.Context(), c.B().Arbitrary("CLUSTER", command).Build()).ToArray()
+				require.NoError(t, err)
+				assert.Len(t, list, 3, "CLUSTER %s", command)
+				for _, shard := range list {
+					if command == "SHARDS" {
+						fields, err := shard.AsMap()
+						require.NoError(t, err)
+						slots, nodes := fields["slots"], fields["nodes"]
+						for name, part := range map[string]rueidis.RedisMessage{"slots": slots, "nodes": nodes} {
+							values, err := part.ToArray()
+							require.NoError(t, err)
+							assert.Len(t, values, 2, "%s of a shard: one range, and a primary with its replica", name)
+						}
+					}
+				}
+			}
+		}
+	})
+}

@@ -29,10 +29,11 @@ type Server struct {
 	Kind Kind
 
 	t         testing.TB
-	shared    bool       // other tests will use it: no faults
-	embedded  *embedded  // KindEmbedded only
-	nodes     []*process // the data nodes; KindCluster: node i and node i+3 are a shard
-	sentinels []*process // KindSentinel only
+	shared    bool         // other tests will use it: no faults
+	embedded  *embedded    // KindEmbedded only
+	program   installation // of nodes and sentinels; zero for KindEmbedded
+	nodes     []*process   // the data nodes; KindCluster: node i and node i+3 are a shard
+	sentinels []*process   // KindSentinel only
 }
 
 // Standalone starts one redis-server, which the end of the test removes. The
@@ -131,8 +132,16 @@ func (s *Server) Nodes() []*Server {
 }
 
 func (s *Server) node(p *process) *Server {
-	return &Server{Kind: KindStandalone, t: s.t, shared: s.shared, nodes: []*process{p}}
+	return &Server{Kind: KindStandalone, t: s.t, shared: s.shared, program: s.program, nodes: []*process{p}}
 }
+
+// Major returns the major version of the server program, Redis' or Valkey's own, or 0 for
+// an Embedded.
+func (s *Server) Major() int { return s.program.major }
+
+// HasShardedPubSub reports whether the server knows SSUBSCRIBE and SPUBLISH, as Redis
+// and Valkey do from 7 on.
+func (s *Server) HasShardedPubSub() bool { return s.program.major >= 7 }
 
 // flush removes all keys and scripts. A replica follows its primary.
 func (s *Server) flush() error {

@@ -36,7 +36,7 @@ func (s *Server) lend(t testing.TB) *Server {
 	t.Helper()
 	lent := *s
 	lent.t = t
-	t.Logf("redistest: %s at %s", s.Kind, s.Addr())
+	t.Logf("redistest: %s at %s (%s)", s.Kind, s.Addr(), s.program.release)
 	return &lent
 }
 
@@ -49,6 +49,7 @@ func start(lay layout, i installation, dir string) (*Server, error) {
 			return nil, err
 		}
 		s := lay(i, dir, ports)
+		s.program = i
 		if err = s.run(); err == nil {
 			return s, nil
 		}

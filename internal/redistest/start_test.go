@@ -27,17 +27,34 @@ func again(t *testing.T, name string, env ...string) (output string, passed bool
 const child = "REDISTEST_CHILD"
 
 func TestWithoutAServerInstalledTestsAreSkipped(t *testing.T) {
-	out, passed := again(t, "TestTheArgumentsReachTheServer", "PATH=", "RLOCK_REQUIRE_REDIS=")
+	out, passed := again(t, "TestTheArgumentsReachTheServer", "PATH=", "RLOCK_SERVER=", "RLOCK_REQUIRE_REDIS=")
 	assert.True(t, passed)
 	assert.Contains(t, out, "--- SKIP: TestTheArgumentsReachTheServer")
 	assert.Contains(t, out, "redis-server not found: install Debian's redis-server")
 }
 
 func TestWithoutAServerInstalledTestsFailWhereItIsRequired(t *testing.T) {
-	out, passed := again(t, "TestTheArgumentsReachTheServer", "PATH=", "RLOCK_REQUIRE_REDIS=1")
+	out, passed := again(t, "TestTheArgumentsReachTheServer", "PATH=", "RLOCK_SERVER=", "RLOCK_REQUIRE_REDIS=1")
 	assert.False(t, passed)
 	assert.Contains(t, out, "--- FAIL: TestTheArgumentsReachTheServer")
 	assert.Contains(t, out, "redis-server not found")
+}
+
+func TestTheVariableChoosesTheServerOfAllTests(t *testing.T) {
+	redistest.Standalone(t) // or skip
+	path := os.Getenv("RLOCK_SERVER")
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if found, err := exec.LookPath(name); err == nil && path == "" {
+			path = found
+		}
+	}
+	out, passed := again(t, "TestTheArgumentsReachTheServer", "PATH=", "RLOCK_SERVER="+path)
+	assert.True(t, passed, out)
+	assert.Contains(t, out, "redistest: standalone at ")
+
+	out, passed = again(t, "TestTheArgumentsReachTheServer", "RLOCK_SERVER=/nowhere/redis-server")
+	assert.False(t, passed, "and no other takes its place")
+	assert.Contains(t, out, `no program at "/nowhere/redis-server", which RLOCK_SERVER names`)
 }
 
 func TestWithoutMainEachStartsServersOfItsOwn(t *testing.T) {

@@ -25,7 +25,8 @@ func TestMain(m *testing.M) {
 
 func TestAShortRunFindsNothingAndLeavesNothing(t *testing.T) {
 	redistest.Standalone(t) // or skip
-	out := t.TempDir()
+	t.Chdir(t.TempDir())
+	const out = "out" // relative to the working directory
 	o, err := parse([]string{"-seed", "1", "-duration", "1s", "-topology", "standalone", "-faults", "script-flush,client-kill", "-processes", "2", "-out", out})
 	require.NoError(t, err)
 	violations, err := run(t.Context(), o)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -69,7 +70,7 @@ func run(ctx context.Context, o options) (violations int, err error) {
 func (o *options) makeOut() (err error) {
 	if o.out == "" {
 		o.out, err = os.MkdirTemp("", "torture")
-	} else {
+	} else if o.out, err = filepath.Abs(o.out); err == nil { // the servers have other working directories
 		err = os.MkdirAll(o.out, 0o755)
 	}
 	if err != nil {

@@ -216,7 +216,8 @@ func (s *Stage) Listeners() (list []string) {
 			list = append(list, err.Error())
 		}
 		for line := range strings.Lines(clients) {
-			if !strings.Contains(line, " sub=0 ") || !strings.Contains(line, " ssub=0 ") {
+			// Redis 6.2 counts no ssub.
+			if !strings.Contains(line, " sub=0 ") || strings.Contains(line, " ssub=") && !strings.Contains(line, " ssub=0 ") {
 				list = append(list, strings.TrimSpace(line))
 			}
 		}
@@ -228,8 +229,12 @@ func (s *Stage) Listeners() (list []string) {
 // Those that sentinels and replicas keep for themselves are left out.
 func (s *Stage) Channels() ([]string, error) {
 	var channels []string
+	families := []string{"CHANNELS"}
+	if s.Server.HasShardedPubSub() {
+		families = append(families, "SHARDCHANNELS")
+	}
 	for node := range s.admins {
-		for _, family := range []string{"CHANNELS", "SHARDCHANNELS"} {
+		for _, family := range families {
 			list, err := s.Do(node, "PUBSUB", family).AsStrSlice()
 			if err != nil {
 				return nil, fmt.Errorf("stage: PUBSUB %s: %w", family, err)
