@@ -38,8 +38,9 @@ func ExampleClient_NewFencedLock() {
 // examples/fenced has one in SQL.
 type fileServer struct{ token uint64 }
 
-func (s *fileServer) write(token uint64, text string) {
-	if token < s.token {
+func (s *fileServer) write(hold *rlock.Hold, text string) {
+	token, err := hold.Token()
+	if err != nil || token < s.token {
 		fmt.Printf("refused %q\n", text)
 		return
 	}
@@ -59,7 +60,7 @@ func ExampleHold_Token() {
 		fmt.Println(err)
 		return
 	}
-	files.write(first.Token(), "first")
+	files.write(first, "first")
 	_, _ = lock.ForceUnlock(ctx) // in place of a pause that outlasts its lease
 
 	second, err := lock.Acquire(ctx)
@@ -67,8 +68,8 @@ func ExampleHold_Token() {
 		fmt.Println(err)
 		return
 	}
-	files.write(second.Token(), "second")
-	files.write(first.Token(), "first, late") // it has not looked whether it still holds the lock
+	files.write(second, "second")
+	files.write(first, "first, late") // it has not looked whether it still holds the lock
 	fmt.Println(second.Release(ctx))
 	// Output:
 	// written "first"

@@ -159,8 +159,10 @@ func ExampleLock_Lock() {
 				fmt.Println(err)
 				return
 			}
-			defer lock.Unlock(ctx)
 			stock++
+			if err := lock.Unlock(ctx); err != nil { // ErrLost: it may have run beside another holder
+				fmt.Println(err)
+			}
 		})
 	}
 	workers.Wait()
@@ -358,7 +360,9 @@ func ExampleWithOwner() {
 				fmt.Println(err)
 				return
 			}
-			defer lock.Unlock(ctx)
+			if err := lock.Unlock(ctx); err != nil {
+				fmt.Println(err)
+			}
 		})
 	}
 	tree.Wait()

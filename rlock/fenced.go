@@ -18,6 +18,8 @@ import (
 //
 //	UPDATE orders SET state = ?, token = ? WHERE id = 42 AND token <= ?
 //
+// The number of rows is the answer: if it is 0 the write was refused.
+//
 // Tokens grow; they do not count. Most tenures reserve one. In a process where
 // many goroutines pass the lock on, a tenure reserves as many as it may need, and
 // those that it does not need are nobody's. A lock without a token left is freed in

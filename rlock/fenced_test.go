@@ -36,7 +36,16 @@ func oneSection(ctx context.Context, t *testing.T, lock *rlock.FencedLock) uint6
 	hold, err := lock.Acquire(ctx)
 	require.NoError(t, err)
 	require.NoError(t, hold.Release(ctx))
-	return hold.Token()
+	return tokenOf(t, hold)
+}
+
+// tokenOf returns the token of a hold that must have one.
+func tokenOf(t *testing.T, hold *rlock.Hold) uint64 {
+	t.Helper()
+	token, err := hold.Token()
+	require.NoError(t, err)
+	assert.NotZero(t, token)
+	return token
 }
 
 // Redisson: testTokenIncrease, but for the nested locks, see the next.
@@ -61,7 +70,7 @@ func TestANestedLockHasTheTokenOfTheOuterOne(t *testing.T) {
 		require.NoError(t, lock.LockFor(ctx, time.Hour))
 		hold, err := lock.Acquire(ctx)
 		require.NoError(t, err)
-		assert.Equal(t, first, hold.Token())
+		assert.Equal(t, first, tokenOf(t, hold))
 		require.NoError(t, lock.Do(ctx, func(ctx context.Context) error {
 			token, err := lock.Token(ctx)
 			assert.Equal(t, first, token)
@@ -130,12 +139,26 @@ func TestOnlyWhoHoldsTheLockIsToldAToken(t *testing.T) {
 		refused(here, rlock.ErrNotHeld)
 		refused(s.client().NewFencedLock(""), rlock.ErrInvalidName)
 
-		_, err = here.ForceUnlock(s.ctx)
+	})
+}
+
+func TestAHoldWithoutATokenSaysSo(t *testing.T) {
+	eachRealm(t, func(t *testing.T, w *realm) {
+		lock := w.process().lock(key)
+		hold, err := lock.Acquire(w.ctx)
 		require.NoError(t, err)
-		plain, err := s.lock().Acquire(s.ctx)
-		require.NoError(t, err)
-		assert.Zero(t, plain.Token(), "a lock without tokens")
-		require.NoError(t, plain.Release(s.ctx))
+		token, err := hold.Token()
+		if _, fenced := lock.Locker.(*rlock.FencedLock); fenced {
+			require.NoError(t, err)
+			assert.Positive(t, token)
+		} else {
+			require.ErrorContains(t, err, "no fencing tokens")
+			assert.Zero(t, token)
+		}
+		require.NoError(t, hold.Release(w.ctx))
+		after, errAfter := hold.Token()
+		assert.Equal(t, token, after, "the same after it is over")
+		assert.Equal(t, err, errAfter)
 	})
 }
 
@@ -147,10 +170,11 @@ func TestWhoLosesTheLockKeepsItsTokenForTheResourceToRefuse(t *testing.T) {
 		_, err = here.ForceUnlock(s.ctx)
 		require.NoError(t, err)
 		require.Error(t, hold.Err())
-		assert.Greater(t, oneSection(s.ctx, t, there), hold.Token())
-		assert.NotZero(t, hold.Token())
+		token := tokenOf(t, hold)
+		assert.Greater(t, oneSection(s.ctx, t, there), token)
+		assert.Equal(t, token, tokenOf(t, hold))
 		require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
-		assert.NotZero(t, hold.Token())
+		assert.Equal(t, token, tokenOf(t, hold))
 
 		require.NoError(t, here.Lock(s.ctx))
 		_, err = here.ForceUnlock(s.ctx)
@@ -281,8 +305,10 @@ func TestWithReplicasAFailoverLosesNoToken(t *testing.T) {
 				if !assert.NoError(t, err) {
 					return
 				}
-				if before := last.Swap(hold.Token()); before >= hold.Token() {
-					assert.Fail(t, "tokens do not grow", "%d after %d", hold.Token(), before)
+				token, err := hold.Token()
+				assert.NoError(t, err)
+				if before := last.Swap(token); before >= token {
+					assert.Fail(t, "tokens do not grow", "%d after %d", token, before)
 				}
 				if err := hold.Release(s.ctx); err != nil {
 					told := errors.Is(err, rlock.ErrLost) || errors.Is(err, rlock.ErrUnconfirmed)

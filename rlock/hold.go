@@ -17,7 +17,7 @@ type Hold struct {
 	shared bool // a read lock's
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	token  uint64 // set when the lock was granted, and never changed
+	token  uint64 // set when the lock was granted, and never changed; 0: it has none
 
 	parts  *parts                // of a MultiLock or RedLock, which has no tenure of its own
 	part   bool                  // it is a part of such a hold, which tells of its loss
@@ -165,10 +165,16 @@ func (h *Hold) visit() *room {
 	return r
 }
 
-// Token returns the fencing token of the hold, to be given to the resource with
-// each write; see [FencedLock]. It stays the same after the hold is over, for the
-// resource to refuse. It is 0 for a lock without tokens.
-func (h *Hold) Token() uint64 { return h.token }
+// Token returns the fencing token of the hold, which is at least 1, to be given to
+// the resource with each write; see [FencedLock]. It stays the same after the hold
+// is released or lost, so that the resource can refuse it. Only a FencedLock has
+// tokens: for a hold of any other lock Token returns an error, and no other error.
+func (h *Hold) Token() (uint64, error) {
+	if h.token == 0 {
+		return 0, fmt.Errorf("rlock: lock %q has no fencing tokens: take it by a FencedLock", h.name.key)
+	}
+	return h.token, nil
+}
 
 // Owner returns in whose name the lock is held.
 func (h *Hold) Owner() Owner { return h.owner }

@@ -140,7 +140,8 @@ func (p *player) gripOf(h *rlock.Hold) grip {
 		return max(time.Until(until), 0), !until.IsZero()
 	}
 	owner, _ := rlock.OwnerFrom(p.owner)
-	return grip{held, h.Done(), h.Owner() == owner, h.Token(), h.Release}
+	token, _ := h.Token() // 0 if it has none
+	return grip{held, h.Done(), h.Owner() == owner, token, h.Release}
 }
 
 // levels returns how many of the grips are the player's and held.

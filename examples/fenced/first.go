@@ -49,30 +49,38 @@ func firstProcess() error {
 		_, err := bufio.NewReader(os.Stdin).ReadString('\n')
 		return err
 	})
-	if errors.Is(err, errRefused) {
+	switch {
+	case errors.Is(err, errRefused):
 		say("first", "is refused: it was stopped for too long. It begins again")
 		return deposit(ctx, lock, acc, func() error { return nil })
+	case errors.Is(err, rlock.ErrLost):
+		say("first", "is told by Release that it had lost the lock, after its write")
+		return nil
 	}
 	return err
 }
 
 // deposit adds to the balance, which takes it some time.
-func deposit(ctx context.Context, lock *rlock.FencedLock, acc *account, work func() error) error {
+func deposit(ctx context.Context, lock *rlock.FencedLock, acc *account, work func() error) (err error) {
 	hold, err := lock.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	defer hold.Release(ctx) // ErrLost, if it was stopped for too long
+	defer func() { err = errors.Join(err, hold.Release(ctx)) }() // ErrLost, if it was stopped for too long
+	token, err := hold.Token()
+	if err != nil {
+		return err
+	}
 	balance, err := acc.read(ctx)
 	if err != nil {
 		return err
 	}
-	say("first", "is granted the lock, token %d, and has read %d", hold.Token(), balance)
+	say("first", "is granted the lock, token %d, and has read %d", token, balance)
 	if err := work(); err != nil {
 		return err
 	}
 	// It could ask hold.Valid() here, and be stopped after the answer.
-	accepted, err := acc.write(ctx, balance+firsts, hold.Token())
+	accepted, err := acc.write(ctx, balance+firsts, token)
 	if err == nil && !accepted {
 		err = errRefused
 	}

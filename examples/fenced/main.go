@@ -128,12 +128,16 @@ func story(ctx context.Context, client *rlock.Client, addr, database string, fen
 	if err != nil {
 		return 0, err
 	}
+	token, err := hold.Token()
+	if err != nil {
+		return 0, err
+	}
 	balance, err = acc.read(ctx)
 	if err != nil {
 		return 0, err
 	}
-	say("second", "is granted the lock after %v, token %d, and reads %d", time.Since(stopped).Round(100*time.Millisecond), hold.Token(), balance)
-	if accepted, err := acc.write(ctx, balance+seconds, hold.Token()); err != nil || !accepted {
+	say("second", "is granted the lock after %v, token %d, and reads %d", time.Since(stopped).Round(100*time.Millisecond), token, balance)
+	if accepted, err := acc.write(ctx, balance+seconds, token); err != nil || !accepted {
 		return 0, fmt.Errorf("the second process could not write: %w", err)
 	}
 	say("second", "writes %d, and releases", balance+seconds)

@@ -44,7 +44,8 @@ func alternating(s *scene) {
 
 		hold, err := lock.Acquire(s.ctx)
 		require.NoError(s.t, err)
-		last = hold.Token()
+		last, err = hold.Token()
+		require.NoError(s.t, err)
 		assert.Equal(s.t, nested+1, last)
 		counter, err := java.Token(lock.Name())
 		require.NoError(s.t, err)
@@ -83,7 +84,9 @@ func tokensOfACrowd(s *scene) {
 				if !assert.NoError(s.t, err) {
 					return
 				}
-				inside(hold.Token(), &golang)
+				token, err := hold.Token()
+				assert.NoError(s.t, err)
+				inside(token, &golang)
 				assert.NoError(s.t, hold.Release(s.ctx))
 			}
 		})

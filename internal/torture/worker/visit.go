@@ -151,7 +151,7 @@ func (v *visit) took(ctx context.Context, l *level, held context.Context) histor
 		l.owner = fmt.Sprintf("%s/%v", v.worker.name, l.hold.Owner())
 		l.look = history.Sight(l.hold)
 		result.Owner, result.Until = l.owner, history.At(l.hold.ValidUntil())
-		result.Token = l.hold.Token()
+		result.Token, _ = l.hold.Token() // 0 if it has none
 		ctx = rlock.WithOwner(ctx, l.hold.Owner())
 	} else if fenced, ok := l.lock.(*rlock.FencedLock); ok {
 		result.Token, _ = fenced.Token(ctx) // none if it is lost by now
