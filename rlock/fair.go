@@ -42,7 +42,8 @@ import (
 //   - ForceUnlock lets the next in the queue have it.
 //   - Without the right to subscribe to its channel a wait fails with [ErrNoPermission]:
 //     there is nothing to poll for. The channels are rlock_fair:{name}:*, and the queue
-//     is the key rlock_fair_queue:{name}.
+//     is the key rlock_fair_queue:{name}; if the name has an opening brace it stands
+//     there with a colon in place of the braces, as in rlock_fair_queue:{orders}:42: .
 //
 // # Cost
 //

@@ -212,10 +212,12 @@ func (r *room) spare(t *tenure, now time.Time) {
 // the subscription to the lock's channel.
 func (r *room) listen() {
 	if c, n := r.client, r.name; r.line != nil && r.line.grants == nil {
-		r.line.grants = r.sub.Also(n.grants+c.id.prefix, func(ticket string) {
-			r := c.enter(n)
-			r.granted(ticket, time.Now())
-			r.exit()
+		r.line.grants = r.sub.Also(n.grants+c.id.prefix, func(grant string) {
+			if ticket, lock, _ := strings.Cut(grant, " "); lock == n.key {
+				r := c.enter(n)
+				r.granted(ticket, time.Now())
+				r.exit()
+			}
 		})
 	}
 }

@@ -20,7 +20,7 @@ type name struct {
 	shard   *shard // of the client, where the room is
 	tagged  string // by Redisson's rule: in braces unless it has one, for keys and channels of the same slot
 	channel string
-	beside  string // a second key: the counter of a fenced lock's tokens, a fair lock's queue; "" for others
+	beside  string // a second key: a fenced lock's counter, a fair lock's queue, a writer's intent; "" for others
 	grants  string // what the channels begin with on which a fair lock is granted; likewise
 	err     error  // ErrInvalidName: every call returns it
 }
@@ -49,7 +49,9 @@ func (c *Client) newName(id kindID, key string) *name {
 	case fencedKind:
 		n.beside = "redisson_lock_token:" + n.tagged
 	case fairKind:
-		n.beside, n.grants = "rlock_fair_queue:"+n.tagged, "rlock_fair:"+n.tagged+":"
+		n.beside, n.grants = "rlock_fair_queue:"+n.own(), "rlock_fair:"+n.own()+":"
+	case readWriteKind:
+		n.beside = n.own() + ":rlock_writer"
 	}
 	if c.redis.Mode() == rueidis.ClientModeCluster {
 		n.slot = slotOf(c.redis, key)
@@ -59,6 +61,17 @@ func (c *Client) newName(id kindID, key string) *name {
 		}
 	}
 	return n
+}
+
+// own returns what stands for the name in keys and channels that Redisson does not
+// share. It is in the slot of the name, and no other name has the same: by Redisson's
+// rule alone "x" and "{x}" would share a queue and be granted each other's lock. If a
+// brace is in the name it ends with a colon, else it ends with a brace.
+func (n *name) own() string {
+	if n.tagged == n.key {
+		return n.key + ":"
+	}
+	return n.tagged
 }
 
 // slotOf asks the command builder, which routes by the same number.

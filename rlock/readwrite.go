@@ -35,9 +35,10 @@ import (
 // # Redisson
 //
 // It is wire-compatible with Redisson's RReadWriteLock, which neither sets nor looks at
-// that key, "{name}:rlock_writer". Redisson's readers may starve any writer, as they do
-// among themselves. For Redisson's writers readers here make way after a turn, since
-// they hear that somebody listens.
+// that key, "{name}:rlock_writer", or "name::rlock_writer" if the name has an opening
+// brace. Redisson's readers may starve any writer, as they do among themselves. For
+// Redisson's writers readers here make way after a turn, since they hear that somebody
+// listens.
 //
 // A name that is used for a ReadWriteLock must not be used for a lock of another kind.
 type ReadWriteLock struct {
@@ -120,7 +121,7 @@ func (readWrite) acquire(t *tenure, news news) call {
 	case news.waits > 0:
 		intent = c.milliseconds(min(news.waits, intentTime))
 	}
-	return rwAcquireScript.brief(2, n.key, n.tagged, c.milliseconds(t.lease), t.text, mode, intent)
+	return rwAcquireScript.brief(3, n.key, n.tagged, n.beside, c.milliseconds(t.lease), t.text, mode, intent)
 }
 
 func (readWrite) mirror(c *Client, part []sent) call {

@@ -61,7 +61,7 @@ type call struct {
 // A brief has the words of a call for one lock in itself: so Lock and Unlock allocate
 // no slices, a tenth of what a client does for them.
 type brief struct {
-	words   [6]string // the keys, then the arguments
+	words   [7]string // the keys, then the arguments
 	keys, n int       // how many are keys, how many there are
 }
 

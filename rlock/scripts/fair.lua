@@ -3,7 +3,7 @@
 --
 -- A ticket is the owner's text of a tenure to come, "<uuid>:<id>". Its first 19
 -- characters are the client's, and end the name of the channel on which that client,
--- and no other, is told that the ticket has the lock.
+-- and no other, is told that the ticket has the lock: "<uuid>:<id> <name of the lock>".
 --
 -- KEYS[1]  the lock's name; its hash is that of a plain lock
 -- KEYS[2]  the queue: a sorted set of tickets, by the order in which they came. In
@@ -98,7 +98,7 @@ local function grant(ticket, lease, channel)
 	redis.call('hset', lock, ticket, '1')
 	local done = redis.pcall('pexpire', lock, lease)
 	if done == 1 and channel then
-		done = redis.pcall(ARGV[1], channel, ticket)
+		done = redis.pcall(ARGV[1], channel, ticket .. ' ' .. lock)
 	end
 	if type(done) == 'table' then
 		redis.call('del', lock)

@@ -4,8 +4,9 @@
 --
 -- KEYS[1]  the lock's name: a hash of mode ("read" or "write"), "<owner>" -> count
 --          for each reader, "<owner>:write" -> count for a writer
--- KEYS[2]  what the other keys begin with: "<it>:<owner>:rwlock_timeout:1" lives as
---          long as that reader's lease, "<it>:rlock_writer" is a writer's intent
+-- KEYS[2]  what its readers' keys begin with: "<it>:<owner>:rwlock_timeout:1" lives as
+--          long as that reader's lease
+-- KEYS[3]  the intent of a writer
 -- ARGV[1]  lease in milliseconds
 -- ARGV[2]  owner, "<uuid>:<id>"; the uuid is this tenure's alone
 -- ARGV[3]  the mode that is asked for
@@ -28,7 +29,7 @@
 -- is executed late, when its writer has left, may set an intent for nobody: it ends by
 -- itself. The writer who has the lock finds no intent, since none is set meanwhile.
 local name, lease, owner, asked, intent = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local writer = KEYS[2] .. ':rlock_writer'
+local writer = KEYS[3]
 local field = asked == 'write' and owner .. ':write' or owner
 local mode = redis.call('hget', name, 'mode')
 
