@@ -1,0 +1,185 @@
+// Package readme compiles the Go that README.md shows, so that what people copy can
+// be used. Each block that begins with ```go becomes a package of its own inside of
+// this module, of which no file is written to the working tree, and is compiled.
+//
+// A block is completed by this rule:
+//
+//   - If it begins with a package clause it is a file, and nothing is added.
+//
+//   - If it is declarations, a package clause is added.
+//
+//   - Else it is statements, the body of a function. The parameters and results of the
+//     function stand in a comment on the line above the block, which readers of the
+//     page do not see, and are none without it:
+//
+//     <!-- go: (ctx context.Context, lock *rlock.Lock) error -->
+//
+//     A panic is added at the end, so that no return is missing.
+//
+//   - A line of three dots alone stands for code that is left out, and is dropped.
+//
+//   - The packages in [imports] are imported where the block names them.
+//
+// Nothing else is forgiven: a variable that is not used is an error, as everywhere.
+package readme
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// imports are the packages that a block may name without importing them.
+var imports = map[string]string{
+	"context": "context",
+	"errors":  "errors",
+	"http":    "net/http",
+	"rlock":   "github.com/go-rlock/rlock/rlock",
+	"rueidis": "github.com/redis/rueidis",
+	"sql":     "database/sql",
+	"time":    "time",
+}
+
+// A Block is the Go between two fences.
+type Block struct {
+	Line      int    // of its first line in the file, counted from 1
+	Signature string // of the function that it is the body of, "()" if none is given
+	Text      string
+}
+
+const (
+	opening  = "```go"
+	fence    = "```"
+	mark     = "<!-- go:"
+	markEnds = "-->"
+)
+
+// Blocks returns the Go blocks of a Markdown text. It is an error if there is none, if
+// one does not end, or if a signature belongs to no block.
+func Blocks(markdown string) (blocks []Block, err error) {
+	var (
+		inside *Block
+		other  bool // inside a block of something else
+		signed string
+	)
+	for i, line := range strings.Split(markdown, "\n") {
+		line = strings.TrimSuffix(line, "\r")
+		switch {
+		case inside != nil && line == fence:
+			blocks, inside = append(blocks, *inside), nil
+		case inside != nil:
+			if strings.TrimSpace(line) == "..." {
+				line = ""
+			}
+			inside.Text += line + "\n"
+		case other:
+			other = line != fence
+		case line == opening:
+			inside = &Block{Line: i + 2, Signature: signed}
+			if signed == "" {
+				inside.Signature = "()"
+			}
+			signed = ""
+		case signed != "":
+			return nil, fmt.Errorf("line %d: the signature is not on the line above a Go block", i)
+		case strings.HasPrefix(line, mark):
+			signed = strings.TrimSpace(strings.TrimSuffix(strings.TrimPrefix(line, mark), markEnds))
+		default:
+			other = strings.HasPrefix(line, fence)
+		}
+	}
+	switch {
+	case inside != nil:
+		return nil, fmt.Errorf("line %d: the Go block does not end", inside.Line)
+	case len(blocks) == 0:
+		return nil, errors.New("there is no Go block")
+	}
+	return blocks, nil
+}
+
+// file returns the block as a Go file whose errors are told by the lines of path.
+func (b Block) file(path string) (string, error) {
+	line := fmt.Sprintf("//line %s:%d:1\n", path, b.Line)
+	if strings.HasPrefix(strings.TrimSpace(b.Text), "package ") {
+		return line + b.Text, nil
+	}
+	text := line + b.Text
+	if !parses("package block\n" + text) {
+		text = "func _" + b.Signature + " {\n" + text + "panic(\"the block ends here\")\n}\n"
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), "", "package block\n"+text, 0)
+	if err != nil {
+		return "", err
+	}
+	head := "package block\n"
+	for _, name := range slices.Sorted(maps.Keys(imports)) {
+		if slices.ContainsFunc(file.Unresolved, func(id *ast.Ident) bool { return id.Name == name }) {
+			head += fmt.Sprintf("import %q\n", imports[name])
+		}
+	}
+	return head + text, nil
+}
+
+func parses(file string) bool {
+	_, err := parser.ParseFile(token.NewFileSet(), "", file, parser.SkipObjectResolution)
+	return err == nil
+}
+
+// Compile compiles the Go blocks of the Markdown file at path, as packages of the
+// module at root. The error is what the compiler says, by the lines of the file.
+func Compile(root, path string) error {
+	markdown, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	blocks, err := Blocks(string(markdown))
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	work, err := os.MkdirTemp("", "readme")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+
+	// The go command takes the files for those of packages of the module.
+	var overlay struct{ Replace map[string]string }
+	overlay.Replace = make(map[string]string)
+	list := filepath.Join(work, "overlay.json")
+	args := []string{"build", "-o", os.DevNull, "-overlay", list}
+	for _, b := range blocks {
+		text, err := b.file(path)
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("line%d", b.Line)
+		written := filepath.Join(work, name+".go")
+		if err := os.WriteFile(written, []byte(text), 0o600); err != nil {
+			return err
+		}
+		overlay.Replace[filepath.Join(root, "internal", "readme", name, name+".go")] = written
+		args = append(args, "./internal/readme/"+name)
+	}
+	replaced, err := json.Marshal(overlay)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(list, replaced, 0o600); err != nil {
+		return err
+	}
+	build := exec.Command("go", args...)
+	build.Dir = root
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", path, err, output)
+	}
+	return nil
+}

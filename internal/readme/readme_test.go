@@ -1,0 +1,124 @@
+package readme_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/readme"
+	_ "github.com/go-rlock/rlock/rlock" // so that no result is taken from the cache after the API has changed
+)
+
+// root is the directory of the module.
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	return dir
+}
+
+func TestEachGoBlockOfTheREADMECompiles(t *testing.T) {
+	require.NoError(t, readme.Compile(root(t), filepath.Join(root(t), "README.md")))
+}
+
+// compile compiles the blocks of a file of this text.
+func compile(t *testing.T, lines ...string) error {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "PAGE.md")
+	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
+	return readme.Compile(root(t), path)
+}
+
+func TestBlocksAreCompletedByTheRule(t *testing.T) {
+	require.NoError(t, compile(t,
+		"A file:",
+		"```go",
+		"package main",
+		"func main() {}",
+		"```",
+		"Declarations:",
+		"```go",
+		"func lease(d time.Duration) rlock.AcquireOption { return rlock.WithLease(d) }",
+		"```",
+		"Statements, of a function with results:",
+		"<!-- go: (ctx context.Context, client *rlock.Client) error -->",
+		"```go",
+		"hold, err := client.NewLock(\"orders:42\").Acquire(ctx)",
+		"if err != nil {",
+		"	return err",
+		"}",
+		"defer hold.Release(ctx)",
+		"...",
+		"```",
+		"and of one without:",
+		"```go",
+		"_ = rlock.NewOwner()",
+		"```",
+		"What is no Go is nothing to compile:",
+		"```",
+		"```go get",
+		"```",
+	))
+}
+
+func TestABlockThatDoesNotCompileIsToldByItsLine(t *testing.T) {
+	for name, c := range map[string]struct {
+		lines []string
+		told  string
+	}{
+		"an unknown method": {
+			[]string{"<!-- go: (lock *rlock.Lock) -->", "```go", "lock.Unknown()", "```"},
+			"PAGE.md:3:6",
+		},
+		"a parameter that nobody declares": {
+			[]string{"", "```go", "client.NewLock(\"orders:42\")", "```"},
+			"PAGE.md:3:1",
+		},
+		"a result of the wrong type": {
+			[]string{"<!-- go: (err error) (string, error) -->", "```go", "if err != nil {", "\treturn err", "}", "```"},
+			"PAGE.md:4:9",
+		},
+		"a variable that is not used": {
+			[]string{"```go", "owner := rlock.NewOwner()", "```"},
+			"PAGE.md:2:1",
+		},
+		"declarations": {
+			[]string{"```go", "func f() rlock.Owner {", "\treturn 0", "}", "```"},
+			"PAGE.md:3:9",
+		},
+		"the second of two": {
+			[]string{"```go", "_ = rlock.NewOwner()", "```", "```go", "_ = rlock.OldOwner()", "```"},
+			"PAGE.md:5:11",
+		},
+		"no Go at all": {
+			[]string{"```go", "lock = = lock", "```"},
+			"PAGE.md:2:8",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.ErrorContains(t, compile(t, c.lines...), c.told)
+		})
+	}
+}
+
+func TestAPageWithoutGoOrWithAMisplacedMarkIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		lines []string
+		told  string
+	}{
+		"no block":                {[]string{"# Title", "```", "go test ./...", "```"}, "there is no Go block"},
+		"a block without its end": {[]string{"```go", "_ = rlock.NewOwner()"}, "line 2: the Go block does not end"},
+		"a mark above a blank line": {
+			[]string{"<!-- go: (ctx context.Context) -->", "", "```go", "_ = ctx", "```"},
+			"line 1: the signature is not on the line above a Go block",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.ErrorContains(t, compile(t, c.lines...), c.told)
+		})
+	}
+}
