@@ -33,6 +33,15 @@ func TestWithoutAServerInstalledTestsAreSkipped(t *testing.T) {
 	assert.Contains(t, out, "redis-server not found: install Debian's redis-server")
 }
 
+func TestWithoutAServerInstalledEachRunsTheTestOnTheEmbedded(t *testing.T) {
+	out, passed := again(t, "TestEachKindStartsEmptyAndAnswers", "PATH=", "RLOCK_REQUIRE_REDIS=")
+	assert.True(t, passed, out)
+	assert.Contains(t, out, "--- PASS: TestEachKindStartsEmptyAndAnswers/embedded")
+	for _, kind := range []redistest.Kind{redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster} {
+		assert.Contains(t, out, "--- SKIP: TestEachKindStartsEmptyAndAnswers/"+string(kind))
+	}
+}
+
 func TestWithoutAServerInstalledTestsFailWhereItIsRequired(t *testing.T) {
 	out, passed := again(t, "TestTheArgumentsReachTheServer", "PATH=", "RLOCK_SERVER=", "RLOCK_REQUIRE_REDIS=1")
 	assert.False(t, passed)
