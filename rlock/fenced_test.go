@@ -227,7 +227,7 @@ var broken = map[string]struct {
 	"a list":                     {[]string{"RPUSH", "x"}, rlock.ErrWrongType, tokenKey},
 	"a word":                     {[]string{"SET", "x"}, rlock.ErrWrongType, tokenKey},
 	"a negative number":          {[]string{"SET", "-5"}, rlock.ErrWrongType, tokenKey},
-	"a counter that is worn out": {[]string{"SET", strconv.Itoa(math.MaxInt64)}, nil, "overflow (token counter " + tokenKey},
+	"a counter that is worn out": {[]string{"SET", strconv.FormatInt(math.MaxInt64, 10)}, nil, "overflow (token counter " + tokenKey},
 }
 
 func TestACounterThatIsNoneIsAnErrorAtOnceAndTheLockStaysFree(t *testing.T) {

@@ -83,7 +83,7 @@ func TestAForeignLeaseOfAMillionYearsIsLookedAtEveryFiveSeconds(t *testing.T) {
 		p.net.Rule(network.All(network.Replace(":31556952000000000\r\n"), network.Reply, "PTTL"))
 		ttl, err := lock.TTL(me)
 		require.NoError(t, err)
-		assert.InDelta(t, math.MaxInt64, ttl, float64(time.Millisecond))
+		assert.InDelta(t, float64(math.MaxInt64), ttl, float64(time.Millisecond))
 		ctx, cancel := context.WithTimeout(me, time.Minute)
 		defer cancel()
 		p.net.Rule(network.All(network.Replace("*2\r\n:31556952000000000\r\n+4ea0a2a4:7\r\n"), network.Reply, "EVALSHA"))

@@ -12,10 +12,12 @@ var errNotRESP = errors.New("network: not RESP")
 
 // A splitter finds the messages in a stream. A message is one complete RESP value.
 type splitter struct {
-	rest   []byte // the beginning of a message whose end has not come
-	at     int    // up to where rest was read; beyond its end within a long string
-	values int    // of the message still to be read
-	opaque bool   // the stream is not RESP: everything is a chunk as it comes
+	rest []byte // the beginning of a message whose end has not come
+	// at is up to where rest was read, beyond its end within a long string, and values is
+	// how many values of the message are still to be read. Both are sums of 32-bit
+	// numbers that the stream chooses, so an int is too small where it has 32 bits.
+	at, values int64
+	opaque     bool // the stream is not RESP: everything is a chunk as it comes
 }
 
 // split returns the messages that data completes; at the end of the stream also
@@ -48,12 +50,13 @@ func (s *splitter) next(data []byte) (int, error) {
 	if s.values == 0 {
 		s.at, s.values = 0, 1
 	}
-	for s.values > 0 && s.at < len(data) {
+	length := int64(len(data))
+	for s.values > 0 && s.at < length {
 		kind, n, size, err := header(data[s.at:])
 		if err != nil || size == 0 {
 			return 0, err
 		}
-		s.at += size
+		s.at += int64(size)
 		s.values--
 		switch kind {
 		case text:
@@ -62,10 +65,10 @@ func (s *splitter) next(data []byte) (int, error) {
 			s.values += n
 		}
 	}
-	if s.values > 0 || s.at > len(data) {
+	if s.values > 0 || s.at > length {
 		return 0, nil
 	}
-	return s.at, nil
+	return int(s.at), nil
 }
 
 // The kinds of values, by what follows their first line.
@@ -80,7 +83,7 @@ const (
 // header reads the first line of a value: what follows it, and how long it is
 // itself, 0 if its end has not come. RESP3's streamed types are not understood; no
 // server sends them.
-func header(data []byte) (k kind, n, size int, err error) {
+func header(data []byte) (k kind, n int64, size int, err error) {
 	switch data[0] {
 	case '+', '-', ':', '_', '#', ',', '(':
 		k = line
@@ -94,16 +97,16 @@ func header(data []byte) (k kind, n, size int, err error) {
 	if size = bytes.IndexByte(data, '\n') + 1; size == 0 || k == line {
 		return k, 0, size, nil
 	}
-	count, err := strconv.ParseInt(string(data[1:max(size-len("\r\n"), 1)]), 10, 32)
+	n, err = strconv.ParseInt(string(data[1:max(size-len("\r\n"), 1)]), 10, 32)
 	if err != nil {
 		return 0, 0, 0, errNotRESP
 	}
-	if n = int(count); n < 0 { // null
+	if n < 0 { // null
 		return line, 0, size, nil
 	}
 	switch {
 	case k == text:
-		n += len("\r\n")
+		n += int64(len("\r\n"))
 	case data[0] == '%':
 		n *= 2
 	case data[0] == '|':
@@ -126,11 +129,11 @@ func texts(raw []byte) (all []string) {
 			}
 			n = 0
 		case text:
-			all = append(all, string(raw[size:size+n-len("\r\n")]))
+			all = append(all, string(raw[size:size+int(n)-len("\r\n")]))
 		case aggregate:
 			n = 0
 		}
-		raw = raw[size+n:]
+		raw = raw[size+int(n):]
 	}
 	return all
 }
