@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,37 +92,6 @@ func TestProcessesShareOneClock(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, events[0].At, before)
 	require.Less(t, events[0].At, after)
-}
-
-func TestAProcessNotesWhenItCouldNotRun(t *testing.T) {
-	child, noted, path := victim(t)
-	require.NoError(t, child.Start())
-	_, err := io.ReadFull(noted, make([]byte, 1))
-	require.NoError(t, err)
-
-	// The first time its pulse may not have begun.
-	require.Eventually(t, func() bool {
-		if child.Process.Signal(syscall.SIGSTOP) != nil {
-			return false
-		}
-		if _, err := syscall.Wait4(child.Process.Pid, nil, syscall.WUNTRACED, nil); err != nil { // until it has stopped
-			return false
-		}
-		stopped := history.Now()
-		const stall = 200 * time.Millisecond
-		time.Sleep(stall)
-		goesOn := history.Now()
-		if child.Process.Signal(syscall.SIGCONT) != nil {
-			return false
-		}
-		time.Sleep(stall) // for it to be noted
-		events, err := history.ReadFiles(path)
-		return err == nil && slices.ContainsFunc(events, func(e history.Event) bool {
-			return e.Kind == history.Stalled && e.At >= goesOn && e.At.Add(-e.Stall) <= stopped.Add(stall/2)
-		})
-	}, time.Minute, time.Millisecond)
-	require.NoError(t, child.Process.Kill())
-	require.Error(t, child.Wait())
 }
 
 func TestALastLineThatWasCutIsIgnored(t *testing.T) {

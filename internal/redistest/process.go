@@ -14,10 +14,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/internal/suspend"
 )
 
 // patience is how long anything here waits for a server before it gives up with
@@ -156,16 +157,16 @@ func (p *process) kill() {
 	}
 }
 
-func (p *process) pause() error  { return p.signal(syscall.SIGSTOP) }
-func (p *process) resume() error { return p.signal(syscall.SIGCONT) }
+func (p *process) pause() error  { return p.setPaused(true, suspend.Process) }
+func (p *process) resume() error { return p.setPaused(false, suspend.Resume) }
 
-func (p *process) signal(s syscall.Signal) error {
+func (p *process) setPaused(paused bool, set func(*os.Process) error) error {
 	if !p.running() {
 		return fmt.Errorf("redistest: the server at %s is not running", p.addr())
 	}
-	err := p.cmd.Process.Signal(s)
+	err := set(p.cmd.Process)
 	if err == nil {
-		p.paused = s == syscall.SIGSTOP
+		p.paused = paused
 	}
 	return err
 }

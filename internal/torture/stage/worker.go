@@ -11,8 +11,9 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/go-rlock/rlock/internal/suspend"
 )
 
 // A Worker is this program, started again to lock. It may be killed and hired
@@ -90,18 +91,18 @@ func (w *Worker) Lives() int {
 }
 
 // Pause stops the process with SIGSTOP.
-func (w *Worker) Pause() error { return w.signal(syscall.SIGSTOP) }
+func (w *Worker) Pause() error { return w.send(suspend.Process) }
 
 // Resume lets it go on.
-func (w *Worker) Resume() error { return w.signal(syscall.SIGCONT) }
+func (w *Worker) Resume() error { return w.send(suspend.Resume) }
 
-func (w *Worker) signal(s os.Signal) error {
+func (w *Worker) send(signal func(*os.Process) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.life == nil {
 		return ErrKilled
 	}
-	return w.life.command.Process.Signal(s)
+	return signal(w.life.command.Process)
 }
 
 // Ask says a word to the process and reads its answer into reply.

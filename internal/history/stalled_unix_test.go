@@ -1,0 +1,47 @@
+//go:build unix
+
+package history_test
+
+import (
+	"io"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/internal/suspend"
+)
+
+func TestAProcessNotesWhenItCouldNotRun(t *testing.T) {
+	child, noted, path := victim(t)
+	require.NoError(t, child.Start())
+	_, err := io.ReadFull(noted, make([]byte, 1))
+	require.NoError(t, err)
+
+	// The first time its pulse may not have begun.
+	require.Eventually(t, func() bool {
+		if suspend.Process(child.Process) != nil {
+			return false
+		}
+		if _, err := syscall.Wait4(child.Process.Pid, nil, syscall.WUNTRACED, nil); err != nil { // until it has stopped
+			return false
+		}
+		stopped := history.Now()
+		const stall = 200 * time.Millisecond
+		time.Sleep(stall)
+		goesOn := history.Now()
+		if suspend.Resume(child.Process) != nil {
+			return false
+		}
+		time.Sleep(stall) // for it to be noted
+		events, err := history.ReadFiles(path)
+		return err == nil && slices.ContainsFunc(events, func(e history.Event) bool {
+			return e.Kind == history.Stalled && e.At >= goesOn && e.At.Add(-e.Stall) <= stopped.Add(stall/2)
+		})
+	}, time.Minute, time.Millisecond)
+	require.NoError(t, child.Process.Kill())
+	require.Error(t, child.Wait())
+}
