@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -63,8 +65,10 @@ type Client struct {
 
 // New connects to Redis and returns a client. It fails with [ErrInvalidConfig]
 // for a config that cannot work, [ErrUnsupported] for a server that lacks what
-// the config asks for, and with the connection's error if Redis cannot be
-// reached; then nothing is left running.
+// the config asks for, [ErrNoPermission] if the user may not log in or lacks a
+// right that New needs, and with the connection's error if Redis cannot be
+// reached; then nothing is left running. It waits up to Config.Redis.Dialer.Timeout,
+// 2 s by default, for a server that is loading its data, busy with a script, or full.
 func New(config Config) (*Client, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -73,20 +77,9 @@ func New(config Config) (*Client, error) {
 	if err := checkGoroutineIDs(); err != nil {
 		return nil, err
 	}
-	redis, wires := config.Client, new(wires)
-	if redis == nil {
-		redis, err = rueidis.NewClient(wires.watch(config.Redis))
-		if err != nil {
-			if redis != nil {
-				redis.Close()
-			}
-			_, err = diagnose(err)
-			check := "that Redis runs there and has room for more clients (maxclients)" // it may just hang up
-			if config.Redis.TLSConfig != nil {
-				check += ", that it takes the client's certificate" // likewise
-			}
-			return nil, fmt.Errorf("rlock: cannot connect to %v: %w: check %s, and Config.Redis", config.Redis.InitAddress, err, check)
-		}
+	redis, wires, err := connect(config)
+	if err != nil {
+		return nil, err
 	}
 	wires.watched = wires.watched && redis.Mode() != rueidis.ClientModeCluster
 	c := &Client{
@@ -106,7 +99,10 @@ func New(config Config) (*Client, error) {
 		waiters: sync.Pool{New: newWaiter},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	sharded, err := c.choosePubSub()
+	sharded := false
+	if err = c.checkMode(); err == nil {
+		sharded, err = c.choosePubSub()
+	}
 	if err == nil {
 		err = c.checkWait()
 	}
@@ -159,9 +155,14 @@ func (c *Client) choosePubSub() (sharded bool, err error) {
 }
 
 // askForSharded asks one node after the other until one says yes or no. The silent get a
-// third of the time that others have.
+// third of the time that others have. A Cluster whose slots are not assigned yet shows no
+// nodes, but the client is connected with those of its config.
 func (c *Client) askForSharded() (f fault, err error) {
-	for _, node := range c.redis.Nodes() {
+	nodes := slices.Collect(maps.Values(c.redis.Nodes()))
+	if len(nodes) == 0 {
+		nodes = append(nodes, c.redis)
+	}
+	for _, node := range nodes {
 		ctx, cancel := context.WithTimeout(c.ctx, c.deadline.patience/3)
 		f, err = diagnose(node.Do(ctx, node.B().PubsubShardnumsub().Build()).Error())
 		cancel()

@@ -104,8 +104,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("rlock: %w: both Redis.InitAddress and Client are set: choose one", ErrInvalidConfig)
 	}
 	for _, addr := range c.Redis.InitAddress {
-		if strings.Contains(addr, "@") { // and is not repeated here, nor in the errors of a dial
-			return c, fmt.Errorf("rlock: %w: an address in Redis.InitAddress has a user or a password in it: use \"host:port\", or rueidis.ParseURL for a URL", ErrInvalidConfig)
+		if strings.Contains(addr, "@") || strings.Contains(addr, "://") { // and is not repeated here, nor in the errors of a dial
+			return c, fmt.Errorf("rlock: %w: an address in Redis.InitAddress is a URL, or has a user or a password in it: use \"host:port\", or rueidis.ParseURL for a URL", ErrInvalidConfig)
 		}
 	}
 	if c.PubSub < PubSubAuto || c.PubSub > PubSubPlain {

@@ -47,7 +47,7 @@ func diagnose(err error) (fault, error) {
 	if err == nil {
 		return never, nil
 	}
-	reply, ok := rueidis.IsRedisErr(err)
+	message, ok := reply(err)
 	if !ok {
 		if errors.Is(err, rueidis.ErrClosing) || errors.Is(err, errCrowded) || errors.Is(err, ErrNotReplicated) {
 			return notNow, err
@@ -57,7 +57,6 @@ func diagnose(err error) (fault, error) {
 		}
 		return unknown, err
 	}
-	message := reply.Error()
 	has := func(code string) bool {
 		return strings.HasPrefix(message, code) ||
 			strings.Contains(message, code) && (strings.HasPrefix(message, "Error ") || strings.HasPrefix(message, "@user_script"))
@@ -70,12 +69,37 @@ func diagnose(err error) (fault, error) {
 	switch {
 	case has("WRONGTYPE"), has("value is not an integer"): // of a counter
 		return never, fmt.Errorf("%w: %w: choose another name, or delete the key", ErrWrongType, err)
-	case has("NOPERM"), has("NOAUTH"), has("WRONGPASS"), has("The user executing the script"), has("ACL failure in script"):
+	case has("NOAUTH"):
+		return never, fmt.Errorf("%w: the server wants a password, and Config.Redis has none: %s", ErrNoPermission, message)
+	case has("WRONGPASS"):
+		return never, fmt.Errorf("%w: Config.Redis has a wrong user name or password: %s", ErrNoPermission, message)
+	case has("NOPERM"), has("The user executing the script"), has("ACL failure in script"):
 		return never, fmt.Errorf("%w: %s", ErrNoPermission, secret.HideUser(message))
-	case has("unknown command"), has("unknown subcommand"), has("Unknown subcommand"), has("Unknown PUBSUB subcommand"), has("Unknown Redis command"):
+	case has("unknown command"), has("unknown subcommand"), has("Unknown subcommand"), has("Unknown PUBSUB subcommand"), has("Unknown Redis command"), has("Unknown command"):
 		return never, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	return never, err
+}
+
+// A rejection is the error of a connection that the server has ended with a reply to
+// nothing, as it does when it has too many clients.
+type rejection struct {
+	reply string // without "-" and "ERR "
+	cause error
+}
+
+func (r *rejection) Error() string { return fmt.Sprintf("%s (%v)", r.reply, r.cause) }
+func (r *rejection) Unwrap() error { return r.cause }
+
+// reply returns what the server said, if err is its answer.
+func reply(err error) (message string, ok bool) {
+	if r := (*rejection)(nil); errors.As(err, &r) {
+		return r.reply, true
+	}
+	if r := (*rueidis.RedisError)(nil); errors.As(err, &r) && r != rueidis.Nil {
+		return r.Error(), true
+	}
+	return "", false
 }
 
 // begun reports whether err, if it is a server's answer, is about a command inside of a

@@ -89,6 +89,11 @@ func TestWhatWaitingCannotCureIsReturnedAtOnce(t *testing.T) {
 		"NOPERM this user has no permissions to run the 'evalsha' command": rlock.ErrNoPermission,
 		"NOAUTH Authentication required.":                                  rlock.ErrNoPermission,
 		"ERR unknown command 'EVALSHA', with args beginning with: ":        rlock.ErrUnsupported,
+		"WRONGPASS invalid username-password pair or user is disabled.":    rlock.ErrNoPermission,
+		// In a script, Valkey 8 and later:
+		"ERR Unknown command called from script script: f_ab, on @user_script:12.": rlock.ErrUnsupported,
+		// Redis 7 and later:
+		"ERR Unknown Redis command called from script script: f_ab, on @user_script:12.": rlock.ErrUnsupported,
 		// Redis 6 and before:
 		"ERR Error running script (call to f_ab): @user_script:12: WRONGTYPE Operation against a key":                            rlock.ErrWrongType,
 		"ERR Error running script (call to f_ab): @user_script:9: @user_script: 9: Unknown Redis command called from Lua script": rlock.ErrUnsupported,

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"strings"
 	"sync/atomic"
 
 	"github.com/redis/rueidis"
@@ -66,6 +67,10 @@ type wire struct {
 	net.Conn
 	wires *wires
 	asked atomic.Bool
+	// greeting is what was read so far, until greeted: until it is clear that it is more
+	// than one reply that says why the server hangs up. They belong to the reader.
+	greeting []byte
+	greeted  bool
 }
 
 func (w *wire) Close() error {
@@ -82,7 +87,31 @@ func (w *wire) Read(b []byte) (int, error) {
 	if !w.asked.Load() {
 		return 0, errUnasked
 	}
-	return w.Conn.Read(b)
+	n, err := w.Conn.Read(b)
+	if !w.greeted {
+		err = w.greet(b[:n], err)
+	}
+	return n, err
+}
+
+// longestGreeting is more than any server says when it hangs up.
+const longestGreeting = 4 << 10
+
+// greet looks at the first of what is read, and returns why the connection ended in
+// place of err if the server has said why. rueidis begins with several commands
+// and, when not all of them are answered, keeps the error and not the answer.
+func (w *wire) greet(read []byte, err error) error {
+	w.greeting = append(w.greeting, read...)
+	line, rest, whole := strings.Cut(string(w.greeting), "\r\n")
+	text, refused := strings.CutPrefix(line, "-")
+	if !refused || rest != "" || len(line) > longestGreeting {
+		w.greeted, w.greeting = len(w.greeting) > 0, nil
+		return err
+	}
+	if err == nil || !whole {
+		return err
+	}
+	return &rejection{reply: strings.TrimPrefix(text, "ERR "), cause: err}
 }
 
 // errUnasked is what a wire says in place of what the server says unasked.

@@ -1,0 +1,105 @@
+package rlock
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// connect returns the client that the config describes, or the one that it shares.
+//
+// A server that is loading its data, or is busy with a script, refuses the commands by
+// which rueidis looks for a Cluster, up to Redis 7.0. That passes, as it does for a
+// command of ours, so New waits for as long as a connection may take.
+func connect(config Config) (rueidis.Client, *wires, error) {
+	wires := new(wires)
+	if config.Client != nil {
+		return config.Client, wires, nil
+	}
+	option := wires.watch(config.Redis)
+	begin := time.Now()
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		redis, err := rueidis.NewClient(option)
+		if err == nil {
+			return redis, wires, nil
+		}
+		if redis != nil {
+			redis.Close()
+		}
+		message, replied := reply(err)
+		f, err := diagnose(err)
+		if replied && f == notNow && time.Since(begin)+pause <= option.Dialer.Timeout {
+			time.Sleep(pause)
+			continue
+		}
+		advice := remedy(message, f)
+		if !replied {
+			// A server that is full may hang up without a word, and so does one that does
+			// not like the client's certificate.
+			advice = ": check that Redis runs there and has room for more clients (maxclients)"
+			if option.TLSConfig != nil {
+				advice += ", that it takes the client's certificate"
+			}
+			advice += ", and Config.Redis"
+		}
+		return nil, nil, fmt.Errorf("rlock: cannot connect to %v: %w%s", option.InitAddress, err, advice)
+	}
+}
+
+// remedies says, for the replies to a first command that the config or the server's has
+// to be changed for, what to change. Those of a missing right are explained by diagnose.
+var remedies = []struct{ reply, remedy string }{
+	{"max number of clients", "raise maxclients of the server"},
+	{"DB index", "choose a database that the server has with Config.Redis.SelectDB"},
+	{"DENIED", "set a password, or protected-mode no, on the server"},
+}
+
+// remedy returns what to do about a reply, to follow the error.
+func remedy(message string, f fault) string {
+	for _, r := range remedies {
+		if strings.HasPrefix(message, r.reply) {
+			return ": " + r.remedy
+		}
+	}
+	if f == notNow {
+		return ": it was not ready within Config.Redis.Dialer.Timeout"
+	}
+	return ""
+}
+
+// checkMode fails where the client is one of a single server, but the server is a node
+// of a Cluster. rueidis takes it for a single server if the node refuses to say where
+// the other nodes are; the names that belong to these could then never be locked.
+// A server that does not know HELLO is older than Redis 6, or no Redis.
+func (c *Client) checkMode() error {
+	forced := c.config.Client == nil && c.config.Redis.ForceSingleClient
+	if forced || c.redis.Mode() != rueidis.ClientModeStandalone {
+		return nil
+	}
+	ctx, cancel := c.within(c.ctx)
+	defer cancel()
+	hello, err := c.redis.Do(ctx, c.redis.B().Hello().Build()).AsMap()
+	if err != nil {
+		return nil
+	}
+	mode, version := hello["mode"], hello["version"]
+	if name, _ := mode.ToString(); name != "cluster" {
+		return nil
+	}
+	look := c.redis.B().ClusterSlots().Build()
+	if text, _ := version.ToString(); leading(text) >= 8 {
+		look = c.redis.B().ClusterShards().Build() // as rueidis does
+	}
+	if _, err = diagnose(c.redis.Do(ctx, look).Error()); err != nil {
+		return fmt.Errorf("rlock: the server at %v is a node of a Cluster, and does not say where the other nodes are: %w", c.config.Redis.InitAddress, err)
+	}
+	return nil // the client was made for this one node on purpose
+}
+
+// leading returns the number that text begins with.
+func leading(text string) (n int) {
+	_, _ = fmt.Sscanf(text, "%d", &n)
+	return n
+}

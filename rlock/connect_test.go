@@ -1,0 +1,323 @@
+package rlock_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A fakeServer answers each command with what reply returns, as it goes over the wire.
+// It is for servers that no machine has at hand.
+type fakeServer struct {
+	reply    func(command string) string // the words of the command, with a space between
+	greeting string                      // is sent in place of all answers, before the server hangs up
+
+	mu       sync.Mutex // protects commands
+	commands []string
+}
+
+// hello is the answer to HELLO of a server of that version, which is in that mode.
+func hello(version, mode string) string {
+	return fmt.Sprintf("%%4\r\n+server\r\n+redis\r\n+version\r\n+%s\r\n+proto\r\n:3\r\n+mode\r\n+%s\r\n", version, mode)
+}
+
+// aside runs a test in virtual time, and outlasts what rueidis leaves asleep when a
+// connection to what it took for a Cluster has ended.
+func aside(t *testing.T, run func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute)
+		run(t)
+	})
+}
+
+// option connects with the server over pipes, so that it may be used in a bubble.
+func (f *fakeServer) option() rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress:  []string{"127.0.0.1:6379"},
+		DisableCache: true,
+		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+			here, there := net.Pipe()
+			go f.serve(there)
+			return here, nil
+		},
+	}
+}
+
+func (f *fakeServer) config() rlock.Config { return rlock.Config{Redis: f.option(), Logger: quiet} }
+
+func (f *fakeServer) serve(conn net.Conn) {
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	if f.greeting != "" {
+		_, _ = in.Peek(1) // a pipe's writer waits until it is read
+		_, _ = io.WriteString(conn, f.greeting)
+		return
+	}
+	answers := make(chan string, 1000) // so that a client may write before it reads
+	defer close(answers)
+	go func() {
+		for answer := range answers {
+			_, _ = io.WriteString(conn, answer)
+		}
+	}()
+	for {
+		words, err := readCommand(in)
+		if err != nil {
+			return
+		}
+		command := strings.Join(words, " ")
+		f.mu.Lock()
+		f.commands = append(f.commands, command)
+		f.mu.Unlock()
+		if strings.HasPrefix(command, "CLIENT ") || command == "PING" {
+			answers <- "+OK\r\n"
+		} else {
+			answers <- f.reply(command)
+		}
+	}
+}
+
+// readCommand reads an array of strings.
+func readCommand(in *bufio.Reader) (words []string, err error) {
+	number := func() (n int) {
+		line, e := in.ReadString('\n')
+		if err = e; err == nil {
+			n, err = strconv.Atoi(strings.TrimSpace(line[1:]))
+		}
+		return n
+	}
+	for range number() {
+		text := make([]byte, number()+len("\r\n"))
+		if err == nil {
+			_, err = io.ReadFull(in, text)
+		}
+		words = append(words, strings.TrimSpace(string(text)))
+	}
+	return words, err
+}
+
+// said reports whether a command with these words has arrived.
+func (f *fakeServer) said(words string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.commands, func(c string) bool { return strings.Contains(c, words) })
+}
+
+// noCluster is what a single server says when it is asked for slots.
+const noCluster = "-ERR This instance has cluster support disabled\r\n"
+
+func TestNewSaysWhyItCannotConnectAndWhatToDo(t *testing.T) {
+	replies := func(text string) *fakeServer { return &fakeServer{reply: func(string) string { return text }} }
+	ready := func(command string) string {
+		switch {
+		case strings.HasPrefix(command, "HELLO"):
+			return hello("7.0.15", "standalone")
+		case strings.HasPrefix(command, "SELECT"):
+			return "-ERR DB index is out of range\r\n"
+		}
+		return noCluster
+	}
+	const silence = "check that Redis runs there"
+	for what, c := range map[string]struct {
+		server *fakeServer
+		is     error
+		says   []string
+	}{
+		"a password is missing": {
+			replies("-NOAUTH HELLO must be called with the client already authenticated\r\n"),
+			rlock.ErrNoPermission, []string{"the server wants a password, and Config.Redis has none"},
+		},
+		"the password is wrong": {
+			replies("-WRONGPASS invalid username-password pair or user is disabled.\r\n"),
+			rlock.ErrNoPermission, []string{"a wrong user name or password"},
+		},
+		"there is no such database": {&fakeServer{reply: ready}, nil, []string{"out of range", "Config.Redis.SelectDB"}},
+		"the server is in protected mode": {
+			&fakeServer{greeting: "-DENIED Redis is running in protected mode because protected mode is enabled\r\n"},
+			nil, []string{"DENIED Redis is running in protected mode", "set a password"},
+		},
+		"the server is full":  {&fakeServer{greeting: "-ERR max number of clients reached\r\n"}, nil, []string{"max number of clients", "raise maxclients"}},
+		"the server is busy":  {replies("-BUSY Redis is busy running a script.\r\n"), nil, []string{"BUSY", "it was not ready within"}},
+		"the server hangs up": {&fakeServer{greeting: "-ERR"}, nil, []string{"EOF", silence, "maxclients"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			aside(t, func(t *testing.T) {
+				config := c.server.config()
+				config.Redis.SelectDB = 99
+				client, err := rlock.New(config)
+				require.Error(t, err)
+				assert.Nil(t, client)
+				assert.ErrorContains(t, err, "127.0.0.1:6379")
+				if c.is != nil {
+					assert.ErrorIs(t, err, c.is)
+				}
+				for _, words := range c.says {
+					assert.ErrorContains(t, err, words)
+				}
+				if !slices.Contains(c.says, silence) {
+					assert.NotContains(t, err.Error(), silence, "the server has answered")
+				}
+			})
+		})
+	}
+}
+
+func TestAnAddressThatIsAURLIsRefusedWithTheFunctionThatReadsIt(t *testing.T) {
+	for _, address := range []string{"redis://127.0.0.1:6379", "rediss://127.0.0.1:6379/0"} {
+		_, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{address}}})
+		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
+		assert.ErrorContains(t, err, "rueidis.ParseURL")
+	}
+}
+
+// Up to Redis 7.0 a server that loads its data refuses CLUSTER SLOTS.
+func TestNewWaitsForAServerThatLoadsItsData(t *testing.T) {
+	loadsFor := func(d time.Duration) (*rlock.Client, error) {
+		begin := time.Now()
+		f := &fakeServer{reply: func(command string) string {
+			switch {
+			case strings.HasPrefix(command, "HELLO"):
+				return hello("7.0.15", "standalone")
+			case time.Since(begin) < d:
+				return "-LOADING Redis is loading the dataset in memory\r\n"
+			}
+			return noCluster
+		}}
+		return rlock.New(f.config())
+	}
+	aside(t, func(t *testing.T) {
+		client, err := loadsFor(1500 * time.Millisecond)
+		require.NoError(t, err)
+		require.NoError(t, client.Close())
+
+		begin := time.Now()
+		_, err = loadsFor(time.Hour)
+		require.ErrorContains(t, err, "LOADING")
+		assert.LessOrEqual(t, time.Since(begin), 2*time.Second, "the default of Config.Redis.Dialer.Timeout")
+		assert.Greater(t, time.Since(begin), time.Second)
+	})
+}
+
+// rueidis takes such a node for a single server, which would never serve most names.
+func TestAUserWhoMayNotAskForTheSlotsOfAClusterIsToldByNew(t *testing.T) {
+	for version, command := range map[string]string{"7.0.15": "CLUSTER SLOTS", "8.2.3": "CLUSTER SHARDS"} {
+		t.Run(version, func(t *testing.T) {
+			aside(t, func(t *testing.T) {
+				f := &fakeServer{reply: func(words string) string {
+					switch {
+					case strings.HasPrefix(words, "HELLO"):
+						return hello(version, "cluster")
+					case words == command:
+						return "-NOPERM User locks has no permissions to run the '" + strings.ToLower(strings.ReplaceAll(words, " ", "|")) + "' command\r\n"
+					}
+					return "*0\r\n"
+				}}
+				client, err := rlock.New(f.config())
+				require.ErrorIs(t, err, rlock.ErrNoPermission)
+				assert.ErrorContains(t, err, "a node of a Cluster")
+				assert.Nil(t, client)
+
+				shared, err := rueidis.NewClient(f.option())
+				require.NoError(t, err)
+				defer shared.Close()
+				_, err = rlock.New(rlock.Config{Client: shared})
+				require.ErrorIs(t, err, rlock.ErrNoPermission)
+			})
+		})
+	}
+}
+
+// The user of a single server needs no right to ask for slots.
+func TestAUserWhoMayNotAskForSlotsConnectsWithASingleServer(t *testing.T) {
+	aside(t, func(t *testing.T) {
+		f := &fakeServer{reply: func(command string) string {
+			if strings.HasPrefix(command, "HELLO") {
+				return hello("7.0.15", "standalone")
+			}
+			return "-NOPERM this user has no permissions to run the 'cluster|slots' command\r\n"
+		}}
+		client, err := rlock.New(f.config())
+		require.NoError(t, err)
+		require.NoError(t, client.Close())
+	})
+}
+
+// Such a Cluster shows no nodes to ask. Its answer is for as long as the client lives.
+func TestAClusterWhoseSlotsAreNotAssignedYetIsAskedForItsPubSub(t *testing.T) {
+	for version, answers := range map[string]struct {
+		counts  string // PUBSUB SHARDNUMSUB
+		publish string
+		sharded error // of New with PubSubSharded
+	}{
+		"6.2.16": {"-ERR Unknown subcommand or wrong number of arguments for 'SHARDNUMSUB'. Try PUBSUB HELP.\r\n", "PUBLISH", rlock.ErrUnsupported},
+		"7.0.15": {"*0\r\n", "SPUBLISH", nil},
+	} {
+		t.Run(version, func(t *testing.T) {
+			aside(t, func(t *testing.T) {
+				var assigned atomic.Bool
+				f := &fakeServer{reply: func(command string) string {
+					switch {
+					case strings.HasPrefix(command, "HELLO"):
+						return hello(version, "cluster")
+					case command == "CLUSTER SLOTS" && assigned.Load():
+						return "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:6379\r\n"
+					case command == "CLUSTER SLOTS":
+						return "*0\r\n"
+					case strings.HasPrefix(command, "PUBSUB SHARDNUMSUB"):
+						return answers.counts
+					case strings.Contains(command, "PUBLISH"): // the script that releases
+						return ":1\r\n"
+					}
+					return "_\r\n" // acquired
+				}}
+				config := f.config()
+				config.PubSub = rlock.PubSubSharded
+				client, err := rlock.New(config)
+				if answers.sharded != nil {
+					require.ErrorIs(t, err, answers.sharded)
+				} else {
+					require.NoError(t, err)
+					require.NoError(t, client.Close())
+				}
+
+				client, err = rlock.New(f.config())
+				require.NoError(t, err)
+				defer client.Close()
+				assigned.Store(true)
+				lock := client.NewLock(key)
+				require.NoError(t, lock.Lock(t.Context()))
+				require.NoError(t, lock.Unlock(t.Context()))
+				assert.True(t, f.said(" "+answers.publish), "%s", f.commands)
+			})
+		})
+	}
+}
+
+// On a real server the words are its own.
+func TestAUserOfAClusterWithOneAddressNeedsTheRightToAskForItsNodes(t *testing.T) {
+	t.Parallel()
+	s := at(t, calm(redistest.Cluster(t)))
+	config := s.limited("~*", "&*", "+@all", "-cluster")
+	config.Redis.InitAddress = config.Redis.InitAddress[:1]
+	_, err := rlock.New(config)
+	require.ErrorIs(t, err, rlock.ErrNoPermission)
+}
