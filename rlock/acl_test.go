@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,51 +19,84 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A right is one of those that the README says a user needs, and what first says
-// ErrNoPermission to a user without it; "" where everything works without.
-type right struct{ rule, says string }
-
-var rightsEverywhere = []right{
-	{"~orders:*", "Acquire"},
-	{"~redisson_lock__channel:*", "Unlock"}, // the channel is a script's second key
-	{"&redisson_lock__channel:*", "Unlock"}, // not to publish; not to subscribe is to poll
-	{"+evalsha", "Acquire"},
-	{"+eval", "Acquire"}, // the server has not seen the scripts
-	{"+exists", "Acquire"},
-	{"+hexists", "TryLock of what is held"},
-	{"+hget", "renewal"},
-	{"+hset", "Acquire"},
-	{"+hdel", "Unlock"},
-	{"+hkeys", "renewal"},
-	{"+pexpire", "Acquire"},
-	{"+pttl", "TTL"},
-	{"+ping", ""}, // a refusal tells as well that the server is alive; its ACL LOG fills
+// readmeACL returns the words of the ACL line of that name in the README, from the user's
+// name on. It stands alone in the code block after a comment with the name.
+func readmeACL(t *testing.T, name string) []string {
+	t.Helper()
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(readme), "<!-- acl:"+name+" -->\n```\n")
+	require.True(t, found, "the README has no ACL line %q", name)
+	line, _, _ := strings.Cut(rest, "\n```")
+	words := strings.Fields(line)
+	require.Equal(t, []string{"ACL", "SETUSER", "locks"}, words[:3], line)
+	require.NotContains(t, line, "\n", "it can be pasted into redis-cli")
+	return words[3:]
 }
 
-var rightsOf = map[redistest.Kind][]right{
-	redistest.KindStandalone: plainRights,
-	redistest.KindSentinel:   append([]right{{"+role", "New"}}, plainRights...),
-	redistest.KindCluster: {
-		{"+spublish", "Unlock"},
-		{"+ssubscribe", ""},   // it polls
-		{"+sunsubscribe", ""}, // it stays subscribed, which others take for a waiter
-		{"+pubsub|shardnumsub", "New"},
-		{"+cluster|slots", "New"},
-		{"+cluster|shards", ""}, // Redis 8 is asked by it
-	},
+// aclLines returns the names of the ACL lines that a user of the lock needs.
+func (s *site) aclLines() []string {
+	switch {
+	case s.Kind == redistest.KindCluster && s.HasShardedPubSub():
+		return []string{"every lock", "Cluster"}
+	case s.Kind == redistest.KindCluster:
+		return []string{"every lock", "Cluster of Redis 6.2"}
+	case s.Kind == redistest.KindSentinel:
+		return []string{"every lock", "one primary", "Sentinel"}
+	default:
+		return []string{"every lock", "one primary"}
+	}
 }
 
-var plainRights = []right{
-	{"+publish", "Unlock"},
-	{"+subscribe", ""},
-	{"+unsubscribe", ""},
-	{"+pubsub|numsub", ""}, // it takes it that others wait
+// rights returns the rules of these lines that give rights.
+func (s *site) rights(lines ...string) (rules []string) {
+	for _, name := range lines {
+		rules = append(rules, readmeACL(s.t, name)...)
+	}
+	return slices.DeleteFunc(rules, func(rule string) bool { return !strings.ContainsAny(rule[:1], "+~&") })
+}
+
+// refused says what first fails with ErrNoPermission for a user without one of the
+// rights of a Lock; "" where everything works without. major is that of the server.
+func refused(major int) map[string]string {
+	refused := map[string]string{
+		"~orders:*":                 "Acquire",
+		"~redisson_lock__channel:*": "Unlock", // the channel is a script's second key
+		"&redisson_lock__channel:*": "Unlock", // not to publish; not to subscribe is to poll
+		"+evalsha":                  "Acquire",
+		"+eval":                     "Acquire", // the server has not seen the scripts
+		"+exists":                   "Acquire",
+		"+hexists":                  "TryLock of what is held",
+		"+hget":                     "renewal",
+		"+hset":                     "Acquire",
+		"+hdel":                     "Unlock",
+		"+hkeys":                    "renewal",
+		"+pexpire":                  "Acquire",
+		"+pttl":                     "TTL",
+		"+ping":                     "", // a refusal tells as well that the server is alive; its ACL LOG fills
+
+		"+publish":       "Unlock",
+		"+subscribe":     "", // it polls
+		"+unsubscribe":   "", // it stays subscribed, which others take for a waiter
+		"+pubsub|numsub": "", // it takes it that others wait
+
+		"+role": "New",
+
+		"+spublish":           "Unlock",
+		"+ssubscribe":         "",
+		"+sunsubscribe":       "",
+		"+pubsub|shardnumsub": "New",
+		"+cluster|slots":      "New",
+		"+cluster|shards":     "",
+	}
+	if major >= 8 { // which rueidis asks for its shards
+		refused["+cluster|slots"], refused["+cluster|shards"] = "", "New"
+	}
+	return refused
 }
 
 func TestAUserNeedsTheRightsOfTheReadmeAndIsToldOfEachThatIsMissing(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../README.md")
-	require.NoError(t, err)
 	for kind, start := range map[redistest.Kind]func(testing.TB, ...string) *redistest.Server{
 		redistest.KindStandalone: redistest.Standalone,
 		redistest.KindSentinel:   redistest.Sentinel,
@@ -71,23 +105,24 @@ func TestAUserNeedsTheRightsOfTheReadmeAndIsToldOfEachThatIsMissing(t *testing.T
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			s := at(t, calm(start(t)))
-			all := slices.Concat(rightsEverywhere, rightsOf[kind])
-			var rules []string
-			for _, right := range all {
-				rules = append(rules, right.rule)
-				assert.Contains(t, string(readme), right.rule)
+			rules := s.rights(s.aclLines()...)
+			refused := refused(s.Major())
+			without := func(rule string) rlock.Config {
+				return s.limited(slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return r == rule })...)
 			}
 			assert.Empty(t, s.rehearse(key, s.limited(rules...)), "with all of them")
 
-			without := func(right right) {
-				t.Run("without "+right.rule, func(t *testing.T) {
-					s, name := s.in(t), key+right.rule
-					failed := s.rehearse(name, s.limited(slices.DeleteFunc(slices.Clone(rules), func(rule string) bool { return rule == right.rule })...))
-					if right.says == "" {
+			try := func(rule string) {
+				t.Run("without "+rule, func(t *testing.T) {
+					s, name := s.in(t), key+rule
+					says, known := refused[rule]
+					require.True(t, known, "what does the lock need it for?")
+					failed := s.rehearse(name, without(rule))
+					if says == "" {
 						assert.Empty(t, failed)
 						return
 					}
-					assert.ErrorIs(t, failed[right.says], rlock.ErrNoPermission)
+					assert.ErrorIs(t, failed[says], rlock.ErrNoPermission)
 					for what, err := range failed {
 						told := errors.Is(err, rlock.ErrNoPermission) || errors.Is(err, rlock.ErrNotHeld) // what was not locked is not held
 						assert.True(t, told, "%s: %v", what, err)
@@ -99,16 +134,19 @@ func TestAUserNeedsTheRightsOfTheReadmeAndIsToldOfEachThatIsMissing(t *testing.T
 				})
 			}
 			s.forget()
-			without(right{"+eval", "Acquire"}) // while nobody else tells the server the scripts
+			try("+eval") // while nobody else tells the server the scripts
 			var rows sync.WaitGroup
-			for _, right := range all {
-				if right.rule != "+eval" {
-					rows.Go(func() { without(right) }) // most of the time they wait for renewals
+			for _, rule := range rules {
+				if rule != "+eval" {
+					rows.Go(func() { try(rule) }) // most of the time they wait for renewals
 				}
 			}
 			if kind == redistest.KindCluster {
-				config := s.limited(slices.DeleteFunc(slices.Clone(rules), func(rule string) bool { return rule == "+pubsub|shardnumsub" })...)
-				config.PubSub = rlock.PubSubSharded
+				config := without("+pubsub|shardnumsub")
+				config.PubSub = rlock.PubSubPlain
+				if s.HasShardedPubSub() {
+					config.PubSub = rlock.PubSubSharded
+				}
 				assert.Empty(t, s.rehearse(key, config), "who says which pub/sub need not ask")
 			}
 			rows.Wait()
@@ -116,14 +154,46 @@ func TestAUserNeedsTheRightsOfTheReadmeAndIsToldOfEachThatIsMissing(t *testing.T
 	}
 }
 
+// The lines are executed as they stand in the README, one after the other.
+func TestTheACLLinesOfTheReadmeAreEnoughForEachKindOfLock(t *testing.T) {
+	t.Parallel()
+	kinds := map[string]func(*rlock.Client) rlock.Locker{
+		"FencedLock":    func(c *rlock.Client) rlock.Locker { return c.NewFencedLock(key) },
+		"ReadWriteLock": func(c *rlock.Client) rlock.Locker { return c.NewReadWriteLock(key).WriteLock() },
+		"FairLock":      func(c *rlock.Client) rlock.Locker { return c.NewFairLock(key) },
+	}
+	redistest.Over(t, []redistest.Kind{redistest.KindStandalone, redistest.KindCluster}, func(t *testing.T, server *redistest.Server) {
+		s := at(t, server)
+		for name, newLock := range kinds {
+			for _, node := range s.nodes() {
+				for _, line := range append(s.aclLines(), name) {
+					command := append([]string{"ACL", "SETUSER", "locks"}, readmeACL(t, line)...)
+					require.NoError(t, node.Do(s.ctx, node.B().Arbitrary(command...).Build()).Error(), line)
+				}
+			}
+			login := func(c *rlock.Config) { c.Redis.Username, c.Redis.Password = "locks", "secret" }
+			here, there := newLock(s.client(login)), newLock(s.client(login))
+			require.NoError(t, here.Lock(s.ctx))
+			require.NoError(t, here.Lock(s.ctx))
+			waits, queued := queueing(s.ctx)
+			waiter := background(func() error { return there.Do(waits, func(context.Context) error { return nil }) })
+			<-queued
+			require.NoError(t, here.Unlock(s.ctx))
+			require.NoError(t, here.Unlock(s.ctx), name)
+			require.NoError(t, s.await(waiter), name)
+			s.number("DEL", "redisson_lock_token:{"+key+"}")
+		}
+		for _, node := range s.nodes() {
+			require.NoError(t, node.Do(s.ctx, node.B().Arbitrary("ACL", "DELUSER", "locks").Build()).Error())
+		}
+	})
+}
+
 func TestWithReplicasAUserNeedsWait(t *testing.T) {
 	t.Parallel()
 	s := at(t, calm(redistest.Sentinel(t)))
-	var rules []string
-	for _, right := range slices.Concat(rightsEverywhere, rightsOf[s.Kind]) {
-		rules = append(rules, right.rule)
-	}
-	config := s.limited(append(rules, "+wait")...)
+	rules := s.rights(s.aclLines()...)
+	config := s.limited(append(rules, s.rights("SyncReplicas")...)...)
 	config.SyncReplicas = 1
 	assert.Empty(t, s.rehearse(key, config))
 
@@ -139,7 +209,7 @@ var users atomic.Int64 // that limited has made
 func (s *site) limited(rules ...string) rlock.Config {
 	s.t.Helper()
 	user := fmt.Sprintf("limited:%d", users.Add(1))
-	command := append([]string{"ACL", "SETUSER", user, "reset", "on", ">secret"}, rules...)
+	command := append([]string{"ACL", "SETUSER", user, "reset", "on", ">secret", "resetchannels"}, rules...)
 	for _, node := range s.nodes() {
 		require.NoError(s.t, node.Do(s.ctx, node.B().Arbitrary(command...).Build()).Error())
 	}

@@ -269,12 +269,8 @@ func TestTokensAreExactBeyondWhatLuaCanCount(t *testing.T) {
 func TestAUserWithoutTheRightsToTheCounterIsToldAndHoldsNothing(t *testing.T) {
 	t.Parallel()
 	s := at(t, redistest.Standalone(t))
-	var rules []string
-	for _, right := range slices.Concat(rightsEverywhere, plainRights) {
-		rules = append(rules, right.rule)
-	}
-	needed := []string{"~redisson_lock_token:*", "+incrby", "+get"}
-	rules = append(rules, needed...)
+	needed := s.rights("FencedLock")
+	rules := append(s.rights(s.aclLines()...), needed...)
 	try := func(rules []string) error {
 		client, err := rlock.New(s.limited(rules...))
 		require.NoError(t, err)
