@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -54,6 +55,7 @@ type party struct {
 // Redis must be empty: nobody holds a lock that nobody knows of.
 func bubble(t *testing.T, run func(t *testing.T, w *world)) {
 	t.Helper()
+	redistest.WithoutServer(t)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 24*time.Hour)
 		t.Cleanup(cancel)

@@ -43,6 +43,7 @@ func hello(version, mode string) string {
 // connection to what it took for a Cluster has ended.
 func aside(t *testing.T, run func(t *testing.T)) {
 	t.Helper()
+	redistest.WithoutServer(t)
 	synctest.Test(t, func(t *testing.T) {
 		defer time.Sleep(time.Minute)
 		run(t)

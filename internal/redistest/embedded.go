@@ -45,6 +45,7 @@ type embedded struct {
 // connection that subscribes in RESP3 refuses other commands.
 func Embedded(t testing.TB) *Server {
 	t.Helper()
+	WithoutServer(t)
 	e := &embedded{m: miniredis.NewMiniRedis(), calls: make(map[string]int64)}
 	e.m.ClockTTL(true) // otherwise nothing expires
 	t.Cleanup(func() { e.setStopped(true) })
@@ -152,6 +153,7 @@ const bubbleLimit = 24 * time.Hour
 // returns.
 func Bubble(t *testing.T, run func(t *testing.T, s *Server)) {
 	t.Helper()
+	WithoutServer(t) // before the bubble, which a test cannot leave by skipping
 	synctest.Test(t, func(t *testing.T) {
 		guard := time.AfterFunc(bubbleLimit, func() {
 			stacks := make([]byte, 1<<20)

@@ -60,6 +60,15 @@ func installed(t testing.TB, args []string) installation {
 	return installation{}
 }
 
+// WithoutServer skips the test if RLOCK_SERVER chooses a server, since the test uses none
+// and would be the same with each. [Embedded] and [Bubble] call it.
+func WithoutServer(t testing.TB) {
+	t.Helper()
+	if os.Getenv(serverVariable) != "" {
+		t.Skip("redistest: the test uses no server, and " + serverVariable + " chooses one to test with")
+	}
+}
+
 // NeedMajor skips the test if the server program has an older major version.
 func NeedMajor(t testing.TB, major int) {
 	t.Helper()
