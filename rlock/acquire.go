@@ -63,6 +63,7 @@ type visit struct {
 	granted bool // the lock is the caller's
 	due     bool // it should ask Redis when it may
 	asking  bool // it does
+	counted bool // see room.crowd
 
 	// Of a fair lock, see line.go: the ticket that it waits with, when Redis must know
 	// of it, and whether it has asked a last time, when its own time was up.
@@ -104,7 +105,7 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 	if t != nil && t.holds(req.owner) {
 		if t.shared && !req.shared {
 			r.exit()
-			return fmt.Errorf("rlock: write lock %q: owner %s: %w: unlock the read lock first", n.key, req.owner, ErrUpgrade)
+			return fmt.Errorf("rlock: lock %q: %w", n.key, errUpgrade(req.owner))
 		}
 		t.nest(now, req)
 		r.exit()
@@ -130,7 +131,7 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 	if req.wait < forever {
 		w.Value.until = now.Add(req.wait)
 	}
-	r.queue.Join(w)
+	r.joinQueue(w)
 	return r.await(ctx, w, now)
 }
 
@@ -274,7 +275,7 @@ func (r *room) refusal() error {
 // back.
 func (r *room) giveUp(w *waiter, err error) error {
 	wasHead := r.queue.Head() == w
-	r.queue.Leave(w)
+	r.leaveQueue(w)
 	r.leave(w.Value.ticket, time.Now())
 	switch {
 	case wasHead && r.tenure == nil:

@@ -51,7 +51,8 @@ type ownerKey struct{}
 // WithOwner returns a context in whose name locks are taken: calls with it, or
 // with a context made from it, lock and unlock as o from whatever goroutine they
 // come, so that a call tree over several goroutines nests. Two goroutines that
-// use the context at once are one owner: the lock does not keep them apart.
+// use the context at once are one owner: the lock does not keep them apart. If both wait
+// for a lock, both have it when one of them is granted it, each for an Unlock of its own.
 func WithOwner(ctx context.Context, o Owner) context.Context {
 	return context.WithValue(ctx, ownerKey{}, o)
 }

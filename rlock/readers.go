@@ -30,10 +30,8 @@ func (t *tenure) join(now time.Time, req request) {
 func (r *room) admit(now time.Time, all bool) {
 	t := r.tenure
 	for w := r.queue.Head(); w != nil && w.Value.shared && (all || t.mayPass(now, w.Value.request)); w = r.queue.Head() {
-		r.queue.Leave(w)
-		t.nest(now, w.Value.request)
-		w.Value.granted = true
-		w.Wake()
+		r.admitBeside(w, now)
+		r.admitOwner(w.Value.owner, now)
 	}
 	if r.queue.Len() == 0 && r.sub != nil {
 		r.sub.Close()

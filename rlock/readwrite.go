@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"fmt"
 	"strings"
 )
 
@@ -98,6 +99,10 @@ func (l *ReadLock) IsLocked(ctx context.Context) (bool, error) {
 func (l *WriteLock) IsLocked(ctx context.Context) (bool, error) {
 	fields, err := l.client.fields(ctx, l.name)
 	return len(writersOf(fields)) > 0, err
+}
+
+func errUpgrade(o Owner) error {
+	return fmt.Errorf("owner %s: %w: unlock the read lock first", o, ErrUpgrade)
 }
 
 // readWrite is the kind of [ReadWriteLock]: a hash of the mode, the readers and

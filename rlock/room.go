@@ -52,6 +52,10 @@ type room struct {
 	// queue holds who waits here. Only its head talks to Redis, and only while
 	// there is no tenure.
 	queue waitqueue.Queue[visit]
+	// crowd counts by owner the waiters who joined the queue behind others. So at most
+	// one waiter is not counted, and that is the head. Owners that are goroutines are not
+	// counted either: they wait in one place.
+	crowd map[Owner]int
 	// sub is the subscription to the lock's channel, from the first time that
 	// another client was found here until the room is left.
 	sub *pubsub.Subscription
@@ -153,7 +157,7 @@ func (r *room) current(now time.Time) *tenure {
 // grant gives the tenure to w, the waiter who asked for it or the next in line:
 // the hold begins now, and w stands in the queue no longer.
 func (r *room) grant(t *tenure, w *waiter, now time.Time) {
-	r.queue.Leave(w)
+	r.leaveQueue(w)
 	if own := w.Value.ticket; own != t {
 		r.spare(own, now)
 	}
@@ -164,8 +168,58 @@ func (r *room) grant(t *tenure, w *waiter, now time.Time) {
 	r.tenure = t
 	t.begin(now, w.Value.request)
 	w.Value.granted = true
+	r.admitOwner(w.Value.owner, now)
 	if t.shared {
 		r.admit(now, true)
+	}
+}
+
+// admitBeside gives w a level of its own beside those that the tenure has.
+func (r *room) admitBeside(w *waiter, now time.Time) {
+	r.leaveQueue(w)
+	r.spare(w.Value.ticket, now)
+	r.tenure.nest(now, w.Value.request)
+	w.Value.granted = true
+	w.Wake()
+}
+
+// admitOwner lets in what else waits for o, who has just been granted the lock: an
+// owner does not wait for itself.
+func (r *room) admitOwner(o Owner, now time.Time) {
+	if head := r.queue.Head(); r.crowd[o] == 0 && (head == nil || head.Value.owner != o) {
+		return
+	}
+	for w := range r.queue.All {
+		v := &w.Value
+		switch {
+		case v.owner != o:
+		case r.tenure.shared && !v.shared:
+			v.err, v.fatal = errUpgrade(o), true
+			w.Wake()
+		default:
+			r.admitBeside(w, now)
+		}
+	}
+}
+
+// joinQueue puts w at the end of the queue, which it leaves by leaveQueue.
+func (r *room) joinQueue(w *waiter) {
+	if v := &w.Value; r.queue.Len() > 0 && v.owner.id >= firstOwner {
+		if r.crowd == nil {
+			r.crowd = make(map[Owner]int)
+		}
+		r.crowd[v.owner]++
+		v.counted = true
+	}
+	r.queue.Join(w)
+}
+
+func (r *room) leaveQueue(w *waiter) {
+	if v := &w.Value; r.queue.Leave(w) && v.counted {
+		v.counted = false
+		if r.crowd[v.owner]--; r.crowd[v.owner] == 0 {
+			delete(r.crowd, v.owner)
+		}
 	}
 }
 
