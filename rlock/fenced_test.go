@@ -232,6 +232,7 @@ var broken = map[string]struct {
 
 func TestACounterThatIsNoneIsAnErrorAtOnceAndTheLockStaysFree(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
+		needsWideNumbers(t, s.Kind)
 		lock := s.fenced()
 		for what, b := range broken {
 			s.number("DEL", tokenKey)
@@ -257,6 +258,7 @@ func TestACounterThatIsNoneIsAnErrorAtOnceAndTheLockStaysFree(t *testing.T) {
 
 func TestTokensAreExactBeyondWhatLuaCanCount(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
+		needsWideNumbers(t, s.Kind)
 		lock := s.fenced()
 		for _, last := range []uint64{1 << 53, math.MaxInt64 - 1} {
 			require.NoError(t, s.do("SET", tokenKey, fmt.Sprint(last)).Error())

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -359,6 +360,16 @@ func TestLeasesHaveBounds(t *testing.T) {
 		require.NoError(t, lock.LockFor(me, 25*time.Millisecond), "the message says so")
 		w.settle()
 		assert.Equal(t, 25*time.Millisecond, w.ttl())
+		require.NoError(t, lock.Unlock(me))
+	})
+}
+
+func TestALeaseMayLastAYear(t *testing.T) {
+	eachRealm(t, func(t *testing.T, w *realm) {
+		needsWideNumbers(t, redistest.KindEmbedded)
+		lock, me := w.process().lock(key), w.caller()
+		require.NoError(t, lock.LockFor(me, 25*time.Millisecond))
+		w.settle()
 		require.NoError(t, lock.LockFor(me, 365*24*time.Hour))
 		synctest.Wait()
 		assert.Equal(t, 365*24*time.Hour, w.ttl())
