@@ -50,7 +50,7 @@ func multiLockOfRed(clients []*rlock.Client, name string) rlock.Locker {
 func TestLocksOverSeveralServersKeepTheirWordWhateverTheNetworksDo(t *testing.T) {
 	for _, a := range arenas {
 		t.Run(a.name, func(t *testing.T) {
-			for seed := range uint64(thorough(*seeds, 2)) {
+			for seed := range storms(2) {
 				t.Run(fmt.Sprint(seed), func(t *testing.T) {
 					t.Parallel()
 					a.play(t, seed)

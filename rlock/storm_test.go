@@ -44,7 +44,7 @@ var contests = []contest{
 func TestLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
 	for _, kind := range contests {
 		t.Run(kind.name, func(t *testing.T) {
-			for seed := range uint64(thorough(*seeds, kind.seeds)) {
+			for seed := range storms(kind.seeds) {
 				t.Run(fmt.Sprint(seed), func(t *testing.T) {
 					t.Parallel()
 					bubble(t, func(t *testing.T, w *world) {
@@ -57,6 +57,15 @@ func TestLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
 }
 
 var seeds = flag.Int("seeds", 300, "with -long, how many storms there are of each kind")
+
+// storms returns how many storms a test runs that usually runs n of them: -seeds with -long,
+// and a third of n with -short.
+func storms(n int) uint64 {
+	if testing.Short() && !*long {
+		return uint64(max(n/3, 1))
+	}
+	return uint64(thorough(*seeds, n))
+}
 
 const (
 	// stormLease is what the watchdogs of a storm keep the lock for, and longestLease
