@@ -111,7 +111,7 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 		r.exit()
 		return nil
 	}
-	switch cause := c.losses.blocks(lossKey{n.id, n.key, req.owner}); {
+	switch cause := c.losses.blocks(lossKey{n.id, n.key, req.owner}, now); {
 	case c.closed.Load():
 		r.exit()
 		return fmt.Errorf("rlock: lock %q: %w", n.key, ErrClosed)

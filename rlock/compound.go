@@ -80,7 +80,7 @@ func (c *compound) acquire(ctx, parent context.Context, req request) (*Hold, err
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("rlock: lock %q: %w", c.name, err)
 	}
-	if cause := c.home.losses.blocks(c.key(req.owner)); cause != nil {
+	if cause := c.home.losses.blocks(c.key(req.owner), time.Now()); cause != nil {
 		return nil, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", c.name, cause)
 	}
 	h := &Hold{client: c.home, name: &name{key: c.name}, owner: req.owner, part: req.part}
@@ -158,7 +158,7 @@ func (c *compound) Unlock(ctx context.Context) error {
 	case c.home.closed.Load():
 		return fmt.Errorf("rlock: unlock %q: %w", c.name, ErrClosed)
 	}
-	return fmt.Errorf("rlock: unlock %q: owner %s: %w", c.name, o, ErrNotHeld)
+	return fmt.Errorf("rlock: unlock %q: owner %s: %w", c.name, o, c.home.losses.notHeld())
 }
 
 // IsHeld reports whether the caller holds enough of the parts, judged as by

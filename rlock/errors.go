@@ -7,15 +7,21 @@ import "errors"
 var (
 	// ErrNotHeld is returned by Unlock and Release when the caller does not hold
 	// the lock: it never did, or it has let go of it already. Nothing was
-	// changed, and no command was sent.
+	// changed, and no command was sent. Once the client has forgotten the end of a
+	// fixed lease (see [Lock.LockFor]) the error is ErrLost as well, since it may
+	// have been the caller's.
 	ErrNotHeld = errors.New("lock is not held by the caller")
 
 	// ErrLost is returned by Unlock and Release when the lock was held and was
 	// lost before: its lease ended unrenewed, or Redis says that the key is gone
 	// or another's. What ran since then may have run beside another holder. It is
-	// also the cause of the end of a hold's context. A caller that lost a lock
-	// kept by the watchdog, and has not unlocked it yet, is refused a nested lock
-	// with it: what the outer level protects is gone.
+	// also the cause of the end of a hold's context.
+	//
+	// A caller that lost its hold and has not unlocked it yet is refused a nested
+	// lock with it, since what the outer level protects is gone: for as long as the
+	// client lives if the watchdog kept the hold, and until the end of the lease that
+	// was asked for if it was fixed. After that end a Lock is no nested one: the
+	// caller has chosen to hold nothing by then.
 	ErrLost = errors.New("lock was lost")
 
 	// ErrNotAcquired is returned by TryAcquire and, with [WithWait], by Acquire when

@@ -68,10 +68,10 @@ func (l *FencedLock) Token(ctx context.Context) (uint64, error) {
 			return t.tokens.current, nil
 		}
 	}
-	if cause, _ := l.client.losses.find(lossKey{l.name.id, l.name.key, owner}); cause != nil {
+	if cause := l.client.losses.find(lossKey{l.name.id, l.name.key, owner}); cause != nil {
 		return 0, cause
 	}
-	return 0, fmt.Errorf("rlock: token of %q: owner %s: %w", l.name.key, owner, ErrNotHeld)
+	return 0, fmt.Errorf("rlock: token of %q: owner %s: %w", l.name.key, owner, l.client.losses.notHeld())
 }
 
 // fenced is the kind of [FencedLock]: a plain lock, and a counter beside it.

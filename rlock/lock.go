@@ -41,8 +41,8 @@ func (l *lock) Name() string { return l.name.key }
 // the error is ctx's, and carries what Redis said last if that was an error:
 // faults that waiting may cure are waited out. What waiting cannot cure is
 // returned at once: [ErrWrongType], [ErrNoPermission], [ErrUnsupported],
-// [ErrInvalidName], [ErrClosed]. If the caller's hold was lost and is not
-// unlocked yet, Lock fails with [ErrLost].
+// [ErrInvalidName], [ErrClosed]. If the caller's hold was lost before its time and
+// is not unlocked yet, Lock fails with [ErrLost], which says for how long.
 //
 // Redisson's lock() and lockInterruptibly().
 func (l *lock) Lock(ctx context.Context) error {
@@ -53,6 +53,12 @@ func (l *lock) Lock(ctx context.Context) error {
 // or until Unlock, whichever comes first. When the lease ends before, the hold
 // is lost, and Unlock returns [ErrLost]. A lease too short to keep is refused
 // with [ErrInvalidLease]; 0 is Lock.
+//
+// Nothing needs to be unlocked once the lease is over, and the caller may lock the
+// lock again. For the Unlock that may come, a client remembers up to 10 000 owners
+// whose fixed leases are over; when there are more it forgets the first to end, and
+// from then on an Unlock by an owner that it knows nothing of returns both
+// [ErrNotHeld] and ErrLost.
 //
 // Redisson's lock(lease, unit).
 func (l *lock) LockFor(ctx context.Context, lease time.Duration) error {

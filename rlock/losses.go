@@ -1,24 +1,34 @@
 package rlock
 
 import (
-	"container/list"
+	"container/heap"
+	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
-// maxLosses bounds what is remembered of losses that nobody came to unlock.
-const maxLosses = 10_000
+// maxEnded bounds how many owners are remembered whose fixed leases are over and who
+// have not unlocked: a program may leave each of its leases to end by itself.
+const maxEnded = 10_000
 
-// losses remembers who lost a lock and has not unlocked it yet, so that the
-// Unlock to come says ErrLost and not ErrNotHeld, and a nested Lock is refused.
-// Handles remember for themselves; this is for owners who come back by name. The
-// oldest are forgotten first, since a fixed lease may end with nobody coming.
+// losses remembers who lost a lock and has not unlocked it yet, so that the Unlock to
+// come says ErrLost and not ErrNotHeld, and a nested Lock is refused. Handles remember
+// for themselves; this is for owners who come back by name.
+//
+// What refuses a nested Lock is kept for as long as the client lives. That is no leak
+// beyond the caller's own: a loss takes less memory than the hold did, which would have
+// lasted as long had it not been lost. Once a fixed lease is over nothing refuses, and
+// the loss is kept for the answer to Unlock only. Of these the first to end is
+// forgotten when there are more than maxEnded; from then on the answer to an owner
+// without anything to unlock is both errors, since either may be true.
 type losses struct {
-	count atomic.Int64 // of entries, so that the usual case asks for no mutex
+	count     atomic.Int64 // of entries, so that the usual case asks for no mutex
+	forgotten atomic.Bool  // whether any was
 
 	mu      sync.Mutex // protects following
-	entries map[lossKey]*list.Element
-	order   list.List // of *loss, the oldest first
+	entries map[lossKey]*loss
+	ends    leaseEnds
 }
 
 type lossKey struct {
@@ -30,8 +40,10 @@ type lossKey struct {
 type loss struct {
 	key            lossKey
 	cause          error
-	writes, shared int  // levels that are not yet unlocked
-	kept           bool // by the watchdog, at one of the levels: its end was not the caller's choice
+	writes, shared int       // levels that are not yet unlocked
+	kept           bool      // one of the levels was the watchdog's, which has no end
+	until          time.Time // the latest end of the others
+	place          int       // among the ends, unless kept
 }
 
 // levels is how many levels of the one sort are not yet unlocked.
@@ -42,26 +54,36 @@ func (l *loss) levels(shared bool) *int {
 	return &l.writes
 }
 
-// add remembers that the owner lost the level.
+// add remembers that the owner lost the level before its time, or that its time, which
+// is then not in the future, was up.
 func (l *losses) add(key lossKey, lost level, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e, ok := l.entries[key]
-	if !ok {
+	e := l.entries[key]
+	if e == nil {
 		if l.entries == nil {
-			l.entries = make(map[lossKey]*list.Element)
+			l.entries = make(map[lossKey]*loss)
 		}
-		e = l.order.PushBack(&loss{key: key})
+		e = &loss{key: key}
 		l.entries[key] = e
-		if l.order.Len() > maxLosses {
-			l.removeLocked(l.order.Front())
-		}
-		l.count.Store(int64(l.order.Len()))
+		l.count.Add(1)
+		heap.Push(&l.ends, e)
 	}
-	was := e.Value.(*loss)
-	was.cause = cause
-	was.kept = was.kept || lost.kept()
-	*was.levels(lost.shared)++
+	e.cause = cause
+	*e.levels(lost.shared)++
+	switch {
+	case e.kept:
+	case lost.kept():
+		heap.Remove(&l.ends, e.place)
+		e.kept = true
+	case lost.until.After(e.until):
+		e.until = lost.until
+		heap.Fix(&l.ends, e.place)
+	}
+	if len(l.ends) > maxEnded && !time.Now().Before(l.ends[0].until) {
+		l.removeLocked(l.ends[0])
+		l.forgotten.Store(true)
+	}
 }
 
 // unlock takes one level off what the owner lost, and returns the cause of the
@@ -72,49 +94,94 @@ func (l *losses) unlock(key lossKey, shared bool) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e, ok := l.entries[key]
-	if !ok {
+	e := l.entries[key]
+	if e == nil {
 		return nil
 	}
-	lost := e.Value.(*loss)
-	levels := lost.levels(shared)
+	levels := e.levels(shared)
 	if *levels == 0 {
 		return nil
 	}
-	if *levels--; lost.writes+lost.shared == 0 {
+	if *levels--; e.writes+e.shared == 0 {
 		l.removeLocked(e)
 	}
-	return lost.cause
+	return e.cause
 }
 
-// blocks returns why the owner may not lock the name again before it has
-// unlocked what it lost, nil if it may. A fixed lease that ended blocks nothing:
-// that it would end was the caller's choice.
-func (l *losses) blocks(key lossKey) error {
-	cause, kept := l.find(key)
-	if !kept {
-		return nil
+// blocks returns why the owner may not lock the name again at now, nil if it may: it
+// lost what it had before the time that it had asked for, it has not unlocked it, and
+// that time is not up. A nested Lock would otherwise run inside of a section that is
+// protected no longer. When a fixed lease is over the owner has nothing by its own
+// choice, and its Lock is not a nested one.
+func (l *losses) blocks(key lossKey, now time.Time) error {
+	until, kept, cause := l.look(key)
+	if kept || now.Before(until) {
+		return cause
 	}
+	return nil
+}
+
+// find returns why the owner lost what it has not unlocked yet, nil if there is nothing.
+func (l *losses) find(key lossKey) error {
+	_, _, cause := l.look(key)
 	return cause
 }
 
-// find returns why the owner lost what it has not unlocked yet, nil if there is
-// nothing, and whether the watchdog kept it.
-func (l *losses) find(key lossKey) (cause error, kept bool) {
+func (l *losses) look(key lossKey) (until time.Time, kept bool, cause error) {
 	if l.count.Load() == 0 {
-		return nil, false
+		return time.Time{}, false, nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e, ok := l.entries[key]; ok {
-		lost := e.Value.(*loss)
-		return lost.cause, lost.kept
+	if e := l.entries[key]; e != nil {
+		return e.until, e.kept, e.cause
 	}
-	return nil, false
+	return time.Time{}, false, nil
 }
 
-func (l *losses) removeLocked(e *list.Element) {
-	delete(l.entries, e.Value.(*loss).key)
-	l.order.Remove(e)
-	l.count.Store(int64(l.order.Len()))
+var errForgotten = fmt.Errorf("%w, or its fixed lease ended before those of %d others that were not unlocked either: %w",
+	ErrNotHeld, maxEnded, ErrLost)
+
+// notHeld is the error of an owner that nothing is remembered of.
+func (l *losses) notHeld() error {
+	if l.forgotten.Load() {
+		return errForgotten
+	}
+	return ErrNotHeld
+}
+
+func (l *losses) removeLocked(e *loss) {
+	delete(l.entries, e.key)
+	l.count.Add(-1)
+	if !e.kept {
+		heap.Remove(&l.ends, e.place)
+	}
+}
+
+// leaseEnds is a heap of the losses that the watchdog had no part in: the first to end
+// comes first.
+type leaseEnds []*loss
+
+func (h leaseEnds) Len() int           { return len(h) }
+func (h leaseEnds) Less(i, j int) bool { return h[i].until.Before(h[j].until) }
+
+func (h leaseEnds) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+// Push implements [heap.Interface].
+func (h *leaseEnds) Push(x any) {
+	e := x.(*loss)
+	e.place = len(*h)
+	*h = append(*h, e)
+}
+
+// Pop implements [heap.Interface].
+func (h *leaseEnds) Pop() any {
+	last := len(*h) - 1
+	e := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return e
 }

@@ -23,6 +23,7 @@ type parts struct {
 
 	mu    sync.Mutex    // protects following; a shard's mutex may be taken under it
 	lease time.Duration // 0: kept by the watchdog
+	until time.Time     // the end of the lease; zero: kept by the watchdog
 	held  []*Hold
 	over  bool  // released or lost: no part may join
 	cause error // why it was lost, until Release has told it
@@ -35,6 +36,9 @@ func (p *parts) join(holds ...*Hold) bool {
 	if p.over {
 		p.mu.Unlock()
 		return false
+	}
+	if len(p.held) == 0 {
+		p.beginLocked(p.lease)
 	}
 	p.held = append(p.held, holds...)
 	lease := p.lease
@@ -77,8 +81,8 @@ func (p *parts) ended(h *Hold) {
 	}
 	cause := fmt.Errorf("rlock: lock %q of owner %s: %d of %d parts are left, and it takes %d: %w",
 		c.name, o, len(p.held), len(c.parts), c.need, why)
-	lost := level{owner: o, hold: p.whole}
-	if p.lease > 0 {
+	lost := level{owner: o, hold: p.whole, until: p.until}
+	if !lost.kept() && errors.Is(why, errOver) {
 		lost.until = time.Now()
 	}
 	if lost.told() {
@@ -222,9 +226,17 @@ func (h *Hold) relet(lease time.Duration) {
 	h.tenure.changed(now)
 }
 
+// beginLocked has the lease begin now, 0 for the watchdog.
+func (p *parts) beginLocked(lease time.Duration) {
+	p.lease, p.until = lease, time.Time{}
+	if lease > 0 {
+		p.until = time.Now().Add(lease)
+	}
+}
+
 func (p *parts) relet(lease time.Duration) {
 	p.mu.Lock()
-	p.lease = lease
+	p.beginLocked(lease)
 	held := slices.Clone(p.held)
 	p.mu.Unlock()
 	for _, h := range held {

@@ -50,8 +50,10 @@ func (c *Client) unlock(n *name, o Owner, shared bool, h *Hold) error {
 // notHeld says why o has nothing to unlock.
 func (c *Client) notHeld(n *name, o Owner, shared bool, h *Hold) error {
 	var cause error
+	nothing := ErrNotHeld // a handle forgets nothing
 	if h == nil {
 		cause = c.losses.unlock(lossKey{n.id, n.key, o}, shared)
+		nothing = c.losses.notHeld()
 	} else if cause = h.giveBack(); cause != nil && !h.part {
 		c.losses.unlock(lossKey{n.id, n.key, o}, shared)
 	}
@@ -61,7 +63,7 @@ func (c *Client) notHeld(n *name, o Owner, shared bool, h *Hold) error {
 	case c.closed.Load():
 		return fmt.Errorf("rlock: unlock %q: %w", n.key, ErrClosed)
 	}
-	return fmt.Errorf("rlock: unlock %q: owner %s: %w", n.key, o, ErrNotHeld)
+	return fmt.Errorf("rlock: unlock %q: owner %s: %w", n.key, o, nothing)
 }
 
 // release ends the tenure, whose last level was o's, and frees the lock in Redis. It

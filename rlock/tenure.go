@@ -249,15 +249,21 @@ func (t *tenure) settle(now time.Time) {
 // lease: the keeper releases it.
 func (t *tenure) lapse(now time.Time) {
 	cause := errEnded(t.validUntil())
-	if t.err != nil {
+	switch {
+	case t.err != nil:
 		cause = fmt.Errorf("it could not be renewed: %w", t.err)
+	case t.dirty || t.flying:
+		cause = fmt.Errorf("it was not confirmed by %s", t.validUntil().Format(time.TimeOnly))
 	}
 	t.lose(cause)
 	t.disown(now)
 }
 
+// errOver is the cause of a loss that the caller has asked for, by a fixed lease.
+var errOver = errors.New("its lease ended")
+
 func errEnded(at time.Time) error {
-	return fmt.Errorf("its lease ended at %s", at.Format(time.TimeOnly))
+	return fmt.Errorf("%w at %s", errOver, at.Format(time.TimeOnly))
 }
 
 // lose ends the hold: the local queue is free, and its head asks Redis at once.
@@ -286,7 +292,9 @@ func (t *tenure) lostLevels(levels []level, why error) ending {
 		if e.cause == nil {
 			e.cause = cause
 		}
-		if l.kept() || errors.Is(why, errGone) {
+		if !l.kept() && errors.Is(why, errOver) {
+			l.until = time.Now() // a little before its time, as every lease that is trusted
+		} else {
 			e.severity = slog.LevelWarn
 		}
 		if l.hold != nil {
