@@ -134,3 +134,59 @@ func TestInAClusterThatHasNoShardedPubSubItIsPlain(t *testing.T) {
 	_, err := rlock.New(rlock.Config{Redis: option, PubSub: rlock.PubSubSharded})
 	assert.ErrorIs(t, err, rlock.ErrUnsupported)
 }
+
+// In Redisson the UUID is the process, and the lock may be another of its threads' by now.
+func TestAForceUnlockThatArrivesTooLateLeavesALaterHolderOfTheSameRedisson(t *testing.T) {
+	const process, mine = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11", "4ea0a2a4-6f6f-8f7c-9d5c-2d8a3f9f1b11"
+	holds := map[string]func(owner string) []string{
+		"":      func(owner string) []string { return []string{owner, "3"} },
+		"read":  func(owner string) []string { return []string{"mode", "read", owner, "2"} },
+		"write": func(owner string) []string { return []string{"mode", "write", owner + ":write", "1", owner, "1"} },
+	}
+	for name, test := range map[string]struct {
+		lock func(c *rlock.Client) rlock.Locker
+		mode string
+	}{
+		"plain": {func(c *rlock.Client) rlock.Locker { return c.NewLock(key) }, ""},
+		"fair":  {func(c *rlock.Client) rlock.Locker { return c.NewFairLock(key) }, ""},
+		"read":  {func(c *rlock.Client) rlock.Locker { return c.NewReadWriteLock(key).ReadLock() }, "read"},
+		"write": {func(c *rlock.Client) rlock.Locker { return c.NewReadWriteLock(key).WriteLock() }, "write"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p := w.client()
+				lock := test.lock(p.Client)
+				set := func(owner string) {
+					w.Del(key)
+					w.HSet(key, holds[test.mode](owner)...)
+					w.SetTTL(key, time.Hour)
+				}
+				force := func(then string) bool {
+					p.net.Rule(network.All(network.Hold, network.Request, "EVALSHA"))
+					freed := false
+					result := start(func() (err error) { freed, err = lock.ForceUnlock(w.ctx); return err })
+					require.True(t, pending(result))
+					set(then)
+					p.net.Heal()
+					require.NoError(t, <-result)
+					return freed
+				}
+				set(process + ":7") // and the script becomes known
+				freed, err := lock.ForceUnlock(w.ctx)
+				require.NoError(t, err)
+				require.True(t, freed)
+				require.Empty(t, w.fields(key))
+
+				set(process + ":7")
+				assert.False(t, force(process+":8"))
+				assert.Len(t, w.fields(key), len(holds[test.mode](""))/2)
+				assert.True(t, force(process+":8"), "the holder that it found")
+				assert.Empty(t, w.fields(key))
+
+				set(mine + ":7")
+				assert.True(t, force(mine+":8"), "a tenure of ours is the same after a hand-over")
+				assert.Empty(t, w.fields(key))
+			})
+		})
+	}
+}

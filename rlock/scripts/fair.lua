@@ -46,9 +46,10 @@ local leaving, joining = tonumber(ARGV[7]), tonumber(ARGV[8])
 local claim = 2000 -- claimLease
 local silence = 60000 -- queueTime: without a word for so long the queue is nobody's
 
--- A tenure is known by its uuid: the id after it changes with a hand-over.
+-- A tenure is known by its uuid, of version 8: the id after it changes with a hand-over.
+-- Redisson's uuid is a process, with threads that hold the lock apart.
 local function tenure(ticket)
-	return string.sub(ticket, 1, 37)
+	return string.sub(ticket, 15, 15) == '8' and string.sub(ticket, 1, 37) or ticket
 end
 
 local holder = redis.call('hkeys', lock)[1]

@@ -17,6 +17,9 @@
 -- Readers whose keys have ended died without a word: once no other is left, they
 -- do not keep the lock.
 --
+-- Only a uuid of version 8 is a tenure. Redisson's is a process, with threads that hold
+-- the lock apart, so that of an owner of Redisson the whole text counts.
+--
 -- Sending it again changes nothing: the second time it is not ours.
 local name, prefix, channel, owner, publish = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2]
 
@@ -24,12 +27,19 @@ local function timeout(field, n)
 	return prefix .. ':' .. field .. ':rwlock_timeout:' .. n
 end
 
+local function isOurs(field)
+	if string.sub(owner, 15, 15) == '8' then
+		return string.sub(field, 1, 37) == string.sub(owner, 1, 37)
+	end
+	return field == owner or field == owner .. ':write'
+end
+
 local holds = redis.call('hgetall', name)
 local ours, wrote, longest = false, false, 0
 for i = 1, #holds, 2 do
 	local field, count = holds[i], tonumber(holds[i + 1])
 	local writer = string.sub(field, -6) == ':write'
-	if string.sub(field, 1, 37) == string.sub(owner, 1, 37) then
+	if isOurs(field) then
 		ours = true
 		wrote = wrote or writer
 		redis.call('hdel', name, field)
