@@ -15,9 +15,21 @@ type part interface {
 	Locker
 	// beneath returns the locks of one key that it consists of.
 	beneath() []*lock
+	// unusable returns why there are none, nil if there are.
+	unusable() error
 }
 
 func (l *lock) beneath() []*lock { return []*lock{l} }
+
+func (l *lock) unusable() error {
+	if l.client == nil {
+		return errZero
+	}
+	return nil
+}
+
+// errZero is the fault of a lock that no constructor has made.
+var errZero = fmt.Errorf("rlock: %w: a lock is a zero value: use the methods of a Client, NewMultiLock or NewRedLock", ErrInvalidConfig)
 
 // A compound is a lock that is made of others, of which so many make it. It has the
 // methods of [MultiLock], which needs all of them, and of [RedLock], which needs most.
@@ -57,6 +69,13 @@ func newCompound(name string, parts []part, need int) compound {
 }
 
 func (c *compound) beneath() []*lock { return c.locks }
+
+func (c *compound) unusable() error {
+	if c.err == nil && len(c.locks) == 0 {
+		return errZero
+	}
+	return c.err
+}
 
 // key is what the lock's client remembers the owner by. No lock of one key has it.
 func (c *compound) key(o Owner) lossKey { return lossKey{kindCount, c.id, o} }

@@ -42,8 +42,10 @@ var (
 	// replicas come back, and then returns it beside the context's error.
 	ErrNotReplicated = errors.New("too few replicas have the grant")
 
-	// ErrUnconfirmed is returned by Unlock and Release when Redis did not answer
-	// in time. The caller holds the lock no longer, and nothing renews it. The
+	// ErrUnconfirmed is returned by Unlock and Release when Redis did not confirm the
+	// release: it did not answer in time, or it answered that it cannot execute it at
+	// the moment, as while it fails over, or while the lock's slot is migrated
+	// (TRYAGAIN). The caller holds the lock no longer, and nothing renews it. The
 	// release is tried again in the background until Redis answers or the lease
 	// has ended; the message says when that is. Others wait until then.
 	ErrUnconfirmed = errors.New("release was not confirmed by Redis")

@@ -99,7 +99,7 @@ func outcome(err error) (bool, error) {
 // the lock next; else the lock is freed in Redis and who waits there is told.
 //
 // It returns [ErrNotHeld] if the caller does not hold the lock, [ErrLost] if it
-// held it and lost it, and [ErrUnconfirmed] if Redis did not answer. After it,
+// held it and lost it, and [ErrUnconfirmed] if Redis did not confirm it. After it,
 // whatever it returns, the caller holds one level less, and after the last level
 // nothing renews the lock: no command that does is sent any more.
 //

@@ -49,8 +49,8 @@ type MultiLock struct{ compound }
 // NewMultiLock returns the lock that is made of these, which are of this package. The
 // same lock counts once, however often it is given: two locks of one kind, name and
 // client are the same. The parts of a MultiLock count as if they were given themselves.
-// It asks Redis nothing. Without locks, or with one that is nil or of another package,
-// every method that can returns [ErrInvalidConfig].
+// It asks Redis nothing. Without locks, or with one that is nil, a zero value or of
+// another package, every method that can returns [ErrInvalidConfig].
 func NewMultiLock(locks ...Locker) *MultiLock {
 	m := new(MultiLock)
 	ordered, err := partsOf(locks)
@@ -81,8 +81,8 @@ func partsOf(locks []Locker) (all []part, err error) {
 			return nil, fmt.Errorf("rlock: multi-lock: %w: lock %d is nil", ErrInvalidConfig, i)
 		case !ours:
 			return nil, fmt.Errorf("rlock: multi-lock: %w: lock %d is a %T: use locks of this package, since others have no order", ErrInvalidConfig, i, l)
-		case isMulti && m.err != nil:
-			return nil, m.err
+		case p.unusable() != nil:
+			return nil, p.unusable()
 		case isMulti:
 			more = m.parts
 		}

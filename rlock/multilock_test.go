@@ -50,12 +50,18 @@ func TestAMultiLockOfNothingIsErrInvalidConfig(t *testing.T) {
 			lock *rlock.MultiLock
 			err  error
 		}{
-			"none":         {rlock.NewMultiLock(), rlock.ErrInvalidConfig},
-			"nil":          {rlock.NewMultiLock(p.NewLock("a"), nil), rlock.ErrInvalidConfig},
-			"a nil lock":   {rlock.NewMultiLock(none), rlock.ErrInvalidConfig},
-			"another kind": {rlock.NewMultiLock(foreign{p.NewLock("a")}), rlock.ErrInvalidConfig},
-			"one of none":  {rlock.NewMultiLock(rlock.NewMultiLock()), rlock.ErrInvalidConfig},
-			"a bad name":   {rlock.NewMultiLock(p.NewLock("a"), p.NewLock("")), rlock.ErrInvalidName},
+			"none":          {rlock.NewMultiLock(), rlock.ErrInvalidConfig},
+			"nil":           {rlock.NewMultiLock(p.NewLock("a"), nil), rlock.ErrInvalidConfig},
+			"a nil lock":    {rlock.NewMultiLock(none), rlock.ErrInvalidConfig},
+			"another kind":  {rlock.NewMultiLock(foreign{p.NewLock("a")}), rlock.ErrInvalidConfig},
+			"one of none":   {rlock.NewMultiLock(rlock.NewMultiLock()), rlock.ErrInvalidConfig},
+			"a red of none": {rlock.NewMultiLock(rlock.NewRedLock(nil, "a")), rlock.ErrInvalidConfig},
+			"a zero lock":   {rlock.NewMultiLock(&rlock.Lock{}), rlock.ErrInvalidConfig},
+			"a zero reader": {rlock.NewMultiLock(p.NewLock("a"), &rlock.ReadLock{}), rlock.ErrInvalidConfig},
+			"a zero fair":   {rlock.NewMultiLock(&rlock.FairLock{}), rlock.ErrInvalidConfig},
+			"a zero multi":  {rlock.NewMultiLock(&rlock.MultiLock{}), rlock.ErrInvalidConfig},
+			"a zero red":    {rlock.NewMultiLock(p.NewLock("a"), new(rlock.RedLock)), rlock.ErrInvalidConfig},
+			"a bad name":    {rlock.NewMultiLock(p.NewLock("a"), p.NewLock("")), rlock.ErrInvalidName},
 		} {
 			for method, err := range everyMethod(w.ctx, bad.lock) {
 				assert.ErrorIs(t, err, bad.err, "%s: %s", what, method)
