@@ -83,6 +83,9 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 			r.behind, r.absent = 0, 0
 		}
 		r.denied(w, now)
+		if a.giveWay {
+			r.giveWay()
+		}
 	case a.refused != nil:
 		if a.released {
 			t.end()
@@ -163,6 +166,7 @@ type answer struct {
 	ttl     int64    // of the holder's lease in milliseconds, if not granted; -1 for none
 	holder  string   // its owner, if not granted
 	lost    []string // the tickets that are not in the queue though they wait
+	giveWay bool     // readers have a turn, which the writer who asked lets them have
 
 	refused  error // the grant does not count, and why: too few replicas have it
 	released bool  // and Redis has taken it back
@@ -188,6 +192,9 @@ func (t *tenure) answerTo(result rueidis.RedisResult) (answer, error) {
 	}
 	if err == nil {
 		a.holder, err = denial[1].ToString()
+	}
+	if a.giveWay = len(denial) > 2 && denial[2].IsInt64(); a.giveWay {
+		return a, err
 	}
 	for i := 2; err == nil && i < len(denial); i++ {
 		var ticket string

@@ -3,6 +3,7 @@ package rlock_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -275,5 +276,54 @@ func TestTheIntentOfAWriterIsAllThatIsNotOfRedisson(t *testing.T) {
 		require.NoError(t, s.await(waiting))
 		assert.Zero(t, s.number("EXISTS", intentKey))
 		assert.True(t, s.available(here.NewReadWriteLock(key).ReadLock()))
+	})
+}
+
+// Redisson's readers do not look at intents. One of them always reads.
+func TestAWriterThatForeignReadersStarveStarvesNoReader(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const java, reading, least = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", 50 * time.Millisecond, time.Minute
+		w.HSet(key, "mode", "read", java, "1")
+		w.SetTTL(key, time.Hour)
+		require.NoError(t, w.Set("{"+key+"}:"+java+":rwlock_timeout:1", "1"))
+		w.SetTTL("{"+key+"}:"+java+":rwlock_timeout:1", time.Hour)
+
+		writing, writer := w.shelf(), w.caller()
+		waiting := start(func() error { return writing.write.Lock(writer) })
+		require.True(t, pending(waiting))
+		var readers sync.WaitGroup
+		read := func(l shelf) (longest *time.Duration, reads *int) {
+			longest, reads = new(time.Duration), new(int)
+			me, end := w.caller(), time.Now().Add(least)
+			readers.Go(func() {
+				for ; time.Now().Before(end); *reads++ {
+					asked := time.Now()
+					ok, err := l.read.TryLockFor(me, 10*time.Second, 0)
+					*longest = max(*longest, time.Since(asked))
+					if !assert.NoError(t, err) || !ok {
+						continue
+					}
+					time.Sleep(reading)
+					assert.NoError(t, l.read.Unlock(me))
+				}
+			})
+			return longest, reads
+		}
+		longestThere, readsThere := read(w.shelf())
+		longestBeside, readsBeside := read(writing)
+		readers.Wait()
+		t.Logf("elsewhere %d reads, the longest wait %v; in the writer's client %d, %v", *readsThere, *longestThere, *readsBeside, *longestBeside)
+		assert.LessOrEqual(t, *longestThere, 2*time.Second+late, "the writer holds them back for so long")
+		assert.Greater(t, *longestThere, time.Second, "but it does")
+		assert.Greater(t, *readsThere, int(least/reading)/4)
+		assert.LessOrEqual(t, *longestBeside, 3*time.Second+late)
+		assert.GreaterOrEqual(t, *readsBeside, int(least/(3*time.Second)))
+
+		require.True(t, pending(waiting))
+		w.Del(key)
+		within(t, 0, 3*time.Second, func() { require.NoError(t, <-waiting) })
+		require.NoError(t, writing.write.Unlock(writer))
+		w.Del("{" + key + "}:" + java + ":rwlock_timeout:1")
+		assert.Empty(t, w.Keys())
 	})
 }

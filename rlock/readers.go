@@ -38,3 +38,19 @@ func (r *room) admit(now time.Time, all bool) {
 		r.sub = nil
 	}
 }
+
+// giveWay puts the writers at the head of the queue behind the readers who wait: as long
+// as Redisson's readers keep the writers out, readers have a turn now and then.
+func (r *room) giveWay() {
+	for reader := range r.queue.All {
+		if !reader.Value.shared {
+			continue
+		}
+		for w := r.queue.Head(); w != nil && !w.Value.shared; w = r.queue.Head() {
+			r.leaveQueue(w)
+			r.joinQueue(w)
+		}
+		r.wakeHead()
+		return
+	}
+}

@@ -12,7 +12,8 @@ import (
 // holds no state of any call, and its methods may be called concurrently.
 //
 // Who holds the write lock may take the read lock as well. If it unlocks the write
-// lock first, it goes on as a reader, and others may read at once (a downgrade).
+// lock first, it goes on as a reader (a downgrade). Others in its client may then read at
+// once, and others elsewhere when Redis has been told: a round trip later, if it answers.
 // The other way round is refused with [ErrUpgrade].
 //
 // The readers of one client are one reader in Redis: only the first to come and
@@ -37,9 +38,10 @@ import (
 //
 // It is wire-compatible with Redisson's RReadWriteLock, which neither sets nor looks at
 // that key, "{name}:rlock_writer", or "name::rlock_writer" if the name has an opening
-// brace. Redisson's readers may starve any writer, as they do among themselves. For
-// Redisson's writers readers here make way after a turn, since they hear that somebody
-// listens.
+// brace. Redisson's readers may starve any writer, as they do among themselves. Readers
+// here do not starve with it: while readers of Redisson are there, a writer holds back
+// readers here for two seconds, and then they may begin for a second. For Redisson's
+// writers readers here make way after a turn, since they hear that somebody listens.
 //
 // A name that is used for a ReadWriteLock must not be used for a lock of another kind.
 type ReadWriteLock struct {
