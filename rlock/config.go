@@ -62,7 +62,7 @@ type Config struct {
 
 	// PubSub says which family of commands wakes the waiters. All clients of a
 	// lock must use the same one. Defaults to PubSubAuto, which is what Redisson
-	// does by default.
+	// does by default from 3.28 on.
 	PubSub PubSub
 
 	// Logger is told what a person should know: locks that were lost, releases
@@ -83,7 +83,8 @@ const (
 	// fails with ErrUnsupported where the server does not know them.
 	PubSubSharded
 	// PubSubPlain is SUBSCRIBE and PUBLISH: shardedSubscriptionMode OFF, and
-	// what Redisson used before 3.22.
+	// what Redisson used before 3.22. From 3.22.0 to 3.27.2 it used either of the
+	// two, by which node of the Cluster it asked: see the README.
 	PubSubPlain
 )
 
