@@ -1,0 +1,420 @@
+/* The queue of one lock, its clients, and the network between them. See README.md.
+ *
+ * One event is one d_step, so one script is atomic, as in Redis. Time is one event, a tick: it ages all that has an age, at
+ * every place at once (clocks that drift are the business of the margin, which is not modelled). A tick comes only when
+ * nothing is due: no command, reply or message is on its way and no client has anything to do at once. Everything else
+ * is a fault, and a run has FAULTS of them. So each infinite run has infinitely many ticks, "at last" is a number of
+ * ticks, and no fairness has to be assumed. */
+
+#include "config.pml"
+#include "rules.pml"
+
+mtype = {
+	IDLE,
+	ASKING,         /* acquire was sent */
+	WANTING,        /* needs a new ticket */
+	JOINING,        /* join was sent */
+	QUEUED,
+	HELD,
+	DEAD
+};
+/* Commands. A join, a look and a leave are the same script, step. */
+mtype = { ACQUIRE, JOIN, LOOK, LEAVE, MIRROR };
+/* Replies. */
+mtype = {
+	NONE,           /* the ticket neither holds the lock nor is in the queue */
+	WAITS,
+	HOLDS
+};
+
+#define TICKETS (CLIENTS * IDS)
+#define owner(t) (((t) - 1) / IDS)
+#define least(a, b) ((a) < (b) -> (a) : (b))
+#define most(a, b) ((a) > (b) -> (a) : (b))
+#define OLD most(CLAIM, LEASE)  /* ages stop here */
+#define lent(op) ((op) == JOIN && JOIN_CLAIMS -> CLAIM : LEASE) /* for how long a command enters */
+
+/* Redis. Ticket t belongs to client owner(t); a number is used again when nothing refers to it any more. */
+byte lease[TICKETS + 1];        /* ticks for which a ticket still holds the lock; 0: it does not */
+chan queue = [TICKETS + 1] of { byte };
+bool mark[TICKETS + 1];
+bool listens[CLIENTS];          /* PUBSUB NUMSUB counts a subscription to the client's channel */
+byte silence;                   /* ticks until the queue expires; with nothing but marks in it, with the lock. 0: it does not */
+
+/* The network. */
+typedef Command { mtype op; byte out, in, age };
+typedef Reply { mtype op, result; byte out, in, age, named };
+Command sent[CLIENTS + 1];      /* one command of each client at a time; the last is of a connection that broke: it runs late */
+Reply reply[CLIENTS + 1];
+bool plus[TICKETS + 1];         /* "+ticket" is on its way */
+
+/* The clients. */
+mtype state[CLIENTS];
+byte ticket[CLIENTS];
+bool asked[CLIENTS];            /* a command about the ticket has no answer yet */
+byte since[CLIENTS];            /* ticks since it was sent */
+byte seen[CLIENTS];             /* ticks since the last command was sent that found the ticket in the queue */
+bool told[CLIENTS];             /* "+" came, but too late to be trusted */
+byte trust[CLIENTS];            /* ticks for which a holder believes that it holds */
+bool leaving[TICKETS + 1];      /* the Keeper has to take it out */
+bool again[CLIENTS];            /* and has to once more: the leave that is under way may have come before what was heard */
+bool rested[CLIENTS];           /* no new Lock before the next tick */
+bool stopped[CLIENTS];          /* the process stands still */
+bool cut[CLIENTS];              /* the subscription has ended */
+
+/* Scratch of one event; done() clears it. */
+mtype op, r;
+byte who, out, in, i, f, n;
+#define done() op = 0; r = 0; who = 0; out = 0; in = 0; i = 0; f = 0; n = 0; clear_scratch
+
+byte faults;
+bool wiped;
+
+#define FAULT (faults > 0)
+#define alive(c) (state[c] != DEAD && !stopped[c])
+#define any(a, c) (a[(c) * IDS + 1] || a[(c) * IDS + 2] || a[(c) * IDS + IDS])
+#define clear(x) x.op = 0; x.out = 0; x.in = 0; x.age = 0
+#define clear_reply(y) clear(reply[y]); reply[y].result = 0; reply[y].named = 0
+#define queues(t) ((queue??[eval(t)]) != 0)
+
+#include "properties.pml"
+
+/* n: how many hold the lock. */
+inline count_holders() {
+	n = 0; i = 0;
+	do :: i <= TICKETS -> if :: lease[i] -> n++ :: else fi; i++ :: else -> break od
+}
+#define open(t) (n == 0)        /* after count_holders */
+
+inline take_out(t) {
+	if :: queues(t) -> queue??eval(t) :: else fi
+}
+inline enter(t, ms) {
+	lease[t] = ms;
+	was_granted(t)
+}
+inline tell(t) {
+	plus[t] = listens[owner(t)];
+	was_told(t)
+}
+
+/* n: is there a mark; it is here that MARKS_COUNT matters. */
+inline count_marks() {
+	n = 0; i = 1;
+	do :: i <= TICKETS -> if :: mark[i] -> n++ :: else fi; i++ :: else -> break od
+}
+
+inline longest_lease() {
+	n = 0; i = 0;
+	do :: i <= TICKETS -> n = most(n, lease[i]); i++ :: else -> break od
+}
+
+inline acquire() {
+	count_marks(); f = n; count_holders();
+	if
+	:: lease[in] -> r = HOLDS
+	:: !lease[in] && n == 0 && f == 0 && len(queue) == 0 -> enter(in, LEASE); r = HOLDS
+	:: else -> r = NONE
+	fi
+}
+
+inline mirror() {
+	if :: lease[in] -> lease[in] = most(lease[in], LEASE); r = HOLDS :: else -> r = NONE fi
+}
+
+/* The tickets of clients whose holder ended without a word. */
+inline drop_dead() {
+	count_holders(); f = 1;
+	do
+	:: n == 0 && f <= TICKETS ->
+		if
+		:: mark[f] ->
+			mark[f] = false;
+			if
+			:: MARKS && !(SPARE_SPEAKER && owner(f) == who) ->
+				i = owner(f) * IDS + 1;
+				do :: i <= owner(f) * IDS + IDS -> take_out(i); i++ :: else -> break od
+			:: else
+			fi
+		:: else
+		fi;
+		f++
+	:: else -> break
+	od
+}
+inline grant() {
+	do
+	:: len(queue) > 0 ->
+		queue?<f>; count_holders();
+		if
+		:: open(f) ->
+			queue?f;
+			if
+			:: f == in -> enter(f, lent(op)); mark[f] = true
+			:: f != in && (listens[owner(f)] || polls(owner(f)) || !SKIP_DEAF) -> enter(f, CLAIM); mark[f] = true; tell(f)
+			:: else
+			fi
+		:: else -> break
+		fi
+	:: else -> break
+	od
+}
+/* step: the ticket out leaves, the ticket in joins or looks, and the lock goes to the front. */
+inline step() {
+	count_marks();
+	if
+	:: op == LEAVE && len(queue) == 0 && (n == 0 || !MARKS_COUNT) -> lease[out] = 0; r = NONE     /* nobody queues: early exit */
+	:: else ->
+		if :: out -> lease[out] = 0; mark[out] = false; take_out(out); was_left(out) :: else fi;
+		if :: in && (op == JOIN || !LOOK_KEEPS_OUT) && !lease[in] && !queues(in) -> queue!in :: else fi;
+		drop_dead();
+		grant();
+		count_marks();
+		if :: len(queue) > 0 -> silence = SILENCE :: len(queue) == 0 && n > 0 -> longest_lease(); silence = n :: else -> silence = 0 fi;
+		if
+		:: in && lease[in] ->
+			lease[in] = (NEVER_SHORTEN -> most(lease[in], lent(op)) : lent(op)); r = HOLDS; was_kept(in)
+		:: in && !lease[in] && queues(in) -> r = WAITS
+		:: else -> r = NONE
+		fi
+	fi
+}
+
+inline describe() { /* in a trace */
+	i = 0;
+	do :: i <= TICKETS -> if :: lease[i] -> printf("    ticket %d holds, for %d\n", i, lease[i]) :: else fi; i++ :: else -> break od;
+	i = len(queue);
+	do :: i > 0 -> queue?f; queue!f; printf("    in the queue: %d\n", f); i-- :: else -> break od
+}
+
+/* One connection: of client y, or the broken one. */
+proctype Connection(byte y) {
+	do
+	:: d_step { sent[y].op && !reply[y].op ->
+		op = sent[y].op; out = sent[y].out; in = sent[y].in;
+		who = (in -> owner(in) : owner(out));
+		if :: op == ACQUIRE -> acquire() :: op == MIRROR -> mirror() :: else -> step() fi;
+		printf("Redis runs %e of client %d: leave %d, ticket %d: %e\n", op, who, out, in, r);
+		describe();
+		if
+		:: y < CLIENTS ->
+			reply[y].op = op; reply[y].out = out; reply[y].in = in; reply[y].age = sent[y].age; reply[y].result = r;
+			i = who * IDS + 1; n = 0;
+			do :: i <= who * IDS + IDS -> if :: i != in && lease[i] -> n = i :: else fi; i++ :: else -> break od;
+			reply[y].named = n
+		:: else
+		fi;
+		clear(sent[y]);
+		done() }
+	:: d_step { sent[y].op && (FAULT && LOSSES || y == CLIENTS) -> printf("FAULT command of connection %d lost\n", y);
+		if :: y < CLIENTS -> faults-- :: else fi; clear(sent[y]);
+		done() }
+	:: d_step { y < CLIENTS && sent[y].op && FAULT && LOSSES && !sent[CLIENTS].op -> printf("FAULT command of client %d late\n", y); faults--;
+		sent[CLIENTS].op = sent[y].op; sent[CLIENTS].out = sent[y].out; sent[CLIENTS].in = sent[y].in; clear(sent[y]);
+		done() }
+	:: d_step { y < CLIENTS && reply[y].op && FAULT && LOSSES -> printf("FAULT reply to client %d lost\n", y); faults--; clear_reply(y); done() }
+	od
+}
+
+/* f: the lowest ticket of client c that nothing refers to; there is one. */
+#define used(t) (lease[t] || mark[t] || plus[t] || leaving[t] || queues(t) || ticket[c] == t || \
+	reply[c].in == t || reply[c].out == t || reply[c].named == t || sent[CLIENTS].in == t || sent[CLIENTS].out == t)
+#define spare(c) (!used((c) * IDS + 1) || !used((c) * IDS + 2) || !used((c) * IDS + IDS))
+inline fresh_ticket() {
+	f = c * IDS + 1;
+	do :: used(f) -> f++ :: else -> break od;
+	forget_ticket(f)
+}
+/* f: the lowest ticket of client c that leaves; 0: none */
+inline one_leaving() {
+	f = c * IDS + 1;
+	do :: f <= c * IDS + IDS && !leaving[f] -> f++ :: else -> break od;
+	if :: f > c * IDS + IDS -> f = 0 :: else fi
+}
+inline send(o, leaves, t) {
+	printf("client %d sends %e: leave %d, ticket %d\n", c, o, leaves, t);
+	sent[c].op = o; sent[c].out = leaves; sent[c].in = t; sent[c].age = 0;
+	if :: o != LEAVE -> asked[c] = true; since[c] = 0 :: else fi
+}
+/* The ticket is no longer wanted. */
+inline drop_ticket(next) {
+	if :: ticket[c] -> leaving[ticket[c]] = true :: else fi;
+	ticket[c] = 0; trust[c] = 0; seen[c] = 0; told[c] = false; asked[c] = false; since[c] = 0; ends(c); state[c] = next;
+	rested[c] = (next == IDLE)
+}
+inline hold(ms) {
+	if :: state[c] != HELD -> begins(c) :: else fi;
+	trust[c] = most(trust[c], ms); state[c] = HELD; seen[c] = 0; told[c] = false; asked[c] = false; since[c] = 0; printf("client %d holds, trusts %d\n", c, trust[c]); check_holders()
+}
+/* "+" for the ticket that waits. A join in flight is what `seen` counts from. */
+#define looking (asked[c] && state[c] == QUEUED)
+#define bound ((TRUST_FROM_SEEN -> (seen[c] >= CLAIM -> 0 : CLAIM - seen[c]) : CLAIM))
+#define bounded (LEAST_LEASE && looking -> least(bound, LEASE) : bound)
+#define enough(left) ((left) > 0 && (2 * (left) > least(CLAIM, LEASE) || !HALF_A_CLAIM))
+inline take_grant() {
+	if
+	:: enough(bounded) -> n = bounded; hold(n)
+	:: else -> if :: REMEMBER -> told[c] = true :: else -> if :: asked[c] :: else -> seen[c] = OLD fi fi /* looks */
+	fi
+}
+/* The client has heard that ticket t of its own, which it does not want, holds the lock. */
+inline give_back(t, rule) {
+	hears(t);
+	if :: rule -> leaving[t] = true; again[c] = again[c] || ((sent[c].out == t || reply[c].out == t) && LEAVE_AGAIN) :: else fi
+}
+inline read_reply() {
+	op = reply[c].op; out = reply[c].out; in = reply[c].in; r = reply[c].result; n = reply[c].named;
+	i = (OWN_SEND_TIME -> reply[c].age : since[c]);
+	clear_reply(c);
+	printf("client %d (%e, ticket %d) reads: %e of ticket %d, sent %d ago: %e\n", c, state[c], ticket[c], op, in, i, r);
+	if :: out -> leaving[out] = again[c]; again[c] = false :: else fi;
+	if :: n && n != ticket[c] -> give_back(n, GIVE_BACK_NAMED) :: else fi;
+	if
+	:: op == LEAVE || r == 0
+	:: op != LEAVE && in != ticket[c] -> if :: r == HOLDS -> give_back(in, GIVE_BACK_NAMED) :: else fi
+	:: op != LEAVE && in == ticket[c] ->
+		if :: op == JOIN -> joined(c) :: else fi;
+		if :: sent[c].in != in -> asked[c] = false; since[c] = 0 :: else fi;
+		if
+		:: r == HOLDS && enough(lent(op) - i) -> i = lent(op) - i; hold(i)
+		:: r == HOLDS && !enough(lent(op) - i) && state[c] != HELD -> state[c] = QUEUED; seen[c] = OLD
+		:: r == WAITS && state[c] != HELD -> state[c] = QUEUED; seen[c] = least(seen[c], i); if :: told[c] -> take_grant() :: else fi
+		:: r == NONE && state[c] == HELD -> lost(c); drop_ticket(IDLE)
+		:: r == NONE && state[c] != HELD -> if :: NEW_TICKET || state[c] != QUEUED -> ticket[c] = 0; drop_ticket(WANTING) :: else -> seen[c] = 0 fi
+		:: else
+		fi
+	fi
+}
+
+inline forget_messages(c) {
+	i = c * IDS + 1;
+	do :: i <= c * IDS + IDS -> plus[i] = false; i++ :: else -> break od
+}
+inline die(c) {
+	i = c * IDS + 1;
+	do :: i <= c * IDS + IDS -> leaving[i] = false; i++ :: else -> break od;
+	forget_messages(c);
+	ticket[c] = 0; trust[c] = 0; seen[c] = 0; told[c] = false; asked[c] = false; since[c] = 0; rested[c] = false; again[c] = false; cut[c] = false; state[c] = DEAD; clear_reply(c)
+}
+
+/* What must be done before time goes on. */
+#define unanswered(c) (asked[c] && since[c] > 0 && !sent[c].op)
+#define must_look(c) (state[c] == QUEUED && LOOKS && (seen[c] >= CLAIM || told[c] || (polls(c) && seen[c] > 0)) && !asked[c])
+#define can_look(c) (EAGER && state[c] == QUEUED && !asked[c])
+#define must_mirror(c) (state[c] == HELD && trust[c] < LEASE && !asked[c])
+
+proctype Client(byte c) {
+	do
+	/* Lock: at any time. */
+#if ACQUIRES
+	:: d_step { state[c] == IDLE && !rested[c] && !stopped[c] && !sent[c].op && spare(c) ->
+		fresh_ticket(); ticket[c] = f; state[c] = ASKING; send(ACQUIRE, 0, f);
+		done() }
+#endif
+	:: d_step { ((state[c] == IDLE && !rested[c] && !ACQUIRES) || state[c] == WANTING) && !stopped[c] && !sent[c].op && !cut[c] && spare(c) ->
+		one_leaving(); n = f;
+		fresh_ticket(); ticket[c] = f; state[c] = JOINING; seen[c] = 0; send(JOIN, n, f);
+		done() }
+	:: d_step { (must_look(c) || can_look(c)) && !stopped[c] && !sent[c].op -> send(LOOK, 0, ticket[c]); done() }
+	:: d_step { must_mirror(c) && !stopped[c] && !sent[c].op -> send(MIRROR, 0, ticket[c]); done() }
+	:: d_step { reply[c].op && alive(c) -> read_reply(); done() }
+	:: d_step { unanswered(c) && alive(c) -> asked[c] = false; since[c] = 0;
+		printf("client %d (%e) has no answer about ticket %d\n", c, state[c], ticket[c]);
+		if
+		:: state[c] == ASKING -> drop_ticket(WANTING)
+		:: state[c] == JOINING -> 
+			if :: JOIN_ONCE -> n = ticket[c]; drop_ticket(WANTING); leaving[n] = SWAP
+			:: else -> send(JOIN, 0, ticket[c])
+			fi
+		:: state[c] == QUEUED -> seen[c] = OLD
+		:: else
+		fi;
+		done() }
+	:: d_step { any(plus, c) && alive(c) ->
+		f = c * IDS + 1;
+		do :: !plus[f] -> f++ :: else -> break od;
+		plus[f] = false; printf("\"+%d\" reaches client %d (%e, ticket %d, seen %d ago)\n", f, c, state[c], ticket[c], seen[c]);
+		if
+		:: f == ticket[c] && (state[c] == QUEUED || state[c] == JOINING) -> hears(f); take_grant()
+		:: f != ticket[c] -> give_back(f, GIVE_BACK)
+		:: else
+		fi;
+		done() }
+	/* The Keeper. */
+	:: d_step { any(leaving, c) && alive(c) && !sent[c].op -> one_leaving();
+		if :: !LEAVE_ANSWERED -> leaving[f] = false :: else fi;
+		send(LEAVE, f, 0);
+		done() }
+	/* Unlock, or the caller leaves; or the lease has ended. */
+	:: d_step { state[c] != IDLE && state[c] != DEAD && !stopped[c] -> printf("client %d lets go of ticket %d (%e)\n", c, ticket[c], state[c]);
+		if :: state[c] == HELD && trust[c] == 0 -> lost(c) :: else fi;
+		drop_ticket(IDLE);
+		done() }
+
+	/* Faults. */
+	:: d_step { any(plus, c) && FAULT && LOSSES -> faults--; f = c * IDS + 1;
+		do :: !plus[f] -> f++ :: else -> break od;
+		plus[f] = false; printf("FAULT \"+%d\" lost\n", f);
+		done() }
+	:: d_step { alive(c) && FAULT && STOPS -> faults--; stopped[c] = true; printf("FAULT client %d stands still\n", c); done() }
+	:: d_step { stopped[c] -> stopped[c] = false; printf("client %d goes on\n", c); done() }
+	:: d_step { alive(c) && FAULT && DIES -> faults--; die(c); listens[c] = false; printf("FAULT client %d dies\n", c); done() }
+	:: d_step { alive(c) && FAULT && DIES -> faults--; die(c); printf("FAULT client %d dies, its subscription is still counted\n", c); done() }
+	:: d_step { alive(c) && FAULT && CUTS && listens[c] -> faults--; listens[c] = false; cut[c] = true; forget_messages(c); printf("FAULT subscription of client %d ends\n", c); done() }
+	:: d_step { cut[c] && alive(c) && !sent[c].op -> cut[c] = false; listens[c] = true; printf("client %d subscribed again\n", c);
+		if :: (state[c] == QUEUED || state[c] == JOINING) && RESUBSCRIBE_SWAPS -> drop_ticket(WANTING) :: else fi;
+		done() }
+	od
+}
+/* The queue is lost: a failover, or somebody deletes it. */
+inline lose_queue() {
+	do :: len(queue) > 0 -> queue?_ :: else -> break od;
+	i = 1;
+	do :: i <= TICKETS -> mark[i] = false; i++ :: else -> break od;
+	silence = 0
+}
+
+#define busy(c) (sent[c].op || (alive(c) && (reply[c].op || unanswered(c) || state[c] == WANTING || any(leaving, c) || cut[c] || \
+	must_look(c) || must_mirror(c) || (state[c] == HELD && trust[c] == 0) || any(plus, c))))
+#define age(x, limit) if :: x < limit -> x++ :: else fi
+
+proctype World() {
+	do
+	:: d_step { !EACH(busy) || (FAULT && LOSSES) || FREE ->
+		printf("---- tick\n");
+		if :: EACH(busy) && !FREE -> slow = true; faults--; printf("FAULT all is slow\n") :: else fi;
+		i = 0;
+		do
+		:: i < CLIENTS ->
+			rested[i] = false;
+			if :: sent[i].op -> age(sent[i].age, OLD) :: else fi;
+			if :: reply[i].op -> age(reply[i].age, OLD) :: else fi;
+			if :: asked[i] -> age(since[i], OLD) :: else fi;
+			if :: state[i] == QUEUED || state[i] == JOINING -> age(seen[i], OLD) :: else fi;
+			if :: trust[i] -> trust[i]-- :: else fi;
+			i++
+		:: else -> break
+		od;
+		i = 0;
+		do :: i <= TICKETS -> if :: lease[i] -> lease[i]-- :: else fi; i++ :: else -> break od;
+		if :: silence -> silence--; if :: silence == 0 -> lose_queue() :: else fi :: else fi;
+		check_tick();
+		done() }
+	:: d_step { FAULT && WIPES && !wiped && len(queue) > 0 -> faults--; wiped = true; lose_queue(); printf("FAULT queue deleted\n"); done() }
+	od
+}
+
+init { atomic {
+	faults = FAULTS;
+	i = 0;
+	do :: i < CLIENTS -> state[i] = IDLE; listens[i] = !polls(i); i++ :: else -> break od;
+#if DEAD_WAITERS
+	state[1] = DEAD; queue!IDS + 1; queue!IDS + 2;
+	state[0] = QUEUED; ticket[0] = 1; queue!1;
+#endif
+	run World(); run Connection(CLIENTS);
+	run Client(0); run Connection(0); run Client(1); run Connection(1);
+#if CLIENTS == 3
+	run Client(2); run Connection(2)
+#endif
+} }

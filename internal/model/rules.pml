@@ -1,0 +1,90 @@
+/* The rules of the protocol. Each stands in the model as 1; -D<rule>=0 builds the model without it.
+ * The table in rules_test.go names what goes wrong then. */
+
+#define RULE 1
+
+/* A ticket joins by one command only: if that has no answer, the client takes a new ticket. */
+#ifndef JOIN_ONCE
+#define JOIN_ONCE RULE
+#endif
+/* A look never puts a ticket in the queue. */
+#ifndef LOOK_KEEPS_OUT
+#define LOOK_KEEPS_OUT RULE
+#endif
+/* A grant that a message tells is trusted from before the last command was sent that found the ticket in the queue. */
+#ifndef TRUST_FROM_SEEN
+#define TRUST_FROM_SEEN RULE
+#endif
+/* If no more than half of the claim is left, the client looks before it trusts the grant. */
+#ifndef HALF_A_CLAIM
+#define HALF_A_CLAIM RULE
+#endif
+/* A waiting client looks after its ticket once a claim. */
+#ifndef LOOKS
+#define LOOKS RULE
+#endif
+/* Each reply is trusted from the time at which its own command was sent. */
+#ifndef OWN_SEND_TIME
+#define OWN_SEND_TIME RULE
+#endif
+/* A join enters for a claim; only a look enters for the full lease. */
+#ifndef JOIN_CLAIMS
+#define JOIN_CLAIMS RULE
+#endif
+/* Neither a look nor a grant shortens what a holder has. */
+#ifndef NEVER_SHORTEN
+#define NEVER_SHORTEN RULE
+#endif
+/* A grant is trusted for no longer than the lease of a look that is in flight. */
+#ifndef LEAST_LEASE
+#define LEAST_LEASE RULE
+#endif
+/* After an unanswered join the next join takes the old ticket out. */
+#ifndef SWAP
+#define SWAP RULE
+#endif
+/* The Keeper sends a leave until it is answered. */
+#ifndef LEAVE_ANSWERED
+#define LEAVE_ANSWERED RULE
+#endif
+/* A grant for a ticket that the client does not know is given back at once. */
+#ifndef GIVE_BACK
+#define GIVE_BACK RULE
+#endif
+/* So is a ticket of its own that a reply names as the holder. */
+#ifndef GIVE_BACK_NAMED
+#define GIVE_BACK_NAMED RULE
+#endif
+/* An answer ends only a leave that was asked for before the command was sent. */
+#ifndef LEAVE_AGAIN
+#define LEAVE_AGAIN RULE
+#endif
+/* A reply that finds the ticket neither inside nor in the queue makes the client join the end with a new ticket. */
+#ifndef NEW_TICKET
+#define NEW_TICKET RULE
+#endif
+/* A subscription that was lost and made again swaps the ticket. */
+#ifndef RESUBSCRIBE_SWAPS
+#define RESUBSCRIBE_SWAPS RULE
+#endif
+/* A ticket whose client nobody can tell is skipped at the grant, unless it polls. */
+#ifndef SKIP_DEAF
+#define SKIP_DEAF RULE
+#endif
+/* A ticket that was granted leaves a mark until it leaves. If the lock is free and a mark is left, the holder
+ * died without a word: the tickets of its client go. */
+#ifndef MARKS
+#define MARKS RULE
+#endif
+/* But not those of a client that speaks just now. */
+#ifndef SPARE_SPEAKER
+#define SPARE_SPEAKER RULE
+#endif
+/* The queue is absent only if its key is: marks count. */
+#ifndef MARKS_COUNT
+#define MARKS_COUNT RULE
+#endif
+/* A message that comes too late to be trusted is remembered until a later look tells. */
+#ifndef REMEMBER
+#define REMEMBER RULE
+#endif
