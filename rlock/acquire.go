@@ -122,7 +122,7 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 		t.join(now, req)
 		r.exit()
 		return nil
-	case req.wait <= 0 && (r.tenure != nil || r.queue.Len() > 0 || r.busy > 0):
+	case req.wait <= 0 && (r.tenure != nil || r.queue.Len() > 0):
 		defer r.exit()
 		return r.refusal()
 	}
@@ -182,8 +182,11 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		}
 		// The wait limits the time between attempts and not an attempt, which would
 		// otherwise never succeed where Redis is slower than the wait.
+		// Nor is the time up before the answer has come to what is in flight here, of
+		// others who are gone: the lock may be nobody's.
 		left := forever
-		if !v.until.IsZero() {
+		unanswered := v.due && r.queue.Head() == w && r.tenure == nil && r.busy > 0
+		if !v.until.IsZero() && (v.inLine() || !unanswered) {
 			left = time.Until(v.until)
 		}
 		switch {

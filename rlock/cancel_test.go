@@ -408,3 +408,58 @@ func TestACallerMayLeaveWhileAnotherConnects(t *testing.T) {
 		assert.Empty(t, w.Keys())
 	})
 }
+
+func TestAnAttemptAfterACancelledLockGetsALockThatNobodyHas(t *testing.T) {
+	const roundTrip = 10 * time.Millisecond
+	eachRealm(t, func(t *testing.T, w *realm) {
+		if w.kind.servers > 0 || w.kind.keys != nil {
+			t.Skip("the parts that it got are released in the background, and held until then")
+		}
+		p := w.process()
+		lock := p.lock(key)
+		require.NoError(t, lock.Do(w.ctx, nothing)) // the scripts are known
+		w.settle()
+		p.networks(func(n *network.Network) { n.SetRoundTrip(roundTrip) })
+		for after := time.Millisecond; after < 2*roundTrip; after += time.Millisecond {
+			ctx, cancel := context.WithCancel(w.caller())
+			leaves := start(func() error { return lock.Lock(ctx) })
+			time.Sleep(after)
+			cancel()
+			if err := <-leaves; err == nil { // the grant was first
+				require.NoError(t, lock.Unlock(ctx))
+				continue
+			}
+			me := w.caller()
+			within(t, roundTrip, 4*roundTrip, func() {
+				taken, err := lock.TryLock(me)
+				require.NoError(t, err)
+				require.True(t, taken, "cancelled after %v", after)
+			})
+			require.NoError(t, lock.Unlock(me))
+			w.settle()
+		}
+		time.Sleep(time.Second)
+		assert.Empty(t, w.keys())
+	})
+}
+
+func TestAnAttemptAfterACancelledLockEndsWithItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		lock := p.NewLock(key)
+		require.NoError(t, lock.Do(w.ctx, nothing))
+		p.net.Rule(network.Silence)
+		ctx, cancel := context.WithCancel(w.caller())
+		leaves := start(func() error { return lock.Lock(ctx) })
+		require.True(t, pending(leaves))
+		cancel()
+		require.ErrorIs(t, <-leaves, context.Canceled)
+		brief, cancel := context.WithTimeout(w.caller(), 100*time.Millisecond)
+		defer cancel()
+		within(t, 100*time.Millisecond, 100*time.Millisecond, func() {
+			_, err := lock.TryLock(brief)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		})
+		p.net.Heal()
+	})
+}

@@ -67,8 +67,10 @@ func (l *lock) LockFor(ctx context.Context, lease time.Duration) error {
 
 // TryLock takes the lock if it is free or the caller's, and reports whether it
 // did. It makes one attempt, and none at all, without a command to Redis, when
-// somebody in this process holds the lock or waits for it. The watchdog keeps
-// the lock. Any fault is returned at once.
+// somebody in this process holds the lock or waits for it. If Redis has yet to answer
+// this process about the lock, since a Lock was cancelled or an Unlock is under way, the
+// attempt comes after the answer. The watchdog keeps the lock. Any fault is returned at
+// once.
 //
 // Redisson's tryLock().
 func (l *lock) TryLock(ctx context.Context) (bool, error) {
