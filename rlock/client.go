@@ -22,6 +22,12 @@ import (
 // for commands and one for subscriptions, one watchdog for all it holds, and a
 // constant number of goroutines. A process usually has one. Its methods may be
 // called concurrently.
+//
+// A client must not run twice. If a machine or a container is restored several times
+// from one snapshot, or beside the original, the copies of its clients have one identity
+// in Redis, and two of them may hold one lock: they send the same owners, which a script
+// takes for a command that is sent again. Close the client before such a snapshot is
+// taken, and call [New] after it is restored.
 type Client struct {
 	config Config
 	redis  rueidis.Client
