@@ -20,6 +20,10 @@ type channel struct {
 	counted bool
 	// refused is the server's word that it will not confirm it.
 	refused error
+	// ended counts the connections for it, since the last confirmation, that the server
+	// ended before they worked. From barredAfter on barred is the last one's error.
+	ended  int
+	barred error
 	// redirects counts the MOVED since the last confirmation or pause.
 	redirects int
 
@@ -73,11 +77,20 @@ func (ch *channel) detachLocked() {
 func (ch *channel) confirmLocked(c *conn, counted bool) {
 	ch.conn, ch.counted = c, counted
 	ch.refused, ch.redirects = nil, 0
+	ch.barred, ch.ended = nil, 0
 	ch.markLocked()
 }
 
 func (ch *channel) unconfirmLocked() {
 	ch.conn, ch.counted = nil, false
+}
+
+// refusalLocked returns why messages do not come, as far as a server has decided so.
+func (ch *channel) refusalLocked() error {
+	if ch.refused != nil {
+		return ch.refused
+	}
+	return ch.barred
 }
 
 // messageLocked marks who only wants to know that there is a message, and returns

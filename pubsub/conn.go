@@ -221,17 +221,16 @@ func (c *conn) notConfirmed(ch *channel, err *rueidis.RedisError) {
 		l.later = append(l.later, ch)
 		return
 	}
-	reason := secret.HideUser(err.Error())
-	ch.refused = fmt.Errorf("pubsub: subscribe %q: %s", ch.name, reason)
+	ch.refused = &Refusal{ch.name, err}
 	ch.markLocked()
 	h.warnRefused.Do(func() {
-		h.log.Warn("pubsub: the server refuses a subscription; its waiters have to poll", "channel", ch.name, "error", reason)
+		h.log.Warn("pubsub: the server refuses a subscription; its waiters have to poll", "channel", ch.name, "error", secret.HideUser(err.Error()))
 	})
 }
 
 // passing reports whether an error reply says "not now" and not "never".
 func passing(err *rueidis.RedisError) bool {
-	for _, prefix := range []string{"LOADING", "BUSY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "ASK"} {
+	for _, prefix := range []string{"LOADING", "BUSY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "ASK", "max number of clients"} {
 		if strings.HasPrefix(err.Error(), prefix) {
 			return true
 		}

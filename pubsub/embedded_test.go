@@ -32,6 +32,7 @@ type world struct {
 	hub    *pubsub.Hub
 	net    *network.Network
 	open   atomic.Int64 // connections that the client has not closed
+	full   atomic.Bool  // the server ends each new connection
 
 	mu       sync.Mutex                                 // protects the following
 	commands []string                                   // all that the server was sent
@@ -86,6 +87,15 @@ func (w *world) dial(ctx context.Context, addr string, dialer *net.Dialer, confi
 	c, err := w.net.Dial(ctx, addr, dialer, config)
 	if err != nil {
 		return nil, err
+	}
+	if w.full.Load() {
+		_ = c.Close()
+		here, there := net.Pipe()
+		go func() {
+			_, _ = there.Read(make([]byte, 1<<10))
+			_ = there.Close()
+		}()
+		c = here
 	}
 	w.open.Add(1)
 	return counted{c, sync.OnceFunc(func() { w.open.Add(-1) })}, nil

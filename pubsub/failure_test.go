@@ -175,3 +175,41 @@ func TestTheLogTellsOfALossAndOnceOfARefusal(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(log.String(), "level=INFO"), log.String())
 	assert.Equal(t, 1, strings.Count(log.String(), "level=WARN"), log.String())
 }
+
+// A server with too many clients accepts a connection, says so, and ends it. There is
+// nothing to wait for then but room.
+func TestWaitersAreToldOnceThatTheServerTakesNoMoreConnections(t *testing.T) {
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	bubble(t, pubsub.Config{Logger: logger}, func(t *testing.T, w *world) {
+		w.full.Store(true)
+		s := w.hub.Subscribe("a")
+		awaitMark(t, s)
+		require.Error(t, s.Refused())
+		also := w.hub.Subscribe("b")
+		awaitMark(t, also)
+		require.Error(t, also.Refused())
+		late := w.hub.Subscribe("a")
+		awaitMark(t, late)
+		time.Sleep(30 * time.Second)
+		assert.Equal(t, 1, strings.Count(log.String(), "the server ends connections for subscriptions"))
+		assert.False(t, w.hub.Confirmed("a"))
+
+		w.full.Store(false)
+		for _, s := range []*pubsub.Subscription{s, also, late} {
+			awaitMark(t, s)
+			assert.NoError(t, s.Refused())
+		}
+		assert.True(t, w.hub.Confirmed("a"))
+	})
+}
+
+func TestAServerThatIsDownIsNoReasonToPoll(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		w.net.Refuse()
+		s := w.hub.Subscribe("a")
+		time.Sleep(time.Minute)
+		assert.NoError(t, s.Refused())
+		assert.False(t, isMarked(s))
+	})
+}

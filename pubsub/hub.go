@@ -68,6 +68,8 @@ type Hub struct {
 	channels map[string]*channel // by name; nil once the hub is closed
 	links    map[string]*link    // by address; "" is the one of a hub that is not routed
 	owners   map[uint16]string   // slot to address, as far as MOVED told; routed hubs only
+
+	warnedBarred time.Time // when it was last said that there is no connection
 }
 
 // New returns a hub. It does nothing until the first Subscribe.
@@ -106,7 +108,7 @@ func (h *Hub) Subscribe(channel string) *Subscription {
 	defer h.mu.Unlock()
 	ch := h.channelLocked(channel)
 	ch.joinLocked(s)
-	if ch.conn != nil || ch.refused != nil {
+	if ch.conn != nil || ch.refusalLocked() != nil {
 		s.mark()
 	}
 	return s

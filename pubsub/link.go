@@ -4,10 +4,14 @@ import (
 	"container/list"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"syscall"
 	"time"
+
+	"github.com/redis/rueidis"
 )
 
 const (
@@ -16,6 +20,13 @@ const (
 	// clients of a server that returns do not come all at once.
 	minBackoff = time.Millisecond
 	maxBackoff = 500 * time.Millisecond
+
+	// barredAfter is how many connections in a row the server must have ended before
+	// they worked, until waiters need not expect one soon. A server that stops ends
+	// one or two.
+	barredAfter = 3
+	// warnEvery is the least time between two warnings of that.
+	warnEvery = time.Minute
 
 	// tick is how often a link looks whether it still leads to the right node,
 	// and asks again for channels the server could not serve just now. Both cost
@@ -192,11 +203,35 @@ func (l *link) lost(c *conn, err error) {
 		avoid = l.addr
 	}
 	// Routing changes l.channels, hence the copy.
+	barred := c == nil && endedByServer(err)
 	for _, ch := range slices.Collect(maps.Values(l.channels)) {
 		ch.unconfirmLocked()
+		if barred {
+			h.barLocked(ch, err)
+		}
 		if len(ch.subs) == 0 || ch.refused == nil {
 			h.rerouteLocked(ch, avoid)
 		}
+	}
+}
+
+// endedByServer reports whether err is that of a connection that was opened, and that the
+// server ended or refused to serve, as one with too many clients does.
+func endedByServer(err error) bool {
+	reply := (*rueidis.RedisError)(nil)
+	return errors.As(err, &reply) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// barLocked notes that a connection for the channel was ended by the server. Needs Hub.mu.
+func (h *Hub) barLocked(ch *channel, err error) {
+	if ch.ended++; ch.ended < barredAfter || ch.barred != nil {
+		return
+	}
+	ch.barred = err
+	ch.markLocked()
+	if now := time.Now(); now.Sub(h.warnedBarred) >= warnEvery && h.ctx.Err() == nil {
+		h.warnedBarred = now
+		h.log.Warn("pubsub: the server ends connections for subscriptions; waiters have to poll until it takes one", "channel", ch.name, "error", err)
 	}
 }
 

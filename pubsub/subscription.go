@@ -1,5 +1,13 @@
 package pubsub
 
+import (
+	"fmt"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/internal/secret"
+)
+
 // A Subscription tells one waiter when to look again. Its methods may be called
 // concurrently, and from under the caller's mutex.
 type Subscription struct {
@@ -21,7 +29,8 @@ type Subscription struct {
 //     when Subscribe is called, it is set at once. What was published before the
 //     mark may be missed, nothing after it is, until the next loss;
 //   - at every message;
-//   - when the server has refused the channel (see Refused), or the hub is closed.
+//   - when the server has refused the channel or the connection (see Refused), or the
+//     hub is closed.
 //
 // The channel is never closed.
 func (s *Subscription) C() <-chan struct{} { return s.c }
@@ -51,14 +60,25 @@ func (s *Subscription) Confirmed() bool {
 	return s.ch.conn != nil
 }
 
-// Refused returns the server's error if it does not let this client subscribe to
-// the channel (NOPERM, unknown command), [ErrClosed] if the hub is closed, else nil.
-// No messages come while it is not nil; the caller should poll. A refused channel
-// is asked for again by a Subscribe that comes Linger after its last Close.
+// Refused returns a [*Refusal] if the server does not let this client subscribe to the
+// channel (NOPERM, unknown command), another error if it accepts connections and ends
+// them again (maxclients), [ErrClosed] if the hub is closed, else nil. No messages come
+// while it is not nil; the caller should poll. A refused channel is asked for again by a
+// Subscribe that comes Linger after its last Close, a connection all the time.
 func (s *Subscription) Refused() error {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
-	return s.ch.refused
+	return s.ch.refusalLocked()
+}
+
+// A Refusal is a server's answer that a channel is not for this client.
+type Refusal struct {
+	Channel string
+	Reply   *rueidis.RedisError // may name the user; Error does not
+}
+
+func (r *Refusal) Error() string {
+	return fmt.Sprintf("pubsub: subscribe %q: %s", r.Channel, secret.HideUser(r.Reply.Error()))
 }
 
 // Close ends the subscription. The channel is unsubscribed after Config.Linger if

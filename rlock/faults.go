@@ -106,7 +106,14 @@ func reply(err error) (message string, ok bool) {
 // script: what comes before it in the script has been executed.
 func begun(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
-	return ok && strings.Contains(reply.Error(), "@user_script")
+	return ok && strings.Contains(reply.Error(), "@user_script") || released(err)
+}
+
+// released reports whether err is that of a release which has been executed, and whose
+// message to those who wait was refused (release.lua, rw_release.lua, fair.lua).
+func released(err error) bool {
+	reply, ok := rueidis.IsRedisErr(err)
+	return ok && strings.HasSuffix(reply.Error(), "(released)")
 }
 
 // answered reports whether err, nil included, is a server's answer.

@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -224,15 +225,17 @@ func (r *room) listen() {
 
 func (r *room) listening() bool { return r.line.grants != nil && r.line.grants.Confirmed() }
 
-// deaf returns why grants will not be heard, nil if they will.
+// deaf returns why grants will never be heard, nil if they may be.
 func (r *room) deaf() error {
 	if r.line.grants == nil {
 		return nil
 	}
-	if err := r.line.grants.Refused(); err != nil {
-		return fmt.Errorf("%w: a fair lock needs its channel: %w", ErrNoPermission, err)
+	refusal := (*pubsub.Refusal)(nil)
+	if !errors.As(r.line.grants.Refused(), &refusal) {
+		return nil
 	}
-	return nil
+	_, err := diagnose(refusal.Reply)
+	return fmt.Errorf("a fair lock needs its channel %q: %w", refusal.Channel, err)
 }
 
 // hangUp ends listen.

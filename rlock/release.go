@@ -98,6 +98,7 @@ func (r *room) release(t *tenure, o Owner, now time.Time) error {
 		r.shard.mu.Lock()
 	}
 	r.busy--
+	untold := released(err)
 	if err != nil {
 		_, err = diagnose(err)
 	}
@@ -105,6 +106,10 @@ func (r *room) release(t *tenure, o Owner, now time.Time) error {
 		reply, err = 0, nil // somebody has put another key in its place
 	}
 	switch {
+	case untold:
+		r.yielding = false
+		t.end()
+		err = fmt.Errorf("rlock: unlock %q: owner %s: it is released, but those who wait were not told, and look when the lease would have ended: %w", r.name.key, o, err)
 	case err != nil:
 		r.yielding = false
 		t.disown(time.Now())

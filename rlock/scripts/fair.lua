@@ -26,6 +26,8 @@
 --                TTL; -2 and "": nobody has it); of those that wait, the tickets t are
 --                neither in the queue nor o
 -- 1, 0           nobody asks: the first of those that leave was here, or was not
+-- an error that ends in "(released)": nobody asks, and the lock was freed, but a
+--                message was refused
 --
 -- Sending it again changes nothing: who has left is not there to leave, and who has
 -- joined is there. A ticket that joined and was granted in between would join a
@@ -52,13 +54,18 @@ local function tenure(ticket)
 	return string.sub(ticket, 15, 15) == '8' and string.sub(ticket, 1, 37) or ticket
 end
 
+-- The error of one who has freed the lock, and whose message is refused.
+local function released(refusal)
+	return redis.error_reply(refusal.err .. ' (released)')
+end
+
 local holder = redis.call('hkeys', lock)[1]
 local usable = redis.pcall('zscore', queue, '')
 if type(usable) == 'table' and usable.err then
 	if asking == '' and holder and tenure(holder) == tenure(ARGV[9]) then
 		redis.call('del', lock)
-		redis.call(ARGV[1], KEYS[3], '0')
-		return 1
+		local told = redis.pcall(ARGV[1], KEYS[3], '0')
+		return type(told) == 'table' and released(told) or 1
 	end
 	return redis.error_reply(usable.err .. ' (queue ' .. queue .. ')')
 end
@@ -146,7 +153,7 @@ while not holder do
 		for i = 9 + leaving, 8 + leaving + joining do
 			redis.call('zrem', queue, ARGV[i])
 		end
-		return refused
+		return asking == '' and freed and released(refused) or refused
 	end
 	if holder and first then
 		redis.call('zadd', queue, 0, '!' .. tenure(holder))
@@ -160,7 +167,10 @@ else
 	redis.call('pexpire', queue, silence)
 end
 if freed and not holder then
-	redis.call(ARGV[1], KEYS[3], '0')
+	local told = redis.pcall(ARGV[1], KEYS[3], '0')
+	if type(told) == 'table' then
+		return asking == '' and released(told) or told
+	end
 end
 
 if asking == '' then

@@ -1,5 +1,4 @@
--- Frees a lock and tells whoever waits for it, in one step: the key is deleted
--- and the message published together or not at all, as in Redisson's
+-- Frees a lock and tells whoever waits for it, in one step, as Redisson's
 -- unlockInnerAsync and forceUnlockAsync.
 --
 -- KEYS[1]  the lock's name
@@ -9,6 +8,7 @@
 --
 -- 1        released
 -- 0        it was not ours: nothing was changed, nothing published
+-- an error that ends in "(released)": the key is gone, but the message was refused
 --
 -- Sending it again changes nothing: the second time it is not ours. If the owner
 -- is not there the uuid counts, since the last hand-over may not be mirrored yet; but
@@ -23,5 +23,8 @@ if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then
 	end
 	redis.call('hdel', KEYS[1], owner)
 end
-redis.call(ARGV[2], KEYS[2], '0')
+local told = redis.pcall(ARGV[2], KEYS[2], '0')
+if type(told) == 'table' then
+	return redis.error_reply(told.err .. ' (released)')
+end
 return 1

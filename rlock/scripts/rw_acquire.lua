@@ -70,9 +70,7 @@ if redis.call('exists', name) == 1 and redis.call('hexists', name, field) == 0
 end
 
 local left = -1
-if asked == 'write' then
-	redis.call('del', writer, since)
-else
+if asked == 'read' then
 	local waits = redis.call('pttl', writer)
 	if waits > 0 and redis.call('hexists', name, field) == 0 then
 		return {waits, ''}
@@ -90,5 +88,10 @@ if expires ~= 1 then
 		redis.call('del', name)
 	end
 	return expires
+end
+-- Not before: a server that is full lets a script go on that has begun to write with a
+-- command which needs no memory.
+if asked == 'write' then
+	redis.call('del', writer, since)
 end
 return nil

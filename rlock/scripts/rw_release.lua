@@ -13,6 +13,7 @@
 -- 2        released, and other readers go on: they keep the hash for as long as the
 --          longest lease among them
 -- 0        it was not ours: nothing was changed, nothing published
+-- an error that ends in "(released)": it is done, but the message was refused
 --
 -- Readers whose keys have ended died without a word: once no other is left, they
 -- do not keep the lock.
@@ -32,6 +33,14 @@ local function isOurs(field)
 		return string.sub(field, 1, 37) == string.sub(owner, 1, 37)
 	end
 	return field == owner or field == owner .. ':write'
+end
+
+local function tell(message, reply)
+	local told = redis.pcall(publish, channel, message)
+	if type(told) == 'table' then
+		return redis.error_reply(told.err .. ' (released)')
+	end
+	return reply
 end
 
 local holds = redis.call('hgetall', name)
@@ -61,10 +70,9 @@ if longest > 0 then
 	redis.call('pexpire', name, longest)
 	if wrote then
 		redis.call('hset', name, 'mode', 'read')
-		redis.call(publish, channel, '1')
+		return tell('1', 2)
 	end
 	return 2
 end
 redis.call('del', name)
-redis.call(publish, channel, wrote and '1' or '0')
-return 1
+return tell(wrote and '1' or '0', 1)

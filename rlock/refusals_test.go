@@ -1,0 +1,139 @@
+package rlock_test
+
+import (
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func TestAFairLockSaysWhyItsChannelIsRefused(t *testing.T) {
+	for reply, want := range map[string]error{
+		"ERR unknown command 'SUBSCRIBE', with args beginning with: ":                      rlock.ErrUnsupported,
+		"NOPERM this user has no permissions to run the 'subscribe' command":               rlock.ErrNoPermission,
+		"NOPERM User accounting has no permissions to access the 'rlock_fair:...' channel": rlock.ErrNoPermission,
+	} {
+		t.Run(reply, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				holder, p, me := w.client(), w.client(), w.caller()
+				require.NoError(t, holder.NewFairLock(key).Lock(me))
+				w.answer(func(command string, _ []string) string {
+					if command == "SUBSCRIBE" {
+						return reply
+					}
+					return ""
+				})
+				err := p.NewFairLock(key).Lock(w.caller())
+				require.ErrorIs(t, err, want)
+				assert.ErrorContains(t, err, "a fair lock needs its channel")
+				assert.NotContains(t, err.Error(), user)
+				for _, other := range []error{rlock.ErrUnsupported, rlock.ErrNoPermission} {
+					if other != want {
+						assert.NotErrorIs(t, err, other)
+					}
+				}
+				require.NoError(t, holder.NewFairLock(key).Unlock(me))
+			})
+		})
+	}
+}
+
+// hangsUp returns a dial function that leads to the world's server, and where it reads true
+// ends each connection after the client's first words, as a server does that is full.
+func (w *world) hangsUp() (dial func() (net.Conn, error), full *atomic.Bool) {
+	full = new(atomic.Bool)
+	return func() (net.Conn, error) {
+		if !full.Load() {
+			return w.Dial()
+		}
+		here, there := net.Pipe()
+		go func() {
+			_, _ = there.Read(make([]byte, 1<<10))
+			_, _ = there.Write([]byte("-ERR max number of clients reached\r\n"))
+			_ = there.Close()
+		}()
+		return here, nil
+	}, full
+}
+
+func TestWaitersForWhomThereIsNoConnectionPollAndItIsSaidOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		dial, full := w.hangsUp()
+		p, other, them, me := newParty(t, dial), w.client(), w.caller(), w.caller()
+		require.NoError(t, other.NewLock(key).Lock(them))
+		_, err := p.NewLock(key).IsLocked(me) // it is connected
+		require.NoError(t, err)
+		full.Store(true)
+		result := start(func() error { return p.NewLock(key).Lock(me) })
+		time.Sleep(10 * time.Second)
+		require.True(t, pending(result))
+		assert.Equal(t, 1, p.log.count("the server ends connections for subscriptions"))
+		assert.Equal(t, 1, p.log.count("max number of clients reached"))
+		require.NoError(t, other.NewLock(key).Unlock(them))
+		within(t, 0, 128*time.Millisecond, func() { require.NoError(t, <-result) })
+		require.NoError(t, p.NewLock(key).Unlock(me))
+	})
+}
+
+// Its waiters ask often enough.
+func TestAFairWaiterForWhomThereIsNoConnectionYetWaitsOn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		dial, full := w.hangsUp()
+		p, other, them, me := newParty(t, dial), w.client(), w.caller(), w.caller()
+		require.NoError(t, other.NewFairLock(key).Lock(them))
+		_, err := p.NewFairLock(key).IsLocked(me)
+		require.NoError(t, err)
+		full.Store(true)
+		result := start(func() error { return p.NewFairLock(key).Lock(me) })
+		time.Sleep(10 * time.Second)
+		require.True(t, pending(result))
+		full.Store(false)
+		require.NoError(t, other.NewFairLock(key).Unlock(them))
+		require.NoError(t, <-result)
+		require.NoError(t, p.NewFairLock(key).Unlock(me))
+	})
+}
+
+// A server that has room for nothing new grants nothing: neither to writers.
+func TestAServerThatIsFullOfDataGrantsNoKindOfLock(t *testing.T) {
+	s := at(t, redistest.Standalone(t, "--maxmemory-policy", "noeviction"))
+	client := s.client(withLease(time.Second))
+	for _, lock := range []rlock.Locker{
+		client.NewLock(key), client.NewFencedLock(key), client.NewFairLock(key),
+		client.NewReadWriteLock(key).ReadLock(), client.NewReadWriteLock(key).WriteLock(),
+	} {
+		s.configure("maxmemory", "1")
+		ok, err := lock.TryLock(s.ctx)
+		assert.ErrorContains(t, err, "OOM", "%T", lock)
+		assert.False(t, ok)
+		if ok {
+			require.NoError(t, lock.Unlock(s.ctx))
+		}
+		s.configure("maxmemory", "0")
+	}
+}
+
+// The key is gone by then, and no second try could tell those who wait.
+func TestAReleaseThatNobodyCanBeToldOfIsNotTriedAgain(t *testing.T) {
+	s := at(t, redistest.Standalone(t, "--rename-command", "PUBLISH", ""))
+	client := s.client()
+	for _, lock := range []rlock.Locker{
+		client.NewLock(key), client.NewFencedLock(key), client.NewFairLock(key),
+		client.NewReadWriteLock(key).ReadLock(), client.NewReadWriteLock(key).WriteLock(),
+	} {
+		require.NoError(t, lock.Lock(s.ctx))
+		err := lock.Unlock(s.ctx)
+		assert.ErrorIs(t, err, rlock.ErrUnsupported, "%T", lock)
+		assert.NotErrorIs(t, err, rlock.ErrUnconfirmed, "%T", lock)
+		assert.ErrorContains(t, err, "it is released, but those who wait were not told")
+		assert.Zero(t, s.number("EXISTS", key))
+	}
+	s.number("DEL", tokenKey)
+	s.number("DEL", queue)
+}
