@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,12 +21,23 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	called := t.called
 	v.asking, t.asks, t.called = true, true, false // only a message that comes meanwhile is news to the answer
 	r.shard.mu.Unlock()
-	l, flight := t.ask(ctx, news)
+	l, flight := t.ask(ctx, news, v.quit)
 	r.shard.mu.Lock()
 
 	now = time.Now()
-	r.busy--
 	v.asking, v.due = false, false
+	if flight != nil && flight.leave(&l) {
+		v.ticket = nil // its answer is dealt with when it comes
+		return
+	}
+	if l.place != nil && l.err != nil && ctx.Err() != nil && !v.granted {
+		told, landed := news, l // copies, so that those of most asks stay off the heap
+		if c.background.start(func() { r.undo(t, told, landed) }) {
+			v.ticket = nil
+			return
+		}
+	}
+	r.busy--
 	defer func() {
 		if v.ticket != nil && v.ticket.phase != asking {
 			v.ticket = nil
@@ -34,18 +46,6 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 	place, a := l.place, l.answer
 	f, err := diagnose(l.err)
 	ran := f == unknown || r.line != nil && begun(l.err)
-	if flight != nil || place != nil && err != nil && ctx.Err() != nil && !v.granted {
-		r.busy++
-		v.ticket = nil
-		told, landed := news, l // copies, so that those of most asks stay off the heap
-		c.background.Go(func() {
-			if flight != nil {
-				landed = <-flight
-			}
-			r.undo(t, told, landed)
-		})
-		return
-	}
 	t.asks = false
 	r.told(news, l)
 	switch {
@@ -65,7 +65,7 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 				t.unanswered()
 			}
 		case ran:
-			t.ghost = true
+			t.ghost = !l.settled
 			t.disown(now)
 		default:
 			t.end()
@@ -129,30 +129,26 @@ func (r *room) ticket(v *visit, now time.Time) *tenure {
 }
 
 // undo releases what an acquire may have been granted, or may be yet, whose
-// caller has left while it was in flight. If the client's commands are ordered
-// the release comes behind the acquire, so that its answer is the answer to
-// both: until then the acquire keeps its place, and the next try for the name
-// waits. It runs in a goroutine of its own.
+// caller has left while it was in flight. If the acquire has no answer, but the
+// client's commands are ordered, the release comes behind it on its connection, so
+// that the answer to the release settles both: until then the acquire keeps its
+// place, and the next try for the name waits. It runs in a goroutine of its own.
 func (r *room) undo(t *tenure, n news, l landing) {
 	c := r.client
-	var released int64
-	err := l.err
-	if l.place != nil {
-		released, err = t.releaseCall(news{}).do(c.deadline.context(time.Now()), c.redis).AsInt64()
-		l.place.leave()
+	released, err := t.releaseCall(news{}).do(c.deadline.context(time.Now()), c.redis).AsInt64()
+	l.place.leave()
+	if err == nil && c.ordered() && c.wires.mark() == l.mark {
+		l.settled = true
 	}
 
 	r.shard.mu.Lock()
 	r.busy--
 	t.asks = false
 	r.told(n, l)
-	switch {
-	case l.place == nil:
-		r.leave(t, time.Now()) // it may stand in line since before
-	case err != nil || released == 0 && !c.ordered():
-		t.ghost = true
+	if err != nil || released == 0 && !l.settled {
+		t.ghost = !l.settled
 		t.disown(time.Now())
-	default:
+	} else {
 		t.end()
 	}
 	r.wakeHead()
@@ -209,48 +205,100 @@ type landing struct {
 	place  place // to be left; nil if nothing was sent
 	answer answer
 	err    error
+	// mark is that of the connections when it was sent.
+	mark uint64
+	// settled is set once the acquire has been executed, or never will be.
+	settled bool
 }
 
-// ask is acquire for a caller who leaves when ctx ends: then flight, if it is not
-// nil, is where the acquire lands later.
-func (t *tenure) ask(ctx context.Context, n news) (l landing, flight <-chan landing) {
-	if ctx.Done() == nil || t.room.client.wires.up() {
-		return t.acquire(ctx, n), nil
-	}
-	landed := make(chan landing, 1)
-	go t.land(ctx, n, landed)
+// A flight is an acquire in a goroutine of its own, so that its caller may leave.
+type flight struct {
+	landed chan landing // capacity one
+
+	// The shard's mutex protects following.
+
+	abandoned bool // the caller has left
+}
+
+// leave has the flight undone when it lands, and reports true, unless it has landed
+// already: then it fills in l. The mutex is held.
+func (f *flight) leave(l *landing) bool {
 	select {
-	case l = <-landed:
+	case *l = <-f.landed:
+		return false
+	default:
+		f.abandoned = true
+		return true
+	}
+}
+
+// errNoAnswer is the fault of an acquire that was left to itself and has no answer in
+// the time that an Unlock has.
+var errNoAnswer = errors.New("no answer in time")
+
+// ask is acquire for a caller who leaves when ctx ends, or while there is no place when
+// quit is closed. If the caller leaves a flight behind, that is returned.
+//
+// Where the client's commands have no order, no release can be known to come behind
+// an acquire that was cancelled. So it is not cancelled then: it goes on in flight
+// until its answer is in.
+func (t *tenure) ask(ctx context.Context, n news, quit <-chan struct{}) (landing, *flight) {
+	c := t.room.client
+	place, err := c.nodes.to(t.room.name.slot).asks.enter(ctx, quit)
+	if err != nil {
+		return landing{err: err}, nil
+	}
+	if ctx.Done() == nil || c.wires.up() && c.ordered() {
+		return t.acquire(ctx, n, place), nil
+	}
+	f := &flight{landed: make(chan landing, 1)}
+	if !c.background.start(func() { t.fly(ctx, n, place, f) }) {
+		place.leave()
+		return landing{err: rueidis.ErrClosing}, nil
+	}
+	select {
+	case l := <-f.landed:
 		return l, nil
 	case <-ctx.Done():
-	}
-	select {
-	case l = <-landed:
-		return l, nil
-	default:
-		return landing{}, landed
+		return landing{}, f
 	}
 }
 
-func (t *tenure) land(ctx context.Context, n news, landed chan<- landing) {
-	landed <- t.acquire(ctx, n)
+// fly is the goroutine of a flight.
+func (t *tenure) fly(ctx context.Context, n news, p place, f *flight) {
+	r := t.room
+	l := t.acquire(ctx, n, p)
+	r.shard.mu.Lock()
+	if !f.abandoned {
+		f.landed <- l
+		r.shard.mu.Unlock()
+		return
+	}
+	r.shard.mu.Unlock()
+	r.undo(t, n, l)
 }
 
 // acquire sends the script. It is called without the mutex, once for a tenure.
-func (t *tenure) acquire(ctx context.Context, news news) (l landing) {
+func (t *tenure) acquire(ctx context.Context, news news, p place) (l landing) {
 	c, n := t.room.client, t.room.name
-	if l.place, l.err = c.nodes.enter(ctx, n.slot); l.err != nil {
-		return l
+	l.place = p
+	itself := ctx.Done() != nil && ctx.Err() == nil && !c.ordered()
+	if itself {
+		ctx = c.deadline.context(time.Now())
 	}
 	script := n.kind().acquire(t, news)
+	l.mark = c.wires.mark()
 	if c.config.SyncReplicas > 0 {
 		l.answer, l.err = t.acquireReplicated(ctx, script)
-		return l
+		l.settled = answered(l.err)
+	} else {
+		l.answer, l.err = t.answerTo(script.do(ctx, c.redis))
+		if l.settled = answered(l.err); l.settled {
+			c.wires.heard(l.mark)
+		}
 	}
-	mark := c.wires.mark()
-	l.answer, l.err = t.answerTo(script.do(ctx, c.redis))
-	if answered(l.err) {
-		c.wires.heard(mark)
+	if itself && !l.settled && ctx.Err() != nil {
+		l.err = errNoAnswer
 	}
 	return l
 }

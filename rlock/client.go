@@ -58,8 +58,9 @@ type Client struct {
 	// whoever brings it to zero in a closed client puts a mark on drained.
 	live    atomic.Int64
 	drained chan struct{}
-	// background has the goroutines that undo an acquire whose caller has left.
-	background sync.WaitGroup
+	// background has the goroutines of acquires and looks whose caller may leave
+	// before they end, and of those that undo such an acquire.
+	background crew
 
 	// waiters are used again by this client only: a waiter has a channel, which
 	// must not leave its testing/synctest bubble.
@@ -194,7 +195,10 @@ func (c *Client) NewLock(key string) *Lock {
 // contexts of what is held end with that cause, what is held is released, and no
 // goroutine is left. It waits for Redis to confirm the releases, at most three
 // seconds, or longer if [Config].Redis.ConnWriteTimeout is, and then returns
-// [ErrUnconfirmed]: locks not released end with their leases. A shared rueidis client stays open. Calls after the first return nil.
+// [ErrUnconfirmed]: locks not released end with their leases. Connections to a server
+// that is silent, and what was sent over a shared rueidis client, take up to two
+// seconds more to give up. A shared rueidis client stays open. Calls after the first
+// return nil.
 func (c *Client) Close() error {
 	if c.closed.Swap(true) {
 		return nil
@@ -208,7 +212,7 @@ func (c *Client) Close() error {
 	c.hub.Close()
 	c.deadline.stop()
 	c.closeRedis()
-	c.background.Wait()
+	c.background.close()
 	return err
 }
 

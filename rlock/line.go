@@ -147,7 +147,7 @@ func (r *room) told(n news, l landing) {
 		switch {
 		case t.phase != asking || t.asks:
 		case executed:
-			t.ghost = true
+			t.ghost = !l.settled
 			t.disown(now)
 		default:
 			if t.queued = nil; t.unwanted {

@@ -131,8 +131,7 @@ func (l *lock) ForceUnlock(ctx context.Context) (bool, error) {
 //
 // Redisson's isLocked().
 func (l *lock) IsLocked(ctx context.Context) (bool, error) {
-	exists := l.client.redis.B().Exists().Key(l.name.key).Build()
-	n, err := l.number(ctx, exists)
+	n, err := l.number(ctx, "EXISTS")
 	return n > 0, err
 }
 
@@ -141,7 +140,7 @@ func (l *lock) IsLocked(ctx context.Context) (bool, error) {
 //
 // Redisson's remainTimeToLive().
 func (l *lock) TTL(ctx context.Context) (time.Duration, error) {
-	ms, err := l.number(ctx, l.client.redis.B().Pttl().Key(l.name.key).Build())
+	ms, err := l.number(ctx, "PTTL")
 	switch {
 	case err != nil || ms == -2:
 		return 0, err
@@ -151,8 +150,10 @@ func (l *lock) TTL(ctx context.Context) (time.Duration, error) {
 	return fromMilliseconds(ms), nil
 }
 
-// look sends a command that changes nothing, and decodes the reply.
-func look[T any](ctx context.Context, c *Client, n *name, command rueidis.Completed, decode func(rueidis.RedisResult) (T, error)) (reply T, err error) {
+// look sends a command that changes nothing about the lock's key, and decodes the
+// reply. It tries again for as long as a caller of Unlock would wait, unless Redis has
+// answered, or ctx ends before.
+func look[T any](ctx context.Context, c *Client, n *name, command string, decode func(rueidis.RedisResult) (T, error)) (reply T, err error) {
 	switch {
 	case n.err != nil:
 		return reply, n.err
@@ -161,20 +162,61 @@ func look[T any](ctx context.Context, c *Client, n *name, command rueidis.Comple
 	}
 	ctx, cancel := c.within(ctx)
 	defer cancel()
-	if reply, err = decode(c.redis.Do(ctx, command)); err != nil {
-		_, err = diagnose(err)
-		return reply, fmt.Errorf("rlock: look at %q: %w", n.key, err)
+	var last error // of the attempts so far
+	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
+		if reply, err = decode(c.glance(ctx, n, command)); err == nil {
+			return reply, nil
+		}
+		if ctx.Err() != nil {
+			err = timeUp(ctx, last)
+			break
+		}
+		var f fault
+		if f, err = diagnose(err); f == never || c.closed.Load() {
+			break
+		}
+		last = err
+		select {
+		case <-time.After(jitter(retry)):
+		case <-ctx.Done():
+		}
 	}
-	return reply, nil
+	return reply, fmt.Errorf("rlock: look at %q: %w", n.key, err)
 }
 
-func (l *lock) number(ctx context.Context, command rueidis.Completed) (int64, error) {
+// glance is one attempt of a look. It returns when ctx ends, but the command keeps its
+// place until it has ended: rueidis keeps it in its ring for as long.
+func (c *Client) glance(ctx context.Context, n *name, command string) rueidis.RedisResult {
+	place, err := c.nodes.to(n.slot).asks.enter(ctx, nil)
+	if err != nil {
+		return rueidis.NewErrorResult(err)
+	}
+	landed := make(chan rueidis.RedisResult, 1)
+	started := c.background.start(func() {
+		defer place.leave()
+		// An arbitrary command, since rueidis repeats those that it knows to be
+		// harmless until their context ends, each time with a place in the ring.
+		landed <- c.redis.Do(c.deadline.context(time.Now()), c.redis.B().Arbitrary(command).Keys(n.key).Build())
+	})
+	if !started {
+		place.leave()
+		return rueidis.NewErrorResult(ErrClosed)
+	}
+	select {
+	case result := <-landed:
+		return result
+	case <-ctx.Done():
+		return rueidis.NewErrorResult(ctx.Err())
+	}
+}
+
+func (l *lock) number(ctx context.Context, command string) (int64, error) {
 	return look(ctx, l.client, l.name, command, rueidis.RedisResult.AsInt64)
 }
 
 // fields returns those of the lock's hash, none if nobody has it.
 func (c *Client) fields(ctx context.Context, n *name) ([]string, error) {
-	return look(ctx, c, n, c.redis.B().Hkeys().Key(n.key).Build(), rueidis.RedisResult.AsStrSlice)
+	return look(ctx, c, n, "HKEYS", rueidis.RedisResult.AsStrSlice)
 }
 
 // IsHeld reports whether the caller holds the lock, judged without asking Redis,

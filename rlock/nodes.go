@@ -14,11 +14,12 @@ import (
 const (
 	// slots is how many hash slots a Cluster has.
 	slots = 16384
-	// maxInFlight is how many callers may have a command on its way to one node,
-	// and each may leave a second one behind that undoes it. rueidis' ring holds
-	// 1 024 for a connection and, once full, makes callers wait whatever their
-	// context says; the Keeper's batches (4 of 128) need room beside these.
-	maxInFlight = 250
+	// maxAsks and maxReleases are how many callers may have a command in flight to
+	// one node. rueidis' ring holds 1 024 commands of a connection; once it is full,
+	// callers wait whatever their context says. An ask whose caller leaves has a
+	// second command in the ring, which undoes it, and the keeper has four batches
+	// of 128 beside these: 2*176 + 128 + 512 = 992, which leaves room for pings.
+	maxAsks, maxReleases = 176, 128
 	// topologyAge is how old the picture of a Cluster may become, troubledAge how
 	// old while a node does not answer.
 	topologyAge, troubledAge = time.Minute, 5 * time.Second
@@ -40,12 +41,12 @@ type nodes struct {
 // A topology is never changed once it is in use.
 type topology struct {
 	bySlot *[slots]uint32 // nil outside a Cluster: everything is node 0
-	limits []place        // by node
+	limits []*limits      // by node
 }
 
 func newNodes(ctx context.Context, redis rueidis.Client, patience time.Duration) *nodes {
 	n := &nodes{redis: redis, patience: patience, numbers: make(map[string]uint32)}
-	first := &topology{limits: []place{make(place, maxInFlight)}}
+	first := &topology{limits: []*limits{newLimits()}}
 	if redis.Mode() == rueidis.ClientModeCluster {
 		first.bySlot = new([slots]uint32)
 	}
@@ -64,29 +65,57 @@ func (n *nodes) of(slot uint16) uint32 {
 	return 0
 }
 
-// A place is one among the commands in flight to a node.
-type place chan struct{}
+// limits are those of the commands in flight to one node. Releases have places of
+// their own, so that they never wait for asks.
+type limits struct {
+	asks     limit // of acquires, and of commands that only look
+	releases limit
+}
+
+func newLimits() *limits {
+	return &limits{asks: make(limit, maxAsks), releases: make(limit, maxReleases)}
+}
+
+// to returns the limits of the node that serves slot.
+func (n *nodes) to(slot uint16) *limits {
+	p := n.picture.Load()
+	if p.bySlot != nil {
+		return p.limits[p.bySlot[slot]]
+	}
+	return p.limits[0]
+}
+
+// A limit has as many places as there may be commands in flight.
+type limit chan struct{}
+
+// A place is one of a limit's, which the caller leaves when its command has ended.
+type place limit
 
 func (p place) leave() { <-p }
 
-// enter waits for a place, which the caller leaves when its command is answered.
-// It fails with errCrowded if ctx ends before.
-func (n *nodes) enter(ctx context.Context, slot uint16) (place, error) {
-	p := n.picture.Load()
-	limit := p.limits[0]
-	if p.bySlot != nil {
-		limit = p.limits[p.bySlot[slot]]
-	}
+// tryEnter returns a place if one is free.
+func (l limit) tryEnter() (p place, ok bool) {
 	select {
-	case limit <- struct{}{}:
-		return limit, nil
+	case l <- struct{}{}:
+		return place(l), true
 	default:
+		return nil, false
+	}
+}
+
+// enter waits for a place. It fails with errCrowded if ctx ends before, or quit is
+// closed.
+func (l limit) enter(ctx context.Context, quit <-chan struct{}) (place, error) {
+	if p, ok := l.tryEnter(); ok {
+		return p, nil
 	}
 	select {
-	case limit <- struct{}{}:
-		return limit, nil
-	case <-ctx.Done():
+	case l <- struct{}{}:
+		return place(l), nil
+	case <-quit:
 		return nil, errCrowded
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", errCrowded, ctx.Err())
 	}
 }
 
@@ -132,7 +161,7 @@ func (n *nodes) refresh(ctx context.Context) {
 		if !ok {
 			number = uint32(len(limits))
 			n.numbers[primary] = number
-			limits = append(limits, make(place, maxInFlight))
+			limits = append(limits, newLimits())
 		}
 		for slot := max(first, 0); slot <= min(last, slots-1); slot++ {
 			bySlot[slot] = number

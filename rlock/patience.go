@@ -32,24 +32,29 @@ type deadline struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	fresh  time.Time // until when ctx may be handed out
+	closed bool      // only contexts that have ended are handed out
 }
 
 func (d *deadline) context(now time.Time) context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.ctx == nil || now.After(d.fresh) {
+	if d.ctx == nil || !d.closed && now.After(d.fresh) {
 		// The former one is left to its timer: commands may be under way with it.
 		d.fresh = now.Add(freshness)
 		d.ctx, d.cancel = context.WithDeadline(context.Background(), d.fresh.Add(d.patience))
+		if d.closed {
+			d.cancel()
+		}
 	}
 	return d.ctx
 }
 
-// stop frees the timer of the context handed out last, and ends what still uses
-// it.
+// stop ends the context handed out last, with what still uses it, and every one that
+// is handed out from now on.
 func (d *deadline) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.closed = true
 	if d.cancel != nil {
 		d.cancel()
 	}

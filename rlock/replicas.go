@@ -94,8 +94,9 @@ func (c *Client) checkWait() error {
 }
 
 // ordered reports whether Redis gets the client's commands in the order in which
-// they are sent: on one connection, that of the client's own. Of several, if it was
-// told to have them, rueidis chooses one at random in a Cluster.
+// they are sent, unless a connection is closed meanwhile, which the wires know: on one
+// connection, that of the client's own. Of several, if it was told to have them,
+// rueidis chooses one at random in a Cluster.
 func (c *Client) ordered() bool {
-	return c.config.Client == nil && c.config.Redis.PipelineMultiplex < 0 && c.config.SyncReplicas == 0
+	return c.wires.counted && c.config.Redis.PipelineMultiplex < 0 && c.config.SyncReplicas == 0
 }

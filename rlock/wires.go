@@ -17,6 +17,8 @@ import (
 // goroutine, which costs as much as all the rest that a Lock does here; with a
 // connection there is no need.
 type wires struct {
+	// counted is set if those that are closed are: not those of a shared client.
+	counted bool
 	// watched is set if all connections are: not those of a shared client, and not
 	// in a Cluster, where a redirected command may meet a node for the first time.
 	watched bool
@@ -35,7 +37,7 @@ func (w *wires) watch(o rueidis.ClientOption) rueidis.ClientOption {
 	if o.DisableTCPNoDelay {
 		return o // rueidis must see the bare connection
 	}
-	w.watched = true
+	w.counted, w.watched = true, true
 	silence := 2*o.Dialer.KeepAlive + o.ConnWriteTimeout
 	w.prompt = o.Dialer.KeepAlive > 0 && o.ConnWriteTimeout > 0 && silence <= patienceOf(o)+freshness
 	connect, simple := o.DialCtxFn, o.DialFn
