@@ -44,6 +44,7 @@ type Client struct {
 	publish string // the command that release.lua publishes with
 	numsub  string // the PUBSUB subcommand that counts its subscribers, "" if no node knows them all
 
+	notices  *notices // by which the Logger is called
 	deadline deadline
 	losses   losses
 	taken    taken // of compound locks whose first part is this client's
@@ -121,8 +122,9 @@ func New(config Config) (*Client, error) {
 	for s := range c.allShards {
 		s.rooms = make(map[string]*room)
 	}
+	c.config.Logger, c.notices = newLogger(config.Logger)
 	c.nodes = newNodes(c.ctx, redis, c.deadline.patience)
-	c.hub = pubsub.New(pubsub.Config{Client: redis, Sharded: sharded, Logger: config.Logger})
+	c.hub = pubsub.New(pubsub.Config{Client: redis, Sharded: sharded, Logger: c.config.Logger})
 	c.keeper = lease.NewKeeper(lease.Config{
 		Tick:       c.tick,
 		Send:       c.send,
@@ -197,8 +199,9 @@ func (c *Client) NewLock(key string) *Lock {
 // seconds, or longer if [Config].Redis.ConnWriteTimeout is, and then returns
 // [ErrUnconfirmed]: locks not released end with their leases. Connections to a server
 // that is silent, and what was sent over a shared rueidis client, take up to two
-// seconds more to give up. A shared rueidis client stays open. Calls after the first
-// return nil.
+// seconds more to give up. Close waits for the Logger too, for a second at most; a call
+// of a Logger that takes longer is left to end by itself. A shared rueidis client stays
+// open. Calls after the first return nil.
 func (c *Client) Close() error {
 	if c.closed.Swap(true) {
 		return nil
@@ -213,6 +216,7 @@ func (c *Client) Close() error {
 	c.deadline.stop()
 	c.closeRedis()
 	c.background.close()
+	c.notices.close()
 	return err
 }
 

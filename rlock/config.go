@@ -67,8 +67,10 @@ type Config struct {
 
 	// Logger is told what a person should know: locks that were lost, releases
 	// that had to be tried again, a server that refuses subscriptions. Never a
-	// password, and never an event per lock in normal running. Defaults to
-	// slog.Default().
+	// password, and never an event per lock in normal running. It is called in a
+	// goroutine of its own, one message after the other, so that it may be slow and
+	// may call the client; while 1000 messages wait for it, more are dropped and
+	// counted. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 

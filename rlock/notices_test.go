@@ -1,0 +1,128 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A slowHandler has each record, and asks whether it is enabled, in its own time.
+type slowHandler struct {
+	slog.Handler
+	pause   func()
+	records []slog.Record // the end of the test reads them, when the client is closed
+}
+
+func (h *slowHandler) Enabled(context.Context, slog.Level) bool {
+	h.pause()
+	return true
+}
+
+func (h *slowHandler) Handle(_ context.Context, r slog.Record) error {
+	h.pause()
+	h.records = append(h.records, r)
+	return nil
+}
+
+// of returns the values of the attribute, in the order of the records that have it.
+func (h *slowHandler) of(attribute string) (values []string) {
+	for _, r := range h.records {
+		r.Attrs(func(a slog.Attr) bool {
+			if a.Key == attribute {
+				values = append(values, a.Value.String())
+			}
+			return true
+		})
+	}
+	return values
+}
+
+func withLogger(h slog.Handler) func(*rlock.Config) {
+	return func(c *rlock.Config) { c.Logger = slog.New(h) }
+}
+
+func TestALoggerThatBlocksLosesNoOtherLock(t *testing.T) {
+	for name, pause := range map[string]time.Duration{"for longer than a lease": 4 * time.Second, "for ever": 12 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				log := &slowHandler{pause: func() { time.Sleep(pause) }}
+				p := w.client(withLease(3*time.Second), withLogger(log))
+				var holds []*rlock.Hold
+				for i := range 10 {
+					h, err := p.NewLock(fmt.Sprint("lock ", i)).Acquire(w.ctx)
+					require.NoError(t, err)
+					holds = append(holds, h)
+				}
+				for i := range 5 {
+					w.Del(fmt.Sprint("lock ", i))
+				}
+				time.Sleep(time.Minute)
+				for i, h := range holds {
+					assert.Equal(t, i >= 5, h.Valid(), i)
+				}
+				them := w.caller()
+				within(t, 0, 0, func() { require.NoError(t, p.NewLock("another").Lock(them)) })
+				within(t, 0, 2*time.Second, func() { require.NoError(t, p.Close()) })
+				time.Sleep(24 * time.Hour)
+			})
+		})
+	}
+}
+
+// The one that is told first when it is slow is told the rest in order, and of no more
+// than there is room for.
+func TestASlowLoggerIsToldInOrderAndOfWhatItMissed(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		resume := make(chan struct{})
+		log := &slowHandler{pause: func() { <-resume }}
+		p := w.client(withLogger(log))
+		const losses = 1500
+		for i := range losses {
+			me := w.caller()
+			lock := p.NewLock(fmt.Sprint(i))
+			require.NoError(t, lock.Lock(me))
+			w.Del(lock.Name())
+			require.NoError(t, lock.Lock(me)) // the mirror of the second level finds out
+			w.eventually(func() bool { return !lock.IsHeld(me) }, "lost")
+		}
+		synctest.Wait()
+		close(resume)
+		synctest.Wait()
+		require.NoError(t, p.Close())
+		told := log.of("lock")
+		require.Len(t, told, 1001, "the one that was being told, and 1000 that waited")
+		for i, lock := range told {
+			require.Equal(t, fmt.Sprint(i), lock)
+		}
+		assert.Equal(t, []string{fmt.Sprint(losses - 1001)}, log.of("count"))
+	})
+}
+
+func TestALoggerMayCallTheClient(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var p *party
+		them := w.caller()
+		log := &slowHandler{pause: func() {
+			if p.NewLock(key).Lock(them) == nil {
+				_ = p.NewLock(key).Unlock(them)
+			}
+			_ = p.Close()
+		}}
+		p = w.client(withLogger(log), withLease(time.Second))
+		me := w.caller()
+		require.NoError(t, p.NewLock("lost").Lock(me))
+		w.Del("lost")
+		time.Sleep(10 * time.Second)
+		require.ErrorIs(t, p.NewLock(key).Lock(me), rlock.ErrClosed)
+		synctest.Wait()
+		assert.Equal(t, []string{"lost"}, log.of("lock"))
+	})
+}
