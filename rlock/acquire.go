@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/go-rlock/rlock/waitqueue"
 )
 
@@ -22,6 +24,11 @@ const (
 	// doubling to lastRetry.
 	firstRetry, lastRetry = 10 * time.Millisecond, 500 * time.Millisecond
 )
+
+// shutTime is how long a shared rueidis client must say that it is closed until it is
+// believed: in a Cluster or with Sentinel it says so of the connections to a node that
+// has just been replaced.
+const shutTime = 2 * time.Second
 
 // forever is the wait of a request that only its context ends.
 const forever time.Duration = math.MaxInt64
@@ -78,6 +85,8 @@ type visit struct {
 
 	err   error // what Redis said last, if it was an error
 	fatal bool  // and waiting does not cure it
+	// shut is since when each attempt was told that the rueidis client is closed.
+	shut time.Time
 }
 
 type waiter = waitqueue.Waiter[visit]
@@ -301,6 +310,15 @@ func (r *room) giveUp(w *waiter, err error) error {
 
 // failed notes an error, and how long to wait before the next attempt.
 func (v *visit) failed(f fault, err error) {
+	now := time.Now()
+	switch {
+	case !errors.Is(err, rueidis.ErrClosing):
+		v.shut = time.Time{}
+	case v.shut.IsZero():
+		v.shut = now
+	case now.Sub(v.shut) >= shutTime:
+		f, err = never, fmt.Errorf("%w: the rueidis client in Config.Client is: %w", ErrClosed, err)
+	}
 	v.err = err
 	v.fatal = f == never
 	v.sleep = jitter(min(firstRetry<<min(v.fails, 10), lastRetry))

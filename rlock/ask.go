@@ -71,7 +71,7 @@ func (r *room) ask(ctx context.Context, w *waiter, now time.Time) {
 			t.end()
 		}
 	case !a.granted:
-		v.err, v.fails = nil, 0
+		v.err, v.fails, v.shut = nil, 0, time.Time{}
 		if v.wait > 0 {
 			r.subscribe()
 		}
@@ -232,16 +232,17 @@ func (f *flight) leave(l *landing) bool {
 	}
 }
 
-// errNoAnswer is the fault of an acquire that was left to itself and has no answer in
-// the time that an Unlock has.
+// errNoAnswer is the fault of a flight that has no answer in the time that an Unlock has.
 var errNoAnswer = errors.New("no answer in time")
 
 // ask is acquire for a caller who leaves when ctx ends, or while there is no place when
 // quit is closed. If the caller leaves a flight behind, that is returned.
 //
-// Where the client's commands have no order, no release can be known to come behind
-// an acquire that was cancelled. So it is not cancelled then: it goes on in flight
-// until its answer is in.
+// A flight goes on until its answer is in, whatever becomes of its caller. If it has
+// to wait for a connection, rueidis opens that with its context, and an end of it would
+// fail the commands of all who wait for the same connection. And where the client's
+// commands have no order, no release is known to come behind an acquire that was
+// cancelled.
 func (t *tenure) ask(ctx context.Context, n news, quit <-chan struct{}) (landing, *flight) {
 	c := t.room.client
 	place, err := c.nodes.to(t.room.name.slot).asks.enter(ctx, quit)
@@ -252,7 +253,7 @@ func (t *tenure) ask(ctx context.Context, n news, quit <-chan struct{}) (landing
 		return t.acquire(ctx, n, place), nil
 	}
 	f := &flight{landed: make(chan landing, 1)}
-	if !c.background.start(func() { t.fly(ctx, n, place, f) }) {
+	if !c.background.start(func() { t.fly(n, place, f) }) {
 		place.leave()
 		return landing{err: rueidis.ErrClosing}, nil
 	}
@@ -265,9 +266,13 @@ func (t *tenure) ask(ctx context.Context, n news, quit <-chan struct{}) (landing
 }
 
 // fly is the goroutine of a flight.
-func (t *tenure) fly(ctx context.Context, n news, p place, f *flight) {
+func (t *tenure) fly(n news, p place, f *flight) {
 	r := t.room
+	ctx := r.client.deadline.context(time.Now())
 	l := t.acquire(ctx, n, p)
+	if !l.settled && ctx.Err() != nil {
+		l.err = errNoAnswer
+	}
 	r.shard.mu.Lock()
 	if !f.abandoned {
 		f.landed <- l
@@ -282,10 +287,6 @@ func (t *tenure) fly(ctx context.Context, n news, p place, f *flight) {
 func (t *tenure) acquire(ctx context.Context, news news, p place) (l landing) {
 	c, n := t.room.client, t.room.name
 	l.place = p
-	itself := ctx.Done() != nil && ctx.Err() == nil && !c.ordered()
-	if itself {
-		ctx = c.deadline.context(time.Now())
-	}
 	script := n.kind().acquire(t, news)
 	l.mark = c.wires.mark()
 	if c.config.SyncReplicas > 0 {
@@ -296,9 +297,6 @@ func (t *tenure) acquire(ctx context.Context, news news, p place) (l landing) {
 		if l.settled = answered(l.err); l.settled {
 			c.wires.heard(l.mark)
 		}
-	}
-	if itself && !l.settled && ctx.Err() != nil {
-		l.err = errNoAnswer
 	}
 	return l
 }

@@ -404,7 +404,7 @@ func incurable(err error) bool {
 		f, _ := diagnose(reply)
 		return f == never
 	}
-	for _, sentinel := range []error{ErrClosed, ErrLost, ErrInvalidName, ErrNoPermission} {
+	for _, sentinel := range []error{ErrClosed, rueidis.ErrClosing, ErrLost, ErrInvalidName, ErrNoPermission} {
 		if errors.Is(err, sentinel) {
 			return true
 		}

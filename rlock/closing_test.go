@@ -154,3 +154,61 @@ func closeAtASilentServer(t *testing.T, w *world, connect func(*world) (*rlock.C
 		require.Error(t, <-result)
 	}
 }
+
+func TestALockEndsWithTheSharedClientThatWasClosedFirst(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		clients := make([]*rlock.Client, 3)
+		shared := make([]rueidis.Client, 3)
+		for i := range clients {
+			clients[i], shared[i], _ = newWorld(t, w.ctx).sharing()
+		}
+		client := clients[0]
+		held, me := client.NewLock("held"), w.caller()
+		require.NoError(t, held.Lock(me))
+		for _, s := range shared {
+			s.Close()
+		}
+		within(t, 0, 5*time.Second, func() { require.ErrorIs(t, held.Unlock(me), rlock.ErrUnconfirmed) })
+		for name, lock := range map[string]rlock.Locker{
+			"lock":       client.NewLock(key),
+			"fair lock":  client.NewFairLock(key),
+			"read lock":  client.NewReadWriteLock(key).ReadLock(),
+			"multi-lock": rlock.NewMultiLock(client.NewLock(key), client.NewLock("another")),
+		} {
+			within(t, 0, 5*time.Second, func() { require.ErrorIs(t, lock.Lock(w.caller()), rlock.ErrClosed, name) })
+			within(t, 0, 5*time.Second, func() {
+				err := lock.Lock(w.caller())
+				require.ErrorIs(t, err, rlock.ErrClosed, name)
+				require.ErrorIs(t, err, rueidis.ErrClosing, name)
+			})
+			within(t, 0, 5*time.Second, func() {
+				_, err := lock.IsLocked(w.ctx)
+				require.ErrorIs(t, err, rueidis.ErrClosing, name)
+			})
+		}
+		within(t, 0, 5*time.Second, func() {
+			require.ErrorIs(t, rlock.NewRedLock(clients, key).Lock(w.caller()), rueidis.ErrClosing)
+		})
+	})
+}
+
+// A caller's command opens the connection that others wait for.
+func TestACallerWhoLeavesWhileItConnectsFailsNobodyElse(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		for range 20 {
+			require.NoError(t, p.NewLock("held").Lock(me))
+			p.net.SetRoundTrip(20 * time.Millisecond)
+			p.net.Cut()
+			synctest.Wait()
+			ctx, cancel := context.WithTimeout(w.caller(), 10*time.Millisecond)
+			leaves := start(func() error { return p.NewLock(key).Lock(ctx) })
+			require.True(t, pending(leaves))
+			require.NoError(t, p.NewLock("held").Unlock(me))
+			require.ErrorIs(t, <-leaves, context.DeadlineExceeded)
+			cancel()
+			p.net.SetRoundTrip(0)
+			time.Sleep(time.Second)
+		}
+	})
+}

@@ -19,11 +19,14 @@ type Config struct {
 	// for commands, no client-side cache, small buffers, and timeouts by which a
 	// dead peer is noticed in four seconds instead of twelve. With a longer
 	// ConnWriteTimeout than 2 s, Unlock, Close and renewals wait for an answer
-	// for a second more than that.
+	// for a second more than that. ConnLifetime is refused: a caller who leaves while
+	// it opens the next connection has the commands of others fail.
 	Redis rueidis.ClientOption
 
 	// Client is a client to share instead. Its settings stay as they are, and
-	// [Client.Close] leaves it open. Set either Redis.InitAddress or Client.
+	// [Client.Close] leaves it open. Close it after that: a Lock that waits returns
+	// [ErrClosed] some seconds after it was closed. It should have no ConnLifetime.
+	// Set either Redis.InitAddress or Client.
 	Client rueidis.Client
 
 	// Lease is how long Redis keeps a lock whose holder died, and so how long
@@ -110,6 +113,9 @@ func (c Config) withDefaults() (Config, error) {
 		if strings.Contains(addr, "@") || strings.Contains(addr, "://") { // and is not repeated here, nor in the errors of a dial
 			return c, fmt.Errorf("rlock: %w: an address in Redis.InitAddress is a URL, or has a user or a password in it: use \"host:port\", or rueidis.ParseURL for a URL", ErrInvalidConfig)
 		}
+	}
+	if c.Redis.ConnLifetime > 0 {
+		return c, fmt.Errorf("rlock: %w: Redis.ConnLifetime is %v: leave it 0, since commands fail when a connection reaches its end", ErrInvalidConfig, c.Redis.ConnLifetime)
 	}
 	if c.PubSub < PubSubAuto || c.PubSub > PubSubPlain {
 		return c, fmt.Errorf("rlock: %w: PubSub is %d: use one of its constants", ErrInvalidConfig, c.PubSub)

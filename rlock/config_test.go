@@ -18,6 +18,8 @@ import (
 
 func TestAConfigThatCannotWorkIsRefused(t *testing.T) {
 	server := redistest.Embedded(t)
+	expiring := server.Options()
+	expiring.ConnLifetime = time.Hour
 	for what, config := range map[string]rlock.Config{
 		"no address":              {},
 		"an address and a client": {Redis: server.Options(), Client: server.Client(t)},
@@ -25,6 +27,7 @@ func TestAConfigThatCannotWorkIsRefused(t *testing.T) {
 		"negative pub/sub":        {Redis: server.Options(), PubSub: -1},
 		"negative replicas":       {Redis: server.Options(), SyncReplicas: -1},
 		"too many replicas":       {Redis: server.Options(), SyncReplicas: 101},
+		"connections that expire": {Redis: expiring},
 		"too short a lease":       {Redis: server.Options(), Lease: 99 * time.Millisecond},
 	} {
 		client, err := rlock.New(config)
