@@ -35,7 +35,8 @@ func TestEachKindStartsEmptyAndAnswers(t *testing.T) {
 }
 
 func TestEachRunsTheTestOnAllFourKinds(t *testing.T) {
-	redistest.Standalone(t) // or skip
+	redistest.WithoutServer(t) // then without the embedded one
+	redistest.Standalone(t)    // or skip
 	var kinds []redistest.Kind
 	redistest.Each(t, func(_ *testing.T, s *redistest.Server) { kinds = append(kinds, s.Kind) })
 	assert.Equal(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster}, kinds)

@@ -34,7 +34,7 @@ func TestWithoutAServerInstalledTestsAreSkipped(t *testing.T) {
 }
 
 func TestWithoutAServerInstalledEachRunsTheTestOnTheEmbedded(t *testing.T) {
-	out, passed := again(t, "TestEachKindStartsEmptyAndAnswers", "PATH=", "RLOCK_REQUIRE_REDIS=")
+	out, passed := again(t, "TestEachKindStartsEmptyAndAnswers", "PATH=", "RLOCK_SERVER=", "RLOCK_REQUIRE_REDIS=")
 	assert.True(t, passed, out)
 	assert.Contains(t, out, "--- PASS: TestEachKindStartsEmptyAndAnswers/embedded")
 	for _, kind := range []redistest.Kind{redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster} {
@@ -60,6 +60,9 @@ func TestTheVariableChoosesTheServerOfAllTests(t *testing.T) {
 	out, passed := again(t, "TestTheArgumentsReachTheServer", "PATH=", "RLOCK_SERVER="+path)
 	assert.True(t, passed, out)
 	assert.Contains(t, out, "redistest: standalone at ")
+	out, passed = again(t, "TestABubbleLetsHoursPass", "RLOCK_SERVER="+path)
+	assert.True(t, passed, out)
+	assert.Contains(t, out, "--- SKIP: TestABubbleLetsHoursPass")
 
 	out, passed = again(t, "TestTheArgumentsReachTheServer", "RLOCK_SERVER=/nowhere/redis-server")
 	assert.False(t, passed, "and no other takes its place")
@@ -111,7 +114,7 @@ func TestABubbleLetsHoursPass(t *testing.T) {
 
 func TestABubbleThatHangsPanics(t *testing.T) {
 	if os.Getenv(child) == "" {
-		out, passed := again(t, t.Name())
+		out, passed := again(t, t.Name(), "RLOCK_SERVER=")
 		assert.False(t, passed)
 		assert.Contains(t, out, "panic: redistest: TestABubbleThatHangsPanics hangs: 24h0m0s of virtual time have passed")
 		assert.Contains(t, out, "start_test.go", "where it hangs")
