@@ -3,6 +3,7 @@ package rlock_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,5 +133,31 @@ func TestALookOutlivesAConnectionThatEnds(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, locked)
 		require.NoError(t, other.NewLock(key).Unlock(me))
+	})
+}
+
+// Each acquisition asks the silent server too, and leaves that behind. What it leaves
+// ends with the hold unless it is in flight, and there is a limit of commands in flight.
+func TestARedLockWithASilentServerLeavesABoundedNumberOfGoroutines(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		clients := make([]*rlock.Client, 3)
+		var silent *network.Network
+		for i := range clients {
+			p := newWorld(t, w.ctx).client()
+			clients[i], silent = p.Client, p.net
+		}
+		require.NoError(t, rlock.NewRedLock(clients, key).Do(w.ctx, func(context.Context) error { return nil }))
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		silent.Rule(network.Silence)
+		for i := range thorough(50_000, 1500) {
+			hold, err := rlock.NewRedLock(clients, fmt.Sprint("lock ", i)).Acquire(w.ctx)
+			require.NoError(t, err)
+			require.NoError(t, hold.Release(w.ctx))
+			time.Sleep(300 * time.Microsecond)
+		}
+		synctest.Wait()
+		assert.Less(t, runtime.NumGoroutine()-before, 1200)
+		silent.Heal()
 	})
 }
