@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -289,9 +290,13 @@ func TestTryLockForMakesOneAttemptHoweverShortTheWait(t *testing.T) {
 				taken, err := try(me, lock, wait, 0)
 				return err == nil && taken
 			}, hang, time.Millisecond, wait)
-			hold, err := lock.rival.Acquire(rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithWait(wait))
-			assert.ErrorIs(t, err, rlock.ErrNotAcquired)
-			assert.Nil(t, hold)
+			// On a busy machine a RedLock may take its servers for silent for a moment, which is
+			// another error.
+			assert.Eventually(t, func() bool {
+				hold, err := lock.rival.Acquire(rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithWait(wait))
+				assert.Nil(t, hold)
+				return errors.Is(err, rlock.ErrNotAcquired)
+			}, hang, time.Millisecond, wait)
 			require.NoError(t, lock.Unlock(me))
 		}
 	})
