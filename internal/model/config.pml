@@ -42,14 +42,36 @@
 #define ACQUIRES 0      /* a Lock tries an acquire before it joins */
 #endif
 #ifndef DEAD_WAITERS
-#define DEAD_WAITERS 0  /* 1: at the start client 1 is dead, but counted, with two tickets before the one of client 0 */
+#define DEAD_WAITERS 0  /* 1: at the start client 1 is dead, but counted, with all its tickets before the one of client 0 */
+#endif
+#ifndef GUESTS
+#define GUESTS 0        /* 1: at most one guest (a client of Redisson) holds the lock and one waits */
+#endif
+#ifndef HANDOFFS
+#define HANDOFFS 0      /* n: a section lasts for a tick, others of the same client always wait, and n sections may follow once others wait */
+#endif
+#ifndef TRIES
+#define TRIES 0         /* 1: client 0 calls TryLock only */
+#endif
+#ifndef FIFO
+#define FIFO 0          /* 1: it is checked that no client passes another that waits */
 #endif
 #ifndef EAGER
 #define EAGER 0         /* 1: a client looks at any time, not only when it must */
 #endif
-#ifndef polls
-#define polls(c) false
+#define PLAIN 0
+#define READ_WRITE 1    /* client 0 writes, the others read */
+#define SEMAPHORE 2
+#ifndef KIND
+#define KIND PLAIN
 #endif
+#ifndef PERMITS
+#define PERMITS 2       /* of a semaphore */
+#endif
+#ifndef POLLER
+#define POLLER 9        /* the client that may not subscribe */
+#endif
+#define polls(c) ((c) == POLLER)
 #if CLIENTS == 2
 #define EACH(p) (p(0) || p(1))
 #define SUM(p) (p(0) + p(1))

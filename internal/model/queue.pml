@@ -34,19 +34,23 @@ mtype = {
 #define OLD most(CLAIM, LEASE)  /* ages stop here */
 #define lent(op) ((op) == JOIN && JOIN_CLAIMS -> CLAIM : LEASE) /* for how long a command enters */
 
-/* Redis. Ticket t belongs to client owner(t); a number is used again when nothing refers to it any more. */
-byte lease[TICKETS + 1];        /* ticks for which a ticket still holds the lock; 0: it does not */
-chan queue = [TICKETS + 1] of { byte };
+/* Redis. Ticket t belongs to client owner(t), from 1; a number is used again when nothing refers to it any more. */
+byte lease[TICKETS + 1];        /* ticks for which a ticket still holds the lock; 0: it does not. lease[0]: a guest */
+chan queue = [TICKETS + 2] of { byte };
 bool mark[TICKETS + 1];
+bool window;                    /* a guests' turn: guests go first */
 bool listens[CLIENTS];          /* PUBSUB NUMSUB counts a subscription to the client's channel */
 byte silence;                   /* ticks until the queue expires; with nothing but marks in it, with the lock. 0: it does not */
 
 /* The network. */
 typedef Command { mtype op; byte out, in, age };
-typedef Reply { mtype op, result; byte out, in, age, named };
+typedef Reply { mtype op, result; byte out, in, age, named; bool first, free, others };
 Command sent[CLIENTS + 1];      /* one command of each client at a time; the last is of a connection that broke: it runs late */
 Reply reply[CLIENTS + 1];
 bool plus[TICKETS + 1];         /* "+ticket" is on its way */
+
+bool zero[CLIENTS];             /* '0' of Redisson's channel is on its way to an usher */
+bool turn[CLIENTS];             /* "?ticket" is on its way */
 
 /* The clients. */
 mtype state[CLIENTS];
@@ -60,12 +64,25 @@ bool leaving[TICKETS + 1];      /* the Keeper has to take it out */
 bool again[CLIENTS];            /* and has to once more: the leave that is under way may have come before what was heard */
 bool rested[CLIENTS];           /* no new Lock before the next tick */
 bool stopped[CLIENTS];          /* the process stands still */
+byte handoffs[CLIENTS];         /* inside the client, since it knows that others wait */
+bool others[CLIENTS];
 bool cut[CLIENTS];              /* the subscription has ended */
 
+byte usher[CLIENTS];            /* 2: subscribed to Redisson's channel and to `ushers`, 1: to `ushers` alone */
+bool first[CLIENTS];            /* it was told that it is first, behind the guests: becomes an usher */
+bool poked[CLIENTS];            /* has to look at once */
+bool timed[CLIENTS];            /* has to look when the guests' turn ends */
+
+/* Guests. lease[0] is one that holds the lock. */
+bool guest;                     /* one waits: it is subscribed to Redisson's channel */
+bool guest_zero;                /* '0' is on its way to it */
+bool guest_rested;
+
 /* Scratch of one event; done() clears it. */
+bool freed;
 mtype op, r;
 byte who, out, in, i, f, n;
-#define done() op = 0; r = 0; who = 0; out = 0; in = 0; i = 0; f = 0; n = 0; clear_scratch
+#define done() freed = false; op = 0; r = 0; who = 0; out = 0; in = 0; i = 0; f = 0; n = 0; clear_scratch
 
 byte faults;
 bool wiped;
@@ -74,20 +91,54 @@ bool wiped;
 #define alive(c) (state[c] != DEAD && !stopped[c])
 #define any(a, c) (a[(c) * IDS + 1] || a[(c) * IDS + 2] || a[(c) * IDS + IDS])
 #define clear(x) x.op = 0; x.out = 0; x.in = 0; x.age = 0
-#define clear_reply(y) clear(reply[y]); reply[y].result = 0; reply[y].named = 0
+#define clear_reply(y) clear(reply[y]); reply[y].result = 0; reply[y].named = 0; reply[y].first = false; reply[y].free = false; reply[y].others = false
 #define queues(t) ((queue??[eval(t)]) != 0)
 
-#include "properties.pml"
-
-/* n: how many hold the lock. */
+/* A kind is a capacity and what each client's ticket takes of it: a writer takes all. */
+#if KIND == READ_WRITE
+#define CAPACITY TICKETS
+#define weight(c) ((c) == 0 -> TICKETS : 1)
+#else
+#define CAPACITY (KIND == SEMAPHORE -> PERMITS : 1)
+#define weight(c) 1
+#endif
+/* n: what is taken of the lock. */
 inline count_holders() {
-	n = 0; i = 0;
-	do :: i <= TICKETS -> if :: lease[i] -> n++ :: else fi; i++ :: else -> break od
+	n = (lease[0] -> CAPACITY : 0); i = 1;
+	do :: i <= TICKETS -> if :: lease[i] -> n = n + weight(owner(i)) :: else fi; i++ :: else -> break od
 }
-#define open(t) (n == 0)        /* after count_holders */
+#define open(c) (n + weight(c) <= CAPACITY)     /* after count_holders */
+
+#define GUEST (TICKETS + 1)     /* "?" in the queue */
+#define usher1(c) (usher[c] >= 1)
+#define usher2(c) (usher[c] == 2)
+#define strangers (GUESTS && guest + SUM(usher2) - SUM(usher1) > 0)
+#define tickets_queued (len(queue) - queues(GUEST))
+#define guests_go (lease[0] || window)
+#include "properties.pml"
 
 inline take_out(t) {
 	if :: queues(t) -> queue??eval(t) :: else fi
+}
+/* '0' to Redisson's channel. */
+inline publish() {
+	guest_zero = guest;
+	i = 0;
+	do :: i < CLIENTS -> zero[i] = zero[i] || usher[i] == 2; i++ :: else -> break od
+}
+inline free_for_guests() {
+	publish();
+	if :: guest && ACQUIRE_WAITS -> window = true :: else fi
+}
+/* f: the first ticket in the queue; 0: none. */
+inline first_ticket() {
+	f = 0; i = len(queue);
+	do :: i > 0 -> queue?n; queue!n; if :: f == 0 && n != GUEST -> f = n :: else fi; i-- :: else -> break od
+}
+/* "?ticket" to the client that is first. */
+inline tell_first() {
+	first_ticket();
+	if :: f && guests_go && GUESTS && listens[owner(f)] -> turn[owner(f)] = true :: else fi
 }
 inline enter(t, ms) {
 	lease[t] = ms;
@@ -113,7 +164,7 @@ inline acquire() {
 	count_marks(); f = n; count_holders();
 	if
 	:: lease[in] -> r = HOLDS
-	:: !lease[in] && n == 0 && f == 0 && len(queue) == 0 -> enter(in, LEASE); r = HOLDS
+	:: !lease[in] && open(who) && f == 0 && len(queue) == 0 && !(window && ACQUIRE_WAITS) -> enter(in, LEASE); r = HOLDS
 	:: else -> r = NONE
 	fi
 }
@@ -126,9 +177,9 @@ inline mirror() {
 inline drop_dead() {
 	count_holders(); f = 1;
 	do
-	:: n == 0 && f <= TICKETS ->
+	:: (n == 0 || EACH_MARK) && f <= TICKETS ->
 		if
-		:: mark[f] ->
+		:: mark[f] && !lease[f] ->
 			mark[f] = false;
 			if
 			:: MARKS && !(SPARE_SPEAKER && owner(f) == who) ->
@@ -144,14 +195,17 @@ inline drop_dead() {
 }
 inline grant() {
 	do
-	:: len(queue) > 0 ->
+	:: len(queue) > 0 && !window ->
 		queue?<f>; count_holders();
 		if
-		:: open(f) ->
+		:: f == GUEST && n == 0 ->
+			queue?f; turn_comes();
+			if :: strangers -> window = true; publish(); tell_first() :: else fi
+		:: f != GUEST && open(owner(f)) ->
 			queue?f;
 			if
 			:: f == in -> enter(f, lent(op)); mark[f] = true
-			:: f != in && (listens[owner(f)] || polls(owner(f)) || !SKIP_DEAF) -> enter(f, CLAIM); mark[f] = true; tell(f)
+			:: f != in && (listens[owner(f)] || (polls(owner(f)) && GRANT_POLLERS) || !SKIP_DEAF) -> enter(f, CLAIM); mark[f] = true; tell(f); if :: ALL_AT_ONCE :: else -> break fi
 			:: else
 			fi
 		:: else -> break
@@ -159,16 +213,31 @@ inline grant() {
 	:: else -> break
 	od
 }
+inline guests_queue(joins) {
+	if :: strangers && !queues(GUEST) && (tickets_queued > 0 || joins) -> queue!GUEST :: else fi
+}
 /* step: the ticket out leaves, the ticket in joins or looks, and the lock goes to the front. */
 inline step() {
 	count_marks();
 	if
-	:: op == LEAVE && len(queue) == 0 && (n == 0 || !MARKS_COUNT) -> lease[out] = 0; r = NONE     /* nobody queues: early exit */
+	:: op == LEAVE && len(queue) == 0 && (n == 0 || !MARKS_COUNT) -> if :: lease[out] -> lease[out] = 0; free_for_guests() :: else fi; r = NONE      /* nobody queues: early exit */
 	:: else ->
-		if :: out -> lease[out] = 0; mark[out] = false; take_out(out); was_left(out) :: else fi;
+		freed = out && lease[out];
+		if
+		:: out ->
+			first_ticket();
+			lease[out] = 0; mark[out] = false; take_out(out); was_left(out);
+			if :: f == out && FRONT_TOLD -> tell_first() :: else fi
+		:: else
+		fi;
+		if :: GUESTS_FIRST -> guests_queue(op == JOIN) :: else fi;
 		if :: in && (op == JOIN || !LOOK_KEEPS_OUT) && !lease[in] && !queues(in) -> queue!in :: else fi;
+		if :: !GUESTS_FIRST -> guests_queue(false) :: else fi;
 		drop_dead();
 		grant();
+		if :: tickets_queued == 0 && NEVER_ALONE -> take_out(GUEST) :: else fi;
+		count_holders();
+		if :: freed && n == 0 && len(queue) == 0 && !window -> free_for_guests() :: else fi;
 		count_marks();
 		if :: len(queue) > 0 -> silence = SILENCE :: len(queue) == 0 && n > 0 -> longest_lease(); silence = n :: else -> silence = 0 fi;
 		if
@@ -192,7 +261,7 @@ proctype Connection(byte y) {
 	do
 	:: d_step { sent[y].op && !reply[y].op ->
 		op = sent[y].op; out = sent[y].out; in = sent[y].in;
-		who = (in -> owner(in) : owner(out));
+		who = (y < CLIENTS -> y : (in -> owner(in) : owner(out)));
 		if :: op == ACQUIRE -> acquire() :: op == MIRROR -> mirror() :: else -> step() fi;
 		printf("Redis runs %e of client %d: leave %d, ticket %d: %e\n", op, who, out, in, r);
 		describe();
@@ -201,7 +270,11 @@ proctype Connection(byte y) {
 			reply[y].op = op; reply[y].out = out; reply[y].in = in; reply[y].age = sent[y].age; reply[y].result = r;
 			i = who * IDS + 1; n = 0;
 			do :: i <= who * IDS + IDS -> if :: i != in && lease[i] -> n = i :: else fi; i++ :: else -> break od;
-			reply[y].named = n
+			reply[y].named = n;
+			count_holders();
+			reply[y].free = TRIES && n == 0;
+			reply[y].others = HANDOFFS && (len(queue) > 0 || strangers);
+			if :: GUESTS -> first_ticket(); reply[y].first = r == WAITS && f == in && guests_go :: else fi
 		:: else
 		fi;
 		clear(sent[y]);
@@ -234,15 +307,17 @@ inline one_leaving() {
 inline send(o, leaves, t) {
 	printf("client %d sends %e: leave %d, ticket %d\n", c, o, leaves, t);
 	sent[c].op = o; sent[c].out = leaves; sent[c].in = t; sent[c].age = 0;
-	if :: o != LEAVE -> asked[c] = true; since[c] = 0 :: else fi
+	if :: t -> asked[c] = true; since[c] = 0; poked[c] = false :: else fi
 }
 /* The ticket is no longer wanted. */
 inline drop_ticket(next) {
+	first[c] = false; poked[c] = false; timed[c] = false; others[c] = false; handoffs[c] = 0;
 	if :: ticket[c] -> leaving[ticket[c]] = true :: else fi;
-	ticket[c] = 0; trust[c] = 0; seen[c] = 0; told[c] = false; asked[c] = false; since[c] = 0; ends(c); state[c] = next;
+	ticket[c] = 0; trust[c] = 0; seen[c] = 0; told[c] = false; asked[c] = false; since[c] = 0; ends(c); gives_up(c); state[c] = next;
 	rested[c] = (next == IDLE)
 }
 inline hold(ms) {
+	first[c] = false; poked[c] = false; timed[c] = false;
 	if :: state[c] != HELD -> begins(c) :: else fi;
 	trust[c] = most(trust[c], ms); state[c] = HELD; seen[c] = 0; told[c] = false; asked[c] = false; since[c] = 0; printf("client %d holds, trusts %d\n", c, trust[c]); check_holders()
 }
@@ -264,15 +339,18 @@ inline give_back(t, rule) {
 }
 inline read_reply() {
 	op = reply[c].op; out = reply[c].out; in = reply[c].in; r = reply[c].result; n = reply[c].named;
+	if :: reply[c].first && in == ticket[c] && state[c] != HELD -> first[c] = true; timed[c] = WINDOW_TOLD && window :: else fi;
+	others[c] = others[c] || (reply[c].others && state[c] == HELD && (op != MIRROR || MIRROR_TELLS));
+	f = reply[c].free;
 	i = (OWN_SEND_TIME -> reply[c].age : since[c]);
 	clear_reply(c);
 	printf("client %d (%e, ticket %d) reads: %e of ticket %d, sent %d ago: %e\n", c, state[c], ticket[c], op, in, i, r);
 	if :: out -> leaving[out] = again[c]; again[c] = false :: else fi;
 	if :: n && n != ticket[c] -> give_back(n, GIVE_BACK_NAMED) :: else fi;
 	if
-	:: op == LEAVE || r == 0
-	:: op != LEAVE && in != ticket[c] -> if :: r == HOLDS -> give_back(in, GIVE_BACK_NAMED) :: else fi
-	:: op != LEAVE && in == ticket[c] ->
+	:: op == LEAVE || in == 0
+	:: op != LEAVE && in && in != ticket[c] -> if :: r == HOLDS -> give_back(in, GIVE_BACK_NAMED) :: else fi
+	:: op != LEAVE && in && in == ticket[c] ->
 		if :: op == JOIN -> joined(c) :: else fi;
 		if :: sent[c].in != in -> asked[c] = false; since[c] = 0 :: else fi;
 		if
@@ -280,7 +358,10 @@ inline read_reply() {
 		:: r == HOLDS && !enough(lent(op) - i) && state[c] != HELD -> state[c] = QUEUED; seen[c] = OLD
 		:: r == WAITS && state[c] != HELD -> state[c] = QUEUED; seen[c] = least(seen[c], i); if :: told[c] -> take_grant() :: else fi
 		:: r == NONE && state[c] == HELD -> lost(c); drop_ticket(IDLE)
-		:: r == NONE && state[c] != HELD -> if :: NEW_TICKET || state[c] != QUEUED -> ticket[c] = 0; drop_ticket(WANTING) :: else -> seen[c] = 0 fi
+		:: r == NONE && state[c] == ASKING && TRIES && c == 0 ->     /* TryLock fails */
+			ticket[c] = 0; drop_ticket(IDLE); refuses();
+			if :: f && TRY_STEPS && !sent[c].op -> send(LOOK, 0, 0) :: else fi
+		:: r == NONE && state[c] != HELD && !(state[c] == ASKING && TRIES && c == 0) -> if :: NEW_TICKET || state[c] != QUEUED -> ticket[c] = 0; drop_ticket(WANTING) :: else -> seen[c] = 0 fi
 		:: else
 		fi
 	fi
@@ -294,24 +375,27 @@ inline die(c) {
 	i = c * IDS + 1;
 	do :: i <= c * IDS + IDS -> leaving[i] = false; i++ :: else -> break od;
 	forget_messages(c);
+	usher[c] = 0; zero[c] = false; turn[c] = false; first[c] = false; poked[c] = false; timed[c] = false; others[c] = false; handoffs[c] = 0;
 	ticket[c] = 0; trust[c] = 0; seen[c] = 0; told[c] = false; asked[c] = false; since[c] = 0; rested[c] = false; again[c] = false; cut[c] = false; state[c] = DEAD; clear_reply(c)
 }
 
 /* What must be done before time goes on. */
 #define unanswered(c) (asked[c] && since[c] > 0 && !sent[c].op)
-#define must_look(c) (state[c] == QUEUED && LOOKS && (seen[c] >= CLAIM || told[c] || (polls(c) && seen[c] > 0)) && !asked[c])
+#define must_look(c) (state[c] == QUEUED && LOOKS && (seen[c] >= CLAIM || told[c] || poked[c] || (polls(c) && POLLS_OFTEN && seen[c] > 0)) && !asked[c])
+#define must_usher(c) (GUESTS && state[c] == QUEUED && first[c] && usher[c] < 2)
 #define can_look(c) (EAGER && state[c] == QUEUED && !asked[c])
+#define must_release(c) (HANDOFFS && state[c] == HELD && handoffs[c] >= HANDOFFS && HANDOFF_LIMIT)
 #define must_mirror(c) (state[c] == HELD && trust[c] < LEASE && !asked[c])
 
 proctype Client(byte c) {
 	do
 	/* Lock: at any time. */
-#if ACQUIRES
-	:: d_step { state[c] == IDLE && !rested[c] && !stopped[c] && !sent[c].op && spare(c) ->
+#if ACQUIRES || TRIES
+	:: d_step { state[c] == IDLE && !rested[c] && !stopped[c] && !sent[c].op && spare(c) && (c == 0 || !TRIES) ->
 		fresh_ticket(); ticket[c] = f; state[c] = ASKING; send(ACQUIRE, 0, f);
 		done() }
 #endif
-	:: d_step { ((state[c] == IDLE && !rested[c] && !ACQUIRES) || state[c] == WANTING) && !stopped[c] && !sent[c].op && !cut[c] && spare(c) ->
+	:: d_step { ((state[c] == IDLE && !rested[c] && !ACQUIRES && !(TRIES && c == 0)) || state[c] == WANTING) && !stopped[c] && !sent[c].op && !cut[c] && spare(c) ->
 		one_leaving(); n = f;
 		fresh_ticket(); ticket[c] = f; state[c] = JOINING; seen[c] = 0; send(JOIN, n, f);
 		done() }
@@ -340,6 +424,18 @@ proctype Client(byte c) {
 		:: else
 		fi;
 		done() }
+#if GUESTS
+	/* It is first, behind the guests: an usher. */
+	:: d_step { turn[c] && alive(c) -> turn[c] = false; printf("\"?\" reaches client %d (%e)\n", c, state[c]);
+		if :: state[c] == QUEUED || state[c] == JOINING -> first[c] = true; timed[c] = window; poked[c] = !window :: else fi;
+		done() }
+	:: d_step { must_usher(c) && !stopped[c] && !cut[c] -> printf("client %d becomes an usher\n", c);
+		usher[c] = (ONE_SUBSCRIBE -> 2 : usher[c] + 1); first[c] = usher[c] < 2; if :: usher[c] == 2 && USHER_LOOKS -> poked[c] = true :: else fi;
+		done() }
+	:: d_step { usher[c] && state[c] != QUEUED && !stopped[c] -> printf("client %d is no usher any more\n", c);
+		usher[c] = (ONE_SUBSCRIBE -> 0 : usher[c] - 1); zero[c] = false; first[c] = false; done() }
+	:: d_step { zero[c] && alive(c) -> zero[c] = false; printf("'0' reaches client %d (%e)\n", c, state[c]); poked[c] = usher[c] && state[c] == QUEUED; done() }
+#endif
 	/* The Keeper. */
 	:: d_step { any(leaving, c) && alive(c) && !sent[c].op -> one_leaving();
 		if :: !LEAVE_ANSWERED -> leaving[f] = false :: else fi;
@@ -374,29 +470,32 @@ inline lose_queue() {
 	silence = 0
 }
 
-#define busy(c) (sent[c].op || (alive(c) && (reply[c].op || unanswered(c) || state[c] == WANTING || any(leaving, c) || cut[c] || \
-	must_look(c) || must_mirror(c) || (state[c] == HELD && trust[c] == 0) || any(plus, c))))
+#define busy(c) (sent[c].op || (alive(c) && (turn[c] || zero[c] || must_usher(c) || (usher[c] && state[c] != QUEUED) || reply[c].op || unanswered(c) || state[c] == WANTING || any(leaving, c) || cut[c] || \
+	must_look(c) || must_mirror(c) || must_release(c) || (state[c] == HELD && trust[c] == 0) || any(plus, c))))
+#define guests_due (GUESTS && (window || guest_zero))
 #define age(x, limit) if :: x < limit -> x++ :: else fi
 
 proctype World() {
 	do
-	:: d_step { !EACH(busy) || (FAULT && LOSSES) || FREE ->
+	:: d_step { !(EACH(busy) || guests_due) || (FAULT && LOSSES) || FREE ->
 		printf("---- tick\n");
-		if :: EACH(busy) && !FREE -> slow = true; faults--; printf("FAULT all is slow\n") :: else fi;
+		if :: (EACH(busy) || guests_due) && !FREE -> slow = true; faults--; printf("FAULT all is slow\n") :: else fi;
 		i = 0;
 		do
 		:: i < CLIENTS ->
 			rested[i] = false;
+			guest_rested = false;
 			if :: sent[i].op -> age(sent[i].age, OLD) :: else fi;
 			if :: reply[i].op -> age(reply[i].age, OLD) :: else fi;
 			if :: asked[i] -> age(since[i], OLD) :: else fi;
 			if :: state[i] == QUEUED || state[i] == JOINING -> age(seen[i], OLD) :: else fi;
 			if :: trust[i] -> trust[i]-- :: else fi;
+			if :: others[i] && HANDOFF_LIMIT -> age(handoffs[i], HANDOFFS) :: else fi;
 			i++
 		:: else -> break
 		od;
 		i = 0;
-		do :: i <= TICKETS -> if :: lease[i] -> lease[i]-- :: else fi; i++ :: else -> break od;
+		do :: i <= TICKETS -> if :: i && lease[i] -> lease[i]-- :: else fi; i++ :: else -> break od;
 		if :: silence -> silence--; if :: silence == 0 -> lose_queue() :: else fi :: else fi;
 		check_tick();
 		done() }
@@ -404,13 +503,37 @@ proctype World() {
 	od
 }
 
+#if GUESTS
+#define free_lock (!lease[0] && !any(lease, 0) && !any(lease, 1))
+proctype Guest() {
+	do
+	:: d_step { !guest && !guest_rested -> guest_rested = true; printf("Guest tries\n");
+		if :: free_lock -> lease[0] = LEASE; check_holders() :: else -> guest = true fi; done() }
+	:: d_step { guest && (guest_zero || !guest_rested) -> guest_rested = true; guest_zero = false; printf("Guest, waiting, tries\n");
+		if :: free_lock -> lease[0] = LEASE; guest = false; guest_served(); check_holders() :: else fi; done() }
+	:: d_step { guest && !guest_rested -> guest_rested = true; guest = false; guest_zero = false; guest_served(); printf("Guest gives up\n"); done() }
+	:: d_step { lease[0] -> printf("Guest releases\n"); lease[0] = 0; publish(); done() }
+	/* The guests' turn ends. */
+	:: d_step { window && (!guest_zero || !LONG_WINDOW) -> window = false; printf("the guests' turn ends\n"); i = 0;
+		do :: i < CLIENTS -> poked[i] = poked[i] || timed[i]; timed[i] = false; i++ :: else -> break od; done() }
+	od
+}
+#endif
+
 init { atomic {
+#if GUESTS
+	run Guest();
+#endif
 	faults = FAULTS;
 	i = 0;
 	do :: i < CLIENTS -> state[i] = IDLE; listens[i] = !polls(i); i++ :: else -> break od;
 #if DEAD_WAITERS
 	state[1] = DEAD; queue!IDS + 1; queue!IDS + 2;
-	state[0] = QUEUED; ticket[0] = 1; queue!1;
+	if :: IDS == 3 -> queue!IDS + 3 :: else fi;
+	if :: TRIES -> silence = SILENCE :: else -> state[0] = QUEUED; ticket[0] = 1; queue!1 fi;
+#if CLIENTS == 3
+	state[2] = HELD; ticket[2] = 2 * IDS + 1; lease[2 * IDS + 1] = LEASE; trust[2] = LEASE;
+#endif
 #endif
 	run World(); run Connection(CLIENTS);
 	run Client(0); run Connection(0); run Client(1); run Connection(1);

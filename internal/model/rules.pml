@@ -76,6 +76,22 @@
 #ifndef MARKS
 #define MARKS RULE
 #endif
+/* A mark counts for its own ticket: it need not be that nobody holds the lock. */
+#ifndef EACH_MARK
+#define EACH_MARK RULE
+#endif
+/* A step grants the lock to all at the front for whom it is open: leading readers enter together. */
+#ifndef ALL_AT_ONCE
+#define ALL_AT_ONCE RULE
+#endif
+/* A ticket that polls is granted although nobody can tell it. */
+#ifndef GRANT_POLLERS
+#define GRANT_POLLERS RULE
+#endif
+/* It looks far more often than once a claim. */
+#ifndef POLLS_OFTEN
+#define POLLS_OFTEN RULE
+#endif
 /* But not those of a client that speaks just now. */
 #ifndef SPARE_SPEAKER
 #define SPARE_SPEAKER RULE
@@ -87,4 +103,51 @@
 /* A message that comes too late to be trusted is remembered until a later look tells. */
 #ifndef REMEMBER
 #define REMEMBER RULE
+#endif
+/* A TryLock that is refused although nobody holds the lock takes a step. */
+#ifndef TRY_STEPS
+#define TRY_STEPS RULE
+#endif
+/* Once others wait, a tenure ends after a number of hand-offs. */
+#ifndef HANDOFF_LIMIT
+#define HANDOFF_LIMIT RULE
+#endif
+/* The reply to a mirror tells whether others wait. */
+#ifndef MIRROR_TELLS
+#define MIRROR_TELLS RULE
+#endif
+
+/* Guests. */
+
+/* "?" goes into the queue before the ticket that joins. */
+#ifndef GUESTS_FIRST
+#define GUESTS_FIRST RULE
+#endif
+/* "?" leaves the queue with the last ticket. */
+#ifndef NEVER_ALONE
+#define NEVER_ALONE RULE
+#endif
+/* An usher subscribes to both channels in one command, and leaves both in one. */
+#ifndef ONE_SUBSCRIBE
+#define ONE_SUBSCRIBE RULE
+#endif
+/* An usher looks once when its subscription is confirmed. */
+#ifndef USHER_LOOKS
+#define USHER_LOOKS RULE
+#endif
+/* When the first waiter leaves while a guest holds the lock or has its turn, the new first one is told. */
+#ifndef FRONT_TOLD
+#define FRONT_TOLD RULE
+#endif
+/* A look during a guests' turn is answered with what is left of it. */
+#ifndef WINDOW_TOLD
+#define WINDOW_TOLD RULE
+#endif
+/* A release that reaches a guest opens a guests' turn, and acquire respects it. */
+#ifndef ACQUIRE_WAITS
+#define ACQUIRE_WAITS RULE
+#endif
+/* A guests' turn is longer than a guest takes. */
+#ifndef LONG_WINDOW
+#define LONG_WINDOW RULE
 #endif

@@ -22,27 +22,49 @@ func (r rule) name() string { return strings.Join(r.dropped, ", ") }
 
 const (
 	base       = "-DIDS=2"
+	noFaults   = base + " -DFAULTS=0 -DIDLE_TICKS=0"
 	onlyLosses = base + " -DSTOPS=0 -DDIES=0 -DCUTS=0 -DWIPES=0"
 	onlyDeaths = base + " -DLOSSES=0 -DSTOPS=0 -DCUTS=0 -DWIPES=0 -DDIED=1"
 	onlyCuts   = base + " -DLOSSES=0 -DSTOPS=0 -DDIES=0 -DWIPES=0 -DIDLE_TICKS=0"
 	deadFirst  = base + " -DFAULTS=0 -DDIED=1 -DDEAD_WAITERS=1 -DSILENCE=3 -DLEFT_TICKS=6"
+	deadPermit = "-DIDS=3 -DFAULTS=0 -DDIED=1 -DDEAD_WAITERS=1 -DSILENCE=3 -DLEFT_TICKS=9 -DDEAD_TICKS=2 -DCLIENTS=3 -DKIND=SEMAPHORE"
 	steady     = onlyLosses + " -DFAULTS=2 -DSTEADY=1 -DBOUNDS=0"
 	shortLease = base + " -DFAULTS=0 -DCLAIM=3 -DLEASE=2 -DEAGER=1 -DBOUNDS=0"
+	readWrite  = "-DCLIENTS=3 -DKIND=READ_WRITE"
+	semaphore  = "-DCLIENTS=3 -DKIND=SEMAPHORE"
+	polling    = noFaults + " -DPOLLER=0 -DFIFO=1 -DIDLE_TICKS=1"
+	handOffs   = noFaults + " -DHANDOFFS=2"
+	tryLocks   = base + " -DFAULTS=0 -DTRIES=1 -DDEAD_WAITERS=1 -DSILENCE=8 -DBOUNDS=0"
+	guests     = noFaults + " -DGUESTS=1"
+	allowed    = guests + " -DACQUIRES=1"
 )
 
 var configurations = []configuration{
-	{"no faults", base + " -DFAULTS=0", always},
-	{"three clients, no faults", base + " -DFAULTS=0 -DCLIENTS=3", inLong},
-	{"looks at any time", base + " -DFAULTS=0 -DEAGER=1", always},
+	{"no faults", noFaults + " -DFIFO=1", always},
+	{"acquire before join", noFaults + " -DACQUIRES=1", always},
+	{"looks at any time", noFaults + " -DEAGER=1", always},
 	{"a lease shorter than the claim", shortLease, always},
-	{"a subscription ends", onlyCuts, inLong},
 	{"a client dies", onlyDeaths, always},
 	{"dead waiters", deadFirst, always},
-	{"one fault of any kind", base + " -DFAULTS=1", inLong},
-	{"one fault, looks at any time", base + " -DFAULTS=1 -DEAGER=1", inDeep},
+	{"dead waiters of a semaphore", deadPermit, always},
+	{"TryLock behind dead waiters", tryLocks, always},
+	{"a client that polls", polling, always},
+	{"hand-offs", handOffs, always},
+	{"a subscription ends", onlyCuts, inLong},
+	{"three clients", noFaults + " -DCLIENTS=3 -DFIFO=1", inLong},
+	{"read-write, two readers and a writer", noFaults + " " + readWrite, inLong},
+	{"semaphore, three clients and two permits", noFaults + " " + semaphore, inLong},
+	{"guests", guests, inLong},
+	{"guests, acquire before join", allowed, inLong},
+	{"one fault of any kind", base, inLong},
+	{"read-write, one fault", base + " -DKIND=READ_WRITE", inDeep},
+	{"a client that polls, one fault", base + " -DPOLLER=0", inDeep},
+	{"hand-offs, one fault", base + " -DHANDOFFS=2 -DKEPT_TICKS=9", inDeep},
+	{"one fault, looks at any time", base + " -DEAGER=1", inDeep},
 	{"two losses", steady, inDeep},
 	{"two faults of any kind", base + " -DFAULTS=2 -DBOUNDS=0", inDeep},
-	{"three clients, one fault", base + " -DFAULTS=1 -DCLIENTS=3", inDeep},
+	{"three clients, one fault", base + " -DCLIENTS=3", inDeep},
+	{"guests, one fault, safety", base + " -DGUESTS=1 -DBOUNDS=0 -DGUEST_PASSED=99", inDeep},
 	{"time passes at any time", base + " -DFAULTS=0 -DFREE=1 -DLEASE=2", inDeep},
 }
 
@@ -62,12 +84,27 @@ var rules = []rule{
 	{[]string{"LEAVE_AGAIN"}, "The reply to a leave that ran before a late join clears the leave that the late join's grant asked for: the grant is lost for its claim.", base, "unheeded", always},
 	{[]string{"GIVE_BACK"}, "A join that runs late queues a ticket that was left: its grant costs a claim.", base, "unheeded", always},
 	{[]string{"GIVE_BACK_NAMED"}, "A join that runs late takes a free lock, and no message tells. The client waits for a lock that its own ticket holds.", base, "unheeded", always},
-	{[]string{"SWAP"}, "Nothing is lost: the old ticket is granted to nobody and given back, at the cost of a hand-over.", base, "", inLong},
+	{[]string{"SWAP"}, "A join has no answer, its grant came too late to be trusted, and the client takes a new ticket: the grant is lost for its claim.", base, "unheeded", always},
 	{[]string{"SWAP", "GIVE_BACK"}, "The ticket of an unanswered join is left in the queue: its grant costs a claim.", base, "unheeded", always},
 	{[]string{"NEW_TICKET"}, "The queue is lost, and its waiters wait beside a free lock for ever.", base, "idle_ticks", always},
 	{[]string{"RESUBSCRIBE_SWAPS"}, "A grant that was made while the subscription was down is found by the next look only: the lock stays free until then.", onlyCuts, "idle_ticks", always},
-	{[]string{"SKIP_DEAF"}, "Each dead waiter costs a claim.", onlyDeaths, "dead_ticks", always},
+	{[]string{"SKIP_DEAF"}, "Each dead waiter costs a claim.", onlyDeaths, "deaf_holds", always},
 	{[]string{"MARKS"}, "Each ticket of a client that died, and is still counted, costs a claim.", deadFirst, "dead_ticks", always},
 	{[]string{"SPARE_SPEAKER"}, "A client whose hold ended while it stood still joins, and its own mark takes its new ticket out.", base, "r!=", always},
 	{[]string{"MARKS_COUNT"}, "A release takes the early exit and leaves its mark: for a lease, an acquire is refused beside a free lock.", base, "marks_alone", always},
+	{[]string{"TRY_STEPS"}, "The tickets of dead clients refuse a free lock to TryLock until the queue expires.", tryLocks, "refused_ticks", always},
+	{[]string{"EACH_MARK"}, "While others hold permits of a semaphore, each ticket of a client that died costs a claim of one.", deadPermit, "dead_ticks", always},
+	{[]string{"ALL_AT_ONCE"}, "The second of two readers waits although the lock is open for it.", noFaults + " " + readWrite, "idle_ticks", always},
+	{[]string{"GRANT_POLLERS"}, "A client that may not subscribe loses its place at each release, and others pass it.", polling, "passed", always},
+	{[]string{"POLLS_OFTEN"}, "A client that polls once a claim finds its grant when it has ended, and others pass it.", polling, "passed", always},
+	{[]string{"HANDOFF_LIMIT"}, "A client with waiters of its own keeps the lock from the others for ever.", handOffs, "kept", always},
+	{[]string{"MIRROR_TELLS"}, "A client does not learn that others came after it, and keeps the lock from them for ever.", handOffs, "kept", always},
+	{[]string{"GUESTS_FIRST"}, "A client that releases and joins in one step goes before a guest that waits, again and again.", guests, "guest_passed", inLong},
+	{[]string{"NEVER_ALONE"}, "The turn of a guest that went away stays in the queue: acquire is refused beside a free lock.", guests, "marks_alone", always},
+	{[]string{"ONE_SUBSCRIBE"}, "Between its two commands an usher hides a guest from the count: the guest misses its turn.", guests, "missed_turn", always},
+	{[]string{"USHER_LOOKS"}, "A guest releases before the usher has subscribed: the lock stays free until the next look.", guests, "idle_ticks", always},
+	{[]string{"FRONT_TOLD"}, "The first waiter leaves, nobody is usher, and the lock that a guest releases stays free.", guests, "idle_ticks", always},
+	{[]string{"WINDOW_TOLD"}, "A client looks during a guests' turn, does not learn when it ends, and the lock stays free.", guests, "idle_ticks", always},
+	{[]string{"ACQUIRE_WAITS"}, "While nobody queues, acquire passes a guest that waits, again and again.", allowed, "guest_passed", inLong},
+	{[]string{"LONG_WINDOW"}, "The turn ends before the guest has come: it is passed again and again.", guests, "guest_passed", inLong},
 }
