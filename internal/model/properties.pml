@@ -11,6 +11,9 @@
 #ifndef DEAD_TICKS
 #define DEAD_TICKS (CLAIM - 1)
 #endif
+#ifndef UNHEARD_TICKS
+#define UNHEARD_TICKS (CLAIM - 1)
+#endif
 #ifndef LEFT_TICKS
 #define LEFT_TICKS 4
 #endif
@@ -137,7 +140,7 @@ inline check_tick() {
 		i++
 	:: else -> break
 	od;
-	assert(unheard_ticks < CLAIM);
+	assert(unheard_ticks <= UNHEARD_TICKS);
 #if DIED
 	if :: dead_holds -> dead_ticks++; dead_holds = false :: else fi;
 	assert(dead_ticks <= DEAD_TICKS);
@@ -164,7 +167,7 @@ inline check_tick() {
 	i = 0;
 	do
 	:: i < CLIENTS ->
-		if :: state[i] == QUEUED && n -> kept[i]++ :: else -> kept[i] = 0 fi;
+		if :: state[i] == QUEUED && alive(i) && n -> kept[i]++ :: else -> kept[i] = 0 fi;
 		assert(kept[i] <= KEPT_TICKS);
 		i++
 	:: else -> break

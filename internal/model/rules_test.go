@@ -58,14 +58,10 @@ var configurations = []configuration{
 	{"guests, acquire before join", allowed, inLong},
 	{"one fault of any kind", base, inLong},
 	{"read-write, one fault", base + " -DKIND=READ_WRITE", inDeep},
-	{"a client that polls, one fault", base + " -DPOLLER=0", inDeep},
+	{"a client that polls, one fault", base + " -DPOLLER=0 -DUNHEARD_TICKS=2", inDeep},
 	{"hand-offs, one fault", base + " -DHANDOFFS=2 -DKEPT_TICKS=9", inDeep},
 	{"one fault, looks at any time", base + " -DEAGER=1", inDeep},
 	{"two losses", steady, inDeep},
-	{"two faults of any kind", base + " -DFAULTS=2 -DBOUNDS=0", inDeep},
-	{"three clients, one fault", base + " -DCLIENTS=3", inDeep},
-	{"guests, one fault, safety", base + " -DGUESTS=1 -DBOUNDS=0 -DGUEST_PASSED=99", inDeep},
-	{"time passes at any time", base + " -DFAULTS=0 -DFREE=1 -DLEASE=2", inDeep},
 }
 
 var rules = []rule{
