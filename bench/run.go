@@ -65,7 +65,7 @@ func plan(o options, r *report.Report) (schedule []measurement) {
 		for _, cell := range s.Cells(o.size) {
 			var row []measurement
 			for _, c := range o.contenders {
-				if c.Kind != s.Kind {
+				if !s.Compares(c) {
 					continue
 				}
 				result := arena.NewResult(cell, c)

@@ -79,12 +79,13 @@ func awaitPort(ctx context.Context, addr string, exited <-chan struct{}) error {
 
 // A snapshot is what Redis has done so far.
 type snapshot struct {
-	calls map[string]int64 // of each command
+	calls map[string]int64         // of each command
+	times map[string]time.Duration // that they took; a script's includes its commands'
 	cpu   time.Duration
 }
 
 func look(ctx context.Context, redis rueidis.Client) (snapshot, error) {
-	s := snapshot{calls: make(map[string]int64)}
+	s := snapshot{calls: make(map[string]int64), times: make(map[string]time.Duration)}
 	for _, section := range []string{"commandstats", "cpu"} {
 		info, err := redis.Do(ctx, redis.B().Info().Section(section).Build()).ToString()
 		if err != nil {
@@ -93,8 +94,9 @@ func look(ctx context.Context, redis rueidis.Client) (snapshot, error) {
 		for line := range strings.Lines(info) {
 			key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 			if command, ok := strings.CutPrefix(key, "cmdstat_"); ok {
-				calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
-				s.calls[command], err = strconv.ParseInt(calls, 10, 64)
+				var micros int64
+				s.calls[command], micros, err = parseStat(value)
+				s.times[command] = time.Duration(micros) * time.Microsecond
 			}
 			if key == "used_cpu_sys" || key == "used_cpu_user" {
 				var seconds float64
@@ -109,12 +111,19 @@ func look(ctx context.Context, redis rueidis.Client) (snapshot, error) {
 	return s, nil
 }
 
+// parseStat reads the beginning of a line of INFO commandstats: "calls=1,usec=2,...".
+func parseStat(value string) (calls, micros int64, err error) {
+	_, err = fmt.Sscanf(value, "calls=%d,usec=%d", &calls, &micros)
+	return calls, micros, err
+}
+
 // since returns what was done between before and s.
 func (s snapshot) since(before snapshot) snapshot {
-	d := snapshot{calls: make(map[string]int64), cpu: s.cpu - before.cpu}
+	d := snapshot{calls: make(map[string]int64), times: make(map[string]time.Duration), cpu: s.cpu - before.cpu}
 	for command, calls := range s.calls {
 		if n := calls - before.calls[command]; n > 0 {
 			d.calls[command] = n
+			d.times[command] = s.times[command] - before.times[command]
 		}
 	}
 	return d

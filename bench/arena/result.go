@@ -32,6 +32,7 @@ type Result struct {
 
 	Commands            map[string]int64 // of the scripts as well: INFO commandstats
 	Sent                int64            // those of them that the client sent
+	Served              time.Duration    // what Redis took to execute those that the client sent
 	ClientCPU, RedisCPU time.Duration
 
 	Fewest, Most                   int64   // sections of a process
@@ -63,6 +64,17 @@ func (r Result) Each(total float64) float64 {
 		return math.NaN()
 	}
 	return total / float64(r.Sections)
+}
+
+// Rounds99 is the wait that one in a hundred exceeds, in rounds: a round is the time
+// that as many sections take as there are goroutines, and so the wait of a
+// goroutine that every other one precedes once.
+func (r Result) Rounds99() float64 {
+	if r.Sections == 0 || r.Wait.Count == 0 {
+		return math.NaN()
+	}
+	round := float64(r.Job.Processes*r.Job.Goroutines) / r.Rate()
+	return r.Wait.P99.Seconds() / round
 }
 
 // BesideAt is a percentile of Beside.
@@ -136,6 +148,7 @@ func (r *Result) add(reports []worker.Report, cost snapshot, sends []string) err
 	}
 	for _, command := range sends {
 		r.Sent += cost.calls[command]
+		r.Served += cost.times[command]
 	}
 	return nil
 }

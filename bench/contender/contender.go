@@ -14,8 +14,12 @@ type Contender struct {
 	Name  string // as in flags, tables and plots
 	About string // how it is configured, and by whose recommendation
 
-	// Kind is the sort of lock. Only contenders of one kind are compared.
+	// Kind is the sort of lock. Only contenders of one kind are compared, unless a
+	// scenario names its contenders.
 	Kind Kind
+	// Only is the scenario that compares this contender, "" for every scenario of its
+	// kind.
+	Only string
 
 	// Peer: a published library that is not this one.
 	Peer bool
@@ -118,7 +122,7 @@ func All() []Contender {
 		RLock(),
 		Rueidislock(), RueidislockOne(),
 		Redsync(),
-		RedislockLinear(), RedislockExponential(),
+		RedislockLinear(), RedislockExponential(), RedislockFast(),
 		Redisson(), RedissonStyle(),
 		ExpirePoll(),
 		GetSetSleep(), GetSetSpin(),

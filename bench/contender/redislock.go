@@ -25,6 +25,15 @@ func RedislockExponential() Contender {
 		})
 }
 
+// RedislockFast is bsm/redislock polling every 5 ms, which is what a fleet of few
+// waiters is best served with. It would flood Redis where hundreds of goroutines wait.
+func RedislockFast() Contender {
+	c := redislockAs("redislock-5ms", "LinearBackoff(5 ms), without a limit of retries",
+		func() redislock.RetryStrategy { return redislock.LinearBackoff(5 * time.Millisecond) })
+	c.Only = "fleet"
+	return c
+}
+
 func redislockAs(name, about string, strategy func() redislock.RetryStrategy) Contender {
 	return Contender{
 		Name:  name,

@@ -35,6 +35,9 @@ var columns = map[string][]column{
 	"client cpu": {{"client CPU", func(r *arena.Result) string { return microseconds(r.Each(r.ClientCPU.Seconds())) }}},
 	"redis cpu":  {{"Redis CPU", func(r *arena.Result) string { return microseconds(r.Each(r.RedisCPU.Seconds())) }}},
 
+	"rounds":     {{"wait p99 in rounds", func(r *arena.Result) string { return small(r.Rounds99()) }}},
+	"redis time": {{"Redis' time", func(r *arena.Result) string { return microseconds(r.Each(r.Served.Seconds())) }}},
+
 	"beside": {
 		{"of the floor's rate p10", func(r *arena.Result) string { return small(r.BesideAt(10)) }},
 		{"p50", func(r *arena.Result) string { return small(r.BesideAt(50)) }},

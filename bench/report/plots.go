@@ -51,6 +51,10 @@ func (r *Report) plot(folder string) (files []string, err error) {
 			return parse(n), ok
 		}))
 	}
+	names, plots := r.fleetPlots()
+	for i, name := range names {
+		draw(name, plots[i])
+	}
 	return files, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/go-rlock/rlock/bench/arena"
@@ -59,6 +60,11 @@ func (r *Report) find(scenario, setting, network, contender string) *arena.Resul
 		}
 	}
 	return nil
+}
+
+// asked reports whether the scenario was part of the run.
+func (r *Report) asked(scenario string) bool {
+	return slices.ContainsFunc(r.Results, func(res *arena.Result) bool { return res.Scenario == scenario })
 }
 
 // of returns the results of a cell in order.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ func full(factor int64) *report.Report {
 	for _, s := range scenario.All() {
 		for _, cell := range s.Cells(scenario.Size{}) {
 			for _, c := range contender.All() {
-				if c.Kind != s.Kind {
+				if !s.Compares(c) {
 					continue
 				}
 				res := arena.NewResult(cell, c)
@@ -48,7 +49,7 @@ func full(factor int64) *report.Report {
 				res.Wait, res.Pair, res.Nested, res.Handover = l, l, l, l
 				res.Fewest, res.Most, res.FewestGoroutine, res.MostGoroutine = 99, 100, 99, 100
 				res.ClientCPU, res.RedisCPU = time.Millisecond, time.Millisecond
-				res.Sent = 2000
+				res.Sent, res.Served = 2000, 100*time.Millisecond
 				res.Beside = []float64{0.99, 1, 1.01}
 			}
 		}
@@ -67,8 +68,9 @@ func find(t *testing.T, r *report.Report, name, who string) *arena.Result {
 }
 
 func TestEveryTargetIsJudged(t *testing.T) {
+	const targets = 17 + 4*4 + 3 // and those of fleet
 	measured, missed := full(1_000_000).Missed()
-	assert.Equal(t, 17, measured)
+	assert.Equal(t, targets, measured)
 	assert.Zero(t, missed)
 	bad := full(1)
 	for _, res := range bad.Results {
@@ -83,8 +85,8 @@ func TestEveryTargetIsJudged(t *testing.T) {
 		}
 	}
 	measured, missed = bad.Missed()
-	assert.Equal(t, 17, measured)
-	assert.Equal(t, 17, missed)
+	assert.Equal(t, targets, measured)
+	assert.Equal(t, targets, missed)
 }
 
 func TestAFaultStandsInItsRowAndInTheList(t *testing.T) {
@@ -115,9 +117,36 @@ func TestWhoTakesNoPartIsNamedWithTheReason(t *testing.T) {
 func TestAnUnfinishedRunSaysSo(t *testing.T) {
 	r := full(1)
 	assert.NotContains(t, r.Markdown(nil), "ended early")
-	r.Complete, r.Results = false, r.Results[:1]
+	r.Complete = false
+	for _, res := range r.Results[1:] {
+		*res = arena.Result{Scenario: res.Scenario, Setting: res.Setting, Network: res.Network, Contender: res.Contender}
+	}
 	assert.Contains(t, r.Markdown(nil), "ended early")
 	assert.Contains(t, r.Markdown(nil), "not measured")
+}
+
+func TestTargetsOfOtherScenariosAreNotListed(t *testing.T) {
+	r := full(1)
+	assert.Contains(t, r.Markdown(nil), "hand-over between processes")
+	assert.Contains(t, r.Markdown(nil), "8 x 1, 1ms sections, 0.5ms: p99 wait")
+	r.Results = slices.DeleteFunc(r.Results, func(res *arena.Result) bool { return res.Scenario != "fleet" })
+	assert.NotContains(t, r.Markdown(nil), "hand-over between processes")
+	assert.Contains(t, r.Markdown(nil), "8 x 1, 1ms sections, 0.5ms: p99 wait")
+}
+
+func TestAFleetThatIsSlowerAnywhereSaysWhere(t *testing.T) {
+	r := full(2)
+	assert.Contains(t, r.Markdown(nil), "slower at 0 of ")
+	for _, res := range r.Results {
+		if res.Scenario == "fleet" && res.Contender == "rlock" && res.Network == "2ms" && res.Setting == "2 x 1, empty sections" {
+			res.Sections = 500 // half of a peer's
+		}
+		if res.Scenario == "fleet" && res.Contender == "rlock" && res.Network == "loopback" && res.Setting == "2 x 1, empty sections" {
+			res.Sections = 1 // pure barging, which is not counted
+		}
+	}
+	assert.Contains(t, r.Markdown(nil), "slower at 1 of ")
+	assert.Contains(t, r.Markdown(nil), "least 0.50 x (2 x 1, empty sections, 2ms)")
 }
 
 func TestEverythingIsWritten(t *testing.T) {
@@ -136,7 +165,7 @@ func TestEverythingIsWritten(t *testing.T) {
 	require.NoError(t, err)
 	plots, err := filepath.Glob(filepath.Join(folder, "*.svg"))
 	require.NoError(t, err)
-	assert.Len(t, plots, 9)
+	assert.Len(t, plots, 9+3)
 	for _, plot := range plots {
 		assert.Contains(t, string(md), "("+filepath.Base(plot)+")")
 		svg, err := os.ReadFile(plot)

@@ -24,7 +24,7 @@ type target struct {
 
 const ours = "rlock"
 
-var targets = []target{
+var targets = append([]target{
 	{"uncontended lock + unlock, time beside the floor's", "at most 1.10 x two raw EVALSHA", timesFloor(1.10), "beside", "1 goroutine", "loopback", ours},
 	{"64 goroutines on 64 locks, throughput beside the floor's", "at least 0.90 x the same, raw", shareOfFloor, "beside", "64 goroutines, 64 locks", "loopback", ours},
 	{"nested pair, p50", "under 1 µs", nestedUnder(time.Microsecond), "nested", "depth 5", "loopback", ours},
@@ -49,7 +49,7 @@ var targets = []target{
 	{"64 goroutines reading under one read lock: commands a section", "at most 0.1", commands(0.1), "read-write", "64 readers, empty sections", "loopback", "rlock-rw"},
 	{"RedLock over five servers, 0.5 ms: time beside the floor's", "at most 1.3 x two raw round trips to a majority", timesFloor(1.3), "majority", "5 servers", "0.5ms", "rlock-redlock"},
 	{"the same, 1 to 5 ms", "at most 1.3 x two raw round trips to a majority", timesFloor(1.3), "majority", "5 servers", "1 to 5ms", "rlock-redlock"},
-}
+}, fleetTargets()...)
 
 // Missed returns how many targets were measured, and how many of them missed.
 func (r *Report) Missed() (measured, missed int) {
@@ -69,6 +69,9 @@ func (r *Report) targets() table.Writer {
 	w.SetStyle(table.StyleLight)
 	w.AppendHeader(table.Row{"", "must", "is", ""})
 	for _, t := range targets {
+		if !r.asked(t.scenario) {
+			continue
+		}
 		res := r.find(t.scenario, t.setting, t.network, t.who)
 		if res == nil {
 			w.AppendRow(table.Row{t.what, t.must, "", "not measured"})

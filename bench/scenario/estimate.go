@@ -12,7 +12,7 @@ import (
 // time that is left, and for the limits of a whole run.
 func (c Cell) Estimate(who contender.Contender) time.Duration {
 	j := c.Job
-	took := j.Duration + 50*time.Millisecond // processes begin and end
+	took := j.Duration + 50*time.Millisecond + time.Duration(j.Processes-1)*10*time.Millisecond // processes begin and end
 	if who.Program != nil {
 		took += 500*time.Millisecond + time.Duration(j.Processes)*150*time.Millisecond + 100*c.Network.RoundTrip
 	}

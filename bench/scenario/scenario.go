@@ -18,11 +18,16 @@ type Scenario struct {
 	Title string
 	Asks  string // what it asks, and how to read the answer
 
+	// Apart: it takes a run of its own, and is measured only when it is named.
+	Apart bool
+
 	// Columns are the figures that answer it, by the names that package report
 	// gives them.
 	Columns []string
 
 	cells func(Size) []Cell
+	// compares are the names of the contenders, whatever their kind; nil: all of Kind.
+	compares []string
 	// takes returns why a contender takes no part, "" if it does.
 	takes func(contender.Contender) string
 }
@@ -72,15 +77,15 @@ type Size struct {
 // All returns the scenarios in the order of the report.
 func All() []Scenario {
 	return []Scenario{
-		uncontended(), beside(), nested(), tryLock(), oneProcess(), fourProcesses(), handover(), web(), hold(), growth(), fair(), readWrite(), majority(),
+		uncontended(), beside(), nested(), tryLock(), oneProcess(), fourProcesses(), handover(), web(), hold(), growth(), fair(), readWrite(), majority(), fleet(),
 	}
 }
 
-// Select returns the scenarios whose names are in a comma-separated list; all of
-// them for "".
+// Select returns the scenarios whose names are in a comma-separated list; for ""
+// all of them but those that take a run of their own.
 func Select(list string) ([]Scenario, error) {
 	if list == "" {
-		return All(), nil
+		return slices.DeleteFunc(All(), func(s Scenario) bool { return s.Apart }), nil
 	}
 	var chosen []Scenario
 	for name := range strings.SplitSeq(list, ",") {
@@ -96,6 +101,14 @@ func Select(list string) ([]Scenario, error) {
 		chosen = append(chosen, all[i])
 	}
 	return chosen, nil
+}
+
+// Compares reports whether the contender stands in the scenario's tables.
+func (s Scenario) Compares(c contender.Contender) bool {
+	if s.compares != nil {
+		return slices.Contains(s.compares, c.Name)
+	}
+	return c.Kind == s.Kind && c.Only == ""
 }
 
 // Refuses returns why the contender takes no part, "" if it does.

@@ -1,6 +1,7 @@
 package scenario_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -36,20 +37,24 @@ func TestEveryCellCanBeMeasured(t *testing.T) {
 }
 
 func TestARunEndsInTime(t *testing.T) {
-	for quick, limit := range map[bool]time.Duration{true: 2 * time.Minute, false: 15 * time.Minute} {
-		all := estimate(scenario.Size{Quick: quick})
-		t.Logf("quick: %v, it is to take %v", quick, all)
-		assert.Less(t, all, limit, "quick: %v", quick)
+	for _, run := range []string{"", "fleet"} {
+		scenarios, err := scenario.Select(run)
+		require.NoError(t, err)
+		for quick, limit := range map[bool]time.Duration{true: 2 * time.Minute, false: 15 * time.Minute} {
+			all := estimate(scenarios, scenario.Size{Quick: quick})
+			t.Logf("-run %q, quick: %v, it is to take %v", run, quick, all)
+			assert.Less(t, all, limit, "-run %q, quick: %v", run, quick)
+		}
 	}
 }
 
-// estimate returns what all scenarios take with all contenders.
-func estimate(size scenario.Size) (all time.Duration) {
+// estimate returns what the scenarios take with all contenders.
+func estimate(scenarios []scenario.Scenario, size scenario.Size) (all time.Duration) {
 	var prepared []scenario.Cell // those of Redisson's
-	for _, s := range scenario.All() {
+	for _, s := range scenarios {
 		for _, c := range s.Cells(size) {
 			for _, who := range contender.All() {
-				if s.Kind != who.Kind || s.Refuses(who) != "" {
+				if !s.Compares(who) || s.Refuses(who) != "" {
 					continue
 				}
 				all += time.Duration(c.Rounds) * c.Estimate(who)
@@ -115,7 +120,40 @@ func TestScaleAndHoldSetTheTimes(t *testing.T) {
 func TestSelectKnowsItsNames(t *testing.T) {
 	all, err := scenario.Select("")
 	require.NoError(t, err)
-	assert.Len(t, all, len(scenario.All()))
+	assert.Len(t, all, len(scenario.All())-1, "all but fleet, which takes a run of its own")
+	assert.False(t, slices.ContainsFunc(all, func(s scenario.Scenario) bool { return s.Apart }))
 	_, err = scenario.Select("web,none")
 	assert.ErrorContains(t, err, "four-processes")
+}
+
+func TestAFleetHasOneGoroutineInEachProcessAndTimeForTenTurnsOfEach(t *testing.T) {
+	all, err := scenario.Select("fleet")
+	require.NoError(t, err)
+	paused := 0
+	for _, c := range slices.Concat(all[0].Cells(scenario.Size{}), all[0].Cells(scenario.Size{Quick: true})) {
+		assert.Equal(t, 1, c.Job.Goroutines, c.Setting)
+		assert.Greater(t, c.Job.Processes, 1, c.Setting)
+		assert.Greater(t, c.Job.Duration, 10*time.Duration(c.Job.Processes)*c.Job.Section, c.Setting)
+		if c.Job.Pause > 0 {
+			paused++
+			assert.Greater(t, c.Job.Duration, 10*(c.Job.Pause+c.Job.Section), c.Setting)
+		}
+	}
+	assert.Positive(t, paused)
+}
+
+func TestAFleetComparesContendersOfSeveralKindsAndItsOwn(t *testing.T) {
+	compared := func(name string) (who []string) {
+		s, err := scenario.Select(name)
+		require.NoError(t, err)
+		for _, c := range contender.All() {
+			if s[0].Compares(c) && s[0].Refuses(c) == "" {
+				who = append(who, c.Name)
+			}
+		}
+		return who
+	}
+	assert.ElementsMatch(t, []string{"rlock", "rlock-fair", "redislock-5ms", "rueidislock-1"}, compared("fleet"))
+	assert.NotContains(t, compared("four-processes"), "redislock-5ms")
+	assert.NotContains(t, compared("four-processes"), "rlock-fair")
 }

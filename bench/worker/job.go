@@ -35,6 +35,7 @@ type Job struct {
 	WarmUp     int           // how often a program that gets faster takes a lock before its first job
 	Roam       bool          // each section takes the next name; otherwise a goroutine has one name
 	Section    time.Duration // how long the lock is held
+	Pause      time.Duration // Loop: the longest pause after a section; each is a random part of it
 	Reads      int           // percent of the sections of a Loop that share the lock with other readers
 	Depth      int           // Nest: levels
 	Floor      string        // Beside: the contender to compare with

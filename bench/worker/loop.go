@@ -33,7 +33,7 @@ func (r *runner) loop() {
 		if shared {
 			next = reader
 		}
-		if !r.section(next, lock, shared) {
+		if !r.section(next, lock, shared) || !r.rest() {
 			return
 		}
 		if r.Roam {
@@ -41,6 +41,20 @@ func (r *runner) loop() {
 			m, reader = r.handles(lock)
 		}
 	}
+}
+
+// rest is the pause between two sections. It reports whether there is time for
+// another one.
+func (r *runner) rest() bool {
+	if r.Pause == 0 {
+		return true
+	}
+	end := time.Now().Add(rand.N(r.Pause))
+	if end.After(r.end) {
+		return false
+	}
+	time.Sleep(time.Until(end))
+	return true
 }
 
 // handles returns a handle to the lock, and one for readers if it has those.

@@ -109,13 +109,7 @@ func (w *worker) warmUp() error {
 	for i := range max(len(w.clients), min(w.Goroutines, 32)) {
 		m := w.clients[i%len(w.clients)].Mutex(fmt.Sprintf("%s:warm:%d:%d", w.Prefix, w.Process, i))
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
-			defer cancel()
-			err := m.Lock(ctx)
-			if err == nil {
-				err = m.Unlock()
-			}
-			if err != nil {
+			if err := warm(w.ctx, m); err != nil {
 				w.mu.Lock()
 				failed = errors.Join(failed, err)
 				w.mu.Unlock()
@@ -127,6 +121,26 @@ func (w *worker) warmUp() error {
 		return fmt.Errorf("worker: %s: warm-up: %w", w.Job.Contender, failed)
 	}
 	return nil
+}
+
+// warm takes a lock that is free, and frees it. A contender may wait for such a lock
+// (findings/rueidislock-never-woken), and is then cancelled and tries again.
+func warm(ctx context.Context, m contender.Mutex) error {
+	for tries := 1; ; tries++ {
+		// Some contenders derive the hold from the context, so that it must outlive Lock.
+		try, cancel := context.WithCancel(ctx)
+		timer := time.AfterFunc(5*time.Second, cancel)
+		err := m.Lock(try)
+		timer.Stop()
+		late := try.Err() != nil
+		if err == nil {
+			err = m.Unlock()
+		}
+		cancel()
+		if err == nil || !late || tries == 12 {
+			return err
+		}
+	}
 }
 
 func (w *worker) name(lock int) string { return w.Prefix + ":" + strconv.Itoa(lock) }

@@ -138,6 +138,16 @@ func TestRoamingTakesOneLockAfterTheOther(t *testing.T) {
 	}
 }
 
+func TestAPauseLeavesTheLockFree(t *testing.T) {
+	// The pauses are longer than the window: whoever draws one that does not fit stops.
+	r := until(t, worker.Job{Kind: worker.Loop, Contender: "broken", Goroutines: 1, Pause: time.Hour}, sections)
+	assert.Less(t, r.Sections, int64(10))
+	assert.Zero(t, r.Failures, r.FirstFailure)
+	r = until(t, worker.Job{Kind: worker.Loop, Contender: "broken", Goroutines: 1, Pause: 10 * time.Millisecond, Duration: 300 * time.Millisecond},
+		func(r worker.Report) bool { return r.Sections > 1 })
+	assert.Less(t, r.Sections, int64(300), "it would be 30 ms without a single long pause")
+}
+
 func TestBlocksOfTheFloorTakeTurnsWithTheContenders(t *testing.T) {
 	j := worker.Job{Kind: worker.Beside, Contender: "rlock", Floor: "floor-evalsha", Addr: addr(t),
 		Goroutines: 4, Locks: 4, Block: 2 * time.Millisecond, Duration: 100 * time.Millisecond}

@@ -1,0 +1,182 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+
+	"github.com/go-rlock/rlock/bench/arena"
+	"github.com/go-rlock/rlock/bench/scenario"
+)
+
+// The targets and plots of the scenario fleet.
+
+const fleet = "fleet"
+
+func fleetTargets() (all []target) {
+	add := func(processes int, network, what, must string, reached func(*Report, *arena.Result) (string, bool)) {
+		setting := scenario.FleetSetting(processes, time.Millisecond)
+		all = append(all, target{setting + ", " + network + ": " + what, must, reached, fleet, setting, network, ours})
+	}
+	for _, processes := range []int{8, 32} {
+		for _, network := range []string{"loopback", "0.5ms"} {
+			add(processes, network, "commands a section", "at most 2.2", commands(2.2))
+			add(processes, network, "smallest share of a process", "at least 0.9 of the largest", processShare(0.9))
+			add(processes, network, "p99 wait", "at most 1.5 rounds", rounds(1.5))
+			add(processes, network, "throughput", "that of the best peer", rate(0, 1))
+		}
+	}
+	add(8, "loopback", "Redis' time a section", "at most 40 µs", servedIn(40*time.Microsecond))
+	add(64, "loopback", "commands a section", "at most 2.2", commands(2.2))
+	add(8, "loopback", "throughput at every other setting", "that of the best peer, but for 2 x 1 with empty sections on loopback", everywhere)
+	return all
+}
+
+func rounds(most float64) func(*Report, *arena.Result) (string, bool) {
+	return func(_ *Report, res *arena.Result) (string, bool) {
+		return fmt.Sprintf("%.2f (%s)", res.Rounds99(), duration(res.Wait.P99)), res.Rounds99() <= most
+	}
+}
+
+func servedIn(most time.Duration) func(*Report, *arena.Result) (string, bool) {
+	return func(_ *Report, res *arena.Result) (string, bool) {
+		each := res.Each(res.Served.Seconds())
+		return microseconds(each), each <= most.Seconds()
+	}
+}
+
+// everywhere compares the library with the best peer in every cell but that of pure
+// barging.
+func everywhere(r *Report, _ *arena.Result) (got string, ok bool) {
+	cells, slower, least, where := 0, 0, math.Inf(1), ""
+	for _, cell := range r.cells(fleet) {
+		if cell.Network == "loopback" && cell.Job.Processes == 2 && cell.Job.Section == 0 {
+			continue
+		}
+		res := r.find(fleet, cell.Setting, cell.Network, ours)
+		if res == nil || r.best(res) == nil {
+			continue
+		}
+		cells++
+		times := res.Rate() / r.best(res).Rate()
+		if times < 1 {
+			slower++
+		}
+		if times < least {
+			least, where = times, cell.Setting+", "+cell.Network
+		}
+	}
+	if cells == 0 {
+		return "no peer", false
+	}
+	return fmt.Sprintf("slower at %d of %d settings; least %.2f x (%s)", slower, cells, least, where), slower == 0
+}
+
+// fleetPlots are the plots by file name. The title of each says what the figures in it
+// show, whatever they are.
+func (r *Report) fleetPlots() (names []string, plots []*plot.Plot) {
+	const network = "0.5ms"
+	at := func(processes int, who string) *arena.Result {
+		return r.find(fleet, scenario.FleetSetting(processes, time.Millisecond), network, who)
+	}
+	// Both are compared where there are most processes with both.
+	largest := 0
+	var rlock, peer *arena.Result
+	for _, n := range scenario.FleetSizes() {
+		if res := at(n, ours); res != nil && r.best(res) != nil {
+			largest, rlock, peer = n, res, r.best(res)
+		}
+	}
+	if rlock == nil {
+		return nil, nil
+	}
+	const where = "\nProcesses with one goroutine each, 1 ms sections, round trip 0.5 ms: "
+	add := func(name, title, what string, value func(*arena.Result) float64) {
+		names = append(names, name)
+		plots = append(plots, r.groups(title+where+what, network, value))
+	}
+	sent := func(res *arena.Result) float64 { return res.Each(float64(res.Sent)) }
+	add("fleet.svg", fmt.Sprintf("rlock lets %d processes through %.2f times as fast as the best peer, %s", largest, rlock.Rate()/peer.Rate(), peer.Contender),
+		"sections a second", (*arena.Result).Rate)
+	add("fleet-wait.svg", fmt.Sprintf("Of %d processes, one wait in a hundred is longer than %.1f rounds with rlock, %.1f with %s", largest, rlock.Rounds99(), peer.Rounds99(), peer.Contender),
+		"p99 wait in rounds (number of processes x mean time of a section)", (*arena.Result).Rounds99)
+	add("fleet-commands.svg", fmt.Sprintf("A section of %d processes costs Redis %.1f commands with rlock, %.1f with %s", largest, sent(rlock), sent(peer), peer.Contender),
+		"commands a section", sent)
+	return names, plots
+}
+
+// groups draws a group of bars for each number of processes, from zero and in one
+// order: that of the largest group, from the highest bar down.
+func (r *Report) groups(title, network string, value func(*arena.Result) float64) *plot.Plot {
+	type group struct {
+		label  string
+		values map[string]float64
+	}
+	var all []group
+	for _, n := range scenario.FleetSizes() {
+		g := group{fmt.Sprintf("%d x 1", n), make(map[string]float64)}
+		for _, res := range r.of(fleet, scenario.FleetSetting(n, time.Millisecond), network) {
+			if v := value(res); res.Rounds > 0 && !math.IsNaN(v) && !math.IsInf(v, 0) {
+				g.values[res.Contender] = v
+			}
+		}
+		if len(g.values) > 0 {
+			all = append(all, g)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	last := all[len(all)-1]
+	var who []string
+	for name := range last.values {
+		who = append(who, name)
+	}
+	slices.SortFunc(who, func(a, b string) int {
+		return cmp.Or(cmp.Compare(last.values[b], last.values[a]), cmp.Compare(a, b))
+	})
+
+	const width = 13 // points of a bar
+	p := start(title)
+	most := 0.0
+	labels := make([]string, len(all))
+	for j := range all {
+		labels[j] = all[len(all)-1-j].label // the axis goes up, and the smallest group is on top
+	}
+	for i, name := range who {
+		values := make(plotter.Values, len(all))
+		for j := range values {
+			values[j] = all[len(all)-1-j].values[name]
+			most = max(most, values[j])
+		}
+		bars, err := plotter.NewBarChart(values, vg.Points(width))
+		if err != nil {
+			return nil
+		}
+		bars.Horizontal, bars.LineStyle.Width, bars.Color = true, 0, fleetColours[name]
+		bars.Offset = vg.Points(width) * vg.Length(float64(len(who)-1)/2-float64(i))
+		p.Add(bars)
+		p.Legend.Add(name, bars)
+		if tags, err := plotter.NewLabels(plotter.XYLabels{XYs: tips(values), Labels: texts(values)}); err == nil {
+			tags.Offset = vg.Point{X: vg.Points(3), Y: bars.Offset - vg.Points(4)}
+			p.Add(tags)
+		}
+	}
+	p.NominalY(labels...)
+	p.Y.Padding = vg.Points(6)
+	p.X.Min, p.X.Max = 0, most*1.35 // room for the numbers and the legend
+	p.Legend.Top = true
+	return p
+}
+
+// fleetColours are the same in all plots.
+var fleetColours = map[string]color.RGBA{
+	ours: palette[0], "rlock-fair": palette[5], "redislock-5ms": palette[4], "rueidislock-1": palette[7],
+}
