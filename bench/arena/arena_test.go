@@ -97,6 +97,8 @@ func TestCommandsAreThoseThatCrossedTheNetwork(t *testing.T) {
 			// At the edges of each window are one or two sections that count on one side only.
 			assert.InDelta(t, each*float64(r.Sections), float64(r.Sent), 4*each*float64(r.Rounds))
 			assert.Equal(t, r.Sections, sum(r))
+			assert.Greater(t, r.Served, time.Duration(0), "INFO commandstats has the time of what was sent")
+			assert.Less(t, r.Served, r.Took)
 		})
 	}
 }
@@ -255,4 +257,10 @@ func TestRedissonIsMeasuredByAProgramOfItsOwn(t *testing.T) {
 	r = check("redisson", worker.Job{Kind: worker.Hold, Locks: 200, Lease: 30 * time.Second}, func(*arena.Result) bool { return true })
 	assert.Zero(t, r.Gone)
 	assert.Zero(t, r.LostHolds)
+}
+
+func TestAWaitOfOneRoundIsThatOfAProcessThatEveryOtherPrecedesOnce(t *testing.T) {
+	r := arena.Result{Job: worker.Job{Processes: 4, Goroutines: 2}, Sections: 1000, Elapsed: 2 * time.Second, Wait: worker.Latency{Count: 1, P99: 24 * time.Millisecond}}
+	assert.InDelta(t, 1.5, r.Rounds99(), 1e-9, "8 sections of 2 ms are a round")
+	assert.True(t, math.IsNaN(arena.Result{}.Rounds99()))
 }

@@ -25,8 +25,8 @@ func RedislockExponential() Contender {
 		})
 }
 
-// RedislockFast is bsm/redislock polling every 5 ms, which is what a fleet of few
-// waiters is best served with. It would flood Redis where hundreds of goroutines wait.
+// RedislockFast is bsm/redislock polling every 5 ms, as people configure it for a few
+// processes with short sections. Hundreds of waiters would flood Redis.
 func RedislockFast() Contender {
 	c := redislockAs("redislock-5ms", "LinearBackoff(5 ms), without a limit of retries",
 		func() redislock.RetryStrategy { return redislock.LinearBackoff(5 * time.Millisecond) })

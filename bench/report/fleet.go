@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"image/color"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -97,10 +98,10 @@ func (r *Report) fleetPlots() (names []string, plots []*plot.Plot) {
 	if rlock == nil {
 		return nil, nil
 	}
-	const where = "\nProcesses with one goroutine each, 1 ms sections, round trip 0.5 ms: "
+	const where = "\nProcesses with one goroutine each, 1 ms sections, round trip 0.5 ms"
 	add := func(name, title, what string, value func(*arena.Result) float64) {
 		names = append(names, name)
-		plots = append(plots, r.groups(title+where+what, network, value))
+		plots = append(plots, r.groups(title+where, what, network, value))
 	}
 	sent := func(res *arena.Result) float64 { return res.Each(float64(res.Sent)) }
 	add("fleet.svg", fmt.Sprintf("rlock lets %d processes through %.2f times as fast as the best peer, %s", largest, rlock.Rate()/peer.Rate(), peer.Contender),
@@ -113,48 +114,42 @@ func (r *Report) fleetPlots() (names []string, plots []*plot.Plot) {
 }
 
 // groups draws a group of bars for each number of processes, from zero and in one
-// order: that of the largest group, from the highest bar down.
-func (r *Report) groups(title, network string, value func(*arena.Result) float64) *plot.Plot {
-	type group struct {
-		label  string
-		values map[string]float64
-	}
-	var all []group
-	for _, n := range scenario.FleetSizes() {
-		g := group{fmt.Sprintf("%d x 1", n), make(map[string]float64)}
+// order: that of the sums over all groups, the largest on top.
+func (r *Report) groups(title, what, network string, value func(*arena.Result) float64) *plot.Plot {
+	var labels []string
+	var groups []map[string]float64 // by contender
+	sums := make(map[string]float64)
+	most := 0.0
+	for _, n := range slices.Backward(scenario.FleetSizes()) { // the axis goes up, and few processes are on top
+		group := make(map[string]float64)
 		for _, res := range r.of(fleet, scenario.FleetSetting(n, time.Millisecond), network) {
 			if v := value(res); res.Rounds > 0 && !math.IsNaN(v) && !math.IsInf(v, 0) {
-				g.values[res.Contender] = v
+				group[res.Contender] = v
+				sums[res.Contender] += v
+				most = max(most, v)
 			}
 		}
-		if len(g.values) > 0 {
-			all = append(all, g)
+		if len(group) > 0 {
+			labels = append(labels, fmt.Sprintf("%d x 1", n))
+			groups = append(groups, group)
 		}
 	}
-	if len(all) == 0 {
-		return nil
-	}
-	last := all[len(all)-1]
-	var who []string
-	for name := range last.values {
-		who = append(who, name)
-	}
-	slices.SortFunc(who, func(a, b string) int {
-		return cmp.Or(cmp.Compare(last.values[b], last.values[a]), cmp.Compare(a, b))
+	who := slices.SortedFunc(maps.Keys(sums), func(a, b string) int {
+		return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b))
 	})
 
-	const width = 13 // points of a bar
+	const width = 12 // points of a bar
 	p := start(title)
-	most := 0.0
-	labels := make([]string, len(all))
-	for j := range all {
-		labels[j] = all[len(all)-1-j].label // the axis goes up, and the smallest group is on top
-	}
 	for i, name := range who {
-		values := make(plotter.Values, len(all))
-		for j := range values {
-			values[j] = all[len(all)-1-j].values[name]
-			most = max(most, values[j])
+		values := make(plotter.Values, len(groups))
+		for j, group := range groups {
+			values[j] = group[name]
+		}
+		numbers := texts(values)
+		for j, group := range groups {
+			if _, ok := group[name]; !ok {
+				numbers[j] = "not measured"
+			}
 		}
 		bars, err := plotter.NewBarChart(values, vg.Points(width))
 		if err != nil {
@@ -164,15 +159,16 @@ func (r *Report) groups(title, network string, value func(*arena.Result) float64
 		bars.Offset = vg.Points(width) * vg.Length(float64(len(who)-1)/2-float64(i))
 		p.Add(bars)
 		p.Legend.Add(name, bars)
-		if tags, err := plotter.NewLabels(plotter.XYLabels{XYs: tips(values), Labels: texts(values)}); err == nil {
+		if tags, err := plotter.NewLabels(plotter.XYLabels{XYs: tips(values), Labels: numbers}); err == nil {
 			tags.Offset = vg.Point{X: vg.Points(3), Y: bars.Offset - vg.Points(4)}
 			p.Add(tags)
 		}
 	}
 	p.NominalY(labels...)
-	p.Y.Padding = vg.Points(6)
-	p.X.Min, p.X.Max = 0, most*1.35 // room for the numbers and the legend
-	p.Legend.Top = true
+	p.Y.Min, p.Y.Max = -0.5, float64(len(labels))-0.5
+	p.X.Label.Text = what
+	p.X.Min, p.X.Max = 0, most*1.4 // room for the numbers and the legend
+	p.Legend.Top, p.Legend.XOffs = true, -vg.Points(8)
 	return p
 }
 
