@@ -19,7 +19,7 @@ func FleetSetting(processes int, section time.Duration) string {
 
 // fleetRounds is how many sections each process of a fleet is to have in a window, so
 // that shares settle: with ten, one section more or less is a tenth.
-const fleetRounds = 15
+const fleetRounds = 20
 
 func fleet() Scenario {
 	return Scenario{
