@@ -115,7 +115,7 @@ func rate(least, times float64) func(*Report, *arena.Result) (string, bool) {
 			return number(res.Rate()) + " a second (no peer)", false
 		}
 		got := res.Rate() / best.Rate()
-		return fmt.Sprintf("%s a second, %.1f x %s (%s)", number(res.Rate()), got, best.Contender, number(best.Rate())),
+		return fmt.Sprintf("%s a second, %.2f x %s (%s)", number(res.Rate()), got, best.Contender, number(best.Rate())),
 			res.Rate() >= least && got >= times
 	}
 }
