@@ -91,7 +91,13 @@ func TestARedLockOutlivesTwoOfFiveServersAndNotThree(t *testing.T) {
 	require.NoError(t, h.await(waiter), "once there is a majority again")
 }
 
+// With -long only: on a machine that stands still for two seconds, a hold that is lost and
+// its next holder are inside at once, as they may be. The storms have the same in virtual
+// time.
 func TestARedLockIsHeldThroughPausesWithoutTwoSectionsAtOnce(t *testing.T) {
+	if !*long {
+		t.Skip("it depends on the machine's speed: -long")
+	}
 	h := fiveServers(t)
 	r := new(record)
 	var done atomic.Int64
