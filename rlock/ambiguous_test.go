@@ -405,6 +405,9 @@ func (o operation) lose(t *testing.T, l loss, tell func(t *testing.T, n int) (co
 }
 
 func TestNoCommandThatIsLostLeavesALockThatNobodyKnowsOf(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long, and is the same in each run: without -short")
+	}
 	for _, o := range operations {
 		for _, l := range losses {
 			o.lose(t, l, func(t *testing.T, n int) (commands int) {
