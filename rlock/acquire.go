@@ -192,11 +192,14 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		// The wait limits the time between attempts and not an attempt, which would
 		// otherwise never succeed where Redis is slower than the wait.
 		// Nor is the time up before the answer has come to what is in flight here, of
-		// others who are gone: the lock may be nobody's.
+		// others who are gone: the lock may be free. A server that has been silent for
+		// longer is not waited for.
 		left := forever
-		unanswered := v.due && r.queue.Head() == w && r.tenure == nil && r.busy > 0
-		if !v.until.IsZero() && (v.inLine() || !unanswered) {
+		if !v.until.IsZero() {
 			left = time.Until(v.until)
+			if v.due && !v.inLine() && r.queue.Head() == w && r.tenure == nil && r.busy > 0 {
+				left = max(left, time.Until(r.since.Add(silence)))
+			}
 		}
 		switch {
 		case left <= 0 && v.inLine() && !v.last:

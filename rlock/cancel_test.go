@@ -463,3 +463,26 @@ func TestAnAttemptAfterACancelledLockEndsWithItsContext(t *testing.T) {
 		p.net.Heal()
 	})
 }
+
+// A RedLock would otherwise wait for its silent servers before it goes to one that answers.
+func TestAnAttemptDoesNotWaitForAServerThatHasBeenSilentForLong(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		lock := p.NewLock(key)
+		require.NoError(t, lock.Do(w.ctx, nothing))
+		p.net.Rule(network.Silence)
+		ctx, cancel := context.WithCancel(w.caller())
+		leaves := start(func() error { return lock.Lock(ctx) })
+		require.True(t, pending(leaves))
+		cancel()
+		require.ErrorIs(t, <-leaves, context.Canceled)
+		for _, longest := range []time.Duration{250 * time.Millisecond, 0} {
+			within(t, longest, longest, func() {
+				taken, err := lock.TryLock(w.caller())
+				require.NoError(t, err)
+				require.False(t, taken)
+			})
+		}
+		p.net.Heal()
+	})
+}
