@@ -41,7 +41,8 @@ type Client struct {
 
 	leaseText string // Config.Lease in milliseconds, since nearly all commands have it
 
-	family string // how the scripts publish and count subscribers: see queue.lua
+	publish string // the command that release.lua publishes with
+	numsub  string // the PUBSUB subcommand that counts its subscribers, "" if no node knows them all
 
 	notices  *notices // by which the Logger is called
 	deadline deadline
@@ -132,9 +133,9 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// choosePubSub reports whether pub/sub is sharded: by Redisson's rule, but where no
-// server says it is an error and no guess, since a client that guesses otherwise than
-// the others would hear of no grant.
+// choosePubSub reports whether pub/sub is sharded: by Redisson's rule (redisson.md
+// 0.6), but where no server says it is an error and no guess, since a guess that
+// differs from the others' would wake nobody.
 func (c *Client) choosePubSub() (sharded bool, err error) {
 	cluster := c.redis.Mode() == rueidis.ClientModeCluster
 	sharded = c.config.PubSub == PubSubSharded
@@ -152,12 +153,12 @@ func (c *Client) choosePubSub() (sharded bool, err error) {
 	}
 	switch {
 	case sharded:
-		c.family = "s"
+		c.publish, c.numsub = "SPUBLISH", "SHARDNUMSUB"
 	case cluster:
 		// A node knows only those subscribers that are connected to itself.
-		c.family = "c"
+		c.publish, c.numsub = "PUBLISH", ""
 	default:
-		c.family = "p"
+		c.publish, c.numsub = "PUBLISH", "NUMSUB"
 	}
 	return sharded, nil
 }

@@ -3,6 +3,7 @@ package rlock
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -73,6 +74,14 @@ func (l *FencedLock) Token(ctx context.Context) (uint64, error) {
 	return 0, fmt.Errorf("rlock: token of %q: owner %s: %w", l.name.key, owner, l.client.losses.notHeld())
 }
 
+// fenced is the kind of [FencedLock]: a plain lock, and a counter beside it.
+type fenced struct{ plain }
+
+func (fenced) acquire(t *tenure, _ news) call {
+	n := t.room.name
+	return acquireScript.brief(2, n.key, n.beside, t.room.client.milliseconds(t.lease), t.text, strconv.FormatUint(t.tokens.reserved, 10))
+}
+
 const (
 	// A tenure reserves moreTokens times as many tokens as the one before it used,
 	// if somebody has waited since. So one that is alone takes one, and a crowd has
@@ -90,18 +99,19 @@ type tokens struct {
 	last     uint64
 }
 
-// asked returns how many an acquire is to reserve, 0 for a lock without tokens.
-func (k *tokens) asked() uint64 {
-	if k == nil {
-		return 0
+// granted reads the counter in the answer to an acquire.
+func (k *tokens) granted(counter string) (answer, error) {
+	n, err := strconv.ParseUint(counter, 10, 63)
+	if err == nil && n < k.reserved {
+		err = fmt.Errorf("an acquire of %d tokens was answered with %d", k.reserved, n)
 	}
-	return k.reserved
+	return answer{granted: true, counter: n}, err
 }
 
-// take begins with the first of the n tokens that end with last.
-func (k *tokens) take(last, n uint64) {
+// take begins with the first of the tokens that an acquire has reserved.
+func (k *tokens) take(counter uint64) {
 	if k != nil {
-		k.reserved, k.current, k.last = n, last-n+1, last
+		k.current, k.last = counter-k.reserved+1, counter
 	}
 }
 

@@ -58,7 +58,7 @@ func TestWhateverItsFieldsAForeignLockKeepsUsOutAndIsLeftAsItIs(t *testing.T) {
 }
 
 // Redisson waits for such a key without bound.
-func TestAForeignKeyWithoutALeaseIsLookedAtEveryTwoSeconds(t *testing.T) {
+func TestAForeignKeyWithoutALeaseIsLookedAtEveryFiveSeconds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		lock := p.NewLock(key)
@@ -67,16 +67,15 @@ func TestAForeignKeyWithoutALeaseIsLookedAtEveryTwoSeconds(t *testing.T) {
 		require.True(t, pending(waiter))
 		asked := len(p.acquires())
 		time.Sleep(time.Minute)
-		assert.InDelta(t, 60/2, len(p.acquires())-asked, 1)
+		assert.InDelta(t, 60/5, len(p.acquires())-asked, 1)
 		w.Del(key)
-		// Guests that nobody can count may have a turn first.
-		within(t, 0, 2200*time.Millisecond, func() { require.NoError(t, <-waiter) })
+		within(t, 0, 5*time.Second, func() { require.NoError(t, <-waiter) })
 		require.NoError(t, lock.Unlock(me))
 	})
 }
 
 // lock(Long.MAX_VALUE, MILLISECONDS) is possible in Java, and more than a Duration.
-func TestAForeignLeaseOfAMillionYearsIsLookedAtEveryTwoSeconds(t *testing.T) {
+func TestAForeignLeaseOfAMillionYearsIsLookedAtEveryFiveSeconds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		lock := p.NewLock(key)
@@ -87,23 +86,10 @@ func TestAForeignLeaseOfAMillionYearsIsLookedAtEveryTwoSeconds(t *testing.T) {
 		assert.InDelta(t, float64(math.MaxInt64), ttl, float64(time.Millisecond))
 		ctx, cancel := context.WithTimeout(me, time.Minute)
 		defer cancel()
-		acquire := network.All(network.Replace("*2\r\n:31556952000000000\r\n+4ea0a2a4:7\r\n"), network.Reply, "EVALSHA")
-		step := network.All(network.Replace("*5\r\n:0\r\n:31556952000000000\r\n+4ea0a2a4:7\r\n:-2\r\n:2\r\n"), network.Reply, "EVALSHA")
-		replies := 0
-		p.net.Rule(func(f network.Frame) network.Fate {
-			rule := step
-			if replies == 0 {
-				rule = acquire
-			}
-			fate := rule(f)
-			if fate != network.Pass {
-				replies++
-			}
-			return fate
-		})
+		p.net.Rule(network.All(network.Replace("*2\r\n:31556952000000000\r\n+4ea0a2a4:7\r\n"), network.Reply, "EVALSHA"))
 		asked := len(p.acquires())
 		require.ErrorIs(t, lock.Lock(ctx), context.DeadlineExceeded)
-		assert.InDelta(t, 60/2, len(p.acquires())-asked, 5)
+		assert.InDelta(t, 60/5, len(p.acquires())-asked, 2)
 		p.net.Rule(nil)
 	})
 }

@@ -34,9 +34,9 @@ func TestTwoNetworksThatAreCutApart(t *testing.T) {
 		assert.False(t, hold.Valid(), "not two at once")
 		return err
 	})
-	s.awaitWaiters(1, key)
+	s.awaitListeners(1, plain, channel)
 	waits := background(func() error { return waiter.Lock(there) })
-	s.awaitWaiters(2, key)
+	s.awaitListeners(2, plain, channel)
 
 	cut := time.Now()
 	link.Cut()
