@@ -443,17 +443,25 @@ func TestAnAttemptAfterACancelledLockGetsALockThatNobodyHas(t *testing.T) {
 	})
 }
 
+// cancelledAtASilentServer returns a client whose server went silent, with a Lock in flight
+// that was cancelled.
+func (w *world) cancelledAtASilentServer() *party {
+	p := w.client()
+	lock := p.NewLock(key)
+	require.NoError(w.t, lock.Do(w.ctx, nothing))
+	p.net.Rule(network.Silence)
+	ctx, cancel := context.WithCancel(w.caller())
+	leaves := start(func() error { return lock.Lock(ctx) })
+	require.True(w.t, pending(leaves))
+	cancel()
+	require.ErrorIs(w.t, <-leaves, context.Canceled)
+	return p
+}
+
 func TestAnAttemptAfterACancelledLockEndsWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		p := w.client()
+		p := w.cancelledAtASilentServer()
 		lock := p.NewLock(key)
-		require.NoError(t, lock.Do(w.ctx, nothing))
-		p.net.Rule(network.Silence)
-		ctx, cancel := context.WithCancel(w.caller())
-		leaves := start(func() error { return lock.Lock(ctx) })
-		require.True(t, pending(leaves))
-		cancel()
-		require.ErrorIs(t, <-leaves, context.Canceled)
 		brief, cancel := context.WithTimeout(w.caller(), 100*time.Millisecond)
 		defer cancel()
 		within(t, 100*time.Millisecond, 100*time.Millisecond, func() {
@@ -467,15 +475,8 @@ func TestAnAttemptAfterACancelledLockEndsWithItsContext(t *testing.T) {
 // A RedLock would otherwise wait for its silent servers before it goes to one that answers.
 func TestAnAttemptDoesNotWaitForAServerThatHasBeenSilentForLong(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		p := w.client()
+		p := w.cancelledAtASilentServer()
 		lock := p.NewLock(key)
-		require.NoError(t, lock.Do(w.ctx, nothing))
-		p.net.Rule(network.Silence)
-		ctx, cancel := context.WithCancel(w.caller())
-		leaves := start(func() error { return lock.Lock(ctx) })
-		require.True(t, pending(leaves))
-		cancel()
-		require.ErrorIs(t, <-leaves, context.Canceled)
 		for _, longest := range []time.Duration{250 * time.Millisecond, 0} {
 			within(t, longest, longest, func() {
 				taken, err := lock.TryLock(w.caller())
