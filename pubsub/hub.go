@@ -115,18 +115,18 @@ func (h *Hub) Subscribe(channel string) *Subscription {
 	return s
 }
 
-// Join is Subscribe for who is about to look in any case: it costs no second look,
-// since there is no mark before the first event after it. That takes a channel
-// that is confirmed already; it returns nil for any other.
-func (h *Hub) Join(channel string) *Subscription {
+// Listen is Subscribe for a waiter that must know what the messages say: each is given to
+// hear, as [Subscription.Also] says, and sets no mark. There is no mark at once if the
+// channel is confirmed already: look at [Subscription.Confirmed].
+func (h *Hub) Listen(channel string, hear func(message string)) *Subscription {
+	s := &Subscription{hub: h, c: make(chan struct{}, 1), hear: hear}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ch := h.channels[channel]
-	if ch == nil || ch.conn == nil {
-		return nil
-	}
-	s := &Subscription{hub: h, c: make(chan struct{}, 1)}
+	ch := h.channelLocked(channel)
 	ch.joinLocked(s)
+	if ch.refused != nil {
+		s.mark()
+	}
 	return s
 }
 

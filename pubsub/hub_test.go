@@ -73,26 +73,30 @@ func TestALaterSubscriptionIsMarkedAtOnce(t *testing.T) {
 	})
 }
 
-func TestWhoJoinsAConfirmedChannelIsMarkedByWhatComesAfter(t *testing.T) {
+func TestAListenerIsToldEachMessageAndMarkedByConfirmationsOnly(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		require.Nil(t, w.hub.Join("news"), "nobody has subscribed")
-		first := w.hub.Subscribe("news")
-		require.Nil(t, w.hub.Join("news"), "it is not confirmed yet")
-		synctest.Wait()
-		second := w.hub.Join("news")
-		first.Close()
-		synctest.Wait()
-		require.Empty(t, second.C())
+		var heard []string
+		s := w.hub.Listen("news", func(message string) { heard = append(heard, message) })
+		require.False(t, s.Confirmed(), "it is not confirmed yet")
+		awaitMark(t, s)
+		require.True(t, s.Confirmed())
 		w.Publish("news", "0")
+		w.Publish("news", "1")
 		synctest.Wait()
-		require.Len(t, second.C(), 1)
-		<-second.C()
+		require.Equal(t, []string{"0", "1"}, heard)
+		require.Empty(t, s.C())
+
+		later := w.hub.Listen("news", func(string) {})
+		require.True(t, later.Confirmed())
+		require.Empty(t, later.C(), "confirmed before")
+		later.Close()
+
 		w.net.Cut()
 		synctest.Wait()
-		require.Nil(t, w.hub.Join("news"), "messages may be lost")
-		time.Sleep(time.Second)
-		require.Len(t, second.C(), 1, "confirmed anew")
-		second.Close()
+		require.False(t, s.Confirmed(), "messages may be lost")
+		awaitMark(t, s)
+		require.True(t, s.Confirmed(), "confirmed anew")
+		s.Close()
 	})
 }
 

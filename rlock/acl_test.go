@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -56,13 +57,20 @@ func (s *site) rights(lines ...string) (rules []string) {
 	return slices.DeleteFunc(rules, func(rule string) bool { return !strings.ContainsAny(rule[:1], "+~&") })
 }
 
+// inTheQueue is said of a right that a step of the queue needs: a waiter fails, or the
+// holder before it, whichever comes first.
+const inTheQueue = "a step of the queue"
+
 // refused says what first fails with ErrNoPermission for a user without one of the
 // rights of a Lock; "" where everything works without. major is that of the server.
 func refused(major int) map[string]string {
 	refused := map[string]string{
 		"~orders:*":                 "Acquire",
-		"~redisson_lock__channel:*": "Unlock", // the channel is a script's second key
-		"&redisson_lock__channel:*": "Unlock", // not to publish; not to subscribe is to poll
+		"~redisson_lock__channel:*": inTheQueue, // the channel is one of a step's keys
+		"&redisson_lock__channel:*": "Unlock",   // not to publish; not to subscribe is to poll
+		"~rlock_queue:*":            "Acquire",
+		"~rlock_guests:*":           "Acquire",
+		"&rlock_turn:*":             "", // it polls
 		"+evalsha":                  "Acquire",
 		"+eval":                     "Acquire", // the server has not seen the scripts
 		"+exists":                   "Acquire",
@@ -73,6 +81,14 @@ func refused(major int) map[string]string {
 		"+hkeys":                    "renewal",
 		"+pexpire":                  "Acquire",
 		"+pttl":                     "TTL",
+		"+zadd":                     inTheQueue,
+		"+zrange":                   inTheQueue,
+		"+zrangebyscore":            inTheQueue,
+		"+zscore":                   inTheQueue,
+		"+zrem":                     inTheQueue,
+		"+mget":                     inTheQueue,
+		"+zcount":                   "", // nobody is told that others wait
+		"+set":                      "", // only for guests
 		"+ping":                     "", // a refusal tells as well that the server is alive; its ACL LOG fills
 
 		"+publish":       "Unlock",
@@ -122,7 +138,11 @@ func TestAUserNeedsTheRightsOfTheReadmeAndIsToldOfEachThatIsMissing(t *testing.T
 						assert.Empty(t, failed)
 						return
 					}
-					assert.ErrorIs(t, failed[says], rlock.ErrNoPermission)
+					err := failed[says]
+					if says == inTheQueue {
+						err = errors.Join(slices.Collect(maps.Values(failed))...)
+					}
+					assert.ErrorIs(t, err, rlock.ErrNoPermission)
 					for what, err := range failed {
 						told := errors.Is(err, rlock.ErrNoPermission) || errors.Is(err, rlock.ErrNotHeld) // what was not locked is not held
 						assert.True(t, told, "%s: %v", what, err)
@@ -158,15 +178,19 @@ func TestAUserNeedsTheRightsOfTheReadmeAndIsToldOfEachThatIsMissing(t *testing.T
 func TestTheACLLinesOfTheReadmeAreEnoughForEachKindOfLock(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(*rlock.Client) rlock.Locker{
+		"":              func(c *rlock.Client) rlock.Locker { return c.NewFairLock(key) }, // and every other
 		"FencedLock":    func(c *rlock.Client) rlock.Locker { return c.NewFencedLock(key) },
 		"ReadWriteLock": func(c *rlock.Client) rlock.Locker { return c.NewReadWriteLock(key).WriteLock() },
-		"FairLock":      func(c *rlock.Client) rlock.Locker { return c.NewFairLock(key) },
 	}
 	redistest.Over(t, []redistest.Kind{redistest.KindStandalone, redistest.KindCluster}, func(t *testing.T, server *redistest.Server) {
 		s := at(t, server)
 		for name, newLock := range kinds {
 			for _, node := range s.nodes() {
-				for _, line := range append(s.aclLines(), name) {
+				lines := s.aclLines()
+				if name != "" {
+					lines = append(lines, name)
+				}
+				for _, line := range lines {
 					command := append([]string{"ACL", "SETUSER", "locks"}, readmeACL(t, line)...)
 					require.NoError(t, node.Do(s.ctx, node.B().Arbitrary(command...).Build()).Error(), line)
 				}
@@ -315,9 +339,10 @@ func (s *site) renewed(hold *rlock.Hold) error {
 
 // What a ReadWriteLock needs instead of, or beside, what a Lock does.
 var readWriteRights = []string{
-	"~orders:*", "~{orders:*", "~redisson_rwlock:*", "&redisson_rwlock:*",
+	"~orders:*", "~{orders:*", "~redisson_rwlock:*", "&redisson_rwlock:*", "~rlock_queue:*", "~rlock_guests:*", "&rlock_turn:*",
 	"+evalsha", "+eval", "+exists", "+hexists", "+hget", "+hmget", "+hgetall", "+hkeys", "+hlen",
-	"+hset", "+hdel", "+set", "+del", "+pexpire", "+pttl", "+ping",
+	"+hset", "+hdel", "+set", "+mget", "+del", "+pexpire", "+pttl", "+ping",
+	"+zadd", "+zrem", "+zrange", "+zrangebyscore", "+zcount", "+zscore",
 	"+publish", "+subscribe", "+unsubscribe", "+pubsub|numsub",
 }
 
@@ -344,7 +369,7 @@ func TestReadersAndWritersAreToldOfARightThatIsMissing(t *testing.T) {
 			do(l.ReadLock().Unlock(me))
 		}
 		if do(l.ReadLock().Lock(me)) { // and a writer who waits elsewhere
-			_, err := there.NewReadWriteLock(key).WriteLock().TryLockFor(s.ctx, time.Millisecond, 0)
+			_, err := there.NewReadWriteLock(key).WriteLock().TryLockFor(s.ctx, 10*time.Millisecond, 0)
 			do(err)
 			do(l.ReadLock().Unlock(me))
 		}

@@ -25,13 +25,22 @@ type sent struct {
 
 	// Of a mirror:
 	lease, owner, count string
-	reads               bool   // whether the tenure has shared levels
-	channel             string // the one whose subscribers it asks for, "" if it does not
-	own                 bool   // and this client was one of them
+	reads               bool // whether the tenure has shared levels
+	opened              bool // and others may have some, since it gave up the write lock
+	asking              bool // whether it asks for others that wait
 
 	// Redis' answer.
 	reply int64
 	err   error
+}
+
+// asks returns the queue and the channel by which the others are counted that wait, "" if
+// nobody asks.
+func (s *sent) asks() (queue, channel string) {
+	if !s.asking {
+		return "", ""
+	}
+	return s.tenure.room.name.queue, s.tenure.room.name.channel
 }
 
 // batches are used again: of a hundred thousand locks there are 80 a second.
@@ -110,7 +119,7 @@ func (c *Client) exchange(ctx context.Context, built []sent, together int) {
 func callFor(c *Client, part []sent) call {
 	first := part[0].tenure
 	if part[0].phase == releasing {
-		return first.releaseCall(news{})
+		return first.releaseCall()
 	}
 	return first.room.name.kind().mirror(c, part)
 }

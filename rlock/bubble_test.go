@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -204,19 +205,38 @@ func isScript(f network.Frame, kind string) bool {
 	if !f.Is("EVALSHA") && !f.Is("EVAL") || len(f.Args) < 2 {
 		return false
 	}
-	sha := f.Args[1]
-	if f.Is("EVAL") {
-		sha = fmt.Sprintf("%x", sha1.Sum([]byte(sha)))
+	file := scriptOf(f)
+	if file == "step" {
+		leave, _ := membersOf(f)
+		return kind == "released" && leave > 0 || kind == "acquired" && leave == 0
 	}
-	file := scriptFiles()[sha]
-	return file != "" && strings.HasSuffix(strings.TrimSuffix(file, ".lua"), map[string]string{
+	return file != "" && strings.HasSuffix(file, map[string]string{
 		"acquired": "acquire", "mirrored": "mirror", "released": "release",
 	}[kind])
 }
 
+// scriptOf returns the name of the script that the frame calls, "step" for a step of the
+// queue.
+func scriptOf(f network.Frame) string {
+	sha := f.Args[1]
+	if f.Is("EVAL") {
+		sha = fmt.Sprintf("%x", sha1.Sum([]byte(sha)))
+	}
+	return strings.TrimSuffix(scriptFiles()[sha], ".lua")
+}
+
+// membersOf returns how many tickets leave by a step, and how many join: ARGV[4] and
+// ARGV[5] of queue.lua.
+func membersOf(f network.Frame) (leave, join int) {
+	keys, _ := strconv.Atoi(f.Args[2])
+	leave, _ = strconv.Atoi(f.Args[3+keys+3])
+	join, _ = strconv.Atoi(f.Args[3+keys+4])
+	return leave, join
+}
+
 // scriptFiles has the name of each script by its hash.
 var scriptFiles = sync.OnceValue(func() map[string]string {
-	files := map[string]string{}
+	files, texts := map[string]string{}, map[string]string{}
 	entries, err := os.ReadDir("scripts")
 	if err != nil {
 		panic(err)
@@ -227,6 +247,10 @@ var scriptFiles = sync.OnceValue(func() map[string]string {
 			panic(err)
 		}
 		files[fmt.Sprintf("%x", sha1.Sum(text))] = entry.Name()
+		texts[entry.Name()] = string(text)
+	}
+	for _, kind := range []string{"plain.lua", "rw.lua"} {
+		files[fmt.Sprintf("%x", sha1.Sum([]byte(texts[kind]+texts["queue.lua"])))] = "step.lua"
 	}
 	return files
 })

@@ -41,8 +41,7 @@ type Client struct {
 
 	leaseText string // Config.Lease in milliseconds, since nearly all commands have it
 
-	publish string // the command that release.lua publishes with
-	numsub  string // the PUBSUB subcommand that counts its subscribers, "" if no node knows them all
+	family string // how the scripts publish and count subscribers: see queue.lua
 
 	notices  *notices // by which the Logger is called
 	deadline deadline
@@ -133,9 +132,9 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// choosePubSub reports whether pub/sub is sharded: by Redisson's rule (redisson.md
-// 0.6), but where no server says it is an error and no guess, since a guess that
-// differs from the others' would wake nobody.
+// choosePubSub reports whether pub/sub is sharded: by Redisson's rule, but where no
+// server says it is an error and no guess, since a client that guesses otherwise than
+// the others would hear of no grant.
 func (c *Client) choosePubSub() (sharded bool, err error) {
 	cluster := c.redis.Mode() == rueidis.ClientModeCluster
 	sharded = c.config.PubSub == PubSubSharded
@@ -153,12 +152,12 @@ func (c *Client) choosePubSub() (sharded bool, err error) {
 	}
 	switch {
 	case sharded:
-		c.publish, c.numsub = "SPUBLISH", "SHARDNUMSUB"
+		c.family = "s"
 	case cluster:
 		// A node knows only those subscribers that are connected to itself.
-		c.publish, c.numsub = "PUBLISH", ""
+		c.family = "c"
 	default:
-		c.publish, c.numsub = "PUBLISH", "NUMSUB"
+		c.family = "p"
 	}
 	return sharded, nil
 }

@@ -74,7 +74,6 @@ func TestWhoWaitsWhenTheClientIsClosedIsToldAtOnce(t *testing.T) {
 		})
 		require.NoError(t, other.lock("theirs").Unlock(me))
 		w.settle()
-		time.Sleep(intentTime) // of a writer who waited for a reader
 		assert.Empty(t, w.keys())
 	})
 }

@@ -103,7 +103,6 @@ func TestCloseIsConfirmedAlthoughCallersHaveLeft(t *testing.T) {
 						if held {
 							require.NoError(t, newLock(holder.Client).Unlock(me))
 						}
-						time.Sleep(2 * intentTime) // of a writer who has left
 						require.Empty(t, w.Keys())
 						require.NoError(t, holder.Close())
 					}

@@ -35,16 +35,16 @@ type Config struct {
 	// Defaults to 30 s, as Redisson's lockWatchdogTimeout.
 	Lease time.Duration
 
-	// HandoffLimit is how many more times a lock is passed on inside this process
-	// once another client is known to wait for it. More is faster here, and less
-	// fair there. Negative: it is not passed on at all while others wait, and a
-	// FairLock never. Nor is it while a client of Redisson contends, which frees the
-	// lock after each section. Defaults to 16.
+	// HandoffLimit is how many more times a lock is handed off inside this process
+	// once another client is known to wait for it, a client of Redisson included. Then
+	// it is released, and this client's next waiter joins the end of the queue. More
+	// is faster here, and makes others wait longer. Negative: it is not handed off at
+	// all while others wait. A FairLock never is. Defaults to 16.
 	HandoffLimit int
 
-	// HandoffTime is how long a lock is passed on inside this process once
-	// another client is known to wait for it; whichever of it and HandoffLimit
-	// ends first. Defaults to 10 ms.
+	// HandoffTime is how long a lock is handed off inside this process once another
+	// client is known to wait for it; whichever of it and HandoffLimit ends first. A
+	// section that has begun is not cut short. Defaults to 10 ms.
 	HandoffTime time.Duration
 
 	// SyncReplicas is how many replicas must have a grant before it counts: Redis
@@ -63,9 +63,10 @@ type Config struct {
 	// wait.
 	SyncReplicas int
 
-	// PubSub says which family of commands wakes the waiters. All clients of a
-	// lock must use the same one. Defaults to PubSubAuto, which is what Redisson
-	// does by default from 3.28 on.
+	// PubSub says which family of commands tells waiters of grants. All clients of a
+	// lock must use the same one: those of the other do not hear of their grants, and
+	// lose their places. Defaults to PubSubAuto, which is what Redisson does by default
+	// from 3.28 on.
 	PubSub PubSub
 
 	// Logger is told what a person should know: locks that were lost, releases
@@ -77,7 +78,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// PubSub is a family of publish and subscribe commands (redisson.md 0.6).
+// PubSub is a family of publish and subscribe commands.
 type PubSub int
 
 const (
@@ -148,7 +149,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// lockOptions fills in what suits locks (each figure: reference, rueidis.md).
+// lockOptions fills in what suits locks.
 func lockOptions(o rueidis.ClientOption) rueidis.ClientOption {
 	// No command of ours can be cached, and the tracking that the cache needs is
 	// missing from many servers.

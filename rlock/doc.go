@@ -19,7 +19,7 @@
 // # The kinds
 //
 //	Lock           one at a time; the rest of this page is about it
-//	FencedLock     and a number that grows, for a resource that refuses who comes late
+//	FencedLock     and a number that grows, for a resource that rejects stale writes
 //	ReadWriteLock  many readers, or one writer
 //	FairLock       first come, first served, over all clients
 //	MultiLock      several locks, all or none
@@ -68,15 +68,34 @@
 // after it. A timeout is not a loss: a renewal that failed is tried again until
 // validUntil. A definite "not yours" from Redis is a loss at once.
 //
+// # The queue
+//
+// Every kind of lock waits in the same way. Clients that cannot have the lock stand in
+// one queue in Redis, each with one ticket for the first of its waiters. A release takes
+// the holder out, grants the lock to the first ticket, and tells that client alone, all
+// in one command. Nobody passes the queue: a new Lock takes a lock only if it is free and
+// nobody waits for it, and so does a TryLock.
+//
+// A waiter looks for its ticket every two seconds, and when the holder's lease ends, so
+// that a lost message delays it by two seconds at most. A dead waiter is skipped. A client
+// that stands still when its turn comes, or dies with the grant on its way, costs the
+// others one claim of two seconds, however many of its goroutines wait.
+//
 // # Fairness
 //
-// Inside a process the lock passes first-in first-out. As long as no other
-// client waits it may go on without end. Once one does, the lock is passed on
-// [Config.HandoffLimit] more times, or for [Config.HandoffTime], whichever ends
-// first; then it is freed, and clients that keep waiting take turns, as far as the
-// messages reach them in time. This is lock cohorting (Dice, Marathe, Shavit, 2012)
-// with Redis as the global lock. Redisson frees the lock after each section: while
-// one of its clients contends, turns here are as short.
+// Inside a process the lock passes first-in first-out. As long as no other client waits
+// it may go on without end. Once one does, the lock is handed off [Config.HandoffLimit]
+// more times, or for [Config.HandoffTime], whichever ends first; then it is released, and
+// the client goes to the end of the queue. So clients that keep waiting take turns. This is
+// lock cohorting (Dice, Marathe, Shavit, 2012) with Redis as the global lock. A [FairLock]
+// has a ticket for each waiter and no hand-offs: it is granted in the order of all waiters
+// of all clients.
+//
+// Clients of Redisson know nothing of the queue, and get turns in it: while they wait by
+// subscribing to Redisson's channel Redis counts them, and leaves them the lock for 10 ms
+// when their turn comes. Clients that only poll, or listen at a replica, cannot be counted:
+// for a minute after one of them was seen to hold the lock they have one turn of 150 ms in
+// two seconds.
 //
 // # Levels and leases
 //
@@ -94,12 +113,14 @@
 //	  at Unlock             ErrUnconfirmed; released in the background until the lease ends
 //	the key is deleted      lost at the next renewal, at the latest a third of the lease later
 //	scripts are flushed     they are sent again
-//	a message is lost       the waiter looks when the holder's lease ends, after 5 s at most
+//	a message is lost       the waiter looks for its ticket, after 2 s at most
+//	the queue is lost       each waiter joins again, within 2 s; their order is lost
 //	pub/sub is refused      said once in the log; waiters poll, 1 ms doubling to 128 ms
 //	too few replicas        with Config.SyncReplicas: ErrNotReplicated, at once by TryLock,
 //	                        by Lock when its context ends; the grant is released
-//	the caller's ctx ends   Lock returns at once; what an acquire in flight may get is
-//	                        released in the background
-//	the holder dies         the next waiter has the lock when the lease has ended
-//	the client is closed    what is held is released, who waits gets ErrClosed
+//	the caller's ctx ends   Lock returns at once, and its ticket leaves the queue; if an
+//	                        acquire in flight succeeds, it is released in the background
+//	the holder dies         the first in the queue has the lock when the lease has ended
+//	a waiter dies           it is skipped when its turn comes
+//	the client is closed    its locks are released, its waiters get ErrClosed
 package rlock

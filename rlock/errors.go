@@ -25,7 +25,8 @@ var (
 	ErrLost = errors.New("lock was lost")
 
 	// ErrNotAcquired is returned by TryAcquire and, with [WithWait], by Acquire when
-	// another owner holds the lock for as long as the call may wait. Nothing is held.
+	// another owner holds the lock, or others come first in its queue, for as long as
+	// the call may wait. Nothing is held.
 	ErrNotAcquired = errors.New("lock is held by another owner")
 
 	// ErrUpgrade is returned by the methods that take a write lock when the caller
@@ -74,11 +75,13 @@ var (
 	ErrUnsupported = errors.New("server lacks a command")
 
 	// ErrWrongType is returned when the lock's name is the key of something else
-	// than a lock, or the key of a fenced lock's tokens that of no counter; the
-	// message then names it. The key is left as it is.
+	// than a lock, the key of its queue that of something else than a queue, or the
+	// key of a fenced lock's tokens that of no counter; of these two the message
+	// has the name. The key is left as it is.
 	ErrWrongType = errors.New("key holds something else than a lock")
 
 	// ErrNoPermission is returned when Redis refuses the command to this user:
-	// the README lists the rights that are needed. Waiting does not cure it.
+	// the README lists the rights that are needed. Waiting does not cure it. A refused
+	// subscription is no error: the client logs it, and its waiters poll.
 	ErrNoPermission = errors.New("the Redis user lacks a permission")
 )

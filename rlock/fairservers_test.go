@@ -2,9 +2,6 @@ package rlock_test
 
 import (
 	"context"
-	"errors"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,104 +102,6 @@ func TestAFairGrantWaitsForReplicas(t *testing.T) {
 	c := s.crowd(2, 3, func(c *rlock.Config) { c.SyncReplicas = 1 })
 	c.goesOn(100)
 	c.end()
-}
-
-// What a FairLock needs instead of, or beside, what a Lock does.
-var fairRights = []string{
-	"~orders:*", "~redisson_lock__channel:*", "~rlock_fair_queue:*", "&redisson_lock__channel:*", "&rlock_fair:*",
-	"+evalsha", "+eval", "+hkeys", "+hset", "+del", "+pexpire", "+pttl",
-	"+zadd", "+zrem", "+zrange", "+zscore", "+publish", "+subscribe",
-}
-
-// The right that is taken away is to the last command of the script: who comes then is
-// put in the queue before.
-func TestAFairWaiterWhoMayNotAskHowLongIsNotLeftInTheQueue(t *testing.T) {
-	t.Parallel()
-	s := at(t, redistest.Standalone(t))
-	config := s.limited(append(fairRights, fairNiceties...)...)
-	client, err := rlock.New(config)
-	require.NoError(t, err)
-	defer client.Close()
-	lock, me := s.client().NewFairLock(key), rlock.WithOwner(s.ctx, rlock.NewOwner())
-	require.NoError(t, lock.Lock(me))
-	var waiters sync.WaitGroup
-	defer waiters.Wait()
-	comes := func() { assert.ErrorIs(t, client.NewFairLock(key).Lock(s.ctx), rlock.ErrNoPermission) }
-
-	waiters.Go(comes)
-	require.Eventually(t, func() bool { return s.number("ZCARD", queue) == 1 }, hang, time.Millisecond)
-	s.admin("ACL", "SETUSER", config.Redis.Username, "-pttl")
-	waiters.Go(comes)
-	waiters.Wait()
-	assert.Eventually(t, func() bool { return s.number("ZCARD", queue) == 0 }, 30*time.Second, time.Millisecond, "it ends by itself after a minute")
-	require.NoError(t, lock.Unlock(me))
-	assert.Zero(t, s.number("EXISTS", queue))
-}
-
-// What works without: a lock is mirrored only when it is held for longer.
-var fairNiceties = []string{"+exists", "+hget", "+hdel", "+ping", "+unsubscribe", "+pubsub|numsub"}
-
-func TestAFairWaiterIsToldOfARightThatIsMissing(t *testing.T) {
-	t.Parallel()
-	s := at(t, redistest.Standalone(t))
-	rehearse := func(config rlock.Config) (failed []error) {
-		here, err := rlock.New(config)
-		require.NoError(t, err)
-		defer here.Close()
-		there, err := rlock.New(config)
-		require.NoError(t, err)
-		defer there.Close()
-		var mu sync.Mutex
-		do := func(err error) bool {
-			if err != nil {
-				mu.Lock()
-				failed = append(failed, err)
-				mu.Unlock()
-			}
-			return err == nil
-		}
-		me := rlock.WithOwner(s.ctx, rlock.NewOwner())
-		if !do(here.NewFairLock(key).Lock(me)) {
-			return failed
-		}
-		var waiters sync.WaitGroup
-		var left atomic.Int64 // of the waiters
-		for range 2 {
-			waiters.Go(func() {
-				defer left.Add(1)
-				h, err := there.NewFairLock(key).Acquire(s.ctx)
-				if do(err) {
-					do(h.Release(s.ctx))
-				}
-			})
-		}
-		require.Eventually(t, func() bool { // they queue, or fail to, or have had it: the first has lost it
-			mu.Lock()
-			defer mu.Unlock()
-			queued, err := s.do("ZCARD", queue).AsInt64()
-			return len(failed) > 0 || left.Load() == 2 || err == nil && queued == 2
-		}, hang, time.Millisecond)
-		do(here.NewFairLock(key).Unlock(me))
-		waiters.Wait()
-		return failed
-	}
-	all := append(fairRights, fairNiceties...)
-	require.Empty(t, rehearse(s.limited(all...)))
-	require.Empty(t, rehearse(s.limited(append(fairRights, "+hget")...)), "nobody is counted, so all are taken for alive")
-	for i, right := range fairRights {
-		t.Run("without "+right, func(t *testing.T) {
-			s := s.in(t)
-			s.forget()
-			without := append(append([]string{}, all[:i]...), all[i+1:]...)
-			failed := rehearse(s.limited(without...))
-			assert.ErrorIs(t, errors.Join(failed...), rlock.ErrNoPermission)
-			for _, err := range failed {
-				told := errors.Is(err, rlock.ErrNoPermission) || errors.Is(err, rlock.ErrLost) // a claim is lost within two seconds
-				assert.True(t, told, "%v", err)
-			}
-			assert.Eventually(t, func() bool { return s.number("EXISTS", key) == 0 }, hang, 10*time.Millisecond, "no lock is left for ever")
-		})
-	}
 }
 
 func TestAQueueOfAnotherTypeIsLeftAsItIs(t *testing.T) {

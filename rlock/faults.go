@@ -30,8 +30,8 @@ const (
 var errCrowded = errors.New("too many commands in flight to the node, which does not answer")
 
 // curable are the error codes of replies that say "not executed, try again".
-// rueidis retries some of them, and only for some commands (reference: its
-// cluster.go), so the retry is ours.
+// rueidis retries some of them, and only for some commands (see its cluster.go), so the
+// retry is ours.
 var curable = []string{
 	"LOADING", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "MASTERDOWN", "BUSY",
 	"NOREPLICAS", "OOM", "MISCONF", "MOVED", "ASK", "NOSCRIPT",
@@ -110,7 +110,7 @@ func begun(err error) bool {
 }
 
 // released reports whether err is that of a release which has been executed, and whose
-// message to those who wait was refused (release.lua, rw_release.lua, fair.lua).
+// message to others was refused (plain.lua, queue.lua).
 func released(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && strings.HasSuffix(reply.Error(), "(released)")

@@ -3,7 +3,6 @@ package rlock
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 )
 
@@ -74,14 +73,6 @@ func (l *FencedLock) Token(ctx context.Context) (uint64, error) {
 	return 0, fmt.Errorf("rlock: token of %q: owner %s: %w", l.name.key, owner, l.client.losses.notHeld())
 }
 
-// fenced is the kind of [FencedLock]: a plain lock, and a counter beside it.
-type fenced struct{ plain }
-
-func (fenced) acquire(t *tenure, _ news) call {
-	n := t.room.name
-	return acquireScript.brief(2, n.key, n.beside, t.room.client.milliseconds(t.lease), t.text, strconv.FormatUint(t.tokens.reserved, 10))
-}
-
 const (
 	// A tenure reserves moreTokens times as many tokens as the one before it used,
 	// if somebody has waited since. So one that is alone takes one, and a crowd has
@@ -99,19 +90,18 @@ type tokens struct {
 	last     uint64
 }
 
-// granted reads the counter in the answer to an acquire.
-func (k *tokens) granted(counter string) (answer, error) {
-	n, err := strconv.ParseUint(counter, 10, 63)
-	if err == nil && n < k.reserved {
-		err = fmt.Errorf("an acquire of %d tokens was answered with %d", k.reserved, n)
+// asked returns how many an acquire is to reserve, 0 for a lock without tokens.
+func (k *tokens) asked() uint64 {
+	if k == nil {
+		return 0
 	}
-	return answer{granted: true, counter: n}, err
+	return k.reserved
 }
 
-// take begins with the first of the tokens that an acquire has reserved.
-func (k *tokens) take(counter uint64) {
+// take begins with the first of the n tokens that end with last.
+func (k *tokens) take(last, n uint64) {
 	if k != nil {
-		k.current, k.last = counter-k.reserved+1, counter
+		k.reserved, k.current, k.last = n, last-n+1, last
 	}
 }
 

@@ -199,7 +199,7 @@ func TestAFencedLockAndALockOfOneNameKeepEachOtherOut(t *testing.T) {
 			assert.False(t, taken, "a lock of another kind is another's")
 			assert.False(t, second.IsHeld(s.ctx))
 			waiter := background(func() error { return second.Lock(s.ctx) })
-			s.awaitListeners(1, s.family(), channel)
+			s.awaitWaiters(1, key)
 			require.NoError(t, first.Unlock(s.ctx))
 			require.NoError(t, s.await(waiter))
 			forced, err := second.ForceUnlock(s.ctx)

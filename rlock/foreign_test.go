@@ -58,7 +58,7 @@ func TestWhateverItsFieldsAForeignLockKeepsUsOutAndIsLeftAsItIs(t *testing.T) {
 }
 
 // Redisson waits for such a key without bound.
-func TestAForeignKeyWithoutALeaseIsLookedAtEveryFiveSeconds(t *testing.T) {
+func TestAForeignKeyWithoutALeaseIsLookedAtEveryTwoSeconds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		lock := p.NewLock(key)
@@ -67,15 +67,16 @@ func TestAForeignKeyWithoutALeaseIsLookedAtEveryFiveSeconds(t *testing.T) {
 		require.True(t, pending(waiter))
 		asked := len(p.acquires())
 		time.Sleep(time.Minute)
-		assert.InDelta(t, 60/5, len(p.acquires())-asked, 1)
+		assert.InDelta(t, 60/2, len(p.acquires())-asked, 1)
 		w.Del(key)
-		within(t, 0, 5*time.Second, func() { require.NoError(t, <-waiter) })
+		// Guests that nobody can count may have a turn first.
+		within(t, 0, 2200*time.Millisecond, func() { require.NoError(t, <-waiter) })
 		require.NoError(t, lock.Unlock(me))
 	})
 }
 
 // lock(Long.MAX_VALUE, MILLISECONDS) is possible in Java, and more than a Duration.
-func TestAForeignLeaseOfAMillionYearsIsLookedAtEveryFiveSeconds(t *testing.T) {
+func TestAForeignLeaseOfAMillionYearsIsLookedAtEveryTwoSeconds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		lock := p.NewLock(key)
@@ -86,10 +87,23 @@ func TestAForeignLeaseOfAMillionYearsIsLookedAtEveryFiveSeconds(t *testing.T) {
 		assert.InDelta(t, float64(math.MaxInt64), ttl, float64(time.Millisecond))
 		ctx, cancel := context.WithTimeout(me, time.Minute)
 		defer cancel()
-		p.net.Rule(network.All(network.Replace("*2\r\n:31556952000000000\r\n+4ea0a2a4:7\r\n"), network.Reply, "EVALSHA"))
+		acquire := network.All(network.Replace("*2\r\n:31556952000000000\r\n+4ea0a2a4:7\r\n"), network.Reply, "EVALSHA")
+		step := network.All(network.Replace("*5\r\n:0\r\n:31556952000000000\r\n+4ea0a2a4:7\r\n:-2\r\n:2\r\n"), network.Reply, "EVALSHA")
+		replies := 0
+		p.net.Rule(func(f network.Frame) network.Fate {
+			rule := step
+			if replies == 0 {
+				rule = acquire
+			}
+			fate := rule(f)
+			if fate != network.Pass {
+				replies++
+			}
+			return fate
+		})
 		asked := len(p.acquires())
 		require.ErrorIs(t, lock.Lock(ctx), context.DeadlineExceeded)
-		assert.InDelta(t, 60/5, len(p.acquires())-asked, 2)
+		assert.InDelta(t, 60/2, len(p.acquires())-asked, 5)
 		p.net.Rule(nil)
 	})
 }

@@ -1,24 +1,37 @@
 package rlock
 
+import "strconv"
+
 // A kind is what one sort of lock is in Redis. The room, its queue, the tenure and
 // the keeper are the same for all of them.
 //
-// Each call can be sent again after a lost reply without changing the outcome.
-type kind interface {
-	// acquire is the call that the tenure begins with. It is answered as acquire.lua
-	// answers, or fair.lua.
-	acquire(t *tenure, n news) call
-	// mirror makes Redis show the tenures of part, which are of one slot. Its
-	// answer is an array of numbers, as mirror.lua's.
-	mirror(c *Client, part []sent) call
-	// release ends the tenure that owner's text is of: more than 0, or 0 if Redis
-	// has it not.
-	release(c *Client, n *name, owner string, news news) call
-	// channel is what the name of its channel begins with.
-	channel() string
-	// holders returns who has the lock, by the fields of its hash: the owners whose
-	// tenures an unlock by force has to release.
-	holders(fields []string, shared bool) []string
+// Each of its calls can be sent again after a lost reply without changing the outcome.
+type kind struct {
+	// step is the script for all that touches the queue: the kind's part of it and
+	// queue.lua.
+	step *script
+	// acquire is the call that takes a lock that nobody has or waits for. It is answered
+	// as acquire.lua answers.
+	acquire func(t *tenure) call
+	// mirror is the call that makes Redis show the tenures of part, which are of one slot.
+	// Its answer is an array of numbers, as mirror.lua's.
+	mirror func(c *Client, part []sent) call
+	// holders returns the owners whose tenures an unlock by force has to release, by the
+	// fields of the lock's hash.
+	holders func(fields []string, shared bool) []string
+
+	// channel is the beginning of the name of the channel that Redisson listens to.
+	channel string
+	// extra is the beginning of the key that the kind has beside the lock, if it has one.
+	extra string
+	// layout ends the names of the queue and all that belongs to it: the locks of one name
+	// that are told apart by it are different in Redis, and cannot grant to each other.
+	layout string
+	// fenced locks have tokens.
+	fenced bool
+	// strict locks are granted in the order in which all waiters of all clients came: each
+	// waiter has a ticket of its own, and the lock is never handed off inside a process.
+	strict bool
 }
 
 // The kinds. Locks of one name and different kinds have rooms of their own: what
@@ -33,33 +46,49 @@ const (
 
 type kindID uint8
 
-var kinds = [kindCount]kind{plainKind: plain{}, fencedKind: fenced{}, readWriteKind: readWrite{}, fairKind: fair{}}
-
-// plain is the kind of [Lock]: a hash of one owner and its count, as Redisson's
-// RLock.
-type plain struct{}
-
-func (plain) acquire(t *tenure, _ news) call {
-	return acquireScript.brief(1, t.room.name.key, t.room.client.milliseconds(t.lease), t.text)
+var kinds = [kindCount]kind{
+	plainKind: {
+		step: plainStep, acquire: acquirePlain, mirror: mirrorPlain, holders: allFields,
+		channel: "redisson_lock__channel:",
+	},
+	fencedKind: {
+		step: plainStep, acquire: acquireFenced, mirror: mirrorPlain, holders: allFields,
+		channel: "redisson_lock__channel:", extra: "redisson_lock_token:", fenced: true,
+	},
+	readWriteKind: {
+		step: readWriteStep, acquire: acquireReadWrite, mirror: mirrorReadWrite, holders: readersOrWriters,
+		channel: "redisson_rwlock:", layout: "rw",
+	},
+	fairKind: {
+		step: plainStep, acquire: acquirePlain, mirror: mirrorPlain, holders: allFields,
+		channel: "redisson_lock__channel:", strict: true,
+	},
 }
 
-func (plain) mirror(c *Client, part []sent) call {
+// A plain lock is a hash of one owner and its count, as Redisson's RLock.
+
+func acquirePlain(t *tenure) call {
+	n := t.room.name
+	return acquireScript.brief(3, n.key, n.queue, n.window, t.room.client.milliseconds(t.lease), t.text)
+}
+
+func mirrorPlain(c *Client, part []sent) call {
 	keys := make([]string, 0, len(part))
-	args := make([]string, 0, 1+4*len(part))
-	args = append(args, c.numsub)
+	args := make([]string, 0, 1+5*len(part))
+	args = append(args, c.family)
 	for _, s := range part {
 		keys = append(keys, s.tenure.room.name.key)
-		args = append(args, s.lease, s.owner, s.count, s.channel)
+		queue, channel := s.asks()
+		args = append(args, s.lease, s.owner, s.count, queue, channel)
 	}
 	return call{script: mirrorScript, keys: keys, args: args}
 }
 
-// release frees the lock as long as it is this tenure's, whoever of its owners
-// Redis shows.
-func (plain) release(c *Client, n *name, owner string, _ news) call {
-	return releaseScript.brief(2, n.key, n.channel, owner, c.publish)
+func allFields(fields []string, _ bool) []string { return fields }
+
+// A fenced lock is a plain lock, and a counter beside it.
+func acquireFenced(t *tenure) call {
+	n := t.room.name
+	return acquireScript.brief(4, n.key, n.queue, n.window, n.extra,
+		t.room.client.milliseconds(t.lease), t.text, strconv.FormatUint(t.tokens.reserved, 10))
 }
-
-func (plain) channel() string { return "redisson_lock__channel:" }
-
-func (plain) holders(fields []string, _ bool) []string { return fields }

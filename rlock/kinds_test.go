@@ -26,6 +26,8 @@ type kind struct {
 	// itself by default, or another one that it keeps out. It must be another where
 	// owners share the lock.
 	rival func(clients []*rlock.Client, name string) rlock.Locker
+	// strict locks are granted in the order of all waiters, and never handed off.
+	strict bool
 	// servers is how many there are, none of which knows of the others; 0 is one.
 	servers int
 	// where is on which servers the tests run. Plain runs on all, the others where
@@ -50,8 +52,8 @@ var kinds = []kind{
 	{name: "write", where: oneOrMany, lock: writeLock, channel: "redisson_rwlock:{orders:42}"},
 	{name: "write beside read", where: simulated, lock: writeLock, rival: readLock},
 	{name: "read", where: oneOrMany, lock: readLock, rival: writeLock, channel: "redisson_rwlock:{orders:42}"},
-	{name: "fair", where: everyServer, lock: fairLock, channel: channel},
-	{name: "fair beside plain", where: simulated, lock: fairLock, rival: plainLock},
+	{name: "fair", where: everyServer, lock: fairLock, channel: channel, strict: true},
+	{name: "fair beside plain", where: simulated, lock: fairLock, rival: plainLock, strict: true},
 	{name: "plain beside fair", where: simulated, lock: plainLock, rival: fairLock},
 	{name: "multi", where: simulated, lock: multiLock, servers: 2},
 	{name: "multi of two names", where: oneOrMany, lock: multiLockOfTwo, keys: func(name string) []string { return []string{name, beside(name)} }},

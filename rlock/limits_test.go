@@ -91,7 +91,7 @@ func TestAClientThatIsKeptOutComesBackWhenThereIsRoom(t *testing.T) {
 	waiter := background(func() error {
 		return there.NewLock(key).Do(s.ctx, func(context.Context) error { return nil })
 	})
-	s.awaitListeners(1, plain, channel)
+	s.awaitWaiters(1, key)
 
 	s.configure("maxclients", "1")
 	s.closeConnections()
@@ -101,7 +101,7 @@ func TestAClientThatIsKeptOutComesBackWhenThereIsRoom(t *testing.T) {
 	assert.True(t, hold.Valid())
 
 	s.configure("maxclients", "100")
-	s.awaitListeners(1, plain, channel)
+	s.awaitWaiters(1, key)
 	require.NoError(t, here.NewLock("other").Lock(s.ctx))
 	require.NoError(t, here.NewLock("other").Unlock(s.ctx))
 	require.NoError(t, hold.Release(s.ctx))

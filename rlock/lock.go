@@ -35,11 +35,11 @@ func (l *lock) Name() string { return l.name.key }
 
 // Lock waits until the caller holds the lock, or ctx ends. The watchdog keeps
 // the lock until Unlock. Within a process waiters are served first come, first
-// served; among processes, roughly (see the package comment).
+// served; processes that keep waiting take turns (see the package comment).
 //
 // An error means that the caller holds nothing more than before. If ctx ended,
 // the error is ctx's, and carries what Redis said last if that was an error:
-// faults that waiting may cure are waited out. What waiting cannot cure is
+// transient errors are retried. Errors that waiting cannot cure are
 // returned at once: [ErrWrongType], [ErrNoPermission], [ErrUnsupported],
 // [ErrInvalidName], [ErrClosed]. If the caller's hold was lost before its time and
 // is not unlocked yet, Lock fails with [ErrLost], which says for how long.
@@ -65,12 +65,12 @@ func (l *lock) LockFor(ctx context.Context, lease time.Duration) error {
 	return l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), shared: l.shared, lease: lease, wait: forever})
 }
 
-// TryLock takes the lock if it is free or the caller's, and reports whether it
-// did. It makes one attempt, and none at all, without a command to Redis, when
-// somebody in this process holds the lock or waits for it. If Redis has yet to answer
-// this process about the lock, since a Lock was cancelled or an Unlock is under way, the
-// attempt comes after the answer. The watchdog keeps the lock. Any fault is returned at
-// once.
+// TryLock takes the lock if it is the caller's, or is free and nobody waits for it, and
+// reports whether it did. It makes one attempt, and none at all, without a command to
+// Redis, when somebody in this process holds the lock or waits for it. If Redis has yet
+// to answer this process about the lock, since a Lock was cancelled or an Unlock is under
+// way, the attempt comes after the answer. The watchdog keeps the lock. Any fault is
+// returned at once.
 //
 // Redisson's tryLock().
 func (l *lock) TryLock(ctx context.Context) (bool, error) {
@@ -98,7 +98,8 @@ func outcome(err error) (bool, error) {
 
 // Unlock takes back one Lock of the caller. Unless that was the last it returns
 // at once, and so it does if another goroutine of the process waits and may have
-// the lock next; else the lock is freed in Redis and who waits there is told.
+// the lock next; else it is released in Redis, which grants it to the first client in
+// its queue.
 //
 // It returns [ErrNotHeld] if the caller does not hold the lock, [ErrLost] if it
 // held it and lost it, and [ErrUnconfirmed] if Redis did not confirm it. After it,

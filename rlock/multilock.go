@@ -32,7 +32,7 @@ import (
 // took more than a hundredth of it, Redis is told again. Until it confirms that,
 // [Hold.ValidUntil] is what it has confirmed so far, always counted from before what set
 // the lease was sent, and so never later than what Redis keeps.
-// (Redisson's begins with each part, and may grow with each attempt: redisson.md 5.)
+// (Redisson's begins with each part, and may grow with each attempt.)
 //
 // If one part is lost, all are: the hold's context ends, the others are released at
 // once, and Unlock returns [ErrLost], since half of a MultiLock protects nothing. Unlock

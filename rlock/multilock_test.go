@@ -254,7 +254,7 @@ func TestAPartThatIsLostWhileAnotherIsWaitedForIsTakenAgain(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		require.NoError(t, other.Unlock(them))
 		require.NoError(t, <-result)
-		assert.Equal(t, []string{"a", "b"}, w.Keys())
+		assert.Subset(t, w.Keys(), []string{"a", "b"})
 		assert.True(t, lock.IsHeld(me))
 		require.NoError(t, lock.Unlock(me))
 	})

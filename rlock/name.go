@@ -20,16 +20,23 @@ type name struct {
 	shard   *shard // of the client, where the room is
 	tagged  string // by Redisson's rule: in braces unless it has one, for keys and channels of the same slot
 	channel string
-	beside  string // a second key: a fenced lock's counter, a fair lock's queue, a writer's intent; "" for others
-	grants  string // what the channels begin with on which a fair lock is granted; likewise
-	err     error  // ErrInvalidName: every call returns it
+	extra   string // the key that the kind has beside the lock, "" for none
+
+	// These are of our own: different for any two names, with the lock's hash tag.
+	queue  string // the key of the queue
+	window string // the key that exists during the guests' turn
+	turns  string // the beginning of the names of the channels on which clients are told
+	turn   string // this client's
+
+	err error // ErrInvalidName: every call returns it
 }
 
-func (n *name) kind() kind { return kinds[n.id] }
+func (n *name) kind() *kind { return &kinds[n.id] }
 
-// newName applies Redisson's prefixName (redisson.md 0.1).
+// newName applies Redisson's prefixName to the channel, and makes the names of our own:
+// see docs/protocol.md.
 func (c *Client) newName(id kindID, key string) *name {
-	n := &name{key: key, id: id, shard: &c.shards[id][maphash.String(c.seed, key)%shardCount]}
+	n := &name{key: key, id: id, shard: c.shardOf(id, key)}
 	switch {
 	case key == "":
 		n.err = fmt.Errorf("rlock: %w: it is empty", ErrInvalidName)
@@ -38,29 +45,34 @@ func (c *Client) newName(id kindID, key string) *name {
 		n.err = fmt.Errorf("rlock: %w: it has %d bytes, more than %d", ErrInvalidName, len(key), maxName)
 		return n
 	}
-	prefix := n.kind().channel()
+	prefix := n.kind().channel
 	if strings.Contains(key, "{") {
 		n.channel = prefix + key
 	} else {
 		n.channel = prefix + "{" + key + "}"
 	}
 	n.tagged = n.channel[len(prefix):]
-	switch id {
-	case fencedKind:
-		n.beside = "redisson_lock_token:" + n.tagged
-	case fairKind:
-		n.beside, n.grants = "rlock_fair_queue:"+n.own(), "rlock_fair:"+n.own()+":"
-	case readWriteKind:
-		n.beside = n.own() + ":rlock_writer"
+	switch {
+	case n.kind().extra != "":
+		n.extra = n.kind().extra + n.tagged
+	case n.id == readWriteKind:
+		n.extra = n.tagged
 	}
+	tag := n.own() + n.kind().layout
+	n.queue, n.window, n.turns = "rlock_queue:"+tag, "rlock_guests:"+tag, "rlock_turn:"+tag+":"
+	n.turn = n.turns + c.id.prefix
 	if c.redis.Mode() == rueidis.ClientModeCluster {
 		n.slot = slotOf(c.redis, key)
-		if n.slot != slotOf(c.redis, n.channel) || n.beside != "" && n.slot != slotOf(c.redis, n.beside) {
+		if n.slot != slotOf(c.redis, n.channel) || n.slot != slotOf(c.redis, n.queue) || n.extra != "" && n.slot != slotOf(c.redis, n.extra) {
 			n.err = fmt.Errorf("rlock: lock %q: %w: it has a brace but no hash tag, so that in a Cluster its channel has another slot: put the tag in both braces, as in \"{%s}\"",
 				key, ErrInvalidName, strings.Trim(key, "{}"))
 		}
 	}
 	return n
+}
+
+func (c *Client) shardOf(id kindID, key string) *shard {
+	return &c.shards[id][maphash.String(c.seed, key)%shardCount]
 }
 
 // own returns what stands for the name in keys and channels that Redisson does not

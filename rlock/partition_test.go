@@ -34,9 +34,9 @@ func TestTwoNetworksThatAreCutApart(t *testing.T) {
 		assert.False(t, hold.Valid(), "not two at once")
 		return err
 	})
-	s.awaitListeners(1, plain, channel)
+	s.awaitWaiters(1, key)
 	waits := background(func() error { return waiter.Lock(there) })
-	s.awaitListeners(2, plain, channel)
+	s.awaitWaiters(2, key)
 
 	cut := time.Now()
 	link.Cut()

@@ -4,9 +4,10 @@ import "time"
 
 // How the readers of one process share a tenure. In Redis they are one reader, so
 // that joining, nesting and leaving wait for no network and send nothing, but for
-// the last to leave. They hold back for a writer who waits here, since the queue is
+// the last to leave. They hold back for a writer that waits here, since the queue is
 // first-in first-out, and for others elsewhere as far as turns go: a stream of
-// readers must end. That no other stream begins meanwhile is up to rw_acquire.lua.
+// readers must end. That no other stream begins meanwhile is up to the queue in Redis,
+// where later readers stand behind the writer.
 
 // mayJoin reports whether the request is a reader's who may have a level of its
 // own beside the readers here.
@@ -24,22 +25,18 @@ func (t *tenure) join(now time.Time, req request) {
 	}
 }
 
-// admit lets the readers at the head of the queue in beside those who read: all of
+// admit lets the readers at the head of the queue in beside those that read: all of
 // them at the beginning of a turn, for which they have waited, else as many as may
-// join. Readers who have let everybody in do not listen any more, see letPass.
+// join.
 func (r *room) admit(now time.Time, all bool) {
 	t := r.tenure
 	for w := r.queue.Head(); w != nil && w.Value.shared && (all || t.mayPass(now, w.Value.request)); w = r.queue.Head() {
 		r.admitBeside(w, now)
 		r.admitOwner(w.Value.owner, now)
 	}
-	if r.queue.Len() == 0 && r.sub != nil {
-		r.sub.Close()
-		r.sub = nil
-	}
 }
 
-// giveWay puts the writers at the head of the queue behind the readers who wait: as long
+// giveWay puts the writers at the head of the queue behind the waiting readers: as long
 // as Redisson's readers keep the writers out, readers have a turn now and then.
 func (r *room) giveWay() {
 	for reader := range r.queue.All {

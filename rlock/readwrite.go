@@ -11,37 +11,35 @@ import (
 // holds either. Each of the two is a [Locker], with the contracts of [Lock]. It
 // holds no state of any call, and its methods may be called concurrently.
 //
-// Who holds the write lock may take the read lock as well. If it unlocks the write
+// The holder of the write lock may take the read lock as well. If it unlocks the write
 // lock first, it goes on as a reader (a downgrade). Others in its client may then read at
 // once, and others elsewhere when Redis has been told: a round trip later, if it answers.
 // The other way round is refused with [ErrUpgrade].
 //
 // The readers of one client are one reader in Redis: only the first to come and
 // the last to leave wait for it. Inside a client readers and writers are served
-// first come, first served, so that a writer who waits holds back readers who come
+// first come, first served, so that a waiting writer holds back readers that come
 // later.
 //
-// For readers elsewhere, a writer who waits sets a key in Redis, and asks twice a
-// second whether they have gone. Meanwhile no client begins to read, and a client that
-// reads already lets [Config.HandoffLimit] more readers join, or for
-// [Config.HandoffTime], whichever ends first. Without this one client or another would
-// always read. Once the writer has had the lock the readers have their turn. A writer
-// who gives up holds readers back no longer than it would have waited, as far as that
-// was known, and for a second at most; so does one whose process died. A TryLock of the
-// write lock holds nobody back.
+// Readers and writers of all clients take turns in the queue in Redis. A waiting writer
+// has a ticket there, and clients that begin to read after it wait behind it. A client
+// that reads already lets [Config.HandoffLimit] more readers join, or for
+// [Config.HandoffTime], whichever ends first. When the last reader has left, the writer
+// has the lock; after it, all readers at the front of the queue have it together. So
+// neither starves the other. A writer that gives up leaves the queue; one whose process
+// died is dropped at its turn. A TryLock of the write lock holds nobody back.
 //
-// So a reader must not wait for another who has yet to begin, in whatever process: if a
-// writer comes between them all three wait for ever, as with [sync.RWMutex]. An owner
-// who reads may always nest.
+// So a reader must not wait for another one that has yet to begin, in whatever process: if
+// a writer comes between them all three wait for ever, as with [sync.RWMutex]. An owner
+// that reads may always nest.
 //
 // # Redisson
 //
-// It is wire-compatible with Redisson's RReadWriteLock, which neither sets nor looks at
-// that key, "{name}:rlock_writer", or "name::rlock_writer" if the name has an opening
-// brace. Redisson's readers may starve any writer, as they do among themselves. Readers
-// here do not starve with it: while readers of Redisson are there, a writer holds back
-// readers here for two seconds, and then they may begin for a second. For Redisson's
-// writers readers here make way after a turn, since they hear that somebody listens.
+// It is wire-compatible with Redisson's RReadWriteLock, whose clients know nothing of the
+// queue. Redisson's readers may starve any writer, as they do among themselves. Readers
+// here do not starve with it: while readers of Redisson have the lock, a waiting writer
+// holds back readers here for two seconds, and then they may begin to read for one.
+// Redisson's writers have turns in the queue, as every client of Redisson that waits.
 //
 // A name that is used for a ReadWriteLock must not be used for a lock of another kind.
 type ReadWriteLock struct {
@@ -107,58 +105,38 @@ func errUpgrade(o Owner) error {
 	return fmt.Errorf("owner %s: %w: unlock the read lock first", o, ErrUpgrade)
 }
 
-// readWrite is the kind of [ReadWriteLock]: a hash of the mode, the readers and
-// the writer, and a key for each reader that lives as long as its lease.
-type readWrite struct{}
+// The kind of [ReadWriteLock]: a hash of the mode, the readers and the writer, and a key
+// for each reader that lives as long as its lease.
 
 const (
 	modeField   = "mode"
 	writeSuffix = ":write"
-
-	// intentTime is for how long the intent of a writer who waits keeps others from
-	// beginning to read, unless it asks again.
-	intentTime = 2 * beat
 )
 
-func (readWrite) acquire(t *tenure, news news) call {
-	mode, intent, n, c := "write", "0", t.room.name, t.room.client
-	switch {
-	case t.shared:
+func acquireReadWrite(t *tenure) call {
+	mode, n := "write", t.room.name
+	if t.shared {
 		mode = "read"
-	case news.waits > 0:
-		intent = c.milliseconds(min(news.waits, intentTime))
 	}
-	return rwAcquireScript.brief(3, n.key, n.tagged, n.beside, c.milliseconds(t.lease), t.text, mode, intent)
+	return rwAcquireScript.brief(4, n.key, n.queue, n.window, n.extra, t.room.client.milliseconds(t.lease), t.text, mode)
 }
 
-func (readWrite) mirror(c *Client, part []sent) call {
+func mirrorReadWrite(c *Client, part []sent) call {
 	keys := make([]string, 0, 3*len(part))
-	args := make([]string, 0, 2+5*len(part))
-	args = append(args, c.numsub, c.publish)
+	args := make([]string, 0, 1+5*len(part))
+	args = append(args, c.family)
 	for _, s := range part {
 		n := s.tenure.room.name
-		keys = append(keys, n.key, n.tagged, n.channel)
-		args = append(args, s.lease, s.owner, s.count, flag(s.reads), flag(s.channel != ""))
+		keys = append(keys, n.key, n.extra, n.channel)
+		queue, _ := s.asks()
+		args = append(args, s.lease, s.owner, s.count, flag(s.reads), queue)
 	}
 	return call{script: rwMirrorScript, keys: keys, args: args}
 }
 
-func flag(set bool) string {
-	if set {
-		return "1"
-	}
-	return "0"
-}
-
-func (readWrite) release(c *Client, n *name, owner string, _ news) call {
-	return rwReleaseScript.brief(3, n.key, n.tagged, n.channel, owner, c.publish)
-}
-
-func (readWrite) channel() string { return "redisson_rwlock:" }
-
-// holders returns the readers only while nobody writes, as Redisson's
+// readersOrWriters returns the readers only while nobody writes, as Redisson's
 // forceUnlockAsync.
-func (readWrite) holders(fields []string, shared bool) []string {
+func readersOrWriters(fields []string, shared bool) []string {
 	writers := writersOf(fields)
 	if shared && len(writers) == 0 {
 		return readersOf(fields)

@@ -145,7 +145,7 @@ func TestWhoWaitsForReadersOrAWriterIsWokenByTheLastToLeave(t *testing.T) {
 				held := holds(here.NewReadWriteLock(name))
 				require.NoError(t, held.Lock(me))
 				waiter := background(func() error { return waits(there.NewReadWriteLock(name)).Do(s.ctx, nothing) })
-				s.awaitListeners(1, s.family(), "redisson_rwlock:{"+name+"}")
+				s.awaitWaiters(1, name)
 				w.by(waiter, func() { require.NoError(t, held.Unlock(me)) })
 			}
 			read := func(l *rlock.ReadWriteLock) rlock.Locker { return l.ReadLock() }

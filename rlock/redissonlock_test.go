@@ -229,10 +229,10 @@ func TestKeyspaceEventsTellOfAReleaseAndOfADeadHoldersLease(t *testing.T) {
 	s.set(key, "a-process-that-died:1", 50*time.Millisecond)
 	require.NoError(t, lock.Lock(s.ctx))
 	assert.Equal(t, []string{key}, expired.heard())
-	assert.Empty(t, deleted.heard())
+	assert.NotContains(t, deleted.heard(), key)
 
 	require.NoError(t, lock.Unlock(s.ctx))
-	assert.Equal(t, []string{key}, deleted.heard())
+	assert.Contains(t, deleted.heard(), key)
 	assert.Empty(t, expired.heard())
 }
 

@@ -13,32 +13,34 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-func TestAFairLockSaysWhyItsChannelIsRefused(t *testing.T) {
-	for reply, want := range map[string]error{
-		"ERR unknown command 'SUBSCRIBE', with args beginning with: ":                      rlock.ErrUnsupported,
-		"NOPERM this user has no permissions to run the 'subscribe' command":               rlock.ErrNoPermission,
-		"NOPERM User accounting has no permissions to access the 'rlock_fair:...' channel": rlock.ErrNoPermission,
+// No kind of lock needs a subscription: a waiter that cannot be told looks.
+func TestWaitersWhoseChannelIsRefusedPoll(t *testing.T) {
+	for _, reply := range []string{
+		"ERR unknown command 'SUBSCRIBE', with args beginning with: ",
+		"NOPERM this user has no permissions to run the 'subscribe' command",
+		"NOPERM this user has no permissions to access the 'rlock_turn:...' channel",
 	} {
 		t.Run(reply, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
-				holder, p, me := w.client(), w.client(), w.caller()
-				require.NoError(t, holder.NewFairLock(key).Lock(me))
 				w.answer(func(command string, _ []string) string {
 					if command == "SUBSCRIBE" {
 						return reply
 					}
 					return ""
 				})
-				err := p.NewFairLock(key).Lock(w.caller())
-				require.ErrorIs(t, err, want)
-				assert.ErrorContains(t, err, "a fair lock needs its channel")
-				assert.NotContains(t, err.Error(), user)
-				for _, other := range []error{rlock.ErrUnsupported, rlock.ErrNoPermission} {
-					if other != want {
-						assert.NotErrorIs(t, err, other)
-					}
+				holder, p, me, them := w.client(), w.client(), w.caller(), w.caller()
+				for _, lock := range []func(*party) rlock.Locker{
+					func(p *party) rlock.Locker { return p.NewLock(key) },
+					func(p *party) rlock.Locker { return p.NewFairLock(key) },
+					func(p *party) rlock.Locker { return p.NewReadWriteLock(key).WriteLock() },
+				} {
+					require.NoError(t, lock(holder).Lock(me))
+					waiter := start(func() error { return lock(p).Lock(them) })
+					require.True(t, pending(waiter))
+					require.NoError(t, lock(holder).Unlock(me))
+					within(t, 0, 128*time.Millisecond, func() { require.NoError(t, <-waiter) })
+					require.NoError(t, lock(p).Unlock(them))
 				}
-				require.NoError(t, holder.NewFairLock(key).Unlock(me))
 			})
 		})
 	}

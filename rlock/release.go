@@ -78,14 +78,15 @@ func (r *room) release(t *tenure, o Owner, now time.Time) error {
 	if !c.keeper.Stop(t) {
 		r.pointedTo = true
 	}
-	r.yield(t, now)
-	news := r.news(now, false)
+	next := r.nextTicket(now)
 	r.shard.mu.Unlock()
 
-	reply, err := t.release(now, news)
+	left, l := t.release(now, next)
 
 	r.shard.mu.Lock()
-	r.told(news, landing{err: err, settled: answered(err)})
+	if next != nil {
+		r.settle(next, joining, l, time.Now())
+	}
 	if t.flying {
 		t.landed = make(chan struct{})
 		r.shard.mu.Unlock()
@@ -93,31 +94,22 @@ func (r *room) release(t *tenure, o Owner, now time.Time) error {
 		r.shard.mu.Lock()
 	}
 	r.busy--
-	untold := released(err)
-	if err != nil {
-		_, err = diagnose(err)
-	}
+	untold := released(l.err)
+	_, err := diagnose(l.err)
 	if errors.Is(err, ErrWrongType) {
-		reply, err = 0, nil // somebody has put another key in its place
+		left, err = 0, nil // somebody has put another key in its place
 	}
 	switch {
 	case untold:
-		r.yielding = false
 		t.end()
 		err = fmt.Errorf("rlock: unlock %q: owner %s: it is released, but those who wait were not told, and look when the lease would have ended: %w", r.name.key, o, err)
 	case err != nil:
-		r.yielding = false
 		t.disown(time.Now())
 		err = fmt.Errorf("rlock: unlock %q: owner %s: %w, it is tried again until the lease ends at %s: %w",
 			r.name.key, o, ErrUnconfirmed, t.until.Format(time.TimeOnly), err)
-	case reply == 0:
+	case left == 0:
 		t.end()
 		err = fmt.Errorf("rlock: lock %q of owner %s: %w: %w", r.name.key, o, ErrLost, errGone)
-	case t.shared && r.behind > 0:
-		t.end()
-		r.letPass(reply)
-		r.exit()
-		return nil
 	default:
 		t.end()
 	}
@@ -126,11 +118,23 @@ func (r *room) release(t *tenure, o Owner, now time.Time) error {
 	return err
 }
 
-// release sends the release once, and returns its answer. It takes no longer than an
-// Unlock has: the wait for a place counts.
-func (t *tenure) release(now time.Time, n news) (reply int64, err error) {
-	c := t.room.client
-	releases := c.nodes.to(t.room.name.slot).releases
+// nextTicket returns a ticket for the next waiter here, to join with the release; nil if
+// there is none, or it could not be told of a grant yet.
+func (r *room) nextTicket(now time.Time) *tenure {
+	w := r.queue.Head()
+	if w == nil || w.Value.ticket != nil || !w.Value.queues(now) || !r.listening() || r.client.closed.Load() {
+		return nil
+	}
+	w.Value.ticket = r.newTicket(w.Value.request, now)
+	return w.Value.ticket
+}
+
+// release takes the tenure out of Redis, and puts next into the queue in the same command
+// if it is not nil. It returns whether Redis had the tenure, and what became of next. It
+// takes no longer than an Unlock has: the wait for a place counts.
+func (t *tenure) release(now time.Time, next *tenure) (left int64, l landing) {
+	c, n := t.room.client, t.room.name
+	releases := c.nodes.to(n.slot).releases
 	place, ok := releases.tryEnter()
 	// A wait for a context as well costs 3 % of the throughput of many goroutines.
 	ctx := context.Background()
@@ -138,16 +142,25 @@ func (t *tenure) release(now time.Time, n news) (reply int64, err error) {
 		ctx = c.deadline.context(now)
 	}
 	if !ok {
+		var err error
 		if place, err = releases.enter(ctx, nil); err != nil {
-			return 0, err
+			return 0, landing{err: err}
 		}
 	}
 	defer place.leave()
-	return t.releaseCall(n).do(ctx, c.redis).AsInt64()
+	s := step{leave: t.member()}
+	if next == nil {
+		left, l.err = n.step(c, s).do(ctx, c.redis).AsInt64()
+		return left, l
+	}
+	s.join, s.lease, s.reserve = next.member(), next.lease, next.tokens.asked()
+	l.answer, l.err = next.stepped(n.step(c, s).do(ctx, c.redis))
+	l.settled = answered(l.err)
+	return l.answer.left, l
 }
 
-func (t *tenure) releaseCall(n news) call {
-	return t.room.name.kind().release(t.room.client, t.room.name, t.text, n)
+func (t *tenure) releaseCall() call {
+	return t.room.name.step(t.room.client, step{leave: t.member()})
 }
 
 // forceUnlock frees the lock from those who hold it. It looks first, so that a
@@ -165,7 +178,7 @@ func (c *Client) forceUnlock(ctx context.Context, n *name, shared bool) (bool, e
 		place, err := c.nodes.to(n.slot).releases.enter(ctx, nil)
 		var reply int64
 		if err == nil {
-			reply, err = n.kind().release(c, n, holder, news{}).do(ctx, c.redis).AsInt64()
+			reply, err = n.step(c, step{leave: "x" + holder}).do(ctx, c.redis).AsInt64()
 			place.leave()
 		}
 		if r := c.visitIfAny(n); r != nil {

@@ -20,14 +20,14 @@ const (
 	syncConnections, syncIdle = 32, time.Minute
 )
 
-// acquireReplicated is acquire with Config.SyncReplicas: the grant counts once so
+// replicated is exchange with Config.SyncReplicas: the grant counts once so
 // many replicas have it. The script and WAIT travel as one pipeline on one
 // connection, since WAIT answers for what its own connection has written: on
 // another it says yes at once, to nothing.
 //
 // WAIT blocks its connection, so no other command shares it. So the acquire has
 // no order among the client's other commands; see [Client.ordered].
-func (t *tenure) acquireReplicated(ctx context.Context, acquire call) (answer, error) {
+func (t *tenure) replicated(ctx context.Context, acquire call, read func(*tenure, rueidis.RedisResult) (answer, error)) (answer, error) {
 	c := t.room.client
 	limit := min(syncTime, t.lease/4)
 	ctx, cancel := context.WithTimeout(ctx, limit+c.deadline.patience) // nothing else ends a blocking command whose peer is dead
@@ -37,7 +37,7 @@ func (t *tenure) acquireReplicated(ctx context.Context, acquire call) (answer, e
 	if forgotten(script) {
 		script, wait = c.withWait(ctx, acquire.eval(c.redis), c.wait(limit))
 	}
-	a, err := t.answerTo(script)
+	a, err := read(t, script)
 	if err != nil || !a.granted {
 		return a, err
 	}
@@ -49,7 +49,7 @@ func (t *tenure) acquireReplicated(ctx context.Context, acquire call) (answer, e
 	default:
 		return a, nil
 	}
-	a.released = t.releaseCall(news{}).do(ctx, c.redis).Error() == nil
+	a.released = t.releaseCall().do(ctx, c.redis).Error() == nil
 	return a, nil
 }
 

@@ -31,15 +31,17 @@ type shard struct {
 // and who of them waits. It exists while anybody here does either, and leaves
 // nothing behind.
 //
-//	          Head asks Redis           denied
-//	(no room) ---------------> busy ---------------> the head sleeps until a message,
-//	    ^                       | granted            the holder's pttl or the fallback
-//	    |  nobody waits         v                    poll, and asks again
-//	    +----------------- tenure here --- Unlock ---> the next local waiter, same tenure
-//	    ^                       |
-//	    |                       | Unlock, nobody waits or others have waited long enough
-//	    +-------- busy <--------+
-//	            (release)
+//	         acquire            refused
+//	(no room) -----> busy -----------------> a ticket in Redis' queue
+//	    ^             | granted                        |
+//	    |             v             granted            |
+//	    |        tenure here <-------------------------+
+//	    |             |  ^ |
+//	    |             |  +-+ Unlock: the next local waiter, same tenure
+//	    |             |
+//	    |             | Unlock: nobody waits here, or others have waited long enough
+//	    +--- busy <---+
+//	      (release; it carries the ticket of the next local waiter)
 type room struct {
 	client *Client
 	shard  *shard
@@ -49,45 +51,32 @@ type room struct {
 
 	// tenure is this client's hold on the key, nil if it has none.
 	tenure *tenure
-	// queue holds who waits here. Only its head talks to Redis, and only while
-	// there is no tenure.
+	// queue has the waiters of this client. Only its head acquires or joins Redis'
+	// queue, while there is no tenure or with the release of it; of a strict lock each
+	// waiter joins.
 	queue waitqueue.Queue[visit]
 	// crowd counts by owner the waiters who joined the queue behind others. So at most
 	// one waiter is not counted, and that is the head. Owners that are goroutines are not
 	// counted either: they wait in one place.
 	crowd map[Owner]int
-	// sub is the subscription to the lock's channel, from the first time that
-	// another client was found here until the room is left.
-	sub *pubsub.Subscription
+	// sub is the subscription to the channel on which this client is told of grants, from
+	// the first time that another client was found here until the room is left, and
+	// subscribed when it was asked for.
+	sub        *pubsub.Subscription
+	subscribed time.Time
+	// ushers are the subscriptions of an usher, see guests.go.
+	ushers []*pubsub.Subscription
 	// busy is how many acquires and releases are in flight: the answer decides
 	// whose the lock is, and nobody asks before it came.
 	busy int32
-	// yielding is set after a release that was meant for other clients: the head
-	// waits for the published message as they do, and does not race in behind it.
-	yielding bool
 	// pointedTo is set once something may outlive the visits here and points to
 	// the room or its tenure: a handle, the keeper, a loss to be announced.
 	// Neither is used again then.
 	pointedTo bool
-	// behind is how many releases of others the head lets pass before it asks at
-	// a message: after a release that was meant for others, as many as there were
-	// others, so that who has just had the lock goes behind who waits, and one
-	// client asks where all would. It is an order among those who keep waiting,
-	// and no more: an ask after letTime makes up for others that are not there.
-	behind int32
-	// alone is until when nobody is let pass, since others were not there: absent
-	// is how many times in a row.
-	absent int32
-	alone  time.Time
 	// since is when the last of busy was sent.
 	since time.Time
-	// foreign is when a holder was last met that is no client of ours.
-	foreign time.Time
 	// tokens is how many fencing tokens the next tenure reserves, if more than one.
 	tokens uint64
-	// line is what a fair lock has, whose waiters stand in a queue in Redis as well;
-	// nil for others.
-	line *line
 }
 
 // enter returns the room of n with its mutex held, and makes it if need be. The
@@ -102,9 +91,6 @@ func (c *Client) enter(n *name) *room {
 		}
 		s.spareRoom = nil
 		*r = room{client: c, shard: s, name: n}
-		if n.id == fairKind {
-			r.line = new(line)
-		}
 		s.rooms[n.key] = r
 	}
 	return r
@@ -131,9 +117,9 @@ func (r *room) exit() {
 	if r.tenure == nil && r.queue.Len() == 0 && r.busy == 0 && s.rooms[r.name.key] == r {
 		delete(s.rooms, r.name.key)
 		if r.sub != nil {
+			r.dismiss()
 			r.sub.Close()
 			r.sub = nil
-			r.hangUp()
 		}
 		if !r.pointedTo {
 			s.spareRoom = r
@@ -159,8 +145,10 @@ func (r *room) current(now time.Time) *tenure {
 func (r *room) grant(t *tenure, w *waiter, now time.Time) {
 	r.leaveQueue(w)
 	if own := w.Value.ticket; own != t {
-		r.spare(own, now)
+		r.giveBack(own, now)
 	}
+	w.Value.ticket = nil
+	r.dismiss()
 	if was := r.tenure; was != nil && was != t {
 		was.lose(errGone)
 		was.end()
@@ -177,7 +165,8 @@ func (r *room) grant(t *tenure, w *waiter, now time.Time) {
 // admitBeside gives w a level of its own beside those that the tenure has.
 func (r *room) admitBeside(w *waiter, now time.Time) {
 	r.leaveQueue(w)
-	r.spare(w.Value.ticket, now)
+	r.giveBack(w.Value.ticket, now)
+	w.Value.ticket = nil
 	r.tenure.nest(now, w.Value.request)
 	w.Value.granted = true
 	w.Wake()
@@ -223,23 +212,11 @@ func (r *room) leaveQueue(w *waiter) {
 	}
 }
 
-// wakeHead makes the head of the queue ask Redis, since the lock may be free. If it
-// stands in line there it is told, and asks when it has not been for a while.
+// wakeHead has the head of the queue look what it can do, since the lock may be free.
 func (r *room) wakeHead() {
 	if w := r.queue.Head(); w != nil {
-		if !w.Value.inLine() {
-			w.Value.due = true
-		}
 		w.Wake()
 	}
-}
-
-// subscribe makes sure that messages on the lock's channel wake the head.
-func (r *room) subscribe() {
-	if r.sub == nil {
-		r.sub = r.client.hub.Subscribe(r.name.channel)
-	}
-	r.listen()
 }
 
 // close begins the release of what is held. Who waits wakes by the end of the

@@ -16,28 +16,26 @@ var (
 	acquireText string
 	//go:embed scripts/mirror.lua
 	mirrorText string
-	//go:embed scripts/release.lua
-	releaseText string
 
 	//go:embed scripts/rw_acquire.lua
 	rwAcquireText string
 	//go:embed scripts/rw_mirror.lua
 	rwMirrorText string
-	//go:embed scripts/rw_release.lua
-	rwReleaseText string
 
-	//go:embed scripts/fair.lua
-	fairText string
+	// A step is the kind's part and the queue's.
+	//go:embed scripts/plain.lua
+	plainText string
+	//go:embed scripts/rw.lua
+	rwText string
+	//go:embed scripts/queue.lua
+	queueText string
 
-	acquireScript = newScript(acquireText)
-	mirrorScript  = newScript(mirrorText)
-	releaseScript = newScript(releaseText)
-
+	acquireScript   = newScript(acquireText)
+	mirrorScript    = newScript(mirrorText)
 	rwAcquireScript = newScript(rwAcquireText)
 	rwMirrorScript  = newScript(rwMirrorText)
-	rwReleaseScript = newScript(rwReleaseText)
-
-	fairScript = newScript(fairText)
+	plainStep       = newScript(plainText + queueText)
+	readWriteStep   = newScript(rwText + queueText)
 )
 
 // A script is a Lua text that is called by its hash, and sent whole only to a
@@ -61,8 +59,8 @@ type call struct {
 // A brief has the words of a call for one lock in itself: so Lock and Unlock allocate
 // no slices, a tenth of what a client does for them.
 type brief struct {
-	words   [7]string // the keys, then the arguments
-	keys, n int       // how many are keys, how many there are
+	words   [12]string // the keys, then the arguments
+	keys, n int        // how many are keys, how many there are
 }
 
 // brief returns a call with so many keys among its words.

@@ -38,7 +38,6 @@ func TestClientsThatShareARueidisClientExcludeEachOtherAndLeaveItOpen(t *testing
 				require.NoError(t, client.Close())
 			}
 		}
-		s.awaitListeners(0, s.family(), channel)
 		for _, client := range shared {
 			assert.NoError(t, client.Do(s.ctx, client.B().Exists().Key(key).Build()).Error(), "it is still open")
 		}

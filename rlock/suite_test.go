@@ -158,6 +158,23 @@ func (s *site) nodes() []rueidis.Client {
 	return s.each
 }
 
+// awaitWaiters returns when n clients wait for the lock of that name.
+func (s *site) awaitWaiters(n int64, name string) {
+	s.t.Helper()
+	queue := "rlock_queue:{" + name + "}"
+	require.Eventually(s.t, func() bool {
+		waiting := int64(0)
+		for _, layout := range []string{"", "rw"} {
+			n, err := s.do("ZCOUNT", queue+layout, "1", "+inf").AsInt64()
+			if err != nil {
+				return false
+			}
+			waiting += n
+		}
+		return waiting == n
+	}, hang, time.Millisecond)
+}
+
 // awaitListeners returns when n connections are subscribed to the channel.
 func (s *site) awaitListeners(n int64, f family, channel string) {
 	s.t.Helper()

@@ -13,16 +13,23 @@ import (
 
 // A phase is where a tenure stands.
 //
-//	asking ----> held ----> leaving ----> ended
-//	   |           |           | no answer   ^
-//	   | unknown   | lapsed    v             |
-//	   +-----------+-----> releasing --------+
-//	               |                         |
-//	               +------ not ours ---------+
+//	asking -----------------> held ----> leaving ----> ended
+//	   | denied             ^  ^ |          | no answer  ^ ^
+//	   v         granted    |  | | lapsed   v            | |
+//	joins ------------------+  | +----> releasing -------+ |
+//	   | in the queue          | |        ^                |
+//	   v                  "+"  | +--------|-- not ours ----+
+//	queued --------------------+          | the waiter left
+//	   |  ^                    |          |
+//	   v  |           granted  |          |
+//	lookedFor -----------------+----------+
 type phase uint8
 
 const (
 	asking    phase = iota // its acquire is in flight
+	joins                  // the command that puts it into the queue is in flight
+	queued                 // it stands in the queue
+	lookedFor              // the same, and a look is in flight
 	held                   // a local owner has the lock
 	leaving                // Unlock's release is in flight
 	releasing              // the keeper sends the release until it is answered
@@ -30,8 +37,9 @@ const (
 )
 
 // A tenure is the time during which this client owns the lock's key in Redis.
-// Inside it the client's memory is the truth and Redis mirrors it (design
-// section 2). Its UUID is its own.
+// Inside it the client's memory is the truth and Redis mirrors it (docs/design.md). Its
+// UUID is its own. Before, it is a ticket in Redis' queue, if it has to wait: see
+// ticket.go.
 type tenure struct {
 	// What a renewal touches comes first: of a hundred thousand tenures none is in the
 	// processor's cache, and most of what renewing them costs is to fetch them.
@@ -53,11 +61,9 @@ type tenure struct {
 	// contested is set while other clients are known to wait, since contestedAt.
 	contested bool
 
-	// Of a ticket, see line.go.
-	telling  bool // the command that has put it in the queue was not answered yet
-	asks     bool // its own acquire is in flight, whose answer decides what becomes of it
-	called   bool // a message said that it has the lock, which no answer was asked for since
-	unwanted bool // its waiter has gone meanwhile
+	// Of a ticket, see ticket.go:
+	polls  bool // its client cannot be told of a grant
+	called bool // a message came while its command was in flight
 
 	ghost bool  // releasing: the acquire may be executed after the release
 	fails int32 // mirrors in a row that had no good answer
@@ -90,11 +96,10 @@ type tenure struct {
 
 	contestedAt time.Time
 	passes      int32 // the hand-overs since
-	others      int32 // how many clients wait, 0 if nobody could tell
 
-	// queued points to when the last command was sent that found the ticket in the
-	// queue, or put it there; nil if none was.
-	queued *time.Time
+	// seen is when the last command was sent that found the ticket in the queue, or put it
+	// there.
+	seen time.Time
 
 	until time.Time // releasing: when the lease has ended by itself, or the queue has
 }
@@ -112,11 +117,7 @@ func (c *Client) newTenure(r *room, req request, now time.Time) *tenure {
 	if t.shown = (shape{t.owner, 1, false}); t.shared {
 		t.shown = shape{t.owner, 0, true}
 	}
-	t.contested = c.numsub == "" // nobody can tell, so somebody waits
-	if r.withForeign(now) {      // known before the first mirror
-		t.contested, t.others = true, 1
-	}
-	if r.name.id == fencedKind {
+	if r.name.kind().fenced {
 		t.tokens = &tokens{reserved: max(r.tokens, 1)}
 	}
 	t.sending(now, c.leaseOf(req))
@@ -170,16 +171,19 @@ func (t *tenure) begin(now time.Time, req request) {
 	case t.tokens != nil:
 		t.tokens.current++ // mayPass has seen to it that there is one
 	}
-	t.phase, t.queued = held, nil
+	t.phase = held
 	t.owner, t.shared = req.owner, req.shared
 	t.levels, t.ends = t.levels[:0], time.Time{}
 	t.open(now, req)
 	if passedOn {
-		t.shown = shape{} // another's
+		t.shown = shape{writes: t.shown.writes} // another's
 		t.changed(now)
 		return
 	}
 	t.room.client.keeper.Schedule(t, t.due())
+	if t.shown.owner != t.owner { // the ticket was made for another waiter
+		t.mirror()
+	}
 }
 
 // nest opens one more level, for the owner or for one more reader.
@@ -336,20 +340,16 @@ func (t *tenure) abandon() ending {
 // disown has the keeper release a tenure that nobody here wants, until Redis
 // answers or the lease is over by itself.
 func (t *tenure) disown(now time.Time) {
-	t.disownBy(now, t.lease)
-	t.room.client.keeper.Nudge(t)
-}
-
-// disownBy is disown for what may wait so long.
-func (t *tenure) disownBy(now time.Time, wait time.Duration) {
+	wasTicket := t.phase == joins || t.phase == queued || t.phase == lookedFor
 	t.phase = releasing
 	t.room.pointedTo = true
 	t.until = now.Add(t.lease)
-	if t.queued != nil && !t.ghost {
+	if wasTicket && !t.ghost {
 		t.until = now.Add(queueTime)
 	}
 	t.fails = 0
-	t.room.client.keeper.Schedule(t, now.Add(wait))
+	t.room.client.keeper.Schedule(t, now.Add(t.lease))
+	t.room.client.keeper.Nudge(t)
 }
 
 // end makes sure that nothing of the tenure is ever sent again.

@@ -26,7 +26,7 @@ func (s *site) change(here, there *rlock.Client, change func()) error {
 		}
 		return there.NewLock(key).Unlock(s.ctx)
 	})
-	s.awaitListeners(1, s.family(), channel)
+	s.awaitWaiters(1, key)
 	change()
 	released := hold.Release(s.ctx)
 	if err := s.await(waiter); err != nil && !errors.Is(err, rlock.ErrLost) {

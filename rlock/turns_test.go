@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,8 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/network"
 )
 
 // Turns with a client that is not ours. internal/redisson has the real one.
@@ -139,6 +142,104 @@ func TestOthersThatNeverComeCostLittle(t *testing.T) {
 		t.Logf("%d sections, %v lost", ours, lost)
 		assert.Less(t, lost, time.Second/5)
 		require.Positive(t, ours)
+	})
+}
+
+// take takes the lock for the foreigner as soon as a try finds it free, with a millisecond
+// between two tries, and returns how long that took.
+func (f *foreigner) take() time.Duration {
+	asked := time.Now()
+	for {
+		got, err := f.eval(`
+			if redis.call('exists', KEYS[1]) == 1 then
+				return 0
+			end
+			redis.call('hset', KEYS[1], unpack(ARGV))
+			return redis.call('pexpire', KEYS[1], 30000)`, f.holds...).AsInt64()
+		require.NoError(f.t, err)
+		if got == 1 {
+			return time.Since(asked)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// guest is a foreigner that Redis cannot count, since it does not listen.
+func (w *world) guest() *foreigner {
+	return &foreigner{world: w, channel: channel, holds: []string{foreignOwner, "1"}, redis: w.outsider()}
+}
+
+func (f *foreigner) free() {
+	require.NoError(f.t, f.eval(`redis.call('del', KEYS[1]); return redis.call('publish', ARGV[1], '0')`, f.channel).Error())
+}
+
+func TestAGuestThatOnlyPollsHasATurnEveryFewSeconds(t *testing.T) {
+	for _, clients := range []int{1, 3} {
+		t.Run(fmt.Sprint(clients, " clients"), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				f := w.guest()
+				f.take() // it is met
+				end := time.Now().Add(10 * time.Second)
+				var crowds []func() int
+				for range clients {
+					crowds = append(crowds, w.client().crowd(w, end))
+				}
+				time.Sleep(10 * time.Millisecond)
+				f.free()
+				for time.Now().Before(end) {
+					assert.Less(t, f.take(), 3*time.Second)
+					f.sections++
+					time.Sleep(section)
+					f.free()
+				}
+				for _, ours := range crowds {
+					assert.Positive(t, ours())
+				}
+				assert.Greater(t, f.sections, 3)
+			})
+		})
+	}
+}
+
+// Redisson's spin lock publishes nothing when it is released, and is taken again at once.
+func TestAGuestThatPublishesNothingDoesNotKeepTheLock(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		f := w.guest()
+		f.take()
+		end := time.Now().Add(20 * time.Second)
+		ours := w.client().crowd(w, end)
+		for time.Now().Before(end) {
+			time.Sleep(section)
+			w.Del(key)
+			time.Sleep(section / 4)
+			f.take()
+			f.sections++
+		}
+		f.free()
+		t.Logf("sections: theirs %d, ours %d", f.sections, ours())
+		assert.Greater(t, ours(), 1000)
+		assert.Greater(t, f.sections, 10)
+	})
+}
+
+func TestAWaiterLooksAgainIfItWasToldWhileItLooked(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		f, p := w.guest(), w.client()
+		f.take()
+		lock, me := p.NewLock(key), w.caller()
+		waiter := start(func() error { return lock.Lock(me) })
+		time.Sleep(10 * time.Second)
+		p.net.Rule(network.Nth(1, network.Hold, network.Reply, "EVALSHA"))
+		time.Sleep(2100 * time.Millisecond) // a look is in flight
+		f.free()
+		time.Sleep(time.Millisecond)
+		sent := len(p.net.Sent("EVALSHA"))
+		p.net.Rule(nil)
+		p.net.Deliver()
+		synctest.Wait()
+		assert.Greater(t, len(p.net.Sent("EVALSHA")), sent, "at once")
+		require.NoError(t, <-waiter)
+		require.NoError(t, lock.Unlock(me))
 	})
 }
 

@@ -87,16 +87,16 @@ func (t *tenure) build(now time.Time) (s sent, ok bool) {
 	case held:
 		ttl := t.wanted(now)
 		t.sending(now, ttl)
+		wrote := t.shown.writes > 0
 		t.shown, t.dirty, t.flying, t.brief = t.shape(), false, true, false
+		s.opened = wrote && t.shown.writes == 0
 		var digits [20]byte
 		owner := strconv.AppendUint(digits[:0], t.owner.id, 10) // it seldom differs, and allocates nothing then
 		if t.text[tenureLen:] != string(owner) {
 			t.text = t.text[:tenureLen] + string(owner)
 		}
 		s.lease, s.owner, s.count, s.reads = c.milliseconds(ttl), t.text, strconv.Itoa(int(t.shown.writes)), t.shown.reads
-		if (t.shared || t.room.queue.Len() > 0) && c.numsub != "" {
-			s.channel, s.own = n.channel, c.hub.Confirmed(n.channel)
-		}
+		s.asking = t.shared || t.room.queue.Len() > 0
 	case releasing:
 	default:
 		return s, false
@@ -135,8 +135,11 @@ func (t *tenure) answered(now time.Time, s sent, reached bool) {
 	t.fails, t.err = 0, nil
 	t.trust.Confirmed()
 	t.room.client.keeper.Schedule(t, t.due())
-	if s.channel != "" {
-		t.heardOfOthers(now, s.reply, s.own)
+	if s.asking {
+		t.heardOfOthers(now, s.reply-1)
+		if s.opened && t.contested {
+			t.room.open()
+		}
 	}
 	if t.shared {
 		t.room.admit(now, false)
@@ -175,32 +178,4 @@ func (t *tenure) answeredRelease(now time.Time, s sent, reached bool) {
 			t.room.client.keeper.Schedule(t, again)
 		}
 	}
-}
-
-// heardOfOthers begins or ends the time in which the lock is passed on here while
-// other clients wait (design section 5). The client's own subscription counts as
-// nobody, but only if it was there before and after; and as many as it has rooms of
-// other kinds that share it.
-func (t *tenure) heardOfOthers(now time.Time, reply int64, own bool) {
-	hub, channel := t.room.client.hub, t.room.name.channel
-	others := reply - 1
-	if own && hub.Confirmed(channel) {
-		others--
-	}
-	others += int64(hub.Subscribed(channel))
-	if t.room.sub != nil {
-		others--
-	}
-	t.others = int32(max(others, 0))
-	if reply < 0 || others > 0 {
-		if !t.contested {
-			t.contested, t.contestedAt, t.passes = true, now, 0
-		}
-		if !t.shared {
-			t.room.subscribe()
-		}
-		return
-	}
-	t.contested = false
-	t.room.foreign = time.Time{}
 }

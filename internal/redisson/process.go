@@ -40,6 +40,7 @@ const (
 type Config struct {
 	Version  Version
 	Addrs    []string      // host:port, of one server or of nodes of a Cluster
+	Replicas []string      // of that one server: Redisson then subscribes there only, with subscriptionMode=SLAVE
 	Cluster  bool          // and which
 	Watchdog time.Duration // lockWatchdogTimeout; defaults to 30 s
 	Sharding Sharding      // defaults to ShardingAuto
@@ -67,6 +68,9 @@ type command struct {
 	WaitMillis  int64  `json:"waitMillis,omitempty"`
 	LeaseMillis int64  `json:"leaseMillis,omitempty"`
 	Counter     string `json:"counter,omitempty"`
+
+	SectionMillis int64 `json:"sectionMillis,omitempty"`
+	Trying        bool  `json:"trying,omitempty"`
 }
 
 type answer struct {
@@ -104,7 +108,7 @@ func Start(c Config) (*Process, error) {
 	connected := make(chan answer, 1)
 	p.waiting[0] = connected
 	go p.hear(out)
-	settings := map[string]any{"addresses": c.Addrs, "cluster": c.Cluster, "watchdog": c.Watchdog.Milliseconds(), "sharded": c.Sharding}
+	settings := map[string]any{"addresses": c.Addrs, "replicas": c.Replicas, "cluster": c.Cluster, "watchdog": c.Watchdog.Milliseconds(), "sharded": c.Sharding}
 	if err := json.NewEncoder(p.in).Encode(settings); err != nil {
 		p.Kill()
 		return nil, fmt.Errorf("redisson: %w", err)

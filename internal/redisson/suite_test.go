@@ -2,6 +2,7 @@ package redisson_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -22,6 +23,15 @@ import (
 
 // hang is when a wait counts as one without end. Nothing is measured by it.
 const hang = 2 * time.Minute
+
+var long = flag.Bool("long", false, "run the tests that measure a mixed fleet as well")
+
+func onlyLong(t *testing.T) {
+	t.Helper()
+	if !*long {
+		t.Skip("only with -long")
+	}
+}
 
 func TestMain(m *testing.M) {
 	if addr := os.Getenv(holdAt); addr != "" {
@@ -51,6 +61,8 @@ type setting struct {
 	lease    time.Duration // of the watchdogs
 	sharding redisson.Sharding
 	pubSub   rlock.PubSub
+
+	listensAtReplicas bool // Redisson's subscriptionMode=SLAVE, with one primary
 }
 
 func (c setting) with(version redisson.Version) setting {
@@ -159,10 +171,15 @@ func (s *scene) of(k redisson.Kind) *scene {
 func (s *scene) startJava() *redisson.Process {
 	s.t.Helper()
 	c := s.setting
-	java, err := redisson.Start(redisson.Config{
+	config := redisson.Config{
 		Version: c.version, Addrs: s.Options().InitAddress, Cluster: s.Kind == redistest.KindCluster,
 		Watchdog: c.lease, Sharding: c.sharding, Log: s.t.Output(),
-	})
+	}
+	if c.listensAtReplicas {
+		primary, replicas := s.primaryAndReplicas()
+		config.Addrs, config.Replicas = []string{primary}, replicas
+	}
+	java, err := redisson.Start(config)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { assert.NoError(s.t, java.Close()) })
 	return java

@@ -24,6 +24,7 @@ const (
 	Plain  Kind = ""       // getLock
 	Fenced Kind = "fenced" // getFencedLock
 	Fair   Kind = "fair"   // getFairLock
+	Spin   Kind = "spin"   // getSpinLock
 	Read   Kind = "read"   // getReadWriteLock(...).readLock
 	Write  Kind = "write"  // getReadWriteLock(...).writeLock
 )
@@ -108,6 +109,21 @@ func (t Thread) Token(lock string) (token uint64, err error) {
 func (t Thread) Count(lock, counter string, during time.Duration) (sections int, err error) {
 	err = t.do(&sections, command{Call: "count", Name: lock, Counter: counter, WaitMillis: during.Milliseconds()})
 	return sections, err
+}
+
+// A Share is what a thread had of a lock.
+type Share struct {
+	Sections int
+	Longest  time.Duration // the longest wait for one
+}
+
+// Contend takes the lock again and again for so long, each time for a section of that
+// length. With trying it does not wait in RLock.lock, but calls RLock.tryLock() until it has
+// the lock, with a millisecond between two calls.
+func (t Thread) Contend(lock string, section, during time.Duration, trying bool) (Share, error) {
+	var share struct{ Sections, LongestMillis int64 }
+	err := t.do(&share, command{Call: "contend", Name: lock, WaitMillis: during.Milliseconds(), SectionMillis: section.Milliseconds(), Trying: trying})
+	return Share{int(share.Sections), time.Duration(share.LongestMillis) * time.Millisecond}, err
 }
 
 // Interrupt interrupts the thread in what it executes.

@@ -1,21 +1,41 @@
--- Makes Redis show what is true in tenures: who owns each lock, how often, and a
--- lease that begins now. It renews, nests and hands over, all in one.
+-- Makes Redis show the state of tenures: the owner of each lock, its count, and a lease
+-- that begins now. It renews, nests and hands over, all in one.
 --
 -- KEYS[i]     the name of the i-th lock
--- ARGV[1]     "NUMSUB" or "SHARDNUMSUB", to count a channel's subscribers by
--- ARGV[4i-2]  lease of the i-th lock in milliseconds
--- ARGV[4i-1]  its owner, "<uuid>:<id>", the uuid being the tenure's
--- ARGV[4i]    its count
--- ARGV[4i+1]  its channel, to be told of the subscribers; "" not to ask
+-- ARGV[1]     how to count subscribers: "p", "s" or "c", see queue.lua
+-- ARGV[5i-3]  lease of the i-th lock in milliseconds
+-- ARGV[5i-2]  its owner, "<uuid>:<id>", the UUID being the tenure's
+-- ARGV[5i-1]  its count
+-- ARGV[5i]    its queue, to be told how many others wait; "" not to ask
+-- ARGV[5i+1]  its channel, to which guests listen; likewise
 --
 -- For each lock, in an array:
--- 0        lost: the key is gone, or carries another uuid
--- 1 + n    mirrored; the channel has n subscribers (1 when not asked)
--- -1       mirrored; the server refused to count the subscribers
+-- 0        lost: the key is gone, or carries another UUID
+-- 1 + n    mirrored; n tickets and guests wait for the lock (0 when not asked)
 --
 -- Sending it again changes nothing: the count is absolute. So after an error,
 -- which may be about one lock, each can be sent alone.
-local function mirror(key, lease, owner, count, channel)
+local function others(queue, channel)
+	local n = redis.pcall('zcount', queue, 1, '+inf')
+	if type(n) == 'table' then
+		n = 0
+	end
+	if ARGV[1] ~= 'c' then
+		local turns = 'rlock_turn:' .. string.sub(queue, 13) .. ':'
+		local counts = redis.pcall('pubsub', ARGV[1] == 's' and 'shardnumsub' or 'numsub', channel, turns .. 'ushers')
+		if not counts.err then
+			n = n + math.max(counts[2] - counts[4], 0)
+		end
+	end
+	local window = 'rlock_guests:' .. string.sub(queue, 13)
+	local met = n == 0 and redis.call('pttl', window .. ':met') or 0
+	if met > 0 and (ARGV[1] == 'c' and met > 58000 or redis.call('exists', window .. ':polled') == 0) then
+		n = 1 -- it is the turn of guests that nobody can count
+	end
+	return n
+end
+
+local function mirror(key, lease, owner, count, queue, channel)
 	if redis.call('hget', key, owner) ~= count then
 		local former = redis.call('hkeys', key)[1]
 		if not former or string.sub(former, 1, 37) ~= string.sub(owner, 1, 37) then
@@ -27,18 +47,11 @@ local function mirror(key, lease, owner, count, channel)
 		end
 	end
 	redis.call('pexpire', key, lease)
-	if channel == '' then
-		return 1
-	end
-	local subscribers = redis.pcall('pubsub', ARGV[1], channel)
-	if subscribers.err then
-		return -1
-	end
-	return 1 + subscribers[2]
+	return queue == '' and 1 or 1 + others(queue, channel)
 end
 
 local replies = {}
 for i, key in ipairs(KEYS) do
-	replies[i] = mirror(key, ARGV[4*i-2], ARGV[4*i-1], ARGV[4*i], ARGV[4*i+1])
+	replies[i] = mirror(key, ARGV[5*i-3], ARGV[5*i-2], ARGV[5*i-1], ARGV[5*i], ARGV[5*i+1])
 end
 return replies

@@ -2,22 +2,20 @@
 -- who reads, and a lease that begins now. It renews, nests, hands over and
 -- downgrades, all in one.
 --
--- KEYS[3i-2]  the name of the i-th lock (rw_acquire.lua says what it holds)
+-- KEYS[3i-2]  the name of the i-th lock (rw.lua says what it holds)
 -- KEYS[3i-1]  what its readers' keys begin with
 -- KEYS[3i]    its channel
--- ARGV[1]     "NUMSUB" or "SHARDNUMSUB", to count a channel's subscribers by
--- ARGV[2]     "PUBLISH" or "SPUBLISH", by the rule that the waiters subscribe by
--- ARGV[5i-2]  lease of the i-th lock in milliseconds
--- ARGV[5i-1]  its owner, "<uuid>:<id>", the uuid being the tenure's
--- ARGV[5i]    how often the owner has the write lock, 0 for not
--- ARGV[5i+1]  1 if the tenure has readers, however many, else 0
--- ARGV[5i+2]  1 to be told of the channel's subscribers, else 0
+-- ARGV[1]     how to publish and count: "p", "s" or "c", see queue.lua
+-- ARGV[5i-3]  lease of the i-th lock in milliseconds
+-- ARGV[5i-2]  its owner, "<uuid>:<id>", the UUID being the tenure's
+-- ARGV[5i-1]  how often the owner has the write lock, 0 for not
+-- ARGV[5i]    1 if the tenure has readers, however many, else 0
+-- ARGV[5i+1]  its queue, to be told how many others wait; "" not to ask
 --
 -- For each lock, in an array:
--- 0        lost: no field carries the uuid, or the write lock is asked for where
+-- 0        lost: no field carries the UUID, or the write lock is asked for where
 --          others read
--- 1 + n    mirrored; the channel has n subscribers (1 when not asked)
--- -1       mirrored; the server refused to count the subscribers
+-- 1 + n    mirrored; n tickets and guests wait for the lock (0 when not asked)
 --
 -- When the write lock goes and readers stay, everybody who waits is told, since
 -- readers may enter: Redisson's write unlock does not, and they sleep until the
@@ -30,6 +28,26 @@
 -- Sending it again changes nothing: counts are absolute, and a tenure that gave up
 -- the write lock does not get it back. So after an error, which may be about one
 -- lock, each can be sent alone.
+local function others(queue, channel)
+	local n = redis.pcall('zcount', queue, 1, '+inf')
+	if type(n) == 'table' then
+		n = 0
+	end
+	if ARGV[1] ~= 'c' then
+		local turns = 'rlock_turn:' .. string.sub(queue, 13) .. ':'
+		local counts = redis.pcall('pubsub', ARGV[1] == 's' and 'shardnumsub' or 'numsub', channel, turns .. 'ushers')
+		if not counts.err then
+			n = n + math.max(counts[2] - counts[4], 0)
+		end
+	end
+	local window = 'rlock_guests:' .. string.sub(queue, 13)
+	local met = n == 0 and redis.call('pttl', window .. ':met') or 0
+	if met > 0 and (ARGV[1] == 'c' and met > 58000 or redis.call('exists', window .. ':polled') == 0) then
+		n = 1 -- it is the turn of guests that nobody can count
+	end
+	return n
+end
+
 local function show(name, prefix, channel, owner, writes, reads)
 	local mode, mine = redis.call('hget', name, 'mode'), {}
 	for _, field in ipairs(redis.call('hkeys', name)) do
@@ -55,12 +73,12 @@ local function show(name, prefix, channel, owner, writes, reads)
 	end
 	if mode == 'write' and writes == '0' then
 		redis.call('hset', name, 'mode', 'read')
-		redis.call(ARGV[2], channel, '1')
+		redis.pcall(ARGV[1] == 's' and 'spublish' or 'publish', channel, '1')
 	end
 	return true
 end
 
-local function mirror(name, prefix, channel, lease, owner, writes, reads, ask)
+local function mirror(name, prefix, channel, lease, owner, writes, reads, queue)
 	local shown = redis.call('hmget', name, owner .. ':write', owner)
 	if (shown[1] or '0') ~= writes or (shown[2] or '0') ~= reads then
 		if not show(name, prefix, channel, owner, writes, reads) then
@@ -75,18 +93,11 @@ local function mirror(name, prefix, channel, lease, owner, writes, reads, ask)
 		end
 	end
 	redis.call('pexpire', name, longest)
-	if ask == '0' then
-		return 1
-	end
-	local subscribers = redis.pcall('pubsub', ARGV[1], channel)
-	if subscribers.err then
-		return -1
-	end
-	return 1 + subscribers[2]
+	return queue == '' and 1 or 1 + others(queue, channel)
 end
 
 local replies = {}
 for i = 1, #KEYS / 3 do
-	replies[i] = mirror(KEYS[3*i-2], KEYS[3*i-1], KEYS[3*i], ARGV[5*i-2], ARGV[5*i-1], ARGV[5*i], ARGV[5*i+1], ARGV[5*i+2])
+	replies[i] = mirror(KEYS[3*i-2], KEYS[3*i-1], KEYS[3*i], ARGV[5*i-3], ARGV[5*i-2], ARGV[5*i-1], ARGV[5*i], ARGV[5*i+1])
 end
 return replies

@@ -201,10 +201,10 @@ func (s *Stage) Keys() (map[string]int64, error) {
 func IsCounter(key string) bool { return strings.HasPrefix(key, "redisson_lock_token:") }
 
 // IsQueue reports whether a key with so many milliseconds left is the queue of a
-// fair lock. Those who were killed stand in it until it is their turn, or until
-// nobody has said anything for a minute.
+// lock. The tickets of clients that were killed stand in it until it is their turn, or
+// until a minute has passed without a command about the queue.
 func IsQueue(key string, left int64) bool {
-	return strings.HasPrefix(key, "rlock_fair_queue:") && left >= 0 && left <= time.Minute.Milliseconds()
+	return strings.HasPrefix(key, "rlock_queue:") && left >= 0 && left <= time.Minute.Milliseconds()
 }
 
 // Listeners returns what the data nodes know of the connections that subscribe to

@@ -2,6 +2,7 @@ package rlock;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
+import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
 import com.google.gson.Gson;
 import java.io.BufferedReader;
@@ -37,9 +38,24 @@ import org.redisson.client.codec.StringCodec;
  */
 public final class Driver {
 
-    /** Of no use to most calls: kind (none for RLock), waitMillis, leaseMillis (0 for the watchdog), and counter. */
+    /**
+     * Of no use to most calls: kind (none for RLock), waitMillis, leaseMillis (0 for the watchdog), counter, sectionMillis
+     * and trying.
+     */
     record Command(
-            long id, String thread, String call, String kind, String name, long waitMillis, long leaseMillis, String counter) {}
+            long id,
+            String thread,
+            String call,
+            String kind,
+            String name,
+            long waitMillis,
+            long leaseMillis,
+            String counter,
+            long sectionMillis,
+            boolean trying) {}
+
+    /** What a thread had of a lock, and the longest time that it waited for it. */
+    record Share(long sections, long longestMillis) {}
 
     record Answer(long id, Object value, String exception, String message) {}
 
@@ -119,6 +135,8 @@ public final class Driver {
                 return ((RFencedLock) lock).getToken();
             case "count":
                 return count(lock, c);
+            case "contend":
+                return contend(lock, c);
             default:
                 throw new IllegalArgumentException("no call " + c.call());
         }
@@ -131,6 +149,8 @@ public final class Driver {
         switch (kind) {
             case "fenced":
                 return redisson.getFencedLock(name);
+            case "spin":
+                return redisson.getSpinLock(name);
             case "fair":
                 return redisson.getFairLock(name);
             case "read":
@@ -159,5 +179,31 @@ public final class Driver {
             }
         }
         return sections;
+    }
+
+    /**
+     * Takes the lock again and again for so long, and keeps it for the time of a section. It waits for the lock, or tries
+     * until it has it, with a millisecond between the tries.
+     */
+    private Share contend(RLock lock, Command c) throws InterruptedException {
+        long sections = 0;
+        long longest = 0;
+        for (long end = System.nanoTime() + MILLISECONDS.toNanos(c.waitMillis()); System.nanoTime() < end; sections++) {
+            long asked = System.nanoTime();
+            if (c.trying()) {
+                while (!lock.tryLock()) {
+                    Thread.sleep(1);
+                }
+            } else {
+                lock.lock();
+            }
+            longest = Math.max(longest, System.nanoTime() - asked);
+            try {
+                Thread.sleep(c.sectionMillis());
+            } finally {
+                lock.unlock();
+            }
+        }
+        return new Share(sections, NANOSECONDS.toMillis(longest));
     }
 }

@@ -14,15 +14,21 @@ import (
 )
 
 const (
-	// fallbackPoll is the longest sleep of a waiter. Pub/sub is a hint: messages
-	// are lost with a connection, a moved slot, a full buffer.
-	fallbackPoll = 5 * time.Second
+	// subscribeTime is how long a waiter waits for its subscription to be confirmed before
+	// it joins as one that polls.
+	subscribeTime = 250 * time.Millisecond
 	// Without pub/sub waiters poll, at intervals from firstPoll doubling to
 	// lastPoll (as Redisson's spin lock), with jitter.
 	firstPoll, lastPoll = time.Millisecond, 128 * time.Millisecond
-	// After a fault that waiting may cure, the head asks again after firstRetry,
+	// After a fault that waiting may cure, a waiter tries again after firstRetry,
 	// doubling to lastRetry.
 	firstRetry, lastRetry = 10 * time.Millisecond, 500 * time.Millisecond
+	// queueLeast is the shortest wait that is worth a place in the queue: the ticket of a
+	// shorter one would often be granted when its waiter has left.
+	queueLeast = 5 * time.Millisecond
+	// readersTime is how often a reader that waits behind readers of this client, since
+	// others wait for them to go, has Redis asked whether these still do.
+	readersTime = time.Second
 )
 
 // shutTime is how long a shared rueidis client must say that it is closed until it is
@@ -64,24 +70,26 @@ func (r request) left(began time.Time) time.Duration {
 	return r.wait - time.Since(began)
 }
 
-// A visit is a request that stands in the queue. The shard's mutex protects it.
+// A visit is a request that waits in the local queue. The shard's mutex protects it.
 type visit struct {
 	request
 	granted bool // the lock is the caller's
-	due     bool // it should ask Redis when it may
-	asking  bool // it does
+	denied  bool // an acquire was denied: from now on it waits with a ticket
+	nudge   bool // that found the lock free, and others waiting for it
+	last    bool // it has looked a last time, when its own time was up
 	counted bool // see room.crowd
 
-	// Of a fair lock, see line.go: the ticket that it waits with, when Redis must know
-	// of it, and whether it has asked a last time, when its own time was up.
-	ticket *tenure
-	tellBy time.Time
-	last   bool
+	ticket *tenure   // that stands for it in Redis, nil for none
+	lookAt time.Time // when to look for the ticket next
 
-	until time.Time     // when the wait is over, zero for never
-	sleep time.Duration // until it asks again by itself, from the last answer on
-	polls int           // in a row, without pub/sub
-	fails int           // in a row
+	until time.Time // when the wait is over, zero for never
+	rest  time.Time // until when nothing is sent, after a fault
+	polls int       // in a row, without pub/sub
+
+	guestEnds  time.Time // when the lease of the guest ends that had the lock at the last look
+	guestLooks int       // since it took the lock, see followGuest
+
+	fails int // in a row
 
 	err   error // what Redis said last, if it was an error
 	fatal bool  // and waiting does not cure it
@@ -89,13 +97,17 @@ type visit struct {
 	shut time.Time
 }
 
+// queues reports whether the visit is to wait in Redis' queue.
+func (v *visit) queues(now time.Time) bool {
+	return v.wait > 0 && !v.over() && (v.until.IsZero() || v.until.Sub(now) >= queueLeast)
+}
+
 type waiter = waitqueue.Waiter[visit]
 
 func newWaiter() any { return waitqueue.NewWaiter[visit]() }
 
-// acquire is the way of a blocking lock (design section 4). It returns nil when
-// the caller holds the lock; otherwise nothing is held that the caller would
-// have to release.
+// acquire is the way of a blocking lock. It returns nil when the caller holds the lock;
+// otherwise nothing is held that the caller would have to release.
 func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 	if n.err != nil {
 		return n.err
@@ -136,7 +148,7 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 		return r.refusal()
 	}
 	w := c.waiters.Get().(*waiter)
-	w.Value = visit{request: req, due: true}
+	w.Value = visit{request: req}
 	if req.wait < forever {
 		w.Value.until = now.Add(req.wait)
 	}
@@ -157,15 +169,11 @@ func (c *Client) checkLease(n *name, ask time.Duration) error {
 // await waits in the queue until w has the lock or its caller gives up. It is
 // called with the mutex held, and gives it back.
 func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
-	v, mu, closing := &w.Value, &r.shard.mu, r.client.ctx.Done()
-	began := now
+	v, closing := &w.Value, r.client.ctx.Done()
 	var timer *time.Timer
 	for {
 		switch {
 		case v.granted:
-			if r.line != nil {
-				r.line.waited = now.Sub(began)
-			}
 			w.Drain()
 			r.client.waiters.Put(w)
 			r.exit()
@@ -177,16 +185,26 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		case ctx.Err() != nil:
 			return r.giveUp(w, timeUp(ctx, v.err))
 		}
-
-		head := r.mayAsk(w)
-		if head && v.due && !r.yielding {
-			if r.sub == nil && v.wait > 0 && !v.shared {
-				// If it was subscribed to a moment ago, one ask is enough.
-				if r.sub = r.client.hub.Join(r.name.channel); r.sub != nil {
-					r.listen()
-				}
+		op, at := r.next(w, now)
+		if op != resting {
+			r.attempt(ctx, w, op, now)
+			now = time.Now()
+			continue
+		}
+		if v.nudge && v.wait <= 0 {
+			v.nudge = false
+			r.busy++
+			r.shard.mu.Unlock()
+			err := r.nudge(ctx)
+			r.shard.mu.Lock()
+			r.busy--
+			if now = time.Now(); err == nil {
+				r.attempt(ctx, w, acquiring, now)
+				v.nudge = false
+			} else {
+				f, err := diagnose(err)
+				v.failed(f, err, now)
 			}
-			r.ask(ctx, w, now)
 			continue
 		}
 		// The wait limits the time between attempts and not an attempt, which would
@@ -197,42 +215,34 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		left := forever
 		if !v.until.IsZero() {
 			left = time.Until(v.until)
-			if v.due && !v.inLine() && r.queue.Head() == w && r.tenure == nil && r.busy > 0 {
+			if v.ticket == nil && !v.denied && r.queue.Head() == w && r.tenure == nil && r.busy > 0 {
 				left = max(left, time.Until(r.since.Add(silence)))
 			}
 		}
 		switch {
-		case left <= 0 && v.inLine() && !v.last:
+		case left <= 0 && v.ticket != nil && v.ticket.phase == queued && !v.last:
 			// It may have the lock by now, and nobody would be served if all were
 			// impatient and each left when its turn came.
 			v.last = true
-			r.ask(ctx, w, now)
+			r.attempt(ctx, w, looking, now)
+			now = time.Now()
 			continue
 		case left <= 0 && v.err != nil:
 			return r.giveUp(w, v.err)
 		case left <= 0 || v.over():
 			return r.giveUp(w, r.refusal())
 		}
-		var message <-chan struct{}
-		amongReaders := v.shared && r.queue.Head() == w && r.tenure != nil && r.tenure.shared
+		if !at.IsZero() {
+			left = min(left, at.Sub(now))
+		}
+		head := r.queue.Head() == w
+		amongReaders := head && v.shared && r.tenure != nil && r.tenure.shared
 		if amongReaders {
-			left = min(left, lookTime)
+			left = min(left, readersTime)
 		}
-		if head {
-			sleep := v.sleep
-			switch {
-			case r.yielding:
-				sleep = yieldTime // it may not have asked yet, and then has none
-			case v.inLine():
-				sleep = r.line.next.Sub(now)
-			}
-			left = min(left, sleep)
-			if r.sub != nil {
-				message = r.sub.C()
-			}
-		}
-		if !head {
-			left = min(left, r.untold(v, now))
+		var message <-chan struct{}
+		if head && r.sub != nil {
+			message = r.sub.C()
 		}
 		r.exit()
 
@@ -248,7 +258,7 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		}
 		heard, slept := false, false
 		select {
-		case <-w.C(): // what woke it has said whether to ask
+		case <-w.C(): // the state of the room has changed
 		case <-message:
 			heard = true
 		case <-elapsed:
@@ -257,21 +267,51 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		case <-v.quit:
 		case <-closing:
 		}
+		r.shard.mu.Lock()
 		now = time.Now()
-		mu.Lock()
-		if heard {
-			r.heard(v)
+		if heard { // the subscription was confirmed, or refused
+			r.lookNow(now)
 		}
-		switch {
-		case slept && head:
-			v.due, r.yielding = true, false
-		case slept && amongReaders && r.tenure != nil:
-			v.due = true
-			r.tenure.mirror() // are there others yet for whom it waits?
-		case slept:
-			r.tell(v, now)
+		if slept && amongReaders && r.tenure != nil {
+			r.tenure.mirror()
 		}
 	}
+}
+
+// next returns what is to be sent for w now, or until when there is nothing; the zero time
+// says until w is woken.
+func (r *room) next(w *waiter, now time.Time) (operation, time.Time) {
+	v, n := &w.Value, r.name
+	if t := v.ticket; t != nil {
+		switch {
+		case t.phase != queued: // a release has it join, and is not answered yet
+			return resting, time.Time{}
+		case now.Before(v.lookAt):
+			return resting, v.lookAt
+		}
+		return looking, time.Time{}
+	}
+	mayAcquire := r.queue.Head() == w && r.tenure == nil && r.busy == 0
+	switch {
+	case now.Before(v.rest):
+		return resting, v.rest
+	case !mayAcquire && !(n.kind().strict && v.queues(now)):
+		return resting, time.Time{}
+	case v.queues(now) && r.sub == nil && r.client.hub.Confirmed(n.turn):
+		r.subscribe() // others waited a moment ago
+	}
+	switch {
+	case mayAcquire && !v.denied && (!r.listening() || !v.queues(now)):
+		return acquiring, time.Time{}
+	case !v.queues(now):
+		return resting, time.Time{}
+	}
+	r.subscribe()
+	patient := r.subscribed.Add(subscribeTime)
+	if !r.listening() && r.sub.Refused() == nil && now.Before(patient) {
+		return resting, patient
+	}
+	return joining, time.Time{}
 }
 
 // errUnanswered is ErrNotAcquired where nobody is known to have the lock.
@@ -286,20 +326,19 @@ func (r *room) refusal() error {
 }
 
 // giveUp takes w out of the queue and passes on what it was there for: if it was
-// the head, the next one asks. It is called with the mutex held, and gives it
+// the head, the next one goes on. It is called with the mutex held, and gives it
 // back.
 func (r *room) giveUp(w *waiter, err error) error {
 	wasHead := r.queue.Head() == w
 	r.leaveQueue(w)
-	r.leave(w.Value.ticket, time.Now())
+	now := time.Now()
+	r.inherit(w.Value.ticket, w.Value.lookAt, now)
+	w.Value.ticket = nil
 	switch {
 	case wasHead && r.tenure == nil:
 		r.wakeHead()
 	case wasHead && r.tenure.shared:
-		r.admit(time.Now(), false)
-	}
-	if r.queue.Len() == 0 {
-		r.yielding = false
+		r.admit(now, false)
 	}
 	w.Drain()
 	r.client.waiters.Put(w)
@@ -312,8 +351,7 @@ func (r *room) giveUp(w *waiter, err error) error {
 }
 
 // failed notes an error, and how long to wait before the next attempt.
-func (v *visit) failed(f fault, err error) {
-	now := time.Now()
+func (v *visit) failed(f fault, err error, now time.Time) {
 	switch {
 	case !errors.Is(err, rueidis.ErrClosing):
 		v.shut = time.Time{}
@@ -324,43 +362,9 @@ func (v *visit) failed(f fault, err error) {
 	}
 	v.err = err
 	v.fatal = f == never
-	v.sleep = jitter(min(firstRetry<<min(v.fails, 10), lastRetry))
+	v.rest = now.Add(jitter(min(firstRetry<<min(v.fails, 10), lastRetry)))
+	v.lookAt = v.rest
 	v.fails++
-}
-
-// waitsOn returns how long v goes on to wait if it is denied, as far as it is known by
-// now: it may be cancelled.
-func (v *visit) waitsOn(ctx context.Context, now time.Time) time.Duration {
-	if v.wait <= 0 || v.over() {
-		return 0
-	}
-	left := forever
-	if !v.until.IsZero() {
-		left = v.until.Sub(now)
-	}
-	if end, ok := ctx.Deadline(); ok {
-		left = min(left, end.Sub(now))
-	}
-	return max(left, 0)
-}
-
-// patience is how long the head sleeps after it was denied, if no message comes:
-// until the holder's lease is over, or for the next poll.
-func (r *room) patience(v *visit, ttl int64) time.Duration {
-	sleep := fallbackPoll
-	if r.line != nil || r.name.id == readWriteKind && !v.shared { // each ask says that it waits
-		sleep = beat
-	}
-	if ttl >= 0 {
-		left := min(fromMilliseconds(ttl), fallbackPoll)
-		sleep = min(sleep, left+time.Millisecond+jitter(min(left/10, 20*time.Millisecond)))
-	}
-	if r.line != nil || r.sub == nil || r.sub.Refused() == nil {
-		v.polls = 0
-		return sleep
-	}
-	v.polls++
-	return min(sleep, jitter(min(firstPoll<<min(v.polls-1, 10), lastPoll)))
 }
 
 // fromMilliseconds is as long as a Duration can be at most: others' leases may be

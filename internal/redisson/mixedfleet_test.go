@@ -1,0 +1,156 @@
+package redisson_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redisson"
+	"github.com/go-rlock/rlock/internal/redistest"
+)
+
+// Turns in a fleet of Java and Go processes that contend for one plain lock without pauses.
+// These tests measure shares and waits, which need a quiet machine:
+//
+//	go test -v -run TestMixedFleet ./internal/redisson -long
+
+const mixedSection, mixedTime = 5 * time.Millisecond, 10 * time.Second
+
+// A fleet is so many goroutines in each of so many Go clients, beside so many threads of
+// one Java process.
+type fleet struct {
+	threads             int
+	clients, goroutines int
+	kind                redisson.Kind
+	trying              bool // the Java threads call tryLock until they have the lock
+}
+
+// contends returns what the Java process had and what each Go client had. The longest wait
+// is that of any of its threads or goroutines.
+func (f fleet) contends(s *scene) (java redisson.Share, golang []redisson.Share) {
+	name := s.fresh()
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	// Guests that cannot be counted have turns where one of them was met in the last minute.
+	require.NoError(s.t, s.java.Thread("met").With(f.kind).Lock(name, 0))
+	met := make(chan struct{})
+	all.Go(func() {
+		<-met
+		assert.NoError(s.t, s.java.Thread("met").With(f.kind).Unlock(name))
+	})
+	add := func(to *redisson.Share, part redisson.Share) {
+		mu.Lock()
+		defer mu.Unlock()
+		to.Sections += part.Sections
+		to.Longest = max(to.Longest, part.Longest)
+	}
+	for i := range f.threads {
+		all.Go(func() {
+			share, err := s.java.Thread(fmt.Sprint("fleet ", i)).With(f.kind).Contend(name, mixedSection, mixedTime, f.trying)
+			assert.NoError(s.t, err)
+			add(&java, share)
+		})
+	}
+	golang = make([]redisson.Share, f.clients)
+	time.AfterFunc(100*time.Millisecond, func() { close(met) })
+	end := time.Now().Add(mixedTime)
+	for i := range f.clients {
+		lock := s.startGo().NewLock(name)
+		for range f.goroutines {
+			all.Go(func() {
+				var share redisson.Share
+				for ; time.Now().Before(end); share.Sections++ {
+					asked := time.Now()
+					if !assert.NoError(s.t, lock.Lock(s.ctx)) {
+						return
+					}
+					share.Longest = max(share.Longest, time.Since(asked))
+					time.Sleep(mixedSection)
+					if !assert.NoError(s.t, lock.Unlock(s.ctx)) {
+						return
+					}
+				}
+				add(&golang[i], share)
+			})
+		}
+	}
+	all.Wait()
+	sections := java.Sections
+	for _, share := range golang {
+		sections += share.Sections
+	}
+	fair := float64(sections) / float64(1+f.clients)
+	s.t.Logf("%d sections in %v: Java %d (%.2f of its fair part, longest wait %v), Go %v",
+		sections, mixedTime, java.Sections, float64(java.Sections)/fair, java.Longest, golang)
+	return java, golang
+}
+
+func TestMixedFleetsShareByProcess(t *testing.T) {
+	onlyLong(t)
+	for _, version := range versions {
+		t.Run(string(version), func(t *testing.T) {
+			s := stage(t, redistest.Standalone(t), setting{version: version})
+			for _, f := range []fleet{
+				{threads: 8, clients: 1, goroutines: 8},
+				{threads: 8, clients: 2, goroutines: 8},
+				{threads: 8, clients: 8, goroutines: 1},
+			} {
+				s.run(fmt.Sprintf("1x%d and %dx%d", f.threads, f.clients, f.goroutines), func(s *scene) {
+					java, golang := f.contends(s)
+					sections := java.Sections
+					for _, share := range golang {
+						sections += share.Sections
+					}
+					fair := float64(sections) / float64(1+f.clients)
+					assert.InDelta(s.t, 1, float64(java.Sections)/fair, 0.4, "Java's part of its fair part")
+				})
+			}
+		})
+	}
+}
+
+// Redis cannot count clients of Redisson that listen at a replica, or that only poll.
+func TestMixedFleetsGuestsThatCannotBeCountedHaveTurns(t *testing.T) {
+	onlyLong(t)
+	const longest = 4500 * time.Millisecond // two turns: the other thread may have the first
+	for _, version := range versions {
+		t.Run(string(version), func(t *testing.T) {
+			s := stage(t, redistest.Standalone(t), setting{version: version})
+			for title, f := range map[string]fleet{
+				"spin lock":    {threads: 2, clients: 1, goroutines: 3, kind: redisson.Spin},
+				"tryLock loop": {threads: 2, clients: 1, goroutines: 3, trying: true},
+			} {
+				s.run(title, func(s *scene) {
+					java, _ := f.contends(s)
+					assert.Less(s.t, java.Longest, longest)
+				})
+			}
+
+			sentinel := redistest.Sentinel(t)
+			s = stage(t, sentinel, setting{version: version, listensAtReplicas: true})
+			s.run("subscriptionMode=SLAVE", func(s *scene) {
+				java, _ := fleet{threads: 2, clients: 2, goroutines: 2}.contends(s)
+				assert.Less(s.t, java.Longest, longest)
+			})
+		})
+	}
+}
+
+// primaryAndReplicas returns the addresses of the server's data nodes.
+func (s *scene) primaryAndReplicas() (primary string, replicas []string) {
+	for _, node := range s.Nodes() {
+		client := node.Client(s.t)
+		role, err := client.Do(s.t.Context(), client.B().Role().Build()).ToArray()
+		require.NoError(s.t, err)
+		if name, _ := role[0].ToString(); name == "master" {
+			primary = node.Addr()
+		} else {
+			replicas = append(replicas, node.Addr())
+		}
+	}
+	return primary, replicas
+}

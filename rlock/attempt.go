@@ -1,0 +1,351 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/lease"
+)
+
+// An operation is a command that a waiter sends about the lock.
+type operation uint8
+
+const (
+	resting   operation = iota // none
+	acquiring                  // take the lock if it is free and nobody waits for it
+	joining                    // put a new ticket into the queue
+	looking                    // look for the ticket, and keep it fresh
+)
+
+// attempt sends one command for w, and deals with the answer. The mutex is held before and
+// after.
+func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Time) {
+	c, v := r.client, &w.Value
+	t := v.ticket
+	switch op {
+	case acquiring:
+		t = c.newTenure(r, v.request, now)
+	case joining:
+		t = r.newTicket(v.request, now)
+	case looking:
+		t.phase, t.called = lookedFor, false
+		t.sending(now, c.leaseOf(v.request))
+	}
+	v.ticket = t
+	v.nudge = false
+	r.busy++
+	r.since = now
+	r.shard.mu.Unlock()
+	l, flight := t.send(ctx, op, v.quit)
+	r.shard.mu.Lock()
+
+	now = time.Now()
+	if flight != nil && flight.leave(&l) {
+		v.ticket = nil // its answer is dealt with when it comes
+		return
+	}
+	if l.place != nil && l.err != nil && ctx.Err() != nil && !v.granted {
+		landed := l // a copy, so that that of most attempts stays off the heap
+		if c.background.start(func() { r.undo(t, landed) }) {
+			v.ticket = nil
+			return
+		}
+	}
+	r.busy--
+	r.settle(t, op, l, now)
+	if l.place != nil {
+		l.place.leave()
+	}
+}
+
+// newTicket returns a tenure that is about to join the queue.
+func (r *room) newTicket(req request, now time.Time) *tenure {
+	t := r.client.newTenure(r, req, now)
+	t.phase = joins
+	t.polls = !r.listening()
+	t.brief = true
+	t.seen = now
+	t.sending(now, claimLease)
+	r.pointedTo = true
+	return t
+}
+
+// settle deals with the answer to the command that was sent for t: the waiter has the lock,
+// or its ticket a place in the queue, or it must try again.
+func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
+	c := r.client
+	w := r.waiterWith(t.text)
+	f, err := diagnose(l.err)
+	ran := f == unknown || begun(l.err) // at least in part: what comes last may be refused
+	a := l.answer
+	if w == nil { // it left, or has the lock by another tenure
+		if err != nil && ran && op != looking {
+			t.ghost = !l.settled
+		}
+		if err != nil && !ran && op != looking {
+			t.end()
+		} else if err == nil && op == acquiring && !a.granted {
+			t.end()
+		} else {
+			t.disown(now)
+		}
+		return
+	}
+	if a.granted {
+		t.trust.Confirmed()
+	}
+	v := &w.Value
+	called := t.called
+	t.called = false
+	switch {
+	case err != nil && op == looking:
+		t.phase = queued
+		if ran {
+			t.unanswered()
+		}
+		v.failed(f, err, now)
+	case err != nil:
+		v.ticket = nil
+		if ran {
+			t.ghost = !l.settled
+			t.disown(now)
+		} else {
+			t.end()
+		}
+		v.failed(f, err, now)
+	case a.refused != nil:
+		v.ticket = nil
+		if a.released {
+			t.end()
+		} else {
+			t.disown(now)
+		}
+		f, err := diagnose(a.refused)
+		v.failed(f, err, now)
+	case a.granted && op == joining && !r.worthTaking(t, now): // see take
+		t.phase, t.trust, v.lookAt = queued, lease.Trust{}, now
+	case a.granted:
+		v.ticket = nil
+		t.tokens.take(a.counter, t.tokens.asked())
+		switch {
+		case c.closed.Load():
+			t.disown(now)
+		case !t.trust.Valid(now):
+			t.disown(now)
+			v.failed(notNow, fmt.Errorf("the grant came after %v, when its lease was nearly over", now.Sub(t.trust.SentAt()).Round(time.Millisecond)), now)
+		default:
+			t.brief = op == joining
+			t.contested = t.contested || op == looking
+			r.grant(t, w, now)
+			w.Wake()
+		}
+	case op == acquiring:
+		v.ticket = nil
+		t.end()
+		v.err, v.fails, v.shut, v.denied = nil, 0, time.Time{}, true
+		v.nudge = a.holder == ""
+		if v.wait > 0 {
+			r.subscribe()
+		}
+	case a.place == 0: // Redis has lost it
+		v.ticket = nil
+		t.end()
+	default:
+		t.phase = queued
+		t.seen = t.trust.SentAt()
+		t.trust = lease.Trust{}
+		v.err, v.fails, v.shut = nil, 0, time.Time{}
+		r.placed(w, a, now)
+		if called {
+			v.lookAt = now
+		}
+	}
+}
+
+// placed notes where a ticket stands in the queue, and when to look for it again.
+func (r *room) placed(w *waiter, a answer, now time.Time) {
+	v := &w.Value
+	sleep := lookTime
+	if a.ttl >= 0 { // the holder, and those before this ticket, may be dead
+		left := min(fromMilliseconds(a.ttl), sleep)
+		sleep = min(sleep, left+time.Millisecond+jitter(min(left/10, 20*time.Millisecond)))
+	}
+	if a.window >= 0 && (a.place >= 2 || v.shared) {
+		sleep = min(sleep, fromMilliseconds(a.window)+time.Millisecond)
+	}
+	if a.place >= 2 {
+		guestHolds := a.holder != "" && !isOurs(a.holder)
+		if a.window >= 0 || guestHolds {
+			r.usher()
+		}
+		if guestHolds {
+			sleep = min(sleep, v.followGuest(a.ttl, now))
+		}
+	}
+	if v.ticket.polls {
+		v.polls++
+		sleep = min(sleep, jitter(min(firstPoll<<min(v.polls-1, 10), lastPoll)))
+	}
+	v.lookAt = now.Add(sleep)
+	if a.place == 3 {
+		r.giveWay()
+	}
+}
+
+// undo releases what a command may have been granted, or may be yet, whose caller has left
+// while it was in flight. If the command has no answer, but the client's commands are
+// ordered, the release comes behind it on its connection, so that the answer to the release
+// settles both: until then the command keeps its place, and the next try for the name
+// waits. It runs in a goroutine of its own.
+func (r *room) undo(t *tenure, l landing) {
+	c := r.client
+	released, err := t.releaseCall().do(c.deadline.context(time.Now()), c.redis).AsInt64()
+	l.place.leave()
+	if err == nil && c.ordered() && c.wires.mark() == l.mark {
+		l.settled = true
+	}
+
+	r.shard.mu.Lock()
+	r.busy--
+	if err != nil || released == 0 && !l.settled {
+		t.ghost = !l.settled
+		t.disown(time.Now())
+	} else {
+		t.end()
+	}
+	r.wakeHead()
+	r.exit()
+}
+
+// A landing is what became of a command that was sent.
+type landing struct {
+	place  place // to be left; nil if nothing was sent
+	answer answer
+	err    error
+	// mark is that of the connections when it was sent.
+	mark uint64
+	// settled is set once the command has been executed, or never will be.
+	settled bool
+}
+
+// A flight is a command in a goroutine of its own, so that its caller may leave.
+type flight struct {
+	landed chan landing // capacity one
+
+	// The shard's mutex protects following.
+
+	abandoned bool // the caller has left
+}
+
+// leave has the flight undone when it lands, and reports true, unless it has landed
+// already: then it fills in l. The mutex is held.
+func (f *flight) leave(l *landing) bool {
+	select {
+	case *l = <-f.landed:
+		return false
+	default:
+		f.abandoned = true
+		return true
+	}
+}
+
+// errNoAnswer is the fault of a flight that has no answer in the time that an Unlock has.
+var errNoAnswer = errors.New("no answer in time")
+
+// send sends the command for a caller who leaves when ctx ends, or while there is no place
+// when quit is closed. If the caller leaves a flight behind, that is returned.
+//
+// A flight goes on until its answer is in, whatever becomes of its caller. If it has
+// to wait for a connection, rueidis opens that with its context, and an end of it would
+// fail the commands of all who wait for the same connection. And where the client's
+// commands have no order, no release is known to come behind a command that was
+// cancelled.
+func (t *tenure) send(ctx context.Context, op operation, quit <-chan struct{}) (landing, *flight) {
+	c := t.room.client
+	place, err := c.nodes.to(t.room.name.slot).asks.enter(ctx, quit)
+	if err != nil {
+		return landing{err: err}, nil
+	}
+	if ctx.Done() == nil || c.wires.up() && c.ordered() {
+		return t.exchange(ctx, op, place), nil
+	}
+	f := &flight{landed: make(chan landing, 1)}
+	if !c.background.start(func() { t.fly(op, place, f) }) {
+		place.leave()
+		return landing{err: rueidis.ErrClosing}, nil
+	}
+	select {
+	case l := <-f.landed:
+		return l, nil
+	case <-ctx.Done():
+		return landing{}, f
+	}
+}
+
+// fly is the goroutine of a flight.
+func (t *tenure) fly(op operation, p place, f *flight) {
+	r := t.room
+	ctx := r.client.deadline.context(time.Now())
+	l := t.exchange(ctx, op, p)
+	if !l.settled && ctx.Err() != nil {
+		l.err = errNoAnswer
+	}
+	r.shard.mu.Lock()
+	if !f.abandoned {
+		f.landed <- l
+		r.shard.mu.Unlock()
+		return
+	}
+	r.shard.mu.Unlock()
+	r.undo(t, l)
+}
+
+// exchange sends the command and reads the answer. It is called without the mutex.
+func (t *tenure) exchange(ctx context.Context, op operation, p place) (l landing) {
+	c := t.room.client
+	l.place = p
+	script, read := t.command(op)
+	l.mark = c.wires.mark()
+	if c.config.SyncReplicas > 0 && op != joining {
+		l.answer, l.err = t.replicated(ctx, script, read)
+		l.settled = answered(l.err)
+	} else {
+		l.answer, l.err = read(t, script.do(ctx, c.redis))
+		if l.settled = answered(l.err); l.settled {
+			c.wires.heard(l.mark)
+		}
+	}
+	return l
+}
+
+// command returns the call and how its answer is read.
+func (t *tenure) command(op operation) (call, func(*tenure, rueidis.RedisResult) (answer, error)) {
+	n, c := t.room.name, t.room.client
+	s := step{lease: t.lease, reserve: t.tokens.asked()}
+	switch op {
+	case joining:
+		s.join = t.member()
+	case looking:
+		s.look = t.member()
+	default:
+		return n.kind().acquire(t), (*tenure).acquired
+	}
+	return n.step(c, s), (*tenure).stepped
+}
+
+// open has Redis let readers in that wait there, since the write lock was given up and
+// reading goes on. If it is not answered they look by themselves.
+func (r *room) open() {
+	c := r.client
+	c.background.start(func() { _ = r.nudge(c.deadline.context(time.Now())) })
+}
+
+// nudge has Redis grant a lock that is free to the first in the queue that is there, or find
+// that nobody is: a queue of dead clients would refuse a free lock until it expires.
+func (r *room) nudge(ctx context.Context) error {
+	return r.name.step(r.client, step{}).do(ctx, r.client.redis).Error()
+}

@@ -1,0 +1,154 @@
+package rlock_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+const late = 25 * time.Millisecond // of a waiter that sleeps until its turn
+
+// Readers and writers take turns: a writer that waits is not passed by readers that come later.
+
+// Their turns end at different times, so that one of them always reads.
+func TestAWriterIsNotStarvedByTheReadersOfManyClients(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const clients, reading, between = 6, 50 * time.Millisecond, 20 * time.Millisecond
+		end := time.Now().Add(10 * time.Second)
+		shelves := make([]shelf, clients)
+		for i := range shelves {
+			shelves[i] = w.shelf()
+		}
+		readers := readWithoutEnd(w, shelves, 3, [2]time.Duration{7 * time.Millisecond, 13 * time.Millisecond}, reading, end)
+		writes, longest := writeUntil(w, w.shelf(), between, end)
+		reads := sum(readers())
+		t.Logf("%d writes, the longest wait %v; %d reads", writes, longest, reads)
+		assert.Less(t, longest, 5*reading)
+		assert.Greater(t, writes, 50)
+		assert.Greater(t, reads, 500, "the readers' turn comes as well")
+	})
+}
+
+func TestWhileAWriterWaitsNobodyElsewhereBeginsToReadAndWhoReadsGoesOn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		reading, writing, elsewhere := w.shelf(), w.shelf(), w.shelf()
+		me, writer, other := w.caller(), w.caller(), w.caller()
+		require.NoError(t, reading.read.Lock(me))
+		assert.True(t, w.try(elsewhere.read))
+		waiting := start(func() error { return writing.write.Lock(writer) })
+		require.True(t, pending(waiting))
+		assert.True(t, w.try(reading.read), "who comes to readers joins them until their turn is over")
+		reader := start(func() error { return elsewhere.read.Lock(other) })
+		for range 100 { // intents end, and others follow
+			time.Sleep(300 * time.Millisecond)
+			require.False(t, w.try(elsewhere.read), "readers wait there")
+			require.False(t, w.try(writing.read), "the writer waits there")
+		}
+		require.False(t, w.try(w.shelf().read), "nobody is there")
+		ok, err := w.shelf().read.TryLockFor(w.caller(), 10*time.Second, 0)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		require.NoError(t, reading.read.Lock(me), "who reads may nest")
+		require.NoError(t, reading.read.Unlock(me))
+		assert.False(t, w.try(reading.read), "their turn is over")
+
+		require.True(t, pending(waiting))
+		require.True(t, pending(reader))
+		within(t, 0, 0, func() {
+			require.NoError(t, reading.read.Unlock(me))
+			require.NoError(t, <-waiting)
+			require.NoError(t, writing.write.Unlock(writer))
+			require.NoError(t, <-reader)
+		})
+		require.NoError(t, elsewhere.read.Unlock(other))
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestAWriterBecomesAReaderThoughAnotherWriterWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there, elsewhere, me, writer := w.shelf(), w.shelf(), w.shelf(), w.caller(), w.caller()
+		require.NoError(t, here.write.Lock(me))
+		waiting := start(func() error { return there.write.Lock(writer) })
+		require.True(t, pending(waiting))
+		time.Sleep(time.Minute)
+		require.NoError(t, here.read.Lock(me))
+		require.NoError(t, here.write.Unlock(me))
+		require.True(t, pending(waiting))
+		time.Sleep(time.Minute)
+		assert.True(t, here.read.IsHeld(me))
+		assert.False(t, w.try(elsewhere.read), "now it does")
+		within(t, 0, 0, func() {
+			require.NoError(t, here.read.Unlock(me))
+			require.NoError(t, <-waiting)
+		})
+		require.NoError(t, there.write.Unlock(writer))
+	})
+}
+
+func TestWhoTriesToWriteOnceHoldsNobodyBack(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		reading, writing, me := w.shelf(), w.shelf(), w.caller()
+		require.NoError(t, reading.read.Lock(me))
+		assert.False(t, w.try(writing.write))
+		_, err := writing.write.TryAcquire(w.ctx)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		assert.True(t, w.try(w.shelf().read))
+		require.NoError(t, reading.read.Unlock(me))
+	})
+}
+
+// Redisson's readers do not look at intents. One of them always reads.
+func TestAWriterThatForeignReadersStarveStarvesNoReader(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const java, reading, least = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", 50 * time.Millisecond, time.Minute
+		w.HSet(key, "mode", "read", java, "1")
+		w.SetTTL(key, time.Hour)
+		require.NoError(t, w.Set("{"+key+"}:"+java+":rwlock_timeout:1", "1"))
+		w.SetTTL("{"+key+"}:"+java+":rwlock_timeout:1", time.Hour)
+
+		writing, writer := w.shelf(), w.caller()
+		waiting := start(func() error { return writing.write.Lock(writer) })
+		require.True(t, pending(waiting))
+		var readers sync.WaitGroup
+		read := func(l shelf) (longest *time.Duration, reads *int) {
+			longest, reads = new(time.Duration), new(int)
+			me, end := w.caller(), time.Now().Add(least)
+			readers.Go(func() {
+				for ; time.Now().Before(end); *reads++ {
+					asked := time.Now()
+					ok, err := l.read.TryLockFor(me, 10*time.Second, 0)
+					*longest = max(*longest, time.Since(asked))
+					if !assert.NoError(t, err) || !ok {
+						continue
+					}
+					time.Sleep(reading)
+					assert.NoError(t, l.read.Unlock(me))
+				}
+			})
+			return longest, reads
+		}
+		longestThere, readsThere := read(w.shelf())
+		longestBeside, readsBeside := read(writing)
+		readers.Wait()
+		t.Logf("elsewhere %d reads, the longest wait %v; in the writer's client %d, %v", *readsThere, *longestThere, *readsBeside, *longestBeside)
+		assert.LessOrEqual(t, *longestThere, 2*time.Second+late, "the writer holds them back for so long")
+		assert.Greater(t, *longestThere, time.Second, "but it does")
+		assert.Greater(t, *readsThere, int(least/reading)/4)
+		assert.LessOrEqual(t, *longestBeside, 3*time.Second+late)
+		assert.GreaterOrEqual(t, *readsBeside, int(least/(3*time.Second)))
+
+		require.True(t, pending(waiting))
+		w.Del(key)
+		within(t, 0, 3*time.Second, func() { require.NoError(t, <-waiting) })
+		require.NoError(t, writing.write.Unlock(writer))
+		w.Del("{" + key + "}:" + java + ":rwlock_timeout:1")
+		time.Sleep(time.Minute) // until guests are forgotten
+		assert.Empty(t, w.Keys())
+	})
+}

@@ -1,0 +1,344 @@
+-- One step of a lock for which clients wait: tickets leave, tickets join, and as long as
+-- the lock is open to the first ticket in the queue it is granted to it. The part of the
+-- kind (plain.lua, rw.lua) comes before, in the same script.
+--
+-- A ticket is the owner's text of a tenure to come, "<uuid>:<id>". A member of the queue
+-- is a mode and a ticket: x for one that needs the lock alone, s for one that shares it;
+-- X and S for one that polls, since its client cannot be told. The first 19 characters of
+-- the ticket are the client's, and end the name of the channel on which that client, and
+-- no other, is told of grants.
+--
+-- Guests are clients of Redisson. They know the lock and its channel, and nothing of the
+-- queue. "?" in the queue is a turn for them.
+--
+-- KEYS[1]  the lock's name
+-- KEYS[2]  the queue, "rlock_queue:<tag>": a sorted set of members in the order in which
+--          they came, and with score 0 a mark "!<uuid>" for each tenure that was granted
+--          the lock out of the queue, until it is released
+-- KEYS[3]  the guests' turn: while this key exists nobody is granted the lock here.
+--          "<it>:met" exists for a minute after a guest was met as the holder; then one
+--          turn in two seconds, "<it>:polled", is left to guests that nobody can count,
+--          since they only poll, or listen at a replica. "<it>:last" is when their last
+--          turn ended
+-- KEYS[4]  the channel that guests listen to
+-- KEYS[5]  more of the kind's
+-- ARGV[1]  how to publish and count: "p" plain, "s" sharded, "c" plain in a Cluster, where
+--          no node knows all subscribers
+-- ARGV[2]  the lease of a look in milliseconds
+-- ARGV[3]  of a fenced lock: the number of tokens to reserve, else ""
+-- ARGV[4]  how many members leave
+-- ARGV[5]  how many join
+-- ARGV[6]  the members that leave, then those that join, then those that are looked for
+--
+-- 1, 0                if only leaving was asked for: the first that leaves had the lock or
+--                     a place in the queue, or had not; or what exit returns
+-- an error that ends in "(released)": the lock was freed, but a message was refused
+-- {l, n, o, g, ...}   l: the same; owner o has the lock for n more milliseconds (-1: its
+--                     key has no TTL; -2 and "": it is free); the guests' turn ends, or
+--                     that of readers begins, in g milliseconds (negative: no such turn); then for each that
+--                     joins or is looked for: 0 it is not in the queue, 1 it is, 2 it is
+--                     the first ticket, 3 it is the first and gives way to readers; "" or
+--                     "<token>": it has the lock
+--
+-- Messages on "rlock_turn:<tag>:<client>":
+--
+-- "+<ticket> <token> <n> <lock>"  the ticket has the lock of that name, for a claim, with
+--                                 the tokens up to token, of which n are its own
+-- "?<ticket> <lock>"              the ticket is the first, and it is the guests' turn
+--
+-- Sending a step again changes nothing: what has left is not there to leave, and what has
+-- joined is there. But a ticket that joined, was granted, and left in between would join
+-- a second time. So a ticket is told to join by one command only.
+--
+-- A ticket that joins may be given up by the time its command is executed. So it enters
+-- with a claim, which ends soon. A look is sent for a ticket that is known to be in the
+-- queue, and enters with the whole lease.
+--
+-- A ticket whose client does not listen is dropped. A count of receivers after the
+-- message would drop some that heard it, in a failover. A tenure that was granted out of
+-- the queue and ended without a release belongs to a client that is dead or stopped: all
+-- its tickets are dropped, so that it costs the others one claim.
+local queue, window, channel, lease = KEYS[2], KEYS[3], KEYS[4], tonumber(ARGV[2])
+local leaving, joining = tonumber(ARGV[4]), tonumber(ARGV[5])
+local turns = 'rlock_turn:' .. string.sub(queue, 13) .. ':'
+local family = ARGV[1]
+local publish, numsub = 'publish', 'numsub'
+if family == 's' then
+	publish, numsub = 'spublish', 'shardnumsub'
+end
+local claim = 2000 -- claimLease
+local silence = 60000 -- queueTime: without a word for so long nobody waits
+local visit, shortVisit = 10, 5 -- how long the guests' turn is at most and at least
+local memory = 60000 -- how long a guest is remembered
+local present, absence = 1000, 250 -- guests of which none was met for so long have a turn as rarely
+local starved, respite = 2000, 1000 -- see below
+local round, pollTime = 2000, 150 -- how often guests that only poll have a turn, and how long it is
+
+local function ticketOf(member)
+	return string.sub(member, 2)
+end
+
+local function modeOf(member)
+	return string.lower(string.sub(member, 1, 1))
+end
+
+local function clientOf(member)
+	return string.sub(member, 2, 20)
+end
+
+local function markOf(member)
+	return '!' .. string.sub(member, 2, 37)
+end
+
+-- The error of a step that has freed the lock, and whose message was refused.
+local function released(told)
+	return type(told) == 'table' and redis.error_reply(told.err .. ' (released)')
+end
+
+-- A key that is no queue is left as it is. A step that only leaves frees the lock all the
+-- same.
+local usable = redis.pcall('zscore', queue, '')
+if type(usable) == 'table' and usable.err then
+	if leaving == 0 or #ARGV > 5 + leaving then
+		return redis.error_reply(usable.err .. ' (queue ' .. queue .. ')')
+	end
+	for i = 6, 5 + leaving do
+		local had = exit(ticketOf(ARGV[i]), modeOf(ARGV[i]))
+		left = i == 6 and math.max(left, had) or left
+	end
+	return released(redis.pcall(publish, channel, message)) or left
+end
+
+local function front()
+	return redis.call('zrangebyscore', queue, 1, '+inf', 'limit', 0, 1)[1]
+end
+
+local function clock()
+	local now = redis.call('time')
+	return now[1] * 1000 + math.floor(now[2] / 1000)
+end
+
+local function metAgo()
+	return memory - redis.call('pttl', window .. ':met')
+end
+
+-- Some that listen do not contend, or are slower than their turn. If none was met, the next
+-- turn is given after a while only.
+--
+-- In a Cluster with plain pub/sub the holder tells whether there are guests, and so does one
+-- of a moment ago.
+local function guestsWait()
+	if family == 'c' then
+		local owner = holder()
+		return owner and string.sub(owner, 15, 15) ~= '8' or metAgo() < round
+	end
+	local n = redis.pcall('pubsub', numsub, channel, turns .. 'ushers')
+	if n.err or n[2] <= n[4] then
+		return false
+	end
+	return metAgo() < present or clock() - (redis.call('get', window .. ':last') or 0) >= absence
+end
+
+local function listens(member)
+	if family == 'c' or string.sub(member, 1, 1) ~= modeOf(member) then
+		return true
+	end
+	local n = redis.pcall('pubsub', numsub, turns .. clientOf(member))
+	return n.err or n[2] > 0
+end
+
+-- Guests have as long a turn as each of those in the queue had since the last one: a client
+-- that hands the lock off has several sections in its turn, and one with a single waiter
+-- has one. The section that a guest begins last goes on after the turn, so that is shorter
+-- by a quarter.
+local function visitTime()
+	local now = clock()
+	local last = redis.call('get', window .. ':last') or 0
+	local time = math.floor(0.75 * (now - last) / math.max(redis.call('zcount', queue, 1, '+inf'), 1))
+	time = math.max(shortVisit, math.min(time, visit))
+	redis.call('set', window .. ':last', string.format('%.0f', now + time), 'px', memory)
+	return time
+end
+
+local welcomed = false
+local function welcome(time)
+	welcomed = true
+	redis.call('set', window, '1', 'px', time)
+	if not told then
+		told = true
+		return redis.pcall(publish, channel, message)
+	end
+end
+
+local freed = left > 0
+for i = 6, 5 + leaving do
+	local member = ARGV[i]
+	local found = redis.call('zrem', queue, member)
+	if found == 0 then
+		redis.call('zrem', queue, markOf(member))
+	end
+	local had = exit(ticketOf(member), modeOf(member))
+	freed = freed or had > 0
+	if i == 6 then
+		left = math.max(left, found, had)
+	end
+end
+
+local last = tonumber(redis.call('zrange', queue, -1, -1, 'withscores')[2] or 0)
+if (last > 0 or joining > 0) and guestsWait() and redis.call('exists', window) == 0 then
+	last = last + redis.call('zadd', queue, 'nx', last + 1, '?')
+end
+for i = 6 + leaving, 5 + leaving + joining do
+	if not inside(ticketOf(ARGV[i]), modeOf(ARGV[i])) then
+		last = last + redis.call('zadd', queue, 'nx', last + 1, ARGV[i])
+	end
+end
+
+if last > 0 and free() then
+	local speaks = ARGV[6] and clientOf(ARGV[6])
+	for _, mark in ipairs(redis.call('zrangebyscore', queue, 0, 0)) do
+		redis.call('zrem', queue, mark)
+		local dead = clientOf(mark)
+		if dead ~= speaks then
+			for _, member in ipairs(redis.call('zrange', queue, 0, -1)) do
+				if clientOf(member) == dead then
+					redis.call('zrem', queue, member)
+				end
+			end
+		end
+	end
+end
+
+-- A server that refuses a grant by its access rules must not keep a lock that its owner
+-- does not know of, nor the tickets of a command that failed.
+local function refuse(member, err)
+	exit(ticketOf(member), modeOf(member))
+	for i = 6 + leaving, 5 + leaving + joining do
+		redis.call('zrem', queue, ARGV[i])
+	end
+	return freed and released(err) or err
+end
+
+local asked, tokensOf = {}, {}
+for i = 6 + leaving, #ARGV do
+	asked[ARGV[i]] = i <= 5 + leaving + joining and claim or lease
+end
+
+-- Takes the member out of the queue, and grants it the lock if its client is there.
+local function grant(member)
+	redis.call('zrem', queue, member)
+	if not asked[member] and not listens(member) then
+		return
+	end
+	local token, refused = enter(ticketOf(member), modeOf(member), asked[member] or claim)
+	if not refused and not asked[member] and string.sub(member, 1, 1) == modeOf(member) then
+		local told = redis.pcall(publish, turns .. clientOf(member), '+' .. ticketOf(member) .. ' ' .. token .. ' ' .. reserve .. ' ' .. lock)
+		refused = type(told) == 'table' and told
+	end
+	if not refused then
+		redis.call('zadd', queue, 0, markOf(member))
+		tokensOf[member] = token
+	end
+	return refused
+end
+
+local first = last > 0 and front()
+while first and open(first == '?' and 'x' or modeOf(first)) do
+	local turn = redis.call('mget', window, window .. ':met')
+	if turn[1] then
+		break
+	elseif first == '?' then
+		redis.call('zrem', queue, first)
+		if family == 'c' or guestsWait() then
+			welcome(visitTime())
+			local after = front()
+			if after then
+				redis.pcall(publish, turns .. clientOf(after), '?' .. ticketOf(after) .. ' ' .. lock)
+			end
+		end
+	elseif turn[2] and not guestsWait() and redis.call('set', window .. ':polled', '1', 'nx', 'px', round) then
+		welcome(pollTime)
+		redis.pcall(publish, turns .. clientOf(first), '?' .. ticketOf(first) .. ' ' .. lock)
+	else
+		local refused = grant(first)
+		if refused then
+			return refuse(first, refused)
+		end
+	end
+	first = front()
+end
+
+-- Readers that are guests may keep a writer of ours out for as long as they like. Readers of
+-- ours do not starve with it: it holds them back for two seconds, and then they may begin to
+-- read for one.
+local givesWay, patience = false, -1
+if first and modeOf(first) == 'x' and open('s') then
+	local owner = holder()
+	if owner and string.sub(owner, 15, 15) ~= '8' then
+		redis.call('set', window .. ':starved', '1', 'nx', 'px', starved + respite)
+		patience = redis.call('pttl', window .. ':starved') - respite
+		givesWay = patience <= 0
+		for _, member in ipairs(givesWay and redis.call('zrangebyscore', queue, 1, '+inf') or {}) do
+			if modeOf(member) == 's' and member ~= first then
+				local refused = grant(member)
+				if refused then
+					return refuse(member, refused)
+				end
+			end
+		end
+	end
+end
+
+-- A turn for guests that no ticket waits behind would keep a free lock from everybody. Marks
+-- alone are kept for the lease that they are about.
+if first == '?' and redis.call('zcount', queue, 1, '+inf') == 1 then
+	redis.call('zrem', queue, first)
+	first = nil
+end
+if first then
+	redis.call('pexpire', queue, silence)
+else
+	redis.call('pexpire', queue, math.max(redis.call('pttl', lock), 1))
+	if freed and free() then
+		local sent
+		if family ~= 'c' and not welcomed and guestsWait() then
+			sent = welcome(visitTime())
+		elseif not told and not welcomed then
+			sent = redis.pcall(publish, channel, message)
+		end
+		if released(sent) then
+			return released(sent)
+		end
+	end
+end
+
+if #ARGV == 5 + leaving then
+	return left
+end
+if first == '?' then
+	first = redis.call('zrangebyscore', queue, 1, '+inf', 'limit', 1, 1)[1]
+end
+local owner = holder() or ''
+if owner ~= '' and string.sub(owner, 15, 15) ~= '8' then
+	redis.call('set', window .. ':met', '1', 'px', memory)
+	redis.call('set', window .. ':polled', '1', 'px', round) -- it had a turn just now
+end
+local reply = {left, redis.call('pttl', lock), owner, math.max(redis.call('pttl', window), patience)}
+for i = 6 + leaving, #ARGV do
+	local member, at = ARGV[i], 0
+	if tokensOf[member] then
+		at = tokensOf[member]
+	elseif inside(ticketOf(member), modeOf(member)) then
+		local refused
+		at, refused = keep(ticketOf(member), modeOf(member), asked[member])
+		if refused then
+			return refused
+		end
+	elseif first == member then
+		at = givesWay and 3 or 2
+	elseif redis.call('zscore', queue, member) then
+		at = 1
+	end
+	reply[#reply + 1] = at
+end
+return reply
