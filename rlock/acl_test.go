@@ -84,7 +84,7 @@ func refused(major int) map[string]string {
 		"+zadd":                     inTheQueue,
 		"+zrange":                   inTheQueue,
 		"+zrangebyscore":            inTheQueue,
-		"+zscore":                   inTheQueue,
+		"+zscore":                   "", // only to look for a ticket behind others
 		"+zrem":                     inTheQueue,
 		"+mget":                     inTheQueue,
 		"+zcount":                   "", // nobody is told that others wait

@@ -22,13 +22,13 @@ func TestWaitersWhoseChannelIsRefusedPoll(t *testing.T) {
 	} {
 		t.Run(reply, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
+				holder, p, me, them := w.client(), w.client(), w.caller(), w.caller()
 				w.answer(func(command string, _ []string) string {
 					if command == "SUBSCRIBE" {
 						return reply
 					}
 					return ""
 				})
-				holder, p, me, them := w.client(), w.client(), w.caller(), w.caller()
 				for _, lock := range []func(*party) rlock.Locker{
 					func(p *party) rlock.Locker { return p.NewLock(key) },
 					func(p *party) rlock.Locker { return p.NewFairLock(key) },

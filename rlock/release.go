@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -78,6 +79,10 @@ func (r *room) release(t *tenure, o Owner, now time.Time) error {
 	if !c.keeper.Stop(t) {
 		r.pointedTo = true
 	}
+	wasTicket := !t.seen.IsZero()
+	if wasTicket {
+		r.leaving = append(r.leaving, t)
+	}
 	next := r.nextTicket(now)
 	r.shard.mu.Unlock()
 
@@ -94,6 +99,9 @@ func (r *room) release(t *tenure, o Owner, now time.Time) error {
 		r.shard.mu.Lock()
 	}
 	r.busy--
+	if wasTicket {
+		r.leaving = slices.DeleteFunc(r.leaving, func(other *tenure) bool { return other == t })
+	}
 	untold := released(l.err)
 	_, err := diagnose(l.err)
 	if errors.Is(err, ErrWrongType) {
@@ -102,7 +110,7 @@ func (r *room) release(t *tenure, o Owner, now time.Time) error {
 	switch {
 	case untold:
 		t.end()
-		err = fmt.Errorf("rlock: unlock %q: owner %s: it is released, but those who wait were not told, and look when the lease would have ended: %w", r.name.key, o, err)
+		err = fmt.Errorf("rlock: unlock %q: owner %s: it is released, but the waiters were not told, and look again within two seconds: %w", r.name.key, o, err)
 	case err != nil:
 		t.disown(time.Now())
 		err = fmt.Errorf("rlock: unlock %q: owner %s: %w, it is tried again until the lease ends at %s: %w",

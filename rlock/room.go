@@ -73,6 +73,10 @@ type room struct {
 	// the room or its tenure: a handle, the keeper, a loss to be announced.
 	// Neither is used again then.
 	pointedTo bool
+	// leaving has the tenures that were granted out of the queue and whose release is in
+	// flight. The message of the grant may be late: a tenure may also learn of its grant from
+	// the answer to a look.
+	leaving []*tenure
 	// since is when the last of busy was sent.
 	since time.Time
 	// tokens is how many fencing tokens the next tenure reserves, if more than one.

@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -90,9 +91,10 @@ func (c *Client) noticed(n *name, message string) {
 // noticed reports whether the notice is about a ticket of the room, and deals with it.
 func (r *room) noticed(n notice, now time.Time) bool {
 	w := r.waiterWith(n.ticket)
+	isOf := func(t *tenure) bool { return strings.HasPrefix(n.ticket, t.text[:tenureLen]) }
 	switch {
 	case w == nil:
-		return r.tenure != nil && strings.HasPrefix(n.ticket, r.tenure.text[:tenureLen])
+		return r.tenure != nil && isOf(r.tenure) || slices.ContainsFunc(r.leaving, isOf)
 	case !n.granted:
 		r.usher()
 		w.Value.lookNow(now)

@@ -143,3 +143,28 @@ func TestAWaiterGetsTheLockWhenTheLeaseOfADeadHolderEnds(t *testing.T) {
 		require.NoError(t, lock.Unlock(s.ctx))
 	})
 }
+
+// A waiter learns of its grant from the answer to a look, and unlocks before the message
+// comes. A second release, which the message would cause, could overtake that of Unlock on
+// another connection, and Unlock would call the lock lost.
+func TestAGrantThatIsHeardOfDuringUnlockCausesNoSecondRelease(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, p, me, them := w.client(), w.client(), w.caller(), w.caller()
+		require.NoError(t, holder.NewLock(key).Lock(me))
+		waiter := start(func() error { return p.NewLock(key).Lock(them) })
+		require.True(t, pending(waiter))
+		require.NoError(t, holder.NewLock(key).Unlock(me))
+		require.NoError(t, <-waiter)
+
+		ticket := w.fields(key)[0]
+		p.net.SetRoundTrip(20 * time.Millisecond)
+		before := len(p.net.Sent("EVALSHA"))
+		unlocked := start(func() error { return p.NewLock(key).Unlock(them) })
+		require.True(t, pending(unlocked))
+		channel := "rlock_turn:{" + key + "}:" + ticket[:19]
+		require.Equal(t, 1, w.Publish(channel, "+"+ticket+"   "+key))
+		require.NoError(t, <-unlocked)
+		time.Sleep(time.Second)
+		assert.Len(t, p.net.Sent("EVALSHA"), before+1)
+	})
+}

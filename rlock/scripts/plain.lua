@@ -4,43 +4,61 @@
 -- A release of a lock without a queue is most of the steps, so it comes before anything
 -- else is defined. A missing right to publish does not keep a lock from being
 -- freed; the error says so.
+local lock, counter, reserve = KEYS[1], KEYS[5], ARGV[3]
 local left = 0        -- of the reply
 local message = '0'   -- what guests are told when the lock is free
 local told = false    -- whether they were
-if #ARGV == 6 and ARGV[4] == '1' and redis.call('exists', KEYS[2]) == 0 then
-	local owner = string.sub(ARGV[6], 2)
-	if redis.call('hdel', KEYS[1], owner) == 0 then
-		local shown = redis.call('hkeys', KEYS[1])[1]
-		if not shown or string.sub(shown, 1, 37) ~= string.sub(owner, 1, 37) or string.sub(shown, 15, 15) ~= '8' then
+local owner           -- the holder, false if the lock is free, nil before it is looked up
+local given           -- the lease that this step has set, nil if it has set none
+
+local function holder()
+	if owner == nil then
+		owner = redis.call('hkeys', lock)[1] or false
+	end
+	return owner
+end
+
+-- A tenure is known by its UUID, since the id after it changes with a hand-off. The UUID
+-- of a client of Redisson (version 4) names a process: there the whole owner counts.
+local function exit(ticket)
+	if redis.call('hdel', lock, ticket) == 0 then
+		local shown = holder()
+		if not shown or string.sub(shown, 1, 37) ~= string.sub(ticket, 1, 37) or string.sub(shown, 15, 15) ~= '8' then
 			return 0
 		end
-		redis.call('hdel', KEYS[1], shown)
+		redis.call('hdel', lock, shown)
 	end
-	local listeners = redis.pcall(ARGV[1] == 's' and 'spublish' or 'publish', KEYS[4], '0')
+	owner = false
+	return 1
+end
+
+if #ARGV == 6 and ARGV[4] == '1' and redis.call('exists', KEYS[2]) == 0 then
+	left = exit(string.sub(ARGV[6], 2))
+	if left == 0 then
+		return 0
+	end
+	local listeners = redis.pcall(ARGV[1] == 's' and 'spublish' or 'publish', KEYS[4], message)
 	if type(listeners) == 'table' then
 		return redis.error_reply(listeners.err .. ' (released)')
 	elseif listeners == 0 then
 		return 1
 	end
-	left, told = 1, true
-end
-
-local lock, counter, reserve = KEYS[1], KEYS[5], ARGV[3]
-
-local function holder()
-	return redis.call('hkeys', lock)[1]
-end
-
-local function free()
-	return redis.call('exists', lock) == 0
+	told = true
 end
 
 local function open()
-	return free()
+	return not holder()
 end
 
+local free = open
+
 local function inside(ticket)
-	return redis.call('hexists', lock, ticket) == 1
+	return holder() == ticket
+end
+
+-- Returns what is left of the lease, as pttl does.
+local function remaining()
+	return not holder() and -2 or given or redis.call('pttl', lock)
 end
 
 local function tokens()
@@ -67,25 +85,14 @@ local function enter(ticket, _, lease)
 		redis.call('hdel', lock, ticket)
 		return nil, expires
 	end
+	owner, given = ticket, lease
 	return token
 end
 
+-- Keeps the lock of a ticket that has it, for the lease at least.
 local function keep(_, _, lease)
 	if redis.call('pttl', lock) < lease then
 		redis.call('pexpire', lock, lease)
 	end
 	return tokens()
-end
-
--- A tenure is known by its UUID, since the id after it changes with a hand-off. The UUID
--- of a client of Redisson (version 4) names a process: there the whole owner counts.
-local function exit(ticket)
-	if redis.call('hdel', lock, ticket) == 1 then
-		return 1
-	end
-	local owner = holder()
-	if not owner or string.sub(owner, 1, 37) ~= string.sub(ticket, 1, 37) or string.sub(owner, 15, 15) ~= '8' then
-		return 0
-	end
-	return redis.call('hdel', lock, owner)
 end

@@ -67,7 +67,7 @@ if family == 's' then
 	publish, numsub = 'spublish', 'shardnumsub'
 end
 local claim = 2000 -- claimLease
-local silence = 60000 -- queueTime: without a word for so long nobody waits
+local silence = '60000' -- queueTime: without a word for so long nobody waits
 local visit, shortVisit = 10, 5 -- how long the guests' turn is at most and at least
 local memory = 60000 -- how long a guest is remembered
 local present, absence = 1000, 250 -- guests of which none was met for so long have a turn as rarely
@@ -90,27 +90,130 @@ local function markOf(member)
 	return '!' .. string.sub(member, 2, 37)
 end
 
+local function isGuest(owner)
+	return owner and string.sub(owner, 15, 15) ~= '8'
+end
+
 -- The error of a step that has freed the lock, and whose message was refused.
 local function released(told)
 	return type(told) == 'table' and redis.error_reply(told.err .. ' (released)')
 end
 
--- A key that is no queue is left as it is. A step that only leaves frees the lock all the
--- same.
-local usable = redis.pcall('zscore', queue, '')
-if type(usable) == 'table' and usable.err then
-	if leaving == 0 or #ARGV > 5 + leaving then
-		return redis.error_reply(usable.err .. ' (queue ' .. queue .. ')')
-	end
-	for i = 6, 5 + leaving do
-		local had = exit(ticketOf(ARGV[i]), modeOf(ARGV[i]))
-		left = i == 6 and math.max(left, had) or left
-	end
-	return released(redis.pcall(publish, channel, message)) or left
+-- The end of the queue, where tickets join; else its first three members, of which one may
+-- leave.
+local row
+if joining > 0 then
+	row = redis.pcall('zrange', queue, '-1', '-1', 'withscores')
+else
+	row = redis.pcall('zrange', queue, '0', '2', 'withscores')
 end
 
+-- A key that is no queue is left as it is. A lock is freed all the same.
+if row.err then
+	local err = row.err .. ' (queue ' .. queue .. ')'
+	for i = 6, 5 + leaving do
+		left = math.max(left, exit(ticketOf(ARGV[i]), modeOf(ARGV[i])))
+	end
+	if left == 0 and (leaving == 0 or #ARGV > 5 + leaving) then
+		return redis.error_reply(err)
+	end
+	local refused = released(redis.pcall(publish, channel, message))
+	return refused or #ARGV > 5 + leaving and released({err = err}) or left
+end
+
+-- Leave: a tenure that has the lock has a mark at most, and a ticket has a place.
+local freed, gaveUp = left > 0, false
+local gone = {}
+for i = 6, freed and 5 or 5 + leaving do
+	local member, had = ARGV[i], exit(ticketOf(ARGV[i]), modeOf(ARGV[i]))
+	local found = had == 0 and redis.call('zrem', queue, member) or 0
+	local mark = markOf(member)
+	if found == 0 then
+		redis.call('zrem', queue, mark)
+	end
+	gone[member], gone[mark] = true, true
+	freed, gaveUp = freed or had > 0, gaveUp or found > 0
+	if i == 6 then
+		left = math.max(found, had)
+	end
+end
+
+-- Join. The place before is left for a turn of the guests.
+local turn = joining > 0 and tonumber(row[2] or 0) + 1
+local joined = {}
+for i = 6 + leaving, 5 + leaving + joining do
+	if not inside(ticketOf(ARGV[i]), modeOf(ARGV[i])) then
+		redis.call('zadd', queue, 'nx', turn + i, ARGV[i])
+		joined[ARGV[i]] = true
+	end
+end
+
+-- Returns the first of the queue and the one behind it.
 local function front()
-	return redis.call('zrangebyscore', queue, 1, '+inf', 'limit', 0, 1)[1]
+	local two = redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '0', '2')
+	return two[1], two[2]
+end
+
+-- A tenure that was granted out of the queue, and ended without a release.
+local function bury(mark)
+	redis.call('zrem', queue, mark)
+	local dead = clientOf(mark)
+	if not ARGV[6] or dead ~= clientOf(ARGV[6]) then
+		for _, member in ipairs(redis.call('zrange', queue, '0', '-1')) do
+			if clientOf(member) == dead then
+				redis.call('zrem', queue, member)
+			end
+		end
+	end
+end
+
+-- While a client of ours has the lock alone nobody can be granted it, and its release will
+-- count the guests.
+local guarded = not open('s') and not isGuest(holder())
+
+local first, second -- in the queue
+local unknown = joining > 0 or leaving > 1
+for i = 1, joining == 0 and #row or 0, 2 do
+	if gone[row[i]] then
+		-- it has left
+	elseif row[i + 1] == '0' then
+		unknown = true -- a mark
+	elseif first then
+		second = second or row[i]
+	else
+		first = row[i]
+	end
+end
+if unknown then
+	for _, mark in ipairs(free() and redis.call('zrangebyscore', queue, '0', '0') or {}) do
+		bury(mark)
+	end
+	if guarded and turn == 1 then
+		first = ARGV[6 + leaving]
+	elseif guarded and joining > 0 and row[1] ~= '?' and #ARGV == 5 + leaving + joining then
+		first = row[1] -- the last of others; no more than that is asked for
+	else
+		first, second = front()
+	end
+end
+
+-- How many listen, by channel: to the guests', the ushers' of them, and to the first
+-- ticket's.
+local listeners = {}
+local function count(...)
+	local n = redis.pcall('pubsub', numsub, ...)
+	for i = 1, #n, 2 do
+		listeners[n[i]] = n[i + 1]
+	end
+end
+local ushers = turns .. 'ushers'
+local guestsTurn, guestMet -- the key of their turn, and that of the memory of one
+if first and not guarded then
+	if family ~= 'c' then
+		count(channel, ushers, turns .. clientOf(first))
+	end
+	local keys = redis.call('mget', window, window .. ':met')
+	guestsTurn, guestMet = keys[1], keys[2]
 end
 
 local function clock()
@@ -129,22 +232,28 @@ end
 -- of a moment ago.
 local function guestsWait()
 	if family == 'c' then
-		local owner = holder()
-		return owner and string.sub(owner, 15, 15) ~= '8' or metAgo() < round
+		return isGuest(holder()) or metAgo() < round
 	end
-	local n = redis.pcall('pubsub', numsub, channel, turns .. 'ushers')
-	if n.err or n[2] <= n[4] then
+	if not listeners[channel] then
+		count(channel, ushers)
+	end
+	if (listeners[channel] or 0) <= (listeners[ushers] or 0) then
 		return false
 	end
 	return metAgo() < present or clock() - (redis.call('get', window .. ':last') or 0) >= absence
 end
 
+-- Reports whether the client of a ticket can be told, which is believed where Redis does
+-- not say.
 local function listens(member)
 	if family == 'c' or string.sub(member, 1, 1) ~= modeOf(member) then
 		return true
 	end
-	local n = redis.pcall('pubsub', numsub, turns .. clientOf(member))
-	return n.err or n[2] > 0
+	local own = turns .. clientOf(member)
+	if not listeners[own] then
+		count(own)
+	end
+	return (listeners[own] or 1) > 0
 end
 
 -- Guests have as long a turn as each of those in the queue had since the last one: a client
@@ -154,7 +263,7 @@ end
 local function visitTime()
 	local now = clock()
 	local last = redis.call('get', window .. ':last') or 0
-	local time = math.floor(0.75 * (now - last) / math.max(redis.call('zcount', queue, 1, '+inf'), 1))
+	local time = math.floor(0.75 * (now - last) / math.max(redis.call('zcount', queue, '1', '+inf'), 1))
 	time = math.max(shortVisit, math.min(time, visit))
 	redis.call('set', window .. ':last', string.format('%.0f', now + time), 'px', memory)
 	return time
@@ -162,7 +271,7 @@ end
 
 local welcomed = false
 local function welcome(time)
-	welcomed = true
+	welcomed, guestsTurn = true, '1'
 	redis.call('set', window, '1', 'px', time)
 	if not told then
 		told = true
@@ -170,43 +279,19 @@ local function welcome(time)
 	end
 end
 
-local freed = left > 0
-for i = 6, 5 + leaving do
-	local member = ARGV[i]
-	local found = redis.call('zrem', queue, member)
-	if found == 0 then
-		redis.call('zrem', queue, markOf(member))
-	end
-	local had = exit(ticketOf(member), modeOf(member))
-	freed = freed or had > 0
-	if i == 6 then
-		left = math.max(left, found, had)
-	end
+-- Tells a ticket that it is the first behind guests.
+local function usher(member)
+	redis.pcall(publish, turns .. clientOf(member), '?' .. ticketOf(member) .. ' ' .. lock)
 end
 
-local last = tonumber(redis.call('zrange', queue, -1, -1, 'withscores')[2] or 0)
-if (last > 0 or joining > 0) and guestsWait() and redis.call('exists', window) == 0 then
-	last = last + redis.call('zadd', queue, 'nx', last + 1, '?')
-end
-for i = 6 + leaving, 5 + leaving + joining do
-	if not inside(ticketOf(ARGV[i]), modeOf(ARGV[i])) then
-		last = last + redis.call('zadd', queue, 'nx', last + 1, ARGV[i])
+if first and not guarded and not guestsTurn and guestsWait() then
+	turn = turn or redis.call('zrange', queue, '-1', '-1', 'withscores')[2] + 1
+	if redis.call('zadd', queue, 'nx', turn, '?') == 1 then
+		first, second = front()
 	end
 end
-
-if last > 0 and free() then
-	local speaks = ARGV[6] and clientOf(ARGV[6])
-	for _, mark in ipairs(redis.call('zrangebyscore', queue, 0, 0)) do
-		redis.call('zrem', queue, mark)
-		local dead = clientOf(mark)
-		if dead ~= speaks then
-			for _, member in ipairs(redis.call('zrange', queue, 0, -1)) do
-				if clientOf(member) == dead then
-					redis.call('zrem', queue, member)
-				end
-			end
-		end
-	end
+if gaveUp and first and first ~= '?' and isGuest(holder()) then
+	usher(first)
 end
 
 -- A server that refuses a grant by its access rules must not keep a lock that its owner
@@ -236,69 +321,68 @@ local function grant(member)
 		refused = type(told) == 'table' and told
 	end
 	if not refused then
-		redis.call('zadd', queue, 0, markOf(member))
+		redis.call('zadd', queue, '0', markOf(member))
 		tokensOf[member] = token
 	end
 	return refused
 end
 
-local first = last > 0 and front()
-while first and open(first == '?' and 'x' or modeOf(first)) do
-	local turn = redis.call('mget', window, window .. ':met')
-	if turn[1] then
-		break
-	elseif first == '?' then
+local stale = false -- whether second is to be looked up
+while first and not guestsTurn and open(modeOf(first)) do
+	if stale then
+		first, second = front()
+	end
+	if first == '?' then
 		redis.call('zrem', queue, first)
 		if family == 'c' or guestsWait() then
 			welcome(visitTime())
-			local after = front()
-			if after then
-				redis.pcall(publish, turns .. clientOf(after), '?' .. ticketOf(after) .. ' ' .. lock)
+			if second then
+				usher(second)
 			end
 		end
-	elseif turn[2] and not guestsWait() and redis.call('set', window .. ':polled', '1', 'nx', 'px', round) then
+	elseif guestMet and not guestsWait() and redis.call('set', window .. ':polled', '1', 'nx', 'px', round) then
 		welcome(pollTime)
-		redis.pcall(publish, turns .. clientOf(first), '?' .. ticketOf(first) .. ' ' .. lock)
+		usher(first)
+		break
 	else
 		local refused = grant(first)
 		if refused then
 			return refuse(first, refused)
 		end
 	end
-	first = front()
+	first, second, stale = second, nil, true
 end
 
 -- Readers that are guests may keep a writer of ours out for as long as they like. Readers of
 -- ours do not starve with it: it holds them back for two seconds, and then they may begin to
 -- read for one.
 local givesWay, patience = false, -1
-if first and modeOf(first) == 'x' and open('s') then
-	local owner = holder()
-	if owner and string.sub(owner, 15, 15) ~= '8' then
-		redis.call('set', window .. ':starved', '1', 'nx', 'px', starved + respite)
-		patience = redis.call('pttl', window .. ':starved') - respite
-		givesWay = patience <= 0
-		for _, member in ipairs(givesWay and redis.call('zrangebyscore', queue, 1, '+inf') or {}) do
-			if modeOf(member) == 's' and member ~= first then
-				local refused = grant(member)
-				if refused then
-					return refuse(member, refused)
-				end
+if first and modeOf(first) == 'x' and open('s') and isGuest(holder()) then
+	redis.call('set', window .. ':starved', '1', 'nx', 'px', starved + respite)
+	patience = redis.call('pttl', window .. ':starved') - respite
+	givesWay = patience <= 0
+	for _, member in ipairs(givesWay and redis.call('zrangebyscore', queue, '1', '+inf') or {}) do
+		if modeOf(member) == 's' and member ~= first then
+			local refused = grant(member)
+			if refused then
+				return refuse(member, refused)
 			end
 		end
 	end
 end
 
--- A turn for guests that no ticket waits behind would keep a free lock from everybody. Marks
--- alone are kept for the lease that they are about.
-if first == '?' and redis.call('zcount', queue, 1, '+inf') == 1 then
-	redis.call('zrem', queue, first)
-	first = nil
+-- A turn for guests that no ticket waits behind would keep a free lock from everybody.
+if first == '?' then
+	first = redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '1', '1')[1]
+	if not first then
+		redis.call('zrem', queue, '?')
+	end
 end
-if first then
-	redis.call('pexpire', queue, silence)
-else
-	redis.call('pexpire', queue, math.max(redis.call('pttl', lock), 1))
+-- Marks alone are kept for the lease that they are about.
+if not first then
+	if row[1] or joining > 0 then
+		redis.call('pexpire', queue, math.max(remaining(), 1))
+	end
 	if freed and free() then
 		local sent
 		if family ~= 'c' and not welcomed and guestsWait() then
@@ -310,20 +394,19 @@ else
 			return released(sent)
 		end
 	end
+elseif #ARGV > 5 + leaving then
+	redis.call('pexpire', queue, silence)
 end
 
 if #ARGV == 5 + leaving then
 	return left
 end
-if first == '?' then
-	first = redis.call('zrangebyscore', queue, 1, '+inf', 'limit', 1, 1)[1]
-end
-local owner = holder() or ''
-if owner ~= '' and string.sub(owner, 15, 15) ~= '8' then
+local owner = holder()
+if isGuest(owner) then
 	redis.call('set', window .. ':met', '1', 'px', memory)
 	redis.call('set', window .. ':polled', '1', 'px', round) -- it had a turn just now
 end
-local reply = {left, redis.call('pttl', lock), owner, math.max(redis.call('pttl', window), patience)}
+local reply = {left, remaining(), owner or '', math.max(guestsTurn and redis.call('pttl', window) or -2, patience)}
 for i = 6 + leaving, #ARGV do
 	local member, at = ARGV[i], 0
 	if tokensOf[member] then
@@ -336,7 +419,7 @@ for i = 6 + leaving, #ARGV do
 		end
 	elseif first == member then
 		at = givesWay and 3 or 2
-	elseif redis.call('zscore', queue, member) then
+	elseif joined[member] or redis.call('zscore', queue, member) then
 		at = 1
 	end
 	reply[#reply + 1] = at
