@@ -1,6 +1,7 @@
 package rlock_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,7 +54,9 @@ func (s *site) works(t *testing.T, name, channel string) {
 	<-queued
 	require.NoError(t, here.Unlock(s.ctx))
 	require.NoError(t, s.await(waiter))
-	assert.Equal(t, []string{"0", "0"}, heard.heard())
+	messages := heard.heard() // one when the lock is free at last, and more if the listener is taken for a guest
+	assert.NotEmpty(t, messages)
+	assert.Empty(t, slices.DeleteFunc(messages, func(m string) bool { return m == "0" }))
 	assert.Zero(t, s.number("EXISTS", name))
 }
 
