@@ -159,6 +159,9 @@ func (c *Client) choosePubSub() (sharded bool, err error) {
 	default:
 		c.family = "p"
 	}
+	if c.config.RedissonPolls {
+		c.family += "+"
+	}
 	return sharded, nil
 }
 

@@ -69,6 +69,14 @@ type Config struct {
 	// from 3.28 on.
 	PubSub PubSub
 
+	// RedissonPolls says that clients of Redisson contend for the locks that cannot be
+	// counted: spin locks, loops of tryLock, or waits at a replica (readMode SLAVE). Every
+	// lock for which clients wait is then left to them for 150 ms every two seconds. By
+	// default this begins when such a client was seen as the holder, and goes on for a
+	// minute; that is enough unless clients of this package hold the lock without a pause
+	// from the start. Defaults to false.
+	RedissonPolls bool
+
 	// Logger is told what a person should know: locks that were lost, releases
 	// that had to be tried again, a server that refuses subscriptions. Never a
 	// password, and never an event per lock in normal running. It is called in a

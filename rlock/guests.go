@@ -29,7 +29,7 @@ func (r *room) usher() {
 		r.lookNow(time.Now())
 		r.exit()
 	}
-	if c.family != "c" {
+	if c.family[0] != 'c' {
 		r.ushers = append(r.ushers, r.sub.Also(n.turns+"ushers", heard))
 	}
 	r.ushers = append(r.ushers, r.sub.Also(n.channel, heard))

@@ -167,7 +167,16 @@ func TestANetworkAddsItsRoundTrip(t *testing.T) {
 	assert.Equal(t, r.RoundTrip, a.RoundTrips()["10ms"])
 }
 
+// measures skips with -short a test that measures, and so needs a machine that is not busy.
+func measures(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it measures: run it without -short")
+	}
+}
+
 func TestHeldLocksAreWatched(t *testing.T) {
+	measures(t)
 	a := open(t)
 	// The lease leaves four seconds for a renewal that is due after two.
 	hold := cell(worker.Job{Kind: worker.Hold, Locks: 300, Lease: 6 * time.Second, Duration: 2500 * time.Millisecond})
@@ -221,6 +230,7 @@ func TestNoRedisIsAnError(t *testing.T) {
 // One JVM does job after job. Its figures are of the same kind as a Go worker's:
 // histograms, exclusion and hand-overs as the shared memory shows them, commands.
 func TestRedissonIsMeasuredByAProgramOfItsOwn(t *testing.T) {
+	measures(t)
 	if why := contender.Redisson().Absent(); why != "" {
 		require.NotEqual(t, "1", os.Getenv("RLOCK_REQUIRE_JAVA"), why)
 		t.Skip(why)

@@ -158,6 +158,9 @@ func TestAReentrantContenderNestsAndOthersDoNotSaySo(t *testing.T) {
 }
 
 func TestTheKeyExistsWhileTheLockIsHeldAndAfterTheLeaseOnlyThoseThatRenewHoldIt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for leases to end: run it without -short")
+	}
 	config := servers(t)
 	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{config.Addr}, DisableCache: true})
 	require.NoError(t, err)

@@ -2,7 +2,7 @@
 -- that begins now. It renews, nests and hands over, all in one.
 --
 -- KEYS[i]     the name of the i-th lock
--- ARGV[1]     how to count subscribers: "p", "s" or "c", see queue.lua
+-- ARGV[1]     how to count subscribers: as in queue.lua
 -- ARGV[5i-3]  lease of the i-th lock in milliseconds
 -- ARGV[5i-2]  its owner, "<uuid>:<id>", the UUID being the tenure's
 -- ARGV[5i-1]  its count
@@ -15,21 +15,23 @@
 --
 -- Sending it again changes nothing: the count is absolute. So after an error,
 -- which may be about one lock, each can be sent alone.
+local family = string.sub(ARGV[1], 1, 1)
+
 local function others(queue, channel)
 	local n = redis.pcall('zcount', queue, 1, '+inf')
 	if type(n) == 'table' then
 		n = 0
 	end
-	if ARGV[1] ~= 'c' then
+	if family ~= 'c' then
 		local turns = 'rlock_turn:' .. string.sub(queue, 13) .. ':'
-		local counts = redis.pcall('pubsub', ARGV[1] == 's' and 'shardnumsub' or 'numsub', channel, turns .. 'ushers')
+		local counts = redis.pcall('pubsub', family == 's' and 'shardnumsub' or 'numsub', channel, turns .. 'ushers')
 		if not counts.err then
 			n = n + math.max(counts[2] - counts[4], 0)
 		end
 	end
 	local window = 'rlock_guests:' .. string.sub(queue, 13)
 	local met = n == 0 and redis.call('pttl', window .. ':met') or 0
-	if met > 0 and (ARGV[1] == 'c' and met > 58000 or redis.call('exists', window .. ':polled') == 0) then
+	if (met > 0 or #ARGV[1] > 1) and (family == 'c' and met > 58000 or redis.call('exists', window .. ':polled') == 0) then
 		n = 1 -- it is the turn of guests that nobody can count
 	end
 	return n

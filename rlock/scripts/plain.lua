@@ -37,7 +37,7 @@ if #ARGV == 6 and ARGV[4] == '1' and redis.call('exists', KEYS[2]) == 0 then
 	if left == 0 then
 		return 0
 	end
-	local listeners = redis.pcall(ARGV[1] == 's' and 'spublish' or 'publish', KEYS[4], message)
+	local listeners = redis.pcall(string.sub(ARGV[1], 1, 1) == 's' and 'spublish' or 'publish', KEYS[4], message)
 	if type(listeners) == 'table' then
 		return redis.error_reply(listeners.err .. ' (released)')
 	elseif listeners == 0 then

@@ -23,7 +23,7 @@
 -- KEYS[4]  the channel that guests listen to
 -- KEYS[5]  more of the kind's
 -- ARGV[1]  how to publish and count: "p" plain, "s" sharded, "c" plain in a Cluster, where
---          no node knows all subscribers
+--          no node knows all subscribers; then "+" if guests contend that only poll
 -- ARGV[2]  the lease of a look in milliseconds
 -- ARGV[3]  of a fenced lock: the number of tokens to reserve, else ""
 -- ARGV[4]  how many members leave
@@ -61,7 +61,7 @@
 local queue, window, channel, lease = KEYS[2], KEYS[3], KEYS[4], tonumber(ARGV[2])
 local leaving, joining = tonumber(ARGV[4]), tonumber(ARGV[5])
 local turns = 'rlock_turn:' .. string.sub(queue, 13) .. ':'
-local family = ARGV[1]
+local family, polls = string.sub(ARGV[1], 1, 1), #ARGV[1] > 1
 local publish, numsub = 'publish', 'numsub'
 if family == 's' then
 	publish, numsub = 'spublish', 'shardnumsub'
@@ -213,7 +213,7 @@ if first and not guarded then
 		count(channel, ushers, turns .. clientOf(first))
 	end
 	local keys = redis.call('mget', window, window .. ':met')
-	guestsTurn, guestMet = keys[1], keys[2]
+	guestsTurn, guestMet = keys[1], keys[2] or polls
 end
 
 local function clock()

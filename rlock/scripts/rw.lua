@@ -135,7 +135,7 @@ local function exit(ticket)
 		given = longest
 		if wrote then
 			redis.call('hset', lock, 'mode', 'read')
-			redis.pcall(ARGV[1] == 's' and 'spublish' or 'publish', KEYS[4], message)
+			redis.pcall(string.sub(ARGV[1], 1, 1) == 's' and 'spublish' or 'publish', KEYS[4], message)
 		end
 		return 2
 	end

@@ -5,7 +5,7 @@
 -- KEYS[3i-2]  the name of the i-th lock (rw.lua says what it holds)
 -- KEYS[3i-1]  what its readers' keys begin with
 -- KEYS[3i]    its channel
--- ARGV[1]     how to publish and count: "p", "s" or "c", see queue.lua
+-- ARGV[1]     how to publish and count: as in queue.lua
 -- ARGV[5i-3]  lease of the i-th lock in milliseconds
 -- ARGV[5i-2]  its owner, "<uuid>:<id>", the UUID being the tenure's
 -- ARGV[5i-1]  how often the owner has the write lock, 0 for not
@@ -28,21 +28,23 @@
 -- Sending it again changes nothing: counts are absolute, and a tenure that gave up
 -- the write lock does not get it back. So after an error, which may be about one
 -- lock, each can be sent alone.
+local family = string.sub(ARGV[1], 1, 1)
+
 local function others(queue, channel)
 	local n = redis.pcall('zcount', queue, 1, '+inf')
 	if type(n) == 'table' then
 		n = 0
 	end
-	if ARGV[1] ~= 'c' then
+	if family ~= 'c' then
 		local turns = 'rlock_turn:' .. string.sub(queue, 13) .. ':'
-		local counts = redis.pcall('pubsub', ARGV[1] == 's' and 'shardnumsub' or 'numsub', channel, turns .. 'ushers')
+		local counts = redis.pcall('pubsub', family == 's' and 'shardnumsub' or 'numsub', channel, turns .. 'ushers')
 		if not counts.err then
 			n = n + math.max(counts[2] - counts[4], 0)
 		end
 	end
 	local window = 'rlock_guests:' .. string.sub(queue, 13)
 	local met = n == 0 and redis.call('pttl', window .. ':met') or 0
-	if met > 0 and (ARGV[1] == 'c' and met > 58000 or redis.call('exists', window .. ':polled') == 0) then
+	if (met > 0 or #ARGV[1] > 1) and (family == 'c' and met > 58000 or redis.call('exists', window .. ':polled') == 0) then
 		n = 1 -- it is the turn of guests that nobody can count
 	end
 	return n
@@ -73,7 +75,7 @@ local function show(name, prefix, channel, owner, writes, reads)
 	end
 	if mode == 'write' and writes == '0' then
 		redis.call('hset', name, 'mode', 'read')
-		redis.pcall(ARGV[1] == 's' and 'spublish' or 'publish', channel, '1')
+		redis.pcall(family == 's' and 'spublish' or 'publish', channel, '1')
 	end
 	return true
 end
