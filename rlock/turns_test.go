@@ -215,7 +215,7 @@ func TestAGuestThatPublishesNothingDoesNotKeepTheLock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		f := w.guest()
 		f.take()
-		end := time.Now().Add(20 * time.Second)
+		end := time.Now().Add(6 * time.Second)
 		ours := w.client().crowd(w, end)
 		for time.Now().Before(end) {
 			time.Sleep(section)
@@ -226,7 +226,7 @@ func TestAGuestThatPublishesNothingDoesNotKeepTheLock(t *testing.T) {
 		}
 		f.free()
 		t.Logf("sections: theirs %d, ours %d", f.sections, ours())
-		assert.Greater(t, ours(), 1000)
+		assert.Greater(t, ours(), 300)
 		assert.Greater(t, f.sections, 10)
 	})
 }
