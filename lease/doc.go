@@ -8,10 +8,10 @@
 //
 //	the moment before the command was sent + its length - drift
 //
-// by the clock that has run further, the monotonic or the wall clock. So whoever
-// asks [Trust.Valid] has a no before Redis lets the lease go, as long as clock
-// rates differ by less than the drift allows, about 1 %. It is the caller who must
-// ask: a goroutine that does not run cannot be told.
+// by the clock that has run further, the monotonic or the wall clock. So
+// [Trust.Valid] is false before Redis lets the lease go, as long as clock rates
+// differ by less than the drift allows, about 1 %. The caller must ask: a goroutine
+// that does not run cannot be told.
 //
 // # The keeper
 //

@@ -68,8 +68,8 @@ func (k *Keeper) gatherLocked() {
 		k.wheel.Advance(now, k.readyLocked)
 	}
 	// The line is by the time of the nudge and not by the end of the pace, which
-	// differ by less than a pace. Whoever stands behind one that must rest longer
-	// waits with it, and so for less than a pace.
+	// differ by less than a pace. An entry behind one that must rest longer waits
+	// with it, and so for less than a pace.
 	for e := k.paced.head; e != nil && e.keeping.rest <= since; e = k.paced.head {
 		k.readyLocked(e)
 	}

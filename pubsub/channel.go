@@ -93,8 +93,8 @@ func (ch *channel) refusalLocked() error {
 	return ch.barred
 }
 
-// messageLocked marks who only wants to know that there is a message, and returns
-// those who are to be told it.
+// messageLocked sets a mark for the subscriptions that need no more, and returns the
+// functions that the message is given to.
 func (ch *channel) messageLocked() (hearers []func(string)) {
 	for _, s := range ch.subs {
 		if s.hear != nil {

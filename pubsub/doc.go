@@ -4,8 +4,8 @@
 // [Subscription]s there are, and one connection per node however many channels,
 // apart from the connection of the commands. It knows nothing of what is waited
 // for, and it ignores what a message says: a message is a hint to look again,
-// and so is every moment at which a message may have been missed. Who must know
-// what is said asks for it by [Subscription.Also].
+// and so is every moment at which a message may have been missed. A subscriber that
+// needs the text uses [Subscription.Also] or [Hub.Listen].
 //
 // # How to wait without missing a wake
 //

@@ -13,7 +13,7 @@ import (
 type Subscription struct {
 	hub  *Hub
 	c    chan struct{}        // capacity 1
-	hear func(message string) // nil for who needs only marks
+	hear func(message string) // nil if marks are enough
 
 	// hub.mu protects the following.
 	ch     *channel
@@ -35,8 +35,8 @@ type Subscription struct {
 // The channel is never closed.
 func (s *Subscription) C() <-chan struct{} { return s.c }
 
-// Also subscribes to one more channel for who waits for s and must know what is
-// said there: each message is given to hear, and sets no mark. All else that sets a
+// Also subscribes to one more channel on behalf of s: each message is given to hear, and
+// sets no mark. All else that sets a
 // mark for that channel sets one for s. There is no mark at once if the channel is
 // confirmed already: look at [Subscription.Confirmed].
 //

@@ -256,12 +256,12 @@ func (f *flight) leave(l *landing) bool {
 // errNoAnswer is the fault of a flight that has no answer in the time that an Unlock has.
 var errNoAnswer = errors.New("no answer in time")
 
-// send sends the command for a caller who leaves when ctx ends, or while there is no place
+// send sends the command for a caller that leaves when ctx ends, or while there is no place
 // when quit is closed. If the caller leaves a flight behind, that is returned.
 //
 // A flight goes on until its answer is in, whatever becomes of its caller. If it has
 // to wait for a connection, rueidis opens that with its context, and an end of it would
-// fail the commands of all who wait for the same connection. And where the client's
+// fail all commands that wait for the same connection. And where the client's
 // commands have no order, no release is known to come behind a command that was
 // cancelled.
 func (t *tenure) send(ctx context.Context, op operation, quit <-chan struct{}) (landing, *flight) {

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// lookAround is how long one who waits at a server waits there, at most and with
-	// jitter, before it asks everywhere again: the server may be dead, or whoever has the
-	// lock there.
+	// lookAround is how long a campaign waits at one server, at most and with jitter,
+	// before it asks all servers again: the server, or the holder of the lock there, may
+	// be dead.
 	lookAround = 2 * time.Second
-	// grace is how long one whose turn it is waits for the others: who has just
-	// released the lock releases it there at the same time.
+	// grace is how long a campaign that was just granted the part it waited for waits for
+	// the others: the former holder releases them at the same time.
 	grace = 50 * time.Millisecond
 	// silence is how long a server may leave a command unanswered before it is taken
 	// for dead, until it answers.
@@ -28,18 +28,18 @@ const (
 // All parts are asked at once. If so many deny that there can be no majority, it lets
 // go of all that is behind the first part that denies, and waits there. When it is
 // granted that part, it asks the others again. So it never waits for a part with one in
-// hand that is further back, except for the time of grace: those who wait cannot wait in
-// a circle, and at each step one of them goes on. What is common is one step: all wait
-// at the first server, and who gets it gets the others. Where processes have the servers
-// in different orders there may be a circle, and so who has waited in vain waits the
-// next time with nothing in hand.
+// hand that is further back, except for the time of grace: campaigns cannot wait in a
+// circle, and at each step one of them goes on. Usually there is one step: all wait at the
+// first server, and the campaign that gets it gets the others. Where processes have the
+// servers in different orders there may be a circle, and so a campaign that has waited in
+// vain waits the next time with nothing in hand.
 type campaign struct {
 	lock  *compound
 	req   request
 	began time.Time
 
 	ctx context.Context // of what is asked: it carries the owner, and not the caller's end
-	// quit, once closed, has who waits at a part leave. An answer that is on its way is
+	// quit, once closed, ends the waits at the parts. An answer that is on its way is
 	// awaited: to give it up costs a release, which may find nothing.
 	quit  chan struct{}
 	leave func() // closes quit
@@ -116,9 +116,9 @@ func (c *campaign) run(ctx context.Context) error {
 	}
 }
 
-// hear counts until there is a majority (true) or there will be none. One who may wait
-// does not wait for the silent with what others need in hand; but longer each time,
-// since they may be far away.
+// hear counts until there is a majority (true) or there will be none. A campaign that may
+// wait does not keep parts that others need while it waits for silent servers; but it
+// waits longer each time, since they may be far away.
 func (c *campaign) hear(ctx context.Context) (won bool) {
 	var tired <-chan time.Time
 	if c.req.wait > 0 {
@@ -266,7 +266,7 @@ func (c *campaign) take(v vote) {
 	}
 }
 
-// drop lets go of a part in the background. Whoever asks for it next waits for that.
+// drop releases a part in the background. The next acquire of it here waits for that.
 func (c *campaign) drop(i int) {
 	if h := c.held[i]; h != nil {
 		c.held[i], c.kept[i] = nil, false
@@ -327,8 +327,8 @@ func (c *campaign) firstDenial() int {
 }
 
 // waitAt waits at the part for a while, or for servers to come back if there is none to
-// wait at; others who reach more may use what it has. It reports whether it has a
-// majority.
+// wait at; campaigns of others that reach more servers may use its parts meanwhile. It
+// reports whether it has a majority.
 func (c *campaign) waitAt(ctx context.Context) (won bool) {
 	for i := range c.held {
 		if i > c.at || c.stuck && i < c.at {
@@ -357,7 +357,7 @@ func (c *campaign) waitAt(ctx context.Context) (won bool) {
 			return true
 		}
 		if c.lock.locks[c.at].isSilent() || !time.Now().Before(until) {
-			break // elsewhere there may be somebody who answers
+			break // another server may answer
 		}
 	}
 	return false

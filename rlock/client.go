@@ -52,10 +52,10 @@ type Client struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	// closed is set before Close visits the shards, under no mutex, and read
-	// under a shard's: whoever reads false is visited.
+	// under a shard's: a goroutine that reads false is visited.
 	closed atomic.Bool
 	// live counts the tenures that are not over, from before the acquire is sent;
-	// whoever brings it to zero in a closed client puts a mark on drained.
+	// in a closed client the goroutine that brings it to zero puts a mark on drained.
 	live    atomic.Int64
 	drained chan struct{}
 	// background has the goroutines of acquires and looks whose caller may leave
@@ -184,8 +184,8 @@ func (c *Client) askForSharded() (f fault, err error) {
 	return f, err
 }
 
-// ID returns what the UUIDs of all locks that this client holds begin with: who
-// looks at a lock's hash in Redis finds the process by it.
+// ID returns the prefix of the UUIDs of all locks that this client holds. It leads from a
+// lock's hash in Redis to the process.
 func (c *Client) ID() string { return c.id.prefix }
 
 // NewLock returns the lock of that name. It asks Redis nothing, and costs

@@ -237,7 +237,7 @@ func (c *compound) TTL(ctx context.Context) (time.Duration, error) {
 	return ttl, nil
 }
 
-// ForceUnlock frees all parts whoever holds them, as [Lock.ForceUnlock] does, and
+// ForceUnlock frees all parts, regardless of their holders, as [Lock.ForceUnlock] does, and
 // reports whether any was held.
 func (c *compound) ForceUnlock(ctx context.Context) (bool, error) {
 	freed := false

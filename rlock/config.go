@@ -19,8 +19,8 @@ type Config struct {
 	// for commands, no client-side cache, small buffers, and timeouts by which a
 	// dead peer is noticed in four seconds instead of twelve. With a longer
 	// ConnWriteTimeout than 2 s, Unlock, Close and renewals wait for an answer
-	// for a second more than that. ConnLifetime is refused: a caller who leaves while
-	// it opens the next connection has the commands of others fail.
+	// for a second more than that. ConnLifetime is refused: if a caller leaves while
+	// it opens the next connection, the commands of others fail.
 	Redis rueidis.ClientOption
 
 	// Client is a client to share instead. Its settings stay as they are, and

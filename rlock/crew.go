@@ -2,8 +2,8 @@ package rlock
 
 import "sync"
 
-// A crew is the goroutines that work for a client without a caller who waits for
-// them, so that Close can wait for them. The zero value is ready for use.
+// A crew is the goroutines that work for a client in the background. Close waits for
+// them. The zero value is ready for use.
 type crew struct {
 	mu      sync.Mutex // protects following
 	closed  bool

@@ -11,7 +11,7 @@
 //		// ctx ends if the lock is lost.
 //	})
 //
-// [Lock.Lock] and [Lock.Unlock] are for those who know Redisson's RLock: the
+// [Lock.Lock] and [Lock.Unlock] are those of Redisson's RLock: the
 // goroutine is the owner, and may lock again without waiting. [Lock.Acquire]
 // returns a [Hold], a handle that is the right to release. [Lock.Do] is the
 // shortest way to be right.

@@ -35,7 +35,7 @@ import (
 // with [ErrNoPermission] or [ErrWrongType] and the lock stays free.
 //
 // A name should have locks of one kind only. A FencedLock and a Lock of one name
-// keep each other out, but do not nest: whoever holds the one and locks the other
+// keep each other out, but do not nest: an owner that holds the one and locks the other
 // waits for itself. A Lock has no tokens, and neither has a holder by it.
 type FencedLock struct{ lock }
 
@@ -51,7 +51,7 @@ func (c *Client) NewFencedLock(key string) *FencedLock {
 
 // Token returns the fencing token of what the caller holds, judged without asking
 // Redis. It is [ErrNotHeld] if the caller holds nothing, and [ErrLost] if it has
-// lost the lock and not unlocked it yet. Whoever holds it by a handle asks
+// lost the lock and not unlocked it yet. With a handle, use
 // [Hold.Token].
 //
 // Redisson's lockAndGetToken() returns the same. Its getToken() does not: it

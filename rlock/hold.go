@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A Hold is one level of a lock, as a handle. Whoever has the handle may release
-// it, from any goroutine. All its methods may be called concurrently.
+// A Hold is one level of a lock, as a handle. Any goroutine that has the handle may
+// release it. All its methods may be called concurrently.
 type Hold struct {
 	client *Client
 	name   *name

@@ -180,7 +180,7 @@ func (t *tenure) shows(now time.Time) bool {
 	return longest.Equal(t.trust.SentAt().Add(t.lease))
 }
 
-// expire ends the holds of those owners who ask for no more, while the tenure goes
+// expire ends the holds of owners that ask for no more, while the tenure goes
 // on for others.
 func (t *tenure) expire(now time.Time) {
 	var lost []level

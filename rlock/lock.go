@@ -115,12 +115,12 @@ func (l *lock) Unlock(ctx context.Context) error {
 	return l.client.unlock(l.name, ownerOf(ctx), l.shared, nil)
 }
 
-// ForceUnlock frees the lock whoever holds it, at whatever depth, and reports
+// ForceUnlock frees the lock, regardless of its holder and depth, and reports
 // whether it did: false means that nobody held it, or that the holder unlocked it
 // at the same moment. A holder in this client learns it at once, others when they
 // renew next. Use it by hand, for what a dead process left behind: a holder that
 // lives goes on until it learns. After an error it may have been freed, or may be
-// yet; who gets it then keeps it.
+// yet; a later holder keeps it.
 //
 // Redisson's forceUnlock().
 func (l *lock) ForceUnlock(ctx context.Context) (bool, error) {

@@ -26,7 +26,7 @@ type Locker interface {
 	Do(ctx context.Context, fn func(ctx context.Context) error) error
 
 	// IsHeld and HoldCount are judged here, by the clock; IsLocked and TTL ask
-	// Redis, and ForceUnlock frees the lock whoever holds it.
+	// Redis, and ForceUnlock frees the lock regardless of its holder.
 	IsHeld(ctx context.Context) bool
 	HoldCount(ctx context.Context) int
 	IsLocked(ctx context.Context) (bool, error)

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// maxEnded bounds how many owners are remembered whose fixed leases are over and who
-// have not unlocked: a program may leave each of its leases to end by itself.
+// maxEnded bounds how many owners are remembered whose fixed leases are over without an
+// Unlock: a program may leave each of its leases to end by itself.
 const maxEnded = 10_000
 
-// losses remembers who lost a lock and has not unlocked it yet, so that the Unlock to
-// come says ErrLost and not ErrNotHeld, and a nested Lock is refused. Handles remember
-// for themselves; this is for owners who come back by name.
+// losses remembers the owners that lost a lock and have not unlocked it yet, so that the
+// Unlock to come says ErrLost and not ErrNotHeld, and a nested Lock is refused. Handles
+// remember for themselves; this is for owners that come back by name.
 //
 // What refuses a nested Lock is kept for as long as the client lives. That is no leak
 // beyond the caller's own: a loss takes less memory than the hold did, which would have

@@ -13,12 +13,12 @@ import (
 
 // A MultiLock is several locks that are taken all or none: of whatever names and kinds,
 // and of whatever clients, so that a piece of work may need locks of several Redis. It
-// is made of them, and is nothing in Redis itself: who has one of the parts by itself
+// is made of them, and is nothing in Redis itself: a holder of one of the parts
 // keeps it out. It holds no state of any call, and all its methods may be called
 // concurrently. They are those of [Lock], for all parts together.
 //
-// The parts are taken one after the other, in an order that is the same for all who
-// take the same ones: by name, then by kind, then by the addresses, the Sentinel's
+// The parts are taken one after the other, in an order that is the same for all callers
+// that take the same ones: by name, then by kind, then by the addresses, the Sentinel's
 // master set and the database in the Config of the client. So two that want each
 // other's parts never wait for each other, unless they hold others already. Where parts
 // of one name and kind are at several Redis, all processes should call these by the same
@@ -112,7 +112,7 @@ func inOrder(a, b *lock) int {
 		order = cmp.Compare(a.client.where(), b.client.where())
 	}
 	if order == 0 && a.shared != b.shared && b.shared {
-		order = -1 // who has the write lock may read, and not the other way round
+		order = -1 // a writer may read, and not the other way round
 	} else if order == 0 && a.shared != b.shared {
 		order = 1
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/petermattis/goid"
 )
 
-// An Owner is who holds a lock, and who may lock it again without waiting. By
+// An Owner is the holder of a lock, which may lock it again without waiting. By
 // default it is the calling goroutine; [WithOwner] makes it travel with a
 // context instead. In Redis it is the number behind the colon of the hash's
 // field, where Redisson has the thread id. The zero Owner is nobody.
@@ -63,7 +63,7 @@ func OwnerFrom(ctx context.Context) (Owner, bool) {
 	return o, ok && o.id != 0
 }
 
-// ownerOf returns who calls: the owner in ctx, else the goroutine.
+// ownerOf returns the owner in ctx, else the calling goroutine.
 func ownerOf(ctx context.Context) Owner {
 	if o, ok := OwnerFrom(ctx); ok {
 		return o

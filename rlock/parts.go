@@ -244,8 +244,8 @@ func (p *parts) relet(lease time.Duration) {
 	}
 }
 
-// taken has the holds of compound locks that were taken without a handle, by who has
-// them: the innermost last.
+// taken has the holds of compound locks that were taken without a handle, by owner: the
+// innermost last.
 type taken struct {
 	mu    sync.Mutex // protects following
 	holds map[lossKey][]*Hold

@@ -13,7 +13,7 @@ const leastPatience = 3 * time.Second
 
 // patienceOf returns how long a command may take before its outcome counts as unknown.
 // It is a little more than what a peer is given before the connection is cut, so that
-// the reason is known more often, and who gives a peer longer waits longer.
+// the reason is known more often. A longer ConnWriteTimeout makes it longer.
 func patienceOf(o rueidis.ClientOption) time.Duration {
 	return max(leastPatience, o.ConnWriteTimeout+time.Second)
 }

@@ -9,8 +9,8 @@ import "time"
 // readers must end. That no other stream begins meanwhile is up to the queue in Redis,
 // where later readers stand behind the writer.
 
-// mayJoin reports whether the request is a reader's who may have a level of its
-// own beside the readers here.
+// mayJoin reports whether the request is a reader's, and may have a level of its own
+// beside the readers here.
 func (r *room) mayJoin(now time.Time, req request) bool {
 	t := r.tenure
 	return req.shared && t.shared && r.queue.Len() == 0 && t.mayPass(now, req)

@@ -56,7 +56,7 @@ type ReadWriteLock struct {
 type ReadLock struct{ lock }
 
 // A WriteLock is the lock of a [ReadWriteLock] that one owner holds alone. Its
-// methods return [ErrUpgrade] to an owner who holds only the read lock.
+// methods return [ErrUpgrade] to an owner that holds only the read lock.
 //
 // Redisson's RReadWriteLock.writeLock().
 type WriteLock struct{ lock }
@@ -83,7 +83,7 @@ func (l *ReadWriteLock) ReadLock() *ReadLock { return &l.read }
 // WriteLock returns the lock that one writer has alone.
 func (l *ReadWriteLock) WriteLock() *WriteLock { return &l.write }
 
-// IsLocked asks Redis whether anybody reads: that includes a writer who has taken
+// IsLocked asks Redis whether anybody reads: that includes a writer that has taken
 // the read lock as well. The answer may be out of date when it arrives.
 //
 // Redisson's isLocked().

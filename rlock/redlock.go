@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// A RedLock is a lock over several Redis that know nothing of each other: it is held
-// by who holds the lock of its name in most of them, so that it survives the loss of
-// any that are fewer (Redis documentation, "Distributed Locks with Redis"). It holds
+// A RedLock is a lock over several Redis servers that know nothing of each other. Its
+// holder holds the lock of its name in most of them, so that it survives the loss of
+// the others (Redis documentation, "Distributed Locks with Redis"). It holds
 // no state of any call, and all its methods may be called concurrently. They are those
 // of [Lock].
 //
@@ -23,7 +23,7 @@ import (
 //
 // A nested Lock asks nobody. Each level has a majority of its own, so that after the
 // loss of some servers an outer level may be lost and an inner one not, or the other way
-// round: who is told of a loss should give back every level. [RedLock.HoldCount] is then
+// round: a caller that is told of a loss should give back every level. [RedLock.HoldCount] is then
 // the least that is certain.
 //
 // Unlock returns when most servers have confirmed it, and else [ErrUnconfirmed] or
@@ -31,9 +31,9 @@ import (
 // the servers if so many fail that there can be no majority, and a Lock that waits
 // goes on until its context ends.
 //
-// Who waits does so at one server after the other, from the first that denies, for its
-// message, and keeps what it has been given by those before. As all go the same way,
-// no two keep from each other what both need: give the same servers in the same order
+// A waiter waits at one server after the other, from the first that denies, for its
+// message, and keeps the parts that the servers before have granted. As all waiters go the
+// same way, no two keep from each other a part that both need: give the same servers in the same order
 // to all processes. Where the orders differ that may happen, for some seconds, until one
 // of them lets go. Once in a while, at the latest after two seconds, a waiter
 // asks everywhere, since the server where it waits may be dead.

@@ -171,7 +171,7 @@ func (t *tenure) releaseCall() call {
 	return t.room.name.step(t.room.client, step{leave: t.member()})
 }
 
-// forceUnlock frees the lock from those who hold it. It looks first, so that a
+// forceUnlock frees the lock from its holders. It looks first, so that a
 // command that arrives late ends nobody else's tenure. A holder of this client
 // learns it at once, others when they renew.
 func (c *Client) forceUnlock(ctx context.Context, n *name, shared bool) (bool, error) {

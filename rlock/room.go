@@ -27,9 +27,8 @@ type shard struct {
 	lost []ending
 }
 
-// A room is what this client knows of one lock: who of its goroutines holds it,
-// and who of them waits. It exists while anybody here does either, and leaves
-// nothing behind.
+// A room is the state of one lock in this client: its holders and its waiters here. It
+// exists while there are some, and leaves nothing behind.
 //
 //	         acquire            refused
 //	(no room) -----> busy -----------------> a ticket in Redis' queue
@@ -55,7 +54,7 @@ type room struct {
 	// queue, while there is no tenure or with the release of it; of a strict lock each
 	// waiter joins.
 	queue waitqueue.Queue[visit]
-	// crowd counts by owner the waiters who joined the queue behind others. So at most
+	// crowd counts by owner the waiters that joined the queue behind others. So at most
 	// one waiter is not counted, and that is the head. Owners that are goroutines are not
 	// counted either: they wait in one place.
 	crowd map[Owner]int
@@ -144,7 +143,7 @@ func (r *room) current(now time.Time) *tenure {
 	return r.tenure
 }
 
-// grant gives the tenure to w, the waiter who asked for it or the next in line:
+// grant gives the tenure to w, the waiter that asked for it or the next in line:
 // the hold begins now, and w stands in the queue no longer.
 func (r *room) grant(t *tenure, w *waiter, now time.Time) {
 	r.leaveQueue(w)
@@ -176,7 +175,7 @@ func (r *room) admitBeside(w *waiter, now time.Time) {
 	w.Wake()
 }
 
-// admitOwner lets in what else waits for o, who has just been granted the lock: an
+// admitOwner admits the other waiters of o, which has just been granted the lock: an
 // owner does not wait for itself.
 func (r *room) admitOwner(o Owner, now time.Time) {
 	if head := r.queue.Head(); r.crowd[o] == 0 && (head == nil || head.Value.owner != o) {
@@ -223,8 +222,8 @@ func (r *room) wakeHead() {
 	}
 }
 
-// close begins the release of what is held. Who waits wakes by the end of the
-// client's context and leaves by itself.
+// close begins the release of all tenures. The end of the client's context wakes the
+// waiters, which leave by themselves.
 func (s *shard) close() {
 	s.mu.Lock()
 	var ended []ending

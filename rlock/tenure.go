@@ -76,7 +76,7 @@ type tenure struct {
 	// yet, after any later one, so that no lease of the tenure is trusted for longer.
 	shortest time.Duration
 
-	// levels are the truth: who holds the lock, once for each level. It is empty
+	// levels are the truth: the holder of each level of the lock. It is empty
 	// only outside the phase held. owner is in whose name Redis shows the tenure.
 	// Unless shared is set, at least one level is not shared, and all are owner's.
 	// While nothing is held yet, shared is what is asked for.
@@ -161,8 +161,8 @@ func (t *tenure) atMostShortest(ttl time.Duration) time.Duration {
 	return ttl
 }
 
-// begin starts a hold: the first of the tenure, or the next one by hand-over,
-// whose lease begins now and who trusts no more than what Redis has confirmed.
+// begin starts a hold: the first of the tenure, or the next one by hand-off. Its lease
+// begins now. It is trusted for no longer than Redis has confirmed.
 func (t *tenure) begin(now time.Time, req request) {
 	passedOn := t.phase == held
 	switch {

@@ -13,7 +13,7 @@ func (t *tenure) mayPass(now time.Time, req request) bool {
 	r, c := t.room, t.room.client
 	left, least := t.trust.Until().Sub(now), min(c.leaseOf(req)/10, time.Second)
 	if t.shared || t.brief {
-		least = min(least, t.lease/10) // the mirror of who joins asks for more
+		least = min(least, t.lease/10) // the mirror of the next hold asks for more
 	}
 	switch {
 	case t.tokens.spent(), !t.trust.Valid(now), left < least, c.closed.Load():

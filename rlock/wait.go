@@ -209,9 +209,8 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		}
 		// The wait limits the time between attempts and not an attempt, which would
 		// otherwise never succeed where Redis is slower than the wait.
-		// Nor is the time up before the answer has come to what is in flight here, of
-		// others who are gone: the lock may be free. A server that has been silent for
-		// longer is not waited for.
+		// Nor is the time up while a command of a caller that has left is in flight here:
+		// the lock may be free. A server that has been silent for longer is not waited for.
 		left := forever
 		if !v.until.IsZero() {
 			left = time.Until(v.until)
@@ -373,8 +372,8 @@ func fromMilliseconds(ms int64) time.Duration {
 	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
-// jitter returns between half of d and d, so that those who failed together do
-// not come back together.
+// jitter returns between half of d and d, so that waiters that failed together
+// do not come back together.
 func jitter(d time.Duration) time.Duration {
 	if d <= 1 {
 		return d

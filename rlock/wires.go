@@ -12,8 +12,8 @@ import (
 )
 
 // wires knows whether the client is connected. A command that finds no connection
-// waits until there is one, whatever its context says: rueidis has all wait for
-// the one who connects. A caller who may leave sends such a command from another
+// waits until there is one, whatever its context says: in rueidis all callers
+// wait for the one that connects. A caller that may leave sends such a command from another
 // goroutine, which costs as much as all the rest that a Lock does here; with a
 // connection there is no need.
 type wires struct {

@@ -5,9 +5,9 @@
 // on are O(1), and none of them allocates: a waiter is a node of the list, so
 // callers that wait often keep their waiters in a [sync.Pool].
 //
-// The queue decides who is next. It knows nothing of what is waited for, of
-// Redis, or of time: whoever owns the queue guards it with the mutex that guards
-// the thing waited for, and changes both in one critical section. That is why a
+// The queue decides which waiter is next. It knows nothing of the resource, of
+// Redis, or of time: its owner guards it with the mutex that guards the resource,
+// and changes both in one critical section. That is why a
 // Queue has no mutex of its own.
 //
 // # The life of a waiter

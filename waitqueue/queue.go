@@ -10,8 +10,7 @@ type Queue[T any] struct {
 	len        int
 }
 
-// A Waiter is one place in a queue, with a value that tells others who stands
-// there and what for. Make one with [NewWaiter]. A waiter may be used again, in
+// A Waiter is one place in a queue, with a value that describes the request. Make one with [NewWaiter]. A waiter may be used again, in
 // any queue, once it has left the one it was in, or was chosen, and [Waiter.Drain]
 // was called under the mutex of that queue.
 type Waiter[T any] struct {

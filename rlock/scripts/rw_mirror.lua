@@ -1,6 +1,5 @@
--- Makes Redis show what is true in tenures of read-write locks: who writes and
--- who reads, and a lease that begins now. It renews, nests, hands over and
--- downgrades, all in one.
+-- Makes Redis show the state of tenures of read-write locks: their writer, their readers,
+-- and a lease that begins now. It renews, nests, hands over and downgrades, all in one.
 --
 -- KEYS[3i-2]  the name of the i-th lock (rw.lua says what it holds)
 -- KEYS[3i-1]  what its readers' keys begin with
@@ -17,13 +16,13 @@
 --          others read
 -- 1 + n    mirrored; n tickets and guests wait for the lock (0 when not asked)
 --
--- When the write lock goes and readers stay, everybody who waits is told, since
--- readers may enter: Redisson's write unlock does not, and they sleep until the
+-- When the write lock goes and readers stay, all waiting guests are told, since
+-- readers may enter. Redisson's write unlock does not tell them, and they sleep until the
 -- lease ends. A reader's key that is missing is set again: while its field is there
 -- nobody else can have the write lock.
 --
--- Readers keep the hash for the longest lease among them. That of a reader who is
--- alone may become shorter.
+-- Readers keep the hash for the longest lease among them. That of a single
+-- reader may become shorter.
 --
 -- Sending it again changes nothing: counts are absolute, and a tenure that gave up
 -- the write lock does not get it back. So after an error, which may be about one
