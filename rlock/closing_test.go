@@ -73,7 +73,7 @@ func TestCloseIsConfirmedAlthoughCallersHaveLeft(t *testing.T) {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				bubble(t, func(t *testing.T, w *world) {
 					random := rand.New(rand.NewPCG(1, 2))
-					for round := range 30 {
+					for round := range rounds(30) {
 						holder, me := w.client(), w.caller()
 						held := round%3 == 0
 						if held {
@@ -99,7 +99,7 @@ func TestCloseIsConfirmedAlthoughCallersHaveLeft(t *testing.T) {
 								require.ErrorIs(t, err, context.DeadlineExceeded)
 							}
 						}
-						within(t, 0, 200*time.Millisecond, func() { require.NoError(t, client.Close()) })
+						within(t, 0, 500*time.Millisecond, func() { require.NoError(t, client.Close()) }) // a release that found nothing is sent again
 						if held {
 							require.NoError(t, newLock(holder.Client).Unlock(me))
 						}

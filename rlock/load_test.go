@@ -102,7 +102,7 @@ func TestTenThousandWaitersOfALockAreAllServed(t *testing.T) {
 }
 
 func TestManyLocksWithAWaiterEachAreAllPassedOn(t *testing.T) {
-	crowd := thorough(10_000, 500)
+	crowd := thorough(10_000, 200)
 	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
 		s := &site{Server: server, t: t, outside: server.Client(t)}
 		here, there := s.client(), s.client()
@@ -139,7 +139,7 @@ func TestMixedLoadLeavesNothingBehind(t *testing.T) {
 		clients := []*rlock.Client{s.client(), s.client(), s.client()}
 		seed := uint64(time.Now().UnixNano())
 		repeated(t, s, clients, func(int) {
-			m := &mix{end: time.Now().Add(thorough(15*time.Minute, time.Minute)), inside: make(map[string]bool)}
+			m := &mix{end: time.Now().Add(thorough(15*time.Minute, 15*time.Second)), inside: make(map[string]bool)}
 			for i, client := range clients {
 				for j := range 8 {
 					random := rand.New(rand.NewPCG(seed, uint64(i*8+j)))

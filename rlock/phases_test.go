@@ -19,7 +19,7 @@ const late = 25 * time.Millisecond // of a waiter that sleeps until its turn
 func TestAWriterIsNotStarvedByTheReadersOfManyClients(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const clients, reading, between = 6, 50 * time.Millisecond, 20 * time.Millisecond
-		end := time.Now().Add(10 * time.Second)
+		end := time.Now().Add(3 * time.Second)
 		shelves := make([]shelf, clients)
 		for i := range shelves {
 			shelves[i] = w.shelf()
@@ -29,8 +29,8 @@ func TestAWriterIsNotStarvedByTheReadersOfManyClients(t *testing.T) {
 		reads := sum(readers())
 		t.Logf("%d writes, the longest wait %v; %d reads", writes, longest, reads)
 		assert.Less(t, longest, 5*reading)
-		assert.Greater(t, writes, 50)
-		assert.Greater(t, reads, 500, "the readers' turn comes as well")
+		assert.Greater(t, writes, 15)
+		assert.Greater(t, reads, 150, "the readers' turn comes as well")
 	})
 }
 

@@ -88,15 +88,15 @@ func TestAWaitingWriterHoldsBackLaterReaders(t *testing.T) {
 func TestAWriterElsewhereIsNotStarvedByReadersWithoutEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		here, there, writers := w.shelf(), w.shelf(), w.shelf()
-		end := time.Now().Add(5 * time.Second)
+		end := time.Now().Add(2 * time.Second)
 		reading := readWithoutEnd(w, []shelf{here, there}, 8, [2]time.Duration{8 * time.Millisecond, time.Millisecond}, 5*time.Millisecond, end)
 		writes, longest := writeUntil(w, writers, 10*time.Millisecond, end)
 		reads := sum(reading())
 		commands := evalshas(here.net.Sent("")) + evalshas(there.net.Sent("")) + evalshas(writers.net.Sent(""))
 		t.Logf("%d writes, the longest wait %v; %d reads; %d commands", writes, longest, reads, commands)
 		assert.Less(t, longest, time.Second)
-		assert.Greater(t, writes, 20)
-		assert.Greater(t, reads, 2000)
+		assert.Greater(t, writes, 8)
+		assert.Greater(t, reads, 700)
 		assert.Less(t, commands, reads)
 	})
 }

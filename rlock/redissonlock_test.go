@@ -90,7 +90,7 @@ import (
 // inside of one nobody has to subscribe.
 func TestTheWaitersOfManyNamesShareOneConnectionAndLeaveNoChannel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		const goroutines, rounds, names = 32, 50, 5
+		const goroutines, rounds, names = 32, 20, 5
 		clients := []*party{w.client(), w.client()}
 		var all sync.WaitGroup
 		for g := range goroutines {
