@@ -10,6 +10,10 @@
 //	go run ./examples/nested       methods that lock what their caller has locked, across goroutines too
 //	go run -C examples/fenced .    a holder is stopped, wakes, and writes: a SQL table refuses its stale token
 //	go run ./examples/migrate      each call of Redisson's RLock beside the Go that replaces it
+//	go run ./examples/tick         a job that runs once per tick on one of five replicas
+//	go run ./examples/leader       a leader that works until it loses the lock
+//	go run ./examples/handler      an HTTP handler with a limit on the wait: 200, 409, 500
+//	go run ./examples/shutdown     a process that ends and leaves no lock behind
 //
 // One is a module of its own, since it needs a database. Fenced locks leave the
 // counters of their tokens in Redis; the example deletes its own.

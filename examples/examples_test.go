@@ -25,6 +25,10 @@ var claims = map[string]string{
 	"fenced":     "=> the balance is 180, as it should be: the stale write was refused",
 	"nested":     "charge(42) holds the lock 3 times",
 	"migrate":    "lock.unlockAsync(threadId)",
+	"tick":       "3 ticks, 5 replicas: the job ran once per tick",
+	"leader":     "stops: the lock was lost",
+	"handler":    "a request that lost the lock: 500 Internal Server Error",
+	"shutdown":   "both locks are free",
 }
 
 func TestEachExampleShowsWhatItClaims(t *testing.T) {

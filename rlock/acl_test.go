@@ -20,14 +20,14 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// readmeACL returns the words of the ACL line of that name in the README, from the user's
-// name on. It stands alone in the code block after a comment with the name.
-func readmeACL(t *testing.T, name string) []string {
+// documentedACL returns the words of the ACL line of that name in docs/operations.md, from the
+// user's name on. It stands alone in the code block after a comment with the name.
+func documentedACL(t *testing.T, name string) []string {
 	t.Helper()
-	readme, err := os.ReadFile("../README.md")
+	page, err := os.ReadFile("../docs/operations.md")
 	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(readme), "<!-- acl:"+name+" -->\n```\n")
-	require.True(t, found, "the README has no ACL line %q", name)
+	_, rest, found := strings.Cut(string(page), "<!-- acl:"+name+" -->\n```\n")
+	require.True(t, found, "docs/operations.md has no ACL line %q", name)
 	line, _, _ := strings.Cut(rest, "\n```")
 	words := strings.Fields(line)
 	require.Equal(t, []string{"ACL", "SETUSER", "locks"}, words[:3], line)
@@ -52,7 +52,7 @@ func (s *site) aclLines() []string {
 // rights returns the rules of these lines that give rights.
 func (s *site) rights(lines ...string) (rules []string) {
 	for _, name := range lines {
-		rules = append(rules, readmeACL(s.t, name)...)
+		rules = append(rules, documentedACL(s.t, name)...)
 	}
 	return slices.DeleteFunc(rules, func(rule string) bool { return !strings.ContainsAny(rule[:1], "+~&") })
 }
@@ -111,7 +111,7 @@ func refused(major int) map[string]string {
 	return refused
 }
 
-func TestAUserNeedsTheRightsOfTheReadmeAndIsToldOfEachThatIsMissing(t *testing.T) {
+func TestAUserNeedsTheDocumentedRightsAndIsToldOfEachThatIsMissing(t *testing.T) {
 	t.Parallel()
 	for kind, start := range map[redistest.Kind]func(testing.TB, ...string) *redistest.Server{
 		redistest.KindStandalone: redistest.Standalone,
@@ -174,8 +174,8 @@ func TestAUserNeedsTheRightsOfTheReadmeAndIsToldOfEachThatIsMissing(t *testing.T
 	}
 }
 
-// The lines are executed as they stand in the README, one after the other.
-func TestTheACLLinesOfTheReadmeAreEnoughForEachKindOfLock(t *testing.T) {
+// The lines are executed as they stand in docs/operations.md, one after the other.
+func TestTheACLLinesOfTheDocumentsAreEnoughForEachKindOfLock(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(*rlock.Client) rlock.Locker{
 		"":              func(c *rlock.Client) rlock.Locker { return c.NewFairLock(key) }, // and every other
@@ -191,7 +191,7 @@ func TestTheACLLinesOfTheReadmeAreEnoughForEachKindOfLock(t *testing.T) {
 					lines = append(lines, name)
 				}
 				for _, line := range lines {
-					command := append([]string{"ACL", "SETUSER", "locks"}, readmeACL(t, line)...)
+					command := append([]string{"ACL", "SETUSER", "locks"}, documentedACL(t, line)...)
 					require.NoError(t, node.Do(s.ctx, node.B().Arbitrary(command...).Build()).Error(), line)
 				}
 			}

@@ -98,7 +98,7 @@ const (
 	PubSubSharded
 	// PubSubPlain is SUBSCRIBE and PUBLISH: shardedSubscriptionMode OFF, and
 	// what Redisson used before 3.22. From 3.22.0 to 3.27.2 it used either of the
-	// two, by which node of the Cluster it asked: see the README.
+	// two, by which node of the Cluster it asked: see docs/redisson.md.
 	PubSubPlain
 )
 

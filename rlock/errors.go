@@ -81,7 +81,7 @@ var (
 	ErrWrongType = errors.New("key holds something else than a lock")
 
 	// ErrNoPermission is returned when Redis refuses the command to this user:
-	// the README lists the rights that are needed. Waiting does not cure it. A refused
+	// docs/operations.md lists the rights that are needed. Waiting does not cure it. A refused
 	// subscription is no error: the client logs it, and its waiters poll.
 	ErrNoPermission = errors.New("the Redis user lacks a permission")
 )

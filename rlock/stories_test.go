@@ -16,11 +16,11 @@ import (
 
 // Twenty-four ways in which lock libraries have failed people, as they are told in
 // issues and post-mortems; below each the tests that fail on a library with that
-// bug, or what the README says that a lock cannot do. Those that no other file had
+// bug, or what docs/guarantees.md says that a lock cannot do. Those that no other file had
 // are in this one.
 //
 //	 1  a pause outlived the lease, and a batch of payments ran twice
-//	      README: it cannot stop code that is already running
+//	      docs/guarantees.md: it cannot stop code that is already running
 //	      TestAHolderThatLooksIsToldByTheClock, lease.TestALeaseIsOverWhenTheMachineSlept
 //	 2  after a reconnect nothing was renewed any more
 //	      TestTheWatchdogOutlivesEveryReconnect, TestAFailedRenewalIsTriedAgainSoon
@@ -56,14 +56,14 @@ import (
 //	16  a sharded subscription died with the move of its slot
 //	      TestAHoldAndItsWaitersOutliveAMoveOfTheirSlot, pubsub.TestAClusterIsFollowedWhereItsSlotsGo
 //	17  a failover lost the key, and two had the lock
-//	      README: a failover may lose a grant
+//	      docs/guarantees.md: a failover may lose a grant
 //	      TestGrantsLostInAFailover, TestAKeyThatIsGoneIsALossAtTheNextRenewal
 //	18  waiting for replicas made the lock impossible to take, or counted it twice
 //	      TestAGrantThatDoesNotCountIsReleasedUntilRedisAnswers, TestWithoutReplicasNoGrantCounts
 //	19  scripts were flushed, and nothing worked again
 //	      TestScriptsThatAreFlushedAllTheTimeAreSentAgain
 //	20  the lock was evicted, or the server was full
-//	      README: a wrong server setting loses locks
+//	      docs/guarantees.md: a wrong server setting loses locks
 //	      TestAKeyThatIsGoneIsALossAtTheNextRenewal, TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked
 //	21  waiters that had died were waited for
 //	      TestADeadWaiterKeepsNobodyWaiting

@@ -1,5 +1,8 @@
-// Package readme compiles the Go that README.md shows, so that what people copy can
-// be used. Each block that begins with ```go becomes a package of its own inside of
+// Package readme checks README.md and the pages in docs. [Compile] compiles the Go
+// that a page shows, so that people can use what they copy; [Links] finds links that
+// lead nowhere.
+//
+// Each block that begins with ```go becomes a package of its own inside of
 // this module, of which no file is written to the working tree, and is compiled.
 //
 // A block is completed by this rule:

@@ -3,6 +3,7 @@ package readme_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,8 +22,20 @@ func root(t *testing.T) string {
 	return dir
 }
 
-func TestEachGoBlockOfTheREADMECompiles(t *testing.T) {
-	require.NoError(t, readme.Compile(root(t), filepath.Join(root(t), "README.md")))
+func TestEachGoBlockOfTheDocumentsCompiles(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(root(t), "docs", "*.md"))
+	require.NoError(t, err)
+	require.NotEmpty(t, pages)
+	pages = slices.DeleteFunc(pages, func(page string) bool {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		return !strings.Contains(string(text), "\n```go\n")
+	})
+	for _, page := range append(pages, filepath.Join(root(t), "README.md")) {
+		t.Run(filepath.Base(page), func(t *testing.T) {
+			require.NoError(t, readme.Compile(root(t), page))
+		})
+	}
 }
 
 // compile compiles the blocks of a file of this text.

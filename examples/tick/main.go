@@ -1,0 +1,103 @@
+// Tick runs a job once per tick on one of five replicas. Each replica has a schedule of
+// its own, and at each tick all of them ask for the lock of that tick. The replica that
+// gets it runs the job and does not release the lock: its fixed lease ends by itself, so
+// that a replica whose clock is late is refused as well:
+//
+//	go run ./examples/tick
+//
+// The lock is named after the tick, so that ticks do not exclude each other. Client.Close
+// releases the locks that are held, so that a replica should not be stopped within a lease
+// after it ran the job.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-rlock/rlock/examples/internal/embedded"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+const (
+	replicas = 5
+	ticks    = 3
+	period   = 200 * time.Millisecond // of the schedule
+	late     = 20 * time.Millisecond  // each replica is later than the one before
+	lease    = 10 * time.Second       // longer than any replica is late
+)
+
+func main() {
+	log.SetFlags(0)
+	if err := run(); err != nil {
+		log.Fatal("tick: ", err)
+	}
+}
+
+func run() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	options, stop, err := embedded.Redis()
+	if err != nil {
+		return err
+	}
+	defer stop()
+
+	var (
+		group  sync.WaitGroup
+		runs   [ticks]atomic.Int64
+		failed = make(chan error, replicas)
+		begin  = time.Now()
+	)
+	for replica := range replicas {
+		client, err := rlock.New(rlock.Config{Redis: options})
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		group.Go(func() {
+			for tick := range ticks {
+				due := begin.Add(time.Duration(tick)*period + time.Duration(replica)*late)
+				time.Sleep(time.Until(due))
+				err := once(ctx, client, fmt.Sprint("example:report:", begin.UnixNano(), ":", tick), func() {
+					runs[tick].Add(1)
+					fmt.Printf("tick %d: replica %d runs the job\n", tick, replica)
+				})
+				if err != nil {
+					failed <- err
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	select {
+	case err := <-failed:
+		return err
+	default:
+	}
+	for tick := range runs {
+		if n := runs[tick].Load(); n != 1 {
+			return fmt.Errorf("at tick %d the job ran %d times", tick, n)
+		}
+	}
+	fmt.Printf("%d ticks, %d replicas: the job ran once per tick\n", ticks, replicas)
+	return nil
+}
+
+// once runs the job unless another replica has run it, or runs it, under that name.
+func once(ctx context.Context, client *rlock.Client, name string, job func()) error {
+	_, err := client.NewLock(name).TryAcquire(ctx, rlock.WithLease(lease))
+	if errors.Is(err, rlock.ErrNotAcquired) {
+		return nil // another replica runs it
+	}
+	if err != nil {
+		return err
+	}
+	job() // the lock is not released: it ends with its lease
+	return nil
+}
