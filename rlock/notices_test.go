@@ -92,8 +92,8 @@ func TestASlowLoggerIsToldInOrderAndOfWhatItMissed(t *testing.T) {
 			w.Del(lock.Name())
 			require.NoError(t, lock.Lock(me)) // the mirror of the second level finds out
 			w.eventually(func() bool { return !lock.IsHeld(me) }, "lost")
+			synctest.Wait() // the loss is logged
 		}
-		synctest.Wait()
 		close(resume)
 		synctest.Wait()
 		require.NoError(t, p.Close())
