@@ -145,10 +145,12 @@ func (r *room) undo(t *tenure, n news, l landing) {
 	r.busy--
 	t.asks = false
 	r.told(n, l)
-	if err != nil || released == 0 && !l.settled {
+	switch {
+	case t.phase == ended: // the server refused the command before it ran, so Redis knows nothing of it
+	case err != nil || released == 0 && !l.settled:
 		t.ghost = !l.settled
 		t.disown(time.Now())
-	} else {
+	default:
 		t.end()
 	}
 	r.wakeHead()
