@@ -116,7 +116,7 @@ func TestWhereNoMessageArrivesAWaiterLooksWhenTheHoldersLeaseEnds(t *testing.T) 
 	})
 }
 
-func TestWhereNoMessageArrivesAWaiterLooksAfterFiveSeconds(t *testing.T) {
+func TestWhereNoMessageArrivesAWaiterLooksAfterTwoSeconds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, other, me, them := w.client(), w.client(), w.caller(), w.caller()
 		p.net.Rule(network.Deaf)

@@ -48,7 +48,7 @@ import (
 //	12  the message came between the failed attempt and the subscription
 //	      TestAReleaseBeforeTheSubscriptionIsConfirmedIsNotMissed
 //	13  the subscription was half open for hours
-//	      TestWhereNoMessageArrivesAWaiterLooksAfterFiveSeconds, pubsub.TestASilentConnectionIsGivenUp
+//	      TestWhereNoMessageArrivesAWaiterLooksAfterTwoSeconds, pubsub.TestASilentConnectionIsGivenUp
 //	14  many names exhausted the connections for subscriptions
 //	      TestTheWaitersOfManyNamesShareOneConnectionAndLeaveNoChannel, pubsub.TestTenThousandChannelsShareAConnection
 //	15  each unlock was told to every node of a Cluster
