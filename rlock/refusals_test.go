@@ -133,7 +133,7 @@ func TestAReleaseThatNobodyCanBeToldOfIsNotTriedAgain(t *testing.T) {
 		err := lock.Unlock(s.ctx)
 		assert.ErrorIs(t, err, rlock.ErrUnsupported, "%T", lock)
 		assert.NotErrorIs(t, err, rlock.ErrUnconfirmed, "%T", lock)
-		assert.ErrorContains(t, err, "it is released, but those who wait were not told")
+		assert.ErrorContains(t, err, "it is released, but the waiters were not told")
 		assert.Zero(t, s.number("EXISTS", key))
 	}
 	s.number("DEL", tokenKey)
