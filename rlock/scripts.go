@@ -14,11 +14,14 @@ import (
 var (
 	//go:embed scripts/acquire.lua
 	acquireText string
-	//go:embed scripts/mirror.lua
-	mirrorText string
-
 	//go:embed scripts/rw_acquire.lua
 	rwAcquireText string
+
+	// A mirror is the part that counts the others, and the kind's.
+	//go:embed scripts/others.lua
+	othersText string
+	//go:embed scripts/mirror.lua
+	mirrorText string
 	//go:embed scripts/rw_mirror.lua
 	rwMirrorText string
 
@@ -31,9 +34,9 @@ var (
 	queueText string
 
 	acquireScript   = newScript(acquireText)
-	mirrorScript    = newScript(mirrorText)
+	mirrorScript    = newScript(othersText + mirrorText)
 	rwAcquireScript = newScript(rwAcquireText)
-	rwMirrorScript  = newScript(rwMirrorText)
+	rwMirrorScript  = newScript(othersText + rwMirrorText)
 	plainStep       = newScript(plainText + queueText)
 	readWriteStep   = newScript(rwText + queueText)
 )

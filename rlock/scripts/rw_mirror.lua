@@ -27,28 +27,6 @@
 -- Sending it again changes nothing: counts are absolute, and a tenure that gave up
 -- the write lock does not get it back. So after an error, which may be about one
 -- lock, each can be sent alone.
-local family = string.sub(ARGV[1], 1, 1)
-
-local function others(queue, channel)
-	local n = redis.pcall('zcount', queue, 1, '+inf')
-	if type(n) == 'table' then
-		n = 0
-	end
-	if family ~= 'c' then
-		local turns = 'rlock_turn:' .. string.sub(queue, 13) .. ':'
-		local counts = redis.pcall('pubsub', family == 's' and 'shardnumsub' or 'numsub', channel, turns .. 'ushers')
-		if not counts.err then
-			n = n + math.max(counts[2] - counts[4], 0)
-		end
-	end
-	local window = 'rlock_guests:' .. string.sub(queue, 13)
-	local met = n == 0 and redis.call('pttl', window .. ':met') or 0
-	if (met > 0 or #ARGV[1] > 1) and (family == 'c' and met > 58000 or redis.call('exists', window .. ':polled') == 0) then
-		n = 1 -- it is the turn of guests that nobody can count
-	end
-	return n
-end
-
 local function show(name, prefix, channel, owner, writes, reads)
 	local mode, mine = redis.call('hget', name, 'mode'), {}
 	for _, field in ipairs(redis.call('hkeys', name)) do
