@@ -139,3 +139,40 @@ func TestAReleaseThatNobodyCanBeToldOfIsNotTriedAgain(t *testing.T) {
 	s.number("DEL", tokenKey)
 	s.number("DEL", queue)
 }
+
+// The release has the ticket of the next waiter here with it, and the queue's key is of
+// another type.
+func TestAReleaseThatCarriesATicketFreesTheLockWhateverTheQueueIs(t *testing.T) {
+	for name, lock := range map[string]func(*party) rlock.Locker{
+		"plain": func(p *party) rlock.Locker { return p.NewLock(key) },
+		"write": func(p *party) rlock.Locker { return p.NewReadWriteLock(key).WriteLock() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				queues := queue
+				if name == "write" {
+					queues += "rw"
+				}
+				here, there, me, us, them := w.client(), w.client(), w.caller(), w.caller(), w.caller()
+				require.NoError(t, lock(there).Lock(them))
+				waited := start(func() error { return lock(here).Lock(me) }) // and listens from now on
+				require.True(t, pending(waited))
+				require.NoError(t, lock(there).Unlock(them))
+				require.NoError(t, <-waited)
+				elsewhere := start(func() error { return lock(there).Lock(them) })
+				next := start(func() error { return lock(here).Lock(us) })
+				time.Sleep(time.Second) // others have waited long enough for a release
+				require.True(t, pending(next))
+				w.Del(queues)
+				require.NoError(t, w.Set(queues, "no queue"))
+				err := lock(here).Unlock(me)
+				require.ErrorContains(t, err, "it is released")
+				assert.ErrorIs(t, err, rlock.ErrWrongType)
+				assert.False(t, w.Exists(key))
+				assert.ErrorIs(t, <-next, rlock.ErrWrongType)
+				assert.ErrorIs(t, <-elsewhere, rlock.ErrWrongType)
+				w.Del(queues)
+			})
+		})
+	}
+}

@@ -104,7 +104,7 @@ func (r *room) release(t *tenure, o Owner, now time.Time) error {
 	}
 	untold := released(l.err)
 	_, err := diagnose(l.err)
-	if errors.Is(err, ErrWrongType) {
+	if errors.Is(err, ErrWrongType) && !untold {
 		left, err = 0, nil // somebody has put another key in its place
 	}
 	switch {

@@ -231,6 +231,29 @@ func TestAGuestThatPublishesNothingDoesNotKeepTheLock(t *testing.T) {
 	})
 }
 
+// The first ticket listens for the guest's release. When it leaves, the next one must.
+func TestTheNextInLineHearsTheGuestWhenTheFirstHasLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		f := w.guest()
+		f.take()
+		ctx, leave := context.WithCancel(w.caller())
+		first, next, them := w.client(), w.client(), w.caller()
+		leaves := start(func() error { return first.NewLock(key).Lock(ctx) })
+		w.eventually(func() bool { return len(w.queued()) == 1 }, "it queues")
+		waits := start(func() error { return next.NewLock(key).Lock(them) })
+		w.eventually(func() bool { return len(w.queued()) == 2 }, "it queues")
+		time.Sleep(10*time.Second + 500*time.Millisecond) // the next one looks every two seconds
+		leave()
+		require.ErrorIs(t, <-leaves, context.Canceled)
+		require.True(t, pending(waits))
+		within(t, 0, 100*time.Millisecond, func() {
+			f.free()
+			require.NoError(t, <-waits)
+		})
+		require.NoError(t, next.NewLock(key).Unlock(them))
+	})
+}
+
 func TestAWaiterLooksAgainIfItWasToldWhileItLooked(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		f, p := w.guest(), w.client()
