@@ -177,10 +177,10 @@ func TestAUserNeedsTheDocumentedRightsAndIsToldOfEachThatIsMissing(t *testing.T)
 // The lines are executed as they stand in docs/operations.md, one after the other.
 func TestTheACLLinesOfTheDocumentsAreEnoughForEachKindOfLock(t *testing.T) {
 	t.Parallel()
-	kinds := map[string]func(*rlock.Client) rlock.Locker{
-		"":              func(c *rlock.Client) rlock.Locker { return c.NewFairLock(key) }, // and every other
-		"FencedLock":    func(c *rlock.Client) rlock.Locker { return c.NewFencedLock(key) },
-		"ReadWriteLock": func(c *rlock.Client) rlock.Locker { return c.NewReadWriteLock(key).WriteLock() },
+	kinds := map[string]func(*rlock.Client) locker{
+		"":              func(c *rlock.Client) locker { return c.NewFairLock(key) }, // and every other
+		"FencedLock":    func(c *rlock.Client) locker { return c.NewFencedLock(key) },
+		"ReadWriteLock": func(c *rlock.Client) locker { return c.NewReadWriteLock(key).Write() },
 	}
 	redistest.Over(t, []redistest.Kind{redistest.KindStandalone, redistest.KindCluster}, func(t *testing.T, server *redistest.Server) {
 		s := at(t, server)
@@ -363,15 +363,15 @@ func TestReadersAndWritersAreToldOfARightThatIsMissing(t *testing.T) {
 			}
 			return err == nil
 		}
-		if do(l.WriteLock().Lock(me)) && do(l.ReadLock().Lock(me)) { // and a downgrade
-			do(l.WriteLock().Unlock(me))
+		if do(l.Write().Lock(me)) && do(l.Read().Lock(me)) { // and a downgrade
+			do(l.Write().Unlock(me))
 			time.Sleep(5 * time.Millisecond) // it is mirrored
-			do(l.ReadLock().Unlock(me))
+			do(l.Read().Unlock(me))
 		}
-		if do(l.ReadLock().Lock(me)) { // and a writer who waits elsewhere
-			_, err := there.NewReadWriteLock(key).WriteLock().TryLockFor(s.ctx, 10*time.Millisecond, 0)
+		if do(l.Read().Lock(me)) { // and a writer who waits elsewhere
+			_, err := there.NewReadWriteLock(key).Write().TryLockFor(s.ctx, 10*time.Millisecond, 0)
 			do(err)
-			do(l.ReadLock().Unlock(me))
+			do(l.Read().Unlock(me))
 		}
 		return failed
 	}

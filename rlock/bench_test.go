@@ -74,7 +74,7 @@ func rawPair(b *testing.B, client rueidis.Client, keys []string) {
 	}
 }
 
-func lockPair(b *testing.B, ctx context.Context, lock rlock.Locker) {
+func lockPair(b *testing.B, ctx context.Context, lock locker) {
 	if err := lock.Lock(ctx); err != nil {
 		b.Errorf("Lock: %v", err)
 	}
@@ -243,7 +243,7 @@ func BenchmarkReaders(b *testing.B) {
 	for name, section := range map[string]time.Duration{"empty": 0, "1 ms": time.Millisecond} {
 		b.Run(name, func(b *testing.B) {
 			server := redistest.Standalone(b)
-			lock := benchClient(b, server.Options()).NewReadWriteLock("readers").ReadLock()
+			lock := benchClient(b, server.Options()).NewReadWriteLock("readers").Read()
 			calls := server.CountCalls(b, func() {
 				in(b, 64, func(int) func() {
 					return func() {
@@ -271,8 +271,8 @@ func BenchmarkReaders(b *testing.B) {
 func BenchmarkFencedBesidePlain(b *testing.B) {
 	client := benchClient(b, benchOption(b))
 	plain, fenced := client.NewLock("plain"), client.NewFencedLock("fenced")
-	beside := func(b *testing.B, block func(b *testing.B, lock rlock.Locker)) {
-		seconds := func(lock rlock.Locker) float64 {
+	beside := func(b *testing.B, block func(b *testing.B, lock locker)) {
+		seconds := func(lock locker) float64 {
 			began := time.Now()
 			block(b, lock)
 			return time.Since(began).Seconds()
@@ -289,14 +289,14 @@ func BenchmarkFencedBesidePlain(b *testing.B) {
 		b.ReportMetric(with[n/10]/without[n/10], "x-plain-p10")
 	}
 	b.Run("alone", func(b *testing.B) {
-		beside(b, func(b *testing.B, lock rlock.Locker) {
+		beside(b, func(b *testing.B, lock locker) {
 			for range 100 {
 				lockPair(b, context.Background(), lock)
 			}
 		})
 	})
 	b.Run("crowd", func(b *testing.B) {
-		beside(b, func(b *testing.B, lock rlock.Locker) {
+		beside(b, func(b *testing.B, lock locker) {
 			var all sync.WaitGroup
 			for range 100 {
 				all.Go(func() {
@@ -323,7 +323,7 @@ func BenchmarkFairHandOver(b *testing.B) {
 	far.SetRoundTrip(roundTrip)
 	option := rueidis.ClientOption{InitAddress: []string{far.Addr()}}
 	observer := rawClient(b, near)
-	var locks [clients]*rlock.FairLock
+	var locks [clients]*rlock.Lock
 	for i := range locks {
 		client, err := rlock.New(rlock.Config{Redis: option, HandoffLimit: -1})
 		require.NoError(b, err)

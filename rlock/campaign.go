@@ -163,7 +163,7 @@ func (c *campaign) behind() int {
 
 // here reports whether another owner of this process has the lock or waits for it,
 // and whether this client is about to free it. Where the server is silent nobody waits.
-func (l *lock) here(o Owner) (taken, freeing bool) {
+func (l *single) here(o Owner) (taken, freeing bool) {
 	r := l.client.visitIfAny(l.name)
 	if r == nil {
 		return false, false
@@ -182,11 +182,11 @@ func (l *lock) here(o Owner) (taken, freeing bool) {
 var errSilent = errors.New("the server has not answered for a while")
 
 // isSilent reports whether the server is taken for dead.
-func (l *lock) isSilent() bool { return l.unanswered(silence) }
+func (l *single) isSilent() bool { return l.unanswered(silence) }
 
 // unanswered reports whether the server has left a command for the lock unanswered for at
 // least so long.
-func (l *lock) unanswered(least time.Duration) bool {
+func (l *single) unanswered(least time.Duration) bool {
 	r := l.client.visitIfAny(l.name)
 	if r == nil {
 		return false

@@ -188,13 +188,6 @@ func (c *Client) askForSharded() (f fault, err error) {
 // lock's hash in Redis to the process.
 func (c *Client) ID() string { return c.id.prefix }
 
-// NewLock returns the lock of that name. It asks Redis nothing, and costs
-// nothing to keep or to throw away: two Locks of one name are the same lock. A
-// name that no lock can have makes every method return [ErrInvalidName].
-func (c *Client) NewLock(key string) *Lock {
-	return &Lock{lock{client: c, name: c.newName(plainKind, key)}}
-}
-
 // Close ends the client: every waiter and every later call gets [ErrClosed], the
 // contexts of what is held end with that cause, what is held is released, and no
 // goroutine is left. It waits for Redis to confirm the releases, at most three

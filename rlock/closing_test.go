@@ -65,10 +65,10 @@ var connections = map[string]func(w *world) (*rlock.Client, *network.Network){
 // whether it was executed. So Close has nothing to warn of.
 func TestCloseIsConfirmedAlthoughCallersHaveLeft(t *testing.T) {
 	for name, connect := range connections {
-		for kind, newLock := range map[string]func(*rlock.Client) rlock.Locker{
-			"lock":       func(c *rlock.Client) rlock.Locker { return c.NewLock(key) },
-			"fair lock":  func(c *rlock.Client) rlock.Locker { return c.NewFairLock(key) },
-			"write lock": func(c *rlock.Client) rlock.Locker { return c.NewReadWriteLock(key).WriteLock() },
+		for kind, newLock := range map[string]func(*rlock.Client) locker{
+			"lock":       func(c *rlock.Client) locker { return c.NewLock(key) },
+			"fair lock":  func(c *rlock.Client) locker { return c.NewFairLock(key) },
+			"write lock": func(c *rlock.Client) locker { return c.NewReadWriteLock(key).Write() },
 		} {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				bubble(t, func(t *testing.T, w *world) {
@@ -168,10 +168,10 @@ func TestALockEndsWithTheSharedClientThatWasClosedFirst(t *testing.T) {
 			s.Close()
 		}
 		within(t, 0, 5*time.Second, func() { require.ErrorIs(t, held.Unlock(me), rlock.ErrUnconfirmed) })
-		for name, lock := range map[string]rlock.Locker{
+		for name, lock := range map[string]locker{
 			"lock":       client.NewLock(key),
 			"fair lock":  client.NewFairLock(key),
-			"read lock":  client.NewReadWriteLock(key).ReadLock(),
+			"read lock":  client.NewReadWriteLock(key).Read(),
 			"multi-lock": rlock.NewMultiLock(client.NewLock(key), client.NewLock("another")),
 		} {
 			within(t, 0, 5*time.Second, func() { require.ErrorIs(t, lock.Lock(w.caller()), rlock.ErrClosed, name) })

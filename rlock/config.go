@@ -39,7 +39,7 @@ type Config struct {
 	// once another client is known to wait for it, a client of Redisson included. Then
 	// it is released, and this client's next waiter joins the end of the queue. More
 	// is faster here, and makes others wait longer. Negative: it is not handed off at
-	// all while others wait. A FairLock never is. Defaults to 16.
+	// all while others wait. A fair lock never is. Defaults to 16.
 	HandoffLimit int
 
 	// HandoffTime is how long a lock is handed off inside this process once another

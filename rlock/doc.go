@@ -18,14 +18,14 @@
 //
 // # The kinds
 //
-//	Lock           one at a time; the rest of this page is about it
-//	FencedLock     and a number that grows, for a resource that rejects stale writes
-//	ReadWriteLock  many readers, or one writer
-//	FairLock       first come, first served, over all clients
-//	MultiLock      several locks, all or none
-//	RedLock        a majority of independent servers
+//	NewLock           one owner at a time; the rest of this page is about it
+//	NewFencedLock     and a number that grows, for a resource that rejects stale writes
+//	NewReadWriteLock  many readers, or one writer
+//	NewFairLock       first come, first served, over all clients
+//	NewMultiLock      several locks, all or none
+//	NewRedLock        a majority of independent servers
 //
-// All are a [Locker], and have what this page says in common: the tenure, the
+// All are of type [Lock], and have what this page says in common: the tenure, the
 // leases, how a loss is told. Each says in its own comment where it differs.
 //
 // # What it promises
@@ -87,7 +87,7 @@
 // it may go on without end. Once one does, the lock is handed off [Config.HandoffLimit]
 // more times, or for [Config.HandoffTime], whichever ends first; then it is released, and
 // the client goes to the end of the queue. So clients that keep waiting take turns. This is
-// lock cohorting (Dice, Marathe, Shavit, 2012) with Redis as the global lock. A [FairLock]
+// lock cohorting (Dice, Marathe, Shavit, 2012) with Redis as the global lock. A fair lock
 // has a ticket for each waiter and no hand-offs: it is granted in the order of all waiters
 // of all clients.
 //

@@ -29,6 +29,10 @@ var (
 	// the call may wait. Nothing is held.
 	ErrNotAcquired = errors.New("lock is held by another owner")
 
+	// ErrNoToken is returned by [Lock.Token] and [Hold.Token] for a lock that has no
+	// fencing tokens: only those from [Client.NewFencedLock] have them.
+	ErrNoToken = errors.New("the lock has no fencing tokens")
+
 	// ErrUpgrade is returned by the methods that take a write lock when the caller
 	// holds the read lock of that name and not the write lock: two readers that
 	// both waited for the other to leave would wait for ever. Nothing was changed,

@@ -71,22 +71,22 @@ func ExampleClient_NewReadWriteLock() {
 	ctx := context.Background()
 
 	lock := client.NewReadWriteLock("prices")
-	reading, _ := lock.ReadLock().Acquire(ctx)
-	alsoReading, _ := lock.ReadLock().Acquire(ctx)
-	writing, err := lock.WriteLock().TryAcquire(ctx)
+	reading, _ := lock.Read().Acquire(ctx)
+	alsoReading, _ := lock.Read().Acquire(ctx)
+	writing, err := lock.Write().TryAcquire(ctx)
 	fmt.Println(writing != nil, errors.Is(err, rlock.ErrNotAcquired))
 	_ = reading.Release(ctx)
 	_ = alsoReading.Release(ctx)
 
 	// Whoever writes may read on, and let others read.
-	_ = lock.WriteLock().Lock(ctx)
-	_ = lock.ReadLock().Lock(ctx)
-	_ = lock.WriteLock().Unlock(ctx)
-	fmt.Println(lock.WriteLock().IsHeld(ctx), lock.ReadLock().IsHeld(ctx))
+	_ = lock.Write().Lock(ctx)
+	_ = lock.Read().Lock(ctx)
+	_ = lock.Write().Unlock(ctx)
+	fmt.Println(lock.Write().IsHeld(ctx), lock.Read().IsHeld(ctx))
 
 	// But not the other way round.
-	fmt.Println(errors.Is(lock.WriteLock().Lock(ctx), rlock.ErrUpgrade))
-	_ = lock.ReadLock().Unlock(ctx)
+	fmt.Println(errors.Is(lock.Write().Lock(ctx), rlock.ErrUpgrade))
+	_ = lock.Read().Unlock(ctx)
 	// Output:
 	// false true
 	// false true

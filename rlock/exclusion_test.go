@@ -29,17 +29,17 @@ type record struct {
 type span struct{ from, to time.Time }
 
 // A way is one in which a caller can have section run with the lock held, once.
-type way func(ctx context.Context, lock rlock.Locker, section func()) error
+type way func(ctx context.Context, lock locker, section func()) error
 
 var ways = []way{
-	func(ctx context.Context, lock rlock.Locker, section func()) error {
+	func(ctx context.Context, lock locker, section func()) error {
 		if err := lock.Lock(ctx); err != nil {
 			return err
 		}
 		section()
 		return lock.Unlock(ctx)
 	},
-	func(_ context.Context, lock rlock.Locker, section func()) error {
+	func(_ context.Context, lock locker, section func()) error {
 		ctx := context.Background() // its acquire is not sent by a goroutine of its own
 		if err := lock.Lock(ctx); err != nil {
 			return err
@@ -47,7 +47,7 @@ var ways = []way{
 		section()
 		return lock.Unlock(ctx)
 	},
-	func(ctx context.Context, lock rlock.Locker, section func()) error { // nested
+	func(ctx context.Context, lock locker, section func()) error { // nested
 		if err := lock.Lock(ctx); err != nil {
 			return err
 		}
@@ -57,13 +57,13 @@ var ways = []way{
 		section()
 		return errors.Join(lock.Unlock(ctx), lock.Unlock(ctx))
 	},
-	func(ctx context.Context, lock rlock.Locker, section func()) error {
+	func(ctx context.Context, lock locker, section func()) error {
 		return lock.Do(ctx, func(context.Context) error {
 			section()
 			return nil
 		})
 	},
-	func(ctx context.Context, lock rlock.Locker, section func()) error {
+	func(ctx context.Context, lock locker, section func()) error {
 		hold, err := lock.Acquire(ctx, rlock.WithLease(time.Hour))
 		if err != nil {
 			return err
@@ -71,7 +71,7 @@ var ways = []way{
 		section()
 		return hold.Release(ctx)
 	},
-	func(ctx context.Context, lock rlock.Locker, section func()) error {
+	func(ctx context.Context, lock locker, section func()) error {
 		for {
 			taken, err := try(ctx, lock, time.Millisecond, 0)
 			if err != nil {
@@ -88,7 +88,7 @@ var ways = []way{
 // work has so many goroutines go through a section each round. Who is granted a fair lock
 // in its queue has it for two seconds at first, and may lose it where the process stands
 // still for as long.
-func (r *record) work(s *site, lock rlock.Locker, goroutines, rounds int) {
+func (r *record) work(s *site, lock locker, goroutines, rounds int) {
 	for g := range goroutines {
 		r.workers.Go(func() {
 			var spans []span
@@ -97,7 +97,8 @@ func (r *record) work(s *site, lock rlock.Locker, goroutines, rounds int) {
 				r.counter++
 				spans = append(spans, span{from, time.Now()})
 			}
-			_, fair := beneath(lock).(*rlock.FairLock)
+			tried, ok := lock.(*trial)
+			fair := ok && tried.kind.strict
 			for len(spans) < rounds {
 				err := ways[(g+len(spans))%len(ways)](s.ctx, lock, section)
 				if claim := fair && errors.Is(err, rlock.ErrLost); !claim && !assert.NoError(s.t, err) {

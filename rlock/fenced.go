@@ -1,15 +1,12 @@
 package rlock
 
-import (
-	"context"
-	"fmt"
-	"time"
-)
+import "fmt"
 
-// A FencedLock is a [Lock] that numbers its sections: each time that it is granted,
-// or passed on inside the process, the new holder has a fencing token that is
-// larger than any before, over all processes and over Redisson's RFencedLock of
-// that name. A nested lock has the token of the outer one.
+// NewFencedLock returns the fenced lock of that name, at no cost, as [Client.NewLock]
+// does. It numbers its critical sections: each time that it is granted, or handed off
+// inside the process, the new holder has a fencing token that is larger than any before, over
+// all processes and over Redisson's RFencedLock of that name. A nested lock has the token
+// of the outer one. [Hold.Token] and [Lock.Token] return it.
 //
 // A holder that was stopped for longer than its lease goes on writing when it
 // wakes, since it cannot know. A resource that is given the token with every write,
@@ -34,43 +31,16 @@ import (
 // key, INCRBY and GET; without them, and where the key is no counter, locking fails
 // with [ErrNoPermission] or [ErrWrongType] and the lock stays free.
 //
-// A name should have locks of one kind only. A FencedLock and a Lock of one name
+// A name should have locks of one kind only. A fenced lock and a plain one of one name
 // keep each other out, but do not nest: an owner that holds the one and locks the other
-// waits for itself. A Lock has no tokens, and neither has a holder by it.
-type FencedLock struct{ lock }
-
-var _ Locker = (*FencedLock)(nil)
-
-// NewFencedLock returns the fenced lock of that name, at no cost, as [Client.NewLock]
-// does.
+// waits for itself. A plain lock has no tokens, and
+// neither has its holder.
 //
 // Redisson's getFencedLock(name).
-func (c *Client) NewFencedLock(key string) *FencedLock {
-	return &FencedLock{lock{client: c, name: c.newName(fencedKind, key)}}
-}
+func (c *Client) NewFencedLock(key string) *Lock { return c.newLock(fencedKind, key) }
 
-// Token returns the fencing token of what the caller holds, judged without asking
-// Redis. It is [ErrNotHeld] if the caller holds nothing, and [ErrLost] if it has
-// lost the lock and not unlocked it yet. With a handle, use
-// [Hold.Token].
-//
-// Redisson's lockAndGetToken() returns the same. Its getToken() does not: it
-// returns the counter, which is somebody else's token if the caller holds nothing.
-func (l *FencedLock) Token(ctx context.Context) (uint64, error) {
-	if l.name.err != nil {
-		return 0, l.name.err
-	}
-	owner := ownerOf(ctx)
-	if r := l.client.visitIfAny(l.name); r != nil {
-		defer r.exit()
-		if t := r.current(time.Now()); t != nil && t.holds(owner) {
-			return t.tokens.current, nil
-		}
-	}
-	if cause := l.client.losses.find(lossKey{l.name.id, l.name.key, owner}); cause != nil {
-		return 0, cause
-	}
-	return 0, fmt.Errorf("rlock: token of %q: owner %s: %w", l.name.key, owner, l.client.losses.notHeld())
+func errNoToken(name string) error {
+	return fmt.Errorf("rlock: lock %q: %w: use Client.NewFencedLock", name, ErrNoToken)
 }
 
 const (

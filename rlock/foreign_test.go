@@ -158,13 +158,13 @@ func TestAForceUnlockThatArrivesTooLateLeavesALaterHolderOfTheSameRedisson(t *te
 		"write": func(owner string) []string { return []string{"mode", "write", owner + ":write", "1", owner, "1"} },
 	}
 	for name, test := range map[string]struct {
-		lock func(c *rlock.Client) rlock.Locker
+		lock func(c *rlock.Client) locker
 		mode string
 	}{
-		"plain": {func(c *rlock.Client) rlock.Locker { return c.NewLock(key) }, ""},
-		"fair":  {func(c *rlock.Client) rlock.Locker { return c.NewFairLock(key) }, ""},
-		"read":  {func(c *rlock.Client) rlock.Locker { return c.NewReadWriteLock(key).ReadLock() }, "read"},
-		"write": {func(c *rlock.Client) rlock.Locker { return c.NewReadWriteLock(key).WriteLock() }, "write"},
+		"plain": {func(c *rlock.Client) locker { return c.NewLock(key) }, ""},
+		"fair":  {func(c *rlock.Client) locker { return c.NewFairLock(key) }, ""},
+		"read":  {func(c *rlock.Client) locker { return c.NewReadWriteLock(key).Read() }, "read"},
+		"write": {func(c *rlock.Client) locker { return c.NewReadWriteLock(key).Write() }, "write"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {

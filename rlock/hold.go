@@ -14,12 +14,13 @@ type Hold struct {
 	client *Client
 	name   *name
 	owner  Owner
-	shared bool // a read lock's
-	ctx    context.Context
+	shared bool            // a read lock's
+	ctx    context.Context // &scoped
+	scoped heldContext
 	cancel context.CancelCauseFunc
 	token  uint64 // set when the lock was granted, and never changed; 0: it has none
 
-	parts  *parts                // of a MultiLock or RedLock, which has no tenure of its own
+	parts  *parts                // of a lock over several, which has no tenure of its own
 	part   bool                  // it is a part of such a hold, which tells of its loss
 	partOf atomic.Pointer[parts] // once it has joined it
 
@@ -53,61 +54,14 @@ func WithWait(wait time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.wait = max(wait, 0) }
 }
 
-// Acquire waits until it has the lock, as [Lock.Lock] does, and returns a handle
-// to it. No goroutine's identity is involved: if ctx carries an owner
-// ([WithOwner]), the hold nests in what that owner holds; else it belongs to the
-// handle alone, and an Acquire while it is held waits, also in the same
-// goroutine.
-//
-// On an error the Hold is nil and nothing is held. The errors are those of Lock,
-// and [ErrNotAcquired] when the time of [WithWait] was up.
-func (l *lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
-	req := requestOf(ctx, options)
-	req.shared = l.shared
-	// The time to wait for a lock is not the time to hold it.
-	return l.client.hold(ctx, context.WithoutCancel(ctx), l.name, req)
-}
-
-// TryAcquire is Acquire with one attempt, unless [WithWait] gives it more time:
-// [ErrNotAcquired] says that another owner holds the lock, and one attempt returns
-// any fault at once.
-func (l *lock) TryAcquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
-	return l.Acquire(ctx, oneAttempt(options)...)
-}
-
-// oneAttempt returns the options of TryAcquire: a wait of the caller's comes last, and
-// counts.
-func oneAttempt(options []AcquireOption) []AcquireOption {
-	return append([]AcquireOption{WithWait(0)}, options...)
-}
-
-// requestOf returns what Acquire wants: in the name of ctx's owner, or of the handle.
-func requestOf(ctx context.Context, options []AcquireOption) request {
-	o := acquireOptions{wait: forever}
+// newRequest returns what a caller wants who waits without end unless an option says
+// otherwise.
+func newRequest(o Owner, options []AcquireOption) request {
+	with := acquireOptions{wait: forever}
 	for _, option := range options {
-		option(&o)
+		option(&with)
 	}
-	owner, ok := OwnerFrom(ctx)
-	if !ok {
-		owner = newHandleOwner()
-	}
-	return request{owner: owner, lease: o.lease, wait: o.wait, part: o.part, quit: o.quit}
-}
-
-// hold acquires a lock with a handle, whose context is made from parent.
-func (c *Client) hold(ctx, parent context.Context, n *name, req request) (*Hold, error) {
-	h := &Hold{client: c, name: n, owner: req.owner, shared: req.shared, part: req.part}
-	h.ctx, h.cancel = context.WithCancelCause(parent)
-	req.hold = h
-	err := c.acquire(ctx, n, req)
-	if errors.Is(err, ErrNotAcquired) {
-		err = fmt.Errorf("rlock: lock %q: %w", n.key, err)
-	}
-	if err != nil {
-		h.cancel(err)
-		return nil, err
-	}
-	return h, nil
+	return request{owner: o, lease: with.lease, wait: with.wait, part: with.part, quit: with.quit}
 }
 
 // Context returns a context that ends when the lock is released or lost;
@@ -115,6 +69,9 @@ func (c *Client) hold(ctx, parent context.Context, n *name, req request) (*Hold,
 // grant the lock to another client. From Acquire it carries the values of
 // Acquire's context, but not its end: the time to wait for a lock is not the
 // time to hold it.
+//
+// It carries the hold: the same lock, locked with it or with a context made from it, nests
+// in this hold, from any goroutine. Other locks are not affected.
 func (h *Hold) Context() context.Context { return h.ctx }
 
 // Done is Context().Done().
@@ -166,12 +123,12 @@ func (h *Hold) visit() *room {
 }
 
 // Token returns the fencing token of the hold, which is at least 1, to be given to
-// the resource with each write; see [FencedLock]. It stays the same after the hold
-// is released or lost, so that the resource can refuse it. Only a FencedLock has
-// tokens: for a hold of any other lock Token returns an error, and no other error.
+// the resource with each write; see [Client.NewFencedLock]. It stays the same
+// after the hold is released or lost, so that the resource can refuse it. Only a fenced
+// lock has tokens: for a hold of any other Token returns [ErrNoToken], and no other error.
 func (h *Hold) Token() (uint64, error) {
 	if h.token == 0 {
-		return 0, fmt.Errorf("rlock: lock %q has no fencing tokens: take it by a FencedLock", h.name.key)
+		return 0, errNoToken(h.name.key)
 	}
 	return h.token, nil
 }

@@ -1,6 +1,9 @@
 package rlock
 
-import "strconv"
+import (
+	"context"
+	"strconv"
+)
 
 // A kind is what one sort of lock is in Redis. The room, its queue, the tenure and
 // the keeper are the same for all of them.
@@ -19,6 +22,8 @@ type kind struct {
 	// holders returns the owners whose tenures an unlock by force has to release, by the
 	// fields of the lock's hash.
 	holders func(fields []string, shared bool) []string
+	// locked asks Redis whether anybody holds the lock.
+	locked func(ctx context.Context, l *single) (bool, error)
 
 	// channel is the beginning of the name of the channel that Redisson listens to.
 	channel string
@@ -48,19 +53,19 @@ type kindID uint8
 
 var kinds = [kindCount]kind{
 	plainKind: {
-		step: plainStep, acquire: acquirePlain, mirror: mirrorPlain, holders: allFields,
+		step: plainStep, acquire: acquirePlain, mirror: mirrorPlain, holders: allFields, locked: keyExists,
 		channel: "redisson_lock__channel:",
 	},
 	fencedKind: {
-		step: plainStep, acquire: acquireFenced, mirror: mirrorPlain, holders: allFields,
+		step: plainStep, acquire: acquireFenced, mirror: mirrorPlain, holders: allFields, locked: keyExists,
 		channel: "redisson_lock__channel:", extra: "redisson_lock_token:", fenced: true,
 	},
 	readWriteKind: {
-		step: readWriteStep, acquire: acquireReadWrite, mirror: mirrorReadWrite, holders: readersOrWriters,
+		step: readWriteStep, acquire: acquireReadWrite, mirror: mirrorReadWrite, holders: readersOrWriters, locked: readOrWritten,
 		channel: "redisson_rwlock:", layout: "rw",
 	},
 	fairKind: {
-		step: plainStep, acquire: acquirePlain, mirror: mirrorPlain, holders: allFields,
+		step: plainStep, acquire: acquirePlain, mirror: mirrorPlain, holders: allFields, locked: keyExists,
 		channel: "redisson_lock__channel:", strict: true,
 	},
 }

@@ -14,6 +14,25 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
+// A locker is what the tests need of a lock.
+type locker interface {
+	Name() string
+	Lock(ctx context.Context) error
+	LockFor(ctx context.Context, lease time.Duration) error
+	TryLock(ctx context.Context) (bool, error)
+	TryLockFor(ctx context.Context, wait, lease time.Duration) (bool, error)
+	Unlock(ctx context.Context) error
+	Acquire(ctx context.Context, options ...rlock.AcquireOption) (*rlock.Hold, error)
+	TryAcquire(ctx context.Context, options ...rlock.AcquireOption) (*rlock.Hold, error)
+	Do(ctx context.Context, fn func(ctx context.Context) error, options ...rlock.AcquireOption) error
+	IsHeld(ctx context.Context) bool
+	HoldCount(ctx context.Context) int
+	Token(ctx context.Context) (uint64, error)
+	IsLocked(ctx context.Context) (bool, error)
+	TTL(ctx context.Context) (time.Duration, error)
+	ForceUnlock(ctx context.Context) (bool, error)
+}
+
 // A kind is one kind of lock as the tests see it. To have another one tested, add a
 // row to kinds: every test that begins with eachKind runs over it on servers, and
 // every one that begins with eachRealm in virtual time.
@@ -21,11 +40,11 @@ type kind struct {
 	name string
 	// lock returns the lock of that name, of a process that has a client of each
 	// server.
-	lock func(clients []*rlock.Client, name string) rlock.Locker
+	lock func(clients []*rlock.Client, name string) locker
 	// rival returns the lock that nobody has while another owner has the lock: the lock
 	// itself by default, or another one that it keeps out. It must be another where
 	// owners share the lock.
-	rival func(clients []*rlock.Client, name string) rlock.Locker
+	rival func(clients []*rlock.Client, name string) locker
 	// strict locks are granted in the order of all waiters, and never handed off.
 	strict bool
 	// servers is how many there are, none of which knows of the others; 0 is one.
@@ -61,34 +80,37 @@ var kinds = []kind{
 	{name: "red", where: simulated, lock: redLock, servers: 3},
 }
 
-func plainLock(clients []*rlock.Client, name string) rlock.Locker { return clients[0].NewLock(name) }
+func plainLock(clients []*rlock.Client, name string) locker { return clients[0].NewLock(name) }
 
-func fencedLock(clients []*rlock.Client, name string) rlock.Locker {
+func fencedLock(clients []*rlock.Client, name string) locker {
 	return clients[0].NewFencedLock(name)
 }
 
-func writeLock(clients []*rlock.Client, name string) rlock.Locker {
-	return clients[0].NewReadWriteLock(name).WriteLock()
+func writeLock(clients []*rlock.Client, name string) locker {
+	return clients[0].NewReadWriteLock(name).Write()
 }
 
-func readLock(clients []*rlock.Client, name string) rlock.Locker {
-	return clients[0].NewReadWriteLock(name).ReadLock()
+func readLock(clients []*rlock.Client, name string) locker {
+	return clients[0].NewReadWriteLock(name).Read()
 }
 
-func multiLock(clients []*rlock.Client, name string) rlock.Locker {
+func multiLock(clients []*rlock.Client, name string) locker {
 	return rlock.NewMultiLock(clients[1].NewLock(name), clients[0].NewLock(name))
 }
 
-func multiLockOfTwo(clients []*rlock.Client, name string) rlock.Locker {
+func multiLockOfTwo(clients []*rlock.Client, name string) locker {
 	return rlock.NewMultiLock(clients[0].NewLock(name), clients[0].NewFencedLock(beside(name)))
 }
 
 // beside is the name of the other part, which is no longer than a name may be.
 func beside(name string) string { return "beside " + name[:min(len(name), 20)] }
 
-func redLock(clients []*rlock.Client, name string) rlock.Locker {
-	return rlock.NewRedLock(clients, name)
+func redLock(clients []*rlock.Client, name string) locker {
+	return majority{rlock.NewRedLock(clients, name)}
 }
+
+// A majority is a lock over several servers.
+type majority struct{ locker }
 
 func (k kind) keysOf(name string) []string {
 	if k.keys == nil {
@@ -97,17 +119,18 @@ func (k kind) keysOf(name string) []string {
 	return k.keys(name)
 }
 
-func fairLock(clients []*rlock.Client, name string) rlock.Locker { return clients[0].NewFairLock(name) }
+func fairLock(clients []*rlock.Client, name string) locker { return clients[0].NewFairLock(name) }
 
 // A trial is a lock of the kind that is tried, in the hands of one process.
 type trial struct {
-	rlock.Locker
-	rival rlock.Locker // see kind
+	locker
+	kind  kind
+	rival locker // see kind
 }
 
 func (k kind) trial(clients []*rlock.Client, name string) *trial {
-	l := &trial{Locker: k.lock(clients, name)}
-	l.rival = l.Locker
+	l := &trial{locker: k.lock(clients, name), kind: k}
+	l.rival = l.locker
 	if k.rival != nil {
 		l.rival = k.rival(clients, name)
 	}
@@ -223,8 +246,11 @@ func (s *subject) isFree(lock *trial) (free bool) {
 // try is TryLockFor, again and again while servers are too slow: a lock over several has
 // most of them silent where the process stands still for a moment, and one with replicas
 // too few of them in time.
-func try(ctx context.Context, lock rlock.Locker, wait, lease time.Duration) (taken bool, err error) {
-	_, several := beneath(lock).(*rlock.RedLock)
+func try(ctx context.Context, lock locker, wait, lease time.Duration) (taken bool, err error) {
+	_, several := lock.(majority)
+	if tried, ok := lock.(*trial); ok {
+		_, several = tried.locker.(majority)
+	}
 	for {
 		taken, err = lock.TryLockFor(ctx, wait, lease)
 		slow := several || errors.Is(err, rlock.ErrNotReplicated)
@@ -232,14 +258,6 @@ func try(ctx context.Context, lock rlock.Locker, wait, lease time.Duration) (tak
 			return taken, err
 		}
 	}
-}
-
-// beneath returns the lock that is tried.
-func beneath(lock rlock.Locker) rlock.Locker {
-	if l, ok := lock.(*trial); ok {
-		return l.Locker
-	}
-	return lock
 }
 
 // count returns how many of the commands the servers execute while run runs.

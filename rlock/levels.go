@@ -15,9 +15,11 @@ type level struct {
 
 func (l *level) kept() bool { return l.until.IsZero() }
 
-// told reports whether a loss is remembered by the owner's name. Nobody asks by that
-// of a handle, and of a part the whole tells.
-func (l *level) told() bool { return !l.owner.ofHandle() && (l.hold == nil || !l.hold.part) }
+// told reports whether a loss is remembered by the owner's name. A handle that is its own
+// owner remembers for itself, and of a part the whole tells.
+func (l *level) told() bool {
+	return l.hold == nil || !l.owner.ofHandle() && !l.hold.part
+}
 
 // over reports whether the level itself asks for no more.
 func (l *level) over(now time.Time) bool { return !l.kept() && !now.Before(l.until) }

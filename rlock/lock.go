@@ -3,15 +3,17 @@ package rlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // A Lock is a reentrant lock that clients on many machines contend for, known by
-// its name. It holds no state of any call: it may be shared, copied and thrown
-// away, and all its methods may be called concurrently.
+// its name. All kinds of lock are of this type; what a kind promises beyond this page is
+// said at its constructor: [Client.NewLock], [Client.NewFairLock],
+// [Client.NewFencedLock], [Client.NewReadWriteLock], [NewMultiLock], [NewRedLock].
+//
+// A Lock holds no state of any call: it may be shared and thrown away, two of one kind,
+// name and client are the same lock, and all its methods may be called concurrently. Those
+// of a nil or zero Lock panic or return [ErrInvalidConfig].
 //
 // The methods that take a lock without returning a handle (Lock, TryLock and
 // their kin) take it in the name of an [Owner]: the goroutine that calls, or the
@@ -21,17 +23,18 @@ import (
 // Levels may ask for different leases. The lock is kept for the longest that any
 // level still open asks for; the watchdog counts as without end. So a nested
 // LockFor neither shortens what is held nor stops the watchdog of an outer level.
-type Lock struct{ lock }
+type Lock struct{ made form }
 
-// lock has the methods of all kinds of lock that live in one key.
-type lock struct {
-	client *Client
-	name   *name
-	shared bool // whether it is the read lock of its name
-}
+// NewLock returns the lock of that name, which one owner at a time holds. It asks Redis
+// nothing, and costs nothing to keep or to throw away. A name that no lock can have makes
+// every method return [ErrInvalidName]. Names of a Lock and of Redisson's lock are the same.
+//
+// Redisson's getLock(name).
+func (c *Client) NewLock(key string) *Lock { return c.newLock(plainKind, key) }
 
-// Name returns the name that the lock was made with.
-func (l *lock) Name() string { return l.name.key }
+// Name returns the name that the lock was made with; of a multi-lock those of its parts
+// with commas between them, each name once.
+func (l *Lock) Name() string { return l.form().title() }
 
 // Lock waits until the caller holds the lock, or ctx ends. The watchdog keeps
 // the lock until Unlock. Within a process waiters are served first come, first
@@ -41,13 +44,12 @@ func (l *lock) Name() string { return l.name.key }
 // the error is ctx's, and carries what Redis said last if that was an error:
 // transient errors are retried. Errors that waiting cannot cure are
 // returned at once: [ErrWrongType], [ErrNoPermission], [ErrUnsupported],
-// [ErrInvalidName], [ErrClosed]. If the caller's hold was lost before its time and
-// is not unlocked yet, Lock fails with [ErrLost], which says for how long.
+// [ErrInvalidName], [ErrInvalidConfig], [ErrClosed], and [ErrUpgrade] for the write lock of
+// an owner that reads. If the caller's hold was lost before its time and is not unlocked
+// yet, Lock fails with [ErrLost], which says for how long.
 //
 // Redisson's lock() and lockInterruptibly().
-func (l *lock) Lock(ctx context.Context) error {
-	return l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), shared: l.shared, wait: forever})
-}
+func (l *Lock) Lock(ctx context.Context) error { return l.take(ctx, 0, forever) }
 
 // LockFor is Lock without the watchdog: the lock is the caller's for the lease,
 // or until Unlock, whichever comes first. When the lease ends before, the hold
@@ -61,8 +63,8 @@ func (l *lock) Lock(ctx context.Context) error {
 // [ErrNotHeld] and ErrLost.
 //
 // Redisson's lock(lease, unit).
-func (l *lock) LockFor(ctx context.Context, lease time.Duration) error {
-	return l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), shared: l.shared, lease: lease, wait: forever})
+func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
+	return l.take(ctx, lease, forever)
 }
 
 // TryLock takes the lock if it is the caller's, or is free and nobody waits for it, and
@@ -73,9 +75,7 @@ func (l *lock) LockFor(ctx context.Context, lease time.Duration) error {
 // returned at once.
 //
 // Redisson's tryLock().
-func (l *lock) TryLock(ctx context.Context) (bool, error) {
-	return outcome(l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), shared: l.shared}))
-}
+func (l *Lock) TryLock(ctx context.Context) (bool, error) { return outcome(l.take(ctx, 0, 0)) }
 
 // TryLockFor waits for the lock at most for the time given by wait, and reports
 // whether the caller holds it: false without an error means that another owner
@@ -85,8 +85,14 @@ func (l *lock) TryLock(ctx context.Context) (bool, error) {
 // LockFor; 0 means the watchdog.
 //
 // Redisson's tryLock(wait, unit) and tryLock(wait, lease, unit).
-func (l *lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool, error) {
-	return outcome(l.client.acquire(ctx, l.name, request{owner: ownerOf(ctx), shared: l.shared, lease: lease, wait: max(wait, 0)}))
+func (l *Lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool, error) {
+	return outcome(l.take(ctx, lease, max(wait, 0)))
+}
+
+// take acquires the lock in the name of the caller.
+func (l *Lock) take(ctx context.Context, lease, wait time.Duration) error {
+	f := l.form()
+	return f.take(ctx, request{owner: ownerOf(ctx, f), lease: lease, wait: wait})
 }
 
 func outcome(err error) (bool, error) {
@@ -111,8 +117,9 @@ func outcome(err error) (bool, error) {
 // about three seconds at most, or longer if [Config].Redis.ConnWriteTimeout is.
 //
 // Redisson's unlock().
-func (l *lock) Unlock(ctx context.Context) error {
-	return l.client.unlock(l.name, ownerOf(ctx), l.shared, nil)
+func (l *Lock) Unlock(ctx context.Context) error {
+	f := l.form()
+	return f.unlock(ctx, ownerOf(ctx, f))
 }
 
 // ForceUnlock frees the lock, regardless of its holder and depth, and reports
@@ -120,140 +127,94 @@ func (l *lock) Unlock(ctx context.Context) error {
 // at the same moment. A holder in this client learns it at once, others when they
 // renew next. Use it by hand, for what a dead process left behind: a holder that
 // lives goes on until it learns. After an error it may have been freed, or may be
-// yet; a later holder keeps it.
+// yet; a later holder keeps it. Of a lock over several it frees all parts.
 //
 // Redisson's forceUnlock().
-func (l *lock) ForceUnlock(ctx context.Context) (bool, error) {
-	return l.client.forceUnlock(ctx, l.name, l.shared)
-}
+func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) { return l.form().forceUnlock(ctx) }
 
-// IsLocked asks Redis whether anybody holds the lock. The answer may be out of
-// date when it arrives.
+// IsLocked asks Redis whether anybody holds the lock: of a read lock whether anybody
+// reads, a writer that has taken the read lock as well included; of a write lock whether
+// anybody writes; of a lock over several whether so many are locked, by anybody, that
+// nobody else can get enough of them. The answer may be out of date when it arrives.
 //
 // Redisson's isLocked().
-func (l *lock) IsLocked(ctx context.Context) (bool, error) {
-	n, err := l.number(ctx, "EXISTS")
-	return n > 0, err
-}
+func (l *Lock) IsLocked(ctx context.Context) (bool, error) { return l.form().isLocked(ctx) }
 
-// TTL asks Redis how long the lock will be held if nobody renews it: 0 if it is
-// free, -1 ns if somebody has made its key one that does not expire.
+// TTL asks Redis how long the lock, or enough of its parts, will be held if nobody renews
+// it: 0 if it is free, -1 ns if somebody has made its key one that does not expire.
 //
 // Redisson's remainTimeToLive().
-func (l *lock) TTL(ctx context.Context) (time.Duration, error) {
-	ms, err := l.number(ctx, "PTTL")
-	switch {
-	case err != nil || ms == -2:
-		return 0, err
-	case ms == -1:
-		return -1, nil
-	}
-	return fromMilliseconds(ms), nil
-}
-
-// look sends a command that changes nothing about the lock's key, and decodes the
-// reply. It tries again for as long as a caller of Unlock would wait, unless Redis has
-// answered, or ctx ends before.
-func look[T any](ctx context.Context, c *Client, n *name, command string, decode func(rueidis.RedisResult) (T, error)) (reply T, err error) {
-	switch {
-	case n.err != nil:
-		return reply, n.err
-	case c.closed.Load():
-		return reply, fmt.Errorf("rlock: look at %q: %w", n.key, ErrClosed)
-	}
-	ctx, cancel := c.within(ctx)
-	defer cancel()
-	var last error // of the attempts so far
-	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
-		if reply, err = decode(c.glance(ctx, n, command)); err == nil {
-			return reply, nil
-		}
-		if ctx.Err() != nil {
-			err = timeUp(ctx, last)
-			break
-		}
-		var f fault
-		if f, err = diagnose(err); f == never || c.closed.Load() {
-			break
-		}
-		last = err
-		select {
-		case <-time.After(jitter(retry)):
-		case <-ctx.Done():
-		}
-	}
-	return reply, fmt.Errorf("rlock: look at %q: %w", n.key, err)
-}
-
-// glance is one attempt of a look. It returns when ctx ends, but the command keeps its
-// place until it has ended: rueidis keeps it in its ring for as long.
-func (c *Client) glance(ctx context.Context, n *name, command string) rueidis.RedisResult {
-	place, err := c.nodes.to(n.slot).asks.enter(ctx, nil)
-	if err != nil {
-		return rueidis.NewErrorResult(err)
-	}
-	landed := make(chan rueidis.RedisResult, 1)
-	started := c.background.start(func() {
-		defer place.leave()
-		// An arbitrary command, since rueidis repeats those that it knows to be
-		// harmless until their context ends, each time with a place in the ring.
-		landed <- c.redis.Do(c.deadline.context(time.Now()), c.redis.B().Arbitrary(command).Keys(n.key).Build())
-	})
-	if !started {
-		place.leave()
-		return rueidis.NewErrorResult(ErrClosed)
-	}
-	select {
-	case result := <-landed:
-		return result
-	case <-ctx.Done():
-		return rueidis.NewErrorResult(ctx.Err())
-	}
-}
-
-func (l *lock) number(ctx context.Context, command string) (int64, error) {
-	return look(ctx, l.client, l.name, command, rueidis.RedisResult.AsInt64)
-}
-
-// fields returns those of the lock's hash, none if nobody has it.
-func (c *Client) fields(ctx context.Context, n *name) ([]string, error) {
-	return look(ctx, c, n, "HKEYS", rueidis.RedisResult.AsStrSlice)
-}
+func (l *Lock) TTL(ctx context.Context) (time.Duration, error) { return l.form().ttl(ctx) }
 
 // IsHeld reports whether the caller holds the lock, judged without asking Redis,
-// by the clock: true means that no other client can have been granted it yet. It
-// is as good for what follows as the time left is long; see [Hold.ValidUntil].
+// by the clock: true means that no other client can have been granted it yet. That holds
+// for as long as the lease that is left; see [Hold.ValidUntil].
 //
 // Redisson's isHeldByCurrentThread().
-func (l *lock) IsHeld(ctx context.Context) bool { return l.HoldCount(ctx) > 0 }
+func (l *Lock) IsHeld(ctx context.Context) bool { return l.HoldCount(ctx) > 0 }
 
 // HoldCount returns how often the caller has to unlock the lock, 0 if it does
-// not hold it, judged as by IsHeld.
+// not hold it, judged as by IsHeld. Of a lock over several, what the caller has taken of
+// the parts by themselves counts as well, and the least that is certain is returned.
 //
 // Redisson's getHoldCount().
-func (l *lock) HoldCount(ctx context.Context) int {
-	r := l.client.visitIfAny(l.name)
-	if r == nil {
-		return 0
+func (l *Lock) HoldCount(ctx context.Context) int {
+	f := l.form()
+	return f.depth(ownerOf(ctx, f))
+}
+
+// Token returns the fencing token of what the caller holds, judged without asking
+// Redis. It is [ErrNotHeld] if the caller holds nothing, and [ErrLost] if it has
+// lost the lock and not unlocked it yet. With a handle, use [Hold.Token]. Only a lock from
+// [Client.NewFencedLock] has tokens: for any other Token returns [ErrNoToken].
+//
+// Redisson's lockAndGetToken() returns the same. Its getToken() does not: it
+// returns the counter, which is somebody else's token if the caller holds nothing.
+func (l *Lock) Token(ctx context.Context) (uint64, error) {
+	f := l.form()
+	return f.token(ownerOf(ctx, f))
+}
+
+// Acquire waits until it has the lock, as Lock does, and returns a handle
+// to it. No goroutine's identity is involved: if ctx carries an owner
+// ([WithOwner]), or comes from a [Hold] of this lock, the new hold nests in what that owner
+// holds; else it belongs to the handle alone, and an Acquire while it is held waits, also in
+// the same goroutine.
+//
+// On an error the Hold is nil and nothing is held. The errors are those of Lock,
+// and [ErrNotAcquired] when the time of [WithWait] was up.
+func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
+	f := l.form()
+	o, ok := ownerIn(ctx, f)
+	if !ok {
+		o = newHandleOwner()
 	}
-	defer r.exit()
-	t := r.current(time.Now())
-	if t == nil {
-		return 0
-	}
-	return t.depth(ownerOf(ctx), l.shared)
+	// The time to wait for a lock is not the time to hold it.
+	return f.hold(ctx, context.WithoutCancel(ctx), newRequest(o, options))
+}
+
+// TryAcquire is Acquire with one attempt, unless [WithWait] gives it more time:
+// [ErrNotAcquired] says that another owner holds the lock, and one attempt returns
+// any fault at once.
+func (l *Lock) TryAcquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
+	return l.Acquire(ctx, append([]AcquireOption{WithWait(0)}, options...)...) // a wait of the caller's comes last, and counts
 }
 
 // Do calls fn with the lock held, and unlocks it when fn returns, panics or ends
 // its goroutine. The context given to fn is made from ctx, and ends also when
 // the lock is lost, with cause [ErrLost]; fn must then stop, since another may
-// hold the lock. Do nests: within fn the same owner may lock the lock again.
+// hold the lock. Do waits as Lock does, or for as long as [WithWait] says: WithWait(0) is
+// one attempt. [WithLease] takes the lock for a fixed time.
+//
+// Do nests: within fn the caller's goroutine may lock the lock again, and so may every
+// goroutine that has the context given to fn.
 //
 // Do returns what fn returns, joined with the error of the unlock if there is
 // one: a nil error means that fn ran with the lock held from beginning to end.
-// If the lock cannot be had, fn is not called.
-func (l *lock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
-	h, err := l.client.hold(ctx, ctx, l.name, request{owner: ownerOf(ctx), shared: l.shared, wait: forever})
+// If the lock cannot be had, fn is not called, and the error is that of Acquire.
+func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error, options ...AcquireOption) error {
+	f := l.form()
+	h, err := f.hold(ctx, ctx, newRequest(ownerOf(ctx, f), options))
 	if err != nil {
 		return err
 	}

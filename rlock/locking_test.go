@@ -79,12 +79,12 @@ func TestTheOwnerLocksAgainWithoutWaitingAndUnlocksAsOften(t *testing.T) {
 func TestEverybodySeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(), s.lock()
-		look := func(lock rlock.Locker) (locked, held bool) {
+		look := func(lock locker) (locked, held bool) {
 			locked, err := lock.IsLocked(s.ctx)
 			assert.NoError(t, err)
 			return locked, lock.IsHeld(s.ctx)
 		}
-		expect := func(lock rlock.Locker, locked, held bool) {
+		expect := func(lock locker, locked, held bool) {
 			t.Helper()
 			isLocked, isHeld := look(lock)
 			assert.Equal(t, locked, isLocked)
@@ -144,14 +144,14 @@ func TestAnUnlockWorksWithAContextThatHasEnded(t *testing.T) {
 func TestTTLIsTheLeaseWhileHeldAndZeroWhenFree(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(withLease(time.Hour)), s.lock()
-		ttl := func(lock rlock.Locker) time.Duration {
+		ttl := func(lock locker) time.Duration {
 			d, err := lock.TTL(s.ctx)
 			require.NoError(t, err)
 			return d
 		}
 		assert.Zero(t, ttl(here))
 		require.NoError(t, here.Lock(s.ctx))
-		for _, lock := range []rlock.Locker{here, there} {
+		for _, lock := range []locker{here, there} {
 			assert.Greater(t, ttl(lock), time.Hour-hang)
 			assert.LessOrEqual(t, ttl(lock), time.Hour)
 		}
@@ -418,7 +418,7 @@ func TestACancelledLockReturnsTheContextsErrorAndHoldsNothing(t *testing.T) {
 		assert.ErrorIs(t, here.Lock(ended), context.Canceled, "it is free, but it was too late")
 
 		require.NoError(t, here.Lock(s.ctx))
-		for what, lock := range map[string]rlock.Locker{"behind a goroutine": here.rival, "behind a client": there.rival} {
+		for what, lock := range map[string]locker{"behind a goroutine": here.rival, "behind a client": there.rival} {
 			ctx, cancel := context.WithCancel(s.ctx)
 			ctx, queued := queueing(ctx)
 			waiter := background(func() error { return lock.Lock(ctx) })
@@ -432,7 +432,7 @@ func TestACancelledLockReturnsTheContextsErrorAndHoldsNothing(t *testing.T) {
 		}
 		assert.True(t, here.IsHeld(s.ctx))
 		require.NoError(t, here.Unlock(s.ctx))
-		for _, lock := range []rlock.Locker{here.rival, there.rival} {
+		for _, lock := range []locker{here.rival, there.rival} {
 			require.NoError(t, lock.Lock(s.ctx))
 			require.NoError(t, lock.Unlock(s.ctx))
 		}

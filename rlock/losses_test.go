@@ -21,10 +21,10 @@ const readers = 100
 
 // multitude has many owners read for the lease, 0 for the watchdog. It returns who has
 // which lock.
-func multitude(w *world, p *party, lease time.Duration) (locks []*rlock.ReadLock, owners []context.Context) {
+func multitude(w *world, p *party, lease time.Duration) (locks []*rlock.Lock, owners []context.Context) {
 	w.t.Helper()
 	for i := range many {
-		locks = append(locks, p.NewReadWriteLock(fmt.Sprint("multitude:", i/readers)).ReadLock())
+		locks = append(locks, p.NewReadWriteLock(fmt.Sprint("multitude:", i/readers)).Read())
 		owners = append(owners, w.caller())
 		require.NoError(w.t, locks[i].LockFor(owners[i], lease))
 	}

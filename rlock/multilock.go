@@ -5,17 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 )
 
-// A MultiLock is several locks that are taken all or none: of whatever names and kinds,
-// and of whatever clients, so that a piece of work may need locks of several Redis. It
+// NewMultiLock returns the lock that is all of these or none: locks of whatever names and
+// kinds, and of whatever clients, so that a piece of work may need locks of several Redis. It
 // is made of them, and is nothing in Redis itself: a holder of one of the parts
-// keeps it out. It holds no state of any call, and all its methods may be called
-// concurrently. They are those of [Lock], for all parts together.
+// keeps it out. Its methods are for all parts together.
 //
 // The parts are taken one after the other, in an order that is the same for all callers
 // that take the same ones: by name, then by kind, then by the addresses, the Sentinel's
@@ -35,59 +33,52 @@ import (
 // (Redisson's begins with each part, and may grow with each attempt.)
 //
 // If one part is lost, all are: the hold's context ends, the others are released at
-// once, and Unlock returns [ErrLost], since half of a MultiLock protects nothing. Unlock
+// once, and Unlock returns [ErrLost], since half of a multi-lock protects nothing. Unlock
 // releases every part, whatever becomes of the others, and joins the errors.
 //
 // The parts nest by their owner, each for itself. Parts that exclude each other, as
-// locks of different kinds and one name may, cannot be had together. A hold of a
-// MultiLock has no fencing token; a [FencedLock] among the parts tells its own to the
-// owner.
+// locks of different kinds and one name may, cannot be had together. A multi-lock has
+// no fencing token; a fenced lock among the parts tells its own to the owner.
+//
+// It asks Redis nothing. The same lock counts once, however often it is given: two locks of
+// one kind, name and client are the same. The parts of a multi-lock among them count as if
+// they were given themselves. Without locks, or with one that is nil or a zero value, every
+// method that can returns [ErrInvalidConfig].
 //
 // Redisson's RedissonMultiLock.
-type MultiLock struct{ compound }
-
-// NewMultiLock returns the lock that is made of these, which are of this package. The
-// same lock counts once, however often it is given: two locks of one kind, name and
-// client are the same. The parts of a MultiLock count as if they were given themselves.
-// It asks Redis nothing. Without locks, or with one that is nil, a zero value or of
-// another package, every method that can returns [ErrInvalidConfig].
-func NewMultiLock(locks ...Locker) *MultiLock {
-	m := new(MultiLock)
+func NewMultiLock(locks ...*Lock) *Lock {
 	ordered, err := partsOf(locks)
 	if err != nil {
-		m.err = err
-		return m
+		return &Lock{&compound{err: err}}
 	}
-	slices.SortStableFunc(ordered, func(a, b part) int {
-		return slices.CompareFunc(a.beneath(), b.beneath(), inOrder)
+	slices.SortStableFunc(ordered, func(a, b *Lock) int {
+		return slices.CompareFunc(a.form().beneath(), b.form().beneath(), inOrder)
 	})
 	var names []string
 	for _, p := range ordered {
 		names = append(names, p.Name())
 	}
-	m.compound = newCompound(strings.Join(slices.Compact(names), ","), ordered, len(ordered))
-	m.gather = m.oneAfterTheOther
-	return m
+	c := newCompound(strings.Join(slices.Compact(names), ","), ordered, len(ordered))
+	c.gather = c.oneAfterTheOther
+	return &Lock{c}
 }
 
-// partsOf looks into MultiLocks, drops what is given twice, and refuses what has no
+// partsOf looks into multi-locks, drops what is given twice, and refuses what has no
 // order.
-func partsOf(locks []Locker) (all []part, err error) {
+func partsOf(locks []*Lock) (all []*Lock, err error) {
 	for i, l := range locks {
-		p, ours := l.(part)
-		more := []part{p}
-		switch m, isMulti := l.(*MultiLock); {
-		case l == nil || reflect.ValueOf(l).IsZero():
-			return nil, fmt.Errorf("rlock: multi-lock: %w: lock %d is nil", ErrInvalidConfig, i)
-		case !ours:
-			return nil, fmt.Errorf("rlock: multi-lock: %w: lock %d is a %T: use locks of this package, since others have no order", ErrInvalidConfig, i, l)
-		case p.unusable() != nil:
-			return nil, p.unusable()
-		case isMulti:
-			more = m.parts
+		if l == nil || l.made == nil {
+			return nil, fmt.Errorf("rlock: multi-lock: %w: lock %d is nil or a zero value", ErrInvalidConfig, i)
+		}
+		if err := l.form().unusable(); err != nil {
+			return nil, err
+		}
+		more := []*Lock{l}
+		if c, ok := l.made.(*compound); ok && c.need == len(c.parts) {
+			more = c.parts
 		}
 		for _, p := range more {
-			if !slices.ContainsFunc(all, func(other part) bool { return same(p, other) }) {
+			if !slices.ContainsFunc(all, func(other *Lock) bool { return sameLock(p, other) }) {
 				all = append(all, p)
 			}
 		}
@@ -98,15 +89,12 @@ func partsOf(locks []Locker) (all []part, err error) {
 	return all, nil
 }
 
-// same reports whether two parts are the same lock.
-func same(a, b part) bool {
-	return slices.EqualFunc(a.beneath(), b.beneath(), func(a, b *lock) bool {
-		return a.client == b.client && a.name.id == b.name.id && a.name.key == b.name.key && a.shared == b.shared
-	})
+func sameLock(a, b *Lock) bool {
+	return slices.EqualFunc(a.form().beneath(), b.form().beneath(), (*single).same)
 }
 
 // inOrder is the order in which parts are taken.
-func inOrder(a, b *lock) int {
+func inOrder(a, b *single) int {
 	order := cmp.Or(cmp.Compare(a.name.key, b.name.key), cmp.Compare(a.name.id, b.name.id))
 	if order == 0 && a.client != b.client {
 		order = cmp.Compare(a.client.where(), b.client.where())
@@ -141,10 +129,10 @@ func (c *Client) where() string {
 }
 
 // oneAfterTheOther takes all parts, and begins anew if one was lost meanwhile.
-func (m *MultiLock) oneAfterTheOther(ctx context.Context, p *parts, req request) error {
+func (c *compound) oneAfterTheOther(ctx context.Context, p *parts, req request) error {
 	began := time.Now()
 	for kept := false; ; kept = true { // a lease that was too short for the way is not again
-		holds, err := m.takeAll(ctx, req, began, kept)
+		holds, err := c.takeAll(ctx, req, began, kept)
 		if err == nil {
 			p.join(holds...)
 			return nil
@@ -161,9 +149,9 @@ var errAnew = errors.New("a part was lost while others were waited for")
 
 // takeAll returns what it has taken, also with an error. If kept is set, or once a part
 // has to be waited for, the watchdog keeps what is taken until all are.
-func (m *MultiLock) takeAll(ctx context.Context, req request, began time.Time, kept bool) (holds []*Hold, err error) {
+func (c *compound) takeAll(ctx context.Context, req request, began time.Time, kept bool) (holds []*Hold, err error) {
 	started := time.Now()
-	for _, l := range m.parts {
+	for _, l := range c.parts {
 		wait := req.left(began)
 		if !kept && req.lease > 0 && wait > 0 && len(holds) > 0 {
 			if h, err := l.TryAcquire(ctx, asPart, WithLease(req.lease)); err == nil {
@@ -187,7 +175,7 @@ func (m *MultiLock) takeAll(ctx context.Context, req request, began time.Time, k
 	}
 	for _, h := range holds {
 		if err := h.Err(); err != nil {
-			return holds, fmt.Errorf("rlock: lock %q: %w: %w", m.name, errAnew, err)
+			return holds, fmt.Errorf("rlock: lock %q: %w: %w", c.name, errAnew, err)
 		}
 	}
 	if req.lease > 0 && (kept || time.Since(started) > req.lease/100) {

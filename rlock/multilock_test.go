@@ -44,23 +44,18 @@ func TestAMultiLockIsMadeOfWhatItWasGiven(t *testing.T) {
 func TestAMultiLockOfNothingIsErrInvalidConfig(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
-		type foreign struct{ rlock.Locker }
 		var none *rlock.Lock
 		for what, bad := range map[string]struct {
-			lock *rlock.MultiLock
+			lock *rlock.Lock
 			err  error
 		}{
 			"none":          {rlock.NewMultiLock(), rlock.ErrInvalidConfig},
 			"nil":           {rlock.NewMultiLock(p.NewLock("a"), nil), rlock.ErrInvalidConfig},
 			"a nil lock":    {rlock.NewMultiLock(none), rlock.ErrInvalidConfig},
-			"another kind":  {rlock.NewMultiLock(foreign{p.NewLock("a")}), rlock.ErrInvalidConfig},
 			"one of none":   {rlock.NewMultiLock(rlock.NewMultiLock()), rlock.ErrInvalidConfig},
 			"a red of none": {rlock.NewMultiLock(rlock.NewRedLock(nil, "a")), rlock.ErrInvalidConfig},
 			"a zero lock":   {rlock.NewMultiLock(&rlock.Lock{}), rlock.ErrInvalidConfig},
-			"a zero reader": {rlock.NewMultiLock(p.NewLock("a"), &rlock.ReadLock{}), rlock.ErrInvalidConfig},
-			"a zero fair":   {rlock.NewMultiLock(&rlock.FairLock{}), rlock.ErrInvalidConfig},
-			"a zero multi":  {rlock.NewMultiLock(&rlock.MultiLock{}), rlock.ErrInvalidConfig},
-			"a zero red":    {rlock.NewMultiLock(p.NewLock("a"), new(rlock.RedLock)), rlock.ErrInvalidConfig},
+			"zero":          {&rlock.Lock{}, rlock.ErrInvalidConfig},
 			"a bad name":    {rlock.NewMultiLock(p.NewLock("a"), p.NewLock("")), rlock.ErrInvalidName},
 		} {
 			for method, err := range everyMethod(w.ctx, bad.lock) {
@@ -75,7 +70,7 @@ func TestAMultiLockOfNothingIsErrInvalidConfig(t *testing.T) {
 }
 
 // everyMethod calls all that can fail.
-func everyMethod(ctx context.Context, lock rlock.Locker) map[string]error {
+func everyMethod(ctx context.Context, lock locker) map[string]error {
 	result := map[string]error{
 		"Lock":    lock.Lock(ctx),
 		"LockFor": lock.LockFor(ctx, time.Minute),
@@ -207,7 +202,7 @@ func TestTheLossOfOnePartIsTheLossOfAll(t *testing.T) {
 func TestUnlockReleasesWhatItCanAndJoinsTheErrors(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
-		var locks []rlock.Locker
+		var locks []*rlock.Lock
 		for i := range 4 {
 			locks = append(locks, p.NewLock(fmt.Sprint("part", i)))
 		}
@@ -284,7 +279,7 @@ func TestAMultiLockOfAReadLockIsNotThatOfTheWriteLock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		rw := p.NewReadWriteLock("a")
-		read, write := rlock.NewMultiLock(rw.ReadLock()), rlock.NewMultiLock(rw.WriteLock())
+		read, write := rlock.NewMultiLock(rw.Read()), rlock.NewMultiLock(rw.Write())
 		require.NoError(t, write.Lock(me))
 		require.NoError(t, read.Lock(me))
 		require.NoError(t, write.Unlock(me), "a downgrade")
@@ -301,7 +296,7 @@ func TestTheOrderOfAMultiLockTellsTheDatabasesOfAServerApart(t *testing.T) {
 		there := w.client(func(c *rlock.Config) { c.Redis.SelectDB = 1 })
 		first, second := w.client().NewLock(key), there.NewLock(key)
 		require.NoError(t, w.client().NewLock(key).Lock(w.caller()))
-		for _, lock := range []*rlock.MultiLock{rlock.NewMultiLock(first, second), rlock.NewMultiLock(second, first)} {
+		for _, lock := range []*rlock.Lock{rlock.NewMultiLock(first, second), rlock.NewMultiLock(second, first)} {
 			taken, err := lock.TryLockFor(me, time.Second, 0)
 			require.NoError(t, err)
 			require.False(t, taken)
@@ -314,7 +309,7 @@ func TestTheOrderOfAMultiLockTellsTheDatabasesOfAServerApart(t *testing.T) {
 func TestAMultiLockWhoseLeaseIsShorterThanTheWayToItsPartsIsHadForAllOfIt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
-		var locks []rlock.Locker
+		var locks []*rlock.Lock
 		for i := range 9 {
 			locks = append(locks, p.NewLock(fmt.Sprint("part", i)))
 		}

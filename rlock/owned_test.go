@@ -34,13 +34,13 @@ func TestAReleaseGrantsNoLockOfAnotherName(t *testing.T) {
 
 func TestAWriterHoldsBackNoReadersOfAnotherName(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		reading, writing := w.client().NewReadWriteLock("x").ReadLock(), w.client().NewReadWriteLock("x").WriteLock()
+		reading, writing := w.client().NewReadWriteLock("x").Read(), w.client().NewReadWriteLock("x").Write()
 		me, writer := w.caller(), w.caller()
 		require.NoError(t, reading.Lock(me))
 		waiting := start(func() error { return writing.Lock(writer) })
 		require.True(t, pending(waiting))
-		assert.True(t, w.try(w.client().NewReadWriteLock("{x}").ReadLock()))
-		assert.False(t, w.try(w.client().NewReadWriteLock("x").ReadLock()))
+		assert.True(t, w.try(w.client().NewReadWriteLock("{x}").Read()))
+		assert.False(t, w.try(w.client().NewReadWriteLock("x").Read()))
 		require.NoError(t, reading.Unlock(me))
 		require.NoError(t, <-waiting)
 		require.NoError(t, writing.Unlock(writer))
@@ -136,7 +136,7 @@ func (w *world) owned(clients [2]*party, name string) map[string]bool {
 		assert.Equal(w.t, name, words[3], "a grant names its lock")
 	}
 
-	reading, writing := clients[0].NewReadWriteLock(name).ReadLock(), clients[1].NewReadWriteLock(name).WriteLock()
+	reading, writing := clients[0].NewReadWriteLock(name).Read(), clients[1].NewReadWriteLock(name).Write()
 	require.NoError(w.t, reading.Lock(me))
 	waiting := start(func() error { return writing.Lock(them) })
 	require.True(w.t, pending(waiting))

@@ -2,7 +2,6 @@ package rlock
 
 import (
 	"bytes"
-	"context"
 	"encoding/hex"
 	"fmt"
 	"runtime"
@@ -45,31 +44,6 @@ func (o Owner) String() string { return strconv.FormatUint(o.id, 10) }
 // MarshalText returns what String returns, so that JSON and structured logs show the
 // owner. It never fails.
 func (o Owner) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, o.id, 10), nil }
-
-type ownerKey struct{}
-
-// WithOwner returns a context in whose name locks are taken: calls with it, or
-// with a context made from it, lock and unlock as o from whatever goroutine they
-// come, so that a call tree over several goroutines nests. Two goroutines that
-// use the context at once are one owner: the lock does not keep them apart. If both wait
-// for a lock, both have it when one of them is granted it, each for an Unlock of its own.
-func WithOwner(ctx context.Context, o Owner) context.Context {
-	return context.WithValue(ctx, ownerKey{}, o)
-}
-
-// OwnerFrom returns the owner that ctx carries, and whether it carries one.
-func OwnerFrom(ctx context.Context) (Owner, bool) {
-	o, ok := ctx.Value(ownerKey{}).(Owner)
-	return o, ok && o.id != 0
-}
-
-// ownerOf returns the owner in ctx, else the calling goroutine.
-func ownerOf(ctx context.Context) Owner {
-	if o, ok := OwnerFrom(ctx); ok {
-		return o
-	}
-	return Owner{uint64(goid.Get())}
-}
 
 // checkGoroutineIDs fails where goid does not know this Go version: it reads the
 // id from the runtime's own structure, and a wrong number would let one

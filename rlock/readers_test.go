@@ -189,9 +189,9 @@ func TestTheFixedLeaseOfOneReaderEndsForItAlone(t *testing.T) {
 // The inner lease ended while an outer level kept it, of a reader or of a writer, and
 // others read on.
 func TestAFixedLeaseThatAReaderOutlastedIsOverWhenNothingElseKeepsIt(t *testing.T) {
-	for _, outer := range []func(shelf) rlock.Locker{
-		func(l shelf) rlock.Locker { return l.read },
-		func(l shelf) rlock.Locker { return l.write },
+	for _, outer := range []func(shelf) locker{
+		func(l shelf) locker { return l.read },
+		func(l shelf) locker { return l.write },
 	} {
 		bubble(t, func(t *testing.T, w *world) {
 			l, me, other := w.shelf(), w.caller(), w.caller()

@@ -8,8 +8,8 @@ import (
 
 // A ReadWriteLock is a pair of locks of one name: any number of owners may hold
 // the read lock at once, one owner holds the write lock, and then nobody else
-// holds either. Each of the two is a [Locker], with the contracts of [Lock]. It
-// holds no state of any call, and its methods may be called concurrently.
+// holds either. It holds no state of any call, and its methods may be called
+// concurrently.
 //
 // The holder of the write lock may take the read lock as well. If it unlocks the write
 // lock first, it goes on as a reader (a downgrade). Others in its client may then read at
@@ -43,63 +43,36 @@ import (
 //
 // A name that is used for a ReadWriteLock must not be used for a lock of another kind.
 type ReadWriteLock struct {
-	read  ReadLock
-	write WriteLock
+	reader, writer single
+	read, write    Lock // made of these
 }
-
-// A ReadLock is the lock of a [ReadWriteLock] that many owners may hold at once.
-// Each owner nests and unlocks for itself. The lease of a fixed lock is its owner's
-// alone: when it ends that owner has lost its hold, and others read on. TryLock may be
-// refused while nobody writes, since a writer waits; so may TryLockFor and TryAcquire.
-//
-// Redisson's RReadWriteLock.readLock().
-type ReadLock struct{ lock }
-
-// A WriteLock is the lock of a [ReadWriteLock] that one owner holds alone. Its
-// methods return [ErrUpgrade] to an owner that holds only the read lock.
-//
-// Redisson's RReadWriteLock.writeLock().
-type WriteLock struct{ lock }
-
-var (
-	_ Locker = (*ReadLock)(nil)
-	_ Locker = (*WriteLock)(nil)
-)
 
 // NewReadWriteLock returns the read-write lock of that name. It asks Redis
 // nothing, and costs nothing to keep or to throw away: two of one name are the
 // same. A name that no lock can have makes every method return [ErrInvalidName].
+//
+// Redisson's getReadWriteLock(name).
 func (c *Client) NewReadWriteLock(key string) *ReadWriteLock {
+	l := &ReadWriteLock{}
 	n := c.newName(readWriteKind, key)
-	return &ReadWriteLock{
-		read:  ReadLock{lock{client: c, name: n, shared: true}},
-		write: WriteLock{lock{client: c, name: n}},
-	}
+	l.reader, l.writer = single{client: c, name: n, shared: true}, single{client: c, name: n}
+	l.read, l.write = Lock{&l.reader}, Lock{&l.writer}
+	return l
 }
 
-// ReadLock returns the lock that readers share.
-func (l *ReadWriteLock) ReadLock() *ReadLock { return &l.read }
-
-// WriteLock returns the lock that one writer has alone.
-func (l *ReadWriteLock) WriteLock() *WriteLock { return &l.write }
-
-// IsLocked asks Redis whether anybody reads: that includes a writer that has taken
-// the read lock as well. The answer may be out of date when it arrives.
+// Read returns the lock that many owners may hold at once. Each owner nests and unlocks
+// for itself. The lease of a fixed lock is its owner's alone: when it ends that owner has
+// lost its hold, and others read on. TryLock may be refused while nobody writes, since a
+// writer waits; so may TryLockFor and TryAcquire.
 //
-// Redisson's isLocked().
-func (l *ReadLock) IsLocked(ctx context.Context) (bool, error) {
-	fields, err := l.client.fields(ctx, l.name)
-	return len(readersOf(fields)) > 0, err
-}
+// Redisson's RReadWriteLock.readLock().
+func (l *ReadWriteLock) Read() *Lock { return &l.read }
 
-// IsLocked asks Redis whether anybody writes. The answer may be out of date when it
-// arrives.
+// Write returns the lock that one owner holds alone. Its methods return [ErrUpgrade] to an
+// owner that holds only the read lock.
 //
-// Redisson's isLocked().
-func (l *WriteLock) IsLocked(ctx context.Context) (bool, error) {
-	fields, err := l.client.fields(ctx, l.name)
-	return len(writersOf(fields)) > 0, err
-}
+// Redisson's RReadWriteLock.writeLock().
+func (l *ReadWriteLock) Write() *Lock { return &l.write }
 
 func errUpgrade(o Owner) error {
 	return fmt.Errorf("owner %s: %w: unlock the read lock first", o, ErrUpgrade)
@@ -145,6 +118,14 @@ func readersOrWriters(fields []string, shared bool) []string {
 		return nil
 	}
 	return writers
+}
+
+func readOrWritten(ctx context.Context, l *single) (bool, error) {
+	fields, err := l.client.fields(ctx, l.name)
+	if l.shared {
+		return len(readersOf(fields)) > 0, err
+	}
+	return len(writersOf(fields)) > 0, err
 }
 
 func readersOf(fields []string) (owners []string) {

@@ -21,15 +21,15 @@ import (
 // A shelf is the read-write lock of one client.
 type shelf struct {
 	*party
-	read  *rlock.ReadLock
-	write *rlock.WriteLock
+	read  *rlock.Lock
+	write *rlock.Lock
 }
 
 func (w *world) shelf(changes ...func(*rlock.Config)) shelf {
 	w.t.Helper()
 	p := w.client(changes...)
 	l := p.NewReadWriteLock(key)
-	return shelf{p, l.ReadLock(), l.WriteLock()}
+	return shelf{p, l.Read(), l.Write()}
 }
 
 // readWithoutEnd has so many read in each of the shelves until the end, one section
@@ -76,7 +76,7 @@ func sum(counts []int) (n int) {
 }
 
 // try reports whether another owner gets the lock now; it gives it back.
-func (w *world) try(lock rlock.Locker) bool {
+func (w *world) try(lock locker) bool {
 	w.t.Helper()
 	me := w.caller()
 	ok, err := lock.TryLock(me)
@@ -91,24 +91,24 @@ func TestReadersOfAllClientsReadAtOnceAndKeepWritersOut(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
 		here, there := s.client().NewReadWriteLock(key), s.client().NewReadWriteLock(key)
 		a, b, c := rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithOwner(s.ctx, rlock.NewOwner())
-		require.NoError(t, here.ReadLock().Lock(a))
-		require.NoError(t, here.ReadLock().Lock(b))
-		require.NoError(t, there.ReadLock().Lock(c))
+		require.NoError(t, here.Read().Lock(a))
+		require.NoError(t, here.Read().Lock(b))
+		require.NoError(t, there.Read().Lock(c))
 		for _, lock := range []*rlock.ReadWriteLock{here, there} {
-			assert.False(t, s.available(lock.WriteLock()))
-			assert.True(t, s.available(lock.ReadLock()))
+			assert.False(t, s.available(lock.Write()))
+			assert.True(t, s.available(lock.Read()))
 		}
-		require.NoError(t, here.ReadLock().Unlock(a))
-		require.NoError(t, there.ReadLock().Unlock(c))
-		assert.False(t, s.available(there.WriteLock()))
-		require.NoError(t, here.ReadLock().Unlock(b))
-		assert.True(t, s.available(there.WriteLock()))
-		assert.True(t, s.available(here.WriteLock()))
+		require.NoError(t, here.Read().Unlock(a))
+		require.NoError(t, there.Read().Unlock(c))
+		assert.False(t, s.available(there.Write()))
+		require.NoError(t, here.Read().Unlock(b))
+		assert.True(t, s.available(there.Write()))
+		assert.True(t, s.available(here.Write()))
 	})
 }
 
 // available reports whether another owner gets the lock now; it gives it back.
-func (s *site) available(lock rlock.Locker) bool {
+func (s *site) available(lock locker) bool {
 	s.t.Helper()
 	me := rlock.WithOwner(s.ctx, rlock.NewOwner())
 	free, err := lock.TryLock(me)
@@ -123,15 +123,15 @@ func TestAWriterKeepsEverybodyOut(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
 		here, there := s.client().NewReadWriteLock(key), s.client().NewReadWriteLock(key)
 		me := rlock.WithOwner(s.ctx, rlock.NewOwner())
-		require.NoError(t, here.WriteLock().Lock(me))
+		require.NoError(t, here.Write().Lock(me))
 		for _, lock := range []*rlock.ReadWriteLock{here, there} {
-			assert.False(t, s.available(lock.WriteLock()))
-			assert.False(t, s.available(lock.ReadLock()))
+			assert.False(t, s.available(lock.Write()))
+			assert.False(t, s.available(lock.Read()))
 		}
-		require.NoError(t, here.WriteLock().Unlock(me))
+		require.NoError(t, here.Write().Unlock(me))
 		for _, lock := range []*rlock.ReadWriteLock{here, there} {
-			assert.True(t, s.available(lock.WriteLock()))
-			assert.True(t, s.available(lock.ReadLock()))
+			assert.True(t, s.available(lock.Write()))
+			assert.True(t, s.available(lock.Read()))
 		}
 	})
 }
@@ -141,15 +141,15 @@ func TestWhoWaitsForReadersOrAWriterIsWokenByTheLastToLeave(t *testing.T) {
 		here, there, w := s.client(), s.client(), awakening{s: s}
 		me := rlock.WithOwner(s.ctx, rlock.NewOwner())
 		for round := range 4 { // each with subscriptions of its own
-			wakes := func(name string, holds, waits func(*rlock.ReadWriteLock) rlock.Locker) {
+			wakes := func(name string, holds, waits func(*rlock.ReadWriteLock) locker) {
 				held := holds(here.NewReadWriteLock(name))
 				require.NoError(t, held.Lock(me))
 				waiter := background(func() error { return waits(there.NewReadWriteLock(name)).Do(s.ctx, nothing) })
 				s.awaitWaiters(1, name)
 				w.by(waiter, func() { require.NoError(t, held.Unlock(me)) })
 			}
-			read := func(l *rlock.ReadWriteLock) rlock.Locker { return l.ReadLock() }
-			write := func(l *rlock.ReadWriteLock) rlock.Locker { return l.WriteLock() }
+			read := func(l *rlock.ReadWriteLock) locker { return l.Read() }
+			write := func(l *rlock.ReadWriteLock) locker { return l.Write() }
 			wakes(fmt.Sprintf("orders:%d:rw", round), read, write)
 			wakes(fmt.Sprintf("orders:%d:wr", round), write, read)
 			wakes(fmt.Sprintf("orders:%d:ww", round), write, write)
@@ -339,36 +339,36 @@ func TestEachOfTheTwoLocksIsFreedByForceOnlyByItself(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
 		here, there := s.client().NewReadWriteLock(key), s.client().NewReadWriteLock(key)
 		me, other := rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithOwner(s.ctx, rlock.NewOwner())
-		force := func(lock rlock.Locker, want bool) {
+		force := func(lock locker, want bool) {
 			t.Helper()
 			forced, err := lock.ForceUnlock(s.ctx)
 			require.NoError(t, err)
 			assert.Equal(t, want, forced)
 		}
-		force(here.ReadLock(), false)
-		force(here.WriteLock(), false)
+		force(here.Read(), false)
+		force(here.Write(), false)
 
-		require.NoError(t, here.WriteLock().Lock(me))
-		require.NoError(t, here.ReadLock().Lock(me))
-		force(there.ReadLock(), false)
-		assert.False(t, s.available(there.ReadLock()))
-		force(there.WriteLock(), true)
-		assert.True(t, s.available(there.WriteLock()))
-		_, err := here.WriteLock().ForceUnlock(s.ctx)
+		require.NoError(t, here.Write().Lock(me))
+		require.NoError(t, here.Read().Lock(me))
+		force(there.Read(), false)
+		assert.False(t, s.available(there.Read()))
+		force(there.Write(), true)
+		assert.True(t, s.available(there.Write()))
+		_, err := here.Write().ForceUnlock(s.ctx)
 		require.NoError(t, err)
 
 		client := s.client().NewReadWriteLock(key)
-		require.NoError(t, client.ReadLock().Lock(me))
-		hold, err := client.ReadLock().Acquire(s.ctx)
+		require.NoError(t, client.Read().Lock(me))
+		hold, err := client.Read().Acquire(s.ctx)
 		require.NoError(t, err)
-		require.NoError(t, there.ReadLock().Lock(other))
-		force(client.WriteLock(), false)
-		assert.False(t, s.available(there.WriteLock()))
-		force(client.ReadLock(), true)
-		assert.True(t, s.available(s.client().NewReadWriteLock(key).WriteLock()))
-		assert.ErrorIs(t, client.ReadLock().Unlock(me), rlock.ErrLost, "its own learn it at once")
+		require.NoError(t, there.Read().Lock(other))
+		force(client.Write(), false)
+		assert.False(t, s.available(there.Write()))
+		force(client.Read(), true)
+		assert.True(t, s.available(s.client().NewReadWriteLock(key).Write()))
+		assert.ErrorIs(t, client.Read().Unlock(me), rlock.ErrLost, "its own learn it at once")
 		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
-		assert.ErrorIs(t, there.ReadLock().Unlock(other), rlock.ErrLost)
+		assert.ErrorIs(t, there.Read().Unlock(other), rlock.ErrLost)
 	})
 }
 
@@ -380,27 +380,27 @@ func TestWhatEverybodySeesOfReadersAndWriters(t *testing.T) {
 			t.Helper()
 			for _, lock := range []*rlock.ReadWriteLock{here, there} {
 				require.Eventually(t, func() bool { // a nested lock is mirrored, not waited for
-					isRead, err := lock.ReadLock().IsLocked(s.ctx)
-					isWritten, failed := lock.WriteLock().IsLocked(s.ctx)
+					isRead, err := lock.Read().IsLocked(s.ctx)
+					isWritten, failed := lock.Write().IsLocked(s.ctx)
 					return err == nil && failed == nil && isRead == read && isWritten == write
 				}, hang, time.Millisecond, "read %v, written %v", read, write)
 			}
-			assert.Equal(t, read, here.ReadLock().IsHeld(me))
-			assert.Equal(t, write, here.WriteLock().IsHeld(me))
-			assert.False(t, here.ReadLock().IsHeld(other))
-			assert.False(t, here.WriteLock().IsHeld(other))
+			assert.Equal(t, read, here.Read().IsHeld(me))
+			assert.Equal(t, write, here.Write().IsHeld(me))
+			assert.False(t, here.Read().IsHeld(other))
+			assert.False(t, here.Write().IsHeld(other))
 		}
 		see(false, false)
-		require.NoError(t, here.WriteLock().Lock(me))
+		require.NoError(t, here.Write().Lock(me))
 		see(false, true)
-		require.NoError(t, here.ReadLock().Lock(me))
+		require.NoError(t, here.Read().Lock(me))
 		see(true, true)
-		require.NoError(t, here.WriteLock().Unlock(me))
+		require.NoError(t, here.Write().Unlock(me))
 		see(true, false)
-		left, err := there.ReadLock().TTL(s.ctx)
+		left, err := there.Read().TTL(s.ctx)
 		require.NoError(t, err)
 		assert.InDelta(t, time.Hour, left, float64(time.Minute))
-		require.NoError(t, here.ReadLock().Unlock(me))
+		require.NoError(t, here.Read().Unlock(me))
 		see(false, false)
 	})
 }
@@ -409,7 +409,7 @@ func TestAKeyThatIsNoReadWriteLockIsRefusedAndLeftAsItIs(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, me := w.shelf(), w.caller()
 		require.NoError(t, w.Set(key, "precious"))
-		for _, lock := range []rlock.Locker{l.read, l.write} {
+		for _, lock := range []locker{l.read, l.write} {
 			require.ErrorIs(t, lock.Lock(me), rlock.ErrWrongType)
 			_, err := lock.TryLock(me)
 			require.ErrorIs(t, err, rlock.ErrWrongType)
@@ -421,7 +421,7 @@ func TestAKeyThatIsNoReadWriteLockIsRefusedAndLeftAsItIs(t *testing.T) {
 		w.CheckGet(t, key, "precious")
 		assert.Len(t, w.Keys(), 1)
 		w.Del(key)
-		for _, lock := range []rlock.Locker{l.read, l.write} {
+		for _, lock := range []locker{l.read, l.write} {
 			require.NoError(t, lock.Lock(me))
 			w.Del(key)
 			require.NoError(t, w.Set(key, "precious"))

@@ -178,7 +178,7 @@ func TestReadersOfAllClientsEnterTogetherAfterAWriter(t *testing.T) {
 func TestAfterALossTheNextReaderAndWriterAreRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, me := w.shelf(), w.caller()
-		for _, lock := range []rlock.Locker{l.read, l.write} {
+		for _, lock := range []locker{l.read, l.write} {
 			require.NoError(t, lock.Lock(me))
 			w.FlushAll() // a server that keeps nothing has restarted
 			time.Sleep(time.Minute)

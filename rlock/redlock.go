@@ -6,11 +6,16 @@ import (
 	"slices"
 )
 
-// A RedLock is a lock over several Redis servers that know nothing of each other. Its
-// holder holds the lock of its name in most of them, so that it survives the loss of
-// the others (Redis documentation, "Distributed Locks with Redis"). It holds
-// no state of any call, and all its methods may be called concurrently. They are those
-// of [Lock].
+// NewRedLock returns the lock of that name over the servers of the clients, which must be
+// independent of each other: not the nodes of one Cluster or Sentinel. Its holder holds the
+// lock of its name in most of them, so that it survives the loss of the others (Redis
+// documentation, "Distributed Locks with Redis").
+//
+// Use an odd number of three or more servers: an even number tolerates no more failures than
+// one less, of two none may fail, and of one it is a plain lock. It asks Redis nothing.
+// Without clients, or with one that is nil, or has an address that another one has, every
+// method that can returns [ErrInvalidConfig]; for a name that no lock can have,
+// [ErrInvalidName].
 //
 // All servers are asked at once, and the call returns when it is decided: the slow and
 // the dead ones hold nobody up. What they grant later joins the hold. The hold is valid
@@ -23,7 +28,7 @@ import (
 //
 // A nested Lock asks nobody. Each level has a majority of its own, so that after the
 // loss of some servers an outer level may be lost and an inner one not, or the other way
-// round: a caller that is told of a loss should give back every level. [RedLock.HoldCount] is then
+// round: a caller that is told of a loss should give back every level. [Lock.HoldCount] is then
 // the least that is certain.
 //
 // Unlock returns when most servers have confirmed it, and else [ErrUnconfirmed] or
@@ -41,40 +46,31 @@ import (
 // A server that forgets a lock, because it was restarted without its data or failed over
 // to a replica without it, may grant it again: if the forgetful and the free are a
 // majority, two clients hold the lock. Restart such a server only after the longest
-// lease has passed. Neither does a RedLock stop code that is already running: it has no
+// lease has passed. Neither does a red lock stop code that is already running: it has no
 // fencing token.
 //
 // Redisson's RedissonRedLock, which does not judge validity, and polls.
-type RedLock struct{ compound }
-
-// NewRedLock returns the lock of that name over the servers of the clients, which must be
-// independent of each other: not the nodes of one Cluster or Sentinel. Use an odd number
-// of three or more: an even number tolerates no more failures than one less, of two none
-// may fail, and of one it is a [Lock]. It asks Redis nothing. Without clients, or with one
-// that is nil, or has an address that another one has, every method that can returns
-// [ErrInvalidConfig]; for a name that no lock can have, [ErrInvalidName].
-func NewRedLock(clients []*Client, name string) *RedLock {
-	r := new(RedLock)
-	r.name = name
-	var parts []part
+func NewRedLock(clients []*Client, name string) *Lock {
+	refused := func(format string, args ...any) *Lock {
+		err := fmt.Errorf("rlock: red lock %q: %w: "+format, append([]any{name, ErrInvalidConfig}, args...)...)
+		return &Lock{&compound{name: name, err: err}}
+	}
+	var parts []*Lock
 	for i, c := range clients {
-		switch {
-		case c == nil:
-			r.err = fmt.Errorf("rlock: red lock %q: %w: client %d is nil", name, ErrInvalidConfig, i)
-			return r
-		case slices.ContainsFunc(clients[:i], c.sharesServer):
-			r.err = fmt.Errorf("rlock: red lock %q: %w: client %d is there before: its server would count twice", name, ErrInvalidConfig, i)
-			return r
+		if c == nil {
+			return refused("client %d is nil", i)
+		}
+		if other := slices.IndexFunc(clients[:i], c.sharesServer); other >= 0 {
+			return refused("clients %d and %d have the same server, which would count twice", other, i)
 		}
 		parts = append(parts, c.NewLock(name))
 	}
 	if len(parts) == 0 {
-		r.err = fmt.Errorf("rlock: red lock %q: %w: it has no clients: give it one of each server, three at best", name, ErrInvalidConfig)
-		return r
+		return refused("it has no clients: give it one of each server, three at best")
 	}
-	r.compound = newCompound(name, parts, len(parts)/2+1)
-	r.gather = r.elect
-	return r
+	c := newCompound(name, parts, len(parts)/2+1)
+	c.gather = c.elect
+	return &Lock{c}
 }
 
 // sharesServer reports whether both clients are known to have the same server, in
@@ -92,22 +88,22 @@ func (c *Client) sharesServer(other *Client) bool {
 
 // elect gathers a majority. What is still asked for when it has one, or gives up, is
 // followed in the background.
-func (r *RedLock) elect(ctx context.Context, p *parts, req request) error {
-	c := newCampaign(&r.compound, ctx, req)
-	err := c.run(ctx)
+func (c *compound) elect(ctx context.Context, p *parts, req request) error {
+	run := newCampaign(c, ctx, req)
+	err := run.run(ctx)
 	if err != nil {
-		c.leave()
-		go c.follow(nil)
-		giveBack(ctx, c.holds())
+		run.leave()
+		go run.follow(nil)
+		giveBack(ctx, run.holds())
 		return err
 	}
-	p.leave = c.leave
+	p.leave = run.leave
 	// Also those that have just ended: the whole must learn of their loss.
-	p.join(slices.DeleteFunc(c.held, func(h *Hold) bool { return h == nil })...)
-	if c.asked > 0 {
-		go c.follow(p)
+	p.join(slices.DeleteFunc(run.held, func(h *Hold) bool { return h == nil })...)
+	if run.asked > 0 {
+		go run.follow(p)
 	} else {
-		c.leave()
+		run.leave()
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func quorum(t *testing.T, run func(t *testing.T, w *council)) {
 // member is a peer, with its lock.
 type member struct {
 	*peer
-	rlock.Locker
+	locker
 }
 
 func (w *council) member(changes ...func(*rlock.Config)) *member {
@@ -67,7 +67,7 @@ func TestARedLockOfNothingIsErrInvalidConfig(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		one, other := w.client(), newWorld(t, w.ctx).client()
 		for what, bad := range map[string]struct {
-			lock *rlock.RedLock
+			lock *rlock.Lock
 			err  error
 		}{
 			"no clients":   {rlock.NewRedLock(nil, key), rlock.ErrInvalidConfig},
@@ -536,7 +536,7 @@ func TestWhatIsGrantedLaterJoinsARedLockThatIsAPart(t *testing.T) {
 		}
 		w.worlds[0].HSet("waited for", "7d9f3b0e-54c4-4f0e-9a3b-2f1c6a5d8e90:1", "1")
 		w.worlds[0].SetTTL("waited for", time.Minute)
-		lock := rlock.NewMultiLock(m.Locker, m.clients[0].NewLock("waited for"))
+		lock := rlock.NewMultiLock(rlock.NewRedLock(m.clients, key), m.clients[0].NewLock("waited for"))
 		hold, err := lock.Acquire(me, rlock.WithLease(20*time.Second))
 		require.NoError(t, err)
 		assert.Len(t, w.have(), 5)

@@ -31,7 +31,7 @@ func fiveServers(t *testing.T) *house {
 }
 
 // lock returns the lock of a process of its own.
-func (h *house) lock(changes ...func(*rlock.Config)) *rlock.RedLock {
+func (h *house) lock(changes ...func(*rlock.Config)) *rlock.Lock {
 	h.t.Helper()
 	var clients []*rlock.Client
 	for _, s := range h.sites {
@@ -151,5 +151,5 @@ func TestARedLockRefusesAServerThatIsThereTwice(t *testing.T) {
 	require.NoError(t, err)
 	_, err = rlock.NewRedLock(clients, key).TryAcquire(h.ctx)
 	require.ErrorIs(t, err, rlock.ErrInvalidConfig)
-	assert.ErrorContains(t, err, "client 2")
+	assert.ErrorContains(t, err, "clients 0 and 2")
 }

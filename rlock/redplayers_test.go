@@ -16,7 +16,7 @@ import (
 type player struct {
 	*game
 	team   int // the process
-	lock   rlock.Locker
+	lock   locker
 	owner  context.Context
 	random *rand.Rand
 }
@@ -71,9 +71,7 @@ func (p *player) byName(ctx context.Context, lease time.Duration) bool {
 		mine:    true,
 		release: p.lock.Unlock,
 	}
-	if fenced, ok := p.lock.(*rlock.FencedLock); ok {
-		g.token, _ = fenced.Token(p.owner) // 0 if it was lost
-	}
+	g.token, _ = p.lock.Token(p.owner) // 0 if it has none, or was lost
 	p.have(g)
 	return true
 }

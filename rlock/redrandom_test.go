@@ -34,11 +34,11 @@ var arenas = []arena{
 	{kind: kind{name: "fenced", lock: fencedLock, servers: 1}, need: 1, clean: true},
 }
 
-func multiLockOfKinds(clients []*rlock.Client, name string) rlock.Locker {
+func multiLockOfKinds(clients []*rlock.Client, name string) locker {
 	return rlock.NewMultiLock(clients[0].NewFairLock(name), clients[1].NewLock(name), clients[2].NewFencedLock(name))
 }
 
-func multiLockOfRed(clients []*rlock.Client, name string) rlock.Locker {
+func multiLockOfRed(clients []*rlock.Client, name string) locker {
 	return rlock.NewMultiLock(rlock.NewRedLock(clients[1:], name), clients[0].NewLock(name))
 }
 

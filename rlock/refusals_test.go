@@ -29,10 +29,10 @@ func TestWaitersWhoseChannelIsRefusedPoll(t *testing.T) {
 					}
 					return ""
 				})
-				for _, lock := range []func(*party) rlock.Locker{
-					func(p *party) rlock.Locker { return p.NewLock(key) },
-					func(p *party) rlock.Locker { return p.NewFairLock(key) },
-					func(p *party) rlock.Locker { return p.NewReadWriteLock(key).WriteLock() },
+				for _, lock := range []func(*party) locker{
+					func(p *party) locker { return p.NewLock(key) },
+					func(p *party) locker { return p.NewFairLock(key) },
+					func(p *party) locker { return p.NewReadWriteLock(key).Write() },
 				} {
 					require.NoError(t, lock(holder).Lock(me))
 					waiter := start(func() error { return lock(p).Lock(them) })
@@ -106,9 +106,9 @@ func TestAFairWaiterForWhomThereIsNoConnectionYetWaitsOn(t *testing.T) {
 func TestAServerThatIsFullOfDataGrantsNoKindOfLock(t *testing.T) {
 	s := at(t, redistest.Standalone(t, "--maxmemory-policy", "noeviction"))
 	client := s.client(withLease(time.Second))
-	for _, lock := range []rlock.Locker{
+	for _, lock := range []locker{
 		client.NewLock(key), client.NewFencedLock(key), client.NewFairLock(key),
-		client.NewReadWriteLock(key).ReadLock(), client.NewReadWriteLock(key).WriteLock(),
+		client.NewReadWriteLock(key).Read(), client.NewReadWriteLock(key).Write(),
 	} {
 		s.configure("maxmemory", "1")
 		ok, err := lock.TryLock(s.ctx)
@@ -125,9 +125,9 @@ func TestAServerThatIsFullOfDataGrantsNoKindOfLock(t *testing.T) {
 func TestAReleaseThatNobodyCanBeToldOfIsNotTriedAgain(t *testing.T) {
 	s := at(t, redistest.Standalone(t, "--rename-command", "PUBLISH", ""))
 	client := s.client()
-	for _, lock := range []rlock.Locker{
+	for _, lock := range []locker{
 		client.NewLock(key), client.NewFencedLock(key), client.NewFairLock(key),
-		client.NewReadWriteLock(key).ReadLock(), client.NewReadWriteLock(key).WriteLock(),
+		client.NewReadWriteLock(key).Read(), client.NewReadWriteLock(key).Write(),
 	} {
 		require.NoError(t, lock.Lock(s.ctx))
 		err := lock.Unlock(s.ctx)
@@ -143,9 +143,9 @@ func TestAReleaseThatNobodyCanBeToldOfIsNotTriedAgain(t *testing.T) {
 // The release has the ticket of the next waiter here with it, and the queue's key is of
 // another type.
 func TestAReleaseThatCarriesATicketFreesTheLockWhateverTheQueueIs(t *testing.T) {
-	for name, lock := range map[string]func(*party) rlock.Locker{
-		"plain": func(p *party) rlock.Locker { return p.NewLock(key) },
-		"write": func(p *party) rlock.Locker { return p.NewReadWriteLock(key).WriteLock() },
+	for name, lock := range map[string]func(*party) locker{
+		"plain": func(p *party) locker { return p.NewLock(key) },
+		"write": func(p *party) locker { return p.NewReadWriteLock(key).Write() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {

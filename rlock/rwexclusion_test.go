@@ -49,18 +49,18 @@ func readsAndWrites(s *site, clients, goroutines, rounds int, disturb func()) {
 					var err error
 					switch (g + round) % 5 {
 					case 0:
-						err = l.WriteLock().Do(ctx, write)
+						err = l.Write().Do(ctx, write)
 					case 1:
-						err = l.WriteLock().Do(ctx, func(ctx context.Context) error { // and reads as well
-							return cmp.Or(write(ctx), l.ReadLock().Do(ctx, read))
+						err = l.Write().Do(ctx, func(ctx context.Context) error { // and reads as well
+							return cmp.Or(write(ctx), l.Read().Do(ctx, read))
 						})
 					case 2: // a downgrade
-						err = l.WriteLock().Lock(ctx)
+						err = l.Write().Lock(ctx)
 						if err == nil {
-							err = cmp.Or(write(ctx), l.ReadLock().LockFor(ctx, time.Hour), l.WriteLock().Unlock(ctx), read(ctx), l.ReadLock().Unlock(ctx))
+							err = cmp.Or(write(ctx), l.Read().LockFor(ctx, time.Hour), l.Write().Unlock(ctx), read(ctx), l.Read().Unlock(ctx))
 						}
 					default:
-						err = l.ReadLock().Do(ctx, read)
+						err = l.Read().Do(ctx, read)
 					}
 					if !assert.NoError(s.t, err) {
 						return

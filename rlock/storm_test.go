@@ -23,11 +23,11 @@ type contest struct {
 	// alone are the locks that one owner has at once, shared is what all may have when
 	// nobody has it alone; nil if there is none.
 	alone  lockers
-	shared func([]*rlock.Client, string) rlock.Locker
+	shared func([]*rlock.Client, string) locker
 	seeds  int
 }
 
-type lockers = []func([]*rlock.Client, string) rlock.Locker
+type lockers = []func([]*rlock.Client, string) locker
 
 var contests = []contest{
 	{name: "plain", seeds: 6, alone: lockers{plainLock}},

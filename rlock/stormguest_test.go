@@ -24,14 +24,14 @@ type guest struct {
 	// Of one visit:
 	ctx         context.Context
 	party       *party
-	write, read rlock.Locker // read is nil if nothing is shared
+	write, read locker // read is nil if nothing is shared
 	levels      []*taken
 	stay        stay
 }
 
 // Taken is a level that the guest has not unlocked yet.
 type taken struct {
-	lock  rlock.Locker
+	lock  locker
 	hold  *rlock.Hold // nil if it was taken without a handle
 	until time.Time   // the end of a fixed lease, zero if the watchdog keeps it
 }
@@ -88,7 +88,7 @@ func (g *guest) visit(patience, longest time.Duration) (got bool) {
 }
 
 // await waits for the lock in one of the ways that there are.
-func (g *guest) await(lock rlock.Locker, patience time.Duration) bool {
+func (g *guest) await(lock locker, patience time.Duration) bool {
 	wait := time.Duration(-1)
 	if patience < recovery {
 		wait = []time.Duration{-1, -1, 0, patience}[g.random.IntN(4)]
@@ -107,7 +107,7 @@ func (g *guest) await(lock rlock.Locker, patience time.Duration) bool {
 }
 
 // take opens a level. A wait below 0 is one without end.
-func (g *guest) take(ctx context.Context, lock rlock.Locker, wait time.Duration) bool {
+func (g *guest) take(ctx context.Context, lock locker, wait time.Duration) bool {
 	l, lease := &taken{lock: lock}, time.Duration(0)
 	if g.random.IntN(2) == 0 {
 		lease = 100*time.Millisecond + g.upTo(stormLease)
@@ -171,7 +171,7 @@ func (g *guest) valid() bool {
 }
 
 // has returns how many levels the guest has of a lock.
-func (g *guest) has(lock rlock.Locker) (n int) {
+func (g *guest) has(lock locker) (n int) {
 	for _, l := range g.levels {
 		if l.lock == lock {
 			n++

@@ -203,7 +203,7 @@ func elsewhere(f func()) {
 }
 
 // isFree reports whether another owner, in the lock's own client, gets it.
-func (s *site) isFree(lock rlock.Locker) (free bool) {
+func (s *site) isFree(lock locker) (free bool) {
 	s.t.Helper()
 	elsewhere(func() {
 		var err error

@@ -92,7 +92,7 @@ type tenure struct {
 	err   error  // of the last of fails
 
 	landed chan struct{}
-	tokens *tokens // of a FencedLock's tenure, nil for others
+	tokens *tokens // of a fenced lock's tenure, nil for others
 
 	contestedAt time.Time
 	passes      int32 // the hand-overs since

@@ -117,7 +117,7 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 			return err
 		}
 	}
-	if err := ctx.Err(); err != nil {
+	if err := over(ctx); err != nil {
 		return fmt.Errorf("rlock: lock %q: %w", n.key, err)
 	}
 	now := time.Now()
@@ -384,7 +384,17 @@ func jitter(d time.Duration) time.Duration {
 // timeUp says why a wait is over, and what Redis said last if that was an error.
 func timeUp(ctx context.Context, last error) error {
 	if last == nil {
-		return ctx.Err()
+		return over(ctx)
 	}
-	return fmt.Errorf("%w; Redis said last: %w", ctx.Err(), last)
+	return fmt.Errorf("%w; Redis said last: %w", over(ctx), last)
+}
+
+// over returns why ctx is over, nil if it is not: its error, and its cause if that says
+// more, as for the context of a hold that was lost.
+func over(ctx context.Context) error {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); err != nil && cause != err {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
 }

@@ -13,7 +13,7 @@ import (
 func RLock() Contender {
 	return rlockAs("rlock", Plain, "this library, all defaults: lease 30 s, HandoffLimit 16, HandoffTime 10 ms", rlock.Config{},
 		func(c *rlock.Client) Client {
-			return rlockClient{c, func(name string) rlock.Locker { return c.NewLock(name) }}
+			return rlockClient{c, func(name string) *rlock.Lock { return c.NewLock(name) }}
 		})
 }
 
@@ -30,7 +30,7 @@ func RLockFairStrict() Contender {
 
 func rlockFairAs(name, about string, config rlock.Config) Contender {
 	return rlockAs(name, Fair, about, config, func(c *rlock.Client) Client {
-		return rlockClient{c, func(name string) rlock.Locker { return c.NewFairLock(name) }}
+		return rlockClient{c, func(name string) *rlock.Lock { return c.NewFairLock(name) }}
 	})
 }
 
@@ -38,7 +38,7 @@ func rlockFairAs(name, about string, config rlock.Config) Contender {
 func RLockReadWrite() Contender {
 	return rlockAs("rlock-rw", ReadWrite, "this library's ReadWriteLock, all defaults", rlock.Config{},
 		func(c *rlock.Client) Client {
-			return rlockSharer{rlockClient{c, func(name string) rlock.Locker { return c.NewReadWriteLock(name).WriteLock() }}}
+			return rlockSharer{rlockClient{c, func(name string) *rlock.Lock { return c.NewReadWriteLock(name).Write() }}}
 		})
 }
 
@@ -105,7 +105,7 @@ func rlockAs(name string, kind Kind, about string, config rlock.Config, locks fu
 
 type rlockClient struct {
 	*rlock.Client
-	lock func(name string) rlock.Locker
+	lock func(name string) *rlock.Lock
 }
 
 func (c rlockClient) Mutex(name string) Mutex { return rlockMutex{c.lock(name)} }
@@ -113,10 +113,10 @@ func (c rlockClient) Mutex(name string) Mutex { return rlockMutex{c.lock(name)} 
 type rlockSharer struct{ rlockClient }
 
 func (c rlockSharer) Reader(name string) Mutex {
-	return rlockMutex{c.NewReadWriteLock(name).ReadLock()}
+	return rlockMutex{c.NewReadWriteLock(name).Read()}
 }
 
-type rlockMutex struct{ lock rlock.Locker }
+type rlockMutex struct{ lock *rlock.Lock }
 
 func (m rlockMutex) Lock(ctx context.Context) error { return m.lock.Lock(ctx) }
 func (m rlockMutex) Unlock() error                  { return m.lock.Unlock(context.Background()) }

@@ -61,7 +61,7 @@ func firstProcess() error {
 }
 
 // deposit adds to the balance, which takes it some time.
-func deposit(ctx context.Context, lock *rlock.FencedLock, acc *account, work func() error) (err error) {
+func deposit(ctx context.Context, lock *rlock.Lock, acc *account, work func() error) (err error) {
 	hold, err := lock.Acquire(ctx)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 
 // fairGo is golang for rlock's fair lock.
 func (s *scene) fairGo() side {
-	return owner{rlock.WithOwner(s.ctx, rlock.NewOwner()), func(lock string) rlock.Locker { return s.client.NewFairLock(lock) }}
+	return owner{rlock.WithOwner(s.ctx, rlock.NewOwner()), func(lock string) *rlock.Lock { return s.client.NewFairLock(lock) }}
 }
 
 func TestAFairLockAndJavasLocksOfItsName(t *testing.T) {

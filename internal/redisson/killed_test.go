@@ -67,9 +67,9 @@ func holdUntilKilled(addr string) {
 	client, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}}, Lease: keptLease})
 	if err == nil {
 		name := os.Getenv(holdName)
-		var lock rlock.Locker = client.NewLock(name)
+		var lock *rlock.Lock = client.NewLock(name)
 		if os.Getenv(holdToRead) != "" {
-			lock = client.NewReadWriteLock(name).ReadLock()
+			lock = client.NewReadWriteLock(name).Read()
 		}
 		err = lock.Lock(context.Background())
 	}

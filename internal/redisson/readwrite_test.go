@@ -30,8 +30,8 @@ func (s *scene) javaBoth(thread string) couple {
 func (s *scene) goBoth() couple {
 	ctx := rlock.WithOwner(s.ctx, rlock.NewOwner())
 	return couple{
-		owner{ctx, func(lock string) rlock.Locker { return s.client.NewReadWriteLock(lock).ReadLock() }},
-		owner{ctx, func(lock string) rlock.Locker { return s.client.NewReadWriteLock(lock).WriteLock() }},
+		owner{ctx, func(lock string) *rlock.Lock { return s.client.NewReadWriteLock(lock).Read() }},
+		owner{ctx, func(lock string) *rlock.Lock { return s.client.NewReadWriteLock(lock).Write() }},
 	}
 }
 
@@ -155,7 +155,7 @@ func TestReadWriteCrowdsOfBothSidesLoseNoCount(t *testing.T) {
 	withBoth(t, setting{lease: keptLease}, func(s *scene) {
 		const each, during = 4, 3 * time.Second
 		lock := s.client.NewReadWriteLock(s.fresh())
-		name := lock.ReadLock().Name()
+		name := lock.Read().Name()
 		counter := name + ":counter"
 		var all sync.WaitGroup
 		var java, golang, reads, readsOfJava atomic.Int64
@@ -168,14 +168,14 @@ func TestReadWriteCrowdsOfBothSidesLoseNoCount(t *testing.T) {
 			})
 			all.Go(func() {
 				for ; time.Now().Before(end); golang.Add(1) {
-					if !assert.NoError(s.t, lock.WriteLock().Do(s.ctx, func(ctx context.Context) error { return s.addOne(ctx, counter) })) {
+					if !assert.NoError(s.t, lock.Write().Do(s.ctx, func(ctx context.Context) error { return s.addOne(ctx, counter) })) {
 						return
 					}
 				}
 			})
 			all.Go(func() {
 				for ; time.Now().Before(end); reads.Add(1) {
-					if !assert.NoError(s.t, lock.ReadLock().Do(s.ctx, func(ctx context.Context) error { return s.unchanged(ctx, counter) })) {
+					if !assert.NoError(s.t, lock.Read().Do(s.ctx, func(ctx context.Context) error { return s.unchanged(ctx, counter) })) {
 						return
 					}
 				}

@@ -29,7 +29,7 @@ func (s *scene) thread(name string) redisson.Thread { return s.java.Thread(name)
 // An owner is the Go side.
 type owner struct {
 	ctx context.Context // carries the rlock.Owner
-	of  func(lock string) rlock.Locker
+	of  func(lock string) *rlock.Lock
 }
 
 // golang returns a new owner in the scene's client.
@@ -37,13 +37,13 @@ func (s *scene) golang() side {
 	o := owner{ctx: rlock.WithOwner(s.ctx, rlock.NewOwner())}
 	switch s.setting.kind {
 	case redisson.Fenced:
-		o.of = func(lock string) rlock.Locker { return s.client.NewFencedLock(lock) }
+		o.of = func(lock string) *rlock.Lock { return s.client.NewFencedLock(lock) }
 	case redisson.Read:
-		o.of = func(lock string) rlock.Locker { return s.client.NewReadWriteLock(lock).ReadLock() }
+		o.of = func(lock string) *rlock.Lock { return s.client.NewReadWriteLock(lock).Read() }
 	case redisson.Write:
-		o.of = func(lock string) rlock.Locker { return s.client.NewReadWriteLock(lock).WriteLock() }
+		o.of = func(lock string) *rlock.Lock { return s.client.NewReadWriteLock(lock).Write() }
 	default:
-		o.of = func(lock string) rlock.Locker { return s.client.NewLock(lock) }
+		o.of = func(lock string) *rlock.Lock { return s.client.NewLock(lock) }
 	}
 	return o
 }

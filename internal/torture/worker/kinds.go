@@ -13,10 +13,13 @@ import (
 // Kinds are the names of all kinds of lock that workers can take.
 var Kinds = []string{"plain", "fenced", "rw", "fair", "multi", red}
 
+// A locker is embedded by a name that no method of it has.
+type locker = rlock.Lock
+
 // A lock is what a visit is about, of one kind or another.
 type lock struct {
-	rlock.Locker
-	read  rlock.Locker // by which owners share it; nil if they cannot
+	*locker
+	read  *rlock.Lock // by which owners share it; nil if they cannot
 	kind  string
 	names []string // what the history calls it: each of them is taken with it
 }
@@ -33,42 +36,42 @@ func (h *hand) choose(name string) lock {
 	l := lock{kind: kind, names: []string{name}}
 	switch kind {
 	case "fenced":
-		l.Locker = client.NewFencedLock(name)
+		l.locker = client.NewFencedLock(name)
 	case "rw":
 		l.names = []string{readWrite(name)}
 		both := client.NewReadWriteLock(readWrite(name))
-		l.Locker, l.read = both.WriteLock(), both.ReadLock()
+		l.locker, l.read = both.Write(), both.Read()
 	case "fair":
-		l.Locker = client.NewFairLock(name)
+		l.locker = client.NewFairLock(name)
 	case red:
-		l.Locker = rlock.NewRedLock(h.worker.clients, name)
+		l.locker = rlock.NewRedLock(h.worker.clients, name)
 	case "multi":
 		// Who takes three of five, in any order, waits for others who do.
 		first := slices.Index(h.worker.Names, name)
-		var parts []rlock.Locker
+		var parts []*rlock.Lock
 		l.names = nil
 		for i := range min(3, len(h.worker.Names)) {
 			part := h.worker.Names[(first+i)%len(h.worker.Names)]
 			l.names = append(l.names, part)
 			parts = append(parts, client.NewLock(part))
 		}
-		l.Locker = rlock.NewMultiLock(parts...)
+		l.locker = rlock.NewMultiLock(parts...)
 	default:
-		l.Locker = client.NewLock(name)
+		l.locker = client.NewLock(name)
 	}
 	return l
 }
 
 // choose returns what a level is to be taken of, inside of another or of none, and
 // whether it is shared. Who has read cannot write before it is done.
-func (l lock) choose(v *visit, outer *level) (locker rlock.Locker, shared bool) {
+func (l lock) choose(v *visit, outer *level) (part *rlock.Lock, shared bool) {
 	if l.read == nil {
-		return l.Locker, false
+		return l.locker, false
 	}
 	if outer != nil && (outer.op.Shared || outer.given) || v.in(2) {
 		return l.read, true
 	}
-	return l.Locker, false
+	return l.locker, false
 }
 
 // Names returns what the locks of these kinds are called in Redis, which have

@@ -23,7 +23,7 @@ type visit struct {
 
 // A level is one level of a lock that a visit has taken.
 type level struct {
-	lock  rlock.Locker
+	lock  *rlock.Lock
 	op    history.Op // what takes it
 	call  calls
 	owner string
@@ -153,8 +153,8 @@ func (v *visit) took(ctx context.Context, l *level, held context.Context) histor
 		result.Owner, result.Until = l.owner, history.At(l.hold.ValidUntil())
 		result.Token, _ = l.hold.Token() // 0 if it has none
 		ctx = rlock.WithOwner(ctx, l.hold.Owner())
-	} else if fenced, ok := l.lock.(*rlock.FencedLock); ok {
-		result.Token, _ = fenced.Token(ctx) // none if it is lost by now
+	} else {
+		result.Token, _ = l.lock.Token(ctx) // 0 if it has none, or is lost by now
 	}
 	result.Count = l.lock.HoldCount(ctx)
 	if held != nil {

@@ -1,0 +1,57 @@
+package rlock
+
+import (
+	"context"
+	"time"
+)
+
+// A form is what a [Lock] is made of: one key (single), or several locks (compound).
+// A request carries its owner; what is about the caller alone is done by Lock.
+type form interface {
+	// title returns the name that the lock was made with.
+	title() string
+	// take acquires the lock without a handle.
+	take(ctx context.Context, req request) error
+	// hold acquires the lock with a handle, whose context is made from parent.
+	hold(ctx, parent context.Context, req request) (*Hold, error)
+	// unlock takes back one level of the owner that was taken without a handle.
+	unlock(ctx context.Context, o Owner) error
+	forceUnlock(ctx context.Context) (bool, error)
+	isLocked(ctx context.Context) (bool, error)
+	ttl(ctx context.Context) (time.Duration, error)
+	// depth returns how often the owner has to unlock the lock.
+	depth(o Owner) int
+	// token returns the fencing token of what the owner holds.
+	token(o Owner) (uint64, error)
+
+	// beneath returns the locks of one key that it consists of.
+	beneath() []*single
+	// unusable returns why it can never be taken, nil if it can.
+	unusable() error
+}
+
+var (
+	_ form = (*single)(nil)
+	_ form = (*compound)(nil)
+)
+
+// zeroForm is that of a Lock that no constructor has made.
+var zeroForm = &compound{err: errZero}
+
+// form returns what the lock is made of.
+func (l *Lock) form() form {
+	if l.made == nil {
+		return zeroForm
+	}
+	return l.made
+}
+
+// newLock returns the lock of that kind and name. It asks Redis nothing.
+func (c *Client) newLock(id kindID, key string) *Lock {
+	l := &struct {
+		Lock
+		single
+	}{single: single{client: c, name: c.newName(id, key)}}
+	l.made = &l.single
+	return &l.Lock
+}

@@ -1,0 +1,74 @@
+package rlock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// look sends a command that changes nothing about the lock's key, and decodes the
+// reply. It tries again for as long as a caller of Unlock would wait, unless Redis has
+// answered, or ctx ends before.
+func look[T any](ctx context.Context, c *Client, n *name, command string, decode func(rueidis.RedisResult) (T, error)) (reply T, err error) {
+	switch {
+	case n.err != nil:
+		return reply, n.err
+	case c.closed.Load():
+		return reply, fmt.Errorf("rlock: look at %q: %w", n.key, ErrClosed)
+	}
+	ctx, cancel := c.within(ctx)
+	defer cancel()
+	var last error // of the attempts so far
+	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
+		if reply, err = decode(c.glance(ctx, n, command)); err == nil {
+			return reply, nil
+		}
+		if ctx.Err() != nil {
+			err = timeUp(ctx, last)
+			break
+		}
+		var f fault
+		if f, err = diagnose(err); f == never || c.closed.Load() {
+			break
+		}
+		last = err
+		select {
+		case <-time.After(jitter(retry)):
+		case <-ctx.Done():
+		}
+	}
+	return reply, fmt.Errorf("rlock: look at %q: %w", n.key, err)
+}
+
+// glance is one attempt of a look. It returns when ctx ends, but the command keeps its
+// place until it has ended: rueidis keeps it in its ring for as long.
+func (c *Client) glance(ctx context.Context, n *name, command string) rueidis.RedisResult {
+	place, err := c.nodes.to(n.slot).asks.enter(ctx, nil)
+	if err != nil {
+		return rueidis.NewErrorResult(err)
+	}
+	landed := make(chan rueidis.RedisResult, 1)
+	started := c.background.start(func() {
+		defer place.leave()
+		// An arbitrary command, since rueidis repeats those that it knows to be
+		// harmless until their context ends, each time with a place in the ring.
+		landed <- c.redis.Do(c.deadline.context(time.Now()), c.redis.B().Arbitrary(command).Keys(n.key).Build())
+	})
+	if !started {
+		place.leave()
+		return rueidis.NewErrorResult(ErrClosed)
+	}
+	select {
+	case result := <-landed:
+		return result
+	case <-ctx.Done():
+		return rueidis.NewErrorResult(ctx.Err())
+	}
+}
+
+// fields returns those of the lock's hash, none if nobody has it.
+func (c *Client) fields(ctx context.Context, n *name) ([]string, error) {
+	return look(ctx, c, n, "HKEYS", rueidis.RedisResult.AsStrSlice)
+}

@@ -1,0 +1,121 @@
+package rlock
+
+import (
+	"context"
+
+	"github.com/petermattis/goid"
+)
+
+// WithOwner returns a context in whose name locks are taken: calls with it, or
+// with a context made from it, lock and unlock as o from whatever goroutine they
+// come, so that a call tree over several goroutines nests. Two goroutines that
+// use the context at once are one owner: the lock does not keep them apart. If both wait
+// for a lock, both have it when one of them is granted it, each for an Unlock of its own.
+// The zero Owner takes an owner away, and with it the holds that ctx comes from.
+func WithOwner(ctx context.Context, o Owner) context.Context {
+	return context.WithValue(ctx, scopeKey{}, &scope{owner: o})
+}
+
+// OwnerFrom returns the owner that ctx was given by [WithOwner], and whether it was given
+// one.
+func OwnerFrom(ctx context.Context) (Owner, bool) {
+	s := scopeOf(ctx)
+	for s != nil && s.of != nil {
+		s = s.outer
+	}
+	if s == nil || s.owner.id == 0 {
+		return Owner{}, false
+	}
+	return s.owner, true
+}
+
+// A scope says in whose name a context takes locks: all of them, or those of a hold that
+// it is the context of. The innermost scope that is about a lock counts.
+type scope struct {
+	owner Owner
+	of    form // what is held; nil for all locks, and then outer is nil
+	outer *scope
+}
+
+type scopeKey struct{}
+
+func scopeOf(ctx context.Context) *scope {
+	s, _ := ctx.Value(scopeKey{}).(*scope)
+	return s
+}
+
+// ownerIn returns the owner that ctx has for the lock, and whether it has one.
+func ownerIn(ctx context.Context, f form) (Owner, bool) {
+	for s := scopeOf(ctx); s != nil; s = s.outer {
+		if s.of == nil {
+			return s.owner, s.owner.id != 0
+		}
+		if overlap(s.of, f) {
+			return s.owner, true
+		}
+	}
+	return Owner{}, false
+}
+
+// ownerOf returns the owner that ctx has for the lock, else the calling goroutine.
+func ownerOf(ctx context.Context, f form) Owner {
+	if o, ok := ownerIn(ctx, f); ok {
+		return o
+	}
+	return Owner{uint64(goid.Get())}
+}
+
+// overlap reports whether the two locks have a name in common: to take the one while
+// another owner holds the other would wait for that.
+func overlap(a, b form) bool {
+	if a == b {
+		return true
+	}
+	for _, one := range a.beneath() {
+		for _, other := range b.beneath() {
+			if one.sameName(other) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// A heldContext is the context of a hold: what it is the context of nests in the hold.
+type heldContext struct {
+	context.Context
+	scope scope
+}
+
+// Value implements [context.Context].
+func (c *heldContext) Value(key any) any {
+	if key == (scopeKey{}) {
+		return &c.scope
+	}
+	return c.Context.Value(key)
+}
+
+// within makes the context of a hold of f from parent.
+func (h *Hold) within(parent context.Context, f form) {
+	c := &h.scoped
+	c.scope = scope{owner: h.owner, of: f, outer: scopeOf(parent)}
+	c.Context, h.cancel = context.WithCancelCause(parent)
+	h.ctx = c
+}
+
+// With returns a context that is made from ctx, and ends also when the hold does, with
+// its cause: a request that comes while the lock is held thus ends with the request and
+// with the loss. Locks taken with it nest as with [Hold.Context]. It needs no cancel
+// function: what it uses is given back when either ends.
+func (h *Hold) With(ctx context.Context) context.Context {
+	c := &heldContext{scope: scope{owner: h.owner, of: h.scoped.scope.of, outer: scopeOf(ctx)}}
+	merged, cancel := context.WithCancelCause(ctx)
+	if h.ctx.Err() != nil {
+		cancel(context.Cause(h.ctx)) // now: what AfterFunc calls comes later
+	} else {
+		stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
+		context.AfterFunc(merged, func() { stop() })
+	}
+	c.Context = merged
+	return c
+}

@@ -1,0 +1,115 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// A single is a lock of one key.
+type single struct {
+	client *Client
+	name   *name
+	shared bool // whether it is the read lock of its name
+}
+
+func (l *single) title() string { return l.name.key }
+
+func (l *single) beneath() []*single { return []*single{l} }
+
+func (l *single) unusable() error { return l.name.err }
+
+// same reports whether both are the same lock.
+func (l *single) same(other *single) bool { return l.sameName(other) && l.shared == other.shared }
+
+// sameName reports whether both are the same lock, or a reader's and a writer's.
+func (l *single) sameName(other *single) bool {
+	return l.client == other.client && l.name.id == other.name.id && l.name.key == other.name.key
+}
+
+func (l *single) take(ctx context.Context, req request) error {
+	req.shared = l.shared
+	return l.client.acquire(ctx, l.name, req)
+}
+
+func (l *single) hold(ctx, parent context.Context, req request) (*Hold, error) {
+	req.shared = l.shared
+	h := &Hold{client: l.client, name: l.name, owner: req.owner, shared: l.shared, part: req.part}
+	h.within(parent, l)
+	req.hold = h
+	err := l.client.acquire(ctx, l.name, req)
+	if errors.Is(err, ErrNotAcquired) {
+		err = fmt.Errorf("rlock: lock %q: %w", l.name.key, err)
+	}
+	if err != nil {
+		h.cancel(err)
+		return nil, err
+	}
+	return h, nil
+}
+
+func (l *single) unlock(_ context.Context, o Owner) error {
+	return l.client.unlock(l.name, o, l.shared, nil)
+}
+
+func (l *single) forceUnlock(ctx context.Context) (bool, error) {
+	return l.client.forceUnlock(ctx, l.name, l.shared)
+}
+
+func (l *single) isLocked(ctx context.Context) (bool, error) { return l.name.kind().locked(ctx, l) }
+
+func (l *single) ttl(ctx context.Context) (time.Duration, error) {
+	ms, err := l.number(ctx, "PTTL")
+	switch {
+	case err != nil || ms == -2:
+		return 0, err
+	case ms == -1:
+		return -1, nil
+	}
+	return fromMilliseconds(ms), nil
+}
+
+func (l *single) depth(o Owner) int {
+	r := l.client.visitIfAny(l.name)
+	if r == nil {
+		return 0
+	}
+	defer r.exit()
+	t := r.current(time.Now())
+	if t == nil {
+		return 0
+	}
+	return t.depth(o, l.shared)
+}
+
+func (l *single) token(o Owner) (uint64, error) {
+	if l.name.err != nil {
+		return 0, l.name.err
+	}
+	if !l.name.kind().fenced {
+		return 0, errNoToken(l.name.key)
+	}
+	if r := l.client.visitIfAny(l.name); r != nil {
+		defer r.exit()
+		if t := r.current(time.Now()); t != nil && t.holds(o) {
+			return t.tokens.current, nil
+		}
+	}
+	if cause := l.client.losses.find(lossKey{l.name.id, l.name.key, o}); cause != nil {
+		return 0, cause
+	}
+	return 0, fmt.Errorf("rlock: token of %q: owner %s: %w", l.name.key, o, l.client.losses.notHeld())
+}
+
+// keyExists reports whether the lock's key is there.
+func keyExists(ctx context.Context, l *single) (bool, error) {
+	n, err := l.number(ctx, "EXISTS")
+	return n > 0, err
+}
+
+func (l *single) number(ctx context.Context, command string) (int64, error) {
+	return look(ctx, l.client, l.name, command, rueidis.RedisResult.AsInt64)
+}
