@@ -33,6 +33,10 @@ var (
 	// fencing tokens: only those from [Client.NewFencedLock] have them.
 	ErrNoToken = errors.New("the lock has no fencing tokens")
 
+	// ErrDetach is returned by [Hold.Detach] for a hold that cannot be left to its lease.
+	// Nothing was changed.
+	ErrDetach = errors.New("the hold cannot be detached")
+
 	// ErrUpgrade is returned by the methods that take a write lock when the caller
 	// holds the read lock of that name and not the write lock: two readers that
 	// both waited for the other to leave would wait for ever. Nothing was changed,

@@ -93,9 +93,10 @@ func (r *room) release(t *tenure, o Owner, now time.Time) error {
 		r.settle(next, joining, l, time.Now())
 	}
 	if t.flying {
-		t.landed = make(chan struct{})
+		landed := make(chan struct{})
+		t.landed = landed
 		r.shard.mu.Unlock()
-		<-t.landed // as long as the release took, at most
+		<-landed // as long as the release took, at most
 		r.shard.mu.Lock()
 	}
 	r.busy--

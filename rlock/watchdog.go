@@ -113,6 +113,7 @@ func (t *tenure) answered(now time.Time, s sent, reached bool) {
 		t.flying = false
 		if t.landed != nil {
 			close(t.landed)
+			t.landed = nil
 		}
 	}
 	if t.phase != s.phase {

@@ -1,13 +1,11 @@
 // Tick runs a job once per tick on one of five replicas. Each replica has a schedule of
 // its own, and at each tick all of them ask for the lock of that tick. The replica that
-// gets it runs the job and does not release the lock: its fixed lease ends by itself, so
-// that a replica whose clock is late is refused as well:
+// gets it runs the job and detaches the lock, which then ends with its lease, so that a
+// replica whose clock is late is refused as well, also when the first one has ended:
 //
 //	go run ./examples/tick
 //
-// The lock is named after the tick, so that ticks do not exclude each other. Client.Close
-// releases the locks that are held, so that a replica should not be stopped within a lease
-// after it ran the job.
+// The lock is named after the tick, so that ticks do not exclude each other.
 package main
 
 import (
@@ -91,13 +89,13 @@ func run() error {
 
 // once runs the job unless another replica has run it, or runs it, under that name.
 func once(ctx context.Context, client *rlock.Client, name string, job func()) error {
-	_, err := client.NewLock(name).TryAcquire(ctx, rlock.WithLease(lease))
+	hold, err := client.NewLock(name).TryAcquire(ctx, rlock.WithLease(lease))
 	if errors.Is(err, rlock.ErrNotAcquired) {
 		return nil // another replica runs it
 	}
 	if err != nil {
 		return err
 	}
-	job() // the lock is not released: it ends with its lease
-	return nil
+	job()
+	return hold.Detach(ctx) // the lock is not released: it ends with its lease
 }

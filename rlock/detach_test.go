@@ -1,0 +1,93 @@
+package rlock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func TestADetachedLockStaysUntilItsLeaseEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there := w.client(), w.client().NewLock(key)
+		hold, err := here.NewLock(key).Acquire(w.ctx, rlock.WithLease(time.Minute))
+		require.NoError(t, err)
+		require.NoError(t, hold.Detach(w.ctx))
+
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrNotHeld)
+		require.ErrorIs(t, hold.Err(), rlock.ErrNotHeld)
+		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrNotHeld)
+		require.ErrorIs(t, hold.Detach(w.ctx), rlock.ErrNotHeld)
+		sent := len(here.net.Sent("EVALSHA"))
+		time.Sleep(30 * time.Second)
+		assert.Len(t, here.net.Sent("EVALSHA"), sent, "nothing is sent for it")
+		require.NoError(t, here.Close())
+		assert.Equal(t, 30*time.Second, w.ttl(key), "Close leaves it")
+		within(t, 30*time.Second, 32*time.Second, func() { require.NoError(t, there.Lock(w.ctx)) })
+		require.NoError(t, there.Unlock(w.ctx))
+	})
+}
+
+func TestADetachedLockKeepsItsOwnProcessOut(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lock, me := w.client().NewLock(key), w.caller()
+		hold, err := lock.Acquire(me, rlock.WithLease(10*time.Second))
+		require.NoError(t, err)
+		waiting := start(func() error { return lock.Lock(me) }) // it nests
+		require.NoError(t, <-waiting)
+		require.ErrorIs(t, hold.Detach(w.ctx), rlock.ErrDetach, "it is held twice")
+		require.NoError(t, lock.Unlock(me))
+		waiting = start(func() error { return lock.Lock(w.ctx) })
+		synctest.Wait()
+		require.NoError(t, hold.Detach(w.ctx))
+		assert.False(t, w.try(lock))
+		assert.Zero(t, lock.HoldCount(me))
+		within(t, 9*time.Second, 12*time.Second, func() { require.NoError(t, <-waiting) })
+	})
+}
+
+func TestOnlyAHoldWithALeaseOfOneLockCanBeDetached(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		kept, err := p.NewLock(key).Acquire(w.ctx)
+		require.NoError(t, err)
+		require.ErrorIs(t, kept.Detach(w.ctx), rlock.ErrDetach)
+		assert.True(t, kept.Valid())
+		require.NoError(t, kept.Release(w.ctx))
+		both, err := rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")).Acquire(w.ctx, rlock.WithLease(time.Minute))
+		require.NoError(t, err)
+		require.ErrorIs(t, both.Detach(w.ctx), rlock.ErrDetach)
+		require.NoError(t, both.Release(w.ctx))
+	})
+}
+
+// A lock that was granted out of the queue has a short lease in Redis at first.
+func TestDetachWaitsUntilRedisHasTheLease(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, p := w.client().NewLock(key), w.client()
+		require.NoError(t, holder.Lock(w.ctx))
+		lock, them := p.NewLock(key), w.caller()
+		var hold *rlock.Hold
+		waiting := start(func() (err error) {
+			hold, err = lock.Acquire(them, rlock.WithLease(time.Minute))
+			return err
+		})
+		require.True(t, pending(waiting))
+		p.net.SetRoundTrip(100 * time.Millisecond)
+		require.NoError(t, holder.Unlock(w.ctx))
+		require.NoError(t, <-waiting)
+		require.Less(t, w.ttl(key), time.Minute, "a claim")
+
+		gone, cancel := context.WithCancel(w.ctx)
+		cancel()
+		require.ErrorIs(t, hold.Detach(gone), context.Canceled)
+		require.True(t, hold.Valid(), "it is held as before")
+		require.NoError(t, hold.Detach(w.ctx))
+		assert.InDelta(t, time.Minute, w.ttl(key), float64(time.Second))
+	})
+}
