@@ -411,7 +411,7 @@ func TestNoCommandThatIsLostLeavesALockThatNobodyKnowsOf(t *testing.T) {
 	for _, o := range operations {
 		for _, l := range losses {
 			o.lose(t, l, func(t *testing.T, n int) (commands int) {
-				bubble(t, func(t *testing.T, w *world) {
+				bubbleAlone(t, func(t *testing.T, w *world) {
 					s := &story{
 						t: t, ctx: w.ctx, virtual: true,
 						dial: w.Dial, outside: w.outsider(), key: key,

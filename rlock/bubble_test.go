@@ -52,9 +52,16 @@ type party struct {
 	log *journal
 }
 
-// bubble runs a test in virtual time. When it ends every client is closed, and
-// Redis must be empty: nobody holds a lock that nobody knows of.
+// bubble runs a test in virtual time, beside other tests, which do not change its clock.
 func bubble(t *testing.T, run func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Parallel()
+	bubbleAlone(t, run)
+}
+
+// bubbleAlone is bubble for tests that look at what all tests share, as the number of
+// goroutines, and for several bubbles one after the other.
+func bubbleAlone(t *testing.T, run func(t *testing.T, w *world)) {
 	t.Helper()
 	redistest.WithoutServer(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -139,7 +139,7 @@ func TestALookOutlivesAConnectionThatEnds(t *testing.T) {
 // Each acquisition asks the silent server too, and leaves that behind. What it leaves
 // ends with the hold unless it is in flight, and there is a limit of commands in flight.
 func TestARedLockWithASilentServerLeavesABoundedNumberOfGoroutines(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubbleAlone(t, func(t *testing.T, w *world) {
 		clients := make([]*rlock.Client, 3)
 		var silent *network.Network
 		for i := range clients {

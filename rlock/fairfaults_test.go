@@ -125,7 +125,7 @@ func TestWhatIsHeldByAGrantIsKeptByTheWatchdog(t *testing.T) {
 
 func TestAFixedLeaseThatIsGrantedEndsOnTime(t *testing.T) {
 	for _, ask := range []time.Duration{time.Second, 10 * time.Second} {
-		bubble(t, func(t *testing.T, w *world) {
+		bubbleAlone(t, func(t *testing.T, w *world) {
 			holder, p, me := w.client(), w.client(), w.caller()
 			require.NoError(t, holder.NewFairLock(key).Lock(me))
 			var hold *rlock.Hold

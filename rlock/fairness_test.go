@@ -109,7 +109,7 @@ func TestOnceAnotherClientWaitsTheLockIsHandedOffSoManyTimes(t *testing.T) {
 		4:  5,
 		0:  10, // 16, the default: more than there are
 	} {
-		bubble(t, func(t *testing.T, w *world) {
+		bubbleAlone(t, func(t *testing.T, w *world) {
 			order := contend(w, w.client(handoff(limit, time.Hour)), w.client())
 			assert.LessOrEqual(t, slices.Index(order, "there"), atMost, "limit %d: %v", limit, order)
 		})

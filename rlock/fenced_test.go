@@ -440,7 +440,7 @@ func TestAnAcquireWithoutAReplyLeavesAGapAndNoTokenTwice(t *testing.T) {
 
 func TestAnAnswerWithoutATokenIsNoGrantOfAFencedLock(t *testing.T) {
 	for _, reply := range []string{"_\r\n", "$1\r\nx\r\n", "$2\r\n-1\r\n", "$1\r\n0\r\n", ":5\r\n", "*0\r\n"} {
-		bubble(t, func(t *testing.T, w *world) {
+		bubbleAlone(t, func(t *testing.T, w *world) {
 			p, me := w.client(), w.caller()
 			lock := p.NewFencedLock(key)
 			p.net.Rule(network.Nth(1, network.Replace(reply), network.Reply, "EVALSHA", "EVAL"))

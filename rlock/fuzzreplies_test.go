@@ -56,7 +56,7 @@ func FuzzReply(f *testing.F) {
 		f.Add(shape, "NOSCRIPT", int64(-7), uint8(2), false)
 	}
 	f.Fuzz(func(t *testing.T, shape uint8, text string, number int64, which uint8, foreign bool) {
-		bubble(t, func(t *testing.T, w *world) {
+		bubbleAlone(t, func(t *testing.T, w *world) {
 			p, me, them := w.client(), w.caller(), w.caller()
 			lock := p.NewLock(key)
 			if foreign {
@@ -128,7 +128,7 @@ func FuzzMessage(f *testing.F) {
 		f.Add(message, uint8(3))
 	}
 	f.Fuzz(func(t *testing.T, message string, times uint8) {
-		bubble(t, func(t *testing.T, w *world) {
+		bubbleAlone(t, func(t *testing.T, w *world) {
 			here, there, me, them := w.client(), w.client(), w.caller(), w.caller()
 			require.NoError(t, here.NewLock(key).Lock(me))
 			local := start(func() error { return here.NewLock(key).Lock(them) })

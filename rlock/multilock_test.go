@@ -257,7 +257,7 @@ func TestAPartThatIsLostWhileAnotherIsWaitedForIsTakenAgain(t *testing.T) {
 
 func TestAMultiLockWhoseReplyIsLostLeavesNothingBehind(t *testing.T) {
 	for n := 1; n <= 2; n++ {
-		bubble(t, func(t *testing.T, w *world) {
+		bubbleAlone(t, func(t *testing.T, w *world) {
 			worlds, p := two(t, w)
 			lock := rlock.NewMultiLock(p[0].NewLock("a"), p[1].NewLock("b"))
 			p[n-1].net.Rule(scripts(1, network.Cut, network.Reply, "acquired"))

@@ -80,7 +80,7 @@ func FuzzTwoNames(f *testing.F) {
 		if one == other || !valid(one) || !valid(other) {
 			t.Skip()
 		}
-		bubble(t, func(t *testing.T, w *world) {
+		bubbleAlone(t, func(t *testing.T, w *world) {
 			clients := [2]*party{w.client(), w.client()}
 			mine := w.owned(clients, one)
 			require.GreaterOrEqual(t, len(mine), 4, "two queues, and channels of grants: %q", mine)

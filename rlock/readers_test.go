@@ -193,7 +193,7 @@ func TestAFixedLeaseThatAReaderOutlastedIsOverWhenNothingElseKeepsIt(t *testing.
 		func(l shelf) locker { return l.read },
 		func(l shelf) locker { return l.write },
 	} {
-		bubble(t, func(t *testing.T, w *world) {
+		bubbleAlone(t, func(t *testing.T, w *world) {
 			l, me, other := w.shelf(), w.caller(), w.caller()
 			require.NoError(t, outer(l).Lock(me))
 			hold, err := l.read.Acquire(me, rlock.WithLease(time.Second))

@@ -35,7 +35,6 @@ func inRealms(t *testing.T, kinds []kind, run func(t *testing.T, w *realm)) {
 	t.Helper()
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
-			t.Parallel()
 			bubble(t, func(t *testing.T, w *world) {
 				r := &realm{world: w, kind: k, worlds: []*world{w}}
 				for len(r.worlds) < k.servers {

@@ -3,6 +3,7 @@ package rlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -400,37 +401,39 @@ func TestAServerThatDiesHoldsNoWaitUp(t *testing.T) {
 func TestARedLockWhoseRepliesAreLostLeavesNothingBehind(t *testing.T) {
 	for _, stage := range []network.Stage{network.Request, network.Reply} {
 		for n := 1; n <= 5; n++ {
-			quorum(t, func(t *testing.T, w *council) {
-				m, me := w.member(), w.caller()
-				require.NoError(t, m.Lock(me)) // the scripts are known
-				require.NoError(t, m.Unlock(me))
-				w.settle()
-				for _, party := range m.parties[:n] {
-					party.net.Rule(scripts(1, network.Cut, stage, "acquired"))
-				}
-				taken, err := m.TryLock(me)
-				assert.Equal(t, n <= 2, taken)
-				if taken {
-					require.NoError(t, err)
+			t.Run(fmt.Sprintf("%v, %d servers", stage, n), func(t *testing.T) {
+				quorum(t, func(t *testing.T, w *council) {
+					m, me := w.member(), w.caller()
+					require.NoError(t, m.Lock(me)) // the scripts are known
 					require.NoError(t, m.Unlock(me))
-				} else {
-					require.Error(t, err)
-				}
-				time.Sleep(time.Minute)
-				assert.Empty(t, w.have())
-				for _, party := range m.parties[:n] {
-					party.net.Rule(scripts(1, network.Cut, stage, "released"))
-				}
-				require.NoError(t, m.Lock(me))
-				w.settle()
-				err = m.Unlock(me)
-				if n > 2 {
-					require.ErrorIs(t, err, rlock.ErrUnconfirmed)
-				} else {
-					require.NoError(t, err)
-				}
-				time.Sleep(time.Minute)
-				assert.Empty(t, w.have())
+					w.settle()
+					for _, party := range m.parties[:n] {
+						party.net.Rule(scripts(1, network.Cut, stage, "acquired"))
+					}
+					taken, err := m.TryLock(me)
+					assert.Equal(t, n <= 2, taken)
+					if taken {
+						require.NoError(t, err)
+						require.NoError(t, m.Unlock(me))
+					} else {
+						require.Error(t, err)
+					}
+					time.Sleep(time.Minute)
+					assert.Empty(t, w.have())
+					for _, party := range m.parties[:n] {
+						party.net.Rule(scripts(1, network.Cut, stage, "released"))
+					}
+					require.NoError(t, m.Lock(me))
+					w.settle()
+					err = m.Unlock(me)
+					if n > 2 {
+						require.ErrorIs(t, err, rlock.ErrUnconfirmed)
+					} else {
+						require.NoError(t, err)
+					}
+					time.Sleep(time.Minute)
+					assert.Empty(t, w.have())
+				})
 			})
 		}
 	}

@@ -52,7 +52,6 @@ func TestLocksOverSeveralServersKeepTheirWordWhateverTheNetworksDo(t *testing.T)
 		t.Run(a.name, func(t *testing.T) {
 			for seed := range storms(2) {
 				t.Run(fmt.Sprint(seed), func(t *testing.T) {
-					t.Parallel()
 					a.play(t, seed)
 				})
 			}

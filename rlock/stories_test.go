@@ -134,7 +134,7 @@ func TestALockTakenRightAfterAnUnlockIsRenewed(t *testing.T) {
 }
 
 func TestHeldLocksCostNoGoroutine(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubbleAlone(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		require.NoError(t, p.NewLock("first").Lock(me))
 		synctest.Wait()

@@ -46,7 +46,6 @@ func TestLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			for seed := range storms(kind.seeds) {
 				t.Run(fmt.Sprint(seed), func(t *testing.T) {
-					t.Parallel()
 					bubble(t, func(t *testing.T, w *world) {
 						newStorm(w, kind, rand.New(rand.NewPCG(seed, 0))).run(seed)
 					})
