@@ -180,6 +180,7 @@ func TestTheACLLinesOfTheDocumentsAreEnoughForEachKindOfLock(t *testing.T) {
 	kinds := map[string]func(*rlock.Client) locker{
 		"":              func(c *rlock.Client) locker { return c.NewFairLock(key) }, // and every other
 		"FencedLock":    func(c *rlock.Client) locker { return c.NewFencedLock(key) },
+		"Semaphore":     func(c *rlock.Client) locker { return c.NewSemaphore(key, 1) },
 		"ReadWriteLock": func(c *rlock.Client) locker { return c.NewReadWriteLock(key).Write() },
 	}
 	redistest.Over(t, []redistest.Kind{redistest.KindStandalone, redistest.KindCluster}, func(t *testing.T, server *redistest.Server) {

@@ -22,6 +22,7 @@
 //	NewFencedLock     and a number that grows, for a resource that rejects stale writes
 //	NewReadWriteLock  many readers, or one writer
 //	NewFairLock       first come, first served, over all clients
+//	NewSemaphore      up to N owners at once
 //	NewMultiLock      several locks, all or none
 //	NewRedLock        a majority of independent servers
 //

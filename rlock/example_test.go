@@ -413,3 +413,63 @@ func ExampleNewRedLock() {
 	// true
 	// <nil>
 }
+
+func ExampleClient_NewSemaphore() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+
+	// Two connections to the partner may be open at once, over all processes.
+	connections := client.NewSemaphore("partner", 2)
+	for range 3 {
+		_, err := connections.TryAcquire(ctx)
+		fmt.Println(errors.Is(err, rlock.ErrNotAcquired))
+	}
+	// Output:
+	// false
+	// false
+	// true
+}
+
+func ExampleHold_Detach() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+
+	// A report is due once per hour. The replica that has the lock keeps it out of the
+	// hands of all others for the hour, also if it is stopped meanwhile.
+	hold, err := client.NewLock("report:2026-11-22T10").TryAcquire(ctx, rlock.WithLease(time.Hour))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("the report is made")
+	fmt.Println(hold.Detach(ctx))
+	_, err = client.NewLock("report:2026-11-22T10").TryAcquire(ctx)
+	fmt.Println(errors.Is(err, rlock.ErrNotAcquired))
+	// Output:
+	// the report is made
+	// <nil>
+	// true
+}
+
+func ExampleHold_With() {
+	client, end := connect()
+	defer end()
+	hold, err := client.NewLock("leader").Acquire(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// A request that is served while the lock is held ends with the request, and with the hold.
+	request, done := context.WithTimeout(context.Background(), time.Minute)
+	defer done()
+	ctx := hold.With(request)
+	fmt.Println(ctx.Err())
+	_ = hold.Release(ctx)
+	<-ctx.Done()
+	fmt.Println(errors.Is(context.Cause(ctx), rlock.ErrNotHeld))
+	// Output:
+	// <nil>
+	// true
+}

@@ -3,6 +3,7 @@ package rlock
 import (
 	"context"
 	"strconv"
+	"time"
 )
 
 // A kind is what one sort of lock is in Redis. The room, its queue, the tenure and
@@ -19,11 +20,14 @@ type kind struct {
 	// mirror is the call that makes Redis show the tenures of part, which are of one slot.
 	// Its answer is an array of numbers, as mirror.lua's.
 	mirror func(c *Client, part []sent) call
+	// fields asks Redis for what holders needs to know.
+	fields func(ctx context.Context, c *Client, n *name) ([]string, error)
 	// holders returns the owners whose tenures an unlock by force has to release, by the
-	// fields of the lock's hash.
+	// fields.
 	holders func(fields []string, shared bool) []string
-	// locked asks Redis whether anybody holds the lock.
+	// locked asks Redis whether anybody holds the lock, and ttl for how long.
 	locked func(ctx context.Context, l *single) (bool, error)
+	ttl    func(ctx context.Context, l *single) (time.Duration, error)
 
 	// channel is the beginning of the name of the channel that Redisson listens to.
 	channel string
@@ -34,6 +38,10 @@ type kind struct {
 	layout string
 	// fenced locks have tokens.
 	fenced bool
+	// foreign locks may be held by clients of Redisson.
+	foreign bool
+	// many owners hold the lock at once, each with a tenure and a room of its own.
+	many bool
 	// strict locks are granted in the order in which all waiters of all clients came: each
 	// waiter has a ticket of its own, and the lock is never handed off inside a process.
 	strict bool
@@ -46,6 +54,7 @@ const (
 	fencedKind
 	readWriteKind
 	fairKind
+	semaphoreKind
 	kindCount
 )
 
@@ -53,20 +62,25 @@ type kindID uint8
 
 var kinds = [kindCount]kind{
 	plainKind: {
-		step: plainStep, acquire: acquirePlain, mirror: mirrorPlain, holders: allFields, locked: keyExists,
-		channel: "redisson_lock__channel:",
+		step: plainStep, acquire: acquirePlain, mirror: mirrorPlain, fields: fields, holders: allFields, locked: keyExists, ttl: keyTTL,
+		foreign: true, channel: "redisson_lock__channel:",
 	},
 	fencedKind: {
-		step: plainStep, acquire: acquireFenced, mirror: mirrorPlain, holders: allFields, locked: keyExists,
-		channel: "redisson_lock__channel:", extra: "redisson_lock_token:", fenced: true,
+		step: plainStep, acquire: acquireFenced, mirror: mirrorPlain, fields: fields, holders: allFields, locked: keyExists, ttl: keyTTL,
+		foreign: true, channel: "redisson_lock__channel:", extra: "redisson_lock_token:", fenced: true,
 	},
 	readWriteKind: {
-		step: readWriteStep, acquire: acquireReadWrite, mirror: mirrorReadWrite, holders: readersOrWriters, locked: readOrWritten,
-		channel: "redisson_rwlock:", layout: "rw",
+		step: readWriteStep, acquire: acquireReadWrite, mirror: mirrorReadWrite, fields: fields, holders: readersOrWriters, locked: readOrWritten, ttl: keyTTL,
+		foreign: true, channel: "redisson_rwlock:", layout: "rw",
 	},
 	fairKind: {
-		step: plainStep, acquire: acquirePlain, mirror: mirrorPlain, holders: allFields, locked: keyExists,
-		channel: "redisson_lock__channel:", strict: true,
+		step: plainStep, acquire: acquirePlain, mirror: mirrorPlain, fields: fields, holders: allFields, locked: keyExists, ttl: keyTTL,
+		foreign: true, channel: "redisson_lock__channel:", strict: true,
+	},
+	semaphoreKind: {
+		step: semaphoreStep, acquire: acquireSemaphore, mirror: mirrorSemaphore,
+		fields: permitHolders, holders: allFields, locked: allPermitsHeld, ttl: firstPermitEnds,
+		channel: "rlock_turn:semaphore:", layout: "sem", many: true, strict: true,
 	},
 }
 

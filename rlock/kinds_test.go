@@ -47,6 +47,8 @@ type kind struct {
 	rival func(clients []*rlock.Client, name string) locker
 	// strict locks are granted in the order of all waiters, and never handed off.
 	strict bool
+	// many owners may hold the lock at once: a process asks Redis for each of them.
+	many bool
 	// servers is how many there are, none of which knows of the others; 0 is one.
 	servers int
 	// where is on which servers the tests run. Plain runs on all, the others where
@@ -74,6 +76,7 @@ var kinds = []kind{
 	{name: "fair", where: everyServer, lock: fairLock, channel: channel, strict: true},
 	{name: "fair beside plain", where: simulated, lock: fairLock, rival: plainLock, strict: true},
 	{name: "plain beside fair", where: simulated, lock: plainLock, rival: fairLock},
+	{name: "semaphore of one", where: oneOrMany, lock: semaphoreOfOne, strict: true, many: true},
 	{name: "multi", where: simulated, lock: multiLock, servers: 2},
 	{name: "multi of two names", where: oneOrMany, lock: multiLockOfTwo, keys: func(name string) []string { return []string{name, beside(name)} }},
 	{name: "multi beside a part", where: simulated, lock: multiLock, servers: 2, rival: plainLock},
@@ -120,6 +123,10 @@ func (k kind) keysOf(name string) []string {
 }
 
 func fairLock(clients []*rlock.Client, name string) locker { return clients[0].NewFairLock(name) }
+
+func semaphoreOfOne(clients []*rlock.Client, name string) locker {
+	return clients[0].NewSemaphore(name, 1)
+}
 
 // A trial is a lock of the kind that is tried, in the hands of one process.
 type trial struct {

@@ -9,7 +9,8 @@ import (
 // A Lock is a reentrant lock that clients on many machines contend for, known by
 // its name. All kinds of lock are of this type; what a kind promises beyond this page is
 // said at its constructor: [Client.NewLock], [Client.NewFairLock],
-// [Client.NewFencedLock], [Client.NewReadWriteLock], [NewMultiLock], [NewRedLock].
+// [Client.NewFencedLock], [Client.NewReadWriteLock], [Client.NewSemaphore], [NewMultiLock],
+// [NewRedLock].
 //
 // A Lock holds no state of any call: it may be shared and thrown away, two of one kind,
 // name and client are the same lock, and all its methods may be called concurrently. Those

@@ -304,6 +304,9 @@ func TestTryLockForMakesOneAttemptHoweverShortTheWait(t *testing.T) {
 
 func TestTryLockSendsNothingWhenSomebodyHereHoldsTheLock(t *testing.T) {
 	eachExclusiveKind(t, func(t *testing.T, s *subject) {
+		if s.kind.many {
+			t.Skip("another permit may be left")
+		}
 		lock := s.lock()
 		require.NoError(t, lock.Lock(s.ctx))
 		for _, site := range s.sites { // it may have waited for most of them

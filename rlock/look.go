@@ -11,7 +11,7 @@ import (
 // look sends a command that changes nothing about the lock's key, and decodes the
 // reply. It tries again for as long as a caller of Unlock would wait, unless Redis has
 // answered, or ctx ends before.
-func look[T any](ctx context.Context, c *Client, n *name, command string, decode func(rueidis.RedisResult) (T, error)) (reply T, err error) {
+func look[T any](ctx context.Context, c *Client, n *name, decode func(rueidis.RedisResult) (T, error), command string, args ...string) (reply T, err error) {
 	switch {
 	case n.err != nil:
 		return reply, n.err
@@ -22,7 +22,7 @@ func look[T any](ctx context.Context, c *Client, n *name, command string, decode
 	defer cancel()
 	var last error // of the attempts so far
 	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
-		if reply, err = decode(c.glance(ctx, n, command)); err == nil {
+		if reply, err = decode(c.glance(ctx, n, command, args)); err == nil {
 			return reply, nil
 		}
 		if ctx.Err() != nil {
@@ -44,7 +44,7 @@ func look[T any](ctx context.Context, c *Client, n *name, command string, decode
 
 // glance is one attempt of a look. It returns when ctx ends, but the command keeps its
 // place until it has ended: rueidis keeps it in its ring for as long.
-func (c *Client) glance(ctx context.Context, n *name, command string) rueidis.RedisResult {
+func (c *Client) glance(ctx context.Context, n *name, command string, args []string) rueidis.RedisResult {
 	place, err := c.nodes.to(n.slot).asks.enter(ctx, nil)
 	if err != nil {
 		return rueidis.NewErrorResult(err)
@@ -54,7 +54,7 @@ func (c *Client) glance(ctx context.Context, n *name, command string) rueidis.Re
 		defer place.leave()
 		// An arbitrary command, since rueidis repeats those that it knows to be
 		// harmless until their context ends, each time with a place in the ring.
-		landed <- c.redis.Do(c.deadline.context(time.Now()), c.redis.B().Arbitrary(command).Keys(n.key).Build())
+		landed <- c.redis.Do(c.deadline.context(time.Now()), lookCommand(c.redis, n, command, args))
 	})
 	if !started {
 		place.leave()
@@ -68,7 +68,15 @@ func (c *Client) glance(ctx context.Context, n *name, command string) rueidis.Re
 	}
 }
 
+// lookCommand is about the lock's key, or TIME, which is about the server.
+func lookCommand(redis rueidis.Client, n *name, command string, args []string) rueidis.Completed {
+	if command == "TIME" {
+		return redis.B().Time().Build()
+	}
+	return redis.B().Arbitrary(command).Keys(n.key).Args(args...).Build()
+}
+
 // fields returns those of the lock's hash, none if nobody has it.
-func (c *Client) fields(ctx context.Context, n *name) ([]string, error) {
-	return look(ctx, c, n, "HKEYS", rueidis.RedisResult.AsStrSlice)
+func fields(ctx context.Context, c *Client, n *name) ([]string, error) {
+	return look(ctx, c, n, rueidis.RedisResult.AsStrSlice, "HKEYS")
 }

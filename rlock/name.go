@@ -17,7 +17,9 @@ type name struct {
 	key     string
 	id      kindID // its kind
 	slot    uint16 // of the key; 0 outside a Cluster
+	room    string // what the room is known by: the key, and of a lock with many owners one of them
 	shard   *shard // of the client, where the room is
+	permits int    // of a semaphore
 	tagged  string // by Redisson's rule: in braces unless it has one, for keys and channels of the same slot
 	channel string
 	extra   string // the key that the kind has beside the lock, "" for none
@@ -36,7 +38,7 @@ func (n *name) kind() *kind { return &kinds[n.id] }
 // newName applies Redisson's prefixName to the channel, and makes the names of our own:
 // see docs/protocol.md.
 func (c *Client) newName(id kindID, key string) *name {
-	n := &name{key: key, id: id, shard: c.shardOf(id, key)}
+	n := &name{key: key, id: id, room: key, shard: c.shardOf(id, key)}
 	switch {
 	case key == "":
 		n.err = fmt.Errorf("rlock: %w: it is empty", ErrInvalidName)
@@ -73,6 +75,29 @@ func (c *Client) newName(id kindID, key string) *name {
 
 func (c *Client) shardOf(id kindID, key string) *shard {
 	return &c.shards[id][maphash.String(c.seed, key)%shardCount]
+}
+
+// nameFor returns the name with the room that o has its tenure in.
+func (c *Client) nameFor(n *name, o Owner) *name {
+	if !n.kind().many || n.err != nil {
+		return n
+	}
+	return c.withRoom(n, o.String())
+}
+
+// nameForText is nameFor for an owner in Redis, "<uuid>:<id>".
+func (c *Client) nameForText(n *name, owner string) *name {
+	if !n.kind().many || len(owner) < tenureLen {
+		return n
+	}
+	return c.withRoom(n, owner[tenureLen:])
+}
+
+func (c *Client) withRoom(n *name, owner string) *name {
+	room := *n
+	room.room = n.key + "\x00" + owner
+	room.shard = c.shardOf(n.id, room.room)
+	return &room
 }
 
 // own returns what stands for the name in keys and channels that Redisson does not

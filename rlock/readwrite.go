@@ -121,7 +121,7 @@ func readersOrWriters(fields []string, shared bool) []string {
 }
 
 func readOrWritten(ctx context.Context, l *single) (bool, error) {
-	fields, err := l.client.fields(ctx, l.name)
+	fields, err := fields(ctx, l.client, l.name)
 	if l.shared {
 		return len(readersOf(fields)) > 0, err
 	}

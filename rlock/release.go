@@ -176,7 +176,7 @@ func (t *tenure) releaseCall() call {
 // command that arrives late ends nobody else's tenure. A holder of this client
 // learns it at once, others when they renew.
 func (c *Client) forceUnlock(ctx context.Context, n *name, shared bool) (bool, error) {
-	fields, err := c.fields(ctx, n)
+	fields, err := n.kind().fields(ctx, c, n)
 	if err != nil {
 		return false, err
 	}
@@ -190,7 +190,7 @@ func (c *Client) forceUnlock(ctx context.Context, n *name, shared bool) (bool, e
 			reply, err = n.step(c, step{leave: "x" + holder}).do(ctx, c.redis).AsInt64()
 			place.leave()
 		}
-		if r := c.visitIfAny(n); r != nil {
+		if r := c.visitIfAny(c.nameForText(n, holder)); r != nil {
 			if t := r.tenure; t != nil && strings.HasPrefix(holder, t.text[:tenureLen]) {
 				switch {
 				case err != nil:

@@ -87,14 +87,14 @@ type room struct {
 func (c *Client) enter(n *name) *room {
 	s := n.shard
 	s.mu.Lock()
-	r := s.rooms[n.key]
+	r := s.rooms[n.room]
 	if r == nil {
 		if r = s.spareRoom; r == nil {
 			r = new(room)
 		}
 		s.spareRoom = nil
 		*r = room{client: c, shard: s, name: n}
-		s.rooms[n.key] = r
+		s.rooms[n.room] = r
 	}
 	return r
 }
@@ -104,7 +104,7 @@ func (c *Client) enter(n *name) *room {
 func (c *Client) visitIfAny(n *name) *room {
 	s := n.shard
 	s.mu.Lock()
-	r := s.rooms[n.key]
+	r := s.rooms[n.room]
 	if r == nil {
 		s.mu.Unlock()
 	}
@@ -117,8 +117,8 @@ func (r *room) exit() {
 	s := r.shard
 	lost := s.lost
 	s.lost = nil
-	if r.tenure == nil && r.queue.Len() == 0 && r.busy == 0 && s.rooms[r.name.key] == r {
-		delete(s.rooms, r.name.key)
+	if r.tenure == nil && r.queue.Len() == 0 && r.busy == 0 && s.rooms[r.name.room] == r {
+		delete(s.rooms, r.name.room)
 		if r.sub != nil {
 			r.dismiss()
 			r.sub.Close()

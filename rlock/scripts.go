@@ -24,12 +24,18 @@ var (
 	mirrorText string
 	//go:embed scripts/rw_mirror.lua
 	rwMirrorText string
+	//go:embed scripts/semaphore_acquire.lua
+	semaphoreAcquireText string
+	//go:embed scripts/semaphore_mirror.lua
+	semaphoreMirrorText string
 
 	// A step is the kind's part and the queue's.
 	//go:embed scripts/plain.lua
 	plainText string
 	//go:embed scripts/rw.lua
 	rwText string
+	//go:embed scripts/semaphore.lua
+	semaphoreText string
 	//go:embed scripts/queue.lua
 	queueText string
 
@@ -39,6 +45,10 @@ var (
 	rwMirrorScript  = newScript(othersText + rwMirrorText)
 	plainStep       = newScript(plainText + queueText)
 	readWriteStep   = newScript(rwText + queueText)
+	semaphoreStep   = newScript(semaphoreText + queueText)
+
+	semaphoreAcquireScript = newScript(semaphoreAcquireText)
+	semaphoreMirrorScript  = newScript(semaphoreMirrorText)
 )
 
 // A script is a Lua text that is called by its hash, and sent whole only to a

@@ -32,15 +32,16 @@ func (l *single) sameName(other *single) bool {
 
 func (l *single) take(ctx context.Context, req request) error {
 	req.shared = l.shared
-	return l.client.acquire(ctx, l.name, req)
+	return l.client.acquire(ctx, l.client.nameFor(l.name, req.owner), req)
 }
 
 func (l *single) hold(ctx, parent context.Context, req request) (*Hold, error) {
 	req.shared = l.shared
-	h := &Hold{client: l.client, name: l.name, owner: req.owner, shared: l.shared, part: req.part}
+	n := l.client.nameFor(l.name, req.owner)
+	h := &Hold{client: l.client, name: n, owner: req.owner, shared: l.shared, part: req.part}
 	h.within(parent, l)
 	req.hold = h
-	err := l.client.acquire(ctx, l.name, req)
+	err := l.client.acquire(ctx, n, req)
 	if errors.Is(err, ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", l.name.key, err)
 	}
@@ -52,7 +53,7 @@ func (l *single) hold(ctx, parent context.Context, req request) (*Hold, error) {
 }
 
 func (l *single) unlock(_ context.Context, o Owner) error {
-	return l.client.unlock(l.name, o, l.shared, nil)
+	return l.client.unlock(l.client.nameFor(l.name, o), o, l.shared, nil)
 }
 
 func (l *single) forceUnlock(ctx context.Context) (bool, error) {
@@ -61,7 +62,10 @@ func (l *single) forceUnlock(ctx context.Context) (bool, error) {
 
 func (l *single) isLocked(ctx context.Context) (bool, error) { return l.name.kind().locked(ctx, l) }
 
-func (l *single) ttl(ctx context.Context) (time.Duration, error) {
+func (l *single) ttl(ctx context.Context) (time.Duration, error) { return l.name.kind().ttl(ctx, l) }
+
+// keyTTL returns how long the lock's key lives.
+func keyTTL(ctx context.Context, l *single) (time.Duration, error) {
 	ms, err := l.number(ctx, "PTTL")
 	switch {
 	case err != nil || ms == -2:
@@ -73,7 +77,7 @@ func (l *single) ttl(ctx context.Context) (time.Duration, error) {
 }
 
 func (l *single) depth(o Owner) int {
-	r := l.client.visitIfAny(l.name)
+	r := l.client.visitIfAny(l.client.nameFor(l.name, o))
 	if r == nil {
 		return 0
 	}
@@ -111,5 +115,5 @@ func keyExists(ctx context.Context, l *single) (bool, error) {
 }
 
 func (l *single) number(ctx context.Context, command string) (int64, error) {
-	return look(ctx, l.client, l.name, command, rueidis.RedisResult.AsInt64)
+	return look(ctx, l.client, l.name, rueidis.RedisResult.AsInt64, command)
 }

@@ -27,13 +27,19 @@ func (n *name) step(c *Client, s step) call {
 		add(n.extra)
 	}
 	keys := at
-	reserve := ""
-	if n.kind().fenced {
-		reserve = strconv.FormatUint(max(s.reserve, 1), 10)
+	family, number := c.family, ""
+	switch k := n.kind(); {
+	case k.fenced:
+		number = strconv.FormatUint(max(s.reserve, 1), 10)
+	case k.many:
+		number = strconv.Itoa(n.permits)
 	}
-	add(c.family)
+	if !n.kind().foreign {
+		family = family[:1]
+	}
+	add(family)
 	add(c.milliseconds(s.lease))
-	add(reserve)
+	add(number)
 	add(flag(s.leave != ""))
 	add(flag(s.join != ""))
 	for _, member := range [...]string{s.leave, s.join, s.look} {

@@ -66,8 +66,8 @@ func (c *Client) noticed(n *name, message string) {
 	now := time.Now()
 	for id := range kinds {
 		other := *n
-		other.shard = c.shardOf(kindID(id), n.key)
-		r := c.visitIfAny(&other)
+		other.id, other.room, other.shard = kindID(id), n.key, c.shardOf(kindID(id), n.key)
+		r := c.visitIfAny(c.nameForText(&other, notice.ticket))
 		if r == nil {
 			continue
 		}
@@ -77,7 +77,7 @@ func (c *Client) noticed(n *name, message string) {
 			return
 		}
 	}
-	if !notice.granted {
+	if !notice.granted || n.kind().many { // each room of these hears the messages for all
 		return
 	}
 	// No waiter wants it, and the next in the queue must not wait for that.

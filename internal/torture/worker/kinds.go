@@ -11,7 +11,7 @@ import (
 )
 
 // Kinds are the names of all kinds of lock that workers can take.
-var Kinds = []string{"plain", "fenced", "rw", "fair", "multi", red}
+var Kinds = []string{"plain", "fenced", "rw", "fair", "semaphore", "multi", red}
 
 // A locker is embedded by a name that no method of it has.
 type locker = rlock.Lock
@@ -43,6 +43,9 @@ func (h *hand) choose(name string) lock {
 		l.locker, l.read = both.Write(), both.Read()
 	case "fair":
 		l.locker = client.NewFairLock(name)
+	case "semaphore": // of one permit, so that the checker's rules are those of a lock
+		l.names = []string{semaphore(name)}
+		l.locker = client.NewSemaphore(semaphore(name), 1)
 	case red:
 		l.locker = rlock.NewRedLock(h.worker.clients, name)
 	case "multi":
@@ -77,16 +80,25 @@ func (l lock) choose(v *visit, outer *level) (part *rlock.Lock, shared bool) {
 // Names returns what the locks of these kinds are called in Redis, which have
 // these names.
 func Names(kinds, names []string) (all []string) {
-	if !slices.Equal(kinds, []string{"rw"}) {
-		all = slices.Clone(names)
-	}
-	if slices.Contains(kinds, "rw") {
-		for _, name := range names {
-			all = append(all, readWrite(name))
+	for _, name := range names {
+		for _, of := range kinds {
+			called := name
+			switch of {
+			case "rw":
+				called = readWrite(name)
+			case "semaphore":
+				called = semaphore(name)
+			}
+			if !slices.Contains(all, called) {
+				all = append(all, called)
+			}
 		}
 	}
 	return all
 }
+
+// semaphore is the name of a semaphore, likewise.
+func semaphore(name string) string { return name + ":sem" }
 
 // readWrite is the name of a read-write lock, which cannot share one with the other
 // kinds.

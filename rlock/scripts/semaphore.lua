@@ -1,0 +1,92 @@
+-- The part of a step (queue.lua) that knows a semaphore: a sorted set of the owners that
+-- have a permit, with the time at which the lease of each ends, in milliseconds of Redis'
+-- clock. An owner whose lease is over has no permit: the next command takes it out.
+--
+-- ARGV[3]  how many permits there are. It comes with every command: while processes
+--          disagree, there are no more holders than the largest number allows.
+local lock, permits, reserve = KEYS[1], tonumber(ARGV[3]), ''
+local left = 0       -- of the reply
+local message = '0'  -- nobody listens to it
+local told = true    -- so nobody need be told
+local now            -- nil before the expired owners are taken out
+local held           -- how many permits are, nil before they are counted
+
+local function clock()
+	local time = redis.call('time')
+	return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- Takes out the owners whose leases are over, and their marks in the queue.
+local function expire()
+	if now then
+		return
+	end
+	now = clock()
+	for _, owner in ipairs(redis.call('zrangebyscore', lock, '-inf', now)) do
+		redis.call('zrem', lock, owner)
+		redis.pcall('zrem', KEYS[2], '!' .. string.sub(owner, 1, 36))
+	end
+end
+
+local function exit(ticket)
+	expire()
+	held = nil
+	return redis.call('zrem', lock, ticket)
+end
+
+if #ARGV == 6 and ARGV[4] == '1' and redis.call('exists', KEYS[2]) == 0 then
+	return exit(string.sub(ARGV[6], 2))
+end
+
+local function count()
+	expire()
+	held = held or redis.call('zcard', lock)
+	return held
+end
+
+local function open()
+	return count() < permits
+end
+
+local function free()
+	return count() == 0
+end
+
+local function inside(ticket)
+	expire()
+	return redis.call('zscore', lock, ticket) and true
+end
+
+-- Returns the owner whose lease ends first, false if there is none, and its end.
+local function soonest()
+	expire()
+	local first = redis.call('zrange', lock, '0', '0', 'withscores')
+	return first[1] or false, tonumber(first[2])
+end
+
+local function holder()
+	return (soonest())
+end
+
+-- Returns what is left of the lease that ends first, -2 if nobody has a permit.
+local function remaining()
+	local owner, ends = soonest()
+	return owner and math.max(ends - now, 1) or -2
+end
+
+-- Gives the ticket a permit for the lease at least. The key lives as long as the longest.
+local function keep(ticket, _, lease)
+	expire()
+	local ends = math.max(now + lease, tonumber(redis.call('zscore', lock, ticket) or 0))
+	redis.call('zadd', lock, string.format('%.0f', ends), ticket)
+	held = nil
+	local last = redis.call('zrange', lock, '-1', '-1', 'withscores')[2]
+	local expires = redis.pcall('pexpire', lock, string.format('%.0f', last - now))
+	if expires ~= 1 then
+		redis.call('zrem', lock, ticket)
+		return nil, expires
+	end
+	return ''
+end
+
+local enter = keep

@@ -1,0 +1,105 @@
+package rlock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// NewSemaphore returns the semaphore of that name, which up to permits owners hold at once,
+// over all clients: a fleet that may open ten connections to a partner takes a permit for
+// each. It asks Redis nothing, and costs nothing to keep or to throw away.
+//
+// Each holder has a lease of its own, a watchdog, and is told of its loss, as of any lock. An
+// owner has one permit, however often it locks: to take several in one goroutine use
+// [Lock.Acquire], whose handles are owners of their own. Waiters of all clients stand in the
+// queue in Redis, each with a ticket, and are served in the order in which they came. A
+// permit is never handed off inside a process.
+//
+// The number of permits may change while clients run: each command carries the number that
+// its client was given, so that meanwhile there are no more holders than the largest of them
+// allows. A number below 1 makes every method return [ErrInvalidConfig].
+//
+// [Lock.IsLocked] reports whether all permits are held, and [Lock.TTL] returns how long the
+// first of them will be held then if nobody renews it. [Lock.ForceUnlock] frees all permits.
+// Leases end by Redis' clock, which must not step; of other locks they end by its timers.
+//
+// Redisson's RSemaphore and RPermitExpirableSemaphore are other locks, which keep other data
+// under their names: they must not share a name with a semaphore of rlock. The user needs the
+// right to ZCARD.
+func (c *Client) NewSemaphore(key string, permits int) *Lock {
+	l := c.newLock(semaphoreKind, key)
+	n := l.made.(*single).name
+	n.permits = permits
+	if permits < 1 && n.err == nil {
+		n.err = fmt.Errorf("rlock: semaphore %q: %w: %d permits: use at least 1", key, ErrInvalidConfig, permits)
+	}
+	return l
+}
+
+// The kind of a semaphore: a sorted set of the owners and the ends of their leases.
+
+func acquireSemaphore(t *tenure) call {
+	n := t.room.name
+	return semaphoreAcquireScript.brief(2, n.key, n.queue,
+		t.room.client.milliseconds(t.lease), t.text, strconv.Itoa(n.permits))
+}
+
+func mirrorSemaphore(_ *Client, part []sent) call {
+	keys := make([]string, 0, len(part))
+	args := make([]string, 0, 2*len(part))
+	for _, s := range part {
+		keys = append(keys, s.tenure.room.name.key)
+		args = append(args, s.lease, s.owner)
+	}
+	return call{script: semaphoreMirrorScript, keys: keys, args: args}
+}
+
+// permitHolders are the owners in Redis, those included whose leases are over.
+func permitHolders(ctx context.Context, c *Client, n *name) ([]string, error) {
+	return look(ctx, c, n, rueidis.RedisResult.AsStrSlice, "ZRANGE", "0", "-1")
+}
+
+func allPermitsHeld(ctx context.Context, l *single) (bool, error) {
+	ends, err := l.permitsHeld(ctx)
+	return len(ends) >= l.name.permits, err
+}
+
+func firstPermitEnds(ctx context.Context, l *single) (time.Duration, error) {
+	left, err := l.permitsHeld(ctx)
+	if err != nil || len(left) < l.name.permits {
+		return 0, err
+	}
+	return slices.Min(left), nil
+}
+
+// permitsHeld returns what is left of the lease of each holder, by Redis' clock.
+func (l *single) permitsHeld(ctx context.Context) (left []time.Duration, err error) {
+	ends, err := look(ctx, l.client, l.name, rueidis.RedisResult.AsZScores, "ZRANGE", "0", "-1", "WITHSCORES")
+	if err != nil || len(ends) == 0 {
+		return nil, err
+	}
+	now, err := look(ctx, l.client, l.name, serverTime, "TIME")
+	for _, end := range ends {
+		if d := fromMilliseconds(int64(end.Score)) - now; d > 0 {
+			left = append(left, d)
+		}
+	}
+	return left, err
+}
+
+// serverTime reads the answer to TIME, as the time since 1970.
+func serverTime(result rueidis.RedisResult) (time.Duration, error) {
+	parts, err := result.AsIntSlice()
+	if err == nil && len(parts) != 2 {
+		err = fmt.Errorf("TIME was answered with %d values, not 2", len(parts))
+	}
+	if err != nil {
+		return 0, err
+	}
+	return time.Duration(parts[0])*time.Second + time.Duration(parts[1])*time.Microsecond, nil
+}

@@ -1,0 +1,218 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A semaphore of one permit is a kind of the suite. Here is what several permits add.
+
+// permits takes a permit n times over, each by a handle.
+func permits(t *testing.T, ctx context.Context, lock *rlock.Lock, n int) (holds []*rlock.Hold) {
+	t.Helper()
+	for range n {
+		hold, err := lock.TryAcquire(ctx)
+		require.NoError(t, err)
+		holds = append(holds, hold)
+	}
+	return holds
+}
+
+func TestASemaphoreHasAsManyHoldersAsPermits(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.client().NewSemaphore(key, 3), s.client().NewSemaphore(key, 3)
+		held := append(permits(t, s.ctx, here, 2), permits(t, s.ctx, there, 1)...)
+		for _, lock := range []*rlock.Lock{here, there} {
+			_, err := lock.TryAcquire(s.ctx)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			locked, err := lock.IsLocked(s.ctx)
+			require.NoError(t, err)
+			assert.True(t, locked)
+			ttl, err := lock.TTL(s.ctx)
+			require.NoError(t, err)
+			assert.Positive(t, ttl)
+		}
+		require.NoError(t, held[0].Release(s.ctx))
+		locked, err := there.IsLocked(s.ctx)
+		require.NoError(t, err)
+		assert.False(t, locked)
+		ttl, err := there.TTL(s.ctx)
+		require.NoError(t, err)
+		assert.Zero(t, ttl)
+		held[0] = permits(t, s.ctx, there, 1)[0]
+		for _, hold := range held {
+			require.NoError(t, hold.Release(s.ctx))
+		}
+	})
+}
+
+func TestAReleasedPermitIsGrantedToTheFirstInTheQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const n = 3
+		holder := w.client().NewSemaphore(key, n)
+		held := permits(t, w.ctx, holder, n)
+		var mu sync.Mutex
+		var order []int
+		var all sync.WaitGroup
+		for i := range 3 * n {
+			lock := w.client().NewSemaphore(key, n)
+			all.Go(func() {
+				hold, err := lock.Acquire(w.ctx)
+				if !assert.NoError(t, err) {
+					return
+				}
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				time.Sleep(time.Second)
+				assert.NoError(t, hold.Release(w.ctx))
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		for _, hold := range held { // one after the other, so that the grants have an order
+			require.NoError(t, hold.Release(w.ctx))
+			time.Sleep(100 * time.Millisecond)
+		}
+		begin := time.Now()
+		all.Wait()
+		assert.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7, 8}, order)
+		assert.Less(t, time.Since(begin), 3*time.Second, "a permit is never idle")
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestANumberOfOwnersNeverExceedsThePermits(t *testing.T) {
+	for _, permits := range []int{2, 5} {
+		t.Run(fmt.Sprint(permits), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				var inside, most, sections atomic.Int64
+				var all sync.WaitGroup
+				for range 4 {
+					p := w.client()
+					p.net.SetRoundTrip(500 * time.Microsecond)
+					for range 3 {
+						lock, me := p.NewSemaphore(key, permits), w.caller()
+						all.Go(func() {
+							for range 40 {
+								assert.NoError(t, lock.Do(me, func(ctx context.Context) error {
+									most.Store(max(most.Load(), inside.Add(1)))
+									time.Sleep(time.Millisecond)
+									inside.Add(-1)
+									sections.Add(1)
+									return lock.Do(ctx, func(context.Context) error { return nil }) // it nests
+								}))
+							}
+						})
+					}
+				}
+				all.Wait()
+				assert.EqualValues(t, permits, most.Load())
+				assert.EqualValues(t, 4*3*40, sections.Load())
+				assert.Empty(t, w.Keys())
+			})
+		})
+	}
+}
+
+func TestAPermitOfADeadHolderIsFreeWhenItsLeaseEndsAndOthersGoOn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		dead, alive := w.client(), w.client().NewSemaphore(key, 2)
+		lost := permits(t, w.ctx, dead.NewSemaphore(key, 2), 1)[0]
+		held := permits(t, w.ctx, alive, 1)[0]
+		dead.net.Rule(network.Silence)
+		waiting := make(chan *rlock.Hold, 1)
+		go func() {
+			hold, err := alive.Acquire(w.ctx)
+			assert.NoError(t, err)
+			waiting <- hold
+		}()
+		within(t, 28*time.Second, 33*time.Second, func() { require.NoError(t, (<-waiting).Release(w.ctx)) })
+		require.ErrorIs(t, lost.Err(), rlock.ErrLost, "before another has it")
+		require.NoError(t, held.Err())
+		require.NoError(t, held.Release(w.ctx))
+		dead.net.Heal()
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestAPermitWithALeaseOfItsOwnEndsForItsHolderAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lock := w.client().NewSemaphore(key, 2)
+		long := permits(t, w.ctx, lock, 1)[0]
+		short, err := lock.Acquire(w.ctx, rlock.WithLease(time.Second))
+		require.NoError(t, err)
+		ttl, err := lock.TTL(w.ctx)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, ttl, time.Second, "the first that ends")
+		<-short.Done()
+		require.ErrorIs(t, context.Cause(short.Context()), rlock.ErrLost)
+		next, err := lock.Acquire(w.ctx)
+		require.NoError(t, err)
+		require.NoError(t, long.Err())
+		require.NoError(t, next.Release(w.ctx))
+		require.NoError(t, long.Release(w.ctx))
+		require.ErrorIs(t, short.Release(w.ctx), rlock.ErrLost)
+	})
+}
+
+func TestTheNumberOfPermitsMayChange(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		before, after := w.client(), w.client()
+		held := permits(t, w.ctx, before.NewSemaphore(key, 2), 2)
+		held = append(held, permits(t, w.ctx, after.NewSemaphore(key, 4), 2)...)
+		_, err := after.NewSemaphore(key, 4).TryAcquire(w.ctx)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		for _, hold := range held[:2] {
+			require.NoError(t, hold.Release(w.ctx))
+		}
+		_, err = before.NewSemaphore(key, 2).TryAcquire(w.ctx)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired, "there are as many as it knows of")
+		for _, hold := range held[2:] {
+			require.NoError(t, hold.Release(w.ctx))
+		}
+		for name, err := range everyMethod(w.ctx, before.NewSemaphore(key, 0)) {
+			require.ErrorIs(t, err, rlock.ErrInvalidConfig, name)
+		}
+	})
+}
+
+func TestForceUnlockFreesAllPermits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there := w.client().NewSemaphore(key, 2), w.client().NewSemaphore(key, 2)
+		mine, theirs := permits(t, w.ctx, here, 1)[0], permits(t, w.ctx, there, 1)[0]
+		freed, err := here.ForceUnlock(w.ctx)
+		require.NoError(t, err)
+		assert.True(t, freed)
+		synctest.Wait()
+		require.ErrorIs(t, mine.Err(), rlock.ErrLost, "at once")
+		assert.Empty(t, w.Keys())
+		<-theirs.Done()
+		require.ErrorIs(t, theirs.Release(w.ctx), rlock.ErrLost, "with its next renewal")
+	})
+}
+
+func TestATryLockBesideWaitersThatWereServedTakesAPermitThatIsLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lock, other := w.client().NewSemaphore(key, 2), w.client().NewSemaphore(key, 2)
+		held := permits(t, w.ctx, lock, 2)
+		waiting := start(func() error { return other.Lock(w.ctx) })
+		require.True(t, pending(waiting))
+		for _, hold := range held {
+			require.NoError(t, hold.Release(w.ctx))
+		}
+		require.NoError(t, <-waiting)
+		require.NoError(t, permits(t, w.ctx, lock, 1)[0].Release(w.ctx))
+	})
+}
