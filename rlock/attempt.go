@@ -147,7 +147,7 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 		v.ticket = nil
 		t.end()
 		v.err, v.fails, v.shut, v.denied = nil, 0, time.Time{}, true
-		v.nudge = a.holder == ""
+		v.nudge, v.holder = a.holder == "", a.holder
 		if v.wait > 0 {
 			r.subscribe()
 		}
@@ -169,6 +169,7 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 // placed notes where a ticket stands in the queue, and when to look for it again.
 func (r *room) placed(w *waiter, a answer, now time.Time) {
 	v := &w.Value
+	v.holder = a.holder
 	sleep := lookTime
 	if a.ttl >= 0 { // the holder, and those before this ticket, may be dead
 		left := min(fromMilliseconds(a.ttl), sleep)

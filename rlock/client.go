@@ -81,9 +81,6 @@ func New(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkGoroutineIDs(); err != nil {
-		return nil, err
-	}
 	redis, wires, err := connect(config)
 	if err != nil {
 		return nil, err
@@ -130,6 +127,31 @@ func New(config Config) (*Client, error) {
 		MaxBackoff: min(config.Lease/10, time.Second),
 	})
 	return c, nil
+}
+
+// NewContext is [New] for a caller that may leave: when ctx ends it returns ctx's error, and
+// a connection that is made later is closed.
+func NewContext(ctx context.Context, config Config) (*Client, error) {
+	type result struct {
+		client *Client
+		err    error
+	}
+	made := make(chan result, 1)
+	go func() {
+		client, err := New(config)
+		made <- result{client, err}
+	}()
+	select {
+	case r := <-made:
+		return r.client, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-made; r.err == nil {
+				_ = r.client.Close()
+			}
+		}()
+		return nil, fmt.Errorf("rlock: connect: %w", over(ctx))
+	}
 }
 
 // choosePubSub reports whether pub/sub is sharded: by Redisson's rule, but where no
@@ -197,7 +219,12 @@ func (c *Client) ID() string { return c.id.prefix }
 // seconds more to give up. Close waits for the Logger too, for a second at most; a call
 // of a Logger that takes longer is left to end by itself. A shared rueidis client stays
 // open. Calls after the first return nil.
-func (c *Client) Close() error {
+func (c *Client) Close() error { return c.CloseContext(context.Background()) }
+
+// CloseContext is [Client.Close] for a caller that may leave. When ctx ends it waits for no
+// confirmation any more and returns [ErrUnconfirmed] and ctx's error; the connections that
+// are left are given up in the background.
+func (c *Client) CloseContext(ctx context.Context) error {
 	if c.closed.Swap(true) {
 		return nil
 	}
@@ -205,13 +232,21 @@ func (c *Client) Close() error {
 	for s := range c.allShards {
 		s.close()
 	}
-	err := c.drain()
-	c.keeper.Close()
-	c.hub.Close()
-	c.deadline.stop()
-	c.closeRedis()
-	c.background.close()
-	c.notices.close()
+	err := c.drain(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.keeper.Close()
+		c.hub.Close()
+		c.deadline.stop()
+		c.closeRedis()
+		c.background.close()
+		c.notices.close()
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
 	return err
 }
 
@@ -226,8 +261,8 @@ func (c *Client) allShards(yield func(*shard) bool) {
 	}
 }
 
-// drain waits until every tenure is over.
-func (c *Client) drain() error {
+// drain waits until every tenure is over, or ctx ends.
+func (c *Client) drain(ctx context.Context) error {
 	timeout := time.NewTimer(c.deadline.patience)
 	defer timeout.Stop()
 	for {
@@ -237,6 +272,8 @@ func (c *Client) drain() error {
 		}
 		select {
 		case <-c.drained:
+		case <-ctx.Done():
+			return fmt.Errorf("rlock: close: %w: %d locks end with their leases, within %v: %w", ErrUnconfirmed, n, c.config.Lease, over(ctx))
 		case <-timeout.C:
 			return fmt.Errorf("rlock: close: %w: %d locks end with their leases, within %v", ErrUnconfirmed, n, c.config.Lease)
 		}

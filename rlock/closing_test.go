@@ -124,7 +124,7 @@ func TestNoGoroutineOutlivesClose(t *testing.T) {
 	for name, connect := range connections {
 		for when, begin := range map[string]time.Duration{"all the time": 0, "when Close gives up": 3 * time.Second} {
 			t.Run(name+", "+when, func(t *testing.T) {
-				bubble(t, func(t *testing.T, w *world) { closeAtASilentServer(t, w, connect, begin) })
+				bubbleAlone(t, func(t *testing.T, w *world) { closeAtASilentServer(t, w, connect, begin) })
 			})
 		}
 	}

@@ -3,7 +3,6 @@ package rlock
 import (
 	"bytes"
 	"encoding/hex"
-	"fmt"
 	"runtime"
 	"strconv"
 	"sync/atomic"
@@ -45,17 +44,28 @@ func (o Owner) String() string { return strconv.FormatUint(o.id, 10) }
 // owner. It never fails.
 func (o Owner) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, o.id, 10), nil }
 
-// checkGoroutineIDs fails where goid does not know this Go version: it reads the
-// id from the runtime's own structure, and a wrong number would let one
-// goroutine into another's lock. The runtime prints the true id.
-func checkGoroutineIDs() error {
-	var stack [64]byte
-	line := stack[:runtime.Stack(stack[:], false)]
-	fields := bytes.Fields(line)
-	if len(fields) < 2 || string(fields[1]) != strconv.FormatInt(goid.Get(), 10) {
-		return fmt.Errorf("rlock: goroutine ids cannot be read on %s: update github.com/petermattis/goid", runtime.Version())
+// goidKnows reports whether goid knows this Go version: it reads the id from the runtime's
+// own structure, and a wrong number would let one goroutine into another's lock.
+var goidKnows = uint64(goid.Get()) == printedGoroutineID()
+
+// goroutineID returns the id of the calling goroutine.
+func goroutineID() uint64 {
+	if goidKnows {
+		return uint64(goid.Get())
 	}
-	return nil
+	return printedGoroutineID()
+}
+
+// printedGoroutineID is the id that the runtime prints: right with every Go version, but it
+// takes a microsecond.
+func printedGoroutineID() uint64 {
+	var stack [64]byte
+	fields := bytes.Fields(stack[:runtime.Stack(stack[:], false)]) // "goroutine 1 [running]:"
+	id, err := strconv.ParseUint(string(fields[1]), 10, 64)
+	if err != nil {
+		panic("rlock: the runtime prints no goroutine id: " + err.Error())
+	}
+	return id
 }
 
 // A clientID makes the UUIDs of one client's tenures. Each tenure has its own, so

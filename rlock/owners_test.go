@@ -142,3 +142,18 @@ func TestAnOwnerIsTheSameTextInJSONAsInRedis(t *testing.T) {
 		assert.Equal(t, want, string(got))
 	}
 }
+
+func TestAGoroutineIsKnownWithoutTheRuntimesLayoutToo(t *testing.T) {
+	seen := make(map[uint64]bool)
+	for range 100 {
+		done := make(chan uint64)
+		go func() {
+			id := rlock.PrintedGoroutineID()
+			assert.Equal(t, rlock.GoroutineID(), id)
+			done <- id
+		}()
+		id := <-done
+		assert.False(t, seen[id])
+		seen[id] = true
+	}
+}

@@ -24,8 +24,16 @@ func (c *Client) unlock(n *name, o Owner, shared bool, h *Hold) error {
 	t := r.current(now)
 	wasShared := t != nil && t.shared
 	if t == nil || !t.close(o, shared, h) {
+		holder := ""
+		if t != nil && t.owner != o {
+			holder = fmt.Sprintf(": it is held by %s of this process: unlock there, or use Acquire or WithOwner", t.owner.words())
+		}
 		r.exit()
-		return c.notHeld(n, o, shared, h)
+		err := c.notHeld(n, o, shared, h)
+		if holder != "" && !errors.Is(err, ErrLost) {
+			err = fmt.Errorf("%w%s", err, holder)
+		}
+		return err
 	}
 	if h != nil {
 		h.released = true

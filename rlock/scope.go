@@ -2,8 +2,6 @@ package rlock
 
 import (
 	"context"
-
-	"github.com/petermattis/goid"
 )
 
 // WithOwner returns a context in whose name locks are taken: calls with it, or
@@ -62,7 +60,7 @@ func ownerOf(ctx context.Context, f form) Owner {
 	if o, ok := ownerIn(ctx, f); ok {
 		return o
 	}
-	return Owner{uint64(goid.Get())}
+	return Owner{goroutineID()}
 }
 
 // overlap reports whether the two locks have a name in common: to take the one while

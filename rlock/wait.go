@@ -91,6 +91,8 @@ type visit struct {
 
 	fails int // in a row
 
+	holder string // that Redis named last, "" if it named none
+
 	err   error // what Redis said last, if it was an error
 	fatal bool  // and waiting does not cure it
 	// shut is since when each attempt was told that the rueidis client is closed.
@@ -145,7 +147,7 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 		return nil
 	case req.wait <= 0 && (r.tenure != nil || r.queue.Len() > 0):
 		defer r.exit()
-		return r.refusal()
+		return r.refusal(&visit{request: req})
 	}
 	w := c.waiters.Get().(*waiter)
 	w.Value = visit{request: req}
@@ -229,7 +231,7 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		case left <= 0 && v.err != nil:
 			return r.giveUp(w, v.err)
 		case left <= 0 || v.over():
-			return r.giveUp(w, r.refusal())
+			return r.giveUp(w, r.refusal(v))
 		}
 		if !at.IsZero() {
 			left = min(left, at.Sub(now))
@@ -316,18 +318,14 @@ func (r *room) next(w *waiter, now time.Time) (operation, time.Time) {
 // errUnanswered is ErrNotAcquired where nobody is known to have the lock.
 var errUnanswered = fmt.Errorf("%w, or is about to be: an answer is not in yet", ErrNotAcquired)
 
-// refusal is what a caller gets whose wait is over.
-func (r *room) refusal() error {
-	if r.tenure == nil && r.busy > 0 {
-		return errUnanswered
-	}
-	return ErrNotAcquired
-}
-
 // giveUp takes w out of the queue and passes on what it was there for: if it was
 // the head, the next one goes on. It is called with the mutex held, and gives it
 // back.
 func (r *room) giveUp(w *waiter, err error) error {
+	holder := ""
+	if errors.Is(err, context.DeadlineExceeded) {
+		holder = r.holder(&w.Value)
+	}
 	wasHead := r.queue.Head() == w
 	r.leaveQueue(w)
 	now := time.Now()
@@ -343,8 +341,11 @@ func (r *room) giveUp(w *waiter, err error) error {
 	r.client.waiters.Put(w)
 	n := r.name
 	r.exit()
-	if errors.Is(err, ErrNotAcquired) {
+	switch {
+	case errors.Is(err, ErrNotAcquired):
 		return err
+	case holder != "":
+		return fmt.Errorf("rlock: lock %q: %w: it is %s", n.key, err, holder)
 	}
 	return fmt.Errorf("rlock: lock %q: %w", n.key, err)
 }

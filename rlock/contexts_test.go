@@ -1,0 +1,67 @@
+package rlock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// New and Close for callers that may leave.
+
+func TestNewContextReturnsWhenItsContextEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		silent := network.New(w.Dial)
+		silent.Rule(network.Silence)
+		ctx, cancel := context.WithTimeout(w.ctx, 100*time.Millisecond)
+		defer cancel()
+		within(t, 100*time.Millisecond, 100*time.Millisecond, func() {
+			client, err := rlock.NewContext(ctx, rlock.Config{Redis: rueidis.ClientOption{
+				InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true, DialCtxFn: silent.Dial,
+			}})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.Nil(t, client)
+		})
+		silent.Close()
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestNewContextReturnsTheClientOrTheErrorOfNew(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		open := network.New(w.Dial)
+		client, err := rlock.NewContext(w.ctx, rlock.Config{Logger: quiet, Redis: rueidis.ClientOption{
+			InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true, DialCtxFn: open.Dial,
+		}})
+		require.NoError(t, err)
+		require.NoError(t, client.NewLock(key).Do(w.ctx, nothing))
+		require.NoError(t, client.CloseContext(w.ctx))
+		open.Close()
+		_, err = rlock.NewContext(w.ctx, rlock.Config{})
+		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
+	})
+}
+
+func TestCloseContextReturnsWhenItsContextEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		hold, err := p.NewLock(key).Acquire(w.ctx)
+		require.NoError(t, err)
+		p.net.Rule(network.Silence)
+		ctx, cancel := context.WithTimeout(w.ctx, 100*time.Millisecond)
+		defer cancel()
+		within(t, 100*time.Millisecond, 100*time.Millisecond, func() {
+			err := p.CloseContext(ctx)
+			require.ErrorIs(t, err, rlock.ErrUnconfirmed)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		})
+		require.ErrorIs(t, hold.Err(), rlock.ErrClosed)
+		time.Sleep(time.Minute) // until the connections are given up
+	})
+}
