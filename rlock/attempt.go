@@ -320,6 +320,9 @@ func (t *tenure) exchange(ctx context.Context, op operation, p place) (l landing
 			c.wires.heard(l.mark)
 		}
 	}
+	if l.settled {
+		p.heard()
+	}
 	return l
 }
 

@@ -175,28 +175,19 @@ func (l *single) here(o Owner) (taken, freeing bool) {
 	}
 	head := r.queue.Head()
 	live := head != nil && !head.Value.over() // or it is on its way out
-	return live && head.Value.wait > 0 && !r.unanswered(now, silence), !live && (head != nil || r.busy > 0)
+	return live && head.Value.wait > 0 && !l.isSilent(), !live && (head != nil || r.busy > 0)
 }
 
 // errSilent is the fault of a server that others of this process are waiting for.
 var errSilent = errors.New("the server has not answered for a while")
 
-// isSilent reports whether the server is taken for dead.
+// isSilent reports whether the server is taken for dead: it leaves commands for this or any
+// other name unanswered.
 func (l *single) isSilent() bool { return l.unanswered(silence) }
 
-// unanswered reports whether the server has left a command for the lock unanswered for at
-// least so long.
+// unanswered reports whether the server has answered nothing for at least so long.
 func (l *single) unanswered(least time.Duration) bool {
-	r := l.client.visitIfAny(l.name)
-	if r == nil {
-		return false
-	}
-	defer r.exit()
-	return r.unanswered(time.Now(), least)
-}
-
-func (r *room) unanswered(now time.Time, least time.Duration) bool {
-	return r.tenure == nil && r.busy > 0 && now.Sub(r.since) >= least
+	return l.client.nodes.to(l.name.slot).asks.unanswered(least)
 }
 
 // askAll asks every part that is neither held nor being asked, nor is silent to others

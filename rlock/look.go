@@ -54,7 +54,11 @@ func (c *Client) glance(ctx context.Context, n *name, command string, args []str
 		defer place.leave()
 		// An arbitrary command, since rueidis repeats those that it knows to be
 		// harmless until their context ends, each time with a place in the ring.
-		landed <- c.redis.Do(c.deadline.context(time.Now()), lookCommand(c.redis, n, command, args))
+		result := c.redis.Do(c.deadline.context(time.Now()), lookCommand(c.redis, n, command, args))
+		if answered(result.Error()) {
+			place.heard()
+		}
+		landed <- result
 	})
 	if !started {
 		place.leave()

@@ -73,7 +73,7 @@ type limits struct {
 }
 
 func newLimits() *limits {
-	return &limits{asks: make(limit, maxAsks), releases: make(limit, maxReleases)}
+	return &limits{asks: limit{places: make(chan struct{}, maxAsks)}, releases: limit{places: make(chan struct{}, maxReleases)}}
 }
 
 // to returns the limits of the node that serves slot.
@@ -86,18 +86,47 @@ func (n *nodes) to(slot uint16) *limits {
 }
 
 // A limit has as many places as there may be commands in flight.
-type limit chan struct{}
+type limit struct {
+	places   chan struct{}
+	inFlight atomic.Int64
+	// progress is when the node last answered one, or when one was sent while none was in
+	// flight, counted from began. It is set before inFlight counts that one.
+	progress atomic.Int64
+}
 
 // A place is one of a limit's, which the caller leaves when its command has ended.
-type place limit
+type place = *limit
 
-func (p place) leave() { <-p }
+// began is what the times of progress are counted from.
+var began = time.Now()
+
+func (l *limit) entered() place {
+	if l.inFlight.Load() == 0 {
+		l.heard()
+	}
+	l.inFlight.Add(1)
+	return l
+}
+
+func (l *limit) leave() {
+	l.inFlight.Add(-1)
+	<-l.places
+}
+
+// heard notes that the node answered.
+func (l *limit) heard() { l.progress.Store(int64(time.Since(began))) }
+
+// unanswered reports whether the node has answered nothing for at least so long, although
+// commands are in flight.
+func (l *limit) unanswered(least time.Duration) bool {
+	return l.inFlight.Load() > 0 && time.Since(began)-time.Duration(l.progress.Load()) >= least
+}
 
 // tryEnter returns a place if one is free.
-func (l limit) tryEnter() (p place, ok bool) {
+func (l *limit) tryEnter() (p place, ok bool) {
 	select {
-	case l <- struct{}{}:
-		return place(l), true
+	case l.places <- struct{}{}:
+		return l.entered(), true
 	default:
 		return nil, false
 	}
@@ -105,13 +134,13 @@ func (l limit) tryEnter() (p place, ok bool) {
 
 // enter waits for a place. It fails with errCrowded if ctx ends before, or quit is
 // closed.
-func (l limit) enter(ctx context.Context, quit <-chan struct{}) (place, error) {
+func (l *limit) enter(ctx context.Context, quit <-chan struct{}) (place, error) {
 	if p, ok := l.tryEnter(); ok {
 		return p, nil
 	}
 	select {
-	case l <- struct{}{}:
-		return place(l), nil
+	case l.places <- struct{}{}:
+		return l.entered(), nil
 	case <-quit:
 		return nil, errCrowded
 	case <-ctx.Done():

@@ -151,7 +151,7 @@ func (r *room) nextTicket(now time.Time) *tenure {
 // takes no longer than an Unlock has: the wait for a place counts.
 func (t *tenure) release(now time.Time, next *tenure) (left int64, l landing) {
 	c, n := t.room.client, t.room.name
-	releases := c.nodes.to(n.slot).releases
+	releases := &c.nodes.to(n.slot).releases
 	place, ok := releases.tryEnter()
 	// A wait for a context as well costs 3 % of the throughput of many goroutines.
 	ctx := context.Background()
