@@ -18,17 +18,19 @@ const limit = 3 * time.Minute
 
 // claims has a line that each example prints when all went as its story says.
 var claims = map[string]string{
-	"quickstart": "ok   a dead holder's lock was free again",
-	"gear":       "resource-c is refused: the gear is full",
-	"flashsale":  "lock        100        0",
-	"longwork":   "worker 2   still has the lock: true",
-	"fenced":     "=> the balance is 180, as it should be: the stale write was refused",
-	"nested":     "charge(42) holds the lock 3 times",
-	"migrate":    "lock.unlockAsync(threadId)",
-	"tick":       "3 ticks, 5 replicas: the job ran once per tick",
-	"leader":     "stops: the lock was lost",
-	"handler":    "a request that lost the lock: 500 Internal Server Error",
-	"shutdown":   "both locks are free",
+	"quickstart":  "ok   a dead holder's lock was free again",
+	"gear":        "resource-c is refused: the gear is full",
+	"flashsale":   "lock        100        0",
+	"longwork":    "worker 2   still has the lock: true",
+	"fenced":      "=> the balance is 180, as it should be: the stale write was refused",
+	"nested":      "charge(42) holds the lock 3 times",
+	"migrate":     "lock.unlockAsync(threadId)",
+	"tick":        "3 ticks, 5 replicas: the job ran once per tick",
+	"leader":      "stops: the lock was lost",
+	"handler":     "a request that lost the lock: 500 Internal Server Error",
+	"gocron":      "3 schedulers, and the job ran once per interval",
+	"ratelimited": "40 workers made 800 calls over at most 10 connections",
+	"shutdown":    "both locks are free",
 }
 
 func TestEachExampleShowsWhatItClaims(t *testing.T) {
