@@ -54,6 +54,19 @@ func (g *group) wakesAtLocked() time.Duration {
 	return never // until a batch ends, which wakes the keeper
 }
 
+// Probe has the keeper try the nodes at once that it leaves alone for a while, since they did
+// not answer: one of them has answered somebody else. It may be called concurrently.
+func (k *Keeper) Probe() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, g := range k.groups {
+		if g.down && !g.probing && g.queue.len > 0 {
+			g.probeAt = 0
+			k.wakeByLocked(awake)
+		}
+	}
+}
+
 // addLocked adds r to the batch being filled; there must be room. A full one is
 // sent.
 func (g *group) addLocked(k *Keeper, r Renewable) {

@@ -306,3 +306,22 @@ func TestAFailedCommandIsItsRenewablesBusiness(t *testing.T) {
 		assert.Equal(t, []time.Duration{time.Second, 2 * time.Second, 3 * time.Second}, sent)
 	})
 }
+
+func TestAProbeIsSentAtOnceWhenANodeIsSaidToAnswerAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
+		s.set(1, true, 0)
+		h := newHeld(k, 1, 30*time.Second)
+		h.set(1)
+		pass(5 * time.Second) // the backoff has grown to a second
+		s.set(1, false, 0)
+		sent := len(h.sentTimes())
+		k.Probe()
+		synctest.Wait()
+		require.Len(t, h.sentTimes(), sent+1)
+		pass(5 * time.Second)
+		k.Probe() // a node that is up is left alone
+		synctest.Wait()
+		assert.Len(t, h.sentTimes(), sent+1)
+		h.release()
+	})
+}

@@ -126,6 +126,8 @@ func New(config Config) (*Client, error) {
 		Send:       c.send,
 		MaxBackoff: min(config.Lease/10, time.Second),
 	})
+	changed := (&verifier{client: c}).verify
+	wires.changed.Store(&changed)
 	return c, nil
 }
 

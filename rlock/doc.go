@@ -113,6 +113,8 @@
 //	  while holding         the lock is valid until validUntil, then lost
 //	  at Unlock             ErrUnconfirmed; released in the background until the lease ends
 //	the key is deleted      lost at the next renewal, at the latest a third of the lease later
+//	a connection ends       every lock is verified at once, and again with the first answer
+//	                        over a new one: another server may have taken over
 //	scripts are flushed     they are sent again
 //	a message is lost       the waiter looks for its ticket, after 2 s at most
 //	the queue is lost       each waiter joins again, within 2 s; their order is lost

@@ -28,6 +28,9 @@ type wires struct {
 	// closed counts the connections that rueidis has closed, which it does before
 	// it opens another.
 	closed atomic.Uint64
+	// changed is called when a connection has ended, and when the first command is answered
+	// after that; nil until the client is made.
+	changed atomic.Pointer[func()]
 	// answered is closed + 1 as of when a command was sent that was answered.
 	answered atomic.Uint64
 }
@@ -77,6 +80,7 @@ type wire struct {
 
 func (w *wire) Close() error {
 	w.wires.closed.Add(1)
+	defer w.wires.change()
 	return w.Conn.Close()
 }
 
@@ -125,8 +129,14 @@ func (w *wires) mark() uint64 { return w.closed.Load() + 1 }
 
 // heard stores only what is new, which is seldom: all callers look at it all the time.
 func (w *wires) heard(mark uint64) {
-	if w.answered.Load() != mark {
-		w.answered.Store(mark)
+	if w.answered.Load() != mark && w.answered.Swap(mark) != 0 {
+		w.change()
+	}
+}
+
+func (w *wires) change() {
+	if changed := w.changed.Load(); changed != nil {
+		(*changed)()
 	}
 }
 
