@@ -2,12 +2,14 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"image/color"
 	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,15 +34,9 @@ func (r *Report) plot(folder string) (files []string, err error) {
 		}
 		files = append(files, name)
 	}
-	draw("uncontended.svg", r.bars("Lock and unlock, nobody else wants it: p50 in µs", "uncontended", "1 goroutine", "loopback",
-		func(res *arena.Result) float64 { return res.Pair.P50.Seconds() * 1e6 }))
-	draw("four-processes.svg", r.bars("4 processes x 32 goroutines, 50 µs sections, 0.5 ms away: sections a second", "four-processes", "4 x 32, 50µs sections", "0.5ms",
-		(*arena.Result).Rate))
-	draw("four-processes-wait.svg", r.bars("4 processes x 32 goroutines, 50 µs sections, 0.5 ms away: p99 wait in ms", "four-processes", "4 x 32, 50µs sections", "0.5ms",
-		func(res *arena.Result) float64 { return res.Wait.P99.Seconds() * 1e3 }))
-	draw("handover.svg", r.bars("Hand-over between processes, 0.5 ms away: p50 in ms", "handover", "2 processes in turn", "0.5ms",
-		func(res *arena.Result) float64 { return res.Handover.P50.Seconds() * 1e3 }))
-	draw("web.svg", r.bars("1 000 requests, 100 at a time: requests a second", "web", "1 server", "loopback", (*arena.Result).Rate))
+	for _, p := range pictures {
+		draw(p.file, r.bars(p))
+	}
 	draw("one-process.svg", r.lines("One process, empty sections: sections a second", "goroutines", "one-process", func(setting string) (float64, bool) {
 		n, ok := strings.CutSuffix(setting, " goroutines, empty sections")
 		return parse(n), ok
@@ -102,34 +98,87 @@ func start(title string) *plot.Plot {
 	return p
 }
 
-// bars draws one bar for each contender, on a logarithmic axis since peers are
-// often orders of magnitude apart; nil if there is nothing to draw.
-func (r *Report) bars(title, scenario, setting, network string, value func(*arena.Result) float64) *plot.Plot {
-	var names []string
-	var values plotter.Values
-	for _, res := range r.of(scenario, setting, network) {
-		if v := value(res); res.Rounds > 0 && v > 0 && !math.IsInf(v, 0) {
-			names = append([]string{res.Contender}, names...) // from the top down
-			values = append(plotter.Values{v}, values...)
+// A picture is of one figure of all contenders in one cell.
+type picture struct {
+	file                       string
+	scenario, setting, network string
+	what                       string // is measured, and where
+	unit                       string
+	value                      func(*arena.Result) float64
+	less                       bool // is better
+}
+
+var pictures = []picture{
+	{file: "uncontended.svg", scenario: "uncontended", setting: "1 goroutine", network: "loopback",
+		what: "Lock and unlock, no contention, loopback: p50", unit: "µs", less: true,
+		value: func(res *arena.Result) float64 { return res.Pair.P50.Seconds() * 1e6 }},
+	{file: "four-processes.svg", scenario: "four-processes", setting: "4 x 32, 50µs sections", network: "0.5ms",
+		what: "4 processes with 32 goroutines each, 50 µs sections, round trip 0.5 ms", unit: "sections a second",
+		value: (*arena.Result).Rate},
+	{file: "four-processes-wait.svg", scenario: "four-processes", setting: "4 x 32, 50µs sections", network: "0.5ms",
+		what: "4 processes with 32 goroutines each, 50 µs sections, round trip 0.5 ms: p99 wait", unit: "ms", less: true,
+		value: func(res *arena.Result) float64 { return res.Wait.P99.Seconds() * 1e3 }},
+	{file: "handover.svg", scenario: "handover", setting: "2 processes in turn", network: "0.5ms",
+		what: "Hand-over between two processes, round trip 0.5 ms: p50", unit: "ms", less: true,
+		value: func(res *arena.Result) float64 { return res.Handover.P50.Seconds() * 1e3 }},
+	{file: "web.svg", scenario: "web", setting: "1 server", network: "loopback",
+		what: "1 000 requests, 100 at a time, one server", unit: "requests a second",
+		value: (*arena.Result).Rate},
+}
+
+// group orders the contenders: ours, then peers, then floors, which are no locks.
+func group(name string) int {
+	switch {
+	case strings.HasPrefix(name, ours):
+		return 0
+	case strings.HasPrefix(name, "floor"):
+		return 2
+	}
+	return 1
+}
+
+// bars draws one bar for each contender, from zero, in groups, the best of each on top; nil
+// if there is nothing to draw. The title says what the figures show, whatever they are.
+func (r *Report) bars(pic picture) *plot.Plot {
+	type bar struct {
+		name  string
+		value float64
+	}
+	var all []bar
+	for _, res := range r.of(pic.scenario, pic.setting, pic.network) {
+		if v := pic.value(res); res.Rounds > 0 && v > 0 && !math.IsInf(v, 0) {
+			all = append(all, bar{res.Contender, v})
 		}
 	}
-	if len(values) == 0 {
+	if len(all) == 0 {
 		return nil
 	}
+	slices.SortFunc(all, func(a, b bar) int {
+		order := cmp.Compare(b.value, a.value)
+		if pic.less {
+			order = -order
+		}
+		return cmp.Or(cmp.Compare(group(a.name), group(b.name)), order)
+	})
+	title := pic.what
+	first := slices.IndexFunc(all, func(b bar) bool { return b.name == ours })
+	peer := slices.IndexFunc(all, func(b bar) bool { return group(b.name) == 1 })
+	if first >= 0 && peer >= 0 {
+		title = fmt.Sprintf("rlock: %s %s; the best peer, %s: %s\n%s", short(all[first].value), pic.unit, all[peer].name, short(all[peer].value), pic.what)
+	}
 	p := start(title)
-	least := values[0]
-	for i, v := range values {
-		least = min(least, v)
-		bar, err := plotter.NewBarChart(plotter.Values{v}, vg.Points(14))
+	names, values, most := make([]string, len(all)), make(plotter.Values, len(all)), 0.0
+	for i, b := range all {
+		at := len(all) - 1 - i // the axis goes up
+		names[at], values[at] = "   "+b.name, b.value // fonts that are wider need room
+		most = max(most, b.value)
+		drawn, err := plotter.NewBarChart(plotter.Values{b.value}, vg.Points(14))
 		if err != nil {
 			return nil
 		}
-		bar.Horizontal, bar.XMin, bar.LineStyle.Width = true, float64(i), 0
-		bar.Color = palette[7]
-		if names[i] == ours {
-			bar.Color = palette[0]
-		}
-		p.Add(bar)
+		drawn.Horizontal, drawn.XMin, drawn.LineStyle.Width = true, float64(at), 0
+		drawn.Color = [...]color.RGBA{palette[0], palette[7], palette[4]}[group(b.name)]
+		p.Add(drawn)
 	}
 	p.NominalY(names...)
 	p.Y.Padding = vg.Points(6)
@@ -138,22 +187,12 @@ func (r *Report) bars(title, scenario, setting, network string, value func(*aren
 		labels.Offset = vg.Point{X: vg.Points(3), Y: vg.Points(-3)}
 		p.Add(labels)
 	}
-	p.X.Scale, p.X.Tick.Marker = logarithm{}, plot.LogTicks{Prec: -1}
-	p.X.Min = math.Pow(10, math.Floor(math.Log10(least)-0.3))
-	p.X.Max *= 3 // room for the labels
+	p.X.Label.Text = pic.unit
+	p.X.Min, p.X.Max = 0, most*1.15 // room for the labels
 	return p
 }
 
-// logarithm is a LogScale on which what is not positive, such as the foot of a
-// bar, stands at the left edge.
-type logarithm struct{}
-
-func (logarithm) Normalize(least, most, x float64) float64 {
-	if x <= least {
-		return 0
-	}
-	return plot.LogScale{}.Normalize(least, most, x)
-}
+func short(v float64) string { return texts(plotter.Values{v})[0] }
 
 func tips(values plotter.Values) plotter.XYs {
 	xys := make(plotter.XYs, len(values))
