@@ -41,7 +41,7 @@ func (s *Server) CountCalls(t testing.TB, run func()) map[string]int64 {
 // calls returns what the primaries have executed since they began.
 func (s *Server) calls(primaries []*process) (map[string]int64, error) {
 	if s.embedded != nil {
-		return s.embedded.snapshot(), nil
+		return s.embedded.Calls(), nil
 	}
 	calls := make(map[string]int64)
 	for _, p := range primaries {

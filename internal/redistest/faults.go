@@ -15,7 +15,7 @@ func (s *Server) Stop() {
 	s.t.Helper()
 	s.breakable("Stop")
 	if s.embedded != nil {
-		s.embedded.setStopped(true)
+		s.embedded.Stop()
 	}
 	s.end()
 }
@@ -26,7 +26,7 @@ func (s *Server) Start() {
 	s.t.Helper()
 	s.breakable("Start")
 	if s.embedded != nil {
-		s.embedded.setStopped(false)
+		s.embedded.Start()
 	}
 	s.must(s.run())
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/internal/inmemory"
 )
 
 // A Kind is one of the four ways in which Redis is run. It is also the name of
@@ -29,11 +31,11 @@ type Server struct {
 	Kind Kind
 
 	t         testing.TB
-	shared    bool         // other tests will use it: no faults
-	embedded  *embedded    // KindEmbedded only
-	program   installation // of nodes and sentinels; zero for KindEmbedded
-	nodes     []*process   // the data nodes; KindCluster: node i and node i+3 are a shard
-	sentinels []*process   // KindSentinel only
+	shared    bool             // other tests will use it: no faults
+	embedded  *inmemory.Server // KindEmbedded only
+	program   installation     // of nodes and sentinels; zero for KindEmbedded
+	nodes     []*process       // the data nodes; KindCluster: node i and node i+3 are a shard
+	sentinels []*process       // KindSentinel only
 }
 
 // Standalone starts one redis-server, which the end of the test removes. The
@@ -67,7 +69,7 @@ func Cluster(t testing.TB, args ...string) *Server {
 func (s *Server) Options() rueidis.ClientOption {
 	switch s.Kind {
 	case KindEmbedded:
-		return s.embedded.options()
+		return s.embedded.Options()
 	case KindSentinel:
 		return rueidis.ClientOption{InitAddress: addrs(s.sentinels), DisableCache: true, Sentinel: rueidis.SentinelOption{MasterSet: masterSet}}
 	case KindCluster:

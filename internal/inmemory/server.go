@@ -1,0 +1,160 @@
+package inmemory
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"maps"
+	"net"
+	"reflect"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	miniserver "github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/rueidis"
+)
+
+// A Server is a Redis in memory. Its methods may be called concurrently.
+type Server struct {
+	m *miniredis.Miniredis
+	// virtual is set in a bubble. There no clock needs to be set, since time stands still
+	// while anything runs.
+	virtual bool
+
+	gate    sync.Mutex // protects following; taken before miniredis' own mutex
+	stopped bool       // left to itself, miniredis begins anew when somebody dials after Close
+
+	clock sync.Mutex // held while miniredis' clock is set, so that it never goes back
+
+	// mu protects following. A script's commands take it under miniredis' own
+	// mutex, so nothing of miniredis is called under it.
+	mu     sync.Mutex
+	refuse func(command string, args ...string) string
+	calls  map[string]int64
+}
+
+// New returns a server that is empty and answers. Close it at the end.
+func New() *Server {
+	s := &Server{m: miniredis.NewMiniRedis(), calls: make(map[string]int64)}
+	s.virtual = time.Now().Before(bubblesEnd)
+	s.m.ClockTTL(true)
+	return s
+}
+
+// bubblesEnd is later than it is in any bubble, whose time begins in 2000, and earlier
+// than it is outside.
+var bubblesEnd = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Options says how to connect with the server, and nothing else: the caller adds settings
+// of its own to the value.
+func (s *Server) Options() rueidis.ClientOption {
+	return rueidis.ClientOption{
+		// An address that needs no resolver, whose goroutines belong to no bubble.
+		InitAddress: []string{"127.0.0.1:6379"},
+		// Miniredis knows no CLIENT TRACKING.
+		DisableCache: true,
+		// Miniredis answers CLUSTER SLOTS, and would be taken for a Cluster.
+		ForceSingleClient: true,
+		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+			return s.Dial()
+		},
+	}
+}
+
+// Dial opens a connection. It fails while the server is stopped.
+func (s *Server) Dial() (net.Conn, error) {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	if s.stopped {
+		return nil, fmt.Errorf("inmemory: dial: %w", syscall.ECONNREFUSED)
+	}
+	conn, err := s.m.Dial()
+	if err == nil {
+		s.m.Server().SetPreHook(s.before) // a server that begins anew has lost it
+	}
+	return conn, err
+}
+
+// Miniredis returns the server itself, to look at its data and to change them. Outside of
+// a bubble its clock is that of the last command, or of the last call of Miniredis.
+func (s *Server) Miniredis() *miniredis.Miniredis {
+	s.tick()
+	return s.m
+}
+
+// before sees each command before it is executed, those of scripts as well, and
+// reports whether it has answered it already.
+func (s *Server) before(peer *miniserver.Peer, command string, args ...string) bool {
+	if !inScript(peer) {
+		s.tick()
+	}
+	command = strings.ToLower(command)
+	s.mu.Lock()
+	s.calls[command]++
+	refuse := s.refuse
+	s.mu.Unlock()
+	if refuse == nil {
+		return false
+	}
+	reply := refuse(command, args...)
+	if reply != "" {
+		peer.WriteError(reply)
+	}
+	return reply != ""
+}
+
+// tick sets miniredis' clock to now. Left alone it goes on while a script runs. A script
+// has miniredis' mutex, and this waits for it.
+func (s *Server) tick() {
+	if s.virtual {
+		return
+	}
+	s.clock.Lock()
+	defer s.clock.Unlock()
+	s.m.SetTime(time.Now())
+}
+
+// inScript reports whether the peer is a script. Only miniredis' own note says so.
+func inScript(peer *miniserver.Peer) bool {
+	note := reflect.ValueOf(peer.Ctx)
+	return note.Kind() == reflect.Pointer && note.Elem().FieldByName("nested").Bool()
+}
+
+// Refuse has the server answer chosen commands with an error, as a server does that is
+// loading, read-only, out of memory, or told so by an ACL. From now on it asks for every
+// command, by its name in lower case, also for those of scripts; refuse returns the error
+// ("READONLY You can't write ...") or "" to let it pass. It is called concurrently.
+// Refuse(nil) ends it.
+func (s *Server) Refuse(refuse func(command string, args ...string) string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = refuse
+}
+
+// Calls returns how often each command has arrived, by its name in lower case.
+func (s *Server) Calls() map[string]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.calls)
+}
+
+// Stop ends all connections, and no other can be opened until Start. The data stay.
+func (s *Server) Stop() {
+	s.gate.Lock()
+	s.stopped = true
+	s.gate.Unlock()
+	s.m.Close() // without gate: it waits for all that is under way
+}
+
+// Start lets connections be opened again.
+func (s *Server) Start() {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	s.stopped = false
+}
+
+// Close is Stop, for good.
+func (s *Server) Close() { s.Stop() }
