@@ -1,0 +1,180 @@
+package rlocktest
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// patience is how long an assertion waits for what is under way. It only ends what fails.
+const patience = 5 * time.Second
+
+// AssertFree reports an error unless nobody holds the lock of that name. A release that is
+// under way, as after a cancelled Lock, is waited for, for five seconds at most, and never
+// until the lease ends. It reports whether the lock is free.
+func (s *Server) AssertFree(name string) bool {
+	s.t.Helper()
+	return s.await(s.leaseOf(name), func() string {
+		if m := s.redis.Miniredis(); m.Exists(name) {
+			return fmt.Sprintf("the lock %q is not free: %s", name, s.describe(m, name))
+		}
+		return ""
+	})
+}
+
+// AssertHeld reports an error unless the client holds the lock of that name, as the server
+// sees it. A Lock that is under way is waited for, for five seconds at most. It reports
+// whether the client holds the lock. Whether the goroutine or the handle that is expected
+// holds it, ask [rlock.Lock.IsHeld] and [rlock.Hold.Valid].
+func (s *Server) AssertHeld(name string, client *rlock.Client) bool {
+	s.t.Helper()
+	return s.await(patience, func() string {
+		m := s.redis.Miniredis()
+		for _, owner := range owners(m, name) {
+			if strings.HasPrefix(owner, client.ID()) {
+				return ""
+			}
+		}
+		if !m.Exists(name) {
+			return fmt.Sprintf("the lock %q is not held by %s: nobody holds it; %s", name, s.nameOf(client.ID()), s.held())
+		}
+		return fmt.Sprintf("the lock %q is not held by %s: %s", name, s.nameOf(client.ID()), s.describe(m, name))
+	})
+}
+
+// AssertNothingHeld reports an error for each lock that is held, and for each for which a
+// client waits. Call it at the end of a test, before the clients are closed, to see that no
+// code has kept a lock:
+//
+//	defer server.AssertNothingHeld()
+//
+// It waits for what is under way, as AssertFree does. Locks that end with a fixed lease
+// ([rlock.WithLease]) count while the lease lasts. Other data on the server do not count. It
+// reports whether nothing is held.
+func (s *Server) AssertNothingHeld() bool {
+	s.t.Helper()
+	least := patience
+	for _, key := range s.locks() {
+		least = min(least, s.leaseOf(key))
+	}
+	return s.await(least, func() string {
+		m := s.redis.Miniredis()
+		var left []string
+		for _, key := range m.Keys() {
+			switch {
+			case len(owners(m, key)) > 0:
+				left = append(left, fmt.Sprintf("the lock %q is left: %s", key, s.describe(m, key)))
+			case waits(m, key):
+				left = append(left, fmt.Sprintf("a client waits for the lock of the queue %q", key))
+			}
+		}
+		return strings.Join(left, "\n")
+	})
+}
+
+// await reports an error, what wrong returns, unless that returns "" within a time.
+func (s *Server) await(limit time.Duration, wrong func() string) bool {
+	s.t.Helper()
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		message := wrong()
+		switch {
+		case message == "":
+			return true
+		case time.Since(begin)+time.Millisecond >= limit:
+			s.t.Errorf("rlocktest: %s", message)
+			return false
+		}
+	}
+}
+
+// leaseOf returns nearly what is left of a lock's lease, so that no assertion outwaits it: a
+// client releases a lock shortly before its fixed lease ends. It returns patience if that is
+// shorter, or if the lock is free.
+func (s *Server) leaseOf(name string) time.Duration {
+	if left := s.redis.Miniredis().TTL(name); left > 0 {
+		return min(left-left/10, patience)
+	}
+	return patience
+}
+
+// locks returns the keys of the locks that are held.
+func (s *Server) locks() (keys []string) {
+	m := s.redis.Miniredis()
+	for _, key := range m.Keys() {
+		if len(owners(m, key)) > 0 {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// held lists the locks that are held, for messages.
+func (s *Server) held() string {
+	locks := s.locks()
+	if len(locks) == 0 {
+		return "no lock is held"
+	}
+	return fmt.Sprintf("the locks that are held are %q", locks)
+}
+
+// anOwner is an owner as it stands in Redis, of rlock or of Redisson: "<uuid>:<id>". That
+// of a writer ends with ":write".
+var anOwner = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+(:write)?$`)
+
+// owners returns the owners of a lock, none if the key is not a lock.
+func owners(m *miniredis.Miniredis, key string) (owners []string) {
+	fields, _ := m.HKeys(key)
+	for _, field := range fields {
+		if anOwner.MatchString(field) {
+			owners = append(owners, field)
+		}
+	}
+	return owners
+}
+
+// waits reports whether the key is a queue with a ticket in it: see docs/protocol.md.
+func waits(m *miniredis.Miniredis, key string) bool {
+	if !strings.HasPrefix(key, "rlock_queue:") {
+		return false
+	}
+	members, _ := m.ZMembers(key)
+	for _, member := range members {
+		if strings.ContainsAny(member[:1], "xsXS") {
+			return true
+		}
+	}
+	return false
+}
+
+// describe says who holds a lock.
+func (s *Server) describe(m *miniredis.Miniredis, key string) string {
+	all := owners(m, key)
+	if len(all) == 0 {
+		return "its key is not that of a lock"
+	}
+	for i, owner := range all {
+		_, id, _ := strings.Cut(owner, ":")
+		all[i] = fmt.Sprintf("%s, owner %s", s.nameOf(owner), id)
+	}
+	return fmt.Sprintf("it is held by %s, for %v unless it is renewed", strings.Join(all, " and "), m.TTL(key))
+}
+
+// nameOf returns a name for the client to which an owner, or an ID, belongs.
+func (s *Server) nameOf(owner string) string {
+	if owner == thief {
+		return "the client of Steal"
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.clients {
+		if strings.HasPrefix(owner, m.ID()) {
+			return fmt.Sprintf("client %d", m.number)
+		}
+	}
+	return "a client that this server did not make"
+}

@@ -1,0 +1,155 @@
+package rlocktest
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/testhook"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// thief is the owner that Steal writes: of a client of rlock that does not exist, since the
+// clients give turns to those of Redisson.
+const thief = "ffffffff-ffff-8fff-bfff-ffffffffffff:1"
+
+// Lose removes the lock of that name from the server, as an operator, an eviction or a
+// failover does. Its holder notices at once: the context of its Hold ends with cause
+// [rlock.ErrLost], and Unlock and Release return ErrLost. The first client that waits for
+// the lock is granted it. In production the holder notices when it renews next, after up to
+// a third of Config.Lease, and the waiter within two seconds.
+//
+// A holder that cannot reach the server notices when its lease ends. A client that was not
+// made by [Server.Client] notices as in production.
+//
+// Outside of a bubble Lose is also how the lease of a dead client ends early. Lose fails
+// the test if nobody holds the lock.
+func (s *Server) Lose(name string) {
+	s.t.Helper()
+	if !s.redis.Miniredis().Del(name) {
+		s.t.Errorf("rlocktest: Lose: nobody holds the lock %q; %s", name, s.held())
+	}
+	s.tell(name)
+}
+
+// Steal has another client hold the lock of that name, for the lease. That client does not
+// exist: its lock ends with the lease, or by [Server.Lose]. A client that holds the lock
+// loses it, as by Lose. If nobody holds it, Steal is how it comes to be held elsewhere.
+//
+// The lock of that name must be of one server: of a RedLock or MultiLock steal the parts. A
+// lock that is held as a read-write lock is stolen by a writer.
+func (s *Server) Steal(name string, lease time.Duration) {
+	s.t.Helper()
+	m := s.redis.Miniredis()
+	owner := thief
+	fields, _ := m.HKeys(name)
+	if slices.Contains(fields, "mode") {
+		owner += ":write"
+		m.HSet(name, "mode", "write")
+	}
+	m.HSet(name, owner, "1") // first, so that the lock is free at no time
+	m.SetTTL(name, lease)
+	for _, field := range fields {
+		if field != "mode" && field != owner {
+			m.HDel(name, field)
+		}
+	}
+	s.tell(name)
+}
+
+// tell has the clients ask about the lock.
+func (s *Server) tell(name string) {
+	s.mu.Lock()
+	clients := slices.Clone(s.clients)
+	s.mu.Unlock()
+	for _, m := range clients {
+		testhook.Look(m.Client, name)
+	}
+}
+
+// Refuse has the server answer commands with an error, such as
+//
+//	READONLY You can't write against a read only replica.
+//	OOM command not allowed when used memory > 'maxmemory'.
+//	NOPERM this user has no permissions to run the 'evalsha' command
+//
+// until [Server.Heal] is called without a client. The commands are given by name; without a
+// name all are refused. A lock is taken, renewed and released by EVALSHA (EVAL where the
+// server does not know the script yet); the commands of scripts count too. Another call
+// replaces the first.
+func (s *Server) Refuse(message string, commands ...string) {
+	s.redis.Refuse(func(command string, _ ...string) string {
+		if len(commands) == 0 || slices.ContainsFunc(commands, func(c string) bool { return strings.EqualFold(c, command) }) {
+			return message
+		}
+		return ""
+	})
+}
+
+// Cut breaks the connections of the clients, and refuses others until [Server.Heal]. What
+// is on its way is lost: a command may have been executed without its client knowing. To
+// break connections once, call Heal at once.
+//
+// Cut, Silence, Heal and Kill are for the clients that are given, or for all clients of the
+// server if none is given.
+func (s *Server) Cut(clients ...*rlock.Client) {
+	s.t.Helper()
+	for _, m := range s.living("Cut", clients) {
+		m.network.Refuse()
+	}
+}
+
+// Silence lets nothing more through between the clients and the server, in both
+// directions, until [Server.Heal]. No connection ends, so that a client notices by its
+// timeouts only. What was sent meanwhile arrives then, as with TCP.
+func (s *Server) Silence(clients ...*rlock.Client) {
+	s.t.Helper()
+	for _, m := range s.living("Silence", clients) {
+		m.network.Rule(network.Silence)
+	}
+}
+
+// Heal ends Cut and Silence. Without a client it ends them for all clients, and
+// [Server.Refuse] as well. A client that was killed stays dead.
+func (s *Server) Heal(clients ...*rlock.Client) {
+	s.t.Helper()
+	if len(clients) == 0 {
+		s.redis.Refuse(nil)
+	}
+	for _, m := range s.living("Heal", clients) {
+		m.network.Heal()
+	}
+}
+
+// Kill has clients die without a word: [Server.Silence] for ever. What they hold ends with
+// its lease, for others by the clock of the server, and for the code of the test that held
+// it a little earlier, since its context ends. In a bubble a lease takes no time to pass;
+// outside of one give the client a short Config.Lease, or call [Server.Lose].
+func (s *Server) Kill(clients ...*rlock.Client) {
+	s.t.Helper()
+	for _, m := range s.living("Kill", clients) {
+		s.mu.Lock()
+		m.dead = true
+		s.mu.Unlock()
+		m.network.Rule(network.Silence)
+	}
+}
+
+// living returns those of the clients that were not killed, all if none is given.
+func (s *Server) living(method string, clients []*rlock.Client) (members []*member) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range clients {
+		if !slices.ContainsFunc(s.clients, func(m *member) bool { return m.Client == c }) {
+			s.t.Errorf("rlocktest: %s: a client was not made by Client of this server", method)
+		}
+	}
+	for _, m := range s.clients {
+		if !m.dead && (len(clients) == 0 || slices.Contains(clients, m.Client)) {
+			members = append(members, m)
+		}
+	}
+	return members
+}

@@ -1,0 +1,52 @@
+package rlocktest_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/rlocktest"
+)
+
+// once runs the job of a day unless another replica has run it, or runs it.
+func once(ctx context.Context, client *rlock.Client, day string, job func()) error {
+	hold, err := client.NewLock("report:"+day).TryAcquire(ctx, rlock.WithLease(10*time.Minute))
+	if errors.Is(err, rlock.ErrNotAcquired) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	job()
+	return hold.Detach(ctx) // nobody releases the lock: it ends with its lease
+}
+
+func TestTheReportIsSentOnceADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		var sent atomic.Int64
+		var replicas sync.WaitGroup
+		for range 3 {
+			client := server.Client()
+			replicas.Go(func() {
+				for range 5 {
+					err := once(t.Context(), client, time.Now().Format(time.DateOnly), func() { sent.Add(1) })
+					if err != nil {
+						t.Error(err)
+					}
+					time.Sleep(24 * time.Hour)
+				}
+			})
+		}
+		replicas.Wait()
+		if sent.Load() != 5 {
+			t.Errorf("in 5 days the report was sent %d times", sent.Load())
+		}
+		server.AssertNothingHeld() // the lease of the last day has ended
+	})
+}

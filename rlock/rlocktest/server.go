@@ -1,0 +1,140 @@
+package rlocktest
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/internal/inmemory"
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// hangTime is more virtual time than a test needs. A test that hangs is over by then, since
+// time flies while a client renews or waits.
+const hangTime = 7 * 24 * time.Hour
+
+// pingTime is how often clients look whether an idle connection is alive. By default it is a
+// second, and in a bubble a day then takes 86 400 pings a connection.
+const pingTime = 30 * time.Second
+
+// A Server is a Redis in memory, for the clients of one test. Make one with [NewServer].
+// Its methods may be called concurrently. What goes wrong is reported by t.Errorf, so that
+// they may be called from any goroutine of the test.
+type Server struct {
+	t     testing.TB
+	redis *inmemory.Server
+
+	mu      sync.Mutex // protects following
+	made    int        // how many clients
+	clients []*member
+}
+
+// A member is a client with a network of its own.
+type member struct {
+	*rlock.Client
+	number  int // from 1, for messages
+	network *network.Network
+	dead    bool // killed; the server's mutex protects it
+}
+
+// New returns a client of a server of its own: NewServer(t).Client(changes...).
+func New(t testing.TB, changes ...func(*rlock.Config)) *rlock.Client {
+	t.Helper()
+	return NewServer(t).Client(changes...)
+}
+
+// NewServer returns an empty server. It ends with the test. In a testing/synctest bubble
+// call it, and use it, inside the bubble: leases then end in virtual time.
+//
+// A test in a bubble that waits for more than a week of virtual time panics, and shows its
+// goroutines. The time of a bubble goes on as long as a client renews or waits, so that
+// synctest does not find such a test deadlocked.
+func NewServer(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{t: t, redis: inmemory.New()}
+	guard := time.AfterFunc(hangTime, func() {
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		panic(fmt.Sprintf("rlocktest: %s hangs: %v of virtual time have passed\n\n%s", t.Name(), hangTime, stacks))
+	})
+	t.Cleanup(func() {
+		guard.Stop()
+		s.redis.Close()
+	})
+	return s
+}
+
+// Client returns a new client of the server, which is closed at the end of the test. It
+// reaches the server by a network of its own, for the faults. Each change is made to the
+// client's config before it connects:
+//
+//	server.Client(func(c *rlock.Config) { c.Lease = time.Second })
+//
+// The client logs to the test's log, unless a change sets another Logger. If the client
+// cannot be made the test fails at once, so that Client must be called from the test's
+// goroutine.
+//
+// At the end of the test faults end, clients are closed, and what they hold is released.
+func (s *Server) Client(changes ...func(*rlock.Config)) *rlock.Client {
+	s.t.Helper()
+	m := &member{network: network.New(s.redis.Dial)}
+	s.mu.Lock()
+	s.made++
+	m.number = s.made
+	s.mu.Unlock()
+	config := rlock.Config{
+		Redis:  s.redis.Options(),
+		Logger: slog.New(slog.NewTextHandler(testLog{s.t}, nil)).With("client", m.number),
+	}
+	config.Redis.DialCtxFn = m.network.Dial
+	config.Redis.Dialer.KeepAlive = pingTime
+	for _, change := range changes {
+		change(&config)
+	}
+	client, err := rlock.New(config)
+	if err != nil {
+		m.network.Close()
+		s.t.Fatalf("rlocktest: client %d: %v", m.number, err)
+	}
+	m.Client = client
+	s.mu.Lock()
+	s.clients = append(s.clients, m)
+	s.mu.Unlock()
+	s.t.Cleanup(func() {
+		s.redis.Refuse(nil)
+		m.network.Heal() // a client that is cut off would wait for seconds until it is closed
+		_ = client.Close()
+		m.network.Close()
+	})
+	return client
+}
+
+// Options says how to connect with the server, for code that makes its rlock.Client itself
+// ([rlock.Config].Redis), or uses a rueidis client. These connections have no faults of
+// the network. Close the client before the test ends.
+func (s *Server) Options() rueidis.ClientOption { return s.redis.Options() }
+
+// Miniredis returns the server itself, for what the kit has no method for: to look at data
+// of the program in the same Redis, or to connect another library (its Dial). Do not keep
+// it outside of a bubble, since its clock is set by this call and by commands.
+//
+// Its FastForward, Del and the like tell the clients nothing: a holder notices when it
+// renews next, after up to a third of Config.Lease, which by default is ten seconds. See
+// [Server.Lose].
+func (s *Server) Miniredis() *miniredis.Miniredis { return s.redis.Miniredis() }
+
+// testLog writes lines to the log of a test.
+type testLog struct{ t testing.TB }
+
+func (l testLog) Write(line []byte) (int, error) {
+	l.t.Log(strings.TrimSuffix(string(line), "\n"))
+	return len(line), nil
+}

@@ -1,0 +1,223 @@
+package rlocktest_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/rlocktest"
+)
+
+const key = "orders:42"
+
+// eachClock runs a test in a bubble and outside of one.
+func eachClock(t *testing.T, run func(t *testing.T)) {
+	t.Run("virtual", func(t *testing.T) { synctest.Test(t, run) })
+	t.Run("real", run)
+}
+
+// hasLease has a client made with that Config.Lease.
+func hasLease(lease time.Duration) func(*rlock.Config) {
+	return func(c *rlock.Config) { c.Lease = lease }
+}
+
+// arrives waits for an event. The limit is for a test that fails.
+func arrives(t *testing.T, event <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-event:
+	case <-time.After(time.Minute):
+		require.FailNow(t, "it did not happen")
+	}
+}
+
+func TestClientsOfOneServerExcludeEachOther(t *testing.T) {
+	eachClock(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		a, b := server.Client(), server.Client()
+		hold, err := a.NewLock(key).Acquire(t.Context())
+		require.NoError(t, err)
+		ok, err := b.NewLock(key).TryLock(t.Context())
+		require.NoError(t, err)
+		assert.False(t, ok)
+		require.NoError(t, hold.Release(t.Context()))
+		ok, err = b.NewLock(key).TryLock(t.Context())
+		require.NoError(t, err)
+		assert.True(t, ok)
+	})
+}
+
+func TestEachNewHasAServerOfItsOwn(t *testing.T) {
+	eachClock(t, func(t *testing.T) {
+		for range 2 {
+			ok, err := rlocktest.New(t).NewLock(key).TryLock(t.Context())
+			require.NoError(t, err)
+			assert.True(t, ok)
+		}
+	})
+}
+
+func TestChangesAreMadeToTheConfig(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := rlocktest.New(t, hasLease(time.Minute), func(c *rlock.Config) { c.Lease *= 2 })
+		hold, err := client.NewLock(key).Acquire(t.Context())
+		require.NoError(t, err)
+		assert.InDelta(t, 120, time.Until(hold.ValidUntil()).Seconds(), 2)
+	})
+}
+
+func TestALeaseOfTenMinutesEndsInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		a, b := server.Client(), server.Client()
+		hold, err := a.NewLock(key).Acquire(t.Context(), rlock.WithLease(10*time.Minute))
+		require.NoError(t, err)
+		time.Sleep(9 * time.Minute)
+		server.AssertHeld(key, a)
+		_, err = b.NewLock(key).TryAcquire(t.Context())
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		time.Sleep(time.Minute)
+		server.AssertFree(key)
+		require.ErrorIs(t, hold.Err(), rlock.ErrLost)
+	})
+}
+
+func TestTheWatchdogKeepsALockInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		client := server.Client()
+		hold, err := client.NewLock(key).Acquire(t.Context())
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		assert.True(t, hold.Valid())
+		server.AssertHeld(key, client)
+	})
+}
+
+func TestTheEndOfATestReleasesWhatIsHeldAndStopsTheServer(t *testing.T) {
+	eachClock(t, func(t *testing.T) {
+		r := &recorder{TB: t}
+		server := rlocktest.NewServer(r)
+		client := server.Client()
+		hold, err := client.NewLock(key).Acquire(t.Context())
+		require.NoError(t, err)
+		r.end()
+		require.ErrorIs(t, hold.Err(), rlock.ErrClosed)
+		_, err = rueidis.NewClient(server.Options())
+		require.Error(t, err)
+		assert.Empty(t, r.told())
+	})
+}
+
+func TestTheEndOfATestDoesNotWaitForClientsThatFailed(t *testing.T) {
+	for name, fault := range map[string]func(s *rlocktest.Server){
+		"dead":    func(s *rlocktest.Server) { s.Kill() },
+		"cut":     func(s *rlocktest.Server) { s.Cut() },
+		"silent":  func(s *rlocktest.Server) { s.Silence() },
+		"refused": func(s *rlocktest.Server) { s.Refuse("OOM command not allowed") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &recorder{TB: t}
+				server := rlocktest.NewServer(r)
+				client := server.Client()
+				_, err := client.NewLock(key).Acquire(t.Context())
+				require.NoError(t, err)
+				fault(server)
+				time.Sleep(time.Minute)
+				began := time.Now()
+				r.end()
+				assert.Less(t, time.Since(began), time.Second) // of virtual time
+			})
+		})
+	}
+}
+
+func TestAConfigThatCannotWorkFailsTheTest(t *testing.T) {
+	r := &recorder{TB: t}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		rlocktest.New(r, hasLease(time.Millisecond))
+	}()
+	<-ended
+	r.end()
+	assert.Contains(t, r.told(), "rlocktest: client 1: rlock: invalid config: Lease is 1ms")
+}
+
+func TestClientsLogToTheTest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{TB: t}
+		server := rlocktest.NewServer(r)
+		server.Client()
+		require.NoError(t, server.Client().NewLock(key).Lock(t.Context()))
+		server.Lose(key)
+		synctest.Wait()
+		r.end()
+		require.Len(t, r.log, 1)
+		assert.Contains(t, r.log[0], "client=2 lock=orders:42")
+		assert.False(t, strings.HasSuffix(r.log[0], "\n"))
+	})
+}
+
+func TestCodeThatMakesItsClientItselfUsesTheOptions(t *testing.T) {
+	eachClock(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		redis, err := rueidis.NewClient(server.Options())
+		require.NoError(t, err)
+		defer redis.Close()
+		shared, err := rlock.New(rlock.Config{Client: redis})
+		require.NoError(t, err)
+		defer shared.Close()
+		own, err := rlock.New(rlock.Config{Redis: server.Options()})
+		require.NoError(t, err)
+		defer own.Close()
+
+		require.NoError(t, shared.NewLock(key).Lock(t.Context()))
+		ok, err := own.NewLock(key).TryLock(t.Context())
+		require.NoError(t, err)
+		assert.False(t, ok)
+		server.AssertHeld(key, shared)
+	})
+}
+
+func TestTheDataOfTheServerCanBeLookedAt(t *testing.T) {
+	eachClock(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		require.NoError(t, server.Miniredis().Set("stock", "3"))
+		redis, err := rueidis.NewClient(server.Options())
+		require.NoError(t, err)
+		defer redis.Close()
+		stock, err := redis.Do(t.Context(), redis.B().Decr().Key("stock").Build()).AsInt64()
+		require.NoError(t, err)
+		assert.EqualValues(t, 2, stock)
+		server.Miniredis().CheckGet(t, "stock", "2")
+	})
+}
+
+const child = "RLOCKTEST_CHILD"
+
+func TestATestInABubbleThatHangsPanics(t *testing.T) {
+	if os.Getenv(child) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), child+"=1")
+		output, err := cmd.CombinedOutput()
+		require.Error(t, err)
+		assert.Contains(t, string(output), "panic: rlocktest: "+t.Name()+" hangs: 168h0m0s of virtual time have passed")
+		assert.Contains(t, string(output), "server_test.go", "where it hangs")
+		return
+	}
+	synctest.Test(t, func(t *testing.T) {
+		rlocktest.New(t)
+		for range time.Tick(time.Hour) { // without end, and never a deadlock
+		}
+	})
+}
