@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/inmemory"
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
@@ -35,14 +35,12 @@ const (
 // A world is an embedded server with its clock, in a bubble of virtual time.
 type world struct {
 	*miniredis.Miniredis
-	t *testing.T
+	redis *inmemory.Server // that Miniredis is in
+	t     *testing.T
 	// ctx is what every call that may block is made with: it ends after a virtual
 	// day, so that a hang fails at once. In a bubble in which something ticks, a
 	// deadlock would otherwise go unnoticed.
 	ctx context.Context
-
-	mu     sync.Mutex // protects following
-	refuse func(command string, args []string) string
 }
 
 // A party is one client with a network of its own, and what it has logged.
@@ -72,11 +70,13 @@ func bubbleAlone(t *testing.T, run func(t *testing.T, w *world)) {
 }
 
 func newWorld(t *testing.T, ctx context.Context) *world {
-	w := &world{Miniredis: miniredis.NewMiniRedis(), t: t, ctx: ctx}
-	w.ClockTTL(true)
-	t.Cleanup(w.Miniredis.Close)
-	return w
+	redis := inmemory.New()
+	t.Cleanup(redis.Close)
+	return &world{Miniredis: redis.Miniredis(), redis: redis, t: t, ctx: ctx}
 }
+
+// Dial opens a connection to the server.
+func (w *world) Dial() (net.Conn, error) { return w.redis.Dial() }
 
 // client returns a new client of the world's server. The changes are made to its
 // config before it connects.
@@ -113,15 +113,9 @@ func newParty(t *testing.T, dial func() (net.Conn, error), changes ...func(*rloc
 
 // outsider returns a connection to the server for what no lock client does.
 func (w *world) outsider() rueidis.Client {
-	net := network.New(w.Dial)
-	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress:       []string{"127.0.0.1:6379"},
-		ForceSingleClient: true,
-		DisableCache:      true,
-		DialCtxFn:         net.Dial,
-	})
+	client, err := rueidis.NewClient(w.redis.Options())
 	require.NoError(w.t, err)
-	w.t.Cleanup(func() { client.Close(); net.Close() })
+	w.t.Cleanup(client.Close)
 	return client
 }
 
@@ -138,29 +132,14 @@ func (w *world) ttl(key string) time.Duration {
 	return w.TTL(key)
 }
 
-// answer makes the server answer a command with an error where reply returns one.
-func (w *world) answer(reply func(command string, args []string) string) {
-	w.mu.Lock()
-	w.refuse = reply
-	w.mu.Unlock()
-	w.Server().SetPreHook(func(p *server.Peer, command string, args ...string) bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.refuse == nil {
-			return false
-		}
-		if text := w.refuse(command, args); text != "" {
-			p.WriteError(text)
-			return true
-		}
-		return false
-	})
-}
+// answer makes the server answer a command, whose name is in lower case, with an error where
+// reply returns one.
+func (w *world) answer(reply func(command string, args ...string) string) { w.redis.Refuse(reply) }
 
 // answerScripts answers every script with an error, "" executes them again.
 func (w *world) answerScripts(text string) {
-	w.answer(func(command string, _ []string) string {
-		if strings.HasPrefix(command, "EVAL") {
+	w.answer(func(command string, _ ...string) string {
+		if strings.HasPrefix(command, "eval") {
 			return text
 		}
 		return ""

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
 
 // A server that is silent while thousands of calls want something of it.
@@ -141,15 +142,15 @@ func TestALookOutlivesAConnectionThatEnds(t *testing.T) {
 func TestARedLockWithASilentServerLeavesABoundedNumberOfGoroutines(t *testing.T) {
 	bubbleAlone(t, func(t *testing.T, w *world) {
 		clients := make([]*rlock.Client, 3)
-		var silent *network.Network
+		var last *rlocktest.Server
 		for i := range clients {
-			p := newWorld(t, w.ctx).client()
-			clients[i], silent = p.Client, p.net
+			last = rlocktest.NewServer(t)
+			clients[i] = last.Client()
 		}
 		require.NoError(t, rlock.NewRedLock(clients, key).Do(w.ctx, func(context.Context) error { return nil }))
 		synctest.Wait()
 		before := runtime.NumGoroutine()
-		silent.Rule(network.Silence)
+		last.Silence()
 		var holds []*rlock.Hold
 		for i := range thorough(50_000, 1500) {
 			hold, err := rlock.NewRedLock(clients, fmt.Sprint("lock ", i)).Acquire(w.ctx)
@@ -162,6 +163,6 @@ func TestARedLockWithASilentServerLeavesABoundedNumberOfGoroutines(t *testing.T)
 		for _, hold := range holds {
 			require.NoError(t, hold.Release(w.ctx))
 		}
-		silent.Heal()
+		last.Heal()
 	})
 }

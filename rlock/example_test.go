@@ -2,31 +2,22 @@ package rlock_test
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
+	"github.com/go-rlock/rlock/internal/inmemory"
 	"github.com/go-rlock/rlock/rlock"
 )
 
 // embedded starts a Redis inside this process, and returns how to connect with it
 // in place of rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}.
 func embedded() (option rueidis.ClientOption, stop func()) {
-	server := miniredis.NewMiniRedis()
-	server.ClockTTL(true) // leases end
-	return rueidis.ClientOption{
-		InitAddress:       []string{"127.0.0.1:6379"},
-		ForceSingleClient: true,
-		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-			return server.Dial()
-		},
-	}, server.Close
+	server := inmemory.New()
+	return server.Options(), server.Close
 }
 
 // connect returns a client of a Redis of its own, and what ends both.

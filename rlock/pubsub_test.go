@@ -14,8 +14,8 @@ import (
 )
 
 // refusePubSub makes the server refuse subscriptions.
-func refusePubSub(command string, _ []string) string {
-	if command == "SUBSCRIBE" {
+func refusePubSub(command string, _ ...string) string {
+	if command == "subscribe" {
 		return "NOPERM User default has no permissions to run the 'subscribe' command"
 	}
 	return ""

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
 
 // What a RedLock has in common with other locks is in the suite: it is one of its
@@ -66,15 +67,15 @@ func (w *council) occupy(servers ...int) {
 
 func TestARedLockOfNothingIsErrInvalidConfig(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		one, other := w.client(), newWorld(t, w.ctx).client()
+		one, other := w.client(), rlocktest.New(t)
 		for what, bad := range map[string]struct {
 			lock *rlock.Lock
 			err  error
 		}{
 			"no clients":   {rlock.NewRedLock(nil, key), rlock.ErrInvalidConfig},
 			"a nil client": {rlock.NewRedLock([]*rlock.Client{one.Client, nil}, key), rlock.ErrInvalidConfig},
-			"one twice":    {rlock.NewRedLock([]*rlock.Client{one.Client, other.Client, one.Client}, key), rlock.ErrInvalidConfig},
-			"no name":      {rlock.NewRedLock([]*rlock.Client{one.Client, other.Client}, ""), rlock.ErrInvalidName},
+			"one twice":    {rlock.NewRedLock([]*rlock.Client{one.Client, other, one.Client}, key), rlock.ErrInvalidConfig},
+			"no name":      {rlock.NewRedLock([]*rlock.Client{one.Client, other}, ""), rlock.ErrInvalidName},
 		} {
 			for method, err := range everyMethod(w.ctx, bad.lock) {
 				assert.ErrorIs(t, err, bad.err, "%s: %s", what, method)

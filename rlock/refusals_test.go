@@ -23,8 +23,8 @@ func TestWaitersWhoseChannelIsRefusedPoll(t *testing.T) {
 		t.Run(reply, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				holder, p, me, them := w.client(), w.client(), w.caller(), w.caller()
-				w.answer(func(command string, _ []string) string {
-					if command == "SUBSCRIBE" {
+				w.answer(func(command string, _ ...string) string {
+					if command == "subscribe" {
 						return reply
 					}
 					return ""

@@ -101,8 +101,8 @@ func TestARefusalThatNamesTheUserIsToldWithoutTheName(t *testing.T) {
 	t.Run("a channel", func(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
 			p, other, me := w.client(), w.client(), w.caller()
-			w.answer(func(command string, _ []string) string {
-				if command == "SUBSCRIBE" {
+			w.answer(func(command string, _ ...string) string {
+				if command == "subscribe" {
 					return "NOPERM User accounting has no permissions to access the '" + channel + "' channel"
 				}
 				return ""
