@@ -221,3 +221,17 @@ func TestATestInABubbleThatHangsPanics(t *testing.T) {
 		}
 	})
 }
+
+// proceed is code that is given a Hold.
+func proceed(hold *rlock.Hold) bool { return hold.Valid() && hold.Context().Err() == nil }
+
+func TestCodeThatIsGivenAHoldIsTestedWithARealOne(t *testing.T) {
+	eachClock(t, func(t *testing.T) {
+		assert.Panics(t, func() { proceed(new(rlock.Hold)) }, "there is no fake")
+		hold, err := rlocktest.New(t).NewLock(key).Acquire(t.Context())
+		require.NoError(t, err)
+		assert.True(t, proceed(hold))
+		require.NoError(t, hold.Release(t.Context()))
+		assert.False(t, proceed(hold))
+	})
+}

@@ -1,0 +1,254 @@
+package rlocktest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/rlocktest"
+)
+
+// A printer stands for the *testing.T that an example has not: it prints errors.
+type printer struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (p *printer) Helper()                           {}
+func (p *printer) Cleanup(f func())                  { p.cleanups = append(p.cleanups, f) }
+func (p *printer) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+func (p *printer) Log(...any)                        {}
+func (p *printer) Context() context.Context          { return context.Background() }
+
+// end does what the end of a test does.
+func (p *printer) end() {
+	for i := len(p.cleanups) - 1; i >= 0; i-- {
+		p.cleanups[i]()
+	}
+}
+
+func ExampleNew() {
+	t := new(printer) // in a test, its *testing.T
+	defer t.end()     // which needs no end
+
+	client := rlocktest.New(t, func(c *rlock.Config) { c.Lease = time.Minute })
+	lock := client.NewLock("orders:42")
+	err := lock.Do(t.Context(), func(ctx context.Context) error {
+		left, err := lock.TTL(ctx)
+		fmt.Println(left > 30*time.Second) // the default lease
+		return err
+	})
+	fmt.Println(err)
+	// Output:
+	// true
+	// <nil>
+}
+
+func ExampleNewServer() {
+	t := new(printer) // in a test, its *testing.T
+	defer t.end()
+
+	server := rlocktest.NewServer(t)
+	a, b := server.Client(), server.Client()
+	_ = a.NewLock("orders:42").Lock(t.Context())
+	_, err := b.NewLock("orders:42").TryAcquire(t.Context())
+	fmt.Println(errors.Is(err, rlock.ErrNotAcquired))
+	// Output: true
+}
+
+func ExampleServer_Client() {
+	t := new(printer) // in a test, its *testing.T
+	defer t.end()
+
+	server := rlocktest.NewServer(t)
+	client := server.Client(func(c *rlock.Config) { c.Lease = 10 * time.Minute })
+	hold, _ := client.NewLock("orders:42").Acquire(t.Context())
+	fmt.Println(time.Until(hold.ValidUntil()) > 9*time.Minute)
+	// Output: true
+}
+
+func ExampleServer_Options() {
+	t := new(printer) // in a test, its *testing.T
+	defer t.end()
+
+	server := rlocktest.NewServer(t)
+	// The program makes its client itself:
+	client, err := rlock.New(rlock.Config{Redis: server.Options()})
+	if err != nil {
+		t.Errorf("%v", err)
+		return
+	}
+	defer client.Close()
+	_ = client.NewLock("orders:42").Lock(t.Context())
+	fmt.Println(server.AssertHeld("orders:42", client))
+	// Output: true
+}
+
+func ExampleServer_Miniredis() {
+	t := new(printer) // in a test, its *testing.T
+	defer t.end()
+
+	server := rlocktest.NewServer(t)
+	_ = server.Miniredis().Set("stock:42", "3")
+	redis, _ := rueidis.NewClient(server.Options())
+	defer redis.Close()
+	_ = server.Client().NewLock("orders:42").Do(t.Context(), func(ctx context.Context) error {
+		return redis.Do(ctx, redis.B().Decr().Key("stock:42").Build()).Error()
+	})
+	fmt.Println(server.Miniredis().Get("stock:42"))
+	// Output: 2 <nil>
+}
+
+func ExampleServer_Lose() {
+	t := new(printer) // in a test, its *testing.T
+	defer t.end()
+
+	server := rlocktest.NewServer(t)
+	err := server.Client().NewLock("orders:42").Do(t.Context(), func(ctx context.Context) error {
+		server.Lose("orders:42")
+		<-ctx.Done() // at once
+		fmt.Println(errors.Is(context.Cause(ctx), rlock.ErrLost))
+		return nil
+	})
+	fmt.Println(errors.Is(err, rlock.ErrLost))
+	// Output:
+	// true
+	// true
+}
+
+func ExampleServer_Steal() {
+	t := new(printer) // in a test, its *testing.T
+	defer t.end()
+
+	server := rlocktest.NewServer(t)
+	server.Steal("orders:42", time.Minute)
+	lock := server.Client().NewLock("orders:42")
+	fmt.Println(lock.TryLock(t.Context()))
+	server.Lose("orders:42")
+	fmt.Println(lock.TryLock(t.Context()))
+	// Output:
+	// false <nil>
+	// true <nil>
+}
+
+func ExampleServer_Refuse() {
+	t := new(printer) // in a test, its *testing.T
+	defer t.end()
+
+	server := rlocktest.NewServer(t)
+	lock := server.Client().NewLock("orders:42")
+	server.Refuse("OOM command not allowed when used memory > 'maxmemory'.", "EVALSHA", "EVAL")
+	_, err := lock.TryLock(t.Context())
+	fmt.Println(err)
+	server.Heal()
+	fmt.Println(lock.TryLock(t.Context()))
+	// Output:
+	// rlock: lock "orders:42": OOM command not allowed when used memory > 'maxmemory'.
+	// true <nil>
+}
+
+func ExampleServer_Cut() {
+	t := new(printer) // in a test, its *testing.T
+	defer t.end()
+
+	server := rlocktest.NewServer(t)
+	client := server.Client(func(c *rlock.Config) { c.Lease = 100 * time.Millisecond })
+	hold, _ := client.NewLock("orders:42").Acquire(t.Context())
+	server.Cut(client)
+	<-hold.Done() // when the lease ends, since it cannot be renewed
+	fmt.Println(errors.Is(hold.Err(), rlock.ErrLost))
+	// Output: true
+}
+
+func ExampleServer_Silence() {
+	t := new(printer) // in a test, its *testing.T
+	defer t.end()
+
+	server := rlocktest.NewServer(t)
+	a := server.Client(func(c *rlock.Config) { c.Lease = 100 * time.Millisecond })
+	b := server.Client()
+	hold, _ := a.NewLock("orders:42").Acquire(t.Context())
+	server.Silence(a)
+	_ = b.NewLock("orders:42").Lock(t.Context()) // waits for the lease
+	server.Heal(a)
+	fmt.Println(errors.Is(hold.Release(t.Context()), rlock.ErrLost))
+	fmt.Println(server.AssertHeld("orders:42", b))
+	// Output:
+	// true
+	// true
+}
+
+func ExampleServer_Heal() {
+	t := new(printer) // in a test, its *testing.T
+	defer t.end()
+
+	server := rlocktest.NewServer(t)
+	client := server.Client()
+	server.Refuse("LOADING Redis is loading the dataset in memory")
+	server.Silence()
+	server.Heal() // ends all of it
+	fmt.Println(client.NewLock("orders:42").TryLock(t.Context()))
+	// Output: true <nil>
+}
+
+func ExampleServer_Kill() {
+	t := new(printer) // in a test, its *testing.T
+	defer t.end()
+
+	server := rlocktest.NewServer(t)
+	a := server.Client(func(c *rlock.Config) { c.Lease = 100 * time.Millisecond })
+	b := server.Client()
+	_, _ = a.NewLock("orders:42").Acquire(t.Context())
+	server.Kill(a)
+	_ = b.NewLock("orders:42").Lock(t.Context()) // waits for the lease
+	fmt.Println(server.AssertHeld("orders:42", b))
+	// Output: true
+}
+
+func ExampleServer_AssertFree() {
+	t := new(printer) // in a test, its *testing.T
+	defer t.end()
+
+	server := rlocktest.NewServer(t)
+	client := server.Client()
+	ctx := rlock.WithOwner(t.Context(), rlock.NewOwner())
+	_ = client.NewLock("orders:42").Lock(ctx)
+	_ = client.NewLock("orders:42").Unlock(ctx)
+	fmt.Println(server.AssertFree("orders:42"))
+	// Output: true
+}
+
+func ExampleServer_AssertHeld() {
+	t := new(printer) // in a test, its *testing.T
+	defer t.end()
+
+	server := rlocktest.NewServer(t)
+	client, finish, ended := server.Client(), make(chan struct{}), make(chan error)
+	go func() {
+		ended <- client.NewLock("orders:42").Do(t.Context(), func(context.Context) error {
+			<-finish
+			return nil
+		})
+	}()
+	fmt.Println(server.AssertHeld("orders:42", client)) // waits until it does
+	close(finish)
+	fmt.Println(<-ended)
+	// Output:
+	// true
+	// <nil>
+}
+
+func ExampleServer_AssertNothingHeld() {
+	t := new(printer) // in a test, its *testing.T
+	defer t.end()
+
+	server := rlocktest.NewServer(t)
+	defer server.AssertNothingHeld() // prints nothing, since nothing is
+	fmt.Println(server.Client().NewLock("orders:42").Do(t.Context(), func(context.Context) error { return nil }))
+	// Output: <nil>
+}
