@@ -43,13 +43,19 @@ import (
 
 // imports are the packages that a block may name without importing them.
 var imports = map[string]string{
-	"context": "context",
-	"errors":  "errors",
-	"http":    "net/http",
-	"rlock":   "github.com/go-rlock/rlock/rlock",
-	"rueidis": "github.com/redis/rueidis",
-	"sql":     "database/sql",
-	"time":    "time",
+	"atomic":    "sync/atomic",
+	"context":   "context",
+	"errors":    "errors",
+	"http":      "net/http",
+	"httptest":  "net/http/httptest",
+	"rlock":     "github.com/go-rlock/rlock/rlock",
+	"rlocktest": "github.com/go-rlock/rlock/rlock/rlocktest",
+	"rueidis":   "github.com/redis/rueidis",
+	"sql":       "database/sql",
+	"sync":      "sync",
+	"synctest":  "testing/synctest",
+	"testing":   "testing",
+	"time":      "time",
 }
 
 // A Block is the Go between two fences.

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/readme"
-	_ "github.com/go-rlock/rlock/rlock" // so that no result is taken from the cache after the API has changed
+	_ "github.com/go-rlock/rlock/rlock/rlocktest" // and rlock: so that no result is taken from the cache after the API has changed
 )
 
 // root is the directory of the module.
