@@ -126,12 +126,19 @@ func (s *Server) held() string {
 // of a writer ends with ":write".
 var anOwner = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+(:write)?$`)
 
-// owners returns the owners of a lock, none if the key is not a lock.
+// owners returns the owners of a lock, none if the key is not a lock: the fields of a hash, or
+// of a semaphore the members of a sorted set, whose scores are the ends of their leases.
 func owners(m *miniredis.Miniredis, key string) (owners []string) {
-	fields, _ := m.HKeys(key)
-	for _, field := range fields {
-		if anOwner.MatchString(field) {
-			owners = append(owners, field)
+	members, _ := m.HKeys(key)
+	permits, _ := m.ZMembers(key) // or those of a queue, which are no owners
+	for _, owner := range permits {
+		if end, _ := m.ZScore(key, owner); end > float64(time.Now().UnixMilli()) {
+			members = append(members, owner)
+		}
+	}
+	for _, member := range members {
+		if anOwner.MatchString(member) {
+			owners = append(owners, member)
 		}
 	}
 	return owners
@@ -144,7 +151,7 @@ func waits(m *miniredis.Miniredis, key string) bool {
 	}
 	members, _ := m.ZMembers(key)
 	for _, member := range members {
-		if strings.ContainsAny(member[:1], "xsXS") {
+		if strings.IndexAny(member, "xsXS") == 0 {
 			return true
 		}
 	}
@@ -166,7 +173,7 @@ func (s *Server) describe(m *miniredis.Miniredis, key string) string {
 
 // nameOf returns a name for the client to which an owner, or an ID, belongs.
 func (s *Server) nameOf(owner string) string {
-	if owner == thief {
+	if strings.HasPrefix(owner, thief) {
 		return "the client of Steal"
 	}
 	s.mu.Lock()

@@ -10,9 +10,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// thief is the owner that Steal writes: of a client of rlock that does not exist, since the
-// clients give turns to those of Redisson.
-const thief = "ffffffff-ffff-8fff-bfff-ffffffffffff:1"
+// thief is the UUID of the owners that Steal writes: of a client of rlock that does not exist,
+// since the clients give turns to those of Redisson.
+const thief = "ffffffff-ffff-8fff-bfff-ffffffffffff"
 
 // Lose removes the lock of that name from the server, as an operator, an eviction or a
 // failover does. Its holder notices at once: the context of its Hold ends with cause
@@ -23,8 +23,8 @@ const thief = "ffffffff-ffff-8fff-bfff-ffffffffffff:1"
 // A holder that cannot reach the server notices when its lease ends. A client that was not
 // made by [Server.Client] notices as in production.
 //
-// Outside of a bubble Lose is also how the lease of a dead client ends early. Lose fails
-// the test if nobody holds the lock.
+// Outside of a bubble Lose is also how the lease of a dead client ends early. Of a semaphore
+// all permits are lost. Lose reports an error if nobody holds the lock.
 func (s *Server) Lose(name string) {
 	s.t.Helper()
 	if !s.redis.Miniredis().Del(name) {
@@ -37,12 +37,24 @@ func (s *Server) Lose(name string) {
 // exist: its lock ends with the lease, or by [Server.Lose]. A client that holds the lock
 // loses it, as by Lose. If nobody holds it, Steal is how it comes to be held elsewhere.
 //
-// The lock of that name must be of one server: of a RedLock or MultiLock steal the parts. A
-// lock that is held as a read-write lock is stolen by a writer.
+// A lock that is held as a read-write lock is stolen by a writer; of a semaphore the permits
+// that are held are stolen. A semaphore of which no permit is held cannot be stolen: have
+// another client take its permits. Of a RedLock or MultiLock steal the parts.
 func (s *Server) Steal(name string, lease time.Duration) {
 	s.t.Helper()
 	m := s.redis.Miniredis()
-	owner := thief
+	defer s.tell(name)
+	if permits, err := m.ZMembers(name); err == nil {
+		end := float64(time.Now().Add(lease).UnixMilli())
+		for _, owner := range permits {
+			_, id, _ := strings.Cut(owner, ":")
+			_, _ = m.ZAdd(name, end, thief+":"+id)
+			_, _ = m.ZRem(name, owner)
+		}
+		m.SetTTL(name, lease)
+		return
+	}
+	owner := thief + ":1"
 	fields, _ := m.HKeys(name)
 	if slices.Contains(fields, "mode") {
 		owner += ":write"
@@ -55,7 +67,6 @@ func (s *Server) Steal(name string, lease time.Duration) {
 			m.HDel(name, field)
 		}
 	}
-	s.tell(name)
 }
 
 // tell has the clients ask about the lock.
