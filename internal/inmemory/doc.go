@@ -1,6 +1,6 @@
-// Package inmemory is a Redis in the memory of a test: miniredis, with what it lacks for
-// tests of locks. Package rlocktest gives it to users, and internal/redistest to the
-// tests of this module.
+// Package inmemory is a Redis in the memory of a test: miniredis, with a clock and with
+// faults, for tests of locks. Package rlocktest gives it to users, and internal/redistest to
+// the tests of this module.
 //
 //	server := inmemory.New()
 //	defer server.Close()
@@ -16,7 +16,7 @@
 // bubble it does so anyway; outside of one the clock is set when a command arrives, so
 // that a key does not end between two commands of a script where the process is slow.
 //
-// # What it lacks
+// # Missing
 //
 // It has no sharded pub/sub, no CONFIG, ROLE or CLIENT LIST, WAIT answers 0, and a
 // connection that subscribes in RESP3 refuses other commands. It answers CLUSTER SLOTS, so

@@ -11,11 +11,12 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// patience is how long an assertion waits for what is under way. It only ends what fails.
+// patience is how long an assertion waits for a command under way. Only an assertion that
+// fails lasts so long.
 const patience = 5 * time.Second
 
-// AssertFree reports an error unless nobody holds the lock of that name. A release that is
-// under way, as after a cancelled Lock, is waited for, for five seconds at most, and never
+// AssertFree reports an error unless nobody holds the lock of that name. It waits for a
+// release that is under way, as after a cancelled Lock, for five seconds at most, and never
 // until the lease ends. It reports whether the lock is free.
 func (s *Server) AssertFree(name string) bool {
 	s.t.Helper()
@@ -28,9 +29,9 @@ func (s *Server) AssertFree(name string) bool {
 }
 
 // AssertHeld reports an error unless the client holds the lock of that name, as the server
-// sees it. A Lock that is under way is waited for, for five seconds at most. It reports
-// whether the client holds the lock. Whether the goroutine or the handle that is expected
-// holds it, ask [rlock.Lock.IsHeld] and [rlock.Hold.Valid].
+// sees it. It waits for a Lock that is under way, for five seconds at most, and reports
+// whether the client holds the lock. [rlock.Lock.IsHeld] and [rlock.Hold.Valid] tell of one
+// goroutine or handle.
 func (s *Server) AssertHeld(name string, client *rlock.Client) bool {
 	s.t.Helper()
 	return s.await(patience, func() string {
@@ -53,9 +54,9 @@ func (s *Server) AssertHeld(name string, client *rlock.Client) bool {
 //
 //	defer server.AssertNothingHeld()
 //
-// It waits for what is under way, as AssertFree does. Locks that end with a fixed lease
-// ([rlock.WithLease]) count while the lease lasts. Other data on the server do not count. It
-// reports whether nothing is held.
+// It waits for releases that are under way, as AssertFree does. A lock that is left to its
+// lease ([rlock.Hold.Detach]) counts while the lease lasts. Other data on the server do not
+// count. AssertNothingHeld reports whether nothing is held.
 func (s *Server) AssertNothingHeld() bool {
 	s.t.Helper()
 	least := patience

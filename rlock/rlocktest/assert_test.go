@@ -13,7 +13,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
 
-// asserting runs a test of the assertions: what they tell is for r.
+// asserting runs a test of the assertions: their errors go to r.
 func asserting(t *testing.T, run func(t *testing.T, r *recorder, server *rlocktest.Server)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{TB: t}

@@ -19,7 +19,7 @@
 // [New] is the short form for a test with one client and no faults. docs/testing.md has four
 // whole tests of a service.
 //
-// # What it is made of
+// # Clients and server
 //
 // The clients are those of production, with their watchdog, queue and leases, and no fakes: a
 // Hold that is not made by Acquire panics. The server is miniredis with its clock switched
@@ -33,9 +33,9 @@
 // # Time
 //
 // In a testing/synctest bubble time is virtual: ten minutes of a lease pass at once when all
-// goroutines of the test wait. Make the server inside the bubble. Connections by TCP do not
-// belong in a bubble: a goroutine that waits for one never counts as waiting, and the time
-// stands still. Call an HTTP handler with httptest.NewRecorder and not over
+// goroutines of the test wait. Make the server inside the bubble. A connection by TCP has no
+// place there: a goroutine that reads from one does not count as waiting, so that time stands
+// still and the test hangs. Call an HTTP handler with httptest.NewRecorder and not over
 // httptest.NewServer, and give another Redis library Miniredis().Dial.
 //
 // In a bubble [testing/synctest.Wait] returns when nothing is under way, so that a goroutine
@@ -44,10 +44,10 @@
 // Outside of a bubble leases take their time, and a test that must see one end makes its
 // client with a short one: at least 100 ms. Everything else is immediate.
 //
-// Each renewal is a script, which costs miniredis up to half a millisecond of processor time:
-// a lock that is held for a day of virtual time is renewed 8640 times, which takes seconds.
-// Clients look whether an idle connection is alive every 30 s instead of every second, and so
-// notice later that an idle network is silent. A longer Config.Lease makes renewals rarer.
+// A lock that is held for a day of virtual time is renewed 8640 times, each time by a script,
+// and miniredis takes seconds for that. A longer Config.Lease makes renewals rarer. Clients
+// ping an idle connection every 30 s instead of every second, and so notice later that an
+// idle network is silent.
 //
 // # Losses and faults
 //

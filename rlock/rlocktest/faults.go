@@ -98,9 +98,9 @@ func (s *Server) Refuse(message string, commands ...string) {
 	})
 }
 
-// Cut breaks the connections of the clients, and refuses others until [Server.Heal]. What
-// is on its way is lost: a command may have been executed without its client knowing. To
-// break connections once, call Heal at once.
+// Cut breaks the connections of the clients, and refuses others until [Server.Heal]. Commands
+// and answers on their way are lost: a command may have been executed without its client
+// knowing. To break connections once, call Heal at once.
 //
 // Cut, Silence, Heal and Kill are for the clients that are given, or for all clients of the
 // server if none is given.
@@ -113,7 +113,7 @@ func (s *Server) Cut(clients ...*rlock.Client) {
 
 // Silence lets nothing more through between the clients and the server, in both
 // directions, until [Server.Heal]. No connection ends, so that a client notices by its
-// timeouts only. What was sent meanwhile arrives then, as with TCP.
+// timeouts only. Heal delivers all that was sent meanwhile, as TCP does.
 func (s *Server) Silence(clients ...*rlock.Client) {
 	s.t.Helper()
 	for _, m := range s.living("Silence", clients) {
@@ -133,10 +133,11 @@ func (s *Server) Heal(clients ...*rlock.Client) {
 	}
 }
 
-// Kill has clients die without a word: [Server.Silence] for ever. What they hold ends with
-// its lease, for others by the clock of the server, and for the code of the test that held
-// it a little earlier, since its context ends. In a bubble a lease takes no time to pass;
-// outside of one give the client a short Config.Lease, or call [Server.Lose].
+// Kill has clients die without a word: [Server.Silence] for ever. Their locks end with their
+// leases. The code of the test that held such a lock goes on, as it cannot be killed, until it
+// sees that its context has ended, which is shortly before the lease ends on the server. In a
+// bubble a lease takes no time to pass; outside of one give the client a short Config.Lease,
+// or call [Server.Lose].
 func (s *Server) Kill(clients ...*rlock.Client) {
 	s.t.Helper()
 	for _, m := range s.living("Kill", clients) {

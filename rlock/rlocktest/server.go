@@ -26,8 +26,8 @@ const hangTime = 7 * 24 * time.Hour
 const pingTime = 30 * time.Second
 
 // A Server is a Redis in memory, for the clients of one test. Make one with [NewServer].
-// Its methods may be called concurrently. What goes wrong is reported by t.Errorf, so that
-// they may be called from any goroutine of the test.
+// Its methods may be called concurrently, and all but Client from any goroutine of the test,
+// since they report errors by t.Errorf.
 type Server struct {
 	t     testing.TB
 	redis *inmemory.Server
@@ -73,16 +73,16 @@ func NewServer(t testing.TB) *Server {
 }
 
 // Client returns a new client of the server, which is closed at the end of the test. It
-// reaches the server by a network of its own, for the faults. Each change is made to the
+// reaches the server by a network of its own, which can fail alone. Each change is made to the
 // client's config before it connects:
 //
 //	server.Client(func(c *rlock.Config) { c.Lease = time.Second })
 //
-// The client logs to the test's log, unless a change sets another Logger. If the client
-// cannot be made the test fails at once, so that Client must be called from the test's
-// goroutine.
+// The client logs to the test's log, unless a change sets another Logger. At the end of the
+// test all faults end, and the client releases its locks.
 //
-// At the end of the test faults end, clients are closed, and what they hold is released.
+// If the client cannot be made the test fails at once, by t.Fatalf: call Client from the
+// goroutine of the test.
 func (s *Server) Client(changes ...func(*rlock.Config)) *rlock.Client {
 	s.t.Helper()
 	m := &member{network: network.New(s.redis.Dial)}
@@ -91,11 +91,10 @@ func (s *Server) Client(changes ...func(*rlock.Config)) *rlock.Client {
 	m.number = s.made
 	s.mu.Unlock()
 	config := rlock.Config{
-		Redis:  s.redis.Options(),
+		Redis:  s.Options(),
 		Logger: slog.New(slog.NewTextHandler(testLog{s.t}, nil)).With("client", m.number),
 	}
 	config.Redis.DialCtxFn = m.network.Dial
-	config.Redis.Dialer.KeepAlive = pingTime
 	for _, change := range changes {
 		change(&config)
 	}
@@ -118,13 +117,17 @@ func (s *Server) Client(changes ...func(*rlock.Config)) *rlock.Client {
 }
 
 // Options says how to connect with the server, for code that makes its rlock.Client itself
-// ([rlock.Config].Redis), or uses a rueidis client. These connections have no faults of
-// the network. Close the client before the test ends.
-func (s *Server) Options() rueidis.ClientOption { return s.redis.Options() }
+// ([rlock.Config].Redis), or uses a rueidis client. Cut, Silence and Kill do
+// not reach these connections. Close the client before the test ends.
+func (s *Server) Options() rueidis.ClientOption {
+	option := s.redis.Options()
+	option.Dialer.KeepAlive = pingTime
+	return option
+}
 
-// Miniredis returns the server itself, for what the kit has no method for: to look at data
-// of the program in the same Redis, or to connect another library (its Dial). Do not keep
-// it outside of a bubble, since its clock is set by this call and by commands.
+// Miniredis returns the server itself, to look at other data of the program in the same
+// Redis, or to connect another library (its Dial). Do not keep it outside of a bubble, since
+// its clock is set by this call and by commands.
 //
 // Its FastForward, Del and the like tell the clients nothing: a holder notices when it
 // renews next, after up to a third of Config.Lease, which by default is ten seconds. See
