@@ -31,6 +31,7 @@ const pingTime = 30 * time.Second
 type Server struct {
 	t     testing.TB
 	redis *inmemory.Server
+	log   *testLog
 
 	mu      sync.Mutex // protects following
 	made    int        // how many clients
@@ -59,7 +60,7 @@ func New(t testing.TB, changes ...func(*rlock.Config)) *rlock.Client {
 // synctest does not find such a test deadlocked.
 func NewServer(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{t: t, redis: inmemory.New()}
+	s := &Server{t: t, redis: inmemory.New(), log: &testLog{t: t}}
 	guard := time.AfterFunc(hangTime, func() {
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
@@ -68,6 +69,7 @@ func NewServer(t testing.TB) *Server {
 	t.Cleanup(func() {
 		guard.Stop()
 		s.redis.Close()
+		s.log.close()
 	})
 	return s
 }
@@ -92,7 +94,7 @@ func (s *Server) Client(changes ...func(*rlock.Config)) *rlock.Client {
 	s.mu.Unlock()
 	config := rlock.Config{
 		Redis:  s.Options(),
-		Logger: slog.New(slog.NewTextHandler(testLog{s.t}, nil)).With("client", m.number),
+		Logger: slog.New(slog.NewTextHandler(s.log, nil)).With("client", m.number),
 	}
 	config.Redis.DialCtxFn = m.network.Dial
 	for _, change := range changes {
@@ -117,8 +119,8 @@ func (s *Server) Client(changes ...func(*rlock.Config)) *rlock.Client {
 }
 
 // Options says how to connect with the server, for code that makes its rlock.Client itself
-// ([rlock.Config].Redis), or uses a rueidis client. Cut, Silence and Kill do
-// not reach these connections. Close the client before the test ends.
+// ([rlock.Config].Redis), or uses a rueidis client. Cut, Silence and Kill do not reach these
+// connections. Close the client before the test ends.
 func (s *Server) Options() rueidis.ClientOption {
 	option := s.redis.Options()
 	option.Dialer.KeepAlive = pingTime
@@ -134,10 +136,26 @@ func (s *Server) Options() rueidis.ClientOption {
 // [Server.Lose].
 func (s *Server) Miniredis() *miniredis.Miniredis { return s.redis.Miniredis() }
 
-// testLog writes lines to the log of a test.
-type testLog struct{ t testing.TB }
+// A testLog writes lines to the log of a test until the test ends. A line after that would
+// panic: a client that is closed waits for its Logger for a second at most.
+type testLog struct {
+	t testing.TB
 
-func (l testLog) Write(line []byte) (int, error) {
-	l.t.Log(strings.TrimSuffix(string(line), "\n"))
+	mu     sync.Mutex // protects following
+	closed bool
+}
+
+func (l *testLog) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.t.Log(strings.TrimSuffix(string(line), "\n"))
+	}
 	return len(line), nil
+}
+
+func (l *testLog) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
 }
