@@ -345,6 +345,7 @@ func (t *tenure) command(op operation) (call, func(*tenure, rueidis.RedisResult)
 // reading goes on. If it is not answered they look by themselves.
 func (r *room) open() {
 	c := r.client
+	r.pointedTo = true // the goroutine may outlast every visit
 	c.background.start(func() { _ = r.nudge(c.deadline.context(time.Now())) })
 }
 
