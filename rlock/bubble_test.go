@@ -148,6 +148,9 @@ func (w *world) answerScripts(text string) {
 
 // fields returns the owners that the lock's hash shows.
 func (w *world) fields(key string) []string {
+	if holders, err := w.ZMembers(key); err == nil {
+		return holders // of a semaphore
+	}
 	fields, err := w.HKeys(key)
 	if err != nil {
 		return nil

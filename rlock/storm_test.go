@@ -33,6 +33,7 @@ var contests = []contest{
 	{name: "plain", seeds: 6, alone: lockers{plainLock}},
 	{name: "read and write", seeds: 10, alone: lockers{writeLock}, shared: readLock},
 	{name: "fair", seeds: 6, alone: lockers{fairLock}},
+	{name: "semaphore of one", seeds: 4, alone: lockers{semaphoreOfOne}},
 	{name: "plain, fenced and fair", seeds: 4, alone: lockers{plainLock, fencedLock, fairLock}},
 }
 
