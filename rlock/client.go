@@ -36,6 +36,7 @@ type Client struct {
 	hub    *pubsub.Hub
 	keeper *lease.Keeper
 	nodes  *nodes
+	rolls  *rolls
 	tick   time.Duration // of the keeper's wheel
 	start  time.Time     // what renewals are counted from, to fall due together
 
@@ -81,7 +82,8 @@ func New(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	redis, wires, err := connect(config)
+	id := newClientID()
+	redis, wires, err := connect(config, id.prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +92,7 @@ func New(config Config) (*Client, error) {
 		config: config,
 		redis:  redis,
 		wires:  wires,
-		id:     newClientID(),
+		id:     id,
 		tick:   min(max(config.Lease/1024, time.Millisecond), 10*time.Millisecond),
 		start:  time.Now(),
 		seed:   maphash.MakeSeed(),
@@ -119,7 +121,7 @@ func New(config Config) (*Client, error) {
 		s.rooms = make(map[string]*room)
 	}
 	c.config.Logger, c.notices = newLogger(config.Logger)
-	c.nodes = newNodes(c.ctx, redis, c.deadline.patience)
+	c.nodes, c.rolls = newNodes(c.ctx, redis, c.deadline.patience), newRolls()
 	c.hub = pubsub.New(pubsub.Config{Client: redis, Sharded: sharded, Logger: c.config.Logger})
 	c.keeper = lease.NewKeeper(lease.Config{
 		Tick:       c.tick,

@@ -77,6 +77,13 @@ type Config struct {
 	// from the start. Defaults to false.
 	RedissonPolls bool
 
+	// NoClientName leaves the connections of the client without a name. By default they
+	// have one in CLIENT LIST, "rlock:<program>:<host>:<pid>:<id>", by which
+	// [Client.Inspect] tells the process of a holder or a waiter. A name that is set in
+	// Redis.ClientName is kept, and a shared Client has the one that it has; Inspect then
+	// knows no process of this client. Defaults to false.
+	NoClientName bool
+
 	// Logger is told what a person should know: locks that were lost, releases
 	// that had to be tried again, a server that refuses subscriptions. Never a
 	// password, and never an event per lock in normal running. It is called in a

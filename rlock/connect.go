@@ -13,12 +13,20 @@ import (
 // A server that is loading its data, or is busy with a script, refuses the commands by
 // which rueidis looks for a Cluster, up to Redis 7.0. That passes, as it does for a
 // command of ours, so New waits for as long as a connection may take.
-func connect(config Config) (rueidis.Client, *wires, error) {
+//
+// The connections are named after the client with that id. If the server or something
+// before it refuses the name they have none: HELLO with a name needs no right, but CLIENT
+// SETNAME does, by which it is set in RESP2.
+func connect(config Config, id string) (rueidis.Client, *wires, error) {
 	wires := new(wires)
 	if config.Client != nil {
 		return config.Client, wires, nil
 	}
 	option := wires.watch(config.Redis)
+	named := option.ClientName == "" && !config.NoClientName
+	if named {
+		option.ClientName = clientName(id)
+	}
 	begin := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		redis, err := rueidis.NewClient(option)
@@ -29,6 +37,10 @@ func connect(config Config) (rueidis.Client, *wires, error) {
 			redis.Close()
 		}
 		message, replied := reply(err)
+		if named && refusesName(message) {
+			named, option.ClientName = false, ""
+			continue
+		}
 		f, err := diagnose(err)
 		if replied && f == notNow && time.Since(begin)+pause <= option.Dialer.Timeout {
 			time.Sleep(pause)
@@ -46,6 +58,13 @@ func connect(config Config) (rueidis.Client, *wires, error) {
 		}
 		return nil, nil, fmt.Errorf("rlock: cannot connect to %v: %w%s", option.InitAddress, err, advice)
 	}
+}
+
+// refusesName reports whether a reply may be about the name of the client. Redis 6 says only
+// that some subcommand of CLIENT is refused.
+func refusesName(message string) bool {
+	message = strings.ToLower(message)
+	return strings.Contains(message, "setname") || strings.HasPrefix(message, "noperm") && strings.Contains(message, "client")
 }
 
 // remedies says, for the replies to a first command that the config or the server's has

@@ -77,19 +77,53 @@ func firstPermitEnds(ctx context.Context, l *single) (time.Duration, error) {
 	return slices.Min(left), nil
 }
 
-// permitsHeld returns what is left of the lease of each holder, by Redis' clock.
+// permitsHeld returns what is left of the lease of each holder, by the clock of the server
+// that has the semaphore.
 func (l *single) permitsHeld(ctx context.Context) (left []time.Duration, err error) {
-	ends, err := look(ctx, l.client, l.name, rueidis.RedisResult.AsZScores, "ZRANGE", "0", "-1", "WITHSCORES")
+	c, n := l.client, l.name
+	if n.err != nil {
+		return nil, n.err
+	}
+	replies, err := c.survey(ctx, n, func() []rueidis.Completed {
+		return []rueidis.Completed{c.redis.B().Arbitrary("ZRANGE").Keys(n.key).Args("0", "-1", "WITHSCORES").Build(), c.redis.B().Time().Build()}
+	})
+	var permits []permit
+	if err == nil {
+		permits, err = permitsOf(replies[0], replies[1])
+	}
+	if err != nil {
+		_, err = diagnose(err)
+		return nil, fmt.Errorf("rlock: look at %q: %w", n.key, err)
+	}
+	for _, p := range permits {
+		left = append(left, p.left)
+	}
+	return left, nil
+}
+
+// A permit is one that is held.
+type permit struct {
+	owner string
+	left  time.Duration
+}
+
+// permitsOf reads the members of a semaphore's key, with their scores, and the server's time.
+// Owners whose leases are over have no permit.
+func permitsOf(members, clock rueidis.RedisResult) (held []permit, err error) {
+	ends, err := members.AsZScores()
 	if err != nil || len(ends) == 0 {
 		return nil, err
 	}
-	now, err := look(ctx, l.client, l.name, serverTime, "TIME")
+	now, err := serverTime(clock)
+	if err != nil {
+		return nil, err
+	}
 	for _, end := range ends {
-		if d := fromMilliseconds(int64(end.Score)) - now; d > 0 {
-			left = append(left, d)
+		if left := fromMilliseconds(int64(end.Score)) - now; left > 0 {
+			held = append(held, permit{end.Member, left})
 		}
 	}
-	return left, err
+	return held, nil
 }
 
 // serverTime reads the answer to TIME, as the time since 1970.

@@ -1,0 +1,50 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func ExampleClient_Inspect() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+	hold, err := client.NewLock("orders:42").Acquire(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer hold.Release(ctx)
+
+	i, err := client.Inspect(ctx, "orders:42") // from any process
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, holder := range i.Holders {
+		ours := strings.HasPrefix(holder.Owner, client.ID()) // holder.Process has host and pid
+		fmt.Printf("%s %q: held %d deep, by this client: %t, %d wait\n", i.Kind, i.Name, holder.Count, ours, i.Waiting)
+	}
+	// Output:
+	// lock "orders:42": held 1 deep, by this client: true, 0 wait
+}
+
+func ExampleClient_Locks() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+	for _, lock := range []*rlock.Lock{client.NewLock("orders:42"), client.NewLock("users:7")} {
+		if _, err := lock.Acquire(ctx); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	for name, err := range client.Locks(ctx, "orders:*") {
+		fmt.Println(name, err)
+	}
+	// Output:
+	// orders:42 <nil>
+}

@@ -1,0 +1,320 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// InspectLimit is how many holders, and how many waiters, an [Inspection] shows at most.
+const InspectLimit = 1000
+
+// A LockKind is what the key of a lock tells about its kind. A plain, a fenced and a fair
+// lock look alike in Redis.
+type LockKind string
+
+const (
+	// KindUnknown is a name without holders and without waiters.
+	KindUnknown LockKind = ""
+	// KindLock is a plain, a fenced or a fair lock.
+	KindLock LockKind = "lock"
+	// KindReadWrite is a [ReadWriteLock].
+	KindReadWrite LockKind = "read-write"
+)
+
+// An Inspection is what Redis showed of a lock at one moment.
+type Inspection struct {
+	Name string
+	Kind LockKind
+
+	// Holders are empty if the lock is free. There are several only of a read lock.
+	// HolderCount is more than their number if there are more than InspectLimit.
+	Holders     []Holder
+	HolderCount int
+
+	// Lease is how long the lock is held if nobody renews it: 0 if it is free, -1 ns if
+	// its key does not expire.
+	Lease time.Duration
+
+	// Token is the last fencing token that was reserved; tokens are reserved in blocks, so
+	// the holder's may be smaller. 0: no fenced lock had this name, or the user may not
+	// read the counter.
+	Token uint64
+
+	// Queue is the waiters, the first to be granted the lock first: one for each client
+	// that waits, however many of its goroutines do, and one for each waiter of a fair lock.
+	// Waiting is more than their number if there are more than InspectLimit.
+	Queue   []Waiter
+	Waiting int
+
+	// Guests is how many clients of Redisson are subscribed to the lock's channel, to wait
+	// for it. -1 if that cannot be counted: in a Cluster with plain pub/sub, or without the
+	// right to.
+	Guests int
+
+	// Unresolved says why no Process is known, nil if CLIENT LIST was answered. It is
+	// [ErrNoPermission] if the user may not execute that command.
+	Unresolved error
+}
+
+// A Holder is one owner that holds a lock.
+type Holder struct {
+	Owner   string   // "<uuid>:<id>", as it stands in Redis
+	Count   int64    // how many levels deep it holds the lock, as last mirrored
+	Shared  bool     // it is a reader
+	Guest   bool     // it is no client of this package, but one of Redisson, or an unknown one
+	Process *Process // nil if it is not known
+}
+
+// A Waiter is one place in the queue.
+type Waiter struct {
+	Owner   string   // "<uuid>:<id>" of the owner that will hold the lock; "" for a turn of guests
+	Shared  bool     // it waits for the read lock
+	Polls   bool     // it is not subscribed, and looks whether it is its turn
+	Guest   bool     // it is a turn that is left to clients of Redisson
+	Process *Process // nil if it is not known
+}
+
+// Inspect returns what Redis shows of the lock of that name, of whatever kind. It only
+// reads: it may be called for any lock, and changes nothing. It needs one round trip, and
+// one more on a connection of its own if there is a holder or a waiter whose process is to
+// be found. The list of processes may be a second old.
+//
+// The commands of the first round trip are executed one after the other and are no
+// transaction: a lock that is handed over meanwhile may be shown with its last holder and
+// the queue of the next moment.
+//
+// It fails with [ErrWrongType] if the name's key, or that of its queue, is something other
+// than a lock, [ErrNoPermission] without [the rights], [ErrInvalidName], [ErrClosed], and
+// the error of ctx or of the connection. A failure to find out processes, guests or tokens
+// is no error.
+//
+// [the rights]: https://github.com/go-rlock/rlock/blob/main/docs/operations.md#rights
+func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
+	// A fenced lock has the names of a plain one, and a counter.
+	plain, rw := c.newName(fencedKind, name), c.newName(readWriteKind, name)
+	failed := func(err error) (Inspection, error) {
+		return Inspection{}, fmt.Errorf("rlock: inspect %q: %w", name, err)
+	}
+	if plain.err != nil {
+		return Inspection{}, plain.err
+	}
+	replies, err := c.survey(ctx, plain, func() []rueidis.Completed { return c.questions(plain, rw) })
+	if err != nil {
+		return failed(err)
+	}
+	i, err := c.inspection(name, replies)
+	if queue := (*queueError)(nil); errors.As(err, &queue) {
+		queue.key = []string{plain.queue, rw.queue}[queue.layout]
+	}
+	if err != nil {
+		return failed(err)
+	}
+	if i.HolderCount+i.Waiting > 0 {
+		i.resolve(c.processes(ctx, plain))
+	}
+	return i, nil
+}
+
+// The replies to the questions, by their place.
+const (
+	asksLease = iota
+	asksMode
+	asksSize
+	asksFields
+	asksToken
+	asksGuests
+	asksQueues // of each of the two layouts: the number of tickets, and the first of them
+)
+
+// questions are the commands of an inspection.
+func (c *Client) questions(plain, rw *name) []rueidis.Completed {
+	ask := func(key string, words ...string) rueidis.Completed {
+		return c.redis.B().Arbitrary(words[0]).Keys(key).Args(words[1:]...).Build()
+	}
+	limit := strconv.Itoa(InspectLimit)
+	count := "NUMSUB"
+	if c.family[0] == 's' {
+		count = "SHARDNUMSUB"
+	}
+	asked := []rueidis.Completed{
+		asksLease:  ask(plain.key, "PTTL"),
+		asksMode:   ask(plain.key, "HGET", "mode"),
+		asksSize:   ask(plain.key, "HLEN"),
+		asksFields: ask(plain.key, "HSCAN", "0", "COUNT", limit),
+		asksToken:  ask(plain.extra, "GET"),
+		asksGuests: c.redis.B().Arbitrary("PUBSUB", count, plain.channel, plain.turns+"ushers", rw.channel, rw.turns+"ushers").Build(),
+	}
+	for _, n := range []*name{plain, rw} {
+		asked = append(asked, ask(n.queue, "ZCOUNT", "1", "+inf"), ask(n.queue, "ZRANGEBYSCORE", "1", "+inf", "LIMIT", "0", limit))
+	}
+	return asked
+}
+
+// A queueError is that of the key of a queue.
+type queueError struct {
+	layout int // 0 plain, 1 read-write
+	key    string
+	cause  error
+}
+
+func (e *queueError) Error() string { return fmt.Sprintf("queue %s: %v", e.key, e.cause) }
+func (e *queueError) Unwrap() error { return e.cause }
+
+// inspection reads the replies.
+func (c *Client) inspection(name string, replies []rueidis.RedisResult) (i Inspection, err error) {
+	i = Inspection{Name: name, Guests: -1}
+	if err := i.readHolders(replies); err != nil {
+		_, err = diagnose(err)
+		return i, err
+	}
+	for layout := range 2 {
+		if err := i.readQueue(layout, replies[asksQueues+2*layout:]); err != nil {
+			return i, err
+		}
+	}
+	if token, err := replies[asksToken].AsInt64(); err == nil && token > 0 {
+		i.Token = uint64(token)
+	}
+	// In a Cluster with plain pub/sub no node knows all subscribers.
+	if counts, err := replies[asksGuests].ToArray(); err == nil && c.family[0] != 'c' {
+		i.Guests = 0
+		for ; len(counts) >= 4; counts = counts[4:] { // a channel and its number, then that of the ushers
+			listeners, _ := counts[1].AsInt64()
+			ushers, _ := counts[3].AsInt64()
+			i.Guests += int(max(listeners-ushers, 0))
+		}
+	}
+	return i, nil
+}
+
+func (i *Inspection) readHolders(replies []rueidis.RedisResult) error {
+	left, err := replies[asksLease].AsInt64()
+	if err != nil {
+		return err
+	}
+	switch {
+	case left == -1:
+		i.Lease = -1
+	case left >= 0:
+		i.Lease = fromMilliseconds(left)
+	}
+	mode, err := replies[asksMode].ToString()
+	if err != nil && !rueidis.IsRedisNil(err) {
+		return err
+	}
+	size, err := replies[asksSize].AsInt64()
+	if err != nil {
+		return err
+	}
+	page, err := replies[asksFields].AsScanEntry()
+	if err != nil {
+		return err
+	}
+	i.HolderCount = int(size)
+	if mode != "" {
+		i.Kind = KindReadWrite
+		i.HolderCount = max(i.HolderCount-1, 0)
+	} else if size > 0 {
+		i.Kind = KindLock
+	}
+	seen := make(map[string]bool) // HSCAN may return a field twice
+	for field, value := range pairs(page.Elements) {
+		if seen[field] || field == "mode" && mode != "" {
+			continue
+		}
+		seen[field] = true
+		count, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || !isOwner(field) {
+			return fmt.Errorf("%w: it is a hash with the field %q", ErrWrongType, field)
+		}
+		if len(i.Holders) < InspectLimit {
+			owner, writes := strings.CutSuffix(field, ":write")
+			i.Holders = append(i.Holders, Holder{Owner: owner, Count: count, Shared: mode != "" && !writes, Guest: !isOurs(field)})
+		}
+	}
+	return nil
+}
+
+func (i *Inspection) readQueue(layout int, replies []rueidis.RedisResult) error {
+	waiting, err := replies[0].AsInt64()
+	if err != nil {
+		_, err = diagnose(err)
+		return &queueError{layout: layout, cause: err}
+	}
+	members, err := replies[1].AsStrSlice()
+	if err != nil {
+		_, err = diagnose(err)
+		return &queueError{layout: layout, cause: err}
+	}
+	i.Waiting += int(waiting)
+	if waiting > 0 && i.Kind == KindUnknown {
+		i.Kind = []LockKind{KindLock, KindReadWrite}[layout]
+	}
+	for _, member := range members {
+		if w, ok := parseMember(member); ok && len(i.Queue) < InspectLimit {
+			i.Queue = append(i.Queue, w)
+		}
+	}
+	return nil
+}
+
+// parseMember reads a member of the queue: see queue.lua.
+func parseMember(member string) (w Waiter, ok bool) {
+	if member == "?" {
+		return Waiter{Guest: true}, true
+	}
+	if len(member) < 2 || !strings.ContainsRune("xsXS", rune(member[0])) {
+		return Waiter{}, false
+	}
+	mode := member[0]
+	return Waiter{Owner: member[1:], Shared: mode == 's' || mode == 'S', Polls: mode < 'a'}, true
+}
+
+// resolve finds the processes of holders and waiters.
+func (i *Inspection) resolve(r *roll) {
+	_, i.Unresolved = diagnose(r.err)
+	for at := range i.Holders {
+		i.Holders[at].Process = r.of(i.Holders[at].Owner)
+	}
+	for at := range i.Queue {
+		i.Queue[at].Process = r.of(i.Queue[at].Owner)
+	}
+}
+
+// isOwner reports whether a field of a hash looks like the owner of a lock: a UUID, a
+// colon and a number, and maybe more (":write", or the id of a transaction of Redisson).
+func isOwner(field string) bool {
+	if len(field) <= tenureLen || field[tenureLen-1] != ':' {
+		return false
+	}
+	for at, r := range []byte(field[:tenureLen-1]) {
+		switch at {
+		case 8, 13, 18, 23:
+			if r != '-' {
+				return false
+			}
+		default:
+			if !strings.ContainsRune("0123456789abcdefABCDEF", rune(r)) {
+				return false
+			}
+		}
+	}
+	return '0' <= field[tenureLen] && field[tenureLen] <= '9'
+}
+
+// pairs calls yield with the first two elements, the next two, and so on.
+func pairs(elements []string) func(yield func(first, second string) bool) {
+	return func(yield func(first, second string) bool) {
+		for ; len(elements) >= 2; elements = elements[2:] {
+			if !yield(elements[0], elements[1]) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,360 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// javaThread is an owner of Redisson, whose UUIDs are of version 4.
+const javaThread = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7"
+
+func TestInspectShowsAHolderItsDepthAndItsLease(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		owner, _ := rlock.OwnerFrom(me)
+		lock := p.NewLock(key)
+		require.NoError(t, lock.LockFor(me, time.Minute))
+		require.NoError(t, lock.LockFor(me, time.Minute))
+		time.Sleep(20 * time.Second) // the second level is mirrored by then
+
+		i, err := p.Inspect(w.ctx, key)
+		require.NoError(t, err)
+		assert.Equal(t, rlock.KindLock, i.Kind)
+		require.Len(t, i.Holders, 1)
+		holder := i.Holders[0]
+		assert.True(t, strings.HasPrefix(holder.Owner, p.ID()) && strings.HasSuffix(holder.Owner, ":"+owner.String()), holder.Owner)
+		assert.EqualValues(t, 2, holder.Count)
+		assert.False(t, holder.Guest)
+		assert.False(t, holder.Shared)
+		assert.Equal(t, 1, i.HolderCount)
+		assert.Equal(t, w.ttl(key), i.Lease)
+		assert.Zero(t, i.Waiting)
+		assert.Zero(t, i.Token)
+		assert.Zero(t, i.Guests)
+		assert.Nil(t, holder.Process)
+		assert.ErrorIs(t, i.Unresolved, rlock.ErrUnsupported, "the embedded server has no CLIENT LIST, and the rest is there")
+		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, lock.Unlock(me))
+	})
+}
+
+func TestInspectShowsNothingOfAFreeLock(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		i, err := p.Inspect(w.ctx, key)
+		require.NoError(t, err)
+		assert.Equal(t, rlock.Inspection{Name: key}, i)
+		for _, sent := range p.net.Sent("CLIENT") {
+			assert.NotEqual(t, "LIST", sent.Args[1], "there is nobody to look for")
+		}
+	})
+}
+
+func TestInspectShowsTheQueueInTheOrderOfItsTickets(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder := w.client()
+		hold, err := holder.NewLock(key).Acquire(w.ctx)
+		require.NoError(t, err)
+		var ids []string
+		var waits []<-chan error
+		for range 3 {
+			p := w.client()
+			ids = append(ids, p.ID())
+			waits = append(waits, start(func() error {
+				return p.NewLock(key).Do(w.ctx, func(context.Context) error { return nil })
+			}))
+			require.True(t, pending(waits[len(waits)-1]))
+		}
+		i, err := holder.Inspect(w.ctx, key)
+		require.NoError(t, err)
+		require.Len(t, i.Queue, 3)
+		assert.Equal(t, 3, i.Waiting)
+		for at, waiter := range i.Queue {
+			assert.True(t, strings.HasPrefix(waiter.Owner, ids[at]), "%d: %s", at, waiter.Owner)
+			assert.False(t, waiter.Shared || waiter.Polls || waiter.Guest)
+		}
+		require.NoError(t, hold.Release(w.ctx))
+		for _, wait := range waits {
+			require.NoError(t, <-wait)
+		}
+	})
+}
+
+func TestInspectShowsReadersAndTheWriterThatWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there, elsewhere := w.client(), w.client(), w.client()
+		var holds []*rlock.Hold
+		for _, p := range []*party{here, there} {
+			hold, err := readLock([]*rlock.Client{p.Client}, key).Acquire(w.ctx)
+			require.NoError(t, err)
+			holds = append(holds, hold)
+		}
+		writer := start(func() error {
+			return writeLock([]*rlock.Client{elsewhere.Client}, key).Do(w.ctx, func(context.Context) error { return nil })
+		})
+		require.True(t, pending(writer))
+		i, err := there.Inspect(w.ctx, key)
+		require.NoError(t, err)
+		assert.Equal(t, rlock.KindReadWrite, i.Kind)
+		assert.Equal(t, 2, i.HolderCount)
+		require.Len(t, i.Holders, 2)
+		assert.True(t, i.Holders[0].Shared && i.Holders[1].Shared)
+		require.Len(t, i.Queue, 1)
+		assert.False(t, i.Queue[0].Shared)
+		for _, hold := range holds {
+			require.NoError(t, hold.Release(w.ctx))
+		}
+		require.NoError(t, <-writer)
+
+		require.NoError(t, writeLock([]*rlock.Client{here.Client}, key).Do(w.ctx, func(context.Context) error {
+			i, err := there.Inspect(w.ctx, key)
+			require.NoError(t, err)
+			require.Len(t, i.Holders, 1)
+			assert.Equal(t, rlock.KindReadWrite, i.Kind)
+			assert.False(t, i.Holders[0].Shared)
+			assert.False(t, strings.HasSuffix(i.Holders[0].Owner, ":write"), i.Holders[0].Owner)
+			return nil
+		}))
+	})
+}
+
+func TestInspectShowsTheLastFencingToken(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		hold, err := p.NewFencedLock(key).Acquire(w.ctx)
+		require.NoError(t, err)
+		token, err := hold.Token()
+		require.NoError(t, err)
+		i, err := p.Inspect(w.ctx, key)
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, i.Token, token)
+		require.NoError(t, hold.Release(w.ctx))
+	})
+}
+
+func TestInspectTellsGuestsFromClientsOfOurs(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.HSet(key, javaThread, "3")
+		defer w.Del(key)
+		i, err := w.client().Inspect(w.ctx, key)
+		require.NoError(t, err)
+		assert.Equal(t, []rlock.Holder{{Owner: javaThread, Count: 3, Guest: true}}, i.Holders)
+		assert.EqualValues(t, -1, i.Lease, "its key does not expire")
+	})
+}
+
+func TestInspectSaysOfWhatIsNoLockThatItIsNone(t *testing.T) {
+	for what, make := range map[string]func(w *world){
+		"a string":               func(w *world) { require.NoError(w.t, w.Set(key, "x")) },
+		"a hash of something":    func(w *world) { w.HSet(key, "name", "Ada") },
+		"a hash of words":        func(w *world) { w.HSet(key, javaThread, "many") },
+		"a queue that is a list": func(w *world) { _, _ = w.Lpush("rlock_queue:{"+key+"}", "x") },
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				make(w)
+				defer w.FlushAll()
+				_, err := w.client().Inspect(w.ctx, key)
+				require.ErrorIs(t, err, rlock.ErrWrongType)
+				assert.Contains(t, err.Error(), key)
+				if strings.Contains(what, "queue") {
+					assert.Contains(t, err.Error(), "rlock_queue:{"+key+"}")
+				}
+			})
+		})
+	}
+}
+
+func TestInspectShowsTheFirstThousandOfTenThousandTickets(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		queue := "rlock_queue:{" + key + "}"
+		defer w.FlushAll()
+		for n := range 10_000 {
+			_, err := w.ZAdd(queue, float64(n+1), fmt.Sprintf("x00000000-0000-8000-8000-%012d:1", n))
+			require.NoError(t, err)
+		}
+		_, err := w.ZAdd(queue, 0, "!00000000-0000-8000-8000-000000000000") // a mark is no waiter
+		require.NoError(t, err)
+		i, err := w.client().Inspect(w.ctx, key)
+		require.NoError(t, err)
+		assert.Equal(t, 10_000, i.Waiting)
+		require.Len(t, i.Queue, rlock.InspectLimit)
+		assert.Equal(t, "00000000-0000-8000-8000-000000000999:1", i.Queue[999].Owner)
+	})
+}
+
+func TestInspectEndsWithItsContextAndWithItsClient(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		ended, cancel := context.WithCancel(w.ctx)
+		cancel()
+		_, err := p.Inspect(ended, key)
+		require.ErrorIs(t, err, context.Canceled)
+		_, err = p.Inspect(w.ctx, "")
+		require.ErrorIs(t, err, rlock.ErrInvalidName)
+		require.NoError(t, p.Close())
+		_, err = p.Inspect(w.ctx, key)
+		require.ErrorIs(t, err, rlock.ErrClosed)
+		for _, err := range p.Locks(w.ctx, "") {
+			require.ErrorIs(t, err, rlock.ErrClosed)
+		}
+	})
+}
+
+func TestLocksFindsTheHeldLocksOfAllKindsAndNothingElse(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		_, err := p.NewLock("orders:1").Acquire(w.ctx)
+		require.NoError(t, err)
+		_, err = p.NewFencedLock("orders:2").Acquire(w.ctx)
+		require.NoError(t, err)
+		_, err = readLock([]*rlock.Client{p.Client}, "orders:3").Acquire(w.ctx)
+		require.NoError(t, err)
+		w.HSet("orders:4", javaThread, "1")
+		_, err = p.NewLock("users:1").Acquire(w.ctx)
+		require.NoError(t, err)
+		w.HSet("orders:5", "total", "12")
+		require.NoError(t, w.Set("orders:6", "x"))
+		defer w.FlushAll()
+
+		var names []string
+		for name, err := range p.Locks(w.ctx, "orders:*") {
+			require.NoError(t, err)
+			names = append(names, name)
+		}
+		assert.ElementsMatch(t, []string{"orders:1", "orders:2", "orders:3", "orders:4"}, names)
+		for name, err := range p.Locks(w.ctx, "") {
+			require.NoError(t, err)
+			require.NotEmpty(t, name)
+			break // and no more is asked for
+		}
+		assert.Len(t, p.net.Sent("SCAN"), 2)
+	})
+}
+
+// thisProcess is what Inspect knows of the test's own process, but for the address.
+func thisProcess(t *testing.T) rlock.Process {
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	return rlock.Process{Program: filepath.Base(os.Args[0]), Host: host, PID: os.Getpid()}
+}
+
+var onServers = []redistest.Kind{redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster}
+
+func TestInspectFindsTheProcessesOfAHolderAndOfAWaiter(t *testing.T) {
+	redistest.Over(t, onServers, func(t *testing.T, server *redistest.Server) {
+		s := at(t, server)
+		here, there := s.client(), s.client()
+		require.NoError(t, here.NewLock(key).Lock(s.ctx))
+		waiter := background(func() error {
+			return there.NewLock(key).Do(s.ctx, func(context.Context) error { return nil })
+		})
+		s.awaitWaiters(1, key)
+		i, err := there.Inspect(s.ctx, key)
+		require.NoError(t, err)
+		require.NoError(t, i.Unresolved)
+		require.Len(t, i.Holders, 1)
+		require.Len(t, i.Queue, 1)
+		for _, p := range []*rlock.Process{i.Holders[0].Process, i.Queue[0].Process} {
+			require.NotNil(t, p)
+			assert.NotEmpty(t, p.Addr)
+			p.Addr = ""
+			assert.Equal(t, thisProcess(t), *p)
+		}
+		require.NoError(t, here.NewLock(key).Unlock(s.ctx))
+		require.NoError(t, s.await(waiter))
+	})
+}
+
+func TestLocksVisitsThePrimariesOfAClusterOnceEach(t *testing.T) {
+	redistest.Over(t, onServers, func(t *testing.T, server *redistest.Server) {
+		s := at(t, server)
+		client := s.client()
+		var taken, found []string
+		for n := range 50 {
+			name := fmt.Sprintf("many:%d", n)
+			require.NoError(t, client.NewLock(name).Lock(s.ctx))
+			taken = append(taken, name)
+		}
+		for name, err := range client.Locks(s.ctx, "many:*") {
+			require.NoError(t, err)
+			found = append(found, name)
+		}
+		assert.ElementsMatch(t, taken, found, "no replica repeats the names of its primary")
+		for _, name := range taken {
+			require.NoError(t, client.NewLock(name).Unlock(s.ctx))
+		}
+	})
+}
+
+func TestInspectCountsGuestsThatWait(t *testing.T) {
+	t.Parallel()
+	s := at(t, redistest.Standalone(t))
+	client := s.client()
+	listening, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	go func() {
+		_ = s.outside.Receive(listening, s.outside.B().Subscribe().Channel(channel).Build(), func(rueidis.PubSubMessage) {})
+	}()
+	s.awaitListeners(1, plain, channel)
+	i, err := client.Inspect(s.ctx, key)
+	require.NoError(t, err)
+	assert.Equal(t, 1, i.Guests)
+}
+
+// The line is executed as it stands in docs/operations.md.
+func TestTheACLLineOfInspectIsEnoughAndEachRightOfItIsNeeded(t *testing.T) {
+	t.Parallel()
+	s := at(t, redistest.Standalone(t))
+	lines := append(s.aclLines(), "FencedLock", "ReadWriteLock")
+	inspecting := documentedACL(t, "Inspect and Locks")
+	ask := func(without string) (i rlock.Inspection, names []string, err error) {
+		rules := slices.DeleteFunc(append(s.rights(lines...), inspecting...), func(r string) bool { return r == without })
+		client, err := rlock.New(s.limited(rules...))
+		require.NoError(t, err)
+		defer client.Close()
+		i, err = client.Inspect(s.ctx, key)
+		for name, failed := range client.Locks(s.ctx, key) {
+			if failed != nil {
+				err = errors.Join(err, failed)
+				continue
+			}
+			names = append(names, name)
+		}
+		return i, names, err
+	}
+	holder := s.client()
+	require.NoError(t, holder.NewFencedLock(key).Lock(s.ctx))
+	i, names, err := ask("")
+	require.NoError(t, err)
+	require.NoError(t, i.Unresolved)
+	assert.NotNil(t, i.Holders[0].Process)
+	assert.NotZero(t, i.Token)
+	assert.Equal(t, []string{key}, names)
+	for _, right := range inspecting {
+		i, _, err := ask(right)
+		if right == "+client|list" || right == "+client" {
+			require.NoError(t, err, "the rest of the answer still comes")
+			assert.ErrorIs(t, i.Unresolved, rlock.ErrNoPermission)
+			assert.Len(t, i.Holders, 1)
+			continue
+		}
+		assert.ErrorIs(t, err, rlock.ErrNoPermission, "without %s", right)
+	}
+	require.NoError(t, holder.NewFencedLock(key).Unlock(s.ctx))
+	s.number("DEL", "redisson_lock_token:{"+key+"}")
+}
