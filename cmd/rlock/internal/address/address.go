@@ -1,0 +1,165 @@
+package address
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/redis/rueidis"
+	"github.com/spf13/pflag"
+)
+
+// Default is the server's address if none is given.
+const Default = "127.0.0.1:6379"
+
+// ErrUsage is wrapped by errors about flags, variables and URLs.
+var ErrUsage = errors.New("bad address")
+
+// Flags are those of a connection. The zero value is ready for [Flags.Add].
+type Flags struct {
+	url              string
+	addresses        []string
+	user, password   string
+	passwordFile     string
+	db               int
+	tls              bool
+	ca, cert, key    string
+	serverName       string
+	sentinel         string
+	sentinelUser     string
+	sentinelPassword string
+	single           bool
+}
+
+// variables are the environment's, by the flag that they stand for.
+var variables = map[string]string{
+	"url": "RLOCK_URL", "addr": "RLOCK_ADDR", "user": "RLOCK_USER", "password": "RLOCK_PASSWORD",
+	"password-file": "RLOCK_PASSWORD_FILE", "db": "RLOCK_DB", "tls": "RLOCK_TLS", "tls-ca": "RLOCK_TLS_CA",
+	"tls-cert": "RLOCK_TLS_CERT", "tls-key": "RLOCK_TLS_KEY", "tls-server-name": "RLOCK_TLS_SERVER_NAME",
+	"sentinel": "RLOCK_SENTINEL", "sentinel-user": "RLOCK_SENTINEL_USER", "sentinel-password": "RLOCK_SENTINEL_PASSWORD",
+	"single": "RLOCK_SINGLE",
+}
+
+// Add adds the flags to a set.
+func (f *Flags) Add(set *pflag.FlagSet) {
+	describe := func(flag, text string) string { return text + " [" + variables[flag] + "]" }
+	set.StringVar(&f.url, "url", "", describe("url", "`redis://user:password@host:port/db`, or rediss:// for TLS"))
+	set.StringSliceVar(&f.addresses, "addr", nil, describe("addr", "`host:port` of the server, of nodes of a Cluster, or of Sentinels (default "+Default+")"))
+	set.StringVar(&f.user, "user", "", describe("user", "user `name`"))
+	set.StringVar(&f.password, "password", "", describe("password", "password; others can see it in the list of processes"))
+	set.StringVar(&f.passwordFile, "password-file", "", describe("password-file", "`file` with the password"))
+	set.IntVar(&f.db, "db", 0, describe("db", "`number` of the database"))
+	set.BoolVar(&f.tls, "tls", false, describe("tls", "use TLS"))
+	set.StringVar(&f.ca, "tls-ca", "", describe("tls-ca", "`file` with the certificates to trust; implies --tls"))
+	set.StringVar(&f.cert, "tls-cert", "", describe("tls-cert", "`file` with the client's certificate; implies --tls"))
+	set.StringVar(&f.key, "tls-key", "", describe("tls-key", "`file` with its key"))
+	set.StringVar(&f.serverName, "tls-server-name", "", describe("tls-server-name", "`name` in the server's certificate, if it is not the host"))
+	set.StringVar(&f.sentinel, "sentinel", "", describe("sentinel", "`name` of the primary; --addr are Sentinels"))
+	set.StringVar(&f.sentinelUser, "sentinel-user", "", describe("sentinel-user", "user `name` for the Sentinels"))
+	set.StringVar(&f.sentinelPassword, "sentinel-password", "", describe("sentinel-password", "password for the Sentinels"))
+	set.BoolVar(&f.single, "single", false, describe("single", "use this one server, also if it is a node of a Cluster"))
+}
+
+// Option returns the option of the connection. The set is that of Add, after it was parsed.
+// Errors wrap [ErrUsage].
+func (f *Flags) Option(set *pflag.FlagSet) (rueidis.ClientOption, error) {
+	for flag, variable := range variables {
+		value, ok := os.LookupEnv(variable)
+		if !ok || value == "" || set.Changed(flag) {
+			continue
+		}
+		if err := set.Set(flag, value); err != nil {
+			return rueidis.ClientOption{}, fmt.Errorf("%w: the value of %s cannot be read", ErrUsage, variable)
+		}
+	}
+	option := rueidis.ClientOption{InitAddress: []string{Default}}
+	if f.url != "" {
+		var err error
+		if option, err = rueidis.ParseURL(f.url); err != nil {
+			return option, fmt.Errorf("%w: the URL cannot be read: %s: use redis://user:password@host:port/db", ErrUsage, harmless(err))
+		}
+	}
+	if len(f.addresses) > 0 {
+		option.InitAddress = f.addresses
+	}
+	if f.user != "" {
+		option.Username = f.user
+	}
+	if f.passwordFile != "" {
+		text, err := os.ReadFile(f.passwordFile)
+		if err != nil {
+			return option, fmt.Errorf("%w: --password-file: %w", ErrUsage, err)
+		}
+		option.Password = strings.TrimRight(string(text), "\r\n")
+	}
+	if f.password != "" {
+		option.Password = f.password
+	}
+	if set.Changed("db") {
+		option.SelectDB = f.db
+	}
+	option.ForceSingleClient = option.ForceSingleClient || f.single
+	if err := f.addTLS(&option); err != nil {
+		return option, fmt.Errorf("%w: %w", ErrUsage, err)
+	}
+	if f.sentinel != "" {
+		option.Sentinel.MasterSet = f.sentinel
+	}
+	if option.Sentinel.MasterSet != "" && option.Sentinel.TLSConfig == nil {
+		option.Sentinel.TLSConfig = option.TLSConfig
+	}
+	if f.sentinelUser != "" {
+		option.Sentinel.Username = f.sentinelUser
+	}
+	if f.sentinelPassword != "" {
+		option.Sentinel.Password = f.sentinelPassword
+	}
+	return option, nil
+}
+
+func (f *Flags) addTLS(option *rueidis.ClientOption) error {
+	if f.tls || f.ca != "" || f.cert != "" {
+		if option.TLSConfig == nil {
+			option.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+	}
+	if option.TLSConfig == nil {
+		return nil
+	}
+	if f.serverName != "" {
+		option.TLSConfig.ServerName = f.serverName
+	}
+	if f.ca != "" {
+		text, err := os.ReadFile(f.ca)
+		if err != nil {
+			return fmt.Errorf("--tls-ca: %w", err)
+		}
+		option.TLSConfig.RootCAs = x509.NewCertPool()
+		if !option.TLSConfig.RootCAs.AppendCertsFromPEM(text) {
+			return fmt.Errorf("--tls-ca: %s has no certificate in PEM", f.ca)
+		}
+	}
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return fmt.Errorf("--tls-cert and --tls-key: %w", err)
+		}
+		option.TLSConfig.Certificates = []tls.Certificate{pair}
+	}
+	return nil
+}
+
+// harmless returns what is wrong with a URL without the URL, which may have a password.
+func harmless(err error) string {
+	if parse := (*url.Error)(nil); errors.As(err, &parse) {
+		if strings.Contains(parse.Err.Error(), "port") { // it may be the end of a password
+			return "the port is wrong"
+		}
+		return "it is malformed"
+	}
+	return "its scheme, database or query is wrong"
+}

@@ -1,0 +1,25 @@
+package child
+
+import "errors"
+
+var (
+	// ErrNotFound is returned by [Start] if there is no such command.
+	ErrNotFound = errors.New("command not found")
+	// ErrNotExecutable is returned by [Start] if the command cannot be executed.
+	ErrNotExecutable = errors.New("command cannot be executed")
+)
+
+// A Status is how a command ended.
+type Status struct {
+	code   int
+	signal int // 0: it exited
+}
+
+// ExitCode returns what a shell shows in $?: the command's exit code, or 128 and the number
+// of the signal that ended it.
+func (s Status) ExitCode() int {
+	if s.signal != 0 {
+		return 128 + s.signal
+	}
+	return s.code
+}

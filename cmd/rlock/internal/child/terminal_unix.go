@@ -1,0 +1,84 @@
+//go:build unix
+
+package child
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A terminal is the one in whose foreground this process is; nil if it is in none.
+type terminal struct {
+	file *os.File
+	own  int // this process' group
+}
+
+func openTerminal() *terminal {
+	file, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	t := &terminal{file: file, own: syscall.Getpgrp()}
+	if t.foreground() != t.own {
+		t.close()
+		return nil
+	}
+	return t
+}
+
+func (t *terminal) close() {
+	if t != nil {
+		_ = t.file.Close()
+	}
+}
+
+// foreground returns the group in the foreground, 0 if that is not known.
+func (t *terminal) foreground() int {
+	group, err := unix.IoctlGetInt(int(t.file.Fd()), unix.TIOCGPGRP)
+	if err != nil {
+		return 0
+	}
+	return group
+}
+
+func (t *terminal) set(group int) {
+	_ = unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group)
+}
+
+// give puts the command's group into the foreground. A command that was quicker, and was
+// stopped since it read from the background, is continued by resume.
+func (t *terminal) give(group int) {
+	if t != nil {
+		t.set(group)
+	}
+}
+
+// take puts this process back into the foreground. The kernel would stop it for that: it is
+// in the background.
+func (t *terminal) take() {
+	if t == nil {
+		return
+	}
+	signal.Ignore(syscall.SIGTTOU)
+	defer signal.Reset(syscall.SIGTTOU)
+	t.set(t.own)
+	t.close()
+}
+
+// resume has a group continue that the terminal has stopped.
+func (t *terminal) resume(group int, by syscall.Signal) {
+	if t == nil || t.foreground() != group {
+		return
+	}
+	switch by {
+	case syscall.SIGTSTP:
+		_, _ = t.file.WriteString("rlock: the command holds a lock, and is not suspended\r\n")
+	case syscall.SIGTTIN, syscall.SIGTTOU:
+	default: // somebody wanted it to stop
+		return
+	}
+	_ = syscall.Kill(-group, syscall.SIGCONT)
+}

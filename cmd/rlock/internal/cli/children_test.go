@@ -1,0 +1,298 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A player is a command that runs while the test does.
+type player struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *bufio.Reader
+	stderr bytes.Buffer
+}
+
+// start starts the command rlock with these arguments.
+func (s *site) start(args ...string) *player {
+	s.t.Helper()
+	return s.play(s.command(args...))
+}
+
+func (s *site) play(cmd *exec.Cmd) *player {
+	s.t.Helper()
+	p := &player{t: s.t, cmd: cmd}
+	cmd.Stderr = &p.stderr
+	var err error
+	p.stdin, err = cmd.StdinPipe()
+	require.NoError(s.t, err)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(s.t, err)
+	p.stdout = bufio.NewReader(stdout)
+	require.NoError(s.t, cmd.Start())
+	s.t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return p
+}
+
+// line returns the next line of the output.
+func (p *player) line() string {
+	p.t.Helper()
+	line, err := p.stdout.ReadString('\n')
+	require.NoError(p.t, err, "the output has ended: %s", &p.stderr)
+	return strings.TrimSpace(line)
+}
+
+func (p *player) expect(line string) {
+	p.t.Helper()
+	require.Equal(p.t, line, p.line())
+}
+
+// pid returns the next line, which is that of a process.
+func (p *player) pid() int {
+	p.t.Helper()
+	pid, err := strconv.Atoi(p.line())
+	require.NoError(p.t, err)
+	return pid
+}
+
+func (p *player) write(text string) {
+	p.t.Helper()
+	_, err := io.WriteString(p.stdin, text)
+	require.NoError(p.t, err)
+}
+
+func (p *player) signal(s os.Signal) {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Signal(s))
+}
+
+// wait returns the exit code. What is left of the output must have been read.
+func (p *player) wait() int {
+	p.t.Helper()
+	_, _ = io.Copy(io.Discard, p.stdout)
+	err := p.cmd.Wait()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		require.NoError(p.t, err)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// awaitWaiter returns when a client waits for the lock.
+func (s *site) awaitWaiter(name string) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		i, err := s.client.Inspect(s.ctx, name)
+		return err == nil && i.Waiting > 0
+	}, hang, time.Millisecond)
+}
+
+// runs reports whether there is a process that is no zombie.
+func runs(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	state, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+	return err == nil && !strings.HasPrefix(strings.TrimSpace(string(state)), "Z")
+}
+
+func TestExecForwardsEachSignal(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			s := *s
+			s.t = t
+			name := fmt.Sprintf("signal:%d", signal)
+			// A shell looks at its traps when a command has ended; read is a part of the shell.
+			p := s.start("exec", name, "--", "sh", "-c", fmt.Sprintf("trap 'echo heard; exit 42' %d; echo ready; read line; read line", signal))
+			p.expect("ready")
+			p.signal(signal)
+			p.expect("heard")
+			assert.Equal(t, 42, p.wait())
+		})
+	}
+}
+
+func TestACommandWithoutATrapEndsBySignalsAndTellsWhich(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p := s.start("exec", "trapless", "--", "sh", "-c", "echo ready; exec cat")
+	p.expect("ready")
+	p.signal(syscall.SIGTERM)
+	assert.Equal(t, 128+15, p.wait())
+}
+
+func TestASignalWhileExecWaitsEndsTheWaitAndRunsNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const name = "waits"
+	hold, err := s.client.NewLock(name).Acquire(s.ctx)
+	require.NoError(t, err)
+	p := s.start("exec", name, "--", "echo", "ran")
+	s.awaitWaiter(name)
+	p.signal(syscall.SIGINT)
+	rest, err := io.ReadAll(p.stdout)
+	require.NoError(t, err)
+	assert.Empty(t, rest)
+	assert.Equal(t, 128+2, p.wait())
+	i, err := s.client.Inspect(s.ctx, name)
+	require.NoError(t, err)
+	assert.Zero(t, i.Waiting, "its ticket has left the queue")
+	require.NoError(t, hold.Release(s.ctx))
+}
+
+func TestGrandchildrenThatOutliveTheCommandEndBeforeTheLockIsReleased(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for what, script := range map[string]string{
+		"a polite one":            "sleep 600 >/dev/null 2>&1 & echo $!; exit 4",
+		"one that ignores TERM":   "(trap '' TERM; echo x >&3; exec sleep 600) 3>&1 >/dev/null 2>&1 & read -r _ <&0; echo $!; exit 4",
+		"one of a grandchild":     "sh -c 'sleep 600 >/dev/null 2>&1 & echo $!'; exit 4",
+		"one that is stopped":     "sleep 600 >/dev/null 2>&1 & kill -STOP $!; echo $!; exit 4",
+		"with the command killed": "sleep 600 >/dev/null 2>&1 & echo $!; kill -KILL $$",
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := *s
+			s.t = t
+			name := "orphans:" + strings.ReplaceAll(what, " ", "-")
+			p := s.start("exec", "--grace", "100ms", name, "--", "sh", "-c", script)
+			if strings.Contains(what, "ignores") {
+				p.expect("x") // it has set its trap
+				p.write("\n")
+			}
+			pid := p.pid()
+			granted := make(chan bool, 1) // whether the grandchild ran when another had the lock
+			go func() {
+				hold, err := s.client.NewLock(name).Acquire(s.ctx)
+				granted <- err != nil || runs(pid)
+				if err == nil {
+					_ = hold.Release(s.ctx)
+				}
+			}()
+			code := p.wait()
+			if strings.Contains(what, "killed") {
+				assert.Equal(t, 137, code)
+			} else {
+				assert.Equal(t, 4, code)
+			}
+			assert.False(t, runs(pid))
+			assert.False(t, <-granted)
+		})
+	}
+}
+
+func TestALockThatIsLostEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for what, c := range map[string]struct{ trap, last string }{
+		"that traps TERM":   {`trap 'echo heard; exit 0' TERM`, "heard"},
+		"that ignores TERM": {`trap '' TERM`, ""},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := *s
+			s.t = t
+			name := "lost:" + strings.ReplaceAll(what, " ", "-")
+			p := s.start("exec", "--lease", "2s", name, "--", "sh", "-c", c.trap+`; echo $$; read line; read line`)
+			pid := p.pid()
+			released, err := s.client.NewLock(name).ForceUnlock(s.ctx)
+			require.NoError(t, err)
+			require.True(t, released)
+			if c.last != "" {
+				p.expect(c.last)
+			}
+			assert.Equal(t, 75, p.wait())
+			assert.False(t, runs(pid))
+			assert.Contains(t, p.stderr.String(), "lock is lost")
+		})
+	}
+}
+
+// The margin between KILL and the end of the lease is tested in virtual time, beside guard.
+func TestACutNetworkEndsTheCommandBeforeAnotherHasTheLock(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	wire, err := network.Listen(s.addr)
+	require.NoError(t, err)
+	defer wire.Close()
+	const name = "cut"
+	p := s.start("exec", "--addr", wire.Addr(), "--lease", "10s", "--grace", "4s", name, "--",
+		"sh", "-c", `trap 'echo heard; exit 0' TERM; sleep 600 >/dev/null 2>&1 & echo $$; echo $!; wait`)
+	pids := []int{p.pid(), p.pid()}
+	running := make(chan bool, 1) // whether one of them ran when another had the lock
+	go func() {
+		hold, err := s.client.NewLock(name).Acquire(s.ctx)
+		running <- err != nil || runs(pids[0]) || runs(pids[1])
+		if err == nil {
+			_ = hold.Release(s.ctx)
+		}
+	}()
+	wire.Rule(network.Silence)
+	p.expect("heard")
+	assert.Equal(t, 75, p.wait())
+	assert.False(t, <-running)
+}
+
+func TestAnOutageWhileTheCommandRunsIsNoLoss(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	wire, err := network.Listen(s.addr)
+	require.NoError(t, err)
+	defer wire.Close()
+	p := s.start("exec", "--addr", wire.Addr(), "outage", "--", "sh", "-c", "echo ready; read line; exit 6")
+	p.expect("ready")
+	wire.Cut()
+	p.write("\n")
+	assert.Equal(t, 6, p.wait())
+}
+
+func TestNohupIsPassedOn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	cmd := s.command("exec", "nohup", "--", "sh", "-c", "echo ready; read line; echo alive")
+	cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `trap '' HUP; exec "$0" "$@"`}, cmd.Args...)
+	p := s.play(cmd)
+	p.expect("ready")
+	p.signal(syscall.SIGHUP)
+	p.write("\n")
+	p.expect("alive")
+	assert.Equal(t, 0, p.wait())
+}
+
+func TestTheLockIsHeldOnBehalfOfTheCommandAndNamesIt(t *testing.T) {
+	t.Parallel()
+	needsServer(t)
+	s := newSite(t)
+	p := s.start("exec", "named", "--", "sh", "-c", "echo ready; read line")
+	p.expect("ready")
+	i, err := s.client.Inspect(s.ctx, "named")
+	require.NoError(t, err)
+	require.Len(t, i.Holders, 1)
+	require.NotNil(t, i.Holders[0].Process)
+	assert.Equal(t, p.cmd.Process.Pid, i.Holders[0].Process.PID)
+	p.write("\n")
+	assert.Equal(t, 0, p.wait())
+	_, err = s.client.NewLock("named").TryAcquire(s.ctx, rlock.WithLease(time.Second))
+	require.NoError(t, err)
+}

@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/go-rlock/rlock/cmd/rlock/internal/guard"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+const (
+	defaultLease  = 30 * time.Second
+	shortestLease = time.Second
+)
+
+func (a *app) exec() *cobra.Command {
+	var (
+		job                         = guard.Job{Busy: 1, Log: a.log}
+		once                        bool
+		wait                        = seconds(guard.Forever)
+		read, write, fair, isFenced bool
+		lease                       time.Duration
+	)
+	cmd := &cobra.Command{
+		Use:   "exec [flags] NAME -- COMMAND [ARGUMENT...]",
+		Short: "Run a command while a lock is held",
+		Long:  execHelp,
+		Example: `  rlock exec -n nightly -- ./backup.sh              # skip it if it runs elsewhere
+  rlock exec -w 10 -E 75 deploy:web -- make deploy  # wait for ten seconds
+  rlock exec -s catalogue -- ./report.sh            # one of many readers
+  rlock exec --fenced orders -- sh -c 'echo "$RLOCK_TOKEN"'`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
+				return fmt.Errorf("%w: rlock exec NAME -- COMMAND [ARGUMENT...]", errUsage)
+			}
+			return nil
+		},
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			config, err := a.config(cmd)
+			if err != nil {
+				return err
+			}
+			config.Lease = lease
+			if !cmd.Flags().Changed("grace") {
+				job.Grace = min(lease/6, 5*time.Second)
+			}
+			if longest := lease/2 - guard.Margin(lease); lease < shortestLease {
+				return fmt.Errorf("%w: --lease %v is too short to end a command in: at least %v", errUsage, lease, shortestLease)
+			} else if job.Grace < 0 || job.Grace > longest {
+				return fmt.Errorf("%w: --grace %v: at most %v with --lease %v, so that there is time to renew it", errUsage, job.Grace, longest, lease)
+			} else if job.Busy < 0 || job.Busy > 255 {
+				return fmt.Errorf("%w: --conflict-exit-code %d: from 0 to 255", errUsage, job.Busy)
+			}
+			job.Wait = time.Duration(wait)
+			if once {
+				job.Wait = 0
+			}
+			job.New = func(c *rlock.Client, name string) *rlock.Lock {
+				switch {
+				case read:
+					return c.NewReadWriteLock(name).Read()
+				case write:
+					return c.NewReadWriteLock(name).Write()
+				case fair:
+					return c.NewFairLock(name)
+				case isFenced:
+					return c.NewFencedLock(name)
+				}
+				return c.NewLock(name)
+			}
+			job.Name, job.Command, job.Verbose = args[0], args[1:], a.verbose
+			a.code = guard.Run(config, job)
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.BoolVarP(&once, "nonblock", "n", false, "do not wait for the lock")
+	flags.VarP(&wait, "timeout", "w", "wait for the lock for so many `seconds` at most (\"2.5\", or \"500ms\")")
+	flags.IntVarP(&job.Busy, "conflict-exit-code", "E", job.Busy, "exit code if the lock is not acquired")
+	flags.BoolVarP(&read, "shared", "s", false, "take the read lock of a read-write lock")
+	flags.BoolVarP(&write, "exclusive", "x", false, "take the write lock of a read-write lock")
+	flags.BoolVar(&fair, "fair", false, "be granted the lock in the order of all waiters")
+	flags.BoolVar(&isFenced, "fenced", false, "set RLOCK_TOKEN to a fencing token")
+	flags.DurationVar(&lease, "lease", defaultLease, "how long the lock outlives this process, and an outage of Redis")
+	flags.DurationVar(&job.Grace, "grace", 0, "time between TERM and KILL (default a sixth of the lease, 5s at most)")
+	cmd.MarkFlagsMutuallyExclusive("shared", "exclusive", "fair", "fenced")
+	cmd.MarkFlagsMutuallyExclusive("nonblock", "timeout")
+	return cmd
+}
+
+// seconds is a flag of a time in seconds, or with a unit.
+type seconds time.Duration
+
+func (s *seconds) Set(text string) error {
+	if number, err := strconv.ParseFloat(text, 64); err == nil && number >= 0 && number < 1e9 {
+		*s = seconds(number * float64(time.Second))
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return fmt.Errorf("not a number of seconds")
+	}
+	*s = seconds(d)
+	return nil
+}
+
+func (s *seconds) Type() string { return "seconds" }
+
+func (s *seconds) String() string {
+	if time.Duration(*s) == guard.Forever {
+		return ""
+	}
+	return time.Duration(*s).String()
+}
+
+const execHelp = `exec waits for the lock NAME, runs COMMAND while it is held, and releases it. The command
+has the standard input and outputs of rlock and its terminal. No shell is involved:
+use sh -c '...' for one.
+
+THE LOCK
+  Its lease is renewed while the command runs. If rlock dies, others wait for what is
+  left of the lease, 30 seconds by default. If Redis does not answer, the command goes on
+  until the lease is about to end: it is then sent TERM, and KILL after the grace, which is
+  2 % of the lease and more before another can be granted the lock. If Redis says that
+  the lock is gone (rlock unlock --force), there is a second at most between the two.
+
+THE COMMAND
+  It has a process group of its own. TERM, INT, HUP and QUIT are passed on to the group,
+  USR1 and USR2 to the command. Processes of the group that outlive the command are ended,
+  with TERM and KILL, before the lock is released; a daemon that begins a session of its
+  own (setsid) is not. Ctrl-Z does not suspend it. If rlock is killed with KILL, so is the
+  command, on Linux.
+
+ENVIRONMENT OF THE COMMAND
+  RLOCK_NAME   the name of the lock
+  RLOCK_TOKEN  with --fenced: a number that is larger than those of all holders before, for
+               a resource that refuses writes with a smaller one
+
+EXIT CODES
+  The command's own, or 128 and the number of the signal that ended it. Besides:
+    1    the lock was not acquired (-E chooses another)
+    2    the arguments are wrong
+    69   Redis cannot be reached, or refuses
+    75   the lock was lost while the command ran
+    126  the command cannot be executed
+    127  the command was not found`

@@ -1,0 +1,140 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A holder holds the lock of a case while its command runs.
+type holder func(c *rlock.Client, name string) *rlock.Lock
+
+var (
+	byOne    holder = (*rlock.Client).NewLock
+	byReader holder = func(c *rlock.Client, name string) *rlock.Lock { return c.NewReadWriteLock(name).Read() }
+	byWriter holder = func(c *rlock.Client, name string) *rlock.Lock { return c.NewReadWriteLock(name).Write() }
+)
+
+func TestExecPassesOnWhatItsCommandSaysAndHowItEnds(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for what, c := range map[string]struct {
+		flags  []string
+		run    []string // the command; nil: sh -c script
+		script string
+		stdin  string
+		held   holder
+		code   int
+		stdout string
+		stderr string // a part of it
+	}{
+		"a command that succeeds":       {script: "true"},
+		"a command that fails":          {script: "exit 3", code: 3},
+		"an exit code above 128":        {script: "exit 200", code: 200},
+		"a command killed by a signal":  {script: "kill -KILL $$", code: 137},
+		"a command ended by a signal":   {script: "kill -TERM $$", code: 143},
+		"no such command":               {run: []string{"no-such-command"}, code: 127, stderr: "not found"},
+		"no such path":                  {run: []string{"./no/such/path"}, code: 127, stderr: "not found"},
+		"a file that is no program":     {run: []string{"/etc/passwd"}, code: 126, stderr: "cannot be executed"},
+		"a folder":                      {run: []string{"/"}, code: 126, stderr: "cannot be executed"},
+		"the outputs":                   {script: "echo out; echo err >&2", stdout: "out\n", stderr: "err\n"},
+		"the input":                     {script: "cat", stdin: "a\nb\n", stdout: "a\nb\n"},
+		"much input":                    {script: "wc -c | tr -d ' '", stdin: strings.Repeat("x", 1<<20), stdout: "1048576\n"},
+		"flags of the command":          {run: []string{"echo", "-n", "-w", "--", "-s"}, stdout: "-w -- -s"},
+		"an argument with spaces":       {run: []string{"printf", "%s|", "a b", ""}, stdout: "a b||"},
+		"the lock's name":               {script: `echo "$RLOCK_NAME"`, stdout: "NAME\n"},
+		"no token":                      {script: `echo "${RLOCK_TOKEN-none}"`, stdout: "none\n"},
+		"a token":                       {flags: []string{"--fenced"}, script: `echo "$RLOCK_TOKEN"`, stdout: "1\n"},
+		"a fair lock":                   {flags: []string{"--fair"}, script: "echo ran", stdout: "ran\n"},
+		"a read lock":                   {flags: []string{"-s"}, script: "echo ran", stdout: "ran\n"},
+		"a write lock":                  {flags: []string{"-x"}, script: "echo ran", stdout: "ran\n"},
+		"one attempt at a held lock":    {flags: []string{"-n"}, script: "echo ran", held: byOne, code: 1},
+		"a wait of no time":             {flags: []string{"-w", "0"}, script: "echo ran", held: byOne, code: 1},
+		"a wait of some time":           {flags: []string{"-w", "0.05"}, script: "echo ran", held: byOne, code: 1},
+		"a wait with a unit":            {flags: []string{"-w", "50ms"}, script: "echo ran", held: byOne, code: 1},
+		"an exit code of the user's":    {flags: []string{"-n", "-E", "75"}, script: "echo ran", held: byOne, code: 75},
+		"no failure if it is held":      {flags: []string{"-n", "-E", "0"}, script: "echo ran", held: byOne},
+		"who holds it, when asked for":  {flags: []string{"-n", "-v"}, script: "echo ran", held: byOne, code: 1, stderr: "held by another owner"},
+		"a reader beside a reader":      {flags: []string{"-n", "-s"}, script: "echo ran", held: byReader, stdout: "ran\n"},
+		"a reader beside a writer":      {flags: []string{"-n", "-s"}, script: "echo ran", held: byWriter, code: 1},
+		"a writer beside a reader":      {flags: []string{"-n", "-x"}, script: "echo ran", held: byReader, code: 1},
+		"two kinds of lock":             {flags: []string{"-s", "-x"}, script: "echo ran", code: 2, stderr: "shared"},
+		"a flag that does not exist":    {flags: []string{"--nosuch"}, script: "echo ran", code: 2, stderr: "nosuch"},
+		"a wait that is no time":        {flags: []string{"-w", "soon"}, script: "echo ran", code: 2, stderr: "seconds"},
+		"a lease that is too short":     {flags: []string{"--lease", "500ms"}, script: "echo ran", code: 2, stderr: "at least 1s"},
+		"a grace that is too long":      {flags: []string{"--lease", "2s", "--grace", "1s"}, script: "echo ran", code: 2, stderr: "at most 960ms"},
+		"an exit code that is too high": {flags: []string{"-E", "256"}, script: "echo ran", code: 2, stderr: "255"},
+		"no server there":               {flags: []string{"--addr", "127.0.0.1:1"}, script: "echo ran", code: 69, stderr: "cannot connect"},
+		"a URL that is none":            {flags: []string{"--url", "redis://me:secret@[host"}, script: "echo ran", code: 2, stderr: "URL"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			name := "exec:" + strings.ReplaceAll(what, " ", "-")
+			if c.held != nil {
+				hold, err := c.held(s.client, name).Acquire(s.ctx)
+				require.NoError(t, err)
+				defer func() { assert.NoError(t, hold.Release(s.ctx)) }()
+			}
+			run := c.run
+			if run == nil {
+				run = []string{"sh", "-c", c.script}
+			}
+			cmd := s.command(append(append(append([]string{"exec"}, c.flags...), name, "--"), run...)...)
+			cmd.Env = append(cmd.Env, "RLOCK_TOKEN=inherited", "RLOCK_NAME=inherited")
+			code, stdout, stderr := finish(t, cmd, c.stdin)
+			assert.Equal(t, c.code, code, stderr)
+			assert.Equal(t, strings.ReplaceAll(c.stdout, "NAME", name), stdout)
+			assert.Contains(t, stderr, c.stderr)
+			assert.NotContains(t, stderr, "secret")
+			if c.held == nil {
+				i, err := s.client.Inspect(s.ctx, name)
+				require.NoError(t, err)
+				assert.Zero(t, i.HolderCount, "the lock is released")
+			}
+		})
+	}
+}
+
+func TestExecWantsANameAndACommand(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, args := range [][]string{{}, {"a"}, {"a", "true"}, {"a", "--"}, {"--", "true"}, {"a", "b", "--", "true"}} {
+		code, _, stderr := s.run("", append([]string{"exec"}, args...)...)
+		assert.Equal(t, 2, code, args)
+		assert.Contains(t, stderr, "NAME -- COMMAND", args)
+	}
+}
+
+func TestExecHoldsTheLockWhileItsCommandRuns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const name = "held"
+	p := s.start("exec", name, "--", "sh", "-c", "echo ready; read line")
+	p.expect("ready")
+	_, err := s.client.NewLock(name).TryAcquire(s.ctx)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	p.write("\n")
+	assert.Equal(t, 0, p.wait())
+	hold, err := s.client.NewLock(name).TryAcquire(s.ctx)
+	require.NoError(t, err)
+	require.NoError(t, hold.Release(s.ctx))
+}
+
+func TestExecRunsItsCommandWhenTheLockIsReleased(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const name = "waits"
+	hold, err := s.client.NewLock(name).Acquire(s.ctx)
+	require.NoError(t, err)
+	p := s.start("exec", name, "--", "echo", "ran")
+	s.awaitWaiter(name)
+	require.NoError(t, hold.Release(s.ctx))
+	p.expect("ran")
+	assert.Equal(t, 0, p.wait())
+}

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// looks is how many locks are looked at side by side.
+const looks = 32
+
+func (a *app) ls() *cobra.Command {
+	var asJSON, onlyWaited bool
+	cmd := &cobra.Command{
+		Use:   "ls [PATTERN]",
+		Short: "List the locks that are held",
+		Long: `ls lists the locks that are held, of rlock's clients and of Redisson's, by name. PATTERN
+is one of Redis' KEYS: "orders:*"; quote it. The keyspace is read in pages, so that the
+server is not blocked; of a large one that takes a while.
+
+LEASE is how long the lock is held if nobody renews it, DEPTH how often its owner has
+locked it, WAITING how many clients wait.
+
+EXIT CODES
+  0 also if there is no lock; 2 and 69 as in rlock --help.`,
+		Example: `  rlock ls 'orders:*'
+  rlock ls --json | jq -r 'select(.waiting > 10).name'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			pattern := ""
+			if len(args) > 0 {
+				pattern = args[0]
+			}
+			return a.with(cmd, func(client *rlock.Client) error {
+				inspections, err := inspectAll(cmd.Context(), client, pattern)
+				if err != nil {
+					return err
+				}
+				if onlyWaited {
+					inspections = slices.DeleteFunc(inspections, func(i rlock.Inspection) bool { return i.Waiting == 0 && i.Guests <= 0 })
+				}
+				return list(a.out, inspections, asJSON)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	cmd.Flags().BoolVar(&onlyWaited, "waiting", false, "only locks that clients wait for")
+	return cmd
+}
+
+func list(out io.Writer, inspections []rlock.Inspection, asJSON bool) error {
+	if asJSON {
+		for _, i := range inspections {
+			if err := view.WriteJSON(out, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	table := view.NewTable(out)
+	for _, i := range inspections {
+		table.Add(i)
+	}
+	return table.Flush()
+}
+
+// inspectAll returns the locks of that pattern, by name. Those that are released meanwhile
+// are left out.
+func inspectAll(ctx context.Context, client *rlock.Client, pattern string) ([]rlock.Inspection, error) {
+	var names []string
+	for name, err := range client.Locks(ctx, pattern) {
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names) // SCAN may return a key twice
+
+	inspections, errs := make([]rlock.Inspection, len(names)), make([]error, len(names))
+	var workers sync.WaitGroup
+	next := make(chan int)
+	for range min(looks, len(names)) {
+		workers.Go(func() {
+			for at := range next {
+				inspections[at], errs[at] = client.Inspect(ctx, names[at])
+			}
+		})
+	}
+	for at := range names {
+		next <- at
+	}
+	close(next)
+	workers.Wait()
+	held := inspections[:0]
+	for at, i := range inspections {
+		if errs[at] != nil {
+			return nil, errs[at]
+		}
+		if i.HolderCount > 0 {
+			held = append(held, i)
+		}
+	}
+	return held, nil
+}

@@ -1,0 +1,128 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/cmd/rlock/internal/cli"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// asRlock in the environment makes the test's binary the command, which then is a process
+// of its own with children of its own.
+const asRlock = "RLOCK_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asRlock) != "" {
+		_ = os.Unsetenv(asRlock) // a command under a lock may be a test's binary, too
+		os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// hang is when a wait counts as one without end. Nothing is measured by it.
+const hang = 2 * time.Minute
+
+// A site is a server, and a client beside the command.
+type site struct {
+	t      *testing.T
+	ctx    context.Context
+	addr   string
+	client *rlock.Client
+}
+
+// newSite starts a server: a real one if there is a redis-server, else the embedded one.
+func newSite(t *testing.T) *site {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	t.Cleanup(cancel)
+	s := &site{t: t, ctx: ctx, addr: serverAddr(t)}
+	var err error
+	s.client, err = rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{s.addr}, ForceSingleClient: true}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.client.Close() })
+	return s
+}
+
+func serverAddr(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err == nil || os.Getenv("RLOCK_SERVER") != "" || os.Getenv("RLOCK_REQUIRE_REDIS") != "" {
+		return redistest.Standalone(t).Addr()
+	}
+	return listen(t, redistest.Embedded(t))
+}
+
+// needsServer skips a test that the embedded server is not enough for.
+func needsServer(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv("RLOCK_SERVER") == "" && os.Getenv("RLOCK_REQUIRE_REDIS") == "" {
+		t.Skip("there is no redis-server")
+	}
+}
+
+// listen gives an embedded server a port, since the command is another process.
+func listen(t *testing.T, server *redistest.Server) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	dial := server.Options().DialCtxFn
+	go func() {
+		for {
+			outer, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			inner, err := dial(context.Background(), "", nil, nil)
+			if err != nil {
+				_ = outer.Close()
+				continue
+			}
+			go pass(inner, outer)
+			go pass(outer, inner)
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func pass(to, from net.Conn) {
+	_, _ = io.Copy(to, from)
+	_, _ = to.Close(), from.Close()
+}
+
+// command returns the command rlock with these arguments, which uses the site's server.
+func (s *site) command(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(s.ctx, os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asRlock+"=1", "RLOCK_ADDR="+s.addr, "RLOCK_SINGLE=true")
+	return cmd
+}
+
+// run runs the command to its end.
+func (s *site) run(stdin string, args ...string) (code int, stdout, stderr string) {
+	s.t.Helper()
+	return finish(s.t, s.command(args...), stdin)
+}
+
+// finish runs a command to its end.
+func finish(t *testing.T, cmd *exec.Cmd, stdin string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		require.NoError(t, err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}

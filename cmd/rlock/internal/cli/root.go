@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/go-rlock/rlock/cmd/rlock/internal/address"
+	"github.com/go-rlock/rlock/cmd/rlock/internal/guard"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// An app is one call of the command.
+type app struct {
+	in      *os.File
+	out     io.Writer
+	err     io.Writer
+	address address.Flags
+	verbose bool
+	code    int // the exit code of a command that did not fail
+}
+
+// errUsage is wrapped by errors about the arguments.
+var errUsage = errors.New("usage")
+
+// Main runs the command with these arguments, and returns its exit code.
+func Main(args []string, in *os.File, out, err io.Writer) int {
+	a := &app{in: in, out: out, err: err}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(err)
+	failed := root.Execute()
+	if failed == nil {
+		return a.code
+	}
+	a.log("%v", failed)
+	switch {
+	case errors.Is(failed, errFailed):
+		return exitFailed
+	case errors.Is(failed, errUnavailable):
+		return guard.ExitUnavailable
+	default: // cobra's own errors are about the arguments, too
+		return guard.ExitUsage
+	}
+}
+
+const exitFailed = 1
+
+var (
+	errFailed      = errors.New("failed")
+	errUnavailable = errors.New("unavailable")
+)
+
+// A fault gives an error the exit code that its sort stands for, and keeps its text.
+type fault struct {
+	error
+	sort error
+}
+
+func (f fault) Unwrap() []error { return []error{f.error, f.sort} }
+
+// sorted returns the error of a call of the library with its sort.
+func sorted(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, address.ErrUsage), errors.Is(err, rlock.ErrInvalidName), errors.Is(err, rlock.ErrInvalidConfig), errors.Is(err, rlock.ErrInvalidLease):
+		return fault{err, errUsage}
+	case errors.Is(err, rlock.ErrWrongType), errors.Is(err, rlock.ErrUnconfirmed):
+		return fault{err, errFailed}
+	}
+	return fault{err, errUnavailable}
+}
+
+// log writes a line for people.
+func (a *app) log(format string, args ...any) {
+	fmt.Fprintf(a.err, "rlock: %s\n", trimName(fmt.Sprintf(format, args...)))
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "rlock",
+		Short:         "Locks in Redis and Valkey, from a shell",
+		Long:          rootHelp,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+	}
+	a.address.Add(root.PersistentFlags())
+	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "tell what happens, on the standard error")
+	root.PersistentFlags().SortFlags = false
+	root.AddCommand(a.exec(), a.ls(), a.show(), a.unlock())
+	return root
+}
+
+// config returns the configuration of a client.
+func (a *app) config(cmd *cobra.Command) (rlock.Config, error) {
+	option, err := a.address.Option(cmd.Flags())
+	if err != nil {
+		return rlock.Config{}, sorted(err)
+	}
+	logger := slog.New(slog.DiscardHandler)
+	if a.verbose {
+		logger = slog.New(slog.NewTextHandler(a.err, nil))
+	}
+	return rlock.Config{Redis: option, Logger: logger}, nil
+}
+
+// with calls use with a client.
+func (a *app) with(cmd *cobra.Command, use func(client *rlock.Client) error) error {
+	config, err := a.config(cmd)
+	if err != nil {
+		return err
+	}
+	client, err := rlock.New(config)
+	if err != nil {
+		return sorted(err)
+	}
+	defer client.Close()
+	return sorted(use(client))
+}
+
+const rootHelp = `rlock runs commands under distributed locks, and shows the locks, their holders and
+their queues. The locks are those of the Go library rlock, and of Redisson in Java: a
+service and a script can contend for the same lock.
+
+The server is given by --url, by --addr with its kin, or by the variables in
+brackets. A Cluster is detected. Without any of them it is ` + address.Default + `.
+
+EXIT CODES
+    0   it worked
+    1   it did not: see each command
+    2   the arguments are wrong
+    69  Redis cannot be reached, or refuses
+  rlock exec and rlock doctor have more.`
+
+// trimName removes the library's own mark, which the line has already.
+func trimName(text string) string { return strings.TrimPrefix(text, "rlock: ") }

@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func (a *app) show() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show a lock, its holders and its queue",
+		Long: `show shows what Redis knows of one lock: who holds it, on which host and with which
+process id, for how long, and who waits in which order. It changes nothing.
+
+A process is found by the name of its connection, in CLIENT LIST. The processes of
+clients that have no such name, of Redisson, and without the right to that command are not
+known: then the owner's text is all there is.
+
+EXIT CODES
+  0 also if the lock is free; 1 if the name is that of something else than a lock; 2 and
+  69 as in rlock --help.`,
+		Example: `  rlock show orders:42
+  rlock show --json orders:42 | jq .holders[0].host`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd, func(client *rlock.Client) error {
+				i, err := client.Inspect(cmd.Context(), args[0])
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return view.WriteJSON(a.out, i)
+				}
+				return view.WriteLock(a.out, i)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	return cmd
+}

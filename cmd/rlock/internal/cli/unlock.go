@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func (a *app) unlock() *cobra.Command {
+	var force, yes bool
+	cmd := &cobra.Command{
+		Use:   "unlock --force NAME",
+		Short: "Take a lock away from its holder",
+		Long: `unlock releases a lock that somebody else holds, whoever it is, and the first client that
+waits is granted it. It shows the holder and asks first, unless --yes is given.
+
+The holder is not asked. A client of rlock learns of the loss at its next renewal, a third
+of its lease later, and until then works as if it held the lock. Make sure that it is dead,
+or that two at once do no harm.
+
+EXIT CODES
+  0 if the lock was released; 1 if it was free, if the answer was no, or if Redis did not
+  confirm; 2 and 69 as in rlock --help.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !force {
+				return fmt.Errorf("%w: a lock that another process holds is released with --force only", errUsage)
+			}
+			return a.with(cmd, func(client *rlock.Client) error { return a.forceUnlock(cmd.Context(), client, args[0], yes) })
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "release it although another process holds it")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+func (a *app) forceUnlock(ctx context.Context, client *rlock.Client, name string, yes bool) error {
+	i, err := client.Inspect(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := view.WriteLock(a.out, i); err != nil {
+		return err
+	}
+	if i.HolderCount == 0 {
+		return fault{fmt.Errorf("%s is free", view.Printable(name)), errFailed}
+	}
+	if !yes {
+		if !isTerminal(a.in) {
+			return fault{fmt.Errorf("nobody can be asked: use --yes"), errUsage}
+		}
+		fmt.Fprintf(a.err, "\nRelease %s? [y/N] ", view.Printable(name))
+		answer, _ := bufio.NewReader(a.in).ReadString('\n')
+		if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+			return fault{fmt.Errorf("%s is left as it is", view.Printable(name)), errFailed}
+		}
+	}
+	released, err := lockOf(client, i).ForceUnlock(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !released:
+		return fault{fmt.Errorf("%s was released meanwhile", view.Printable(name)), errFailed}
+	}
+	fmt.Fprintf(a.out, "\n%s is released\n", view.Printable(name))
+	return nil
+}
+
+// lockOf returns the lock by which all that hold it can be made to release it.
+func lockOf(client *rlock.Client, i rlock.Inspection) *rlock.Lock {
+	switch {
+	case i.Kind != rlock.KindReadWrite:
+		return client.NewLock(i.Name)
+	case len(i.Holders) > 0 && i.Holders[0].Shared:
+		return client.NewReadWriteLock(i.Name).Read()
+	}
+	return client.NewReadWriteLock(i.Name).Write()
+}
+
+// isTerminal reports whether a person may be at the other end.
+func isTerminal(file *os.File) bool {
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Name() != os.DevNull
+}

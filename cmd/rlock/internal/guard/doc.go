@@ -1,0 +1,32 @@
+// Package guard runs a command while a lock is held, and ends it before the lock can be
+// another's.
+//
+// # When the lock is lost
+//
+// The lock's lease is renewed at a third of it. While Redis does not answer, the command
+// goes on for as long as the lease is certain, and then is ended before another client can
+// be granted the lock:
+//
+//	last renewal                                    TERM      KILL            lease ends
+//	     |---------- the command runs ---------------|- grace -|--- margin ----|
+//	     0                                                     97 %          100 %
+//
+// The margin is one fiftieth of the lease beside what the library leaves for the drift of
+// clocks (a hundredth and some milliseconds): time for the kernel to end the processes.
+//
+// A lock that was handed over by another client is certain for two seconds until it is
+// renewed for the first time. If that fails, grace and margin are as short in proportion.
+//
+// If Redis reports that the lock is gone (somebody has unlocked it by force, or deleted its
+// key), another client may hold it already. The command then has the grace, but one second
+// at most, between TERM and KILL.
+//
+// What cannot be ended: a process that left the command's process group, and the command
+// while this process itself is stopped (SIGSTOP, a suspended machine). Let the resource
+// compare fencing tokens where that matters.
+//
+// # When the command ends
+//
+// Processes that the command leaves behind in its group would go on without the lock. They
+// are sent TERM, and KILL after the grace, before the lock is released.
+package guard

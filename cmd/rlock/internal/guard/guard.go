@@ -1,0 +1,196 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-rlock/rlock/cmd/rlock/internal/child"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// The exit codes of Run beside those of the command, which are those of a shell: 126 for a
+// command that cannot be executed, 127 for one that does not exist, 128 and the number of
+// the signal that ended it.
+const (
+	ExitUsage       = 2  // the arguments are wrong
+	ExitUnavailable = 69 // Redis cannot be reached, or refuses (EX_UNAVAILABLE)
+	ExitLost        = 75 // the lock was lost, and the command was ended (EX_TEMPFAIL)
+
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignal        = 128
+)
+
+// Forever is a wait without end.
+const Forever time.Duration = -1
+
+// A Job is a command and the lock that it needs.
+type Job struct {
+	Name    string
+	New     func(client *rlock.Client, name string) *rlock.Lock
+	Wait    time.Duration // for the lock: 0 is one attempt, Forever has no end
+	Grace   time.Duration // between TERM and KILL
+	Busy    int           // the exit code if the lock is not acquired
+	Command []string      // the program and its arguments
+	Verbose bool          // tell what happens, not only what goes wrong
+	Log     func(format string, args ...any)
+}
+
+// Margin returns how long before the end of the validity of a lease the command is killed.
+func Margin(lease time.Duration) time.Duration { return lease / 50 }
+
+// Run runs the job and returns the exit code of this process. It ends when the command and
+// all processes of its group have ended and the lock is released. It says on Log what went
+// wrong. A process runs one job.
+func Run(config rlock.Config, job Job) int {
+	signals := make(chan os.Signal, 16)
+	for _, s := range child.Forwarded {
+		if !signal.Ignored(s) { // under nohup the command is to ignore it, too
+			signal.Notify(signals, s)
+		}
+	}
+	defer signal.Stop(signals)
+
+	r := &run{Job: job, lease: config.Lease, signals: signals}
+	hold, client, code := r.acquire(config)
+	if hold == nil {
+		return code
+	}
+	code = r.hold(hold)
+	if err := hold.Release(context.Background()); errors.Is(err, rlock.ErrLost) {
+		r.lose(err)
+	} else if err != nil {
+		r.Log("%v", err)
+	}
+	if r.lost != nil {
+		return ExitLost // without waiting for connections that may be dead
+	}
+	_ = client.Close()
+	return code
+}
+
+// A run is one call of Run. It belongs to its goroutine.
+type run struct {
+	Job
+	lease   time.Duration
+	signals chan os.Signal
+	lost    error // why the lock is not, or soon will not be, certain
+}
+
+// An outcome is that of the attempt to get the lock.
+type outcome struct {
+	hold   *rlock.Hold
+	client *rlock.Client
+	err    error
+}
+
+// acquire waits for the lock, or for a signal that ends the wait. Without a hold it returns
+// the exit code.
+func (r *run) acquire(config rlock.Config) (*rlock.Hold, *rlock.Client, int) {
+	begin := time.Now()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	landed := make(chan outcome, 1)
+	go func() { landed <- r.lock(ctx, config) }()
+	var by os.Signal
+	for {
+		select {
+		case by = <-r.signals:
+			cancel()
+		case o := <-landed:
+			if by != nil {
+				r.giveUp(o)
+				return nil, nil, exitSignal + child.Number(by)
+			}
+			if o.err != nil {
+				r.giveUp(o)
+				return nil, nil, r.explain(o.err)
+			}
+			if r.Verbose {
+				r.Log("%s: acquired after %v", r.Name, time.Since(begin).Round(time.Millisecond))
+			}
+			return o.hold, o.client, 0
+		}
+	}
+}
+
+func (r *run) lock(ctx context.Context, config rlock.Config) (o outcome) {
+	if o.client, o.err = rlock.New(config); o.err != nil {
+		return o
+	}
+	var options []rlock.AcquireOption
+	if r.Wait >= 0 {
+		options = append(options, rlock.WithWait(r.Wait))
+	}
+	o.hold, o.err = r.New(o.client, r.Name).Acquire(ctx, options...)
+	return o
+}
+
+// giveUp releases what was acquired.
+func (r *run) giveUp(o outcome) {
+	if o.client != nil {
+		_ = o.client.Close()
+	}
+}
+
+// explain logs why there is no lock, and returns the exit code.
+func (r *run) explain(err error) int {
+	switch {
+	case errors.Is(err, rlock.ErrNotAcquired):
+		if r.Verbose {
+			r.Log("%v", err)
+		}
+		return r.Busy
+	case errors.Is(err, rlock.ErrInvalidName), errors.Is(err, rlock.ErrInvalidLease), errors.Is(err, rlock.ErrInvalidConfig):
+		r.Log("%v", err)
+		return ExitUsage
+	}
+	r.Log("%v", err)
+	return ExitUnavailable
+}
+
+// hold runs the command, and returns its exit code.
+func (r *run) hold(hold *rlock.Hold) int {
+	p, err := child.Start(r.Command, environment(os.Environ(), hold, r.Name))
+	switch {
+	case errors.Is(err, child.ErrNotFound):
+		r.Log("%v", err)
+		return exitNotFound
+	case err != nil:
+		r.Log("%v", err)
+		return exitNotExecutable
+	}
+	return r.watch(hold, p).ExitCode()
+}
+
+// environment returns the environment of the command: that of this process, with the lock's
+// name, and the fencing token if there is one.
+func environment(own []string, hold *rlock.Hold, name string) (env []string) {
+	for _, entry := range own {
+		if !strings.HasPrefix(entry, "RLOCK_NAME=") && !strings.HasPrefix(entry, "RLOCK_TOKEN=") {
+			env = append(env, entry)
+		}
+	}
+	env = append(env, "RLOCK_NAME="+name)
+	if token, err := hold.Token(); err == nil {
+		env = append(env, "RLOCK_TOKEN="+strconv.FormatUint(token, 10))
+	}
+	return env
+}
+
+// lose notes, once, that the lock is lost.
+func (r *run) lose(why error) {
+	if r.lost == nil {
+		r.lost = why
+		r.Log("%s: the lock is lost, and the command is ended: %v", r.Name, why)
+	}
+}
+
+// errSilent is why a command is ended while its lease still runs.
+var errSilent = fmt.Errorf("%w: Redis has not confirmed the lease in time", rlock.ErrLost)

@@ -1,0 +1,111 @@
+package guard
+
+import (
+	"os"
+	"time"
+
+	"github.com/go-rlock/rlock/cmd/rlock/internal/child"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+const (
+	// lastMoment is the longest grace of a command whose lock may be another's already.
+	lastMoment = time.Second
+	// stubborn is how long processes that were killed may take to be gone. They may be
+	// zombies that nobody collects.
+	stubborn = 2 * time.Second
+)
+
+// A process is a [child.Process].
+type process interface {
+	Exited() <-chan child.Status
+	Gone() <-chan struct{}
+	Forward(os.Signal)
+	Terminate()
+	Kill()
+}
+
+// watch waits until the command has ended with all that it started, and ends it if the lock
+// is lost.
+func (r *run) watch(hold *rlock.Hold, p process) (status child.Status) {
+	exited, lost := p.Exited(), hold.Done()
+	fuse := newFuse(hold, r.lease, r.Grace)
+	left, _ := fuse.left()
+	check := time.NewTimer(left)
+	defer check.Stop()
+	var killAt time.Time // zero: not at all
+	kill := time.NewTimer(0)
+	kill.Stop()
+	end := func(grace time.Duration) {
+		p.Terminate()
+		if at := time.Now().Add(grace); killAt.IsZero() || at.Before(killAt) {
+			killAt = at
+			kill.Reset(grace)
+		}
+	}
+	var abandoned <-chan time.Time // when processes that were killed are waited for no longer
+	for {
+		select {
+		case s := <-r.signals:
+			p.Forward(s)
+		case status = <-exited:
+			exited = nil
+			end(r.Grace) // what is left of its group
+		case <-p.Gone():
+			if exited != nil {
+				status = <-exited // which came first
+			}
+			return status
+		case <-lost:
+			lost = nil
+			r.lose(hold.Err())
+			end(min(r.Grace, lastMoment))
+		case <-check.C:
+			if left, grace := fuse.left(); left > 0 {
+				check.Reset(left) // it was renewed meanwhile
+			} else if lost != nil {
+				r.lose(errSilent)
+				end(grace)
+			}
+		case <-kill.C:
+			p.Kill()
+			abandoned = time.After(stubborn)
+		case <-abandoned:
+			if exited == nil {
+				return status
+			}
+		}
+	}
+}
+
+// A fuse is when the command has to be told to end, unless Redis confirms the lease before.
+//
+// A lock that was granted by another's release is this process' for a claim of two seconds
+// at first, and for the lease once that is renewed. A claim has a margin and a grace of its
+// own, as short in proportion.
+type fuse struct {
+	hold   *rlock.Hold
+	lease  time.Duration
+	grace  time.Duration
+	claim  time.Duration // how long the lock was certain at first, if that was a claim
+	endsAt time.Time     // when the claim ends
+}
+
+func newFuse(hold *rlock.Hold, lease, grace time.Duration) *fuse {
+	f := &fuse{hold: hold, lease: lease, grace: grace}
+	if until := hold.ValidUntil(); time.Until(until) < lease/2 {
+		f.claim, f.endsAt = time.Until(until), until
+	}
+	return f
+}
+
+// left returns how long the command may run if nothing is confirmed meanwhile, and the grace
+// that it then has.
+func (f *fuse) left() (left, grace time.Duration) {
+	until := f.hold.ValidUntil()
+	lease, grace := f.lease, f.grace
+	if f.claim > 0 && !until.After(f.endsAt) {
+		lease, grace = f.claim, min(grace, f.claim/6)
+	}
+	return time.Until(until) - Margin(lease) - grace, grace
+}

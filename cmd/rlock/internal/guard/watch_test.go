@@ -1,0 +1,242 @@
+package guard_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/cmd/rlock/internal/child"
+	"github.com/go-rlock/rlock/cmd/rlock/internal/guard"
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+const (
+	name  = "nightly"
+	lease = 30 * time.Second
+	grace = 5 * time.Second
+)
+
+// A command is a process of which the test decides how it takes signals.
+type command struct {
+	exited chan child.Status
+	gone   chan struct{}
+	polite bool // TERM ends it
+	exit   bool // it has not exited yet
+
+	mu        sync.Mutex // protects following
+	ended     bool
+	terms     []time.Time
+	kills     []time.Time
+	forwarded []os.Signal
+}
+
+func newCommand(polite bool) *command {
+	return &command{exited: make(chan child.Status, 1), gone: make(chan struct{}), polite: polite, exit: true}
+}
+
+func (c *command) Exited() <-chan child.Status { return c.exited }
+func (c *command) Gone() <-chan struct{}       { return c.gone }
+
+func (c *command) Forward(s os.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forwarded = append(c.forwarded, s)
+}
+
+func (c *command) Terminate() {
+	c.mu.Lock()
+	c.terms = append(c.terms, time.Now())
+	c.mu.Unlock()
+	if c.polite {
+		c.end()
+	}
+}
+
+func (c *command) Kill() {
+	c.mu.Lock()
+	c.kills = append(c.kills, time.Now())
+	c.mu.Unlock()
+	c.end()
+}
+
+// end has the command exit, and leave nothing behind.
+func (c *command) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended {
+		c.ended = true
+		if c.exit {
+			c.exited <- child.Status{}
+		}
+		close(c.gone)
+	}
+}
+
+// A stage is a lock that is held over a network that the test can cut.
+type stage struct {
+	net    *network.Network
+	hold   *rlock.Hold
+	mine   *rlock.Client // of the hold
+	others *rlock.Client // who contend over a network of their own
+}
+
+func set(t *testing.T, server *redistest.Server) *stage {
+	t.Helper()
+	config := func() (rlock.Config, *network.Network) {
+		option := server.Options()
+		dial := option.DialCtxFn
+		wire := network.New(func() (net.Conn, error) { return dial(context.Background(), "", nil, nil) })
+		t.Cleanup(wire.Close)
+		return rlock.Config{Redis: rueidis.ClientOption{InitAddress: option.InitAddress, ForceSingleClient: true, DialCtxFn: wire.Dial}, Lease: lease}, wire
+	}
+	open := func(config rlock.Config) *rlock.Client {
+		client, err := rlock.New(config)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = client.Close() })
+		return client
+	}
+	mine, wire := config()
+	theirs, _ := config()
+	s := &stage{net: wire, mine: open(mine), others: open(theirs)}
+	var err error
+	s.hold, err = s.mine.NewLock(name).Acquire(t.Context())
+	require.NoError(t, err)
+	return s
+}
+
+// watch runs the command to its end, and returns why the lock was lost.
+func (s *stage) watch(t *testing.T, c *command) error {
+	job := guard.Job{Name: name, Grace: grace, Log: t.Logf}
+	return guard.Watch(job, lease, s.hold, c, make(chan os.Signal))
+}
+
+func TestACommandThatIgnoresTERMIsKilledBeforeAnotherIsGrantedTheLock(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
+		s, c := set(t, server), newCommand(false)
+		granted := make(chan time.Time, 1)
+		go func() {
+			if _, err := s.others.NewLock(name).Acquire(context.Background()); err == nil {
+				granted <- time.Now()
+			}
+		}()
+		time.Sleep(time.Minute) // it is renewed meanwhile
+		s.net.Rule(network.Silence)
+		require.ErrorIs(t, s.watch(t, c), rlock.ErrLost)
+		require.Len(t, c.kills, 1)
+		require.NotEmpty(t, c.terms)
+		assert.Equal(t, grace, c.kills[0].Sub(c.terms[0]))
+		margin := (<-granted).Sub(c.kills[0])
+		assert.GreaterOrEqual(t, margin, guard.Margin(lease))
+		assert.Less(t, margin, lease/10, "and is not killed much too early")
+	})
+}
+
+func TestACommandThatEndsByTERMIsNotKilled(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
+		s, c := set(t, server), newCommand(true)
+		s.net.Rule(network.Silence)
+		require.ErrorIs(t, s.watch(t, c), rlock.ErrLost)
+		assert.Empty(t, c.kills)
+	})
+}
+
+func TestAnOutageThatIsShorterThanTheLeaseEndsNothing(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
+		s, c := set(t, server), newCommand(true)
+		time.AfterFunc(time.Second, func() { s.net.Rule(network.Silence) })
+		time.AfterFunc(15*time.Second, func() { s.net.Rule(nil) })
+		time.AfterFunc(time.Hour, c.end)
+		require.NoError(t, s.watch(t, c))
+		assert.True(t, s.hold.Valid())
+	})
+}
+
+func TestACommandWhoseLockWasHandedOverRunsOn(t *testing.T) {
+	for what, cut := range map[string]bool{"": false, "and is ended in time if the network is cut at once": true} {
+		t.Run(what, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
+				s, c := set(t, server), newCommand(false)
+				before, err := s.others.NewLock("handed").Acquire(t.Context())
+				require.NoError(t, err)
+				handed := make(chan *rlock.Hold, 1)
+				go func() {
+					hold, err := s.mine.NewLock("handed").Acquire(t.Context())
+					assert.NoError(t, err)
+					handed <- hold
+				}()
+				synctest.Wait()
+				require.NoError(t, before.Release(t.Context()))
+				s.hold = <-handed
+				require.Less(t, time.Until(s.hold.ValidUntil()), lease/2, "it has a claim")
+				if !cut {
+					time.AfterFunc(time.Hour, c.end)
+					require.NoError(t, s.watch(t, c))
+					return
+				}
+				s.net.Rule(network.Silence)
+				granted := make(chan time.Time, 1)
+				go func() {
+					if _, err := s.others.NewLock("handed").Acquire(context.Background()); err == nil {
+						granted <- time.Now()
+					}
+				}()
+				require.ErrorIs(t, s.watch(t, c), rlock.ErrLost)
+				require.Len(t, c.kills, 1)
+				assert.True(t, c.kills[0].After(c.terms[0]))
+				assert.True(t, (<-granted).After(c.kills[0]))
+			})
+		})
+	}
+}
+
+func TestALossThatRedisReportsLeavesTheCommandASecond(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
+		s, c := set(t, server), newCommand(false)
+		released, err := s.others.NewLock(name).ForceUnlock(t.Context())
+		require.NoError(t, err)
+		require.True(t, released)
+		require.ErrorIs(t, s.watch(t, c), rlock.ErrLost)
+		require.Len(t, c.kills, 1)
+		assert.Equal(t, time.Second, c.kills[0].Sub(c.terms[0]))
+	})
+}
+
+func TestWhatACommandLeavesBehindIsEndedWhileTheLockIsHeld(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
+		s, c := set(t, server), newCommand(false)
+		c.exited <- child.Status{} // and its group goes on
+		c.exit = false
+		require.NoError(t, s.watch(t, c))
+		require.Len(t, c.terms, 1)
+		require.Len(t, c.kills, 1)
+		assert.Equal(t, grace, c.kills[0].Sub(c.terms[0]))
+		assert.True(t, s.hold.Valid())
+	})
+}
+
+func TestSignalsAreForwarded(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
+		s, c := set(t, server), newCommand(true)
+		signals := make(chan os.Signal)
+		watched := make(chan error, 1)
+		go func() {
+			watched <- guard.Watch(guard.Job{Name: name, Grace: grace, Log: t.Logf}, lease, s.hold, c, signals)
+		}()
+		signals <- syscall.SIGTERM
+		signals <- syscall.SIGINT
+		c.end()
+		require.NoError(t, <-watched)
+		assert.Equal(t, []os.Signal{syscall.SIGTERM, syscall.SIGINT}, c.forwarded)
+	})
+}

@@ -1,0 +1,98 @@
+package view
+
+import (
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A Lock is an inspected lock as it is in JSON.
+type Lock struct {
+	Name        string  `json:"name"`
+	Kind        string  `json:"kind,omitempty"` // "lock" or "read-write"
+	Held        bool    `json:"held"`
+	LeaseMS     *int64  `json:"lease_ms,omitempty"` // -1: without an end
+	Token       uint64  `json:"token,omitempty"`
+	HolderCount int     `json:"holder_count"`
+	Holders     []Party `json:"holders"`
+	Waiting     int     `json:"waiting"`
+	Queue       []Party `json:"queue"`
+	Guests      *int    `json:"guests,omitempty"` // clients of Redisson that wait
+	Unresolved  string  `json:"unresolved,omitempty"`
+}
+
+// A Party is a holder or a waiter.
+type Party struct {
+	Owner   string `json:"owner,omitempty"`
+	Count   int64  `json:"count,omitempty"`
+	Mode    string `json:"mode"` // "exclusive" or "shared"
+	Guest   bool   `json:"guest,omitempty"`
+	Polls   bool   `json:"polls,omitempty"`
+	Program string `json:"program,omitempty"`
+	Host    string `json:"host,omitempty"`
+	PID     int    `json:"pid,omitempty"`
+	Addr    string `json:"addr,omitempty"`
+}
+
+// WriteJSON writes a lock as one line.
+func WriteJSON(w io.Writer, i rlock.Inspection) error {
+	lock := Lock{
+		Name: i.Name, Kind: string(i.Kind), Held: i.HolderCount > 0, Token: i.Token,
+		HolderCount: i.HolderCount, Waiting: i.Waiting,
+		Holders: make([]Party, 0, len(i.Holders)), Queue: make([]Party, 0, len(i.Queue)),
+	}
+	if lock.Held {
+		ms := int64(-1)
+		if i.Lease >= 0 {
+			ms = i.Lease.Milliseconds()
+		}
+		lock.LeaseMS = &ms
+	}
+	if i.Guests >= 0 {
+		lock.Guests = &i.Guests
+	}
+	if i.Unresolved != nil {
+		lock.Unresolved = i.Unresolved.Error()
+	}
+	for _, h := range i.Holders {
+		p := party(h.Owner, h.Shared, h.Process)
+		p.Count, p.Guest = h.Count, h.Guest
+		lock.Holders = append(lock.Holders, p)
+	}
+	for _, q := range i.Queue {
+		p := party(q.Owner, q.Shared, q.Process)
+		p.Polls, p.Guest = q.Polls, q.Guest
+		lock.Queue = append(lock.Queue, p)
+	}
+	return json.NewEncoder(w).Encode(lock)
+}
+
+func party(owner string, shared bool, process *rlock.Process) Party {
+	p := Party{Owner: owner, Mode: mode(shared)}
+	if process != nil {
+		p.Program, p.Host, p.PID, p.Addr = process.Program, process.Host, process.PID, process.Addr
+	}
+	return p
+}
+
+func mode(shared bool) string {
+	if shared {
+		return "shared"
+	}
+	return "exclusive"
+}
+
+// rounded returns a duration as people read it.
+func rounded(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "without end"
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}

@@ -1,0 +1,166 @@
+package view
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A Table has a line for each lock. Call [Table.Flush] at the end.
+type Table struct{ w *tabwriter.Writer }
+
+// NewTable returns a table with its head.
+func NewTable(w io.Writer) *Table {
+	t := &Table{tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)}
+	fmt.Fprintln(t.w, "NAME\tKIND\tHOLDER\tDEPTH\tLEASE\tWAITING")
+	return t
+}
+
+// Add adds a line.
+func (t *Table) Add(i rlock.Inspection) {
+	waiting := strconv.Itoa(i.Waiting)
+	if i.Guests > 0 {
+		waiting += fmt.Sprintf(" + %d guests", i.Guests)
+	}
+	fmt.Fprintf(t.w, "%s\t%s\t%s\t%s\t%s\t%s\n", Printable(i.Name), kind(i), holders(i), depth(i), lease(i), waiting)
+}
+
+// Flush writes the table.
+func (t *Table) Flush() error { return t.w.Flush() }
+
+// WriteLock writes all that is known of one lock.
+func WriteLock(out io.Writer, i rlock.Inspection) error {
+	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	fmt.Fprintf(w, "Name:\t%s\n", Printable(i.Name))
+	if i.Kind != rlock.KindUnknown {
+		fmt.Fprintf(w, "Kind:\t%s\n", kind(i))
+	}
+	switch {
+	case i.HolderCount == 0:
+		fmt.Fprintf(w, "State:\tfree\n")
+	case i.Lease < 0:
+		fmt.Fprintf(w, "State:\theld; its key does not expire\n")
+	default:
+		fmt.Fprintf(w, "State:\theld; the lease ends in %s unless it is renewed\n", rounded(i.Lease))
+	}
+	if i.Token > 0 {
+		fmt.Fprintf(w, "Token:\t%d is the last fencing token reserved\n", i.Token)
+	}
+	fmt.Fprintf(w, "Waiting:\t%s\n", waiting(i))
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if len(i.Holders) > 0 {
+		fmt.Fprintf(w, "\nHOLDER\tMODE\tDEPTH\tADDRESS\tOWNER\n")
+		for _, h := range i.Holders {
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", who(h.Owner, h.Process, h.Guest), mode(h.Shared), h.Count, addr(h.Process), Printable(h.Owner))
+		}
+		more(w, i.HolderCount-len(i.Holders))
+	}
+	if len(i.Queue) > 0 {
+		fmt.Fprintf(w, "\nWAITER\tMODE\tWAKES\tADDRESS\tTICKET\n")
+		for _, q := range i.Queue {
+			switch {
+			case q.Guest:
+				fmt.Fprintf(w, "a turn for clients of Redisson\t\t\t\t\n")
+			case q.Polls:
+				fmt.Fprintf(w, "%s\t%s\tby polling\t%s\t%s\n", who(q.Owner, q.Process, false), mode(q.Shared), addr(q.Process), Printable(q.Owner))
+			default:
+				fmt.Fprintf(w, "%s\t%s\tby message\t%s\t%s\n", who(q.Owner, q.Process, false), mode(q.Shared), addr(q.Process), Printable(q.Owner))
+			}
+		}
+		more(w, i.Waiting-len(i.Queue))
+	}
+	if i.Unresolved != nil {
+		fmt.Fprintf(w, "\nThe processes are not known: %v\n", i.Unresolved)
+	}
+	return w.Flush()
+}
+
+func more(w io.Writer, n int) {
+	if n > 0 {
+		fmt.Fprintf(w, "... and %d more\n", n)
+	}
+}
+
+func waiting(i rlock.Inspection) string {
+	text := fmt.Sprintf("%d of rlock", i.Waiting)
+	if i.Guests >= 0 {
+		return fmt.Sprintf("%s, %d of Redisson", text, i.Guests)
+	}
+	return text
+}
+
+func kind(i rlock.Inspection) string {
+	switch {
+	case i.Kind == rlock.KindReadWrite && len(i.Holders) > 0 && i.Holders[0].Shared:
+		return "read-write (read)"
+	case i.Kind == rlock.KindReadWrite && len(i.Holders) > 0:
+		return "read-write (write)"
+	case i.Token > 0:
+		return "fenced"
+	}
+	return string(i.Kind)
+}
+
+func holders(i rlock.Inspection) string {
+	switch len(i.Holders) {
+	case 0:
+		return "-"
+	case 1:
+		return who(i.Holders[0].Owner, i.Holders[0].Process, i.Holders[0].Guest)
+	}
+	return fmt.Sprintf("%d holders", i.HolderCount)
+}
+
+func depth(i rlock.Inspection) string {
+	if len(i.Holders) != 1 {
+		return "-"
+	}
+	return strconv.FormatInt(i.Holders[0].Count, 10)
+}
+
+func lease(i rlock.Inspection) string {
+	if i.HolderCount == 0 {
+		return "-"
+	}
+	return rounded(i.Lease)
+}
+
+// who returns the process of an owner, or what is known of it.
+func who(owner string, process *rlock.Process, guest bool) string {
+	switch {
+	case process != nil:
+		return Printable(process.String())
+	case guest:
+		return "Redisson " + Printable(short(owner))
+	}
+	return "client " + Printable(short(owner))
+}
+
+func addr(process *rlock.Process) string {
+	if process == nil {
+		return "-"
+	}
+	return process.Addr
+}
+
+// short returns the first group of an owner's UUID.
+func short(owner string) string {
+	first, _, _ := strings.Cut(owner, "-")
+	return first
+}
+
+// Printable returns a name as it is safe to write to a terminal: quoted if it has what a
+// terminal would obey, or what would break the table.
+func Printable(name string) string {
+	quoted := strconv.Quote(name)
+	if quoted[1:len(quoted)-1] == name && name != "" {
+		return name
+	}
+	return quoted
+}
