@@ -38,11 +38,8 @@ func Start(argv, env []string) (*Process, error) {
 		// The kernel kills the command when the thread ends that started it. So this one is
 		// not given back: it waits for the command.
 		runtime.LockOSThread()
-		pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: attributes()})
-		p.pid = pid
-		if err == nil {
-			p.terminal.give(pid)
-		}
+		var err error
+		p.pid, err = p.terminal.start(path, argv, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: attributes()})
 		started <- err
 		if err == nil {
 			p.collect()

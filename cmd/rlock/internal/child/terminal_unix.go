@@ -44,27 +44,24 @@ func (t *terminal) foreground() int {
 	return group
 }
 
-func (t *terminal) set(group int) {
-	_ = unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group)
-}
-
-// give puts the command's group into the foreground. A command that was quicker, and was
-// stopped since it read from the background, is continued by resume.
-func (t *terminal) give(group int) {
+// start starts a command whose group takes this process' place in the foreground, before it
+// has executed anything. The kernel would stop the child for that, which is in the background
+// when it asks; so SIGTTOU is ignored. The command inherits this, and may write to the
+// terminal from the background whatever "stty tostop" says.
+func (t *terminal) start(path string, argv []string, attributes *syscall.ProcAttr) (pid int, err error) {
 	if t != nil {
-		t.set(group)
+		signal.Ignore(syscall.SIGTTOU)
+		attributes.Sys.Foreground, attributes.Sys.Ctty = true, int(t.file.Fd())
 	}
+	return syscall.ForkExec(path, argv, attributes)
 }
 
-// take puts this process back into the foreground. The kernel would stop it for that: it is
-// in the background.
+// take puts this process back into the foreground. SIGTTOU is ignored since start.
 func (t *terminal) take() {
 	if t == nil {
 		return
 	}
-	signal.Ignore(syscall.SIGTTOU)
-	defer signal.Reset(syscall.SIGTTOU)
-	t.set(t.own)
+	_ = unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, t.own)
 	t.close()
 }
 

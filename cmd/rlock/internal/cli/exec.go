@@ -39,6 +39,7 @@ func (a *app) exec() *cobra.Command {
 			return nil
 		},
 		DisableFlagsInUseLine: true,
+		ValidArgsFunction:     a.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			config, err := a.config(cmd)
 			if err != nil {

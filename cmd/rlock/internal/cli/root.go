@@ -71,6 +71,8 @@ func sorted(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, new(fault)):
+		return err
 	case errors.Is(err, address.ErrUsage), errors.Is(err, rlock.ErrInvalidName), errors.Is(err, rlock.ErrInvalidConfig), errors.Is(err, rlock.ErrInvalidLease):
 		return fault{err, errUsage}
 	case errors.Is(err, rlock.ErrWrongType), errors.Is(err, rlock.ErrUnconfirmed):
@@ -91,7 +93,6 @@ func (a *app) root() *cobra.Command {
 		Long:          rootHelp,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
 	}
 	a.address.Add(root.PersistentFlags())
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "tell what happens, on the standard error")

@@ -28,7 +28,8 @@ or that two at once do no harm.
 EXIT CODES
   0 if the lock was released; 1 if it was free, if the answer was no, or if Redis did not
   confirm; 2 and 69 as in rlock --help.`,
-		Args: cobra.ExactArgs(1),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !force {
 				return fmt.Errorf("%w: a lock that another process holds is released with --force only", errUsage)

@@ -1,0 +1,89 @@
+package address_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/redis/rueidis"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/cmd/rlock/internal/address"
+)
+
+// parse returns what the arguments mean in that environment.
+func parse(t *testing.T, environment map[string]string, args ...string) (rueidis.ClientOption, error) {
+	t.Helper()
+	for name, value := range environment {
+		t.Setenv(name, value)
+	}
+	var flags address.Flags
+	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	flags.Add(set)
+	require.NoError(t, set.Parse(args))
+	return flags.Option(set)
+}
+
+func TestWithoutAnythingTheServerIsOnThisHost(t *testing.T) {
+	option, err := parse(t, nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{address.Default}, option.InitAddress)
+	assert.Nil(t, option.TLSConfig)
+}
+
+func TestAFlagCountsMoreThanTheEnvironmentAndThatMoreThanTheURL(t *testing.T) {
+	option, err := parse(t, map[string]string{
+		"RLOCK_URL":      "rediss://ann:one@redis.example:7000/3",
+		"RLOCK_PASSWORD": "two",
+		"RLOCK_USER":     "bob",
+		"RLOCK_TLS_CA":   "",
+	}, "--user", "eve")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"redis.example:7000"}, option.InitAddress)
+	assert.Equal(t, "eve", option.Username)
+	assert.Equal(t, "two", option.Password)
+	assert.Equal(t, 3, option.SelectDB)
+	require.NotNil(t, option.TLSConfig)
+	assert.Equal(t, "redis.example", option.TLSConfig.ServerName)
+}
+
+func TestSentinelsHaveAUserOfTheirOwn(t *testing.T) {
+	option, err := parse(t, map[string]string{"RLOCK_ADDR": "a:26379,b:26379"}, "--sentinel", "main", "--sentinel-password", "s", "--password", "p", "--tls")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a:26379", "b:26379"}, option.InitAddress)
+	assert.Equal(t, "main", option.Sentinel.MasterSet)
+	assert.Equal(t, "s", option.Sentinel.Password)
+	assert.Equal(t, "p", option.Password)
+	assert.NotNil(t, option.Sentinel.TLSConfig)
+}
+
+func TestThePasswordMayBeInAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(file, []byte("hunter2\n"), 0o600))
+	option, err := parse(t, nil, "--password-file", file)
+	require.NoError(t, err)
+	assert.Equal(t, "hunter2", option.Password)
+}
+
+func TestAnErrorRepeatsNoPassword(t *testing.T) {
+	for _, args := range [][]string{
+		{"--url", "redis://me:hunter2@[host"},
+		{"--url", "redis://me:hunter2"},
+		{"--url", "http://me:hunter2@host"},
+		{"--url", "redis://me:hunter2@host/x"},
+		{"--url", "redis://me:hunter2%zz@host"},
+		{"--tls-ca", "/no/such/file"},
+		{"--tls-cert", "/no/such/file"},
+		{"--password-file", "/no/such/file"},
+	} {
+		_, err := parse(t, nil, args...)
+		require.ErrorIs(t, err, address.ErrUsage, "%v", args)
+		assert.NotContains(t, err.Error(), "hunter2")
+	}
+	_, err := parse(t, map[string]string{"RLOCK_DB": "hunter2"})
+	require.ErrorIs(t, err, address.ErrUsage)
+	assert.NotContains(t, err.Error(), "hunter2")
+	assert.Contains(t, err.Error(), "RLOCK_DB")
+}

@@ -1,0 +1,168 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// hold takes a lock until the test ends.
+func (s *site) hold(lock *rlock.Lock) *rlock.Hold {
+	s.t.Helper()
+	hold, err := lock.Acquire(s.ctx)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { _ = hold.Release(context.Background()) })
+	return hold
+}
+
+func locks(t *testing.T, text string) (read []view.Lock) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		var lock view.Lock
+		require.NoError(t, json.Unmarshal([]byte(line), &lock), line)
+		read = append(read, lock)
+	}
+	return read
+}
+
+func TestLsListsTheLocksThatAreHeldByName(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	code, stdout, _ := s.run("", "ls")
+	assert.Zero(t, code)
+	assert.Equal(t, 1, strings.Count(stdout, "\n"), "there is the head alone: %s", stdout)
+
+	s.hold(s.client.NewLock("orders:2"))
+	s.hold(s.client.NewFencedLock("orders:1"))
+	s.hold(s.client.NewReadWriteLock("catalogue").Read())
+	s.hold(s.client.NewLock("odd \x1b[31mname"))
+	code, stdout, stderr := s.run("", "ls")
+	require.Zero(t, code, stderr)
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	require.Len(t, lines, 5)
+	assert.Regexp(t, `^NAME +KIND +HOLDER +DEPTH +LEASE +WAITING$`, lines[0])
+	assert.Regexp(t, `^catalogue +read-write \(read\) +\S.* +1 +\S+ +0$`, lines[1])
+	assert.Regexp(t, `^"odd \\x1b\[31mname" +lock `, lines[2], "a terminal obeys no name")
+	assert.Regexp(t, `^orders:1 +fenced `, lines[3])
+	assert.Regexp(t, `^orders:2 +lock `, lines[4])
+
+	_, stdout, _ = s.run("", "ls", "--json", "orders:*")
+	read := locks(t, stdout)
+	require.Len(t, read, 2)
+	assert.Equal(t, "orders:1", read[0].Name)
+	assert.NotZero(t, read[0].Token)
+	assert.Equal(t, "orders:2", read[1].Name)
+	assert.True(t, strings.HasPrefix(read[1].Holders[0].Owner, s.client.ID()))
+
+	_, stdout, _ = s.run("", "ls", "--json", "--waiting")
+	assert.Empty(t, locks(t, stdout))
+}
+
+func TestShowShowsTheHolderAndTheQueue(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const name = "orders:42"
+	hold := s.hold(s.client.NewLock(name))
+	p := s.start("exec", name, "--", "true")
+	s.awaitWaiter(name)
+
+	code, stdout, _ := s.run("", "show", "--json", name)
+	assert.Zero(t, code)
+	lock := locks(t, stdout)[0]
+	assert.True(t, lock.Held)
+	assert.Equal(t, "lock", lock.Kind)
+	require.Len(t, lock.Holders, 1)
+	assert.Equal(t, "exclusive", lock.Holders[0].Mode)
+	require.NotNil(t, lock.LeaseMS)
+	assert.Positive(t, *lock.LeaseMS)
+	require.Len(t, lock.Queue, 1)
+	assert.Equal(t, 1, lock.Waiting)
+	if lock.Unresolved == "" { // the embedded server has no CLIENT LIST
+		assert.Equal(t, p.cmd.Process.Pid, lock.Queue[0].PID)
+	}
+
+	_, stdout, _ = s.run("", "show", name)
+	assert.Regexp(t, `Name: +orders:42\n`, stdout)
+	assert.Contains(t, stdout, "held; the lease ends in")
+	assert.Contains(t, stdout, "1 of rlock")
+	assert.Contains(t, stdout, lock.Holders[0].Owner)
+	assert.Contains(t, stdout, lock.Queue[0].Owner)
+	require.NoError(t, hold.Release(s.ctx))
+	assert.Zero(t, p.wait())
+	_, stdout, _ = s.run("", "show", name)
+	assert.Contains(t, stdout, "free")
+}
+
+func TestUnlockTakesALockAwayOnlyIfItIsToldToTwice(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for what, lock := range map[string]*rlock.Lock{
+		"a lock":       s.client.NewLock("orders:1"),
+		"a write lock": s.client.NewReadWriteLock("orders:2").Write(),
+		"a read lock":  s.client.NewReadWriteLock("orders:3").Read(),
+	} {
+		t.Run(what, func(t *testing.T) {
+			hold := s.hold(lock)
+			code, _, stderr := s.run("", "unlock", lock.Name())
+			assert.Equal(t, 2, code)
+			assert.Contains(t, stderr, "--force")
+			code, stdout, stderr := s.run("y\n", "unlock", "--force", lock.Name())
+			assert.Equal(t, 2, code, "a pipe is nobody to ask")
+			assert.Contains(t, stderr, "--yes")
+			assert.Contains(t, stdout, hold.Owner().String(), "it has shown the holder")
+			locked, err := lock.IsLocked(s.ctx)
+			require.NoError(t, err)
+			require.True(t, locked)
+
+			code, stdout, _ = s.run("", "unlock", "--force", "--yes", lock.Name())
+			assert.Zero(t, code)
+			assert.Contains(t, stdout, "is released")
+			locked, err = lock.IsLocked(s.ctx)
+			require.NoError(t, err)
+			assert.False(t, locked)
+			code, _, stderr = s.run("", "unlock", "--force", "--yes", lock.Name())
+			assert.Equal(t, 1, code)
+			assert.Contains(t, stderr, "is free")
+		})
+	}
+}
+
+func TestTheExitCodeTellsWhyACommandFailed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, args := range [][]string{{"ls"}, {"show", "a"}, {"unlock", "--force", "--yes", "a"}} {
+		code, _, stderr := s.run("", append(args, "--addr", "127.0.0.1:1")...)
+		assert.Equal(t, 69, code, args)
+		assert.Contains(t, stderr, "cannot connect", args)
+	}
+	for _, args := range [][]string{{"show"}, {"show", "a", "b"}, {"nosuch"}, {"ls", "--nosuch"}, {"show", ""}} {
+		code, _, stderr := s.run("", args...)
+		assert.Equal(t, 2, code, args)
+		assert.NotEmpty(t, stderr, args)
+	}
+}
+
+func TestThereIsCompletionForEachShell(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		code, stdout, _ := s.run("", "completion", shell)
+		assert.Zero(t, code, shell)
+		assert.NotEmpty(t, stdout, shell)
+	}
+	s.hold(s.client.NewLock("orders:42"))
+	s.hold(s.client.NewLock("users:7"))
+	code, stdout, _ := s.run("", "__complete", "show", "ord")
+	assert.Zero(t, code)
+	assert.Contains(t, stdout, "orders:42")
+	assert.NotContains(t, stdout, "users:7")
+}

@@ -1,0 +1,140 @@
+package cli_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// A desk is a terminal at which the command runs.
+type desk struct {
+	t      *testing.T
+	keys   *os.File // what is typed, and what is shown
+	screen *bufio.Reader
+	cmd    *exec.Cmd
+}
+
+// sit starts the command in the foreground of a new terminal.
+func sit(t *testing.T, cmd *exec.Cmd) *desk {
+	t.Helper()
+	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("there are no terminals: %v", err)
+	}
+	t.Cleanup(func() { _ = keys.Close() })
+	require.NoError(t, unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0))
+	number, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPTN)
+	require.NoError(t, err)
+	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	require.NoError(t, err)
+	defer terminal.Close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return &desk{t: t, keys: keys, screen: bufio.NewReader(keys), cmd: cmd}
+}
+
+func (d *desk) press(keys string) {
+	d.t.Helper()
+	_, err := d.keys.WriteString(keys)
+	require.NoError(d.t, err)
+}
+
+// await returns when a line with the text is on the screen.
+func (d *desk) await(text string) {
+	d.t.Helper()
+	for {
+		line, err := d.screen.ReadString('\n')
+		if strings.Contains(line, text) && !strings.Contains(line, "echo") {
+			return
+		}
+		require.NoError(d.t, err, "%q never came", text)
+	}
+}
+
+func (d *desk) wait() int {
+	d.t.Helper()
+	_ = d.cmd.Wait()
+	return d.cmd.ProcessState.ExitCode()
+}
+
+func TestACommandReadsFromItsTerminalAndTheShellHasItBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	cmd := s.command("exec", "terminal", "--", "sh", "-c", `echo ready; read name; echo "got $name"`)
+	// After rlock the shell reads from the terminal itself.
+	cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `"$0" "$@"; read again; echo "then $again"; exit 5`}, cmd.Args...)
+	d := sit(t, cmd)
+	d.await("ready")
+	d.press("Ada\n")
+	d.await("got Ada")
+	d.press("Grace\n")
+	d.await("then Grace")
+	assert.Equal(t, 5, d.wait())
+}
+
+func TestCtrlCReachesTheCommandOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	d := sit(t, s.command("exec", "interrupt", "--", "sh", "-c", `trap 'echo heard; exit 7' INT; echo ready; read line`))
+	d.await("ready")
+	d.press("\x03")
+	d.await("heard")
+	assert.Equal(t, 7, d.wait())
+}
+
+func TestCtrlZDoesNotSuspendACommandThatHoldsALock(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	d := sit(t, s.command("exec", "suspend", "--", "sh", "-c", `echo ready; cat; exit 8`))
+	d.await("ready")
+	d.press("\x1a")
+	d.await("not suspended")
+	d.press("\x04") // the end of the input: cat goes on to read
+	assert.Equal(t, 8, d.wait())
+}
+
+// As the process with the id 1 it has to collect orphans, and no default action of a signal
+// would end it.
+func TestExecAsTheFirstProcessOfAContainer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	if err := exec.Command("unshare", "--pid", "--fork", "--kill-child", "true").Run(); err != nil {
+		t.Skipf("this user may not make a PID namespace: %v", err)
+	}
+	cmd := s.command("exec", "first", "--", "sh", "-c", `trap 'exit 9' TERM; (sh -c "exit 1" &); echo ready; read line`)
+	cmd.Path, cmd.Args = "", append([]string{"unshare", "--pid", "--fork", "--kill-child", "sh", "-c", `exec "$0" "$@"`}, cmd.Args...)
+	var err error
+	cmd.Path, err = exec.LookPath("unshare")
+	require.NoError(t, err)
+	p := s.play(cmd)
+	p.expect("ready")
+	// unshare forwards nothing: the signal is for its child.
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", p.cmd.Process.Pid, p.cmd.Process.Pid))
+	require.NoError(t, err)
+	var pid int
+	_, err = fmt.Sscan(string(children), &pid)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
+	assert.Equal(t, 9, p.wait())
+}
+
+func TestTheCommandDiesWithRlock(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p := s.start("exec", "--lease", "1s", "killed", "--", "sh", "-c", "echo ready; read line; read line")
+	p.expect("ready")
+	p.signal(syscall.SIGKILL)
+	_, err := p.stdout.ReadString('\n') // the command had the output, too
+	assert.Error(t, err, "it has ended")
+	assert.Equal(t, -1, p.wait())
+}
