@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -89,6 +90,8 @@ func refused(major int) map[string]string {
 		"+mget":                     inTheQueue,
 		"+zcount":                   "", // nobody is told that others wait
 		"+set":                      "", // only for guests
+		"+get":                      "",
+		"+time":                     "",
 		"+ping":                     "", // a refusal tells as well that the server is alive; its ACL LOG fills
 
 		"+publish":       "Unlock",
@@ -345,6 +348,30 @@ var readWriteRights = []string{
 	"+hset", "+hdel", "+set", "+mget", "+del", "+pexpire", "+pttl", "+ping",
 	"+zadd", "+zrem", "+zrange", "+zrangebyscore", "+zcount", "+zscore",
 	"+publish", "+subscribe", "+unsubscribe", "+pubsub|numsub",
+}
+
+// A client of Redisson that listens is counted, and has its turn by the server's clock.
+func TestTheACLLinesAreEnoughBesideAClientOfRedisson(t *testing.T) {
+	t.Parallel()
+	s := at(t, redistest.Standalone(t))
+	listening, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	go func() {
+		_ = s.outside.Receive(listening, s.outside.B().Subscribe().Channel(channel).Build(), func(rueidis.PubSubMessage) {})
+	}()
+	s.awaitListeners(1, plain, channel)
+	config := s.limited(s.rights(s.aclLines()...)...)
+	login := func(c *rlock.Config) {
+		c.Redis.Username, c.Redis.Password = config.Redis.Username, config.Redis.Password
+	}
+	here, there := s.client(login).NewLock(key), s.client(login).NewLock(key)
+	for range 3 {
+		require.NoError(t, here.Lock(s.ctx))
+		waiter := background(func() error { return there.Do(s.ctx, func(context.Context) error { return nil }) })
+		s.awaitWaiters(1, key)
+		require.NoError(t, here.Unlock(s.ctx))
+		require.NoError(t, s.await(waiter))
+	}
 }
 
 func TestReadersAndWritersAreToldOfARightThatIsMissing(t *testing.T) {
