@@ -25,6 +25,8 @@ const (
 	KindLock LockKind = "lock"
 	// KindReadWrite is a [ReadWriteLock].
 	KindReadWrite LockKind = "read-write"
+	// KindSemaphore is a semaphore. Redis does not know how many permits it has.
+	KindSemaphore LockKind = "semaphore"
 )
 
 // An Inspection is what Redis showed of a lock at one moment.
@@ -32,13 +34,14 @@ type Inspection struct {
 	Name string
 	Kind LockKind
 
-	// Holders are empty if the lock is free. There are several only of a read lock.
+	// Holders are empty if the lock is free. There are several only of a read lock and of
+	// a semaphore.
 	// HolderCount is more than their number if there are more than InspectLimit.
 	Holders     []Holder
 	HolderCount int
 
 	// Lease is how long the lock is held if nobody renews it: 0 if it is free, -1 ns if
-	// its key does not expire.
+	// its key does not expire. Of readers, and of a semaphore, it is the longest lease.
 	Lease time.Duration
 
 	// Token is the last fencing token that was reserved; tokens are reserved in blocks, so
@@ -47,7 +50,8 @@ type Inspection struct {
 	Token uint64
 
 	// Queue is the waiters, the first to be granted the lock first: one for each client
-	// that waits, however many of its goroutines do, and one for each waiter of a fair lock.
+	// that waits, however many of its goroutines do. Of a fair lock and of a semaphore it is
+	// one for each waiter.
 	// Waiting is more than their number if there are more than InspectLimit.
 	Queue   []Waiter
 	Waiting int
@@ -64,11 +68,12 @@ type Inspection struct {
 
 // A Holder is one owner that holds a lock.
 type Holder struct {
-	Owner   string   // "<uuid>:<id>", as it stands in Redis
-	Count   int64    // how many levels deep it holds the lock, as last mirrored
-	Shared  bool     // it is a reader
-	Guest   bool     // it is no client of this package, but one of Redisson, or an unknown one
-	Process *Process // nil if it is not known
+	Owner   string        // "<uuid>:<id>", as it stands in Redis
+	Lease   time.Duration // what is left of the lock's lease; of a semaphore, of the holder's own
+	Count   int64         // how many levels deep it holds the lock, as last mirrored
+	Shared  bool          // it is a reader
+	Guest   bool          // it is no client of this package, but one of Redisson, or an unknown one
+	Process *Process      // nil if it is not known
 }
 
 // A Waiter is one place in the queue.
@@ -97,20 +102,20 @@ type Waiter struct {
 // [the rights]: https://github.com/go-rlock/rlock/blob/main/docs/operations.md#rights
 func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
 	// A fenced lock has the names of a plain one, and a counter.
-	plain, rw := c.newName(fencedKind, name), c.newName(readWriteKind, name)
+	plain, rw, semaphore := c.newName(fencedKind, name), c.newName(readWriteKind, name), c.newName(semaphoreKind, name)
 	failed := func(err error) (Inspection, error) {
 		return Inspection{}, fmt.Errorf("rlock: inspect %q: %w", name, err)
 	}
 	if plain.err != nil {
 		return Inspection{}, plain.err
 	}
-	replies, err := c.survey(ctx, plain, func() []rueidis.Completed { return c.questions(plain, rw) })
+	replies, err := c.survey(ctx, plain, func() []rueidis.Completed { return c.questions(plain, rw, semaphore) })
 	if err != nil {
 		return failed(err)
 	}
 	i, err := c.inspection(name, replies)
 	if queue := (*queueError)(nil); errors.As(err, &queue) {
-		queue.key = []string{plain.queue, rw.queue}[queue.layout]
+		queue.key = []string{plain.queue, rw.queue, semaphore.queue}[queue.layout]
 	}
 	if err != nil {
 		return failed(err)
@@ -129,11 +134,14 @@ const (
 	asksFields
 	asksToken
 	asksGuests
-	asksQueues // of each of the two layouts: the number of tickets, and the first of them
+	asksCount   // of a semaphore: how many owners
+	asksPermits // and those with the longest leases
+	asksClock
+	asksQueues // of each of the layouts: the number of tickets, and the first of them
 )
 
 // questions are the commands of an inspection.
-func (c *Client) questions(plain, rw *name) []rueidis.Completed {
+func (c *Client) questions(plain, rw, semaphore *name) []rueidis.Completed {
 	ask := func(key string, words ...string) rueidis.Completed {
 		return c.redis.B().Arbitrary(words[0]).Keys(key).Args(words[1:]...).Build()
 	}
@@ -143,22 +151,28 @@ func (c *Client) questions(plain, rw *name) []rueidis.Completed {
 		count = "SHARDNUMSUB"
 	}
 	asked := []rueidis.Completed{
-		asksLease:  ask(plain.key, "PTTL"),
-		asksMode:   ask(plain.key, "HGET", "mode"),
-		asksSize:   ask(plain.key, "HLEN"),
-		asksFields: ask(plain.key, "HSCAN", "0", "COUNT", limit),
-		asksToken:  ask(plain.extra, "GET"),
-		asksGuests: c.redis.B().Arbitrary("PUBSUB", count, plain.channel, plain.turns+"ushers", rw.channel, rw.turns+"ushers").Build(),
+		asksLease:   ask(plain.key, "PTTL"),
+		asksMode:    ask(plain.key, "HGET", "mode"),
+		asksSize:    ask(plain.key, "HLEN"),
+		asksFields:  ask(plain.key, "HSCAN", "0", "COUNT", limit),
+		asksToken:   ask(plain.extra, "GET"),
+		asksGuests:  c.redis.B().Arbitrary("PUBSUB", count, plain.channel, plain.turns+"ushers", rw.channel, rw.turns+"ushers").Build(),
+		asksCount:   ask(plain.key, "ZCOUNT", "-inf", "+inf"),
+		asksPermits: ask(plain.key, "ZRANGE", "-"+limit, "-1", "WITHSCORES"),
+		asksClock:   c.redis.B().Time().Build(),
 	}
-	for _, n := range []*name{plain, rw} {
+	for _, n := range []*name{plain, rw, semaphore} {
 		asked = append(asked, ask(n.queue, "ZCOUNT", "1", "+inf"), ask(n.queue, "ZRANGEBYSCORE", "1", "+inf", "LIMIT", "0", limit))
 	}
 	return asked
 }
 
+// layouts are the kinds that have a queue of their own.
+var layouts = [...]LockKind{KindLock, KindReadWrite, KindSemaphore}
+
 // A queueError is that of the key of a queue.
 type queueError struct {
-	layout int // 0 plain, 1 read-write
+	layout int // in layouts
 	key    string
 	cause  error
 }
@@ -169,11 +183,23 @@ func (e *queueError) Unwrap() error { return e.cause }
 // inspection reads the replies.
 func (c *Client) inspection(name string, replies []rueidis.RedisResult) (i Inspection, err error) {
 	i = Inspection{Name: name, Guests: -1}
-	if err := i.readHolders(replies); err != nil {
+	if err := i.readLease(replies[asksLease]); err != nil {
+		return i, err
+	}
+	err = i.readHolders(replies)
+	if _, told := diagnose(err); errors.Is(told, ErrWrongType) {
+		if permits, failed := permitsOf(replies[asksPermits], replies[asksClock]); failed == nil {
+			count, _ := replies[asksCount].AsInt64()
+			err = i.readPermits(permits, int(count))
+		} else if _, other := diagnose(failed); !errors.Is(other, ErrWrongType) {
+			err = failed
+		}
+	}
+	if err != nil {
 		_, err = diagnose(err)
 		return i, err
 	}
-	for layout := range 2 {
+	for layout := range layouts {
 		if err := i.readQueue(layout, replies[asksQueues+2*layout:]); err != nil {
 			return i, err
 		}
@@ -193,9 +219,10 @@ func (c *Client) inspection(name string, replies []rueidis.RedisResult) (i Inspe
 	return i, nil
 }
 
-func (i *Inspection) readHolders(replies []rueidis.RedisResult) error {
-	left, err := replies[asksLease].AsInt64()
+func (i *Inspection) readLease(reply rueidis.RedisResult) error {
+	left, err := reply.AsInt64()
 	if err != nil {
+		_, err = diagnose(err)
 		return err
 	}
 	switch {
@@ -204,6 +231,26 @@ func (i *Inspection) readHolders(replies []rueidis.RedisResult) error {
 	case left >= 0:
 		i.Lease = fromMilliseconds(left)
 	}
+	return nil
+}
+
+// readPermits has the owners of a semaphore. Its key may be there, and nobody hold a permit.
+// Of count owners those beyond the limit are not known to hold theirs still.
+func (i *Inspection) readPermits(permits []permit, count int) error {
+	i.Kind, i.HolderCount = KindSemaphore, len(permits)+max(count-InspectLimit, 0)
+	i.Lease = 0
+	for _, p := range permits {
+		if !isOwner(p.owner) {
+			return fmt.Errorf("%w: it is a sorted set with the member %q", ErrWrongType, p.owner)
+		}
+		i.Lease = max(i.Lease, p.left)
+		i.Holders = append(i.Holders, Holder{Owner: p.owner, Count: 1, Lease: p.left, Guest: !isOurs(p.owner)})
+	}
+	return nil
+}
+
+// readHolders has the owners in a hash.
+func (i *Inspection) readHolders(replies []rueidis.RedisResult) error {
 	mode, err := replies[asksMode].ToString()
 	if err != nil && !rueidis.IsRedisNil(err) {
 		return err
@@ -235,7 +282,7 @@ func (i *Inspection) readHolders(replies []rueidis.RedisResult) error {
 		}
 		if len(i.Holders) < InspectLimit {
 			owner, writes := strings.CutSuffix(field, ":write")
-			i.Holders = append(i.Holders, Holder{Owner: owner, Count: count, Shared: mode != "" && !writes, Guest: !isOurs(field)})
+			i.Holders = append(i.Holders, Holder{Owner: owner, Lease: i.Lease, Count: count, Shared: mode != "" && !writes, Guest: !isOurs(field)})
 		}
 	}
 	return nil
@@ -254,7 +301,7 @@ func (i *Inspection) readQueue(layout int, replies []rueidis.RedisResult) error 
 	}
 	i.Waiting += int(waiting)
 	if waiting > 0 && i.Kind == KindUnknown {
-		i.Kind = []LockKind{KindLock, KindReadWrite}[layout]
+		i.Kind = layouts[layout]
 	}
 	for _, member := range members {
 		if w, ok := parseMember(member); ok && len(i.Queue) < InspectLimit {

@@ -132,6 +132,40 @@ func TestInspectShowsReadersAndTheWriterThatWaits(t *testing.T) {
 	})
 }
 
+func TestInspectShowsTheHoldersOfASemaphoreWithTheirLeasesAndTheWaiters(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		first, err := p.NewSemaphore(key, 2).Acquire(w.ctx, rlock.WithLease(time.Minute))
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		second, err := w.client().NewSemaphore(key, 2).Acquire(w.ctx, rlock.WithLease(time.Minute))
+		require.NoError(t, err)
+		other := w.client()
+		waiter := start(func() error {
+			return other.NewSemaphore(key, 2).Do(w.ctx, func(context.Context) error { return nil })
+		})
+		require.True(t, pending(waiter))
+		i, err := p.Inspect(w.ctx, key)
+		require.NoError(t, err)
+		assert.Equal(t, rlock.KindSemaphore, i.Kind)
+		require.Len(t, i.Holders, 2)
+		assert.Equal(t, 2, i.HolderCount)
+		assert.True(t, strings.HasPrefix(i.Holders[0].Owner, p.ID()))
+		assert.Equal(t, 59*time.Second, i.Holders[0].Lease)
+		assert.Equal(t, time.Minute, i.Holders[1].Lease)
+		assert.Equal(t, time.Minute, i.Lease)
+		require.Len(t, i.Queue, 1)
+		assert.True(t, strings.HasPrefix(i.Queue[0].Owner, other.ID()))
+		require.NoError(t, first.Release(w.ctx))
+		require.NoError(t, <-waiter)
+		time.Sleep(2 * time.Minute)
+		require.ErrorIs(t, second.Release(w.ctx), rlock.ErrLost)
+		i, err = p.Inspect(w.ctx, key)
+		require.NoError(t, err)
+		assert.Zero(t, i.HolderCount)
+	})
+}
+
 func TestInspectShowsTheLastFencingToken(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
@@ -152,7 +186,7 @@ func TestInspectTellsGuestsFromClientsOfOurs(t *testing.T) {
 		defer w.Del(key)
 		i, err := w.client().Inspect(w.ctx, key)
 		require.NoError(t, err)
-		assert.Equal(t, []rlock.Holder{{Owner: javaThread, Count: 3, Guest: true}}, i.Holders)
+		assert.Equal(t, []rlock.Holder{{Owner: javaThread, Lease: -1, Count: 3, Guest: true}}, i.Holders)
 		assert.EqualValues(t, -1, i.Lease, "its key does not expire")
 	})
 }
@@ -160,6 +194,7 @@ func TestInspectTellsGuestsFromClientsOfOurs(t *testing.T) {
 func TestInspectSaysOfWhatIsNoLockThatItIsNone(t *testing.T) {
 	for what, make := range map[string]func(w *world){
 		"a string":               func(w *world) { require.NoError(w.t, w.Set(key, "x")) },
+		"a set of scores":        func(w *world) { _, _ = w.ZAdd(key, 1e15, "Ada") },
 		"a hash of something":    func(w *world) { w.HSet(key, "name", "Ada") },
 		"a hash of words":        func(w *world) { w.HSet(key, javaThread, "many") },
 		"a queue that is a list": func(w *world) { _, _ = w.Lpush("rlock_queue:{"+key+"}", "x") },
@@ -225,6 +260,10 @@ func TestLocksFindsTheHeldLocksOfAllKindsAndNothingElse(t *testing.T) {
 		_, err = readLock([]*rlock.Client{p.Client}, "orders:3").Acquire(w.ctx)
 		require.NoError(t, err)
 		w.HSet("orders:4", javaThread, "1")
+		_, err = p.NewSemaphore("orders:7", 3).Acquire(w.ctx)
+		require.NoError(t, err)
+		_, err = w.ZAdd("orders:8", 1, "high score")
+		require.NoError(t, err)
 		_, err = p.NewLock("users:1").Acquire(w.ctx)
 		require.NoError(t, err)
 		w.HSet("orders:5", "total", "12")
@@ -236,13 +275,13 @@ func TestLocksFindsTheHeldLocksOfAllKindsAndNothingElse(t *testing.T) {
 			require.NoError(t, err)
 			names = append(names, name)
 		}
-		assert.ElementsMatch(t, []string{"orders:1", "orders:2", "orders:3", "orders:4"}, names)
+		assert.ElementsMatch(t, []string{"orders:1", "orders:2", "orders:3", "orders:4", "orders:7"}, names)
 		for name, err := range p.Locks(w.ctx, "") {
 			require.NoError(t, err)
 			require.NotEmpty(t, name)
 			break // and no more is asked for
 		}
-		assert.Len(t, p.net.Sent("SCAN"), 2)
+		assert.Len(t, p.net.Sent("SCAN"), 3, "one of each type, and one")
 	})
 }
 
@@ -328,7 +367,7 @@ func TestTheACLLineOfInspectIsEnoughAndEachRightOfItIsNeeded(t *testing.T) {
 		require.NoError(t, err)
 		defer client.Close()
 		i, err = client.Inspect(s.ctx, key)
-		for name, failed := range client.Locks(s.ctx, key) {
+		for name, failed := range client.Locks(s.ctx, key+"*") {
 			if failed != nil {
 				err = errors.Join(err, failed)
 				continue
@@ -337,14 +376,15 @@ func TestTheACLLineOfInspectIsEnoughAndEachRightOfItIsNeeded(t *testing.T) {
 		}
 		return i, names, err
 	}
-	holder := s.client()
+	holder, permits := s.client(), key+":permits"
 	require.NoError(t, holder.NewFencedLock(key).Lock(s.ctx))
+	require.NoError(t, holder.NewSemaphore(permits, 2).Lock(s.ctx))
 	i, names, err := ask("")
 	require.NoError(t, err)
 	require.NoError(t, i.Unresolved)
 	assert.NotNil(t, i.Holders[0].Process)
 	assert.NotZero(t, i.Token)
-	assert.Equal(t, []string{key}, names)
+	assert.Equal(t, []string{key, permits}, names)
 	for _, right := range inspecting {
 		i, _, err := ask(right)
 		if right == "+client|list" || right == "+client" {
@@ -356,5 +396,6 @@ func TestTheACLLineOfInspectIsEnoughAndEachRightOfItIsNeeded(t *testing.T) {
 		assert.ErrorIs(t, err, rlock.ErrNoPermission, "without %s", right)
 	}
 	require.NoError(t, holder.NewFencedLock(key).Unlock(s.ctx))
+	require.NoError(t, holder.NewSemaphore(permits, 2).Unlock(s.ctx))
 	s.number("DEL", "redisson_lock_token:{"+key+"}")
 }

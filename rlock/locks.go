@@ -72,12 +72,36 @@ func (c *Client) scan(ctx context.Context, node rueidis.Client, pattern string, 
 			return err == nil, err
 		}
 	}
+	for _, of := range keyTypes {
+		if more, err = c.scanType(ctx, node, of, pattern, yield); err != nil || !more {
+			return more, err
+		}
+	}
+	return true, nil
+}
+
+// A keyType is one that a lock may be.
+type keyType struct {
+	name  string
+	about func(redis rueidis.Client, key string) rueidis.Completed // returns two of its owners
+}
+
+var keyTypes = [...]keyType{
+	{"hash", func(redis rueidis.Client, key string) rueidis.Completed {
+		return redis.B().Hrandfield().Key(key).Count(2).Build()
+	}},
+	{"zset", func(redis rueidis.Client, key string) rueidis.Completed {
+		return redis.B().Zrandmember().Key(key).Count(2).Build()
+	}},
+}
+
+func (c *Client) scanType(ctx context.Context, node rueidis.Client, of keyType, pattern string, yield func(name string) bool) (more bool, err error) {
 	for cursor := uint64(0); ; {
-		page, err := c.page(ctx, node, cursor, pattern)
+		page, err := c.page(ctx, node, cursor, pattern, of)
 		if err != nil {
 			return false, err
 		}
-		names, err := c.locksAmong(ctx, node, page.Elements)
+		names, err := c.locksAmong(ctx, node, of, page.Elements)
 		if err != nil {
 			return false, err
 		}
@@ -92,13 +116,13 @@ func (c *Client) scan(ctx context.Context, node rueidis.Client, pattern string, 
 	}
 }
 
-func (c *Client) page(ctx context.Context, node rueidis.Client, cursor uint64, pattern string) (rueidis.ScanEntry, error) {
+func (c *Client) page(ctx context.Context, node rueidis.Client, cursor uint64, pattern string, of keyType) (rueidis.ScanEntry, error) {
 	if c.closed.Load() {
 		return rueidis.ScanEntry{}, ErrClosed
 	}
 	ctx, cancel := c.within(ctx)
 	defer cancel()
-	return node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(scanCount).Type("hash").Build()).AsScanEntry()
+	return node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(scanCount).Type(of.name).Build()).AsScanEntry()
 }
 
 // isPrimary asks a node of a Cluster by HELLO, which needs no right.
@@ -117,7 +141,7 @@ func (c *Client) isPrimary(ctx context.Context, node rueidis.Client) (bool, erro
 // locksAmong returns those of the keys that are locks. Two fields tell: a read-write lock has
 // one beside its owners. A key that has gone meanwhile, or that the user may not read, is
 // left out.
-func (c *Client) locksAmong(ctx context.Context, node rueidis.Client, keys []string) (names []string, err error) {
+func (c *Client) locksAmong(ctx context.Context, node rueidis.Client, of keyType, keys []string) (names []string, err error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -125,7 +149,7 @@ func (c *Client) locksAmong(ctx context.Context, node rueidis.Client, keys []str
 	defer cancel()
 	asked := make([]rueidis.Completed, len(keys))
 	for i, key := range keys {
-		asked[i] = node.B().Hrandfield().Key(key).Count(2).Build()
+		asked[i] = of.about(node, key)
 	}
 	for i, reply := range node.DoMulti(ctx, asked...) {
 		fields, err := reply.AsStrSlice()

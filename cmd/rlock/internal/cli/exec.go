@@ -22,6 +22,7 @@ func (a *app) exec() *cobra.Command {
 		once                        bool
 		wait                        = seconds(guard.Forever)
 		read, write, fair, isFenced bool
+		permits                     int
 		lease                       time.Duration
 	)
 	cmd := &cobra.Command{
@@ -31,6 +32,7 @@ func (a *app) exec() *cobra.Command {
 		Example: `  rlock exec -n nightly -- ./backup.sh              # skip it if it runs elsewhere
   rlock exec -w 10 -E 75 deploy:web -- make deploy  # wait for ten seconds
   rlock exec -s catalogue -- ./report.sh            # one of many readers
+  rlock exec --permits 3 encode -- ./encode.sh "$f" # three at once, over all hosts
   rlock exec --fenced orders -- sh -c 'echo "$RLOCK_TOKEN"'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
@@ -56,6 +58,9 @@ func (a *app) exec() *cobra.Command {
 			} else if job.Busy < 0 || job.Busy > 255 {
 				return fmt.Errorf("%w: --conflict-exit-code %d: from 0 to 255", errUsage, job.Busy)
 			}
+			if cmd.Flags().Changed("permits") && permits < 1 {
+				return fmt.Errorf("%w: --permits %d: at least 1", errUsage, permits)
+			}
 			job.Wait = time.Duration(wait)
 			if once {
 				job.Wait = 0
@@ -68,6 +73,8 @@ func (a *app) exec() *cobra.Command {
 					return c.NewReadWriteLock(name).Write()
 				case fair:
 					return c.NewFairLock(name)
+				case permits > 0:
+					return c.NewSemaphore(name, permits)
 				case isFenced:
 					return c.NewFencedLock(name)
 				}
@@ -87,9 +94,10 @@ func (a *app) exec() *cobra.Command {
 	flags.BoolVarP(&write, "exclusive", "x", false, "take the write lock of a read-write lock")
 	flags.BoolVar(&fair, "fair", false, "be granted the lock in the order of all waiters")
 	flags.BoolVar(&isFenced, "fenced", false, "set RLOCK_TOKEN to a fencing token")
+	flags.IntVar(&permits, "permits", 0, "take one of `N` permits of a semaphore: N commands run at once")
 	flags.DurationVar(&lease, "lease", defaultLease, "how long the lock outlives this process, and an outage of Redis")
 	flags.DurationVar(&job.Grace, "grace", 0, "time between TERM and KILL (default a sixth of the lease, 5s at most)")
-	cmd.MarkFlagsMutuallyExclusive("shared", "exclusive", "fair", "fenced")
+	cmd.MarkFlagsMutuallyExclusive("shared", "exclusive", "fair", "fenced", "permits")
 	cmd.MarkFlagsMutuallyExclusive("nonblock", "timeout")
 	return cmd
 }

@@ -17,6 +17,7 @@ type holder func(c *rlock.Client, name string) *rlock.Lock
 
 var (
 	byOne    holder = (*rlock.Client).NewLock
+	byPermit holder = func(c *rlock.Client, name string) *rlock.Lock { return c.NewSemaphore(name, 2) }
 	byReader holder = func(c *rlock.Client, name string) *rlock.Lock { return c.NewReadWriteLock(name).Read() }
 	byWriter holder = func(c *rlock.Client, name string) *rlock.Lock { return c.NewReadWriteLock(name).Write() }
 )
@@ -64,6 +65,9 @@ func TestExecPassesOnWhatItsCommandSaysAndHowItEnds(t *testing.T) {
 		"a reader beside a reader":      {flags: []string{"-n", "-s"}, script: "echo ran", held: byReader, stdout: "ran\n"},
 		"a reader beside a writer":      {flags: []string{"-n", "-s"}, script: "echo ran", held: byWriter, code: 1},
 		"a writer beside a reader":      {flags: []string{"-n", "-x"}, script: "echo ran", held: byReader, code: 1},
+		"the last permit":               {flags: []string{"-n", "--permits", "2"}, script: "echo ran", held: byPermit, stdout: "ran\n"},
+		"no permit left":                {flags: []string{"-n", "--permits", "1"}, script: "echo ran", held: byPermit, code: 1},
+		"no permits":                    {flags: []string{"--permits", "0"}, script: "echo ran", code: 2, stderr: "at least 1"},
 		"two kinds of lock":             {flags: []string{"-s", "-x"}, script: "echo ran", code: 2, stderr: "shared"},
 		"a flag that does not exist":    {flags: []string{"--nosuch"}, script: "echo ran", code: 2, stderr: "nosuch"},
 		"a wait that is no time":        {flags: []string{"-w", "soon"}, script: "echo ran", code: 2, stderr: "seconds"},

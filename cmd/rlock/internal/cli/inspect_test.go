@@ -107,6 +107,7 @@ func TestUnlockTakesALockAwayOnlyIfItIsToldToTwice(t *testing.T) {
 	s := newSite(t)
 	for what, lock := range map[string]*rlock.Lock{
 		"a lock":       s.client.NewLock("orders:1"),
+		"a semaphore":  s.client.NewSemaphore("orders:4", 1),
 		"a write lock": s.client.NewReadWriteLock("orders:2").Write(),
 		"a read lock":  s.client.NewReadWriteLock("orders:3").Read(),
 	} {

@@ -77,6 +77,8 @@ func (a *app) forceUnlock(ctx context.Context, client *rlock.Client, name string
 // lockOf returns the lock by which all that hold it can be made to release it.
 func lockOf(client *rlock.Client, i rlock.Inspection) *rlock.Lock {
 	switch {
+	case i.Kind == rlock.KindSemaphore:
+		return client.NewSemaphore(i.Name, 1) // the number does not matter: all are released
 	case i.Kind != rlock.KindReadWrite:
 		return client.NewLock(i.Name)
 	case len(i.Holders) > 0 && i.Holders[0].Shared:

@@ -11,7 +11,7 @@ import (
 // A Lock is an inspected lock as it is in JSON.
 type Lock struct {
 	Name        string  `json:"name"`
-	Kind        string  `json:"kind,omitempty"` // "lock" or "read-write"
+	Kind        string  `json:"kind,omitempty"` // "lock", "read-write" or "semaphore"
 	Held        bool    `json:"held"`
 	LeaseMS     *int64  `json:"lease_ms,omitempty"` // -1: without an end
 	Token       uint64  `json:"token,omitempty"`
@@ -27,7 +27,8 @@ type Lock struct {
 type Party struct {
 	Owner   string `json:"owner,omitempty"`
 	Count   int64  `json:"count,omitempty"`
-	Mode    string `json:"mode"` // "exclusive" or "shared"
+	LeaseMS *int64 `json:"lease_ms,omitempty"` // of a holder of a semaphore
+	Mode    string `json:"mode"`               // "exclusive", "shared" or "permit"
 	Guest   bool   `json:"guest,omitempty"`
 	Polls   bool   `json:"polls,omitempty"`
 	Program string `json:"program,omitempty"`
@@ -57,28 +58,35 @@ func WriteJSON(w io.Writer, i rlock.Inspection) error {
 		lock.Unresolved = i.Unresolved.Error()
 	}
 	for _, h := range i.Holders {
-		p := party(h.Owner, h.Shared, h.Process)
+		p := party(h.Owner, mode(i, h.Shared), h.Process)
 		p.Count, p.Guest = h.Count, h.Guest
+		if i.Kind == rlock.KindSemaphore {
+			ms := h.Lease.Milliseconds()
+			p.LeaseMS = &ms
+		}
 		lock.Holders = append(lock.Holders, p)
 	}
 	for _, q := range i.Queue {
-		p := party(q.Owner, q.Shared, q.Process)
+		p := party(q.Owner, mode(i, q.Shared), q.Process)
 		p.Polls, p.Guest = q.Polls, q.Guest
 		lock.Queue = append(lock.Queue, p)
 	}
 	return json.NewEncoder(w).Encode(lock)
 }
 
-func party(owner string, shared bool, process *rlock.Process) Party {
-	p := Party{Owner: owner, Mode: mode(shared)}
+func party(owner, mode string, process *rlock.Process) Party {
+	p := Party{Owner: owner, Mode: mode}
 	if process != nil {
 		p.Program, p.Host, p.PID, p.Addr = process.Program, process.Host, process.PID, process.Addr
 	}
 	return p
 }
 
-func mode(shared bool) string {
-	if shared {
+func mode(i rlock.Inspection, shared bool) string {
+	switch {
+	case i.Kind == rlock.KindSemaphore:
+		return "permit"
+	case shared:
 		return "shared"
 	}
 	return "exclusive"

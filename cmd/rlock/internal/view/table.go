@@ -44,6 +44,8 @@ func WriteLock(out io.Writer, i rlock.Inspection) error {
 		fmt.Fprintf(w, "State:\tfree\n")
 	case i.Lease < 0:
 		fmt.Fprintf(w, "State:\theld; its key does not expire\n")
+	case i.Kind == rlock.KindSemaphore:
+		fmt.Fprintf(w, "State:\t%d permits are held; the longest lease ends in %s unless it is renewed\n", i.HolderCount, rounded(i.Lease))
 	default:
 		fmt.Fprintf(w, "State:\theld; the lease ends in %s unless it is renewed\n", rounded(i.Lease))
 	}
@@ -55,9 +57,9 @@ func WriteLock(out io.Writer, i rlock.Inspection) error {
 		return err
 	}
 	if len(i.Holders) > 0 {
-		fmt.Fprintf(w, "\nHOLDER\tMODE\tDEPTH\tADDRESS\tOWNER\n")
+		fmt.Fprintf(w, "\nHOLDER\tMODE\tDEPTH\tLEASE\tADDRESS\tOWNER\n")
 		for _, h := range i.Holders {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", who(h.Owner, h.Process, h.Guest), mode(h.Shared), h.Count, addr(h.Process), Printable(h.Owner))
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", who(h.Owner, h.Process, h.Guest), mode(i, h.Shared), h.Count, rounded(h.Lease), addr(h.Process), Printable(h.Owner))
 		}
 		more(w, i.HolderCount-len(i.Holders))
 	}
@@ -68,9 +70,9 @@ func WriteLock(out io.Writer, i rlock.Inspection) error {
 			case q.Guest:
 				fmt.Fprintf(w, "a turn for clients of Redisson\t\t\t\t\n")
 			case q.Polls:
-				fmt.Fprintf(w, "%s\t%s\tby polling\t%s\t%s\n", who(q.Owner, q.Process, false), mode(q.Shared), addr(q.Process), Printable(q.Owner))
+				fmt.Fprintf(w, "%s\t%s\tby polling\t%s\t%s\n", who(q.Owner, q.Process, false), mode(i, q.Shared), addr(q.Process), Printable(q.Owner))
 			default:
-				fmt.Fprintf(w, "%s\t%s\tby message\t%s\t%s\n", who(q.Owner, q.Process, false), mode(q.Shared), addr(q.Process), Printable(q.Owner))
+				fmt.Fprintf(w, "%s\t%s\tby message\t%s\t%s\n", who(q.Owner, q.Process, false), mode(i, q.Shared), addr(q.Process), Printable(q.Owner))
 			}
 		}
 		more(w, i.Waiting-len(i.Queue))
