@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/go-rlock/rlock/cmd/rlock/internal/doctor"
+)
+
+func (a *app) doctor() *cobra.Command {
+	var (
+		asJSON bool
+		prefix string
+	)
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look at a server before it is trusted with locks",
+		Long: `doctor looks at a server as an operator would: version, role, eviction, persistence,
+replicas, the state of a Cluster, pub/sub, the rights of the user, its clock, the time of a
+round trip, and whether Redisson uses it. For what is not as it should be it says
+what could be lost, and which line mends it.
+
+It may be run against a server in use: it asks, and writes only some keys of its own name
+that end within a second, to see whether the user may. Their names begin with --prefix;
+give it what the names of your locks begin with if the user's rights are limited to that.
+
+  green    as it should be
+  yellow   a risk in some event: a crash, a failover, a full server
+  red      locks fail, or may be granted twice, without any such event
+
+EXIT CODES
+  0 if all is green, 1 if the worst is yellow, 2 if it is red, if the server cannot be
+  reached, or if the arguments are wrong.`,
+		Example: `  rlock doctor --url rediss://locks@redis.example:6380 --prefix orders:
+  rlock doctor --json | jq -r '.findings[] | select(.level == "red").remedy'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := a.config(cmd)
+			if err != nil {
+				return err
+			}
+			findings := doctor.Examine(cmd.Context(), config, prefix)
+			a.code = int(doctor.Worst(findings))
+			if asJSON {
+				encoder := json.NewEncoder(a.out)
+				encoder.SetIndent("", "  ")
+				return encoder.Encode(report{doctor.Worst(findings), findings})
+			}
+			return writeFindings(a.out, findings)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	cmd.Flags().StringVar(&prefix, "prefix", "", "what the names of the locks begin with, for users whose rights are limited to it")
+	return cmd
+}
+
+// A report is the findings as JSON.
+type report struct {
+	Level    doctor.Level     `json:"level"`
+	Findings []doctor.Finding `json:"findings"`
+}
+
+// colours of the levels, for a terminal.
+var colours = map[doctor.Level]string{doctor.Green: "\x1b[32m", doctor.Yellow: "\x1b[33m", doctor.Red: "\x1b[31m"}
+
+func writeFindings(out io.Writer, findings []doctor.Finding) error {
+	paint := func(_ doctor.Level, text string) string { return text }
+	if file, ok := out.(*os.File); ok && isTerminal(file) && os.Getenv("NO_COLOR") == "" {
+		paint = func(level doctor.Level, text string) string { return colours[level] + text + "\x1b[0m" }
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.StripEscape)
+	for _, f := range findings {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", paint(f.Level, fmt.Sprintf("%-6s", f.Level)), f.Check, f.Found)
+		if f.Level > doctor.Green {
+			fmt.Fprintf(w, "%s\t\trisk: %s\n", paint(f.Level, "      "), f.Risk)
+			fmt.Fprintf(w, "%s\t\tmend: %s\n", paint(f.Level, "      "), f.Mend)
+		}
+	}
+	return w.Flush()
+}

@@ -1,0 +1,287 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/internal/secret"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// pings is how many round trips are measured.
+const pings = 200
+
+// Examine looks at the server that the config leads to. Prefix is what the names of the
+// user's locks begin with: what is written for a moment, to test rights, begins with it, too.
+// A server that cannot be reached is a finding.
+func Examine(ctx context.Context, config rlock.Config, prefix string) []Finding {
+	client, err := rlock.New(config)
+	if err != nil {
+		return unreachable(harmless(err))
+	}
+	defer client.Close()
+	option := config.Redis
+	option.DisableCache, option.AlwaysPipelining = true, true
+	option.ConnWriteTimeout, option.Dialer.Timeout = patience, patience
+	redis, err := rueidis.NewClient(option)
+	if err != nil {
+		return unreachable(harmless(err))
+	}
+	defer redis.Close()
+	all := nodes(ctx, redis, strings.Join(option.InitAddress, ","))
+	if len(all) == 0 {
+		return unreachable("no primary of the Cluster answers")
+	}
+
+	findings := append([]Finding{{Check: "connection", Found: mode(redis, option)}}, servers(ctx, all)...)
+	if redis.Mode() == rueidis.ClientModeCluster {
+		findings = append(findings, cluster(ctx, all))
+	}
+	findings = append(findings, scripts(ctx, all[0]), pubSub(ctx, redis, all[0]))
+	findings = append(findings, rights(ctx, redis, prefix)...)
+	return append(findings, clock(ctx, all), roundTrip(ctx, all), redisson(ctx, client, all))
+}
+
+func unreachable(found string) []Finding {
+	return []Finding{{
+		Check: "connection", Level: Red, Found: found,
+		Risk: "nothing can be locked",
+		Mend: "check the address, that a server runs there, and the user",
+	}}
+}
+
+// servers is the findings about each server by itself.
+func servers(ctx context.Context, all []*node) (findings []Finding) {
+	for _, n := range all {
+		if n.infoErr != nil {
+			return []Finding{{
+				Check: "server", Level: Yellow, Found: "not known: INFO: " + harmless(n.infoErr),
+				Risk: "version, role, eviction, persistence, replicas and connections may be of any sort",
+				Mend: "ACL SETUSER <user> +info, for this examination",
+			}}
+		}
+	}
+	for _, c := range checks {
+		verdicts := make([]verdict, len(all))
+		for i, n := range all {
+			verdicts[i] = c.look(ctx, n)
+		}
+		findings = append(findings, gather(c.name, all, verdicts))
+	}
+	return findings
+}
+
+func scripts(ctx context.Context, n *node) Finding {
+	if err := n.ask(ctx, "EVAL", "return 1", "0").Error(); err != nil {
+		return Finding{
+			Check: "scripts", Level: Red, Found: "a script is refused: " + harmless(err),
+			Risk: "every lock is a script: nothing can be locked",
+			Mend: "ACL SETUSER <user> +eval +evalsha",
+		}
+	}
+	return Finding{Check: "scripts", Found: "are executed"}
+}
+
+func mode(redis rueidis.Client, option rueidis.ClientOption) string {
+	text := string(redis.Mode())
+	if option.TLSConfig != nil {
+		text += ", TLS"
+	}
+	return text
+}
+
+func cluster(ctx context.Context, all []*node) Finding {
+	f := Finding{Check: "cluster"}
+	info := make(map[string]string)
+	text, err := all[0].ask(ctx, "CLUSTER", "INFO").ToString()
+	if err != nil {
+		f.Level, f.Found = Yellow, "not known: "+harmless(err)
+		f.Risk, f.Mend = "what this check would find", "ACL SETUSER <user> +cluster|info"
+		return f
+	}
+	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) { // of RESP3
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		info[key] = value
+	}
+	f.Found = fmt.Sprintf("state %s, %s of 16384 slots served by %d primaries", info["cluster_state"], info["cluster_slots_ok"], len(all))
+	full, known := all[0].config(ctx, "cluster-require-full-coverage")
+	switch {
+	case info["cluster_slots_assigned"] != "16384":
+		f.Level = Red
+		f.Risk, f.Mend = "names in the slots that no node has cannot be locked", "redis-cli --cluster fix "+all[0].addr
+	case info["cluster_state"] != "ok" || info["cluster_slots_ok"] != "16384":
+		f.Level = Red
+		f.Risk, f.Mend = "names in the slots that fail cannot be locked", "redis-cli --cluster check "+all[0].addr
+	case known && full == "yes":
+		f.Level = Yellow
+		f.Found += ", cluster-require-full-coverage yes"
+		f.Risk = "when the nodes of one slot fail, nothing in any slot can be locked, and what is held is lost"
+		f.Mend = "CONFIG SET cluster-require-full-coverage no, on each node"
+	}
+	return f
+}
+
+// pubSub tells which family of commands rlock will use, and whether a message arrives.
+func pubSub(ctx context.Context, redis rueidis.Client, n *node) Finding {
+	f := Finding{Check: "pub/sub", Found: "plain (PUBLISH)"}
+	sharded := false
+	if redis.Mode() == rueidis.ClientModeCluster {
+		if err := n.ask(ctx, "PUBSUB", "SHARDNUMSUB").Error(); err == nil {
+			sharded, f.Found = true, "sharded (SPUBLISH)"
+		} else {
+			f.Level = Yellow
+			f.Found = "plain in a Cluster: the server has no sharded pub/sub"
+			f.Risk = "clients of Redisson that wait cannot be counted, and get fewer turns"
+			f.Mend = "update the server to Redis 7 or Valkey"
+		}
+	}
+	if err := hears(ctx, redis, sharded); err != nil {
+		f.Level = Yellow
+		f.Found += ", but no message arrives: " + harmless(err)
+		f.Risk = "waiters poll, from 1 ms doubling to 128 ms, instead of being told"
+		f.Mend = "ACL SETUSER <user> +publish +subscribe +unsubscribe"
+		if sharded {
+			f.Mend = "ACL SETUSER <user> +spublish +ssubscribe +sunsubscribe"
+		}
+		if strings.Contains(err.Error(), "channel") {
+			f.Mend = "ACL SETUSER <user> &rlock_turn:* &redisson_lock__channel:*"
+		}
+	}
+	return f
+}
+
+// hears subscribes to a channel of its own, and publishes there until it is told.
+func hears(ctx context.Context, redis rueidis.Client, sharded bool) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	channel := "rlock_turn:{rlock-doctor}:" + unique()
+	subscribe, publish := redis.B().Subscribe().Channel(channel).Build(), func() rueidis.Completed { return redis.B().Publish().Channel(channel).Message("0").Build() }
+	if sharded {
+		subscribe = redis.B().Ssubscribe().Channel(channel).Build()
+		publish = func() rueidis.Completed { return redis.B().Spublish().Channel(channel).Message("0").Build() }
+	}
+	ended := make(chan error, 1)
+	listening, stop := context.WithCancel(ctx)
+	defer stop()
+	heard := make(chan struct{}, 1)
+	go func() {
+		ended <- redis.Receive(listening, subscribe, func(rueidis.PubSubMessage) {
+			select {
+			case heard <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	for {
+		if err := redis.Do(ctx, publish()).Error(); err != nil {
+			return err
+		}
+		select {
+		case <-heard:
+			return nil
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// clock compares the clocks of the servers with that of this host.
+func clock(ctx context.Context, all []*node) Finding {
+	f := Finding{Check: "clock"}
+	var worst time.Duration
+	for _, n := range all {
+		sent := time.Now()
+		parts, err := n.ask(ctx, "TIME").AsIntSlice()
+		if err != nil || len(parts) != 2 {
+			f.Level, f.Found = Yellow, "not known: "+harmless(err)
+			f.Risk, f.Mend = "semaphores and turns of Redisson need TIME", "ACL SETUSER <user> +time"
+			return f
+		}
+		middle := sent.Add(time.Since(sent) / 2)
+		off := time.Unix(parts[0], parts[1]*1000).Sub(middle)
+		if off.Abs() > worst.Abs() {
+			worst = off
+		}
+	}
+	f.Found = fmt.Sprintf("%v apart from this host's", worst.Abs().Round(time.Millisecond))
+	if worst.Abs() > 2*time.Second {
+		f.Level = Yellow
+		f.Risk = "a clock that is set right by a step ends leases early, and locks are granted twice"
+		f.Mend = "run NTP on both hosts, and let it slew the clock (chrony: makestep 1 3)"
+	}
+	return f
+}
+
+// roundTrip measures the time of a PING on each node.
+func roundTrip(ctx context.Context, all []*node) Finding {
+	f := Finding{Check: "round trip"}
+	var took []time.Duration
+	for i := range pings {
+		begin := time.Now()
+		if err := all[i%len(all)].ask(ctx, "PING").Error(); err == nil {
+			took = append(took, time.Since(begin))
+		}
+	}
+	if len(took) == 0 {
+		f.Level, f.Found = Yellow, "not known: PING is refused"
+		f.Risk, f.Mend = "a dead connection is noticed late", "ACL SETUSER <user> +ping"
+		return f
+	}
+	slices.Sort(took)
+	p50, p99 := took[len(took)/2], took[len(took)*99/100]
+	f.Found = fmt.Sprintf("p50 %v, p99 %v, of %d", p50.Round(time.Microsecond), p99.Round(time.Microsecond), len(took))
+	switch {
+	case p99 > time.Second:
+		f.Level = Red
+		f.Risk, f.Mend = "locks are slow, and short leases are lost", "redis-cli --latency-history, and SLOWLOG GET on the server"
+	case p99 > 50*time.Millisecond:
+		f.Level = Yellow
+		f.Risk, f.Mend = "each contended lock waits for this time at least", "redis-cli --latency-history, and SLOWLOG GET on the server"
+	}
+	return f
+}
+
+// mostLooked is how many locks are looked at for Redisson's.
+const mostLooked = 1000
+
+// redisson tells whether clients of Redisson use the server.
+func redisson(ctx context.Context, client *rlock.Client, all []*node) Finding {
+	f := Finding{Check: "Redisson"}
+	channels, held, looked := 0, 0, 0
+	for _, n := range all {
+		for _, words := range [][]string{{"PUBSUB", "CHANNELS", "redisson*"}, {"PUBSUB", "SHARDCHANNELS", "redisson*"}} {
+			list, _ := n.ask(ctx, words...).AsStrSlice()
+			channels += len(list)
+		}
+	}
+	for name, err := range client.Locks(ctx, "") {
+		if looked++; err != nil || looked > mostLooked {
+			break
+		}
+		i, err := client.Inspect(ctx, name)
+		if err == nil && slices.ContainsFunc(i.Holders, func(h rlock.Holder) bool { return h.Guest }) {
+			held++
+		}
+	}
+	f.Found = "no sign of it"
+	if channels > 0 || held > 0 {
+		f.Found = fmt.Sprintf("it is here: %d of its channels have subscribers, %d of its locks are held; see docs/redisson.md", channels, held)
+	}
+	return f
+}
+
+// harmless returns what an error says, without the name of the user.
+func harmless(err error) string {
+	if err == nil {
+		return "an answer that cannot be read"
+	}
+	return strings.TrimPrefix(secret.HideUser(err.Error()), "rlock: ")
+}

@@ -1,0 +1,236 @@
+package doctor_test
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/cmd/rlock/internal/doctor"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// safe are the arguments of a server of which nothing is to be said.
+var safe = []string{"--appendonly", "yes"}
+
+const hang = 2 * time.Minute
+
+func examine(t *testing.T, option rueidis.ClientOption) map[string]doctor.Finding {
+	t.Helper()
+	found := make(map[string]doctor.Finding)
+	for _, f := range doctor.Examine(t.Context(), rlock.Config{Redis: option}, "orders:") {
+		require.NotContains(t, found, f.Check, "each check has one finding")
+		found[f.Check] = f
+		if f.Level > doctor.Green {
+			assert.NotEmpty(t, f.Risk, f.Check)
+			assert.NotEmpty(t, f.Mend, f.Check)
+		}
+	}
+	return found
+}
+
+// only asserts that everything is green but for one finding, and returns that.
+func only(t *testing.T, found map[string]doctor.Finding, check string, level doctor.Level) doctor.Finding {
+	t.Helper()
+	for name, f := range found {
+		if name != check && name != "round trip" { // this machine may be slow
+			assert.Equal(t, doctor.Green, f.Level, "%s: %s", name, f.Found)
+		}
+	}
+	assert.Equal(t, level, found[check].Level, found[check].Found)
+	return found[check]
+}
+
+func TestAServerOfWhichNothingIsToBeSaidIsGreen(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t, safe...)
+	found := examine(t, server.Options())
+	only(t, found, "connection", doctor.Green)
+	assert.Contains(t, found["rights"].Found, "commands work")
+	keys, err := server.Client(t).Do(t.Context(), server.Client(t).B().Arbitrary("KEYS", "*doctor*").Build()).AsStrSlice()
+	require.NoError(t, err)
+	for _, key := range keys { // the last of them end within a second
+		ttl, err := server.Client(t).Do(t.Context(), server.Client(t).B().Arbitrary("PTTL").Keys(key).Build()).AsInt64()
+		require.NoError(t, err)
+		assert.NotEqual(t, int64(-1), ttl, key)
+	}
+}
+
+func TestAServerThatIsBadInOneWayIsTold(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		args  []string
+		check string
+		level doctor.Level
+		mend  string
+	}{
+		"it evicts locks":                  {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, "eviction", doctor.Red, "CONFIG SET maxmemory-policy noeviction"},
+		"it would evict locks":             {[]string{"--maxmemory-policy", "volatile-ttl"}, "eviction", doctor.Yellow, "CONFIG SET maxmemory-policy noeviction"},
+		"a restart loses everything":       {[]string{"--appendonly", "no"}, "persistence", doctor.Yellow, "CONFIG SET appendonly yes"},
+		"the file is not written for long": {[]string{"--appendfsync", "no"}, "persistence", doctor.Yellow, "CONFIG SET appendfsync everysec"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Standalone(t, append(append([]string{}, safe...), c.args...)...)
+			f := only(t, examine(t, server.Options()), c.check, c.level)
+			assert.Equal(t, c.mend, f.Mend)
+			// The line does mend it.
+			client := server.Client(t)
+			require.NoError(t, client.Do(t.Context(), client.B().Arbitrary(strings.Fields(f.Mend)...).Build()).Error())
+			only(t, examine(t, server.Options()), c.check, doctor.Green)
+		})
+	}
+}
+
+func TestAServerThatCannotBeReachedIsRed(t *testing.T) {
+	t.Parallel()
+	found := doctor.Examine(t.Context(), rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}}}, "")
+	require.Len(t, found, 1)
+	assert.Equal(t, doctor.Red, doctor.Worst(found))
+}
+
+func TestAUserWhoLacksARightIsToldWhichAndTheLineMendsIt(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t, safe...)
+	client := server.Client(t)
+	set := func(rules ...string) {
+		words := append([]string{"ACL", "SETUSER", "locks"}, rules...)
+		require.NoError(t, client.Do(t.Context(), client.B().Arbitrary(words...).Build()).Error(), "%v", words)
+	}
+	option := server.Options()
+	option.Username, option.Password = "locks", "secret"
+	for missing, c := range map[string]struct {
+		check string
+		level doctor.Level
+	}{
+		"-hset":          {"rights", doctor.Red},
+		"-zscore":        {"rights", doctor.Red},
+		"-hgetall":       {"rights of read-write locks", doctor.Yellow},
+		"-incrby":        {"rights of fenced locks", doctor.Yellow},
+		"-zcard":         {"rights of semaphores", doctor.Yellow},
+		"-hscan":         {"rights to inspect", doctor.Yellow},
+		"-subscribe":     {"pub/sub", doctor.Yellow},
+		"-info":          {"server", doctor.Yellow},
+		"resetchannels":  {"pub/sub", doctor.Yellow},
+		"-pubsub|numsub": {"rights", doctor.Red},
+	} {
+		if strings.Contains(missing, "|") && server.Major() < 7 {
+			continue // a subcommand cannot be taken away
+		}
+		set("reset", "on", ">secret", "~*", "&*", "+@all", missing)
+		found := examine(t, option)
+		f := only(t, found, c.check, c.level)
+		assert.NotContains(t, f.Found, "locks has", "the user is not named")
+		line, _, _ := strings.Cut(f.Mend, ",")
+		set(strings.Fields(strings.TrimPrefix(line, "ACL SETUSER <user> "))...)
+		found = examine(t, option)
+		assert.Equal(t, doctor.Green, found[c.check].Level, "%s: %s", c.check, found[c.check].Found)
+	}
+}
+
+func TestAUserWhoMayExecuteNoScriptIsTold(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t, safe...)
+	client := server.Client(t)
+	require.NoError(t, client.Do(t.Context(), client.B().Arbitrary("ACL", "SETUSER", "locks", "on", ">secret", "~*", "&*", "+@all", "-@scripting").Build()).Error())
+	option := server.Options()
+	option.Username, option.Password = "locks", "secret"
+	found := examine(t, option)
+	assert.Equal(t, doctor.Red, found["scripts"].Level)
+	assert.Contains(t, found["rights"].Mend, "+eval")
+}
+
+func TestClientsOfRedissonAreNoticed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t, safe...)
+	client := server.Client(t)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	defer cancel()
+	require.NoError(t, client.Do(ctx, client.B().Hset().Key("orders:1").FieldValue().FieldValue("4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1").Build()).Error())
+	f := only(t, examine(t, server.Options()), "Redisson", doctor.Green)
+	assert.Contains(t, f.Found, "1 of its locks are held")
+}
+
+func TestReplicasAndTheirSettings(t *testing.T) {
+	t.Parallel()
+	server := redistest.Sentinel(t, safe...)
+	f := only(t, examine(t, server.Options()), "replicas", doctor.Yellow)
+	assert.Equal(t, "CONFIG SET min-replicas-to-write 1", f.Mend)
+	client := server.Client(t)
+	require.NoError(t, client.Do(t.Context(), client.B().Arbitrary(strings.Fields(f.Mend)...).Build()).Error())
+	only(t, examine(t, server.Options()), "replicas", doctor.Green)
+
+	for _, node := range server.Nodes() {
+		if node.Addr() == server.Primary("").Addr() {
+			continue
+		}
+		found := examine(t, node.Options())
+		assert.Equal(t, doctor.Red, found["state"].Level, "it is a replica")
+		assert.Contains(t, found["state"].Mend, "--sentinel")
+		break
+	}
+}
+
+func TestACluster(t *testing.T) {
+	t.Parallel()
+	server := redistest.Cluster(t, append([]string{"--cluster-require-full-coverage", "no", "--min-replicas-to-write", "1"}, safe...)...)
+	found := examine(t, server.Options())
+	if server.HasShardedPubSub() {
+		assert.Contains(t, found["pub/sub"].Found, "sharded")
+	} else {
+		assert.Equal(t, doctor.Yellow, found["pub/sub"].Level)
+		delete(found, "pub/sub")
+	}
+	only(t, found, "cluster", doctor.Green)
+	assert.Contains(t, found["cluster"].Found, "16384 of 16384")
+
+	// One of three primaries evicts: it is named.
+	primary := server.Primary("orders:42")
+	client := primary.Client(t)
+	for _, setting := range []string{"maxmemory 100mb", "maxmemory-policy allkeys-lru"} {
+		words := append([]string{"CONFIG", "SET"}, strings.Fields(setting)...)
+		require.NoError(t, client.Do(t.Context(), client.B().Arbitrary(words...).Build()).Error())
+	}
+	found = examine(t, server.Options())
+	assert.Equal(t, doctor.Red, found["eviction"].Level)
+	assert.Contains(t, found["eviction"].Found, primary.Addr())
+
+	for _, node := range server.Nodes() {
+		client := node.Client(t)
+		require.NoError(t, client.Do(t.Context(), client.B().Arbitrary("CONFIG", "SET", "cluster-require-full-coverage", "yes").Build()).Error())
+	}
+	assert.Equal(t, doctor.Yellow, examine(t, server.Options())["cluster"].Level)
+}
+
+func TestAFullServerIsTold(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t, safe...)
+	client := server.Client(t)
+	info, err := client.Do(t.Context(), client.B().Arbitrary("INFO", "memory").Build()).ToString()
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(info, "used_memory:")
+	used, err := strconv.Atoi(rest[:strings.Index(rest, "\r")])
+	require.NoError(t, err)
+	limit := strconv.Itoa(used + used/100)
+	require.NoError(t, client.Do(t.Context(), client.B().Arbitrary("CONFIG", "SET", "maxmemory", limit).Build()).Error())
+	found := examine(t, server.Options())
+	assert.Equal(t, doctor.Yellow, found["eviction"].Level, found["eviction"].Found)
+	assert.Contains(t, found["eviction"].Mend, "CONFIG SET maxmemory")
+}
+
+func TestLevelsAreWordsInJSON(t *testing.T) {
+	text, err := json.Marshal(doctor.Finding{Check: "x", Level: doctor.Yellow, Found: "y"})
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"check":"x","level":"yellow","found":"y"}`, string(text))
+	var f doctor.Finding
+	require.NoError(t, json.Unmarshal(text, &f))
+	assert.Equal(t, doctor.Yellow, f.Level)
+	assert.Error(t, json.Unmarshal([]byte(`{"level":"blue"}`), &f))
+}

@@ -1,0 +1,139 @@
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+// A need is what a part of rlock needs from the user's rights.
+type need struct {
+	check string
+	level Level // if something is missing
+	risk  string
+	tries []try
+}
+
+// A try is a harmless command. Its key, if it has one, is the first word after the command's
+// name.
+type try struct {
+	right string // of an ACL
+	words []string
+	keyed bool
+}
+
+// unique returns a text that nobody else has.
+func unique() string { return strings.ToLower(rand.Text()[:12]) }
+
+// rights tries each command that rlock needs, on keys of a name of its own that end within a
+// second. Sentinel's and Cluster's commands are needed to connect, and so work.
+func rights(ctx context.Context, redis rueidis.Client, prefix string) (findings []Finding) {
+	name := prefix + "rlock-doctor-" + unique()
+	for _, need := range needs(name, redis.Mode() == rueidis.ClientModeCluster) {
+		findings = append(findings, need.find(ctx, redis))
+	}
+	return findings
+}
+
+// needs returns what docs/operations.md lists.
+func needs(name string, cluster bool) []need {
+	on := func(right string, words ...string) try { return try{right: "+" + right, words: words, keyed: true} }
+	tag := "{" + name + "}"
+	queue, guests, channel := "rlock_queue:"+tag, "rlock_guests:"+tag, "redisson_lock__channel:"+tag
+	every := []try{
+		on("hset", "HSET", name, "f", "1"), on("pexpire", "PEXPIRE", name, "1000"), on("pttl", "PTTL", name),
+		on("hget", "HGET", name, "f"), on("hexists", "HEXISTS", name, "f"), on("hkeys", "HKEYS", name),
+		on("hdel", "HDEL", name, "f"), on("exists", "EXISTS", name),
+		on("zadd", "ZADD", queue, "XX", "1", "m"), on("zrange", "ZRANGE", queue, "0", "0"), on("zrangebyscore", "ZRANGEBYSCORE", queue, "1", "+inf"),
+		on("zcount", "ZCOUNT", queue, "1", "+inf"), on("zscore", "ZSCORE", queue, "m"), on("zrem", "ZREM", queue, "m"),
+		on("set", "SET", guests, "1", "PX", "1000"), on("get", "GET", guests), on("mget", "MGET", guests),
+		on("exists", "EXISTS", channel),
+		{right: "+evalsha", words: []string{"EVALSHA", strings.Repeat("0", 40), "0"}},
+		{right: "+eval", words: []string{"EVAL", "return 1", "0"}},
+		{right: "+time", words: []string{"TIME"}},
+		{right: "+ping", words: []string{"PING"}},
+	}
+	numsub := try{right: "+pubsub|numsub", words: []string{"PUBSUB", "NUMSUB"}}
+	if cluster {
+		numsub = try{right: "+pubsub|shardnumsub", words: []string{"PUBSUB", "SHARDNUMSUB"}}
+	}
+	token, rw := "redisson_lock_token:"+tag, tag+":rlock-doctor:rwlock_timeout:1"
+	return []need{
+		{"rights", Red, "nothing can be locked, or waiters are not told", append(every, numsub)},
+		{"rights of fenced locks", Yellow, "NewFencedLock fails", []try{
+			on("incrby", "INCRBY", token, "0"), on("get", "GET", token), on("pexpire", "PEXPIRE", token, "1000"),
+		}},
+		{"rights of read-write locks", Yellow, "NewReadWriteLock fails", []try{
+			on("hmget", "HMGET", name, "f"), on("hgetall", "HGETALL", name), on("hlen", "HLEN", name), on("del", "DEL", name),
+			on("set", "SET", rw, "1", "PX", "1000"), on("exists", "EXISTS", "redisson_rwlock:"+tag),
+		}},
+		{"rights of semaphores", Yellow, "NewSemaphore fails", []try{
+			on("zcard", "ZCARD", name), on("exists", "EXISTS", "rlock_turn:semaphore:"+tag),
+		}},
+		{"rights to inspect", Yellow, "rlock ls and rlock show fail, or show no process", []try{
+			on("hlen", "HLEN", name), on("hscan", "HSCAN", name, "0"), on("hrandfield", "HRANDFIELD", name, "1"), on("zrandmember", "ZRANDMEMBER", name, "1"),
+			{right: "+scan", words: []string{"SCAN", "0", "COUNT", "1"}},
+			{right: "+client|list", words: []string{"CLIENT", "LIST", "ID", "1"}},
+		}},
+	}
+}
+
+// find makes the tries.
+func (n need) find(ctx context.Context, redis rueidis.Client) Finding {
+	f := Finding{Check: n.check, Found: fmt.Sprintf("all %d commands work", len(n.tries))}
+	var missing, said []string
+	for _, t := range n.tries {
+		right, told := t.missing(ctx, redis)
+		if right == "" {
+			continue
+		}
+		if len(missing) == 0 || missing[len(missing)-1] != right {
+			missing = append(missing, right)
+		}
+		said = append(said, told)
+	}
+	if len(missing) == 0 {
+		return f
+	}
+	f.Level, f.Risk = n.level, n.risk
+	f.Found = fmt.Sprintf("%d of %d commands are refused; the first: %s", len(said), len(n.tries), said[0])
+	f.Mend = "ACL SETUSER <user> " + strings.Join(missing, " ")
+	return f
+}
+
+// missing returns the right that is missing, and what the server said.
+func (t try) missing(ctx context.Context, redis rueidis.Client) (right, said string) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	build := redis.B().Arbitrary(t.words[0])
+	if t.keyed {
+		build = build.Keys(t.words[1]).Args(t.words[2:]...)
+	} else {
+		build = build.Args(t.words[1:]...)
+	}
+	err := redis.Do(ctx, build.Build()).Error()
+	reply, ok := rueidis.IsRedisErr(err)
+	switch {
+	case err == nil, rueidis.IsRedisNil(err), ok && reply.IsNoScript():
+		return "", ""
+	case ok && t.words[0] == "PUBSUB" && !strings.HasPrefix(reply.Error(), "NOPERM"):
+		return "", "" // before Redis 7 there is no SHARDNUMSUB, and rlock does without
+	case ok && strings.HasPrefix(reply.Error(), "NOPERM") && strings.Contains(reply.Error(), "key"):
+		return "~" + pattern(t.words[1]), t.words[0] + " " + t.words[1] + ": " + harmless(err)
+	}
+	return t.right, t.words[0] + ": " + harmless(err)
+}
+
+// pattern returns the pattern of keys that docs/operations.md has for a key of the doctor.
+func pattern(key string) string {
+	for _, known := range []string{"redisson_lock__channel:", "redisson_lock_token:", "redisson_rwlock:", "rlock_queue:", "rlock_guests:", "rlock_turn:"} {
+		if strings.HasPrefix(key, known) {
+			return known + "*"
+		}
+	}
+	before, _, _ := strings.Cut(key, "rlock-doctor-")
+	return before + "*"
+}
