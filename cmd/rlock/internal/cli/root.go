@@ -120,7 +120,7 @@ func (a *app) with(cmd *cobra.Command, use func(client *rlock.Client) error) err
 	if err != nil {
 		return err
 	}
-	client, err := rlock.New(config)
+	client, err := rlock.NewContext(cmd.Context(), config)
 	if err != nil {
 		return sorted(err)
 	}

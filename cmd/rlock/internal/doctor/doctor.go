@@ -20,7 +20,7 @@ const pings = 200
 // user's locks begin with: what is written for a moment, to test rights, begins with it, too.
 // A server that cannot be reached is a finding.
 func Examine(ctx context.Context, config rlock.Config, prefix string) []Finding {
-	client, err := rlock.New(config)
+	client, err := rlock.NewContext(ctx, config)
 	if err != nil {
 		return unreachable(harmless(err))
 	}

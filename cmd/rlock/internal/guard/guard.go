@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/cmd/rlock/internal/child"
+	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -109,8 +110,9 @@ func (r *run) acquire(config rlock.Config) (*rlock.Hold, *rlock.Client, int) {
 				return nil, nil, exitSignal + child.Number(by)
 			}
 			if o.err != nil {
+				code := r.explain(ctx, o)
 				r.giveUp(o)
-				return nil, nil, r.explain(o.err)
+				return nil, nil, code
 			}
 			if r.Verbose {
 				r.Log("%s: acquired after %v", r.Name, time.Since(begin).Round(time.Millisecond))
@@ -121,7 +123,7 @@ func (r *run) acquire(config rlock.Config) (*rlock.Hold, *rlock.Client, int) {
 }
 
 func (r *run) lock(ctx context.Context, config rlock.Config) (o outcome) {
-	if o.client, o.err = rlock.New(config); o.err != nil {
+	if o.client, o.err = rlock.NewContext(ctx, config); o.err != nil {
 		return o
 	}
 	var options []rlock.AcquireOption
@@ -140,11 +142,14 @@ func (r *run) giveUp(o outcome) {
 }
 
 // explain logs why there is no lock, and returns the exit code.
-func (r *run) explain(err error) int {
+func (r *run) explain(ctx context.Context, o outcome) int {
+	err := o.err
 	switch {
 	case errors.Is(err, rlock.ErrNotAcquired):
 		if r.Verbose {
-			r.Log("%v", err)
+			if i, err := o.client.Inspect(ctx, r.Name); err == nil {
+				r.Log("%s", view.Summary(i))
+			}
 		}
 		return r.Busy
 	case errors.Is(err, rlock.ErrInvalidName), errors.Is(err, rlock.ErrInvalidLease), errors.Is(err, rlock.ErrInvalidConfig):

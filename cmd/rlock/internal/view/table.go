@@ -10,6 +10,14 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
+// Summary says in a few words who holds a lock.
+func Summary(i rlock.Inspection) string {
+	if i.HolderCount == 0 {
+		return fmt.Sprintf("%s is free, and %d wait for it", Printable(i.Name), i.Waiting)
+	}
+	return fmt.Sprintf("%s is held by %s, and %d wait for it", Printable(i.Name), holders(i), i.Waiting)
+}
+
 // A Table has a line for each lock. Call [Table.Flush] at the end.
 type Table struct{ w *tabwriter.Writer }
 
