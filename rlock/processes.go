@@ -45,7 +45,9 @@ type rolls struct {
 	byNode map[uint32]*roll
 }
 
-func newRolls() *rolls { return &rolls{turn: limit{places: make(chan struct{}, 1)}, byNode: make(map[uint32]*roll)} }
+func newRolls() *rolls {
+	return &rolls{turn: limit{places: make(chan struct{}, 1)}, byNode: make(map[uint32]*roll)}
+}
 
 // fresh returns the roll of a node if it is not too old.
 func (r *rolls) fresh(node uint32, now time.Time) *roll {
