@@ -140,7 +140,11 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 		default:
 			t.brief = op == joining
 			t.contested = t.contested || op == looking
-			r.grant(t, w, now)
+			way := ByQueue
+			if op == acquiring {
+				way = ByRedis
+			}
+			r.grant(t, w, way, now)
 			w.Wake()
 		}
 	case op == acquiring:

@@ -73,12 +73,16 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 	for _, s := range built {
 		reached = reached || answered(s.err)
 	}
+	began := now
 	now = time.Now()
+	renewals := RenewedInfo{Client: c, Took: now.Sub(began), Margin: forever}
 	for _, s := range built {
 		s.tenure.room.shard.mu.Lock()
+		renewals.add(&s, now)
 		s.tenure.answered(now, s, reached)
 		s.tenure.room.exit()
 	}
+	c.tellRenewed(renewals)
 	age := topologyAge
 	if !reached {
 		age = troubledAge

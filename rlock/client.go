@@ -45,6 +45,7 @@ type Client struct {
 	family string // how the scripts publish and count subscribers: see queue.lua
 
 	notices  *notices // by which the Logger is called
+	observer observing
 	deadline deadline
 	losses   losses
 	taken    taken // of compound locks whose first part is this client's
@@ -122,6 +123,7 @@ func New(config Config) (*Client, error) {
 	}
 	c.config.Logger, c.notices = newLogger(config.Logger)
 	c.nodes, c.rolls = newNodes(c.ctx, redis, c.deadline.patience), newRolls()
+	c.observe(config.Observer)
 	c.hub = pubsub.New(pubsub.Config{Client: redis, Sharded: sharded, Logger: c.config.Logger})
 	c.keeper = lease.NewKeeper(lease.Config{
 		Tick:       c.tick,
@@ -130,6 +132,7 @@ func New(config Config) (*Client, error) {
 	})
 	changed := (&verifier{client: c}).verify
 	wires.changed.Store(&changed)
+	c.observer.opened(c)
 	return c, nil
 }
 
@@ -220,8 +223,8 @@ func (c *Client) ID() string { return c.id.prefix }
 // seconds, or longer if [Config].Redis.ConnWriteTimeout is, and then returns
 // [ErrUnconfirmed]: locks not released end with their leases. Connections to a server
 // that is silent, and what was sent over a shared rueidis client, take up to two
-// seconds more to give up. Close waits for the Logger too, for a second at most; a call
-// of a Logger that takes longer is left to end by itself. A shared rueidis client stays
+// seconds more to give up. Close waits for the Logger and for the Observer too, for a second
+// each at most; a call of them that takes longer is left to end by itself. A shared rueidis client stays
 // open. Calls after the first return nil.
 func (c *Client) Close() error { return c.CloseContext(context.Background()) }
 
@@ -245,6 +248,7 @@ func (c *Client) CloseContext(ctx context.Context) error {
 		c.deadline.stop()
 		c.closeRedis()
 		c.background.close()
+		c.observer.close(c)
 		c.notices.close()
 	}()
 	select {

@@ -17,6 +17,7 @@ var errZero = fmt.Errorf("rlock: %w: a lock is a zero value: use the methods of 
 // multi-lock, and most for a red lock.
 type compound struct {
 	name  string
+	kind  Kind // KindMulti or KindRed
 	parts []*Lock
 	locks []*single // beneath all of them
 	need  int
@@ -62,6 +63,13 @@ func (c *compound) hold(ctx, parent context.Context, req request) (*Hold, error)
 	if c.err != nil {
 		return nil, c.err
 	}
+	if !c.home.watches(&req) {
+		return c.obtain(ctx, parent, req)
+	}
+	return c.observed(ctx, parent, req)
+}
+
+func (c *compound) obtain(ctx, parent context.Context, req request) (*Hold, error) {
 	if req.lease != 0 {
 		for _, l := range c.locks {
 			if err := l.client.checkLease(l.name, req.lease); err != nil {
@@ -77,7 +85,7 @@ func (c *compound) hold(ctx, parent context.Context, req request) (*Hold, error)
 	}
 	h := &Hold{client: c.home, name: &name{key: c.name}, owner: req.owner, part: req.part}
 	h.within(parent, c)
-	h.parts = &parts{of: c, whole: h, asked: req.lease, lease: req.lease, leave: func() {}}
+	h.parts = &parts{of: c, whole: h, way: req.way, asked: req.lease, lease: req.lease, leave: func() {}}
 	if err := c.gather(WithOwner(ctx, req.owner), h.parts, req); err != nil {
 		h.cancel(err)
 		return nil, err

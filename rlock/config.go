@@ -91,6 +91,10 @@ type Config struct {
 	// may call the client; while 1000 messages wait for it, more are dropped and
 	// counted. Defaults to slog.Default().
 	Logger *slog.Logger
+
+	// Observer is told what happens to each lock: for metrics, traces and tests. Defaults
+	// to nil, which costs nothing.
+	Observer *Observer
 }
 
 // PubSub is a family of publish and subscribe commands.

@@ -28,7 +28,7 @@ func (h *Hold) Detach(ctx context.Context) error {
 		return fmt.Errorf("rlock: lock %q: %w: it is made of several locks", h.name.key, ErrDetach)
 	}
 	for {
-		landed, err := h.detach()
+		landed, err := h.detach(ctx)
 		if landed == nil {
 			return err
 		}
@@ -42,12 +42,22 @@ func (h *Hold) Detach(ctx context.Context) error {
 }
 
 // detach is one attempt. It returns a channel if a mirror has to be awaited before.
-func (h *Hold) detach() (landed <-chan struct{}, err error) {
+func (h *Hold) detach(ctx context.Context) (landed <-chan struct{}, err error) {
 	r := h.visit()
 	if r == nil {
 		return nil, h.Err()
 	}
-	defer r.exit()
+	t := h.tenure
+	was, now := closedLevel{t.levels[0].since, t.levels[0].way}, time.Now()
+	landed, err = r.detach(h)
+	r.exit()
+	if landed == nil && err == nil && h.client.observer.on() {
+		h.client.tellDetached(ctx, h, was, now)
+	}
+	return landed, err
+}
+
+func (r *room) detach(h *Hold) (landed <-chan struct{}, err error) {
 	t := h.tenure
 	_, bounded := t.asked()
 	switch {

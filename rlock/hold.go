@@ -139,21 +139,21 @@ func (h *Hold) Owner() Owner { return h.owner }
 // Release gives the level back, as [Lock.Unlock] does, with the same errors and
 // the same disregard for the end of ctx. After the first call it returns
 // [ErrNotHeld] and changes nothing.
-func (h *Hold) Release(context.Context) error {
+func (h *Hold) Release(ctx context.Context) error {
 	released := fmt.Errorf("rlock: lock %q: released: %w", h.name.key, ErrNotHeld)
 	if h.Valid() {
 		h.cancel(released) // before another can have it
 	}
-	err := h.release()
+	err := h.release(ctx)
 	h.cancel(released)
 	return err
 }
 
-func (h *Hold) release() error {
+func (h *Hold) release(ctx context.Context) error {
 	if h.parts != nil {
-		return h.parts.release()
+		return h.parts.release(ctx)
 	}
-	return h.client.unlock(h.name, h.owner, h.shared, h)
+	return h.client.unlock(ctx, h.name, h.owner, h.shared, h)
 }
 
 // run calls fn with the lock held, and releases it whatever becomes of fn.

@@ -14,25 +14,10 @@ import (
 // InspectLimit is how many holders, and how many waiters, an [Inspection] shows at most.
 const InspectLimit = 1000
 
-// A LockKind is what the key of a lock tells about its kind. A plain, a fenced and a fair
-// lock look alike in Redis.
-type LockKind string
-
-const (
-	// KindUnknown is a name without holders and without waiters.
-	KindUnknown LockKind = ""
-	// KindLock is a plain, a fenced or a fair lock.
-	KindLock LockKind = "lock"
-	// KindReadWrite is a [ReadWriteLock].
-	KindReadWrite LockKind = "read-write"
-	// KindSemaphore is a semaphore. Redis does not know how many permits it has.
-	KindSemaphore LockKind = "semaphore"
-)
-
 // An Inspection is what Redis showed of a lock at one moment.
 type Inspection struct {
 	Name string
-	Kind LockKind
+	Kind Kind
 
 	// Holders are empty if the lock is free. There are several only of a read lock and of
 	// a semaphore.
@@ -168,7 +153,7 @@ func (c *Client) questions(plain, rw, semaphore *name) []rueidis.Completed {
 }
 
 // layouts are the kinds that have a queue of their own.
-var layouts = [...]LockKind{KindLock, KindReadWrite, KindSemaphore}
+var layouts = [...]Kind{KindLock, KindReadWrite, KindSemaphore}
 
 // A queueError is that of the key of a queue.
 type queueError struct {

@@ -6,11 +6,34 @@ import (
 	"time"
 )
 
+// A Kind is the sort of a lock.
+type Kind string
+
+// The kinds of locks.
+const (
+	KindPlain     Kind = "plain"
+	KindFenced    Kind = "fenced"
+	KindFair      Kind = "fair"
+	KindRead      Kind = "read"  // of a ReadWriteLock
+	KindWrite     Kind = "write" // of a ReadWriteLock
+	KindSemaphore Kind = "semaphore"
+	KindMulti     Kind = "multi" // made of other locks, see NewMultiLock
+	KindRed       Kind = "red"   // made of locks on several servers, see NewRedLock
+
+	// Redis tells less, see [Client.Inspect].
+
+	KindUnknown   Kind = ""           // no holders and no waiters
+	KindLock      Kind = "lock"       // a plain, a fenced or a fair lock: they look alike
+	KindReadWrite Kind = "read-write" // a ReadWriteLock
+)
+
 // A kind is what one sort of lock is in Redis. The room, its queue, the tenure and
 // the keeper are the same for all of them.
 //
 // Each of its calls can be sent again after a lost reply without changing the outcome.
 type kind struct {
+	// public is the kind as users see it. The read lock is another.
+	public Kind
 	// step is the script for all that touches the queue: the kind's part of it and
 	// queue.lua.
 	step *script
@@ -62,23 +85,28 @@ type kindID uint8
 
 var kinds = [kindCount]kind{
 	plainKind: {
-		step: plainStep, acquire: acquirePlain, mirror: mirrorPlain, fields: fields, holders: allFields, locked: keyExists, ttl: keyTTL,
+		public: KindPlain,
+		step:   plainStep, acquire: acquirePlain, mirror: mirrorPlain, fields: fields, holders: allFields, locked: keyExists, ttl: keyTTL,
 		foreign: true, channel: "redisson_lock__channel:",
 	},
 	fencedKind: {
-		step: plainStep, acquire: acquireFenced, mirror: mirrorPlain, fields: fields, holders: allFields, locked: keyExists, ttl: keyTTL,
+		public: KindFenced,
+		step:   plainStep, acquire: acquireFenced, mirror: mirrorPlain, fields: fields, holders: allFields, locked: keyExists, ttl: keyTTL,
 		foreign: true, channel: "redisson_lock__channel:", extra: "redisson_lock_token:", fenced: true,
 	},
 	readWriteKind: {
-		step: readWriteStep, acquire: acquireReadWrite, mirror: mirrorReadWrite, fields: fields, holders: readersOrWriters, locked: readOrWritten, ttl: keyTTL,
+		public: KindWrite,
+		step:   readWriteStep, acquire: acquireReadWrite, mirror: mirrorReadWrite, fields: fields, holders: readersOrWriters, locked: readOrWritten, ttl: keyTTL,
 		foreign: true, channel: "redisson_rwlock:", layout: "rw",
 	},
 	fairKind: {
-		step: plainStep, acquire: acquirePlain, mirror: mirrorPlain, fields: fields, holders: allFields, locked: keyExists, ttl: keyTTL,
+		public: KindFair,
+		step:   plainStep, acquire: acquirePlain, mirror: mirrorPlain, fields: fields, holders: allFields, locked: keyExists, ttl: keyTTL,
 		foreign: true, channel: "redisson_lock__channel:", strict: true,
 	},
 	semaphoreKind: {
-		step: semaphoreStep, acquire: acquireSemaphore, mirror: mirrorSemaphore,
+		public: KindSemaphore,
+		step:   semaphoreStep, acquire: acquireSemaphore, mirror: mirrorSemaphore,
 		fields: permitHolders, holders: allFields, locked: allPermitsHeld, ttl: firstPermitEnds,
 		channel: "rlock_turn:semaphore:", layout: "sem", many: true, strict: true,
 	},

@@ -8,9 +8,11 @@ import (
 // A level is one Lock that was not unlocked yet.
 type level struct {
 	owner  Owner
-	shared bool      // it is a reader's, and other readers may have theirs beside it
-	until  time.Time // the end of the lease it asked for; zero: kept by the watchdog
-	hold   *Hold     // its handle, nil if it was taken without
+	shared bool          // it is a reader's, and other readers may have theirs beside it
+	way    Way           // how it was acquired: of each owner's levels one is not by nesting
+	until  time.Time     // the end of the lease it asked for; zero: kept by the watchdog
+	hold   *Hold         // its handle, nil if it was taken without
+	since  time.Duration // when it was acquired, from the client's start
 }
 
 func (l *level) kept() bool { return l.until.IsZero() }
@@ -25,7 +27,7 @@ func (l *level) told() bool {
 func (l *level) over(now time.Time) bool { return !l.kept() && !now.Before(l.until) }
 
 func (t *tenure) open(now time.Time, req request) {
-	l := level{owner: req.owner, shared: req.shared, hold: req.hold}
+	l := level{owner: req.owner, shared: req.shared, way: req.way, hold: req.hold, since: now.Sub(t.room.client.start)}
 	t.let(&l, now, req.lease)
 	if req.hold != nil {
 		req.hold.tenure, req.hold.token = t, t.tokens.section()
@@ -53,10 +55,13 @@ func (t *tenure) endsWith(l *level) {
 // close takes away the level of the handle h, or without one the innermost level
 // of o that was taken without, and reports whether there was such a level. When
 // the last level that is not shared goes and others stay, the tenure is shared.
-func (t *tenure) close(o Owner, shared bool, h *Hold) bool {
+func (t *tenure) close(o Owner, shared bool, h *Hold) (was closedLevel, ok bool) {
 	for i := len(t.levels) - 1; i >= 0; i-- {
 		l := &t.levels[i]
 		if l.hold == h && (h != nil || l.owner == o && l.shared == shared) {
+			if was = (closedLevel{l.since, l.way}); was.way != ByNesting && len(t.levels) > 1 {
+				was.way = t.bequeath(i)
+			}
 			t.levels = append(t.levels[:i], t.levels[i+1:]...)
 			if n := len(t.levels); n > 0 && t.levels[n-1].shared {
 				t.shared = t.writes() == 0
@@ -64,10 +69,24 @@ func (t *tenure) close(o Owner, shared bool, h *Hold) bool {
 			for i := range t.levels { // what it outlasted may be over
 				t.endsWith(&t.levels[i])
 			}
-			return true
+			return was, true
 		}
 	}
-	return false
+	return was, false
+}
+
+// bequeath has the owner's next level be the first, since level i, which was, is about to
+// go: so a hold lasts from the first level of its owner to the last. It returns how level
+// i was acquired now that all is told.
+func (t *tenure) bequeath(i int) Way {
+	gone := &t.levels[i]
+	for j := range t.levels {
+		if l := &t.levels[j]; j != i && l.owner == gone.owner {
+			l.way, l.since = gone.way, gone.since
+			return ByNesting
+		}
+	}
+	return gone.way
 }
 
 // holds reports whether o has a level.

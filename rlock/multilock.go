@@ -59,7 +59,7 @@ func NewMultiLock(locks ...*Lock) *Lock {
 		names = append(names, p.Name())
 	}
 	c := newCompound(strings.Join(slices.Compact(names), ","), ordered, len(ordered))
-	c.gather = c.oneAfterTheOther
+	c.gather, c.kind = c.oneAfterTheOther, KindMulti
 	return &Lock{c}
 }
 

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxNotices is how many notices wait at most for the one before them.
-	maxNotices = 1000
+	// maxMessages is how many messages wait at most for the Logger.
+	maxMessages = 1000
 	// lastWords is how long Close waits at most for notices to be delivered.
 	lastWords = time.Second
 )
@@ -22,6 +22,7 @@ const (
 // no room are counted, and it is told how many.
 type notices struct {
 	missed func(n int) // called as a notice is, where n notices found no room
+	most   int         // how many wait at most for the one before them
 
 	mu      sync.Mutex // protects following
 	waiting []func()
@@ -31,8 +32,8 @@ type notices struct {
 	silent  chan struct{} // closed when the goroutine ends after close
 }
 
-func newNotices(missed func(n int)) *notices {
-	return &notices{missed: missed, silent: make(chan struct{})}
+func newNotices(most int, missed func(n int)) *notices {
+	return &notices{missed: missed, most: most, silent: make(chan struct{})}
 }
 
 // tell has the notice called. It waits for nothing, and may be called with a mutex held.
@@ -42,7 +43,7 @@ func (n *notices) tell(notice func()) {
 	switch {
 	case n.closed:
 		return
-	case len(n.waiting) == maxNotices:
+	case len(n.waiting) == n.most:
 		n.lost++
 		return
 	}
@@ -110,7 +111,7 @@ type noticeHandler struct {
 
 // newLogger returns a logger that writes to the given one by notices.
 func newLogger(to *slog.Logger) (*slog.Logger, *notices) {
-	n := newNotices(func(n int) {
+	n := newNotices(maxMessages, func(n int) {
 		to.Warn("rlock: the Logger was too slow: messages were dropped", "count", n)
 	})
 	return slog.New(noticeHandler{n, to.Handler()}), n

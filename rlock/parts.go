@@ -18,12 +18,14 @@ import (
 type parts struct {
 	of    *compound
 	whole *Hold
+	way   Way           // how the Observer was told that it was acquired
 	asked time.Duration // the lease that the parts were asked for with
 	leave func()        // ends what is still being asked for
 
 	mu    sync.Mutex    // protects following; a shard's mutex may be taken under it
 	lease time.Duration // 0: kept by the watchdog
 	until time.Time     // the end of the lease; zero: kept by the watchdog
+	since time.Time     // when the first parts joined
 	held  []*Hold
 	over  bool  // released or lost: no part may join
 	cause error // why it was lost, until Release has told it
@@ -39,6 +41,7 @@ func (p *parts) join(holds ...*Hold) bool {
 	}
 	if len(p.held) == 0 {
 		p.beginLocked(p.lease)
+		p.since = time.Now()
 	}
 	p.held = append(p.held, holds...)
 	lease := p.lease
@@ -89,10 +92,12 @@ func (p *parts) ended(h *Hold) {
 		c.home.losses.add(c.key(o), lost, cause)
 	}
 	left := p.endLocked(cause)
+	since := p.since
 	p.mu.Unlock()
 
 	c.home.taken.forget(c.key(o), p.whole)
 	p.whole.end(cause)
+	p.tellLost(since, why, cause)
 	p.leave()
 	go func() { _ = letGo(left, len(left)) }()
 }
@@ -103,7 +108,7 @@ func asPart(o *acquireOptions) { o.part = true }
 // disclaim releases a hold that is over already, and returns why it was.
 func (h *Hold) disclaim() error {
 	if h.parts != nil {
-		return h.parts.release()
+		return h.parts.release(h.ctx)
 	}
 	return h.client.notHeld(h.name, h.owner, h.shared, h)
 }
@@ -116,7 +121,7 @@ func (p *parts) endLocked(cause error) []*Hold {
 }
 
 // release gives the parts back. It returns when enough of them are confirmed.
-func (p *parts) release() error {
+func (p *parts) release(ctx context.Context) error {
 	c, o := p.of, p.whole.owner
 	p.mu.Lock()
 	if p.over {
@@ -132,9 +137,12 @@ func (p *parts) release() error {
 		return cause
 	}
 	holds := p.endLocked(nil)
+	since, now := p.since, time.Now()
 	p.mu.Unlock()
 	p.leave()
-	return letGo(holds, c.need)
+	err := letGo(holds, c.need)
+	p.tellReleased(ctx, now.Sub(since), err)
+	return err
 }
 
 // letGo releases the holds, all at once. It returns nil as soon as so many of them are

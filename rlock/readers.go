@@ -19,6 +19,7 @@ func (r *room) mayJoin(now time.Time, req request) bool {
 // join opens the first level of one more reader. Nobody else may ask whether
 // others wait, since no reader waits in the queue.
 func (t *tenure) join(now time.Time, req request) {
+	req.way = ByJoining
 	t.nest(now, req)
 	if now.Sub(t.trust.SentAt()) >= t.room.client.config.HandoffTime {
 		t.mirror()
@@ -31,7 +32,7 @@ func (t *tenure) join(now time.Time, req request) {
 func (r *room) admit(now time.Time, all bool) {
 	t := r.tenure
 	for w := r.queue.Head(); w != nil && w.Value.shared && (all || t.mayPass(now, w.Value.request)); w = r.queue.Head() {
-		r.admitBeside(w, now)
+		r.admitBeside(w, ByJoining, now)
 		r.admitOwner(w.Value.owner, now)
 	}
 }

@@ -69,7 +69,7 @@ func NewRedLock(clients []*Client, name string) *Lock {
 		return refused("it has no clients: give it one of each server, three at best")
 	}
 	c := newCompound(name, parts, len(parts)/2+1)
-	c.gather = c.elect
+	c.gather, c.kind = c.elect, KindRed
 	return &Lock{c}
 }
 

@@ -12,7 +12,7 @@ import (
 // unlock takes one level off the hold of o: that of the handle h, or without one
 // the innermost of that sort that was taken without. The last level passes the
 // lock on, or frees it.
-func (c *Client) unlock(n *name, o Owner, shared bool, h *Hold) error {
+func (c *Client) unlock(ctx context.Context, n *name, o Owner, shared bool, h *Hold) (err error) {
 	if n.err != nil {
 		return n.err
 	}
@@ -23,7 +23,11 @@ func (c *Client) unlock(n *name, o Owner, shared bool, h *Hold) error {
 	now := time.Now()
 	t := r.current(now)
 	wasShared := t != nil && t.shared
-	if t == nil || !t.close(o, shared, h) {
+	was, ok := closedLevel{}, false
+	if t != nil {
+		was, ok = t.close(o, shared, h)
+	}
+	if !ok {
 		holder := ""
 		if t != nil && t.owner != o {
 			holder = fmt.Sprintf(": it is held by %s of this process: unlock there, or use Acquire or WithOwner", t.owner.words())
@@ -45,15 +49,17 @@ func (c *Client) unlock(n *name, o Owner, shared bool, h *Hold) error {
 		}
 		r.current(now) // the levels that are left may have asked for less
 		r.exit()
-		return nil
-	}
-	if w := r.queue.Head(); w != nil && t.mayPass(now, w.Value.request) {
-		r.grant(t, w, now)
+	} else if w := r.queue.Head(); w != nil && t.mayPass(now, w.Value.request) {
+		r.grant(t, w, ByHandoff, now)
 		w.Wake()
 		r.exit()
-		return nil
+	} else {
+		err = r.release(t, o, now)
 	}
-	return r.release(t, o, now)
+	if c.observer.on() && (h == nil || !h.part) {
+		c.tellReleased(ctx, n, o, shared, was, now, err)
+	}
+	return err
 }
 
 // notHeld says why o has nothing to unlock.
@@ -180,6 +186,9 @@ func (t *tenure) releaseCall() call {
 	return t.room.name.step(t.room.client, step{leave: t.member()})
 }
 
+// errForced is the cause of a loss that this client has brought about.
+var errForced = errors.New("it was unlocked by force")
+
 // forceUnlock frees the lock from its holders. It looks first, so that a
 // command that arrives late ends nobody else's tenure. A holder of this client
 // learns it at once, others when they renew.
@@ -204,7 +213,7 @@ func (c *Client) forceUnlock(ctx context.Context, n *name, shared bool) (bool, e
 				case err != nil:
 					t.mirror() // which finds out
 				case reply > 0:
-					t.lose(errors.New("it was unlocked by force"))
+					t.lose(errForced)
 					t.end()
 				}
 			}

@@ -145,8 +145,9 @@ func (r *room) current(now time.Time) *tenure {
 
 // grant gives the tenure to w, the waiter that asked for it or the next in line:
 // the hold begins now, and w stands in the queue no longer.
-func (r *room) grant(t *tenure, w *waiter, now time.Time) {
+func (r *room) grant(t *tenure, w *waiter, way Way, now time.Time) {
 	r.leaveQueue(w)
+	w.Value.had(way, now)
 	if own := w.Value.ticket; own != t {
 		r.giveBack(own, now)
 	}
@@ -158,7 +159,6 @@ func (r *room) grant(t *tenure, w *waiter, now time.Time) {
 	}
 	r.tenure = t
 	t.begin(now, w.Value.request)
-	w.Value.granted = true
 	r.admitOwner(w.Value.owner, now)
 	if t.shared {
 		r.admit(now, true)
@@ -166,12 +166,12 @@ func (r *room) grant(t *tenure, w *waiter, now time.Time) {
 }
 
 // admitBeside gives w a level of its own beside those that the tenure has.
-func (r *room) admitBeside(w *waiter, now time.Time) {
+func (r *room) admitBeside(w *waiter, way Way, now time.Time) {
 	r.leaveQueue(w)
 	r.giveBack(w.Value.ticket, now)
 	w.Value.ticket = nil
+	w.Value.had(way, now)
 	r.tenure.nest(now, w.Value.request)
-	w.Value.granted = true
 	w.Wake()
 }
 
@@ -189,7 +189,7 @@ func (r *room) admitOwner(o Owner, now time.Time) {
 			v.err, v.fatal = errUpgrade(o), true
 			w.Wake()
 		default:
-			r.admitBeside(w, now)
+			r.admitBeside(w, ByNesting, now)
 		}
 	}
 }

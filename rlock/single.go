@@ -52,8 +52,8 @@ func (l *single) hold(ctx, parent context.Context, req request) (*Hold, error) {
 	return h, nil
 }
 
-func (l *single) unlock(_ context.Context, o Owner) error {
-	return l.client.unlock(l.client.nameFor(l.name, o), o, l.shared, nil)
+func (l *single) unlock(ctx context.Context, o Owner) error {
+	return l.client.unlock(ctx, l.client.nameFor(l.name, o), o, l.shared, nil)
 }
 
 func (l *single) forceUnlock(ctx context.Context) (bool, error) {

@@ -283,21 +283,23 @@ func (t *tenure) lose(why error) {
 type ending struct {
 	room     *room
 	levels   []level // nobody changes them any more
-	cause    error   // of the first
+	at       time.Time
+	why      error // nil: by Close
+	cause    error // why, of the first
 	severity slog.Level
 }
 
 // lostLevels remembers that the levels were lost.
 func (t *tenure) lostLevels(levels []level, why error) ending {
 	r := t.room
-	e := ending{r, levels, nil, slog.LevelDebug} // the end of a fixed lease is what was asked for
+	e := ending{r, levels, time.Now(), why, nil, slog.LevelDebug} // the end of a fixed lease is what was asked for
 	for _, l := range levels {
-		cause := fmt.Errorf("rlock: lock %q of owner %s: %w: %w", r.name.key, l.owner, ErrLost, why)
+		cause := errLost(r.name, l.owner, why)
 		if e.cause == nil {
 			e.cause = cause
 		}
 		if !l.kept() && errors.Is(why, errOver) {
-			l.until = time.Now() // a little before its time, as every lease that is trusted
+			l.until = e.at // a little before its time, as every lease that is trusted
 		} else {
 			e.severity = slog.LevelWarn
 		}
@@ -311,13 +313,23 @@ func (t *tenure) lostLevels(levels []level, why error) ending {
 	return e
 }
 
-// announce tells the holders and the log. It is called once, without the mutex.
+func errLost(n *name, o Owner, why error) error {
+	return fmt.Errorf("rlock: lock %q of owner %s: %w: %w", n.key, o, ErrLost, why)
+}
+
+func errClosed(n *name, o Owner) error {
+	return fmt.Errorf("rlock: lock %q of owner %s: %w", n.key, o, ErrClosed)
+}
+
+// announce tells the holders, the Observer and the log. It is called once, without the
+// mutex.
 func (e ending) announce() {
 	for _, l := range e.levels {
 		if l.hold != nil {
 			l.hold.end(l.hold.lost)
 		}
 	}
+	e.tell()
 	if e.room.client.closed.Load() {
 		return
 	}
@@ -329,12 +341,13 @@ func (e ending) announce() {
 func (t *tenure) abandon() ending {
 	for _, l := range t.levels {
 		if l.hold != nil {
-			l.hold.lost = fmt.Errorf("rlock: lock %q of owner %s: %w", t.room.name.key, l.owner, ErrClosed)
+			l.hold.lost = errClosed(t.room.name, l.owner)
 		}
 	}
 	t.room.tenure = nil
-	t.disown(time.Now())
-	return ending{room: t.room, levels: t.levels}
+	now := time.Now()
+	t.disown(now)
+	return ending{room: t.room, levels: t.levels, at: now}
 }
 
 // disown has the keeper release a tenure that nobody here wants, until Redis

@@ -134,7 +134,7 @@ func (r *room) take(w *waiter, n notice, now time.Time) {
 		t.brief = true
 		t.contested = true // it was freed for others
 		t.tokens.take(n.counter, n.reserved)
-		r.grant(t, w, now)
+		r.grant(t, w, ByQueue, now)
 	} else {
 		t.trust = lease.Trust{}
 		v.lookAt = now

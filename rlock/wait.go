@@ -47,6 +47,7 @@ type request struct {
 	hold   *Hold         // the handle to fill in, nil for Lock
 	wait   time.Duration // how long to wait between attempts; 0 is one attempt
 	part   bool          // for a hold of several locks
+	way    Way           // how it was acquired, set when it was
 
 	// quit, once closed, ends the wait between attempts as its time would, and no
 	// attempt; nil for never.
@@ -73,11 +74,14 @@ func (r request) left(began time.Time) time.Duration {
 // A visit is a request that waits in the local queue. The shard's mutex protects it.
 type visit struct {
 	request
-	granted bool // the lock is the caller's
-	denied  bool // an acquire was denied: from now on it waits with a ticket
-	nudge   bool // that found the lock free, and others waiting for it
-	last    bool // it has looked a last time, when its own time was up
-	counted bool // see room.crowd
+	began   time.Time
+	waited  time.Duration // until it was granted
+	granted bool          // the lock is the caller's
+	waits   bool          // it has waited for anything but the answer to an attempt
+	denied  bool          // an acquire was denied: from now on it waits with a ticket
+	nudge   bool          // that found the lock free, and others waiting for it
+	last    bool          // it has looked a last time, when its own time was up
+	counted bool          // see room.crowd
 
 	ticket *tenure   // that stands for it in Redis, nil for none
 	lookAt time.Time // when to look for the ticket next
@@ -99,6 +103,12 @@ type visit struct {
 	shut time.Time
 }
 
+// had notes that the lock is the caller's.
+func (v *visit) had(way Way, now time.Time) {
+	v.granted, v.way = true, way
+	v.waited = max(now.Sub(v.began), 0)
+}
+
 // queues reports whether the visit is to wait in Redis' queue.
 func (v *visit) queues(now time.Time) bool {
 	return v.wait > 0 && !v.over() && (v.until.IsZero() || v.until.Sub(now) >= queueLeast)
@@ -112,15 +122,15 @@ func newWaiter() any { return waitqueue.NewWaiter[visit]() }
 // otherwise nothing is held that the caller would have to release.
 func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 	if n.err != nil {
-		return n.err
+		return c.refused(ctx, n, &req, n.err)
 	}
 	if req.lease != 0 {
 		if err := c.checkLease(n, req.lease); err != nil {
-			return err
+			return c.refused(ctx, n, &req, err)
 		}
 	}
 	if err := over(ctx); err != nil {
-		return fmt.Errorf("rlock: lock %q: %w", n.key, err)
+		return c.refused(ctx, n, &req, fmt.Errorf("rlock: lock %q: %w", n.key, err))
 	}
 	now := time.Now()
 	r := c.enter(n)
@@ -128,29 +138,36 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 	if t != nil && t.holds(req.owner) {
 		if t.shared && !req.shared {
 			r.exit()
-			return fmt.Errorf("rlock: lock %q: %w", n.key, errUpgrade(req.owner))
+			return c.refused(ctx, n, &req, fmt.Errorf("rlock: lock %q: %w", n.key, errUpgrade(req.owner)))
 		}
 		t.nest(now, req)
 		r.exit()
+		if c.watches(&req) {
+			c.tellAcquired(ctx, n, &req, ByNesting, 0, false)
+		}
 		return nil
 	}
 	switch cause := c.losses.blocks(lossKey{n.id, n.key, req.owner}, now); {
 	case c.closed.Load():
 		r.exit()
-		return fmt.Errorf("rlock: lock %q: %w", n.key, ErrClosed)
+		return c.refused(ctx, n, &req, fmt.Errorf("rlock: lock %q: %w", n.key, ErrClosed))
 	case cause != nil:
 		r.exit()
-		return fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", n.key, cause)
+		return c.refused(ctx, n, &req, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", n.key, cause))
 	case t != nil && r.mayJoin(now, req):
 		t.join(now, req)
 		r.exit()
+		if c.watches(&req) {
+			c.tellAcquired(ctx, n, &req, ByJoining, 0, false)
+		}
 		return nil
 	case req.wait <= 0 && (r.tenure != nil || r.queue.Len() > 0):
-		defer r.exit()
-		return r.refusal(&visit{request: req})
+		err := r.refusal(&visit{request: req})
+		r.exit()
+		return c.refused(ctx, n, &req, err)
 	}
 	w := c.waiters.Get().(*waiter)
-	w.Value = visit{request: req}
+	w.Value = visit{request: req, began: now}
 	if req.wait < forever {
 		w.Value.until = now.Add(req.wait)
 	}
@@ -176,16 +193,13 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 	for {
 		switch {
 		case v.granted:
-			w.Drain()
-			r.client.waiters.Put(w)
-			r.exit()
-			return nil
+			return r.leaveWith(ctx, w)
 		case r.client.closed.Load():
-			return r.giveUp(w, ErrClosed)
+			return r.giveUp(ctx, w, ErrClosed)
 		case v.fatal:
-			return r.giveUp(w, v.err)
+			return r.giveUp(ctx, w, v.err)
 		case ctx.Err() != nil:
-			return r.giveUp(w, timeUp(ctx, v.err))
+			return r.giveUp(ctx, w, timeUp(ctx, v.err))
 		}
 		op, at := r.next(w, now)
 		if op != resting {
@@ -229,9 +243,9 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 			now = time.Now()
 			continue
 		case left <= 0 && v.err != nil:
-			return r.giveUp(w, v.err)
+			return r.giveUp(ctx, w, v.err)
 		case left <= 0 || v.over():
-			return r.giveUp(w, r.refusal(v))
+			return r.giveUp(ctx, w, r.refusal(v))
 		}
 		if !at.IsZero() {
 			left = min(left, at.Sub(now))
@@ -245,7 +259,13 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		if head && r.sub != nil {
 			message = r.sub.C()
 		}
+		first := !v.waits
+		v.waits = true
+		c, n, lock := r.client, r.name, v.request
 		r.exit()
+		if first && c.watches(&lock) {
+			c.observer.waiting(ctx, c.infoOf(n, lock.owner, lock.shared))
+		}
 
 		var elapsed <-chan time.Time
 		if left < forever {
@@ -321,7 +341,7 @@ var errUnanswered = fmt.Errorf("%w, or is about to be: an answer is not in yet",
 // giveUp takes w out of the queue and passes on what it was there for: if it was
 // the head, the next one goes on. It is called with the mutex held, and gives it
 // back.
-func (r *room) giveUp(w *waiter, err error) error {
+func (r *room) giveUp(ctx context.Context, w *waiter, err error) error {
 	holder := ""
 	if errors.Is(err, context.DeadlineExceeded) {
 		holder = r.holder(&w.Value)
@@ -337,17 +357,39 @@ func (r *room) giveUp(w *waiter, err error) error {
 	case wasHead && r.tenure.shared:
 		r.admit(now, false)
 	}
+	c, n, v := r.client, r.name, w.Value
 	w.Drain()
-	r.client.waiters.Put(w)
-	n := r.name
+	c.waiters.Put(w)
 	r.exit()
 	switch {
 	case errors.Is(err, ErrNotAcquired):
-		return err
 	case holder != "":
-		return fmt.Errorf("rlock: lock %q: %w: it is %s", n.key, err, holder)
+		err = fmt.Errorf("rlock: lock %q: %w: it is %s", n.key, err, holder)
+	default:
+		err = fmt.Errorf("rlock: lock %q: %w", n.key, err)
 	}
-	return fmt.Errorf("rlock: lock %q: %w", n.key, err)
+	if c.watches(&v.request) {
+		c.tellGaveUp(ctx, n, &v.request, err, now.Sub(v.began), v.waits)
+	}
+	return err
+}
+
+// leaveWith ends the visit of a waiter that has the lock. It is called with the mutex held,
+// and gives it back.
+func (r *room) leaveWith(ctx context.Context, w *waiter) error {
+	c, n, v := r.client, r.name, &w.Value
+	if !c.watches(&v.request) {
+		w.Drain()
+		c.waiters.Put(w)
+		r.exit()
+		return nil
+	}
+	req, waited, waits := v.request, v.waited, v.waits
+	w.Drain()
+	c.waiters.Put(w)
+	r.exit()
+	c.tellAcquired(ctx, n, &req, req.way, waited, waits)
+	return nil
 }
 
 // failed notes an error, and how long to wait before the next attempt.

@@ -1,0 +1,222 @@
+package rlock
+
+import (
+	"context"
+	"time"
+)
+
+// An Observer is told what happens to the locks of a client: set it in
+// [Config.Observer]. It is a struct of hooks, as net/http/httptrace.ClientTrace is. Each
+// hook may be nil, later versions may add hooks, and one Observer may serve several
+// clients. It must not be changed once a client has it. Package rlockotel makes one for
+// OpenTelemetry.
+//
+// # What follows what
+//
+// A call that takes a lock ends with one of Acquired and GaveUp. Waiting comes before it
+// if the call waits. Each Acquired is followed by one of Released and Lost, except that
+// of several levels of one owner that are lost together only the first is told: so of
+// what was not acquired by nesting each Acquired has its Released or its Lost.
+//
+//	Waiting? --+--> Acquired --+--> Released
+//	           |               +--> Lost
+//	           +--> GaveUp
+//
+// # How the hooks are called
+//
+// A hook with a caller runs in the caller's goroutine and with the caller's context, so
+// that it sees the span that is in it. No mutex of the client is held, and no other
+// goroutine waits: a slow hook delays its caller. It may call the client, but it must not
+// call runtime.Goexit. Acquired runs with the lock held. The context that Released is
+// given may have ended.
+//
+// Lost and Renewed have no caller, with the exceptions that they name. They run in a
+// goroutine of the client, one after the other, in the order of the events. While 4000
+// events wait for a hook that is slow, more are dropped and counted for Missed.
+// [Client.Close] waits for these hooks, for a second at most.
+//
+// If a hook panics, the client goes on as if it had returned. The first panic of each hook
+// is logged, with its stack.
+//
+// # Locks that are made of others
+//
+// A multi-lock or a red lock is observed as one lock, by the Observer of the client of its
+// first part: its kind says which of the two it is. Its parts are not observed. They are
+// counted by [Client.Stats], and the loss of each is logged.
+type Observer struct {
+	// Opened is called by New, when the client is ready and before it is returned.
+	Opened func(*Client)
+
+	// Waiting is called once a call has to wait: somebody holds the lock, or comes before
+	// it, or Redis does not answer. A lock that is made of others is told of when its
+	// call begins, unless that is one attempt or its caller holds the lock.
+	Waiting func(context.Context, WaitingInfo)
+
+	// Acquired is called when a call has the lock, before it returns.
+	Acquired func(context.Context, AcquiredInfo)
+
+	// GaveUp is called when a call fails, before it returns the error, and when it returns
+	// false without an error.
+	GaveUp func(context.Context, GaveUpInfo)
+
+	// Released is called when Unlock, Release or Detach has given up a level of the lock,
+	// before it returns; at the end of Do too. Close calls it for what it releases, with the values of
+	// the context that the lock was acquired with if there is a handle, and an error that
+	// is [ErrClosed].
+	Released func(context.Context, ReleasedInfo)
+
+	// Lost is called when a lock was lost. Its context has the values of the one that the
+	// lock was acquired with if there is a handle, and else none. If an Unlock finds that
+	// its lock is gone, Lost is called by it, in its goroutine and with its context.
+	Lost func(context.Context, LostInfo)
+
+	// Renewed is called after each batch of renewals.
+	Renewed func(RenewedInfo)
+
+	// Missed is told how many calls of Lost and Renewed were dropped since its last call.
+	Missed func(n int)
+
+	// Closed is called once the first Close of the client has released all.
+	Closed func(*Client)
+}
+
+// A LockInfo says which lock an [Observer] is told of, and in whose name it is taken.
+type LockInfo struct {
+	Client *Client
+	Name   string
+	Kind   Kind
+	Owner  Owner
+}
+
+// A WaitingInfo is what [Observer].Waiting is told.
+type WaitingInfo struct {
+	LockInfo
+}
+
+// An AcquiredInfo is what [Observer].Acquired is told.
+type AcquiredInfo struct {
+	LockInfo
+	Way Way
+	// Waited is the time since the call began. It includes the round trips to Redis, and
+	// is 0 for what was acquired by nesting.
+	Waited time.Duration
+	// Contended says that Waiting was called for this call.
+	Contended bool
+}
+
+// A GaveUpInfo is what [Observer].GaveUp is told.
+type GaveUpInfo struct {
+	LockInfo
+	// Err is the reason: [ErrNotAcquired] if the lock is another's and the call may wait no
+	// longer, the context's error, or a fault. It is wrapped: use errors.Is.
+	Err error
+	// Waited is the time since the call began.
+	Waited time.Duration
+	// Contended says that Waiting was called for this call.
+	Contended bool
+}
+
+// A ReleasedInfo is what [Observer].Released is told.
+type ReleasedInfo struct {
+	LockInfo
+	// Way is how the level was acquired. If levels of one owner are not released in the
+	// order opposite to that in which they were acquired, it is ByNesting for all but the
+	// last to be released.
+	Way Way
+	// Held is the time from Acquired to the call that gives the level up.
+	Held time.Duration
+	// Err is nil if the release is confirmed, or needs no confirmation since the owner has
+	// more levels or the lock was handed off. [ErrUnconfirmed] says that Redis did not
+	// answer, [ErrClosed] that Close has released the lock.
+	Err error
+	// Detached says that the handle was given up by [Hold.Detach]: the lock is left to its
+	// lease.
+	Detached bool
+}
+
+// A LostInfo is what [Observer].Lost is told.
+type LostInfo struct {
+	LockInfo
+	// Way is how the lock was acquired.
+	Way Way
+	// Held is the time from Acquired to the loss.
+	Held   time.Duration
+	Reason LossReason
+	// Err is an [ErrLost] that says more.
+	Err error
+}
+
+// A RenewedInfo is what [Observer].Renewed is told about one batch, which goes to one
+// server. A batch also has the locks whose depth or whose owner has changed since Redis
+// was told last.
+type RenewedInfo struct {
+	Client *Client
+	// Locks is how many locks were to be renewed, and Failed for how many of them the
+	// answer was no or was missing.
+	Locks, Failed int
+	// Took is the time from before the batch was sent to the last answer.
+	Took time.Duration
+	// Margin is how long the lock of the batch that was next to its end was still valid
+	// when the answers were in, by the renewal before. It is usually two thirds of the lease,
+	// and comes near zero before locks are lost: an early warning. It is zero or negative
+	// if the answer came too late.
+	Margin time.Duration
+	// Err is an error of one of those that failed, nil if there was none.
+	Err error
+}
+
+// A Way is how a lock was acquired.
+type Way uint8
+
+const (
+	// ByNesting: the owner held the lock already.
+	ByNesting Way = iota
+	// ByJoining: the client held the lock for other readers.
+	ByJoining
+	// ByHandoff: another goroutine of the process passed it on, without Redis.
+	ByHandoff
+	// ByRedis: Redis granted it to an attempt, since it was free.
+	ByRedis
+	// ByQueue: Redis granted it to a waiter's ticket in the queue.
+	ByQueue
+	// ByParts: enough of the locks that it is made of were acquired.
+	ByParts
+
+	ways = iota
+)
+
+var wayNames = [ways]string{"nesting", "joining", "handoff", "redis", "queue", "parts"}
+
+// String returns a word in lower case, as "handoff": it is fit for a label of a metric.
+func (w Way) String() string { return wayNames[min(w, ways-1)] }
+
+// A LossReason is why a lock was lost.
+type LossReason uint8
+
+const (
+	// LostUnrenewed: its lease ended, since Redis did not confirm a renewal in time.
+	LostUnrenewed LossReason = iota
+	// LostLeaseEnded: the fixed lease that its owner had asked for ended before Unlock.
+	LostLeaseEnded
+	// LostKeyGone: Redis says that the lock's key is gone, or another's.
+	LostKeyGone
+	// LostForced: it was unlocked by force, by this client. Others' force is LostKeyGone.
+	LostForced
+	// LostParts: too few of the locks that it is made of are left.
+	LostParts
+
+	lossReasons = iota
+)
+
+var lossNames = [lossReasons]string{"unrenewed", "lease_ended", "key_gone", "forced", "parts"}
+
+// String returns a word in lower case, as "key_gone": it is fit for a label of a metric.
+func (r LossReason) String() string { return lossNames[min(r, lossReasons-1)] }
+
+// kindOf returns the kind of a lock that lives in one key.
+func (n *name) kindOf(shared bool) Kind {
+	if shared {
+		return KindRead
+	}
+	return n.kind().public
+}

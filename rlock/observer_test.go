@@ -1,0 +1,576 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A witness writes down what an Observer is told, one line a call, with the name that is
+// in the hook's context.
+type witness struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+type callerKey struct{}
+
+// as gives the context the name that a witness writes down.
+func as(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, callerKey{}, name)
+}
+
+func (v *witness) write(ctx context.Context, format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
+	if name := ctx.Value(callerKey{}); name != nil {
+		line = fmt.Sprint(name, ": ", line)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.lines = append(v.lines, line)
+}
+
+// told returns what was written since the last call.
+func (v *witness) told() []string {
+	synctest.Wait()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	lines := v.lines
+	v.lines = nil
+	return lines
+}
+
+func (v *witness) observer() *rlock.Observer {
+	return &rlock.Observer{
+		Opened: func(*rlock.Client) { v.write(context.Background(), "opened") },
+		Waiting: func(ctx context.Context, i rlock.WaitingInfo) {
+			v.write(ctx, "waiting %s %s", i.Kind, i.Name)
+		},
+		Acquired: func(ctx context.Context, i rlock.AcquiredInfo) {
+			v.write(ctx, "acquired %s %s by %s in %v, contended %t", i.Kind, i.Name, i.Way, i.Waited, i.Contended)
+		},
+		GaveUp: func(ctx context.Context, i rlock.GaveUpInfo) {
+			v.write(ctx, "gave up %s %s after %v, contended %t: %s", i.Kind, i.Name, i.Waited, i.Contended, sentinel(i.Err))
+		},
+		Released: func(ctx context.Context, i rlock.ReleasedInfo) {
+			v.write(ctx, "released %s %s by %s after %v: %s", i.Kind, i.Name, i.Way, i.Held, sentinel(i.Err))
+		},
+		Lost: func(ctx context.Context, i rlock.LostInfo) {
+			v.write(ctx, "lost %s %s by %s after %v, %s: %s", i.Kind, i.Name, i.Way, i.Held.Round(time.Second), i.Reason, sentinel(i.Err))
+		},
+		Closed: func(*rlock.Client) { v.write(context.Background(), "closed") },
+	}
+}
+
+// sentinel names the error that a caller would look for.
+func sentinel(err error) string {
+	for _, known := range []error{rlock.ErrNotAcquired, rlock.ErrLost, rlock.ErrUnconfirmed, rlock.ErrClosed, rlock.ErrInvalidName,
+		rlock.ErrInvalidLease, rlock.ErrUpgrade, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	return fmt.Sprint(err)
+}
+
+func withObserver(o *rlock.Observer) func(*rlock.Config) {
+	return func(c *rlock.Config) { c.Observer = o }
+}
+
+func TestAnObserverIsToldHowALockWasAcquiredAndReleased(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		v := new(witness)
+		p, other := w.client(withObserver(v.observer())), w.client()
+		lock := p.NewLock(key)
+		me, them := as(w.caller(), "me"), as(w.caller(), "them")
+		require.Equal(t, []string{"opened"}, v.told())
+
+		require.NoError(t, lock.Lock(me))
+		require.NoError(t, lock.Lock(me))
+		time.Sleep(time.Second)
+		require.NoError(t, lock.Unlock(me))
+		theirs := start(func() error { return lock.Lock(them) })
+		synctest.Wait()
+		time.Sleep(time.Second)
+		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, <-theirs)
+		require.NoError(t, lock.Unlock(them))
+		assert.Equal(t, []string{
+			"me: acquired plain orders:42 by redis in 0s, contended false",
+			"me: acquired plain orders:42 by nesting in 0s, contended false",
+			"me: released plain orders:42 by nesting after 1s: <nil>",
+			"them: waiting plain orders:42",
+			"me: released plain orders:42 by redis after 2s: <nil>",
+			"them: acquired plain orders:42 by handoff in 1s, contended true",
+			"them: released plain orders:42 by handoff after 0s: <nil>",
+		}, sorted(v.told(), "me: released plain orders:42 by redis", "them: acquired"))
+
+		elsewhere := w.caller()
+		require.NoError(t, other.NewLock(key).Lock(elsewhere))
+		mine := start(func() error { return lock.Lock(me) })
+		synctest.Wait()
+		time.Sleep(1500 * time.Millisecond)
+		require.NoError(t, other.NewLock(key).Unlock(elsewhere))
+		require.NoError(t, <-mine)
+		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, p.Close())
+		assert.Equal(t, []string{
+			"me: waiting plain orders:42",
+			"me: acquired plain orders:42 by queue in 1.5s, contended true",
+			"me: released plain orders:42 by queue after 0s: <nil>",
+			"closed",
+		}, v.told())
+	})
+}
+
+// sorted puts the line that begins with first before the one that begins with second:
+// two goroutines write them.
+func sorted(lines []string, first, second string) []string {
+	for i := range lines[1:] {
+		if strings.HasPrefix(lines[i], second) && strings.HasPrefix(lines[i+1], first) {
+			lines[i], lines[i+1] = lines[i+1], lines[i]
+		}
+	}
+	return lines
+}
+
+func TestAnObserverIsToldOfReadersThatJoin(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		v := new(witness)
+		p := w.client(withObserver(v.observer()))
+		v.told()
+		pair := p.NewReadWriteLock(key)
+		read, write := pair.Read(), pair.Write()
+		a, b, c := as(w.caller(), "a"), as(w.caller(), "b"), as(w.caller(), "c")
+		require.NoError(t, read.Lock(a))
+		require.NoError(t, read.Lock(b))
+		require.NoError(t, read.Lock(b))
+		assert.Equal(t, []string{
+			"a: acquired read orders:42 by redis in 0s, contended false",
+			"b: acquired read orders:42 by joining in 0s, contended false",
+			"b: acquired read orders:42 by nesting in 0s, contended false",
+		}, v.told())
+		require.ErrorIs(t, write.Lock(a), rlock.ErrUpgrade)
+		ok, err := write.TryLockFor(c, time.Second, 0)
+		require.NoError(t, err)
+		require.False(t, ok)
+		assert.Equal(t, []string{
+			"a: gave up write orders:42 after 0s, contended false: a reader cannot become a writer",
+			"c: waiting write orders:42",
+			"c: gave up write orders:42 after 1s, contended true: lock is held by another owner",
+		}, v.told())
+		require.NoError(t, read.Unlock(a))
+		require.NoError(t, read.Unlock(b))
+		require.NoError(t, read.Unlock(b))
+		assert.Equal(t, []string{
+			"a: released read orders:42 by redis after 1s: <nil>",
+			"b: released read orders:42 by nesting after 1s: <nil>",
+			"b: released read orders:42 by joining after 1s: <nil>",
+		}, v.told())
+	})
+}
+
+func TestAnObserverIsToldWhyACallGaveUp(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		v := new(witness)
+		p := w.client(withObserver(v.observer()))
+		v.told()
+		lock := p.NewLock(key)
+		require.NoError(t, lock.Lock(w.caller()))
+		v.told()
+		me := w.caller()
+		ended, end := context.WithCancel(me)
+		end()
+		soon, cancel := context.WithTimeout(me, 3*time.Second)
+		defer cancel()
+
+		_, err := lock.TryLock(me)
+		require.NoError(t, err)
+		_, err = lock.TryAcquire(me)
+		require.Error(t, err)
+		require.Error(t, lock.Lock(ended))
+		require.Error(t, lock.Lock(soon))
+		require.Error(t, lock.LockFor(me, time.Nanosecond))
+		require.Error(t, p.NewLock("").Lock(me))
+		waiting := start(func() error { return lock.Lock(me) })
+		synctest.Wait()
+		require.NoError(t, p.Close())
+		require.Error(t, <-waiting)
+		require.Error(t, lock.Lock(me))
+		told := v.told()
+		assert.Equal(t, []string{
+			"gave up plain orders:42 after 0s, contended false: lock is held by another owner",
+			"gave up plain orders:42 after 0s, contended false: lock is held by another owner",
+			"gave up plain orders:42 after 0s, contended false: context canceled",
+			"waiting plain orders:42",
+			"gave up plain orders:42 after 3s, contended true: context deadline exceeded",
+			"gave up plain orders:42 after 0s, contended false: invalid lease",
+			"gave up plain  after 0s, contended false: invalid lock name",
+			"waiting plain orders:42",
+		}, told[:8])
+		assert.Contains(t, told[8:], "gave up plain orders:42 after 0s, contended true: client is closed")
+		assert.Contains(t, told[8:], "gave up plain orders:42 after 0s, contended false: client is closed")
+	})
+}
+
+func TestAnObserverIsToldWhyALockWasLost(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		v := new(witness)
+		p := w.client(withObserver(v.observer()), withLease(3*time.Second))
+		lock := p.NewLock(key)
+		lose := func(how func(), take func(ctx context.Context) error) []string {
+			me := as(w.caller(), "me")
+			require.NoError(t, take(me))
+			v.told()
+			how()
+			w.eventually(func() bool { return !lock.IsHeld(me) }, "lost")
+			told := v.told()
+			require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
+			assert.Empty(t, v.told(), "the loss was told, and nothing was released")
+			return told
+		}
+		assert.Equal(t, []string{"lost plain orders:42 by redis after 1s, key_gone: lock was lost"},
+			lose(func() { w.Del(key) }, lock.Lock))
+		assert.Equal(t, []string{"lost plain orders:42 by redis after 2s, lease_ended: lock was lost"},
+			lose(func() {}, func(ctx context.Context) error { return lock.LockFor(ctx, 2*time.Second) }))
+		assert.Equal(t, []string{"lost plain orders:42 by redis after 0s, forced: lock was lost"},
+			lose(func() { _, err := lock.ForceUnlock(w.ctx); require.NoError(t, err) }, lock.Lock))
+		assert.Equal(t, []string{"lost plain orders:42 by redis after 3s, unrenewed: lock was lost"},
+			lose(func() { w.answerScripts("ERR no") }, lock.Lock))
+		w.answerScripts("")
+		time.Sleep(time.Minute)
+
+		// A handle brings the values of its context along, and nested levels are one loss.
+		ctx := as(w.caller(), "me")
+		_, err := lock.Acquire(ctx)
+		require.NoError(t, err)
+		_, err = lock.Acquire(ctx)
+		require.NoError(t, err)
+		v.told()
+		w.Del(key)
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, []string{"me: lost plain orders:42 by redis after 1s, key_gone: lock was lost"}, v.told())
+	})
+}
+
+func TestAnUnlockThatFindsItsLockGoneTellsTheObserverOfALoss(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		v := new(witness)
+		p := w.client(withObserver(v.observer()))
+		lock, me := p.NewLock(key), as(w.caller(), "me")
+		require.NoError(t, lock.Lock(me))
+		v.told()
+		w.Del(key)
+		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
+		assert.Equal(t, []string{"me: lost plain orders:42 by redis after 0s, key_gone: lock was lost"}, v.told())
+	})
+}
+
+func TestAnObserverIsToldWhetherAReleaseIsConfirmed(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		v := new(witness)
+		p := w.client(withObserver(v.observer()))
+		lock, me := p.NewLock(key), as(w.caller(), "me")
+		require.NoError(t, lock.Lock(me))
+		v.told()
+		time.Sleep(time.Second)
+		p.net.Refuse()
+		require.ErrorIs(t, lock.Unlock(me), rlock.ErrUnconfirmed)
+		assert.Equal(t, []string{"me: released plain orders:42 by redis after 1s: release was not confirmed by Redis"}, v.told())
+	})
+}
+
+func TestAnObserverIsToldOfWhatCloseReleases(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		v := new(witness)
+		p := w.client(withObserver(v.observer()))
+		ctx := as(w.ctx, "me")
+		h, err := p.NewFencedLock(key).Acquire(ctx)
+		require.NoError(t, err)
+		v.told()
+		time.Sleep(2 * time.Second)
+		require.NoError(t, p.Close())
+		assert.Equal(t, []string{"me: released fenced orders:42 by redis after 2s: client is closed", "closed"}, v.told())
+		require.ErrorIs(t, h.Release(ctx), rlock.ErrClosed)
+		assert.Empty(t, v.told())
+	})
+}
+
+func TestOfLevelsThatAreReleasedOutOfOrderTheLastIsTheHold(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		v := new(witness)
+		p := w.client(withObserver(v.observer()))
+		me := w.caller()
+		outer, err := p.NewLock(key).Acquire(me)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		inner, err := p.NewLock(key).Acquire(me)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		v.told()
+		require.NoError(t, outer.Release(me))
+		require.NoError(t, inner.Release(me))
+		assert.Equal(t, []string{
+			"released plain orders:42 by nesting after 2s: <nil>",
+			"released plain orders:42 by redis after 2s: <nil>",
+		}, v.told())
+	})
+}
+
+func TestAnObserverIsToldOfEachBatchOfRenewals(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var mu sync.Mutex
+		var batches []rlock.RenewedInfo
+		p := w.client(withLease(3*time.Second), withObserver(&rlock.Observer{Renewed: func(i rlock.RenewedInfo) {
+			mu.Lock()
+			defer mu.Unlock()
+			batches = append(batches, i)
+		}}))
+		take := func() []rlock.RenewedInfo {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			taken := batches
+			batches = nil
+			return taken
+		}
+		me := w.caller()
+		for i := range 40 {
+			require.NoError(t, p.NewLock(fmt.Sprint(i)).Lock(me))
+		}
+		time.Sleep(1100 * time.Millisecond)
+		renewals := take()
+		require.Len(t, renewals, 1)
+		assert.Equal(t, 40, renewals[0].Locks)
+		assert.Zero(t, renewals[0].Failed)
+		require.NoError(t, renewals[0].Err)
+		assert.Same(t, p.Client, renewals[0].Client)
+		assert.InDelta(t, 2, renewals[0].Margin.Seconds(), 0.1)
+		w.Del("7")
+		time.Sleep(time.Second)
+		renewals = take()
+		require.Len(t, renewals, 1)
+		assert.Equal(t, 40, renewals[0].Locks)
+		assert.Equal(t, 1, renewals[0].Failed)
+		w.answerScripts("ERR no script today")
+		time.Sleep(time.Second)
+		renewals = take()
+		require.NotEmpty(t, renewals)
+		assert.Equal(t, 39, renewals[0].Failed)
+		require.ErrorContains(t, renewals[0].Err, "no script today")
+		w.answerScripts("")
+	})
+}
+
+func TestAHookThatPanicsBreaksNothingAndIsLoggedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client(withLease(3*time.Second), withObserver(&rlock.Observer{
+			Opened:   func(*rlock.Client) { panic("boom") },
+			Waiting:  func(context.Context, rlock.WaitingInfo) { panic("boom") },
+			Acquired: func(context.Context, rlock.AcquiredInfo) { panic("boom") },
+			GaveUp:   func(context.Context, rlock.GaveUpInfo) { panic("boom") },
+			Released: func(context.Context, rlock.ReleasedInfo) { panic("boom") },
+			Lost:     func(context.Context, rlock.LostInfo) { panic("boom") },
+			Renewed:  func(rlock.RenewedInfo) { panic("boom") },
+			Closed:   func(*rlock.Client) { panic("boom") },
+		}))
+		lock, me, them := p.NewLock(key), w.caller(), w.caller()
+		for range 3 {
+			require.NoError(t, lock.Lock(me))
+			ok, err := lock.TryLock(them)
+			require.NoError(t, err)
+			require.False(t, ok)
+			theirs := start(func() error { return lock.Lock(them) })
+			synctest.Wait()
+			time.Sleep(10 * time.Second)
+			require.NoError(t, lock.Unlock(me))
+			require.NoError(t, <-theirs)
+			w.Del(key)
+			w.eventually(func() bool { return !lock.IsHeld(them) }, "lost")
+			require.ErrorIs(t, lock.Unlock(them), rlock.ErrLost)
+		}
+		require.NoError(t, p.Close())
+		for _, hook := range []string{"Opened", "Waiting", "Acquired", "GaveUp", "Released", "Lost", "Renewed", "Closed"} {
+			assert.Equal(t, 1, p.log.count("hook="+hook+" panic=boom"), hook)
+		}
+	})
+}
+
+func TestASlowHookOfALossDelaysNoOtherLock(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		v := new(witness)
+		o := v.observer()
+		o.Lost = func(context.Context, rlock.LostInfo) { time.Sleep(12 * time.Hour) }
+		p := w.client(withLease(3*time.Second), withObserver(o))
+		var holds []*rlock.Hold
+		for i := range 10 {
+			h, err := p.NewLock(fmt.Sprint("lock ", i)).Acquire(w.ctx)
+			require.NoError(t, err)
+			holds = append(holds, h)
+		}
+		for i := range 5 {
+			w.Del(fmt.Sprint("lock ", i))
+		}
+		time.Sleep(time.Minute)
+		for i, h := range holds {
+			assert.Equal(t, i >= 5, h.Valid(), i)
+		}
+		them := w.caller()
+		within(t, 0, 0, func() { require.NoError(t, p.NewLock("another").Lock(them)) })
+		within(t, time.Second, 2*time.Second, func() { require.NoError(t, p.Close()) })
+		assert.Contains(t, v.told(), "closed")
+		time.Sleep(24 * time.Hour)
+	})
+}
+
+func TestAnObserverIsToldHowManyCallsItMissed(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		resume := make(chan struct{})
+		var lost, missed int // written by one goroutine, which ends with Close
+		p := w.client(withLease(3*time.Second), withLogger(quiet.Handler()), withObserver(&rlock.Observer{
+			Lost:   func(context.Context, rlock.LostInfo) { <-resume; lost++ },
+			Missed: func(n int) { missed += n },
+		}))
+		const losses = 4100
+		lock := p.NewReadWriteLock(key).Read()
+		for range losses {
+			require.NoError(t, lock.Lock(w.caller()))
+		}
+		w.Del(key)
+		time.Sleep(10 * time.Second)
+		close(resume)
+		synctest.Wait()
+		require.NoError(t, p.Close())
+		assert.Equal(t, losses, lost+missed)
+		assert.Equal(t, 4001, lost, "the one that was being told, and 4000 that waited")
+	})
+}
+
+func TestHooksMayCallTheClient(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var p *party
+		inside := false // a hook's calls have hooks
+		visit := func(context.Context) {
+			if p == nil || inside {
+				return
+			}
+			inside = true
+			defer func() { inside = false }()
+			them := rlock.WithOwner(context.Background(), rlock.NewOwner())
+			_, err := p.NewLock(key).TryLock(them)
+			assert.NoError(t, err)
+			assert.False(t, p.NewLock(key).IsHeld(them))
+			assert.NoError(t, p.NewLock("another").Lock(them))
+			assert.NoError(t, p.NewLock("another").Unlock(them))
+		}
+		p = w.client(withObserver(&rlock.Observer{
+			Waiting:  func(ctx context.Context, _ rlock.WaitingInfo) { visit(ctx) },
+			Acquired: func(ctx context.Context, _ rlock.AcquiredInfo) { visit(ctx) },
+			GaveUp:   func(ctx context.Context, _ rlock.GaveUpInfo) { visit(ctx) },
+			Released: func(ctx context.Context, i rlock.ReleasedInfo) {
+				if i.Name != key { // it would be granted to visit
+					visit(ctx)
+				}
+			},
+		}))
+		lock, me := p.NewLock(key), w.caller()
+		require.NoError(t, lock.Lock(me))
+		require.NoError(t, lock.Lock(me))
+		_, err := lock.TryLockFor(w.caller(), time.Second, 0)
+		require.NoError(t, err)
+		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, lock.Unlock(me))
+	})
+}
+
+func TestALockMadeOfOthersIsObservedAsOne(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		v := new(witness)
+		p := w.client(withObserver(v.observer()), withLease(3*time.Second))
+		a, b := p.NewLock("a"), p.NewLock("b")
+		both := rlock.NewMultiLock(a, b)
+		me, them := as(w.caller(), "me"), as(w.caller(), "them")
+		v.told()
+
+		require.NoError(t, both.Lock(me))
+		require.NoError(t, both.Lock(me))
+		ok, err := both.TryLock(them)
+		require.NoError(t, err)
+		require.False(t, ok)
+		time.Sleep(time.Second)
+		require.NoError(t, both.Unlock(me))
+		require.NoError(t, both.Unlock(me))
+		assert.Equal(t, []string{
+			"me: waiting multi a,b",
+			"me: acquired multi a,b by parts in 0s, contended true",
+			"me: acquired multi a,b by nesting in 0s, contended false",
+			"them: gave up multi a,b after 0s, contended false: lock is held by another owner",
+			"me: released multi a,b by nesting after 1s: <nil>",
+			"me: released multi a,b by parts after 1s: <nil>",
+		}, v.told())
+
+		h, err := both.Acquire(me)
+		require.NoError(t, err)
+		v.told()
+		w.Del("b")
+		time.Sleep(2 * time.Second)
+		require.ErrorIs(t, h.Release(me), rlock.ErrLost)
+		assert.Equal(t, []string{"me: lost multi a,b by parts after 1s, parts: lock was lost"}, v.told())
+
+		_, err = both.Acquire(me, rlock.WithLease(2*time.Second))
+		require.NoError(t, err)
+		v.told()
+		time.Sleep(3 * time.Second)
+		assert.Equal(t, []string{"me: lost multi a,b by parts after 2s, lease_ended: lock was lost"}, v.told())
+
+		_, err = both.TryAcquire(me)
+		require.NoError(t, err)
+		v.told()
+		require.NoError(t, p.Close())
+		assert.Equal(t, []string{"me: released multi a,b by parts after 0s: client is closed", "closed"}, v.told())
+	})
+}
+
+func TestAnObserverThatIsNilAllocatesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lock, me := w.client().NewLock(key), w.caller()
+		require.NoError(t, lock.Lock(me))
+		synctest.Wait()
+		assert.Zero(t, testing.AllocsPerRun(100, func() {
+			_ = lock.Lock(me)
+			_ = lock.Unlock(me)
+			_, _ = lock.TryLock(w.ctx)
+		}))
+		require.NoError(t, lock.Unlock(me))
+	})
+}
+
+func TestAnObserverIsToldOfALockThatIsLeftToItsLease(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		v := new(witness)
+		o := v.observer()
+		var detached bool
+		released := o.Released
+		o.Released = func(ctx context.Context, i rlock.ReleasedInfo) {
+			detached = i.Detached
+			released(ctx, i)
+		}
+		h, err := w.client(withObserver(o)).NewLock(key).Acquire(w.ctx, rlock.WithLease(time.Minute))
+		require.NoError(t, err)
+		v.told()
+		time.Sleep(time.Second)
+		require.NoError(t, h.Detach(as(w.ctx, "me")))
+		assert.Equal(t, []string{"me: released plain orders:42 by redis after 1s: <nil>"}, v.told())
+		assert.True(t, detached)
+	})
+}
