@@ -208,6 +208,7 @@ func (r *room) placed(w *waiter, a answer, now time.Time) {
 // waits. It runs in a goroutine of its own.
 func (r *room) undo(t *tenure, l landing) {
 	c := r.client
+	c.traffic.commands.Add(1)
 	released, err := t.releaseCall().do(c.deadline.context(time.Now()), c.redis).AsInt64()
 	l.place.leave()
 	if err == nil && c.ordered() && c.wires.mark() == l.mark {
@@ -315,6 +316,7 @@ func (t *tenure) exchange(ctx context.Context, op operation, p place) (l landing
 	l.place = p
 	script, read := t.command(op)
 	l.mark = c.wires.mark()
+	c.traffic.commands.Add(1)
 	if c.config.SyncReplicas > 0 && op != joining {
 		l.answer, l.err = t.replicated(ctx, script, read)
 		l.settled = answered(l.err)
@@ -356,5 +358,6 @@ func (r *room) open() {
 // nudge has Redis grant a lock that is free to the first in the queue that is there, or find
 // that nobody is: a queue of dead clients would refuse a free lock until it expires.
 func (r *room) nudge(ctx context.Context) error {
+	r.client.traffic.commands.Add(1)
 	return r.name.step(r.client, step{}).do(ctx, r.client.redis).Error()
 }

@@ -82,6 +82,8 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 		s.tenure.answered(now, s, reached)
 		s.tenure.room.exit()
 	}
+	c.traffic.renewals.Add(int64(renewals.Locks))
+	c.traffic.unrenewed.Add(int64(renewals.Failed))
 	c.tellRenewed(renewals)
 	age := topologyAge
 	if !reached {
@@ -108,6 +110,7 @@ func (c *Client) exchange(ctx context.Context, built []sent, together int) {
 		calls, parts = append(calls, callFor(c, rest[:n])), append(parts, rest[:n])
 		rest = rest[n:]
 	}
+	c.traffic.commands.Add(int64(len(calls)))
 	for i, result := range doAll(ctx, c.redis, calls) {
 		if err := result.Error(); err != nil && answered(err) && len(parts[i]) > 1 {
 			// One lock may be to blame: a key of another type, a name that the ACL

@@ -46,6 +46,7 @@ type Client struct {
 
 	notices  *notices // by which the Logger is called
 	observer observing
+	traffic  traffic // see Stats
 	deadline deadline
 	losses   losses
 	taken    taken // of compound locks whose first part is this client's

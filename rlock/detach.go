@@ -73,6 +73,7 @@ func (r *room) detach(h *Hold) (landed <-chan struct{}, err error) {
 		return t.landed, nil
 	}
 	h.released = true
+	r.shard.counts.closed(t.levels[0].way)
 	h.cancel(fmt.Errorf("rlock: lock %q: detached: %w", r.name.key, ErrNotHeld))
 	r.tenure = nil
 	r.pointedTo = true

@@ -46,3 +46,18 @@ func ExampleObserver() {
 	// released orders:42 true <nil>
 	// released orders:42 true <nil>
 }
+
+func ExampleClient_Stats() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+
+	lock := client.NewLock("orders:42")
+	_ = lock.Lock(ctx)
+	_ = lock.Lock(ctx)
+	_, _ = lock.TryLock(rlock.WithOwner(ctx, rlock.NewOwner()))
+
+	stats := client.Stats()
+	fmt.Println(stats.Held, stats.AcquiredByRedis, stats.AcquiredByNesting, stats.Denied, stats.Commands)
+	// Output: 1 1 1 1 1
+}

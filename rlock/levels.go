@@ -34,6 +34,7 @@ func (t *tenure) open(now time.Time, req request) {
 		t.room.pointedTo = true
 	}
 	t.levels = append(t.levels, l)
+	t.room.shard.counts.opened(l.way)
 }
 
 // let has the level ask for the lease from now on, 0 for the watchdog.

@@ -83,7 +83,9 @@ func (c *Client) surveyOnce(ctx context.Context, n *name, build func() []rueidis
 	landed := make(chan []rueidis.RedisResult, 1)
 	started := c.background.start(func() {
 		defer place.leave()
-		replies := c.redis.DoMulti(c.deadline.context(time.Now()), build()...)
+		commands := build()
+		c.traffic.commands.Add(int64(len(commands)))
+		replies := c.redis.DoMulti(c.deadline.context(time.Now()), commands...)
 		if answered(replies[0].Error()) {
 			place.heard()
 		}

@@ -39,6 +39,7 @@ func (c *Client) unlock(ctx context.Context, n *name, o Owner, shared bool, h *H
 		}
 		return err
 	}
+	r.shard.counts.closed(was.way)
 	if h != nil {
 		h.released = true
 	}
@@ -132,7 +133,8 @@ func (r *room) release(t *tenure, o Owner, now time.Time) error {
 			r.name.key, o, ErrUnconfirmed, t.until.Format(time.TimeOnly), err)
 	case left == 0:
 		t.end()
-		err = fmt.Errorf("rlock: lock %q of owner %s: %w: %w", r.name.key, o, ErrLost, errGone)
+		r.shard.counts.lost[LostKeyGone]++
+		err = errLost(r.name, o, errGone)
 	default:
 		t.end()
 	}
@@ -171,6 +173,7 @@ func (t *tenure) release(now time.Time, next *tenure) (left int64, l landing) {
 		}
 	}
 	defer place.leave()
+	c.traffic.commands.Add(1)
 	s := step{leave: t.member()}
 	if next == nil {
 		left, l.err = n.step(c, s).do(ctx, c.redis).AsInt64()
@@ -204,6 +207,7 @@ func (c *Client) forceUnlock(ctx context.Context, n *name, shared bool) (bool, e
 		place, err := c.nodes.to(n.slot).releases.enter(ctx, nil)
 		var reply int64
 		if err == nil {
+			c.traffic.commands.Add(1)
 			reply, err = n.step(c, step{leave: "x" + holder}).do(ctx, c.redis).AsInt64()
 			place.leave()
 		}

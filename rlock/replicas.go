@@ -33,6 +33,7 @@ func (t *tenure) replicated(ctx context.Context, acquire call, read func(*tenure
 	ctx, cancel := context.WithTimeout(ctx, limit+c.deadline.patience) // nothing else ends a blocking command whose peer is dead
 	defer cancel()
 
+	c.traffic.commands.Add(1) // the WAIT
 	script, wait := c.withWait(ctx, acquire.evalsha(c.redis), c.wait(limit))
 	if forgotten(script) {
 		script, wait = c.withWait(ctx, acquire.eval(c.redis), c.wait(limit))
@@ -49,6 +50,7 @@ func (t *tenure) replicated(ctx context.Context, acquire call, read func(*tenure
 	default:
 		return a, nil
 	}
+	c.traffic.commands.Add(1)
 	a.released = t.releaseCall().do(ctx, c.redis).Error() == nil
 	return a, nil
 }

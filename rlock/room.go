@@ -25,6 +25,8 @@ type shard struct {
 	// lost is what ended in loss under this lock of the mutex, to be announced by
 	// exit once it is given back.
 	lost []ending
+
+	counts counts // see Stats
 }
 
 // A room is the state of one lock in this client: its holders and its waiters here. It
@@ -147,7 +149,7 @@ func (r *room) current(now time.Time) *tenure {
 // the hold begins now, and w stands in the queue no longer.
 func (r *room) grant(t *tenure, w *waiter, way Way, now time.Time) {
 	r.leaveQueue(w)
-	w.Value.had(way, now)
+	r.had(w, way, now)
 	if own := w.Value.ticket; own != t {
 		r.giveBack(own, now)
 	}
@@ -170,7 +172,7 @@ func (r *room) admitBeside(w *waiter, way Way, now time.Time) {
 	r.leaveQueue(w)
 	r.giveBack(w.Value.ticket, now)
 	w.Value.ticket = nil
-	w.Value.had(way, now)
+	r.had(w, way, now)
 	r.tenure.nest(now, w.Value.request)
 	w.Wake()
 }

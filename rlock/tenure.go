@@ -294,6 +294,7 @@ func (t *tenure) lostLevels(levels []level, why error) ending {
 	r := t.room
 	e := ending{r, levels, time.Now(), why, nil, slog.LevelDebug} // the end of a fixed lease is what was asked for
 	for _, l := range levels {
+		r.shard.counts.lostOne(l.way, l.lossReason(why))
 		cause := errLost(r.name, l.owner, why)
 		if e.cause == nil {
 			e.cause = cause
@@ -340,6 +341,7 @@ func (e ending) announce() {
 // abandon ends the hold because the client closes.
 func (t *tenure) abandon() ending {
 	for _, l := range t.levels {
+		t.room.shard.counts.closed(l.way)
 		if l.hold != nil {
 			l.hold.lost = errClosed(t.room.name, l.owner)
 		}

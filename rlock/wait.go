@@ -103,10 +103,12 @@ type visit struct {
 	shut time.Time
 }
 
-// had notes that the lock is the caller's.
-func (v *visit) had(way Way, now time.Time) {
+// had notes that the waiter has the lock.
+func (r *room) had(w *waiter, way Way, now time.Time) {
+	v := &w.Value
 	v.granted, v.way = true, way
 	v.waited = max(now.Sub(v.began), 0)
+	r.shard.counts.waited += v.waited
 }
 
 // queues reports whether the visit is to wait in Redis' queue.
@@ -137,6 +139,7 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 	t := r.current(now)
 	if t != nil && t.holds(req.owner) {
 		if t.shared && !req.shared {
+			r.shard.counts.failed++
 			r.exit()
 			return c.refused(ctx, n, &req, fmt.Errorf("rlock: lock %q: %w", n.key, errUpgrade(req.owner)))
 		}
@@ -149,9 +152,11 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 	}
 	switch cause := c.losses.blocks(lossKey{n.id, n.key, req.owner}, now); {
 	case c.closed.Load():
+		r.shard.counts.failed++
 		r.exit()
 		return c.refused(ctx, n, &req, fmt.Errorf("rlock: lock %q: %w", n.key, ErrClosed))
 	case cause != nil:
+		r.shard.counts.failed++
 		r.exit()
 		return c.refused(ctx, n, &req, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", n.key, cause))
 	case t != nil && r.mayJoin(now, req):
@@ -162,6 +167,7 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 		}
 		return nil
 	case req.wait <= 0 && (r.tenure != nil || r.queue.Len() > 0):
+		r.shard.counts.denied++
 		err := r.refusal(&visit{request: req})
 		r.exit()
 		return c.refused(ctx, n, &req, err)
@@ -260,7 +266,10 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 			message = r.sub.C()
 		}
 		first := !v.waits
-		v.waits = true
+		if first {
+			v.waits = true
+			r.shard.counts.waiting++
+		}
 		c, n, lock := r.client, r.name, v.request
 		r.exit()
 		if first && c.watches(&lock) {
@@ -358,9 +367,9 @@ func (r *room) giveUp(ctx context.Context, w *waiter, err error) error {
 		r.admit(now, false)
 	}
 	c, n, v := r.client, r.name, w.Value
-	w.Drain()
-	c.waiters.Put(w)
-	r.exit()
+	r.shard.counts.gaveUp(err, ctx.Err() != nil)
+	r.shard.counts.waited += now.Sub(v.began)
+	r.leave(w)
 	switch {
 	case errors.Is(err, ErrNotAcquired):
 	case holder != "":
@@ -379,17 +388,23 @@ func (r *room) giveUp(ctx context.Context, w *waiter, err error) error {
 func (r *room) leaveWith(ctx context.Context, w *waiter) error {
 	c, n, v := r.client, r.name, &w.Value
 	if !c.watches(&v.request) {
-		w.Drain()
-		c.waiters.Put(w)
-		r.exit()
+		r.leave(w)
 		return nil
 	}
 	req, waited, waits := v.request, v.waited, v.waits
-	w.Drain()
-	c.waiters.Put(w)
-	r.exit()
+	r.leave(w)
 	c.tellAcquired(ctx, n, &req, req.way, waited, waits)
 	return nil
+}
+
+// leave ends the visit, whatever came of it, and gives the mutex back.
+func (r *room) leave(w *waiter) {
+	if w.Value.waits {
+		r.shard.counts.waiting--
+	}
+	w.Drain()
+	r.client.waiters.Put(w)
+	r.exit()
 }
 
 // failed notes an error, and how long to wait before the next attempt.
