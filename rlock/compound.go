@@ -86,6 +86,8 @@ func (c *compound) obtain(ctx, parent context.Context, req request) (*Hold, erro
 	h := &Hold{client: c.home, name: &name{key: c.name}, owner: req.owner, part: req.part}
 	h.within(parent, c)
 	h.parts = &parts{of: c, whole: h, way: req.way, asked: req.lease, lease: req.lease, leave: func() {}}
+	h.parts.place = c.home.place()
+	defer c.watchWait(req, h.parts.place)()
 	if err := c.gather(WithOwner(ctx, req.owner), h.parts, req); err != nil {
 		h.cancel(err)
 		return nil, err

@@ -92,6 +92,23 @@ type Config struct {
 	// counted. Defaults to slog.Default().
 	Logger *slog.Logger
 
+	// LongHold is after how long a hold is logged, once, at level Warn, with the lock's
+	// name, its owner and, if RecordPlaces is set, the place in the code. The line comes
+	// while the lock is still held. It costs a hand-off inside the process some 100 ns.
+	// Defaults to 0: never.
+	LongHold time.Duration
+
+	// LongWait is after how long a call that waits for a lock is logged, once, at level
+	// Warn, with the lock's name, the owner, the place, and the holder: as it stands in
+	// Redis, as far as this client knows, with its place if it is of this client. Defaults
+	// to 0: never.
+	LongWait time.Duration
+
+	// RecordPlaces records where in the code each lock is taken, for [Client.Held], LongHold
+	// and LongWait. It is for debugging: it makes each call for a lock some microseconds
+	// slower. Defaults to false.
+	RecordPlaces bool
+
 	// Observer is told what happens to each lock: for metrics, traces and tests. Defaults
 	// to nil, which costs nothing.
 	Observer *Observer

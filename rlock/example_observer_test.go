@@ -61,3 +61,15 @@ func ExampleClient_Stats() {
 	fmt.Println(stats.Held, stats.AcquiredByRedis, stats.AcquiredByNesting, stats.Denied, stats.Commands)
 	// Output: 1 1 1 1 1
 }
+
+func ExampleClient_Held() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+
+	hold, _ := client.NewLock("orders:42").Acquire(ctx)
+	for _, h := range client.Held() {
+		fmt.Println(h.Kind, h.Name, h.Owner == hold.Owner(), h.Depth)
+	}
+	// Output: plain orders:42 true 1
+}

@@ -9,10 +9,12 @@ import (
 type level struct {
 	owner  Owner
 	shared bool          // it is a reader's, and other readers may have theirs beside it
+	long   bool          // it was told that it is held for a long time
 	way    Way           // how it was acquired: of each owner's levels one is not by nesting
 	until  time.Time     // the end of the lease it asked for; zero: kept by the watchdog
 	hold   *Hold         // its handle, nil if it was taken without
 	since  time.Duration // when it was acquired, from the client's start
+	place  *Place        // where it was acquired, nil if that is not recorded
 }
 
 func (l *level) kept() bool { return l.until.IsZero() }
@@ -27,7 +29,7 @@ func (l *level) told() bool {
 func (l *level) over(now time.Time) bool { return !l.kept() && !now.Before(l.until) }
 
 func (t *tenure) open(now time.Time, req request) {
-	l := level{owner: req.owner, shared: req.shared, way: req.way, hold: req.hold, since: now.Sub(t.room.client.start)}
+	l := level{owner: req.owner, shared: req.shared, way: req.way, hold: req.hold, since: now.Sub(t.room.client.start), place: req.place}
 	t.let(&l, now, req.lease)
 	if req.hold != nil {
 		req.hold.tenure, req.hold.token = t, t.tokens.section()
@@ -83,7 +85,7 @@ func (t *tenure) bequeath(i int) Way {
 	gone := &t.levels[i]
 	for j := range t.levels {
 		if l := &t.levels[j]; j != i && l.owner == gone.owner {
-			l.way, l.since = gone.way, gone.since
+			l.way, l.since, l.long = gone.way, gone.since, gone.long
 			return ByNesting
 		}
 	}

@@ -542,7 +542,7 @@ func TestALockMadeOfOthersIsObservedAsOne(t *testing.T) {
 }
 
 func TestAnObserverThatIsNilAllocatesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubbleAlone(t, func(t *testing.T, w *world) {
 		lock, me := w.client().NewLock(key), w.caller()
 		require.NoError(t, lock.Lock(me))
 		synctest.Wait()

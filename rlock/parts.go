@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,6 +20,8 @@ type parts struct {
 	of    *compound
 	whole *Hold
 	way   Way           // how the Observer was told that it was acquired
+	place *Place        // nil if that is not recorded
+	long  atomic.Bool   // it was told that it is held for a long time
 	asked time.Duration // the lease that the parts were asked for with
 	leave func()        // ends what is still being asked for
 

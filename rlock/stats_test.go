@@ -117,7 +117,7 @@ func TestStatsCountLossesByTheirReasonAndRenewals(t *testing.T) {
 }
 
 func TestStatsOfABusyClientAddUp(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubbleAlone(t, func(t *testing.T, w *world) {
 		p := w.client()
 		const workers, rounds = 20, 50
 		var all sync.WaitGroup

@@ -177,10 +177,11 @@ func (t *tenure) begin(now time.Time, req request) {
 	t.open(now, req)
 	if passedOn {
 		t.shown = shape{writes: t.shown.writes} // another's
+		t.watch()
 		t.changed(now)
 		return
 	}
-	t.room.client.keeper.Schedule(t, t.due())
+	t.room.client.keeper.Schedule(t, t.wakes())
 	if t.shown.owner != t.owner { // the ticket was made for another waiter
 		t.mirror()
 	}
@@ -189,13 +190,16 @@ func (t *tenure) begin(now time.Time, req request) {
 // nest opens one more level, for the owner or for one more reader.
 func (t *tenure) nest(now time.Time, req request) {
 	t.open(now, req)
+	if req.way != ByNesting {
+		t.watch()
+	}
 	t.changed(now)
 }
 
 // changed has the keeper mirror the tenure if Redis shows something else.
 func (t *tenure) changed(now time.Time) {
 	if _, bounded := t.asked(); bounded || !t.ends.IsZero() {
-		t.room.client.keeper.Schedule(t, t.due())
+		t.room.client.keeper.Schedule(t, t.wakes())
 	}
 	if t.dirty || !t.shows(now) {
 		t.mirror()

@@ -48,6 +48,7 @@ type request struct {
 	wait   time.Duration // how long to wait between attempts; 0 is one attempt
 	part   bool          // for a hold of several locks
 	way    Way           // how it was acquired, set when it was
+	place  *Place        // where it is made, nil if that is not recorded
 
 	// quit, once closed, ends the wait between attempts as its time would, and no
 	// attempt; nil for never.
@@ -77,6 +78,7 @@ type visit struct {
 	began   time.Time
 	waited  time.Duration // until it was granted
 	granted bool          // the lock is the caller's
+	long    bool          // it was told that it waits for a long time
 	waits   bool          // it has waited for anything but the answer to an attempt
 	denied  bool          // an acquire was denied: from now on it waits with a ticket
 	nudge   bool          // that found the lock free, and others waiting for it
@@ -133,6 +135,9 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 	}
 	if err := over(ctx); err != nil {
 		return c.refused(ctx, n, &req, fmt.Errorf("rlock: lock %q: %w", n.key, err))
+	}
+	if c.config.RecordPlaces {
+		req.place = c.place()
 	}
 	now := time.Now()
 	r := c.enter(n)
@@ -255,6 +260,11 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		}
 		if !at.IsZero() {
 			left = min(left, at.Sub(now))
+		}
+		if patience := r.patienceLeft(v, now); patience <= 0 {
+			r.tellLongWait(v, now)
+		} else {
+			left = min(left, patience)
 		}
 		head := r.queue.Head() == w
 		amongReaders := head && v.shared && r.tenure != nil && r.tenure.shared

@@ -30,11 +30,12 @@ func (t *tenure) Due(now time.Time) (send bool) {
 		if t.settle(now); t.phase != held {
 			return true
 		}
+		t.tellLongHolds(now)
 		if t.dirty || !now.Before(t.due()) {
 			r.client.keeper.Schedule(t, t.nextEnd())
 			return true
 		}
-		r.client.keeper.Schedule(t, t.due())
+		r.client.keeper.Schedule(t, t.wakes())
 	case releasing:
 		if now.Before(t.until) {
 			r.client.keeper.Schedule(t, t.until)
@@ -135,7 +136,7 @@ func (t *tenure) answered(now time.Time, s sent, reached bool) {
 	}
 	t.fails, t.err = 0, nil
 	t.trust.Confirmed()
-	t.room.client.keeper.Schedule(t, t.due())
+	t.room.client.keeper.Schedule(t, t.wakes())
 	if s.asking {
 		t.heardOfOthers(now, s.reply-1)
 		if s.opened && t.contested {

@@ -1,0 +1,202 @@
+package rlock_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func withPlaces(c *rlock.Config) { c.RecordPlaces = true }
+
+func TestHeldListsWhatTheClientHolds(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, other := w.client(), w.client()
+		owners := []rlock.Owner{rlock.NewOwner(), rlock.NewOwner()}
+		first, second := rlock.WithOwner(w.ctx, owners[0]), rlock.WithOwner(w.ctx, owners[1])
+		require.NoError(t, other.NewLock("another's").Lock(first))
+		assert.Empty(t, p.Held())
+		began := time.Now()
+
+		require.NoError(t, p.NewLock(key).Lock(first))
+		require.NoError(t, p.NewLock(key).Lock(first))
+		time.Sleep(time.Second)
+		pair := p.NewReadWriteLock("pair")
+		require.NoError(t, pair.Write().LockFor(second, 5*time.Second))
+		require.NoError(t, pair.Read().LockFor(second, 5*time.Second))
+		time.Sleep(time.Second)
+		shared := p.NewReadWriteLock("shared").Read()
+		require.NoError(t, shared.Lock(first))
+		time.Sleep(time.Second)
+		require.NoError(t, shared.Lock(second))
+		time.Sleep(time.Second)
+		whole := rlock.NewMultiLock(p.NewFairLock("a"), p.NewSemaphore("b", 3))
+		require.NoError(t, whole.Lock(first))
+
+		held := p.Held()
+		type line struct {
+			name   string
+			kind   rlock.Kind
+			owner  rlock.Owner
+			since  time.Duration
+			depth  int
+			partOf string
+		}
+		var lines []line
+		for _, h := range held {
+			lines = append(lines, line{h.Name, h.Kind, h.Owner, h.Since.Sub(began), h.Depth, h.PartOf})
+			assert.Zero(t, h.Place)
+			assert.Greater(t, time.Until(h.ValidUntil), 900*time.Millisecond)
+		}
+		assert.Equal(t, []line{
+			{key, rlock.KindPlain, owners[0], 0, 2, ""},
+			{"pair", rlock.KindWrite, owners[1], time.Second, 2, ""},
+			{"shared", rlock.KindRead, owners[0], 2 * time.Second, 1, ""},
+			{"shared", rlock.KindRead, owners[1], 3 * time.Second, 1, ""},
+		}, lines[:4])
+		assert.ElementsMatch(t, []line{
+			{"a", rlock.KindFair, owners[0], 4 * time.Second, 1, "a,b"},
+			{"b", rlock.KindSemaphore, owners[0], 4 * time.Second, 1, "a,b"},
+		}, lines[4:])
+
+		time.Sleep(2 * time.Second)
+		assert.Len(t, p.Held(), 5, "the fixed lease is over")
+		require.NoError(t, p.Close())
+		assert.Empty(t, p.Held())
+	})
+}
+
+// takenHere takes the lock at a place with a name.
+func takenHere(ctx context.Context, l *rlock.Lock) (*rlock.Hold, error) { return l.Acquire(ctx) }
+
+func TestHeldShowsWhereALockWasTaken(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client(withPlaces)
+		several := []*rlock.Lock{
+			p.NewLock("plain"), p.NewReadWriteLock("pair").Read(),
+			rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")), rlock.NewRedLock([]*rlock.Client{p.Client}, "red"),
+		}
+		for _, l := range several {
+			_, err := takenHere(w.ctx, l)
+			require.NoError(t, err, l.Name())
+		}
+		held := p.Held()
+		require.Len(t, held, 5)
+		for _, h := range held {
+			assert.True(t, strings.HasSuffix(h.Place.Function, ".takenHere"), "%s: %s", h.Name, h.Place)
+			assert.Regexp(t, `held_test\.go:\d+ .*takenHere$`, h.Place.String())
+		}
+
+		time.Sleep(time.Second)
+		me := w.caller()
+		require.NoError(t, p.NewLock("done").Do(me, func(context.Context) error {
+			held := p.Held()
+			assert.Contains(t, held[len(held)-1].Place.Function, "TestHeldShowsWhereALockWasTaken")
+			return nil
+		}))
+	})
+}
+
+func TestAHoldThatLastsTooLongIsLoggedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client(withPlaces, func(c *rlock.Config) { c.LongHold = 4 * time.Second })
+		const said = "rlock: a lock is held for a long time"
+		lock, me, them := p.NewLock(key), w.caller(), w.caller()
+		require.NoError(t, lock.Lock(me))
+		require.NoError(t, lock.Lock(me))
+		time.Sleep(3900 * time.Millisecond)
+		synctest.Wait()
+		assert.Zero(t, p.log.count(said))
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, 1, p.log.count(said), "at its time, and not when the lock is next renewed")
+		assert.Equal(t, 1, p.log.count("lock=orders:42 kind=plain owner="))
+		assert.Equal(t, 1, p.log.count("held_test.go"))
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1, p.log.count(said))
+
+		// The next holder, by hand-off in the same tenure, has a time of its own.
+		theirs := start(func() error { return lock.Lock(them) })
+		synctest.Wait()
+		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, lock.Unlock(me))
+		require.NoError(t, <-theirs)
+		time.Sleep(4100 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, 2, p.log.count(said))
+
+		// So has a reader that joins others.
+		read := p.NewReadWriteLock("pair").Read()
+		require.NoError(t, read.Lock(me))
+		time.Sleep(4100 * time.Millisecond)
+		require.NoError(t, read.Lock(them))
+		require.NoError(t, read.Unlock(me))
+		time.Sleep(4100 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, 4, p.log.count(said))
+	})
+}
+
+func TestALongHoldOfALockOverSeveralIsLoggedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client(withPlaces, func(c *rlock.Config) { c.LongHold = 4 * time.Second })
+		_, err := takenHere(w.ctx, rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")))
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, 1, p.log.count("held for a long time"))
+		assert.Equal(t, 1, p.log.count("lock=a,b kind=multi"))
+		assert.Equal(t, 1, p.log.count("takenHere"))
+	})
+}
+
+func TestAWaitThatLastsTooLongIsLoggedOnceWithTheHolder(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const said = "rlock: a call waits for a lock for a long time"
+		long := func(c *rlock.Config) { c.LongWait = 7 * time.Second }
+		p, other := w.client(withPlaces, long), w.client()
+		lock, owner := p.NewLock(key), rlock.NewOwner()
+		them := rlock.WithOwner(w.ctx, owner)
+
+		require.NoError(t, other.NewLock(key).Lock(them))
+		mine := start(func() error { _, err := takenHere(w.ctx, lock); return err })
+		synctest.Wait()
+		time.Sleep(6900 * time.Millisecond)
+		synctest.Wait()
+		assert.Zero(t, p.log.count(said))
+		time.Sleep(101 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, 1, p.log.count(said))
+		assert.Equal(t, 1, p.log.count("holder="+other.ID()))
+		assert.Equal(t, 1, p.log.count(":"+owner.String()+" "))
+		assert.Equal(t, 1, p.log.count("takenHere"))
+		time.Sleep(time.Minute)
+		require.NoError(t, other.NewLock(key).Unlock(them))
+		require.NoError(t, <-mine)
+		synctest.Wait()
+		assert.Equal(t, 1, p.log.count(said))
+
+		// Of a holder in the same client the place is known.
+		ok, err := lock.TryLockFor(them, 8*time.Second, 0)
+		require.NoError(t, err)
+		require.False(t, ok)
+		synctest.Wait()
+		assert.Equal(t, 2, p.log.count(said))
+		assert.Equal(t, 1, p.log.count("holder="+p.ID()))
+		assert.Equal(t, 2, p.log.count("takenHere"))
+
+		whole := rlock.NewMultiLock(p.NewLock("another"), lock)
+		ok, err = whole.TryLockFor(them, 8*time.Second, 0)
+		require.NoError(t, err)
+		require.False(t, ok)
+		synctest.Wait()
+		assert.Equal(t, 3, p.log.count(said), "of the whole, and not of its part")
+		assert.Equal(t, 1, p.log.count("lock=another,orders:42 kind=multi"))
+	})
+}

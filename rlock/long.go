@@ -1,0 +1,97 @@
+package rlock
+
+import "time"
+
+// How a person is told of holds and waits that last too long: each once, by one line in the
+// log. Holds are looked at by the keeper, which looks at each of them anyway; waits by the
+// waiter, which has a timer anyway. Without a threshold neither looks any sooner.
+
+// wakes is when the keeper must look at a held tenure next: when it is due, or sooner if a
+// hold of it has then lasted too long.
+func (t *tenure) wakes() time.Time {
+	at, c := t.due(), t.room.client
+	if c.config.LongHold <= 0 {
+		return at
+	}
+	for i := range t.levels {
+		if l := &t.levels[i]; l.way != ByNesting && !l.long {
+			if end := c.start.Add(l.since + c.config.LongHold); end.Before(at) {
+				at = end
+			}
+		}
+	}
+	return at
+}
+
+// watch has the keeper look at the hold that was just begun in time.
+func (t *tenure) watch() {
+	if c := t.room.client; c.config.LongHold > 0 {
+		c.keeper.Schedule(t, t.wakes())
+	}
+}
+
+// tellLongHolds logs the holds that have lasted too long. Of a lock over several only the
+// first part tells, in its name. The mutex is held.
+func (t *tenure) tellLongHolds(now time.Time) {
+	r, c := t.room, t.room.client
+	if c.config.LongHold <= 0 {
+		return
+	}
+	for i := range t.levels {
+		l := &t.levels[i]
+		held := now.Sub(c.start) - l.since
+		if l.way == ByNesting || l.long || held < c.config.LongHold {
+			continue
+		}
+		l.long = true
+		lock, kind, place := r.name.key, r.name.kindOf(l.shared), l.place
+		if p := l.whole(); p != nil {
+			if p.long.Swap(true) {
+				continue
+			}
+			lock, kind, place = p.of.name, p.of.kind, p.place
+		}
+		c.config.Logger.Warn("rlock: a lock is held for a long time", "lock", lock, "kind", kind,
+			"owner", l.owner, "held", held.Round(time.Millisecond), "place", place.known().String())
+	}
+}
+
+// patienceLeft is how long the visit may go on until it is told as a long one.
+func (r *room) patienceLeft(v *visit, now time.Time) time.Duration {
+	limit := r.client.config.LongWait
+	if limit <= 0 || v.long || v.part {
+		return forever
+	}
+	return limit - now.Sub(v.began)
+}
+
+// tellLongWait logs a wait that has lasted too long, with the holder as far as it is known.
+// The mutex is held.
+func (r *room) tellLongWait(v *visit, now time.Time) {
+	v.long = true
+	holder, where := v.holder, ""
+	if t := r.tenure; t != nil && len(t.levels) > 0 {
+		first := &t.levels[0]
+		holder, where = t.text[:tenureLen]+first.owner.String(), first.place.known().String()
+		if p := first.whole(); p != nil {
+			where = p.place.known().String()
+		}
+	}
+	r.client.config.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", r.name.key, "kind", r.name.kindOf(v.shared),
+		"owner", v.owner, "waited", now.Sub(v.began).Round(time.Millisecond), "place", v.place.known().String(),
+		"holder", holder, "holder_place", where)
+}
+
+// watchWait has a call for a lock over several told as a long wait, unless it is ended
+// before.
+func (c *compound) watchWait(req request, place *Place) (end func()) {
+	limit := c.home.config.LongWait
+	if limit <= 0 || req.part {
+		return func() {}
+	}
+	timer := time.AfterFunc(limit, func() {
+		c.home.config.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", c.name, "kind", c.kind,
+			"owner", req.owner, "waited", limit, "place", place.known().String())
+	})
+	return func() { timer.Stop() }
+}
