@@ -1,0 +1,200 @@
+package rlockotel
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// scope names the meter and the tracer.
+const scope = "github.com/go-rlock/rlock/rlock/rlockotel"
+
+// An Option changes what [NewObserver] returns.
+type Option func(*settings)
+
+type settings struct {
+	meters     metric.MeterProvider
+	tracers    trace.TracerProvider
+	class      func(name string) string
+	holdSpans  bool
+	attributes []attribute.KeyValue
+}
+
+// WithMeterProvider has the metrics recorded by the provider instead of the global one.
+func WithMeterProvider(p metric.MeterProvider) Option { return func(s *settings) { s.meters = p } }
+
+// WithTracerProvider has the spans recorded by the provider instead of the global one.
+func WithTracerProvider(p trace.TracerProvider) Option { return func(s *settings) { s.tracers = p } }
+
+// WithLockClass adds the attribute lock.class: what the function returns for the name of a
+// lock, as "orders" for "orders:42". It must return one of a few values, since each is a time
+// series of its own for each metric; for "" there is no attribute. It is called for each
+// event, by many goroutines at once.
+func WithLockClass(class func(name string) string) Option {
+	return func(s *settings) { s.class = class }
+}
+
+// WithHoldSpans adds a span for each hold of a lock, when it has ended. Without it there are
+// spans for waits only.
+func WithHoldSpans() Option { return func(s *settings) { s.holdSpans = true } }
+
+// WithAttributes adds attributes to every measurement and span, for example one that tells
+// the clients of two Redis servers apart, each with an observer of its own.
+func WithAttributes(attributes ...attribute.KeyValue) Option {
+	return func(s *settings) { s.attributes = append(s.attributes, attributes...) }
+}
+
+// NewObserver returns an observer for [rlock.Config]. It fails only if the meter refuses an
+// instrument. The observer keeps the clients that use it until they are closed.
+func NewObserver(options ...Option) (*rlock.Observer, error) {
+	s := settings{class: func(string) string { return "" }}
+	for _, option := range options {
+		option(&s)
+	}
+	if s.meters == nil {
+		s.meters = otel.GetMeterProvider()
+	}
+	if s.tracers == nil {
+		s.tracers = otel.GetTracerProvider()
+	}
+	o := &observer{settings: s, clients: make(map[*rlock.Client]bool), tracer: s.tracers.Tracer(scope)}
+	o.labels.seen = make(map[label]*labelled)
+	if err := o.instrument(s.meters.Meter(scope)); err != nil {
+		return nil, fmt.Errorf("rlockotel: %w", err)
+	}
+	return &rlock.Observer{
+		Opened:   o.opened,
+		Waiting:  o.waiting,
+		Acquired: o.acquired,
+		GaveUp:   o.gaveUp,
+		Released: o.released,
+		Lost:     o.lost,
+		Renewed:  o.renewed,
+		Closed:   o.closed,
+	}, nil
+}
+
+// An observer has the hooks. Each of them may be called by many goroutines at once.
+type observer struct {
+	settings
+	instruments
+	tracer trace.Tracer
+	labels labels
+
+	mu      sync.Mutex // protects following
+	clients map[*rlock.Client]bool
+	past    rlock.Stats // of clients that were closed
+}
+
+func (o *observer) opened(c *rlock.Client) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.clients[c] = true
+}
+
+func (o *observer) closed(c *rlock.Client) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.clients[c] {
+		delete(o.clients, c)
+		past := c.Stats()
+		past.Held, past.Waiting = 0, 0
+		o.past = plus(o.past, past)
+	}
+}
+
+// stats returns those of all clients together.
+func (o *observer) stats() rlock.Stats {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := o.past
+	for c := range o.clients {
+		all = plus(all, c.Stats())
+	}
+	return all
+}
+
+func (o *observer) waiting(ctx context.Context, i rlock.WaitingInfo) {
+	o.waiters.Add(ctx, 1, o.of(label{kind: i.Kind, class: o.class(i.Name)}).add...)
+}
+
+// waited ends what waiting has begun.
+func (o *observer) waited(ctx context.Context, i rlock.LockInfo) {
+	o.waiters.Add(ctx, -1, o.of(label{kind: i.Kind, class: o.class(i.Name)}).add...)
+}
+
+func (o *observer) acquired(ctx context.Context, i rlock.AcquiredInfo) {
+	if i.Way == rlock.ByNesting {
+		return
+	}
+	l := o.of(label{kind: i.Kind, class: o.class(i.Name), result: "acquired", way: i.Way.String()})
+	o.acquireDuration.Record(ctx, i.Waited.Seconds(), l.record...)
+	if i.Contended {
+		o.waited(ctx, i.LockInfo)
+		o.span(ctx, "lock.acquire", i.Waited, l).End()
+	}
+}
+
+func (o *observer) gaveUp(ctx context.Context, i rlock.GaveUpInfo) {
+	result, fault := resultOf(i.Err)
+	l := o.of(label{kind: i.Kind, class: o.class(i.Name), result: result, fault: fault})
+	o.acquireDuration.Record(ctx, i.Waited.Seconds(), l.record...)
+	if i.Contended {
+		o.waited(ctx, i.LockInfo)
+		span := o.span(ctx, "lock.acquire", i.Waited, l)
+		if fault != "" {
+			fail(span, i.Err)
+		}
+		span.End()
+	}
+}
+
+func (o *observer) released(ctx context.Context, i rlock.ReleasedInfo) {
+	if i.Way == rlock.ByNesting {
+		return
+	}
+	l := o.of(label{kind: i.Kind, class: o.class(i.Name), release: releaseOf(i)})
+	o.holdDuration.Record(ctx, i.Held.Seconds(), l.record...)
+	if o.holdSpans {
+		o.span(ctx, "lock.hold", i.Held, l).End()
+	}
+}
+
+func (o *observer) lost(ctx context.Context, i rlock.LostInfo) {
+	reason := attribute.String("lock.reason", i.Reason.String())
+	trace.SpanFromContext(ctx).AddEvent("lock.lost", trace.WithAttributes(reason))
+	if i.Way == rlock.ByNesting {
+		return
+	}
+	l := o.of(label{kind: i.Kind, class: o.class(i.Name), release: "lost"})
+	o.holdDuration.Record(ctx, i.Held.Seconds(), l.record...)
+	if o.holdSpans {
+		span := o.span(ctx, "lock.hold", i.Held, l)
+		span.SetAttributes(reason)
+		fail(span, i.Err)
+		span.End()
+	}
+}
+
+func (o *observer) renewed(i rlock.RenewedInfo) {
+	l := label{result: "ok"}
+	if i.Failed > 0 {
+		l.result = "failed"
+	}
+	o.renewDuration.Record(context.Background(), i.Took.Seconds(), o.of(l).record...)
+	o.leaseMargin.Record(context.Background(), max(i.Margin, 0).Seconds(), o.of(label{}).record...)
+}
+
+// span returns a span that began so long ago.
+func (o *observer) span(ctx context.Context, name string, ago time.Duration, l *labelled) trace.Span {
+	_, span := o.tracer.Start(ctx, name, trace.WithTimestamp(time.Now().Add(-ago)), trace.WithAttributes(l.attributes...))
+	return span
+}
