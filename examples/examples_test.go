@@ -30,6 +30,7 @@ var claims = map[string]string{
 	"handler":     "a request that lost the lock: 500 Internal Server Error",
 	"gocron":      "3 schedulers, and the job ran once per interval",
 	"ratelimited": "40 workers made 800 calls over at most 10 connections",
+	"observed":    "and so have the metrics",
 	"shutdown":    "both locks are free",
 }
 

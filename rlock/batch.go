@@ -28,6 +28,7 @@ type sent struct {
 	reads               bool // whether the tenure has shared levels
 	opened              bool // and others may have some, since it gave up the write lock
 	asking              bool // whether it asks for others that wait
+	brief               bool // whether Redis was asked for a claim before
 
 	// Redis' answer.
 	reply int64
@@ -75,7 +76,7 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 	}
 	began := now
 	now = time.Now()
-	renewals := RenewedInfo{Client: c, Took: now.Sub(began), Margin: forever}
+	renewals := RenewedInfo{Client: c, Took: now.Sub(began), Margin: c.config.Lease, Lease: c.config.Lease}
 	for _, s := range built {
 		s.tenure.room.shard.mu.Lock()
 		renewals.add(&s, now)

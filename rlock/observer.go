@@ -156,11 +156,16 @@ type RenewedInfo struct {
 	Locks, Failed int
 	// Took is the time from before the batch was sent to the last answer.
 	Took time.Duration
-	// Margin is how long the lock of the batch that was next to its end was still valid
-	// when the answers were in, by the renewal before. It is usually two thirds of the lease,
-	// and comes near zero before locks are lost: an early warning. It is zero or negative
-	// if the answer came too late.
+	// Kept is for how many of them Margin is told: those that the watchdog has kept for a
+	// while, and not those with a fixed lease or that were only just granted out of the queue.
+	Kept int
+	// Margin is how long the one of Kept that was nearest to its end was still valid when the
+	// answers were in, by the renewal before. It is usually two thirds of Lease, and comes near
+	// zero before locks are lost: an early warning. It is zero or negative if the answer came
+	// too late, and Lease if Kept is 0.
 	Margin time.Duration
+	// Lease is that of the client's Config.
+	Lease time.Duration
 	// Err is an error of one of those that failed, nil if there was none.
 	Err error
 }

@@ -355,7 +355,9 @@ func TestAnObserverIsToldOfEachBatchOfRenewals(t *testing.T) {
 		assert.Zero(t, renewals[0].Failed)
 		require.NoError(t, renewals[0].Err)
 		assert.Same(t, p.Client, renewals[0].Client)
+		assert.Equal(t, 40, renewals[0].Kept)
 		assert.InDelta(t, 2, renewals[0].Margin.Seconds(), 0.1)
+		assert.Equal(t, 3*time.Second, renewals[0].Lease)
 		w.Del("7")
 		time.Sleep(time.Second)
 		renewals = take()
@@ -452,7 +454,7 @@ func TestAnObserverIsToldHowManyCallsItMissed(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, p.Close())
 		assert.Equal(t, losses, lost+missed)
-		assert.Equal(t, 4001, lost, "the one that was being told, and 4000 that waited")
+		assert.Contains(t, []int{4000, 4001}, lost, "those that waited, and perhaps one that was being told")
 	})
 }
 

@@ -220,7 +220,12 @@ func (i *RenewedInfo) add(s *sent, now time.Time) {
 	if s.err != nil {
 		i.Err = s.err
 	}
-	i.Margin = min(i.Margin, s.tenure.trust.Until().Sub(now))
+	t := s.tenure
+	if _, bounded := t.asked(); bounded || s.brief || t.phase != held {
+		return
+	}
+	i.Kept++
+	i.Margin = min(i.Margin, t.trust.Until().Sub(now))
 }
 
 // tellRenewed tells of a batch that had any renewals. The keeper does not wait.

@@ -83,7 +83,7 @@ var errGone = errors.New("its key is gone, or another's")
 // build returns what is to be sent for the tenure now, if anything.
 func (t *tenure) build(now time.Time) (s sent, ok bool) {
 	c, n := t.room.client, t.room.name
-	s = sent{tenure: t, group: int(n.slot)<<8 | int(n.id), phase: t.phase}
+	s = sent{tenure: t, group: int(n.slot)<<8 | int(n.id), phase: t.phase, brief: t.brief}
 	switch t.phase {
 	case held:
 		ttl := t.wanted(now)

@@ -24,7 +24,7 @@
 //	lock.client.lost              counter          locks that were lost
 //	lock.client.renewals          counter          renewals of leases
 //	lock.client.renew.duration    histogram        a batch of renewals: the round trip
-//	lock.client.lease.margin      histogram        what was left of the lease nearest to its end
+//	lock.client.lease.margin      histogram        what part of the lease was left when it was renewed, from 0 to 1
 //	lock.client.commands          counter          commands that were sent to Redis for locks
 //	lock.client.wait.time         counter          the sum of the times of all calls for locks
 //

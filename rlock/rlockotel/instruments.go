@@ -9,13 +9,13 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// The buckets, in seconds. An uncontended acquire is a round trip, from 50 us on; a wait or
+// The buckets, in seconds and parts of a lease. An uncontended acquire is a round trip, from 50 us on; a wait or
 // a hold may be minutes.
 var (
 	acquireBuckets = []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 	holdBuckets    = []float64{.0001, .001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800, 3600}
 	renewBuckets   = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}
-	marginBuckets  = []float64{0, .1, .25, .5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 60}
+	marginBuckets  = []float64{0, .05, .1, .15, .2, .25, .3, .35, .4, .45, .5, .55, .6, .65, .7, .8, 1}
 )
 
 // instruments are what the hooks record with.
@@ -31,8 +31,8 @@ type instruments struct {
 func (o *observer) instrument(m metric.Meter) error {
 	var failed []error
 	check := func(err error) { failed = append(failed, err) }
-	histogram := func(name, description string, buckets []float64) metric.Float64Histogram {
-		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(buckets...))
+	histogram := func(name, unit, description string, buckets []float64) metric.Float64Histogram {
+		h, err := m.Float64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(buckets...))
 		check(err)
 		return h
 	}
@@ -44,10 +44,10 @@ func (o *observer) instrument(m metric.Meter) error {
 	var err error
 	o.waiters, err = m.Int64UpDownCounter("lock.client.waiters", metric.WithUnit("{call}"), metric.WithDescription("Calls that wait for a lock now."))
 	check(err)
-	o.acquireDuration = histogram("lock.client.acquire.duration", "The time from a call for a lock until it is acquired or the call gives up.", acquireBuckets)
-	o.holdDuration = histogram("lock.client.hold.duration", "The time from the acquire of a lock until it is released or lost.", holdBuckets)
-	o.renewDuration = histogram("lock.client.renew.duration", "The round trip of a batch of renewals.", renewBuckets)
-	o.leaseMargin = histogram("lock.client.lease.margin", "How long the lock of a batch nearest to the end of its lease was still valid when it was renewed.", marginBuckets)
+	o.acquireDuration = histogram("lock.client.acquire.duration", "s", "The time from a call for a lock until it is acquired or the call gives up.", acquireBuckets)
+	o.holdDuration = histogram("lock.client.hold.duration", "s", "The time from the acquire of a lock until it is released or lost.", holdBuckets)
+	o.renewDuration = histogram("lock.client.renew.duration", "s", "The round trip of a batch of renewals.", renewBuckets)
+	o.leaseMargin = histogram("lock.client.lease.margin", "1", "The part of the lease that was left when a batch of renewals was confirmed, of the lock nearest to its end.", marginBuckets)
 
 	held, err := m.Int64ObservableUpDownCounter("lock.client.held", metric.WithUnit("{lock}"), metric.WithDescription("Locks that are held now."))
 	check(err)

@@ -190,7 +190,9 @@ func (o *observer) renewed(i rlock.RenewedInfo) {
 		l.result = "failed"
 	}
 	o.renewDuration.Record(context.Background(), i.Took.Seconds(), o.of(l).record...)
-	o.leaseMargin.Record(context.Background(), max(i.Margin, 0).Seconds(), o.of(label{}).record...)
+	if i.Kept > 0 {
+		o.leaseMargin.Record(context.Background(), max(i.Margin, 0).Seconds()/i.Lease.Seconds(), o.of(label{}).record...)
+	}
 }
 
 // span returns a span that began so long ago.

@@ -175,7 +175,7 @@ func TestLossesAndRenewalsAreMeasured(t *testing.T) {
 		assert.Equal(t, map[string]point{"lock.result=ok": {value: 2}, "lock.result=failed": {}}, m["lock.client.renewals"])
 		assert.Equal(t, uint64(2), m["lock.client.renew.duration"]["lock.result=ok"].count)
 		assert.Equal(t, uint64(2), m["lock.client.lease.margin"][""].count)
-		assert.InDelta(t, 2*2, m["lock.client.lease.margin"][""].value, 0.2)
+		assert.InDelta(t, 2*2./3, m["lock.client.lease.margin"][""].value, 0.1)
 
 		other := l.server.Client(t)
 		require.NoError(t, other.Do(l.ctx, other.B().Del().Key("orders:42").Build()).Error())
