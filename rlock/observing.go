@@ -214,7 +214,7 @@ func (i *RenewedInfo) add(s *sent, now time.Time) {
 		return
 	}
 	i.Locks++
-	if s.err != nil || s.reply == 0 {
+	if s.err != nil || s.reply == 0 && s.tenure.phase == held { // else it was released meanwhile
 		i.Failed++
 	}
 	if s.err != nil {
