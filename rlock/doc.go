@@ -126,4 +126,7 @@
 //	the holder dies         the first in the queue has the lock when the lease has ended
 //	a waiter dies           it is skipped when its turn comes
 //	the client is closed    its locks are released, its waiters get ErrClosed
+//
+// [Config.Observer] is told of all of it, [Client.Stats] counts it, and [Client.Held] lists
+// what is held. Package rlockotel makes metrics and traces of that.
 package rlock

@@ -97,7 +97,7 @@ func run(addr string) error {
 	held := time.AfterFunc(time.Second, func() {
 		for i, m := range machines {
 			for _, h := range m.client.Held() {
-				fmt.Printf("=> machine %d holds %s lock %s since %v\n", i, h.Kind, h.Name, time.Since(h.Since).Round(time.Millisecond))
+				fmt.Printf("=> machine %d holds %s (%s) since %v\n", i, h.Name, h.Kind, time.Since(h.Since).Round(time.Millisecond))
 			}
 		}
 	})
