@@ -37,7 +37,7 @@ func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Ti
 	}
 	v.ticket = t
 	v.nudge = false
-	r.busy++
+	r.inFlight++
 	r.since = now
 	r.shard.mu.Unlock()
 	l, flight := t.send(ctx, op, v.quit)
@@ -55,7 +55,7 @@ func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Ti
 			return
 		}
 	}
-	r.busy--
+	r.inFlight--
 	r.settle(t, op, l, now)
 	if l.place != nil {
 		l.place.leave()
@@ -67,10 +67,10 @@ func (r *room) newTicket(req request, now time.Time) *tenure {
 	t := r.client.newTenure(r, req, now)
 	t.phase = joins
 	t.polls = !r.listening()
-	t.brief = true
+	t.claimed = true
 	t.seen = now
 	t.sending(now, claimLease)
-	r.pointedTo = true
+	r.escaped = true
 	return t
 }
 
@@ -138,7 +138,7 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 			t.disown(now)
 			v.failed(notNow, fmt.Errorf("the grant came after %v, when its lease was nearly over", now.Sub(t.trust.SentAt()).Round(time.Millisecond)), now)
 		default:
-			t.brief = op == joining
+			t.claimed = op == joining
 			t.contested = t.contested || op == looking
 			way := ByQueue
 			if op == acquiring {
@@ -216,7 +216,7 @@ func (r *room) undo(t *tenure, l landing) {
 	}
 
 	r.shard.mu.Lock()
-	r.busy--
+	r.inFlight--
 	if err != nil || released == 0 && !l.settled {
 		t.ghost = !l.settled
 		t.disown(time.Now())
@@ -351,7 +351,7 @@ func (t *tenure) command(op operation) (call, func(*tenure, rueidis.RedisResult)
 // reading goes on. If it is not answered they look by themselves.
 func (r *room) open() {
 	c := r.client
-	r.pointedTo = true // the goroutine may outlast every visit
+	r.escaped = true // the goroutine may outlast every caller
 	c.background.start(func() { _ = r.nudge(c.deadline.context(time.Now())) })
 }
 

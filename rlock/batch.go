@@ -28,7 +28,7 @@ type sent struct {
 	reads               bool // whether the tenure has shared levels
 	opened              bool // and others may have some, since it gave up the write lock
 	asking              bool // whether it asks for others that wait
-	brief               bool // whether Redis was asked for a claim before
+	claimed             bool // whether Redis was asked for a claim before
 
 	// Redis' answer.
 	reply int64

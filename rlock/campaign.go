@@ -164,7 +164,7 @@ func (c *campaign) behind() int {
 // here reports whether another owner of this process has the lock or waits for it,
 // and whether this client is about to free it. Where the server is silent nobody waits.
 func (l *single) here(o Owner) (taken, freeing bool) {
-	r := l.client.visitIfAny(l.name)
+	r := l.client.enterIfAny(l.name)
 	if r == nil {
 		return false, false
 	}
@@ -175,7 +175,7 @@ func (l *single) here(o Owner) (taken, freeing bool) {
 	}
 	head := r.queue.Head()
 	live := head != nil && !head.Value.over() // or it is on its way out
-	return live && head.Value.wait > 0 && !l.isSilent(), !live && (head != nil || r.busy > 0)
+	return live && head.Value.wait > 0 && !l.isSilent(), !live && (head != nil || r.inFlight > 0)
 }
 
 // errSilent is the fault of a server that others of this process are waiting for.

@@ -18,7 +18,7 @@ import (
 // test ends with: nothing is held that nobody was told of.
 
 func TestAContextThatHasEndedAlreadySendsNothing(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p := w.process()
 		lock := p.lock(key)
 		ctx, cancel := context.WithCancel(w.caller())
@@ -34,7 +34,7 @@ func TestAContextThatHasEndedAlreadySendsNothing(t *testing.T) {
 }
 
 func TestUnlockDoesNotEndWithItsContext(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		lock := w.process().lock(key)
 		ctx, cancel := context.WithCancel(w.caller())
 		require.NoError(t, lock.Lock(ctx))
@@ -50,7 +50,7 @@ func TestUnlockDoesNotEndWithItsContext(t *testing.T) {
 }
 
 func TestAWaiterThatLeavesTheLocalQueuePassesTheWakeOn(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		lock, me := w.process().lock(key), w.caller()
 		require.NoError(t, lock.Lock(me))
 		var leaving []context.CancelFunc
@@ -230,7 +230,7 @@ func TestAnAcquireThatArrivesWithoutItsReleaseIsFreed(t *testing.T) {
 }
 
 func TestAWaiterOfARemoteHolderLeavesAtOnceAndLeavesNothing(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, other, me := w.process(), w.process(), w.caller()
 		require.NoError(t, other.lock(key).Lock(me))
 		lock := p.lock(key)
@@ -254,7 +254,7 @@ func TestAWaiterOfARemoteHolderLeavesAtOnceAndLeavesNothing(t *testing.T) {
 }
 
 func TestAWaiterThatLeavesWhenTheMessageHasComeLetsTheNextOneAsk(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, other, me := w.process(), w.process(), w.caller()
 		lock := p.lock(key)
 		for range w.times(100) {
@@ -283,7 +283,7 @@ func TestAWaiterThatLeavesWhenTheMessageHasComeLetsTheNextOneAsk(t *testing.T) {
 }
 
 func TestATimeToWaitThatIsUpIsNoError(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, other, me := w.process(), w.process(), w.caller()
 		require.NoError(t, other.lock(key).Lock(me))
 		within(t, 3*time.Second, 3*time.Second, func() {
@@ -305,7 +305,7 @@ func TestATimeToWaitThatIsUpIsNoError(t *testing.T) {
 // Callers come and go in a storm, over a network that is slow now and then. Who is
 // told that it holds the lock holds it alone, and at the end nothing is left.
 func TestAStormOfCancelledCallersLeavesNothingBehind(t *testing.T) {
-	eachExclusiveRealm(t, func(t *testing.T, w *realm) {
+	eachExclusiveVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		counter := newCounter(t)
 		var granted int
 		var results []<-chan error
@@ -411,7 +411,7 @@ func TestACallerMayLeaveWhileAnotherConnects(t *testing.T) {
 
 func TestAnAttemptAfterACancelledLockGetsALockThatNobodyHas(t *testing.T) {
 	const roundTrip = 10 * time.Millisecond
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		if w.kind.servers > 0 || w.kind.keys != nil {
 			t.Skip("the parts that it got are released in the background, and held until then")
 		}

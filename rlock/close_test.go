@@ -20,7 +20,7 @@ import (
 // one that does not end fails its test.
 
 func TestCloseReleasesWhatIsHeld(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, me := w.process(), w.caller()
 		locks := w.times(1000)
 		for i := range locks {
@@ -38,7 +38,7 @@ func TestCloseReleasesWhatIsHeld(t *testing.T) {
 }
 
 func TestWhatCloseReleasesGoesToOthersAtOnce(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, other, them := w.process(), w.process(), w.caller()
 		require.NoError(t, p.lock(key).Lock(w.caller()))
 		result := start(func() error { return other.lock(key).rival.Lock(them) })
@@ -50,7 +50,7 @@ func TestWhatCloseReleasesGoesToOthersAtOnce(t *testing.T) {
 }
 
 func TestWhoWaitsWhenTheClientIsClosedIsToldAtOnce(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, other, me := w.process(), w.process(), w.caller()
 		require.NoError(t, other.lock("theirs").Lock(me))
 		require.NoError(t, p.lock("ours").Lock(me))
@@ -79,7 +79,7 @@ func TestWhoWaitsWhenTheClientIsClosedIsToldAtOnce(t *testing.T) {
 }
 
 func TestOnAClosedClientEveryCallSaysSo(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, me := w.process(), w.caller()
 		lock, free := p.lock(key), p.lock("free")
 		require.NoError(t, lock.Lock(me))
@@ -119,7 +119,7 @@ func TestOnAClosedClientEveryCallSaysSo(t *testing.T) {
 }
 
 func TestClosingAgainIsHarmless(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p := w.process()
 		require.NoError(t, p.lock(key).Lock(w.caller()))
 		var results []<-chan error
@@ -174,7 +174,7 @@ func TestWhoGivesAServerLongerToAnswerWaitsLonger(t *testing.T) {
 }
 
 func TestCloseWithNothingHeldDoesNotWaitForAServerThatIsAway(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, me := w.process(), w.caller()
 		require.NoError(t, p.lock(key).Lock(me))
 		require.NoError(t, p.lock(key).Unlock(me))
@@ -213,7 +213,7 @@ func TestAnAcquireThatIsInFlightWhenTheClientIsClosedIsGivenBack(t *testing.T) {
 }
 
 func TestClientsThatAreClosedInTheMiddleOfEverythingLeaveNothingBehind(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		var sections atomic.Int64
 		rounds := w.times(20)
 		for round := range rounds {

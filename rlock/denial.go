@@ -14,9 +14,9 @@ func (d *denial) Unwrap() error { return d.reason }
 
 // refusal is what a caller gets whose wait is over. The words are for a handle: nobody
 // reads those of a TryLock, which may be called in a loop.
-func (r *room) refusal(v *visit) error {
+func (r *room) refusal(v *waiting) error {
 	reason := ErrNotAcquired
-	if r.tenure == nil && r.busy > 0 {
+	if r.tenure == nil && r.inFlight > 0 {
 		reason = errUnanswered
 	}
 	if v.hold == nil {
@@ -30,7 +30,7 @@ func (r *room) refusal(v *visit) error {
 
 // holder says in whose hands the lock was when this client last heard of it, "" if it does
 // not know.
-func (r *room) holder(v *visit) string {
+func (r *room) holder(v *waiting) string {
 	switch {
 	case r.tenure != nil:
 		return "held by " + r.tenure.owner.words() + " of this process"

@@ -43,7 +43,7 @@ func (h *Hold) Detach(ctx context.Context) error {
 
 // detach is one attempt. It returns a channel if a mirror has to be awaited before.
 func (h *Hold) detach(ctx context.Context) (landed <-chan struct{}, err error) {
-	r := h.visit()
+	r := h.enter()
 	if r == nil {
 		return nil, h.Err()
 	}
@@ -76,7 +76,7 @@ func (r *room) detach(h *Hold) (landed <-chan struct{}, err error) {
 	r.shard.counts.closed(t.levels[0].way)
 	h.cancel(fmt.Errorf("rlock: lock %q: detached: %w", r.name.key, ErrNotHeld))
 	r.tenure = nil
-	r.pointedTo = true
+	r.escaped = true
 	t.end()
 	r.wakeHead()
 	return nil, nil

@@ -372,15 +372,15 @@ func ExampleNewMultiLock() {
 	defer end()
 	ctx := context.Background()
 
-	lock := rlock.NewMultiLock(orders.NewLock("orders:42"), stock.NewLock("shelf:7"))
+	lock := rlock.NewMultiLock(orders.NewLock("orders:42"), stock.NewLock("rwClient:7"))
 	err := lock.Do(ctx, func(ctx context.Context) error {
-		fmt.Println(stock.NewLock("shelf:7").IsLocked(ctx))
+		fmt.Println(stock.NewLock("rwClient:7").IsLocked(ctx))
 		return nil
 	})
 	fmt.Println(lock.Name(), err)
 	// Output:
 	// true <nil>
-	// orders:42,shelf:7 <nil>
+	// orders:42,rwClient:7 <nil>
 }
 
 // Over three Redis that know nothing of each other. One of them may fail.

@@ -143,7 +143,7 @@ func TestOnlyWhoHoldsTheLockIsToldAToken(t *testing.T) {
 }
 
 func TestAHoldWithoutATokenSaysSo(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		lock := w.process().lock(key)
 		hold, err := lock.Acquire(w.ctx)
 		require.NoError(t, err)

@@ -54,7 +54,7 @@ func (r *room) lookNow(now time.Time) {
 
 // lookNow has the ticket looked for, again if a command is in flight: its answer may be
 // older than the reason to look.
-func (v *visit) lookNow(now time.Time) {
+func (v *waiting) lookNow(now time.Time) {
 	v.lookAt = now
 	if v.ticket != nil && v.ticket.phase != queued {
 		v.ticket.called = true
@@ -65,7 +65,7 @@ func (v *visit) lookNow(now time.Time) {
 // milliseconds. Some guests publish nothing when they release the lock: Redisson's spin
 // lock. So the first ticket looks soon after the lock has been taken or renewed, and less
 // and less often while nothing changes.
-func (v *visit) followGuest(ttl int64, now time.Time) time.Duration {
+func (v *waiting) followGuest(ttl int64, now time.Time) time.Duration {
 	left := fromMilliseconds(ttl)
 	if ttl < 0 || left > longGuestLease {
 		return lookTime // nothing would show that the lock has been taken again

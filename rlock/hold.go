@@ -102,16 +102,16 @@ func (h *Hold) ValidUntil() time.Time {
 	if h.parts != nil {
 		return h.parts.validUntil()
 	}
-	if r := h.visit(); r != nil {
+	if r := h.enter(); r != nil {
 		defer r.exit()
 		return h.tenure.validUntilFor(h.owner)
 	}
 	return time.Time{}
 }
 
-// visit enters the room if the hold is valid.
-func (h *Hold) visit() *room {
-	r := h.client.visitIfAny(h.name)
+// enter enters the room if the hold is valid.
+func (h *Hold) enter() *room {
+	r := h.client.enterIfAny(h.name)
 	if r == nil {
 		return nil
 	}

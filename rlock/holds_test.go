@@ -38,7 +38,7 @@ func TestAHoldBelongsToItsHandleAndNotToAGoroutine(t *testing.T) {
 }
 
 func TestTryAcquireWaitsAsLongAsItsOptionSays(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		const wait = time.Minute
 		lock, holder := w.process().lock(key), w.caller()
 		require.NoError(t, lock.Lock(holder))
@@ -247,7 +247,7 @@ func TestDoJoinsTheLossWithWhatTheFunctionReturned(t *testing.T) {
 }
 
 func TestTheContextOfAHoldEndsBeforeItsReleaseIsSent(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, me := w.process(), w.caller()
 		hold, err := p.lock(key).Acquire(me)
 		require.NoError(t, err)

@@ -116,7 +116,7 @@ var kinds = [kindCount]kind{
 
 func acquirePlain(t *tenure) call {
 	n := t.room.name
-	return acquireScript.brief(3, n.key, n.queue, n.window, t.room.client.milliseconds(t.lease), t.text)
+	return acquireScript.inline(3, n.key, n.queue, n.window, t.room.client.milliseconds(t.lease), t.text)
 }
 
 func mirrorPlain(c *Client, part []sent) call {
@@ -136,6 +136,6 @@ func allFields(fields []string, _ bool) []string { return fields }
 // A fenced lock is a plain lock, and a counter beside it.
 func acquireFenced(t *tenure) call {
 	n := t.room.name
-	return acquireScript.brief(4, n.key, n.queue, n.window, n.extra,
+	return acquireScript.inline(4, n.key, n.queue, n.window, n.extra,
 		t.room.client.milliseconds(t.lease), t.text, strconv.FormatUint(t.tokens.reserved, 10))
 }

@@ -35,7 +35,7 @@ type locker interface {
 
 // A kind is one kind of lock as the tests see it. To have another one tested, add a
 // row to kinds: every test that begins with eachKind runs over it on servers, and
-// every one that begins with eachRealm in virtual time.
+// every one that begins with eachVirtualKind in virtual time.
 type kind struct {
 	name string
 	// lock returns the lock of that name, of a process that has a client of each

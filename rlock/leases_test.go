@@ -19,7 +19,7 @@ import (
 const drift = 300*time.Millisecond + 2*time.Millisecond + 10*time.Millisecond
 
 func TestTheWatchdogKeepsALockForAnHour(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		lock, me := w.process().lock(key), w.caller()
 		require.NoError(t, lock.Lock(me))
 		for range w.times(3600) {
@@ -48,7 +48,7 @@ func TestTheWatchdogRenewsNoMoreOftenThanAtAThird(t *testing.T) {
 }
 
 func TestADeadHoldersLockGoesToTheWaiterWhenItsLeaseHasEnded(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		dead, p := w.process(), w.process()
 		begin := time.Now()
 		require.NoError(t, dead.lock(key).Lock(w.caller()))
@@ -64,7 +64,7 @@ func TestADeadHoldersLockGoesToTheWaiterWhenItsLeaseHasEnded(t *testing.T) {
 // Whatever was sent last to set the lease: a lock over several tells Redis again when
 // the way to all of them was long.
 func TestValidityIsCountedFromBeforeTheSend(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, me := w.process(), w.caller()
 		lock := p.lock(key)
 		require.NoError(t, lock.Lock(me)) // the scripts are known
@@ -130,7 +130,7 @@ func TestALossIsToldBeforeRedisCanGrantToAnother(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachRealm(t, func(t *testing.T, w *realm) {
+			eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 				p, other := w.process(), w.process()
 				owner := rlock.WithOwner(w.ctx, rlock.NewOwner())
 				lock := p.lock(key)
@@ -165,7 +165,7 @@ func TestALossIsToldBeforeRedisCanGrantToAnother(t *testing.T) {
 }
 
 func TestALossIsSaidOnceAndThenTheLockIsNotHeld(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, me := w.process(), w.caller()
 		lock := p.lock(key)
 		require.NoError(t, lock.Lock(me))
@@ -183,7 +183,7 @@ func TestALossIsSaidOnceAndThenTheLockIsNotHeld(t *testing.T) {
 }
 
 func TestReleasingALostHoldTwiceTakesNothingFromTheOwnersOtherLevels(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, me := w.process(), w.caller()
 		lock := p.lock(key)
 		require.NoError(t, lock.Lock(me))
@@ -261,7 +261,7 @@ func TestWhatIsNotOursWhenItIsUnlockedWasLost(t *testing.T) {
 }
 
 func TestALossFreesTheLocalQueue(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		if len(w.worlds) > 1 {
 			return // a part that is gone, and not known to be, may be passed on
 		}
@@ -279,7 +279,7 @@ func TestALossFreesTheLocalQueue(t *testing.T) {
 }
 
 func TestAfterALossTheOwnerMustUnlockBeforeItMayLockAgain(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		lock, me := w.process().lock(key), w.caller()
 		require.NoError(t, lock.Lock(me))
 		require.NoError(t, lock.Lock(me))
@@ -300,7 +300,7 @@ func TestAfterALossTheOwnerMustUnlockBeforeItMayLockAgain(t *testing.T) {
 }
 
 func TestAfterAFixedLeaseHasEndedTheOwnerMayLockAgainAtOnce(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		lock, me := w.process().lock(key), w.caller()
 		require.NoError(t, lock.LockFor(me, time.Second))
 		time.Sleep(time.Second)
@@ -328,7 +328,7 @@ func TestTheEndOfAFixedLeaseIsLostInTheLogsLowestVoice(t *testing.T) {
 // A fixed lease that ends in the client's eyes is released: nobody waits for what
 // Redis keeps of it, or for a watchdog's lease that a mirror left behind.
 func TestTheEndOfAFixedLeaseFreesTheLock(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, other := w.process(), w.process()
 		lock, me := p.lock(key), w.caller()
 		begin := time.Now()
@@ -345,7 +345,7 @@ func TestTheEndOfAFixedLeaseFreesTheLock(t *testing.T) {
 }
 
 func TestLeasesHaveBounds(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, me := w.process(), w.caller()
 		lock := p.lock(key)
 		before := p.scripts()
@@ -365,7 +365,7 @@ func TestLeasesHaveBounds(t *testing.T) {
 }
 
 func TestALeaseMayLastAYear(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		needsWideNumbers(t, redistest.KindEmbedded)
 		lock, me := w.process().lock(key), w.caller()
 		require.NoError(t, lock.LockFor(me, 25*time.Millisecond))
@@ -429,7 +429,7 @@ func TestARenewalWhoseReplyAloneIsLostIsTriedAgainSoon(t *testing.T) {
 }
 
 func TestAfterUnlockNothingIsRenewedEver(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, me := w.process(), w.caller()
 		lock := p.lock(key)
 		for range w.times(50) {

@@ -33,7 +33,7 @@ func (t *tenure) open(now time.Time, req request) {
 	t.let(&l, now, req.lease)
 	if req.hold != nil {
 		req.hold.tenure, req.hold.token = t, t.tokens.section()
-		t.room.pointedTo = true
+		t.room.escaped = true
 	}
 	t.levels = append(t.levels, l)
 	t.room.shard.counts.opened(l.way)
@@ -228,6 +228,6 @@ func (t *tenure) expire(now time.Time) {
 	})
 	s := t.room.shard
 	s.lost = append(s.lost, t.lostLevels(lost, errEnded(lost[0].until)))
-	t.room.pointedTo = true
+	t.room.escaped = true
 	t.changed(now)
 }

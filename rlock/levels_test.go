@@ -15,7 +15,7 @@ import (
 // What the package comment says under "Levels and leases".
 
 func TestANestedFixedLeaseNeverShortensNorStopsTheWatchdog(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		lock, me := w.process().lock(key), w.caller()
 		require.NoError(t, lock.Lock(me))
 		require.NoError(t, lock.LockFor(me, time.Second))
@@ -30,7 +30,7 @@ func TestANestedFixedLeaseNeverShortensNorStopsTheWatchdog(t *testing.T) {
 }
 
 func TestANestedFixedLeaseThatIsLongerThanTheWatchdogsIsShownInRedis(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		lock, me := w.process().lock(key), w.caller()
 		require.NoError(t, lock.Lock(me))
 		w.settle()
@@ -46,7 +46,7 @@ func TestANestedFixedLeaseThatIsLongerThanTheWatchdogsIsShownInRedis(t *testing.
 }
 
 func TestAWatchdogInsideAFixedLeaseKeepsItUntilTheInnerUnlock(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		lock, me := w.process().lock(key), w.caller()
 		begin := time.Now()
 		outer, err := lock.Acquire(me, rlock.WithLease(time.Minute))
@@ -65,7 +65,7 @@ func TestAWatchdogInsideAFixedLeaseKeepsItUntilTheInnerUnlock(t *testing.T) {
 }
 
 func TestAFixedLeaseThatEndedInsideAWatchdogsIsLostAtTheInnerUnlock(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		lock, me := w.process().lock(key), w.caller()
 		outer, err := lock.Acquire(me, rlock.WithLease(time.Second))
 		require.NoError(t, err)
@@ -84,7 +84,7 @@ func TestAFixedLeaseThatEndedInsideAWatchdogsIsLostAtTheInnerUnlock(t *testing.T
 }
 
 func TestTheLongestOpenLevelWins(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		lock, me := w.process().lock(key), w.caller()
 		leases := []time.Duration{5 * time.Second, time.Hour, 10 * time.Second}
 		holds := make([]*rlock.Hold, len(leases))
@@ -165,7 +165,7 @@ func TestAWaiterThatIsHandedTheLockHasItsOwnLeaseFromThatMoment(t *testing.T) {
 }
 
 func TestAWaiterThatIsHandedTheLockTrustsOnlyWhatRedisHasConfirmed(t *testing.T) {
-	eachExclusiveRealm(t, func(t *testing.T, w *realm) {
+	eachExclusiveVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		if len(w.worlds)*len(w.kind.keysOf(key)) > 1 {
 			return // of several parts the waiter is handed the one that it waits for
 		}

@@ -348,7 +348,7 @@ func TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt(t *testing.T) {
 }
 
 func TestAForceUnlockByAnotherClientIsLearntAtTheNextRenewal(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		here, there := w.process(), w.process()
 		within(t, 0, 10*time.Second+10*time.Millisecond, func() {
 			learnsOfForce(w.caller(), t, here.lock(key), there.lock(key))

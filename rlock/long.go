@@ -56,8 +56,8 @@ func (t *tenure) tellLongHolds(now time.Time) {
 	}
 }
 
-// patienceLeft is how long the visit may go on until it is told as a long one.
-func (r *room) patienceLeft(v *visit, now time.Time) time.Duration {
+// patienceLeft is how long the wait may go on until it is told as a long one.
+func (r *room) patienceLeft(v *waiting, now time.Time) time.Duration {
 	limit := r.client.config.LongWait
 	if limit <= 0 || v.long || v.part {
 		return forever
@@ -67,7 +67,7 @@ func (r *room) patienceLeft(v *visit, now time.Time) time.Duration {
 
 // tellLongWait logs a wait that has lasted too long, with the holder as far as it is known.
 // The mutex is held.
-func (r *room) tellLongWait(v *visit, now time.Time) {
+func (r *room) tellLongWait(v *waiting, now time.Time) {
 	v.long = true
 	holder, where := v.holder, ""
 	if t := r.tenure; t != nil && len(t.levels) > 0 {

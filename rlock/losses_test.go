@@ -119,12 +119,12 @@ func TestWhatIsLostBeforeTheEndOfItsFixedLeaseIsNotForgottenUntilThen(t *testing
 }
 
 func TestAFixedLeaseThatWasLostEarlyRefusesNestedLocksUntilItsEnd(t *testing.T) {
-	for name, lose := range map[string]func(w *realm, p *peer){
-		"forgotten by Redis": func(w *realm, _ *peer) {
+	for name, lose := range map[string]func(w *virtualKind, p *peer){
+		"forgotten by Redis": func(w *virtualKind, _ *peer) {
 			w.forget(key)
 			time.Sleep(11 * time.Second)
 		},
-		"unlocked by force": func(w *realm, p *peer) {
+		"unlocked by force": func(w *virtualKind, p *peer) {
 			freed, err := p.lock(key).ForceUnlock(w.ctx)
 			require.NoError(w.t, err)
 			require.True(w.t, freed)
@@ -132,7 +132,7 @@ func TestAFixedLeaseThatWasLostEarlyRefusesNestedLocksUntilItsEnd(t *testing.T) 
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachRealm(t, func(t *testing.T, w *realm) {
+			eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 				const lease = time.Minute
 				p, me := w.process(), w.caller()
 				lock, began := p.lock(key), time.Now()
@@ -181,7 +181,7 @@ func TestAFixedLeaseThatWasLostEarlyIsALoudLoss(t *testing.T) {
 // A holder that waits for the end of its hold may take the lock again at that moment,
 // which is a little before the end of the lease in Redis.
 func TestAfterTheEndOfAHoldWithAFixedLeaseTheOwnerMayLockAgainAtOnce(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		lock, me := w.process().lock(key), w.caller()
 		hold, err := lock.Acquire(me, rlock.WithLease(time.Second))
 		require.NoError(t, err)

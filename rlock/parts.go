@@ -223,7 +223,7 @@ func (h *Hold) relet(lease time.Duration) {
 		h.parts.relet(lease)
 		return
 	}
-	r := h.visit()
+	r := h.enter()
 	if r == nil {
 		return
 	}

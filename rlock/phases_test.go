@@ -20,12 +20,12 @@ func TestAWriterIsNotStarvedByTheReadersOfManyClients(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const clients, reading, between = 6, 50 * time.Millisecond, 20 * time.Millisecond
 		end := time.Now().Add(3 * time.Second)
-		shelves := make([]shelf, clients)
-		for i := range shelves {
-			shelves[i] = w.shelf()
+		rwClients := make([]rwClient, clients)
+		for i := range rwClients {
+			rwClients[i] = w.rwClient()
 		}
-		readers := readWithoutEnd(w, shelves, 3, [2]time.Duration{7 * time.Millisecond, 13 * time.Millisecond}, reading, end)
-		writes, longest := writeUntil(w, w.shelf(), between, end)
+		readers := readWithoutEnd(w, rwClients, 3, [2]time.Duration{7 * time.Millisecond, 13 * time.Millisecond}, reading, end)
+		writes, longest := writeUntil(w, w.rwClient(), between, end)
 		reads := sum(readers())
 		t.Logf("%d writes, the longest wait %v; %d reads", writes, longest, reads)
 		assert.Less(t, longest, 5*reading)
@@ -36,7 +36,7 @@ func TestAWriterIsNotStarvedByTheReadersOfManyClients(t *testing.T) {
 
 func TestWhileAWriterWaitsNobodyElsewhereBeginsToReadAndWhoReadsGoesOn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		reading, writing, elsewhere := w.shelf(), w.shelf(), w.shelf()
+		reading, writing, elsewhere := w.rwClient(), w.rwClient(), w.rwClient()
 		me, writer, other := w.caller(), w.caller(), w.caller()
 		require.NoError(t, reading.read.Lock(me))
 		assert.True(t, w.try(elsewhere.read))
@@ -49,8 +49,8 @@ func TestWhileAWriterWaitsNobodyElsewhereBeginsToReadAndWhoReadsGoesOn(t *testin
 			require.False(t, w.try(elsewhere.read), "readers wait there")
 			require.False(t, w.try(writing.read), "the writer waits there")
 		}
-		require.False(t, w.try(w.shelf().read), "nobody is there")
-		ok, err := w.shelf().read.TryLockFor(w.caller(), 10*time.Second, 0)
+		require.False(t, w.try(w.rwClient().read), "nobody is there")
+		ok, err := w.rwClient().read.TryLockFor(w.caller(), 10*time.Second, 0)
 		require.NoError(t, err)
 		assert.False(t, ok)
 		require.NoError(t, reading.read.Lock(me), "who reads may nest")
@@ -72,7 +72,7 @@ func TestWhileAWriterWaitsNobodyElsewhereBeginsToReadAndWhoReadsGoesOn(t *testin
 
 func TestAWriterBecomesAReaderThoughAnotherWriterWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		here, there, elsewhere, me, writer := w.shelf(), w.shelf(), w.shelf(), w.caller(), w.caller()
+		here, there, elsewhere, me, writer := w.rwClient(), w.rwClient(), w.rwClient(), w.caller(), w.caller()
 		require.NoError(t, here.write.Lock(me))
 		waiting := start(func() error { return there.write.Lock(writer) })
 		require.True(t, pending(waiting))
@@ -93,12 +93,12 @@ func TestAWriterBecomesAReaderThoughAnotherWriterWaits(t *testing.T) {
 
 func TestWhoTriesToWriteOnceHoldsNobodyBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		reading, writing, me := w.shelf(), w.shelf(), w.caller()
+		reading, writing, me := w.rwClient(), w.rwClient(), w.caller()
 		require.NoError(t, reading.read.Lock(me))
 		assert.False(t, w.try(writing.write))
 		_, err := writing.write.TryAcquire(w.ctx)
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-		assert.True(t, w.try(w.shelf().read))
+		assert.True(t, w.try(w.rwClient().read))
 		require.NoError(t, reading.read.Unlock(me))
 	})
 }
@@ -112,11 +112,11 @@ func TestAWriterThatForeignReadersStarveStarvesNoReader(t *testing.T) {
 		require.NoError(t, w.Set("{"+key+"}:"+java+":rwlock_timeout:1", "1"))
 		w.SetTTL("{"+key+"}:"+java+":rwlock_timeout:1", time.Hour)
 
-		writing, writer := w.shelf(), w.caller()
+		writing, writer := w.rwClient(), w.caller()
 		waiting := start(func() error { return writing.write.Lock(writer) })
 		require.True(t, pending(waiting))
 		var readers sync.WaitGroup
-		read := func(l shelf) (longest *time.Duration, reads *int) {
+		read := func(l rwClient) (longest *time.Duration, reads *int) {
 			longest, reads = new(time.Duration), new(int)
 			me, end := w.caller(), time.Now().Add(least)
 			readers.Go(func() {
@@ -133,7 +133,7 @@ func TestAWriterThatForeignReadersStarveStarvesNoReader(t *testing.T) {
 			})
 			return longest, reads
 		}
-		longestThere, readsThere := read(w.shelf())
+		longestThere, readsThere := read(w.rwClient())
 		longestBeside, readsBeside := read(writing)
 		readers.Wait()
 		t.Logf("elsewhere %d reads, the longest wait %v; in the writer's client %d, %v", *readsThere, *longestThere, *readsBeside, *longestBeside)

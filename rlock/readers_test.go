@@ -18,7 +18,7 @@ import (
 
 func TestReadersWhoJoinReadersSendNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, first := w.shelf(), w.caller()
+		l, first := w.rwClient(), w.caller()
 		require.NoError(t, l.read.Lock(first))
 		synctest.Wait()
 		before := len(l.net.Sent(""))
@@ -41,7 +41,7 @@ func TestReadersWhoJoinReadersSendNothing(t *testing.T) {
 
 func TestTheFirstReaderMayLeaveBeforeTheOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, there, first, second := w.shelf(), w.shelf(), w.caller(), w.caller()
+		l, there, first, second := w.rwClient(), w.rwClient(), w.caller(), w.caller()
 		require.NoError(t, l.read.Lock(first))
 		require.NoError(t, l.read.Lock(second))
 		require.NoError(t, l.read.Unlock(first))
@@ -56,7 +56,7 @@ func TestTheFirstReaderMayLeaveBeforeTheOthers(t *testing.T) {
 
 func TestAWaitingWriterHoldsBackLaterReaders(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, reader, writer, late := w.shelf(), w.caller(), w.caller(), w.caller()
+		l, reader, writer, late := w.rwClient(), w.caller(), w.caller(), w.caller()
 		require.NoError(t, l.read.Lock(reader))
 		ctx, giveUp := context.WithCancel(writer)
 		waiting := start(func() error { return l.write.Lock(ctx) })
@@ -87,9 +87,9 @@ func TestAWaitingWriterHoldsBackLaterReaders(t *testing.T) {
 // Readers come and go in every process, so that there is always one.
 func TestAWriterElsewhereIsNotStarvedByReadersWithoutEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		here, there, writers := w.shelf(), w.shelf(), w.shelf()
+		here, there, writers := w.rwClient(), w.rwClient(), w.rwClient()
 		end := time.Now().Add(2 * time.Second)
-		reading := readWithoutEnd(w, []shelf{here, there}, 8, [2]time.Duration{8 * time.Millisecond, time.Millisecond}, 5*time.Millisecond, end)
+		reading := readWithoutEnd(w, []rwClient{here, there}, 8, [2]time.Duration{8 * time.Millisecond, time.Millisecond}, 5*time.Millisecond, end)
 		writes, longest := writeUntil(w, writers, 10*time.Millisecond, end)
 		reads := sum(reading())
 		commands := evalshas(here.net.Sent("")) + evalshas(there.net.Sent("")) + evalshas(writers.net.Sent(""))
@@ -104,13 +104,13 @@ func TestAWriterElsewhereIsNotStarvedByReadersWithoutEnd(t *testing.T) {
 // They have met a writer, and listen yet for a while. Nobody waits for them to go.
 func TestReadersOfTwoClientsDoNotTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		here, there, me := w.shelf(), w.shelf(), w.caller()
+		here, there, me := w.rwClient(), w.rwClient(), w.caller()
 		require.NoError(t, here.write.Lock(me))
 		end := time.Now().Add(5 * time.Second)
 		var all sync.WaitGroup
 		var mu sync.Mutex
 		reads, idle, longest := 0, time.Duration(0), time.Duration(0)
-		for i, l := range []shelf{here, there} {
+		for i, l := range []rwClient{here, there} {
 			for j := range 8 {
 				reader := w.caller()
 				all.Go(func() {
@@ -145,7 +145,7 @@ func TestReadersOfTwoClientsDoNotTakeTurns(t *testing.T) {
 
 func TestTheFixedLeaseOfOneReaderEndsForItAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, there := w.shelf(), w.shelf()
+		l, there := w.rwClient(), w.rwClient()
 		begin := time.Now()
 		watched, fixed, nested := w.caller(), w.caller(), w.caller()
 		require.NoError(t, l.read.Lock(watched))
@@ -189,12 +189,12 @@ func TestTheFixedLeaseOfOneReaderEndsForItAlone(t *testing.T) {
 // The inner lease ended while an outer level kept it, of a reader or of a writer, and
 // others read on.
 func TestAFixedLeaseThatAReaderOutlastedIsOverWhenNothingElseKeepsIt(t *testing.T) {
-	for _, outer := range []func(shelf) locker{
-		func(l shelf) locker { return l.read },
-		func(l shelf) locker { return l.write },
+	for _, outer := range []func(rwClient) locker{
+		func(l rwClient) locker { return l.read },
+		func(l rwClient) locker { return l.write },
 	} {
 		bubbleAlone(t, func(t *testing.T, w *world) {
-			l, me, other := w.shelf(), w.caller(), w.caller()
+			l, me, other := w.rwClient(), w.caller(), w.caller()
 			require.NoError(t, outer(l).Lock(me))
 			hold, err := l.read.Acquire(me, rlock.WithLease(time.Second))
 			require.NoError(t, err)
@@ -217,7 +217,7 @@ func TestAFixedLeaseThatAReaderOutlastedIsOverWhenNothingElseKeepsIt(t *testing.
 
 func TestTheFixedLeaseOfOneReaderEndsOnTimeThoughRedisIsSilent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, me := w.shelf(), w.caller()
+		l, me := w.rwClient(), w.caller()
 		require.NoError(t, l.read.Lock(me))
 		time.Sleep(9 * time.Second)
 		hold, err := l.read.Acquire(w.ctx, rlock.WithLease(1500*time.Millisecond))
@@ -232,7 +232,7 @@ func TestTheFixedLeaseOfOneReaderEndsOnTimeThoughRedisIsSilent(t *testing.T) {
 
 func TestALongerFixedLeaseOfALaterReaderIsShownInRedis(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, short, long := w.shelf(), w.caller(), w.caller()
+		l, short, long := w.rwClient(), w.caller(), w.caller()
 		begin := time.Now()
 		require.NoError(t, l.read.LockFor(short, time.Second))
 		require.NoError(t, l.read.LockFor(long, time.Hour))
@@ -250,7 +250,7 @@ func TestALongerFixedLeaseOfALaterReaderIsShownInRedis(t *testing.T) {
 
 func TestEveryReaderIsToldOfALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, there, me, other := w.shelf(), w.shelf(), w.caller(), w.caller()
+		l, there, me, other := w.rwClient(), w.rwClient(), w.caller(), w.caller()
 		require.NoError(t, l.read.Lock(me))
 		require.NoError(t, l.read.Lock(other))
 		require.NoError(t, l.read.Lock(other))
@@ -276,7 +276,7 @@ func TestEveryReaderIsToldOfALoss(t *testing.T) {
 // Two clients read. One of them dies; the other renews for itself alone.
 func TestTheHoldOfADeadReaderEndsWithItsLeaseWhileAnotherRenews(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		alive, dead, l := w.shelf(), w.shelf(), w.shelf()
+		alive, dead, l := w.rwClient(), w.rwClient(), w.rwClient()
 		me := w.caller()
 		require.NoError(t, dead.read.Lock(w.caller()))
 		require.NoError(t, alive.read.Lock(me))
@@ -298,7 +298,7 @@ func TestTheHoldOfADeadReaderEndsWithItsLeaseWhileAnotherRenews(t *testing.T) {
 // The other way round: the one who leaves has the longer lease.
 func TestWhoLeavesLeavesTheLeaseOfTheReadersThatAreLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		short, long, me := w.shelf(), w.shelf(), w.caller()
+		short, long, me := w.rwClient(), w.rwClient(), w.caller()
 		require.NoError(t, short.read.LockFor(me, 3*time.Second))
 		require.NoError(t, long.read.LockFor(me, 10*time.Second))
 		assert.Equal(t, 10*time.Second, w.ttl(key))
@@ -311,7 +311,7 @@ func TestWhoLeavesLeavesTheLeaseOfTheReadersThatAreLeft(t *testing.T) {
 
 func TestAShorterRenewalLeavesTheHashToTheLongerLeaseOfAnotherReader(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		renewing, long, me := w.shelf(), w.shelf(), w.caller()
+		renewing, long, me := w.rwClient(), w.rwClient(), w.caller()
 		require.NoError(t, renewing.read.Lock(me))
 		require.NoError(t, long.read.LockFor(me, time.Hour))
 		long.net.Refuse() // it could not renew it
@@ -325,7 +325,7 @@ func TestAShorterRenewalLeavesTheHashToTheLongerLeaseOfAnotherReader(t *testing.
 
 func TestCloseReleasesTheReadersAndTheirWaitersAreWoken(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, there, me := w.shelf(), w.shelf(), w.caller()
+		l, there, me := w.rwClient(), w.rwClient(), w.caller()
 		require.NoError(t, l.read.Lock(me))
 		hold, err := l.read.Acquire(w.ctx)
 		require.NoError(t, err)

@@ -91,7 +91,7 @@ func acquireReadWrite(t *tenure) call {
 	if t.shared {
 		mode = "read"
 	}
-	return rwAcquireScript.brief(4, n.key, n.queue, n.window, n.extra, t.room.client.milliseconds(t.lease), t.text, mode)
+	return rwAcquireScript.inline(4, n.key, n.queue, n.window, n.extra, t.room.client.milliseconds(t.lease), t.text, mode)
 }
 
 func mirrorReadWrite(c *Client, part []sent) call {

@@ -18,27 +18,27 @@ import (
 // What a ReadWriteLock does. That each of its two locks does what any lock does is
 // in the tests over all kinds; how readers share, in readers_test.go.
 
-// A shelf is the read-write lock of one client.
-type shelf struct {
+// A rwClient is the read-write lock of one client.
+type rwClient struct {
 	*party
 	read  *rlock.Lock
 	write *rlock.Lock
 }
 
-func (w *world) shelf(changes ...func(*rlock.Config)) shelf {
+func (w *world) rwClient(changes ...func(*rlock.Config)) rwClient {
 	w.t.Helper()
 	p := w.client(changes...)
 	l := p.NewReadWriteLock(key)
-	return shelf{p, l.Read(), l.Write()}
+	return rwClient{p, l.Read(), l.Write()}
 }
 
-// readWithoutEnd has so many read in each of the shelves until the end, one section
-// after the other. They begin apart, by the first for each shelf and by the second for
+// readWithoutEnd has so many read in each of the rwClients until the end, one section
+// after the other. They begin apart, by the first for each rwClient and by the second for
 // each reader. What it returns waits for them, and says how often each has read.
-func readWithoutEnd(w *world, shelves []shelf, each int, apart [2]time.Duration, section time.Duration, end time.Time) (reads func() []int) {
-	counts := make([]int, each*len(shelves))
+func readWithoutEnd(w *world, rwClients []rwClient, each int, apart [2]time.Duration, section time.Duration, end time.Time) (reads func() []int) {
+	counts := make([]int, each*len(rwClients))
 	var all sync.WaitGroup
-	for i, l := range shelves {
+	for i, l := range rwClients {
 		for j := range each {
 			reader := w.caller()
 			all.Go(func() {
@@ -55,7 +55,7 @@ func readWithoutEnd(w *world, shelves []shelf, each int, apart [2]time.Duration,
 }
 
 // writeUntil writes again and again, and returns how often, and the longest wait.
-func writeUntil(w *world, l shelf, between time.Duration, end time.Time) (writes int, longest time.Duration) {
+func writeUntil(w *world, l rwClient, between time.Duration, end time.Time) (writes int, longest time.Duration) {
 	for writer := w.caller(); time.Now().Before(end); writes++ {
 		began := time.Now()
 		assert.NoError(w.t, l.write.Lock(writer))
@@ -164,7 +164,7 @@ func nothing(context.Context) error { return nil }
 
 func TestTheWriterMayReadAndBothLocksNest(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, me := w.shelf(), w.caller()
+		l, me := w.rwClient(), w.caller()
 		require.NoError(t, l.write.Lock(me))
 		require.NoError(t, l.read.Lock(me))
 		require.NoError(t, l.write.Lock(me))
@@ -187,7 +187,7 @@ func TestTheWriterMayReadAndBothLocksNest(t *testing.T) {
 
 func TestAReaderCannotBecomeAWriter(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, me, other := w.shelf(), w.caller(), w.caller()
+		l, me, other := w.rwClient(), w.caller(), w.caller()
 		require.NoError(t, l.read.Lock(me))
 		refused := func() {
 			t.Helper()
@@ -215,13 +215,13 @@ func TestAReaderCannotBecomeAWriter(t *testing.T) {
 
 func TestADowngradeLetsWaitingReadersInEverywhereAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		here, there, me := w.shelf(), w.shelf(), w.caller()
+		here, there, me := w.rwClient(), w.rwClient(), w.caller()
 		require.NoError(t, here.write.Lock(me))
 		require.NoError(t, here.read.Lock(me))
 		var readers sync.WaitGroup
 		var writers []<-chan error
 		in := make(chan time.Time, 10)
-		for _, l := range []shelf{here, there} {
+		for _, l := range []rwClient{here, there} {
 			for range 5 {
 				reader := w.caller()
 				readers.Go(func() {
@@ -258,7 +258,7 @@ func TestADowngradeLetsWaitingReadersInEverywhereAtOnce(t *testing.T) {
 
 func TestADowngradeLetsLocalReadersInThoughRedisIsSilent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, me, reader := w.shelf(), w.caller(), w.caller()
+		l, me, reader := w.rwClient(), w.caller(), w.caller()
 		require.NoError(t, l.write.Lock(me))
 		require.NoError(t, l.read.Lock(me))
 		waiting := start(func() error { return l.read.Lock(reader) })
@@ -277,7 +277,7 @@ func TestADowngradeLetsLocalReadersInThoughRedisIsSilent(t *testing.T) {
 
 func TestAWriterWhoPassesTheLockToAReaderLetsAllReadersInThatAreNext(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, there, me := w.shelf(), w.shelf(), w.caller()
+		l, there, me := w.rwClient(), w.rwClient(), w.caller()
 		require.NoError(t, l.write.Lock(me))
 		released := evalshas(l.releases())
 		var results []<-chan error
@@ -317,7 +317,7 @@ func TestAWriterWhoPassesTheLockToAReaderLetsAllReadersInThatAreNext(t *testing.
 
 func TestWritersOfOneProcessPassTheLockOnWithoutTheNetwork(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, me := w.shelf(), w.caller()
+		l, me := w.rwClient(), w.caller()
 		require.NoError(t, l.write.Lock(me))
 		var all sync.WaitGroup
 		for range 20 {
@@ -407,7 +407,7 @@ func TestWhatEverybodySeesOfReadersAndWriters(t *testing.T) {
 
 func TestAKeyThatIsNoReadWriteLockIsRefusedAndLeftAsItIs(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, me := w.shelf(), w.caller()
+		l, me := w.rwClient(), w.caller()
 		require.NoError(t, w.Set(key, "precious"))
 		for _, lock := range []locker{l.read, l.write} {
 			require.ErrorIs(t, lock.Lock(me), rlock.ErrWrongType)

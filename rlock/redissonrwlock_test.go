@@ -69,10 +69,10 @@ func TestAWriterWaitsForTheLongestLeaseAmongTheReaders(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for _, leases := range [][]time.Duration{{10 * time.Second, 3 * time.Second}, {3 * time.Second, 10 * time.Second}} {
 			for _, clients := range []int{1, 2} {
-				l, there := w.shelf(), w.shelf()
+				l, there := w.rwClient(), w.rwClient()
 				second := l
 				if clients == 2 {
-					second = w.shelf()
+					second = w.rwClient()
 				}
 				require.NoError(t, l.read.LockFor(w.caller(), leases[0]))
 				require.NoError(t, second.read.LockFor(w.caller(), leases[1]))
@@ -86,10 +86,10 @@ func TestAWriterWaitsForTheLongestLeaseAmongTheReaders(t *testing.T) {
 
 func TestFiftyReadersReadForLongerThanALease(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		there := w.shelf()
+		there := w.rwClient()
 		var all sync.WaitGroup
 		for range 5 {
-			l := w.shelf()
+			l := w.rwClient()
 			for range 10 {
 				reader := w.caller()
 				all.Go(func() {
@@ -113,7 +113,7 @@ func TestFiftyReadersReadForLongerThanALease(t *testing.T) {
 
 func TestNestedWriteLeasesAreNotAdded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, there, me := w.shelf(), w.shelf(), w.caller()
+		l, there, me := w.rwClient(), w.rwClient(), w.caller()
 		require.NoError(t, l.write.LockFor(me, 10*time.Second))
 		require.NoError(t, l.write.LockFor(me, time.Second))
 		within(t, 9*time.Second, 10*time.Second+50*time.Millisecond, func() {
@@ -127,11 +127,11 @@ func TestNestedWriteLeasesAreNotAdded(t *testing.T) {
 
 func TestReadersEnterTogetherWhenAWritersLeaseEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, there := w.shelf(), w.shelf()
+		l, there := w.rwClient(), w.rwClient()
 		require.NoError(t, l.write.LockFor(w.caller(), 3*time.Second))
 		var all sync.WaitGroup
 		for range 10 {
-			for _, x := range []shelf{l, there} {
+			for _, x := range []rwClient{l, there} {
 				reader := w.caller()
 				all.Go(func() {
 					within(t, 2900*time.Millisecond, 3050*time.Millisecond, func() { assert.NoError(t, x.read.Lock(reader)) })
@@ -147,14 +147,14 @@ func TestReadersEnterTogetherWhenAWritersLeaseEnds(t *testing.T) {
 
 func TestReadersOfAllClientsEnterTogetherAfterAWriter(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, me := w.shelf(), w.caller()
+		l, me := w.rwClient(), w.caller()
 		require.NoError(t, l.write.Lock(me))
 		entered := make(chan time.Time, 20)
 		var all sync.WaitGroup
 		for i := range 20 {
 			reader, x := w.caller(), l
 			if i%4 > 0 {
-				x = w.shelf()
+				x = w.rwClient()
 			}
 			all.Go(func() {
 				assert.NoError(t, x.read.Lock(reader))
@@ -177,7 +177,7 @@ func TestReadersOfAllClientsEnterTogetherAfterAWriter(t *testing.T) {
 
 func TestAfterALossTheNextReaderAndWriterAreRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, me := w.shelf(), w.caller()
+		l, me := w.rwClient(), w.caller()
 		for _, lock := range []locker{l.read, l.write} {
 			require.NoError(t, lock.Lock(me))
 			w.FlushAll() // a server that keeps nothing has restarted

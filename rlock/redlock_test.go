@@ -19,19 +19,19 @@ import (
 // What a RedLock has in common with other locks is in the suite: it is one of its
 // kinds. Here is what is different, over five servers.
 
-// A council is five worlds that know nothing of each other.
-type council struct {
-	*realm
+// A fiveWorlds is five worlds that know nothing of each other.
+type fiveWorlds struct {
+	*virtualKind
 }
 
-func quorum(t *testing.T, run func(t *testing.T, w *council)) {
+func quorum(t *testing.T, run func(t *testing.T, w *fiveWorlds)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, w *world) {
-		r := &realm{world: w, kind: kind{name: "red", lock: redLock}, worlds: []*world{w}}
+		r := &virtualKind{world: w, kind: kind{name: "red", lock: redLock}, worlds: []*world{w}}
 		for len(r.worlds) < 5 {
 			r.worlds = append(r.worlds, newWorld(t, w.ctx))
 		}
-		run(t, &council{r})
+		run(t, &fiveWorlds{r})
 	})
 }
 
@@ -41,14 +41,14 @@ type member struct {
 	locker
 }
 
-func (w *council) member(changes ...func(*rlock.Config)) *member {
+func (w *fiveWorlds) member(changes ...func(*rlock.Config)) *member {
 	w.t.Helper()
 	p := w.process(changes...)
 	return &member{p, rlock.NewRedLock(p.clients, key)}
 }
 
 // have returns on which servers the key is.
-func (w *council) have() (servers []int) {
+func (w *fiveWorlds) have() (servers []int) {
 	for i, world := range w.worlds {
 		if world.Exists(key) {
 			servers = append(servers, i)
@@ -58,7 +58,7 @@ func (w *council) have() (servers []int) {
 }
 
 // occupy has a stranger hold the key on these servers.
-func (w *council) occupy(servers ...int) {
+func (w *fiveWorlds) occupy(servers ...int) {
 	for _, i := range servers {
 		w.worlds[i].HSet(key, "7d9f3b0e-54c4-4f0e-9a3b-2f1c6a5d8e90:1", "1")
 		w.worlds[i].SetTTL(key, time.Hour)
@@ -94,7 +94,7 @@ func TestARedLockOfNothingIsErrInvalidConfig(t *testing.T) {
 }
 
 func TestARedLockIsHisWhoHasTheMajority(t *testing.T) {
-	quorum(t, func(t *testing.T, w *council) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		w.occupy(1, 3)
 		require.NoError(t, m.Lock(me))
@@ -128,7 +128,7 @@ func TestARedLockIsHisWhoHasTheMajority(t *testing.T) {
 }
 
 func TestARedLockIsHadAsSoonAsTheThirdFastestOfFiveHasAnswered(t *testing.T) {
-	quorum(t, func(t *testing.T, w *council) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		require.NoError(t, m.Lock(me)) // the scripts are known
 		require.NoError(t, m.Unlock(me))
@@ -152,7 +152,7 @@ func TestARedLockIsHadAsSoonAsTheThirdFastestOfFiveHasAnswered(t *testing.T) {
 }
 
 func TestARedLockIsValidAsLongAsTheMajorityIs(t *testing.T) {
-	quorum(t, func(t *testing.T, w *council) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		var clients []*rlock.Client
 		for i, lease := range []time.Duration{20, 50, 10, 40, 30} {
 			clients = append(clients, w.worlds[i].client(withLease(lease*time.Second)).Client)
@@ -167,7 +167,7 @@ func TestARedLockIsValidAsLongAsTheMajorityIs(t *testing.T) {
 }
 
 func TestAGrantThatComesTooLateDoesNotCount(t *testing.T) {
-	quorum(t, func(t *testing.T, w *council) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m := w.member()
 		for _, party := range m.parties[:3] {
 			party.net.Rule(everyScript(network.Hold, network.Reply))
@@ -186,7 +186,7 @@ func TestAGrantThatComesTooLateDoesNotCount(t *testing.T) {
 }
 
 func TestARedLockSurvivesTheLossOfAMinorityAndNoMore(t *testing.T) {
-	quorum(t, func(t *testing.T, w *council) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		hold, err := m.Acquire(me)
 		require.NoError(t, err)
@@ -216,7 +216,7 @@ func TestARedLockSurvivesTheLossOfAMinorityAndNoMore(t *testing.T) {
 }
 
 func TestTheLossOfARedLockIsToldOnceALevel(t *testing.T) {
-	quorum(t, func(t *testing.T, w *council) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		require.NoError(t, m.Lock(me))
 		require.NoError(t, m.Lock(me))
@@ -236,7 +236,7 @@ func TestTheLossOfARedLockIsToldOnceALevel(t *testing.T) {
 }
 
 func TestServersThatAreSilentHoldNobodyUpAndJoinLater(t *testing.T) {
-	quorum(t, func(t *testing.T, w *council) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		for _, i := range []int{0, 1} {
 			m.parties[i].net.Rule(network.Silence)
@@ -261,7 +261,7 @@ func TestServersThatAreSilentHoldNobodyUpAndJoinLater(t *testing.T) {
 }
 
 func TestANestedRedLockAsksNobody(t *testing.T) {
-	quorum(t, func(t *testing.T, w *council) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		require.NoError(t, m.Lock(me))
 		w.settle()
@@ -281,7 +281,7 @@ func TestANestedRedLockAsksNobody(t *testing.T) {
 }
 
 func TestOneAttemptFailsWithTheErrorsOfTheMajorityAndAWaitRidesThrough(t *testing.T) {
-	quorum(t, func(t *testing.T, w *council) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		for _, party := range m.parties[1:4] {
 			party.net.Refuse()
@@ -306,7 +306,7 @@ func TestOneAttemptFailsWithTheErrorsOfTheMajorityAndAWaitRidesThrough(t *testin
 }
 
 func TestARedLockThatMostServersSayNothingOfIsNotSaidToBeHeld(t *testing.T) {
-	quorum(t, func(t *testing.T, w *council) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		for _, party := range m.parties[2:] {
 			party.net.SetRoundTrip(400 * time.Millisecond)
@@ -335,7 +335,7 @@ func TestARedLockThatMostServersSayNothingOfIsNotSaidToBeHeld(t *testing.T) {
 }
 
 func TestARedLockReturnsAtOnceWhatWaitingDoesNotCure(t *testing.T) {
-	quorum(t, func(t *testing.T, w *council) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		for _, world := range w.worlds[2:] {
 			require.NoError(t, world.Set(key, "a string"))
@@ -356,7 +356,7 @@ func TestARedLockReturnsAtOnceWhatWaitingDoesNotCure(t *testing.T) {
 }
 
 func TestWhoWaitsForARedLockIsTheNextByMessages(t *testing.T) {
-	quorum(t, func(t *testing.T, w *council) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		holder, waiter := w.member(), w.member()
 		me, them := w.caller(), w.caller()
 		require.NoError(t, holder.Lock(me))
@@ -377,7 +377,7 @@ func TestAServerThatDiesHoldsNoWaitUp(t *testing.T) {
 		"silent":  func(m *member) { m.parties[0].net.Rule(network.Silence) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			quorum(t, func(t *testing.T, w *council) {
+			quorum(t, func(t *testing.T, w *fiveWorlds) {
 				holder, waiter := w.member(), w.member()
 				me, them := w.caller(), w.caller()
 				for range 5 {
@@ -403,7 +403,7 @@ func TestARedLockWhoseRepliesAreLostLeavesNothingBehind(t *testing.T) {
 	for _, stage := range []network.Stage{network.Request, network.Reply} {
 		for n := 1; n <= 5; n++ {
 			t.Run(fmt.Sprintf("%v, %d servers", stage, n), func(t *testing.T) {
-				quorum(t, func(t *testing.T, w *council) {
+				quorum(t, func(t *testing.T, w *fiveWorlds) {
 					m, me := w.member(), w.caller()
 					require.NoError(t, m.Lock(me)) // the scripts are known
 					require.NoError(t, m.Unlock(me))
@@ -441,7 +441,7 @@ func TestARedLockWhoseRepliesAreLostLeavesNothingBehind(t *testing.T) {
 }
 
 func TestACallerWhoLeavesGetsNothingOfARedLock(t *testing.T) {
-	quorum(t, func(t *testing.T, w *council) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		for _, party := range m.parties[:3] {
 			party.net.Rule(everyScript(network.Hold, network.Reply))
@@ -460,7 +460,7 @@ func TestACallerWhoLeavesGetsNothingOfARedLock(t *testing.T) {
 // The caller leaves when the servers' answers come. What they granted is released in the
 // background, and is nothing that he has.
 func TestWhoLeftDoesNotHaveWhatIsAboutToBeReleased(t *testing.T) {
-	quorum(t, func(t *testing.T, w *council) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		for _, party := range m.parties {
 			party.net.SetRoundTrip(100 * time.Millisecond)
@@ -492,7 +492,7 @@ func TestWhoLeftDoesNotHaveWhatIsAboutToBeReleased(t *testing.T) {
 // Each is far from what the other is near to, and goes the other way round. As many
 // as half of the servers is what either gets first.
 func TestRedLocksThatGoOppositeWaysDoNotWaitForEachOtherForEver(t *testing.T) {
-	quorum(t, func(t *testing.T, w *council) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		w.worlds = w.worlds[:4]
 		ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
 		defer cancel()
@@ -530,7 +530,7 @@ func TestRedLocksThatGoOppositeWaysDoNotWaitForEachOtherForEver(t *testing.T) {
 // While another part is waited for, the watchdog keeps also what is granted later, though
 // the lease that it was asked for with is shorter.
 func TestWhatIsGrantedLaterJoinsARedLockThatIsAPart(t *testing.T) {
-	quorum(t, func(t *testing.T, w *council) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		require.NoError(t, m.Lock(me)) // the scripts are known
 		require.NoError(t, m.Unlock(me))

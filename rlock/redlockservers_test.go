@@ -15,14 +15,14 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A house is five redis-servers that know nothing of each other.
-type house struct {
+// A realServers is five redis-servers that know nothing of each other.
+type realServers struct {
 	*site // the first
 	sites []*site
 }
 
-func fiveServers(t *testing.T) *house {
-	h := new(house)
+func fiveServers(t *testing.T) *realServers {
+	h := new(realServers)
 	for range 5 {
 		h.sites = append(h.sites, at(t, redistest.Standalone(t)))
 	}
@@ -31,7 +31,7 @@ func fiveServers(t *testing.T) *house {
 }
 
 // lock returns the lock of a process of its own.
-func (h *house) lock(changes ...func(*rlock.Config)) *rlock.Lock {
+func (h *realServers) lock(changes ...func(*rlock.Config)) *rlock.Lock {
 	h.t.Helper()
 	var clients []*rlock.Client
 	for _, s := range h.sites {
@@ -41,7 +41,7 @@ func (h *house) lock(changes ...func(*rlock.Config)) *rlock.Lock {
 }
 
 // eventually waits until every server has so many keys of the lock.
-func (h *house) eventually(keys int64) {
+func (h *realServers) eventually(keys int64) {
 	h.t.Helper()
 	for _, s := range h.sites {
 		require.Eventually(h.t, func() bool {

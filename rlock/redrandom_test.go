@@ -18,15 +18,15 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// An arena is a kind of lock of whose parts so many must be true for it to be.
-type arena struct {
+// An majorityStorm is a kind of lock of whose parts so many must be true for it to be.
+type majorityStorm struct {
 	kind
 	need int
 	// clean is set where no server may forget what it knows, after whatever time.
 	clean bool
 }
 
-var arenas = []arena{
+var majorityStorms = []majorityStorm{
 	{kind: kind{name: "red of three", lock: redLock, servers: 3}, need: 2},
 	{kind: kind{name: "red of five", lock: redLock, servers: 5}, need: 3},
 	{kind: kind{name: "multi", lock: multiLockOfKinds, servers: 3}, need: 3, clean: true},
@@ -48,7 +48,7 @@ func multiLockOfRed(clients []*rlock.Client, name string) locker {
 // else believes so; tokens rise; owners have as many levels as they know of; and when all
 // is well again everybody gets the lock and nothing is left.
 func TestLocksOverSeveralServersKeepTheirWordWhateverTheNetworksDo(t *testing.T) {
-	for _, a := range arenas {
+	for _, a := range majorityStorms {
 		t.Run(a.name, func(t *testing.T) {
 			for seed := range storms(2) {
 				t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -59,30 +59,30 @@ func TestLocksOverSeveralServersKeepTheirWordWhateverTheNetworksDo(t *testing.T)
 	}
 }
 
-// arenaLease is the longest lease in an arena.
-const arenaLease = 700 * time.Millisecond
+// majorityLease is the longest lease in an majorityStorm.
+const majorityLease = 700 * time.Millisecond
 
-func (a arena) play(t *testing.T, seed uint64) {
+func (a majorityStorm) play(t *testing.T, seed uint64) {
 	bubble(t, func(t *testing.T, w *world) {
-		g := &game{arena: a, realm: &realm{world: w, kind: a.kind, worlds: []*world{w}}, end: time.Now().Add(20 * time.Second)}
+		g := &majorityRun{majorityStorm: a, virtualKind: &virtualKind{world: w, kind: a.kind, worlds: []*world{w}}, end: time.Now().Add(20 * time.Second)}
 		for len(g.worlds) < a.servers {
 			g.worlds = append(g.worlds, newWorld(t, w.ctx))
 		}
 		g.empty = make([]bool, a.servers)
 		for range 3 {
-			p := g.process(withLease(arenaLease))
+			p := g.process(withLease(majorityLease))
 			g.peers = append(g.peers, p)
 			g.marks = append(g.marks, g.marksOf(p))
 		}
-		var players sync.WaitGroup
+		var majorityUsers sync.WaitGroup
 		for i, peer := range g.peers {
 			for j := range 2 {
-				p := &player{game: g, team: i, lock: a.lock(peer.clients, key), owner: w.caller(), random: rand.New(rand.NewPCG(seed, uint64(10*i+j)))}
-				players.Go(p.play)
+				p := &majorityUser{majorityRun: g, team: i, lock: a.lock(peer.clients, key), owner: w.caller(), random: rand.New(rand.NewPCG(seed, uint64(10*i+j)))}
+				majorityUsers.Go(p.play)
 			}
 		}
 		g.disturb(rand.New(rand.NewPCG(seed, 99)))
-		players.Wait()
+		majorityUsers.Wait()
 
 		slices.SortFunc(g.beliefs, func(a, b belief) int { return a.from.Compare(b.from) })
 		for i := 1; i < len(g.beliefs); i++ {
@@ -103,10 +103,10 @@ func (a arena) play(t *testing.T, seed uint64) {
 	})
 }
 
-// A game is of several processes for one lock.
-type game struct {
-	arena
-	*realm
+// A majorityRun is of several processes for one lock.
+type majorityRun struct {
+	majorityStorm
+	*virtualKind
 	peers []*peer
 	marks [][]string // what the owners' names in Redis begin with, by process and server
 	end   time.Time  // of trouble
@@ -116,7 +116,7 @@ type game struct {
 	empty   []bool // the servers that have forgotten all, and nobody reaches
 }
 
-// A belief is the time in which a player believed that it had the lock.
+// A belief is the time in which a majorityUser believed that it had the lock.
 type belief struct {
 	from, to time.Time
 	token    uint64
@@ -128,7 +128,7 @@ func (b belief) String() string {
 }
 
 // marksOf returns what the UUIDs of the process's clients begin with.
-func (g *game) marksOf(p *peer) (marks []string) {
+func (g *majorityRun) marksOf(p *peer) (marks []string) {
 	for i, client := range p.clients {
 		require.NoError(g.t, client.NewLock("mark").Do(g.ctx, func(context.Context) error {
 			marks = append(marks, g.worlds[i].fields("mark")[0][:19])
@@ -140,14 +140,14 @@ func (g *game) marksOf(p *peer) (marks []string) {
 
 // shows returns for how long each server shows that the process has the lock, less the
 // drift.
-func (g *game) shows(team int) (left []time.Duration) {
+func (g *majorityRun) shows(team int) (left []time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i, world := range g.worlds {
 		mine := func(field string) bool { return strings.HasPrefix(field, g.marks[team][i]) }
 		switch ttl := world.ttl(key); {
 		case g.empty[i]:
-			left = append(left, arenaLease) // it did, and nobody is granted anything there
+			left = append(left, majorityLease) // it did, and nobody is granted anything there
 		case slices.ContainsFunc(world.fields(key), mine):
 			left = append(left, ttl-ttl/100-2*time.Millisecond)
 		}
@@ -171,7 +171,7 @@ var incidents = []func(n *network.Network, roundTrip time.Duration){
 
 // disturb breaks the networks until the end, and heals them: of one process or of all,
 // to one server or to all.
-func (g *game) disturb(random *rand.Rand) {
+func (g *majorityRun) disturb(random *rand.Rand) {
 	for time.Now().Before(g.end) {
 		time.Sleep(time.Duration(random.IntN(100)) * step)
 		whose, where := random.IntN(2*len(g.peers)), random.IntN(2*len(g.worlds))
@@ -195,20 +195,20 @@ func (g *game) disturb(random *rand.Rand) {
 }
 
 // restart has a server forget all, and come back when the longest lease has passed.
-func (g *game) restart(server int) {
+func (g *majorityRun) restart(server int) {
 	for _, p := range g.peers {
 		p.parties[server].net.Refuse()
 	}
 	g.empties(server, true)
 	g.worlds[server].FlushAll()
-	time.Sleep(arenaLease + 100*time.Millisecond)
+	time.Sleep(majorityLease + 100*time.Millisecond)
 	g.empties(server, false)
 	for _, p := range g.peers {
 		p.parties[server].net.Heal()
 	}
 }
 
-func (g *game) empties(server int, empty bool) {
+func (g *majorityRun) empties(server int, empty bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.empty[server] = empty

@@ -16,7 +16,7 @@ func (c *Client) unlock(ctx context.Context, n *name, o Owner, shared bool, h *H
 	if n.err != nil {
 		return n.err
 	}
-	r := c.visitIfAny(n)
+	r := c.enterIfAny(n)
 	if r == nil {
 		return c.notHeld(n, o, shared, h)
 	}
@@ -87,12 +87,12 @@ func (c *Client) notHeld(n *name, o Owner, shared bool, h *Hold) error {
 func (r *room) release(t *tenure, o Owner, now time.Time) error {
 	c := r.client
 	r.tenure = nil
-	r.busy++
+	r.inFlight++
 	r.since = now
 	r.tokens = t.tokens.next()
 	t.phase = leaving
 	if !c.keeper.Stop(t) {
-		r.pointedTo = true
+		r.escaped = true
 	}
 	wasTicket := !t.seen.IsZero()
 	if wasTicket {
@@ -114,7 +114,7 @@ func (r *room) release(t *tenure, o Owner, now time.Time) error {
 		<-landed // as long as the release took, at most
 		r.shard.mu.Lock()
 	}
-	r.busy--
+	r.inFlight--
 	if wasTicket {
 		r.leaving = slices.DeleteFunc(r.leaving, func(other *tenure) bool { return other == t })
 	}
@@ -211,7 +211,7 @@ func (c *Client) forceUnlock(ctx context.Context, n *name, shared bool) (bool, e
 			reply, err = n.step(c, step{leave: "x" + holder}).do(ctx, c.redis).AsInt64()
 			place.leave()
 		}
-		if r := c.visitIfAny(c.nameForText(n, holder)); r != nil {
+		if r := c.enterIfAny(c.nameForText(n, holder)); r != nil {
 			if t := r.tenure; t != nil && strings.HasPrefix(holder, t.text[:tenureLen]) {
 				switch {
 				case err != nil:

@@ -33,7 +33,7 @@ type shard struct {
 // exists while there are some, and leaves nothing behind.
 //
 //	         acquire            refused
-//	(no room) -----> busy -----------------> a ticket in Redis' queue
+//	(no room) ---> in flight --------------> a ticket in Redis' queue
 //	    ^             | granted                        |
 //	    |             v             granted            |
 //	    |        tenure here <-------------------------+
@@ -41,7 +41,7 @@ type shard struct {
 //	    |             |  +-+ Unlock: the next local waiter, same tenure
 //	    |             |
 //	    |             | Unlock: nobody waits here, or others have waited long enough
-//	    +--- busy <---+
+//	    +- in flight <+
 //	      (release; it carries the ticket of the next local waiter)
 type room struct {
 	client *Client
@@ -55,7 +55,7 @@ type room struct {
 	// queue has the waiters of this client. Only its head acquires or joins Redis'
 	// queue, while there is no tenure or with the release of it; of a strict lock each
 	// waiter joins.
-	queue waitqueue.Queue[visit]
+	queue waitqueue.Queue[waiting]
 	// crowd counts by owner the waiters that joined the queue behind others. So at most
 	// one waiter is not counted, and that is the head. Owners that are goroutines are not
 	// counted either: they wait in one place.
@@ -67,25 +67,25 @@ type room struct {
 	subscribed time.Time
 	// ushers are the subscriptions of an usher, see guests.go.
 	ushers []*pubsub.Subscription
-	// busy is how many acquires and releases are in flight: the answer decides
+	// inFlight is how many acquires and releases are in flight: the answer decides
 	// whose the lock is, and nobody asks before it came.
-	busy int32
-	// pointedTo is set once something may outlive the visits here and points to
+	inFlight int32
+	// escaped is set once something may outlive the callers here and points to
 	// the room or its tenure: a handle, the keeper, a loss to be announced.
 	// Neither is used again then.
-	pointedTo bool
+	escaped bool
 	// leaving has the tenures that were granted out of the queue and whose release is in
 	// flight. The message of the grant may be late: a tenure may also learn of its grant from
 	// the answer to a look.
 	leaving []*tenure
-	// since is when the last of busy was sent.
+	// since is when the last of inFlight was sent.
 	since time.Time
 	// tokens is how many fencing tokens the next tenure reserves, if more than one.
 	tokens uint64
 }
 
 // enter returns the room of n with its mutex held, and makes it if need be. The
-// visit ends with exit.
+// caller leaves with exit.
 func (c *Client) enter(n *name) *room {
 	s := n.shard
 	s.mu.Lock()
@@ -101,9 +101,9 @@ func (c *Client) enter(n *name) *room {
 	return r
 }
 
-// visitIfAny is enter where there is nothing to do without a room: it returns
+// enterIfAny is enter where there is nothing to do without a room: it returns
 // nil, and holds no mutex, if there is none.
-func (c *Client) visitIfAny(n *name) *room {
+func (c *Client) enterIfAny(n *name) *room {
 	s := n.shard
 	s.mu.Lock()
 	r := s.rooms[n.room]
@@ -119,14 +119,14 @@ func (r *room) exit() {
 	s := r.shard
 	lost := s.lost
 	s.lost = nil
-	if r.tenure == nil && r.queue.Len() == 0 && r.busy == 0 && s.rooms[r.name.room] == r {
+	if r.tenure == nil && r.queue.Len() == 0 && r.inFlight == 0 && s.rooms[r.name.room] == r {
 		delete(s.rooms, r.name.room)
 		if r.sub != nil {
 			r.dismiss()
 			r.sub.Close()
 			r.sub = nil
 		}
-		if !r.pointedTo {
+		if !r.escaped {
 			s.spareRoom = r
 		}
 	}

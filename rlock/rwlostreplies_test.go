@@ -15,12 +15,12 @@ import (
 // A script of a ReadWriteLock was executed and its reply is lost with the
 // connection, or it was lost itself, once or twice.
 
-func lostRW(t *testing.T, kind string, run func(t *testing.T, w *world, l, there shelf, lose func())) {
+func lostRW(t *testing.T, kind string, run func(t *testing.T, w *world, l, there rwClient, lose func())) {
 	for stage, name := range map[network.Stage]string{network.Request: "never arrived", network.Reply: "was executed"} {
 		for n := 1; n <= 2; n++ {
 			t.Run(fmt.Sprintf("%s, %d times", name, n), func(t *testing.T) {
 				bubble(t, func(t *testing.T, w *world) {
-					l, there, me := w.shelf(), w.shelf(), w.caller()
+					l, there, me := w.rwClient(), w.rwClient(), w.caller()
 					require.NoError(t, l.write.Lock(me)) // the scripts are known
 					require.NoError(t, l.write.Lock(me))
 					time.Sleep(time.Millisecond)
@@ -58,7 +58,7 @@ func (w *world) counts() map[string]string {
 }
 
 func TestAReadersAcquireWithoutAReplyIsAskedAgainAndHeldOnce(t *testing.T) {
-	lostRW(t, "acquired", func(t *testing.T, w *world, l, there shelf, lose func()) {
+	lostRW(t, "acquired", func(t *testing.T, w *world, l, there rwClient, lose func()) {
 		other, owner := w.caller(), rlock.NewOwner()
 		me := rlock.WithOwner(w.ctx, owner)
 		require.NoError(t, there.read.Lock(other))
@@ -76,7 +76,7 @@ func TestAReadersAcquireWithoutAReplyIsAskedAgainAndHeldOnce(t *testing.T) {
 }
 
 func TestAWritersAcquireWithoutAReplyIsAskedAgainAndHeldOnce(t *testing.T) {
-	lostRW(t, "acquired", func(t *testing.T, w *world, l, there shelf, lose func()) {
+	lostRW(t, "acquired", func(t *testing.T, w *world, l, there rwClient, lose func()) {
 		owner := rlock.NewOwner()
 		me := rlock.WithOwner(w.ctx, owner)
 		lose()
@@ -89,7 +89,7 @@ func TestAWritersAcquireWithoutAReplyIsAskedAgainAndHeldOnce(t *testing.T) {
 }
 
 func TestADowngradeWithoutAReplyIsMirroredAgainAndDoneOnce(t *testing.T) {
-	lostRW(t, "mirrored", func(t *testing.T, w *world, l, there shelf, lose func()) {
+	lostRW(t, "mirrored", func(t *testing.T, w *world, l, there rwClient, lose func()) {
 		owner := rlock.NewOwner()
 		me := rlock.WithOwner(w.ctx, owner)
 		require.NoError(t, l.write.Lock(me))
@@ -114,7 +114,7 @@ func TestADowngradeWithoutAReplyIsMirroredAgainAndDoneOnce(t *testing.T) {
 }
 
 func TestAReadersReleaseWithoutAReplyIsSaidAndSentAgain(t *testing.T) {
-	lostRW(t, "released", func(t *testing.T, w *world, l, there shelf, lose func()) {
+	lostRW(t, "released", func(t *testing.T, w *world, l, there rwClient, lose func()) {
 		me, other := w.caller(), w.caller()
 		require.NoError(t, l.read.Lock(me))
 		require.NoError(t, there.read.Lock(other))
@@ -137,7 +137,7 @@ func TestAReadersReleaseWithoutAReplyIsSaidAndSentAgain(t *testing.T) {
 // reader's, and another one reads: nobody reads beside a writer.
 func TestAWritersMirrorThatArrivesTooLateMakesNobodyAWriter(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, there, me, other := w.shelf(), w.shelf(), w.caller(), w.caller()
+		l, there, me, other := w.rwClient(), w.rwClient(), w.caller(), w.caller()
 		require.NoError(t, l.write.Lock(me))
 		require.NoError(t, l.read.Lock(me))
 		time.Sleep(9 * time.Second)

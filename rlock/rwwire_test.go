@@ -188,7 +188,7 @@ func TestANameWithABraceIsUsedAsItIsForKeysAndChannel(t *testing.T) {
 // The watchdog renews the reader's key with the hash, and sets one that is gone.
 func TestAReadersKeyIsRenewedWithTheHash(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		l, me := w.shelf(), w.caller()
+		l, me := w.rwClient(), w.caller()
 		require.NoError(t, l.write.Lock(me))
 		require.NoError(t, l.read.Lock(me))
 		look := func() {

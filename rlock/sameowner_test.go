@@ -25,7 +25,7 @@ func soon(result <-chan error) error {
 }
 
 func TestAnOwnerInSeveralGoroutinesDoesNotWaitForItself(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		holder, p := w.process().lock(key), w.process().lock(key)
 		for _, held := range []bool{false, true} {
 			them, me := w.caller(), w.caller()
@@ -59,7 +59,7 @@ func TestAnOwnerInSeveralGoroutinesDoesNotWaitForItself(t *testing.T) {
 func TestAGrantPassesOverOtherOwnersForWaitersOfTheSameOwner(t *testing.T) {
 	for _, where := range []string{"another client has it", "it is passed on in the client"} {
 		t.Run(where, func(t *testing.T) {
-			eachExclusiveRealm(t, func(t *testing.T, w *realm) {
+			eachExclusiveVirtualKind(t, func(t *testing.T, w *virtualKind) {
 				if w.kind.name == "red" {
 					t.Skip("a RedLock promises no order")
 				}
@@ -94,7 +94,7 @@ func TestAGrantPassesOverOtherOwnersForWaitersOfTheSameOwner(t *testing.T) {
 }
 
 func TestAHandleOfAnOwnerThatWaitsTwiceIsOneLevel(t *testing.T) {
-	eachExclusiveRealm(t, func(t *testing.T, w *realm) {
+	eachExclusiveVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		holder, p := w.process().lock(key), w.process().lock(key)
 		them, me := w.caller(), w.caller()
 		require.NoError(t, holder.Lock(them))
@@ -122,7 +122,7 @@ func TestAHandleOfAnOwnerThatWaitsTwiceIsOneLevel(t *testing.T) {
 
 func TestWhoReadsAndWaitsToWriteIsRefusedOnceItReads(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		there, here, me, them := w.shelf(), w.shelf(), w.caller(), w.caller()
+		there, here, me, them := w.rwClient(), w.rwClient(), w.caller(), w.caller()
 		require.NoError(t, there.write.Lock(them))
 		reads := start(func() error { return here.read.Lock(me) })
 		require.True(t, pending(reads))
@@ -143,7 +143,7 @@ func TestWhoReadsAndWaitsToWriteIsRefusedOnceItReads(t *testing.T) {
 
 func TestAReaderNestsInTheWriteLockThatItsOwnerIsGranted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		there, here, me, them := w.shelf(), w.shelf(), w.caller(), w.caller()
+		there, here, me, them := w.rwClient(), w.rwClient(), w.caller(), w.caller()
 		require.NoError(t, there.write.Lock(them))
 		writes := start(func() error { return here.write.Lock(me) })
 		require.True(t, pending(writes))
@@ -160,7 +160,7 @@ func TestAReaderNestsInTheWriteLockThatItsOwnerIsGranted(t *testing.T) {
 
 func TestAReaderThatJoinsTakesItsOwnersOtherGoroutinesAlong(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		there, here := w.shelf(), w.shelf()
+		there, here := w.rwClient(), w.rwClient()
 		them, one, two, writer := w.caller(), w.caller(), w.caller(), w.caller()
 		require.NoError(t, there.write.Lock(them))
 		var waiting []<-chan error

@@ -14,7 +14,7 @@ import (
 // The context of a hold carries the hold: the same lock nests, from any goroutine.
 
 func TestALockNestsInItsHoldFromAnyGoroutineThatHasTheContext(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p := w.process()
 		lock := p.lock(key)
 		for name, nest := range map[string]func(ctx context.Context) error{

@@ -66,25 +66,25 @@ func newScript(text string) *script {
 type call struct {
 	script     *script
 	keys, args []string
-	brief      brief // instead of these, if there is one
+	inline     inline // instead of these, if there is one
 }
 
-// A brief has the words of a call for one lock in itself: so Lock and Unlock allocate
+// An inline has the words of a call for one lock in itself: so Lock and Unlock allocate
 // no slices, a tenth of what a client does for them.
-type brief struct {
+type inline struct {
 	words   [12]string // the keys, then the arguments
 	keys, n int        // how many are keys, how many there are
 }
 
-// brief returns a call with so many keys among its words.
-func (s *script) brief(keys int, words ...string) call {
-	c := call{script: s, brief: brief{keys: keys, n: len(words)}}
-	copy(c.brief.words[:], words)
+// inline returns a call with so many keys among its words.
+func (s *script) inline(keys int, words ...string) call {
+	c := call{script: s, inline: inline{keys: keys, n: len(words)}}
+	copy(c.inline.words[:], words)
 	return c
 }
 
 func (c *call) split() (keys, args []string) {
-	if b := &c.brief; b.n > 0 {
+	if b := &c.inline; b.n > 0 {
 		return b.words[:b.keys], b.words[b.keys:b.n]
 	}
 	return c.keys, c.args

@@ -45,7 +45,7 @@ func (c *Client) NewSemaphore(key string, permits int) *Lock {
 
 func acquireSemaphore(t *tenure) call {
 	n := t.room.name
-	return semaphoreAcquireScript.brief(2, n.key, n.queue,
+	return semaphoreAcquireScript.inline(2, n.key, n.queue,
 		t.room.client.milliseconds(t.lease), t.text, strconv.Itoa(n.permits))
 }
 

@@ -77,7 +77,7 @@ func keyTTL(ctx context.Context, l *single) (time.Duration, error) {
 }
 
 func (l *single) depth(o Owner) int {
-	r := l.client.visitIfAny(l.client.nameFor(l.name, o))
+	r := l.client.enterIfAny(l.client.nameFor(l.name, o))
 	if r == nil {
 		return 0
 	}
@@ -96,7 +96,7 @@ func (l *single) token(o Owner) (uint64, error) {
 	if !l.name.kind().fenced {
 		return 0, errNoToken(l.name.key)
 	}
-	if r := l.client.visitIfAny(l.name); r != nil {
+	if r := l.client.enterIfAny(l.name); r != nil {
 		defer r.exit()
 		if t := r.current(time.Now()); t != nil && t.holds(o) {
 			return t.tokens.current, nil

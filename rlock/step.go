@@ -47,7 +47,7 @@ func (n *name) step(c *Client, s step) call {
 			add(member)
 		}
 	}
-	return call{script: n.kind().step, brief: brief{words: words, keys: keys, n: at}}
+	return call{script: n.kind().step, inline: inline{words: words, keys: keys, n: at}}
 }
 
 func flag(set bool) string {

@@ -56,8 +56,8 @@ type tenure struct {
 	// flying is set from when a mirror is built until its answer is in; then
 	// landed is closed, if somebody waits.
 	flying bool
-	// brief is set while Redis was asked for no more than a claim.
-	brief bool
+	// claimed is set while Redis was asked for no more than a claim.
+	claimed bool
 	// contested is set while other clients are known to wait, since contestedAt.
 	contested bool
 
@@ -278,7 +278,7 @@ func errEnded(at time.Time) error {
 func (t *tenure) lose(why error) {
 	r := t.room
 	r.tenure = nil
-	r.pointedTo = true
+	r.escaped = true
 	r.shard.lost = append(r.shard.lost, t.lostLevels(t.levels, why))
 	r.wakeHead()
 }
@@ -361,7 +361,7 @@ func (t *tenure) abandon() ending {
 func (t *tenure) disown(now time.Time) {
 	wasTicket := t.phase == joins || t.phase == queued || t.phase == lookedFor
 	t.phase = releasing
-	t.room.pointedTo = true
+	t.room.escaped = true
 	t.until = now.Add(t.lease)
 	if wasTicket && !t.ghost {
 		t.until = now.Add(queueTime)
@@ -378,11 +378,11 @@ func (t *tenure) end() {
 	}
 	r := t.room
 	if !r.client.keeper.Stop(t) {
-		r.pointedTo = true
+		r.escaped = true
 	}
 	t.phase = ended
 	r.client.over()
-	if !r.pointedTo {
+	if !r.escaped {
 		r.shard.spareTenure = t
 	}
 }

@@ -16,7 +16,7 @@ func (c *Client) askAbout(key string) {
 	now := time.Now()
 	for s := range c.allShards {
 		for _, n := range s.roomsOf(key) {
-			r := c.visitIfAny(n)
+			r := c.enterIfAny(n)
 			if r == nil {
 				continue
 			}

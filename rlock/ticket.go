@@ -67,7 +67,7 @@ func (c *Client) noticed(n *name, message string) {
 	for id := range kinds {
 		other := *n
 		other.id, other.room, other.shard = kindID(id), n.key, c.shardOf(kindID(id), n.key)
-		r := c.visitIfAny(c.nameForText(&other, notice.ticket))
+		r := c.enterIfAny(c.nameForText(&other, notice.ticket))
 		if r == nil {
 			continue
 		}
@@ -131,7 +131,7 @@ func (r *room) take(w *waiter, n notice, now time.Time) {
 	t.sending(t.seen, claimLease)
 	t.trust.Confirmed()
 	if r.worthTaking(t, now) && (t.tokens == nil || n.reserved > 0) {
-		t.brief = true
+		t.claimed = true
 		t.contested = true // it was freed for others
 		t.tokens.take(n.counter, n.reserved)
 		r.grant(t, w, ByQueue, now)

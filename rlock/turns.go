@@ -12,7 +12,7 @@ import "time"
 func (t *tenure) mayPass(now time.Time, req request) bool {
 	r, c := t.room, t.room.client
 	left, least := t.trust.Until().Sub(now), min(c.leaseOf(req)/10, time.Second)
-	if t.shared || t.brief {
+	if t.shared || t.claimed {
 		least = min(least, t.lease/10) // the mirror of the next hold asks for more
 	}
 	switch {

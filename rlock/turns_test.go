@@ -279,8 +279,8 @@ func TestAWriterOfRedissonIsNotStarvedByReadersWithoutEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		end := time.Now().Add(4 * time.Second)
 		f := w.foreigner(rwChannel, "mode", "write", foreignOwner+":write", "1")
-		shelves := []shelf{w.shelf(), w.shelf()}
-		reading := readWithoutEnd(w, shelves, 3, [2]time.Duration{7 * time.Millisecond, 3 * time.Millisecond}, 5*time.Millisecond, end)
+		rwClients := []rwClient{w.rwClient(), w.rwClient()}
+		reading := readWithoutEnd(w, rwClients, 3, [2]time.Duration{7 * time.Millisecond, 3 * time.Millisecond}, 5*time.Millisecond, end)
 		f.contend(end, punctual)
 		reads := reading()
 		t.Logf("%d writes, reads %v", f.sections, reads)

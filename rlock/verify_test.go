@@ -16,7 +16,7 @@ import (
 // A client that is connected anew asks at once whether its locks are still there.
 
 func TestAServerWithoutTheDataIsFoundOutWhenTheConnectionComesBack(t *testing.T) {
-	eachRealm(t, func(t *testing.T, w *realm) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p := w.process()
 		hold, err := p.lock(key).Acquire(w.ctx)
 		require.NoError(t, err)

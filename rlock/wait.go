@@ -72,8 +72,8 @@ func (r request) left(began time.Time) time.Duration {
 	return r.wait - time.Since(began)
 }
 
-// A visit is a request that waits in the local queue. The shard's mutex protects it.
-type visit struct {
+// A waiting is a request that waits in the local queue. The shard's mutex protects it.
+type waiting struct {
 	request
 	began   time.Time
 	waited  time.Duration // until it was granted
@@ -113,14 +113,14 @@ func (r *room) had(w *waiter, way Way, now time.Time) {
 	r.shard.counts.waited += v.waited
 }
 
-// queues reports whether the visit is to wait in Redis' queue.
-func (v *visit) queues(now time.Time) bool {
+// queues reports whether the request is to wait in Redis' queue.
+func (v *waiting) queues(now time.Time) bool {
 	return v.wait > 0 && !v.over() && (v.until.IsZero() || v.until.Sub(now) >= queueLeast)
 }
 
-type waiter = waitqueue.Waiter[visit]
+type waiter = waitqueue.Waiter[waiting]
 
-func newWaiter() any { return waitqueue.NewWaiter[visit]() }
+func newWaiter() any { return waitqueue.NewWaiter[waiting]() }
 
 // acquire is the way of a blocking lock. It returns nil when the caller holds the lock;
 // otherwise nothing is held that the caller would have to release.
@@ -173,12 +173,12 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 		return nil
 	case req.wait <= 0 && (r.tenure != nil || r.queue.Len() > 0):
 		r.shard.counts.denied++
-		err := r.refusal(&visit{request: req})
+		err := r.refusal(&waiting{request: req})
 		r.exit()
 		return c.refused(ctx, n, &req, err)
 	}
 	w := c.waiters.Get().(*waiter)
-	w.Value = visit{request: req, began: now}
+	w.Value = waiting{request: req, began: now}
 	if req.wait < forever {
 		w.Value.until = now.Add(req.wait)
 	}
@@ -220,11 +220,11 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		}
 		if v.nudge && v.wait <= 0 {
 			v.nudge = false
-			r.busy++
+			r.inFlight++
 			r.shard.mu.Unlock()
 			err := r.nudge(ctx)
 			r.shard.mu.Lock()
-			r.busy--
+			r.inFlight--
 			if now = time.Now(); err == nil {
 				r.attempt(ctx, w, acquiring, now)
 				v.nudge = false
@@ -241,7 +241,7 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		left := forever
 		if !v.until.IsZero() {
 			left = time.Until(v.until)
-			if v.ticket == nil && !v.denied && r.queue.Head() == w && r.tenure == nil && r.busy > 0 {
+			if v.ticket == nil && !v.denied && r.queue.Head() == w && r.tenure == nil && r.inFlight > 0 {
 				left = max(left, time.Until(r.since.Add(silence)))
 			}
 		}
@@ -331,7 +331,7 @@ func (r *room) next(w *waiter, now time.Time) (operation, time.Time) {
 		}
 		return looking, time.Time{}
 	}
-	mayAcquire := r.queue.Head() == w && r.tenure == nil && r.busy == 0
+	mayAcquire := r.queue.Head() == w && r.tenure == nil && r.inFlight == 0
 	switch {
 	case now.Before(v.rest):
 		return resting, v.rest
@@ -393,7 +393,7 @@ func (r *room) giveUp(ctx context.Context, w *waiter, err error) error {
 	return err
 }
 
-// leaveWith ends the visit of a waiter that has the lock. It is called with the mutex held,
+// leaveWith ends the wait of a waiter that has the lock. It is called with the mutex held,
 // and gives it back.
 func (r *room) leaveWith(ctx context.Context, w *waiter) error {
 	c, n, v := r.client, r.name, &w.Value
@@ -407,7 +407,7 @@ func (r *room) leaveWith(ctx context.Context, w *waiter) error {
 	return nil
 }
 
-// leave ends the visit, whatever came of it, and gives the mutex back.
+// leave ends the wait, whatever came of it, and gives the mutex back.
 func (r *room) leave(w *waiter) {
 	if w.Value.waits {
 		r.shard.counts.waiting--
@@ -418,7 +418,7 @@ func (r *room) leave(w *waiter) {
 }
 
 // failed notes an error, and how long to wait before the next attempt.
-func (v *visit) failed(f fault, err error, now time.Time) {
+func (v *waiting) failed(f fault, err error, now time.Time) {
 	switch {
 	case !errors.Is(err, rueidis.ErrClosing):
 		v.shut = time.Time{}

@@ -53,7 +53,7 @@ func (t *tenure) Due(now time.Time) (send bool) {
 func (t *tenure) due() time.Time {
 	until, c := t.nextEnd(), t.room.client
 	lease := t.atMostShortest(c.config.Lease)
-	if t.brief {
+	if t.claimed {
 		lease = min(lease, t.lease)
 	}
 	renewal := c.start.Add(roundDown(t.trust.SentAt().Add(lease/3).Sub(c.start), lease/256))
@@ -83,13 +83,13 @@ var errGone = errors.New("its key is gone, or another's")
 // build returns what is to be sent for the tenure now, if anything.
 func (t *tenure) build(now time.Time) (s sent, ok bool) {
 	c, n := t.room.client, t.room.name
-	s = sent{tenure: t, group: int(n.slot)<<8 | int(n.id), phase: t.phase, brief: t.brief}
+	s = sent{tenure: t, group: int(n.slot)<<8 | int(n.id), phase: t.phase, claimed: t.claimed}
 	switch t.phase {
 	case held:
 		ttl := t.wanted(now)
 		t.sending(now, ttl)
 		wrote := t.shown.writes > 0
-		t.shown, t.dirty, t.flying, t.brief = t.shape(), false, true, false
+		t.shown, t.dirty, t.flying, t.claimed = t.shape(), false, true, false
 		s.opened = wrote && t.shown.writes == 0
 		var digits [20]byte
 		owner := strconv.AppendUint(digits[:0], t.owner.id, 10) // it seldom differs, and allocates nothing then

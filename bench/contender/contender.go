@@ -128,7 +128,7 @@ func All() []Contender {
 		GetSetSleep(), GetSetSpin(),
 		FloorEvalsha(), FloorSetNX(),
 
-		RLockFair(), RLockFairStrict(), RedissonFair(),
+		RLockFair(), RedissonFair(),
 		RLockReadWrite(), RedissonReadWrite(),
 		RLockRedLock(), RedsyncMajority(), RueidislockMajority(), FloorMajority(),
 	}

@@ -17,37 +17,27 @@ func RLock() Contender {
 		})
 }
 
-// RLockFair is its FairLock.
+// RLockFair is its fair lock.
 func RLockFair() Contender {
-	return rlockFairAs("rlock-fair", "this library's FairLock, all defaults: up to 16 hand-overs inside a process while others wait", rlock.Config{})
-}
-
-// RLockFairStrict is FairLock without those, so that the order is that of all
-// clients.
-func RLockFairStrict() Contender {
-	return rlockFairAs("rlock-fair-strict", "this library's FairLock, HandoffLimit -1: no hand-over inside a process while others wait", rlock.Config{HandoffLimit: -1})
-}
-
-func rlockFairAs(name, about string, config rlock.Config) Contender {
-	return rlockAs(name, Fair, about, config, func(c *rlock.Client) Client {
+	return rlockAs("rlock-fair", Fair, "this library's NewFairLock, all defaults: in the order of all waiters of all clients", rlock.Config{}, func(c *rlock.Client) Client {
 		return rlockClient{c, func(name string) *rlock.Lock { return c.NewFairLock(name) }}
 	})
 }
 
-// RLockReadWrite is its ReadWriteLock.
+// RLockReadWrite is its read-write lock.
 func RLockReadWrite() Contender {
-	return rlockAs("rlock-rw", ReadWrite, "this library's ReadWriteLock, all defaults", rlock.Config{},
+	return rlockAs("rlock-rw", ReadWrite, "this library's NewReadWriteLock, all defaults", rlock.Config{},
 		func(c *rlock.Client) Client {
 			return rlockSharer{rlockClient{c, func(name string) *rlock.Lock { return c.NewReadWriteLock(name).Write() }}}
 		})
 }
 
-// RLockRedLock is its RedLock: a client for each server.
+// RLockRedLock is its red lock: a client for each server.
 func RLockRedLock() Contender {
 	return Contender{
 		Name:      "rlock-redlock",
 		Kind:      Majority,
-		About:     "this library's RedLock, a client for each of the servers, all defaults",
+		About:     "this library's NewRedLock, a client for each of the servers, all defaults",
 		Wakes:     "queue, pub/sub",
 		Reentrant: true,
 		Renews:    true,

@@ -169,7 +169,7 @@ func (r *Report) bars(pic picture) *plot.Plot {
 	p := start(title)
 	names, values, most := make([]string, len(all)), make(plotter.Values, len(all)), 0.0
 	for i, b := range all {
-		at := len(all) - 1 - i // the axis goes up
+		at := len(all) - 1 - i                        // the axis goes up
 		names[at], values[at] = "   "+b.name, b.value // fonts that are wider need room
 		most = max(most, b.value)
 		drawn, err := plotter.NewBarChart(plotter.Values{b.value}, vg.Points(14))

@@ -68,7 +68,7 @@ if family == 's' then
 end
 local claim = 2000 -- claimLease
 local silence = '60000' -- queueTime: without a word for so long nobody waits
-local visit, shortVisit = 10, 5 -- how long the guests' turn is at most and at least
+local longestTurn, shortestTurn = 10, 5 -- how long the guests' turn is at most and at least
 local memory = 60000 -- how long a guest is remembered
 local present, absence = 1000, 250 -- guests of which none was met for so long have a turn as rarely
 local starved, respite = 2000, 1000 -- see below
@@ -260,11 +260,11 @@ end
 -- that hands the lock off has several sections in its turn, and one with a single waiter
 -- has one. The section that a guest begins last goes on after the turn, so that is shorter
 -- by a quarter.
-local function visitTime()
+local function turnTime()
 	local now = clock()
 	local last = redis.call('get', window .. ':last') or 0
 	local time = math.floor(0.75 * (now - last) / math.max(redis.call('zcount', queue, '1', '+inf'), 1))
-	time = math.max(shortVisit, math.min(time, visit))
+	time = math.max(shortestTurn, math.min(time, longestTurn))
 	redis.call('set', window .. ':last', string.format('%.0f', now + time), 'px', memory)
 	return time
 end
@@ -335,7 +335,7 @@ while first and not guestsTurn and open(modeOf(first)) do
 	if first == '?' then
 		redis.call('zrem', queue, first)
 		if family == 'c' or guestsWait() then
-			welcome(visitTime())
+			welcome(turnTime())
 			if second then
 				usher(second)
 			end
@@ -386,7 +386,7 @@ if not first then
 	if freed and free() then
 		local sent
 		if family ~= 'c' and not welcomed and guestsWait() then
-			sent = welcome(visitTime())
+			sent = welcome(turnTime())
 		elseif not told and not welcomed then
 			sent = redis.pcall(publish, channel, message)
 		end

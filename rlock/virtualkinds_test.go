@@ -11,32 +11,32 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A realm is a world in which one kind of lock is tried, in virtual time.
-type realm struct {
+// A virtualKind is a world in which one kind of lock is tried, in virtual time.
+type virtualKind struct {
 	*world
 	kind   kind
 	worlds []*world // one for each server; the world is the first
 }
 
-// eachRealm runs a test in virtual time over all kinds.
-func eachRealm(t *testing.T, run func(t *testing.T, w *realm)) {
+// eachVirtualKind runs a test in virtual time over all kinds.
+func eachVirtualKind(t *testing.T, run func(t *testing.T, w *virtualKind)) {
 	t.Helper()
-	inRealms(t, kinds, run)
+	inVirtualKinds(t, kinds, run)
 }
 
-// eachExclusiveRealm is eachRealm for the kinds that are their own rivals, for
+// eachExclusiveVirtualKind is eachVirtualKind for the kinds that are their own rivals, for
 // tests where the lock is passed on inside a process.
-func eachExclusiveRealm(t *testing.T, run func(t *testing.T, w *realm)) {
+func eachExclusiveVirtualKind(t *testing.T, run func(t *testing.T, w *virtualKind)) {
 	t.Helper()
-	inRealms(t, ownRivals(), run)
+	inVirtualKinds(t, ownRivals(), run)
 }
 
-func inRealms(t *testing.T, kinds []kind, run func(t *testing.T, w *realm)) {
+func inVirtualKinds(t *testing.T, kinds []kind, run func(t *testing.T, w *virtualKind)) {
 	t.Helper()
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
-				r := &realm{world: w, kind: k, worlds: []*world{w}}
+				r := &virtualKind{world: w, kind: k, worlds: []*world{w}}
 				for len(r.worlds) < k.servers {
 					r.worlds = append(r.worlds, newWorld(t, w.ctx))
 				}
@@ -48,7 +48,7 @@ func inRealms(t *testing.T, kinds []kind, run func(t *testing.T, w *realm)) {
 
 // settle returns when every server has answered: a lock over several may wait for most
 // of them only.
-func (w *realm) settle() {
+func (w *virtualKind) settle() {
 	if len(w.worlds) > 1 {
 		synctest.Wait()
 	}
@@ -56,7 +56,7 @@ func (w *realm) settle() {
 
 // times returns how often a test is to do something that it does n times with a
 // plain lock: less with the others, of which there are many.
-func (w *realm) times(n int) int {
+func (w *virtualKind) times(n int) int {
 	if w.kind.name == "plain" {
 		return n
 	}
@@ -70,7 +70,7 @@ type peer struct {
 }
 
 // process returns a new one. The changes are made to the config of its clients.
-func (w *realm) process(changes ...func(*rlock.Config)) *peer {
+func (w *virtualKind) process(changes ...func(*rlock.Config)) *peer {
 	w.t.Helper()
 	p := &peer{process: process{kind: w.kind}}
 	for _, world := range w.worlds {
@@ -121,7 +121,7 @@ func everyScript(fate network.Fate, stage network.Stage) network.Rule {
 
 // ttl returns what is left of the lock's time in Redis: the least of its keys', 0
 // if one of them is not there.
-func (w *realm) ttl() time.Duration {
+func (w *virtualKind) ttl() time.Duration {
 	left := time.Duration(1<<63 - 1)
 	for _, world := range w.worlds {
 		for _, k := range w.kind.keysOf(key) {
@@ -132,7 +132,7 @@ func (w *realm) ttl() time.Duration {
 }
 
 // keys returns those of all servers, but for counters.
-func (w *realm) keys() (names []string) {
+func (w *virtualKind) keys() (names []string) {
 	for _, world := range w.worlds {
 		names = append(names, slices.DeleteFunc(world.Keys(), isCounter)...)
 	}
@@ -140,7 +140,7 @@ func (w *realm) keys() (names []string) {
 }
 
 // forget has every server forget the lock of that name.
-func (w *realm) forget(name string) {
+func (w *virtualKind) forget(name string) {
 	for _, world := range w.worlds {
 		for _, k := range w.kind.keysOf(name) {
 			world.Del(k)

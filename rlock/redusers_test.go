@@ -12,9 +12,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A player takes the lock again and again, as an owner of one of the processes.
-type player struct {
-	*game
+// A majorityUser takes the lock again and again, as an owner of one of the processes.
+type majorityUser struct {
+	*majorityRun
 	team   int // the process
 	lock   locker
 	owner  context.Context
@@ -22,7 +22,7 @@ type player struct {
 }
 
 // upTo returns a time up to d, and often the same, so that much happens at once.
-func (p *player) upTo(d time.Duration) time.Duration {
+func (p *majorityUser) upTo(d time.Duration) time.Duration {
 	return time.Duration(p.random.Int64N(int64(d/step))+1) * step
 }
 
@@ -30,7 +30,7 @@ const step = 5 * time.Millisecond
 
 // play takes the lock until the end, for all leases and with all patience, and then
 // once more, which it must get.
-func (p *player) play() {
+func (p *majorityUser) play() {
 	for last := false; !last; time.Sleep(p.upTo(300 * time.Millisecond)) {
 		wait := p.upTo(3 * time.Second)
 		if last = !time.Now().Before(p.end); last || p.random.IntN(3) == 0 {
@@ -39,7 +39,7 @@ func (p *player) play() {
 		ctx, cancel := context.WithTimeout(p.owner, wait)
 		var lease time.Duration
 		if p.random.IntN(2) == 0 {
-			lease = 100*time.Millisecond + p.upTo(arenaLease-100*time.Millisecond)
+			lease = 100*time.Millisecond + p.upTo(majorityLease-100*time.Millisecond)
 		}
 		had := false
 		switch p.random.IntN(3) {
@@ -57,7 +57,7 @@ func (p *player) play() {
 }
 
 // byName takes the lock as its owner, and if it has no time for that, tries it at once.
-func (p *player) byName(ctx context.Context, lease time.Duration) bool {
+func (p *majorityUser) byName(ctx context.Context, lease time.Duration) bool {
 	if had, err := p.lock.TryLockFor(ctx, time.Hour, lease); err != nil {
 		p.hasLevels(0, 0)
 		if !p.tries(lease) {
@@ -66,7 +66,7 @@ func (p *player) byName(ctx context.Context, lease time.Duration) bool {
 	} else {
 		assert.True(p.t, had)
 	}
-	g := grip{
+	g := heldLock{
 		held:    func() (time.Duration, bool) { return 0, p.lock.IsHeld(p.owner) },
 		mine:    true,
 		release: p.lock.Unlock,
@@ -78,7 +78,7 @@ func (p *player) byName(ctx context.Context, lease time.Duration) bool {
 
 // tries makes one attempt while an answer to the last one may be on its way, and sees
 // that the owner has no level before it is told so.
-func (p *player) tries(lease time.Duration) bool {
+func (p *majorityUser) tries(lease time.Duration) bool {
 	over := make(chan struct{})
 	most := p.count(over)
 	had, _ := p.lock.TryLockFor(p.owner, 0, lease)
@@ -92,7 +92,7 @@ func (p *player) tries(lease time.Duration) bool {
 }
 
 // count returns how many levels the owner had at most until over.
-func (p *player) count(over <-chan struct{}) <-chan int {
+func (p *majorityUser) count(over <-chan struct{}) <-chan int {
 	counted, pause := make(chan int), p.upTo(20*time.Millisecond)
 	go func() {
 		most := 0
@@ -110,7 +110,7 @@ func (p *player) count(over <-chan struct{}) <-chan int {
 }
 
 // byHandle takes the lock in the name of who is in the context.
-func (p *player) byHandle(ctx context.Context, lease time.Duration) bool {
+func (p *majorityUser) byHandle(ctx context.Context, lease time.Duration) bool {
 	hold, err := p.lock.Acquire(ctx, rlock.WithLease(lease))
 	if err != nil {
 		return false
@@ -123,28 +123,28 @@ func (p *player) byHandle(ctx context.Context, lease time.Duration) bool {
 	return true
 }
 
-// A grip is what a player has of the lock.
-type grip struct {
+// A heldLock is what a majorityUser has of the lock.
+type heldLock struct {
 	held    func() (left time.Duration, is bool) // left is the least that is certain
 	done    <-chan struct{}
-	mine    bool // it is a level of the player's, and not the handle's own
+	mine    bool // it is a level of the majorityUser's, and not the handle's own
 	token   uint64
 	release func(context.Context) error
 }
 
-func (p *player) gripOf(h *rlock.Hold) grip {
+func (p *majorityUser) gripOf(h *rlock.Hold) heldLock {
 	held := func() (time.Duration, bool) {
 		until := h.ValidUntil()
 		return max(time.Until(until), 0), !until.IsZero()
 	}
 	owner, _ := rlock.OwnerFrom(p.owner)
 	token, _ := h.Token() // 0 if it has none
-	return grip{held, h.Done(), h.Owner() == owner, token, h.Release}
+	return heldLock{held, h.Done(), h.Owner() == owner, token, h.Release}
 }
 
-// levels returns how many of the grips are the player's and held.
-func levels(grips []grip) (n int) {
-	for _, g := range grips {
+// levels returns how many of the heldLocks are the majorityUser's and held.
+func levels(heldLocks []heldLock) (n int) {
+	for _, g := range heldLocks {
 		if _, is := g.held(); is && g.mine {
 			n++
 		}
@@ -153,7 +153,7 @@ func levels(grips []grip) (n int) {
 }
 
 // have has the lock for a while, and perhaps once more inside, and gives it back.
-func (p *player) have(g grip) {
+func (p *majorityUser) have(g heldLock) {
 	b := belief{from: time.Now(), token: g.token, team: p.team}
 	_, is := g.held()
 	assert.True(p.t, is, "it is told that it has the lock, and has not")
@@ -181,9 +181,9 @@ func (p *player) have(g grip) {
 	p.over(g.release(p.owner))
 }
 
-// stay goes on for a while with a grip inside of others, and sees whether what the
-// player believes is true. It returns when it believed so last, the zero time for never.
-func (p *player) stay(g grip, around ...grip) (to time.Time) {
+// stay goes on for a while with a heldLock inside of others, and sees whether what the
+// majorityUser believes is true. It returns when it believed so last, the zero time for never.
+func (p *majorityUser) stay(g heldLock, around ...heldLock) (to time.Time) {
 	all := append(around, g)
 	for until := time.Now().Add(p.upTo(200 * time.Millisecond << max(p.random.IntN(8)-4, 0))); ; {
 		left, is := g.held()
@@ -210,12 +210,12 @@ func (p *player) stay(g grip, around ...grip) (to time.Time) {
 }
 
 // hasLevels asserts how many levels the owner has.
-func (p *player) hasLevels(atLeast, atMost int) {
+func (p *majorityUser) hasLevels(atLeast, atMost int) {
 	n := p.lock.HoldCount(p.owner)
 	assert.True(p.t, atLeast <= n && n <= atMost, "it has %d levels, not %d to %d", n, atLeast, atMost)
 }
 
 // over asserts that who has had the lock is told nothing else.
-func (p *player) over(err error) {
+func (p *majorityUser) over(err error) {
 	assert.True(p.t, err == nil || errors.Is(err, rlock.ErrLost) || errors.Is(err, rlock.ErrUnconfirmed), "%v", err)
 }
