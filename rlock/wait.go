@@ -43,11 +43,11 @@ const forever time.Duration = math.MaxInt64
 type request struct {
 	owner  Owner
 	shared bool          // a read lock
+	part   bool          // for a hold of several locks
+	way    Way           // how it was acquired, set when it was
 	lease  time.Duration // 0: until Unlock, kept by the watchdog
 	hold   *Hold         // the handle to fill in, nil for Lock
 	wait   time.Duration // how long to wait between attempts; 0 is one attempt
-	part   bool          // for a hold of several locks
-	way    Way           // how it was acquired, set when it was
 	place  *Place        // where it is made, nil if that is not recorded
 
 	// quit, once closed, ends the wait between attempts as its time would, and no
