@@ -95,8 +95,8 @@
 // Clients of Redisson know nothing of the queue, and get turns in it: while they wait by
 // subscribing to Redisson's channel Redis counts them, and leaves them the lock for 10 ms
 // when their turn comes. Clients that only poll, or listen at a replica, cannot be counted:
-// for a minute after one of them was seen to hold the lock they have one turn of 150 ms in
-// two seconds.
+// for a minute after one of them was seen to hold the lock, or always with
+// [Config.RedissonPolls], they have one turn of 150 ms in two seconds.
 //
 // # Levels and leases
 //

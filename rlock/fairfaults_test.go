@@ -109,6 +109,7 @@ func TestWhatIsHeldByAGrantIsKeptByTheWatchdog(t *testing.T) {
 		got := w.waiting(p, them)
 		require.NoError(t, holder.NewFairLock(key).Unlock(me))
 		require.NoError(t, <-got)
+		synctest.Wait() // until what the grant has sent is out
 		before := len(p.net.Sent(""))
 		time.Sleep(100 * time.Millisecond)
 		assert.Len(t, p.net.Sent(""), before, "a short section needs no command")

@@ -44,7 +44,8 @@
 --
 -- "+<ticket> <token> <n> <lock>"  the ticket has the lock of that name, for a claim, with
 --                                 the tokens up to token, of which n are its own
--- "?<ticket> <lock>"              the ticket is the first, and it is the guests' turn
+-- "?<ticket> <lock>"              the ticket is the first, and it is the guests' turn, or a
+--                                 guest holds the lock and the one before has left
 --
 -- Sending a step again changes nothing: what has left is not there to leave, and what has
 -- joined is there. But a ticket that joined, was granted, and left in between would join
