@@ -58,8 +58,8 @@ func ExampleClient_Stats() {
 	_, _ = lock.TryLock(rlock.WithOwner(ctx, rlock.NewOwner()))
 
 	stats := client.Stats()
-	fmt.Println(stats.Held, stats.AcquiredByRedis, stats.AcquiredByNesting, stats.Denied, stats.Commands)
-	// Output: 1 1 1 1 1
+	fmt.Println(stats.Held, stats.AcquiredByRedis, stats.AcquiredByNesting, stats.Denied)
+	// Output: 1 1 1 1
 }
 
 func ExampleClient_Held() {
