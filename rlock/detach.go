@@ -34,7 +34,8 @@ func (h *Hold) Detach(ctx context.Context) error {
 		}
 		select {
 		case <-landed:
-		case <-h.client.ctx.Done():
+		case <-h.ctx.Done(): // no mirror may be sent any more
+			return context.Cause(h.ctx)
 		case <-ctx.Done():
 			return fmt.Errorf("rlock: lock %q: not detached: %w", h.name.key, timeUp(ctx, nil))
 		}
@@ -51,12 +52,17 @@ func (h *Hold) detach(ctx context.Context) (landed <-chan struct{}, err error) {
 	was, now := closedLevel{t.levels[0].since, t.levels[0].way}, time.Now()
 	landed, err = r.detach(h)
 	r.exit()
-	if landed == nil && err == nil && h.client.observer.on() {
+	if landed != nil || err != nil {
+		return landed, err
+	}
+	h.cancel(fmt.Errorf("rlock: lock %q: detached: %w", h.name.key, ErrNotHeld))
+	if h.client.observer.on() {
 		h.client.tellDetached(ctx, h, was, now)
 	}
-	return landed, err
+	return nil, nil
 }
 
+// detach is the part of it that needs the mutex.
 func (r *room) detach(h *Hold) (landed <-chan struct{}, err error) {
 	t := h.tenure
 	_, bounded := t.asked()
@@ -74,7 +80,6 @@ func (r *room) detach(h *Hold) (landed <-chan struct{}, err error) {
 	}
 	h.released = true
 	r.shard.counts.closed(t.levels[0].way)
-	h.cancel(fmt.Errorf("rlock: lock %q: detached: %w", r.name.key, ErrNotHeld))
 	r.tenure = nil
 	r.escaped = true
 	t.end()

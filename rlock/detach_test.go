@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -89,5 +90,29 @@ func TestDetachWaitsUntilRedisHasTheLease(t *testing.T) {
 		require.True(t, hold.Valid(), "it is held as before")
 		require.NoError(t, hold.Detach(w.ctx))
 		assert.InDelta(t, time.Minute, w.ttl(key), float64(time.Second))
+	})
+}
+
+func TestDetachReturnsWhenTheHoldEndsWhileRedisIsSilent(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		for name, end := range map[string]func(p *party, hold *rlock.Hold){
+			"lost":   func(*party, *rlock.Hold) {},
+			"closed": func(p *party, _ *rlock.Hold) { _ = p.Close() },
+		} {
+			p := w.client()
+			lock, me := p.NewLock(key), w.caller()
+			require.NoError(t, lock.LockFor(me, time.Minute))
+			hold, err := lock.Acquire(me, rlock.WithLease(10*time.Second))
+			require.NoError(t, err)
+			p.net.Rule(network.Silence)
+			require.NoError(t, lock.Unlock(me)) // the minute is to be taken back, which nobody confirms
+			detached := start(func() error { return hold.Detach(w.ctx) })
+			require.True(t, pending(detached), name)
+			end(p, hold)
+			within(t, 0, 10*time.Second, func() { require.Error(t, <-detached, name) })
+			require.Error(t, hold.Err(), name)
+			p.net.Heal()
+			time.Sleep(2 * time.Minute)
+		}
 	})
 }
