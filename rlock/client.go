@@ -230,8 +230,8 @@ func (c *Client) ID() string { return c.id.prefix }
 func (c *Client) Close() error { return c.CloseContext(context.Background()) }
 
 // CloseContext is [Client.Close] for a caller that may leave. When ctx ends it waits for no
-// confirmation any more and returns [ErrUnconfirmed] and ctx's error; the connections that
-// are left are given up in the background.
+// confirmation any more, and returns [ErrUnconfirmed] and ctx's error if one is missing; what
+// is left of the client ends in the background.
 func (c *Client) CloseContext(ctx context.Context) error {
 	if c.closed.Swap(true) {
 		return nil

@@ -74,7 +74,7 @@ func partsOf(locks []*Lock) (all []*Lock, err error) {
 			return nil, err
 		}
 		more := []*Lock{l}
-		if c, ok := l.made.(*compound); ok && c.need == len(c.parts) {
+		if c, ok := l.made.(*compound); ok && c.kind == KindMulti {
 			more = c.parts
 		}
 		for _, p := range more {

@@ -39,7 +39,7 @@ type roll struct {
 // rolls keeps the roll of each node for a moment, so that many questions in a row cost one
 // CLIENT LIST: it has a line for each connection of the server.
 type rolls struct {
-	turn limit // of one place: who has it may read a roll
+	turn limit // of one place: one caller at a time reads a roll
 
 	mu     sync.Mutex // protects following
 	byNode map[uint32]*roll

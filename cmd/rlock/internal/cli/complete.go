@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	completeTime  = time.Second // who presses a key does not wait for longer
+	completeTime  = time.Second // a person who has pressed a key waits no longer
 	mostCompleted = 50
 )
 

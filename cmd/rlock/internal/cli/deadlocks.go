@@ -110,7 +110,7 @@ func writeDeadlocks(out io.Writer, cycles []deadlock.Cycle, asJSON bool) error {
 		}
 		for _, w := range cycle {
 			_, err := fmt.Fprintf(out, "  %s waits for %s, which %s holds\n",
-				who(w.Waiter.Owner, w.Waiter.Process), view.Printable(w.Lock), who(w.Holder.Owner, w.Holder.Process))
+				numbered(w.Waiter.Owner, w.Waiter.Process, w.Waiter.Guest), view.Printable(w.Lock), numbered(w.Holder.Owner, w.Holder.Process, w.Holder.Guest))
 			if err != nil {
 				return err
 			}
@@ -130,11 +130,11 @@ func process(p *rlock.Process) string {
 	return p.String()
 }
 
-// who names an owner by its process and its number there, or by its text.
-func who(owner string, p *rlock.Process) string {
-	_, number, _ := strings.Cut(owner, ":")
-	if p == nil {
-		return owner
+// numbered names an owner by its process and its number there.
+func numbered(owner string, p *rlock.Process, guest bool) string {
+	name := view.Owner(owner, p, guest)
+	if _, number, ok := strings.Cut(owner, ":"); ok {
+		name += " owner " + view.Printable(number)
 	}
-	return p.String() + " owner " + number
+	return name
 }

@@ -12,8 +12,8 @@ func (a *app) show() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show a lock, its holders and its queue",
-		Long: `show shows what Redis knows of one lock: who holds it, on which host and with which
-process id, for how long, and who waits in which order. It changes nothing.
+		Long: `show prints one lock as Redis knows it: its holders with host and process id, the lease, and
+the waiters in their order. It changes nothing.
 
 A process is found by the name of its connection, in CLIENT LIST. The processes of
 clients that have no such name, of Redisson, and without the right to that command are not

@@ -31,7 +31,8 @@ func party(owner string, guest bool) string {
 	return owner[:clientLen] + owner[tenureLen:]
 }
 
-// Find returns the cycles among the locks, each once.
+// Find returns cycles among the locks, each once: at least one wherever owners wait for each
+// other. Where several cycles share owners, some may be found only when others are resolved.
 func Find(locks []rlock.Inspection) (cycles []Cycle) {
 	waits := make(map[string][]Wait) // by waiter
 	for _, lock := range locks {
@@ -43,32 +44,32 @@ func Find(locks []rlock.Inspection) (cycles []Cycle) {
 				if waiter.Owner == "" || waiter.Shared && holder.Shared {
 					continue // a turn of guests; a reader that waits for a writer before it
 				}
-				who := party(waiter.Owner, waiter.Guest)
-				waits[who] = append(waits[who], Wait{lock.Name, waiter, holder})
+				owner := party(waiter.Owner, waiter.Guest)
+				waits[owner] = append(waits[owner], Wait{lock.Name, waiter, holder})
 			}
 		}
 	}
 	done := make(map[string]bool)
 	var path []Wait
-	var visit func(who string)
-	visit = func(who string) {
-		if at := slices.IndexFunc(path, func(w Wait) bool { return party(w.Waiter.Owner, w.Waiter.Guest) == who }); at >= 0 {
+	var follow func(owner string)
+	follow = func(owner string) {
+		if at := slices.IndexFunc(path, func(w Wait) bool { return party(w.Waiter.Owner, w.Waiter.Guest) == owner }); at >= 0 {
 			cycles = append(cycles, inOrder(path[at:]))
 			return
 		}
-		if done[who] {
+		if done[owner] {
 			return
 		}
-		for _, wait := range waits[who] {
+		for _, wait := range waits[owner] {
 			path = append(path, wait)
-			visit(party(wait.Holder.Owner, wait.Holder.Guest))
+			follow(party(wait.Holder.Owner, wait.Holder.Guest))
 			path = path[:len(path)-1]
 		}
-		done[who] = true
+		done[owner] = true
 	}
 	for _, lock := range locks {
 		for _, waiter := range lock.Queue {
-			visit(party(waiter.Owner, waiter.Guest))
+			follow(party(waiter.Owner, waiter.Guest))
 		}
 	}
 	slices.SortFunc(cycles, func(a, b Cycle) int { return strings.Compare(a.text(), b.text()) })

@@ -88,7 +88,7 @@ type stage struct {
 	net    *network.Network
 	hold   *rlock.Hold
 	mine   *rlock.Client // of the hold
-	others *rlock.Client // who contend over a network of their own
+	others *rlock.Client // contends over a network of its own
 }
 
 func set(t *testing.T, server *redistest.Server) *stage {

@@ -67,7 +67,7 @@ func WriteLock(out io.Writer, i rlock.Inspection) error {
 	if len(i.Holders) > 0 {
 		fmt.Fprintf(w, "\nHOLDER\tMODE\tDEPTH\tLEASE\tADDRESS\tOWNER\n")
 		for _, h := range i.Holders {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", who(h.Owner, h.Process, h.Guest), mode(i, h.Shared), h.Count, rounded(h.Lease), addr(h.Process), Printable(h.Owner))
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", Owner(h.Owner, h.Process, h.Guest), mode(i, h.Shared), h.Count, rounded(h.Lease), addr(h.Process), Printable(h.Owner))
 		}
 		more(w, i.HolderCount-len(i.Holders))
 	}
@@ -78,9 +78,9 @@ func WriteLock(out io.Writer, i rlock.Inspection) error {
 			case q.Guest:
 				fmt.Fprintf(w, "a turn for clients of Redisson\t\t\t\t\n")
 			case q.Polls:
-				fmt.Fprintf(w, "%s\t%s\tby polling\t%s\t%s\n", who(q.Owner, q.Process, false), mode(i, q.Shared), addr(q.Process), Printable(q.Owner))
+				fmt.Fprintf(w, "%s\t%s\tby polling\t%s\t%s\n", Owner(q.Owner, q.Process, false), mode(i, q.Shared), addr(q.Process), Printable(q.Owner))
 			default:
-				fmt.Fprintf(w, "%s\t%s\tby message\t%s\t%s\n", who(q.Owner, q.Process, false), mode(i, q.Shared), addr(q.Process), Printable(q.Owner))
+				fmt.Fprintf(w, "%s\t%s\tby message\t%s\t%s\n", Owner(q.Owner, q.Process, false), mode(i, q.Shared), addr(q.Process), Printable(q.Owner))
 			}
 		}
 		more(w, i.Waiting-len(i.Queue))
@@ -122,7 +122,7 @@ func holders(i rlock.Inspection) string {
 	case 0:
 		return "-"
 	case 1:
-		return who(i.Holders[0].Owner, i.Holders[0].Process, i.Holders[0].Guest)
+		return Owner(i.Holders[0].Owner, i.Holders[0].Process, i.Holders[0].Guest)
 	}
 	return fmt.Sprintf("%d holders", i.HolderCount)
 }
@@ -141,8 +141,8 @@ func lease(i rlock.Inspection) string {
 	return rounded(i.Lease)
 }
 
-// who returns the process of an owner, or what is known of it.
-func who(owner string, process *rlock.Process, guest bool) string {
+// Owner names an owner by its process, or by what is known of it.
+func Owner(owner string, process *rlock.Process, guest bool) string {
 	switch {
 	case process != nil:
 		return Printable(process.String())
