@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/lease"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // An operation is a command that a waiter sends about the lock.
@@ -50,7 +51,7 @@ func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Ti
 	}
 	if l.place != nil && l.err != nil && ctx.Err() != nil && !v.granted {
 		landed := l // a copy, so that that of most attempts stays off the heap
-		if c.background.start(func() { r.undo(t, landed) }) {
+		if c.redis.Start(func() { r.undo(t, landed) }) {
 			v.ticket = nil
 			return
 		}
@@ -58,7 +59,7 @@ func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Ti
 	r.inFlight--
 	r.settle(t, op, l, now)
 	if l.place != nil {
-		l.place.leave()
+		l.place.Leave()
 	}
 }
 
@@ -79,8 +80,8 @@ func (r *room) newTicket(req request, now time.Time) *tenure {
 func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 	c := r.client
 	w := r.waiterWith(t.text)
-	f, err := diagnose(l.err)
-	ran := f == unknown || begun(l.err) // at least in part: what comes last may be refused
+	f, err := wire.Diagnose(l.err)
+	ran := f == wire.Unknown || wire.Begun(l.err) // at least in part: what comes last may be refused
 	a := l.answer
 	if w == nil { // it left, or has the lock by another tenure
 		if err != nil && ran && op != looking {
@@ -88,14 +89,14 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 		}
 		if err != nil && !ran && op != looking {
 			t.end()
-		} else if err == nil && op == acquiring && !a.granted {
+		} else if err == nil && op == acquiring && !a.Granted {
 			t.end()
 		} else {
 			t.disown(now)
 		}
 		return
 	}
-	if a.granted {
+	if a.Granted {
 		t.trust.Confirmed()
 	}
 	v := &w.Value
@@ -117,26 +118,26 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 			t.end()
 		}
 		v.failed(f, err, now)
-	case a.refused != nil:
+	case a.Refused != nil:
 		v.ticket = nil
-		if a.released {
+		if a.Released {
 			t.end()
 		} else {
 			t.disown(now)
 		}
-		f, err := diagnose(a.refused)
+		f, err := wire.Diagnose(a.Refused)
 		v.failed(f, err, now)
-	case a.granted && op == joining && !r.worthTaking(t, now): // see take
+	case a.Granted && op == joining && !r.worthTaking(t, now): // see take
 		t.phase, t.trust, v.lookAt = queued, lease.Trust{}, now
-	case a.granted:
+	case a.Granted:
 		v.ticket = nil
-		t.tokens.take(a.counter, t.tokens.asked())
+		t.tokens.take(a.Counter, t.tokens.asked())
 		switch {
 		case c.closed.Load():
 			t.disown(now)
 		case !t.trust.Valid(now):
 			t.disown(now)
-			v.failed(notNow, fmt.Errorf("the grant came after %v, when its lease was nearly over", now.Sub(t.trust.SentAt()).Round(time.Millisecond)), now)
+			v.failed(wire.NotNow, fmt.Errorf("the grant came after %v, when its lease was nearly over", now.Sub(t.trust.SentAt()).Round(time.Millisecond)), now)
 		default:
 			t.claimed = op == joining
 			t.contested = t.contested || op == looking
@@ -151,11 +152,11 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 		v.ticket = nil
 		t.end()
 		v.err, v.fails, v.shut, v.denied = nil, 0, time.Time{}, true
-		v.nudge, v.holder = a.holder == "", a.holder
+		v.nudge, v.holder = a.Holder == "", a.Holder
 		if v.wait > 0 {
 			r.subscribe()
 		}
-	case a.place == 0: // Redis has lost it
+	case a.Place == wire.NoPlace: // Redis has lost it
 		v.ticket = nil
 		t.end()
 	default:
@@ -171,32 +172,32 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 }
 
 // placed notes where a ticket stands in the queue, and when to look for it again.
-func (r *room) placed(w *waiter, a answer, now time.Time) {
+func (r *room) placed(w *waiter, a wire.Answer, now time.Time) {
 	v := &w.Value
-	v.holder = a.holder
+	v.holder = a.Holder
 	sleep := lookTime
-	if a.ttl >= 0 { // the holder, and those before this ticket, may be dead
-		left := min(fromMilliseconds(a.ttl), sleep)
-		sleep = min(sleep, left+time.Millisecond+jitter(min(left/10, 20*time.Millisecond)))
+	if a.TTL >= 0 { // the holder, and those before this ticket, may be dead
+		left := min(wire.Milliseconds(a.TTL), sleep)
+		sleep = min(sleep, left+time.Millisecond+wire.Jitter(min(left/10, 20*time.Millisecond)))
 	}
-	if a.window >= 0 && (a.place >= 2 || v.shared) {
-		sleep = min(sleep, fromMilliseconds(a.window)+time.Millisecond)
+	if a.Window >= 0 && (a.Place >= wire.FirstPlace || v.shared) {
+		sleep = min(sleep, wire.Milliseconds(a.Window)+time.Millisecond)
 	}
-	if a.place >= 2 {
-		guestHolds := a.holder != "" && !isOurs(a.holder)
-		if a.window >= 0 || guestHolds {
+	if a.Place >= wire.FirstPlace {
+		guestHolds := a.Holder != "" && !wire.IsOurs(a.Holder)
+		if a.Window >= 0 || guestHolds {
 			r.usher()
 		}
 		if guestHolds {
-			sleep = min(sleep, v.followGuest(a.ttl, now))
+			sleep = min(sleep, v.followGuest(a.TTL, now))
 		}
 	}
 	if v.ticket.polls {
 		v.polls++
-		sleep = min(sleep, jitter(min(firstPoll<<min(v.polls-1, 10), lastPoll)))
+		sleep = min(sleep, wire.Jitter(min(firstPoll<<min(v.polls-1, 10), lastPoll)))
 	}
 	v.lookAt = now.Add(sleep)
-	if a.place == 3 {
+	if a.Place == wire.YieldsPlace {
 		r.giveWay()
 	}
 }
@@ -208,10 +209,9 @@ func (r *room) placed(w *waiter, a answer, now time.Time) {
 // waits. It runs in a goroutine of its own.
 func (r *room) undo(t *tenure, l landing) {
 	c := r.client
-	c.traffic.commands.Add(1)
-	released, err := t.releaseCall().do(c.deadline.context(time.Now()), c.redis).AsInt64()
-	l.place.leave()
-	if err == nil && c.ordered() && c.wires.mark() == l.mark {
+	released, err := c.redis.Do(c.redis.Deadline(time.Now()), t.releaseCall()).AsInt64()
+	l.place.Leave()
+	if err == nil && c.redis.Ordered() && c.redis.Mark() == l.mark {
 		l.settled = true
 	}
 
@@ -229,8 +229,8 @@ func (r *room) undo(t *tenure, l landing) {
 
 // A landing is what became of a command that was sent.
 type landing struct {
-	place  place // to be left; nil if nothing was sent
-	answer answer
+	place  *wire.Limit // to be left; nil if nothing was sent
+	answer wire.Answer
 	err    error
 	// mark is that of the connections when it was sent.
 	mark uint64
@@ -272,16 +272,16 @@ var errNoAnswer = errors.New("no answer in time")
 // cancelled.
 func (t *tenure) send(ctx context.Context, op operation, quit <-chan struct{}) (landing, *flight) {
 	c := t.room.client
-	place, err := c.nodes.to(t.room.name.slot).asks.enter(ctx, quit)
+	place, err := c.redis.Limits(t.room.name.Slot).Asks.Enter(ctx, quit)
 	if err != nil {
 		return landing{err: err}, nil
 	}
-	if ctx.Done() == nil || c.wires.up() && c.ordered() {
+	if ctx.Done() == nil || c.redis.Connected() && c.redis.Ordered() {
 		return t.exchange(ctx, op, place), nil
 	}
 	f := &flight{landed: make(chan landing, 1)}
-	if !c.background.start(func() { t.fly(op, place, f) }) {
-		place.leave()
+	if !c.redis.Start(func() { t.fly(op, place, f) }) {
+		place.Leave()
 		return landing{err: rueidis.ErrClosing}, nil
 	}
 	select {
@@ -293,9 +293,9 @@ func (t *tenure) send(ctx context.Context, op operation, quit <-chan struct{}) (
 }
 
 // fly is the goroutine of a flight.
-func (t *tenure) fly(op operation, p place, f *flight) {
+func (t *tenure) fly(op operation, p *wire.Limit, f *flight) {
 	r := t.room
-	ctx := r.client.deadline.context(time.Now())
+	ctx := r.client.redis.Deadline(time.Now())
 	l := t.exchange(ctx, op, p)
 	if !l.settled && ctx.Err() != nil {
 		l.err = errNoAnswer
@@ -311,40 +311,41 @@ func (t *tenure) fly(op operation, p place, f *flight) {
 }
 
 // exchange sends the command and reads the answer. It is called without the mutex.
-func (t *tenure) exchange(ctx context.Context, op operation, p place) (l landing) {
+func (t *tenure) exchange(ctx context.Context, op operation, p *wire.Limit) (l landing) {
 	c := t.room.client
 	l.place = p
-	script, read := t.command(op)
-	l.mark = c.wires.mark()
-	c.traffic.commands.Add(1)
-	if c.config.SyncReplicas > 0 && op != joining {
-		l.answer, l.err = t.replicated(ctx, script, read)
-		l.settled = answered(l.err)
+	call, read := t.command(op)
+	l.mark = c.redis.Mark()
+	if c.redis.SyncReplicas() > 0 && op != joining {
+		l.answer, l.err = c.redis.DoReplicated(ctx, call, t.lease, func(result rueidis.RedisResult) (wire.Answer, error) {
+			return read(result, t.tokens.asked())
+		}, t.releaseCall())
+		l.settled = wire.Answered(l.err)
 	} else {
-		l.answer, l.err = read(t, script.do(ctx, c.redis))
-		if l.settled = answered(l.err); l.settled {
-			c.wires.heard(l.mark)
+		l.answer, l.err = read(c.redis.Do(ctx, call), t.tokens.asked())
+		if l.settled = wire.Answered(l.err); l.settled {
+			c.redis.Heard(l.mark)
 		}
 	}
 	if l.settled {
-		p.heard()
+		p.Heard()
 	}
 	return l
 }
 
 // command returns the call and how its answer is read.
-func (t *tenure) command(op operation) (call, func(*tenure, rueidis.RedisResult) (answer, error)) {
+func (t *tenure) command(op operation) (wire.Call, func(rueidis.RedisResult, uint64) (wire.Answer, error)) {
 	n, c := t.room.name, t.room.client
-	s := step{lease: t.lease, reserve: t.tokens.asked()}
+	s := wire.Step{}
 	switch op {
 	case joining:
-		s.join = t.member()
+		s.Join = t.member()
 	case looking:
-		s.look = t.member()
+		s.Look = t.member()
 	default:
-		return n.kind().acquire(t), (*tenure).acquired
+		return n.kind().acquire(t), wire.ReadAcquire
 	}
-	return n.step(c, s), (*tenure).stepped
+	return n.step(c, s, t.lease, t.tokens.asked()), wire.ReadStep
 }
 
 // open has Redis let readers in that wait there, since the write lock was given up and
@@ -352,12 +353,11 @@ func (t *tenure) command(op operation) (call, func(*tenure, rueidis.RedisResult)
 func (r *room) open() {
 	c := r.client
 	r.escaped = true // the goroutine may outlast every caller
-	c.background.start(func() { _ = r.nudge(c.deadline.context(time.Now())) })
+	c.redis.Start(func() { _ = r.nudge(c.redis.Deadline(time.Now())) })
 }
 
 // nudge has Redis grant a lock that is free to the first in the queue that is there, or find
 // that nobody is: a queue of dead clients would refuse a free lock until it expires.
 func (r *room) nudge(ctx context.Context) error {
-	r.client.traffic.commands.Add(1)
-	return r.name.step(r.client, step{}).do(ctx, r.client.redis).Error()
+	return r.client.redis.Do(ctx, r.name.step(r.client, wire.Step{}, 0, 0)).Error()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/lease"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // mirrorsTogether is how many mirrors share one call of the script. Alone, most
@@ -41,7 +42,7 @@ func (s *sent) asks() (queue, channel string) {
 	if !s.asking {
 		return "", ""
 	}
-	return s.tenure.room.name.queue, s.tenure.room.name.channel
+	return s.tenure.room.name.Queue, s.tenure.room.name.Channel
 }
 
 // batches are used again: of a hundred thousand locks there are 80 a second.
@@ -49,7 +50,7 @@ var batches = sync.Pool{New: func() any { return new([]sent) }}
 
 // send implements [lease.Sender]: a batch of mirrors and releases to one node.
 func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
-	ctx, cancel := context.WithTimeout(ctx, c.deadline.patience)
+	ctx, cancel := context.WithTimeout(ctx, c.redis.Patience())
 	defer cancel()
 	pooled := batches.Get().(*[]sent)
 	built := (*pooled)[:0]
@@ -72,7 +73,7 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 	}
 	c.exchange(ctx, built, mirrorsTogether)
 	for _, s := range built {
-		reached = reached || answered(s.err)
+		reached = reached || wire.Answered(s.err)
 	}
 	began := now
 	now = time.Now()
@@ -86,11 +87,7 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 	c.traffic.renewals.Add(int64(renewals.Locks))
 	c.traffic.unrenewed.Add(int64(renewals.Failed))
 	c.tellRenewed(renewals)
-	age := topologyAge
-	if !reached {
-		age = troubledAge
-	}
-	c.nodes.refreshIfOld(c.ctx, now, age)
+	c.redis.Nodes.Refresh(c.redis.Context(), now, !reached)
 	return reached
 }
 
@@ -101,7 +98,7 @@ func (c *Client) exchange(ctx context.Context, built []sent, together int) {
 	if !slices.IsSortedFunc(built, byGroup) {
 		slices.SortStableFunc(built, byGroup)
 	}
-	var calls []call
+	var calls []wire.Call
 	var parts [][]sent // of built, one for each call
 	for rest := built; len(rest) > 0; {
 		n := 1
@@ -111,9 +108,8 @@ func (c *Client) exchange(ctx context.Context, built []sent, together int) {
 		calls, parts = append(calls, callFor(c, rest[:n])), append(parts, rest[:n])
 		rest = rest[n:]
 	}
-	c.traffic.commands.Add(int64(len(calls)))
-	for i, result := range doAll(ctx, c.redis, calls) {
-		if err := result.Error(); err != nil && answered(err) && len(parts[i]) > 1 {
+	for i, result := range c.redis.DoAll(ctx, calls) {
+		if err := result.Error(); err != nil && wire.Answered(err) && len(parts[i]) > 1 {
 			// One lock may be to blame: a key of another type, a name that the ACL
 			// excludes, a proxy that knows of slots where this client does not.
 			c.exchange(ctx, parts[i], 1)
@@ -124,7 +120,7 @@ func (c *Client) exchange(ctx context.Context, built []sent, together int) {
 }
 
 // callFor returns the one call for part: a release, or mirrors.
-func callFor(c *Client, part []sent) call {
+func callFor(c *Client, part []sent) wire.Call {
 	first := part[0].tenure
 	if part[0].phase == releasing {
 		return first.releaseCall()

@@ -226,12 +226,12 @@ func membersOf(f network.Frame) (leave, join int) {
 // scriptFiles has the name of each script by its hash.
 var scriptFiles = sync.OnceValue(func() map[string]string {
 	files, texts := map[string]string{}, map[string]string{}
-	entries, err := os.ReadDir("scripts")
+	entries, err := os.ReadDir("internal/wire/scripts")
 	if err != nil {
 		panic(err)
 	}
 	for _, entry := range entries {
-		text, err := os.ReadFile("scripts/" + entry.Name())
+		text, err := os.ReadFile("internal/wire/scripts/" + entry.Name())
 		if err != nil {
 			panic(err)
 		}

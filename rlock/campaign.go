@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 const (
@@ -187,7 +189,7 @@ func (l *single) isSilent() bool { return l.unanswered(silence) }
 
 // unanswered reports whether the server has answered nothing for at least so long.
 func (l *single) unanswered(least time.Duration) bool {
-	return l.client.nodes.to(l.name.slot).asks.unanswered(least)
+	return l.client.redis.Limits(l.name.Slot).Asks.Unanswered(least)
 }
 
 // askAll asks every part that is neither held nor being asked, nor is silent to others
@@ -329,13 +331,13 @@ func (c *campaign) waitAt(ctx context.Context) (won bool) {
 	c.keep(true)
 	left := c.req.left(c.began)
 	if c.at < 0 {
-		pause := time.NewTimer(min(jitter(min(firstRetry<<min(c.fails, 10), lastRetry)), left))
+		pause := time.NewTimer(min(wire.Jitter(min(wire.FirstRetry<<min(c.fails, 10), wire.LastRetry)), left))
 		defer pause.Stop()
 		c.fails++
 		return c.count(ctx, pause.C, func() bool { return false })
 	}
 	c.fails = 0
-	wait := min(jitter(lookAround), left)
+	wait := min(wire.Jitter(lookAround), left)
 	if !c.asking[c.at] && c.held[c.at] == nil {
 		c.ask(c.at, wait)
 	}
@@ -372,12 +374,12 @@ func (c *campaign) over(ctx context.Context) error {
 		case incurable(err):
 			hopeless++
 		}
-		faults = append(faults, fmt.Errorf("%s: %w", c.lock.locks[i].client.where(), err))
+		faults = append(faults, fmt.Errorf("%s: %w", c.lock.locks[i].client.redis.Where(), err))
 	}
 	fault := errors.Join(faults...)
 	switch name := c.lock.name; {
 	case ctx.Err() != nil:
-		return fmt.Errorf("rlock: lock %q: %w", name, timeUp(ctx, fault))
+		return fmt.Errorf("rlock: lock %q: %w", name, wire.TimeUp(ctx, fault))
 	case hopeless > spare:
 		return fmt.Errorf("rlock: lock %q: no majority of %d: %w", name, len(c.lock.parts), fault)
 	case c.req.left(c.began) > 0:
@@ -392,8 +394,8 @@ func (c *campaign) over(ctx context.Context) error {
 // incurable reports whether waiting does not cure what a part said.
 func incurable(err error) bool {
 	if reply := (*rueidis.RedisError)(nil); errors.As(err, &reply) {
-		f, _ := diagnose(reply)
-		return f == never
+		f, _ := wire.Diagnose(reply)
+		return f == wire.Never
 	}
 	for _, sentinel := range []error{ErrClosed, rueidis.ErrClosing, ErrLost, ErrInvalidName, ErrNoPermission} {
 		if errors.Is(err, sentinel) {

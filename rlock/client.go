@@ -2,20 +2,16 @@ package rlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
-	"maps"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/go-rlock/rlock/lease"
 	"github.com/go-rlock/rlock/pubsub"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A Client is one party among those that contend for locks, with one connection
@@ -30,30 +26,21 @@ import (
 // taken, and call [New] after it is restored.
 type Client struct {
 	config Config
-	redis  rueidis.Client
-	wires  *wires
-	id     *clientID
+	redis  *wire.Redis
+	id     *wire.ID
 	hub    *pubsub.Hub
 	keeper *lease.Keeper
-	nodes  *nodes
-	rolls  *rolls
 	tick   time.Duration // of the keeper's wheel
 	start  time.Time     // what renewals are counted from, to fall due together
 
 	leaseText string // Config.Lease in milliseconds, since nearly all commands have it
 
-	family string // how the scripts publish and count subscribers: see queue.lua
-
 	notices  *notices // by which the Logger is called
 	observer observing
 	traffic  traffic // see Stats
-	deadline deadline
 	losses   losses
 	taken    taken // of compound locks whose first part is this client's
 
-	// ctx ends when the client closes: background work stops, waiters wake.
-	ctx    context.Context
-	cancel context.CancelFunc
 	// closed is set before Close visits the shards, under no mutex, and read
 	// under a shard's: a goroutine that reads false is visited.
 	closed atomic.Bool
@@ -61,10 +48,6 @@ type Client struct {
 	// in a closed client the goroutine that brings it to zero puts a mark on drained.
 	live    atomic.Int64
 	drained chan struct{}
-	// background has the goroutines of acquires and looks whose caller may leave
-	// before they end, and of those that undo such an acquire.
-	background crew
-
 	// waiters are used again by this client only: a waiter has a channel, which
 	// must not leave its testing/synctest bubble.
 	waiters sync.Pool
@@ -84,16 +67,17 @@ func New(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := newClientID()
-	redis, wires, err := connect(config, id.prefix)
+	id := wire.NewID()
+	redis, err := wire.Open(wire.Options{
+		Redis: config.Redis, Client: config.Client, PubSub: wire.PubSub(config.PubSub),
+		SyncReplicas: config.SyncReplicas, RedissonPolls: config.RedissonPolls, NoClientName: config.NoClientName,
+	}, id.Prefix)
 	if err != nil {
 		return nil, err
 	}
-	wires.watched = wires.watched && redis.Mode() != rueidis.ClientModeCluster
 	c := &Client{
 		config: config,
 		redis:  redis,
-		wires:  wires,
 		id:     id,
 		tick:   min(max(config.Lease/1024, time.Millisecond), 10*time.Millisecond),
 		start:  time.Now(),
@@ -101,38 +85,21 @@ func New(config Config) (*Client, error) {
 
 		leaseText: strconv.FormatInt(config.Lease.Milliseconds(), 10),
 
-		deadline: deadline{patience: patienceOf(config.Redis)},
-
 		drained: make(chan struct{}, 1),
 		waiters: sync.Pool{New: newWaiter},
-	}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	sharded := false
-	if err = c.checkMode(); err == nil {
-		sharded, err = c.choosePubSub()
-	}
-	if err == nil {
-		err = c.checkWait()
-	}
-	if err != nil {
-		c.cancel()
-		c.closeRedis()
-		return nil, err
 	}
 	for s := range c.allShards {
 		s.rooms = make(map[string]*room)
 	}
 	c.config.Logger, c.notices = newLogger(config.Logger)
-	c.nodes, c.rolls = newNodes(c.ctx, redis, c.deadline.patience), newRolls()
 	c.observe(config.Observer)
-	c.hub = pubsub.New(pubsub.Config{Client: redis, Sharded: sharded, Logger: c.config.Logger})
+	c.hub = pubsub.New(pubsub.Config{Client: redis.Client, Sharded: redis.Sharded, Logger: c.config.Logger})
 	c.keeper = lease.NewKeeper(lease.Config{
 		Tick:       c.tick,
 		Send:       c.send,
 		MaxBackoff: min(config.Lease/10, time.Second),
 	})
-	changed := (&verifier{client: c}).verify
-	wires.changed.Store(&changed)
+	redis.OnChange((&verifier{client: c}).verify)
 	c.observer.opened(c)
 	return c, nil
 }
@@ -158,65 +125,13 @@ func NewContext(ctx context.Context, config Config) (*Client, error) {
 				_ = r.client.Close()
 			}
 		}()
-		return nil, fmt.Errorf("rlock: connect: %w", over(ctx))
+		return nil, fmt.Errorf("rlock: connect: %w", wire.Over(ctx))
 	}
-}
-
-// choosePubSub reports whether pub/sub is sharded: by Redisson's rule, but where no
-// server says it is an error and no guess, since a client that guesses otherwise than
-// the others would hear of no grant.
-func (c *Client) choosePubSub() (sharded bool, err error) {
-	cluster := c.redis.Mode() == rueidis.ClientModeCluster
-	sharded = c.config.PubSub == PubSubSharded
-	if sharded || c.config.PubSub == PubSubAuto && cluster {
-		f, err := c.askForSharded()
-		refused := errors.Is(err, ErrNoPermission)
-		switch {
-		case err == nil:
-			sharded = true
-		case sharded && !refused:
-			return false, fmt.Errorf("rlock: PubSubSharded: %w: it needs Redis 7 or Valkey", err)
-		case !sharded && (f != never || refused):
-			return false, fmt.Errorf("rlock: cannot tell whether the Cluster has sharded pub/sub: %w: allow PUBSUB SHARDNUMSUB, or set Config.PubSub", err)
-		}
-	}
-	switch {
-	case sharded:
-		c.family = "s"
-	case cluster:
-		// A node knows only those subscribers that are connected to itself.
-		c.family = "c"
-	default:
-		c.family = "p"
-	}
-	if c.config.RedissonPolls {
-		c.family += "+"
-	}
-	return sharded, nil
-}
-
-// askForSharded asks one node after the other until one says yes or no. The silent get a
-// third of the time that others have. A Cluster whose slots are not assigned yet shows no
-// nodes, but the client is connected with those of its config.
-func (c *Client) askForSharded() (f fault, err error) {
-	nodes := slices.Collect(maps.Values(c.redis.Nodes()))
-	if len(nodes) == 0 {
-		nodes = append(nodes, c.redis)
-	}
-	for _, node := range nodes {
-		ctx, cancel := context.WithTimeout(c.ctx, c.deadline.patience/3)
-		f, err = diagnose(node.Do(ctx, node.B().PubsubShardnumsub().Build()).Error())
-		cancel()
-		if f == never {
-			break
-		}
-	}
-	return f, err
 }
 
 // ID returns the prefix of the UUIDs of all locks that this client holds. It leads from a
 // lock's hash in Redis to the process.
-func (c *Client) ID() string { return c.id.prefix }
+func (c *Client) ID() string { return c.id.Prefix }
 
 // Close ends the client: every waiter and every later call gets [ErrClosed], the
 // contexts of what is held end with that cause, what is held is released, and no
@@ -236,7 +151,7 @@ func (c *Client) CloseContext(ctx context.Context) error {
 	if c.closed.Swap(true) {
 		return nil
 	}
-	c.cancel()
+	c.redis.Stop()
 	for s := range c.allShards {
 		s.close()
 	}
@@ -246,9 +161,7 @@ func (c *Client) CloseContext(ctx context.Context) error {
 		defer close(ended)
 		c.keeper.Close()
 		c.hub.Close()
-		c.deadline.stop()
-		c.closeRedis()
-		c.background.close()
+		c.redis.Close()
 		c.observer.close(c)
 		c.notices.close()
 	}()
@@ -272,7 +185,7 @@ func (c *Client) allShards(yield func(*shard) bool) {
 
 // drain waits until every tenure is over, or ctx ends.
 func (c *Client) drain(ctx context.Context) error {
-	timeout := time.NewTimer(c.deadline.patience)
+	timeout := time.NewTimer(c.redis.Patience())
 	defer timeout.Stop()
 	for {
 		n := c.live.Load()
@@ -282,7 +195,7 @@ func (c *Client) drain(ctx context.Context) error {
 		select {
 		case <-c.drained:
 		case <-ctx.Done():
-			return fmt.Errorf("rlock: close: %w: %d locks end with their leases, within %v: %w", ErrUnconfirmed, n, c.config.Lease, over(ctx))
+			return fmt.Errorf("rlock: close: %w: %d locks end with their leases, within %v: %w", ErrUnconfirmed, n, c.config.Lease, wire.Over(ctx))
 		case <-timeout.C:
 			return fmt.Errorf("rlock: close: %w: %d locks end with their leases, within %v", ErrUnconfirmed, n, c.config.Lease)
 		}
@@ -297,16 +210,4 @@ func (c *Client) over() {
 		default:
 		}
 	}
-}
-
-func (c *Client) closeRedis() {
-	if c.config.Client == nil {
-		c.redis.Close()
-	}
-}
-
-// within gives a command that only looks an end of its own, since rueidis
-// retries such commands until their context ends.
-func (c *Client) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, c.deadline.patience)
 }

@@ -8,6 +8,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // errZero is the fault of a lock that no constructor has made.
@@ -39,7 +41,7 @@ func newCompound(name string, parts []*Lock, need int) *compound {
 		locks := p.form().beneath()
 		fmt.Fprintf(&id, "%d of", len(locks))
 		for _, l := range locks {
-			fmt.Fprintf(&id, " %s %d %t %q", l.client.id.prefix, l.name.id, l.shared, l.name.key)
+			fmt.Fprintf(&id, " %s %d %t %q", l.client.id.Prefix, l.name.id, l.shared, l.name.Key)
 			c.err = cmp.Or(c.err, l.name.err)
 		}
 		c.locks = append(c.locks, locks...)
@@ -77,13 +79,13 @@ func (c *compound) obtain(ctx, parent context.Context, req request) (*Hold, erro
 			}
 		}
 	}
-	if err := over(ctx); err != nil {
+	if err := wire.Over(ctx); err != nil {
 		return nil, fmt.Errorf("rlock: lock %q: %w", c.name, err)
 	}
 	if cause := c.home.losses.blocks(c.key(req.owner), time.Now()); cause != nil {
 		return nil, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", c.name, cause)
 	}
-	h := &Hold{client: c.home, name: &name{key: c.name}, owner: req.owner, part: req.part}
+	h := &Hold{client: c.home, name: &name{Keys: wire.Keys{Key: c.name}}, owner: req.owner, part: req.part}
 	h.within(parent, c)
 	h.parts = &parts{of: c, whole: h, way: req.way, asked: req.lease, lease: req.lease, leave: func() {}}
 	h.parts.place = c.home.place()

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // Config says how a client connects and behaves. The zero value of every field
@@ -157,8 +159,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.PubSub < PubSubAuto || c.PubSub > PubSubPlain {
 		return c, fmt.Errorf("rlock: %w: PubSub is %d: use one of its constants", ErrInvalidConfig, c.PubSub)
 	}
-	if c.SyncReplicas < 0 || c.SyncReplicas > maxSyncReplicas {
-		return c, fmt.Errorf("rlock: %w: SyncReplicas is %d: use the number of replicas, at most %d, or 0 not to wait for them", ErrInvalidConfig, c.SyncReplicas, maxSyncReplicas)
+	if c.SyncReplicas < 0 || c.SyncReplicas > wire.MaxSyncReplicas {
+		return c, fmt.Errorf("rlock: %w: SyncReplicas is %d: use the number of replicas, at most %d, or 0 not to wait for them", ErrInvalidConfig, c.SyncReplicas, wire.MaxSyncReplicas)
 	}
 	if c.Lease <= 0 {
 		c.Lease = defaultLease
@@ -180,7 +182,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.Redis = lockOptions(c.Redis)
 	if c.SyncReplicas > 0 && c.Redis.BlockingPoolSize == 0 {
-		c.Redis.BlockingPoolSize = syncConnections
+		c.Redis.BlockingPoolSize = wire.SyncConnections
 	}
 	return c, nil
 }
@@ -214,7 +216,7 @@ func lockOptions(o rueidis.ClientOption) rueidis.ClientOption {
 		o.Dialer.KeepAlive = time.Second
 	}
 	if o.BlockingPoolCleanup == 0 {
-		o.BlockingPoolCleanup = syncIdle
+		o.BlockingPoolCleanup = wire.SyncIdle
 	}
 	if o.RetryDelay == nil {
 		o.RetryDelay = func(attempt int, _ rueidis.Completed, _ error) time.Duration {

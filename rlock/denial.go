@@ -1,6 +1,10 @@
 package rlock
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
 
 // A denial is ErrNotAcquired, and says who has the lock as far as this client knows.
 type denial struct {
@@ -34,11 +38,11 @@ func (r *room) holder(v *waiting) string {
 	switch {
 	case r.tenure != nil:
 		return "held by " + r.tenure.owner.words() + " of this process"
-	case v.holder == "" || len(v.holder) < tenureLen:
+	case v.holder == "" || len(v.holder) < wire.TenureLen:
 		return ""
-	case !isOurs(v.holder):
+	case !wire.IsOurs(v.holder):
 		return fmt.Sprintf("held by %s, which is no client of rlock", v.holder)
-	case v.holder[:len(r.client.id.prefix)] == r.client.id.prefix:
+	case v.holder[:len(r.client.id.Prefix)] == r.client.id.Prefix:
 		return "" // it has been released since, or is about to be
 	}
 	return fmt.Sprintf("held by %s of another client", v.holder)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // Detach gives up the handle and leaves the lock in Redis until the lease of the hold ends
@@ -25,7 +27,7 @@ import (
 // owner. [Lock.ForceUnlock] frees the lock before.
 func (h *Hold) Detach(ctx context.Context) error {
 	if h.parts != nil {
-		return fmt.Errorf("rlock: lock %q: %w: it is made of several locks", h.name.key, ErrDetach)
+		return fmt.Errorf("rlock: lock %q: %w: it is made of several locks", h.name.Key, ErrDetach)
 	}
 	for {
 		landed, err := h.detach(ctx)
@@ -37,7 +39,7 @@ func (h *Hold) Detach(ctx context.Context) error {
 		case <-h.ctx.Done(): // no mirror may be sent any more
 			return context.Cause(h.ctx)
 		case <-ctx.Done():
-			return fmt.Errorf("rlock: lock %q: not detached: %w", h.name.key, timeUp(ctx, nil))
+			return fmt.Errorf("rlock: lock %q: not detached: %w", h.name.Key, wire.TimeUp(ctx, nil))
 		}
 	}
 }
@@ -55,7 +57,7 @@ func (h *Hold) detach(ctx context.Context) (landed <-chan struct{}, err error) {
 	if landed != nil || err != nil {
 		return landed, err
 	}
-	h.cancel(fmt.Errorf("rlock: lock %q: detached: %w", h.name.key, ErrNotHeld))
+	h.cancel(fmt.Errorf("rlock: lock %q: detached: %w", h.name.Key, ErrNotHeld))
 	if h.client.observer.on() {
 		h.client.tellDetached(ctx, h, was, now)
 	}
@@ -68,9 +70,9 @@ func (r *room) detach(h *Hold) (landed <-chan struct{}, err error) {
 	_, bounded := t.asked()
 	switch {
 	case !bounded:
-		return nil, fmt.Errorf("rlock: lock %q: %w: the watchdog keeps it: use WithLease", r.name.key, ErrDetach)
+		return nil, fmt.Errorf("rlock: lock %q: %w: the watchdog keeps it: use WithLease", r.name.Key, ErrDetach)
 	case len(t.levels) > 1:
-		return nil, fmt.Errorf("rlock: lock %q: %w: it is held %d times", r.name.key, ErrDetach, len(t.levels))
+		return nil, fmt.Errorf("rlock: lock %q: %w: it is held %d times", r.name.Key, ErrDetach, len(t.levels))
 	case t.dirty || t.flying || !t.shows(time.Now()):
 		t.mirror()
 		if t.landed == nil {

@@ -1,6 +1,10 @@
 package rlock
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
 
 // The errors that a caller can act on. They come wrapped, with the lock's name,
 // the owner and what Redis said: compare with [errors.Is].
@@ -49,7 +53,7 @@ var (
 	// count and is released again; nothing is held. One attempt returns it at once.
 	// A call that waits tries again until its context or its wait ends, since
 	// replicas come back, and then returns it beside the context's error.
-	ErrNotReplicated = errors.New("too few replicas have the grant")
+	ErrNotReplicated = wire.ErrNotReplicated
 
 	// ErrUnconfirmed is returned by Unlock and Release when Redis did not confirm the
 	// release: it did not answer in time, or it answered that it cannot execute it at
@@ -62,12 +66,12 @@ var (
 	// ErrClosed is returned by every call on a closed client, to every waiter at
 	// the moment of [Client.Close], and by the Unlock of a lock that Close has
 	// released.
-	ErrClosed = errors.New("client is closed")
+	ErrClosed = wire.ErrClosed
 
 	// ErrInvalidName is returned for a name that no lock can have: empty, longer
 	// than 64 KiB, or, in a Cluster, with a brace but no hash tag, so that the
 	// lock and its channel would live in different slots. No command was sent.
-	ErrInvalidName = errors.New("invalid lock name")
+	ErrInvalidName = wire.ErrInvalidName
 
 	// ErrInvalidLease is returned for a lease that is negative or too short to
 	// keep: the message says the shortest. No command was sent.
@@ -75,21 +79,21 @@ var (
 
 	// ErrInvalidConfig is returned by [New] for a Config that cannot work, and by the
 	// methods of a lock that was made of what it cannot be made of: see [NewMultiLock].
-	ErrInvalidConfig = errors.New("invalid config")
+	ErrInvalidConfig = wire.ErrInvalidConfig
 
 	// ErrUnsupported is returned when the server does not know a command that is
 	// needed: it is too old, or the command is renamed or disabled. Waiting does
 	// not cure it.
-	ErrUnsupported = errors.New("server lacks a command")
+	ErrUnsupported = wire.ErrUnsupported
 
 	// ErrWrongType is returned when the lock's name is the key of something else
 	// than a lock, the key of its queue that of something else than a queue, or the
 	// key of a fenced lock's tokens that of no counter; of these two the message
 	// has the name. The key is left as it is.
-	ErrWrongType = errors.New("key holds something else than a lock")
+	ErrWrongType = wire.ErrWrongType
 
 	// ErrNoPermission is returned when Redis refuses the command to this user:
 	// docs/operations.md lists the rights that are needed. Waiting does not cure it. A refused
 	// subscription is no error: the client logs it, and its waiters poll.
-	ErrNoPermission = errors.New("the Redis user lacks a permission")
+	ErrNoPermission = wire.ErrNoPermission
 )

@@ -1,6 +1,10 @@
 package rlock
 
-import "time"
+import (
+	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
 
 const (
 	// firstGuestLook is the longest time until the first ticket looks again at a lock that
@@ -29,10 +33,10 @@ func (r *room) usher() {
 		r.lookNow(time.Now())
 		r.exit()
 	}
-	if c.family[0] != 'c' {
-		r.ushers = append(r.ushers, r.sub.Also(n.turns+"ushers", heard))
+	if c.redis.Counts() {
+		r.ushers = append(r.ushers, r.sub.Also(n.Ushers(), heard))
 	}
-	r.ushers = append(r.ushers, r.sub.Also(n.channel, heard))
+	r.ushers = append(r.ushers, r.sub.Also(n.Channel, heard))
 }
 
 // dismiss ends usher.
@@ -66,7 +70,7 @@ func (v *waiting) lookNow(now time.Time) {
 // lock. So the first ticket looks soon after the lock has been taken or renewed, and less
 // and less often while nothing changes.
 func (v *waiting) followGuest(ttl int64, now time.Time) time.Duration {
-	left := fromMilliseconds(ttl)
+	left := wire.Milliseconds(ttl)
 	if ttl < 0 || left > longGuestLease {
 		return lookTime // nothing would show that the lock has been taken again
 	}
@@ -74,5 +78,5 @@ func (v *waiting) followGuest(ttl int64, now time.Time) time.Duration {
 		v.guestEnds, v.guestLooks = ends, 0
 	}
 	v.guestLooks++
-	return jitter(firstGuestLook << min(v.guestLooks-1, 10))
+	return wire.Jitter(firstGuestLook << min(v.guestLooks-1, 10))
 }

@@ -55,7 +55,7 @@ func (t *tenure) appendHeld(held []HeldLock, now time.Time) []HeldLock {
 			continue
 		}
 		h := HeldLock{
-			Name: r.name.key, Kind: KindRead, Owner: first.owner,
+			Name: r.name.Key, Kind: KindRead, Owner: first.owner,
 			Since: r.client.start.Add(first.since), ValidUntil: until, Place: first.place.known(),
 		}
 		for j := range t.levels {

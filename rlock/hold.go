@@ -86,7 +86,7 @@ func (h *Hold) Err() error {
 	if cause := h.cause(); cause != nil {
 		return cause
 	}
-	return fmt.Errorf("rlock: lock %q: released: %w", h.name.key, ErrNotHeld)
+	return fmt.Errorf("rlock: lock %q: released: %w", h.name.Key, ErrNotHeld)
 }
 
 // Valid reports whether the lock is held at this moment, by the clock, without
@@ -128,7 +128,7 @@ func (h *Hold) enter() *room {
 // lock has tokens: for a hold of any other Token returns [ErrNoToken], and no other error.
 func (h *Hold) Token() (uint64, error) {
 	if h.token == 0 {
-		return 0, errNoToken(h.name.key)
+		return 0, errNoToken(h.name.Key)
 	}
 	return h.token, nil
 }
@@ -140,7 +140,7 @@ func (h *Hold) Owner() Owner { return h.owner }
 // the same disregard for the end of ctx. After the first call it returns
 // [ErrNotHeld] and changes nothing.
 func (h *Hold) Release(ctx context.Context) error {
-	released := fmt.Errorf("rlock: lock %q: released: %w", h.name.key, ErrNotHeld)
+	released := fmt.Errorf("rlock: lock %q: released: %w", h.name.Key, ErrNotHeld)
 	if h.Valid() {
 		h.cancel(released) // before another can have it
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // InspectLimit is how many holders, and how many waiters, an [Inspection] shows at most.
@@ -94,19 +96,19 @@ func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
 	if plain.err != nil {
 		return Inspection{}, plain.err
 	}
-	replies, err := c.survey(ctx, plain, func() []rueidis.Completed { return c.questions(plain, rw, semaphore) })
+	replies, err := c.redis.Survey(ctx, plain.Slot, func() []rueidis.Completed { return c.questions(plain, rw, semaphore) })
 	if err != nil {
 		return failed(err)
 	}
 	i, err := c.inspection(name, replies)
 	if queue := (*queueError)(nil); errors.As(err, &queue) {
-		queue.key = []string{plain.queue, rw.queue, semaphore.queue}[queue.layout]
+		queue.key = []string{plain.Queue, rw.Queue, semaphore.Queue}[queue.layout]
 	}
 	if err != nil {
 		return failed(err)
 	}
 	if i.HolderCount+i.Waiting > 0 {
-		i.resolve(c.processes(ctx, plain))
+		i.resolve(c.redis.Processes(ctx, &plain.Keys))
 	}
 	return i, nil
 }
@@ -128,26 +130,26 @@ const (
 // questions are the commands of an inspection.
 func (c *Client) questions(plain, rw, semaphore *name) []rueidis.Completed {
 	ask := func(key string, words ...string) rueidis.Completed {
-		return c.redis.B().Arbitrary(words[0]).Keys(key).Args(words[1:]...).Build()
+		return c.redis.Arbitrary(key, words...)
 	}
 	limit := strconv.Itoa(InspectLimit)
 	count := "NUMSUB"
-	if c.family[0] == 's' {
+	if c.redis.Sharded {
 		count = "SHARDNUMSUB"
 	}
 	asked := []rueidis.Completed{
-		asksLease:   ask(plain.key, "PTTL"),
-		asksMode:    ask(plain.key, "HGET", "mode"),
-		asksSize:    ask(plain.key, "HLEN"),
-		asksFields:  ask(plain.key, "HSCAN", "0", "COUNT", limit),
-		asksToken:   ask(plain.extra, "GET"),
-		asksGuests:  c.redis.B().Arbitrary("PUBSUB", count, plain.channel, plain.turns+"ushers", rw.channel, rw.turns+"ushers").Build(),
-		asksCount:   ask(plain.key, "ZCOUNT", "-inf", "+inf"),
-		asksPermits: ask(plain.key, "ZRANGE", "-"+limit, "-1", "WITHSCORES"),
-		asksClock:   c.redis.B().Time().Build(),
+		asksLease:   ask(plain.Key, "PTTL"),
+		asksMode:    ask(plain.Key, "HGET", "mode"),
+		asksSize:    ask(plain.Key, "HLEN"),
+		asksFields:  ask(plain.Key, "HSCAN", "0", "COUNT", limit),
+		asksToken:   ask(plain.Extra, "GET"),
+		asksGuests:  c.redis.Client.B().Arbitrary("PUBSUB", count, plain.Channel, plain.Ushers(), rw.Channel, rw.Ushers()).Build(),
+		asksCount:   ask(plain.Key, "ZCOUNT", "-inf", "+inf"),
+		asksPermits: ask(plain.Key, "ZRANGE", "-"+limit, "-1", "WITHSCORES"),
+		asksClock:   c.redis.Client.B().Time().Build(),
 	}
 	for _, n := range []*name{plain, rw, semaphore} {
-		asked = append(asked, ask(n.queue, "ZCOUNT", "1", "+inf"), ask(n.queue, "ZRANGEBYSCORE", "1", "+inf", "LIMIT", "0", limit))
+		asked = append(asked, ask(n.Queue, "ZCOUNT", "1", "+inf"), ask(n.Queue, "ZRANGEBYSCORE", "1", "+inf", "LIMIT", "0", limit))
 	}
 	return asked
 }
@@ -172,16 +174,16 @@ func (c *Client) inspection(name string, replies []rueidis.RedisResult) (i Inspe
 		return i, err
 	}
 	err = i.readHolders(replies)
-	if _, told := diagnose(err); errors.Is(told, ErrWrongType) {
+	if _, told := wire.Diagnose(err); errors.Is(told, ErrWrongType) {
 		if permits, failed := permitsOf(replies[asksPermits], replies[asksClock]); failed == nil {
 			count, _ := replies[asksCount].AsInt64()
 			err = i.readPermits(permits, int(count))
-		} else if _, other := diagnose(failed); !errors.Is(other, ErrWrongType) {
+		} else if _, other := wire.Diagnose(failed); !errors.Is(other, ErrWrongType) {
 			err = failed
 		}
 	}
 	if err != nil {
-		_, err = diagnose(err)
+		_, err = wire.Diagnose(err)
 		return i, err
 	}
 	for layout := range layouts {
@@ -193,7 +195,7 @@ func (c *Client) inspection(name string, replies []rueidis.RedisResult) (i Inspe
 		i.Token = uint64(token)
 	}
 	// In a Cluster with plain pub/sub no node knows all subscribers.
-	if counts, err := replies[asksGuests].ToArray(); err == nil && c.family[0] != 'c' {
+	if counts, err := replies[asksGuests].ToArray(); err == nil && c.redis.Counts() {
 		i.Guests = 0
 		for ; len(counts) >= 4; counts = counts[4:] { // a channel and its number, then that of the ushers
 			listeners, _ := counts[1].AsInt64()
@@ -207,14 +209,14 @@ func (c *Client) inspection(name string, replies []rueidis.RedisResult) (i Inspe
 func (i *Inspection) readLease(reply rueidis.RedisResult) error {
 	left, err := reply.AsInt64()
 	if err != nil {
-		_, err = diagnose(err)
+		_, err = wire.Diagnose(err)
 		return err
 	}
 	switch {
 	case left == -1:
 		i.Lease = -1
 	case left >= 0:
-		i.Lease = fromMilliseconds(left)
+		i.Lease = wire.Milliseconds(left)
 	}
 	return nil
 }
@@ -229,7 +231,7 @@ func (i *Inspection) readPermits(permits []permit, count int) error {
 			return fmt.Errorf("%w: it is a sorted set with the member %q", ErrWrongType, p.owner)
 		}
 		i.Lease = max(i.Lease, p.left)
-		i.Holders = append(i.Holders, Holder{Owner: p.owner, Count: 1, Lease: p.left, Guest: !isOurs(p.owner)})
+		i.Holders = append(i.Holders, Holder{Owner: p.owner, Count: 1, Lease: p.left, Guest: !wire.IsOurs(p.owner)})
 	}
 	return nil
 }
@@ -267,7 +269,7 @@ func (i *Inspection) readHolders(replies []rueidis.RedisResult) error {
 		}
 		if len(i.Holders) < InspectLimit {
 			owner, writes := strings.CutSuffix(field, ":write")
-			i.Holders = append(i.Holders, Holder{Owner: owner, Lease: i.Lease, Count: count, Shared: mode != "" && !writes, Guest: !isOurs(field)})
+			i.Holders = append(i.Holders, Holder{Owner: owner, Lease: i.Lease, Count: count, Shared: mode != "" && !writes, Guest: !wire.IsOurs(field)})
 		}
 	}
 	return nil
@@ -276,12 +278,12 @@ func (i *Inspection) readHolders(replies []rueidis.RedisResult) error {
 func (i *Inspection) readQueue(layout int, replies []rueidis.RedisResult) error {
 	waiting, err := replies[0].AsInt64()
 	if err != nil {
-		_, err = diagnose(err)
+		_, err = wire.Diagnose(err)
 		return &queueError{layout: layout, cause: err}
 	}
 	members, err := replies[1].AsStrSlice()
 	if err != nil {
-		_, err = diagnose(err)
+		_, err = wire.Diagnose(err)
 		return &queueError{layout: layout, cause: err}
 	}
 	i.Waiting += int(waiting)
@@ -309,23 +311,39 @@ func parseMember(member string) (w Waiter, ok bool) {
 }
 
 // resolve finds the processes of holders and waiters.
-func (i *Inspection) resolve(r *roll) {
-	_, i.Unresolved = diagnose(r.err)
+func (i *Inspection) resolve(r *wire.Roll) {
+	_, i.Unresolved = wire.Diagnose(r.Err)
 	for at := range i.Holders {
-		i.Holders[at].Process = r.of(i.Holders[at].Owner)
+		i.Holders[at].Process = process(r, i.Holders[at].Owner)
 	}
 	for at := range i.Queue {
-		i.Queue[at].Process = r.of(i.Queue[at].Owner)
+		i.Queue[at].Process = process(r, i.Queue[at].Owner)
 	}
 }
+
+// A Process is one that has a client of this package, as the client name of its
+// connection says: "rlock:<program>:<host>:<pid>:<id>", with the [Client.ID] at the end.
+// [Config.NoClientName] omits the name.
+type Process struct {
+	Program string // the base name of its file
+	Host    string // its own name for its machine, or container
+	PID     int    // as the process itself sees it
+	Addr    string // where its connection comes from, as Redis sees it: "10.0.0.7:51234"
+}
+
+// String returns "program@host[pid]".
+func (p Process) String() string { return fmt.Sprintf("%s@%s[%d]", p.Program, p.Host, p.PID) }
+
+// process returns the process that has the client of an owner, nil if it is not known.
+func process(r *wire.Roll, owner string) *Process { return (*Process)(r.Of(owner)) }
 
 // isOwner reports whether a field of a hash looks like the owner of a lock: a UUID, a
 // colon and a number, and maybe more (":write", or the id of a transaction of Redisson).
 func isOwner(field string) bool {
-	if len(field) <= tenureLen || field[tenureLen-1] != ':' {
+	if len(field) <= wire.TenureLen || field[wire.TenureLen-1] != ':' {
 		return false
 	}
-	for at, r := range []byte(field[:tenureLen-1]) {
+	for at, r := range []byte(field[:wire.TenureLen-1]) {
 		switch at {
 		case 8, 13, 18, 23:
 			if r != '-' {
@@ -337,7 +355,7 @@ func isOwner(field string) bool {
 			}
 		}
 	}
-	return '0' <= field[tenureLen] && field[tenureLen] <= '9'
+	return '0' <= field[wire.TenureLen] && field[wire.TenureLen] <= '9'
 }
 
 // pairs calls yield with the first two elements, the next two, and so on.

@@ -4,6 +4,10 @@ import (
 	"context"
 	"strconv"
 	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A Kind is the sort of a lock.
@@ -36,13 +40,13 @@ type kind struct {
 	public Kind
 	// step is the script for all that touches the queue: the kind's part of it and
 	// queue.lua.
-	step *script
+	step *wire.Script
 	// acquire is the call that takes a lock that nobody has or waits for. It is answered
 	// as acquire.lua answers.
-	acquire func(t *tenure) call
+	acquire func(t *tenure) wire.Call
 	// mirror is the call that makes Redis show the tenures of part, which are of one slot.
 	// Its answer is an array of numbers, as mirror.lua's.
-	mirror func(c *Client, part []sent) call
+	mirror func(c *Client, part []sent) wire.Call
 	// fields asks Redis for what holders needs to know.
 	fields func(ctx context.Context, c *Client, n *name) ([]string, error)
 	// holders returns the owners whose tenures an unlock by force has to release, by the
@@ -52,13 +56,12 @@ type kind struct {
 	locked func(ctx context.Context, l *single) (bool, error)
 	ttl    func(ctx context.Context, l *single) (time.Duration, error)
 
-	// channel is the beginning of the name of the channel that Redisson listens to.
-	channel string
-	// extra is the beginning of the key that the kind has beside the lock, if it has one.
-	extra string
-	// layout ends the names of the queue and all that belongs to it: the locks of one name
-	// that are told apart by it are different in Redis, and cannot grant to each other.
-	layout string
+	// number returns what the kind's part of the step script takes, for a grant that
+	// reserves so many fencing tokens; nil for nothing.
+	number func(n *name, tokens uint64) string
+
+	// layout says what the keys and channels are called.
+	layout wire.Layout
 	// fenced locks have tokens.
 	fenced bool
 	// foreign locks may be held by clients of Redisson.
@@ -83,59 +86,77 @@ const (
 
 type kindID uint8
 
+// lockChannel begins the channel of Redisson's RLock.
+const lockChannel = "redisson_lock__channel:"
+
 var kinds = [kindCount]kind{
 	plainKind: {
 		public: KindPlain,
-		step:   plainStep, acquire: acquirePlain, mirror: mirrorPlain, fields: fields, holders: allFields, locked: keyExists, ttl: keyTTL,
-		foreign: true, channel: "redisson_lock__channel:",
+		step:   wire.PlainStep, acquire: acquirePlain, mirror: mirrorPlain, fields: fields, holders: allFields, locked: keyExists, ttl: keyTTL,
+		foreign: true, layout: wire.Layout{Channel: lockChannel},
 	},
 	fencedKind: {
 		public: KindFenced,
-		step:   plainStep, acquire: acquireFenced, mirror: mirrorPlain, fields: fields, holders: allFields, locked: keyExists, ttl: keyTTL,
-		foreign: true, channel: "redisson_lock__channel:", extra: "redisson_lock_token:", fenced: true,
+		step:   wire.PlainStep, acquire: acquireFenced, mirror: mirrorPlain, fields: fields, holders: allFields, locked: keyExists, ttl: keyTTL,
+		foreign: true, layout: wire.Layout{Channel: lockChannel, Extra: "redisson_lock_token:", HasExtra: true}, fenced: true, number: tokensReserved,
 	},
 	readWriteKind: {
 		public: KindWrite,
-		step:   readWriteStep, acquire: acquireReadWrite, mirror: mirrorReadWrite, fields: fields, holders: readersOrWriters, locked: readOrWritten, ttl: keyTTL,
-		foreign: true, channel: "redisson_rwlock:", layout: "rw",
+		step:   wire.ReadWriteStep, acquire: acquireReadWrite, mirror: mirrorReadWrite, fields: fields, holders: readersOrWriters, locked: readOrWritten, ttl: keyTTL,
+		foreign: true, layout: wire.Layout{Channel: "redisson_rwlock:", HasExtra: true, Suffix: "rw"},
 	},
 	fairKind: {
 		public: KindFair,
-		step:   plainStep, acquire: acquirePlain, mirror: mirrorPlain, fields: fields, holders: allFields, locked: keyExists, ttl: keyTTL,
-		foreign: true, channel: "redisson_lock__channel:", strict: true,
+		step:   wire.PlainStep, acquire: acquirePlain, mirror: mirrorPlain, fields: fields, holders: allFields, locked: keyExists, ttl: keyTTL,
+		foreign: true, layout: wire.Layout{Channel: lockChannel}, strict: true,
 	},
 	semaphoreKind: {
 		public: KindSemaphore,
-		step:   semaphoreStep, acquire: acquireSemaphore, mirror: mirrorSemaphore,
+		step:   wire.SemaphoreStep, acquire: acquireSemaphore, mirror: mirrorSemaphore,
 		fields: permitHolders, holders: allFields, locked: allPermitsHeld, ttl: firstPermitEnds,
-		channel: "rlock_turn:semaphore:", layout: "sem", many: true, strict: true,
+		layout: wire.Layout{Channel: "rlock_turn:semaphore:", Suffix: "sem"}, many: true, strict: true, number: permitsOfLock,
 	},
 }
 
 // A plain lock is a hash of one owner and its count, as Redisson's RLock.
 
-func acquirePlain(t *tenure) call {
+func acquirePlain(t *tenure) wire.Call {
 	n := t.room.name
-	return acquireScript.inline(3, n.key, n.queue, n.window, t.room.client.milliseconds(t.lease), t.text)
+	return wire.Acquire.Call(3, n.Key, n.Queue, n.Window, t.room.client.milliseconds(t.lease), t.text)
 }
 
-func mirrorPlain(c *Client, part []sent) call {
+func mirrorPlain(c *Client, part []sent) wire.Call {
 	keys := make([]string, 0, len(part))
 	args := make([]string, 0, 1+5*len(part))
-	args = append(args, c.family)
+	args = append(args, c.redis.Family())
 	for _, s := range part {
-		keys = append(keys, s.tenure.room.name.key)
+		keys = append(keys, s.tenure.room.name.Key)
 		queue, channel := s.asks()
 		args = append(args, s.lease, s.owner, s.count, queue, channel)
 	}
-	return call{script: mirrorScript, keys: keys, args: args}
+	return wire.Call{Script: wire.Mirror, Keys: keys, Args: args}
 }
 
 func allFields(fields []string, _ bool) []string { return fields }
 
 // A fenced lock is a plain lock, and a counter beside it.
-func acquireFenced(t *tenure) call {
+func acquireFenced(t *tenure) wire.Call {
 	n := t.room.name
-	return acquireScript.inline(4, n.key, n.queue, n.window, n.extra,
+	return wire.Acquire.Call(4, n.Key, n.Queue, n.Window, n.Extra,
 		t.room.client.milliseconds(t.lease), t.text, strconv.FormatUint(t.tokens.reserved, 10))
+}
+
+func tokensReserved(_ *name, tokens uint64) string { return strconv.FormatUint(max(tokens, 1), 10) }
+
+// fields returns those of the lock's hash, none if nobody has it.
+func fields(ctx context.Context, c *Client, n *name) ([]string, error) {
+	return look(ctx, c, n, rueidis.RedisResult.AsStrSlice, "HKEYS")
+}
+
+// look sends a command that changes nothing about the lock's key, and decodes the reply.
+func look[T any](ctx context.Context, c *Client, n *name, decode func(rueidis.RedisResult) (T, error), command ...string) (reply T, err error) {
+	if n.err != nil {
+		return reply, n.err
+	}
+	return wire.Look(ctx, c.redis, &n.Keys, decode, command...)
 }

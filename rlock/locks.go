@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // scanCount is how many keys a server looks at for one page of Locks.
@@ -41,7 +43,7 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[string, er
 			more, err := c.scan(ctx, node, pattern, func(name string) bool { return yield(name, nil) })
 			switch {
 			case err != nil:
-				_, err = diagnose(err)
+				_, err = wire.Diagnose(err)
 				failed = errors.Join(failed, err)
 			case !more:
 				return
@@ -56,10 +58,10 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[string, er
 // primaries returns a client for each node that may be one: of a Cluster each node, replicas
 // too, else the one server.
 func (c *Client) primaries() (nodes []rueidis.Client) {
-	if c.redis.Mode() != rueidis.ClientModeCluster {
-		return []rueidis.Client{c.redis}
+	if !c.redis.InCluster() {
+		return []rueidis.Client{c.redis.Client}
 	}
-	for _, node := range c.redis.Nodes() {
+	for _, node := range c.redis.Client.Nodes() {
 		nodes = append(nodes, node)
 	}
 	return nodes
@@ -67,7 +69,7 @@ func (c *Client) primaries() (nodes []rueidis.Client) {
 
 // scan yields the names of one node. more is false if the caller has had enough.
 func (c *Client) scan(ctx context.Context, node rueidis.Client, pattern string, yield func(name string) bool) (more bool, err error) {
-	if c.redis.Mode() == rueidis.ClientModeCluster {
+	if c.redis.InCluster() {
 		if primary, err := c.isPrimary(ctx, node); err != nil || !primary {
 			return err == nil, err
 		}
@@ -120,14 +122,14 @@ func (c *Client) page(ctx context.Context, node rueidis.Client, cursor uint64, p
 	if c.closed.Load() {
 		return rueidis.ScanEntry{}, ErrClosed
 	}
-	ctx, cancel := c.within(ctx)
+	ctx, cancel := c.redis.Within(ctx)
 	defer cancel()
 	return node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(scanCount).Type(of.name).Build()).AsScanEntry()
 }
 
 // isPrimary asks a node of a Cluster by HELLO, which needs no right.
 func (c *Client) isPrimary(ctx context.Context, node rueidis.Client) (bool, error) {
-	ctx, cancel := c.within(ctx)
+	ctx, cancel := c.redis.Within(ctx)
 	defer cancel()
 	hello, err := node.Do(ctx, node.B().Hello().Build()).AsMap()
 	if err != nil {
@@ -145,7 +147,7 @@ func (c *Client) locksAmong(ctx context.Context, node rueidis.Client, of keyType
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := c.within(ctx)
+	ctx, cancel := c.redis.Within(ctx)
 	defer cancel()
 	asked := make([]rueidis.Completed, len(keys))
 	for i, key := range keys {
@@ -158,11 +160,11 @@ func (c *Client) locksAmong(ctx context.Context, node rueidis.Client, of keyType
 			if areOwners(fields) {
 				names = append(names, keys[i])
 			}
-		case !answered(err):
+		case !wire.Answered(err):
 			return nil, err
 		default:
 			// A right to the command is missed by every key, one to a key by that key alone.
-			_, told := diagnose(err)
+			_, told := wire.Diagnose(err)
 			if errors.Is(told, ErrUnsupported) || errors.Is(told, ErrNoPermission) && strings.Contains(err.Error(), "command") {
 				return nil, err
 			}

@@ -1,6 +1,10 @@
 package rlock
 
-import "time"
+import (
+	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
 
 // How a person is told of holds and waits that last too long: each once, by one line in the
 // log. Holds are looked at by the keeper, which looks at each of them anyway; waits by the
@@ -44,7 +48,7 @@ func (t *tenure) tellLongHolds(now time.Time) {
 			continue
 		}
 		l.long = true
-		lock, kind, place := r.name.key, r.name.kindOf(l.shared), l.place
+		lock, kind, place := r.name.Key, r.name.kindOf(l.shared), l.place
 		if p := l.whole(); p != nil {
 			if p.long.Swap(true) {
 				continue
@@ -72,12 +76,12 @@ func (r *room) tellLongWait(v *waiting, now time.Time) {
 	holder, where := v.holder, ""
 	if t := r.tenure; t != nil && len(t.levels) > 0 {
 		first := &t.levels[0]
-		holder, where = t.text[:tenureLen]+first.owner.String(), first.place.known().String()
+		holder, where = t.text[:wire.TenureLen]+first.owner.String(), first.place.known().String()
 		if p := first.whole(); p != nil {
 			where = p.place.known().String()
 		}
 	}
-	r.client.config.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", r.name.key, "kind", r.name.kindOf(v.shared),
+	r.client.config.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", r.name.Key, "kind", r.name.kindOf(v.shared),
 		"owner", v.owner, "waited", now.Sub(v.began).Round(time.Millisecond), "place", v.place.known().String(),
 		"holder", holder, "holder_place", where)
 }

@@ -95,9 +95,9 @@ func sameLock(a, b *Lock) bool {
 
 // inOrder is the order in which parts are taken.
 func inOrder(a, b *single) int {
-	order := cmp.Or(cmp.Compare(a.name.key, b.name.key), cmp.Compare(a.name.id, b.name.id))
+	order := cmp.Or(cmp.Compare(a.name.Key, b.name.Key), cmp.Compare(a.name.id, b.name.id))
 	if order == 0 && a.client != b.client {
-		order = cmp.Compare(a.client.where(), b.client.where())
+		order = cmp.Compare(a.client.redis.Where(), b.client.redis.Where())
 	}
 	if order == 0 && a.shared != b.shared && b.shared {
 		order = -1 // a writer may read, and not the other way round
@@ -105,27 +105,6 @@ func inOrder(a, b *single) int {
 		order = 1
 	}
 	return order
-}
-
-// where returns the addresses that the client was given, and what else tells its keys
-// from those of other clients with these.
-func (c *Client) where() string {
-	option := c.config.Redis
-	addresses := slices.Clone(option.InitAddress)
-	if c.config.Client != nil {
-		for address := range c.redis.Nodes() {
-			addresses = append(addresses, address)
-		}
-	}
-	slices.Sort(addresses)
-	where := strings.Join(addresses, ",")
-	if option.Sentinel.MasterSet != "" {
-		where += " " + option.Sentinel.MasterSet
-	}
-	if option.SelectDB != 0 {
-		where += fmt.Sprintf(" database %d", option.SelectDB)
-	}
-	return where
 }
 
 // oneAfterTheOther takes all parts, and begins anew if one was lost meanwhile.

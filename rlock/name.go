@@ -1,76 +1,41 @@
 package rlock
 
 import (
-	"fmt"
 	"hash/maphash"
-	"strings"
+	"time"
 
-	"github.com/redis/rueidis"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
-
-// maxName is the longest name in bytes. Redis would take 512 MiB, and send them
-// with every command.
-const maxName = 64 << 10
 
 // A name is a lock's name and what follows from it, computed once for a Lock.
 type name struct {
-	key     string
+	wire.Keys
+	turn    string // the channel on which this client is told
 	id      kindID // its kind
-	slot    uint16 // of the key; 0 outside a Cluster
 	room    string // what the room is known by: the key, and of a lock with many owners one of them
 	shard   *shard // of the client, where the room is
 	permits int    // of a semaphore
-	tagged  string // by Redisson's rule: in braces unless it has one, for keys and channels of the same slot
-	channel string
-	extra   string // the key that the kind has beside the lock, "" for none
-
-	// These are of our own: different for any two names, with the lock's hash tag.
-	queue  string // the key of the queue
-	window string // the key that exists during the guests' turn
-	turns  string // the beginning of the names of the channels on which clients are told
-	turn   string // this client's
-
-	err error // ErrInvalidName: every call returns it
+	err     error  // ErrInvalidName: every call returns it
 }
 
 func (n *name) kind() *kind { return &kinds[n.id] }
 
-// newName applies Redisson's prefixName to the channel, and makes the names of our own:
-// see docs/protocol.md.
 func (c *Client) newName(id kindID, key string) *name {
-	n := &name{key: key, id: id, room: key, shard: c.shardOf(id, key)}
-	switch {
-	case key == "":
-		n.err = fmt.Errorf("rlock: %w: it is empty", ErrInvalidName)
-		return n
-	case len(key) > maxName:
-		n.err = fmt.Errorf("rlock: %w: it has %d bytes, more than %d", ErrInvalidName, len(key), maxName)
-		return n
-	}
-	prefix := n.kind().channel
-	if strings.Contains(key, "{") {
-		n.channel = prefix + key
-	} else {
-		n.channel = prefix + "{" + key + "}"
-	}
-	n.tagged = n.channel[len(prefix):]
-	switch {
-	case n.kind().extra != "":
-		n.extra = n.kind().extra + n.tagged
-	case n.id == readWriteKind:
-		n.extra = n.tagged
-	}
-	tag := n.own() + n.kind().layout
-	n.queue, n.window, n.turns = "rlock_queue:"+tag, "rlock_guests:"+tag, "rlock_turn:"+tag+":"
-	n.turn = n.turns + c.id.prefix
-	if c.redis.Mode() == rueidis.ClientModeCluster {
-		n.slot = slotOf(c.redis, key)
-		if n.slot != slotOf(c.redis, n.channel) || n.slot != slotOf(c.redis, n.queue) || n.extra != "" && n.slot != slotOf(c.redis, n.extra) {
-			n.err = fmt.Errorf("rlock: lock %q: %w: it has a brace but no hash tag, so that in a Cluster its channel has another slot: put the tag in both braces, as in \"{%s}\"",
-				key, ErrInvalidName, strings.Trim(key, "{}"))
-		}
-	}
+	n := &name{id: id, room: key, shard: c.shardOf(id, key)}
+	n.Keys, n.err = c.redis.KeysOf(key, n.kind().layout)
+	n.turn = n.Turns + c.id.Prefix
 	return n
+}
+
+// step returns the call for a step in the lock's queue, with the lease and the number of
+// fencing tokens that a grant is to have.
+func (n *name) step(c *Client, s wire.Step, lease time.Duration, tokens uint64) wire.Call {
+	k := n.kind()
+	s.Lease, s.Guests = c.milliseconds(lease), k.foreign
+	if k.number != nil {
+		s.Number = k.number(n, tokens)
+	}
+	return c.redis.Step(k.step, &n.Keys, s)
 }
 
 func (c *Client) shardOf(id kindID, key string) *shard {
@@ -87,32 +52,15 @@ func (c *Client) nameFor(n *name, o Owner) *name {
 
 // nameForText is nameFor for an owner in Redis, "<uuid>:<id>".
 func (c *Client) nameForText(n *name, owner string) *name {
-	if !n.kind().many || len(owner) < tenureLen {
+	if !n.kind().many || len(owner) < wire.TenureLen {
 		return n
 	}
-	return c.withRoom(n, owner[tenureLen:])
+	return c.withRoom(n, owner[wire.TenureLen:])
 }
 
 func (c *Client) withRoom(n *name, owner string) *name {
 	room := *n
-	room.room = n.key + "\x00" + owner
+	room.room = n.Key + "\x00" + owner
 	room.shard = c.shardOf(n.id, room.room)
 	return &room
-}
-
-// own returns what stands for the name in keys and channels that Redisson does not
-// share. It is in the slot of the name, and no other name has the same: by Redisson's
-// rule alone "x" and "{x}" would share a queue and be granted each other's lock. If a
-// brace is in the name it ends with a colon, else it ends with a brace.
-func (n *name) own() string {
-	if n.tagged == n.key {
-		return n.key + ":"
-	}
-	return n.tagged
-}
-
-// slotOf asks the command builder, which routes by the same number.
-func slotOf(redis rueidis.Client, key string) uint16 {
-	cmd := redis.B().Exists().Key(key).Build()
-	return cmd.Slot()
 }

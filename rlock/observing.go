@@ -122,7 +122,7 @@ func (o *observing) renewed(info RenewedInfo) {
 
 // infoOf says which lock a request is for.
 func (c *Client) infoOf(n *name, owner Owner, shared bool) LockInfo {
-	return LockInfo{Client: c, Name: n.key, Kind: n.kindOf(shared), Owner: owner}
+	return LockInfo{Client: c, Name: n.Key, Kind: n.kindOf(shared), Owner: owner}
 }
 
 // watches reports whether the Observer is told of the request: not if it is for a part of

@@ -2,12 +2,10 @@ package rlock
 
 import (
 	"bytes"
-	"encoding/hex"
 	"runtime"
 	"strconv"
 	"sync/atomic"
 
-	"github.com/google/uuid"
 	"github.com/petermattis/goid"
 )
 
@@ -67,50 +65,3 @@ func printedGoroutineID() uint64 {
 	}
 	return id
 }
-
-// A clientID makes the UUIDs of one client's tenures. Each tenure has its own, so
-// that a command that arrives late, from a connection long dead, can never touch
-// a later tenure. The UUIDs are of version 8 (RFC 9562, 5.8): the first three
-// groups are the client's, the others count its tenures from a random start.
-type clientID struct {
-	prefix string // "xxxxxxxx-xxxx-8xxx-"
-	last   atomic.Uint64
-}
-
-func newClientID() *clientID {
-	random := uuid.New()
-	random[6] = 0x80 | random[6]&0x0f
-	id := &clientID{prefix: random.String()[:19]}
-	var start uint64
-	for _, b := range random[8:] {
-		start = start<<8 | uint64(b)
-	}
-	id.last.Store(start)
-	return id
-}
-
-// owner returns "<uuid>:<id>" with the UUID of a new tenure: 36 characters and a
-// colon that stand for the tenure, then the owner.
-func (c *clientID) owner(o Owner) string {
-	n := c.last.Add(1)
-	n = n&^(0b11<<62) | 0b10<<62 // the variant that RFC 9562 asks for
-	var raw [8]byte
-	for i := range raw {
-		raw[i] = byte(n >> (56 - 8*i))
-	}
-	buf := make([]byte, 0, 64)
-	buf = append(buf, c.prefix...)
-	buf = hex.AppendEncode(buf, raw[:2])
-	buf = append(buf, '-')
-	buf = hex.AppendEncode(buf, raw[2:])
-	buf = append(buf, ':')
-	return string(strconv.AppendUint(buf, o.id, 10))
-}
-
-// isOurs reports whether an owner in Redis is one of rlock's, of any client, by the
-// version of its UUID. Redisson's are of version 4.
-func isOurs(owner string) bool { return len(owner) > 14 && owner[14] == '8' }
-
-// tenureLen is the length of the part of an owner's text that stands for the
-// tenure: the UUID and the colon.
-const tenureLen = 37

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A ReadWriteLock is a pair of locks of one name: any number of owners may hold
@@ -86,25 +88,25 @@ const (
 	writeSuffix = ":write"
 )
 
-func acquireReadWrite(t *tenure) call {
+func acquireReadWrite(t *tenure) wire.Call {
 	mode, n := "write", t.room.name
 	if t.shared {
 		mode = "read"
 	}
-	return rwAcquireScript.inline(4, n.key, n.queue, n.window, n.extra, t.room.client.milliseconds(t.lease), t.text, mode)
+	return wire.ReadWriteAcquire.Call(4, n.Key, n.Queue, n.Window, n.Extra, t.room.client.milliseconds(t.lease), t.text, mode)
 }
 
-func mirrorReadWrite(c *Client, part []sent) call {
+func mirrorReadWrite(c *Client, part []sent) wire.Call {
 	keys := make([]string, 0, 3*len(part))
 	args := make([]string, 0, 1+5*len(part))
-	args = append(args, c.family)
+	args = append(args, c.redis.Family())
 	for _, s := range part {
 		n := s.tenure.room.name
-		keys = append(keys, n.key, n.extra, n.channel)
+		keys = append(keys, n.Key, n.Extra, n.Channel)
 		queue, _ := s.asks()
-		args = append(args, s.lease, s.owner, s.count, flag(s.reads), queue)
+		args = append(args, s.lease, s.owner, s.count, wire.Flag(s.reads), queue)
 	}
-	return call{script: rwMirrorScript, keys: keys, args: args}
+	return wire.Call{Script: wire.ReadWriteMirror, Keys: keys, Args: args}
 }
 
 // readersOrWriters returns the readers only while nobody writes, as Redisson's

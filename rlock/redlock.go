@@ -60,7 +60,7 @@ func NewRedLock(clients []*Client, name string) *Lock {
 		if c == nil {
 			return refused("client %d is nil", i)
 		}
-		if other := slices.IndexFunc(clients[:i], c.sharesServer); other >= 0 {
+		if other := slices.IndexFunc(clients[:i], func(other *Client) bool { return c.redis.Shares(other.redis) }); other >= 0 {
 			return refused("clients %d and %d have the same server, which would count twice", other, i)
 		}
 		parts = append(parts, c.NewLock(name))
@@ -71,19 +71,6 @@ func NewRedLock(clients []*Client, name string) *Lock {
 	c := newCompound(name, parts, len(parts)/2+1)
 	c.gather, c.kind = c.elect, KindRed
 	return &Lock{c}
-}
-
-// sharesServer reports whether both clients are known to have the same server, in
-// whatever database. Those that dial in a way of their own may be anywhere.
-func (c *Client) sharesServer(other *Client) bool {
-	a, b := c.config.Redis, other.config.Redis
-	switch {
-	case c.redis == other.redis:
-		return true
-	case a.DialCtxFn != nil || b.DialCtxFn != nil || a.Sentinel.MasterSet != b.Sentinel.MasterSet:
-		return false
-	}
-	return slices.ContainsFunc(a.InitAddress, func(address string) bool { return slices.Contains(b.InitAddress, address) })
 }
 
 // elect gathers a majority. What is still asked for when it has one, or gives up, is

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // unlock takes one level off the hold of o: that of the handle h, or without one
@@ -68,18 +70,18 @@ func (c *Client) notHeld(n *name, o Owner, shared bool, h *Hold) error {
 	var cause error
 	nothing := ErrNotHeld // a handle forgets nothing
 	if h == nil {
-		cause = c.losses.unlock(lossKey{n.id, n.key, o}, shared)
+		cause = c.losses.unlock(lossKey{n.id, n.Key, o}, shared)
 		nothing = c.losses.notHeld()
 	} else if cause = h.giveBack(); cause != nil && !h.part {
-		c.losses.unlock(lossKey{n.id, n.key, o}, shared)
+		c.losses.unlock(lossKey{n.id, n.Key, o}, shared)
 	}
 	switch {
 	case cause != nil:
 		return cause
 	case c.closed.Load():
-		return fmt.Errorf("rlock: unlock %q: %w", n.key, ErrClosed)
+		return fmt.Errorf("rlock: unlock %q: %w", n.Key, ErrClosed)
 	}
-	return fmt.Errorf("rlock: unlock %q: owner %s: %w", n.key, o, nothing)
+	return fmt.Errorf("rlock: unlock %q: owner %s: %w", n.Key, o, nothing)
 }
 
 // release ends the tenure, whose last level was o's, and frees the lock in Redis. It
@@ -118,19 +120,19 @@ func (r *room) release(t *tenure, o Owner, now time.Time) error {
 	if wasTicket {
 		r.leaving = slices.DeleteFunc(r.leaving, func(other *tenure) bool { return other == t })
 	}
-	untold := released(l.err)
-	_, err := diagnose(l.err)
+	untold := wire.Released(l.err)
+	_, err := wire.Diagnose(l.err)
 	if errors.Is(err, ErrWrongType) && !untold {
 		left, err = 0, nil // somebody has put another key in its place
 	}
 	switch {
 	case untold:
 		t.end()
-		err = fmt.Errorf("rlock: unlock %q: owner %s: it is released, but the waiters were not told, and look again within two seconds: %w", r.name.key, o, err)
+		err = fmt.Errorf("rlock: unlock %q: owner %s: it is released, but the waiters were not told, and look again within two seconds: %w", r.name.Key, o, err)
 	case err != nil:
 		t.disown(time.Now())
 		err = fmt.Errorf("rlock: unlock %q: owner %s: %w, it is tried again until the lease ends at %s: %w",
-			r.name.key, o, ErrUnconfirmed, t.until.Format(time.TimeOnly), err)
+			r.name.Key, o, ErrUnconfirmed, t.until.Format(time.TimeOnly), err)
 	case left == 0:
 		t.end()
 		r.shard.counts.lost[LostKeyGone]++
@@ -159,34 +161,34 @@ func (r *room) nextTicket(now time.Time) *tenure {
 // takes no longer than an Unlock has: the wait for a place counts.
 func (t *tenure) release(now time.Time, next *tenure) (left int64, l landing) {
 	c, n := t.room.client, t.room.name
-	releases := &c.nodes.to(n.slot).releases
-	place, ok := releases.tryEnter()
+	releases := &c.redis.Limits(n.Slot).Releases
+	place, ok := releases.TryEnter()
 	// A wait for a context as well costs 3 % of the throughput of many goroutines.
 	ctx := context.Background()
-	if !ok || !c.wires.ends() {
-		ctx = c.deadline.context(now)
+	if !ok || !c.redis.Ends() {
+		ctx = c.redis.Deadline(now)
 	}
 	if !ok {
 		var err error
-		if place, err = releases.enter(ctx, nil); err != nil {
+		if place, err = releases.Enter(ctx, nil); err != nil {
 			return 0, landing{err: err}
 		}
 	}
-	defer place.leave()
-	c.traffic.commands.Add(1)
-	s := step{leave: t.member()}
+	defer place.Leave()
+	s := wire.Step{Leave: t.member()}
 	if next == nil {
-		left, l.err = n.step(c, s).do(ctx, c.redis).AsInt64()
+		left, l.err = c.redis.Do(ctx, n.step(c, s, 0, 0)).AsInt64()
 		return left, l
 	}
-	s.join, s.lease, s.reserve = next.member(), next.lease, next.tokens.asked()
-	l.answer, l.err = next.stepped(n.step(c, s).do(ctx, c.redis))
-	l.settled = answered(l.err)
-	return l.answer.left, l
+	s.Join = next.member()
+	tokens := next.tokens.asked()
+	l.answer, l.err = wire.ReadStep(c.redis.Do(ctx, n.step(c, s, next.lease, tokens)), tokens)
+	l.settled = wire.Answered(l.err)
+	return l.answer.Left, l
 }
 
-func (t *tenure) releaseCall() call {
-	return t.room.name.step(t.room.client, step{leave: t.member()})
+func (t *tenure) releaseCall() wire.Call {
+	return t.room.name.step(t.room.client, wire.Step{Leave: t.member()}, 0, 0)
 }
 
 // errForced is the cause of a loss that this client has brought about.
@@ -200,19 +202,18 @@ func (c *Client) forceUnlock(ctx context.Context, n *name, shared bool) (bool, e
 	if err != nil {
 		return false, err
 	}
-	ctx, cancel := c.within(ctx)
+	ctx, cancel := c.redis.Within(ctx)
 	defer cancel()
 	released := false
 	for _, holder := range n.kind().holders(fields, shared) {
-		place, err := c.nodes.to(n.slot).releases.enter(ctx, nil)
+		place, err := c.redis.Limits(n.Slot).Releases.Enter(ctx, nil)
 		var reply int64
 		if err == nil {
-			c.traffic.commands.Add(1)
-			reply, err = n.step(c, step{leave: "x" + holder}).do(ctx, c.redis).AsInt64()
-			place.leave()
+			reply, err = c.redis.Do(ctx, n.step(c, wire.Step{Leave: "x" + holder}, 0, 0)).AsInt64()
+			place.Leave()
 		}
 		if r := c.enterIfAny(c.nameForText(n, holder)); r != nil {
-			if t := r.tenure; t != nil && strings.HasPrefix(holder, t.text[:tenureLen]) {
+			if t := r.tenure; t != nil && strings.HasPrefix(holder, t.text[:wire.TenureLen]) {
 				switch {
 				case err != nil:
 					t.mirror() // which finds out
@@ -224,8 +225,8 @@ func (c *Client) forceUnlock(ctx context.Context, n *name, shared bool) (bool, e
 			r.exit()
 		}
 		if err != nil {
-			_, err = diagnose(err)
-			return false, fmt.Errorf("rlock: force unlock %q: %w", n.key, err)
+			_, err = wire.Diagnose(err)
+			return false, fmt.Errorf("rlock: force unlock %q: %w", n.Key, err)
 		}
 		released = released || reply > 0
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // NewSemaphore returns the semaphore of that name, which up to permits owners hold at once,
@@ -43,20 +45,22 @@ func (c *Client) NewSemaphore(key string, permits int) *Lock {
 
 // The kind of a semaphore: a sorted set of the owners and the ends of their leases.
 
-func acquireSemaphore(t *tenure) call {
+func acquireSemaphore(t *tenure) wire.Call {
 	n := t.room.name
-	return semaphoreAcquireScript.inline(2, n.key, n.queue,
+	return wire.SemaphoreAcquire.Call(2, n.Key, n.Queue,
 		t.room.client.milliseconds(t.lease), t.text, strconv.Itoa(n.permits))
 }
 
-func mirrorSemaphore(_ *Client, part []sent) call {
+func permitsOfLock(n *name, _ uint64) string { return strconv.Itoa(n.permits) }
+
+func mirrorSemaphore(_ *Client, part []sent) wire.Call {
 	keys := make([]string, 0, len(part))
 	args := make([]string, 0, 2*len(part))
 	for _, s := range part {
-		keys = append(keys, s.tenure.room.name.key)
+		keys = append(keys, s.tenure.room.name.Key)
 		args = append(args, s.lease, s.owner)
 	}
-	return call{script: semaphoreMirrorScript, keys: keys, args: args}
+	return wire.Call{Script: wire.SemaphoreMirror, Keys: keys, Args: args}
 }
 
 // permitHolders are the owners in Redis, those included whose leases are over.
@@ -84,16 +88,16 @@ func (l *single) permitsHeld(ctx context.Context) (left []time.Duration, err err
 	if n.err != nil {
 		return nil, n.err
 	}
-	replies, err := c.survey(ctx, n, func() []rueidis.Completed {
-		return []rueidis.Completed{c.redis.B().Arbitrary("ZRANGE").Keys(n.key).Args("0", "-1", "WITHSCORES").Build(), c.redis.B().Time().Build()}
+	replies, err := c.redis.Survey(ctx, n.Slot, func() []rueidis.Completed {
+		return []rueidis.Completed{c.redis.Arbitrary(n.Key, "ZRANGE", "0", "-1", "WITHSCORES"), c.redis.Client.B().Time().Build()}
 	})
 	var permits []permit
 	if err == nil {
 		permits, err = permitsOf(replies[0], replies[1])
 	}
 	if err != nil {
-		_, err = diagnose(err)
-		return nil, fmt.Errorf("rlock: look at %q: %w", n.key, err)
+		_, err = wire.Diagnose(err)
+		return nil, fmt.Errorf("rlock: look at %q: %w", n.Key, err)
 	}
 	for _, p := range permits {
 		left = append(left, p.left)
@@ -119,7 +123,7 @@ func permitsOf(members, clock rueidis.RedisResult) (held []permit, err error) {
 		return nil, err
 	}
 	for _, end := range ends {
-		if left := fromMilliseconds(int64(end.Score)) - now; left > 0 {
+		if left := wire.Milliseconds(int64(end.Score)) - now; left > 0 {
 			held = append(held, permit{end.Member, left})
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A single is a lock of one key.
@@ -16,7 +18,7 @@ type single struct {
 	shared bool // whether it is the read lock of its name
 }
 
-func (l *single) title() string { return l.name.key }
+func (l *single) title() string { return l.name.Key }
 
 func (l *single) beneath() []*single { return []*single{l} }
 
@@ -27,7 +29,7 @@ func (l *single) same(other *single) bool { return l.sameName(other) && l.shared
 
 // sameName reports whether both are the same lock, or a reader's and a writer's.
 func (l *single) sameName(other *single) bool {
-	return l.client == other.client && l.name.id == other.name.id && l.name.key == other.name.key
+	return l.client == other.client && l.name.id == other.name.id && l.name.Key == other.name.Key
 }
 
 func (l *single) take(ctx context.Context, req request) error {
@@ -43,7 +45,7 @@ func (l *single) hold(ctx, parent context.Context, req request) (*Hold, error) {
 	req.hold = h
 	err := l.client.acquire(ctx, n, req)
 	if errors.Is(err, ErrNotAcquired) {
-		err = fmt.Errorf("rlock: lock %q: %w", l.name.key, err)
+		err = fmt.Errorf("rlock: lock %q: %w", l.name.Key, err)
 	}
 	if err != nil {
 		h.cancel(err)
@@ -73,7 +75,7 @@ func keyTTL(ctx context.Context, l *single) (time.Duration, error) {
 	case ms == -1:
 		return -1, nil
 	}
-	return fromMilliseconds(ms), nil
+	return wire.Milliseconds(ms), nil
 }
 
 func (l *single) depth(o Owner) int {
@@ -94,7 +96,7 @@ func (l *single) token(o Owner) (uint64, error) {
 		return 0, l.name.err
 	}
 	if !l.name.kind().fenced {
-		return 0, errNoToken(l.name.key)
+		return 0, errNoToken(l.name.Key)
 	}
 	if r := l.client.enterIfAny(l.name); r != nil {
 		defer r.exit()
@@ -102,10 +104,10 @@ func (l *single) token(o Owner) (uint64, error) {
 			return t.tokens.current, nil
 		}
 	}
-	if cause := l.client.losses.find(lossKey{l.name.id, l.name.key, o}); cause != nil {
+	if cause := l.client.losses.find(lossKey{l.name.id, l.name.Key, o}); cause != nil {
 		return 0, cause
 	}
-	return 0, fmt.Errorf("rlock: token of %q: owner %s: %w", l.name.key, o, l.client.losses.notHeld())
+	return 0, fmt.Errorf("rlock: token of %q: owner %s: %w", l.name.Key, o, l.client.losses.notHeld())
 }
 
 // keyExists reports whether the lock's key is there.

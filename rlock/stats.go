@@ -92,7 +92,7 @@ func (c *Client) Stats() (s Stats) {
 		s.LostForced += n.lost[LostForced]
 	}
 	s.Renewals, s.RenewalsFailed = c.traffic.renewals.Load(), c.traffic.unrenewed.Load()
-	s.Commands = c.traffic.commands.Load()
+	s.Commands = c.redis.Commands()
 	return s
 }
 
@@ -148,7 +148,6 @@ func (n *counts) gaveUp(err error, canceled bool) {
 // traffic is what the client has sent, in cache lines of its own.
 type traffic struct {
 	_         [64]byte
-	commands  atomic.Int64
 	renewals  atomic.Int64
 	unrenewed atomic.Int64
 	_         [64]byte

@@ -112,7 +112,7 @@ func (c *Client) newTenure(r *room, req request, now time.Time) *tenure {
 	}
 	r.shard.spareTenure = nil
 	*t = tenure{} // apart, since a tenure is large: it is cleared in place, and not made elsewhere and copied
-	t.room, t.owner, t.shared, t.text = r, req.owner, req.shared, c.id.owner(req.owner)
+	t.room, t.owner, t.shared, t.text = r, req.owner, req.shared, c.id.Owner(req.owner.id)
 	t.levels, t.contestedAt = t.first[:0], now
 	if t.shown = (shape{t.owner, 1, false}); t.shared {
 		t.shown = shape{t.owner, 0, true}
@@ -312,18 +312,18 @@ func (t *tenure) lostLevels(levels []level, why error) ending {
 			l.hold.lost = cause
 		}
 		if l.told() {
-			r.client.losses.add(lossKey{r.name.id, r.name.key, l.owner}, l, cause)
+			r.client.losses.add(lossKey{r.name.id, r.name.Key, l.owner}, l, cause)
 		}
 	}
 	return e
 }
 
 func errLost(n *name, o Owner, why error) error {
-	return fmt.Errorf("rlock: lock %q of owner %s: %w: %w", n.key, o, ErrLost, why)
+	return fmt.Errorf("rlock: lock %q of owner %s: %w: %w", n.Key, o, ErrLost, why)
 }
 
 func errClosed(n *name, o Owner) error {
-	return fmt.Errorf("rlock: lock %q of owner %s: %w", n.key, o, ErrClosed)
+	return fmt.Errorf("rlock: lock %q of owner %s: %w", n.Key, o, ErrClosed)
 }
 
 // announce tells the holders, the Observer and the log. It is called once, without the
@@ -339,7 +339,7 @@ func (e ending) announce() {
 		return
 	}
 	e.room.client.config.Logger.Log(context.Background(), e.severity, "rlock: lock lost",
-		"lock", e.room.name.key, "owner", e.levels[0].owner, "cause", e.cause)
+		"lock", e.room.name.Key, "owner", e.levels[0].owner, "cause", e.cause)
 }
 
 // abandon ends the hold because the client closes.

@@ -34,7 +34,7 @@ func (s *shard) roomsOf(key string) (names []*name) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.rooms {
-		if r.name.key == key {
+		if r.name.Key == key {
 			names = append(names, r.name)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/lease"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A ticket is a tenure made in advance: its text stands in the lock's queue in Redis until
@@ -59,15 +60,15 @@ func (r *room) listening() bool { return r.sub != nil && r.sub.Confirmed() }
 // noticed deals with a message on this client's channel of the lock. Rooms of different
 // kinds share the channel.
 func (c *Client) noticed(n *name, message string) {
-	notice, ok := parseNotice(message)
-	if !ok || notice.lock != n.key || !strings.HasPrefix(notice.ticket, c.id.prefix) || c.closed.Load() {
+	notice, ok := wire.ParseNotice(message)
+	if !ok || notice.Lock != n.Key || !strings.HasPrefix(notice.Ticket, c.id.Prefix) || c.closed.Load() {
 		return
 	}
 	now := time.Now()
 	for id := range kinds {
 		other := *n
-		other.id, other.room, other.shard = kindID(id), n.key, c.shardOf(kindID(id), n.key)
-		r := c.enterIfAny(c.nameForText(&other, notice.ticket))
+		other.id, other.room, other.shard = kindID(id), n.Key, c.shardOf(kindID(id), n.Key)
+		r := c.enterIfAny(c.nameForText(&other, notice.Ticket))
 		if r == nil {
 			continue
 		}
@@ -77,25 +78,25 @@ func (c *Client) noticed(n *name, message string) {
 			return
 		}
 	}
-	if !notice.granted || n.kind().many { // each room of these hears the messages for all
+	if !notice.Granted || n.kind().many { // each room of these hears the messages for all
 		return
 	}
 	// No waiter wants it, and the next in the queue must not wait for that.
 	r := c.enter(n)
 	t := c.newTenure(r, request{}, now)
-	t.text = notice.ticket
+	t.text = notice.Ticket
 	t.disown(now)
 	r.exit()
 }
 
 // noticed reports whether the notice is about a ticket of the room, and deals with it.
-func (r *room) noticed(n notice, now time.Time) bool {
-	w := r.waiterWith(n.ticket)
-	isOf := func(t *tenure) bool { return strings.HasPrefix(n.ticket, t.text[:tenureLen]) }
+func (r *room) noticed(n wire.Notice, now time.Time) bool {
+	w := r.waiterWith(n.Ticket)
+	isOf := func(t *tenure) bool { return strings.HasPrefix(n.Ticket, t.text[:wire.TenureLen]) }
 	switch {
 	case w == nil:
 		return r.tenure != nil && isOf(r.tenure) || slices.ContainsFunc(r.leaving, isOf)
-	case !n.granted:
+	case !n.Granted:
 		r.usher()
 		w.Value.lookNow(now)
 		w.Wake()
@@ -125,15 +126,15 @@ func (r *room) waiterWith(ticket string) *waiter {
 
 // take gives w the lock that its ticket was granted, or has it look first if too little of
 // the claim is certain.
-func (r *room) take(w *waiter, n notice, now time.Time) {
+func (r *room) take(w *waiter, n wire.Notice, now time.Time) {
 	v := &w.Value
 	t := v.ticket
 	t.sending(t.seen, claimLease)
 	t.trust.Confirmed()
-	if r.worthTaking(t, now) && (t.tokens == nil || n.reserved > 0) {
+	if r.worthTaking(t, now) && (t.tokens == nil || n.Reserved > 0) {
 		t.claimed = true
 		t.contested = true // it was freed for others
-		t.tokens.take(n.counter, n.reserved)
+		t.tokens.take(n.Counter, n.Reserved)
 		r.grant(t, w, ByQueue, now)
 	} else {
 		t.trust = lease.Trust{}

@@ -30,7 +30,7 @@ func (v *verifier) verify() {
 		v.again = true
 		return
 	}
-	v.running = v.client.background.start(v.run)
+	v.running = v.client.redis.Start(v.run)
 }
 
 // run verifies as often as it is asked to, with a pause in between.
@@ -40,7 +40,7 @@ func (v *verifier) run() {
 	for {
 		v.client.mirrorAll()
 		select {
-		case <-v.client.ctx.Done():
+		case <-v.client.redis.Done():
 			return
 		case <-pause.C:
 		}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 	"github.com/go-rlock/rlock/waitqueue"
 )
 
@@ -20,9 +20,6 @@ const (
 	// Without pub/sub waiters poll, at intervals from firstPoll doubling to
 	// lastPoll (as Redisson's spin lock), with jitter.
 	firstPoll, lastPoll = time.Millisecond, 128 * time.Millisecond
-	// After a fault that waiting may cure, a waiter tries again after firstRetry,
-	// doubling to lastRetry.
-	firstRetry, lastRetry = 10 * time.Millisecond, 500 * time.Millisecond
 	// queueLeast is the shortest wait that is worth a place in the queue: the ticket of a
 	// shorter one would often be granted when its waiter has left.
 	queueLeast = 5 * time.Millisecond
@@ -133,8 +130,8 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 			return c.refused(ctx, n, &req, err)
 		}
 	}
-	if err := over(ctx); err != nil {
-		return c.refused(ctx, n, &req, fmt.Errorf("rlock: lock %q: %w", n.key, err))
+	if err := wire.Over(ctx); err != nil {
+		return c.refused(ctx, n, &req, fmt.Errorf("rlock: lock %q: %w", n.Key, err))
 	}
 	if c.config.RecordPlaces {
 		req.place = c.place()
@@ -146,7 +143,7 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 		if t.shared && !req.shared {
 			r.shard.counts.failed++
 			r.exit()
-			return c.refused(ctx, n, &req, fmt.Errorf("rlock: lock %q: %w", n.key, errUpgrade(req.owner)))
+			return c.refused(ctx, n, &req, fmt.Errorf("rlock: lock %q: %w", n.Key, errUpgrade(req.owner)))
 		}
 		t.nest(now, req)
 		r.exit()
@@ -155,15 +152,15 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 		}
 		return nil
 	}
-	switch cause := c.losses.blocks(lossKey{n.id, n.key, req.owner}, now); {
+	switch cause := c.losses.blocks(lossKey{n.id, n.Key, req.owner}, now); {
 	case c.closed.Load():
 		r.shard.counts.failed++
 		r.exit()
-		return c.refused(ctx, n, &req, fmt.Errorf("rlock: lock %q: %w", n.key, ErrClosed))
+		return c.refused(ctx, n, &req, fmt.Errorf("rlock: lock %q: %w", n.Key, ErrClosed))
 	case cause != nil:
 		r.shard.counts.failed++
 		r.exit()
-		return c.refused(ctx, n, &req, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", n.key, cause))
+		return c.refused(ctx, n, &req, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", n.Key, cause))
 	case t != nil && r.mayJoin(now, req):
 		t.join(now, req)
 		r.exit()
@@ -191,7 +188,7 @@ func (c *Client) acquire(ctx context.Context, n *name, req request) error {
 func (c *Client) checkLease(n *name, ask time.Duration) error {
 	shortest := (2 * c.drift(0)).Round(time.Millisecond) + time.Millisecond
 	if ask < shortest {
-		return fmt.Errorf("rlock: lock %q: %w of %v: use at least %v, or 0 for the watchdog", n.key, ErrInvalidLease, ask, shortest)
+		return fmt.Errorf("rlock: lock %q: %w of %v: use at least %v, or 0 for the watchdog", n.Key, ErrInvalidLease, ask, shortest)
 	}
 	return nil
 }
@@ -199,7 +196,7 @@ func (c *Client) checkLease(n *name, ask time.Duration) error {
 // await waits in the queue until w has the lock or its caller gives up. It is
 // called with the mutex held, and gives it back.
 func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
-	v, closing := &w.Value, r.client.ctx.Done()
+	v, closing := &w.Value, r.client.redis.Done()
 	var timer *time.Timer
 	for {
 		switch {
@@ -210,7 +207,7 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		case v.fatal:
 			return r.giveUp(ctx, w, v.err)
 		case ctx.Err() != nil:
-			return r.giveUp(ctx, w, timeUp(ctx, v.err))
+			return r.giveUp(ctx, w, wire.TimeUp(ctx, v.err))
 		}
 		op, at := r.next(w, now)
 		if op != resting {
@@ -229,7 +226,7 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 				r.attempt(ctx, w, acquiring, now)
 				v.nudge = false
 			} else {
-				f, err := diagnose(err)
+				f, err := wire.Diagnose(err)
 				v.failed(f, err, now)
 			}
 			continue
@@ -383,9 +380,9 @@ func (r *room) giveUp(ctx context.Context, w *waiter, err error) error {
 	switch {
 	case errors.Is(err, ErrNotAcquired):
 	case holder != "":
-		err = fmt.Errorf("rlock: lock %q: %w: it is %s", n.key, err, holder)
+		err = fmt.Errorf("rlock: lock %q: %w: it is %s", n.Key, err, holder)
 	default:
-		err = fmt.Errorf("rlock: lock %q: %w", n.key, err)
+		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
 	}
 	if c.watches(&v.request) {
 		c.tellGaveUp(ctx, n, &v.request, err, now.Sub(v.began), v.waits)
@@ -418,51 +415,18 @@ func (r *room) leave(w *waiter) {
 }
 
 // failed notes an error, and how long to wait before the next attempt.
-func (v *waiting) failed(f fault, err error, now time.Time) {
+func (v *waiting) failed(f wire.Fault, err error, now time.Time) {
 	switch {
 	case !errors.Is(err, rueidis.ErrClosing):
 		v.shut = time.Time{}
 	case v.shut.IsZero():
 		v.shut = now
 	case now.Sub(v.shut) >= shutTime:
-		f, err = never, fmt.Errorf("%w: the rueidis client in Config.Client is: %w", ErrClosed, err)
+		f, err = wire.Never, fmt.Errorf("%w: the rueidis client in Config.Client is: %w", ErrClosed, err)
 	}
 	v.err = err
-	v.fatal = f == never
-	v.rest = now.Add(jitter(min(firstRetry<<min(v.fails, 10), lastRetry)))
+	v.fatal = f == wire.Never
+	v.rest = now.Add(wire.Jitter(min(wire.FirstRetry<<min(v.fails, 10), wire.LastRetry)))
 	v.lookAt = v.rest
 	v.fails++
-}
-
-// fromMilliseconds is as long as a Duration can be at most: others' leases may be
-// longer.
-func fromMilliseconds(ms int64) time.Duration {
-	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
-}
-
-// jitter returns between half of d and d, so that waiters that failed together
-// do not come back together.
-func jitter(d time.Duration) time.Duration {
-	if d <= 1 {
-		return d
-	}
-	return d/2 + rand.N(d/2)
-}
-
-// timeUp says why a wait is over, and what Redis said last if that was an error.
-func timeUp(ctx context.Context, last error) error {
-	if last == nil {
-		return over(ctx)
-	}
-	return fmt.Errorf("%w; Redis said last: %w", over(ctx), last)
-}
-
-// over returns why ctx is over, nil if it is not: its error, and its cause if that says
-// more, as for the context of a hold that was lost.
-func over(ctx context.Context) error {
-	err := ctx.Err()
-	if cause := context.Cause(ctx); err != nil && cause != err {
-		return fmt.Errorf("%w: %w", err, cause)
-	}
-	return err
 }

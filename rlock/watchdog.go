@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/lease"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A tenure is what the keeper renews: these are the methods it is renewed by.
@@ -18,7 +19,7 @@ import (
 func (t *tenure) Entry() *lease.Entry { return &t.entry }
 
 // Group implements [lease.Renewable]: the node.
-func (t *tenure) Group() uint32 { return t.room.client.nodes.of(t.room.name.slot) }
+func (t *tenure) Group() uint32 { return t.room.client.redis.Nodes.Of(t.room.name.Slot) }
 
 // Due implements [lease.Renewable].
 func (t *tenure) Due(now time.Time) (send bool) {
@@ -83,7 +84,7 @@ var errGone = errors.New("its key is gone, or another's")
 // build returns what is to be sent for the tenure now, if anything.
 func (t *tenure) build(now time.Time) (s sent, ok bool) {
 	c, n := t.room.client, t.room.name
-	s = sent{tenure: t, group: int(n.slot)<<8 | int(n.id), phase: t.phase, claimed: t.claimed}
+	s = sent{tenure: t, group: int(n.Slot)<<8 | int(n.id), phase: t.phase, claimed: t.claimed}
 	switch t.phase {
 	case held:
 		ttl := t.wanted(now)
@@ -93,8 +94,8 @@ func (t *tenure) build(now time.Time) (s sent, ok bool) {
 		s.opened = wrote && t.shown.writes == 0
 		var digits [20]byte
 		owner := strconv.AppendUint(digits[:0], t.owner.id, 10) // it seldom differs, and allocates nothing then
-		if t.text[tenureLen:] != string(owner) {
-			t.text = t.text[:tenureLen] + string(owner)
+		if t.text[wire.TenureLen:] != string(owner) {
+			t.text = t.text[:wire.TenureLen] + string(owner)
 		}
 		s.lease, s.owner, s.count, s.reads = c.milliseconds(ttl), t.text, strconv.Itoa(int(t.shown.writes)), t.shown.reads
 		s.asking = t.shared || t.room.queue.Len() > 0
@@ -124,7 +125,7 @@ func (t *tenure) answered(now time.Time, s sent, reached bool) {
 		t.answeredRelease(now, s, reached)
 		return
 	}
-	_, err := diagnose(s.err)
+	_, err := wire.Diagnose(s.err)
 	switch {
 	case errors.Is(err, ErrWrongType) || err == nil && s.reply == 0:
 		t.lose(errGone)
@@ -152,7 +153,7 @@ func (t *tenure) answered(now time.Time, s sent, reached bool) {
 func (t *tenure) failed(now time.Time, s sent, err error, reached bool) {
 	c := t.room.client
 	t.dirty, t.err = true, err
-	if !answered(s.err) {
+	if !wire.Answered(s.err) {
 		t.unanswered()
 	}
 	if reached {

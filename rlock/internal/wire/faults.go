@@ -1,4 +1,4 @@
-package rlock
+package wire
 
 import (
 	"errors"
@@ -11,23 +11,23 @@ import (
 	"github.com/go-rlock/rlock/internal/secret"
 )
 
-// A fault says what an error from Redis means for the command that met it.
-type fault int
+// A Fault says what an error from Redis means for the command that met it.
+type Fault int
 
 const (
-	// unknown: the command may have been executed, or may be yet. The connection
+	// Unknown: the command may have been executed, or may be yet. The connection
 	// ended, or the time did, before the reply came.
-	unknown fault = iota
-	// notNow: the command was certainly not executed, and waiting may cure it: a
+	Unknown Fault = iota
+	// NotNow: the command was certainly not executed, and waiting may cure it: a
 	// failover, a server that is loading, full or unreachable.
-	notNow
-	// never: the command was certainly not executed, and waiting cures nothing.
-	never
+	NotNow
+	// Never: the command was certainly not executed, and waiting cures nothing.
+	Never
 )
 
-// errCrowded is the fault of a command that found no place among those in flight
+// ErrCrowded is the fault of a command that found no place among those in flight
 // to its node.
-var errCrowded = errors.New("too many commands in flight to the node, which does not answer")
+var ErrCrowded = errors.New("too many commands in flight to the node, which does not answer")
 
 // curable are the error codes of replies that say "not executed, try again".
 // rueidis retries some of them, and only for some commands (see its cluster.go), so the
@@ -38,24 +38,24 @@ var curable = []string{
 	"max number of clients",
 }
 
-// diagnose sorts err, and wraps those that a caller can act on in their sentinel.
+// Diagnose sorts err, and wraps those that a caller can act on in their sentinel.
 // Replies are matched by their code, from which rueidis takes away a leading
 // "ERR ". Up to Redis 6 an error inside a script has its code in the middle of the
 // message ("ERR Error running script ...", "@user_script: 14: ..."), so it is looked
 // for there as well.
-func diagnose(err error) (fault, error) {
+func Diagnose(err error) (Fault, error) {
 	if err == nil {
-		return never, nil
+		return Never, nil
 	}
 	message, ok := reply(err)
 	if !ok {
-		if errors.Is(err, rueidis.ErrClosing) || errors.Is(err, errCrowded) || errors.Is(err, ErrNotReplicated) {
-			return notNow, err
+		if errors.Is(err, rueidis.ErrClosing) || errors.Is(err, ErrCrowded) || errors.Is(err, ErrNotReplicated) {
+			return NotNow, err
 		}
 		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
-			return notNow, err
+			return NotNow, err
 		}
-		return unknown, err
+		return Unknown, err
 	}
 	has := func(code string) bool {
 		return strings.HasPrefix(message, code) ||
@@ -63,22 +63,22 @@ func diagnose(err error) (fault, error) {
 	}
 	for _, code := range curable {
 		if has(code) {
-			return notNow, err
+			return NotNow, err
 		}
 	}
 	switch {
 	case has("WRONGTYPE"), has("value is not an integer"): // of a counter
-		return never, fmt.Errorf("%w: %w: choose another name, or delete the key", ErrWrongType, err)
+		return Never, fmt.Errorf("%w: %w: choose another name, or delete the key", ErrWrongType, err)
 	case has("NOAUTH"):
-		return never, fmt.Errorf("%w: the server wants a password, and Config.Redis has none: %s", ErrNoPermission, message)
+		return Never, fmt.Errorf("%w: the server wants a password, and Config.Redis has none: %s", ErrNoPermission, message)
 	case has("WRONGPASS"):
-		return never, fmt.Errorf("%w: Config.Redis has a wrong user name or password: %s", ErrNoPermission, message)
+		return Never, fmt.Errorf("%w: Config.Redis has a wrong user name or password: %s", ErrNoPermission, message)
 	case has("NOPERM"), has("The user executing the script"), has("ACL failure in script"):
-		return never, fmt.Errorf("%w: %s", ErrNoPermission, secret.HideUser(message))
+		return Never, fmt.Errorf("%w: %s", ErrNoPermission, secret.HideUser(message))
 	case has("unknown command"), has("unknown subcommand"), has("Unknown subcommand"), has("Unknown PUBSUB subcommand"), has("Unknown Redis command"), has("Unknown command"):
-		return never, fmt.Errorf("%w: %w", ErrUnsupported, err)
+		return Never, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
-	return never, err
+	return Never, err
 }
 
 // A rejection is the error of a connection that the server has ended with a reply to
@@ -102,22 +102,22 @@ func reply(err error) (message string, ok bool) {
 	return "", false
 }
 
-// begun reports whether err, if it is a server's answer, is about a command inside of a
+// Begun reports whether err, if it is a server's answer, is about a command inside of a
 // script: what comes before it in the script has been executed.
-func begun(err error) bool {
+func Begun(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
-	return ok && strings.Contains(reply.Error(), "@user_script") || released(err)
+	return ok && strings.Contains(reply.Error(), "@user_script") || Released(err)
 }
 
-// released reports whether err is that of a release which has been executed, and whose
+// Released reports whether err is that of a release which has been executed, and whose
 // message to others was refused (plain.lua, queue.lua).
-func released(err error) bool {
+func Released(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && strings.HasSuffix(reply.Error(), "(released)")
 }
 
-// answered reports whether err, nil included, is a server's answer.
-func answered(err error) bool {
+// Answered reports whether err, nil included, is a server's answer.
+func Answered(err error) bool {
 	if err == nil {
 		return true
 	}

@@ -1,4 +1,4 @@
-package rlock
+package wire
 
 import (
 	"os"
@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// namePrefix begins the client name of a connection: see [Process].
+	// namePrefix begins the client name of a connection.
 	namePrefix = "rlock:"
 	// longestPart is how many bytes of a program's or a host's name are shown.
 	longestPart = 64
@@ -55,7 +55,7 @@ func parseClientName(name string) (p Process, id string, ok bool) {
 		return Process{}, "", false
 	}
 	pid, err := strconv.Atoi(parts[2])
-	if err != nil || len(parts[3]) != clientLen {
+	if err != nil || len(parts[3]) != ClientLen {
 		return Process{}, "", false
 	}
 	return Process{Program: parts[0], Host: parts[1], PID: pid}, parts[3], true

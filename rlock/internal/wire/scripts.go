@@ -1,4 +1,4 @@
-package rlock
+package wire
 
 import (
 	"context"
@@ -39,69 +39,69 @@ var (
 	//go:embed scripts/queue.lua
 	queueText string
 
-	acquireScript   = newScript(acquireText)
-	mirrorScript    = newScript(othersText + mirrorText)
-	rwAcquireScript = newScript(rwAcquireText)
-	rwMirrorScript  = newScript(othersText + rwMirrorText)
-	plainStep       = newScript(plainText + queueText)
-	readWriteStep   = newScript(rwText + queueText)
-	semaphoreStep   = newScript(semaphoreText + queueText)
+	Acquire          = newScript(acquireText)
+	Mirror           = newScript(othersText + mirrorText)
+	ReadWriteAcquire = newScript(rwAcquireText)
+	ReadWriteMirror  = newScript(othersText + rwMirrorText)
+	PlainStep        = newScript(plainText + queueText)
+	ReadWriteStep    = newScript(rwText + queueText)
+	SemaphoreStep    = newScript(semaphoreText + queueText)
 
-	semaphoreAcquireScript = newScript(semaphoreAcquireText)
-	semaphoreMirrorScript  = newScript(semaphoreMirrorText)
+	SemaphoreAcquire = newScript(semaphoreAcquireText)
+	SemaphoreMirror  = newScript(semaphoreMirrorText)
 )
 
-// A script is a Lua text that is called by its hash, and sent whole only to a
+// A Script is a Lua text that is called by its hash, and sent whole only to a
 // server that has not seen it, or was told to forget it. rueidis.Lua does that
 // for one call at a time; here the calls of a batch do it each for themselves.
 // It never retries: only the caller knows what a lost reply means.
-type script struct{ text, sha string }
+type Script struct{ text, sha string }
 
-func newScript(text string) *script {
+func newScript(text string) *Script {
 	sum := sha1.Sum([]byte(text))
-	return &script{text: text, sha: hex.EncodeToString(sum[:])}
+	return &Script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
-// A call is a script with its keys and arguments.
-type call struct {
-	script     *script
-	keys, args []string
-	inline     inline // instead of these, if there is one
+// A Call is a script with its keys and arguments.
+type Call struct {
+	Script     *Script
+	Keys, Args []string
+	words      words // instead of these, if there are some
 }
 
-// An inline has the words of a call for one lock in itself: so Lock and Unlock allocate
+// words are those of a call for one lock, in the call itself: so Lock and Unlock allocate
 // no slices, a tenth of what a client does for them.
-type inline struct {
-	words   [12]string // the keys, then the arguments
+type words struct {
+	all     [12]string // the keys, then the arguments
 	keys, n int        // how many are keys, how many there are
 }
 
-// inline returns a call with so many keys among its words.
-func (s *script) inline(keys int, words ...string) call {
-	c := call{script: s, inline: inline{keys: keys, n: len(words)}}
-	copy(c.inline.words[:], words)
+// Call returns a call with so many keys among its words, of which there are twelve at most.
+func (s *Script) Call(keys int, all ...string) Call {
+	c := Call{Script: s, words: words{keys: keys, n: len(all)}}
+	copy(c.words.all[:], all)
 	return c
 }
 
-func (c *call) split() (keys, args []string) {
-	if b := &c.inline; b.n > 0 {
-		return b.words[:b.keys], b.words[b.keys:b.n]
+func (c *Call) split() (keys, args []string) {
+	if w := &c.words; w.n > 0 {
+		return w.all[:w.keys], w.all[w.keys:w.n]
 	}
-	return c.keys, c.args
+	return c.Keys, c.Args
 }
 
-func (c call) evalsha(redis rueidis.Client) rueidis.Completed {
+func (c Call) evalsha(redis rueidis.Client) rueidis.Completed {
 	keys, args := c.split()
-	return redis.B().Evalsha().Sha1(c.script.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+	return redis.B().Evalsha().Sha1(c.Script.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
 
-func (c call) eval(redis rueidis.Client) rueidis.Completed {
+func (c Call) eval(redis rueidis.Client) rueidis.Completed {
 	keys, args := c.split()
-	return redis.B().Eval().Script(c.script.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+	return redis.B().Eval().Script(c.Script.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
 
 // do makes one call.
-func (c call) do(ctx context.Context, redis rueidis.Client) rueidis.RedisResult {
+func (c Call) do(ctx context.Context, redis rueidis.Client) rueidis.RedisResult {
 	result := redis.Do(ctx, c.evalsha(redis))
 	if forgotten(result) {
 		result = redis.Do(ctx, c.eval(redis))
@@ -111,7 +111,7 @@ func (c call) do(ctx context.Context, redis rueidis.Client) rueidis.RedisResult 
 
 // doAll makes many calls in one pipeline. Only those whose script was forgotten
 // are sent again: the others have been executed.
-func doAll(ctx context.Context, redis rueidis.Client, calls []call) []rueidis.RedisResult {
+func doAll(ctx context.Context, redis rueidis.Client, calls []Call) []rueidis.RedisResult {
 	cmds := make([]rueidis.Completed, len(calls))
 	for i, c := range calls {
 		cmds[i] = c.evalsha(redis)

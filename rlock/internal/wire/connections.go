@@ -1,4 +1,4 @@
-package rlock
+package wire
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// wires knows whether the client is connected. A command that finds no connection
+// connections knows whether the client is connected. A command that finds no connection
 // waits until there is one, whatever its context says: in rueidis all callers
 // wait for the one that connects. A caller that may leave sends such a command from another
 // goroutine, which costs as much as all the rest that a Lock does here; with a
 // connection there is no need.
-type wires struct {
+type connections struct {
 	// counted is set if those that are closed are: not those of a shared client.
 	counted bool
 	// watched is set if all connections are: not those of a shared client, and not
@@ -36,13 +36,13 @@ type wires struct {
 }
 
 // watch has o's connections watched.
-func (w *wires) watch(o rueidis.ClientOption) rueidis.ClientOption {
+func (c *connections) watch(o rueidis.ClientOption) rueidis.ClientOption {
 	if o.DisableTCPNoDelay {
 		return o // rueidis must see the bare connection
 	}
-	w.counted, w.watched = true, true
+	c.counted, c.watched = true, true
 	silence := 2*o.Dialer.KeepAlive + o.ConnWriteTimeout
-	w.prompt = o.Dialer.KeepAlive > 0 && o.ConnWriteTimeout > 0 && silence <= patienceOf(o)+freshness
+	c.prompt = o.Dialer.KeepAlive > 0 && o.ConnWriteTimeout > 0 && silence <= patienceOf(o)+freshness
 	connect, simple := o.DialCtxFn, o.DialFn
 	o.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (conn net.Conn, err error) {
 		switch {
@@ -58,7 +58,7 @@ func (w *wires) watch(o rueidis.ClientOption) rueidis.ClientOption {
 		if err != nil {
 			return nil, err
 		}
-		return &wire{Conn: conn, wires: w}, nil
+		return &wire{Conn: conn, conns: c}, nil
 	}
 	return o
 }
@@ -70,7 +70,7 @@ func (w *wires) watch(o rueidis.ClientOption) rueidis.ClientOption {
 // panics in a goroutine of its own, which ends the process.
 type wire struct {
 	net.Conn
-	wires *wires
+	conns *connections
 	asked atomic.Bool
 	// greeting is what was read so far, until greeted: until it is clear that it is more
 	// than one reply that says why the server hangs up. They belong to the reader.
@@ -79,8 +79,8 @@ type wire struct {
 }
 
 func (w *wire) Close() error {
-	w.wires.closed.Add(1)
-	defer w.wires.change()
+	w.conns.closed.Add(1)
+	defer w.conns.change()
 	return w.Conn.Close()
 }
 
@@ -123,26 +123,33 @@ func (w *wire) greet(read []byte, err error) error {
 // errUnasked is what a wire says in place of what the server says unasked.
 var errUnasked = errors.New("the server was asked nothing yet")
 
-// mark is called before a command is sent, and heard with what it returned when
+// Mark is called before a command is sent, and Heard with what it returned when
 // the command was answered.
-func (w *wires) mark() uint64 { return w.closed.Load() + 1 }
+func (r *Redis) Mark() uint64 { return r.conns.closed.Load() + 1 }
 
-// heard stores only what is new, which is seldom: all callers look at it all the time.
-func (w *wires) heard(mark uint64) {
-	if w.answered.Load() != mark && w.answered.Swap(mark) != 0 {
-		w.change()
+// Heard stores only what is new, which is seldom: all callers look at it all the time.
+func (r *Redis) Heard(mark uint64) {
+	if c := r.conns; c.answered.Load() != mark && c.answered.Swap(mark) != 0 {
+		c.change()
 	}
 }
 
-func (w *wires) change() {
-	if changed := w.changed.Load(); changed != nil {
+func (c *connections) change() {
+	if changed := c.changed.Load(); changed != nil {
 		(*changed)()
 	}
 }
 
-// ends reports whether a command that is sent now ends by itself, answered or not,
+// Ends reports whether a command that is sent now ends by itself, answered or not,
 // in the time that an Unlock has.
-func (w *wires) ends() bool { return w.prompt && w.up() }
+func (r *Redis) Ends() bool { return r.conns.prompt && r.Connected() }
 
-// up reports whether no connection was closed since an answered command was sent.
-func (w *wires) up() bool { return w.watched && w.answered.Load() == w.closed.Load()+1 }
+// Connected reports whether no connection was closed since an answered command was sent.
+func (r *Redis) Connected() bool {
+	c := r.conns
+	return c.watched && c.answered.Load() == c.closed.Load()+1
+}
+
+// OnChange has changed called when a connection has ended, and when the first command is
+// answered after that.
+func (r *Redis) OnChange(changed func()) { r.conns.changed.Store(&changed) }

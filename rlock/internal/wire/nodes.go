@@ -1,4 +1,4 @@
-package rlock
+package wire
 
 import (
 	"context"
@@ -25,10 +25,10 @@ const (
 	topologyAge, troubledAge = time.Minute, 5 * time.Second
 )
 
-// nodes tells which commands meet the same server, so that a slow or dead one
+// Nodes tells which commands meet the same server, so that a slow or dead one
 // keeps nobody else waiting. rueidis does the routing: where this picture of a
 // Cluster is out of date, isolation suffers, and nothing else.
-type nodes struct {
+type Nodes struct {
 	redis    rueidis.Client
 	patience time.Duration // with a look at the Cluster
 	picture  atomic.Pointer[topology]
@@ -41,12 +41,12 @@ type nodes struct {
 // A topology is never changed once it is in use.
 type topology struct {
 	bySlot *[slots]uint32 // nil outside a Cluster: everything is node 0
-	limits []*limits      // by node
+	limits []*Limits      // by node
 }
 
-func newNodes(ctx context.Context, redis rueidis.Client, patience time.Duration) *nodes {
-	n := &nodes{redis: redis, patience: patience, numbers: make(map[string]uint32)}
-	first := &topology{limits: []*limits{newLimits()}}
+func newNodes(ctx context.Context, redis rueidis.Client, patience time.Duration) *Nodes {
+	n := &Nodes{redis: redis, patience: patience, numbers: make(map[string]uint32)}
+	first := &topology{limits: []*Limits{newLimits()}}
 	if redis.Mode() == rueidis.ClientModeCluster {
 		first.bySlot = new([slots]uint32)
 	}
@@ -57,27 +57,27 @@ func newNodes(ctx context.Context, redis rueidis.Client, patience time.Duration)
 	return n
 }
 
-// of returns the number of the node that serves slot.
-func (n *nodes) of(slot uint16) uint32 {
+// Of returns the number of the node that serves slot.
+func (n *Nodes) Of(slot uint16) uint32 {
 	if bySlot := n.picture.Load().bySlot; bySlot != nil {
 		return bySlot[slot]
 	}
 	return 0
 }
 
-// limits are those of the commands in flight to one node. Releases have places of
+// Limits are those of the commands in flight to one node. Releases have places of
 // their own, so that they never wait for asks.
-type limits struct {
-	asks     limit // of acquires, and of commands that only look
-	releases limit
+type Limits struct {
+	Asks     Limit // of acquires, and of commands that only look
+	Releases Limit
 }
 
-func newLimits() *limits {
-	return &limits{asks: limit{places: make(chan struct{}, maxAsks)}, releases: limit{places: make(chan struct{}, maxReleases)}}
+func newLimits() *Limits {
+	return &Limits{Asks: Limit{places: make(chan struct{}, maxAsks)}, Releases: Limit{places: make(chan struct{}, maxReleases)}}
 }
 
 // to returns the limits of the node that serves slot.
-func (n *nodes) to(slot uint16) *limits {
+func (n *Nodes) to(slot uint16) *Limits {
 	p := n.picture.Load()
 	if p.bySlot != nil {
 		return p.limits[p.bySlot[slot]]
@@ -85,8 +85,8 @@ func (n *nodes) to(slot uint16) *limits {
 	return p.limits[0]
 }
 
-// A limit has as many places as there may be commands in flight.
-type limit struct {
+// A Limit has as many places as there may be commands in flight.
+type Limit struct {
 	places   chan struct{}
 	inFlight atomic.Int64
 	// progress is when the node last answered one, or when one was sent while none was in
@@ -94,36 +94,34 @@ type limit struct {
 	progress atomic.Int64
 }
 
-// A place is one of a limit's, which the caller leaves when its command has ended.
-type place = *limit
-
 // began is what the times of progress are counted from.
 var began = time.Now()
 
-func (l *limit) entered() place {
+func (l *Limit) entered() *Limit {
 	if l.inFlight.Load() == 0 {
-		l.heard()
+		l.Heard()
 	}
 	l.inFlight.Add(1)
 	return l
 }
 
-func (l *limit) leave() {
+// Leave gives a place back, when the command has ended.
+func (l *Limit) Leave() {
 	l.inFlight.Add(-1)
 	<-l.places
 }
 
-// heard notes that the node answered.
-func (l *limit) heard() { l.progress.Store(int64(time.Since(began))) }
+// Heard notes that the node answered.
+func (l *Limit) Heard() { l.progress.Store(int64(time.Since(began))) }
 
-// unanswered reports whether the node has answered nothing for at least so long, although
+// Unanswered reports whether the node has answered nothing for at least so long, although
 // commands are in flight.
-func (l *limit) unanswered(least time.Duration) bool {
+func (l *Limit) Unanswered(least time.Duration) bool {
 	return l.inFlight.Load() > 0 && time.Since(began)-time.Duration(l.progress.Load()) >= least
 }
 
-// tryEnter returns a place if one is free.
-func (l *limit) tryEnter() (p place, ok bool) {
+// TryEnter takes a place if one is free, and returns the limit, to be left.
+func (l *Limit) TryEnter() (p *Limit, ok bool) {
 	select {
 	case l.places <- struct{}{}:
 		return l.entered(), true
@@ -132,24 +130,34 @@ func (l *limit) tryEnter() (p place, ok bool) {
 	}
 }
 
-// enter waits for a place. It fails with errCrowded if ctx ends before, or quit is
+// Enter waits for a place, and returns the limit, to be left. It fails with ErrCrowded if ctx ends before, or quit is
 // closed.
-func (l *limit) enter(ctx context.Context, quit <-chan struct{}) (place, error) {
-	if p, ok := l.tryEnter(); ok {
+func (l *Limit) Enter(ctx context.Context, quit <-chan struct{}) (*Limit, error) {
+	if p, ok := l.TryEnter(); ok {
 		return p, nil
 	}
 	select {
 	case l.places <- struct{}{}:
 		return l.entered(), nil
 	case <-quit:
-		return nil, errCrowded
+		return nil, ErrCrowded
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", errCrowded, ctx.Err())
+		return nil, fmt.Errorf("%w: %w", ErrCrowded, ctx.Err())
 	}
 }
 
+// Refresh looks at the Cluster again if the last look is too long ago: less long if a
+// node is in trouble.
+func (n *Nodes) Refresh(ctx context.Context, now time.Time, trouble bool) {
+	age := topologyAge
+	if trouble {
+		age = troubledAge
+	}
+	n.refreshIfOld(ctx, now, age)
+}
+
 // refreshIfOld looks at the Cluster again if the last look is longer ago than age.
-func (n *nodes) refreshIfOld(ctx context.Context, now time.Time, age time.Duration) {
+func (n *Nodes) refreshIfOld(ctx context.Context, now time.Time, age time.Duration) {
 	if n.picture.Load().bySlot == nil {
 		return
 	}
@@ -166,7 +174,7 @@ func (n *nodes) refreshIfOld(ctx context.Context, now time.Time, age time.Durati
 
 // refresh reads CLUSTER SLOTS: of each range its first and last slot, then its
 // primary as address, port and more. What cannot be read stays as it was.
-func (n *nodes) refresh(ctx context.Context) {
+func (n *Nodes) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, n.patience)
 	defer cancel()
 	ranges, err := n.redis.Do(ctx, n.redis.B().ClusterSlots().Build()).ToArray()

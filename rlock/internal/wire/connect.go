@@ -1,4 +1,4 @@
-package rlock
+package wire
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// connect returns the client that the config describes, or the one that it shares.
+// connect returns the client that the options describe, or the one that it shares.
 //
 // A server that is loading its data, or is busy with a script, refuses the commands by
 // which rueidis looks for a Cluster, up to Redis 7.0. That passes, as it does for a
@@ -17,13 +17,13 @@ import (
 // The connections are named after the client with that id. If the server or something
 // before it refuses the name they have none: HELLO with a name needs no right, but CLIENT
 // SETNAME does, by which it is set in RESP2.
-func connect(config Config, id string) (rueidis.Client, *wires, error) {
-	wires := new(wires)
-	if config.Client != nil {
-		return config.Client, wires, nil
+func connect(o Options, id string) (rueidis.Client, *connections, error) {
+	conns := new(connections)
+	if o.Client != nil {
+		return o.Client, conns, nil
 	}
-	option := wires.watch(config.Redis)
-	named := option.ClientName == "" && !config.NoClientName
+	option := conns.watch(o.Redis)
+	named := option.ClientName == "" && !o.NoClientName
 	if named {
 		option.ClientName = clientName(id)
 	}
@@ -31,7 +31,7 @@ func connect(config Config, id string) (rueidis.Client, *wires, error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		redis, err := rueidis.NewClient(option)
 		if err == nil {
-			return redis, wires, nil
+			return redis, conns, nil
 		}
 		if redis != nil {
 			redis.Close()
@@ -41,8 +41,8 @@ func connect(config Config, id string) (rueidis.Client, *wires, error) {
 			named, option.ClientName = false, ""
 			continue
 		}
-		f, err := diagnose(err)
-		if replied && f == notNow && time.Since(begin)+pause <= option.Dialer.Timeout {
+		f, err := Diagnose(err)
+		if replied && f == NotNow && time.Since(begin)+pause <= option.Dialer.Timeout {
 			time.Sleep(pause)
 			continue
 		}
@@ -76,13 +76,13 @@ var remedies = []struct{ reply, remedy string }{
 }
 
 // remedy returns what to do about a reply, to follow the error.
-func remedy(message string, f fault) string {
+func remedy(message string, f Fault) string {
 	for _, r := range remedies {
 		if strings.HasPrefix(message, r.reply) {
 			return ": " + r.remedy
 		}
 	}
-	if f == notNow {
+	if f == NotNow {
 		return ": it was not ready within Config.Redis.Dialer.Timeout"
 	}
 	return ""
@@ -92,14 +92,14 @@ func remedy(message string, f fault) string {
 // of a Cluster. rueidis takes it for a single server if the node refuses to say where
 // the other nodes are; the names that belong to these could then never be locked.
 // A server that does not know HELLO is older than Redis 6, or no Redis.
-func (c *Client) checkMode() error {
-	forced := c.config.Client == nil && c.config.Redis.ForceSingleClient
-	if forced || c.redis.Mode() != rueidis.ClientModeStandalone {
+func (r *Redis) checkMode() error {
+	forced := r.options.Client == nil && r.options.Redis.ForceSingleClient
+	if forced || r.Client.Mode() != rueidis.ClientModeStandalone {
 		return nil
 	}
-	ctx, cancel := c.within(c.ctx)
+	ctx, cancel := r.Within(r.ctx)
 	defer cancel()
-	hello, err := c.redis.Do(ctx, c.redis.B().Hello().Build()).AsMap()
+	hello, err := r.Client.Do(ctx, r.Client.B().Hello().Build()).AsMap()
 	if err != nil {
 		return nil
 	}
@@ -107,12 +107,12 @@ func (c *Client) checkMode() error {
 	if name, _ := mode.ToString(); name != "cluster" {
 		return nil
 	}
-	look := c.redis.B().ClusterSlots().Build()
+	look := r.Client.B().ClusterSlots().Build()
 	if text, _ := version.ToString(); leading(text) >= 8 {
-		look = c.redis.B().ClusterShards().Build() // as rueidis does
+		look = r.Client.B().ClusterShards().Build() // as rueidis does
 	}
-	if _, err = diagnose(c.redis.Do(ctx, look).Error()); err != nil {
-		return fmt.Errorf("rlock: the server at %v is a node of a Cluster, and does not say where the other nodes are: %w", c.config.Redis.InitAddress, err)
+	if _, err = Diagnose(r.Client.Do(ctx, look).Error()); err != nil {
+		return fmt.Errorf("rlock: the server at %v is a node of a Cluster, and does not say where the other nodes are: %w", r.options.Redis.InitAddress, err)
 	}
 	return nil // the client was made for this one node on purpose
 }

@@ -1,0 +1,30 @@
+package wire
+
+import "sync"
+
+// A background is the goroutines that work for a client in the background. Close waits for
+// them. The zero value is ready for use.
+type background struct {
+	mu      sync.Mutex // protects following
+	closed  bool
+	running sync.WaitGroup // only Add needs the mutex
+}
+
+// start calls work in a goroutine of its own, and reports whether it did: one that
+// is closed starts nothing.
+func (b *background) start(work func()) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.running.Go(work)
+	}
+	return !b.closed
+}
+
+// close returns when all goroutines have ended. None is started after it was called.
+func (b *background) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.running.Wait()
+}

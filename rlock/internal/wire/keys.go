@@ -1,0 +1,95 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+// maxName is the longest name in bytes. Redis would take 512 MiB, and send them
+// with every command.
+const maxName = 64 << 10
+
+// A Layout says what the keys and channels of one kind of lock are called.
+type Layout struct {
+	// Channel is the beginning of the name of the channel that Redisson listens to.
+	Channel string
+	// Extra is the beginning of the key that the kind has beside the lock; HasExtra says
+	// that it has one.
+	Extra    string
+	HasExtra bool
+	// Suffix ends the names of the queue and all that belongs to it: the locks of one name
+	// that are told apart by it are different in Redis, and cannot grant to each other.
+	Suffix string
+}
+
+// Keys are the keys and channels of one lock: see docs/protocol.md.
+type Keys struct {
+	Key     string // the lock's, and its name
+	Slot    uint16 // of all of them; 0 outside a Cluster
+	Channel string // Redisson's
+	Extra   string // the key that the kind has beside the lock, "" for none
+
+	// These are of our own: different for any two names, with the lock's hash tag.
+	Queue  string // the key of the queue
+	Window string // the key that exists during the guests' turn
+	Turns  string // the beginning of the names of the channels on which clients are told
+
+	tagged string // by Redisson's rule: in braces unless it has one, for keys and channels of the same slot
+}
+
+// Ushers is the channel that counts the clients that listen to Channel.
+func (k *Keys) Ushers() string { return k.Turns + "ushers" }
+
+// KeysOf applies Redisson's prefixName to the channel, and makes the names of our own. It
+// fails with ErrInvalidName for a name that no lock can have.
+func (r *Redis) KeysOf(key string, l Layout) (k Keys, err error) {
+	k.Key = key
+	switch {
+	case key == "":
+		return k, fmt.Errorf("rlock: %w: it is empty", ErrInvalidName)
+	case len(key) > maxName:
+		return k, fmt.Errorf("rlock: %w: it has %d bytes, more than %d", ErrInvalidName, len(key), maxName)
+	}
+	k.tagged = key
+	if !strings.Contains(key, "{") {
+		k.tagged = "{" + key + "}"
+	}
+	k.Channel = l.Channel + k.tagged
+	if l.HasExtra {
+		k.Extra = l.Extra + k.tagged
+	}
+	tag := k.own() + l.Suffix
+	k.Queue, k.Window, k.Turns = "rlock_queue:"+tag, "rlock_guests:"+tag, "rlock_turn:"+tag+":"
+	if r.InCluster() {
+		k.Slot = r.slotOf(key)
+		if k.Slot != r.slotOf(k.Channel) || k.Slot != r.slotOf(k.Queue) || k.Extra != "" && k.Slot != r.slotOf(k.Extra) {
+			return k, fmt.Errorf("rlock: lock %q: %w: it has a brace but no hash tag, so that in a Cluster its channel has another slot: put the tag in both braces, as in \"{%s}\"",
+				key, ErrInvalidName, strings.Trim(key, "{}"))
+		}
+	}
+	return k, nil
+}
+
+// own returns what stands for the name in keys and channels that Redisson does not
+// share. It is in the slot of the name, and no other name has the same: by Redisson's
+// rule alone "x" and "{x}" would share a queue and be granted each other's lock. If a
+// brace is in the name it ends with a colon, else it ends with a brace.
+func (k *Keys) own() string {
+	if k.tagged == k.Key {
+		return k.Key + ":"
+	}
+	return k.tagged
+}
+
+// slotOf asks the command builder, which routes by the same number.
+func (r *Redis) slotOf(key string) uint16 {
+	cmd := r.Client.B().Exists().Key(key).Build()
+	return cmd.Slot()
+}
+
+// Arbitrary is a command about one key that rueidis knows nothing of: see Survey.
+func (r *Redis) Arbitrary(key string, words ...string) rueidis.Completed {
+	return r.Client.B().Arbitrary(words[0]).Keys(key).Args(words[1:]...).Build()
+}

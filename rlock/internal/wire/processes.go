@@ -1,0 +1,136 @@
+package wire
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// A Process is one that has a client of rlock, as the client name of its connection says.
+type Process struct {
+	Program string // the base name of its file
+	Host    string // its own name for its machine, or container
+	PID     int    // as the process itself sees it
+	Addr    string // where its connection comes from, as Redis sees it: "10.0.0.7:51234"
+}
+
+// rollTime is how old the list of the connections of a node may be.
+const rollTime = time.Second
+
+// A Roll is the processes that are connected with one node, by the ids of their clients.
+type Roll struct {
+	readAt time.Time // zero if it was never read
+	byID   map[string]Process
+	Err    error // why byID is empty
+}
+
+// rolls keeps the roll of each node for a moment, so that many questions in a row cost one
+// CLIENT LIST: it has a line for each connection of the server.
+type rolls struct {
+	turn Limit // of one place: one caller at a time reads a roll
+
+	mu     sync.Mutex // protects following
+	byNode map[uint32]*Roll
+}
+
+func newRolls() *rolls {
+	return &rolls{turn: Limit{places: make(chan struct{}, 1)}, byNode: make(map[uint32]*Roll)}
+}
+
+// fresh returns the roll of a node if it is not too old.
+func (r *rolls) fresh(node uint32, now time.Time) *Roll {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if roll := r.byNode[node]; roll != nil && now.Sub(roll.readAt) < rollTime {
+		return roll
+	}
+	return nil
+}
+
+// Processes returns the processes that are connected with the node that serves the lock.
+func (r *Redis) Processes(ctx context.Context, k *Keys) *Roll {
+	node := r.Nodes.Of(k.Slot)
+	if known := r.rolls.fresh(node, time.Now()); known != nil {
+		return known
+	}
+	place, err := r.rolls.turn.Enter(ctx, r.ctx.Done())
+	if err != nil {
+		return &Roll{Err: err}
+	}
+	if known := r.rolls.fresh(node, time.Now()); known != nil { // another call has read it meanwhile
+		place.Leave()
+		return known
+	}
+	landed := make(chan *Roll, 1)
+	started := r.background.start(func() {
+		defer place.Leave()
+		read := r.readRoll(k)
+		if _, again := Diagnose(read.Err); again == nil || Answered(read.Err) {
+			r.rolls.mu.Lock()
+			r.rolls.byNode[node] = read
+			r.rolls.mu.Unlock()
+		}
+		landed <- read
+	})
+	if !started {
+		place.Leave()
+		return &Roll{Err: ErrClosed}
+	}
+	select {
+	case read := <-landed:
+		return read
+	case <-ctx.Done():
+		return &Roll{Err: ctx.Err()}
+	}
+}
+
+// readRoll reads CLIENT LIST on a connection of its own: the reply may be some megabytes,
+// and renewals must not wait behind it.
+func (r *Redis) readRoll(k *Keys) *Roll {
+	ctx := r.deadline.context(time.Now())
+	var list string
+	err := r.Client.Dedicated(func(conn rueidis.DedicatedClient) (err error) {
+		// In a Cluster the first command leads to the node.
+		results := conn.DoMulti(ctx,
+			r.Client.B().Arbitrary("EXISTS").Keys(k.Key).Build(),
+			r.Client.B().Arbitrary("CLIENT", "LIST", "TYPE", "NORMAL").Build())
+		list, err = results[1].ToString()
+		return err
+	})
+	read := &Roll{readAt: time.Now(), byID: make(map[string]Process), Err: err}
+	for line := range strings.Lines(list) {
+		if p, id, ok := parseConnection(line); ok {
+			read.byID[id] = p
+		}
+	}
+	return read
+}
+
+// parseConnection reads a line of CLIENT LIST: words of the form key=value.
+func parseConnection(line string) (p Process, id string, ok bool) {
+	addr := ""
+	for _, word := range strings.Fields(line) {
+		switch key, value, _ := strings.Cut(word, "="); key {
+		case "addr":
+			addr = value
+		case "name":
+			p, id, ok = parseClientName(value)
+		}
+	}
+	p.Addr = addr
+	return p, id, ok
+}
+
+// Of returns the process that has the client of an owner, nil if it is not known.
+func (r *Roll) Of(owner string) *Process {
+	if len(owner) < ClientLen {
+		return nil
+	}
+	if p, ok := r.byID[owner[:ClientLen]]; ok {
+		return &p
+	}
+	return nil
+}

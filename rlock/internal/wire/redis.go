@@ -1,0 +1,175 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Options say how to connect, and what the scripts are told.
+type Options struct {
+	Redis         rueidis.ClientOption // complete: see package rlock's defaults
+	Client        rueidis.Client       // to be shared instead of a client of our own, or nil
+	PubSub        PubSub
+	SyncReplicas  int
+	RedissonPolls bool
+	NoClientName  bool
+}
+
+// A Redis is what one client of rlock has of its server or Cluster: the connections, what
+// is known of them, and the limits of what may be in flight. Its methods may be called
+// concurrently.
+type Redis struct {
+	Client  rueidis.Client
+	Sharded bool // whether pub/sub is
+	Nodes   *Nodes
+
+	options  Options
+	conns    *connections
+	rolls    *rolls
+	family   string // how the scripts publish and count subscribers: see queue.lua
+	deadline deadline
+	sent     sent
+
+	// ctx ends when the client closes: background work stops, waits for a place end.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// background has the goroutines of commands whose caller may leave before they end, and
+	// of those that undo such a command.
+	background background
+}
+
+// sent counts the commands, in cache lines of its own.
+type sent struct {
+	_ [64]byte
+	n atomic.Int64
+	_ [64]byte
+}
+
+// Open connects as the options say, and names the connections after the client with that
+// id. It fails as rlock.New does; then nothing is left running.
+func Open(o Options, id string) (*Redis, error) {
+	client, conns, err := connect(o, id)
+	if err != nil {
+		return nil, err
+	}
+	conns.watched = conns.watched && client.Mode() != rueidis.ClientModeCluster
+	r := &Redis{Client: client, options: o, conns: conns, rolls: newRolls(), deadline: deadline{patience: patienceOf(o.Redis)}}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	if err = r.checkMode(); err == nil {
+		err = r.choosePubSub()
+	}
+	if err == nil {
+		err = r.checkWait()
+	}
+	if err != nil {
+		r.cancel()
+		r.closeClient()
+		return nil, err
+	}
+	r.Nodes = newNodes(r.ctx, client, r.deadline.patience)
+	return r, nil
+}
+
+// Stop ends what waits in the background, and every wait for a place.
+func (r *Redis) Stop() { r.cancel() }
+
+// Close gives up what is in flight, and the connections, and returns when no goroutine is
+// left. Stop was called before. A shared client stays open.
+func (r *Redis) Close() {
+	r.deadline.stop()
+	r.closeClient()
+	r.background.close()
+}
+
+func (r *Redis) closeClient() {
+	if r.options.Client == nil {
+		r.Client.Close()
+	}
+}
+
+// Done is closed once Stop was called.
+func (r *Redis) Done() <-chan struct{} { return r.ctx.Done() }
+
+// Context ends when Stop is called.
+func (r *Redis) Context() context.Context { return r.ctx }
+
+// Patience is how long a command may take until its outcome counts as unknown.
+func (r *Redis) Patience() time.Duration { return r.deadline.patience }
+
+// Deadline returns a context for a command that must not end with its caller's: it ends by
+// itself once the command has taken too long.
+func (r *Redis) Deadline(now time.Time) context.Context { return r.deadline.context(now) }
+
+// Within gives a command that only looks an end of its own, since rueidis
+// retries such commands until their context ends.
+func (r *Redis) Within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, r.deadline.patience)
+}
+
+// Start calls work in a goroutine that Close waits for, and reports whether it did: once
+// the client is closed nothing is started.
+func (r *Redis) Start(work func()) bool { return r.background.start(work) }
+
+// Do makes one call.
+func (r *Redis) Do(ctx context.Context, c Call) rueidis.RedisResult {
+	r.sent.n.Add(1)
+	return c.do(ctx, r.Client)
+}
+
+// DoAll makes many calls in one pipeline.
+func (r *Redis) DoAll(ctx context.Context, calls []Call) []rueidis.RedisResult {
+	r.sent.n.Add(int64(len(calls)))
+	return doAll(ctx, r.Client, calls)
+}
+
+// Commands returns how many commands were sent for locks.
+func (r *Redis) Commands() int64 { return r.sent.n.Load() }
+
+// Limits returns the limits of the commands in flight to the node that serves slot.
+func (r *Redis) Limits(slot uint16) *Limits { return r.Nodes.to(slot) }
+
+// InCluster reports whether the client is one of a Cluster.
+func (r *Redis) InCluster() bool { return r.Client.Mode() == rueidis.ClientModeCluster }
+
+// SyncReplicas is how many replicas must have a grant.
+func (r *Redis) SyncReplicas() int { return r.options.SyncReplicas }
+
+// Where returns the addresses that the client was given, and what else tells its keys
+// from those of other clients with these.
+func (r *Redis) Where() string {
+	option := r.options.Redis
+	addresses := slices.Clone(option.InitAddress)
+	if r.options.Client != nil {
+		for address := range r.Client.Nodes() {
+			addresses = append(addresses, address)
+		}
+	}
+	slices.Sort(addresses)
+	where := strings.Join(addresses, ",")
+	if option.Sentinel.MasterSet != "" {
+		where += " " + option.Sentinel.MasterSet
+	}
+	if option.SelectDB != 0 {
+		where += fmt.Sprintf(" database %d", option.SelectDB)
+	}
+	return where
+}
+
+// Shares reports whether both are known to have the same server, in whatever database.
+// Those that dial in a way of their own may be anywhere.
+func (r *Redis) Shares(other *Redis) bool {
+	a, b := r.options.Redis, other.options.Redis
+	switch {
+	case r.Client == other.Client:
+		return true
+	case a.DialCtxFn != nil || b.DialCtxFn != nil || a.Sentinel.MasterSet != b.Sentinel.MasterSet:
+		return false
+	}
+	return slices.ContainsFunc(a.InitAddress, func(address string) bool { return slices.Contains(b.InitAddress, address) })
+}

@@ -1,0 +1,103 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+const (
+	// MaxSyncReplicas is more replicas than any primary has.
+	MaxSyncReplicas = 100
+	// syncTime is how long a grant may take to reach its replicas (Redisson's
+	// slavesSyncTimeout). A shorter lease gives a quarter of itself.
+	syncTime = time.Second
+	// SyncConnections is how many acquires may wait for replicas of one node, each
+	// on a connection of its own, and SyncIdle how long these stay for the next.
+	SyncConnections, SyncIdle = 32, time.Minute
+)
+
+// DoReplicated makes the call of an acquire or a look, for a lease, with
+// Options.SyncReplicas: a grant counts once so many replicas have it, and is released
+// again otherwise. The script and WAIT travel as one pipeline on one connection, since WAIT
+// answers for what its own connection has written: on another it says yes at once, to
+// nothing.
+//
+// WAIT blocks its connection, so no other command shares it. So the call has
+// no order among the client's other commands; see Ordered.
+func (r *Redis) DoReplicated(ctx context.Context, c Call, lease time.Duration, read func(rueidis.RedisResult) (Answer, error), release Call) (Answer, error) {
+	limit := min(syncTime, lease/4)
+	ctx, cancel := context.WithTimeout(ctx, limit+r.deadline.patience) // nothing else ends a blocking command whose peer is dead
+	defer cancel()
+
+	r.sent.n.Add(2) // with the WAIT
+	script, wait := r.withWait(ctx, c.evalsha(r.Client), r.wait(limit))
+	if forgotten(script) {
+		script, wait = r.withWait(ctx, c.eval(r.Client), r.wait(limit))
+	}
+	a, err := read(script)
+	if err != nil || !a.Granted {
+		return a, err
+	}
+	switch n, err := wait.AsInt64(); {
+	case err != nil:
+		a.Refused = err
+	case n < int64(r.options.SyncReplicas):
+		a.Refused = fmt.Errorf("%w: %d of %d had it after %v", ErrNotReplicated, n, r.options.SyncReplicas, limit)
+	default:
+		return a, nil
+	}
+	a.Released = r.Do(ctx, release).Error() == nil
+	return a, nil
+}
+
+// wait is the command that returns how many replicas have what its connection
+// has written, once they are enough or the time is up.
+func (r *Redis) wait(limit time.Duration) rueidis.Completed {
+	return r.Client.B().Wait().Numreplicas(int64(r.options.SyncReplicas)).Timeout(max(limit.Milliseconds(), 1)).Build()
+}
+
+// withWait sends two commands, of which the second blocks, as one pipeline on one
+// connection that no other command shares meanwhile.
+func (r *Redis) withWait(ctx context.Context, first, second rueidis.Completed) (rueidis.RedisResult, rueidis.RedisResult) {
+	if r.Client.Mode() != rueidis.ClientModeCluster {
+		results := r.Client.DoMulti(ctx, first, second)
+		return results[0], results[1]
+	}
+	// DoMulti would follow a MOVED with the script alone, and WAIT would answer for
+	// the old node. A dedicated connection follows nothing: the next attempt does.
+	conn, giveBack := r.Client.Dedicate()
+	defer giveBack()
+	results := conn.DoMulti(ctx, first, second)
+	if results[0].NonRedisError() != nil || results[1].NonRedisError() != nil {
+		conn.Close() // there may be a reply to come that nobody wants
+	}
+	return results[0], results[1]
+}
+
+// checkWait fails where WAIT is refused. A node that does not answer now, or is a
+// replica, refuses nothing: the acquire asks again.
+func (r *Redis) checkWait() error {
+	if r.options.SyncReplicas == 0 {
+		return nil
+	}
+	ctx, cancel := r.Within(r.ctx)
+	defer cancel()
+	none := r.Client.B().Wait().Numreplicas(0).Timeout(1).Build()
+	_, err := Diagnose(r.Client.Do(ctx, none).Error())
+	if errors.Is(err, ErrNoPermission) || errors.Is(err, ErrUnsupported) {
+		return fmt.Errorf("rlock: SyncReplicas needs the command WAIT: %w", err)
+	}
+	return nil
+}
+
+// Ordered reports whether Redis gets the client's commands in the order in which
+// they are sent, unless a connection is closed meanwhile, which Mark and Heard tell: on one
+// connection, that of the client's own. Of several, if it was told to have them,
+// rueidis chooses one at random in a Cluster.
+func (r *Redis) Ordered() bool {
+	return r.conns.counted && r.options.Redis.PipelineMultiplex < 0 && r.options.SyncReplicas == 0
+}

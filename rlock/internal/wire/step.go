@@ -1,0 +1,184 @@
+package wire
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+// A Step is one command about a lock's queue: see scripts/queue.lua.
+type Step struct {
+	Leave string // the member that leaves, "" for none
+	Join  string // the member that joins, likewise
+	Look  string // the member that is looked for, likewise
+
+	Lease  string // that a look asks for, in milliseconds
+	Number string // what the kind's part of the script takes, "" for nothing
+	Guests bool   // clients of Redisson may hold the lock
+}
+
+// Step returns the call of a kind's script for the step.
+func (r *Redis) Step(script *Script, k *Keys, s Step) Call {
+	all := [12]string{k.Key, k.Queue, k.Window, k.Channel}
+	at := 4
+	add := func(word string) { all[at] = word; at++ }
+	if k.Extra != "" {
+		add(k.Extra)
+	}
+	keys := at
+	family := r.family
+	if !s.Guests {
+		family = family[:1]
+	}
+	add(family)
+	add(s.Lease)
+	add(s.Number)
+	add(Flag(s.Leave != ""))
+	add(Flag(s.Join != ""))
+	for _, member := range [...]string{s.Leave, s.Join, s.Look} {
+		if member != "" {
+			add(member)
+		}
+	}
+	return Call{Script: script, words: words{all: all, keys: keys, n: at}}
+}
+
+// Flag writes a bool as the scripts take it.
+func Flag(set bool) string {
+	if set {
+		return "1"
+	}
+	return "0"
+}
+
+// An Answer is what Redis says to an acquire or to a step.
+type Answer struct {
+	Left int64 // of a step: whether the member that left was there
+
+	Granted bool
+	Counter uint64 // of the fencing tokens, if granted; 0 for a lock without
+	TTL     int64  // of the holder's lease in milliseconds, if not granted; -1 for none
+	Holder  string // its owner, if not granted; "" for none
+	Window  int64  // milliseconds that the guests' turn goes on, negative if it is not
+	Place   Place  // in the queue
+
+	Refused  error // the grant does not count, and why: too few replicas have it
+	Released bool  // and Redis has taken it back
+}
+
+// A Place is where a ticket stands in the queue.
+type Place int64
+
+// The places, as queue.lua answers them.
+const (
+	NoPlace     Place = iota // it is not in the queue
+	SomePlace                // it is
+	FirstPlace               // it is the first
+	YieldsPlace              // it is the first, and gives way to readers
+)
+
+// ReadAcquire reads what Redis says to an acquire that reserves so many fencing tokens, 0
+// for a lock without.
+func ReadAcquire(result rueidis.RedisResult, tokens uint64) (a Answer, err error) {
+	a.Window = -1
+	if tokens > 0 {
+		if counter, err := result.ToString(); err == nil {
+			a.Granted = true
+			a.Counter, err = parseCounter(counter, tokens)
+			return a, err
+		}
+	}
+	denial, err := result.ToArray()
+	if rueidis.IsRedisNil(err) && tokens == 0 {
+		return Answer{Granted: true}, nil
+	}
+	if err == nil && len(denial) < 2 {
+		err = fmt.Errorf("an acquire was answered with %d values, not 2", len(denial))
+	}
+	if err == nil {
+		a.TTL, err = denial[0].AsInt64()
+	}
+	if err == nil {
+		a.Holder, err = denial[1].ToString()
+	}
+	return a, err
+}
+
+// ReadStep reads what Redis says to a step in which a ticket joins or is looked for, and
+// that reserves so many fencing tokens with a grant, 0 for a lock without.
+func ReadStep(result rueidis.RedisResult, tokens uint64) (a Answer, err error) {
+	values, err := result.ToArray()
+	if err == nil && len(values) < 5 {
+		err = fmt.Errorf("a step was answered with %d values, not 5", len(values))
+	}
+	if err != nil {
+		return a, err
+	}
+	for i, number := range []*int64{&a.Left, &a.TTL, nil, &a.Window} {
+		if number != nil && err == nil {
+			*number, err = values[i].AsInt64()
+		}
+	}
+	if err == nil {
+		a.Holder, err = values[2].ToString()
+	}
+	if err != nil {
+		return a, err
+	}
+	token, notGranted := values[4].ToString()
+	if notGranted != nil {
+		place, err := values[4].AsInt64()
+		a.Place = Place(place)
+		return a, err
+	}
+	a.Granted = true
+	if tokens > 0 {
+		a.Counter, err = parseCounter(token, tokens)
+	}
+	return a, err
+}
+
+// parseCounter reads the last of n fencing tokens.
+func parseCounter(text string, n uint64) (uint64, error) {
+	last, err := strconv.ParseUint(text, 10, 63)
+	if err == nil && last < n {
+		err = fmt.Errorf("a grant of %d tokens was answered with %d", n, last)
+	}
+	return last, err
+}
+
+// A Notice is what a client is told about one of its tickets.
+type Notice struct {
+	Granted  bool   // the ticket has the lock; else it is the first behind the guests
+	Lock     string // the lock's name
+	Ticket   string // the text of its tenure
+	Counter  uint64 // of the fencing tokens, 0 for none
+	Reserved uint64 // how many of them are the ticket's
+}
+
+// ParseNotice reads a message on the client's channel of a lock. Anybody may publish
+// there, so that it may be anything.
+func ParseNotice(message string) (n Notice, ok bool) {
+	switch {
+	case strings.HasPrefix(message, "?"):
+		n.Ticket, n.Lock, ok = strings.Cut(message[1:], " ")
+		return n, ok
+	case !strings.HasPrefix(message, "+"):
+		return n, false
+	}
+	words := strings.SplitN(message[1:], " ", 4)
+	if len(words) < 4 {
+		return n, false
+	}
+	n = Notice{Granted: true, Ticket: words[0], Lock: words[3]}
+	if words[1] != "" {
+		counter, err := strconv.ParseUint(words[1], 10, 63)
+		reserved, err2 := strconv.ParseUint(words[2], 10, 63)
+		if err == nil && err2 == nil && reserved > 0 && reserved <= counter {
+			n.Counter, n.Reserved = counter, reserved
+		}
+	}
+	return n, true
+}

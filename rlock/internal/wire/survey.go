@@ -1,0 +1,101 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Look sends a command that changes nothing about the lock's key, and decodes the
+// reply: see Survey.
+func Look[T any](ctx context.Context, r *Redis, k *Keys, decode func(rueidis.RedisResult) (T, error), command ...string) (reply T, err error) {
+	replies, err := r.Survey(ctx, k.Slot, func() []rueidis.Completed {
+		return []rueidis.Completed{r.Arbitrary(k.Key, command...)}
+	})
+	if err == nil {
+		reply, err = decode(replies[0])
+	}
+	if err != nil {
+		_, err = Diagnose(err)
+		return reply, fmt.Errorf("rlock: look at %q: %w", k.Key, err)
+	}
+	return reply, nil
+}
+
+// Survey sends commands that change nothing about a lock, in one pipeline to the node that
+// serves its slot, and returns their replies. An error that is a server's answer stands in the
+// replies; faults that pass are tried again, for as long as a caller of Unlock would wait.
+//
+// Its commands are arbitrary ones, since rueidis repeats those that it knows to be harmless
+// until their context ends, each time with a place in the ring.
+func (r *Redis) Survey(ctx context.Context, slot uint16, build func() []rueidis.Completed) ([]rueidis.RedisResult, error) {
+	if r.ctx.Err() != nil {
+		return nil, ErrClosed
+	}
+	ctx, cancel := r.Within(ctx)
+	defer cancel()
+	var last error // of the attempts so far
+	for retry := FirstRetry; ; retry = min(2*retry, LastRetry) {
+		replies, err := r.surveyOnce(ctx, slot, build)
+		if err == nil {
+			err = passing(replies)
+		}
+		switch {
+		case err == nil:
+			return replies, nil
+		case ctx.Err() != nil:
+			return nil, TimeUp(ctx, last)
+		case r.ctx.Err() != nil:
+			return nil, ErrClosed
+		}
+		last = err
+		select {
+		case <-time.After(Jitter(retry)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// passing returns the first error among the replies that may pass by itself.
+func passing(replies []rueidis.RedisResult) error {
+	for _, reply := range replies {
+		if err := reply.Error(); err != nil && !rueidis.IsRedisNil(err) {
+			if f, err := Diagnose(err); f != Never {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// surveyOnce is one attempt of Survey. It returns when ctx ends, but the pipeline keeps
+// its place until it has ended: rueidis keeps it in its ring for as long.
+func (r *Redis) surveyOnce(ctx context.Context, slot uint16, build func() []rueidis.Completed) ([]rueidis.RedisResult, error) {
+	place, err := r.Nodes.to(slot).Asks.Enter(ctx, r.ctx.Done())
+	if err != nil {
+		return nil, err
+	}
+	landed := make(chan []rueidis.RedisResult, 1)
+	started := r.background.start(func() {
+		defer place.Leave()
+		commands := build()
+		r.sent.n.Add(int64(len(commands)))
+		replies := r.Client.DoMulti(r.deadline.context(time.Now()), commands...)
+		if Answered(replies[0].Error()) {
+			place.Heard()
+		}
+		landed <- replies
+	})
+	if !started {
+		place.Leave()
+		return nil, ErrClosed
+	}
+	select {
+	case replies := <-landed:
+		return replies, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("no answer: %w", ctx.Err())
+	}
+}

@@ -1,0 +1,61 @@
+package wire
+
+import (
+	"encoding/hex"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+)
+
+const (
+	// ClientLen is the length of a client's id, which begins the UUIDs of its tenures.
+	ClientLen = 19
+	// TenureLen is the length of the part of an owner's text that stands for the
+	// tenure: the UUID and the colon.
+	TenureLen = 37
+)
+
+// An ID makes the UUIDs of one client's tenures. Each tenure has its own, so
+// that a command that arrives late, from a connection long dead, can never touch
+// a later tenure. The UUIDs are of version 8 (RFC 9562, 5.8): the first three
+// groups are the client's, the others count its tenures from a random start.
+type ID struct {
+	Prefix string // "xxxxxxxx-xxxx-8xxx-"
+	last   atomic.Uint64
+}
+
+// NewID returns an ID that no other client has.
+func NewID() *ID {
+	random := uuid.New()
+	random[6] = 0x80 | random[6]&0x0f
+	id := &ID{Prefix: random.String()[:ClientLen]}
+	var start uint64
+	for _, b := range random[8:] {
+		start = start<<8 | uint64(b)
+	}
+	id.last.Store(start)
+	return id
+}
+
+// Owner returns "<uuid>:<owner>" with the UUID of a new tenure: TenureLen characters that
+// stand for the tenure, then the owner. It may be called concurrently.
+func (id *ID) Owner(owner uint64) string {
+	n := id.last.Add(1)
+	n = n&^(0b11<<62) | 0b10<<62 // the variant that RFC 9562 asks for
+	var raw [8]byte
+	for i := range raw {
+		raw[i] = byte(n >> (56 - 8*i))
+	}
+	buf := make([]byte, 0, 64)
+	buf = append(buf, id.Prefix...)
+	buf = hex.AppendEncode(buf, raw[:2])
+	buf = append(buf, '-')
+	buf = hex.AppendEncode(buf, raw[2:])
+	buf = append(buf, ':')
+	return string(strconv.AppendUint(buf, owner, 10))
+}
+
+// IsOurs reports whether an owner in Redis is one of rlock's, of any client, by the
+// version of its UUID. Redisson's are of version 4.
+func IsOurs(owner string) bool { return len(owner) > 14 && owner[14] == '8' }
