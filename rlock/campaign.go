@@ -18,9 +18,6 @@ const (
 	// grace is how long a campaign that was just granted the part it waited for waits for
 	// the others: the former holder releases them at the same time.
 	grace = 50 * time.Millisecond
-	// silence is how long a server may leave a command unanswered before it is taken
-	// for dead, until it answers.
-	silence = 250 * time.Millisecond
 )
 
 // A campaign is one call's way to a majority.
@@ -161,34 +158,8 @@ func (c *campaign) behind() int {
 	return -1
 }
 
-// here reports whether another owner of this process has the lock or waits for it,
-// and whether this client is about to free it. Where the server is silent nobody waits.
-func (l *single) here(o Owner) (taken, freeing bool) {
-	r := l.client.enterIfAny(l.name)
-	if r == nil {
-		return false, false
-	}
-	defer r.exit()
-	now := time.Now()
-	if t := r.current(now); t != nil {
-		return !t.holds(o), false
-	}
-	head := r.queue.Head()
-	live := head != nil && !head.Value.over() // or it is on its way out
-	return live && head.Value.wait > 0 && !l.isSilent(), !live && (head != nil || r.inFlight > 0)
-}
-
 // errSilent is the fault of a server that others of this process are waiting for.
 var errSilent = errors.New("the server has not answered for a while")
-
-// isSilent reports whether the server is taken for dead: it leaves commands for this or any
-// other name unanswered.
-func (l *single) isSilent() bool { return l.unanswered(silence) }
-
-// unanswered reports whether the server has answered nothing for at least so long.
-func (l *single) unanswered(least time.Duration) bool {
-	return l.client.nodes.to(l.name.slot).asks.unanswered(least)
-}
 
 // askAll asks every part that is neither held nor being asked, nor is silent to others
 // of this process.

@@ -10,9 +10,6 @@ import (
 	"time"
 )
 
-// errZero is the fault of a lock that no constructor has made.
-var errZero = fmt.Errorf("rlock: %w: a lock is a zero value: use the methods of a Client, NewMultiLock or NewRedLock", ErrInvalidConfig)
-
 // A compound is a lock that is made of others, of which so many make it: all of them for a
 // multi-lock, and most for a red lock.
 type compound struct {
@@ -29,6 +26,11 @@ type compound struct {
 	// has them join it; or none.
 	gather func(ctx context.Context, p *parts, req request) error
 }
+
+var _ form = (*compound)(nil)
+
+// unusable returns the lock of which every call returns err.
+func unusable(name string, err error) *compound { return &compound{name: name, err: err} }
 
 // newCompound returns the lock of these parts, which are in the order in which they
 // are taken.

@@ -29,29 +29,3 @@ type form interface {
 	// unusable returns why it can never be taken, nil if it can.
 	unusable() error
 }
-
-var (
-	_ form = (*single)(nil)
-	_ form = (*compound)(nil)
-)
-
-// zeroForm is that of a Lock that no constructor has made.
-var zeroForm = &compound{err: errZero}
-
-// form returns what the lock is made of.
-func (l *Lock) form() form {
-	if l.made == nil {
-		return zeroForm
-	}
-	return l.made
-}
-
-// newLock returns the lock of that kind and name. It asks Redis nothing.
-func (c *Client) newLock(id kindID, key string) *Lock {
-	l := &struct {
-		Lock
-		single
-	}{single: single{client: c, name: c.newName(id, key)}}
-	l.made = &l.single
-	return &l.Lock
-}

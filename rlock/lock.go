@@ -3,6 +3,7 @@ package rlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -31,7 +32,31 @@ type Lock struct{ made form }
 // every method return [ErrInvalidName]. Names of a Lock and of Redisson's lock are the same.
 //
 // Redisson's getLock(name).
-func (c *Client) NewLock(key string) *Lock { return c.newLock(plainKind, key) }
+func (c *Client) NewLock(key string) *Lock { return lockOf(newSingle(c, plainKind, key)) }
+
+// lockOf returns the lock that is made of s.
+func lockOf(s single) *Lock {
+	l := &struct {
+		Lock
+		single
+	}{single: s}
+	l.made = &l.single
+	return &l.Lock
+}
+
+// errZero is the fault of a lock that no constructor has made, and zeroForm its form.
+var (
+	errZero  = fmt.Errorf("rlock: %w: a lock is a zero value: use the methods of a Client, NewMultiLock or NewRedLock", ErrInvalidConfig)
+	zeroForm = unusable("", errZero)
+)
+
+// form returns what the lock is made of.
+func (l *Lock) form() form {
+	if l.made == nil {
+		return zeroForm
+	}
+	return l.made
+}
 
 // Name returns the name that the lock was made with; of a multi-lock those of its parts
 // with commas between them, each name once.

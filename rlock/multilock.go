@@ -107,27 +107,6 @@ func inOrder(a, b *single) int {
 	return order
 }
 
-// where returns the addresses that the client was given, and what else tells its keys
-// from those of other clients with these.
-func (c *Client) where() string {
-	option := c.config.Redis
-	addresses := slices.Clone(option.InitAddress)
-	if c.config.Client != nil {
-		for address := range c.redis.Nodes() {
-			addresses = append(addresses, address)
-		}
-	}
-	slices.Sort(addresses)
-	where := strings.Join(addresses, ",")
-	if option.Sentinel.MasterSet != "" {
-		where += " " + option.Sentinel.MasterSet
-	}
-	if option.SelectDB != 0 {
-		where += fmt.Sprintf(" database %d", option.SelectDB)
-	}
-	return where
-}
-
 // oneAfterTheOther takes all parts, and begins anew if one was lost meanwhile.
 func (c *compound) oneAfterTheOther(ctx context.Context, p *parts, req request) error {
 	began := time.Now()

@@ -73,19 +73,6 @@ func NewRedLock(clients []*Client, name string) *Lock {
 	return &Lock{c}
 }
 
-// sharesServer reports whether both clients are known to have the same server, in
-// whatever database. Those that dial in a way of their own may be anywhere.
-func (c *Client) sharesServer(other *Client) bool {
-	a, b := c.config.Redis, other.config.Redis
-	switch {
-	case c.redis == other.redis:
-		return true
-	case a.DialCtxFn != nil || b.DialCtxFn != nil || a.Sentinel.MasterSet != b.Sentinel.MasterSet:
-		return false
-	}
-	return slices.ContainsFunc(a.InitAddress, func(address string) bool { return slices.Contains(b.InitAddress, address) })
-}
-
 // elect gathers a majority. What is still asked for when it has one, or gives up, is
 // followed in the background.
 func (c *compound) elect(ctx context.Context, p *parts, req request) error {

@@ -29,6 +29,9 @@ const (
 	// readersTime is how often a reader that waits behind readers of this client, since
 	// others wait for them to go, has Redis asked whether these still do.
 	readersTime = time.Second
+	// silence is how long a server may leave a command unanswered before it is taken
+	// for dead, until it answers.
+	silence = 250 * time.Millisecond
 )
 
 // shutTime is how long a shared rueidis client must say that it is closed until it is
