@@ -47,7 +47,7 @@ func lockOf(s single) *Lock {
 // errZero is the fault of a lock that no constructor has made, and zeroForm its form.
 var (
 	errZero  = fmt.Errorf("rlock: %w: a lock is a zero value: use the methods of a Client, NewMultiLock or NewRedLock", ErrInvalidConfig)
-	zeroForm = unusable("", errZero)
+	zeroForm = refusing("", errZero)
 )
 
 // form returns what the lock is made of.
@@ -216,7 +216,7 @@ func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, er
 		o = newHandleOwner()
 	}
 	// The time to wait for a lock is not the time to hold it.
-	return f.hold(ctx, context.WithoutCancel(ctx), newRequest(o, options))
+	return acquire(ctx, context.WithoutCancel(ctx), f, newRequest(o, options))
 }
 
 // TryAcquire is Acquire with one attempt, unless [WithWait] gives it more time:
@@ -240,7 +240,7 @@ func (l *Lock) TryAcquire(ctx context.Context, options ...AcquireOption) (*Hold,
 // If the lock cannot be had, fn is not called, and the error is that of Acquire.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error, options ...AcquireOption) error {
 	f := l.form()
-	h, err := f.hold(ctx, ctx, newRequest(ownerOf(ctx, f), options))
+	h, err := acquire(ctx, ctx, f, newRequest(ownerOf(ctx, f), options))
 	if err != nil {
 		return err
 	}

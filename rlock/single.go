@@ -45,11 +45,11 @@ func (l *single) take(ctx context.Context, req request) error {
 	return l.client.acquire(ctx, l.client.nameFor(l.name, req.owner), req)
 }
 
-func (l *single) hold(ctx, parent context.Context, req request) (*Hold, error) {
+func (l *single) hold(ctx, parent context.Context, req request) (handle, error) {
 	req.shared = l.shared
 	n := l.client.nameFor(l.name, req.owner)
-	h := &Hold{client: l.client, name: n, owner: req.owner, shared: l.shared, part: req.part}
-	h.within(parent, l)
+	h := &hold{client: l.client, name: n, owner: req.owner, shared: l.shared, whole: req.whole}
+	h.ctx, h.cancel = context.WithCancelCause(parent)
 	req.hold = h
 	err := l.client.acquire(ctx, n, req)
 	if errors.Is(err, ErrNotAcquired) {
