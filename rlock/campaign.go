@@ -20,9 +20,6 @@ const (
 	// grace is how long a campaign that was just granted the part it waited for waits for
 	// the others: the former holder releases them at the same time.
 	grace = 50 * time.Millisecond
-	// silence is how long a server may leave a command unanswered before it is taken
-	// for dead, until it answers.
-	silence = 250 * time.Millisecond
 )
 
 // A campaign is one call's way to a majority.
@@ -37,17 +34,18 @@ const (
 // vain waits the next time with nothing in hand.
 type campaign struct {
 	lock  *compound
+	whole *compoundHold // that the parts are taken for
 	req   request
 	began time.Time
 
-	ctx context.Context // of what is asked: it carries the owner, and not the caller's end
+	ctx context.Context // of what is asked: without the caller's end
 	// quit, once closed, ends the waits at the parts. An answer that is on its way is
 	// awaited: to give it up costs a release, which may find nothing.
 	quit  chan struct{}
 	leave func() // closes quit
 
 	// By part:
-	held   []*Hold
+	held   []handle
 	kept   []bool  // by the watchdog, though the lock has a lease: it waits elsewhere
 	asking []bool  // the answer is not in
 	denial []error // the last answer, if it was no grant
@@ -63,15 +61,15 @@ type campaign struct {
 // A vote is the answer of a part.
 type vote struct {
 	part int
-	hold *Hold
+	hold handle
 	err  error
 }
 
-func newCampaign(lock *compound, ctx context.Context, req request) *campaign {
-	n := len(lock.parts)
+func newCampaign(ctx context.Context, whole *compoundHold, req request) *campaign {
+	n := len(whole.of.parts)
 	c := &campaign{
-		lock: lock, req: req, began: time.Now(), at: -1,
-		held: make([]*Hold, n), kept: make([]bool, n), asking: make([]bool, n), denial: make([]error, n),
+		lock: whole.of, whole: whole, req: req, began: time.Now(), at: -1,
+		held: make([]handle, n), kept: make([]bool, n), asking: make([]bool, n), denial: make([]error, n),
 		votes: make(chan vote, n), // a part is asked once at a time
 		ctx:   context.WithoutCancel(ctx),
 		quit:  make(chan struct{}),
@@ -139,7 +137,7 @@ func (c *campaign) hopeless() bool { return len(c.holds())+c.asked < c.lock.need
 func (c *campaign) nest() bool {
 	var mine []int
 	for i, l := range c.lock.parts {
-		if l.IsHeld(c.ctx) {
+		if l.depth(c.req.owner) > 0 {
 			mine = append(mine, i)
 		}
 	}
@@ -147,7 +145,7 @@ func (c *campaign) nest() bool {
 		return false
 	}
 	for _, i := range mine {
-		c.held[i], c.denial[i] = c.lock.parts[i].TryAcquire(c.ctx, asPart, WithLease(c.req.lease))
+		c.held[i], c.denial[i] = c.whole.takePart(c.ctx, c.lock.parts[i], request{lease: c.req.lease})
 	}
 	return len(c.holds()) >= c.lock.need
 }
@@ -163,34 +161,8 @@ func (c *campaign) behind() int {
 	return -1
 }
 
-// here reports whether another owner of this process has the lock or waits for it,
-// and whether this client is about to free it. Where the server is silent nobody waits.
-func (l *single) here(o Owner) (taken, freeing bool) {
-	r := l.client.enterIfAny(l.name)
-	if r == nil {
-		return false, false
-	}
-	defer r.exit()
-	now := time.Now()
-	if t := r.current(now); t != nil {
-		return !t.holds(o), false
-	}
-	head := r.queue.Head()
-	live := head != nil && !head.Value.over() // or it is on its way out
-	return live && head.Value.wait > 0 && !l.isSilent(), !live && (head != nil || r.inFlight > 0)
-}
-
 // errSilent is the fault of a server that others of this process are waiting for.
 var errSilent = errors.New("the server has not answered for a while")
-
-// isSilent reports whether the server is taken for dead: it leaves commands for this or any
-// other name unanswered.
-func (l *single) isSilent() bool { return l.unanswered(silence) }
-
-// unanswered reports whether the server has answered nothing for at least so long.
-func (l *single) unanswered(least time.Duration) bool {
-	return l.client.redis.Limits(l.name.Slot).Asks.Unanswered(least)
-}
 
 // askAll asks every part that is neither held nor being asked, nor is silent to others
 // of this process.
@@ -215,15 +187,9 @@ func (c *campaign) ask(i int, wait time.Duration) {
 	c.asking[i] = true
 	c.asked++
 	go func() {
-		h, err := c.lock.parts[i].Acquire(c.ctx, asPart, quitAt(c.quit), WithLease(c.req.lease), WithWait(wait))
+		h, err := c.whole.takePart(c.ctx, c.lock.parts[i], request{lease: c.req.lease, wait: max(wait, 0), quit: c.quit})
 		c.votes <- vote{i, h, err}
 	}()
-}
-
-// quitAt is the option by which an Acquire that waits leaves once quit is closed, but not
-// while its attempt is under way.
-func quitAt(quit <-chan struct{}) AcquireOption {
-	return func(o *acquireOptions) { o.quit = quit }
 }
 
 // count takes votes until it has a majority (true), or the end of ctx, the time is up,
@@ -263,15 +229,15 @@ func (c *campaign) take(v vote) {
 func (c *campaign) drop(i int) {
 	if h := c.held[i]; h != nil {
 		c.held[i], c.kept[i] = nil, false
-		go func() { _ = h.Release(h.ctx) }()
+		go func() { _ = release(h.context(), h) }()
 	}
 }
 
 // holds returns what is held. A grant that is over does not count.
-func (c *campaign) holds() []*Hold {
-	holds := make([]*Hold, 0, len(c.held))
+func (c *campaign) holds() []handle {
+	holds := make([]handle, 0, len(c.held))
 	for i, h := range c.held {
-		if h != nil && !h.Valid() {
+		if h != nil && !valid(h) {
 			c.drop(i)
 		} else if h != nil {
 			holds = append(holds, h)
@@ -407,13 +373,13 @@ func incurable(err error) bool {
 
 // follow takes the votes that are still to come: what is granted joins p, if there is
 // one that is not over, and is released otherwise.
-func (c *campaign) follow(p *parts) {
+func (c *campaign) follow(p *compoundHold) {
 	defer c.leave()
 	for c.asked > 0 {
 		v := <-c.votes
 		c.asked--
-		if h := v.hold; h != nil && (p == nil || !p.join(h)) {
-			go func() { _ = h.Release(h.ctx) }()
+		if h := v.hold; h != nil && (p == nil || !p.add(h)) {
+			go func() { _ = release(h.context(), h) }()
 		}
 	}
 }

@@ -12,33 +12,34 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// errZero is the fault of a lock that no constructor has made.
-var errZero = fmt.Errorf("rlock: %w: a lock is a zero value: use the methods of a Client, NewMultiLock or NewRedLock", ErrInvalidConfig)
-
 // A compound is a lock that is made of others, of which so many make it: all of them for a
 // multi-lock, and most for a red lock.
 type compound struct {
 	name  string
 	kind  Kind // KindMulti or KindRed
-	parts []*Lock
+	parts []form
 	locks []*single // beneath all of them
 	need  int
 	home  *Client // has what is remembered of the lock between its calls
 	id    string  // what it is remembered by there: the same for the same parts
 	err   error   // every call returns it
 
-	// gather takes enough of the parts for p, whose context carries the owner, and
-	// has them join it; or none.
-	gather func(ctx context.Context, p *parts, req request) error
+	// gather takes enough of the parts for p, and has them join it; or none.
+	gather func(ctx context.Context, p *compoundHold, req request) error
 }
+
+var _ form = (*compound)(nil)
+
+// refusing returns a lock that refuses every call with err.
+func refusing(name string, err error) *compound { return &compound{name: name, err: err} }
 
 // newCompound returns the lock of these parts, which are in the order in which they
 // are taken.
-func newCompound(name string, parts []*Lock, need int) *compound {
+func newCompound(name string, parts []form, need int) *compound {
 	c := &compound{name: name, parts: parts, need: need}
 	var id strings.Builder
 	for _, p := range parts {
-		locks := p.form().beneath()
+		locks := p.beneath()
 		fmt.Fprintf(&id, "%d of", len(locks))
 		for _, l := range locks {
 			fmt.Fprintf(&id, " %s %d %t %q", l.client.id.Prefix, l.name.id, l.shared, l.name.Key)
@@ -61,7 +62,7 @@ func (c *compound) unusable() error { return c.err }
 // key is what the lock's client remembers the owner by. No lock of one key has it.
 func (c *compound) key(o Owner) lossKey { return lossKey{kindCount, c.id, o} }
 
-func (c *compound) hold(ctx, parent context.Context, req request) (*Hold, error) {
+func (c *compound) hold(ctx, parent context.Context, req request) (handle, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -71,7 +72,7 @@ func (c *compound) hold(ctx, parent context.Context, req request) (*Hold, error)
 	return c.observed(ctx, parent, req)
 }
 
-func (c *compound) obtain(ctx, parent context.Context, req request) (*Hold, error) {
+func (c *compound) obtain(ctx, parent context.Context, req request) (handle, error) {
 	if req.lease != 0 {
 		for _, l := range c.locks {
 			if err := l.client.checkLease(l.name, req.lease); err != nil {
@@ -85,12 +86,11 @@ func (c *compound) obtain(ctx, parent context.Context, req request) (*Hold, erro
 	if cause := c.home.losses.blocks(c.key(req.owner), time.Now()); cause != nil {
 		return nil, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", c.name, cause)
 	}
-	h := &Hold{client: c.home, name: &name{Keys: wire.Keys{Key: c.name}}, owner: req.owner, part: req.part}
-	h.within(parent, c)
-	h.parts = &parts{of: c, whole: h, way: req.way, asked: req.lease, lease: req.lease, leave: func() {}}
-	h.parts.place = c.home.place()
-	defer c.watchWait(req, h.parts.place)()
-	if err := c.gather(WithOwner(ctx, req.owner), h.parts, req); err != nil {
+	h := &compoundHold{of: c, owner: req.owner, whole: req.whole, way: req.way, asked: req.lease, lease: req.lease, leave: func() {}}
+	h.ctx, h.cancel = context.WithCancelCause(parent)
+	h.at = c.home.place()
+	defer c.watchWait(req, h.at)()
+	if err := c.gather(ctx, h, req); err != nil {
 		h.cancel(err)
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (c *compound) unlock(ctx context.Context, o Owner) error {
 		return c.err
 	}
 	if h := c.home.taken.pop(c.key(o)); h != nil {
-		return h.Release(ctx)
+		return release(ctx, h)
 	}
 	switch cause := c.home.losses.unlock(c.key(o), false); {
 	case cause != nil:
@@ -136,7 +136,7 @@ func (c *compound) depth(o Owner) int {
 	}
 	counts := make([]int, 0, len(c.parts))
 	for _, p := range c.parts {
-		counts = append(counts, p.form().depth(o))
+		counts = append(counts, p.depth(o))
 	}
 	return best(counts, c.need, cmp.Compare[int])
 }
@@ -207,7 +207,7 @@ func poll[T any](ctx context.Context, c *compound, ask func(form, context.Contex
 	arrived := make(chan answer, len(c.parts))
 	for _, p := range c.parts {
 		go func() {
-			is, err := ask(p.form(), ctx)
+			is, err := ask(p, ctx)
 			arrived <- answer{is, err}
 		}()
 	}

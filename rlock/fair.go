@@ -12,4 +12,4 @@ package rlock
 //
 // Redisson's getFairLock() is another lock, with a queue of its own: a fair lock of rlock
 // only excludes it, as it does Redisson's RLock.
-func (c *Client) NewFairLock(key string) *Lock { return c.newLock(fairKind, key) }
+func (c *Client) NewFairLock(key string) *Lock { return lockOf(newSingle(c, fairKind, key)) }

@@ -66,18 +66,18 @@ func (t *tenure) appendHeld(held []HeldLock, now time.Time) []HeldLock {
 				}
 			}
 		}
-		if p := first.whole(); p != nil {
-			h.PartOf, h.Place = p.of.name, p.place.known()
+		if p := first.wholeOf(); p != nil {
+			h.PartOf, h.Place = p.title(), p.place().known()
 		}
 		held = append(held, h)
 	}
 	return held
 }
 
-// whole returns what the level is a part of, nil for none.
-func (l *level) whole() *parts {
-	if l.hold == nil {
+// wholeOf returns what the level is a part of, nil for none.
+func (l *level) wholeOf() whole {
+	if l.hold == nil || !l.hold.joined.Load() {
 		return nil
 	}
-	return l.hold.partOf.Load()
+	return l.hold.whole
 }

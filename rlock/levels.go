@@ -12,7 +12,7 @@ type level struct {
 	long   bool          // it was told that it is held for a long time
 	way    Way           // how it was acquired: of each owner's levels one is not by nesting
 	until  time.Time     // the end of the lease it asked for; zero: kept by the watchdog
-	hold   *Hold         // its handle, nil if it was taken without
+	hold   *hold         // its handle, nil if it was taken without
 	since  time.Duration // when it was acquired, from the client's start
 	place  *Place        // where it was acquired, nil if that is not recorded
 }
@@ -22,7 +22,7 @@ func (l *level) kept() bool { return l.until.IsZero() }
 // told reports whether a loss is remembered by the owner's name. A handle that is its own
 // owner remembers for itself, and of a part the whole tells.
 func (l *level) told() bool {
-	return l.hold == nil || !l.owner.ofHandle() && !l.hold.part
+	return l.hold == nil || !l.owner.ofHandle() && l.hold.whole == nil
 }
 
 // over reports whether the level itself asks for no more.
@@ -58,7 +58,7 @@ func (t *tenure) endsWith(l *level) {
 // close takes away the level of the handle h, or without one the innermost level
 // of o that was taken without, and reports whether there was such a level. When
 // the last level that is not shared goes and others stay, the tenure is shared.
-func (t *tenure) close(o Owner, shared bool, h *Hold) (was closedLevel, ok bool) {
+func (t *tenure) close(o Owner, shared bool, h *hold) (was closedLevel, ok bool) {
 	for i := len(t.levels) - 1; i >= 0; i-- {
 		l := &t.levels[i]
 		if l.hold == h && (h != nil || l.owner == o && l.shared == shared) {
@@ -107,7 +107,7 @@ func (t *tenure) holds(o Owner) bool {
 
 // loose reports whether the level is a part's that has not joined its whole: of an
 // attempt that goes on, or was given up and is about to be released.
-func (l *level) loose() bool { return l.hold != nil && l.hold.part && l.hold.partOf.Load() == nil }
+func (l *level) loose() bool { return l.hold != nil && l.hold.whole != nil && !l.hold.joined.Load() }
 
 // depth returns how many levels of the one sort o has, and knows of.
 func (t *tenure) depth(o Owner, shared bool) (n int) {

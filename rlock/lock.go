@@ -3,6 +3,7 @@ package rlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -31,7 +32,31 @@ type Lock struct{ made form }
 // every method return [ErrInvalidName]. Names of a Lock and of Redisson's lock are the same.
 //
 // Redisson's getLock(name).
-func (c *Client) NewLock(key string) *Lock { return c.newLock(plainKind, key) }
+func (c *Client) NewLock(key string) *Lock { return lockOf(newSingle(c, plainKind, key)) }
+
+// lockOf returns the lock that is made of s.
+func lockOf(s single) *Lock {
+	l := &struct {
+		Lock
+		single
+	}{single: s}
+	l.made = &l.single
+	return &l.Lock
+}
+
+// errZero is the fault of a lock that no constructor has made, and zeroForm its form.
+var (
+	errZero  = fmt.Errorf("rlock: %w: a lock is a zero value: use the methods of a Client, NewMultiLock or NewRedLock", ErrInvalidConfig)
+	zeroForm = refusing("", errZero)
+)
+
+// form returns what the lock is made of.
+func (l *Lock) form() form {
+	if l.made == nil {
+		return zeroForm
+	}
+	return l.made
+}
 
 // Name returns the name that the lock was made with; of a multi-lock those of its parts
 // with commas between them, each name once.
@@ -191,7 +216,7 @@ func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, er
 		o = newHandleOwner()
 	}
 	// The time to wait for a lock is not the time to hold it.
-	return f.hold(ctx, context.WithoutCancel(ctx), newRequest(o, options))
+	return acquire(ctx, context.WithoutCancel(ctx), f, newRequest(o, options))
 }
 
 // TryAcquire is Acquire with one attempt, unless [WithWait] gives it more time:
@@ -215,7 +240,7 @@ func (l *Lock) TryAcquire(ctx context.Context, options ...AcquireOption) (*Hold,
 // If the lock cannot be had, fn is not called, and the error is that of Acquire.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error, options ...AcquireOption) error {
 	f := l.form()
-	h, err := f.hold(ctx, ctx, newRequest(ownerOf(ctx, f), options))
+	h, err := acquire(ctx, ctx, f, newRequest(ownerOf(ctx, f), options))
 	if err != nil {
 		return err
 	}

@@ -49,11 +49,11 @@ func (t *tenure) tellLongHolds(now time.Time) {
 		}
 		l.long = true
 		lock, kind, place := r.name.Key, r.name.kindOf(l.shared), l.place
-		if p := l.whole(); p != nil {
-			if p.long.Swap(true) {
+		if p := l.wholeOf(); p != nil {
+			if !p.tellsLong() {
 				continue
 			}
-			lock, kind, place = p.of.name, p.of.kind, p.place
+			lock, kind, place = p.title(), p.kind(), p.place()
 		}
 		c.config.Logger.Warn("rlock: a lock is held for a long time", "lock", lock, "kind", kind,
 			"owner", l.owner, "held", held.Round(time.Millisecond), "place", place.known().String())
@@ -63,7 +63,7 @@ func (t *tenure) tellLongHolds(now time.Time) {
 // patienceLeft is how long the wait may go on until it is told as a long one.
 func (r *room) patienceLeft(v *waiting, now time.Time) time.Duration {
 	limit := r.client.config.LongWait
-	if limit <= 0 || v.long || v.part {
+	if limit <= 0 || v.long || v.whole != nil {
 		return forever
 	}
 	return limit - now.Sub(v.began)
@@ -77,25 +77,11 @@ func (r *room) tellLongWait(v *waiting, now time.Time) {
 	if t := r.tenure; t != nil && len(t.levels) > 0 {
 		first := &t.levels[0]
 		holder, where = t.text[:wire.TenureLen]+first.owner.String(), first.place.known().String()
-		if p := first.whole(); p != nil {
-			where = p.place.known().String()
+		if p := first.wholeOf(); p != nil {
+			where = p.place().known().String()
 		}
 	}
 	r.client.config.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", r.name.Key, "kind", r.name.kindOf(v.shared),
 		"owner", v.owner, "waited", now.Sub(v.began).Round(time.Millisecond), "place", v.place.known().String(),
 		"holder", holder, "holder_place", where)
-}
-
-// watchWait has a call for a lock over several told as a long wait, unless it is ended
-// before.
-func (c *compound) watchWait(req request, place *Place) (end func()) {
-	limit := c.home.config.LongWait
-	if limit <= 0 || req.part {
-		return func() {}
-	}
-	timer := time.AfterFunc(limit, func() {
-		c.home.config.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", c.name, "kind", c.kind,
-			"owner", req.owner, "waited", limit, "place", place.known().String())
-	})
-	return func() { timer.Stop() }
 }

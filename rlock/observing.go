@@ -127,7 +127,7 @@ func (c *Client) infoOf(n *name, owner Owner, shared bool) LockInfo {
 
 // watches reports whether the Observer is told of the request: not if it is for a part of
 // a lock that is observed as a whole.
-func (c *Client) watches(req *request) bool { return c.observer.on() && !req.part }
+func (c *Client) watches(req *request) bool { return c.observer.on() && req.whole == nil }
 
 // tellAcquired is called without the mutex, as all that tell.
 func (c *Client) tellAcquired(ctx context.Context, n *name, req *request, way Way, waited time.Duration, contended bool) {
@@ -162,7 +162,7 @@ func (c *Client) tellReleased(ctx context.Context, n *name, o Owner, shared bool
 	c.observer.released(ctx, ReleasedInfo{LockInfo: info, Way: l.way, Held: held, Err: err})
 }
 
-func (c *Client) tellDetached(ctx context.Context, h *Hold, l closedLevel, now time.Time) {
+func (c *Client) tellDetached(ctx context.Context, h *hold, l closedLevel, now time.Time) {
 	info := c.infoOf(h.name, h.owner, h.shared)
 	c.observer.released(ctx, ReleasedInfo{LockInfo: info, Way: l.way, Held: now.Sub(c.start) - l.since, Detached: true})
 }
@@ -175,7 +175,7 @@ func (e ending) tell() {
 		return
 	}
 	for _, l := range e.levels {
-		if l.way == ByNesting || l.hold != nil && l.hold.part {
+		if l.way == ByNesting || l.hold != nil && l.hold.whole != nil {
 			continue
 		}
 		ctx := context.Background()

@@ -1,13 +1,5 @@
 package rlock
 
-import (
-	"context"
-	"fmt"
-	"strings"
-
-	"github.com/go-rlock/rlock/rlock/internal/wire"
-)
-
 // A ReadWriteLock is a pair of locks of one name: any number of owners may hold
 // the read lock at once, one owner holds the write lock, and then nobody else
 // holds either. It holds no state of any call, and its methods may be called
@@ -55,9 +47,8 @@ type ReadWriteLock struct {
 //
 // Redisson's getReadWriteLock(name).
 func (c *Client) NewReadWriteLock(key string) *ReadWriteLock {
-	l := &ReadWriteLock{}
-	n := c.newName(readWriteKind, key)
-	l.reader, l.writer = single{client: c, name: n, shared: true}, single{client: c, name: n}
+	l := &ReadWriteLock{writer: newSingle(c, readWriteKind, key)}
+	l.reader = l.writer.forReaders()
 	l.read, l.write = Lock{&l.reader}, Lock{&l.writer}
 	return l
 }
@@ -75,75 +66,3 @@ func (l *ReadWriteLock) Read() *Lock { return &l.read }
 //
 // Redisson's RReadWriteLock.writeLock().
 func (l *ReadWriteLock) Write() *Lock { return &l.write }
-
-func errUpgrade(o Owner) error {
-	return fmt.Errorf("owner %s: %w: unlock the read lock first", o, ErrUpgrade)
-}
-
-// The kind of [ReadWriteLock]: a hash of the mode, the readers and the writer, and a key
-// for each reader that lives as long as its lease.
-
-const (
-	modeField   = "mode"
-	writeSuffix = ":write"
-)
-
-func acquireReadWrite(t *tenure) wire.Call {
-	mode, n := "write", t.room.name
-	if t.shared {
-		mode = "read"
-	}
-	return wire.ReadWriteAcquire.Call(4, n.Key, n.Queue, n.Window, n.Extra, t.room.client.milliseconds(t.lease), t.text, mode)
-}
-
-func mirrorReadWrite(c *Client, part []sent) wire.Call {
-	keys := make([]string, 0, 3*len(part))
-	args := make([]string, 0, 1+5*len(part))
-	args = append(args, c.redis.Family())
-	for _, s := range part {
-		n := s.tenure.room.name
-		keys = append(keys, n.Key, n.Extra, n.Channel)
-		queue, _ := s.asks()
-		args = append(args, s.lease, s.owner, s.count, wire.Flag(s.reads), queue)
-	}
-	return wire.Call{Script: wire.ReadWriteMirror, Keys: keys, Args: args}
-}
-
-// readersOrWriters returns the readers only while nobody writes, as Redisson's
-// forceUnlockAsync.
-func readersOrWriters(fields []string, shared bool) []string {
-	writers := writersOf(fields)
-	if shared && len(writers) == 0 {
-		return readersOf(fields)
-	}
-	if shared {
-		return nil
-	}
-	return writers
-}
-
-func readOrWritten(ctx context.Context, l *single) (bool, error) {
-	fields, err := fields(ctx, l.client, l.name)
-	if l.shared {
-		return len(readersOf(fields)) > 0, err
-	}
-	return len(writersOf(fields)) > 0, err
-}
-
-func readersOf(fields []string) (owners []string) {
-	for _, field := range fields {
-		if field != modeField && !strings.HasSuffix(field, writeSuffix) {
-			owners = append(owners, field)
-		}
-	}
-	return owners
-}
-
-func writersOf(fields []string) (owners []string) {
-	for _, field := range fields {
-		if owner, ok := strings.CutSuffix(field, writeSuffix); ok {
-			owners = append(owners, owner)
-		}
-	}
-	return owners
-}

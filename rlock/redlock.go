@@ -1,11 +1,5 @@
 package rlock
 
-import (
-	"context"
-	"fmt"
-	"slices"
-)
-
 // NewRedLock returns the lock of that name over the servers of the clients, which must be
 // independent of each other: not the nodes of one Cluster or Sentinel. Its holder holds the
 // lock of its name in most of them, so that it survives the loss of the others (Redis
@@ -50,47 +44,4 @@ import (
 // fencing token.
 //
 // Redisson's RedissonRedLock, which does not judge validity, and polls.
-func NewRedLock(clients []*Client, name string) *Lock {
-	refused := func(format string, args ...any) *Lock {
-		err := fmt.Errorf("rlock: red lock %q: %w: "+format, append([]any{name, ErrInvalidConfig}, args...)...)
-		return &Lock{&compound{name: name, err: err}}
-	}
-	var parts []*Lock
-	for i, c := range clients {
-		if c == nil {
-			return refused("client %d is nil", i)
-		}
-		if other := slices.IndexFunc(clients[:i], func(other *Client) bool { return c.redis.Shares(other.redis) }); other >= 0 {
-			return refused("clients %d and %d have the same server, which would count twice", other, i)
-		}
-		parts = append(parts, c.NewLock(name))
-	}
-	if len(parts) == 0 {
-		return refused("it has no clients: give it one of each server, three at best")
-	}
-	c := newCompound(name, parts, len(parts)/2+1)
-	c.gather, c.kind = c.elect, KindRed
-	return &Lock{c}
-}
-
-// elect gathers a majority. What is still asked for when it has one, or gives up, is
-// followed in the background.
-func (c *compound) elect(ctx context.Context, p *parts, req request) error {
-	run := newCampaign(c, ctx, req)
-	err := run.run(ctx)
-	if err != nil {
-		run.leave()
-		go run.follow(nil)
-		giveBack(ctx, run.holds())
-		return err
-	}
-	p.leave = run.leave
-	// Also those that have just ended: the whole must learn of their loss.
-	p.join(slices.DeleteFunc(run.held, func(h *Hold) bool { return h == nil })...)
-	if run.asked > 0 {
-		go run.follow(p)
-	} else {
-		run.leave()
-	}
-	return nil
-}
+func NewRedLock(clients []*Client, name string) *Lock { return &Lock{newRed(clients, name)} }

@@ -14,7 +14,7 @@ import (
 // unlock takes one level off the hold of o: that of the handle h, or without one
 // the innermost of that sort that was taken without. The last level passes the
 // lock on, or frees it.
-func (c *Client) unlock(ctx context.Context, n *name, o Owner, shared bool, h *Hold) (err error) {
+func (c *Client) unlock(ctx context.Context, n *name, o Owner, shared bool, h *hold) (err error) {
 	if n.err != nil {
 		return n.err
 	}
@@ -59,20 +59,20 @@ func (c *Client) unlock(ctx context.Context, n *name, o Owner, shared bool, h *H
 	} else {
 		err = r.release(t, o, now)
 	}
-	if c.observer.on() && (h == nil || !h.part) {
+	if c.observer.on() && (h == nil || h.whole == nil) {
 		c.tellReleased(ctx, n, o, shared, was, now, err)
 	}
 	return err
 }
 
 // notHeld says why o has nothing to unlock.
-func (c *Client) notHeld(n *name, o Owner, shared bool, h *Hold) error {
+func (c *Client) notHeld(n *name, o Owner, shared bool, h *hold) error {
 	var cause error
 	nothing := ErrNotHeld // a handle forgets nothing
 	if h == nil {
 		cause = c.losses.unlock(lossKey{n.id, n.Key, o}, shared)
 		nothing = c.losses.notHeld()
-	} else if cause = h.giveBack(); cause != nil && !h.part {
+	} else if cause = h.giveBack(); cause != nil && h.whole == nil {
 		c.losses.unlock(lossKey{n.id, n.Key, o}, shared)
 	}
 	switch {

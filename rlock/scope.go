@@ -79,7 +79,8 @@ func overlap(a, b form) bool {
 	return false
 }
 
-// A heldContext is the context of a hold: what it is the context of nests in the hold.
+// A heldContext is what the context of a hold is made from: what it is the context of
+// nests in the hold.
 type heldContext struct {
 	context.Context
 	scope scope
@@ -93,14 +94,6 @@ func (c *heldContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// within makes the context of a hold of f from parent.
-func (h *Hold) within(parent context.Context, f form) {
-	c := &h.scoped
-	c.scope = scope{owner: h.owner, of: f, outer: scopeOf(parent)}
-	c.Context, h.cancel = context.WithCancelCause(parent)
-	h.ctx = c
-}
-
 // With returns a context that is made from ctx, and ends also when the hold does, with
 // its cause: a request that comes while the lock is held thus ends with the request and
 // with the loss. Locks taken with it nest as with [Hold.Context]. It needs no cancel
@@ -108,10 +101,10 @@ func (h *Hold) within(parent context.Context, f form) {
 func (h *Hold) With(ctx context.Context) context.Context {
 	c := &heldContext{scope: scope{owner: h.owner, of: h.scoped.scope.of, outer: scopeOf(ctx)}}
 	merged, cancel := context.WithCancelCause(ctx)
-	if h.ctx.Err() != nil {
-		cancel(context.Cause(h.ctx)) // now: what AfterFunc calls comes later
+	if held := h.Context(); held.Err() != nil {
+		cancel(context.Cause(held)) // now: what AfterFunc calls comes later
 	} else {
-		stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
+		stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
 		context.AfterFunc(merged, func() { stop() })
 	}
 	c.Context = merged

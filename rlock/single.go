@@ -18,6 +18,16 @@ type single struct {
 	shared bool // whether it is the read lock of its name
 }
 
+var _ form = (*single)(nil)
+
+// newSingle returns the lock of that kind and name. It asks Redis nothing.
+func newSingle(c *Client, id kindID, key string) single {
+	return single{client: c, name: c.newName(id, key)}
+}
+
+// forReaders returns the read lock beside a write lock.
+func (l *single) forReaders() single { return single{client: l.client, name: l.name, shared: true} }
+
 func (l *single) title() string { return l.name.Key }
 
 func (l *single) beneath() []*single { return []*single{l} }
@@ -37,11 +47,11 @@ func (l *single) take(ctx context.Context, req request) error {
 	return l.client.acquire(ctx, l.client.nameFor(l.name, req.owner), req)
 }
 
-func (l *single) hold(ctx, parent context.Context, req request) (*Hold, error) {
+func (l *single) hold(ctx, parent context.Context, req request) (handle, error) {
 	req.shared = l.shared
 	n := l.client.nameFor(l.name, req.owner)
-	h := &Hold{client: l.client, name: n, owner: req.owner, shared: l.shared, part: req.part}
-	h.within(parent, l)
+	h := &hold{client: l.client, name: n, owner: req.owner, shared: l.shared, whole: req.whole}
+	h.ctx, h.cancel = context.WithCancelCause(parent)
 	req.hold = h
 	err := l.client.acquire(ctx, n, req)
 	if errors.Is(err, ErrNotAcquired) {
@@ -118,4 +128,30 @@ func keyExists(ctx context.Context, l *single) (bool, error) {
 
 func (l *single) number(ctx context.Context, command string) (int64, error) {
 	return look(ctx, l.client, l.name, rueidis.RedisResult.AsInt64, command)
+}
+
+// here reports whether another owner of this process has the lock or waits for it,
+// and whether this client is about to free it. Where the server is silent nobody waits.
+func (l *single) here(o Owner) (taken, freeing bool) {
+	r := l.client.enterIfAny(l.name)
+	if r == nil {
+		return false, false
+	}
+	defer r.exit()
+	now := time.Now()
+	if t := r.current(now); t != nil {
+		return !t.holds(o), false
+	}
+	head := r.queue.Head()
+	live := head != nil && !head.Value.over() // or it is on its way out
+	return live && head.Value.wait > 0 && !l.isSilent(), !live && (head != nil || r.inFlight > 0)
+}
+
+// isSilent reports whether the server is taken for dead: it leaves commands for this or any
+// other name unanswered.
+func (l *single) isSilent() bool { return l.unanswered(silence) }
+
+// unanswered reports whether the server has answered nothing for at least so long.
+func (l *single) unanswered(least time.Duration) bool {
+	return l.client.redis.Limits(l.name.Slot).Asks.Unanswered(least)
 }

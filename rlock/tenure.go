@@ -331,7 +331,7 @@ func errClosed(n *name, o Owner) error {
 func (e ending) announce() {
 	for _, l := range e.levels {
 		if l.hold != nil {
-			l.hold.end(l.hold.lost)
+			l.hold.lose(l.hold.lost)
 		}
 	}
 	e.tell()

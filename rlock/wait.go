@@ -26,6 +26,9 @@ const (
 	// readersTime is how often a reader that waits behind readers of this client, since
 	// others wait for them to go, has Redis asked whether these still do.
 	readersTime = time.Second
+	// silence is how long a server may leave a command unanswered before it is taken
+	// for dead, until it answers.
+	silence = 250 * time.Millisecond
 )
 
 // shutTime is how long a shared rueidis client must say that it is closed until it is
@@ -40,10 +43,10 @@ const forever time.Duration = math.MaxInt64
 type request struct {
 	owner  Owner
 	shared bool          // a read lock
-	part   bool          // for a hold of several locks
+	whole  whole         // that it is for, nil for none
 	way    Way           // how it was acquired, set when it was
 	lease  time.Duration // 0: until Unlock, kept by the watchdog
-	hold   *Hold         // the handle to fill in, nil for Lock
+	hold   *hold         // the handle to fill in, nil for Lock
 	wait   time.Duration // how long to wait between attempts; 0 is one attempt
 	place  *Place        // where it is made, nil if that is not recorded
 

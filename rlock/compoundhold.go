@@ -10,33 +10,70 @@ import (
 	"time"
 )
 
-// parts is what a hold of several locks consists of: a hold of each, in the name of
+// A compoundHold is the handle of a lock made of several: a hold of each, in the name of
 // one owner. It is valid as long as enough of them are, each judged by the clock and
 // by its own client. Once fewer are the whole is lost, and what is left is released,
 // since it protects nothing.
 //
 // Nothing runs while it is held: a part that ends by loss tells the whole.
-type parts struct {
-	of    *compound
-	whole *Hold
-	way   Way           // how the Observer was told that it was acquired
-	place *Place        // nil if that is not recorded
-	long  atomic.Bool   // it was told that it is held for a long time
-	asked time.Duration // the lease that the parts were asked for with
-	leave func()        // ends what is still being asked for
+type compoundHold struct {
+	of     *compound
+	owner  Owner
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	at     *Place        // where it was acquired, nil if that is not recorded
+	way    Way           // how the Observer was told that it was acquired
+	long   atomic.Bool   // it was told that it is held for a long time
+	asked  time.Duration // the lease that the parts were asked for with
+	leave  func()        // ends what is still being asked for
+
+	whole  whole       // that it is taken for itself, and that tells of its loss; nil for none
+	joined atomic.Bool // it is a part of the whole
 
 	mu    sync.Mutex    // protects following; a shard's mutex may be taken under it
 	lease time.Duration // 0: kept by the watchdog
 	until time.Time     // the end of the lease; zero: kept by the watchdog
 	since time.Time     // when the first parts joined
-	held  []*Hold
+	held  []handle
 	over  bool  // released or lost: no part may join
-	cause error // why it was lost, until Release has told it
+	lost  error // why it was lost, until its release has told it
 }
 
-// join adds holds to the whole. It reports false if the whole is over: they are then
+var (
+	_ handle = (*compoundHold)(nil)
+	_ whole  = (*compoundHold)(nil)
+)
+
+func (p *compoundHold) title() string { return p.of.name }
+
+func (p *compoundHold) kind() Kind { return p.of.kind }
+
+func (p *compoundHold) place() *Place { return p.at }
+
+func (p *compoundHold) tellsLong() bool { return !p.long.Swap(true) }
+
+func (p *compoundHold) context() context.Context { return p.ctx }
+
+func (p *compoundHold) end(cause error) { p.cancel(cause) }
+
+func (p *compoundHold) join() { p.joined.Store(true) }
+
+func (p *compoundHold) fencingToken() uint64 { return 0 }
+
+func (p *compoundHold) detach(context.Context) error {
+	return fmt.Errorf("rlock: lock %q: %w: it is made of several locks", p.of.name, ErrDetach)
+}
+
+// takePart acquires one of the parts, in the name of the owner. The time to wait for a lock
+// is not the time to hold it.
+func (p *compoundHold) takePart(ctx context.Context, part form, req request) (handle, error) {
+	req.owner, req.whole = p.owner, p
+	return part.hold(ctx, context.WithoutCancel(ctx), req)
+}
+
+// add has holds join the whole. It reports false if the whole is over: they are then
 // the caller's to release.
-func (p *parts) join(holds ...*Hold) bool {
+func (p *compoundHold) add(holds ...handle) bool {
 	p.mu.Lock()
 	if p.over {
 		p.mu.Unlock()
@@ -53,25 +90,26 @@ func (p *parts) join(holds ...*Hold) bool {
 		if lease != p.asked { // it was changed meanwhile
 			h.relet(lease)
 		}
-		h.partOf.Store(p)
-		if h.ctx.Err() != nil { // it ended before it could tell
+		h.join()
+		if h.context().Err() != nil { // it ended before it could tell
 			p.ended(h)
 		}
 	}
 	return true
 }
 
-// end ends the hold's context, and tells the whole that the hold is a part of.
-func (h *Hold) end(cause error) {
-	h.cancel(cause)
-	if p := h.partOf.Load(); p != nil {
-		p.ended(h)
+// lose ends the context of a whole that was lost, and tells the whole that it is a part of
+// itself.
+func (p *compoundHold) lose(cause error) {
+	p.cancel(cause)
+	if p.joined.Load() {
+		p.whole.ended(p)
 	}
 }
 
 // ended takes a part away that was lost, and ends the whole if too few are left. It
 // waits for nothing. The second call for a part changes nothing.
-func (p *parts) ended(h *Hold) {
+func (p *compoundHold) ended(h handle) {
 	p.mu.Lock()
 	i := slices.Index(p.held, h)
 	if p.over || i < 0 {
@@ -80,61 +118,52 @@ func (p *parts) ended(h *Hold) {
 	}
 	p.held = slices.Delete(p.held, i, i+1)
 	why := h.disclaim() // the whole tells of the loss
-	c, o := p.of, p.whole.owner
+	c, o := p.of, p.owner
 	if len(p.held) >= c.need {
 		p.mu.Unlock()
 		return
 	}
 	cause := fmt.Errorf("rlock: lock %q of owner %s: %d of %d parts are left, and it takes %d: %w",
 		c.name, o, len(p.held), len(c.parts), c.need, why)
-	lost := level{owner: o, hold: p.whole, until: p.until}
+	lost := level{owner: o, until: p.until}
 	if !lost.kept() && errors.Is(why, errOver) {
 		lost.until = time.Now()
 	}
-	if lost.told() {
+	if p.whole == nil && !o.ofHandle() { // else the handle remembers, or the whole does
 		c.home.losses.add(c.key(o), lost, cause)
 	}
 	left := p.endLocked(cause)
 	since := p.since
 	p.mu.Unlock()
 
-	c.home.taken.forget(c.key(o), p.whole)
-	p.whole.end(cause)
+	c.home.taken.forget(c.key(o), p)
+	p.lose(cause)
 	p.tellLost(since, why, cause)
 	p.leave()
 	go func() { _ = letGo(left, len(left)) }()
 }
 
-// asPart is the option by which the parts of a whole are taken.
-func asPart(o *acquireOptions) { o.part = true }
-
-// disclaim releases a hold that is over already, and returns why it was.
-func (h *Hold) disclaim() error {
-	if h.parts != nil {
-		return h.parts.release(h.ctx)
-	}
-	return h.client.notHeld(h.name, h.owner, h.shared, h)
-}
+func (p *compoundHold) disclaim() error { return p.unlock(p.ctx) }
 
 // endLocked ends the whole, and returns the holds that it had.
-func (p *parts) endLocked(cause error) []*Hold {
+func (p *compoundHold) endLocked(cause error) []handle {
 	holds := p.held
-	p.held, p.over, p.cause = nil, true, cause
+	p.held, p.over, p.lost = nil, true, cause
 	return holds
 }
 
-// release gives the parts back. It returns when enough of them are confirmed.
-func (p *parts) release(ctx context.Context) error {
-	c, o := p.of, p.whole.owner
+// unlock gives the parts back. It returns when enough of them are confirmed.
+func (p *compoundHold) unlock(ctx context.Context) error {
+	c, o := p.of, p.owner
 	p.mu.Lock()
 	if p.over {
-		cause := p.cause
-		p.cause = nil
+		cause := p.lost
+		p.lost = nil
 		p.mu.Unlock()
 		if cause == nil {
 			return fmt.Errorf("rlock: unlock %q: owner %s: %w", c.name, o, ErrNotHeld)
 		}
-		if !p.whole.part {
+		if p.whole == nil {
 			c.home.losses.unlock(c.key(o), false)
 		}
 		return cause
@@ -150,10 +179,10 @@ func (p *parts) release(ctx context.Context) error {
 
 // letGo releases the holds, all at once. It returns nil as soon as so many of them are
 // confirmed, and else the errors of all.
-func letGo(holds []*Hold, enough int) error {
+func letGo(holds []handle, enough int) error {
 	results := make(chan error, len(holds))
 	for _, h := range holds {
-		go func() { results <- h.Release(h.ctx) }()
+		go func() { results <- release(h.context(), h) }()
 	}
 	var failed []error
 	for range holds {
@@ -168,7 +197,7 @@ func letGo(holds []*Hold, enough int) error {
 
 // giveBack releases what was taken in vain. It does not wait for that longer than the
 // caller does.
-func giveBack(ctx context.Context, holds []*Hold) {
+func giveBack(ctx context.Context, holds []handle) {
 	released := make(chan struct{})
 	go func() {
 		defer close(released)
@@ -182,13 +211,13 @@ func giveBack(ctx context.Context, holds []*Hold) {
 
 // validUntil is when too few of the parts will be valid, as far as is confirmed by
 // now; the zero time if the whole is over.
-func (p *parts) validUntil() time.Time {
+func (p *compoundHold) validUntil() time.Time {
 	p.mu.Lock()
 	held := slices.Clone(p.held)
 	p.mu.Unlock()
 	until := make([]time.Time, 0, len(held))
 	for _, h := range held {
-		if t := h.ValidUntil(); !t.IsZero() {
+		if t := h.validUntil(); !t.IsZero() {
 			until = append(until, t)
 		}
 	}
@@ -204,48 +233,25 @@ func best[T any](values []T, many int, compare func(a, b T) int) (t T) {
 	return values[many-1]
 }
 
-// why returns why the whole is over, nil if it was released.
-func (p *parts) why() error {
+func (p *compoundHold) cause() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over {
-		return p.cause
+		return p.lost
 	}
 	// The clock says so, and the parts' contexts are about to.
-	return fmt.Errorf("rlock: lock %q of owner %s: %w: too few parts of it are valid", p.of.name, p.whole.owner, ErrLost)
-}
-
-// relet has the hold ask for the lease from now on, 0 for the watchdog, in place of
-// what it asked for before. It needs no network, and changes nothing of a hold that
-// is over.
-func (h *Hold) relet(lease time.Duration) {
-	if h.parts != nil {
-		h.parts.relet(lease)
-		return
-	}
-	r := h.enter()
-	if r == nil {
-		return
-	}
-	defer r.exit()
-	now := time.Now()
-	for i := range h.tenure.levels {
-		if l := &h.tenure.levels[i]; l.hold == h {
-			h.tenure.let(l, now, lease)
-		}
-	}
-	h.tenure.changed(now)
+	return fmt.Errorf("rlock: lock %q of owner %s: %w: too few parts of it are valid", p.of.name, p.owner, ErrLost)
 }
 
 // beginLocked has the lease begin now, 0 for the watchdog.
-func (p *parts) beginLocked(lease time.Duration) {
+func (p *compoundHold) beginLocked(lease time.Duration) {
 	p.lease, p.until = lease, time.Time{}
 	if lease > 0 {
 		p.until = time.Now().Add(lease)
 	}
 }
 
-func (p *parts) relet(lease time.Duration) {
+func (p *compoundHold) relet(lease time.Duration) {
 	p.mu.Lock()
 	p.beginLocked(lease)
 	held := slices.Clone(p.held)
@@ -253,48 +259,4 @@ func (p *parts) relet(lease time.Duration) {
 	for _, h := range held {
 		h.relet(lease)
 	}
-}
-
-// taken has the holds of compound locks that were taken without a handle, by owner: the
-// innermost last.
-type taken struct {
-	mu    sync.Mutex // protects following
-	holds map[lossKey][]*Hold
-}
-
-func (t *taken) push(key lossKey, h *Hold) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.holds == nil {
-		t.holds = make(map[lossKey][]*Hold)
-	}
-	t.holds[key] = append(t.holds[key], h)
-}
-
-// pop returns the innermost hold, nil if there is none.
-func (t *taken) pop(key lossKey) *Hold {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	holds := t.holds[key]
-	if len(holds) == 0 {
-		return nil
-	}
-	h := holds[len(holds)-1]
-	t.keepLocked(key, slices.Delete(holds, len(holds)-1, len(holds)))
-	return h
-}
-
-// forget drops a hold that was lost: the losses remember it.
-func (t *taken) forget(key lossKey, h *Hold) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.keepLocked(key, slices.DeleteFunc(t.holds[key], func(held *Hold) bool { return held == h }))
-}
-
-func (t *taken) keepLocked(key lossKey, holds []*Hold) {
-	if len(holds) == 0 {
-		delete(t.holds, key)
-		return
-	}
-	t.holds[key] = holds
 }

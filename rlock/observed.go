@@ -16,7 +16,7 @@ func (c *compound) info(o Owner) LockInfo {
 // observed is obtain beside an Observer. Whether the owner nests is asked before, since
 // the parts are acquired in many ways. How long the lock is waited for at each of them is
 // their matter: a call that may have to wait counts as one that does.
-func (c *compound) observed(ctx, parent context.Context, req request) (*Hold, error) {
+func (c *compound) observed(ctx, parent context.Context, req request) (handle, error) {
 	began, o, info := time.Now(), &c.home.observer, c.info(req.owner)
 	req.way = ByParts
 	if c.depth(req.owner) > 0 {
@@ -40,14 +40,14 @@ func (c *compound) observed(ctx, parent context.Context, req request) (*Hold, er
 }
 
 // observes reports whether the Observer is told of the whole.
-func (p *parts) observes() bool { return p.of.home.observer.on() && !p.whole.part }
+func (p *compoundHold) observes() bool { return p.of.home.observer.on() && p.whole == nil }
 
 // tellReleased tells of the whole's Release. It is called without a mutex.
-func (p *parts) tellReleased(ctx context.Context, held time.Duration, err error) {
+func (p *compoundHold) tellReleased(ctx context.Context, held time.Duration, err error) {
 	if !p.observes() {
 		return
 	}
-	o, info := &p.of.home.observer, p.of.info(p.whole.owner)
+	o, info := &p.of.home.observer, p.of.info(p.owner)
 	if errors.Is(err, ErrLost) {
 		o.lost(ctx, LostInfo{info, p.way, held, LostParts, err})
 		return
@@ -56,12 +56,12 @@ func (p *parts) tellReleased(ctx context.Context, held time.Duration, err error)
 }
 
 // tellLost tells that too few parts are left, as why says of the last to go.
-func (p *parts) tellLost(since time.Time, why, cause error) {
+func (p *compoundHold) tellLost(since time.Time, why, cause error) {
 	if !p.observes() || p.way == ByNesting {
 		return
 	}
-	o, info, held := &p.of.home.observer, p.of.info(p.whole.owner), time.Since(since)
-	ctx := context.WithoutCancel(p.whole.ctx)
+	o, info, held := &p.of.home.observer, p.of.info(p.owner), time.Since(since)
+	ctx := context.WithoutCancel(p.ctx)
 	if errors.Is(why, ErrClosed) {
 		o.notices.tell(func() { o.released(ctx, ReleasedInfo{LockInfo: info, Way: p.way, Held: held, Err: cause}) })
 		return
@@ -71,4 +71,18 @@ func (p *parts) tellLost(since time.Time, why, cause error) {
 		lost.Reason = LostLeaseEnded
 	}
 	o.notices.tell(func() { o.lost(ctx, lost) })
+}
+
+// watchWait has a call for a lock over several told as a long wait, unless it is ended
+// before.
+func (c *compound) watchWait(req request, place *Place) (end func()) {
+	limit := c.home.config.LongWait
+	if limit <= 0 || req.whole != nil {
+		return func() {}
+	}
+	timer := time.AfterFunc(limit, func() {
+		c.home.config.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", c.name, "kind", c.kind,
+			"owner", req.owner, "waited", limit, "place", place.known().String())
+	})
+	return func() { timer.Stop() }
 }
