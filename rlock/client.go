@@ -3,14 +3,8 @@ package rlock
 import (
 	"context"
 	"fmt"
-	"hash/maphash"
-	"strconv"
-	"sync"
-	"sync/atomic"
-	"time"
 
-	"github.com/go-rlock/rlock/lease"
-	"github.com/go-rlock/rlock/pubsub"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -24,37 +18,7 @@ import (
 // in Redis, and two of them may hold one lock: they send the same owners, which a script
 // takes for a command that is sent again. Close the client before such a snapshot is
 // taken, and call [New] after it is restored.
-type Client struct {
-	config Config
-	redis  *wire.Redis
-	id     *wire.ID
-	hub    *pubsub.Hub
-	keeper *lease.Keeper
-	tick   time.Duration // of the keeper's wheel
-	start  time.Time     // what renewals are counted from, to fall due together
-
-	leaseText string // Config.Lease in milliseconds, since nearly all commands have it
-
-	notices  *notices // by which the Logger is called
-	observer observing
-	traffic  traffic // see Stats
-	losses   losses
-	taken    taken // of compound locks whose first part is this client's
-
-	// closed is set before Close visits the shards, under no mutex, and read
-	// under a shard's: a goroutine that reads false is visited.
-	closed atomic.Bool
-	// live counts the tenures that are not over, from before the acquire is sent;
-	// in a closed client the goroutine that brings it to zero puts a mark on drained.
-	live    atomic.Int64
-	drained chan struct{}
-	// waiters are used again by this client only: a waiter has a channel, which
-	// must not leave its testing/synctest bubble.
-	waiters sync.Pool
-
-	seed   maphash.Seed
-	shards [kindCount][shardCount]shard
-}
+type Client struct{ engine *engine.Client }
 
 // New connects to Redis and returns a client. It fails with [ErrInvalidConfig]
 // for a config that cannot work, [ErrUnsupported] for a server that lacks what
@@ -68,39 +32,19 @@ func New(config Config) (*Client, error) {
 		return nil, err
 	}
 	id := wire.NewID()
-	redis, err := wire.Open(wire.Options{
-		Redis: config.Redis, Client: config.Client, PubSub: wire.PubSub(config.PubSub),
-		SyncReplicas: config.SyncReplicas, RedissonPolls: config.RedissonPolls, NoClientName: config.NoClientName,
-	}, id.Prefix)
+	redis, err := wire.Open(config.wire(), id.Prefix)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{
-		config: config,
-		redis:  redis,
-		id:     id,
-		tick:   min(max(config.Lease/1024, time.Millisecond), 10*time.Millisecond),
-		start:  time.Now(),
-		seed:   maphash.MakeSeed(),
-
-		leaseText: strconv.FormatInt(config.Lease.Milliseconds(), 10),
-
-		drained: make(chan struct{}, 1),
-		waiters: sync.Pool{New: newWaiter},
+	c := new(Client)
+	if config.Observer == nil {
+		c.engine = engine.New(config.engine(nil), redis, id)
+		return c, nil
 	}
-	for s := range c.allShards {
-		s.rooms = make(map[string]*room)
-	}
-	c.config.Logger, c.notices = newLogger(config.Logger)
-	c.observe(config.Observer)
-	c.hub = pubsub.New(pubsub.Config{Client: redis.Client, Sharded: redis.Sharded, Logger: c.config.Logger})
-	c.keeper = lease.NewKeeper(lease.Config{
-		Tick:       c.tick,
-		Send:       c.send,
-		MaxBackoff: min(config.Lease/10, time.Second),
-	})
-	redis.OnChange((&verifier{client: c}).verify)
-	c.observer.opened(c)
+	o := &observing{hooks: config.Observer, client: c}
+	c.engine = engine.New(config.engine(o.events()), redis, id)
+	o.log = c.engine.Config.Logger
+	o.opened()
 	return c, nil
 }
 
@@ -131,7 +75,7 @@ func NewContext(ctx context.Context, config Config) (*Client, error) {
 
 // ID returns the prefix of the UUIDs of all locks that this client holds. It leads from a
 // lock's hash in Redis to the process.
-func (c *Client) ID() string { return c.id.Prefix }
+func (c *Client) ID() string { return c.engine.ID.Prefix }
 
 // Close ends the client: every waiter and every later call gets [ErrClosed], the
 // contexts of what is held end with that cause, what is held is released, and no
@@ -147,67 +91,4 @@ func (c *Client) Close() error { return c.CloseContext(context.Background()) }
 // CloseContext is [Client.Close] for a caller that may leave. When ctx ends it waits for no
 // confirmation any more, and returns [ErrUnconfirmed] and ctx's error if one is missing; what
 // is left of the client ends in the background.
-func (c *Client) CloseContext(ctx context.Context) error {
-	if c.closed.Swap(true) {
-		return nil
-	}
-	c.redis.Stop()
-	for s := range c.allShards {
-		s.close()
-	}
-	err := c.drain(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		c.keeper.Close()
-		c.hub.Close()
-		c.redis.Close()
-		c.observer.close(c)
-		c.notices.close()
-	}()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-	}
-	return err
-}
-
-// allShards calls yield with every shard.
-func (c *Client) allShards(yield func(*shard) bool) {
-	for id := range c.shards {
-		for i := range c.shards[id] {
-			if !yield(&c.shards[id][i]) {
-				return
-			}
-		}
-	}
-}
-
-// drain waits until every tenure is over, or ctx ends.
-func (c *Client) drain(ctx context.Context) error {
-	timeout := time.NewTimer(c.redis.Patience())
-	defer timeout.Stop()
-	for {
-		n := c.live.Load()
-		if n == 0 {
-			return nil
-		}
-		select {
-		case <-c.drained:
-		case <-ctx.Done():
-			return fmt.Errorf("rlock: close: %w: %d locks end with their leases, within %v: %w", ErrUnconfirmed, n, c.config.Lease, wire.Over(ctx))
-		case <-timeout.C:
-			return fmt.Errorf("rlock: close: %w: %d locks end with their leases, within %v", ErrUnconfirmed, n, c.config.Lease)
-		}
-	}
-}
-
-// over counts a tenure that has ended.
-func (c *Client) over() {
-	if c.live.Add(-1) == 0 && c.closed.Load() {
-		select {
-		case c.drained <- struct{}{}:
-		default:
-		}
-	}
-}
+func (c *Client) CloseContext(ctx context.Context) error { return c.engine.Close(ctx) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/go-rlock/rlock/rlock/internal/engine"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -122,14 +123,14 @@ type PubSub int
 const (
 	// PubSubAuto is sharded in a Cluster that knows sharded pub/sub (Redis 7,
 	// Valkey), and plain everywhere else. Redisson's shardedSubscriptionMode AUTO.
-	PubSubAuto PubSub = iota
+	PubSubAuto PubSub = PubSub(wire.PubSubAuto)
 	// PubSubSharded is SSUBSCRIBE and SPUBLISH: shardedSubscriptionMode ON. New
 	// fails with ErrUnsupported where the server does not know them.
-	PubSubSharded
+	PubSubSharded PubSub = PubSub(wire.PubSubSharded)
 	// PubSubPlain is SUBSCRIBE and PUBLISH: shardedSubscriptionMode OFF, and
 	// what Redisson used before 3.22. From 3.22.0 to 3.27.2 it used either of the
 	// two, by which node of the Cluster it asked: see docs/redisson.md.
-	PubSubPlain
+	PubSubPlain PubSub = PubSub(wire.PubSubPlain)
 )
 
 const (
@@ -185,6 +186,22 @@ func (c Config) withDefaults() (Config, error) {
 		c.Redis.BlockingPoolSize = wire.SyncConnections
 	}
 	return c, nil
+}
+
+// wire returns what is about the connection to Redis.
+func (c Config) wire() wire.Options {
+	return wire.Options{
+		Redis: c.Redis, Client: c.Client, PubSub: wire.PubSub(c.PubSub),
+		SyncReplicas: c.SyncReplicas, RedissonPolls: c.RedissonPolls, NoClientName: c.NoClientName,
+	}
+}
+
+// engine returns what is about the locks.
+func (c Config) engine(o *engine.Observer) engine.Config {
+	return engine.Config{
+		Lease: c.Lease, HandoffLimit: c.HandoffLimit, HandoffTime: c.HandoffTime,
+		LongHold: c.LongHold, LongWait: c.LongWait, RecordPlaces: c.RecordPlaces, Logger: c.Logger, Observer: o,
+	}
 }
 
 // lockOptions fills in what suits locks.

@@ -20,5 +20,5 @@ import "context"
 // [ErrNotHeld], Release returns that, and a Lock waits for the end of the lease, by whatever
 // owner. [Lock.ForceUnlock] frees the lock before.
 func (h *Hold) Detach(ctx context.Context) error {
-	return h.held.detach(ctx)
+	return h.held.Detach(ctx)
 }

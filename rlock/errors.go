@@ -1,8 +1,7 @@
 package rlock
 
 import (
-	"errors"
-
+	"github.com/go-rlock/rlock/rlock/internal/engine"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -14,7 +13,7 @@ var (
 	// changed, and no command was sent. Once the client has forgotten the end of a
 	// fixed lease (see [Lock.LockFor]) the error is ErrLost as well, since it may
 	// have been the caller's.
-	ErrNotHeld = errors.New("lock is not held by the caller")
+	ErrNotHeld = engine.ErrNotHeld
 
 	// ErrLost is returned by Unlock and Release when the lock was held and was
 	// lost before: its lease ended unrenewed, or Redis says that the key is gone
@@ -26,27 +25,27 @@ var (
 	// client lives if the watchdog kept the hold, and until the end of the lease that
 	// was asked for if it was fixed. After that end a Lock is no nested one: the
 	// caller has chosen to hold nothing by then.
-	ErrLost = errors.New("lock was lost")
+	ErrLost = engine.ErrLost
 
 	// ErrNotAcquired is returned by TryAcquire and, with [WithWait], by Acquire when
 	// another owner holds the lock, or others come first in its queue, for as long as
 	// the call may wait. Nothing is held.
-	ErrNotAcquired = errors.New("lock is held by another owner")
+	ErrNotAcquired = engine.ErrNotAcquired
 
 	// ErrNoToken is returned by [Lock.Token] and [Hold.Token] for a lock that has no
 	// fencing tokens: only those from [Client.NewFencedLock] have them.
-	ErrNoToken = errors.New("the lock has no fencing tokens")
+	ErrNoToken = engine.ErrNoToken
 
 	// ErrDetach is returned by [Hold.Detach] for a hold that cannot be left to its lease.
 	// Nothing was changed.
-	ErrDetach = errors.New("the hold cannot be detached")
+	ErrDetach = engine.ErrDetach
 
 	// ErrUpgrade is returned by the methods that take a write lock when the caller
 	// holds the read lock of that name and not the write lock: two readers that
 	// both waited for the other to leave would wait for ever. Nothing was changed,
 	// and no command was sent. Unlock the read lock first, and look again at what
 	// was read once the write lock is held.
-	ErrUpgrade = errors.New("a reader cannot become a writer")
+	ErrUpgrade = engine.ErrUpgrade
 
 	// ErrNotReplicated is returned where [Config.SyncReplicas] is set and fewer
 	// replicas had the grant in time: the message says how many. The grant did not
@@ -61,7 +60,7 @@ var (
 	// (TRYAGAIN). The caller holds the lock no longer, and nothing renews it. The
 	// release is tried again in the background until Redis answers or the lease
 	// has ended; the message says when that is. Others wait until then.
-	ErrUnconfirmed = errors.New("release was not confirmed by Redis")
+	ErrUnconfirmed = engine.ErrUnconfirmed
 
 	// ErrClosed is returned by every call on a closed client, to every waiter at
 	// the moment of [Client.Close], and by the Unlock of a lock that Close has
@@ -75,7 +74,7 @@ var (
 
 	// ErrInvalidLease is returned for a lease that is negative or too short to
 	// keep: the message says the shortest. No command was sent.
-	ErrInvalidLease = errors.New("invalid lease")
+	ErrInvalidLease = engine.ErrInvalidLease
 
 	// ErrInvalidConfig is returned by [New] for a Config that cannot work, and by the
 	// methods of a lock that was made of what it cannot be made of: see [NewMultiLock].

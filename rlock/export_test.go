@@ -1,7 +1,9 @@
 package rlock
 
+import "github.com/go-rlock/rlock/rlock/internal/engine"
+
 // GoroutineID and PrintedGoroutineID are the two ways to know the calling goroutine.
 var (
-	GoroutineID        = goroutineID
-	PrintedGoroutineID = printedGoroutineID
+	GoroutineID        = engine.GoroutineID
+	PrintedGoroutineID = engine.PrintedGoroutineID
 )

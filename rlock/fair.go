@@ -1,5 +1,7 @@
 package rlock
 
+import "github.com/go-rlock/rlock/rlock/internal/engine"
+
 // NewFairLock returns the fair lock of that name, at no cost, as [Client.NewLock] does. It
 // is granted in the order in which its waiters came, over all clients: it waits in the same
 // queue in Redis as every lock, with a ticket for each waiter instead of one for each
@@ -12,4 +14,6 @@ package rlock
 //
 // Redisson's getFairLock() is another lock, with a queue of its own: a fair lock of rlock
 // only excludes it, as it does Redisson's RLock.
-func (c *Client) NewFairLock(key string) *Lock { return lockOf(newSingle(c, fairKind, key)) }
+func (c *Client) NewFairLock(key string) *Lock {
+	return lockOf(engine.NewLock(c.engine, engine.FairKind, key))
+}

@@ -1,5 +1,7 @@
 package rlock
 
+import "github.com/go-rlock/rlock/rlock/internal/engine"
+
 // NewFencedLock returns the fenced lock of that name, at no cost, as [Client.NewLock]
 // does. It numbers its critical sections: each time that it is granted, or handed off
 // inside the process, the new holder has a fencing token that is larger than any before, over
@@ -35,4 +37,6 @@ package rlock
 // neither has its holder.
 //
 // Redisson's getFencedLock(name).
-func (c *Client) NewFencedLock(key string) *Lock { return lockOf(newSingle(c, fencedKind, key)) }
+func (c *Client) NewFencedLock(key string) *Lock {
+	return lockOf(engine.NewLock(c.engine, engine.FencedKind, key))
+}

@@ -1,8 +1,9 @@
 package rlock
 
 import (
-	"slices"
 	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/engine"
 )
 
 // A HeldLock is a lock that a client holds, see [Client.Held].
@@ -30,54 +31,23 @@ type HeldLock struct {
 // made of. It is for people and for tests: it asks Redis nothing, but looks at every lock,
 // one of 64 parts of a kind after the other. [Client.Stats] has the number at less cost.
 func (c *Client) Held() []HeldLock {
-	var held []HeldLock
-	now := time.Now()
-	for s := range c.allShards {
-		s.mu.Lock()
-		for _, r := range s.rooms {
-			if t := r.tenure; t != nil && t.valid(now) {
-				held = t.appendHeld(held, now)
-			}
+	all := c.engine.Held()
+	held := make([]HeldLock, len(all))
+	for i, h := range all {
+		held[i] = HeldLock{
+			Name: h.Name, Kind: Kind(h.Kind), Owner: Owner{h.Owner}, Since: h.Since, ValidUntil: h.ValidUntil,
+			Depth: h.Depth, PartOf: h.PartOf, Place: Place(h.Place),
 		}
-		s.mu.Unlock()
-	}
-	slices.SortStableFunc(held, func(a, b HeldLock) int { return a.Since.Compare(b.Since) })
-	return held
-}
-
-// appendHeld appends what each owner holds. The mutex is held.
-func (t *tenure) appendHeld(held []HeldLock, now time.Time) []HeldLock {
-	r := t.room
-	for i := range t.levels {
-		first := &t.levels[i]
-		until := t.validUntilFor(first.owner)
-		if first.way == ByNesting || !now.Before(until) {
-			continue
-		}
-		h := HeldLock{
-			Name: r.name.Key, Kind: KindRead, Owner: first.owner,
-			Since: r.client.start.Add(first.since), ValidUntil: until, Place: first.place.known(),
-		}
-		for j := range t.levels {
-			if l := &t.levels[j]; l.owner == first.owner {
-				h.Depth++
-				if !l.shared {
-					h.Kind = r.name.kindOf(false)
-				}
-			}
-		}
-		if p := first.wholeOf(); p != nil {
-			h.PartOf, h.Place = p.title(), p.place().known()
-		}
-		held = append(held, h)
 	}
 	return held
 }
 
-// wholeOf returns what the level is a part of, nil for none.
-func (l *level) wholeOf() whole {
-	if l.hold == nil || !l.hold.joined.Load() {
-		return nil
-	}
-	return l.hold.whole
+// A Place is where in the code a lock was taken. The zero Place is not known.
+type Place struct {
+	Function string // with the path of its package
+	File     string
+	Line     int
 }
+
+// String returns "file:line function", and "" for the zero Place.
+func (p Place) String() string { return engine.Place(p).String() }

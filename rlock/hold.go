@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/engine"
 )
 
 // A Hold is one level of a lock, as a handle. Any goroutine that has the handle may
 // release it. All its methods may be called concurrently.
 type Hold struct {
-	held   handle
-	owner  Owner
+	held   engine.Handle
+	owner  engine.Owner
 	scoped heldContext // what the context of held is made from
 }
 
@@ -37,19 +39,19 @@ func WithWait(wait time.Duration) AcquireOption {
 
 // newRequest returns what a caller wants who waits without end unless an option says
 // otherwise.
-func newRequest(o Owner, options []AcquireOption) request {
-	with := acquireOptions{wait: forever}
+func newRequest(o engine.Owner, options []AcquireOption) engine.Request {
+	with := acquireOptions{wait: engine.Forever}
 	for _, option := range options {
 		option(&with)
 	}
-	return request{owner: o, lease: with.lease, wait: with.wait}
+	return engine.Request{Owner: o, Lease: with.lease, Wait: with.wait}
 }
 
 // acquire acquires the lock made of f with a handle, whose context is made from parent.
-func acquire(ctx, parent context.Context, f form, req request) (*Hold, error) {
-	h := &Hold{owner: req.owner}
-	h.scoped = heldContext{parent, scope{owner: req.owner, of: f, outer: scopeOf(parent)}}
-	held, err := f.hold(ctx, &h.scoped, req)
+func acquire(ctx, parent context.Context, f engine.Form, req engine.Request) (*Hold, error) {
+	h := &Hold{owner: req.Owner}
+	h.scoped = heldContext{parent, scope{owner: req.Owner, of: f, outer: scopeOf(parent)}}
+	held, err := f.Hold(ctx, &h.scoped, req)
 	if err != nil {
 		return nil, err
 	}
@@ -65,45 +67,45 @@ func acquire(ctx, parent context.Context, f form, req request) (*Hold, error) {
 //
 // It carries the hold: the same lock, locked with it or with a context made from it, nests
 // in this hold, from any goroutine. Other locks are not affected.
-func (h *Hold) Context() context.Context { return h.held.context() }
+func (h *Hold) Context() context.Context { return h.held.Context() }
 
 // Done is Context().Done().
-func (h *Hold) Done() <-chan struct{} { return h.held.context().Done() }
+func (h *Hold) Done() <-chan struct{} { return h.held.Context().Done() }
 
 // Err returns nil while the lock is held, [ErrNotHeld] after Release, and why it
 // was lost, [ErrLost], after that.
-func (h *Hold) Err() error { return whyOver(h.held) }
+func (h *Hold) Err() error { return engine.WhyOver(h.held) }
 
 // Valid reports whether the lock is held at this moment, by the clock, without
 // asking Redis: ask it before what must not be done twice. The context may end
 // a little later where the machine is overloaded or was stopped; the clock does
 // not.
-func (h *Hold) Valid() bool { return valid(h.held) }
+func (h *Hold) Valid() bool { return engine.Valid(h.held) }
 
 // ValidUntil returns until when the lock is certainly held, as far as Redis has
 // confirmed it by now; the watchdog moves it on. It is the zero time if the lock
 // is not held.
-func (h *Hold) ValidUntil() time.Time { return h.held.validUntil() }
+func (h *Hold) ValidUntil() time.Time { return h.held.ValidUntil() }
 
 // Token returns the fencing token of the hold, which is at least 1, to be given to
 // the resource with each write; see [Client.NewFencedLock]. It stays the same
 // after the hold is released or lost, so that the resource can refuse it. Only a fenced
 // lock has tokens: for a hold of any other Token returns [ErrNoToken], and no other error.
 func (h *Hold) Token() (uint64, error) {
-	token := h.held.fencingToken()
+	token := h.held.FencingToken()
 	if token == 0 {
-		return 0, errNoToken(h.held.title())
+		return 0, engine.NoToken(h.held.Title())
 	}
 	return token, nil
 }
 
 // Owner returns in whose name the lock is held.
-func (h *Hold) Owner() Owner { return h.owner }
+func (h *Hold) Owner() Owner { return Owner{h.owner} }
 
 // Release gives the level back, as [Lock.Unlock] does, with the same errors and
 // the same disregard for the end of ctx. After the first call it returns
 // [ErrNotHeld] and changes nothing.
-func (h *Hold) Release(ctx context.Context) error { return release(ctx, h.held) }
+func (h *Hold) Release(ctx context.Context) error { return engine.Release(ctx, h.held) }
 
 // run calls fn with the lock held, and releases it whatever becomes of fn.
 func (h *Hold) run(fn func(ctx context.Context) error) (err error) {

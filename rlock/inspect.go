@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/go-rlock/rlock/rlock/internal/engine"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -89,14 +90,14 @@ type Waiter struct {
 // [the rights]: https://github.com/go-rlock/rlock/blob/main/docs/operations.md#rights
 func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
 	// A fenced lock has the names of a plain one, and a counter.
-	plain, rw, semaphore := c.newName(fencedKind, name), c.newName(readWriteKind, name), c.newName(semaphoreKind, name)
+	plain, rw, semaphore := c.engine.NewName(engine.FencedKind, name), c.engine.NewName(engine.ReadWriteKind, name), c.engine.NewName(engine.SemaphoreKind, name)
 	failed := func(err error) (Inspection, error) {
 		return Inspection{}, fmt.Errorf("rlock: inspect %q: %w", name, err)
 	}
-	if plain.err != nil {
-		return Inspection{}, plain.err
+	if plain.Err != nil {
+		return Inspection{}, plain.Err
 	}
-	replies, err := c.redis.Survey(ctx, plain.Slot, func() []rueidis.Completed { return c.questions(plain, rw, semaphore) })
+	replies, err := c.engine.Redis.Survey(ctx, plain.Slot, func() []rueidis.Completed { return c.questions(plain, rw, semaphore) })
 	if err != nil {
 		return failed(err)
 	}
@@ -108,7 +109,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
 		return failed(err)
 	}
 	if i.HolderCount+i.Waiting > 0 {
-		i.resolve(c.redis.Processes(ctx, &plain.Keys))
+		i.resolve(c.engine.Redis.Processes(ctx, &plain.Keys))
 	}
 	return i, nil
 }
@@ -128,13 +129,13 @@ const (
 )
 
 // questions are the commands of an inspection.
-func (c *Client) questions(plain, rw, semaphore *name) []rueidis.Completed {
+func (c *Client) questions(plain, rw, semaphore *engine.Name) []rueidis.Completed {
 	ask := func(key string, words ...string) rueidis.Completed {
-		return c.redis.Arbitrary(key, words...)
+		return c.engine.Redis.Arbitrary(key, words...)
 	}
 	limit := strconv.Itoa(InspectLimit)
 	count := "NUMSUB"
-	if c.redis.Sharded {
+	if c.engine.Redis.Sharded {
 		count = "SHARDNUMSUB"
 	}
 	asked := []rueidis.Completed{
@@ -143,12 +144,12 @@ func (c *Client) questions(plain, rw, semaphore *name) []rueidis.Completed {
 		asksSize:    ask(plain.Key, "HLEN"),
 		asksFields:  ask(plain.Key, "HSCAN", "0", "COUNT", limit),
 		asksToken:   ask(plain.Extra, "GET"),
-		asksGuests:  c.redis.Client.B().Arbitrary("PUBSUB", count, plain.Channel, plain.Ushers(), rw.Channel, rw.Ushers()).Build(),
+		asksGuests:  c.engine.Redis.Client.B().Arbitrary("PUBSUB", count, plain.Channel, plain.Ushers(), rw.Channel, rw.Ushers()).Build(),
 		asksCount:   ask(plain.Key, "ZCOUNT", "-inf", "+inf"),
 		asksPermits: ask(plain.Key, "ZRANGE", "-"+limit, "-1", "WITHSCORES"),
-		asksClock:   c.redis.Client.B().Time().Build(),
+		asksClock:   c.engine.Redis.Client.B().Time().Build(),
 	}
-	for _, n := range []*name{plain, rw, semaphore} {
+	for _, n := range []*engine.Name{plain, rw, semaphore} {
 		asked = append(asked, ask(n.Queue, "ZCOUNT", "1", "+inf"), ask(n.Queue, "ZRANGEBYSCORE", "1", "+inf", "LIMIT", "0", limit))
 	}
 	return asked
@@ -175,7 +176,7 @@ func (c *Client) inspection(name string, replies []rueidis.RedisResult) (i Inspe
 	}
 	err = i.readHolders(replies)
 	if _, told := wire.Diagnose(err); errors.Is(told, ErrWrongType) {
-		if permits, failed := permitsOf(replies[asksPermits], replies[asksClock]); failed == nil {
+		if permits, failed := engine.PermitsOf(replies[asksPermits], replies[asksClock]); failed == nil {
 			count, _ := replies[asksCount].AsInt64()
 			err = i.readPermits(permits, int(count))
 		} else if _, other := wire.Diagnose(failed); !errors.Is(other, ErrWrongType) {
@@ -195,7 +196,7 @@ func (c *Client) inspection(name string, replies []rueidis.RedisResult) (i Inspe
 		i.Token = uint64(token)
 	}
 	// In a Cluster with plain pub/sub no node knows all subscribers.
-	if counts, err := replies[asksGuests].ToArray(); err == nil && c.redis.Counts() {
+	if counts, err := replies[asksGuests].ToArray(); err == nil && c.engine.Redis.Counts() {
 		i.Guests = 0
 		for ; len(counts) >= 4; counts = counts[4:] { // a channel and its number, then that of the ushers
 			listeners, _ := counts[1].AsInt64()
@@ -223,15 +224,15 @@ func (i *Inspection) readLease(reply rueidis.RedisResult) error {
 
 // readPermits has the owners of a semaphore. Its key may be there, and nobody hold a permit.
 // Of count owners those beyond the limit are not known to hold theirs still.
-func (i *Inspection) readPermits(permits []permit, count int) error {
+func (i *Inspection) readPermits(permits []engine.Permit, count int) error {
 	i.Kind, i.HolderCount = KindSemaphore, len(permits)+max(count-InspectLimit, 0)
 	i.Lease = 0
 	for _, p := range permits {
-		if !isOwner(p.owner) {
-			return fmt.Errorf("%w: it is a sorted set with the member %q", ErrWrongType, p.owner)
+		if !isOwner(p.Owner) {
+			return fmt.Errorf("%w: it is a sorted set with the member %q", ErrWrongType, p.Owner)
 		}
-		i.Lease = max(i.Lease, p.left)
-		i.Holders = append(i.Holders, Holder{Owner: p.owner, Count: 1, Lease: p.left, Guest: !wire.IsOurs(p.owner)})
+		i.Lease = max(i.Lease, p.Left)
+		i.Holders = append(i.Holders, Holder{Owner: p.Owner, Count: 1, Lease: p.Left, Guest: !wire.IsOurs(p.Owner)})
 	}
 	return nil
 }

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/quorum"
 )
 
 // A Lock is a reentrant lock that clients on many machines contend for, known by
@@ -25,33 +28,35 @@ import (
 // Levels may ask for different leases. The lock is kept for the longest that any
 // level still open asks for; the watchdog counts as without end. So a nested
 // LockFor neither shortens what is held nor stops the watchdog of an outer level.
-type Lock struct{ made form }
+type Lock struct{ made engine.Form }
 
 // NewLock returns the lock of that name, which one owner at a time holds. It asks Redis
 // nothing, and costs nothing to keep or to throw away. A name that no lock can have makes
 // every method return [ErrInvalidName]. Names of a Lock and of Redisson's lock are the same.
 //
 // Redisson's getLock(name).
-func (c *Client) NewLock(key string) *Lock { return lockOf(newSingle(c, plainKind, key)) }
+func (c *Client) NewLock(key string) *Lock {
+	return lockOf(engine.NewLock(c.engine, engine.PlainKind, key))
+}
 
-// lockOf returns the lock that is made of s.
-func lockOf(s single) *Lock {
+// lockOf returns the lock that is made of one, at one allocation.
+func lockOf(one engine.Lock) *Lock {
 	l := &struct {
-		Lock
-		single
-	}{single: s}
-	l.made = &l.single
-	return &l.Lock
+		lock Lock
+		one  engine.Lock
+	}{one: one}
+	l.lock.made = &l.one
+	return &l.lock
 }
 
 // errZero is the fault of a lock that no constructor has made, and zeroForm its form.
 var (
 	errZero  = fmt.Errorf("rlock: %w: a lock is a zero value: use the methods of a Client, NewMultiLock or NewRedLock", ErrInvalidConfig)
-	zeroForm = refusing("", errZero)
+	zeroForm = quorum.Refusing("", errZero)
 )
 
 // form returns what the lock is made of.
-func (l *Lock) form() form {
+func (l *Lock) form() engine.Form {
 	if l.made == nil {
 		return zeroForm
 	}
@@ -60,7 +65,7 @@ func (l *Lock) form() form {
 
 // Name returns the name that the lock was made with; of a multi-lock those of its parts
 // with commas between them, each name once.
-func (l *Lock) Name() string { return l.form().title() }
+func (l *Lock) Name() string { return l.form().Title() }
 
 // Lock waits until the caller holds the lock, or ctx ends. The watchdog keeps
 // the lock until Unlock. Within a process waiters are served first come, first
@@ -75,7 +80,7 @@ func (l *Lock) Name() string { return l.form().title() }
 // yet, Lock fails with [ErrLost], which says for how long.
 //
 // Redisson's lock() and lockInterruptibly().
-func (l *Lock) Lock(ctx context.Context) error { return l.take(ctx, 0, forever) }
+func (l *Lock) Lock(ctx context.Context) error { return l.take(ctx, 0, engine.Forever) }
 
 // LockFor is Lock without the watchdog: the lock is the caller's for the lease,
 // or until Unlock, whichever comes first. When the lease ends before, the hold
@@ -90,7 +95,7 @@ func (l *Lock) Lock(ctx context.Context) error { return l.take(ctx, 0, forever) 
 //
 // Redisson's lock(lease, unit).
 func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
-	return l.take(ctx, lease, forever)
+	return l.take(ctx, lease, engine.Forever)
 }
 
 // TryLock takes the lock if it is the caller's, or is free and nobody waits for it, and
@@ -118,7 +123,7 @@ func (l *Lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool,
 // take acquires the lock in the name of the caller.
 func (l *Lock) take(ctx context.Context, lease, wait time.Duration) error {
 	f := l.form()
-	return f.take(ctx, request{owner: ownerOf(ctx, f), lease: lease, wait: wait})
+	return f.Take(ctx, engine.Request{Owner: ownerOf(ctx, f), Lease: lease, Wait: wait})
 }
 
 func outcome(err error) (bool, error) {
@@ -145,7 +150,7 @@ func outcome(err error) (bool, error) {
 // Redisson's unlock().
 func (l *Lock) Unlock(ctx context.Context) error {
 	f := l.form()
-	return f.unlock(ctx, ownerOf(ctx, f))
+	return f.Unlock(ctx, ownerOf(ctx, f))
 }
 
 // ForceUnlock frees the lock, regardless of its holder and depth, and reports
@@ -156,7 +161,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 // yet; a later holder keeps it. Of a lock over several it frees all parts.
 //
 // Redisson's forceUnlock().
-func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) { return l.form().forceUnlock(ctx) }
+func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) { return l.form().ForceUnlock(ctx) }
 
 // IsLocked asks Redis whether anybody holds the lock: of a read lock whether anybody
 // reads, a writer that has taken the read lock as well included; of a write lock whether
@@ -164,13 +169,13 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) { return l.form().
 // nobody else can get enough of them. The answer may be out of date when it arrives.
 //
 // Redisson's isLocked().
-func (l *Lock) IsLocked(ctx context.Context) (bool, error) { return l.form().isLocked(ctx) }
+func (l *Lock) IsLocked(ctx context.Context) (bool, error) { return l.form().IsLocked(ctx) }
 
 // TTL asks Redis how long the lock, or enough of its parts, will be held if nobody renews
 // it: 0 if it is free, -1 ns if somebody has made its key one that does not expire.
 //
 // Redisson's remainTimeToLive().
-func (l *Lock) TTL(ctx context.Context) (time.Duration, error) { return l.form().ttl(ctx) }
+func (l *Lock) TTL(ctx context.Context) (time.Duration, error) { return l.form().TTL(ctx) }
 
 // IsHeld reports whether the caller holds the lock, judged without asking Redis,
 // by the clock: true means that no other client can have been granted it yet. That holds
@@ -186,7 +191,7 @@ func (l *Lock) IsHeld(ctx context.Context) bool { return l.HoldCount(ctx) > 0 }
 // Redisson's getHoldCount().
 func (l *Lock) HoldCount(ctx context.Context) int {
 	f := l.form()
-	return f.depth(ownerOf(ctx, f))
+	return f.Depth(ownerOf(ctx, f))
 }
 
 // Token returns the fencing token of what the caller holds, judged without asking
@@ -198,7 +203,7 @@ func (l *Lock) HoldCount(ctx context.Context) int {
 // returns the counter, which is somebody else's token if the caller holds nothing.
 func (l *Lock) Token(ctx context.Context) (uint64, error) {
 	f := l.form()
-	return f.token(ownerOf(ctx, f))
+	return f.Token(ownerOf(ctx, f))
 }
 
 // Acquire waits until it has the lock, as Lock does, and returns a handle
@@ -213,7 +218,7 @@ func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, er
 	f := l.form()
 	o, ok := ownerIn(ctx, f)
 	if !ok {
-		o = newHandleOwner()
+		o = engine.NewHandleOwner()
 	}
 	// The time to wait for a lock is not the time to hold it.
 	return acquire(ctx, context.WithoutCancel(ctx), f, newRequest(o, options))

@@ -58,10 +58,10 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[string, er
 // primaries returns a client for each node that may be one: of a Cluster each node, replicas
 // too, else the one server.
 func (c *Client) primaries() (nodes []rueidis.Client) {
-	if !c.redis.InCluster() {
-		return []rueidis.Client{c.redis.Client}
+	if !c.engine.Redis.InCluster() {
+		return []rueidis.Client{c.engine.Redis.Client}
 	}
-	for _, node := range c.redis.Client.Nodes() {
+	for _, node := range c.engine.Redis.Client.Nodes() {
 		nodes = append(nodes, node)
 	}
 	return nodes
@@ -69,7 +69,7 @@ func (c *Client) primaries() (nodes []rueidis.Client) {
 
 // scan yields the names of one node. more is false if the caller has had enough.
 func (c *Client) scan(ctx context.Context, node rueidis.Client, pattern string, yield func(name string) bool) (more bool, err error) {
-	if c.redis.InCluster() {
+	if c.engine.Redis.InCluster() {
 		if primary, err := c.isPrimary(ctx, node); err != nil || !primary {
 			return err == nil, err
 		}
@@ -119,17 +119,17 @@ func (c *Client) scanType(ctx context.Context, node rueidis.Client, of keyType, 
 }
 
 func (c *Client) page(ctx context.Context, node rueidis.Client, cursor uint64, pattern string, of keyType) (rueidis.ScanEntry, error) {
-	if c.closed.Load() {
+	if c.engine.Closed.Load() {
 		return rueidis.ScanEntry{}, ErrClosed
 	}
-	ctx, cancel := c.redis.Within(ctx)
+	ctx, cancel := c.engine.Redis.Within(ctx)
 	defer cancel()
 	return node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(scanCount).Type(of.name).Build()).AsScanEntry()
 }
 
 // isPrimary asks a node of a Cluster by HELLO, which needs no right.
 func (c *Client) isPrimary(ctx context.Context, node rueidis.Client) (bool, error) {
-	ctx, cancel := c.redis.Within(ctx)
+	ctx, cancel := c.engine.Redis.Within(ctx)
 	defer cancel()
 	hello, err := node.Do(ctx, node.B().Hello().Build()).AsMap()
 	if err != nil {
@@ -147,7 +147,7 @@ func (c *Client) locksAmong(ctx context.Context, node rueidis.Client, of keyType
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := c.redis.Within(ctx)
+	ctx, cancel := c.engine.Redis.Within(ctx)
 	defer cancel()
 	asked := make([]rueidis.Completed, len(keys))
 	for i, key := range keys {

@@ -1,5 +1,10 @@
 package rlock
 
+import (
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/quorum"
+)
+
 // NewMultiLock returns the lock that is all of these or none: locks of whatever names and
 // kinds, and of whatever clients, so that a piece of work may need locks of several Redis. It
 // is made of them, and is nothing in Redis itself: a holder of one of the parts
@@ -37,11 +42,11 @@ package rlock
 //
 // Redisson's RedissonMultiLock.
 func NewMultiLock(locks ...*Lock) *Lock {
-	parts := make([]form, len(locks))
+	parts := make([]engine.Form, len(locks))
 	for i, l := range locks {
 		if l != nil {
 			parts[i] = l.made
 		}
 	}
-	return &Lock{newMulti(parts)}
+	return &Lock{quorum.NewMulti(parts)}
 }

@@ -3,6 +3,8 @@ package rlock
 import (
 	"context"
 	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/engine"
 )
 
 // An Observer is told what happens to the locks of a client: set it in
@@ -175,53 +177,41 @@ type Way uint8
 
 const (
 	// ByNesting: the owner held the lock already.
-	ByNesting Way = iota
+	ByNesting Way = Way(engine.ByNesting)
 	// ByJoining: the client held the lock for other readers.
-	ByJoining
+	ByJoining Way = Way(engine.ByJoining)
 	// ByHandoff: another goroutine of the process passed it on, without Redis.
-	ByHandoff
+	ByHandoff Way = Way(engine.ByHandoff)
 	// ByRedis: Redis granted it to an attempt, since it was free.
-	ByRedis
+	ByRedis Way = Way(engine.ByRedis)
 	// ByQueue: Redis granted it to a waiter's ticket in the queue.
-	ByQueue
+	ByQueue Way = Way(engine.ByQueue)
 	// ByParts: enough of the locks that it is made of were acquired.
-	ByParts
-
-	ways = iota
+	ByParts Way = Way(engine.ByParts)
 )
 
-var wayNames = [ways]string{"nesting", "joining", "handoff", "redis", "queue", "parts"}
+var wayNames = [...]string{"nesting", "joining", "handoff", "redis", "queue", "parts"}
 
 // String returns a word in lower case, as "handoff": it is fit for a label of a metric.
-func (w Way) String() string { return wayNames[min(w, ways-1)] }
+func (w Way) String() string { return wayNames[min(int(w), len(wayNames)-1)] }
 
 // A LossReason is why a lock was lost.
 type LossReason uint8
 
 const (
 	// LostUnrenewed: its lease ended, since Redis did not confirm a renewal in time.
-	LostUnrenewed LossReason = iota
+	LostUnrenewed LossReason = LossReason(engine.LostUnrenewed)
 	// LostLeaseEnded: the fixed lease that its owner had asked for ended before Unlock.
-	LostLeaseEnded
+	LostLeaseEnded LossReason = LossReason(engine.LostLeaseEnded)
 	// LostKeyGone: Redis says that the lock's key is gone, or another's.
-	LostKeyGone
+	LostKeyGone LossReason = LossReason(engine.LostKeyGone)
 	// LostForced: it was unlocked by force, by this client. Others' force is LostKeyGone.
-	LostForced
+	LostForced LossReason = LossReason(engine.LostForced)
 	// LostParts: too few of the locks that it is made of are left.
-	LostParts
-
-	lossReasons = iota
+	LostParts LossReason = LossReason(engine.LostParts)
 )
 
-var lossNames = [lossReasons]string{"unrenewed", "lease_ended", "key_gone", "forced", "parts"}
+var lossNames = [...]string{"unrenewed", "lease_ended", "key_gone", "forced", "parts"}
 
 // String returns a word in lower case, as "key_gone": it is fit for a label of a metric.
-func (r LossReason) String() string { return lossNames[min(r, lossReasons-1)] }
-
-// kindOf returns the kind of a lock that lives in one key.
-func (n *name) kindOf(shared bool) Kind {
-	if shared {
-		return KindRead
-	}
-	return n.kind().public
-}
+func (r LossReason) String() string { return lossNames[min(int(r), len(lossNames)-1)] }

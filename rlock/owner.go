@@ -1,67 +1,20 @@
 package rlock
 
-import (
-	"bytes"
-	"runtime"
-	"strconv"
-	"sync/atomic"
-
-	"github.com/petermattis/goid"
-)
+import "github.com/go-rlock/rlock/rlock/internal/engine"
 
 // An Owner is the holder of a lock, which may lock it again without waiting. By
 // default it is the calling goroutine; [WithOwner] makes it travel with a
 // context instead. In Redis it is the number behind the colon of the hash's
 // field, where Redisson has the thread id. The zero Owner is nobody.
-type Owner struct{ id uint64 }
-
-// Goroutine ids count up from 1 and are never reused, so that the numbers above
-// them are free: firstOwner is where NewOwner begins, firstHandle where the
-// owners begin that belong to one handle and to nobody's code.
-const (
-	firstOwner  = 1 << 48
-	firstHandle = 1 << 56
-)
-
-var ownersMade, handlesMade atomic.Uint64
+type Owner struct{ owner engine.Owner }
 
 // NewOwner returns an owner that no other call returns in this process. It may
 // be called concurrently.
-func NewOwner() Owner { return Owner{firstOwner + ownersMade.Add(1)} }
-
-// newHandleOwner returns the owner of one Hold that nothing nests in.
-func newHandleOwner() Owner { return Owner{firstHandle + handlesMade.Add(1)} }
-
-// ofHandle reports whether o belongs to one Hold alone.
-func (o Owner) ofHandle() bool { return o.id >= firstHandle }
+func NewOwner() Owner { return Owner{engine.NewOwner()} }
 
 // String returns the number as it stands in Redis.
-func (o Owner) String() string { return strconv.FormatUint(o.id, 10) }
+func (o Owner) String() string { return o.owner.String() }
 
 // MarshalText returns what String returns, so that JSON and structured logs show the
 // owner. It never fails.
-func (o Owner) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, o.id, 10), nil }
-
-// goidKnows reports whether goid knows this Go version: it reads the id from the runtime's
-// own structure, and a wrong number would let one goroutine into another's lock.
-var goidKnows = uint64(goid.Get()) == printedGoroutineID()
-
-// goroutineID returns the id of the calling goroutine.
-func goroutineID() uint64 {
-	if goidKnows {
-		return uint64(goid.Get())
-	}
-	return printedGoroutineID()
-}
-
-// printedGoroutineID is the id that the runtime prints: right with every Go version, but it
-// takes a microsecond.
-func printedGoroutineID() uint64 {
-	var stack [64]byte
-	fields := bytes.Fields(stack[:runtime.Stack(stack[:], false)]) // "goroutine 1 [running]:"
-	id, err := strconv.ParseUint(string(fields[1]), 10, 64)
-	if err != nil {
-		panic("rlock: the runtime prints no goroutine id: " + err.Error())
-	}
-	return id
-}
+func (o Owner) MarshalText() ([]byte, error) { return o.owner.MarshalText() }

@@ -1,5 +1,7 @@
 package rlock
 
+import "github.com/go-rlock/rlock/rlock/internal/engine"
+
 // A ReadWriteLock is a pair of locks of one name: any number of owners may hold
 // the read lock at once, one owner holds the write lock, and then nobody else
 // holds either. It holds no state of any call, and its methods may be called
@@ -37,7 +39,7 @@ package rlock
 //
 // A name that is used for a ReadWriteLock must not be used for a lock of another kind.
 type ReadWriteLock struct {
-	reader, writer single
+	reader, writer engine.Lock
 	read, write    Lock // made of these
 }
 
@@ -47,8 +49,8 @@ type ReadWriteLock struct {
 //
 // Redisson's getReadWriteLock(name).
 func (c *Client) NewReadWriteLock(key string) *ReadWriteLock {
-	l := &ReadWriteLock{writer: newSingle(c, readWriteKind, key)}
-	l.reader = l.writer.forReaders()
+	l := &ReadWriteLock{writer: engine.NewLock(c.engine, engine.ReadWriteKind, key)}
+	l.reader = l.writer.ForReaders()
 	l.read, l.write = Lock{&l.reader}, Lock{&l.writer}
 	return l
 }

@@ -1,5 +1,10 @@
 package rlock
 
+import (
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/quorum"
+)
+
 // NewRedLock returns the lock of that name over the servers of the clients, which must be
 // independent of each other: not the nodes of one Cluster or Sentinel. Its holder holds the
 // lock of its name in most of them, so that it survives the loss of the others (Redis
@@ -44,4 +49,12 @@ package rlock
 // fencing token.
 //
 // Redisson's RedissonRedLock, which does not judge validity, and polls.
-func NewRedLock(clients []*Client, name string) *Lock { return &Lock{newRed(clients, name)} }
+func NewRedLock(clients []*Client, name string) *Lock {
+	engines := make([]*engine.Client, len(clients))
+	for i, c := range clients {
+		if c != nil {
+			engines[i] = c.engine
+		}
+	}
+	return &Lock{quorum.NewRed(engines, name)}
+}

@@ -2,6 +2,8 @@ package rlock
 
 import (
 	"context"
+
+	"github.com/go-rlock/rlock/rlock/internal/engine"
 )
 
 // WithOwner returns a context in whose name locks are taken: calls with it, or
@@ -11,7 +13,7 @@ import (
 // for a lock, both have it when one of them is granted it, each for an Unlock of its own.
 // The zero Owner takes an owner away, and with it the holds that ctx comes from.
 func WithOwner(ctx context.Context, o Owner) context.Context {
-	return context.WithValue(ctx, scopeKey{}, &scope{owner: o})
+	return context.WithValue(ctx, scopeKey{}, &scope{owner: o.owner})
 }
 
 // OwnerFrom returns the owner that ctx was given by [WithOwner], and whether it was given
@@ -21,17 +23,17 @@ func OwnerFrom(ctx context.Context) (Owner, bool) {
 	for s != nil && s.of != nil {
 		s = s.outer
 	}
-	if s == nil || s.owner.id == 0 {
+	if s == nil || s.owner.ID == 0 {
 		return Owner{}, false
 	}
-	return s.owner, true
+	return Owner{s.owner}, true
 }
 
 // A scope says in whose name a context takes locks: all of them, or those of a hold that
 // it is the context of. The innermost scope that is about a lock counts.
 type scope struct {
-	owner Owner
-	of    form // what is held; nil for all locks, and then outer is nil
+	owner engine.Owner
+	of    engine.Form // what is held; nil for all locks, and then outer is nil
 	outer *scope
 }
 
@@ -43,35 +45,35 @@ func scopeOf(ctx context.Context) *scope {
 }
 
 // ownerIn returns the owner that ctx has for the lock, and whether it has one.
-func ownerIn(ctx context.Context, f form) (Owner, bool) {
+func ownerIn(ctx context.Context, f engine.Form) (engine.Owner, bool) {
 	for s := scopeOf(ctx); s != nil; s = s.outer {
 		if s.of == nil {
-			return s.owner, s.owner.id != 0
+			return s.owner, s.owner.ID != 0
 		}
 		if overlap(s.of, f) {
 			return s.owner, true
 		}
 	}
-	return Owner{}, false
+	return engine.Owner{}, false
 }
 
 // ownerOf returns the owner that ctx has for the lock, else the calling goroutine.
-func ownerOf(ctx context.Context, f form) Owner {
+func ownerOf(ctx context.Context, f engine.Form) engine.Owner {
 	if o, ok := ownerIn(ctx, f); ok {
 		return o
 	}
-	return Owner{goroutineID()}
+	return engine.Owner{ID: engine.GoroutineID()}
 }
 
 // overlap reports whether the two locks have a name in common: to take the one while
 // another owner holds the other would wait for that.
-func overlap(a, b form) bool {
+func overlap(a, b engine.Form) bool {
 	if a == b {
 		return true
 	}
-	for _, one := range a.beneath() {
-		for _, other := range b.beneath() {
-			if one.sameName(other) {
+	for _, one := range a.Beneath() {
+		for _, other := range b.Beneath() {
+			if one.SameName(other) {
 				return true
 			}
 		}

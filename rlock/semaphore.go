@@ -1,5 +1,7 @@
 package rlock
 
+import "github.com/go-rlock/rlock/rlock/internal/engine"
+
 // NewSemaphore returns the semaphore of that name, which up to permits owners hold at once,
 // over all clients: a fleet that may open ten connections to a partner takes a permit for
 // each. It asks Redis nothing, and costs nothing to keep or to throw away.
@@ -22,5 +24,5 @@ package rlock
 // under their names: they must not share a name with a semaphore of rlock. The user needs the
 // right to ZCARD.
 func (c *Client) NewSemaphore(key string, permits int) *Lock {
-	return lockOf(newSemaphore(c, key, permits))
+	return lockOf(engine.NewSemaphore(c.engine, key, permits))
 }

@@ -1,8 +1,6 @@
 package rlock
 
 import (
-	"errors"
-	"sync/atomic"
 	"time"
 )
 
@@ -70,85 +68,27 @@ func (s Stats) Lost() int64 { return s.LostUnrenewed + s.LostKeyGone + s.LostFor
 // Stats returns figures about the client. It takes some microseconds, however many locks
 // there are, and allocates nothing. Each figure is true at a moment during the call. It may
 // be called after Close too.
-func (c *Client) Stats() (s Stats) {
-	for shard := range c.allShards {
-		shard.mu.Lock()
-		n := shard.counts
-		shard.mu.Unlock()
-		s.Held += n.held
-		s.Waiting += n.waiting
-		s.AcquiredByNesting += n.acquired[ByNesting]
-		s.AcquiredByJoining += n.acquired[ByJoining]
-		s.AcquiredByHandoff += n.acquired[ByHandoff]
-		s.AcquiredByRedis += n.acquired[ByRedis]
-		s.AcquiredByQueue += n.acquired[ByQueue]
-		s.Denied += n.denied
-		s.Canceled += n.canceled
-		s.Failed += n.failed
-		s.WaitTime += n.waited
-		s.LostUnrenewed += n.lost[LostUnrenewed]
-		s.LostLeaseEnded += n.lost[LostLeaseEnded]
-		s.LostKeyGone += n.lost[LostKeyGone]
-		s.LostForced += n.lost[LostForced]
+func (c *Client) Stats() Stats {
+	n := c.engine.Counts()
+	sent, failed := c.engine.Renewals()
+	return Stats{
+		Held:              n.Held,
+		Waiting:           n.Waiting,
+		AcquiredByNesting: n.Acquired[ByNesting],
+		AcquiredByJoining: n.Acquired[ByJoining],
+		AcquiredByHandoff: n.Acquired[ByHandoff],
+		AcquiredByRedis:   n.Acquired[ByRedis],
+		AcquiredByQueue:   n.Acquired[ByQueue],
+		Denied:            n.Denied,
+		Canceled:          n.Canceled,
+		Failed:            n.Failed,
+		WaitTime:          n.Waited,
+		LostUnrenewed:     n.Lost[LostUnrenewed],
+		LostLeaseEnded:    n.Lost[LostLeaseEnded],
+		LostKeyGone:       n.Lost[LostKeyGone],
+		LostForced:        n.Lost[LostForced],
+		Renewals:          sent,
+		RenewalsFailed:    failed,
+		Commands:          c.engine.Redis.Commands(),
 	}
-	s.Renewals, s.RenewalsFailed = c.traffic.renewals.Load(), c.traffic.unrenewed.Load()
-	s.Commands = c.redis.Commands()
-	return s
-}
-
-// counts are what a shard adds to Stats. They are in the shard since its mutex is held
-// wherever they change: so they need no atomics, and goroutines that work on different
-// locks do not share them.
-type counts struct {
-	held     int64
-	waiting  int64
-	acquired [ways]int64
-	waited   time.Duration
-	denied   int64
-	canceled int64
-	failed   int64
-	lost     [lossReasons]int64 // last, since it is next to another shard
-}
-
-// opened counts a level.
-func (n *counts) opened(w Way) {
-	n.acquired[w]++
-	if w != ByNesting {
-		n.held++
-	}
-}
-
-// closed counts a level that is over.
-func (n *counts) closed(w Way) {
-	if w != ByNesting {
-		n.held--
-	}
-}
-
-// lostOne counts a level that is over by loss.
-func (n *counts) lostOne(w Way, r LossReason) {
-	if w != ByNesting {
-		n.held--
-		n.lost[r]++
-	}
-}
-
-// gaveUp counts a call that failed, of which ctx had ended or not.
-func (n *counts) gaveUp(err error, canceled bool) {
-	switch {
-	case errors.Is(err, ErrNotAcquired):
-		n.denied++
-	case canceled:
-		n.canceled++
-	default:
-		n.failed++
-	}
-}
-
-// traffic is what the client has sent, in cache lines of its own.
-type traffic struct {
-	_         [64]byte
-	renewals  atomic.Int64
-	unrenewed atomic.Int64
-	_         [64]byte
 }

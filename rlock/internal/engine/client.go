@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-rlock/rlock/lease"
+	"github.com/go-rlock/rlock/pubsub"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A Client is one party among those that contend for locks: its rooms, in shards, with one
+// keeper for the leases and one hub for the messages. Its methods may be called concurrently.
+type Client struct {
+	Config Config
+	Redis  *wire.Redis
+	ID     *wire.ID
+	hub    *pubsub.Hub
+	keeper *lease.Keeper
+	tick   time.Duration // of the keeper's wheel
+	start  time.Time     // what renewals are counted from, to fall due together
+
+	leaseText string // Config.Lease in milliseconds, since nearly all commands have it
+
+	notices  *notices // by which the Logger is called
+	Observer observing
+	traffic  traffic // see Stats
+	Losses   losses
+	Taken    taken // of compound locks whose first part is this client's
+
+	// Closed is set before Close visits the shards, under no mutex, and read
+	// under a shard's: a goroutine that reads false is visited.
+	Closed atomic.Bool
+	// live counts the tenures that are not over, from before the acquire is sent;
+	// in a closed client the goroutine that brings it to zero puts a mark on drained.
+	live    atomic.Int64
+	drained chan struct{}
+	// waiters are used again by this client only: a waiter has a channel, which
+	// must not leave its testing/synctest bubble.
+	waiters sync.Pool
+
+	seed   maphash.Seed
+	shards [KindCount][shardCount]shard
+}
+
+// New returns a client of the Redis, with an id that no other has.
+func New(config Config, redis *wire.Redis, id *wire.ID) *Client {
+	c := &Client{
+		Config: config,
+		Redis:  redis,
+		ID:     id,
+		tick:   min(max(config.Lease/1024, time.Millisecond), 10*time.Millisecond),
+		start:  time.Now(),
+		seed:   maphash.MakeSeed(),
+
+		leaseText: strconv.FormatInt(config.Lease.Milliseconds(), 10),
+
+		drained: make(chan struct{}, 1),
+		waiters: sync.Pool{New: newWaiter},
+	}
+	for s := range c.allShards {
+		s.rooms = make(map[string]*room)
+	}
+	c.Config.Logger, c.notices = newLogger(config.Logger)
+	if config.Observer != nil {
+		c.Observer = observing{config.Observer, newNotices(maxEvents, config.Observer.Missed)}
+	}
+	c.hub = pubsub.New(pubsub.Config{Client: redis.Client, Sharded: redis.Sharded, Logger: c.Config.Logger})
+	c.keeper = lease.NewKeeper(lease.Config{
+		Tick:       c.tick,
+		Send:       c.send,
+		MaxBackoff: min(config.Lease/10, time.Second),
+	})
+	redis.OnChange((&verifier{client: c}).verify)
+	return c
+}
+
+// Close ends the client: see package rlock. When ctx ends it waits for no confirmation any
+// more, and what is left of the client ends in the background.
+func (c *Client) Close(ctx context.Context) error {
+	if c.Closed.Swap(true) {
+		return nil
+	}
+	c.Redis.Stop()
+	for s := range c.allShards {
+		s.close()
+	}
+	err := c.drain(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.keeper.Close()
+		c.hub.Close()
+		c.Redis.Close()
+		c.Observer.close()
+		c.notices.close()
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+	return err
+}
+
+// allShards calls yield with every shard.
+func (c *Client) allShards(yield func(*shard) bool) {
+	for id := range c.shards {
+		for i := range c.shards[id] {
+			if !yield(&c.shards[id][i]) {
+				return
+			}
+		}
+	}
+}
+
+// drain waits until every tenure is over, or ctx ends.
+func (c *Client) drain(ctx context.Context) error {
+	timeout := time.NewTimer(c.Redis.Patience())
+	defer timeout.Stop()
+	for {
+		n := c.live.Load()
+		if n == 0 {
+			return nil
+		}
+		select {
+		case <-c.drained:
+		case <-ctx.Done():
+			return fmt.Errorf("rlock: close: %w: %d locks end with their leases, within %v: %w", ErrUnconfirmed, n, c.Config.Lease, wire.Over(ctx))
+		case <-timeout.C:
+			return fmt.Errorf("rlock: close: %w: %d locks end with their leases, within %v", ErrUnconfirmed, n, c.Config.Lease)
+		}
+	}
+}
+
+// over counts a tenure that has ended.
+func (c *Client) over() {
+	if c.live.Add(-1) == 0 && c.Closed.Load() {
+		select {
+		case c.drained <- struct{}{}:
+		default:
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A denial is ErrNotAcquired, and says who has the lock as far as this client knows.
+type denial struct {
+	reason error  // ErrNotAcquired, or errUnanswered
+	holder string // in words, "" if it is not known
+}
+
+func (d *denial) Error() string { return d.reason.Error() + ": it is " + d.holder }
+
+func (d *denial) Unwrap() error { return d.reason }
+
+// refusal is what a caller gets whose wait is over. The words are for a handle: nobody
+// reads those of a TryLock, which may be called in a loop.
+func (r *room) refusal(v *waiting) error {
+	reason := ErrNotAcquired
+	if r.tenure == nil && r.inFlight > 0 {
+		reason = ErrUnanswered
+	}
+	if v.hold == nil {
+		return reason
+	}
+	if holder := r.holder(v); holder != "" {
+		return &denial{reason, holder}
+	}
+	return reason
+}
+
+// holder says in whose hands the lock was when this client last heard of it, "" if it does
+// not know.
+func (r *room) holder(v *waiting) string {
+	switch {
+	case r.tenure != nil:
+		return "held by " + r.tenure.owner.words() + " of this process"
+	case v.holder == "" || len(v.holder) < wire.TenureLen:
+		return ""
+	case !wire.IsOurs(v.holder):
+		return fmt.Sprintf("held by %s, which is no client of rlock", v.holder)
+	case v.holder[:len(r.client.ID.Prefix)] == r.client.ID.Prefix:
+		return "" // it has been released since, or is about to be
+	}
+	return fmt.Sprintf("held by %s of another client", v.holder)
+}
+
+// words names the owner as its code knows it.
+func (o Owner) words() string {
+	switch {
+	case o.OfHandle():
+		return "a Hold"
+	case o.ID >= firstOwner:
+		return "owner " + o.String()
+	}
+	return "goroutine " + o.String()
+}

@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// A hold is the handle of one level of a lock of one key.
+type hold struct {
+	client *Client
+	name   *Name
+	owner  Owner
+	shared bool // a read lock's
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	token  uint64 // set when the lock was granted, and never changed; 0: it has none
+
+	whole  Whole       // that it is taken for, and that tells of its loss; nil for none
+	joined atomic.Bool // it is a part of the whole
+
+	// The mutex of the name's shard protects following.
+
+	tenure   *tenure // set when the lock was granted
+	released bool
+	lost     error // why it is over without a release, nil if it is not
+}
+
+var _ Handle = (*hold)(nil)
+
+func (h *hold) Title() string { return h.name.Key }
+
+func (h *hold) Context() context.Context { return h.ctx }
+
+func (h *hold) End(cause error) { h.cancel(cause) }
+
+func (h *hold) Join() { h.joined.Store(true) }
+
+func (h *hold) FencingToken() uint64 { return h.token }
+
+// lose ends the context of a hold that has ended without a release, and tells the whole that
+// it is a part of.
+func (h *hold) lose(cause error) {
+	h.cancel(cause)
+	if h.joined.Load() {
+		h.whole.Ended(h)
+	}
+}
+
+func (h *hold) ValidUntil() time.Time {
+	if r := h.enter(); r != nil {
+		defer r.exit()
+		return h.tenure.validUntilFor(h.owner)
+	}
+	return time.Time{}
+}
+
+// enter enters the room if the hold is valid.
+func (h *hold) enter() *room {
+	r := h.client.enterIfAny(h.name)
+	if r == nil {
+		return nil
+	}
+	if t := r.current(time.Now()); t == nil || t != h.tenure || h.released || h.lost != nil {
+		r.exit()
+		return nil
+	}
+	return r
+}
+
+func (h *hold) Unlock(ctx context.Context) error {
+	return h.client.unlock(ctx, h.name, h.owner, h.shared, h)
+}
+
+func (h *hold) Cause() error {
+	s := h.name.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.released {
+		return nil
+	}
+	return h.lost
+}
+
+// giveBack releases a hold that is over already, and returns why it was; nil if
+// it had been released before.
+func (h *hold) giveBack() error {
+	s := h.name.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.released {
+		return nil
+	}
+	h.released = true
+	return h.lost
+}
+
+func (h *hold) Disclaim() error { return h.client.notHeld(h.name, h.owner, h.shared, h) }
+
+func (h *hold) Relet(lease time.Duration) {
+	r := h.enter()
+	if r == nil {
+		return
+	}
+	defer r.exit()
+	now := time.Now()
+	for i := range h.tenure.levels {
+		if l := &h.tenure.levels[i]; l.hold == h {
+			h.tenure.let(l, now, lease)
+		}
+	}
+	h.tenure.changed(now)
+}

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"hash/maphash"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A Name is a lock's name and what follows from it, computed once for a Lock.
+type Name struct {
+	wire.Keys
+	turn    string // the channel on which this client is told
+	KindID  KindID // its kind
+	room    string // what the room is known by: the key, and of a lock with many owners one of them
+	shard   *shard // of the client, where the room is
+	permits int    // of a semaphore
+	Err     error  // wire.ErrInvalidName: every call returns it
+}
+
+func (n *Name) kind() *kind { return &kinds[n.KindID] }
+
+func (c *Client) NewName(id KindID, key string) *Name {
+	n := &Name{KindID: id, room: key, shard: c.shardOf(id, key)}
+	n.Keys, n.Err = c.Redis.KeysOf(key, n.kind().layout)
+	n.turn = n.Turns + c.ID.Prefix
+	return n
+}
+
+// step returns the call for a step in the lock's queue, with the lease and the number of
+// fencing tokens that a grant is to have.
+func (n *Name) step(c *Client, s wire.Step, lease time.Duration, tokens uint64) wire.Call {
+	k := n.kind()
+	s.Lease, s.Guests = c.milliseconds(lease), k.foreign
+	if k.number != nil {
+		s.Number = k.number(n, tokens)
+	}
+	return c.Redis.Step(k.step, &n.Keys, s)
+}
+
+func (c *Client) shardOf(id KindID, key string) *shard {
+	return &c.shards[id][maphash.String(c.seed, key)%shardCount]
+}
+
+// nameFor returns the name with the room that o has its tenure in.
+func (c *Client) nameFor(n *Name, o Owner) *Name {
+	if !n.kind().many || n.Err != nil {
+		return n
+	}
+	return c.withRoom(n, o.String())
+}
+
+// nameForText is nameFor for an owner in Redis, "<uuid>:<id>".
+func (c *Client) nameForText(n *Name, owner string) *Name {
+	if !n.kind().many || len(owner) < wire.TenureLen {
+		return n
+	}
+	return c.withRoom(n, owner[wire.TenureLen:])
+}
+
+func (c *Client) withRoom(n *Name, owner string) *Name {
+	room := *n
+	room.room = n.Key + "\x00" + owner
+	room.shard = c.shardOf(n.KindID, room.room)
+	return &room
+}

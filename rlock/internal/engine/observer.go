@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// An Observer is told what happens to each lock: package rlock says what follows what, and
+// what each event means. A hook with a caller runs in the caller's goroutine and with its
+// context. Lost and Renewed run in a goroutine of the client, unless an Unlock finds that
+// its lock is gone; these two are nil if nobody wants to know.
+type Observer struct {
+	Waiting  func(context.Context, LockInfo)
+	Acquired func(context.Context, AcquiredInfo)
+	GaveUp   func(context.Context, GaveUpInfo)
+	Released func(context.Context, ReleasedInfo)
+	Lost     func(context.Context, LostInfo)
+	Renewed  func(RenewedInfo)
+	Missed   func(n int) // calls of Lost and Renewed, since the last call
+	Closed   func()
+}
+
+// A LockInfo says which lock an event is about, and in whose name it is taken.
+type LockInfo struct {
+	Name  string
+	Kind  Kind
+	Owner Owner
+}
+
+// An AcquiredInfo is about a call that has the lock.
+type AcquiredInfo struct {
+	LockInfo
+	Way       Way
+	Waited    time.Duration
+	Contended bool // Waiting was called
+}
+
+// A GaveUpInfo is about a call that has failed.
+type GaveUpInfo struct {
+	LockInfo
+	Err       error
+	Waited    time.Duration
+	Contended bool // Waiting was called
+}
+
+// A ReleasedInfo is about a level that was given up.
+type ReleasedInfo struct {
+	LockInfo
+	Way      Way
+	Held     time.Duration
+	Err      error
+	Detached bool // it is left to its lease
+}
+
+// A LostInfo is about a lock that was lost.
+type LostInfo struct {
+	LockInfo
+	Way    Way
+	Held   time.Duration
+	Reason LossReason
+	Err    error
+}
+
+// A RenewedInfo is about a batch of renewals.
+type RenewedInfo struct {
+	Locks, Failed int
+	Took          time.Duration
+	Kept          int // of Locks, by the watchdog
+	Margin        time.Duration
+	Lease         time.Duration
+	Err           error
+}
+
+// A Way is how a lock was acquired.
+type Way uint8
+
+// The ways.
+const (
+	ByNesting Way = iota
+	ByJoining
+	ByHandoff
+	ByRedis
+	ByQueue
+	ByParts
+
+	Ways = iota
+)
+
+// A LossReason is why a lock was lost.
+type LossReason uint8
+
+// The reasons.
+const (
+	LostUnrenewed LossReason = iota
+	LostLeaseEnded
+	LostKeyGone
+	LostForced
+	LostParts
+
+	LossReasons = iota
+)
+
+// kindOf returns the kind of a lock that lives in one key.
+func (n *Name) kindOf(shared bool) Kind {
+	if shared {
+		return KindRead
+	}
+	return n.kind().public
+}

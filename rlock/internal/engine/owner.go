@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"bytes"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/petermattis/goid"
+)
+
+// An Owner is the holder of a lock, which may lock it again without waiting. By
+// default it is the calling goroutine; [WithOwner] makes it travel with a
+// context instead. In Redis it is the number behind the colon of the hash's
+// field, where Redisson has the thread id. The zero Owner is nobody.
+type Owner struct{ ID uint64 }
+
+// Goroutine ids count up from 1 and are never reused, so that the numbers above
+// them are free: firstOwner is where NewOwner begins, firstHandle where the
+// owners begin that belong to one handle and to nobody's code.
+const (
+	firstOwner  = 1 << 48
+	firstHandle = 1 << 56
+)
+
+var ownersMade, handlesMade atomic.Uint64
+
+// NewOwner returns an owner that no other call returns in this process. It may
+// be called concurrently.
+func NewOwner() Owner { return Owner{firstOwner + ownersMade.Add(1)} }
+
+// NewHandleOwner returns the owner of one Hold that nothing nests in.
+func NewHandleOwner() Owner { return Owner{firstHandle + handlesMade.Add(1)} }
+
+// OfHandle reports whether o belongs to one Hold alone.
+func (o Owner) OfHandle() bool { return o.ID >= firstHandle }
+
+// String returns the number as it stands in Redis.
+func (o Owner) String() string { return strconv.FormatUint(o.ID, 10) }
+
+// MarshalText returns what String returns, so that JSON and structured logs show the
+// owner. It never fails.
+func (o Owner) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, o.ID, 10), nil }
+
+// goidKnows reports whether goid knows this Go version: it reads the id from the runtime's
+// own structure, and a wrong number would let one goroutine into another's lock.
+var goidKnows = uint64(goid.Get()) == PrintedGoroutineID()
+
+// GoroutineID returns the id of the calling goroutine.
+func GoroutineID() uint64 {
+	if goidKnows {
+		return uint64(goid.Get())
+	}
+	return PrintedGoroutineID()
+}
+
+// PrintedGoroutineID is the id that the runtime prints: right with every Go version, but it
+// takes a microsecond.
+func PrintedGoroutineID() uint64 {
+	var stack [64]byte
+	fields := bytes.Fields(stack[:runtime.Stack(stack[:], false)]) // "goroutine 1 [running]:"
+	id, err := strconv.ParseUint(string(fields[1]), 10, 64)
+	if err != nil {
+		panic("rlock: the runtime prints no goroutine id: " + err.Error())
+	}
+	return id
+}

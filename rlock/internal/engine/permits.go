@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// The kind of a semaphore: a sorted set of the owners and the ends of their leases.
+
+// NewSemaphore returns the lock of one permit of so many.
+func NewSemaphore(c *Client, key string, permits int) Lock {
+	l := NewLock(c, SemaphoreKind, key)
+	l.Name.permits = permits
+	if permits < 1 && l.Name.Err == nil {
+		l.Name.Err = fmt.Errorf("rlock: semaphore %q: %w: %d permits: use at least 1", key, wire.ErrInvalidConfig, permits)
+	}
+	return l
+}
+
+func acquireSemaphore(t *tenure) wire.Call {
+	n := t.room.name
+	return wire.SemaphoreAcquire.Call(2, n.Key, n.Queue,
+		t.room.client.milliseconds(t.lease), t.text, strconv.Itoa(n.permits))
+}
+
+func permitsOfLock(n *Name, _ uint64) string { return strconv.Itoa(n.permits) }
+
+func mirrorSemaphore(_ *Client, part []sent) wire.Call {
+	keys := make([]string, 0, len(part))
+	args := make([]string, 0, 2*len(part))
+	for _, s := range part {
+		keys = append(keys, s.tenure.room.name.Key)
+		args = append(args, s.lease, s.owner)
+	}
+	return wire.Call{Script: wire.SemaphoreMirror, Keys: keys, Args: args}
+}
+
+// permitHolders are the owners in Redis, those included whose leases are over.
+func permitHolders(ctx context.Context, c *Client, n *Name) ([]string, error) {
+	return look(ctx, c, n, rueidis.RedisResult.AsStrSlice, "ZRANGE", "0", "-1")
+}
+
+func allPermitsHeld(ctx context.Context, l *Lock) (bool, error) {
+	ends, err := l.permitsHeld(ctx)
+	return len(ends) >= l.Name.permits, err
+}
+
+func firstPermitEnds(ctx context.Context, l *Lock) (time.Duration, error) {
+	left, err := l.permitsHeld(ctx)
+	if err != nil || len(left) < l.Name.permits {
+		return 0, err
+	}
+	return slices.Min(left), nil
+}
+
+// permitsHeld returns what is left of the lease of each holder, by the clock of the server
+// that has the semaphore.
+func (l *Lock) permitsHeld(ctx context.Context) (left []time.Duration, err error) {
+	c, n := l.Client, l.Name
+	if n.Err != nil {
+		return nil, n.Err
+	}
+	replies, err := c.Redis.Survey(ctx, n.Slot, func() []rueidis.Completed {
+		return []rueidis.Completed{c.Redis.Arbitrary(n.Key, "ZRANGE", "0", "-1", "WITHSCORES"), c.Redis.Client.B().Time().Build()}
+	})
+	var permits []Permit
+	if err == nil {
+		permits, err = PermitsOf(replies[0], replies[1])
+	}
+	if err != nil {
+		_, err = wire.Diagnose(err)
+		return nil, fmt.Errorf("rlock: look at %q: %w", n.Key, err)
+	}
+	for _, p := range permits {
+		left = append(left, p.Left)
+	}
+	return left, nil
+}
+
+// A Permit is one that is held.
+type Permit struct {
+	Owner string
+	Left  time.Duration
+}
+
+// PermitsOf reads the members of a semaphore's key, with their scores, and the server's time.
+// Owners whose leases are over have no permit.
+func PermitsOf(members, clock rueidis.RedisResult) (held []Permit, err error) {
+	ends, err := members.AsZScores()
+	if err != nil || len(ends) == 0 {
+		return nil, err
+	}
+	now, err := serverTime(clock)
+	if err != nil {
+		return nil, err
+	}
+	for _, end := range ends {
+		if left := wire.Milliseconds(int64(end.Score)) - now; left > 0 {
+			held = append(held, Permit{end.Member, left})
+		}
+	}
+	return held, nil
+}
+
+// serverTime reads the answer to TIME, as the time since 1970.
+func serverTime(result rueidis.RedisResult) (time.Duration, error) {
+	parts, err := result.AsIntSlice()
+	if err == nil && len(parts) != 2 {
+		err = fmt.Errorf("TIME was answered with %d values, not 2", len(parts))
+	}
+	if err != nil {
+		return 0, err
+	}
+	return time.Duration(parts[0])*time.Second + time.Duration(parts[1])*time.Microsecond, nil
+}

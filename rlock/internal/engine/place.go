@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+)
+
+// A Place is where in the code a lock was taken. The zero Place is not known.
+type Place struct {
+	Function string // with the path of its package
+	File     string
+	Line     int
+}
+
+// String returns "file:line function", and "" for the zero Place.
+func (p Place) String() string {
+	if p == (Place{}) {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d %s", p.File, p.Line, p.Function)
+}
+
+const (
+	// publicCode and internalCode are how the names of rlock's functions begin.
+	publicCode, internalCode = "github.com/go-rlock/rlock/rlock.", "github.com/go-rlock/rlock/rlock/internal/"
+	// ownDepth is how many functions of rlock a call for a lock goes through at most.
+	ownDepth = 16
+)
+
+// Place returns where the call comes from into rlock, nil if places are not
+// recorded. A goroutine that this package has started comes from nowhere.
+func (c *Client) Place() *Place {
+	if !c.Config.RecordPlaces {
+		return nil
+	}
+	var stack [ownDepth]uintptr
+	frames := runtime.CallersFrames(stack[:runtime.Callers(2, stack[:])])
+	for {
+		frame, more := frames.Next()
+		if frame.Function != "" && !isOwn(frame.Function) {
+			return &Place{frame.Function, frame.File, frame.Line}
+		}
+		if !more {
+			return nil
+		}
+	}
+}
+
+func isOwn(function string) bool {
+	return strings.HasPrefix(function, publicCode) || strings.HasPrefix(function, internalCode) || strings.HasPrefix(function, "runtime.")
+}
+
+// Known returns the place as it is shown.
+func (p *Place) Known() Place {
+	if p == nil {
+		return Place{}
+	}
+	return *p
+}

@@ -1,0 +1,54 @@
+package engine
+
+import "time"
+
+// How the readers of one process share a tenure. In Redis they are one reader, so
+// that joining, nesting and leaving wait for no network and send nothing, but for
+// the last to leave. They hold back for a writer that waits here, since the queue is
+// first-in first-out, and for others elsewhere as far as turns go: a stream of
+// readers must end. That no other stream begins meanwhile is up to the queue in Redis,
+// where later readers stand behind the writer.
+
+// mayJoin reports whether the request is a reader's, and may have a level of its own
+// beside the readers here.
+func (r *room) mayJoin(now time.Time, req Request) bool {
+	t := r.tenure
+	return req.shared && t.shared && r.queue.Len() == 0 && t.mayPass(now, req)
+}
+
+// join opens the first level of one more reader. Nobody else may ask whether
+// others wait, since no reader waits in the queue.
+func (t *tenure) join(now time.Time, req Request) {
+	req.Way = ByJoining
+	t.nest(now, req)
+	if now.Sub(t.trust.SentAt()) >= t.room.client.Config.HandoffTime {
+		t.mirror()
+	}
+}
+
+// admit lets the readers at the head of the queue in beside those that read: all of
+// them at the beginning of a turn, for which they have waited, else as many as may
+// join.
+func (r *room) admit(now time.Time, all bool) {
+	t := r.tenure
+	for w := r.queue.Head(); w != nil && w.Value.shared && (all || t.mayPass(now, w.Value.Request)); w = r.queue.Head() {
+		r.admitBeside(w, ByJoining, now)
+		r.admitOwner(w.Value.Owner, now)
+	}
+}
+
+// giveWay puts the writers at the head of the queue behind the waiting readers: as long
+// as Redisson's readers keep the writers out, readers have a turn now and then.
+func (r *room) giveWay() {
+	for reader := range r.queue.All {
+		if !reader.Value.shared {
+			continue
+		}
+		for w := r.queue.Head(); w != nil && !w.Value.shared; w = r.queue.Head() {
+			r.leaveQueue(w)
+			r.joinQueue(w)
+		}
+		r.wakeHead()
+		return
+	}
+}

@@ -1,0 +1,234 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// unlock takes one level off the hold of o: that of the handle h, or without one
+// the innermost of that sort that was taken without. The last level passes the
+// lock on, or frees it.
+func (c *Client) unlock(ctx context.Context, n *Name, o Owner, shared bool, h *hold) (err error) {
+	if n.Err != nil {
+		return n.Err
+	}
+	r := c.enterIfAny(n)
+	if r == nil {
+		return c.notHeld(n, o, shared, h)
+	}
+	now := time.Now()
+	t := r.current(now)
+	wasShared := t != nil && t.shared
+	was, ok := closedLevel{}, false
+	if t != nil {
+		was, ok = t.close(o, shared, h)
+	}
+	if !ok {
+		holder := ""
+		if t != nil && t.owner != o {
+			holder = fmt.Sprintf(": it is held by %s of this process: unlock there, or use Acquire or WithOwner", t.owner.words())
+		}
+		r.exit()
+		err := c.notHeld(n, o, shared, h)
+		if holder != "" && !errors.Is(err, ErrLost) {
+			err = fmt.Errorf("%w%s", err, holder)
+		}
+		return err
+	}
+	r.shard.counts.closed(was.way)
+	if h != nil {
+		h.released = true
+	}
+	if len(t.levels) > 0 {
+		t.changed(now)
+		if t.shared && !wasShared {
+			r.admit(now, true)
+		}
+		r.current(now) // the levels that are left may have asked for less
+		r.exit()
+	} else if w := r.queue.Head(); w != nil && t.mayPass(now, w.Value.Request) {
+		r.grant(t, w, ByHandoff, now)
+		w.Wake()
+		r.exit()
+	} else {
+		err = r.release(t, o, now)
+	}
+	if c.Observer.On() && (h == nil || h.whole == nil) {
+		c.tellReleased(ctx, n, o, shared, was, now, err)
+	}
+	return err
+}
+
+// notHeld says why o has nothing to unlock.
+func (c *Client) notHeld(n *Name, o Owner, shared bool, h *hold) error {
+	var cause error
+	nothing := ErrNotHeld // a handle forgets nothing
+	if h == nil {
+		cause = c.Losses.Unlock(LossKey{n.KindID, n.Key, o}, shared)
+		nothing = c.Losses.NotHeld()
+	} else if cause = h.giveBack(); cause != nil && h.whole == nil {
+		c.Losses.Unlock(LossKey{n.KindID, n.Key, o}, shared)
+	}
+	switch {
+	case cause != nil:
+		return cause
+	case c.Closed.Load():
+		return fmt.Errorf("rlock: unlock %q: %w", n.Key, wire.ErrClosed)
+	}
+	return fmt.Errorf("rlock: unlock %q: owner %s: %w", n.Key, o, nothing)
+}
+
+// release ends the tenure, whose last level was o's, and frees the lock in Redis. It
+// is called with the mutex held, and gives it back. No caller's context can end it.
+func (r *room) release(t *tenure, o Owner, now time.Time) error {
+	c := r.client
+	r.tenure = nil
+	r.inFlight++
+	r.since = now
+	r.tokens = t.tokens.next()
+	t.phase = leaving
+	if !c.keeper.Stop(t) {
+		r.escaped = true
+	}
+	wasTicket := !t.seen.IsZero()
+	if wasTicket {
+		r.leaving = append(r.leaving, t)
+	}
+	next := r.nextTicket(now)
+	r.shard.mu.Unlock()
+
+	left, l := t.release(now, next)
+
+	r.shard.mu.Lock()
+	if next != nil {
+		r.settle(next, joining, l, time.Now())
+	}
+	if t.flying {
+		landed := make(chan struct{})
+		t.landed = landed
+		r.shard.mu.Unlock()
+		<-landed // as long as the release took, at most
+		r.shard.mu.Lock()
+	}
+	r.inFlight--
+	if wasTicket {
+		r.leaving = slices.DeleteFunc(r.leaving, func(other *tenure) bool { return other == t })
+	}
+	untold := wire.Released(l.err)
+	_, err := wire.Diagnose(l.err)
+	if errors.Is(err, wire.ErrWrongType) && !untold {
+		left, err = 0, nil // somebody has put another key in its place
+	}
+	switch {
+	case untold:
+		t.end()
+		err = fmt.Errorf("rlock: unlock %q: owner %s: it is released, but the waiters were not told, and look again within two seconds: %w", r.name.Key, o, err)
+	case err != nil:
+		t.disown(time.Now())
+		err = fmt.Errorf("rlock: unlock %q: owner %s: %w, it is tried again until the lease ends at %s: %w",
+			r.name.Key, o, ErrUnconfirmed, t.until.Format(time.TimeOnly), err)
+	case left == 0:
+		t.end()
+		r.shard.counts.Lost[LostKeyGone]++
+		err = errLost(r.name, o, errGone)
+	default:
+		t.end()
+	}
+	r.wakeHead()
+	r.exit()
+	return err
+}
+
+// nextTicket returns a ticket for the next waiter here, to join with the release; nil if
+// there is none, or it could not be told of a grant yet.
+func (r *room) nextTicket(now time.Time) *tenure {
+	w := r.queue.Head()
+	if w == nil || w.Value.ticket != nil || !w.Value.queues(now) || !r.listening() || r.client.Closed.Load() {
+		return nil
+	}
+	w.Value.ticket = r.newTicket(w.Value.Request, now)
+	return w.Value.ticket
+}
+
+// release takes the tenure out of Redis, and puts next into the queue in the same command
+// if it is not nil. It returns whether Redis had the tenure, and what became of next. It
+// takes no longer than an Unlock has: the wait for a place counts.
+func (t *tenure) release(now time.Time, next *tenure) (left int64, l landing) {
+	c, n := t.room.client, t.room.name
+	releases := &c.Redis.Limits(n.Slot).Releases
+	place, ok := releases.TryEnter()
+	// A wait for a context as well costs 3 % of the throughput of many goroutines.
+	ctx := context.Background()
+	if !ok || !c.Redis.Ends() {
+		ctx = c.Redis.Deadline(now)
+	}
+	if !ok {
+		var err error
+		if place, err = releases.Enter(ctx, nil); err != nil {
+			return 0, landing{err: err}
+		}
+	}
+	defer place.Leave()
+	s := wire.Step{Leave: t.member()}
+	if next == nil {
+		left, l.err = c.Redis.Do(ctx, n.step(c, s, 0, 0)).AsInt64()
+		return left, l
+	}
+	s.Join = next.member()
+	tokens := next.tokens.asked()
+	l.answer, l.err = wire.ReadStep(c.Redis.Do(ctx, n.step(c, s, next.lease, tokens)), tokens)
+	l.settled = wire.Answered(l.err)
+	return l.answer.Left, l
+}
+
+func (t *tenure) releaseCall() wire.Call {
+	return t.room.name.step(t.room.client, wire.Step{Leave: t.member()}, 0, 0)
+}
+
+// errForced is the cause of a loss that this client has brought about.
+var errForced = errors.New("it was unlocked by force")
+
+// forceUnlock frees the lock from its holders. It looks first, so that a
+// command that arrives late ends nobody else's tenure. A holder of this client
+// learns it at once, others when they renew.
+func (c *Client) forceUnlock(ctx context.Context, n *Name, shared bool) (bool, error) {
+	fields, err := n.kind().fields(ctx, c, n)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := c.Redis.Within(ctx)
+	defer cancel()
+	released := false
+	for _, holder := range n.kind().holders(fields, shared) {
+		place, err := c.Redis.Limits(n.Slot).Releases.Enter(ctx, nil)
+		var reply int64
+		if err == nil {
+			reply, err = c.Redis.Do(ctx, n.step(c, wire.Step{Leave: "x" + holder}, 0, 0)).AsInt64()
+			place.Leave()
+		}
+		if r := c.enterIfAny(c.nameForText(n, holder)); r != nil {
+			if t := r.tenure; t != nil && strings.HasPrefix(holder, t.text[:wire.TenureLen]) {
+				switch {
+				case err != nil:
+					t.mirror() // which finds out
+				case reply > 0:
+					t.lose(errForced)
+					t.end()
+				}
+			}
+			r.exit()
+		}
+		if err != nil {
+			_, err = wire.Diagnose(err)
+			return false, fmt.Errorf("rlock: force unlock %q: %w", n.Key, err)
+		}
+		released = released || reply > 0
+	}
+	return released, nil
+}

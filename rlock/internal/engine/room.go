@@ -1,0 +1,241 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/go-rlock/rlock/pubsub"
+	"github.com/go-rlock/rlock/waitqueue"
+)
+
+// shardCount is how many shards a client has for each kind of lock.
+const shardCount = 64
+
+// A shard is a part of a client's rooms of one kind under one mutex.
+type shard struct {
+	mu    sync.Mutex // protects following, and every room in it
+	rooms map[string]*room
+
+	// spareRoom and spareTenure are there to be used again, since a lock that is
+	// taken and freed all day would otherwise touch new memory each time. Nobody
+	// points to them.
+	spareRoom   *room
+	spareTenure *tenure
+
+	// lost is what ended in loss under this lock of the mutex, to be announced by
+	// exit once it is given back.
+	lost []ending
+
+	counts Counts // see Stats
+}
+
+// A room is the state of one lock in this client: its holders and its waiters here. It
+// exists while there are some, and leaves nothing behind.
+//
+//	         acquire            refused
+//	(no room) ---> in flight --------------> a ticket in Redis' queue
+//	    ^             | granted                        |
+//	    |             v             granted            |
+//	    |        tenure here <-------------------------+
+//	    |             |  ^ |
+//	    |             |  +-+ Unlock: the next local waiter, same tenure
+//	    |             |
+//	    |             | Unlock: nobody waits here, or others have waited long enough
+//	    +- in flight <+
+//	      (release; it carries the ticket of the next local waiter)
+type room struct {
+	client *Client
+	shard  *shard
+	name   *Name
+
+	// The shard's mutex protects following.
+
+	// tenure is this client's hold on the key, nil if it has none.
+	tenure *tenure
+	// queue has the waiters of this client. Only its head acquires or joins Redis'
+	// queue, while there is no tenure or with the release of it; of a strict lock each
+	// waiter joins.
+	queue waitqueue.Queue[waiting]
+	// crowd counts by owner the waiters that joined the queue behind others. So at most
+	// one waiter is not counted, and that is the head. Owners that are goroutines are not
+	// counted either: they wait in one place.
+	crowd map[Owner]int
+	// sub is the subscription to the channel on which this client is told of grants, from
+	// the first time that another client was found here until the room is left, and
+	// subscribed when it was asked for.
+	sub        *pubsub.Subscription
+	subscribed time.Time
+	// ushers are the subscriptions of an usher, see guests.go.
+	ushers []*pubsub.Subscription
+	// inFlight is how many acquires and releases are in flight: the answer decides
+	// whose the lock is, and nobody asks before it came.
+	inFlight int32
+	// escaped is set once something may outlive the callers here and points to
+	// the room or its tenure: a handle, the keeper, a loss to be announced.
+	// Neither is used again then.
+	escaped bool
+	// leaving has the tenures that were granted out of the queue and whose release is in
+	// flight. The message of the grant may be late: a tenure may also learn of its grant from
+	// the answer to a look.
+	leaving []*tenure
+	// since is when the last of inFlight was sent.
+	since time.Time
+	// tokens is how many fencing tokens the next tenure reserves, if more than one.
+	tokens uint64
+}
+
+// enter returns the room of n with its mutex held, and makes it if need be. The
+// caller leaves with exit.
+func (c *Client) enter(n *Name) *room {
+	s := n.shard
+	s.mu.Lock()
+	r := s.rooms[n.room]
+	if r == nil {
+		if r = s.spareRoom; r == nil {
+			r = new(room)
+		}
+		s.spareRoom = nil
+		*r = room{client: c, shard: s, name: n}
+		s.rooms[n.room] = r
+	}
+	return r
+}
+
+// enterIfAny is enter where there is nothing to do without a room: it returns
+// nil, and holds no mutex, if there is none.
+func (c *Client) enterIfAny(n *Name) *room {
+	s := n.shard
+	s.mu.Lock()
+	r := s.rooms[n.room]
+	if r == nil {
+		s.mu.Unlock()
+	}
+	return r
+}
+
+// exit gives the mutex back. The last to leave a room that nobody needs takes it
+// down, so that the room must not be looked at after exit; losses are announced.
+func (r *room) exit() {
+	s := r.shard
+	lost := s.lost
+	s.lost = nil
+	if r.tenure == nil && r.queue.Len() == 0 && r.inFlight == 0 && s.rooms[r.name.room] == r {
+		delete(s.rooms, r.name.room)
+		if r.sub != nil {
+			r.dismiss()
+			r.sub.Close()
+			r.sub = nil
+		}
+		if !r.escaped {
+			s.spareRoom = r
+		}
+	}
+	s.mu.Unlock()
+	for _, e := range lost {
+		e.announce()
+	}
+}
+
+// current returns the tenure, nil if there is none that is still valid: one
+// whose lease may have ended is lost at the moment when somebody looks.
+func (r *room) current(now time.Time) *tenure {
+	if r.tenure != nil {
+		r.tenure.settle(now)
+	}
+	return r.tenure
+}
+
+// grant gives the tenure to w, the waiter that asked for it or the next in line:
+// the hold begins now, and w stands in the queue no longer.
+func (r *room) grant(t *tenure, w *waiter, way Way, now time.Time) {
+	r.leaveQueue(w)
+	r.had(w, way, now)
+	if own := w.Value.ticket; own != t {
+		r.giveBack(own, now)
+	}
+	w.Value.ticket = nil
+	r.dismiss()
+	if was := r.tenure; was != nil && was != t {
+		was.lose(errGone)
+		was.end()
+	}
+	r.tenure = t
+	t.begin(now, w.Value.Request)
+	r.admitOwner(w.Value.Owner, now)
+	if t.shared {
+		r.admit(now, true)
+	}
+}
+
+// admitBeside gives w a level of its own beside those that the tenure has.
+func (r *room) admitBeside(w *waiter, way Way, now time.Time) {
+	r.leaveQueue(w)
+	r.giveBack(w.Value.ticket, now)
+	w.Value.ticket = nil
+	r.had(w, way, now)
+	r.tenure.nest(now, w.Value.Request)
+	w.Wake()
+}
+
+// admitOwner admits the other waiters of o, which has just been granted the lock: an
+// owner does not wait for itself.
+func (r *room) admitOwner(o Owner, now time.Time) {
+	if head := r.queue.Head(); r.crowd[o] == 0 && (head == nil || head.Value.Owner != o) {
+		return
+	}
+	for w := range r.queue.All {
+		v := &w.Value
+		switch {
+		case v.Owner != o:
+		case r.tenure.shared && !v.shared:
+			v.err, v.fatal = errUpgrade(o), true
+			w.Wake()
+		default:
+			r.admitBeside(w, ByNesting, now)
+		}
+	}
+}
+
+// joinQueue puts w at the end of the queue, which it leaves by leaveQueue.
+func (r *room) joinQueue(w *waiter) {
+	if v := &w.Value; r.queue.Len() > 0 && v.Owner.ID >= firstOwner {
+		if r.crowd == nil {
+			r.crowd = make(map[Owner]int)
+		}
+		r.crowd[v.Owner]++
+		v.counted = true
+	}
+	r.queue.Join(w)
+}
+
+func (r *room) leaveQueue(w *waiter) {
+	if v := &w.Value; r.queue.Leave(w) && v.counted {
+		v.counted = false
+		if r.crowd[v.Owner]--; r.crowd[v.Owner] == 0 {
+			delete(r.crowd, v.Owner)
+		}
+	}
+}
+
+// wakeHead has the head of the queue look what it can do, since the lock may be free.
+func (r *room) wakeHead() {
+	if w := r.queue.Head(); w != nil {
+		w.Wake()
+	}
+}
+
+// close begins the release of all tenures. The end of the client's context wakes the
+// waiters, which leave by themselves.
+func (s *shard) close() {
+	s.mu.Lock()
+	var ended []ending
+	for _, r := range s.rooms {
+		if r.tenure != nil {
+			ended = append(ended, r.tenure.abandon())
+		}
+	}
+	s.mu.Unlock()
+	for _, e := range ended {
+		e.announce()
+	}
+}

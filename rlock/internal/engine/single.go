@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A Lock is a lock of one key.
+type Lock struct {
+	Client *Client
+	Name   *Name
+	Shared bool // whether it is the read lock of its name
+}
+
+var _ Form = (*Lock)(nil)
+
+// NewLock returns the lock of that kind and name. It asks Redis nothing.
+func NewLock(c *Client, id KindID, key string) Lock {
+	return Lock{Client: c, Name: c.NewName(id, key)}
+}
+
+// ForReaders returns the read lock beside a write lock.
+func (l *Lock) ForReaders() Lock { return Lock{Client: l.Client, Name: l.Name, Shared: true} }
+
+func (l *Lock) Title() string { return l.Name.Key }
+
+func (l *Lock) Beneath() []*Lock { return []*Lock{l} }
+
+func (l *Lock) Unusable() error { return l.Name.Err }
+
+// Same reports whether both are the same lock.
+func (l *Lock) Same(other *Lock) bool { return l.SameName(other) && l.Shared == other.Shared }
+
+// SameName reports whether both are the same lock, or a reader's and a writer's.
+func (l *Lock) SameName(other *Lock) bool {
+	return l.Client == other.Client && l.Name.KindID == other.Name.KindID && l.Name.Key == other.Name.Key
+}
+
+func (l *Lock) Take(ctx context.Context, req Request) error {
+	req.shared = l.Shared
+	return l.Client.acquire(ctx, l.Client.nameFor(l.Name, req.Owner), req)
+}
+
+func (l *Lock) Hold(ctx, parent context.Context, req Request) (Handle, error) {
+	req.shared = l.Shared
+	n := l.Client.nameFor(l.Name, req.Owner)
+	h := &hold{client: l.Client, name: n, owner: req.Owner, shared: l.Shared, whole: req.Whole}
+	h.ctx, h.cancel = context.WithCancelCause(parent)
+	req.hold = h
+	err := l.Client.acquire(ctx, n, req)
+	if errors.Is(err, ErrNotAcquired) {
+		err = fmt.Errorf("rlock: lock %q: %w", l.Name.Key, err)
+	}
+	if err != nil {
+		h.cancel(err)
+		return nil, err
+	}
+	return h, nil
+}
+
+func (l *Lock) Unlock(ctx context.Context, o Owner) error {
+	return l.Client.unlock(ctx, l.Client.nameFor(l.Name, o), o, l.Shared, nil)
+}
+
+func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
+	return l.Client.forceUnlock(ctx, l.Name, l.Shared)
+}
+
+func (l *Lock) IsLocked(ctx context.Context) (bool, error) { return l.Name.kind().locked(ctx, l) }
+
+func (l *Lock) TTL(ctx context.Context) (time.Duration, error) { return l.Name.kind().ttl(ctx, l) }
+
+// keyTTL returns how long the lock's key lives.
+func keyTTL(ctx context.Context, l *Lock) (time.Duration, error) {
+	ms, err := l.number(ctx, "PTTL")
+	switch {
+	case err != nil || ms == -2:
+		return 0, err
+	case ms == -1:
+		return -1, nil
+	}
+	return wire.Milliseconds(ms), nil
+}
+
+func (l *Lock) Depth(o Owner) int {
+	r := l.Client.enterIfAny(l.Client.nameFor(l.Name, o))
+	if r == nil {
+		return 0
+	}
+	defer r.exit()
+	t := r.current(time.Now())
+	if t == nil {
+		return 0
+	}
+	return t.depth(o, l.Shared)
+}
+
+func (l *Lock) Token(o Owner) (uint64, error) {
+	if l.Name.Err != nil {
+		return 0, l.Name.Err
+	}
+	if !l.Name.kind().fenced {
+		return 0, NoToken(l.Name.Key)
+	}
+	if r := l.Client.enterIfAny(l.Name); r != nil {
+		defer r.exit()
+		if t := r.current(time.Now()); t != nil && t.holds(o) {
+			return t.tokens.current, nil
+		}
+	}
+	if cause := l.Client.Losses.find(LossKey{l.Name.KindID, l.Name.Key, o}); cause != nil {
+		return 0, cause
+	}
+	return 0, fmt.Errorf("rlock: token of %q: owner %s: %w", l.Name.Key, o, l.Client.Losses.NotHeld())
+}
+
+// keyExists reports whether the lock's key is there.
+func keyExists(ctx context.Context, l *Lock) (bool, error) {
+	n, err := l.number(ctx, "EXISTS")
+	return n > 0, err
+}
+
+func (l *Lock) number(ctx context.Context, command string) (int64, error) {
+	return look(ctx, l.Client, l.Name, rueidis.RedisResult.AsInt64, command)
+}
+
+// Here reports whether another owner of this process has the lock or waits for it,
+// and whether this client is about to free it. Where the server is silent nobody waits.
+func (l *Lock) Here(o Owner) (taken, freeing bool) {
+	r := l.Client.enterIfAny(l.Name)
+	if r == nil {
+		return false, false
+	}
+	defer r.exit()
+	now := time.Now()
+	if t := r.current(now); t != nil {
+		return !t.holds(o), false
+	}
+	head := r.queue.Head()
+	live := head != nil && !head.Value.over() // or it is on its way out
+	return live && head.Value.Wait > 0 && !l.IsSilent(), !live && (head != nil || r.inFlight > 0)
+}
+
+// IsSilent reports whether the server is taken for dead: it leaves commands for this or any
+// other name unanswered.
+func (l *Lock) IsSilent() bool { return l.Unanswered(Silence) }
+
+// Unanswered reports whether the server has answered nothing for at least so long.
+func (l *Lock) Unanswered(least time.Duration) bool {
+	return l.Client.Redis.Limits(l.Name.Slot).Asks.Unanswered(least)
+}

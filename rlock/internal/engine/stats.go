@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// Counts returns the sums of all shards, each as of a moment during the call.
+func (c *Client) Counts() (sum Counts) {
+	for shard := range c.allShards {
+		shard.mu.Lock()
+		n := shard.counts
+		shard.mu.Unlock()
+		sum.add(&n)
+	}
+	return sum
+}
+
+// Renewals returns how many renewals were sent, and how many of them Redis did not confirm.
+func (c *Client) Renewals() (sent, failed int64) {
+	return c.traffic.renewals.Load(), c.traffic.unrenewed.Load()
+}
+
+// Counts are what a shard adds to the figures about a client. They are in the shard since its mutex is held
+// wherever they change: so they need no atomics, and goroutines that work on different
+// locks do not share them.
+type Counts struct {
+	Held     int64
+	Waiting  int64
+	Acquired [Ways]int64
+	Waited   time.Duration
+	Denied   int64
+	Canceled int64
+	Failed   int64
+	Lost     [LossReasons]int64 // last, since it is next to another shard
+}
+
+func (n *Counts) add(other *Counts) {
+	n.Held += other.Held
+	n.Waiting += other.Waiting
+	for way := range n.Acquired {
+		n.Acquired[way] += other.Acquired[way]
+	}
+	n.Waited += other.Waited
+	n.Denied += other.Denied
+	n.Canceled += other.Canceled
+	n.Failed += other.Failed
+	for reason := range n.Lost {
+		n.Lost[reason] += other.Lost[reason]
+	}
+}
+
+// opened counts a level.
+func (n *Counts) opened(w Way) {
+	n.Acquired[w]++
+	if w != ByNesting {
+		n.Held++
+	}
+}
+
+// closed counts a level that is over.
+func (n *Counts) closed(w Way) {
+	if w != ByNesting {
+		n.Held--
+	}
+}
+
+// lostOne counts a level that is over by loss.
+func (n *Counts) lostOne(w Way, r LossReason) {
+	if w != ByNesting {
+		n.Held--
+		n.Lost[r]++
+	}
+}
+
+// gaveUp counts a call that failed, of which ctx had ended or not.
+func (n *Counts) gaveUp(err error, canceled bool) {
+	switch {
+	case errors.Is(err, ErrNotAcquired):
+		n.Denied++
+	case canceled:
+		n.Canceled++
+	default:
+		n.Failed++
+	}
+}
+
+// traffic is what the client has sent, in cache lines of its own.
+type traffic struct {
+	_         [64]byte
+	renewals  atomic.Int64
+	unrenewed atomic.Int64
+	_         [64]byte
+}

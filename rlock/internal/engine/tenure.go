@@ -1,0 +1,389 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/go-rlock/rlock/lease"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A phase is where a tenure stands.
+//
+//	asking -----------------> held ----> leaving ----> ended
+//	   | denied             ^  ^ |          | no answer  ^ ^
+//	   v         granted    |  | | lapsed   v            | |
+//	joins ------------------+  | +----> releasing -------+ |
+//	   | in the queue          | |        ^                |
+//	   v                  "+"  | +--------|-- not ours ----+
+//	queued --------------------+          | the waiter left
+//	   |  ^                    |          |
+//	   v  |           granted  |          |
+//	lookedFor -----------------+----------+
+type phase uint8
+
+const (
+	asking    phase = iota // its acquire is in flight
+	joins                  // the command that puts it into the queue is in flight
+	queued                 // it stands in the queue
+	lookedFor              // the same, and a look is in flight
+	held                   // a local owner has the lock
+	leaving                // Unlock's release is in flight
+	releasing              // the keeper sends the release until it is answered
+	ended                  // over: nothing of it is ever sent again
+)
+
+// A tenure is the time during which this client owns the lock's key in Redis.
+// Inside it the client's memory is the truth and Redis mirrors it (docs/design.md). Its
+// UUID is its own. Before, it is a ticket in Redis' queue, if it has to wait: see
+// ticket.go.
+type tenure struct {
+	// What a renewal touches comes first: of a hundred thousand tenures none is in the
+	// processor's cache, and most of what renewing them costs is to fetch them.
+
+	room  *room
+	entry lease.Entry // its place with the keeper
+
+	// The shard's mutex protects following.
+
+	phase  phase
+	shared bool // see levels
+	// dirty is set while Redis was not told what is true, or did not answer.
+	dirty bool
+	// flying is set from when a mirror is built until its answer is in; then
+	// landed is closed, if somebody waits.
+	flying bool
+	// claimed is set while Redis was asked for no more than a claim.
+	claimed bool
+	// contested is set while other clients are known to wait, since contestedAt.
+	contested bool
+
+	// Of a ticket, see ticket.go:
+	polls  bool // its client cannot be told of a grant
+	called bool // a message came while its command was in flight
+
+	ghost bool  // releasing: the acquire may be executed after the release
+	fails int32 // mirrors in a row that had no good answer
+
+	// trust is how long Redis has confirmed, counted from before the send.
+	trust lease.Trust
+	lease time.Duration // that was last sent
+	// shortest is the shortest lease that a mirror without an answer asked for, or an
+	// acquire of a ticket that asks again; zero if there was none. It may be executed
+	// yet, after any later one, so that no lease of the tenure is trusted for longer.
+	shortest time.Duration
+
+	// levels are the truth: the holder of each level of the lock. It is empty
+	// only outside the phase held. owner is in whose name Redis shows the tenure.
+	// Unless shared is set, at least one level is not shared, and all are owner's.
+	// While nothing is held yet, shared is what is asked for.
+	owner  Owner
+	levels []Level
+	first  [1]Level // where levels begins, since most locks are not nested
+	// ends is no later than the next end of a shared level, at which its owner may
+	// lose it while others go on; zero if none has an end.
+	ends time.Time
+
+	shown shape  // what Redis was last told of the levels
+	text  string // the owner as last sent: "<uuid>:<id>"
+	err   error  // of the last of fails
+
+	landed chan struct{}
+	tokens *tokens // of a fenced lock's tenure, nil for others
+
+	contestedAt time.Time
+	passes      int32 // the hand-overs since
+
+	// seen is when the last command was sent that found the ticket in the queue, or put it
+	// there.
+	seen time.Time
+
+	until time.Time // releasing: when the lease has ended by itself, or the queue has
+}
+
+// newTenure returns a tenure whose acquire is about to be sent.
+func (c *Client) newTenure(r *room, req Request, now time.Time) *tenure {
+	t := r.shard.spareTenure
+	if t == nil {
+		t = new(tenure)
+	}
+	r.shard.spareTenure = nil
+	*t = tenure{} // apart, since a tenure is large: it is cleared in place, and not made elsewhere and copied
+	t.room, t.owner, t.shared, t.text = r, req.Owner, req.shared, c.ID.Owner(req.Owner.ID)
+	t.levels, t.contestedAt = t.first[:0], now
+	if t.shown = (shape{t.owner, 1, false}); t.shared {
+		t.shown = shape{t.owner, 0, true}
+	}
+	if r.name.kind().fenced {
+		t.tokens = &tokens{reserved: max(r.tokens, 1)}
+	}
+	t.sending(now, c.leaseOf(req))
+	c.live.Add(1)
+	return t
+}
+
+// leaseOf returns the lease to ask Redis for.
+func (c *Client) leaseOf(req Request) time.Duration {
+	if req.Lease > 0 {
+		return req.Lease
+	}
+	return c.Config.Lease
+}
+
+// drift is what a lease is shorter by in the client's eyes.
+func (c *Client) drift(ttl time.Duration) time.Duration { return lease.Drift(ttl, c.tick) }
+
+// milliseconds writes a lease as the scripts take it.
+func (c *Client) milliseconds(d time.Duration) string {
+	if d == c.Config.Lease {
+		return c.leaseText
+	}
+	return strconv.FormatInt(max(d.Milliseconds(), 1), 10)
+}
+
+// sending notes that a command is about to be sent that sets the lease.
+func (t *tenure) sending(now time.Time, ttl time.Duration) {
+	t.lease = ttl
+	trusted := t.atMostShortest(ttl)
+	t.trust.Sent(now, trusted, t.room.client.drift(trusted))
+}
+
+// unanswered notes that the command last sent has no answer.
+func (t *tenure) unanswered() { t.shortest = t.atMostShortest(t.lease) }
+
+func (t *tenure) atMostShortest(ttl time.Duration) time.Duration {
+	if t.shortest > 0 {
+		return min(ttl, t.shortest)
+	}
+	return ttl
+}
+
+// begin starts a hold: the first of the tenure, or the next one by hand-off. Its lease
+// begins now. It is trusted for no longer than Redis has confirmed.
+func (t *tenure) begin(now time.Time, req Request) {
+	passedOn := t.phase == held
+	switch {
+	case !passedOn:
+		t.contestedAt = now
+	case t.tokens != nil:
+		t.tokens.current++ // mayPass has seen to it that there is one
+	}
+	t.phase = held
+	t.owner, t.shared = req.Owner, req.shared
+	t.levels, t.ends = t.levels[:0], time.Time{}
+	t.open(now, req)
+	if passedOn {
+		t.shown = shape{writes: t.shown.writes} // another's
+		t.watch()
+		t.changed(now)
+		return
+	}
+	t.room.client.keeper.Schedule(t, t.wakes())
+	if t.shown.owner != t.owner { // the ticket was made for another waiter
+		t.mirror()
+	}
+}
+
+// nest opens one more level, for the owner or for one more reader.
+func (t *tenure) nest(now time.Time, req Request) {
+	t.open(now, req)
+	if req.Way != ByNesting {
+		t.watch()
+	}
+	t.changed(now)
+}
+
+// changed has the keeper mirror the tenure if Redis shows something else.
+func (t *tenure) changed(now time.Time) {
+	if _, bounded := t.asked(); bounded || !t.ends.IsZero() {
+		t.room.client.keeper.Schedule(t, t.wakes())
+	}
+	if t.dirty || !t.shows(now) {
+		t.mirror()
+	}
+}
+
+// mirror has the keeper make Redis show the tenure: at once the first time, then
+// at most once a millisecond with what is true by then.
+func (t *tenure) mirror() {
+	// A mirror that is tried again by the wheel has just lost its time there.
+	if !t.dirty || t.fails > 0 {
+		t.dirty = true
+		t.room.client.keeper.Nudge(t)
+	}
+}
+
+// validUntil is when the tenure ends in the client's eyes: when the trust does,
+// or when no level asks for more.
+func (t *tenure) validUntil() time.Time { return t.trustedUntil(t.asked()) }
+
+// validUntilFor is validUntil for the levels of one owner.
+func (t *tenure) validUntilFor(o Owner) time.Time { return t.trustedUntil(t.askedBy(o)) }
+
+func (t *tenure) trustedUntil(asked time.Time, bounded bool) time.Time {
+	until := t.trust.Until()
+	if bounded && asked.Before(until) {
+		return asked
+	}
+	return until
+}
+
+// valid reports whether the tenure may be believed: no hand-over, no nested lock
+// and no IsHeld succeeds without it.
+func (t *tenure) valid(now time.Time) bool {
+	if t.phase != held || !t.trust.Valid(now) {
+		return false
+	}
+	asked, bounded := t.asked()
+	return !bounded || now.Before(asked)
+}
+
+// settle ends what is over by the clock: the tenure, or the holds of some of its
+// readers.
+func (t *tenure) settle(now time.Time) {
+	switch {
+	case !t.valid(now):
+		t.lapse(now)
+	case !t.ends.IsZero() && !now.Before(t.ends):
+		t.expire(now)
+	}
+}
+
+// lapse ends a tenure that is no longer valid by the clock. Redis may have it
+// yet, for a moment or, by a mirror that was executed without an answer, for a
+// lease: the keeper releases it.
+func (t *tenure) lapse(now time.Time) {
+	cause := errEnded(t.validUntil())
+	switch {
+	case t.err != nil:
+		cause = fmt.Errorf("it could not be renewed: %w", t.err)
+	case t.dirty || t.flying:
+		cause = fmt.Errorf("it was not confirmed by %s", t.validUntil().Format(time.TimeOnly))
+	}
+	t.lose(cause)
+	t.disown(now)
+}
+
+// ErrLeaseEnded is the cause of a loss that the caller has asked for, by a fixed lease.
+var ErrLeaseEnded = errors.New("its lease ended")
+
+func errEnded(at time.Time) error {
+	return fmt.Errorf("%w at %s", ErrLeaseEnded, at.Format(time.TimeOnly))
+}
+
+// lose ends the hold: the local queue is free, and its head asks Redis at once.
+func (t *tenure) lose(why error) {
+	r := t.room
+	r.tenure = nil
+	r.escaped = true
+	r.shard.lost = append(r.shard.lost, t.lostLevels(t.levels, why))
+	r.wakeHead()
+}
+
+// An ending is what has to be told of levels that ended by loss or by Close.
+type ending struct {
+	room     *room
+	levels   []Level // nobody changes them any more
+	at       time.Time
+	why      error // nil: by Close
+	cause    error // why, of the first
+	severity slog.Level
+}
+
+// lostLevels remembers that the levels were lost.
+func (t *tenure) lostLevels(levels []Level, why error) ending {
+	r := t.room
+	e := ending{r, levels, time.Now(), why, nil, slog.LevelDebug} // the end of a fixed lease is what was asked for
+	for _, l := range levels {
+		r.shard.counts.lostOne(l.way, l.lossReason(why))
+		cause := errLost(r.name, l.Owner, why)
+		if e.cause == nil {
+			e.cause = cause
+		}
+		if !l.Kept() && errors.Is(why, ErrLeaseEnded) {
+			l.Until = e.at // a little before its time, as every lease that is trusted
+		} else {
+			e.severity = slog.LevelWarn
+		}
+		if l.hold != nil {
+			l.hold.lost = cause
+		}
+		if l.told() {
+			r.client.Losses.Add(LossKey{r.name.KindID, r.name.Key, l.Owner}, l, cause)
+		}
+	}
+	return e
+}
+
+func errLost(n *Name, o Owner, why error) error {
+	return fmt.Errorf("rlock: lock %q of owner %s: %w: %w", n.Key, o, ErrLost, why)
+}
+
+func errClosed(n *Name, o Owner) error {
+	return fmt.Errorf("rlock: lock %q of owner %s: %w", n.Key, o, wire.ErrClosed)
+}
+
+// announce tells the holders, the Observer and the log. It is called once, without the
+// mutex.
+func (e ending) announce() {
+	for _, l := range e.levels {
+		if l.hold != nil {
+			l.hold.lose(l.hold.lost)
+		}
+	}
+	e.tell()
+	if e.room.client.Closed.Load() {
+		return
+	}
+	e.room.client.Config.Logger.Log(context.Background(), e.severity, "rlock: lock lost",
+		"lock", e.room.name.Key, "owner", e.levels[0].Owner, "cause", e.cause)
+}
+
+// abandon ends the hold because the client closes.
+func (t *tenure) abandon() ending {
+	for _, l := range t.levels {
+		t.room.shard.counts.closed(l.way)
+		if l.hold != nil {
+			l.hold.lost = errClosed(t.room.name, l.Owner)
+		}
+	}
+	t.room.tenure = nil
+	now := time.Now()
+	t.disown(now)
+	return ending{room: t.room, levels: t.levels, at: now}
+}
+
+// disown has the keeper release a tenure that nobody here wants, until Redis
+// answers or the lease is over by itself.
+func (t *tenure) disown(now time.Time) {
+	wasTicket := t.phase == joins || t.phase == queued || t.phase == lookedFor
+	t.phase = releasing
+	t.room.escaped = true
+	t.until = now.Add(t.lease)
+	if wasTicket && !t.ghost {
+		t.until = now.Add(queueTime)
+	}
+	t.fails = 0
+	t.room.client.keeper.Schedule(t, now.Add(t.lease))
+	t.room.client.keeper.Nudge(t)
+}
+
+// end makes sure that nothing of the tenure is ever sent again.
+func (t *tenure) end() {
+	if t.phase == ended {
+		return
+	}
+	r := t.room
+	if !r.client.keeper.Stop(t) {
+		r.escaped = true
+	}
+	t.phase = ended
+	r.client.over()
+	if !r.escaped {
+		r.shard.spareTenure = t
+	}
+}

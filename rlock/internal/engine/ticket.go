@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-rlock/rlock/lease"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A ticket is a tenure made in advance: its text stands in the lock's queue in Redis until
+// Redis makes it the owner. A client has one ticket for a lock, which stands for the first
+// of its waiters; of a strict lock each waiter has one.
+//
+// The message of a grant says which ticket has the lock. It does not say when the lease
+// began. But it began after the ticket was last found in the queue, and that was after the
+// command was sent that found it: so the lease of a claim is counted from then. For this to
+// be sound no ticket may come into the queue twice, since the message of its first grant
+// might be yet to come. So a ticket is told to join by one command only; if that is not
+// answered, or Redis has lost the ticket, the waiter gets another.
+
+const (
+	// claimLease is for how long a ticket has the lock unless its client asks for more,
+	// and so how long a client that died with a grant on its way keeps others waiting. It
+	// is a part of the protocol: queue.lua says the same.
+	claimLease = 2 * time.Second
+	// lookTime is how often a ticket is looked for. It keeps the trust in its claim fresh,
+	// and finds grants whose message was lost.
+	lookTime = claimLease
+	// queueTime is how long the queue is kept without a command. It is a part of the
+	// protocol: queue.lua says the same.
+	queueTime = time.Minute
+)
+
+// member returns the ticket as it stands in the queue.
+func (t *tenure) member() string {
+	modes := "xs"
+	if t.polls {
+		modes = "XS"
+	}
+	if t.shared {
+		return modes[1:] + t.text
+	}
+	return modes[:1] + t.text
+}
+
+// subscribe makes sure that the client is told of grants.
+func (r *room) subscribe() {
+	if r.sub == nil {
+		c, n := r.client, r.name
+		r.subscribed = time.Now()
+		r.sub = c.hub.Listen(n.turn, func(message string) { c.noticed(n, message) })
+	}
+}
+
+// listening reports whether messages come.
+func (r *room) listening() bool { return r.sub != nil && r.sub.Confirmed() }
+
+// noticed deals with a message on this client's channel of the lock. Rooms of different
+// kinds share the channel.
+func (c *Client) noticed(n *Name, message string) {
+	notice, ok := wire.ParseNotice(message)
+	if !ok || notice.Lock != n.Key || !strings.HasPrefix(notice.Ticket, c.ID.Prefix) || c.Closed.Load() {
+		return
+	}
+	now := time.Now()
+	for id := range kinds {
+		other := *n
+		other.KindID, other.room, other.shard = KindID(id), n.Key, c.shardOf(KindID(id), n.Key)
+		r := c.enterIfAny(c.nameForText(&other, notice.Ticket))
+		if r == nil {
+			continue
+		}
+		known := r.noticed(notice, now)
+		r.exit()
+		if known {
+			return
+		}
+	}
+	if !notice.Granted || n.kind().many { // each room of these hears the messages for all
+		return
+	}
+	// No waiter wants it, and the next in the queue must not wait for that.
+	r := c.enter(n)
+	t := c.newTenure(r, Request{}, now)
+	t.text = notice.Ticket
+	t.disown(now)
+	r.exit()
+}
+
+// noticed reports whether the notice is about a ticket of the room, and deals with it.
+func (r *room) noticed(n wire.Notice, now time.Time) bool {
+	w := r.waiterWith(n.Ticket)
+	isOf := func(t *tenure) bool { return strings.HasPrefix(n.Ticket, t.text[:wire.TenureLen]) }
+	switch {
+	case w == nil:
+		return r.tenure != nil && isOf(r.tenure) || slices.ContainsFunc(r.leaving, isOf)
+	case !n.Granted:
+		r.usher()
+		w.Value.lookNow(now)
+		w.Wake()
+	case w.Value.ticket.phase != queued:
+		w.Value.ticket.called = true // the answer on its way may be older
+	default:
+		r.take(w, n, now)
+	}
+	return true
+}
+
+// worthTaking reports whether a hold may begin with a claim of which the trust of t is
+// what is left, or a look must come first: one that is about to end would be lost by a short
+// delay, and only a look waits for replicas.
+func (r *room) worthTaking(t *tenure, now time.Time) bool {
+	return t.trust.Valid(now) && t.trust.Until().Sub(now) > claimLease/2 && r.client.Redis.SyncReplicas() == 0
+}
+
+func (r *room) waiterWith(ticket string) *waiter {
+	for w := range r.queue.All {
+		if t := w.Value.ticket; t != nil && t.text == ticket {
+			return w
+		}
+	}
+	return nil
+}
+
+// take gives w the lock that its ticket was granted, or has it look first if too little of
+// the claim is certain.
+func (r *room) take(w *waiter, n wire.Notice, now time.Time) {
+	v := &w.Value
+	t := v.ticket
+	t.sending(t.seen, claimLease)
+	t.trust.Confirmed()
+	if r.worthTaking(t, now) && (t.tokens == nil || n.Reserved > 0) {
+		t.claimed = true
+		t.contested = true // it was freed for others
+		t.tokens.take(n.Counter, n.Reserved)
+		r.grant(t, w, ByQueue, now)
+	} else {
+		t.trust = lease.Trust{}
+		v.lookAt = now
+	}
+	w.Wake()
+}
+
+// giveBack gives up a ticket whose waiter is gone, at once: it may be the next to have
+// the lock.
+func (r *room) giveBack(t *tenure, now time.Time) {
+	if t != nil && t.phase == queued { // else when its command is answered
+		t.disown(now)
+	}
+}
+
+// inherit gives the ticket of a waiter that leaves to the next one, if it can stand for
+// it. It keeps its place in the queue.
+func (r *room) inherit(t *tenure, lookAt, now time.Time) {
+	next := r.queue.Head()
+	if t != nil && t.phase == queued && next != nil && next.Value.ticket == nil && next.Value.shared == t.shared &&
+		next.Value.queues(now) && !r.name.kind().strict {
+		t.shown = shape{} // another owner's
+		next.Value.ticket, next.Value.lookAt = t, lookAt
+		next.Wake()
+		return
+	}
+	r.giveBack(t, now)
+}

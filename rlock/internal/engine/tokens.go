@@ -1,0 +1,61 @@
+package engine
+
+import "fmt"
+
+// How a tenure of a fenced lock numbers its sections: see [Client.NewFencedLock].
+
+func NoToken(name string) error {
+	return fmt.Errorf("rlock: lock %q: %w: use Client.NewFencedLock", name, ErrNoToken)
+}
+
+const (
+	// A tenure reserves moreTokens times as many tokens as the one before it used,
+	// if somebody has waited since. So one that is alone takes one, and a crowd has
+	// enough after a few tenures.
+	moreTokens = 16
+	// maxTokens is the most that a tenure reserves. It is freed after as many
+	// sections: of a crowd that does nothing else some fifteen times a second.
+	maxTokens = 1 << 16
+)
+
+// tokens are those that a tenure has reserved; nil is a lock without tokens.
+type tokens struct {
+	reserved uint64 // how many
+	current  uint64 // of the section that goes on, 0 before the grant
+	last     uint64
+}
+
+// asked returns how many an acquire is to reserve, 0 for a lock without tokens.
+func (k *tokens) asked() uint64 {
+	if k == nil {
+		return 0
+	}
+	return k.reserved
+}
+
+// take begins with the first of the n tokens that end with last.
+func (k *tokens) take(last, n uint64) {
+	if k != nil {
+		k.reserved, k.current, k.last = n, last-n+1, last
+	}
+}
+
+// section returns the token of the section that goes on.
+func (k *tokens) section() uint64 {
+	if k == nil {
+		return 0
+	}
+	return k.current
+}
+
+// spent reports whether there is no token for another section.
+func (k *tokens) spent() bool { return k != nil && k.current == k.last }
+
+// next returns how many the tenure after this one should reserve.
+func (k *tokens) next() uint64 {
+	if k == nil {
+		return 0
+	}
+	used := k.reserved - (k.last - k.current)
+	return min(moreTokens*used, maxTokens)
+}

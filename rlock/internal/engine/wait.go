@@ -1,0 +1,435 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+	"github.com/go-rlock/rlock/waitqueue"
+)
+
+const (
+	// subscribeTime is how long a waiter waits for its subscription to be confirmed before
+	// it joins as one that polls.
+	subscribeTime = 250 * time.Millisecond
+	// Without pub/sub waiters poll, at intervals from firstPoll doubling to
+	// lastPoll (as Redisson's spin lock), with jitter.
+	firstPoll, lastPoll = time.Millisecond, 128 * time.Millisecond
+	// queueLeast is the shortest wait that is worth a place in the queue: the ticket of a
+	// shorter one would often be granted when its waiter has left.
+	queueLeast = 5 * time.Millisecond
+	// readersTime is how often a reader that waits behind readers of this client, since
+	// others wait for them to go, has Redis asked whether these still do.
+	readersTime = time.Second
+	// Silence is how long a server may leave a command unanswered before it is taken
+	// for dead, until it answers.
+	Silence = 250 * time.Millisecond
+)
+
+// shutTime is how long a shared rueidis client must say that it is closed until it is
+// believed: in a Cluster or with Sentinel it says so of the connections to a node that
+// has just been replaced.
+const shutTime = 2 * time.Second
+
+// Forever is the wait of a request that only its context ends.
+const Forever time.Duration = math.MaxInt64
+
+// A Request is what a caller wants.
+type Request struct {
+	Owner  Owner
+	shared bool          // a read lock
+	Whole  Whole         // that it is for, nil for none
+	Way    Way           // how it was acquired, set when it was
+	Lease  time.Duration // 0: until Unlock, kept by the watchdog
+	hold   *hold         // the handle to fill in, nil for Lock
+	Wait   time.Duration // how long to wait between attempts; 0 is one attempt
+	place  *Place        // where it is made, nil if that is not recorded
+
+	// Quit, once closed, ends the wait between attempts as its time would, and no
+	// attempt; nil for never.
+	Quit <-chan struct{}
+}
+
+func (r Request) over() bool {
+	select {
+	case <-r.Quit:
+		return true
+	default:
+		return false
+	}
+}
+
+// Left returns what is left of a wait that began then.
+func (r Request) Left(began time.Time) time.Duration {
+	if r.Wait == Forever {
+		return Forever
+	}
+	return r.Wait - time.Since(began)
+}
+
+// A waiting is a request that waits in the local queue. The shard's mutex protects it.
+type waiting struct {
+	Request
+	began   time.Time
+	waited  time.Duration // until it was granted
+	granted bool          // the lock is the caller's
+	long    bool          // it was told that it waits for a long time
+	waits   bool          // it has waited for anything but the answer to an attempt
+	denied  bool          // an acquire was denied: from now on it waits with a ticket
+	nudge   bool          // that found the lock free, and others waiting for it
+	last    bool          // it has looked a last time, when its own time was up
+	counted bool          // see room.crowd
+
+	ticket *tenure   // that stands for it in Redis, nil for none
+	lookAt time.Time // when to look for the ticket next
+
+	until time.Time // when the wait is over, zero for never
+	rest  time.Time // until when nothing is sent, after a fault
+	polls int       // in a row, without pub/sub
+
+	guestEnds  time.Time // when the lease of the guest ends that had the lock at the last look
+	guestLooks int       // since it took the lock, see followGuest
+
+	fails int // in a row
+
+	holder string // that Redis named last, "" if it named none
+
+	err   error // what Redis said last, if it was an error
+	fatal bool  // and waiting does not cure it
+	// shut is since when each attempt was told that the rueidis client is closed.
+	shut time.Time
+}
+
+// had notes that the waiter has the lock.
+func (r *room) had(w *waiter, way Way, now time.Time) {
+	v := &w.Value
+	v.granted, v.Way = true, way
+	v.waited = max(now.Sub(v.began), 0)
+	r.shard.counts.Waited += v.waited
+}
+
+// queues reports whether the request is to wait in Redis' queue.
+func (v *waiting) queues(now time.Time) bool {
+	return v.Wait > 0 && !v.over() && (v.until.IsZero() || v.until.Sub(now) >= queueLeast)
+}
+
+type waiter = waitqueue.Waiter[waiting]
+
+func newWaiter() any { return waitqueue.NewWaiter[waiting]() }
+
+// acquire is the way of a blocking lock. It returns nil when the caller holds the lock;
+// otherwise nothing is held that the caller would have to release.
+func (c *Client) acquire(ctx context.Context, n *Name, req Request) error {
+	if n.Err != nil {
+		return c.refused(ctx, n, &req, n.Err)
+	}
+	if req.Lease != 0 {
+		if err := c.CheckLease(n, req.Lease); err != nil {
+			return c.refused(ctx, n, &req, err)
+		}
+	}
+	if err := wire.Over(ctx); err != nil {
+		return c.refused(ctx, n, &req, fmt.Errorf("rlock: lock %q: %w", n.Key, err))
+	}
+	if c.Config.RecordPlaces {
+		req.place = c.Place()
+	}
+	now := time.Now()
+	r := c.enter(n)
+	t := r.current(now)
+	if t != nil && t.holds(req.Owner) {
+		if t.shared && !req.shared {
+			r.shard.counts.Failed++
+			r.exit()
+			return c.refused(ctx, n, &req, fmt.Errorf("rlock: lock %q: %w", n.Key, errUpgrade(req.Owner)))
+		}
+		t.nest(now, req)
+		r.exit()
+		if c.Watches(&req) {
+			c.tellAcquired(ctx, n, &req, ByNesting, 0, false)
+		}
+		return nil
+	}
+	switch cause := c.Losses.Blocks(LossKey{n.KindID, n.Key, req.Owner}, now); {
+	case c.Closed.Load():
+		r.shard.counts.Failed++
+		r.exit()
+		return c.refused(ctx, n, &req, fmt.Errorf("rlock: lock %q: %w", n.Key, wire.ErrClosed))
+	case cause != nil:
+		r.shard.counts.Failed++
+		r.exit()
+		return c.refused(ctx, n, &req, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", n.Key, cause))
+	case t != nil && r.mayJoin(now, req):
+		t.join(now, req)
+		r.exit()
+		if c.Watches(&req) {
+			c.tellAcquired(ctx, n, &req, ByJoining, 0, false)
+		}
+		return nil
+	case req.Wait <= 0 && (r.tenure != nil || r.queue.Len() > 0):
+		r.shard.counts.Denied++
+		err := r.refusal(&waiting{Request: req})
+		r.exit()
+		return c.refused(ctx, n, &req, err)
+	}
+	w := c.waiters.Get().(*waiter)
+	w.Value = waiting{Request: req, began: now}
+	if req.Wait < Forever {
+		w.Value.until = now.Add(req.Wait)
+	}
+	r.joinQueue(w)
+	return r.await(ctx, w, now)
+}
+
+// CheckLease refuses a lease that would be over, in the client's eyes, about as
+// soon as it began.
+func (c *Client) CheckLease(n *Name, ask time.Duration) error {
+	shortest := (2 * c.drift(0)).Round(time.Millisecond) + time.Millisecond
+	if ask < shortest {
+		return fmt.Errorf("rlock: lock %q: %w of %v: use at least %v, or 0 for the watchdog", n.Key, ErrInvalidLease, ask, shortest)
+	}
+	return nil
+}
+
+// await waits in the queue until w has the lock or its caller gives up. It is
+// called with the mutex held, and gives it back.
+func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
+	v, closing := &w.Value, r.client.Redis.Done()
+	var timer *time.Timer
+	for {
+		switch {
+		case v.granted:
+			return r.leaveWith(ctx, w)
+		case r.client.Closed.Load():
+			return r.giveUp(ctx, w, wire.ErrClosed)
+		case v.fatal:
+			return r.giveUp(ctx, w, v.err)
+		case ctx.Err() != nil:
+			return r.giveUp(ctx, w, wire.TimeUp(ctx, v.err))
+		}
+		op, at := r.next(w, now)
+		if op != resting {
+			r.attempt(ctx, w, op, now)
+			now = time.Now()
+			continue
+		}
+		if v.nudge && v.Wait <= 0 {
+			v.nudge = false
+			r.inFlight++
+			r.shard.mu.Unlock()
+			err := r.nudge(ctx)
+			r.shard.mu.Lock()
+			r.inFlight--
+			if now = time.Now(); err == nil {
+				r.attempt(ctx, w, acquiring, now)
+				v.nudge = false
+			} else {
+				f, err := wire.Diagnose(err)
+				v.failed(f, err, now)
+			}
+			continue
+		}
+		// The wait limits the time between attempts and not an attempt, which would
+		// otherwise never succeed where Redis is slower than the wait.
+		// Nor is the time up while a command of a caller that has left is in flight here:
+		// the lock may be free. A server that has been silent for longer is not waited for.
+		left := Forever
+		if !v.until.IsZero() {
+			left = time.Until(v.until)
+			if v.ticket == nil && !v.denied && r.queue.Head() == w && r.tenure == nil && r.inFlight > 0 {
+				left = max(left, time.Until(r.since.Add(Silence)))
+			}
+		}
+		switch {
+		case left <= 0 && v.ticket != nil && v.ticket.phase == queued && !v.last:
+			// It may have the lock by now, and nobody would be served if all were
+			// impatient and each left when its turn came.
+			v.last = true
+			r.attempt(ctx, w, looking, now)
+			now = time.Now()
+			continue
+		case left <= 0 && v.err != nil:
+			return r.giveUp(ctx, w, v.err)
+		case left <= 0 || v.over():
+			return r.giveUp(ctx, w, r.refusal(v))
+		}
+		if !at.IsZero() {
+			left = min(left, at.Sub(now))
+		}
+		if patience := r.patienceLeft(v, now); patience <= 0 {
+			r.tellLongWait(v, now)
+		} else {
+			left = min(left, patience)
+		}
+		head := r.queue.Head() == w
+		amongReaders := head && v.shared && r.tenure != nil && r.tenure.shared
+		if amongReaders {
+			left = min(left, readersTime)
+		}
+		var message <-chan struct{}
+		if head && r.sub != nil {
+			message = r.sub.C()
+		}
+		first := !v.waits
+		if first {
+			v.waits = true
+			r.shard.counts.Waiting++
+		}
+		c, n, lock := r.client, r.name, v.Request
+		r.exit()
+		if first && c.Watches(&lock) {
+			c.Observer.Waiting(ctx, c.infoOf(n, lock.Owner, lock.shared))
+		}
+
+		var elapsed <-chan time.Time
+		if left < Forever {
+			if timer == nil {
+				timer = time.NewTimer(left)
+				defer timer.Stop()
+			} else {
+				timer.Reset(left)
+			}
+			elapsed = timer.C
+		}
+		heard, slept := false, false
+		select {
+		case <-w.C(): // the state of the room has changed
+		case <-message:
+			heard = true
+		case <-elapsed:
+			slept = true
+		case <-ctx.Done():
+		case <-v.Quit:
+		case <-closing:
+		}
+		r.shard.mu.Lock()
+		now = time.Now()
+		if heard { // the subscription was confirmed, or refused
+			r.lookNow(now)
+		}
+		if slept && amongReaders && r.tenure != nil {
+			r.tenure.mirror()
+		}
+	}
+}
+
+// next returns what is to be sent for w now, or until when there is nothing; the zero time
+// says until w is woken.
+func (r *room) next(w *waiter, now time.Time) (operation, time.Time) {
+	v, n := &w.Value, r.name
+	if t := v.ticket; t != nil {
+		switch {
+		case t.phase != queued: // a release has it join, and is not answered yet
+			return resting, time.Time{}
+		case now.Before(v.lookAt):
+			return resting, v.lookAt
+		}
+		return looking, time.Time{}
+	}
+	mayAcquire := r.queue.Head() == w && r.tenure == nil && r.inFlight == 0
+	switch {
+	case now.Before(v.rest):
+		return resting, v.rest
+	case !mayAcquire && !(n.kind().strict && v.queues(now)):
+		return resting, time.Time{}
+	case v.queues(now) && r.sub == nil && r.client.hub.Confirmed(n.turn):
+		r.subscribe() // others waited a moment ago
+	}
+	switch {
+	case mayAcquire && !v.denied && (!r.listening() || !v.queues(now)):
+		return acquiring, time.Time{}
+	case !v.queues(now):
+		return resting, time.Time{}
+	}
+	r.subscribe()
+	patient := r.subscribed.Add(subscribeTime)
+	if !r.listening() && r.sub.Refused() == nil && now.Before(patient) {
+		return resting, patient
+	}
+	return joining, time.Time{}
+}
+
+// ErrUnanswered is ErrNotAcquired where nobody is known to have the lock.
+var ErrUnanswered = fmt.Errorf("%w, or is about to be: an answer is not in yet", ErrNotAcquired)
+
+// giveUp takes w out of the queue and passes on what it was there for: if it was
+// the head, the next one goes on. It is called with the mutex held, and gives it
+// back.
+func (r *room) giveUp(ctx context.Context, w *waiter, err error) error {
+	holder := ""
+	if errors.Is(err, context.DeadlineExceeded) {
+		holder = r.holder(&w.Value)
+	}
+	wasHead := r.queue.Head() == w
+	r.leaveQueue(w)
+	now := time.Now()
+	r.inherit(w.Value.ticket, w.Value.lookAt, now)
+	w.Value.ticket = nil
+	switch {
+	case wasHead && r.tenure == nil:
+		r.wakeHead()
+	case wasHead && r.tenure.shared:
+		r.admit(now, false)
+	}
+	c, n, v := r.client, r.name, w.Value
+	r.shard.counts.gaveUp(err, ctx.Err() != nil)
+	r.shard.counts.Waited += now.Sub(v.began)
+	r.leave(w)
+	switch {
+	case errors.Is(err, ErrNotAcquired):
+	case holder != "":
+		err = fmt.Errorf("rlock: lock %q: %w: it is %s", n.Key, err, holder)
+	default:
+		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
+	}
+	if c.Watches(&v.Request) {
+		c.tellGaveUp(ctx, n, &v.Request, err, now.Sub(v.began), v.waits)
+	}
+	return err
+}
+
+// leaveWith ends the wait of a waiter that has the lock. It is called with the mutex held,
+// and gives it back.
+func (r *room) leaveWith(ctx context.Context, w *waiter) error {
+	c, n, v := r.client, r.name, &w.Value
+	if !c.Watches(&v.Request) {
+		r.leave(w)
+		return nil
+	}
+	req, waited, waits := v.Request, v.waited, v.waits
+	r.leave(w)
+	c.tellAcquired(ctx, n, &req, req.Way, waited, waits)
+	return nil
+}
+
+// leave ends the wait, whatever came of it, and gives the mutex back.
+func (r *room) leave(w *waiter) {
+	if w.Value.waits {
+		r.shard.counts.Waiting--
+	}
+	w.Drain()
+	r.client.waiters.Put(w)
+	r.exit()
+}
+
+// failed notes an error, and how long to wait before the next attempt.
+func (v *waiting) failed(f wire.Fault, err error, now time.Time) {
+	switch {
+	case !errors.Is(err, rueidis.ErrClosing):
+		v.shut = time.Time{}
+	case v.shut.IsZero():
+		v.shut = now
+	case now.Sub(v.shut) >= shutTime:
+		f, err = wire.Never, fmt.Errorf("%w: the rueidis client in Config.Client is: %w", wire.ErrClosed, err)
+	}
+	v.err = err
+	v.fatal = f == wire.Never
+	v.rest = now.Add(wire.Jitter(min(wire.FirstRetry<<min(v.fails, 10), wire.LastRetry)))
+	v.lookAt = v.rest
+	v.fails++
+}

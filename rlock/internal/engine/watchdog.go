@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/go-rlock/rlock/lease"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A tenure is what the keeper renews: these are the methods it is renewed by.
+// They take the shard's mutex, which Unlock holds when it ends a tenure. A mirror
+// that was built before is on its way, and Unlock does not return before it has
+// landed; one built after finds the tenure over. So nothing is renewed after
+// Unlock. (A mirror that meets the release on the way finds the key gone.)
+
+// Entry implements [lease.Renewable].
+func (t *tenure) Entry() *lease.Entry { return &t.entry }
+
+// Group implements [lease.Renewable]: the node.
+func (t *tenure) Group() uint32 { return t.room.client.Redis.Nodes.Of(t.room.name.Slot) }
+
+// Due implements [lease.Renewable].
+func (t *tenure) Due(now time.Time) (send bool) {
+	r := t.room
+	r.shard.mu.Lock()
+	defer r.exit()
+	switch t.phase {
+	case held:
+		if t.settle(now); t.phase != held {
+			return true
+		}
+		t.tellLongHolds(now)
+		if t.dirty || !now.Before(t.due()) {
+			r.client.keeper.Schedule(t, t.nextEnd())
+			return true
+		}
+		r.client.keeper.Schedule(t, t.wakes())
+	case releasing:
+		if now.Before(t.until) {
+			r.client.keeper.Schedule(t, t.until)
+			return true
+		}
+		t.end()
+	}
+	return false
+}
+
+// due is when the keeper must look at a tenure next: a third of the client's lease
+// after the last mirror, sooner after one that failed, and when it ends. So the
+// loss of a long fixed lease is found as soon as any other; its mirror asks for no
+// more than what is left of it.
+func (t *tenure) due() time.Time {
+	until, c := t.nextEnd(), t.room.client
+	lease := t.atMostShortest(c.Config.Lease)
+	if t.claimed {
+		lease = min(lease, t.lease)
+	}
+	renewal := c.start.Add(roundDown(t.trust.SentAt().Add(lease/3).Sub(c.start), lease/256))
+	if renewal.Before(until) {
+		return renewal
+	}
+	return until
+}
+
+// nextEnd is when somebody loses the lock unless it is renewed: all do, or a reader
+// whose fixed lease is over.
+func (t *tenure) nextEnd() time.Time {
+	until := t.validUntil()
+	if !t.ends.IsZero() && t.ends.Before(until) {
+		return t.ends
+	}
+	return until
+}
+
+// roundDown makes renewals fall due together: of ten thousand a second the client
+// would otherwise wake for a few at a time, and waking is a fifth of what they cost.
+func roundDown(d, step time.Duration) time.Duration { return d - d%step }
+
+// errGone is what Redis says when it answers "not yours".
+var errGone = errors.New("its key is gone, or another's")
+
+// build returns what is to be sent for the tenure now, if anything.
+func (t *tenure) build(now time.Time) (s sent, ok bool) {
+	c, n := t.room.client, t.room.name
+	s = sent{tenure: t, group: int(n.Slot)<<8 | int(n.KindID), phase: t.phase, claimed: t.claimed}
+	switch t.phase {
+	case held:
+		ttl := t.wanted(now)
+		t.sending(now, ttl)
+		wrote := t.shown.writes > 0
+		t.shown, t.dirty, t.flying, t.claimed = t.shape(), false, true, false
+		s.opened = wrote && t.shown.writes == 0
+		var digits [20]byte
+		owner := strconv.AppendUint(digits[:0], t.owner.ID, 10) // it seldom differs, and allocates nothing then
+		if t.text[wire.TenureLen:] != string(owner) {
+			t.text = t.text[:wire.TenureLen] + string(owner)
+		}
+		s.lease, s.owner, s.count, s.reads = c.milliseconds(ttl), t.text, strconv.Itoa(int(t.shown.writes)), t.shown.reads
+		s.asking = t.shared || t.room.queue.Len() > 0
+	case releasing:
+	default:
+		return s, false
+	}
+	return s, true
+}
+
+// answered deals with the answer to a command of the keeper. If its node was not
+// reached at all, the keeper tries it again with the whole batch; what failed in
+// a batch of which something was answered, be it by an error or by a connection
+// that ended in between, is tried again by the wheel.
+func (t *tenure) answered(now time.Time, s sent, reached bool) {
+	if s.phase == held {
+		t.flying = false
+		if t.landed != nil {
+			close(t.landed)
+			t.landed = nil
+		}
+	}
+	if t.phase != s.phase {
+		return // it ended meanwhile
+	}
+	if t.phase == releasing {
+		t.answeredRelease(now, s, reached)
+		return
+	}
+	_, err := wire.Diagnose(s.err)
+	switch {
+	case errors.Is(err, wire.ErrWrongType) || err == nil && s.reply == 0:
+		t.lose(errGone)
+		t.end()
+		return
+	case err != nil:
+		t.failed(now, s, err, reached)
+		return
+	}
+	t.fails, t.err = 0, nil
+	t.trust.Confirmed()
+	t.room.client.keeper.Schedule(t, t.wakes())
+	if s.asking {
+		t.heardOfOthers(now, s.reply-1)
+		if s.opened && t.contested {
+			t.room.open()
+		}
+	}
+	if t.shared {
+		t.room.admit(now, false)
+	}
+}
+
+// failed has a mirror tried again soon, not at the next third.
+func (t *tenure) failed(now time.Time, s sent, err error, reached bool) {
+	c := t.room.client
+	t.dirty, t.err = true, err
+	if !wire.Answered(s.err) {
+		t.unanswered()
+	}
+	if reached {
+		backoff := min(50*time.Millisecond<<min(t.fails, 10), c.Config.Lease/10, time.Second)
+		t.fails++
+		again := now.Add(backoff)
+		if end := t.nextEnd(); end.Before(again) {
+			again = end
+		}
+		c.keeper.Schedule(t, again)
+	}
+}
+
+// answeredRelease deals with the answer to a release in the background.
+func (t *tenure) answeredRelease(now time.Time, s sent, reached bool) {
+	switch {
+	case s.err == nil && !(t.ghost && s.reply == 0):
+		t.end()
+	case reached:
+		// Not answered yet, or not executed yet: a ghost may come until its
+		// connection is given up, so it is looked for until its lease is over.
+		again := now.Add(min(50*time.Millisecond<<min(t.fails, 10), t.lease/4))
+		t.fails++
+		if again.Before(t.until) {
+			t.room.client.keeper.Schedule(t, again)
+		}
+	}
+}

@@ -1,0 +1,386 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+const (
+	// lookAround is how long a campaign waits at one server, at most and with jitter,
+	// before it asks all servers again: the server, or the holder of the lock there, may
+	// be dead.
+	lookAround = 2 * time.Second
+	// grace is how long a campaign that was just granted the part it waited for waits for
+	// the others: the former holder releases them at the same time.
+	grace = 50 * time.Millisecond
+)
+
+// A campaign is one call's way to a majority.
+//
+// All parts are asked at once. If so many deny that there can be no majority, it lets
+// go of all that is behind the first part that denies, and waits there. When it is
+// granted that part, it asks the others again. So it never waits for a part with one in
+// hand that is further back, except for the time of grace: campaigns cannot wait in a
+// circle, and at each step one of them goes on. Usually there is one step: all wait at the
+// first server, and the campaign that gets it gets the others. Where processes have the
+// servers in different orders there may be a circle, and so a campaign that has waited in
+// vain waits the next time with nothing in hand.
+type campaign struct {
+	lock  *compound
+	whole *hold // that the parts are taken for
+	req   engine.Request
+	began time.Time
+
+	ctx context.Context // of what is asked: without the caller's end
+	// quit, once closed, ends the waits at the parts. An answer that is on its way is
+	// awaited: to give it up costs a release, which may find nothing.
+	quit  chan struct{}
+	leave func() // closes quit
+
+	// By part:
+	held   []engine.Handle
+	kept   []bool  // by the watchdog, though the lock has a lease: it waits elsewhere
+	asking []bool  // the answer is not in
+	denial []error // the last answer, if it was no grant
+
+	asked  int  // how many are being asked
+	at     int  // the part that is waited at, -1 for none
+	stuck  bool // it has waited in vain, with others in hand
+	fails  int  // in a row, with nowhere to wait
+	rounds int  // how often all were asked
+	votes  chan vote
+}
+
+// A vote is the answer of a part.
+type vote struct {
+	part int
+	hold engine.Handle
+	err  error
+}
+
+func newCampaign(ctx context.Context, whole *hold, req engine.Request) *campaign {
+	n := len(whole.of.parts)
+	c := &campaign{
+		lock: whole.of, whole: whole, req: req, began: time.Now(), at: -1,
+		held: make([]engine.Handle, n), kept: make([]bool, n), asking: make([]bool, n), denial: make([]error, n),
+		votes: make(chan vote, n), // a part is asked once at a time
+		ctx:   context.WithoutCancel(ctx),
+		quit:  make(chan struct{}),
+	}
+	c.leave = sync.OnceFunc(func() { close(c.quit) })
+	return c
+}
+
+// run returns nil once it holds a majority.
+func (c *campaign) run(ctx context.Context) error {
+	if c.nest() {
+		return nil
+	}
+	patience := time.Duration(0)
+	if c.req.Wait > 0 {
+		c.at = c.behind()
+	}
+	for {
+		if c.at < 0 && ctx.Err() == nil {
+			c.askAll(patience)
+			if c.hear(ctx) {
+				return nil
+			}
+			if !c.isolated() {
+				c.at = c.firstDenial()
+			}
+		}
+		if err := c.over(ctx); err != nil {
+			return err
+		}
+		if c.at < 0 && !c.hopeless() && !c.isolated() {
+			continue // the others are slow
+		}
+		patience = 0
+		if c.waitAt(ctx) {
+			return nil
+		}
+		granted := c.at >= 0 && c.held[c.at] != nil
+		if granted {
+			patience = grace
+		}
+		c.stuck = !granted && !c.stuck
+		c.at = -1
+	}
+}
+
+// hear counts until there is a majority (true) or there will be none. A campaign that may
+// wait does not keep parts that others need while it waits for silent servers; but it
+// waits longer each time, since they may be far away.
+func (c *campaign) hear(ctx context.Context) (won bool) {
+	var tired <-chan time.Time
+	if c.req.Wait > 0 {
+		timer := time.NewTimer(engine.Silence << min(c.rounds, 5))
+		defer timer.Stop()
+		tired = timer.C
+		c.rounds++
+	}
+	return c.count(ctx, tired, c.hopeless)
+}
+
+// hopeless reports whether the answers to come cannot make a majority.
+func (c *campaign) hopeless() bool { return len(c.holds())+c.asked < c.lock.need }
+
+// nest takes one level more of the parts if the owner holds a majority.
+func (c *campaign) nest() bool {
+	var mine []int
+	for i, l := range c.lock.parts {
+		if l.Depth(c.req.Owner) > 0 {
+			mine = append(mine, i)
+		}
+	}
+	if len(mine) < c.lock.need {
+		return false
+	}
+	for _, i := range mine {
+		c.held[i], c.denial[i] = c.whole.takePart(c.ctx, c.lock.parts[i], engine.Request{Lease: c.req.Lease})
+	}
+	return len(c.holds()) >= c.lock.need
+}
+
+// behind returns the first part that somebody else of this process has or waits for,
+// -1 if there is none: the caller goes behind them, and asks nobody.
+func (c *campaign) behind() int {
+	for i, l := range c.lock.locks {
+		if taken, _ := l.Here(c.req.Owner); taken {
+			return i
+		}
+	}
+	return -1
+}
+
+// errSilent is the fault of a server that others of this process are waiting for.
+var errSilent = errors.New("the server has not answered for a while")
+
+// askAll asks every part that is neither held nor being asked, nor is silent to others
+// of this process.
+func (c *campaign) askAll(patience time.Duration) {
+	for i, l := range c.lock.locks {
+		if c.held[i] != nil || c.asking[i] {
+			continue
+		}
+		if l.IsSilent() {
+			c.denial[i] = errSilent
+			continue
+		}
+		wait := patience
+		if _, freeing := l.Here(c.req.Owner); freeing {
+			wait = grace // it is denied here, and free there
+		}
+		c.ask(i, wait)
+	}
+}
+
+func (c *campaign) ask(i int, wait time.Duration) {
+	c.asking[i] = true
+	c.asked++
+	go func() {
+		h, err := c.whole.takePart(c.ctx, c.lock.parts[i], engine.Request{Lease: c.req.Lease, Wait: max(wait, 0), Quit: c.quit})
+		c.votes <- vote{i, h, err}
+	}()
+}
+
+// count takes votes until it has a majority (true), or the end of ctx, the time is up,
+// or it is said to be enough.
+func (c *campaign) count(ctx context.Context, up <-chan time.Time, enough func() bool) (won bool) {
+	for {
+		if len(c.holds()) >= c.lock.need {
+			c.keep(false)
+			if len(c.holds()) >= c.lock.need {
+				return true
+			}
+		}
+		if enough() || ctx.Err() != nil {
+			return false
+		}
+		select {
+		case v := <-c.votes:
+			c.take(v)
+		case <-up:
+			return false
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (c *campaign) take(v vote) {
+	c.asking[v.part] = false
+	c.asked--
+	c.denial[v.part] = v.err
+	c.held[v.part] = v.hold
+	if c.at >= 0 && v.part > c.at {
+		c.drop(v.part)
+	}
+}
+
+// drop releases a part in the background. The next acquire of it here waits for that.
+func (c *campaign) drop(i int) {
+	if h := c.held[i]; h != nil {
+		c.held[i], c.kept[i] = nil, false
+		go func() { _ = engine.Release(h.Context(), h) }()
+	}
+}
+
+// holds returns what is held. A grant that is over does not count.
+func (c *campaign) holds() []engine.Handle {
+	holds := make([]engine.Handle, 0, len(c.held))
+	for i, h := range c.held {
+		if h != nil && !engine.Valid(h) {
+			c.drop(i)
+		} else if h != nil {
+			holds = append(holds, h)
+		}
+	}
+	return holds
+}
+
+// keep has the watchdog keep what is held, or else has the lease begin of what it has
+// kept.
+func (c *campaign) keep(kept bool) {
+	for i, h := range c.held {
+		if h == nil || c.req.Lease == 0 || c.kept[i] == kept {
+			continue
+		}
+		lease := c.req.Lease
+		if kept {
+			lease = 0
+		}
+		c.kept[i] = kept
+		h.Relet(lease)
+	}
+}
+
+// isolated reports whether so few servers answer that there is no majority to be had.
+func (c *campaign) isolated() bool {
+	dead := 0
+	for i, err := range c.denial {
+		fault := err != nil && !errors.Is(err, engine.ErrNotAcquired)
+		if c.held[i] == nil && (fault || c.asking[i] && c.rounds > 1 && c.lock.locks[i].IsSilent()) {
+			dead++
+		}
+	}
+	return dead > len(c.denial)-c.lock.need
+}
+
+// firstDenial returns the first part that said that another has it, -1 if none did. One
+// that has not answered yet to somebody else of this process may be dead.
+func (c *campaign) firstDenial() int {
+	for i, err := range c.denial {
+		if c.held[i] == nil && !c.asking[i] && errors.Is(err, engine.ErrNotAcquired) && !errors.Is(err, engine.ErrUnanswered) {
+			return i
+		}
+	}
+	return -1
+}
+
+// waitAt waits at the part for a while, or for servers to come back if there is none to
+// wait at; campaigns of others that reach more servers may use its parts meanwhile. It
+// reports whether it has a majority.
+func (c *campaign) waitAt(ctx context.Context) (won bool) {
+	for i := range c.held {
+		if i > c.at || c.stuck && i < c.at {
+			c.drop(i)
+		}
+	}
+	c.keep(true)
+	left := c.req.Left(c.began)
+	if c.at < 0 {
+		pause := time.NewTimer(min(wire.Jitter(min(wire.FirstRetry<<min(c.fails, 10), wire.LastRetry)), left))
+		defer pause.Stop()
+		c.fails++
+		return c.count(ctx, pause.C, func() bool { return false })
+	}
+	c.fails = 0
+	wait := min(wire.Jitter(lookAround), left)
+	if !c.asking[c.at] && c.held[c.at] == nil {
+		c.ask(c.at, wait)
+	}
+	answered := func() bool { return !c.asking[c.at] }
+	for until := time.Now().Add(wait + grace); !answered() && ctx.Err() == nil; {
+		look := time.NewTimer(min(engine.Silence, time.Until(until)))
+		won := c.count(ctx, look.C, answered)
+		look.Stop()
+		if won {
+			return true
+		}
+		if c.lock.locks[c.at].IsSilent() || !time.Now().Before(until) {
+			break // another server may answer
+		}
+	}
+	return false
+}
+
+// over returns why the campaign is over without a majority, nil if it goes on.
+func (c *campaign) over(ctx context.Context) error {
+	var faults []error
+	denied, hopeless, spare := 0, 0, len(c.lock.parts)-c.lock.need
+	for i, err := range c.denial {
+		switch {
+		case c.held[i] != nil:
+			continue
+		case errors.Is(err, engine.ErrNotAcquired):
+			denied++
+			continue
+		case c.asking[i] && c.lock.locks[i].Unanswered(engine.Silence-grace): // its turn to be asked was a little later
+			err = errSilent
+		case err == nil || c.asking[i]:
+			continue
+		case incurable(err):
+			hopeless++
+		}
+		faults = append(faults, fmt.Errorf("%s: %w", c.lock.locks[i].Client.Redis.Where(), err))
+	}
+	fault := errors.Join(faults...)
+	switch name := c.lock.name; {
+	case ctx.Err() != nil:
+		return fmt.Errorf("rlock: lock %q: %w", name, wire.TimeUp(ctx, fault))
+	case hopeless > spare:
+		return fmt.Errorf("rlock: lock %q: no majority of %d: %w", name, len(c.lock.parts), fault)
+	case c.req.Left(c.began) > 0:
+		return nil
+	case denied > spare || fault == nil:
+		return fmt.Errorf("rlock: lock %q: %w", name, engine.ErrNotAcquired)
+	default:
+		return fmt.Errorf("rlock: lock %q: no majority of %d: %w", name, len(c.lock.parts), fault)
+	}
+}
+
+// incurable reports whether waiting does not cure what a part said.
+func incurable(err error) bool {
+	if reply := (*rueidis.RedisError)(nil); errors.As(err, &reply) {
+		f, _ := wire.Diagnose(reply)
+		return f == wire.Never
+	}
+	for _, sentinel := range []error{wire.ErrClosed, rueidis.ErrClosing, engine.ErrLost, wire.ErrInvalidName, wire.ErrNoPermission} {
+		if errors.Is(err, sentinel) {
+			return true
+		}
+	}
+	return false
+}
+
+// follow takes the votes that are still to come: what is granted joins p, if there is
+// one that is not over, and is released otherwise.
+func (c *campaign) follow(p *hold) {
+	defer c.leave()
+	for c.asked > 0 {
+		v := <-c.votes
+		c.asked--
+		if h := v.hold; h != nil && (p == nil || !p.add(h)) {
+			go func() { _ = engine.Release(h.Context(), h) }()
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// NewRed returns the lock that is most of the locks of that name at the clients.
+func NewRed(clients []*engine.Client, name string) engine.Form {
+	refused := func(format string, args ...any) engine.Form {
+		return Refusing(name, fmt.Errorf("rlock: red lock %q: %w: "+format, append([]any{name, wire.ErrInvalidConfig}, args...)...))
+	}
+	var parts []engine.Form
+	for i, c := range clients {
+		if c == nil {
+			return refused("client %d is nil", i)
+		}
+		if other := slices.IndexFunc(clients[:i], func(other *engine.Client) bool { return c.Redis.Shares(other.Redis) }); other >= 0 {
+			return refused("clients %d and %d have the same server, which would count twice", other, i)
+		}
+		part := engine.NewLock(c, engine.PlainKind, name)
+		parts = append(parts, &part)
+	}
+	if len(parts) == 0 {
+		return refused("it has no clients: give it one of each server, three at best")
+	}
+	c := newCompound(name, parts, len(parts)/2+1)
+	c.gather, c.kind = c.elect, engine.KindRed
+	return c
+}
+
+// elect gathers a majority. What is still asked for when it has one, or gives up, is
+// followed in the background.
+func (c *compound) elect(ctx context.Context, p *hold, req engine.Request) error {
+	run := newCampaign(ctx, p, req)
+	err := run.run(ctx)
+	if err != nil {
+		run.leave()
+		go run.follow(nil)
+		giveBack(ctx, run.holds())
+		return err
+	}
+	p.leave = run.leave
+	// Also those that have just ended: the whole must learn of their loss.
+	p.add(slices.DeleteFunc(run.held, func(h engine.Handle) bool { return h == nil })...)
+	if run.asked > 0 {
+		go run.follow(p)
+	} else {
+		run.leave()
+	}
+	return nil
+}
