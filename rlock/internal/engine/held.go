@@ -5,30 +5,21 @@ import (
 	"time"
 )
 
-// A HeldLock is a lock that a client holds, see [Client.Held].
+// A HeldLock is a lock that a client holds: package rlock says what each field means.
 type HeldLock struct {
-	Name  string
-	Kind  Kind
-	Owner Owner
-	// Since is when the owner acquired it. It is counted by the monotonic clock, and so later
-	// than it was if the machine has slept since.
-	Since time.Time
-	// ValidUntil is until when it is certainly held, as Redis has confirmed it by now; see
-	// [Hold.ValidUntil].
+	Name       string
+	Kind       Kind
+	Owner      Owner
+	Since      time.Time
 	ValidUntil time.Time
-	// Depth is how often the owner has to unlock it.
-	Depth int
-	// PartOf is the name of the lock over several that it is held for, "" for none. While
-	// that is still being acquired it is not known.
-	PartOf string
-	// Place is where in the code it was acquired, if [Config.RecordPlaces] is set.
-	Place Place
+	Depth      int
+	PartOf     string // "" for none
+	Place      Place
 }
 
 // Held returns the locks that this client holds, those that it has held the longest first:
-// one for each owner of each lock. Of a lock over several these are the locks that it is
-// made of. It is for people and for tests: it asks Redis nothing, but looks at every lock,
-// one of 64 parts of a kind after the other. [Client.Stats] has the number at less cost.
+// one for each owner of each lock. It asks Redis nothing, but looks at every lock, one shard
+// after the other.
 func (c *Client) Held() []HeldLock {
 	var held []HeldLock
 	now := time.Now()

@@ -2,10 +2,7 @@ package engine
 
 import (
 	"context"
-	"strconv"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -78,79 +75,23 @@ const (
 	KindCount
 )
 
+// A KindID is the place of a kind among the kinds.
 type KindID uint8
 
-// lockChannel begins the channel of Redisson's RLock.
-const lockChannel = "redisson_lock__channel:"
-
-var kinds = [KindCount]kind{
-	PlainKind: {
-		public: KindPlain,
-		step:   wire.PlainStep, acquire: acquirePlain, mirror: mirrorPlain, fields: fields, holders: allFields, locked: keyExists, ttl: keyTTL,
-		foreign: true, layout: wire.Layout{Channel: lockChannel},
-	},
-	FencedKind: {
-		public: KindFenced,
-		step:   wire.PlainStep, acquire: acquireFenced, mirror: mirrorPlain, fields: fields, holders: allFields, locked: keyExists, ttl: keyTTL,
-		foreign: true, layout: wire.Layout{Channel: lockChannel, Extra: "redisson_lock_token:", HasExtra: true}, fenced: true, number: tokensReserved,
-	},
-	ReadWriteKind: {
-		public: KindWrite,
-		step:   wire.ReadWriteStep, acquire: acquireReadWrite, mirror: mirrorReadWrite, fields: fields, holders: readersOrWriters, locked: readOrWritten, ttl: keyTTL,
-		foreign: true, layout: wire.Layout{Channel: "redisson_rwlock:", HasExtra: true, Suffix: "rw"},
-	},
-	FairKind: {
-		public: KindFair,
-		step:   wire.PlainStep, acquire: acquirePlain, mirror: mirrorPlain, fields: fields, holders: allFields, locked: keyExists, ttl: keyTTL,
-		foreign: true, layout: wire.Layout{Channel: lockChannel}, strict: true,
-	},
-	SemaphoreKind: {
-		public: KindSemaphore,
-		step:   wire.SemaphoreStep, acquire: acquireSemaphore, mirror: mirrorSemaphore,
-		fields: permitHolders, holders: allFields, locked: allPermitsHeld, ttl: firstPermitEnds,
-		layout: wire.Layout{Channel: "rlock_turn:semaphore:", Suffix: "sem"}, many: true, strict: true, number: permitsOfLock,
-	},
+var kinds = [KindCount]*kind{
+	PlainKind:     &plain,
+	FencedKind:    &fenced,
+	ReadWriteKind: &readWrite,
+	FairKind:      &fair,
+	SemaphoreKind: &semaphore,
 }
 
-// A plain lock is a hash of one owner and its count, as Redisson's RLock.
+func (n *Name) kind() *kind { return kinds[n.KindID] }
 
-func acquirePlain(t *tenure) wire.Call {
-	n := t.room.name
-	return wire.Acquire.Call(3, n.Key, n.Queue, n.Window, t.room.client.milliseconds(t.lease), t.text)
-}
-
-func mirrorPlain(c *Client, part []sent) wire.Call {
-	keys := make([]string, 0, len(part))
-	args := make([]string, 0, 1+5*len(part))
-	args = append(args, c.Redis.Family())
-	for _, s := range part {
-		keys = append(keys, s.tenure.room.name.Key)
-		queue, channel := s.asks()
-		args = append(args, s.lease, s.owner, s.count, queue, channel)
+// kindOf returns the kind of a lock as users see it.
+func (n *Name) kindOf(shared bool) Kind {
+	if shared {
+		return KindRead
 	}
-	return wire.Call{Script: wire.Mirror, Keys: keys, Args: args}
-}
-
-func allFields(fields []string, _ bool) []string { return fields }
-
-// A fenced lock is a plain lock, and a counter beside it.
-func acquireFenced(t *tenure) wire.Call {
-	n := t.room.name
-	return wire.Acquire.Call(4, n.Key, n.Queue, n.Window, n.Extra,
-		t.room.client.milliseconds(t.lease), t.text, strconv.FormatUint(t.tokens.reserved, 10))
-}
-
-func tokensReserved(_ *Name, tokens uint64) string { return strconv.FormatUint(max(tokens, 1), 10) }
-
-// fields returns those of the lock's hash, none if nobody has it.
-func fields(ctx context.Context, c *Client, n *Name) ([]string, error) {
-	return look(ctx, c, n, rueidis.RedisResult.AsStrSlice, "HKEYS")
-}
-
-// look sends a command that changes nothing about the lock's key, and decodes the reply.
-func look[T any](ctx context.Context, c *Client, n *Name, decode func(rueidis.RedisResult) (T, error), command ...string) (reply T, err error) {
-	if n.Err != nil {
-		return reply, n.Err
-	}
-	return wire.Look(ctx, c.Redis, &n.Keys, decode, command...)
+	return n.kind().public
 }

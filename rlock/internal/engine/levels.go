@@ -17,6 +17,7 @@ type Level struct {
 	place  *Place        // where it was acquired, nil if that is not recorded
 }
 
+// Kept reports whether the watchdog keeps the level.
 func (l *Level) Kept() bool { return l.Until.IsZero() }
 
 // told reports whether a loss is remembered by the owner's name. A handle that is its own

@@ -31,6 +31,7 @@ type losses struct {
 	ends    leaseEnds
 }
 
+// A LossKey is an owner of a lock.
 type LossKey struct {
 	Kind  KindID // KindCount for a lock made of others
 	Name  string

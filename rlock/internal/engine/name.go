@@ -15,11 +15,10 @@ type Name struct {
 	room    string // what the room is known by: the key, and of a lock with many owners one of them
 	shard   *shard // of the client, where the room is
 	permits int    // of a semaphore
-	Err     error  // wire.ErrInvalidName: every call returns it
+	Err     error  // why no lock can have it: every call returns it
 }
 
-func (n *Name) kind() *kind { return &kinds[n.KindID] }
-
+// NewName returns the name of a lock of the kind. It asks Redis nothing.
 func (c *Client) NewName(id KindID, key string) *Name {
 	n := &Name{KindID: id, room: key, shard: c.shardOf(id, key)}
 	n.Keys, n.Err = c.Redis.KeysOf(key, n.kind().layout)

@@ -99,11 +99,3 @@ const (
 
 	LossReasons = iota
 )
-
-// kindOf returns the kind of a lock that lives in one key.
-func (n *Name) kindOf(shared bool) Kind {
-	if shared {
-		return KindRead
-	}
-	return n.kind().public
-}

@@ -12,6 +12,7 @@ type taken struct {
 	holds map[LossKey][]Handle
 }
 
+// Push remembers the hold.
 func (t *taken) Push(key LossKey, h Handle) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -54,6 +54,7 @@ func newCompound(name string, parts []engine.Form, need int) *compound {
 	return c
 }
 
+// Title implements [engine.Form], as all exported methods here.
 func (c *compound) Title() string { return c.name }
 
 func (c *compound) Beneath() []*engine.Lock { return c.locks }

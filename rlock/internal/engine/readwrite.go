@@ -8,8 +8,20 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// The kind of [ReadWriteLock]: a hash of the mode, the readers and the writer, and a key
-// for each reader that lives as long as its lease.
+// A read-write lock is a hash of the mode, the readers and the writer, and a key
+// for each reader that lives as long as its lease, as Redisson's RReadWriteLock.
+var readWrite = kind{
+	public:  KindWrite,
+	step:    wire.ReadWriteStep,
+	acquire: acquireReadWrite,
+	mirror:  mirrorReadWrite,
+	fields:  fields,
+	holders: readersOrWriters,
+	locked:  readOrWritten,
+	ttl:     keyTTL,
+	layout:  wire.Layout{Channel: "redisson_rwlock:", HasExtra: true, Suffix: "rw"},
+	foreign: true,
+}
 
 const (
 	modeField   = "mode"

@@ -28,6 +28,7 @@ type hold struct {
 
 var _ Handle = (*hold)(nil)
 
+// Title implements [Handle], as all exported methods here.
 func (h *hold) Title() string { return h.name.Key }
 
 func (h *hold) Context() context.Context { return h.ctx }

@@ -46,6 +46,7 @@ var (
 	_ engine.Whole  = (*hold)(nil)
 )
 
+// Title implements [engine.Handle] and [engine.Whole], as all exported methods here.
 func (p *hold) Title() string { return p.of.name }
 
 func (p *hold) Kind() engine.Kind { return p.of.kind }

@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/redis/rueidis"
-
-	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A Lock is a lock of one key.
@@ -28,6 +24,7 @@ func NewLock(c *Client, id KindID, key string) Lock {
 // ForReaders returns the read lock beside a write lock.
 func (l *Lock) ForReaders() Lock { return Lock{Client: l.Client, Name: l.Name, Shared: true} }
 
+// Title implements [Form], as the exported methods that follow, to Token.
 func (l *Lock) Title() string { return l.Name.Key }
 
 func (l *Lock) Beneath() []*Lock { return []*Lock{l} }
@@ -76,18 +73,6 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) { return l.Name.kind(
 
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) { return l.Name.kind().ttl(ctx, l) }
 
-// keyTTL returns how long the lock's key lives.
-func keyTTL(ctx context.Context, l *Lock) (time.Duration, error) {
-	ms, err := l.number(ctx, "PTTL")
-	switch {
-	case err != nil || ms == -2:
-		return 0, err
-	case ms == -1:
-		return -1, nil
-	}
-	return wire.Milliseconds(ms), nil
-}
-
 func (l *Lock) Depth(o Owner) int {
 	r := l.Client.enterIfAny(l.Client.nameFor(l.Name, o))
 	if r == nil {
@@ -118,16 +103,6 @@ func (l *Lock) Token(o Owner) (uint64, error) {
 		return 0, cause
 	}
 	return 0, fmt.Errorf("rlock: token of %q: owner %s: %w", l.Name.Key, o, l.Client.Losses.NotHeld())
-}
-
-// keyExists reports whether the lock's key is there.
-func keyExists(ctx context.Context, l *Lock) (bool, error) {
-	n, err := l.number(ctx, "EXISTS")
-	return n > 0, err
-}
-
-func (l *Lock) number(ctx context.Context, command string) (int64, error) {
-	return look(ctx, l.Client, l.Name, rueidis.RedisResult.AsInt64, command)
 }
 
 // Here reports whether another owner of this process has the lock or waits for it,

@@ -12,7 +12,21 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// The kind of a semaphore: a sorted set of the owners and the ends of their leases.
+// A semaphore is a sorted set of the owners and the ends of their leases.
+var semaphore = kind{
+	public:  KindSemaphore,
+	step:    wire.SemaphoreStep,
+	acquire: acquireSemaphore,
+	mirror:  mirrorSemaphore,
+	fields:  permitHolders,
+	holders: allFields,
+	locked:  allPermitsHeld,
+	ttl:     firstPermitEnds,
+	number:  permitsOfLock,
+	layout:  wire.Layout{Channel: "rlock_turn:semaphore:", Suffix: "sem"},
+	many:    true,
+	strict:  true,
+}
 
 // NewSemaphore returns the lock of one permit of so many.
 func NewSemaphore(c *Client, key string, permits int) Lock {

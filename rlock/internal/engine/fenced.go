@@ -1,9 +1,39 @@
 package engine
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
 
-// How a tenure of a fenced lock numbers its sections: see [Client.NewFencedLock].
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
 
+// A fenced lock is a plain lock, and a counter beside it.
+var fenced = kind{
+	public:  KindFenced,
+	step:    wire.PlainStep,
+	acquire: acquireFenced,
+	mirror:  mirrorPlain,
+	fields:  fields,
+	holders: allFields,
+	locked:  keyExists,
+	ttl:     keyTTL,
+	number:  tokensReserved,
+	layout:  wire.Layout{Channel: lockChannel, Extra: "redisson_lock_token:", HasExtra: true},
+	foreign: true,
+	fenced:  true,
+}
+
+func acquireFenced(t *tenure) wire.Call {
+	n := t.room.name
+	return wire.Acquire.Call(4, n.Key, n.Queue, n.Window, n.Extra,
+		t.room.client.milliseconds(t.lease), t.text, strconv.FormatUint(t.tokens.reserved, 10))
+}
+
+func tokensReserved(_ *Name, tokens uint64) string { return strconv.FormatUint(max(tokens, 1), 10) }
+
+// How a tenure of a fenced lock numbers its critical sections.
+
+// NoToken is the error of a lock that has no tokens.
 func NoToken(name string) error {
 	return fmt.Errorf("rlock: lock %q: %w: use Client.NewFencedLock", name, ErrNoToken)
 }

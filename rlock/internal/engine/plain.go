@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// lockChannel begins the name of the channel of Redisson's RLock.
+const lockChannel = "redisson_lock__channel:"
+
+// A plain lock is a hash of one owner and its count, as Redisson's RLock.
+var plain = kind{
+	public:  KindPlain,
+	step:    wire.PlainStep,
+	acquire: acquirePlain,
+	mirror:  mirrorPlain,
+	fields:  fields,
+	holders: allFields,
+	locked:  keyExists,
+	ttl:     keyTTL,
+	layout:  wire.Layout{Channel: lockChannel},
+	foreign: true,
+}
+
+// A fair lock is a plain lock in Redis, with a ticket for each waiter and no hand-offs.
+var fair = kind{
+	public:  KindFair,
+	step:    wire.PlainStep,
+	acquire: acquirePlain,
+	mirror:  mirrorPlain,
+	fields:  fields,
+	holders: allFields,
+	locked:  keyExists,
+	ttl:     keyTTL,
+	layout:  wire.Layout{Channel: lockChannel},
+	foreign: true,
+	strict:  true,
+}
+
+func acquirePlain(t *tenure) wire.Call {
+	n := t.room.name
+	return wire.Acquire.Call(3, n.Key, n.Queue, n.Window, t.room.client.milliseconds(t.lease), t.text)
+}
+
+func mirrorPlain(c *Client, part []sent) wire.Call {
+	keys := make([]string, 0, len(part))
+	args := make([]string, 0, 1+5*len(part))
+	args = append(args, c.Redis.Family())
+	for _, s := range part {
+		keys = append(keys, s.tenure.room.name.Key)
+		queue, channel := s.asks()
+		args = append(args, s.lease, s.owner, s.count, queue, channel)
+	}
+	return wire.Call{Script: wire.Mirror, Keys: keys, Args: args}
+}
+
+func allFields(fields []string, _ bool) []string { return fields }
+
+// fields returns those of the lock's hash, none if nobody has it.
+func fields(ctx context.Context, c *Client, n *Name) ([]string, error) {
+	return look(ctx, c, n, rueidis.RedisResult.AsStrSlice, "HKEYS")
+}
+
+// look sends a command that changes nothing about the lock's key, and decodes the reply.
+func look[T any](ctx context.Context, c *Client, n *Name, decode func(rueidis.RedisResult) (T, error), command ...string) (reply T, err error) {
+	if n.Err != nil {
+		return reply, n.Err
+	}
+	return wire.Look(ctx, c.Redis, &n.Keys, decode, command...)
+}
+
+// keyTTL returns how long the lock's key lives.
+func keyTTL(ctx context.Context, l *Lock) (time.Duration, error) {
+	ms, err := l.number(ctx, "PTTL")
+	switch {
+	case err != nil || ms == -2:
+		return 0, err
+	case ms == -1:
+		return -1, nil
+	}
+	return wire.Milliseconds(ms), nil
+}
+
+// keyExists reports whether the lock's key is there.
+func keyExists(ctx context.Context, l *Lock) (bool, error) {
+	n, err := l.number(ctx, "EXISTS")
+	return n > 0, err
+}
+
+func (l *Lock) number(ctx context.Context, command string) (int64, error) {
+	return look(ctx, l.Client, l.Name, rueidis.RedisResult.AsInt64, command)
+}

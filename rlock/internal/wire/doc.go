@@ -1,0 +1,26 @@
+// Package wire is what a client of rlock says to Redis, and what Redis answers: the scripts
+// with their keys, arguments and replies, the faults, and the connections. It knows nothing
+// of goroutines that wait and of locks that are held: package engine does.
+//
+// docs/protocol.md has every key, channel, message and rule.
+//
+//	Open ──► Redis ──► Do, DoAll          calls of scripts: what they cost is counted
+//	           │       Survey, Look       commands that only read, repeated while it helps
+//	           │       Limits, Start      places in rueidis' ring; work whose caller may leave
+//	           │       Mark, Heard        whether a connection has ended since
+//	           └─────► Stop, Close
+//
+// # What an error means
+//
+// [Diagnose] sorts errors into three faults: Never (the command was not executed, and
+// waiting cures nothing), NotNow (it was not executed, and waiting may cure it), and Unknown
+// (it may have been executed, or may be yet). All scripts may be sent again after an Unknown
+// without changing the outcome.
+//
+// # Concurrency and failure
+//
+// The methods of a [Redis] may be called concurrently. A server that is silent delays only
+// those commands that go to it: each node has limits of its own for the commands in flight,
+// those of releases apart from the others, so that a release never waits for an acquire.
+// After Close nothing is left running.
+package wire
