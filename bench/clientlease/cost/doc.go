@@ -3,6 +3,6 @@
 // a dead client; and the memory of each.
 //
 // A cost is CPU time of the server's process by its own count (INFO cpu), reading and writing
-// included, over so many of the same commands in one pipeline. Each is measured several
-// times, in turns with all others, and the median counts.
+// included, over so many of the same commands in one pipeline. Each is measured three times, in
+// turns with all others, and the least counts, since what else runs on the machine only adds.
 package cost

@@ -32,10 +32,12 @@ type bench struct {
 	redis  rueidis.Client
 	locks  int
 	mirror string // hash of the script
-	hash   bool   // whether the server has HPEXPIRE
 	table  Table
 	series map[*time.Duration][]time.Duration // what was measured for a field of table
 	err    error                              // the first; nothing is measured after it
+
+	hash    bool // whether the server has HPEXPIRE
+	greater bool // whether its PEXPIRE has GT
 }
 
 // Measure measures everything with so many locks, in a server that has nothing else to do.
@@ -50,8 +52,7 @@ func Measure(ctx context.Context, redis rueidis.Client, locks int) (Table, error
 		b.series[&b.table.End] = append(b.series[&b.table.End], endContexts(locks))
 	}
 	for at, all := range b.series {
-		slices.Sort(all)
-		*at = all[len(all)/2]
+		*at = slices.Min(all)
 	}
 	b.empty()
 	return b.table, b.err
@@ -71,6 +72,7 @@ func (b *bench) prepare() {
 			b.mirror = sha
 		}
 	}
+	b.greater = !strings.HasPrefix(value(info, "redis_version"), "6.")
 	known, err := b.redis.Do(b.ctx, b.redis.B().CommandInfo().CommandName("hpexpire").Build()).ToArray()
 	b.failed(err)
 	b.hash = len(known) == 1 && !known[0].IsNil()
@@ -91,6 +93,9 @@ func (b *bench) ownLeases() {
 	b.measure(&t.Refused, nil, 1, b.acquires(func(int) string { return "other:1" }, nil))
 	b.measure(&t.MirrorAlone, nil, 1, b.mirrors(longLease))
 	b.measure(&t.Mirror32, &t.MirrorClient, together, b.mirrors(longLease))
+	if b.greater {
+		b.measurePairs(&t.Pair, &t.PairClient)
+	}
 	b.measure(&t.Look32, nil, together, b.mirrors(""))
 	b.measure(&t.Release, nil, 1, b.releases())
 }
@@ -121,14 +126,21 @@ func (b *bench) clientLease() {
 	delete(b.series, &warm)
 }
 
-// fields measures leases that are fields of a hash, of 512 each: a hash for each of a Cluster's slots, say.
+// fields measures leases that are fields of a hash, a hash for 4 096 of them.
 func (b *bench) fields() {
 	if !b.hash {
 		return
 	}
 	t := &b.table
 	var warm time.Duration
-	hash := func(i int) string { return leases + strconv.Itoa(i/512) }
+	hash := func(i int) string { return leases + strconv.Itoa(i/4096) } // too large for a listpack, in which a field is searched for
+	first := func(i, n int) rueidis.Completed {
+		c := b.redis.B().Arbitrary("HPEXPIRE").Keys(hash(i)).Args("200000", "FIELDS", strconv.Itoa(n))
+		for ; n > 0; i, n = i+1, n-1 {
+			c = c.Args(name(i))
+		}
+		return c.Build()
+	}
 	set := func(i, n int) rueidis.Completed {
 		c := b.redis.B().Arbitrary("HSET").Keys(hash(i))
 		for ; n > 0; i, n = i+1, n-1 {
@@ -136,20 +148,21 @@ func (b *bench) fields() {
 		}
 		return c.Build()
 	}
-	expire := func(i, n int) rueidis.Completed {
-		c := b.redis.B().Arbitrary("HPEXPIRE").Keys(hash(i)).Args(longLease, "FIELDS", strconv.Itoa(n))
+	renew := func(commands rueidis.Commands, i, n int) rueidis.Commands {
+		expire := b.redis.B().Arbitrary("HPEXPIRE").Keys(hash(i)).Args(longLease, "GT", "FIELDS", strconv.Itoa(n))
+		owners := b.redis.B().Arbitrary("HMGET").Keys(hash(i))
 		for ; n > 0; i, n = i+1, n-1 {
-			c = c.Args(name(i))
+			expire, owners = expire.Args(name(i)), owners.Args(name(i))
 		}
-		return c.Build()
+		return append(commands, expire.Build(), owners.Build())
 	}
 	b.empty()
 	t.FieldBytes = b.weighs(func() {
 		b.measure(&warm, nil, together, set)
-		b.measure(&warm, nil, together, expire)
+		b.measure(&warm, nil, together, first)
 	})
-	b.measure(&t.Field32, nil, together, expire)
-	b.measure(&t.FieldAlone, nil, 1, expire)
+	b.timed(&t.Field32, nil, together, renew)
+	b.timed(&t.FieldAlone, nil, 1, renew)
 	delete(b.series, &warm)
 }
 
@@ -189,9 +202,25 @@ func (b *bench) attaches() builder {
 	}
 }
 
+// measurePairs measures renewals of two plain commands: a lock that is still the owner's after its
+// lease was lengthened was the owner's at that moment, since no owner comes back.
+func (b *bench) measurePairs(server, client *time.Duration) {
+	b.timed(server, client, 1, func(commands rueidis.Commands, i, _ int) rueidis.Commands {
+		return append(commands,
+			b.redis.B().Pexpire().Key(name(i)).Milliseconds(300_001).Gt().Build(),
+			b.redis.B().Hget().Key(name(i)).Field(owner(i)).Build())
+	})
+}
+
 // measure builds commands for all locks, n in each, sends them, and notes what one lock cost
 // the server, and this process if client is not nil.
 func (b *bench) measure(server, client *time.Duration, n int, build builder) {
+	b.timed(server, client, n, func(commands rueidis.Commands, i, n int) rueidis.Commands {
+		return append(commands, build(i, n))
+	})
+}
+
+func (b *bench) timed(server, client *time.Duration, n int, add func(commands rueidis.Commands, i, n int) rueidis.Commands) {
 	if b.err != nil {
 		return
 	}
@@ -201,7 +230,7 @@ func (b *bench) measure(server, client *time.Duration, n int, build builder) {
 	for i := 0; i < b.locks && b.err == nil; {
 		var commands rueidis.Commands
 		for ; i < b.locks && len(commands) < pipeline; i += n {
-			commands = append(commands, build(i, min(n, b.locks-i)))
+			commands = add(commands, i, min(n, b.locks-i))
 		}
 		for _, result := range b.redis.DoMulti(b.ctx, commands...) {
 			if err := result.Error(); !rueidis.IsRedisNil(err) {
@@ -234,7 +263,7 @@ func (b *bench) memory() float64 {
 }
 
 func (b *bench) empty() {
-	b.failed(b.redis.Do(b.ctx, b.redis.B().Flushall().Build()).Error())
+	b.failed(b.redis.Do(b.ctx, b.redis.B().Flushall().Sync().Build()).Error())
 }
 
 func (b *bench) failed(err error) {
