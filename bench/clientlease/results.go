@@ -157,7 +157,7 @@ func (r results) draw(folder string) error {
 				r.line("servers: client leases", false, client),
 			}),
 		report.Bars(filepath.Join(folder, "redis.svg"), fmt.Sprintf(
-			"10 million held locks: rlock %.1f %% of a core of each server, client leases %.1f %%; in a Cluster %.1f and %.1f %%\n%s",
+			"10 million held locks: rlock %.2g %% of a core of each server, client leases %.2g %%; in a Cluster %.2g and %.2g %%\n%s",
 			percent(false, batch), percent(false, client), percent(true, batch), percent(true, client), setting),
 			"% of a core", []report.Bar{
 				{Name: "one by one", Value: percent(false, alone), Colour: report.Grey},
