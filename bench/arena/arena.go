@@ -48,7 +48,7 @@ func Open(ctx context.Context, addr string) (*Arena, error) {
 	a := &Arena{addr: addr, run: fmt.Sprintf("bench:%08x", rand.Uint32()), networks: make(map[string]*network), idle: make(map[string][]*process), stop: func() {}}
 	var err error
 	if addr == "" {
-		if a.addr, a.stop, err = startRedis(ctx); err != nil {
+		if a.addr, a.stop, err = StartRedis(ctx, redisServer); err != nil {
 			return nil, err
 		}
 	}
@@ -94,7 +94,7 @@ func (a *Arena) server(ctx context.Context, number int) (string, error) {
 		return a.addr, nil
 	}
 	for len(a.others) < number {
-		addr, stop, err := startRedis(ctx)
+		addr, stop, err := StartRedis(ctx, redisServer)
 		if err != nil {
 			return "", err
 		}

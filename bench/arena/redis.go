@@ -14,12 +14,14 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// startRedis starts a redis-server on a free port of the loopback, in memory
-// only, and returns it when it answers.
-func startRedis(ctx context.Context) (addr string, stop func(), err error) {
-	path, err := exec.LookPath("redis-server")
+const redisServer = "redis-server"
+
+// StartRedis starts program, a redis-server by its name or path, on a free port of the
+// loopback, in memory only, and returns its address when it answers. The caller stops it.
+func StartRedis(ctx context.Context, program string) (addr string, stop func(), err error) {
+	path, err := exec.LookPath(program)
 	if err != nil {
-		return "", nil, fmt.Errorf("arena: no redis-server to start: %w: install it, or say -addr", err)
+		return "", nil, fmt.Errorf("arena: no %s to start: %w: install it, or say -addr", program, err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/go-rlock/rlock/bench/arena"
 )
@@ -166,30 +165,11 @@ func (r *Report) bars(pic picture) *plot.Plot {
 	if first >= 0 && peer >= 0 {
 		title = fmt.Sprintf("rlock: %s %s; the best peer, %s: %s\n%s", short(all[first].value), pic.unit, all[peer].name, short(all[peer].value), pic.what)
 	}
-	p := start(title)
-	names, values, most := make([]string, len(all)), make(plotter.Values, len(all)), 0.0
+	drawn := make([]Bar, len(all))
 	for i, b := range all {
-		at := len(all) - 1 - i                        // the axis goes up
-		names[at], values[at] = "   "+b.name, b.value // fonts that are wider need room
-		most = max(most, b.value)
-		drawn, err := plotter.NewBarChart(plotter.Values{b.value}, vg.Points(14))
-		if err != nil {
-			return nil
-		}
-		drawn.Horizontal, drawn.XMin, drawn.LineStyle.Width = true, float64(at), 0
-		drawn.Color = [...]color.RGBA{palette[0], palette[7], palette[4]}[group(b.name)]
-		p.Add(drawn)
+		drawn[i] = Bar{b.name, b.value, [...]color.RGBA{palette[0], palette[7], palette[4]}[group(b.name)]}
 	}
-	p.NominalY(names...)
-	p.Y.Padding = vg.Points(6)
-	labels, err := plotter.NewLabels(plotter.XYLabels{XYs: tips(values), Labels: texts(values)})
-	if err == nil {
-		labels.Offset = vg.Point{X: vg.Points(3), Y: vg.Points(-3)}
-		p.Add(labels)
-	}
-	p.X.Label.Text = pic.unit
-	p.X.Min, p.X.Max = 0, most*1.15 // room for the labels
-	return p
+	return drawBars(title, pic.unit, drawn)
 }
 
 func short(v float64) string { return texts(plotter.Values{v})[0] }
@@ -230,33 +210,5 @@ func (r *Report) lines(title, axis, scenario string, at func(setting string) (fl
 	if len(names) == 0 {
 		return nil
 	}
-	p := start(title)
-	p.X.Label.Text = axis
-	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
-	p.Add(plotter.NewGrid())
-	for i, name := range names {
-		line, points, err := plotter.NewLinePoints(series[name])
-		if err != nil {
-			return nil
-		}
-		line.Color = palette[i%len(palette)]
-		line.Width = vg.Points(1.5)
-		if i >= len(palette) {
-			line.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
-		}
-		points.Color, points.Shape = line.Color, draw.CircleGlyph{}
-		p.Add(line, points)
-		p.Legend.Add(name, line, points)
-	}
-	p.Legend.Top = true
-	p.X.Max *= 5 // room for the legend
-	// A single point, or equal ones, would leave the logarithm without an extent.
-	if p.X.Min == p.X.Max {
-		p.X.Min, p.X.Max = p.X.Min/2, p.X.Max*2
-	}
-	if p.Y.Min == p.Y.Max {
-		p.Y.Min, p.Y.Max = p.Y.Min/2, p.Y.Max*2
-	}
-	return p
+	return drawLines(title, axis, names, series)
 }
