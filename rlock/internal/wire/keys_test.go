@@ -1,0 +1,91 @@
+package wire_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// layouts are those of all kinds.
+var layouts = []wire.Layout{
+	{Channel: "redisson_lock__channel:"},
+	{Channel: "redisson_lock__channel:", Extra: "redisson_lock_token:", HasExtra: true},
+	{Channel: "redisson_rwlock:", HasExtra: true, Suffix: "rw"},
+	{Channel: "rlock_turn:semaphore:", Suffix: "sem"},
+}
+
+func TestTheKeysOfALock(t *testing.T) {
+	redis := open(t)
+	for _, test := range []struct{ name, channel, queue, window, ushers string }{
+		{"x", "redisson_lock__channel:{x}", "rlock_queue:{x}", "rlock_guests:{x}", "rlock_turn:{x}:ushers"},
+		{"{x}", "redisson_lock__channel:{x}", "rlock_queue:{x}:", "rlock_guests:{x}:", "rlock_turn:{x}::ushers"},
+		{"a{b}c", "redisson_lock__channel:a{b}c", "rlock_queue:a{b}c:", "rlock_guests:a{b}c:", "rlock_turn:a{b}c::ushers"},
+		{"x}", "redisson_lock__channel:{x}}", "rlock_queue:{x}}", "rlock_guests:{x}}", "rlock_turn:{x}}:ushers"},
+	} {
+		k, err := redis.KeysOf(test.name, layouts[0])
+		require.NoError(t, err)
+		assert.Equal(t, test.name, k.Key)
+		assert.Equal(t, test.channel, k.Channel)
+		assert.Equal(t, test.queue, k.Queue)
+		assert.Equal(t, test.window, k.Window)
+		assert.Equal(t, test.ushers, k.Ushers())
+		assert.Empty(t, k.Extra)
+	}
+}
+
+func TestAKindHasItsOwnExtraKeyAndQueue(t *testing.T) {
+	redis := open(t)
+	fenced, err := redis.KeysOf("x", layouts[1])
+	require.NoError(t, err)
+	assert.Equal(t, "redisson_lock_token:{x}", fenced.Extra)
+	assert.Equal(t, "rlock_queue:{x}", fenced.Queue)
+	readWrite, err := redis.KeysOf("x", layouts[2])
+	require.NoError(t, err)
+	assert.Equal(t, "{x}", readWrite.Extra)
+	assert.Equal(t, "rlock_queue:{x}rw", readWrite.Queue)
+}
+
+func TestANameIsNeitherEmptyNorTooLong(t *testing.T) {
+	redis := open(t)
+	for _, name := range []string{"", strings.Repeat("x", 64<<10+1)} {
+		_, err := redis.KeysOf(name, layouts[0])
+		require.ErrorIs(t, err, wire.ErrInvalidName)
+	}
+	_, err := redis.KeysOf(strings.Repeat("x", 64<<10), layouts[0])
+	require.NoError(t, err)
+}
+
+// For any two names and any two kinds: no key or channel of our own is that of the other.
+func FuzzNoTwoNamesShareAKey(f *testing.F) {
+	for _, names := range [][2]string{
+		{"x", "{x}"}, {"{x}", "{x}:"}, {"x", "{x}:"}, {"x}", "{x}"}, {"{x", "x"}, {"{x", "{x}"}, {"user:1", "{user:1}"},
+		{"x", "x:"}, {"{{x}", "{x}"}, {"{x}rw", "x"}, {"{x}:rw", "{x}"}, {"x}:ushers", "x"}, {"x}rw", "x"}, {"x}sem", "{x}"},
+	} {
+		f.Add(names[0], names[1])
+	}
+	redis := open(f)
+	f.Fuzz(func(t *testing.T, one, other string) {
+		if one == other {
+			t.Skip()
+		}
+		for _, first := range layouts {
+			for _, second := range layouts {
+				a, err := redis.KeysOf(one, first)
+				if err != nil {
+					t.Skip()
+				}
+				b, err := redis.KeysOf(other, second)
+				if err != nil {
+					t.Skip()
+				}
+				assert.NotEqual(t, a.Queue, b.Queue)
+				assert.NotEqual(t, a.Window, b.Window)
+				assert.NotEqual(t, a.Turns, b.Turns)
+			}
+		}
+	})
+}

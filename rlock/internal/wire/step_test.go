@@ -1,0 +1,85 @@
+package wire_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+func TestWhatAnAcquireIsAnswered(t *testing.T) {
+	redis := open(t)
+	for _, test := range []struct {
+		reply  string
+		tokens uint64
+		answer wire.Answer
+		fails  bool
+	}{
+		{"false", 0, wire.Answer{Granted: true}, false},
+		{"'7'", 3, wire.Answer{Granted: true, Counter: 7, Window: -1}, false},
+		{"{29000, 'them'}", 0, wire.Answer{TTL: 29000, Holder: "them", Window: -1}, false},
+		{"{-1, ''}", 1, wire.Answer{TTL: -1, Window: -1}, false},
+		{"'2'", 3, wire.Answer{}, true},   // fewer than were reserved
+		{"'x'", 1, wire.Answer{}, true},   // no number
+		{"false", 1, wire.Answer{}, true}, // granted without a token
+		{"{1}", 0, wire.Answer{}, true},
+		{"1", 0, wire.Answer{}, true},
+	} {
+		a, err := wire.ReadAcquire(reply(t, redis, test.reply), test.tokens)
+		if test.fails {
+			assert.Error(t, err, test.reply)
+			continue
+		}
+		require.NoError(t, err, test.reply)
+		assert.Equal(t, test.answer, a, test.reply)
+	}
+}
+
+func TestWhatAStepIsAnswered(t *testing.T) {
+	redis := open(t)
+	for _, test := range []struct {
+		reply  string
+		tokens uint64
+		answer wire.Answer
+		fails  bool
+	}{
+		{"{1, -1, '', -2, ''}", 0, wire.Answer{Left: 1, TTL: -1, Window: -2, Granted: true}, false},
+		{"{0, 50, 'them', 9, 2}", 0, wire.Answer{TTL: 50, Holder: "them", Window: 9, Place: wire.FirstPlace}, false},
+		{"{0, 50, 'them', -2, 0}", 4, wire.Answer{TTL: 50, Holder: "them", Window: -2, Place: wire.NoPlace}, false},
+		{"{0, -1, '', -2, '12'}", 4, wire.Answer{TTL: -1, Window: -2, Granted: true, Counter: 12}, false},
+		{"{0, -1, '', -2, '3'}", 4, wire.Answer{}, true}, // fewer than were reserved
+		{"{0, -1, '', -2}", 0, wire.Answer{}, true},
+		{"{'x', -1, '', -2, 1}", 0, wire.Answer{}, true},
+		{"{0, -1, {}, -2, 1}", 0, wire.Answer{}, true},
+		{"7", 0, wire.Answer{}, true},
+	} {
+		a, err := wire.ReadStep(reply(t, redis, test.reply), test.tokens)
+		if test.fails {
+			assert.Error(t, err, test.reply)
+			continue
+		}
+		require.NoError(t, err, test.reply)
+		assert.Equal(t, test.answer, a, test.reply)
+	}
+}
+
+func TestWhatAClientIsTold(t *testing.T) {
+	for message, notice := range map[string]wire.Notice{
+		"+u:1   x":                      {Granted: true, Ticket: "u:1", Lock: "x"},
+		"+u:1 9 2 x y ":                 {Granted: true, Ticket: "u:1", Lock: "x y ", Counter: 9, Reserved: 2},
+		"+u:1 2 9 x":                    {Granted: true, Ticket: "u:1", Lock: "x"}, // no such tokens
+		"+u:1 9 0 x":                    {Granted: true, Ticket: "u:1", Lock: "x"},
+		"+u:1 18446744073709551616 1 x": {Granted: true, Ticket: "u:1", Lock: "x"},
+		"?u:1 x":                        {Ticket: "u:1", Lock: "x"},
+	} {
+		n, ok := wire.ParseNotice(message)
+		assert.True(t, ok, message)
+		assert.Equal(t, notice, n, message)
+	}
+	for _, message := range []string{"", "+", "?", "+u:1", "+u:1 1 1", "?u:1", "0", "u:1 x"} {
+		_, ok := wire.ParseNotice(message)
+		assert.False(t, ok, message)
+	}
+}
