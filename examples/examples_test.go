@@ -39,6 +39,7 @@ func TestEachExampleShowsWhatItClaims(t *testing.T) {
 	programs := build(t)
 	for name, line := range claims {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each has a server of its own, and waits most of the time
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			output, err := exec.CommandContext(ctx, filepath.Join(programs, name)).CombinedOutput()

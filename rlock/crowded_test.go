@@ -140,6 +140,7 @@ func TestALookOutlivesAConnectionThatEnds(t *testing.T) {
 // An acquisition asks the silent server too, and what it leaves behind ends with the hold.
 // But once the server has answered nobody for a while, locks of other names do not ask it.
 func TestARedLockWithASilentServerLeavesABoundedNumberOfGoroutines(t *testing.T) {
+	manyCommands(t)
 	bubbleAlone(t, func(t *testing.T, w *world) {
 		clients := make([]*rlock.Client, 3)
 		var last *rlocktest.Server

@@ -113,6 +113,7 @@ func TestTheLockGoesToWhoCameFirstOverAllClients(t *testing.T) {
 }
 
 func TestOneCommandHandsTheLockOver(t *testing.T) {
+	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		const clients, each, rounds = 4, 8, 50
 		var parties []*party

@@ -64,6 +64,7 @@ func TestInsideAProcessTheLockPassesFirstInFirstOut(t *testing.T) {
 }
 
 func TestWithoutOthersATenureGoesOnWithoutEnd(t *testing.T) {
+	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client(handoff(1, time.Millisecond))
 		var wg sync.WaitGroup

@@ -19,6 +19,7 @@ import (
 const drift = 300*time.Millisecond + 2*time.Millisecond + 10*time.Millisecond
 
 func TestTheWatchdogKeepsALockForAnHour(t *testing.T) {
+	manyCommands(t)
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		lock, me := w.process().lock(key), w.caller()
 		require.NoError(t, lock.Lock(me))

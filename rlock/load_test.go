@@ -32,6 +32,16 @@ func thorough[N any](whole, usual N) N {
 	return usual
 }
 
+// manyCommands is for a test that sends thousands of commands, to count them, or through an
+// hour. The race detector makes the embedded server several times slower, and with -short
+// the test is left out there. Of the goroutines that meet in it, shorter tests have all.
+func manyCommands(t *testing.T) {
+	t.Helper()
+	if underRace && testing.Short() && !*long {
+		t.Skip("with the race detector: only without -short")
+	}
+}
+
 // repeated runs a load several times and asserts that after each everything that
 // it needed is gone again: goroutines, keys, subscriptions, memory. Other tests may
 // leave something to the process at any time; what leaks here grows in every round.

@@ -35,6 +35,7 @@ func multitude(w *world, p *party, lease time.Duration) (locks []*rlock.Lock, ow
 func unlogged(c *rlock.Config) { c.Logger = quiet }
 
 func TestALostSectionIsRefusedNestedLocksHoweverManyOthersWereLostSince(t *testing.T) {
+	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(unlogged), w.caller()
 		lock := p.NewLock(key)
@@ -65,6 +66,7 @@ func TestALostSectionIsRefusedNestedLocksHoweverManyOthersWereLostSince(t *testi
 }
 
 func TestAnUnlockDoesNotDenyALossThatIsForgotten(t *testing.T) {
+	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client(unlogged)
 		first, me := p.NewFencedLock(key), w.caller()
@@ -104,6 +106,7 @@ func TestAnUnlockDoesNotDenyALossThatIsForgotten(t *testing.T) {
 }
 
 func TestWhatIsLostBeforeTheEndOfItsFixedLeaseIsNotForgottenUntilThen(t *testing.T) {
+	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(unlogged), w.caller()
 		lock := p.NewLock(key)

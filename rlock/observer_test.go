@@ -414,21 +414,7 @@ func TestASlowHookOfALossDelaysNoOtherLock(t *testing.T) {
 		o := v.observer()
 		o.Lost = func(context.Context, rlock.LostInfo) { time.Sleep(12 * time.Hour) }
 		p := w.client(withLease(3*time.Second), withObserver(o))
-		var holds []*rlock.Hold
-		for i := range 10 {
-			h, err := p.NewLock(fmt.Sprint("lock ", i)).Acquire(w.ctx)
-			require.NoError(t, err)
-			holds = append(holds, h)
-		}
-		for i := range 5 {
-			w.Del(fmt.Sprint("lock ", i))
-		}
-		time.Sleep(time.Minute)
-		for i, h := range holds {
-			assert.Equal(t, i >= 5, h.Valid(), i)
-		}
-		them := w.caller()
-		within(t, 0, 0, func() { require.NoError(t, p.NewLock("another").Lock(them)) })
+		losesOnlyWhatIsGone(w, p)
 		within(t, time.Second, 2*time.Second, func() { require.NoError(t, p.Close()) })
 		assert.Contains(t, v.told(), "closed")
 		time.Sleep(24 * time.Hour)
@@ -436,6 +422,7 @@ func TestASlowHookOfALossDelaysNoOtherLock(t *testing.T) {
 }
 
 func TestAnObserverIsToldHowManyCallsItMissed(t *testing.T) {
+	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		resume := make(chan struct{})
 		var lost, missed int // written by one goroutine, which ends with Close

@@ -103,6 +103,7 @@ func TestAWriterElsewhereIsNotStarvedByReadersWithoutEnd(t *testing.T) {
 
 // They have met a writer, and listen yet for a while. Nobody waits for them to go.
 func TestReadersOfTwoClientsDoNotTakeTurns(t *testing.T) {
+	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		here, there, me := w.rwClient(), w.rwClient(), w.caller()
 		require.NoError(t, here.write.Lock(me))
@@ -231,6 +232,7 @@ func TestTheFixedLeaseOfOneReaderEndsOnTimeThoughRedisIsSilent(t *testing.T) {
 }
 
 func TestALongerFixedLeaseOfALaterReaderIsShownInRedis(t *testing.T) {
+	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		l, short, long := w.rwClient(), w.caller(), w.caller()
 		begin := time.Now()

@@ -281,6 +281,7 @@ func TestANestedRedLockAsksNobody(t *testing.T) {
 }
 
 func TestOneAttemptFailsWithTheErrorsOfTheMajorityAndAWaitRidesThrough(t *testing.T) {
+	manyCommands(t)
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		for _, party := range m.parties[1:4] {

@@ -101,6 +101,7 @@ func TestAHolderThatLooksIsToldByTheClock(t *testing.T) {
 }
 
 func TestTheWatchdogOutlivesEveryReconnect(t *testing.T) {
+	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		lock := p.NewLock(key)
@@ -227,6 +228,7 @@ func TestADeadWaiterCostsOneClaim(t *testing.T) {
 }
 
 func TestASlowNetworkLosesNoLock(t *testing.T) {
+	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		p.net.SetRoundTrip(1500 * time.Millisecond)
@@ -255,6 +257,7 @@ func TestTheHoldersLeaseCountsAndNotTheWaiters(t *testing.T) {
 }
 
 func TestALockThatWasWaitedForIsTrustedForAClaimAndThenRenewed(t *testing.T) {
+	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		holder, waiter, me := w.client(), w.client(), w.caller()
 		require.NoError(t, holder.NewLock(key).Lock(me))

@@ -133,6 +133,7 @@ var passing = []string{
 }
 
 func TestWhatWaitingMayCureIsWaitedOut(t *testing.T) {
+	manyCommands(t)
 	for _, reply := range passing {
 		t.Run(reply, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {

@@ -105,6 +105,7 @@ func (p *party) crowd(w *world, until time.Time) (sections func() int) {
 func punctual() time.Duration { return time.Microsecond }
 
 func TestAClientThatPassesNothingOnHasItsShare(t *testing.T) {
+	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		end := time.Now().Add(4 * time.Second)
 		f := w.foreigner(channel, foreignOwner, "1")
@@ -117,6 +118,7 @@ func TestAClientThatPassesNothingOnHasItsShare(t *testing.T) {
 }
 
 func TestWhoIsLateNowAndThenIsLetPassAgain(t *testing.T) {
+	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		end := time.Now().Add(4 * time.Second)
 		f := w.foreigner(channel, foreignOwner, "1")
@@ -134,6 +136,7 @@ func TestWhoIsLateNowAndThenIsLetPassAgain(t *testing.T) {
 }
 
 func TestOthersThatNeverComeCostLittle(t *testing.T) {
+	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		w.foreigner(channel, foreignOwner, "1") // listens, and does not contend
 		began := time.Now()
@@ -175,6 +178,7 @@ func (f *foreigner) free() {
 }
 
 func TestAGuestThatOnlyPollsHasATurnEveryFewSeconds(t *testing.T) {
+	manyCommands(t)
 	for _, c := range []struct {
 		clients int
 		met     bool
@@ -211,6 +215,7 @@ func TestAGuestThatOnlyPollsHasATurnEveryFewSeconds(t *testing.T) {
 
 // Redisson's spin lock publishes nothing when it is released, and is taken again at once.
 func TestAGuestThatPublishesNothingDoesNotKeepTheLock(t *testing.T) {
+	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		f := w.guest()
 		f.take()
@@ -276,6 +281,7 @@ func TestAWaiterLooksAgainIfItWasToldWhileItLooked(t *testing.T) {
 
 // Redisson's writer says to nobody that it waits, but by listening.
 func TestAWriterOfRedissonIsNotStarvedByReadersWithoutEnd(t *testing.T) {
+	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		end := time.Now().Add(4 * time.Second)
 		f := w.foreigner(rwChannel, "mode", "write", foreignOwner+":write", "1")

@@ -135,7 +135,8 @@ func TestTheEndOfATestDoesNotWaitForClientsThatFailed(t *testing.T) {
 				time.Sleep(5 * time.Second) // shorter than the lease: there is something to release
 				began := time.Now()
 				r.end()
-				assert.Less(t, time.Since(began), time.Second) // of virtual time
+				// In virtual time. A node that failed is asked again after at most a second.
+				assert.LessOrEqual(t, time.Since(began), time.Second)
 			})
 		})
 	}
