@@ -1,0 +1,119 @@
+package wire_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// Redis' own time for one lock, without a network and without waits: of the scripts, with
+// the commands that they call, as INFO commandstats has it. One goroutine sends what several
+// clients would, so that nothing depends on their order.
+
+// BenchmarkUncontendedPair is an acquire and a release.
+func BenchmarkUncontendedPair(b *testing.B) {
+	c := newContention(b, 1)
+	c.measure(b, func() {
+		owner := c.ids[0].Owner(1)
+		require.NoError(b, c.redis.Do(b.Context(), wire.Acquire.Call(3, c.keys.Key, c.keys.Queue, c.keys.Window, "30000", owner)).NonRedisError())
+		c.step(b, wire.Step{Leave: "x" + owner})
+	})
+}
+
+// BenchmarkContendedTurn is what a critical section costs while eight clients want the lock:
+// a release that grants it to the first in the queue, and the ticket of the next client.
+func BenchmarkContendedTurn(b *testing.B) {
+	c := newContention(b, 8)
+	holder := c.ids[0].Owner(0)
+	require.NoError(b, c.redis.Do(b.Context(), wire.Acquire.Call(3, c.keys.Key, c.keys.Queue, c.keys.Window, "30000", holder)).NonRedisError())
+	var queue []string
+	join := func(client int) {
+		ticket := c.ids[client].Owner(uint64(client))
+		c.step(b, wire.Step{Join: "x" + ticket})
+		queue = append(queue, ticket)
+	}
+	for client := 1; client < len(c.ids); client++ {
+		join(client)
+	}
+	at := 0
+	c.measure(b, func() {
+		c.step(b, wire.Step{Leave: "x" + holder})
+		holder, queue = queue[0], queue[1:]
+		join(at)
+		at = (at + 1) % len(c.ids)
+	})
+}
+
+// contention is a lock for which clients wait, all of them over one connection.
+type contention struct {
+	redis *wire.Redis
+	keys  wire.Keys
+	ids   []*wire.ID
+}
+
+func newContention(b *testing.B, clients int) *contention {
+	option := redistest.Standalone(b).Options()
+	option.DisableCache = true
+	c := &contention{}
+	for range clients {
+		c.ids = append(c.ids, wire.NewID())
+	}
+	var err error
+	c.redis, err = wire.Open(wire.Options{Redis: option}, c.ids[0].Prefix)
+	require.NoError(b, err)
+	b.Cleanup(func() {
+		c.redis.Stop()
+		c.redis.Close()
+	})
+	c.keys, err = c.redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"})
+	require.NoError(b, err)
+	var channels []string
+	for _, id := range c.ids { // a client that does not listen is dropped
+		channels = append(channels, c.keys.Turns+id.Prefix)
+	}
+	listening := make(chan struct{}, clients)
+	ctx := rueidis.WithOnSubscriptionHook(b.Context(), func(rueidis.PubSubSubscription) { listening <- struct{}{} })
+	go func() {
+		_ = c.redis.Client.Receive(ctx, c.redis.Client.B().Subscribe().Channel(channels...).Build(), func(rueidis.PubSubMessage) {})
+	}()
+	for range clients {
+		<-listening
+	}
+	return c
+}
+
+func (c *contention) step(b *testing.B, s wire.Step) {
+	s.Lease, s.Guests = "2000", true
+	require.NoError(b, c.redis.Do(b.Context(), c.redis.Step(wire.PlainStep, &c.keys, s)).Error())
+}
+
+func (c *contention) measure(b *testing.B, turn func()) {
+	before := c.served(b)
+	for b.Loop() {
+		turn()
+	}
+	b.ReportMetric(float64((c.served(b)-before).Nanoseconds())/1e3/float64(b.N), "redis-µs/op")
+}
+
+// served returns how long Redis has executed scripts.
+func (c *contention) served(b *testing.B) time.Duration {
+	text, err := c.redis.Client.Do(context.Background(), c.redis.Client.B().Info().Section("commandstats").Build()).ToString()
+	require.NoError(b, err)
+	for line := range strings.Lines(text) {
+		var calls, micros int64
+		if rest, ok := strings.CutPrefix(line, "cmdstat_evalsha:"); ok {
+			_, err = fmt.Sscanf(rest, "calls=%d,usec=%d", &calls, &micros)
+			require.NoError(b, err)
+			return time.Duration(micros) * time.Microsecond
+		}
+	}
+	return 0
+}
