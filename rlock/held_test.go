@@ -156,6 +156,36 @@ func TestALongHoldOfALockOverSeveralIsLoggedOnce(t *testing.T) {
 	})
 }
 
+func TestAWaitForALockThatTheSameGoroutineHoldsIsLoggedOnce(t *testing.T) {
+	const said = "rlock: a call waits for a lock that its own goroutine holds"
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client(withPlaces)
+		lock := p.NewLock(key)
+		hold, err := takenHere(w.ctx, lock)
+		require.NoError(t, err)
+		for _, wait := range []struct {
+			call func() (bool, error)
+			said int
+		}{
+			{func() (bool, error) { return lock.TryLockFor(w.ctx, 900*time.Millisecond, 0) }, 0},
+			{func() (bool, error) { return lock.TryLockFor(w.ctx, time.Minute, 0) }, 1},
+			{func() (bool, error) {
+				_, err := lock.TryAcquire(w.ctx, rlock.WithWait(time.Minute))
+				return false, err
+			}, 2},
+			{func() (bool, error) { return lock.TryLockFor(hold.Context(), time.Minute, 0) }, 2}, // it nests
+		} {
+			_, _ = wait.call()
+			synctest.Wait()
+			assert.Equal(t, wait.said, p.log.count(said))
+		}
+		assert.GreaterOrEqual(t, p.log.count("takenHere"), 2)
+		elsewhere := start(func() error { _, err := lock.TryLockFor(w.ctx, time.Minute, 0); return err })
+		require.NoError(t, <-elsewhere)
+		assert.Equal(t, 2, p.log.count(said), "another goroutine waits as it should")
+	})
+}
+
 func TestAWaitThatLastsTooLongIsLoggedOnceWithTheHolder(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const said = "rlock: a call waits for a lock for a long time"

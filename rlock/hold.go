@@ -44,7 +44,7 @@ func newRequest(o engine.Owner, options []AcquireOption) engine.Request {
 	for _, option := range options {
 		option(&with)
 	}
-	return engine.Request{Owner: o, Lease: with.lease, Wait: with.wait}
+	return engine.Request{Owner: o, Lease: with.lease, Wait: with.wait, Caller: engine.Caller()}
 }
 
 // acquire acquires the lock made of f with a handle, whose context is made from parent.

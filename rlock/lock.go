@@ -210,7 +210,7 @@ func (l *Lock) Token(ctx context.Context) (uint64, error) {
 // to it. No goroutine's identity is involved: if ctx carries an owner
 // ([WithOwner]), or comes from a [Hold] of this lock, the new hold nests in what that owner
 // holds; else it belongs to the handle alone, and an Acquire while it is held waits, also in
-// the same goroutine.
+// the same goroutine. Such a wait is logged after a second.
 //
 // On an error the Hold is nil and nothing is held. The errors are those of Lock,
 // and [ErrNotAcquired] when the time of [WithWait] was up.

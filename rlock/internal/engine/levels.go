@@ -15,6 +15,7 @@ type Level struct {
 	hold   *hold         // its handle, nil if it was taken without
 	since  time.Duration // when it was acquired, from the client's start
 	place  *Place        // where it was acquired, nil if that is not recorded
+	caller uint64        // the goroutine that acquired it, 0 if that is not known
 }
 
 // Kept reports whether the watchdog keeps the level.
@@ -30,7 +31,7 @@ func (l *Level) told() bool {
 func (l *Level) over(now time.Time) bool { return !l.Kept() && !now.Before(l.Until) }
 
 func (t *tenure) open(now time.Time, req Request) {
-	l := Level{Owner: req.Owner, shared: req.shared, way: req.Way, hold: req.hold, since: now.Sub(t.room.client.start), place: req.place}
+	l := Level{Owner: req.Owner, shared: req.shared, way: req.Way, hold: req.hold, since: now.Sub(t.room.client.start), place: req.place, caller: req.caller()}
 	t.let(&l, now, req.Lease)
 	if req.hold != nil {
 		req.hold.tenure, req.hold.token = t, t.tokens.section()

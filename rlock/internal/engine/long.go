@@ -60,19 +60,50 @@ func (t *tenure) tellLongHolds(now time.Time) {
 	}
 }
 
+// selfWait is after how long a call is logged that waits for a lock which its own goroutine
+// has acquired with a handle: it may wait for ever, unless another goroutine releases that.
+const selfWait = time.Second
+
 // patienceLeft is how long the wait may go on until it is told as a long one.
 func (r *room) patienceLeft(v *waiting, now time.Time) time.Duration {
-	limit := r.client.Config.LongWait
-	if limit <= 0 || v.long || v.Whole != nil {
-		return Forever
+	left, waited := Forever, now.Sub(v.began)
+	if v.Whole != nil {
+		return left
 	}
-	return limit - now.Sub(v.began)
+	if limit := r.client.Config.LongWait; limit > 0 && !v.long {
+		left = limit - waited
+	}
+	if !v.selfTold && r.heldByCaller(v) {
+		left = min(left, selfWait-waited)
+	}
+	return left
+}
+
+// heldByCaller reports whether the goroutine that waits has acquired the lock itself, in
+// another owner's name.
+func (r *room) heldByCaller(v *waiting) bool {
+	caller := v.caller()
+	if r.tenure == nil || caller == 0 {
+		return false
+	}
+	for i := range r.tenure.levels {
+		if l := &r.tenure.levels[i]; l.caller == caller && l.wholeOf() == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // tellLongWait logs a wait that has lasted too long, with the holder as far as it is known.
 // The mutex is held.
 func (r *room) tellLongWait(v *waiting, now time.Time) {
-	v.long = true
+	message := "rlock: a call waits for a lock for a long time"
+	if limit := r.client.Config.LongWait; !v.selfTold && r.heldByCaller(v) && now.Sub(v.began) >= selfWait {
+		message = "rlock: a call waits for a lock that its own goroutine holds: use the context of the Hold, or WithOwner, to nest"
+		v.selfTold = true
+	} else if limit > 0 {
+		v.long = true
+	}
 	holder, where := v.holder, ""
 	if t := r.tenure; t != nil && len(t.levels) > 0 {
 		first := &t.levels[0]
@@ -81,7 +112,7 @@ func (r *room) tellLongWait(v *waiting, now time.Time) {
 			where = p.Place().Known().String()
 		}
 	}
-	r.client.Config.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", r.name.Key, "kind", r.name.kindOf(v.shared),
+	r.client.Config.Logger.Warn(message, "lock", r.name.Key, "kind", r.name.kindOf(v.shared),
 		"owner", v.Owner, "waited", now.Sub(v.began).Round(time.Millisecond), "place", v.place.Known().String(),
 		"holder", holder, "holder_place", where)
 }

@@ -54,6 +54,14 @@ func GoroutineID() uint64 {
 	return PrintedGoroutineID()
 }
 
+// Caller returns the id of the calling goroutine if it costs nothing to know, else 0.
+func Caller() uint64 {
+	if goidKnows {
+		return uint64(goid.Get())
+	}
+	return 0
+}
+
 // PrintedGoroutineID is the id that the runtime prints: right with every Go version, but it
 // takes a microsecond.
 func PrintedGoroutineID() uint64 {

@@ -46,10 +46,19 @@ type Request struct {
 	hold   *hold         // the handle to fill in, nil for Lock
 	Wait   time.Duration // how long to wait between attempts; 0 is one attempt
 	place  *Place        // where it is made, nil if that is not recorded
+	Caller uint64        // the goroutine that makes it, if that is not the owner; 0 if that is not known
 
 	// Quit, once closed, ends the wait between attempts as its time would, and no
 	// attempt; nil for never.
 	Quit <-chan struct{}
+}
+
+// caller returns the goroutine that makes the request, 0 if that is not known.
+func (r *Request) caller() uint64 {
+	if r.Owner.ID < firstOwner {
+		return r.Owner.ID
+	}
+	return r.Caller
 }
 
 func (r Request) over() bool {
@@ -72,15 +81,16 @@ func (r Request) Left(began time.Time) time.Duration {
 // A waiting is a request that waits in the local queue. The shard's mutex protects it.
 type waiting struct {
 	Request
-	began   time.Time
-	waited  time.Duration // until it was granted
-	granted bool          // the lock is the caller's
-	long    bool          // it was told that it waits for a long time
-	waits   bool          // it has waited for anything but the answer to an attempt
-	denied  bool          // an acquire was denied: from now on it waits with a ticket
-	nudge   bool          // that found the lock free, and others waiting for it
-	last    bool          // it has looked a last time, when its own time was up
-	counted bool          // see room.crowd
+	began    time.Time
+	waited   time.Duration // until it was granted
+	granted  bool          // the lock is the caller's
+	long     bool          // it was told that it waits for a long time
+	selfTold bool          // it was told that it waits for its own goroutine
+	waits    bool          // it has waited for anything but the answer to an attempt
+	denied   bool          // an acquire was denied: from now on it waits with a ticket
+	nudge    bool          // that found the lock free, and others waiting for it
+	last     bool          // it has looked a last time, when its own time was up
+	counted  bool          // see room.crowd
 
 	ticket *tenure   // that stands for it in Redis, nil for none
 	lookAt time.Time // when to look for the ticket next
