@@ -336,7 +336,7 @@ func TestAStormOfCancelledCallersLeavesNothingBehind(t *testing.T) {
 			var callers []<-chan error
 			for range 8 {
 				owner := w.caller()
-				patience := make([]time.Duration, 60)
+				patience := make([]time.Duration, rounds(60))
 				for i := range patience {
 					patience[i] = time.Duration(random.IntN(40)) * time.Millisecond
 				}

@@ -89,6 +89,7 @@ func allocated() int {
 }
 
 func TestTenThousandWaitersOfALockAreAllServed(t *testing.T) {
+	manyCommands(t)
 	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
 		s := &site{Server: server, t: t, outside: server.Client(t)}
 		client := s.client()
