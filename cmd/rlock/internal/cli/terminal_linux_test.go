@@ -138,3 +138,28 @@ func TestTheCommandDiesWithRlock(t *testing.T) {
 	assert.Error(t, err, "it has ended")
 	assert.Equal(t, -1, p.wait())
 }
+
+func TestTopHasAScreenInATerminalAndKeys(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.hold(s.client.NewLock("orders:42"))
+	d := sit(t, s.command("top"))
+	require.NoError(t, unix.IoctlSetWinsize(int(d.keys.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 20, Col: 160}))
+	d.awaitText("orders:42")
+	d.press("\r")
+	d.awaitText("unless it is renewed")
+	d.press("q")
+	d.awaitText("\x1b[?1049l") // the screen that was there before is back
+	assert.Zero(t, d.wait())
+}
+
+// awaitText returns when the text is on the screen, in whatever line.
+func (d *desk) awaitText(text string) {
+	d.t.Helper()
+	var all strings.Builder
+	for !strings.HasSuffix(all.String(), text) {
+		c, err := d.screen.ReadByte()
+		require.NoError(d.t, err, "%q never came: %q", text, all.String())
+		all.WriteByte(c)
+	}
+}
