@@ -85,7 +85,7 @@ func TestACommandReadsFromItsTerminalAndTheShellHasItBack(t *testing.T) {
 func TestCtrlCReachesTheCommandOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	d := sit(t, s.command("exec", "interrupt", "--", "sh", "-c", `trap 'echo heard; exit 7' INT; echo ready; read line`))
+	d := sit(t, s.command("exec", "interrupt", "--", "sh", "-c", `trap 'echo heard; exit 7' INT; echo ready; while :; do sleep 0.02; done`))
 	d.await("ready")
 	d.press("\x03")
 	d.await("heard")
@@ -111,7 +111,7 @@ func TestExecAsTheFirstProcessOfAContainer(t *testing.T) {
 	if err := exec.Command("unshare", "--pid", "--fork", "--kill-child", "true").Run(); err != nil {
 		t.Skipf("this user may not make a PID namespace: %v", err)
 	}
-	cmd := s.command("exec", "first", "--", "sh", "-c", `trap 'exit 9' TERM; (sh -c "exit 1" &); echo ready; read line`)
+	cmd := s.command("exec", "first", "--", "sh", "-c", `trap 'exit 9' TERM; (sh -c "exit 1" &); echo ready; while :; do sleep 0.02; done`)
 	cmd.Path, cmd.Args = "", append([]string{"unshare", "--pid", "--fork", "--kill-child", "sh", "-c", `exec "$0" "$@"`}, cmd.Args...)
 	var err error
 	cmd.Path, err = exec.LookPath("unshare")
