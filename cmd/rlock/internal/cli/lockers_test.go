@@ -3,12 +3,14 @@ package cli_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -17,10 +19,12 @@ import (
 
 // asLocker in the environment makes the test's binary a process that takes locks. Its value
 // is what each of its owners does: "a>b c>d" are two of which the first takes a and, when a
-// line comes, waits for b. "in order" are some that take locks in the order of their names.
+// line comes, waits for b. "in order" are some that take locks in the order of their names,
+// "with history" is one that prints when it held what.
 const (
-	asLocker = "RLOCK_TEST_AS_LOCKER"
-	inOrder  = "in order"
+	asLocker    = "RLOCK_TEST_AS_LOCKER"
+	inOrder     = "in order"
+	withHistory = "with history"
 )
 
 // locker returns a process that takes locks by the plan.
@@ -47,6 +51,11 @@ func beLocker(plan string) (code int) {
 			owners.Go(func() { takeInOrder(ctx, client) })
 		}
 		fmt.Println(isReady)
+		_, _ = input.ReadString('\n')
+		return 0
+	}
+	if plan == withHistory {
+		owners.Go(func() { takeAndTell(ctx, client) })
 		_, _ = input.ReadString('\n')
 		return 0
 	}
@@ -99,5 +108,30 @@ func takeInOrder(ctx context.Context, client *rlock.Client) {
 		for _, lock := range held {
 			_ = lock.Unlock(context.WithoutCancel(mine))
 		}
+	}
+}
+
+// A tenure is what a locker tells of one: Redis has shown it as the holder at no other time than
+// between those two.
+type tenure struct {
+	Lock, Client, Owner string
+	Asked, Done         time.Time
+}
+
+// takeAndTell holds one lock after the other, and prints each tenure.
+func takeAndTell(ctx context.Context, client *rlock.Client) {
+	out := json.NewEncoder(os.Stdout)
+	for ctx.Err() == nil {
+		name := fmt.Sprintf("fleet:%d", rand.IntN(3))
+		told := tenure{Lock: name, Client: client.ID(), Asked: time.Now()}
+		hold, err := client.NewLock(name).Acquire(ctx)
+		if err != nil {
+			return
+		}
+		time.Sleep(rand.N(20 * time.Millisecond)) // the section
+		told.Owner = hold.Owner().String()
+		_ = hold.Release(context.WithoutCancel(ctx))
+		told.Done = time.Now()
+		_ = out.Encode(told)
 	}
 }
