@@ -127,11 +127,12 @@ func TestExecForwardsEachSignal(t *testing.T) {
 			s := *s
 			s.t = t
 			name := fmt.Sprintf("signal:%d", signal)
-			// A shell looks at its traps when a command has ended; read is a part of the shell.
-			p := s.start("exec", name, "--", "sh", "-c", fmt.Sprintf("trap 'echo heard; exit 42' %d; echo ready; read line; read line", signal))
-			p.expect("ready")
+			cmd := s.command("exec", name, "--", os.Args[0])
+			cmd.Env = append(cmd.Env, asChild+"="+childHear)
+			p := s.play(cmd)
+			p.expect(isReady)
 			p.signal(signal)
-			p.expect("heard")
+			p.expect(hears)
 			assert.Equal(t, 42, p.wait())
 		})
 	}
@@ -218,7 +219,7 @@ func TestALockThatIsLostEndsTheCommand(t *testing.T) {
 			s := *s
 			s.t = t
 			name := "lost:" + strings.ReplaceAll(what, " ", "-")
-			p := s.start("exec", "--lease", "2s", name, "--", "sh", "-c", c.trap+`; echo $$; read line; read line`)
+			p := s.start("exec", "--lease", "6s", "--grace", "2s", name, "--", "sh", "-c", c.trap+`; echo $$; while :; do sleep 0.02; done`)
 			pid := p.pid()
 			released, err := s.client.NewLock(name).ForceUnlock(s.ctx)
 			require.NoError(t, err)

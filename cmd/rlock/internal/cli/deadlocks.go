@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-rlock/rlock/cmd/rlock/internal/deadlock"
+	"github.com/go-rlock/rlock/cmd/rlock/internal/survey"
 	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -63,7 +64,7 @@ EXIT CODES
 
 // findDeadlocks returns the cycles that are there at two looks.
 func findDeadlocks(ctx context.Context, client *rlock.Client, pattern string, pause time.Duration) ([]deadlock.Cycle, error) {
-	locks, err := inspectAll(ctx, client, pattern)
+	locks, err := survey.Held(ctx, client, pattern)
 	cycles := deadlock.Find(locks)
 	if err != nil || len(cycles) == 0 {
 		return nil, err

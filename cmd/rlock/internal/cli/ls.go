@@ -1,19 +1,15 @@
 package cli
 
 import (
-	"context"
 	"io"
 	"slices"
-	"sync"
 
 	"github.com/spf13/cobra"
 
+	"github.com/go-rlock/rlock/cmd/rlock/internal/survey"
 	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
 	"github.com/go-rlock/rlock/rlock"
 )
-
-// looks is how many locks are looked at side by side.
-const looks = 32
 
 func (a *app) ls() *cobra.Command {
 	var asJSON, onlyWaited bool
@@ -38,7 +34,7 @@ EXIT CODES
 				pattern = args[0]
 			}
 			return a.with(cmd, func(client *rlock.Client) error {
-				inspections, err := inspectAll(cmd.Context(), client, pattern)
+				inspections, err := survey.Held(cmd.Context(), client, pattern)
 				if err != nil {
 					return err
 				}
@@ -68,44 +64,4 @@ func list(out io.Writer, inspections []rlock.Inspection, asJSON bool) error {
 		table.Add(i)
 	}
 	return table.Flush()
-}
-
-// inspectAll returns the locks of that pattern, by name. Those that are released meanwhile
-// are left out.
-func inspectAll(ctx context.Context, client *rlock.Client, pattern string) ([]rlock.Inspection, error) {
-	var names []string
-	for name, err := range client.Locks(ctx, pattern) {
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	names = slices.Compact(names) // SCAN may return a key twice
-
-	inspections, errs := make([]rlock.Inspection, len(names)), make([]error, len(names))
-	var workers sync.WaitGroup
-	next := make(chan int)
-	for range min(looks, len(names)) {
-		workers.Go(func() {
-			for at := range next {
-				inspections[at], errs[at] = client.Inspect(ctx, names[at])
-			}
-		})
-	}
-	for at := range names {
-		next <- at
-	}
-	close(next)
-	workers.Wait()
-	held := inspections[:0]
-	for at, i := range inspections {
-		if errs[at] != nil {
-			return nil, errs[at]
-		}
-		if i.HolderCount > 0 {
-			held = append(held, i)
-		}
-	}
-	return held, nil
 }

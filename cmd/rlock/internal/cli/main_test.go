@@ -4,17 +4,21 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/cmd/rlock/internal/child"
 	"github.com/go-rlock/rlock/cmd/rlock/internal/cli"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
@@ -29,7 +33,50 @@ func TestMain(m *testing.M) {
 		_ = os.Unsetenv(asRlock) // a command under a lock may be a test's binary, too
 		os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
+	if plan := os.Getenv(asLocker); plan != "" {
+		os.Exit(beLocker(plan))
+	}
+	if how := os.Getenv(asChild); how != "" {
+		os.Exit(beChild(how))
+	}
 	os.Exit(m.Run())
+}
+
+// asChild in the environment makes the test's binary a command for a lock that waits for a
+// signal or for the end of its input. A shell would not do: a trap that is due just before its
+// read begins is carried out when that has ended.
+const (
+	asChild   = "RLOCK_TEST_AS_CHILD"
+	childHear = "hear"
+	childDeaf = "ignore TERM"
+	childEasy = "be ended by any signal"
+
+	hears   = "the command hears it" // and exits with 42
+	goesOn  = "the command goes on"  // and exits with 6
+	isReady = "ready"
+)
+
+func beChild(how string) (code int) {
+	heard, ended := make(chan os.Signal, 1), make(chan struct{})
+	switch how {
+	case childHear:
+		signal.Notify(heard, child.Forwarded...)
+	case childDeaf:
+		signal.Ignore(syscall.SIGTERM)
+	}
+	fmt.Println(isReady)
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(ended)
+	}()
+	select {
+	case <-heard:
+		fmt.Println(hears)
+		return 42
+	case <-ended:
+		fmt.Println(goesOn)
+		return 6
+	}
 }
 
 // hang is when a wait counts as one without end. Nothing is measured by it.

@@ -97,7 +97,7 @@ func (a *app) root() *cobra.Command {
 	a.address.Add(root.PersistentFlags())
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "tell what happens, on the standard error")
 	root.PersistentFlags().SortFlags = false
-	root.AddCommand(a.exec(), a.ls(), a.show(), a.unlock(), a.deadlocks(), a.doctor())
+	root.AddCommand(a.exec(), a.ls(), a.show(), a.top(), a.unlock(), a.deadlocks(), a.doctor())
 	return root
 }
 

@@ -85,7 +85,7 @@ func TestACommandReadsFromItsTerminalAndTheShellHasItBack(t *testing.T) {
 func TestCtrlCReachesTheCommandOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	d := sit(t, s.command("exec", "interrupt", "--", "sh", "-c", `trap 'echo heard; exit 7' INT; echo ready; read line`))
+	d := sit(t, s.command("exec", "interrupt", "--", "sh", "-c", `trap 'echo heard; exit 7' INT; echo ready; while :; do sleep 0.02; done`))
 	d.await("ready")
 	d.press("\x03")
 	d.await("heard")
@@ -111,7 +111,7 @@ func TestExecAsTheFirstProcessOfAContainer(t *testing.T) {
 	if err := exec.Command("unshare", "--pid", "--fork", "--kill-child", "true").Run(); err != nil {
 		t.Skipf("this user may not make a PID namespace: %v", err)
 	}
-	cmd := s.command("exec", "first", "--", "sh", "-c", `trap 'exit 9' TERM; (sh -c "exit 1" &); echo ready; read line`)
+	cmd := s.command("exec", "first", "--", "sh", "-c", `trap 'exit 9' TERM; (sh -c "exit 1" &); echo ready; while :; do sleep 0.02; done`)
 	cmd.Path, cmd.Args = "", append([]string{"unshare", "--pid", "--fork", "--kill-child", "sh", "-c", `exec "$0" "$@"`}, cmd.Args...)
 	var err error
 	cmd.Path, err = exec.LookPath("unshare")
@@ -137,4 +137,29 @@ func TestTheCommandDiesWithRlock(t *testing.T) {
 	_, err := p.stdout.ReadString('\n') // the command had the output, too
 	assert.Error(t, err, "it has ended")
 	assert.Equal(t, -1, p.wait())
+}
+
+func TestTopHasAScreenInATerminalAndKeys(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.hold(s.client.NewLock("orders:42"))
+	d := sit(t, s.command("top"))
+	require.NoError(t, unix.IoctlSetWinsize(int(d.keys.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 20, Col: 160}))
+	d.awaitText("orders:42")
+	d.press("\r")
+	d.awaitText("unless it is renewed")
+	d.press("q")
+	d.awaitText("\x1b[?1049l") // the screen that was there before is back
+	assert.Zero(t, d.wait())
+}
+
+// awaitText returns when the text is on the screen, in whatever line.
+func (d *desk) awaitText(text string) {
+	d.t.Helper()
+	var all strings.Builder
+	for !strings.HasSuffix(all.String(), text) {
+		c, err := d.screen.ReadByte()
+		require.NoError(d.t, err, "%q never came: %q", text, all.String())
+		all.WriteByte(c)
+	}
 }

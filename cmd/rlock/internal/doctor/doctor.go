@@ -22,23 +22,26 @@ const pings = 200
 func Examine(ctx context.Context, config rlock.Config, prefix string) []Finding {
 	client, err := rlock.NewContext(ctx, config)
 	if err != nil {
-		return unreachable(harmless(err))
+		return unusable(ctx, config.Redis, prefix, err)
 	}
 	defer client.Close()
 	option := config.Redis
-	option.DisableCache, option.AlwaysPipelining = true, true
+	option.DisableCache, option.AlwaysPipelining, option.DisableRetry = true, true, true
 	option.ConnWriteTimeout, option.Dialer.Timeout = patience, patience
 	redis, err := rueidis.NewClient(option)
 	if err != nil {
 		return unreachable(harmless(err))
 	}
 	defer redis.Close()
-	all := nodes(ctx, redis, strings.Join(option.InitAddress, ","))
+	all := nodes(ctx, redis, strings.Join(option.InitAddress, ","), prefix)
 	if len(all) == 0 {
 		return unreachable("no primary of the Cluster answers")
 	}
 
 	findings := append([]Finding{{Check: "connection", Found: mode(redis, option)}}, servers(ctx, all)...)
+	if slices.ContainsFunc(all, (*node).loading) {
+		return findings // it answers nothing else
+	}
 	if redis.Mode() == rueidis.ClientModeCluster {
 		findings = append(findings, cluster(ctx, all))
 	}
@@ -53,6 +56,29 @@ func unreachable(found string) []Finding {
 		Risk: "nothing can be locked",
 		Mend: "check the address, that a server runs there, and the user",
 	}}
+}
+
+// unusable is the findings about a server to which rlock cannot connect. If there is one at an
+// address that answers all the same, it can say why.
+func unusable(ctx context.Context, option rueidis.ClientOption, prefix string, why error) []Finding {
+	findings := unreachable(harmless(why))
+	if option.Sentinel.MasterSet != "" {
+		return findings // the addresses are those of Sentinels
+	}
+	option.ForceSingleClient, option.DisableRetry, option.DisableCache = true, true, true
+	option.ConnWriteTimeout, option.Dialer.Timeout = patience, patience
+	for _, addr := range option.InitAddress {
+		option.InitAddress = []string{addr}
+		redis, err := rueidis.NewClient(option)
+		if err != nil {
+			continue
+		}
+		defer redis.Close()
+		if n := newNode(ctx, redis, addr, prefix); n.infoErr == nil {
+			return append(findings, servers(ctx, []*node{n})...)
+		}
+	}
+	return findings
 }
 
 // servers is the findings about each server by itself.
@@ -93,37 +119,6 @@ func mode(redis rueidis.Client, option rueidis.ClientOption) string {
 		text += ", TLS"
 	}
 	return text
-}
-
-func cluster(ctx context.Context, all []*node) Finding {
-	f := Finding{Check: "cluster"}
-	info := make(map[string]string)
-	text, err := all[0].ask(ctx, "CLUSTER", "INFO").ToString()
-	if err != nil {
-		f.Level, f.Found = Yellow, "not known: "+harmless(err)
-		f.Risk, f.Mend = "what this check would find", "ACL SETUSER <user> +cluster|info"
-		return f
-	}
-	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) { // of RESP3
-		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		info[key] = value
-	}
-	f.Found = fmt.Sprintf("state %s, %s of 16384 slots served by %d primaries", info["cluster_state"], info["cluster_slots_ok"], len(all))
-	full, known := all[0].config(ctx, "cluster-require-full-coverage")
-	switch {
-	case info["cluster_slots_assigned"] != "16384":
-		f.Level = Red
-		f.Risk, f.Mend = "names in the slots that no node has cannot be locked", "redis-cli --cluster fix "+all[0].addr
-	case info["cluster_state"] != "ok" || info["cluster_slots_ok"] != "16384":
-		f.Level = Red
-		f.Risk, f.Mend = "names in the slots that fail cannot be locked", "redis-cli --cluster check "+all[0].addr
-	case known && full == "yes":
-		f.Level = Yellow
-		f.Found += ", cluster-require-full-coverage yes"
-		f.Risk = "when the nodes of one slot fail, nothing in any slot can be locked, and what is held is lost"
-		f.Mend = "CONFIG SET cluster-require-full-coverage no, on each node"
-	}
-	return f
 }
 
 // pubSub tells which family of commands rlock will use, and whether a message arrives.

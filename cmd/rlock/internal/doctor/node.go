@@ -19,15 +19,16 @@ type node struct {
 	redis   rueidis.Client
 	info    map[string]string
 	infoErr error
+	refusal string // what it says to a write, by its code: "OOM command not allowed ..."; "": nothing
 }
 
 // nodes returns the primaries of a Cluster by their addresses, or the one server.
-func nodes(ctx context.Context, client rueidis.Client, addr string) (found []*node) {
+func nodes(ctx context.Context, client rueidis.Client, addr, prefix string) (found []*node) {
 	if client.Mode() != rueidis.ClientModeCluster {
-		return []*node{newNode(ctx, client, addr)}
+		return []*node{newNode(ctx, client, addr, prefix)}
 	}
 	for addr, redis := range client.Nodes() {
-		if n := newNode(ctx, redis, addr); n.info["role"] != "slave" {
+		if n := newNode(ctx, redis, addr, prefix); n.info["role"] != "slave" {
 			found = append(found, n)
 		}
 	}
@@ -35,7 +36,7 @@ func nodes(ctx context.Context, client rueidis.Client, addr string) (found []*no
 	return found
 }
 
-func newNode(ctx context.Context, redis rueidis.Client, addr string) *node {
+func newNode(ctx context.Context, redis rueidis.Client, addr, prefix string) *node {
 	n := &node{addr: addr, redis: redis, info: make(map[string]string)}
 	text, err := n.ask(ctx, "INFO").ToString()
 	n.infoErr = err
@@ -44,8 +45,42 @@ func newNode(ctx context.Context, redis rueidis.Client, addr string) *node {
 			n.info[key] = value
 		}
 	}
+	n.refusal = n.write(ctx, prefix)
 	return n
 }
+
+// slots is how many names are tried to find one in a slot of the node.
+const slots = 100
+
+// write writes a key that ends within a second, and returns why the node refuses any write.
+// A right that the user lacks is no such reason; it is found elsewhere.
+func (n *node) write(ctx context.Context, prefix string) (refusal string) {
+	for range slots {
+		err := n.ask(ctx, "SET", prefix+"rlock-doctor-"+unique(), "1", "PX", "1000").Error()
+		reply, ok := rueidis.IsRedisErr(err)
+		switch {
+		case ok && strings.HasPrefix(reply.Error(), "MOVED"):
+			continue // the slot is another's
+		case ok && refuses(reply.Error()):
+			return reply.Error()
+		}
+		break
+	}
+	return ""
+}
+
+// refuses reports whether an error is about the state of the server, which comes after the
+// rights of the user in the server's own order: the user has the right to the command.
+func refuses(said string) bool {
+	code, _, _ := strings.Cut(said, " ")
+	return slices.Contains([]string{"OOM", "NOREPLICAS", "READONLY", "MISCONF", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "BUSY"}, code)
+}
+
+// loading reports whether the node does not have its data yet.
+func (n *node) loading() bool { return n.info["loading"] == "1" || n.says("LOADING") }
+
+// says reports whether the node refuses writes with that code.
+func (n *node) says(code string) bool { return strings.HasPrefix(n.refusal, code+" ") }
 
 // ask sends a command of which nothing but the time it may take is bounded.
 func (n *node) ask(ctx context.Context, words ...string) rueidis.RedisResult {

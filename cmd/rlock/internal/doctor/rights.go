@@ -83,7 +83,7 @@ func needs(name string, cluster bool) []need {
 
 // find makes the tries.
 func (n need) find(ctx context.Context, redis rueidis.Client) Finding {
-	f := Finding{Check: n.check, Found: fmt.Sprintf("all %d commands work", len(n.tries))}
+	f := Finding{Check: n.check, Found: fmt.Sprintf("all %d commands are permitted", len(n.tries))}
 	var missing, said []string
 	for _, t := range n.tries {
 		right, told := t.missing(ctx, redis)
@@ -117,7 +117,7 @@ func (t try) missing(ctx context.Context, redis rueidis.Client) (right, said str
 	err := redis.Do(ctx, build.Build()).Error()
 	reply, ok := rueidis.IsRedisErr(err)
 	switch {
-	case err == nil, rueidis.IsRedisNil(err), ok && reply.IsNoScript():
+	case err == nil, rueidis.IsRedisNil(err), ok && reply.IsNoScript(), ok && refuses(reply.Error()):
 		return "", ""
 	case ok && t.words[0] == "PUBSUB" && !strings.HasPrefix(reply.Error(), "NOPERM"):
 		return "", "" // before Redis 7 there is no SHARDNUMSUB, and rlock does without

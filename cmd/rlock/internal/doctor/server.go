@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -54,17 +55,30 @@ func version(_ context.Context, n *node) verdict {
 
 func state(_ context.Context, n *node) verdict {
 	switch {
-	case n.info["loading"] == "1":
-		return verdict{
+	case n.loading():
+		v := verdict{
 			level: Red, found: "it is loading its data",
 			risk: "nothing can be locked or renewed until it has",
-			mend: "wait",
+			mend: "wait for loading:0 in INFO persistence",
 		}
+		if done := n.info["loading_loaded_perc"]; done != "" {
+			v.found += fmt.Sprintf(": %s %%, and %s s are left", done, n.info["loading_eta_seconds"])
+		}
+		return v
 	case n.info["role"] == "slave":
 		return verdict{
 			level: Red, found: "it is a replica of " + n.info["master_host"] + ":" + n.info["master_port"],
 			risk: "a replica refuses to write: nothing can be locked",
 			mend: "use the address of the primary, or --sentinel",
+		}
+	}
+	for _, code := range []string{"READONLY", "MASTERDOWN", "BUSY"} {
+		if n.says(code) {
+			return verdict{
+				level: Red, found: "it refuses to write: " + n.refusal,
+				risk: "nothing can be locked",
+				mend: "redis-cli, and INFO: is it the primary, and is a script running?",
+			}
 		}
 	}
 	return green("a primary, up for %s days", n.info["uptime_in_days"])
@@ -83,6 +97,13 @@ func eviction(_ context.Context, n *node) verdict {
 		}
 		return v
 	}
+	if n.says("OOM") {
+		return verdict{
+			level: Red, found: fmt.Sprintf("noeviction, and all of maxmemory %s is used: it refuses to write", n.info["maxmemory_human"]),
+			risk: "nothing can be locked",
+			mend: fmt.Sprintf("CONFIG SET maxmemory %d", 2*max(limit, used)),
+		}
+	}
 	if limit > 0 && used > limit/10*9 {
 		return verdict{
 			level: Yellow, found: fmt.Sprintf("noeviction, and %d %% of maxmemory is used", used*100/limit),
@@ -96,6 +117,12 @@ func eviction(_ context.Context, n *node) verdict {
 func persistence(ctx context.Context, n *node) verdict {
 	const lost = "fencing tokens begin anew, and locks that are held are granted again"
 	switch {
+	case n.says("MISCONF"):
+		return verdict{
+			level: Red, found: "the last write to the disk failed: it refuses to write",
+			risk: "nothing can be locked",
+			mend: "make room on the disk of the server, and read its log",
+		}
 	case n.info["aof_enabled"] == "1" && n.info["aof_last_write_status"] == "err":
 		return verdict{
 			level: Red, found: "the last write to the append-only file failed",
@@ -132,6 +159,14 @@ func persistence(ctx context.Context, n *node) verdict {
 
 func replicas(ctx context.Context, n *node) verdict {
 	count := n.number("connected_slaves")
+	if n.says("NOREPLICAS") {
+		least, _ := n.config(ctx, "min-replicas-to-write")
+		return verdict{
+			level: Red, found: fmt.Sprintf("%s in sync, min-replicas-to-write %s: it refuses to write", cmp.Or(n.info["min_slaves_good_slaves"], "too few"), cmp.Or(least, "is more")),
+			risk: "nothing can be locked",
+			mend: "start its replicas, or CONFIG SET min-replicas-to-write 0",
+		}
+	}
 	if count == 0 {
 		if n.info["cluster_enabled"] == "1" {
 			return verdict{

@@ -38,7 +38,10 @@ type Party struct {
 }
 
 // WriteJSON writes a lock as one line.
-func WriteJSON(w io.Writer, i rlock.Inspection) error {
+func WriteJSON(w io.Writer, i rlock.Inspection) error { return json.NewEncoder(w).Encode(LockOf(i)) }
+
+// LockOf returns a lock as it is in JSON.
+func LockOf(i rlock.Inspection) Lock {
 	lock := Lock{
 		Name: i.Name, Kind: string(i.Kind), Held: i.HolderCount > 0, Token: i.Token,
 		HolderCount: i.HolderCount, Waiting: i.Waiting,
@@ -71,7 +74,7 @@ func WriteJSON(w io.Writer, i rlock.Inspection) error {
 		p.Polls, p.Guest = q.Polls, q.Guest
 		lock.Queue = append(lock.Queue, p)
 	}
-	return json.NewEncoder(w).Encode(lock)
+	return lock
 }
 
 func party(owner, mode string, process *rlock.Process) Party {
@@ -92,8 +95,8 @@ func mode(i rlock.Inspection, shared bool) string {
 	return "exclusive"
 }
 
-// rounded returns a duration as people read it.
-func rounded(d time.Duration) string {
+// Rounded returns a duration as people read it, and "without end" for a negative one.
+func Rounded(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "without end"

@@ -30,11 +30,20 @@ func NewTable(w io.Writer) *Table {
 
 // Add adds a line.
 func (t *Table) Add(i rlock.Inspection) {
+	c := CellsOf(i)
+	fmt.Fprintf(t.w, "%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, c.Kind, c.Holder, c.Depth, c.Lease, c.Waiting)
+}
+
+// Cells are what a line of a table says of a lock. They are safe for a terminal.
+type Cells struct{ Name, Kind, Holder, Depth, Lease, Waiting string }
+
+// CellsOf returns the cells of a lock.
+func CellsOf(i rlock.Inspection) Cells {
 	waiting := strconv.Itoa(i.Waiting)
 	if i.Guests > 0 {
 		waiting += fmt.Sprintf(" + %d guests", i.Guests)
 	}
-	fmt.Fprintf(t.w, "%s\t%s\t%s\t%s\t%s\t%s\n", Printable(i.Name), kind(i), holders(i), depth(i), lease(i), waiting)
+	return Cells{Printable(i.Name), kind(i), holders(i), depth(i), lease(i), waiting}
 }
 
 // Flush writes the table.
@@ -53,9 +62,9 @@ func WriteLock(out io.Writer, i rlock.Inspection) error {
 	case i.Lease < 0:
 		fmt.Fprintf(w, "State:\theld; its key does not expire\n")
 	case i.Kind == rlock.KindSemaphore:
-		fmt.Fprintf(w, "State:\t%d permits are held; the longest lease ends in %s unless it is renewed\n", i.HolderCount, rounded(i.Lease))
+		fmt.Fprintf(w, "State:\t%d permits are held; the longest lease ends in %s unless it is renewed\n", i.HolderCount, Rounded(i.Lease))
 	default:
-		fmt.Fprintf(w, "State:\theld; the lease ends in %s unless it is renewed\n", rounded(i.Lease))
+		fmt.Fprintf(w, "State:\theld; the lease ends in %s unless it is renewed\n", Rounded(i.Lease))
 	}
 	if i.Token > 0 {
 		fmt.Fprintf(w, "Token:\t%d is the last fencing token reserved\n", i.Token)
@@ -67,7 +76,7 @@ func WriteLock(out io.Writer, i rlock.Inspection) error {
 	if len(i.Holders) > 0 {
 		fmt.Fprintf(w, "\nHOLDER\tMODE\tDEPTH\tLEASE\tADDRESS\tOWNER\n")
 		for _, h := range i.Holders {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", Owner(h.Owner, h.Process, h.Guest), mode(i, h.Shared), h.Count, rounded(h.Lease), addr(h.Process), Printable(h.Owner))
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", Owner(h.Owner, h.Process, h.Guest), mode(i, h.Shared), h.Count, Rounded(h.Lease), addr(h.Process), Printable(h.Owner))
 		}
 		more(w, i.HolderCount-len(i.Holders))
 	}
@@ -138,7 +147,7 @@ func lease(i rlock.Inspection) string {
 	if i.HolderCount == 0 {
 		return "-"
 	}
-	return rounded(i.Lease)
+	return Rounded(i.Lease)
 }
 
 // Owner names an owner by its process, or by what is known of it.

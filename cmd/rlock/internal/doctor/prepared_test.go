@@ -1,0 +1,233 @@
+package doctor_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/cmd/rlock/internal/doctor"
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
+)
+
+// A patient is a server that is bad in one way.
+type patient struct {
+	prepare func(t *testing.T) rueidis.ClientOption
+
+	check string // the one finding that is not green
+	level doctor.Level
+	found string // a part of what it says
+	mend  string // and of the line that mends it
+	also  string // another finding that the same fault makes
+}
+
+// Each is a server that runs, but for what no server can be asked for: another clock, another
+// version. There a network between changes the answers.
+var patients = map[string]patient{
+	"nothing is kept on disk": {
+		prepare: standalone("--appendonly", "no"),
+		check:   "persistence", level: doctor.Yellow, found: "no append-only file", mend: "CONFIG SET appendonly yes",
+	},
+	"keys are evicted": {
+		prepare: standalone("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"),
+		check:   "eviction", level: doctor.Red, found: "allkeys-lru", mend: "CONFIG SET maxmemory-policy noeviction",
+	},
+	"the address is that of a replica": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			primary, replica := redistest.Standalone(t, safe...), redistest.Standalone(t, safe...)
+			host, port, _ := strings.Cut(primary.Addr(), ":")
+			do(t, replica, "REPLICAOF", host, port)
+			return replica.Options()
+		},
+		check: "state", level: doctor.Red, found: "replica of 127.0.0.1", mend: "address of the primary",
+	},
+	"the replicas that min-replicas asks for are absent": {
+		prepare: standalone("--min-replicas-to-write", "1"),
+		check:   "replicas", level: doctor.Red, found: "0 in sync, min-replicas-to-write 1", mend: "CONFIG SET min-replicas-to-write 0",
+	},
+	"the user lacks a right": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			server := redistest.Standalone(t, safe...)
+			do(t, server, "ACL", "SETUSER", "locks", "on", ">secret", "~*", "&*", "+@all", "-hset")
+			option := server.Options()
+			option.Username, option.Password = "locks", "secret"
+			return option
+		},
+		check: "rights", level: doctor.Red, found: "HSET", mend: "ACL SETUSER <user> +hset",
+	},
+	"its clock is an hour late": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			seconds := strconv.FormatInt(time.Now().Add(-time.Hour).Unix(), 10)
+			return through(t, network.All(network.Replace(fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$1\r\n0\r\n", len(seconds), seconds)), network.Reply, "TIME"))
+		},
+		check: "clock", level: doctor.Yellow, found: "h", mend: "NTP",
+	},
+	"a slot of the Cluster is nobody's": {
+		prepare: cluster("no"),
+		check:   "cluster", level: doctor.Red, found: "16383 of 16384", mend: "redis-cli --cluster fix",
+	},
+	"a slot is nobody's, and the Cluster wants them all": {
+		prepare: cluster("yes"),
+		check:   "cluster", level: doctor.Red, found: "state fail", mend: "redis-cli --cluster fix",
+	},
+	"it is out of memory": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			server := redistest.Standalone(t, safe...)
+			do(t, server, "CONFIG", "SET", "maxmemory", "1")
+			return server.Options()
+		},
+		check: "eviction", level: doctor.Red, found: "refuses to write", mend: "CONFIG SET maxmemory ",
+	},
+	"it is loading": {
+		prepare: loading(true),
+		check:   "state", level: doctor.Red, found: "loading its data: ", mend: "wait",
+	},
+	"it is loading, and does not say whether it is a Cluster": {
+		prepare: loading(false),
+		check:   "state", level: doctor.Red, found: "loading its data: ", mend: "wait", also: "connection",
+	},
+	"it is too old": {
+		prepare: func(t *testing.T) rueidis.ClientOption { return through(t, version(t, "5.0.14")) },
+		check:   "version", level: doctor.Red, found: "Redis 5.0.14", mend: "update the server",
+	},
+	"it is so old that it knows no HELLO": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			old, unknown := version(t, "5.0.14"), network.All(network.Replace("-ERR unknown command `HELLO`\r\n"), network.Reply, "HELLO")
+			return through(t, func(f network.Frame) network.Fate {
+				if f.Is("HELLO") {
+					return unknown(f)
+				}
+				return old(f)
+			})
+		},
+		check: "version", level: doctor.Red, found: "Redis 5.0.14", mend: "update the server",
+	},
+	"Redisson uses it": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			server := redistest.Standalone(t, safe...)
+			do(t, server, "HSET", "orders:1", "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1")
+			return server.Options()
+		},
+		check: "Redisson", level: doctor.Green, found: "1 of its locks are held",
+	},
+}
+
+func TestDoctorNamesTheFaultOfEachPatientAndNoOther(t *testing.T) {
+	t.Parallel()
+	for what, p := range patients {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			found := examine(t, p.prepare(t))
+			if p.also != "" {
+				assert.Equal(t, doctor.Red, found[p.also].Level)
+				delete(found, p.also)
+			}
+			f := only(t, found, p.check, p.level)
+			assert.Contains(t, f.Found, p.found)
+			assert.Contains(t, f.Mend, p.mend)
+		})
+	}
+}
+
+// standalone returns a server that differs from a safe one by these arguments.
+func standalone(args ...string) func(t *testing.T) rueidis.ClientOption {
+	return func(t *testing.T) rueidis.ClientOption {
+		return redistest.Standalone(t, append(append([]string{}, safe...), args...)...).Options()
+	}
+}
+
+func do(t *testing.T, server *redistest.Server, words ...string) {
+	t.Helper()
+	client := server.Client(t)
+	require.NoError(t, client.Do(t.Context(), client.B().Arbitrary(words...).Build()).Error(), "%v", words)
+}
+
+// through returns a safe server behind a network with that rule.
+func through(t *testing.T, rule network.Rule) rueidis.ClientOption {
+	server := redistest.Standalone(t, safe...)
+	wire, err := network.Listen(server.Addr())
+	require.NoError(t, err)
+	t.Cleanup(wire.Close)
+	wire.Rule(rule)
+	option := server.Options()
+	option.InitAddress = []string{wire.Addr()}
+	return option
+}
+
+// version replaces the answer to INFO by that of another version.
+func version(t *testing.T, release string) network.Rule {
+	server := redistest.Standalone(t, safe...)
+	client := server.Client(t)
+	info, err := client.Do(t.Context(), client.B().Info().Build()).ToString()
+	require.NoError(t, err)
+	var lines strings.Builder
+	for line := range strings.Lines(info) {
+		switch key, _, _ := strings.Cut(line, ":"); key {
+		case "valkey_version", "server_name":
+			continue
+		case "redis_version":
+			line = "redis_version:" + release + "\r\n"
+		}
+		lines.WriteString(line)
+	}
+	return network.All(network.Replace(fmt.Sprintf("$%d\r\n%s\r\n", lines.Len(), lines.String())), network.Reply, "INFO")
+}
+
+// cluster returns a Cluster of which no node knows who has one of the slots.
+func cluster(whole string) func(t *testing.T) rueidis.ClientOption {
+	return func(t *testing.T) rueidis.ClientOption {
+		server := redistest.Cluster(t, append([]string{"--cluster-require-full-coverage", "no", "--min-replicas-to-write", "1"}, safe...)...)
+		if !server.HasShardedPubSub() {
+			t.Skip("such an old Cluster has a second finding: about pub/sub")
+		}
+		var clients []rueidis.Client
+		for _, node := range server.Nodes() {
+			do(t, node, "CONFIG", "SET", "cluster-require-full-coverage", whole)
+			clients = append(clients, node.Client(t))
+		}
+		// A node that has forgotten the slot learns of it again from one that has not yet.
+		require.Eventually(t, func() bool {
+			for _, client := range clients {
+				_ = client.Do(t.Context(), client.B().ClusterDelslots().Slot(0).Build())
+				info, err := client.Do(t.Context(), client.B().ClusterInfo().Build()).ToString()
+				if err != nil || !strings.Contains(info, "cluster_slots_assigned:16383") || strings.Contains(info, "cluster_state:fail") != (whole == "yes") {
+					return false
+				}
+			}
+			return true
+		}, hang, 10*time.Millisecond)
+		return server.Options()
+	}
+}
+
+// loading returns a server that loads its data for a minute. As a single one it need not be
+// asked what it is.
+func loading(single bool) func(t *testing.T) rueidis.ClientOption {
+	return func(t *testing.T) rueidis.ClientOption {
+		redistest.NeedMajor(t, 7)
+		server := redistest.Standalone(t, append([]string{"--enable-debug-command", "yes"}, safe...)...)
+		client := server.Client(t)
+		ctx := t.Context()
+		for i := range 3000 {
+			require.NoError(t, client.Do(ctx, client.B().Set().Key(strconv.Itoa(i)).Value(strings.Repeat("x", 2000)).Build()).Error())
+		}
+		do(t, server, "CONFIG", "SET", "key-load-delay", "20000", "loading-process-events-interval-bytes", "1024")
+		option := server.Options()
+		option.DisableRetry, option.ForceSingleClient = true, true
+		reloader, err := rueidis.NewClient(option)
+		require.NoError(t, err)
+		t.Cleanup(reloader.Close)
+		go reloader.Do(ctx, reloader.B().Arbitrary("DEBUG", "RELOAD").Build())
+		require.Eventually(t, func() bool {
+			return strings.HasPrefix(fmt.Sprint(client.Do(ctx, client.B().Ping().Build()).Error()), "LOADING")
+		}, hang, time.Millisecond)
+		option.DisableRetry, option.ForceSingleClient = false, single
+		return option
+	}
+}

@@ -1,0 +1,67 @@
+package survey
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// together is how many locks are inspected side by side.
+const together = 32
+
+// Held returns the locks of that pattern that are held, by name. Those that are released
+// meanwhile are left out.
+func Held(ctx context.Context, client *rlock.Client, pattern string) ([]rlock.Inspection, error) {
+	names, _, err := Names(ctx, client, pattern, 0)
+	if err != nil {
+		return nil, err
+	}
+	inspections, errs := Inspect(ctx, client, names)
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(inspections, func(i rlock.Inspection) bool { return i.HolderCount == 0 }), nil
+}
+
+// Names returns the names of the locks of that pattern that are held, in their order and
+// each once. It ends after so many of them, with more set; 0 is all. Beside an error there
+// may be names: those on the other nodes of a Cluster.
+func Names(ctx context.Context, client *rlock.Client, pattern string, most int) (names []string, more bool, err error) {
+	for name, failed := range client.Locks(ctx, pattern) {
+		if failed != nil {
+			err = failed
+			break
+		}
+		if more = most > 0 && len(names) == most; more {
+			break
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), more, err // SCAN may return a key twice
+}
+
+// Inspect inspects each of the locks. An inspection counts if the error of the same index is
+// nil.
+func Inspect(ctx context.Context, client *rlock.Client, names []string) (inspections []rlock.Inspection, errs []error) {
+	inspections, errs = make([]rlock.Inspection, len(names)), make([]error, len(names))
+	var workers sync.WaitGroup
+	next := make(chan int)
+	for range min(together, len(names)) {
+		workers.Go(func() {
+			for at := range next {
+				inspections[at], errs[at] = client.Inspect(ctx, names[at])
+			}
+		})
+	}
+	for at := range names {
+		next <- at
+	}
+	close(next)
+	workers.Wait()
+	return inspections, errs
+}

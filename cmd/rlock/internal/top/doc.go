@@ -1,0 +1,22 @@
+// Package top watches the locks of a server: who holds them, who waits, and how often they
+// change hands.
+//
+// A [Watcher] looks at Redis again and again, and compares each look with those before. It
+// knows what Redis shows and nothing else:
+//
+//   - SEEN is how long all looks have shown the same tenure of a holder: the lock is held for
+//     that time at least. Each tenure of a client of rlock has a UUID of its own. A thread of
+//     Redisson has the same text in each.
+//   - NEW/S is how many holders a second were there at a look and not at the one before, in
+//     the mean of the last looks. That is a lower bound: what is taken and released between
+//     two looks leaves no trace, nor does a lock that goes from one goroutine to the next
+//     inside a process.
+//   - Losses are not shown. In Redis a lease that ends looks like one that was released.
+//
+// What a look reads is bounded: so many locks are inspected, those with waiters first and
+// then those that were inspected the longest time ago, and the look says how many are left
+// out. A look that fails is one with an error; the next may succeed.
+//
+// [Model] is the screen of a terminal, for Bubble Tea. [WritePlain] and [WriteJSON] write a
+// look for a pipe.
+package top

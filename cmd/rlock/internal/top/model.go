@@ -1,0 +1,185 @@
+package top
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// patience is the longest time that a look may take, if the interval is shorter.
+const patience = 10 * time.Second
+
+// Patience returns how long a look may take.
+func Patience(interval time.Duration) time.Duration { return max(patience, interval) }
+
+// Options are those of a Model.
+type Options struct {
+	Server   string // what the screen calls the server
+	Pattern  string
+	Interval time.Duration
+	Order    Order
+	Count    int // how many looks there are before the end; 0: without end
+}
+
+// A Model is the screen and its state, for Bubble Tea. It has one look under way at a time.
+type Model struct {
+	Options
+	watcher *Watcher
+
+	look    Look      // the last that has shown anything
+	failing time.Time // since when looks fail; zero: the last has not
+	failed  error     // of the last look
+	looks   int
+	rows    []Row // of the look, in the order
+
+	serial  int                // of the look that is awaited; what belongs to another is void
+	asked   time.Time          // when the look under way was begun; zero: there is none
+	abandon context.CancelFunc // ends it
+
+	selected string // the name of the lock under the cursor
+	cursor   int    // its index, or the index at which it was
+	paused   bool
+	help     bool
+	typing   bool   // the pattern is being edited
+	typed    string // as far as it is typed
+
+	detail  string // the name of the lock that is looked into; "": none
+	lock    *rlock.Inspection
+	lockErr error
+	scroll  int // the first line of the detail, or of the help, that is shown
+	shift   int // the first column of the detail that is shown
+
+	width, height int
+	now           time.Time
+}
+
+// NewModel returns a Model that looks through the watcher.
+func NewModel(watcher *Watcher, options Options) *Model {
+	return &Model{Options: options, watcher: watcher, width: 80, height: 24, now: time.Now(), abandon: func() {}}
+}
+
+// Err returns the error of the last look, nil if it has succeeded.
+func (m *Model) Err() error { return m.failed }
+
+type (
+	lookMsg struct { // a look has ended
+		serial int
+		look   Look
+	}
+	lockMsg struct { // the lock that is looked into
+		name string
+		lock rlock.Inspection
+		err  error
+	}
+	dueMsg   struct{ serial int } // the next look is due
+	clockMsg time.Time            // a second has passed: times on the screen go on
+)
+
+// Init begins the first look.
+func (m *Model) Init() tea.Cmd { return tea.Batch(m.begin(), clock()) }
+
+func clock() tea.Cmd { return tea.Tick(time.Second, func(t time.Time) tea.Msg { return clockMsg(t) }) }
+
+// begin begins a look, and abandons one that is under way.
+func (m *Model) begin() tea.Cmd {
+	m.abandon()
+	ctx, cancel := context.WithTimeout(context.Background(), Patience(m.Interval))
+	m.serial++
+	m.asked, m.abandon = time.Now(), cancel
+	serial, pattern := m.serial, m.Pattern
+	look := func() tea.Msg {
+		defer cancel()
+		return lookMsg{serial, m.watcher.Look(ctx, pattern)}
+	}
+	return tea.Batch(look, m.inspect())
+}
+
+// inspect inspects the lock that is looked into.
+func (m *Model) inspect() tea.Cmd {
+	name, wait := m.detail, Patience(m.Interval)
+	if name == "" {
+		return nil
+	}
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(context.Background(), wait)
+		defer cancel()
+		lock, err := m.watcher.Inspect(ctx, name)
+		return lockMsg{name, lock, err}
+	}
+}
+
+// Update handles a message.
+func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	m.now = time.Now()
+	switch msg := msg.(type) {
+	case lookMsg:
+		if msg.serial == m.serial {
+			return m, m.show(msg.look)
+		}
+	case dueMsg:
+		if msg.serial == m.serial && !m.paused {
+			return m, m.begin()
+		}
+	case lockMsg:
+		if msg.name == m.detail {
+			if m.lockErr = msg.err; msg.err == nil {
+				m.lock = &msg.lock
+			}
+		}
+	case clockMsg:
+		return m, clock()
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case tea.PasteMsg:
+		if m.typing {
+			m.typed += msg.Content
+		}
+	case tea.KeyPressMsg:
+		return m, m.press(msg)
+	}
+	return m, nil
+}
+
+// show takes over a look, and returns the wait for the next.
+func (m *Model) show(look Look) tea.Cmd {
+	m.asked = time.Time{}
+	m.failed = look.Err
+	if look.Err == nil {
+		m.failing = time.Time{}
+	} else if m.failing.IsZero() {
+		m.failing = look.At
+	}
+	if look.Err == nil || len(look.Rows) > 0 {
+		m.look = look
+		m.arrange()
+	}
+	if m.looks++; m.looks == m.Count {
+		return tea.Quit
+	}
+	serial := m.serial
+	return tea.Tick(m.Interval, func(time.Time) tea.Msg { return dueMsg{serial} })
+}
+
+// arrange sorts the rows, and keeps the cursor on its lock. If that has gone the cursor stays
+// where it is.
+func (m *Model) arrange() {
+	m.rows = slices.Clone(m.look.Rows)
+	m.Order.Sort(m.rows)
+	at := slices.IndexFunc(m.rows, func(r Row) bool { return r.Name == m.selected })
+	if at < 0 {
+		at = m.cursor
+	}
+	m.move(at)
+}
+
+// move puts the cursor on a row.
+func (m *Model) move(to int) {
+	m.cursor = max(min(to, len(m.rows)-1), 0)
+	if m.selected = ""; len(m.rows) > 0 {
+		m.selected = m.rows[m.cursor].Name
+	}
+}

@@ -1,0 +1,176 @@
+package top_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/cmd/rlock/internal/top"
+	"github.com/go-rlock/rlock/rlock/rlocktest"
+)
+
+// row returns the row of a lock, and whether there is one.
+func row(look top.Look, name string) (top.Row, bool) {
+	for _, row := range look.Rows {
+		if row.Name == name {
+			return row, true
+		}
+	}
+	return top.Row{}, false
+}
+
+func TestARateIsTheHoldersThatWereNotThereAtTheLookBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		client := server.Client()
+		lock := client.NewLock("orders:1")
+		watcher := top.NewWatcher(server.Client(), 10)
+		hold, err := lock.Acquire(t.Context())
+		require.NoError(t, err)
+		first, _ := row(watcher.Look(t.Context(), ""), "orders:1")
+		assert.Negative(t, first.Rate, "one look knows no rate")
+		for range 5 { // another tenure at every second look
+			time.Sleep(time.Second)
+			same, _ := row(watcher.Look(t.Context(), ""), "orders:1")
+			assert.Equal(t, time.Second, same.Seen)
+			require.NoError(t, hold.Release(t.Context()))
+			hold, err = lock.Acquire(t.Context())
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+			other, _ := row(watcher.Look(t.Context(), ""), "orders:1")
+			assert.Zero(t, other.Seen)
+		}
+		look := watcher.Look(t.Context(), "")
+		got, _ := row(look, "orders:1")
+		assert.InDelta(t, 0.5, got.Rate, 0.06)
+		assert.InDelta(t, 0.5, look.Totals().Rate, 0.06)
+
+		// What is free is shown while it was held lately, and then no more.
+		require.NoError(t, hold.Release(t.Context()))
+		time.Sleep(time.Second)
+		free, there := row(watcher.Look(t.Context(), ""), "orders:1")
+		require.True(t, there)
+		assert.Zero(t, free.HolderCount)
+		for range 10 {
+			time.Sleep(time.Second)
+			watcher.Look(t.Context(), "")
+		}
+		_, there = row(watcher.Look(t.Context(), ""), "orders:1")
+		assert.False(t, there)
+
+		// A lock that was free at the look before has a new holder; one that was not looked at
+		// may have the same.
+		_, err = lock.Acquire(t.Context())
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		taken, _ := row(watcher.Look(t.Context(), ""), "orders:1")
+		assert.Positive(t, taken.Rate)
+		_, err = client.NewLock("stock:1").Acquire(t.Context())
+		require.NoError(t, err)
+		watcher.Look(t.Context(), "orders:*")
+		time.Sleep(time.Second)
+		unknown, _ := row(watcher.Look(t.Context(), ""), "stock:1")
+		assert.Negative(t, unknown.Rate)
+	})
+}
+
+func TestALookIsBoundedAndSaysWhatIsLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		client := server.Client()
+		for i := range 9 {
+			_, err := client.NewLock(fmt.Sprintf("lock:%d", i)).Acquire(t.Context())
+			require.NoError(t, err)
+		}
+		waiter := server.Client()
+		go func() { _, _ = waiter.NewLock("lock:8").Acquire(t.Context()) }()
+		synctest.Wait()
+		watcher := top.NewWatcher(server.Client(), 2)
+		shown := make(map[string]int)
+		for range 20 {
+			look := watcher.Look(t.Context(), "")
+			require.NoError(t, look.Err)
+			assert.Len(t, look.Rows, 2)
+			assert.Equal(t, 7, look.LeftOut)
+			assert.False(t, look.More)
+			for _, row := range look.Rows {
+				shown[row.Name]++
+			}
+			time.Sleep(time.Second)
+		}
+		assert.Len(t, shown, 9, "each has its turn")
+		assert.Greater(t, shown["lock:8"], 14, "once it is known that a client waits for it, it is looked at each time")
+
+		for i := range 20 {
+			_, err := client.NewLock(fmt.Sprintf("more:%d", i)).Acquire(t.Context())
+			require.NoError(t, err)
+		}
+		look := watcher.Look(t.Context(), "")
+		assert.True(t, look.More)
+		assert.GreaterOrEqual(t, look.LeftOut, 18)
+		assert.Contains(t, look.Summary(), "more than")
+	})
+}
+
+func TestAKeyThatIsNoLockHidesNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		client := server.Client()
+		for _, name := range []string{"orders:1", "orders:2"} {
+			_, err := client.NewLock(name).Acquire(t.Context())
+			require.NoError(t, err)
+		}
+		require.NoError(t, server.Miniredis().Set("rlock_queue:{orders:1}", "no queue"))
+		look := top.NewWatcher(server.Client(), 10).Look(t.Context(), "")
+		require.ErrorContains(t, look.Err, "orders:1")
+		_, there := row(look, "orders:2")
+		assert.True(t, there)
+	})
+}
+
+func TestPlainLinesAndJSONSayTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		client := server.Client()
+		_, err := client.NewLock("orders:1").Acquire(t.Context())
+		require.NoError(t, err)
+		_, err = client.NewSemaphore("encode", 3).Acquire(t.Context())
+		require.NoError(t, err)
+		look := top.NewWatcher(server.Client(), 10).Look(t.Context(), "")
+
+		var plain bytes.Buffer
+		require.NoError(t, top.WritePlain(&plain, look, top.ByName, time.Time{}))
+		lines := strings.Split(plain.String(), "\n")
+		assert.Regexp(t, `^\d\d:\d\d:\d\d +2 held, 0 waiting, 0\.0 new holders/s$`, lines[0])
+		assert.Regexp(t, `^NAME +KIND +HOLDER +SEEN +LEASE +WAITING +NEW/S$`, lines[1])
+		assert.Regexp(t, `^encode +semaphore +\S.* +0s +30s +0 +-$`, lines[2])
+		assert.Regexp(t, `^orders:1 +lock `, lines[3])
+
+		var text bytes.Buffer
+		require.NoError(t, top.WriteJSON(&text, look, top.ByName, time.Time{}))
+		var read struct {
+			Held, Waiting int
+			Locks         []struct {
+				Name    string
+				LeaseMS int `json:"lease_ms"`
+				SeenMS  int `json:"seen_ms"`
+				Rate    *float64
+			}
+			Error *string
+		}
+		require.NoError(t, json.Unmarshal(text.Bytes(), &read))
+		assert.Equal(t, 1, strings.Count(text.String(), "\n"))
+		assert.Equal(t, 2, read.Held)
+		require.Len(t, read.Locks, 2)
+		assert.Equal(t, "encode", read.Locks[0].Name)
+		assert.Equal(t, 30_000, read.Locks[1].LeaseMS)
+		assert.Nil(t, read.Error)
+	})
+}
