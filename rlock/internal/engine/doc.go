@@ -1,11 +1,11 @@
-// Package engine is one lock of one key as one client knows it: who holds it here, who waits
-// for it here, what Redis was told last, and until when that may be believed. Package rlock
-// is its face, package quorum makes locks of several of them, and package wire talks to
-// Redis.
+// Package engine is one lock of one key as one client knows it: its holders and its waiters in
+// this process, its state in Redis as last confirmed, and the time until when that may be
+// believed. Package rlock is its face, package quorum makes locks of several of them, and
+// package wire talks to Redis.
 //
 //	Client ──► shard ──► room ──► tenure ──► levels      the holders of one lock here
 //	                      │  └──► queue of waiters ──► ticket in Redis' queue
-//	                      └─ made when it is needed, and left behind by nobody
+//	                      └─ made when it is needed, removed with its last holder and waiter
 //
 // # A lock and its calls
 //

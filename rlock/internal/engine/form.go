@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Form is what a lock is made of: one key (single), or several locks (compound).
+// A Form is what a lock is made of: one key ([Lock]), or several locks (package quorum).
 // A request carries its owner: the caller has decided in whose name the lock is taken.
 type Form interface {
 	// Title returns the name that the lock was made with.
@@ -32,7 +32,7 @@ type Form interface {
 }
 
 // A Handle is one level of a lock that was taken with a handle: of one key (hold), or of
-// several locks (compoundHold). All its methods may be called concurrently. It is given back
+// several locks (package quorum). All its methods may be called concurrently. It is given back
 // by release.
 type Handle interface {
 	// Title returns the name of the lock.

@@ -32,7 +32,7 @@ type compound struct {
 var _ engine.Form = (*compound)(nil)
 
 // Refusing returns a lock that refuses every call with err.
-func Refusing(name string, err error) *compound { return &compound{name: name, err: err} }
+func Refusing(name string, err error) engine.Form { return &compound{name: name, err: err} }
 
 // newCompound returns the lock of these parts, which are in the order in which they
 // are taken.
