@@ -82,7 +82,7 @@ func TestNoDeadlockIsFoundWhereThereIsNone(t *testing.T) {
 		players = append(players, p)
 	}
 	waiting := 0
-	for range 100 {
+	for range 25 {
 		code, stdout, stderr := s.run("", "deadlocks", "--pause", "1ms")
 		require.Zero(t, code, "%s%s", stdout, stderr)
 		for name := range s.client.Locks(s.ctx, "busy:*") {
