@@ -19,8 +19,6 @@ const (
 	// reopenAfter is how long after a direct connection was opened another one is, and
 	// retryAfter how long after one could not be: a server that is full is left alone.
 	reopenAfter, retryAfter = time.Second, 30 * time.Second
-	// looksAfter is how long the system is not asked again whether a connection is open.
-	looksAfter = time.Millisecond
 )
 
 // direct serves a lone caller in the caller's own goroutine: it writes the command to a
@@ -154,7 +152,7 @@ func (d *direct) usable(w *line, now time.Time) bool {
 	if w.dialled != d.conns.dialled.Load() || !w.expires.IsZero() && !now.Before(w.expires) {
 		return false
 	}
-	return w.open == nil || now.Sub(w.used) < looksAfter || w.open()
+	return w.open == nil || w.open()
 }
 
 // do sends a call over the line that take has returned. If ctx ends before the answer is
