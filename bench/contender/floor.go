@@ -38,12 +38,12 @@ return 0`)
 )
 
 // FloorEvalsha is what a lock in Redisson's format cannot be faster than: two
-// EVALSHA, sent straight through rueidis, and in the scenario of held locks
+// EVALSHA, sent straight through a pipelined rueidis, and in the scenario of held locks
 // their renewals in pipelines of 128. It does not wait for a lock that is taken.
 func FloorEvalsha() Contender {
 	return Contender{
 		Name:   "floor-evalsha",
-		About:  "two raw EVALSHA through the same rueidis, no waiting; renewals in pipelines of 128",
+		About:  "two raw EVALSHA through a pipelined rueidis, no waiting; renewals in pipelines of 128",
 		Renews: true,
 		Sends:  []string{"evalsha", "eval", "script|load"},
 		Key:    plain,
@@ -56,6 +56,24 @@ func FloorEvalsha() Contender {
 				f.ctx, f.cancel = context.WithCancel(context.Background())
 				f.running.Add(1)
 				go f.renew()
+			}
+			return f, nil
+		},
+	}
+}
+
+// FloorDefault is what a lone caller cannot be faster than: the same two EVALSHA through a
+// rueidis client with its defaults.
+func FloorDefault() Contender {
+	return Contender{
+		Name:  "floor-default",
+		About: "two raw EVALSHA through a rueidis with its defaults, which serves a lone caller in the caller's goroutine; no waiting",
+		Sends: []string{"evalsha", "eval", "script|load"},
+		Key:   plain,
+		Open: func(c Config) (Client, error) {
+			f := &floorClient{held: make(map[*floorMutex]struct{})}
+			if err := f.joinBy(connectDefault, c); err != nil {
+				return nil, err
 			}
 			return f, nil
 		},
