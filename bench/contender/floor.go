@@ -71,7 +71,7 @@ func FloorDefault() Contender {
 		Sends: []string{"evalsha", "eval", "script|load"},
 		Key:   plain,
 		Open: func(c Config) (Client, error) {
-			f := &floorClient{held: make(map[*floorMutex]struct{})}
+			f := &floorClient{patient: true}
 			if err := f.joinBy(connectDefault, c); err != nil {
 				return nil, err
 			}
@@ -82,6 +82,10 @@ func FloorDefault() Contender {
 
 type floorClient struct {
 	party
+
+	// patient is set where the caller's context does not end a command: with one that can be
+	// cancelled, and has no deadline, rueidis begins to pipeline for good.
+	patient bool
 
 	ctx     context.Context // nil: nothing is renewed
 	cancel  context.CancelFunc
@@ -127,6 +131,9 @@ type floorMutex struct {
 }
 
 func (m *floorMutex) Lock(ctx context.Context) error {
+	if m.client.patient {
+		ctx = context.Background()
+	}
 	err := floorAcquire.Exec(ctx, m.client.redis, m.keys[:1], m.args).Error()
 	if !rueidis.IsRedisNil(err) {
 		return errors.Join(errTaken, err)
