@@ -78,6 +78,7 @@ func newDirect(r *Redis) *direct {
 	}
 	if o.Dialer.KeepAlive > 0 {
 		d.fresh = o.Dialer.KeepAlive
+		d.options.ConnWriteTimeout += 2 * o.Dialer.KeepAlive // as long as the pipeline has, with its pings
 	}
 	d.options.ClientName = r.conns.name
 	d.options.ForceSingleClient, d.options.Sentinel = true, rueidis.SentinelOption{}
