@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -27,12 +28,12 @@ type loner struct {
 }
 
 // loner returns a client that was alone for long enough to have a direct connection.
-func (w *world) loner() *loner {
+func (w *world) loner(changes ...func(*rlock.Config)) *loner {
 	w.t.Helper()
 	l := &loner{direct: network.New(w.Dial), w: w}
 	l.direct.Record()
 	w.t.Cleanup(l.direct.Close)
-	l.party = w.client(func(c *rlock.Config) {
+	l.party = w.client(append(changes, func(c *rlock.Config) {
 		dial := c.Redis.DialCtxFn
 		c.Redis.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 			if l.apart.Load() {
@@ -40,7 +41,7 @@ func (w *world) loner() *loner {
 			}
 			return dial(ctx, address, dialer, config)
 		}
-	})
+	})...)
 	l.apart.Store(true)
 	l.pairs(8)
 	return l
@@ -264,6 +265,27 @@ func TestAnIdleDirectConnectionIsTriedBeforeItIsUsed(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.pairs(8)
 		p.requireDirect()
+	})
+}
+
+// rueidis would refresh them on its own, also while a command is in flight.
+func TestADirectConnectionEndsWithItsCredentials(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.loner(func(c *rlock.Config) {
+			c.Redis.AuthCredentialsFn = func(rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
+				return rueidis.AuthCredentials{RefreshAfter: time.Now().Add(10 * time.Second)}, nil
+			}
+		})
+		opened := len(p.direct.Sent("HELLO"))
+		for range 39 {
+			time.Sleep(250 * time.Millisecond)
+			p.requireDirect()
+		}
+		assert.Len(t, p.direct.Sent("HELLO"), opened)
+		time.Sleep(250 * time.Millisecond)
+		p.pairs(1)
+		p.requireDirect()
+		assert.Len(t, p.direct.Sent("HELLO"), opened+1)
 	})
 }
 
