@@ -9,9 +9,9 @@ import (
 )
 
 // A Client is one party among those that contend for locks, with one connection
-// for commands and one for subscriptions, one watchdog for all it holds, and a
-// constant number of goroutines. A process usually has one. Its methods may be
-// called concurrently.
+// for commands and one for subscriptions, one more for callers that come one after the
+// other, one watchdog for all it holds, and a constant number of goroutines. A process
+// usually has one. Its methods may be called concurrently.
 //
 // A client must not run twice. If a machine or a container is restored several times
 // from one snapshot, or beside the original, the copies of its clients have one identity

@@ -19,11 +19,12 @@ type Config struct {
 	// Redis says how to connect; InitAddress is the one thing that has no
 	// default. Use it unless the program has a rueidis client to share. Where a
 	// field is zero, a value is chosen that suits locks: one pipelined connection
-	// for commands, no client-side cache, small buffers, and timeouts by which a
-	// dead peer is noticed in four seconds instead of twelve. With a longer
-	// ConnWriteTimeout than 2 s, Unlock, Close and renewals wait for an answer
-	// for a second more than that. ConnLifetime is refused: if a caller leaves while
-	// it opens the next connection, the commands of others fail.
+	// for commands, and outside of a Cluster a second one for a lone caller, no
+	// client-side cache, small buffers, and timeouts by which a dead peer is noticed
+	// in four seconds instead of twelve. With a longer ConnWriteTimeout than 2 s,
+	// Unlock, Close and renewals wait for an answer for a second more than that.
+	// ConnLifetime is refused: if a caller leaves while it opens the next connection,
+	// the commands of others fail.
 	Redis rueidis.ClientOption
 
 	// Client is a client to share instead. Its settings stay as they are, and
@@ -215,7 +216,8 @@ func lockOptions(o rueidis.ClientOption) rueidis.ClientOption {
 		o.PipelineMultiplex = -1
 	}
 	// Without it a lone command meets a connection that died idle as an error,
-	// and a command whose context ends takes the connection with it.
+	// and a command whose context ends takes the connection with it. A lone caller
+	// is served without the pipeline all the same: see wire/direct.go.
 	o.AlwaysPipelining = true
 	if o.ReadBufferEachConn == 0 {
 		o.ReadBufferEachConn = 64 << 10

@@ -126,7 +126,7 @@ func All() []Contender {
 		Redisson(), RedissonStyle(),
 		ExpirePoll(),
 		GetSetSleep(), GetSetSpin(),
-		FloorEvalsha(), FloorSetNX(),
+		FloorEvalsha(), FloorDefault(), FloorSetNX(),
 
 		RLockFair(), RedissonFair(),
 		RLockReadWrite(), RedissonReadWrite(),

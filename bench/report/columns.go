@@ -19,7 +19,7 @@ type column struct {
 
 // columns are the figures by the names that scenarios ask for them.
 var columns = map[string][]column{
-	"pair":     percentiles("lock+unlock", func(r *arena.Result) worker.Latency { return r.Pair }),
+	"pair":     append([]column{quarter}, percentiles("lock+unlock", func(r *arena.Result) worker.Latency { return r.Pair })...),
 	"wait":     percentiles("wait", func(r *arena.Result) worker.Latency { return r.Wait }),
 	"nested":   percentiles("each", func(r *arena.Result) worker.Latency { return r.Nested }),
 	"handover": percentiles("hand-over", func(r *arena.Result) worker.Latency { return r.Handover }),
@@ -69,6 +69,14 @@ var columns = map[string][]column{
 
 	"faults": {{"faults", faults}},
 }
+
+// quarter is a percentile that a busy machine moves less than the median.
+var quarter = column{"lock+unlock p25", func(r *arena.Result) string {
+	if r.Pair.P25 > 0 {
+		return duration(r.Pair.P25)
+	}
+	return "-"
+}}
 
 func percentiles(what string, of func(*arena.Result) worker.Latency) []column {
 	at := func(title string, q func(worker.Latency) time.Duration) column {

@@ -68,7 +68,7 @@ func find(t *testing.T, r *report.Report, name, who string) *arena.Result {
 }
 
 func TestEveryTargetIsJudged(t *testing.T) {
-	const targets = 17 + 4*4 + 3 // and those of fleet
+	const targets = 18 + 4*4 + 3 // and those of fleet
 	measured, missed := full(1_000_000).Missed()
 	assert.Equal(t, targets, measured)
 	assert.Zero(t, missed)
@@ -106,7 +106,7 @@ func TestAFaultStandsInItsRowAndInTheList(t *testing.T) {
 
 func TestWhoTakesNoPartIsNamedWithTheReason(t *testing.T) {
 	r := full(1)
-	assert.Contains(t, r.Text(), "Not here (does not wait): floor-evalsha, floor-setnx.")
+	assert.Contains(t, r.Text(), "Not here (does not wait): floor-evalsha, floor-default, floor-setnx.")
 	res := find(t, r, "handover", "redsync")
 	res.Rounds, res.Error = 0, "it broke"
 	assert.Contains(t, r.Markdown(nil), "Not here (it broke): redsync.")

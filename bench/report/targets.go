@@ -25,7 +25,8 @@ type target struct {
 const ours = "rlock"
 
 var targets = append([]target{
-	{"uncontended lock + unlock, time beside the floor's", "at most 1.10 x two raw EVALSHA", timesFloor(1.10), "beside", "1 goroutine", "loopback", ours},
+	{"uncontended lock + unlock, time beside the floor's", "at most 1.10 x two raw EVALSHA, pipelined", timesFloor(1.10), "beside", "1 goroutine", "loopback", ours},
+	{"the same, beside a default client's", "at most 1.10 x two raw EVALSHA in the caller's goroutine", timesFloor(1.10), "beside", "1 goroutine, default client", "loopback", ours},
 	{"64 goroutines on 64 locks, throughput beside the floor's", "at least 0.90 x the same, raw", shareOfFloor, "beside", "64 goroutines, 64 locks", "loopback", ours},
 	{"nested pair, p50", "under 1 µs", nestedUnder(time.Microsecond), "nested", "depth 5", "loopback", ours},
 	{"TryLock on a lock that this process holds, p50", "under 300 ns", nestedUnder(300 * time.Nanosecond), "try", "1 goroutine tries", "loopback", ours},

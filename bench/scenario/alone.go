@@ -10,7 +10,8 @@ import (
 
 // The scenarios in which nobody has to wait.
 
-const floor = "floor-evalsha"
+// The floor of many callers, and that of a lone one.
+const floor, loneFloor = "floor-evalsha", "floor-default"
 
 func uncontended() Scenario {
 	return Scenario{
@@ -37,15 +38,16 @@ func beside() Scenario {
 		Asks: "The same in blocks of some milliseconds, a block of the floor's beside each: what a round trip takes changes from one second to the " +
 			"next, and cancels out here. What the floor is beside itself shows what is left of it.",
 		Columns: []string{"beside", "rate", "faults"},
-		takes:   among("rlock", "rueidislock-1", floor),
+		takes:   among("rlock", "rueidislock-1", floor, loneFloor),
 		cells: func(s Size) (cells []Cell) {
-			add := func(setting string, goroutines, block int) {
+			add := func(setting, floor string, goroutines, block int) {
 				cells = append(cells, Cell{Setting: setting, Network: loopback, Rounds: pick(s, 1, 2), Job: worker.Job{
 					Kind: worker.Beside, Goroutines: goroutines, Locks: goroutines, Floor: floor,
 					Block: time.Duration(block) * time.Millisecond, Duration: s.window(400, 2000)}})
 			}
-			add("1 goroutine", 1, 20)
-			add("64 goroutines, 64 locks", 64, 40)
+			add("1 goroutine", floor, 1, 20)
+			add("1 goroutine, default client", loneFloor, 1, 20)
+			add("64 goroutines, 64 locks", floor, 64, 40)
 			return cells
 		},
 	}

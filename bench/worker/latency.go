@@ -15,9 +15,9 @@ const (
 // A Latency is a distribution of durations, as it travels: percentiles for
 // people and the whole histogram (HDR, compressed, base64 in JSON) to merge.
 type Latency struct {
-	Count                            int64
-	Mean, P50, P90, P99, P999, Worst time.Duration
-	Histogram                        []byte `json:",omitempty"`
+	Count                                 int64
+	Mean, P25, P50, P90, P99, P999, Worst time.Duration
+	Histogram                             []byte `json:",omitempty"`
 }
 
 // Merge returns the distribution of all values of both.
@@ -51,7 +51,7 @@ func summarize(h *hdrhistogram.Histogram) Latency {
 	}
 	return Latency{
 		Count: h.TotalCount(), Mean: time.Duration(h.Mean()),
-		P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Worst: time.Duration(h.Max()),
+		P25: at(25), P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Worst: time.Duration(h.Max()),
 		Histogram: encoded,
 	}
 }

@@ -56,6 +56,9 @@ func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Ti
 			return
 		}
 	}
+	if l.late != nil {
+		l.late.GiveUp()
+	}
 	r.inFlight--
 	r.settle(t, op, l, now)
 	if l.place != nil {
@@ -206,10 +209,15 @@ func (r *room) placed(w *waiter, a wire.Answer, now time.Time) {
 // while it was in flight. If the command has no answer, but the client's commands are
 // ordered, the release comes behind it on its connection, so that the answer to the release
 // settles both: until then the command keeps its place, and the next try for the name
-// waits. It runs in a goroutine of its own.
+// waits. After a direct command no release comes on its connection: it waits for the answer
+// first. It runs in a goroutine of its own.
 func (r *room) undo(t *tenure, l landing) {
 	c := r.client
-	released, err := c.Redis.Do(c.Redis.Deadline(time.Now()), t.releaseCall()).AsInt64()
+	ctx := c.Redis.Deadline(time.Now())
+	if l.late != nil {
+		l.settled = l.late.Settled(ctx)
+	}
+	released, err := c.Redis.Do(ctx, t.releaseCall()).AsInt64()
 	l.place.Leave()
 	if err == nil && c.Redis.Ordered() && c.Redis.Mark() == l.mark {
 		l.settled = true
@@ -232,8 +240,10 @@ type landing struct {
 	place  *wire.Limit // to be left; nil if nothing was sent
 	answer wire.Answer
 	err    error
-	// mark is that of the connections when it was sent.
+	// mark is that of the connections when it was sent, 0 if it was sent directly.
 	mark uint64
+	// late is the answer to a direct command that its caller has not waited for, else nil.
+	late *wire.Late
 	// settled is set once the command has been executed, or never will be.
 	settled bool
 }
@@ -315,15 +325,22 @@ func (t *tenure) exchange(ctx context.Context, op operation, p *wire.Limit) (l l
 	c := t.room.client
 	l.place = p
 	call, read := t.command(op)
-	l.mark = c.Redis.Mark()
 	if c.Redis.SyncReplicas() > 0 && op != joining {
+		l.mark = c.Redis.Mark()
 		l.answer, l.err = c.Redis.DoReplicated(ctx, call, t.lease, func(result rueidis.RedisResult) (wire.Answer, error) {
 			return read(result, t.tokens.asked())
 		}, t.releaseCall())
 		l.settled = wire.Answered(l.err)
 	} else {
-		l.answer, l.err = read(c.Redis.Do(ctx, call), t.tokens.asked())
-		if l.settled = wire.Answered(l.err); l.settled {
+		var result rueidis.RedisResult
+		if op == acquiring {
+			result, l.mark, l.late = c.Redis.DoFirst(ctx, t.room.name.Slot, t.trust.SentAt(), call)
+		} else {
+			l.mark = c.Redis.Mark()
+			result = c.Redis.Do(ctx, call)
+		}
+		l.answer, l.err = read(result, t.tokens.asked())
+		if l.settled = wire.Answered(l.err); l.settled && l.mark != 0 {
 			c.Redis.Heard(l.mark)
 		}
 	}

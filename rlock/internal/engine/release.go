@@ -101,9 +101,11 @@ func (r *room) release(t *tenure, o Owner, now time.Time) error {
 		r.leaving = append(r.leaving, t)
 	}
 	next := r.nextTicket(now)
+	// Otherwise a command of the tenure may be before this one, in the pipeline.
+	first := !wasTicket && !t.flying && next == nil
 	r.shard.mu.Unlock()
 
-	left, l := t.release(now, next)
+	left, l := t.release(now, next, first)
 
 	r.shard.mu.Lock()
 	if next != nil {
@@ -158,8 +160,9 @@ func (r *room) nextTicket(now time.Time) *tenure {
 
 // release takes the tenure out of Redis, and puts next into the queue in the same command
 // if it is not nil. It returns whether Redis had the tenure, and what became of next. It
-// takes no longer than an Unlock has: the wait for a place counts.
-func (t *tenure) release(now time.Time, next *tenure) (left int64, l landing) {
+// takes no longer than an Unlock has: the wait for a place counts. The first command says that
+// no other of the tenure is in flight.
+func (t *tenure) release(now time.Time, next *tenure, first bool) (left int64, l landing) {
 	c, n := t.room.client, t.room.name
 	releases := &c.Redis.Limits(n.Slot).Releases
 	place, ok := releases.TryEnter()
@@ -176,6 +179,14 @@ func (t *tenure) release(now time.Time, next *tenure) (left int64, l landing) {
 	}
 	defer place.Leave()
 	s := wire.Step{Leave: t.member()}
+	if first && ok {
+		result, _, late := c.Redis.DoFirst(ctx, n.Slot, now, n.step(c, s, 0, 0))
+		if late != nil {
+			late.GiveUp() // the keeper sends the release again
+		}
+		left, l.err = result.AsInt64()
+		return left, l
+	}
 	if next == nil {
 		left, l.err = c.Redis.Do(ctx, n.step(c, s, 0, 0)).AsInt64()
 		return left, l

@@ -31,6 +31,7 @@ func connect(o Options, id string) (rueidis.Client, *connections, error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		redis, err := rueidis.NewClient(option)
 		if err == nil {
+			conns.name = option.ClientName
 			return redis, conns, nil
 		}
 		if redis != nil {

@@ -31,6 +31,10 @@ type connections struct {
 	// changed is called when a connection has ended, and when the first command is answered
 	// after that; nil until the client is made.
 	changed atomic.Pointer[func()]
+	// dialled counts the connections that were opened, or tried.
+	dialled atomic.Uint64
+	// name is what the connections are called, "" for nothing.
+	name string
 	// answered is closed + 1 as of when a command was sent that was answered.
 	answered atomic.Uint64
 }
@@ -43,24 +47,35 @@ func (c *connections) watch(o rueidis.ClientOption) rueidis.ClientOption {
 	c.counted, c.watched = true, true
 	silence := 2*o.Dialer.KeepAlive + o.ConnWriteTimeout
 	c.prompt = o.Dialer.KeepAlive > 0 && o.ConnWriteTimeout > 0 && silence <= patienceOf(o)+freshness
-	connect, simple := o.DialCtxFn, o.DialFn
-	o.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (conn net.Conn, err error) {
-		switch {
-		case connect != nil:
-			conn, err = connect(ctx, address, dialer, config)
-		case simple != nil:
-			conn, err = simple(address, dialer, config)
-		case config != nil:
-			conn, err = (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, "tcp", address)
-		default:
-			conn, err = dialer.DialContext(ctx, "tcp", address)
-		}
+	connect := dialOf(o)
+	o.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+		c.dialled.Add(1)
+		conn, err := connect(ctx, address, dialer, config)
 		if err != nil {
 			return nil, err
 		}
 		return &wire{Conn: conn, conns: c}, nil
 	}
 	return o
+}
+
+type dialFunc = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
+
+// dialOf returns how o's connections are opened.
+func dialOf(o rueidis.ClientOption) dialFunc {
+	if o.DialCtxFn != nil {
+		return o.DialCtxFn
+	}
+	return func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+		switch {
+		case o.DialFn != nil:
+			return o.DialFn(address, dialer, config)
+		case config != nil:
+			return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, "tcp", address)
+		default:
+			return dialer.DialContext(ctx, "tcp", address)
+		}
+	}
 }
 
 // A wire is a connection that tells when it is closed, and that cannot be read
@@ -145,10 +160,9 @@ func (c *connections) change() {
 func (r *Redis) Ends() bool { return r.conns.prompt && r.Connected() }
 
 // Connected reports whether no connection was closed since an answered command was sent.
-func (r *Redis) Connected() bool {
-	c := r.conns
-	return c.watched && c.answered.Load() == c.closed.Load()+1
-}
+func (r *Redis) Connected() bool { return r.conns.up() }
+
+func (c *connections) up() bool { return c.watched && c.answered.Load() == c.closed.Load()+1 }
 
 // OnChange has changed called when a connection has ended, and when the first command is
 // answered after that.

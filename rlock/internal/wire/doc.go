@@ -5,6 +5,7 @@
 // docs/protocol.md has every key, channel, message and rule.
 //
 //	Open ──► Redis ──► Do, DoAll          calls of scripts: what they cost is counted
+//	           │       DoFirst            the same, without the detour if nothing else is in flight
 //	           │       Survey, Look       commands that only read, repeated while it helps
 //	           │       Limits, Start      places in rueidis' ring; work whose caller may leave
 //	           │       Mark, Heard        whether a connection has ended since

@@ -31,6 +31,7 @@ type Redis struct {
 
 	options  Options
 	conns    *connections
+	direct   *direct // nil: a lone caller uses the pipeline as well
 	rolls    *rolls
 	family   string // how the scripts publish and count subscribers: see queue.lua
 	deadline deadline
@@ -73,6 +74,7 @@ func Open(o Options, id string) (*Redis, error) {
 		return nil, err
 	}
 	r.Nodes = newNodes(r.ctx, client, r.deadline.patience)
+	r.direct = newDirect(r)
 	return r, nil
 }
 
@@ -89,6 +91,7 @@ func (r *Redis) Close() {
 
 func (r *Redis) closeClient() {
 	if r.options.Client == nil {
+		r.direct.close()
 		r.Client.Close()
 	}
 }

@@ -1,0 +1,318 @@
+package rlock_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A loner is a client whose direct connection has a network of its own. All others use the
+// party's.
+type loner struct {
+	*party
+	direct *network.Network
+	w      *world
+	// apart says that the connections opened from now on are direct.
+	apart atomic.Bool
+}
+
+// loner returns a client that was alone for long enough to have a direct connection.
+func (w *world) loner(changes ...func(*rlock.Config)) *loner {
+	w.t.Helper()
+	l := &loner{direct: network.New(w.Dial), w: w}
+	l.direct.Record()
+	w.t.Cleanup(l.direct.Close)
+	l.party = w.client(append(changes, func(c *rlock.Config) {
+		dial := c.Redis.DialCtxFn
+		c.Redis.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+			if l.apart.Load() {
+				return l.direct.Dial(ctx, address, dialer, config)
+			}
+			return dial(ctx, address, dialer, config)
+		}
+	})...)
+	l.apart.Store(true)
+	l.pairs(8)
+	return l
+}
+
+// pairs locks and unlocks so many times, and returns how many of the commands were sent
+// directly, and how many through the pipeline.
+func (l *loner) pairs(n int) (direct, pipelined int) {
+	l.w.t.Helper()
+	me := rlock.WithOwner(context.Background(), rlock.NewOwner())
+	directly, otherwise := len(l.direct.Sent("EVALSHA")), len(l.net.Sent("EVALSHA"))
+	for range n {
+		require.NoError(l.w.t, l.NewLock("alone").Lock(me))
+		require.NoError(l.w.t, l.NewLock("alone").Unlock(me))
+		synctest.Wait() // a connection may be opened in the background
+	}
+	return len(l.direct.Sent("EVALSHA")) - directly, len(l.net.Sent("EVALSHA")) - otherwise
+}
+
+// requireDirect checks that a pair of commands is sent directly.
+func (l *loner) requireDirect() {
+	l.w.t.Helper()
+	direct, pipelined := l.pairs(1)
+	require.Equal(l.w.t, []int{2, 0}, []int{direct, pipelined}, "commands sent directly, and pipelined")
+}
+
+// requirePipelined checks that it is not.
+func (l *loner) requirePipelined() {
+	l.w.t.Helper()
+	direct, pipelined := l.pairs(1)
+	require.Equal(l.w.t, []int{0, 2}, []int{direct, pipelined}, "commands sent directly, and pipelined")
+}
+
+func TestALoneCallerIsServedDirectly(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.loner()
+		direct, pipelined := p.pairs(100)
+		assert.Equal(t, 200, direct)
+		assert.Zero(t, pipelined)
+		lock, me := p.NewLock(key), w.caller()
+		require.NoError(t, lock.Lock(me))
+		other := w.client()
+		ok, err := other.NewLock(key).TryLock(w.caller())
+		require.NoError(t, err)
+		assert.False(t, ok, "it excludes others")
+		time.Sleep(5 * time.Minute)
+		assert.True(t, lock.IsHeld(me), "it is renewed")
+		require.NoError(t, lock.Unlock(me))
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestCallersThatMeetShareThePipeline(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.loner()
+		p.direct.Rule(scripts(1, network.Hold, network.Request, "acquired"))
+		one, two := p.NewLock("one"), p.NewLock("two")
+		me, them := w.caller(), w.caller()
+		first := start(func() error { return one.Lock(me) })
+		require.True(t, pending(first), "it has the direct connection")
+		within(t, 0, 0, func() {
+			require.NoError(t, two.Lock(them), "nobody waits for the direct connection")
+			require.NoError(t, two.Unlock(them))
+		})
+		p.direct.Heal()
+		require.NoError(t, <-first)
+		require.NoError(t, one.Unlock(me))
+		p.requirePipelined() // those who met go on sharing it for a while
+		p.pairs(8)
+		p.requireDirect()
+	})
+}
+
+func TestADirectCallThatIsCancelledReturnsAtOnce(t *testing.T) {
+	for name, stage := range map[string]network.Stage{"the request is held": network.Request, "the reply is held": network.Reply} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p, other := w.loner(), w.client()
+				p.direct.Rule(scripts(1, network.Hold, stage, "acquired"))
+				ctx, cancel := context.WithCancel(w.caller())
+				result := start(func() error { return p.NewLock(key).Lock(ctx) })
+				require.True(t, pending(result))
+				within(t, 0, 0, func() {
+					cancel()
+					require.ErrorIs(t, <-result, context.Canceled)
+				})
+				time.Sleep(time.Second)
+				assert.Zero(t, scriptsOf(p.net, "released")-scriptsOf(p.net, "acquired"),
+					"the release waits for the answer to the acquire, which may be executed yet")
+				p.direct.Heal()
+				them := w.caller()
+				within(t, 0, 100*time.Millisecond, func() { require.NoError(t, other.NewLock(key).Lock(them)) })
+				require.NoError(t, other.NewLock(key).Unlock(them))
+				synctest.Wait()
+				assert.Empty(t, w.Keys())
+				p.pairs(8)
+				p.requireDirect() // over a new connection
+			})
+		})
+	}
+}
+
+// scriptsOf returns how many scripts of one kind a network has carried.
+func scriptsOf(n *network.Network, kind string) (count int) {
+	for _, f := range n.Sent("") {
+		if isScript(f, kind) {
+			count++
+		}
+	}
+	return count
+}
+
+func TestADirectCallEndsAtItsDeadline(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.loner()
+		p.direct.Rule(network.Silence)
+		ctx, cancel := context.WithTimeout(w.caller(), 100*time.Millisecond)
+		defer cancel()
+		within(t, 100*time.Millisecond, 100*time.Millisecond, func() {
+			require.ErrorIs(t, p.NewLock(key).Lock(ctx), context.DeadlineExceeded)
+		})
+		p.direct.Heal()
+		synctest.Wait()
+		assert.Empty(t, w.Keys())
+	})
+}
+
+// The acquire is executed long after its caller, its undoing and even its connection are gone.
+func TestADirectAcquireThatIsExecutedLateIsUndone(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.loner()
+		p.direct.Rule(scripts(1, network.Hold, network.Request, "acquired"))
+		ctx, cancel := context.WithCancel(w.caller())
+		result := start(func() error { return p.NewLock(key).Lock(ctx) })
+		require.True(t, pending(result))
+		cancel()
+		require.ErrorIs(t, <-result, context.Canceled)
+		time.Sleep(10 * time.Second)
+		released := scriptsOf(p.net, "released")
+		assert.NotZero(t, released)
+		assert.Empty(t, w.Keys())
+		p.direct.Heal()
+		synctest.Wait()
+		require.NotEmpty(t, w.Keys(), "the acquire was executed")
+		w.eventually(func() bool { return len(w.Keys()) == 0 }, "it is undone")
+		assert.Greater(t, scriptsOf(p.net, "released"), released, "by a release, and not by the end of its lease")
+	})
+}
+
+func TestAServerThatIsSilentOnTheDirectConnectionDelaysAnUnlockForItsTimeOnly(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.loner()
+		lock, me := p.NewLock(key), w.caller()
+		require.NoError(t, lock.Lock(me))
+		p.direct.Rule(network.Silence)
+		within(t, 0, 4*time.Second, func() { require.ErrorIs(t, lock.Unlock(me), rlock.ErrUnconfirmed) })
+		synctest.Wait()
+		assert.Empty(t, w.Keys(), "the pipeline has released it")
+	})
+}
+
+func TestAClientThatLosesItsDirectConnectionGoesOn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.loner()
+		me := w.caller()
+		p.direct.Cut()
+		within(t, 0, time.Second, func() { require.NoError(t, p.NewLock(key).Lock(me)) })
+		require.NoError(t, p.NewLock(key).Unlock(me))
+		p.requirePipelined()
+		time.Sleep(time.Second)
+		p.pairs(8)
+		p.requireDirect()
+	})
+}
+
+func TestAServerThatTakesNoMoreConnectionsIsUsedThroughThePipeline(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.loner()
+		p.direct.Refuse()
+		me := w.caller()
+		require.NoError(t, p.NewLock(key).Lock(me))
+		require.NoError(t, p.NewLock(key).Unlock(me))
+		for range 20 {
+			p.requirePipelined()
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// A failover closes the connections to the old primary, of which the client may see the one
+// end before the other.
+func TestNothingIsSentDirectlyAfterThePipelineHasLostItsServer(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.loner()
+		p.requireDirect()
+		p.net.Cut()
+		synctest.Wait()
+		direct, pipelined, opened := len(p.direct.Sent("EVALSHA")), len(p.net.Sent("EVALSHA")), len(p.direct.Sent("HELLO"))
+		p.apart.Store(false)
+		me := w.caller()
+		require.NoError(t, p.NewLock(key).Lock(me))
+		p.apart.Store(true)
+		require.NoError(t, p.NewLock(key).Unlock(me))
+		assert.Len(t, p.direct.Sent("EVALSHA"), direct)
+		assert.Len(t, p.net.Sent("EVALSHA"), pipelined+2)
+		synctest.Wait()
+		assert.Len(t, p.direct.Sent("HELLO"), opened+1, "it is opened anew, to where the pipeline leads")
+		p.requireDirect()
+	})
+}
+
+func TestAnIdleDirectConnectionIsTriedBeforeItIsUsed(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.loner()
+		p.direct.Rule(network.Silence) // the server, or what is between, has forgotten it
+		time.Sleep(time.Minute)
+		for range 3 {
+			within(t, 0, 0, p.requirePipelined)
+		}
+		p.direct.Rule(nil)
+		time.Sleep(time.Minute)
+		p.pairs(8)
+		p.requireDirect()
+	})
+}
+
+// rueidis would refresh them on its own, also while a command is in flight.
+func TestADirectConnectionEndsWithItsCredentials(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.loner(func(c *rlock.Config) {
+			c.Redis.AuthCredentialsFn = func(rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
+				return rueidis.AuthCredentials{RefreshAfter: time.Now().Add(10 * time.Second)}, nil
+			}
+		})
+		opened := len(p.direct.Sent("HELLO"))
+		for range 39 {
+			time.Sleep(250 * time.Millisecond)
+			p.requireDirect()
+		}
+		assert.Len(t, p.direct.Sent("HELLO"), opened)
+		time.Sleep(250 * time.Millisecond)
+		p.pairs(1)
+		p.requireDirect()
+		assert.Len(t, p.direct.Sent("HELLO"), opened+1)
+	})
+}
+
+func TestCloseEndsADirectCallAndLeavesNothingBehind(t *testing.T) {
+	for name, ctx := range map[string]func(w *world) context.Context{
+		"a context that may end":  (*world).caller,
+		"one that never does":     func(*world) context.Context { return rlock.WithOwner(context.Background(), rlock.NewOwner()) },
+		"one whose end was early": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p := w.loner()
+				p.direct.Rule(network.Silence)
+				var me context.Context
+				cancel := func() {}
+				if ctx != nil {
+					me = ctx(w)
+				} else {
+					me, cancel = context.WithCancel(w.caller())
+				}
+				result := start(func() error { return p.NewLock(key).Lock(me) })
+				require.True(t, pending(result))
+				cancel()
+				synctest.Wait()
+				within(t, 0, 5*time.Second, func() { _ = p.Close() })
+				require.Error(t, <-result)
+			})
+		})
+	}
+}

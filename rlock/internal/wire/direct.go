@@ -1,0 +1,280 @@
+package wire
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+const (
+	// directAfter is how many commands in a row must find nothing else in flight before one
+	// is served directly: goroutines that take turns go on sharing the pipeline.
+	directAfter = 8
+	// reopenAfter is how long after a direct connection was opened another one is, and
+	// retryAfter how long after one could not be: a server that is full is left alone.
+	reopenAfter, retryAfter = time.Second, 30 * time.Second
+)
+
+// direct serves a lone caller in the caller's own goroutine: it writes the command to a
+// second connection and reads the answer. On the pipelined connection a writer and a reader
+// goroutine stand between the caller and the socket, which is worth it only for several
+// commands at a time.
+//
+// One command at a time is in flight on that connection, an acquire or a release, and a
+// command is never sent there unless nothing stands before it elsewhere: a release goes there
+// only after the answers to the acquire and to every mirror. Whoever finds the connection in
+// use, not open yet, or in doubt, uses the pipeline. So does everybody while the pipelined
+// connection is down, since what was said to one server must not be asked of another.
+//
+// A connection that fails is given up and never dialled again. The next one is opened in the
+// background, to where the pipelined connection leads by then.
+type direct struct {
+	main       rueidis.Client
+	conns      *connections
+	options    rueidis.ClientOption // but the address
+	dialer     net.Dialer
+	connect    dialFunc
+	fresh      time.Duration // how long after an answer the connection is not in doubt
+	background *background
+	ctx        context.Context // ends when the client closes
+
+	// alone counts the commands that found nothing else in flight, up to directAfter.
+	alone  atomic.Int32
+	closed atomic.Bool
+	// line is the open connection, nil if there is none. Only close looks at it without busy.
+	line atomic.Pointer[line]
+
+	// busy is set by the one goroutine that uses the line, opens or closes it. It protects
+	// following.
+	busy atomic.Bool
+
+	reopen time.Time // not before
+}
+
+// newDirect returns nil where a lone caller cannot be served directly: on a shared rueidis
+// client, whose connections are not ours; in a Cluster and where rueidis chooses between
+// several servers or connections; and where WAIT follows each acquire.
+func newDirect(r *Redis) *direct {
+	o := r.options.Redis
+	chooses := len(o.Standalone.ReplicaAddress) > 0 || o.Standalone.EnableRedirect || o.SendToReplicas != nil || o.ReplicaOnly
+	if !r.conns.watched || !r.Ordered() || chooses || o.ConnWriteTimeout <= 0 {
+		return nil
+	}
+	d := &direct{
+		main:       r.Client,
+		conns:      r.conns,
+		options:    o,
+		dialer:     o.Dialer,
+		connect:    dialOf(o),
+		fresh:      time.Second,
+		background: &r.background,
+		ctx:        r.ctx,
+	}
+	if o.Dialer.KeepAlive > 0 {
+		d.fresh = o.Dialer.KeepAlive
+		d.options.ConnWriteTimeout += 2 * o.Dialer.KeepAlive // as long as the pipeline has, with its pings
+	}
+	d.options.ClientName = r.conns.name
+	d.options.ForceSingleClient, d.options.Sentinel = true, rueidis.SentinelOption{}
+	d.options.DialFn, d.options.OnInvalidations = nil, nil
+	d.options.DisableRetry = true
+	// A connection of rueidis serves its caller directly until a second command meets the
+	// first: nothing else may use it, not even rueidis' pings.
+	d.options.AlwaysPipelining, d.options.DisableAutoPipelining = false, false
+	d.options.Dialer.KeepAlive = -1
+	d.options.RingScaleEachConn = 1
+	d.options.ReadBufferEachConn, d.options.WriteBufferEachConn = 4<<10, 4<<10
+	return d
+}
+
+// DoFirst makes one call, before which no other of the same tenure is in flight: directly if
+// its caller is alone, else as [Redis.Do]. The call has a place among the limits of the slot,
+// and is sent now. A direct call has the mark 0. If ctx ends before its answer is there, late
+// is not nil.
+func (r *Redis) DoFirst(ctx context.Context, slot uint16, now time.Time, c Call) (result rueidis.RedisResult, mark uint64, late *Late) {
+	if w := r.direct.take(r.Limits(slot), now); w != nil {
+		r.sent.n.Add(1)
+		result, late = r.direct.do(ctx, w, c)
+		return result, 0, late
+	}
+	mark = r.Mark()
+	return r.Do(ctx, c), mark, nil
+}
+
+// A Late is the answer to a direct call whose caller has left. Call one of its methods, once.
+type Late struct{ line *line }
+
+// Settled waits for the answer, and reports whether it came before ctx ended: the call has
+// been executed, or never will be.
+func (l *Late) Settled(ctx context.Context) bool { return l.line.settled(ctx) }
+
+// GiveUp does not wait.
+func (l *Late) GiveUp() { l.line.cut() }
+
+// take returns the line if the command that has just entered l, and is sent now, may have it;
+// then do must be called. It returns nil where the command has to use the pipeline.
+func (d *direct) take(l *Limits, now time.Time) *line {
+	if d == nil {
+		return nil
+	}
+	if l.Asks.inFlight.Load()+l.Releases.inFlight.Load() > 1 {
+		if d.alone.Load() != 0 {
+			d.alone.Store(0)
+		}
+		return nil
+	}
+	if d.alone.Load() < directAfter {
+		d.alone.Add(1)
+		return nil
+	}
+	if !d.conns.up() || !d.busy.CompareAndSwap(false, true) {
+		return nil
+	}
+	w := d.line.Load()
+	if w != nil && d.usable(w, now) && now.Sub(w.used) <= d.fresh {
+		w.used = now
+		return w
+	}
+	if w == nil && now.Before(d.reopen) || !d.background.start(d.prepare) {
+		d.free()
+	}
+	return nil
+}
+
+// usable reports whether the pipelined connection is the one that it was when the line was
+// opened, the line's credentials are those of now, and the server has not closed it.
+func (d *direct) usable(w *line, now time.Time) bool {
+	if w.dialled != d.conns.dialled.Load() || !w.expires.IsZero() && !now.Before(w.expires) {
+		return false
+	}
+	return w.open == nil || w.open()
+}
+
+// do sends a call over the line that take has returned. If ctx ends before the answer is
+// there, do returns ctx's error and the answer that is still to come.
+func (d *direct) do(ctx context.Context, w *line, c Call) (result rueidis.RedisResult, late *Late) {
+	defer d.free()
+	if err := ctx.Err(); err != nil {
+		return rueidis.NewErrorResult(err), nil
+	}
+	turn := w.begin()
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, func() { w.leave(turn) })
+		defer stop()
+	}
+	// rueidis reads in this goroutine only for a context that cannot be cancelled.
+	result = c.do(context.Background(), w.redis)
+	left := w.end()
+	if result.NonRedisError() == nil {
+		return result, nil
+	}
+	d.line.Store(nil)
+	if !d.background.start(w.redis.Close) {
+		w.redis.Close()
+	}
+	if left {
+		return rueidis.NewErrorResult(ctx.Err()), &Late{w}
+	}
+	return result, nil
+}
+
+// prepare makes the line ready for the next caller: it opens one, or asks the server whether
+// one that was idle is still good. It runs in a goroutine of its own, which is the busy one.
+func (d *direct) prepare() {
+	defer d.free()
+	w := d.line.Load()
+	if w != nil && d.usable(w, time.Now()) {
+		if w.redis.Do(context.Background(), w.redis.B().Ping().Build()).NonRedisError() == nil {
+			w.used = time.Now()
+			return
+		}
+	}
+	d.drop()
+	d.reopen = time.Now().Add(retryAfter)
+	for address := range d.main.Nodes() {
+		if w, err := d.dial(address); err == nil {
+			d.line.Store(w)
+			d.reopen = w.used.Add(reopenAfter)
+		}
+	}
+}
+
+// errDialled is what rueidis is told in place of a second connection for a line.
+var errDialled = errors.New("the direct connection has ended")
+
+// dial returns a new line. It takes no longer than the client lives, or a connection may take.
+func (d *direct) dial(address string) (*line, error) {
+	w := &line{dialled: d.conns.dialled.Load()}
+	closing := func() bool { return true }
+	o := d.options
+	o.InitAddress = []string{address}
+	o.DialCtxFn = func(ctx context.Context, address string, _ *net.Dialer, config *tls.Config) (net.Conn, error) {
+		if w.Conn != nil {
+			return nil, errDialled
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(d.ctx, cancel)()
+		conn, err := d.connect(ctx, address, &d.dialer, config)
+		if err != nil {
+			return nil, err
+		}
+		w.Conn, w.open = conn, openCheck(conn)
+		closing = context.AfterFunc(d.ctx, w.cut)
+		return w, nil
+	}
+	if credentials := o.AuthCredentialsFn; credentials != nil {
+		o.AuthCredentialsFn = func(c rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
+			a, err := credentials(c)
+			w.expires, a.RefreshAfter = a.RefreshAfter, time.Time{} // rueidis must not refresh them while a command is in flight
+			return a, err
+		}
+	}
+	redis, err := rueidis.NewClient(o)
+	if !closing() && err == nil {
+		err = rueidis.ErrClosing
+	}
+	if err != nil {
+		if redis != nil {
+			redis.Close()
+		}
+		return nil, err
+	}
+	w.redis, w.used = redis, time.Now()
+	return w, nil
+}
+
+// drop closes the line. The caller is the busy one.
+func (d *direct) drop() {
+	if w := d.line.Swap(nil); w != nil {
+		w.redis.Close()
+	}
+}
+
+// free lets others use the line.
+func (d *direct) free() {
+	d.busy.Store(false)
+	if d.closed.Load() {
+		d.close()
+	}
+}
+
+// close ends the line, and a command that is in flight on it with an error. The line is not
+// used or opened any more.
+func (d *direct) close() {
+	if d == nil {
+		return
+	}
+	d.closed.Store(true)
+	if w := d.line.Load(); w != nil {
+		w.cut()
+	}
+	if d.busy.CompareAndSwap(false, true) { // else the busy one calls close when it is done
+		d.drop()
+	}
+}

@@ -1,0 +1,36 @@
+//go:build unix
+
+package wire
+
+import (
+	"net"
+	"syscall"
+)
+
+// openCheck returns a function that reports whether an idle connection is still open: nothing
+// waits there to be read, neither its end nor what nobody has asked for. It is nil for a
+// connection that is not the system's.
+func openCheck(conn net.Conn) func() bool {
+	for {
+		inner, ok := conn.(interface{ NetConn() net.Conn }) // as TLS has it
+		if !ok {
+			break
+		}
+		conn = inner.NetConn()
+	}
+	socket, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	var open bool
+	var one [1]byte
+	look := func(fd uintptr) {
+		_, err := syscall.Read(int(fd), one[:]) // which does not wait
+		open = err == syscall.EAGAIN
+	}
+	return func() bool { return raw.Control(look) == nil && open }
+}
