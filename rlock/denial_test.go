@@ -68,3 +68,15 @@ func TestAnUnlockInAnotherGoroutineSaysWhereToUnlock(t *testing.T) {
 		require.NoError(t, lock.Unlock(w.ctx))
 	})
 }
+
+func TestAnUnlockOfALockThatAHoldHasSaysToReleaseIt(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lock := w.client().NewLock(key)
+		hold, err := lock.Acquire(w.ctx)
+		require.NoError(t, err)
+		err = lock.Unlock(w.ctx)
+		require.ErrorIs(t, err, rlock.ErrNotHeld)
+		require.ErrorContains(t, err, "held by a Hold of this process: call its Release")
+		require.NoError(t, hold.Release(w.ctx))
+	})
+}

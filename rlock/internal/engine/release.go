@@ -32,7 +32,11 @@ func (c *Client) unlock(ctx context.Context, n *Name, o Owner, shared bool, h *h
 	if !ok {
 		holder := ""
 		if t != nil && t.owner != o {
-			holder = fmt.Sprintf(": it is held by %s of this process: unlock there, or use Acquire or WithOwner", t.owner.words())
+			advice := "unlock there, or use Acquire or WithOwner"
+			if t.owner.OfHandle() {
+				advice = "call its Release"
+			}
+			holder = fmt.Sprintf(": it is held by %s of this process: %s", t.owner.words(), advice)
 		}
 		r.exit()
 		err := c.notHeld(n, o, shared, h)

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -54,6 +55,9 @@ func Diagnose(err error) (Fault, error) {
 		}
 		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
 			return NotNow, err
+		}
+		if errors.Is(err, context.DeadlineExceeded) { // usually a deadline of the client, which its caller does not know
+			err = fmt.Errorf("no answer from Redis in time: %w", err)
 		}
 		return Unknown, err
 	}

@@ -1,0 +1,17 @@
+package wire_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+func TestADeadlineOfTheClientSaysThatRedisDidNotAnswer(t *testing.T) {
+	fault, err := wire.Diagnose(context.DeadlineExceeded)
+	require.Equal(t, wire.Unknown, fault)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "no answer from Redis in time")
+}
