@@ -4,7 +4,7 @@
 //	go run ./examples/handler
 //
 // A request waits for the lock for 100 ms at most, and is then answered with 409. The
-// error of the release is kept: a request whose lock was lost is answered with 500.
+// loss of the lock is an error: a request whose lock was lost is answered with 500.
 package main
 
 import (
@@ -41,18 +41,15 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, rlock.ErrLost): // another request may have processed the order as well
 		http.Error(w, "the lock was lost", http.StatusInternalServerError)
 	default:
-		http.Error(w, "the order was not processed", http.StatusInternalServerError)
+		http.Error(w, "the order may not have been processed", http.StatusInternalServerError)
 	}
 }
 
 // exclusive processes the order with its lock held.
-func (s *server) exclusive(ctx context.Context, order string) (err error) {
-	hold, err := s.locks.NewLock("example:order:"+order).Acquire(ctx, rlock.WithWait(wait))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, hold.Release(ctx)) }()
-	return s.process(hold.Context(), order)
+func (s *server) exclusive(ctx context.Context, order string) error {
+	return s.locks.NewLock("example:order:"+order).Do(ctx, func(ctx context.Context) error {
+		return s.process(ctx, order) // ctx ends with the request, and when the lock is lost
+	}, rlock.WithWait(wait))
 }
 
 func main() {

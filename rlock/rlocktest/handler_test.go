@@ -23,7 +23,7 @@ func ship(client *rlock.Client, w http.ResponseWriter, r *http.Request) {
 		err = hold.Release(r.Context()) // after the work
 	}
 	if err != nil {
-		http.Error(w, "the order was not shipped", http.StatusInternalServerError)
+		http.Error(w, "the order may not have been shipped", http.StatusInternalServerError)
 	}
 }
 

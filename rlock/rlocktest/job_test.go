@@ -13,7 +13,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
 
-// once runs the job of a day unless another replica has run it, or runs it.
+// once runs the job of a day unless another replica has run it or is running it.
 func once(ctx context.Context, client *rlock.Client, day string, job func()) error {
 	hold, err := client.NewLock("report:"+day).TryAcquire(ctx, rlock.WithLease(10*time.Minute))
 	if errors.Is(err, rlock.ErrNotAcquired) {
