@@ -8,10 +8,10 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Client is one party among those that contend for locks, with one connection
-// for commands and one for subscriptions, one more for callers that come one after the
-// other, one watchdog for all it holds, and a constant number of goroutines. A process
-// usually has one. Its methods may be called concurrently.
+// A Client makes locks and holds them. To each node it has one connection for commands,
+// one for subscriptions, and one more for callers that come one after the other. It has one
+// watchdog for all its locks and a constant number of goroutines. A process usually has one
+// Client. Its methods may be called concurrently.
 //
 // A client must not run twice. If a machine or a container is restored several times
 // from one snapshot, or beside the original, the copies of its clients have one identity
@@ -48,8 +48,9 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// NewContext is [New] for a caller that may leave: when ctx ends it returns ctx's error, and
-// a connection that is made later is closed.
+// NewContext is [New] with a context for the time that it takes to connect. If ctx ends
+// before, NewContext returns ctx's error, and a connection that is made later is closed. The
+// client itself does not end with ctx.
 func NewContext(ctx context.Context, config Config) (*Client, error) {
 	type result struct {
 		client *Client
@@ -77,9 +78,9 @@ func NewContext(ctx context.Context, config Config) (*Client, error) {
 // lock's hash in Redis to the process.
 func (c *Client) ID() string { return c.engine.ID.Prefix }
 
-// Close ends the client: every waiter and every later call gets [ErrClosed], the
-// contexts of what is held end with that cause, what is held is released, and no
-// goroutine is left. It waits for Redis to confirm the releases, at most three
+// Close releases the locks that the client holds and ends it: the contexts of its holds end
+// with cause [ErrClosed], every waiting and every later call returns ErrClosed, and no
+// goroutine is left. Locks that were detached stay (see [Hold.Detach]). It waits for Redis to confirm the releases, at most three
 // seconds, or longer if [Config].Redis.ConnWriteTimeout is, and then returns
 // [ErrUnconfirmed]: locks not released end with their leases. Connections to a server
 // that is silent, and what was sent over a shared rueidis client, take up to two
@@ -88,7 +89,7 @@ func (c *Client) ID() string { return c.engine.ID.Prefix }
 // open. Calls after the first return nil.
 func (c *Client) Close() error { return c.CloseContext(context.Background()) }
 
-// CloseContext is [Client.Close] for a caller that may leave. When ctx ends it waits for no
-// confirmation any more, and returns [ErrUnconfirmed] and ctx's error if one is missing; what
-// is left of the client ends in the background.
+// CloseContext is [Client.Close] with a limit on the wait. When ctx ends it stops waiting for
+// Redis: if a release is not confirmed by then, it returns an error that is both
+// [ErrUnconfirmed] and ctx's error. The rest of the client ends in the background.
 func (c *Client) CloseContext(ctx context.Context) error { return c.engine.Close(ctx) }

@@ -12,9 +12,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// Config says how a client connects and behaves. The zero value of every field
-// but the address is a good choice; durations that are not positive are replaced
-// by the default, except where a negative value has a meaning of its own.
+// Config says how a client connects and behaves. Only the address is required: the zero
+// value of each other field means its default, and so does a negative duration, except
+// where the field gives it a meaning of its own.
 type Config struct {
 	// Redis says how to connect; InitAddress is the one thing that has no
 	// default. Use it unless the program has a rueidis client to share. Where a

@@ -11,23 +11,27 @@
 //		// ctx ends if the lock is lost.
 //	})
 //
-// [Lock.Lock] and [Lock.Unlock] are those of Redisson's RLock: the
-// goroutine is the owner, and may lock again without waiting. [Lock.Acquire]
-// returns a [Hold], a handle that is the right to release. [Lock.Do] is the
-// shortest way to be right.
+// [Lock.Do] runs a function while the lock is held, and suits most programs: it
+// waits, releases, and returns [ErrLost] if the lock was lost meanwhile. [WithWait]
+// limits the wait. [Lock.Acquire] returns a [Hold], a handle that any goroutine may
+// release. [Lock.Lock] and [Lock.Unlock] are those of Redisson's RLock: the calling
+// goroutine is the owner, and may lock again without waiting.
+//
+// The watchdog of the client renews a lock at every third of [Config.Lease], by default
+// 30 s, until it is released. If the process dies, others wait until that lease ends.
 //
 // # The kinds
 //
-//	NewLock           one owner at a time; the rest of this page is about it
-//	NewFencedLock     and a number that grows, for a resource that rejects stale writes
+//	NewLock           one owner at a time
+//	NewFencedLock     the same, with a number that grows, for a resource that rejects stale writes
 //	NewReadWriteLock  many readers, or one writer
 //	NewFairLock       first come, first served, over all clients
 //	NewSemaphore      up to N owners at once
 //	NewMultiLock      several locks, all or none
 //	NewRedLock        a majority of independent servers
 //
-// All are of type [Lock], and have what this page says in common: the tenure, the
-// leases, how a loss is told. Each says in its own comment where it differs.
+// All are of type [Lock], and this page is about all of them. The comment of each
+// constructor says where its kind differs.
 //
 // # What it promises
 //
@@ -37,19 +41,19 @@
 // clock rates differ by less than 1 %.
 //
 // It cannot stop code that is already running. A goroutine that was stopped for
-// longer than the lease (a pause of the machine, a debugger) goes on until it
-// looks: ask [Hold.Valid] before what must not be done twice, and where that is
-// not enough let the resource itself refuse stale writes. With asynchronous
-// replication a failover may lose a grant, as with any lock in Redis:
-// [Config.SyncReplicas] is what can be done about it.
+// longer than the lease (a pause of the machine, a debugger) continues until it
+// checks. Call [Hold.Valid] before a step that must not be done twice; if that is
+// not enough, have the resource reject stale writes ([Client.NewFencedLock]). Redis
+// replicates asynchronously, so a failover may lose a grant, as with any lock in
+// Redis; [Config.SyncReplicas] makes that less likely.
 //
 // # The tenure
 //
 // A tenure is the time during which this client owns the lock's key, from the
 // acquire that succeeded to the release or the loss. Inside a tenure the
 // client's own memory is the truth, and Redis mirrors it: Redis arbitrates
-// between clients, the client between its goroutines. That is why nesting and
-// passing the lock on inside a process wait for no network.
+// between clients, the client between its goroutines. So nesting, and handing the
+// lock off inside a process, wait for no network.
 //
 //	free --- acquire ---> tenure --- Unlock, nobody waits here ----> free
 //	                       |  ^  +-- Unlock, somebody waits here --+
@@ -74,13 +78,13 @@
 // Every kind of lock waits in the same way. Clients that cannot have the lock stand in
 // one queue in Redis, each with one ticket for the first of its waiters. A release takes
 // the holder out, grants the lock to the first ticket, and tells that client alone, all
-// in one command. Nobody passes the queue: a new Lock takes a lock only if it is free and
-// nobody waits for it, and so does a TryLock.
+// in one command. No client overtakes the queue: a new Lock or TryLock takes a lock only if
+// it is free and no client waits for it.
 //
 // A waiter looks for its ticket every two seconds, and when the holder's lease ends, so
 // that a lost message delays it by two seconds at most. A dead waiter is skipped. A client
-// that stands still when its turn comes, or dies with the grant on its way, costs the
-// others one claim of two seconds, however many of its goroutines wait.
+// that stalls when its turn comes, or dies before the grant arrives, delays the others by
+// one claim of two seconds, however many of its goroutines wait.
 //
 // # Fairness
 //
@@ -100,16 +104,18 @@
 //
 // # Levels and leases
 //
-// A lock is kept for the longest that any open level asks for. The watchdog is
-// without end: it sets [Config.Lease] and renews it at a third. A level with a
-// lease of its own ([Lock.LockFor], [WithLease]) asks for that, from the moment
+// Each Lock of an owner opens a level, which its Unlock closes. A lock is kept for the
+// longest that any open level asks for. A level with the watchdog asks for the lock
+// without end: the watchdog sets [Config.Lease] and renews it at every third. A level
+// with a lease of its own ([Lock.LockFor], [WithLease]) asks for that, from the moment
 // it was opened. A goroutine that is handed the lock starts anew, with its own
 // lease, and trusts no more than what Redis has confirmed.
 //
 // # What happens when
 //
 //	Redis cannot be reached
-//	  while waiting         the call goes on waiting, until its context ends
+//	  while waiting         the call goes on waiting, until its context or its wait ends
+//	  at a single attempt   TryLock and TryAcquire return the error
 //	  while holding         the lock is valid until validUntil, then lost
 //	  at Unlock             ErrUnconfirmed; released in the background until the lease ends
 //	the key is deleted      lost at the next renewal, at the latest a third of the lease later
@@ -127,6 +133,6 @@
 //	a waiter dies           it is skipped when its turn comes
 //	the client is closed    its locks are released, its waiters get ErrClosed
 //
-// [Config.Observer] is told of all of it, [Client.Stats] counts it, and [Client.Held] lists
-// what is held. Package rlockotel makes metrics and traces of that.
+// [Config.Observer] has hooks for these events, [Client.Stats] counts them, and [Client.Held]
+// lists the locks that the client holds. Package rlockotel makes metrics and traces of them.
 package rlock

@@ -5,29 +5,28 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// The errors that a caller can act on. They come wrapped, with the lock's name,
-// the owner and what Redis said: compare with [errors.Is].
+// The errors that a caller can act on. They are wrapped, with the lock's name, the
+// owner and the answer of Redis: compare them with [errors.Is].
 var (
 	// ErrNotHeld is returned by Unlock and Release when the caller does not hold
-	// the lock: it never did, or it has let go of it already. Nothing was
-	// changed, and no command was sent. Once the client has forgotten the end of a
-	// fixed lease (see [Lock.LockFor]) the error is ErrLost as well, since it may
-	// have been the caller's.
+	// the lock: it never held it, or has released it already. Nothing was
+	// changed, and no command was sent. If the client has forgotten the end of a
+	// fixed lease (see [Lock.LockFor]), the error is ErrLost as well, since that lease
+	// may have been the caller's.
 	ErrNotHeld = engine.ErrNotHeld
 
 	// ErrLost is returned by Unlock and Release when the lock was held and was
-	// lost before: its lease ended unrenewed, or Redis says that the key is gone
-	// or another's. What ran since then may have run beside another holder. It is
-	// also the cause of the end of a hold's context.
+	// lost before: its lease ended unrenewed, or Redis answered that the key is gone
+	// or belongs to another owner. Work that ran since then may have overlapped that of
+	// another holder. ErrLost is also the cause of the end of a hold's context.
 	//
-	// A caller that lost its hold and has not unlocked it yet is refused a nested
-	// lock with it, since what the outer level protects is gone: for as long as the
-	// client lives if the watchdog kept the hold, and until the end of the lease that
-	// was asked for if it was fixed. After that end a Lock is no nested one: the
-	// caller has chosen to hold nothing by then.
+	// Until the caller has unlocked the lost hold, a nested Lock fails with ErrLost, too,
+	// since the outer level no longer protects anything. If the watchdog renewed the
+	// hold, this lasts for as long as the client lives. If the lease was fixed, it lasts
+	// until that lease would have ended; after that a Lock is a new one.
 	ErrLost = engine.ErrLost
 
-	// ErrNotAcquired is returned by TryAcquire and, with [WithWait], by Acquire when
+	// ErrNotAcquired is returned by TryAcquire and, with [WithWait], by Acquire and Do if
 	// another owner holds the lock, or others come first in its queue, for as long as
 	// the call may wait. Nothing is held.
 	ErrNotAcquired = engine.ErrNotAcquired
@@ -55,11 +54,12 @@ var (
 	ErrNotReplicated = wire.ErrNotReplicated
 
 	// ErrUnconfirmed is returned by Unlock and Release when Redis did not confirm the
-	// release: it did not answer in time, or it answered that it cannot execute it at
-	// the moment, as while it fails over, or while the lock's slot is migrated
-	// (TRYAGAIN). The caller holds the lock no longer, and nothing renews it. The
-	// release is tried again in the background until Redis answers or the lease
-	// has ended; the message says when that is. Others wait until then.
+	// release: it did not answer in time, or answered that it cannot execute the release
+	// now, as during a failover or while the lock's slot is migrated (TRYAGAIN). The
+	// critical section ran with the lock held, unless the error is ErrLost as well. The
+	// caller no longer holds the lock, and nothing renews it. The release is retried in
+	// the background until Redis answers or the lease has ended; the message says when
+	// that is. Other clients wait until then.
 	ErrUnconfirmed = engine.ErrUnconfirmed
 
 	// ErrClosed is returned by every call on a closed client, to every waiter at
@@ -77,7 +77,7 @@ var (
 	ErrInvalidLease = engine.ErrInvalidLease
 
 	// ErrInvalidConfig is returned by [New] for a Config that cannot work, and by the
-	// methods of a lock that was made of what it cannot be made of: see [NewMultiLock].
+	// methods of a lock that was made of unsuitable parts: see [NewMultiLock].
 	ErrInvalidConfig = wire.ErrInvalidConfig
 
 	// ErrUnsupported is returned when the server does not know a command that is
@@ -85,10 +85,9 @@ var (
 	// not cure it.
 	ErrUnsupported = wire.ErrUnsupported
 
-	// ErrWrongType is returned when the lock's name is the key of something else
-	// than a lock, the key of its queue that of something else than a queue, or the
-	// key of a fenced lock's tokens that of no counter; of these two the message
-	// has the name. The key is left as it is.
+	// ErrWrongType is returned when the key with the lock's name is not a lock, the key
+	// of its queue is not a queue, or the key of a fenced lock's tokens is not a counter;
+	// in the last two cases the message names the key. The key is left as it is.
 	ErrWrongType = wire.ErrWrongType
 
 	// ErrNoPermission is returned when Redis refuses the command to this user:

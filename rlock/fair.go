@@ -2,8 +2,8 @@ package rlock
 
 import "github.com/go-rlock/rlock/rlock/internal/engine"
 
-// NewFairLock returns the fair lock of that name, at no cost, as [Client.NewLock] does. It
-// is granted in the order in which its waiters came, over all clients: it waits in the same
+// NewFairLock returns the fair lock of that name. Like [Client.NewLock] it sends no command.
+// It is granted in the order in which its waiters came, over all clients: it uses the same
 // queue in Redis as every lock, with a ticket for each waiter instead of one for each
 // client, and it is never handed off inside a process. Each release goes to Redis, which
 // grants the lock to the first ticket.

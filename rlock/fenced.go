@@ -2,26 +2,26 @@ package rlock
 
 import "github.com/go-rlock/rlock/rlock/internal/engine"
 
-// NewFencedLock returns the fenced lock of that name, at no cost, as [Client.NewLock]
-// does. It numbers its critical sections: each time that it is granted, or handed off
+// NewFencedLock returns the fenced lock of that name. Like [Client.NewLock] it sends no
+// command. The lock numbers its critical sections: each time that it is granted, or handed off
 // inside the process, the new holder has a fencing token that is larger than any before, over
 // all processes and over Redisson's RFencedLock of that name. A nested lock has the token
 // of the outer one. [Hold.Token] and [Lock.Token] return it.
 //
-// A holder that was stopped for longer than its lease goes on writing when it
-// wakes, since it cannot know. A resource that is given the token with every write,
-// and refuses one that is less than it has seen, is safe from it:
+// A holder that was stopped for longer than its lease continues to write when it resumes,
+// since it has not noticed. A resource is safe from such writes if it gets the token with
+// every write, and rejects each token that is less than the largest that it has seen:
 //
 //	UPDATE orders SET state = ?, token = ? WHERE id = 42 AND token <= ?
 //
-// The number of rows is the answer: if it is 0 the write was refused.
+// If no row was updated, the write was rejected. The column needs a number from the
+// beginning, such as 0: a comparison with NULL rejects every write.
 //
-// Tokens grow; they do not count. Most tenures reserve one. In a process where
-// many goroutines pass the lock on, a tenure reserves as many as it may need, and
-// those that it does not need are nobody's. A lock without a token left is freed in
-// place of being passed on. A process that has lost the lock and has not learnt it
-// yet may pass it on with a token less than that of the next holder, as it should be:
-// it will be refused.
+// Tokens grow, but may skip numbers. Most tenures reserve one. In a process where many
+// goroutines wait for the lock, a tenure reserves as many as it may need, and the rest
+// is never used. A lock without a token left is released instead of being handed off. A
+// process that has lost the lock and has not noticed may hand it off with a token that is
+// less than that of the next holder; its writes are then rejected.
 //
 // The counter is a key of its own, Redisson's "redisson_lock_token:{name}". It has
 // no lease and stays when the lock is free, so that there is one for each name that
@@ -33,8 +33,7 @@ import "github.com/go-rlock/rlock/rlock/internal/engine"
 //
 // A name should have locks of one kind only. A fenced lock and a plain one of one name
 // keep each other out, but do not nest: an owner that holds the one and locks the other
-// waits for itself. A plain lock has no tokens, and
-// neither has its holder.
+// waits for itself.
 //
 // Redisson's getFencedLock(name).
 func (c *Client) NewFencedLock(key string) *Lock {

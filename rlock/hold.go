@@ -8,8 +8,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/engine"
 )
 
-// A Hold is one level of a lock, as a handle. Any goroutine that has the handle may
-// release it. All its methods may be called concurrently.
+// A Hold is a handle to a lock that is held: to one level of it, if holds nest. Any goroutine
+// may release it. All its methods may be called concurrently. Only [Lock.Acquire] and
+// [Lock.TryAcquire] make a Hold; the methods of any other panic.
 type Hold struct {
 	held   engine.Handle
 	owner  engine.Owner
@@ -24,15 +25,16 @@ type acquireOptions struct {
 	wait  time.Duration
 }
 
-// WithLease takes the lock for a fixed time instead of having the watchdog keep
-// it, as [Lock.LockFor] does. 0 means the watchdog.
+// WithLease takes the lock for a fixed time, as [Lock.LockFor] does: the watchdog does not
+// renew it. A lease of 0 means the watchdog, which is the default.
 func WithLease(lease time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.lease = lease }
 }
 
-// WithWait limits the time that Acquire or TryAcquire waits for the lock; when it is
-// up the call returns [ErrNotAcquired]. A wait of 0 or less is one attempt. Without
-// this option Acquire waits until its context ends, and TryAcquire makes one attempt.
+// WithWait limits the time that Acquire, TryAcquire or Do waits for the lock. If another
+// owner holds the lock until then, the call returns [ErrNotAcquired]. A wait of 0 or less is
+// one attempt. Without this option Acquire and Do wait until their context ends, and
+// TryAcquire makes one attempt.
 func WithWait(wait time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.wait = max(wait, 0) }
 }
@@ -72,19 +74,17 @@ func (h *Hold) Context() context.Context { return h.held.Context() }
 // Done is Context().Done().
 func (h *Hold) Done() <-chan struct{} { return h.held.Context().Done() }
 
-// Err returns nil while the lock is held, [ErrNotHeld] after Release, and why it
-// was lost, [ErrLost], after that.
+// Err returns nil while the lock is held, [ErrNotHeld] after Release, and an [ErrLost]
+// that has the reason after a loss.
 func (h *Hold) Err() error { return engine.WhyOver(h.held) }
 
 // Valid reports whether the lock is held at this moment, by the clock, without
-// asking Redis: ask it before what must not be done twice. The context may end
-// a little later where the machine is overloaded or was stopped; the clock does
-// not.
+// asking Redis. Call it before a step that must not be done twice: if the machine is
+// overloaded or was stopped, the context may end a little later than Valid turns false.
 func (h *Hold) Valid() bool { return engine.Valid(h.held) }
 
-// ValidUntil returns until when the lock is certainly held, as far as Redis has
-// confirmed it by now; the watchdog moves it on. It is the zero time if the lock
-// is not held.
+// ValidUntil returns the time until which Redis has confirmed the hold so far. Each renewal
+// by the watchdog moves it. It is the zero time if the lock is not held.
 func (h *Hold) ValidUntil() time.Time { return h.held.ValidUntil() }
 
 // Token returns the fencing token of the hold, which is at least 1, to be given to
@@ -99,12 +99,12 @@ func (h *Hold) Token() (uint64, error) {
 	return token, nil
 }
 
-// Owner returns in whose name the lock is held.
+// Owner returns the owner that holds the lock.
 func (h *Hold) Owner() Owner { return Owner{h.owner} }
 
-// Release gives the level back, as [Lock.Unlock] does, with the same errors and
-// the same disregard for the end of ctx. After the first call it returns
-// [ErrNotHeld] and changes nothing.
+// Release releases the hold. As [Lock.Unlock] does, it returns [ErrLost] if the lock was
+// lost before and [ErrUnconfirmed] if Redis did not confirm the release, and completes even
+// if ctx has ended. Further calls return [ErrNotHeld] and change nothing.
 func (h *Hold) Release(ctx context.Context) error { return engine.Release(ctx, h.held) }
 
 // run calls fn with the lock held, and releases it whatever becomes of fn.

@@ -11,28 +11,28 @@ import (
 )
 
 // A Lock is a reentrant lock that clients on many machines contend for, known by
-// its name. All kinds of lock are of this type; what a kind promises beyond this page is
-// said at its constructor: [Client.NewLock], [Client.NewFairLock],
+// its name. All kinds of lock are of this type. The comment of its constructor says what a
+// kind promises in addition: [Client.NewLock], [Client.NewFairLock],
 // [Client.NewFencedLock], [Client.NewReadWriteLock], [Client.NewSemaphore], [NewMultiLock],
 // [NewRedLock].
 //
-// A Lock holds no state of any call: it may be shared and thrown away, two of one kind,
-// name and client are the same lock, and all its methods may be called concurrently. Those
-// of a nil or zero Lock panic or return [ErrInvalidConfig].
+// A Lock holds no state of any call: it may be shared and thrown away. Two Locks of one
+// kind, name and client are the same lock. All methods may be called concurrently. A Lock
+// must come from one of these constructors: the methods of a nil Lock panic, and those of a
+// zero Lock that can fail return [ErrInvalidConfig].
 //
-// The methods that take a lock without returning a handle (Lock, TryLock and
-// their kin) take it in the name of an [Owner]: the goroutine that calls, or the
-// owner in the context. The owner may lock again without waiting, as often as it
-// likes, and must unlock as often.
+// Lock, LockFor, TryLock, TryLockFor and Do take the lock in the name of an [Owner]: the
+// calling goroutine, or the owner in the context. The owner may lock again without waiting,
+// and must unlock as often as it has locked.
 //
 // Levels may ask for different leases. The lock is kept for the longest that any
 // level still open asks for; the watchdog counts as without end. So a nested
 // LockFor neither shortens what is held nor stops the watchdog of an outer level.
 type Lock struct{ made engine.Form }
 
-// NewLock returns the lock of that name, which one owner at a time holds. It asks Redis
-// nothing, and costs nothing to keep or to throw away. A name that no lock can have makes
-// every method return [ErrInvalidName]. Names of a Lock and of Redisson's lock are the same.
+// NewLock returns the lock of that name, which one owner at a time holds. It sends no
+// command to Redis, and nothing needs to be closed or kept. If the name is invalid, the
+// lock's methods return [ErrInvalidName]. A lock of Redisson with the same name is the same lock.
 //
 // Redisson's getLock(name).
 func (c *Client) NewLock(key string) *Lock {
@@ -67,43 +67,41 @@ func (l *Lock) form() engine.Form {
 // with commas between them, each name once.
 func (l *Lock) Name() string { return l.form().Title() }
 
-// Lock waits until the caller holds the lock, or ctx ends. The watchdog keeps
+// Lock waits until the caller holds the lock, or ctx ends. The watchdog renews
 // the lock until Unlock. Within a process waiters are served first come, first
 // served; processes that keep waiting take turns (see the package comment).
 //
 // An error means that the caller holds nothing more than before. If ctx ended,
-// the error is ctx's, and carries what Redis said last if that was an error:
+// the error wraps ctx's error and the last error of Redis, if there was one:
 // transient errors are retried. Errors that waiting cannot cure are
 // returned at once: [ErrWrongType], [ErrNoPermission], [ErrUnsupported],
 // [ErrInvalidName], [ErrInvalidConfig], [ErrClosed], and [ErrUpgrade] for the write lock of
 // an owner that reads. If the caller's hold was lost before its time and is not unlocked
-// yet, Lock fails with [ErrLost], which says for how long.
+// yet, Lock fails with [ErrLost]; the message says for how long.
 //
 // Redisson's lock() and lockInterruptibly().
 func (l *Lock) Lock(ctx context.Context) error { return l.take(ctx, 0, engine.Forever) }
 
-// LockFor is Lock without the watchdog: the lock is the caller's for the lease,
-// or until Unlock, whichever comes first. When the lease ends before, the hold
-// is lost, and Unlock returns [ErrLost]. A lease too short to keep is refused
-// with [ErrInvalidLease]; 0 is Lock.
+// LockFor is Lock without the watchdog: the caller holds the lock for the lease,
+// or until Unlock, whichever comes first. If the lease ends before Unlock, the hold
+// is lost, and Unlock returns [ErrLost]. LockFor returns [ErrInvalidLease] for a
+// lease that is too short to keep; a lease of 0 makes it Lock.
 //
-// Nothing needs to be unlocked once the lease is over, and the caller may lock the
-// lock again. For the Unlock that may come, a client remembers up to 10 000 owners
-// whose fixed leases are over; when there are more it forgets the first to end, and
-// from then on an Unlock by an owner that it knows nothing of returns both
-// [ErrNotHeld] and ErrLost.
+// After the end of the lease the caller need not unlock, and may lock the lock
+// again. A client remembers up to 10 000 owners whose fixed leases have ended. If
+// there are more, it forgets those that ended first, and an Unlock by an owner that it
+// has forgotten, or never knew, returns an error that is both [ErrNotHeld] and ErrLost.
 //
 // Redisson's lock(lease, unit).
 func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
 	return l.take(ctx, lease, engine.Forever)
 }
 
-// TryLock takes the lock if it is the caller's, or is free and nobody waits for it, and
-// reports whether it did. It makes one attempt, and none at all, without a command to
-// Redis, when somebody in this process holds the lock or waits for it. If Redis has yet
-// to answer this process about the lock, since a Lock was cancelled or an Unlock is under
-// way, the attempt comes after the answer. The watchdog keeps the lock. Any fault is
-// returned at once.
+// TryLock takes the lock if the caller holds it already, or if it is free and nobody waits
+// for it, and reports whether it did. It makes one attempt, and sends no command to Redis if
+// another goroutine of this process holds the lock or waits for it. While Redis has yet to answer an earlier command of this process about the lock (a Lock that was
+// cancelled, or an Unlock), TryLock waits for that answer. The watchdog renews the lock. Any
+// fault is returned at once.
 //
 // Redisson's tryLock().
 func (l *Lock) TryLock(ctx context.Context) (bool, error) { return outcome(l.take(ctx, 0, 0)) }
@@ -111,9 +109,9 @@ func (l *Lock) TryLock(ctx context.Context) (bool, error) { return outcome(l.tak
 // TryLockFor waits for the lock at most for the time given by wait, and reports
 // whether the caller holds it: false without an error means that another owner
 // held it for all of that time. A fault that lasts as long is an error. A wait of
-// 0 or less is one attempt. The wait is for the time between attempts: one that
-// is under way when it ends is waited for, if ctx lasts. The lease is as for
-// LockFor; 0 means the watchdog.
+// 0 or less is one attempt. If the wait ends during an attempt, TryLockFor waits for
+// the answer of Redis, which takes some seconds at most, or until ctx ends. The lease
+// is as for LockFor; 0 means the watchdog.
 //
 // Redisson's tryLock(wait, unit) and tryLock(wait, lease, unit).
 func (l *Lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool, error) {
@@ -133,19 +131,18 @@ func outcome(err error) (bool, error) {
 	return err == nil, err
 }
 
-// Unlock takes back one Lock of the caller. Unless that was the last it returns
-// at once, and so it does if another goroutine of the process waits and may have
-// the lock next; else it is released in Redis, which grants it to the first client in
-// its queue.
+// Unlock undoes one Lock of the caller. It returns at once if the caller still holds
+// other levels, or if the lock is handed off to another goroutine of the process. Otherwise
+// the lock is released in Redis, which grants it to the first client in its queue.
 //
-// It returns [ErrNotHeld] if the caller does not hold the lock, [ErrLost] if it
-// held it and lost it, and [ErrUnconfirmed] if Redis did not confirm it. After it,
-// whatever it returns, the caller holds one level less, and after the last level
-// nothing renews the lock: no command that does is sent any more.
+// It returns [ErrNotHeld] if the caller does not hold the lock, [ErrLost] if the caller
+// held it and lost it, and [ErrUnconfirmed] if Redis did not confirm the release. After
+// Unlock, whatever it returns, the caller holds one level less. After the last level
+// no command is sent that renews the lock.
 //
-// Unlock does not end with ctx, of which it uses nothing but the owner: a lock
-// must be freed also by a request that was cancelled. It waits for Redis for
-// about three seconds at most, or longer if [Config].Redis.ConnWriteTimeout is.
+// Unlock uses ctx only for the owner in it, and completes even if ctx has ended: a request
+// that was cancelled must release its locks, too. It waits for Redis for four seconds at
+// most, or for two seconds more than [Config].Redis.ConnWriteTimeout if that is longer.
 //
 // Redisson's unlock().
 func (l *Lock) Unlock(ctx context.Context) error {
@@ -156,9 +153,9 @@ func (l *Lock) Unlock(ctx context.Context) error {
 // ForceUnlock frees the lock, regardless of its holder and depth, and reports
 // whether it did: false means that nobody held it, or that the holder unlocked it
 // at the same moment. A holder in this client learns it at once, others when they
-// renew next. Use it by hand, for what a dead process left behind: a holder that
-// lives goes on until it learns. After an error it may have been freed, or may be
-// yet; a later holder keeps it. Of a lock over several it frees all parts.
+// renew next, and until then continues. It is meant for an operator who frees the lock of
+// a dead process. After an error the lock may or may not have been freed, or may be freed
+// later; a later holder keeps it. Of a lock over several it frees all parts.
 //
 // Redisson's forceUnlock().
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) { return l.form().ForceUnlock(ctx) }
@@ -172,14 +169,14 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) { return l.form().
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) { return l.form().IsLocked(ctx) }
 
 // TTL asks Redis how long the lock, or enough of its parts, will be held if nobody renews
-// it: 0 if it is free, -1 ns if somebody has made its key one that does not expire.
+// it: 0 if it is free, -1 ns if its key has no expiry, which no client sets.
 //
 // Redisson's remainTimeToLive().
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) { return l.form().TTL(ctx) }
 
 // IsHeld reports whether the caller holds the lock, judged without asking Redis,
-// by the clock: true means that no other client can have been granted it yet. That holds
-// for as long as the lease that is left; see [Hold.ValidUntil].
+// by the clock. True means that no other client can have been granted the lock yet. The
+// lease that is left limits how long that stays true; see [Hold.ValidUntil].
 //
 // Redisson's isHeldByCurrentThread().
 func (l *Lock) IsHeld(ctx context.Context) bool { return l.HoldCount(ctx) > 0 }
@@ -207,13 +204,15 @@ func (l *Lock) Token(ctx context.Context) (uint64, error) {
 }
 
 // Acquire waits until it has the lock, as Lock does, and returns a handle
-// to it. No goroutine's identity is involved: if ctx carries an owner
-// ([WithOwner]), or comes from a [Hold] of this lock, the new hold nests in what that owner
-// holds; else it belongs to the handle alone, and an Acquire while it is held waits, also in
-// the same goroutine. Such a wait is logged after a second.
+// to it. If ctx carries an owner ([WithOwner]), or comes from a [Hold] of this lock, the
+// new hold nests in the holds of that owner. Otherwise the handle is an owner of its own,
+// whatever the goroutine: while it is held, a Lock, Do or Acquire of the same lock waits, also
+// in the same goroutine, unless its context is made from [Hold.Context]. A wait of the
+// goroutine that acquired the handle is logged after a second.
 //
-// On an error the Hold is nil and nothing is held. The errors are those of Lock,
-// and [ErrNotAcquired] when the time of [WithWait] was up.
+// On an error the Hold is nil and nothing is held. The errors are those of Lock, and
+// [ErrNotAcquired] if another owner held the lock for the whole time of [WithWait]. A fault
+// that lasts as long is returned in its place.
 func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
 	f := l.form()
 	o, ok := ownerIn(ctx, f)
@@ -224,8 +223,8 @@ func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, er
 	return acquire(ctx, context.WithoutCancel(ctx), f, newRequest(o, options))
 }
 
-// TryAcquire is Acquire with one attempt, unless [WithWait] gives it more time:
-// [ErrNotAcquired] says that another owner holds the lock, and one attempt returns
+// TryAcquire is Acquire with one attempt, unless [WithWait] gives it more time. It returns
+// [ErrNotAcquired] if another owner holds the lock or waits for it. A single attempt returns
 // any fault at once.
 func (l *Lock) TryAcquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
 	return l.Acquire(ctx, append([]AcquireOption{WithWait(0)}, options...)...) // a wait of the caller's comes last, and counts
@@ -242,7 +241,8 @@ func (l *Lock) TryAcquire(ctx context.Context, options ...AcquireOption) (*Hold,
 //
 // Do returns what fn returns, joined with the error of the unlock if there is
 // one: a nil error means that fn ran with the lock held from beginning to end.
-// If the lock cannot be had, fn is not called, and the error is that of Acquire.
+// If the lock is not acquired, fn is not called, and the error is that of Acquire. With an
+// error that is [ErrUnconfirmed] and not ErrLost, fn ran with the lock held, too.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error, options ...AcquireOption) error {
 	f := l.form()
 	h, err := acquire(ctx, ctx, f, newRequest(ownerOf(ctx, f), options))

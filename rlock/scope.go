@@ -6,12 +6,12 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/engine"
 )
 
-// WithOwner returns a context in whose name locks are taken: calls with it, or
-// with a context made from it, lock and unlock as o from whatever goroutine they
-// come, so that a call tree over several goroutines nests. Two goroutines that
-// use the context at once are one owner: the lock does not keep them apart. If both wait
-// for a lock, both have it when one of them is granted it, each for an Unlock of its own.
-// The zero Owner takes an owner away, and with it the holds that ctx comes from.
+// WithOwner returns a context that carries the owner o: calls with it, or with a context
+// made from it, lock and unlock as o, in any goroutine. So a lock nests in a call tree over
+// several goroutines. Two goroutines that use the context at once are one owner, and the
+// lock does not exclude one from the other. If both wait for a lock and one is granted it,
+// both hold it, and each must unlock once. The zero Owner removes the owner from the context,
+// and the holds that ctx comes from.
 func WithOwner(ctx context.Context, o Owner) context.Context {
 	return context.WithValue(ctx, scopeKey{}, &scope{owner: o.owner})
 }
@@ -96,10 +96,10 @@ func (c *heldContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// With returns a context that is made from ctx, and ends also when the hold does, with
-// its cause: a request that comes while the lock is held thus ends with the request and
-// with the loss. Locks taken with it nest as with [Hold.Context]. It needs no cancel
-// function: what it uses is given back when either ends.
+// With returns a context that is made from ctx, and ends also when the hold does, with the
+// cause of its end. Work for a request, done with the request's context, so stops when the
+// client disconnects and when the lock is lost. Locks taken with it nest as with
+// [Hold.Context]. It needs no cancel function: its resources are released when either ends.
 func (h *Hold) With(ctx context.Context) context.Context {
 	c := &heldContext{scope: scope{owner: h.owner, of: h.scoped.scope.of, outer: scopeOf(ctx)}}
 	merged, cancel := context.WithCancelCause(ctx)

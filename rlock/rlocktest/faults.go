@@ -35,7 +35,8 @@ func (s *Server) Lose(name string) {
 
 // Steal has another client hold the lock of that name, for the lease. That client does not
 // exist: its lock ends with the lease, or by [Server.Lose]. A client that holds the lock
-// loses it, as by Lose. If nobody holds it, Steal is how it comes to be held elsewhere.
+// loses it, as by Lose. The lock may also be free before: a test of a handler that answers
+// 409 begins with Steal.
 //
 // A lock that is held as a read-write lock is stolen by a writer; of a semaphore the permits
 // that are held are stolen. A semaphore of which no permit is held cannot be stolen: have
@@ -122,7 +123,9 @@ func (s *Server) Silence(clients ...*rlock.Client) {
 }
 
 // Heal ends Cut and Silence. Without a client it ends them for all clients, and
-// [Server.Refuse] as well. A client that was killed stays dead.
+// [Server.Refuse] as well. A client that was killed stays dead. A release that was lost
+// meanwhile is sent again within a second: before an assertion that a lock is free, let that
+// time pass.
 func (s *Server) Heal(clients ...*rlock.Client) {
 	s.t.Helper()
 	if len(clients) == 0 {
