@@ -8,9 +8,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Client makes locks and holds them. To each node it has one connection for commands,
-// one for subscriptions, and one more for callers that come one after the other. It has one
-// watchdog for all its locks and a constant number of goroutines. A process usually has one
+// A Client makes locks and holds them. To each node it has one connection for commands
+// and one for subscriptions, and outside of a Cluster one more for callers that come one
+// after the other. It has one watchdog for all its locks and a constant number of goroutines. A process usually has one
 // Client. Its methods may be called concurrently.
 //
 // A client must not run twice. If a machine or a container is restored several times

@@ -22,8 +22,8 @@ type Config struct {
 	// for commands, and outside of a Cluster a second one for a lone caller, no
 	// client-side cache, small buffers, and timeouts by which a dead peer is noticed
 	// in four seconds instead of twelve. With a longer ConnWriteTimeout than 2 s,
-	// Unlock, Close and renewals wait for an answer for a second more than that.
-	// ConnLifetime is refused: if a caller leaves while it opens the next connection,
+	// Unlock, Close and renewals wait for an answer for one to two seconds more than
+	// that. ConnLifetime is refused: if a caller leaves while it opens the next connection,
 	// the commands of others fail.
 	Redis rueidis.ClientOption
 
