@@ -45,7 +45,8 @@ import (
 // A server that forgets a lock, because it was restarted without its data or failed over
 // to a replica without it, may grant it again: if the forgetful and the free are a
 // majority, two clients hold the lock. Restart such a server only after the longest
-// lease has passed. Neither does a red lock stop code that is already running: it has no
+// lease has passed, and two seconds at least: a grant out of the queue has such a lease at
+// first. Neither does a red lock stop code that is already running: it has no
 // fencing token.
 //
 // Redisson's RedissonRedLock, which does not judge validity, and polls.

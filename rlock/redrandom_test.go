@@ -18,7 +18,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// An majorityStorm is a kind of lock of whose parts so many must be true for it to be.
+// A majorityStorm is a kind of lock of whose parts so many must be true for it to be.
 type majorityStorm struct {
 	kind
 	need int
@@ -59,8 +59,12 @@ func TestLocksOverSeveralServersKeepTheirWordWhateverTheNetworksDo(t *testing.T)
 	}
 }
 
-// majorityLease is the longest lease in an majorityStorm.
-const majorityLease = 700 * time.Millisecond
+const (
+	// majorityLease is the longest lease that is asked for in a majorityStorm.
+	majorityLease = 700 * time.Millisecond
+	// claimLease is that of a grant out of the queue, until its holder asks for its own.
+	claimLease = 2 * time.Second
+)
 
 func (a majorityStorm) play(t *testing.T, seed uint64) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -147,7 +151,7 @@ func (g *majorityRun) shows(team int) (left []time.Duration) {
 		mine := func(field string) bool { return strings.HasPrefix(field, g.marks[team][i]) }
 		switch ttl := world.ttl(key); {
 		case g.empty[i]:
-			left = append(left, majorityLease) // it did, and nobody is granted anything there
+			left = append(left, claimLease) // it did, and nobody is granted anything there
 		case slices.ContainsFunc(world.fields(key), mine):
 			left = append(left, ttl-ttl/100-2*time.Millisecond)
 		}
@@ -201,7 +205,7 @@ func (g *majorityRun) restart(server int) {
 	}
 	g.empties(server, true)
 	g.worlds[server].FlushAll()
-	time.Sleep(majorityLease + 100*time.Millisecond)
+	time.Sleep(claimLease + 100*time.Millisecond)
 	g.empties(server, false)
 	for _, p := range g.peers {
 		p.parties[server].net.Heal()

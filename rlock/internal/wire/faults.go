@@ -30,6 +30,11 @@ const (
 // to its node.
 var ErrCrowded = errors.New("too many commands in flight to the node, which does not answer")
 
+// errNoAnswer is the fault of a command without an answer in the time that it had. It hides
+// context.DeadlineExceeded: the deadline is one of the client, and a caller would take it for
+// its own, which is told apart from it by [TimeUp].
+var errNoAnswer = errors.New("no answer from Redis in time")
+
 // curable are the error codes of replies that say "not executed, try again".
 // rueidis retries some of them, and only for some commands (see its cluster.go), so the
 // retry is ours.
@@ -56,8 +61,8 @@ func Diagnose(err error) (Fault, error) {
 		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
 			return NotNow, err
 		}
-		if errors.Is(err, context.DeadlineExceeded) { // usually a deadline of the client, which its caller does not know
-			err = fmt.Errorf("no answer from Redis in time: %w", err)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = errNoAnswer
 		}
 		return Unknown, err
 	}

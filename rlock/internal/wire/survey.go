@@ -34,7 +34,8 @@ func (r *Redis) Survey(ctx context.Context, slot uint16, build func() []rueidis.
 	if r.ctx.Err() != nil {
 		return nil, ErrClosed
 	}
-	ctx, cancel := r.Within(ctx)
+	caller := ctx
+	ctx, cancel := r.Within(caller)
 	defer cancel()
 	var last error // of the attempts so far
 	for retry := FirstRetry; ; retry = min(2*retry, LastRetry) {
@@ -45,8 +46,12 @@ func (r *Redis) Survey(ctx context.Context, slot uint16, build func() []rueidis.
 		switch {
 		case err == nil:
 			return replies, nil
+		case caller.Err() != nil:
+			return nil, TimeUp(caller, last)
+		case ctx.Err() != nil && last != nil:
+			return nil, last
 		case ctx.Err() != nil:
-			return nil, TimeUp(ctx, last)
+			return nil, errNoAnswer
 		case r.ctx.Err() != nil:
 			return nil, ErrClosed
 		}
