@@ -8,9 +8,10 @@ import (
 // A channel is what the hub knows of one name that somebody is, or lately was,
 // subscribed to. Hub.mu protects its fields.
 type channel struct {
-	name string
-	subs []*Subscription
-	link *link // in whose channels it is; nil once forgotten
+	name  string // as plain, it never changes
+	plain bool   // SUBSCRIBE, also on a hub that is Sharded, and nobody waits for a message
+	subs  []*Subscription
+	link  *link // in whose channels it is; nil once forgotten
 
 	// conn is the connection over which the server has confirmed it, nil while
 	// it is not confirmed.

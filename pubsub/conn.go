@@ -109,11 +109,7 @@ func (c *conn) subscribe(batch []*channel) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	size := batchSize
-	if c.link.hub.sharded {
-		size = 1 // channels of different slots in one SSUBSCRIBE are an error
-	}
-	if err := c.ask(batch, size); err != nil {
+	if err := c.ask(c.link.hub.together(batch)); err != nil {
 		return err
 	}
 	if err := c.count(batch); err != nil {
@@ -123,17 +119,34 @@ func (c *conn) subscribe(batch []*channel) error {
 	return nil
 }
 
-// ask sends one command for each size channels, all in one pipeline. One channel
+// together divides channels into those that one command may carry: channels of different
+// slots in one SSUBSCRIBE are an error.
+func (h *Hub) together(batch []*channel) (parts [][]*channel) {
+	var many []*channel
+	for _, ch := range batch {
+		if h.shards(ch) {
+			parts = append(parts, []*channel{ch})
+		} else {
+			many = append(many, ch)
+		}
+	}
+	return slices.AppendSeq(parts, slices.Chunk(many, batchSize))
+}
+
+// shards reports whether the channel is subscribed with SSUBSCRIBE.
+func (h *Hub) shards(ch *channel) bool { return h.sharded && !ch.plain }
+
+// ask sends one command for each part, all in one pipeline. One channel
 // that is not permitted fails the whole command, so the channels of a failed
 // command are then asked for one by one.
-func (c *conn) ask(batch []*channel, size int) error {
+func (c *conn) ask(parts [][]*channel) error {
 	var commands rueidis.Commands
-	for part := range slices.Chunk(batch, size) {
+	for _, part := range parts {
 		commands = append(commands, c.subscribeCommand(part))
 	}
 	replies := c.do(commands)
-	var oneByOne []*channel
-	for i, part := range slices.Collect(slices.Chunk(batch, size)) {
+	var oneByOne [][]*channel
+	for i, part := range parts {
 		err := replies[i].Error()
 		refusal, answered := rueidis.IsRedisErr(err)
 		switch {
@@ -141,13 +154,13 @@ func (c *conn) ask(batch []*channel, size int) error {
 		case !answered:
 			return fmt.Errorf("pubsub: subscribe: %w", err)
 		case len(part) > 1:
-			oneByOne = append(oneByOne, part...)
+			oneByOne = slices.AppendSeq(oneByOne, slices.Chunk(part, 1))
 		default:
 			c.notConfirmed(part[0], refusal)
 		}
 	}
 	if len(oneByOne) > 0 {
-		return c.ask(oneByOne, 1)
+		return c.ask(oneByOne)
 	}
 	return nil
 }
@@ -155,16 +168,12 @@ func (c *conn) ask(batch []*channel, size int) error {
 // unsubscribe ends the subscription of channels. One that the server does not
 // want to end is left behind with the connection: any error says that the
 // connection is of no use any more.
-func (c *conn) unsubscribe(names []string) error {
-	if len(names) == 0 {
+func (c *conn) unsubscribe(batch []*channel) error {
+	if len(batch) == 0 {
 		return nil
 	}
-	size := batchSize
-	if c.link.hub.sharded {
-		size = 1
-	}
 	var commands rueidis.Commands
-	for part := range slices.Chunk(names, size) {
+	for _, part := range c.link.hub.together(batch) {
 		commands = append(commands, c.unsubscribeCommand(part))
 	}
 	for _, reply := range c.do(commands) {
@@ -187,21 +196,27 @@ func (c *conn) do(commands rueidis.Commands) []rueidis.RedisResult {
 }
 
 func (c *conn) subscribeCommand(part []*channel) rueidis.Completed {
-	names := make([]string, len(part))
-	for i, ch := range part {
-		names[i] = ch.name
-	}
-	if c.link.hub.sharded {
+	names := namesOf(part)
+	if c.link.hub.shards(part[0]) {
 		return c.client.B().Ssubscribe().Channel(names...).Build()
 	}
 	return c.client.B().Subscribe().Channel(names...).Build()
 }
 
-func (c *conn) unsubscribeCommand(names []string) rueidis.Completed {
-	if c.link.hub.sharded {
+func (c *conn) unsubscribeCommand(part []*channel) rueidis.Completed {
+	names := namesOf(part)
+	if c.link.hub.shards(part[0]) {
 		return c.client.B().Sunsubscribe().Channel(names...).Build()
 	}
 	return c.client.B().Unsubscribe().Channel(names...).Build()
+}
+
+func namesOf(part []*channel) []string {
+	names := make([]string, len(part))
+	for i, ch := range part {
+		names[i] = ch.name
+	}
+	return names
 }
 
 // notConfirmed settles a channel that the server has answered with an error.
@@ -223,6 +238,10 @@ func (c *conn) notConfirmed(ch *channel, err *rueidis.RedisError) {
 	}
 	ch.refused = &Refusal{ch.name, err}
 	ch.markLocked()
+	if ch.plain {
+		h.log.Info("pubsub: the server refuses a subscription that nobody waits for", "channel", ch.name, "error", secret.HideUser(err.Error()))
+		return
+	}
 	h.warnRefused.Do(func() {
 		h.log.Warn("pubsub: the server refuses a subscription; its waiters have to poll", "channel", ch.name, "error", secret.HideUser(err.Error()))
 	})

@@ -1,12 +1,17 @@
 package pubsub_test
 
 import (
+	"bytes"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/pubsub"
 )
 
@@ -106,4 +111,57 @@ func TestWhoHearsMayCallTheHub(t *testing.T) {
 		synctest.Wait()
 		assert.True(t, heard)
 	})
+}
+
+// A channel that is plain needs no slot, and is heard whichever node it is published at.
+func TestAPlainChannelIsHeardBesideShardedOnes(t *testing.T) {
+	redistest.NeedMajor(t, 7) // sharded pub/sub
+	for kind, server := range map[string]func(testing.TB, ...string) *redistest.Server{"single": redistest.Standalone, "cluster": redistest.Cluster} {
+		t.Run(kind, func(t *testing.T) {
+			redis := server(t)
+			outside := redis.Client(t)
+			hub, _ := newHub(t, redis.Options(), pubsub.Config{Sharded: true, Linger: time.Nanosecond})
+			heard := make(chan string, 10)
+			for _, name := range channelNames() {
+				awaitMark(t, hub.Subscribe(name))
+			}
+			s := hub.ListenPlain("aside", func(message string) { heard <- message })
+			awaitMark(t, s)
+			require.True(t, s.Confirmed())
+			for _, node := range outside.Nodes() {
+				do(t, node, "PUBLISH", "aside", "hello")
+				assert.Equal(t, "hello", <-heard)
+			}
+			for _, name := range channelNames() {
+				require.True(t, hub.Confirmed(name), "the others are as they were")
+			}
+			s.Close()
+			eventually(t, "the channel is unsubscribed", func() bool {
+				for _, node := range outside.Nodes() {
+					if subscribers(t, node, "NUMSUB", "aside") > 0 {
+						return false
+					}
+				}
+				return true
+			})
+		})
+	}
+}
+
+func TestARefusedPlainChannelIsNoWarning(t *testing.T) {
+	var log bytes.Buffer
+	bubble(t, pubsub.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, w *world) {
+		w.answer(func(command string, _ []string) string {
+			if command == "SUBSCRIBE" {
+				return "NOPERM no permission"
+			}
+			return ""
+		})
+		s := w.hub.ListenPlain("aside", func(string) {})
+		awaitMark(t, s)
+		require.Error(t, s.Refused())
+		w.hub.Close()
+	})
+	assert.Contains(t, log.String(), "level=INFO")
+	assert.NotContains(t, log.String(), "level=WARN")
 }

@@ -107,7 +107,7 @@ func (h *Hub) Subscribe(channel string) *Subscription {
 	s := &Subscription{hub: h, c: make(chan struct{}, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ch := h.channelLocked(channel)
+	ch := h.channelLocked(channel, false)
 	ch.joinLocked(s)
 	if ch.conn != nil || ch.refusalLocked() != nil {
 		s.mark()
@@ -119,10 +119,22 @@ func (h *Hub) Subscribe(channel string) *Subscription {
 // hear, as [Subscription.Also] says, and sets no mark. There is no mark at once if the
 // channel is confirmed already: look at [Subscription.Confirmed].
 func (h *Hub) Listen(channel string, hear func(message string)) *Subscription {
+	return h.listen(channel, false, hear)
+}
+
+// ListenPlain is Listen for messages that are sent with PUBLISH, whatever [Config].Sharded
+// says, and for which nobody waits: it is an Info, and no warning, if the server refuses
+// the channel. A channel is either plain or not: no other method may be called with its
+// name on a hub that is Sharded.
+func (h *Hub) ListenPlain(channel string, hear func(message string)) *Subscription {
+	return h.listen(channel, true, hear)
+}
+
+func (h *Hub) listen(channel string, plain bool, hear func(message string)) *Subscription {
 	s := &Subscription{hub: h, c: make(chan struct{}, 1), hear: hear}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ch := h.channelLocked(channel)
+	ch := h.channelLocked(channel, plain)
 	ch.joinLocked(s)
 	if ch.refused != nil {
 		s.mark()
@@ -172,11 +184,11 @@ func (h *Hub) Close() {
 
 // channelLocked returns the channel of that name, and a new one on its way to
 // the server if there is none. Needs mu.
-func (h *Hub) channelLocked(name string) *channel {
+func (h *Hub) channelLocked(name string, plain bool) *channel {
 	if ch := h.channels[name]; ch != nil {
 		return ch
 	}
-	ch := &channel{name: name}
+	ch := &channel{name: name, plain: plain}
 	if h.channels == nil {
 		ch.refused = ErrClosed
 		return ch

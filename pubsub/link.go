@@ -56,7 +56,7 @@ type link struct {
 	channels  map[string]*channel // all those with channel.link == this one
 	asked     []*channel          // to be subscribed with the next batch
 	later     []*channel          // to be routed again at the next tick
-	dropped   []string            // to be unsubscribed with the next batch
+	dropped   []*channel          // to be unsubscribed with the next batch
 	lingering list.List           // of *channel; all linger equally long, so the first to go is in front
 }
 
@@ -158,7 +158,7 @@ func (l *link) serve(c *conn) error {
 // take returns the next batch, when to look again if there is none, and whether
 // the link has any channel. Channels whose lingering has ended become part of
 // the batch.
-func (l *link) take(now, nextTick time.Time) (drop []string, ask []*channel, until time.Time, used bool) {
+func (l *link) take(now, nextTick time.Time) (drop, ask []*channel, until time.Time, used bool) {
 	h := l.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -170,7 +170,7 @@ func (l *link) take(now, nextTick time.Time) (drop []string, ask []*channel, unt
 			break
 		}
 		if ch.refused == nil {
-			l.dropped = append(l.dropped, ch.name)
+			l.dropped = append(l.dropped, ch)
 		}
 		h.forgetLocked(ch)
 	}
@@ -229,6 +229,9 @@ func (h *Hub) barLocked(ch *channel, err error) {
 	}
 	ch.barred = err
 	ch.markLocked()
+	if ch.plain {
+		return
+	}
 	if now := time.Now(); now.Sub(h.warnedBarred) >= warnEvery && h.ctx.Err() == nil {
 		h.warnedBarred = now
 		h.log.Warn("pubsub: the server ends connections for subscriptions; waiters have to poll until it takes one", "channel", ch.name, "error", err)

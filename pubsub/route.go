@@ -3,6 +3,7 @@ package pubsub
 import (
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/redis/rueidis"
 )
@@ -20,7 +21,11 @@ func (h *Hub) routed() bool { return h.sharded && h.cluster }
 // with MOVED. A node to avoid is taken only if there is no other. Needs mu.
 func (h *Hub) routeLocked(ch *channel, avoid string) {
 	addr := ""
-	if h.routed() {
+	switch {
+	case !h.routed():
+	case ch.plain:
+		addr = h.anyNodeLocked(avoid) // each node gets every PUBLISH
+	default:
 		slot := h.slot(ch.name)
 		addr = h.owners[slot]
 		if addr == "" || addr == avoid {
@@ -127,7 +132,7 @@ func (h *Hub) leadsTo(addr string) bool {
 // the batch: should it become a replica later, it ends all its subscriptions.
 func (c *conn) count(batch []*channel) error {
 	h := c.link.hub
-	if !h.routed() {
+	if !h.routed() || !slices.ContainsFunc(batch, h.shards) {
 		return nil
 	}
 	replies := c.do(rueidis.Commands{c.client.B().Hello().Build()})
@@ -144,7 +149,7 @@ func (c *conn) count(batch []*channel) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, ch := range batch {
-		if ch.conn == c { // and not moved on by a MOVED
+		if ch.conn == c && h.shards(ch) { // and not moved on by a MOVED
 			ch.counted = true
 		}
 	}

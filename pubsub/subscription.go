@@ -48,7 +48,7 @@ func (s *Subscription) Also(channel string, hear func(message string)) *Subscrip
 	also := &Subscription{hub: s.hub, c: s.c, hear: hear}
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
-	s.hub.channelLocked(channel).joinLocked(also)
+	s.hub.channelLocked(channel, false).joinLocked(also)
 	return also
 }
 

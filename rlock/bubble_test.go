@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -117,6 +118,27 @@ func (w *world) outsider() rueidis.Client {
 	require.NoError(w.t, err)
 	w.t.Cleanup(client.Close)
 	return client
+}
+
+// ownChannels begins the names of the channels on which clients are told of their tenures.
+// Each client that has held a lock is subscribed to its own.
+const ownChannels = "rlock_turn:client:"
+
+// lockChannels returns the channels of locks that somebody is subscribed to.
+func lockChannels(redis *miniredis.Miniredis) []string {
+	return slices.DeleteFunc(redis.PubSubChannels("*"), func(name string) bool { return strings.HasPrefix(name, ownChannels) })
+}
+
+// subscribed returns the channels of locks that the client has subscribed to.
+func (p *party) subscribed() (channels []string) {
+	for _, f := range p.net.Sent("SUBSCRIBE") {
+		for _, name := range f.Args[1:] {
+			if !strings.HasPrefix(name, ownChannels) {
+				channels = append(channels, name)
+			}
+		}
+	}
+	return channels
 }
 
 // caller returns a context in the name of a new owner.

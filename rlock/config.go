@@ -88,6 +88,12 @@ type Config struct {
 	// knows no process of this client. Defaults to false.
 	NoClientName bool
 
+	// NoClientChannel leaves out the channel on which others tell this client of its locks,
+	// as when one of them is unlocked by force. By default the client subscribes to it in the
+	// background with its first lock, and nothing depends on whether it may. Without it such
+	// a loss is noticed by the next renewal. Defaults to false.
+	NoClientChannel bool
+
 	// Logger is told what a person should know: locks that were lost, releases
 	// that had to be tried again, a server that refuses subscriptions. Never a
 	// password, and never an event per lock in normal running. It is called in a
@@ -202,6 +208,7 @@ func (c Config) engine(o *engine.Observer) engine.Config {
 	return engine.Config{
 		Lease: c.Lease, HandoffLimit: c.HandoffLimit, HandoffTime: c.HandoffTime,
 		LongHold: c.LongHold, LongWait: c.LongWait, RecordPlaces: c.RecordPlaces, Logger: c.Logger, Observer: o,
+		NoClientChannel: c.NoClientChannel,
 	}
 }
 

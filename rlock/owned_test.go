@@ -103,7 +103,7 @@ func (w *world) owned(clients [2]*party, name string) map[string]bool {
 				things["key "+key] = true
 			}
 		}
-		for _, channel := range w.PubSubChannels("*") {
+		for _, channel := range lockChannels(w.Miniredis) {
 			if !strings.HasPrefix(channel, "redisson_") {
 				things["channel "+channel] = true
 			}
@@ -146,6 +146,6 @@ func (w *world) owned(clients [2]*party, name string) map[string]bool {
 	require.NoError(w.t, writing.Unlock(them))
 	time.Sleep(time.Minute) // until nobody listens any more
 	require.Empty(w.t, w.Keys())
-	require.Empty(w.t, w.PubSubChannels("rlock_*"))
+	require.Empty(w.t, lockChannels(w.Miniredis))
 	return things
 }

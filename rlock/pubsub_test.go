@@ -32,7 +32,7 @@ func TestWhereNobodyWaitsNothingIsSubscribed(t *testing.T) {
 			require.True(t, ok)
 			require.NoError(t, p.NewLock(key).Unlock(me))
 		}
-		assert.Empty(t, p.net.Sent("SUBSCRIBE"))
+		assert.Empty(t, p.subscribed())
 	})
 }
 
@@ -44,7 +44,7 @@ func TestManyWaitersShareOneSubscription(t *testing.T) {
 		for range 20 {
 			r.join(w, p, "")
 		}
-		assert.Len(t, p.net.Sent("SUBSCRIBE"), 1)
+		assert.Len(t, p.subscribed(), 1)
 		asked := len(p.acquires())
 		time.Sleep(4 * time.Second)
 		assert.LessOrEqual(t, len(p.acquires())-asked, 2, "the ticket of all is looked for every two seconds")

@@ -108,11 +108,11 @@ func TestTheWaitersOfManyNamesShareOneConnectionAndLeaveNoChannel(t *testing.T) 
 		}
 		all.Wait()
 		for _, client := range clients {
-			assert.NotEmpty(t, client.net.Sent("SUBSCRIBE"))
+			assert.NotEmpty(t, client.subscribed())
 		}
 		assert.Equal(t, 2*len(clients), w.CurrentConnectionCount(), "one for commands, one for subscriptions")
 		time.Sleep(10 * time.Second)
-		assert.Empty(t, w.PubSubChannels("*"), "they linger for 5 s")
+		assert.Empty(t, lockChannels(w.Miniredis), "they linger for 5 s")
 	})
 }
 

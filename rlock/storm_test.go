@@ -409,7 +409,7 @@ func (s *storm) nothingIsLeft() {
 	time.Sleep(50 * time.Millisecond)
 	assert.Empty(s.t, slices.DeleteFunc(s.Keys(), isCounter))
 	time.Sleep(10 * time.Second) // subscriptions linger
-	assert.Empty(s.t, s.PubSubChannels("*"))
+	assert.Empty(s.t, lockChannels(s.Miniredis))
 	for _, seat := range s.seats {
 		assert.NoError(s.t, seat.party.Close())
 	}

@@ -27,7 +27,8 @@ type Client struct {
 
 	leaseText string // Config.Lease in milliseconds, since nearly all commands have it
 
-	notices  *notices // by which the Logger is called
+	hearing  sync.Once // of tenures: see ownchannel.go
+	notices  *notices  // by which the Logger is called
 	Observer observing
 	traffic  traffic // see Stats
 	Losses   losses

@@ -183,6 +183,7 @@ func (t *tenure) begin(now time.Time, req Request) {
 		return
 	}
 	t.room.client.keeper.Schedule(t, t.wakes())
+	t.room.client.hearOfTenures()
 	if t.shown.owner != t.owner { // the ticket was made for another waiter
 		t.mirror()
 	}

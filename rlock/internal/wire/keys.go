@@ -61,7 +61,7 @@ func (r *Redis) KeysOf(key string, l Layout) (k Keys, err error) {
 		k.Extra = l.Extra + k.tagged
 	}
 	tag := k.own() + l.Suffix
-	k.Queue, k.Window, k.Turns = "rlock_queue:"+tag, "rlock_guests:"+tag, "rlock_turn:"+tag+":"
+	k.Queue, k.Window, k.Turns = "rlock_queue:"+tag, "rlock_guests:"+tag, turnPrefix+tag+":"
 	if r.InCluster() {
 		k.Slot = r.slotOf(key)
 		if k.Slot != r.slotOf(k.Channel) || k.Slot != r.slotOf(k.Queue) || k.Extra != "" && k.Slot != r.slotOf(k.Extra) {
@@ -71,6 +71,15 @@ func (r *Redis) KeysOf(key string, l Layout) (k Keys, err error) {
 	}
 	return k, nil
 }
+
+// turnPrefix begins the names of all channels of our own.
+const turnPrefix = "rlock_turn:"
+
+// ClientChannel returns the name of the channel on which the client with that id is told of
+// its tenures of any lock. It is plain in a Cluster too, since it has no slot: a script there
+// may PUBLISH to any channel. No channel of a lock has that name, since what follows the
+// prefix contains a brace for every lock: see own.
+func ClientChannel(id string) string { return turnPrefix + "client:" + id }
 
 // own returns what stands for the name in keys and channels that Redisson does not
 // share. It is in the slot of the name, and no other name has the same: by Redisson's
