@@ -126,19 +126,20 @@ const ownChannels = "rlock_turn:client:"
 
 // lockChannels returns the channels of locks that somebody is subscribed to.
 func lockChannels(redis *miniredis.Miniredis) []string {
-	return slices.DeleteFunc(redis.PubSubChannels("*"), func(name string) bool { return strings.HasPrefix(name, ownChannels) })
+	return ofLocks(redis.PubSubChannels("*"))
+}
+
+// ofLocks leaves out the clients' own channels.
+func ofLocks(channels []string) []string {
+	return slices.DeleteFunc(channels, func(name string) bool { return strings.HasPrefix(name, ownChannels) })
 }
 
 // subscribed returns the channels of locks that the client has subscribed to.
 func (p *party) subscribed() (channels []string) {
 	for _, f := range p.net.Sent("SUBSCRIBE") {
-		for _, name := range f.Args[1:] {
-			if !strings.HasPrefix(name, ownChannels) {
-				channels = append(channels, name)
-			}
-		}
+		channels = append(channels, f.Args[1:]...)
 	}
-	return channels
+	return ofLocks(channels)
 }
 
 // caller returns a context in the name of a new owner.

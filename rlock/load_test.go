@@ -64,7 +64,7 @@ func repeated(t *testing.T, s *site, clients []*rlock.Client, load func(round in
 	assert.Zero(t, keys)
 	channels, err := s.outside.Do(context.Background(), s.outside.B().PubsubChannels().Build()).AsStrSlice()
 	require.NoError(t, err)
-	assert.Empty(t, channels)
+	assert.Empty(t, ofLocks(channels))
 	for _, client := range clients {
 		require.NoError(t, client.Close())
 	}

@@ -152,10 +152,12 @@ func (l *Lock) Unlock(ctx context.Context) error {
 
 // ForceUnlock frees the lock, regardless of its holder and depth, and reports
 // whether it did: false means that nobody held it, or that the holder unlocked it
-// at the same moment. A holder in this client learns it at once, others when they
-// renew next, and until then continues. It is meant for an operator who frees the lock of
-// a dead process. After an error the lock may or may not have been freed, or may be freed
-// later; a later holder keeps it. Of a lock over several it frees all parts.
+// at the same moment. A holder in this client learns it at once. One in another client
+// of this package is told, and learns it two round trips later; where the message is
+// lost, and in Redisson, it learns it when it renews next. Until then it continues. It is
+// meant for an operator who frees the lock of a dead process. After an error the lock may
+// or may not have been freed, or may be freed later; a later holder keeps it. Of a lock
+// over several it frees all parts.
 //
 // Redisson's forceUnlock().
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) { return l.form().ForceUnlock(ctx) }

@@ -1,6 +1,7 @@
 package rlock_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,4 +65,91 @@ func TestNoLockDependsOnTheClientsOwnChannel(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The holder's client is told, and asks Redis: two round trips after the call.
+func TestTheHoldersClientIsToldOfAnUnlockByForce(t *testing.T) {
+	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
+		holder, other := w.process(), w.process()
+		hold, err := holder.lock(key).Acquire(w.ctx)
+		require.NoError(t, err)
+		synctest.Wait() // it has subscribed
+		within(t, 0, 100*time.Millisecond, func() {
+			freed, err := other.lock(key).ForceUnlock(w.ctx)
+			require.NoError(t, err)
+			require.True(t, freed)
+			<-hold.Done()
+		})
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
+		again, err := other.lock(key).TryAcquire(w.ctx)
+		require.NoError(t, err)
+		require.NoError(t, again.Release(w.ctx))
+	})
+}
+
+func TestALossByForceIsToldWithinTwoRoundTrips(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const roundTrip = 40 * time.Millisecond
+		holder, other := w.client(), w.client()
+		hold, err := holder.NewLock(key).Acquire(w.ctx)
+		require.NoError(t, err)
+		require.NoError(t, other.NewLock("another").Do(w.ctx, nothing))
+		time.Sleep(11 * time.Second) // it was renewed: the server knows all scripts
+		holder.net.SetRoundTrip(roundTrip)
+		other.net.SetRoundTrip(roundTrip)
+		looked := make(chan struct{})
+		go func() {
+			defer close(looked)
+			_, _ = other.NewLock(key).ForceUnlock(w.ctx)
+		}()
+		within(t, 3*roundTrip, 3*roundTrip+2*time.Millisecond, func() { <-hold.Done() }) // the first is a look at who has the lock
+		<-looked
+		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
+	})
+}
+
+// Anybody may publish there. What is true is in Redis.
+func TestNoMessageOnAClientsChannelIsBelieved(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		hold, err := p.NewLock(key).Acquire(w.ctx)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		owner := w.fields(key)[0]
+		another := owner[:25] + "ffffffff" + owner[33:]
+		asked := func() int { return len(p.net.Sent("EVALSHA")) }
+		before := asked()
+		for _, garbage := range []string{
+			"", " ", "f", "f ", "f  " + key, "f " + owner, "f " + owner + " ", "f " + owner + " another", "f " + another + " " + key,
+			"f " + owner[:30] + " " + key, "x " + owner + " " + key, "f 4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7 " + key, "\x00", owner + " " + key,
+		} {
+			require.Equal(t, 1, w.Publish(p.ownChannel(), garbage))
+		}
+		time.Sleep(time.Second)
+		assert.Equal(t, before, asked(), "none of them is about a lock of this client")
+		require.NoError(t, hold.Err())
+
+		require.Equal(t, 1, w.Publish(p.ownChannel(), "f "+owner+" "+key))
+		time.Sleep(time.Second)
+		assert.Equal(t, before+1, asked(), "it asks")
+		require.NoError(t, hold.Err(), "and Redis says that nothing has happened")
+		require.NoError(t, hold.Release(w.ctx))
+	})
+}
+
+func TestAFloodOfMessagesAsksAtMostOnceAMillisecond(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		hold, err := p.NewLock(key).Acquire(w.ctx)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		message, before := "f "+w.fields(key)[0]+" "+key, len(p.net.Sent("EVALSHA"))
+		for range 1000 {
+			w.Publish(p.ownChannel(), message)
+		}
+		time.Sleep(10 * time.Millisecond)
+		assert.LessOrEqual(t, len(p.net.Sent("EVALSHA"))-before, 11)
+		require.NoError(t, hold.Release(w.ctx))
+	})
 }

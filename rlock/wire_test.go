@@ -184,9 +184,11 @@ func TestAForeignOwnerKeepsUsOutAndItsMessageWakesUs(t *testing.T) {
 
 func TestAnUncontendedLockAndUnlockAreTwoCommands(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
-		lock := s.lock()
+		client := s.client()
+		lock := client.NewLock(key)
 		require.NoError(t, lock.Lock(s.ctx)) // the server learns the scripts
 		require.NoError(t, lock.Unlock(s.ctx))
+		s.awaitListeners(1, plain, ownChannels+client.ID())
 		for what, ctx := range map[string]context.Context{"with a context that may end": s.ctx, "without": context.Background()} {
 			calls := s.CountCalls(t, func() {
 				require.NoError(t, lock.Lock(ctx))

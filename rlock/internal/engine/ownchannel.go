@@ -10,7 +10,9 @@ import (
 // verbs are what a client does when it is told of a tenure that holds the lock: each is
 // called with the shard's mutex held. A message may be untrue, so that none of them may
 // believe it.
-var verbs = map[wire.Verb]func(t *tenure, now time.Time){}
+var verbs = map[wire.Verb]func(t *tenure, now time.Time){
+	wire.Forced: func(t *tenure, _ time.Time) { t.mirror() },
+}
 
 // hearOfTenures subscribes to the client's own channel, with its first tenure: one that never
 // holds a lock needs none. It waits for nothing, and may be called with a mutex held. The

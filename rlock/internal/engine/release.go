@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -211,7 +213,7 @@ var errForced = errors.New("it was unlocked by force")
 
 // forceUnlock frees the lock from its holders. It looks first, so that a
 // command that arrives late ends nobody else's tenure. A holder of this client
-// learns it at once, others when they renew.
+// learns it at once. Other clients of ours are told, and ask Redis.
 func (c *Client) forceUnlock(ctx context.Context, n *Name, shared bool) (bool, error) {
 	fields, err := n.kind().fields(ctx, c, n)
 	if err != nil {
@@ -224,7 +226,7 @@ func (c *Client) forceUnlock(ctx context.Context, n *Name, shared bool) (bool, e
 		place, err := c.Redis.Limits(n.Slot).Releases.Enter(ctx, nil)
 		var reply int64
 		if err == nil {
-			reply, err = c.Redis.Do(ctx, n.step(c, wire.Step{Leave: "x" + holder}, 0, 0)).AsInt64()
+			reply, err = c.forceOut(ctx, n, holder).AsInt64()
 			place.Leave()
 		}
 		if r := c.enterIfAny(c.nameForText(n, holder)); r != nil {
@@ -246,4 +248,13 @@ func (c *Client) forceUnlock(ctx context.Context, n *Name, shared bool) (bool, e
 		released = released || reply > 0
 	}
 	return released, nil
+}
+
+// forceOut releases the holder in Redis, and tells its client if that is another of ours.
+func (c *Client) forceOut(ctx context.Context, n *Name, holder string) rueidis.RedisResult {
+	call := n.step(c, wire.Step{Leave: "x" + holder}, 0, 0)
+	if !wire.IsOurs(holder) || len(holder) < wire.TenureLen || strings.HasPrefix(holder, c.ID.Prefix) || c.Config.NoClientChannel {
+		return c.Redis.Do(ctx, call)
+	}
+	return c.Redis.DoAndTell(ctx, call, wire.ClientMessage{Verb: wire.Forced, Owner: holder, Lock: n.Key})
 }

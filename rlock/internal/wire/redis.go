@@ -131,6 +131,26 @@ func (r *Redis) DoAll(ctx context.Context, calls []Call) []rueidis.RedisResult {
 	return doAll(ctx, r.Client, calls)
 }
 
+// DoAndTell makes one call, and publishes the message to the client that it is for, in one
+// pipeline. Whether the message arrives makes no difference to anybody. In a Cluster, where
+// two commands may take different ways, it follows the call.
+func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) rueidis.RedisResult {
+	tell := func() rueidis.Completed {
+		return r.Client.B().Publish().Channel(ClientChannel(m.Owner[:ClientLen])).Message(m.String()).Build()
+	}
+	if r.InCluster() {
+		result := r.Do(ctx, c)
+		r.Client.Do(ctx, tell())
+		return result
+	}
+	r.sent.n.Add(2)
+	result := r.Client.DoMulti(ctx, c.evalsha(r.Client), tell())[0]
+	if forgotten(result) {
+		result = r.Client.DoMulti(ctx, c.eval(r.Client), tell())[0]
+	}
+	return result
+}
+
 // Commands returns how many commands were sent for locks.
 func (r *Redis) Commands() int64 { return r.sent.n.Load() }
 
