@@ -94,6 +94,14 @@ type Config struct {
 	// a loss is noticed by the next renewal. Defaults to false.
 	NoClientChannel bool
 
+	// Tracking has Redis tell at once if somebody else deletes or overwrites the key of a
+	// lock that is held, or if it expires or is evicted: by CLIENT TRACKING, for locks that
+	// one owner holds alone, once they are held for 50 ms. Without it, and where the server
+	// or its access rules refuse it, in a Cluster, and with a shared Client, the next renewal
+	// notices. It needs Redis 6 or Valkey. What it costs with many held locks is in
+	// docs/benchmarks.md. Defaults to false.
+	Tracking bool
+
 	// Logger is told what a person should know: locks that were lost, releases
 	// that had to be tried again, a server that refuses subscriptions. Never a
 	// password, and never an event per lock in normal running. It is called in a
@@ -199,7 +207,7 @@ func (c Config) withDefaults() (Config, error) {
 func (c Config) wire() wire.Options {
 	return wire.Options{
 		Redis: c.Redis, Client: c.Client, PubSub: wire.PubSub(c.PubSub),
-		SyncReplicas: c.SyncReplicas, RedissonPolls: c.RedissonPolls, NoClientName: c.NoClientName,
+		SyncReplicas: c.SyncReplicas, RedissonPolls: c.RedissonPolls, NoClientName: c.NoClientName, Tracking: c.Tracking,
 	}
 }
 

@@ -29,6 +29,7 @@ type sent struct {
 	reads               bool // whether the tenure has shared levels
 	opened              bool // and others may have some, since it gave up the write lock
 	asking              bool // whether it asks for others that wait
+	track               bool // whether Redis is to tell of changes of the key
 	claimed             bool // whether Redis was asked for a claim before
 
 	// Redis' answer.
@@ -125,7 +126,13 @@ func callFor(c *Client, part []sent) wire.Call {
 	if part[0].phase == releasing {
 		return first.releaseCall()
 	}
-	return first.room.name.kind().mirror(c, part)
+	call := first.room.name.kind().mirror(c, part)
+	for _, s := range part {
+		if s.track {
+			call.Track = append(call.Track, s.tenure.room.name.Key)
+		}
+	}
+	return call
 }
 
 // fillIn tells each of part what Redis said to it.

@@ -77,7 +77,9 @@ func New(config Config, redis *wire.Redis, id *wire.ID) *Client {
 		Send:       c.send,
 		MaxBackoff: min(config.Lease/10, time.Second),
 	})
-	redis.OnChange((&verifier{client: c}).verify)
+	v := &verifier{client: c}
+	redis.OnChange(v.verify)
+	redis.OnKeysChanged(func(keys []string) { c.changed(v, keys) })
 	return c
 }
 

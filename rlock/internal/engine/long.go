@@ -14,6 +14,9 @@ import (
 // hold of it has then lasted too long.
 func (t *tenure) wakes() time.Time {
 	at, c := t.due(), t.room.client
+	if track, ok := t.trackedFrom(); ok && track.Before(at) {
+		at = track
+	}
 	if c.Config.LongHold <= 0 {
 		return at
 	}

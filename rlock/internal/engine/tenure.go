@@ -59,6 +59,8 @@ type tenure struct {
 	flying bool
 	// claimed is set while Redis was asked for no more than a claim.
 	claimed bool
+	// tracking is whether Redis tells if somebody else changes the key: see tracking.go.
+	tracking tracking
 	// contested is set while other clients are known to wait, since contestedAt.
 	contested bool
 

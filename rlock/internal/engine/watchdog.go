@@ -32,7 +32,7 @@ func (t *tenure) Due(now time.Time) (send bool) {
 			return true
 		}
 		t.tellLongHolds(now)
-		if t.dirty || !now.Before(t.due()) {
+		if t.dirty || !now.Before(t.due()) || t.toTrack(now) {
 			r.client.keeper.Schedule(t, t.nextEnd())
 			return true
 		}
@@ -91,6 +91,7 @@ func (t *tenure) build(now time.Time) (s sent, ok bool) {
 		t.sending(now, ttl)
 		wrote := t.shown.writes > 0
 		t.shown, t.dirty, t.flying, t.claimed = t.shape(), false, true, false
+		s.track = t.buildTracked(now)
 		s.opened = wrote && t.shown.writes == 0
 		var digits [20]byte
 		owner := strconv.AppendUint(digits[:0], t.owner.ID, 10) // it seldom differs, and allocates nothing then

@@ -19,6 +19,7 @@ type Options struct {
 	SyncReplicas  int
 	RedissonPolls bool
 	NoClientName  bool
+	Tracking      bool // where the server allows it
 }
 
 // A Redis is what one client of rlock has of its server or Cluster: the connections, what
@@ -36,6 +37,7 @@ type Redis struct {
 	family   string // how the scripts publish and count subscribers: see queue.lua
 	deadline deadline
 	sent     sent
+	tracking *tracking
 
 	// ctx ends when the client closes: background work stops, waits for a place end.
 	ctx    context.Context
@@ -55,12 +57,17 @@ type sent struct {
 // Open connects as the options say, and names the connections after the client with that
 // id. It fails as rlock.New does; then nothing is left running.
 func Open(o Options, id string) (*Redis, error) {
+	tracked := new(tracking)
+	if o.Tracking && o.Client == nil {
+		o.Redis = tracked.listen(o.Redis)
+	}
 	client, conns, err := connect(o, id)
 	if err != nil {
 		return nil, err
 	}
 	conns.watched = conns.watched && client.Mode() != rueidis.ClientModeCluster
-	r := &Redis{Client: client, options: o, conns: conns, rolls: newRolls(), deadline: deadline{patience: patienceOf(o.Redis)}}
+	r := &Redis{Client: client, options: o, conns: conns, rolls: newRolls(), tracking: tracked, deadline: deadline{patience: patienceOf(o.Redis)}}
+	tracked.on = o.Tracking && o.Client == nil && !r.InCluster()
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	if err = r.checkMode(); err == nil {
 		err = r.choosePubSub()
@@ -128,6 +135,9 @@ func (r *Redis) Do(ctx context.Context, c Call) rueidis.RedisResult {
 // DoAll makes many calls in one pipeline.
 func (r *Redis) DoAll(ctx context.Context, calls []Call) []rueidis.RedisResult {
 	r.sent.n.Add(int64(len(calls)))
+	if slices.ContainsFunc(calls, func(c Call) bool { return c.Track != nil }) {
+		return r.doTracked(ctx, calls)
+	}
 	return doAll(ctx, r.Client, calls)
 }
 

@@ -67,6 +67,9 @@ type Call struct {
 	Script     *Script
 	Keys, Args []string
 	words      words // instead of these, if there are some
+
+	// Track is keys that Redis is to tell of once somebody else changes them: see Tracks.
+	Track []string
 }
 
 // words are those of a call for one lock, in the call itself: so Lock and Unlock allocate
