@@ -6,28 +6,40 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/rlock"
 )
 
 // BenchmarkHeld100k is what a hundred thousand held locks weigh, and what part of a
-// core it takes to keep them: once round, all are renewed every two seconds, five
-// times as often as with the default lease.
+// core it takes to keep them, here and in Redis, without and with Config.Tracking: once
+// round, all are renewed every four seconds, two and a half times as often as with the default
+// lease.
 //
 //	go test -run - -bench Held100k -benchtime 1x ./rlock
 func BenchmarkHeld100k(b *testing.B) {
-	const locks, lease = 100_000, 6 * time.Second
+	for name, tracking := range map[string]bool{"plain": false, "tracking": true} {
+		b.Run(name, func(b *testing.B) { benchmarkHeld(b, tracking) })
+	}
+}
+
+func benchmarkHeld(b *testing.B, tracking bool) {
+	const locks, lease = 100_000, 12 * time.Second
 	option := benchOption(b)
+	outside, err := rueidis.NewClient(option)
+	require.NoError(b, err)
+	defer outside.Close()
 	for b.Loop() {
-		client, err := rlock.New(rlock.Config{Redis: option, Lease: lease})
+		client, err := rlock.New(rlock.Config{Redis: option, Lease: lease, Tracking: tracking})
 		require.NoError(b, err)
 		ctx := rlock.WithOwner(context.Background(), rlock.NewOwner())
-		before := heap()
+		before, redisBefore := heap(), figure(b, outside, "memory", "used_memory")
 		held := make([]*rlock.Lock, locks)
 		in64(locks, func(i int) {
 			held[i] = client.NewLock(fmt.Sprint("held:", i))
@@ -36,10 +48,13 @@ func BenchmarkHeld100k(b *testing.B) {
 			}
 		})
 		b.ReportMetric(float64(heap()-before-8*locks)/locks, "B/lock") // held is ours
-		used, began := processorTime(), time.Now()
+		b.ReportMetric((figure(b, outside, "memory", "used_memory")-redisBefore)/locks, "redis-B/lock")
+		used, redisUsed, began := processorTime(), redisTime(b, outside), time.Now()
 		time.Sleep(lease * 2 / 3)
-		used = processorTime() - used
-		b.ReportMetric(float64(used)/float64(time.Since(began))*float64(lease/3)/locks, "cpu-ns/renewal")
+		used, redisUsed = processorTime()-used, redisTime(b, outside)-redisUsed
+		renewal := float64(lease/3) / float64(time.Since(began)) / locks
+		b.ReportMetric(float64(used)*renewal, "cpu-ns/renewal")
+		b.ReportMetric(float64(redisUsed)*renewal, "redis-ns/renewal")
 		in64(locks, func(i int) {
 			if err := held[i].Unlock(ctx); err != nil {
 				b.Errorf("Unlock: %v", err)
@@ -71,6 +86,23 @@ func heap() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// figure returns a figure of INFO.
+func figure(b *testing.B, redis rueidis.Client, section, name string) (n float64) {
+	info, err := redis.Do(context.Background(), redis.B().Info().Section(section).Build()).ToString()
+	require.NoError(b, err)
+	_, rest, found := strings.Cut(info, name+":")
+	require.True(b, found, name)
+	_, err = fmt.Sscan(rest, &n)
+	require.NoError(b, err)
+	return n
+}
+
+// redisTime returns what the server has used.
+func redisTime(b *testing.B, redis rueidis.Client) time.Duration {
+	seconds := figure(b, redis, "cpu", "used_cpu_user") + figure(b, redis, "cpu", "used_cpu_sys")
+	return time.Duration(seconds * float64(time.Second))
 }
 
 // processorTime returns what the process has used.

@@ -118,7 +118,8 @@
 //	  at a single attempt   TryLock and TryAcquire return the error
 //	  while holding         the lock is valid until validUntil, then lost
 //	  at Unlock             ErrUnconfirmed; released in the background until the lease ends
-//	the key is deleted      lost at the next renewal, at the latest a third of the lease later
+//	the key is deleted      lost at the next renewal, at the latest a third of the lease later;
+//	                        with Config.Tracking at once, one round trip after Redis tells
 //	it is unlocked by force lost at once: by another client of this package about two
 //	                        round trips later, or as above if the message is lost
 //	a connection ends       every lock is verified at once, and again with the first answer
