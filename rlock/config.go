@@ -98,7 +98,7 @@ type Config struct {
 	// lock that is held, or if it expires or is evicted: by CLIENT TRACKING, for locks that
 	// one owner holds alone, once they are held for 50 ms. Without it, and where the server
 	// or its access rules refuse it, in a Cluster, and with a shared Client, the next renewal
-	// notices. It needs Redis 6 or Valkey. A hold of more than 50 ms then costs one command
+	// notices. It needs Redis 7 or Valkey. A hold of more than 50 ms then costs one command
 	// more, a renewal costs Redis a fifth more, and a held lock half as much memory more there:
 	// see docs/benchmarks.md. Defaults to false.
 	Tracking bool

@@ -40,6 +40,7 @@ func (s *site) awaitTracked(n int) {
 
 func TestRedisTellsWhatBecomesOfTheKeyOfAHeldLock(t *testing.T) {
 	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
 	s := at(t, redistest.Standalone(t))
 	kinds := map[string]func(c *rlock.Client) *rlock.Lock{
 		"plain":  func(c *rlock.Client) *rlock.Lock { return c.NewLock(key) },
@@ -74,6 +75,7 @@ func TestRedisTellsWhatBecomesOfTheKeyOfAHeldLock(t *testing.T) {
 // Each mirror changes the key, and with it ends its tracking.
 func TestAKeyIsTrackedAgainAfterEachMirror(t *testing.T) {
 	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
 	s := at(t, redistest.Standalone(t))
 	lock := s.client(tracking).NewLock(key)
 	hold, err := lock.Acquire(s.ctx)
@@ -96,6 +98,7 @@ func TestAKeyIsTrackedAgainAfterEachMirror(t *testing.T) {
 
 func TestManyKeysThatAreFlushedAreToldInBatches(t *testing.T) {
 	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
 	s := at(t, redistest.Standalone(t))
 	client := s.client(tracking)
 	const n = 1000
@@ -118,6 +121,7 @@ func TestManyKeysThatAreFlushedAreToldInBatches(t *testing.T) {
 // What others do with a lock that is held is not worth a message: nobody changes its key.
 func TestWaitersDoNotHaveTheHolderAskRedis(t *testing.T) {
 	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
 	s := at(t, redistest.Standalone(t))
 	holder, other := s.client(tracking), s.client(tracking)
 	hold, err := holder.NewLock(key).Acquire(s.ctx)
@@ -138,6 +142,7 @@ func TestWaitersDoNotHaveTheHolderAskRedis(t *testing.T) {
 // Anybody may change a key and put it back. The holder asks, and goes on.
 func TestAChangeThatLeavesTheLockToItsHolderLosesNothing(t *testing.T) {
 	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
 	s := at(t, redistest.Standalone(t))
 	hold, err := s.client(tracking).NewLock(key).Acquire(s.ctx)
 	require.NoError(t, err)
@@ -153,6 +158,7 @@ func TestAChangeThatLeavesTheLockToItsHolderLosesNothing(t *testing.T) {
 
 func TestReadersAndPermitsAreNotTracked(t *testing.T) {
 	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
 	s := at(t, redistest.Standalone(t))
 	client := s.client(tracking)
 	for _, lock := range []*rlock.Lock{client.NewReadWriteLock("read").Read(), client.NewSemaphore("permits", 2)} {
@@ -200,6 +206,7 @@ func TestShortHoldsAreNotTracked(t *testing.T) {
 
 func TestAUserNeedsRightsForTracking(t *testing.T) {
 	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
 	s := at(t, redistest.Standalone(t))
 	rules := s.rights(s.aclLines()...)
 	without, with := s.limited(rules...), s.limited(append(rules, s.rights("Tracking")...)...)
@@ -217,6 +224,20 @@ func TestAUserNeedsRightsForTracking(t *testing.T) {
 func TestTrackingChangesNothingInACluster(t *testing.T) {
 	t.Parallel()
 	s := at(t, redistest.Cluster(t))
+	client := s.client(func(c *rlock.Config) { c.Tracking, c.Lease = true, 300*time.Millisecond })
+	hold, err := client.NewLock(key).Acquire(s.ctx)
+	require.NoError(t, err)
+	s.number("DEL", key)
+	require.NoError(t, s.await(background(func() error { <-hold.Done(); return nil })))
+	require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
+}
+
+func TestBeforeRedis7ALossIsToldByTheNextRenewal(t *testing.T) {
+	t.Parallel()
+	s := at(t, redistest.Standalone(t))
+	if s.Major() >= 7 {
+		t.Skip("a newer server")
+	}
 	client := s.client(func(c *rlock.Config) { c.Tracking, c.Lease = true, 300*time.Millisecond })
 	hold, err := client.NewLock(key).Acquire(s.ctx)
 	require.NoError(t, err)

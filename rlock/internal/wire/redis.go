@@ -67,7 +67,6 @@ func Open(o Options, id string) (*Redis, error) {
 	}
 	conns.watched = conns.watched && client.Mode() != rueidis.ClientModeCluster
 	r := &Redis{Client: client, options: o, conns: conns, rolls: newRolls(), tracking: tracked, deadline: deadline{patience: patienceOf(o.Redis)}}
-	tracked.on = o.Tracking && o.Client == nil && !r.InCluster()
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	if err = r.checkMode(); err == nil {
 		err = r.choosePubSub()
@@ -80,6 +79,7 @@ func Open(o Options, id string) (*Redis, error) {
 		r.closeClient()
 		return nil, err
 	}
+	tracked.on = o.Tracking && o.Client == nil && !r.InCluster() && r.sparesOwn()
 	r.Nodes = newNodes(r.ctx, client, r.deadline.patience)
 	r.direct = newDirect(r)
 	return r, nil

@@ -48,6 +48,21 @@ func (t *tracking) listen(o rueidis.ClientOption) rueidis.ClientOption {
 	return o
 }
 
+// sparesOwn reports whether NOLOOP works: before Redis 7 a server takes what a script changes
+// for somebody else's change, and would tell of every renewal. A server that does not say its
+// version is asked to track.
+func (r *Redis) sparesOwn() bool {
+	ctx, cancel := r.Within(r.ctx)
+	defer cancel()
+	hello, err := r.Client.Do(ctx, r.Client.B().Hello().Build()).AsMap()
+	if err != nil {
+		return true
+	}
+	version := hello["version"]
+	text, err := version.ToString()
+	return err != nil || leading(text) >= 7
+}
+
 // OnKeysChanged has changed called with tracked keys that somebody else has changed, with
 // none where it may have been any of them. It is called by the reader of a connection, so
 // that it must not wait.
