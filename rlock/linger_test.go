@@ -301,11 +301,17 @@ func TestALockThatIsLostWhileItLingersIsNobodysLoss(t *testing.T) {
 }
 
 func TestTheLocksThatLingerAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes 13 000 locks")
+	}
 	bubble(t, func(t *testing.T, w *world) {
 		const most = 10_000
 		p := w.lingerer(time.Hour)
 		for i := range most + 3000 {
 			w.use(p.NewLock(fmt.Sprint("many ", i)))
+			if i%100 == 0 {
+				time.Sleep(time.Millisecond)
+			}
 		}
 		time.Sleep(time.Second)
 		kept := len(w.Keys())

@@ -300,16 +300,17 @@ func (s *storm) trouble() {
 
 // change closes the client and gives its place to another.
 func (s *storm) change(seat *seat) {
-	seat.mu.Lock()
-	defer seat.mu.Unlock()
-	old := seat.party
+	old := seat.taken()
 	s.gone = append(s.gone, old)
 	s.closed.Go(func() {
 		if err := old.Close(); err != nil {
 			assert.ErrorIs(s.t, err, rlock.ErrUnconfirmed)
 		}
 	})
-	seat.party = seat.make()
+	party := seat.make() // without the mutex: over a connection that is silent it takes its time
+	seat.mu.Lock()
+	defer seat.mu.Unlock()
+	seat.party = party
 }
 
 // disturb takes the lock from whoever has it, without a word or by force.

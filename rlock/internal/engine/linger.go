@@ -63,9 +63,9 @@ func (t *tenure) mayLinger(now time.Time) bool {
 		t.worth(now) && !c.Closed.Load() && c.hears() && !r.rests(now)
 }
 
-// worth reports whether enough is left of the trust to begin a hold.
+// worth reports whether enough is left of the trust, which is valid, to begin a hold.
 func (t *tenure) worth(now time.Time) bool {
-	return t.trust.Valid(now) && t.trust.Until().Sub(now) >= min(t.room.client.Config.Lease/lingerWorth, time.Second)
+	return t.trust.Until().Sub(now) >= min(t.room.client.Config.Lease/lingerWorth, time.Second)
 }
 
 // linger has the tenure stay, in which nobody has a level any more.
@@ -86,8 +86,8 @@ func (t *tenure) linger(now time.Time) {
 	t.lingerEnd = now.Sub(r.client.start) + t.lingers
 	// A tenure that is used again and again is scheduled once in a Linger: Due finds that
 	// it has longer.
-	if wakes := t.wakes(); t.alarm == 0 || wakes.Sub(r.client.start) < t.alarm {
-		t.schedule(wakes)
+	if t.alarm == 0 || t.lingerEnd < t.alarm {
+		t.schedule(t.wakes())
 	}
 }
 

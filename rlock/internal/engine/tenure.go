@@ -193,11 +193,14 @@ func (t *tenure) begin(now time.Time, req Request) {
 	t.open(now, req)
 	if passedOn {
 		if was == lingering && t.shown.is(t.shape()) {
-			t.shown.owner = t.owner // it is told with the next renewal
+			t.shown.owner = t.owner // Redis is told with the next renewal
+			if t.watch(); req.Lease == 0 && t.lease == t.room.client.Config.Lease && !t.dirty {
+				return
+			}
 		} else {
 			t.shown = shape{writes: t.shown.writes} // another's
+			t.watch()
 		}
-		t.watch()
 		t.changed(now)
 		return
 	}
