@@ -161,7 +161,7 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 		v.nudge, v.holder = a.Holder == "", a.Holder
 		r.met(a.Holder, now)
 		if wire.Lingers(a.Holder) && !v.queues(now) && !v.called {
-			v.called, v.again = true, now.Add(max(now.Sub(t.trust.SentAt()), leastCall))
+			v.called, v.again = true, now.Add(c.callTime(now.Sub(t.trust.SentAt())))
 		}
 		if v.Wait > 0 {
 			r.subscribe()

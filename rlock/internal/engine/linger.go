@@ -32,8 +32,8 @@ const (
 	patientCalls        = 2
 	firstRest, lastRest = time.Second, time.Minute
 	// leastCall is how long a client that has called waits at least until it asks again, if
-	// it does not wait in the queue.
-	leastCall = time.Millisecond
+	// it does not wait in the queue: in a Cluster a message goes from node to node.
+	leastCall, leastCallInCluster = time.Millisecond, 5 * time.Millisecond
 )
 
 func init() { verbs[wire.Wanted] = (*tenure).recall } // which leads to who looks at verbs
@@ -56,10 +56,19 @@ func (c *Client) lingerOf(r *room, req *Request) time.Duration {
 	return linger
 }
 
+// callTime is how long a client that has called waits until it asks again, if its command
+// took so long.
+func (c *Client) callTime(roundTrip time.Duration) time.Duration {
+	if c.Redis.InCluster() {
+		return max(roundTrip, leastCallInCluster)
+	}
+	return max(roundTrip, leastCall)
+}
+
 // mayLinger reports whether the tenure, which has no level any more, may stay.
 func (t *tenure) mayLinger(now time.Time) bool {
 	r, c := t.room, t.room.client
-	return t.lingers > 0 && !t.recalled && !t.contested && wire.Lingers(t.text) && r.queue.Len() == 0 &&
+	return t.lingers > 0 && t.lease <= c.Config.Lease && !t.recalled && !t.contested && wire.Lingers(t.text) && r.queue.Len() == 0 &&
 		t.worth(now) && !c.Closed.Load() && c.hears() && !r.rests(now)
 }
 

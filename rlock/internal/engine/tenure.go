@@ -24,6 +24,10 @@ import (
 //	   |  ^                    |          |
 //	   v  |           granted  |          |
 //	lookedFor -----------------+----------+
+//
+//	       Unlock             called            the keeper: Linger is over, Close
+//	held <--------> lingering ------> leaving; ---------> releasing; or ended: not ours
+//	        Lock
 type phase uint8
 
 const (
