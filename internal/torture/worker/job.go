@@ -18,8 +18,8 @@ type Job struct {
 	Kinds      []string // of lock, plain if empty
 	Lease      time.Duration
 	Linger     time.Duration // of the client's locks, 0 for not at all
-	History    string // the file to write; none if empty
-	Calm       bool   // nobody gives up, nothing is lost: the watchdog keeps each lock, and all work is short
+	History    string        // the file to write; none if empty
+	Calm       bool          // nobody gives up, nothing is lost: the watchdog keeps each lock, and all work is short
 }
 
 // Name is what the history calls the process.
