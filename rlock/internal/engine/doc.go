@@ -32,9 +32,10 @@
 //	   v  |           granted  |          |
 //	lookedFor -----------------+----------+
 //
-//	       Unlock             called            the keeper: Linger is over, Close
-//	held <--------> lingering ------> leaving; ---------> releasing; or ended: not ours
-//	        Lock
+//	       Unlock              called, or a Lock that it cannot serve
+//	held ----------> lingering ------------------------------------------> leaving
+//	  ^     Lock         | |    Linger is over, its lease lapsed, Close
+//	  +------------------+ +---------------------------------------------> releasing
 //
 // # Kinds
 //
