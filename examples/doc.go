@@ -13,6 +13,7 @@
 //	go run ./examples/tick         a job that runs once per tick on one of five replicas
 //	go run ./examples/leader       a leader that works until it loses the lock
 //	go run ./examples/handler      an HTTP handler with a limit on the wait: 200, 409, 500
+//	go run ./examples/sticky       a lock for each user, which lingers at the replica that serves the user
 //	go run ./examples/shutdown     a process that ends and leaves no lock behind
 //
 // One is a module of its own, since it needs a database. Fenced locks leave the

@@ -31,6 +31,7 @@ var claims = map[string]string{
 	"gocron":      "3 schedulers, and the job ran once per interval",
 	"ratelimited": "40 workers made 800 calls over at most 10 connections",
 	"observed":    "and so have the metrics",
+	"sticky":      "more than nine of ten requests needed no command",
 	"shutdown":    "both locks are free",
 }
 

@@ -51,6 +51,22 @@ type Config struct {
 	// section that has begun is not cut short. Defaults to 10 ms.
 	HandoffTime time.Duration
 
+	// Linger is how long this client keeps a lock after its last Unlock if nobody waits for
+	// it. A Lock in this process is then local: it sends no command. A client that wants the
+	// lock elsewhere calls for it, and has it one or two round trips later than a free lock;
+	// meanwhile it is held for IsLocked, Inspect and all that look at Redis, which show
+	// the last owner. If the process dies, others wait for the rest of the Lease, as for a
+	// dead holder.
+	//
+	// Some locks do not linger: those for which clients wait, a name that is called for again
+	// and again, a name on which a client of Redisson was met within the last five minutes (it
+	// cannot call, and would wait for the rest of Linger), parts of a multi-lock or RedLock,
+	// semaphores, and all locks while RedissonPolls or NoClientChannel is set or the server
+	// refuses the client its own channel. At most some 10 000 locks of a kind linger at a time.
+	// All clients of the locks should be of a version that has Linger: older ones wait for the
+	// rest of it. [WithLinger] says otherwise for one Acquire. Defaults to 0: no lock lingers.
+	Linger time.Duration
+
 	// SyncReplicas is how many replicas must have a grant before it counts: Redis
 	// is asked with WAIT, in one pipeline with the acquire, for a second at most or
 	// a quarter of the lease. A grant that fewer have is released again and is
@@ -217,7 +233,7 @@ func (c Config) engine(o *engine.Observer) engine.Config {
 	return engine.Config{
 		Lease: c.Lease, HandoffLimit: c.HandoffLimit, HandoffTime: c.HandoffTime,
 		LongHold: c.LongHold, LongWait: c.LongWait, RecordPlaces: c.RecordPlaces, Logger: c.Logger, Observer: o,
-		NoClientChannel: c.NoClientChannel,
+		NoClientChannel: c.NoClientChannel, Linger: max(c.Linger, 0), RedissonPolls: c.RedissonPolls,
 	}
 }
 

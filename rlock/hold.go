@@ -23,6 +23,8 @@ type AcquireOption func(*acquireOptions)
 type acquireOptions struct {
 	lease time.Duration
 	wait  time.Duration
+
+	linger time.Duration
 }
 
 // WithLease takes the lock for a fixed time, as [Lock.LockFor] does: the watchdog does not
@@ -39,6 +41,17 @@ func WithWait(wait time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.wait = max(wait, 0) }
 }
 
+// WithLinger says how long the lock lingers after this hold, in place of [Config].Linger. 0
+// or less: it does not. It says nothing about parts of a multi-lock or RedLock, and
+// semaphores, which never linger.
+func WithLinger(linger time.Duration) AcquireOption {
+	return func(o *acquireOptions) {
+		if o.linger = linger; linger <= 0 {
+			o.linger = -1
+		}
+	}
+}
+
 // newRequest returns what a caller wants who waits without end unless an option says
 // otherwise.
 func newRequest(o engine.Owner, options []AcquireOption) engine.Request {
@@ -46,7 +59,7 @@ func newRequest(o engine.Owner, options []AcquireOption) engine.Request {
 	for _, option := range options {
 		option(&with)
 	}
-	return engine.Request{Owner: o, Lease: with.lease, Wait: with.wait, Caller: engine.Caller()}
+	return engine.Request{Owner: o, Lease: with.lease, Wait: with.wait, Linger: with.linger, Caller: engine.Caller()}
 }
 
 // acquire acquires the lock made of f with a handle, whose context is made from parent.

@@ -45,6 +45,8 @@ type kind struct {
 	// itself by default, or another one that it keeps out. It must be another where
 	// owners share the lock.
 	rival func(clients []*rlock.Client, name string) locker
+	// lingers is how long the locks linger in all clients.
+	lingers time.Duration
 	// strict locks are granted in the order of all waiters, and never handed off.
 	strict bool
 	// many owners may hold the lock at once: a process asks Redis for each of them.
@@ -68,6 +70,7 @@ var (
 
 var kinds = []kind{
 	{name: "plain", where: everyServer, lock: plainLock, channel: channel},
+	{name: "plain that lingers", where: simulated, lock: plainLock, channel: channel, lingers: 10 * time.Minute},
 	{name: "fenced", where: oneOrMany, lock: fencedLock, channel: channel},
 	{name: "fenced beside plain", where: simulated, lock: fencedLock, rival: plainLock},
 	{name: "write", where: oneOrMany, lock: writeLock, channel: "redisson_rwlock:{orders:42}"},
@@ -174,6 +177,7 @@ func over(t *testing.T, kinds []kind, run func(t *testing.T, s *subject)) {
 		t.Run(k.name, func(t *testing.T) {
 			redistest.Over(t, k.where, func(t *testing.T, server *redistest.Server) {
 				s := &subject{site: at(t, server), kind: k}
+				s.lingers = k.lingers
 				s.sites = append(s.sites, s.site)
 				for len(s.sites) < k.servers {
 					s.sites = append(s.sites, at(t, another(t, server)))

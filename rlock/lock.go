@@ -100,8 +100,9 @@ func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
 // TryLock takes the lock if the caller holds it already, or if it is free and nobody waits
 // for it, and reports whether it did. It makes one attempt, and sends no command to Redis if
 // another goroutine of this process holds the lock or waits for it. While Redis has yet to answer an earlier command of this process about the lock (a Lock that was
-// cancelled, or an Unlock), TryLock waits for that answer. The watchdog renews the lock. Any
-// fault is returned at once.
+// cancelled, or an Unlock), TryLock waits for that answer. If the lock may linger in another
+// process (see [Config].Linger), a second attempt follows a round trip later. The watchdog
+// renews the lock. Any fault is returned at once.
 //
 // Redisson's tryLock().
 func (l *Lock) TryLock(ctx context.Context) (bool, error) { return outcome(l.take(ctx, 0, 0)) }

@@ -182,6 +182,8 @@ const (
 	ByJoining Way = Way(engine.ByJoining)
 	// ByHandoff: another goroutine of the process passed it on, without Redis.
 	ByHandoff Way = Way(engine.ByHandoff)
+	// ByLinger: this client had the lock still, since it lingered: see [Config].Linger.
+	ByLinger Way = Way(engine.ByLinger)
 	// ByRedis: Redis granted it to an attempt, since it was free.
 	ByRedis Way = Way(engine.ByRedis)
 	// ByQueue: Redis granted it to a waiter's ticket in the queue.
@@ -190,7 +192,7 @@ const (
 	ByParts Way = Way(engine.ByParts)
 )
 
-var wayNames = [...]string{"nesting", "joining", "handoff", "redis", "queue", "parts"}
+var wayNames = [...]string{"nesting", "joining", "handoff", "redis", "queue", "parts", "linger"}
 
 // String returns a word in lower case, as "handoff": it is fit for a label of a metric.
 func (w Way) String() string { return wayNames[min(int(w), len(wayNames)-1)] }

@@ -24,6 +24,7 @@ type Stats struct {
 	AcquiredByHandoff int64
 	AcquiredByRedis   int64
 	AcquiredByQueue   int64
+	AcquiredByLinger  int64
 
 	// Denied is how many calls ended with [ErrNotAcquired], or with false: a TryLock of a
 	// lock that is held, a wait that was over.
@@ -58,7 +59,7 @@ type Stats struct {
 
 // Acquired returns how often a lock was acquired, by whatever way but nesting.
 func (s Stats) Acquired() int64 {
-	return s.AcquiredByJoining + s.AcquiredByHandoff + s.AcquiredByRedis + s.AcquiredByQueue
+	return s.AcquiredByJoining + s.AcquiredByHandoff + s.AcquiredByRedis + s.AcquiredByQueue + s.AcquiredByLinger
 }
 
 // Lost returns how many locks were lost, for whatever reason but the end of the lease that
@@ -79,6 +80,7 @@ func (c *Client) Stats() Stats {
 		AcquiredByHandoff: n.Acquired[ByHandoff],
 		AcquiredByRedis:   n.Acquired[ByRedis],
 		AcquiredByQueue:   n.Acquired[ByQueue],
+		AcquiredByLinger:  n.Acquired[ByLinger],
 		Denied:            n.Denied,
 		Canceled:          n.Canceled,
 		Failed:            n.Failed,

@@ -25,6 +25,8 @@ type contest struct {
 	alone  lockers
 	shared func([]*rlock.Client, string) locker
 	seeds  int
+	// lingers says that the locks linger after their last Unlock.
+	lingers bool
 }
 
 type lockers = []func([]*rlock.Client, string) locker
@@ -35,6 +37,9 @@ var contests = []contest{
 	{name: "fair", seeds: 6, alone: lockers{fairLock}},
 	{name: "semaphore of one", seeds: 4, alone: lockers{semaphoreOfOne}},
 	{name: "plain, fenced and fair", seeds: 4, alone: lockers{plainLock, fencedLock, fairLock}},
+	{name: "plain that lingers", seeds: 6, alone: lockers{plainLock}, lingers: true},
+	{name: "read and write that linger", seeds: 6, alone: lockers{writeLock}, shared: readLock, lingers: true},
+	{name: "plain, fenced and fair that linger", seeds: 4, alone: lockers{plainLock, fencedLock, fairLock}, lingers: true},
 }
 
 // Connections are cut, silenced, refused and slow at random, of one client or of all.
@@ -134,7 +139,12 @@ func newStorm(w *world, kind contest, random *rand.Rand) *storm {
 	s := &storm{world: w, kind: kind, random: random, begin: time.Now()}
 	configured := func(connections int) func(*rlock.Config) {
 		limit := []int{-1, 0, 1}[random.IntN(3)]
+		linger := time.Duration(0)
+		if kind.lingers {
+			linger = []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second, time.Minute}[random.IntN(4)]
+		}
 		return func(c *rlock.Config) {
+			c.Linger = linger
 			c.Lease, c.HandoffLimit = stormLease, limit
 			c.Redis.PipelineMultiplex = connections
 		}
@@ -290,16 +300,17 @@ func (s *storm) trouble() {
 
 // change closes the client and gives its place to another.
 func (s *storm) change(seat *seat) {
-	seat.mu.Lock()
-	defer seat.mu.Unlock()
-	old := seat.party
+	old := seat.taken()
 	s.gone = append(s.gone, old)
 	s.closed.Go(func() {
 		if err := old.Close(); err != nil {
 			assert.ErrorIs(s.t, err, rlock.ErrUnconfirmed)
 		}
 	})
-	seat.party = seat.make()
+	party := seat.make() // without the mutex: over a connection that is silent it takes its time
+	seat.mu.Lock()
+	defer seat.mu.Unlock()
+	seat.party = party
 }
 
 // disturb takes the lock from whoever has it, without a word or by force.

@@ -31,6 +31,7 @@ type site struct {
 	t       *testing.T
 	ctx     context.Context  // of a wait that should end by itself
 	outside rueidis.Client   // somebody who is no lock client
+	lingers time.Duration    // of the clients' locks
 	each    []rueidis.Client // the same for each data node, see nodes
 }
 
@@ -83,13 +84,19 @@ func patient(o rueidis.ClientOption) rueidis.ClientOption {
 // client returns a new client of the server, closed when the test ends.
 func (s *site) client(changes ...func(*rlock.Config)) *rlock.Client {
 	s.t.Helper()
-	config := rlock.Config{Redis: patient(s.Options()), Logger: slog.New(slog.DiscardHandler)}
+	config := rlock.Config{Redis: patient(s.Options()), Logger: slog.New(slog.DiscardHandler), Linger: s.lingers}
 	for _, change := range changes {
 		change(&config)
 	}
 	client, err := rlock.New(config)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { assert.NoError(s.t, client.Close()) })
+	if s.lingers > 0 { // from the first lock on: as soon as the client can be called
+		hold, err := client.NewLock("first of "+client.ID()).Acquire(s.ctx, rlock.WithLinger(0))
+		require.NoError(s.t, err)
+		s.awaitListeners(1, plain, ownChannels+client.ID())
+		require.NoError(s.t, hold.Release(s.ctx))
+	}
 	return client
 }
 

@@ -128,6 +128,7 @@ func All() []Contender {
 		GetSetSleep(), GetSetSpin(),
 		FloorEvalsha(), FloorDefault(), FloorSetNX(),
 
+		RLockLinger(),
 		RLockFair(), RedissonFair(),
 		RLockReadWrite(), RedissonReadWrite(),
 		RLockRedLock(), RedsyncMajority(), RueidislockMajority(), FloorMajority(),

@@ -22,6 +22,7 @@ var columns = map[string][]column{
 	"pair":     append([]column{quarter}, percentiles("lock+unlock", func(r *arena.Result) worker.Latency { return r.Pair })...),
 	"wait":     percentiles("wait", func(r *arena.Result) worker.Latency { return r.Wait }),
 	"nested":   percentiles("each", func(r *arena.Result) worker.Latency { return r.Nested }),
+	"away":     percentiles("wait for another's name", func(r *arena.Result) worker.Latency { return r.Nested }),
 	"handover": percentiles("hand-over", func(r *arena.Result) worker.Latency { return r.Handover }),
 
 	"round trips": {{"p50 in round trips", func(r *arena.Result) string {

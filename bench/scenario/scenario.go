@@ -77,7 +77,7 @@ type Size struct {
 // All returns the scenarios in the order of the report.
 func All() []Scenario {
 	return []Scenario{
-		uncontended(), beside(), nested(), tryLock(), oneProcess(), fourProcesses(), handover(), web(), hold(), growth(), fair(), readWrite(), majority(), fleet(),
+		uncontended(), beside(), nested(), tryLock(), oneProcess(), fourProcesses(), handover(), web(), hold(), growth(), fair(), readWrite(), linger(), majority(), fleet(),
 	}
 }
 

@@ -34,6 +34,7 @@ type Job struct {
 	Locks      int           // names in use, by all processes together
 	WarmUp     int           // how often a program that gets faster takes a lock before its first job
 	Roam       bool          // each section takes the next name; otherwise a goroutine has one name
+	Home       int           // Loop: percent of the sections for one of the process's own names, any other for the rest; 0: see Roam
 	Section    time.Duration // how long the lock is held
 	Pause      time.Duration // Loop: the longest pause after a section; each is a random part of it
 	Reads      int           // percent of the sections of a Loop that share the lock with other readers
@@ -56,7 +57,7 @@ type Report struct {
 
 	Wait     Latency // from the call of Lock to its return
 	Pair     Latency // Lock and Unlock together, without the section
-	Nested   Latency // Nest: a pair inside the outermost; Try: one TryLock
+	Nested   Latency // Nest: a pair inside the outermost; Try: one TryLock; Home: one Lock of another's name
 	Handover Latency // from the start of an Unlock to another process holding the lock
 
 	// Beside is the rate of each of the contender's blocks, over that of the floor's

@@ -29,6 +29,10 @@ func (r *runner) loop() {
 	lock := r.first()
 	m, reader := r.handles(lock)
 	for {
+		if r.Home > 0 {
+			lock = r.somewhere()
+			m, reader = r.handles(lock)
+		}
 		next, shared := m, reader != nil && rand.IntN(100) < r.Reads
 		if shared {
 			next = reader
@@ -42,6 +46,18 @@ func (r *runner) loop() {
 		}
 	}
 }
+
+// somewhere returns one of the names that are the process's own, or another one.
+func (r *runner) somewhere() int {
+	lock := rand.IntN(r.Locks)
+	if rand.IntN(100) < r.Home {
+		lock -= lock%r.Processes - r.Process
+	}
+	return lock % r.Locks
+}
+
+// away reports whether the name is another process's own.
+func (r *runner) away(lock int) bool { return r.Home > 0 && lock%r.Processes != r.Process }
 
 // rest is the pause between two sections. It reports whether there is time for
 // another one.
@@ -72,6 +88,9 @@ func (r *runner) section(m contender.Mutex, lock int, shared bool) bool {
 	err := m.Lock(r.ctx)
 	got := time.Now()
 	r.wait.record(got.Sub(began))
+	if r.away(lock) {
+		r.nested.record(got.Sub(began))
+	}
 	if err != nil {
 		return r.failed(err) && r.pause() && got.Before(r.end)
 	}

@@ -94,9 +94,11 @@ func (a *act) keys() (list []string, err error) {
 	return list, err
 }
 
-// subscriptions are the channels that anybody listens to, and who does.
+// subscriptions are the channels of locks that anybody listens to, and who does. Each client
+// has one of its own besides.
 func (a *act) subscriptions() ([]string, error) {
 	channels, err := a.stage.Channels()
+	channels = slices.DeleteFunc(channels, func(name string) bool { return strings.HasPrefix(name, "rlock_turn:client:") })
 	if err != nil || len(channels) == 0 {
 		return nil, err
 	}

@@ -73,6 +73,7 @@ type options struct {
 	workers    int // goroutines of a process
 	locks      int
 	lease      time.Duration
+	linger     time.Duration
 	out        string
 	load       bool
 }
@@ -89,6 +90,7 @@ func parse(args []string) (o options, err error) {
 	flags.IntVar(&o.workers, "workers", 6, "goroutines of each process")
 	flags.IntVar(&o.locks, "locks", 5, "that they want")
 	flags.DurationVar(&o.lease, "lease", 1500*time.Millisecond, "of the clients")
+	flags.DurationVar(&o.linger, "linger", 0, "of the clients' locks; 0: they do not")
 	flags.StringVar(&o.out, "out", "", "folder for torture.md, torture.json and the history of what went wrong; default: a new one")
 	flags.BoolVar(&o.load, "load", false, "no faults: 10 000 waiters for one lock, 10 000 locks with a waiter, and 50 processes for -duration")
 	if err := flags.Parse(args); err != nil {
@@ -135,6 +137,9 @@ func parse(args []string) (o options, err error) {
 func (o options) args() []string {
 	args := strings.Fields(fmt.Sprintf("-seed %d -duration %v -processes %d -workers %d -locks %d -lease %v",
 		o.seed, o.duration, o.processes, o.workers, o.locks, o.lease))
+	if o.linger > 0 {
+		args = append(args, "-linger", o.linger.String())
+	}
 	if len(o.topologies) < len(stage.Topologies()) {
 		args = append(args, "-topology", strings.Join(names(o.topologies), ","))
 	}

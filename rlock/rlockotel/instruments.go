@@ -70,7 +70,7 @@ func (o *observer) instrument(m metric.Meter) error {
 		to.ObserveInt64(commands, s.Commands, plain...)
 		for way, n := range map[rlock.Way]int64{
 			rlock.ByNesting: s.AcquiredByNesting, rlock.ByJoining: s.AcquiredByJoining, rlock.ByHandoff: s.AcquiredByHandoff,
-			rlock.ByRedis: s.AcquiredByRedis, rlock.ByQueue: s.AcquiredByQueue,
+			rlock.ByRedis: s.AcquiredByRedis, rlock.ByQueue: s.AcquiredByQueue, rlock.ByLinger: s.AcquiredByLinger,
 		} {
 			to.ObserveInt64(acquired, n, o.of(label{way: way.String()}).observe...)
 		}
@@ -97,6 +97,7 @@ func plus(a, b rlock.Stats) rlock.Stats {
 		AcquiredByHandoff: a.AcquiredByHandoff + b.AcquiredByHandoff,
 		AcquiredByRedis:   a.AcquiredByRedis + b.AcquiredByRedis,
 		AcquiredByQueue:   a.AcquiredByQueue + b.AcquiredByQueue,
+		AcquiredByLinger:  a.AcquiredByLinger + b.AcquiredByLinger,
 		Denied:            a.Denied + b.Denied,
 		Canceled:          a.Canceled + b.Canceled,
 		Failed:            a.Failed + b.Failed,

@@ -17,8 +17,9 @@ type Job struct {
 	Names      []string // of the locks
 	Kinds      []string // of lock, plain if empty
 	Lease      time.Duration
-	History    string // the file to write; none if empty
-	Calm       bool   // nobody gives up, nothing is lost: the watchdog keeps each lock, and all work is short
+	Linger     time.Duration // of the client's locks, 0 for not at all
+	History    string        // the file to write; none if empty
+	Calm       bool          // nobody gives up, nothing is lost: the watchdog keeps each lock, and all work is short
 }
 
 // Name is what the history calls the process.

@@ -74,7 +74,9 @@ func begin(job Job) (*worker, error) {
 func (w *worker) connect() {
 	servers := w.Address.Servers()
 	for w.ctx.Err() == nil {
-		client, err := rlock.New(Config(servers[len(w.clients)], w.Lease))
+		config := Config(servers[len(w.clients)], w.Lease)
+		config.Linger = w.Linger
+		client, err := rlock.New(config)
 		if err != nil {
 			select {
 			case <-time.After(50 * time.Millisecond):

@@ -29,7 +29,7 @@ func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Ti
 	t := v.ticket
 	switch op {
 	case acquiring:
-		t = c.newTenure(r, v.Request, now)
+		t = c.newTenure(r, v.Request, c.lingerOf(r, &v.Request) > 0 && !r.rests(now), now)
 	case joining:
 		t = r.newTicket(v.Request, now)
 	case looking:
@@ -68,7 +68,10 @@ func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Ti
 
 // newTicket returns a tenure that is about to join the queue.
 func (r *room) newTicket(req Request, now time.Time) *tenure {
-	t := r.client.newTenure(r, req, now)
+	if r.client.lingerOf(r, &req) > 0 {
+		r.disturbed(now)
+	}
+	t := r.client.newTenure(r, req, false, now)
 	t.phase = joins
 	t.polls = !r.listening()
 	t.claimed = true
@@ -156,6 +159,10 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 		t.end()
 		v.err, v.fails, v.shut, v.denied = nil, 0, time.Time{}, true
 		v.nudge, v.holder = a.Holder == "", a.Holder
+		r.met(a.Holder, now)
+		if wire.Lingers(a.Holder) && !v.queues(now) && !v.called {
+			v.called, v.again = true, now.Add(c.callTime(now.Sub(t.trust.SentAt())))
+		}
 		if v.Wait > 0 {
 			r.subscribe()
 		}
@@ -178,6 +185,7 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 func (r *room) placed(w *waiter, a wire.Answer, now time.Time) {
 	v := &w.Value
 	v.holder = a.Holder
+	r.met(a.Holder, now)
 	sleep := lookTime
 	if a.TTL >= 0 { // the holder, and those before this ticket, may be dead
 		left := min(wire.Milliseconds(a.TTL), sleep)

@@ -28,7 +28,8 @@ type Client struct {
 	leaseText string // Config.Lease in milliseconds, since nearly all commands have it
 
 	hearing  sync.Once // of tenures: see ownchannel.go
-	notices  *notices  // by which the Logger is called
+	own      atomic.Pointer[pubsub.Subscription]
+	notices  *notices // by which the Logger is called
 	Observer observing
 	traffic  traffic // see Stats
 	Losses   losses

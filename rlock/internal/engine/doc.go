@@ -17,7 +17,7 @@
 // this client owns the key. Inside it memory is the truth, and the watchdog (watchdog.go)
 // has Redis mirror it. An Unlock (release.go) hands the tenure to the next waiter here as
 // long as that is fair (turns.go), or releases it in Redis, where the script grants the lock
-// to the first ticket in the queue.
+// to the first ticket in the queue. If nobody waits the tenure may also linger (linger.go).
 //
 // A tenure has one phase at a time:
 //
@@ -31,6 +31,11 @@
 //	   |  ^                    |          |
 //	   v  |           granted  |          |
 //	lookedFor -----------------+----------+
+//
+//	       Unlock              called, or a Lock that it cannot serve
+//	held ----------> lingering ------------------------------------------> leaving
+//	  ^     Lock         | |    Linger is over, its lease lapsed, Close
+//	  +------------------+ +---------------------------------------------> releasing
 //
 // # Kinds
 //

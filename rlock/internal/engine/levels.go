@@ -96,6 +96,9 @@ func (t *tenure) bequeath(i int) Way {
 
 // holds reports whether o has a level.
 func (t *tenure) holds(o Owner) bool {
+	if t.phase == lingering {
+		return false
+	}
 	if !t.shared {
 		return t.owner == o
 	}
@@ -132,8 +135,11 @@ func (t *tenure) writes() (n int) {
 }
 
 // asked returns until when the open levels ask to keep the lock: for the longest
-// of them, without end (not bounded) if one is kept by the watchdog.
+// of them, without end (not bounded) if one is kept by the watchdog, or it lingers.
 func (t *tenure) asked() (until time.Time, bounded bool) {
+	if t.phase == lingering {
+		return time.Time{}, false
+	}
 	for i := range t.levels {
 		l := &t.levels[i]
 		if l.Kept() {
@@ -189,7 +195,16 @@ type shape struct {
 	reads  bool  // whether any is
 }
 
+// is reports whether both are the same but for the owner.
+func (s shape) is(other shape) bool { return s.writes == other.writes && s.reads == other.reads }
+
 func (t *tenure) shape() shape {
+	if t.phase == lingering {
+		if t.shared {
+			return shape{t.owner, 0, true}
+		}
+		return shape{t.owner, 1, false}
+	}
 	writes := t.writes()
 	return shape{t.owner, int32(writes), writes < len(t.levels)}
 }

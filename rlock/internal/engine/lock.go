@@ -115,7 +115,7 @@ func (l *Lock) Here(o Owner) (taken, freeing bool) {
 	defer r.exit()
 	now := time.Now()
 	if t := r.current(now); t != nil {
-		return !t.holds(o), false
+		return t.phase == held && !t.holds(o), false
 	}
 	head := r.queue.Head()
 	live := head != nil && !head.Value.over() // or it is on its way out

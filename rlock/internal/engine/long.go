@@ -17,6 +17,9 @@ func (t *tenure) wakes() time.Time {
 	if track, ok := t.trackedFrom(); ok && track.Before(at) {
 		at = track
 	}
+	if end := c.start.Add(t.lingerEnd); t.phase == lingering && end.Before(at) {
+		return end
+	}
 	if c.Config.LongHold <= 0 {
 		return at
 	}
@@ -33,7 +36,7 @@ func (t *tenure) wakes() time.Time {
 // watch has the keeper look at the hold that was just begun in time.
 func (t *tenure) watch() {
 	if c := t.room.client; c.Config.LongHold > 0 {
-		c.keeper.Schedule(t, t.wakes())
+		t.schedule(t.wakes())
 	}
 }
 

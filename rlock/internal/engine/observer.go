@@ -82,6 +82,7 @@ const (
 	ByRedis
 	ByQueue
 	ByParts
+	ByLinger
 
 	Ways = iota
 )

@@ -11,7 +11,11 @@ import (
 // called with the shard's mutex held. A message may be untrue, so that none of them may
 // believe it.
 var verbs = map[wire.Verb]func(t *tenure, now time.Time){
-	wire.Forced: func(t *tenure, _ time.Time) { t.mirror() },
+	wire.Forced: func(t *tenure, _ time.Time) {
+		if t.kept() {
+			t.mirror()
+		}
+	},
 }
 
 // hearOfTenures subscribes to the client's own channel, with its first tenure: one that never
@@ -19,8 +23,14 @@ var verbs = map[wire.Verb]func(t *tenure, now time.Time){
 // subscription ends with the hub.
 func (c *Client) hearOfTenures() {
 	if !c.Config.NoClientChannel {
-		c.hearing.Do(func() { c.hub.ListenPlain(wire.ClientChannel(c.ID.Prefix), c.told) })
+		c.hearing.Do(func() { c.own.Store(c.hub.ListenPlain(wire.ClientChannel(c.ID.Prefix), c.told)) })
 	}
+}
+
+// hears reports whether messages on the client's own channel come.
+func (c *Client) hears() bool {
+	own := c.own.Load()
+	return own != nil && own.Confirmed()
 }
 
 // told deals with a message on the client's own channel. Rooms of all kinds share the name.
@@ -36,8 +46,8 @@ func (c *Client) told(message string) {
 		if r == nil {
 			continue
 		}
-		t := r.tenure
-		known := t != nil && t.phase == held && strings.HasPrefix(m.Owner, t.text[:wire.TenureLen])
+		t := r.tenureOf(m.Owner)
+		known := t != nil
 		if known {
 			do(t, time.Now())
 		}
@@ -46,4 +56,16 @@ func (c *Client) told(message string) {
 			return
 		}
 	}
+}
+
+// tenureOf returns the tenure of an owner in Redis, nil if it is over: that of the room, or
+// one whose answer is on its way.
+func (r *room) tenureOf(owner string) *tenure {
+	if t := r.tenure; t != nil && strings.HasPrefix(owner, t.text[:wire.TenureLen]) {
+		return t
+	}
+	if w := r.waiterWith(owner); w != nil {
+		return w.Value.ticket
+	}
+	return nil
 }

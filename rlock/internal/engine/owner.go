@@ -15,6 +15,8 @@ import (
 // field, where Redisson has the thread id. The zero Owner is nobody.
 type Owner struct{ ID uint64 }
 
+var nobody Owner
+
 // Goroutine ids count up from 1 and are never reused, so that the numbers above
 // them are free: firstOwner is where NewOwner begins, firstHandle where the
 // owners begin that belong to one handle and to nobody's code.

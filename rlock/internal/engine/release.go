@@ -33,7 +33,7 @@ func (c *Client) unlock(ctx context.Context, n *Name, o Owner, shared bool, h *h
 	}
 	if !ok {
 		holder := ""
-		if t != nil && t.owner != o {
+		if t != nil && t.phase == held && t.owner != o {
 			advice := "unlock there, or use Acquire or WithOwner"
 			if t.owner.OfHandle() {
 				advice = "call its Release"
@@ -61,6 +61,9 @@ func (c *Client) unlock(ctx context.Context, n *Name, o Owner, shared bool, h *h
 	} else if w := r.queue.Head(); w != nil && t.mayPass(now, w.Value.Request) {
 		r.grant(t, w, ByHandoff, now)
 		w.Wake()
+		r.exit()
+	} else if t.mayLinger(now) {
+		t.linger(now)
 		r.exit()
 	} else {
 		err = r.release(t, o, now)
@@ -93,24 +96,36 @@ func (c *Client) notHeld(n *Name, o Owner, shared bool, h *hold) error {
 // release ends the tenure, whose last level was o's, and frees the lock in Redis. It
 // is called with the mutex held, and gives it back. No caller's context can end it.
 func (r *room) release(t *tenure, o Owner, now time.Time) error {
-	c := r.client
+	wasTicket := r.beginRelease(t, now)
+	next := r.nextTicket(now)
+	first := !wasTicket && !t.flying && next == nil
+	r.shard.mu.Unlock()
+	return r.finishRelease(t, o, next, wasTicket, first, now)
+}
+
+// beginRelease has the tenure leave: nothing but its release is sent for it, and nobody
+// here asks for the lock before that is answered. It reports whether the tenure was granted
+// out of the queue.
+func (r *room) beginRelease(t *tenure, now time.Time) (wasTicket bool) {
+	t.roused()
 	r.tenure = nil
 	r.inFlight++
 	r.since = now
 	r.tokens = t.tokens.next()
 	t.phase = leaving
-	if !c.keeper.Stop(t) {
+	if !r.client.keeper.Stop(t) {
 		r.escaped = true
 	}
-	wasTicket := !t.seen.IsZero()
-	if wasTicket {
+	if wasTicket = !t.seen.IsZero(); wasTicket {
 		r.leaving = append(r.leaving, t)
 	}
-	next := r.nextTicket(now)
-	// Otherwise a command of the tenure may be before this one, in the pipeline.
-	first := !wasTicket && !t.flying && next == nil
-	r.shard.mu.Unlock()
+	return wasTicket
+}
 
+// finishRelease sends the release of a tenure whose last level was o's, or that nobody had:
+// then its loss is nobody's. The first command says that no other command of the tenure may
+// be before it, in the pipeline. It is called without the mutex.
+func (r *room) finishRelease(t *tenure, o Owner, next *tenure, wasTicket, first bool, now time.Time) error {
 	left, l := t.release(now, next, first)
 
 	r.shard.mu.Lock()
@@ -143,7 +158,9 @@ func (r *room) release(t *tenure, o Owner, now time.Time) error {
 			r.name.Key, o, ErrUnconfirmed, t.until.Format(time.TimeOnly), err)
 	case left == 0:
 		t.end()
-		r.shard.counts.Lost[LostKeyGone]++
+		if o != nobody {
+			r.shard.counts.Lost[LostKeyGone]++
+		}
 		err = errLost(r.name, o, errGone)
 	default:
 		t.end()

@@ -26,6 +26,9 @@ type shard struct {
 	// exit once it is given back.
 	lost []ending
 
+	lingering int                 // how many tenures are
+	restless  map[string]restless // the rooms that do not linger for a while, by key
+
 	counts Counts // see Stats
 }
 
@@ -40,7 +43,8 @@ type shard struct {
 //	    |             |  ^ |
 //	    |             |  +-+ Unlock: the next local waiter, same tenure
 //	    |             |
-//	    |             | Unlock: nobody waits here, or others have waited long enough
+//	    |             | Unlock: nobody waits here, or others have waited long enough; or
+//	    |             | the tenure has lingered, see linger.go
 //	    +- in flight <+
 //	      (release; it carries the ticket of the next local waiter)
 type room struct {

@@ -24,6 +24,11 @@ import (
 //	   |  ^                    |          |
 //	   v  |           granted  |          |
 //	lookedFor -----------------+----------+
+//
+//	       Unlock              called, or a Lock that it cannot serve
+//	held ----------> lingering ------------------------------------------> leaving
+//	  ^     Lock         | |    Linger is over, its lease lapsed, Close
+//	  +------------------+ +---------------------------------------------> releasing
 type phase uint8
 
 const (
@@ -33,6 +38,7 @@ const (
 	lookedFor              // the same, and a look is in flight
 	held                   // a local owner has the lock
 	leaving                // Unlock's release is in flight
+	lingering              // nobody has the lock, and the client keeps the key: see linger.go
 	releasing              // the keeper sends the release until it is answered
 	ended                  // over: nothing of it is ever sent again
 )
@@ -64,6 +70,9 @@ type tenure struct {
 	// contested is set while other clients are known to wait, since contestedAt.
 	contested bool
 
+	recalled bool // another client has called: the tenure does not linger
+	reused   bool // a hold began in it while it lingered
+
 	// Of a ticket, see ticket.go:
 	polls  bool // its client cannot be told of a grant
 	called bool // a message came while its command was in flight
@@ -81,7 +90,8 @@ type tenure struct {
 
 	// levels are the truth: the holder of each level of the lock. It is empty
 	// only outside the phase held. owner is in whose name Redis shows the tenure.
-	// Unless shared is set, at least one level is not shared, and all are owner's.
+	// Unless shared is set, at least one level is not shared, and all are owner's. A
+	// lingering tenure has no levels, and stands for one more Lock like the last one.
 	// While nothing is held yet, shared is what is asked for.
 	owner  Owner
 	levels []Level
@@ -105,17 +115,22 @@ type tenure struct {
 	seen time.Time
 
 	until time.Time // releasing: when the lease has ended by itself, or the queue has
+
+	lingers time.Duration // for how long it is to linger at its end; 0: not at all
+	// lingerEnd is when it has lingered for long enough, and alarm when the keeper has it
+	// asked by the wheel, 0 if that is not known: both from the client's start.
+	lingerEnd, alarm time.Duration
 }
 
-// newTenure returns a tenure whose acquire is about to be sent.
-func (c *Client) newTenure(r *room, req Request, now time.Time) *tenure {
+// newTenure returns a tenure whose acquire is about to be sent, and that may linger or not.
+func (c *Client) newTenure(r *room, req Request, lingers bool, now time.Time) *tenure {
 	t := r.shard.spareTenure
 	if t == nil {
 		t = new(tenure)
 	}
 	r.shard.spareTenure = nil
 	*t = tenure{} // apart, since a tenure is large: it is cleared in place, and not made elsewhere and copied
-	t.room, t.owner, t.shared, t.text = r, req.Owner, req.shared, c.ID.Owner(req.Owner.ID)
+	t.room, t.owner, t.shared, t.text = r, req.Owner, req.shared, c.ID.Owner(req.Owner.ID, lingers)
 	t.levels, t.contestedAt = t.first[:0], now
 	if t.shown = (shape{t.owner, 1, false}); t.shared {
 		t.shown = shape{t.owner, 0, true}
@@ -167,24 +182,34 @@ func (t *tenure) atMostShortest(ttl time.Duration) time.Duration {
 // begin starts a hold: the first of the tenure, or the next one by hand-off. Its lease
 // begins now. It is trusted for no longer than Redis has confirmed.
 func (t *tenure) begin(now time.Time, req Request) {
-	passedOn := t.phase == held
+	was := t.phase
+	passedOn := was == held || was == lingering
 	switch {
 	case !passedOn:
 		t.contestedAt = now
 	case t.tokens != nil:
-		t.tokens.current++ // mayPass has seen to it that there is one
+		t.tokens.current++ // mayPass, or mayReuse, has seen to it that there is one
 	}
+	t.roused()
 	t.phase = held
 	t.owner, t.shared = req.Owner, req.shared
+	t.lingers = t.room.client.lingerOf(t.room, &req)
 	t.levels, t.ends = t.levels[:0], time.Time{}
 	t.open(now, req)
 	if passedOn {
-		t.shown = shape{writes: t.shown.writes} // another's
-		t.watch()
+		if was == lingering && t.shown.is(t.shape()) {
+			t.shown.owner = t.owner // Redis is told with the next renewal
+			if t.watch(); req.Lease == 0 && t.lease == t.room.client.Config.Lease && !t.dirty {
+				return
+			}
+		} else {
+			t.shown = shape{writes: t.shown.writes} // another's
+			t.watch()
+		}
 		t.changed(now)
 		return
 	}
-	t.room.client.keeper.Schedule(t, t.wakes())
+	t.schedule(t.wakes())
 	t.room.client.hearOfTenures()
 	if t.shown.owner != t.owner { // the ticket was made for another waiter
 		t.mirror()
@@ -203,11 +228,18 @@ func (t *tenure) nest(now time.Time, req Request) {
 // changed has the keeper mirror the tenure if Redis shows something else.
 func (t *tenure) changed(now time.Time) {
 	if _, bounded := t.asked(); bounded || !t.ends.IsZero() {
-		t.room.client.keeper.Schedule(t, t.wakes())
+		t.schedule(t.wakes())
 	}
 	if t.dirty || !t.shows(now) {
 		t.mirror()
 	}
+}
+
+// schedule has the keeper ask the tenure at that time, and at no other.
+func (t *tenure) schedule(at time.Time) {
+	c := t.room.client
+	t.alarm = at.Sub(c.start)
+	c.keeper.Schedule(t, at)
 }
 
 // mirror has the keeper make Redis show the tenure: at once the first time, then
@@ -235,10 +267,14 @@ func (t *tenure) trustedUntil(asked time.Time, bounded bool) time.Time {
 	return until
 }
 
+// kept reports whether the client keeps the key in Redis: somebody here has the lock, or
+// the tenure lingers.
+func (t *tenure) kept() bool { return t.phase == held || t.phase == lingering }
+
 // valid reports whether the tenure may be believed: no hand-over, no nested lock
 // and no IsHeld succeeds without it.
 func (t *tenure) valid(now time.Time) bool {
-	if t.phase != held || !t.trust.Valid(now) {
+	if !t.kept() || !t.trust.Valid(now) {
 		return false
 	}
 	asked, bounded := t.asked()
@@ -283,7 +319,9 @@ func (t *tenure) lose(why error) {
 	r := t.room
 	r.tenure = nil
 	r.escaped = true
-	r.shard.lost = append(r.shard.lost, t.lostLevels(t.levels, why))
+	if len(t.levels) > 0 { // else it lingered, and the loss is nobody's
+		r.shard.lost = append(r.shard.lost, t.lostLevels(t.levels, why))
+	}
 	r.wakeHead()
 }
 
@@ -364,6 +402,7 @@ func (t *tenure) abandon() ending {
 // answers or the lease is over by itself.
 func (t *tenure) disown(now time.Time) {
 	wasTicket := t.phase == joins || t.phase == queued || t.phase == lookedFor
+	t.roused()
 	t.phase = releasing
 	t.room.escaped = true
 	t.until = now.Add(t.lease)
@@ -371,7 +410,7 @@ func (t *tenure) disown(now time.Time) {
 		t.until = now.Add(queueTime)
 	}
 	t.fails = 0
-	t.room.client.keeper.Schedule(t, now.Add(t.lease))
+	t.schedule(now.Add(t.lease))
 	t.room.client.keeper.Nudge(t)
 }
 
@@ -384,6 +423,7 @@ func (t *tenure) end() {
 	if !r.client.keeper.Stop(t) {
 		r.escaped = true
 	}
+	t.roused()
 	t.phase = ended
 	r.client.over()
 	if !r.escaped {

@@ -83,7 +83,7 @@ func (c *Client) noticed(n *Name, message string) {
 	}
 	// No waiter wants it, and the next in the queue must not wait for that.
 	r := c.enter(n)
-	t := c.newTenure(r, Request{}, now)
+	t := c.newTenure(r, Request{}, false, now)
 	t.text = notice.Ticket
 	t.disown(now)
 	r.exit()

@@ -76,7 +76,7 @@ func (c *Client) changed(v *verifier, keys []string) {
 			if r == nil {
 				continue
 			}
-			if t := r.tenure; t != nil && t.phase == held && t.tracking == tracked {
+			if t := r.tenure; t != nil && t.kept() && t.tracking == tracked {
 				t.tracking = alarmed
 				t.mirror()
 			}

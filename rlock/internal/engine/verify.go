@@ -60,7 +60,7 @@ func (c *Client) mirrorAll() {
 	for s := range c.allShards {
 		s.mu.Lock()
 		for _, r := range s.rooms {
-			if t := r.tenure; t != nil && t.phase == held {
+			if t := r.tenure; t != nil && t.kept() {
 				t.mirror()
 			}
 		}

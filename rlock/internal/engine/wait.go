@@ -45,6 +45,7 @@ type Request struct {
 	Lease  time.Duration // 0: until Unlock, kept by the watchdog
 	hold   *hold         // the handle to fill in, nil for Lock
 	Wait   time.Duration // how long to wait between attempts; 0 is one attempt
+	Linger time.Duration // how long the lock lingers after it; 0: as the Config says, negative: not at all
 	place  *Place        // where it is made, nil if that is not recorded
 	Caller uint64        // the goroutine that makes it, if that is not the owner; 0 if that is not known
 
@@ -90,6 +91,8 @@ type waiting struct {
 	denied   bool          // an acquire was denied: from now on it waits with a ticket
 	nudge    bool          // that found the lock free, and others waiting for it
 	last     bool          // it has looked a last time, when its own time was up
+	called   bool          // its acquire has called a holder that may linger
+	again    time.Time     // when it asks once more after that, instead of waiting with a ticket
 	counted  bool          // see room.crowd
 
 	ticket *tenure   // that stands for it in Redis, nil for none
@@ -171,18 +174,28 @@ func (c *Client) acquire(ctx context.Context, n *Name, req Request) error {
 		r.shard.counts.Failed++
 		r.exit()
 		return c.refused(ctx, n, &req, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", n.Key, cause))
-	case t != nil && r.mayJoin(now, req):
+	case t != nil && t.phase == lingering && t.mayReuse(now, &req):
+		t.reuse(now, req)
+		r.exit()
+		if c.Watches(&req) {
+			c.tellAcquired(ctx, n, &req, ByLinger, 0, false)
+		}
+		return nil
+	case t != nil && t.phase != lingering && r.mayJoin(now, req):
 		t.join(now, req)
 		r.exit()
 		if c.Watches(&req) {
 			c.tellAcquired(ctx, n, &req, ByJoining, 0, false)
 		}
 		return nil
-	case req.Wait <= 0 && (r.tenure != nil || r.queue.Len() > 0):
+	case req.Wait <= 0 && (t != nil && t.phase != lingering || r.queue.Len() > 0):
 		r.shard.counts.Denied++
 		err := r.refusal(&waiting{Request: req})
 		r.exit()
 		return c.refused(ctx, n, &req, err)
+	}
+	if t != nil && t.phase == lingering {
+		r.letGo(t, now)
 	}
 	w := c.waiters.Get().(*waiter)
 	w.Value = waiting{Request: req, began: now}
@@ -251,6 +264,7 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 			if v.ticket == nil && !v.denied && r.queue.Head() == w && r.tenure == nil && r.inFlight > 0 {
 				left = max(left, time.Until(r.since.Add(Silence)))
 			}
+			left = max(left, v.again.Sub(now))
 		}
 		switch {
 		case left <= 0 && v.ticket != nil && v.ticket.phase == queued && !v.last:
@@ -344,11 +358,17 @@ func (r *room) next(w *waiter, now time.Time) (operation, time.Time) {
 		return resting, v.rest
 	case !mayAcquire && !(n.kind().strict && v.queues(now)):
 		return resting, time.Time{}
-	case v.queues(now) && r.sub == nil && r.client.hub.Confirmed(n.turn):
+	case v.queues(now) && r.sub == nil && (r.client.lingerOf(r, &v.Request) <= 0 || r.rests(now)) && r.client.hub.Confirmed(n.turn):
 		r.subscribe() // others waited a moment ago
 	}
 	switch {
 	case mayAcquire && !v.denied && (!r.listening() || !v.queues(now)):
+		return acquiring, time.Time{}
+	case mayAcquire && !v.again.IsZero():
+		if now.Before(v.again) {
+			return resting, v.again
+		}
+		v.again = time.Time{}
 		return acquiring, time.Time{}
 	case !v.queues(now):
 		return resting, time.Time{}

@@ -26,20 +26,25 @@ func (t *tenure) Due(now time.Time) (send bool) {
 	r := t.room
 	r.shard.mu.Lock()
 	defer r.exit()
+	t.alarm = 0
 	switch t.phase {
-	case held:
-		if t.settle(now); t.phase != held {
+	case held, lingering:
+		if t.settle(now); !t.kept() {
+			return true
+		}
+		if t.phase == lingering && now.Sub(r.client.start) >= t.lingerEnd {
+			t.drop(now)
 			return true
 		}
 		t.tellLongHolds(now)
 		if t.dirty || !now.Before(t.due()) || t.toTrack(now) {
-			r.client.keeper.Schedule(t, t.nextEnd())
+			t.schedule(t.nextEnd())
 			return true
 		}
-		r.client.keeper.Schedule(t, t.wakes())
+		t.schedule(t.wakes())
 	case releasing:
 		if now.Before(t.until) {
-			r.client.keeper.Schedule(t, t.until)
+			t.schedule(t.until)
 			return true
 		}
 		t.end()
@@ -86,7 +91,8 @@ func (t *tenure) build(now time.Time) (s sent, ok bool) {
 	c, n := t.room.client, t.room.name
 	s = sent{tenure: t, group: int(n.Slot)<<8 | int(n.KindID), phase: t.phase, claimed: t.claimed}
 	switch t.phase {
-	case held:
+	case held, lingering:
+		s.phase = held // the answer is the same, should it be in use by then
 		ttl := t.wanted(now)
 		t.sending(now, ttl)
 		wrote := t.shown.writes > 0
@@ -99,7 +105,7 @@ func (t *tenure) build(now time.Time) (s sent, ok bool) {
 			t.text = t.text[:wire.TenureLen] + string(owner)
 		}
 		s.lease, s.owner, s.count, s.reads = c.milliseconds(ttl), t.text, strconv.Itoa(int(t.shown.writes)), t.shown.reads
-		s.asking = t.shared || t.room.queue.Len() > 0
+		s.asking = t.shared || t.room.queue.Len() > 0 || t.phase == lingering
 	case releasing:
 	default:
 		return s, false
@@ -119,7 +125,7 @@ func (t *tenure) answered(now time.Time, s sent, reached bool) {
 			t.landed = nil
 		}
 	}
-	if t.phase != s.phase {
+	if t.phase != s.phase && !(s.phase == held && t.kept()) {
 		return // it ended meanwhile
 	}
 	if t.phase == releasing {
@@ -138,12 +144,18 @@ func (t *tenure) answered(now time.Time, s sent, reached bool) {
 	}
 	t.fails, t.err = 0, nil
 	t.trust.Confirmed()
-	t.room.client.keeper.Schedule(t, t.wakes())
+	t.schedule(t.wakes())
 	if s.asking {
 		t.heardOfOthers(now, s.reply-1)
 		if s.opened && t.contested {
 			t.room.open()
 		}
+	}
+	if t.phase == lingering {
+		if t.contested {
+			t.room.letGo(t, now)
+		}
+		return
 	}
 	if t.shared {
 		t.room.admit(now, false)
@@ -164,7 +176,7 @@ func (t *tenure) failed(now time.Time, s sent, err error, reached bool) {
 		if end := t.nextEnd(); end.Before(again) {
 			again = end
 		}
-		c.keeper.Schedule(t, again)
+		t.schedule(again)
 	}
 }
 
@@ -179,7 +191,7 @@ func (t *tenure) answeredRelease(now time.Time, s sent, reached bool) {
 		again := now.Add(min(50*time.Millisecond<<min(t.fails, 10), t.lease/4))
 		t.fails++
 		if again.Before(t.until) {
-			t.room.client.keeper.Schedule(t, again)
+			t.schedule(again)
 		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 func BenchmarkUncontendedPair(b *testing.B) {
 	c := newContention(b, 1)
 	c.measure(b, func() {
-		owner := c.ids[0].Owner(1)
+		owner := c.ids[0].Owner(1, false)
 		require.NoError(b, c.redis.Do(b.Context(), wire.Acquire.Call(3, c.keys.Key, c.keys.Queue, c.keys.Window, "30000", owner)).NonRedisError())
 		c.step(b, wire.Step{Leave: "x" + owner})
 	})
@@ -32,11 +32,11 @@ func BenchmarkUncontendedPair(b *testing.B) {
 // a release that grants it to the first in the queue, and the ticket of the next client.
 func BenchmarkContendedTurn(b *testing.B) {
 	c := newContention(b, 8)
-	holder := c.ids[0].Owner(0)
+	holder := c.ids[0].Owner(0, false)
 	require.NoError(b, c.redis.Do(b.Context(), wire.Acquire.Call(3, c.keys.Key, c.keys.Queue, c.keys.Window, "30000", holder)).NonRedisError())
 	var queue []string
 	join := func(client int) {
-		ticket := c.ids[client].Owner(uint64(client))
+		ticket := c.ids[client].Owner(uint64(client), false)
 		c.step(b, wire.Step{Join: "x" + ticket})
 		queue = append(queue, ticket)
 	}

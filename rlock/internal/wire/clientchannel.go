@@ -15,8 +15,12 @@ type ClientMessage struct {
 // A Verb is what a message on a client's own channel is for.
 type Verb string
 
-// Forced says that the tenure was released by somebody else, by force.
-const Forced Verb = "f"
+const (
+	// Forced says that the tenure was released by somebody else, by force.
+	Forced Verb = "f"
+	// Wanted says that somebody waits for a tenure that may linger: see scripts/queue.lua.
+	Wanted Verb = "w"
+)
 
 // String writes the message as it is published.
 func (m ClientMessage) String() string { return string(m.Verb) + " " + m.Owner + " " + m.Lock }

@@ -19,7 +19,8 @@ const (
 // An ID makes the UUIDs of one client's tenures. Each tenure has its own, so
 // that a command that arrives late, from a connection long dead, can never touch
 // a later tenure. The UUIDs are of version 8 (RFC 9562, 5.8): the first three
-// groups are the client's, the others count its tenures from a random start.
+// groups are the client's, the others count its tenures from a random start. One bit of
+// these says whether the tenure may linger: see [Lingers].
 type ID struct {
 	Prefix string // "xxxxxxxx-xxxx-8xxx-"
 	last   atomic.Uint64
@@ -38,11 +39,15 @@ func NewID() *ID {
 	return id
 }
 
-// Owner returns "<uuid>:<owner>" with the UUID of a new tenure: TenureLen characters that
-// stand for the tenure, then the owner. It may be called concurrently.
-func (id *ID) Owner(owner uint64) string {
+// Owner returns "<uuid>:<owner>" with the UUID of a new tenure, which may linger or not:
+// TenureLen characters that stand for the tenure, then the owner. It may be called
+// concurrently.
+func (id *ID) Owner(owner uint64, lingers bool) string {
 	n := id.last.Add(1)
-	n = n&^(0b11<<62) | 0b10<<62 // the variant that RFC 9562 asks for
+	n = n&^(0b1101<<60) | 0b10<<62 // the variant that RFC 9562 asks for
+	if lingers {
+		n |= 1 << 60
+	}
 	var raw [8]byte
 	for i := range raw {
 		raw[i] = byte(n >> (56 - 8*i))
@@ -59,3 +64,11 @@ func (id *ID) Owner(owner uint64) string {
 // IsOurs reports whether an owner in Redis is one of rlock's, of any client, by the
 // version of its UUID. Redisson's are of version 4.
 func IsOurs(owner string) bool { return len(owner) > 14 && owner[14] == '8' }
+
+// Lingers reports whether the tenure of an owner in Redis may linger: its client may keep
+// the lock after the last Unlock, and gives it up when it is called. The UUID says so, by
+// the lowest bit of the character that has the variant: 9 or b, else 8 or a. The scripts
+// look at the same character.
+func Lingers(owner string) bool {
+	return IsOurs(owner) && len(owner) > ClientLen && (owner[ClientLen] == '9' || owner[ClientLen] == 'b')
+}

@@ -14,7 +14,7 @@
 --          exact up to 2^53 only)
 -- {m, o}   refused: owner o holds the lock for m more milliseconds (-1: its key has no
 --          TTL); {-2, ""}: the lock is free, but clients wait for it, or it is the
---          guests' turn
+--          guests' turn. If o may linger, its client is called: see queue.lua
 --
 -- The tokens and the lease come first where the server can refuse them by its access
 -- rules: a lock without tokens, or without an end, must not stay behind.
@@ -41,4 +41,9 @@ if redis.call('exists', KEYS[1], KEYS[2], KEYS[3]) == 0 or redis.call('hexists',
 	end
 	return token
 end
-return {redis.call('pttl', KEYS[1]), redis.call('hkeys', KEYS[1])[1] or ''}
+local holder = redis.call('hkeys', KEYS[1])[1] or ''
+local variant = string.sub(holder, 20, 20)
+if (variant == '9' or variant == 'b') and string.sub(holder, 15, 15) == '8' then
+	redis.pcall('publish', 'rlock_turn:client:' .. string.sub(holder, 1, 19), 'w ' .. holder .. ' ' .. KEYS[1])
+end
+return {redis.call('pttl', KEYS[1]), holder}

@@ -46,6 +46,10 @@ if #ARGV == 6 and ARGV[4] == '1' and redis.call('exists', KEYS[2]) == 0 then
 	told = true
 end
 
+local function holders()
+	return {holder() or nil}
+end
+
 local function open()
 	return not holder()
 end

@@ -47,6 +47,12 @@
 -- "?<ticket> <lock>"              the ticket is the first, and it is the guests' turn, or a
 --                                 guest holds the lock and the one before has left
 --
+-- The message on "rlock_turn:client:<client>", always by PUBLISH:
+--
+-- "w <owner> <lock>"              a ticket is the first behind a tenure that may linger: the
+--                                 lowest bit of its UUID's variant says so (9 or b, else 8 or
+--                                 a). A lock that lingers is to be released at once
+--
 -- Sending a step again changes nothing: what has left is not there to leave, and what has
 -- joined is there. But a ticket that joined, was granted, and left in between would join
 -- a second time. So a ticket is told to join by one command only.
@@ -402,6 +408,17 @@ end
 if #ARGV == 5 + leaving then
 	return left
 end
+-- Calls the clients of holders that may linger. A look calls again, since a message may be
+-- lost.
+local function call()
+	for _, shown in ipairs(holders()) do
+		local variant = string.sub(shown, 20, 20)
+		if (variant == '9' or variant == 'b') and not isGuest(shown) then
+			redis.pcall('publish', 'rlock_turn:client:' .. string.sub(shown, 1, 19), 'w ' .. shown .. ' ' .. lock)
+		end
+	end
+end
+
 local owner = holder()
 if isGuest(owner) then
 	redis.call('set', window .. ':met', '1', 'px', memory)
@@ -420,6 +437,7 @@ for i = 6 + leaving, #ARGV do
 		end
 	elseif first == member then
 		at = givesWay and 3 or 2
+		call()
 	elseif joined[member] or redis.call('zscore', queue, member) then
 		at = 1
 	end

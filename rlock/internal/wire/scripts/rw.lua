@@ -46,6 +46,18 @@ local function holder()
 	return owner
 end
 
+-- Returns all holders.
+local function holders()
+	lookUp()
+	local all = {}
+	for i = 1, #hash, 2 do
+		if hash[i] ~= 'mode' then
+			all[#all + 1] = ownerOf(hash[i])
+		end
+	end
+	return all
+end
+
 local function free()
 	lookUp()
 	return #hash == 0

@@ -14,7 +14,8 @@
 --          the hash for the longest lease among them
 -- {n, o}   refused: owner o holds the lock, in a way that excludes this one, for n more
 --          milliseconds (-1: its key has no TTL); also where clients wait for the lock,
---          or it is the guests' turn; {-2, ""}: it is free
+--          or it is the guests' turn; {-2, ""}: it is free. The clients of all holders
+--          that may linger are called: see queue.lua
 --
 -- A hash without a mode is a lock of another kind. Redisson would add a mode to it;
 -- here it excludes readers and writers.
@@ -30,6 +31,11 @@ if redis.call('hexists', name, field) == 0 and not (open and redis.call('exists'
 	for _, f in ipairs(redis.call('hkeys', name)) do
 		if f ~= 'mode' then
 			holder = f
+			local variant = string.sub(f, 20, 20)
+			if (variant == '9' or variant == 'b') and string.sub(f, 15, 15) == '8' then
+				local owner = string.gsub(f, ':write$', '')
+				redis.pcall('publish', 'rlock_turn:client:' .. string.sub(f, 1, 19), 'w ' .. owner .. ' ' .. name)
+			end
 		end
 	end
 	return {redis.call('pttl', name), holder or ''}

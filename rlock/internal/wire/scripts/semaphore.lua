@@ -68,6 +68,11 @@ local function holder()
 	return (soonest())
 end
 
+-- No tenure of a semaphore lingers.
+local function holders()
+	return {}
+end
+
 -- Returns what is left of the lease that ends first, -2 if nobody has a permit.
 local function remaining()
 	local owner, ends = soonest()
