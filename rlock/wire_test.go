@@ -202,9 +202,11 @@ func TestAnUncontendedLockAndUnlockAreTwoCommands(t *testing.T) {
 
 func TestALockAndAReleaseAreOneScriptEachAndNothingElse(t *testing.T) {
 	s := at(t, redistest.Standalone(t))
-	lock := s.lock()
+	client := s.client()
+	lock := client.NewLock(key)
 	require.NoError(t, lock.Lock(s.ctx))
 	require.NoError(t, lock.Unlock(s.ctx))
+	s.awaitListeners(1, plain, ownChannels+client.ID()) // the first lock has it subscribe
 
 	m := s.monitor()
 	require.NoError(t, lock.Lock(s.ctx))
