@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -466,11 +467,12 @@ func TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked(t *testing.T) {
 // an answer without a question, in a goroutine that nobody can recover.
 func TestAConnectionThatIsRefusedWhileItsCallerLeavesIsNoPanic(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		var leave context.CancelFunc // nil: the server takes connections
+		var leave atomic.Pointer[context.CancelFunc] // nil: the server takes connections
 		p := w.client(func(c *rlock.Config) {
 			dial := c.Redis.DialCtxFn
 			c.Redis.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
-				if leave == nil {
+				left := leave.Load()
+				if left == nil {
 					return dial(ctx, addr, dialer, config)
 				}
 				ours, theirs := net.Pipe()
@@ -478,7 +480,7 @@ func TestAConnectionThatIsRefusedWhileItsCallerLeavesIsNoPanic(t *testing.T) {
 					_, _ = ours.Write([]byte("-ERR max number of clients reached\r\n"))
 					_ = ours.Close()
 				}()
-				leave()
+				(*left)()
 				return theirs, nil
 			}
 		})
@@ -487,10 +489,10 @@ func TestAConnectionThatIsRefusedWhileItsCallerLeavesIsNoPanic(t *testing.T) {
 			synctest.Wait() // or what undoes the last acquire would connect again
 			p.net.Cut()
 			synctest.Wait()
-			leave = cancel
+			leave.Store(&cancel)
 			require.ErrorIs(t, p.NewLock(key).Lock(ctx), context.Canceled)
 			synctest.Wait()
-			leave = nil
+			leave.Store(nil)
 			me := w.caller()
 			require.NoError(t, p.NewLock(key).Lock(me))
 			require.NoError(t, p.NewLock(key).Unlock(me))
