@@ -7,10 +7,9 @@ import (
 )
 
 // A tenure lingers when its last level is closed and nobody waits: the client keeps the key,
-// and the next Lock in this process begins in the tenure without a command. Whoever is
+// and the next Lock in this process begins in the tenure without a command. A client that is
 // denied elsewhere calls this client, in the script that denies it, and the lock is released
-// at once. Nobody has the lock meanwhile, so that the loss of a lingering tenure is nobody's
-// loss.
+// at once. No owner has the lock meanwhile, so that no owner loses a lingering tenure.
 //
 // Others know by the UUID whether a tenure may linger. Only one that an acquire took may: a
 // ticket shows that clients contend for the name.
@@ -107,7 +106,7 @@ func (t *tenure) roused() {
 	}
 }
 
-// oldest returns the tenure that lingers for the longest time.
+// oldest returns the lingering tenure whose time to linger ends first.
 func (s *shard) oldest() (oldest *tenure) {
 	for _, r := range s.rooms {
 		if t := r.tenure; t != nil && t.phase == lingering && (oldest == nil || t.lingerEnd < oldest.lingerEnd) {
@@ -135,8 +134,8 @@ func (t *tenure) drop(now time.Time) {
 	t.disown(now)
 }
 
-// letGo ends a lingering tenure by a release that is sent at once, for somebody who waits
-// for it, here or elsewhere. Nobody here asks before its answer came.
+// letGo ends a lingering tenure by a release that is sent at once, for a waiter here or
+// elsewhere. No waiter here asks for the lock before the answer has come.
 func (r *room) letGo(t *tenure, now time.Time) {
 	r.escaped = true
 	wasTicket, first := r.beginRelease(t, now), !t.flying

@@ -27,9 +27,9 @@ const (
 //
 // One command at a time is in flight on that connection, an acquire or a release, and a
 // command is never sent there unless nothing stands before it elsewhere: a release goes there
-// only after the answers to the acquire and to every mirror. Whoever finds the connection in
-// use, not open yet, or in doubt, uses the pipeline. So does everybody while the pipelined
-// connection is down, since what was said to one server must not be asked of another.
+// only after the answers to the acquire and to every mirror. A caller that finds the connection
+// in use, not open yet, or in doubt, uses the pipeline. So do all callers while the pipelined
+// connection is down: the next one may lead to another server.
 //
 // A connection that fails is given up and never dialled again. The next one is opened in the
 // background, to where the pipelined connection leads by then.

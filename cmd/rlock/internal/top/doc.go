@@ -1,4 +1,4 @@
-// Package top watches the locks of a server: who holds them, who waits, and how often they
+// Package top watches the locks of a server: their holders, their waiters, and how often they
 // change hands.
 //
 // A [Watcher] looks at Redis again and again, and compares each look with those before. It
