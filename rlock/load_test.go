@@ -34,7 +34,7 @@ func thorough[N any](whole, usual N) N {
 
 // manyCommands is for a test that sends thousands of commands, to count them, or through an
 // hour. The race detector makes the embedded server several times slower, and with -short
-// the test is left out there. Of the goroutines that meet in it, shorter tests have all.
+// the test is left out there: without -short it runs with the race detector too.
 func manyCommands(t *testing.T) {
 	t.Helper()
 	if underRace && testing.Short() && !*long {

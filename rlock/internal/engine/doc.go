@@ -5,7 +5,7 @@
 //
 //	Client ──► shard ──► room ──► tenure ──► levels      the holders of one lock here
 //	                      │  └──► queue of waiters ──► ticket in Redis' queue
-//	                      └─ made when it is needed, removed with its last holder and waiter
+//	                      └─ made when it is needed, removed with its last tenure and waiter
 //
 // # A lock and its calls
 //

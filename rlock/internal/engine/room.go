@@ -33,7 +33,7 @@ type shard struct {
 }
 
 // A room is the state of one lock in this client: its holders and its waiters here. It
-// exists while there are some, and leaves nothing behind.
+// exists while there are some or a tenure lingers, and leaves nothing behind.
 //
 //	         acquire            refused
 //	(no room) ---> in flight --------------> a ticket in Redis' queue

@@ -12,23 +12,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A phase is where a tenure stands.
-//
-//	asking -----------------> held ----> leaving ----> ended
-//	   | denied             ^  ^ |          | no answer  ^ ^
-//	   v         granted    |  | | lapsed   v            | |
-//	joins ------------------+  | +----> releasing -------+ |
-//	   | in the queue          | |        ^                |
-//	   v                  "+"  | +--------|-- not ours ----+
-//	queued --------------------+          | the waiter left
-//	   |  ^                    |          |
-//	   v  |           granted  |          |
-//	lookedFor -----------------+----------+
-//
-//	       Unlock              called, or a Lock that it cannot serve
-//	held ----------> lingering ------------------------------------------> leaving
-//	  ^     Lock         | |    Linger is over, its lease lapsed, Close
-//	  +------------------+ +---------------------------------------------> releasing
+// A phase is where a tenure stands: the package comment has the diagram.
 type phase uint8
 
 const (
