@@ -35,8 +35,6 @@ const (
 	leastCall, leastCallInCluster = time.Millisecond, 5 * time.Millisecond
 )
 
-func init() { verbs[wire.Wanted] = (*tenure).recall } // which leads to who looks at verbs
-
 // restless says that a name does not linger for a while.
 type restless struct {
 	calls int       // in a row without a profit

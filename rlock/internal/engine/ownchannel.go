@@ -7,17 +7,6 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// verbs are what a client does when it is told of a tenure that holds the lock: each is
-// called with the shard's mutex held. A message may be untrue, so that none of them may
-// believe it.
-var verbs = map[wire.Verb]func(t *tenure, now time.Time){
-	wire.Forced: func(t *tenure, _ time.Time) {
-		if t.kept() {
-			t.mirror()
-		}
-	},
-}
-
 // hearOfTenures subscribes to the client's own channel, with its first tenure: one that never
 // holds a lock needs none. It waits for nothing, and may be called with a mutex held. The
 // subscription ends with the hub.
@@ -36,8 +25,7 @@ func (c *Client) hears() bool {
 // told deals with a message on the client's own channel. Rooms of all kinds share the name.
 func (c *Client) told(message string) {
 	m, ok := wire.ParseClientMessage(message)
-	do := verbs[m.Verb]
-	if !ok || do == nil || !strings.HasPrefix(m.Owner, c.ID.Prefix) || c.Closed.Load() {
+	if !ok || !strings.HasPrefix(m.Owner, c.ID.Prefix) || c.Closed.Load() {
 		return
 	}
 	for id := range kinds {
@@ -49,12 +37,26 @@ func (c *Client) told(message string) {
 		t := r.tenureOf(m.Owner)
 		known := t != nil
 		if known {
-			do(t, time.Now())
+			t.told(m.Verb, time.Now())
 		}
 		r.exit()
 		if known {
 			return
 		}
+	}
+}
+
+// told deals with a message about the tenure. It may be untrue, and so is a reason to ask
+// Redis or to release the lock, and no proof of a loss. A verb that is not known is of a
+// later version. The mutex is held.
+func (t *tenure) told(verb wire.Verb, now time.Time) {
+	switch verb {
+	case wire.Forced:
+		if t.kept() {
+			t.mirror()
+		}
+	case wire.Wanted:
+		t.recall(now)
 	}
 }
 
