@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -277,9 +276,6 @@ func (f *flight) leave(l *landing) bool {
 	}
 }
 
-// errNoAnswer is the fault of a flight that has no answer in the time that an Unlock has.
-var errNoAnswer = errors.New("no answer in time")
-
 // send sends the command for a caller that leaves when ctx ends, or while there is no place
 // when quit is closed. If the caller leaves a flight behind, that is returned.
 //
@@ -316,7 +312,7 @@ func (t *tenure) fly(op operation, p *wire.Limit, f *flight) {
 	ctx := r.client.Redis.Deadline(time.Now())
 	l := t.exchange(ctx, op, p)
 	if !l.settled && ctx.Err() != nil {
-		l.err = errNoAnswer
+		l.err = wire.ErrNoAnswer
 	}
 	r.shard.mu.Lock()
 	if !f.abandoned {

@@ -30,10 +30,10 @@ const (
 // to its node.
 var ErrCrowded = errors.New("too many commands in flight to the node, which does not answer")
 
-// errNoAnswer is the fault of a command without an answer in the time that it had. It hides
+// ErrNoAnswer is the fault of a command without an answer in the time that it had. It hides
 // context.DeadlineExceeded: the deadline is one of the client, and a caller would take it for
 // its own, which is told apart from it by [TimeUp].
-var errNoAnswer = errors.New("no answer from Redis in time")
+var ErrNoAnswer = errors.New("no answer from Redis in time")
 
 // curable are the error codes of replies that say "not executed, try again".
 // rueidis retries some of them, and only for some commands (see its cluster.go), so the
@@ -62,7 +62,7 @@ func Diagnose(err error) (Fault, error) {
 			return NotNow, err
 		}
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = errNoAnswer
+			err = ErrNoAnswer
 		}
 		return Unknown, err
 	}

@@ -51,7 +51,7 @@ func (r *Redis) Survey(ctx context.Context, slot uint16, build func() []rueidis.
 		case ctx.Err() != nil && last != nil:
 			return nil, last
 		case ctx.Err() != nil:
-			return nil, errNoAnswer
+			return nil, ErrNoAnswer
 		case r.ctx.Err() != nil:
 			return nil, ErrClosed
 		}
