@@ -196,10 +196,11 @@ func (d *direct) prepare() {
 	}
 	d.drop()
 	d.reopen = time.Now().Add(retryAfter)
-	for address := range d.main.Nodes() {
+	for address := range d.main.Nodes() { // there is one, since the client is none of a Cluster
 		if w, err := d.dial(address); err == nil {
 			d.line.Store(w)
 			d.reopen = w.used.Add(reopenAfter)
+			return
 		}
 	}
 }
