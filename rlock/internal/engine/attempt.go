@@ -28,7 +28,7 @@ func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Ti
 	t := v.ticket
 	switch op {
 	case acquiring:
-		t = c.newTenure(r, v.Request, c.lingerOf(r, &v.Request) > 0 && !r.rests(now), now)
+		t = c.newTenure(r, v.Request, c.lingerOf(r, &v.Request) > 0 && !r.backsOff(now), now)
 	case joining:
 		t = r.newTicket(v.Request, now)
 	case looking:
@@ -68,7 +68,7 @@ func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Ti
 // newTicket returns a tenure that is about to join the queue.
 func (r *room) newTicket(req Request, now time.Time) *tenure {
 	if r.client.lingerOf(r, &req) > 0 {
-		r.disturbed(now)
+		r.contendedFor(now)
 	}
 	t := r.client.newTenure(r, req, false, now)
 	t.phase = joins

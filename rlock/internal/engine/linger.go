@@ -21,25 +21,10 @@ const (
 	// lingerWorth is how much of its lease a tenure must be trusted for at least to linger,
 	// as a part of it; see mayPass.
 	lingerWorth = 10
-	// guestMemory is for how long a name does not linger on which a guest was met. Guests
-	// cannot call.
-	guestMemory = 5 * time.Minute
-	// maxRestless is how many names a shard remembers that do not linger.
-	maxRestless = 256
-	// patientCalls is how often in a row a name is called back, without a Lock here that
-	// profited from it, before it stops to linger; then for firstRest, doubling to lastRest.
-	patientCalls        = 2
-	firstRest, lastRest = time.Second, time.Minute
 	// leastCall is how long a client that has called waits at least until it asks again, if
 	// it does not wait in the queue: in a Cluster a message goes from node to node.
 	leastCall, leastCallInCluster = time.Millisecond, 5 * time.Millisecond
 )
-
-// restless says that a name does not linger for a while.
-type restless struct {
-	calls int       // in a row without a profit
-	until time.Time // it does not linger
-}
 
 // lingerOf returns for how long the tenure of the request is to linger at its end.
 func (c *Client) lingerOf(r *room, req *Request) time.Duration {
@@ -66,7 +51,7 @@ func (c *Client) callTime(roundTrip time.Duration) time.Duration {
 func (t *tenure) mayLinger(now time.Time) bool {
 	r, c := t.room, t.room.client
 	return t.lingers > 0 && t.lease <= c.Config.Lease && !t.recalled && !t.contested && wire.Lingers(t.text) && r.queue.Len() == 0 &&
-		t.worth(now) && !c.Closed.Load() && c.hears() && !r.rests(now)
+		t.worth(now) && !c.Closed.Load() && c.hears() && !r.backsOff(now)
 }
 
 // worth reports whether enough is left of the trust, which is valid, to begin a hold.
@@ -156,75 +141,4 @@ func (t *tenure) recall(now time.Time) {
 			t.heardOfOthers(now, 1)
 		}
 	}
-}
-
-// calledBack notes that the tenure was called while it lingered.
-func (r *room) calledBack(t *tenure, now time.Time) {
-	if t.reused {
-		delete(r.shard.restless, r.name.room)
-		return
-	}
-	r.disturbed(now)
-}
-
-// disturbed notes that others wanted the lock before it was of use here that it lingered.
-func (r *room) disturbed(now time.Time) {
-	rest := r.shard.restless[r.name.room]
-	rest.calls++
-	if n := rest.calls - patientCalls; n >= 0 {
-		rest.until = later(rest.until, now.Add(min(firstRest<<min(n, 10), lastRest)))
-	}
-	r.remember(rest, now)
-}
-
-// met notes the holder that Redis has named: a guest cannot call.
-func (r *room) met(holder string, now time.Time) {
-	if holder == "" || wire.IsOurs(holder) || !r.name.kind().foreign {
-		return
-	}
-	rest := r.shard.restless[r.name.room]
-	rest.until = later(rest.until, now.Add(guestMemory))
-	r.remember(rest, now)
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func (r *room) remember(rest restless, now time.Time) {
-	s := r.shard
-	if s.restless == nil {
-		s.restless = make(map[string]restless)
-	}
-	if _, ok := s.restless[r.name.room]; !ok && len(s.restless) >= maxRestless {
-		s.forgetRestless(now)
-	}
-	s.restless[r.name.room] = rest
-}
-
-// forgetRestless makes room for one more name: it forgets those that may linger again, or
-// any one.
-func (s *shard) forgetRestless(now time.Time) {
-	for name, rest := range s.restless {
-		if now.After(rest.until) {
-			delete(s.restless, name)
-		}
-	}
-	for name := range s.restless {
-		if len(s.restless) >= maxRestless {
-			delete(s.restless, name)
-		}
-	}
-}
-
-// rests reports whether the name does not linger now.
-func (r *room) rests(now time.Time) bool {
-	if len(r.shard.restless) == 0 {
-		return false
-	}
-	rest, ok := r.shard.restless[r.name.room]
-	return ok && now.Before(rest.until)
 }

@@ -26,8 +26,8 @@ type shard struct {
 	// exit once it is given back.
 	lost []ending
 
-	lingering int                 // how many tenures are
-	restless  map[string]restless // the rooms that do not linger for a while, by key
+	lingering int                // how many tenures are
+	backoffs  map[string]backoff // the rooms that do not linger for a while, by key
 
 	counts Counts // see Stats
 }

@@ -358,7 +358,7 @@ func (r *room) next(w *waiter, now time.Time) (operation, time.Time) {
 		return resting, v.rest
 	case !mayAcquire && !(n.kind().strict && v.queues(now)):
 		return resting, time.Time{}
-	case v.queues(now) && r.sub == nil && (r.client.lingerOf(r, &v.Request) <= 0 || r.rests(now)) && r.client.hub.Confirmed(n.turn):
+	case v.queues(now) && r.sub == nil && (r.client.lingerOf(r, &v.Request) <= 0 || r.backsOff(now)) && r.client.hub.Confirmed(n.turn):
 		r.subscribe() // others waited a moment ago
 	}
 	switch {
