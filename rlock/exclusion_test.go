@@ -127,8 +127,11 @@ func (r *record) check(t *testing.T, sections int) {
 	}
 }
 
-// rounds is n, or a third of it with -short.
+// rounds is n, or a third of it with -short, and a sixth if the race detector is on as well.
 func rounds(n int) int {
+	if fewer() {
+		return n / 6
+	}
 	if testing.Short() {
 		return n / 3
 	}

@@ -169,10 +169,13 @@ func ownRivals() []kind {
 	return slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return k.rival != nil })
 }
 
+// besideAnother reports whether the row is about a lock of another kind that keeps the lock out.
+func (k kind) besideAnother() bool { return k.rival != nil && k.name != "read" }
+
 func over(t *testing.T, kinds []kind, run func(t *testing.T, s *subject)) {
 	for _, k := range kinds {
-		if testing.Short() && k.rival != nil && k.name != "read" {
-			continue // a lock of another kind keeps the lock out: the whole suite has it
+		if testing.Short() && k.besideAnother() {
+			continue // the whole suite has it
 		}
 		t.Run(k.name, func(t *testing.T) {
 			redistest.Over(t, k.where, func(t *testing.T, server *redistest.Server) {

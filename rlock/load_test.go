@@ -32,12 +32,15 @@ func thorough[N any](whole, usual N) N {
 	return usual
 }
 
+// fewer reports whether tests do less of the same: with -short, under the race detector, which
+// makes the embedded server several times slower. Without -short they do all of it.
+func fewer() bool { return underRace && testing.Short() && !*long }
+
 // manyCommands is for a test that sends thousands of commands, to count them, or through an
-// hour. The race detector makes the embedded server several times slower, and with -short
-// the test is left out there: without -short it runs with the race detector too.
+// hour.
 func manyCommands(t *testing.T) {
 	t.Helper()
-	if underRace && testing.Short() && !*long {
+	if fewer() {
 		t.Skip("with the race detector: only without -short")
 	}
 }
@@ -114,6 +117,9 @@ func TestTenThousandWaitersOfALockAreAllServed(t *testing.T) {
 
 func TestManyLocksWithAWaiterEachAreAllPassedOn(t *testing.T) {
 	crowd := thorough(10_000, 200)
+	if fewer() {
+		crowd = 40
+	}
 	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
 		s := &site{Server: server, t: t, outside: server.Client(t)}
 		here, there := s.client(), s.client()
@@ -145,12 +151,16 @@ func TestManyLocksWithAWaiterEachAreAllPassedOn(t *testing.T) {
 }
 
 func TestMixedLoadLeavesNothingBehind(t *testing.T) {
+	length := thorough(15*time.Minute, 15*time.Second)
+	if fewer() {
+		length = 5 * time.Second
+	}
 	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
 		s := &site{Server: server, t: t, outside: server.Client(t)}
 		clients := []*rlock.Client{s.client(), s.client(), s.client()}
 		seed := uint64(time.Now().UnixNano())
 		repeated(t, s, clients, func(int) {
-			m := &mix{end: time.Now().Add(thorough(15*time.Minute, 15*time.Second)), inside: make(map[string]bool)}
+			m := &mix{end: time.Now().Add(length), inside: make(map[string]bool)}
 			for i, client := range clients {
 				for j := range 8 {
 					random := rand.New(rand.NewPCG(seed, uint64(i*8+j)))

@@ -34,6 +34,9 @@ func eachExclusiveVirtualKind(t *testing.T, run func(t *testing.T, w *virtualKin
 func inVirtualKinds(t *testing.T, kinds []kind, run func(t *testing.T, w *virtualKind)) {
 	t.Helper()
 	for _, k := range kinds {
+		if fewer() && k.besideAnother() {
+			continue // the tests without the race detector have it
+		}
 		t.Run(k.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				r := &virtualKind{world: w, kind: k, worlds: []*world{w}}
