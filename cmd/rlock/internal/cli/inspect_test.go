@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -22,6 +23,15 @@ func (s *site) hold(lock *rlock.Lock) *rlock.Hold {
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { _ = hold.Release(context.Background()) })
 	return hold
+}
+
+// set sets a key.
+func (s *site) set(key, value string) {
+	s.t.Helper()
+	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, ForceSingleClient: true, DisableCache: true})
+	require.NoError(s.t, err)
+	defer redis.Close()
+	require.NoError(s.t, redis.Do(s.ctx, redis.B().Set().Key(key).Value(value).Build()).Error())
 }
 
 func locks(t *testing.T, text string) (read []view.Lock) {
@@ -65,6 +75,40 @@ func TestLsListsTheLocksThatAreHeldByName(t *testing.T) {
 
 	_, stdout, _ = s.run("", "ls", "--json", "--waiting")
 	assert.Empty(t, locks(t, stdout))
+}
+
+func TestLsListsTheOtherLocksIfTheQueueOfOneHoldsSomethingElse(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, name := range []string{"orders:1", "orders:2", "orders:3", "orders:4"} {
+		s.hold(s.client.NewLock(name))
+	}
+	for _, wrong := range []string{"orders:2", "orders:4"} {
+		s.set("rlock_queue:{"+wrong+"}", "no queue")
+	}
+	code, stdout, stderr := s.run("", "ls", "--json")
+	assert.Equal(t, 1, code)
+	read := locks(t, stdout)
+	require.Len(t, read, 2, stdout)
+	assert.Equal(t, "orders:1", read[0].Name)
+	assert.Equal(t, "orders:3", read[1].Name)
+	lines := strings.Split(strings.TrimSpace(stderr), "\n")
+	require.Len(t, lines, 2, stderr)
+	for i, wrong := range []string{"orders:2", "orders:4"} {
+		assert.True(t, strings.HasPrefix(lines[i], "rlock: "), lines[i])
+		assert.Contains(t, lines[i], "rlock_queue:{"+wrong+"}")
+		assert.Contains(t, lines[i], rlock.ErrWrongType.Error())
+	}
+
+	code, stdout, _ = s.run("", "ls", "orders:[1-3]")
+	assert.Equal(t, 1, code)
+	assert.Equal(t, 3, strings.Count(stdout, "\n"), "the head and two locks: %s", stdout)
+	code, stdout, stderr = s.run("", "ls", "orders:2")
+	assert.Equal(t, 1, code)
+	assert.Empty(t, stdout)
+	assert.Contains(t, stderr, "orders:2")
+	code, _, stderr = s.run("", "ls", "orders:3")
+	assert.Zero(t, code, stderr)
 }
 
 func TestShowShowsTheHolderAndTheQueue(t *testing.T) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"io"
 	"slices"
 
@@ -24,7 +25,9 @@ LEASE is how long the lock is held if nobody renews it, DEPTH how often its owne
 locked it, WAITING how many clients wait.
 
 EXIT CODES
-  0 also if there is no lock; 2 and 69 as in rlock --help.`,
+  0 also if there is no lock; 1 if a key with the name of a lock, or of its queue, holds
+  something else: the error names it, and the other locks are listed; 2 and 69 as in
+  rlock --help.`,
 		Example: `  rlock ls 'orders:*'
   rlock ls --json | jq -r 'select(.waiting > 10).name'`,
 		Args: cobra.MaximumNArgs(1),
@@ -34,14 +37,14 @@ EXIT CODES
 				pattern = args[0]
 			}
 			return a.with(cmd, func(client *rlock.Client) error {
-				inspections, err := survey.Held(cmd.Context(), client, pattern)
-				if err != nil {
-					return err
+				inspections, failed := survey.Held(cmd.Context(), client, pattern)
+				if failed != nil && len(inspections) == 0 {
+					return failed
 				}
 				if onlyWaited {
 					inspections = slices.DeleteFunc(inspections, func(i rlock.Inspection) bool { return i.Waiting == 0 && i.Guests <= 0 })
 				}
-				return list(a.out, inspections, asJSON)
+				return cmp.Or(list(a.out, inspections, asJSON), failed)
 			})
 		},
 	}

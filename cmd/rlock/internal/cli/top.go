@@ -105,5 +105,6 @@ While Redis does not answer top shows the error, since when, and what it saw las
 goes on.
 
 EXIT CODES
-  0; 69 if Redis cannot be reached at the start, or the last look failed; 2 as in
-  rlock --help.`
+  0; 69 if Redis cannot be reached at the start, or the last look failed; 1 if it failed
+  for a key that holds something else than a lock or its queue, and showed the others; 2
+  as in rlock --help.`

@@ -1,7 +1,9 @@
 package survey
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -12,19 +14,26 @@ import (
 const together = 32
 
 // Held returns the locks of that pattern that are held, by name. Those that are released
-// meanwhile are left out.
+// meanwhile are left out. Beside an error there may be locks, which are as good as without
+// it: of a name whose key, or that of its queue, is no lock's the error is
+// [rlock.ErrWrongType], and of some nodes of a Cluster that of [Names]. Any other error is
+// returned alone.
 func Held(ctx context.Context, client *rlock.Client, pattern string) ([]rlock.Inspection, error) {
-	names, _, err := Names(ctx, client, pattern, 0)
-	if err != nil {
-		return nil, err
-	}
+	names, _, failed := Names(ctx, client, pattern, 0)
 	inspections, errs := Inspect(ctx, client, names)
-	for _, err := range errs {
-		if err != nil {
+	held := inspections[:0]
+	var wrong []error
+	for at, err := range errs {
+		switch {
+		case errors.Is(err, rlock.ErrWrongType):
+			wrong = append(wrong, err)
+		case err != nil:
 			return nil, err
+		case inspections[at].HolderCount > 0:
+			held = append(held, inspections[at])
 		}
 	}
-	return slices.DeleteFunc(inspections, func(i rlock.Inspection) bool { return i.HolderCount == 0 }), nil
+	return held, cmp.Or(failed, errors.Join(wrong...))
 }
 
 // Names returns the names of the locks of that pattern that are held, in their order and
