@@ -36,6 +36,9 @@ func TestMain(m *testing.M) {
 	if plan := os.Getenv(asLocker); plan != "" {
 		os.Exit(beLocker(plan))
 	}
+	if os.Getenv(asWorker) != "" {
+		os.Exit(beWorker())
+	}
 	if how := os.Getenv(asChild); how != "" {
 		os.Exit(beChild(how))
 	}
