@@ -40,11 +40,14 @@ func work(ctx context.Context, machines []*machine) (acquired int) {
 		loop(m.callPartner)
 		switch i {
 		case 0:
+			loop(m.lead)
 			loop(m.writePrices)
 		case 1, 3:
 			loop(m.forget)
 		case 2:
+			loop(m.lead)
 			loop(m.operate)
+			loop(m.askBriefly)
 		}
 	}
 	workers.Wait()
@@ -88,9 +91,25 @@ func (m *machine) callPartner(ctx context.Context) error {
 	return m.within(ctx, m.client.NewSemaphore("example:partner", 2), 10*time.Millisecond)
 }
 
+// lead is the leader of the machines, or waits until it is, until the lock is lost.
+func (m *machine) lead(ctx context.Context) error {
+	return m.within(ctx, m.client.NewLock("example:leader"), 24*time.Hour)
+}
+
 // forget holds a lock for much longer than it should, while another machine waits for it.
 func (m *machine) forget(ctx context.Context) error {
 	return m.within(ctx, m.client.NewLock("example:forgotten"), 1500*time.Millisecond)
+}
+
+// askBriefly wants what is forgotten, and gives up before it gets it, most of the time.
+func (m *machine) askBriefly(ctx context.Context) error {
+	soon, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	err := m.within(soon, m.client.NewLock("example:forgotten"), 10*time.Millisecond)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = nil // as it should be
+	}
+	return errors.Join(err, pause(ctx, rand.N(300*time.Millisecond)))
 }
 
 // operate is an operator who unlocks by force what is held.
@@ -101,7 +120,7 @@ func (m *machine) operate(ctx context.Context) error {
 		_, err := lock.ForceUnlock(context.WithoutCancel(ctx))
 		return err
 	})
-	return errors.Join(err, pause(ctx, time.Second))
+	return errors.Join(err, pause(ctx, 30*time.Second))
 }
 
 // pause is what the work takes. It ends with ctx, and returns why.

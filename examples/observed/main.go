@@ -8,17 +8,19 @@
 // Prometheus would collect them. With -serve it goes on until it is interrupted, and serves
 // them at /metrics.
 //
-// On the way an operator unlocks by force what is held, and a worker forgets to unlock for a
-// while: look for lock_client_lost_total, and for the lines of the log.
+// On the way an operator unlocks by force what is held, a worker forgets to unlock for a
+// while, and others do not wait that long: look for lock_client_lost_total, for the result
+// timeout, and for the lines of the log. The command in the folder picture draws what
+// Prometheus and the dashboard of rlockotel make of it.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -68,7 +70,9 @@ func run(addr string) error {
 		return err
 	}
 	if addr != "" {
-		go serve(addr, registry)
+		if err := serve(addr, registry); err != nil {
+			return err
+		}
 	} else {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, 3*time.Second)
@@ -132,12 +136,16 @@ func withoutTime(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-func serve(addr string, registry *prometheus.Registry) {
-	http.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	fmt.Printf("=> metrics at http://%s/metrics\n", addr)
-	if err := http.ListenAndServe(addr, nil); !errors.Is(err, http.ErrServerClosed) {
-		log.Fatal("observed: ", err)
+// serve serves the metrics until the program ends. A port of 0 is a free one.
+func serve(addr string, registry *prometheus.Registry) error {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
 	}
+	fmt.Printf("=> metrics at http://%s/metrics\n", listener.Addr())
+	http.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	go func() { log.Fatal("observed: ", http.Serve(listener, nil)) }()
+	return nil
 }
 
 // show prints the metrics, and returns how many locks they say were acquired.
