@@ -97,6 +97,10 @@ func TestCtrlZDoesNotSuspendACommandThatHoldsALock(t *testing.T) {
 	s := newSite(t)
 	d := sit(t, s.command("exec", "suspend", "--", "sh", "-c", `echo ready; cat; exit 8`))
 	d.await("ready")
+	// A shell that is in vfork does not stop before cat has begun: it must have.
+	d.press("cat\n")
+	d.await("cat") // by the terminal
+	d.await("cat") // by cat
 	d.press("\x1a")
 	d.await("not suspended")
 	d.press("\x04") // the end of the input: cat goes on to read
