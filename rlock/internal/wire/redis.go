@@ -132,32 +132,23 @@ func (r *Redis) Do(ctx context.Context, c Call) rueidis.RedisResult {
 	return c.do(ctx, r.Client)
 }
 
-// DoAll makes many calls in one pipeline.
-func (r *Redis) DoAll(ctx context.Context, calls []Call) []rueidis.RedisResult {
-	r.sent.n.Add(int64(len(calls)))
-	if slices.ContainsFunc(calls, func(c Call) bool { return c.Track != nil }) {
-		return r.doTracked(ctx, calls)
-	}
-	return doAll(ctx, r.Client, calls)
-}
-
 // DoAndTell makes one call, and publishes the message to the client that it is for, in one
 // pipeline. Whether the message arrives makes no difference to anybody. In a Cluster, where
 // two commands may take different ways, it follows the call.
-func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) rueidis.RedisResult {
+func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) (result rueidis.RedisResult) {
 	tell := func() rueidis.Completed {
 		return r.Client.B().Publish().Channel(ClientChannel(m.Owner[:ClientLen])).Message(m.String()).Build()
 	}
 	if r.InCluster() {
-		result := r.Do(ctx, c)
+		result = r.Do(ctx, c)
 		r.Client.Do(ctx, tell())
 		return result
 	}
 	r.sent.n.Add(2)
-	result := r.Client.DoMulti(ctx, c.evalsha(r.Client), tell())[0]
-	if forgotten(result) {
-		result = r.Client.DoMulti(ctx, c.eval(r.Client), tell())[0]
-	}
+	evaluate(func(write form) bool {
+		result = r.Client.DoMulti(ctx, write(c, r.Client), tell())[0]
+		return forgotten(result)
+	})
 	return result
 }
 

@@ -34,10 +34,11 @@ func (r *Redis) DoReplicated(ctx context.Context, c Call, lease time.Duration, r
 	defer cancel()
 
 	r.sent.n.Add(2) // with the WAIT
-	script, wait := r.withWait(ctx, c.evalsha(r.Client), r.wait(limit))
-	if forgotten(script) {
-		script, wait = r.withWait(ctx, c.eval(r.Client), r.wait(limit))
-	}
+	var script, wait rueidis.RedisResult
+	evaluate(func(write form) bool {
+		script, wait = r.withWait(ctx, write(c, r.Client), r.wait(limit))
+		return forgotten(script)
+	})
 	a, err := read(script)
 	if err != nil || !a.Granted {
 		return a, err

@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	_ "embed" // for the scripts
 	"encoding/hex"
+	"slices"
 
 	"github.com/redis/rueidis"
 )
@@ -103,40 +104,75 @@ func (c Call) eval(redis rueidis.Client) rueidis.Completed {
 	return redis.B().Eval().Script(c.Script.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
 
-// do makes one call.
-func (c Call) do(ctx context.Context, redis rueidis.Client) rueidis.RedisResult {
-	result := redis.Do(ctx, c.evalsha(redis))
-	if forgotten(result) {
-		result = redis.Do(ctx, c.eval(redis))
+// A form is a way to write a call: with the hash of its script, or with the text.
+type form func(Call, rueidis.Client) rueidis.Completed
+
+// evaluate calls send with the hash, and with the text if send reports that the server has
+// forgotten a script.
+func evaluate(send func(form) (again bool)) {
+	if send(Call.evalsha) {
+		send(Call.eval)
 	}
-	return result
 }
 
-// doAll makes many calls in one pipeline. Only those whose script was forgotten
-// are sent again: the others have been executed.
-func doAll(ctx context.Context, redis rueidis.Client, calls []Call) []rueidis.RedisResult {
-	cmds := make([]rueidis.Completed, len(calls))
-	for i, c := range calls {
-		cmds[i] = c.evalsha(redis)
-	}
-	results := redis.DoMulti(ctx, cmds...)
-
-	var again []rueidis.Completed
-	var at []int
-	for i, result := range results {
-		if forgotten(result) {
-			again, at = append(again, calls[i].eval(redis)), append(at, i)
-		}
-	}
-	if len(again) > 0 {
-		for i, result := range redis.DoMulti(ctx, again...) {
-			results[at[i]] = result
-		}
-	}
-	return results
-}
-
+// forgotten reports whether the server does not know the script, and so has not run it.
 func forgotten(result rueidis.RedisResult) bool {
 	reply, ok := rueidis.IsRedisErr(result.Error())
 	return ok && reply.IsNoScript()
+}
+
+// do makes one call.
+func (c Call) do(ctx context.Context, redis rueidis.Client) (result rueidis.RedisResult) {
+	evaluate(func(write form) bool {
+		result = redis.Do(ctx, write(c, redis))
+		return forgotten(result)
+	})
+	return result
+}
+
+// DoAll makes many calls in one pipeline. Only those whose script the server has forgotten
+// are sent again: the others have been executed.
+func (r *Redis) DoAll(ctx context.Context, calls []Call) []rueidis.RedisResult {
+	r.sent.n.Add(int64(len(calls)))
+	results := make([]rueidis.RedisResult, len(calls))
+	places := make([]int, len(calls))
+	for i := range places {
+		places[i] = i
+	}
+	evaluate(func(write form) bool {
+		places = r.pipeline(ctx, calls, places, write, results)
+		return len(places) > 0
+	})
+	return results
+}
+
+// pipeline sends the calls at these places and fills in their results. It returns the places
+// of those whose script the server has forgotten.
+func (r *Redis) pipeline(ctx context.Context, calls []Call, places []int, write form, results []rueidis.RedisResult) (again []int) {
+	mark, tracks := r.Mark(), r.Tracks() && slices.ContainsFunc(calls, func(c Call) bool { return len(c.Track) > 0 })
+	cmds := make([]rueidis.Completed, 0, 1+3*len(places))
+	if tracks {
+		cmds = append(cmds, r.trackingOn())
+	}
+	for _, i := range places {
+		cmds = append(cmds, write(calls[i], r.Client))
+		if tracks {
+			cmds = r.appendReads(cmds, calls[i].Track)
+		}
+	}
+	replies := r.Client.DoMulti(ctx, cmds...)
+	if tracks {
+		r.trackingAnswered(replies[0], mark)
+		replies = replies[1:]
+	}
+	for _, i := range places {
+		results[i], replies = replies[0], replies[1:]
+		if forgotten(results[i]) {
+			again = append(again, i)
+		}
+		if tracks {
+			replies = r.readsAnswered(replies, calls[i].Track, !forgotten(results[i]))
+		}
+	}
+	return again
 }

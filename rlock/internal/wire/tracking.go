@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"context"
 	"sync/atomic"
 
 	"github.com/redis/rueidis"
@@ -72,59 +71,36 @@ func (r *Redis) OnKeysChanged(changed func(keys []string)) { r.tracking.changed.
 // until a connection has ended.
 func (r *Redis) Tracks() bool { return r.tracking.on && r.tracking.refused.Load() != r.Mark() }
 
-// doTracked is doAll where some calls have keys to be tracked. Each is followed by a command
-// that reads the keys, for which CACHING is set: reading is what has them tracked. A key that
-// is not there any more by then is as good as one that Redis tells of.
-func (r *Redis) doTracked(ctx context.Context, calls []Call) []rueidis.RedisResult {
-	mark := r.Mark()
-	results := make([]rueidis.RedisResult, len(calls))
-	all := make([]int, len(calls))
-	for i := range all {
-		all[i] = i
-	}
-	again := r.pipeline(ctx, mark, calls, all, Call.evalsha, results)
-	if len(again) > 0 {
-		r.pipeline(ctx, mark, calls, again, Call.eval, results)
-	}
-	return results
+// trackingOn begins a pipeline that tracks.
+func (r *Redis) trackingOn() rueidis.Completed {
+	return r.Client.B().ClientTracking().On().Optin().Noloop().Build()
 }
 
-// pipeline sends the calls at these places and fills in their results. It returns the places
-// of those whose script the server does not know.
-func (r *Redis) pipeline(ctx context.Context, mark uint64, calls []Call, places []int, build func(Call, rueidis.Client) rueidis.Completed, results []rueidis.RedisResult) (again []int) {
-	b, tracks := r.Client.B, r.Tracks()
-	cmds := make([]rueidis.Completed, 0, 1+3*len(places))
-	if tracks {
-		cmds = append(cmds, b().ClientTracking().On().Optin().Noloop().Build())
+func (r *Redis) trackingAnswered(reply rueidis.RedisResult, mark uint64) {
+	if err := reply.Error(); err != nil && Answered(err) {
+		r.tracking.refused.Store(mark)
 	}
-	for _, i := range places {
-		cmds = append(cmds, build(calls[i], r.Client))
-		if keys := calls[i].Track; tracks && len(keys) > 0 {
-			cmds = append(cmds, b().ClientCaching().Yes().Build(), b().Exists().Key(keys...).Build())
+}
+
+// appendReads has the keys of a call tracked that has just been appended: reading them, with
+// CACHING set, is what does it.
+func (r *Redis) appendReads(cmds []rueidis.Completed, keys []string) []rueidis.Completed {
+	if len(keys) == 0 {
+		return cmds
+	}
+	return append(cmds, r.Client.B().ClientCaching().Yes().Build(), r.Client.B().Exists().Key(keys...).Build())
+}
+
+// readsAnswered reads the replies to what appendReads has appended, and returns those that
+// follow. A key that is not there any more after its call is as good as one that Redis tells of.
+func (r *Redis) readsAnswered(replies []rueidis.RedisResult, keys []string, called bool) []rueidis.RedisResult {
+	if len(keys) == 0 {
+		return replies
+	}
+	if there, err := replies[1].AsInt64(); called && err == nil && there < int64(len(keys)) {
+		if changed := r.tracking.changed.Load(); changed != nil {
+			(*changed)(keys)
 		}
 	}
-	replies := r.Client.DoMulti(ctx, cmds...)
-	at := 0
-	if tracks {
-		at++
-		if err := replies[0].Error(); err != nil && Answered(err) {
-			r.tracking.refused.Store(mark)
-		}
-	}
-	for _, i := range places {
-		results[i] = replies[at]
-		if forgotten(results[i]) {
-			again = append(again, i)
-		}
-		at++
-		if keys := calls[i].Track; tracks && len(keys) > 0 {
-			at += 2
-			if there, err := replies[at-1].AsInt64(); err == nil && there < int64(len(keys)) && !forgotten(results[i]) {
-				if changed := r.tracking.changed.Load(); changed != nil {
-					(*changed)(keys)
-				}
-			}
-		}
-	}
-	return again
+	return replies[2:]
 }

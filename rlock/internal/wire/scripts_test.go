@@ -1,0 +1,65 @@
+package wire_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+func TestACallWhoseScriptTheServerHasForgottenIsSentAgain(t *testing.T) {
+	redis := open(t)
+	keys, err := redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"})
+	require.NoError(t, err)
+	id := wire.NewID()
+	release := redis.Step(wire.PlainStep, &keys, wire.Step{Leave: "x" + id.Owner(1, false)})
+	ways := map[string]func() error{
+		"one": func() error { return redis.Do(t.Context(), release).Error() },
+		"one and a message": func() error {
+			return redis.DoAndTell(t.Context(), release, wire.ClientMessage{Verb: wire.Forced, Owner: id.Owner(1, false), Lock: "lock"}).Error()
+		},
+		"one that replicas must have": func() error {
+			_, err := redis.DoReplicated(t.Context(), release, time.Second, func(result rueidis.RedisResult) (wire.Answer, error) {
+				return wire.Answer{}, result.Error()
+			}, release)
+			return err
+		},
+	}
+	for name, send := range ways {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, redis.Client.Do(t.Context(), redis.Client.B().ScriptFlush().Build()).Error())
+			require.NoError(t, send(), "forgotten")
+			require.NoError(t, send(), "known")
+		})
+	}
+}
+
+func TestOnlyTheCallsWhoseScriptTheServerHasForgottenAreSentAgain(t *testing.T) {
+	redis := open(t)
+	keys, err := redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"})
+	require.NoError(t, err)
+	id := wire.NewID()
+	acquire := func() wire.Call {
+		return wire.Acquire.Call(3, keys.Key, keys.Queue, keys.Window, "30000", id.Owner(1, false))
+	}
+	require.Error(t, redis.Do(t.Context(), wire.Acquire.Call(0)).Error(), "it is known now, and has changed nothing")
+	release := redis.Step(wire.PlainStep, &keys, wire.Step{Leave: "x" + id.Owner(1, false)})
+
+	results := redis.DoAll(t.Context(), []wire.Call{release, acquire(), release, acquire()})
+	require.Len(t, results, 4)
+	left, err := results[0].AsInt64()
+	require.NoError(t, err)
+	assert.Zero(t, left)
+	_, err = results[1].ToMessage()
+	assert.True(t, rueidis.IsRedisNil(err), "it is granted")
+	left, err = results[2].AsInt64()
+	require.NoError(t, err)
+	assert.Zero(t, left)
+	denial, err := results[3].ToArray()
+	require.NoError(t, err, "it was executed once")
+	assert.Len(t, denial, 2)
+}
