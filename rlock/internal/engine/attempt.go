@@ -24,34 +24,34 @@ const (
 // attempt sends one command for w, and deals with the answer. The mutex is held before and
 // after.
 func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Time) {
-	c, v := r.client, &w.Value
-	t := v.ticket
+	c := r.client
+	t := w.ticket
 	switch op {
 	case acquiring:
-		t = c.newTenure(r, v.Request, c.lingerOf(r, &v.Request) > 0 && !r.backsOff(now), now)
+		t = c.newTenure(r, w.Request, c.lingerOf(r, &w.Request) > 0 && !r.backsOff(now), now)
 	case joining:
-		t = r.newTicket(v.Request, now)
+		t = r.newTicket(w.Request, now)
 	case looking:
 		t.phase, t.called = lookedFor, false
-		t.sending(now, c.leaseOf(v.Request))
+		t.sending(now, c.leaseOf(w.Request))
 	}
-	v.ticket = t
-	v.nudge = false
+	w.ticket = t
+	w.nudge = false
 	r.inFlight++
 	r.since = now
 	r.shard.mu.Unlock()
-	l, flight := t.send(ctx, op, v.Quit)
+	l, flight := t.send(ctx, op, w.Quit)
 	r.shard.mu.Lock()
 
 	now = time.Now()
 	if flight != nil && flight.leave(&l) {
-		v.ticket = nil // its answer is dealt with when it comes
+		w.ticket = nil // its answer is dealt with when it comes
 		return
 	}
-	if l.place != nil && l.err != nil && ctx.Err() != nil && !v.granted {
+	if l.place != nil && l.err != nil && ctx.Err() != nil && !w.granted {
 		landed := l // a copy, so that that of most attempts stays off the heap
 		if c.Redis.Start(func() { r.undo(t, landed) }) {
-			v.ticket = nil
+			w.ticket = nil
 			return
 		}
 	}
@@ -104,7 +104,6 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 	if a.Granted {
 		t.trust.Confirmed()
 	}
-	v := &w.Value
 	called := t.called
 	t.called = false
 	switch {
@@ -113,36 +112,36 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 		if ran {
 			t.unanswered()
 		}
-		v.failed(f, err, now)
+		w.failed(f, err, now)
 	case err != nil:
-		v.ticket = nil
+		w.ticket = nil
 		if ran {
 			t.ghost = !l.settled
 			t.disown(now)
 		} else {
 			t.end()
 		}
-		v.failed(f, err, now)
+		w.failed(f, err, now)
 	case a.Refused != nil:
-		v.ticket = nil
+		w.ticket = nil
 		if a.Released {
 			t.end()
 		} else {
 			t.disown(now)
 		}
 		f, err := wire.Diagnose(a.Refused)
-		v.failed(f, err, now)
+		w.failed(f, err, now)
 	case a.Granted && op == joining && !r.worthTaking(t, now): // see take
-		t.phase, t.trust, v.lookAt = queued, lease.Trust{}, now
+		t.phase, t.trust, w.lookAt = queued, lease.Trust{}, now
 	case a.Granted:
-		v.ticket = nil
+		w.ticket = nil
 		t.tokens.take(a.Counter, t.tokens.asked())
 		switch {
 		case c.Closed.Load():
 			t.disown(now)
 		case !t.trust.Valid(now):
 			t.disown(now)
-			v.failed(wire.NotNow, fmt.Errorf("the grant came after %v, when its lease was nearly over", now.Sub(t.trust.SentAt()).Round(time.Millisecond)), now)
+			w.failed(wire.NotNow, fmt.Errorf("the grant came after %v, when its lease was nearly over", now.Sub(t.trust.SentAt()).Round(time.Millisecond)), now)
 		default:
 			t.claimed = op == joining
 			t.contested = t.contested || op == looking
@@ -154,43 +153,42 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 			w.Wake()
 		}
 	case op == acquiring:
-		v.ticket = nil
+		w.ticket = nil
 		t.end()
-		v.err, v.fails, v.shut, v.denied = nil, 0, time.Time{}, true
-		v.nudge, v.holder = a.Holder == "", a.Holder
+		w.err, w.fails, w.shut, w.denied = nil, 0, time.Time{}, true
+		w.nudge, w.holder = a.Holder == "", a.Holder
 		r.met(a.Holder, now)
-		if wire.Lingers(a.Holder) && !v.queues(now) && !v.called {
-			v.called, v.again = true, now.Add(c.callTime(now.Sub(t.trust.SentAt())))
+		if wire.Lingers(a.Holder) && !w.queues(now) && !w.called {
+			w.called, w.again = true, now.Add(c.callTime(now.Sub(t.trust.SentAt())))
 		}
-		if v.Wait > 0 {
+		if w.Wait > 0 {
 			r.subscribe()
 		}
 	case a.Place == wire.NoPlace: // Redis has lost it
-		v.ticket = nil
+		w.ticket = nil
 		t.end()
 	default:
 		t.phase = queued
 		t.seen = t.trust.SentAt()
 		t.trust = lease.Trust{}
-		v.err, v.fails, v.shut = nil, 0, time.Time{}
+		w.err, w.fails, w.shut = nil, 0, time.Time{}
 		r.placed(w, a, now)
 		if called {
-			v.lookAt = now
+			w.lookAt = now
 		}
 	}
 }
 
 // placed notes where a ticket stands in the queue, and when to look for it again.
 func (r *room) placed(w *waiter, a wire.Answer, now time.Time) {
-	v := &w.Value
-	v.holder = a.Holder
+	w.holder = a.Holder
 	r.met(a.Holder, now)
 	sleep := lookTime
 	if a.TTL >= 0 { // the holder, and those before this ticket, may be dead
 		left := min(wire.Milliseconds(a.TTL), sleep)
 		sleep = min(sleep, left+time.Millisecond+wire.Jitter(min(left/10, 20*time.Millisecond)))
 	}
-	if a.Window >= 0 && (a.Place >= wire.FirstPlace || v.shared) {
+	if a.Window >= 0 && (a.Place >= wire.FirstPlace || w.shared) {
 		sleep = min(sleep, wire.Milliseconds(a.Window)+time.Millisecond)
 	}
 	if a.Place >= wire.FirstPlace {
@@ -199,14 +197,14 @@ func (r *room) placed(w *waiter, a wire.Answer, now time.Time) {
 			r.usher()
 		}
 		if guestHolds {
-			sleep = min(sleep, v.followGuest(a.TTL, now))
+			sleep = min(sleep, w.followGuest(a.TTL, now))
 		}
 	}
-	if v.ticket.polls {
-		v.polls++
-		sleep = min(sleep, wire.Jitter(min(firstPoll<<min(v.polls-1, 10), lastPoll)))
+	if w.ticket.polls {
+		w.polls++
+		sleep = min(sleep, wire.Jitter(min(firstPoll<<min(w.polls-1, 10), lastPoll)))
 	}
-	v.lookAt = now.Add(sleep)
+	w.lookAt = now.Add(sleep)
 	if a.Place == wire.YieldsPlace {
 		r.giveWay()
 	}

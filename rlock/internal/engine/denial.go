@@ -18,15 +18,15 @@ func (d *denial) Unwrap() error { return d.reason }
 
 // refusal is what a caller gets whose wait is over. The words are for a handle: nobody
 // reads those of a TryLock, which may be called in a loop.
-func (r *room) refusal(v *waiting) error {
+func (r *room) refusal(w *waiter) error {
 	reason := ErrNotAcquired
 	if r.tenure == nil && r.inFlight > 0 {
 		reason = ErrUnanswered
 	}
-	if v.hold == nil {
+	if w.hold == nil {
 		return reason
 	}
-	if holder := r.holder(v); holder != "" {
+	if holder := r.holder(w); holder != "" {
 		return &denial{reason, holder}
 	}
 	return reason
@@ -34,18 +34,18 @@ func (r *room) refusal(v *waiting) error {
 
 // holder says in whose hands the lock was when this client last heard of it, "" if it does
 // not know.
-func (r *room) holder(v *waiting) string {
+func (r *room) holder(w *waiter) string {
 	switch {
 	case r.tenure != nil:
 		return "held by " + r.tenure.owner.words() + " of this process"
-	case v.holder == "" || len(v.holder) < wire.TenureLen:
+	case w.holder == "" || len(w.holder) < wire.TenureLen:
 		return ""
-	case !wire.IsOurs(v.holder):
-		return fmt.Sprintf("held by %s, which is no client of rlock", v.holder)
-	case v.holder[:len(r.client.ID.Prefix)] == r.client.ID.Prefix:
+	case !wire.IsOurs(w.holder):
+		return fmt.Sprintf("held by %s, which is no client of rlock", w.holder)
+	case w.holder[:len(r.client.ID.Prefix)] == r.client.ID.Prefix:
 		return "" // it has been released since, or is about to be
 	}
-	return fmt.Sprintf("held by %s of another client", v.holder)
+	return fmt.Sprintf("held by %s of another client", w.holder)
 }
 
 // words names the owner as its code knows it.

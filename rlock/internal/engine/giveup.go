@@ -20,22 +20,22 @@ var ErrUnanswered = fmt.Errorf("%w, or is about to be: an answer is not in yet",
 func (r *room) giveUp(ctx context.Context, w *waiter, err error) error {
 	holder := ""
 	if errors.Is(err, context.DeadlineExceeded) {
-		holder = r.holder(&w.Value)
+		holder = r.holder(w)
 	}
-	wasHead := r.queue.Head() == w
+	wasHead := r.head() == w
 	r.leaveQueue(w)
 	now := time.Now()
-	r.inherit(w.Value.ticket, w.Value.lookAt, now)
-	w.Value.ticket = nil
+	r.inherit(w.ticket, w.lookAt, now)
+	w.ticket = nil
 	switch {
 	case wasHead && r.tenure == nil:
 		r.wakeHead()
 	case wasHead && r.tenure.shared:
 		r.admit(now, false)
 	}
-	c, n, v := r.client, r.name, w.Value
+	c, n, req, began, waits := r.client, r.name, w.Request, w.began, w.waits
 	r.shard.counts.gaveUp(err, ctx.Err() != nil)
-	r.shard.counts.Waited += now.Sub(v.began)
+	r.shard.counts.Waited += now.Sub(began)
 	r.leave(w)
 	switch {
 	case errors.Is(err, ErrNotAcquired):
@@ -44,8 +44,8 @@ func (r *room) giveUp(ctx context.Context, w *waiter, err error) error {
 	default:
 		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
 	}
-	if c.Watches(&v.Request) {
-		c.tellGaveUp(ctx, n, &v.Request, err, now.Sub(v.began), v.waits)
+	if c.Watches(&req) {
+		c.tellGaveUp(ctx, n, &req, err, now.Sub(began), waits)
 	}
 	return err
 }
@@ -53,12 +53,12 @@ func (r *room) giveUp(ctx context.Context, w *waiter, err error) error {
 // leaveWith ends the wait of a waiter that has the lock. It is called with the mutex held,
 // and gives it back.
 func (r *room) leaveWith(ctx context.Context, w *waiter) error {
-	c, n, v := r.client, r.name, &w.Value
-	if !c.Watches(&v.Request) {
+	c, n := r.client, r.name
+	if !c.Watches(&w.Request) {
 		r.leave(w)
 		return nil
 	}
-	req, waited, waits := v.Request, v.waited, v.waits
+	req, waited, waits := w.Request, w.waited, w.waits
 	r.leave(w)
 	c.tellAcquired(ctx, n, &req, req.Way, waited, waits)
 	return nil
@@ -66,7 +66,7 @@ func (r *room) leaveWith(ctx context.Context, w *waiter) error {
 
 // leave ends the wait, whatever came of it, and gives the mutex back.
 func (r *room) leave(w *waiter) {
-	if w.Value.waits {
+	if w.waits {
 		r.shard.counts.Waiting--
 	}
 	w.Drain()
@@ -75,18 +75,18 @@ func (r *room) leave(w *waiter) {
 }
 
 // failed notes an error, and how long to wait before the next attempt.
-func (v *waiting) failed(f wire.Fault, err error, now time.Time) {
+func (w *waiter) failed(f wire.Fault, err error, now time.Time) {
 	switch {
 	case !errors.Is(err, rueidis.ErrClosing):
-		v.shut = time.Time{}
-	case v.shut.IsZero():
-		v.shut = now
-	case now.Sub(v.shut) >= shutTime:
+		w.shut = time.Time{}
+	case w.shut.IsZero():
+		w.shut = now
+	case now.Sub(w.shut) >= shutTime:
 		f, err = wire.Never, fmt.Errorf("%w: the rueidis client in Config.Client is: %w", wire.ErrClosed, err)
 	}
-	v.err = err
-	v.fatal = f == wire.Never
-	v.rest = now.Add(wire.Jitter(min(wire.FirstRetry<<min(v.fails, 10), wire.LastRetry)))
-	v.lookAt = v.rest
-	v.fails++
+	w.err = err
+	w.fatal = f == wire.Never
+	w.rest = now.Add(wire.Jitter(min(wire.FirstRetry<<min(w.fails, 10), wire.LastRetry)))
+	w.lookAt = w.rest
+	w.fails++
 }

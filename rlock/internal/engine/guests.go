@@ -50,18 +50,18 @@ func (r *room) dismiss() {
 // lookNow has every ticket here looked for, and every waiter look whether it can join: the
 // lock may be free, or a message may have been lost.
 func (r *room) lookNow(now time.Time) {
-	for w := range r.queue.All {
-		w.Value.lookNow(now)
+	for w := range r.waiters {
+		w.lookNow(now)
 		w.Wake()
 	}
 }
 
 // lookNow has the ticket looked for, again if a command is in flight: its answer may be
 // older than the reason to look.
-func (v *waiting) lookNow(now time.Time) {
-	v.lookAt = now
-	if v.ticket != nil && v.ticket.phase != queued {
-		v.ticket.called = true
+func (w *waiter) lookNow(now time.Time) {
+	w.lookAt = now
+	if w.ticket != nil && w.ticket.phase != queued {
+		w.ticket.called = true
 	}
 }
 
@@ -69,14 +69,14 @@ func (v *waiting) lookNow(now time.Time) {
 // milliseconds. Some guests publish nothing when they release the lock: Redisson's spin
 // lock. So the first ticket looks soon after the lock has been taken or renewed, and less
 // and less often while nothing changes.
-func (v *waiting) followGuest(ttl int64, now time.Time) time.Duration {
+func (w *waiter) followGuest(ttl int64, now time.Time) time.Duration {
 	left := wire.Milliseconds(ttl)
 	if ttl < 0 || left > longGuestLease {
 		return lookTime // nothing would show that the lock has been taken again
 	}
-	if ends := now.Add(left); ends.Sub(v.guestEnds).Abs() > guestNoise {
-		v.guestEnds, v.guestLooks = ends, 0
+	if ends := now.Add(left); ends.Sub(w.guestEnds).Abs() > guestNoise {
+		w.guestEnds, w.guestLooks = ends, 0
 	}
-	v.guestLooks++
-	return wire.Jitter(firstGuestLook << min(v.guestLooks-1, 10))
+	w.guestLooks++
+	return wire.Jitter(firstGuestLook << min(w.guestLooks-1, 10))
 }

@@ -117,9 +117,9 @@ func (l *Lock) Here(o Owner) (taken, freeing bool) {
 	if t := r.current(now); t != nil {
 		return t.phase == held && !t.holds(o), false
 	}
-	head := r.queue.Head()
-	live := head != nil && !head.Value.over() // or it is on its way out
-	return live && head.Value.Wait > 0 && !l.IsSilent(), !live && (head != nil || r.inFlight > 0)
+	head := r.head()
+	live := head != nil && !head.over() // or it is on its way out
+	return live && head.Wait > 0 && !l.IsSilent(), !live && (head != nil || r.inFlight > 0)
 }
 
 // IsSilent reports whether the server is taken for dead: it leaves commands for this or any

@@ -71,15 +71,15 @@ func (t *tenure) tellLongHolds(now time.Time) {
 const selfWait = time.Second
 
 // patienceLeft is how long the wait may go on until it is told as a long one.
-func (r *room) patienceLeft(v *waiting, now time.Time) time.Duration {
-	left, waited := Forever, now.Sub(v.began)
-	if v.Whole != nil {
+func (r *room) patienceLeft(w *waiter, now time.Time) time.Duration {
+	left, waited := Forever, now.Sub(w.began)
+	if w.Whole != nil {
 		return left
 	}
-	if limit := r.client.Config.LongWait; limit > 0 && !v.long {
+	if limit := r.client.Config.LongWait; limit > 0 && !w.long {
 		left = limit - waited
 	}
-	if !v.selfTold && r.heldByCaller(v) {
+	if !w.selfTold && r.heldByCaller(w) {
 		left = min(left, selfWait-waited)
 	}
 	return left
@@ -87,8 +87,8 @@ func (r *room) patienceLeft(v *waiting, now time.Time) time.Duration {
 
 // heldByCaller reports whether the goroutine that waits has acquired the lock itself, in
 // another owner's name.
-func (r *room) heldByCaller(v *waiting) bool {
-	caller := v.caller()
+func (r *room) heldByCaller(w *waiter) bool {
+	caller := w.caller()
 	if r.tenure == nil || caller == 0 {
 		return false
 	}
@@ -102,15 +102,15 @@ func (r *room) heldByCaller(v *waiting) bool {
 
 // tellLongWait logs a wait that has lasted too long, with the holder as far as it is known.
 // The mutex is held.
-func (r *room) tellLongWait(v *waiting, now time.Time) {
+func (r *room) tellLongWait(w *waiter, now time.Time) {
 	message := "rlock: a call waits for a lock for a long time"
-	if limit := r.client.Config.LongWait; !v.selfTold && r.heldByCaller(v) && now.Sub(v.began) >= selfWait {
+	if limit := r.client.Config.LongWait; !w.selfTold && r.heldByCaller(w) && now.Sub(w.began) >= selfWait {
 		message = "rlock: a call waits for a lock that its own goroutine holds: use the context of the Hold, or WithOwner, to nest"
-		v.selfTold = true
+		w.selfTold = true
 	} else if limit > 0 {
-		v.long = true
+		w.long = true
 	}
-	holder, where := v.holder, ""
+	holder, where := w.holder, ""
 	if t := r.tenure; t != nil && len(t.levels) > 0 {
 		first := &t.levels[0]
 		holder, where = t.text[:wire.TenureLen]+first.Owner.String(), first.place.Known().String()
@@ -118,7 +118,7 @@ func (r *room) tellLongWait(v *waiting, now time.Time) {
 			where = p.Place().Known().String()
 		}
 	}
-	r.client.Config.Logger.Warn(message, "lock", r.name.Key, "kind", r.name.kindOf(v.shared),
-		"owner", v.Owner, "waited", now.Sub(v.began).Round(time.Millisecond), "place", v.place.Known().String(),
+	r.client.Config.Logger.Warn(message, "lock", r.name.Key, "kind", r.name.kindOf(w.shared),
+		"owner", w.Owner, "waited", now.Sub(w.began).Round(time.Millisecond), "place", w.place.Known().String(),
 		"holder", holder, "holder_place", where)
 }

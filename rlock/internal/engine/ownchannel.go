@@ -67,7 +67,7 @@ func (r *room) tenureOf(owner string) *tenure {
 		return t
 	}
 	if w := r.waiterWith(owner); w != nil {
-		return w.Value.ticket
+		return w.ticket
 	}
 	return nil
 }

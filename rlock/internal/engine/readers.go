@@ -31,20 +31,20 @@ func (t *tenure) join(now time.Time, req Request) {
 // join.
 func (r *room) admit(now time.Time, all bool) {
 	t := r.tenure
-	for w := r.queue.Head(); w != nil && w.Value.shared && (all || t.mayPass(now, w.Value.Request)); w = r.queue.Head() {
+	for w := r.head(); w != nil && w.shared && (all || t.mayPass(now, w.Request)); w = r.head() {
 		r.admitBeside(w, ByJoining, now)
-		r.admitOwner(w.Value.Owner, now)
+		r.admitOwner(w.Owner, now)
 	}
 }
 
 // giveWay puts the writers at the head of the queue behind the waiting readers: as long
 // as Redisson's readers keep the writers out, readers have a turn now and then.
 func (r *room) giveWay() {
-	for reader := range r.queue.All {
-		if !reader.Value.shared {
+	for reader := range r.waiters {
+		if !reader.shared {
 			continue
 		}
-		for w := r.queue.Head(); w != nil && !w.Value.shared; w = r.queue.Head() {
+		for w := r.head(); w != nil && !w.shared; w = r.head() {
 			r.leaveQueue(w)
 			r.joinQueue(w)
 		}

@@ -58,7 +58,7 @@ func (c *Client) unlock(ctx context.Context, n *Name, o Owner, shared bool, h *h
 		}
 		r.current(now) // the levels that are left may have asked for less
 		r.exit()
-	} else if w := r.queue.Head(); w != nil && t.mayPass(now, w.Value.Request) {
+	} else if w := r.head(); w != nil && t.mayPass(now, w.Request) {
 		r.grant(t, w, ByHandoff, now)
 		w.Wake()
 		r.exit()
@@ -173,12 +173,12 @@ func (r *room) finishRelease(t *tenure, o Owner, next *tenure, wasTicket, first 
 // nextTicket returns a ticket for the next waiter here, to join with the release; nil if
 // there is none, or it could not be told of a grant yet.
 func (r *room) nextTicket(now time.Time) *tenure {
-	w := r.queue.Head()
-	if w == nil || w.Value.ticket != nil || !w.Value.queues(now) || !r.listening() || r.client.Closed.Load() {
+	w := r.head()
+	if w == nil || w.ticket != nil || !w.queues(now) || !r.listening() || r.client.Closed.Load() {
 		return nil
 	}
-	w.Value.ticket = r.newTicket(w.Value.Request, now)
-	return w.Value.ticket
+	w.ticket = r.newTicket(w.Request, now)
+	return w.ticket
 }
 
 // release takes the tenure out of Redis, and puts next into the queue in the same command

@@ -59,7 +59,7 @@ type room struct {
 	// queue has the waiters of this client. Only its head acquires or joins Redis'
 	// queue, while there is no tenure or with the release of it; of a strict lock each
 	// waiter joins.
-	queue waitqueue.Queue[waiting]
+	queue waitqueue.Queue[*waiter]
 	// crowd counts by owner the waiters that joined the queue behind others. So at most
 	// one waiter is not counted, and that is the head. Owners that are goroutines are not
 	// counted either: they wait in one place.
@@ -154,18 +154,18 @@ func (r *room) current(now time.Time) *tenure {
 func (r *room) grant(t *tenure, w *waiter, way Way, now time.Time) {
 	r.leaveQueue(w)
 	r.had(w, way, now)
-	if own := w.Value.ticket; own != t {
+	if own := w.ticket; own != t {
 		r.giveBack(own, now)
 	}
-	w.Value.ticket = nil
+	w.ticket = nil
 	r.dismiss()
 	if was := r.tenure; was != nil && was != t {
 		was.lose(errGone)
 		was.end()
 	}
 	r.tenure = t
-	t.begin(now, w.Value.Request)
-	r.admitOwner(w.Value.Owner, now)
+	t.begin(now, w.Request)
+	r.admitOwner(w.Owner, now)
 	if t.shared {
 		r.admit(now, true)
 	}
@@ -174,25 +174,24 @@ func (r *room) grant(t *tenure, w *waiter, way Way, now time.Time) {
 // admitBeside gives w a level of its own beside those that the tenure has.
 func (r *room) admitBeside(w *waiter, way Way, now time.Time) {
 	r.leaveQueue(w)
-	r.giveBack(w.Value.ticket, now)
-	w.Value.ticket = nil
+	r.giveBack(w.ticket, now)
+	w.ticket = nil
 	r.had(w, way, now)
-	r.tenure.nest(now, w.Value.Request)
+	r.tenure.nest(now, w.Request)
 	w.Wake()
 }
 
 // admitOwner admits the other waiters of o, which has just been granted the lock: an
 // owner does not wait for itself.
 func (r *room) admitOwner(o Owner, now time.Time) {
-	if head := r.queue.Head(); r.crowd[o] == 0 && (head == nil || head.Value.Owner != o) {
+	if head := r.head(); r.crowd[o] == 0 && (head == nil || head.Owner != o) {
 		return
 	}
-	for w := range r.queue.All {
-		v := &w.Value
+	for w := range r.waiters {
 		switch {
-		case v.Owner != o:
-		case r.tenure.shared && !v.shared:
-			v.err, v.fatal = errUpgrade(o), true
+		case w.Owner != o:
+		case r.tenure.shared && !w.shared:
+			w.err, w.fatal = errUpgrade(o), true
 			w.Wake()
 		default:
 			r.admitBeside(w, ByNesting, now)
@@ -200,30 +199,47 @@ func (r *room) admitOwner(o Owner, now time.Time) {
 	}
 }
 
+// head returns the first waiter, nil if there is none.
+func (r *room) head() *waiter {
+	if first := r.queue.Head(); first != nil {
+		return first.Value
+	}
+	return nil
+}
+
+// waiters calls yield with each waiter in order. That one may leave meanwhile.
+func (r *room) waiters(yield func(*waiter) bool) {
+	for place := range r.queue.All {
+		if !yield(place.Value) {
+			return
+		}
+	}
+}
+
 // joinQueue puts w at the end of the queue, which it leaves by leaveQueue.
 func (r *room) joinQueue(w *waiter) {
-	if v := &w.Value; r.queue.Len() > 0 && v.Owner.ID >= firstOwner {
+	if r.queue.Len() > 0 && w.Owner.ID >= firstOwner {
 		if r.crowd == nil {
 			r.crowd = make(map[Owner]int)
 		}
-		r.crowd[v.Owner]++
-		v.counted = true
+		r.crowd[w.Owner]++
+		w.counted = true
 	}
-	r.queue.Join(w)
+	r.queue.Join(w.Waiter)
 }
 
 func (r *room) leaveQueue(w *waiter) {
-	if v := &w.Value; r.queue.Leave(w) && v.counted {
-		v.counted = false
-		if r.crowd[v.Owner]--; r.crowd[v.Owner] == 0 {
-			delete(r.crowd, v.Owner)
+	if r.queue.Leave(w.Waiter) && w.counted {
+		w.counted = false
+		if r.crowd[w.Owner]--; r.crowd[w.Owner] == 0 {
+			delete(r.crowd, w.Owner)
 		}
 	}
 }
 
 // wakeHead has the head of the queue look what it can do, since the lock may be free.
 func (r *room) wakeHead() {
-	if w := r.queue.Head(); w != nil {
+	if w := r.head(); w != nil {
 		w.Wake()
 	}
 }

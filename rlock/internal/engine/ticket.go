@@ -98,10 +98,10 @@ func (r *room) noticed(n wire.Notice, now time.Time) bool {
 		return r.tenure != nil && isOf(r.tenure) || slices.ContainsFunc(r.leaving, isOf)
 	case !n.Granted:
 		r.usher()
-		w.Value.lookNow(now)
+		w.lookNow(now)
 		w.Wake()
-	case w.Value.ticket.phase != queued:
-		w.Value.ticket.called = true // the answer on its way may be older
+	case w.ticket.phase != queued:
+		w.ticket.called = true // the answer on its way may be older
 	default:
 		r.take(w, n, now)
 	}
@@ -116,8 +116,8 @@ func (r *room) worthTaking(t *tenure, now time.Time) bool {
 }
 
 func (r *room) waiterWith(ticket string) *waiter {
-	for w := range r.queue.All {
-		if t := w.Value.ticket; t != nil && t.text == ticket {
+	for w := range r.waiters {
+		if t := w.ticket; t != nil && t.text == ticket {
 			return w
 		}
 	}
@@ -127,8 +127,7 @@ func (r *room) waiterWith(ticket string) *waiter {
 // take gives w the lock that its ticket was granted, or has it look first if too little of
 // the claim is certain.
 func (r *room) take(w *waiter, n wire.Notice, now time.Time) {
-	v := &w.Value
-	t := v.ticket
+	t := w.ticket
 	t.sending(t.seen, claimLease)
 	t.trust.Confirmed()
 	if r.worthTaking(t, now) && (t.tokens == nil || n.Reserved > 0) {
@@ -138,7 +137,7 @@ func (r *room) take(w *waiter, n wire.Notice, now time.Time) {
 		r.grant(t, w, ByQueue, now)
 	} else {
 		t.trust = lease.Trust{}
-		v.lookAt = now
+		w.lookAt = now
 	}
 	w.Wake()
 }
@@ -154,11 +153,11 @@ func (r *room) giveBack(t *tenure, now time.Time) {
 // inherit gives the ticket of a waiter that leaves to the next one, if it can stand for
 // it. It keeps its place in the queue.
 func (r *room) inherit(t *tenure, lookAt, now time.Time) {
-	next := r.queue.Head()
-	if t != nil && t.phase == queued && next != nil && next.Value.ticket == nil && next.Value.shared == t.shared &&
-		next.Value.queues(now) && !r.name.kind().strict {
+	next := r.head()
+	if t != nil && t.phase == queued && next != nil && next.ticket == nil && next.shared == t.shared &&
+		next.queues(now) && !r.name.kind().strict {
 		t.shown = shape{} // another owner's
-		next.Value.ticket, next.Value.lookAt = t, lookAt
+		next.ticket, next.lookAt = t, lookAt
 		next.Wake()
 		return
 	}

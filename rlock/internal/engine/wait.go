@@ -79,8 +79,9 @@ func (r Request) Left(began time.Time) time.Duration {
 	return r.Wait - time.Since(began)
 }
 
-// A waiting is a request that waits in the local queue. The shard's mutex protects it.
-type waiting struct {
+// A waiter is a request that waits in the local queue. The shard's mutex protects it.
+type waiter struct {
+	*waitqueue.Waiter[*waiter] // its place there
 	Request
 	began    time.Time
 	waited   time.Duration // until it was granted
@@ -117,20 +118,21 @@ type waiting struct {
 
 // had notes that the waiter has the lock.
 func (r *room) had(w *waiter, way Way, now time.Time) {
-	v := &w.Value
-	v.granted, v.Way = true, way
-	v.waited = max(now.Sub(v.began), 0)
-	r.shard.counts.Waited += v.waited
+	w.granted, w.Way = true, way
+	w.waited = max(now.Sub(w.began), 0)
+	r.shard.counts.Waited += w.waited
 }
 
 // queues reports whether the request is to wait in Redis' queue.
-func (v *waiting) queues(now time.Time) bool {
-	return v.Wait > 0 && !v.over() && (v.until.IsZero() || v.until.Sub(now) >= queueLeast)
+func (w *waiter) queues(now time.Time) bool {
+	return w.Wait > 0 && !w.over() && (w.until.IsZero() || w.until.Sub(now) >= queueLeast)
 }
 
-type waiter = waitqueue.Waiter[waiting]
-
-func newWaiter() any { return waitqueue.NewWaiter[waiting]() }
+func newWaiter() any {
+	w := &waiter{Waiter: waitqueue.NewWaiter[*waiter]()}
+	w.Value = w
+	return w
+}
 
 // acquire is the way of a blocking lock. It returns nil when the caller holds the lock;
 // otherwise nothing is held that the caller would have to release.
@@ -190,7 +192,7 @@ func (c *Client) acquire(ctx context.Context, n *Name, req Request) error {
 		return nil
 	case req.Wait <= 0 && (t != nil && t.phase != lingering || r.queue.Len() > 0):
 		r.shard.counts.Denied++
-		err := r.refusal(&waiting{Request: req})
+		err := r.refusal(&waiter{Request: req})
 		r.exit()
 		return c.refused(ctx, n, &req, err)
 	}
@@ -198,9 +200,9 @@ func (c *Client) acquire(ctx context.Context, n *Name, req Request) error {
 		r.letGo(t, now)
 	}
 	w := c.waiters.Get().(*waiter)
-	w.Value = waiting{Request: req, began: now}
+	*w = waiter{Waiter: w.Waiter, Request: req, began: now}
 	if req.Wait < Forever {
-		w.Value.until = now.Add(req.Wait)
+		w.until = now.Add(req.Wait)
 	}
 	r.joinQueue(w)
 	return r.await(ctx, w, now)
@@ -219,18 +221,18 @@ func (c *Client) CheckLease(n *Name, ask time.Duration) error {
 // await waits in the queue until w has the lock or its caller gives up. It is
 // called with the mutex held, and gives it back.
 func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
-	v, closing := &w.Value, r.client.Redis.Done()
+	closing := r.client.Redis.Done()
 	var timer *time.Timer
 	for {
 		switch {
-		case v.granted:
+		case w.granted:
 			return r.leaveWith(ctx, w)
 		case r.client.Closed.Load():
 			return r.giveUp(ctx, w, wire.ErrClosed)
-		case v.fatal:
-			return r.giveUp(ctx, w, v.err)
+		case w.fatal:
+			return r.giveUp(ctx, w, w.err)
 		case ctx.Err() != nil:
-			return r.giveUp(ctx, w, wire.TimeUp(ctx, v.err))
+			return r.giveUp(ctx, w, wire.TimeUp(ctx, w.err))
 		}
 		op, at := r.next(w, now)
 		if op != resting {
@@ -238,8 +240,8 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 			now = time.Now()
 			continue
 		}
-		if v.nudge && v.Wait <= 0 {
-			v.nudge = false
+		if w.nudge && w.Wait <= 0 {
+			w.nudge = false
 			r.inFlight++
 			r.shard.mu.Unlock()
 			err := r.nudge(ctx)
@@ -247,10 +249,10 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 			r.inFlight--
 			if now = time.Now(); err == nil {
 				r.attempt(ctx, w, acquiring, now)
-				v.nudge = false
+				w.nudge = false
 			} else {
 				f, err := wire.Diagnose(err)
-				v.failed(f, err, now)
+				w.failed(f, err, now)
 			}
 			continue
 		}
@@ -259,36 +261,36 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		// Nor is the time up while a command of a caller that has left is in flight here:
 		// the lock may be free. A server that has been silent for longer is not waited for.
 		left := Forever
-		if !v.until.IsZero() {
-			left = time.Until(v.until)
-			if v.ticket == nil && !v.denied && r.queue.Head() == w && r.tenure == nil && r.inFlight > 0 {
+		if !w.until.IsZero() {
+			left = time.Until(w.until)
+			if w.ticket == nil && !w.denied && r.head() == w && r.tenure == nil && r.inFlight > 0 {
 				left = max(left, time.Until(r.since.Add(Silence)))
 			}
-			left = max(left, v.again.Sub(now))
+			left = max(left, w.again.Sub(now))
 		}
 		switch {
-		case left <= 0 && v.ticket != nil && v.ticket.phase == queued && !v.last:
+		case left <= 0 && w.ticket != nil && w.ticket.phase == queued && !w.last:
 			// It may have the lock by now, and nobody would be served if all were
 			// impatient and each left when its turn came.
-			v.last = true
+			w.last = true
 			r.attempt(ctx, w, looking, now)
 			now = time.Now()
 			continue
-		case left <= 0 && v.err != nil:
-			return r.giveUp(ctx, w, v.err)
-		case left <= 0 || v.over():
-			return r.giveUp(ctx, w, r.refusal(v))
+		case left <= 0 && w.err != nil:
+			return r.giveUp(ctx, w, w.err)
+		case left <= 0 || w.over():
+			return r.giveUp(ctx, w, r.refusal(w))
 		}
 		if !at.IsZero() {
 			left = min(left, at.Sub(now))
 		}
-		if patience := r.patienceLeft(v, now); patience <= 0 {
-			r.tellLongWait(v, now)
+		if patience := r.patienceLeft(w, now); patience <= 0 {
+			r.tellLongWait(w, now)
 		} else {
 			left = min(left, patience)
 		}
-		head := r.queue.Head() == w
-		amongReaders := head && v.shared && r.tenure != nil && r.tenure.shared
+		head := r.head() == w
+		amongReaders := head && w.shared && r.tenure != nil && r.tenure.shared
 		if amongReaders {
 			left = min(left, readersTime)
 		}
@@ -296,12 +298,12 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		if head && r.sub != nil {
 			message = r.sub.C()
 		}
-		first := !v.waits
+		first := !w.waits
 		if first {
-			v.waits = true
+			w.waits = true
 			r.shard.counts.Waiting++
 		}
-		c, n, lock := r.client, r.name, v.Request
+		c, n, lock := r.client, r.name, w.Request
 		r.exit()
 		if first && c.Watches(&lock) {
 			c.Observer.Waiting(ctx, c.infoOf(n, lock.Owner, lock.shared))
@@ -325,7 +327,7 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		case <-elapsed:
 			slept = true
 		case <-ctx.Done():
-		case <-v.Quit:
+		case <-w.Quit:
 		case <-closing:
 		}
 		r.shard.mu.Lock()
@@ -342,35 +344,35 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 // next returns what is to be sent for w now, or until when there is nothing; the zero time
 // says until w is woken.
 func (r *room) next(w *waiter, now time.Time) (operation, time.Time) {
-	v, n := &w.Value, r.name
-	if t := v.ticket; t != nil {
+	n := r.name
+	if t := w.ticket; t != nil {
 		switch {
 		case t.phase != queued: // a release has it join, and is not answered yet
 			return resting, time.Time{}
-		case now.Before(v.lookAt):
-			return resting, v.lookAt
+		case now.Before(w.lookAt):
+			return resting, w.lookAt
 		}
 		return looking, time.Time{}
 	}
-	mayAcquire := r.queue.Head() == w && r.tenure == nil && r.inFlight == 0
+	mayAcquire := r.head() == w && r.tenure == nil && r.inFlight == 0
 	switch {
-	case now.Before(v.rest):
-		return resting, v.rest
-	case !mayAcquire && !(n.kind().strict && v.queues(now)):
+	case now.Before(w.rest):
+		return resting, w.rest
+	case !mayAcquire && !(n.kind().strict && w.queues(now)):
 		return resting, time.Time{}
-	case v.queues(now) && r.sub == nil && (r.client.lingerOf(r, &v.Request) <= 0 || r.backsOff(now)) && r.client.hub.Confirmed(n.turn):
+	case w.queues(now) && r.sub == nil && (r.client.lingerOf(r, &w.Request) <= 0 || r.backsOff(now)) && r.client.hub.Confirmed(n.turn):
 		r.subscribe() // others waited a moment ago
 	}
 	switch {
-	case mayAcquire && !v.denied && (!r.listening() || !v.queues(now)):
+	case mayAcquire && !w.denied && (!r.listening() || !w.queues(now)):
 		return acquiring, time.Time{}
-	case mayAcquire && !v.again.IsZero():
-		if now.Before(v.again) {
-			return resting, v.again
+	case mayAcquire && !w.again.IsZero():
+		if now.Before(w.again) {
+			return resting, w.again
 		}
-		v.again = time.Time{}
+		w.again = time.Time{}
 		return acquiring, time.Time{}
-	case !v.queues(now):
+	case !w.queues(now):
 		return resting, time.Time{}
 	}
 	r.subscribe()
