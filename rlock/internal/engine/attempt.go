@@ -32,11 +32,10 @@ func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Ti
 	case joining:
 		t = r.newTicket(w.Request, now)
 	case looking:
-		t.phase, t.called = lookedFor, false
+		t.phase, t.stale = lookedFor, false
 		t.sending(now, c.leaseOf(w.Request))
 	}
 	w.ticket = t
-	w.nudge = false
 	r.inFlight++
 	r.since = now
 	r.shard.mu.Unlock()
@@ -104,8 +103,8 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 	if a.Granted {
 		t.trust.Confirmed()
 	}
-	called := t.called
-	t.called = false
+	stale := t.stale
+	t.stale = false
 	switch {
 	case err != nil && op == looking:
 		t.phase = queued
@@ -144,10 +143,12 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 			w.failed(wire.NotNow, fmt.Errorf("the grant came after %v, when its lease was nearly over", now.Sub(t.trust.SentAt()).Round(time.Millisecond)), now)
 		default:
 			t.claimed = op == joining
-			t.contested = t.contested || op == looking
 			way := ByQueue
-			if op == acquiring {
+			switch op {
+			case acquiring:
 				way = ByRedis
+			case looking:
+				t.contestedAt = now // it was freed for others
 			}
 			r.grant(t, w, way, now)
 			w.Wake()
@@ -155,12 +156,16 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 	case op == acquiring:
 		w.ticket = nil
 		t.end()
-		w.err, w.fails, w.shut, w.denied = nil, 0, time.Time{}, true
-		w.nudge, w.holder = a.Holder == "", a.Holder
-		r.met(a.Holder, now)
-		if wire.Lingers(a.Holder) && !w.queues(now) && !w.called {
-			w.called, w.again = true, now.Add(c.callTime(now.Sub(t.trust.SentAt())))
+		w.err, w.fails, w.shut, w.holder = nil, 0, time.Time{}, a.Holder
+		switch {
+		case a.Holder == "" && w.Wait <= 0 && w.try < nudgeFirst:
+			w.try = nudgeFirst
+		case wire.Lingers(a.Holder) && !w.queues(now) && w.try < callFirst:
+			w.try, w.again = callFirst, now.Add(c.callTime(now.Sub(t.trust.SentAt())))
+		default:
+			w.try = noTry
 		}
+		r.met(a.Holder, now)
 		if w.Wait > 0 {
 			r.subscribe()
 		}
@@ -173,7 +178,7 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 		t.trust = lease.Trust{}
 		w.err, w.fails, w.shut = nil, 0, time.Time{}
 		r.placed(w, a, now)
-		if called {
+		if stale {
 			w.lookAt = now
 		}
 	}

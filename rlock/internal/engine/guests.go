@@ -61,7 +61,7 @@ func (r *room) lookNow(now time.Time) {
 func (w *waiter) lookNow(now time.Time) {
 	w.lookAt = now
 	if w.ticket != nil && w.ticket.phase != queued {
-		w.ticket.called = true
+		w.ticket.stale = true
 	}
 }
 

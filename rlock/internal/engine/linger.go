@@ -50,7 +50,7 @@ func (c *Client) callTime(roundTrip time.Duration) time.Duration {
 // mayLinger reports whether the tenure, which has no level any more, may stay.
 func (t *tenure) mayLinger(now time.Time) bool {
 	r, c := t.room, t.room.client
-	return t.lingers > 0 && t.lease <= c.Config.Lease && !t.recalled && !t.contested && wire.Lingers(t.text) && r.queue.Len() == 0 &&
+	return t.lingers > 0 && t.lease <= c.Config.Lease && !t.recalled && !t.contested() && wire.Lingers(t.text) && r.queue.Len() == 0 &&
 		t.worth(now) && !c.Closed.Load() && c.hears() && !r.backsOff(now)
 }
 
@@ -101,7 +101,7 @@ func (s *shard) oldest() (oldest *tenure) {
 
 // mayReuse reports whether the request may begin in the lingering tenure.
 func (t *tenure) mayReuse(now time.Time, req *Request) bool {
-	return t.worth(now) && !t.tokens.spent() && !t.recalled && (req.shared || !t.shared)
+	return t.worth(now) && !t.tokens.spent() && (req.shared || !t.shared)
 }
 
 // reuse begins the hold of the request in the lingering tenure.
@@ -137,8 +137,6 @@ func (t *tenure) recall(now time.Time) {
 		r.calledBack(t, now)
 		r.letGo(t, now)
 	case held:
-		if !t.contested {
-			t.heardOfOthers(now, 1)
-		}
+		t.heardOfOthers(now, 1)
 	}
 }

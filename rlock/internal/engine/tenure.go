@@ -51,15 +51,13 @@ type tenure struct {
 	claimed bool
 	// tracking is whether Redis tells if somebody else changes the key: see tracking.go.
 	tracking tracking
-	// contested is set while other clients are known to wait, since contestedAt.
-	contested bool
 
 	recalled bool // another client has called: the tenure does not linger
 	reused   bool // a hold began in it while it lingered
 
 	// Of a ticket, see ticket.go:
-	polls  bool // its client cannot be told of a grant
-	called bool // a message came while its command was in flight
+	polls bool // its client cannot be told of a grant
+	stale bool // a message came while its command was in flight: the answer may be older
 
 	ghost bool  // releasing: the acquire may be executed after the release
 	fails int32 // mirrors in a row that had no good answer
@@ -91,8 +89,10 @@ type tenure struct {
 	landed chan struct{}
 	tokens *tokens // of a fenced lock's tenure, nil for others
 
+	// contestedAt is since when other clients are known to wait, zero while none are, and
+	// passes how often the lock was handed off here since.
 	contestedAt time.Time
-	passes      int32 // the hand-overs since
+	passes      int32
 
 	// seen is when the last command was sent that found the ticket in the queue, or put it
 	// there.
@@ -115,7 +115,7 @@ func (c *Client) newTenure(r *room, req Request, lingers bool, now time.Time) *t
 	r.shard.spareTenure = nil
 	*t = tenure{} // apart, since a tenure is large: it is cleared in place, and not made elsewhere and copied
 	t.room, t.owner, t.shared, t.text = r, req.Owner, req.shared, c.ID.Owner(req.Owner.ID, lingers)
-	t.levels, t.contestedAt = t.first[:0], now
+	t.levels = t.first[:0]
 	if t.shown = (shape{t.owner, 1, false}); t.shared {
 		t.shown = shape{t.owner, 0, true}
 	}
@@ -168,10 +168,7 @@ func (t *tenure) atMostShortest(ttl time.Duration) time.Duration {
 func (t *tenure) begin(now time.Time, req Request) {
 	was := t.phase
 	passedOn := was == held || was == lingering
-	switch {
-	case !passedOn:
-		t.contestedAt = now
-	case t.tokens != nil:
+	if passedOn && t.tokens != nil {
 		t.tokens.current++ // mayPass, or mayReuse, has seen to it that there is one
 	}
 	t.roused()

@@ -101,7 +101,7 @@ func (r *room) noticed(n wire.Notice, now time.Time) bool {
 		w.lookNow(now)
 		w.Wake()
 	case w.ticket.phase != queued:
-		w.ticket.called = true // the answer on its way may be older
+		w.ticket.stale = true
 	default:
 		r.take(w, n, now)
 	}
@@ -132,7 +132,7 @@ func (r *room) take(w *waiter, n wire.Notice, now time.Time) {
 	t.trust.Confirmed()
 	if r.worthTaking(t, now) && (t.tokens == nil || n.Reserved > 0) {
 		t.claimed = true
-		t.contested = true // it was freed for others
+		t.contestedAt = now // it was freed for others
 		t.tokens.take(n.Counter, n.Reserved)
 		r.grant(t, w, ByQueue, now)
 	} else {

@@ -22,7 +22,7 @@ func (t *tenure) mayPass(now time.Time, req Request) bool {
 		return false // others may read
 	case r.name.kind().strict:
 		return false
-	case !t.contested:
+	case !t.contested():
 		return true
 	}
 	r.subscribe() // the next ticket can join with the release then
@@ -33,14 +33,17 @@ func (t *tenure) mayPass(now time.Time, req Request) bool {
 	return true
 }
 
+// contested reports whether other clients are known to wait.
+func (t *tenure) contested() bool { return !t.contestedAt.IsZero() }
+
 // heardOfOthers begins or ends the time in which the lock is handed off here while
 // others wait for it, as many as Redis has counted.
 func (t *tenure) heardOfOthers(now time.Time, others int64) {
 	if others == 0 {
-		t.contested = false
+		t.contestedAt = time.Time{}
 		return
 	}
-	if !t.contested {
-		t.contested, t.contestedAt, t.passes = true, now, 0
+	if !t.contested() {
+		t.contestedAt, t.passes = now, 0
 	}
 }

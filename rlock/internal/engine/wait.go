@@ -79,6 +79,16 @@ func (r Request) Left(began time.Time) time.Duration {
 	return r.Wait - time.Since(began)
 }
 
+// A try is what a waiter may do without a ticket.
+type try uint8
+
+const (
+	firstTry   try = iota // send an acquire
+	nudgeFirst            // the same after a nudge: the lock was free, and others waited for it
+	callFirst             // the same a little later: a holder that may linger was called
+	noTry                 // nothing: its acquire was denied
+)
+
 // A waiter is a request that waits in the local queue. The shard's mutex protects it.
 type waiter struct {
 	*waitqueue.Waiter[*waiter] // its place there
@@ -89,11 +99,9 @@ type waiter struct {
 	long     bool          // it was told that it waits for a long time
 	selfTold bool          // it was told that it waits for its own goroutine
 	waits    bool          // it has waited for anything but the answer to an attempt
-	denied   bool          // an acquire was denied: from now on it waits with a ticket
-	nudge    bool          // that found the lock free, and others waiting for it
+	try      try           // what it may do without a ticket
 	last     bool          // it has looked a last time, when its own time was up
-	called   bool          // its acquire has called a holder that may linger
-	again    time.Time     // when it asks once more after that, instead of waiting with a ticket
+	again    time.Time     // callFirst: when it sends the acquire
 	counted  bool          // see room.crowd
 
 	ticket *tenure   // that stands for it in Redis, nil for none
@@ -240,8 +248,7 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 			now = time.Now()
 			continue
 		}
-		if w.nudge && w.Wait <= 0 {
-			w.nudge = false
+		if w.try == nudgeFirst {
 			r.inFlight++
 			r.shard.mu.Unlock()
 			err := r.nudge(ctx)
@@ -249,10 +256,12 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 			r.inFlight--
 			if now = time.Now(); err == nil {
 				r.attempt(ctx, w, acquiring, now)
-				w.nudge = false
 			} else {
 				f, err := wire.Diagnose(err)
 				w.failed(f, err, now)
+			}
+			if w.try == nudgeFirst {
+				w.try = noTry
 			}
 			continue
 		}
@@ -263,10 +272,12 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		left := Forever
 		if !w.until.IsZero() {
 			left = time.Until(w.until)
-			if w.ticket == nil && !w.denied && r.head() == w && r.tenure == nil && r.inFlight > 0 {
+			if w.ticket == nil && w.try == firstTry && r.head() == w && r.tenure == nil && r.inFlight > 0 {
 				left = max(left, time.Until(r.since.Add(Silence)))
 			}
-			left = max(left, w.again.Sub(now))
+			if w.try == callFirst {
+				left = max(left, w.again.Sub(now))
+			}
 		}
 		switch {
 		case left <= 0 && w.ticket != nil && w.ticket.phase == queued && !w.last:
@@ -364,13 +375,13 @@ func (r *room) next(w *waiter, now time.Time) (operation, time.Time) {
 		r.subscribe() // others waited a moment ago
 	}
 	switch {
-	case mayAcquire && !w.denied && (!r.listening() || !w.queues(now)):
+	case mayAcquire && w.try == firstTry && (!r.listening() || !w.queues(now)):
 		return acquiring, time.Time{}
-	case mayAcquire && !w.again.IsZero():
+	case mayAcquire && w.try == callFirst:
 		if now.Before(w.again) {
 			return resting, w.again
 		}
-		w.again = time.Time{}
+		w.try = noTry
 		return acquiring, time.Time{}
 	case !w.queues(now):
 		return resting, time.Time{}

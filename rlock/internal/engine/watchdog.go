@@ -147,12 +147,12 @@ func (t *tenure) answered(now time.Time, s sent, reached bool) {
 	t.schedule(t.wakes())
 	if s.asking {
 		t.heardOfOthers(now, s.reply-1)
-		if s.opened && t.contested {
+		if s.opened && t.contested() {
 			t.room.open()
 		}
 	}
 	if t.phase == lingering {
-		if t.contested {
+		if t.contested() {
 			t.room.letGo(t, now)
 		}
 		return
