@@ -56,36 +56,36 @@ type tokens struct {
 }
 
 // asked returns how many an acquire is to reserve, 0 for a lock without tokens.
-func (k *tokens) asked() uint64 {
-	if k == nil {
+func (t *tokens) asked() uint64 {
+	if t == nil {
 		return 0
 	}
-	return k.reserved
+	return t.reserved
 }
 
 // take begins with the first of the n tokens that end with last.
-func (k *tokens) take(last, n uint64) {
-	if k != nil {
-		k.reserved, k.current, k.last = n, last-n+1, last
+func (t *tokens) take(last, n uint64) {
+	if t != nil {
+		t.reserved, t.current, t.last = n, last-n+1, last
 	}
 }
 
 // section returns the token of the section that goes on.
-func (k *tokens) section() uint64 {
-	if k == nil {
+func (t *tokens) section() uint64 {
+	if t == nil {
 		return 0
 	}
-	return k.current
+	return t.current
 }
 
 // spent reports whether there is no token for another section.
-func (k *tokens) spent() bool { return k != nil && k.current == k.last }
+func (t *tokens) spent() bool { return t != nil && t.current == t.last }
 
 // next returns how many the tenure after this one should reserve.
-func (k *tokens) next() uint64 {
-	if k == nil {
+func (t *tokens) next() uint64 {
+	if t == nil {
 		return 0
 	}
-	used := k.reserved - (k.last - k.current)
+	used := t.reserved - (t.last - t.current)
 	return min(moreTokens*used, maxTokens)
 }

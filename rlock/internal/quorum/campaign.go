@@ -372,14 +372,14 @@ func incurable(err error) bool {
 	return false
 }
 
-// follow takes the votes that are still to come: what is granted joins p, if there is
-// one that is not over, and is released otherwise.
-func (c *campaign) follow(p *hold) {
+// follow takes the votes that are still to come: what is granted joins the whole, if
+// there is one that is not over, and is released otherwise.
+func (c *campaign) follow(whole *hold) {
 	defer c.leave()
 	for c.asked > 0 {
 		v := <-c.votes
 		c.asked--
-		if h := v.hold; h != nil && (p == nil || !p.add(h)) {
+		if h := v.hold; h != nil && (whole == nil || !whole.add(h)) {
 			go func() { _ = engine.Release(h.Context(), h) }()
 		}
 	}

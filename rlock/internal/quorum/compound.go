@@ -25,8 +25,8 @@ type compound struct {
 	id    string         // what it is remembered by there: the same for the same parts
 	err   error          // every call returns it
 
-	// gather takes enough of the parts for p, and has them join it; or none.
-	gather func(ctx context.Context, p *hold, req engine.Request) error
+	// gather takes enough of the parts for the whole, and has them join it; or none.
+	gather func(ctx context.Context, whole *hold, req engine.Request) error
 }
 
 var _ engine.Form = (*compound)(nil)

@@ -47,55 +47,55 @@ var (
 )
 
 // Title implements [engine.Handle] and [engine.Whole], as all exported methods here.
-func (p *hold) Title() string { return p.of.name }
+func (h *hold) Title() string { return h.of.name }
 
-func (p *hold) Kind() engine.Kind { return p.of.kind }
+func (h *hold) Kind() engine.Kind { return h.of.kind }
 
-func (p *hold) Place() *engine.Place { return p.at }
+func (h *hold) Place() *engine.Place { return h.at }
 
-func (p *hold) TellsLong() bool { return !p.long.Swap(true) }
+func (h *hold) TellsLong() bool { return !h.long.Swap(true) }
 
-func (p *hold) Context() context.Context { return p.ctx }
+func (h *hold) Context() context.Context { return h.ctx }
 
-func (p *hold) End(cause error) { p.cancel(cause) }
+func (h *hold) End(cause error) { h.cancel(cause) }
 
-func (p *hold) Join() { p.joined.Store(true) }
+func (h *hold) Join() { h.joined.Store(true) }
 
-func (p *hold) FencingToken() uint64 { return 0 }
+func (h *hold) FencingToken() uint64 { return 0 }
 
-func (p *hold) Detach(context.Context) error {
-	return fmt.Errorf("rlock: lock %q: %w: it is made of several locks", p.of.name, engine.ErrDetach)
+func (h *hold) Detach(context.Context) error {
+	return fmt.Errorf("rlock: lock %q: %w: it is made of several locks", h.of.name, engine.ErrDetach)
 }
 
 // takePart acquires one of the parts, in the name of the owner. The time to wait for a lock
 // is not the time to hold it.
-func (p *hold) takePart(ctx context.Context, part engine.Form, req engine.Request) (engine.Handle, error) {
-	req.Owner, req.Whole = p.owner, p
+func (h *hold) takePart(ctx context.Context, part engine.Form, req engine.Request) (engine.Handle, error) {
+	req.Owner, req.Whole = h.owner, h
 	return part.Hold(ctx, context.WithoutCancel(ctx), req)
 }
 
 // add has holds join the whole. It reports false if the whole is over: they are then
 // the caller's to release.
-func (p *hold) add(holds ...engine.Handle) bool {
-	p.mu.Lock()
-	if p.over {
-		p.mu.Unlock()
+func (h *hold) add(holds ...engine.Handle) bool {
+	h.mu.Lock()
+	if h.over {
+		h.mu.Unlock()
 		return false
 	}
-	if len(p.held) == 0 {
-		p.beginLocked(p.lease)
-		p.since = time.Now()
+	if len(h.held) == 0 {
+		h.beginLocked(h.lease)
+		h.since = time.Now()
 	}
-	p.held = append(p.held, holds...)
-	lease := p.lease
-	p.mu.Unlock()
-	for _, h := range holds {
-		if lease != p.asked { // it was changed meanwhile
-			h.Relet(lease)
+	h.held = append(h.held, holds...)
+	lease := h.lease
+	h.mu.Unlock()
+	for _, part := range holds {
+		if lease != h.asked { // it was changed meanwhile
+			part.Relet(lease)
 		}
-		h.Join()
-		if h.Context().Err() != nil { // it ended before it could tell
-			p.Ended(h)
+		part.Join()
+		if part.Context().Err() != nil { // it ended before it could tell
+			h.Ended(part)
 		}
 	}
 	return true
@@ -103,80 +103,80 @@ func (p *hold) add(holds ...engine.Handle) bool {
 
 // lose ends the context of a whole that was lost, and tells the whole that it is a part of
 // itself.
-func (p *hold) lose(cause error) {
-	p.cancel(cause)
-	if p.joined.Load() {
-		p.whole.Ended(p)
+func (h *hold) lose(cause error) {
+	h.cancel(cause)
+	if h.joined.Load() {
+		h.whole.Ended(h)
 	}
 }
 
 // Ended takes a part away that was lost, and ends the whole if too few are left. It
 // waits for nothing. The second call for a part changes nothing.
-func (p *hold) Ended(h engine.Handle) {
-	p.mu.Lock()
-	i := slices.Index(p.held, h)
-	if p.over || i < 0 {
-		p.mu.Unlock()
+func (h *hold) Ended(part engine.Handle) {
+	h.mu.Lock()
+	i := slices.Index(h.held, part)
+	if h.over || i < 0 {
+		h.mu.Unlock()
 		return
 	}
-	p.held = slices.Delete(p.held, i, i+1)
-	why := h.Disclaim() // the whole tells of the loss
-	c, o := p.of, p.owner
-	if len(p.held) >= c.need {
-		p.mu.Unlock()
+	h.held = slices.Delete(h.held, i, i+1)
+	why := part.Disclaim() // the whole tells of the loss
+	c, o := h.of, h.owner
+	if len(h.held) >= c.need {
+		h.mu.Unlock()
 		return
 	}
 	cause := fmt.Errorf("rlock: lock %q of owner %s: %d of %d parts are left, and it takes %d: %w",
-		c.name, o, len(p.held), len(c.parts), c.need, why)
-	lost := engine.Level{Owner: o, Until: p.until}
+		c.name, o, len(h.held), len(c.parts), c.need, why)
+	lost := engine.Level{Owner: o, Until: h.until}
 	if !lost.Kept() && errors.Is(why, engine.ErrLeaseEnded) {
 		lost.Until = time.Now()
 	}
-	if p.whole == nil && !o.OfHandle() { // else the handle remembers, or the whole does
+	if h.whole == nil && !o.OfHandle() { // else the handle remembers, or the whole does
 		c.home.Losses.Add(c.key(o), lost, cause)
 	}
-	left := p.endLocked(cause)
-	since := p.since
-	p.mu.Unlock()
+	left := h.endLocked(cause)
+	since := h.since
+	h.mu.Unlock()
 
-	c.home.Taken.Forget(c.key(o), p)
-	p.lose(cause)
-	p.tellLost(since, why, cause)
-	p.leave()
+	c.home.Taken.Forget(c.key(o), h)
+	h.lose(cause)
+	h.tellLost(since, why, cause)
+	h.leave()
 	go func() { _ = letGo(left, len(left)) }()
 }
 
-func (p *hold) Disclaim() error { return p.Unlock(p.ctx) }
+func (h *hold) Disclaim() error { return h.Unlock(h.ctx) }
 
 // endLocked ends the whole, and returns the holds that it had.
-func (p *hold) endLocked(cause error) []engine.Handle {
-	holds := p.held
-	p.held, p.over, p.lost = nil, true, cause
+func (h *hold) endLocked(cause error) []engine.Handle {
+	holds := h.held
+	h.held, h.over, h.lost = nil, true, cause
 	return holds
 }
 
 // Unlock gives the parts back. It returns when enough of them are confirmed.
-func (p *hold) Unlock(ctx context.Context) error {
-	c, o := p.of, p.owner
-	p.mu.Lock()
-	if p.over {
-		cause := p.lost
-		p.lost = nil
-		p.mu.Unlock()
+func (h *hold) Unlock(ctx context.Context) error {
+	c, o := h.of, h.owner
+	h.mu.Lock()
+	if h.over {
+		cause := h.lost
+		h.lost = nil
+		h.mu.Unlock()
 		if cause == nil {
 			return fmt.Errorf("rlock: unlock %q: owner %s: %w", c.name, o, engine.ErrNotHeld)
 		}
-		if p.whole == nil {
+		if h.whole == nil {
 			c.home.Losses.Unlock(c.key(o), false)
 		}
 		return cause
 	}
-	holds := p.endLocked(nil)
-	since, now := p.since, time.Now()
-	p.mu.Unlock()
-	p.leave()
+	holds := h.endLocked(nil)
+	since, now := h.since, time.Now()
+	h.mu.Unlock()
+	h.leave()
 	err := letGo(holds, c.need)
-	p.tellReleased(ctx, now.Sub(since), err)
+	h.tellReleased(ctx, now.Sub(since), err)
 	return err
 }
 
@@ -214,17 +214,17 @@ func giveBack(ctx context.Context, holds []engine.Handle) {
 
 // ValidUntil is when too few of the parts will be valid, as far as is confirmed by
 // now; the zero time if the whole is over.
-func (p *hold) ValidUntil() time.Time {
-	p.mu.Lock()
-	held := slices.Clone(p.held)
-	p.mu.Unlock()
+func (h *hold) ValidUntil() time.Time {
+	h.mu.Lock()
+	held := slices.Clone(h.held)
+	h.mu.Unlock()
 	until := make([]time.Time, 0, len(held))
-	for _, h := range held {
-		if t := h.ValidUntil(); !t.IsZero() {
+	for _, part := range held {
+		if t := part.ValidUntil(); !t.IsZero() {
 			until = append(until, t)
 		}
 	}
-	return best(until, p.of.need, time.Time.Compare)
+	return best(until, h.of.need, time.Time.Compare)
 }
 
 // best returns the value that so many reach, the zero value if there are fewer.
@@ -236,30 +236,30 @@ func best[T any](values []T, many int, compare func(a, b T) int) (t T) {
 	return values[many-1]
 }
 
-func (p *hold) Cause() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.over {
-		return p.lost
+func (h *hold) Cause() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over {
+		return h.lost
 	}
 	// The clock says so, and the parts' contexts are about to.
-	return fmt.Errorf("rlock: lock %q of owner %s: %w: too few parts of it are valid", p.of.name, p.owner, engine.ErrLost)
+	return fmt.Errorf("rlock: lock %q of owner %s: %w: too few parts of it are valid", h.of.name, h.owner, engine.ErrLost)
 }
 
 // beginLocked has the lease begin now, 0 for the watchdog.
-func (p *hold) beginLocked(lease time.Duration) {
-	p.lease, p.until = lease, time.Time{}
+func (h *hold) beginLocked(lease time.Duration) {
+	h.lease, h.until = lease, time.Time{}
 	if lease > 0 {
-		p.until = time.Now().Add(lease)
+		h.until = time.Now().Add(lease)
 	}
 }
 
-func (p *hold) Relet(lease time.Duration) {
-	p.mu.Lock()
-	p.beginLocked(lease)
-	held := slices.Clone(p.held)
-	p.mu.Unlock()
-	for _, h := range held {
-		h.Relet(lease)
+func (h *hold) Relet(lease time.Duration) {
+	h.mu.Lock()
+	h.beginLocked(lease)
+	held := slices.Clone(h.held)
+	h.mu.Unlock()
+	for _, part := range held {
+		part.Relet(lease)
 	}
 }

@@ -76,12 +76,12 @@ func inOrder(a, b *engine.Lock) int {
 }
 
 // oneAfterTheOther takes all parts, and begins anew if one was lost meanwhile.
-func (c *compound) oneAfterTheOther(ctx context.Context, p *hold, req engine.Request) error {
+func (c *compound) oneAfterTheOther(ctx context.Context, whole *hold, req engine.Request) error {
 	began := time.Now()
 	for kept := false; ; kept = true { // a lease that was too short for the way is not again
-		holds, err := c.takeAll(ctx, p, req, began, kept)
+		holds, err := c.takeAll(ctx, whole, req, began, kept)
 		if err == nil {
-			p.add(holds...)
+			whole.add(holds...)
 			return nil
 		}
 		giveBack(ctx, holds)
@@ -96,12 +96,12 @@ var errAnew = errors.New("a part was lost while others were waited for")
 
 // takeAll returns what it has taken, also with an error. If kept is set, or once a part
 // has to be waited for, the watchdog keeps what is taken until all are.
-func (c *compound) takeAll(ctx context.Context, p *hold, req engine.Request, began time.Time, kept bool) (holds []engine.Handle, err error) {
+func (c *compound) takeAll(ctx context.Context, whole *hold, req engine.Request, began time.Time, kept bool) (holds []engine.Handle, err error) {
 	started := time.Now()
 	for _, l := range c.parts {
 		wait := req.Left(began)
 		if !kept && req.Lease > 0 && wait > 0 && len(holds) > 0 {
-			if h, err := p.takePart(ctx, l, engine.Request{Lease: req.Lease}); err == nil {
+			if h, err := whole.takePart(ctx, l, engine.Request{Lease: req.Lease}); err == nil {
 				holds = append(holds, h)
 				continue
 			}
@@ -114,7 +114,7 @@ func (c *compound) takeAll(ctx context.Context, p *hold, req engine.Request, beg
 		if kept {
 			lease = 0
 		}
-		h, err := p.takePart(ctx, l, engine.Request{Lease: lease, Wait: max(wait, 0)})
+		h, err := whole.takePart(ctx, l, engine.Request{Lease: lease, Wait: max(wait, 0)})
 		if err != nil {
 			return holds, err
 		}

@@ -43,33 +43,33 @@ func (c *compound) observed(ctx, parent context.Context, req engine.Request) (en
 }
 
 // observes reports whether the Observer is told of the whole.
-func (p *hold) observes() bool { return p.of.home.Observer.On() && p.whole == nil }
+func (h *hold) observes() bool { return h.of.home.Observer.On() && h.whole == nil }
 
 // tellReleased tells of the whole's Release. It is called without a mutex.
-func (p *hold) tellReleased(ctx context.Context, held time.Duration, err error) {
-	if !p.observes() {
+func (h *hold) tellReleased(ctx context.Context, held time.Duration, err error) {
+	if !h.observes() {
 		return
 	}
-	o, info := &p.of.home.Observer, p.of.info(p.owner)
+	o, info := &h.of.home.Observer, h.of.info(h.owner)
 	if errors.Is(err, engine.ErrLost) {
-		o.LostNow(ctx, engine.LostInfo{LockInfo: info, Way: p.way, Held: held, Reason: engine.LostParts, Err: err})
+		o.LostNow(ctx, engine.LostInfo{LockInfo: info, Way: h.way, Held: held, Reason: engine.LostParts, Err: err})
 		return
 	}
-	o.Released(ctx, engine.ReleasedInfo{LockInfo: info, Way: p.way, Held: held, Err: err})
+	o.Released(ctx, engine.ReleasedInfo{LockInfo: info, Way: h.way, Held: held, Err: err})
 }
 
 // tellLost tells that too few parts are left, as why says of the last to go.
-func (p *hold) tellLost(since time.Time, why, cause error) {
-	if !p.observes() || p.way == engine.ByNesting {
+func (h *hold) tellLost(since time.Time, why, cause error) {
+	if !h.observes() || h.way == engine.ByNesting {
 		return
 	}
-	o, info, held := &p.of.home.Observer, p.of.info(p.owner), time.Since(since)
-	ctx := context.WithoutCancel(p.ctx)
+	o, info, held := &h.of.home.Observer, h.of.info(h.owner), time.Since(since)
+	ctx := context.WithoutCancel(h.ctx)
 	if errors.Is(why, wire.ErrClosed) {
-		o.Notices.Tell(func() { o.Released(ctx, engine.ReleasedInfo{LockInfo: info, Way: p.way, Held: held, Err: cause}) })
+		o.Notices.Tell(func() { o.Released(ctx, engine.ReleasedInfo{LockInfo: info, Way: h.way, Held: held, Err: cause}) })
 		return
 	}
-	lost := engine.LostInfo{LockInfo: info, Way: p.way, Held: held, Reason: engine.LostParts, Err: cause}
+	lost := engine.LostInfo{LockInfo: info, Way: h.way, Held: held, Reason: engine.LostParts, Err: cause}
 	if errors.Is(why, engine.ErrLeaseEnded) {
 		lost.Reason = engine.LostLeaseEnded
 	}

@@ -35,8 +35,8 @@ func NewRed(clients []*engine.Client, name string) engine.Form {
 
 // elect gathers a majority. What is still asked for when it has one, or gives up, is
 // followed in the background.
-func (c *compound) elect(ctx context.Context, p *hold, req engine.Request) error {
-	run := newCampaign(ctx, p, req)
+func (c *compound) elect(ctx context.Context, whole *hold, req engine.Request) error {
+	run := newCampaign(ctx, whole, req)
 	err := run.run(ctx)
 	if err != nil {
 		run.leave()
@@ -44,11 +44,11 @@ func (c *compound) elect(ctx context.Context, p *hold, req engine.Request) error
 		giveBack(ctx, run.holds())
 		return err
 	}
-	p.leave = run.leave
+	whole.leave = run.leave
 	// Also those that have just ended: the whole must learn of their loss.
-	p.add(slices.DeleteFunc(run.held, func(h engine.Handle) bool { return h == nil })...)
+	whole.add(slices.DeleteFunc(run.held, func(h engine.Handle) bool { return h == nil })...)
 	if run.asked > 0 {
-		go run.follow(p)
+		go run.follow(whole)
 	} else {
 		run.leave()
 	}

@@ -97,9 +97,9 @@ func newDirect(r *Redis) *direct {
 // and is sent now. A direct call has the mark 0. If ctx ends before its answer is there, late
 // is not nil.
 func (r *Redis) DoFirst(ctx context.Context, slot uint16, now time.Time, c Call) (result rueidis.RedisResult, mark uint64, late *Late) {
-	if w := r.direct.take(r.Limits(slot), now); w != nil {
+	if l := r.direct.take(r.Limits(slot), now); l != nil {
 		r.sent.n.Add(1)
-		result, late = r.direct.do(ctx, w, c)
+		result, late = r.direct.do(ctx, l, c)
 		return result, 0, late
 	}
 	mark = r.Mark()
@@ -116,13 +116,13 @@ func (l *Late) Settled(ctx context.Context) bool { return l.line.settled(ctx) }
 // GiveUp does not wait.
 func (l *Late) GiveUp() { l.line.cut() }
 
-// take returns the line if the command that has just entered l, and is sent now, may have it;
+// take returns the line if the command that has just entered these limits, and is sent now, may have it;
 // then do must be called. It returns nil where the command has to use the pipeline.
-func (d *direct) take(l *Limits, now time.Time) *line {
+func (d *direct) take(limits *Limits, now time.Time) *line {
 	if d == nil {
 		return nil
 	}
-	if l.Asks.inFlight.Load()+l.Releases.inFlight.Load() > 1 {
+	if limits.Asks.inFlight.Load()+limits.Releases.inFlight.Load() > 1 {
 		if d.alone.Load() != 0 {
 			d.alone.Store(0)
 		}
@@ -135,12 +135,12 @@ func (d *direct) take(l *Limits, now time.Time) *line {
 	if !d.conns.up() || !d.busy.CompareAndSwap(false, true) {
 		return nil
 	}
-	w := d.line.Load()
-	if w != nil && d.usable(w, now) && now.Sub(w.used) <= d.fresh {
-		w.used = now
-		return w
+	l := d.line.Load()
+	if l != nil && d.usable(l, now) && now.Sub(l.used) <= d.fresh {
+		l.used = now
+		return l
 	}
-	if w == nil && now.Before(d.reopen) || !d.background.start(d.prepare) {
+	if l == nil && now.Before(d.reopen) || !d.background.start(d.prepare) {
 		d.free()
 	}
 	return nil
@@ -148,37 +148,37 @@ func (d *direct) take(l *Limits, now time.Time) *line {
 
 // usable reports whether the pipelined connection is the one that it was when the line was
 // opened, the line's credentials are those of now, and the server has not closed it.
-func (d *direct) usable(w *line, now time.Time) bool {
-	if w.dialled != d.conns.dialled.Load() || !w.expires.IsZero() && !now.Before(w.expires) {
+func (d *direct) usable(l *line, now time.Time) bool {
+	if l.dialled != d.conns.dialled.Load() || !l.expires.IsZero() && !now.Before(l.expires) {
 		return false
 	}
-	return w.open == nil || w.open()
+	return l.open == nil || l.open()
 }
 
 // do sends a call over the line that take has returned. If ctx ends before the answer is
 // there, do returns ctx's error and the answer that is still to come.
-func (d *direct) do(ctx context.Context, w *line, c Call) (result rueidis.RedisResult, late *Late) {
+func (d *direct) do(ctx context.Context, l *line, c Call) (result rueidis.RedisResult, late *Late) {
 	defer d.free()
 	if err := ctx.Err(); err != nil {
 		return rueidis.NewErrorResult(err), nil
 	}
-	turn := w.begin()
+	turn := l.begin()
 	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, func() { w.leave(turn) })
+		stop := context.AfterFunc(ctx, func() { l.leave(turn) })
 		defer stop()
 	}
 	// rueidis reads in this goroutine only for a context that cannot be cancelled.
-	result = c.do(context.Background(), w.redis)
-	left := w.end()
+	result = c.do(context.Background(), l.redis)
+	left := l.end()
 	if result.NonRedisError() == nil {
 		return result, nil
 	}
 	d.line.Store(nil)
-	if !d.background.start(w.redis.Close) {
-		w.redis.Close()
+	if !d.background.start(l.redis.Close) {
+		l.redis.Close()
 	}
 	if left {
-		return rueidis.NewErrorResult(ctx.Err()), &Late{w}
+		return rueidis.NewErrorResult(ctx.Err()), &Late{l}
 	}
 	return result, nil
 }
@@ -187,19 +187,19 @@ func (d *direct) do(ctx context.Context, w *line, c Call) (result rueidis.RedisR
 // one that was idle is still good. It runs in a goroutine of its own, which is the busy one.
 func (d *direct) prepare() {
 	defer d.free()
-	w := d.line.Load()
-	if w != nil && d.usable(w, time.Now()) {
-		if w.redis.Do(context.Background(), w.redis.B().Ping().Build()).NonRedisError() == nil {
-			w.used = time.Now()
+	l := d.line.Load()
+	if l != nil && d.usable(l, time.Now()) {
+		if l.redis.Do(context.Background(), l.redis.B().Ping().Build()).NonRedisError() == nil {
+			l.used = time.Now()
 			return
 		}
 	}
 	d.drop()
 	d.reopen = time.Now().Add(retryAfter)
 	for address := range d.main.Nodes() { // there is one, since the client is none of a Cluster
-		if w, err := d.dial(address); err == nil {
-			d.line.Store(w)
-			d.reopen = w.used.Add(reopenAfter)
+		if l, err := d.dial(address); err == nil {
+			d.line.Store(l)
+			d.reopen = l.used.Add(reopenAfter)
 			return
 		}
 	}
@@ -210,12 +210,12 @@ var errDialled = errors.New("the direct connection has ended")
 
 // dial returns a new line. It takes no longer than the client lives, or a connection may take.
 func (d *direct) dial(address string) (*line, error) {
-	w := &line{dialled: d.conns.dialled.Load()}
+	l := &line{dialled: d.conns.dialled.Load()}
 	closing := func() bool { return true }
 	o := d.options
 	o.InitAddress = []string{address}
 	o.DialCtxFn = func(ctx context.Context, address string, _ *net.Dialer, config *tls.Config) (net.Conn, error) {
-		if w.Conn != nil {
+		if l.Conn != nil {
 			return nil, errDialled
 		}
 		ctx, cancel := context.WithCancel(ctx)
@@ -225,14 +225,14 @@ func (d *direct) dial(address string) (*line, error) {
 		if err != nil {
 			return nil, err
 		}
-		w.Conn, w.open = conn, openCheck(conn)
-		closing = context.AfterFunc(d.ctx, w.cut)
-		return w, nil
+		l.Conn, l.open = conn, openCheck(conn)
+		closing = context.AfterFunc(d.ctx, l.cut)
+		return l, nil
 	}
 	if credentials := o.AuthCredentialsFn; credentials != nil {
 		o.AuthCredentialsFn = func(c rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
 			a, err := credentials(c)
-			w.expires, a.RefreshAfter = a.RefreshAfter, time.Time{} // rueidis must not refresh them while a command is in flight
+			l.expires, a.RefreshAfter = a.RefreshAfter, time.Time{} // rueidis must not refresh them while a command is in flight
 			return a, err
 		}
 	}
@@ -246,14 +246,14 @@ func (d *direct) dial(address string) (*line, error) {
 		}
 		return nil, err
 	}
-	w.redis, w.used = redis, time.Now()
-	return w, nil
+	l.redis, l.used = redis, time.Now()
+	return l, nil
 }
 
 // drop closes the line. The caller is the busy one.
 func (d *direct) drop() {
-	if w := d.line.Swap(nil); w != nil {
-		w.redis.Close()
+	if l := d.line.Swap(nil); l != nil {
+		l.redis.Close()
 	}
 }
 
@@ -272,8 +272,8 @@ func (d *direct) close() {
 		return
 	}
 	d.closed.Store(true)
-	if w := d.line.Load(); w != nil {
-		w.cut()
+	if l := d.line.Load(); l != nil {
+		l.cut()
 	}
 	if d.busy.CompareAndSwap(false, true) { // else the busy one calls close when it is done
 		d.drop()

@@ -28,84 +28,84 @@ type line struct {
 }
 
 // begin returns the number of the next command's turn.
-func (w *line) begin() (turn uint64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.turn++
-	w.left, w.answered = false, false
-	return w.turn
+func (l *line) begin() (turn uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.turn++
+	l.left, l.answered = false, false
+	return l.turn
 }
 
 // end ends the turn, and reports whether the caller has left.
-func (w *line) end() (left bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.turn++
-	return w.left
+func (l *line) end() (left bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.turn++
+	return l.left
 }
 
 // leave ends the wait for the answer, if that turn goes on.
-func (w *line) leave(turn uint64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if turn == w.turn {
-		w.left = true
-		_ = w.Conn.SetReadDeadline(time.Unix(1, 0))
+func (l *line) leave(turn uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if turn == l.turn {
+		l.left = true
+		_ = l.Conn.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
 // SetDeadline is called by rueidis before it sends a command.
-func (w *line) SetDeadline(t time.Time) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.left {
-		return w.Conn.SetWriteDeadline(t)
+func (l *line) SetDeadline(t time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.left {
+		return l.Conn.SetWriteDeadline(t)
 	}
-	return w.Conn.SetDeadline(t)
+	return l.Conn.SetDeadline(t)
 }
 
-func (w *line) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	w.answered = false
-	w.mu.Unlock()
-	return w.Conn.Write(b)
+func (l *line) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	l.answered = false
+	l.mu.Unlock()
+	return l.Conn.Write(b)
 }
 
-func (w *line) Read(b []byte) (int, error) {
-	n, err := w.Conn.Read(b)
+func (l *line) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
 	if n > 0 {
-		w.mu.Lock()
-		w.answered = true
-		w.mu.Unlock()
+		l.mu.Lock()
+		l.answered = true
+		l.mu.Unlock()
 	}
 	return n, err
 }
 
 // Close is called by rueidis. It leaves a connection open on which an answer is still to come.
-func (w *line) Close() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.left {
+func (l *line) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.left {
 		return nil
 	}
-	return w.Conn.Close()
+	return l.Conn.Close()
 }
 
 // cut ends the connection.
-func (w *line) cut() { _ = w.Conn.Close() }
+func (l *line) cut() { _ = l.Conn.Close() }
 
 // settled waits until the command whose caller has left is answered, and reports whether it
 // was before ctx ended. Then the connection is closed.
-func (w *line) settled(ctx context.Context) bool {
-	defer w.cut()
-	w.mu.Lock()
-	answered := w.answered
-	w.mu.Unlock()
+func (l *line) settled(ctx context.Context) bool {
+	defer l.cut()
+	l.mu.Lock()
+	answered := l.answered
+	l.mu.Unlock()
 	if answered {
 		return true
 	}
-	defer context.AfterFunc(ctx, w.cut)()
-	_ = w.Conn.SetReadDeadline(time.Time{})
-	n, _ := w.Conn.Read(make([]byte, 1))
+	defer context.AfterFunc(ctx, l.cut)()
+	_ = l.Conn.SetReadDeadline(time.Time{})
+	n, _ := l.Conn.Read(make([]byte, 1))
 	return n > 0
 }
