@@ -8,20 +8,13 @@ import (
 )
 
 // A fenced lock is a plain lock, and a counter beside it.
-var fenced = kind{
-	public:  KindFenced,
-	step:    wire.PlainStep,
-	acquire: acquireFenced,
-	mirror:  mirrorPlain,
-	fields:  fields,
-	holders: allFields,
-	locked:  keyExists,
-	ttl:     keyTTL,
-	number:  tokensReserved,
-	layout:  wire.Layout{Channel: lockChannel, Extra: "redisson_lock_token:", HasExtra: true},
-	foreign: true,
-	fenced:  true,
-}
+var fenced = plain.but(func(k *kind) {
+	k.public = KindFenced
+	k.acquire = acquireFenced
+	k.number = tokensReserved
+	k.layout.Extra, k.layout.HasExtra = "redisson_lock_token:", true
+	k.fenced = true
+})
 
 func acquireFenced(t *tenure) wire.Call {
 	n := t.room.name

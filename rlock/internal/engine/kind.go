@@ -86,6 +86,12 @@ var kinds = [KindCount]*kind{
 	SemaphoreKind: &semaphore,
 }
 
+// but returns a kind that differs from k as change says.
+func (k kind) but(change func(*kind)) kind {
+	change(&k)
+	return k
+}
+
 func (n *Name) kind() *kind { return kinds[n.KindID] }
 
 // kindOf returns the kind of a lock as users see it.

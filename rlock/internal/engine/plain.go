@@ -9,9 +9,6 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// lockChannel begins the name of the channel of Redisson's RLock.
-const lockChannel = "redisson_lock__channel:"
-
 // A plain lock is a hash of one owner and its count, as Redisson's RLock.
 var plain = kind{
 	public:  KindPlain,
@@ -22,24 +19,15 @@ var plain = kind{
 	holders: allFields,
 	locked:  keyExists,
 	ttl:     keyTTL,
-	layout:  wire.Layout{Channel: lockChannel},
+	layout:  wire.Layout{Channel: "redisson_lock__channel:"},
 	foreign: true,
 }
 
 // A fair lock is a plain lock in Redis, with a ticket for each waiter and no hand-offs.
-var fair = kind{
-	public:  KindFair,
-	step:    wire.PlainStep,
-	acquire: acquirePlain,
-	mirror:  mirrorPlain,
-	fields:  fields,
-	holders: allFields,
-	locked:  keyExists,
-	ttl:     keyTTL,
-	layout:  wire.Layout{Channel: lockChannel},
-	foreign: true,
-	strict:  true,
-}
+var fair = plain.but(func(k *kind) {
+	k.public = KindFair
+	k.strict = true
+})
 
 func acquirePlain(t *tenure) wire.Call {
 	n := t.room.name
