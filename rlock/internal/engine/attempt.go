@@ -165,7 +165,7 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 		default:
 			w.try = noTry
 		}
-		r.met(a.Holder, now)
+		r.met(a.Holder, &w.Request, now)
 		if w.Wait > 0 {
 			r.subscribe()
 		}
@@ -187,7 +187,7 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 // placed notes where a ticket stands in the queue, and when to look for it again.
 func (r *room) placed(w *waiter, a wire.Answer, now time.Time) {
 	w.holder = a.Holder
-	r.met(a.Holder, now)
+	r.met(a.Holder, &w.Request, now)
 	sleep := lookTime
 	if a.TTL >= 0 { // the holder, and those before this ticket, may be dead
 		left := min(wire.Milliseconds(a.TTL), sleep)

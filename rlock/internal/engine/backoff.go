@@ -44,9 +44,10 @@ func (r *room) contendedFor(now time.Time) {
 	r.remember(b, now)
 }
 
-// met notes the holder that Redis has named: a guest cannot call.
-func (r *room) met(holder string, now time.Time) {
-	if holder == "" || wire.IsOurs(holder) || !r.name.kind().foreign {
+// met notes the holder that Redis has named to a request: a guest cannot call.
+func (r *room) met(holder string, req *Request, now time.Time) {
+	lingers := r.client.Config.Linger > 0 || r.client.lingerOf(r, req) > 0
+	if !lingers || holder == "" || wire.IsOurs(holder) || !r.name.kind().foreign {
 		return
 	}
 	b := r.shard.backoffs[r.name.room]

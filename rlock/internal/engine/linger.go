@@ -62,10 +62,10 @@ func (t *tenure) worth(now time.Time) bool {
 // linger has the tenure stay, in which nobody has a level any more.
 func (t *tenure) linger(now time.Time) {
 	r, s := t.room, t.room.shard
-	if s.lingering >= maxLingering {
-		s.oldest().drop(now)
+	if s.lingering.len >= maxLingering {
+		s.lingering.first.drop(now)
 	}
-	s.lingering++
+	s.lingering.add(t)
 	r.escaped = true
 	r.dismiss()
 	if r.sub != nil {
@@ -85,18 +85,39 @@ func (t *tenure) linger(now time.Time) {
 // roused notes that the tenure lingers no longer, if it did.
 func (t *tenure) roused() {
 	if t.phase == lingering {
-		t.room.shard.lingering--
+		t.room.shard.lingering.remove(t)
 	}
 }
 
-// oldest returns the lingering tenure whose time to linger ends first.
-func (s *shard) oldest() (oldest *tenure) {
-	for _, r := range s.rooms {
-		if t := r.tenure; t != nil && t.phase == lingering && (oldest == nil || t.lingerEnd < oldest.lingerEnd) {
-			oldest = t
-		}
+// A lineup is the lingering tenures of a shard, in the order in which they began to linger.
+type lineup struct {
+	first, last *tenure
+	len         int
+}
+
+func (l *lineup) add(t *tenure) {
+	if t.before = l.last; t.before == nil {
+		l.first = t
+	} else {
+		t.before.after = t
 	}
-	return oldest
+	l.last = t
+	l.len++
+}
+
+func (l *lineup) remove(t *tenure) {
+	if t.before == nil {
+		l.first = t.after
+	} else {
+		t.before.after = t.after
+	}
+	if t.after == nil {
+		l.last = t.before
+	} else {
+		t.after.before = t.before
+	}
+	t.before, t.after = nil, nil
+	l.len--
 }
 
 // mayReuse reports whether the request may begin in the lingering tenure.

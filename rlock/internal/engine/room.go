@@ -26,7 +26,7 @@ type shard struct {
 	// exit once it is given back.
 	lost []ending
 
-	lingering int                // how many tenures are
+	lingering lineup
 	backoffs  map[string]backoff // the rooms that do not linger for a while, by key
 
 	counts Counts // see Stats

@@ -104,6 +104,7 @@ type tenure struct {
 	// lingerEnd is when it has lingered for long enough, and alarm when the keeper has it
 	// asked by the wheel, 0 if that is not known: both from the client's start.
 	lingerEnd, alarm time.Duration
+	before, after    *tenure // its neighbours in the shard's lineup
 }
 
 // newTenure returns a tenure whose acquire is about to be sent, and that may linger or not.
