@@ -32,6 +32,7 @@ type world struct {
 	hub    *pubsub.Hub
 	net    *network.Network
 	open   atomic.Int64 // connections that the client has not closed
+	dialed atomic.Int64 // connections that were opened
 	full   atomic.Bool  // the server ends each new connection
 
 	mu       sync.Mutex                                 // protects the following
@@ -98,6 +99,7 @@ func (w *world) dial(ctx context.Context, addr string, dialer *net.Dialer, confi
 		c = here
 	}
 	w.open.Add(1)
+	w.dialed.Add(1)
 	return counted{c, sync.OnceFunc(func() { w.open.Add(-1) })}, nil
 }
 

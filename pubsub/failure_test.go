@@ -204,6 +204,46 @@ func TestWaitersAreToldOnceThatTheServerTakesNoMoreConnections(t *testing.T) {
 	})
 }
 
+func TestAServerThatIsFullIsLeftAloneUntilSomebodyWaits(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		dialed := func(run func()) int64 {
+			before := w.dialed.Load()
+			run()
+			return w.dialed.Load() - before
+		}
+		w.full.Store(true)
+		plain := w.hub.ListenPlain("aside", func(string) {})
+		awaitMark(t, plain)
+		assert.LessOrEqual(t, dialed(func() { time.Sleep(10 * time.Minute) }), int64(40))
+
+		var waits *pubsub.Subscription
+		began := time.Now()
+		assert.Positive(t, dialed(func() {
+			waits = w.hub.Subscribe("a")
+			awaitMark(t, waits)
+		}))
+		assert.Less(t, time.Since(began), 5*time.Second, "somebody waits")
+		w.full.Store(false)
+		awaitMark(t, waits)
+		assert.True(t, waits.Confirmed())
+
+		awaitMark(t, plain)
+		assert.True(t, plain.Confirmed())
+	})
+}
+
+func TestAPlainChannelIsSubscribedOnceTheServerHasRoom(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		w.full.Store(true)
+		plain := w.hub.ListenPlain("aside", func(string) {})
+		awaitMark(t, plain)
+		time.Sleep(10 * time.Minute)
+		w.full.Store(false)
+		time.Sleep(30 * time.Second)
+		assert.True(t, plain.Confirmed())
+	})
+}
+
 func TestAServerThatIsDownIsNoReasonToPoll(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		w.net.Refuse()

@@ -20,6 +20,9 @@ const (
 	// clients of a server that returns do not come all at once.
 	minBackoff = time.Millisecond
 	maxBackoff = 500 * time.Millisecond
+	// plainBackoff is the same once the server bars all channels of a link, and nobody waits
+	// for their messages: a server that is full is left alone.
+	plainBackoff = 30 * time.Second
 
 	// barredAfter is how many connections in a row the server must have ended before
 	// they worked, until waiters need not expect one soon. A server that stops ends
@@ -89,17 +92,46 @@ func (l *link) run() {
 	}
 }
 
-// inUse waits out the pause after a failure and reports whether the link still
-// has channels. If not, or if the hub is closed, the link is gone.
-func (l *link) inUse(failures int) bool {
-	h := l.hub
+// pause waits before the next connection. It is short if somebody waits for a message, or
+// the last one was good.
+func (l *link) pause(failures int) {
 	if failures > 0 {
 		pause := min(minBackoff<<min(failures-1, 16), maxBackoff)
 		select {
 		case <-time.After(pause - rand.N(pause/2)):
-		case <-h.ctx.Done():
+		case <-l.hub.ctx.Done():
 		}
 	}
+	select {
+	case <-l.wake: // all channels were asked for again
+	default:
+	}
+	if l.leavesAlone() {
+		select {
+		case <-time.After(plainBackoff - rand.N(plainBackoff/2)):
+		case <-l.wake: // there is another channel
+		case <-l.hub.ctx.Done():
+		}
+	}
+}
+
+// leavesAlone reports whether the server bars all channels, and nobody waits for a message.
+func (l *link) leavesAlone() bool {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	for _, ch := range l.channels {
+		if !ch.plain || ch.barred == nil {
+			return false
+		}
+	}
+	return len(l.channels) > 0
+}
+
+// inUse waits out the pause after a failure and reports whether the link still
+// has channels. If not, or if the hub is closed, the link is gone.
+func (l *link) inUse(failures int) bool {
+	h := l.hub
+	l.pause(failures)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(l.channels) > 0 && h.ctx.Err() == nil {
