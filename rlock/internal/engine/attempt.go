@@ -19,6 +19,7 @@ const (
 	acquiring                  // take the lock if it is free and nobody waits for it
 	joining                    // put a new ticket into the queue
 	looking                    // look for the ticket, and keep it fresh
+	nudging                    // have a free lock granted to the first that waits, then acquiring
 )
 
 // attempt sends one command for w, and deals with the answer. The mutex is held before and
@@ -27,6 +28,9 @@ func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Ti
 	c := r.client
 	t := w.ticket
 	switch op {
+	case nudging:
+		r.tryAfterNudge(ctx, w)
+		return
 	case acquiring:
 		t = c.newTenure(r, w.Request, c.lingerOf(r, &w.Request) > 0 && !r.backsOff(now), now)
 	case joining:
@@ -61,6 +65,25 @@ func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Ti
 	r.settle(t, op, l, now)
 	if l.place != nil {
 		l.place.Leave()
+	}
+}
+
+// tryAfterNudge has w try once more, after those that wait for a free lock.
+func (r *room) tryAfterNudge(ctx context.Context, w *waiter) {
+	r.inFlight++
+	r.shard.mu.Unlock()
+	err := r.nudge(ctx)
+	r.shard.mu.Lock()
+	r.inFlight--
+	now := time.Now()
+	if err == nil {
+		r.attempt(ctx, w, acquiring, now)
+	} else {
+		f, err := wire.Diagnose(err)
+		w.failed(f, err, now)
+	}
+	if w.try == nudgeFirst {
+		w.try = noTry
 	}
 }
 

@@ -107,9 +107,10 @@ type waiter struct {
 	ticket *tenure   // that stands for it in Redis, nil for none
 	lookAt time.Time // when to look for the ticket next
 
-	until time.Time // when the wait is over, zero for never
-	rest  time.Time // until when nothing is sent, after a fault
-	polls int       // in a row, without pub/sub
+	until time.Time   // when the wait is over, zero for never
+	rest  time.Time   // until when nothing is sent, after a fault
+	polls int         // in a row, without pub/sub
+	timer *time.Timer // ends its sleep; made with the first
 
 	guestEnds  time.Time // when the lease of the guest ends that had the lock at the last look
 	guestLooks int       // since it took the lock, see followGuest
@@ -145,75 +146,53 @@ func newWaiter() any {
 // acquire is the way of a blocking lock. It returns nil when the caller holds the lock;
 // otherwise nothing is held that the caller would have to release.
 func (c *Client) acquire(ctx context.Context, n *Name, req Request) error {
-	if n.Err != nil {
-		return c.refused(ctx, n, &req, n.Err)
-	}
-	if req.Lease != 0 {
-		if err := c.CheckLease(n, req.Lease); err != nil {
-			return c.refused(ctx, n, &req, err)
-		}
-	}
-	if err := wire.Over(ctx); err != nil {
-		return c.refused(ctx, n, &req, fmt.Errorf("rlock: lock %q: %w", n.Key, err))
+	if err := c.check(ctx, n, &req); err != nil {
+		return c.refused(ctx, n, &req, err)
 	}
 	if c.Config.RecordPlaces {
 		req.place = c.Place()
 	}
 	now := time.Now()
 	r := c.enter(n)
-	t := r.current(now)
-	if t != nil && t.holds(req.Owner) {
-		if t.shared && !req.shared {
-			r.shard.counts.Failed++
-			r.exit()
-			return c.refused(ctx, n, &req, fmt.Errorf("rlock: lock %q: %w", n.Key, errUpgrade(req.Owner)))
-		}
-		t.nest(now, req)
-		r.exit()
-		if c.Watches(&req) {
-			c.tellAcquired(ctx, n, &req, ByNesting, 0, false)
-		}
-		return nil
-	}
-	switch cause := c.Losses.Blocks(LossKey{n.KindID, n.Key, req.Owner}, now); {
-	case c.Closed.Load():
-		r.shard.counts.Failed++
-		r.exit()
-		return c.refused(ctx, n, &req, fmt.Errorf("rlock: lock %q: %w", n.Key, wire.ErrClosed))
-	case cause != nil:
-		r.shard.counts.Failed++
-		r.exit()
-		return c.refused(ctx, n, &req, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", n.Key, cause))
-	case t != nil && t.phase == lingering && t.mayReuse(now, &req):
-		t.reuse(now, req)
-		r.exit()
-		if c.Watches(&req) {
-			c.tellAcquired(ctx, n, &req, ByLinger, 0, false)
-		}
-		return nil
-	case t != nil && t.phase != lingering && r.mayJoin(now, req):
-		t.join(now, req)
-		r.exit()
-		if c.Watches(&req) {
-			c.tellAcquired(ctx, n, &req, ByJoining, 0, false)
-		}
-		return nil
-	case req.Wait <= 0 && (t != nil && t.phase != lingering || r.queue.Len() > 0):
-		r.shard.counts.Denied++
-		err := r.refusal(&waiter{Request: req})
+	way, ok, err := r.atOnce(&req, now)
+	switch {
+	case err != nil:
+		r.shard.counts.gaveUp(err, false)
 		r.exit()
 		return c.refused(ctx, n, &req, err)
+	case ok:
+		r.exit()
+		if c.Watches(&req) {
+			c.tellAcquired(ctx, n, &req, way, 0, false)
+		}
+		return nil
 	}
-	if t != nil && t.phase == lingering {
+	if t := r.tenure; t != nil && t.phase == lingering {
 		r.letGo(t, now)
 	}
 	w := c.waiters.Get().(*waiter)
-	*w = waiter{Waiter: w.Waiter, Request: req, began: now}
+	*w = waiter{Waiter: w.Waiter, timer: w.timer, Request: req, began: now}
 	if req.Wait < Forever {
 		w.until = now.Add(req.Wait)
 	}
 	r.joinQueue(w)
 	return r.await(ctx, w, now)
+}
+
+// check refuses a request that no room is needed to refuse.
+func (c *Client) check(ctx context.Context, n *Name, req *Request) error {
+	if n.Err != nil {
+		return n.Err
+	}
+	if req.Lease != 0 {
+		if err := c.CheckLease(n, req.Lease); err != nil {
+			return err
+		}
+	}
+	if err := wire.Over(ctx); err != nil {
+		return fmt.Errorf("rlock: lock %q: %w", n.Key, err)
+	}
+	return nil
 }
 
 // CheckLease refuses a lease that would be over, in the client's eyes, about as
@@ -226,11 +205,40 @@ func (c *Client) CheckLease(n *Name, ask time.Duration) error {
 	return nil
 }
 
+// atOnce serves a request that need not wait, or is not to: it nests, joins readers, begins
+// in a lingering tenure, or is refused. It reports how the lock was acquired, if it was.
+func (r *room) atOnce(req *Request, now time.Time) (way Way, ok bool, err error) {
+	c, n, t := r.client, r.name, r.current(now)
+	if t != nil && t.holds(req.Owner) {
+		if t.shared && !req.shared {
+			return 0, false, fmt.Errorf("rlock: lock %q: %w", n.Key, errUpgrade(req.Owner))
+		}
+		t.nest(now, *req)
+		return ByNesting, true, nil
+	}
+	if c.Closed.Load() {
+		return 0, false, fmt.Errorf("rlock: lock %q: %w", n.Key, wire.ErrClosed)
+	}
+	if cause := c.Losses.Blocks(LossKey{n.KindID, n.Key, req.Owner}, now); cause != nil {
+		return 0, false, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", n.Key, cause)
+	}
+	lingers := t != nil && t.phase == lingering
+	switch {
+	case lingers && t.mayReuse(now, req):
+		t.reuse(now, *req)
+		return ByLinger, true, nil
+	case t != nil && !lingers && r.mayJoin(now, *req):
+		t.join(now, *req)
+		return ByJoining, true, nil
+	case req.Wait <= 0 && (t != nil && !lingers || r.queue.Len() > 0):
+		return 0, false, r.refusal(&waiter{Request: *req})
+	}
+	return 0, false, nil
+}
+
 // await waits in the queue until w has the lock or its caller gives up. It is
 // called with the mutex held, and gives it back.
 func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
-	closing := r.client.Redis.Done()
-	var timer *time.Timer
 	for {
 		switch {
 		case w.granted:
@@ -248,45 +256,8 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 			now = time.Now()
 			continue
 		}
-		if w.try == nudgeFirst {
-			r.inFlight++
-			r.shard.mu.Unlock()
-			err := r.nudge(ctx)
-			r.shard.mu.Lock()
-			r.inFlight--
-			if now = time.Now(); err == nil {
-				r.attempt(ctx, w, acquiring, now)
-			} else {
-				f, err := wire.Diagnose(err)
-				w.failed(f, err, now)
-			}
-			if w.try == nudgeFirst {
-				w.try = noTry
-			}
-			continue
-		}
-		// The wait limits the time between attempts and not an attempt, which would
-		// otherwise never succeed where Redis is slower than the wait.
-		// Nor is the time up while a command of a caller that has left is in flight here:
-		// the lock may be free. A server that has been silent for longer is not waited for.
-		left := Forever
-		if !w.until.IsZero() {
-			left = time.Until(w.until)
-			if w.ticket == nil && w.try == firstTry && r.head() == w && r.tenure == nil && r.inFlight > 0 {
-				left = max(left, time.Until(r.since.Add(Silence)))
-			}
-			if w.try == callFirst {
-				left = max(left, w.again.Sub(now))
-			}
-		}
+		left := r.left(w, now)
 		switch {
-		case left <= 0 && w.ticket != nil && w.ticket.phase == queued && !w.last:
-			// It may have the lock by now, and nobody would be served if all were
-			// impatient and each left when its turn came.
-			w.last = true
-			r.attempt(ctx, w, looking, now)
-			now = time.Now()
-			continue
 		case left <= 0 && w.err != nil:
 			return r.giveUp(ctx, w, w.err)
 		case left <= 0 || w.over():
@@ -300,96 +271,148 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		} else {
 			left = min(left, patience)
 		}
-		head := r.head() == w
-		amongReaders := head && w.shared && r.tenure != nil && r.tenure.shared
-		if amongReaders {
-			left = min(left, readersTime)
-		}
-		var message <-chan struct{}
-		if head && r.sub != nil {
-			message = r.sub.C()
-		}
-		first := !w.waits
-		if first {
-			w.waits = true
-			r.shard.counts.Waiting++
-		}
-		c, n, lock := r.client, r.name, w.Request
-		r.exit()
-		if first && c.Watches(&lock) {
-			c.Observer.Waiting(ctx, c.infoOf(n, lock.Owner, lock.shared))
-		}
-
-		var elapsed <-chan time.Time
-		if left < Forever {
-			if timer == nil {
-				timer = time.NewTimer(left)
-				defer timer.Stop()
-			} else {
-				timer.Reset(left)
-			}
-			elapsed = timer.C
-		}
-		heard, slept := false, false
-		select {
-		case <-w.C(): // the state of the room has changed
-		case <-message:
-			heard = true
-		case <-elapsed:
-			slept = true
-		case <-ctx.Done():
-		case <-w.Quit:
-		case <-closing:
-		}
-		r.shard.mu.Lock()
-		now = time.Now()
-		if heard { // the subscription was confirmed, or refused
-			r.lookNow(now)
-		}
-		if slept && amongReaders && r.tenure != nil {
-			r.tenure.mirror()
-		}
+		now = r.sleep(ctx, w, left)
 	}
+}
+
+// left returns how long w may go on waiting.
+//
+// The wait limits the time between attempts and not an attempt, which would otherwise never
+// succeed where Redis is slower than the wait. Nor is the time up while a command of a caller
+// that has left is in flight here: the lock may be free. A server that has been silent for
+// longer is not waited for.
+func (r *room) left(w *waiter, now time.Time) time.Duration {
+	if w.until.IsZero() {
+		return Forever
+	}
+	left := w.until.Sub(now)
+	switch {
+	case w.try == callFirst:
+		return max(left, w.again.Sub(now))
+	case w.try == firstTry && w.ticket == nil && r.head() == w && r.tenure == nil && r.inFlight > 0:
+		return max(left, r.since.Add(Silence).Sub(now))
+	}
+	return left
+}
+
+// sleep gives the mutex back for so long at most, until there may be something to do.
+func (r *room) sleep(ctx context.Context, w *waiter, most time.Duration) (now time.Time) {
+	head := r.head() == w
+	amongReaders := head && w.shared && r.tenure != nil && r.tenure.shared
+	if amongReaders {
+		most = min(most, readersTime)
+	}
+	var message <-chan struct{}
+	if head && r.sub != nil {
+		message = r.sub.C()
+	}
+	first := !w.waits
+	if first {
+		w.waits = true
+		r.shard.counts.Waiting++
+	}
+	c, n, owner, shared := r.client, r.name, w.Owner, w.shared
+	r.exit()
+	if first && c.Watches(&w.Request) {
+		c.Observer.Waiting(ctx, c.infoOf(n, owner, shared))
+	}
+
+	heard, slept := false, false
+	select {
+	case <-w.C(): // the state of the room has changed
+	case <-message:
+		heard = true
+	case <-w.elapsed(most):
+		slept = true
+	case <-ctx.Done():
+	case <-w.Quit:
+	case <-c.Redis.Done():
+	}
+	r.shard.mu.Lock()
+	now = time.Now()
+	if heard { // the subscription was confirmed, or refused
+		r.lookNow(now)
+	}
+	if slept && amongReaders && r.tenure != nil {
+		r.tenure.mirror()
+	}
+	return now
+}
+
+// elapsed returns a channel that says when so much time has passed, nil for Forever.
+func (w *waiter) elapsed(d time.Duration) <-chan time.Time {
+	switch {
+	case d == Forever:
+		return nil
+	case w.timer == nil:
+		w.timer = time.NewTimer(d)
+	default:
+		w.timer.Reset(d)
+	}
+	return w.timer.C
 }
 
 // next returns what is to be sent for w now, or until when there is nothing; the zero time
 // says until w is woken.
 func (r *room) next(w *waiter, now time.Time) (operation, time.Time) {
-	n := r.name
-	if t := w.ticket; t != nil {
-		switch {
-		case t.phase != queued: // a release has it join, and is not answered yet
-			return resting, time.Time{}
-		case now.Before(w.lookAt):
-			return resting, w.lookAt
-		}
-		return looking, time.Time{}
+	if w.ticket != nil {
+		return w.nextLook(now)
 	}
+	queues := w.queues(now)
 	mayAcquire := r.head() == w && r.tenure == nil && r.inFlight == 0
 	switch {
+	case w.try == nudgeFirst:
+		return nudging, time.Time{}
 	case now.Before(w.rest):
 		return resting, w.rest
-	case !mayAcquire && !(n.kind().strict && w.queues(now)):
+	case !mayAcquire && !(r.name.kind().strict && queues):
 		return resting, time.Time{}
-	case w.queues(now) && r.sub == nil && (r.client.lingerOf(r, &w.Request) <= 0 || r.backsOff(now)) && r.client.hub.Confirmed(n.turn):
-		r.subscribe() // others waited a moment ago
+	}
+	if queues && r.othersWaited(w, now) {
+		r.subscribe()
 	}
 	switch {
-	case mayAcquire && w.try == firstTry && (!r.listening() || !w.queues(now)):
+	case mayAcquire && w.try == firstTry && !(r.listening() && queues):
 		return acquiring, time.Time{}
+	case mayAcquire && w.try == callFirst && now.Before(w.again):
+		return resting, w.again
 	case mayAcquire && w.try == callFirst:
-		if now.Before(w.again) {
-			return resting, w.again
-		}
 		w.try = noTry
 		return acquiring, time.Time{}
-	case !w.queues(now):
+	case !queues:
 		return resting, time.Time{}
 	}
+	return r.nextJoin(now)
+}
+
+// nextLook is next for a waiter with a ticket.
+func (w *waiter) nextLook(now time.Time) (operation, time.Time) {
+	switch {
+	case w.ticket.phase != queued: // a release has it join, and is not answered yet
+		return resting, time.Time{}
+	case !w.last && !w.until.IsZero() && !now.Before(w.until):
+		// It may have the lock by now, and nobody would be served if all were impatient and
+		// each left when its turn came.
+		w.last = true
+	case now.Before(w.lookAt):
+		return resting, w.lookAt
+	}
+	return looking, time.Time{}
+}
+
+// nextJoin is next for a waiter that needs a ticket.
+func (r *room) nextJoin(now time.Time) (operation, time.Time) {
 	r.subscribe()
 	patient := r.subscribed.Add(subscribeTime)
 	if !r.listening() && r.sub.Refused() == nil && now.Before(patient) {
 		return resting, patient
 	}
 	return joining, time.Time{}
+}
+
+// othersWaited reports whether others have waited for the lock a moment ago, by what is left
+// of a subscription: then w needs a ticket at once.
+func (r *room) othersWaited(w *waiter, now time.Time) bool {
+	lingers := r.client.lingerOf(r, &w.Request) > 0 && !r.backsOff(now)
+	return r.sub == nil && !lingers && r.client.hub.Confirmed(r.name.turn)
 }
