@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/go-rlock/rlock/lease"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -105,26 +103,19 @@ func (r *room) newTicket(req Request, now time.Time) *tenure {
 // settle deals with the answer to the command that was sent for t: the waiter has the lock,
 // or its ticket a place in the queue, or it must try again.
 func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
-	c := r.client
-	w := r.waiterWith(t.text)
-	f, err := wire.Diagnose(l.err)
-	ran := f == wire.Unknown || wire.Begun(l.err) // at least in part: what comes last may be refused
-	a := l.answer
-	if w == nil { // it left, or has the lock by another tenure
-		if err != nil && ran && op != looking {
-			t.ghost = !l.settled
-		}
-		if err != nil && !ran && op != looking {
+	w, a := r.waiterWith(t.text), l.answer
+	fault, err := wire.Diagnose(l.err)
+	ran := fault == wire.Unknown || wire.Begun(l.err) // at least in part: what comes last may be refused
+	if w == nil {                                     // it left, or has the lock by another tenure
+		switch {
+		case err != nil && op != looking:
+			t.giveUp(ran, l.settled, now)
+		case err == nil && op == acquiring && !a.Granted:
 			t.end()
-		} else if err == nil && op == acquiring && !a.Granted {
-			t.end()
-		} else {
+		default:
 			t.disown(now)
 		}
 		return
-	}
-	if a.Granted {
-		t.trust.Confirmed()
 	}
 	stale := t.stale
 	t.stale = false
@@ -134,64 +125,20 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 		if ran {
 			t.unanswered()
 		}
-		w.failed(f, err, now)
+		w.failed(fault, err, now)
 	case err != nil:
 		w.ticket = nil
-		if ran {
-			t.ghost = !l.settled
-			t.disown(now)
-		} else {
-			t.end()
-		}
-		w.failed(f, err, now)
+		t.giveUp(ran, l.settled, now)
+		w.failed(fault, err, now)
 	case a.Refused != nil:
 		w.ticket = nil
-		if a.Released {
-			t.end()
-		} else {
-			t.disown(now)
-		}
-		f, err := wire.Diagnose(a.Refused)
-		w.failed(f, err, now)
-	case a.Granted && op == joining && !r.worthTaking(t, now): // see take
-		t.phase, t.trust, w.lookAt = queued, lease.Trust{}, now
+		t.giveUp(!a.Released, true, now)
+		fault, err := wire.Diagnose(a.Refused)
+		w.failed(fault, err, now)
 	case a.Granted:
-		w.ticket = nil
-		t.tokens.take(a.Counter, t.tokens.asked())
-		switch {
-		case c.Closed.Load():
-			t.disown(now)
-		case !t.trust.Valid(now):
-			t.disown(now)
-			w.failed(wire.NotNow, fmt.Errorf("the grant came after %v, when its lease was nearly over", now.Sub(t.trust.SentAt()).Round(time.Millisecond)), now)
-		default:
-			t.claimed = op == joining
-			way := ByQueue
-			switch op {
-			case acquiring:
-				way = ByRedis
-			case looking:
-				t.contestedAt = now // it was freed for others
-			}
-			r.grant(t, w, way, now)
-			w.Wake()
-		}
+		r.granted(w, op, a, now)
 	case op == acquiring:
-		w.ticket = nil
-		t.end()
-		w.err, w.fails, w.shut, w.holder = nil, 0, time.Time{}, a.Holder
-		switch {
-		case a.Holder == "" && w.Wait <= 0 && w.try < nudgeFirst:
-			w.try = nudgeFirst
-		case wire.Lingers(a.Holder) && !w.queues(now) && w.try < callFirst:
-			w.try, w.again = callFirst, now.Add(c.callTime(now.Sub(t.trust.SentAt())))
-		default:
-			w.try = noTry
-		}
-		r.met(a.Holder, &w.Request, now)
-		if w.Wait > 0 {
-			r.subscribe()
-		}
+		r.denied(w, a, now)
 	case a.Place == wire.NoPlace: // Redis has lost it
 		w.ticket = nil
 		t.end()
@@ -199,7 +146,7 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 		t.phase = queued
 		t.seen = t.trust.SentAt()
 		t.trust = lease.Trust{}
-		w.err, w.fails, w.shut = nil, 0, time.Time{}
+		w.answered(a)
 		r.placed(w, a, now)
 		if stale {
 			w.lookAt = now
@@ -207,9 +154,70 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 	}
 }
 
+// giveUp ends a tenure that nobody wants once its command has landed. If Redis may have run
+// the command, or may yet, unless it is settled, the keeper releases the tenure.
+func (t *tenure) giveUp(ran, settled bool, now time.Time) {
+	if !ran {
+		t.end()
+		return
+	}
+	t.ghost = !settled
+	t.disown(now)
+}
+
+// granted gives w the lock that Redis has granted to its tenure.
+func (r *room) granted(w *waiter, op operation, a wire.Answer, now time.Time) {
+	t := w.ticket
+	t.trust.Confirmed()
+	if op == joining && !r.worthTaking(t, now) { // see take
+		t.phase, t.trust, w.lookAt = queued, lease.Trust{}, now
+		return
+	}
+	w.ticket = nil
+	t.tokens.take(a.Counter, t.tokens.asked())
+	switch {
+	case r.client.Closed.Load():
+		t.disown(now)
+		return
+	case !t.trust.Valid(now):
+		t.disown(now)
+		w.failed(wire.NotNow, fmt.Errorf("the grant came after %v, when its lease was nearly over", now.Sub(t.trust.SentAt()).Round(time.Millisecond)), now)
+		return
+	}
+	t.claimed = op == joining
+	way := ByQueue
+	switch op {
+	case acquiring:
+		way = ByRedis
+	case looking:
+		t.contestedAt = now // it was freed for others
+	}
+	r.grant(t, w, way, now)
+	w.Wake()
+}
+
+// denied notes that w's acquire was denied, and what it may still do without a ticket.
+func (r *room) denied(w *waiter, a wire.Answer, now time.Time) {
+	t := w.ticket
+	w.ticket = nil
+	t.end()
+	w.answered(a)
+	r.met(a.Holder, &w.Request, now)
+	switch {
+	case a.Holder == "" && w.Wait <= 0 && w.try < nudgeFirst:
+		w.try = nudgeFirst
+	case wire.Lingers(a.Holder) && !w.queues(now) && w.try < callFirst:
+		w.try, w.again = callFirst, now.Add(r.client.callTime(now.Sub(t.trust.SentAt())))
+	default:
+		w.try = noTry
+	}
+	if w.Wait > 0 {
+		r.subscribe()
+	}
+}
+
 // placed notes where a ticket stands in the queue, and when to look for it again.
 func (r *room) placed(w *waiter, a wire.Answer, now time.Time) {
-	w.holder = a.Holder
 	r.met(a.Holder, &w.Request, now)
 	sleep := lookTime
 	if a.TTL >= 0 { // the holder, and those before this ticket, may be dead
@@ -236,163 +244,6 @@ func (r *room) placed(w *waiter, a wire.Answer, now time.Time) {
 	if a.Place == wire.YieldsPlace {
 		r.giveWay()
 	}
-}
-
-// undo releases what a command may have been granted, or may be yet, whose caller has left
-// while it was in flight. If the command has no answer, but the client's commands are
-// ordered, the release comes behind it on its connection, so that the answer to the release
-// settles both: until then the command keeps its place, and the next try for the name
-// waits. After a direct command no release comes on its connection: it waits for the answer
-// first. It runs in a goroutine of its own.
-func (r *room) undo(t *tenure, l landing) {
-	c := r.client
-	ctx := c.Redis.Deadline(time.Now())
-	if l.late != nil {
-		l.settled = l.late.Settled(ctx)
-	}
-	released, err := c.Redis.Do(ctx, t.releaseCall()).AsInt64()
-	l.place.Leave()
-	if err == nil && c.Redis.Ordered() && c.Redis.Mark() == l.mark {
-		l.settled = true
-	}
-
-	r.shard.mu.Lock()
-	r.inFlight--
-	if err != nil || released == 0 && !l.settled {
-		t.ghost = !l.settled
-		t.disown(time.Now())
-	} else {
-		t.end()
-	}
-	r.wakeHead()
-	r.exit()
-}
-
-// A landing is what became of a command that was sent.
-type landing struct {
-	place  *wire.Limit // to be left; nil if nothing was sent
-	answer wire.Answer
-	err    error
-	// mark is that of the connections when it was sent, 0 if it was sent directly.
-	mark uint64
-	// late is the answer to a direct command that its caller has not waited for, else nil.
-	late *wire.Late
-	// settled is set once the command has been executed, or never will be.
-	settled bool
-}
-
-// A flight is a command in a goroutine of its own, so that its caller may leave.
-type flight struct {
-	landed chan landing // capacity one
-
-	// The shard's mutex protects following.
-
-	abandoned bool // the caller has left
-}
-
-// leave has the flight undone when it lands, and reports true, unless it has landed
-// already: then it fills in l. The mutex is held.
-func (f *flight) leave(l *landing) bool {
-	select {
-	case *l = <-f.landed:
-		return false
-	default:
-		f.abandoned = true
-		return true
-	}
-}
-
-// send sends the command for a caller that leaves when ctx ends, or while there is no place
-// when quit is closed. If the caller leaves a flight behind, that is returned.
-//
-// A flight goes on until its answer is in, whatever becomes of its caller. If it has
-// to wait for a connection, rueidis opens that with its context, and an end of it would
-// fail all commands that wait for the same connection. And where the client's
-// commands have no order, no release is known to come behind a command that was
-// cancelled.
-func (t *tenure) send(ctx context.Context, op operation, quit <-chan struct{}) (landing, *flight) {
-	c := t.room.client
-	place, err := c.Redis.Limits(t.room.name.Slot).Asks.Enter(ctx, quit)
-	if err != nil {
-		return landing{err: err}, nil
-	}
-	if ctx.Done() == nil || c.Redis.Connected() && c.Redis.Ordered() {
-		return t.exchange(ctx, op, place), nil
-	}
-	f := &flight{landed: make(chan landing, 1)}
-	if !c.Redis.Start(func() { t.fly(op, place, f) }) {
-		place.Leave()
-		return landing{err: rueidis.ErrClosing}, nil
-	}
-	select {
-	case l := <-f.landed:
-		return l, nil
-	case <-ctx.Done():
-		return landing{}, f
-	}
-}
-
-// fly is the goroutine of a flight.
-func (t *tenure) fly(op operation, p *wire.Limit, f *flight) {
-	r := t.room
-	ctx := r.client.Redis.Deadline(time.Now())
-	l := t.exchange(ctx, op, p)
-	if !l.settled && ctx.Err() != nil {
-		l.err = wire.ErrNoAnswer
-	}
-	r.shard.mu.Lock()
-	if !f.abandoned {
-		f.landed <- l
-		r.shard.mu.Unlock()
-		return
-	}
-	r.shard.mu.Unlock()
-	r.undo(t, l)
-}
-
-// exchange sends the command and reads the answer. It is called without the mutex.
-func (t *tenure) exchange(ctx context.Context, op operation, p *wire.Limit) (l landing) {
-	c := t.room.client
-	l.place = p
-	call, read := t.command(op)
-	if c.Redis.SyncReplicas() > 0 && op != joining {
-		l.mark = c.Redis.Mark()
-		l.answer, l.err = c.Redis.DoReplicated(ctx, call, t.lease, func(result rueidis.RedisResult) (wire.Answer, error) {
-			return read(result, t.tokens.asked())
-		}, t.releaseCall())
-		l.settled = wire.Answered(l.err)
-	} else {
-		var result rueidis.RedisResult
-		if op == acquiring {
-			result, l.mark, l.late = c.Redis.DoFirst(ctx, t.room.name.Slot, t.trust.SentAt(), call)
-		} else {
-			l.mark = c.Redis.Mark()
-			result = c.Redis.Do(ctx, call)
-		}
-		l.answer, l.err = read(result, t.tokens.asked())
-		if l.settled = wire.Answered(l.err); l.settled && l.mark != 0 {
-			c.Redis.Heard(l.mark)
-		}
-	}
-	if l.settled {
-		p.Heard()
-	}
-	return l
-}
-
-// command returns the call and how its answer is read.
-func (t *tenure) command(op operation) (wire.Call, func(rueidis.RedisResult, uint64) (wire.Answer, error)) {
-	n, c := t.room.name, t.room.client
-	s := wire.Step{}
-	switch op {
-	case joining:
-		s.Join = t.member()
-	case looking:
-		s.Look = t.member()
-	default:
-		return n.kind().acquire(t), wire.ReadAcquire
-	}
-	return n.step(c, s, t.lease, t.tokens.asked()), wire.ReadStep
 }
 
 // open has Redis let readers in that wait there, since the write lock was given up and

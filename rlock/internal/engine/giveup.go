@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/redis/rueidis"
-
-	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // ErrUnanswered is ErrNotAcquired where nobody is known to have the lock.
@@ -75,21 +71,4 @@ func (r *room) leave(w *waiter) {
 	w.Drain()
 	r.client.waiters.Put(w)
 	r.exit()
-}
-
-// failed notes an error, and how long to wait before the next attempt.
-func (w *waiter) failed(f wire.Fault, err error, now time.Time) {
-	switch {
-	case !errors.Is(err, rueidis.ErrClosing):
-		w.shut = time.Time{}
-	case w.shut.IsZero():
-		w.shut = now
-	case now.Sub(w.shut) >= shutTime:
-		f, err = wire.Never, fmt.Errorf("%w: the rueidis client in Config.Client is: %w", wire.ErrClosed, err)
-	}
-	w.err = err
-	w.fatal = f == wire.Never
-	w.rest = now.Add(wire.Jitter(min(wire.FirstRetry<<min(w.fails, 10), wire.LastRetry)))
-	w.lookAt = w.rest
-	w.fails++
 }

@@ -59,8 +59,12 @@ func (t *tenure) endsWith(l *Level) {
 
 // close takes away the level of the handle h, or without one the innermost level
 // of o that was taken without, and reports whether there was such a level. When
-// the last level that is not shared goes and others stay, the tenure is shared.
+// the last level that is not shared goes and others stay, the tenure is shared. A nil tenure
+// has no levels.
 func (t *tenure) close(o Owner, shared bool, h *hold) (was closedLevel, ok bool) {
+	if t == nil {
+		return was, false
+	}
 	for i := len(t.levels) - 1; i >= 0; i-- {
 		l := &t.levels[i]
 		if l.hold == h && (h != nil || l.Owner == o && l.shared == shared) {

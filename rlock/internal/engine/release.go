@@ -14,8 +14,7 @@ import (
 )
 
 // unlock takes one level off the hold of o: that of the handle h, or without one
-// the innermost of that sort that was taken without. The last level passes the
-// lock on, or frees it.
+// the innermost of that sort that was taken without.
 func (c *Client) unlock(ctx context.Context, n *Name, o Owner, shared bool, h *hold) (err error) {
 	if n.Err != nil {
 		return n.Err
@@ -27,23 +26,12 @@ func (c *Client) unlock(ctx context.Context, n *Name, o Owner, shared bool, h *h
 	now := time.Now()
 	t := r.current(now)
 	wasShared := t != nil && t.shared
-	was, ok := closedLevel{}, false
-	if t != nil {
-		was, ok = t.close(o, shared, h)
-	}
+	was, ok := t.close(o, shared, h)
 	if !ok {
-		holder := ""
-		if t != nil && t.phase == held && t.owner != o {
-			advice := "unlock there, or use Acquire or WithOwner"
-			if t.owner.OfHandle() {
-				advice = "call its Release"
-			}
-			holder = fmt.Sprintf(": it is held by %s of this process: %s", t.owner.words(), advice)
-		}
+		advice := t.advice(o)
 		r.exit()
-		err := c.notHeld(n, o, shared, h)
-		if holder != "" && !errors.Is(err, ErrLost) {
-			err = fmt.Errorf("%w%s", err, holder)
+		if err = c.notHeld(n, o, shared, h); advice != "" && !errors.Is(err, ErrLost) {
+			err = fmt.Errorf("%w: %s", err, advice)
 		}
 		return err
 	}
@@ -51,27 +39,47 @@ func (c *Client) unlock(ctx context.Context, n *Name, o Owner, shared bool, h *h
 	if h != nil {
 		h.released = true
 	}
-	if len(t.levels) > 0 {
+	err = r.closed(t, o, wasShared, now)
+	if c.Observer.On() && (h == nil || h.whole == nil) {
+		c.tellReleased(ctx, n, o, shared, was, now, err)
+	}
+	return err
+}
+
+// closed goes on after a level of o's was closed: the last one passes the lock on, or frees
+// it. It is called with the mutex held, and gives it back.
+func (r *room) closed(t *tenure, o Owner, wasShared bool, now time.Time) error {
+	w := r.head()
+	switch {
+	case len(t.levels) > 0:
 		t.changed(now)
 		if t.shared && !wasShared {
 			r.admit(now, true)
 		}
 		r.current(now) // the levels that are left may have asked for less
-		r.exit()
-	} else if w := r.head(); w != nil && t.mayPass(now, w.Request) {
+	case w != nil && t.mayPass(now, w.Request):
 		r.grant(t, w, ByHandoff, now)
 		w.Wake()
-		r.exit()
-	} else if t.mayLinger(now) {
+	case t.mayLinger(now):
 		t.linger(now)
-		r.exit()
-	} else {
-		err = r.release(t, o, now)
+	default:
+		return r.release(t, o, now)
 	}
-	if c.Observer.On() && (h == nil || h.whole == nil) {
-		c.tellReleased(ctx, n, o, shared, was, now, err)
+	r.exit()
+	return nil
+}
+
+// advice tells o, which has nothing to unlock, who else of this process has the lock; "" for
+// nobody.
+func (t *tenure) advice(o Owner) string {
+	if t == nil || t.phase != held || t.owner == o {
+		return ""
 	}
-	return err
+	how := "unlock there, or use Acquire or WithOwner"
+	if t.owner.OfHandle() {
+		how = "call its Release"
+	}
+	return fmt.Sprintf("it is held by %s of this process: %s", t.owner.words(), how)
 }
 
 // notHeld says why o has nothing to unlock.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/wire"
-	"github.com/go-rlock/rlock/waitqueue"
 )
 
 const (
@@ -27,11 +26,6 @@ const (
 	// for dead, until it answers.
 	Silence = 250 * time.Millisecond
 )
-
-// shutTime is how long a shared rueidis client must say that it is closed until it is
-// believed: in a Cluster or with Sentinel it says so of the connections to a node that
-// has just been replaced.
-const shutTime = 2 * time.Second
 
 // Forever is the wait of a request that only its context ends.
 const Forever time.Duration = math.MaxInt64
@@ -77,70 +71,6 @@ func (r Request) Left(began time.Time) time.Duration {
 		return Forever
 	}
 	return r.Wait - time.Since(began)
-}
-
-// A try is what a waiter may do without a ticket.
-type try uint8
-
-const (
-	firstTry   try = iota // send an acquire
-	nudgeFirst            // the same after a nudge: the lock was free, and others waited for it
-	callFirst             // the same a little later: a holder that may linger was called
-	noTry                 // nothing: its acquire was denied
-)
-
-// A waiter is a request that waits in the local queue. The shard's mutex protects it.
-type waiter struct {
-	*waitqueue.Waiter[*waiter] // its place there
-	Request
-	began    time.Time
-	waited   time.Duration // until it was granted
-	granted  bool          // the lock is the caller's
-	long     bool          // it was told that it waits for a long time
-	selfTold bool          // it was told that it waits for its own goroutine
-	waits    bool          // it has waited for anything but the answer to an attempt
-	try      try           // what it may do without a ticket
-	last     bool          // it has looked a last time, when its own time was up
-	again    time.Time     // callFirst: when it sends the acquire
-	counted  bool          // see room.crowd
-
-	ticket *tenure   // that stands for it in Redis, nil for none
-	lookAt time.Time // when to look for the ticket next
-
-	until time.Time   // when the wait is over, zero for never
-	rest  time.Time   // until when nothing is sent, after a fault
-	polls int         // in a row, without pub/sub
-	timer *time.Timer // ends its sleep; made with the first
-
-	guestEnds  time.Time // when the lease of the guest ends that had the lock at the last look
-	guestLooks int       // since it took the lock, see followGuest
-
-	fails int // in a row
-
-	holder string // that Redis named last, "" if it named none
-
-	err   error // what Redis said last, if it was an error
-	fatal bool  // and waiting does not cure it
-	// shut is since when each attempt was told that the rueidis client is closed.
-	shut time.Time
-}
-
-// had notes that the waiter has the lock.
-func (r *room) had(w *waiter, way Way, now time.Time) {
-	w.granted, w.Way = true, way
-	w.waited = max(now.Sub(w.began), 0)
-	r.shard.counts.Waited += w.waited
-}
-
-// queues reports whether the request is to wait in Redis' queue.
-func (w *waiter) queues(now time.Time) bool {
-	return w.Wait > 0 && !w.over() && (w.until.IsZero() || w.until.Sub(now) >= queueLeast)
-}
-
-func newWaiter() any {
-	w := &waiter{Waiter: waitqueue.NewWaiter[*waiter]()}
-	w.Value = w
-	return w
 }
 
 // acquire is the way of a blocking lock. It returns nil when the caller holds the lock;
@@ -337,19 +267,6 @@ func (r *room) sleep(ctx context.Context, w *waiter, most time.Duration) (now ti
 		r.tenure.mirror()
 	}
 	return now
-}
-
-// elapsed returns a channel that says when so much time has passed, nil for Forever.
-func (w *waiter) elapsed(d time.Duration) <-chan time.Time {
-	switch {
-	case d == Forever:
-		return nil
-	case w.timer == nil:
-		w.timer = time.NewTimer(d)
-	default:
-		w.timer.Reset(d)
-	}
-	return w.timer.C
 }
 
 // next returns what is to be sent for w now, or until when there is nothing; the zero time

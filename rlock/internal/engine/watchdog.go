@@ -125,23 +125,26 @@ func (t *tenure) answered(now time.Time, s sent, reached bool) {
 			t.landed = nil
 		}
 	}
-	if t.phase != s.phase && !(s.phase == held && t.kept()) {
+	switch {
+	case t.phase != s.phase && !(s.phase == held && t.kept()):
 		return // it ended meanwhile
-	}
-	if t.phase == releasing {
+	case t.phase == releasing:
 		t.answeredRelease(now, s, reached)
 		return
 	}
-	_, err := wire.Diagnose(s.err)
-	switch {
+	switch _, err := wire.Diagnose(s.err); {
 	case errors.Is(err, wire.ErrWrongType) || err == nil && s.reply == 0:
 		t.lose(errGone)
 		t.end()
-		return
 	case err != nil:
 		t.failed(now, s, err, reached)
-		return
+	default:
+		t.confirmed(now, s)
 	}
+}
+
+// confirmed deals with a mirror that Redis has confirmed.
+func (t *tenure) confirmed(now time.Time, s sent) {
 	t.fails, t.err = 0, nil
 	t.trust.Confirmed()
 	t.schedule(t.wakes())
@@ -151,13 +154,10 @@ func (t *tenure) answered(now time.Time, s sent, reached bool) {
 			t.room.open()
 		}
 	}
-	if t.phase == lingering {
-		if t.contested() {
-			t.room.letGo(t, now)
-		}
-		return
-	}
-	if t.shared {
+	switch {
+	case t.phase == lingering && t.contested():
+		t.room.letGo(t, now)
+	case t.phase == held && t.shared:
 		t.room.admit(now, false)
 	}
 }

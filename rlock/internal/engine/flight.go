@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A landing is what became of a command that was sent.
+type landing struct {
+	place  *wire.Limit // to be left; nil if nothing was sent
+	answer wire.Answer
+	err    error
+	// mark is that of the connections when it was sent, 0 if it was sent directly.
+	mark uint64
+	// late is the answer to a direct command that its caller has not waited for, else nil.
+	late *wire.Late
+	// settled is set once the command has been executed, or never will be.
+	settled bool
+}
+
+// A flight is a command in a goroutine of its own, so that its caller may leave.
+type flight struct {
+	landed chan landing // capacity one
+
+	// The shard's mutex protects following.
+
+	abandoned bool // the caller has left
+}
+
+// leave has the flight undone when it lands, and reports true, unless it has landed
+// already: then it fills in l. The mutex is held.
+func (f *flight) leave(l *landing) bool {
+	select {
+	case *l = <-f.landed:
+		return false
+	default:
+		f.abandoned = true
+		return true
+	}
+}
+
+// send sends the command for a caller that leaves when ctx ends, or while there is no place
+// when quit is closed. If the caller leaves a flight behind, that is returned.
+//
+// A flight goes on until its answer is in, whatever becomes of its caller. If it has
+// to wait for a connection, rueidis opens that with its context, and an end of it would
+// fail all commands that wait for the same connection. And where the client's
+// commands have no order, no release is known to come behind a command that was
+// cancelled.
+func (t *tenure) send(ctx context.Context, op operation, quit <-chan struct{}) (landing, *flight) {
+	c := t.room.client
+	place, err := c.Redis.Limits(t.room.name.Slot).Asks.Enter(ctx, quit)
+	if err != nil {
+		return landing{err: err}, nil
+	}
+	if ctx.Done() == nil || c.Redis.Connected() && c.Redis.Ordered() {
+		return t.exchange(ctx, op, place), nil
+	}
+	f := &flight{landed: make(chan landing, 1)}
+	if !c.Redis.Start(func() { t.fly(op, place, f) }) {
+		place.Leave()
+		return landing{err: rueidis.ErrClosing}, nil
+	}
+	select {
+	case l := <-f.landed:
+		return l, nil
+	case <-ctx.Done():
+		return landing{}, f
+	}
+}
+
+// fly is the goroutine of a flight.
+func (t *tenure) fly(op operation, p *wire.Limit, f *flight) {
+	r := t.room
+	ctx := r.client.Redis.Deadline(time.Now())
+	l := t.exchange(ctx, op, p)
+	if !l.settled && ctx.Err() != nil {
+		l.err = wire.ErrNoAnswer
+	}
+	r.shard.mu.Lock()
+	if !f.abandoned {
+		f.landed <- l
+		r.shard.mu.Unlock()
+		return
+	}
+	r.shard.mu.Unlock()
+	r.undo(t, l)
+}
+
+// exchange sends the command and reads the answer. It is called without the mutex.
+func (t *tenure) exchange(ctx context.Context, op operation, p *wire.Limit) (l landing) {
+	c := t.room.client
+	l.place = p
+	call, read := t.command(op)
+	if c.Redis.SyncReplicas() > 0 && op != joining {
+		l.mark = c.Redis.Mark()
+		l.answer, l.err = c.Redis.DoReplicated(ctx, call, t.lease, func(result rueidis.RedisResult) (wire.Answer, error) {
+			return read(result, t.tokens.asked())
+		}, t.releaseCall())
+		l.settled = wire.Answered(l.err)
+	} else {
+		var result rueidis.RedisResult
+		if op == acquiring {
+			result, l.mark, l.late = c.Redis.DoFirst(ctx, t.room.name.Slot, t.trust.SentAt(), call)
+		} else {
+			l.mark = c.Redis.Mark()
+			result = c.Redis.Do(ctx, call)
+		}
+		l.answer, l.err = read(result, t.tokens.asked())
+		if l.settled = wire.Answered(l.err); l.settled && l.mark != 0 {
+			c.Redis.Heard(l.mark)
+		}
+	}
+	if l.settled {
+		p.Heard()
+	}
+	return l
+}
+
+// command returns the call and how its answer is read.
+func (t *tenure) command(op operation) (wire.Call, func(rueidis.RedisResult, uint64) (wire.Answer, error)) {
+	n, c := t.room.name, t.room.client
+	s := wire.Step{}
+	switch op {
+	case joining:
+		s.Join = t.member()
+	case looking:
+		s.Look = t.member()
+	default:
+		return n.kind().acquire(t), wire.ReadAcquire
+	}
+	return n.step(c, s, t.lease, t.tokens.asked()), wire.ReadStep
+}
+
+// undo releases what a command may have been granted, or may be yet, whose caller has left
+// while it was in flight. If the command has no answer, but the client's commands are
+// ordered, the release comes behind it on its connection, so that the answer to the release
+// settles both: until then the command keeps its place, and the next try for the name
+// waits. After a direct command no release comes on its connection: it waits for the answer
+// first. It runs in a goroutine of its own.
+func (r *room) undo(t *tenure, l landing) {
+	c := r.client
+	ctx := c.Redis.Deadline(time.Now())
+	if l.late != nil {
+		l.settled = l.late.Settled(ctx)
+	}
+	released, err := c.Redis.Do(ctx, t.releaseCall()).AsInt64()
+	l.place.Leave()
+	if err == nil && c.Redis.Ordered() && c.Redis.Mark() == l.mark {
+		l.settled = true
+	}
+
+	r.shard.mu.Lock()
+	r.inFlight--
+	if err != nil || released == 0 && !l.settled {
+		t.ghost = !l.settled
+		t.disown(time.Now())
+	} else {
+		t.end()
+	}
+	r.wakeHead()
+	r.exit()
+}

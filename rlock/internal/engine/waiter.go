@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+	"github.com/go-rlock/rlock/waitqueue"
+)
+
+// A try is what a waiter may do without a ticket.
+type try uint8
+
+const (
+	firstTry   try = iota // send an acquire
+	nudgeFirst            // the same after a nudge: the lock was free, and others waited for it
+	callFirst             // the same a little later: a holder that may linger was called
+	noTry                 // nothing: its acquire was denied
+)
+
+// A waiter is a request that waits in the local queue. The shard's mutex protects it.
+type waiter struct {
+	*waitqueue.Waiter[*waiter] // its place there
+	Request
+	began    time.Time
+	waited   time.Duration // until it was granted
+	granted  bool          // the lock is the caller's
+	long     bool          // it was told that it waits for a long time
+	selfTold bool          // it was told that it waits for its own goroutine
+	waits    bool          // it has waited for anything but the answer to an attempt
+	try      try           // what it may do without a ticket
+	last     bool          // it has looked a last time, when its own time was up
+	again    time.Time     // callFirst: when it sends the acquire
+	counted  bool          // see room.crowd
+
+	ticket *tenure   // that stands for it in Redis, nil for none
+	lookAt time.Time // when to look for the ticket next
+
+	until time.Time   // when the wait is over, zero for never
+	rest  time.Time   // until when nothing is sent, after a fault
+	polls int         // in a row, without pub/sub
+	timer *time.Timer // ends its sleep; made with the first
+
+	guestEnds  time.Time // when the lease of the guest ends that had the lock at the last look
+	guestLooks int       // since it took the lock, see followGuest
+
+	fails int // in a row
+
+	holder string // that Redis named last, "" if it named none
+
+	err   error // what Redis said last, if it was an error
+	fatal bool  // and waiting does not cure it
+	// shut is since when each attempt was told that the rueidis client is closed.
+	shut time.Time
+}
+
+// had notes that the waiter has the lock.
+func (r *room) had(w *waiter, way Way, now time.Time) {
+	w.granted, w.Way = true, way
+	w.waited = max(now.Sub(w.began), 0)
+	r.shard.counts.Waited += w.waited
+}
+
+// queues reports whether the request is to wait in Redis' queue.
+func (w *waiter) queues(now time.Time) bool {
+	return w.Wait > 0 && !w.over() && (w.until.IsZero() || w.until.Sub(now) >= queueLeast)
+}
+
+func newWaiter() any {
+	w := &waiter{Waiter: waitqueue.NewWaiter[*waiter]()}
+	w.Value = w
+	return w
+}
+
+// elapsed returns a channel that says when so much time has passed, nil for Forever.
+func (w *waiter) elapsed(d time.Duration) <-chan time.Time {
+	switch {
+	case d == Forever:
+		return nil
+	case w.timer == nil:
+		w.timer = time.NewTimer(d)
+	default:
+		w.timer.Reset(d)
+	}
+	return w.timer.C
+}
+
+// shutTime is how long a shared rueidis client must say that it is closed until it is
+// believed: in a Cluster or with Sentinel it says so of the connections to a node that
+// has just been replaced.
+const shutTime = 2 * time.Second
+
+// answered notes that Redis has named the holder, and no error.
+func (w *waiter) answered(a wire.Answer) {
+	w.err, w.fails, w.shut, w.holder = nil, 0, time.Time{}, a.Holder
+}
+
+// failed notes an error, and how long to wait before the next attempt.
+func (w *waiter) failed(f wire.Fault, err error, now time.Time) {
+	switch {
+	case !errors.Is(err, rueidis.ErrClosing):
+		w.shut = time.Time{}
+	case w.shut.IsZero():
+		w.shut = now
+	case now.Sub(w.shut) >= shutTime:
+		f, err = wire.Never, fmt.Errorf("%w: the rueidis client in Config.Client is: %w", wire.ErrClosed, err)
+	}
+	w.err = err
+	w.fatal = f == wire.Never
+	w.rest = now.Add(wire.Jitter(min(wire.FirstRetry<<min(w.fails, 10), wire.LastRetry)))
+	w.lookAt = w.rest
+	w.fails++
+}
