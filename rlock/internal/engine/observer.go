@@ -84,7 +84,7 @@ const (
 	ByParts
 	ByLinger
 
-	Ways = iota
+	wayCount = iota
 )
 
 // A LossReason is why a lock was lost.
@@ -98,5 +98,5 @@ const (
 	LostForced
 	LostParts
 
-	LossReasons = iota
+	lossReasonCount = iota
 )

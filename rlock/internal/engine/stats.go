@@ -28,12 +28,12 @@ func (c *Client) Renewals() (sent, failed int64) {
 type Counts struct {
 	Held     int64
 	Waiting  int64
-	Acquired [Ways]int64
+	Acquired [wayCount]int64
 	Waited   time.Duration
 	Denied   int64
 	Canceled int64
 	Failed   int64
-	Lost     [LossReasons]int64 // last, since it is next to another shard
+	Lost     [lossReasonCount]int64 // last, since it is next to another shard
 }
 
 func (n *Counts) add(other *Counts) {

@@ -259,7 +259,12 @@ func (h *hold) Relet(lease time.Duration) {
 	h.beginLocked(lease)
 	held := slices.Clone(h.held)
 	h.mu.Unlock()
-	for _, part := range held {
-		part.Relet(lease)
+	relet(held, lease)
+}
+
+// relet has the holds ask for the lease from now on, 0 for the watchdog.
+func relet(holds []engine.Handle, lease time.Duration) {
+	for _, h := range holds {
+		h.Relet(lease)
 	}
 }

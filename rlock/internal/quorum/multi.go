@@ -98,23 +98,22 @@ var errAnew = errors.New("a part was lost while others were waited for")
 // has to be waited for, the watchdog keeps what is taken until all are.
 func (c *compound) takeAll(ctx context.Context, whole *hold, req engine.Request, began time.Time, kept bool) (holds []engine.Handle, err error) {
 	started := time.Now()
-	for _, l := range c.parts {
+	for _, part := range c.parts {
 		wait := req.Left(began)
-		if !kept && req.Lease > 0 && wait > 0 && len(holds) > 0 {
-			if h, err := whole.takePart(ctx, l, engine.Request{Lease: req.Lease}); err == nil {
-				holds = append(holds, h)
-				continue
-			}
+		ask := engine.Request{Lease: req.Lease, Wait: max(wait, 0)}
+		soon := !kept && req.Lease > 0 && wait > 0 && len(holds) > 0 // the leases of the others go on
+		switch {
+		case kept:
+			ask.Lease = 0
+		case soon:
+			ask.Wait = 0
+		}
+		h, err := whole.takePart(ctx, part, ask)
+		if err != nil && soon {
 			kept = true
-			for _, h := range holds {
-				h.Relet(0)
-			}
+			relet(holds, 0)
+			h, err = whole.takePart(ctx, part, engine.Request{Wait: wait})
 		}
-		lease := req.Lease
-		if kept {
-			lease = 0
-		}
-		h, err := whole.takePart(ctx, l, engine.Request{Lease: lease, Wait: max(wait, 0)})
 		if err != nil {
 			return holds, err
 		}
@@ -126,9 +125,7 @@ func (c *compound) takeAll(ctx context.Context, whole *hold, req engine.Request,
 		}
 	}
 	if req.Lease > 0 && (kept || time.Since(started) > req.Lease/100) {
-		for _, h := range holds {
-			h.Relet(req.Lease) // it begins now, and is trusted once Redis confirms it
-		}
+		relet(holds, req.Lease) // it begins now, and is trusted once Redis confirms it
 	}
 	return holds, nil
 }

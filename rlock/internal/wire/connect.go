@@ -47,17 +47,17 @@ func connect(o Options, id string) (rueidis.Client, *connections, error) {
 			time.Sleep(pause)
 			continue
 		}
-		advice := remedy(message, f)
-		if !replied {
-			// A server that is full may hang up without a word, and so does one that does
-			// not like the client's certificate.
-			advice = ": check that Redis runs there and has room for more clients (maxclients)"
-			if option.TLSConfig != nil {
-				advice += ", that it takes the client's certificate"
-			}
-			advice += ", and Config.Redis"
+		if replied {
+			return nil, nil, fmt.Errorf("rlock: cannot connect to %v: %w%s", option.InitAddress, err, remedy(message, f))
 		}
-		return nil, nil, fmt.Errorf("rlock: cannot connect to %v: %w%s", option.InitAddress, err, advice)
+		// A server that is full may hang up without a word, and so does one that does not like
+		// the client's certificate.
+		certificate := ""
+		if option.TLSConfig != nil {
+			certificate = ", that it takes the client's certificate"
+		}
+		return nil, nil, fmt.Errorf("rlock: cannot connect to %v: %w: check that Redis runs there and has room for more clients (maxclients)%s, and Config.Redis",
+			option.InitAddress, err, certificate)
 	}
 }
 

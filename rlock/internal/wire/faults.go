@@ -26,9 +26,9 @@ const (
 	Never
 )
 
-// ErrCrowded is the fault of a command that found no place among those in flight
+// errCrowded is the fault of a command that found no place among those in flight
 // to its node.
-var ErrCrowded = errors.New("too many commands in flight to the node, which does not answer")
+var errCrowded = errors.New("too many commands in flight to the node, which does not answer")
 
 // ErrNoAnswer is the fault of a command without an answer in the time that it had. It hides
 // context.DeadlineExceeded: the deadline is one of the client, and a caller would take it for
@@ -55,16 +55,7 @@ func Diagnose(err error) (Fault, error) {
 	}
 	message, ok := reply(err)
 	if !ok {
-		if errors.Is(err, rueidis.ErrClosing) || errors.Is(err, ErrCrowded) || errors.Is(err, ErrNotReplicated) {
-			return NotNow, err
-		}
-		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
-			return NotNow, err
-		}
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = ErrNoAnswer
-		}
-		return Unknown, err
+		return diagnoseSilence(err)
 	}
 	has := func(code string) bool {
 		return strings.HasPrefix(message, code) ||
@@ -88,6 +79,20 @@ func Diagnose(err error) (Fault, error) {
 		return Never, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	return Never, err
+}
+
+// diagnoseSilence is Diagnose for an error that is not Redis' answer.
+func diagnoseSilence(err error) (Fault, error) {
+	op := (*net.OpError)(nil)
+	switch {
+	case errors.Is(err, rueidis.ErrClosing), errors.Is(err, errCrowded), errors.Is(err, ErrNotReplicated):
+		return NotNow, err
+	case errors.As(err, &op) && op.Op == "dial":
+		return NotNow, err
+	case errors.Is(err, context.DeadlineExceeded):
+		return Unknown, ErrNoAnswer
+	}
+	return Unknown, err
 }
 
 // A rejection is the error of a connection that the server has ended with a reply to

@@ -130,8 +130,8 @@ func (l *Limit) TryEnter() (p *Limit, ok bool) {
 	}
 }
 
-// Enter waits for a place, and returns the limit, to be left. It fails with ErrCrowded if ctx ends before, or quit is
-// closed.
+// Enter waits for a place, and returns the limit, to be left. It fails if ctx ends before, or
+// quit is closed; that waiting may cure.
 func (l *Limit) Enter(ctx context.Context, quit <-chan struct{}) (*Limit, error) {
 	if p, ok := l.TryEnter(); ok {
 		return p, nil
@@ -140,9 +140,9 @@ func (l *Limit) Enter(ctx context.Context, quit <-chan struct{}) (*Limit, error)
 	case l.places <- struct{}{}:
 		return l.entered(), nil
 	case <-quit:
-		return nil, ErrCrowded
+		return nil, errCrowded
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", ErrCrowded, ctx.Err())
+		return nil, fmt.Errorf("%w: %w", errCrowded, ctx.Err())
 	}
 }
 
