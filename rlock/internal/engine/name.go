@@ -2,6 +2,7 @@ package engine
 
 import (
 	"hash/maphash"
+	"iter"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -55,6 +56,25 @@ func (c *Client) nameForText(n *Name, owner string) *Name {
 		return n
 	}
 	return c.withRoom(n, owner[wire.TenureLen:])
+}
+
+// roomsFor returns the rooms of the locks of that name, of all kinds. A lock with many owners
+// has that of the owner in Redis, none for "". The loop has entered the room.
+func (c *Client) roomsFor(key, owner string) iter.Seq[*room] {
+	return func(yield func(*room) bool) {
+		for id := range kinds {
+			n := &Name{Keys: wire.Keys{Key: key}, KindID: KindID(id), room: key, shard: c.shardOf(KindID(id), key)}
+			r := c.enterIfAny(c.nameForText(n, owner))
+			if r == nil {
+				continue
+			}
+			more := yield(r)
+			r.exit()
+			if !more {
+				return
+			}
+		}
+	}
 }
 
 func (c *Client) withRoom(n *Name, owner string) *Name {

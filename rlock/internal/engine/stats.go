@@ -22,9 +22,9 @@ func (c *Client) Renewals() (sent, failed int64) {
 	return c.traffic.renewals.Load(), c.traffic.unrenewed.Load()
 }
 
-// Counts are what a shard adds to the figures about a client. They are in the shard since its mutex is held
-// wherever they change: so they need no atomics, and goroutines that work on different
-// locks do not share them.
+// Counts are what a shard adds to the figures about a client. They are in the shard since its
+// mutex is held wherever they change: so they need no atomics, and goroutines that work on
+// different locks do not share them.
 type Counts struct {
 	Held     int64
 	Waiting  int64

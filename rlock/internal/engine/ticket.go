@@ -65,16 +65,8 @@ func (c *Client) noticed(n *Name, message string) {
 		return
 	}
 	now := time.Now()
-	for id := range kinds {
-		other := *n
-		other.KindID, other.room, other.shard = KindID(id), n.Key, c.shardOf(KindID(id), n.Key)
-		r := c.enterIfAny(c.nameForText(&other, notice.Ticket))
-		if r == nil {
-			continue
-		}
-		known := r.noticed(notice, now)
-		r.exit()
-		if known {
+	for r := range c.roomsFor(n.Key, notice.Ticket) {
+		if r.noticed(notice, now) {
 			return
 		}
 	}

@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"time"
-
-	"github.com/go-rlock/rlock/rlock/internal/wire"
-)
+import "time"
 
 // Redis tells a client that tracks a key when somebody else changes it: deletes or overwrites
 // it, or lets it expire or evicts it. That is a reason to ask, and no proof: the answer to a
@@ -71,16 +67,11 @@ func (c *Client) changed(v *verifier, keys []string) {
 		return
 	}
 	for _, key := range keys {
-		for id := range kinds {
-			r := c.enterIfAny(&Name{Keys: wire.Keys{Key: key}, KindID: KindID(id), room: key, shard: c.shardOf(KindID(id), key)})
-			if r == nil {
-				continue
-			}
+		for r := range c.roomsFor(key, "") {
 			if t := r.tenure; t != nil && t.kept() && t.tracking == tracked {
 				t.tracking = alarmed
 				t.mirror()
 			}
-			r.exit()
 		}
 	}
 }
