@@ -1,6 +1,10 @@
 package wire
 
-import "sync"
+import (
+	"context"
+	"fmt"
+	"sync"
+)
 
 // A background is the goroutines that work for a client in the background. Close waits for
 // them. The zero value is ready for use.
@@ -27,4 +31,24 @@ func (b *background) close() {
 	b.closed = true
 	b.mu.Unlock()
 	b.running.Wait()
+}
+
+// inBackground returns the result of work, or an error once ctx ends: the work goes on then,
+// and keeps its place until it has ended.
+func inBackground[T any](ctx context.Context, r *Redis, place *Limit, work func() T) (result T, err error) {
+	landed := make(chan T, 1)
+	started := r.background.start(func() {
+		defer place.Leave()
+		landed <- work()
+	})
+	if !started {
+		place.Leave()
+		return result, ErrClosed
+	}
+	select {
+	case result = <-landed:
+		return result, nil
+	case <-ctx.Done():
+		return result, fmt.Errorf("no answer: %w", ctx.Err())
+	}
 }

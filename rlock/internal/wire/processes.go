@@ -64,27 +64,19 @@ func (r *Redis) Processes(ctx context.Context, k *Keys) *Roll {
 		place.Leave()
 		return known
 	}
-	landed := make(chan *Roll, 1)
-	started := r.background.start(func() {
-		defer place.Leave()
+	read, err := inBackground(ctx, r, place, func() *Roll {
 		read := r.readRoll(k)
 		if _, again := Diagnose(read.Err); again == nil || Answered(read.Err) {
 			r.rolls.mu.Lock()
 			r.rolls.byNode[node] = read
 			r.rolls.mu.Unlock()
 		}
-		landed <- read
-	})
-	if !started {
-		place.Leave()
-		return &Roll{Err: ErrClosed}
-	}
-	select {
-	case read := <-landed:
 		return read
-	case <-ctx.Done():
-		return &Roll{Err: ctx.Err()}
+	})
+	if err != nil {
+		return &Roll{Err: err}
 	}
+	return read
 }
 
 // readRoll reads CLIENT LIST on a connection of its own: the reply may be some megabytes,

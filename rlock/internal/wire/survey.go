@@ -82,25 +82,13 @@ func (r *Redis) surveyOnce(ctx context.Context, slot uint16, build func() []ruei
 	if err != nil {
 		return nil, err
 	}
-	landed := make(chan []rueidis.RedisResult, 1)
-	started := r.background.start(func() {
-		defer place.Leave()
+	return inBackground(ctx, r, place, func() []rueidis.RedisResult {
 		commands := build()
 		r.sent.n.Add(int64(len(commands)))
 		replies := r.Client.DoMulti(r.deadline.context(time.Now()), commands...)
 		if Answered(replies[0].Error()) {
 			place.Heard()
 		}
-		landed <- replies
+		return replies
 	})
-	if !started {
-		place.Leave()
-		return nil, ErrClosed
-	}
-	select {
-	case replies := <-landed:
-		return replies, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("no answer: %w", ctx.Err())
-	}
 }
