@@ -6,16 +6,6 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A denial is ErrNotAcquired, and says who has the lock as far as this client knows.
-type denial struct {
-	reason error  // ErrNotAcquired, or errUnanswered
-	holder string // in words, "" if it is not known
-}
-
-func (d *denial) Error() string { return d.reason.Error() + ": it is " + d.holder }
-
-func (d *denial) Unwrap() error { return d.reason }
-
 // refusal is what a caller gets whose wait is over. The words are for a handle: nobody
 // reads those of a TryLock, which may be called in a loop.
 func (r *room) refusal(w *waiter) error {
@@ -27,7 +17,7 @@ func (r *room) refusal(w *waiter) error {
 		return reason
 	}
 	if holder := r.holder(w); holder != "" {
-		return &denial{reason, holder}
+		return fmt.Errorf("%w: it is %s", reason, holder)
 	}
 	return reason
 }

@@ -65,9 +65,6 @@ func (r *room) leave(w *waiter) {
 	if w.waits {
 		r.shard.counts.Waiting--
 	}
-	if w.timer != nil {
-		w.timer.Stop()
-	}
 	w.Drain()
 	r.client.waiters.Put(w)
 	r.exit()

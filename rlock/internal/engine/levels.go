@@ -140,30 +140,16 @@ func (t *tenure) writes() (n int) {
 
 // asked returns until when the open levels ask to keep the lock: for the longest
 // of them, without end (not bounded) if one is kept by the watchdog, or it lingers.
-func (t *tenure) asked() (until time.Time, bounded bool) {
+func (t *tenure) asked() (until time.Time, bounded bool) { return t.askedBy(nobody) }
+
+// askedBy is asked for the levels of one owner, all if o is nobody.
+func (t *tenure) askedBy(o Owner) (until time.Time, bounded bool) {
 	if t.phase == lingering {
 		return time.Time{}, false
 	}
 	for i := range t.levels {
-		l := &t.levels[i]
-		if l.Kept() {
-			return time.Time{}, false
-		}
-		if l.Until.After(until) {
-			until = l.Until
-		}
-	}
-	return until, true
-}
-
-// askedBy is asked for the levels of one owner.
-func (t *tenure) askedBy(o Owner) (until time.Time, bounded bool) {
-	if !t.shared {
-		return t.asked()
-	}
-	for i := range t.levels {
 		switch l := &t.levels[i]; {
-		case l.Owner != o:
+		case o != nobody && l.Owner != o:
 		case l.Kept():
 			return time.Time{}, false
 		case l.Until.After(until):

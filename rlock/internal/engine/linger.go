@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/wire"
+	"github.com/go-rlock/rlock/waitqueue"
 )
 
 // A tenure lingers when its last level is closed and nobody waits: the client keeps the key,
@@ -62,10 +63,14 @@ func (t *tenure) worth(now time.Time) bool {
 // linger has the tenure stay, in which nobody has a level any more.
 func (t *tenure) linger(now time.Time) {
 	r, s := t.room, t.room.shard
-	if s.lingering.len >= maxLingering {
-		s.lingering.first.drop(now)
+	if s.lingering.Len() >= maxLingering {
+		s.lingering.Head().Value.drop(now)
 	}
-	s.lingering.add(t)
+	if t.line == nil {
+		t.line = waitqueue.NewWaiter[*tenure]()
+		t.line.Value = t
+	}
+	s.lingering.Join(t.line)
 	r.escaped = true
 	r.dismiss()
 	if r.sub != nil {
@@ -85,39 +90,8 @@ func (t *tenure) linger(now time.Time) {
 // roused notes that the tenure lingers no longer, if it did.
 func (t *tenure) roused() {
 	if t.phase == lingering {
-		t.room.shard.lingering.remove(t)
+		t.room.shard.lingering.Leave(t.line)
 	}
-}
-
-// A lineup is the lingering tenures of a shard, in the order in which they began to linger.
-type lineup struct {
-	first, last *tenure
-	len         int
-}
-
-func (l *lineup) add(t *tenure) {
-	if t.before = l.last; t.before == nil {
-		l.first = t
-	} else {
-		t.before.after = t
-	}
-	l.last = t
-	l.len++
-}
-
-func (l *lineup) remove(t *tenure) {
-	if t.before == nil {
-		l.first = t.after
-	} else {
-		t.before.after = t.after
-	}
-	if t.after == nil {
-		l.last = t.before
-	} else {
-		t.after.before = t.before
-	}
-	t.before, t.after = nil, nil
-	l.len--
 }
 
 // mayReuse reports whether the request may begin in the lingering tenure.

@@ -134,7 +134,7 @@ func (r *room) beginRelease(t *tenure, now time.Time) (wasTicket bool) {
 // then its loss is nobody's. The first command says that no other command of the tenure may
 // be before it, in the pipeline. It is called without the mutex.
 func (r *room) finishRelease(t *tenure, o Owner, next *tenure, wasTicket, first bool, now time.Time) error {
-	left, l := t.release(now, next, first)
+	left, l := t.sendRelease(now, next, first)
 
 	r.shard.mu.Lock()
 	if next != nil {
@@ -189,11 +189,11 @@ func (r *room) nextTicket(now time.Time) *tenure {
 	return w.ticket
 }
 
-// release takes the tenure out of Redis, and puts next into the queue in the same command
+// sendRelease takes the tenure out of Redis, and puts next into the queue in the same command
 // if it is not nil. It returns whether Redis had the tenure, and what became of next. It
 // takes no longer than an Unlock has: the wait for a place counts. The first command says that
 // no other of the tenure is in flight.
-func (t *tenure) release(now time.Time, next *tenure, first bool) (left int64, l landing) {
+func (t *tenure) sendRelease(now time.Time, next *tenure, first bool) (left int64, l landing) {
 	c, n := t.room.client, t.room.name
 	releases := &c.Redis.Limits(n.Slot).Releases
 	place, ok := releases.TryEnter()
@@ -209,9 +209,8 @@ func (t *tenure) release(now time.Time, next *tenure, first bool) (left int64, l
 		}
 	}
 	defer place.Leave()
-	s := wire.Step{Leave: t.member()}
 	if first && ok {
-		result, _, late := c.Redis.DoFirst(ctx, n.Slot, now, n.step(c, s, 0, 0))
+		result, _, late := c.Redis.DoFirst(ctx, n.Slot, now, t.releaseCall())
 		if late != nil {
 			late.GiveUp() // the keeper sends the release again
 		}
@@ -219,12 +218,12 @@ func (t *tenure) release(now time.Time, next *tenure, first bool) (left int64, l
 		return left, l
 	}
 	if next == nil {
-		left, l.err = c.Redis.Do(ctx, n.step(c, s, 0, 0)).AsInt64()
+		left, l.err = c.Redis.Do(ctx, t.releaseCall()).AsInt64()
 		return left, l
 	}
-	s.Join = next.member()
 	tokens := next.tokens.asked()
-	l.answer, l.err = wire.ReadStep(c.Redis.Do(ctx, n.step(c, s, next.lease, tokens)), tokens)
+	call := n.step(c, wire.Step{Leave: t.member(), Join: next.member()}, next.lease, tokens)
+	l.answer, l.err = wire.ReadStep(c.Redis.Do(ctx, call), tokens)
 	l.settled = wire.Answered(l.err)
 	return l.answer.Left, l
 }

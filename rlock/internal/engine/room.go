@@ -26,8 +26,8 @@ type shard struct {
 	// exit once it is given back.
 	lost []ending
 
-	lingering lineup
-	backoffs  map[string]backoff // the rooms that do not linger for a while, by key
+	lingering waitqueue.Queue[*tenure] // those that linger, the longest first
+	backoffs  map[string]backoff       // the rooms that do not linger for a while, by key
 
 	counts Counts // see Stats
 }
@@ -153,7 +153,7 @@ func (r *room) current(now time.Time) *tenure {
 // the hold begins now, and w stands in the queue no longer.
 func (r *room) grant(t *tenure, w *waiter, way Way, now time.Time) {
 	r.leaveQueue(w)
-	r.had(w, way, now)
+	r.acquired(w, way, now)
 	if own := w.ticket; own != t {
 		r.giveBack(own, now)
 	}
@@ -176,7 +176,7 @@ func (r *room) admitBeside(w *waiter, way Way, now time.Time) {
 	r.leaveQueue(w)
 	r.giveBack(w.ticket, now)
 	w.ticket = nil
-	r.had(w, way, now)
+	r.acquired(w, way, now)
 	r.tenure.nest(now, w.Request)
 	w.Wake()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-rlock/rlock/lease"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
+	"github.com/go-rlock/rlock/waitqueue"
 )
 
 // A phase is where a tenure stands: the package comment has the diagram.
@@ -104,7 +105,7 @@ type tenure struct {
 	// lingerEnd is when it has lingered for long enough, and alarm when the keeper has it
 	// asked by the wheel, 0 if that is not known: both from the client's start.
 	lingerEnd, alarm time.Duration
-	before, after    *tenure // its neighbours in the shard's lineup
+	line             *waitqueue.Waiter[*tenure] // its place in shard.lingering, made with the first
 }
 
 // newTenure returns a tenure whose acquire is about to be sent, and that may linger or not.

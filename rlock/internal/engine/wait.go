@@ -101,7 +101,7 @@ func (c *Client) acquire(ctx context.Context, n *Name, req Request) error {
 		r.letGo(t, now)
 	}
 	w := c.waiters.Get().(*waiter)
-	*w = waiter{Waiter: w.Waiter, timer: w.timer, Request: req, began: now}
+	*w = waiter{Waiter: w.Waiter, Request: req, began: now}
 	if req.Wait < Forever {
 		w.until = now.Add(req.Wait)
 	}
@@ -247,12 +247,16 @@ func (r *room) sleep(ctx context.Context, w *waiter, most time.Duration) (now ti
 		c.Observer.Waiting(ctx, c.infoOf(n, owner, shared))
 	}
 
+	var elapsed <-chan time.Time
+	if most < Forever {
+		elapsed = time.After(most)
+	}
 	heard, slept := false, false
 	select {
 	case <-w.C(): // the state of the room has changed
 	case <-message:
 		heard = true
-	case <-w.elapsed(most):
+	case <-elapsed:
 		slept = true
 	case <-ctx.Done():
 	case <-w.Quit:

@@ -25,40 +25,39 @@ const (
 type waiter struct {
 	*waitqueue.Waiter[*waiter] // its place there
 	Request
-	began    time.Time
-	waited   time.Duration // until it was granted
-	granted  bool          // the lock is the caller's
-	long     bool          // it was told that it waits for a long time
-	selfTold bool          // it was told that it waits for its own goroutine
-	waits    bool          // it has waited for anything but the answer to an attempt
-	try      try           // what it may do without a ticket
-	last     bool          // it has looked a last time, when its own time was up
-	again    time.Time     // callFirst: when it sends the acquire
-	counted  bool          // see room.crowd
+	began   time.Time
+	until   time.Time     // when the wait is over, zero for never
+	granted bool          // the lock is the caller's
+	waited  time.Duration // until it was granted
+
+	waits   bool // it has waited for anything but the answer to an attempt
+	counted bool // see room.crowd
+
+	try   try       // what it may do without a ticket
+	again time.Time // callFirst: when it sends the acquire
 
 	ticket *tenure   // that stands for it in Redis, nil for none
 	lookAt time.Time // when to look for the ticket next
+	last   bool      // it has looked a last time, when its own time was up
+	polls  int       // looks in a row, without pub/sub
 
-	until time.Time   // when the wait is over, zero for never
-	rest  time.Time   // until when nothing is sent, after a fault
-	polls int         // in a row, without pub/sub
-	timer *time.Timer // ends its sleep; made with the first
-
+	holder     string    // that Redis named last, "" if it named none
 	guestEnds  time.Time // when the lease of the guest ends that had the lock at the last look
 	guestLooks int       // since it took the lock, see followGuest
 
-	fails int // in a row
+	long     bool // it was told that it waits for a long time
+	selfTold bool // it was told that it waits for its own goroutine
 
-	holder string // that Redis named last, "" if it named none
-
-	err   error // what Redis said last, if it was an error
-	fatal bool  // and waiting does not cure it
+	err   error     // what Redis said last, if it was an error
+	fatal bool      // and waiting does not cure it
+	fails int       // in a row
+	rest  time.Time // until when nothing is sent, after a fault
 	// shut is since when each attempt was told that the rueidis client is closed.
 	shut time.Time
 }
 
-// had notes that the waiter has the lock.
-func (r *room) had(w *waiter, way Way, now time.Time) {
+// acquired notes that w has the lock.
+func (r *room) acquired(w *waiter, way Way, now time.Time) {
 	w.granted, w.Way = true, way
 	w.waited = max(now.Sub(w.began), 0)
 	r.shard.counts.Waited += w.waited
@@ -73,19 +72,6 @@ func newWaiter() any {
 	w := &waiter{Waiter: waitqueue.NewWaiter[*waiter]()}
 	w.Value = w
 	return w
-}
-
-// elapsed returns a channel that says when so much time has passed, nil for Forever.
-func (w *waiter) elapsed(d time.Duration) <-chan time.Time {
-	switch {
-	case d == Forever:
-		return nil
-	case w.timer == nil:
-		w.timer = time.NewTimer(d)
-	default:
-		w.timer.Reset(d)
-	}
-	return w.timer.C
 }
 
 // shutTime is how long a shared rueidis client must say that it is closed until it is
