@@ -66,7 +66,8 @@ func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Ti
 	}
 }
 
-// tryAfterNudge has w try once more, after those that wait for a free lock.
+// tryAfterNudge has Redis grant a free lock to the first that waits for it, and then sends an
+// acquire for w. The mutex is held before and after.
 func (r *room) tryAfterNudge(ctx context.Context, w *waiter) {
 	r.inFlight++
 	r.shard.mu.Unlock()
