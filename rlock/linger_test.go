@@ -416,6 +416,25 @@ func TestANameOnWhichAGuestWasMetDoesNotLinger(t *testing.T) {
 	})
 }
 
+// A client of Redisson cannot call, and the lock is in use whenever it is renewed.
+func TestAGuestGetsALockThatIsUsedAgainAndAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.lingerer(time.Hour)
+		lock := p.NewLock(key)
+		w.use(lock)
+		until := time.Now().Add(20 * time.Second) // a renewal follows within a third of 30 s
+		guest := w.foreigner(channel, foreignOwner, "1")
+		contends := start(func() error { guest.contend(until, punctual); return nil })
+		for me := w.caller(); time.Now().Before(until); {
+			require.NoError(t, lock.Lock(me))
+			time.Sleep(100 * time.Millisecond)
+			require.NoError(t, lock.Unlock(me))
+		}
+		require.NoError(t, <-contends)
+		assert.Positive(t, guest.sections)
+	})
+}
+
 func TestPartsAndPermitsDoNotLinger(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.lingerer(time.Hour)

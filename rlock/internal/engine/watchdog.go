@@ -105,7 +105,8 @@ func (t *tenure) build(now time.Time) (s sent, ok bool) {
 			t.text = t.text[:wire.TenureLen] + string(owner)
 		}
 		s.lease, s.owner, s.count, s.reads = c.milliseconds(ttl), t.text, strconv.Itoa(int(t.shown.writes)), t.shown.reads
-		s.asking = t.shared || t.room.queue.Len() > 0 || t.phase == lingering
+		// A tenure that lingers and is used again and again may never be called: guests cannot.
+		s.asking = t.shared || t.room.queue.Len() > 0 || t.lingers > 0
 	case releasing:
 	default:
 		return s, false
