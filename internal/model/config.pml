@@ -50,6 +50,15 @@
 #ifndef HANDOFFS
 #define HANDOFFS 0      /* n: a section lasts for a tick, others of the same client always wait, and n sections may follow once others wait */
 #endif
+#ifndef LINGER
+#define LINGER 0        /* n: a tenure that an acquire took lingers for n ticks; needs ACQUIRES */
+#endif
+#ifndef LINGERERS
+#define LINGERERS CLIENTS       /* at that many clients */
+#endif
+#ifndef LOST_CALLS
+#define LOST_CALLS LOSSES       /* calls are lost, or come twice */
+#endif
 #ifndef TRIES
 #define TRIES 0         /* 1: client 0 calls TryLock only */
 #endif

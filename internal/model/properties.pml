@@ -14,6 +14,9 @@
 #ifndef UNHEARD_TICKS
 #define UNHEARD_TICKS (CLAIM - 1)
 #endif
+#ifndef WAITED_TICKS
+#define WAITED_TICKS 0
+#endif
 #ifndef LEFT_TICKS
 #define LEFT_TICKS 4
 #endif
@@ -31,7 +34,7 @@ byte idle_ticks;
 
 /* No ticket is granted twice. */
 bool granted[TICKETS + 1];
-inline was_granted(t) { assert(!granted[t]); granted[t] = true; idle_ticks = 0; passes(t) }
+inline was_granted(t) { assert(!granted[t]); granted[t] = true; idle_ticks = 0; was_served(); passes(t) }
 inline forget_ticket(t) { granted[t] = false; unheard[t] = 0; was_kept(t); if :: heard == t -> heard = 0 :: else fi }
 
 /* Guests get their turn: grants while a guest waits. */
@@ -63,7 +66,7 @@ inline passes(t) {
 /* No grant is lost for longer than a claim: ticks for which a ticket holds and its living client does not know. */
 byte unheard[TICKETS + 1];
 byte unheard_ticks;
-#define unknown(t) (lease[t] && alive(owner(t)) && !(state[owner(t)] == HELD && ticket[owner(t)] == t))
+#define unknown(t) (lease[t] && alive(owner(t)) && !(kept(owner(t)) && ticket[owner(t)] == t))
 
 /* Nobody waits for ever beside a free lock: ticks for which a living client waits and the lock is open for the front of
  * the queue, or for that client if nobody is in the queue, since the last grant. */
@@ -72,7 +75,7 @@ byte unheard_ticks;
 
 /* When all have gone, nothing is left. */
 byte left_ticks;
-#define gone(c) (state[c] == IDLE || state[c] == DEAD)
+#define gone(c) (state[c] == IDLE || unused(c) || state[c] == DEAD)
 
 /* A hold is not lost without a fault. With STEADY one command that is lost or late does not end it either. */
 #if STEADY
@@ -129,9 +132,26 @@ inline refuses() { skip }
 byte kept[CLIENTS];
 #endif
 
+/* Nobody waits for long for a lock that lingers: ticks for which somebody waits, since the last grant. A tenure in use may
+ * take as long as it likes, but neither lingers then nor is used again. */
+#if LINGER
+byte waited_ticks;
+#define lingers_on(c) (state[c] == LINGERING && alive(c))
+inline was_served() { waited_ticks = 0 }
+inline uses_again() { assert(waited_ticks <= WAITED_TICKS || !BOUNDS) }
+inline count_waits() {
+	if :: EACH(waits) || (guest && GUESTS) -> age(waited_ticks, WAITED_TICKS + 1) :: else -> waited_ticks = 0 fi;
+	assert(waited_ticks <= WAITED_TICKS || !EACH(lingers_on))
+}
+#else
+inline was_served() { skip }
+inline count_waits() { skip }
+#endif
+
 inline check_tick() {
 	check_holders();
 #if BOUNDS
+	count_waits();
 	unheard_ticks = 0; n = 0; i = 1;
 	do
 	:: i <= TICKETS ->

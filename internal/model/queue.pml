@@ -16,6 +16,7 @@ mtype = {
 	JOINING,        /* join was sent */
 	QUEUED,
 	HELD,
+	LINGERING,      /* nobody has the lock, and the client keeps the key: see linger.pml */
 	DEAD
 };
 /* Commands. A join, a look and a leave are the same script, step. */
@@ -32,6 +33,7 @@ mtype = {
 #define least(a, b) ((a) < (b) -> (a) : (b))
 #define most(a, b) ((a) > (b) -> (a) : (b))
 #define OLD most(CLAIM, LEASE)  /* ages stop here */
+#define age(x, limit) if :: x < limit -> x++ :: else fi
 #define lent(op) ((op) == JOIN && JOIN_CLAIMS -> CLAIM : LEASE) /* for how long a command enters */
 
 /* Redis. Ticket t belongs to client owner(t), from 1; a number is used again when nothing refers to it any more. */
@@ -79,10 +81,10 @@ bool guest_zero;                /* '0' is on its way to it */
 bool guest_rested;
 
 /* Scratch of one event; done() clears it. */
-bool freed;
+bool freed, wanted;
 mtype op, r;
 byte who, out, in, i, f, n;
-#define done() freed = false; op = 0; r = 0; who = 0; out = 0; in = 0; i = 0; f = 0; n = 0; clear_scratch
+#define done() freed = false; wanted = false; op = 0; r = 0; who = 0; out = 0; in = 0; i = 0; f = 0; n = 0; clear_scratch
 
 byte faults;
 bool wiped;
@@ -115,6 +117,7 @@ inline count_holders() {
 #define strangers (GUESTS && guest + SUM(usher2) - SUM(usher1) > 0)
 #define tickets_queued (len(queue) - queues(GUEST))
 #define guests_go (lease[0] || window)
+#include "linger.pml"
 #include "properties.pml"
 
 inline take_out(t) {
@@ -165,7 +168,7 @@ inline acquire() {
 	if
 	:: lease[in] -> r = HOLDS
 	:: !lease[in] && open(who) && f == 0 && len(queue) == 0 && !(window && ACQUIRE_WAITS) -> enter(in, LEASE); r = HOLDS
-	:: else -> r = NONE
+	:: else -> r = NONE; call_holders()
 	fi
 }
 
@@ -243,7 +246,7 @@ inline step() {
 		if
 		:: in && lease[in] ->
 			lease[in] = (NEVER_SHORTEN -> most(lease[in], lent(op)) : lent(op)); r = HOLDS; was_kept(in)
-		:: in && !lease[in] && queues(in) -> r = WAITS
+		:: in && !lease[in] && queues(in) -> r = WAITS; call_if_first()
 		:: else -> r = NONE
 		fi
 	fi
@@ -273,7 +276,7 @@ proctype Connection(byte y) {
 			reply[y].named = n;
 			count_holders();
 			reply[y].free = TRIES && n == 0;
-			reply[y].others = HANDOFFS && (len(queue) > 0 || strangers);
+			reply[y].others = (HANDOFFS || LINGER) && (len(queue) > 0 || strangers);
 			if :: GUESTS -> first_ticket(); reply[y].first = r == WAITS && f == in && guests_go :: else fi
 		:: else
 		fi;
@@ -290,11 +293,12 @@ proctype Connection(byte y) {
 }
 
 /* f: the lowest ticket of client c that nothing refers to; there is one. */
-#define used(t) (lease[t] || mark[t] || plus[t] || leaving[t] || queues(t) || ticket[c] == t || \
+#define used(t) (lease[t] || mark[t] || plus[t] || CALL_OF(t) || leaving[t] || queues(t) || ticket[c] == t || \
 	reply[c].in == t || reply[c].out == t || reply[c].named == t || sent[CLIENTS].in == t || sent[CLIENTS].out == t)
-#define spare(c) (!used((c) * IDS + 1) || !used((c) * IDS + 2) || !used((c) * IDS + IDS))
-inline fresh_ticket() {
-	f = c * IDS + 1;
+#define spare(c) (!used((c) * IDS + 1) && !LINGER || !used((c) * IDS + 2) || !used((c) * IDS + IDS))
+#define spare_first(c) (LINGER -> !used((c) * IDS + 1) : spare(c))
+inline fresh_ticket(first_id) {
+	f = c * IDS + first_id;
 	do :: used(f) -> f++ :: else -> break od;
 	forget_ticket(f)
 }
@@ -311,15 +315,15 @@ inline send(o, leaves, t) {
 }
 /* The ticket is no longer wanted. */
 inline drop_ticket(next) {
-	first[c] = false; poked[c] = false; timed[c] = false; others[c] = false; handoffs[c] = 0;
+	first[c] = false; poked[c] = false; timed[c] = false; others[c] = false; handoffs[c] = 0; forget_linger(c);
 	if :: ticket[c] -> leaving[ticket[c]] = true :: else fi;
 	ticket[c] = 0; trust[c] = 0; seen[c] = 0; told[c] = false; asked[c] = false; since[c] = 0; ends(c); gives_up(c); state[c] = next;
 	rested[c] = (next == IDLE)
 }
 inline hold(ms) {
 	first[c] = false; poked[c] = false; timed[c] = false;
-	if :: state[c] != HELD -> begins(c) :: else fi;
-	trust[c] = most(trust[c], ms); state[c] = HELD; seen[c] = 0; told[c] = false; asked[c] = false; since[c] = 0; printf("client %d holds, trusts %d\n", c, trust[c]); check_holders()
+	if :: !kept(c) -> begins(c); state[c] = HELD :: else fi;
+	trust[c] = most(trust[c], ms); seen[c] = 0; told[c] = false; asked[c] = false; since[c] = 0; printf("client %d holds, trusts %d\n", c, trust[c]); check_holders()
 }
 /* "+" for the ticket that waits. A join in flight is what `seen` counts from. */
 #define looking (asked[c] && state[c] == QUEUED)
@@ -340,8 +344,8 @@ inline give_back(t, rule) {
 inline read_reply() {
 	op = reply[c].op; out = reply[c].out; in = reply[c].in; r = reply[c].result; n = reply[c].named;
 	if :: reply[c].first && in == ticket[c] && state[c] != HELD -> first[c] = true; timed[c] = WINDOW_TOLD && window :: else fi;
-	others[c] = others[c] || (reply[c].others && state[c] == HELD && (op != MIRROR || MIRROR_TELLS));
-	f = reply[c].free;
+	others[c] = others[c] || (HANDOFFS && reply[c].others && state[c] == HELD && (op != MIRROR || MIRROR_TELLS));
+	f = reply[c].free; wanted = LINGER && reply[c].others && op == MIRROR;
 	i = (OWN_SEND_TIME -> reply[c].age : since[c]);
 	clear_reply(c);
 	printf("client %d (%e, ticket %d) reads: %e of ticket %d, sent %d ago: %e\n", c, state[c], ticket[c], op, in, i, r);
@@ -355,27 +359,29 @@ inline read_reply() {
 		if :: sent[c].in != in -> asked[c] = false; since[c] = 0 :: else fi;
 		if
 		:: r == HOLDS && enough(lent(op) - i) -> i = lent(op) - i; hold(i)
-		:: r == HOLDS && !enough(lent(op) - i) && state[c] != HELD -> state[c] = QUEUED; seen[c] = OLD
-		:: r == WAITS && state[c] != HELD -> state[c] = QUEUED; seen[c] = least(seen[c], i); if :: told[c] -> take_grant() :: else fi
+		:: r == HOLDS && !enough(lent(op) - i) && !kept(c) -> state[c] = QUEUED; seen[c] = OLD
+		:: r == WAITS && !kept(c) -> state[c] = QUEUED; seen[c] = least(seen[c], i); if :: told[c] -> take_grant() :: else fi
 		:: r == NONE && state[c] == HELD -> lost(c); drop_ticket(IDLE)
+		:: r == NONE && state[c] == LINGERING -> drop_ticket(IDLE)  /* nobody's loss */
 		:: r == NONE && state[c] == ASKING && TRIES && c == 0 ->     /* TryLock fails */
 			ticket[c] = 0; drop_ticket(IDLE); refuses();
 			if :: f && TRY_STEPS && !sent[c].op -> send(LOOK, 0, 0) :: else fi
-		:: r == NONE && state[c] != HELD && !(state[c] == ASKING && TRIES && c == 0) -> if :: NEW_TICKET || state[c] != QUEUED -> ticket[c] = 0; drop_ticket(WANTING) :: else -> seen[c] = 0 fi
+		:: r == NONE && !kept(c) && !(state[c] == ASKING && TRIES && c == 0) -> if :: NEW_TICKET || state[c] != QUEUED -> ticket[c] = 0; drop_ticket(WANTING) :: else -> seen[c] = 0 fi
 		:: else
-		fi
+		fi;
+		if :: wanted && kept(c) && RENEWAL_ASKS && (USE_ASKS || state[c] == LINGERING) -> recall() :: else fi
 	fi
 }
 
 inline forget_messages(c) {
 	i = c * IDS + 1;
-	do :: i <= c * IDS + IDS -> plus[i] = false; i++ :: else -> break od
+	do :: i <= c * IDS + IDS -> plus[i] = false; FORGET_CALL(i); i++ :: else -> break od
 }
 inline die(c) {
 	i = c * IDS + 1;
 	do :: i <= c * IDS + IDS -> leaving[i] = false; i++ :: else -> break od;
 	forget_messages(c);
-	usher[c] = 0; zero[c] = false; turn[c] = false; first[c] = false; poked[c] = false; timed[c] = false; others[c] = false; handoffs[c] = 0;
+	usher[c] = 0; zero[c] = false; turn[c] = false; first[c] = false; poked[c] = false; timed[c] = false; others[c] = false; handoffs[c] = 0; forget_linger(c);
 	ticket[c] = 0; trust[c] = 0; seen[c] = 0; told[c] = false; asked[c] = false; since[c] = 0; rested[c] = false; again[c] = false; cut[c] = false; state[c] = DEAD; clear_reply(c)
 }
 
@@ -385,19 +391,19 @@ inline die(c) {
 #define must_usher(c) (GUESTS && state[c] == QUEUED && first[c] && usher[c] < 2)
 #define can_look(c) (EAGER && state[c] == QUEUED && !asked[c])
 #define must_release(c) (HANDOFFS && state[c] == HELD && handoffs[c] >= HANDOFFS && HANDOFF_LIMIT)
-#define must_mirror(c) (state[c] == HELD && trust[c] < LEASE && !asked[c])
+#define must_mirror(c) (kept(c) && trust[c] < LEASE && !asked[c])
 
 proctype Client(byte c) {
 	do
 	/* Lock: at any time. */
 #if ACQUIRES || TRIES
-	:: d_step { state[c] == IDLE && !rested[c] && !stopped[c] && !sent[c].op && spare(c) && (c == 0 || !TRIES) ->
-		fresh_ticket(); ticket[c] = f; state[c] = ASKING; send(ACQUIRE, 0, f);
+	:: d_step { state[c] == IDLE && !rested[c] && !stopped[c] && !sent[c].op && spare_first(c) && (c == 0 || !TRIES) ->
+		fresh_ticket(1); ticket[c] = f; state[c] = ASKING; send(ACQUIRE, 0, f);
 		done() }
 #endif
 	:: d_step { ((state[c] == IDLE && !rested[c] && !ACQUIRES && !(TRIES && c == 0)) || state[c] == WANTING) && !stopped[c] && !sent[c].op && !cut[c] && spare(c) ->
 		one_leaving(); n = f;
-		fresh_ticket(); ticket[c] = f; state[c] = JOINING; seen[c] = 0; send(JOIN, n, f);
+		fresh_ticket(1 + (LINGER > 0)); ticket[c] = f; state[c] = JOINING; seen[c] = 0; send(JOIN, n, f);
 		done() }
 	:: d_step { (must_look(c) || can_look(c)) && !stopped[c] && !sent[c].op -> send(LOOK, 0, ticket[c]); done() }
 	:: d_step { must_mirror(c) && !stopped[c] && !sent[c].op -> send(MIRROR, 0, ticket[c]); done() }
@@ -436,6 +442,26 @@ proctype Client(byte c) {
 		usher[c] = (ONE_SUBSCRIBE -> 0 : usher[c] - 1); zero[c] = false; first[c] = false; done() }
 	:: d_step { zero[c] && alive(c) -> zero[c] = false; printf("'0' reaches client %d (%e)\n", c, state[c]); poked[c] = usher[c] && state[c] == QUEUED; done() }
 #endif
+#if LINGER
+	:: d_step { called(c) && alive(c) ->
+		f = c * IDS + 1;
+		do :: !call[f] -> f++ :: else -> break od;
+		if :: true -> call[f] = false :: FAULT && LOST_CALLS -> faults--; printf("FAULT \"w %d\" comes twice\n", f) fi;
+		printf("\"w %d\" reaches client %d (%e, ticket %d)\n", f, c, state[c], ticket[c]);
+		if :: f == ticket[c] -> recall() :: else fi;
+		done() }
+	/* Unlock. */
+	:: d_step { may_stay(c) && !stopped[c] -> printf("client %d lets ticket %d linger\n", c, ticket[c]);
+		state[c] = LINGERING; ends(c);
+		done() }
+	/* Lock. */
+	:: d_step { may_reuse(c) && !stopped[c] -> printf("client %d holds again, by ticket %d, trusts %d\n", c, ticket[c], trust[c]);
+		state[c] = HELD; lingered[c] = 0; trust[c] = most(trust[c], 1); begins(c); uses_again(); check_holders();
+		done() }
+	:: d_step { must_let_go(c) && !stopped[c] -> printf("client %d lets go of ticket %d, which lingered for %d\n", c, ticket[c], lingered[c]);
+		let_go();
+		done() }
+#endif
 	/* The Keeper. */
 	:: d_step { any(leaving, c) && alive(c) && !sent[c].op -> one_leaving();
 		if :: !LEAVE_ANSWERED -> leaving[f] = false :: else fi;
@@ -448,6 +474,12 @@ proctype Client(byte c) {
 		done() }
 
 	/* Faults. */
+#if LINGER
+	:: d_step { called(c) && FAULT && LOST_CALLS -> faults--; f = c * IDS + 1;
+		do :: !call[f] -> f++ :: else -> break od;
+		call[f] = false; printf("FAULT \"w %d\" lost\n", f);
+		done() }
+#endif
 	:: d_step { any(plus, c) && FAULT && LOSSES -> faults--; f = c * IDS + 1;
 		do :: !plus[f] -> f++ :: else -> break od;
 		plus[f] = false; printf("FAULT \"+%d\" lost\n", f);
@@ -471,9 +503,9 @@ inline lose_queue() {
 }
 
 #define busy(c) (sent[c].op || (alive(c) && (turn[c] || zero[c] || must_usher(c) || (usher[c] && state[c] != QUEUED) || reply[c].op || unanswered(c) || state[c] == WANTING || any(leaving, c) || cut[c] || \
-	must_look(c) || must_mirror(c) || must_release(c) || (state[c] == HELD && trust[c] == 0) || any(plus, c))))
+	must_look(c) || must_mirror(c) || must_release(c) || (state[c] == HELD && trust[c] == 0) || must_let_go(c) || called(c) || any(plus, c))))
 #define guests_due (GUESTS && (window || guest_zero))
-#define age(x, limit) if :: x < limit -> x++ :: else fi
+
 
 proctype World() {
 	do
@@ -490,6 +522,9 @@ proctype World() {
 			if :: asked[i] -> age(since[i], OLD) :: else fi;
 			if :: state[i] == QUEUED || state[i] == JOINING -> age(seen[i], OLD) :: else fi;
 			if :: trust[i] -> trust[i]-- :: else fi;
+#if LINGER
+			if :: state[i] == LINGERING -> age(lingered[i], LINGER) :: else fi;
+#endif
 			if :: others[i] && HANDOFF_LIMIT -> age(handoffs[i], HANDOFFS) :: else fi;
 			i++
 		:: else -> break

@@ -117,6 +117,57 @@
 #define MIRROR_TELLS RULE
 #endif
 
+/* Locks that linger. */
+
+/* An acquire that is denied, and a join that makes the first ticket, call the holder if it may linger. */
+#ifndef CALLS
+#define CALLS RULE
+#endif
+/* A look for the first ticket calls again. */
+#ifndef LOOKS_CALL
+#define LOOKS_CALL RULE
+#endif
+/* A lingering tenure that is called is released at once. */
+#ifndef RELEASE_AT_CALL
+#define RELEASE_AT_CALL RULE
+#endif
+/* A tenure that is called while it is in use does not linger. */
+#ifndef CALL_KEPT
+#define CALL_KEPT RULE
+#endif
+/* But it is in use until its holder unlocks. */
+#ifndef USE_STAYS
+#define USE_STAYS RULE
+#endif
+/* Nothing begins in a tenure whose release has been decided. */
+#ifndef NO_WAY_BACK
+#define NO_WAY_BACK RULE
+#endif
+/* Nothing begins in a tenure that is not trusted any more. */
+#ifndef REUSE_TRUSTED
+#define REUSE_TRUSTED RULE
+#endif
+/* Only a tenure that an acquire took lingers, as its UUID says. */
+#ifndef ACQUIRED_LINGER
+#define ACQUIRED_LINGER RULE
+#endif
+/* A client that cannot be called does not let its locks linger. */
+#ifndef HEARS
+#define HEARS RULE
+#endif
+/* The renewal of a lingering tenure asks whether others wait, and counts as a call then. */
+#ifndef RENEWAL_ASKS
+#define RENEWAL_ASKS RULE
+#endif
+/* So does that of a tenure in use which may linger. */
+#ifndef USE_ASKS
+#define USE_ASKS RULE
+#endif
+/* At the end of Linger the tenure is released. */
+#ifndef LINGER_ENDS
+#define LINGER_ENDS RULE
+#endif
+
 /* Guests. */
 
 /* "?" goes into the queue before the ticket that joins. */

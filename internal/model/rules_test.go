@@ -37,6 +37,13 @@ const (
 	tryLocks   = base + " -DFAULTS=0 -DTRIES=1 -DDEAD_WAITERS=1 -DSILENCE=8 -DBOUNDS=0"
 	guests     = noFaults + " -DGUESTS=1"
 	allowed    = guests + " -DACQUIRES=1"
+
+	linger     = " -DACQUIRES=1 -DLINGER=2 -DLINGERERS=1 -DUNHEARD_TICKS=2" // an acquire that runs late enters for a lease
+	lingers    = noFaults + linger
+	uncallable = lingers + " -DPOLLER=0 -DIDLE_TICKS=1"
+	mute       = lingers + " -DWAITED_TICKS=1"
+	lostCalls  = base + linger + " -DLOSSES=0 -DLOST_CALLS=1 -DSTOPS=0 -DDIES=0 -DCUTS=0 -DWIPES=0 -DWAITED_TICKS=1"
+	standStill = base + linger + " -DLOSSES=0 -DDIES=0 -DCUTS=0 -DWIPES=0 -DWAITED_TICKS=2"
 )
 
 var configurations = []configuration{
@@ -50,6 +57,9 @@ var configurations = []configuration{
 	{"TryLock behind dead waiters", tryLocks, always},
 	{"a client that polls", polling, always},
 	{"hand-offs", handOffs, always},
+	{"a lock lingers", lingers, always},
+	{"a lock lingers, a client cannot be called", uncallable, always},
+	{"a lock lingers, a call is lost", lostCalls, always},
 	{"a subscription ends", onlyCuts, inLong},
 	{"three clients", noFaults + " -DCLIENTS=3 -DFIFO=1", inLong},
 	{"read-write, two readers and a writer", noFaults + " " + readWrite, inLong},
@@ -57,10 +67,15 @@ var configurations = []configuration{
 	{"guests", guests, inLong},
 	{"guests, acquire before join", allowed, inLong},
 	{"one fault of any kind", base, inLong},
+	{"a lock lingers, a client dies", onlyDeaths + linger, inLong},
+	{"a lock lingers, a subscription ends", onlyCuts + linger + " -DWAITED_TICKS=1", inLong},
+	{"a lock lingers, a client stands still", standStill, inLong},
 	{"read-write, one fault", base + " -DKIND=READ_WRITE", inDeep},
 	{"a client that polls, one fault", base + " -DPOLLER=0 -DUNHEARD_TICKS=2", inDeep},
 	{"hand-offs, one fault", base + " -DHANDOFFS=2 -DKEPT_TICKS=9", inDeep},
 	{"one fault, looks at any time", base + " -DEAGER=1", inDeep},
+	{"a lock lingers, one loss", onlyLosses + linger + " -DWAITED_TICKS=2", inDeep},
+	{"a lock lingers, guests", guests + linger + " -DWAITED_TICKS=1", inDeep},
 	{"two losses", steady, inDeep},
 }
 
@@ -95,6 +110,19 @@ var rules = []rule{
 	{[]string{"POLLS_OFTEN"}, "A client that polls once a claim finds its grant when it has ended, and others pass it.", polling, "passed", always},
 	{[]string{"HANDOFF_LIMIT"}, "A client with waiters of its own keeps the lock from the others for ever.", handOffs, "kept", always},
 	{[]string{"MIRROR_TELLS"}, "A client does not learn that others came after it, and keeps the lock from them for ever.", handOffs, "kept", always},
+	{[]string{"CALLS"}, "A client waits for a lock that nobody uses, until a renewal finds that it does.", lingers, "waited_ticks", always},
+	{[]string{"RELEASE_AT_CALL"}, "The same.", lingers, "waited_ticks", always},
+	{[]string{"CALL_KEPT"}, "The call comes while the lock is in use, and at the unlock it lingers beside a client that waits.", lingers, "waited_ticks", always},
+	{[]string{"USE_STAYS"}, "A call takes the lock from its holder: two valid holders without any fault.", lingers, "valid_holders", always},
+	{[]string{"NO_WAY_BACK"}, "A Lock begins in the tenure while its release is on the way: two valid holders without any fault.", lingers, "valid_holders", always},
+	{[]string{"REUSE_TRUSTED"}, "A client stands still while its lock lingers, and begins in a tenure that another has followed: two valid holders.", standStill, "valid_holders", always},
+	{[]string{"ACQUIRED_LINGER"}, "A tenure that was granted out of the queue lingers. Its UUID does not say so, and nobody calls.", lingers, "waited_ticks", always},
+	{[]string{"HEARS"}, "A lock lingers at a client that no call reaches.", uncallable, "waited_ticks", always},
+	{[]string{"RENEWAL_ASKS"}, "A call is lost, and the client waits until its look calls again.", lostCalls, "waited_ticks", always},
+	{[]string{"LOOKS_CALL"}, "Nothing goes wrong, since the renewal asks. It does so once in ten seconds, where a look calls after two.", lostCalls, "", inLong},
+	{[]string{"CALLS", "LOOKS_CALL"}, "Calls are refused: a client waits for one renewal, and no longer.", mute, "", always},
+	{[]string{"CALLS", "LOOKS_CALL", "USE_ASKS"}, "Calls are refused, or those that wait are guests. The lock is in use whenever it is renewed, lingers in between, and is used again and again.", lingers + " -DWAITED_TICKS=4", "waited_ticks", always},
+	{[]string{"LINGER_ENDS"}, "A lock that nobody uses stays held for ever.", lingers, "left_ticks", always},
 	{[]string{"GUESTS_FIRST"}, "A client that releases and joins in one step goes before a guest that waits, again and again.", guests, "guest_passed", inLong},
 	{[]string{"NEVER_ALONE"}, "The turn of a guest that went away stays in the queue: acquire is refused beside a free lock.", guests, "marks_alone", always},
 	{[]string{"ONE_SUBSCRIBE"}, "Between its two commands an usher hides a guest from the count: the guest misses its turn.", guests, "missed_turn", always},
