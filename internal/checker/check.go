@@ -84,7 +84,10 @@ func (c *check) count() {
 }
 
 func (c *check) violate(rule Rule, n *name, events []history.Event, excuse *fault, format string, args ...any) {
-	v := Violation{Rule: rule, Name: n.key, What: fmt.Sprintf(format, args...), Events: slices.Clone(events)}
+	c.add(Violation{Rule: rule, Name: n.key, What: fmt.Sprintf(format, args...), Events: slices.Clone(events)}, excuse)
+}
+
+func (c *check) add(v Violation, excuse *fault) {
 	if excuse != nil {
 		v.Excuse = excuse.What
 		c.report.Excused = append(c.report.Excused, v)

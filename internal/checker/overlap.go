@@ -1,6 +1,9 @@
 package checker
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // overlaps finds holds that two owners believed in at the same time.
 func (c *check) overlaps(n *name) {
@@ -14,8 +17,11 @@ func (c *check) overlaps(n *name) {
 			if !a.excludes(h) {
 				continue
 			}
-			c.violate(Overlap, n, slices.Concat(a.events(), h.events()), c.excuse(n, h.begin, h.begin),
-				"%s believes for %v that it has the lock, after %s got it", a.owner, min(a.end(), h.end()).Sub(h.begin), h.owner)
+			both := min(a.end(), h.end()).Sub(h.begin)
+			c.add(Violation{
+				Rule: Overlap, Name: n.key, Both: both, Events: slices.Concat(a.events(), h.events()),
+				What: fmt.Sprintf("%s believes for %v that it has the lock, after %s got it", a.owner, both, h.owner),
+			}, c.excuse(n, h.begin, h.begin))
 		}
 		active = append(active, h)
 	}

@@ -59,6 +59,7 @@ type Violation struct {
 	Rule   Rule            `json:"rule"`
 	Name   string          `json:"name,omitempty"`
 	What   string          `json:"what"`
+	Both   time.Duration   `json:"both,omitempty"`   // of an overlap: for how long both believed
 	Excuse string          `json:"excuse,omitempty"` // the fault that must cause it
 	Events []history.Event `json:"events"`
 }

@@ -553,6 +553,17 @@ func TestAStoryBreaksTheRulesThatItBreaksAndNoOther(t *testing.T) {
 	}
 }
 
+func TestAnOverlapSaysForHowLongBothBelieved(t *testing.T) {
+	var s story
+	call := s.kept("a", 0, 1, 990, watched)
+	s.fault(100, 101, del)
+	s.kept("b", 0, 110, 1100)
+	s.told("a", call, 300)
+	excused := s.check(t).Excused
+	require.Len(t, excused, 1)
+	require.Equal(t, 190*time.Millisecond, excused[0].Both)
+}
+
 func TestAHistoryOutOfOrderIsNone(t *testing.T) {
 	_, err := checker.Check([]history.Event{{At: 2, Kind: history.Ended}, {At: 1, Kind: history.Ended}}, checker.Options{})
 	require.ErrorContains(t, err, "sort them by time")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/checker"
@@ -41,7 +42,8 @@ func (a *act) check() error {
 	}
 	for _, v := range checked.Excused {
 		if v.Rule == checker.Overlap {
-			a.report.Excused[v.Excuse]++
+			cause := strings.TrimSuffix(v.Excuse, " "+v.Name)
+			a.report.Excused[cause] = append(a.report.Excused[cause], v.Both)
 		}
 	}
 	if len(checked.Violations) > 0 {

@@ -5,6 +5,7 @@
 //	go run ./internal/torture                         two minutes, a random seed
 //	go run ./internal/torture -duration 30m -seed 7   that seed's faults, in their order
 //	go run ./internal/torture -kinds rw,fair          two kinds of lock; all of them otherwise
+//	go run ./internal/torture -losses tracked         Redis tells of keys that are gone
 //	go run ./internal/torture -load -duration 10m     no faults, and much load
 //
 // It starts its own servers and processes, shows progress, and prints a report.
@@ -74,13 +75,14 @@ type options struct {
 	locks      int
 	lease      time.Duration
 	linger     time.Duration
+	losses     worker.Losses
 	out        string
 	load       bool
 }
 
 func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("torture", flag.ContinueOnError)
-	var topologies, faults, kinds string
+	var topologies, faults, kinds, losses string
 	flags.Uint64Var(&o.seed, "seed", 0, "of the plan of faults; 0 chooses one")
 	flags.DurationVar(&o.duration, "duration", 2*time.Minute, "of all together")
 	flags.StringVar(&topologies, "topology", "", "comma-separated; default: all of "+strings.Join(names(stage.Topologies()), ","))
@@ -91,6 +93,7 @@ func parse(args []string) (o options, err error) {
 	flags.IntVar(&o.locks, "locks", 5, "that they want")
 	flags.DurationVar(&o.lease, "lease", 1500*time.Millisecond, "of the clients")
 	flags.DurationVar(&o.linger, "linger", 0, "of the clients' locks; 0: they do not")
+	flags.StringVar(&losses, "losses", string(worker.ByDefault), "how clients learn of them, one of "+worker.LossesNames())
 	flags.StringVar(&o.out, "out", "", "folder for torture.md, torture.json and the history of what went wrong; default: a new one")
 	flags.BoolVar(&o.load, "load", false, "no faults: 10 000 waiters for one lock, 10 000 locks with a waiter, and 50 processes for -duration")
 	if err := flags.Parse(args); err != nil {
@@ -106,6 +109,9 @@ func parse(args []string) (o options, err error) {
 		return o, err
 	}
 	if o.kinds, err = worker.ParseKinds(kinds); err != nil {
+		return o, err
+	}
+	if o.losses, err = worker.ParseLosses(losses); err != nil {
 		return o, err
 	}
 	o.topologies = slices.DeleteFunc(stage.Topologies(), func(t stage.Topology) bool { return len(worker.Fit(o.kinds, t)) == 0 })
@@ -139,6 +145,9 @@ func (o options) args() []string {
 		o.seed, o.duration, o.processes, o.workers, o.locks, o.lease))
 	if o.linger > 0 {
 		args = append(args, "-linger", o.linger.String())
+	}
+	if o.losses != worker.ByDefault {
+		args = append(args, "-losses", string(o.losses))
 	}
 	if len(o.topologies) < len(stage.Topologies()) {
 		args = append(args, "-topology", strings.Join(names(o.topologies), ","))

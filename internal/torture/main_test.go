@@ -68,7 +68,7 @@ func TestARunThatIsInterruptedHealsAndReports(t *testing.T) {
 func TestTheCommandOfARunRepeatsItsOptions(t *testing.T) {
 	for _, args := range [][]string{
 		nil,
-		{"-seed", "9", "-duration", "30m", "-topology", "cluster,aof", "-faults", "cut,hold", "-processes", "2", "-workers", "3", "-locks", "4", "-lease", "3s"},
+		{"-seed", "9", "-duration", "30m", "-topology", "cluster,aof", "-faults", "cut,hold", "-processes", "2", "-workers", "3", "-locks", "4", "-lease", "3s", "-linger", "1s", "-losses", "renewals"},
 	} {
 		o, err := parse(args)
 		require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestTheCommandOfARunRepeatsItsOptions(t *testing.T) {
 func TestFlagsThatCannotBeMeantAreRefused(t *testing.T) {
 	for _, args := range [][]string{
 		{"-topology", "ring"}, {"-faults", "earthquake"}, {"-faults", "move-slot", "-topology", "aof"},
-		{"-processes", "0"}, {"-workers", "0"}, {"-locks", "0"}, {"cluster"},
+		{"-processes", "0"}, {"-losses", "gossip"}, {"-workers", "0"}, {"-locks", "0"}, {"cluster"},
 	} {
 		_, err := parse(args)
 		require.Error(t, err, "%v", args)

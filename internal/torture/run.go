@@ -48,7 +48,7 @@ func run(ctx context.Context, o options) (violations int, err error) {
 				Seed: o.seed, Topology: topology, Kinds: fault.For(topology, o.faults...),
 				Scene: fault.Scene{Workers: o.processes, Names: worker.Names(worker.Fit(o.kinds, topology), o.names()), Lease: o.lease},
 			},
-			report: &report.Act{Topology: string(topology), Faults: make(map[string]report.Count), Excused: make(map[string]int)},
+			report: &report.Act{Topology: string(topology), Faults: make(map[string]report.Count), Excused: make(map[string][]time.Duration)},
 		}
 		r.Acts = append(r.Acts, a.report)
 		if err := a.play(ctx); err != nil {

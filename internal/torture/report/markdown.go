@@ -26,29 +26,22 @@ func (r *Report) Markdown() string {
 
 func (r *Report) verdict(b *strings.Builder) {
 	fmt.Fprintf(b, "**%d violations.**", r.Violations())
-	excused := make(map[string]int)
+	excused := make(map[string][]time.Duration)
 	overlaps := 0
 	for _, a := range r.Acts {
 		overlaps += a.Overlaps
-		for fault, n := range a.Excused {
-			excused[fault] += n
+		for fault, both := range a.Excused {
+			excused[fault] = append(excused[fault], both...)
 		}
 	}
-	if len(excused) == 0 {
-		if overlaps == 0 {
-			b.WriteString(" No two holders at once.")
-		}
-		b.WriteString("\n\n")
-	} else {
-		b.WriteString(" Two holders at once where Redis forgot a grant, which no lock in Redis can prevent:")
-		for i, fault := range slices.Sorted(maps.Keys(excused)) {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			fmt.Fprintf(b, " %d after %s", excused[fault], fault)
-		}
-		b.WriteString(".\n\n")
+	switch {
+	case len(excused) > 0:
+		b.WriteString(" Two holders at once where Redis forgot a grant, which no lock in Redis can prevent:\n\n")
+		beliefs(b, excused)
+	case overlaps == 0:
+		b.WriteString(" No two holders at once.")
 	}
+	b.WriteString("\n\n")
 	for _, a := range r.Acts {
 		for _, v := range a.Violations {
 			fmt.Fprintf(b, "- %s: %s\n", a.Topology, v)
@@ -60,13 +53,30 @@ func (r *Report) verdict(b *strings.Builder) {
 	b.WriteByte('\n')
 }
 
+// beliefs shows for how long both holders believed, by what made Redis forget.
+func beliefs(b *strings.Builder, excused map[string][]time.Duration) {
+	b.WriteString("| two holders after | times | both believed for: median | p99 | longest |\n|---|---|---|---|---|\n")
+	row := func(fault string, both []time.Duration) {
+		l := NewLatency(both)
+		fmt.Fprintf(b, "| %s | %d | %s | %s | %s |\n", fault, l.N, short(l.P50), short(l.P99), short(l.Worst))
+	}
+	var all []time.Duration
+	for _, fault := range slices.Sorted(maps.Keys(excused)) {
+		row(fault, excused[fault])
+		all = append(all, excused[fault]...)
+	}
+	if len(excused) > 1 {
+		row("all", all)
+	}
+}
+
 // A sum is all acts of one topology.
 func (r *Report) sums() (sums []*Act) {
 	for _, a := range r.Acts {
 		i := slices.IndexFunc(sums, func(s *Act) bool { return s.Topology == a.Topology })
 		if i < 0 {
 			i = len(sums)
-			sums = append(sums, &Act{Topology: a.Topology, Faults: make(map[string]Count), Excused: make(map[string]int)})
+			sums = append(sums, &Act{Topology: a.Topology, Faults: make(map[string]Count), Excused: make(map[string][]time.Duration)})
 		}
 		sums[i].add(a)
 	}
@@ -95,8 +105,8 @@ func (s *Act) add(a *Act) {
 	for name, n := range a.Faults {
 		s.Faults[name] = Count{s.Faults[name].Injected + n.Injected, s.Faults[name].Missed + n.Missed}
 	}
-	for name, n := range a.Excused {
-		s.Excused[name] += n
+	for name, both := range a.Excused {
+		s.Excused[name] = append(s.Excused[name], both...)
 	}
 }
 

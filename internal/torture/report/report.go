@@ -52,10 +52,10 @@ type Act struct {
 	QuietBare             Latency       // the machine's share of those
 	Recoveries            []Recovery
 
-	Holds       int            // that the checker found
-	Overlaps    int            // of valid holds, that nothing excuses
-	Excused     map[string]int // overlaps that a fault must cause, by the fault
-	Undecided   int            // parts of the history that the model did not finish
+	Holds       int                        // that the checker found
+	Overlaps    int                        // of valid holds, that nothing excuses
+	Excused     map[string][]time.Duration // for how long both believed in each overlap that a fault must cause, by the fault
+	Undecided   int                        // parts of the history that the model did not finish
 	Violations  []string
 	HistoryKept string // where the history is, if there are violations
 }

@@ -18,6 +18,7 @@ type Job struct {
 	Kinds      []string // of lock, plain if empty
 	Lease      time.Duration
 	Linger     time.Duration // of the client's locks, 0 for not at all
+	Losses     Losses        // how the client learns of them
 	History    string        // the file to write; none if empty
 	Calm       bool          // nobody gives up, nothing is lost: the watchdog keeps each lock, and all work is short
 }

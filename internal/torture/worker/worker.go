@@ -37,10 +37,11 @@ type worker struct {
 	gate     *gate
 	before   goleak.Option // the goroutines that are not the worker's
 
-	ready   chan struct{}   // closed when there is a client of each server
-	client  *rlock.Client   // the first
-	clients []*rlock.Client // one for each server that knows of no other
-	first   int             // goroutines after the first lock
+	ready   chan struct{}    // closed when there is a client of each server
+	client  *rlock.Client    // the first
+	clients []*rlock.Client  // one for each server that knows of no other
+	shared  []rueidis.Client // those that the clients share, if they do
+	first   int              // goroutines after the first lock
 
 	ctx    context.Context // ends with the worker
 	cancel context.CancelFunc
@@ -74,9 +75,7 @@ func begin(job Job) (*worker, error) {
 func (w *worker) connect() {
 	servers := w.Address.Servers()
 	for w.ctx.Err() == nil {
-		config := Config(servers[len(w.clients)], w.Lease)
-		config.Linger = w.Linger
-		client, err := rlock.New(config)
+		client, err := w.connectTo(servers[len(w.clients)])
 		if err != nil {
 			select {
 			case <-time.After(50 * time.Millisecond):
@@ -148,6 +147,9 @@ func (w *worker) end() (e Ended) {
 		var err error
 		for _, client := range w.clients {
 			err = errors.Join(err, client.Close())
+		}
+		for _, shared := range w.shared {
+			shared.Close()
 		}
 		closing.End(history.Result{Outcome: gaveBack(err), Error: text(err)})
 		e.Closed = text(err)

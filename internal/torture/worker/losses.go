@@ -1,0 +1,67 @@
+package worker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/internal/torture/stage"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// Losses is how a worker's clients learn that Redis has forgotten their locks.
+type Losses string
+
+const (
+	// ByDefault is as rlock does unless it is told otherwise: by the client's own channel, and
+	// by a mirror of all locks over each connection that comes back.
+	ByDefault Losses = "default"
+	// Tracked has Redis tell as well: Config.Tracking.
+	Tracked Losses = "tracked"
+	// Renewals is by nothing but the renewals: the client has no channel of its own, and shares
+	// a rueidis client, whose connections it does not see.
+	Renewals Losses = "renewals"
+)
+
+var allLosses = []Losses{ByDefault, Tracked, Renewals}
+
+// LossesNames returns the names of all, comma-separated.
+func LossesNames() string {
+	names := make([]string, len(allLosses))
+	for i, l := range allLosses {
+		names[i] = string(l)
+	}
+	return strings.Join(names, ",")
+}
+
+// ParseLosses returns the one of that name.
+func ParseLosses(name string) (Losses, error) {
+	if l := Losses(name); slices.Contains(allLosses, l) {
+		return l, nil
+	}
+	return "", fmt.Errorf("torture: no losses are told by %q: it is one of %s", name, LossesNames())
+}
+
+// connectTo returns a client of the server. The rueidis client that it shares is closed at the
+// end of the worker.
+func (w *worker) connectTo(server stage.Address) (*rlock.Client, error) {
+	config := Config(server, w.Lease)
+	config.Linger, config.Tracking = w.Linger, w.Losses == Tracked
+	if w.Losses != Renewals {
+		return rlock.New(config)
+	}
+	shared, err := rueidis.NewClient(config.Redis)
+	if err != nil {
+		return nil, err
+	}
+	config.Redis, config.Client, config.NoClientChannel = rueidis.ClientOption{}, shared, true
+	client, err := rlock.New(config)
+	if err != nil {
+		shared.Close()
+		return nil, err
+	}
+	w.shared = append(w.shared, shared)
+	return client, nil
+}
