@@ -74,7 +74,7 @@ var configurations = []configuration{
 	{"a client that polls, one fault", base + " -DPOLLER=0 -DUNHEARD_TICKS=2", inDeep},
 	{"hand-offs, one fault", base + " -DHANDOFFS=2 -DKEPT_TICKS=9", inDeep},
 	{"one fault, looks at any time", base + " -DEAGER=1", inDeep},
-	{"a lock lingers, one loss", onlyLosses + linger + " -DWAITED_TICKS=2", inDeep},
+	{"a lock lingers, one fault of any kind", base + linger + " -DWAITED_TICKS=3", inDeep},
 	{"a lock lingers, guests", guests + linger + " -DWAITED_TICKS=1", inDeep},
 	{"two losses", steady, inDeep},
 }
