@@ -60,11 +60,12 @@ type Config struct {
 	//
 	// Some locks do not linger: those for which clients wait, a name that is called for again
 	// and again, a name on which a client of Redisson was met within the last five minutes (it
-	// cannot call, and would wait for the rest of Linger), parts of a multi-lock or RedLock,
-	// semaphores, and all locks while RedissonPolls or NoClientChannel is set or the server
-	// refuses the client its own channel. At most some 10 000 locks of a kind linger at a time.
-	// All clients of the locks should be of a version that has Linger: older ones wait for the
-	// rest of it. [WithLinger] says otherwise for one Acquire. Defaults to 0: no lock lingers.
+	// cannot call, and waits for a third of the Lease the first time), parts of a multi-lock
+	// or RedLock, semaphores, and all locks while RedissonPolls or NoClientChannel is set or
+	// the server refuses the client its own channel. At most some 10 000 locks of a kind
+	// linger at a time. All clients of the locks should be of a version that has Linger:
+	// older ones cannot call either. [WithLinger] says otherwise for one Acquire. Defaults to
+	// 0: no lock lingers.
 	Linger time.Duration
 
 	// SyncReplicas is how many replicas must have a grant before it counts: Redis

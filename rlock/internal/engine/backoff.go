@@ -44,6 +44,14 @@ func (r *room) contendedFor(now time.Time) {
 	r.remember(b, now)
 }
 
+// uncalled notes that others wait for a tenure that may linger and have not called it: guests
+// cannot.
+func (r *room) uncalled(now time.Time) {
+	b := r.shard.backoffs[r.name.room]
+	b.until = later(b.until, now.Add(lastBackoff))
+	r.remember(b, now)
+}
+
 // met notes the holder that Redis has named to a request: a guest cannot call.
 func (r *room) met(holder string, req *Request, now time.Time) {
 	lingers := r.client.Config.Linger > 0 || r.client.lingerOf(r, req) > 0

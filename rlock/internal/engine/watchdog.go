@@ -151,6 +151,9 @@ func (t *tenure) confirmed(now time.Time, s sent) {
 	t.schedule(t.wakes())
 	if s.asking {
 		t.heardOfOthers(now, s.reply-1)
+		if t.contested() && !t.recalled && wire.Lingers(t.text) {
+			t.room.uncalled(now)
+		}
 		if s.opened && t.contested() {
 			t.room.open()
 		}
