@@ -59,6 +59,7 @@ type setting struct {
 	version  redisson.Version
 	kind     redisson.Kind // of the locks
 	lease    time.Duration // of the watchdogs
+	linger   time.Duration // of the locks in Go
 	sharding redisson.Sharding
 	pubSub   rlock.PubSub
 
@@ -200,7 +201,7 @@ func withJava(t *testing.T, version redisson.Version) {
 func (s *scene) startGo() *rlock.Client {
 	s.t.Helper()
 	c := s.setting
-	client, err := rlock.New(rlock.Config{Redis: s.Options(), Lease: c.lease, PubSub: c.pubSub, Logger: slog.New(slog.DiscardHandler)})
+	client, err := rlock.New(rlock.Config{Redis: s.Options(), Lease: c.lease, Linger: c.linger, PubSub: c.pubSub, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { assert.NoError(s.t, client.Close()) })
 	return client
