@@ -75,6 +75,7 @@ type options struct {
 	locks      int
 	lease      time.Duration
 	linger     time.Duration
+	section    time.Duration
 	losses     worker.Losses
 	out        string
 	load       bool
@@ -93,6 +94,7 @@ func parse(args []string) (o options, err error) {
 	flags.IntVar(&o.locks, "locks", 5, "that they want")
 	flags.DurationVar(&o.lease, "lease", 1500*time.Millisecond, "of the clients")
 	flags.DurationVar(&o.linger, "linger", 0, "of the clients' locks; 0: they do not")
+	flags.DurationVar(&o.section, "section", 3*time.Millisecond, "for how long most holds last at most")
 	flags.StringVar(&losses, "losses", string(worker.ByDefault), "how clients learn of them, one of "+worker.LossesNames())
 	flags.StringVar(&o.out, "out", "", "folder for torture.md, torture.json and the history of what went wrong; default: a new one")
 	flags.BoolVar(&o.load, "load", false, "no faults: 10 000 waiters for one lock, 10 000 locks with a waiter, and 50 processes for -duration")
@@ -141,8 +143,8 @@ func parse(args []string) (o options, err error) {
 
 // args are the arguments that repeat a run with the same plan.
 func (o options) args() []string {
-	args := strings.Fields(fmt.Sprintf("-seed %d -duration %v -processes %d -workers %d -locks %d -lease %v",
-		o.seed, o.duration, o.processes, o.workers, o.locks, o.lease))
+	args := strings.Fields(fmt.Sprintf("-seed %d -duration %v -processes %d -workers %d -locks %d -lease %v -section %v",
+		o.seed, o.duration, o.processes, o.workers, o.locks, o.lease, o.section))
 	if o.linger > 0 {
 		args = append(args, "-linger", o.linger.String())
 	}

@@ -19,6 +19,7 @@ type Job struct {
 	Lease      time.Duration
 	Linger     time.Duration // of the client's locks, 0 for not at all
 	Losses     Losses        // how the client learns of them
+	Section    time.Duration // how long most holds last at most, 0 for the default
 	History    string        // the file to write; none if empty
 	Calm       bool          // nobody gives up, nothing is lost: the watchdog keeps each lock, and all work is short
 }

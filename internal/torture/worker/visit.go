@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -202,7 +203,7 @@ func (v *visit) work(l *level) {
 	case v.in(5):
 		lasts = v.upTo(40 * time.Millisecond)
 	default:
-		lasts = v.upTo(3 * time.Millisecond)
+		lasts = v.upTo(cmp.Or(v.worker.Section, 3*time.Millisecond))
 	}
 	for end := time.Now().Add(lasts); !l.given; {
 		held := false
