@@ -61,6 +61,7 @@ type Violation struct {
 	What   string          `json:"what"`
 	Both   time.Duration   `json:"both,omitempty"`   // of an overlap: for how long both believed
 	Excuse string          `json:"excuse,omitempty"` // the fault that must cause it
+	Cause  string          `json:"cause,omitempty"`  // the kind of that
 	Events []history.Event `json:"events"`
 }
 

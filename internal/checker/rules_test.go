@@ -562,6 +562,7 @@ func TestAnOverlapSaysForHowLongBothBelieved(t *testing.T) {
 	excused := s.check(t).Excused
 	require.Len(t, excused, 1)
 	require.Equal(t, 190*time.Millisecond, excused[0].Both)
+	require.Equal(t, "DEL", excused[0].Cause)
 }
 
 func TestAHistoryOutOfOrderIsNone(t *testing.T) {

@@ -136,6 +136,7 @@ type Belief struct {
 // A Fault is something done to the world on purpose.
 type Fault struct {
 	What string `json:"what"`
+	Kind string `json:"kind,omitempty"` // of such faults, which What tells apart
 
 	// Forgets says that Redis may forget by it what it has granted: FLUSHALL, DEL,
 	// a failover, eviction, a restart without its data. No lock in Redis can

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/checker"
@@ -42,8 +41,7 @@ func (a *act) check() error {
 	}
 	for _, v := range checked.Excused {
 		if v.Rule == checker.Overlap {
-			cause := strings.TrimSuffix(v.Excuse, " "+v.Name)
-			a.report.Excused[cause] = append(a.report.Excused[cause], v.Both)
+			a.report.Excused[v.Cause] = append(a.report.Excused[v.Cause], v.Both)
 		}
 	}
 	if len(checked.Violations) > 0 {

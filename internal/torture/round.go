@@ -129,7 +129,7 @@ func (a *act) inject(s plan.Step) (healed func()) {
 
 // fact is what the history has of a step.
 func (a *act) fact(s plan.Step) history.Fault {
-	f := history.Fault{What: s.Fault.String(), Forgets: s.Kind.Forgets}
+	f := history.Fault{What: s.Fault.String(), Kind: s.Kind.Name, Forgets: s.Kind.Forgets}
 	if lock, ok := s.Fault.(fault.OfLock); ok {
 		f.Name = lock.Lock()
 	}

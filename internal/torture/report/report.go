@@ -54,7 +54,7 @@ type Act struct {
 
 	Holds       int                        // that the checker found
 	Overlaps    int                        // of valid holds, that nothing excuses
-	Excused     map[string][]time.Duration // for how long both believed in each overlap that a fault must cause, by the fault
+	Excused     map[string][]time.Duration // for how long both believed in each overlap that a fault must cause, by its kind
 	Undecided   int                        // parts of the history that the model did not finish
 	Violations  []string
 	HistoryKept string // where the history is, if there are violations
