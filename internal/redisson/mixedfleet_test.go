@@ -92,23 +92,26 @@ func (f fleet) contends(s *scene) (java redisson.Share, golang []redisson.Share)
 func TestMixedFleetsShareByProcess(t *testing.T) {
 	onlyLong(t)
 	for _, version := range versions {
-		t.Run(string(version), func(t *testing.T) {
-			s := stage(t, redistest.Standalone(t), setting{version: version})
-			for _, f := range []fleet{
-				{threads: 8, clients: 1, goroutines: 8},
-				{threads: 8, clients: 2, goroutines: 8},
-				{threads: 8, clients: 8, goroutines: 1},
-			} {
-				s.run(fmt.Sprintf("1x%d and %dx%d", f.threads, f.clients, f.goroutines), func(s *scene) {
-					java, golang := f.contends(s)
-					sections := java.Sections
-					for _, share := range golang {
-						sections += share.Sections
-					}
-					fair := float64(sections) / float64(1+f.clients)
-					assert.InDelta(s.t, 1, float64(java.Sections)/fair, 0.4, "Java's part of its fair part")
-				})
+		t.Run(string(version), func(t *testing.T) { shareByProcess(t, setting{version: version}) })
+		t.Run(string(version)+", Linger", func(t *testing.T) { shareByProcess(t, setting{version: version, linger: time.Hour}) })
+	}
+}
+
+func shareByProcess(t *testing.T, c setting) {
+	s := stage(t, redistest.Standalone(t), c)
+	for _, f := range []fleet{
+		{threads: 8, clients: 1, goroutines: 8},
+		{threads: 8, clients: 2, goroutines: 8},
+		{threads: 8, clients: 8, goroutines: 1},
+	} {
+		s.run(fmt.Sprintf("1x%d and %dx%d", f.threads, f.clients, f.goroutines), func(s *scene) {
+			java, golang := f.contends(s)
+			sections := java.Sections
+			for _, share := range golang {
+				sections += share.Sections
 			}
+			fair := float64(sections) / float64(1+f.clients)
+			assert.InDelta(s.t, 1, float64(java.Sections)/fair, 0.4, "Java's part of its fair part")
 		})
 	}
 }
