@@ -55,10 +55,14 @@ func (r *Report) verdict(b *strings.Builder) {
 
 // beliefs shows for how long both holders believed, by what made Redis forget.
 func beliefs(b *strings.Builder, excused map[string][]time.Duration) {
-	b.WriteString("| two holders after | times | both believed for: median | p99 | longest |\n|---|---|---|---|---|\n")
+	b.WriteString("| two holders after | times | both believed for: median | p99 | longest | in all |\n|---|---|---|---|---|---|\n")
 	row := func(fault string, both []time.Duration) {
+		var sum time.Duration
+		for _, d := range both {
+			sum += d
+		}
 		l := NewLatency(both)
-		fmt.Fprintf(b, "| %s | %d | %s | %s | %s |\n", fault, l.N, short(l.P50), short(l.P99), short(l.Worst))
+		fmt.Fprintf(b, "| %s | %d | %s | %s | %s | %s |\n", fault, l.N, short(l.P50), short(l.P99), short(l.Worst), short(sum))
 	}
 	var all []time.Duration
 	for _, fault := range slices.Sorted(maps.Keys(excused)) {

@@ -91,7 +91,7 @@ func (w *worker) connect() {
 		if own.Lock(w.ctx) == nil {
 			_ = own.Unlock(w.ctx) // what went wrong will be seen elsewhere
 		}
-		w.first = runtime.NumGoroutine()
+		w.first = runtime.NumGoroutine() + len(w.hands)
 		for _, h := range w.hands {
 			w.crew.Go(h.work)
 		}
