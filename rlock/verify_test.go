@@ -50,6 +50,21 @@ func TestAFailoverThatLosesAGrantIsToldSoonAfterTheNewPrimaryAnswers(t *testing.
 	})
 }
 
+func TestASecondLossIsToldAsSoonAsTheFirst(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		for range 2 {
+			hold, err := p.NewLock(key).Acquire(w.ctx)
+			require.NoError(t, err)
+			time.Sleep(100 * time.Millisecond)
+			w.FlushAll()
+			p.net.Cut()
+			within(t, 0, 100*time.Millisecond, func() { <-hold.Done() })
+			require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
+		}
+	})
+}
+
 func TestVerifyingTakesFewCommandsHoweverOftenConnectionsEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
@@ -61,7 +76,7 @@ func TestVerifyingTakesFewCommandsHoweverOftenConnectionsEnd(t *testing.T) {
 			p.net.Cut()
 			time.Sleep(100 * time.Millisecond)
 		}
-		assert.Less(t, len(p.net.Sent("EVALSHA"))-before, 2*6*320/32, "batches, once a second, and what a cut has hit again")
+		assert.Less(t, len(p.net.Sent("EVALSHA"))-before, 2*6*320/32, "batches, soon once a second, and what a cut has hit again")
 		for i := range 320 {
 			require.NoError(t, p.NewLock(fmt.Sprint("lock ", i)).Unlock(w.ctx))
 		}

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// verifyPause is how long a client waits before it verifies its tenures again: a network
-// that ends connections again and again must not add a load of its own.
-const verifyPause = time.Second
+// A client waits before it verifies its tenures again: at first shortly, then for longer and
+// longer, while there is no rest between. A network that ends connections again and again must
+// not add a load of its own.
+const firstVerifyPause, lastVerifyPause = time.Second / 16, time.Second
 
 // A verifier has Redis asked at once whether it still shows the tenures of a client, when a
 // connection has ended and when the first command over a new one is answered: another server
@@ -20,6 +21,10 @@ type verifier struct {
 	mu      sync.Mutex // protects following
 	running bool
 	again   bool // asked for while it ran
+
+	// What runs has these to itself.
+	pause time.Duration // the last one
+	last  time.Time     // when it verified last
 }
 
 // verify begins to verify the tenures, unless that goes on already. It waits for nothing.
@@ -35,12 +40,12 @@ func (v *verifier) verify() {
 
 // run verifies as often as it is asked to, with a pause in between.
 func (v *verifier) run() {
-	pause := time.NewTimer(verifyPause)
-	defer pause.Stop()
 	for {
 		v.client.mirrorAll()
+		pause := time.NewTimer(v.nextPause(time.Now()))
 		select {
 		case <-v.client.Redis.Done():
+			pause.Stop()
 			return
 		case <-pause.C:
 		}
@@ -51,8 +56,16 @@ func (v *verifier) run() {
 		if !goOn {
 			return
 		}
-		pause.Reset(verifyPause)
 	}
+}
+
+// nextPause returns how long to wait after it was verified now.
+func (v *verifier) nextPause(now time.Time) time.Duration {
+	if v.pause = min(2*v.pause, lastVerifyPause); v.pause == 0 || now.Sub(v.last) > 2*lastVerifyPause {
+		v.pause = firstVerifyPause
+	}
+	v.last = now
+	return v.pause
 }
 
 // mirrorAll has the keeper mirror all tenures in its next batches.
