@@ -36,19 +36,19 @@ func (c *check) forced(o *operation) *fault {
 	return f
 }
 
-// excuse returns a fault by which Redis may have forgotten a grant, so that there
+// excuse returns the last fault by which Redis may have forgotten a grant, so that there
 // may be two holders at some time between from and to; nil if there is none.
 //
 // A holder whose grant is forgotten learns it when it renews, or when its lease
 // ends: that long a fault has effects. A hand-over may begin a hold in the
 // meantime, so that it is not enough to ask who held the lock during the fault.
-func (c *check) excuse(n *name, from, to history.Time) *fault {
+func (c *check) excuse(n *name, from, to history.Time) (last *fault) {
 	for _, f := range n.forgets {
-		if f.from <= to && (f.to == never || from <= f.to.Add(n.lease)) {
-			return f
+		if f.from <= to && (f.to == never || from <= f.to.Add(n.lease)) && (last == nil || f.from >= last.from) {
+			last = f
 		}
 	}
-	return nil
+	return last
 }
 
 // stopped returns for how long of some time the process could not run, since it was
