@@ -96,6 +96,33 @@ func TestAWaiterWhoseChannelIsSubscribedAsksOnceBeforeItSleeps(t *testing.T) {
 	})
 }
 
+// The message of a grant comes on another connection than the answer to the join, and may be
+// there first.
+func TestAGrantThatIsHeardOfBeforeTheAnswerToTheJoinNeedsNoLook(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there, me, them := w.client(), w.client(), w.caller(), w.caller()
+		require.NoError(t, here.NewLock(key).Lock(me))
+		waiter := start(func() error { return there.NewLock(key).Lock(them) })
+		require.True(t, pending(waiter))
+		require.NoError(t, here.NewLock(key).Unlock(me))
+		require.NoError(t, <-waiter)
+		require.NoError(t, there.NewLock(key).Unlock(them)) // its channel stays subscribed
+
+		require.NoError(t, here.NewLock(key).Lock(me))
+		before := len(there.net.Sent("EVALSHA"))
+		there.net.Rule(network.All(network.Hold, network.Reply, "EVALSHA"))
+		waiter = start(func() error { return there.NewLock(key).Lock(them) })
+		require.True(t, pending(waiter))
+		require.NoError(t, here.NewLock(key).Unlock(me))
+		require.True(t, pending(waiter), "the grant alone does not say what became of the join")
+		require.Contains(t, w.fields(key)[0], there.ID(), "it has the lock")
+		there.net.Heal()
+		within(t, 0, 0, func() { require.NoError(t, <-waiter) })
+		assert.Len(t, there.net.Sent("EVALSHA"), before+1, "the join")
+		require.NoError(t, there.NewLock(key).Unlock(them))
+	})
+}
+
 // evalshas leaves out what is sent again to a server that has not seen the script.
 func evalshas(sent []network.Frame) (n int) {
 	for _, f := range sent {

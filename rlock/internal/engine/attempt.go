@@ -149,7 +149,10 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 		t.trust = lease.Trust{}
 		w.answered(a)
 		r.placed(w, a, now)
-		if stale {
+		switch {
+		case stale && op == joining && w.grant.Ticket == t.text: // it joined before it was granted
+			r.take(w, w.grant, now)
+		case stale:
 			w.lookAt = now
 		}
 	}

@@ -94,6 +94,9 @@ func (r *room) noticed(n wire.Notice, now time.Time) bool {
 		w.Wake()
 	case w.ticket.phase != queued:
 		w.ticket.stale = true
+		if w.ticket.phase == joins {
+			w.grant = n
+		}
 	default:
 		r.take(w, n, now)
 	}

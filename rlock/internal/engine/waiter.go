@@ -36,10 +36,11 @@ type waiter struct {
 	try   try       // what it may do without a ticket
 	again time.Time // callFirst: when it sends the acquire
 
-	ticket *tenure   // that stands for it in Redis, nil for none
-	lookAt time.Time // when to look for the ticket next
-	last   bool      // it has looked a last time, when its own time was up
-	polls  int       // looks in a row, without pub/sub
+	ticket *tenure     // that stands for it in Redis, nil for none
+	lookAt time.Time   // when to look for the ticket next
+	grant  wire.Notice // of a ticket, that came before the answer to its join
+	last   bool        // it has looked a last time, when its own time was up
+	polls  int         // looks in a row, without pub/sub
 
 	holder     string    // that Redis named last, "" if it named none
 	guestEnds  time.Time // when the lease of the guest ends that had the lock at the last look
