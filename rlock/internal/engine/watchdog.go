@@ -21,6 +21,10 @@ func (t *tenure) Entry() *lease.Entry { return &t.entry }
 // Group implements [lease.Renewable]: the node.
 func (t *tenure) Group() uint32 { return t.room.client.Redis.Nodes.Of(t.room.name.Slot) }
 
+// shortSection is how long a hold that began with a claim is not mirrored, even if its ticket
+// waited for most of a third of the claim: most sections are over by then.
+const shortSection = 50 * time.Millisecond
+
 // Due implements [lease.Renewable].
 func (t *tenure) Due(now time.Time) (send bool) {
 	r := t.room
@@ -63,6 +67,9 @@ func (t *tenure) due() time.Time {
 		lease = min(lease, t.lease)
 	}
 	renewal := c.start.Add(roundDown(t.trust.SentAt().Add(lease/3).Sub(c.start), lease/256))
+	if short := t.contestedAt.Add(shortSection); t.claimed && renewal.Before(short) {
+		renewal = short
+	}
 	if renewal.Before(until) {
 		return renewal
 	}
