@@ -273,4 +273,7 @@ func TestAWaitOfOneRoundIsThatOfAProcessThatEveryOtherPrecedesOnce(t *testing.T)
 	r := arena.Result{Job: worker.Job{Processes: 4, Goroutines: 2}, Sections: 1000, Elapsed: 2 * time.Second, Wait: worker.Latency{Count: 1, P99: 24 * time.Millisecond}}
 	assert.InDelta(t, 1.5, r.Rounds99(), 1e-9, "8 sections of 2 ms are a round")
 	assert.True(t, math.IsNaN(arena.Result{}.Rounds99()))
+	r.Turns = worker.Latency{Count: 1, P99: 8}
+	assert.InDelta(t, 1, r.Turns99(), 1e-9, "8 sections of any length are a round")
+	assert.True(t, math.IsNaN(arena.Result{}.Turns99()))
 }

@@ -25,7 +25,7 @@ type Result struct {
 	Elapsed   time.Duration // of all windows together
 	Sections  int64
 
-	Wait, Pair, Nested, Handover worker.Latency
+	Wait, Pair, Nested, Handover, Turns worker.Latency // see worker.Report
 
 	// Beside is the rate of each block over that of the floor's block beside it.
 	Beside []float64 `json:",omitempty"`
@@ -77,6 +77,15 @@ func (r Result) Rounds99() float64 {
 	return r.Wait.P99.Seconds() / round
 }
 
+// Turns99 is how many sections begin during a wait that one in a hundred exceeds, in rounds:
+// Rounds99 without the times at which the machine did something else.
+func (r Result) Turns99() float64 {
+	if r.Turns.Count == 0 {
+		return math.NaN()
+	}
+	return float64(r.Turns.P99) / float64(r.Job.Processes*r.Job.Goroutines)
+}
+
 // BesideAt is a percentile of Beside.
 func (r Result) BesideAt(percent int) float64 {
 	if len(r.Beside) == 0 {
@@ -109,7 +118,7 @@ func (r *Result) add(reports []worker.Report, cost snapshot, sends []string) err
 		for _, l := range []struct {
 			into *worker.Latency
 			from worker.Latency
-		}{{&r.Wait, p.Wait}, {&r.Pair, p.Pair}, {&r.Nested, p.Nested}, {&r.Handover, p.Handover}} {
+		}{{&r.Wait, p.Wait}, {&r.Pair, p.Pair}, {&r.Nested, p.Nested}, {&r.Handover, p.Handover}, {&r.Turns, p.Turns}} {
 			if *l.into, err = l.into.Merge(l.from); err != nil {
 				return err
 			}

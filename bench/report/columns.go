@@ -37,6 +37,7 @@ var columns = map[string][]column{
 	"redis cpu":  {{"Redis CPU", func(r *arena.Result) string { return microseconds(r.Each(r.RedisCPU.Seconds())) }}},
 
 	"rounds":     {{"wait p99 in rounds", func(r *arena.Result) string { return small(r.Rounds99()) }}},
+	"turns":      {{"the same by sections", func(r *arena.Result) string { return small(r.Turns99()) }}},
 	"redis time": {{"Redis' time", func(r *arena.Result) string { return microseconds(r.Each(r.Served.Seconds())) }}},
 
 	"beside": {

@@ -46,7 +46,7 @@ func full(factor int64) *report.Report {
 					each /= time.Duration(factor)
 				}
 				l := worker.Latency{Count: 1, P50: each, P90: each, P99: each, P999: each, Worst: each}
-				res.Wait, res.Pair, res.Nested, res.Handover = l, l, l, l
+				res.Wait, res.Pair, res.Nested, res.Handover, res.Turns = l, l, l, l, l
 				res.Fewest, res.Most, res.FewestGoroutine, res.MostGoroutine = 99, 100, 99, 100
 				res.ClientCPU, res.RedisCPU = time.Millisecond, time.Millisecond
 				res.Sent, res.Served = 2000, 100*time.Millisecond

@@ -102,6 +102,9 @@ func (g *Ground) Leave(lock int) {
 // Last returns the process that entered last, -1 if none has.
 func (g *Ground) Last(lock int) int { return int(g.places[lock].last.Load()) - 1 }
 
+// EnteredOf returns how many sections of one lock have ever begun.
+func (g *Ground) EnteredOf(lock int) int64 { return g.places[lock].entered.Load() }
+
 // Entered returns how many sections have ever begun, of all locks.
 func (g *Ground) Entered() (n int64) {
 	for i := range g.places {

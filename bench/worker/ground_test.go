@@ -64,6 +64,7 @@ func TestReadersShareAndOverlapWriters(t *testing.T) {
 	_, overlaps = b.Enter(0, 1, time.Now())
 	assert.False(t, overlaps)
 	assert.EqualValues(t, 6, a.Entered())
+	assert.EqualValues(t, 6, b.EnteredOf(0))
 }
 
 func TestAHandoverIsFromAnUnlockToAnotherProcessThatWaited(t *testing.T) {

@@ -59,6 +59,7 @@ type Report struct {
 	Pair     Latency // Lock and Unlock together, without the section
 	Nested   Latency // Nest: a pair inside the outermost; Try: one TryLock; Home: one Lock of another's name
 	Handover Latency // from the start of an Unlock to another process holding the lock
+	Turns    Latency // of a Lock: how many sections began from its call to its own, that included: counts
 
 	// Beside is the rate of each of the contender's blocks, over that of the floor's
 	// block beside it.

@@ -16,7 +16,7 @@ type runner struct {
 	client   contender.Client
 	sections int64
 
-	wait, pair, nested, handover *recorder
+	wait, pair, nested, handover, turns *recorder
 }
 
 // first is the lock that the goroutine begins with: neighbours have neighbours'.
@@ -84,6 +84,7 @@ func (r *runner) handles(lock int) (m, reader contender.Mutex) {
 // section is one Lock, section and Unlock, shared with other readers or not. It
 // reports whether to go on.
 func (r *runner) section(m contender.Mutex, lock int, shared bool) bool {
+	before := r.ground.EnteredOf(lock)
 	began := time.Now()
 	err := m.Lock(r.ctx)
 	got := time.Now()
@@ -100,6 +101,7 @@ func (r *runner) section(m contender.Mutex, lock int, shared bool) bool {
 		r.overlap(r.ground.Share(lock))
 	} else {
 		r.enter(lock, began)
+		r.turns.record(time.Duration(r.ground.EnteredOf(lock) - before))
 	}
 	r.spend(got)
 	leave(lock)

@@ -35,7 +35,7 @@ type worker struct {
 	running atomic.Int64  // goroutines
 	held    chan struct{} // Try: closed when the lock is held
 
-	wait, pair, nested, handover *histogram
+	wait, pair, nested, handover, turns *histogram
 
 	mu     sync.Mutex // protects following
 	report Report
@@ -45,7 +45,7 @@ func open(job Job) (w *worker, err error) {
 	w = &worker{
 		Job:  job,
 		held: make(chan struct{}),
-		wait: newHistogram(), pair: newHistogram(), nested: newHistogram(), handover: newHistogram(),
+		wait: newHistogram(), pair: newHistogram(), nested: newHistogram(), handover: newHistogram(), turns: newHistogram(),
 		report: Report{Process: job.Process, Least: math.MaxInt64},
 	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
@@ -188,6 +188,7 @@ func (w *worker) run(begin time.Time) (Report, error) {
 	r := w.report
 	r.Stuck += hung
 	r.Wait, r.Pair, r.Nested, r.Handover = w.wait.latency(), w.pair.latency(), w.nested.latency(), w.handover.latency()
+	r.Turns = w.turns.latency()
 	if r.Least == math.MaxInt64 {
 		r.Least = 0
 	}
@@ -230,6 +231,7 @@ func (w *worker) drain(finished <-chan struct{}) (hung int64) {
 func (w *worker) goroutine(i int, end time.Time) {
 	r := &runner{worker: w, index: i, end: end}
 	r.wait, r.pair, r.nested, r.handover = w.wait.recorder(), w.pair.recorder(), w.nested.recorder(), w.handover.recorder()
+	r.turns = w.turns.recorder()
 	r.client = w.clients[i%len(w.clients)]
 	switch w.Kind {
 	case Loop:
@@ -249,6 +251,7 @@ func (w *worker) goroutine(i int, end time.Time) {
 	r.pair.flush()
 	r.nested.flush()
 	r.handover.flush()
+	r.turns.flush()
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
