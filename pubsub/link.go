@@ -61,6 +61,7 @@ type link struct {
 	later     []*channel          // to be routed again at the next tick
 	dropped   []*channel          // to be unsubscribed with the next batch
 	lingering list.List           // of *channel; all linger equally long, so the first to go is in front
+	until     time.Time           // when the goroutine, which sleeps or is about to, looks again by itself
 }
 
 // newLinkLocked starts a link. Needs Hub.mu, and an open hub.
@@ -209,6 +210,7 @@ func (l *link) take(now, nextTick time.Time) (drop, ask []*channel, until time.T
 	drop, l.dropped = l.dropped, nil
 	ask, l.asked = l.asked, nil
 	ask = slices.DeleteFunc(ask, func(ch *channel) bool { return ch.link != l })
+	l.until = until
 	return drop, ask, until, len(l.channels) > 0
 }
 
@@ -294,7 +296,7 @@ func (l *link) askLocked(ch *channel) {
 func (l *link) lingerLocked(ch *channel) {
 	ch.until = time.Now().Add(l.hub.linger)
 	ch.lingering = l.lingering.PushBack(ch)
-	if l.lingering.Len() == 1 {
+	if l.lingering.Len() == 1 && ch.until.Before(l.until) {
 		l.kick()
 	}
 }

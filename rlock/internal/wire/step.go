@@ -127,10 +127,13 @@ func ReadStep(result rueidis.RedisResult, tokens uint64) (a Answer, err error) {
 	if err != nil {
 		return a, err
 	}
-	token, notGranted := values[4].ToString()
-	if notGranted != nil {
+	if values[4].IsInt64() { // asked first, since ToString would make an error of it, with its text
 		place, err := values[4].AsInt64()
 		a.Place = Place(place)
+		return a, err
+	}
+	token, err := values[4].ToString()
+	if err != nil {
 		return a, err
 	}
 	a.Granted = true
