@@ -29,6 +29,7 @@ type Client struct {
 
 	hearing  sync.Once // of tenures: see ownchannel.go
 	own      atomic.Pointer[pubsub.Subscription]
+	search   *errand  // for deadlocks, see deadlock.go
 	notices  *notices // by which the Logger is called
 	Observer observing
 	traffic  traffic // see Stats
@@ -78,9 +79,10 @@ func New(config Config, redis *wire.Redis, id *wire.ID) *Client {
 		Send:       c.send,
 		MaxBackoff: min(config.Lease/10, time.Second),
 	})
-	v := &verifier{client: c}
-	redis.OnChange(v.verify)
-	redis.OnKeysChanged(func(keys []string) { c.changed(v, keys) })
+	verify := c.verifies()
+	redis.OnChange(verify.ask)
+	redis.OnKeysChanged(func(keys []string) { c.changed(verify, keys) })
+	c.search = c.searches()
 	return c
 }
 

@@ -66,50 +66,37 @@ func (t *tenure) tellLongHolds(now time.Time) {
 	}
 }
 
-// selfWait is after how long a call is logged that waits for a lock which its own goroutine
-// has acquired with a handle: it may wait for ever, unless another goroutine releases that.
-const selfWait = time.Second
-
-// patienceLeft is how long the wait may go on until it is told as a long one.
+// patienceLeft is how long the wait may go on until something is to be done about it: see
+// impatient. A whole tells of its own long waits.
 func (r *room) patienceLeft(w *waiter, now time.Time) time.Duration {
 	left, waited := Forever, now.Sub(w.began)
-	if w.Whole != nil {
-		return left
-	}
-	if limit := r.client.Config.LongWait; limit > 0 && !w.long {
+	if limit := r.client.Config.LongWait; limit > 0 && !w.long && w.Whole == nil {
 		left = limit - waited
 	}
-	if !w.selfTold && r.heldByCaller(w) {
-		left = min(left, selfWait-waited)
+	if !w.searched {
+		left = min(left, deadlockTime-waited)
 	}
 	return left
 }
 
-// heldByCaller reports whether the goroutine that waits has acquired the lock itself, in
-// another owner's name.
-func (r *room) heldByCaller(w *waiter) bool {
-	caller := w.caller()
-	if r.tenure == nil || caller == 0 {
-		return false
-	}
-	for i := range r.tenure.levels {
-		if l := &r.tenure.levels[i]; l.caller == caller && l.wholeOf() == nil {
-			return true
+// impatient has a wait that lasts long logged, and deadlocks searched for. The mutex is held.
+func (r *room) impatient(w *waiter, now time.Time) {
+	waited := now.Sub(w.began)
+	if !w.searched && waited >= deadlockTime {
+		w.searched = true
+		if r.tenure != nil { // else nobody of this client has the lock
+			r.client.search.ask()
 		}
 	}
-	return false
+	if limit := r.client.Config.LongWait; limit > 0 && !w.long && w.Whole == nil && waited >= limit {
+		w.long = true
+		r.tellLongWait(w, now)
+	}
 }
 
 // tellLongWait logs a wait that has lasted too long, with the holder as far as it is known.
 // The mutex is held.
 func (r *room) tellLongWait(w *waiter, now time.Time) {
-	message := "rlock: a call waits for a lock for a long time"
-	if limit := r.client.Config.LongWait; !w.selfTold && r.heldByCaller(w) && now.Sub(w.began) >= selfWait {
-		message = "rlock: a call waits for a lock that its own goroutine holds: use the context of the Hold, or WithOwner, to nest"
-		w.selfTold = true
-	} else if limit > 0 {
-		w.long = true
-	}
 	holder, where := w.holder, ""
 	if t := r.tenure; t != nil && len(t.levels) > 0 {
 		first := &t.levels[0]
@@ -118,7 +105,7 @@ func (r *room) tellLongWait(w *waiter, now time.Time) {
 			where = p.Place().Known().String()
 		}
 	}
-	r.client.Config.Logger.Warn(message, "lock", r.name.Key, "kind", r.name.kindOf(w.shared),
+	r.client.Config.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", r.name.Key, "kind", r.name.kindOf(w.shared),
 		"owner", w.Owner, "waited", now.Sub(w.began).Round(time.Millisecond), "place", w.place.Known().String(),
 		"holder", holder, "holder_place", where)
 }

@@ -61,9 +61,9 @@ func (t *tenure) buildTracked(now time.Time) bool {
 
 // changed has Redis asked about the locks of these keys, or about all where there are none. It
 // is called by the reader of a connection.
-func (c *Client) changed(v *verifier, keys []string) {
+func (c *Client) changed(verify *errand, keys []string) {
 	if len(keys) == 0 {
-		v.verify()
+		verify.ask()
 		return
 	}
 	for _, key := range keys {

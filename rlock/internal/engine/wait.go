@@ -196,11 +196,10 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		if !at.IsZero() {
 			left = min(left, at.Sub(now))
 		}
-		if patience := r.patienceLeft(w, now); patience <= 0 {
-			r.tellLongWait(w, now)
-		} else {
-			left = min(left, patience)
+		if r.patienceLeft(w, now) <= 0 {
+			r.impatient(w, now)
 		}
+		left = min(left, r.patienceLeft(w, now))
 		now = r.sleep(ctx, w, left)
 	}
 }

@@ -47,7 +47,7 @@ type waiter struct {
 	guestLooks int       // since it took the lock, see followGuest
 
 	long     bool // it was told that it waits for a long time
-	selfTold bool // it was told that it waits for its own goroutine
+	searched bool // it had deadlocks searched for
 
 	err   error     // what Redis said last, if it was an error
 	fatal bool      // and waiting does not cure it

@@ -1,0 +1,205 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+const (
+	deadlockSaid = "rlock: deadlock: calls of this process wait for each other's locks"
+	ownSaid      = "rlock: a call waits for a lock that its own goroutine holds"
+)
+
+// tangle has one owner for each step: it takes the first lock, and once all have theirs it
+// waits for the second until ctx ends. It returns when all wait, with the results to come.
+func tangle(t *testing.T, ctx context.Context, steps ...[2]*rlock.Lock) <-chan error {
+	t.Helper()
+	results := make(chan error, len(steps))
+	for _, step := range steps {
+		mine := rlock.WithOwner(ctx, rlock.NewOwner())
+		require.NoError(t, step[0].Lock(mine))
+		go func() {
+			err := step[1].Lock(mine)
+			if err == nil {
+				_ = step[1].Unlock(mine)
+			}
+			_ = step[0].Unlock(mine)
+			results <- err
+		}()
+	}
+	synctest.Wait()
+	return results
+}
+
+func TestADeadlockInsideAProcessIsLoggedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client(withPlaces)
+		ctx, cancel := context.WithCancel(w.ctx)
+		defer cancel()
+		rw := p.NewReadWriteLock("pair")
+		results := tangle(t, ctx,
+			[2]*rlock.Lock{p.NewLock("plain"), p.NewFairLock("fair")},
+			[2]*rlock.Lock{p.NewFairLock("fair"), rw.Write()},
+			[2]*rlock.Lock{rw.Read(), p.NewFencedLock("fenced")},
+			[2]*rlock.Lock{p.NewFencedLock("fenced"), p.NewLock("plain")},
+		)
+		bystander := start(func() error { return p.NewLock("plain").Lock(rlock.WithOwner(ctx, rlock.NewOwner())) })
+		time.Sleep(900 * time.Millisecond)
+		synctest.Wait()
+		assert.Zero(t, p.log.count(deadlockSaid))
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, 1, p.log.count(deadlockSaid))
+		for _, said := range []string{".lock=plain", ".lock=fair", ".lock=pair", ".lock=fenced", "4.holder_place=", "deadlock_test.go"} {
+			assert.Equal(t, 1, p.log.count(said), "%q is in the one line", said)
+		}
+		assert.Zero(t, p.log.count("5.lock"), "nobody else is a part of it")
+
+		// Whoever comes later finds it again, and it is told no more.
+		late := start(func() error { return p.NewLock("fair").Lock(rlock.WithOwner(ctx, rlock.NewOwner())) })
+		later := start(func() error { _, err := p.NewLock("plain").TryLockFor(w.caller(), time.Minute, 0); return err })
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, 1, p.log.count(deadlockSaid))
+		cancel()
+		for range 4 {
+			<-results // one that is granted its lock when another gives up has no error
+		}
+		<-bystander
+		<-late
+		require.NoError(t, <-later)
+
+		// The same owners may do it again, and that is another one.
+		ctx, cancel = context.WithCancel(w.ctx)
+		defer cancel()
+		results = tangle(t, ctx, [2]*rlock.Lock{p.NewLock("a"), p.NewLock("b")}, [2]*rlock.Lock{p.NewLock("b"), p.NewLock("a")})
+		time.Sleep(3 * time.Second)
+		assert.Equal(t, 2, p.log.count(deadlockSaid))
+		cancel()
+		<-results
+		<-results
+	})
+}
+
+// Each handle is an owner of its own: what they have in common is the goroutine.
+func TestADeadlockOfGoroutinesThatHoldHandlesIsLogged(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client(withPlaces)
+		ctx, cancel := context.WithCancel(w.ctx)
+		defer cancel()
+		var results []<-chan error
+		begin := make(chan struct{})
+		for _, pair := range [][2]string{{"a", "b"}, {"b", "c"}, {"c", "a"}} {
+			results = append(results, start(func() error {
+				hold, err := p.NewLock(pair[0]).Acquire(ctx)
+				if err != nil {
+					return err
+				}
+				defer hold.Release(w.ctx)
+				<-begin
+				_, err = takenHere(ctx, p.NewLock(pair[1]))
+				return err
+			}))
+		}
+		synctest.Wait()
+		close(begin)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, 1, p.log.count(deadlockSaid))
+		assert.Equal(t, 1, p.log.count("takenHere"))
+		cancel()
+		for _, result := range results {
+			<-result
+		}
+	})
+}
+
+// The parts of a lock over several are taken one after the other, and each keeps others out.
+func TestADeadlockWithAPartOfALockOverSeveralIsLogged(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		ctx, cancel := context.WithCancel(w.ctx)
+		defer cancel()
+		mine := rlock.WithOwner(ctx, rlock.NewOwner())
+		require.NoError(t, p.NewLock("b").Lock(mine))
+		whole := start(func() error { return rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")).Lock(w.caller()) })
+		synctest.Wait()
+		part := start(func() error { return p.NewLock("a").Lock(mine) })
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, 1, p.log.count(deadlockSaid))
+		cancel()
+		require.ErrorIs(t, <-part, context.Canceled)
+		require.NoError(t, p.NewLock("b").Unlock(mine))
+		require.NoError(t, <-whole)
+	})
+}
+
+// Those who take locks in an order wait for long, and never for each other.
+func TestNoDeadlockIsLoggedWhereThereIsNone(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		var results []<-chan error
+		for i := range 20 {
+			results = append(results, start(func() error {
+				for round := range 10 {
+					mine := w.caller()
+					var held []*rlock.Lock
+					for n := i % 3; n < 6; n += 1 + (i+round)%2 {
+						lock := p.NewReadWriteLock(fmt.Sprint("lock", n)).Write()
+						if (i+n)%2 == 0 {
+							lock = p.NewReadWriteLock(fmt.Sprint("lock", n)).Read()
+						}
+						if err := lock.Lock(mine); err != nil {
+							return err
+						}
+						held = append(held, lock)
+						time.Sleep(time.Duration(i) * 100 * time.Millisecond)
+					}
+					for _, lock := range held {
+						if err := lock.Unlock(mine); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			}))
+		}
+		for _, result := range results {
+			require.NoError(t, <-result)
+		}
+		// Nor is it one if permits of a semaphore are waited for: any of them will do.
+		me := w.caller()
+		require.NoError(t, p.NewSemaphore("permits", 1).Lock(me))
+		ok, err := p.NewSemaphore("permits", 1).TryLockFor(w.caller(), 3*time.Second, 0)
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.Greater(t, p.Stats().WaitTime, time.Minute, "they did wait")
+		assert.Zero(t, p.log.count(deadlockSaid))
+		assert.Zero(t, p.log.count(ownSaid))
+	})
+}
+
+// A wait that has had deadlocks searched for is told as a long one at its time.
+func TestAWaitInADeadlockIsLoggedAsALongOneToo(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client(func(c *rlock.Config) { c.LongWait = 7 * time.Second })
+		ctx, cancel := context.WithCancel(w.ctx)
+		defer cancel()
+		results := tangle(t, ctx, [2]*rlock.Lock{p.NewLock("a"), p.NewLock("b")}, [2]*rlock.Lock{p.NewLock("b"), p.NewLock("a")})
+		time.Sleep(7100 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, 1, p.log.count(deadlockSaid))
+		assert.Equal(t, 2, p.log.count("rlock: a call waits for a lock for a long time"))
+		cancel()
+		<-results
+		<-results
+	})
+}

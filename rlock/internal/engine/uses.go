@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"slices"
+	"time"
+)
+
+// A Use is what one owner does with one lock in this client: it holds the lock, or waits for
+// it. Package rlock says what each field means.
+type Use struct {
+	Name       string
+	Kind       Kind
+	Owner      Owner
+	Goroutine  uint64 // that has called, 0 if it is not known
+	Waits      bool
+	Since      time.Time
+	ValidUntil time.Time // zero for a wait
+	Depth      int       // 0 for a wait
+	PartOf     string    // "" for none
+	Place      Place
+}
+
+// Held returns the locks that this client holds, those that it has held the longest first:
+// one for each owner of each lock. It asks Redis nothing, but looks at every lock, one shard
+// after the other.
+func (c *Client) Held() []Use { return c.uses(false) }
+
+// Uses returns what Held returns, and a use for each call that waits, by time. The shards are
+// looked at one after the other, so that two uses may be of different moments.
+func (c *Client) Uses() []Use { return c.uses(true) }
+
+func (c *Client) uses(waiting bool) (uses []Use) {
+	now := time.Now()
+	for s := range c.allShards {
+		s.mu.Lock()
+		for _, r := range s.rooms {
+			if t := r.tenure; t != nil && t.valid(now) {
+				uses = t.appendHeld(uses, now)
+			}
+			if waiting {
+				uses = r.appendWaiting(uses)
+			}
+		}
+		s.mu.Unlock()
+	}
+	slices.SortStableFunc(uses, func(a, b Use) int { return a.Since.Compare(b.Since) })
+	return uses
+}
+
+// appendHeld appends what each owner holds. The mutex is held.
+func (t *tenure) appendHeld(uses []Use, now time.Time) []Use {
+	r := t.room
+	for i := range t.levels {
+		first := &t.levels[i]
+		until := t.validUntilFor(first.Owner)
+		if first.way == ByNesting || !now.Before(until) {
+			continue
+		}
+		u := Use{
+			Name: r.name.Key, Kind: KindRead, Owner: first.Owner, Goroutine: first.caller,
+			Since: r.client.start.Add(first.since), ValidUntil: until, Place: first.place.Known(),
+		}
+		for j := range t.levels {
+			if l := &t.levels[j]; l.Owner == first.Owner {
+				u.Depth++
+				if !l.shared {
+					u.Kind = r.name.kindOf(false)
+				}
+			}
+		}
+		u.isPartOf(first.wholeOf())
+		uses = append(uses, u)
+	}
+	return uses
+}
+
+// appendWaiting appends the calls that wait for anything but the answer to their first
+// attempt. The mutex is held.
+func (r *room) appendWaiting(uses []Use) []Use {
+	for place := range r.queue.All {
+		w := place.Value
+		if !w.waits {
+			continue
+		}
+		u := Use{
+			Name: r.name.Key, Kind: r.name.kindOf(w.shared), Owner: w.Owner, Goroutine: w.caller(),
+			Waits: true, Since: w.began, Place: w.place.Known(),
+		}
+		u.isPartOf(w.Whole)
+		uses = append(uses, u)
+	}
+	return uses
+}
+
+// isPartOf names the whole that the use is for, nil for none.
+func (u *Use) isPartOf(p Whole) {
+	if p != nil {
+		u.PartOf, u.Place = p.Title(), p.Place().Known()
+	}
+}
+
+// wholeOf returns what the level is a part of, nil for none.
+func (l *Level) wholeOf() Whole {
+	if l.hold == nil || !l.hold.joined.Load() {
+		return nil
+	}
+	return l.hold.whole
+}
