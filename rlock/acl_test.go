@@ -203,9 +203,15 @@ func TestTheACLLinesOfTheDocumentsAreEnoughForEachKindOfLock(t *testing.T) {
 				}
 			}
 			login := func(c *rlock.Config) { c.Redis.Username, c.Redis.Password = "locks", "secret" }
-			here, there := newLock(s.client(login)), newLock(s.client(login))
+			holder, other := s.client(login), s.client(login)
+			here, there := newLock(holder), newLock(other)
 			require.NoError(t, here.Lock(s.ctx))
 			require.NoError(t, here.Lock(s.ctx))
+			for answered := false; !answered; { // once it has subscribed
+				answers, err := other.Ask(s.ctx, holder.ID())
+				require.NoError(t, err)
+				answered = len(answers) == 1
+			}
 			waits, queued := queueing(s.ctx)
 			waiter := background(func() error { return there.Do(waits, func(context.Context) error { return nil }) })
 			<-queued

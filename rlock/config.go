@@ -111,6 +111,14 @@ type Config struct {
 	// a loss is noticed by the next renewal. Defaults to false.
 	NoClientChannel bool
 
+	// NoAnswers has the client not answer when another one asks what it holds and waits for
+	// ([Client.Ask], as the command "rlock deadlocks" does). By default it does once it has held
+	// a lock, unless NoClientChannel is set: at most ten times a second, whoever asks, with the
+	// names of locks, the owners, and the places in the code if RecordPlaces is set. Whoever may
+	// publish to "rlock_turn:*" in Redis may ask, and whoever may subscribe there may read it.
+	// Defaults to false.
+	NoAnswers bool
+
 	// Tracking has Redis tell at once if somebody else deletes or overwrites the key of a
 	// lock that is held, or if it expires or is evicted: by CLIENT TRACKING, for locks that
 	// one owner holds alone, once they are held for 50 ms. Without it, and where the server
@@ -234,7 +242,7 @@ func (c Config) engine(o *engine.Observer) engine.Config {
 	return engine.Config{
 		Lease: c.Lease, HandoffLimit: c.HandoffLimit, HandoffTime: c.HandoffTime,
 		LongHold: c.LongHold, LongWait: c.LongWait, RecordPlaces: c.RecordPlaces, Logger: c.Logger, Observer: o,
-		NoClientChannel: c.NoClientChannel, Linger: max(c.Linger, 0), RedissonPolls: c.RedissonPolls,
+		NoClientChannel: c.NoClientChannel, NoAnswers: c.NoAnswers, Linger: max(c.Linger, 0), RedissonPolls: c.RedissonPolls,
 	}
 }
 

@@ -129,7 +129,7 @@ func TestADeadlockWithAPartOfALockOverSeveralIsLogged(t *testing.T) {
 		defer cancel()
 		mine := rlock.WithOwner(ctx, rlock.NewOwner())
 		require.NoError(t, p.NewLock("b").Lock(mine))
-		whole := start(func() error { return rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")).Lock(w.caller()) })
+		whole := start(func() error { return rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")).Do(w.ctx, nothing) })
 		synctest.Wait()
 		part := start(func() error { return p.NewLock("a").Lock(mine) })
 		time.Sleep(3 * time.Second)
@@ -139,6 +139,15 @@ func TestADeadlockWithAPartOfALockOverSeveralIsLogged(t *testing.T) {
 		require.ErrorIs(t, <-part, context.Canceled)
 		require.NoError(t, p.NewLock("b").Unlock(mine))
 		require.NoError(t, <-whole)
+
+		// A goroutine that holds the whole with a handle waits for ever for a part.
+		hold, err := rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")).Acquire(w.ctx)
+		require.NoError(t, err)
+		ok, err := p.NewLock("b").TryLockFor(w.ctx, 3*time.Second, 0)
+		require.NoError(t, err)
+		require.False(t, ok)
+		assert.Equal(t, 1, p.log.count(ownSaid))
+		require.NoError(t, hold.Release(w.ctx))
 	})
 }
 

@@ -48,3 +48,33 @@ func ExampleClient_Locks() {
 	// Output:
 	// orders:42 <nil>
 }
+
+func ExampleClient_Ask() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+	hold, err := client.NewLock("orders:42").Acquire(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer hold.Release(ctx)
+
+	i, err := client.Inspect(ctx, "orders:42") // from any process
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	answers, err := client.Ask(ctx, i.Holders[0].Owner[:len(client.ID())]) // what else does its client hold?
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, a := range answers {
+		for _, use := range a.Uses {
+			fmt.Printf("%s %q, held: %t\n", use.Kind, use.Name, !use.Waits)
+		}
+	}
+	// Output:
+	// plain "orders:42", held: true
+}

@@ -27,14 +27,15 @@ type Client struct {
 
 	leaseText string // Config.Lease in milliseconds, since nearly all commands have it
 
-	hearing  sync.Once // of tenures: see ownchannel.go
-	own      atomic.Pointer[pubsub.Subscription]
-	search   *errand  // for deadlocks, see deadlock.go
-	notices  *notices // by which the Logger is called
-	Observer observing
-	traffic  traffic // see Stats
-	Losses   losses
-	Taken    taken // of compound locks whose first part is this client's
+	hearing   sync.Once // of tenures: see ownchannel.go
+	own       atomic.Pointer[pubsub.Subscription]
+	answering *answering
+	search    *errand  // for deadlocks, see deadlock.go
+	notices   *notices // by which the Logger is called
+	Observer  observing
+	traffic   traffic // see Stats
+	Losses    losses
+	Taken     taken // of compound locks whose first part is this client's
 
 	// Closed is set before Close visits the shards, under no mutex, and read
 	// under a shard's: a goroutine that reads false is visited.
@@ -83,6 +84,7 @@ func New(config Config, redis *wire.Redis, id *wire.ID) *Client {
 	redis.OnChange(verify.ask)
 	redis.OnKeysChanged(func(keys []string) { c.changed(verify, keys) })
 	c.search = c.searches()
+	c.answering = newAnswering(c)
 	return c
 }
 

@@ -17,6 +17,7 @@ type Config struct {
 	RecordPlaces    bool
 	RedissonPolls   bool // guests contend for every lock: none lingers
 	NoClientChannel bool
+	NoAnswers       bool
 	Logger          *slog.Logger
 	Observer        *Observer // nil for none
 }

@@ -22,14 +22,23 @@ func (c *Client) hears() bool {
 	return own != nil && own.Confirmed()
 }
 
-// told deals with a message on the client's own channel. Rooms of all kinds share the name.
+// told deals with a message on the client's own channel. An answer is heard by the call that
+// has asked: see asking.go.
 func (c *Client) told(message string) {
 	m, ok := wire.ParseClientMessage(message)
-	if !ok || !strings.HasPrefix(m.Owner, c.ID.Prefix) || c.Closed.Load() {
-		return
+	switch {
+	case !ok || c.Closed.Load():
+	case m.Verb == wire.Asks:
+		c.answering.asked(m)
+	case m.Verb != wire.Answers && strings.HasPrefix(m.Owner, c.ID.Prefix):
+		c.toldOfTenure(m)
 	}
+}
+
+// toldOfTenure finds the tenure that the message is about. Rooms of all kinds share the name.
+func (c *Client) toldOfTenure(m wire.ClientMessage) {
 	for id := range kinds {
-		n := &Name{Keys: wire.Keys{Key: m.Lock}, KindID: KindID(id), room: m.Lock, shard: c.shardOf(KindID(id), m.Lock)}
+		n := &Name{Keys: wire.Keys{Key: m.Text}, KindID: KindID(id), room: m.Text, shard: c.shardOf(KindID(id), m.Text)}
 		r := c.enterIfAny(c.nameForText(n, m.Owner))
 		if r == nil {
 			continue

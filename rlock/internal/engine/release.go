@@ -280,5 +280,5 @@ func (c *Client) forceOut(ctx context.Context, n *Name, holder string) rueidis.R
 	if !wire.IsOurs(holder) || len(holder) < wire.TenureLen || strings.HasPrefix(holder, c.ID.Prefix) || c.Config.NoClientChannel {
 		return c.Redis.Do(ctx, call)
 	}
-	return c.Redis.DoAndTell(ctx, call, wire.ClientMessage{Verb: wire.Forced, Owner: holder, Lock: n.Key})
+	return c.Redis.DoAndTell(ctx, call, wire.ClientMessage{Verb: wire.Forced, Owner: holder, Text: n.Key})
 }

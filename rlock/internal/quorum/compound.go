@@ -90,7 +90,7 @@ func (c *compound) obtain(ctx, parent context.Context, req engine.Request) (engi
 	if cause := c.home.Losses.Blocks(c.key(req.Owner), time.Now()); cause != nil {
 		return nil, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", c.name, cause)
 	}
-	h := &hold{of: c, owner: req.Owner, whole: req.Whole, way: req.Way, asked: req.Lease, lease: req.Lease, leave: func() {}}
+	h := &hold{of: c, owner: req.Owner, caller: req.Caller, whole: req.Whole, way: req.Way, asked: req.Lease, lease: req.Lease, leave: func() {}}
 	h.ctx, h.cancel = context.WithCancelCause(parent)
 	h.at = c.home.Place()
 	defer c.watchWait(req, h.at)()

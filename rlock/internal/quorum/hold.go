@@ -21,6 +21,7 @@ import (
 type hold struct {
 	of     *compound
 	owner  engine.Owner
+	caller uint64 // the goroutine that has called for it, 0 if that is not known
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	at     *engine.Place // where it was acquired, nil if that is not recorded
@@ -70,7 +71,7 @@ func (h *hold) Detach(context.Context) error {
 // takePart acquires one of the parts, in the name of the owner. The time to wait for a lock
 // is not the time to hold it.
 func (h *hold) takePart(ctx context.Context, part engine.Form, req engine.Request) (engine.Handle, error) {
-	req.Owner, req.Whole = h.owner, h
+	req.Owner, req.Caller, req.Whole = h.owner, h.caller, h
 	return part.Hold(ctx, context.WithoutCancel(ctx), req)
 }
 

@@ -37,7 +37,7 @@ func TestAClientsOwnChannelIsNoLocksChannel(t *testing.T) {
 func TestAMessageToAClientIsReadAsItWasWritten(t *testing.T) {
 	owner := wire.NewID().Owner(7, false)
 	for _, name := range []string{"orders:42", "two words", " ", "line\nend\r\n", "\x00\xff"} {
-		m := wire.ClientMessage{Verb: "f", Owner: owner, Lock: name}
+		m := wire.ClientMessage{Verb: "f", Owner: owner, Text: name}
 		read, ok := wire.ParseClientMessage(m.String())
 		require.True(t, ok)
 		assert.Equal(t, m, read)
@@ -63,6 +63,6 @@ func FuzzParseClientMessage(f *testing.F) {
 		assert.Equal(t, message, m.String())
 		assert.GreaterOrEqual(t, len(m.Owner), wire.TenureLen)
 		assert.NotContains(t, string(m.Verb)+m.Owner, " ")
-		assert.NotEmpty(t, m.Lock)
+		assert.NotEmpty(t, m.Text)
 	})
 }

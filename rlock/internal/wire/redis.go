@@ -136,9 +136,7 @@ func (r *Redis) Do(ctx context.Context, c Call) rueidis.RedisResult {
 // pipeline. Whether the message arrives makes no difference to anybody. In a Cluster, where
 // two commands may take different ways, it follows the call.
 func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) (result rueidis.RedisResult) {
-	tell := func() rueidis.Completed {
-		return r.Client.B().Publish().Channel(ClientChannel(m.Owner[:ClientLen])).Message(m.String()).Build()
-	}
+	tell := func() rueidis.Completed { return r.message(m.Owner, m) }
 	if r.InCluster() {
 		result = r.Do(ctx, c)
 		r.Client.Do(ctx, tell())
@@ -150,6 +148,22 @@ func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) (result 
 		return forgotten(result)
 	})
 	return result
+}
+
+// Tell publishes the message to the client with that id, and returns how many subscribers
+// Redis has counted; -1 if it does not know all, in a Cluster.
+func (r *Redis) Tell(ctx context.Context, id string, m ClientMessage) (listeners int64, err error) {
+	r.sent.n.Add(1)
+	listeners, err = r.Client.Do(ctx, r.message(id, m)).AsInt64()
+	if r.InCluster() {
+		listeners = -1
+	}
+	return listeners, err
+}
+
+// message is the command that publishes m to the client whose id begins owner.
+func (r *Redis) message(owner string, m ClientMessage) rueidis.Completed {
+	return r.Client.B().Publish().Channel(ClientChannel(owner[:ClientLen])).Message(m.String()).Build()
 }
 
 // Commands returns how many commands were sent for locks.
