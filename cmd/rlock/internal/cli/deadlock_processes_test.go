@@ -5,6 +5,7 @@ package cli_test
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -34,13 +35,7 @@ func TestACycleOfThreeProcessesAndFiveLocksIsFound(t *testing.T) {
 	waits("lock:4")
 	code, stdout, stderr := s.run("", "deadlocks", "--json")
 	assert.Equal(t, 1, code, stderr)
-	var cycle []struct {
-		Lock          string
-		Waiter        string
-		WaiterProcess string `json:"waiter_process"`
-		Holder        string
-	}
-	require.NoError(t, json.Unmarshal([]byte(stdout), &cycle), "there is one: %s", stdout)
+	cycle := theCycle(t, stdout)
 	var locks []string
 	processes := make(map[string]bool)
 	for at, wait := range cycle {
@@ -60,6 +55,88 @@ func TestACycleOfThreeProcessesAndFiveLocksIsFound(t *testing.T) {
 		code, _, _ := s.run("", "deadlocks")
 		return code == 0
 	}, hang, 1)
+	for _, p := range players {
+		require.NoError(t, p.stdin.Close())
+	}
+	for _, p := range players {
+		assert.Zero(t, p.wait())
+	}
+}
+
+// A step is a wait of a cycle as the command prints it.
+type step struct {
+	Lock     string
+	Waiter   string
+	WaiterMS int64 `json:"waiter_ms"`
+	Holder   string
+	HolderMS int64 `json:"holder_ms"`
+}
+
+// theCycle returns the one that the command has found. All clients have answered.
+func theCycle(t *testing.T, stdout string) []step {
+	t.Helper()
+	var found struct {
+		Deadlocks [][]step
+		Asked     int
+		Silent    []any
+	}
+	require.NoError(t, json.Unmarshal([]byte(stdout), &found), stdout)
+	require.Len(t, found.Deadlocks, 1, stdout)
+	assert.Equal(t, 3, found.Asked)
+	assert.Empty(t, found.Silent)
+	return found.Deadlocks[0]
+}
+
+// A ticket in Redis stands for the first waiter of its process, and here that is one who holds
+// nothing. Each process has two owners in the cycle or one, and in two of them the wait that
+// matters is the second in its line.
+func TestACycleThroughWaitersThatRedisDoesNotShowIsFound(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var players []*player
+	for _, plan := range []string{"lock:1>lock:2 lock:4>lock:5", "lock:2>lock:3 lock:5>lock:1", "lock:3>lock:4"} {
+		p := s.play(s.locker(plan))
+		p.expect(isReady)
+		players = append(players, p)
+	}
+	// The first in the line of the process, which waits before the owner in the cycle does.
+	for at, first := range []string{"lock:2", "lock:3", "lock:4"} {
+		players[at].write("first " + first + "\n")
+		s.awaitWaiter(first)
+	}
+	for _, p := range players {
+		p.write("\n")
+	}
+	s.awaitWaiter("lock:5")
+	s.awaitWaiter("lock:1")
+	var stdout string
+	require.Eventually(t, func() bool { // the last of them may be on its way
+		var code int
+		code, stdout, _ = s.run("", "deadlocks", "--json")
+		return code == 1
+	}, hang, time.Millisecond)
+	cycle := theCycle(t, stdout)
+	tickets := make(map[string]bool) // the owners that wait, as Redis shows them
+	var locks []string
+	for at, wait := range cycle {
+		locks = append(locks, wait.Lock)
+		i, err := s.client.Inspect(s.ctx, wait.Lock)
+		require.NoError(t, err)
+		for _, w := range i.Queue {
+			tickets[w.Owner] = true
+		}
+		next := cycle[(at+1)%len(cycle)]
+		assert.Equal(t, wait.Holder[:clientOfOwner], next.Waiter[:clientOfOwner], "its holder is the next to wait")
+		assert.GreaterOrEqual(t, wait.HolderMS, next.WaiterMS, "it held the lock before it waited")
+	}
+	assert.ElementsMatch(t, []string{"lock:1", "lock:2", "lock:3", "lock:4", "lock:5"}, locks)
+	hidden := 0
+	for _, wait := range cycle {
+		if !tickets[wait.Waiter] {
+			hidden++
+		}
+	}
+	assert.Equal(t, 3, hidden, "Redis alone does not show it")
 	for _, p := range players {
 		require.NoError(t, p.stdin.Close())
 	}

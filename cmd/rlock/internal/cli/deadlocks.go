@@ -31,9 +31,10 @@ processes: the first holds a lock that the second waits for, and waits for one t
 second holds. The locks are inspected one after the other, so that a cycle counts if it is
 seen twice with the same tickets and the same holders.
 
-It finds what Redis shows. A client has one place in a queue, for the first of its
-waiters; a handle of Acquire is an owner of its own, unless its context carries one; a
-client of Redisson has no place. Semaphores are left out.
+Redis shows one waiter of each process for a lock. So the processes that hold locks are
+asked what else they hold and wait for, and have a second to answer. Of those that do not
+(Config.NoAnswers or an older rlock in them, a process that hangs, Redisson) the graph is
+what Redis shows, and the output says which they are. Semaphores are left out.
 
 EXIT CODES
   0 if there is no deadlock; 1 if there is one; 2 and 69 as in rlock --help.`,
@@ -43,11 +44,15 @@ EXIT CODES
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pattern := strings.Join(args, "")
 			return a.with(cmd, func(client *rlock.Client) error {
-				cycles, err := findDeadlocks(cmd.Context(), client, pattern, pause)
+				cycles, seen, err := findDeadlocks(cmd.Context(), client, pattern, pause)
 				if err != nil {
 					return err
 				}
-				if err := writeDeadlocks(a.out, cycles, asJSON); err != nil {
+				write := writeDeadlocks
+				if asJSON {
+					write = writeDeadlocksJSON
+				}
+				if err := write(a.out, cycles, seen); err != nil {
 					return err
 				}
 				if len(cycles) > 0 {
@@ -57,71 +62,131 @@ EXIT CODES
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON array a deadlock")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	cmd.Flags().DurationVar(&pause, "pause", 100*time.Millisecond, "how long to wait between the two looks")
 	return cmd
 }
 
-// findDeadlocks returns the cycles that are there at two looks.
-func findDeadlocks(ctx context.Context, client *rlock.Client, pattern string, pause time.Duration) ([]deadlock.Cycle, error) {
+// findDeadlocks returns the cycles that are there at two looks, and what the first look saw.
+func findDeadlocks(ctx context.Context, client *rlock.Client, pattern string, pause time.Duration) ([]deadlock.Cycle, deadlock.View, error) {
 	locks, err := survey.Held(ctx, client, pattern)
-	cycles := deadlock.Find(locks)
+	if err != nil {
+		return nil, deadlock.View{}, err
+	}
+	seen, err := deadlock.Look(ctx, client, locks)
+	cycles := deadlock.Find(seen)
 	if err != nil || len(cycles) == 0 {
-		return nil, err
+		return nil, seen, err
 	}
 	select {
 	case <-time.After(pause):
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, seen, ctx.Err()
 	}
-	var again []rlock.Inspection
-	for _, name := range deadlock.Locks(cycles) {
-		lock, err := client.Inspect(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		again = append(again, lock)
+	again, errs := survey.Inspect(ctx, client, deadlock.Locks(cycles))
+	if err := errors.Join(errs...); err != nil {
+		return nil, seen, err
 	}
-	return deadlock.Still(cycles, deadlock.Find(again)), nil
+	now, err := deadlock.Look(ctx, client, again)
+	return deadlock.Still(cycles, deadlock.Find(now)), seen, err
 }
 
 // A jsonWait is a wait as it is in JSON.
 type jsonWait struct {
-	Lock          string `json:"lock"`
-	Waiter        string `json:"waiter"`
-	WaiterProcess string `json:"waiter_process,omitempty"`
-	Holder        string `json:"holder"`
-	HolderProcess string `json:"holder_process,omitempty"`
+	Lock            string `json:"lock"`
+	Waiter          string `json:"waiter"`
+	WaiterProcess   string `json:"waiter_process,omitempty"`
+	WaiterGoroutine uint64 `json:"waiter_goroutine,omitempty"`
+	WaiterMS        int64  `json:"waiter_ms,omitempty"`
+	WaiterPlace     string `json:"waiter_place,omitempty"`
+	Holder          string `json:"holder"`
+	HolderProcess   string `json:"holder_process,omitempty"`
+	HolderGoroutine uint64 `json:"holder_goroutine,omitempty"`
+	HolderMS        int64  `json:"holder_ms,omitempty"`
+	HolderPlace     string `json:"holder_place,omitempty"`
 }
 
-func writeDeadlocks(out io.Writer, cycles []deadlock.Cycle, asJSON bool) error {
+// A jsonClient is a client that did not answer, as it is in JSON.
+type jsonClient struct {
+	Client  string `json:"client"`
+	Process string `json:"process,omitempty"`
+}
+
+// jsonDeadlocks is all that was found, as it is in JSON.
+type jsonDeadlocks struct {
+	Deadlocks [][]jsonWait `json:"deadlocks"`
+	Asked     int          `json:"asked"`
+	Silent    []jsonClient `json:"silent"`
+	Unasked   string       `json:"unasked,omitempty"` // why nobody could be asked
+}
+
+func writeDeadlocksJSON(out io.Writer, cycles []deadlock.Cycle, seen deadlock.View) error {
+	all := jsonDeadlocks{Deadlocks: make([][]jsonWait, 0, len(cycles)), Asked: seen.Asked, Silent: make([]jsonClient, 0, len(seen.Silent))}
+	for _, cycle := range cycles {
+		waits := make([]jsonWait, 0, len(cycle))
+		for _, wait := range cycle {
+			w, h := wait.Waiter, wait.Holder
+			waits = append(waits, jsonWait{
+				wait.Lock,
+				w.Owner, process(w.Process), w.Goroutine, w.Age.Milliseconds(), w.Place.String(),
+				h.Owner, process(h.Process), h.Goroutine, h.Age.Milliseconds(), h.Place.String(),
+			})
+		}
+		all.Deadlocks = append(all.Deadlocks, waits)
+	}
+	for _, silent := range seen.Silent {
+		all.Silent = append(all.Silent, jsonClient{silent.ID, process(silent.Process)})
+	}
+	if seen.Unasked != nil {
+		all.Unasked = seen.Unasked.Error()
+	}
+	return json.NewEncoder(out).Encode(all)
+}
+
+func writeDeadlocks(out io.Writer, cycles []deadlock.Cycle, seen deadlock.View) error {
+	var text strings.Builder
 	for i, cycle := range cycles {
-		if asJSON {
-			waits := make([]jsonWait, 0, len(cycle))
-			for _, w := range cycle {
-				waits = append(waits, jsonWait{w.Lock, w.Waiter.Owner, process(w.Waiter.Process), w.Holder.Owner, process(w.Holder.Process)})
-			}
-			if err := json.NewEncoder(out).Encode(waits); err != nil {
-				return err
-			}
+		fmt.Fprintf(&text, "deadlock %d of %d:\n", i+1, len(cycles))
+		for _, w := range cycle {
+			fmt.Fprintf(&text, "  %s waits for %s, which %s holds%s\n", numbered(w.Waiter), view.Printable(w.Lock), numbered(w.Holder), ages(w))
+		}
+	}
+	if len(cycles) == 0 {
+		text.WriteString("no deadlock is seen\n")
+	}
+	if seen.Unasked != nil {
+		fmt.Fprintf(&text, "no client could be asked: %v\n", seen.Unasked)
+	}
+	if len(seen.Silent) > 0 {
+		fmt.Fprintf(&text, "%d of %d clients that hold locks did not answer; of these it is what Redis shows:\n", len(seen.Silent), seen.Asked)
+		for _, silent := range seen.Silent {
+			fmt.Fprintf(&text, "  %s\n", view.Owner(silent.ID, silent.Process, false))
+		}
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+// ages says for how long and where, as far as the clients have said so.
+func ages(w deadlock.Wait) string {
+	var parts []string
+	for _, side := range []struct {
+		does string
+		deadlock.Party
+	}{{"waiting", w.Waiter}, {"held", w.Holder}} {
+		if side.Since.IsZero() {
 			continue
 		}
-		if _, err := fmt.Fprintf(out, "deadlock %d of %d:\n", i+1, len(cycles)); err != nil {
-			return err
+		part := side.does + " for " + view.Rounded(max(side.Age, 0))
+		if side.Place != (rlock.Place{}) {
+			part += " at " + view.Printable(side.Place.String())
 		}
-		for _, w := range cycle {
-			_, err := fmt.Fprintf(out, "  %s waits for %s, which %s holds\n",
-				numbered(w.Waiter.Owner, w.Waiter.Process, w.Waiter.Guest), view.Printable(w.Lock), numbered(w.Holder.Owner, w.Holder.Process, w.Holder.Guest))
-			if err != nil {
-				return err
-			}
-		}
+		parts = append(parts, part)
 	}
-	if len(cycles) == 0 && !asJSON {
-		_, err := fmt.Fprintln(out, "no deadlock is seen in Redis")
-		return err
+	if len(parts) == 0 {
+		return ""
 	}
-	return nil
+	return " (" + strings.Join(parts, "; ") + ")"
 }
 
 func process(p *rlock.Process) string {
@@ -131,10 +196,13 @@ func process(p *rlock.Process) string {
 	return p.String()
 }
 
-// numbered names an owner by its process and its number there.
-func numbered(owner string, p *rlock.Process, guest bool) string {
-	name := view.Owner(owner, p, guest)
-	if _, number, ok := strings.Cut(owner, ":"); ok {
+// numbered names who it is by the process, and by the goroutine or the owner's number there.
+func numbered(p deadlock.Party) string {
+	name := view.Owner(p.Owner, p.Process, p.Guest)
+	if p.Goroutine != 0 {
+		return fmt.Sprintf("%s goroutine %d", name, p.Goroutine)
+	}
+	if _, number, ok := strings.Cut(p.Owner, ":"); ok {
 		name += " owner " + view.Printable(number)
 	}
 	return name

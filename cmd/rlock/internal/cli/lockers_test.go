@@ -18,8 +18,8 @@ import (
 )
 
 // asLocker in the environment makes the test's binary a process that takes locks. Its value
-// is what each of its owners does: "a>b c>d" are two of which the first takes a and, when a
-// line comes, waits for b. "in order" are some that take locks in the order of their names,
+// is what each of its owners does: "a>b c>d" are two of which the first takes a and, when an
+// empty line comes, waits for b; a line "first b" before that has one more wait for b. "in order" are some that take locks in the order of their names,
 // "with history" is one that prints when it held what.
 const (
 	asLocker    = "RLOCK_TEST_AS_LOCKER"
@@ -75,7 +75,14 @@ func beLocker(plan string) (code int) {
 		})
 	}
 	fmt.Println(isReady)
-	_, _ = input.ReadString('\n')
+	for {
+		line, _ := input.ReadString('\n')
+		name, isFirst := strings.CutPrefix(strings.TrimSpace(line), "first ")
+		if !isFirst {
+			break
+		}
+		owners.Go(func() { _ = client.NewLock(name).Do(ctx, func(context.Context) error { return nil }) })
+	}
 	close(begin)
 	_, _ = input.ReadString('\n') // the end of the input
 	return 0

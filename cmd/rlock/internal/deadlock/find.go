@@ -4,91 +4,36 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/internal/waitgraph"
 )
 
-// A Wait is one owner that waits for a lock that another one holds.
+// A Wait is one who waits for a lock that another one holds.
 type Wait struct {
-	Lock   string
-	Waiter rlock.Waiter
-	Holder rlock.Holder
+	Lock           string
+	Waiter, Holder Party
 }
 
 // A Cycle is waits of which each holder is the next one's waiter, and the last one's the
 // first. It begins with the lock whose name comes first.
 type Cycle []Wait
 
-// clientLen is the length of the part of an owner's text that names the client, tenureLen
-// that of the part that names the tenure (docs/protocol.md).
-const clientLen, tenureLen = 19, 36
-
-// party returns what two owner's texts have in common if they are of one owner: the client
-// and the owner's number. Each tenure has a UUID of its own.
-func party(owner string, guest bool) string {
-	if guest || len(owner) < tenureLen {
-		return owner
-	}
-	return owner[:clientLen] + owner[tenureLen:]
-}
-
 // Find returns cycles among the locks, each once: at least one wherever owners wait for each
 // other. Where several cycles share owners, some may be found only when others are resolved.
-func Find(locks []rlock.Inspection) (cycles []Cycle) {
-	waits := make(map[string][]Wait) // by waiter
-	for _, lock := range locks {
-		if lock.Kind == rlock.KindSemaphore {
-			continue
+func Find(v View) (cycles []Cycle) {
+	g := v.graph()
+	for _, waits := range waitgraph.Cycles(g.uses) {
+		var cycle Cycle
+		for _, w := range waits {
+			cycle = append(cycle, Wait{g.uses[w.Waiter].Lock, g.parties[w.Waiter], g.parties[w.Holder]})
 		}
-		for _, waiter := range lock.Queue {
-			for _, holder := range lock.Holders {
-				if waiter.Owner == "" || waiter.Shared && holder.Shared {
-					continue // a turn of guests; a reader that waits for a writer before it
-				}
-				owner := party(waiter.Owner, waiter.Guest)
-				waits[owner] = append(waits[owner], Wait{lock.Name, waiter, holder})
-			}
-		}
-	}
-	done := make(map[string]bool)
-	var path []Wait
-	var follow func(owner string)
-	follow = func(owner string) {
-		if at := slices.IndexFunc(path, func(w Wait) bool { return party(w.Waiter.Owner, w.Waiter.Guest) == owner }); at >= 0 {
-			cycles = append(cycles, inOrder(path[at:]))
-			return
-		}
-		if done[owner] {
-			return
-		}
-		for _, wait := range waits[owner] {
-			path = append(path, wait)
-			follow(party(wait.Holder.Owner, wait.Holder.Guest))
-			path = path[:len(path)-1]
-		}
-		done[owner] = true
-	}
-	for _, lock := range locks {
-		for _, waiter := range lock.Queue {
-			follow(party(waiter.Owner, waiter.Guest))
-		}
+		cycles = append(cycles, cycle)
 	}
 	slices.SortFunc(cycles, func(a, b Cycle) int { return strings.Compare(a.text(), b.text()) })
-	return slices.CompactFunc(cycles, func(a, b Cycle) bool { return a.text() == b.text() })
+	return cycles
 }
 
-// inOrder returns a copy of the cycle that begins with the lock whose name comes first.
-func inOrder(waits []Wait) Cycle {
-	first := 0
-	for i, w := range waits {
-		if w.text() < waits[first].text() {
-			first = i
-		}
-	}
-	return slices.Concat(waits[first:], waits[:first])
-}
-
-// Still returns those of the cycles that were seen before with the same tickets and the same
-// holders.
+// Still returns those of the cycles that were seen before with the same holds and the same
+// waits.
 func Still(before, now []Cycle) (cycles []Cycle) {
 	for _, cycle := range now {
 		if slices.ContainsFunc(before, func(c Cycle) bool { return c.text() == cycle.text() }) {
@@ -109,12 +54,10 @@ func Locks(cycles []Cycle) (names []string) {
 	return slices.Compact(names)
 }
 
-func (w Wait) text() string { return w.Lock + "\x00" + w.Waiter.Owner + "\x00" + w.Holder.Owner }
-
 func (c Cycle) text() string {
 	var all strings.Builder
 	for _, w := range c {
-		all.WriteString(w.text() + "\x00")
+		all.WriteString(w.Lock + "\x00" + w.Waiter.text() + "\x00" + w.Holder.text() + "\x00")
 	}
 	return all.String()
 }

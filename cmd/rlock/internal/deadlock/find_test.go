@@ -3,6 +3,7 @@ package deadlock_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -27,6 +28,18 @@ func lock(name, holder string, waiters ...string) rlock.Inspection {
 	return i
 }
 
+// seen is what Redis shows of the locks, and nobody was asked.
+func seen(locks ...rlock.Inspection) deadlock.View { return deadlock.View{Locks: locks} }
+
+// answer is what a client answers, with an age of two seconds for all.
+func answer(client rune, uses ...rlock.LockUse) rlock.Answer {
+	a := rlock.Answer{Client: owner(client, 0)[:19], At: time.UnixMilli(1_700_000_002_000), Uses: uses}
+	for i := range a.Uses {
+		a.Uses[i].Since = a.At.Add(-2 * time.Second)
+	}
+	return a
+}
+
 func names(cycles []deadlock.Cycle) (all [][]string) {
 	for _, cycle := range cycles {
 		var one []string
@@ -39,10 +52,10 @@ func names(cycles []deadlock.Cycle) (all [][]string) {
 }
 
 func TestTwoOwnersThatWaitForEachOtherAreACycle(t *testing.T) {
-	cycles := deadlock.Find([]rlock.Inspection{
+	cycles := deadlock.Find(seen(
 		lock("stock", owner('b', 1), owner('a', 7)),
 		lock("orders", owner('a', 7), owner('b', 1)),
-	})
+	))
 	require.Equal(t, [][]string{{"orders", "stock"}}, names(cycles))
 	assert.Contains(t, cycles[0][0].Waiter.Owner, "bbbb")
 	assert.Contains(t, cycles[0][0].Holder.Owner, "aaaa")
@@ -56,24 +69,24 @@ func TestACycleOfThreeProcessesIsFoundAmongFiveLocks(t *testing.T) {
 		lock("4", owner('d', 1), owner('x', 6)),
 		lock("5", owner('a', 1)),
 	}
-	assert.Equal(t, [][]string{{"1", "2", "3"}}, names(deadlock.Find(locks)))
-	assert.Equal(t, []string{"1", "2", "3"}, deadlock.Locks(deadlock.Find(locks)))
+	assert.Equal(t, [][]string{{"1", "2", "3"}}, names(deadlock.Find(seen(locks...))))
+	assert.Equal(t, []string{"1", "2", "3"}, deadlock.Locks(deadlock.Find(seen(locks...))))
 }
 
 func TestOwnersOfOneClientAreNotTakenForEachOther(t *testing.T) {
-	assert.Empty(t, deadlock.Find([]rlock.Inspection{
+	assert.Empty(t, deadlock.Find(seen(
 		lock("orders", owner('a', 7), owner('b', 1)),
 		lock("stock", owner('b', 2), owner('a', 7)),
-	}))
+	)))
 }
 
 func TestAChainIsNoCycle(t *testing.T) {
-	assert.Empty(t, deadlock.Find([]rlock.Inspection{
+	assert.Empty(t, deadlock.Find(seen(
 		lock("1", owner('a', 1), owner('b', 1)),
 		lock("2", owner('b', 1), owner('c', 1), owner('d', 1)),
 		lock("3", owner('c', 1), owner('e', 1)),
-	}))
-	assert.Empty(t, deadlock.Find(nil))
+	)))
+	assert.Empty(t, deadlock.Find(seen()))
 }
 
 func TestAWriterWaitsForEveryReaderAndAReaderForNone(t *testing.T) {
@@ -81,26 +94,26 @@ func TestAWriterWaitsForEveryReaderAndAReaderForNone(t *testing.T) {
 		Holders: []rlock.Holder{{Owner: owner('a', 1), Shared: true}, {Owner: owner('b', 1), Shared: true}},
 		Queue:   []rlock.Waiter{{Owner: owner('c', 1)}, {Owner: owner('d', 1), Shared: true}},
 	}
-	assert.Equal(t, [][]string{{"catalogue", "orders"}}, names(deadlock.Find([]rlock.Inspection{catalogue, lock("orders", owner('c', 1), owner('b', 1))})))
-	assert.Empty(t, deadlock.Find([]rlock.Inspection{catalogue, lock("orders", owner('d', 1), owner('b', 1))}))
+	assert.Equal(t, [][]string{{"catalogue", "orders"}}, names(deadlock.Find(seen(catalogue, lock("orders", owner('c', 1), owner('b', 1))))))
+	assert.Empty(t, deadlock.Find(seen(catalogue, lock("orders", owner('d', 1), owner('b', 1)))))
 }
 
 func TestSemaphoresAndTurnsOfGuestsAreLeftOut(t *testing.T) {
 	permits := lock("permits", owner('a', 1), owner('b', 1))
 	permits.Kind = rlock.KindSemaphore
 	other := lock("orders", owner('b', 1), owner('a', 1))
-	assert.Empty(t, deadlock.Find([]rlock.Inspection{permits, other}))
+	assert.Empty(t, deadlock.Find(seen(permits, other)))
 	guests := lock("stock", "", "")
 	guests.Queue[0].Guest = true
-	assert.Empty(t, deadlock.Find([]rlock.Inspection{guests}))
+	assert.Empty(t, deadlock.Find(seen(guests)))
 }
 
 func TestACycleCountsIfItIsSeenTwiceWithTheSameTenures(t *testing.T) {
 	a, b, a2, b2 := owner('a', 1), owner('b', 1), owner('a', 1), owner('b', 1)
-	first := deadlock.Find([]rlock.Inspection{lock("1", a, b2), lock("2", b, a2)})
+	first := deadlock.Find(seen(lock("1", a, b2), lock("2", b, a2)))
 	require.Len(t, first, 1)
 	assert.Equal(t, first, deadlock.Still(first, first))
-	changed := deadlock.Find([]rlock.Inspection{lock("1", owner('a', 1), b2), lock("2", b, a2)})
+	changed := deadlock.Find(seen(lock("1", owner('a', 1), b2), lock("2", b, a2)))
 	require.Len(t, changed, 1)
 	assert.Empty(t, deadlock.Still(first, changed))
 }

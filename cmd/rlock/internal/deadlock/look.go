@@ -1,0 +1,70 @@
+package deadlock
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A View is what was seen of some locks.
+type View struct {
+	Locks   []rlock.Inspection
+	Answers []rlock.Answer
+	Asked   int      // how many clients were asked: those that hold a lock
+	Silent  []Client // those of them that did not answer
+	// Unasked says why no client could be asked, nil if they were.
+	Unasked error
+}
+
+// A Client is one of rlock that holds a lock.
+type Client struct {
+	ID      string
+	Process *rlock.Process // nil if it is not known
+}
+
+// Look asks the clients that hold the locks. It fails only with ctx: without the rights to
+// ask, the view is what Redis shows.
+func Look(ctx context.Context, client *rlock.Client, locks []rlock.Inspection) (View, error) {
+	v := View{Locks: locks}
+	holding := make(map[string]Client)
+	for _, lock := range locks {
+		for _, h := range lock.Holders {
+			if id := clientOf(h.Owner, h.Guest); id != "" {
+				holding[id] = Client{id, h.Process}
+			}
+		}
+	}
+	v.Asked = len(holding)
+	if len(holding) == 0 {
+		return v, nil
+	}
+	ids := make([]string, 0, len(holding))
+	for id := range holding {
+		ids = append(ids, id)
+	}
+	if v.Answers, v.Unasked = client.Ask(ctx, ids...); ctx.Err() != nil {
+		return v, ctx.Err()
+	}
+	for _, a := range v.Answers {
+		delete(holding, a.Client)
+	}
+	for _, silent := range holding {
+		v.Silent = append(v.Silent, silent)
+	}
+	slices.SortFunc(v.Silent, func(a, b Client) int { return cmp.Compare(a.ID, b.ID) })
+	return v, nil
+}
+
+// clientLen is the length of the part of an owner's text that names the client, tenureLen
+// that of the part before the colon, which names the tenure (docs/protocol.md).
+const clientLen, tenureLen = 19, 36
+
+// clientOf returns the id of the owner's client, "" if it is none of rlock.
+func clientOf(owner string, guest bool) string {
+	if guest || len(owner) < tenureLen {
+		return ""
+	}
+	return owner[:clientLen]
+}
