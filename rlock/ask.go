@@ -32,10 +32,10 @@ type LockUse struct {
 	Place     Place     // where in the code, if the client's [Config.RecordPlaces] is set
 }
 
-// Ask asks other clients what their owners hold and wait for, in Redis' view or not: a client
-// has one place in the queue of a lock, however many of its goroutines wait. The ids are those
-// of [Client.ID], which begin the text of each [Holder] and [Waiter]. It is for people, and may
-// be called at any time: it costs each client a look at its locks.
+// Ask asks other clients what their owners hold and wait for. Redis does not show all of it: a
+// client has one place in the queue of a lock, however many of its goroutines wait. The ids
+// are those of [Client.ID], which begin the text of each [Holder] and [Waiter]. Ask is for
+// people and for tools: it costs each client a look at all its locks.
 //
 // It returns the answers that have come when all have come, after a second, or when ctx ends;
 // the end of ctx is no error then. A client does not answer that is gone, has never held a
@@ -44,7 +44,8 @@ type LockUse struct {
 // to the channels of this package may have made it.
 //
 // An error means that nobody was asked, or not all were: [ErrNoPermission] if the user may not
-// subscribe or publish, [ErrClosed], [ErrInvalidConfig] for what is no id, and the error of ctx or of the connection.
+// subscribe or publish, [ErrClosed], [ErrInvalidConfig] for what is no id, and the error of ctx
+// or of the connection.
 func (c *Client) Ask(ctx context.Context, ids ...string) ([]Answer, error) {
 	for _, id := range ids {
 		if len(id) != wire.ClientLen {

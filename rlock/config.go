@@ -129,7 +129,8 @@ type Config struct {
 	Tracking bool
 
 	// Logger is told what a person should know: locks that were lost, releases
-	// that had to be tried again, a server that refuses subscriptions. Never a
+	// that had to be tried again, a server that refuses subscriptions, deadlocks among
+	// the calls of the client. Never a
 	// password, and never an event per lock in normal running. It is called in a
 	// goroutine of its own, one message after the other, so that it may be slow and
 	// may call the client; while 1000 messages wait for it, more are dropped and
@@ -148,9 +149,9 @@ type Config struct {
 	// to 0: never.
 	LongWait time.Duration
 
-	// RecordPlaces records where in the code each lock is taken, for [Client.Held], LongHold
-	// and LongWait. It is for debugging: it makes each call for a lock some microseconds
-	// slower. Defaults to false.
+	// RecordPlaces records where in the code each lock is taken, for [Client.Held], LongHold,
+	// LongWait, deadlocks in the log, and answers to [Client.Ask]. It is for debugging: it
+	// makes each call for a lock some microseconds slower. Defaults to false.
 	RecordPlaces bool
 
 	// Observer is told what happens to each lock: for metrics, traces and tests. Defaults
