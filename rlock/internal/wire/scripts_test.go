@@ -20,7 +20,7 @@ func TestACallWhoseScriptTheServerHasForgottenIsSentAgain(t *testing.T) {
 	ways := map[string]func() error{
 		"one": func() error { return redis.Do(t.Context(), release).Error() },
 		"one and a message": func() error {
-			return redis.DoAndTell(t.Context(), release, wire.ClientMessage{Verb: wire.Forced, Owner: id.Owner(1, false), Lock: "lock"}).Error()
+			return redis.DoAndTell(t.Context(), release, wire.ClientMessage{Verb: wire.Forced, Owner: id.Owner(1, false), Text: "lock"}).Error()
 		},
 		"one that replicas must have": func() error {
 			_, err := redis.DoReplicated(t.Context(), release, time.Second, func(result rueidis.RedisResult) (wire.Answer, error) {
