@@ -48,19 +48,20 @@ func (a *answering) asked(m wire.ClientMessage) {
 }
 
 // answer answers all questions at once.
-func (a *answering) answer() {
+func (a *answering) answer() (more bool) {
 	a.mu.Lock()
 	questions := a.questions
 	a.questions = nil
 	a.mu.Unlock()
 	if len(questions) == 0 {
-		return
+		return false
 	}
 	c := a.client
 	text := wire.EncodeAnswer(c.ID.Prefix, time.Now().UnixMilli(), tellable(c.Uses()))
 	for _, question := range questions {
 		_, _ = c.Redis.Tell(c.Redis.Deadline(time.Now()), question[:wire.ClientLen], wire.ClientMessage{Verb: wire.Answers, Owner: question, Text: text})
 	}
+	return false
 }
 
 // tellable returns the uses as they are told, those first that others may wait for in vain,

@@ -10,23 +10,53 @@ import (
 )
 
 // How a client finds deadlocks among its own calls: owners that wait for each other's locks,
-// or a goroutine for a lock that it has itself acquired with another handle. A wait that has
-// lasted for long has all waits and holds of the client searched for cycles, and each is told
-// once in the log. A deadlock is complete when the last of its waits begins, and so it is
-// found soon after that.
+// or a goroutine for a lock that it has itself acquired with another handle. While calls wait
+// for locks that the client holds, it looks once in a while whether one of them has waited for
+// long. Then it searches all waits and holds for cycles, and logs each cycle once. No wait has
+// a timer for that.
 
 const (
-	// deadlockTime is how long a call waits until it has deadlocks searched for.
+	// deadlockTime is how long a call waits until deadlocks are searched for.
 	deadlockTime = time.Second
-	// searchPause is how long the client waits before it searches again: a search looks at
-	// every lock.
+	// searchPause is how long the client waits before it looks again.
 	searchPause = time.Second
 )
 
-// searches returns the errand that searches.
+// searches returns the errand that searches. It goes on for as long as calls wait.
 func (c *Client) searches() *errand {
 	told := make(map[string]bool) // the deadlocks that the last search has found
-	return &errand{redis: c.Redis, pause: searchPause, work: func() { told = c.tellDeadlocks(told) }}
+	return &errand{redis: c.Redis, pause: searchPause, work: func() (more bool) {
+		waits, long := c.longWaits(time.Now())
+		if long {
+			told = c.tellDeadlocks(told)
+		}
+		return waits
+	}}
+}
+
+// longWaits reports whether calls wait for locks that the client holds, and whether one of
+// them has waited for long since it was asked last.
+func (c *Client) longWaits(now time.Time) (waits, long bool) {
+	for s := range c.allShards {
+		s.mu.Lock()
+		for _, r := range s.rooms {
+			if s.counts.Waiting == 0 {
+				break
+			}
+			if r.tenure == nil {
+				continue
+			}
+			for place := range r.queue.All {
+				w := place.Value
+				waits = true
+				if !w.searched && now.Sub(w.began) >= deadlockTime {
+					w.searched, long = true, true
+				}
+			}
+		}
+		s.mu.Unlock()
+	}
+	return waits, long
 }
 
 // tellDeadlocks logs the deadlocks that were not told before, and returns all that there are.

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -14,12 +15,13 @@ import (
 type errand struct {
 	redis *wire.Redis
 	pause time.Duration
-	first time.Duration // the pause after a rest, which then doubles up to pause; 0: it is pause at once
-	work  func()
+	first time.Duration      // the pause after a rest, which then doubles up to pause; 0: it is pause at once
+	work  func() (more bool) // reports whether it is to be done again, whoever asks
+
+	asked atomic.Bool // since the work last began
 
 	mu      sync.Mutex // protects following
 	running bool
-	again   bool // asked for while it ran
 
 	// The work that runs has these to itself.
 	paused time.Duration // the last pause
@@ -28,18 +30,20 @@ type errand struct {
 
 // ask has the work done. It waits for nothing, and may be called with a mutex held.
 func (e *errand) ask() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.running {
-		e.again = true
+	if e.asked.Load() || e.asked.Swap(true) {
 		return
 	}
-	e.running = e.redis.Start(e.run)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.running {
+		e.running = e.redis.Start(e.run)
+	}
 }
 
 func (e *errand) run() {
 	for {
-		e.work()
+		e.asked.Store(false)
+		more := e.work()
 		pause := time.NewTimer(e.nextPause(time.Now()))
 		select {
 		case <-e.redis.Done():
@@ -48,7 +52,7 @@ func (e *errand) run() {
 		case <-pause.C:
 		}
 		e.mu.Lock()
-		e.running, e.again = e.again, false
+		e.running = more || e.asked.Load()
 		goOn := e.running
 		e.mu.Unlock()
 		if !goOn {

@@ -66,6 +66,9 @@ func (r *room) leave(w *waiter) {
 		r.shard.counts.Waiting--
 	}
 	w.Drain()
+	if w.timer != nil {
+		w.timer.Stop()
+	}
 	r.client.waiters.Put(w)
 	r.exit()
 }

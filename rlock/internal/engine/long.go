@@ -66,37 +66,20 @@ func (t *tenure) tellLongHolds(now time.Time) {
 	}
 }
 
-// patienceLeft is how long the wait may go on until something is to be done about it: see
-// impatient. A whole tells of its own long waits.
+// patienceLeft is how long the wait may go on until it is told as a long one. A whole tells
+// of its own long waits.
 func (r *room) patienceLeft(w *waiter, now time.Time) time.Duration {
-	left, waited := Forever, now.Sub(w.began)
-	if limit := r.client.Config.LongWait; limit > 0 && !w.long && w.Whole == nil {
-		left = limit - waited
+	limit := r.client.Config.LongWait
+	if limit <= 0 || w.long || w.Whole != nil {
+		return Forever
 	}
-	if !w.searched {
-		left = min(left, deadlockTime-waited)
-	}
-	return left
-}
-
-// impatient has a wait that lasts long logged, and deadlocks searched for. The mutex is held.
-func (r *room) impatient(w *waiter, now time.Time) {
-	waited := now.Sub(w.began)
-	if !w.searched && waited >= deadlockTime {
-		w.searched = true
-		if r.tenure != nil { // else nobody of this client has the lock
-			r.client.search.ask()
-		}
-	}
-	if limit := r.client.Config.LongWait; limit > 0 && !w.long && w.Whole == nil && waited >= limit {
-		w.long = true
-		r.tellLongWait(w, now)
-	}
+	return limit - now.Sub(w.began)
 }
 
 // tellLongWait logs a wait that has lasted too long, with the holder as far as it is known.
 // The mutex is held.
 func (r *room) tellLongWait(w *waiter, now time.Time) {
+	w.long = true
 	holder, where := w.holder, ""
 	if t := r.tenure; t != nil && len(t.levels) > 0 {
 		first := &t.levels[0]

@@ -17,7 +17,7 @@ func (c *Client) verifies() *errand {
 }
 
 // mirrorAll has the keeper mirror all tenures in its next batches.
-func (c *Client) mirrorAll() {
+func (c *Client) mirrorAll() (more bool) {
 	for s := range c.allShards {
 		s.mu.Lock()
 		for _, r := range s.rooms {
@@ -28,6 +28,7 @@ func (c *Client) mirrorAll() {
 		s.mu.Unlock()
 	}
 	c.keeper.Probe()
+	return false
 }
 
 // AskAbout has Redis asked now about the lock of that name: by a mirror for what is held

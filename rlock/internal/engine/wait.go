@@ -101,7 +101,7 @@ func (c *Client) acquire(ctx context.Context, n *Name, req Request) error {
 		r.letGo(t, now)
 	}
 	w := c.waiters.Get().(*waiter)
-	*w = waiter{Waiter: w.Waiter, Request: req, began: now}
+	*w = waiter{Waiter: w.Waiter, timer: w.timer, Request: req, began: now}
 	if req.Wait < Forever {
 		w.until = now.Add(req.Wait)
 	}
@@ -197,7 +197,7 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 			left = min(left, at.Sub(now))
 		}
 		if r.patienceLeft(w, now) <= 0 {
-			r.impatient(w, now)
+			r.tellLongWait(w, now)
 		}
 		left = min(left, r.patienceLeft(w, now))
 		now = r.sleep(ctx, w, left)
@@ -239,6 +239,9 @@ func (r *room) sleep(ctx context.Context, w *waiter, most time.Duration) (now ti
 	if first {
 		w.waits = true
 		r.shard.counts.Waiting++
+		if r.tenure != nil {
+			r.client.search.ask() // for a deadlock
+		}
 	}
 	c, n, owner, shared := r.client, r.name, w.Owner, w.shared
 	r.exit()
@@ -246,10 +249,7 @@ func (r *room) sleep(ctx context.Context, w *waiter, most time.Duration) (now ti
 		c.Observer.Waiting(ctx, c.infoOf(n, owner, shared))
 	}
 
-	var elapsed <-chan time.Time
-	if most < Forever {
-		elapsed = time.After(most)
-	}
+	elapsed := w.after(most)
 	heard, slept := false, false
 	select {
 	case <-w.C(): // the state of the room has changed

@@ -23,7 +23,8 @@ const (
 
 // A waiter is a request that waits in the local queue. The shard's mutex protects it.
 type waiter struct {
-	*waitqueue.Waiter[*waiter] // its place there
+	*waitqueue.Waiter[*waiter]             // its place there
+	timer                      *time.Timer // nil until it is needed
 	Request
 	began   time.Time
 	until   time.Time     // when the wait is over, zero for never
@@ -67,6 +68,20 @@ func (r *room) acquired(w *waiter, way Way, now time.Time) {
 // queues reports whether the request is to wait in Redis' queue.
 func (w *waiter) queues(now time.Time) bool {
 	return w.Wait > 0 && !w.over() && (w.until.IsZero() || w.until.Sub(now) >= queueLeast)
+}
+
+// after returns a channel that has a message after so long, nil for Forever. It ends that of
+// the call before.
+func (w *waiter) after(d time.Duration) <-chan time.Time {
+	switch {
+	case d == Forever:
+		return nil
+	case w.timer == nil:
+		w.timer = time.NewTimer(d)
+	default:
+		w.timer.Reset(d)
+	}
+	return w.timer.C
 }
 
 func newWaiter() any {
