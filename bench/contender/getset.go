@@ -10,7 +10,7 @@ import (
 
 // The design that the documentation of SETNX describes ("Design pattern: locking
 // with SETNX") and that was everyone's before SET NX PX: the value is the time
-// at which the lock ends, by the clock of whoever wrote it. Who finds it past
+// at which the lock ends, by the clock of the holder. A client that finds it past
 // takes the lock by GETSET. It needs clocks that agree, nothing tells a holder
 // that it was overtaken, and every GETSET that comes too late moves the end on.
 

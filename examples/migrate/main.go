@@ -128,7 +128,7 @@ func run() error {
 	t.row("lock.unlock()  // throws", "lock.Unlock(ctx)", lock.Unlock(ctx), rlock.ErrNotHeld)
 	t.row("theirs.tryLock()", "theirs.TryLock(ctx)", either(theirs.TryLock(ctx)), true)
 
-	// boolean was = lock.forceUnlock();  whoever holds it
+	// boolean was = lock.forceUnlock();  of any holder
 	t.row("lock.forceUnlock()", "lock.ForceUnlock(ctx)", either(lock.ForceUnlock(ctx)), true)
 	t.row("theirs.unlock()  // throws", "theirs.Unlock(ctx)", theirs.Unlock(ctx), rlock.ErrLost)
 	t.row("lock.isLocked()", "lock.IsLocked(ctx)", either(lock.IsLocked(ctx)), false)

@@ -1,12 +1,12 @@
 // Nested is a service whose methods lock the order that they work on, and call
 // each other: place locks it, and calls reserve, which locks it, and calls
 // charge, which locks it once more. Each can be called on its own as well, and
-// none has to know who has locked already:
+// none has to know whether its caller has the lock already:
 //
 //		go run ./examples/nested
 //
-//	  - The goroutine is the owner by default. Whoever holds the lock gets it again
-//	    at once, without Redis, and it is free when the outermost has unlocked it.
+//	  - The goroutine is the owner by default. A holder acquires the lock again at
+//	    once, without Redis, and the lock is free after the outermost Unlock.
 //	  - An owner in the context nests across goroutines: the steps of one order run
 //	    side by side, each locks the order, and none waits for its own caller.
 //	  - Another goroutine, or another owner, stays out all the while.

@@ -156,8 +156,8 @@ func (s state) after(in *step) (bool, state) {
 	return free && grows && in.counts(1), next
 }
 
-// afterReader is after for a reader's step. Whoever has the lock alone may read as
-// well, and goes on reading when it gives back the rest.
+// afterReader is after for a reader's step. An owner that has the lock alone may read as
+// well, and goes on reading when it releases the write lock.
 func (s state) afterReader(in *step) (bool, state) {
 	i, seen := slices.BinarySearchFunc(s.readers, in.Owner, func(r reader, owner string) int { return strings.Compare(r.owner, owner) })
 	now := reader{owner: in.Owner, expiry: in.hold.end()}

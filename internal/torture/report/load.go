@@ -11,7 +11,7 @@ import (
 type Load struct {
 	What           string
 	Took           time.Duration
-	Wanted, Served int64 // locks; who only tries is not always served
+	Wanted, Served int64 // locks; a caller that only tries is not always served
 	Tries          bool  // some only try
 	Lost           int64 // and waiters that hung
 	Sights         []Sight

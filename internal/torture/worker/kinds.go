@@ -66,7 +66,7 @@ func (h *hand) choose(name string) lock {
 }
 
 // choose returns what a level is to be taken of, inside of another or of none, and
-// whether it is shared. Who has read cannot write before it is done.
+// whether it is shared. A reader cannot write before it has released the lock.
 func (l lock) choose(v *visit, outer *level) (part *rlock.Lock, shared bool) {
 	if l.read == nil {
 		return l.locker, false
