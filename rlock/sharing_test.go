@@ -30,9 +30,9 @@ func TestClientsThatShareARueidisClientExcludeEachOtherAndLeaveItOpen(t *testing
 		processes := []*process{sharing(), sharing(), s.process()}
 		r := new(record)
 		for _, p := range processes {
-			r.work(s.site, p.lock(key), 4, 12)
+			r.work(s.site, p.lock(key), 4, rounds(12))
 		}
-		r.check(t, 3*4*12)
+		r.check(t, 3*4*rounds(12))
 		for _, p := range processes {
 			for _, client := range p.clients {
 				require.NoError(t, client.Close())

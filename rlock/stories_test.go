@@ -135,6 +135,7 @@ func TestALockTakenRightAfterAnUnlockIsRenewed(t *testing.T) {
 }
 
 func TestHeldLocksCostNoGoroutine(t *testing.T) {
+	manyCommands(t)
 	bubbleAlone(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		require.NoError(t, p.NewLock("first").Lock(me))
