@@ -37,19 +37,9 @@ func (c *Client) told(message string) {
 
 // toldOfTenure finds the tenure that the message is about. Rooms of all kinds share the name.
 func (c *Client) toldOfTenure(m wire.ClientMessage) {
-	for id := range kinds {
-		n := &Name{Keys: wire.Keys{Key: m.Text}, KindID: KindID(id), room: m.Text, shard: c.shardOf(KindID(id), m.Text)}
-		r := c.enterIfAny(c.nameForText(n, m.Owner))
-		if r == nil {
-			continue
-		}
-		t := r.tenureOf(m.Owner)
-		known := t != nil
-		if known {
+	for r := range c.roomsFor(m.Text, m.Owner) {
+		if t := r.tenureOf(m.Owner); t != nil {
 			t.told(m.Verb, time.Now())
-		}
-		r.exit()
-		if known {
 			return
 		}
 	}
