@@ -138,6 +138,6 @@
 //
 // [Config.Observer] has hooks for these events, [Client.Stats] counts them, and [Client.Held]
 // lists the locks that the client holds. Package rlockotel makes metrics and traces of them.
-// A deadlock among the calls of one client is logged, a second after the last of them began to
-// wait; the command "rlock deadlocks" finds those over several processes ([Client.Ask]).
+// A deadlock among the calls of one client is logged, one or two seconds after the last of them
+// began to wait; the command "rlock deadlocks" finds those over several processes ([Client.Ask]).
 package rlock

@@ -211,7 +211,7 @@ func (l *Lock) Token(ctx context.Context) (uint64, error) {
 // new hold nests in the holds of that owner. Otherwise the handle is an owner of its own,
 // whatever the goroutine: while it is held, a Lock, Do or Acquire of the same lock waits, also
 // in the same goroutine, unless its context is made from [Hold.Context]. A wait of the
-// goroutine that acquired the handle is logged after a second.
+// goroutine that acquired the handle is logged after one or two seconds.
 //
 // On an error the Hold is nil and nothing is held. The errors are those of Lock, and
 // [ErrNotAcquired] if another owner held the lock for the whole time of [WithWait]. A fault

@@ -11,8 +11,8 @@ import (
 
 // How a client finds deadlocks among its own calls: owners that wait for each other's locks,
 // or a goroutine for a lock that it has itself acquired with another handle. While calls wait
-// for locks that the client holds, it looks once in a while whether one of them has waited for
-// long. Then it searches all waits and holds for cycles, and logs each cycle once. No wait has
+// for locks that the client holds, it looks once a second whether one of them has waited for
+// as long. Then it searches all waits and holds for cycles, and logs each cycle once. No wait has
 // a timer for that.
 
 const (
