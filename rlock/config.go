@@ -113,9 +113,10 @@ type Config struct {
 
 	// NoAnswers has the client not answer when another one asks what it holds and waits for
 	// ([Client.Ask], as the command "rlock deadlocks" does). By default it does once it has held
-	// a lock, unless NoClientChannel is set: at most ten times a second, whoever asks, with the
-	// names of locks, the owners, and the places in the code if RecordPlaces is set. Whoever may
-	// publish to "rlock_turn:*" in Redis may ask, and whoever may subscribe there may read it.
+	// a lock, unless NoClientChannel is set: at most ten times a second in all, with
+	// the names of locks, the owners, and the places in the code if RecordPlaces is set. A user
+	// of Redis that may publish to "rlock_turn:*" may ask, and one that may subscribe there may
+	// read the answers.
 	// Defaults to false.
 	NoAnswers bool
 

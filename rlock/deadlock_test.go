@@ -63,7 +63,7 @@ func TestADeadlockInsideAProcessIsLoggedOnce(t *testing.T) {
 		}
 		assert.Zero(t, p.log.count("5.lock"), "nobody else is a part of it")
 
-		// Whoever comes later finds it again, and it is told no more.
+		// A later search finds it again, and it is told no more.
 		late := start(func() error { return p.NewLock("fair").Lock(rlock.WithOwner(ctx, rlock.NewOwner())) })
 		later := start(func() error { _, err := p.NewLock("plain").TryLockFor(w.caller(), time.Minute, 0); return err })
 		time.Sleep(2 * time.Minute)
@@ -151,7 +151,7 @@ func TestADeadlockWithAPartOfALockOverSeveralIsLogged(t *testing.T) {
 	})
 }
 
-// Those who take locks in an order wait for long, and never for each other.
+// Owners that take locks in one order wait for long, and never for each other.
 func TestNoDeadlockIsLoggedWhereThereIsNone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()

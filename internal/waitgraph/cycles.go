@@ -2,21 +2,21 @@ package waitgraph
 
 import "slices"
 
-// A Use is what somebody does with one lock.
+// A Use is a hold of a lock, or a wait for it.
 type Use[K comparable] struct {
 	Lock string
-	// Who does it, by up to two names; the zero K is none. Two uses are by the same if they
-	// have a name in common: an owner, or a goroutine that calls in the name of several.
-	Who    [2]K
+	// Names are up to two of the user: its owner, and the goroutine that calls, which may call
+	// for several owners. The zero K is none. Uses with a name in common have the same user.
+	Names  [2]K
 	Waits  bool // for the lock; else it is held
 	Shared bool // as a reader: readers do not wait for each other
 }
 
-// by reports whether both uses are by the same.
-func (u *Use[K]) by(other *Use[K]) bool {
+// sameUser reports whether both uses have the same user.
+func (u *Use[K]) sameUser(other *Use[K]) bool {
 	var none K
-	for _, name := range u.Who {
-		if name != none && slices.Contains(other.Who[:], name) {
+	for _, name := range u.Names {
+		if name != none && slices.Contains(other.Names[:], name) {
 			return true
 		}
 	}
@@ -28,10 +28,10 @@ func (u *Use[K]) by(other *Use[K]) bool {
 type Wait struct{ Waiter, Holder int }
 
 // Cycles returns cycles of waits, each once: the holder of each wait is the waiter of the
-// next, and that of the last the waiter of the first. A cycle of one wait is somebody who
-// waits for a lock of their own. Each cycle begins with the waiter that comes first among the
-// uses. Wherever some wait for each other at least one cycle is found; where several cycles
-// have owners in common, some may be found only when others are resolved.
+// next, and that of the last the waiter of the first. A cycle of one wait is a user
+// that waits for its own lock. Each cycle begins with the waiter that comes first among the
+// uses. Wherever users wait for each other, at least one cycle is found; where several cycles
+// have users in common, some may be found only when others are resolved.
 func Cycles[K comparable](uses []Use[K]) (cycles [][]Wait) {
 	var none K
 	holders, waiters := make(map[string][]int), make(map[K][]int)
@@ -41,7 +41,7 @@ func Cycles[K comparable](uses []Use[K]) (cycles [][]Wait) {
 			holders[u.Lock] = append(holders[u.Lock], i)
 			continue
 		}
-		for _, name := range u.Who {
+		for _, name := range u.Names {
 			if name != none {
 				waiters[name] = append(waiters[name], i)
 			}
@@ -60,10 +60,10 @@ func Cycles[K comparable](uses []Use[K]) (cycles [][]Wait) {
 				continue
 			}
 			path = append(path, Wait{waiter, holder})
-			if at := lastOf(path, func(w Wait) bool { return uses[w.Waiter].by(h) }); at >= 0 {
+			if at := lastOf(path, func(w Wait) bool { return uses[w.Waiter].sameUser(h) }); at >= 0 {
 				cycles = append(cycles, inOrder(path[at:]))
 			} else {
-				for _, name := range h.Who {
+				for _, name := range h.Names {
 					for _, next := range waiters[name] {
 						follow(next)
 					}

@@ -15,7 +15,7 @@ type use = waitgraph.Use[string]
 
 func holds(lock string, who ...string) use {
 	u := use{Lock: lock}
-	copy(u.Who[:], who)
+	copy(u.Names[:], who)
 	return u
 }
 
@@ -44,13 +44,13 @@ func locks(uses ...use) (all [][]string) {
 
 func ExampleCycles() {
 	uses := []waitgraph.Use[string]{
-		{Lock: "orders", Who: [2]string{"anna"}},
-		{Lock: "stock", Who: [2]string{"bert"}},
-		{Lock: "stock", Who: [2]string{"anna"}, Waits: true},
-		{Lock: "orders", Who: [2]string{"bert"}, Waits: true},
+		{Lock: "orders", Names: [2]string{"anna"}},
+		{Lock: "stock", Names: [2]string{"bert"}},
+		{Lock: "stock", Names: [2]string{"anna"}, Waits: true},
+		{Lock: "orders", Names: [2]string{"bert"}, Waits: true},
 	}
 	for _, wait := range waitgraph.Cycles(uses)[0] {
-		fmt.Printf("%s waits for %s, which %s holds\n", uses[wait.Waiter].Who[0], uses[wait.Waiter].Lock, uses[wait.Holder].Who[0])
+		fmt.Printf("%s waits for %s, which %s holds\n", uses[wait.Waiter].Names[0], uses[wait.Waiter].Lock, uses[wait.Holder].Names[0])
 	}
 	// Output:
 	// anna waits for stock, which bert holds
@@ -137,7 +137,7 @@ func TestACycleIsFoundWhereverThereIsOne(t *testing.T) {
 		for _, cycle := range cycles {
 			for at, wait := range cycle {
 				require.Equal(t, uses[wait.Waiter].Lock, uses[wait.Holder].Lock)
-				require.Equal(t, uses[wait.Holder].Who, uses[cycle[(at+1)%len(cycle)].Waiter].Who)
+				require.Equal(t, uses[wait.Holder].Names, uses[cycle[(at+1)%len(cycle)].Waiter].Names)
 			}
 		}
 		if there {

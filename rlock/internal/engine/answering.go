@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// answerPause is how long a client waits before it answers again. Those who have asked
-	// meanwhile share the next answer.
+	// answerPause is how long a client waits before it answers again. Clients that have
+	// asked meanwhile share the next answer.
 	answerPause = 100 * time.Millisecond
 	// maxAskers is how many questions one answer is for at most. More are left unanswered.
 	maxAskers = 16

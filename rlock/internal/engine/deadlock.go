@@ -92,7 +92,7 @@ func deadlocks(uses []Use) map[string]deadlock {
 		if u.Kind != KindSemaphore {
 			of = append(of, u)
 			graph = append(graph, waitgraph.Use[uint64]{
-				Lock: u.Name, Who: [2]uint64{u.Owner.ID, u.Goroutine}, Waits: u.Waits, Shared: u.Kind == KindRead,
+				Lock: u.Name, Names: [2]uint64{u.Owner.ID, u.Goroutine}, Waits: u.Waits, Shared: u.Kind == KindRead,
 			})
 		}
 	}

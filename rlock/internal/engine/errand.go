@@ -16,7 +16,7 @@ type errand struct {
 	redis *wire.Redis
 	pause time.Duration
 	first time.Duration      // the pause after a rest, which then doubles up to pause; 0: it is pause at once
-	work  func() (more bool) // reports whether it is to be done again, whoever asks
+	work  func() (more bool) // reports whether it is to be done again even if nobody asks
 
 	asked atomic.Bool // since the work last began
 

@@ -70,8 +70,8 @@ func (w *waiter) queues(now time.Time) bool {
 	return w.Wait > 0 && !w.over() && (w.until.IsZero() || w.until.Sub(now) >= queueLeast)
 }
 
-// after returns a channel that has a message after so long, nil for Forever. It ends that of
-// the call before.
+// after returns a channel that has a message after so long, nil for Forever. A channel of an
+// earlier call is of no use any more.
 func (w *waiter) after(d time.Duration) <-chan time.Time {
 	switch {
 	case d == Forever:

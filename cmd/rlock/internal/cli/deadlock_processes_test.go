@@ -87,7 +87,7 @@ func theCycle(t *testing.T, stdout string) []step {
 	return found.Deadlocks[0]
 }
 
-// A ticket in Redis stands for the first waiter of its process, and here that is one who holds
+// A ticket in Redis stands for the first waiter of its process, and here that is one that holds
 // nothing. Each process has two owners in the cycle or one, and in two of them the wait that
 // matters is the second in its line.
 func TestACycleThroughWaitersThatRedisDoesNotShowIsFound(t *testing.T) {
@@ -148,7 +148,7 @@ func TestACycleThroughWaitersThatRedisDoesNotShowIsFound(t *testing.T) {
 // clientOfOwner is the length of the part of an owner's text that names the client.
 const clientOfOwner = 19
 
-// Those who take locks in an order never wait for each other, however much is locked.
+// Processes that take locks in one order never wait for each other, however much is locked.
 func TestNoDeadlockIsFoundWhereThereIsNone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -196,7 +196,7 @@ func process(p *rlock.Process) string {
 	return p.String()
 }
 
-// numbered names who it is by the process, and by the goroutine or the owner's number there.
+// numbered names the party by its process, and by the goroutine or the owner's number there.
 func numbered(p deadlock.Party) string {
 	name := view.Owner(p.Owner, p.Process, p.Guest)
 	if p.Goroutine != 0 {

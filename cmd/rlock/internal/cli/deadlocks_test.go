@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -24,12 +23,10 @@ func TestDeadlocksNamesTheOwnersThatWaitForEachOther(t *testing.T) {
 	assert.Zero(t, code)
 	assert.Equal(t, "no deadlock is seen\n", stdout)
 
-	other, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{s.addr}, ForceSingleClient: true}})
-	require.NoError(t, err)
-	defer other.Close()
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	me, them := rlock.WithOwner(ctx, rlock.NewOwner()), rlock.WithOwner(ctx, rlock.NewOwner())
+	other := s.connect(rlock.Config{})
 	require.NoError(t, s.client.NewLock("orders").Lock(me))
 	require.NoError(t, other.NewLock("stock").Lock(them))
 	results := make(chan error, 2)
@@ -77,12 +74,10 @@ func TestDeadlocksNamesTheOwnersThatWaitForEachOther(t *testing.T) {
 func TestDeadlocksSaysWhichClientsDidNotAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	other, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{s.addr}, ForceSingleClient: true}, NoAnswers: true})
-	require.NoError(t, err)
-	defer other.Close()
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	me, them := rlock.WithOwner(ctx, rlock.NewOwner()), rlock.WithOwner(ctx, rlock.NewOwner())
+	other := s.connect(rlock.Config{NoAnswers: true})
 	require.NoError(t, s.client.NewLock("orders").Lock(me))
 	require.NoError(t, other.NewLock("stock").Lock(them))
 	require.Eventually(t, func() bool { // once the other client has subscribed

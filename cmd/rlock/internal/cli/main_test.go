@@ -99,11 +99,18 @@ func newSite(t *testing.T) *site {
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	t.Cleanup(cancel)
 	s := &site{t: t, ctx: ctx, addr: serverAddr(t)}
-	var err error
-	s.client, err = rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{s.addr}, ForceSingleClient: true}})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = s.client.Close() })
+	s.client = s.connect(rlock.Config{})
 	return s
+}
+
+// connect returns another client of the server, which is closed at the end of the test.
+func (s *site) connect(config rlock.Config) *rlock.Client {
+	s.t.Helper()
+	config.Redis = rueidis.ClientOption{InitAddress: []string{s.addr}, ForceSingleClient: true}
+	client, err := rlock.New(config)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { _ = client.Close() })
+	return client
 }
 
 func serverAddr(t *testing.T) string {

@@ -7,7 +7,7 @@ import (
 	"github.com/go-rlock/rlock/internal/waitgraph"
 )
 
-// A Wait is one who waits for a lock that another one holds.
+// A Wait is an owner that waits for a lock, and the owner that holds it.
 type Wait struct {
 	Lock           string
 	Waiter, Holder Party

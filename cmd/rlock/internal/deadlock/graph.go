@@ -11,7 +11,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A Party is one who holds a lock or waits for it.
+// A Party is an owner that holds a lock or waits for it.
 type Party struct {
 	// Owner is its text in Redis, "<uuid>:<number>", or "<client>:<number>" of one that does not
 	// stand there.
@@ -53,7 +53,7 @@ type graph struct {
 }
 
 func (g *graph) add(lock string, waits, shared bool, p Party) {
-	g.uses = append(g.uses, waitgraph.Use[string]{Lock: lock, Who: p.names(), Waits: waits, Shared: shared})
+	g.uses = append(g.uses, waitgraph.Use[string]{Lock: lock, Names: p.names(), Waits: waits, Shared: shared})
 	g.parties = append(g.parties, p)
 }
 
