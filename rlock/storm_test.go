@@ -76,6 +76,8 @@ const (
 	// stormLease is what the watchdogs of a storm keep the lock for, and longestLease
 	// what nothing is kept for longer than: the claim of a fair lock.
 	stormLease, longestLease = 1500 * time.Millisecond, 2 * time.Second
+	// longestLinger is how long a lock lingers after its last Unlock at most.
+	longestLinger = time.Minute
 	// stormTime is how long the network is in trouble.
 	stormTime = 15 * time.Second
 	// recovery is how long a wait may be when it is no longer: until leases have ended
@@ -141,7 +143,7 @@ func newStorm(w *world, kind contest, random *rand.Rand) *storm {
 		limit := []int{-1, 0, 1}[random.IntN(3)]
 		linger := time.Duration(0)
 		if kind.lingers {
-			linger = []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second, time.Minute}[random.IntN(4)]
+			linger = []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second, longestLinger}[random.IntN(4)]
 		}
 		return func(c *rlock.Config) {
 			c.Linger = linger
@@ -418,6 +420,9 @@ func (s *storm) nobodyWaitsForAFreeLock() {
 
 func (s *storm) nothingIsLeft() {
 	time.Sleep(50 * time.Millisecond)
+	if s.kind.lingers {
+		time.Sleep(longestLinger) // the last holder's client was not called
+	}
 	assert.Empty(s.t, slices.DeleteFunc(s.Keys(), isCounter))
 	time.Sleep(10 * time.Second) // subscriptions linger
 	assert.Empty(s.t, lockChannels(s.Miniredis))
