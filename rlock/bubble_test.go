@@ -238,11 +238,15 @@ func scriptOf(f network.Frame) string {
 }
 
 // membersOf returns how many tickets leave by a step, and how many join: ARGV[4] and
-// ARGV[5] of queue.lua.
+// ARGV[5] of queue.lua, if the step is more than a release.
 func membersOf(f network.Frame) (leave, join int) {
 	keys, _ := strconv.Atoi(f.Args[2])
-	leave, _ = strconv.Atoi(f.Args[3+keys+3])
-	join, _ = strconv.Atoi(f.Args[3+keys+4])
+	argv := f.Args[3+keys:]
+	if len(argv) == 4 {
+		return 1, 0
+	}
+	leave, _ = strconv.Atoi(argv[3])
+	join, _ = strconv.Atoi(argv[4])
 	return leave, join
 }
 

@@ -276,7 +276,7 @@ func (c *Client) forceUnlock(ctx context.Context, n *Name, shared bool) (bool, e
 
 // forceOut releases the holder in Redis, and tells its client if that is another of ours.
 func (c *Client) forceOut(ctx context.Context, n *Name, holder string) rueidis.RedisResult {
-	call := n.step(c, wire.Step{Leave: "x" + holder}, 0, 0)
+	call := n.step(c, wire.Step{Leave: wire.Member{Mode: "x", Ticket: holder}}, 0, 0)
 	if !wire.IsOurs(holder) || len(holder) < wire.TenureLen || strings.HasPrefix(holder, c.ID.Prefix) || c.Config.NoClientChannel {
 		return c.Redis.Do(ctx, call)
 	}

@@ -34,15 +34,15 @@ const (
 )
 
 // member returns the ticket as it stands in the queue.
-func (t *tenure) member() string {
+func (t *tenure) member() wire.Member {
 	modes := "xs"
 	if t.polls {
 		modes = "XS"
 	}
 	if t.shared {
-		return modes[1:] + t.text
+		return wire.Member{Mode: modes[1:], Ticket: t.text}
 	}
-	return modes[:1] + t.text
+	return wire.Member{Mode: modes[:1], Ticket: t.text}
 }
 
 // subscribe makes sure that the client is told of grants.

@@ -24,7 +24,7 @@ func BenchmarkUncontendedPair(b *testing.B) {
 	c.measure(b, func() {
 		owner := c.ids[0].Owner(1, false)
 		require.NoError(b, c.redis.Do(b.Context(), wire.Acquire.Call(3, c.keys.Key, c.keys.Queue, c.keys.Window, "30000", owner)).NonRedisError())
-		c.step(b, wire.Step{Leave: "x" + owner})
+		c.step(b, wire.Step{Leave: wire.Member{Mode: "x", Ticket: owner}})
 	})
 }
 
@@ -37,7 +37,7 @@ func BenchmarkContendedTurn(b *testing.B) {
 	var queue []string
 	join := func(client int) {
 		ticket := c.ids[client].Owner(uint64(client), false)
-		c.step(b, wire.Step{Join: "x" + ticket})
+		c.step(b, wire.Step{Join: wire.Member{Mode: "x", Ticket: ticket}})
 		queue = append(queue, ticket)
 	}
 	for client := 1; client < len(c.ids); client++ {
@@ -45,7 +45,7 @@ func BenchmarkContendedTurn(b *testing.B) {
 	}
 	at := 0
 	c.measure(b, func() {
-		c.step(b, wire.Step{Leave: "x" + holder})
+		c.step(b, wire.Step{Leave: wire.Member{Mode: "x", Ticket: holder}})
 		holder, queue = queue[0], queue[1:]
 		join(at)
 		at = (at + 1) % len(c.ids)

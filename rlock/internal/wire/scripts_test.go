@@ -16,7 +16,7 @@ func TestACallWhoseScriptTheServerHasForgottenIsSentAgain(t *testing.T) {
 	keys, err := redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"})
 	require.NoError(t, err)
 	id := wire.NewID()
-	release := redis.Step(wire.PlainStep, &keys, wire.Step{Leave: "x" + id.Owner(1, false)})
+	release := redis.Step(wire.PlainStep, &keys, wire.Step{Leave: wire.Member{Mode: "x", Ticket: id.Owner(1, false)}})
 	ways := map[string]func() error{
 		"one": func() error { return redis.Do(t.Context(), release).Error() },
 		"one and a message": func() error {
@@ -47,7 +47,7 @@ func TestOnlyTheCallsWhoseScriptTheServerHasForgottenAreSentAgain(t *testing.T) 
 		return wire.Acquire.Call(3, keys.Key, keys.Queue, keys.Window, "30000", id.Owner(1, false))
 	}
 	require.Error(t, redis.Do(t.Context(), wire.Acquire.Call(0)).Error(), "it is known now, and has changed nothing")
-	release := redis.Step(wire.PlainStep, &keys, wire.Step{Leave: "x" + id.Owner(1, false)})
+	release := redis.Step(wire.PlainStep, &keys, wire.Step{Leave: wire.Member{Mode: "x", Ticket: id.Owner(1, false)}})
 
 	results := redis.DoAll(t.Context(), []wire.Call{release, acquire(), release, acquire()})
 	require.Len(t, results, 4)

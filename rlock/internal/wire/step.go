@@ -10,14 +10,18 @@ import (
 
 // A Step is one command about a lock's queue: see scripts/queue.lua.
 type Step struct {
-	Leave string // the member that leaves, "" for none
-	Join  string // the member that joins, likewise
-	Look  string // the member that is looked for, likewise
+	Leave Member // the member that leaves, the zero Member for none
+	Join  Member // the member that joins, likewise
+	Look  Member // the member that is looked for, likewise
 
 	Lease  string // that a look asks for, in milliseconds
 	Number string // what the kind's part of the script takes, "" for nothing
 	Guests bool   // clients of Redisson may hold the lock
 }
+
+// A Member of the queue is the ticket of a tenure to come and its mode: "x" if it needs the
+// lock alone, "s" if it shares it; "X" and "S" if it polls.
+type Member struct{ Mode, Ticket string }
 
 // Step returns the call of a kind's script for the step.
 func (r *Redis) Step(script *Script, k *Keys, s Step) Call {
@@ -32,14 +36,21 @@ func (r *Redis) Step(script *Script, k *Keys, s Step) Call {
 	if !s.Guests {
 		family = family[:1]
 	}
+	none := Member{}
 	add(family)
+	if s.Leave != none && s.Join == none && s.Look == none {
+		add(s.Leave.Ticket)
+		add(s.Number)
+		add(s.Leave.Mode)
+		return Call{Script: script, words: words{all: all, keys: keys, n: at}}
+	}
 	add(s.Lease)
 	add(s.Number)
-	add(Flag(s.Leave != ""))
-	add(Flag(s.Join != ""))
-	for _, member := range [...]string{s.Leave, s.Join, s.Look} {
-		if member != "" {
-			add(member)
+	add(Flag(s.Leave != none))
+	add(Flag(s.Join != none))
+	for _, member := range [...]Member{s.Leave, s.Join, s.Look} {
+		if member != none {
+			add(member.Mode + member.Ticket)
 		}
 	}
 	return Call{Script: script, words: words{all: all, keys: keys, n: at}}

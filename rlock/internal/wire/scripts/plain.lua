@@ -1,13 +1,23 @@
 -- The part of a step (queue.lua) that knows a plain or fenced lock: a hash of one owner
 -- and its count, as Redisson's RLock, and the counter of the fencing tokens.
---
--- A release of a lock without a queue is most of the steps, so it comes before anything
--- else is defined. A missing right to publish does not keep a lock from being
--- freed; the error says so.
-local lock, counter, reserve = KEYS[1], KEYS[5], ARGV[3]
 local left = 0        -- of the reply
 local message = '0'   -- what guests are told when the lock is free
 local told = false    -- whether they were
+
+-- A release of a lock without a queue is most of the steps, so it comes before anything
+-- else is defined, which would take Redis as long again. A missing right to publish does not
+-- keep a lock from being freed; the error says so.
+if #ARGV == 4 and redis.call('exists', KEYS[2]) == 0 and redis.call('hdel', KEYS[1], ARGV[2]) == 1 then
+	local listeners = redis.pcall(string.sub(ARGV[1], 1, 1) == 's' and 'spublish' or 'publish', KEYS[4], message)
+	if type(listeners) == 'table' then
+		return redis.error_reply(listeners.err .. ' (released)')
+	elseif listeners == 0 then
+		return 1
+	end
+	left, told = 1, true
+end
+
+local lock, counter, reserve = KEYS[1], KEYS[5], ARGV[3]
 local owner           -- the holder, false if the lock is free, nil before it is looked up
 local given           -- the lease that this step has set, nil if it has set none
 
@@ -30,20 +40,6 @@ local function exit(ticket)
 	end
 	owner = false
 	return 1
-end
-
-if #ARGV == 6 and ARGV[4] == '1' and redis.call('exists', KEYS[2]) == 0 then
-	left = exit(string.sub(ARGV[6], 2))
-	if left == 0 then
-		return 0
-	end
-	local listeners = redis.pcall(string.sub(ARGV[1], 1, 1) == 's' and 'spublish' or 'publish', KEYS[4], message)
-	if type(listeners) == 'table' then
-		return redis.error_reply(listeners.err .. ' (released)')
-	elseif listeners == 0 then
-		return 1
-	end
-	told = true
 end
 
 local function holders()

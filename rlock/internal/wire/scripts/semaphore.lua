@@ -34,8 +34,8 @@ local function exit(ticket)
 	return redis.call('zrem', lock, ticket)
 end
 
-if #ARGV == 6 and ARGV[4] == '1' and redis.call('exists', KEYS[2]) == 0 then
-	return exit(string.sub(ARGV[6], 2))
+if #ARGV == 4 and redis.call('exists', KEYS[2]) == 0 then
+	return exit(ARGV[2])
 end
 
 local function count()
