@@ -30,7 +30,7 @@ func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Ti
 		r.tryAfterNudge(ctx, w)
 		return
 	case acquiring:
-		t = c.newTenure(r, w.Request, c.lingerOf(r, &w.Request) > 0 && !r.backsOff(now), now)
+		t = c.newTenure(r, w.Request, w.try == firstTry && c.lingerOf(r, &w.Request) > 0 && !r.backsOff(now), now)
 	case joining:
 		t = r.newTicket(w.Request, now)
 	case looking:
@@ -210,8 +210,8 @@ func (r *room) denied(w *waiter, a wire.Answer, now time.Time) {
 	switch {
 	case a.Holder == "" && w.Wait <= 0 && w.try < nudgeFirst:
 		w.try = nudgeFirst
-	case wire.Lingers(a.Holder) && !w.queues(now) && w.try < callFirst:
-		w.try, w.again = callFirst, now.Add(r.client.callTime(now.Sub(t.trust.SentAt())))
+	case wire.Lingers(a.Holder) && w.try < callFirst:
+		w.try, w.again = callFirst, now.Add(r.client.callTime(now.Sub(t.trust.SentAt()), w.queues(now)))
 	default:
 		w.try = noTry
 	}

@@ -12,8 +12,8 @@ import (
 // denied elsewhere calls this client, in the script that denies it, and the lock is released
 // at once. No owner has the lock meanwhile, so that no owner loses a lingering tenure.
 //
-// Others know by the UUID whether a tenure may linger. Only one that an acquire took may: a
-// ticket shows that clients contend for the name.
+// Others know by the UUID whether a tenure may linger. Only one that the first acquire of a
+// call took may: a refusal or a ticket shows that clients contend for the name.
 
 const (
 	// maxLingering is how many tenures of a shard linger at most: some ten thousand of all
@@ -40,8 +40,12 @@ func (c *Client) lingerOf(r *room, req *Request) time.Duration {
 }
 
 // callTime is how long a client that has called waits until it asks again, if its command
-// took so long.
-func (c *Client) callTime(roundTrip time.Duration) time.Duration {
+// took so long. A holder as near as this client has released the lock half a round trip later.
+// A client that may join the queue then does not wait for one that is slower.
+func (c *Client) callTime(roundTrip time.Duration, queues bool) time.Duration {
+	if queues {
+		return roundTrip / 2
+	}
 	if c.Redis.InCluster() {
 		return max(roundTrip, leastCallInCluster)
 	}
