@@ -85,15 +85,17 @@ func (l homeLoad) run(t *testing.T, linger time.Duration) (y homeTally) {
 
 func TestInVirtualTimeNamesWithAProcessOfTheirOwnAreFiveTimesAsFastWithLinger(t *testing.T) {
 	manyCommands(t)
-	l := homeLoad{processes: 10, names: 100, own: 95, warm: 20 * time.Millisecond, counted: 60 * time.Millisecond}
+	l := homeLoad{processes: 10, names: 200, own: 95, warm: 40 * time.Millisecond, counted: 60 * time.Millisecond}
+	most := 90 // of a hundred waits: a process that has names of its own wants each of the few again soon
 	if *long {
 		l = homeLoad{processes: 20, names: 1000, own: 95, warm: 100 * time.Millisecond, counted: 500 * time.Millisecond}
+		most = 99
 	}
 	without, with := l.run(t, 0), l.run(t, time.Minute)
-	t.Logf("%d sections, %d with Linger; waits for the name of another: p50 %v, p99 %v; with Linger %v, %v",
-		without.sections, with.sections, percentile(without.away, 50), percentile(without.away, 99), percentile(with.away, 50), percentile(with.away, 99))
+	t.Logf("%d sections, %d with Linger; waits for the name of another: p50 %v, p%d %v; with Linger %v, %v",
+		without.sections, with.sections, percentile(without.away, 50), most, percentile(without.away, most), percentile(with.away, 50), percentile(with.away, most))
 	assert.GreaterOrEqual(t, with.sections, 5*without.sections)
-	assert.LessOrEqual(t, percentile(with.away, 99), percentile(without.away, 99)+2*lingerTrip)
+	assert.LessOrEqual(t, percentile(with.away, most), percentile(without.away, most)+2*lingerTrip)
 }
 
 // takeTurns has two processes lock one name in turn, which is the worst case. Either both
