@@ -58,24 +58,24 @@ func (s *site) rights(lines ...string) (rules []string) {
 	return slices.DeleteFunc(rules, func(rule string) bool { return !strings.ContainsAny(rule[:1], "+~&") })
 }
 
-// inTheQueue is said of a right that a step of the queue needs: a waiter fails, or the
+// inTheQueue stands for a right that a step of the queue needs: the waiter fails, or the
 // holder before it, whichever comes first.
 const inTheQueue = "a step of the queue"
 
-// refused says what first fails with ErrNoPermission for a user without one of the
-// rights of a Lock; "" where everything works without. major is that of the server.
+// refused returns the call that fails first with ErrNoPermission for a user without one of
+// the rights of a Lock, or "" if all calls work. major is the server's version.
 func refused(major int) map[string]string {
 	refused := map[string]string{
 		"~orders:*":                 "Acquire",
 		"~redisson_lock__channel:*": inTheQueue, // the channel is one of a step's keys
-		"&redisson_lock__channel:*": "Unlock",   // not to publish; not to subscribe is to poll
+		"&redisson_lock__channel:*": "Unlock",   // the right to publish; a client that may not subscribe polls
 		"~rlock_queue:*":            "Acquire",
 		"~rlock_guests:*":           "Acquire",
 		"&rlock_turn:*":             "", // it polls
 		"+evalsha":                  "Acquire",
 		"+eval":                     "Acquire", // the server has not seen the scripts
 		"+exists":                   "Acquire",
-		"+hexists":                  "TryLock of what is held",
+		"+hexists":                  "TryLock of a held lock",
 		"+hget":                     "renewal",
 		"+hset":                     "Acquire",
 		"+hdel":                     "Unlock",
@@ -88,16 +88,16 @@ func refused(major int) map[string]string {
 		"+zscore":                   "", // only to look for a ticket behind others
 		"+zrem":                     inTheQueue,
 		"+mget":                     inTheQueue,
-		"+zcount":                   "", // nobody is told that others wait
-		"+set":                      "", // only for guests
+		"+zcount":                   "", // clients are not told that others wait
+		"+set":                      "", // only for clients of Redisson
 		"+get":                      "",
 		"+time":                     "",
-		"+ping":                     "", // a refusal tells as well that the server is alive; its ACL LOG fills
+		"+ping":                     "", // a refusal proves as well that the server is alive; ACL LOG fills
 
 		"+publish":       "Unlock",
 		"+subscribe":     "", // it polls
 		"+unsubscribe":   "", // it stays subscribed, which others take for a waiter
-		"+pubsub|numsub": "", // it takes it that others wait
+		"+pubsub|numsub": "", // the client assumes that others wait
 
 		"+role": "New",
 
@@ -132,13 +132,13 @@ func TestAUserNeedsTheDocumentedRightsAndIsToldOfEachThatIsMissing(t *testing.T)
 			without := func(rule string) rlock.Config {
 				return s.limited(slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return r == rule })...)
 			}
-			assert.Empty(t, s.rehearse(key, s.limited(rules...)), "with all of them")
+			assert.Empty(t, s.rehearse(key, s.limited(rules...)), "all rights are given")
 
 			try := func(rule string) {
 				t.Run("without "+rule, func(t *testing.T) {
 					s, name := s.in(t), key+rule
 					says, known := refused[rule]
-					require.True(t, known, "what does the lock need it for?")
+					require.True(t, known, "no reason is documented")
 					failed := s.rehearse(name, without(rule))
 					if says == "" {
 						assert.Empty(t, failed)
@@ -150,17 +150,17 @@ func TestAUserNeedsTheDocumentedRightsAndIsToldOfEachThatIsMissing(t *testing.T)
 					}
 					assert.ErrorIs(t, err, rlock.ErrNoPermission)
 					for what, err := range failed {
-						told := errors.Is(err, rlock.ErrNoPermission) || errors.Is(err, rlock.ErrNotHeld) // what was not locked is not held
+						told := errors.Is(err, rlock.ErrNoPermission) || errors.Is(err, rlock.ErrNotHeld) // a lock that was not locked is not held
 						assert.True(t, told, "%s: %v", what, err)
 					}
 					assert.Eventually(t, func() bool {
 						left, err := s.do("EXISTS", name).AsInt64()
 						return err == nil && left == 0
-					}, hang, 10*time.Millisecond, "no lock is left for ever")
+					}, hang, 10*time.Millisecond, "a lock stays behind")
 				})
 			}
 			s.forget()
-			try("+eval") // while nobody else tells the server the scripts
+			try("+eval") // while no other client loads the scripts
 			var rows sync.WaitGroup
 			for _, rule := range rules {
 				if rule != "+eval" {
@@ -173,7 +173,7 @@ func TestAUserNeedsTheDocumentedRightsAndIsToldOfEachThatIsMissing(t *testing.T)
 				if s.HasShardedPubSub() {
 					config.PubSub = rlock.PubSubSharded
 				}
-				assert.Empty(t, s.rehearse(key, config), "who says which pub/sub need not ask")
+				assert.Empty(t, s.rehearse(key, config), "with Config.PubSub set the client need not ask")
 			}
 			rows.Wait()
 		})
@@ -184,7 +184,7 @@ func TestAUserNeedsTheDocumentedRightsAndIsToldOfEachThatIsMissing(t *testing.T)
 func TestTheACLLinesOfTheDocumentsAreEnoughForEachKindOfLock(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(*rlock.Client) locker{
-		"":              func(c *rlock.Client) locker { return c.NewFairLock(key) }, // and every other
+		"":              func(c *rlock.Client) locker { return c.NewFairLock(key) }, // and every other kind
 		"FencedLock":    func(c *rlock.Client) locker { return c.NewFencedLock(key) },
 		"Semaphore":     func(c *rlock.Client) locker { return c.NewSemaphore(key, 1) },
 		"ReadWriteLock": func(c *rlock.Client) locker { return c.NewReadWriteLock(key).Write() },
@@ -252,7 +252,7 @@ func (s *site) limited(rules ...string) rlock.Config {
 	}
 	option := s.Options()
 	option.Username, option.Password = user, "secret"
-	option.Dialer.Timeout = hang // but Close need not wait for what is refused until its lease ends
+	option.Dialer.Timeout = hang // and Close waits for a refused release until its lease ends
 	// The lease is long enough to be kept while many rehearse on a machine that is busy.
 	return rlock.Config{Redis: option, Lease: 3 * time.Second, Logger: quiet}
 }
@@ -265,8 +265,8 @@ func (s *site) forget() {
 	}
 }
 
-// rehearse does with two clients all that there is to do with the lock of that name,
-// and returns what failed.
+// rehearse makes two clients use the lock of that name in every way, and returns the calls
+// that failed.
 func (s *site) rehearse(name string, config rlock.Config) (failed map[string]error) {
 	s.t.Helper()
 	failed = make(map[string]error)
@@ -298,7 +298,7 @@ func (s *site) rehearse(name string, config rlock.Config) (failed map[string]err
 	_, err = lock.TTL(one)
 	note("TTL", err)
 	_, err = remote.TryLock(three)
-	note("TryLock of what is held", err)
+	note("TryLock of a held lock", err)
 	if hold == nil {
 		return failed
 	}
@@ -350,7 +350,7 @@ func (s *site) renewed(hold *rlock.Hold) error {
 	}
 }
 
-// What a ReadWriteLock needs instead of, or beside, what a Lock does.
+// The rights of a ReadWriteLock that replace or extend those of a Lock.
 var readWriteRights = []string{
 	"~orders:*", "~{orders:*", "~redisson_rwlock:*", "&redisson_rwlock:*", "~rlock_queue:*", "~rlock_guests:*", "&rlock_turn:*",
 	"+evalsha", "+eval", "+exists", "+hexists", "+hget", "+hmget", "+hgetall", "+hkeys", "+hlen",
@@ -359,7 +359,7 @@ var readWriteRights = []string{
 	"+publish", "+subscribe", "+unsubscribe", "+pubsub|numsub",
 }
 
-// A client of Redisson that listens is counted, and has its turn by the server's clock.
+// A client of Redisson that listens is counted, and gets its turn by the server's clock.
 func TestTheACLLinesAreEnoughBesideAClientOfRedisson(t *testing.T) {
 	t.Parallel()
 	s := at(t, redistest.Standalone(t))
@@ -405,7 +405,7 @@ func TestReadersAndWritersAreToldOfARightThatIsMissing(t *testing.T) {
 			time.Sleep(5 * time.Millisecond) // it is mirrored
 			do(l.Read().Unlock(me))
 		}
-		if do(l.Read().Lock(me)) { // and a writer who waits elsewhere
+		if do(l.Read().Lock(me)) { // and a writer that waits in another client
 			_, err := there.NewReadWriteLock(key).Write().TryLockFor(s.ctx, 10*time.Millisecond, 0)
 			do(err)
 			do(l.Read().Unlock(me))
@@ -422,7 +422,7 @@ func TestReadersAndWritersAreToldOfARightThatIsMissing(t *testing.T) {
 		assert.Eventually(t, func() bool {
 			ms, err := s.do("PTTL", key).AsInt64()
 			return err == nil && ms != -1
-		}, hang, 10*time.Millisecond, "without %s a lock is left for ever", right)
+		}, hang, 10*time.Millisecond, "without %s a lock stays behind", right)
 		s.number("DEL", key)
 	}
 }

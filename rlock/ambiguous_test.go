@@ -20,25 +20,25 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Each command of each operation is lost once, in each way there is: the client
-// cannot know whether it was executed, or will be. The caller may be told that,
-// but nobody ends up with a lock that nobody knows of, no count is off by one, a
-// command that arrives late touches no later tenure, and who waits goes on.
+// Each command of each operation is lost once, in each way there is: the client cannot know
+// whether it was executed, or will be. The caller may get an error, but no lock stays behind
+// without a holder, no count is off by one, a late command touches no later tenure, and
+// waiters go on.
 
-// The operations. Each is made by an owner who is alone with its client, unless
-// its name says otherwise.
+// The operations. Each is made by an owner that is alone with its client, unless its name
+// says otherwise.
 var operations = []operation{
 	{name: "Lock", run: func(s *story) {
 		s.take(s.me, s.lock.Lock(s.me))
-		require.Len(s.t, s.held, 1, "it asks again")
+		require.Len(s.t, s.held, 1, "Lock asks again")
 	}},
 	{name: "LockFor", run: func(s *story) {
 		s.take(s.me, s.lock.LockFor(s.me, s.lease*5/6))
-		require.Len(s.t, s.held, 1, "it asks again")
+		require.Len(s.t, s.held, 1, "Lock asks again")
 	}},
 	{name: "TryLock", run: func(s *story) {
 		ok, err := s.lock.TryLock(s.me)
-		require.Equal(s.t, err == nil, ok, "not false: nobody holds it")
+		require.Equal(s.t, err == nil, ok, "false means that another owner holds the lock, and none does")
 		s.take(s.me, err)
 	}},
 	{name: "TryLockFor", run: func(s *story) {
@@ -57,11 +57,11 @@ var operations = []operation{
 		s.pause()
 		require.NoError(s.t, s.other.NewLock(s.key).Unlock(s.theirs))
 		s.take(s.me, <-result)
-		require.Len(s.t, s.held, 1, "it asks again")
+		require.Len(s.t, s.held, 1, "Lock asks again")
 	}},
 	{name: "nested Lock", before: (*story).locked, run: func(s *story) {
 		s.take(s.me, s.lock.Lock(s.me))
-		require.Len(s.t, s.held, 2, "it waits for nothing")
+		require.Len(s.t, s.held, 2, "a nested lock waits for nothing")
 	}},
 	{name: "hand-over", before: (*story).locked, run: func(s *story) {
 		ctx, queued := queueing(s.them)
@@ -69,7 +69,7 @@ var operations = []operation{
 		<-queued
 		s.unlock()
 		s.take(s.them, <-result)
-		require.Len(s.t, s.held, 1, "it waits for nothing")
+		require.Len(s.t, s.held, 1, "a nested lock waits for nothing")
 	}},
 	{name: "renewal", before: (*story).locked, run: func(s *story) {
 		time.Sleep(s.lease/3 + s.lease/100)
@@ -92,7 +92,7 @@ var operations = []operation{
 		}
 		s.forced = true
 	}},
-	{name: "ForceUnlock of another client's", before: (*story).heldByAnother, run: func(s *story) {
+	{name: "ForceUnlock of another client's lock", before: (*story).heldByAnother, run: func(s *story) {
 		freed, err := s.lock.ForceUnlock(s.me)
 		require.Equal(s.t, err == nil, freed)
 		if err = s.other.NewLock(s.key).Unlock(s.theirs); freed || err != nil {
@@ -118,7 +118,7 @@ var operations = []operation{
 
 type operation struct {
 	name   string
-	before func(*story) // what is so when it begins
+	before func(*story) // sets up the state in which the operation begins
 	run    func(*story)
 }
 
@@ -136,7 +136,7 @@ var losses = []loss{
 
 type loss struct {
 	name  string
-	stage network.Stage // Reply stands for all that comes from the server
+	stage network.Stage // Reply stands for everything that the server sends
 	fate  network.Fate
 	until moment // when it arrives
 }
@@ -151,27 +151,26 @@ const (
 	longAfter
 )
 
-// roundTrip is how far away the server is from the client that loses something.
+// roundTrip is the round trip between the server and the client that loses a command.
 const roundTrip = 2 * time.Millisecond
 
-// A story is what two clients of one lock go through, of which one loses a
-// command.
+// A story is the history of two clients of one lock, of which one loses a command.
 type story struct {
 	t       *testing.T
 	ctx     context.Context
 	virtual bool // in a bubble
 	dial    func() (net.Conn, error)
 	config  func(*rlock.Config)
-	others  func(*rlock.Config) // of the client that loses nothing
+	others  func(*rlock.Config) // the config of the client that loses nothing
 	key     string
 	lease   time.Duration
 	outside rueidis.Client
 
 	client, other    *party
 	lock             *rlock.Lock
-	me, them, theirs context.Context // two owners of the client, and one of the other's
-	held             []level         // that the client's owners have, the innermost last
-	forced           bool            // what was held before may be lost
+	me, them, theirs context.Context // two owners of the client, and one of the other client
+	held             []level         // the levels of the client's owners, the innermost last
+	forced           bool            // earlier levels may be lost
 }
 
 type level struct {
@@ -179,8 +178,8 @@ type level struct {
 	unlock func() error
 }
 
-// tell has the nth command of an operation lost, none if n is 0, and returns how
-// many there were to lose.
+// tell runs an operation whose nth command is lost, or no command if n is 0, and returns how
+// many commands it has.
 func (s *story) tell(o operation, l loss, n int) (commands int) {
 	s.client, s.other = newParty(s.t, s.dial, s.config), newParty(s.t, s.dial, s.others)
 	s.client.net.SetRoundTrip(roundTrip)
@@ -206,10 +205,10 @@ func (s *story) tell(o operation, l loss, n int) (commands int) {
 	commands = *count
 
 	for len(s.held) > 0 {
-		require.Empty(s.t, waiter, "it is held")
+		require.Empty(s.t, waiter, "a waiter got a lock that is held")
 		s.unlock()
 	}
-	s.eventually(func() bool { return len(waiter) > 0 }, "who waits goes on")
+	s.eventually(func() bool { return len(waiter) > 0 }, "the waiter never got the lock")
 	require.NoError(s.t, <-waiter)
 	if l.until == inTheirTenure {
 		s.untouched(s.deliver)
@@ -226,9 +225,9 @@ func (s *story) tell(o operation, l loss, n int) (commands int) {
 	if l.until == longAfter {
 		time.Sleep(5 * time.Minute)
 		s.deliver()
-		time.Sleep(s.lease) // an acquire whose caller is long gone
+		time.Sleep(s.lease) // an acquire whose caller left long ago
 	}
-	s.eventually(func() bool { return len(s.hash()) == 0 }, "nobody holds it")
+	s.eventually(func() bool { return len(s.hash()) == 0 }, "the lock stays held")
 	return commands
 }
 
@@ -248,8 +247,8 @@ func (s *story) lose(l loss, n int) *int {
 	return count
 }
 
-// deliver lets what was lost in silence arrive. An idle client may have no connection
-// just then: by asking for something it makes one.
+// deliver lets the commands arrive that were held back. An idle client may have no connection
+// at that moment: a query opens one.
 func (s *story) deliver() {
 	s.client.net.Heal()
 	s.eventually(func() bool {
@@ -261,8 +260,8 @@ func (s *story) deliver() {
 	}
 }
 
-// settle returns when Redis shows what the client's owners believe, which they
-// know at once.
+// settle returns when Redis shows the levels that the client's owners have, which the client
+// itself knows at once.
 func (s *story) settle() {
 	s.t.Helper()
 	if !s.forced {
@@ -274,12 +273,12 @@ func (s *story) settle() {
 			s.held, s.forced = nil, false
 		}
 		return s.shown()
-	}, "Redis shows what is held")
+	}, "Redis never showed the levels")
 	s.pause()
 	s.believed()
 }
 
-// believed asserts that each owner believes to hold what it has not unlocked.
+// believed asserts that each owner reports the levels that it has not unlocked.
 func (s *story) believed() {
 	s.t.Helper()
 	depth := make(map[context.Context]int)
@@ -291,7 +290,7 @@ func (s *story) believed() {
 	}
 }
 
-// shown reports whether Redis shows what is held, and nothing else of the client.
+// shown reports whether Redis shows these levels, and nothing else of the client.
 func (s *story) shown() bool {
 	want := make(map[string]string)
 	if len(s.held) > 0 {
@@ -310,7 +309,7 @@ func (s *story) shown() bool {
 	return fmt.Sprint(got) == fmt.Sprint(want)
 }
 
-// untouched asserts that something changes nothing in a lock that is held.
+// untouched asserts that a change leaves a held lock as it is.
 func (s *story) untouched(change func()) {
 	s.t.Helper()
 	before := s.hash()
@@ -331,8 +330,7 @@ func (s *story) take(owner context.Context, err error) {
 	}
 }
 
-// unlock gives back the innermost level. Only of the last one does Redis have to
-// answer.
+// unlock gives back the innermost level. Only the last level needs an answer of Redis.
 func (s *story) unlock() {
 	s.t.Helper()
 	last := s.held[len(s.held)-1]
@@ -342,8 +340,8 @@ func (s *story) unlock() {
 	}
 }
 
-// released is for an Unlock whose answer is not lost. A real server may be kept from
-// answering by all else that runs on the machine; the client says so, and sees to it.
+// released checks an Unlock whose answer is not lost. On a busy machine a real server may be
+// too slow; the client then returns ErrUnconfirmed and releases the lock later.
 func (s *story) released(err error) {
 	s.t.Helper()
 	if s.virtual || !errors.Is(err, rlock.ErrUnconfirmed) {
@@ -376,9 +374,9 @@ func (s *story) hash() map[string]string {
 	return hash
 }
 
-// eventually returns when the condition is met, which in virtual time is soon: a
-// silent connection is given up within four seconds, and the next look is at
-// most a fallback poll away.
+// eventually returns when the condition is met. In virtual time that is soon: a silent
+// connection is closed within four seconds, and the next look is at most a fallback poll
+// away.
 func (s *story) eventually(met func() bool, what string) {
 	s.t.Helper()
 	for begin := time.Now(); !met(); time.Sleep(20 * time.Millisecond) {
@@ -389,14 +387,14 @@ func (s *story) eventually(met func() bool, what string) {
 	}
 }
 
-// lose tells a story for each command of the operation that may be lost in that
-// way. The first time none is, to count them.
+// lose calls tell for each command of the operation that may be lost in that way. The first
+// call loses none and counts them.
 func (o operation) lose(t *testing.T, l loss, tell func(t *testing.T, n int) (commands int)) {
 	t.Run(o.name+" loses "+l.name, func(t *testing.T) {
 		commands := tell(t, 0)
 		var stories sync.WaitGroup
 		for n := 1; n <= commands; n++ {
-			stories.Go(func() { // in real time most of it is waiting
+			stories.Go(func() { // in real time they mostly wait
 				t.Run(fmt.Sprintf("%d of %d", n, commands), func(t *testing.T) { tell(t, n) })
 			})
 		}
@@ -406,7 +404,7 @@ func (o operation) lose(t *testing.T, l loss, tell func(t *testing.T, n int) (co
 
 func TestNoCommandThatIsLostLeavesALockThatNobodyKnowsOf(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes long, and is the same in each run: without -short")
+		t.Skip("it is slow and the same in each run: without -short")
 	}
 	for _, o := range operations {
 		for _, l := range losses {
@@ -419,24 +417,24 @@ func TestNoCommandThatIsLostLeavesALockThatNobodyKnowsOf(t *testing.T) {
 					}
 					commands = s.tell(o, l, n)
 				})
-				assert.Positive(t, commands, "it sends something")
+				assert.Positive(t, commands, "the operation sends no command")
 				return commands
 			})
 		}
 	}
 }
 
-// The same on a real server, which has its own mind about the order in which it
-// reads connections. What takes minutes is left to virtual time.
+// The same on a real server, which decides itself in which order it reads connections. The
+// cases that take minutes run in virtual time only.
 func TestNoCommandThatIsLostLeavesALockOnARealServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t)
 	const lease = 10 * time.Second
-	busy := make(chan struct{}, 32) // as many stories at a time as have the processor when they need it
+	busy := make(chan struct{}, 32) // bounds how many stories run at once, so that each gets the processor
 	var all sync.WaitGroup
 	for _, o := range operations {
 		for _, l := range losses[:len(losses)-1] {
-			all.Go(func() { // most of the time they wait
+			all.Go(func() { // they mostly wait
 				o.lose(t, l, func(t *testing.T, n int) int {
 					busy <- struct{}{}
 					defer func() { <-busy }()
@@ -449,7 +447,7 @@ func TestNoCommandThatIsLostLeavesALockOnARealServer(t *testing.T) {
 						lease: lease, config: func(c *rlock.Config) {
 							c.Lease = lease
 							c.Redis.Dialer.Timeout = hang
-							c.Redis.Dialer.KeepAlive = 100 * time.Millisecond // so that silence is noticed sooner
+							c.Redis.Dialer.KeepAlive = 100 * time.Millisecond // notices a silent connection sooner
 						},
 						others: func(c *rlock.Config) { c.Lease, c.Redis = lease, patient(c.Redis) },
 					}

@@ -15,7 +15,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// asked returns the answer of one client to another.
+// asked returns one client's answer to another client.
 func asked(t *testing.T, by, of *party) rlock.Answer {
 	t.Helper()
 	answers, err := by.Ask(context.Background(), of.ID())
@@ -44,7 +44,7 @@ func TestAClientAnswersWithAllThatItHoldsAndWaitsFor(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		wait(ctx, p.NewLock("plain"))
-		wait(rlock.WithOwner(ctx, owner), p.NewLock("plain")) // the second in the line of its client
+		wait(rlock.WithOwner(ctx, owner), p.NewLock("plain")) // second in the line of its client
 		wait(ctx, rlock.NewMultiLock(p.NewFairLock("fair"), p.NewLock("free")))
 
 		a := asked(t, asker, p)
@@ -73,7 +73,7 @@ func TestAClientAnswersWithAllThatItHoldsAndWaitsFor(t *testing.T) {
 			{"no UTF-8 \xff", rlock.KindRead, false, 4 * time.Second, ""},
 		}, lines)
 		assert.Equal(t, owner, a.Uses[1].Owner)
-		assert.Equal(t, owner, a.Uses[3].Owner, "who waits is told from who holds by its owner")
+		assert.Equal(t, owner, a.Uses[3].Owner, "a waiter and a holder have different owners")
 		cancel()
 		for _, result := range results {
 			<-result
@@ -112,7 +112,7 @@ func TestAClientThatDoesNotAnswerIsLeftOut(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, answers, 1)
 
-		// Nobody waits for clients that Redis knows to be gone.
+		// A client that Redis knows to be gone is not waited for.
 		within(t, 0, 0, func() { answers, err = asker.Ask(w.ctx, "00000000-0000-8000-", silent["NoClientChannel"].ID()) })
 		require.NoError(t, err)
 		assert.Empty(t, answers)
@@ -138,7 +138,7 @@ func TestAskFailsWhereNobodyCanBeAsked(t *testing.T) {
 	})
 }
 
-// A stranger may ask as often as it likes.
+// Any client may ask as often as it likes.
 func TestAFloodOfQuestionsIsAnsweredTenTimesASecond(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
@@ -154,15 +154,15 @@ func TestAFloodOfQuestionsIsAnsweredTenTimesASecond(t *testing.T) {
 		time.Sleep(time.Second)
 		answered := len(p.net.Sent("PUBLISH"))
 		assert.Greater(t, answered, 100)
-		assert.LessOrEqual(t, answered, 12*16, "each answer is for 16 questions at most")
+		assert.LessOrEqual(t, answered, 12*16, "each answer serves 16 questions at most")
 		require.NoError(t, hold.Err())
 		require.NoError(t, hold.Release(w.ctx))
 		time.Sleep(time.Minute)
-		assert.Len(t, p.net.Sent("PUBLISH"), answered, "and that is all")
+		assert.Len(t, p.net.Sent("PUBLISH"), answered, "other messages were published")
 	})
 }
 
-// What is published by others on the channel of the client that asks is no answer.
+// A message that another client publishes on the asking client's channel is no answer.
 func TestAnAnswerIsToTheQuestionThatWasAsked(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, asker := w.client(), w.client()

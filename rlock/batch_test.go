@@ -30,11 +30,11 @@ func TestLocksThatAreDueAtAboutTheSameTimeAreRenewedInFewCalls(t *testing.T) {
 			calls++
 			keys, err := strconv.Atoi(f.Args[2])
 			require.NoError(t, err)
-			assert.LessOrEqual(t, keys, 32, "each call keeps Redis from serving others")
+			assert.LessOrEqual(t, keys, 32, "larger calls would block Redis for too long")
 			renewed += keys
 		}
 		assert.Equal(t, n, renewed)
-		assert.Less(t, calls, 10, "ten ticks of the wheel")
+		assert.Less(t, calls, 10, "at most one call for each of ten ticks of the wheel")
 		for i := range n {
 			assert.Greater(t, w.ttl(fmt.Sprint(key, i)), 28*time.Second)
 			require.NoError(t, p.NewLock(fmt.Sprint(key, i)).Unlock(me))
@@ -42,7 +42,7 @@ func TestLocksThatAreDueAtAboutTheSameTimeAreRenewedInFewCalls(t *testing.T) {
 	})
 }
 
-// One lock that cannot be renewed keeps no other from it, though they share a call.
+// One lock that cannot be renewed does not affect the others, though they share a call.
 func TestWhatBecomesOfOneLockOfABatchIsItsOwn(t *testing.T) {
 	t.Parallel()
 	const lease = 6 * time.Second
@@ -96,7 +96,7 @@ func TestWhatBecomesOfOneLockOfABatchIsItsOwn(t *testing.T) {
 				assert.ErrorIs(t, holds[0].Err(), rlock.ErrLost)
 				s.do("DEL", "odd")
 			} else {
-				assert.NoError(t, holds[0].Err(), "an error is no loss")
+				assert.NoError(t, holds[0].Err(), "an error is not a loss")
 				mend()
 				require.Eventually(t, func() bool { return holds[0].ValidUntil().After(renewed) }, hang, time.Millisecond)
 				assert.NoError(t, holds[0].Release(me))

@@ -25,7 +25,8 @@ import (
 //
 //	go test -run - -bench . -benchmem -count 10 ./rlock
 
-// benchOption is how the benchmarks connect; raw clients add what rlock adds.
+// benchOption returns the connection options of the benchmarks; raw clients add the settings
+// of rlock.
 func benchOption(b *testing.B) rueidis.ClientOption {
 	if addr := os.Getenv("REDIS_ADDR"); addr != "" {
 		return rueidis.ClientOption{InitAddress: []string{addr}}
@@ -40,7 +41,7 @@ func benchClient(b *testing.B, option rueidis.ClientOption) *rlock.Client {
 	return client
 }
 
-// rawClient has the settings that rlock gives its own.
+// rawClient returns a rueidis client with the settings that rlock uses.
 func rawClient(b *testing.B, option rueidis.ClientOption) rueidis.Client {
 	option.DisableCache = true
 	option.PipelineMultiplex = -1
@@ -62,7 +63,7 @@ redis.call('publish', KEYS[2], '0') return 1`)
 
 const rawOwner = "7d9f3b0e-54c4-4f0e-9a3b-2f1c6a5d8e90:42"
 
-// rawPair is what nothing can be faster than: two EVALSHA in Redisson's format.
+// rawPair is the lower bound: two EVALSHA in Redisson's format.
 func rawPair(b *testing.B, client rueidis.Client, keys []string) {
 	ctx := context.Background()
 	err := rawAcquire.Exec(ctx, client, keys[:1], []string{"30000", rawOwner}).Error()
@@ -83,9 +84,9 @@ func lockPair(b *testing.B, ctx context.Context, lock locker) {
 	}
 }
 
-// BenchmarkUncontended is Lock and Unlock of a free lock: raw is the floor,
-// background and cancellable differ in the context, since a Lock that may be
-// cancelled must be able to leave its command behind.
+// BenchmarkUncontended is Lock and Unlock of a free lock: raw is the floor; background and
+// cancellable differ in the context, since a cancellable Lock must be able to leave its
+// command behind.
 func BenchmarkUncontended(b *testing.B) {
 	option := benchOption(b)
 	b.Run("raw", func(b *testing.B) {
@@ -114,10 +115,10 @@ func BenchmarkUncontended(b *testing.B) {
 	})
 }
 
-// BenchmarkBesideRaw is what to compare with the floor by: blocks of raw pairs and
-// of Lock and Unlock in turn, since a round trip on one machine may take 30 us for
-// a second and 130 us for the next. x-raw is the ratio of the medians, and of the
-// tenth percentiles, over the blocks; it takes some 400 to mean something:
+// BenchmarkBesideRaw compares rlock with the floor: blocks of raw pairs and of Lock and
+// Unlock take turns, since a round trip on one machine may take 30 us in one second and 130
+// us in the next. x-raw is the ratio of the medians, and of the tenth percentiles, over the
+// blocks; it takes some 400 blocks to be meaningful:
 //
 //	go test -run - -bench BesideRaw -benchtime 400x ./rlock
 func BenchmarkBesideRaw(b *testing.B) {
@@ -165,7 +166,7 @@ func BenchmarkUncontended64(b *testing.B) {
 	})
 }
 
-// in shares b.N calls out to so many goroutines, each with a function of its own.
+// in distributes b.N calls over the goroutines, each with a function of its own.
 func in(b *testing.B, goroutines int, prepare func(i int) func()) {
 	var all sync.WaitGroup
 	var taken atomic.Int64
@@ -183,9 +184,9 @@ func in(b *testing.B, goroutines int, prepare func(i int) func()) {
 	all.Wait()
 }
 
-// BenchmarkHeld is what needs no network, since this process holds the lock:
-// nested is one more Lock and Unlock by the holder, try the no to another's
-// TryLock.
+// BenchmarkHeld measures calls that need no network, since this process holds the lock:
+// nested is one more Lock and Unlock by the holder, try a TryLock of another owner that
+// fails.
 func BenchmarkHeld(b *testing.B) {
 	option := benchOption(b)
 	b.Run("nested", func(b *testing.B) {
@@ -213,13 +214,13 @@ func BenchmarkHeld(b *testing.B) {
 	})
 }
 
-// BenchmarkHandover is a lock that 100 goroutines of one process pass around:
-// the time is that of one section.
+// BenchmarkHandover passes a lock among 100 goroutines of one process. The time is that of
+// one section.
 func BenchmarkHandover(b *testing.B) {
 	option := benchOption(b)
 	b.Run("100 goroutines", func(b *testing.B) {
 		lock := benchClient(b, option).NewLock(b.Name())
-		inside := 0 // the lock protects it
+		inside := 0 // protected by the lock
 		in(b, 100, func(int) func() {
 			return func() {
 				if err := lock.Lock(context.Background()); err != nil {
@@ -236,9 +237,9 @@ func BenchmarkHandover(b *testing.B) {
 	})
 }
 
-// BenchmarkReaders is a read lock that 64 goroutines of one process share: empty
-// sections, and sections of a millisecond. The time is that of one section divided
-// by those that run at once; commands are all scripts that Redis executes.
+// BenchmarkReaders shares a read lock among 64 goroutines of one process, with empty sections
+// and with sections of a millisecond. The time is that of one section divided by the number
+// of concurrent sections; commands are all scripts that Redis executes.
 func BenchmarkReaders(b *testing.B) {
 	for name, section := range map[string]time.Duration{"empty": 0, "1 ms": time.Millisecond} {
 		b.Run(name, func(b *testing.B) {
@@ -263,9 +264,9 @@ func BenchmarkReaders(b *testing.B) {
 	}
 }
 
-// BenchmarkFencedBesidePlain is what tokens cost: blocks with a Lock and with a
-// FencedLock in turn, as in BenchmarkBesideRaw. alone is Lock and Unlock of a free
-// lock, crowd a lock that 100 goroutines pass around.
+// BenchmarkFencedBesidePlain measures the cost of tokens: blocks with a Lock and with a
+// FencedLock take turns, as in BenchmarkBesideRaw. alone is Lock and Unlock of a free lock,
+// crowd a lock that 100 goroutines pass around.
 //
 //	go test -run - -bench FencedBesidePlain -benchtime 400x ./rlock
 func BenchmarkFencedBesidePlain(b *testing.B) {
@@ -330,7 +331,7 @@ func BenchmarkFairHandOver(b *testing.B) {
 		b.Cleanup(func() { require.NoError(b, client.Close()) })
 		locks[i] = client.NewFairLock(b.Name())
 	}
-	// The lock protects them.
+	// Protected by the lock.
 	var shares [clients]int
 	var freed time.Time
 	var latencies []time.Duration
@@ -379,9 +380,8 @@ func BenchmarkFairHandOver(b *testing.B) {
 	b.ReportMetric(float64(slices.Min(shares[:]))/float64(slices.Max(shares[:])), "min/max-share")
 }
 
-// commands returns how many commands clients have sent to the server: of what a script
-// calls, the server counts each as well, so it is the calls of scripts and all that no
-// script calls.
+// commands returns how many commands clients have sent to the server. The server also counts
+// the commands that a script calls; these are left out.
 func commands(b *testing.B, redis rueidis.Client) (n int64) {
 	stats, err := redis.Do(context.Background(), redis.B().Info().Section("commandstats").Build()).ToString()
 	require.NoError(b, err)

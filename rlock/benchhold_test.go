@@ -17,9 +17,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// BenchmarkHeld100k is what a hundred thousand held locks weigh, and what part of a
-// core it takes to keep them, here and in Redis, without and with Config.Tracking: once
-// round, all are renewed every four seconds, two and a half times as often as with the default
+// BenchmarkHeld100k measures the memory of a hundred thousand held locks and the share of a
+// core that their renewals take, here and in Redis, without and with Config.Tracking. Every
+// lock is renewed once in four seconds, two and a half times as often as with the default
 // lease.
 //
 //	go test -run - -bench Held100k -benchtime 1x ./rlock
@@ -47,7 +47,7 @@ func benchmarkHeld(b *testing.B, tracking bool) {
 				b.Errorf("Lock: %v", err)
 			}
 		})
-		b.ReportMetric(float64(heap()-before-8*locks)/locks, "B/lock") // held is ours
+		b.ReportMetric(float64(heap()-before-8*locks)/locks, "B/lock") // held belongs to the benchmark
 		b.ReportMetric((figure(b, outside, "memory", "used_memory")-redisBefore)/locks, "redis-B/lock")
 		used, redisUsed, began := processorTime(), redisTime(b, outside), time.Now()
 		time.Sleep(lease * 2 / 3)
@@ -99,13 +99,13 @@ func figure(b *testing.B, redis rueidis.Client, section, name string) (n float64
 	return n
 }
 
-// redisTime returns what the server has used.
+// redisTime returns the processor time that the server has used.
 func redisTime(b *testing.B, redis rueidis.Client) time.Duration {
 	seconds := figure(b, redis, "cpu", "used_cpu_user") + figure(b, redis, "cpu", "used_cpu_sys")
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// processorTime returns what the process has used.
+// processorTime returns the processor time that the process has used.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

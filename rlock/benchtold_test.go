@@ -13,9 +13,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// BenchmarkTold is how long after its key was deleted, or after another client has called
-// ForceUnlock, a hold's context ends. The key is deleted by somebody who is no client of
-// rlock; the time runs from before the command is sent.
+// BenchmarkTold measures how soon the context of a hold ends after its key was deleted, or
+// after another client has called ForceUnlock. The key is deleted by a plain Redis client;
+// the time begins before the command is sent.
 //
 //	go test -run - -bench Told -benchtime 500x ./rlock
 func BenchmarkTold(b *testing.B) {
@@ -49,7 +49,7 @@ func BenchmarkTold(b *testing.B) {
 				name := fmt.Sprint("told:", i)
 				hold, err := client.NewLock(name).Acquire(ctx)
 				require.NoError(b, err)
-				time.Sleep(80 * time.Millisecond) // it is tracked
+				time.Sleep(80 * time.Millisecond) // until Redis tracks the key
 				begin := time.Now()
 				require.NoError(b, c.lose(name))
 				<-hold.Done()

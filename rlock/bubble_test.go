@@ -27,7 +27,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// key is the name of the lock in tests that need but one, channel its channel.
+// key is the name of the lock in tests that need only one, channel its channel.
 const (
 	key     = "orders:42"
 	channel = "redisson_lock__channel:{orders:42}"
@@ -36,30 +36,30 @@ const (
 // A world is an embedded server with its clock, in a bubble of virtual time.
 type world struct {
 	*miniredis.Miniredis
-	redis *inmemory.Server // that Miniredis is in
+	redis *inmemory.Server // the server around Miniredis
 	t     *testing.T
-	// ctx is what every call that may block is made with: it ends after a virtual
-	// day, so that a hang fails at once. In a bubble in which something ticks, a
-	// deadlock would otherwise go unnoticed.
+	// ctx is the context of every call that may block: it ends after a virtual day, so that a
+	// hang fails at once. In a bubble with a ticker synctest does not find a deadlock.
 	ctx context.Context
 }
 
-// A party is one client with a network of its own, and what it has logged.
+// A party is one client with a network and a log of its own.
 type party struct {
 	*rlock.Client
 	net *network.Network
 	log *journal
 }
 
-// bubble runs a test in virtual time, beside other tests, which do not change its clock.
+// bubble runs a test in virtual time, in parallel with other tests, which have clocks of
+// their own.
 func bubble(t *testing.T, run func(t *testing.T, w *world)) {
 	t.Helper()
 	t.Parallel()
 	bubbleAlone(t, run)
 }
 
-// bubbleAlone is bubble for tests that look at what all tests share, as the number of
-// goroutines, and for several bubbles one after the other.
+// bubbleAlone is bubble for tests that look at state of the whole process, such as the number
+// of goroutines, and for several bubbles one after the other.
 func bubbleAlone(t *testing.T, run func(t *testing.T, w *world)) {
 	t.Helper()
 	redistest.WithoutServer(t)
@@ -106,13 +106,13 @@ func newParty(t *testing.T, dial func() (net.Conn, error), changes ...func(*rloc
 	p.Client, err = rlock.New(config)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		_ = p.Client.Close() // who wants to know closes it before
+		_ = p.Client.Close() // a test that needs the error closes it before
 		p.net.Close()
 	})
 	return p
 }
 
-// outsider returns a connection to the server for what no lock client does.
+// outsider returns a connection to the server for commands that no lock client sends.
 func (w *world) outsider() rueidis.Client {
 	client, err := rueidis.NewClient(w.redis.Options())
 	require.NoError(w.t, err)
@@ -124,7 +124,7 @@ func (w *world) outsider() rueidis.Client {
 // Each client that has held a lock is subscribed to its own.
 const ownChannels = "rlock_turn:client:"
 
-// lockChannels returns the channels of locks that somebody is subscribed to.
+// lockChannels returns the channels of locks that have subscribers.
 func lockChannels(redis *miniredis.Miniredis) []string {
 	return ofLocks(redis.PubSubChannels("*"))
 }
@@ -147,7 +147,7 @@ func (w *world) caller() context.Context {
 	return rlock.WithOwner(w.ctx, rlock.NewOwner())
 }
 
-// ttl returns what is left of the key's time in Redis: 0 if there is no key.
+// ttl returns the remaining time of the key in Redis: 0 if there is no key.
 func (w *world) ttl(key string) time.Duration {
 	if !w.Exists(key) {
 		return 0
@@ -155,11 +155,11 @@ func (w *world) ttl(key string) time.Duration {
 	return w.TTL(key)
 }
 
-// answer makes the server answer a command, whose name is in lower case, with an error where
-// reply returns one.
+// answer makes the server answer a command, whose name is in lower case, with the error that
+// reply returns, if any.
 func (w *world) answer(reply func(command string, args ...string) string) { w.redis.Refuse(reply) }
 
-// answerScripts answers every script with an error, "" executes them again.
+// answerScripts answers every script with an error; "" executes them again.
 func (w *world) answerScripts(text string) {
 	w.answer(func(command string, _ ...string) string {
 		if strings.HasPrefix(command, "eval") {
@@ -211,8 +211,8 @@ func (p *party) acquires() (sent []network.Frame) {
 	return sent
 }
 
-// isScript reports whether the frame calls the script of any kind of lock by which
-// something is acquired, mirrored or released.
+// isScript reports whether the frame calls the acquire, mirror or release script of any kind
+// of lock.
 func isScript(f network.Frame, kind string) bool {
 	if !f.Is("EVALSHA") && !f.Is("EVAL") || len(f.Args) < 2 {
 		return false
@@ -250,7 +250,7 @@ func membersOf(f network.Frame) (leave, join int) {
 	return leave, join
 }
 
-// scriptFiles has the name of each script by its hash.
+// scriptFiles maps the hash of each script to its name.
 var scriptFiles = sync.OnceValue(func() map[string]string {
 	files, texts := map[string]string{}, map[string]string{}
 	entries, err := os.ReadDir("internal/wire/scripts")
@@ -287,25 +287,25 @@ func scripts(n int, fate network.Fate, stage network.Stage, kind string) network
 	}
 }
 
-// start runs a call in a goroutine of its own and returns where its result comes.
+// start runs a call in a goroutine of its own and returns the channel of its result.
 func start(call func() error) <-chan error {
 	result := make(chan error, 1)
 	go func() { result <- call() }()
 	return result
 }
 
-// pending reports whether a call has no result once the bubble is at rest.
+// pending reports whether a call has no result once every goroutine of the bubble waits.
 func pending(result <-chan error) bool {
 	synctest.Wait()
 	return len(result) == 0
 }
 
-// eventually has the bubble's clock go on until the condition is met.
+// eventually lets the bubble's clock advance until the condition is met.
 func (w *world) eventually(met func() bool, message string) {
 	w.t.Helper()
 	for begin := time.Now(); !met(); time.Sleep(time.Millisecond) {
 		if time.Since(begin) > time.Hour {
-			require.FailNow(w.t, "never came true: "+message)
+			require.FailNow(w.t, "the condition was never met: "+message)
 		}
 	}
 }
@@ -319,10 +319,10 @@ func within(t *testing.T, atLeast, atMost time.Duration, call func()) {
 	assert.LessOrEqual(t, time.Since(begin), atMost)
 }
 
-// quiet is a log that nobody reads.
+// quiet discards the log.
 var quiet = slog.New(slog.DiscardHandler)
 
-// A journal is a log that may be written to and read at once.
+// A journal is a log that may be written and read concurrently.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -14,8 +14,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A context that ends, at every step of the way of a blocking lock. What each
-// test ends with: nothing is held that nobody was told of.
+// A context that ends, at every step of a blocking lock. Each test ends with no lock held
+// without a holder.
 
 func TestAContextThatHasEndedAlreadySendsNothing(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
@@ -41,7 +41,7 @@ func TestUnlockDoesNotEndWithItsContext(t *testing.T) {
 		hold, err := lock.Acquire(ctx)
 		require.NoError(t, err)
 		cancel()
-		assert.True(t, hold.Valid(), "the time to wait for a lock is not the time to hold it")
+		assert.True(t, hold.Valid(), "the time to wait is not the lease")
 		require.NoError(t, hold.Release(ctx))
 		require.NoError(t, lock.Unlock(ctx))
 		w.settle()
@@ -59,7 +59,7 @@ func TestAWaiterThatLeavesTheLocalQueuePassesTheWakeOn(t *testing.T) {
 			ctx, cancel := context.WithCancel(w.caller())
 			left = append(left, start(func() error {
 				err := lock.rival.Lock(ctx)
-				if err == nil { // the grant was first
+				if err == nil { // granted before it was cancelled
 					err = lock.rival.Unlock(ctx)
 				}
 				return err
@@ -71,10 +71,10 @@ func TestAWaiterThatLeavesTheLocalQueuePassesTheWakeOn(t *testing.T) {
 		stays := start(func() error { return lock.rival.Lock(them) })
 		synctest.Wait()
 		leaving[1]()
-		require.ErrorIs(t, <-left[1], context.Canceled, "at once, from the middle")
+		require.ErrorIs(t, <-left[1], context.Canceled, "a waiter in the middle of the queue leaves at once")
 		leaving[0]()
 		leaving[2]()
-		require.NoError(t, lock.Unlock(me), "while both are on their way out")
+		require.NoError(t, lock.Unlock(me), "both waiters are leaving")
 		within(t, 0, 0, func() { require.NoError(t, <-stays) })
 		require.NoError(t, lock.rival.Unlock(them))
 		<-left[0]
@@ -84,7 +84,7 @@ func TestAWaiterThatLeavesTheLocalQueuePassesTheWakeOn(t *testing.T) {
 	})
 }
 
-// The reply is held; the caller leaves at once, with its context's error.
+// The reply is held back; the caller leaves at once, with its context's error.
 func TestALockThatIsGrantedToNobodyIsFreed(t *testing.T) {
 	for name, stage := range map[string]network.Stage{"the request is held": network.Request, "the reply is held": network.Reply} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestALockThatIsGrantedToNobodyIsFreed(t *testing.T) {
 				require.NoError(t, other.NewLock(key).Unlock(them))
 				time.Sleep(time.Minute)
 				assert.Empty(t, w.Keys())
-				assert.Empty(t, p.mirrors(), "nothing renews it")
+				assert.Empty(t, p.mirrors(), "the lock is renewed")
 			})
 		})
 	}
@@ -140,8 +140,8 @@ func TestALockThatIsGrantedToNobodyIsTheNextLocalWaiters(t *testing.T) {
 	})
 }
 
-// The connection that the acquire went out on is given up as dead, and another is
-// used, before what was held in it arrives at last.
+// The connection of the acquire is given up as dead, and another one is used, before the
+// delayed acquire arrives.
 func TestAnAcquireThatArrivesFromADeadConnectionIsFreed(t *testing.T) {
 	for name, leave := range map[string]bool{"its caller waits on": false, "its caller has left": true} {
 		t.Run(name, func(t *testing.T) {
@@ -156,11 +156,11 @@ func TestAnAcquireThatArrivesFromADeadConnectionIsFreed(t *testing.T) {
 				p.net.Rule(network.Silence)
 				result := start(func() error { return lock.Lock(ctx) })
 				require.True(t, pending(result))
-				p.net.Rule(nil) // new connections are good ones
+				p.net.Rule(nil) // new connections work
 				if leave {
 					cancel()
 				}
-				time.Sleep(5 * time.Second) // the pings have found out
+				time.Sleep(5 * time.Second) // until the pings fail
 				p.net.Deliver()
 				err := <-result
 				if leave {
@@ -189,20 +189,20 @@ func TestOneAttemptThatArrivesFromADeadConnectionIsFreed(t *testing.T) {
 		p.net.Rule(network.Silence)
 		result := start(func() error { _, err := lock.TryLock(me); return err })
 		require.True(t, pending(result))
-		p.net.Rule(nil) // new connections are good ones
-		require.Error(t, <-result, "the pings have found out")
+		p.net.Rule(nil) // new connections work
+		require.Error(t, <-result, "until the pings fail")
 		time.Sleep(time.Second)
 		p.net.Deliver()
 		synctest.Wait()
-		require.NotEmpty(t, w.Keys(), "it is executed now")
+		require.NotEmpty(t, w.Keys(), "the late acquire is executed")
 		them := w.caller()
 		within(t, 0, 10*time.Second, func() { require.NoError(t, other.NewLock(key).Lock(them)) })
 		require.NoError(t, other.NewLock(key).Unlock(them))
 	})
 }
 
-// As before, but of what was held only the acquire arrives: the release behind it
-// is lost, and the one that was sent again over a new connection came too early.
+// As before, but only the acquire arrives late: the release behind it is lost, and the
+// repeated one came over a new connection, too early.
 func TestAnAcquireThatArrivesWithoutItsReleaseIsFreed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, other := w.client(), w.client()
@@ -219,7 +219,7 @@ func TestAnAcquireThatArrivesWithoutItsReleaseIsFreed(t *testing.T) {
 		synctest.Wait()
 		p.net.Rule(nil)
 		sent := len(p.releases())
-		w.eventually(func() bool { return len(p.releases()) > sent }, "released over a new connection")
+		w.eventually(func() bool { return len(p.releases()) > sent }, "the release is sent over a new connection")
 		synctest.Wait()
 		p.net.Rule(scripts(1, network.Cut, network.Request, "released"))
 		p.net.Deliver()
@@ -297,13 +297,13 @@ func TestATimeToWaitThatIsUpIsNoError(t *testing.T) {
 		ctx, cancel := context.WithTimeout(w.caller(), time.Second)
 		defer cancel()
 		_, err = p.lock(key).rival.TryLockFor(ctx, time.Minute, 0)
-		require.ErrorIs(t, err, context.DeadlineExceeded, "its own context's end is one")
+		require.ErrorIs(t, err, context.DeadlineExceeded, "the end of the caller's own context is an error")
 		require.NoError(t, other.lock(key).Unlock(me))
 	})
 }
 
-// Callers come and go in a storm, over a network that is slow now and then. Who is
-// told that it holds the lock holds it alone, and at the end nothing is left.
+// Callers come and go at random, over a network that is slow now and then. A caller whose
+// acquire succeeds holds the lock exclusively, and at the end nothing is left.
 func TestAStormOfCancelledCallersLeavesNothingBehind(t *testing.T) {
 	eachExclusiveVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		counter := newCounter(t)
@@ -313,7 +313,7 @@ func TestAStormOfCancelledCallersLeavesNothingBehind(t *testing.T) {
 			p := w.process(func(c *rlock.Config) { c.Lease = 10 * time.Second })
 			random := rand.New(rand.NewPCG(seed, 0))
 			p.networks(func(n *network.Network) {
-				luck := rand.New(rand.NewPCG(seed, random.Uint64())) // the rules of two networks are asked at once
+				luck := rand.New(rand.NewPCG(seed, random.Uint64())) // the rules of two networks run concurrently
 				n.Rule(func(network.Frame) network.Fate {
 					if luck.IntN(10) == 0 {
 						return network.Hold
@@ -346,7 +346,7 @@ func TestAStormOfCancelledCallersLeavesNothingBehind(t *testing.T) {
 						ctx, cancel := context.WithTimeout(owner, d)
 						if err := lock.Lock(ctx); err == nil {
 							counter.enter(time.Millisecond)
-							granted++ // as the counter: only the lock protects it
+							granted++ // protected by the lock, as the counter
 							if err := lock.Unlock(ctx); err != nil {
 								cancel()
 								return err
@@ -374,12 +374,12 @@ func TestAStormOfCancelledCallersLeavesNothingBehind(t *testing.T) {
 		assert.Equal(t, granted, counter.n)
 		assert.Greater(t, granted, 50)
 		time.Sleep(time.Second)
-		assert.Empty(t, w.keys(), "long before a lease could have ended")
+		assert.Empty(t, w.keys(), "keys are left long before a lease could have ended")
 	})
 }
 
-// Those who come while another's command opens the connection wait for that in
-// rueidis, whose wait knows no context.
+// Callers that come while another call opens the connection wait for it in rueidis, in a wait
+// that ignores the context.
 func TestACallerMayLeaveWhileAnotherConnects(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
@@ -413,10 +413,10 @@ func TestAnAttemptAfterACancelledLockGetsALockThatNobodyHas(t *testing.T) {
 	const roundTrip = 10 * time.Millisecond
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		if w.kind.servers > 0 || w.kind.keys != nil {
-			t.Skip("the parts that it got are released in the background, and held until then")
+			t.Skip("its parts are released in the background, and held until then")
 		}
 		if w.kind.many {
-			t.Skip("an attempt waits for no other owner's undo")
+			t.Skip("a single attempt does not wait for the release of a cancelled one")
 		}
 		p := w.process()
 		lock := p.lock(key)
@@ -428,7 +428,7 @@ func TestAnAttemptAfterACancelledLockGetsALockThatNobodyHas(t *testing.T) {
 			leaves := start(func() error { return lock.Lock(ctx) })
 			time.Sleep(after)
 			cancel()
-			if err := <-leaves; err == nil { // the grant was first
+			if err := <-leaves; err == nil { // granted before it was cancelled
 				require.NoError(t, lock.Unlock(ctx))
 				continue
 			}
@@ -475,7 +475,7 @@ func TestAnAttemptAfterACancelledLockEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// A RedLock would otherwise wait for its silent servers before it goes to one that answers.
+// A RedLock would otherwise wait for its silent servers before it asks one that answers.
 func TestAnAttemptDoesNotWaitForAServerThatHasBeenSilentForLong(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.cancelledAtASilentServer()

@@ -15,7 +15,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// clientNames returns the names of the connections, but for those without.
+// clientNames returns the names of the connections, without those that have none.
 func (s *site) clientNames() (names []string) {
 	s.t.Helper()
 	list, err := s.outside.Do(s.ctx, s.outside.B().Arbitrary("CLIENT", "LIST").Build()).ToString()
@@ -49,11 +49,11 @@ func TestAClientHasNoNameIfTheConfigSaysSoAndTheNameThatItSays(t *testing.T) {
 	i, err := named.Inspect(s.ctx, key)
 	require.NoError(t, err)
 	require.NoError(t, i.Unresolved)
-	assert.Nil(t, i.Holders[0].Process, "the name does not tell")
+	assert.Nil(t, i.Holders[0].Process, "the name does not identify a process")
 	require.NoError(t, named.NewLock(key).Unlock(s.ctx))
 }
 
-// In RESP2 the name is set by a command of its own, which needs a right.
+// In RESP2 a separate command sets the name, and it needs a right.
 func TestAClientThatMayNotNameItselfWorksWithoutAName(t *testing.T) {
 	t.Parallel()
 	s := at(t, redistest.Standalone(t))

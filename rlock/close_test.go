@@ -16,8 +16,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// That Close leaves no goroutine behind is checked by each bubble of this package:
-// one that does not end fails its test.
+// Each bubble of this package checks that Close leaves no goroutine behind: one that does not
+// end fails its test.
 
 func TestCloseReleasesWhatIsHeld(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
@@ -150,8 +150,8 @@ func TestCloseWithRedisOutOfReachSaysSoInTime(t *testing.T) {
 				within(t, 3*time.Second, 6*time.Second, func() { require.ErrorIs(t, p.Close(), rlock.ErrUnconfirmed) })
 				require.ErrorIs(t, <-waits, rlock.ErrClosed)
 				sent := len(p.net.Sent(""))
-				require.NoError(t, other.NewLock(key).Lock(them), "when its lease has ended")
-				assert.Len(t, p.net.Sent(""), sent, "nothing is sent after Close")
+				require.NoError(t, other.NewLock(key).Lock(them), "its lease has ended")
+				assert.Len(t, p.net.Sent(""), sent, "commands were sent after Close")
 				require.NoError(t, other.NewLock(key).Unlock(them))
 			})
 		})
@@ -162,14 +162,14 @@ func TestWhoGivesAServerLongerToAnswerWaitsLonger(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(func(c *rlock.Config) { c.Redis.ConnWriteTimeout = 12 * time.Second }), w.caller()
 		one, two := p.NewLock("one"), p.NewLock("two")
-		require.NoError(t, one.Lock(me)) // and the scripts are known
+		require.NoError(t, one.Lock(me)) // the scripts are known
 		require.NoError(t, one.Unlock(me))
 		require.NoError(t, one.Lock(me))
 		require.NoError(t, two.Lock(me))
-		synctest.Wait() // the client has subscribed to its own channel: a connection that fails has all locks verified
+		synctest.Wait() // the client has subscribed to its own channel: a connection that fails makes it verify all locks
 		p.net.SetRoundTrip(8 * time.Second)
 		within(t, 8*time.Second, 8*time.Second, func() { require.NoError(t, one.Unlock(me)) })
-		within(t, 8*time.Second, 10*time.Second, func() { require.NoError(t, p.Close()) }) // rueidis gives each of two connections a second
+		within(t, 8*time.Second, 10*time.Second, func() { require.NoError(t, p.Close()) }) // rueidis allows each of two connections a second
 		assert.Empty(t, w.Keys())
 	})
 }
@@ -187,7 +187,7 @@ func TestCloseWithNothingHeldDoesNotWaitForAServerThatIsAway(t *testing.T) {
 
 func TestAnAcquireThatIsInFlightWhenTheClientIsClosedIsGivenBack(t *testing.T) {
 	for name, stage := range map[string]network.Stage{"the request": network.Request, "the reply": network.Reply} {
-		for kind, cancels := range map[string]bool{"a context that may end": true, "one that never does": false} {
+		for kind, cancels := range map[string]bool{"a context that may end": true, "a context that never ends": false} {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				bubble(t, func(t *testing.T, w *world) {
 					p := w.client()
@@ -239,8 +239,8 @@ func TestClientsThatAreClosedInTheMiddleOfEverythingLeaveNothingBehind(t *testin
 				}
 			}
 			time.Sleep(time.Duration(round) * 700 * time.Microsecond)
-			if round == rounds-1 { // those who share the votes at first need longer
-				w.eventually(func() bool { return sections.Load() > 0 }, "anybody has the lock")
+			if round == rounds-1 { // clients that split the votes at first need longer
+				w.eventually(func() bool { return sections.Load() > 0 }, "a client gets the lock")
 			}
 			require.NoError(t, here.Close())
 			time.Sleep(time.Duration(round) * 700 * time.Microsecond)
@@ -286,10 +286,10 @@ func TestWithASharedClientCloseIsBoundedTooWhenTheServerIsSilent(t *testing.T) {
 		me := w.caller()
 		result := start(func() error { return client.NewLock(key).Lock(me) })
 		require.True(t, pending(result))
-		// Without AlwaysPipelining a lone command of rueidis, here the last try of
-		// the release, ends with its own deadline and not when it is cancelled.
+		// Without AlwaysPipelining a single command of rueidis, here the last try of the
+		// release, ends at its own deadline and not when it is cancelled.
 		within(t, 3*time.Second, 7*time.Second, func() { require.ErrorIs(t, client.Close(), rlock.ErrUnconfirmed) })
-		// An acquire in flight ends as soon as the shared client gives it up.
+		// An acquire in flight ends as soon as the shared client drops it.
 		require.ErrorIs(t, <-result, rlock.ErrClosed)
 	})
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// sharing returns a client of the world's server that shares a rueidis client, and the
-// network between them. The changes are made to the options of that client.
+// sharing returns a lock client that shares a rueidis client of the world's server, and the
+// network between them. The changes are made to the options of the rueidis client.
 func (w *world) sharing(changes ...func(*rueidis.ClientOption)) (*rlock.Client, rueidis.Client, *network.Network) {
 	w.t.Helper()
 	n := network.New(w.Dial)
@@ -41,7 +41,7 @@ func (w *world) sharing(changes ...func(*rueidis.ClientOption)) (*rlock.Client, 
 	return client, shared, n
 }
 
-// connections are the ways in which a client of locks may be connected.
+// connections are the ways in which a lock client may be connected.
 var connections = map[string]func(w *world) (*rlock.Client, *network.Network){
 	"of its own": func(w *world) (*rlock.Client, *network.Network) {
 		p := w.client()
@@ -61,8 +61,8 @@ var connections = map[string]func(w *world) (*rlock.Client, *network.Network){
 	},
 }
 
-// A caller leaves while its acquire is in flight, of which the client is told by Redis
-// whether it was executed. So Close has nothing to warn of.
+// A caller leaves while its acquire is in flight. Redis tells the client whether it was
+// executed, so Close has nothing to warn of.
 func TestCloseIsConfirmedAlthoughCallersHaveLeft(t *testing.T) {
 	for name, connect := range connections {
 		for kind, newLock := range map[string]func(*rlock.Client) locker{
@@ -112,7 +112,7 @@ func TestCloseIsConfirmedAlthoughCallersHaveLeft(t *testing.T) {
 	}
 }
 
-// ours returns how many goroutines there are that this package has started.
+// ours returns how many goroutines this package has started.
 func ours() (n int) {
 	buffer := make([]byte, 64<<20)
 	stacks := string(buffer[:runtime.Stack(buffer, true)])
@@ -191,7 +191,7 @@ func TestALockEndsWithTheSharedClientThatWasClosedFirst(t *testing.T) {
 	})
 }
 
-// A caller's command opens the connection that others wait for.
+// Other callers wait for the connection that one caller's command opens.
 func TestACallerWhoLeavesWhileItConnectsFailsNobodyElse(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()

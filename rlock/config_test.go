@@ -71,7 +71,7 @@ func TestTheFieldsOfAClientBeginWithItsIDAndNoTwoClientsShareOne(t *testing.T) {
 	assert.NotEqual(t, one.ID(), two.ID())
 	for _, client := range []*rlock.Client{one, two} {
 		require.NoError(t, client.NewLock(key).Lock(s.ctx))
-		s.awaitHash(client, goroutineID(), "1") // looks at the ID
+		s.awaitHash(client, goroutineID(), "1") // compares the ID
 		require.NoError(t, client.NewLock(key).Unlock(s.ctx))
 	}
 }

@@ -24,23 +24,23 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A fakeServer answers each command with what reply returns, as it goes over the wire.
-// It is for servers that no machine has at hand.
+// A fakeServer answers each command with the result of reply, as it goes over the wire. It
+// stands for servers that no machine has at hand.
 type fakeServer struct {
 	reply    func(command string) string // the words of the command, with a space between
-	greeting string                      // is sent in place of all answers, before the server hangs up
+	greeting string                      // sent in place of all answers, before the server closes the connection
 
 	mu       sync.Mutex // protects commands
 	commands []string
 }
 
-// hello is the answer to HELLO of a server of that version, which is in that mode.
+// hello is the answer to HELLO of a server of that version, in that mode.
 func hello(version, mode string) string {
 	return fmt.Sprintf("%%4\r\n+server\r\n+redis\r\n+version\r\n+%s\r\n+proto\r\n:3\r\n+mode\r\n+%s\r\n", version, mode)
 }
 
-// aside runs a test in virtual time, and outlasts what rueidis leaves asleep when a
-// connection to what it took for a Cluster has ended.
+// aside runs a test in virtual time, and waits for the goroutine that rueidis leaves asleep
+// when a connection to a supposed Cluster has ended.
 func aside(t *testing.T, run func(t *testing.T)) {
 	t.Helper()
 	redistest.WithoutServer(t)
@@ -50,7 +50,7 @@ func aside(t *testing.T, run func(t *testing.T)) {
 	})
 }
 
-// option connects with the server over pipes, so that it may be used in a bubble.
+// option connects to the server over pipes, so that it may be used in a bubble.
 func (f *fakeServer) option() rueidis.ClientOption {
 	return rueidis.ClientOption{
 		InitAddress:  []string{"127.0.0.1:6379"},
@@ -69,11 +69,11 @@ func (f *fakeServer) serve(conn net.Conn) {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	if f.greeting != "" {
-		_, _ = in.Peek(1) // a pipe's writer waits until it is read
+		_, _ = in.Peek(1) // the writer of a pipe waits until it is read
 		_, _ = io.WriteString(conn, f.greeting)
 		return
 	}
-	answers := make(chan string, 1000) // so that a client may write before it reads
+	answers := make(chan string, 1000) // a client may write before it reads
 	defer close(answers)
 	go func() {
 		for answer := range answers {
@@ -130,7 +130,7 @@ func (f *fakeServer) all() []string {
 	return slices.Clone(f.commands)
 }
 
-// noCluster is what a single server says when it is asked for slots.
+// noCluster is the answer of a single server to a query for slots.
 const noCluster = "-ERR This instance has cluster support disabled\r\n"
 
 func TestNewSaysWhyItCannotConnectAndWhatToDo(t *testing.T) {
@@ -225,7 +225,7 @@ func TestNewWaitsForAServerThatLoadsItsData(t *testing.T) {
 	})
 }
 
-// rueidis takes such a node for a single server, which would never serve most names.
+// rueidis takes such a node for a single server, and would fail for most names.
 func TestAUserWhoMayNotAskForTheSlotsOfAClusterIsToldByNew(t *testing.T) {
 	for version, command := range map[string]string{"7.0.15": "CLUSTER SLOTS", "8.2.3": "CLUSTER SHARDS"} {
 		t.Run(version, func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestAUserWhoMayNotAskForTheSlotsOfAClusterIsToldByNew(t *testing.T) {
 	}
 }
 
-// The user of a single server needs no right to ask for slots.
+// A user of a single server needs no right to ask for slots.
 func TestAUserWhoMayNotAskForSlotsConnectsWithASingleServer(t *testing.T) {
 	aside(t, func(t *testing.T) {
 		f := &fakeServer{reply: func(command string) string {
@@ -269,7 +269,7 @@ func TestAUserWhoMayNotAskForSlotsConnectsWithASingleServer(t *testing.T) {
 	})
 }
 
-// Such a Cluster shows no nodes to ask. Its answer is for as long as the client lives.
+// Such a Cluster shows no nodes to ask. The answer holds for the life of the client.
 func TestAClusterWhoseSlotsAreNotAssignedYetIsAskedForItsPubSub(t *testing.T) {
 	for version, answers := range map[string]struct {
 		counts  string // PUBSUB SHARDNUMSUB
@@ -292,7 +292,7 @@ func TestAClusterWhoseSlotsAreNotAssignedYetIsAskedForItsPubSub(t *testing.T) {
 						return "*0\r\n"
 					case strings.HasPrefix(command, "PUBSUB SHARDNUMSUB"):
 						return answers.counts
-					case strings.HasSuffix(command, " x"): // the mode, with which a release ends
+					case strings.HasSuffix(command, " x"): // a release ends with the mode
 						return ":1\r\n"
 					}
 					return "_\r\n" // acquired
@@ -320,7 +320,7 @@ func TestAClusterWhoseSlotsAreNotAssignedYetIsAskedForItsPubSub(t *testing.T) {
 	}
 }
 
-// On a real server the words are its own.
+// The same with the words of a real server.
 func TestAUserOfAClusterWithOneAddressNeedsTheRightToAskForItsNodes(t *testing.T) {
 	t.Parallel()
 	s := at(t, calm(redistest.Cluster(t)))

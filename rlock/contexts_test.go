@@ -13,7 +13,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// New and Close for callers that may leave.
+// New and Close with a context that ends.
 
 func TestNewContextReturnsWhenItsContextEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -62,6 +62,6 @@ func TestCloseContextReturnsWhenItsContextEnds(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		})
 		require.ErrorIs(t, hold.Err(), rlock.ErrClosed)
-		time.Sleep(time.Minute) // until the connections are given up
+		time.Sleep(time.Minute) // until the connections are closed
 	})
 }

@@ -16,10 +16,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
 
-// A server that is silent while thousands of calls want something of it.
+// A server is silent while thousands of calls need it.
 
-// callers starts so many calls, each with a number of its own, and returns what ends
-// them.
+// callers starts size calls, each with a number, and returns the function that ends them.
 func callers(t *testing.T, ctx context.Context, size int, call func(ctx context.Context, i int) error) (disperse func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
@@ -137,8 +136,8 @@ func TestALookOutlivesAConnectionThatEnds(t *testing.T) {
 	})
 }
 
-// An acquisition asks the silent server too, and what it leaves behind ends with the hold.
-// But once the server has answered nobody for a while, locks of other names do not ask it.
+// An acquisition asks the silent server too, and its goroutines end with the hold. But once
+// the server has been silent for a while, locks of other names do not ask it.
 func TestARedLockWithASilentServerLeavesABoundedNumberOfGoroutines(t *testing.T) {
 	manyCommands(t)
 	bubbleAlone(t, func(t *testing.T, w *world) {

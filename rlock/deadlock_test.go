@@ -18,8 +18,9 @@ const (
 	ownSaid      = "rlock: a call waits for a lock that its own goroutine holds"
 )
 
-// tangle has one owner for each step: it takes the first lock, and once all have theirs it
-// waits for the second until ctx ends. It returns when all wait, with the results to come.
+// tangle has one owner for each step: it takes the first lock, and once every owner has its
+// first lock it waits for the second until ctx ends. It returns when all wait, with the
+// channel of the results.
 func tangle(t *testing.T, ctx context.Context, steps ...[2]*rlock.Lock) <-chan error {
 	t.Helper()
 	results := make(chan error, len(steps))
@@ -61,22 +62,22 @@ func TestADeadlockInsideAProcessIsLoggedOnce(t *testing.T) {
 		for _, said := range []string{".lock=plain", ".lock=fair", ".lock=pair", ".lock=fenced", "4.holder_place=", "deadlock_test.go"} {
 			assert.Equal(t, 1, p.log.count(said), "%q is in the one line", said)
 		}
-		assert.Zero(t, p.log.count("5.lock"), "nobody else is a part of it")
+		assert.Zero(t, p.log.count("5.lock"), "no other owner is part of the deadlock")
 
-		// A later search finds it again, and it is told no more.
+		// A later search finds the same deadlock, and does not log it again.
 		late := start(func() error { return p.NewLock("fair").Lock(rlock.WithOwner(ctx, rlock.NewOwner())) })
 		later := start(func() error { _, err := p.NewLock("plain").TryLockFor(w.caller(), time.Minute, 0); return err })
 		time.Sleep(2 * time.Minute)
 		assert.Equal(t, 1, p.log.count(deadlockSaid))
 		cancel()
 		for range 4 {
-			<-results // one that is granted its lock when another gives up has no error
+			<-results // an owner that gets its lock because another gave up has no error
 		}
 		<-bystander
 		<-late
 		require.NoError(t, <-later)
 
-		// The same owners may do it again, and that is another one.
+		// When the same owners deadlock again, that is a new deadlock.
 		ctx, cancel = context.WithCancel(w.ctx)
 		defer cancel()
 		results = tangle(t, ctx, [2]*rlock.Lock{p.NewLock("a"), p.NewLock("b")}, [2]*rlock.Lock{p.NewLock("b"), p.NewLock("a")})
@@ -88,7 +89,7 @@ func TestADeadlockInsideAProcessIsLoggedOnce(t *testing.T) {
 	})
 }
 
-// Each handle is an owner of its own: what they have in common is the goroutine.
+// Each handle is an owner of its own; the goroutine is common to them.
 func TestADeadlockOfGoroutinesThatHoldHandlesIsLogged(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client(withPlaces)
@@ -121,7 +122,7 @@ func TestADeadlockOfGoroutinesThatHoldHandlesIsLogged(t *testing.T) {
 	})
 }
 
-// The parts of a lock over several are taken one after the other, and each keeps others out.
+// The parts of a compound lock are taken one after the other, and each excludes other owners.
 func TestADeadlockWithAPartOfALockOverSeveralIsLogged(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
@@ -140,7 +141,7 @@ func TestADeadlockWithAPartOfALockOverSeveralIsLogged(t *testing.T) {
 		require.NoError(t, p.NewLock("b").Unlock(mine))
 		require.NoError(t, <-whole)
 
-		// A goroutine that holds the whole with a handle waits for ever for a part.
+		// A goroutine that holds the whole by a handle waits for ever for a part.
 		hold, err := rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b")).Acquire(w.ctx)
 		require.NoError(t, err)
 		ok, err := p.NewLock("b").TryLockFor(w.ctx, 3*time.Second, 0)
@@ -151,7 +152,7 @@ func TestADeadlockWithAPartOfALockOverSeveralIsLogged(t *testing.T) {
 	})
 }
 
-// Owners that take locks in one order wait for long, and never for each other.
+// Owners that take locks in one order wait for long, but never for each other.
 func TestNoDeadlockIsLoggedWhereThereIsNone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
@@ -184,19 +185,19 @@ func TestNoDeadlockIsLoggedWhereThereIsNone(t *testing.T) {
 		for _, result := range results {
 			require.NoError(t, <-result)
 		}
-		// Nor is it one if permits of a semaphore are waited for: any of them will do.
+		// Nor do permits of a semaphore make a deadlock: any permit will do.
 		me := w.caller()
 		require.NoError(t, p.NewSemaphore("permits", 1).Lock(me))
 		ok, err := p.NewSemaphore("permits", 1).TryLockFor(w.caller(), 3*time.Second, 0)
 		require.NoError(t, err)
 		require.False(t, ok)
-		require.Greater(t, p.Stats().WaitTime, time.Minute, "they did wait")
+		require.Greater(t, p.Stats().WaitTime, time.Minute, "they waited")
 		assert.Zero(t, p.log.count(deadlockSaid))
 		assert.Zero(t, p.log.count(ownSaid))
 	})
 }
 
-// A wait that has had deadlocks searched for is told as a long one at its time.
+// A wait that was searched for deadlocks is still logged as a long one.
 func TestAWaitInADeadlockIsLoggedAsALongOneToo(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client(func(c *rlock.Config) { c.LongWait = 7 * time.Second })

@@ -11,7 +11,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Errors say who has the lock, as far as the client knows.
+// Errors name the holder of the lock, as far as the client knows it.
 
 func TestARefusalSaysWhoHasTheLock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -39,7 +39,7 @@ func TestARefusalSaysWhoHasTheLock(t *testing.T) {
 			w.SetTTL(key, time.Hour)
 			assert.Contains(t, refusal(here, wait), "held by 7d9f3b0e-54c4-4f0e-9a3b-2f1c6a5d8e90:1, which is no client of rlock")
 			w.Del(key)
-			time.Sleep(3 * time.Second) // until the tickets that left are gone
+			time.Sleep(3 * time.Second) // until the abandoned tickets are gone
 		}
 	})
 }

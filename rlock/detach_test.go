@@ -26,9 +26,9 @@ func TestADetachedLockStaysUntilItsLeaseEnds(t *testing.T) {
 		require.ErrorIs(t, hold.Detach(w.ctx), rlock.ErrNotHeld)
 		sent := len(here.net.Sent("EVALSHA"))
 		time.Sleep(30 * time.Second)
-		assert.Len(t, here.net.Sent("EVALSHA"), sent, "nothing is sent for it")
+		assert.Len(t, here.net.Sent("EVALSHA"), sent, "commands were sent for the detached lock")
 		require.NoError(t, here.Close())
-		assert.Equal(t, 30*time.Second, w.ttl(key), "Close leaves it")
+		assert.Equal(t, 30*time.Second, w.ttl(key), "Close released it")
 		within(t, 30*time.Second, 32*time.Second, func() { require.NoError(t, there.Lock(w.ctx)) })
 		require.NoError(t, there.Unlock(w.ctx))
 	})
@@ -39,9 +39,9 @@ func TestADetachedLockKeepsItsOwnProcessOut(t *testing.T) {
 		lock, me := w.client().NewLock(key), w.caller()
 		hold, err := lock.Acquire(me, rlock.WithLease(10*time.Second))
 		require.NoError(t, err)
-		waiting := start(func() error { return lock.Lock(me) }) // it nests
+		waiting := start(func() error { return lock.Lock(me) }) // a nested level
 		require.NoError(t, <-waiting)
-		require.ErrorIs(t, hold.Detach(w.ctx), rlock.ErrDetach, "it is held twice")
+		require.ErrorIs(t, hold.Detach(w.ctx), rlock.ErrDetach, "a nested hold")
 		require.NoError(t, lock.Unlock(me))
 		waiting = start(func() error { return lock.Lock(w.ctx) })
 		synctest.Wait()
@@ -67,7 +67,7 @@ func TestOnlyAHoldWithALeaseOfOneLockCanBeDetached(t *testing.T) {
 	})
 }
 
-// A lock that was granted out of the queue has a short lease in Redis at first.
+// A lock that was granted by the queue has a short lease in Redis at first.
 func TestDetachWaitsUntilRedisHasTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, p := w.client().NewLock(key), w.client()
@@ -87,7 +87,7 @@ func TestDetachWaitsUntilRedisHasTheLease(t *testing.T) {
 		gone, cancel := context.WithCancel(w.ctx)
 		cancel()
 		require.ErrorIs(t, hold.Detach(gone), context.Canceled)
-		require.True(t, hold.Valid(), "it is held as before")
+		require.True(t, hold.Valid(), "Detach ended the hold")
 		require.NoError(t, hold.Detach(w.ctx))
 		assert.InDelta(t, time.Minute, w.ttl(key), float64(time.Second))
 	})
@@ -105,7 +105,7 @@ func TestDetachReturnsWhenTheHoldEndsWhileRedisIsSilent(t *testing.T) {
 			hold, err := lock.Acquire(me, rlock.WithLease(10*time.Second))
 			require.NoError(t, err)
 			p.net.Rule(network.Silence)
-			require.NoError(t, lock.Unlock(me)) // the minute is to be taken back, which nobody confirms
+			require.NoError(t, lock.Unlock(me)) // the lease of a minute is to be shortened, which Redis does not confirm
 			detached := start(func() error { return hold.Detach(w.ctx) })
 			require.True(t, pending(detached), name)
 			end(p, hold)

@@ -17,13 +17,13 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A loner is a client whose direct connection has a network of its own. All others use the
-// party's.
+// A loner is a client whose direct connection has a network of its own. All other connections
+// use the party's.
 type loner struct {
 	*party
 	direct *network.Network
 	w      *world
-	// apart says that the connections opened from now on are direct.
+	// apart marks the connections that are opened from now on as direct.
 	apart atomic.Bool
 }
 
@@ -47,8 +47,8 @@ func (w *world) loner(changes ...func(*rlock.Config)) *loner {
 	return l
 }
 
-// pairs locks and unlocks so many times, and returns how many of the commands were sent
-// directly, and how many through the pipeline.
+// pairs locks and unlocks n times, and returns how many commands were sent directly, and how
+// many through the pipeline.
 func (l *loner) pairs(n int) (direct, pipelined int) {
 	l.w.t.Helper()
 	me := rlock.WithOwner(context.Background(), rlock.NewOwner())
@@ -68,7 +68,7 @@ func (l *loner) requireDirect() {
 	require.Equal(l.w.t, []int{2, 0}, []int{direct, pipelined}, "commands sent directly, and pipelined")
 }
 
-// requirePipelined checks that it is not.
+// requirePipelined checks that a pair of commands is sent through the pipeline.
 func (l *loner) requirePipelined() {
 	l.w.t.Helper()
 	direct, pipelined := l.pairs(1)
@@ -86,9 +86,9 @@ func TestALoneCallerIsServedDirectly(t *testing.T) {
 		other := w.client()
 		ok, err := other.NewLock(key).TryLock(w.caller())
 		require.NoError(t, err)
-		assert.False(t, ok, "it excludes others")
+		assert.False(t, ok, "the lock excludes other owners")
 		time.Sleep(5 * time.Minute)
-		assert.True(t, lock.IsHeld(me), "it is renewed")
+		assert.True(t, lock.IsHeld(me), "the lock is not renewed")
 		require.NoError(t, lock.Unlock(me))
 		assert.Empty(t, w.Keys())
 	})
@@ -101,15 +101,15 @@ func TestCallersThatMeetShareThePipeline(t *testing.T) {
 		one, two := p.NewLock("one"), p.NewLock("two")
 		me, them := w.caller(), w.caller()
 		first := start(func() error { return one.Lock(me) })
-		require.True(t, pending(first), "it has the direct connection")
+		require.True(t, pending(first), "the first caller uses the direct connection")
 		within(t, 0, 0, func() {
-			require.NoError(t, two.Lock(them), "nobody waits for the direct connection")
+			require.NoError(t, two.Lock(them), "a caller waited for the direct connection")
 			require.NoError(t, two.Unlock(them))
 		})
 		p.direct.Heal()
 		require.NoError(t, <-first)
 		require.NoError(t, one.Unlock(me))
-		p.requirePipelined() // those who met go on sharing it for a while
+		p.requirePipelined() // after concurrent calls the client uses the pipeline for a while
 		p.pairs(8)
 		p.requireDirect()
 	})
@@ -130,7 +130,7 @@ func TestADirectCallThatIsCancelledReturnsAtOnce(t *testing.T) {
 				})
 				time.Sleep(time.Second)
 				assert.Zero(t, scriptsOf(p.net, "released")-scriptsOf(p.net, "acquired"),
-					"the release waits for the answer to the acquire, which may be executed yet")
+					"the release waits for the answer to the acquire, which may still be executed")
 				p.direct.Heal()
 				them := w.caller()
 				within(t, 0, 100*time.Millisecond, func() { require.NoError(t, other.NewLock(key).Lock(them)) })
@@ -169,7 +169,8 @@ func TestADirectCallEndsAtItsDeadline(t *testing.T) {
 	})
 }
 
-// The acquire is executed long after its caller, its undoing and even its connection are gone.
+// The acquire is executed long after its caller, its release and even its connection are
+// gone.
 func TestADirectAcquireThatIsExecutedLateIsUndone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.loner()
@@ -185,9 +186,9 @@ func TestADirectAcquireThatIsExecutedLateIsUndone(t *testing.T) {
 		assert.Empty(t, w.Keys())
 		p.direct.Heal()
 		synctest.Wait()
-		require.NotEmpty(t, w.Keys(), "the acquire was executed")
-		w.eventually(func() bool { return len(w.Keys()) == 0 }, "it is undone")
-		assert.Greater(t, scriptsOf(p.net, "released"), released, "by a release, and not by the end of its lease")
+		require.NotEmpty(t, w.Keys(), "the acquire was not executed")
+		w.eventually(func() bool { return len(w.Keys()) == 0 }, "the lock is released")
+		assert.Greater(t, scriptsOf(p.net, "released"), released, "no release was sent before the lease ended")
 	})
 }
 
@@ -199,7 +200,7 @@ func TestAServerThatIsSilentOnTheDirectConnectionDelaysAnUnlockForItsTimeOnly(t 
 		p.direct.Rule(network.Silence)
 		within(t, 0, 4*time.Second, func() { require.ErrorIs(t, lock.Unlock(me), rlock.ErrUnconfirmed) })
 		synctest.Wait()
-		assert.Empty(t, w.Keys(), "the pipeline has released it")
+		assert.Empty(t, w.Keys(), "the pipeline did not release the lock")
 	})
 }
 
@@ -231,8 +232,8 @@ func TestAServerThatTakesNoMoreConnectionsIsUsedThroughThePipeline(t *testing.T)
 	})
 }
 
-// A failover closes the connections to the old primary, of which the client may see the one
-// end before the other.
+// A failover closes the connections to the old primary, and the client may see one end before
+// the other.
 func TestNothingIsSentDirectlyAfterThePipelineHasLostItsServer(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.loner()
@@ -248,7 +249,7 @@ func TestNothingIsSentDirectlyAfterThePipelineHasLostItsServer(t *testing.T) {
 		assert.Len(t, p.direct.Sent("EVALSHA"), direct)
 		assert.Len(t, p.net.Sent("EVALSHA"), pipelined+2)
 		synctest.Wait()
-		assert.Len(t, p.direct.Sent("HELLO"), opened+1, "it is opened anew, to where the pipeline leads")
+		assert.Len(t, p.direct.Sent("HELLO"), opened+1, "the direct connection is opened again, to the server of the pipeline")
 		p.requireDirect()
 	})
 }
@@ -256,7 +257,7 @@ func TestNothingIsSentDirectlyAfterThePipelineHasLostItsServer(t *testing.T) {
 func TestAnIdleDirectConnectionIsTriedBeforeItIsUsed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.loner()
-		p.direct.Rule(network.Silence) // the server, or what is between, has forgotten it
+		p.direct.Rule(network.Silence) // the server, or a firewall, has dropped it
 		time.Sleep(time.Minute)
 		for range 3 {
 			within(t, 0, 0, p.requirePipelined)
@@ -268,7 +269,7 @@ func TestAnIdleDirectConnectionIsTriedBeforeItIsUsed(t *testing.T) {
 	})
 }
 
-// rueidis would refresh them on its own, also while a command is in flight.
+// rueidis would refresh them by itself, even while a command is in flight.
 func TestADirectConnectionEndsWithItsCredentials(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.loner(func(c *rlock.Config) {
@@ -291,9 +292,9 @@ func TestADirectConnectionEndsWithItsCredentials(t *testing.T) {
 
 func TestCloseEndsADirectCallAndLeavesNothingBehind(t *testing.T) {
 	for name, ctx := range map[string]func(w *world) context.Context{
-		"a context that may end":  (*world).caller,
-		"one that never does":     func(*world) context.Context { return rlock.WithOwner(context.Background(), rlock.NewOwner()) },
-		"one whose end was early": nil,
+		"a context that may end": (*world).caller,
+		"one that never ends":    func(*world) context.Context { return rlock.WithOwner(context.Background(), rlock.NewOwner()) },
+		"one that has ended":     nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {

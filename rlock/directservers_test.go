@@ -17,7 +17,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A switchboard has the connections of a client.
+// A switchboard records the connections of a client.
 type switchboard struct {
 	mu    sync.Mutex // protects following
 	lines []*meter
@@ -93,8 +93,8 @@ func servesDirectly(s *site, changes ...func(*rlock.Config)) {
 	}
 	direct := until(2)
 	for lines := range 3 {
-		// The server ends the connection while it is idle: that fails no command, though a
-		// TryLock is not tried again.
+		// The server closes the connection while it is idle: that fails no command, though
+		// TryLock is not retried.
 		killed := s.outside.Do(s.ctx, s.outside.B().Arbitrary("CLIENT", "KILL", "ADDR", direct.LocalAddr().String()).Build())
 		require.NoError(t, killed.Error())
 		ok, err := lock.TryLock(s.ctx)

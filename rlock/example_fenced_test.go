@@ -34,8 +34,8 @@ func ExampleClient_NewFencedLock() {
 	// true
 }
 
-// A file server that is told the token with each write, and refuses stale ones:
-// examples/fenced has one in SQL.
+// A file server that gets the token with each write, and refuses stale ones: examples/fenced
+// has one in SQL.
 type fileServer struct{ token uint64 }
 
 func (s *fileServer) write(hold *rlock.Hold, text string) {
@@ -69,7 +69,7 @@ func ExampleHold_Token() {
 		return
 	}
 	files.write(second, "second")
-	files.write(first, "first, late") // it has not looked whether it still holds the lock
+	files.write(first, "first, late") // it has not checked whether it still holds the lock
 	fmt.Println(second.Release(ctx))
 	// Output:
 	// written "first"

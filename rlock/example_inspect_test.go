@@ -65,7 +65,7 @@ func ExampleClient_Ask() {
 		fmt.Println(err)
 		return
 	}
-	answers, err := client.Ask(ctx, i.Holders[0].Owner[:len(client.ID())]) // what else does its client hold?
+	answers, err := client.Ask(ctx, i.Holders[0].Owner[:len(client.ID())]) // the other locks of its client
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -20,7 +20,7 @@ func embedded() (option rueidis.ClientOption, stop func()) {
 	return server.Options(), server.Close
 }
 
-// connect returns a client of a Redis of its own, and what ends both.
+// connect returns a client of a Redis of its own, and the function that closes both.
 func connect() (client *rlock.Client, end func()) {
 	option, stop := embedded()
 	client, err := rlock.New(rlock.Config{Redis: option})
@@ -69,13 +69,13 @@ func ExampleClient_NewReadWriteLock() {
 	_ = reading.Release(ctx)
 	_ = alsoReading.Release(ctx)
 
-	// Whoever writes may read on, and let others read.
+	// A writer may read on, and let others read.
 	_ = lock.Write().Lock(ctx)
 	_ = lock.Read().Lock(ctx)
 	_ = lock.Write().Unlock(ctx)
 	fmt.Println(lock.Write().IsHeld(ctx), lock.Read().IsHeld(ctx))
 
-	// But not the other way round.
+	// But a reader cannot become a writer.
 	fmt.Println(errors.Is(lock.Write().Lock(ctx), rlock.ErrUpgrade))
 	_ = lock.Read().Unlock(ctx)
 	// Output:
@@ -103,7 +103,7 @@ func ExampleClient_NewFairLock() {
 	defer end()
 	ctx := context.Background()
 
-	// Who waits for it in any process has it in the order in which they came.
+	// All processes get the lock in the order in which they asked for it.
 	lock := client.NewFairLock("tickets:42")
 	err := lock.Do(ctx, func(context.Context) error {
 		fmt.Println("mine")
@@ -126,7 +126,7 @@ func ExampleClient_Close() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(client.Close()) // what is held is released
+	fmt.Println(client.Close()) // held locks are released
 	<-hold.Done()
 	fmt.Println(errors.Is(context.Cause(hold.Context()), rlock.ErrClosed))
 	fmt.Println(errors.Is(lock.Lock(ctx), rlock.ErrClosed))
@@ -151,7 +151,7 @@ func ExampleLock_Lock() {
 				return
 			}
 			stock++
-			if err := lock.Unlock(ctx); err != nil { // ErrLost: it may have run beside another holder
+			if err := lock.Unlock(ctx); err != nil { // ErrLost: another holder may have run at the same time
 				fmt.Println(err)
 			}
 		})
@@ -189,7 +189,7 @@ func ExampleLock_LockFor() {
 	ctx := context.Background()
 	lock := client.NewLock("report:today")
 
-	// No watchdog: after an hour the lock is free, whatever became of its holder.
+	// No watchdog: after an hour the lock is free, even if its holder still runs.
 	if err := lock.LockFor(ctx, time.Hour); err != nil {
 		fmt.Println(err)
 		return
@@ -246,7 +246,7 @@ func ExampleLock_Acquire() {
 		fmt.Println(err)
 		return
 	}
-	// Whoever has the handle may release it.
+	// Any goroutine that has the handle may release it.
 	released := make(chan error)
 	go func() { released <- hold.Release(ctx) }()
 	fmt.Println(<-released)
@@ -265,7 +265,7 @@ func ExampleLock_TryAcquire() {
 	hold, err := lock.TryAcquire(ctx)
 	fmt.Println(hold.Valid(), err)
 
-	// A hold belongs to its handle: also the same goroutine has to wait.
+	// A hold belongs to its handle: the same goroutine has to wait, too.
 	_, err = lock.TryAcquire(ctx)
 	fmt.Println(errors.Is(err, rlock.ErrNotAcquired))
 	fmt.Println(hold.Release(ctx))
@@ -281,7 +281,7 @@ func ExampleLock_Do() {
 	lock := client.NewLock("orders:42")
 
 	err := lock.Do(context.Background(), func(ctx context.Context) error {
-		fmt.Println("held:", lock.IsHeld(ctx)) // give ctx to all that needs the lock
+		fmt.Println("held:", lock.IsHeld(ctx)) // give ctx to all code that needs the lock
 		return errors.New("out of stock")
 	})
 	fmt.Println(err)
@@ -308,8 +308,8 @@ func ExampleLock_ForceUnlock() {
 	// true
 }
 
-// A lock can be lost: to an operator, a failover, or an outage longer than the
-// lease. The hold says so before Redis can grant it to anybody else.
+// A lock can be lost: to an operator, a failover, or an outage longer than the lease. The
+// hold ends before Redis can grant the lock to another client.
 func ExampleHold_Done() {
 	client, end := connect()
 	defer end()
@@ -335,8 +335,8 @@ func ExampleHold_Done() {
 	// true
 }
 
-// By default the goroutine is the owner. An owner in the context makes a call
-// tree nest that runs in several goroutines.
+// By default the goroutine is the owner. With an owner in the context, calls in several
+// goroutines nest.
 func ExampleWithOwner() {
 	client, end := connect()
 	defer end()
@@ -347,7 +347,7 @@ func ExampleWithOwner() {
 	var tree sync.WaitGroup
 	for range 3 {
 		tree.Go(func() {
-			if err := lock.Lock(ctx); err != nil { // at once: it is the same owner
+			if err := lock.Lock(ctx); err != nil { // at once: the owner is the same
 				fmt.Println(err)
 				return
 			}
@@ -383,7 +383,7 @@ func ExampleNewMultiLock() {
 	// orders:42,rwClient:7 <nil>
 }
 
-// Over three Redis that know nothing of each other. One of them may fail.
+// Over three independent Redis servers. One of them may fail.
 func ExampleNewRedLock() {
 	var clients []*rlock.Client
 	for range 3 {
@@ -427,8 +427,8 @@ func ExampleHold_Detach() {
 	defer end()
 	ctx := context.Background()
 
-	// A report is due once per hour. The replica that has the lock keeps it out of the
-	// hands of all others for the hour, also if it is stopped meanwhile.
+	// A report is due once per hour. The replica that takes the lock keeps it for the hour,
+	// even if it is stopped meanwhile.
 	hold, err := client.NewLock("report:2026-11-22T10").TryAcquire(ctx, rlock.WithLease(time.Hour))
 	if err != nil {
 		fmt.Println(err)
@@ -452,7 +452,7 @@ func ExampleHold_With() {
 		fmt.Println(err)
 		return
 	}
-	// A request that is served while the lock is held ends with the request, and with the hold.
+	// A request that runs under the lock ends with the request, and with the hold.
 	request, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
 	ctx := hold.With(request)

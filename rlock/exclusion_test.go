@@ -15,9 +15,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A record finds out whether two owners were ever inside at once, in two ways:
-// by a counter that nothing but the lock protects (lost additions, and the race
-// detector), and by the times at which each section began and ended.
+// A record finds out whether two critical sections ever overlapped, in two ways: by a counter
+// that only the lock protects (lost additions, and the race detector), and by the times at
+// which each section began and ended.
 type record struct {
 	workers sync.WaitGroup
 	counter int // protected by the lock under test
@@ -28,7 +28,7 @@ type record struct {
 
 type span struct{ from, to time.Time }
 
-// A way is one in which a caller can have section run with the lock held, once.
+// A way is one of the ways in which a caller runs a section under the lock.
 type way func(ctx context.Context, lock locker, section func()) error
 
 var ways = []way{
@@ -40,7 +40,7 @@ var ways = []way{
 		return lock.Unlock(ctx)
 	},
 	func(_ context.Context, lock locker, section func()) error {
-		ctx := context.Background() // its acquire is not sent by a goroutine of its own
+		ctx := context.Background() // the acquire is not sent by a goroutine of its own
 		if err := lock.Lock(ctx); err != nil {
 			return err
 		}
@@ -85,9 +85,9 @@ var ways = []way{
 	},
 }
 
-// work has so many goroutines go through a section each round. Who is granted a fair lock
-// in its queue has it for two seconds at first, and may lose it where the process stands
-// still for as long.
+// work runs a section in each goroutine, once a round. A holder that was granted a fair lock
+// by the queue has a lease of two seconds at first, and may lose the lock if the process is
+// suspended for as long.
 func (r *record) work(s *site, lock locker, goroutines, rounds int) {
 	for g := range goroutines {
 		r.workers.Go(func() {
@@ -112,13 +112,13 @@ func (r *record) work(s *site, lock locker, goroutines, rounds int) {
 	}
 }
 
-// check waits for the work, which had so many sections in all, and asserts that
-// they came one after the other.
+// check waits for the work, which had that many sections in all, and asserts that no two of
+// them overlapped.
 func (r *record) check(t *testing.T, sections int) {
 	t.Helper()
 	r.workers.Wait()
 	require.Equal(t, sections, len(r.spans), "sections")
-	assert.Equal(t, sections, r.counter, "additions are lost")
+	assert.Equal(t, sections, r.counter, "additions were lost")
 	slices.SortFunc(r.spans, func(a, b span) int {
 		return cmp.Or(a.from.Compare(b.from), a.to.Compare(b.to))
 	})

@@ -28,23 +28,23 @@ type failover struct {
 }
 
 var failovers = []failover{
-	// Sentinel promotes a replica, tells the other one, and comes to the old primary
-	// last: what that grants meanwhile is lost.
+	// Sentinel promotes a replica, reconfigures the other one, and reaches the old primary
+	// last: grants of the old primary are lost meanwhile.
 	{"planned", func(*site) {}, func(s *site, g *grabber) {
 		s.replace()
-		g.until(g.count() + 100) // by the new primary
+		g.until(g.count() + 100) // granted by the new primary
 	}},
-	// The machine of the primary dies, with what is on the way to its replicas.
+	// The machine of the primary dies, with the writes that its replicas do not have yet.
 	{"machine dies 50 ms ahead of its replicas", func(*site) {}, func(s *site, g *grabber) {
 		s.dies(g, s.replicas()...)
 	}},
-	// One replica is as far behind, and is the one that Sentinel prefers.
+	// Only one replica is that far behind, and Sentinel prefers it.
 	{"machine dies 50 ms ahead of the preferred replica", func(s *site) { s.prefer(s.replicas()[0]) }, func(s *site, g *grabber) {
 		s.dies(g, s.replicas()[0])
 	}},
 }
 
-// With all replicas no grant is lost. What fewer lose is measured by
+// With all replicas no grant is lost. The losses with fewer replicas are measured by
 //
 //	go test -v -run TestGrantsLostInAFailover ./rlock -long
 func TestGrantsLostInAFailover(t *testing.T) {
@@ -55,7 +55,7 @@ func TestGrantsLostInAFailover(t *testing.T) {
 		}
 		var all sync.WaitGroup
 		for _, f := range failovers {
-			all.Go(func() { // most of the time it waits for the sentinels
+			all.Go(func() { // it mostly waits for the sentinels
 				t.Run(fmt.Sprintf("%s, %d of 2 replicas", f.what, replicas), func(t *testing.T) { f.measure(t, replicas) })
 			})
 		}
@@ -63,8 +63,8 @@ func TestGrantsLostInAFailover(t *testing.T) {
 	}
 }
 
-// replace makes a replica the primary, and returns when the old primary follows it, which
-// until then takes writes that are lost.
+// replace makes a replica the primary, and returns when the old primary follows it. Until
+// then the old primary takes writes that are lost.
 func (s *site) replace() {
 	s.t.Helper()
 	old := s.Primary(key)
@@ -89,8 +89,8 @@ func (f failover) measure(t *testing.T, replicas int) {
 	}
 }
 
-// dies has the replicas follow the primary from 50 ms away, while grants go on,
-// and then ends the primary with all that is on its way to them.
+// dies delays the replicas behind the primary by 50 ms, while grants go on, and then kills
+// the primary with all writes that are on their way.
 func (s *site) dies(g *grabber, replicas ...*redistest.Server) {
 	s.t.Helper()
 	primary := s.Primary(key)
@@ -115,7 +115,7 @@ func (s *site) dies(g *grabber, replicas ...*redistest.Server) {
 	require.Eventually(s.t, func() bool { return s.Primary(key).Addr() != primary.Addr() }, hang, 10*time.Millisecond)
 }
 
-// prefer returns when every sentinel would rather promote this replica.
+// prefer returns when every sentinel prefers to promote this replica.
 func (s *site) prefer(replica *redistest.Server) {
 	s.t.Helper()
 	client := replica.Client(s.t)
@@ -136,8 +136,7 @@ func (s *site) prefer(replica *redistest.Server) {
 	}
 }
 
-// A grabber takes one lock after the other, a thousand a second, and lets go of
-// none.
+// A grabber takes one lock after the other, a thousand a second, and releases none.
 type grabber struct {
 	s       *site
 	workers sync.WaitGroup
@@ -151,7 +150,7 @@ func (s *site) grab(replicas int) *grabber {
 	s.t.Helper()
 	client, err := rlock.New(rlock.Config{Redis: s.Options(), SyncReplicas: replicas, Logger: quiet})
 	require.NoError(s.t, err)
-	s.t.Cleanup(func() { _ = client.Close() }) // what is lost cannot be released
+	s.t.Cleanup(func() { _ = client.Close() }) // lost locks cannot be released
 	ctx, cancel := context.WithCancel(s.ctx)
 	g := &grabber{s: s, cancel: cancel}
 	for w := range 4 {
@@ -182,7 +181,7 @@ func (g *grabber) count() int {
 	return len(g.granted)
 }
 
-// until returns when so many locks have been granted.
+// until returns when n locks have been granted.
 func (g *grabber) until(n int) {
 	g.s.t.Helper()
 	require.Eventually(g.s.t, func() bool { return g.count() >= n }, hang, time.Millisecond)
@@ -194,7 +193,7 @@ func (g *grabber) stop() (granted []string, failed int64) {
 	return g.granted, g.failed.Load()
 }
 
-// missing returns how many of the keys are not there.
+// missing returns how many of the keys are absent.
 func (s *site) missing(keys []string) (missing int) {
 	s.t.Helper()
 	for len(keys) > 0 {

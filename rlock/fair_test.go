@@ -17,15 +17,14 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Fair locks, in virtual time: in which order the lock goes from one to the next, and
-// by how many commands.
+// Fair locks, in virtual time: the order of the holders, and the number of commands.
 
 const queue = "rlock_queue:{orders:42}"
 
-// strict has nobody passed over by who waits in the same client as the holder.
+// strict turns off hand-offs, so that no waiter of the holder's client comes first.
 var strict = handoff(-1, 0)
 
-// A line is who had a fair lock, in order. The lock protects it.
+// A line lists the holders of a fair lock, in order. Protected by the lock.
 type line struct {
 	*world
 	order   []int
@@ -33,8 +32,8 @@ type line struct {
 	waiters sync.WaitGroup
 }
 
-// join has one more waiter, known by its number, wait for the lock of the client, have
-// it for a section and unlock it. The caller goes on when Redis knows of it.
+// join starts a waiter, known by its number, that takes the client's lock for a section and
+// unlocks it. It returns when Redis has the waiter's ticket.
 func (l *line) join(p *party) {
 	who := l.joined
 	l.joined++
@@ -50,7 +49,8 @@ func (l *line) join(p *party) {
 	time.Sleep(50 * time.Millisecond)
 }
 
-// inOrder waits for all and asserts that they came in the order in which they joined.
+// inOrder waits for all and asserts that they held the lock in the order in which they
+// joined.
 func (l *line) inOrder() {
 	l.t.Helper()
 	l.waiters.Wait()
@@ -62,8 +62,8 @@ func (l *line) inOrder() {
 	assert.Empty(l.t, l.Keys())
 }
 
-// queued returns the tickets in the queue in Redis, the first one first, without the
-// mark of who was granted the lock.
+// queued returns the tickets in the queue in Redis, the first one first, without the mark of
+// a granted ticket.
 func (w *world) queued() (tickets []string) {
 	members, err := w.ZMembers(queue)
 	if err != nil {
@@ -77,7 +77,7 @@ func (w *world) queued() (tickets []string) {
 	return tickets
 }
 
-// steps returns the steps of the queue that reached the server so far.
+// steps returns the steps of the queue that have reached the server.
 func (p *party) steps() (sent []network.Frame) {
 	for _, f := range p.net.Sent("") {
 		if isStep(f) {
@@ -91,7 +91,7 @@ func isStep(f network.Frame) bool {
 	return (f.Is("EVALSHA") || f.Is("EVAL")) && scriptOf(f) == "step"
 }
 
-// joins is how many tickets a step puts into the queue.
+// joins returns how many tickets a step puts into the queue.
 func joins(f network.Frame) int {
 	_, joins := membersOf(f)
 	return joins
@@ -213,18 +213,18 @@ func TestTryLockDoesNotPassWhoWaits(t *testing.T) {
 		ok, err := p.NewFairLock(key).TryLock(w.caller())
 		require.NoError(t, err)
 		assert.False(t, ok)
-		assert.Equal(t, before, w.queued(), "it does not queue")
+		assert.Equal(t, before, w.queued(), "TryLock left a ticket")
 
-		w.Del(key) // and nobody was told
+		w.Del(key) // without a message to the waiter
 		ok, err = p.NewFairLock(key).TryLock(w.caller())
 		require.NoError(t, err)
-		assert.False(t, ok, "the lock is free, and it goes to who waits")
+		assert.False(t, ok, "the free lock belongs to the first waiter")
 		require.False(t, pending(waits))
 		require.NoError(t, <-waits)
 	})
 }
 
-// A fair lock is never handed off inside a process past a waiter elsewhere, whatever the
+// A fair lock is never handed off inside a process ahead of a waiter in another, whatever the
 // config says of other locks.
 func TestAFairLockIsNotHandedOffPastOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

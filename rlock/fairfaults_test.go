@@ -18,27 +18,27 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Fair locks whose clients die, freeze and lose messages, in virtual time.
+// Fair locks whose clients die, freeze or lose messages, in virtual time.
 
-// waiting has the client wait for the fair lock and returns where the result comes,
-// once its ticket is in the queue.
+// waiting starts a wait of the client for the fair lock. It returns the channel of the
+// result, once the ticket is in the queue.
 func (w *world) waiting(p *party, me context.Context) <-chan error {
 	w.t.Helper()
 	before := len(w.queued())
 	result := start(func() error { return p.NewFairLock(key).Lock(me) })
-	w.eventually(func() bool { return len(w.queued()) > before }, "it queues")
+	w.eventually(func() bool { return len(w.queued()) > before }, "the ticket is in the queue")
 	return result
 }
 
-// die ends the client's connections and lets it have no others.
+// die ends the client's connections and refuses others.
 func (p *party) die() {
 	p.net.Refuse()
 	p.net.Cut()
 	synctest.Wait()
 }
 
-// withWaiters has somebody hold the lock, the first of two clients wait and then the
-// second, does something, and returns how long after the unlock the second has it.
+// withWaiters runs do while one client holds the lock and two others wait, in this order. It
+// returns how long after the unlock the second waiter gets the lock.
 func withWaiters(t *testing.T, do func(w *world, first *party)) time.Duration {
 	var took time.Duration
 	bubble(t, func(t *testing.T, w *world) {
@@ -67,7 +67,7 @@ func TestAWaiterThatDiedIsPassedOverAtOnce(t *testing.T) {
 
 func TestAWaiterThatDiesWithTheGrantOnItsWayCostsThreeSecondsAtMost(t *testing.T) {
 	took := withWaiters(t, func(_ *world, first *party) { first.net.Rule(network.Silence) })
-	assert.GreaterOrEqual(t, took, 2*time.Second, "it has the lock until then")
+	assert.GreaterOrEqual(t, took, 2*time.Second, "the dead client's claim has not ended")
 	assert.LessOrEqual(t, took, 3*time.Second)
 }
 
@@ -79,7 +79,7 @@ func TestAGrantWhoseMessageIsLostIsFoundByTheNextLook(t *testing.T) {
 		p.net.Rule(network.All(network.Drop, network.Push))
 		require.NoError(t, holder.NewFairLock(key).Unlock(me))
 		within(t, 0, 2*time.Second, func() { require.NoError(t, <-got) })
-		assert.GreaterOrEqual(t, w.TTL(key), 29*time.Second, "who asks has the whole lease")
+		assert.GreaterOrEqual(t, w.TTL(key), 29*time.Second, "a client that asks gets the whole lease")
 		require.NoError(t, p.NewFairLock(key).Unlock(them))
 		assert.Empty(t, w.Keys())
 	})
@@ -109,7 +109,7 @@ func TestWhatIsHeldByAGrantIsKeptByTheWatchdog(t *testing.T) {
 		got := w.waiting(p, them)
 		require.NoError(t, holder.NewFairLock(key).Unlock(me))
 		require.NoError(t, <-got)
-		synctest.Wait() // until what the grant has sent is out
+		synctest.Wait() // until the commands that follow the grant are sent
 		before := len(p.net.Sent(""))
 		time.Sleep(100 * time.Millisecond)
 		assert.Len(t, p.net.Sent(""), before, "a short section needs no command")
@@ -145,7 +145,7 @@ func TestAFixedLeaseThatIsGrantedEndsOnTime(t *testing.T) {
 	}
 }
 
-// A grant that comes late is believed for no longer than Redis keeps it.
+// A client trusts a late grant for no longer than Redis keeps it.
 func TestALateGrantIsNeverBelievedForLongerThanRedisKeepsIt(t *testing.T) {
 	for late := 50 * time.Millisecond; late < 5*time.Second; late += 150 * time.Millisecond {
 		t.Run(late.String(), func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestALateGrantIsNeverBelievedForLongerThanRedisKeepsIt(t *testing.T) {
 					assert.NoError(t, err)
 					hold <- h
 				}()
-				w.eventually(func() bool { return len(w.queued()) == 1 }, "it queues")
+				w.eventually(func() bool { return len(w.queued()) == 1 }, "the ticket is in the queue")
 				time.Sleep(rand.N(600 * time.Millisecond))
 				p.net.Rule(network.Silence)
 				require.NoError(t, holder.NewFairLock(key).Unlock(me))
@@ -170,7 +170,7 @@ func TestALateGrantIsNeverBelievedForLongerThanRedisKeepsIt(t *testing.T) {
 				h := <-hold
 				if until := h.ValidUntil(); !until.IsZero() {
 					require.Len(t, w.fields(key), 1)
-					require.Contains(t, w.fields(key)[0], p.ID(), "it is the holder")
+					require.Contains(t, w.fields(key)[0], p.ID(), "the client is not the holder")
 					require.LessOrEqual(t, time.Until(until), w.TTL(key))
 				}
 				require.NoError(t, h.Release(w.ctx))
@@ -198,7 +198,7 @@ func TestWhoLosesItsConnectionQueuesAgain(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(section)
 		synctest.Wait()
-		assert.Equal(t, []int{2}, l.order, "the others are not there")
+		assert.Equal(t, []int{2}, l.order, "other waiters got the lock")
 		first.net.Heal()
 		l.waiters.Wait()
 		assert.Len(t, l.order, 3)
@@ -234,8 +234,8 @@ func TestAQueueThatRedisLosesIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A join that arrives late, from a connection long dead, puts a ticket into the queue
-// that is nobody's.
+// A join that arrives late, from a dead connection, puts a ticket into the queue for which no
+// caller waits.
 func TestAGrantThatNobodyWantsIsGivenBackAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, p, me, them := w.client(), w.client(), w.caller(), w.caller()
@@ -274,8 +274,8 @@ func TestCloseEndsTheWaitAndLeavesTheQueue(t *testing.T) {
 	})
 }
 
-// overSharedClient has a client use a rueidis client that is not its own, with 1 << multiplex
-// connections: nothing is known of the order of its commands.
+// overSharedClient connects a client by a rueidis client that it does not own, with 1 <<
+// multiplex connections: the order of its commands is not known.
 func overSharedClient(t *testing.T, multiplex int) func(*rlock.Config) {
 	return func(c *rlock.Config) {
 		c.Redis.DisableCache, c.Redis.PipelineMultiplex = true, multiplex
@@ -286,8 +286,8 @@ func overSharedClient(t *testing.T, multiplex int) func(*rlock.Config) {
 	}
 }
 
-// Whether an acquire was executed whose caller left is found out by the release behind
-// it alone. (A client counted such a tenure out twice, and Close gave a wrong alarm.)
+// Only the release of an acquire whose caller left tells whether the acquire was executed. (A
+// client once discounted such a tenure twice, and Close gave a false alarm.)
 func TestAnAcquireWhoseCallerLeftInFlightIsUndoneOnce(t *testing.T) {
 	for name, ordered := range map[string]bool{"a connection of its own": true, "a shared one": false} {
 		t.Run(name, func(t *testing.T) {
@@ -302,7 +302,7 @@ func TestAnAcquireWhoseCallerLeftInFlightIsUndoneOnce(t *testing.T) {
 				for range 20 {
 					ctx, cancel := context.WithCancel(w.caller())
 					result := start(func() error { return p.NewFairLock(key).Lock(ctx) })
-					w.eventually(func() bool { return len(w.queued()) == 1 }, "it queues, and has no answer yet")
+					w.eventually(func() bool { return len(w.queued()) == 1 }, "the ticket is in the queue")
 					sent := len(p.steps())
 					cancel()
 					require.ErrorIs(t, <-result, context.Canceled)
@@ -316,18 +316,18 @@ func TestAnAcquireWhoseCallerLeftInFlightIsUndoneOnce(t *testing.T) {
 	}
 }
 
-// The command that tells of a ticket has no answer yet when the ticket's grant is
-// heard, on another connection, so late that its waiter asks as well. What becomes of
-// the ticket is for that answer alone to say.
+// The command that announced a ticket has no answer yet when the message of its grant comes
+// over another connection, so late that its waiter asks as well. Only the answer to that
+// query decides about the ticket.
 func TestATicketThatAsksIsNotGivenUpForTheCommandThatToldOfIt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client(handoff(-1, 0), overSharedClient(t, 1))
 		lock, other := p.NewFairLock(key), w.client().NewFairLock(key)
-		for range 20 { // which of two connections a command takes is random
+		for range 20 { // rueidis chooses one of two connections at random for each command
 			me, them, second := w.caller(), w.caller(), w.caller()
 			require.NoError(t, lock.Lock(me))
 			theirs := start(func() error { return other.Lock(them) })
-			w.eventually(func() bool { return len(w.queued()) == 1 }, "the other client queues")
+			w.eventually(func() bool { return len(w.queued()) == 1 }, "the ticket is in the queue")
 			listens, leave := context.WithCancel(w.caller())
 			first := w.waiting(p, listens)
 			ours := start(func() error { return lock.Lock(second) })
@@ -340,13 +340,13 @@ func TestATicketThatAsksIsNotGivenUpForTheCommandThatToldOfIt(t *testing.T) {
 			require.ErrorIs(t, <-first, context.Canceled)
 			time.Sleep(1200 * time.Millisecond)
 			require.NoError(t, other.Unlock(them))
-			<-freed // it was not answered
+			<-freed // its release had no answer
 			time.Sleep(time.Second)
 			p.net.Rule(nil)
 			p.net.Deliver()
 
 			require.NoError(t, <-ours)
-			require.Len(t, w.fields(key), 1, "it is held in Redis too")
+			require.Len(t, w.fields(key), 1, "Redis shows no holder")
 			require.NoError(t, lock.Unlock(second))
 			time.Sleep(time.Minute)
 			require.Empty(t, w.Keys())
@@ -370,8 +370,8 @@ func TestAForcedUnlockIsForTheFirstInTheQueue(t *testing.T) {
 	})
 }
 
-// A command is lost, or its reply is, with the connection. In either case everybody
-// comes through, one at a time, and nothing is left.
+// A command, or its reply, is lost with the connection. In either case every waiter gets the
+// lock, one at a time, and nothing is left.
 func TestNoLostReplyLosesAWaiter(t *testing.T) {
 	for stage, name := range map[network.Stage]string{network.Request: "never arrived", network.Reply: "was executed"} {
 		for n := 1; n <= 24; n++ {
@@ -409,7 +409,7 @@ func TestNoLostReplyLosesAWaiter(t *testing.T) {
 	}
 }
 
-// once takes the fair lock for a section, if it is not lost meanwhile.
+// once takes the fair lock for a section, unless the lock is lost meanwhile.
 func (r *record) once(w *world, p *party) {
 	lock, me := p.NewFairLock(key), w.caller()
 	if !assert.NoError(w.t, lock.Lock(me)) {
@@ -424,7 +424,7 @@ func (r *record) once(w *world, p *party) {
 	_ = lock.Unlock(me) // it may not be confirmed
 }
 
-// A waiter whose client cannot be told of a grant says so, and looks for it.
+// A waiter that cannot receive a grant polls, and its ticket says so.
 func TestAWaiterThatDoesNotListenYetPolls(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, p, me, them := w.client(), w.client(), w.caller(), w.caller()

@@ -14,8 +14,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Fair locks where commands arrive too late, clients stand still, and keys are not
-// what they were.
+// Fair locks where commands arrive too late, clients are suspended, and keys have changed.
 
 // lostSteps cuts the connection in place of each step that a client sends.
 func lostSteps(f network.Frame) network.Fate {
@@ -25,7 +24,7 @@ func lostSteps(f network.Frame) network.Fate {
 	return network.Pass
 }
 
-// All waiters of a machine that stands still look as if they listened.
+// To Redis, the waiters of a suspended machine look subscribed.
 func TestAFrozenClientCostsOneClaimHoweverManyWaitInIt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, frozen, p, me, them := w.client(), w.client(), w.client(), w.caller(), w.caller()
@@ -34,7 +33,7 @@ func TestAFrozenClientCostsOneClaimHoweverManyWaitInIt(t *testing.T) {
 		for range 20 {
 			late = append(late, start(func() error { return frozen.NewFairLock(key).Do(w.caller(), nothing) }))
 		}
-		w.eventually(func() bool { return len(w.queued()) == 20 }, "they queue")
+		w.eventually(func() bool { return len(w.queued()) == 20 }, "all tickets are in the queue")
 		got := w.waiting(p, them)
 		frozen.net.Rule(network.Silence)
 		require.NoError(t, holder.NewFairLock(key).Unlock(me))
@@ -43,7 +42,7 @@ func TestAFrozenClientCostsOneClaimHoweverManyWaitInIt(t *testing.T) {
 
 		frozen.net.Heal()
 		time.Sleep(time.Second)
-		assert.Len(t, w.queued(), 20, "who comes back joins again")
+		assert.Len(t, w.queued(), 20, "a resumed waiter joins again")
 		require.NoError(t, p.NewFairLock(key).Unlock(them))
 		for _, result := range late {
 			require.NoError(t, <-result)
@@ -52,7 +51,7 @@ func TestAFrozenClientCostsOneClaimHoweverManyWaitInIt(t *testing.T) {
 	})
 }
 
-// The client that let the lease end is the one that speaks.
+// The client whose lease ended is the one that comes back.
 func TestWhoseHoldEndedKeepsTheOtherPlacesOfItsClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, p, l, me := w.client(), w.client(strict), &line{world: w}, w.caller()
@@ -63,13 +62,13 @@ func TestWhoseHoldEndedKeepsTheOtherPlacesOfItsClient(t *testing.T) {
 		l.join(w.client(strict))
 		l.join(p)
 		require.NoError(t, holder.NewFairLock(key).Unlock(me))
-		require.NoError(t, <-short) // and nobody unlocks it
+		require.NoError(t, <-short) // and its owner does not unlock it
 		l.inOrder()
 	})
 }
 
-// An acquire of a waiter had no answer, and so it asked again. The first one arrives
-// when the ticket has been granted the lock, and the message is yet to come.
+// A waiter's acquire had no answer, so the waiter asked again. The first acquire arrives when
+// the ticket has been granted the lock and the message is still under way.
 func TestAnAcquireThatArrivesTooLateShortensNoGrantUnnoticed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, p, me := w.client(), w.client(), w.caller()
@@ -79,7 +78,7 @@ func TestAnAcquireThatArrivesTooLateShortensNoGrantUnnoticed(t *testing.T) {
 			hold, err = p.NewFairLock(key).Acquire(w.ctx, rlock.WithLease(200*time.Millisecond))
 			return err
 		})
-		w.eventually(func() bool { return len(w.queued()) == 1 }, "it queues")
+		w.eventually(func() bool { return len(w.queued()) == 1 }, "the ticket is in the queue")
 		late := false
 		p.net.Rule(func(f network.Frame) network.Fate {
 			if late || f.Stage != network.Request || !isStep(f) {
@@ -89,7 +88,7 @@ func TestAnAcquireThatArrivesTooLateShortensNoGrantUnnoticed(t *testing.T) {
 			return network.Hold
 		})
 		before := len(p.steps())
-		w.eventually(func() bool { return len(p.steps()) > before }, "it asks again")
+		w.eventually(func() bool { return len(p.steps()) > before }, "the waiter asks again")
 		synctest.Wait()
 
 		p.net.SetRoundTrip(200 * time.Millisecond)
@@ -99,7 +98,7 @@ func TestAnAcquireThatArrivesTooLateShortensNoGrantUnnoticed(t *testing.T) {
 		require.Equal(t, 2*time.Second, w.TTL(key), "granted")
 		p.net.Deliver()
 		synctest.Wait()
-		require.Equal(t, 2*time.Second, w.TTL(key), "a look shortens nothing")
+		require.Equal(t, 2*time.Second, w.TTL(key), "a look must not shorten the lease")
 		require.NoError(t, <-got)
 		for ; hold.Valid(); time.Sleep(10 * time.Millisecond) {
 			require.Len(t, w.fields(key), 1)
@@ -109,14 +108,14 @@ func TestAnAcquireThatArrivesTooLateShortensNoGrantUnnoticed(t *testing.T) {
 	})
 }
 
-// The ticket is in the queue for longer than its lease would last.
+// The ticket is in the queue for longer than the lease that it asks for.
 func TestATicketOfAShortLeaseIsTakenBackHoweverLongItTakes(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, p, second, me, them := w.client(), w.client(), w.client(), w.caller(), w.caller()
 		require.NoError(t, holder.NewFairLock(key).Lock(me))
 		ctx, giveUp := context.WithCancel(w.caller())
 		gone := start(func() error { return p.NewFairLock(key).LockFor(ctx, 200*time.Millisecond) })
-		w.eventually(func() bool { return len(w.queued()) == 1 }, "it queues")
+		w.eventually(func() bool { return len(w.queued()) == 1 }, "the ticket is in the queue")
 		got := w.waiting(second, them)
 		p.net.Rule(lostSteps)
 		giveUp()
@@ -135,7 +134,7 @@ func TestATicketOfAShortLeaseIsTakenBackHoweverLongItTakes(t *testing.T) {
 	})
 }
 
-// Nobody knows whether the ticket came into the queue; it did not.
+// The client cannot know whether the ticket is in the queue; it is not.
 func TestATicketThatNeverArrivedIsLookedForNoLongerThanItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, p, me := w.client(), w.client(withLease(3*time.Second)), w.caller()
@@ -150,7 +149,7 @@ func TestATicketThatNeverArrivedIsLookedForNoLongerThanItsLease(t *testing.T) {
 			return network.Cut
 		})
 		gone := start(func() error { return p.NewFairLock(key).Lock(ctx) })
-		w.eventually(func() bool { return len(w.queued()) == 1 }, "it queues with another")
+		w.eventually(func() bool { return len(w.queued()) == 1 }, "the waiter joins with another ticket")
 		require.Zero(t, left)
 		giveUp()
 		require.ErrorIs(t, <-gone, context.Canceled)
@@ -161,7 +160,7 @@ func TestATicketThatNeverArrivedIsLookedForNoLongerThanItsLease(t *testing.T) {
 	})
 }
 
-// Their last asks found no place among those in flight, and so were never sent.
+// Their last queries found too many commands in flight, and so were never sent.
 func TestWhoLeavesWhileTheNodeIsCrowdedLeavesTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const locks = 16
@@ -171,7 +170,7 @@ func TestWhoLeavesWhileTheNodeIsCrowdedLeavesTheQueue(t *testing.T) {
 		for i := range locks {
 			require.NoError(t, holder.NewFairLock(fmt.Sprint(i)).Lock(me))
 			gone = append(gone, start(func() error { return p.NewFairLock(fmt.Sprint(i)).Lock(ctx) }))
-			w.eventually(func() bool { return w.Exists(fmt.Sprintf("rlock_queue:{%d}", i)) }, "it queues")
+			w.eventually(func() bool { return w.Exists(fmt.Sprintf("rlock_queue:{%d}", i)) }, "the ticket is in the queue")
 		}
 		p.net.Rule(network.All(network.Hold, network.Request))
 		p.net.Cut()
@@ -205,7 +204,7 @@ func TestAKeyThatIsNoQueueIsNamedAndKeepsNoLock(t *testing.T) {
 		}
 		refused(<-waits)
 		require.NoError(t, holder.NewFairLock(key).Unlock(me))
-		assert.Equal(t, []string{queue}, w.Keys(), "the lock is free")
+		assert.Equal(t, []string{queue}, w.Keys(), "the queue's key changed, or the lock is not free")
 		_, err := p.NewFairLock(key).TryLock(w.caller())
 		refused(err)
 		w.CheckGet(t, queue, "precious")
@@ -213,24 +212,24 @@ func TestAKeyThatIsNoQueueIsNamedAndKeepsNoLock(t *testing.T) {
 	})
 }
 
-// The message of a grant comes while the ticket's own acquire is in flight, whose
-// answer is too late to be of use. The message says nothing of the next ticket.
+// The message of a grant comes while the ticket's own acquire is in flight, whose answer
+// comes too late. The message does not concern the next ticket.
 func TestAGrantIsForOneTicketOfAWaiter(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, p, other, me, them := w.client(), w.client(), w.client(), w.caller(), w.caller()
 		require.NoError(t, holder.NewFairLock(key).Lock(me))
 		ours := start(func() error { return p.NewFairLock(key).LockFor(w.caller(), 200*time.Millisecond) })
-		w.eventually(func() bool { return len(w.queued()) == 1 }, "it queues")
+		w.eventually(func() bool { return len(w.queued()) == 1 }, "the ticket is in the queue")
 		theirs := w.waiting(other, them)
 		p.net.SetRoundTrip(600 * time.Millisecond)
 		before := len(p.steps())
-		w.eventually(func() bool { return len(p.steps()) > before }, "it asks again")
-		time.Sleep(400 * time.Millisecond) // and again, which is on its way
+		w.eventually(func() bool { return len(p.steps()) > before }, "the waiter asks again")
+		time.Sleep(400 * time.Millisecond) // the next query is under way
 		require.NoError(t, holder.NewFairLock(key).Unlock(me))
 		require.NoError(t, <-theirs)
 		for range 20 {
 			time.Sleep(100 * time.Millisecond)
-			require.True(t, pending(ours), "the other client has the lock")
+			require.True(t, pending(ours), "a grant of the first ticket counted for the second")
 		}
 		p.net.SetRoundTrip(0)
 		require.NoError(t, other.NewFairLock(key).Unlock(them))
@@ -246,7 +245,7 @@ func TestAHolderThatDiesLeavesNothingForLongerThanItsLease(t *testing.T) {
 		require.NoError(t, holder.NewFairLock(key).Unlock(me))
 		require.NoError(t, <-got)
 		p.die()
-		time.Sleep(3 * time.Second) // what is left of the claim
+		time.Sleep(3 * time.Second) // the rest of the claim
 		assert.Empty(t, w.Keys())
 	})
 }

@@ -15,18 +15,18 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// section is how long the sections here take: long enough for the mirror of a
-// hand-over to be answered before the next one.
+// section is the length of the sections here: long enough for the mirror of a hand-off to be
+// answered before the next one.
 const section = 2 * time.Millisecond
 
-// Turns are who had the lock, in order. The lock protects it.
+// Turns lists the holders of the lock, in order. Protected by the lock.
 type turns struct {
 	order []string
 	wg    sync.WaitGroup
 }
 
-// join has a new owner wait for the lock, have it for a section and unlock it. The
-// caller goes on when it stands in the queue.
+// join starts a new owner that waits for the lock, has it for a section and unlocks it. It
+// returns when the owner is in the queue.
 func (r *turns) join(w *world, p *party, who string) {
 	lock, me := p.NewLock(key), w.caller()
 	r.wg.Go(func() {
@@ -58,7 +58,7 @@ func TestInsideAProcessTheLockPassesFirstInFirstOut(t *testing.T) {
 		require.NoError(t, p.NewLock(key).Unlock(me))
 		r.wg.Wait()
 		assert.Equal(t, want, r.order)
-		assert.Len(t, p.acquires(), 2, "one tenure: EVALSHA and EVAL")
+		assert.Len(t, p.acquires(), 2, "one tenure takes an EVALSHA and an EVAL")
 		assert.Len(t, p.releases(), 2)
 	})
 }
@@ -79,13 +79,13 @@ func TestWithoutOthersATenureGoesOnWithoutEnd(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		assert.Len(t, p.releases(), 2, "EVALSHA and EVAL, at the end")
+		assert.Len(t, p.releases(), 2, "one release at the end takes an EVALSHA and an EVAL")
 		assert.Empty(t, w.Keys())
 	})
 }
 
-// contend has one client hold the lock with ten more waiting there, and another
-// client wait too; it returns the order in which they had it.
+// contend has one client hold the lock with ten more waiters, and another client wait too; it
+// returns the order of the holders.
 func contend(w *world, here, there *party) []string {
 	first := w.caller()
 	require.NoError(w.t, here.NewLock(key).Lock(first))
@@ -100,15 +100,15 @@ func contend(w *world, here, there *party) []string {
 	return r.order
 }
 
-// The lock is handed off once before it is known that another client waits (the mirror of a
-// hand-off tells), and then as the config says.
+// The lock is handed off once before the client knows of the other one (the mirror of a
+// hand-off tells it), and then as the config says.
 
 func TestOnceAnotherClientWaitsTheLockIsHandedOffSoManyTimes(t *testing.T) {
 	for limit, atMost := range map[int]int{
 		-1: 1, // not handed off at all
 		1:  2,
 		4:  5,
-		0:  10, // 16, the default: more than there are
+		0:  10, // 16 by default, more than there are waiters
 	} {
 		bubbleAlone(t, func(t *testing.T, w *world) {
 			order := contend(w, w.client(handoff(limit, time.Hour)), w.client())
@@ -140,9 +140,9 @@ func TestClientsThatKeepWaitingTakeTurns(t *testing.T) {
 		require.NoError(t, err)
 		r.wg.Wait()
 
-		// A tenure has two sections here: the first, and the one that it is passed
-		// on for before it hears of others. The first round makes the order; from
-		// then on nobody has a tenure twice before everybody else had one.
+		// A tenure has two sections here: the first, and a hand-off before the client knows
+		// of the others. The first round sets the order; after it no client has a second
+		// tenure before every other client has had one.
 		tenures := slices.Compact(r.order)
 		for i := clients; i < len(tenures); i++ {
 			require.Equal(t, tenures[i-clients], tenures[i], "%v", tenures)
@@ -153,7 +153,7 @@ func TestClientsThatKeepWaitingTakeTurns(t *testing.T) {
 func TestClientsThatContendAllMakeProgress(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var wg sync.WaitGroup
-		var shares [3]int // the lock protects it
+		var shares [3]int // protected by the lock
 		end := time.Now().Add(4 * time.Second)
 		for i := range shares {
 			p := w.client()
@@ -171,7 +171,7 @@ func TestClientsThatContendAllMakeProgress(t *testing.T) {
 		}
 		wg.Wait()
 		total := shares[0] + shares[1] + shares[2]
-		assert.Greater(t, total, 1200, "of 2000 sections that there is time for")
+		assert.Greater(t, total, 1200, "there is time for 2000 sections")
 		for _, share := range shares {
 			assert.Greater(t, share, total/10, shares)
 		}
@@ -179,8 +179,8 @@ func TestClientsThatContendAllMakeProgress(t *testing.T) {
 	})
 }
 
-// A Java client that waits has subscribed to the channel, and does nothing else
-// that could be seen.
+// A waiting client of Redisson has subscribed to the channel, and does nothing else that
+// Redis can see.
 func TestAForeignSubscriberCountsAsAnotherClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client(handoff(2, time.Hour))
@@ -204,7 +204,7 @@ func TestAForeignSubscriberCountsAsAnotherClient(t *testing.T) {
 			require.Len(t, r.order, 12)
 		}
 		passOn()
-		assert.GreaterOrEqual(t, len(p.releases()), 4, "it had its chances")
+		assert.GreaterOrEqual(t, len(p.releases()), 4, "the lock was not released for the other client")
 
 		leave()
 		require.Error(t, <-left)
@@ -212,7 +212,7 @@ func TestAForeignSubscriberCountsAsAnotherClient(t *testing.T) {
 		time.Sleep(10 * time.Second) // the client's own subscription has lingered
 		before := len(p.releases())
 		passOn()
-		assert.Len(t, p.releases(), before+1, "nobody else is there any more")
+		assert.Len(t, p.releases(), before+1, "no other client is left, and the lock is still released in between")
 	})
 }
 
@@ -223,13 +223,13 @@ func TestOneAttemptDoesNotBarge(t *testing.T) {
 		require.NoError(t, other.NewLock(key).Lock(them))
 		waits := start(func() error { return lock.Lock(me) })
 		require.True(t, pending(waits))
-		other.net.Refuse() // its release does not come: the lock is free when it has expired
+		other.net.Refuse() // its release does not arrive: the lock is free when its lease has ended
 		time.Sleep(29900 * time.Millisecond)
-		w.Del(key) // and nobody was told
+		w.Del(key) // without a message to the waiter
 		sent := len(p.acquires())
 		ok, err := lock.TryLock(w.caller())
 		require.NoError(t, err)
-		assert.False(t, ok, "free, but somebody here has waited longer")
+		assert.False(t, ok, "TryLock must not pass a waiter of this process")
 		assert.Len(t, p.acquires(), sent, "no command")
 		require.NoError(t, <-waits)
 
@@ -238,7 +238,7 @@ func TestOneAttemptDoesNotBarge(t *testing.T) {
 		assert.False(t, ok)
 		ok, err = lock.TryLock(me)
 		require.NoError(t, err)
-		assert.True(t, ok, "its owner may")
+		assert.True(t, ok, "the lock's owner may nest")
 		require.NoError(t, lock.Unlock(me))
 		require.NoError(t, lock.Unlock(me))
 	})

@@ -12,10 +12,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Fair locks on servers that are real: what they need of them, and what becomes of a
-// queue in a failover.
+// Fair locks on real servers: the rights that they need, and their queue in a failover.
 
-// A crowd of clients takes a fair lock again and again.
+// A crowd is clients that take a fair lock again and again.
 type crowd struct {
 	record
 	s    *site
@@ -51,21 +50,21 @@ func (s *site) crowd(clients, each int, changes ...func(*rlock.Config)) *crowd {
 	return c
 }
 
-// sections returns how many there were.
+// sections returns the number of sections so far.
 func (c *crowd) sections() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.spans)
 }
 
-// goesOn returns when there were so many sections more.
+// goesOn returns after that many more sections.
 func (c *crowd) goesOn(more int) {
 	c.s.t.Helper()
 	want := c.sections() + more
 	require.Eventually(c.s.t, func() bool { return c.sections() >= want }, hang, time.Millisecond)
 }
 
-// end ends the crowd and asserts that nothing is left of its queue.
+// end stops the crowd and asserts that its queue is gone.
 func (c *crowd) end() {
 	c.s.t.Helper()
 	c.stop()
@@ -95,7 +94,7 @@ func TestInAClusterWithPlainPubSubNobodyIsCounted(t *testing.T) {
 	c.end()
 }
 
-// With replicas to wait for, who is granted the lock asks for it all the same.
+// With SyncReplicas a client that was granted the lock still waits for replicas.
 func TestAFairGrantWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	s := at(t, calm(redistest.Sentinel(t)))

@@ -48,7 +48,7 @@ func tokenOf(t *testing.T, hold *rlock.Hold) uint64 {
 	return token
 }
 
-// Redisson: testTokenIncrease, but for the nested locks, see the next.
+// Redisson: testTokenIncrease; the next test has its nested locks.
 func TestATokenIsCountedForEachGrantInRedissonsKey(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
 		here, there := s.fenced(), s.fenced()
@@ -57,7 +57,7 @@ func TestATokenIsCountedForEachGrantInRedissonsKey(t *testing.T) {
 			assert.Equal(t, token+1, oneSection(s.ctx, t, there))
 		}
 		assert.EqualValues(t, 10, s.number("GET", tokenKey))
-		assert.EqualValues(t, -1, s.number("PTTL", tokenKey), "it must not end before what the tokens protect")
+		assert.EqualValues(t, -1, s.number("PTTL", tokenKey), "the counter must outlive the data that the tokens protect")
 	})
 }
 
@@ -104,7 +104,7 @@ func TestTokensGrowOverAllGrantsAndHandOvers(t *testing.T) {
 						token, err := lock.Token(s.ctx)
 						assert.NoError(t, err)
 						if before := last.Swap(token); before >= token {
-							assert.Fail(t, "tokens do not grow", "%d after %d", token, before)
+							assert.Fail(t, "tokens do not grow", "the token is not larger than the one before", token, before)
 						}
 						assert.NoError(t, lock.Unlock(s.ctx))
 					}
@@ -129,7 +129,7 @@ func TestOnlyWhoHoldsTheLockIsToldAToken(t *testing.T) {
 		refused(here, rlock.ErrNotHeld)
 		hold, err := here.Acquire(s.ctx)
 		require.NoError(t, err)
-		refused(here, rlock.ErrNotHeld) // the handle holds it
+		refused(here, rlock.ErrNotHeld) // the hold belongs to the handle
 		require.NoError(t, hold.Release(s.ctx))
 
 		require.NoError(t, here.Lock(s.ctx))
@@ -157,7 +157,7 @@ func TestAHoldWithoutATokenSaysSo(t *testing.T) {
 		}
 		require.NoError(t, hold.Release(w.ctx))
 		after, errAfter := hold.Token()
-		assert.Equal(t, token, after, "the same after it is over")
+		assert.Equal(t, token, after, "the token stays the same after the hold")
 		assert.Equal(t, err, errAfter)
 	})
 }
@@ -196,7 +196,7 @@ func TestAFencedLockAndALockOfOneNameKeepEachOtherOut(t *testing.T) {
 			require.NoError(t, first.Lock(s.ctx))
 			taken, err := second.TryLock(s.ctx)
 			require.NoError(t, err)
-			assert.False(t, taken, "a lock of another kind is another's")
+			assert.False(t, taken, "a lock of another kind belongs to another owner")
 			assert.False(t, second.IsHeld(s.ctx))
 			waiter := background(func() error { return second.Lock(s.ctx) })
 			s.awaitWaiters(1, key)
@@ -218,7 +218,7 @@ func TestScriptsThatWereFlushedGiveTokensAllTheSame(t *testing.T) {
 	})
 }
 
-// broken are keys that no counter can be, with what a lock then says.
+// broken are keys that cannot be counters, with the error of the lock.
 var broken = map[string]struct {
 	command []string
 	err     error
@@ -249,7 +249,7 @@ func TestACounterThatIsNoneIsAnErrorAtOnceAndTheLockStaysFree(t *testing.T) {
 		s.number("DEL", tokenKey)
 		require.NoError(t, lock.Lock(s.ctx))
 		require.NoError(t, s.do("SET", tokenKey, "x").Error())
-		require.NoError(t, lock.Lock(s.ctx), "who holds the lock needs the counter no longer")
+		require.NoError(t, lock.Lock(s.ctx), "a holder needs the counter no longer")
 		require.NoError(t, lock.Unlock(s.ctx))
 		require.NoError(t, lock.Unlock(s.ctx))
 		s.number("DEL", tokenKey)
@@ -289,7 +289,8 @@ func TestAUserWithoutTheRightsToTheCounterIsToldAndHoldsNothing(t *testing.T) {
 	}
 }
 
-// What a tenure may give out is replicated with its grant, and nothing after it.
+// The tokens that a tenure may hand out are reserved by its grant, which is replicated; no
+// later write matters.
 func TestWithReplicasAFailoverLosesNoToken(t *testing.T) {
 	t.Parallel()
 	s := at(t, calm(redistest.Sentinel(t)))
@@ -306,11 +307,11 @@ func TestWithReplicasAFailoverLosesNoToken(t *testing.T) {
 				token, err := hold.Token()
 				assert.NoError(t, err)
 				if before := last.Swap(token); before >= token {
-					assert.Fail(t, "tokens do not grow", "%d after %d", token, before)
+					assert.Fail(t, "tokens do not grow", "the token is not larger than the one before", token, before)
 				}
 				if err := hold.Release(s.ctx); err != nil {
 					told := errors.Is(err, rlock.ErrLost) || errors.Is(err, rlock.ErrUnconfirmed)
-					assert.True(t, told, err) // with a primary that had it for a moment, or is one no longer
+					assert.True(t, told, err) // the primary was demoted, or was one for a moment only
 				}
 			})
 		}
@@ -330,8 +331,7 @@ func (w *world) tokenOf(t *testing.T, lock *rlock.Lock, ctx context.Context) uin
 	return token
 }
 
-// waits has a new owner wait for the lock, and returns it when it stands in the
-// queue.
+// waits starts a wait of a new owner, and returns the owner when it is in the queue.
 func (w *world) waits(t *testing.T, lock *rlock.Lock) (ctx context.Context, result <-chan error) {
 	t.Helper()
 	ctx = w.caller()
@@ -349,7 +349,7 @@ func TestALockWithoutATokenLeftIsFreedAndNotPassedOn(t *testing.T) {
 		require.NoError(t, lock.Lock(me))
 		require.EqualValues(t, 2, w.tokenOf(t, lock, me))
 		var granted []uint64
-		for range 1 + 16 + 1 { // of the second tenure, sixteen for the one that the first has used
+		for range 1 + 16 + 1 { // the second tenure reserves sixteen tokens, since the first one used so many
 			them, result := w.waits(t, lock)
 			require.NoError(t, lock.Unlock(me))
 			require.NoError(t, <-result)
@@ -364,11 +364,11 @@ func TestALockWithoutATokenLeftIsFreedAndNotPassedOn(t *testing.T) {
 		assert.Len(t, p.releases()[releases:], 3)
 		require.NoError(t, lock.Lock(me))
 		require.NoError(t, lock.Unlock(me))
-		assert.Equal(t, []string{"1", "16", "256", "1"}, reserves(p.acquires()[acquires:]), "nobody waits any more")
+		assert.Equal(t, []string{"1", "16", "256", "1"}, reserves(p.acquires()[acquires:]), "without waiters a single token is reserved")
 	})
 }
 
-// reserves returns how many tokens the acquires of fenced locks asked for.
+// reserves returns how many tokens each acquire of a fenced lock reserved.
 func reserves(acquires []network.Frame) (n []string) {
 	for _, f := range acquires {
 		n = append(n, f.Args[len(f.Args)-1])
@@ -376,8 +376,8 @@ func reserves(acquires []network.Frame) (n []string) {
 	return n
 }
 
-// crowded returns two owners, of whom the first holds the lock and the second waits,
-// in a tenure that has many more tokens.
+// crowded returns two owners, of which the first holds the lock and the second waits, in a
+// tenure with many tokens left.
 func (w *world) crowded(t *testing.T, lock *rlock.Lock) (me, them context.Context, result <-chan error) {
 	t.Helper()
 	me = w.caller()
@@ -402,11 +402,11 @@ func TestTheTokensOfALostTenureAreNeverUsed(t *testing.T) {
 		here.net.Refuse() // a pause longer than the lease
 		require.NoError(t, theirs.Lock(other))
 		others := w.tokenOf(t, theirs, other)
-		assert.Greater(t, others, mine+10, "more than the lost tenure had reserved")
+		assert.Greater(t, others, mine+10, "the token is not larger than all reserved by the lost tenure")
 		here.net.Heal()
 		require.True(t, pending(result))
 		require.ErrorIs(t, ours.Unlock(me), rlock.ErrLost)
-		require.True(t, pending(result), "nothing is passed on")
+		require.True(t, pending(result), "the lost tenure handed the lock off")
 		require.NoError(t, theirs.Unlock(other))
 		require.NoError(t, <-result)
 		assert.Greater(t, w.tokenOf(t, ours, them), others)
@@ -448,12 +448,12 @@ func TestAnAnswerWithoutATokenIsNoGrantOfAFencedLock(t *testing.T) {
 			require.Error(t, err, "%q", reply)
 			assert.False(t, ok)
 			time.Sleep(time.Minute)
-			assert.False(t, w.Exists(key), "what it may have got is given back")
+			assert.False(t, w.Exists(key), "the possible grant was not released")
 		})
 	}
 }
 
-// One subscription at the server serves the rooms of both kinds.
+// Both kinds of lock wait over one subscription.
 func TestACrowdAtALockDoesNotStarveTheFencedLockOfThatNameInItsClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()

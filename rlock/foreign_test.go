@@ -18,8 +18,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// What others may have done to the key, or say on the channel: Redisson's other
-// locks under the same name, other versions of it, people with redis-cli.
+// Other programs may have changed the key, or publish on the channel: Redisson's other locks
+// of the same name, other versions of it, operators with redis-cli.
 
 func TestWhateverItsFieldsAForeignLockKeepsUsOutAndIsLeftAsItIs(t *testing.T) {
 	const uuid = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11"
@@ -69,7 +69,7 @@ func TestAForeignKeyWithoutALeaseIsLookedAtEveryTwoSeconds(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.InDelta(t, 60/2, len(p.acquires())-asked, 1)
 		w.Del(key)
-		// Guests that nobody can count may have a turn first.
+		// Clients of Redisson that cannot be counted may have a turn first.
 		within(t, 0, 2200*time.Millisecond, func() { require.NoError(t, <-waiter) })
 		require.NoError(t, lock.Unlock(me))
 	})
@@ -108,7 +108,8 @@ func TestAForeignLeaseOfAMillionYearsIsLookedAtEveryTwoSeconds(t *testing.T) {
 	})
 }
 
-// Redisson's write lock publishes a 1, and Java waiters throw at what is no number.
+// Redisson's write lock publishes a 1, and Java waiters fail on a message that is not a
+// number.
 func TestAMessageThatIsNoReleaseIsHarmless(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
@@ -131,7 +132,7 @@ func TestAMessageThatIsNoReleaseIsHarmless(t *testing.T) {
 	})
 }
 
-// Redisson's AUTO asks with SHARDNUMSUB. The answer is that of Redis 6.
+// Redisson's AUTO mode asks with SHARDNUMSUB. The answer is that of Redis 6.
 func TestInAClusterThatHasNoShardedPubSubItIsPlain(t *testing.T) {
 	t.Parallel()
 	s := at(t, calm(redistest.Cluster(t)))
@@ -149,7 +150,8 @@ func TestInAClusterThatHasNoShardedPubSubItIsPlain(t *testing.T) {
 	assert.ErrorIs(t, err, rlock.ErrUnsupported)
 }
 
-// In Redisson the UUID is the process, and the lock may be another of its threads' by now.
+// In Redisson the UUID stands for a process, and another thread of it may hold the lock by
+// now.
 func TestAForceUnlockThatArrivesTooLateLeavesALaterHolderOfTheSameRedisson(t *testing.T) {
 	const process, mine = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11", "4ea0a2a4-6f6f-8f7c-9d5c-2d8a3f9f1b11"
 	holds := map[string]func(owner string) []string{
@@ -185,7 +187,7 @@ func TestAForceUnlockThatArrivesTooLateLeavesALaterHolderOfTheSameRedisson(t *te
 					require.NoError(t, <-result)
 					return freed
 				}
-				set(process + ":7") // and the script becomes known
+				set(process + ":7") // the server learns the script
 				freed, err := lock.ForceUnlock(w.ctx)
 				require.NoError(t, err)
 				require.True(t, freed)
@@ -194,11 +196,11 @@ func TestAForceUnlockThatArrivesTooLateLeavesALaterHolderOfTheSameRedisson(t *te
 				set(process + ":7")
 				assert.False(t, force(process+":8"))
 				assert.Len(t, w.fields(key), len(holds[test.mode](""))/2)
-				assert.True(t, force(process+":8"), "the holder that it found")
+				assert.True(t, force(process+":8"), "the owner is the holder that was found")
 				assert.Empty(t, w.fields(key))
 
 				set(mine + ":7")
-				assert.True(t, force(mine+":8"), "a tenure of ours is the same after a hand-over")
+				assert.True(t, force(mine+":8"), "a tenure of rlock stays the same after a hand-off")
 				assert.Empty(t, w.fields(key))
 			})
 		})

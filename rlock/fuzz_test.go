@@ -12,8 +12,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Any bytes are a name: Redis shows the very same ones, and the lock works; or
-// the name is refused, because it is empty or too long.
+// A name may be any bytes: Redis shows exactly these bytes, and the lock works; or the name
+// is refused, because it is empty or too long.
 func FuzzName(f *testing.F) {
 	for _, n := range named {
 		f.Add([]byte(n.name))
@@ -42,10 +42,9 @@ func FuzzName(f *testing.F) {
 	})
 }
 
-// However many owners nest, unlock and pass the lock on, and whatever is in the
-// hash of somebody else: it is never granted while that is there, and never
-// changed; neither by one who waits, nor by one who had the lock before it was
-// replaced.
+// Owners nest, unlock and hand the lock off, and another client's hash may replace theirs at
+// any time. The lock is never granted while that hash is there, and the hash is never
+// changed: neither by a waiter, nor by an owner that had the lock before.
 func FuzzOwner(f *testing.F) {
 	f.Add([]byte("4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7"), []byte("1"), uint8(3))
 	f.Add([]byte(""), []byte(""), uint8(1))
@@ -84,7 +83,7 @@ func FuzzOwner(f *testing.F) {
 			require.Equal(t, depth+1, lock.HoldCount(ctx))
 		}
 		replace()
-		if err := lock.Lock(ctx); err != nil { // nesting asks nobody, but its mirror, or an earlier one, learns the loss
+		if err := lock.Lock(ctx); err != nil { // a nested lock asks nothing, but its mirror, or an earlier one, finds the loss
 			require.ErrorIs(t, err, rlock.ErrLost)
 		}
 		require.Eventually(t, func() bool { return !lock.IsHeld(ctx) }, hang, time.Millisecond)

@@ -17,15 +17,15 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A server that answers what no server should, and strangers that publish what
-// no lock does: a clear error or no effect, never a panic, never a false hold.
+// A server that answers nonsense, and clients that publish nonsense: rlock returns a clear
+// error or ignores it, and never panics or reports a false hold.
 
 // value returns a RESP value of any shape.
 func value(shape uint8, text string, number int64) string {
 	line := strings.NewReplacer("\r", "", "\n", "").Replace(text)
 	bulk := fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
 	shapes := []string{
-		"_\r\n", "$-1\r\n", // null: what an acquire answers that was granted
+		"_\r\n", "$-1\r\n", // null: the answer to an acquire that was granted
 		"+" + line + "\r\n",
 		"-" + line + "\r\n",
 		"-ERR " + line + "\r\n",
@@ -47,8 +47,8 @@ func value(shape uint8, text string, number int64) string {
 
 func isNull(shape uint8) bool { return int(shape)%19 < 2 }
 
-// One reply is of the wrong shape, or says what is not true. Only a null in place
-// of "held by another" is believed, and no longer than until the next mirror.
+// One reply has the wrong shape or a wrong value. Only a null in place of "held by another"
+// is believed, and only until the next mirror.
 func FuzzReply(f *testing.F) {
 	for shape := range uint8(19) {
 		f.Add(shape, "WRONGTYPE", int64(0), shape%8, shape%2 == 0)
@@ -94,7 +94,7 @@ func FuzzReply(f *testing.F) {
 			_, err = lock.TTL(me)
 			explained(t, err)
 			if foreign {
-				require.Len(t, w.fields(key), 1, "it is left as it is")
+				require.Len(t, w.fields(key), 1, "the hash of the other owner has changed")
 				w.Del(key)
 				w.Publish(channel, "0")
 			}
@@ -107,12 +107,12 @@ func FuzzReply(f *testing.F) {
 			explained(t, err)
 			time.Sleep(time.Minute)
 			assert.Empty(t, w.Keys())
-			assert.Less(t, len(p.net.Sent("")), 1000, "nothing turns without a rest")
+			assert.Less(t, len(p.net.Sent("")), 1000, "the client sends commands without a pause")
 		})
 	})
 }
 
-// explained asserts that an error, if there is one, says of which lock it is.
+// explained asserts that an error, if there is one, names its lock.
 func explained(t *testing.T, err error) {
 	t.Helper()
 	if err != nil && !errors.Is(err, rlock.ErrNotAcquired) {
@@ -121,8 +121,8 @@ func explained(t *testing.T, err error) {
 	}
 }
 
-// Whatever a stranger publishes is a wake at most: a waiter looks once, and who
-// holds or waits here notices nothing.
+// A message from another program only wakes a waiter: the waiter looks once, and holders and
+// waiters of this client are not affected.
 func FuzzMessage(f *testing.F) {
 	for _, message := range []string{"0", "1", "", "-1", "\x00\xff\r\n", "unlock", strings.Repeat("x", 1<<16)} {
 		f.Add(message, uint8(3))

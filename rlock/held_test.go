@@ -66,13 +66,13 @@ func TestHeldListsWhatTheClientHolds(t *testing.T) {
 		}, lines[4:])
 
 		time.Sleep(2 * time.Second)
-		assert.Len(t, p.Held(), 5, "the fixed lease is over")
+		assert.Len(t, p.Held(), 5, "the fixed lease has ended")
 		require.NoError(t, p.Close())
 		assert.Empty(t, p.Held())
 	})
 }
 
-// takenHere takes the lock at a place with a name.
+// takenHere acquires the lock in a function with a name.
 func takenHere(ctx context.Context, l *rlock.Lock) (*rlock.Hold, error) { return l.Acquire(ctx) }
 
 func TestHeldShowsWhereALockWasTaken(t *testing.T) {
@@ -115,13 +115,13 @@ func TestAHoldThatLastsTooLongIsLoggedOnce(t *testing.T) {
 		assert.Zero(t, p.log.count(said))
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
-		assert.Equal(t, 1, p.log.count(said), "at its time, and not when the lock is next renewed")
+		assert.Equal(t, 1, p.log.count(said), "the hold is logged in time, and not only at the next renewal")
 		assert.Equal(t, 1, p.log.count("lock=orders:42 kind=plain owner="))
 		assert.Equal(t, 1, p.log.count("held_test.go"))
 		time.Sleep(time.Minute)
 		assert.Equal(t, 1, p.log.count(said))
 
-		// The next holder, by hand-off in the same tenure, has a time of its own.
+		// The next holder, by a hand-off in the same tenure, has its own time.
 		theirs := start(func() error { return lock.Lock(them) })
 		synctest.Wait()
 		require.NoError(t, lock.Unlock(me))
@@ -173,7 +173,7 @@ func TestAWaitForALockThatTheSameGoroutineHoldsIsLoggedOnce(t *testing.T) {
 				_, err := lock.TryAcquire(w.ctx, rlock.WithWait(time.Minute))
 				return false, err
 			}, 2},
-			{func() (bool, error) { return lock.TryLockFor(hold.Context(), time.Minute, 0) }, 2}, // it nests
+			{func() (bool, error) { return lock.TryLockFor(hold.Context(), time.Minute, 0) }, 2}, // a nested level
 		} {
 			_, _ = wait.call()
 			synctest.Wait()
@@ -182,7 +182,7 @@ func TestAWaitForALockThatTheSameGoroutineHoldsIsLoggedOnce(t *testing.T) {
 		assert.GreaterOrEqual(t, p.log.count("takenHere"), 2)
 		elsewhere := start(func() error { _, err := lock.TryLockFor(w.ctx, time.Minute, 0); return err })
 		require.NoError(t, <-elsewhere)
-		assert.Equal(t, 2, p.log.count(said), "another goroutine waits as it should")
+		assert.Equal(t, 2, p.log.count(said), "another goroutine's wait is no deadlock")
 	})
 }
 
@@ -212,7 +212,7 @@ func TestAWaitThatLastsTooLongIsLoggedOnceWithTheHolder(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, 1, p.log.count(said))
 
-		// Of a holder in the same client the place is known.
+		// The place of a holder of the same client is known.
 		ok, err := lock.TryLockFor(them, 8*time.Second, 0)
 		require.NoError(t, err)
 		require.False(t, ok)
@@ -226,7 +226,7 @@ func TestAWaitThatLastsTooLongIsLoggedOnceWithTheHolder(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, ok)
 		synctest.Wait()
-		assert.Equal(t, 3, p.log.count(said), "of the whole, and not of its part")
+		assert.Equal(t, 3, p.log.count(said), "the whole is logged, and not its part")
 		assert.Equal(t, 1, p.log.count("lock=another,orders:42 kind=multi"))
 	})
 }

@@ -19,18 +19,18 @@ func TestAHoldBelongsToItsHandleAndNotToAGoroutine(t *testing.T) {
 		lock := s.lock()
 		hold, err := lock.Acquire(s.ctx)
 		require.NoError(t, err)
-		assert.False(t, lock.IsHeld(s.ctx), "the goroutine holds nothing")
+		assert.False(t, lock.IsHeld(s.ctx), "the goroutine is not the owner of a Hold")
 		assert.ErrorIs(t, lock.Unlock(s.ctx), rlock.ErrNotHeld)
 
 		second, err := lock.rival.TryAcquire(s.ctx)
-		assert.ErrorIs(t, err, rlock.ErrNotAcquired, "also in the same goroutine")
+		assert.ErrorIs(t, err, rlock.ErrNotAcquired, "the same goroutine must not nest in a Hold")
 		assert.Nil(t, second)
 		second, err = lock.rival.Acquire(s.ctx, rlock.WithWait(10*time.Millisecond))
 		assert.ErrorIs(t, err, rlock.ErrNotAcquired)
 		assert.Nil(t, second)
 
 		elsewhere(func() { assert.NoError(t, hold.Release(s.ctx), "the handle is the right to release") })
-		second, err = lock.rival.Acquire(s.ctx) // who gave up leaves a queue a moment later
+		second, err = lock.rival.Acquire(s.ctx) // an abandoned ticket leaves the queue a moment later
 		require.NoError(t, err)
 		require.NoError(t, second.Release(s.ctx))
 		assert.NotEqual(t, hold.Owner(), second.Owner())
@@ -66,7 +66,7 @@ func TestTryAcquireWaitsAsLongAsItsOptionSays(t *testing.T) {
 
 func TestAHoldIsValidUntilItIsReleased(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *subject) {
-		const lease, drift = time.Hour, time.Hour / 50 // more than the client's own
+		const lease, drift = time.Hour, time.Hour / 50 // longer than the client's own
 		lock := s.lock(withLease(lease))
 		before := time.Now()
 		hold, err := lock.Acquire(s.ctx)
@@ -75,7 +75,7 @@ func TestAHoldIsValidUntilItIsReleased(t *testing.T) {
 		assert.NoError(t, hold.Err())
 		assert.NoError(t, hold.Context().Err())
 		assert.True(t, hold.ValidUntil().After(before.Add(lease-drift)))
-		assert.True(t, hold.ValidUntil().Before(time.Now().Add(lease)), "less than Redis has promised")
+		assert.True(t, hold.ValidUntil().Before(time.Now().Add(lease)), "the hold must end before the lease in Redis")
 
 		require.NoError(t, hold.Release(s.ctx))
 		<-hold.Done()
@@ -94,7 +94,7 @@ func TestAHoldIsReleasedOnceOnly(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, hold.Release(ctx))
 
-		require.NoError(t, lock.Lock(ctx), "the same owner holds it again")
+		require.NoError(t, lock.Lock(ctx), "the same owner locks again")
 		assert.ErrorIs(t, hold.Release(ctx), rlock.ErrNotHeld)
 		assert.Equal(t, 1, lock.HoldCount(ctx))
 		assert.False(t, hold.Valid())
@@ -110,7 +110,7 @@ func TestAHoldsContextHasTheValuesOfTheAcquiresContextAndNotItsEnd(t *testing.T)
 		require.NoError(t, err)
 		cancel()
 		assert.Equal(t, "red", hold.Context().Value(color{}))
-		assert.NoError(t, hold.Context().Err(), "the time to wait is not the time to hold")
+		assert.NoError(t, hold.Context().Err(), "the end of the acquire's context does not end the hold")
 		assert.True(t, hold.Valid())
 		require.NoError(t, hold.Release(ctx))
 	})
@@ -125,9 +125,9 @@ func TestAHoldWithALeaseIsLostWhenTheLeaseEnds(t *testing.T) {
 		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 		assert.ErrorIs(t, hold.Err(), rlock.ErrLost)
 		assert.False(t, hold.Valid())
-		require.NoError(t, lock.rival.Lock(s.ctx), "another gets it")
+		require.NoError(t, lock.rival.Lock(s.ctx), "another owner gets the lock")
 		assert.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
-		assert.ErrorIs(t, hold.Release(s.ctx), rlock.ErrNotHeld, "a loss is told once")
+		assert.ErrorIs(t, hold.Release(s.ctx), rlock.ErrNotHeld, "a loss is reported once")
 		assert.True(t, lock.rival.IsHeld(s.ctx))
 		require.NoError(t, lock.rival.Unlock(s.ctx))
 	})
@@ -162,9 +162,9 @@ func TestTheHoldsOfAnOwnerNestAndAreReleasedInAnyOrder(t *testing.T) {
 		require.NoError(t, outer.Release(ctx))
 		assert.False(t, outer.Valid())
 		assert.True(t, inner.Valid())
-		require.NoError(t, lock.Unlock(ctx), "takes a level that was taken without a handle")
+		require.NoError(t, lock.Unlock(ctx), "Unlock ends a level that was taken without a handle")
 		assert.True(t, inner.Valid())
-		assert.ErrorIs(t, lock.Unlock(ctx), rlock.ErrNotHeld, "what is left has a handle")
+		assert.ErrorIs(t, lock.Unlock(ctx), rlock.ErrNotHeld, "the levels that are left have handles")
 		assert.False(t, s.isFree(lock))
 		require.NoError(t, inner.Release(ctx))
 		assert.True(t, s.isFree(lock))
@@ -219,7 +219,7 @@ func TestDosContextEndsWithTheCallers(t *testing.T) {
 			return ctx.Err()
 		})
 		assert.ErrorIs(t, err, context.Canceled)
-		assert.True(t, s.isFree(lock), "it was released all the same")
+		assert.True(t, s.isFree(lock), "it was not released")
 		assert.ErrorIs(t, lock.Do(ctx, func(context.Context) error { panic("called") }), context.Canceled)
 	})
 }
@@ -236,11 +236,11 @@ func TestDoJoinsTheLossWithWhatTheFunctionReturned(t *testing.T) {
 				assert.ErrorIs(t, context.Cause(ctx), rlock.ErrLost)
 				return result
 			})
-			assert.ErrorIs(t, err, rlock.ErrLost, "a nil error means that the lock was held to the end")
+			assert.ErrorIs(t, err, rlock.ErrLost, "nil would mean that the lock was held to the end")
 			if result != nil {
 				assert.ErrorIs(t, err, result)
 			}
-			require.NoError(t, lock.Lock(s.ctx), "the loss was told, nothing is left of it")
+			require.NoError(t, lock.Lock(s.ctx), "the reported loss has no further effect")
 			require.NoError(t, lock.Unlock(s.ctx))
 		}
 	})

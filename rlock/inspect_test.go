@@ -29,7 +29,7 @@ func TestInspectShowsAHolderItsDepthAndItsLease(t *testing.T) {
 		lock := p.NewLock(key)
 		require.NoError(t, lock.LockFor(me, time.Minute))
 		require.NoError(t, lock.LockFor(me, time.Minute))
-		time.Sleep(20 * time.Second) // the second level is mirrored by then
+		time.Sleep(20 * time.Second) // the second level has been mirrored
 
 		i, err := p.Inspect(w.ctx, key)
 		require.NoError(t, err)
@@ -46,7 +46,7 @@ func TestInspectShowsAHolderItsDepthAndItsLease(t *testing.T) {
 		assert.Zero(t, i.Token)
 		assert.Zero(t, i.Guests)
 		assert.Nil(t, holder.Process)
-		assert.ErrorIs(t, i.Unresolved, rlock.ErrUnsupported, "the embedded server has no CLIENT LIST, and the rest is there")
+		assert.ErrorIs(t, i.Unresolved, rlock.ErrUnsupported, "the embedded server has no CLIENT LIST; the other fields are set")
 		require.NoError(t, lock.Unlock(me))
 		require.NoError(t, lock.Unlock(me))
 	})
@@ -59,7 +59,7 @@ func TestInspectShowsNothingOfAFreeLock(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, rlock.Inspection{Name: key}, i)
 		for _, sent := range p.net.Sent("CLIENT") {
-			assert.NotEqual(t, "LIST", sent.Args[1], "there is nobody to look for")
+			assert.NotEqual(t, "LIST", sent.Args[1], "a free lock has no clients to look for")
 		}
 	})
 }
@@ -222,7 +222,7 @@ func TestInspectShowsTheFirstThousandOfTenThousandTickets(t *testing.T) {
 			_, err := w.ZAdd(queue, float64(n+1), fmt.Sprintf("x00000000-0000-8000-8000-%012d:1", n))
 			require.NoError(t, err)
 		}
-		_, err := w.ZAdd(queue, 0, "!00000000-0000-8000-8000-000000000000") // a mark is no waiter
+		_, err := w.ZAdd(queue, 0, "!00000000-0000-8000-8000-000000000000") // a mark is not a waiter
 		require.NoError(t, err)
 		i, err := w.client().Inspect(w.ctx, key)
 		require.NoError(t, err)
@@ -279,13 +279,13 @@ func TestLocksFindsTheHeldLocksOfAllKindsAndNothingElse(t *testing.T) {
 		for name, err := range p.Locks(w.ctx, "") {
 			require.NoError(t, err)
 			require.NotEmpty(t, name)
-			break // and no more is asked for
+			break // no further page is requested
 		}
-		assert.Len(t, p.net.Sent("SCAN"), 3, "one of each type, and one")
+		assert.Len(t, p.net.Sent("SCAN"), 3, "one call for each type, and the one before the break")
 	})
 }
 
-// thisProcess is what Inspect knows of the test's own process, but for the address.
+// thisProcess returns what Inspect reports of the test's own process, but for the address.
 func thisProcess(t *testing.T) rlock.Process {
 	host, err := os.Hostname()
 	require.NoError(t, err)
@@ -333,7 +333,7 @@ func TestLocksVisitsThePrimariesOfAClusterOnceEach(t *testing.T) {
 			require.NoError(t, err)
 			found = append(found, name)
 		}
-		assert.ElementsMatch(t, taken, found, "no replica repeats the names of its primary")
+		assert.ElementsMatch(t, taken, found, "replicas repeat the names of their primary")
 		for _, name := range taken {
 			require.NoError(t, client.NewLock(name).Unlock(s.ctx))
 		}
@@ -388,7 +388,7 @@ func TestTheACLLineOfInspectIsEnoughAndEachRightOfItIsNeeded(t *testing.T) {
 	for _, right := range inspecting {
 		i, _, err := ask(right)
 		if right == "+client|list" || right == "+client" {
-			require.NoError(t, err, "the rest of the answer still comes")
+			require.NoError(t, err, "the rest of the answer still arrives")
 			assert.ErrorIs(t, i.Unresolved, rlock.ErrNoPermission)
 			assert.Len(t, i.Holders, 1)
 			continue

@@ -14,7 +14,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A locker is what the tests need of a lock.
+// A locker has the methods of a lock that the tests use.
 type locker interface {
 	Name() string
 	Lock(ctx context.Context) error
@@ -33,32 +33,31 @@ type locker interface {
 	ForceUnlock(ctx context.Context) (bool, error)
 }
 
-// A kind is one kind of lock as the tests see it. To have another one tested, add a
-// row to kinds: every test that begins with eachKind runs over it on servers, and
-// every one that begins with eachVirtualKind in virtual time.
+// A kind is one kind of lock under test. To test another one, add a row to kinds: every test
+// that begins with eachKind runs over it on servers, and every test that begins with
+// eachVirtualKind in virtual time.
 type kind struct {
 	name string
-	// lock returns the lock of that name, of a process that has a client of each
-	// server.
+	// lock returns the lock of that name, in a process that has a client of each server.
 	lock func(clients []*rlock.Client, name string) locker
-	// rival returns the lock that nobody has while another owner has the lock: the lock
-	// itself by default, or another one that it keeps out. It must be another where
-	// owners share the lock.
+	// rival returns a lock that excludes the lock under test: by default the lock itself, or
+	// one of another kind. It must be another one where owners share the lock.
 	rival func(clients []*rlock.Client, name string) locker
-	// lingers is how long the locks linger in all clients.
+	// lingers is Config.Linger of all clients.
 	lingers time.Duration
 	// strict locks are granted in the order of all waiters, and never handed off.
 	strict bool
-	// many owners may hold the lock at once: a process asks Redis for each of them.
+	// many says that several owners may hold the lock at once: a process asks Redis for each
+	// of them.
 	many bool
-	// servers is how many there are, none of which knows of the others; 0 is one.
+	// servers is the number of independent servers; 0 is one.
 	servers int
-	// where is on which servers the tests run. Plain runs on all, the others where
-	// something is different for them.
+	// where tells on which servers the tests run. The plain lock runs on all, the other kinds
+	// where they differ from it.
 	where []redistest.Kind
-	// keys are those of the lock in Redis; by default its name.
+	// keys returns the keys of the lock in Redis; by default its name.
 	keys func(name string) []string
-	// channel is what waiters for the lock of the tests listen to, if that is one.
+	// channel is the channel that waiters for the tests' lock subscribe to, if there is one.
 	channel string
 }
 
@@ -108,7 +107,7 @@ func multiLockOfTwo(clients []*rlock.Client, name string) locker {
 	return rlock.NewMultiLock(clients[0].NewLock(name), clients[0].NewFencedLock(beside(name)))
 }
 
-// beside is the name of the other part, which is no longer than a name may be.
+// beside returns the name of the other part, which is no longer than a name may be.
 func beside(name string) string { return "beside " + name[:min(len(name), 20)] }
 
 func redLock(clients []*rlock.Client, name string) locker {
@@ -131,7 +130,7 @@ func semaphoreOfOne(clients []*rlock.Client, name string) locker {
 	return clients[0].NewSemaphore(name, 1)
 }
 
-// A trial is a lock of the kind that is tried, in the hands of one process.
+// A trial is a lock of the kind under test, in one process.
 type trial struct {
 	locker
 	kind  kind
@@ -147,7 +146,7 @@ func (k kind) trial(clients []*rlock.Client, name string) *trial {
 	return l
 }
 
-// A subject is a site where one kind of lock is tried.
+// A subject is a site where one kind of lock is tested.
 type subject struct {
 	*site
 	kind  kind
@@ -159,8 +158,8 @@ func eachKind(t *testing.T, run func(t *testing.T, s *subject)) {
 	over(t, kinds, run)
 }
 
-// eachExclusiveKind is eachKind for the kinds that are their own rivals, for tests
-// where each owner is another's.
+// eachExclusiveKind is eachKind for the kinds that are their own rivals, for tests in which
+// each owner excludes the others.
 func eachExclusiveKind(t *testing.T, run func(t *testing.T, s *subject)) {
 	over(t, ownRivals(), run)
 }
@@ -169,13 +168,13 @@ func ownRivals() []kind {
 	return slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return k.rival != nil })
 }
 
-// besideAnother reports whether the row is about a lock of another kind that keeps the lock out.
+// besideAnother reports whether the row tests a lock against one of another kind.
 func (k kind) besideAnother() bool { return k.rival != nil && k.name != "read" }
 
 func over(t *testing.T, kinds []kind, run func(t *testing.T, s *subject)) {
 	for _, k := range kinds {
 		if testing.Short() && k.besideAnother() {
-			continue // the whole suite has it
+			continue // the whole suite runs it
 		}
 		t.Run(k.name, func(t *testing.T) {
 			redistest.Over(t, k.where, func(t *testing.T, server *redistest.Server) {
@@ -192,7 +191,7 @@ func over(t *testing.T, kinds []kind, run func(t *testing.T, s *subject)) {
 	}
 }
 
-// another returns a server like s that does not know of it.
+// another returns a server like s, independent of it.
 func another(t *testing.T, s *redistest.Server) *redistest.Server {
 	if s.Kind == redistest.KindEmbedded {
 		return redistest.Embedded(t)
@@ -200,7 +199,7 @@ func another(t *testing.T, s *redistest.Server) *redistest.Server {
 	return redistest.Standalone(t)
 }
 
-// A process is what one program has of the locks: a client of each server.
+// A process has the clients of one process: one for each server.
 type process struct {
 	kind    kind
 	clients []*rlock.Client
@@ -212,7 +211,7 @@ func (s *subject) process(changes ...func(*rlock.Config)) *process {
 	return s.with(func(site *site) *rlock.Client { return site.client(changes...) })
 }
 
-// with returns a process that has such a client of each site.
+// with returns a process that has such a client at each site.
 func (s *subject) with(client func(*site) *rlock.Client) *process {
 	p := &process{kind: s.kind}
 	for _, site := range s.sites {
@@ -223,14 +222,14 @@ func (s *subject) with(client func(*site) *rlock.Client) *process {
 
 func (p *process) lock(name string) *trial { return p.kind.trial(p.clients, name) }
 
-// lock returns the lock of a process of its own.
+// lock returns the lock of a new process.
 func (s *subject) lock(changes ...func(*rlock.Config)) *trial {
 	s.t.Helper()
 	return s.process(changes...).lock(key)
 }
 
-// isFree reports whether another owner, in the lock's own process, gets what the
-// lock keeps out.
+// isFree reports whether another owner, in the lock's own process, gets the rival of the
+// lock.
 func (s *subject) isFree(lock *trial) (free bool) {
 	s.t.Helper()
 	if len(s.sites) == 1 {
@@ -251,15 +250,14 @@ func (s *subject) isFree(lock *trial) (free bool) {
 			if !assert.NoError(s.t, err) || locked {
 				return
 			}
-			// An answer that nobody waited for is on its way yet.
+			// An answer without a waiter may still be on its way.
 		}
 	})
 	return free
 }
 
-// try is TryLockFor, again and again while servers are too slow: a lock over several has
-// most of them silent where the process stands still for a moment, and one with replicas
-// too few of them in time.
+// try is TryLockFor, repeated while servers are too slow: a process that is suspended for a
+// moment takes most servers of a compound lock for silent, and has too few replicas in time.
 func try(ctx context.Context, lock locker, wait, lease time.Duration) (taken bool, err error) {
 	_, several := lock.(majority)
 	if tried, ok := lock.(*trial); ok {
@@ -274,7 +272,7 @@ func try(ctx context.Context, lock locker, wait, lease time.Duration) (taken boo
 	}
 }
 
-// count returns how many of the commands the servers execute while run runs.
+// count returns how many of these commands the servers execute during run.
 func (s *subject) count(run func(), commands ...string) (n int64) {
 	s.t.Helper()
 	for _, site := range s.sites {
@@ -290,8 +288,8 @@ func (s *subject) count(run func(), commands ...string) (n int64) {
 	return n
 }
 
-// leavesNothing asserts, once the clients are closed, that no key is left in any
-// server. Counters of tokens outlive their locks, so that no token is given twice.
+// leavesNothing asserts, once the clients are closed, that no server has a key left. Token
+// counters outlive their locks, so that no token is given twice.
 func (s *subject) leavesNothing() {
 	for _, site := range s.sites {
 		nodes := site.nodes() // their clients are closed after this cleanup

@@ -14,8 +14,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// drift is what a hold of the default lease ends before Redis' lease does:
-// a hundredth, 2 ms and a tick of the wheel.
+// drift is how much earlier a hold of the default lease ends than the lease in Redis: a
+// hundredth of the lease, 2 ms and a tick of the wheel.
 const drift = 300*time.Millisecond + 2*time.Millisecond + 10*time.Millisecond
 
 func TestTheWatchdogKeepsALockForAnHour(t *testing.T) {
@@ -42,7 +42,7 @@ func TestTheWatchdogRenewsNoMoreOftenThanAtAThird(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		n := len(p.mirrors())
-		assert.LessOrEqual(t, n, 61, "the first is an EVALSHA and an EVAL")
+		assert.LessOrEqual(t, n, 61, "one for each third of a lease; the first is an EVALSHA and an EVAL")
 		assert.GreaterOrEqual(t, n, 59)
 		require.NoError(t, lock.Unlock(me))
 	})
@@ -62,8 +62,8 @@ func TestADeadHoldersLockGoesToTheWaiterWhenItsLeaseHasEnded(t *testing.T) {
 	})
 }
 
-// Whatever was sent last to set the lease: a lock over several tells Redis again when
-// the way to all of them was long.
+// The command that set the lease last counts: a compound lock sets the lease again when the
+// acquires of its parts took long.
 func TestValidityIsCountedFromBeforeTheSend(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, me := w.process(), w.caller()
@@ -80,7 +80,7 @@ func TestValidityIsCountedFromBeforeTheSend(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		p.heal()
 		require.NoError(t, <-result)
-		assert.LessOrEqual(t, time.Until(hold.ValidUntil()), w.ttl(), "while Redis may yet be told again")
+		assert.LessOrEqual(t, time.Until(hold.ValidUntil()), w.ttl(), "the hold must end before the lease in Redis")
 		synctest.Wait()
 		ends := time.Now().Add(w.ttl())
 		drift := 100*time.Millisecond + 2*time.Millisecond + 10*time.Millisecond
@@ -113,15 +113,15 @@ func TestAGrantThatCameTooLateIsNoGrant(t *testing.T) {
 		result := start(func() error { return lock.LockFor(me, time.Second) })
 		time.Sleep(time.Second)
 		p.net.Heal()
-		require.NoError(t, <-result, "it was asked for again")
+		require.NoError(t, <-result, "the acquire was not repeated")
 		assert.True(t, lock.IsHeld(me))
 		assert.Len(t, p.acquires(), 3, "EVALSHA, EVAL, EVALSHA")
 		require.NoError(t, lock.Unlock(me))
 	})
 }
 
-// The bytes are held in both directions: nothing says to the holder that anything
-// is wrong, except the clock.
+// The bytes are held back in both directions: only the clock tells the holder that something
+// is wrong.
 func TestALossIsToldBeforeRedisCanGrantToAnother(t *testing.T) {
 	for name, fail := range map[string]func(*peer){
 		"silent": (*peer).silence,
@@ -181,7 +181,7 @@ func TestALossIsSaidOnceAndThenTheLockIsNotHeld(t *testing.T) {
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrNotHeld)
-		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost, "how it ended stays")
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost, "the cause of the loss stays")
 		assert.Positive(t, p.logged("lock lost"))
 	})
 }
@@ -203,11 +203,11 @@ func TestReleasingALostHoldTwiceTakesNothingFromTheOwnersOtherLevels(t *testing.
 
 func TestAKeyThatIsGoneIsALossAtTheNextRenewal(t *testing.T) {
 	for name, replace := range map[string]func(w *world){
-		"gone":            func(w *world) { w.Del(key) },
-		"another's":       func(w *world) { w.Del(key); w.HSet(key, "another:7", "1") },
-		"no lock at all":  func(w *world) { w.Del(key); _ = w.Set(key, "text") },
-		"flushed":         func(w *world) { w.FlushAll() },
-		"a list, in fact": func(w *world) { w.Del(key); _, _ = w.Push(key, "a") },
+		"gone":                  func(w *world) { w.Del(key) },
+		"another's":             func(w *world) { w.Del(key); w.HSet(key, "another:7", "1") },
+		"a string in its place": func(w *world) { w.Del(key); _ = w.Set(key, "text") },
+		"flushed":               func(w *world) { w.FlushAll() },
+		"a list in its place":   func(w *world) { w.Del(key); _, _ = w.Push(key, "a") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
@@ -218,13 +218,13 @@ func TestAKeyThatIsGoneIsALossAtTheNextRenewal(t *testing.T) {
 				within(t, 9*time.Second, 10*time.Second+10*time.Millisecond, func() { <-hold.Done() })
 				require.ErrorIs(t, hold.Err(), rlock.ErrLost)
 				require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
-				assert.Equal(t, before, w.Dump(), "what is another's is left as it is")
+				assert.Equal(t, before, w.Dump(), "the new value must not change")
 			})
 		})
 	}
 }
 
-// An operator, or a forceUnlock() in Java, frees a lock whose lease is long.
+// An operator, or a forceUnlock() in Java, frees a lock with a long lease.
 func TestAKeyThatIsGoneLongBeforeTheEndOfAFixedLeaseIsALossAsSoon(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me, next := w.client(), w.caller(), w.caller()
@@ -233,12 +233,12 @@ func TestAKeyThatIsGoneLongBeforeTheEndOfAFixedLeaseIsALossAsSoon(t *testing.T) 
 		waiter := start(func() error { return lock.Lock(next) })
 		time.Sleep(5 * time.Minute)
 		require.True(t, pending(waiter))
-		assert.InDelta(t, 55*time.Minute, w.ttl(key), float64(time.Second), "looking does not prolong it")
+		assert.InDelta(t, 55*time.Minute, w.ttl(key), float64(time.Second), "a query must not extend the lease")
 		w.Del(key)
 		within(t, 0, 10*time.Second+10*time.Millisecond, func() { require.NoError(t, <-waiter) })
 		assert.False(t, lock.IsHeld(me))
-		synctest.Wait() // until it is logged as well
-		assert.Equal(t, 1, p.log.count("level=WARN msg=\"rlock: lock lost\""), "unlike its end, nobody asked for it")
+		synctest.Wait() // until the loss is logged
+		assert.Equal(t, 1, p.log.count("level=WARN msg=\"rlock: lock lost\""), "unlike the end of the lease, the loss is logged as a warning")
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
 		require.NoError(t, lock.Unlock(next))
 	})
@@ -246,9 +246,9 @@ func TestAKeyThatIsGoneLongBeforeTheEndOfAFixedLeaseIsALossAsSoon(t *testing.T) 
 
 func TestWhatIsNotOursWhenItIsUnlockedWasLost(t *testing.T) {
 	for name, replace := range map[string]func(w *world){
-		"gone":           func(w *world) { w.Del(key) },
-		"another's":      func(w *world) { w.Del(key); w.HSet(key, "another:7", "1") },
-		"no lock at all": func(w *world) { w.Del(key); _ = w.Set(key, "text") },
+		"gone":                  func(w *world) { w.Del(key) },
+		"another's":             func(w *world) { w.Del(key); w.HSet(key, "another:7", "1") },
+		"a string in its place": func(w *world) { w.Del(key); _ = w.Set(key, "text") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
@@ -258,7 +258,7 @@ func TestWhatIsNotOursWhenItIsUnlockedWasLost(t *testing.T) {
 				before := w.Dump()
 				require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
 				require.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
-				assert.Equal(t, before, w.Dump(), "what is another's is left as it is")
+				assert.Equal(t, before, w.Dump(), "the new value must not change")
 			})
 		})
 	}
@@ -267,7 +267,7 @@ func TestWhatIsNotOursWhenItIsUnlockedWasLost(t *testing.T) {
 func TestALossFreesTheLocalQueue(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		if len(w.worlds) > 1 {
-			return // a part that is gone, and not known to be, may be passed on
+			return // a part that is lost without the client's knowledge may be handed off
 		}
 		p, me, next := w.process(), w.caller(), w.caller()
 		lock := p.lock(key)
@@ -275,9 +275,9 @@ func TestALossFreesTheLocalQueue(t *testing.T) {
 		result := start(func() error { return lock.rival.Lock(next) })
 		require.True(t, pending(result))
 		w.forget(key)
-		within(t, 0, 10*time.Second+10*time.Millisecond, func() { require.NoError(t, <-result, "at the renewal that finds out") })
+		within(t, 0, 10*time.Second+10*time.Millisecond, func() { require.NoError(t, <-result, "the renewal does not find the loss") })
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
-		assert.True(t, lock.rival.IsHeld(next), "a stranger's lock by now")
+		assert.True(t, lock.rival.IsHeld(next), "the next holder's lock is touched")
 		require.NoError(t, lock.rival.Unlock(next))
 	})
 }
@@ -298,7 +298,7 @@ func TestAfterALossTheOwnerMustUnlockBeforeItMayLockAgain(t *testing.T) {
 			w.forget(key)
 			time.Sleep(11 * time.Second)
 		}
-		require.NoError(t, lock.Lock(me), "all levels are given back")
+		require.NoError(t, lock.Lock(me), "after all levels are unlocked")
 		require.NoError(t, lock.Unlock(me))
 	})
 }
@@ -329,8 +329,9 @@ func TestTheEndOfAFixedLeaseIsLostInTheLogsLowestVoice(t *testing.T) {
 	})
 }
 
-// A fixed lease that ends in the client's eyes is released: nobody waits for what
-// Redis keeps of it, or for a watchdog's lease that a mirror left behind.
+// When a fixed lease ends by the client's clock, the client releases the lock: no waiter
+// waits for the rest of the lease in Redis, or for a watchdog's lease that a mirror left
+// there.
 func TestTheEndOfAFixedLeaseFreesTheLock(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, other := w.process(), w.process()
@@ -339,7 +340,7 @@ func TestTheEndOfAFixedLeaseFreesTheLock(t *testing.T) {
 		require.NoError(t, lock.LockFor(me, 100*time.Second))
 		here, there := w.caller(), w.caller()
 		require.NoError(t, other.lock(key).rival.Lock(there))
-		assert.Less(t, time.Since(begin), 100*time.Second, "not by the end of the key's time")
+		assert.Less(t, time.Since(begin), 100*time.Second, "before the key expires")
 		assert.Greater(t, time.Since(begin), 98*time.Second)
 		require.NoError(t, other.lock(key).rival.Unlock(there))
 
@@ -361,7 +362,7 @@ func TestLeasesHaveBounds(t *testing.T) {
 			require.ErrorIs(t, err, rlock.ErrInvalidLease)
 		}
 		assert.Equal(t, before, p.scripts(), "no command")
-		require.NoError(t, lock.LockFor(me, 25*time.Millisecond), "the message says so")
+		require.NoError(t, lock.LockFor(me, 25*time.Millisecond), "the shortest lease that the message names")
 		w.settle()
 		assert.Equal(t, 25*time.Millisecond, w.ttl())
 		require.NoError(t, lock.Unlock(me))
@@ -402,7 +403,7 @@ func TestAFailedRenewalIsTriedAgainSoon(t *testing.T) {
 				w.answerScripts("")
 				p.net.Heal()
 				time.Sleep(time.Second + 50*time.Millisecond)
-				assert.GreaterOrEqual(t, w.ttl(key), 28*time.Second, "a second is the longest pause between tries")
+				assert.GreaterOrEqual(t, w.ttl(key), 28*time.Second, "a failed renewal is retried after a second at most")
 				assert.True(t, lock.IsHeld(me))
 				require.NoError(t, lock.Unlock(me))
 				assert.Zero(t, p.log.count("lock lost"))
@@ -423,7 +424,7 @@ func TestARenewalWhoseReplyAloneIsLostIsTriedAgainSoon(t *testing.T) {
 		renewed := len(p.mirrors())
 		p.net.Rule(scripts(2, network.Cut, network.Reply, "mirrored"))
 		time.Sleep(9500 * time.Millisecond)
-		require.Greater(t, len(p.mirrors()), renewed, "the second renewal")
+		require.Greater(t, len(p.mirrors()), renewed, "the second renewal was not sent")
 		time.Sleep(5 * time.Minute)
 		assert.True(t, one.IsHeld(me))
 		assert.True(t, other.IsHeld(me))
@@ -438,14 +439,14 @@ func TestAfterUnlockNothingIsRenewedEver(t *testing.T) {
 		lock := p.lock(key)
 		for range w.times(50) {
 			require.NoError(t, lock.Lock(me))
-			require.NoError(t, lock.Lock(me)) // its mirror is under way, or not yet, when both are unlocked
+			require.NoError(t, lock.Lock(me)) // the mirror of the second level may still be in flight when both levels are unlocked
 			require.NoError(t, lock.Unlock(me))
 			require.NoError(t, lock.Unlock(me))
 			w.settle()
 			sent := p.scripts()
 			time.Sleep(time.Minute)
 			require.Empty(t, w.keys())
-			require.Equal(t, sent, p.scripts(), "a mirror after Unlock")
+			require.Equal(t, sent, p.scripts(), "a mirror was sent after Unlock")
 		}
 	})
 }

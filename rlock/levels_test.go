@@ -12,7 +12,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// What the package comment says under "Levels and leases".
+// The section "Levels and leases" of the package comment.
 
 func TestANestedFixedLeaseNeverShortensNorStopsTheWatchdog(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
@@ -24,7 +24,7 @@ func TestANestedFixedLeaseNeverShortensNorStopsTheWatchdog(t *testing.T) {
 			require.GreaterOrEqual(t, w.ttl(), 20*time.Second-50*time.Millisecond)
 			require.Equal(t, 2, lock.HoldCount(me))
 		}
-		require.NoError(t, lock.Unlock(me), "a level that is over in its own eyes is kept by the other")
+		require.NoError(t, lock.Unlock(me), "a level whose own lease has ended is kept by the outer one")
 		require.NoError(t, lock.Unlock(me))
 	})
 }
@@ -38,7 +38,7 @@ func TestANestedFixedLeaseThatIsLongerThanTheWatchdogsIsShownInRedis(t *testing.
 		synctest.Wait()
 		assert.Equal(t, time.Hour, w.ttl())
 		require.NoError(t, lock.Unlock(me))
-		time.Sleep(time.Millisecond) // the pace of mirrors
+		time.Sleep(time.Millisecond) // the pause between mirrors
 		synctest.Wait()
 		assert.Equal(t, 30*time.Second, w.ttl())
 		require.NoError(t, lock.Unlock(me))
@@ -56,7 +56,7 @@ func TestAWatchdogInsideAFixedLeaseKeepsItUntilTheInnerUnlock(t *testing.T) {
 		require.NoError(t, lock.Unlock(me))
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		assert.InDelta(t, 20*time.Second, w.ttl(), float64(2*time.Millisecond), "what the outer level asks for")
+		assert.InDelta(t, 20*time.Second, w.ttl(), float64(2*time.Millisecond), "the lease of the outer level")
 		<-outer.Done()
 		assert.InDelta(t, time.Minute, time.Since(begin), float64(700*time.Millisecond))
 		assert.Less(t, time.Since(begin), time.Minute)
@@ -70,9 +70,9 @@ func TestAFixedLeaseThatEndedInsideAWatchdogsIsLostAtTheInnerUnlock(t *testing.T
 		outer, err := lock.Acquire(me, rlock.WithLease(time.Second))
 		require.NoError(t, err)
 		require.NoError(t, lock.Lock(me))
-		time.Sleep(65 * time.Second) // no renewal is under way
+		time.Sleep(65 * time.Second) // no renewal is in flight
 		assert.True(t, lock.IsHeld(me))
-		assert.True(t, outer.Valid(), "the lock is kept for the longest that any level asks for")
+		assert.True(t, outer.Valid(), "the lock is kept for the longest lease of its levels")
 		require.NoError(t, lock.Unlock(me))
 		assert.False(t, lock.IsHeld(me))
 		require.ErrorIs(t, context.Cause(outer.Context()), rlock.ErrLost)
@@ -99,7 +99,7 @@ func TestTheLongestOpenLevelWins(t *testing.T) {
 		synctest.Wait()
 		assert.InDelta(t, time.Hour, w.ttl(), float64(3*time.Millisecond))
 
-		require.NoError(t, holds[1].Release(w.ctx), "levels are released in any order")
+		require.NoError(t, holds[1].Release(w.ctx), "levels may be released in any order")
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
 		assert.InDelta(t, 10*time.Second, w.ttl(), float64(5*time.Millisecond))
@@ -142,7 +142,7 @@ func TestAWaiterThatIsHandedTheLockHasItsOwnLeaseFromThatMoment(t *testing.T) {
 				handed := time.Now()
 				require.NoError(t, lock.Unlock(me))
 				require.NoError(t, <-result)
-				assert.Empty(t, p.releases(), "it was passed on")
+				assert.Empty(t, p.releases(), "the lock was not handed off")
 				synctest.Wait()
 				own := c.own
 				if own == 0 {
@@ -167,10 +167,10 @@ func TestAWaiterThatIsHandedTheLockHasItsOwnLeaseFromThatMoment(t *testing.T) {
 func TestAWaiterThatIsHandedTheLockTrustsOnlyWhatRedisHasConfirmed(t *testing.T) {
 	eachExclusiveVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		if len(w.worlds)*len(w.kind.keysOf(key)) > 1 {
-			return // of several parts the waiter is handed the one that it waits for
+			return // with several parts the waiter is handed the part that it waits for
 		}
 		if w.kind.strict {
-			return // it is never handed off
+			return // the lock is never handed off
 		}
 		p := w.process()
 		lock, me, first := p.lock(key), w.caller(), w.caller()
@@ -178,7 +178,7 @@ func TestAWaiterThatIsHandedTheLockTrustsOnlyWhatRedisHasConfirmed(t *testing.T)
 		result := start(func() error { return lock.LockFor(me, 10*time.Second) })
 		require.True(t, pending(result))
 		begin := time.Now()
-		require.NoError(t, lock.Unlock(first)) // now a fenced lock has tokens to pass it on
+		require.NoError(t, lock.Unlock(first)) // a fenced lock has tokens for a hand-off now
 		require.NoError(t, <-result)
 		var hold *rlock.Hold
 		result = start(func() (err error) {

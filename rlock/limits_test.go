@@ -12,8 +12,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A server at its limits. (That it is full and may evict nothing is in
-// TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked.)
+// A server at its limits. (TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked has a full
+// server that may not evict keys.)
 
 func (s *site) configure(parameter, value string) {
 	s.t.Helper()
@@ -21,7 +21,7 @@ func (s *site) configure(parameter, value string) {
 	require.NoError(s.t, s.outside.Do(s.ctx, set).Error())
 }
 
-// closeConnections ends all but that of the outsider.
+// closeConnections closes all connections but that of the outsider.
 func (s *site) closeConnections() {
 	s.t.Helper()
 	for _, kind := range []string{"normal", "pubsub"} {
@@ -42,7 +42,7 @@ func TestALockWhoseKeyIsEvictedIsLostAndItsHolderIsTold(t *testing.T) {
 	select {
 	case <-hold.Done():
 	case <-s.ctx.Done():
-		require.FailNow(t, "nobody told it")
+		require.FailNow(t, "the holder was not notified")
 	}
 	assert.ErrorIs(t, hold.Err(), rlock.ErrLost)
 	assert.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
@@ -63,8 +63,7 @@ func TestAServerThatTakesNoMoreClientsIsTheErrorOfNew(t *testing.T) {
 	require.True(t, s.isFree(s.lock()))
 }
 
-// Who is connected goes on. Who waits has no connection to be woken over, and
-// looks by itself.
+// Connected clients go on. A waiter without a connection for its subscription polls.
 func TestAServerThatTakesNoMoreClientsServesThoseItHas(t *testing.T) {
 	t.Parallel()
 	s := at(t, redistest.Standalone(t))
@@ -80,8 +79,8 @@ func TestAServerThatTakesNoMoreClientsServesThoseItHas(t *testing.T) {
 	s.configure("maxclients", "100")
 }
 
-// Who has lost its connection comes back when there is room, and holds what it
-// held if that was in time.
+// A client that has lost its connection reconnects when there is room, and still holds its
+// locks if that was in time.
 func TestAClientThatIsKeptOutComesBackWhenThereIsRoom(t *testing.T) {
 	t.Parallel()
 	s := at(t, redistest.Standalone(t))

@@ -13,13 +13,13 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// lingering has locks linger for a time.
+// lingering returns a change that sets Config.Linger.
 func lingering(linger time.Duration) func(*rlock.Config) {
 	return func(c *rlock.Config) { c.Linger = linger }
 }
 
-// lingerer returns a client whose locks linger: it has subscribed to its own channel, which
-// takes its first lock.
+// lingerer returns a client whose locks linger: it has taken a first lock, and so has
+// subscribed to its own channel.
 func (w *world) lingerer(linger time.Duration, changes ...func(*rlock.Config)) *party {
 	w.t.Helper()
 	p := w.client(append([]func(*rlock.Config){lingering(linger)}, changes...)...)
@@ -27,22 +27,22 @@ func (w *world) lingerer(linger time.Duration, changes ...func(*rlock.Config)) *
 	return p
 }
 
-// listens has the client take a lock for the first time, and waits until it is subscribed to
-// its own channel.
+// listens has the client take its first lock, and waits until the client is subscribed to its
+// own channel.
 func (p *party) listens(w *world) {
 	w.t.Helper()
 	channel := "rlock_turn:client:" + p.ID()
 	h, err := p.NewLock("first of "+p.ID()).Acquire(w.ctx, rlock.WithLinger(0))
 	require.NoError(w.t, err)
-	w.eventually(func() bool { return w.PubSubNumSub(channel)[channel] == 1 }, "it listens")
+	w.eventually(func() bool { return w.PubSubNumSub(channel)[channel] == 1 }, "the client is subscribed to its own channel")
 	synctest.Wait()
 	require.NoError(w.t, h.Release(w.ctx))
 }
 
-// commands returns how many the client has sent for locks.
+// commands returns the number of commands that the client has sent for locks.
 func (p *party) commands() int64 { return p.Stats().Commands }
 
-// use takes the lock and gives it back.
+// use locks and unlocks.
 func (w *world) use(l locker) {
 	w.t.Helper()
 	me := w.caller()
@@ -50,7 +50,7 @@ func (w *world) use(l locker) {
 	require.NoError(w.t, l.Unlock(me))
 }
 
-// A lingerKind has the lock that lingers and the one that is wanted elsewhere.
+// A lingerKind has a lock that lingers, and a lock that another client wants.
 type lingerKind struct {
 	name         string
 	lock, wanted func([]*rlock.Client, string) locker
@@ -82,7 +82,7 @@ func TestALockThatLingersIsTakenAgainWithoutACommand(t *testing.T) {
 	eachLingerKind(t, func(t *testing.T, w *world, lock, _ func(*party) locker) {
 		p := w.lingerer(time.Second)
 		l := lock(p)
-		for range 40 { // a fenced lock has a token for one hold, then for more and more
+		for range 40 { // a fenced lock reserves a token for one hold at first, then more and more
 			w.use(l)
 		}
 		before, ways := p.commands(), p.Stats().AcquiredByLinger
@@ -105,7 +105,7 @@ func TestALockThatLingersIsTakenAgainWithoutACommand(t *testing.T) {
 		assert.True(t, w.Exists(key))
 		held, err := l.IsLocked(w.ctx)
 		require.NoError(t, err)
-		assert.True(t, held, "that is what Redis shows")
+		assert.True(t, held, "Redis shows the lock as held")
 	})
 }
 
@@ -141,7 +141,7 @@ func TestALockThatLingersIsRenewed(t *testing.T) {
 	})
 }
 
-// The subscription and the place in the queue are two round trips more than a free lock takes.
+// The subscription and the ticket are two round trips more than a free lock takes.
 func TestACallFreesALockThatLingers(t *testing.T) {
 	eachLingerKind(t, func(t *testing.T, w *world, lock, wanted func(*party) locker) {
 		const roundTrip = 10 * time.Millisecond
@@ -164,7 +164,7 @@ func TestAWaiterInTheQueueCallsToo(t *testing.T) {
 		here, there := w.lingerer(time.Hour), w.client()
 		l, other := lock(here), wanted(there)
 		w.use(other)
-		for range 2 { // the second time it is subscribed already, and joins without an acquire
+		for range 2 { // the second time the waiter is subscribed already, and joins without an acquire
 			me, you := w.caller(), w.caller()
 			require.NoError(t, l.Lock(me))
 			waiting := start(func() error { return other.Lock(you) })
@@ -189,10 +189,10 @@ func TestAnAttemptElsewhereGetsALockThatLingers(t *testing.T) {
 		l, other := lock(here), wanted(there)
 		h, err := l.Acquire(w.ctx, rlock.WithLinger(0))
 		require.NoError(t, err)
-		require.NoError(t, h.Release(w.ctx), "Redis knows the scripts")
+		require.NoError(t, h.Release(w.ctx), "the scripts are known")
 		here.net.SetRoundTrip(roundTrip)
 		there.net.SetRoundTrip(roundTrip)
-		for _, wait := range []time.Duration{0, 2 * time.Millisecond} { // too short for the queue
+		for _, wait := range []time.Duration{0, 2 * time.Millisecond} { // too short for a ticket
 			w.use(l)
 			me, you := w.caller(), w.caller()
 			within(t, roundTrip, 4*roundTrip, func() {
@@ -206,11 +206,11 @@ func TestAnAttemptElsewhereGetsALockThatLingers(t *testing.T) {
 			before := there.commands()
 			ok, err := other.TryLockFor(me, wait, 0)
 			require.NoError(t, err)
-			assert.False(t, ok, "it is held")
+			assert.False(t, ok, "the lock is in use")
 			assert.LessOrEqual(t, there.commands()-before, int64(2))
 			require.NoError(t, l.Unlock(you))
 			time.Sleep(time.Second)
-			assert.False(t, w.Exists(key), "it was called while it was held")
+			assert.False(t, w.Exists(key), "the lock was called while it was in use")
 			time.Sleep(2 * time.Minute) // until it lingers again, though it was called often
 		}
 	})
@@ -267,7 +267,7 @@ func TestInOneProcessAWriterDoesNotWaitForReadersThatLinger(t *testing.T) {
 		for range 3 {
 			w.use(rw.Read())
 			within(t, 0, 0, func() { w.use(rw.Write()) })
-			assert.True(t, w.try(rw.Read()), "the writer's tenure is as good")
+			assert.True(t, w.try(rw.Read()), "readers may use the writer's tenure")
 			assert.True(t, w.try(rw.Write()))
 		}
 	})
@@ -317,14 +317,14 @@ func TestTheLocksThatLingerAreBounded(t *testing.T) {
 		kept := len(w.Keys())
 		assert.LessOrEqual(t, kept, most)
 		assert.Greater(t, kept, most*9/10)
-		assert.True(t, w.Exists(fmt.Sprint("many ", most+2999)), "the last one is kept")
-		assert.False(t, w.Exists("many 0"), "the first one is not")
+		assert.True(t, w.Exists(fmt.Sprint("many ", most+2999)), "the last lock lingers")
+		assert.False(t, w.Exists("many 0"), "the first lock must not linger any more")
 		require.NoError(t, p.Close())
 		assert.Empty(t, w.Keys())
 	})
 }
 
-// A client that cannot be called does not linger.
+// A client that cannot be called does not let locks linger.
 func TestWithoutItsOwnChannelAClientDoesNotLinger(t *testing.T) {
 	for name, change := range map[string]func(*rlock.Config){
 		"left out":           func(c *rlock.Config) { c.NoClientChannel = true },
@@ -397,7 +397,7 @@ func TestANameThatIsCalledOftenStopsToLinger(t *testing.T) {
 		for range 10 {
 			w.use(a.NewLock(key))
 		}
-		assert.Greater(t, a.Stats().AcquiredByLinger, before, "it lingers again when one uses it")
+		assert.Greater(t, a.Stats().AcquiredByLinger, before, "the name lingers again when one client uses it")
 	})
 }
 
@@ -416,8 +416,8 @@ func TestANameOnWhichAGuestWasMetDoesNotLinger(t *testing.T) {
 	})
 }
 
-// A client of Redisson cannot call, and the lock is in use whenever it is renewed. The first
-// turn that it is left then comes too soon for it.
+// A client of Redisson cannot call, and the lock is in use at each renewal. Its first turn
+// begins too early for this client.
 func TestAGuestGetsALockThatIsUsedAgainAndAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.lingerer(time.Hour)
@@ -480,7 +480,7 @@ func TestALeaseThatEndsWhileTheLockIsInUseAgainIsALoss(t *testing.T) {
 		w.use(l)
 		require.NoError(t, l.LockFor(me, time.Second))
 		time.Sleep(10 * time.Millisecond)
-		assert.LessOrEqual(t, w.ttl(key), time.Second, "Redis is told")
+		assert.LessOrEqual(t, w.ttl(key), time.Second, "Redis has the new lease")
 		time.Sleep(2 * time.Second)
 		assert.ErrorIs(t, l.Unlock(me), rlock.ErrLost)
 		w.use(l)

@@ -19,7 +19,8 @@ type listener struct {
 	messages chan string
 }
 
-// listen returns when the subscription is confirmed. It ends with the test.
+// listen returns a listener once its subscription is confirmed. The subscription ends with
+// the test.
 func (s *site) listen(f family, channel string) *listener {
 	s.t.Helper()
 	l := &listener{s: s, family: f, channel: channel, messages: make(chan string, 10_000)}
@@ -39,8 +40,8 @@ func (s *site) listen(f family, channel string) *listener {
 	return l
 }
 
-// heard returns all messages since it was called last. A message of its own,
-// published behind them, tells it that there are no more.
+// heard returns all messages since the last call. The listener publishes a message of its
+// own, which comes after all others.
 func (l *listener) heard() (messages []string) {
 	l.s.t.Helper()
 	const last = "that was all"
@@ -53,13 +54,13 @@ func (l *listener) heard() (messages []string) {
 			}
 			messages = append(messages, m)
 		case <-l.s.ctx.Done():
-			require.FailNow(l.s.t, "the listener's own message never came")
+			require.FailNow(l.s.t, "the listener's own message did not arrive")
 		}
 	}
 }
 
-// A monitor sees every command that a single server executes, and whether a
-// client sent it or a script did.
+// A monitor sees every command that a single server executes, and whether a client or a
+// script sent it.
 type monitor struct {
 	s     *site
 	lines *bufio.Scanner
@@ -80,8 +81,8 @@ func (s *site) monitor() *monitor {
 	return m
 }
 
-// seen returns the names of the commands since it was called last, but for pings: what
-// clients sent, and what scripts executed.
+// seen returns the names of the commands since the last call, without pings: first those of
+// clients, then those of scripts.
 func (m *monitor) seen() (sent, byScript []string) {
 	m.s.t.Helper()
 	const last = "that was all"
@@ -93,7 +94,7 @@ func (m *monitor) seen() (sent, byScript []string) {
 		switch {
 		case command == "echo" && strings.Contains(arguments, last):
 			return sent, byScript
-		case command == "ping": // of a connection that had nothing to say for a second
+		case command == "ping": // a connection was idle for a second
 		case client == "lua":
 			byScript = append(byScript, command)
 		default:

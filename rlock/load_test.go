@@ -18,13 +18,13 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Load, in virtual time. Each test does the same several times over: what the
-// first time has left behind may stay, and must not grow. The whole of it, 10 000
-// locks and an hour, takes minutes:
+// Load, in virtual time. Each test repeats its load: the first round may leave memory and
+// goroutines behind, and later rounds must add none. The full load, 10 000 locks and an hour,
+// takes minutes:
 //
 //	go test -v -timeout 30m -run 'TenThousand|ManyLocks|MixedLoad' ./rlock -long
 
-// thorough returns the one number with -long, and else the other.
+// thorough returns whole with -long, otherwise usual.
 func thorough[N any](whole, usual N) N {
 	if *long {
 		return whole
@@ -32,12 +32,12 @@ func thorough[N any](whole, usual N) N {
 	return usual
 }
 
-// fewer reports whether tests do less of the same: with -short, under the race detector, which
-// makes the embedded server several times slower. Without -short they do all of it.
+// fewer reports whether tests do less: with -short, under the race detector, which makes the
+// embedded server several times slower.
 func fewer() bool { return underRace && testing.Short() && !*long }
 
-// manyCommands is for a test that sends thousands of commands, to count them, or through an
-// hour.
+// manyCommands skips a test that sends thousands of commands, or lasts an hour of virtual
+// time, under the race detector with -short.
 func manyCommands(t *testing.T) {
 	t.Helper()
 	if fewer() {
@@ -45,9 +45,9 @@ func manyCommands(t *testing.T) {
 	}
 }
 
-// repeated runs a load several times and asserts that after each everything that
-// it needed is gone again: goroutines, keys, subscriptions, memory. Other tests may
-// leave something to the process at any time; what leaks here grows in every round.
+// repeated runs a load several times and asserts that after each round its resources are free
+// again: goroutines, keys, subscriptions, memory. Other tests may leave something in the
+// process at any time; a leak of this load grows in every round.
 func repeated(t *testing.T, s *site, clients []*rlock.Client, load func(round int)) {
 	t.Helper()
 	var goroutines, heap []int
@@ -61,7 +61,7 @@ func repeated(t *testing.T, s *site, clients []*rlock.Client, load func(round in
 		t.Logf("after %v there are %d goroutines and %d KiB", virtual.Round(time.Millisecond), goroutines[round], heap[round]>>10)
 	}
 	assert.Less(t, leastGrowth(goroutines), 10)
-	assert.Less(t, leastGrowth(heap), heap[0]/64+64<<10) // miniredis remembers every key that ever was
+	assert.Less(t, leastGrowth(heap), heap[0]/64+64<<10) // miniredis keeps a record of every key
 	keys, err := s.outside.Do(context.Background(), s.outside.B().Dbsize().Build()).AsInt64()
 	require.NoError(t, err)
 	assert.Zero(t, keys)
@@ -73,7 +73,7 @@ func repeated(t *testing.T, s *site, clients []*rlock.Client, load func(round in
 	}
 }
 
-// leastGrowth returns the least that was added from one round to the next.
+// leastGrowth returns the smallest growth from one round to the next.
 func leastGrowth(sizes []int) int {
 	least := sizes[1] - sizes[0]
 	for i := range sizes[1:] {
@@ -82,11 +82,11 @@ func leastGrowth(sizes []int) int {
 	return least
 }
 
-// allocated returns how much of the heap is in use.
+// allocated returns the size of the heap in use.
 func allocated() int {
 	var stats runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what the first has taken out of pools
+	runtime.GC() // objects that the first collection has taken out of pools
 	runtime.ReadMemStats(&stats)
 	return int(stats.HeapAlloc)
 }
@@ -139,7 +139,7 @@ func TestManyLocksWithAWaiterEachAreAllPassedOn(t *testing.T) {
 					}))
 				})
 			}
-			synctest.Wait() // all wait
+			synctest.Wait() // all calls wait
 			for i, hold := range holds {
 				assert.False(t, served[i])
 				assert.NoError(t, hold.Release(context.Background()))
@@ -219,7 +219,7 @@ func (m *mix) work(t *testing.T, client *rlock.Client, random *rand.Rand) {
 				m.section(t, lock, section)
 				err = hold.Release(me)
 			}
-		case 4: // until somebody loses patience
+		case 4: // until the caller gives up
 			ctx, cancel := context.WithTimeout(me, upTo(time.Second))
 			if err = lock.Lock(ctx); err == nil {
 				m.section(t, lock, section)
@@ -238,10 +238,10 @@ func (m *mix) work(t *testing.T, client *rlock.Client, random *rand.Rand) {
 	}
 }
 
-// section asserts that nobody else is inside.
+// section asserts that no other section runs.
 func (m *mix) section(t *testing.T, lock *rlock.Lock, d time.Duration) {
 	m.mu.Lock()
-	assert.False(t, m.inside[lock.Name()], "two are inside")
+	assert.False(t, m.inside[lock.Name()], "two sections overlap")
 	m.inside[lock.Name()] = true
 	m.sections++
 	m.mu.Unlock()

@@ -79,7 +79,7 @@ func TestTheOwnerLocksAgainWithoutWaitingAndUnlocksAsOften(t *testing.T) {
 func TestEverybodySeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *subject) {
 		if s.kind.lingers > 0 {
-			t.Skip("it looks locked after Unlock")
+			t.Skip("a lock that lingers looks locked after Unlock")
 		}
 		here, there := s.lock(), s.lock()
 		look := func(lock locker) (locked, held bool) {
@@ -108,7 +108,7 @@ func TestEverybodySeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld(t *testing.T) {
 func TestAnUnlockByAStrangerIsErrNotHeldAndChangesNothing(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(), s.lock()
-		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrNotHeld, "nobody holds it")
+		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrNotHeld, "no owner holds the lock")
 
 		require.NoError(t, here.Lock(s.ctx))
 		elsewhere(func() { assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrNotHeld) })
@@ -128,7 +128,7 @@ func TestASecondUnlockIsErrNotHeldAndTakesNothingFromTheNextHolder(t *testing.T)
 		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrNotHeld)
 		assert.True(t, there.IsHeld(s.ctx))
 		assert.False(t, s.isFree(here))
-		require.NoError(t, there.Unlock(s.ctx), "its key is as it was")
+		require.NoError(t, there.Unlock(s.ctx), "the next holder's key is unchanged")
 	})
 }
 
@@ -138,7 +138,7 @@ func TestAnUnlockWorksWithAContextThatHasEnded(t *testing.T) {
 		ctx, cancel := context.WithCancel(s.ctx)
 		require.NoError(t, here.Lock(ctx))
 		cancel()
-		assert.Equal(t, 1, here.HoldCount(ctx), "a lock is not its context's")
+		assert.Equal(t, 1, here.HoldCount(ctx), "the hold does not depend on the context")
 		require.NoError(t, here.Unlock(ctx))
 		assert.True(t, s.isFree(there))
 	})
@@ -147,7 +147,7 @@ func TestAnUnlockWorksWithAContextThatHasEnded(t *testing.T) {
 func TestTTLIsTheLeaseWhileHeldAndZeroWhenFree(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *subject) {
 		if s.kind.lingers > 0 {
-			t.Skip("its key stays after Unlock")
+			t.Skip("the key of a lock that lingers stays after Unlock")
 		}
 		here, there := s.lock(withLease(time.Hour)), s.lock()
 		ttl := func(lock locker) time.Duration {
@@ -214,7 +214,7 @@ func TestALeaseDoesNotLeakIntoTheNextLock(t *testing.T) {
 		ttl, err = lock.TTL(s.ctx)
 		require.NoError(t, err)
 		assert.Positive(t, ttl)
-		assert.LessOrEqual(t, ttl, 30*time.Second, "the watchdog's, by default")
+		assert.LessOrEqual(t, ttl, 30*time.Second, "the default lease of the watchdog")
 		require.NoError(t, lock.Unlock(s.ctx))
 	})
 }
@@ -224,11 +224,11 @@ func TestALeaseThatEndsFreesTheLockAndIsTheHoldersLoss(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(), s.lock()
 		require.NoError(t, here.LockFor(s.ctx, 100*time.Millisecond))
-		require.NoError(t, there.rival.Lock(s.ctx), "it waits for the end of the lease")
+		require.NoError(t, there.rival.Lock(s.ctx), "the lease of the holder ends")
 		assert.False(t, here.IsHeld(s.ctx))
 		assert.Zero(t, here.HoldCount(s.ctx))
 		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrLost)
-		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrNotHeld, "a loss is told once")
+		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrNotHeld, "a loss is reported once")
 		require.NoError(t, there.rival.Unlock(s.ctx))
 	})
 }
@@ -251,7 +251,7 @@ func TestTryLockForGivesUpWhenItsTimeIsUp(t *testing.T) {
 			assert.GreaterOrEqual(t, time.Since(began), wait)
 		}
 		require.NoError(t, here.Unlock(s.ctx))
-		require.NoError(t, there.rival.Lock(s.ctx), "who gave up holds nothing")
+		require.NoError(t, there.rival.Lock(s.ctx), "a caller that gave up holds nothing")
 		require.NoError(t, there.rival.Unlock(s.ctx))
 	})
 }
@@ -267,12 +267,12 @@ func TestTryLockForTakesTheLockWithinItsTime(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			// Redis is told of it a moment later where the lock was granted in a
-			// queue, or is one of several.
+			// Redis shows the lease a moment later if the queue granted the lock, or if the
+			// lock is compound.
 			assert.Eventually(t, func() bool {
 				ttl, err := there.rival.TTL(s.ctx)
 				return err == nil && ttl > time.Hour-hang
-			}, hang, time.Millisecond, "with its own lease")
+			}, hang, time.Millisecond, "Redis shows the lease of the call")
 			return there.rival.Unlock(s.ctx)
 		})
 		<-queued
@@ -281,23 +281,23 @@ func TestTryLockForTakesTheLockWithinItsTime(t *testing.T) {
 
 		taken, err := there.TryLockFor(s.ctx, 0, 0)
 		require.NoError(t, err)
-		assert.True(t, taken, "at once when it is free")
+		assert.True(t, taken, "a free lock is taken at once")
 		require.NoError(t, there.Unlock(s.ctx))
 	})
 }
 
-// The wait bounds the waiting, not an attempt that is under way: a free lock is
-// had however short it is.
+// The wait bounds the waiting, not an attempt: a free lock is taken however short the wait
+// is.
 func TestTryLockForMakesOneAttemptHoweverShortTheWait(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *subject) {
 		lock, me := s.lock(), rlock.WithOwner(s.ctx, rlock.NewOwner())
 		for _, wait := range []time.Duration{-time.Second, 0, 1, time.Microsecond} {
-			assert.Eventually(t, func() bool { // who gave up leaves a queue a moment later
+			assert.Eventually(t, func() bool { // an abandoned ticket leaves the queue a moment later
 				taken, err := try(me, lock, wait, 0)
 				return err == nil && taken
 			}, hang, time.Millisecond, wait)
-			// On a busy machine a RedLock may take its servers for silent for a moment, which is
-			// another error.
+			// On a busy machine a RedLock may take its servers for silent for a moment, and
+			// returns another error.
 			assert.Eventually(t, func() bool {
 				hold, err := lock.rival.Acquire(rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithWait(wait))
 				assert.Nil(t, hold)
@@ -311,11 +311,11 @@ func TestTryLockForMakesOneAttemptHoweverShortTheWait(t *testing.T) {
 func TestTryLockSendsNothingWhenSomebodyHereHoldsTheLock(t *testing.T) {
 	eachExclusiveKind(t, func(t *testing.T, s *subject) {
 		if s.kind.many {
-			t.Skip("another permit may be left")
+			t.Skip("another permit may be free")
 		}
 		lock := s.lock()
 		require.NoError(t, lock.Lock(s.ctx))
-		for _, site := range s.sites { // it may have waited for most of them
+		for _, site := range s.sites { // a compound lock may have waited only for most of them
 			require.Eventually(t, func() bool {
 				n, err := site.do("EXISTS", key).AsInt64()
 				return err == nil && n == 1
@@ -332,7 +332,7 @@ func TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt(t *testing.T) {
 		lock := s.lock()
 		forced, err := lock.ForceUnlock(s.ctx)
 		require.NoError(t, err)
-		assert.False(t, forced, "nobody holds it")
+		assert.False(t, forced, "no owner holds the lock")
 
 		require.NoError(t, lock.Lock(s.ctx))
 		require.NoError(t, lock.Lock(s.ctx))
@@ -344,12 +344,12 @@ func TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt(t *testing.T) {
 		locked, err := lock.IsLocked(s.ctx)
 		require.NoError(t, err)
 		assert.False(t, locked)
-		assert.False(t, lock.IsHeld(s.ctx), "learnt at once in the same client")
-		assert.ErrorIs(t, lock.Lock(s.ctx), rlock.ErrLost, "nested in nothing")
+		assert.False(t, lock.IsHeld(s.ctx), "the holder of the same client knows at once")
+		assert.ErrorIs(t, lock.Lock(s.ctx), rlock.ErrLost, "a nested Lock fails after a loss")
 		assert.ErrorIs(t, lock.Unlock(s.ctx), rlock.ErrLost)
-		assert.ErrorIs(t, lock.Unlock(s.ctx), rlock.ErrLost, "once a level")
+		assert.ErrorIs(t, lock.Unlock(s.ctx), rlock.ErrLost, "the loss is reported once for each level")
 		assert.ErrorIs(t, lock.Unlock(s.ctx), rlock.ErrNotHeld)
-		require.Eventually(t, func() bool { return s.isFree(lock) }, hang, time.Millisecond, "of several parts the rest is released")
+		require.Eventually(t, func() bool { return s.isFree(lock) }, hang, time.Millisecond, "the other parts are released")
 	})
 }
 
@@ -362,7 +362,7 @@ func TestAForceUnlockByAnotherClientIsLearntAtTheNextRenewal(t *testing.T) {
 	})
 }
 
-// On each server all kinds at the same time: they wait for their renewals.
+// On each server all kinds run at the same time: they wait for their renewals.
 func TestAForceUnlockByAnotherClientIsLearntWhateverTheServer(t *testing.T) {
 	redistest.Over(t, everyServer[1:], func(t *testing.T, server *redistest.Server) {
 		s := &subject{site: at(t, server)}
@@ -385,24 +385,24 @@ func TestAForceUnlockByAnotherClientIsLearntWhateverTheServer(t *testing.T) {
 	})
 }
 
-// learnsOfForce has one take the lock and the other one unlock it by force, and returns
-// when the former holder knows.
+// learnsOfForce has one client take the lock and another unlock it by force, and returns when
+// the former holder knows.
 func learnsOfForce(ctx context.Context, t *testing.T, here, there *trial) {
 	hold, err := here.Acquire(ctx)
 	require.NoError(t, err)
 	forced, err := there.ForceUnlock(ctx)
 	require.NoError(t, err)
 	assert.True(t, forced)
-	require.NoError(t, there.rival.Lock(ctx), "it is free")
+	require.NoError(t, there.rival.Lock(ctx), "the lock is free")
 	select {
 	case <-hold.Done():
 	case <-ctx.Done():
-		require.FailNow(t, "nobody told it")
+		require.FailNow(t, "the holder was not notified")
 	}
 	assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 	assert.ErrorIs(t, hold.Release(ctx), rlock.ErrLost)
 	assert.True(t, there.rival.IsHeld(ctx))
-	require.NoError(t, there.rival.Unlock(ctx), "the next holder's is untouched")
+	require.NoError(t, there.rival.Unlock(ctx), "the next holder's lock is unchanged")
 }
 
 func TestAForceUnlockByAnotherClientIsLearntByUnlock(t *testing.T) {
@@ -418,7 +418,7 @@ func TestAForceUnlockByAnotherClientIsLearntByUnlock(t *testing.T) {
 		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrLost)
 		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrNotHeld)
 		assert.True(t, there.rival.IsHeld(s.ctx))
-		require.NoError(t, there.rival.Unlock(s.ctx), "the next holder's is untouched")
+		require.NoError(t, there.rival.Unlock(s.ctx), "the next holder's lock is unchanged")
 	})
 }
 
@@ -427,7 +427,7 @@ func TestACancelledLockReturnsTheContextsErrorAndHoldsNothing(t *testing.T) {
 		here, there := s.lock(), s.lock()
 		ended, cancel := context.WithCancel(s.ctx)
 		cancel()
-		assert.ErrorIs(t, here.Lock(ended), context.Canceled, "it is free, but it was too late")
+		assert.ErrorIs(t, here.Lock(ended), context.Canceled, "a free lock must not be taken with a context that has ended")
 
 		require.NoError(t, here.Lock(s.ctx))
 		for what, lock := range map[string]locker{"behind a goroutine": here.rival, "behind a client": there.rival} {

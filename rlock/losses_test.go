@@ -13,14 +13,14 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// many is more than the losses of fixed leases that a client remembers.
+// many is more than the number of losses of fixed leases that a client remembers.
 const many = 10_000 + 1_000
 
-// readers is how many of them read one lock: to Redis they are one.
+// readers is the number of owners that read one lock: to Redis they are one reader.
 const readers = 100
 
-// multitude has many owners read for the lease, 0 for the watchdog. It returns who has
-// which lock.
+// multitude has many owners take read locks for the lease, 0 for the watchdog. It returns
+// each lock with its owner.
 func multitude(w *world, p *party, lease time.Duration) (locks []*rlock.Lock, owners []context.Context) {
 	w.t.Helper()
 	for i := range many {
@@ -31,7 +31,7 @@ func multitude(w *world, p *party, lease time.Duration) (locks []*rlock.Lock, ow
 	return locks, owners
 }
 
-// unlogged is for clients whose losses nobody reads: there are too many.
+// unlogged discards the log of clients that lose many locks.
 func unlogged(c *rlock.Config) { c.Logger = quiet }
 
 func TestALostSectionIsRefusedNestedLocksHoweverManyOthersWereLostSince(t *testing.T) {
@@ -55,7 +55,7 @@ func TestALostSectionIsRefusedNestedLocksHoweverManyOthersWereLostSince(t *testi
 			require.ErrorIs(t, locks[i].Unlock(owners[i]), rlock.ErrLost)
 			err := locks[i].Unlock(owners[i])
 			require.ErrorIs(t, err, rlock.ErrNotHeld)
-			require.NotErrorIs(t, err, rlock.ErrLost, "nothing is forgotten, so it is known")
+			require.NotErrorIs(t, err, rlock.ErrLost, "all losses are remembered")
 		}
 		err := lock.Unlock(me)
 		require.ErrorIs(t, err, rlock.ErrLost)
@@ -74,7 +74,7 @@ func TestAnUnlockDoesNotDenyALossThatIsForgotten(t *testing.T) {
 		time.Sleep(time.Second)
 		_, err := first.Token(w.caller())
 		require.ErrorIs(t, err, rlock.ErrNotHeld)
-		require.NotErrorIs(t, err, rlock.ErrLost, "nothing is forgotten yet")
+		require.NotErrorIs(t, err, rlock.ErrLost, "all losses are remembered")
 
 		multitude(w, p, time.Second)
 		last, lastOwner := p.NewLock("last"), w.caller()
@@ -94,14 +94,14 @@ func TestAnUnlockDoesNotDenyALossThatIsForgotten(t *testing.T) {
 
 		err = last.Unlock(lastOwner)
 		require.ErrorIs(t, err, rlock.ErrLost)
-		require.NotErrorIs(t, err, rlock.ErrNotHeld, "the last to end is remembered")
+		require.NotErrorIs(t, err, rlock.ErrNotHeld, "the latest loss is remembered")
 
 		hold, err := first.Acquire(w.ctx)
 		require.NoError(t, err)
 		require.NoError(t, hold.Release(w.ctx))
 		err = hold.Release(w.ctx)
 		require.ErrorIs(t, err, rlock.ErrNotHeld)
-		require.NotErrorIs(t, err, rlock.ErrLost, "a handle remembers for itself")
+		require.NotErrorIs(t, err, rlock.ErrLost, "a handle remembers its own loss")
 	})
 }
 
@@ -147,7 +147,7 @@ func TestAFixedLeaseThatWasLostEarlyRefusesNestedLocksUntilItsEnd(t *testing.T) 
 				require.ErrorIs(t, err, rlock.ErrLost)
 
 				time.Sleep(time.Until(began.Add(lease)))
-				require.NoError(t, lock.Lock(me), "its time is up: it is no nested lock")
+				require.NoError(t, lock.Lock(me), "the lease has ended: this is no nested lock")
 				require.NoError(t, lock.Unlock(me))
 				require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost, "the first")
 				require.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
@@ -181,8 +181,8 @@ func TestAFixedLeaseThatWasLostEarlyIsALoudLoss(t *testing.T) {
 	}
 }
 
-// A holder that waits for the end of its hold may take the lock again at that moment,
-// which is a little before the end of the lease in Redis.
+// A holder that waits for the end of its hold may take the lock again at that moment, which
+// is shortly before the lease in Redis ends.
 func TestAfterTheEndOfAHoldWithAFixedLeaseTheOwnerMayLockAgainAtOnce(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		lock, me := w.process().lock(key), w.caller()

@@ -12,9 +12,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A command was executed and its reply is lost with the connection, or it was lost
-// itself: the client cannot know which. In either case nobody ends up with a lock
-// that nobody knows of.
+// A command or its reply is lost with the connection, and the client cannot know which. In
+// either case no lock stays behind without a holder.
 
 func lost(t *testing.T, kind string, run func(t *testing.T, w *world, p *party, lose func())) {
 	for stage, name := range map[network.Stage]string{network.Request: "never arrived", network.Reply: "was executed"} {
@@ -68,7 +67,7 @@ func TestOneAttemptWithoutAReplyHoldsNothing(t *testing.T) {
 		require.Error(t, err)
 		assert.False(t, ok)
 		time.Sleep(time.Second)
-		assert.Empty(t, w.Keys(), "what it may have got is given back")
+		assert.Empty(t, w.Keys(), "a possible grant is not released")
 	})
 }
 
@@ -81,7 +80,7 @@ func TestAMirrorWithoutAReplyIsSentAgain(t *testing.T) {
 		require.NoError(t, lock.Lock(me))
 		time.Sleep(2 * time.Second)
 		require.Len(t, w.fields(key), 1)
-		assert.Equal(t, "3", w.HGet(key, w.fields(key)[0]), "the count is set, not added to")
+		assert.Equal(t, "3", w.HGet(key, w.fields(key)[0]), "the count is set, not incremented")
 		time.Sleep(5 * time.Minute)
 		for range 3 {
 			require.NoError(t, lock.Unlock(me))
@@ -114,13 +113,13 @@ func TestAReleaseWithoutAReplyIsSaidAndSentAgain(t *testing.T) {
 		within(t, 0, 0, func() { require.ErrorIs(t, lock.Unlock(me), rlock.ErrUnconfirmed) })
 		within(t, 0, time.Second, func() { require.NoError(t, lock.Lock(them)) })
 		time.Sleep(5 * time.Minute)
-		assert.True(t, lock.IsHeld(them), "the release that is sent again is not of this tenure")
+		assert.True(t, lock.IsHeld(them), "the repeated release must not end the next tenure")
 		require.NoError(t, lock.Unlock(them))
 	})
 }
 
-// A mirror arrives from a dead connection long after its tenure is over, and
-// another has the lock.
+// A mirror arrives from a dead connection long after the end of its tenure, when another
+// client has the lock.
 func TestAMirrorThatArrivesTooLateTouchesNobodyElsesLock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me, them := w.client(), w.caller(), w.caller()
@@ -143,7 +142,7 @@ func TestAMirrorThatArrivesTooLateTouchesNobodyElsesLock(t *testing.T) {
 	})
 }
 
-// Neither does an unlock by force, which frees the lock from the holder that it found.
+// Nor does a late forced unlock, which frees the lock only from the holder that it found.
 func TestAForceUnlockThatArrivesTooLateTouchesNobodyElsesLock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, other, me, them := w.client(), w.client(), w.caller(), w.caller()

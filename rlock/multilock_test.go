@@ -14,8 +14,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// What a MultiLock has in common with other locks is in the suite: it is one of its
-// kinds. Here is what is different.
+// The tests over all kinds cover MultiLock as one of the kinds. These are the differences.
 
 // two returns two worlds, and a client of each.
 func two(t *testing.T, w *world) (worlds [2]*world, parties [2]*party) {
@@ -33,7 +32,7 @@ func TestAMultiLockIsMadeOfWhatItWasGiven(t *testing.T) {
 		assert.Equal(t, []string{"a", "b", "c"}, w.Keys())
 		assert.Equal(t, "1", w.HGet("a", w.fields("a")[0]), "the same lock counts once")
 		assert.True(t, a.IsHeld(me))
-		assert.ErrorIs(t, a.Unlock(me), rlock.ErrNotHeld, "a part is not unlocked by itself")
+		assert.ErrorIs(t, a.Unlock(me), rlock.ErrNotHeld, "a part cannot be unlocked by itself")
 		same := rlock.NewMultiLock(p.NewLock("c"), p.NewLock("b"), p.NewLock("a"))
 		assert.Equal(t, 1, same.HoldCount(me))
 		require.NoError(t, same.Unlock(me), "the same parts are the same lock")
@@ -69,7 +68,7 @@ func TestAMultiLockOfNothingIsErrInvalidConfig(t *testing.T) {
 	})
 }
 
-// everyMethod calls all that can fail.
+// everyMethod calls all methods that can fail.
 func everyMethod(ctx context.Context, lock locker) map[string]error {
 	result := map[string]error{
 		"Lock":    lock.Lock(ctx),
@@ -115,14 +114,14 @@ func TestAMultiLockIsTakenAllOrNone(t *testing.T) {
 
 		locked, err := lock.IsLocked(me)
 		require.NoError(t, err)
-		assert.True(t, locked, "a part of it is")
+		assert.True(t, locked, "one part is held")
 		require.NoError(t, theirs.Unlock(them))
 		require.NoError(t, lock.Lock(me))
 		require.NoError(t, lock.Unlock(me))
 	})
 }
 
-// Redisson's wait is begun anew for each part.
+// Redisson restarts the wait for each part.
 func TestTheWaitOfAMultiLockIsForAllParts(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me, them := w.client(), w.caller(), w.caller()
@@ -150,11 +149,11 @@ func TestTheLeaseOfAMultiLockBeginsWhenAllPartsAreTaken(t *testing.T) {
 			return err
 		})
 		time.Sleep(time.Minute)
-		assert.Greater(t, w.ttl("a"), 15*time.Second, "what is taken is kept, whatever the lease")
+		assert.Greater(t, w.ttl("a"), 15*time.Second, "the watchdog keeps the parts already taken")
 		begin := time.Now()
 		require.NoError(t, other.Unlock(them))
 		require.NoError(t, <-result)
-		synctest.Wait() // one change is told of at once, with no pace between it and another
+		synctest.Wait() // one change is mirrored at once, without a pause
 		for _, name := range []string{"a", "b", "c"} {
 			assert.InDelta(t, 2*time.Second, w.ttl(name), float64(2*time.Millisecond), name)
 		}
@@ -172,27 +171,27 @@ func TestTheLossOfOnePartIsTheLossOfAll(t *testing.T) {
 		me := w.caller()
 		here, there := p[0].NewLock("a"), p[1].NewLock("b")
 		lock := rlock.NewMultiLock(here, there)
-		require.NoError(t, here.Lock(me)) // by itself: it is not touched
+		require.NoError(t, here.Lock(me)) // a lock of a single part, which must not change
 		require.NoError(t, lock.Lock(me))
 		hold, err := lock.Acquire(me)
 		require.NoError(t, err)
 		begin := time.Now()
 		p[1].net.Refuse()
 		<-hold.Done()
-		assert.InDelta(t, 30*time.Second-drift, time.Since(begin), float64(10*time.Millisecond), "to a tick")
+		assert.InDelta(t, 30*time.Second-drift, time.Since(begin), float64(10*time.Millisecond), "to a tick of the wheel")
 		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 		assert.ErrorIs(t, hold.Err(), rlock.ErrLost)
 		assert.False(t, lock.IsHeld(me))
 		time.Sleep(2 * time.Millisecond)
-		assert.Equal(t, "1", worlds[0].HGet("a", worlds[0].fields("a")[0]), "the other part is released")
-		assert.ErrorIs(t, lock.Lock(me), rlock.ErrLost, "nested in nothing")
+		assert.Equal(t, "1", worlds[0].HGet("a", worlds[0].fields("a")[0]), "the other part is not released")
+		assert.ErrorIs(t, lock.Lock(me), rlock.ErrLost, "a nested Lock fails after a loss")
 		assert.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
 		assert.ErrorIs(t, hold.Release(me), rlock.ErrLost)
 		assert.ErrorIs(t, hold.Release(me), rlock.ErrNotHeld)
 		assert.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
 
 		p[1].net.Heal()
-		require.NoError(t, lock.Lock(me), "and it can be had again")
+		require.NoError(t, lock.Lock(me), "the lock can be taken again")
 		require.NoError(t, lock.Unlock(me))
 		assert.Equal(t, 1, here.HoldCount(me))
 		require.NoError(t, here.Unlock(me))
@@ -219,7 +218,7 @@ func TestUnlockReleasesWhatItCanAndJoinsTheErrors(t *testing.T) {
 	})
 }
 
-// Each has one part first that the other wants last.
+// Each lists first the part that the other lists last.
 func TestTwoMultiLocksOfTheSamePartsNeverWaitForEachOther(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
 		r := new(record)
@@ -236,7 +235,7 @@ func TestTwoMultiLocksOfTheSamePartsNeverWaitForEachOther(t *testing.T) {
 	})
 }
 
-// A part is lost while another is waited for: who waits begins anew.
+// A part is lost while another one is waited for: the waiter starts again.
 func TestAPartThatIsLostWhileAnotherIsWaitedForIsTakenAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me, them := w.client(), w.caller(), w.caller()
@@ -274,7 +273,7 @@ func TestAMultiLockWhoseReplyIsLostLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// A read lock and a write lock of one name are not the same lock.
+// The read lock and the write lock of one name are different locks.
 func TestAMultiLockOfAReadLockIsNotThatOfTheWriteLock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
@@ -301,11 +300,11 @@ func TestTheOrderOfAMultiLockTellsTheDatabasesOfAServerApart(t *testing.T) {
 			require.NoError(t, err)
 			require.False(t, taken)
 		}
-		assert.Empty(t, there.acquires(), "who waits for the first has asked for no other")
+		assert.Empty(t, there.acquires(), "a waiter for the first part must not ask for others")
 	})
 }
 
-// Nine parts take longer than the lease.
+// The acquires of nine parts take longer than the lease.
 func TestAMultiLockWhoseLeaseIsShorterThanTheWayToItsPartsIsHadForAllOfIt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()

@@ -12,8 +12,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A named is a lock's name and the channel that Redisson gives it: braces are
-// added unless the name has an opening one.
+// A named is a lock's name and the channel that Redisson gives it: Redisson adds braces
+// unless the name has an opening one.
 var named = []struct{ what, name, channel string }{
 	{"a letter", "a", "redisson_lock__channel:{a}"},
 	{"a tag", "{orders}:42", "redisson_lock__channel:{orders}:42"},
@@ -26,8 +26,8 @@ var named = []struct{ what, name, channel string }{
 	{"64 KiB", strings.Repeat("x", 64<<10), "redisson_lock__channel:{" + strings.Repeat("x", 64<<10) + "}"},
 }
 
-// untagged are names with a brace that makes no hash tag for the key, or another
-// one for the channel: in a Cluster the two have different slots.
+// untagged are names with a brace whose hash tag differs between key and channel: in a
+// Cluster the two have different slots.
 var untagged = []struct{ what, name, channel string }{
 	{"an opening brace", "a{b", "redisson_lock__channel:a{b"},
 	{"a closing brace", "a}b", "redisson_lock__channel:{a}b}"},
@@ -35,8 +35,8 @@ var untagged = []struct{ what, name, channel string }{
 	{"braces the wrong way round", "}a{", "redisson_lock__channel:}a{"},
 }
 
-// works asserts that the lock of that name keeps others out, under the name's
-// very bytes, and that its channel has that name.
+// works asserts that the lock excludes others under exactly these bytes, and that its channel
+// has that name.
 func (s *site) works(t *testing.T, name, channel string) {
 	here, there := s.client().NewLock(name), s.client().NewLock(name)
 	assert.Equal(t, name, here.Name())
@@ -54,7 +54,7 @@ func (s *site) works(t *testing.T, name, channel string) {
 	<-queued
 	require.NoError(t, here.Unlock(s.ctx))
 	require.NoError(t, s.await(waiter))
-	messages := heard.heard() // one when the lock is free at last, and more if the listener is taken for a guest
+	messages := heard.heard() // one when the lock is free at last, and more if the listener is taken for a client of Redisson
 	assert.NotEmpty(t, messages)
 	assert.Empty(t, slices.DeleteFunc(messages, func(m string) bool { return m == "0" }))
 	assert.Zero(t, s.number("EXISTS", name))
@@ -68,7 +68,7 @@ func TestANameMayHaveAnyBytes(t *testing.T) {
 	})
 }
 
-// All that a lock has in Redis is at its name's slot, whatever the name.
+// All keys and channels of a lock are in the slot of its name, whatever the name.
 func TestALockOfEachKindMayHaveAnyName(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.process(), s.process()

@@ -14,11 +14,11 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A slowHandler has each record, and asks whether it is enabled, in its own time.
+// A slowHandler takes its time for each record, and for each call of Enabled.
 type slowHandler struct {
 	slog.Handler
 	pause   func()
-	records []slog.Record // the end of the test reads them, when the client is closed
+	records []slog.Record // read at the end of the test, when the client is closed
 }
 
 func (h *slowHandler) Enabled(context.Context, slog.Level) bool {
@@ -49,8 +49,8 @@ func withLogger(h slog.Handler) func(*rlock.Config) {
 	return func(c *rlock.Config) { c.Logger = slog.New(h) }
 }
 
-// losesOnlyWhatIsGone has a client, whose notices are slow, hold ten locks, and takes five
-// from it. The others stay held, and another lock is granted at once.
+// losesOnlyWhatIsGone has a client, whose logger is slow, hold ten locks, and deletes five of
+// them. The others stay held, and another lock is granted at once.
 func losesOnlyWhatIsGone(w *world, p *party) {
 	w.t.Helper()
 	var holds []*rlock.Hold
@@ -84,8 +84,8 @@ func TestALoggerThatBlocksLosesNoOtherLock(t *testing.T) {
 	}
 }
 
-// The one that is told first when it is slow is told the rest in order, and of no more
-// than there is room for.
+// The first loss blocks the logger; it gets the later ones in order, up to the size of the
+// buffer.
 func TestASlowLoggerIsToldInOrderAndOfWhatItMissed(t *testing.T) {
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
@@ -98,15 +98,15 @@ func TestASlowLoggerIsToldInOrderAndOfWhatItMissed(t *testing.T) {
 			lock := p.NewLock(fmt.Sprint(i))
 			require.NoError(t, lock.Lock(me))
 			w.Del(lock.Name())
-			require.NoError(t, lock.Lock(me)) // the mirror of the second level finds out
-			w.eventually(func() bool { return !lock.IsHeld(me) }, "lost")
+			require.NoError(t, lock.Lock(me)) // the mirror of the second level finds the loss
+			w.eventually(func() bool { return !lock.IsHeld(me) }, "the lock is lost")
 			synctest.Wait() // the loss is logged
 		}
 		close(resume)
 		synctest.Wait()
 		require.NoError(t, p.Close())
 		told := log.of("lock")
-		require.Len(t, told, 1001, "the one that was being told, and 1000 that waited")
+		require.Len(t, told, 1001, "the record that blocked, and 1000 in the buffer")
 		for i, lock := range told {
 			require.Equal(t, fmt.Sprint(i), lock)
 		}

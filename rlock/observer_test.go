@@ -16,8 +16,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A witness writes down what an Observer is told, one line a call, with the name that is
-// in the hook's context.
+// A witness records the calls of an Observer, one line for each, with the name in the hook's
+// context.
 type witness struct {
 	mu    sync.Mutex
 	lines []string
@@ -25,7 +25,7 @@ type witness struct {
 
 type callerKey struct{}
 
-// as gives the context the name that a witness writes down.
+// as gives the context the name that a witness records.
 func as(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, callerKey{}, name)
 }
@@ -40,7 +40,7 @@ func (v *witness) write(ctx context.Context, format string, args ...any) {
 	v.lines = append(v.lines, line)
 }
 
-// told returns what was written since the last call.
+// told returns the lines since the last call.
 func (v *witness) told() []string {
 	synctest.Wait()
 	v.mu.Lock()
@@ -72,7 +72,7 @@ func (v *witness) observer() *rlock.Observer {
 	}
 }
 
-// sentinel names the error that a caller would look for.
+// sentinel names the error that a caller would compare with.
 func sentinel(err error) string {
 	for _, known := range []error{rlock.ErrNotAcquired, rlock.ErrLost, rlock.ErrUnconfirmed, rlock.ErrClosed, rlock.ErrInvalidName,
 		rlock.ErrInvalidLease, rlock.ErrUpgrade, context.Canceled, context.DeadlineExceeded} {
@@ -133,7 +133,7 @@ func TestAnObserverIsToldHowALockWasAcquiredAndReleased(t *testing.T) {
 	})
 }
 
-// sorted puts the line that begins with first before the one that begins with second:
+// sorted puts the line that begins with first before the one that begins with second, since
 // two goroutines write them.
 func sorted(lines []string, first, second string) []string {
 	for i := range lines[1:] {
@@ -233,10 +233,10 @@ func TestAnObserverIsToldWhyALockWasLost(t *testing.T) {
 			require.NoError(t, take(me))
 			v.told()
 			how()
-			w.eventually(func() bool { return !lock.IsHeld(me) }, "lost")
+			w.eventually(func() bool { return !lock.IsHeld(me) }, "the lock is lost")
 			told := v.told()
 			require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
-			assert.Empty(t, v.told(), "the loss was told, and nothing was released")
+			assert.Empty(t, v.told(), "Unlock reports the loss, and no release")
 			return told
 		}
 		assert.Equal(t, []string{"lost plain orders:42 by redis after 1s, key_gone: lock was lost"},
@@ -250,7 +250,7 @@ func TestAnObserverIsToldWhyALockWasLost(t *testing.T) {
 		w.answerScripts("")
 		time.Sleep(time.Minute)
 
-		// A handle brings the values of its context along, and nested levels are one loss.
+		// A handle keeps the values of its context, and nested levels are one loss.
 		ctx := as(w.caller(), "me")
 		_, err := lock.Acquire(ctx)
 		require.NoError(t, err)
@@ -398,7 +398,7 @@ func TestAHookThatPanicsBreaksNothingAndIsLoggedOnce(t *testing.T) {
 			require.NoError(t, lock.Unlock(me))
 			require.NoError(t, <-theirs)
 			w.Del(key)
-			w.eventually(func() bool { return !lock.IsHeld(them) }, "lost")
+			w.eventually(func() bool { return !lock.IsHeld(them) }, "the lock is lost")
 			require.ErrorIs(t, lock.Unlock(them), rlock.ErrLost)
 		}
 		require.NoError(t, p.Close())
@@ -441,14 +441,14 @@ func TestAnObserverIsToldHowManyCallsItMissed(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, p.Close())
 		assert.Equal(t, losses, lost+missed)
-		assert.Contains(t, []int{4000, 4001}, lost, "those that waited, and perhaps one that was being told")
+		assert.Contains(t, []int{4000, 4001}, lost, "those in the buffer, and perhaps one that was being reported")
 	})
 }
 
 func TestHooksMayCallTheClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var p *party
-		inside := false // a hook's calls have hooks
+		inside := false // the calls of a hook call hooks
 		visit := func(context.Context) {
 			if p == nil || inside {
 				return
@@ -467,7 +467,7 @@ func TestHooksMayCallTheClient(t *testing.T) {
 			Acquired: func(ctx context.Context, _ rlock.AcquiredInfo) { visit(ctx) },
 			GaveUp:   func(ctx context.Context, _ rlock.GaveUpInfo) { visit(ctx) },
 			Released: func(ctx context.Context, i rlock.ReleasedInfo) {
-				if i.Name != key { // it would be granted to visit
+				if i.Name != key { // visit would get that lock
 					visit(ctx)
 				}
 			},

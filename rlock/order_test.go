@@ -14,8 +14,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// In a Cluster rueidis sends each command over any of the connections to a node that it
-// was told to have, so that what undoes an acquire may overtake it.
+// In a Cluster rueidis sends each command over any of its connections to a node, so that a
+// release may overtake its acquire.
 func TestAnAcquireThatArrivesAfterItsReleaseHoldsTheLockForNobody(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client(func(c *rlock.Config) {
@@ -38,6 +38,6 @@ func TestAnAcquireThatArrivesAfterItsReleaseHoldsTheLockForNobody(t *testing.T) 
 			assert.Empty(t, w.Keys())
 		}
 		require.NoError(t, p.Close())
-		time.Sleep(time.Minute) // rueidis looks at the Cluster again, though it was closed
+		time.Sleep(time.Minute) // rueidis refreshes the Cluster's nodes once more, though it was closed
 	})
 }

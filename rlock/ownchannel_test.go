@@ -13,14 +13,14 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// ownChannel is the channel on which the client is told of its tenures.
+// ownChannel is the channel of messages about the client's tenures.
 func (p *party) ownChannel() string { return ownChannels + p.ID() }
 
 func TestAClientSubscribesToItsOwnChannelOnceWithItsFirstLock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		time.Sleep(time.Minute)
-		require.Empty(t, w.PubSubChannels("*"), "it has held nothing yet")
+		require.Empty(t, w.PubSubChannels("*"), "the client has held nothing yet")
 		for _, name := range []string{"one", "two"} {
 			require.NoError(t, p.NewLock(name).Lock(me))
 			synctest.Wait()
@@ -29,7 +29,7 @@ func TestAClientSubscribesToItsOwnChannelOnceWithItsFirstLock(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		assert.Len(t, p.net.Sent("SUBSCRIBE"), 1)
-		assert.Equal(t, []string{p.ownChannel()}, w.PubSubChannels("*"), "it is there until the end")
+		assert.Equal(t, []string{p.ownChannel()}, w.PubSubChannels("*"), "the subscription lasts until Close")
 		require.NoError(t, p.Close())
 		synctest.Wait()
 		assert.Empty(t, w.PubSubChannels("*"))
@@ -46,8 +46,8 @@ func TestWithoutAClientChannelNothingIsSubscribed(t *testing.T) {
 	})
 }
 
-// Neither a server that refuses the channel nor one that is silent about it makes a
-// difference to a lock, and the log says nothing of waiters that poll.
+// A server that refuses the channel, or is silent about it, makes no difference to a lock,
+// and the log reports no waiters that poll.
 func TestNoLockDependsOnTheClientsOwnChannel(t *testing.T) {
 	for name, fault := range map[string]func(w *world, p *party){
 		"refused": func(w *world, _ *party) { w.answer(refusePubSub) },
@@ -67,13 +67,13 @@ func TestNoLockDependsOnTheClientsOwnChannel(t *testing.T) {
 	}
 }
 
-// The holder's client is told, and asks Redis: two round trips after the call.
+// The holder's client gets a message, and asks Redis: two round trips after the call.
 func TestTheHoldersClientIsToldOfAnUnlockByForce(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		holder, other := w.process(), w.process()
 		hold, err := holder.lock(key).Acquire(w.ctx)
 		require.NoError(t, err)
-		synctest.Wait() // it has subscribed
+		synctest.Wait() // until the client has subscribed
 		within(t, 0, 100*time.Millisecond, func() {
 			freed, err := other.lock(key).ForceUnlock(w.ctx)
 			require.NoError(t, err)
@@ -103,13 +103,13 @@ func TestALossByForceIsToldWithinTwoRoundTrips(t *testing.T) {
 			defer close(looked)
 			_, _ = other.NewLock(key).ForceUnlock(w.ctx)
 		}()
-		within(t, 3*roundTrip, 3*roundTrip+2*time.Millisecond, func() { <-hold.Done() }) // the first is a look at who has the lock
+		within(t, 3*roundTrip, 3*roundTrip+2*time.Millisecond, func() { <-hold.Done() }) // the first round trip is a query for the holder
 		<-looked
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
 	})
 }
 
-// Anybody may publish there. What is true is in Redis.
+// Any client may publish there. Only Redis decides.
 func TestNoMessageOnAClientsChannelIsBelieved(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
@@ -127,13 +127,13 @@ func TestNoMessageOnAClientsChannelIsBelieved(t *testing.T) {
 			require.Equal(t, 1, w.Publish(p.ownChannel(), garbage))
 		}
 		time.Sleep(time.Second)
-		assert.Equal(t, before, asked(), "none of them is about a lock of this client")
+		assert.Equal(t, before, asked(), "no message is about a lock of this client")
 		require.NoError(t, hold.Err())
 
 		require.Equal(t, 1, w.Publish(p.ownChannel(), "f "+owner+" "+key))
 		time.Sleep(time.Second)
 		assert.Equal(t, before+1, asked(), "it asks")
-		require.NoError(t, hold.Err(), "and Redis says that nothing has happened")
+		require.NoError(t, hold.Err(), "Redis still shows the lock")
 		require.NoError(t, hold.Release(w.ctx))
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The keys, channels and messages that Redisson does not share belong to one name
-// alone. "x" and "{x}" share a hash tag and Redisson's channels, and nothing else.
+// The keys, channels and messages that Redisson does not share belong to one name alone. "x"
+// and "{x}" share a hash tag and Redisson's channels, and nothing else.
 
 func TestAReleaseGrantsNoLockOfAnotherName(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -22,8 +22,8 @@ func TestAReleaseGrantsNoLockOfAnotherName(t *testing.T) {
 		require.True(t, pending(waiting))
 
 		require.NoError(t, one.NewFairLock("x").Unlock(a))
-		require.True(t, pending(waiting), "{x} has a holder")
-		assert.False(t, w.Exists("x"), "nobody waits for x")
+		require.True(t, pending(waiting), "{x} is held")
+		assert.False(t, w.Exists("x"), "x has no waiter")
 
 		require.NoError(t, third.NewFairLock("{x}").Unlock(c))
 		within(t, 0, 0, func() { require.NoError(t, <-waiting) })
@@ -47,8 +47,8 @@ func TestAWriterHoldsBackNoReadersOfAnotherName(t *testing.T) {
 	})
 }
 
-// The names differ in the channels of their grants, too: a message that comes through
-// the wrong one is nobody's.
+// The channels of grants differ between the names, too: a message through the wrong channel
+// is ignored.
 func TestAGrantThatNamesAnotherLockIsIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, p, me, them := w.client(), w.client(), w.caller(), w.caller()
@@ -66,8 +66,8 @@ func TestAGrantThatNamesAnotherLockIsIgnored(t *testing.T) {
 	})
 }
 
-// For any two names: no key, channel or message of a fair lock or of a read-write lock
-// is that of the other name, as far as Redisson does not share it.
+// For any two names, the keys, channels and messages of their fair and read-write locks
+// differ, except those that Redisson shares.
 func FuzzTwoNames(f *testing.F) {
 	for _, names := range [][2]string{
 		{"x", "{x}"}, {"{x}", "{x}:"}, {"x", "{x}:"}, {"x}", "{x}"}, {"{x", "x"}, {"{x", "{x}"}, {"user:1", "{user:1}"},
@@ -83,7 +83,7 @@ func FuzzTwoNames(f *testing.F) {
 		bubbleAlone(t, func(t *testing.T, w *world) {
 			clients := [2]*party{w.client(), w.client()}
 			mine := w.owned(clients, one)
-			require.GreaterOrEqual(t, len(mine), 4, "two queues, and channels of grants: %q", mine)
+			require.GreaterOrEqual(t, len(mine), 4, "two queues and their channels: %q", mine)
 			for thing := range w.owned(clients, other) {
 				assert.NotContains(t, mine, thing)
 			}
@@ -93,8 +93,8 @@ func FuzzTwoNames(f *testing.F) {
 
 func valid(name string) bool { return len(name) > 0 && len(name) <= 64<<10 }
 
-// owned returns the keys and channels that locks of the name have while clients
-// contend, but for its own key and what Redisson shares.
+// owned returns the keys and channels that locks of the name use while clients contend,
+// without the lock's own key and those that Redisson shares.
 func (w *world) owned(clients [2]*party, name string) map[string]bool {
 	things := make(map[string]bool)
 	look := func() {
@@ -113,13 +113,13 @@ func (w *world) owned(clients [2]*party, name string) map[string]bool {
 	spy := w.NewSubscriber()
 	spy.Psubscribe("rlock_*")
 	defer func() { spy.Punsubscribe("rlock_*"); spy.Close() }()
-	messages := make(chan string, 3) // a fourth would hang
+	messages := make(chan string, 3) // a fourth message would hang
 	go func() {
 		for m := range spy.Pmessages() {
 			messages <- m.Message
 		}
 	}()
-	for i, p := range clients { // each is granted the lock once
+	for i, p := range clients { // each client is granted the lock once
 		fair, waits := clients[1-i].NewFairLock(name), p.NewFairLock(name)
 		require.NoError(w.t, fair.Lock(me))
 		waiting := start(func() error { return waits.Lock(them) })
@@ -144,7 +144,7 @@ func (w *world) owned(clients [2]*party, name string) map[string]bool {
 	require.NoError(w.t, reading.Unlock(me))
 	require.NoError(w.t, <-waiting)
 	require.NoError(w.t, writing.Unlock(them))
-	time.Sleep(time.Minute) // until nobody listens any more
+	time.Sleep(time.Minute) // until the subscriptions have ended
 	require.Empty(w.t, w.Keys())
 	require.Empty(w.t, lockChannels(w.Miniredis))
 	return things

@@ -33,7 +33,7 @@ func TestAnOwnerTravelsWithTheContextOverACallTreeOfGoroutines(t *testing.T) {
 		}
 		tree.Wait()
 		assert.Equal(t, 5, lock.HoldCount(ctx))
-		assert.Zero(t, lock.HoldCount(s.ctx), "the goroutine itself holds nothing")
+		assert.Zero(t, lock.HoldCount(s.ctx), "the goroutine itself is not the owner")
 		assert.ErrorIs(t, lock.Unlock(s.ctx), rlock.ErrNotHeld)
 		for range 5 {
 			elsewhere(func() { assert.NoError(t, lock.Unlock(ctx)) })
@@ -69,7 +69,7 @@ func TestAHoldNestsInTheOwnerOfItsContext(t *testing.T) {
 		assert.Equal(t, owner, hold.Owner())
 		from, ok := rlock.OwnerFrom(hold.Context())
 		assert.True(t, ok)
-		assert.Equal(t, owner, from, "what runs under the hold nests in it")
+		assert.Equal(t, owner, from, "calls under the hold nest in it")
 		assert.Equal(t, 2, lock.HoldCount(ctx))
 		require.NoError(t, hold.Release(ctx))
 		require.NoError(t, lock.Unlock(ctx))
@@ -123,7 +123,7 @@ func TestTheLogNamesTheOwnerThatLostTheLock(t *testing.T) {
 				require.NoError(t, err)
 				w.Del(key)
 				<-hold.Done()
-				synctest.Wait() // until it is logged as well
+				synctest.Wait() // until the loss is logged
 				assert.Equal(t, 1, log.count(line.owner(hold.Owner())))
 				require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
 			})

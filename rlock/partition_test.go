@@ -11,10 +11,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// The network between Redis and some of its clients is cut by the kernel, in both
-// directions and without a word to either side: who holds the lock there has lost
-// it before it can be granted again here, and who waits there goes on when the
-// network is back.
+// The kernel cuts the network between Redis and some of its clients, in both directions and
+// silently: a holder on the far side has lost the lock before it is granted on the near side,
+// and a far waiter goes on when the network is back.
 func TestTwoNetworksThatAreCutApart(t *testing.T) {
 	t.Parallel()
 	server, link := redistest.Apart(t)
@@ -22,7 +21,7 @@ func TestTwoNetworksThatAreCutApart(t *testing.T) {
 	far := func(c *rlock.Config) {
 		c.Lease = 3 * time.Second
 		c.Redis.DialCtxFn = link.Dial
-		c.Redis.ConnWriteTimeout, c.Redis.Dialer.Timeout = 0, 0 // so that it notices the silence
+		c.Redis.ConnWriteTimeout, c.Redis.Dialer.Timeout = 0, 0 // the client notices the silence
 	}
 	holder, waiter, near := s.lock(far), s.lock(far), s.lock()
 	here, there := rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithOwner(s.ctx, rlock.NewOwner())
@@ -31,7 +30,7 @@ func TestTwoNetworksThatAreCutApart(t *testing.T) {
 	require.NoError(t, err)
 	granted := background(func() error {
 		err := near.Lock(here)
-		assert.False(t, hold.Valid(), "not two at once")
+		assert.False(t, hold.Valid(), "two holders at once")
 		return err
 	})
 	s.awaitWaiters(1, key)
@@ -47,7 +46,7 @@ func TestTwoNetworksThatAreCutApart(t *testing.T) {
 	t.Logf("after the cut the far holder lost the lock in %v, and the near client had it in %v", lost, time.Since(cut))
 	require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
 
-	require.NoError(t, near.Unlock(here)) // whose message does not arrive
+	require.NoError(t, near.Unlock(here)) // the message of the release does not arrive
 	assert.Empty(t, waits)
 	healed := time.Now()
 	link.Heal()

@@ -11,9 +11,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-const late = 25 * time.Millisecond // of a waiter that sleeps until its turn
+const late = 25 * time.Millisecond // a sleeping waiter's delay
 
-// Readers and writers take turns: a writer that waits is not passed by readers that come later.
+// Readers and writers take turns: later readers do not pass a waiting writer.
 
 // Their turns end at different times, so that one of them always reads.
 func TestAWriterIsNotStarvedByTheReadersOfManyClients(t *testing.T) {
@@ -30,7 +30,7 @@ func TestAWriterIsNotStarvedByTheReadersOfManyClients(t *testing.T) {
 		t.Logf("%d writes, the longest wait %v; %d reads", writes, longest, reads)
 		assert.Less(t, longest, 5*reading)
 		assert.Greater(t, writes, 15)
-		assert.Greater(t, reads, 150, "the readers' turn comes as well")
+		assert.Greater(t, reads, 150, "readers get their turns, too")
 	})
 }
 
@@ -42,20 +42,20 @@ func TestWhileAWriterWaitsNobodyElsewhereBeginsToReadAndWhoReadsGoesOn(t *testin
 		assert.True(t, w.try(elsewhere.read))
 		waiting := start(func() error { return writing.write.Lock(writer) })
 		require.True(t, pending(waiting))
-		assert.True(t, w.try(reading.read), "who comes to readers joins them until their turn is over")
+		assert.True(t, w.try(reading.read), "a reader of the reading client joins until their turn ends")
 		reader := start(func() error { return elsewhere.read.Lock(other) })
-		for range 100 { // intents end, and others follow
+		for range 100 { // the queue's marks expire, and others follow
 			time.Sleep(300 * time.Millisecond)
-			require.False(t, w.try(elsewhere.read), "readers wait there")
-			require.False(t, w.try(writing.read), "the writer waits there")
+			require.False(t, w.try(elsewhere.read), "readers of a waiting client wait")
+			require.False(t, w.try(writing.read), "the writer's client waits")
 		}
-		require.False(t, w.try(w.rwClient().read), "nobody is there")
+		require.False(t, w.try(w.rwClient().read), "a new client waits")
 		ok, err := w.rwClient().read.TryLockFor(w.caller(), 10*time.Second, 0)
 		require.NoError(t, err)
 		assert.False(t, ok)
-		require.NoError(t, reading.read.Lock(me), "who reads may nest")
+		require.NoError(t, reading.read.Lock(me), "an active reader may nest")
 		require.NoError(t, reading.read.Unlock(me))
-		assert.False(t, w.try(reading.read), "their turn is over")
+		assert.False(t, w.try(reading.read), "the turn has ended")
 
 		require.True(t, pending(waiting))
 		require.True(t, pending(reader))
@@ -82,7 +82,7 @@ func TestAWriterBecomesAReaderThoughAnotherWriterWaits(t *testing.T) {
 		require.True(t, pending(waiting))
 		time.Sleep(time.Minute)
 		assert.True(t, here.read.IsHeld(me))
-		assert.False(t, w.try(elsewhere.read), "now it does")
+		assert.False(t, w.try(elsewhere.read), "after its Unlock the other writer comes first")
 		within(t, 0, 0, func() {
 			require.NoError(t, here.read.Unlock(me))
 			require.NoError(t, <-waiting)
@@ -103,7 +103,7 @@ func TestWhoTriesToWriteOnceHoldsNobodyBack(t *testing.T) {
 	})
 }
 
-// Redisson's readers do not look at intents. One of them always reads.
+// Redisson's readers ignore waiting writers. One of them always reads.
 func TestAWriterThatForeignReadersStarveStarvesNoReader(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const java, reading, least = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", 50 * time.Millisecond, time.Minute
@@ -137,8 +137,8 @@ func TestAWriterThatForeignReadersStarveStarvesNoReader(t *testing.T) {
 		longestBeside, readsBeside := read(writing)
 		readers.Wait()
 		t.Logf("elsewhere %d reads, the longest wait %v; in the writer's client %d, %v", *readsThere, *longestThere, *readsBeside, *longestBeside)
-		assert.LessOrEqual(t, *longestThere, 2*time.Second+late, "the writer holds them back for so long")
-		assert.Greater(t, *longestThere, time.Second, "but it does")
+		assert.LessOrEqual(t, *longestThere, 2*time.Second+late, "the writer holds readers back for two seconds")
+		assert.Greater(t, *longestThere, time.Second, "the writer holds readers back")
 		assert.Greater(t, *readsThere, int(least/reading)/4)
 		assert.LessOrEqual(t, *longestBeside, 3*time.Second+late)
 		assert.GreaterOrEqual(t, *readsBeside, int(least/(3*time.Second)))
@@ -148,7 +148,7 @@ func TestAWriterThatForeignReadersStarveStarvesNoReader(t *testing.T) {
 		within(t, 0, 3*time.Second, func() { require.NoError(t, <-waiting) })
 		require.NoError(t, writing.write.Unlock(writer))
 		w.Del("{" + key + "}:" + java + ":rwlock_timeout:1")
-		time.Sleep(time.Minute) // until guests are forgotten
+		time.Sleep(time.Minute) // until clients of Redisson are forgotten
 		assert.Empty(t, w.Keys())
 	})
 }

@@ -47,12 +47,12 @@ func TestManyWaitersShareOneSubscription(t *testing.T) {
 		assert.Len(t, p.subscribed(), 1)
 		asked := len(p.acquires())
 		time.Sleep(4 * time.Second)
-		assert.LessOrEqual(t, len(p.acquires())-asked, 2, "the ticket of all is looked for every two seconds")
+		assert.LessOrEqual(t, len(p.acquires())-asked, 2, "one ticket for all waiters is looked for every two seconds")
 		within(t, 0, 20*section, func() {
 			require.NoError(t, other.NewLock(key).Unlock(them))
 			r.wg.Wait()
 		})
-		assert.LessOrEqual(t, len(p.acquires()), asked+2, "one of them asks for all")
+		assert.LessOrEqual(t, len(p.acquires()), asked+2, "one waiter asks for all")
 	})
 }
 
@@ -111,7 +111,7 @@ func TestWhereNoMessageArrivesAWaiterLooksWhenTheHoldersLeaseEnds(t *testing.T) 
 		require.NoError(t, p.NewLock(key).Lock(me))
 		assert.LessOrEqual(t, time.Since(begin), 3*time.Second+21*time.Millisecond)
 		assert.GreaterOrEqual(t, time.Since(begin), 3*time.Second)
-		assert.Less(t, len(p.acquires()), 8, "it did not poll")
+		assert.Less(t, len(p.acquires()), 8, "the waiter polled")
 		require.NoError(t, p.NewLock(key).Unlock(me))
 	})
 }
@@ -129,8 +129,8 @@ func TestWhereNoMessageArrivesAWaiterLooksAfterTwoSeconds(t *testing.T) {
 	})
 }
 
-// The connection of the subscription ends in place of the message. Its renewal is
-// a reason to look, so nobody sleeps until the fallback.
+// The connection of the subscription ends before the message. The renewed subscription makes
+// the waiter look, long before the fallback.
 func TestAMessageThatIsLostWithItsConnectionIsMadeGoodByTheNextConfirmation(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, other, me, them := w.client(), w.client(), w.caller(), w.caller()
@@ -149,8 +149,7 @@ func TestAMessageThatIsLostWithItsConnectionIsMadeGoodByTheNextConfirmation(t *t
 	})
 }
 
-// The lock is freed between the try that was denied and the confirmation of the
-// subscription.
+// The lock is released between the refused acquire and the confirmation of the subscription.
 func TestAReleaseBeforeTheSubscriptionIsConfirmedIsNotMissed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, other, me, them := w.client(), w.client(), w.caller(), w.caller()
@@ -166,7 +165,7 @@ func TestAReleaseBeforeTheSubscriptionIsConfirmedIsNotMissed(t *testing.T) {
 	})
 }
 
-// On a real server the refusal is an access rule.
+// The same with an access rule of a real server.
 func TestAUserWhoMayNotSubscribeStillGetsTheLock(t *testing.T) {
 	server, admin := standalone(t)
 	ctx := context.Background()
@@ -182,7 +181,7 @@ func TestAUserWhoMayNotSubscribeStillGetsTheLock(t *testing.T) {
 	require.NoError(t, p.NewLock(key).Unlock(me))
 }
 
-// A client that may not count subscribers takes every waiter for one that listens.
+// A client that may not count subscribers assumes that every waiter is subscribed.
 func TestAUserWhoMayNotCountSubscribersReleasesForOthers(t *testing.T) {
 	server, admin := standalone(t)
 	ctx := context.Background()

@@ -14,7 +14,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// How the readers of one client share a tenure.
+// The readers of one client share a tenure.
 
 func TestReadersWhoJoinReadersSendNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -64,7 +64,7 @@ func TestAWaitingWriterHoldsBackLaterReaders(t *testing.T) {
 		joining := start(func() error { return l.read.Lock(late) })
 		require.True(t, pending(joining))
 		assert.False(t, w.try(l.read))
-		require.NoError(t, l.read.Lock(reader), "who reads already may nest")
+		require.NoError(t, l.read.Lock(reader), "an active reader may nest")
 		require.NoError(t, l.read.Unlock(reader))
 
 		giveUp()
@@ -84,7 +84,7 @@ func TestAWaitingWriterHoldsBackLaterReaders(t *testing.T) {
 	})
 }
 
-// Readers come and go in every process, so that there is always one.
+// Readers come and go in every process, so that one always reads.
 func TestAWriterElsewhereIsNotStarvedByReadersWithoutEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		here, there, writers := w.rwClient(), w.rwClient(), w.rwClient()
@@ -101,7 +101,8 @@ func TestAWriterElsewhereIsNotStarvedByReadersWithoutEnd(t *testing.T) {
 	})
 }
 
-// They have met a writer, and listen yet for a while. Nobody waits for them to go.
+// They have met a writer, and stay subscribed for a while. No client waits until the
+// subscriptions end.
 func TestReadersOfTwoClientsDoNotTakeTurns(t *testing.T) {
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
@@ -124,7 +125,7 @@ func TestReadersOfTwoClientsDoNotTakeTurns(t *testing.T) {
 						assert.NoError(t, l.read.Unlock(reader))
 						mu.Lock()
 						reads++
-						if reads > 16 { // the first have waited for the writer
+						if reads > 16 { // the first 16 have waited for the writer
 							idle += waited
 							longest = max(longest, waited)
 						}
@@ -187,8 +188,8 @@ func TestTheFixedLeaseOfOneReaderEndsForItAlone(t *testing.T) {
 	})
 }
 
-// The inner lease ended while an outer level kept it, of a reader or of a writer, and
-// others read on.
+// The inner lease ended while an outer level of a reader or a writer kept it, and other
+// owners read on.
 func TestAFixedLeaseThatAReaderOutlastedIsOverWhenNothingElseKeepsIt(t *testing.T) {
 	for _, outer := range []func(rwClient) locker{
 		func(l rwClient) locker { return l.read },
@@ -199,7 +200,7 @@ func TestAFixedLeaseThatAReaderOutlastedIsOverWhenNothingElseKeepsIt(t *testing.
 			require.NoError(t, outer(l).Lock(me))
 			hold, err := l.read.Acquire(me, rlock.WithLease(time.Second))
 			require.NoError(t, err)
-			reads := start(func() error { return l.read.Lock(other) }) // at once, or when nobody writes
+			reads := start(func() error { return l.read.Lock(other) }) // at once, or when no owner writes
 			time.Sleep(2 * time.Second)
 			require.True(t, hold.Valid())
 			require.NoError(t, outer(l).Unlock(me))
@@ -223,7 +224,7 @@ func TestTheFixedLeaseOfOneReaderEndsOnTimeThoughRedisIsSilent(t *testing.T) {
 		time.Sleep(9 * time.Second)
 		hold, err := l.read.Acquire(w.ctx, rlock.WithLease(1500*time.Millisecond))
 		require.NoError(t, err)
-		l.net.Rule(network.Silence) // so that the renewal a second later is in flight
+		l.net.Rule(network.Silence) // the renewal a second later is in flight
 		within(t, 1500*time.Millisecond, 1600*time.Millisecond, func() { <-hold.Done() })
 		assert.True(t, l.read.IsHeld(me))
 		l.net.Heal()
@@ -262,7 +263,7 @@ func TestEveryReaderIsToldOfALoss(t *testing.T) {
 		<-hold.Done()
 		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 		require.NoError(t, there.write.Lock(me))
-		require.ErrorIs(t, l.read.Lock(other), rlock.ErrLost, "what it lost must be unlocked first")
+		require.ErrorIs(t, l.read.Lock(other), rlock.ErrLost, "a lost lock must be unlocked first")
 		require.ErrorIs(t, l.write.Lock(other), rlock.ErrLost)
 		require.ErrorIs(t, l.read.Unlock(me), rlock.ErrLost)
 		require.ErrorIs(t, l.read.Unlock(other), rlock.ErrLost)
@@ -270,12 +271,12 @@ func TestEveryReaderIsToldOfALoss(t *testing.T) {
 		require.ErrorIs(t, l.read.Unlock(other), rlock.ErrNotHeld)
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
 		synctest.Wait()
-		assert.Equal(t, 1, l.log.count("lock lost"), "one line, however many readers")
+		assert.Equal(t, 1, l.log.count("lock lost"), "one line for all readers")
 		require.NoError(t, there.write.Unlock(me))
 	})
 }
 
-// Two clients read. One of them dies; the other renews for itself alone.
+// Two clients read. One of them dies; the other renews its own lease only.
 func TestTheHoldOfADeadReaderEndsWithItsLeaseWhileAnotherRenews(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		alive, dead, l := w.rwClient(), w.rwClient(), w.rwClient()
@@ -286,8 +287,8 @@ func TestTheHoldOfADeadReaderEndsWithItsLeaseWhileAnotherRenews(t *testing.T) {
 		writer := w.caller()
 		waiting := start(func() error { return l.write.Lock(writer) })
 		time.Sleep(time.Minute)
-		require.True(t, pending(waiting), "the living one reads")
-		assert.Len(t, w.Keys(), 3, "the hash, one reader's key, and that of the writer who waits")
+		require.True(t, pending(waiting), "the living client reads")
+		assert.Len(t, w.Keys(), 3, "the hash, one reader's key, and that of the waiting writer")
 		within(t, 0, 0, func() {
 			require.NoError(t, alive.read.Unlock(me))
 			require.NoError(t, <-waiting)
@@ -297,7 +298,7 @@ func TestTheHoldOfADeadReaderEndsWithItsLeaseWhileAnotherRenews(t *testing.T) {
 	})
 }
 
-// The other way round: the one who leaves has the longer lease.
+// The other way round: the client that leaves has the longer lease.
 func TestWhoLeavesLeavesTheLeaseOfTheReadersThatAreLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		short, long, me := w.rwClient(), w.rwClient(), w.caller()
@@ -316,7 +317,7 @@ func TestAShorterRenewalLeavesTheHashToTheLongerLeaseOfAnotherReader(t *testing.
 		renewing, long, me := w.rwClient(), w.rwClient(), w.caller()
 		require.NoError(t, renewing.read.Lock(me))
 		require.NoError(t, long.read.LockFor(me, time.Hour))
-		long.net.Refuse() // it could not renew it
+		long.net.Refuse() // it cannot renew its lease
 		time.Sleep(10 * time.Minute)
 		assert.Greater(t, w.ttl(key), 49*time.Minute)
 		require.NoError(t, renewing.read.Unlock(me))

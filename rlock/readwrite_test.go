@@ -15,8 +15,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// What a ReadWriteLock does. That each of its two locks does what any lock does is
-// in the tests over all kinds; how readers share, in readers_test.go.
+// What a ReadWriteLock adds to other locks. The tests over all kinds cover each of its two
+// locks; readers_test.go covers shared tenures.
 
 // A rwClient is the read-write lock of one client.
 type rwClient struct {
@@ -32,9 +32,10 @@ func (w *world) rwClient(changes ...func(*rlock.Config)) rwClient {
 	return rwClient{p, l.Read(), l.Write()}
 }
 
-// readWithoutEnd has so many read in each of the rwClients until the end, one section
-// after the other. They begin apart, by the first for each rwClient and by the second for
-// each reader. What it returns waits for them, and says how often each has read.
+// readWithoutEnd starts each readers in each of the rwClients, which read until the end, one
+// section after the other. The rwClients begin at intervals of apart[0], the readers of one
+// at intervals of apart[1]. The returned function waits for them, and returns how often each
+// has read.
 func readWithoutEnd(w *world, rwClients []rwClient, each int, apart [2]time.Duration, section time.Duration, end time.Time) (reads func() []int) {
 	counts := make([]int, each*len(rwClients))
 	var all sync.WaitGroup
@@ -54,7 +55,7 @@ func readWithoutEnd(w *world, rwClients []rwClient, each int, apart [2]time.Dura
 	return func() []int { all.Wait(); return counts }
 }
 
-// writeUntil writes again and again, and returns how often, and the longest wait.
+// writeUntil writes again and again, and returns how often, and its longest wait.
 func writeUntil(w *world, l rwClient, between time.Duration, end time.Time) (writes int, longest time.Duration) {
 	for writer := w.caller(); time.Now().Before(end); writes++ {
 		began := time.Now()
@@ -67,7 +68,7 @@ func writeUntil(w *world, l rwClient, between time.Duration, end time.Time) (wri
 	return writes, longest
 }
 
-// sum adds up what each has done.
+// sum adds the counts.
 func sum(counts []int) (n int) {
 	for _, c := range counts {
 		n += c
@@ -75,7 +76,7 @@ func sum(counts []int) (n int) {
 	return n
 }
 
-// try reports whether another owner gets the lock now; it gives it back.
+// try reports whether another owner gets the lock now; it releases the lock.
 func (w *world) try(lock locker) bool {
 	w.t.Helper()
 	me := w.caller()
@@ -107,7 +108,7 @@ func TestReadersOfAllClientsReadAtOnceAndKeepWritersOut(t *testing.T) {
 	})
 }
 
-// available reports whether another owner gets the lock now; it gives it back.
+// available reports whether another owner gets the lock now; it releases the lock.
 func (s *site) available(lock locker) bool {
 	s.t.Helper()
 	me := rlock.WithOwner(s.ctx, rlock.NewOwner())
@@ -140,7 +141,7 @@ func TestWhoWaitsForReadersOrAWriterIsWokenByTheLastToLeave(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
 		here, there, w := s.client(), s.client(), awakening{s: s}
 		me := rlock.WithOwner(s.ctx, rlock.NewOwner())
-		for round := range 4 { // each with subscriptions of its own
+		for round := range 4 { // each round has subscriptions of its own
 			wakes := func(name string, holds, waits func(*rlock.ReadWriteLock) locker) {
 				held := holds(here.NewReadWriteLock(name))
 				require.NoError(t, held.Lock(me))
@@ -176,7 +177,7 @@ func TestTheWriterMayReadAndBothLocksNest(t *testing.T) {
 			require.NoError(t, l.read.Unlock(me))
 		}
 		require.ErrorIs(t, l.read.Unlock(me), rlock.ErrNotHeld)
-		assert.Equal(t, 2, l.write.HoldCount(me), "unlocking the one leaves the other")
+		assert.Equal(t, 2, l.write.HoldCount(me), "unlocking one of the two leaves the other")
 		assert.False(t, w.try(l.read))
 		require.NoError(t, l.write.Unlock(me))
 		require.NoError(t, l.write.Unlock(me))
@@ -247,7 +248,7 @@ func TestADowngradeLetsWaitingReadersInEverywhereAtOnce(t *testing.T) {
 		assert.False(t, w.try(there.write))
 		readers.Wait()
 		for _, writer := range writers {
-			assert.True(t, pending(writer), "the one who downgraded reads on")
+			assert.True(t, pending(writer), "the former writer reads on")
 		}
 		require.NoError(t, here.read.Unlock(me))
 		for _, writer := range writers {
@@ -297,17 +298,17 @@ func TestAWriterWhoPassesTheLockToAReaderLetsAllReadersInThatAreNext(t *testing.
 		for _, result := range results {
 			require.NoError(t, <-result)
 		}
-		assert.Equal(t, released, evalshas(l.releases()), "it was passed on")
+		assert.Equal(t, released, evalshas(l.releases()), "the lock was not handed off")
 		assert.True(t, pending(writer))
-		assert.True(t, pending(late), "it came after the writer")
+		assert.True(t, pending(late), "a reader behind a waiting writer waits")
 		time.Sleep(2 * time.Millisecond)
-		assert.True(t, w.try(there.read), "others may read as well")
+		assert.True(t, w.try(there.read), "readers of other clients read")
 		assert.False(t, w.try(there.write))
 		for _, reader := range readers {
 			require.NoError(t, l.read.Unlock(reader))
 		}
 		require.NoError(t, <-writer)
-		assert.Equal(t, released+1, evalshas(l.releases()), "others may have read meanwhile, so Redis is asked")
+		assert.Equal(t, released+1, evalshas(l.releases()), "the first reader of another tenure needs Redis")
 		assert.True(t, pending(late))
 		require.NoError(t, l.write.Unlock(last))
 		require.NoError(t, <-late)
@@ -366,7 +367,7 @@ func TestEachOfTheTwoLocksIsFreedByForceOnlyByItself(t *testing.T) {
 		assert.False(t, s.available(there.Write()))
 		force(client.Read(), true)
 		assert.True(t, s.available(s.client().NewReadWriteLock(key).Write()))
-		assert.ErrorIs(t, client.Read().Unlock(me), rlock.ErrLost, "its own learn it at once")
+		assert.ErrorIs(t, client.Read().Unlock(me), rlock.ErrLost, "the holder of the same client knows at once")
 		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 		assert.ErrorIs(t, there.Read().Unlock(other), rlock.ErrLost)
 	})
@@ -379,7 +380,7 @@ func TestWhatEverybodySeesOfReadersAndWriters(t *testing.T) {
 		see := func(read, write bool) {
 			t.Helper()
 			for _, lock := range []*rlock.ReadWriteLock{here, there} {
-				require.Eventually(t, func() bool { // a nested lock is mirrored, not waited for
+				require.Eventually(t, func() bool { // a nested lock is mirrored later
 					isRead, err := lock.Read().IsLocked(s.ctx)
 					isWritten, failed := lock.Write().IsLocked(s.ctx)
 					return err == nil && failed == nil && isRead == read && isWritten == write

@@ -17,9 +17,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Redisson's own tests of RLock (4.7), what each checks, and what became of it:
-// kept, better, or why it does not apply; below it the test here that proves it.
-// Those that no other file had are in this one.
+// Redisson's own tests of RLock (4.7): the behaviour that each checks, and whether rlock
+// keeps it, improves on it, or does not need it; below it the test here that proves it. The
+// tests that no other file had are in this one.
 //
 //	RedissonLockTest
 //	  testSubscriptionsPerConnection              5 names, 32 threads, one subscribing connection of one channel: no error but
@@ -37,10 +37,10 @@ import (
 //	    TestNestedUnlocksLeaveTheLeaseOfTheLevelThatIsLeft
 //	  testTryLockWait                             tryLock(3 s) of a held lock gives up after 3 s. Kept
 //	    TestATimeToWaitThatIsUpIsNoError, TestTryLockForGivesUpWhenItsTimeIsUp
-//	  testLockUninterruptibly                     an interrupt does not end lock(lease). Kept for who asks for it: a context
+//	  testLockUninterruptibly                     an interrupt does not end lock(lease). Kept as a choice: the context
 //	                                              says whether a call may be interrupted
 //	    TestALockThatMustNotBeInterruptedIsGivenAContextWithoutEnd
-//	  testForceUnlock                             it is free afterwards. Better: who held it learns it
+//	  testForceUnlock                             it is free afterwards. Better: the holder learns it
 //	    TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt
 //	  testExpire                                  after lock(2 s) another has it within 2.02 s; the late unlock() throws. Better: it
 //	                                              says ErrLost, and the holder's context has ended before
@@ -50,7 +50,7 @@ import (
 //	    TestWhatCloseReleasesGoesToOthersAtOnce, TestAWaiterGetsTheLockWhenTheLeaseOfADeadHolderEnds
 //	  testGetHoldCount, testReentrancy            0, 1, 0, 2, 1, 0; others are kept out at each level. Kept
 //	    TestTheOwnerLocksAgainWithoutWaitingAndUnlocksAsOften
-//	  testIsLocked, testIsLockedOtherThread,      who sees what before, during and after a hold. Kept
+//	  testIsLocked, testIsLockedOtherThread,      the state before, during and after a hold. Kept
 //	  testIsHeldByCurrentThread(OtherThread)
 //	    TestEverybodySeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld
 //	  testUnlockFail                              unlock() by another thread throws. Kept: ErrNotHeld
@@ -59,7 +59,7 @@ import (
 //	    TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked
 //	  testInCluster, testLockFailoverInCluster    lock, isLocked, unlock in a Cluster. Better: through failovers and moved slots
 //	    every test that begins with everywhere; TestAHoldAndItsWaitersOutliveAPlannedFailoverOfACluster, TestAHoldAndItsWaitersOutliveAMoveOfTheirSlot
-//	  testConcurrencyTryLockUnLock                16 threads: who unlocks is known to the watchdog until then. Kept
+//	  testConcurrencyTryLockUnLock                16 threads: the watchdog renews each hold until its unlock. Kept
 //	    TestWhoeverHasTheLockByTryLockIsKnownToTheWatchdog
 //	  testConcurrency_SingleInstance              15 threads have the lock once. Kept
 //	    TestTheGoroutinesOfAClientAreNeverInsideAtOnce
@@ -86,8 +86,8 @@ import (
 //	RedissonLockReactiveTest, RedissonLockRxTest  Does not apply: goroutines
 //	LockOptionsTest                               the spin lock's pauses. Does not apply
 
-// Redisson: testSubscriptionsPerConnection, testSinglePubSub. Two clients, since
-// inside of one nobody has to subscribe.
+// Redisson: testSubscriptionsPerConnection, testSinglePubSub. Two clients take part, since
+// waiters of one client alone need no subscription.
 func TestTheWaitersOfManyNamesShareOneConnectionAndLeaveNoChannel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const goroutines, rounds, names = 32, 20, 5
@@ -112,7 +112,7 @@ func TestTheWaitersOfManyNamesShareOneConnectionAndLeaveNoChannel(t *testing.T) 
 		}
 		assert.Equal(t, 2*len(clients), w.CurrentConnectionCount(), "one for commands, one for subscriptions")
 		time.Sleep(10 * time.Second)
-		assert.Empty(t, lockChannels(w.Miniredis), "they linger for 5 s")
+		assert.Empty(t, lockChannels(w.Miniredis), "the subscriptions linger for 5 s")
 	})
 }
 
@@ -133,7 +133,7 @@ func TestATryLockThatIsInterruptedIsNotRenewed(t *testing.T) {
 				require.ErrorIs(t, <-result, context.Canceled)
 				p.net.Heal()
 				synctest.Wait()
-				assert.Empty(t, w.Keys(), "it is given back at once")
+				assert.Empty(t, w.Keys(), "the possible grant is not released")
 				time.Sleep(45 * time.Second)
 				assert.Empty(t, p.mirrors())
 			})
@@ -155,13 +155,13 @@ func TestALockThatMustNotBeInterruptedIsGivenAContextWithoutEnd(t *testing.T) {
 		require.True(t, pending(waiter))
 		require.NoError(t, there.Unlock(them))
 		require.NoError(t, <-waiter)
-		assert.True(t, here.IsHeld(ctx), "it is still the same owner's")
+		assert.True(t, here.IsHeld(ctx), "the owner of the context still holds the lock")
 		require.NoError(t, here.Unlock(ctx))
 	})
 }
 
-// Redisson: testConcurrencyTryLockUnLock. Every second hold lasts for longer than
-// an unrenewed lease would.
+// Redisson: testConcurrencyTryLockUnLock. Every second hold is longer than an unrenewed
+// lease.
 func TestWhoeverHasTheLockByTryLockIsKnownToTheWatchdog(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const goroutines, rounds = 16, 50
@@ -194,7 +194,7 @@ func TestWhoeverHasTheLockByTryLockIsKnownToTheWatchdog(t *testing.T) {
 		renewed := len(p.mirrors())
 		assert.Positive(t, renewed)
 		time.Sleep(time.Minute)
-		assert.Len(t, p.mirrors(), renewed, "it has forgotten them all")
+		assert.Len(t, p.mirrors(), renewed, "a released lock is renewed")
 	})
 }
 
@@ -220,8 +220,8 @@ func TestAHundredClientsHaveTheLockOnceEach(t *testing.T) {
 	})
 }
 
-// Redisson: testLockListener. Its ExpiredObjectListener and DeletedObjectListener
-// are subscriptions to these channels.
+// Redisson: testLockListener. Redisson's ExpiredObjectListener and DeletedObjectListener are
+// subscriptions to these channels.
 func TestKeyspaceEventsTellOfAReleaseAndOfADeadHoldersLease(t *testing.T) {
 	s := at(t, redistest.Standalone(t, "--notify-keyspace-events", "Egx"))
 	deleted, expired := s.listen(plain, "__keyevent@0__:del"), s.listen(plain, "__keyevent@0__:expired")
@@ -241,7 +241,7 @@ func TestAfterALossTheNextLockIsRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		lock, me := w.client().NewLock(key), w.caller()
 		require.NoError(t, lock.Lock(me))
-		w.FlushAll() // a server that keeps nothing has restarted
+		w.FlushAll() // a server without persistence restarts
 		time.Sleep(time.Minute)
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
 		for range 2 {

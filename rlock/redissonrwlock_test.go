@@ -12,13 +12,13 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Redisson's own tests of RReadWriteLock (4.7), as redissonlock_test.go has those of
-// RLock. Those named after every kind run over both locks of the pair.
+// Redisson's own tests of RReadWriteLock (4.7), in the form of redissonlock_test.go. Tests
+// that begin with eachKind run over both locks of the pair.
 //
 //	RedissonReadWriteLockTest
 //	  testReadLockExpiration                      readers for 10 s and for 3 s: a writer enters after 10 s. Kept
 //	    TestAWriterWaitsForTheLongestLeaseAmongTheReaders
-//	  testReadLockIsLocked                        the read lock is not locked by who only writes. Kept
+//	  testReadLockIsLocked                        a writer alone does not lock the read lock. Kept
 //	    TestWhatEverybodySeesOfReadersAndWriters
 //	  testReadLockExpirationRenewal               50 readers read for longer than a lease. Kept
 //	    TestFiftyReadersReadForLongerThanALease
@@ -29,7 +29,7 @@ import (
 //	    TestNestedWriteLeasesAreNotAdded
 //	  testInCluster                               both locks in a Cluster. Kept
 //	    every test that begins with everywhere or eachKind
-//	  testReadLockLeaseTimeoutDiffThreadsWRR,     who waits enters when leases end, in any mixture. Kept
+//	  testReadLockLeaseTimeoutDiffThreadsWRR,     waiters enter when leases end, in any mixture. Kept
 //	  testReadLockLeaseTimeoutDiffThreadsRRW,
 //	  testReadLockLeaseTimeout
 //	    TestReadersEnterTogetherWhenAWritersLeaseEnds, TestAWriterWaitsForTheLongestLeaseAmongTheReaders,
@@ -38,9 +38,9 @@ import (
 //	    TestTheWriterMayReadAndBothLocksNest
 //	  testWriteRead                               20 readers enter together after a writer. Kept
 //	    TestReadersOfAllClientsEnterTogetherAfterAWriter
-//	  testWriteReadReentrancy                     who downgraded keeps writers out. Better: readers who wait are told
+//	  testWriteReadReentrancy                     a downgrade keeps writers out. Better: waiting readers are notified
 //	    TestADowngradeLetsWaitingReadersInEverywhereAtOnce
-//	  testWriteLock, testMultiRead                who holds what, and who gets it. Kept
+//	  testWriteLock, testMultiRead                holders and refusals in both modes. Kept
 //	    TestReadersOfAllClientsReadAtOnceAndKeepWritersOut, TestAWriterKeepsEverybodyOut
 //	  testForceUnlock                             each only in its own mode. Kept
 //	    TestEachOfTheTwoLocksIsFreedByForceOnlyByItself
@@ -180,7 +180,7 @@ func TestAfterALossTheNextReaderAndWriterAreRenewed(t *testing.T) {
 		l, me := w.rwClient(), w.caller()
 		for _, lock := range []locker{l.read, l.write} {
 			require.NoError(t, lock.Lock(me))
-			w.FlushAll() // a server that keeps nothing has restarted
+			w.FlushAll() // a server without persistence restarts
 			time.Sleep(time.Minute)
 			require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
 			require.NoError(t, lock.Lock(me))

@@ -16,10 +16,10 @@ import (
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
 
-// What a RedLock has in common with other locks is in the suite: it is one of its
-// kinds. Here is what is different, over five servers.
+// The tests over all kinds cover RedLock as one of the kinds. These are the differences, over
+// five servers.
 
-// A fiveWorlds is five worlds that know nothing of each other.
+// A fiveWorlds is five independent worlds.
 type fiveWorlds struct {
 	*virtualKind
 }
@@ -47,7 +47,7 @@ func (w *fiveWorlds) member(changes ...func(*rlock.Config)) *member {
 	return &member{p, rlock.NewRedLock(p.clients, key)}
 }
 
-// have returns on which servers the key is.
+// have returns the servers that have the key.
 func (w *fiveWorlds) have() (servers []int) {
 	for i, world := range w.worlds {
 		if world.Exists(key) {
@@ -57,7 +57,7 @@ func (w *fiveWorlds) have() (servers []int) {
 	return servers
 }
 
-// occupy has a stranger hold the key on these servers.
+// occupy has another client hold the key on these servers.
 func (w *fiveWorlds) occupy(servers ...int) {
 	for _, i := range servers {
 		w.worlds[i].HSet(key, "7d9f3b0e-54c4-4f0e-9a3b-2f1c6a5d8e90:1", "1")
@@ -89,7 +89,7 @@ func TestARedLockOfNothingIsErrInvalidConfig(t *testing.T) {
 		taken, err := single.TryLock(w.caller())
 		require.NoError(t, err)
 		assert.False(t, taken)
-		require.NoError(t, single.Unlock(w.ctx), "of one server it is a Lock")
+		require.NoError(t, single.Unlock(w.ctx), "over one server a RedLock is a Lock")
 	})
 }
 
@@ -109,13 +109,13 @@ func TestARedLockIsHisWhoHasTheMajority(t *testing.T) {
 
 		locked, err = m.IsLocked(me)
 		require.NoError(t, err)
-		assert.False(t, locked, "a minority keeps nobody out")
+		assert.False(t, locked, "a minority of parts does not lock")
 		w.occupy(4)
 		taken, err := m.TryLock(me)
 		require.NoError(t, err)
 		assert.False(t, taken)
 		w.settle()
-		assert.Equal(t, []int{1, 3, 4}, w.have(), "nothing is left of an attempt in vain")
+		assert.Equal(t, []int{1, 3, 4}, w.have(), "a failed attempt left a part")
 		_, err = m.Acquire(me, rlock.WithWait(5*time.Second))
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
 		w.settle()
@@ -141,9 +141,9 @@ func TestARedLockIsHadAsSoonAsTheThirdFastestOfFiveHasAnswered(t *testing.T) {
 			hold, err := m.Acquire(me, rlock.WithLease(10*time.Second))
 			require.NoError(t, err)
 			assert.Equal(t, 300*time.Millisecond, time.Since(begin))
-			assert.Equal(t, begin.Add(10*time.Second-112*time.Millisecond), hold.ValidUntil(), "counted from before the send")
+			assert.Equal(t, begin.Add(10*time.Second-112*time.Millisecond), hold.ValidUntil(), "the lease counts from before the send")
 			time.Sleep(201 * time.Millisecond)
-			assert.Len(t, w.have(), 5, "the others have joined")
+			assert.Len(t, w.have(), 5, "the other servers have joined")
 			within(t, 300*time.Millisecond, 300*time.Millisecond, func() { require.NoError(t, hold.Release(me)) })
 			time.Sleep(time.Second)
 			assert.Empty(t, w.have())
@@ -161,7 +161,7 @@ func TestARedLockIsValidAsLongAsTheMajorityIs(t *testing.T) {
 		hold, err := rlock.NewRedLock(clients, key).Acquire(w.ctx)
 		require.NoError(t, err)
 		w.settle()
-		assert.Equal(t, begin.Add(30*time.Second-drift), hold.ValidUntil(), "the third best")
+		assert.Equal(t, begin.Add(30*time.Second-drift), hold.ValidUntil(), "the third longest of five")
 		require.NoError(t, hold.Release(w.ctx))
 	})
 }
@@ -199,12 +199,12 @@ func TestARedLockSurvivesTheLossOfAMinorityAndNoMore(t *testing.T) {
 		begin := time.Now()
 		m.parties[2].net.Rule(network.Silence)
 		<-hold.Done()
-		assert.Greater(t, time.Since(begin), 19*time.Second, "a lease less a third")
+		assert.Greater(t, time.Since(begin), 19*time.Second, "the lease less a third")
 		assert.Less(t, time.Since(begin), 30*time.Second)
 		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 		assert.False(t, hold.Valid())
 		time.Sleep(time.Millisecond)
-		assert.NotContains(t, w.have(), 1, "what is left is released")
+		assert.NotContains(t, w.have(), 1, "the remaining parts are released")
 		assert.NotContains(t, w.have(), 3)
 		require.ErrorIs(t, hold.Release(me), rlock.ErrLost)
 		m.heal()
@@ -226,7 +226,7 @@ func TestTheLossOfARedLockIsToldOnceALevel(t *testing.T) {
 		}
 		time.Sleep(11 * time.Second)
 		assert.False(t, m.IsHeld(me))
-		require.ErrorIs(t, m.Lock(me), rlock.ErrLost, "nested in nothing")
+		require.ErrorIs(t, m.Lock(me), rlock.ErrLost, "a nested Lock fails after a loss")
 		require.ErrorIs(t, m.Unlock(me), rlock.ErrLost)
 		require.ErrorIs(t, m.Unlock(me), rlock.ErrLost)
 		require.ErrorIs(t, m.Unlock(me), rlock.ErrNotHeld)
@@ -250,10 +250,12 @@ func TestServersThatAreSilentHoldNobodyUpAndJoinLater(t *testing.T) {
 		w.worlds[2].FlushAll()
 		w.worlds[3].FlushAll()
 		time.Sleep(time.Minute)
-		assert.True(t, m.IsHeld(me), "by those that have joined")
+		assert.True(t, m.IsHeld(me), "the servers that have joined are a majority")
 
 		m.parties[0].net.Rule(network.Silence)
-		within(t, 0, 4*time.Second, func() { require.ErrorIs(t, m.Unlock(me), rlock.ErrUnconfirmed, "two of three") })
+		within(t, 0, 4*time.Second, func() {
+			require.ErrorIs(t, m.Unlock(me), rlock.ErrUnconfirmed, "two of three releases are not confirmed")
+		})
 		m.heal()
 		time.Sleep(time.Minute)
 		assert.Empty(t, w.have())
@@ -290,7 +292,7 @@ func TestOneAttemptFailsWithTheErrorsOfTheMajorityAndAWaitRidesThrough(t *testin
 		taken, err := m.TryLock(me)
 		assert.False(t, taken)
 		require.Error(t, err)
-		assert.NotErrorIs(t, err, rlock.ErrNotAcquired, "nobody else has it")
+		assert.NotErrorIs(t, err, rlock.ErrNotAcquired, "no other owner holds the lock")
 		w.settle()
 		assert.Empty(t, w.have())
 
@@ -315,7 +317,7 @@ func TestARedLockThatMostServersSayNothingOfIsNotSaidToBeHeld(t *testing.T) {
 		within(t, 0, 400*time.Millisecond, func() {
 			taken, err := m.TryLockFor(me, 10*time.Millisecond, 0)
 			assert.False(t, taken)
-			require.Error(t, err, "false means that another has it")
+			require.Error(t, err, "false would mean that another owner holds the lock")
 			assert.NotErrorIs(t, err, rlock.ErrNotAcquired)
 			assert.ErrorContains(t, err, "has not answered")
 		})
@@ -329,7 +331,7 @@ func TestARedLockThatMostServersSayNothingOfIsNotSaidToBeHeld(t *testing.T) {
 		require.NoError(t, them.Lock(me))
 		w.settle()
 		taken, err = them.TryLockFor(w.caller(), 10*time.Millisecond, 0)
-		require.NoError(t, err, "another has it")
+		require.NoError(t, err, "another owner holds the lock")
 		assert.False(t, taken)
 		require.NoError(t, them.Unlock(me))
 	})
@@ -343,13 +345,13 @@ func TestARedLockReturnsAtOnceWhatWaitingDoesNotCure(t *testing.T) {
 		}
 		within(t, 0, time.Second, func() { require.ErrorIs(t, m.Lock(me), rlock.ErrWrongType) })
 		w.worlds[2].Del(key)
-		require.NoError(t, m.Lock(me), "a minority that is of no use does no harm")
+		require.NoError(t, m.Lock(me), "a failing minority does not matter")
 		require.NoError(t, m.Unlock(me))
 		w.worlds[3].Del(key)
 		w.worlds[4].Del(key)
 		require.NoError(t, m.clients[0].Close())
 		require.NoError(t, m.Lock(me))
-		require.NoError(t, m.Unlock(me), "nor does a client that is closed, as long as it is a majority")
+		require.NoError(t, m.Unlock(me), "nor do closed clients, if they are a minority")
 		require.NoError(t, m.clients[1].Close())
 		require.NoError(t, m.clients[2].Close())
 		require.ErrorIs(t, m.Lock(me), rlock.ErrClosed)
@@ -365,7 +367,7 @@ func TestWhoWaitsForARedLockIsTheNextByMessages(t *testing.T) {
 		require.True(t, pending(result))
 		before := waiter.scripts()
 		time.Sleep(time.Minute)
-		assert.LessOrEqual(t, waiter.scripts()-before, 60*2*5, "it looks around once in a second or two")
+		assert.LessOrEqual(t, waiter.scripts()-before, 60*2*5, "it looks every one or two seconds")
 		require.NoError(t, holder.Unlock(me))
 		within(t, 0, time.Millisecond, func() { require.NoError(t, <-result) })
 		require.NoError(t, waiter.Unlock(them))
@@ -399,7 +401,7 @@ func TestAServerThatDiesHoldsNoWaitUp(t *testing.T) {
 	}
 }
 
-// Also where the answer never came.
+// The same if the answer never came.
 func TestARedLockWhoseRepliesAreLostLeavesNothingBehind(t *testing.T) {
 	for _, stage := range []network.Stage{network.Request, network.Reply} {
 		for n := 1; n <= 5; n++ {
@@ -458,8 +460,8 @@ func TestACallerWhoLeavesGetsNothingOfARedLock(t *testing.T) {
 	})
 }
 
-// The caller leaves when the servers' answers come. What they granted is released in the
-// background, and is nothing that he has.
+// The caller leaves when the servers' answers come. The granted parts are released in the
+// background, and are no hold of the caller.
 func TestWhoLeftDoesNotHaveWhatIsAboutToBeReleased(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
@@ -484,14 +486,14 @@ func TestWhoLeftDoesNotHaveWhatIsAboutToBeReleased(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		assert.Positive(t, left)
-		time.Sleep(time.Second) // what the last lap left is released in the background
+		time.Sleep(time.Second) // the last round's parts are released in the background
 		w.settle()
 		assert.Empty(t, w.have())
 	})
 }
 
-// Each is far from what the other is near to, and goes the other way round. As many
-// as half of the servers is what either gets first.
+// Each process is near the servers that are far from the other, and asks in the opposite
+// order. The first answers of each are from half of the servers.
 func TestRedLocksThatGoOppositeWaysDoNotWaitForEachOtherForEver(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		w.worlds = w.worlds[:4]
@@ -528,8 +530,8 @@ func TestRedLocksThatGoOppositeWaysDoNotWaitForEachOtherForEver(t *testing.T) {
 	})
 }
 
-// While another part is waited for, the watchdog keeps also what is granted later, though
-// the lease that it was asked for with is shorter.
+// While another part is waited for, the watchdog keeps the late grants as well, though they
+// were asked for with a shorter lease.
 func TestWhatIsGrantedLaterJoinsARedLockThatIsAPart(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()

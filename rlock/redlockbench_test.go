@@ -15,9 +15,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// BenchmarkRedLockBesideRaw compares Lock and Unlock over five servers with what
-// nothing can be faster than: an EVALSHA at all five, twice, each time until the third
-// answers. Blocks of both take turns; x-raw is the ratio of the medians:
+// BenchmarkRedLockBesideRaw compares Lock and Unlock over five servers with the lower bound:
+// an EVALSHA at all five, twice, each until the third answer. Blocks of both take turns;
+// x-raw is the ratio of the medians:
 //
 //	go test -run - -bench RedLockBesideRaw -benchtime 50x ./rlock
 func BenchmarkRedLockBesideRaw(b *testing.B) {
@@ -56,7 +56,7 @@ func BenchmarkRedLockBesideRaw(b *testing.B) {
 			var floor, ours []float64
 			for b.Loop() {
 				floor = append(floor, block(func() {
-					pairs++ // a name of its own, since the slow are not waited for
+					pairs++ // each pair has a name of its own, since slow servers are not waited for
 					name := fmt.Sprint("raw", pairs)
 					keys := []string{name, "redisson_lock__channel:{" + name + "}"}
 					majority(rawAcquire, keys[:1], []string{"30000", rawOwner})

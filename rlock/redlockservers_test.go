@@ -15,7 +15,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A realServers is five redis-servers that know nothing of each other.
+// A realServers is five independent redis-servers.
 type realServers struct {
 	*site // the first
 	sites []*site
@@ -40,7 +40,7 @@ func (h *realServers) lock(changes ...func(*rlock.Config)) *rlock.Lock {
 	return rlock.NewRedLock(clients, key)
 }
 
-// eventually waits until every server has so many keys of the lock.
+// eventually waits until every server has n keys of the lock.
 func (h *realServers) eventually(keys int64) {
 	h.t.Helper()
 	for _, s := range h.sites {
@@ -57,7 +57,7 @@ func TestARedLockOutlivesTwoOfFiveServersAndNotThree(t *testing.T) {
 	here, there := h.lock(withLease(2*time.Second)), h.lock(withLease(2*time.Second))
 	hold, err := here.Acquire(h.ctx)
 	require.NoError(t, err)
-	h.eventually(1) // and not some of it the waiter's
+	h.eventually(1) // and none of the waiter's
 	granted := make(chan *rlock.Hold, 1)
 	waiter := background(func() error {
 		hold, err := there.Acquire(h.ctx)
@@ -68,15 +68,15 @@ func TestARedLockOutlivesTwoOfFiveServersAndNotThree(t *testing.T) {
 	h.sites[3].Stop()
 	first := hold.ValidUntil()
 	require.Eventually(t, func() bool { return hold.ValidUntil().After(first) || hold.Err() != nil }, hang, time.Millisecond)
-	require.NoError(t, hold.Err(), "it is renewed")
-	require.NoError(t, hold.Release(h.ctx), "while it is held")
-	require.NoError(t, h.await(waiter), "while it is waited for")
+	require.NoError(t, hold.Err(), "the hold is renewed")
+	require.NoError(t, hold.Release(h.ctx), "two servers stopped while the lock is held")
+	require.NoError(t, h.await(waiter), "two servers stopped while the lock is waited for")
 	hold = <-granted
 
 	h.sites[0].Start()
 	h.sites[3].Start()
 	_, err = here.TryAcquire(h.ctx)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired, "those that came back are a minority")
+	require.ErrorIs(t, err, rlock.ErrNotAcquired, "the restarted servers are a minority")
 	for _, s := range h.sites[1:4] {
 		s.Stop()
 	}
@@ -88,12 +88,11 @@ func TestARedLockOutlivesTwoOfFiveServersAndNotThree(t *testing.T) {
 	for _, s := range h.sites[1:4] {
 		s.Start()
 	}
-	require.NoError(t, h.await(waiter), "once there is a majority again")
+	require.NoError(t, h.await(waiter), "a majority is back")
 }
 
-// With -long only: on a machine that stands still for two seconds, a hold that is lost and
-// its next holder are inside at once, as they may be. The storms have the same in virtual
-// time.
+// With -long only: on a machine that is suspended for two seconds, a lost hold and the next
+// one may overlap, as documented. The storms test the same in virtual time.
 func TestARedLockIsHeldThroughPausesWithoutTwoSectionsAtOnce(t *testing.T) {
 	if !*long {
 		t.Skip("it depends on the machine's speed: -long")
@@ -103,7 +102,7 @@ func TestARedLockIsHeldThroughPausesWithoutTwoSectionsAtOnce(t *testing.T) {
 	var done atomic.Int64
 	const processes, goroutines, rounds = 3, 3, 25
 	for range processes {
-		lock := h.lock(withLease(2 * time.Second)) // which is how long Close waits for what is unknown
+		lock := h.lock(withLease(2 * time.Second)) // Close waits for as long for unknown acquires
 		for range goroutines {
 			r.workers.Go(func() {
 				for range rounds {
@@ -126,7 +125,7 @@ func TestARedLockIsHeldThroughPausesWithoutTwoSectionsAtOnce(t *testing.T) {
 		}
 	}
 	const sections = processes * goroutines * rounds
-	for range 3 { // they go on with any two servers paused
+	for range 3 { // the workers go on with any two servers paused
 		frozen := rand.Perm(5)[:2]
 		for _, i := range frozen {
 			h.sites[i].Pause()
@@ -138,7 +137,7 @@ func TestARedLockIsHeldThroughPausesWithoutTwoSectionsAtOnce(t *testing.T) {
 		}
 	}
 	r.check(t, sections)
-	h.eventually(0) // nobody knows of what a server executes when it wakes
+	h.eventually(0) // a resumed server may execute old commands
 }
 
 func TestARedLockRefusesAServerThatIsThereTwice(t *testing.T) {

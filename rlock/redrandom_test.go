@@ -18,11 +18,11 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A majorityStorm is a kind of lock of whose parts so many must be true for it to be.
+// A majorityStorm is a kind of lock that needs a number of its parts.
 type majorityStorm struct {
 	kind
 	need int
-	// clean is set where no server may forget what it knows, after whatever time.
+	// clean is set where no server may lose its data at any time.
 	clean bool
 }
 
@@ -42,11 +42,11 @@ func multiLockOfRed(clients []*rlock.Client, name string) locker {
 	return rlock.NewMultiLock(rlock.NewRedLock(clients[1:], name), clients[0].NewLock(name))
 }
 
-// Connections are cut, silenced, refused and slow at random, of one process or of all, to
-// one server or to several, and servers forget all once no lease is left. Who is told
-// that it has the lock has it, in enough servers for longer than it believes, and nobody
-// else believes so; tokens rise; owners have as many levels as they know of; and when all
-// is well again everybody gets the lock and nothing is left.
+// Connections are cut, silenced, refused and slow at random, of one process or of all, to one
+// server or to several, and servers lose their data once no lease is left. A holder holds
+// enough parts for longer than it reports, and no two holders overlap; tokens grow; the
+// levels of an owner are those that it was granted; and after the faults every owner gets the
+// lock and nothing is left.
 func TestLocksOverSeveralServersKeepTheirWordWhateverTheNetworksDo(t *testing.T) {
 	for _, a := range majorityStorms {
 		t.Run(a.name, func(t *testing.T) {
@@ -60,9 +60,9 @@ func TestLocksOverSeveralServersKeepTheirWordWhateverTheNetworksDo(t *testing.T)
 }
 
 const (
-	// majorityLease is the longest lease that is asked for in a majorityStorm.
+	// majorityLease is the longest lease of a majorityStorm.
 	majorityLease = 700 * time.Millisecond
-	// claimLease is that of a grant out of the queue, until its holder asks for its own.
+	// claimLease is the lease of a grant from the queue, until its holder asks for its own.
 	claimLease = 2 * time.Second
 )
 
@@ -92,9 +92,9 @@ func (a majorityStorm) play(t *testing.T, seed uint64) {
 		for i := 1; i < len(g.beliefs); i++ {
 			before, after := g.beliefs[i-1], g.beliefs[i]
 			require.False(t, after.from.Before(before.to), "%v and %v overlap", before, after)
-			require.True(t, after.token == 0 || before.token < after.token, "%v has a token that is no more than that of %v", after, before)
+			require.True(t, after.token == 0 || before.token < after.token, "the token of %v is not larger than that of %v", after, before)
 		}
-		assert.GreaterOrEqual(t, len(g.beliefs), 6, "each has had it at the end")
+		assert.GreaterOrEqual(t, len(g.beliefs), 6, "some owner did not get the lock at the end")
 		time.Sleep(time.Minute)
 		assert.Empty(t, g.keys())
 		for _, p := range g.peers {
@@ -107,20 +107,20 @@ func (a majorityStorm) play(t *testing.T, seed uint64) {
 	})
 }
 
-// A majorityRun is of several processes for one lock.
+// A majorityRun is a run of several processes for one lock.
 type majorityRun struct {
 	majorityStorm
 	*virtualKind
 	peers []*peer
-	marks [][]string // what the owners' names in Redis begin with, by process and server
-	end   time.Time  // of trouble
+	marks [][]string // the prefixes of the owners' names in Redis, by process and server
+	end   time.Time  // the end of the faults
 
 	mu      sync.Mutex // protects following
 	beliefs []belief
-	empty   []bool // the servers that have forgotten all, and nobody reaches
+	empty   []bool // the servers that have lost their data and cannot be reached
 }
 
-// A belief is the time in which a majorityUser believed that it had the lock.
+// A belief is a period in which a majorityUser's hold was valid.
 type belief struct {
 	from, to time.Time
 	token    uint64
@@ -131,7 +131,7 @@ func (b belief) String() string {
 	return fmt.Sprintf("%d: %s to %s (%d)", b.team, b.from.Format("04:05.000000000"), b.to.Format("04:05.000000000"), b.token)
 }
 
-// marksOf returns what the UUIDs of the process's clients begin with.
+// marksOf returns the prefixes of the UUIDs of the process's clients.
 func (g *majorityRun) marksOf(p *peer) (marks []string) {
 	for i, client := range p.clients {
 		require.NoError(g.t, client.NewLock("mark").Do(g.ctx, func(context.Context) error {
@@ -142,8 +142,7 @@ func (g *majorityRun) marksOf(p *peer) (marks []string) {
 	return marks
 }
 
-// shows returns for how long each server shows that the process has the lock, less the
-// drift.
+// shows returns for how long each server still has the process as a holder, less the drift.
 func (g *majorityRun) shows(team int) (left []time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -151,7 +150,7 @@ func (g *majorityRun) shows(team int) (left []time.Duration) {
 		mine := func(field string) bool { return strings.HasPrefix(field, g.marks[team][i]) }
 		switch ttl := world.ttl(key); {
 		case g.empty[i]:
-			left = append(left, claimLease) // it did, and nobody is granted anything there
+			left = append(left, claimLease) // it had the lock, and grants nothing at present
 		case slices.ContainsFunc(world.fields(key), mine):
 			left = append(left, ttl-ttl/100-2*time.Millisecond)
 		}
@@ -159,7 +158,7 @@ func (g *majorityRun) shows(team int) (left []time.Duration) {
 	return left
 }
 
-// What may happen to a network, in which a round trip then takes so long.
+// The faults of a network, with the round trip that it has then.
 var incidents = []func(n *network.Network, roundTrip time.Duration){
 	func(n *network.Network, _ time.Duration) { n.Cut() },
 	func(n *network.Network, _ time.Duration) { n.Refuse() },
@@ -173,8 +172,8 @@ var incidents = []func(n *network.Network, roundTrip time.Duration){
 	func(n *network.Network, _ time.Duration) { n.Heal() },
 }
 
-// disturb breaks the networks until the end, and heals them: of one process or of all,
-// to one server or to all.
+// disturb breaks the networks until the end, and heals them: of one process or of all, to one
+// server or to all.
 func (g *majorityRun) disturb(random *rand.Rand) {
 	for time.Now().Before(g.end) {
 		time.Sleep(time.Duration(random.IntN(100)) * step)
@@ -198,7 +197,7 @@ func (g *majorityRun) disturb(random *rand.Rand) {
 	}
 }
 
-// restart has a server forget all, and come back when the longest lease has passed.
+// restart has a server lose its data, and come back when the longest lease has ended.
 func (g *majorityRun) restart(server int) {
 	for _, p := range g.peers {
 		p.parties[server].net.Refuse()

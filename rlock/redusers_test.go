@@ -12,7 +12,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A majorityUser takes the lock again and again, as an owner of one of the processes.
+// A majorityUser takes the lock again and again, as an owner in one of the processes.
 type majorityUser struct {
 	*majorityRun
 	team   int // the process
@@ -21,15 +21,15 @@ type majorityUser struct {
 	random *rand.Rand
 }
 
-// upTo returns a time up to d, and often the same, so that much happens at once.
+// upTo returns a time up to d, from a few values only, so that many events coincide.
 func (p *majorityUser) upTo(d time.Duration) time.Duration {
 	return time.Duration(p.random.Int64N(int64(d/step))+1) * step
 }
 
 const step = 5 * time.Millisecond
 
-// play takes the lock until the end, for all leases and with all patience, and then
-// once more, which it must get.
+// play takes the lock until the end, with all leases and waits, and then once more, which
+// must succeed.
 func (p *majorityUser) play() {
 	for last := false; !last; time.Sleep(p.upTo(300 * time.Millisecond)) {
 		wait := p.upTo(3 * time.Second)
@@ -51,12 +51,12 @@ func (p *majorityUser) play() {
 			had = p.byHandle(rlock.WithOwner(ctx, rlock.Owner{}), lease)
 		}
 		cancel()
-		assert.True(p.t, had || !last, "it waits for ever")
+		assert.True(p.t, had || !last, "the lock was not granted")
 		p.hasLevels(0, 0)
 	}
 }
 
-// byName takes the lock as its owner, and if it has no time for that, tries it at once.
+// byName takes the lock as its owner; if it has no time to wait, it tries once.
 func (p *majorityUser) byName(ctx context.Context, lease time.Duration) bool {
 	if had, err := p.lock.TryLockFor(ctx, time.Hour, lease); err != nil {
 		p.hasLevels(0, 0)
@@ -71,27 +71,27 @@ func (p *majorityUser) byName(ctx context.Context, lease time.Duration) bool {
 		mine:    true,
 		release: p.lock.Unlock,
 	}
-	g.token, _ = p.lock.Token(p.owner) // 0 if it has none, or was lost
+	g.token, _ = p.lock.Token(p.owner) // 0 if the hold has none, or was lost
 	p.have(g)
 	return true
 }
 
-// tries makes one attempt while an answer to the last one may be on its way, and sees
-// that the owner has no level before it is told so.
+// tries makes one attempt while an answer to the last one may be on its way, and checks that
+// the owner has no level before the attempt succeeds.
 func (p *majorityUser) tries(lease time.Duration) bool {
 	over := make(chan struct{})
 	most := p.count(over)
 	had, _ := p.lock.TryLockFor(p.owner, 0, lease)
 	close(over)
 	if n := <-most; !had {
-		assert.Zero(p.t, n, "levels of nobody")
+		assert.Zero(p.t, n, "a level without a grant")
 	} else {
 		assert.LessOrEqual(p.t, n, 1)
 	}
 	return had
 }
 
-// count returns how many levels the owner had at most until over.
+// count returns the largest number of levels that the owner had until over.
 func (p *majorityUser) count(over <-chan struct{}) <-chan int {
 	counted, pause := make(chan int), p.upTo(20*time.Millisecond)
 	go func() {
@@ -109,7 +109,7 @@ func (p *majorityUser) count(over <-chan struct{}) <-chan int {
 	return counted
 }
 
-// byHandle takes the lock in the name of who is in the context.
+// byHandle takes the lock as the owner in the context.
 func (p *majorityUser) byHandle(ctx context.Context, lease time.Duration) bool {
 	hold, err := p.lock.Acquire(ctx, rlock.WithLease(lease))
 	if err != nil {
@@ -117,17 +117,17 @@ func (p *majorityUser) byHandle(ctx context.Context, lease time.Duration) bool {
 	}
 	g := p.gripOf(hold)
 	if left, _ := g.held(); lease > 0 {
-		assert.LessOrEqual(p.t, left, lease, "it is kept for longer than was asked for")
+		assert.LessOrEqual(p.t, left, lease, "the lease is longer than asked for")
 	}
 	p.have(g)
 	return true
 }
 
-// A heldLock is what a majorityUser has of the lock.
+// A heldLock is a majorityUser's hold of the lock.
 type heldLock struct {
-	held    func() (left time.Duration, is bool) // left is the least that is certain
+	held    func() (left time.Duration, is bool) // left is the certain minimum
 	done    <-chan struct{}
-	mine    bool // it is a level of the majorityUser's, and not the handle's own
+	mine    bool // a level of the majorityUser, not of the handle itself
 	token   uint64
 	release func(context.Context) error
 }
@@ -138,11 +138,11 @@ func (p *majorityUser) gripOf(h *rlock.Hold) heldLock {
 		return max(time.Until(until), 0), !until.IsZero()
 	}
 	owner, _ := rlock.OwnerFrom(p.owner)
-	token, _ := h.Token() // 0 if it has none
+	token, _ := h.Token() // 0 if the hold has none
 	return heldLock{held, h.Done(), h.Owner() == owner, token, h.Release}
 }
 
-// levels returns how many of the heldLocks are the majorityUser's and held.
+// levels returns how many of the heldLocks are held levels of the majorityUser.
 func levels(heldLocks []heldLock) (n int) {
 	for _, g := range heldLocks {
 		if _, is := g.held(); is && g.mine {
@@ -152,23 +152,23 @@ func levels(heldLocks []heldLock) (n int) {
 	return n
 }
 
-// have has the lock for a while, and perhaps once more inside, and gives it back.
+// have keeps the lock for a while, perhaps takes it once more inside, and releases it.
 func (p *majorityUser) have(g heldLock) {
 	b := belief{from: time.Now(), token: g.token, team: p.team}
 	_, is := g.held()
-	assert.True(p.t, is, "it is told that it has the lock, and has not")
-	b.to = p.stay(g)
+	assert.True(p.t, is, "the acquire succeeded, but the lock is not held")
+	b.to = p.keep(g)
 	if g.mine && g.done != nil && p.random.IntN(3) == 0 {
 		hold, err := p.lock.TryAcquire(p.owner)
 		if _, is := g.held(); is {
-			assert.NoError(p.t, err, "it asks nobody")
+			assert.NoError(p.t, err, "a nested lock sends no command")
 			b.to = time.Now()
 		}
 		if err == nil {
 			inner := p.gripOf(hold)
-			p.stay(inner, g)
+			p.keep(inner, g)
 			p.over(inner.release(p.owner))
-			if to := p.stay(g); !to.IsZero() {
+			if to := p.keep(g); !to.IsZero() {
 				b.to = to
 			}
 		}
@@ -181,9 +181,9 @@ func (p *majorityUser) have(g heldLock) {
 	p.over(g.release(p.owner))
 }
 
-// stay goes on for a while with a heldLock inside of others, and sees whether what the
-// majorityUser believes is true. It returns when it believed so last, the zero time for never.
-func (p *majorityUser) stay(g heldLock, around ...heldLock) (to time.Time) {
+// keep holds a heldLock inside of others for a while, and checks each report of the hold
+// against the servers. It returns the time of the last valid report, zero if there is none.
+func (p *majorityUser) keep(g heldLock, around ...heldLock) (to time.Time) {
 	all := append(around, g)
 	for until := time.Now().Add(p.upTo(200 * time.Millisecond << max(p.random.IntN(8)-4, 0))); ; {
 		left, is := g.held()
@@ -195,7 +195,7 @@ func (p *majorityUser) stay(g heldLock, around ...heldLock) (to time.Time) {
 		if after, is := g.held(); is && levels(all) == before {
 			left = min(left, after) // a lease may have been shortened or renewed meanwhile
 			shown = slices.DeleteFunc(shown, func(d time.Duration) bool { return d < left })
-			assert.GreaterOrEqual(p.t, len(shown), p.need, "servers know of it, and it has %v left", left)
+			assert.GreaterOrEqual(p.t, len(shown), p.need, "too few servers show the hold, which has %v left", left)
 			assert.Equal(p.t, before, n, "levels")
 		}
 		if !to.Before(until) {
@@ -212,10 +212,10 @@ func (p *majorityUser) stay(g heldLock, around ...heldLock) (to time.Time) {
 // hasLevels asserts how many levels the owner has.
 func (p *majorityUser) hasLevels(atLeast, atMost int) {
 	n := p.lock.HoldCount(p.owner)
-	assert.True(p.t, atLeast <= n && n <= atMost, "it has %d levels, not %d to %d", n, atLeast, atMost)
+	assert.True(p.t, atLeast <= n && n <= atMost, "%d levels, want %d to %d", n, atLeast, atMost)
 }
 
-// over asserts that who has had the lock is told nothing else.
+// over asserts that the release of a hold returns one of the documented errors.
 func (p *majorityUser) over(err error) {
 	assert.True(p.t, err == nil || errors.Is(err, rlock.ErrLost) || errors.Is(err, rlock.ErrUnconfirmed), "%v", err)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// No kind of lock needs a subscription: a waiter that cannot be told looks.
+// No kind of lock needs a subscription: a waiter without one polls.
 func TestWaitersWhoseChannelIsRefusedPoll(t *testing.T) {
 	for _, reply := range []string{
 		"ERR unknown command 'SUBSCRIBE', with args beginning with: ",
@@ -46,8 +46,8 @@ func TestWaitersWhoseChannelIsRefusedPoll(t *testing.T) {
 	}
 }
 
-// hangsUp returns a dial function that leads to the world's server, and where it reads true
-// ends each connection after the client's first words, as a server does that is full.
+// hangsUp returns a dial function to the world's server. While the flag is set, each
+// connection is closed after the client's first bytes, as a full server does.
 func (w *world) hangsUp() (dial func() (net.Conn, error), full *atomic.Bool) {
 	full = new(atomic.Bool)
 	return func() (net.Conn, error) {
@@ -69,7 +69,7 @@ func TestWaitersForWhomThereIsNoConnectionPollAndItIsSaidOnce(t *testing.T) {
 		dial, full := w.hangsUp()
 		p, other, them, me := newParty(t, dial), w.client(), w.caller(), w.caller()
 		require.NoError(t, other.NewLock(key).Lock(them))
-		_, err := p.NewLock(key).IsLocked(me) // it is connected
+		_, err := p.NewLock(key).IsLocked(me) // the client is connected
 		require.NoError(t, err)
 		full.Store(true)
 		result := start(func() error { return p.NewLock(key).Lock(me) })
@@ -83,7 +83,7 @@ func TestWaitersForWhomThereIsNoConnectionPollAndItIsSaidOnce(t *testing.T) {
 	})
 }
 
-// Its waiters ask often enough.
+// The waiters poll often enough.
 func TestAFairWaiterForWhomThereIsNoConnectionYetWaitsOn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		dial, full := w.hangsUp()
@@ -102,7 +102,7 @@ func TestAFairWaiterForWhomThereIsNoConnectionYetWaitsOn(t *testing.T) {
 	})
 }
 
-// A server that has room for nothing new grants nothing: neither to writers.
+// A server without memory for new keys grants no lock, not even to a writer.
 func TestAServerThatIsFullOfDataGrantsNoKindOfLock(t *testing.T) {
 	s := at(t, redistest.Standalone(t, "--maxmemory-policy", "noeviction"))
 	client := s.client(withLease(time.Second))
@@ -121,7 +121,7 @@ func TestAServerThatIsFullOfDataGrantsNoKindOfLock(t *testing.T) {
 	}
 }
 
-// The key is gone by then, and no second try could tell those who wait.
+// The key is deleted by then, and a retry could not notify the waiters.
 func TestAReleaseThatNobodyCanBeToldOfIsNotTriedAgain(t *testing.T) {
 	s := at(t, redistest.Standalone(t, "--rename-command", "PUBLISH", ""))
 	client := s.client()
@@ -140,8 +140,8 @@ func TestAReleaseThatNobodyCanBeToldOfIsNotTriedAgain(t *testing.T) {
 	s.number("DEL", queue)
 }
 
-// The release has the ticket of the next waiter here with it, and the queue's key is of
-// another type.
+// The release carries the ticket of the next local waiter, and the queue's key is of another
+// type.
 func TestAReleaseThatCarriesATicketFreesTheLockWhateverTheQueueIs(t *testing.T) {
 	for name, lock := range map[string]func(*party) locker{
 		"plain": func(p *party) locker { return p.NewLock(key) },
@@ -155,13 +155,13 @@ func TestAReleaseThatCarriesATicketFreesTheLockWhateverTheQueueIs(t *testing.T) 
 				}
 				here, there, me, us, them := w.client(), w.client(), w.caller(), w.caller(), w.caller()
 				require.NoError(t, lock(there).Lock(them))
-				waited := start(func() error { return lock(here).Lock(me) }) // and listens from now on
+				waited := start(func() error { return lock(here).Lock(me) }) // subscribes as well
 				require.True(t, pending(waited))
 				require.NoError(t, lock(there).Unlock(them))
 				require.NoError(t, <-waited)
 				elsewhere := start(func() error { return lock(there).Lock(them) })
 				next := start(func() error { return lock(here).Lock(us) })
-				time.Sleep(time.Second) // others have waited long enough for a release
+				time.Sleep(time.Second) // the other waiters have waited for a release
 				require.True(t, pending(next))
 				w.Del(queues)
 				require.NoError(t, w.Set(queues, "no queue"))

@@ -22,8 +22,8 @@ func withReplicas(n int) func(*rlock.Config) {
 	return func(c *rlock.Config) { c.SyncReplicas = n }
 }
 
-// calm returns the server once its nodes have a minute before they are taken for dead:
-// nobody kills one, and a machine that is busy for a second must not make it fail over.
+// calm sets the nodes' timeout to a minute: these tests kill no node, and a machine that is
+// busy for a second must not cause a failover.
 func calm(s *redistest.Server) *redistest.Server {
 	if s.Kind != redistest.KindStandalone {
 		s.TakeForDead(time.Minute)
@@ -31,7 +31,7 @@ func calm(s *redistest.Server) *redistest.Server {
 	return s
 }
 
-// replicasOf is how many a primary has.
+// replicasOf is the number of replicas of each primary.
 var replicasOf = map[redistest.Kind]int{redistest.KindSentinel: 2, redistest.KindCluster: 1}
 
 // replicated runs a test on servers of its own whose primaries have replicas.
@@ -47,9 +47,9 @@ func replicated(t *testing.T, run func(t *testing.T, s *site)) {
 	}
 }
 
-// pauseReplicas pauses all replicas, of whatever primary, once that of the key
-// knows that they have all it wrote: a WAIT for anything older says yes from then
-// on. It returns a function that resumes them.
+// pauseReplicas pauses all replicas of all primaries, once the key's primary knows that they
+// have all its writes: from then on a WAIT for older writes succeeds. It returns a function
+// that resumes them.
 func (s *site) pauseReplicas() (resume func()) {
 	s.t.Helper()
 	primary, replicas := s.Primary(key), s.replicas()
@@ -86,13 +86,12 @@ func (s *site) replicaOf(primary *redistest.Server) *redistest.Server {
 			return node
 		}
 	}
-	require.FailNow(s.t, "it has no replica")
+	require.FailNow(s.t, "the primary has no replica")
 	return nil
 }
 
-// role returns what the node says of its part in the replication. It asks until it is
-// answered: a sentinel ends all connections to a node whose part it changes, new ones
-// as well.
+// role returns the node's replication state from INFO. It asks until it gets an answer: a
+// sentinel closes all connections to a node whose role it changes, new ones as well.
 func (s *site) role(node *redistest.Server) map[string]string {
 	s.t.Helper()
 	for {
@@ -147,7 +146,7 @@ func TestAGrantCountsOnceSoManyReplicasHaveIt(t *testing.T) {
 		assert.ErrorContains(t, err, "0 of ")
 		assert.False(t, ok)
 		assert.False(t, lock.IsHeld(s.ctx))
-		assert.Zero(t, s.number("EXISTS", key), "it is released when the error is returned")
+		assert.Zero(t, s.number("EXISTS", key), "the lock is released before the error is returned")
 
 		limited, cancel := context.WithTimeout(s.ctx, 100*time.Millisecond)
 		defer cancel()
@@ -156,7 +155,7 @@ func TestAGrantCountsOnceSoManyReplicasHaveIt(t *testing.T) {
 		_, err = other.Acquire(s.ctx, rlock.WithWait(time.Second))
 		require.Error(t, err)
 		resume()
-		require.NoError(t, s.await(waiter), "who waits gets it when the replicas are back")
+		require.NoError(t, s.await(waiter), "a waiter gets the lock when the replicas are back")
 		assert.True(t, s.isFree(any))
 	})
 }
@@ -188,8 +187,8 @@ func TestClientsThatWaitForReplicasExcludeEachOther(t *testing.T) {
 	})
 }
 
-// A client that does not know yet that a slot has moved asks the old node, whose
-// replica has all that it wrote, and says so.
+// A client that does not know yet that a slot has moved asks the old node, whose replica has
+// all writes of that node, and answers so.
 func TestTheReplicasOfANodeThatHasLostTheSlotDoNotCount(t *testing.T) {
 	t.Parallel()
 	s := at(t, calm(redistest.Cluster(t)))
@@ -209,7 +208,7 @@ func TestTheReplicasOfANodeThatHasLostTheSlotDoNotCount(t *testing.T) {
 	}
 }
 
-// What New asks of any node it asks of the next one if that is silent.
+// A query that New may send to any node goes to the next one if a node is silent.
 func TestAClientIsMadeWhileTheReplicasOfAClusterAreSilent(t *testing.T) {
 	t.Parallel()
 	s := at(t, calm(redistest.Cluster(t)))
@@ -230,7 +229,7 @@ func TestAClientIsMadeWhileTheReplicasOfAClusterAreSilent(t *testing.T) {
 }
 
 func TestWithoutReplicasNoGrantCounts(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) { // whose WAIT returns 0
+	bubble(t, func(t *testing.T, w *world) { // its WAIT returns 0
 		p, me := w.client(withReplicas(1)), w.caller()
 		ok, err := p.NewLock(key).TryLock(me)
 		require.ErrorIs(t, err, rlock.ErrNotReplicated)
@@ -238,7 +237,7 @@ func TestWithoutReplicasNoGrantCounts(t *testing.T) {
 		assert.False(t, w.Exists(key))
 
 		_, err = p.NewLock(key).Acquire(me, rlock.WithWait(time.Minute))
-		require.ErrorIs(t, err, rlock.ErrNotReplicated, "and not that somebody holds it")
+		require.ErrorIs(t, err, rlock.ErrNotReplicated, "the error must not say that another owner holds the lock")
 		assert.False(t, w.Exists(key))
 
 		limited, cancel := context.WithTimeout(me, time.Minute)
@@ -251,7 +250,7 @@ func TestWithoutReplicasNoGrantCounts(t *testing.T) {
 	})
 }
 
-// The grant is there, too few replicas have it, and the release finds no way.
+// Redis has the grant, too few replicas have it, and the release cannot be sent.
 func TestAGrantThatDoesNotCountIsReleasedUntilRedisAnswers(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(withReplicas(1)), w.caller()
@@ -265,12 +264,12 @@ func TestAGrantThatDoesNotCountIsReleasedUntilRedisAnswers(t *testing.T) {
 	})
 }
 
-// Its connection is its own, so that the release of what it may be granted goes
-// another way, and overtakes it.
+// The acquire has a connection of its own, so that its release takes another one, and
+// overtakes it.
 func TestAnAcquireThatIsOvertakenByItsReleaseIsFreed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client(withReplicas(1))
-		_, err := p.NewLock(key).TryLock(w.caller()) // the script is known, the connection open
+		_, err := p.NewLock(key).TryLock(w.caller()) // the script is known, and the connection open
 		require.ErrorIs(t, err, rlock.ErrNotReplicated)
 
 		ctx, cancel := context.WithCancel(w.caller())
@@ -280,10 +279,10 @@ func TestAnAcquireThatIsOvertakenByItsReleaseIsFreed(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, <-result, context.Canceled)
 		p.net.Rule(nil)
-		time.Sleep(5 * time.Second) // nobody waits for its answer any more
+		time.Sleep(5 * time.Second) // the client has given up the answer
 		p.net.Deliver()
 		synctest.Wait()
-		require.True(t, w.Exists(key), "it is executed now")
+		require.True(t, w.Exists(key), "the late acquire is executed")
 		within(t, 0, 10*time.Second, func() {
 			w.eventually(func() bool { return !w.Exists(key) }, "the key is gone")
 		})
@@ -297,13 +296,13 @@ func TestACallThatIsCancelledWhileItWaitsForReplicasReturnsAtOnceAndLeavesNothin
 	defer s.pauseReplicas()()
 	ctx, cancel := context.WithCancel(s.ctx)
 	waiter := background(func() error { return lock.Lock(ctx) })
-	require.Eventually(t, func() bool { return s.number("EXISTS", key) == 1 }, hang, time.Millisecond, "it is granted, and waits")
+	require.Eventually(t, func() bool { return s.number("EXISTS", key) == 1 }, hang, time.Millisecond, "the lock is granted, and the call waits for replicas")
 	cancel()
 	require.ErrorIs(t, s.await(waiter), context.Canceled)
 	require.Eventually(t, func() bool { return s.number("EXISTS", key) == 0 }, hang, time.Millisecond)
 }
 
-// WAIT knows what its own connection has written, and nothing else.
+// WAIT counts the writes of its own connection only.
 func TestTheWaitIsForTheGrantAndForNothingOlder(t *testing.T) {
 	t.Parallel()
 	replicated(t, func(t *testing.T, s *site) {
@@ -330,7 +329,7 @@ func TestAServerThatRefusesWaitIsTheErrorOfNew(t *testing.T) {
 		_, err := rlock.New(rlock.Config{Redis: server.Options(), SyncReplicas: 1, Logger: quiet})
 		require.ErrorIs(t, err, rlock.ErrUnsupported)
 		assert.ErrorContains(t, err, "SyncReplicas")
-		dial(t, server.Options()) // without it nobody asks
+		dial(t, server.Options()) // no WAIT is sent without SyncReplicas
 	})
 	t.Run("not permitted", func(t *testing.T) {
 		server, admin := standalone(t)
@@ -350,7 +349,7 @@ func TestAServerThatRefusesWaitIsTheErrorOfNew(t *testing.T) {
 		defer client.Close()
 		permit("-wait")
 		err = client.NewLock(key).Lock(t.Context())
-		require.ErrorIs(t, err, rlock.ErrNoPermission, "and at once if it is refused later")
+		require.ErrorIs(t, err, rlock.ErrNoPermission, "a later refusal is returned at once")
 		n, err := admin.Do(t.Context(), admin.B().Exists().Key(key).Build()).AsInt64()
 		require.NoError(t, err)
 		assert.Zero(t, n)

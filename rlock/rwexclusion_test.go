@@ -15,13 +15,13 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// readsAndWrites has goroutines of so many clients read and write at random, in
-// all ways, and asserts that no writer was inside with anybody.
+// readsAndWrites has goroutines of several clients read and write at random, in all ways, and
+// asserts that no writer overlaps a reader or another writer.
 func readsAndWrites(s *site, clients, goroutines, rounds int, disturb func()) {
 	s.t.Helper()
 	var mu sync.Mutex
 	var reads, writes []span
-	counter := 0 // the lock protects it
+	counter := 0 // protected by the lock
 	var all sync.WaitGroup
 	for range clients {
 		l := s.client(withLease(5 * time.Second)).NewReadWriteLock(key)
@@ -31,7 +31,7 @@ func readsAndWrites(s *site, clients, goroutines, rounds int, disturb func()) {
 				read := func(context.Context) error {
 					from, before := time.Now(), counter
 					time.Sleep(50 * time.Microsecond)
-					assert.Equal(s.t, before, counter, "somebody wrote while it was read")
+					assert.Equal(s.t, before, counter, "a writer overlaps a reader")
 					mu.Lock()
 					defer mu.Unlock()
 					reads = append(reads, span{from, time.Now()})
@@ -51,7 +51,7 @@ func readsAndWrites(s *site, clients, goroutines, rounds int, disturb func()) {
 					case 0:
 						err = l.Write().Do(ctx, write)
 					case 1:
-						err = l.Write().Do(ctx, func(ctx context.Context) error { // and reads as well
+						err = l.Write().Do(ctx, func(ctx context.Context) error { // and reads, too
 							return cmp.Or(write(ctx), l.Read().Do(ctx, read))
 						})
 					case 2: // a downgrade
@@ -73,7 +73,7 @@ func readsAndWrites(s *site, clients, goroutines, rounds int, disturb func()) {
 		disturb()
 	}
 	all.Wait()
-	assert.Len(s.t, writes, counter, "additions are lost")
+	assert.Len(s.t, writes, counter, "additions were lost")
 	inside := append(slices.Clone(writes), reads...)
 	for _, w := range writes {
 		for _, other := range inside {

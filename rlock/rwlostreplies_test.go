@@ -12,8 +12,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A script of a ReadWriteLock was executed and its reply is lost with the
-// connection, or it was lost itself, once or twice.
+// A script of a ReadWriteLock, or its reply, is lost with the connection, once or twice.
 
 func lostRW(t *testing.T, kind string, run func(t *testing.T, w *world, l, there rwClient, lose func())) {
 	for stage, name := range map[network.Stage]string{network.Request: "never arrived", network.Reply: "was executed"} {
@@ -44,7 +43,7 @@ func lostRW(t *testing.T, kind string, run func(t *testing.T, w *world, l, there
 	}
 }
 
-// counts returns the hash without the uuids.
+// counts returns the hash without the UUIDs.
 func (w *world) counts() map[string]string {
 	counts := map[string]string{}
 	for _, field := range w.fields(key) {
@@ -124,7 +123,7 @@ func TestAReadersReleaseWithoutAReplyIsSaidAndSentAgain(t *testing.T) {
 		lose()
 		require.ErrorIs(t, l.read.Unlock(me), rlock.ErrUnconfirmed)
 		time.Sleep(5 * time.Minute)
-		assert.True(t, there.read.IsHeld(other), "the release that is sent again is not of this tenure")
+		assert.True(t, there.read.IsHeld(other), "the repeated release must not end the next tenure")
 		assert.True(t, pending(waiting))
 		assert.Len(t, w.fields(key), 2)
 		require.NoError(t, there.read.Unlock(other))
@@ -133,8 +132,8 @@ func TestAReadersReleaseWithoutAReplyIsSaidAndSentAgain(t *testing.T) {
 	})
 }
 
-// A mirror of a writer arrives from a dead connection when the tenure is a
-// reader's, and another one reads: nobody reads beside a writer.
+// A mirror of a writer arrives from a dead connection when the tenure belongs to a reader,
+// and another owner reads: no reader may overlap a writer.
 func TestAWritersMirrorThatArrivesTooLateMakesNobodyAWriter(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, there, me, other := w.rwClient(), w.rwClient(), w.caller(), w.caller()

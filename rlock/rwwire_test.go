@@ -14,11 +14,11 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// What Redisson sees of a ReadWriteLock: its own keys, fields and messages.
+// The keys, fields and messages of a ReadWriteLock that Redisson sees.
 
-// awaitRW returns when the hash shows the fields, "<id>" for an owner of the
-// client and "<id>:write" for its write lock, and nothing else but the mode; and
-// when there are the keys of those readers and of no other. All have a lease.
+// awaitRW returns when the hash shows the mode and exactly these fields, "<id>" for an owner
+// of the client and "<id>:write" for its write lock, and when exactly the keys of these
+// readers exist. All keys have a lease.
 func (s *site) awaitRW(client *rlock.Client, mode string, want map[string]string) {
 	s.t.Helper()
 	var last map[string]string
@@ -58,7 +58,7 @@ func (s *site) awaitRW(client *rlock.Client, mode string, want map[string]string
 			}
 		}
 	}
-	if s.Kind != redistest.KindSentinel && s.Kind != redistest.KindCluster { // whose replicas have them as well
+	if s.Kind != redistest.KindSentinel && s.Kind != redistest.KindCluster { // whose replicas have the keys as well
 		require.Equal(s.t, keys, found, "keys")
 	}
 }
@@ -127,24 +127,24 @@ func TestReadersOfOtherClientsKeepTheHashForTheLongestLease(t *testing.T) {
 		require.NoError(t, s.do("PEXPIRE", key, "60000").Error())
 		assert.False(t, s.available(l.Write()))
 		require.NoError(t, l.Read().Lock(s.ctx))
-		assert.Greater(t, ms(), int64(50_000), "a shorter lease shortens nothing")
+		assert.Greater(t, ms(), int64(50_000), "a shorter lease must not shorten that of the hash")
 		require.NoError(t, l.Read().Unlock(s.ctx))
 		assert.Greater(t, ms(), int64(50_000))
 		require.NoError(t, l.Read().LockFor(s.ctx, time.Hour))
 		assert.Greater(t, ms(), int64(3000_000))
 		require.NoError(t, l.Read().Unlock(s.ctx))
-		assert.LessOrEqual(t, ms(), int64(60_000), "what the other asks for")
+		assert.LessOrEqual(t, ms(), int64(60_000), "the lease of the other reader")
 		assert.Greater(t, ms(), int64(50_000))
 		assert.Equal(t, int64(2), s.number("HLEN", key))
 
-		// The other dies. Its field stays as long as somebody renews the hash.
+		// The other client dies. Its field stays as long as a client renews the hash.
 		require.NoError(t, l.Read().Lock(s.ctx))
 		for n := 1; n <= 2; n++ {
 			s.number("DEL", fmt.Sprintf("{%s}:%s:rwlock_timeout:%d", key, java, n))
 		}
 		heard := s.listen(s.family(), rwChannel)
 		require.NoError(t, l.Read().Unlock(s.ctx))
-		assert.Zero(t, s.number("EXISTS", key), "the dead do not keep it")
+		assert.Zero(t, s.number("EXISTS", key), "a dead client keeps the hash")
 		assert.Equal(t, []string{"0"}, heard.heard())
 	})
 }
@@ -185,7 +185,7 @@ func TestANameWithABraceIsUsedAsItIsForKeysAndChannel(t *testing.T) {
 	})
 }
 
-// The watchdog renews the reader's key with the hash, and sets one that is gone.
+// The watchdog renews the reader's key with the hash, and restores one that is gone.
 func TestAReadersKeyIsRenewedWithTheHash(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, me := w.rwClient(), w.caller()

@@ -11,8 +11,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// An owner in several goroutines nests with itself, also while it waits: a grant to one
-// of them lets in the others, wherever they stand in the queue.
+// An owner in several goroutines nests with itself, even while it waits: a grant to one of
+// them admits the others, wherever they are in the queue.
 
 // soon returns the result of a call, or an error when ten virtual seconds have passed.
 func soon(result <-chan error) error {
@@ -57,7 +57,7 @@ func TestAnOwnerInSeveralGoroutinesDoesNotWaitForItself(t *testing.T) {
 }
 
 func TestAGrantPassesOverOtherOwnersForWaitersOfTheSameOwner(t *testing.T) {
-	for _, where := range []string{"another client has it", "it is passed on in the client"} {
+	for _, where := range []string{"another client has it", "it is handed off in the client"} {
 		t.Run(where, func(t *testing.T) {
 			eachExclusiveVirtualKind(t, func(t *testing.T, w *virtualKind) {
 				if w.kind.name == "red" {
@@ -132,7 +132,7 @@ func TestWhoReadsAndWaitsToWriteIsRefusedOnceItReads(t *testing.T) {
 		require.True(t, pending(again))
 		require.NoError(t, there.write.Unlock(them))
 		require.NoError(t, soon(reads))
-		require.NoError(t, soon(again), "a reader nests, past the writer")
+		require.NoError(t, soon(again), "a reader nests, though a writer waits")
 		require.ErrorIs(t, soon(writes), rlock.ErrUpgrade)
 		assert.Equal(t, 2, here.read.HoldCount(me))
 		require.NoError(t, here.read.Unlock(me))

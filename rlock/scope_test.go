@@ -62,7 +62,7 @@ func TestOtherLocksAreNotAffectedByAHoldsContext(t *testing.T) {
 			_, carries := rlock.OwnerFrom(ctx)
 			assert.False(t, carries)
 			other := p.NewLock("another")
-			require.NoError(t, other.Lock(ctx)) // by this goroutine
+			require.NoError(t, other.Lock(ctx)) // taken by this goroutine
 			assert.True(t, other.IsHeld(w.ctx))
 			taken := make(chan bool)
 			go func() {
@@ -70,7 +70,7 @@ func TestOtherLocksAreNotAffectedByAHoldsContext(t *testing.T) {
 				assert.NoError(t, err)
 				taken <- ok
 			}()
-			assert.False(t, <-taken, "goroutines that share the context are owners of their own")
+			assert.False(t, <-taken, "goroutines that share the context are different owners")
 			return other.Unlock(ctx)
 		}))
 	})
@@ -129,7 +129,7 @@ func TestALockInTheContextOfALostHoldIsRefusedAndSaysWhy(t *testing.T) {
 			require.ErrorIs(t, err, context.Canceled)
 			require.ErrorIs(t, err, rlock.ErrLost)
 		}
-		require.ErrorIs(t, lock.Unlock(h.Context()), rlock.ErrLost, "the nested level")
+		require.ErrorIs(t, lock.Unlock(h.Context()), rlock.ErrLost, "the nested level is lost")
 		require.ErrorIs(t, h.Release(w.ctx), rlock.ErrLost)
 		require.ErrorIs(t, lock.Unlock(h.Context()), rlock.ErrNotHeld)
 	})

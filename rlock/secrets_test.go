@@ -15,7 +15,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Who logs in is nobody's business who reads a log or an error.
+// No log and no error shows the user name.
 
 const user, password = "accounting", "hunter2"
 
@@ -32,7 +32,7 @@ func TestNeitherLogsNorErrorsNameTheUserOrThePassword(t *testing.T) {
 	config.Redis.Username, config.Redis.Password = user, password
 
 	_, err := rlock.New(config)
-	require.ErrorIs(t, err, rlock.ErrNoPermission, "there is no such user")
+	require.ErrorIs(t, err, rlock.ErrNoPermission, "the user does not exist")
 	errs = append(errs, err)
 	for _, rule := range []string{"-evalsha", "-hset", "-hget", "-publish", "-subscribe", "resetkeys", "resetchannels"} {
 		permit(rule)
@@ -47,7 +47,7 @@ func TestNeitherLogsNorErrorsNameTheUserOrThePassword(t *testing.T) {
 	defer client.Close()
 	hold, err := client.NewLock(key).Acquire(s.ctx)
 	require.NoError(t, err)
-	require.NoError(t, s.outside.Do(s.ctx, s.outside.B().Arbitrary("ACL", "DELUSER", user).Build()).Error()) // and its connections
+	require.NoError(t, s.outside.Do(s.ctx, s.outside.B().Arbitrary("ACL", "DELUSER", user).Build()).Error()) // deletes the user's connections, too
 	<-hold.Done()
 	errs = append(errs, hold.Err(), hold.Release(s.ctx))
 	_, err = client.NewLock(key).TryLock(s.ctx)
@@ -80,7 +80,7 @@ func TestNeitherLogsNorErrorsNameTheUserOrThePassword(t *testing.T) {
 	assert.Zero(t, log.count(password))
 }
 
-// Redis names the user from 7.2 on.
+// Redis names the user since 7.2.
 func TestARefusalThatNamesTheUserIsToldWithoutTheName(t *testing.T) {
 	for what, words := range map[string]string{
 		"a command":             "NOPERM User accounting has no permissions to run the 'evalsha' command",
@@ -113,15 +113,15 @@ func TestARefusalThatNamesTheUserIsToldWithoutTheName(t *testing.T) {
 			require.True(t, pending(waiter))
 			require.NoError(t, hold.Release(me))
 			require.NoError(t, <-waiter)
-			assert.Equal(t, 2, p.log.count("the user has no permissions"), "to listen for waiters, and to the client's own channel")
+			assert.Equal(t, 2, p.log.count("the user has no permissions"), "one for waiters' subscriptions, and one for the client's own channel")
 			assert.Equal(t, 1, p.log.count("level=WARN"))
 			assert.Zero(t, p.log.count(user))
 		})
 	})
 }
 
-// A name is an argument of a script, and never a part of one: there are three
-// scripts, whatever the names are.
+// A name is an argument of a script, and never a part of one: there are three scripts for all
+// names.
 func TestWhateverTheNameTheScriptsAreThree(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()

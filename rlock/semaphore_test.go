@@ -16,9 +16,10 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A semaphore of one permit is a kind of the suite. Here is what several permits add.
+// The tests over all kinds cover a semaphore of one permit. These are the differences with
+// several permits.
 
-// permits takes a permit n times over, each by a handle.
+// permits takes n permits, each with a handle.
 func permits(t *testing.T, ctx context.Context, lock *rlock.Lock, n int) (holds []*rlock.Hold) {
 	t.Helper()
 	for range n {
@@ -87,7 +88,7 @@ func TestAReleasedPermitIsGrantedToTheFirstInTheQueue(t *testing.T) {
 		begin := time.Now()
 		all.Wait()
 		assert.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7, 8}, order)
-		assert.Less(t, time.Since(begin), 3*time.Second, "a permit is never idle")
+		assert.Less(t, time.Since(begin), 3*time.Second, "a permit is idle")
 		assert.Empty(t, w.Keys())
 	})
 }
@@ -110,7 +111,7 @@ func TestANumberOfOwnersNeverExceedsThePermits(t *testing.T) {
 									time.Sleep(time.Millisecond)
 									inside.Add(-1)
 									sections.Add(1)
-									return lock.Do(ctx, func(context.Context) error { return nil }) // it nests
+									return lock.Do(ctx, func(context.Context) error { return nil }) // a nested level
 								}))
 							}
 						})
@@ -138,7 +139,7 @@ func TestAPermitOfADeadHolderIsFreeWhenItsLeaseEndsAndOthersGoOn(t *testing.T) {
 			waiting <- hold
 		}()
 		within(t, 28*time.Second, 33*time.Second, func() { require.NoError(t, (<-waiting).Release(w.ctx)) })
-		require.ErrorIs(t, lost.Err(), rlock.ErrLost, "before another has it")
+		require.ErrorIs(t, lost.Err(), rlock.ErrLost, "the loss is reported before another owner has the permit")
 		require.NoError(t, held.Err())
 		require.NoError(t, held.Release(w.ctx))
 		dead.net.Heal()
@@ -155,7 +156,7 @@ func TestAPermitWithALeaseOfItsOwnEndsForItsHolderAlone(t *testing.T) {
 		require.NoError(t, err)
 		ttl, err := lock.TTL(w.ctx)
 		require.NoError(t, err)
-		assert.LessOrEqual(t, ttl, time.Second, "the first that ends")
+		assert.LessOrEqual(t, ttl, time.Second, "the earliest end")
 		<-short.Done()
 		require.ErrorIs(t, context.Cause(short.Context()), rlock.ErrLost)
 		next, err := lock.Acquire(w.ctx)
@@ -178,7 +179,7 @@ func TestTheNumberOfPermitsMayChange(t *testing.T) {
 			require.NoError(t, hold.Release(w.ctx))
 		}
 		_, err = before.NewSemaphore(key, 2).TryAcquire(w.ctx)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired, "there are as many as it knows of")
+		require.ErrorIs(t, err, rlock.ErrNotAcquired, "this client knows of two permits")
 		for _, hold := range held[2:] {
 			require.NoError(t, hold.Release(w.ctx))
 		}
@@ -199,7 +200,7 @@ func TestForceUnlockFreesAllPermits(t *testing.T) {
 		require.ErrorIs(t, mine.Err(), rlock.ErrLost, "at once")
 		assert.Empty(t, w.Keys())
 		<-theirs.Done()
-		require.ErrorIs(t, theirs.Release(w.ctx), rlock.ErrLost, "with its next renewal")
+		require.ErrorIs(t, theirs.Release(w.ctx), rlock.ErrLost, "found by the next renewal")
 	})
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A program's own rueidis client has rueidis' defaults: several connections, and
-// commands that may overtake each other.
+// The rueidis client of a program has rueidis' defaults: several connections, and commands
+// that may overtake each other.
 func TestClientsThatShareARueidisClientExcludeEachOtherAndLeaveItOpen(t *testing.T) {
 	eachExclusiveKind(t, func(t *testing.T, s *subject) {
 		shared := make(map[*site]rueidis.Client)
@@ -39,7 +39,7 @@ func TestClientsThatShareARueidisClientExcludeEachOtherAndLeaveItOpen(t *testing
 			}
 		}
 		for _, client := range shared {
-			assert.NoError(t, client.Do(s.ctx, client.B().Exists().Key(key).Build()).Error(), "it is still open")
+			assert.NoError(t, client.Do(s.ctx, client.B().Exists().Key(key).Build()).Error(), "the client was closed")
 		}
 	})
 }

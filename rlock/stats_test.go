@@ -84,7 +84,7 @@ func TestStatsCountLossesByTheirReasonAndRenewals(t *testing.T) {
 			require.NoError(t, take(me))
 			require.NoError(t, take(me))
 			how()
-			w.eventually(func() bool { return !lock.IsHeld(me) }, "lost")
+			w.eventually(func() bool { return !lock.IsHeld(me) }, "the lock is lost")
 			require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
 			s := p.Stats()
 			assert.Zero(t, s.Held)
@@ -109,7 +109,7 @@ func TestStatsCountLossesByTheirReasonAndRenewals(t *testing.T) {
 		assert.Equal(t, rlock.Stats{Held: 1, AcquiredByRedis: 1, Renewals: 3, Commands: 1 + 3}, p.Stats())
 		w.Del(key)
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
-		assert.Equal(t, rlock.Stats{LostKeyGone: 1, AcquiredByRedis: 1, Renewals: 3, Commands: 1 + 3 + 1}, p.Stats(), "found by the Unlock")
+		assert.Equal(t, rlock.Stats{LostKeyGone: 1, AcquiredByRedis: 1, Renewals: 3, Commands: 1 + 3 + 1}, p.Stats(), "the Unlock finds the loss")
 	})
 }
 

@@ -14,10 +14,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Twenty-four ways in which lock libraries have failed people, as they are told in
-// issues and post-mortems; below each the tests that fail on a library with that
-// bug, or what docs/guarantees.md says that a lock cannot do. Those that no other file had
-// are in this one.
+// Twenty-four failures of lock libraries, as reported in issues and post-mortems; below each
+// the tests that fail on a library with that bug, or the limit in docs/guarantees.md. The
+// tests that no other file had are in this one.
 //
 //	 1  a pause outlived the lease, and a batch of payments ran twice
 //	      docs/guarantees.md: it cannot stop code that is already running
@@ -66,7 +65,7 @@ import (
 //	      docs/guarantees.md: a wrong server setting loses locks
 //	      TestAKeyThatIsGoneIsALossAtTheNextRenewal, TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked
 //	21  waiters that had died were waited for
-//	      TestADeadWaiterKeepsNobodyWaiting
+//	      TestADeadWaiterCostsOneClaim
 //	22  goroutines waited for a local holder whose lease was over
 //	      TestALossFreesTheLocalQueue
 //	23  two were one owner, or one was two
@@ -76,14 +75,14 @@ import (
 //	24  a slow network lost the lock; two services had different leases in their configs
 //	      TestASlowNetworkLosesNoLock, TestTheHoldersLeaseCountsAndNotTheWaiters
 //
-// And of those told beside them: a lease that was counted from the first of many
-// attempts (TestALockThatWasWaitedForIsTrustedFromItsOwnAttempt), a lease that one
-// call left on a shared object (TestALeaseDoesNotLeakIntoTheNextLock), a wake that
-// let a later waiter through (TestAMessageThatIsNoReleaseIsHarmless), a panic in
-// the section (TestDoReleasesWhenTheFunctionPanicsOrEndsItsGoroutine).
+// Related failures: a lease that was counted from the first of many attempts
+// (TestALockThatWasWaitedForIsTrustedForAClaimAndThenRenewed), a lease that one call left on a
+// shared object (TestALeaseDoesNotLeakIntoTheNextLock), a wake that let a later waiter
+// through (TestAMessageThatIsNoReleaseIsHarmless), a panic in the section
+// (TestDoReleasesWhenTheFunctionPanicsOrEndsItsGoroutine).
 
-// The watchdog looks at its wheel's pace, and not at all while the process is
-// stopped; who asks is told to the nanosecond.
+// The watchdog checks leases at the pace of its wheel, and not at all while the process is
+// stopped; Valid and IsHeld are exact to the nanosecond.
 func TestAHolderThatLooksIsToldByTheClock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
@@ -96,7 +95,7 @@ func TestAHolderThatLooksIsToldByTheClock(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		assert.False(t, hold.Valid())
 		require.ErrorIs(t, hold.Err(), rlock.ErrLost)
-		assert.True(t, w.Exists(key), "long before Redis frees it")
+		assert.True(t, w.Exists(key), "the hold must end long before the lease in Redis")
 	})
 }
 
@@ -149,8 +148,8 @@ func TestHeldLocksCostNoGoroutine(t *testing.T) {
 	})
 }
 
-// Neither a Hold nor a call of Do's function, and no error that says that
-// somebody else holds the lock.
+// A call that fails returns no Hold, does not call Do's function, and does not report that
+// another owner holds the lock.
 func TestAnErrorComesWithoutAHold(t *testing.T) {
 	faults := map[string]func(w *world, p *party){
 		"refused": func(_ *world, p *party) { p.net.Refuse() },
@@ -175,12 +174,12 @@ func TestAnErrorComesWithoutAHold(t *testing.T) {
 					require.NotErrorIs(t, err, rlock.ErrNotAcquired)
 					require.Nil(t, hold)
 				}
-				time.Sleep(10 * time.Second) // whoever left an acquire in flight has undone it, or given that up
+				time.Sleep(10 * time.Second) // until acquires in flight are undone or given up
 				ok, err := lock.TryLock(w.caller())
 				require.Error(t, err)
 				require.False(t, ok)
 				err = lock.Do(ctx, func(context.Context) error {
-					require.FailNow(t, "without the lock")
+					require.FailNow(t, "the function runs without the lock")
 					return nil
 				})
 				require.Error(t, err)
@@ -193,7 +192,7 @@ func TestAnErrorComesWithoutAHold(t *testing.T) {
 	}
 }
 
-// Redis still counts the dead ones among the subscribers, and grants each the lock for a
+// Redis still counts the dead clients among the subscribers, and grants each the lock for a
 // claim of two seconds.
 func TestADeadWaiterCostsOneClaim(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -213,7 +212,7 @@ func TestADeadWaiterCostsOneClaim(t *testing.T) {
 		require.True(t, pending(there))
 		here := start(func() error { return lock.Lock(last) })
 		require.True(t, pending(here))
-		time.Sleep(11 * time.Second) // a renewal, which sees that others wait
+		time.Sleep(11 * time.Second) // a renewal, which finds that others wait
 
 		within(t, 6*time.Second, 7*time.Second, func() {
 			require.NoError(t, lock.Unlock(me))
@@ -247,7 +246,7 @@ func TestTheHoldersLeaseCountsAndNotTheWaiters(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		long, short := w.client(withLease(2*time.Minute)), w.client(withLease(time.Second))
 		require.NoError(t, long.NewLock(key).Lock(w.caller()))
-		long.net.Refuse() // it has died
+		long.net.Refuse() // its client has died
 		me := w.caller()
 		within(t, 2*time.Minute, 2*time.Minute+100*time.Millisecond, func() {
 			require.NoError(t, short.NewLock(key).Lock(me))

@@ -17,36 +17,35 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A contest is for one name, by locks of these kinds.
+// A contest is for one name, with locks of these kinds.
 type contest struct {
 	name string
-	// alone are the locks that one owner has at once, shared is what all may have when
-	// nobody has it alone; nil if there is none.
-	alone  lockers
-	shared func([]*rlock.Client, string) locker
-	seeds  int
-	// lingers says that the locks linger after their last Unlock.
+	// exclusive are the locks that exclude every other owner; shared is the lock that all
+	// may have while none is held exclusively, nil if there is none.
+	exclusive lockers
+	shared    func([]*rlock.Client, string) locker
+	seeds     int
+	// lingers makes the locks linger after their last Unlock.
 	lingers bool
 }
 
 type lockers = []func([]*rlock.Client, string) locker
 
 var contests = []contest{
-	{name: "plain", seeds: 6, alone: lockers{plainLock}},
-	{name: "read and write", seeds: 10, alone: lockers{writeLock}, shared: readLock},
-	{name: "fair", seeds: 6, alone: lockers{fairLock}},
-	{name: "semaphore of one", seeds: 4, alone: lockers{semaphoreOfOne}},
-	{name: "plain, fenced and fair", seeds: 4, alone: lockers{plainLock, fencedLock, fairLock}},
-	{name: "plain that lingers", seeds: 6, alone: lockers{plainLock}, lingers: true},
-	{name: "read and write that linger", seeds: 6, alone: lockers{writeLock}, shared: readLock, lingers: true},
-	{name: "plain, fenced and fair that linger", seeds: 4, alone: lockers{plainLock, fencedLock, fairLock}, lingers: true},
+	{name: "plain", seeds: 6, exclusive: lockers{plainLock}},
+	{name: "read and write", seeds: 10, exclusive: lockers{writeLock}, shared: readLock},
+	{name: "fair", seeds: 6, exclusive: lockers{fairLock}},
+	{name: "semaphore of one", seeds: 4, exclusive: lockers{semaphoreOfOne}},
+	{name: "plain, fenced and fair", seeds: 4, exclusive: lockers{plainLock, fencedLock, fairLock}},
+	{name: "plain that lingers", seeds: 6, exclusive: lockers{plainLock}, lingers: true},
+	{name: "read and write that linger", seeds: 6, exclusive: lockers{writeLock}, shared: readLock, lingers: true},
+	{name: "plain, fenced and fair that linger", seeds: 4, exclusive: lockers{plainLock, fencedLock, fairLock}, lingers: true},
 }
 
 // Connections are cut, silenced, refused and slow at random, of one client or of all.
-// Replies are lost, scripts are, and keys; clients are closed, and callers run out of
-// patience. Nobody is ever inside beside a writer, who believes to hold the lock holds
-// it in Redis, and when the storm is over everybody is served at once and nothing is
-// left.
+// Replies, scripts and keys are lost, clients are closed, and callers give up. No section
+// overlaps that of a writer. A client that says that it holds the lock has it in Redis. After
+// the storm every caller gets the lock at once, and nothing is left.
 func TestLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
 	for _, kind := range contests {
 		t.Run(kind.name, func(t *testing.T) {
@@ -61,10 +60,10 @@ func TestLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
 	}
 }
 
-var seeds = flag.Int("seeds", 300, "with -long, how many storms there are of each kind")
+var seeds = flag.Int("seeds", 300, "with -long, the number of storms of each kind")
 
-// storms returns how many storms a test runs that usually runs n of them: -seeds with -long,
-// and a third of n with -short.
+// storms returns how many storms a test runs: usually n, -seeds with -long, and a third of n
+// with -short.
 func storms(n int) uint64 {
 	if testing.Short() && !*long {
 		return uint64(max(n/3, 1))
@@ -73,68 +72,68 @@ func storms(n int) uint64 {
 }
 
 const (
-	// stormLease is what the watchdogs of a storm keep the lock for, and longestLease
-	// what nothing is kept for longer than: the claim of a fair lock.
+	// stormLease is the lease of the watchdogs in a storm, and longestLease the longest of
+	// all: the claim of a fair lock.
 	stormLease, longestLease = 1500 * time.Millisecond, 2 * time.Second
-	// longestLinger is how long a lock lingers after its last Unlock at most.
+	// longestLinger is the longest time that a lock lingers after its last Unlock.
 	longestLinger = time.Minute
-	// stormTime is how long the network is in trouble.
+	// stormTime is how long there are faults.
 	stormTime = 15 * time.Second
-	// recovery is how long a wait may be when it is no longer: until leases have ended
-	// that nobody released, and waiters have slept who heard no message.
+	// recovery is how long a wait may take after the faults: abandoned leases end, and
+	// waiters whose message was lost look again.
 	recovery = 15 * time.Second
-	// idle is how long the lock may be free while somebody waits when all is well.
+	// idle is how long the lock may be free while a caller waits and there are no faults.
 	idle = 300 * time.Millisecond
 )
 
-// A storm is the trouble that a contest has.
+// A storm is a contest with faults.
 type storm struct {
 	*world
-	kind   contest
-	random *rand.Rand
-	seats  []*seat
-	begin  time.Time
-	// shortest is the shortest time that somebody may have the lock for at most.
+	kind    contest
+	random  *rand.Rand
+	clients []*replaceable
+	begin   time.Time
+	// shortest is the smallest of the bounds of a section.
 	shortest time.Duration
-	gone     []*party       // who were closed in the middle
-	closed   sync.WaitGroup // when they were
-	taken    []time.Time    // when the lock was from whoever had it
+	gone     []*party       // the clients closed during the storm
+	closed   sync.WaitGroup // until they are closed
+	taken    []time.Time    // when the lock was taken from its holder
 
 	mu        sync.Mutex // protects following
-	stays     []stay
-	waits     []span      // of those who were patient, when all is well
+	sections  []criticalSection
+	waits     []span      // after the storm, without a short deadline
 	disturbed []time.Time // when keys were deleted, or unlocked by force
 }
 
-// A stay is what one owner had of the lock: alone, and then with others.
-type stay struct{ alone, shared span }
+// A criticalSection is the time in which one owner had the lock: exclusively, and then shared.
+type criticalSection struct{ exclusive, shared span }
 
-func (s stay) from() time.Time {
-	if s.alone.from.IsZero() {
+func (s criticalSection) from() time.Time {
+	if s.exclusive.from.IsZero() {
 		return s.shared.from
 	}
-	return s.alone.from
+	return s.exclusive.from
 }
 
-func (s stay) to() time.Time {
+func (s criticalSection) to() time.Time {
 	if s.shared.to.IsZero() {
-		return s.alone.to
+		return s.exclusive.to
 	}
 	return s.shared.to
 }
 
-// A seat is taken by one client after the other.
-type seat struct {
+// A replaceable is a client that the storm closes and replaces.
+type replaceable struct {
 	make func() *party
 
-	mu    sync.Mutex // protects following
-	party *party
+	mu     sync.Mutex // protects following
+	client *party
 }
 
-func (s *seat) taken() *party {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.party
+func (r *replaceable) current() *party {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.client
 }
 
 func newStorm(w *world, kind contest, random *rand.Rand) *storm {
@@ -152,34 +151,34 @@ func newStorm(w *world, kind contest, random *rand.Rand) *storm {
 		}
 	}
 	if s.shortest = 25 * time.Millisecond; random.IntN(3) == 0 {
-		s.shortest = time.Second // leases end while the network is in trouble
+		s.shortest = time.Second // leases end during faults
 	}
 	several := []int{-1, -1, 1, 2}[random.IntN(4)]
 	for range 2 {
 		change := configured(several)
-		s.seats = append(s.seats, &seat{make: func() *party { return w.client(change) }})
+		s.clients = append(s.clients, &replaceable{make: func() *party { return w.client(change) }})
 	}
 	if sharing := random.IntN(2) == 0; !sharing {
 		change := configured(-1)
-		s.seats = append(s.seats, &seat{make: func() *party { return w.client(change) }})
+		s.clients = append(s.clients, &replaceable{make: func() *party { return w.client(change) }})
 	} else {
 		net, client := w.program()
 		for range 2 {
 			change := configured(0)
-			s.seats = append(s.seats, &seat{make: func() *party {
+			s.clients = append(s.clients, &replaceable{make: func() *party {
 				p := w.client(change, func(c *rlock.Config) { c.Redis, c.Client = rueidis.ClientOption{}, client })
 				p.net = net
 				return p
 			}})
 		}
 	}
-	for _, seat := range s.seats {
-		seat.party = seat.make()
+	for _, r := range s.clients {
+		r.client = r.make()
 	}
 	return s
 }
 
-// program returns the rueidis client of a program that shares it with its locks.
+// program returns a rueidis client that a program shares with rlock, and its network.
 func (w *world) program() (*network.Network, rueidis.Client) {
 	net := network.New(w.Dial)
 	client, err := rueidis.NewClient(rueidis.ClientOption{
@@ -196,50 +195,50 @@ func (w *world) program() (*network.Network, rueidis.Client) {
 
 func (s *storm) run(seed uint64) {
 	healed := make(chan struct{})
-	var guests, recovered sync.WaitGroup
-	for i, seat := range s.seats {
+	var callers, recovered sync.WaitGroup
+	for i, client := range s.clients {
 		for j := range 3 {
-			g := &guest{storm: s, seat: seat, random: rand.New(rand.NewPCG(seed, uint64(10*i+j+1)))}
+			c := &caller{storm: s, via: client, random: rand.New(rand.NewPCG(seed, uint64(10*i+j+1)))}
 			recovered.Add(1)
-			guests.Go(func() {
+			callers.Go(func() {
 				for time.Since(s.begin) < stormTime {
-					g.visit(g.patience(), min(s.shortest<<g.random.IntN(g.random.IntN(8)+1), 5*time.Second))
-					time.Sleep(g.upTo(300 * time.Millisecond))
+					c.turn(c.patience(), min(s.shortest<<c.random.IntN(c.random.IntN(8)+1), 5*time.Second))
+					time.Sleep(c.upTo(300 * time.Millisecond))
 				}
 				<-healed
-				assert.True(s.t, g.visit(recovery, 50*time.Millisecond), "it waits for ever")
+				assert.True(s.t, c.turn(recovery, 50*time.Millisecond), "a caller did not get the lock after the storm")
 				recovered.Done()
 				recovered.Wait()
 				time.Sleep(longestLease)
-				g.calm = true
+				c.calm = true
 				for range 8 {
-					if g.random.IntN(2) == 0 {
-						g.visit(g.upTo(5*time.Millisecond), 20*time.Millisecond)
+					if c.random.IntN(2) == 0 {
+						c.turn(c.upTo(5*time.Millisecond), 20*time.Millisecond)
 					} else {
-						assert.True(s.t, g.visit(recovery, 20*time.Millisecond), "it waits for ever")
+						assert.True(s.t, c.turn(recovery, 20*time.Millisecond), "a caller did not get the lock after the storm")
 					}
-					time.Sleep(g.upTo(300 * time.Millisecond))
+					time.Sleep(c.upTo(300 * time.Millisecond))
 				}
 			})
 		}
 	}
-	s.trouble()
+	s.faults()
 	close(healed)
 	recovered.Wait()
-	for _, seat := range s.seats {
-		seat.party.net.SetRoundTrip(time.Duration(s.random.IntN(5)) * time.Millisecond)
+	for _, r := range s.clients {
+		r.client.net.SetRoundTrip(time.Duration(s.random.IntN(5)) * time.Millisecond)
 	}
-	guests.Wait()
+	callers.Wait()
 	s.closed.Wait()
-	s.nobodyIsBesideAWriter()
-	s.nobodyWaitsForAFreeLock()
+	s.noSectionOverlapsAWriter()
+	s.noCallerWaitsForAFreeLock()
 	s.nothingIsLeft()
 }
 
-// trouble breaks the networks until the storm is over, and heals them.
-func (s *storm) trouble() {
+// faults breaks the networks until the storm ends, and then heals them.
+func (s *storm) faults() {
 	admin, outside := s.client(), s.outsider()
-	rude := s.random.IntN(3) == 0 // somebody deletes keys
+	deletes := s.random.IntN(3) == 0 // an operator deletes keys
 	heal := func(n *network.Network) {
 		n.SetRoundTrip(0)
 		n.Heal()
@@ -247,10 +246,10 @@ func (s *storm) trouble() {
 	}
 	for time.Since(s.begin) < stormTime {
 		time.Sleep(time.Duration(s.random.IntN(800)) * time.Millisecond)
-		victims, what, roundTrip := s.seats, s.random.IntN(15), time.Duration(s.random.IntN(600))*time.Millisecond
+		affected, what, roundTrip := s.clients, s.random.IntN(15), time.Duration(s.random.IntN(600))*time.Millisecond
 		if s.random.IntN(3) > 0 {
-			one := s.random.IntN(len(s.seats))
-			victims = s.seats[one : one+1]
+			one := s.random.IntN(len(s.clients))
+			affected = s.clients[one : one+1]
 		}
 		nth := s.random.IntN(4) + 1
 		switch what {
@@ -261,14 +260,14 @@ func (s *storm) trouble() {
 		case 12:
 			assert.NoError(s.t, outside.Do(s.ctx, outside.B().ScriptFlush().Build()).Error())
 		case 13:
-			if rude {
+			if deletes {
 				s.disturb(admin)
 			}
 		case 14:
-			s.change(victims[0])
+			s.replace(affected[0])
 		}
-		for _, seat := range victims {
-			net := seat.taken().net
+		for _, r := range affected {
+			net := r.current().net
 			switch what {
 			case 0:
 				net.Cut()
@@ -292,30 +291,30 @@ func (s *storm) trouble() {
 		}
 	}
 	s.answerScripts("")
-	for _, seat := range s.seats {
-		heal(seat.party.net)
+	for _, r := range s.clients {
+		heal(r.client.net)
 	}
 	for _, p := range s.gone {
 		heal(p.net)
 	}
 }
 
-// change closes the client and gives its place to another.
-func (s *storm) change(seat *seat) {
-	old := seat.taken()
+// replace closes the client and makes another one.
+func (s *storm) replace(r *replaceable) {
+	old := r.current()
 	s.gone = append(s.gone, old)
 	s.closed.Go(func() {
 		if err := old.Close(); err != nil {
 			assert.ErrorIs(s.t, err, rlock.ErrUnconfirmed)
 		}
 	})
-	party := seat.make() // without the mutex: over a connection that is silent it takes its time
-	seat.mu.Lock()
-	defer seat.mu.Unlock()
-	seat.party = party
+	client := r.make() // without the mutex: a silent connection delays it
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.client = client
 }
 
-// disturb takes the lock from whoever has it, without a word or by force.
+// disturb takes the lock from its holder, by deleting the key or by ForceUnlock.
 func (s *storm) disturb(admin *party) {
 	now := time.Now()
 	s.mu.Lock()
@@ -327,26 +326,26 @@ func (s *storm) disturb(admin *party) {
 	case 1:
 		s.FlushAll()
 	default:
-		locks := s.kind.alone
+		locks := s.kind.exclusive
 		if s.kind.shared != nil {
 			locks = append(slices.Clone(locks), s.kind.shared)
 		}
 		freed, _ := locks[s.random.IntN(len(locks))]([]*rlock.Client{admin.Client}, key).ForceUnlock(s.ctx)
-		if !freed || s.kind.shared != nil { // of readers and a writer it frees one sort
+		if !freed || s.kind.shared != nil { // it frees readers or a writer only
 			return
 		}
 	}
 	s.taken = append(s.taken, now)
 }
 
-// wasDisturbed reports whether keys were deleted in a time.
+// wasDisturbed reports whether keys were deleted between from and to.
 func (s *storm) wasDisturbed(from, to time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !firstOf(s.disturbed, from, to).IsZero()
 }
 
-// firstOf returns the first of the times that is not outside, zero if none is.
+// firstOf returns the first of the times between from and to, zero if there is none.
 func firstOf(times []time.Time, from, to time.Time) time.Time {
 	for _, at := range times {
 		if !at.Before(from) && !at.After(to) {
@@ -356,24 +355,24 @@ func firstOf(times []time.Time, from, to time.Time) time.Time {
 	return time.Time{}
 }
 
-func (s *storm) nobodyIsBesideAWriter() {
-	var alone, all []span
-	for _, stay := range s.stays {
-		from := stay.from()
+func (s *storm) noSectionOverlapsAWriter() {
+	var exclusive, all []span
+	for _, section := range s.sections {
+		from := section.from()
 		if s.wasDisturbed(from.Add(-longestLease), from) {
-			continue // it may have been of a tenure that was over
+			continue // its tenure may have been lost before it began
 		}
-		if at := firstOf(s.taken, from, stay.to()); !at.IsZero() {
-			assert.LessOrEqual(s.t, stay.to().Sub(at), longestLease, "it was not told")
+		if at := firstOf(s.taken, from, section.to()); !at.IsZero() {
+			assert.LessOrEqual(s.t, section.to().Sub(at), longestLease, "the holder was not notified")
 		}
-		if at := firstOf(s.disturbed, from, stay.to()); !at.IsZero() {
-			stay.alone.cap(at)
-			stay.shared.cap(at)
+		if at := firstOf(s.disturbed, from, section.to()); !at.IsZero() {
+			section.exclusive.cap(at)
+			section.shared.cap(at)
 		}
-		all = append(all, stay.alone, stay.shared)
-		alone = append(alone, stay.alone)
+		all = append(all, section.exclusive, section.shared)
+		exclusive = append(exclusive, section.exclusive)
 	}
-	for _, a := range alone {
+	for _, a := range exclusive {
 		for _, b := range all {
 			if a != b {
 				require.False(s.t, a.from.Before(b.to) && b.from.Before(a.to), "%v and %v overlap", s.since(a), s.since(b))
@@ -382,7 +381,7 @@ func (s *storm) nobodyIsBesideAWriter() {
 	}
 }
 
-// cap has the span end at a time at the latest.
+// cap ends the span at that time, unless it ends earlier.
 func (s *span) cap(at time.Time) {
 	if at.Before(s.to) {
 		s.to = at
@@ -393,15 +392,15 @@ func (s *storm) since(of span) [2]time.Duration {
 	return [2]time.Duration{of.from.Sub(s.begin), of.to.Sub(s.begin)}
 }
 
-func (s *storm) nobodyWaitsForAFreeLock() {
+func (s *storm) noCallerWaitsForAFreeLock() {
 	var busy []span
-	for _, stay := range s.stays {
-		busy = append(busy, span{stay.from(), stay.to()})
+	for _, section := range s.sections {
+		busy = append(busy, span{section.from(), section.to()})
 	}
 	slices.SortFunc(busy, func(a, b span) int { return a.from.Compare(b.from) })
 	var longest time.Duration
 	for _, wait := range s.waits {
-		free := wait.from // since when
+		free := wait.from // the lock is free since then
 		for _, b := range busy {
 			if b.from.After(wait.to) {
 				break
@@ -413,20 +412,20 @@ func (s *storm) nobodyWaitsForAFreeLock() {
 			free = b.to
 		}
 		longest = max(longest, wait.to.Sub(free))
-		assert.Less(s.t, longest, idle, "a waiter was forgotten: %v", s.since(wait))
+		assert.Less(s.t, longest, idle, "the lock was free while a caller waited: %v", s.since(wait))
 	}
-	s.t.Logf("%d stays, %d waits, the lock was free for %v at most", len(s.stays), len(s.waits), longest)
+	s.t.Logf("%d sections, %d waits, the lock was free for %v at most", len(s.sections), len(s.waits), longest)
 }
 
 func (s *storm) nothingIsLeft() {
 	time.Sleep(50 * time.Millisecond)
 	if s.kind.lingers {
-		time.Sleep(longestLinger) // the last holder's client was not called
+		time.Sleep(longestLinger) // no client called the last holder, so the lock lingers
 	}
 	assert.Empty(s.t, slices.DeleteFunc(s.Keys(), isCounter))
 	time.Sleep(10 * time.Second) // subscriptions linger
 	assert.Empty(s.t, lockChannels(s.Miniredis))
-	for _, seat := range s.seats {
-		assert.NoError(s.t, seat.party.Close())
+	for _, r := range s.clients {
+		assert.NoError(s.t, r.client.Close())
 	}
 }

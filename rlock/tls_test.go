@@ -58,6 +58,6 @@ func TestALockOverTLSWhereBothSidesHaveACertificateOfAPrivateAuthority(t *testin
 			assert.Nil(t, client)
 		})
 	}
-	// rueidis has a goroutine that sleeps for a second after a failure.
-	assert.Eventually(t, func() bool { return goleak.Find(before, aFailedHandshake) == nil }, hang, time.Millisecond, "something is left running")
+	// rueidis leaves a goroutine asleep for a second after a failure.
+	assert.Eventually(t, func() bool { return goleak.Find(before, aFailedHandshake) == nil }, hang, time.Millisecond, "a goroutine is left")
 }

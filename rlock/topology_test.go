@@ -13,9 +13,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// change has something done to the servers while one client holds the lock and
-// another waits for it, and then the holder release it. It returns the error of
-// the release; the waiter has had the lock by then.
+// change changes the servers while one client holds the lock and another waits for it, and
+// then releases the lock. It returns the error of the release, once the waiter has had the
+// lock.
 func (s *site) change(here, there *rlock.Client, change func()) error {
 	s.t.Helper()
 	hold, err := here.NewLock(key).Acquire(s.ctx)
@@ -35,11 +35,11 @@ func (s *site) change(here, there *rlock.Client, change func()) error {
 	return released
 }
 
-// settle returns when both clients talk to the same primary.
+// settle returns when both clients use the same primary.
 func (s *site) settle(here, there *rlock.Client) {
 	s.t.Helper()
 	for round := 0; ; round++ {
-		name := fmt.Sprintf("settling:%d", round) // a lost one is left alone
+		name := fmt.Sprintf("settling:%d", round) // a lost lock is left alone
 		require.NoError(s.t, here.NewLock(name).Lock(s.ctx))
 		taken, err := there.NewLock(name).TryLock(s.ctx)
 		unlocked := here.NewLock(name).Unlock(s.ctx)
@@ -49,7 +49,7 @@ func (s *site) settle(here, there *rlock.Client) {
 		if taken {
 			_ = there.NewLock(name).Unlock(s.ctx)
 		}
-		require.NoError(s.t, s.ctx.Err(), "the clients never meet")
+		require.NoError(s.t, s.ctx.Err(), "the clients use different primaries")
 	}
 }
 
@@ -65,8 +65,8 @@ func TestAHoldAndItsWaitersOutliveAPlannedFailoverOfACluster(t *testing.T) {
 	}
 }
 
-// Behind Sentinel the old primary takes writes that are lost later, so a lock may
-// be lost with them; but that is all.
+// Behind Sentinel the old primary takes writes that are lost later, and a lock with them; no
+// other error occurs.
 func TestTheLockGoesOnAfterAPlannedFailoverBySentinel(t *testing.T) {
 	t.Parallel()
 	s := at(t, calm(redistest.Sentinel(t)))

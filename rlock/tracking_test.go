@@ -15,8 +15,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// tracking is a client that has Redis tell it of changed keys. Its lease is so long that no
-// renewal tells of a loss while a test runs.
+// tracking turns on Config.Tracking. The lease is so long that no renewal finds a loss during
+// a test.
 func tracking(c *rlock.Config) { c.Tracking, c.Lease = true, 24*time.Hour }
 
 // asked returns how often the client has sent that subcommand of CLIENT.
@@ -29,7 +29,7 @@ func (p *party) asked(subcommand string) (n int) {
 	return n
 }
 
-// awaitTracked returns when the server tracks so many keys.
+// awaitTracked returns when the server tracks n keys.
 func (s *site) awaitTracked(n int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
@@ -72,7 +72,7 @@ func TestRedisTellsWhatBecomesOfTheKeyOfAHeldLock(t *testing.T) {
 	}
 }
 
-// Each mirror changes the key, and with it ends its tracking.
+// Each mirror changes the key, which ends its tracking.
 func TestAKeyIsTrackedAgainAfterEachMirror(t *testing.T) {
 	t.Parallel()
 	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
@@ -82,7 +82,7 @@ func TestAKeyIsTrackedAgainAfterEachMirror(t *testing.T) {
 	require.NoError(t, err)
 	s.awaitTracked(1)
 	for range 5 {
-		require.NoError(t, s.do("SCRIPT", "FLUSH").Error()) // then the script is sent once more
+		require.NoError(t, s.do("SCRIPT", "FLUSH").Error()) // the next script is sent twice
 		nested, err := lock.Acquire(hold.Context())
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { n, _ := s.do("HVALS", key).AsStrSlice(); return n[0] == "2" }, hang, time.Millisecond)
@@ -118,7 +118,8 @@ func TestManyKeysThatAreFlushedAreToldInBatches(t *testing.T) {
 	assert.Less(t, calls["evalsha"], int64(n/4))
 }
 
-// What others do with a lock that is held is not worth a message: nobody changes its key.
+// Waiters and other readers of a held lock send the holder no message: they do not change its
+// key.
 func TestWaitersDoNotHaveTheHolderAskRedis(t *testing.T) {
 	t.Parallel()
 	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
@@ -139,7 +140,7 @@ func TestWaitersDoNotHaveTheHolderAskRedis(t *testing.T) {
 	require.NoError(t, s.await(waiter))
 }
 
-// Anybody may change a key and put it back. The holder asks, and goes on.
+// Another client may change the key and restore it. The holder asks, and goes on.
 func TestAChangeThatLeavesTheLockToItsHolderLosesNothing(t *testing.T) {
 	t.Parallel()
 	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
@@ -172,9 +173,9 @@ func TestReadersAndPermitsAreNotTracked(t *testing.T) {
 	require.NoError(t, hold.Release(s.ctx))
 }
 
-// A server that refuses it is asked once for each connection, and everything works.
+// A server that refuses tracking is asked once for each connection, and locks work without.
 func TestWhereTrackingIsRefusedTheNextRenewalTells(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) { // the embedded server does not know it
+	bubble(t, func(t *testing.T, w *world) { // the embedded server has no tracking
 		p := w.client(func(c *rlock.Config) { c.Tracking = true })
 		hold, err := p.NewLock(key).Acquire(w.ctx)
 		require.NoError(t, err)
@@ -220,7 +221,7 @@ func TestAUserNeedsRightsForTracking(t *testing.T) {
 	s.awaitTracked(1)
 }
 
-// In a Cluster nothing is tracked, and nothing is asked for.
+// In a Cluster tracking is neither used nor asked for.
 func TestTrackingChangesNothingInACluster(t *testing.T) {
 	t.Parallel()
 	s := at(t, redistest.Cluster(t))
@@ -236,7 +237,7 @@ func TestBeforeRedis7ALossIsToldByTheNextRenewal(t *testing.T) {
 	t.Parallel()
 	s := at(t, redistest.Standalone(t))
 	if s.Major() >= 7 {
-		t.Skip("a newer server")
+		t.Skip("the server supports tracking")
 	}
 	client := s.client(func(c *rlock.Config) { c.Tracking, c.Lease = true, 300*time.Millisecond })
 	hold, err := client.NewLock(key).Acquire(s.ctx)

@@ -80,7 +80,7 @@ func TestAKeyThatIsNoLockIsRefusedAtOnceAndLeftAsItIs(t *testing.T) {
 		})
 		w.CheckGet(t, key, "precious")
 		w.Del(key)
-		require.NoError(t, lock.Lock(me), "a refusal leaves nothing behind")
+		require.NoError(t, lock.Lock(me), "a refused lock stays usable")
 		require.NoError(t, lock.Unlock(me))
 	})
 }
@@ -106,7 +106,7 @@ func TestWhatWaitingCannotCureIsReturnedAtOnce(t *testing.T) {
 				within(t, 0, 0, func() {
 					err := lock.Lock(me)
 					require.ErrorIs(t, err, want)
-					require.ErrorContains(t, err, strings.TrimPrefix(reply, "ERR "), "with Redis' own words")
+					require.ErrorContains(t, err, strings.TrimPrefix(reply, "ERR "), "with the words of Redis")
 					_, err = lock.TryLockFor(me, time.Minute, 0)
 					require.ErrorIs(t, err, want)
 				})
@@ -118,7 +118,7 @@ func TestWhatWaitingCannotCureIsReturnedAtOnce(t *testing.T) {
 	}
 }
 
-// passing are the replies of a server that may come round.
+// passing are the errors of a server that may recover.
 var passing = []string{
 	"LOADING Redis is loading the dataset in memory",
 	"READONLY You can't write against a read only replica.",
@@ -144,7 +144,7 @@ func TestWhatWaitingMayCureIsWaitedOut(t *testing.T) {
 				result := start(func() error { return lock.Lock(me) })
 				time.Sleep(10 * time.Minute)
 				require.True(t, pending(result))
-				assert.Less(t, len(p.acquires()), 4*600+20, "a quarter of a second is the shortest pause, after the first few")
+				assert.Less(t, len(p.acquires()), 4*600+20, "after the first few, retries are a quarter of a second apart at least")
 				w.answerScripts("")
 				within(t, 0, 500*time.Millisecond, func() { require.NoError(t, <-result) })
 				require.NoError(t, lock.Unlock(me))
@@ -165,7 +165,7 @@ func TestOneAttemptReturnsAFaultAtOnce(t *testing.T) {
 				assert.False(t, ok)
 				_, err = lock.TryAcquire(me)
 				require.ErrorContains(t, err, strings.TrimPrefix(reply, "ERR "))
-				require.NotErrorIs(t, err, rlock.ErrNotAcquired, "nobody said that it is held")
+				require.NotErrorIs(t, err, rlock.ErrNotAcquired, "Redis did not say that the lock is held")
 			})
 		}
 	})
@@ -205,7 +205,7 @@ func TestRedisThatIsDownAtTheStartFailsNew(t *testing.T) {
 		}})
 		require.ErrorContains(t, err, "127.0.0.1:6379")
 		assert.Nil(t, client)
-	}) // and nothing is left running: the bubble would say so
+	}) // the bubble fails if a goroutine is left
 }
 
 func TestAWaiterRidesThroughAnOutage(t *testing.T) {
@@ -221,7 +221,7 @@ func TestAWaiterRidesThroughAnOutage(t *testing.T) {
 				require.True(t, pending(result))
 				fail(p.net)
 				time.Sleep(2 * time.Minute)
-				require.NoError(t, other.NewLock(key).Unlock(them), "and the message is lost")
+				require.NoError(t, other.NewLock(key).Unlock(them), "the release succeeds; only its message is lost")
 				time.Sleep(time.Minute)
 				require.True(t, pending(result))
 				p.net.Heal()
@@ -249,7 +249,7 @@ func TestRedisThatIsDownAtUnlockIsSaidAndReleasedWhenItReturns(t *testing.T) {
 					require.ErrorIs(t, err, rlock.ErrUnconfirmed)
 					require.NotErrorIs(t, err, rlock.ErrLost)
 				})
-				assert.False(t, p.NewLock(key).IsHeld(me), "whatever Unlock returns")
+				assert.False(t, p.NewLock(key).IsHeld(me), "the lock is not held, whatever Unlock returns")
 				require.ErrorIs(t, p.NewLock(key).Unlock(me), rlock.ErrNotHeld)
 				result := start(func() error { return other.NewLock(key).Lock(them) })
 				time.Sleep(10 * time.Second)
@@ -277,7 +277,7 @@ func TestALockWhoseReleaseNeverArrivesIsFreeWhenItsLeaseHasEnded(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.net.Heal()
 		time.Sleep(time.Minute)
-		assert.True(t, other.NewLock(key).IsHeld(them), "a late release is nobody else's")
+		assert.True(t, other.NewLock(key).IsHeld(them), "a late release must not end the next tenure")
 		require.NoError(t, other.NewLock(key).Unlock(them))
 	})
 }
@@ -324,8 +324,8 @@ func TestScriptsThatAreFlushedAllTheTimeAreSentAgain(t *testing.T) {
 	})
 }
 
-// A counter is what a lock protects. It has no mutex of its own: the race detector
-// and the counts tell when two are in at once.
+// A counter is protected by a lock. It has no mutex of its own: the race detector and the
+// counts find two sections that overlap.
 type counter struct {
 	t  *testing.T
 	n  int
@@ -334,7 +334,7 @@ type counter struct {
 
 func newCounter(t *testing.T) *counter { return &counter{t: t} }
 
-// section takes the lock, counts, and gives the lock back.
+// section takes the lock, increments the counter, and unlocks.
 func (c *counter) section(ctx context.Context, lock *rlock.Lock, takes time.Duration) error {
 	if err := lock.Lock(ctx); err != nil {
 		return err
@@ -344,7 +344,7 @@ func (c *counter) section(ctx context.Context, lock *rlock.Lock, takes time.Dura
 }
 
 func (c *counter) enter(takes time.Duration) {
-	assert.False(c.t, c.in, "two at once")
+	assert.False(c.t, c.in, "two sections overlap")
 	c.in = true
 	n := c.n
 	time.Sleep(takes)
@@ -365,7 +365,7 @@ func TestATimeToWaitThatEndsDuringAnOutageDoesNotSayThatTheLockIsHeld(t *testing
 	})
 }
 
-// The same on a real server, where the words are Redis' own.
+// The same on a real server, with the words of Redis.
 
 func standalone(t *testing.T, args ...string) (*redistest.Server, rueidis.Client) {
 	t.Helper()
@@ -375,7 +375,7 @@ func standalone(t *testing.T, args ...string) (*redistest.Server, rueidis.Client
 
 func dial(t *testing.T, option rueidis.ClientOption) *rlock.Client {
 	t.Helper()
-	option.Dialer.Timeout = hang // but Close need not wait for what is refused until its lease ends
+	option.Dialer.Timeout = hang // and Close waits for a refused release until its lease ends
 	client, err := rlock.New(rlock.Config{Redis: option, Logger: quiet})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
@@ -451,7 +451,7 @@ func TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked(t *testing.T) {
 	before := scripts()
 	waits, leave := context.WithCancel(ctx)
 	waiter := start(func() error { return client.NewLock(key).Lock(waits) })
-	// Each acquire that fails has a release behind it, and that of TryLock may be yet to come.
+	// Each failed acquire is followed by a release; that of TryLock may still be under way.
 	require.Eventually(t, func() bool { return scripts() >= before+4 }, hang, time.Millisecond, "it asks again")
 	leave()
 	err = <-waiter
@@ -463,8 +463,8 @@ func TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked(t *testing.T) {
 	require.NoError(t, client.NewLock(key).Unlock(ctx))
 }
 
-// Nobody has asked the server anything when the caller has left: rueidis panics at
-// an answer without a question, in a goroutine that nobody can recover.
+// The server closes the connection before the client has sent a command, when the caller has
+// left: rueidis panics at an answer without a question, in a goroutine of its own.
 func TestAConnectionThatIsRefusedWhileItsCallerLeavesIsNoPanic(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var leave atomic.Pointer[context.CancelFunc] // nil: the server takes connections
@@ -486,7 +486,7 @@ func TestAConnectionThatIsRefusedWhileItsCallerLeavesIsNoPanic(t *testing.T) {
 		})
 		for range 100 {
 			ctx, cancel := context.WithCancel(w.caller())
-			synctest.Wait() // or what undoes the last acquire would connect again
+			synctest.Wait() // otherwise the release of the last acquire would connect again
 			p.net.Cut()
 			synctest.Wait()
 			leave.Store(&cancel)

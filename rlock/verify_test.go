@@ -13,7 +13,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A client that is connected anew asks at once whether its locks are still there.
+// A client that has reconnected asks at once whether its locks are still there.
 
 func TestAServerWithoutTheDataIsFoundOutWhenTheConnectionComesBack(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
@@ -31,7 +31,7 @@ func TestAServerWithoutTheDataIsFoundOutWhenTheConnectionComesBack(t *testing.T)
 	})
 }
 
-// The connection is refused for a while, as during a failover.
+// Connections are refused for a while, as during a failover.
 func TestAFailoverThatLosesAGrantIsToldSoonAfterTheNewPrimaryAnswers(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
@@ -40,7 +40,7 @@ func TestAFailoverThatLosesAGrantIsToldSoonAfterTheNewPrimaryAnswers(t *testing.
 		w.FlushAll()
 		p.net.Refuse()
 		time.Sleep(5 * time.Second)
-		require.NoError(t, hold.Err(), "nobody has answered")
+		require.NoError(t, hold.Err(), "no server has answered")
 		p.net.Heal()
 		within(t, 0, 100*time.Millisecond, func() { // with the first command that is answered
 			require.NoError(t, p.NewLock("another").Do(w.ctx, nothing))
@@ -76,7 +76,7 @@ func TestVerifyingTakesFewCommandsHoweverOftenConnectionsEnd(t *testing.T) {
 			p.net.Cut()
 			time.Sleep(100 * time.Millisecond)
 		}
-		assert.Less(t, len(p.net.Sent("EVALSHA"))-before, 2*6*320/32, "batches, soon once a second, and what a cut has hit again")
+		assert.Less(t, len(p.net.Sent("EVALSHA"))-before, 2*6*320/32, "batches, soon once a second, and those that a cut has interrupted")
 		for i := range 320 {
 			require.NoError(t, p.NewLock(fmt.Sprint("lock ", i)).Unlock(w.ctx))
 		}

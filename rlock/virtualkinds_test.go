@@ -11,7 +11,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A virtualKind is a world in which one kind of lock is tried, in virtual time.
+// A virtualKind is a world in which one kind of lock is tested, in virtual time.
 type virtualKind struct {
 	*world
 	kind   kind
@@ -35,7 +35,7 @@ func inVirtualKinds(t *testing.T, kinds []kind, run func(t *testing.T, w *virtua
 	t.Helper()
 	for _, k := range kinds {
 		if fewer() && k.besideAnother() {
-			continue // the tests without the race detector have it
+			continue // the tests without the race detector run it
 		}
 		t.Run(k.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
@@ -49,16 +49,16 @@ func inVirtualKinds(t *testing.T, kinds []kind, run func(t *testing.T, w *virtua
 	}
 }
 
-// settle returns when every server has answered: a lock over several may wait for most
-// of them only.
+// settle returns when every server has answered: a compound lock may wait only for most of
+// them.
 func (w *virtualKind) settle() {
 	if len(w.worlds) > 1 {
 		synctest.Wait()
 	}
 }
 
-// times returns how often a test is to do something that it does n times with a
-// plain lock: less with the others, of which there are many.
+// times returns how often a test repeats something that it does n times with a plain lock:
+// less often with the other kinds, since there are many.
 func (w *virtualKind) times(n int) int {
 	if w.kind.name == "plain" {
 		return n
@@ -84,7 +84,7 @@ func (w *virtualKind) process(changes ...func(*rlock.Config)) *peer {
 	return p
 }
 
-// networks does something to each network of the process.
+// networks calls do for each network of the process.
 func (p *peer) networks(do func(*network.Network)) {
 	for _, party := range p.parties {
 		do(party.net)
@@ -103,7 +103,7 @@ func (p *peer) Close() (err error) {
 	return err
 }
 
-// scripts returns how many reached the servers so far.
+// scripts returns how many scripts have reached the servers.
 func (p *peer) scripts() (n int) {
 	p.networks(func(net *network.Network) { n += len(net.Sent("EVALSHA")) + len(net.Sent("EVAL")) })
 	return n
@@ -122,8 +122,8 @@ func everyScript(fate network.Fate, stage network.Stage) network.Rule {
 	return network.All(fate, stage, "EVALSHA", "EVAL")
 }
 
-// ttl returns what is left of the lock's time in Redis: the least of its keys', 0
-// if one of them is not there.
+// ttl returns the remaining time of the lock in Redis: the shortest of its keys, 0 if one of
+// them is absent.
 func (w *virtualKind) ttl() time.Duration {
 	left := time.Duration(1<<63 - 1)
 	for _, world := range w.worlds {
@@ -142,7 +142,7 @@ func (w *virtualKind) keys() (names []string) {
 	return names
 }
 
-// forget has every server forget the lock of that name.
+// forget deletes the lock of that name on every server.
 func (w *virtualKind) forget(name string) {
 	for _, world := range w.worlds {
 		for _, k := range w.kind.keysOf(name) {

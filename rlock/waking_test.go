@@ -19,7 +19,7 @@ func TestAWaiterIsWokenByTheMessageOfTheRelease(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) { s.wakes(s.client(), s.client(), s.family()) })
 }
 
-// wakes asserts that waiters of one client are woken by the messages of another.
+// wakes asserts that the messages of one client wake the waiters of another.
 func (s *site) wakes(here, there *rlock.Client, f family) {
 	s.t.Helper()
 	w := awakening{s: s}
@@ -33,15 +33,15 @@ func (s *site) wakes(here, there *rlock.Client, f family) {
 	w.check()
 }
 
-// An awakening tells waiters that are woken by messages from those that sleep until
-// their fallback, five seconds after they have last asked. A machine that is busy may keep
-// one for as long, but not most of them.
+// An awakening counts the waiters that are woken by messages, as opposed to those that sleep
+// until their fallback, five seconds after their last query. A busy machine may delay one for
+// as long, but not most of them.
 type awakening struct {
 	s              *site
 	rounds, prompt int
 }
 
-// by has the waiter woken, and returns when it is.
+// by runs release, and returns when the waiter has the lock.
 func (w *awakening) by(waiter <-chan error, release func()) {
 	w.s.t.Helper()
 	released := time.Now()
@@ -69,7 +69,7 @@ func TestAReleaseTakesNoTimeToReachAWaiter(t *testing.T) {
 			}
 			return there.Unlock(context.Background())
 		})
-		time.Sleep(time.Second) // in virtual time: it is asleep by now
+		time.Sleep(time.Second) // in virtual time: the waiter sleeps by now
 		released := time.Now()
 		require.NoError(t, here.Unlock(context.Background()))
 		require.NoError(t, <-waiter)
@@ -77,8 +77,8 @@ func TestAReleaseTakesNoTimeToReachAWaiter(t *testing.T) {
 	})
 }
 
-// The first time it asks, subscribes and asks again; while the channel lingers its
-// messages are listened to from before it asks.
+// A first waiter asks, subscribes and asks again. While the channel lingers, a waiter is
+// subscribed before it asks.
 func TestAWaiterWhoseChannelIsSubscribedAsksOnceBeforeItSleeps(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		here, there, me := w.client(), w.client(), w.caller()
@@ -96,8 +96,8 @@ func TestAWaiterWhoseChannelIsSubscribedAsksOnceBeforeItSleeps(t *testing.T) {
 	})
 }
 
-// The message of a grant comes on another connection than the answer to the join, and may be
-// there first.
+// The message of a grant and the answer to the join come over different connections, and the
+// message may be first.
 func TestAGrantThatIsHeardOfBeforeTheAnswerToTheJoinNeedsNoLook(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		here, there, me, them := w.client(), w.client(), w.caller(), w.caller()
@@ -114,8 +114,8 @@ func TestAGrantThatIsHeardOfBeforeTheAnswerToTheJoinNeedsNoLook(t *testing.T) {
 		waiter = start(func() error { return there.NewLock(key).Lock(them) })
 		require.True(t, pending(waiter))
 		require.NoError(t, here.NewLock(key).Unlock(me))
-		require.True(t, pending(waiter), "the grant alone does not say what became of the join")
-		require.Contains(t, w.fields(key)[0], there.ID(), "it has the lock")
+		require.True(t, pending(waiter), "the grant alone does not answer the join")
+		require.Contains(t, w.fields(key)[0], there.ID(), "the waiter holds the lock")
 		there.net.Heal()
 		within(t, 0, 0, func() { require.NoError(t, <-waiter) })
 		assert.Len(t, there.net.Sent("EVALSHA"), before+1, "the join")
@@ -123,7 +123,8 @@ func TestAGrantThatIsHeardOfBeforeTheAnswerToTheJoinNeedsNoLook(t *testing.T) {
 	})
 }
 
-// evalshas leaves out what is sent again to a server that has not seen the script.
+// evalshas returns the number of EVALSHA, without the EVAL that repeats a script which the
+// server does not know.
 func evalshas(sent []network.Frame) (n int) {
 	for _, f := range sent {
 		if f.Is("EVALSHA") {

@@ -18,15 +18,15 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// What other clients of the same lock see, Redisson's above all: keys, fields,
-// channels and messages.
+// The keys, fields, channels and messages that other clients of the same lock see, above all
+// Redisson.
 
 // fieldForm is Redisson's "<uuid>:<thread id>".
 var fieldForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:[0-9]+$`)
 
-// awaitHash returns the one field of the lock's hash when it belongs to the owner
-// and shows the count: what nesting and hand-overs change is mirrored at once, but
-// not waited for. A renewal shows it too, so the client's lease should be long.
+// awaitHash returns the only field of the lock's hash once it belongs to the owner and shows
+// the count: nesting and hand-offs are mirrored at once, but not waited for. A renewal
+// mirrors them too, so the client's lease should be long.
 func (s *site) awaitHash(client *rlock.Client, owner string, count string) (field string) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
@@ -76,12 +76,12 @@ func TestAGoroutineIsShownByItsIDAndAHandedOverLockByItsNewOwner(t *testing.T) {
 		require.NoError(t, lock.Unlock(s.ctx))
 		require.NoError(t, s.await(next))
 		theirs := s.awaitHash(client, owner.String(), "1")
-		assert.Equal(t, uuidOf(mine), uuidOf(theirs), "it is the same tenure")
+		assert.Equal(t, uuidOf(mine), uuidOf(theirs), "one tenure")
 		require.NoError(t, lock.Unlock(ctx))
 
 		require.NoError(t, lock.Lock(s.ctx))
 		again := s.awaitHash(client, goroutineID(), "1")
-		assert.NotEqual(t, uuidOf(mine), uuidOf(again), "no late command of the one tenure can touch the next")
+		assert.NotEqual(t, uuidOf(mine), uuidOf(again), "a late command of one tenure must not touch the next")
 		require.NoError(t, lock.Unlock(s.ctx))
 	})
 }
@@ -131,7 +131,7 @@ func TestEveryReleasePublishesOneZeroAndNothingElseIsPublished(t *testing.T) {
 		require.NoError(t, lock.Unlock(s.ctx))
 		require.NoError(t, lock.Unlock(s.ctx))
 		assert.ErrorIs(t, lock.Unlock(rlock.WithOwner(s.ctx, rlock.NewOwner())), rlock.ErrNotHeld)
-		assert.Empty(t, foreign.heard(), "nested unlocks, and those of strangers")
+		assert.Empty(t, foreign.heard(), "nested unlocks, and unlocks of other owners")
 		require.NoError(t, lock.Unlock(s.ctx))
 		assert.Equal(t, []string{"0"}, foreign.heard())
 
@@ -147,7 +147,7 @@ func TestEveryReleasePublishesOneZeroAndNothingElseIsPublished(t *testing.T) {
 		}
 		require.NoError(t, lock.Unlock(s.ctx))
 		others.Wait()
-		assert.Equal(t, []string{"0"}, foreign.heard(), "once, after five hand-overs")
+		assert.Equal(t, []string{"0"}, foreign.heard(), "once, after five hand-offs")
 
 		require.NoError(t, lock.Lock(s.ctx))
 		forced, err := lock.ForceUnlock(s.ctx)
@@ -189,7 +189,7 @@ func TestAnUncontendedLockAndUnlockAreTwoCommands(t *testing.T) {
 		require.NoError(t, lock.Lock(s.ctx)) // the server learns the scripts
 		require.NoError(t, lock.Unlock(s.ctx))
 		s.awaitListeners(1, plain, ownChannels+client.ID())
-		for what, ctx := range map[string]context.Context{"with a context that may end": s.ctx, "without": context.Background()} {
+		for what, ctx := range map[string]context.Context{"with a context that may end": s.ctx, "with one that never ends": context.Background()} {
 			calls := s.CountCalls(t, func() {
 				require.NoError(t, lock.Lock(ctx))
 				require.NoError(t, lock.Unlock(ctx))
@@ -206,18 +206,18 @@ func TestALockAndAReleaseAreOneScriptEachAndNothingElse(t *testing.T) {
 	lock := client.NewLock(key)
 	require.NoError(t, lock.Lock(s.ctx))
 	require.NoError(t, lock.Unlock(s.ctx))
-	s.awaitListeners(1, plain, ownChannels+client.ID()) // the first lock has it subscribe
+	s.awaitListeners(1, plain, ownChannels+client.ID()) // the client subscribes with its first lock
 
 	m := s.monitor()
 	require.NoError(t, lock.Lock(s.ctx))
 	sent, byScript := m.seen()
 	assert.Equal(t, []string{"evalsha"}, sent)
-	assert.Subset(t, byScript, []string{"hset", "pexpire"}, "it never has a key without a lease")
+	assert.Subset(t, byScript, []string{"hset", "pexpire"}, "the key never exists without a lease")
 
 	require.NoError(t, lock.Unlock(s.ctx))
 	sent, byScript = m.seen()
 	assert.Equal(t, []string{"evalsha"}, sent)
-	assert.Subset(t, byScript, []string{"hdel", "publish"}, "nobody sees it free without a message to come")
+	assert.Subset(t, byScript, []string{"hdel", "publish"}, "the key is never deleted without a message")
 }
 
 func TestNestingAndPassingOnGoOnWhileRedisAnswersNothing(t *testing.T) {
@@ -235,14 +235,14 @@ func TestNestingAndPassingOnGoOnWhileRedisAnswersNothing(t *testing.T) {
 			if !assert.NoError(t, lock.Lock(ctx)) {
 				return
 			}
-			for range 10 { // nested
+			for range 10 { // nested levels
 				assert.NoError(t, lock.Lock(ctx))
 			}
 			for range 10 {
 				assert.NoError(t, lock.Unlock(ctx))
 			}
 			served <- struct{}{}
-			if len(served) == cap(served) { // the last one's Unlock needs Redis
+			if len(served) == cap(served) { // the last Unlock needs Redis
 				<-gate
 			}
 			assert.NoError(t, lock.Unlock(ctx))

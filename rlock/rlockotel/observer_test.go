@@ -21,7 +21,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/rlockotel"
 )
 
-// A lab has a client with an observer in virtual time, and what the observer has recorded.
+// A lab has a client with an observer in virtual time, and the recorded telemetry.
 type lab struct {
 	*rlock.Client
 	server   *redistest.Server
@@ -64,7 +64,7 @@ type point struct {
 	count uint64
 }
 
-// metrics returns what is measured now, by the metric's name and its attributes.
+// metrics returns the current measurements, by the metric's name and its attributes.
 func (l *lab) metrics(t *testing.T) map[string]map[string]point {
 	t.Helper()
 	synctest.Wait()
@@ -254,7 +254,7 @@ func TestACallThatWaitsHasASpanInThatOfItsCaller(t *testing.T) {
 		lock, me := l.NewLock("orders:42"), l.caller()
 		require.NoError(t, lock.Lock(me))
 		require.NoError(t, lock.Unlock(me))
-		assert.Empty(t, l.spans.Ended(), "nothing was waited for")
+		assert.Empty(t, l.spans.Ended(), "no call waited")
 
 		require.NoError(t, lock.Lock(me))
 		began := time.Now()

@@ -78,7 +78,7 @@ func (s *Server) AssertNothingHeld() bool {
 	})
 }
 
-// await reports an error, what wrong returns, unless that returns "" within a time.
+// await reports the error that wrong returns, unless wrong returns "" within the limit.
 func (s *Server) await(limit time.Duration, wrong func() string) bool {
 	s.t.Helper()
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
@@ -93,9 +93,9 @@ func (s *Server) await(limit time.Duration, wrong func() string) bool {
 	}
 }
 
-// leaseOf returns nearly what is left of a lock's lease, so that no assertion outwaits it: a
-// client releases a lock shortly before its fixed lease ends. It returns patience if that is
-// shorter, or if the lock is free.
+// leaseOf returns a little less than the rest of a lock's lease, so that no assertion waits
+// for its end: a client releases a lock shortly before its fixed lease ends. It returns
+// patience if that is shorter, or if the lock is free.
 func (s *Server) leaseOf(name string) time.Duration {
 	if left := s.redis.Miniredis().TTL(name); left > 0 {
 		return min(left-left/10, patience)
@@ -159,7 +159,7 @@ func waits(m *miniredis.Miniredis, key string) bool {
 	return false
 }
 
-// describe says who holds a lock.
+// describe names the holders of a lock.
 func (s *Server) describe(m *miniredis.Miniredis, key string) string {
 	all := owners(m, key)
 	if len(all) == 0 {

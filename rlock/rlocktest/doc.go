@@ -1,5 +1,5 @@
-// Package rlocktest is for the tests of programs that use rlock: clients on a Redis in
-// memory, losses and faults on demand, and assertions about who holds what.
+// Package rlocktest is for the tests of programs that use rlock: clients of a Redis in
+// memory, losses and faults on demand, and assertions about the holders of locks.
 //
 //	func TestALeaderStopsWhenItLosesTheLock(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) { // virtual time; the kit works without it, too

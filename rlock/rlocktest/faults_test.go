@@ -14,7 +14,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
 
-// acquirers returns what takes a lock of each kind that has one key.
+// acquirers returns the Acquire method of a lock of each kind that has one key.
 func acquirers(c *rlock.Client) map[string]func(context.Context, ...rlock.AcquireOption) (*rlock.Hold, error) {
 	return map[string]func(context.Context, ...rlock.AcquireOption) (*rlock.Hold, error){
 		"lock":        c.NewLock(key).Acquire,
@@ -34,7 +34,7 @@ func TestAHolderNoticesALossAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachClock(t, func(t *testing.T) {
 				server := rlocktest.NewServer(t)
-				client := server.Client(hasLease(24 * time.Hour)) // by itself it would notice after 8 hours
+				client := server.Client(hasLease(24 * time.Hour)) // a renewal would notice after 8 hours
 				for kind, acquire := range acquirers(client) {
 					hold, err := acquire(t.Context())
 					require.NoError(t, err, kind)

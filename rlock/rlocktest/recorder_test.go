@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A recorder is a test inside of a test, of which the other looks what it was told.
+// A recorder stands for the testing.T of an inner test. The outer test reads its errors.
 type recorder struct {
 	testing.TB
 

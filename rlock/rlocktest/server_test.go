@@ -29,7 +29,7 @@ func hasLease(lease time.Duration) func(*rlock.Config) {
 	return func(c *rlock.Config) { c.Lease = lease }
 }
 
-// arrives waits for an event. The limit is for a test that fails.
+// arrives waits for an event. The limit ends a test that fails.
 func arrives(t *testing.T, event <-chan struct{}) {
 	t.Helper()
 	select {
@@ -132,7 +132,7 @@ func TestTheEndOfATestDoesNotWaitForClientsThatFailed(t *testing.T) {
 				_, err := client.NewLock(key).Acquire(t.Context())
 				require.NoError(t, err)
 				fault(server)
-				time.Sleep(5 * time.Second) // shorter than the lease: there is something to release
+				time.Sleep(5 * time.Second) // shorter than the lease: there is a lock to release
 				began := time.Now()
 				r.end()
 				// In virtual time. A node that failed is asked again after at most a second.
@@ -218,17 +218,17 @@ func TestATestInABubbleThatHangsPanics(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		rlocktest.New(t)
-		for range time.Tick(time.Hour) { // without end, and never a deadlock
+		for range time.Tick(time.Hour) { // never a deadlock to synctest
 		}
 	})
 }
 
-// proceed is code that is given a Hold.
+// proceed stands for code that gets a Hold.
 func proceed(hold *rlock.Hold) bool { return hold.Valid() && hold.Context().Err() == nil }
 
 func TestCodeThatIsGivenAHoldIsTestedWithARealOne(t *testing.T) {
 	eachClock(t, func(t *testing.T) {
-		assert.Panics(t, func() { proceed(new(rlock.Hold)) }, "there is no fake")
+		assert.Panics(t, func() { proceed(new(rlock.Hold)) }, "a zero Hold panics")
 		hold, err := rlocktest.New(t).NewLock(key).Acquire(t.Context())
 		require.NoError(t, err)
 		assert.True(t, proceed(hold))

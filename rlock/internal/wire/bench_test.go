@@ -14,11 +14,11 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// Redis' own time for one lock, without a network and without waits: of the scripts, with
-// the commands that they call, as INFO commandstats has it. One goroutine sends what several
-// clients would, so that nothing depends on their order.
+// The processor time of Redis for one lock, without a network and without waits: scripts and
+// the commands that they call, from INFO commandstats. One goroutine sends the commands of
+// several clients, so that their order is fixed.
 
-// BenchmarkUncontendedPair is an acquire and a release.
+// BenchmarkUncontendedPair measures an acquire and a release.
 func BenchmarkUncontendedPair(b *testing.B) {
 	c := newContention(b, 1)
 	c.measure(b, func() {
@@ -28,8 +28,8 @@ func BenchmarkUncontendedPair(b *testing.B) {
 	})
 }
 
-// BenchmarkContendedTurn is what a critical section costs while eight clients want the lock:
-// a release that grants it to the first in the queue, and the ticket of the next client.
+// BenchmarkContendedTurn measures a critical section while eight clients want the lock: a
+// release that grants it to the first in the queue, and the ticket of the next client.
 func BenchmarkContendedTurn(b *testing.B) {
 	c := newContention(b, 8)
 	holder := c.ids[0].Owner(0, false)
@@ -52,7 +52,7 @@ func BenchmarkContendedTurn(b *testing.B) {
 	})
 }
 
-// contention is a lock for which clients wait, all of them over one connection.
+// A contention is a lock for which clients wait, all over one connection.
 type contention struct {
 	redis *wire.Redis
 	keys  wire.Keys
@@ -76,7 +76,7 @@ func newContention(b *testing.B, clients int) *contention {
 	c.keys, err = c.redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"})
 	require.NoError(b, err)
 	var channels []string
-	for _, id := range c.ids { // a client that does not listen is dropped
+	for _, id := range c.ids { // a client that is not subscribed is dropped
 		channels = append(channels, c.keys.Turns+id.Prefix)
 	}
 	listening := make(chan struct{}, clients)

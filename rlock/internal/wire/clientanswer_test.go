@@ -49,7 +49,7 @@ func TestAnAnswerHasABound(t *testing.T) {
 	a, err = wire.DecodeAnswer(text)
 	require.NoError(t, err)
 	assert.True(t, a.Cut)
-	assert.Equal(t, many[:2], a.Uses, "one that has no room is left out, and no other")
+	assert.Equal(t, many[:2], a.Uses, "one that does not fit is left out, and no other")
 
 	_, err = wire.DecodeAnswer(text + strings.Repeat("\n", 64<<10))
 	require.Error(t, err)
@@ -63,13 +63,13 @@ func TestAQuestionIsToldFromWhatIsNone(t *testing.T) {
 	read, ok := wire.ParseClientMessage(question.String())
 	require.True(t, ok)
 	require.True(t, read.Answerable())
-	assert.True(t, strings.HasPrefix(read.Owner, id.Prefix), "it says who asks")
+	assert.True(t, strings.HasPrefix(read.Owner, id.Prefix), "the question names its client")
 	assert.Equal(t, answers, wire.ClientMessage{Verb: wire.Answers, Owner: read.Owner}.String())
 	another, _ := wire.Question(id)
 	assert.NotEqual(t, question, another)
 
 	question.Text = "2"
-	assert.True(t, question.Answerable(), "who reads a later version reads this one")
+	assert.True(t, question.Answerable(), "a client with a later version can answer this one")
 	for _, garbage := range []wire.ClientMessage{
 		{Verb: wire.Forced, Owner: question.Owner, Text: "1"}, {Verb: wire.Asks, Owner: question.Owner, Text: "0"},
 		{Verb: wire.Asks, Owner: question.Owner, Text: "x"}, {Verb: wire.Asks, Owner: "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", Text: "1"},
@@ -79,7 +79,7 @@ func TestAQuestionIsToldFromWhatIsNone(t *testing.T) {
 	}
 }
 
-// Whatever is published: it is refused, or has a bound.
+// Any message is refused, or decoded within the bounds.
 func FuzzDecodeAnswer(f *testing.F) {
 	f.Add(wire.EncodeAnswer(wire.NewID().Prefix, 1, []wire.ClientUse{{Lock: "orders", Owner: 1}, {Lock: "\xff", Waits: true}}))
 	f.Add(`{"v":1}` + "\n{}")

@@ -26,7 +26,7 @@ func TestAClientsOwnChannelIsNoLocksChannel(t *testing.T) {
 			require.NoError(t, err)
 			for _, channel := range []string{keys.Turns + id, keys.Ushers()} {
 				assert.NotEqual(t, own, channel)
-				assert.Contains(t, strings.TrimPrefix(channel, "rlock_turn:"), "{", "%q has no brace, by which it is told apart", name)
+				assert.Contains(t, strings.TrimPrefix(channel, "rlock_turn:"), "{", "channels of locks have a brace, which %q lacks", name)
 			}
 		}
 	}
@@ -48,8 +48,8 @@ func TestAMessageToAClientIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// Whatever is published: it is refused, or says what it was made of, and an owner that can be
-// compared with a tenure's.
+// Any message is refused, or formats to itself again, with an owner that can be compared with
+// that of a tenure.
 func FuzzParseClientMessage(f *testing.F) {
 	f.Add("f " + wire.NewID().Owner(1, false) + " orders:42")
 	f.Add("f  ")

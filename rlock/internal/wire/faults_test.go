@@ -12,6 +12,6 @@ import (
 func TestADeadlineOfTheClientSaysThatRedisDidNotAnswer(t *testing.T) {
 	fault, err := wire.Diagnose(context.DeadlineExceeded)
 	require.Equal(t, wire.Unknown, fault)
-	require.NotErrorIs(t, err, context.DeadlineExceeded, "it is not the caller's")
+	require.NotErrorIs(t, err, context.DeadlineExceeded, "the deadline is not the caller's")
 	require.ErrorContains(t, err, "no answer from Redis in time")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// layouts are those of all kinds.
+// layouts are the layouts of all kinds.
 var layouts = []wire.Layout{
 	{Channel: "redisson_lock__channel:"},
 	{Channel: "redisson_lock__channel:", Extra: "redisson_lock_token:", HasExtra: true},
@@ -59,7 +59,7 @@ func TestANameIsNeitherEmptyNorTooLong(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// For any two names and any two kinds: no key or channel of our own is that of the other.
+// For any two names and any two kinds: rlock's own keys and channels differ.
 func FuzzNoTwoNamesShareAKey(f *testing.F) {
 	for _, names := range [][2]string{
 		{"x", "{x}"}, {"{x}", "{x}:"}, {"x", "{x}:"}, {"x}", "{x}"}, {"{x", "x"}, {"{x", "{x}"}, {"user:1", "{user:1}"},

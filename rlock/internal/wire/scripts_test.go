@@ -22,7 +22,7 @@ func TestACallWhoseScriptTheServerHasForgottenIsSentAgain(t *testing.T) {
 		"one and a message": func() error {
 			return redis.DoAndTell(t.Context(), release, wire.ClientMessage{Verb: wire.Forced, Owner: id.Owner(1, false), Text: "lock"}).Error()
 		},
-		"one that replicas must have": func() error {
+		"one that waits for replicas": func() error {
 			_, err := redis.DoReplicated(t.Context(), release, time.Second, func(result rueidis.RedisResult) (wire.Answer, error) {
 				return wire.Answer{}, result.Error()
 			}, release)
@@ -46,7 +46,7 @@ func TestOnlyTheCallsWhoseScriptTheServerHasForgottenAreSentAgain(t *testing.T) 
 	acquire := func() wire.Call {
 		return wire.Acquire.Call(3, keys.Key, keys.Queue, keys.Window, "30000", id.Owner(1, false))
 	}
-	require.Error(t, redis.Do(t.Context(), wire.Acquire.Call(0)).Error(), "it is known now, and has changed nothing")
+	require.Error(t, redis.Do(t.Context(), wire.Acquire.Call(0)).Error(), "the script is known now, and has changed nothing")
 	release := redis.Step(wire.PlainStep, &keys, wire.Step{Leave: wire.Member{Mode: "x", Ticket: id.Owner(1, false)}})
 
 	results := redis.DoAll(t.Context(), []wire.Call{release, acquire(), release, acquire()})
@@ -55,11 +55,11 @@ func TestOnlyTheCallsWhoseScriptTheServerHasForgottenAreSentAgain(t *testing.T) 
 	require.NoError(t, err)
 	assert.Zero(t, left)
 	_, err = results[1].ToMessage()
-	assert.True(t, rueidis.IsRedisNil(err), "it is granted")
+	assert.True(t, rueidis.IsRedisNil(err), "the lock is not granted")
 	left, err = results[2].AsInt64()
 	require.NoError(t, err)
 	assert.Zero(t, left)
 	denial, err := results[3].ToArray()
-	require.NoError(t, err, "it was executed once")
+	require.NoError(t, err, "it was executed more than once")
 	assert.Len(t, denial, 2)
 }

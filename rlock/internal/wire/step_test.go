@@ -21,8 +21,8 @@ func TestWhatAnAcquireIsAnswered(t *testing.T) {
 		{"'7'", 3, wire.Answer{Granted: true, Counter: 7, Window: -1}, false},
 		{"{29000, 'them'}", 0, wire.Answer{TTL: 29000, Holder: "them", Window: -1}, false},
 		{"{-1, ''}", 1, wire.Answer{TTL: -1, Window: -1}, false},
-		{"'2'", 3, wire.Answer{}, true},   // fewer than were reserved
-		{"'x'", 1, wire.Answer{}, true},   // no number
+		{"'2'", 3, wire.Answer{}, true},   // fewer tokens than reserved
+		{"'x'", 1, wire.Answer{}, true},   // not a number
 		{"false", 1, wire.Answer{}, true}, // granted without a token
 		{"{1}", 0, wire.Answer{}, true},
 		{"1", 0, wire.Answer{}, true},
@@ -49,7 +49,7 @@ func TestWhatAStepIsAnswered(t *testing.T) {
 		{"{0, 50, 'them', 9, 2}", 0, wire.Answer{TTL: 50, Holder: "them", Window: 9, Place: wire.FirstPlace}, false},
 		{"{0, 50, 'them', -2, 0}", 4, wire.Answer{TTL: 50, Holder: "them", Window: -2, Place: wire.NoPlace}, false},
 		{"{0, -1, '', -2, '12'}", 4, wire.Answer{TTL: -1, Window: -2, Granted: true, Counter: 12}, false},
-		{"{0, -1, '', -2, '3'}", 4, wire.Answer{}, true}, // fewer than were reserved
+		{"{0, -1, '', -2, '3'}", 4, wire.Answer{}, true}, // fewer tokens than reserved
 		{"{0, -1, '', -2}", 0, wire.Answer{}, true},
 		{"{'x', -1, '', -2, 1}", 0, wire.Answer{}, true},
 		{"{0, -1, {}, -2, 1}", 0, wire.Answer{}, true},
@@ -69,7 +69,7 @@ func TestWhatAClientIsTold(t *testing.T) {
 	for message, notice := range map[string]wire.Notice{
 		"+u:1   x":                      {Granted: true, Ticket: "u:1", Lock: "x"},
 		"+u:1 9 2 x y ":                 {Granted: true, Ticket: "u:1", Lock: "x y ", Counter: 9, Reserved: 2},
-		"+u:1 2 9 x":                    {Granted: true, Ticket: "u:1", Lock: "x"}, // no such tokens
+		"+u:1 2 9 x":                    {Granted: true, Ticket: "u:1", Lock: "x"}, // an impossible number of tokens
 		"+u:1 9 0 x":                    {Granted: true, Ticket: "u:1", Lock: "x"},
 		"+u:1 18446744073709551616 1 x": {Granted: true, Ticket: "u:1", Lock: "x"},
 		"?u:1 x":                        {Ticket: "u:1", Lock: "x"},
