@@ -402,7 +402,7 @@ func (o operation) lose(t *testing.T, l loss, tell func(t *testing.T, n int) (co
 	})
 }
 
-func TestNoCommandThatIsLostLeavesALockThatNobodyKnowsOf(t *testing.T) {
+func TestNoCommandThatIsLostLeavesALockWithoutAHolder(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it is slow and the same in each run: without -short")
 	}

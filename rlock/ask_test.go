@@ -119,7 +119,7 @@ func TestAClientThatDoesNotAnswerIsLeftOut(t *testing.T) {
 	})
 }
 
-func TestAskFailsWhereNobodyCanBeAsked(t *testing.T) {
+func TestAskFailsWhereClientsCannotBeAsked(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
 		_, err := p.Ask(w.ctx, "orders")

@@ -43,7 +43,7 @@ func TestLocksThatAreDueAtAboutTheSameTimeAreRenewedInFewCalls(t *testing.T) {
 }
 
 // One lock that cannot be renewed does not affect the others, though they share a call.
-func TestWhatBecomesOfOneLockOfABatchIsItsOwn(t *testing.T) {
+func TestALockThatCannotBeRenewedAffectsNoOtherOfItsBatch(t *testing.T) {
 	t.Parallel()
 	const lease = 6 * time.Second
 	for name, spoil := range map[string]func(s *site, lock *rlock.Lock, name string) (mend func()){

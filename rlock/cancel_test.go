@@ -85,7 +85,7 @@ func TestAWaiterThatLeavesTheLocalQueuePassesTheWakeOn(t *testing.T) {
 }
 
 // The reply is held back; the caller leaves at once, with its context's error.
-func TestALockThatIsGrantedToNobodyIsFreed(t *testing.T) {
+func TestAGrantToACallerThatLeftIsReleased(t *testing.T) {
 	for name, stage := range map[string]network.Stage{"the request is held": network.Request, "the reply is held": network.Reply} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
@@ -116,7 +116,7 @@ func TestALockThatIsGrantedToNobodyIsFreed(t *testing.T) {
 	}
 }
 
-func TestALockThatIsGrantedToNobodyIsTheNextLocalWaiters(t *testing.T) {
+func TestAGrantToACallerThatLeftGoesToTheNextLocalWaiter(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
 		lock := p.NewLock(key)
@@ -409,7 +409,7 @@ func TestACallerMayLeaveWhileAnotherConnects(t *testing.T) {
 	})
 }
 
-func TestAnAttemptAfterACancelledLockGetsALockThatNobodyHas(t *testing.T) {
+func TestAnAttemptAfterACancelledLockGetsTheFreeLock(t *testing.T) {
 	const roundTrip = 10 * time.Millisecond
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		if w.kind.servers > 0 || w.kind.keys != nil {

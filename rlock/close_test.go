@@ -37,7 +37,7 @@ func TestCloseReleasesWhatIsHeld(t *testing.T) {
 	})
 }
 
-func TestWhatCloseReleasesGoesToOthersAtOnce(t *testing.T) {
+func TestALockThatCloseReleasesIsGrantedAtOnce(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, other, them := w.process(), w.process(), w.caller()
 		require.NoError(t, p.lock(key).Lock(w.caller()))
@@ -49,7 +49,7 @@ func TestWhatCloseReleasesGoesToOthersAtOnce(t *testing.T) {
 	})
 }
 
-func TestWhoWaitsWhenTheClientIsClosedIsToldAtOnce(t *testing.T) {
+func TestCloseEndsEveryWaitAtOnce(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, other, me := w.process(), w.process(), w.caller()
 		require.NoError(t, other.lock("theirs").Lock(me))
@@ -78,7 +78,7 @@ func TestWhoWaitsWhenTheClientIsClosedIsToldAtOnce(t *testing.T) {
 	})
 }
 
-func TestOnAClosedClientEveryCallSaysSo(t *testing.T) {
+func TestEveryCallOfAClosedClientReturnsErrClosed(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, me := w.process(), w.caller()
 		lock, free := p.lock(key), p.lock("free")
@@ -158,7 +158,7 @@ func TestCloseWithRedisOutOfReachSaysSoInTime(t *testing.T) {
 	}
 }
 
-func TestWhoGivesAServerLongerToAnswerWaitsLonger(t *testing.T) {
+func TestCloseWaitsLongerIfTheConfigGivesTheServerLonger(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(func(c *rlock.Config) { c.Redis.ConnWriteTimeout = 12 * time.Second }), w.caller()
 		one, two := p.NewLock("one"), p.NewLock("two")

@@ -192,7 +192,7 @@ func TestALockEndsWithTheSharedClientThatWasClosedFirst(t *testing.T) {
 }
 
 // Other callers wait for the connection that one caller's command opens.
-func TestACallerWhoLeavesWhileItConnectsFailsNobodyElse(t *testing.T) {
+func TestACallerThatLeavesWhileItConnectsFailsNoOther(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		for range 20 {

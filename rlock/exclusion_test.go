@@ -139,7 +139,7 @@ func rounds(n int) int {
 }
 
 // Redisson: testConcurrency_SingleInstance.
-func TestTheGoroutinesOfAClientAreNeverInsideAtOnce(t *testing.T) {
+func TestTheSectionsOfOneClientNeverOverlap(t *testing.T) {
 	eachExclusiveKind(t, func(t *testing.T, s *subject) {
 		r := new(record)
 		r.work(s.site, s.lock(), 16, rounds(25))
@@ -148,7 +148,7 @@ func TestTheGoroutinesOfAClientAreNeverInsideAtOnce(t *testing.T) {
 }
 
 // Redisson: testConcurrency_MultiInstance.
-func TestTheGoroutinesOfSeveralClientsAreNeverInsideAtOnce(t *testing.T) {
+func TestTheSectionsOfSeveralClientsNeverOverlap(t *testing.T) {
 	eachExclusiveKind(t, func(t *testing.T, s *subject) {
 		r := new(record)
 		for range 3 {
@@ -159,7 +159,7 @@ func TestTheGoroutinesOfSeveralClientsAreNeverInsideAtOnce(t *testing.T) {
 }
 
 // Redisson: testConcurrencyLoop_MultiInstance.
-func TestClientsWithOneGoroutineEachAreNeverInsideAtOnce(t *testing.T) {
+func TestTheSectionsOfClientsWithOneGoroutineEachNeverOverlap(t *testing.T) {
 	eachExclusiveKind(t, func(t *testing.T, s *subject) {
 		r := new(record)
 		for range 8 {

@@ -97,7 +97,7 @@ func joins(f network.Frame) int {
 	return joins
 }
 
-func TestTheLockGoesToWhoCameFirstOverAllClients(t *testing.T) {
+func TestAFairLockServesTheWaitersOfAllClientsInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l := &line{world: w}
 		clients := []*party{w.client(strict), w.client(strict), w.client(strict)}
@@ -162,7 +162,7 @@ func TestOneCommandHandsTheLockOver(t *testing.T) {
 	})
 }
 
-func TestAGrantIsToldToOneClient(t *testing.T) {
+func TestAGrantIsPublishedToOneClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, me := w.client(), w.caller()
 		require.NoError(t, holder.NewFairLock(key).Lock(me))
@@ -188,7 +188,7 @@ func TestAGrantIsToldToOneClient(t *testing.T) {
 	})
 }
 
-func TestALockThatNobodyWaitsForCostsTwoCommandsAndNoSubscription(t *testing.T) {
+func TestALockWithoutWaitersCostsTwoCommandsAndNoSubscription(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		lock := p.NewFairLock(key)
@@ -203,7 +203,7 @@ func TestALockThatNobodyWaitsForCostsTwoCommandsAndNoSubscription(t *testing.T) 
 	})
 }
 
-func TestTryLockDoesNotPassWhoWaits(t *testing.T) {
+func TestTryLockDoesNotPassWaiters(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, waiter, p, me := w.client(), w.client(), w.client(), w.caller()
 		require.NoError(t, holder.NewFairLock(key).Lock(me))
@@ -240,7 +240,7 @@ func TestAFairLockIsNotHandedOffPastOthers(t *testing.T) {
 	})
 }
 
-func TestWhoGaveUpLeavesNothingBehind(t *testing.T) {
+func TestAWaiterThatGivesUpLeavesNothingBehind(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, p, me := w.client(), w.client(), w.caller()
 		require.NoError(t, holder.NewFairLock(key).Lock(me))

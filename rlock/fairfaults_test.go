@@ -61,7 +61,7 @@ func withWaiters(t *testing.T, do func(w *world, first *party)) time.Duration {
 	return took
 }
 
-func TestAWaiterThatDiedIsPassedOverAtOnce(t *testing.T) {
+func TestADeadWaiterIsSkippedAtOnce(t *testing.T) {
 	assert.Zero(t, withWaiters(t, func(_ *world, first *party) { first.die() }))
 }
 
@@ -102,7 +102,7 @@ func TestWhenAHolderDiesTheFirstInTheQueueHasItsLock(t *testing.T) {
 	})
 }
 
-func TestWhatIsHeldByAGrantIsKeptByTheWatchdog(t *testing.T) {
+func TestAGrantedLockIsRenewedByTheWatchdog(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, p, me, them := w.client(), w.client(), w.caller(), w.caller()
 		require.NoError(t, holder.NewFairLock(key).Lock(me))
@@ -182,7 +182,7 @@ func TestALateGrantIsNeverBelievedForLongerThanRedisKeepsIt(t *testing.T) {
 	}
 }
 
-func TestWhoLosesItsConnectionQueuesAgain(t *testing.T) {
+func TestAClientThatLosesItsConnectionQueuesAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, first, second := w.client(), w.client(), w.client()
 		me := w.caller()
@@ -236,7 +236,7 @@ func TestAQueueThatRedisLosesIsMadeAgain(t *testing.T) {
 
 // A join that arrives late, from a dead connection, puts a ticket into the queue for which no
 // caller waits.
-func TestAGrantThatNobodyWantsIsGivenBackAtOnce(t *testing.T) {
+func TestAGrantToAnAbandonedTicketIsReleasedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, p, me, them := w.client(), w.client(), w.caller(), w.caller()
 		require.NoError(t, holder.NewFairLock(key).Lock(me))

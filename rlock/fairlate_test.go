@@ -52,7 +52,7 @@ func TestAFrozenClientCostsOneClaimHoweverManyWaitInIt(t *testing.T) {
 }
 
 // The client whose lease ended is the one that comes back.
-func TestWhoseHoldEndedKeepsTheOtherPlacesOfItsClient(t *testing.T) {
+func TestAHoldThatEndsKeepsTheOtherTicketsOfItsClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, p, l, me := w.client(), w.client(strict), &line{world: w}, w.caller()
 		require.NoError(t, holder.NewFairLock(key).Lock(me))
@@ -161,7 +161,7 @@ func TestATicketThatNeverArrivedIsLookedForNoLongerThanItsLease(t *testing.T) {
 }
 
 // Their last queries found too many commands in flight, and so were never sent.
-func TestWhoLeavesWhileTheNodeIsCrowdedLeavesTheQueue(t *testing.T) {
+func TestAWaiterThatLeavesWhileTheNodeIsBusyLeavesTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const locks = 16
 		holder, p, me := w.client(), w.client(), w.caller()

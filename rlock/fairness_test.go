@@ -44,7 +44,7 @@ func handoff(limit int, duration time.Duration) func(*rlock.Config) {
 	return func(c *rlock.Config) { c.HandoffLimit, c.HandoffTime = limit, duration }
 }
 
-func TestInsideAProcessTheLockPassesFirstInFirstOut(t *testing.T) {
+func TestInsideAProcessTheLockIsHandedOffFirstInFirstOut(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		require.NoError(t, p.NewLock(key).Lock(me))

@@ -86,7 +86,7 @@ func TestAFairLockOutlivesAFailover(t *testing.T) {
 	})
 }
 
-func TestInAClusterWithPlainPubSubNobodyIsCounted(t *testing.T) {
+func TestInAClusterWithPlainPubSubNoSubscribersAreCounted(t *testing.T) {
 	t.Parallel()
 	s := at(t, calm(redistest.Cluster(t)))
 	c := s.crowd(3, 3, func(c *rlock.Config) { c.PubSub = rlock.PubSubPlain })

@@ -87,7 +87,7 @@ func TestANestedLockHasTheTokenOfTheOuterOne(t *testing.T) {
 	})
 }
 
-func TestTokensGrowOverAllGrantsAndHandOvers(t *testing.T) {
+func TestTokensGrowOverAllGrantsAndHandOffs(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
 		const clients, goroutines, rounds = 2, 50, 10
 		var last atomic.Uint64
@@ -117,7 +117,7 @@ func TestTokensGrowOverAllGrantsAndHandOvers(t *testing.T) {
 	})
 }
 
-func TestOnlyWhoHoldsTheLockIsToldAToken(t *testing.T) {
+func TestOnlyTheHolderGetsAToken(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
 		here, there := s.fenced(), s.fenced()
 		refused := func(lock *rlock.Lock, err error) {
@@ -162,7 +162,7 @@ func TestAHoldWithoutATokenSaysSo(t *testing.T) {
 	})
 }
 
-func TestWhoLosesTheLockKeepsItsTokenForTheResourceToRefuse(t *testing.T) {
+func TestAHolderThatLosesTheLockKeepsItsTokenForTheResourceToRefuse(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
 		here, there := s.fenced(), s.fenced()
 		hold, err := here.Acquire(s.ctx)
@@ -209,7 +209,7 @@ func TestAFencedLockAndALockOfOneNameKeepEachOtherOut(t *testing.T) {
 	})
 }
 
-func TestScriptsThatWereFlushedGiveTokensAllTheSame(t *testing.T) {
+func TestTokensAreGivenAfterTheScriptsWereFlushed(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
 		lock := s.fenced()
 		first := oneSection(s.ctx, t, lock)
@@ -230,7 +230,7 @@ var broken = map[string]struct {
 	"a counter that is worn out": {[]string{"SET", strconv.FormatInt(math.MaxInt64, 10)}, nil, "overflow (token counter " + tokenKey},
 }
 
-func TestACounterThatIsNoneIsAnErrorAtOnceAndTheLockStaysFree(t *testing.T) {
+func TestAnInvalidTokenCounterIsAnErrorAtOnceAndTheLockStaysFree(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
 		needsWideNumbers(t, s.Kind)
 		lock := s.fenced()
@@ -340,7 +340,7 @@ func (w *world) waits(t *testing.T, lock *rlock.Lock) (ctx context.Context, resu
 	return ctx, result
 }
 
-func TestALockWithoutATokenLeftIsFreedAndNotPassedOn(t *testing.T) {
+func TestALockWithoutATokenLeftIsFreedAndNotHandedOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
 		lock, me := p.NewFencedLock(key), w.caller()

@@ -191,7 +191,7 @@ func TestInspectTellsGuestsFromClientsOfOurs(t *testing.T) {
 	})
 }
 
-func TestInspectSaysOfWhatIsNoLockThatItIsNone(t *testing.T) {
+func TestInspectReportsAKeyThatIsNoLock(t *testing.T) {
 	for what, make := range map[string]func(w *world){
 		"a string":               func(w *world) { require.NoError(w.t, w.Set(key, "x")) },
 		"a set of scores":        func(w *world) { _, _ = w.ZAdd(key, 1e15, "Ada") },

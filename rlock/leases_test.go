@@ -244,7 +244,7 @@ func TestAKeyThatIsGoneLongBeforeTheEndOfAFixedLeaseIsALossAsSoon(t *testing.T) 
 	})
 }
 
-func TestWhatIsNotOursWhenItIsUnlockedWasLost(t *testing.T) {
+func TestUnlockOfALockThatAnotherOwnerHasReportsALoss(t *testing.T) {
 	for name, replace := range map[string]func(w *world){
 		"gone":                  func(w *world) { w.Del(key) },
 		"another's":             func(w *world) { w.Del(key); w.HSet(key, "another:7", "1") },
@@ -316,7 +316,7 @@ func TestAfterAFixedLeaseHasEndedTheOwnerMayLockAgainAtOnce(t *testing.T) {
 	})
 }
 
-func TestTheEndOfAFixedLeaseIsLostInTheLogsLowestVoice(t *testing.T) {
+func TestTheEndOfAFixedLeaseIsLoggedForDebuggingOnly(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
 		hold, err := p.NewLock(key).Acquire(w.caller(), rlock.WithLease(time.Second))

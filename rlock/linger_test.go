@@ -273,7 +273,7 @@ func TestInOneProcessAWriterDoesNotWaitForReadersThatLinger(t *testing.T) {
 	})
 }
 
-func TestALockThatIsLostWhileItLingersIsNobodysLoss(t *testing.T) {
+func TestALockThatIsLostWhileItLingersIsNoLossOfAHolder(t *testing.T) {
 	eachLingerKind(t, func(t *testing.T, w *world, lock, _ func(*party) locker) {
 		p := w.lingerer(time.Hour)
 		l := lock(p)

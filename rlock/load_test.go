@@ -115,7 +115,7 @@ func TestTenThousandWaitersOfALockAreAllServed(t *testing.T) {
 	})
 }
 
-func TestManyLocksWithAWaiterEachAreAllPassedOn(t *testing.T) {
+func TestManyLocksWithAWaiterEachAreAllHandedOff(t *testing.T) {
 	crowd := thorough(10_000, 200)
 	if fewer() {
 		crowd = 40

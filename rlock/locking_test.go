@@ -76,7 +76,7 @@ func TestTheOwnerLocksAgainWithoutWaitingAndUnlocksAsOften(t *testing.T) {
 }
 
 // Redisson: testIsLocked, testIsHeldByCurrentThread, both also OtherThread.
-func TestEverybodySeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld(t *testing.T) {
+func TestEveryClientSeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *subject) {
 		if s.kind.lingers > 0 {
 			t.Skip("a lock that lingers looks locked after Unlock")
@@ -105,7 +105,7 @@ func TestEverybodySeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld(t *testing.T) {
 }
 
 // Redisson: testUnlockFail.
-func TestAnUnlockByAStrangerIsErrNotHeldAndChangesNothing(t *testing.T) {
+func TestAnUnlockByAnotherOwnerIsErrNotHeldAndChangesNothing(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(), s.lock()
 		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrNotHeld, "no owner holds the lock")

@@ -105,7 +105,7 @@ func TestAnUnlockDoesNotDenyALossThatIsForgotten(t *testing.T) {
 	})
 }
 
-func TestWhatIsLostBeforeTheEndOfItsFixedLeaseIsNotForgottenUntilThen(t *testing.T) {
+func TestALossIsRememberedUntilTheEndOfTheFixedLease(t *testing.T) {
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(unlogged), w.caller()
@@ -156,7 +156,7 @@ func TestAFixedLeaseThatWasLostEarlyRefusesNestedLocksUntilItsEnd(t *testing.T) 
 	}
 }
 
-func TestAFixedLeaseThatWasLostEarlyIsALoudLoss(t *testing.T) {
+func TestAnEarlyLossOfAFixedLeaseIsLoggedAsAWarning(t *testing.T) {
 	for name, lose := range map[string]func(w *world, p *party, me context.Context){
 		"unlocked by force": func(w *world, p *party, _ context.Context) {
 			_, err := p.NewLock(key).ForceUnlock(w.ctx)

@@ -88,7 +88,7 @@ func TestAMirrorWithoutAReplyIsSentAgain(t *testing.T) {
 	})
 }
 
-func TestAHandOverWithoutAReplyIsMirroredAgain(t *testing.T) {
+func TestAHandOffWithoutAReplyIsMirroredAgain(t *testing.T) {
 	lost(t, "mirrored", func(t *testing.T, w *world, p *party, lose func()) {
 		lock, me, them := p.NewLock(key), rlock.NewOwner(), rlock.NewOwner()
 		mine, theirs := rlock.WithOwner(w.ctx, me), rlock.WithOwner(w.ctx, them)
@@ -105,7 +105,7 @@ func TestAHandOverWithoutAReplyIsMirroredAgain(t *testing.T) {
 	})
 }
 
-func TestAReleaseWithoutAReplyIsSaidAndSentAgain(t *testing.T) {
+func TestAReleaseWithoutAReplyIsReportedAndSentAgain(t *testing.T) {
 	lost(t, "released", func(t *testing.T, w *world, p *party, lose func()) {
 		lock, me, them := p.NewLock(key), w.caller(), w.caller()
 		require.NoError(t, lock.Lock(me))
@@ -120,7 +120,7 @@ func TestAReleaseWithoutAReplyIsSaidAndSentAgain(t *testing.T) {
 
 // A mirror arrives from a dead connection long after the end of its tenure, when another
 // client has the lock.
-func TestAMirrorThatArrivesTooLateTouchesNobodyElsesLock(t *testing.T) {
+func TestAMirrorThatArrivesTooLateTouchesNoOtherLock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me, them := w.client(), w.caller(), w.caller()
 		lock := p.NewLock(key)
@@ -143,7 +143,7 @@ func TestAMirrorThatArrivesTooLateTouchesNobodyElsesLock(t *testing.T) {
 }
 
 // Nor does a late forced unlock, which frees the lock only from the holder that it found.
-func TestAForceUnlockThatArrivesTooLateTouchesNobodyElsesLock(t *testing.T) {
+func TestAForceUnlockThatArrivesTooLateTouchesNoOtherLock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, other, me, them := w.client(), w.client(), w.caller(), w.caller()
 		theirs := other.NewLock(key)

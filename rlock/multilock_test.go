@@ -86,7 +86,7 @@ func everyMethod(ctx context.Context, lock locker) map[string]error {
 	return result
 }
 
-func TestAMultiLockIsTakenAllOrNone(t *testing.T) {
+func TestAMultiLockTakesAllPartsOrNone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		worlds, p := two(t, w)
 		me, them := w.caller(), w.caller()
@@ -305,7 +305,7 @@ func TestTheOrderOfAMultiLockTellsTheDatabasesOfAServerApart(t *testing.T) {
 }
 
 // The acquires of nine parts take longer than the lease.
-func TestAMultiLockWhoseLeaseIsShorterThanTheWayToItsPartsIsHadForAllOfIt(t *testing.T) {
+func TestAMultiLockWhoseLeaseIsShorterThanItsAcquireIsHeldForAllOfIt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		var locks []*rlock.Lock

@@ -86,7 +86,7 @@ func TestALoggerThatBlocksLosesNoOtherLock(t *testing.T) {
 
 // The first loss blocks the logger; it gets the later ones in order, up to the size of the
 // buffer.
-func TestASlowLoggerIsToldInOrderAndOfWhatItMissed(t *testing.T) {
+func TestASlowLoggerGetsTheLossesInOrderAndTheNumberItMissed(t *testing.T) {
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		resume := make(chan struct{})

@@ -290,7 +290,7 @@ func TestAnObserverIsToldWhetherAReleaseIsConfirmed(t *testing.T) {
 	})
 }
 
-func TestAnObserverIsToldOfWhatCloseReleases(t *testing.T) {
+func TestAnObserverIsToldOfReleasesByClose(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		v := new(witness)
 		p := w.client(withObserver(v.observer()))

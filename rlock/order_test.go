@@ -16,7 +16,7 @@ import (
 
 // In a Cluster rueidis sends each command over any of its connections to a node, so that a
 // release may overtake its acquire.
-func TestAnAcquireThatArrivesAfterItsReleaseHoldsTheLockForNobody(t *testing.T) {
+func TestInAClusterAnAcquireThatArrivesAfterItsReleaseIsFreed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client(func(c *rlock.Config) {
 			c.Redis.ForceSingleClient = false

@@ -34,7 +34,7 @@ func TestAWriterIsNotStarvedByTheReadersOfManyClients(t *testing.T) {
 	})
 }
 
-func TestWhileAWriterWaitsNobodyElsewhereBeginsToReadAndWhoReadsGoesOn(t *testing.T) {
+func TestAWaitingWriterBlocksReadersOfOtherClientsAndNoActiveReader(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		reading, writing, elsewhere := w.rwClient(), w.rwClient(), w.rwClient()
 		me, writer, other := w.caller(), w.caller(), w.caller()
@@ -91,7 +91,7 @@ func TestAWriterBecomesAReaderThoughAnotherWriterWaits(t *testing.T) {
 	})
 }
 
-func TestWhoTriesToWriteOnceHoldsNobodyBack(t *testing.T) {
+func TestATryLockOfAWriterHoldsNoReaderBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		reading, writing, me := w.rwClient(), w.rwClient(), w.caller()
 		require.NoError(t, reading.read.Lock(me))

@@ -21,7 +21,7 @@ func refusePubSub(command string, _ ...string) string {
 	return ""
 }
 
-func TestWhereNobodyWaitsNothingIsSubscribed(t *testing.T) {
+func TestWithoutWaitersNothingIsSubscribed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		for range 10 {
@@ -56,7 +56,7 @@ func TestManyWaitersShareOneSubscription(t *testing.T) {
 	})
 }
 
-func TestWherePubSubIsRefusedItIsSaidOnceAndWaitersPoll(t *testing.T) {
+func TestWherePubSubIsRefusedWaitersPollAndTheRefusalIsLoggedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, other, them := w.client(), w.client(), w.caller()
 		w.answer(refusePubSub)

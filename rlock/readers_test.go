@@ -16,7 +16,7 @@ import (
 
 // The readers of one client share a tenure.
 
-func TestReadersWhoJoinReadersSendNothing(t *testing.T) {
+func TestReadersThatJoinReadersSendNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, first := w.rwClient(), w.caller()
 		require.NoError(t, l.read.Lock(first))
@@ -299,7 +299,7 @@ func TestTheHoldOfADeadReaderEndsWithItsLeaseWhileAnotherRenews(t *testing.T) {
 }
 
 // The other way round: the client that leaves has the longer lease.
-func TestWhoLeavesLeavesTheLeaseOfTheReadersThatAreLeft(t *testing.T) {
+func TestAReaderThatLeavesKeepsTheLeaseOfTheOtherReaders(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		short, long, me := w.rwClient(), w.rwClient(), w.caller()
 		require.NoError(t, short.read.LockFor(me, 3*time.Second))

@@ -120,7 +120,7 @@ func (s *site) available(lock locker) bool {
 	return free
 }
 
-func TestAWriterKeepsEverybodyOut(t *testing.T) {
+func TestAWriterExcludesReadersAndWriters(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
 		here, there := s.client().NewReadWriteLock(key), s.client().NewReadWriteLock(key)
 		me := rlock.WithOwner(s.ctx, rlock.NewOwner())
@@ -137,7 +137,7 @@ func TestAWriterKeepsEverybodyOut(t *testing.T) {
 	})
 }
 
-func TestWhoWaitsForReadersOrAWriterIsWokenByTheLastToLeave(t *testing.T) {
+func TestWaitersForReadersOrAWriterAreWokenByTheLastRelease(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
 		here, there, w := s.client(), s.client(), awakening{s: s}
 		me := rlock.WithOwner(s.ctx, rlock.NewOwner())
@@ -276,7 +276,7 @@ func TestADowngradeLetsLocalReadersInThoughRedisIsSilent(t *testing.T) {
 	})
 }
 
-func TestAWriterWhoPassesTheLockToAReaderLetsAllReadersInThatAreNext(t *testing.T) {
+func TestAWriterThatHandsTheLockOffToAReaderAdmitsAllReadersBehindIt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, there, me := w.rwClient(), w.rwClient(), w.caller()
 		require.NoError(t, l.write.Lock(me))
@@ -316,7 +316,7 @@ func TestAWriterWhoPassesTheLockToAReaderLetsAllReadersInThatAreNext(t *testing.
 	})
 }
 
-func TestWritersOfOneProcessPassTheLockOnWithoutTheNetwork(t *testing.T) {
+func TestWritersOfOneProcessHandTheLockOffWithoutTheNetwork(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, me := w.rwClient(), w.caller()
 		require.NoError(t, l.write.Lock(me))
@@ -373,7 +373,7 @@ func TestEachOfTheTwoLocksIsFreedByForceOnlyByItself(t *testing.T) {
 	})
 }
 
-func TestWhatEverybodySeesOfReadersAndWriters(t *testing.T) {
+func TestEveryClientSeesReadersAndWriters(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
 		here, there := s.client(withLease(time.Hour)).NewReadWriteLock(key), s.client().NewReadWriteLock(key)
 		me, other := rlock.WithOwner(s.ctx, rlock.NewOwner()), rlock.WithOwner(s.ctx, rlock.NewOwner())

@@ -28,9 +28,9 @@ import (
 //	  testSinglePubSub                            the same with tryLock(100 ms): all have the lock. Better, as above
 //	    TestTheWaitersOfManyNamesShareOneConnectionAndLeaveNoChannel
 //	  testLockIsNotRenewedAfterInterruptedTryLock a thread that is interrupted in tryLock leaves no lock. Kept
-//	    TestATryLockThatIsInterruptedIsNotRenewed, TestALockThatIsGrantedToNobodyIsFreed
+//	    TestATryLockThatIsInterruptedIsNotRenewed, TestAGrantToACallerThatLeftIsReleased
 //	  testRedisFailed                             tryLock(5 s) throws when Redis is down. Kept: an error, not false
-//	    TestATimeToWaitThatEndsDuringAnOutageDoesNotSayThatTheLockIsHeld, TestOneAttemptReturnsAFaultAtOnce
+//	    TestATimeToWaitThatEndsDuringAnOutageDoesNotSayThatTheLockIsHeld, TestOneAttemptReturnsATransientErrorAtOnce
 //	  testRemainTimeToLive                        1 h; -2 when free; then 30 s, since a lease is of one lock() only. Kept, but 0 when free
 //	    TestALeaseDoesNotLeakIntoTheNextLock, TestTTLIsTheLeaseWhileHeldAndZeroWhenFree
 //	  testRemainTimeToLive2                       lock(10 s) three times, unlock() twice: up to 10 s are left. Kept
@@ -47,24 +47,24 @@ import (
 //	    TestALeaseThatEndsFreesTheLockAndIsTheHoldersLoss, TestTheEndOfAFixedLeaseFreesTheLock, TestAHoldWithALeaseIsLostWhenTheLeaseEnds
 //	  testAutoExpire                              a client that is shut down leaves its lock for up to 30 s. Better: Close releases
 //	                                              it; that of a process that died ends with its lease
-//	    TestWhatCloseReleasesGoesToOthersAtOnce, TestAWaiterGetsTheLockWhenTheLeaseOfADeadHolderEnds
+//	    TestALockThatCloseReleasesIsGrantedAtOnce, TestAWaiterGetsTheLockWhenTheLeaseOfADeadHolderEnds
 //	  testGetHoldCount, testReentrancy            0, 1, 0, 2, 1, 0; others are kept out at each level. Kept
 //	    TestTheOwnerLocksAgainWithoutWaitingAndUnlocksAsOften
 //	  testIsLocked, testIsLockedOtherThread,      the state before, during and after a hold. Kept
 //	  testIsHeldByCurrentThread(OtherThread)
-//	    TestEverybodySeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld
+//	    TestEveryClientSeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld
 //	  testUnlockFail                              unlock() by another thread throws. Kept: ErrNotHeld
-//	    TestAnUnlockByAStrangerIsErrNotHeldAndChangesNothing
+//	    TestAnUnlockByAnotherOwnerIsErrNotHeldAndChangesNothing
 //	  testLockUnlock                              a lock may be used again. Kept
 //	    TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked
 //	  testInCluster, testLockFailoverInCluster    lock, isLocked, unlock in a Cluster. Better: through failovers and moved slots
 //	    every test that begins with everywhere; TestAHoldAndItsWaitersOutliveAPlannedFailoverOfACluster, TestAHoldAndItsWaitersOutliveAMoveOfTheirSlot
 //	  testConcurrencyTryLockUnLock                16 threads: the watchdog renews each hold until its unlock. Kept
-//	    TestWhoeverHasTheLockByTryLockIsKnownToTheWatchdog
+//	    TestALockThatTryLockTookIsRenewed
 //	  testConcurrency_SingleInstance              15 threads have the lock once. Kept
-//	    TestTheGoroutinesOfAClientAreNeverInsideAtOnce
+//	    TestTheSectionsOfOneClientNeverOverlap
 //	  testConcurrencyLoop_MultiInstance           16 clients have it 100 times. Kept
-//	    TestClientsWithOneGoroutineEachAreNeverInsideAtOnce, TestTheGoroutinesOfSeveralClientsAreNeverInsideAtOnce
+//	    TestTheSectionsOfClientsWithOneGoroutineEachNeverOverlap, TestTheSectionsOfSeveralClientsNeverOverlap
 //	  testConcurrency_MultiInstance               100 clients have it once. Kept
 //	    TestAHundredClientsHaveTheLockOnceEach
 //	  testLockListener                            listeners are told that the key was deleted, or expired. Does not apply: they are
@@ -162,7 +162,7 @@ func TestALockThatMustNotBeInterruptedIsGivenAContextWithoutEnd(t *testing.T) {
 
 // Redisson: testConcurrencyTryLockUnLock. Every second hold is longer than an unrenewed
 // lease.
-func TestWhoeverHasTheLockByTryLockIsKnownToTheWatchdog(t *testing.T) {
+func TestALockThatTryLockTookIsRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const goroutines, rounds = 16, 50
 		p := w.client()

@@ -19,7 +19,7 @@ import (
 //	  testReadLockExpiration                      readers for 10 s and for 3 s: a writer enters after 10 s. Kept
 //	    TestAWriterWaitsForTheLongestLeaseAmongTheReaders
 //	  testReadLockIsLocked                        a writer alone does not lock the read lock. Kept
-//	    TestWhatEverybodySeesOfReadersAndWriters
+//	    TestEveryClientSeesReadersAndWriters
 //	  testReadLockExpirationRenewal               50 readers read for longer than a lease. Kept
 //	    TestFiftyReadersReadForLongerThanALease
 //	  testName                                    a name with braces and colons. Kept
@@ -41,7 +41,7 @@ import (
 //	  testWriteReadReentrancy                     a downgrade keeps writers out. Better: waiting readers are notified
 //	    TestADowngradeLetsWaitingReadersInEverywhereAtOnce
 //	  testWriteLock, testMultiRead                holders and refusals in both modes. Kept
-//	    TestReadersOfAllClientsReadAtOnceAndKeepWritersOut, TestAWriterKeepsEverybodyOut
+//	    TestReadersOfAllClientsReadAtOnceAndKeepWritersOut, TestAWriterExcludesReadersAndWriters
 //	  testForceUnlock                             each only in its own mode. Kept
 //	    TestEachOfTheTwoLocksIsFreedByForceOnlyByItself
 //	  testReadWriteTTL                            both are renewed, and the read lock goes on alone. Kept
@@ -49,15 +49,15 @@ import (
 //	  testExpireRead, testExpireWrite             another enters when the lease ends; the late unlock() throws. Kept: ErrLost
 //	    TestALeaseThatEndsFreesTheLockAndIsTheHoldersLoss, TestTheEndOfAFixedLeaseFreesTheLock
 //	  testAutoExpire                              a client that is shut down leaves its lock for 30 s. Better: Close releases it
-//	    TestCloseReleasesTheReadersAndTheirWaitersAreWoken, TestWhatCloseReleasesGoesToOthersAtOnce
+//	    TestCloseReleasesTheReadersAndTheirWaitersAreWoken, TestALockThatCloseReleasesIsGrantedAtOnce
 //	  testHoldCount, testReentrancy               Kept
 //	    TestTheOwnerLocksAgainWithoutWaitingAndUnlocksAsOften
 //	  testIsHeld*, testIsLocked*                  Kept
-//	    TestEverybodySeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld, TestWhatEverybodySeesOfReadersAndWriters
+//	    TestEveryClientSeesThatItIsLockedAndOnlyTheOwnerThatItIsHeld, TestEveryClientSeesReadersAndWriters
 //	  testUnlockFail, testLockUnlock              Kept
-//	    TestAnUnlockByAStrangerIsErrNotHeldAndChangesNothing, TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked
+//	    TestAnUnlockByAnotherOwnerIsErrNotHeldAndChangesNothing, TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked
 //	  testConcurrency_*                           Kept
-//	    TestTheGoroutinesOfAClientAreNeverInsideAtOnce and its like, TestNoWriterIsInsideWithAnybody
+//	    TestTheSectionsOfOneClientNeverOverlap and its like, TestNoWriterOverlapsReadersOrWriters
 //	  testMultiInstanceReadLockZombieCleanup      a dead client's read hold ends though others renew theirs. Kept
 //	    TestTheHoldOfADeadReaderEndsWithItsLeaseWhileAnotherRenews
 //

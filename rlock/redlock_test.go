@@ -93,7 +93,7 @@ func TestARedLockOfNothingIsErrInvalidConfig(t *testing.T) {
 	})
 }
 
-func TestARedLockIsHisWhoHasTheMajority(t *testing.T) {
+func TestARedLockIsHeldByTheOwnerOfTheMajority(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		w.occupy(1, 3)
@@ -127,7 +127,7 @@ func TestARedLockIsHisWhoHasTheMajority(t *testing.T) {
 	})
 }
 
-func TestARedLockIsHadAsSoonAsTheThirdFastestOfFiveHasAnswered(t *testing.T) {
+func TestARedLockIsHeldAsSoonAsTheThirdFastestOfFiveHasAnswered(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		require.NoError(t, m.Lock(me)) // the scripts are known
@@ -235,7 +235,7 @@ func TestTheLossOfARedLockIsToldOnceALevel(t *testing.T) {
 	})
 }
 
-func TestServersThatAreSilentHoldNobodyUpAndJoinLater(t *testing.T) {
+func TestSilentServersDelayNoAcquireAndJoinLater(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		for _, i := range []int{0, 1} {
@@ -262,7 +262,7 @@ func TestServersThatAreSilentHoldNobodyUpAndJoinLater(t *testing.T) {
 	})
 }
 
-func TestANestedRedLockAsksNobody(t *testing.T) {
+func TestANestedRedLockSendsNothing(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		require.NoError(t, m.Lock(me))
@@ -282,7 +282,7 @@ func TestANestedRedLockAsksNobody(t *testing.T) {
 	})
 }
 
-func TestOneAttemptFailsWithTheErrorsOfTheMajorityAndAWaitRidesThrough(t *testing.T) {
+func TestOneAttemptFailsWithTheErrorsOfTheMajorityAndAWaitRetries(t *testing.T) {
 	manyCommands(t)
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
@@ -308,7 +308,7 @@ func TestOneAttemptFailsWithTheErrorsOfTheMajorityAndAWaitRidesThrough(t *testin
 	})
 }
 
-func TestARedLockThatMostServersSayNothingOfIsNotSaidToBeHeld(t *testing.T) {
+func TestARedLockWithoutAnswersFromAMajorityIsNotReportedAsHeld(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		for _, party := range m.parties[2:] {
@@ -337,7 +337,7 @@ func TestARedLockThatMostServersSayNothingOfIsNotSaidToBeHeld(t *testing.T) {
 	})
 }
 
-func TestARedLockReturnsAtOnceWhatWaitingDoesNotCure(t *testing.T) {
+func TestARedLockReturnsAPermanentErrorAtOnce(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		for _, world := range w.worlds[2:] {
@@ -358,7 +358,7 @@ func TestARedLockReturnsAtOnceWhatWaitingDoesNotCure(t *testing.T) {
 	})
 }
 
-func TestWhoWaitsForARedLockIsTheNextByMessages(t *testing.T) {
+func TestAWaiterForARedLockIsWokenByMessages(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		holder, waiter := w.member(), w.member()
 		me, them := w.caller(), w.caller()
@@ -374,7 +374,7 @@ func TestWhoWaitsForARedLockIsTheNextByMessages(t *testing.T) {
 	})
 }
 
-func TestAServerThatDiesHoldsNoWaitUp(t *testing.T) {
+func TestADeadServerDelaysNoWait(t *testing.T) {
 	for what, die := range map[string]func(*member){
 		"refused": func(m *member) { m.parties[0].net.Refuse() },
 		"silent":  func(m *member) { m.parties[0].net.Rule(network.Silence) },
@@ -443,7 +443,7 @@ func TestARedLockWhoseRepliesAreLostLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestACallerWhoLeavesGetsNothingOfARedLock(t *testing.T) {
+func TestACallerThatLeavesHoldsNoPartOfARedLock(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		for _, party := range m.parties[:3] {
@@ -462,7 +462,7 @@ func TestACallerWhoLeavesGetsNothingOfARedLock(t *testing.T) {
 
 // The caller leaves when the servers' answers come. The granted parts are released in the
 // background, and are no hold of the caller.
-func TestWhoLeftDoesNotHaveWhatIsAboutToBeReleased(t *testing.T) {
+func TestACallerThatLeavesHoldsNoPartThatIsAboutToBeReleased(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		for _, party := range m.parties {
@@ -532,7 +532,7 @@ func TestRedLocksThatGoOppositeWaysDoNotWaitForEachOtherForEver(t *testing.T) {
 
 // While another part is waited for, the watchdog keeps the late grants as well, though they
 // were asked for with a shorter lease.
-func TestWhatIsGrantedLaterJoinsARedLockThatIsAPart(t *testing.T) {
+func TestALateGrantJoinsARedLockThatIsAPart(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		require.NoError(t, m.Lock(me)) // the scripts are known

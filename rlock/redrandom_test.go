@@ -47,7 +47,7 @@ func multiLockOfRed(clients []*rlock.Client, name string) locker {
 // enough parts for longer than it reports, and no two holders overlap; tokens grow; the
 // levels of an owner are those that it was granted; and after the faults every owner gets the
 // lock and nothing is left.
-func TestLocksOverSeveralServersKeepTheirWordWhateverTheNetworksDo(t *testing.T) {
+func TestLocksOverSeveralServersExcludeEachOtherWhateverTheNetworksDo(t *testing.T) {
 	for _, a := range majorityStorms {
 		t.Run(a.name, func(t *testing.T) {
 			for seed := range storms(2) {

@@ -64,7 +64,7 @@ func (w *world) hangsUp() (dial func() (net.Conn, error), full *atomic.Bool) {
 	}, full
 }
 
-func TestWaitersForWhomThereIsNoConnectionPollAndItIsSaidOnce(t *testing.T) {
+func TestWaitersWithoutAConnectionForSubscriptionsPollAndLogItOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		dial, full := w.hangsUp()
 		p, other, them, me := newParty(t, dial), w.client(), w.caller(), w.caller()
@@ -84,7 +84,7 @@ func TestWaitersForWhomThereIsNoConnectionPollAndItIsSaidOnce(t *testing.T) {
 }
 
 // The waiters poll often enough.
-func TestAFairWaiterForWhomThereIsNoConnectionYetWaitsOn(t *testing.T) {
+func TestAFairWaiterWithoutASubscriptionKeepsWaiting(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		dial, full := w.hangsUp()
 		p, other, them, me := newParty(t, dial), w.client(), w.caller(), w.caller()
@@ -122,7 +122,7 @@ func TestAServerThatIsFullOfDataGrantsNoKindOfLock(t *testing.T) {
 }
 
 // The key is deleted by then, and a retry could not notify the waiters.
-func TestAReleaseThatNobodyCanBeToldOfIsNotTriedAgain(t *testing.T) {
+func TestAReleaseThatCannotBePublishedIsNotRetried(t *testing.T) {
 	s := at(t, redistest.Standalone(t, "--rename-command", "PUBLISH", ""))
 	client := s.client()
 	for _, lock := range []locker{

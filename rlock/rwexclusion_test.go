@@ -85,13 +85,13 @@ func readsAndWrites(s *site, clients, goroutines, rounds int, disturb func()) {
 	s.t.Logf("%d reads, %d writes", len(reads), len(writes))
 }
 
-func TestNoWriterIsInsideWithAnybody(t *testing.T) {
+func TestNoWriterOverlapsReadersOrWriters(t *testing.T) {
 	redistest.Over(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone, redistest.KindCluster}, func(t *testing.T, server *redistest.Server) {
 		readsAndWrites(at(t, server), 3, 6, 25, nil)
 	})
 }
 
-func TestNoWriterIsInsideWithAnybodyWhileConnectionsAndScriptsAreLost(t *testing.T) {
+func TestNoWriterOverlapsReadersOrWritersWhileConnectionsAndScriptsAreLost(t *testing.T) {
 	s := at(t, redistest.Standalone(t))
 	readsAndWrites(s, 3, 6, 40, func() {
 		for range 10 {

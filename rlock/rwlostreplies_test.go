@@ -112,7 +112,7 @@ func TestADowngradeWithoutAReplyIsMirroredAgainAndDoneOnce(t *testing.T) {
 	})
 }
 
-func TestAReadersReleaseWithoutAReplyIsSaidAndSentAgain(t *testing.T) {
+func TestAReadersReleaseWithoutAReplyIsReportedAndSentAgain(t *testing.T) {
 	lostRW(t, "released", func(t *testing.T, w *world, l, there rwClient, lose func()) {
 		me, other := w.caller(), w.caller()
 		require.NoError(t, l.read.Lock(me))
@@ -134,7 +134,7 @@ func TestAReadersReleaseWithoutAReplyIsSaidAndSentAgain(t *testing.T) {
 
 // A mirror of a writer arrives from a dead connection when the tenure belongs to a reader,
 // and another owner reads: no reader may overlap a writer.
-func TestAWritersMirrorThatArrivesTooLateMakesNobodyAWriter(t *testing.T) {
+func TestAWritersMirrorThatArrivesTooLateChangesNoReader(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, there, me, other := w.rwClient(), w.rwClient(), w.caller(), w.caller()
 		require.NoError(t, l.write.Lock(me))

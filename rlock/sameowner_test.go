@@ -56,7 +56,7 @@ func TestAnOwnerInSeveralGoroutinesDoesNotWaitForItself(t *testing.T) {
 	})
 }
 
-func TestAGrantPassesOverOtherOwnersForWaitersOfTheSameOwner(t *testing.T) {
+func TestAGrantSkipsOtherOwnersForWaitersOfTheSameOwner(t *testing.T) {
 	for _, where := range []string{"another client has it", "it is handed off in the client"} {
 		t.Run(where, func(t *testing.T) {
 			eachExclusiveVirtualKind(t, func(t *testing.T, w *virtualKind) {
@@ -120,7 +120,7 @@ func TestAHandleOfAnOwnerThatWaitsTwiceIsOneLevel(t *testing.T) {
 	})
 }
 
-func TestWhoReadsAndWaitsToWriteIsRefusedOnceItReads(t *testing.T) {
+func TestAnOwnerThatWaitsToWriteIsRefusedOnceItReads(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		there, here, me, them := w.rwClient(), w.rwClient(), w.caller(), w.caller()
 		require.NoError(t, there.write.Lock(them))

@@ -122,7 +122,7 @@ func TestARefusalThatNamesTheUserIsToldWithoutTheName(t *testing.T) {
 
 // A name is an argument of a script, and never a part of one: there are three scripts for all
 // names.
-func TestWhateverTheNameTheScriptsAreThree(t *testing.T) {
+func TestAllNamesShareThreeScripts(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
 		hostile := []string{

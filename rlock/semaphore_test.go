@@ -93,7 +93,7 @@ func TestAReleasedPermitIsGrantedToTheFirstInTheQueue(t *testing.T) {
 	})
 }
 
-func TestANumberOfOwnersNeverExceedsThePermits(t *testing.T) {
+func TestTheHoldersNeverExceedThePermits(t *testing.T) {
 	for _, permits := range []int{2, 5} {
 		t.Run(fmt.Sprint(permits), func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {

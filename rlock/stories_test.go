@@ -36,7 +36,7 @@ import (
 //	 7  Unlock ended with the request's context, and the key stayed for minutes
 //	      TestUnlockDoesNotEndWithItsContext, TestAnUnlockWorksWithAContextThatHasEnded
 //	 8  an acquire timed out, and was executed
-//	      TestNoCommandThatIsLostLeavesALockThatNobodyKnowsOf, TestALockThatIsGrantedToNobodyIsFreed
+//	      TestNoCommandThatIsLostLeavesALockWithoutAHolder, TestAGrantToACallerThatLeftIsReleased
 //	 9  the clean-up overtook the acquire that it was to clean up after
 //	      TestAnAcquireThatArrivesFromADeadConnectionIsFreed, TestAnAcquireThatArrivesWithoutItsReleaseIsFreed,
 //	      TestAnAcquireThatIsOvertakenByItsReleaseIsFreed
@@ -51,7 +51,7 @@ import (
 //	14  many names exhausted the connections for subscriptions
 //	      TestTheWaitersOfManyNamesShareOneConnectionAndLeaveNoChannel, pubsub.TestTenThousandChannelsShareAConnection
 //	15  each unlock was told to every node of a Cluster
-//	      TestTheCommandsOfPubSubAreRedissonsChoiceOrTheConfigs
+//	      TestTheCommandsOfPubSubAreThoseOfRedissonOrOfTheConfig
 //	16  a sharded subscription died with the move of its slot
 //	      TestAHoldAndItsWaitersOutliveAMoveOfTheirSlot, pubsub.TestAClusterIsFollowedWhereItsSlotsGo
 //	17  a failover lost the key, and two had the lock
@@ -69,9 +69,9 @@ import (
 //	22  goroutines waited for a local holder whose lease was over
 //	      TestALossFreesTheLocalQueue
 //	23  two were one owner, or one was two
-//	      TestOwnersAreDifferentAndTheZeroOwnerIsNobody, TestTwoOwnersInOneGoroutineKeepEachOtherOut,
+//	      TestOwnersAreDifferentAndTheZeroOwnerIsInvalid, TestTwoOwnersInOneGoroutineKeepEachOtherOut,
 //	      TestTheFieldsOfAClientBeginWithItsIDAndNoTwoClientsShareOne, TestAHoldBelongsToItsHandleAndNotToAGoroutine,
-//	      TestAnUnlockByAStrangerIsErrNotHeldAndChangesNothing
+//	      TestAnUnlockByAnotherOwnerIsErrNotHeldAndChangesNothing
 //	24  a slow network lost the lock; two services had different leases in their configs
 //	      TestASlowNetworkLosesNoLock, TestTheHoldersLeaseCountsAndNotTheWaiters
 //

@@ -38,7 +38,7 @@ func (s *site) awaitTracked(n int) {
 	}, hang, time.Millisecond)
 }
 
-func TestRedisTellsWhatBecomesOfTheKeyOfAHeldLock(t *testing.T) {
+func TestRedisReportsChangesOfTheKeyOfAHeldLock(t *testing.T) {
 	t.Parallel()
 	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
 	s := at(t, redistest.Standalone(t))
@@ -174,7 +174,7 @@ func TestReadersAndPermitsAreNotTracked(t *testing.T) {
 }
 
 // A server that refuses tracking is asked once for each connection, and locks work without.
-func TestWhereTrackingIsRefusedTheNextRenewalTells(t *testing.T) {
+func TestWhereTrackingIsRefusedTheNextRenewalFindsTheLoss(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) { // the embedded server has no tracking
 		p := w.client(func(c *rlock.Config) { c.Tracking = true })
 		hold, err := p.NewLock(key).Acquire(w.ctx)
@@ -233,7 +233,7 @@ func TestTrackingChangesNothingInACluster(t *testing.T) {
 	require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
 }
 
-func TestBeforeRedis7ALossIsToldByTheNextRenewal(t *testing.T) {
+func TestBeforeRedis7TheNextRenewalFindsTheLoss(t *testing.T) {
 	t.Parallel()
 	s := at(t, redistest.Standalone(t))
 	if s.Major() >= 7 {

@@ -51,7 +51,7 @@ func TestANameThatNoLockCanHaveIsRefusedByEveryMethod(t *testing.T) {
 	}
 }
 
-func TestAStrangersUnlockChangesNothingAndSendsNothing(t *testing.T) {
+func TestAnUnlockByAnotherOwnerChangesNothingAndSendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, other, me := w.client(), w.client(), w.caller()
 		require.NoError(t, p.NewLock(key).Lock(me))
@@ -85,7 +85,7 @@ func TestAKeyThatIsNoLockIsRefusedAtOnceAndLeftAsItIs(t *testing.T) {
 	})
 }
 
-func TestWhatWaitingCannotCureIsReturnedAtOnce(t *testing.T) {
+func TestAPermanentErrorIsReturnedAtOnce(t *testing.T) {
 	for reply, want := range map[string]error{
 		"NOPERM this user has no permissions to run the 'evalsha' command": rlock.ErrNoPermission,
 		"NOAUTH Authentication required.":                                  rlock.ErrNoPermission,
@@ -133,7 +133,7 @@ var passing = []string{
 	"ERR Error running script (call to f_ab): @user_script:9: @user_script: 9: -OOM command not allowed when used memory > 'maxmemory'.",
 }
 
-func TestWhatWaitingMayCureIsWaitedOut(t *testing.T) {
+func TestATransientErrorIsRetried(t *testing.T) {
 	manyCommands(t)
 	for _, reply := range passing {
 		t.Run(reply, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestWhatWaitingMayCureIsWaitedOut(t *testing.T) {
 	}
 }
 
-func TestOneAttemptReturnsAFaultAtOnce(t *testing.T) {
+func TestOneAttemptReturnsATransientErrorAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		lock, me := w.client().NewLock(key), w.caller()
 		for _, reply := range passing {
@@ -193,7 +193,7 @@ func TestAnErrorCarriesTheContextsAndRedisLast(t *testing.T) {
 	})
 }
 
-func TestRedisThatIsDownAtTheStartFailsNew(t *testing.T) {
+func TestNewFailsIfRedisIsDown(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		net := network.New(w.Dial)
 		defer net.Close()
@@ -208,7 +208,7 @@ func TestRedisThatIsDownAtTheStartFailsNew(t *testing.T) {
 	}) // the bubble fails if a goroutine is left
 }
 
-func TestAWaiterRidesThroughAnOutage(t *testing.T) {
+func TestAWaiterWaitsThroughAnOutage(t *testing.T) {
 	for name, fail := range map[string]func(*network.Network){
 		"cut":    (*network.Network).Refuse,
 		"silent": func(n *network.Network) { n.Rule(network.Silence) },
@@ -234,7 +234,7 @@ func TestAWaiterRidesThroughAnOutage(t *testing.T) {
 	}
 }
 
-func TestRedisThatIsDownAtUnlockIsSaidAndReleasedWhenItReturns(t *testing.T) {
+func TestUnlockReportsARedisThatIsDownAndTheLockIsReleasedWhenItReturns(t *testing.T) {
 	for name, fail := range map[string]func(*network.Network){
 		"cut":    (*network.Network).Refuse,
 		"silent": func(n *network.Network) { n.Rule(network.Silence) },

@@ -62,7 +62,7 @@ func TestTheHashShowsTheOwnerAndItsDepth(t *testing.T) {
 	})
 }
 
-func TestAGoroutineIsShownByItsIDAndAHandedOverLockByItsNewOwner(t *testing.T) {
+func TestTheHashShowsTheIDOfAGoroutineAndTheNewOwnerAfterAHandOff(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) {
 		client := s.client(withLease(time.Hour))
 		lock := client.NewLock(key)
@@ -220,7 +220,7 @@ func TestALockAndAReleaseAreOneScriptEachAndNothingElse(t *testing.T) {
 	assert.Subset(t, byScript, []string{"hdel", "publish"}, "the key is never deleted without a message")
 }
 
-func TestNestingAndPassingOnGoOnWhileRedisAnswersNothing(t *testing.T) {
+func TestNestingAndHandOffsGoOnWhileRedisIsSilent(t *testing.T) {
 	s := at(t, redistest.Standalone(t))
 	lock := s.lock()
 	require.NoError(t, lock.Lock(s.ctx))
@@ -256,7 +256,7 @@ func TestNestingAndPassingOnGoOnWhileRedisAnswersNothing(t *testing.T) {
 	others.Wait()
 }
 
-func TestTheCommandsOfPubSubAreRedissonsChoiceOrTheConfigs(t *testing.T) {
+func TestTheCommandsOfPubSubAreThoseOfRedissonOrOfTheConfig(t *testing.T) {
 	t.Parallel()
 	type choice struct {
 		name   string

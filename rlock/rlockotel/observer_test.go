@@ -191,7 +191,7 @@ func TestLossesAndRenewalsAreMeasured(t *testing.T) {
 	})
 }
 
-func TestWhatIsReleasedIsMeasuredByTheWayItEnds(t *testing.T) {
+func TestReleasesAreMeasuredByTheWayTheyEnd(t *testing.T) {
 	inLab(t, nil, func(t *testing.T, l *lab) {
 		h, err := l.NewLock("detached").Acquire(l.ctx, rlock.WithLease(time.Minute))
 		require.NoError(t, err)
@@ -323,7 +323,7 @@ func TestALossIsAnEventOfTheSpanThatTheLockWasAcquiredIn(t *testing.T) {
 	})
 }
 
-func TestTheHooksAllocateNothingForWhatWasSeenBefore(t *testing.T) {
+func TestTheHooksAllocateNothingForKnownAttributes(t *testing.T) {
 	o, err := rlockotel.NewObserver(rlockotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))))
 	require.NoError(t, err)
 	ctx, info := context.Background(), rlock.LockInfo{Name: "orders:42", Kind: rlock.KindPlain}

@@ -93,7 +93,7 @@ func TestTheNextWaiterHasALostLockAtOnce(t *testing.T) {
 	})
 }
 
-func TestToLoseALockThatNobodyHoldsFailsTheTest(t *testing.T) {
+func TestLosingAFreeLockFailsTheTest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{TB: t}
 		defer r.end()
@@ -255,7 +255,7 @@ func TestADeadHoldersLockEndsOutsideOfABubbleToo(t *testing.T) {
 	require.NoError(t, b.NewLock(key).Unlock(t.Context()))
 }
 
-func TestTheDeadStayDead(t *testing.T) {
+func TestAKilledClientStaysDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
 		a, b := server.Client(), server.Client()
@@ -269,7 +269,7 @@ func TestTheDeadStayDead(t *testing.T) {
 	})
 }
 
-func TestAFaultOfAStrangersClientFailsTheTest(t *testing.T) {
+func TestAFaultOfAnUnknownClientFailsTheTest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{TB: t}
 		defer r.end()

@@ -57,7 +57,7 @@ func TestAnAnswerHasABound(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestAQuestionIsToldFromWhatIsNone(t *testing.T) {
+func TestAQuestionIsRecognized(t *testing.T) {
 	id := wire.NewID()
 	question, answers := wire.Question(id)
 	read, ok := wire.ParseClientMessage(question.String())

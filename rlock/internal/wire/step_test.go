@@ -9,7 +9,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-func TestWhatAnAcquireIsAnswered(t *testing.T) {
+func TestTheAnswersToAnAcquire(t *testing.T) {
 	redis := open(t)
 	for _, test := range []struct {
 		reply  string
@@ -37,7 +37,7 @@ func TestWhatAnAcquireIsAnswered(t *testing.T) {
 	}
 }
 
-func TestWhatAStepIsAnswered(t *testing.T) {
+func TestTheAnswersToAStep(t *testing.T) {
 	redis := open(t)
 	for _, test := range []struct {
 		reply  string
@@ -65,7 +65,7 @@ func TestWhatAStepIsAnswered(t *testing.T) {
 	}
 }
 
-func TestWhatAClientIsTold(t *testing.T) {
+func TestTheMessagesToAClient(t *testing.T) {
 	for message, notice := range map[string]wire.Notice{
 		"+u:1   x":                      {Granted: true, Ticket: "u:1", Lock: "x"},
 		"+u:1 9 2 x y ":                 {Granted: true, Ticket: "u:1", Lock: "x y ", Counter: 9, Reserved: 2},
