@@ -29,7 +29,7 @@ func TestADeadNodeDelaysNoOther(t *testing.T) {
 					require.Zero(t, alive[i].lost())
 					require.Len(t, alive[i].sentTimes(), 5, "every ten seconds and a tick")
 					require.NotZero(t, dead[i].lost())
-					require.LessOrEqual(t, dead[i].lost().Sub(start), 30*time.Second, "told before Redis lets go")
+					require.LessOrEqual(t, dead[i].lost().Sub(start), 30*time.Second, "the loss is reported before the lease in Redis ends")
 				}
 				assert.Equal(t, len(alive), k.Len())
 			})
@@ -46,7 +46,7 @@ func TestADownNodeIsProbedWithABackoff(t *testing.T) {
 		pass(15 * time.Second)
 		at, sizes := s.times(1), s.sizes(1)
 
-		// What was found to be due before the first failure went at once.
+		// The commands that were due before the first failure went at once.
 		first := 0
 		for first < len(at) && at[first].Equal(at[0]) {
 			first++
@@ -62,7 +62,7 @@ func TestADownNodeIsProbedWithABackoff(t *testing.T) {
 	})
 }
 
-func TestProbesOverlapNothing(t *testing.T) {
+func TestAProbeOverlapsNoOtherCommand(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		s.set(1, true, 500*time.Millisecond)
 		for range 1000 {
@@ -138,7 +138,7 @@ func TestTheMaximumBoundsTheBackoffFromTheBeginning(t *testing.T) {
 	})
 }
 
-func TestWhatIsOverIsDroppedFromTheQueueOfADownNode(t *testing.T) {
+func TestARenewableThatIsOverIsDroppedFromTheQueueOfADownNode(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		s.set(1, true, 0)
 		h := newHeld(k, 1, 30*time.Second)
@@ -150,7 +150,7 @@ func TestWhatIsOverIsDroppedFromTheQueueOfADownNode(t *testing.T) {
 	})
 }
 
-func TestWhatMovedGoesToItsNewNode(t *testing.T) {
+func TestARenewableThatMovedGoesToItsNewNode(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		s.set(1, true, 0)
 		all := make([]*held, 1000)
@@ -181,7 +181,7 @@ func sum(sizes []int) (n int) {
 	return n
 }
 
-func TestWhatWasNotReachedIsFirstInTheNextTry(t *testing.T) {
+func TestRenewablesThatWereNotSentAreFirstInTheNextTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		s.set(1, true, 0)
@@ -201,8 +201,8 @@ func TestWhatWasNotReachedIsFirstInTheNextTry(t *testing.T) {
 	})
 }
 
-// TestAFlightThatFailsBeforeItsMemberIsAsked: the member has come due meanwhile and
-// stands in line to be asked, behind more than are asked at once.
+// TestAFlightThatFailsBeforeItsMemberIsAsked: meanwhile the member has come due and is queued
+// for Due, behind more members than are asked at once.
 func TestAFlightThatFailsBeforeItsMemberIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := make(chan bool)
@@ -277,12 +277,12 @@ func TestAnAnswerToAnOlderBatchBringsTheNodeUp(t *testing.T) {
 		}
 		one, two, three, four := <-answers, <-answers, <-answers, <-answers
 		one <- false
-		two <- false // tells nothing new
+		two <- false // a late failure, which does not count
 		synctest.Wait()
-		require.Empty(t, answers, "it is down")
+		require.Empty(t, answers, "the node is down")
 		three <- true
 		pass(pace)
-		require.Len(t, answers, 2, "it is up: what failed goes again, before any backoff")
+		require.Len(t, answers, 2, "the node is up: failed commands are repeated before any backoff")
 		five, six := <-answers, <-answers
 		for _, answer := range []chan bool{four, five, six} {
 			answer <- true
@@ -290,7 +290,7 @@ func TestAnAnswerToAnOlderBatchBringsTheNodeUp(t *testing.T) {
 	})
 }
 
-func TestAFailedCommandIsItsRenewablesBusiness(t *testing.T) {
+func TestARenewableSchedulesTheRetryOfAFailedCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var k *lease.Keeper

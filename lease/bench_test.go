@@ -15,7 +15,7 @@ import (
 
 const many = 100_000
 
-// A kept is the least that can be renewed.
+// A kept is a minimal renewable.
 type kept struct {
 	entry lease.Entry
 }
@@ -24,8 +24,8 @@ func (r *kept) Entry() *lease.Entry { return &r.entry }
 func (r *kept) Group() uint32       { return 0 }
 func (r *kept) Due(time.Time) bool  { return true }
 
-// keepMany returns a keeper with a hundred thousand leases, due over ten seconds
-// from an hour on.
+// keepMany returns a keeper with a hundred thousand leases, due over ten seconds, an hour
+// from now.
 func keepMany(b *testing.B) *lease.Keeper {
 	k := lease.NewKeeper(lease.Config{Send: none})
 	b.Cleanup(k.Close)
@@ -37,8 +37,8 @@ func keepMany(b *testing.B) *lease.Keeper {
 	return k
 }
 
-// BenchmarkStartStopWith100kPending is what the watchdog adds to an uncontended
-// lock and unlock.
+// BenchmarkStartStopWith100kPending measures the share of the watchdog in an uncontended lock
+// and unlock.
 func BenchmarkStartStopWith100kPending(b *testing.B) {
 	k := keepMany(b)
 	r := new(kept)
@@ -50,7 +50,7 @@ func BenchmarkStartStopWith100kPending(b *testing.B) {
 	}
 }
 
-// BenchmarkMoveWith100kPending is what a renewal does to the wheel.
+// BenchmarkMoveWith100kPending measures the work of the wheel for one renewal.
 func BenchmarkMoveWith100kPending(b *testing.B) {
 	k := keepMany(b)
 	r := new(kept)
@@ -62,7 +62,7 @@ func BenchmarkMoveWith100kPending(b *testing.B) {
 	}
 }
 
-// BenchmarkStartStopParallel is the same from all processors at once.
+// BenchmarkStartStopParallel is the same on all processors at once.
 func BenchmarkStartStopParallel(b *testing.B) {
 	k := keepMany(b)
 	at := time.Now().Add(10 * time.Second)
@@ -76,8 +76,8 @@ func BenchmarkStartStopParallel(b *testing.B) {
 	})
 }
 
-// BenchmarkBytesPerLease is what a lease in the wheel costs in memory, its entry
-// included, and how many goroutines a hundred thousand of them need.
+// BenchmarkBytesPerLease measures the memory of a lease in the wheel, including its entry,
+// and the goroutines for a hundred thousand of them.
 func BenchmarkBytesPerLease(b *testing.B) {
 	for b.Loop() {
 		var before, after runtime.MemStats
@@ -93,15 +93,15 @@ func BenchmarkBytesPerLease(b *testing.B) {
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
-		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc-8*many)/many, "B/lease") // all is ours
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc-8*many)/many, "B/lease") // all belongs to the benchmark
 		b.ReportMetric(float64(runtime.NumGoroutine()-goroutines), "goroutines")
 		runtime.KeepAlive(all)
 		k.Close()
 	}
 }
 
-// BenchmarkNudgeAlreadyNudged is what each of millions of hand-overs a second adds,
-// but for one a millisecond.
+// BenchmarkNudgeAlreadyNudged measures the nudge of a hand-off, of which there are millions a
+// second; only one in a millisecond is sent.
 func BenchmarkNudgeAlreadyNudged(b *testing.B) {
 	block := make(chan struct{})
 	k := lease.NewKeeper(lease.Config{Send: func(context.Context, uint32, []lease.Renewable) bool {
@@ -149,10 +149,10 @@ func cpu() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// BenchmarkRenew100kHeld keeps a hundred thousand leases and renews each once a
-// second, with a sender that only schedules the next renewal: the processor time of
-// a renewal without that of the command. From it comes what part of a core they
-// take with a lease of 30 s, when ten thousand are due a second.
+// BenchmarkRenew100kHeld keeps a hundred thousand leases and renews each once a second, with
+// a sender that only schedules the next renewal: the processor time of a renewal without its
+// command. With a lease of 30 s ten thousand are due a second, which gives their share of a
+// core.
 func BenchmarkRenew100kHeld(b *testing.B) {
 	const every = time.Second
 	for b.Loop() {

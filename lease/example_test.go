@@ -9,8 +9,8 @@ import (
 	"github.com/go-rlock/rlock/lease"
 )
 
-// The lease is believed from before the command was sent, and only once it is known
-// to have been executed.
+// The lease counts from before the command was sent, and only once the command is known to
+// have been executed.
 func ExampleTrust() {
 	now := time.Now()
 	const ttl = 30 * time.Second
@@ -20,7 +20,7 @@ func ExampleTrust() {
 	trust.Sent(now, ttl, drift)
 	fmt.Println("sent:", trust.Valid(now))
 
-	trust.Confirmed() // the answer came, a second later perhaps
+	trust.Confirmed() // the answer came, perhaps a second later
 	fmt.Println("confirmed:", trust.Valid(now))
 	fmt.Println("until:", trust.Until().Sub(now))
 	fmt.Println("after 30s:", trust.Valid(now.Add(ttl)))
@@ -83,7 +83,7 @@ func (s *session) Due(now time.Time) (send bool) {
 	return true
 }
 
-// renew stands for building the command, sending it and hearing its outcome.
+// renew stands for building the command, sending it and receiving its outcome.
 func (s *session) renew() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +119,7 @@ func ExampleKeeper() {
 	defer keeper.Close()
 
 	s := &session{keeper: keeper}
-	s.renew() // it begins; from here on the keeper does it
+	s.renew() // the first renewal; the keeper does the others
 	for i := range 3 {
 		<-renewed
 		fmt.Println("renewals:", i+1)

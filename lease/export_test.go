@@ -1,4 +1,4 @@
 package lease
 
-// NewKeeperWithClock is NewKeeper with a clock that a test can make lie.
+// NewKeeperWithClock is NewKeeper with a clock that a test controls.
 var NewKeeperWithClock = newKeeper

@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A held is a renewable as a lock would have it: renewed at a third of its lease,
-// over when its lease is, with a value that is mirrored after a nudge.
+// A held is a renewable like that of a lock: renewed at a third of its lease, over when its
+// lease ends, with a value that is mirrored after a nudge.
 type held struct {
 	keeper *lease.Keeper
 	entry  lease.Entry
@@ -31,7 +31,7 @@ type held struct {
 	sends    []time.Time
 	flying   bool
 	asks     int
-	sendMore bool // Due always wants to be sent
+	sendMore bool // Due always asks for a command
 }
 
 func newHeld(k *lease.Keeper, node uint32, ttl time.Duration) *held {
@@ -79,7 +79,7 @@ func (h *held) set(value int) {
 	h.keeper.Nudge(h)
 }
 
-// release ends it as Unlock would.
+// release ends it, as Unlock does.
 func (h *held) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,7 +105,7 @@ func (h *held) build() bool {
 	return true
 }
 
-// tell tells the outcome; a command that was not executed leaves h to be sent again.
+// tell records the outcome; h is sent again if its command was not executed.
 func (h *held) tell(executed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -26,7 +26,7 @@ func bubble(t *testing.T, f func(t *testing.T, k *lease.Keeper, s *server)) {
 	})
 }
 
-// pass lets virtual time pass, and everything happen that does in it.
+// pass advances virtual time by d, and returns when all goroutines wait.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -54,7 +54,7 @@ func TestALeaseIsRenewedAtAThirdForAnHour(t *testing.T) {
 
 func TestAHundredThousandLeasesAreRenewedInTime(t *testing.T) {
 	if testing.Short() {
-		t.Skip("some seconds with the race detector")
+		t.Skip("it takes seconds with the race detector")
 	}
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		s.set(1, false, time.Millisecond)
@@ -74,7 +74,7 @@ func TestAHundredThousandLeasesAreRenewedInTime(t *testing.T) {
 		for _, size := range s.sizes(1) {
 			assert.LessOrEqual(t, size, 128)
 		}
-		assert.Len(t, s.sizes(1), 782, "batches are full but for the last")
+		assert.Len(t, s.sizes(1), 782, "all batches but the last are full")
 		assert.Equal(t, len(all), k.Len())
 	})
 }
@@ -91,7 +91,7 @@ func TestABatchNeverMixesGroups(t *testing.T) {
 	})
 }
 
-func TestWhatIsStoppedIsNotAskedAgain(t *testing.T) {
+func TestAStoppedRenewableIsNotAskedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		scheduled, paced := newHeld(k, 1, 30*time.Second), newHeld(k, 2, 30*time.Second)
 		paced.set(1)
@@ -108,7 +108,7 @@ func TestWhatIsStoppedIsNotAskedAgain(t *testing.T) {
 	})
 }
 
-func TestWhatIsStoppedInFlightIsNotSentAgain(t *testing.T) {
+func TestARenewableThatIsStoppedInFlightIsNotSentAgain(t *testing.T) {
 	for _, dead := range []bool{false, true} {
 		bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 			s.set(1, dead, time.Second)
@@ -124,7 +124,7 @@ func TestWhatIsStoppedInFlightIsNotSentAgain(t *testing.T) {
 	}
 }
 
-func TestWhatIsStoppedWhileItWaitsForItsNodeIsNotSentAgain(t *testing.T) {
+func TestARenewableThatIsStoppedWhileItWaitsForItsNodeIsNotSentAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		s.set(1, true, 0)
 		h := newHeld(k, 1, 30*time.Second)
@@ -136,7 +136,7 @@ func TestWhatIsStoppedWhileItWaitsForItsNodeIsNotSentAgain(t *testing.T) {
 	})
 }
 
-// asking is a renewable with nothing but a Due.
+// asking is a renewable with only a Due.
 type asking struct {
 	entry lease.Entry
 	due   func(time.Time) bool
@@ -147,7 +147,7 @@ func (a *asking) Group() uint32                            { return 1 }
 func (a *asking) Due(now time.Time) bool                   { return a.due(now) }
 func none(context.Context, uint32, []lease.Renewable) bool { return true }
 
-func TestWhatIsStoppedWhileItIsAskedIsNotSent(t *testing.T) {
+func TestARenewableThatIsStoppedWhileItIsAskedIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int32
 		k := lease.NewKeeper(lease.Config{Send: func(context.Context, uint32, []lease.Renewable) bool {
@@ -163,15 +163,15 @@ func TestWhatIsStoppedWhileItIsAskedIsNotSent(t *testing.T) {
 		}}
 		k.Nudge(a)
 		<-asked
-		assert.False(t, k.Stop(a), "Due is looking at it")
+		assert.False(t, k.Stop(a), "Due is running")
 		close(stopped)
 		synctest.Wait()
 		assert.Zero(t, sent.Load())
 	})
 }
 
-// TestNothingIsRenewedAfterARelease runs releases against the building of batches,
-// in real time, so that the race detector and the scheduler have their say.
+// TestNothingIsRenewedAfterARelease runs releases and the building of batches concurrently,
+// in real time, under the race detector and the scheduler.
 func TestNothingIsRenewedAfterARelease(t *testing.T) {
 	s := newServer()
 	k := lease.NewKeeper(lease.Config{Send: s.send, Tick: time.Millisecond, Pace: 1})
@@ -198,12 +198,12 @@ func TestNothingIsRenewedAfterARelease(t *testing.T) {
 	assert.Zero(t, k.Len())
 }
 
-func TestWhatWasStoppedMayBeNudgedAgain(t *testing.T) {
+func TestAStoppedRenewableMayBeNudgedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		h := newHeld(k, 1, 30*time.Second)
 		h.set(1)
 		synctest.Wait()
-		h.set(2) // is paced
+		h.set(2) // delayed by the pace
 		k.Stop(h)
 		h.set(3)
 		pass(time.Second)
@@ -211,7 +211,7 @@ func TestWhatWasStoppedMayBeNudgedAgain(t *testing.T) {
 	})
 }
 
-func TestWhatIsStoppedMayBeScheduledAgain(t *testing.T) {
+func TestAStoppedRenewableMayBeScheduledAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		h := newHeld(k, 1, 30*time.Second)
 		k.Stop(h)
@@ -234,7 +234,7 @@ func TestAnEarlierTimeWakesTheKeeper(t *testing.T) {
 	})
 }
 
-func TestWhatComesDueInItsFlightIsSentAfterIt(t *testing.T) {
+func TestARenewableThatComesDueInFlightIsSentAfterIt(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		s.set(1, false, time.Second)
 		start := time.Now()
@@ -244,7 +244,7 @@ func TestWhatComesDueInItsFlightIsSentAfterIt(t *testing.T) {
 		pass(time.Second / 2)
 		k.Schedule(h, time.Now())
 		pass(tick)
-		require.Len(t, h.sentTimes(), 1, "it is asked, but commands of one lease do not overlap")
+		require.Len(t, h.sentTimes(), 1, "Due was called, but commands of one lease do not overlap")
 		pass(time.Second)
 		require.Len(t, h.sentTimes(), 2)
 		assert.Equal(t, time.Second, h.sentTimes()[1].Sub(start))
@@ -257,7 +257,7 @@ func TestALeaseIsFoundOverWhileItsBatchIsInFlight(t *testing.T) {
 		start := time.Now()
 		h := newHeld(k, 1, 30*time.Second)
 		pass(time.Minute)
-		require.NotZero(t, h.lost(), "Send has not returned, and it must learn of it all the same")
+		require.NotZero(t, h.lost(), "the loss must be found though Send has not returned")
 		assert.LessOrEqual(t, h.lost().Sub(start), 30*time.Second)
 		assert.Zero(t, k.Len())
 	})
@@ -274,19 +274,18 @@ func TestEverythingIsAskedWhenTheMachineSlept(t *testing.T) {
 	b := &asking{due: func(time.Time) bool { other <- true; return false }}
 	k.Schedule(a, time.Now().Add(time.Hour))
 
-	ahead.Store(-int64(time.Hour)) // it was set back
-	for range 2 {                  // passes
+	ahead.Store(-int64(time.Hour)) // the clock was set back
+	for range 2 {                  // passes of the keeper
 		k.Nudge(b)
 		<-other
 	}
 	require.Empty(t, asked)
 
 	ahead.Add(int64(2 * time.Second))
-	<-asked // nobody wakes it but its own lookout
+	<-asked // only the keeper's own check of the clock wakes it
 }
 
-// counted is bubble with a count of the passes that the keeper makes, by its looks
-// at the clock.
+// counted is bubble with a count of the keeper's passes, by its reads of the clock.
 func counted(t *testing.T, f func(k *lease.Keeper, looks func() int)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -309,7 +308,7 @@ func TestAKeeperWithNothingScheduledSleeps(t *testing.T) {
 		k.Schedule(a, time.Now().Add(10*time.Second))
 		looks()
 		k.Stop(a)
-		pass(2 * time.Second) // it was to wake for a
+		pass(2 * time.Second) // the keeper was due to wake for a
 		before := looks()
 		pass(100 * time.Hour)
 		assert.Equal(t, before, looks())
@@ -322,10 +321,10 @@ func TestLeasesTakenAndGivenBackOverAndOverDoNotWakeTheKeeper(t *testing.T) {
 			a := &asking{due: func(time.Time) bool { return false }}
 			once := func() int {
 				k.Schedule(a, time.Now().Add(due))
-				k.Stop(a) // before the keeper can look
+				k.Stop(a) // before the keeper runs
 				return looks()
 			}
-			once() // the keeper may not have slept before it
+			once() // the keeper may not have slept before
 			before := once()
 			for range 100 {
 				time.Sleep(10 * time.Microsecond)
@@ -341,13 +340,13 @@ func TestAKeeperWithSomethingScheduledLooksOnceASecond(t *testing.T) {
 		k.Schedule(a, time.Now().Add(10*time.Hour))
 		before := looks()
 		pass(time.Hour)
-		// Twice a pass, once to look and once to sleep; and its slot comes by every
-		// five seconds.
+		// Two reads a pass, one for the wheel and one before the sleep; and the slot of its
+		// entry comes round every five seconds.
 		assert.InDelta(t, 2*3600*1.2, looks()-before, 300)
 	})
 }
 
-func TestSchedulingAndStoppingWakeNobody(t *testing.T) {
+func TestSchedulingAndStoppingDoNotWakeTheKeeper(t *testing.T) {
 	counted(t, func(k *lease.Keeper, looks func() int) {
 		a := &asking{due: func(time.Time) bool { return false }}
 		k.Schedule(a, time.Now().Add(10*time.Second))
@@ -360,7 +359,7 @@ func TestSchedulingAndStoppingWakeNobody(t *testing.T) {
 	})
 }
 
-func TestCloseEndsWhatIsInFlight(t *testing.T) {
+func TestCloseEndsTheCommandsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan error, 1)
 		k := lease.NewKeeper(lease.Config{Send: func(ctx context.Context, _ uint32, _ []lease.Renewable) bool {
@@ -404,7 +403,7 @@ func TestCloseInEveryState(t *testing.T) {
 				start := time.Now()
 				k.Close()
 				k.Close()
-				assert.Zero(t, time.Since(start), "it waits for nothing")
+				assert.Zero(t, time.Since(start), "Close waits for nothing")
 				sent, scheduled := len(s.sizes(1)), k.Len()
 
 				h := newHeld(k, 1, 30*time.Second)
@@ -413,7 +412,7 @@ func TestCloseInEveryState(t *testing.T) {
 				h.release()
 				pass(time.Minute)
 				assert.Len(t, s.sizes(1), sent, "a closed keeper sends nothing")
-				assert.Zero(t, h.asks, "and asks nobody")
+				assert.Zero(t, h.asks, "a closed keeper calls no Due")
 			})
 		})
 	}
@@ -437,7 +436,7 @@ func TestCloseWhileSomeAreAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked, answer := make(chan bool), make(chan bool)
 		k := lease.NewKeeper(lease.Config{Send: func(context.Context, uint32, []lease.Renewable) bool {
-			t.Error("it was closed before")
+			t.Error("Close returned early")
 			return true
 		}})
 		n := 0
@@ -456,11 +455,11 @@ func TestCloseWhileSomeAreAsked(t *testing.T) {
 		synctest.Wait()
 		close(answer)
 		k.Close()
-		assert.Less(t, n, 1000, "the others are not asked any more")
+		assert.Less(t, n, 1000, "Close ends the calls of Due")
 	})
 }
 
-// TestABatchThatIsNotFullIsNotKeptWaiting: there may always be one more to ask.
+// TestABatchThatIsNotFullIsNotKeptWaiting: a batch never waits for more members.
 func TestABatchThatIsNotFullIsNotKeptWaiting(t *testing.T) {
 	var sent atomic.Bool
 	k := lease.NewKeeper(lease.Config{Send: func(context.Context, uint32, []lease.Renewable) bool {
@@ -497,8 +496,8 @@ func TestGoroutinesDoNotGrowWithLeases(t *testing.T) {
 			newHeld(k, 1, 30*time.Second)
 		}
 		pass(time.Minute)
-		// Those of earlier tests, and of batches that have just ended, may still be
-		// counted, or may not.
+		// Goroutines of earlier tests, and of batches that have just ended, may still be
+		// counted.
 		assert.Less(t, runtime.NumGoroutine(), before+10)
 	})
 }
@@ -515,6 +514,6 @@ func TestStopTellsWhetherTheKeeperIsDone(t *testing.T) {
 		assert.False(t, k.Stop(h))
 
 		pass(2 * time.Second)
-		assert.True(t, k.Stop(h), "the flight is over")
+		assert.True(t, k.Stop(h), "the command has returned")
 	})
 }

@@ -25,7 +25,7 @@ func TestTheFirstNudgeIsSentAtOnce(t *testing.T) {
 		require.Len(t, h.sentTimes(), 1)
 		assert.Equal(t, start, h.sentTimes()[0])
 		pass(10 * time.Second)
-		assert.Len(t, h.sentTimes(), 2, "and it is renewed after that")
+		assert.Len(t, h.sentTimes(), 2, "the lease is renewed after the nudge")
 	})
 }
 
@@ -58,7 +58,7 @@ func TestANudgeDuringTheFlightIsSentAfterIt(t *testing.T) {
 		pass(time.Second)
 		sends := h.sentTimes()
 		require.Len(t, sends, 2)
-		assert.Equal(t, 5*time.Millisecond, sends[1].Sub(start), "the pace is over by then")
+		assert.Equal(t, 5*time.Millisecond, sends[1].Sub(start), "the pace has passed by then")
 		assert.Equal(t, 2, h.mirrored)
 	})
 }
@@ -85,7 +85,7 @@ func TestNoNudgeWaitsLongerThanAPace(t *testing.T) {
 		b.set(1)
 		pass(pace / 4)
 		start := time.Now()
-		b.set(2) // rests longer than a, and stands before it
+		b.set(2) // due later than a, but queued before it
 		a.set(2)
 		pass(time.Second)
 		for _, h := range []*held{a, b} {
@@ -97,7 +97,7 @@ func TestNoNudgeWaitsLongerThanAPace(t *testing.T) {
 	})
 }
 
-func TestWhatComesDueRestsForThePaceToo(t *testing.T) {
+func TestARenewableThatComesDueWaitsForThePaceToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		k := lease.NewKeeper(lease.Config{Send: s.send, Tick: time.Millisecond, Pace: 100 * time.Millisecond})
@@ -156,7 +156,7 @@ func TestANudgeWhileItIsAskedAndFindsNoRoom(t *testing.T) {
 		}}
 		k.Nudge(second)
 		synctest.Wait()
-		require.Equal(t, 1, asks, "it waits for room, and the nudge with it")
+		require.Equal(t, 1, asks, "it waits for room, with its nudge")
 		land <- true
 		synctest.Wait()
 		land <- true
@@ -191,11 +191,11 @@ func TestANudgeStopsNoTime(t *testing.T) {
 		k.Schedule(a, start.Add(time.Second))
 		k.Nudge(a)
 		pass(time.Minute)
-		assert.Equal(t, []time.Duration{0, time.Second}, asks, "being asked unschedules nothing by itself")
+		assert.Equal(t, []time.Duration{0, time.Second}, asks, "a call of Due keeps its time")
 	})
 }
 
-// TestANudgeWhileItIsAskedIsAskedAgain: the answer may be from before the change.
+// TestANudgeWhileItIsAskedIsAskedAgain: the answer may be older than the change.
 func TestANudgeWhileItIsAskedIsAskedAgain(t *testing.T) {
 	for _, send := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -216,9 +216,9 @@ func TestANudgeWhileItIsAskedIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestWhatFailsWhileItIsAskedIsAskedAgain: "no" may have been said because it was
-// in flight.
-func TestWhatFailsWhileItIsAskedIsAskedAgain(t *testing.T) {
+// TestARenewableThatFailsWhileItIsAskedIsAskedAgain: Due may have declined because the command
+// was in flight.
+func TestARenewableThatFailsWhileItIsAskedIsAskedAgain(t *testing.T) {
 	for _, send := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			fail := make(chan bool)
@@ -235,14 +235,14 @@ func TestWhatFailsWhileItIsAskedIsAskedAgain(t *testing.T) {
 			<-asked
 			answer <- true
 			synctest.Wait()
-			k.Schedule(a, time.Now().Add(tick)) // the end of its validity, say
+			k.Schedule(a, time.Now().Add(tick)) // for example the end of its validity
 			<-asked
 			fail <- true
 			synctest.Wait()
 			answer <- send
 			<-asked
 			answer <- true
-			time.Sleep(50 * time.Millisecond) // the backoff, unless it was over
+			time.Sleep(50 * time.Millisecond) // the backoff, unless it has passed
 			if !send {
 				<-asked
 				answer <- true
@@ -254,8 +254,8 @@ func TestWhatFailsWhileItIsAskedIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestNoNudgeIsLost nudges in real time from many goroutines, and then waits until
-// everything was sent as it was left.
+// TestNoNudgeIsLost nudges in real time from many goroutines, and then waits until every last
+// value was sent.
 func TestNoNudgeIsLost(t *testing.T) {
 	s := newServer()
 	k := lease.NewKeeper(lease.Config{Send: s.send, Tick: time.Millisecond, Pace: 50 * time.Microsecond})
@@ -281,6 +281,6 @@ func TestNoNudgeIsLost(t *testing.T) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			return h.mirrored == h.value
-		}, 2*time.Minute, time.Millisecond, "a nudge was lost")
+		}, 2*time.Minute, time.Millisecond, "every nudge is sent")
 	}
 }

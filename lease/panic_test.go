@@ -34,7 +34,7 @@ func TestAPanicEndsTheProcess(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		require.Error(t, err)
 		assert.Contains(t, string(out), "panic: a bug in "+where)
-		assert.NotContains(t, string(out), "fatal error", "which would hide it")
+		assert.NotContains(t, string(out), "fatal error", "a fatal error would hide the panic")
 		assert.NotContains(t, string(out), "timed out")
 	}
 }

@@ -16,16 +16,16 @@ const (
 	drift = 100 * time.Millisecond
 )
 
-// wallAhead returns t with its wall clock, and not its monotonic one, set ahead: a
-// time read after the machine slept for d. No API makes such a time; this counts on
-// the layout of time.Time, which has the seconds of the wall clock above 30 bits of
-// nanoseconds, and fails the test if that is not so.
+// wallAhead returns t with its wall clock set ahead, but not its monotonic clock: a time that
+// is read after the machine slept for d. No API makes such a time; this relies on the layout
+// of time.Time, which keeps the seconds of the wall clock above 30 bits of nanoseconds, and
+// fails the test if the layout differs.
 func wallAhead(t *testing.T, at time.Time, d time.Duration) time.Time {
 	t.Helper()
 	shifted := at
 	*(*uint64)(unsafe.Pointer(&shifted)) += uint64(int64(d/time.Second)) << 30
-	require.Zero(t, shifted.Sub(at), "the monotonic clock stood still")
-	require.Equal(t, d, shifted.Round(0).Sub(at.Round(0)), "the wall clock did not")
+	require.Zero(t, shifted.Sub(at), "the monotonic clock must stand still")
+	require.Equal(t, d, shifted.Round(0).Sub(at.Round(0)), "the wall clock must advance")
 	return shifted
 }
 
@@ -48,7 +48,7 @@ func TestTheZeroTrustIsNeverValid(t *testing.T) {
 	assert.True(t, trust.Until().IsZero())
 
 	trust.Confirmed()
-	assert.False(t, trust.Valid(time.Now()), "nothing was sent that could be confirmed")
+	assert.False(t, trust.Valid(time.Now()), "no command was sent that could be confirmed")
 }
 
 func TestTrustCountsFromBeforeTheSend(t *testing.T) {
@@ -67,14 +67,14 @@ func TestTrustKnowsWhenTheLastCommandWasSent(t *testing.T) {
 	trust.Sent(now, ttl, drift)
 	trust.Confirmed()
 	trust.Sent(now.Add(time.Second), ttl, drift)
-	assert.Equal(t, now.Add(time.Second), trust.SentAt(), "be it confirmed or not")
+	assert.Equal(t, now.Add(time.Second), trust.SentAt(), "the last command, confirmed or not")
 }
 
 func TestACommandInFlightLengthensNothing(t *testing.T) {
 	now := time.Now()
 	var trust lease.Trust
 	trust.Sent(now, ttl, drift)
-	assert.False(t, trust.Valid(now), "nothing is known of it yet")
+	assert.False(t, trust.Valid(now), "no outcome is known")
 
 	trust = confirmed(now, ttl)
 	trust.Sent(now.Add(ttl/3), ttl, drift)
@@ -87,9 +87,9 @@ func TestACommandInFlightShortensAtOnce(t *testing.T) {
 	now := time.Now()
 	trust := confirmed(now, ttl)
 	trust.Sent(now.Add(time.Second), 2*time.Second, drift)
-	assert.True(t, trust.Until().Equal(now.Add(3*time.Second-drift)), "it may be executed")
+	assert.True(t, trust.Until().Equal(now.Add(3*time.Second-drift)), "the shortening may be executed")
 
-	// It got no answer, and the next one is not answered yet either.
+	// The shortening got no answer, and the next command has none yet either.
 	trust.Sent(now.Add(2*time.Second), ttl, drift)
 	assert.False(t, trust.Valid(now.Add(3*time.Second)))
 	trust.Confirmed()
@@ -105,7 +105,7 @@ func TestACommandInFlightRevivesNothing(t *testing.T) {
 	trust = confirmed(now, ttl)
 	woken := wallAhead(t, now.Add(time.Second), time.Hour)
 	trust.Sent(woken, time.Second, drift)
-	assert.False(t, trust.Valid(woken), "it was over when the machine woke, shorter or not")
+	assert.False(t, trust.Valid(woken), "the lease was over when the machine woke, shortened or not")
 }
 
 func TestAnAnswerAfterTheEndIsNoTrust(t *testing.T) {

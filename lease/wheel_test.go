@@ -19,7 +19,7 @@ const (
 
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// advance returns what the wheel gives out at a time after epoch.
+// advance returns the entries that the wheel yields at a time after epoch.
 func advance(w *lease.Wheel, to time.Duration) []*lease.Entry {
 	var due []*lease.Entry
 	w.Advance(epoch.Add(to), func(e *lease.Entry) { due = append(due, e) })
@@ -39,7 +39,7 @@ func TestAnEntryIsNeverEarlyAndAtMostATickLate(t *testing.T) {
 	}
 }
 
-func TestWhatIsScheduledForThePastIsDueWithTheNextTick(t *testing.T) {
+func TestAnEntryInThePastIsDueWithTheNextTick(t *testing.T) {
 	w := lease.NewWheel(epoch, tick)
 	advance(w, time.Minute)
 	var past, before lease.Entry
@@ -61,14 +61,14 @@ func TestSchedulingAgainMoves(t *testing.T) {
 	assert.Len(t, advance(w, 2*time.Second), 1)
 }
 
-func TestWhatIsStoppedDoesNotComeDue(t *testing.T) {
+func TestAStoppedEntryDoesNotComeDue(t *testing.T) {
 	w := lease.NewWheel(epoch, tick)
 	entries := make([]lease.Entry, 3) // of one slot
 	for i := range entries {
 		w.Schedule(&entries[i], epoch.Add(time.Second))
 	}
 	assert.True(t, w.Stop(&entries[0]))
-	assert.False(t, w.Stop(&entries[0]), "it is not there any more")
+	assert.False(t, w.Stop(&entries[0]), "it is no longer scheduled")
 	assert.True(t, w.Stop(&entries[2]))
 	assert.Equal(t, 1, w.Len())
 	assert.Equal(t, []*lease.Entry{&entries[1]}, advance(w, time.Second))
@@ -87,7 +87,7 @@ func TestAWheelCatchesUpAfterAPause(t *testing.T) {
 	assert.Empty(t, advance(w, time.Minute), "time does not go back")
 }
 
-func TestNextIsWhenTheNextSlotWithSomethingInItIsDue(t *testing.T) {
+func TestNextIsTheTimeOfTheNextOccupiedSlot(t *testing.T) {
 	w := lease.NewWheel(epoch, tick)
 	_, ok := w.Next()
 	require.False(t, ok, "nothing is scheduled")
@@ -121,7 +121,7 @@ func TestNextFindsEverySlot(t *testing.T) {
 	}
 }
 
-func TestFlushGivesOutEverything(t *testing.T) {
+func TestFlushYieldsEveryEntry(t *testing.T) {
 	w := lease.NewWheel(epoch, tick)
 	entries := make([]lease.Entry, 100)
 	for i := range entries {
@@ -138,8 +138,8 @@ func TestAWheelNeedsATick(t *testing.T) {
 	assert.Panics(t, func() { lease.NewWheel(epoch, 0) })
 }
 
-// agree plays operations, five bytes each, on a wheel and on a map from entry to
-// time, which is the specification.
+// agree plays operations, five bytes each, on a wheel and on the specification, a map from
+// entry to time.
 func agree(t *testing.T, play []byte) {
 	w := lease.NewWheel(epoch, tick)
 	entries := make([]lease.Entry, 64)
@@ -152,7 +152,7 @@ func agree(t *testing.T, play []byte) {
 		case 0, 1: // up to 17 s ahead, or in the past
 			d = d%(17*time.Second) - time.Second
 			w.Schedule(e, epoch.Add(now+d))
-			// Due is what the wheel may not be early for, nor later than a tick.
+			// An entry must not come due before this time, nor later than a tick after it.
 			model[e] = max(now+d, now/tick*tick+1)
 		case 2:
 			_, known := model[e]
