@@ -22,9 +22,8 @@ func subscribeAll(b *testing.B, hub *pubsub.Hub, n int) []*pubsub.Subscription {
 	return subs
 }
 
-// BenchmarkMessageToMark is the time from the begin of a PUBLISH, sent over
-// another connection, to the mark. What it allocates must not depend on the
-// number of channels.
+// BenchmarkMessageToMark measures the time from the begin of a PUBLISH, sent over another
+// connection, to the mark. Its allocations must not depend on the number of channels.
 func BenchmarkMessageToMark(b *testing.B) {
 	for _, channels := range []int{1, 10_000} {
 		b.Run(fmt.Sprint("channels=", channels), func(b *testing.B) {
@@ -43,8 +42,8 @@ func BenchmarkMessageToMark(b *testing.B) {
 	}
 }
 
-// BenchmarkConfirm10000Channels is the time from the first Subscribe until all
-// channels are confirmed, on a hub that has no connection yet.
+// BenchmarkConfirm10000Channels measures the time from the first Subscribe until all channels
+// are confirmed, on a hub without a connection.
 func BenchmarkConfirm10000Channels(b *testing.B) {
 	redis := redistest.Standalone(b)
 	client, err := rueidis.NewClient(redis.Options())
@@ -57,7 +56,7 @@ func BenchmarkConfirm10000Channels(b *testing.B) {
 	}
 }
 
-// BenchmarkSubscribeClose is a waiter that comes and goes while the channel is
+// BenchmarkSubscribeClose measures a waiter that comes and goes while the channel is
 // confirmed: no command is sent.
 func BenchmarkSubscribeClose(b *testing.B) {
 	redis := redistest.Standalone(b)

@@ -36,11 +36,11 @@ type world struct {
 	full   atomic.Bool  // the server ends each new connection
 
 	mu       sync.Mutex                                 // protects the following
-	commands []string                                   // all that the server was sent
+	commands []string                                   // all commands that the server received
 	reply    func(command string, args []string) string // see answer
 }
 
-// counted is a connection that takes itself off the count of open ones.
+// counted is a connection that decrements the count of open ones when it closes.
 type counted struct {
 	net.Conn
 	closed func()
@@ -116,14 +116,14 @@ func (w *world) intercept(p *server.Peer, command string, args ...string) bool {
 	return false
 }
 
-// answer makes the server answer a command with an error where reply returns one.
+// answer makes the server answer a command with the error that reply returns, if any.
 func (w *world) answer(reply func(command string, args []string) string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reply = reply
 }
 
-// sent returns the commands of that name that the server was sent.
+// sent returns the commands of that name that the server received.
 func (w *world) sent(name string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,7 +136,7 @@ func (w *world) subscribers(channel string) int {
 	return w.PubSubNumSub(channel)[channel]
 }
 
-// awaitMark fails the test if no mark comes. The limit is for a hang only.
+// awaitMark fails the test if no mark comes. The limit ends a hang only.
 func awaitMark(t testing.TB, s *pubsub.Subscription) {
 	t.Helper()
 	timer := time.NewTimer(2 * time.Minute)
@@ -148,7 +148,7 @@ func awaitMark(t testing.TB, s *pubsub.Subscription) {
 	}
 }
 
-// isMarked takes the mark, if there is one once the bubble is at rest.
+// isMarked takes the mark, if there is one once all goroutines of the bubble wait.
 func isMarked(s *pubsub.Subscription) bool {
 	synctest.Wait()
 	select {

@@ -13,8 +13,8 @@ import (
 	"github.com/go-rlock/rlock/pubsub"
 )
 
-// exampleClient returns a client of an embedded server, so that the examples need
-// no other. A real program connects to its own.
+// exampleClient returns a client of an embedded server, so that the examples need no other. A
+// real program connects to its own.
 func exampleClient() (client rueidis.Client, closeAll func()) {
 	redis := miniredis.NewMiniRedis()
 	client, err := rueidis.NewClient(rueidis.ClientOption{
@@ -34,7 +34,7 @@ func Example() {
 	defer hub.Close()
 	ctx := context.Background()
 
-	// A producer sets a value, then says so.
+	// A producer sets a value, then publishes the change.
 	go func() {
 		client.Do(ctx, client.B().Set().Key("door").Value("open").Build())
 		client.Do(ctx, client.B().Publish().Channel("door:changed").Message("").Build())

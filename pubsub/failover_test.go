@@ -54,9 +54,8 @@ func TestAClusterIsFollowedWhereItsSlotsGo(t *testing.T) {
 	hub, client := newHub(t, redis.Options(), pubsub.Config{Sharded: true})
 	names := channelNames()
 
-	// The hub asks any node, so it may ask a replica, which takes subscriptions
-	// that its primary does not count. A cluster shows its replicas only once
-	// something was written.
+	// The hub asks any node, and so may ask a replica, which accepts subscriptions that its
+	// primary does not count. A cluster shows its replicas only after a first write.
 	for _, name := range names {
 		require.NoError(t, outside.Do(t.Context(), outside.B().Set().Key(name).Value("").Build()).Error())
 	}
@@ -95,12 +94,12 @@ func TestAClusterIsFollowedWhereItsSlotsGo(t *testing.T) {
 	}
 }
 
-// While a slot changes hands two nodes may each name the other as its owner.
+// While a slot moves, two nodes may each name the other as its owner.
 func TestAChannelIsNotSentBackAndForthWithoutPause(t *testing.T) {
 	t.Parallel()              // it mostly waits
 	redistest.NeedMajor(t, 7) // sharded pub/sub
 	redis := redistest.Cluster(t)
-	redis.TakeForDead(time.Minute) // it is about two nodes that stay what they are
+	redis.TakeForDead(time.Minute) // the roles of the two nodes must not change
 	one, other := redis.Primary("c0").Client(t), redis.Primary("c1").Client(t)
 	slot, oneID, otherID := do(t, one, "CLUSTER", "KEYSLOT", "c0"), text(t, one, "CLUSTER", "MYID"), text(t, other, "CLUSTER", "MYID")
 	require.NotEqual(t, oneID, otherID)
@@ -115,17 +114,17 @@ func TestAChannelIsNotSentBackAndForthWithoutPause(t *testing.T) {
 	begin := time.Now()
 	s := hub.Subscribe("c0")
 
-	// Twenty rejections are more than one chase; a chase a tick is the limit.
+	// Twenty rejections are more than one chase; the limit is one chase a tick.
 	eventually(t, "the channel is asked for again and again", func() bool { return rejections(t, one, other) >= 20 })
 	seen := rejections(t, one, other)
-	ticks := int(time.Since(begin)/(250*time.Millisecond)) + 2 // as many at least: the time goes on
+	ticks := int(time.Since(begin)/(250*time.Millisecond)) + 2 // at least as many: time goes on
 	assert.LessOrEqual(t, seen, 7*ticks)
 
 	assign(one, oneID)
 	awaitMark(t, s)
 	require.NoError(t, s.Refused())
 
-	// Whoever gives up meanwhile leaves nothing that is sent on.
+	// Subscriptions that end meanwhile leave no further retries.
 	assign(one, otherID)
 	seen = rejections(t, one, other)
 	again := hub.Subscribe("{c0}:again")
@@ -159,7 +158,7 @@ func text(t testing.TB, node rueidis.Client, command ...string) string {
 	return reply
 }
 
-// A node that was told to keep its host to itself says MOVED 42 :6379.
+// A node that is configured not to announce its host says MOVED 42 :6379.
 func TestAClusterWhoseNodesGiveNoHost(t *testing.T) {
 	t.Parallel()              // it mostly waits
 	redistest.NeedMajor(t, 7) // sharded pub/sub

@@ -24,7 +24,7 @@ func TestALostConnectionIsOpenedAgainAndMarks(t *testing.T) {
 		w.net.Refuse()
 		synctest.Wait()
 		assert.False(t, w.hub.Confirmed("a"))
-		assert.False(t, isMarked(a), "a loss is no reason to look: the confirmation after it is")
+		assert.False(t, isMarked(a), "a loss sets no mark: the next confirmation does")
 
 		time.Sleep(time.Hour)
 		w.net.Heal()
@@ -52,7 +52,7 @@ func TestAShortInterruptionIsOverInMilliseconds(t *testing.T) {
 	})
 }
 
-func TestWhatOnlyLingersIsNotSubscribedAgain(t *testing.T) {
+func TestAChannelThatOnlyLingersIsNotSubscribedAgain(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		a, b, c := w.hub.Subscribe("a"), w.hub.Subscribe("b"), w.hub.Subscribe("c")
 		for _, s := range []*pubsub.Subscription{a, b, c} {
@@ -69,7 +69,7 @@ func TestWhatOnlyLingersIsNotSubscribedAgain(t *testing.T) {
 	})
 }
 
-func TestAConnectionIsNotOpenedForNobody(t *testing.T) {
+func TestAConnectionIsNotOpenedWithoutSubscriptions(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		w.net.Refuse()
 		s := w.hub.Subscribe("a")
@@ -83,8 +83,8 @@ func TestAConnectionIsNotOpenedForNobody(t *testing.T) {
 	})
 }
 
-// The client's pings are what finds a dead peer, also on a connection that never
-// sends anything else: two KeepAlive of 1 s plus ConnWriteTimeout of 2 s.
+// The client's pings find a dead peer, even on a connection that sends nothing else: two
+// KeepAlive of 1 s plus ConnWriteTimeout of 2 s.
 func TestASilentConnectionIsGivenUp(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		s := w.hub.Subscribe("a")
@@ -100,8 +100,8 @@ func TestASilentConnectionIsGivenUp(t *testing.T) {
 	})
 }
 
-// A server that answers pings but not SUBSCRIBE keeps its connection until the
-// batch's time limit.
+// A server that answers pings but not SUBSCRIBE keeps its connection until the time limit of
+// the batch.
 func TestABatchWithoutAnAnswerEndsItsConnection(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		awaitMark(t, w.hub.Subscribe("a"))
@@ -176,8 +176,8 @@ func TestTheLogTellsOfALossAndOnceOfARefusal(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(log.String(), "level=WARN"), log.String())
 }
 
-// A server with too many clients accepts a connection, says so, and ends it. There is
-// nothing to wait for then but room.
+// A server with too many clients accepts a connection, reports the error, and closes it.
+// Waiters can only wait for room.
 func TestWaitersAreToldOnceThatTheServerTakesNoMoreConnections(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
@@ -204,7 +204,7 @@ func TestWaitersAreToldOnceThatTheServerTakesNoMoreConnections(t *testing.T) {
 	})
 }
 
-func TestAServerThatIsFullIsLeftAloneUntilSomebodyWaits(t *testing.T) {
+func TestAFullServerIsLeftAloneUntilTheNextSubscription(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		dialed := func(run func()) int64 {
 			before := w.dialed.Load()

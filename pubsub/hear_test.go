@@ -15,7 +15,7 @@ import (
 	"github.com/go-rlock/rlock/pubsub"
 )
 
-// An ear is what a subscription with Also was told.
+// An ear records the messages of a subscription with Also.
 type ear struct {
 	mu   sync.Mutex // protects following
 	said []string
@@ -34,13 +34,13 @@ func (e *ear) heard() []string {
 	return e.said
 }
 
-func TestWhoHearsIsToldEveryMessageInOrder(t *testing.T) {
+func TestAHearerGetsEveryMessageInOrder(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		var e ear
 		s := w.hub.Subscribe("a")
 		also := s.Also("b", e.hear)
 		assert.False(t, also.Confirmed())
-		assert.True(t, isMarked(s), "by the confirmations")
+		assert.True(t, isMarked(s), "the confirmations set a mark")
 		assert.True(t, also.Confirmed())
 		assert.True(t, s.Confirmed())
 
@@ -48,7 +48,7 @@ func TestWhoHearsIsToldEveryMessageInOrder(t *testing.T) {
 			w.Publish("b", message)
 		}
 		assert.Equal(t, []string{"one", "two", ""}, e.heard())
-		assert.False(t, isMarked(s), "what is heard sets no mark")
+		assert.False(t, isMarked(s), "a message that is heard sets no mark")
 		w.Publish("a", "three")
 		assert.True(t, isMarked(s))
 		assert.Len(t, e.heard(), 3)
@@ -56,11 +56,11 @@ func TestWhoHearsIsToldEveryMessageInOrder(t *testing.T) {
 		also.Close()
 		w.Publish("b", "four")
 		assert.Len(t, e.heard(), 3)
-		assert.NoError(t, s.Refused(), "the other goes on")
+		assert.NoError(t, s.Refused(), "the other channel goes on")
 	})
 }
 
-func TestWhatIsHeardMarksTheOtherWhenItIsConfirmedAgain(t *testing.T) {
+func TestAHeardChannelMarksTheOtherWhenItIsConfirmedAgain(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		s := w.hub.Subscribe("a")
 		assert.True(t, isMarked(s))
@@ -68,7 +68,7 @@ func TestWhatIsHeardMarksTheOtherWhenItIsConfirmedAgain(t *testing.T) {
 		also := s.Also("b", e.hear)
 		assert.True(t, isMarked(s))
 
-		s.Close() // so that only the other channel is left to be confirmed
+		s.Close() // only the other channel is left to be confirmed
 		w.net.Cut()
 		w.net.Refuse()
 		synctest.Wait()
@@ -95,7 +95,7 @@ func TestAlsoOfAConfirmedChannelSetsNoMark(t *testing.T) {
 }
 
 // A room subscribes under the mutex that its hearer takes.
-func TestWhoHearsMayCallTheHub(t *testing.T) {
+func TestAHearerMayCallTheHub(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		s := w.hub.Subscribe("a")
 		awaitMark(t, s)
@@ -113,7 +113,7 @@ func TestWhoHearsMayCallTheHub(t *testing.T) {
 	})
 }
 
-// A channel that is plain needs no slot, and is heard whichever node it is published at.
+// A plain channel needs no slot, and is heard whichever node the message is published at.
 func TestAPlainChannelIsHeardBesideShardedOnes(t *testing.T) {
 	redistest.NeedMajor(t, 7) // sharded pub/sub
 	for kind, server := range map[string]func(testing.TB, ...string) *redistest.Server{"single": redistest.Standalone, "cluster": redistest.Cluster} {
@@ -133,7 +133,7 @@ func TestAPlainChannelIsHeardBesideShardedOnes(t *testing.T) {
 				assert.Equal(t, "hello", <-heard)
 			}
 			for _, name := range channelNames() {
-				require.True(t, hub.Confirmed(name), "the others are as they were")
+				require.True(t, hub.Confirmed(name), "the other channels are unchanged")
 			}
 			s.Close()
 			eventually(t, "the channel is unsubscribed", func() bool {

@@ -48,7 +48,7 @@ func TestAMessageMarksEverySubscriptionOfItsChannel(t *testing.T) {
 	})
 }
 
-func TestAMarkThatNobodyTakesHoldsUpNothing(t *testing.T) {
+func TestAMarkThatIsNotTakenDelaysNothing(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		idle, busy := w.hub.Subscribe("a"), w.hub.Subscribe("a")
 		awaitMark(t, busy)
@@ -135,7 +135,7 @@ func TestAChannelLingersAfterItsLastSubscription(t *testing.T) {
 		assert.Equal(t, connections, w.CurrentConnectionCount(), "the connection waits for the next channel")
 
 		time.Sleep(time.Minute)
-		assert.Equal(t, connections-1, w.CurrentConnectionCount(), "but not for ever")
+		assert.Equal(t, connections-1, w.CurrentConnectionCount(), "the connection ends after a while")
 		awaitMark(t, w.hub.Subscribe("a"))
 	})
 }
@@ -192,7 +192,7 @@ func TestAChannelThatComesBackWhileItIsUnsubscribedIsSubscribedAgain(t *testing.
 		for range 200 {
 			s := w.hub.Subscribe("a")
 			awaitMark(t, s)
-			s.Close() // wakes the link, which unsubscribes while we subscribe again
+			s.Close() // wakes the link, which unsubscribes during the next Subscribe
 		}
 		s := w.hub.Subscribe("a")
 		awaitMark(t, s)
@@ -202,7 +202,7 @@ func TestAChannelThatComesBackWhileItIsUnsubscribedIsSubscribedAgain(t *testing.
 	})
 }
 
-func TestWhatIsAskedForMeanwhileGoesOutTogether(t *testing.T) {
+func TestChannelsThatWaitAreSubscribedTogether(t *testing.T) {
 	bubble(t, pubsub.Config{Linger: time.Second}, func(t *testing.T, w *world) {
 		underWay, goOn := make(chan struct{}), make(chan struct{})
 		w.answer(func(command string, args []string) string {
@@ -255,7 +255,7 @@ func TestAClientOfRESP2Works(t *testing.T) {
 	})
 }
 
-func TestCloseRefusesWhatIsLeft(t *testing.T) {
+func TestCloseRefusesTheOpenSubscriptions(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		connections := w.CurrentConnectionCount()
 		s := w.hub.Subscribe("a")
@@ -332,7 +332,7 @@ func TestOneRefusedChannelDoesNotDisturbOthers(t *testing.T) {
 		secret.Close()
 		again.Close()
 		time.Sleep(time.Minute)
-		assert.Empty(t, w.sent("UNSUBSCRIBE"), "there is nothing to end")
+		assert.Empty(t, w.sent("UNSUBSCRIBE"), "there is nothing to unsubscribe")
 		again = w.hub.Subscribe("secret")
 		awaitMark(t, again)
 		require.NoError(t, again.Refused())
@@ -357,8 +357,8 @@ func TestAServerThatIsLoadingIsAskedAgain(t *testing.T) {
 	})
 }
 
-// rueidis sends a batch again of which a part was answered, and has given that part
-// away by then, unless it may not.
+// rueidis repeats a whole batch of which a part was answered, and has released that part by
+// then, unless retries are off.
 func TestABatchOfWhichAPartIsAnsweredIsSentAgain(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		underWay, goOn := make(chan struct{}), make(chan struct{})

@@ -41,7 +41,7 @@ func do(t testing.TB, client rueidis.Client, command ...string) rueidis.RedisRes
 	return result
 }
 
-// subscribers is what the server counts; ask is NUMSUB or SHARDNUMSUB.
+// subscribers returns the server's count; ask is NUMSUB or SHARDNUMSUB.
 func subscribers(t testing.TB, client rueidis.Client, ask, channel string) int64 {
 	t.Helper()
 	counts, err := do(t, client, "PUBSUB", ask, channel).AsIntMap()
@@ -140,7 +140,7 @@ func TestAUserSubscribesWhatItsACLPermits(t *testing.T) {
 	require.NoError(t, open[1].Refused())
 	require.ErrorContains(t, open[2].Refused(), "NOPERM")
 
-	// Granted, it is asked for again by who comes after the linger.
+	// After the grant a subscription that comes after the linger asks again.
 	do(t, outside, "ACL", "SETUSER", "limited", "&closed")
 	closed.Close()
 	eventually(t, "the channel is granted", func() bool {
