@@ -7,7 +7,7 @@ import (
 	"github.com/go-rlock/rlock/waitqueue"
 )
 
-// BenchmarkJoinAndPass is the queue alone, with a hundred waiters in line.
+// BenchmarkJoinAndPass measures the queue alone, with a hundred waiters in line.
 func BenchmarkJoinAndPass(b *testing.B) {
 	var q waitqueue.Queue[int]
 	for range 100 {
@@ -21,8 +21,8 @@ func BenchmarkJoinAndPass(b *testing.B) {
 	}
 }
 
-// BenchmarkHandOver passes a baton among a hundred goroutines: the most that a
-// lock built on the queue can do.
+// BenchmarkHandOver passes a baton among a hundred goroutines: the upper bound for a lock
+// that is built on the queue.
 func BenchmarkHandOver(b *testing.B) {
 	var baton baton
 	b.SetParallelism(50)

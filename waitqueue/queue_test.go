@@ -58,7 +58,7 @@ func TestPassWakesOnlyTheChosen(t *testing.T) {
 	assert.False(t, marked(ws[1]))
 }
 
-func TestPassOnAnEmptyQueueChoosesNobody(t *testing.T) {
+func TestPassOnAnEmptyQueueReturnsNil(t *testing.T) {
 	var q waitqueue.Queue[int]
 	assert.Nil(t, q.Pass())
 }
@@ -86,11 +86,11 @@ func TestAWaiterThatWasChosenBeforeItLeavesIsTold(t *testing.T) {
 	var q waitqueue.Queue[int]
 	ws := join(&q, 1, 2)
 	q.Pass()
-	require.False(t, q.Leave(ws[0]), "it was chosen, so it must pass it on")
-	assert.Same(t, ws[1], q.Pass(), "and passing it on reaches the next")
+	require.False(t, q.Leave(ws[0]), "it was chosen, so it must pass the choice on")
+	assert.Same(t, ws[1], q.Pass(), "passing it on chooses the next waiter")
 }
 
-func TestLeavingAQueueThatOneDoesNotStandInChangesNothing(t *testing.T) {
+func TestLeavingAnotherQueueChangesNothing(t *testing.T) {
 	var q, other waitqueue.Queue[int]
 	ws := join(&other, 1)
 	join(&q, 2)
@@ -106,7 +106,7 @@ func TestAWaiterStandsInOneQueueAtMost(t *testing.T) {
 	assert.Panics(t, func() { other.Join(ws[0]) })
 }
 
-func TestWakesThatNobodyTookAreOne(t *testing.T) {
+func TestWakesThatWereNotTakenAreOne(t *testing.T) {
 	w := waitqueue.NewWaiter[int]()
 	w.Wake()
 	w.Wake()
@@ -119,7 +119,7 @@ func TestADrainedWaiterMayWaitAgain(t *testing.T) {
 	w := join(&q, 1)[0]
 	q.Pass()
 	w.Drain()
-	w.Drain() // nothing left to take is fine
+	w.Drain() // there may be no mark to take
 	q.Join(w)
 	assert.False(t, marked(w), "the mark of the former place is gone")
 	require.Same(t, w, q.Pass())
@@ -151,8 +151,8 @@ func TestTheQueueAgreesWithASlice(t *testing.T) {
 	}
 }
 
-// baton is the least thing to wait for: what the Example's lock is made of, and
-// what shows that cancelled waiters lose nothing.
+// baton is a minimal resource to wait for, as in the Example. It shows that cancelled waiters
+// lose no wake.
 type baton struct {
 	mu    sync.Mutex
 	held  bool
@@ -201,8 +201,8 @@ func TestAWaiterThatIsCancelledWhileItIsChosenPassesItOn(t *testing.T) {
 		go func() { second <- b.take(t.Context()) }()
 		synctest.Wait()
 
-		// Both at once, under the mutex: the first finds the mark and the end
-		// of its context together, and may take either way out.
+		// Both at once, under the mutex: the first waiter finds the mark and the end of its
+		// context together, and may take either branch.
 		b.mu.Lock()
 		cancel()
 		b.passLocked()
