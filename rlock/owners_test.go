@@ -76,7 +76,7 @@ func TestAHoldNestsInTheOwnerOfItsContext(t *testing.T) {
 	})
 }
 
-func TestOwnersAreDifferentAndTheZeroOwnerIsInvalid(t *testing.T) {
+func TestOwnersAreDifferentAndTheZeroOwnerIsNoOwner(t *testing.T) {
 	const goroutines, each = 8, 1000
 	var mu sync.Mutex
 	seen := make(map[rlock.Owner]bool)

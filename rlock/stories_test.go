@@ -30,7 +30,7 @@ import (
 //	      lease.TestNothingIsRenewedAfterARelease
 //	 5  a lock that was taken right after the last one was freed was not renewed
 //	      TestALockTakenRightAfterAnUnlockIsRenewed, TestAfterALossTheNextLockIsRenewed,
-//	      lease.TestWhatIsStoppedMayBeScheduledAgain
+//	      lease.TestAStoppedRenewableMayBeScheduledAgain
 //	 6  a goroutine or a ticker stayed behind for each lock
 //	      TestHeldLocksCostNoGoroutine; every bubble, and redistest.Main with goleak
 //	 7  Unlock ended with the request's context, and the key stayed for minutes
@@ -69,7 +69,7 @@ import (
 //	22  goroutines waited for a local holder whose lease was over
 //	      TestALossFreesTheLocalQueue
 //	23  two were one owner, or one was two
-//	      TestOwnersAreDifferentAndTheZeroOwnerIsInvalid, TestTwoOwnersInOneGoroutineKeepEachOtherOut,
+//	      TestOwnersAreDifferentAndTheZeroOwnerIsNoOwner, TestTwoOwnersInOneGoroutineKeepEachOtherOut,
 //	      TestTheFieldsOfAClientBeginWithItsIDAndNoTwoClientsShareOne, TestAHoldBelongsToItsHandleAndNotToAGoroutine,
 //	      TestAnUnlockByAnotherOwnerIsErrNotHeldAndChangesNothing
 //	24  a slow network lost the lock; two services had different leases in their configs

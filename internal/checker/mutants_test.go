@@ -19,9 +19,9 @@ import (
 	"github.com/go-rlock/rlock/internal/history"
 )
 
-func TestALockThatIsRightPasses(t *testing.T) { right(t, false) }
+func TestACorrectLockPasses(t *testing.T) { right(t, false) }
 
-func TestALockWithReadersThatIsRightPasses(t *testing.T) { right(t, true) }
+func TestACorrectReadWriteLockPasses(t *testing.T) { right(t, true) }
 
 func right(t *testing.T, readers bool) {
 	t.Parallel()

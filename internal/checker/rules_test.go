@@ -541,7 +541,7 @@ var stories = []told{
 	}},
 }
 
-func TestAStoryBreaksTheRulesThatItBreaksAndNoOther(t *testing.T) {
+func TestEachStoryBreaksExactlyItsRules(t *testing.T) {
 	for _, told := range slices.Concat(stories, storiesOfReaders) {
 		t.Run(told.title, func(t *testing.T) {
 			var s story
@@ -553,7 +553,7 @@ func TestAStoryBreaksTheRulesThatItBreaksAndNoOther(t *testing.T) {
 	}
 }
 
-func TestAnOverlapSaysForHowLongBothBelieved(t *testing.T) {
+func TestAnOverlapHasItsLength(t *testing.T) {
 	var s story
 	call := s.kept("a", 0, 1, 990, watched)
 	s.fault(100, 101, del)
@@ -565,7 +565,7 @@ func TestAnOverlapSaysForHowLongBothBelieved(t *testing.T) {
 	require.Equal(t, "DEL", excused[0].Cause)
 }
 
-func TestAHistoryOutOfOrderIsNone(t *testing.T) {
+func TestAHistoryOutOfOrderIsRefused(t *testing.T) {
 	_, err := checker.Check([]history.Event{{At: 2, Kind: history.Ended}, {At: 1, Kind: history.Ended}}, checker.Options{})
 	require.ErrorContains(t, err, "sort them by time")
 	_, err = checker.Check([]history.Event{{Kind: history.Returned, Number: 1, Result: &history.Result{}}}, checker.Options{})
@@ -592,7 +592,7 @@ func TestAReportHasTheFiguresAndTheEvents(t *testing.T) {
 	require.Contains(t, text, "unknown      1")
 }
 
-func TestAReportSaysByHowManyWhoCameLaterOneWasPassed(t *testing.T) {
+func TestAReportCountsTheLaterWaitersThatPassedOne(t *testing.T) {
 	var s story
 	s.kept("a", 0, 1, 990)
 	s.gives("a", 500, 501, history.Released)

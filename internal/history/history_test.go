@@ -60,7 +60,7 @@ func victim(t *testing.T) (child *exec.Cmd, noted io.Reader, path string) {
 	return child, noted, path
 }
 
-func TestWhatAProcessNotedBeforeItWasKilledIsRead(t *testing.T) {
+func TestEventsThatWereRecordedBeforeAKillAreRead(t *testing.T) {
 	child, noted, path := victim(t)
 	require.NoError(t, child.Start())
 	first := make([]byte, 100)
@@ -110,7 +110,7 @@ func TestALastLineThatWasCutIsIgnored(t *testing.T) {
 	require.ErrorContains(t, err, "line 1")
 }
 
-func TestAllThatIsNotedIsReadAgain(t *testing.T) {
+func TestEveryEventIsReadAsItWasWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	r, err := history.Create(path, "a")
 	require.NoError(t, err)
@@ -219,7 +219,7 @@ func TestEachLineIsOneWrite(t *testing.T) {
 	}
 }
 
-func TestAWriteThatFailedIsToldAtClose(t *testing.T) {
+func TestCloseReportsAFailedWrite(t *testing.T) {
 	w := &writer{err: errors.New("disk full")}
 	r := history.NewRecorder(w, "a")
 	r.Leftover("")
@@ -242,7 +242,7 @@ func (w *writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestALookIsDatedBeforeItAndAReturnAfterIt(t *testing.T) {
+func TestALookHasTheTimeBeforeItAndAReturnTheTimeAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var file bytes.Buffer
 		r := history.NewRecorder(&file, "a")

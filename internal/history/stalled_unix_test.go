@@ -15,7 +15,7 @@ import (
 	"github.com/go-rlock/rlock/internal/suspend"
 )
 
-func TestAProcessNotesWhenItCouldNotRun(t *testing.T) {
+func TestAProcessRecordsWhenItCouldNotRun(t *testing.T) {
 	child, noted, path := victim(t)
 	require.NoError(t, child.Start())
 	_, err := io.ReadFull(noted, make([]byte, 1))

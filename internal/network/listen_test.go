@@ -163,7 +163,7 @@ func TestATargetThatIsNotThereClosesTheConnection(t *testing.T) {
 	assert.Error(t, err)
 }
 
-func TestCloseEndsEverythingEvenWhatIsHeldOrNotDue(t *testing.T) {
+func TestCloseEndsHeldAndDelayedMessagesToo(t *testing.T) {
 	n := start(t, echo(t), 0)
 	for _, keep := range []func(){func() { n.Rule(network.Silence) }, func() { n.SetRoundTrip(time.Hour) }} {
 		conn := dial(t, n)

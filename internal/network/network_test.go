@@ -97,7 +97,7 @@ func TestACommandWhoseReplyIsCutOffIsExecuted(t *testing.T) {
 	})
 }
 
-func TestWhatIsHeldKeepsBackWhatIsBehindItUntilItIsDelivered(t *testing.T) {
+func TestAHeldMessageKeepsBackThoseBehindItUntilItIsDelivered(t *testing.T) {
 	bubble(t, func(t *testing.T, server *miniredis.Miniredis, n *network.Network, client rueidis.Client) {
 		n.Rule(network.Nth(1, network.Hold, network.Request, "INCR"))
 		results := make(chan error, 2)
@@ -170,7 +170,7 @@ func TestAMessageCanBeDroppedAlone(t *testing.T) {
 	})
 }
 
-func TestADialThatFailsIsTold(t *testing.T) {
+func TestAFailedDialIsReported(t *testing.T) {
 	n := network.New(func() (net.Conn, error) { return nil, errors.New("nobody there") })
 	defer n.Close()
 	_, err := n.Dial(context.Background(), "", nil, nil)
@@ -212,7 +212,7 @@ func TestItWorksOverTCP(t *testing.T) {
 }
 
 // A rule that comes late knows the command of a reply that is under way.
-func TestARuleKnowsWhatWasAskedBeforeIt(t *testing.T) {
+func TestARuleKnowsTheCommandsSentBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := miniredis.NewMiniRedis()
 		defer server.Close()
@@ -242,7 +242,7 @@ func TestInABubbleTheRoundTripIsExact(t *testing.T) {
 	})
 }
 
-func TestTheDelayDoesNotLimitWhatIsUnderWay(t *testing.T) {
+func TestTheDelayDoesNotLimitTheBytesUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, theirs := net.Pipe()
 		n := network.New(func() (net.Conn, error) { return theirs, nil })
@@ -268,7 +268,7 @@ func TestTheDelayDoesNotLimitWhatIsUnderWay(t *testing.T) {
 
 // Whatever comes, in whatever pieces, is carried unchanged, RESP or not, and with
 // a rule as without.
-func FuzzWhatIsSentArrives(f *testing.F) {
+func FuzzBytesArriveUnchanged(f *testing.F) {
 	f.Add([]byte("*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"), uint8(7), true)
 	f.Add([]byte(">1\r\n|1\r\n+a\r\n:1\r\n%1\r\n_\r\n*-1\r\n$-1\r\n"), uint8(1), true)
 	f.Add([]byte("$2147483647\r\n*999999999\r\n"), uint8(0), true)

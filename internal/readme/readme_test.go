@@ -78,7 +78,7 @@ func TestBlocksAreCompletedByTheRule(t *testing.T) {
 	))
 }
 
-func TestABlockThatDoesNotCompileIsToldByItsLine(t *testing.T) {
+func TestABlockThatDoesNotCompileIsReportedWithItsLine(t *testing.T) {
 	for name, c := range map[string]struct {
 		lines []string
 		told  string

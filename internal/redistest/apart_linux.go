@@ -76,8 +76,8 @@ func (l *Link) Dial(ctx context.Context, _ string, dialer *net.Dialer, config *t
 	return l.client.dial(ctx, net.JoinHostPort(serverIP, strconv.Itoa(l.server.nodes[0].port)), dialer, config)
 }
 
-// Cut takes the server's end down: what either side sends from now on is lost,
-// and neither is told.
+// Cut takes the server's end down: packets of both sides are lost from now on, and neither
+// side is notified.
 func (l *Link) Cut() { l.must("-n", string(l.serverNS), "link", "set", "veth", "down") }
 
 // Heal ends Cut.
@@ -100,8 +100,8 @@ func ip(args ...string) error {
 // A namespace is the name of a network namespace, as ip netns has it.
 type namespace string
 
-// dial opens a connection in the namespace. A socket is for ever in that of the
-// thread which opened it.
+// dial opens a connection in the namespace. A socket stays in the namespace of the thread
+// that opened it.
 func (n namespace) dial(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (conn net.Conn, err error) {
 	done := make(chan struct{})
 	go func() {

@@ -11,10 +11,9 @@ import (
 // name in lower case ("evalsha", "config|get"), on all primaries together. Commands
 // that were not executed are absent.
 //
-// The commands of a script count too, next to the script's own EVALSHA. So does
-// what clients and servers say by themselves ("ping", "hello", "replconf"): look
-// at names, not at sums. A server that is stopped or changes its role while
-// run runs loses count.
+// The commands of a script count too, next to the script's own EVALSHA. So do the commands
+// that clients and servers send by themselves ("ping", "hello", "replconf"): look at names,
+// not at sums. The count of a server that is stopped or changes its role during run is lost.
 func (s *Server) CountCalls(t testing.TB, run func()) map[string]int64 {
 	t.Helper()
 	primaries, err := s.primaries()
@@ -38,7 +37,7 @@ func (s *Server) CountCalls(t testing.TB, run func()) map[string]int64 {
 	return calls
 }
 
-// calls returns what the primaries have executed since they began.
+// calls returns the commands that the primaries have executed since they started.
 func (s *Server) calls(primaries []*process) (map[string]int64, error) {
 	if s.embedded != nil {
 		return s.embedded.Calls(), nil

@@ -15,10 +15,9 @@ const (
 	shards = 3
 )
 
-// layCluster writes the file in which each node keeps its view of the cluster, as
-// it would stand after the nodes had met and shared out the slots. What remains
-// are the two seconds for which a node that starts refuses to be a primary
-// (CLUSTER_WRITABLE_DELAY in cluster.c).
+// layCluster writes the file in which each node keeps its view of the cluster, as it would be
+// after the nodes had met and shared out the slots. Only the two seconds remain for which a
+// starting node refuses to be a primary (CLUSTER_WRITABLE_DELAY in cluster.c).
 func layCluster(i installation, dir string, ports []int) *Server {
 	ids := make([]string, 2*shards)
 	for n := range ids {
@@ -62,8 +61,8 @@ func nodesConf(self int, ids, shardIDs []string, ports []int) string {
 // firstSlot returns the first slot of a shard.
 func firstSlot(shard int) int { return shard * slots / shards }
 
-// newID returns an id for a node or a sentinel. It is random, so that servers of
-// two test binaries that meet at a port by accident do not take each other for their own.
+// newID returns an id for a node or a sentinel. It is random, so that servers of two test
+// binaries that meet at a port do not take each other for members of their own cluster.
 func newID() string {
 	id := make([]byte, 20)
 	_, _ = rand.Read(id) // never fails, says its documentation
@@ -165,7 +164,7 @@ func (s *Server) parseMember(fields []string) (m member, err error) {
 	return m, nil
 }
 
-// find returns the one of the processes that listens at addr.
+// find returns the process that listens at addr.
 func find(processes []*process, addr string) (*process, error) {
 	for _, p := range processes {
 		if p.addr() == addr {
@@ -181,14 +180,14 @@ func (s *Server) shardOf(p *process) int { return slices.Index(s.nodes, p) % sha
 
 var errNoneRuns = errors.New("redistest: no node of the cluster runs")
 
-// runningNodes returns the nodes that can be asked. A stopped one is no obstacle to
-// what the others do; a paused one is.
+// runningNodes returns the nodes that can be asked. The others go on without a stopped node,
+// but not without a paused one.
 func (s *Server) runningNodes() []*process {
 	return slices.DeleteFunc(slices.Clone(s.nodes), func(p *process) bool { return !p.running() })
 }
 
-// clusterPrimary returns the node that serves the slot in the eyes of the first
-// node that answers.
+// clusterPrimary returns the node that serves the slot according to the first node that
+// answers.
 func (s *Server) clusterPrimary(slot int) (*process, error) {
 	failed := errNoneRuns
 	for _, observer := range s.runningNodes() {
@@ -202,14 +201,14 @@ func (s *Server) clusterPrimary(slot int) (*process, error) {
 				return m.p, nil
 			}
 		}
-		failed = fmt.Errorf("redistest: nobody serves slot %d in the eyes of %s", slot, observer.addr())
+		failed = fmt.Errorf("redistest: no node serves slot %d according to %s", slot, observer.addr())
 	}
 	return nil, failed
 }
 
-// agreed returns nil when every node has it that p serves the slot, with the
-// others of its shard as its replicas, and the cluster is in order. Whether a primary knows its replica
-// matters to the next failover: it ignores the wish of one that it does not know.
+// agreed returns nil when every node knows that p serves the slot, with the others of its
+// shard as its replicas, and the cluster is in order. A primary must know its replica for the
+// next failover: it ignores requests of unknown ones.
 func (s *Server) agreed(slot int, p *process) error {
 	for _, observer := range s.runningNodes() {
 		members, err := s.view(observer)

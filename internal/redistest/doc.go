@@ -53,9 +53,8 @@
 //
 // # When something fails
 //
-// What the constructors and faults need and do not get fails the test at once,
-// with the end of the server's log if the server did not start. No fault returns
-// before it has happened: after Stop the process is gone, after
-// Failover the new primary is known to everyone who is asked for it.
-// The takeover that follows a Stop or Pause of a primary is not awaited.
+// A constructor or fault that cannot do its work fails the test at once, with the end of the
+// server's log if the server did not start. No fault returns before it has happened: after
+// Stop the process is gone, after Failover every node and sentinel knows the new primary. The
+// takeover that follows a Stop or Pause of a primary is not awaited.
 package redistest

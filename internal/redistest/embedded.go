@@ -33,8 +33,8 @@ func (s *Server) Refuse(refuse func(command string, args ...string) string) {
 	s.embedded.Refuse(refuse)
 }
 
-// bubbleLimit is more than any test needs, and with a watchdog's tick a second it
-// is over in seconds.
+// bubbleLimit is more than any test needs. A bubble with a watchdog's tick a second reaches
+// it within seconds.
 const bubbleLimit = 24 * time.Hour
 
 // Bubble runs a test with an Embedded in a testing/synctest bubble, in

@@ -20,8 +20,8 @@ func (s *Server) Stop() {
 	s.end()
 }
 
-// Start starts again what does not run, at the same addresses, and returns as the
-// constructor does; of a single node, when it answers.
+// Start starts the processes that do not run, at the same addresses, and returns as the
+// constructor does; for a single node, when it answers.
 func (s *Server) Start() {
 	s.t.Helper()
 	s.breakable("Start")
@@ -124,7 +124,7 @@ func (s *Server) Failover(key string) {
 	var asked time.Time
 	s.must(eventually(func() error {
 		err := s.agreed(slot, replica)
-		// A node gives a failover up after five seconds, and says so to nobody.
+		// A node gives a failover up after five seconds, without an answer.
 		if err != nil && time.Since(asked) > 6*time.Second {
 			asked = time.Now()
 			return errors.Join(err, replica.do("CLUSTER", "FAILOVER").Error())
@@ -219,8 +219,8 @@ func (s *Server) migrate(slot int, source, target *process) error {
 	}
 }
 
-// breakable fails the test if others use the server too, or if it is not of one of the kinds,
-// if any are named.
+// breakable fails the test if other tests use the server too, or if it is not of one of the
+// kinds, if any are named.
 func (s *Server) breakable(fault string, kinds ...Kind) {
 	s.t.Helper()
 	if s.shared {

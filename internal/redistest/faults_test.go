@@ -65,7 +65,7 @@ func TestStopCutsTheConnectionsOfAnEmbedded(t *testing.T) {
 		late.Close()
 		assert.ErrorIs(t, err, syscall.ECONNREFUSED)
 		s.Start()
-		for ping(t, c) != nil { // Bubble ends what hangs
+		for ping(t, c) != nil { // Bubble ends a hang
 		}
 		assert.Equal(t, "1", get(t, c, key))
 		calls := s.CountCalls(t, func() { get(t, c, key) })
@@ -73,11 +73,11 @@ func TestStopCutsTheConnectionsOfAnEmbedded(t *testing.T) {
 	})
 }
 
-func TestAnEmbeddedRefusesWhatItIsTold(t *testing.T) {
+func TestAnEmbeddedRefusesTheChosenCommands(t *testing.T) {
 	s := redistest.Embedded(t)
 	c := s.Client(t)
 	s.Refuse(func(command string, args ...string) string {
-		if command == "set" && args[0] == key {
+		if command == "the count outlasts the restart" && args[0] == key {
 			return "READONLY You can't write against a read only replica."
 		}
 		return ""
@@ -85,7 +85,7 @@ func TestAnEmbeddedRefusesWhatItIsTold(t *testing.T) {
 	err := c.Do(t.Context(), c.B().Set().Key(key).Value("1").Build()).Error()
 	assert.ErrorContains(t, err, "READONLY")
 	script := c.B().Eval().Script(`return redis.call('set', KEYS[1], '1')`).Numkeys(1).Key(key).Build()
-	assert.ErrorContains(t, c.Do(t.Context(), script).Error(), "READONLY", "a script's command too")
+	assert.ErrorContains(t, c.Do(t.Context(), script).Error(), "READONLY", "commands of scripts are refused, too")
 	set(t, c, other, "1")
 	s.Refuse(nil)
 	set(t, c, key, "1")
@@ -94,13 +94,13 @@ func TestAnEmbeddedRefusesWhatItIsTold(t *testing.T) {
 func TestAFailoverOfASentinelChangesThePrimary(t *testing.T) {
 	t.Parallel()
 	s := redistest.Sentinel(t)
-	s.TakeForDead(10 * time.Second) // or a busy machine fails over, and back
+	s.TakeForDead(10 * time.Second) // a busy machine would fail over, and back
 	old := s.Primary(key).Addr()
 	s.Failover(key)
 	assert.NotEqual(t, old, s.Primary(key).Addr())
 	assert.Equal(t, "master", role(t, s.Primary(key)))
 	set(t, s.Client(t), key, "1")
-	assert.Equal(t, "1", get(t, s.Primary(key).Client(t), key), "clients are led there")
+	assert.Equal(t, "1", get(t, s.Primary(key).Client(t), key), "clients are redirected to it")
 }
 
 func TestAKilledPrimaryIsReplacedByASentinelsReplica(t *testing.T) {
@@ -126,7 +126,7 @@ func TestASentinelStoppedAsAWholeComesBackInOrder(t *testing.T) {
 	s.Start()
 	assert.Equal(t, "master", role(t, s.Primary(key)))
 	c = s.Client(t)
-	assert.True(t, absent(t, c), "nothing was on disk")
+	assert.True(t, absent(t, c), "servers keep nothing on disk")
 }
 
 func TestAReplicaDoesNotRiseWithOldData(t *testing.T) {
@@ -137,7 +137,7 @@ func TestAReplicaDoesNotRiseWithOldData(t *testing.T) {
 	replica.Stop()
 	primary := s.Primary(key).Client(t)
 	set(t, primary, key, "1")
-	// Otherwise the replica gets what it missed as a command, and not all as a file.
+	// Otherwise the replica gets the missing data as commands, and not as a file.
 	require.NoError(t, primary.Do(t.Context(), primary.B().Arbitrary("DEBUG", "CHANGE-REPL-ID").Build()).Error())
 	replica.Start()
 	c := replica.Client(t)
@@ -200,12 +200,12 @@ func TestAClusterStoppedAsAWholeComesBackInOrder(t *testing.T) {
 	away := s.Primary(key).Addr()
 	s.Stop()
 	s.Start()
-	assert.Equal(t, away, s.Primary(key).Addr(), "the nodes remember who serves what")
+	assert.Equal(t, away, s.Primary(key).Addr(), "the nodes remember the owners of slots")
 	set(t, s.Client(t), key, "1")
 }
 
-// role returns what a node calls itself, "" while it does not answer: sentinels
-// cut the connections of a node that they give another role.
+// role returns the node's role, "" while it does not answer: sentinels cut the connections of
+// a node whose role they change.
 func role(t *testing.T, node *redistest.Server) string {
 	t.Helper()
 	c, err := rueidis.NewClient(node.Options())
@@ -224,7 +224,7 @@ func role(t *testing.T, node *redistest.Server) string {
 	return name
 }
 
-// absent reports whether the server says that it has no key.
+// absent reports whether the server does not have the key.
 func absent(t *testing.T, c rueidis.Client) bool {
 	t.Helper()
 	return rueidis.IsRedisNil(c.Do(t.Context(), c.B().Get().Key(key).Build()).Error())
@@ -241,7 +241,7 @@ func keysInSlot(t *testing.T, node *redistest.Server) int64 {
 	return n
 }
 
-// A recorder is a test that only writes down how it failed.
+// A recorder is a test that only records its failure.
 type recorder struct {
 	testing.TB
 	failed string
@@ -254,7 +254,7 @@ func (r *recorder) Fatal(args ...any) {
 	panic(r)
 }
 
-func TestWhatAKindCannotDoFailsTheTest(t *testing.T) {
+func TestAFaultThatAKindDoesNotHaveFailsTheTest(t *testing.T) {
 	for name, fault := range map[string]func(*redistest.Server){
 		"Pause":    (*redistest.Server).Pause,
 		"Resume":   (*redistest.Server).Resume,
@@ -267,7 +267,7 @@ func TestWhatAKindCannotDoFailsTheTest(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeDoneOnDeadNodesFailsTheTest(t *testing.T) {
+func TestAFaultOfDeadNodesFailsTheTest(t *testing.T) {
 	t.Parallel()
 	standalone, sentinel, cluster := redistest.Standalone(t), redistest.Sentinel(t), redistest.Cluster(t)
 	for _, s := range []*redistest.Server{standalone, sentinel, cluster} {

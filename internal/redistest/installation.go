@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// An installation is the program that servers are made of, and what every data
-// node of a server is told besides the defaults.
+// An installation is the server program, with the arguments of every data node.
 type installation struct {
 	binary  string
 	release string   // its name and version as a person writes them: "Valkey 9.1.2"
@@ -60,8 +59,8 @@ func installed(t testing.TB, args []string) installation {
 	return installation{}
 }
 
-// WithoutServer skips the test if RLOCK_SERVER chooses a server, since the test uses none
-// and would be the same with each. [Embedded] and [Bubble] call it.
+// WithoutServer skips a test that uses no server if RLOCK_SERVER chooses one, since the test
+// would be the same with each. [Embedded] and [Bubble] call it.
 func WithoutServer(t testing.TB) {
 	t.Helper()
 	if os.Getenv(serverVariable) != "" {
@@ -77,11 +76,10 @@ func NeedMajor(t testing.TB, major int) {
 	}
 }
 
-// node makes a data node that does not run. conf is what its kind needs
-// in the configuration file.
+// node makes a data node that does not run. conf is the configuration that its kind needs.
 func (i installation) node(dir string, port int, conf string) *process {
-	// A replica is synchronised at once (the default lets it wait five seconds for
-	// company), and does not keep the file, from which it would rise with old data.
+	// A replica is synchronised at once (by default the primary waits five seconds for
+	// others), and does not keep the file, from which it would start with old data.
 	conf += "save \"\"\nappendonly no\nrepl-diskless-sync-delay 0\nrdb-del-sync-files yes\n"
 	if i.major >= 7 {
 		conf += "enable-debug-command local\n"

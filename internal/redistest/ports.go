@@ -17,12 +17,12 @@ const (
 	busOffset = 10000
 )
 
-// errPortTaken means that a port was free when it was chosen and taken when the
-// server wanted it, by another test binary for instance. Choosing again cures it.
+// errPortTaken means that another program, such as another test binary, took a port after it
+// was chosen. Choosing again helps.
 var errPortTaken = errors.New("redistest: port taken")
 
-// freePorts returns n different ports at which nobody listens, nor at their bus
-// ports. Nothing reserves them.
+// freePorts returns n different ports that are free, like their bus ports. Nothing reserves
+// them.
 func freePorts(n int) ([]int, error) {
 	chosen := make(map[int]bool, n)
 	ports := make([]int, 0, n)

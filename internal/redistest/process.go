@@ -21,8 +21,8 @@ import (
 	"github.com/go-rlock/rlock/internal/suspend"
 )
 
-// patience is how long anything here waits for a server before it gives up with
-// an error. It is long, since it only ends what is hopeless.
+// patience is how long the package waits for a server before it returns an error. It is long,
+// since it only ends hopeless waits.
 const patience = 2 * time.Minute
 
 // A process is one redis-server, as a data node or as a sentinel. It keeps its
@@ -32,8 +32,8 @@ type process struct {
 	binary string
 	port   int
 	dir    string
-	files  map[string]string // what is in dir at the first launch
-	args   []string          // what follows the configuration file on the command line
+	files  map[string]string // the files in dir at the first launch
+	args   []string          // the arguments after the configuration file
 	within []string          // the command that runs it elsewhere, see Apart
 	dial   dial              // the way there, nil for the usual one
 
@@ -58,8 +58,8 @@ func newProcess(binary, dir string, port int, conf string, args ...string) *proc
 func (p *process) addr() string            { return loopback(p.port) }
 func (p *process) path(file string) string { return filepath.Join(p.dir, file) }
 
-// writeFiles does nothing after the first launch: Redis rewrites its files when a
-// role changes, so that a process started again knows what it had become.
+// writeFiles does nothing after the first launch: Redis rewrites its files when a role
+// changes, so that a restarted process knows its role.
 func (p *process) writeFiles() error {
 	if p.exited != nil {
 		return nil
@@ -96,7 +96,7 @@ func (p *process) launch() error {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // how it ended is in its log
+			_ = cmd.Wait() // the log shows how it ended
 		}
 	}()
 	if err := <-started; err != nil {
@@ -106,8 +106,8 @@ func (p *process) launch() error {
 	return nil
 }
 
-// await returns when the process answers. The answer has to carry the process's own
-// id, since at a port that was lost to another server somebody answers too.
+// await returns when the process answers. The answer must carry the process's own id, since
+// another server may answer at a port that was lost to it.
 func (p *process) await() error {
 	own := fmt.Sprintf("process_id:%d\r", p.cmd.Process.Pid)
 	err := eventually(func() error {
@@ -148,8 +148,8 @@ func (p *process) running() bool {
 	}
 }
 
-// kill ends the process with SIGKILL, which works on one that is paused too, and
-// returns when it is gone. Nothing in a test server is worth a slower end.
+// kill ends the process with SIGKILL, which works on a paused one too, and returns when it is
+// gone. A test server needs no orderly shutdown.
 func (p *process) kill() {
 	if p.exited != nil {
 		_ = p.cmd.Process.Kill() // fails only if it ended by itself
@@ -171,8 +171,8 @@ func (p *process) setPaused(paused bool, set func(*os.Process) error) error {
 	return err
 }
 
-// do sends one command to this very process, on a connection of its own. A paused one
-// is not asked, and any other has all the time that a busy machine may need.
+// do sends one command to this process, on a connection of its own. A paused process is not
+// asked; any other has all the time that a busy machine may need.
 func (p *process) do(command ...string) rueidis.RedisResult {
 	if p.paused {
 		return rueidis.NewErrorResult(fmt.Errorf("redistest: the server at %s is paused", p.addr()))
@@ -192,11 +192,11 @@ func (p *process) do(command ...string) rueidis.RedisResult {
 	return client.Do(ctx, client.B().Arbitrary(command...).Build())
 }
 
-// hopeless marks an error that trying again does not cure.
+// hopeless marks an error that a retry cannot resolve.
 type hopeless struct{ error }
 
-// eventually calls try until it returns nil, or an error that is hopeless, or
-// patience ends. Polling is all there is: no server tells when it is ready.
+// eventually calls try until it returns nil, or a hopeless error, or patience ends. It has to
+// poll: no server announces that it is ready.
 func eventually(try func() error) error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		err := try()

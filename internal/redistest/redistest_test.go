@@ -24,10 +24,10 @@ func TestMain(m *testing.M) {
 const key, other = "orders:42", "orders:7"
 
 func TestEachKindStartsEmptyAndAnswers(t *testing.T) {
-	for range 2 { // the second time the shared ones have been used
+	for range 2 { // the second time the shared servers have been used
 		redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 			c := s.Client(t)
-			assert.True(t, absent(t, c), "a key of the test before")
+			assert.True(t, absent(t, c), "an earlier test left the key")
 			set(t, c, key, "1")
 			assert.Equal(t, "1", get(t, c, key))
 		})
@@ -116,28 +116,28 @@ func get(t *testing.T, c rueidis.Client, key string) string {
 	return value
 }
 
-// answers requires that the server does, however long it takes.
+// answers requires an answer, however long it takes.
 func answers(t *testing.T, c rueidis.Client) {
 	t.Helper()
 	require.NoError(t, c.Do(t.Context(), c.B().Ping().Build()).Error())
 }
 
-// ping sends one command with a limit, for where no answer may be right.
+// ping sends one command with a time limit, since there may be no answer.
 func ping(t *testing.T, c rueidis.Client) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	return c.Do(ctx, c.B().Ping().Build()).Error()
 }
 
-// eventually waits for what nothing announces. The limit only ends what hangs.
+// eventually polls for a condition. The limit ends a hang only.
 func eventually(t *testing.T, condition func() bool) {
 	t.Helper()
 	// Sentinels whose election failed try again after 20 s.
 	require.Eventually(t, condition, 2*time.Minute, 5*time.Millisecond)
 }
 
-// A server that is configured by halves leaves out primaries, and clients then look in vain for
-// the node of a slot.
+// A server that is configured incompletely omits primaries, and clients then do not find the
+// node of a slot.
 func TestEachNodeOfAClusterNamesAllPrimariesWithTheirSlots(t *testing.T) {
 	redistest.Over(t, []redistest.Kind{redistest.KindCluster}, func(t *testing.T, s *redistest.Server) {
 		commands := []string{"SLOTS"}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// laySentinel writes into each sentinel's configuration what it would find out
-// by itself in several seconds of asking and listening.
+// laySentinel writes into each sentinel's configuration what it would otherwise discover in
+// several seconds of queries.
 func laySentinel(i installation, dir string, ports []int) *Server {
 	s := &Server{Kind: KindSentinel}
 	primary, replicas, sentinels := ports[0], ports[1:3], ports[3:6]
@@ -87,9 +87,9 @@ func (s *Server) primaryOf(sentinel *process) (*process, error) {
 	return find(s.nodes, strings.Join(addr, ":"))
 }
 
-// sentinelFailover returns when every sentinel names the new primary, and it, and
-// the replica that was no primary, have taken their parts. The old primary takes
-// writes, and loses them, until the sentinels make it a replica, up to ten seconds later.
+// sentinelFailover returns when every sentinel names the new primary, and both the new
+// primary and the other replica have taken their roles. The old primary takes writes, and
+// loses them, until the sentinels make it a replica, up to ten seconds later.
 func (s *Server) sentinelFailover() error {
 	old, err := s.sentinelPrimary()
 	if err != nil {

@@ -23,10 +23,9 @@ const (
 // masterSet is the name under which the sentinels know the primary.
 const masterSet = "rlock"
 
-// A Server is a Redis of one of the four kinds, in the hands of one test. Its
-// methods fail that test if they cannot do what they say. They are to be called
-// from the test's goroutine, one at a time; what uses the server over the
-// network meanwhile is not restricted.
+// A Server is a Redis of one of the four kinds, for one test. Its methods fail that test if
+// they cannot do their work. Call them from the test's goroutine, one at a time; other use of
+// the server over the network is not restricted.
 type Server struct {
 	Kind Kind
 
@@ -63,9 +62,8 @@ func Cluster(t testing.TB, args ...string) *Server {
 	return own(t, layCluster, args)
 }
 
-// Options says how to connect with the server, and nothing else: the caller adds
-// settings of its own to the value. DisableCache is set, since miniredis knows no
-// CLIENT TRACKING.
+// Options returns the options of a connection to the server, and nothing else: the caller
+// adds its own settings. DisableCache is set, since miniredis has no CLIENT TRACKING.
 func (s *Server) Options() rueidis.ClientOption {
 	switch s.Kind {
 	case KindEmbedded:
@@ -88,8 +86,8 @@ func addrs(processes []*process) []string {
 	return list
 }
 
-// Addr returns the host and port at which a client begins: of a Sentinel's first
-// sentinel, of a Cluster's first node. Nobody listens at that of an Embedded.
+// Addr returns the address of the first connection: of a Sentinel's first sentinel, of a
+// Cluster's first node. An Embedded does not listen at its address.
 func (s *Server) Addr() string {
 	return s.Options().InitAddress[0]
 }
@@ -109,12 +107,12 @@ func (s *Server) Client(t testing.TB) rueidis.Client {
 	return client
 }
 
-// observer adds to option what makes a client cheap, and its commands ordered.
+// observer changes option so that a client is cheap and its commands ordered.
 func observer(option rueidis.ClientOption) rueidis.ClientOption {
 	option.PipelineMultiplex, option.AlwaysPipelining = -1, true
 	option.RingScaleEachConn = 8
 	option.ReadBufferEachConn, option.WriteBufferEachConn = 32<<10, 32<<10
-	// A server that is there answers, however busy the machine is.
+	// A running server answers, however busy the machine is.
 	option.ConnWriteTimeout, option.Dialer.Timeout = patience, patience
 	return option
 }

@@ -10,8 +10,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// rueidisLinger is more than a rueidis Cluster client keeps the connections that a
-// change of the topology made superfluous (5 s). It only ends what hangs.
+// rueidisLinger is longer than a rueidis Cluster client keeps connections that a change of
+// the topology made superfluous (5 s). It ends a hang only.
 const rueidisLinger = time.Minute
 
 // Main runs the tests of a package, as its TestMain does:
@@ -75,12 +75,12 @@ func (p *pool) disable() {
 	for _, s := range p.servers {
 		s.end()
 	}
-	_ = os.RemoveAll(p.dir) // in the system's place for what may be left
+	_ = os.RemoveAll(p.dir) // leftovers stay in the system's temporary directory
 	p.dir, p.servers = "", nil
 }
 
-// lend returns the one server of its kind, empty, in the name of t, and starts it
-// at first need. Without Main nobody would end it: then t gets one of its own.
+// lend returns the shared server of its kind, empty, for t, and starts it at the first need.
+// Without Main nothing would stop a shared server: then t gets one of its own.
 func (p *pool) lend(t testing.TB, kind Kind, lay layout) *Server {
 	t.Helper()
 	p.mu.Lock()
@@ -96,7 +96,8 @@ func (p *pool) lend(t testing.TB, kind Kind, lay layout) *Server {
 		}
 		s.shared = true
 		p.servers[kind] = s
-		// Nobody may break it, and a machine that is busy for two seconds must not make it fail over.
+		// No test may break it, and a machine that is busy for two seconds must not make it
+		// fail over.
 		if err := s.takeForDead(time.Minute); err != nil {
 			t.Fatal(err)
 		}

@@ -11,8 +11,8 @@ import (
 // sentinels, or six nodes.
 const portsOfALayout = 6
 
-// A layout says of which processes a server of its kind consists, with
-// everything in their files that tells them of each other. It starts nothing.
+// A layout lists the processes of a server of its kind, with the contents of their files. It
+// starts nothing.
 type layout func(i installation, dir string, ports []int) *Server
 
 func layStandalone(i installation, dir string, ports []int) *Server {
@@ -30,8 +30,8 @@ func own(t testing.TB, lay layout, args []string) *Server {
 	return s.lend(t)
 }
 
-// lend returns the server in the hands of t. The gate reads the line that it
-// logs, to see that a real server took part.
+// lend returns the server for t. The gate reads the line that it logs, as proof that a real
+// server took part.
 func (s *Server) lend(t testing.TB) *Server {
 	t.Helper()
 	lent := *s
@@ -40,8 +40,8 @@ func (s *Server) lend(t testing.TB) *Server {
 	return &lent
 }
 
-// start starts a server, or nothing and returns an error. It tries other ports
-// when those it chose were taken in the meantime.
+// start starts a server, or nothing and returns an error. It tries other ports when another
+// program took the chosen ones.
 func start(lay layout, i installation, dir string) (*Server, error) {
 	for attempt := 1; ; attempt++ {
 		ports, err := freePorts(portsOfALayout)

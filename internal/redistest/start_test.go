@@ -14,8 +14,8 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
-// again runs one test in a test binary of its own and returns what it prints. The
-// environment has child=name in it.
+// again runs one test in a test binary of its own and returns its output. The environment has
+// child=name in it.
 func again(t *testing.T, name string, env ...string) (output string, passed bool) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.v", "-test.run", "^"+strings.ReplaceAll(name, "/", "$/^")+"$")
@@ -65,7 +65,7 @@ func TestTheVariableChoosesTheServerOfAllTests(t *testing.T) {
 	assert.Contains(t, out, "--- SKIP: TestABubbleLetsHoursPass")
 
 	out, passed = again(t, "TestTheArgumentsReachTheServer", "RLOCK_SERVER=/nowhere/redis-server")
-	assert.False(t, passed, "and no other takes its place")
+	assert.False(t, passed, "no other server takes its place")
 	assert.Contains(t, out, `no program at "/nowhere/redis-server", which RLOCK_SERVER names`)
 }
 
@@ -79,7 +79,7 @@ func TestWithoutMainEachStartsServersOfItsOwn(t *testing.T) {
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		if s.Kind == redistest.KindSentinel {
-			s.Failover(key) // a shared one refuses
+			s.Failover(key) // a shared server refuses
 		}
 	})
 }
@@ -117,11 +117,11 @@ func TestABubbleThatHangsPanics(t *testing.T) {
 		out, passed := again(t, t.Name(), "RLOCK_SERVER=")
 		assert.False(t, passed)
 		assert.Contains(t, out, "panic: redistest: TestABubbleThatHangsPanics hangs: 24h0m0s of virtual time have passed")
-		assert.Contains(t, out, "start_test.go", "where it hangs")
+		assert.Contains(t, out, "start_test.go", "the goroutine that hangs")
 		return
 	}
 	redistest.Bubble(t, func(t *testing.T, s *redistest.Server) {
-		for range time.Tick(time.Second) { // without end, and never a deadlock
+		for range time.Tick(time.Second) { // never a deadlock to synctest
 		}
 	})
 }

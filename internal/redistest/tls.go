@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// An Authority signs certificates that nobody trusts who was not told to.
+// An Authority signs certificates that only its own Pool trusts.
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -36,7 +36,7 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Pool returns the pool of those who trust this authority alone.
+// Pool returns a pool that contains this authority only.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
@@ -55,7 +55,7 @@ func (a *Authority) Issue(t testing.TB) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
 }
 
-// certify signs the certificate by a, or by itself if a is nil.
+// certify signs the certificate with a, or with its own key if a is nil.
 func certify(t testing.TB, a *Authority, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -79,12 +79,11 @@ func certify(t testing.TB, a *Authority, template *x509.Certificate) (*x509.Cert
 	return cert, key
 }
 
-// withoutTLS is what a server says that was built without it, up to 7.0 and later.
+// withoutTLS matches the error of a server that was built without TLS, up to 7.0 and later.
 var withoutTLS = regexp.MustCompile("Bad directive|connection type tls")
 
-// TLS starts one redis-server that also speaks TLS, at [Server.TLSAddr], with a
-// certificate of the authority, and there takes only clients that have one of it
-// as well.
+// TLS starts one redis-server that also speaks TLS, at [Server.TLSAddr], with a certificate
+// of the authority. There it accepts only clients with a certificate of the same authority.
 func TLS(t testing.TB, a *Authority) *Server {
 	t.Helper()
 	cert := a.Issue(t)
@@ -117,6 +116,6 @@ func TLS(t testing.TB, a *Authority) *Server {
 // TLSAddr returns the host and port at which a server from [TLS] speaks it.
 func (s *Server) TLSAddr() string { return loopback(tlsPort(s.nodes[0].port)) }
 
-// tlsPort is that of a node's bus, which is known to be free and which no server
-// outside a Cluster has.
+// tlsPort returns the port of a node's bus, which is free, since a server outside a Cluster
+// has no bus.
 func tlsPort(port int) int { return port + busOffset }

@@ -1,10 +1,11 @@
-// Package secret keeps what is nobody's business out of errors and logs.
+// Package secret removes user names from the messages of Redis, so that neither errors nor
+// logs show them.
 package secret
 
 import "regexp"
 
-// user is where Redis 7.2 names the user whom it refuses something.
+// user matches the place where Redis 7.2 names the user that it refuses.
 var user = regexp.MustCompile(`User \S+ has`)
 
-// HideUser returns what Redis says, without the name of the user.
+// HideUser returns the message of Redis without the name of the user.
 func HideUser(message string) string { return user.ReplaceAllString(message, "the user has") }

@@ -1,5 +1,5 @@
-// Package testhook is how package rlocktest has a client do at once what it would do by
-// itself a little later. Package rlock fills it in. No other package uses it.
+// Package testhook lets package rlocktest trigger a client's next look at Redis. Package
+// rlock sets its function. No other package uses it.
 package testhook
 
 // Look has client, a *rlock.Client, ask Redis now about the lock of that name, of whatever

@@ -59,7 +59,7 @@ func ExampleCycles() {
 
 func TestOwnersThatWaitForEachOtherAreACycle(t *testing.T) {
 	assert.Equal(t, [][]string{{"1", "2", "3"}}, locks(
-		waits("1", "c"), waits("2", "a"), waits("3", "b"), // behind them others wait:
+		waits("1", "c"), waits("2", "a"), waits("3", "b"), // others wait behind them:
 		waits("1", "x"), waits("3", "y"), waits("4", "z"),
 		holds("1", "a"), holds("2", "b"), holds("3", "c"), holds("4", "d"), holds("5", "a"),
 	))
@@ -73,18 +73,18 @@ func TestAChainIsNoCycle(t *testing.T) {
 	assert.Empty(t, locks())
 }
 
-func TestWhoeverWaitsForALockOfTheirOwnIsACycle(t *testing.T) {
+func TestAWaitForALockOfTheSameUserIsACycle(t *testing.T) {
 	assert.Equal(t, [][]string{{"1"}}, locks(holds("1", "handle", "goroutine"), waits("1", "goroutine")))
 	assert.Empty(t, locks(holds("1", "handle", "goroutine"), waits("1", "another")))
 }
 
-func TestTwoUsesAreByTheSameIfTheyHaveANameInCommon(t *testing.T) {
+func TestUsesWithACommonNameHaveTheSameUser(t *testing.T) {
 	assert.Equal(t, [][]string{{"2", "1"}}, locks(
 		holds("1", "handle 1", "goroutine 1"), waits("2", "handle 2", "goroutine 1"),
 		holds("2", "handle 3", "goroutine 2"), waits("1", "handle 4", "goroutine 2"),
 	))
 	assert.Empty(t, locks(
-		holds("1", "handle 1"), waits("2", "handle 2"), // no goroutine is known
+		holds("1", "handle 1"), waits("2", "handle 2"), // the goroutine is unknown
 		holds("2", "handle 3"), waits("1", "handle 4"),
 	))
 }
@@ -102,8 +102,8 @@ func TestTwoCyclesAreFound(t *testing.T) {
 	), 2)
 }
 
-// What is found is compared with what a search by force says: there is a cycle if some owner
-// is reached from itself.
+// The result is compared with an exhaustive search: there is a cycle if some owner is
+// reachable from itself.
 func TestACycleIsFoundWhereverThereIsOne(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	with := 0
@@ -144,5 +144,5 @@ func TestACycleIsFoundWhereverThereIsOne(t *testing.T) {
 			with++
 		}
 	}
-	assert.Greater(t, with, 500, "there is something to find")
+	assert.Greater(t, with, 500, "too few graphs with a cycle")
 }
