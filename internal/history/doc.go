@@ -1,5 +1,5 @@
-// Package history records what the users of a lock believe, so that
-// internal/checker can say afterwards whether it was true.
+// Package history records the holds and losses that the users of a lock observe.
+// internal/checker judges the record afterwards.
 //
 // Each process has one [Recorder], with a file of its own. A worker, which is a
 // goroutine, notes each operation twice, before it and after:
@@ -14,26 +14,26 @@
 //	err = lock.Unlock(ctx)
 //	unlock.End(history.Result{Outcome: history.Released})
 //
-// A [Hold] can say until when it is valid; it is looked at by [Sight]. When its
-// Done is closed because of a loss, the worker notes it with [Call.Told]. Who
-// injects faults notes them with [Recorder.Inject], so that the checker knows when
-// Redis could only forget.
+// A [Hold] reports until when it is valid; [Sight] returns the look at it. When its Done is
+// closed because of a loss, the worker notes it with [Call.Told]. An injector of faults notes
+// them with [Recorder.Inject], so that the checker knows when Redis may have forgotten a
+// grant.
 //
-// On a busy machine a process may not run for a while, and be late for it.
-// [Recorder.Pulse] notes when, so that nobody else is blamed for it.
+// On a busy machine a process may not run for a while, and be late therefore.
+// [Recorder.Pulse] notes such times, so that the checker does not blame the lock.
 //
 // # What it promises
 //
-// All times are of one clock for all processes of the machine ([Time]), and are
-// read such that a worker that is stopped in between believes less, never more:
-// before a call, before a look, after a return.
+// All times are of one clock for all processes of the machine ([Time]). They are read so that
+// a worker that is stopped in between claims less, never more: before a call, before a look,
+// after a return.
 //
-// An event is one line of JSON, written by one write(2) to a file that is appended
-// to. So kill -9 loses nothing that was believed before: an operation without a
-// return is one whose outcome nobody knows. A last line that was cut is ignored.
+// An event is one line of JSON, written by one write(2) to a file that is appended to. So
+// kill -9 loses no earlier event: an operation without a return has an unknown outcome. A
+// last line that was cut off is ignored.
 //
 // # Failure
 //
-// A recorder that cannot write goes on without, and says so at Close: the history
-// is then worth nothing.
+// A recorder that cannot write goes on without, and Close returns the error: the history is
+// then of no use.
 package history

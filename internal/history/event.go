@@ -2,14 +2,14 @@ package history
 
 import "time"
 
-// An Event is one line of a history. Its kind says which of the parts it has.
+// An Event is one line of a history. Its kind tells which of the fields are set.
 type Event struct {
 	At      Time   `json:"at"`
 	Kind    Kind   `json:"kind"`
 	Process string `json:"process"`
 
-	// Number tells the operations of a process apart, and its faults. The events
-	// of one operation share it.
+	// Number distinguishes the operations of a process, and its faults. The events of one
+	// operation share it.
 	Number uint64 `json:"number,omitempty"`
 
 	Op       *Op     `json:"op,omitempty"`
@@ -23,25 +23,25 @@ type Event struct {
 	Stall time.Duration `json:"stall,omitempty"`
 }
 
-// A Kind is what an Event tells.
+// A Kind is the kind of an Event.
 type Kind string
 
 const (
-	Called   Kind = "called"   // Op is about to be done
-	Returned Kind = "returned" // it was done, with Result
-	Looked   Kind = "looked"   // what the holder believed at that time: Belief
-	Told     Kind = "told"     // the holder was told of its loss, in this Way
+	Called   Kind = "called"   // Op is about to begin
+	Returned Kind = "returned" // it has returned, with Result
+	Looked   Kind = "looked"   // the state that the holder observed at that time: Belief
+	Told     Kind = "told"     // the holder was notified of its loss, in this Way
 	Injected Kind = "injected" // Fault is about to begin
 	Healed   Kind = "healed"   // Fault is over
-	Stalled  Kind = "stalled"  // the machine did not let the process run, for as long as Stall says, until now
-	Left     Kind = "left"     // Leftover was found when nobody held anything
+	Stalled  Kind = "stalled"  // the machine did not let the process run, for the time in Stall, until now
+	Left     Kind = "left"     // Leftover was found when no lock was held
 	Ended    Kind = "ended"    // the process ended in order: it was not killed
 )
 
-// A Method is what was called.
+// A Method is the method that was called.
 type Method string
 
-// The methods that take a lock. Of Do, the acquire ends where the function begins.
+// The methods that take a lock. For Do, the acquire ends where the function begins.
 const (
 	Lock       Method = "Lock"
 	LockFor    Method = "LockFor"
@@ -52,8 +52,8 @@ const (
 	Do         Method = "Do"
 )
 
-// The methods that give one back. DoEnd is what follows the function of Do. Close
-// has no name: it gives back all that its process holds.
+// The methods that give a lock back. DoEnd is the part of Do after the function. Close has no
+// name: it gives back every lock of its process.
 const (
 	Unlock      Method = "Unlock"
 	Release     Method = "Release"
@@ -77,33 +77,33 @@ type Op struct {
 	Method Method `json:"method"`
 	Name   string `json:"name,omitempty"`
 
-	// Owner is in whose name the lock is taken or given back. It must be the same
-	// for nothing else in any process. Of a handle it is known by the Result only.
+	// Owner is the owner for whom the lock is taken or given back. It must be unique over all
+	// processes. For a handle only the Result knows it.
 	Owner string `json:"owner,omitempty"`
 
-	// Lease is what Redis is asked for: the caller's, or the watchdog's if the
+	// Lease is the lease that Redis is asked for: the caller's, or the watchdog's if the
 	// watchdog keeps the lock (Kept).
 	Lease time.Duration `json:"lease,omitempty"`
 	Kept  bool          `json:"kept,omitempty"`
 
-	// Shared says that it is about what a reader has: any number of owners may have
-	// it at once, and nobody beside them has the lock. What an owner has as a reader
-	// and what it has as a writer are two things, of which it may have both.
+	// Shared marks an operation of a reader: any number of owners may read at once, and no
+	// other owner has the lock then. A read hold and a write hold of one owner are two holds,
+	// which may exist at the same time.
 	Shared bool `json:"shared,omitempty"`
 }
 
-// An Outcome is how a call ended, as far as the caller was told.
+// An Outcome tells how a call ended, as reported to the caller.
 type Outcome string
 
 const (
-	// Of a method that takes. After all but the first, the caller holds nothing
-	// more than before.
+	// Outcomes of a method that takes. After all but the first, the caller holds nothing more
+	// than before.
 	Acquired  Outcome = "acquired"
 	Refused   Outcome = "refused"   // another owner holds the lock
 	Cancelled Outcome = "cancelled" // the caller gave up
 	Failed    Outcome = "failed"    // any other error
 
-	// Of a method that gives back. After all but the last the caller holds one level
+	// Outcomes of a method that gives back. After all but the last the caller holds one level
 	// less; after Failed as well, since it cannot know.
 	Released    Outcome = "released"    // it had been held until then
 	Lost        Outcome = "lost"        // it had been lost before
@@ -111,38 +111,37 @@ const (
 	NotHeld     Outcome = "not held"    // the caller had nothing to give back
 )
 
-// A Result is what is known when a call has returned.
+// A Result is the result of a call.
 type Result struct {
 	Outcome Outcome `json:"outcome"`
 	Error   string  `json:"error,omitempty"`
 
-	// Following are of an acquire that succeeded.
+	// The following are set for an acquire that succeeded.
 
-	Owner   string `json:"owner,omitempty"`   // of the handle, if the Op could not say
-	Count   int    `json:"count,omitempty"`   // of the owner's levels, 0 if not asked
+	Owner   string `json:"owner,omitempty"`   // the owner of the handle, if the Op could not have it
+	Count   int    `json:"count,omitempty"`   // the levels of the owner, 0 if not asked
 	Token   uint64 `json:"token,omitempty"`   // 0 if none
-	Until   Time   `json:"until,omitempty"`   // until when the lock is valid, 0 if not known
+	Until   Time   `json:"until,omitempty"`   // the end of the lock's validity, 0 if not known
 	Watched bool   `json:"watched,omitempty"` // the worker waits for Done, and notes Told
 }
 
-// A Belief is what a holder finds when it looks.
+// A Belief is the state that a holder observes when it looks.
 type Belief struct {
 	Held  bool `json:"held"`
 	Until Time `json:"until,omitempty"` // 0 if not known
-	Count int  `json:"count,omitempty"` // of the owner's levels, 0 if not asked
+	Count int  `json:"count,omitempty"` // the levels of the owner, 0 if not asked
 	Seen  Time `json:"seen"`            // when the look was over; set by Look
 }
 
-// A Fault is something done to the world on purpose.
+// A Fault is a fault that is injected on purpose.
 type Fault struct {
 	What string `json:"what"`
-	Kind string `json:"kind,omitempty"` // of such faults, which What tells apart
+	Kind string `json:"kind,omitempty"` // the kind of fault; What distinguishes faults of one kind
 
-	// Forgets says that Redis may forget by it what it has granted: FLUSHALL, DEL,
-	// a failover, eviction, a restart without its data. No lock in Redis can
-	// prevent an overlap then.
+	// Forgets marks a fault by which Redis may forget a grant: FLUSHALL, DEL, a failover,
+	// eviction, a restart without its data. No lock in Redis can prevent an overlap then.
 	Forgets bool `json:"forgets,omitempty"`
 
-	Name   string `json:"name,omitempty"`   // the one lock that it is about; all if empty
+	Name   string `json:"name,omitempty"`   // the only lock that it affects; all if empty
 	Victim string `json:"victim,omitempty"` // the process that is stopped or killed
 }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// writeUntilKilled tells on its output what it has noted, after it has.
+// writeUntilKilled prints each event after it was recorded.
 func writeUntilKilled(path string) {
 	r, err := history.Create(path, "victim")
 	if err != nil {
@@ -46,8 +46,8 @@ func writeUntilKilled(path string) {
 	}
 }
 
-// victim returns a child of this test that notes things in the file at path until it is
-// killed, and what it says meanwhile. It has not started yet.
+// victim returns a child of this test that records events in the file at path until it is
+// killed, and the child's output. The child has not started yet.
 func victim(t *testing.T) (child *exec.Cmd, noted io.Reader, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "victim")
@@ -69,7 +69,7 @@ func TestEventsThatWereRecordedBeforeAKillAreRead(t *testing.T) {
 	require.NoError(t, child.Process.Kill())
 	rest, err := io.ReadAll(noted)
 	require.NoError(t, err)
-	require.Error(t, child.Wait(), "it did not end by itself")
+	require.Error(t, child.Wait(), "the child must not end by itself")
 
 	events, err := history.ReadFiles(path)
 	require.NoError(t, err)

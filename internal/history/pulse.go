@@ -6,14 +6,13 @@ import (
 )
 
 const (
-	// beat is how often a pulse wakes, and skipped by how much later than it asked
-	// for it must wake to note it.
+	// beat is the interval of a pulse, and skipped the delay that it notes.
 	beat    = 20 * time.Millisecond
 	skipped = beat
 )
 
-// Pulse notes, until ctx ends, each time at which the process could not run because
-// the machine had no time for it: what it could have done meanwhile, it does later.
+// Pulse notes, until ctx ends, each time at which the process could not run because the
+// machine had no time for it: its work of that time is done later.
 func (r *Recorder) Pulse(ctx context.Context) {
 	timer := time.NewTimer(beat)
 	defer timer.Stop()

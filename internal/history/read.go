@@ -30,8 +30,8 @@ func ReadFiles(paths ...string) ([]Event, error) {
 	return events, nil
 }
 
-// Read returns the events that one Recorder wrote, as they stand. A last line
-// without its end is ignored: its writer was killed.
+// Read returns the events that one Recorder wrote, in order. A last line without its end is
+// ignored: its writer was killed.
 func Read(r io.Reader) ([]Event, error) {
 	var events []Event
 	lines := bufio.NewReader(r)

@@ -10,20 +10,19 @@ import (
 	"time"
 )
 
-// A Recorder writes the events of one process: of one client of it, where it has
-// several. Its methods, and those of its calls, may be called concurrently.
+// A Recorder writes the events of one process, or of one of its clients. Its methods, and
+// those of its calls, may be called concurrently.
 type Recorder struct {
 	process string
 	numbers atomic.Uint64
 
 	mu  sync.Mutex // protects following
 	w   io.Writer
-	err error // of the first write that failed: nothing is written after it
+	err error // the first failed write: nothing is written after it
 }
 
-// Create returns a Recorder that writes a new file. The name of the process must
-// be that of no other recorder of the history; a process that is started again
-// is another.
+// Create returns a Recorder that writes a new file. The name of the process must be unique in
+// the history; a process that is started again needs another name.
 func Create(path, process string) (*Recorder, error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
 	if err != nil {
@@ -38,8 +37,8 @@ func NewRecorder(w io.Writer, process string) *Recorder {
 	return &Recorder{process: process, w: w}
 }
 
-// Close says that the process ended in order, and returns the first error there
-// was: after one the history is not complete.
+// Close notes that the process ended in order, and returns the first error, after which the
+// history is incomplete.
 func (r *Recorder) Close() error {
 	r.write(Event{At: Now(), Kind: Ended})
 	r.mu.Lock()
@@ -55,16 +54,16 @@ func (r *Recorder) Close() error {
 	return nil
 }
 
-// Begin notes that op is about to be called. The Call is to be ended when it has
-// returned; without an end the outcome is unknown.
+// Begin notes that op is about to be called. Call End when it has returned; without an end
+// the outcome is unknown.
 func (r *Recorder) Begin(op Op) *Call {
 	c := &Call{recorder: r, number: r.numbers.Add(1)}
 	r.write(Event{At: Now(), Kind: Called, Number: c.number, Op: &op})
 	return c
 }
 
-// Inject notes that a fault is about to begin, and returns a function that notes
-// that it is over. A fault that is never healed lasts to the end of the history.
+// Inject notes that a fault is about to begin, and returns a function that notes its end. A
+// fault that is never healed lasts to the end of the history.
 func (r *Recorder) Inject(f Fault) (heal func()) {
 	number := r.numbers.Add(1)
 	r.write(Event{At: Now(), Kind: Injected, Number: number, Fault: &f})
@@ -73,15 +72,15 @@ func (r *Recorder) Inject(f Fault) (heal func()) {
 	})
 }
 
-// Happened notes a fault that nobody injected, and that was found only when it was
-// over: it has lasted since the time that is given.
+// Happened notes a fault that was not injected, and was found only when it was over: it has
+// lasted since the given time.
 func (r *Recorder) Happened(f Fault, since Time) {
 	number := r.numbers.Add(1)
 	r.write(Event{At: since, Kind: Injected, Number: number, Fault: &f})
 	r.write(Event{At: Now(), Kind: Healed, Number: number})
 }
 
-// Leftover notes something that was found after everybody had let go: a key, a
+// Leftover notes something that was found after all locks were given back: a key, a
 // subscription, a goroutine.
 func (r *Recorder) Leftover(what string) {
 	r.write(Event{At: Now(), Kind: Left, Leftover: what})
@@ -102,21 +101,21 @@ func (r *Recorder) write(e Event) {
 	}
 }
 
-// A Call is an operation that was begun; if it took a lock, it stands for that
-// level of it.
+// A Call is an operation that has begun; if it took a lock, it stands for that level of the
+// lock.
 type Call struct {
 	recorder *Recorder
 	number   uint64
 }
 
-// End notes that the call has returned. Its time is read now: whatever is asked
-// for the Result must be asked before.
+// End notes that the call has returned. End reads the time: determine the fields of the
+// Result before.
 func (c *Call) End(result Result) {
 	c.recorder.write(Event{At: Now(), Kind: Returned, Number: c.number, Result: &result})
 }
 
-// Look notes what the holder believes, which look finds out. The time is read
-// before: what look finds was true at that time or later.
+// Look notes the state that look returns. The time is read before: the state holds at that
+// time or later.
 func (c *Call) Look(look func() Belief) {
 	at := Now()
 	belief := look()
@@ -124,8 +123,8 @@ func (c *Call) Look(look func() Belief) {
 	c.recorder.write(Event{At: at, Kind: Looked, Number: c.number, Belief: &belief})
 }
 
-// Told notes that the holder was told that it has lost the lock, and in which way:
-// "Done", say. What Unlock says is noted as its outcome.
+// Told notes that the holder was notified of the loss of the lock, and in which way, such as
+// "Done". The result of Unlock is noted as its outcome.
 func (c *Call) Told(way string) {
 	c.recorder.write(Event{At: Now(), Kind: Told, Number: c.number, Way: way})
 }

@@ -21,7 +21,7 @@ func TestAProcessRecordsWhenItCouldNotRun(t *testing.T) {
 	_, err := io.ReadFull(noted, make([]byte, 1))
 	require.NoError(t, err)
 
-	// The first time its pulse may not have begun.
+	// At first the pulse may not have begun.
 	require.Eventually(t, func() bool {
 		if suspend.Process(child.Process) != nil {
 			return false
@@ -36,7 +36,7 @@ func TestAProcessRecordsWhenItCouldNotRun(t *testing.T) {
 		if suspend.Resume(child.Process) != nil {
 			return false
 		}
-		time.Sleep(stall) // for it to be noted
+		time.Sleep(stall) // until it is noted
 		events, err := history.ReadFiles(path)
 		return err == nil && slices.ContainsFunc(events, func(e history.Event) bool {
 			return e.Kind == history.Stalled && e.At >= goesOn && e.At.Add(-e.Stall) <= stopped.Add(stall/2)

@@ -11,10 +11,10 @@
 //
 // # Time
 //
-// Leases end by Go's clock. Left to itself miniredis has no clock, and no key ever ends
+// Leases end by Go's clock. By itself miniredis has no clock, and no key ever ends
 // ([miniredis.Miniredis.ClockTTL]). In Redis time stands still while a script runs. In a
-// bubble it does so anyway; outside of one the clock is set when a command arrives, so
-// that a key does not end between two commands of a script where the process is slow.
+// bubble it does so anyway; outside of one the clock is set when a command arrives, so that a
+// key does not end between two commands of a slow script.
 //
 // # Missing
 //

@@ -25,7 +25,7 @@ type Server struct {
 	virtual bool
 
 	gate    sync.Mutex // protects following; taken before miniredis' own mutex
-	stopped bool       // left to itself, miniredis begins anew when somebody dials after Close
+	stopped bool       // by itself miniredis starts again at a connection after Close
 
 	clock sync.Mutex // held while miniredis' clock is set, so that it never goes back
 
@@ -44,17 +44,17 @@ func New() *Server {
 	return s
 }
 
-// bubblesEnd is later than it is in any bubble, whose time begins in 2000, and earlier
-// than it is outside.
+// bubblesEnd is later than any time in a bubble, where time begins in 2000, and earlier than
+// any time outside.
 var bubblesEnd = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Options says how to connect with the server, and nothing else: the caller adds settings
-// of its own to the value.
+// Options returns the options of a connection to the server, and nothing else: the caller
+// adds its own settings.
 func (s *Server) Options() rueidis.ClientOption {
 	return rueidis.ClientOption{
 		// An address that needs no resolver, whose goroutines belong to no bubble.
 		InitAddress: []string{"127.0.0.1:6379"},
-		// Miniredis knows no CLIENT TRACKING.
+		// Miniredis has no CLIENT TRACKING.
 		DisableCache: true,
 		// Miniredis answers CLUSTER SLOTS, and would be taken for a Cluster.
 		ForceSingleClient: true,
@@ -73,7 +73,7 @@ func (s *Server) Dial() (net.Conn, error) {
 	}
 	conn, err := s.m.Dial()
 	if err == nil {
-		s.m.Server().SetPreHook(s.before) // a server that begins anew has lost it
+		s.m.Server().SetPreHook(s.before) // a restarted server has lost it
 	}
 	return conn, err
 }
@@ -85,8 +85,8 @@ func (s *Server) Miniredis() *miniredis.Miniredis {
 	return s.m
 }
 
-// before sees each command before it is executed, those of scripts as well, and
-// reports whether it has answered it already.
+// before gets each command before it is executed, those of scripts as well, and reports
+// whether it has answered the command already.
 func (s *Server) before(peer *miniserver.Peer, command string, args ...string) bool {
 	if !inScript(peer) {
 		s.tick()
@@ -106,8 +106,8 @@ func (s *Server) before(peer *miniserver.Peer, command string, args ...string) b
 	return reply != ""
 }
 
-// tick sets miniredis' clock to now. Left alone it goes on while a script runs. A script
-// has miniredis' mutex, and this waits for it.
+// tick sets miniredis' clock to now. A script holds miniredis' mutex, and tick waits for it:
+// otherwise the clock would advance while a script runs.
 func (s *Server) tick() {
 	if s.virtual {
 		return
@@ -117,7 +117,7 @@ func (s *Server) tick() {
 	s.m.SetTime(time.Now())
 }
 
-// inScript reports whether the peer is a script. Only miniredis' own note says so.
+// inScript reports whether the peer is a script, by miniredis' own mark.
 func inScript(peer *miniserver.Peer) bool {
 	note := reflect.ValueOf(peer.Ctx)
 	return note.Kind() == reflect.Pointer && note.Elem().FieldByName("nested").Bool()

@@ -36,7 +36,7 @@ func TestAKeyEndsInVirtualTime(t *testing.T) {
 		time.Sleep(time.Hour - time.Millisecond)
 		assert.True(t, m.Exists("key"))
 		time.Sleep(time.Millisecond)
-		assert.False(t, m.Exists("key"), "also of a Miniredis that was kept")
+		assert.False(t, m.Exists("key"), "the key must end for a Miniredis that was kept, too")
 	})
 }
 
@@ -51,7 +51,7 @@ func TestTimeStandsStillWhileAScriptRuns(t *testing.T) {
 	exists, err := client.Do(t.Context(), client.B().Eval().Script(script).Numkeys(1).Key("key").Build()).AsInt64()
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, exists)
-	for s.Miniredis().Exists("key") { // and goes on after it
+	for s.Miniredis().Exists("key") { // and goes on after the script
 		time.Sleep(time.Millisecond)
 	}
 }

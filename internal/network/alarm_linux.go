@@ -11,7 +11,7 @@ import (
 // and without spinning: a timerfd in the runtime's epoll. One goroutine sleeps;
 // any may stop it.
 type alarm struct {
-	file    *os.File // nil: not wanted, or not to be had (too many open files, say)
+	file    *os.File // nil: not wanted, or not available, as with too many open files
 	stopped *sleeper
 }
 

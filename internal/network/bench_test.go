@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// BenchmarkRoundTrip measures what a round trip really takes: p50-late and
-// p99-late are how much longer than asked for, in microseconds.
+// BenchmarkRoundTrip measures the real round trip: p50-late and p99-late are the delays
+// beyond the configured one, in microseconds.
 func BenchmarkRoundTrip(b *testing.B) {
 	for _, asked := range []time.Duration{0, 500 * time.Microsecond, 2 * time.Millisecond} {
 		b.Run(asked.String(), func(b *testing.B) {
@@ -29,7 +29,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	}
 }
 
-// BenchmarkThroughput is how many bytes a second pass at a round trip of 2 ms.
+// BenchmarkThroughput measures the bytes per second at a round trip of 2 ms.
 func BenchmarkThroughput(b *testing.B) {
 	conn := dial(b, start(b, echo(b), 2*time.Millisecond))
 	block := make([]byte, 64<<10)
@@ -46,8 +46,8 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 }
 
-// BenchmarkPipeline is how long a batch of a Keeper, 128 scripts, takes there and
-// back: what it costs to know where messages end.
+// BenchmarkPipeline measures a batch of a Keeper, 128 scripts, there and back: the cost of
+// parsing messages.
 func BenchmarkPipeline(b *testing.B) {
 	conn := dial(b, start(b, echo(b), 0))
 	const command = "*9\r\n$7\r\nEVALSHA\r\n$40\r\n0123456789012345678901234567890123456789\r\n$1\r\n2\r\n$9\r\norders:42\r\n" +

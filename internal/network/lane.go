@@ -12,7 +12,7 @@ type conn struct {
 	up, down       *lane
 	asked          [][]byte // as they were sent
 	cut            bool
-	lanes          int // those that may have something to send yet
+	lanes          int // the lanes that may still have something to send
 }
 
 func (c *conn) wake() {
@@ -26,21 +26,19 @@ type lane struct {
 	up       bool
 	from, to net.Conn
 	alarm    *alarm
-	changed  sync.Cond // told when there is something new for the sender to look at
+	changed  sync.Cond // signals changes to the sender
 	queue    []chunk
-	eof      bool // no more will come
+	eof      bool // nothing more will come
 }
 
-// A chunk is the messages whose end came with one read, and when they may be
-// written.
+// A chunk is the messages that one read completed, and the time at which they may be written.
 type chunk struct {
 	data    []byte
 	lengths []int // of the messages in data; none if it is not RESP
 	due     time.Time
 }
 
-// carryLocked moves what comes from either side to the other until both have
-// ended or the connection is cut.
+// carryLocked copies between both sides until both have ended or the connection is cut.
 func (n *Network) carryLocked(client, server net.Conn) {
 	c := &conn{client: client, server: server, lanes: 2}
 	direction := func(from, to net.Conn) *lane {
@@ -89,7 +87,7 @@ func (n *Network) receive(l *lane) {
 	}
 }
 
-// send lets through what one end has sent, when it is due and as the rule says.
+// send passes on the bytes of one end when they are due, as the rule decides.
 func (n *Network) send(l *lane) {
 	defer n.running.Done()
 	n.mu.Lock()
@@ -127,8 +125,8 @@ func (n *Network) send(l *lane) {
 	}
 }
 
-// passLocked takes from the queue what may be written now: the first chunk as it
-// came, or where each message matters, what the rule makes of the first one.
+// passLocked takes from the queue the bytes that may be written now: the first chunk as it
+// came, or, where each message matters, the first message as the rule decides.
 func (n *Network) passLocked(l *lane) []byte {
 	c := &l.queue[0]
 	if n.rule == nil && !n.recording {
@@ -183,14 +181,14 @@ func (n *Network) passLocked(l *lane) []byte {
 	return raw
 }
 
-// match keeps a command for the reply to come. Of a message for the client it
-// returns the command that it answers, nil if none.
+// match keeps a command for its reply. For a message to the client it returns the command
+// that it answers, nil if none.
 func (l *lane) match(raw []byte) []byte {
 	c := l.conn
 	switch {
 	case l.up && !subscribes(raw):
 		c.asked = append(c.asked, raw)
-	case !l.up && raw[0] != '>' && len(c.asked) > 0: // else an error, say, that nobody asked for
+	case !l.up && raw[0] != '>' && len(c.asked) > 0: // otherwise a reply without a command, such as an error
 		command := c.asked[0]
 		c.asked = c.asked[1:]
 		return command
@@ -198,7 +196,7 @@ func (l *lane) match(raw []byte) []byte {
 	return nil
 }
 
-// frame tells what a message is about; of a reply, which command it answers.
+// frame returns the frame of a message; that of a reply has the command that it answers.
 func (l *lane) frame(raw []byte, resp bool) Frame {
 	switch {
 	case l.up && resp:

@@ -13,7 +13,7 @@ import (
 	"github.com/go-rlock/rlock/internal/network"
 )
 
-// echo starts a server that sends back what it gets, and returns its address.
+// echo starts a server that returns the bytes that it gets, and returns its address.
 func echo(t testing.TB) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

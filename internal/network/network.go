@@ -31,7 +31,7 @@ type Network struct {
 	sent      []Frame
 }
 
-// errRefused is what a dial gets while the network refuses.
+// errRefused is the error of a dial while the network refuses.
 var errRefused = errors.New("network: connections are refused")
 
 // New returns a network whose connections are opened with dial. Close it at the
@@ -82,7 +82,7 @@ func (n *Network) accept() {
 		n.running.Add(1)
 		go func() {
 			defer n.running.Done()
-			_ = n.connect(client) // else it is closed, which is all that the client learns
+			_ = n.connect(client) // an error closes the client's connection, which is all that the client learns
 		}()
 	}
 }
@@ -112,31 +112,31 @@ func (n *Network) connect(client net.Conn) error {
 	return nil
 }
 
-// Rule replaces the rule for whatever has not had its turn yet; nil lets
-// everything through. What is held stays held.
+// Rule replaces the rule for all frames that have not been decided yet; nil lets everything
+// through. Held frames stay held.
 func (n *Network) Rule(rule Rule) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.rule = rule
 }
 
-// SetRoundTrip changes the delay of what is sent from now on. What is under way
-// keeps its time, and nothing overtakes it.
+// SetRoundTrip changes the delay of bytes that are sent from now on. Bytes under way keep
+// their time, and nothing overtakes them.
 func (n *Network) SetRoundTrip(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.oneWay = d / 2
 }
 
-// SetSlice has everything written in pieces of so many bytes at most, so that a
-// reader finds the ends of its reads anywhere; 0 ends it.
+// SetSlice splits everything into writes of at most so many bytes, so that reads end
+// anywhere; 0 turns it off.
 func (n *Network) SetSlice(bytes int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.slice = bytes
 }
 
-// Deliver sends what is held on its way. What stands behind it has its turn then.
+// Deliver sends the held frames on their way. The frames behind them are decided then.
 func (n *Network) Deliver() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -150,8 +150,8 @@ func (n *Network) deliverLocked() {
 	}
 }
 
-// Cut ends all connections, with what is on its way in them. New ones may be
-// opened at once.
+// Cut ends all connections, with the bytes on their way in them. New ones may be opened at
+// once.
 func (n *Network) Cut() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -168,8 +168,7 @@ func (n *Network) Refuse() {
 	n.Cut()
 }
 
-// Heal takes the rule away, delivers what is held, and lets connections be opened
-// again.
+// Heal removes the rule, delivers held frames, and lets connections be opened again.
 func (n *Network) Heal() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -73,7 +73,7 @@ func TestWithoutARuleEverythingPasses(t *testing.T) {
 		assert.Equal(t, "3", count(t, server))
 		require.Len(t, n.Sent("incr"), 3)
 		assert.Equal(t, []string{"INCR", "n"}, n.Sent("INCR")[0].Args)
-		assert.Greater(t, len(n.Sent("")), 3, "the client's greeting too")
+		assert.Greater(t, len(n.Sent("")), 3, "the client's greeting is recorded, too")
 	})
 }
 
@@ -142,7 +142,7 @@ func TestANetworkThatRefusesDoesSoUntilItIsHealed(t *testing.T) {
 		require.Error(t, err)
 		n.Heal()
 		require.NoError(t, incr(client))
-		assert.Equal(t, "1", count(t, server), "what was held is gone")
+		assert.Equal(t, "1", count(t, server), "the held commands are lost")
 	})
 }
 
@@ -177,7 +177,7 @@ func TestAFailedDialIsReported(t *testing.T) {
 	require.ErrorContains(t, err, "nobody there")
 }
 
-// The same over TCP, where what is read may begin and end anywhere.
+// The same over TCP, where reads may begin and end anywhere.
 func TestItWorksOverTCP(t *testing.T) {
 	server := miniredis.RunT(t)
 	n, err := network.Listen(server.Addr())
@@ -211,7 +211,7 @@ func TestItWorksOverTCP(t *testing.T) {
 	}
 }
 
-// A rule that comes late knows the command of a reply that is under way.
+// A new rule knows the command of a reply that is already under way.
 func TestARuleKnowsTheCommandsSentBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := miniredis.NewMiniRedis()
@@ -225,7 +225,7 @@ func TestARuleKnowsTheCommandsSentBeforeIt(t *testing.T) {
 		result := make(chan error, 1)
 		go func() { result <- incr(client) }()
 		time.Sleep(600 * time.Millisecond)
-		assert.Equal(t, "1", count(t, server), "half a round trip away")
+		assert.Equal(t, "1", count(t, server), "the command is executed half a round trip later")
 		n.Rule(network.All(network.Cut, network.Reply, "INCR"))
 		require.Error(t, <-result)
 	})
@@ -266,8 +266,7 @@ func TestTheDelayDoesNotLimitTheBytesUnderWay(t *testing.T) {
 	})
 }
 
-// Whatever comes, in whatever pieces, is carried unchanged, RESP or not, and with
-// a rule as without.
+// Any bytes, in any pieces, arrive unchanged, RESP or not, with and without a rule.
 func FuzzBytesArriveUnchanged(f *testing.F) {
 	f.Add([]byte("*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"), uint8(7), true)
 	f.Add([]byte(">1\r\n|1\r\n+a\r\n:1\r\n%1\r\n_\r\n*-1\r\n$-1\r\n"), uint8(1), true)

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// errNotRESP says that a line begins no RESP value.
+// errNotRESP means that a line begins no RESP value.
 var errNotRESP = errors.New("network: not RESP")
 
 // A splitter finds the messages in a stream. A message is one complete RESP value.
 type splitter struct {
-	rest []byte // the beginning of a message whose end has not come
+	rest []byte // the beginning of an incomplete message
 	// at is up to where rest was read, beyond its end within a long string, and values is
 	// how many values of the message are still to be read. Both are sums of 32-bit
 	// numbers that the stream chooses, so an int is too small where it has 32 bits.
@@ -20,8 +20,8 @@ type splitter struct {
 	opaque     bool // the stream is not RESP: everything is a chunk as it comes
 }
 
-// split returns the messages that data completes; at the end of the stream also
-// what is left.
+// split returns the messages that data completes; at the end of the stream also the remaining
+// bytes.
 func (s *splitter) split(data []byte, end bool) (c chunk) {
 	s.rest = append(s.rest, data...)
 	from := 0
@@ -44,8 +44,8 @@ func (s *splitter) split(data []byte, end bool) (c chunk) {
 	return c
 }
 
-// next returns the length of the message that data begins with, or 0 if its end
-// has not come; then it goes on from there the next time.
+// next returns the length of the message at the beginning of data, or 0 if it is incomplete;
+// then the next call continues there.
 func (s *splitter) next(data []byte) (int, error) {
 	if s.values == 0 {
 		s.at, s.values = 0, 1
@@ -71,7 +71,7 @@ func (s *splitter) next(data []byte) (int, error) {
 	return int(s.at), nil
 }
 
-// The kinds of values, by what follows their first line.
+// The kinds of values, by the data that follow their first line.
 type kind int
 
 const (
@@ -80,9 +80,9 @@ const (
 	aggregate             // so many values
 )
 
-// header reads the first line of a value: what follows it, and how long it is
-// itself, 0 if its end has not come. RESP3's streamed types are not understood; no
-// server sends them.
+// header reads the first line of a value. It returns the data that follow, and the length of
+// the line, 0 if it is incomplete. RESP3's streamed types are not understood; no server sends
+// them.
 func header(data []byte) (k kind, n int64, size int, err error) {
 	switch data[0] {
 	case '+', '-', ':', '_', '#', ',', '(':
@@ -110,7 +110,7 @@ func header(data []byte) (k kind, n int64, size int, err error) {
 	case data[0] == '%':
 		n *= 2
 	case data[0] == '|':
-		n = n*2 + 1 // attributes stand before the value that they are about
+		n = n*2 + 1 // attributes precede the value that they describe
 	}
 	return k, n, size, nil
 }
@@ -138,8 +138,8 @@ func texts(raw []byte) (all []string) {
 	return all
 }
 
-// subscribes reports whether a command is answered by pushes, as in RESP3 those
-// are that subscribe and unsubscribe.
+// subscribes reports whether a command is answered by pushes, as the commands that subscribe
+// and unsubscribe are in RESP3.
 func subscribes(command []byte) bool {
 	_, rest, _ := bytes.Cut(command, []byte("\n")) // *n
 	_, rest, _ = bytes.Cut(rest, []byte("\n"))     // $n

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Stage is where on its way a frame is.
+// A Stage is the place of a frame on its way.
 type Stage int
 
 const (
@@ -14,21 +14,21 @@ const (
 	Push                 // a message or a confirmation of a subscription, likewise
 )
 
-// A Frame is one thing that a rule decides about.
+// A Frame is the unit that a rule decides about.
 type Frame struct {
 	Stage Stage
-	// Args are those of the command; for a Push the strings that it consists of.
+	// Args are the arguments of the command; of a Push its strings.
 	Args []string
-	// Time is when it was let through to the server, in [Network.Sent] only.
+	// Time is when the frame was passed on to the server, in [Network.Sent] only.
 	Time time.Time
 }
 
-// Is reports whether the command has that name, in whatever case.
+// Is reports whether the command has that name, ignoring case.
 func (f Frame) Is(name string) bool {
 	return len(f.Args) > 0 && strings.EqualFold(f.Args[0], name)
 }
 
-// A Fate is what becomes of a frame.
+// A Fate is the decision about a frame.
 type Fate struct {
 	kind fate
 	text string // of a replacement
@@ -45,22 +45,21 @@ const (
 )
 
 var (
-	Pass = Fate{kind: pass} // it goes on
-	Hold = Fate{kind: hold} // it waits for [Network.Deliver], and all behind it too
-	Drop = Fate{kind: drop} // it alone vanishes: right for a Push, else the client waits for ever or takes the next reply for it
-	Cut  = Fate{kind: cut}  // its connection ends in place of it
+	Pass = Fate{kind: pass} // the frame goes on
+	Hold = Fate{kind: hold} // the frame waits for [Network.Deliver], and so do all frames behind it
+	Drop = Fate{kind: drop} // the frame alone is lost: use it for a Push, since a client waits for ever for a lost reply, or takes the next one for it
+	Cut  = Fate{kind: cut}  // the connection ends in place of the frame
 )
 
-// Replace is the fate of a frame in whose place these bytes are sent.
+// Replace is the fate of a frame that is replaced by these bytes.
 func Replace(raw string) Fate { return Fate{kind: replace, text: raw} }
 
-// A Rule decides about a frame when its turn has come. It is called with the
-// network's mutex held, one call after the other, so it may count; it must not
-// call the network.
+// A Rule decides about each frame in turn. It is called with the network's mutex held, one
+// call after the other, so it may count; it must not call the network.
 type Rule func(Frame) Fate
 
-// All returns a rule that deals alike with everything of a stage whose command
-// has one of the names; without names, with everything of the stage.
+// All returns a rule for every frame of a stage whose command has one of the names; without
+// names, for every frame of the stage.
 func All(fate Fate, stage Stage, names ...string) Rule {
 	return func(f Frame) Fate {
 		if f.Stage != stage {
@@ -92,10 +91,10 @@ func Nth(n int, fate Fate, stage Stage, names ...string) Rule {
 	}
 }
 
-// Silence is a rule that holds everything: a network that lost its route.
+// Silence is a rule that holds everything, as a network without a route.
 func Silence(Frame) Fate { return Hold }
 
-// Deaf is a rule that drops all messages, and no confirmation of a subscription.
+// Deaf is a rule that drops all messages, but no confirmation of a subscription.
 func Deaf(f Frame) Fate {
 	if f.Stage == Push && (f.Is("message") || f.Is("smessage") || f.Is("pmessage")) {
 		return Drop

@@ -115,7 +115,8 @@ func slug(heading string) string {
 	}, text)
 }
 
-// prose returns the lines of a Markdown text; those of code blocks between fences are empty.
+// prose returns the lines of a Markdown text; the lines of code blocks between fences are
+// empty.
 func prose(markdown string) []string {
 	lines := strings.Split(markdown, "\n")
 	inside := ""

@@ -1,6 +1,5 @@
-// Package readme checks README.md and the pages in docs. [Compile] compiles the Go
-// that a page shows, so that people can use what they copy; [Links] finds links that
-// lead nowhere.
+// Package readme checks README.md and the pages in docs. [Compile] compiles the Go blocks of
+// a page, so that readers can use them; [Links] finds links that lead nowhere.
 //
 // Each block that begins with ```go becomes a package of its own inside of
 // this module, of which no file is written to the working tree, and is compiled.
@@ -23,7 +22,7 @@
 //
 //   - The packages in [imports] are imported where the block names them.
 //
-// Nothing else is forgiven: a variable that is not used is an error, as everywhere.
+// There are no other exceptions: a variable that is not used is an error, as everywhere.
 package readme
 
 import (
@@ -117,7 +116,7 @@ func Blocks(markdown string) (blocks []Block, err error) {
 	return blocks, nil
 }
 
-// file returns the block as a Go file whose errors are told by the lines of path.
+// file returns the block as a Go file; errors in it have the lines of path.
 func (b Block) file(path string) (string, error) {
 	line := fmt.Sprintf("//line %s:%d:1\n", path, b.Line)
 	if strings.HasPrefix(strings.TrimSpace(b.Text), "package ") {
@@ -145,8 +144,8 @@ func parses(file string) bool {
 	return err == nil
 }
 
-// Compile compiles the Go blocks of the Markdown file at path, as packages of the
-// module at root. The error is what the compiler says, by the lines of the file.
+// Compile compiles the Go blocks of the Markdown file at path, as packages of the module at
+// root. The error is the compiler's output, with the lines of the file.
 func Compile(root, path string) error {
 	markdown, err := os.ReadFile(path)
 	if err != nil {
@@ -162,7 +161,7 @@ func Compile(root, path string) error {
 	}
 	defer os.RemoveAll(work)
 
-	// The go command takes the files for those of packages of the module.
+	// To the go command these files belong to packages of the module.
 	var overlay struct{ Replace map[string]string }
 	overlay.Replace = make(map[string]string)
 	list := filepath.Join(work, "overlay.json")

@@ -71,7 +71,7 @@ func TestBlocksAreCompletedByTheRule(t *testing.T) {
 		"```go",
 		"_ = rlock.NewOwner()",
 		"```",
-		"What is no Go is nothing to compile:",
+		"Other blocks are not compiled:",
 		"```",
 		"```go get",
 		"```",
