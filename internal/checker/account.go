@@ -7,15 +7,15 @@ import (
 	"github.com/go-rlock/rlock/internal/history"
 )
 
-// An account is what one owner did with one lock, as a reader or else. It is kept in the order of time:
-// a level is taken when the acquire has returned, and given back when the unlock is
-// called, since in between the owner believes that it has it.
+// An account is the record of what one owner did with one lock, as a reader or otherwise, in
+// the order of time: a level is taken when the acquire has returned, and given back when the
+// unlock is called, since in between the owner believes that it holds it.
 type account struct {
 	check      *check
 	name       *name
-	twin       *account       // what the owner does with it in the other way, nil if nothing
-	operations []*operation   // that took or gave, in the order of their calls
-	until      []history.Time // by when each of them and all before it had returned
+	twin       *account       // the owner's account in the other mode, nil if there is none
+	operations []*operation   // that took or gave a level, in the order of their calls
+	until      []history.Time // the time by which each of them and all before it had returned
 	holds      []*hold
 }
 
@@ -96,8 +96,8 @@ func (a *account) add(o *operation) {
 	a.until = append(a.until, until)
 }
 
-// alone reports whether the owner did nothing else from one time to the other,
-// beside o: a count is certain only if nobody changes it.
+// alone reports whether the owner did nothing else between two times, beside o: a count is
+// certain only if no other operation changes it.
 func (a *account) alone(from, to history.Time, o *operation) bool {
 	last, _ := slices.BinarySearchFunc(a.operations, to, func(p *operation, t history.Time) int { return cmp.Compare(p.called, t) })
 	for i := last - 1; i >= 0 && a.until[i] > from; i-- {
@@ -108,8 +108,8 @@ func (a *account) alone(from, to history.Time, o *operation) bool {
 	return true
 }
 
-// take notes that an acquire has returned with a level: the first of a hold, or one
-// more. A count of 1 says that it is the first; without a count the lease must tell.
+// take notes that an acquire has returned with a level: the first of a hold, or a further
+// one. A count of 1 marks the first; without a count the lease decides.
 func (a *account) take(o *operation, e history.Event) {
 	h, count := a.last(), o.result.Count
 	open := 0
@@ -150,8 +150,8 @@ func (a *account) take(o *operation, e history.Event) {
 	}
 }
 
-// give notes that an unlock is called, which gives back a level of the owner's last
-// hold: those that were lost before come afterwards.
+// give notes that an unlock is called, which gives back a level of the owner's last hold:
+// levels that were lost before come afterwards.
 func (a *account) give(o *operation, e history.Event) {
 	var h *hold
 	for _, candidate := range slices.Backward(a.holds) {
@@ -181,7 +181,7 @@ func (a *account) give(o *operation, e history.Event) {
 		a.assure(h, o.called, e)
 		a.name.steps = append(a.name.steps, &step{operation: o, hold: h, levels: len(h.open)})
 		if len(h.open) > 0 {
-			// What is left may have asked for less: it is believed when it is said.
+			// The remaining levels may have asked for less: their next promise counts.
 			h.promised = min(h.promised, o.called)
 			return
 		}
@@ -194,8 +194,8 @@ func (a *account) give(o *operation, e history.Event) {
 	h.stopped = min(h.stopped, o.called)
 }
 
-// look notes what a look found. Of a handle it is about its level; without one it is
-// about what the owner has, in whichever way it was taken.
+// look notes the result of a look. For a handle it concerns its level; without one it
+// concerns all levels of the owner, in whichever way they were taken.
 func (a *account) look(l *level, e history.Event) {
 	h := l.hold
 	if l.givenBy() != history.Release {
@@ -227,7 +227,7 @@ func (a *account) look(l *level, e history.Event) {
 	}
 }
 
-// tell notes that the holder of a level was told that it is lost.
+// tell notes that the holder of a level was notified of its loss.
 func (a *account) tell(l *level, e history.Event) {
 	for _, before := range l.told {
 		if before.Way == e.Way {
@@ -240,7 +240,7 @@ func (a *account) tell(l *level, e history.Event) {
 	l.hold.stopped = min(l.hold.stopped, e.At)
 }
 
-// assure notes that the owner was assured of having the lock at a time.
+// assure notes that the owner was assured of the lock at a time.
 func (a *account) assure(h *hold, at history.Time, e history.Event) {
 	switch bound := h.bound(); {
 	case at > bound:
@@ -253,7 +253,7 @@ func (a *account) assure(h *hold, at history.Time, e history.Event) {
 	}
 }
 
-// close notes that the client is closed, which gives back what it holds.
+// close notes that the client is closed, which gives back its holds.
 func (a *account) close(e history.Event) {
 	for _, h := range a.holds {
 		if len(h.open) == 0 {

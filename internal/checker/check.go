@@ -9,22 +9,21 @@ import (
 	"github.com/go-rlock/rlock/internal/history"
 )
 
-// Options say what is too long. The zero value is usable.
+// Options are the limits. The zero value is usable.
 type Options struct {
-	// Patience is for how long a lock may be free while somebody waits for it and
-	// nothing is broken. Defaults to 10 s: waiters of rlock look after 5 s at most.
+	// Patience is how long a lock may be free while an owner waits for it and nothing is
+	// broken. Defaults to 10 s: waiters of rlock look after 5 s at most.
 	Patience time.Duration
 
-	// Late is how much later than it was due a loss may be told, beyond the time in
-	// which its process could not run. Defaults to 0; the Report says how late it was.
+	// Late is how late a loss may be reported, beyond the time in which its process could not
+	// run. Defaults to 0; the Report has the largest delay.
 	Late time.Duration
 
-	// Later is by how much one has to come after another to count as later. Defaults
+	// Later is the time between two calls from which on the second counts as later. Defaults
 	// to 100 ms.
 	Later time.Duration
 
-	// Timeout limits the search for an order in one part of a history. Defaults to
-	// 10 s.
+	// Timeout limits the search for an order in one part of a history. Defaults to 10 s.
 	Timeout time.Duration
 
 	// Pictures is the folder for Porcupine's visualisation, an HTML file for each
@@ -39,8 +38,8 @@ type check struct {
 	report  Report
 }
 
-// Check says what is wrong in a history, whose events must be in the order of time
-// (as [history.ReadFiles] returns them). An error means that it is no history.
+// Check finds the violations in a history, whose events must be in the order of time (as
+// [history.ReadFiles] returns them). An error means that the events are not a history.
 func Check(events []history.Event, options Options) (Report, error) {
 	options.Patience = cmp.Or(options.Patience, 10*time.Second)
 	options.Later = cmp.Or(options.Later, 100*time.Millisecond)

@@ -36,7 +36,7 @@ const (
 	shortestLease bug = "the shortest lease of the readers in place of the longest"
 )
 
-// ofReaders are the bugs that a lock can have only if it knows readers.
+// ofReaders are the bugs that only a lock with readers can have.
 var ofReaders = []bug{writerBeside, readerBeside, firstOutFrees, countedAsOne, shortestLease}
 
 // A server is a Redis with one lock.
@@ -44,7 +44,7 @@ type server struct {
 	bug bug
 
 	mu      sync.Mutex // protects following
-	tenure  string     // that has the lock, "" if none
+	tenure  string     // the tenure that has the lock, "" if none
 	expiry  time.Time
 	readers map[string]time.Time // by tenure: when the lease ends
 	token   uint64
@@ -52,13 +52,13 @@ type server struct {
 	waiters []chan struct{}
 }
 
-// acquire returns a token if the lock is granted, else when to look again, and a
-// channel for a message before.
+// acquire returns a token if the lock is granted, otherwise the time until the next look, and
+// a channel for an earlier message.
 func (s *server) acquire(tenure string, lease time.Duration, shared bool) (token uint64, wait time.Duration, message chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	until := now // somebody else has the lock
+	until := now // another owner has the lock
 	if s.tenure != "" && !(shared && s.bug == readerBeside) {
 		until = s.expiry
 	}
@@ -121,7 +121,7 @@ func (s *server) release(tenure string) bool {
 	return ours
 }
 
-// del is what DEL does, and tells whether there was anything.
+// del deletes the key, and reports whether it existed.
 func (s *server) del() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,38 +168,37 @@ var (
 	errRefused = errors.New("refused")
 )
 
-// A client is the part of a lock that lives in a process: the least that is right,
-// but for its bug.
+// A client is the part of a lock in a process: a minimal correct one, but for its bug.
 type client struct {
 	server *server
 	bug    bug
-	ctx    context.Context // what it does in the background ends with it
+	ctx    context.Context // ends its background work
 
 	seed uint64
 
 	mu      sync.Mutex       // protects following
 	holds   map[string]*hold // by owner
-	tenures map[string]int   // that each owner has begun
+	tenures map[string]int   // the number of tenures that each owner has begun
 }
 
-// A hold is what an owner has.
+// A hold is the hold of an owner.
 type hold struct {
 	owner, tenure string
 	token         uint64
 	lease         time.Duration
-	tell          func()  // of the loss
-	network       network // of who locks and unlocks
+	tell          func()  // notifies of the loss
+	network       network // of the goroutine that locks and unlocks
 
 	// The client's mutex protects following.
 
 	levels int
-	until  time.Time // when it ends in the client's eyes
+	until  time.Time // when it ends by the client's clock
 	lost   bool
 	given  chan struct{} // closed with the last unlock
 }
 
-// A network takes some time one way, now and then a long time. Each goroutine has
-// its own, so that the order in which they run at one moment changes nothing.
+// A network takes some time one way, now and then a long time. Each goroutine has its own, so
+// that the order in which goroutines run at one moment changes nothing.
 type network struct{ random *rand.Rand }
 
 func (c *client) network(tenure string) network {
@@ -216,7 +215,7 @@ func (n network) travel() {
 	time.Sleep(took)
 }
 
-// trust returns until when a lease is believed that was asked for at a time.
+// trust returns the end of the validity of a lease that was asked for at sent.
 func (c *client) trust(sent time.Time, lease time.Duration) time.Time {
 	if c.bug == fromReply {
 		sent = time.Now()
@@ -246,7 +245,7 @@ func (c *client) belief(owner string) (held bool, until time.Time, levels int) {
 	return true, h.until, levels
 }
 
-// lock takes a level. A lock that is kept is renewed until the last unlock.
+// lock takes a level. A kept lock is renewed until the last unlock.
 func (c *client) lock(ctx context.Context, owner string, shared bool, lease time.Duration, kept, wait bool, tell func()) (token uint64, err error) {
 	c.mu.Lock()
 	if h := c.holds[owner]; c.validLocked(h) {

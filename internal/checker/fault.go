@@ -8,7 +8,7 @@ import (
 	"github.com/go-rlock/rlock/internal/history"
 )
 
-// A fault is something done to the world, and when.
+// A fault is an injected fault, and its time.
 type fault struct {
 	history.Fault
 	from, to history.Time // to is never, for one that was not healed
@@ -16,7 +16,7 @@ type fault struct {
 
 func (f *fault) concerns(n *name) bool { return f.Name == "" || f.Name == n.key }
 
-// forced is what a ForceUnlock is to those who hold the lock.
+// forced is the effect of a ForceUnlock on the holders of the lock.
 func (c *check) forced(o *operation) *fault {
 	f := &fault{
 		Fault: history.Fault{What: string(o.Method), Forgets: o.outcome() != history.NotHeld, Name: o.Name},
@@ -36,12 +36,12 @@ func (c *check) forced(o *operation) *fault {
 	return f
 }
 
-// excuse returns the last fault by which Redis may have forgotten a grant, so that there
-// may be two holders at some time between from and to; nil if there is none.
+// excuse returns the last fault by which Redis may have forgotten a grant, so that there may
+// be two holders at some time between from and to; nil if there is none.
 //
-// A holder whose grant is forgotten learns it when it renews, or when its lease
-// ends: that long a fault has effects. A hand-over may begin a hold in the
-// meantime, so that it is not enough to ask who held the lock during the fault.
+// A holder whose grant is forgotten learns it when it renews, or when its lease ends: a fault
+// has effects for that long. A hand-off may begin a hold in the meantime, so that the holder
+// during the fault is not enough to know.
 func (c *check) excuse(n *name, from, to history.Time) (last *fault) {
 	for _, f := range n.forgets {
 		if f.from <= to && (f.to == never || from <= f.to.Add(n.lease)) && (last == nil || f.from >= last.from) {
@@ -51,7 +51,7 @@ func (c *check) excuse(n *name, from, to history.Time) (last *fault) {
 	return last
 }
 
-// stopped returns for how long of some time the process could not run, since it was
+// stopped returns for how long between from and to the process could not run, since it was
 // stopped, or the machine had no time for it.
 func (c *check) stopped(process string, from, to history.Time) (length time.Duration) {
 	stops := slices.Clone(c.processes[process].stalls)

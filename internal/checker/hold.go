@@ -7,29 +7,29 @@ import (
 	"github.com/go-rlock/rlock/internal/history"
 )
 
-// A hold is what one owner has of a lock, from its first level to the last that it
+// A hold is the time in which one owner has a lock, from its first level to the last that it
 // gives back, or to the loss.
 //
-// The owner believes in it from begin on. How long, is made of two things: what it
-// was promised (that the lock is valid until a time, if nothing else is said), and
-// what it was assured of (that it had the lock at a time: an Unlock that returned
-// no error, a Valid that said yes). An assurance holds for all the time before it,
+// The owner believes in it from begin on. The end of the belief follows from promises (the
+// lock is valid until a time, unless another report follows) and assurances (the owner had
+// the lock at a time: an Unlock that returned no error, a Valid that returned true). An
+// assurance covers all the time before it, since a hold has no gaps.
 // since a hold has no gaps.
 type hold struct {
 	account        *account
 	process, owner string
-	shared         bool     // it is a reader's
+	shared         bool     // a reader's hold
 	levels         []*level // in the order of their takes
 	open           []*level // those not given back
 
 	begin    history.Time
-	promised history.Time // until when, as was said last; begin if nothing was
+	promised history.Time // the end of the last promise; begin if there is none
 	assured  history.Time // of the last assurance; begin before the first
-	stopped  history.Time // when the belief ended whatever was promised
-	lost     bool         // the owner was told
+	stopped  history.Time // when the belief ended regardless of promises
+	lost     bool         // the owner was notified
 	clean    bool         // the last level was given back in order
 
-	proof history.Event // behind the last promise or assurance
+	proof history.Event // the event of the last promise or assurance
 }
 
 // A level is one Lock that succeeded.
@@ -38,22 +38,21 @@ type level struct {
 	hold       *hold
 	given      *operation      // that gave it back; nil: none did
 	closed     bool            // given back by Close
-	missed     *history.Event  // a look at it, the first that found it lost
-	told       []history.Event // that it was lost
+	missed     *history.Event  // the first look that found it lost
+	told       []history.Event // the reports of its loss
 }
 
-// end returns until when the hold was believed. It is begin if it never was.
+// end returns the end of the belief. It is begin if there was none.
 func (h *hold) end() history.Time { return max(h.assured, min(h.promised, h.stopped)) }
 
 // excludes reports whether two holds cannot be believed at the same time.
 func (h *hold) excludes(g *hold) bool { return h.owner != g.owner && !(h.shared && g.shared) }
 
-// valid reports whether the owner believed in it at all, on return from the acquire.
+// valid reports whether the owner believed in it at all when the acquire returned.
 func (h *hold) valid() bool { return h.end() > h.begin }
 
-// bound returns when the leases have ended at the latest that the levels asked for,
-// and those that the owner had beside them as a writer or as a reader, since a lock
-// is kept for the longest; never with a watchdog.
+// bound returns the latest end of the leases that the levels asked for, and of the owner's
+// leases in the other mode, since a lock is kept for the longest; never with a watchdog.
 func (h *hold) bound() history.Time {
 	bound := h.asked()
 	if h.account.twin == nil {
@@ -93,7 +92,7 @@ func (h *hold) asked() history.Time {
 	return bound
 }
 
-// lease returns the longest that the levels asked for.
+// lease returns the longest lease of the levels.
 func (h *hold) lease() (longest time.Duration) {
 	for _, l := range h.levels {
 		longest = max(longest, l.Lease)
@@ -104,7 +103,7 @@ func (h *hold) lease() (longest time.Duration) {
 // token returns the fencing token of the hold, 0 if it has none.
 func (h *hold) token() uint64 { return h.levels[0].result.Token }
 
-// events returns those that show from when to when it was believed.
+// events returns the events that show the begin and the end of the belief.
 func (h *hold) events() []history.Event {
 	shown := slices.Clone(h.levels[0].events)
 	if !slices.Contains(shown, h.proof) {
@@ -113,8 +112,8 @@ func (h *hold) events() []history.Event {
 	return shown
 }
 
-// innermost returns the open level that an operation gives back: the last taken in
-// the way that matches, or at least the last.
+// innermost returns the open level that an operation gives back: the last one taken in the
+// matching way, or at least the last one.
 func (h *hold) innermost(give *operation) *level {
 	for _, l := range slices.Backward(h.open) {
 		if l.givenBy() == give.Method {

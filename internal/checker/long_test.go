@@ -11,8 +11,8 @@ import (
 	"github.com/go-rlock/rlock/internal/history"
 )
 
-// crowd is a history in which so many owners wait for the lock all the time. Every
-// tenth loses it.
+// crowd is a history in which the given number of owners wait for the lock all the time.
+// Every tenth loses it.
 func crowd(owners, sections int) *story {
 	s := &story{}
 	r := rand.New(rand.NewPCG(1, 2))
@@ -52,8 +52,8 @@ func TestACrowdIsDecidedPartByPart(t *testing.T) {
 	require.NotZero(t, report.Broken(checker.Order))
 }
 
-// A part begins with the last step of the one before, which may be an unlock: it does
-// not tell the token that the hold goes on with.
+// A part begins with the last step of the one before. If that is an unlock, it does not tell
+// the token of the hold that goes on.
 func TestAPartMayBeginInsideAHoldWithAToken(t *testing.T) {
 	s := &story{}
 	s.byName("a", 0, 1, 1, token(7))

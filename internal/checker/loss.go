@@ -6,8 +6,8 @@ import (
 	"github.com/go-rlock/rlock/internal/history"
 )
 
-// losses finds owners who were not told that they have lost the lock, or too late.
-// That they were told twice was found when the accounts were kept.
+// losses finds owners that were not notified of a loss, or too late. Loss reports that came
+// twice were found when the accounts were kept.
 func (c *check) losses(n *name) {
 	for i, h := range n.holds {
 		due, by := c.due(n, i)
@@ -17,9 +17,8 @@ func (c *check) losses(n *name) {
 	}
 }
 
-// due returns by when the i-th hold was certainly lost, if it was not given back
-// before, and the hold that shows it: that of the next owner. It is nil if it was
-// the lease that ended.
+// due returns the time by which the i-th hold was certainly lost, unless it was given back
+// before, and the hold of the next owner that shows it. The hold is nil if the lease ended.
 func (c *check) due(n *name, i int) (due history.Time, by *hold) {
 	h := n.holds[i]
 	due = h.bound()
@@ -40,8 +39,8 @@ func (c *check) due(n *name, i int) (due history.Time, by *hold) {
 	return due, nil
 }
 
-// next returns the first hold that excludes the i-th and was certainly granted
-// after it, nil if there is none.
+// next returns the first hold that excludes the i-th and was certainly granted after it, nil
+// if there is none.
 func (n *name) next(i int) *hold {
 	h := n.holds[i]
 	for _, next := range n.holds[i+1:] {
@@ -57,12 +56,12 @@ func (h *hold) after(g *hold) bool {
 	return h.levels[0].called >= g.begin || g.token() != 0 && h.token() > g.token()
 }
 
-// reveals reports whether a later hold shows that Redis has forgotten h because of
-// f, and a renewal of h finds out until the time at.
+// reveals reports whether a later hold shows that Redis has forgotten h because of f, and a
+// renewal of h finds out until the time at.
 //
-// For a lease after f, a process that does not know may pass on what it has lost,
-// so that a hold proves nothing. But if f was the only fault, and h was held when
-// it began, no other process had anything to pass on.
+// For a lease after f, a process that has not learned of a loss may hand the lock off, so
+// that a hold proves nothing. But if f was the only fault, and h was held when it began, no
+// other process had a lock to hand off.
 func (c *check) reveals(n *name, f *fault, h *hold, at history.Time) bool {
 	renewed := slices.ContainsFunc(h.levels, func(l *level) bool {
 		return l.Kept && (l.given == nil || l.given.called > at)
@@ -85,8 +84,8 @@ func (c *check) loss(n *name, l *level, due history.Time, by *hold) {
 	if by != nil {
 		evidence = append(evidence, by.levels[0].events...)
 	}
-	// A holder that was not watched is told by Unlock only, and it cannot be late.
-	// What it was assured of can be wrong.
+	// A holder that was not watched is notified by Unlock only, and it cannot be late. Its
+	// assurances can be wrong.
 	believed := heard
 	if !l.result.Watched {
 		believed = l.hold.assured
@@ -94,7 +93,7 @@ func (c *check) loss(n *name, l *level, due history.Time, by *hold) {
 			return
 		}
 	} else if l.missed != nil && l.missed.Belief.Seen < due {
-		// The lock knows of the loss, so that Done must tell as well.
+		// The lock knows of the loss, so Done must report it as well.
 		due = l.missed.Belief.Seen
 		evidence = append(slices.Clone(l.events), *l.missed)
 	}
@@ -104,13 +103,13 @@ func (c *check) loss(n *name, l *level, due history.Time, by *hold) {
 	if heard == never {
 		until := c.processes[l.process].ended
 		if !c.processes[l.process].inOrder {
-			return // it was killed before it could hear
+			return // it was killed before it could learn
 		}
 		if l.given != nil {
 			until = l.given.called
 		}
 		if late := until.Sub(due) - c.stopped(l.process, due, until); late > c.options.Late {
-			c.violate(NeverTold, n, evidence, nil, "%s has lost the lock, and nobody told it for %v", l.Owner, late)
+			c.violate(NeverTold, n, evidence, nil, "%s has lost the lock, and was not told for %v", l.Owner, late)
 		}
 		return
 	}
@@ -121,7 +120,7 @@ func (c *check) loss(n *name, l *level, due history.Time, by *hold) {
 	}
 }
 
-// heard returns when the holder of the level was first told that it is lost.
+// heard returns when the holder of the level was first notified of its loss.
 func (l *level) heard() (history.Time, history.Event) {
 	if len(l.told) > 0 {
 		return l.told[0].At, l.told[0]

@@ -10,74 +10,73 @@ import (
 	"github.com/go-rlock/rlock/internal/history"
 )
 
-// The model is what a lock is in one place, without a network: at most one owner,
-// or any number of readers, each of whom has so many levels, until it gives back the
-// last of them or its lease has ended; and a token greater than any before.
+// The model is a lock in one place, without a network: at most one owner, or any number of
+// readers, each with a number of levels, until it gives back the last of them or its lease
+// has ended; and a token greater than any before.
 //
-// A hold may be taken over, but not before the time until which it was believed:
-// the state has a lower bound of the expiry, so that an overlap is never found where
-// there was none.
+// A hold may be taken over, but not before the end of the belief in it: the state has a lower
+// bound of the expiry, so that no false overlap is found.
 //
-// What does not change who holds the lock is no step: an acquire that was refused,
-// failed or cancelled, or of which nothing is known, holds nothing that its owner
-// could use, whatever Redis has for a while; and an unlock without confirmation
-// ends the belief, after which the lock may be taken over.
+// Operations that do not change the holder are no steps: an acquire that was refused, failed
+// or cancelled, or whose outcome is unknown, holds nothing that its owner could use, even if
+// Redis has it for a while; and an unlock without confirmation ends the belief, after which
+// the lock may be taken over.
 
 // A step is an operation that the model follows.
 type step struct {
 	*operation
 	hold    *hold
-	from    history.Time // it had its effect no earlier
-	nested  bool         // it took a level of an owner who had one
-	levels  int          // that the owner has after it, by what it did
-	excused bool         // Redis may have forgotten who has the lock
-	era     int          // what it has forgotten by then it does not know again
+	from    history.Time // its effect was no earlier
+	nested  bool         // it took a level of an owner that had one
+	levels  int          // of the owner after it, by the operations so far
+	excused bool         // Redis may have forgotten the holder
+	era     int          // Redis forgets between eras
 }
 
-// A state is who has the lock. The zero state is free.
+// A state is the holder of the lock. The zero state is free.
 //
-// At the begin of a part, and when Redis may have forgotten, it is not known. What
-// is seen then says who has the lock, as far as one excludes the other: a reader
-// does not exclude others, which may be there unseen.
+// At the begin of a part, and when Redis may have forgotten, the holder is not known. The
+// following steps show it, as far as one holder excludes the other: a reader does not exclude
+// other readers, which may hold the lock unseen.
 type state struct {
-	owner  string // of whoever has it alone
+	owner  string // the owner that has it exclusively
 	levels int
-	token  uint64       // the last that was given out
-	era    int          // in which it was: in another, tokens begin anew
-	expiry history.Time // no earlier than this
+	token  uint64       // the last one given out
+	era    int          // the era of the token: in another one, tokens begin anew
+	expiry history.Time // a lower bound
 
 	readers []reader // in the order of their owners
 
-	unseen        who // may have it alone, though that was not seen
-	unseenReaders who // and may share it
+	unseen        candidates // owners that may have it exclusively, though no step showed it
+	unseenReaders candidates // owners that may share it
 }
 
-// A reader is an owner who shares the lock.
+// A reader is an owner that shares the lock.
 type reader struct {
 	owner  string
 	levels int
 	expiry history.Time
 }
 
-// A who is nobody, one owner, or anybody.
-type who string
+// Candidates are the owners that may hold the lock: none, a single one, or any.
+type candidates string
 
 const (
-	nobody  who = ""
-	anybody who = "*"
+	noOwner  candidates = ""
+	anyOwner candidates = "*"
 )
 
-func (w who) has(owner string) bool { return w == anybody || w == who(owner) }
+func (c candidates) has(owner string) bool { return c == anyOwner || c == candidates(owner) }
 
-// only returns w without all but the owner.
-func (w who) only(owner string) who {
-	if w.has(owner) {
-		return who(owner)
+// only returns the owner if it is a candidate, otherwise noOwner.
+func (c candidates) only(owner string) candidates {
+	if c.has(owner) {
+		return candidates(owner)
 	}
-	return nobody
+	return noOwner
 }
 
-var unknown = state{unseen: anybody, unseenReaders: anybody}
+var unknown = state{unseen: anyOwner, unseenReaders: anyOwner}
 
 var model = porcupine.Model{
 	Init:  func() any { return unknown },
@@ -113,7 +112,7 @@ func (s state) equal(t state) bool {
 		s.unseen == t.unseen && s.unseenReaders == t.unseenReaders && slices.Equal(s.readers, t.readers)
 }
 
-// after returns whether the step may be taken in the state, and where it leads.
+// after reports whether the step may be taken in the state, and returns the state after it.
 func (s state) after(in *step) (bool, state) {
 	switch {
 	case in.excused:
@@ -156,8 +155,8 @@ func (s state) after(in *step) (bool, state) {
 	return free && grows && in.counts(1), next
 }
 
-// afterReader is after for a reader's step. An owner that has the lock alone may read as
-// well, and goes on reading when it releases the write lock.
+// afterReader is after for a reader's step. An owner that has the lock exclusively may read
+// as well, and goes on reading when it releases the write lock.
 func (s state) afterReader(in *step) (bool, state) {
 	i, seen := slices.BinarySearchFunc(s.readers, in.Owner, func(r reader, owner string) int { return strings.Compare(r.owner, owner) })
 	now := reader{owner: in.Owner, expiry: in.hold.end()}
@@ -198,7 +197,7 @@ func (s state) afterReader(in *step) (bool, state) {
 	return possible && (!in.took() || in.counts(now.levels)), next
 }
 
-// readersOf returns what an owner has as a reader.
+// readersOf returns the reader of an owner, if it has one.
 func (s state) readersOf(owner string) []reader {
 	for _, r := range s.readers {
 		if r.owner == owner {
@@ -208,10 +207,10 @@ func (s state) readersOf(owner string) []reader {
 	return nil
 }
 
-// counts reports whether the caller was told so many levels, if it was told.
+// counts reports whether the caller was told this number of levels, if any.
 func (s *step) counts(levels int) bool { return s.result.Count == 0 || s.result.Count == levels }
 
-// tidy forgets the owner of a lock that is free, so that equal states are equal.
+// tidy clears the owner of a free lock, so that equal states are equal.
 func (s state) tidy() state {
 	if s.levels > 0 {
 		return s
@@ -219,6 +218,6 @@ func (s state) tidy() state {
 	return state{token: s.token, era: s.era, readers: s.readers, unseenReaders: s.unseenReaders}
 }
 
-// mattered reports whether anybody relied on the hold. One that was over when its
-// acquire returned blocked others for a while, as one of a cancelled acquire does.
+// mattered reports whether the owner relied on the hold. A hold that was over when its
+// acquire returned blocked others for a while, as that of a cancelled acquire does.
 func (h *hold) mattered() bool { return h.clean || h.valid() }

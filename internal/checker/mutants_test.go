@@ -33,7 +33,7 @@ func right(t *testing.T, readers bool) {
 		report := run(t, none, readers, seed)
 		require.Empty(t, report.Violations, "seed %d\n%v", seed, report)
 		require.Zero(t, report.Undecided)
-		// The history reached what is to be judged.
+		// The history has enough events to judge.
 		require.NotZero(t, report.LossesTold)
 		require.NotZero(t, report.Outcomes[history.Cancelled])
 		require.NotZero(t, report.Outcomes[history.Refused])
@@ -73,9 +73,9 @@ func TestALockWithABugIsCaughtByTheRuleThatForbidsIt(t *testing.T) {
 	}
 }
 
-// run has workers of three processes contend for a lock with a bug, in virtual
-// time, while its key is deleted now and then, and checks what they note. Where
-// there are readers, most of those who come read.
+// run has workers of three processes contend for a lock with a bug, in virtual time, while
+// its key is deleted now and then, and checks their history. With readers, most sections
+// read.
 func run(t *testing.T, bug bug, readers bool, seed uint64) (report checker.Report) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -120,7 +120,7 @@ func run(t *testing.T, bug bug, readers bool, seed uint64) (report checker.Repor
 			runner.Leftover("the key")
 		}
 		cancel()
-		time.Sleep(time.Minute) // what is on its way arrives
+		time.Sleep(time.Minute) // until delayed commands arrive
 		for _, r := range recorders {
 			require.NoError(t, r.Close())
 		}
@@ -138,7 +138,7 @@ func run(t *testing.T, bug bug, readers bool, seed uint64) (report checker.Repor
 	return report
 }
 
-// A worker takes the lock in random ways, and notes what it believes.
+// A worker takes the lock in random ways, and records its beliefs.
 type worker struct {
 	client   *client
 	recorder *history.Recorder
@@ -192,7 +192,7 @@ func (w *worker) section(ctx context.Context) {
 	}
 }
 
-// as is who the worker is to its client: what it has as a reader is another thing.
+// as returns the worker's name to its client: as a reader it is another owner.
 func (w *worker) as() string {
 	if w.shared {
 		return w.owner + " reads"
@@ -211,7 +211,7 @@ func (w *worker) lock(ctx context.Context, kept, nested bool) *history.Call {
 	call := w.recorder.Begin(op)
 	token, err := w.client.lock(ctx, w.as(), w.shared, op.Lease, op.Kept, op.Method != history.TryLock, func() { call.Told("Done") })
 	result := history.Result{Outcome: history.Acquired}
-	if !w.shared { // readers of one time have no order
+	if !w.shared { // readers that overlap have no order
 		result.Token = token
 	}
 	switch {

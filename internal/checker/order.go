@@ -6,8 +6,7 @@ import (
 	"github.com/go-rlock/rlock/internal/history"
 )
 
-// passings counts, for each who waited until it had the lock, who came later and
-// had it first.
+// passings counts, for each waiter that got the lock, the later waiters that had it first.
 func (c *check) passings(n *name) {
 	served := slices.DeleteFunc(slices.Clone(n.takes), func(o *operation) bool {
 		return !o.took() || o.Shared || !o.level.begins()
@@ -32,7 +31,7 @@ func (c *check) passings(n *name) {
 // begins reports whether the level is the first of its hold.
 func (l *level) begins() bool { return l.hold.levels[0] == l }
 
-// disturbed reports whether anything was broken while the operation was under way.
+// disturbed reports whether a fault occurred while the operation was under way.
 func (c *check) disturbed(n *name, o *operation) bool {
 	return slices.ContainsFunc(c.faults, func(f *fault) bool {
 		return f.concerns(n) && f.from <= o.returned && o.called <= f.to

@@ -27,8 +27,7 @@ func (c *check) overlaps(n *name) {
 	}
 }
 
-// tokens finds fencing tokens that do not grow from hold to hold, or change within
-// one.
+// tokens finds fencing tokens that do not grow from hold to hold, or change within one.
 func (c *check) tokens(n *name) {
 	seen := make(map[uint64]*hold)
 	var last *hold
@@ -44,7 +43,7 @@ func (c *check) tokens(n *name) {
 			}
 		}
 		before := seen[token]
-		// One that was over on return may have been granted long before.
+		// A hold that was over on return may have been granted long before.
 		if before == nil && h.valid() && last != nil && token < last.token() {
 			before = last
 		}

@@ -12,14 +12,13 @@ import (
 	"github.com/go-rlock/rlock/internal/history"
 )
 
-// The search for an order takes longer than in proportion to the length, so that a
-// history is cut. It is cut where nothing is under way but acquires of a first
-// level: as these have not returned, whatever came before has not seen their
-// effect, and they may as well have taken effect after the cut. Each part begins
-// in an unknown state, with the last piece of the part before, from which the state
-// follows.
+// The search for an order takes more than linear time, so a history is cut. It is cut where
+// nothing is under way but acquires of a first level: as these have not returned, no earlier
+// operation has seen their effect, and they may as well have taken effect after the cut. Each
+// part begins in an unknown state, with the last piece of the part before, from which the
+// state follows.
 
-// partSize is how many steps a part has at least.
+// partSize is the smallest number of steps of a part.
 const partSize = 200
 
 // parts cuts the steps of a lock.
@@ -50,8 +49,8 @@ func (c *check) parts(n *name) [][]*step {
 	return parts
 }
 
-// era counts what may have made Redis forget before then, once when it began and
-// once when it was over.
+// era counts the faults that may have made Redis forget before then, once for the begin and
+// once for the end of each.
 func (n *name) era(at history.Time) (era int) {
 	for _, f := range n.forgets {
 		if f.from <= at {
@@ -64,9 +63,9 @@ func (n *name) era(at history.Time) (era int) {
 	return era
 }
 
-// hasten brings the begins of the first levels to where they can have had their
-// effect: after all who were believed before, since they were believed afterwards.
-// Otherwise the search would try each of a crowd of waiters at each step.
+// hasten moves the begins of the first levels to the earliest time of their effect: after
+// every earlier belief that they exclude. Otherwise the search would try each of a crowd of
+// waiters at each step.
 func hasten(steps []*step) {
 	free := -never
 	var ends []history.Time // of holds that were believed until later
@@ -86,9 +85,8 @@ func hasten(steps []*step) {
 	}
 }
 
-// pieces cuts wherever it is possible: after each time at which something else was
-// under way than an acquire of a first level. A step is in the piece in which it
-// returned.
+// pieces cuts wherever it is possible: after each time at which another operation than an
+// acquire of a first level was under way. A step is in the piece in which it returned.
 func pieces(steps []*step) [][]*step {
 	slices.SortStableFunc(steps, func(a, b *step) int { return cmp.Compare(a.from, b.from) })
 	cuts := []history.Time{-never}
@@ -110,8 +108,8 @@ func pieces(steps []*step) [][]*step {
 	return pieces
 }
 
-// linearize has Porcupine look for an order in which the lock could have done what
-// it is said to have done.
+// linearize has Porcupine search for an order in which the lock could have done all
+// operations.
 func (c *check) linearize(n *name) {
 	for i, part := range c.parts(n) {
 		operations := operations(part)
@@ -140,8 +138,8 @@ func operations(part []*step) []porcupine.Operation {
 	return operations
 }
 
-// illegal reports a part for which there is no order, by what comes next where the
-// longest order that there is ends.
+// illegal reports a part for which there is no order, by the step that follows the longest
+// possible order.
 func (c *check) illegal(n *name, number int, part []*step, info porcupine.LinearizationInfo) {
 	var longest []porcupine.Operation
 	for _, order := range info.PartialLinearizationsOperations()[0] {

@@ -38,20 +38,20 @@ var storiesOfReaders = []told{
 		s.gives("a", 100, 101, history.Released)
 		s.readEnds("b", 200, 201, history.Released)
 	}},
-	{title: "a writer after the lease of a reader, beside one who goes on", broken: []checker.Rule{checker.Order, checker.Overlap}, tell: func(s *story) {
+	{title: "a writer after the lease of a reader, beside another that goes on", broken: []checker.Rule{checker.Order, checker.Overlap}, tell: func(s *story) {
 		s.readsFor("a", 0, 1, 990)
 		call := s.reads("b", 0, 2, 990)
 		s.looks("b", call, 900, 1890)
 		s.kept("c", 0, 1100, 2090)
 	}},
-	{title: "a writer after the leases of readers who were killed", tell: func(s *story) {
+	{title: "a writer after the leases of killed readers", tell: func(s *story) {
 		s.reads("a", 0, 1, 990)
 		s.fault(500, 501, killA)
 		s.readsFor("b", 0, 2, 990)
 		s.kept("c", 0, 1400, 2390)
 		s.gives("c", 1500, 1501, history.Released)
 	}},
-	{title: "a writer who reads as well, and goes on reading beside others", tell: func(s *story) {
+	{title: "a writer that reads as well, and goes on reading beside others", tell: func(s *story) {
 		s.kept("a", 0, 1, 990, count(1))
 		s.reads("a", 2, 3, 990, count(1))
 		s.gives("a", 10, 11, history.Released)
@@ -61,7 +61,7 @@ var storiesOfReaders = []told{
 		s.kept("c", 5, 112, 1100)
 		s.gives("c", 200, 201, history.Released)
 	}},
-	{title: "a writer for a lease, who has it for longer since it reads as well", tell: func(s *story) {
+	{title: "a writer for a lease, extended by its read lock", tell: func(s *story) {
 		call := s.fixed("a", 0, 1, 990, watched)
 		s.reads("a", 2, 3, 990)
 		s.looks("a", call, 1500, 1990)
@@ -70,13 +70,13 @@ var storiesOfReaders = []told{
 		s.kept("b", 5, 2004, 3000)
 		s.gives("b", 2010, 2011, history.Released)
 	}},
-	{title: "a writer for a lease, who had read before", broken: []checker.Rule{checker.Overdue}, tell: func(s *story) {
+	{title: "a writer for a lease, after it had read", broken: []checker.Rule{checker.Overdue}, tell: func(s *story) {
 		s.reads("a", 0, 1, 990)
 		s.readEnds("a", 10, 11, history.Released)
 		call := s.fixed("a", 12, 13, 1000)
 		s.looks("a", call, 1100, 2000)
 	}},
-	{title: "a writer who goes on reading, and another writer", broken: []checker.Rule{checker.Order, checker.Overlap}, tell: func(s *story) {
+	{title: "a writer that goes on reading, and another writer", broken: []checker.Rule{checker.Order, checker.Overlap}, tell: func(s *story) {
 		s.kept("a", 0, 1, 990)
 		s.reads("a", 2, 3, 990)
 		s.gives("a", 10, 11, history.Released)
@@ -84,7 +84,7 @@ var storiesOfReaders = []told{
 		s.readEnds("a", 100, 101, history.Released)
 		s.gives("b", 200, 201, history.Released)
 	}},
-	{title: "a reader beside a writer who reads as well", broken: []checker.Rule{checker.Order, checker.Overlap}, tell: func(s *story) {
+	{title: "a reader beside a writer that reads as well", broken: []checker.Rule{checker.Order, checker.Overlap}, tell: func(s *story) {
 		s.kept("a", 0, 1, 990)
 		s.reads("a", 2, 3, 990)
 		s.reads("b", 4, 5, 990)
@@ -106,7 +106,7 @@ var storiesOfReaders = []told{
 		s.gives("a", 8, 9, history.Released)
 	}},
 
-	{title: "a reader who is told of the loss, when a writer may have it", tell: func(s *story) {
+	{title: "a reader that is notified of the loss before a writer may have it", tell: func(s *story) {
 		call := s.readsFor("a", 0, 1, 990, watched)
 		s.told("a", call, 991)
 		s.kept("b", 0, 1001, 1990)
@@ -118,7 +118,7 @@ var storiesOfReaders = []told{
 		s.kept("b", 1000, 1001, 1990)
 		s.told("a", call, 1100)
 	}},
-	{title: "a reader who lost nothing when another read", tell: func(s *story) {
+	{title: "a reader that lost nothing when another read", tell: func(s *story) {
 		call := s.reads("a", 0, 1, 990, watched)
 		s.reads("b", 1000, 1001, 1990)
 		s.told("a", call, 1100)
@@ -136,23 +136,23 @@ var storiesOfReaders = []told{
 		s.gives("b", 400, 401, history.Released)
 	}},
 
-	{title: "a reader who waits while others read", broken: []checker.Rule{checker.Stranded}, tell: func(s *story) {
+	{title: "a reader that waits while others read", broken: []checker.Rule{checker.Stranded}, tell: func(s *story) {
 		s.reads("a", 0, 1, 990)
 		s.wantsToRead("b", 50, 9000, history.Cancelled)
 		s.readEnds("a", 9001, 9002, history.Released)
 	}},
-	{title: "a reader who waits behind a writer who waits", tell: func(s *story) {
+	{title: "a reader that waits behind a writer that waits", tell: func(s *story) {
 		s.reads("a", 0, 1, 990)
 		s.wants("b", 40, 9000, history.Cancelled)
 		s.wantsToRead("c", 50, 9000, history.Cancelled)
 		s.readEnds("a", 9001, 9002, history.Released)
 	}},
-	{title: "a reader who waits while a writer has the lock", tell: func(s *story) {
+	{title: "a reader that waits while a writer has the lock", tell: func(s *story) {
 		s.kept("a", 0, 1, 990)
 		s.wantsToRead("b", 50, 9000, history.Cancelled)
 		s.gives("a", 9001, 9002, history.Released)
 	}},
-	{title: "a writer who is forgotten by readers", broken: []checker.Rule{checker.Stranded}, tell: func(s *story) {
+	{title: "a writer that is forgotten by readers", broken: []checker.Rule{checker.Stranded}, tell: func(s *story) {
 		s.reads("a", 0, 1, 990)
 		s.readEnds("a", 100, 101, history.Released)
 		s.wants("b", 50, 6000, history.Cancelled)

@@ -17,36 +17,37 @@ type Rule string
 
 const (
 	Overlap   Rule = "overlap"    // two owners believed in the lock at once
-	Order     Rule = "order"      // no lock could have done this, in any order
+	Order     Rule = "order"      // there is no order in which a lock could have done this
 	Count     Rule = "count"      // an owner was told a wrong number of levels
-	Token     Rule = "token"      // a fencing token was repeated, or less than before
+	Token     Rule = "token"      // a fencing token was repeated, or smaller than before
 	Overdue   Rule = "overdue"    // a holder was assured of a hold that was over
-	NeverTold Rule = "never told" // a holder was not told of its loss
+	NeverTold Rule = "never told" // a holder was not notified of its loss
 	ToldTwice Rule = "told twice" // or twice in the same way
-	ToldLate  Rule = "told late"  // or after Redis could grant the lock to another
-	Stranded  Rule = "stranded"   // a waiter did not get a lock that was free
+	ToldLate  Rule = "told late"  // or after Redis could grant the lock to another owner
+	Stranded  Rule = "stranded"   // a waiter did not get a free lock
 	Leftover  Rule = "leftover"   // something was left behind
 )
 
-// A Report is what a check found.
+// A Report is the result of a check.
 type Report struct {
 	Operations int                     `json:"operations"`
-	Outcomes   map[history.Outcome]int `json:"outcomes"` // "" counts those that are unknown
+	Outcomes   map[history.Outcome]int `json:"outcomes"` // "" counts unknown outcomes
 	Holds      int                     `json:"holds"`
 	LossesTold int                     `json:"losses_told"` // levels
-	Faults     map[string]int          `json:"faults"`      // by what they were, with ForceUnlock
+	Faults     map[string]int          `json:"faults"`      // by kind, with ForceUnlock
 
-	// LongestWait is that of the acquires that succeeded, and LatestLoss by how much
-	// Redis could have granted the lock to another before a loss was told.
+	// LongestWait is the longest wait of an acquire that succeeded. LatestLoss is the largest
+	// delay of a loss report after the time from which Redis could have granted the lock to
+	// another owner.
 	LongestWait time.Duration `json:"longest_wait"`
 	LatestLoss  time.Duration `json:"latest_loss"`
 
-	// MostPassed is how many, of other processes, had the lock at most before one who
-	// had come earlier than they, while nothing was broken. Readers are not counted.
+	// MostPassed is the largest number of later waiters, in other processes, that had the
+	// lock before an earlier one, while nothing was broken. Readers are not counted.
 	MostPassed int `json:"most_passed"`
 
-	// Parts is into how many parts Porcupine took the history, and Undecided for how
-	// many of them the time was too short.
+	// Parts is the number of parts of the history, and Undecided the number of those for
+	// which Porcupine had too little time.
 	Parts     int `json:"parts"`
 	Undecided int `json:"undecided"`
 
@@ -54,18 +55,18 @@ type Report struct {
 	Excused    []Violation `json:"excused"` // caused by a fault that makes Redis forget
 }
 
-// A Violation is a promise that was broken, with the events that show it.
+// A Violation is a broken promise, with the events that show it.
 type Violation struct {
 	Rule   Rule            `json:"rule"`
 	Name   string          `json:"name,omitempty"`
 	What   string          `json:"what"`
-	Both   time.Duration   `json:"both,omitempty"`   // of an overlap: for how long both believed
-	Excuse string          `json:"excuse,omitempty"` // the fault that must cause it
-	Cause  string          `json:"cause,omitempty"`  // the kind of that
+	Both   time.Duration   `json:"both,omitempty"`   // the length of an overlap
+	Excuse string          `json:"excuse,omitempty"` // the fault that explains it
+	Cause  string          `json:"cause,omitempty"`  // the kind of that fault
 	Events []history.Event `json:"events"`
 }
 
-// Broken returns how many violations there are of a rule.
+// Broken returns the number of violations of a rule.
 func (r Report) Broken(rule Rule) (n int) {
 	for _, v := range r.Violations {
 		if v.Rule == rule {
@@ -75,8 +76,8 @@ func (r Report) Broken(rule Rule) (n int) {
 	return n
 }
 
-// String returns the report for people: the figures, and the first violations of
-// each rule in full.
+// String returns the report as text: the figures, and the first violations of each rule in
+// full.
 func (r Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d operations, %d holds, %d losses told, the longest wait %v, the latest loss told %v late\n",
@@ -87,14 +88,14 @@ func (r Report) String() string {
 	for _, what := range slices.Sorted(maps.Keys(r.Faults)) {
 		fmt.Fprintf(&b, "  fault %-20s %d\n", what, r.Faults[what])
 	}
-	fmt.Fprintf(&b, "at most %d had the lock before one who came earlier\n", r.MostPassed)
+	fmt.Fprintf(&b, "at most %d later waiters had the lock before an earlier one\n", r.MostPassed)
 	fmt.Fprintf(&b, "Porcupine: %d parts, %d not decided\n", r.Parts, r.Undecided)
 	list(&b, "violations", r.Violations)
 	list(&b, "excused by a fault that makes Redis forget", r.Excused)
 	return b.String()
 }
 
-// shown is how many violations of a rule String shows in full.
+// shown is the number of violations of a rule that String shows in full.
 const shown = 3
 
 func list(b *strings.Builder, title string, violations []Violation) {

@@ -33,7 +33,7 @@ var stories = []told{
 		s.gives("a", 100, 101, history.Released)
 		s.gives("b", 200, 201, history.Released)
 	}},
-	{title: "one who is slow to give back", tell: func(s *story) {
+	{title: "an owner that is slow to give back", tell: func(s *story) {
 		s.kept("a", 0, 1, 990)
 		s.gives("a", 100, 300, history.Released)
 		s.kept("b", 50, 200, 1190)
@@ -54,62 +54,62 @@ var stories = []told{
 		s.looks("a", call, 500, 1490)
 		s.kept("b", 0, 1000, 1990)
 	}},
-	{title: "a promise of one who was told of the loss", tell: func(s *story) {
+	{title: "a promise of an owner that was told of the loss", tell: func(s *story) {
 		call := s.kept("a", 0, 1, 990)
 		s.told("a", call, 400)
 		s.kept("b", 0, 500, 1490)
 	}},
-	{title: "a promise of one who found the loss", tell: func(s *story) {
+	{title: "a promise of an owner that found the loss", tell: func(s *story) {
 		call := s.kept("a", 0, 1, 990)
 		s.looks("a", call, 400, 0)
 		s.kept("b", 0, 500, 1490)
 	}},
-	{title: "one who returned from a stop after its lease", tell: func(s *story) {
+	{title: "an owner that returned from a stop after its lease", tell: func(s *story) {
 		s.fixed("a", 0, 5000, 990)
 		s.kept("b", 2000, 2001, 2990)
 		s.gives("b", 6000, 6001, history.Released)
 		s.gives("a", 7000, 7001, history.Lost)
 	}},
-	{title: "one without a promise, whose unlock says it was held", broken: []checker.Rule{checker.Order, checker.Overlap}, tell: func(s *story) {
+	{title: "an owner without a promise, whose unlock says it was held", broken: []checker.Rule{checker.Order, checker.Overlap}, tell: func(s *story) {
 		s.byName("a", 0, 1, 1)
 		s.byName("b", 0, 50, 1)
 		s.holds("b", 2, 60)
 		s.gives("a", 100, 101, history.Released)
 		s.gives("b", 100, 101, history.Lost)
 	}},
-	{title: "one without a promise, who learns of the loss", tell: func(s *story) {
+	{title: "an owner without a promise, that learns of the loss", tell: func(s *story) {
 		s.byName("a", 0, 1, 1)
 		s.byName("b", 0, 50, 1)
 		s.gives("a", 100, 101, history.Lost)
 		s.gives("b", 100, 101, history.Released)
 	}},
-	{title: "one without a promise, who finds that it holds the lock", broken: []checker.Rule{checker.Order, checker.Overlap}, tell: func(s *story) {
+	{title: "an owner without a promise, that finds the lock held", broken: []checker.Rule{checker.Order, checker.Overlap}, tell: func(s *story) {
 		call := s.byName("a", 0, 1, 1)
 		s.holds("a", call, 80)
 		s.byName("b", 0, 50, 1)
 		s.gives("b", 100, 101, history.Released)
 	}},
-	{title: "one without confirmation, and the next", tell: func(s *story) {
+	{title: "an owner without confirmation, and the next", tell: func(s *story) {
 		s.kept("a", 0, 1, 990)
 		s.gives("a", 100, 3000, history.Unconfirmed)
 		s.kept("b", 50, 150, 1140)
 		s.gives("b", 200, 201, history.Released)
 	}},
-	{title: "one who is killed with the lock, and the next after the lease", tell: func(s *story) {
+	{title: "an owner that is killed with the lock, and the next after the lease", tell: func(s *story) {
 		s.kept("a", 0, 1, 990)
 		s.fault(100, 101, killA)
 		s.kept("b", 50, 1001, 1990)
 		s.gives("b", 1100, 1101, history.Released)
 		s.ended("b", 1200)
 	}},
-	{title: "one who is killed with the lock, and the next before", broken: []checker.Rule{checker.Order, checker.Overlap}, tell: func(s *story) {
+	{title: "an owner that is killed with the lock, and the next before", broken: []checker.Rule{checker.Order, checker.Overlap}, tell: func(s *story) {
 		s.kept("a", 0, 1, 990)
 		s.fault(100, 101, killA)
 		s.kept("b", 50, 500, 1490)
 		s.gives("b", 1100, 1101, history.Released)
 		s.ended("b", 1200)
 	}},
-	{title: "one who closes the client", tell: func(s *story) {
+	{title: "an owner that closes the client", tell: func(s *story) {
 		s.kept("a", 0, 1, 990)
 		s.call("a", 100, 102, history.Op{Method: history.Close}, history.Result{Outcome: history.Released})
 		s.kept("b", 50, 101, 1090)
@@ -139,7 +139,7 @@ var stories = []told{
 		s.fault(100, 101, history.Fault{What: "DEL", Forgets: true, Name: "orders:43"})
 		s.kept("b", 0, 110, 1100)
 	}},
-	{title: "an overlap by a fault that makes nobody forget", broken: []checker.Rule{checker.Order, checker.Overlap}, tell: func(s *story) {
+	{title: "an overlap by a fault by which Redis forgets nothing", broken: []checker.Rule{checker.Order, checker.Overlap}, tell: func(s *story) {
 		s.kept("a", 0, 1, 990)
 		s.fault(100, 101, cut)
 		s.kept("b", 0, 110, 1100)
@@ -257,7 +257,7 @@ var stories = []told{
 		s.gives("a", 10, 11, history.Released)
 		s.gives("a", 12, 13, history.Released)
 	}},
-	{title: "a smaller token of one who was over on return", tell: func(s *story) {
+	{title: "a smaller token of an owner that was over on return", tell: func(s *story) {
 		s.fixed("a", 0, 3000, 990, token(7))
 		s.fixed("b", 2000, 2001, 2990, token(8))
 	}},
@@ -347,11 +347,11 @@ var stories = []told{
 		s.gives("a", 1100, 1101, history.Lost)
 		s.gives("a", 1102, 1103, history.Lost)
 	}},
-	{title: "a loss of which the unlock says nothing", broken: []checker.Rule{checker.NeverTold}, tell: func(s *story) {
+	{title: "a loss that the unlock does not report", broken: []checker.Rule{checker.NeverTold}, tell: func(s *story) {
 		s.fixed("a", 0, 1, 990)
 		s.gives("a", 1100, 1101, history.NotHeld)
 	}},
-	{title: "a loss of which the unlock says nothing, after another hold", broken: []checker.Rule{checker.NeverTold}, tell: func(s *story) {
+	{title: "a loss that the unlock does not report, after another hold", broken: []checker.Rule{checker.NeverTold}, tell: func(s *story) {
 		s.fixed("a", 0, 1, 990, count(1))
 		s.fixed("a", 1000, 1001, 1990, count(1))
 		s.gives("a", 1100, 1101, history.Released)
@@ -382,11 +382,11 @@ var stories = []told{
 		s.looks("a", call, 400, 0)
 		s.gives("a", 800, 801, history.Lost)
 	}},
-	{title: "a loss that a killed process could not hear", tell: func(s *story) {
+	{title: "a loss that a killed process could not learn", tell: func(s *story) {
 		s.fixed("a", 0, 1, 990, watched)
 		s.fault(500, 501, killA)
 	}},
-	{title: "a key that was deleted, and an unlock that does not know", broken: []checker.Rule{checker.NeverTold}, excused: []checker.Rule{checker.Overlap}, tell: func(s *story) {
+	{title: "a key that was deleted, and an unlock that does not report it", broken: []checker.Rule{checker.NeverTold}, excused: []checker.Rule{checker.Overlap}, tell: func(s *story) {
 		call := s.kept("a", 0, 1, 990, watched)
 		s.fault(100, 101, del)
 		s.kept("b", 102, 110, 1100)
@@ -403,7 +403,7 @@ var stories = []told{
 		s.told("a", call, 710)
 		s.gives("b", 800, 801, history.Released)
 	}},
-	{title: "a key that was deleted, and a hold that was passed on by one who does not know", excused: []checker.Rule{checker.Overlap}, tell: func(s *story) {
+	{title: "a key that was deleted, and a hold that was handed off by an owner that does not know", excused: []checker.Rule{checker.Overlap}, tell: func(s *story) {
 		s.kept("a", 0, 1, 990, watched)
 		s.fault(100, 101, del)
 		s.kept("b", 50, 110, 1100, watched)
@@ -413,7 +413,7 @@ var stories = []told{
 		s.gives("b", 1000, 1001, history.Released)
 		s.ended("b", 1002)
 	}},
-	{title: "a key that was deleted, and a level that nobody renews any more", excused: []checker.Rule{checker.Overlap}, tell: func(s *story) {
+	{title: "a key that was deleted, and a level that is no longer renewed", excused: []checker.Rule{checker.Overlap}, tell: func(s *story) {
 		s.fixed("a", 0, 1, 990, watched)
 		s.kept("a", 2, 3, 990)
 		s.gives("a", 4, 5, history.Released)
@@ -465,24 +465,24 @@ var stories = []told{
 		s.kept("b", 1000, 1001, 1990)
 		s.told("a", call, 1100)
 	}},
-	{title: "a kept lock's loss told after another had it who may have been first", tell: func(s *story) {
+	{title: "a kept lock's loss told after another had it that may have been first", tell: func(s *story) {
 		call := s.kept("a", 0, 1, 990, watched)
 		s.kept("b", 0, 1001, 1990)
 		s.told("a", call, 1100)
 	}},
 
-	{title: "a waiter who is served by the fallback", tell: func(s *story) {
+	{title: "a waiter that is served by the fallback", tell: func(s *story) {
 		s.kept("a", 0, 1, 990)
 		s.gives("a", 100, 101, history.Released)
 		s.kept("b", 50, 5000, 5990)
 		s.gives("b", 5100, 5101, history.Released)
 	}},
-	{title: "a waiter who is forgotten", broken: []checker.Rule{checker.Stranded}, tell: func(s *story) {
+	{title: "a waiter that is forgotten", broken: []checker.Rule{checker.Stranded}, tell: func(s *story) {
 		s.kept("a", 0, 1, 990)
 		s.gives("a", 100, 101, history.Released)
 		s.wants("b", 50, 6000, history.Cancelled)
 	}},
-	{title: "a waiter who is forgotten, and has not returned", broken: []checker.Rule{checker.Stranded}, tell: func(s *story) {
+	{title: "a waiter that is forgotten, and has not returned", broken: []checker.Rule{checker.Stranded}, tell: func(s *story) {
 		s.kept("a", 0, 1, 990)
 		s.gives("a", 100, 101, history.Released)
 		s.ended("a", 6000)
@@ -512,16 +512,16 @@ var stories = []told{
 		s.call("a", 0, 100, history.Op{Method: history.Lock, Lease: 6 * second, Kept: true}, history.Result{Outcome: history.Cancelled})
 		s.wants("b", 50, 9000, history.Cancelled)
 	}},
-	{title: "a waiter behind a killed one who may have got it", tell: func(s *story) {
+	{title: "a waiter behind a killed an owner that may have got it", tell: func(s *story) {
 		s.call("a", 0, 0, history.Op{Method: history.Lock, Lease: 6 * second, Kept: true}, history.Result{})
 		s.fault(100, 101, killA)
 		s.wants("b", 50, 9000, history.Cancelled)
 	}},
-	{title: "a waiter behind one of whom nothing more is known", tell: func(s *story) {
+	{title: "a waiter behind one with an unknown outcome", tell: func(s *story) {
 		s.wants("a", 0, 0, "")
 		s.wants("b", 50, 9000, history.Cancelled)
 	}},
-	{title: "a waiter long after a lease that nobody gave back", broken: []checker.Rule{checker.Stranded}, tell: func(s *story) {
+	{title: "a waiter long after an abandoned lease", broken: []checker.Rule{checker.Stranded}, tell: func(s *story) {
 		s.fixed("a", 0, 1, 990)
 		s.wants("b", 50, 9000, history.Cancelled)
 	}},
@@ -596,7 +596,7 @@ func TestAReportCountsTheLaterWaitersThatPassedOne(t *testing.T) {
 	var s story
 	s.kept("a", 0, 1, 990)
 	s.gives("a", 500, 501, history.Released)
-	s.kept("b", 200, 502, 1490) // who comes 100 ms later passes c
+	s.kept("b", 200, 502, 1490) // b comes 100 ms later, and passes c
 	s.gives("b", 510, 511, history.Released)
 	s.kept("d", 300, 512, 1500)
 	s.gives("d", 520, 521, history.Released)
@@ -607,7 +607,7 @@ func TestAReportCountsTheLaterWaitersThatPassedOne(t *testing.T) {
 	require.Equal(t, 2, s.check(t).MostPassed)
 
 	s.fault(505, 506, cut)
-	require.Zero(t, s.check(t).MostPassed, "while something was broken nobody knows who came first")
+	require.Zero(t, s.check(t).MostPassed, "during a fault the order of the waiters is not known")
 }
 
 func TestAPictureShowsAPartWithoutAnOrder(t *testing.T) {

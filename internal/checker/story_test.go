@@ -13,8 +13,8 @@ import (
 )
 
 // A story is a history written by hand, of the lock "orders:42". Its times are in
-// milliseconds. Owners "a", "b" and so on each have a process of their own, which
-// bears their name, and is not told how it ends unless the story says so.
+// milliseconds. Owners "a", "b" and so on each have a process of their own, which has their
+// name. It has no end unless the story has one.
 type story struct {
 	events []history.Event
 	number uint64
@@ -27,7 +27,7 @@ func (s *story) add(process string, ms int, e history.Event) {
 	s.events = append(s.events, e)
 }
 
-// call is an operation, without its return if that is 0. It returns its number.
+// call adds an operation, without its return if that is 0. It returns its number.
 func (s *story) call(owner string, called, returned int, op history.Op, result history.Result) uint64 {
 	s.number++
 	op.Name, op.Owner = "orders:42", owner
@@ -38,13 +38,13 @@ func (s *story) call(owner string, called, returned int, op history.Op, result h
 	return s.number
 }
 
-// kept is an acquire that succeeds, of a lock that the watchdog keeps with a lease
-// of a second; until is until when it is then valid.
+// kept adds an acquire that succeeds, of a lock that the watchdog keeps with a lease of a
+// second, valid until until.
 func (s *story) kept(owner string, called, returned, until int, changes ...func(*history.Result)) uint64 {
 	return s.take(owner, called, returned, until, history.Op{Method: history.Acquire, Lease: time.Second, Kept: true}, changes)
 }
 
-// fixed is the same for a lease of a second that nobody renews.
+// fixed is the same for a lease of a second that is not renewed.
 func (s *story) fixed(owner string, called, returned, until int, changes ...func(*history.Result)) uint64 {
 	return s.take(owner, called, returned, until, history.Op{Method: history.Acquire, Lease: time.Second}, changes)
 }
@@ -59,7 +59,7 @@ func (s *story) readsFor(owner string, called, returned, until int, changes ...f
 	return s.take(owner, called, returned, until, history.Op{Method: history.Acquire, Lease: time.Second, Shared: true}, changes)
 }
 
-// byName is a Lock: nobody says until when it is valid.
+// byName adds a Lock, which does not report its validity.
 func (s *story) byName(owner string, called, returned, count int, changes ...func(*history.Result)) uint64 {
 	op := history.Op{Method: history.Lock, Lease: time.Second, Kept: true}
 	return s.take(owner, called, returned, 0, op, append(changes, func(r *history.Result) { r.Count = count }))
@@ -83,33 +83,33 @@ func count(count int) func(*history.Result) {
 	return func(r *history.Result) { r.Count = count }
 }
 
-// gives is an unlock.
+// gives adds an unlock.
 func (s *story) gives(owner string, called, returned int, outcome history.Outcome) {
 	s.call(owner, called, returned, history.Op{Method: history.Unlock}, history.Result{Outcome: outcome})
 }
 
-// readEnds is a reader's unlock.
+// readEnds adds a reader's unlock.
 func (s *story) readEnds(owner string, called, returned int, outcome history.Outcome) {
 	s.call(owner, called, returned, history.Op{Method: history.Unlock, Shared: true}, history.Result{Outcome: outcome})
 }
 
-// wantsToRead is a reader's acquire that does not succeed.
+// wantsToRead adds a reader's acquire that does not succeed.
 func (s *story) wantsToRead(owner string, called, returned int, outcome history.Outcome) {
 	s.call(owner, called, returned, history.Op{Method: history.Lock, Lease: time.Second, Kept: true, Shared: true}, history.Result{Outcome: outcome})
 }
 
-// wants is an acquire that does not succeed.
+// wants adds an acquire that does not succeed.
 func (s *story) wants(owner string, called, returned int, outcome history.Outcome) {
 	s.call(owner, called, returned, history.Op{Method: history.Lock, Lease: time.Second, Kept: true}, history.Result{Outcome: outcome})
 }
 
-// looks is a look at a handle, until 0 for one that finds no more.
+// looks adds a look at a handle; until is 0 if the handle is lost.
 func (s *story) looks(owner string, number uint64, ms, until int) {
 	belief := history.Belief{Held: until != 0, Until: at(until), Seen: at(ms)}
 	s.add(owner, ms, history.Event{Kind: history.Looked, Number: number, Belief: &belief})
 }
 
-// holds is an IsHeld that says yes.
+// holds adds an IsHeld that returns true.
 func (s *story) holds(owner string, number uint64, ms int) {
 	s.add(owner, ms, history.Event{Kind: history.Looked, Number: number, Belief: &history.Belief{Held: true, Seen: at(ms)}})
 }
@@ -153,7 +153,7 @@ func (s *story) check(t *testing.T) checker.Report {
 	return report
 }
 
-// rules returns which rules are broken, each once, in alphabetical order.
+// rules returns the broken rules, each once, in alphabetical order.
 func rules(violations []checker.Violation) []checker.Rule {
 	rules := []checker.Rule{}
 	for _, v := range violations {

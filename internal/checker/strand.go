@@ -7,9 +7,9 @@ import (
 	"github.com/go-rlock/rlock/internal/history"
 )
 
-// strandings finds times in which the lock was free and nothing was broken, while
-// somebody waited for it in vain. For readers it is free also while others read,
-// unless a writer waits, whom they may let pass.
+// strandings finds times in which the lock was free and nothing was broken, while an owner
+// waited for it in vain. For readers it is free also while others read, unless a writer
+// waits, which they may let pass.
 func (c *check) strandings(n *name) {
 	c.strandingsAmong(n, n.takes, c.busy(n, false))
 	var reads []*operation
@@ -24,7 +24,7 @@ func (c *check) strandings(n *name) {
 }
 
 func (c *check) strandingsAmong(n *name, takes []*operation, busy []span) {
-	free := c.first // since when
+	free := c.first // the lock is free since then
 	for _, b := range append(busy, span{c.last, never}) {
 		if idle := (span{free, b.from}); idle.length() >= c.options.Patience {
 			c.strand(n, takes, idle)
@@ -33,25 +33,25 @@ func (c *check) strandingsAmong(n *name, takes []*operation, busy []span) {
 	}
 }
 
-// strand looks for the one who waited longest while the lock was free.
+// strand reports the longest waiter while the lock was free.
 func (c *check) strand(n *name, takes []*operation, free span) {
 	var longest span
-	var who *operation
+	var waiter *operation
 	for _, o := range takes {
 		waited := span{max(o.called, free.from), min(o.returned, free.to, c.processes[o.process].ended)}
 		if waited.length() > longest.length() {
-			longest, who = waited, o
+			longest, waiter = waited, o
 		}
 	}
 	if longest.length() >= c.options.Patience {
-		c.violate(Stranded, n, who.events, nil, "%s by %s waits for %v while the lock is free",
-			who.Method, who.process, longest.length())
+		c.violate(Stranded, n, waiter.events, nil, "%s by %s waits for %v while the lock is free",
+			waiter.Method, waiter.process, longest.length())
 	}
 }
 
-// busy returns the times at which somebody may have had the lock in Redis, or
-// something was broken, by their begins. To readers it is busy while somebody
-// else than a reader has the lock or waits for it.
+// busy returns the times at which an owner may have had the lock in Redis, or a fault lasted,
+// by their begins. To readers it is busy while another owner than a reader has the lock or
+// waits for it.
 func (c *check) busy(n *name, toReaders bool) []span {
 	var busy []span
 	for _, f := range c.faults {
@@ -73,7 +73,7 @@ func (c *check) busy(n *name, toReaders bool) []span {
 		case o.result == nil:
 			busy = append(busy, span{ended, ended.Add(n.lease)})
 		case o.outcome() != history.Acquired && o.outcome() != history.Refused:
-			// What it got is released in the background, or ends with its lease.
+			// Its grant is released in the background, or ends with its lease.
 			busy = append(busy, span{o.returned, o.returned.Add(n.lease)})
 		}
 	}
@@ -86,7 +86,7 @@ func (c *check) busy(n *name, toReaders bool) []span {
 	return busy
 }
 
-// freed returns by when Redis has certainly let go of a hold.
+// freed returns the time by which Redis has certainly freed the lock of a hold.
 func (c *check) freed(n *name, h *hold) history.Time {
 	if len(h.open) > 0 {
 		if bound := h.bound(); bound != never {

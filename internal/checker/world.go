@@ -9,10 +9,10 @@ import (
 	"github.com/go-rlock/rlock/internal/history"
 )
 
-// never is later than all that is known.
+// never is later than all known times.
 const never = history.Time(1<<63 - 1)
 
-// A world is a history, taken apart.
+// A world is the history, parsed.
 type world struct {
 	names     []*name // in alphabetical order
 	processes map[string]*process
@@ -23,18 +23,18 @@ type world struct {
 	first, last history.Time // of all events
 }
 
-// A name is all that concerns one lock.
+// A name is the part of the history about one lock.
 type name struct {
 	key     string
-	forgets []*fault      // by which Redis may have forgotten who holds it
-	lease   time.Duration // the longest that anybody asked for
-	takes   []*operation  // all that tried to take it, in the order of their calls
+	forgets []*fault      // by which Redis may have forgotten the holder
+	lease   time.Duration // the longest lease that was asked for
+	takes   []*operation  // the operations that tried to take it, in the order of their calls
 	holds   []*hold       // by their begins
-	steps   []*step       // what the model is to follow: an acquire by its return, an unlock by its call
+	steps   []*step       // the steps for the model: an acquire by its return, an unlock by its call
 }
 
-// A process is what one recorder wrote. One that was killed ends when it was, one
-// of which that is not known never does.
+// A process is the events of one recorder. A killed process ends at the kill; if that is not
+// known, it never ends.
 type process struct {
 	last     history.Time // of its events
 	ended    history.Time
@@ -43,12 +43,12 @@ type process struct {
 	accounts []*account
 }
 
-// An operation is one call with its return, as far as there was one.
+// An operation is one call, with its return if there was one.
 type operation struct {
 	history.Op
 	process  string
 	called   history.Time
-	returned history.Time    // never, as far as is known, for one without a result
+	returned history.Time    // never, as far as is known, without a result
 	result   *history.Result // nil if the outcome is unknown
 	events   []history.Event // its call, its return
 	level    *level          // that it took
@@ -79,8 +79,7 @@ type key struct {
 	number  uint64
 }
 
-// read takes the events apart, which must be in the order of time, and keeps the
-// accounts.
+// read parses the events, which must be in the order of time, and keeps the accounts.
 func (c *check) read(events []history.Event) error {
 	c.processes = make(map[string]*process)
 	operations := make(map[key]*operation)
@@ -137,8 +136,8 @@ func (c *check) read(events []history.Event) error {
 	return nil
 }
 
-// mourn notes when the processes were killed that did not end in order: with their
-// last fault. Of one that was stopped and went on, it is the last that is known.
+// mourn sets the end of the processes that did not end in order: their last fault. For a
+// process that was stopped and went on, it is its last event.
 func (c *check) mourn() {
 	for _, f := range c.faults {
 		if p := c.processes[f.Victim]; p != nil && !p.inOrder {
