@@ -229,7 +229,7 @@ func TestAGrantIsForOneTicketOfAWaiter(t *testing.T) {
 		require.NoError(t, <-theirs)
 		for range 20 {
 			time.Sleep(100 * time.Millisecond)
-			require.True(t, pending(ours), "a grant of the first ticket counted for the second")
+			require.True(t, pending(ours), "the other client has the lock")
 		}
 		p.net.SetRoundTrip(0)
 		require.NoError(t, other.NewFairLock(key).Unlock(them))

@@ -104,7 +104,7 @@ func TestTokensGrowOverAllGrantsAndHandOffs(t *testing.T) {
 						token, err := lock.Token(s.ctx)
 						assert.NoError(t, err)
 						if before := last.Swap(token); before >= token {
-							assert.Fail(t, "tokens do not grow", "the token is not larger than the one before", token, before)
+							assert.Fail(t, "tokens do not grow", "%d after %d", token, before)
 						}
 						assert.NoError(t, lock.Unlock(s.ctx))
 					}
@@ -307,7 +307,7 @@ func TestWithReplicasAFailoverLosesNoToken(t *testing.T) {
 				token, err := hold.Token()
 				assert.NoError(t, err)
 				if before := last.Swap(token); before >= token {
-					assert.Fail(t, "tokens do not grow", "the token is not larger than the one before", token, before)
+					assert.Fail(t, "tokens do not grow", "%d after %d", token, before)
 				}
 				if err := hold.Release(s.ctx); err != nil {
 					told := errors.Is(err, rlock.ErrLost) || errors.Is(err, rlock.ErrUnconfirmed)

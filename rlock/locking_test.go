@@ -224,7 +224,7 @@ func TestALeaseThatEndsFreesTheLockAndIsTheHoldersLoss(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *subject) {
 		here, there := s.lock(), s.lock()
 		require.NoError(t, here.LockFor(s.ctx, 100*time.Millisecond))
-		require.NoError(t, there.rival.Lock(s.ctx), "the lease of the holder ends")
+		require.NoError(t, there.rival.Lock(s.ctx), "Lock waits for the end of the lease")
 		assert.False(t, here.IsHeld(s.ctx))
 		assert.Zero(t, here.HoldCount(s.ctx))
 		assert.ErrorIs(t, here.Unlock(s.ctx), rlock.ErrLost)

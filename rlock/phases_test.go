@@ -47,9 +47,9 @@ func TestAWaitingWriterBlocksReadersOfOtherClientsAndNoActiveReader(t *testing.T
 		for range 100 { // the queue's marks expire, and others follow
 			time.Sleep(300 * time.Millisecond)
 			require.False(t, w.try(elsewhere.read), "readers of a waiting client wait")
-			require.False(t, w.try(writing.read), "the writer's client waits")
+			require.False(t, w.try(writing.read), "readers of the writer's client wait")
 		}
-		require.False(t, w.try(w.rwClient().read), "a new client waits")
+		require.False(t, w.try(w.rwClient().read), "readers of a new client wait")
 		ok, err := w.rwClient().read.TryLockFor(w.caller(), 10*time.Second, 0)
 		require.NoError(t, err)
 		assert.False(t, ok)
@@ -82,7 +82,7 @@ func TestAWriterBecomesAReaderThoughAnotherWriterWaits(t *testing.T) {
 		require.True(t, pending(waiting))
 		time.Sleep(time.Minute)
 		assert.True(t, here.read.IsHeld(me))
-		assert.False(t, w.try(elsewhere.read), "after its Unlock the other writer comes first")
+		assert.False(t, w.try(elsewhere.read), "the waiting writer holds new readers back")
 		within(t, 0, 0, func() {
 			require.NoError(t, here.read.Unlock(me))
 			require.NoError(t, <-waiting)

@@ -512,7 +512,7 @@ var stories = []told{
 		s.call("a", 0, 100, history.Op{Method: history.Lock, Lease: 6 * second, Kept: true}, history.Result{Outcome: history.Cancelled})
 		s.wants("b", 50, 9000, history.Cancelled)
 	}},
-	{title: "a waiter behind a killed an owner that may have got it", tell: func(s *story) {
+	{title: "a waiter behind a killed one that may have got it", tell: func(s *story) {
 		s.call("a", 0, 0, history.Op{Method: history.Lock, Lease: 6 * second, Kept: true}, history.Result{})
 		s.fault(100, 101, killA)
 		s.wants("b", 50, 9000, history.Cancelled)

@@ -5,8 +5,8 @@ import "time"
 // A Time is a moment on the clock of the machine, in nanoseconds: processes of
 // one machine may compare theirs. The zero Time means that there is none.
 //
-// On Linux it is CLOCK_MONOTONIC. Elsewhere it is what the wall clock showed when
-// the process began, and the monotonic time since.
+// On Linux it is CLOCK_MONOTONIC. Elsewhere it is the wall clock at the start of the
+// process, plus the monotonic time since.
 type Time int64
 
 // epoch is one moment on both clocks, Go's and the machine's. Go's monotonic clock
@@ -31,7 +31,7 @@ func readEpoch() (now time.Time, at int64) {
 // compared with other times of the bubble only.
 func Now() Time { return At(time.Now()) }
 
-// At returns what the clock of the machine shows at t, which must be a time that
+// At returns the time of the machine's clock at t, which must be a time that
 // this process read, or was computed from one. The zero time is the zero Time.
 func At(t time.Time) Time {
 	if t.IsZero() {

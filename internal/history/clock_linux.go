@@ -3,7 +3,7 @@ package history
 import "golang.org/x/sys/unix"
 
 // machine reads CLOCK_MONOTONIC, which all processes of the machine share, and
-// which nobody can step.
+// which cannot be set.
 func machine() int64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {

@@ -41,7 +41,7 @@ func TestNothingGoesWrong(t *testing.T) {
 }
 
 // TestEachRuleIsNeeded explores the model without each rule until something goes
-// wrong. With -v it logs what happened.
+// wrong. With -v it logs the events.
 func TestEachRuleIsNeeded(t *testing.T) {
 	for _, r := range rules {
 		t.Run(r.name(), func(t *testing.T) {
@@ -166,8 +166,8 @@ func check(t *testing.T, e effort, defines, want string) {
 	}
 }
 
-// run runs a command to its end and returns what it wrote. Both spin and the
-// explorer may exit with an error when they have found one; what they wrote tells.
+// run runs a command to its end and returns its output. Both spin and the
+// explorer may exit with an error when they have found one; their output tells.
 func run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	c := exec.CommandContext(context.WithoutCancel(t.Context()), name, args...)

@@ -13,7 +13,7 @@ import (
 // Embedded returns a miniredis whose keys expire by the clock, to be reached only
 // over pipes, through the DialCtxFn of [Server.Options]. It needs no
 // redis-server and may be used in a testing/synctest bubble, if it was made there.
-// Package inmemory says what it lacks.
+// The documentation of package inmemory lists what is missing.
 func Embedded(t testing.TB) *Server {
 	t.Helper()
 	WithoutServer(t)

@@ -69,7 +69,7 @@ func TestStopCutsTheConnectionsOfAnEmbedded(t *testing.T) {
 		}
 		assert.Equal(t, "1", get(t, c, key))
 		calls := s.CountCalls(t, func() { get(t, c, key) })
-		assert.EqualValues(t, 1, calls["get"], "still counted after the restart")
+		assert.EqualValues(t, 1, calls["get"], "the count outlasts the restart")
 	})
 }
 
@@ -77,7 +77,7 @@ func TestAnEmbeddedRefusesTheChosenCommands(t *testing.T) {
 	s := redistest.Embedded(t)
 	c := s.Client(t)
 	s.Refuse(func(command string, args ...string) string {
-		if command == "the count outlasts the restart" && args[0] == key {
+		if command == "set" && args[0] == key {
 			return "READONLY You can't write against a read only replica."
 		}
 		return ""

@@ -15,12 +15,12 @@ import (
 	"github.com/go-rlock/rlock/internal/torture/worker"
 )
 
-// answerLimit is how long a worker may take to answer: longer than it waits for
-// those who hang, and for the goroutines of its clients to end.
+// answerLimit is how long a worker may take to answer: longer than it waits for calls that
+// hang, and for the goroutines of its clients to end.
 const answerLimit = 4 * time.Minute
 
-// An act is the time in which one server is up: rounds of faults, then what is
-// measured while nothing is broken, then the check of the history.
+// An act is the time in which one server is up: rounds of faults, then measurements while
+// nothing is broken, then the check of the history.
 type act struct {
 	options
 	number int
@@ -30,18 +30,18 @@ type act struct {
 	plan   plan.Plan
 	report *report.Act
 
-	dir      string // of all that the act writes
+	dir      string // for all files of the act
 	history  string // below it: a file for each life of a worker, and that of the faults
 	stage    *stage.Stage
 	recorder *history.Recorder
 	probe    *probe.Probe
 	cancels  []time.Duration // how late cancelled calls returned
 
-	reigns []string     // of the primaries, when somebody looked last
-	looked history.Time // when that was
+	reigns []string     // of the primaries, at the last look
+	looked history.Time // the time of that look
 }
 
-// play plays the act. An error means that it could not begin, or not be judged.
+// play runs the act. An error means that it could not begin, or could not be checked.
 func (a *act) play(ctx context.Context) (err error) {
 	began := time.Now()
 	defer func() { a.report.Took = time.Since(began) }()
@@ -74,8 +74,8 @@ func (a *act) play(ctx context.Context) (err error) {
 	return os.RemoveAll(a.dir)
 }
 
-// perform is what happens on the stage. An error is that of a worker that has
-// ended, or of servers that do not come to order.
+// perform runs the rounds and the measurements. An error is that of a worker that has ended,
+// or of servers that do not come to order.
 func (a *act) perform(ctx context.Context) (err error) {
 	for i := range a.processes {
 		if _, err := a.stage.Hire(worker.Role, answerLimit, func(life int) any { return a.job(i, life) }); err != nil {
@@ -85,7 +85,7 @@ func (a *act) perform(ctx context.Context) (err error) {
 	if a.probe, err = probe.Start(worker.Config(a.stage.Address().Servers()[0], 0)); err != nil {
 		return err
 	}
-	defer a.probe.Close() // again, if all goes well
+	defer a.probe.Close() // a second time if all goes well
 	a.findFailover(false)
 	for n := a.first; ctx.Err() == nil && (n == a.first || time.Now().Before(a.until)); n++ {
 		if err := a.round(ctx, a.plan.Round(n)); err != nil {
@@ -93,13 +93,13 @@ func (a *act) perform(ctx context.Context) (err error) {
 		}
 		a.report.Rounds++
 		if len(a.report.Violations) > 0 {
-			break // the rest would be of the same
+			break // the other rounds would fail in the same way
 		}
 	}
 	return a.close()
 }
 
-// job is what a life of a worker is told.
+// job is the job of a worker's life.
 func (a *act) job(number, life int) worker.Job {
 	return worker.Job{
 		Address: a.stage.AddressOf(number), Seed: a.seed + uint64(a.number), Worker: number, Life: life,

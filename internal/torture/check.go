@@ -11,11 +11,11 @@ import (
 	"github.com/go-rlock/rlock/internal/torture/report"
 )
 
-// late is how late a loss may be told, beyond the time in which the worker could not
-// run: what tells it are several goroutines, one after the other.
+// late is how late a loss may be reported, beyond the time in which the worker could not run:
+// several goroutines report it, one after the other.
 const late = time.Second
 
-// check has the checker judge what everybody believed.
+// check runs the checker over the history of all processes.
 func (a *act) check() error {
 	a.report.Cancels = report.NewLatency(a.cancels)
 	paths, err := filepath.Glob(filepath.Join(a.history, "*"))

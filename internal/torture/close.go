@@ -12,17 +12,16 @@ import (
 )
 
 const (
-	// leftoverLimit is how long something may outlive its use: a lease of a worker
-	// that was killed, the linger of a subscription, and a little more.
+	// leftoverLimit is how long something may outlive its use: the lease of a killed worker,
+	// the linger of a subscription, and a little more.
 	leftoverLimit = 20 * time.Second
-	// spareGoroutines is how many more goroutines a client may have at rest than
-	// after its first lock: for each node, those of a connection for commands and of
-	// one for messages.
+	// spareGoroutines is how many more goroutines a client may have at rest than after its
+	// first lock: for each node, those of a connection for commands and of one for messages.
 	spareGoroutines = 10
 )
 
-// close measures what is to be measured while nothing is broken and nobody else
-// is about, has the workers end, and looks for what is left behind.
+// close takes the measurements that need an idle machine, ends the workers, and looks for
+// leftovers.
 func (a *act) close() error {
 	a.say("at rest")
 	if _, err := stage.AskAll[worker.Settled](a.stage, "settle"); err != nil {
@@ -66,7 +65,7 @@ func (a *act) close() error {
 	return nil
 }
 
-// nothingLeft waits until there is nothing to be found any more.
+// nothingLeft waits until list is empty.
 func (a *act) nothingLeft(what string, find func() ([]string, error)) {
 	var found []string
 	var err error
@@ -94,8 +93,8 @@ func (a *act) keys() (list []string, err error) {
 	return list, err
 }
 
-// subscriptions are the channels of locks that anybody listens to, and who does. Each client
-// has one of its own besides.
+// subscriptions lists the channels of locks that have subscribers, with the subscribers. Each
+// client has a channel of its own besides.
 func (a *act) subscriptions() ([]string, error) {
 	channels, err := a.stage.Channels()
 	channels = slices.DeleteFunc(channels, func(name string) bool { return strings.HasPrefix(name, "rlock_turn:client:") })
@@ -110,7 +109,7 @@ func (a *act) died() bool {
 	return slices.ContainsFunc(a.stage.Workers, func(w *stage.Worker) bool { return w.Lives() > 1 })
 }
 
-// goroutines are those of clients that nobody uses, beyond what is usual.
+// goroutines lists those of idle clients, beyond the usual number.
 func (a *act) goroutines() (list []string, err error) {
 	answers, err := stage.AskAll[worker.Idle](a.stage, "idle")
 	for i, idle := range answers {

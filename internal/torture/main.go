@@ -1,6 +1,6 @@
-// Command torture breaks a Redis, its network and its clients in every way it
-// knows, while processes lock, and proves from what they believed that the lock
-// never lied and never hung.
+// Command torture breaks a Redis, its network and its clients in many ways while processes
+// lock, and checks their histories for violations: holds that overlap, losses that were not
+// reported, calls that hang.
 //
 //	go run ./internal/torture                         two minutes, a random seed
 //	go run ./internal/torture -duration 30m -seed 7   that seed's faults, in their order
@@ -8,16 +8,16 @@
 //	go run ./internal/torture -losses tracked         Redis tells of keys that are gone
 //	go run ./internal/torture -load -duration 10m     no faults, and much load
 //
-// It starts its own servers and processes, shows progress, and prints a report.
-// It ends with 1 if something was violated; then the history is kept.
+// It starts its own servers and processes, shows progress, and prints a report. It exits with
+// 1 after a violation; then the history is kept.
 //
-//	plan       what breaks when: a function of the seed
-//	fault      the ways to break something
+//	plan       when faults begin and end: a function of the seed
+//	fault      the faults
 //	stage      the servers, the networks, the processes
-//	worker     what the processes do
+//	worker     the work of the processes
 //	probe      how soon locks work again
-//	load       much of everything, with nothing broken
-//	report     what came out
+//	load       much load, with nothing broken
+//	report     the results
 package main
 
 import (

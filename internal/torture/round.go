@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// healLimit is how long a fault may take to heal, its server being in the
-	// hands of others maybe.
+	// healLimit is how long a fault may take to heal, since another fault may affect its
+	// server.
 	healLimit = 2 * time.Minute
-	// claim is how long a fair lock is kept for one whom it was granted and who has
-	// not been heard of.
+	// claim is how long a fair lock is kept for a client that was granted it and has not
+	// answered.
 	claim = 2 * time.Second
-	// recoveryLimit is when locks that do not work again never will.
+	// recoveryLimit is the time after which locks that do not work are taken for broken.
 	recoveryLimit = 2 * time.Minute
 )
 
-// round breaks what the round says, makes all whole again, and waits until
-// nobody waits any more. An error means that the act cannot go on.
+// round injects the faults of the round, heals them all, and waits until no call waits any
+// more. An error means that the act cannot go on.
 func (a *act) round(ctx context.Context, r plan.Round) error {
 	a.say("%s, round %d: %v", a.plan.Topology, r.Number, r)
 	heals, err := a.breakAndHeal(ctx, r)
@@ -38,7 +38,7 @@ func (a *act) round(ctx context.Context, r plan.Round) error {
 	if err := a.stage.Ready(); err != nil {
 		return fmt.Errorf("the servers do not come to order after %v: %w", r, err)
 	}
-	// What was sent to a server that was stopped may have been executed just now.
+	// Commands that were sent to a stopped server may have been executed just now.
 	for _, s := range r.Steps {
 		if err := s.Fault.Heal(a.stage); err != nil {
 			return fmt.Errorf("%v cannot be healed again: %w", s.Fault, err)
@@ -58,15 +58,15 @@ func (a *act) round(ctx context.Context, r plan.Round) error {
 	return nil
 }
 
-// breakAndHeal injects and heals each step at its time. It returns what is to be
-// called when the servers are in order, which for a failover is later.
+// breakAndHeal injects and heals each step at its time. It returns the functions to call when
+// the servers are in order, which for a failover is later.
 func (a *act) breakAndHeal(ctx context.Context, r plan.Round) (inOrder []func(), err error) {
 	type event struct {
 		at time.Duration
 		do func()
 	}
 	var events []event
-	broken := make(map[int]func()) // by step, what notes that it is healed
+	broken := make(map[int]func()) // by step, notes that it is healed
 	heal := func(i int) error {
 		err := r.Steps[i].Fault.Heal(a.stage)
 		if noted := broken[i]; err == nil && noted != nil {
@@ -91,7 +91,7 @@ func (a *act) breakAndHeal(ctx context.Context, r plan.Round) (inOrder []func(),
 				}
 				broken[i] = healed
 			}},
-			// What another fault hinders is healed at the end.
+			// Steps that another fault keeps from healing are healed at the end.
 			event{s.To, func() { _ = heal(i) }})
 	}
 	slices.SortStableFunc(events, func(x, y event) int { return cmp.Compare(x.at, y.at) })
@@ -99,7 +99,7 @@ func (a *act) breakAndHeal(ctx context.Context, r plan.Round) (inOrder []func(),
 	for _, e := range events {
 		select {
 		case <-time.After(time.Until(began.Add(e.at))):
-		case <-ctx.Done(): // what was injected is healed
+		case <-ctx.Done(): // injected faults are healed
 		}
 		e.do()
 	}
@@ -113,7 +113,7 @@ func (a *act) breakAndHeal(ctx context.Context, r plan.Round) (inOrder []func(),
 	return inOrder, nil
 }
 
-// inject injects a step, counts it, and returns what notes that it is healed.
+// inject injects a step, counts it, and returns the function that notes that it is healed.
 func (a *act) inject(s plan.Step) (healed func()) {
 	healed = a.recorder.Inject(a.fact(s))
 	count := a.report.Faults[s.Kind.Name]
@@ -127,7 +127,7 @@ func (a *act) inject(s plan.Step) (healed func()) {
 	return healed
 }
 
-// fact is what the history has of a step.
+// fact is the record of a step in the history.
 func (a *act) fact(s plan.Step) history.Fault {
 	f := history.Fault{What: s.Fault.String(), Kind: s.Kind.Name, Forgets: s.Kind.Forgets}
 	if lock, ok := s.Fault.(fault.OfLock); ok {
@@ -139,8 +139,8 @@ func (a *act) fact(s plan.Step) history.Fault {
 	return f
 }
 
-// findFailover notes that a replica has taken over since it looked last though nobody
-// asked for it: on a machine that is very busy a primary is taken for dead.
+// findFailover notes that a replica has taken over since the last look though no fault asked
+// for it: on a very busy machine a primary is taken for dead.
 func (a *act) findFailover(planned bool) {
 	reigns, since := a.stage.Reigns(), a.looked
 	a.looked = history.Now()
@@ -165,7 +165,7 @@ func (a *act) recover(r plan.Round) {
 	a.report.Recoveries = append(a.report.Recoveries, report.Recovery{After: r.String(), Recovery: took})
 }
 
-// settle lets everybody come to rest who waits, and go on.
+// settle lets the waiting calls of all workers come to rest, and then go on.
 func (a *act) settle(r plan.Round) error {
 	answers, err := stage.AskAll[worker.Settled](a.stage, "settle")
 	if err != nil {
@@ -190,8 +190,8 @@ func (a *act) settle(r plan.Round) error {
 	return err
 }
 
-// endless looks for locks that nobody holds and that have no end. Those of workers
-// that were killed have one.
+// endless looks for keys of locks that no client holds and that do not expire. Those of
+// killed workers do.
 func (a *act) endless(r plan.Round) error {
 	keys, err := a.stage.Keys()
 	for deadline := time.Now().Add(healLimit); err != nil && time.Now().Before(deadline); {

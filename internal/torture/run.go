@@ -19,12 +19,12 @@ import (
 const (
 	// longestAct is how long a server is kept: its history has to fit into memory.
 	longestAct = 2 * time.Minute
-	// closing is what the end of an act takes.
+	// closing is the time that the end of an act takes.
 	closing = 12 * time.Second
 )
 
-// run goes through the topologies, an act each, until the time is over, and
-// returns how many violations there were.
+// run goes through the topologies, an act each, until the time is over, and returns the
+// number of violations.
 func run(ctx context.Context, o options) (violations int, err error) {
 	if err := o.makeOut(); err != nil {
 		return 0, err
@@ -37,7 +37,7 @@ func run(ctx context.Context, o options) (violations int, err error) {
 	for length > longestAct {
 		length /= 2
 	}
-	rounds := make(map[stage.Topology]int) // already had
+	rounds := make(map[stage.Topology]int) // rounds that it has had
 	for n := 0; ctx.Err() == nil && (n < len(o.topologies) || time.Since(began) < o.duration-length/2); n++ {
 		topology := o.topologies[n%len(o.topologies)]
 		a := &act{
@@ -66,7 +66,7 @@ func run(ctx context.Context, o options) (violations int, err error) {
 	return r.Violations(), nil
 }
 
-// makeOut makes the folder for what is written, if need be a new one.
+// makeOut makes the folder of the output, a new one if none is given.
 func (o *options) makeOut() (err error) {
 	if o.out == "" {
 		o.out, err = os.MkdirTemp("", "torture")
@@ -79,7 +79,7 @@ func (o *options) makeOut() (err error) {
 	return nil
 }
 
-// names are those of the locks.
+// names returns the names of the locks.
 func (o options) names() []string {
 	list := make([]string, o.locks)
 	for i := range list {

@@ -11,10 +11,10 @@ import (
 	"github.com/go-rlock/rlock/internal/torture/stage"
 )
 
-// full is what -load asks for, but for its duration.
+// full is the load of -load, without its duration.
 var full = load.Size{Waiters: 10_000, Locks: 10_000, Processes: 50, Workers: 4}
 
-// runLoad puts load on a server, and returns how many violations there were.
+// runLoad puts load on a server, and returns the number of violations.
 func runLoad(o options) (violations int, err error) {
 	if err := o.makeOut(); err != nil {
 		return 0, err

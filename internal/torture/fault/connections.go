@@ -59,8 +59,8 @@ func choosePause(random *rand.Rand, scene Scene) Fault {
 	return pauseClients{what, time.Duration(random.Int64N(int64(2 * scene.Lease))).Round(time.Millisecond)}
 }
 
-// pauseClients has the servers answer nobody, or nobody who writes. It ends by
-// itself, since nobody who is paused can end it.
+// pauseClients has the servers answer no client, or no client that writes. It ends by itself,
+// since no paused client can end it.
 type pauseClients struct {
 	what  string
 	lasts time.Duration

@@ -35,8 +35,8 @@ func (f del) Lock() string                { return f.name }
 func (f del) Heal(*stage.Stage) error     { return nil }
 func (f del) Inject(s *stage.Stage) error { return s.OnPrimaries("DEL", f.name) }
 
-// evict fills the memory of the primaries beyond what they may use, with keys of
-// a kind with the locks, any of which Redis may drop.
+// evict fills the memory of the primaries beyond their limit, with keys of the kind of the
+// locks, any of which Redis may drop.
 type evict struct {
 	loop *loop
 	made atomic.Int64
@@ -52,7 +52,7 @@ func (f *evict) String() string { return "maxmemory with eviction" }
 
 func (f *evict) Inject(s *stage.Stage) error {
 	if err := s.AllAnswer(); err != nil {
-		return err // each key would wait for those who do not
+		return err // each key would wait for the nodes that do not answer
 	}
 	for range ballastKeys {
 		if err := f.fill(s); err != nil {
@@ -71,7 +71,7 @@ func (f *evict) Inject(s *stage.Stage) error {
 	return failed
 }
 
-// fill adds a key, at that primary of a Cluster that does not refuse it.
+// fill adds a key, in a Cluster at the primary that serves it.
 func (f *evict) fill(s *stage.Stage) error {
 	key := ballast + strconv.FormatInt(f.made.Add(1)%(2*ballastKeys), 10)
 	return s.OnPrimaries("SET", key, strings.Repeat("x", ballastBytes), "EX", "100")
@@ -97,7 +97,7 @@ func (f *evict) Heal(s *stage.Stage) error {
 	return err
 }
 
-// usedMemory asks a node for what counts against maxmemory.
+// usedMemory asks a node for the memory that counts against maxmemory.
 func usedMemory(s *stage.Stage, node int) (int64, error) {
 	info, err := s.Do(node, "INFO", "memory").ToString()
 	if err != nil {

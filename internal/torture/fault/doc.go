@@ -1,6 +1,6 @@
-// Package fault has what torture breaks, one small type each. A [Kind] is a way
-// to break something; a [Fault] is one that has been chosen, with its figures, and
-// is injected and healed once, or again and again.
+// Package fault has the faults of torture, one small type each. A [Kind] is a way to break
+// something; a [Fault] is one that has been chosen, with its figures, and is injected and
+// healed once, or again and again.
 //
 //	          Inject                Heal
 //	(whole) ----------> broken ------------> (whole)
@@ -17,8 +17,9 @@
 //
 // # Which faults may cost a lock
 //
-// Redis forgets a lock in a restart without an append-only file, FLUSHALL, DEL,
-// eviction, and, since it replicates asynchronously, in a failover that is not
-// agreed upon. For those [Kind.Forgets] is true: two holders at once are then not the
+// Redis forgets a lock in a restart without an append-only file, FLUSHALL, DEL, eviction,
+// and, since it replicates asynchronously, in an unplanned failover. For those [Kind.Forgets]
+// is true: two holders at once are then not the fault of the lock, and the report counts them
+// apart.
 // fault of the lock, and the report counts them apart.
 package fault

@@ -10,9 +10,9 @@ import (
 	"github.com/go-rlock/rlock/internal/torture/stage"
 )
 
-// A Fault is something that can be broken and made whole.
+// A Fault can be injected and healed.
 type Fault interface {
-	// String says what it does, with its figures.
+	// String describes it, with its figures.
 	String() string
 	// Inject breaks it. It may fail if another fault is in the way.
 	Inject(s *stage.Stage) error
@@ -33,13 +33,13 @@ type Kind struct {
 	Forgets bool
 	// Once is true if it is over when it has been injected.
 	Once bool
-	// Where has the topologies that it is for.
+	// Where lists the topologies that it is for.
 	Where []stage.Topology
-	// Choose makes a fault. It takes its figures from random and nowhere else.
+	// Choose makes a fault. All its figures come from random.
 	Choose func(random *rand.Rand, scene Scene) Fault
 }
 
-// A Scene is what a fault may choose from.
+// A Scene is the data from which a fault chooses.
 type Scene struct {
 	Workers int
 	Names   []string      // of the locks
@@ -70,8 +70,7 @@ func For(topology stage.Topology, names ...string) []Kind {
 	})
 }
 
-// Parse returns the names in a list with commas, or an error for one that there is
-// not.
+// Parse returns the names in a comma-separated list, or an error for an unknown one.
 func Parse(list string) (names []string, err error) {
 	if list == "" {
 		return nil, nil
@@ -103,7 +102,7 @@ type loop struct {
 	done chan struct{}
 }
 
-// every calls do now and then at each interval, until end.
+// every calls do at random times, about once in each interval, until end.
 func every(interval time.Duration, do func()) *loop {
 	l := &loop{make(chan struct{}), make(chan struct{})}
 	go func() {
@@ -122,8 +121,8 @@ func every(interval time.Duration, do func()) *loop {
 	return l
 }
 
-// end stops the loop, and returns when it does nothing any more. It does nothing
-// to a loop that was not begun.
+// end stops the loop, and returns when it has stopped. It does nothing to a loop that has not
+// begun.
 func (l *loop) end() {
 	if l == nil {
 		return

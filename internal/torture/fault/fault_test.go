@@ -19,8 +19,8 @@ import (
 	"github.com/go-rlock/rlock/internal/torture/stage"
 )
 
-// idler is the role of a child of this test, which does nothing. Without a role it
-// would run the tests, and have children.
+// idler is the role of a child process of this test that does nothing. Without a role the
+// child would run the tests, and start children.
 const idler = "FAULT_TEST_IDLER=1"
 
 func TestMain(m *testing.M) {
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 
 var scene = fault.Scene{Workers: 2, Names: []string{"a", "b", "c"}, Lease: time.Second}
 
-// TestEveryFaultIsInjectedAndHealed has each kind break a server of the first
-// topology that it is for, and finds it whole when it is healed.
+// TestEveryFaultIsInjectedAndHealed has each kind break a server of the first topology that
+// it is for, and checks that the server works when it is healed.
 func TestEveryFaultIsInjectedAndHealed(t *testing.T) {
 	redistest.Standalone(t) // or skip
 	for _, topology := range stage.Topologies() {
@@ -56,7 +56,7 @@ func TestEveryFaultIsInjectedAndHealed(t *testing.T) {
 					require.NoError(t, f.Heal(s), "before it was injected")
 					require.NoError(t, f.Inject(s))
 					heal(t, f, s)
-					heal(t, f, s) // again
+					heal(t, f, s) // a second time
 					require.NoError(t, s.Ready())
 					whole(t, s, clients)
 				})
@@ -70,7 +70,7 @@ func heal(t *testing.T, f fault.Fault, s *stage.Stage) {
 	require.Eventually(t, func() bool { return f.Heal(s) == nil }, time.Minute, 10*time.Millisecond)
 }
 
-// worker returns clients that are where the workers are, one of each server.
+// worker returns clients that connect as the workers do, one for each server.
 func worker(t *testing.T, s *stage.Stage) (clients []rueidis.Client) {
 	t.Helper()
 	for _, a := range s.Address().Servers() {
@@ -86,7 +86,7 @@ func worker(t *testing.T, s *stage.Stage) (clients []rueidis.Client) {
 	return clients
 }
 
-// whole requires that workers can do everything again, and that no key is left.
+// whole requires that workers can use everything again, and that no key is left.
 func whole(t *testing.T, s *stage.Stage, clients []rueidis.Client) {
 	t.Helper()
 	for _, client := range clients {
@@ -121,7 +121,7 @@ func TestAFaultThatMeetsAStoppedServerIsMissedAndHealedLater(t *testing.T) {
 	}
 }
 
-// A slot that stays half way serves no script with two keys.
+// A slot that stays in migration serves no script with two keys.
 func TestASlotWhoseMoveWasHinderedIsBroughtHome(t *testing.T) {
 	redistest.Standalone(t) // or skip
 	s, err := stage.Open(stage.Cluster, t.TempDir())
@@ -145,7 +145,7 @@ func TestASlotWhoseMoveWasHinderedIsBroughtHome(t *testing.T) {
 	for _, node := range before {
 		nodes, err := s.Do(node, "CLUSTER", "NODES").ToString()
 		require.NoError(t, err)
-		require.NotContains(t, nodes, "[", "a slot that is on its way")
+		require.NotContains(t, nodes, "[", "a slot in migration")
 	}
 	for _, name := range scene.Names {
 		require.NoError(t, client.Do(t.Context(), client.B().Getdel().Key(name).Build()).Error())

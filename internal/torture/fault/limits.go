@@ -8,8 +8,7 @@ import (
 	"github.com/go-rlock/rlock/internal/torture/stage"
 )
 
-// refusable are the commands that a client of the locks sends, itself or in a
-// script.
+// refusable are the commands that a client of the locks sends, directly or in a script.
 var refusable = []string{
 	"evalsha", "eval", "exists", "hexists", "hget", "hset", "hdel", "hkeys", "del", "pexpire", "pttl",
 	"incrby", "get", "set", "hlen", "hmget", "hgetall",
@@ -28,8 +27,7 @@ func ofLimits() []Kind {
 	}
 }
 
-// maxClients has the servers refuse every new connection, and ends those that
-// the workers have.
+// maxClients has the servers refuse every new connection, and ends those of the workers.
 type maxClients struct{}
 
 func (maxClients) String() string { return "maxclients reached" }
@@ -44,7 +42,7 @@ func (maxClients) Heal(s *stage.Stage) error {
 	return s.Everywhere("CONFIG", "SET", "maxclients", "10000")
 }
 
-// outOfMemory has the servers refuse what needs memory. Nothing is evicted.
+// outOfMemory has the servers refuse commands that need memory. Nothing is evicted.
 type outOfMemory struct{}
 
 func (outOfMemory) String() string { return "maxmemory without eviction" }

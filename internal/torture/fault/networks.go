@@ -41,8 +41,8 @@ func ofNetworks() []Kind {
 	}
 }
 
-// scope chooses whom a fault of the network meets: everyone, or a worker that is
-// cut off from what others go on with.
+// scope chooses the workers that a fault of the network affects: all, or one that is cut off
+// from the others.
 func (s Scene) scope(random *rand.Rand) stage.Scope {
 	if random.IntN(2) == 0 {
 		return stage.Everyone
@@ -50,7 +50,7 @@ func (s Scene) scope(random *rand.Rand) stage.Scope {
 	return stage.Scope(s.worker(random))
 }
 
-// whose says whom a fault meets.
+// whose names the workers that a fault affects.
 func whose(what string, scope stage.Scope) string {
 	if scope == stage.Everyone {
 		return what
@@ -58,7 +58,7 @@ func whose(what string, scope stage.Scope) string {
 	return fmt.Sprintf("%s, of worker %d", what, scope)
 }
 
-// each deals alike with every nth frame of a stage that has one of the names.
+// each applies the fate to every nth frame of a stage that has one of the names.
 func each(n int, fate network.Fate, stage network.Stage, names []string) network.Rule {
 	all, seen := network.All(fate, stage, names...), 0
 	return func(f network.Frame) network.Fate {
@@ -135,8 +135,7 @@ func (f *refuse) Heal(*stage.Stage) error {
 	return nil
 }
 
-// blackHole keeps everything back, and loses it with the connections when it is
-// healed.
+// blackHole holds everything back, and loses it with the connections when it is healed.
 type blackHole struct {
 	scope stage.Scope
 	lift  func()

@@ -19,7 +19,7 @@ func ofServers() []Kind {
 		{Name: "restart-one", Where: apart, Choose: func(random *rand.Rand, _ Scene) Fault {
 			return one{random.IntN(stage.Apart), "kill -9", (*redistest.Server).Stop, (*redistest.Server).Start}
 		}},
-		// Whoever takes over may not have all that the dead one had confirmed.
+		// The new primary may not have all writes that the dead one had confirmed.
 		{Name: "pause-primary", Where: replicated, Forgets: true, Choose: func(random *rand.Rand, scene Scene) Fault {
 			return &primary{name: scene.name(random), how: "SIGSTOP", hurt: (*redistest.Server).Pause, mend: (*redistest.Server).Resume}
 		}},
@@ -43,7 +43,7 @@ func (restart) String() string              { return "kill -9 of the server" }
 func (restart) Inject(s *stage.Stage) error { return s.Attempt(s.Server.Stop) }
 func (restart) Heal(s *stage.Stage) error   { return s.Attempt(s.Server.Start) }
 
-// one hurts one of several servers, which forgets nothing by it.
+// one stops or pauses one of several servers, which loses no data.
 type one struct {
 	number     int
 	how        string
@@ -60,14 +60,14 @@ func (f one) Heal(s *stage.Stage) error {
 	return s.Attempt(func() { f.mend(s.Servers[f.number]) })
 }
 
-// primary hurts the node that takes the writes for a name. The others may make
-// another the primary meanwhile.
+// primary stops or pauses the node that takes the writes for a name. The others may make
+// another one the primary meanwhile.
 type primary struct {
 	name       string
 	how        string
 	hurt, mend func(*redistest.Server)
 
-	node *redistest.Server // while it is hurt
+	node *redistest.Server // while it is stopped or paused
 }
 
 func (f *primary) String() string { return f.how + " of the primary of " + f.name }

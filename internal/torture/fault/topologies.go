@@ -17,15 +17,15 @@ func ofTopologies() []Kind {
 	}
 }
 
-// failover has a replica take over, as an operator does before maintenance. It is
-// healed by itself: see [stage.Stage.Ready].
+// failover has a replica take over, as an operator does before maintenance. It heals by
+// itself: see [stage.Stage.Ready].
 type failover struct{ name string }
 
 func (f failover) String() string { return "failover of the primary of " + f.name }
 
 func (f failover) Inject(s *stage.Stage) error {
 	if err := s.AllAnswer(); err != nil {
-		return err // it would wait for those who do not, whom others are to heal
+		return err // a failover would wait for stopped nodes, which other faults heal
 	}
 	return s.Attempt(func() { s.Server.Failover(f.name) })
 }
@@ -35,8 +35,8 @@ func (failover) Heal(*stage.Stage) error { return nil }
 // moveSlot moves the slot of a name to another shard, and back.
 type moveSlot struct {
 	name string
-	// moves is how many bring it home: one that another fault hindered has to be made
-	// an end of, since nobody serves all of a slot that is on its way.
+	// moves is how many moves return the slot: a move that another fault interrupted must be
+	// completed, since no node serves all of a slot in migration.
 	moves int
 }
 

@@ -39,7 +39,7 @@ func (f pauseWorker) Worker() int                 { return f.number }
 func (f pauseWorker) Inject(s *stage.Stage) error { return s.Workers[f.number].Pause() }
 
 func (f pauseWorker) Heal(s *stage.Stage) error {
-	// One that was killed meanwhile has nothing to go on with.
+	// A worker that was killed meanwhile cannot be resumed.
 	if err := s.Workers[f.number].Resume(); err != nil && err != stage.ErrKilled {
 		return err
 	}

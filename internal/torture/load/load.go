@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	// lease is that of the clients: nothing may be lost, also where the machine is
-	// busy.
+	// lease is that of the clients: long, so that no lock is lost on a busy machine.
 	lease = 30 * time.Second
 	// limit is how long everything but the mixed load may take.
 	limit = 10 * time.Minute
@@ -21,7 +20,7 @@ const (
 	linger = 20 * time.Second
 )
 
-// Size says how much.
+// Size is the amount of load.
 type Size struct {
 	Waiters   int           // for one lock
 	Locks     int           // with a waiter each
@@ -30,8 +29,8 @@ type Size struct {
 	Mixed     time.Duration // how long it lasts
 }
 
-// Run puts the load on a server, which is empty and nobody else's. say is told
-// what begins.
+// Run puts the load on a server, which is empty and used by nothing else. say reports each
+// part as it begins.
 func Run(s *stage.Stage, size Size, seed uint64, say func(string, ...any)) ([]*report.Load, error) {
 	var all []*report.Load
 	for _, part := range []func() (*report.Load, error){
@@ -49,7 +48,7 @@ func Run(s *stage.Stage, size Size, seed uint64, say func(string, ...any)) ([]*r
 	return all, nil
 }
 
-// within runs a part with clients of its own, and measures what is left when they
+// within runs a part with clients of its own, and measures memory and goroutines when they
 // are at rest.
 func within(s *stage.Stage, l *report.Load, n int, run func(context.Context, []*rlock.Client) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -57,7 +56,7 @@ func within(s *stage.Stage, l *report.Load, n int, run func(context.Context, []*
 	var clients []*rlock.Client
 	defer func() {
 		for _, c := range clients {
-			_ = c.Close() // again, if all went well
+			_ = c.Close() // a second time if all went well
 		}
 	}()
 	for range n {
@@ -83,7 +82,7 @@ func within(s *stage.Stage, l *report.Load, n int, run func(context.Context, []*
 	return nil
 }
 
-// quiet waits until no channel is subscribed to any more.
+// quiet waits until no channel has subscribers.
 func quiet(s *stage.Stage) {
 	for begin := time.Now(); time.Since(begin) < linger; time.Sleep(20 * time.Millisecond) {
 		if channels, err := s.Channels(); err == nil && len(channels) == 0 {

@@ -33,7 +33,7 @@ func TestEverybodyIsServedAndNothingGrows(t *testing.T) {
 	}
 	require.EqualValues(t, 200, loads[0].Served)
 	require.EqualValues(t, 100, loads[1].Served)
-	require.GreaterOrEqual(t, loads[0].Sights[1].Goroutines, 200, "they were seen while they waited")
+	require.GreaterOrEqual(t, loads[0].Sights[1].Goroutines, 200, "a look while they waited")
 	keys, err := s.Keys()
 	require.NoError(t, err)
 	require.Empty(t, keys)

@@ -14,12 +14,12 @@ import (
 const (
 	// looks is how often the mixed load is stopped for a look.
 	looks = 10
-	// mixedLocks is how many locks it is for.
+	// mixedLocks is the number of its locks.
 	mixedLocks = 100
 )
 
-// mixed has many processes lock for a long time, and looks at them now and then
-// while they rest.
+// mixed has many processes lock for a long time, and looks at them now and then while they
+// rest.
 func mixed(s *stage.Stage, size Size, seed uint64, say func(string, ...any)) (*report.Load, error) {
 	l := &report.Load{What: fmt.Sprintf("%d processes of %d goroutines, mixed", size.Processes, size.Workers), Tries: true}
 	names := make([]string, mixedLocks)
@@ -39,7 +39,7 @@ func mixed(s *stage.Stage, size Size, seed uint64, say func(string, ...any)) (*r
 	}
 	began := time.Now()
 	for range looks {
-		time.Sleep(size.Mixed / looks) // also after a look that took long
+		time.Sleep(size.Mixed / looks) // even after a look that took long
 		settled, err := stage.AskAll[worker.Settled](s, "settle")
 		if err != nil {
 			return nil, err

@@ -15,7 +15,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// crowd has so many goroutines of one client wait for one lock.
+// crowd has that number of goroutines of one client wait for one lock.
 func crowd(s *stage.Stage, waiters int) (*report.Load, error) {
 	l := &report.Load{What: fmt.Sprintf("%d goroutines wait for one lock", waiters), Wanted: int64(waiters)}
 	return l, within(s, l, 1, func(ctx context.Context, clients []*rlock.Client) error {
@@ -28,8 +28,7 @@ func crowd(s *stage.Stage, waiters int) (*report.Load, error) {
 	})
 }
 
-// locks has a goroutine of one client wait for each of so many locks, which another
-// client holds.
+// locks has a goroutine of one client wait for each of n locks, which another client holds.
 func locks(s *stage.Stage, n int) (*report.Load, error) {
 	l := &report.Load{What: fmt.Sprintf("a waiter for each of %d locks", n), Wanted: int64(n)}
 	return l, within(s, l, 2, func(ctx context.Context, clients []*rlock.Client) error {
@@ -48,8 +47,8 @@ func locks(s *stage.Stage, n int) (*report.Load, error) {
 	})
 }
 
-// wait has so many goroutines wait for locks that are held, frees them, and counts
-// who is served.
+// wait has n goroutines wait for locks that are held, frees the locks, and counts the
+// goroutines that are served.
 func wait(ctx context.Context, l *report.Load, n int, lock func(int) *rlock.Lock, free func() error) error {
 	var served, lost atomic.Int64
 	waiting := make(chan error)

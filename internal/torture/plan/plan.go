@@ -1,10 +1,9 @@
-// Package plan decides what breaks when. A plan is a pure function of the seed:
-// the same seed, topology and kinds give the same rounds on every machine, so
-// that a run can be repeated. What a run makes of a plan is not the same twice,
-// since processes and networks have no seed.
+// Package plan decides when faults begin and end. A plan is a pure function of the seed: the
+// same seed, topology and kinds give the same rounds on every machine, so that a run can be
+// repeated. Two runs of a plan still differ, since processes and networks have no seed.
 //
-// A round breaks one thing alone or up to four together. Those alone come in an
-// order in which every kind has its turn before any has a second one.
+// A round has one fault alone or up to four together. Single faults come in an order in which
+// every kind has its turn before any has a second one.
 //
 //	|---- round ------------------------------------|
 //	  |--- fault -----|                               each begins and ends
@@ -31,7 +30,7 @@ type Plan struct {
 	Scene    fault.Scene
 }
 
-// A Round is what breaks together.
+// A Round is a group of faults.
 type Round struct {
 	Number int
 	Steps  []Step // in the order in which they begin
@@ -72,8 +71,8 @@ func (p Plan) Round(n int) Round {
 	return r
 }
 
-// alone returns the kind whose turn is number n: the kinds are shuffled anew
-// whenever each has had its turn.
+// alone returns the kind whose turn is number n: the kinds are shuffled again whenever each
+// has had its turn.
 func (p Plan) alone(n int) fault.Kind {
 	cycle := p.random(fmt.Sprint("cycle ", n/len(p.Kinds)))
 	return p.Kinds[cycle.Perm(len(p.Kinds))[n%len(p.Kinds)]]
@@ -86,7 +85,7 @@ func (p Plan) random(purpose string) *rand.Rand {
 	return rand.New(rand.NewPCG(p.Seed, h.Sum64()))
 }
 
-// upTo returns between 0 and limit.
+// upTo returns a time between 0 and limit.
 func upTo(random *rand.Rand, limit time.Duration) time.Duration {
 	return time.Duration(random.Int64N(int64(limit) + 1)).Round(time.Millisecond)
 }

@@ -18,7 +18,7 @@ func planOf(seed uint64, topology stage.Topology) plan.Plan {
 	return plan.Plan{Seed: seed, Topology: topology, Kinds: fault.For(topology), Scene: scene}
 }
 
-// text is what a person sees of the first rounds.
+// text returns the text of the first rounds.
 func text(p plan.Plan, rounds int) (list []string) {
 	for n := range rounds {
 		list = append(list, p.Round(n).String())
@@ -83,6 +83,6 @@ func TestAFaultLastsFromATenthOfALeaseToTwoLeases(t *testing.T) {
 	}
 	assert.GreaterOrEqual(t, short, scene.Lease/10)
 	assert.LessOrEqual(t, long, 2*scene.Lease)
-	assert.Less(t, short, scene.Lease/2, "some are survived")
-	assert.Greater(t, long, 3*scene.Lease/2, "some are not")
+	assert.Less(t, short, scene.Lease/2, "locks survive some")
+	assert.Greater(t, long, 3*scene.Lease/2, "locks do not survive others")
 }

@@ -1,6 +1,6 @@
-// Package probe measures how soon a lock works again after a fault: one client
-// takes and frees a lock all the time, and watches how the watchdog renews
-// another. What it measures it measures from outside, by what a caller sees.
+// Package probe measures how soon a lock works again after a fault: one client takes and
+// frees a lock all the time, and watches the renewals of another lock. It measures from
+// outside, as a caller.
 package probe
 
 import (
@@ -15,14 +15,13 @@ import (
 const (
 	// Lease is that of the probe's client: renewals are due at a third of it.
 	Lease = 300 * time.Millisecond
-	// interval is how often the probe looks.
+	// interval is the time between two looks.
 	interval = 2 * time.Millisecond
 	// limit is how long one acquire may take before the next one is tried.
 	limit = 5 * time.Second
 )
 
-// A Probe is under way from Start to Close. Its methods may be called
-// concurrently.
+// A Probe runs from Start to Close. Its methods may be called concurrently.
 type Probe struct {
 	client *rlock.Client
 	cancel context.CancelFunc
@@ -40,7 +39,7 @@ type Recovery struct {
 	Renewal time.Duration // until one was renewed
 }
 
-// Start starts a probe that connects as config says, with a lease of its own.
+// Start starts a probe that connects by config, with a lease of its own.
 func Start(config rlock.Config) (*Probe, error) {
 	config.Lease = Lease
 	client, err := rlock.New(config)
@@ -55,15 +54,15 @@ func Start(config rlock.Config) (*Probe, error) {
 	return p, nil
 }
 
-// Close ends the probe and gives back what it holds.
+// Close ends the probe and releases its locks.
 func (p *Probe) Close() error {
 	p.cancel()
 	p.crew.Wait()
 	return p.client.Close()
 }
 
-// Since waits until a lock was taken, and one renewed, after the given time, and returns
-// how long that took.
+// Since waits until a lock was taken, and one renewed, after the given time, and returns how
+// long that took.
 func (p *Probe) Since(ctx context.Context, since time.Time) (Recovery, error) {
 	for {
 		p.mu.Lock()
@@ -81,7 +80,7 @@ func (p *Probe) Since(ctx context.Context, since time.Time) (Recovery, error) {
 	}
 }
 
-// note says that something has worked just now.
+// note records that something has worked.
 func (p *Probe) note(what *time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

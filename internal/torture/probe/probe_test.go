@@ -29,7 +29,7 @@ func TestAProbeSeesWhenLocksWorkAgain(t *testing.T) {
 		r, err := p.Since(t.Context(), stopped)
 		require.NoError(t, err)
 		for _, took := range []time.Duration{r.Acquire, r.Renewal} {
-			require.GreaterOrEqual(t, took, 10*time.Second, "nothing works before the server does")
+			require.GreaterOrEqual(t, took, 10*time.Second, "the locks work before the server does")
 			require.Less(t, took, 11*time.Second)
 		}
 		require.NoError(t, p.Close())

@@ -1,3 +1,3 @@
-// Package report says what a run of torture did and found, as Markdown for people
-// and as JSON. It only counts and writes.
+// Package report prints the results of a run of torture, as Markdown and as JSON. It only
+// counts and writes.
 package report

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Load is what came of much load without a fault.
+// A Load is the result of much load without a fault.
 type Load struct {
 	What           string
 	Took           time.Duration
@@ -17,8 +17,8 @@ type Load struct {
 	Sights         []Sight
 }
 
-// A Sight is what there was at a moment: of a crowd, before it came, while it waited and when
-// it had gone; of the mixed load, at rest now and then.
+// A Sight is a measurement at one moment: of a crowd, before it came, while it waited and
+// after it had gone; of the mixed load, at rest now and then.
 type Sight struct {
 	Goroutines int
 	Heap       uint64 // bytes
@@ -32,14 +32,14 @@ func (l *Load) Look() {
 	l.Sights = append(l.Sights, Sight{runtime.NumGoroutine(), m.HeapAlloc})
 }
 
-// Growth that is none: goroutines of connections and of the runtime, memory that
-// pools and maps keep.
+// Growth that is not a leak: goroutines of connections and of the runtime, memory that pools
+// and maps keep.
 const (
 	spareGoroutines = 20
 	spareHeap       = 16 << 20
 )
 
-// Violations are what must not be.
+// Violations returns the broken expectations.
 func (l *Load) Violations() (list []string) {
 	violate := func(format string, args ...any) {
 		list = append(list, l.What+": "+fmt.Sprintf(format, args...))
@@ -60,7 +60,7 @@ func (l *Load) Violations() (list []string) {
 	return list
 }
 
-// Outcome is the Load in a line.
+// Outcome returns the Load as one line.
 func (l *Load) Outcome() string {
 	var sights []string
 	for _, s := range l.Sights {
@@ -69,7 +69,7 @@ func (l *Load) Outcome() string {
 	return fmt.Sprintf("%d served in %s, %d lost; goroutines/KiB of heap: %s", l.Served, short(l.Took), l.Lost, strings.Join(sights, ", "))
 }
 
-// LoadMarkdown returns the loads as a person reads them.
+// LoadMarkdown returns the loads as Markdown.
 func LoadMarkdown(loads []*Load) string {
 	var b strings.Builder
 	b.WriteString("# Load\n\n| | served | in | lost | goroutines, first to last | heap in MiB, first to last |\n|---|---|---|---|---|---|\n")

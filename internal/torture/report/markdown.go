@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Markdown returns the report as a person reads it.
+// Markdown returns the report as Markdown.
 func (r *Report) Markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Torture\n\n%s, %s. Seed %d, %v", r.When.UTC().Format("2006-01-02 15:04 MST"), r.Machine, r.Seed, r.Took.Round(time.Second))
@@ -53,7 +53,7 @@ func (r *Report) verdict(b *strings.Builder) {
 	b.WriteByte('\n')
 }
 
-// beliefs shows for how long both holders believed, by what made Redis forget.
+// beliefs shows for how long both holders believed, by the fault that made Redis forget.
 func beliefs(b *strings.Builder, excused map[string][]time.Duration) {
 	b.WriteString("| two holders after | times | both believed for: median | p99 | longest | in all |\n|---|---|---|---|---|---|\n")
 	row := func(fault string, both []time.Duration) {
@@ -74,7 +74,7 @@ func beliefs(b *strings.Builder, excused map[string][]time.Duration) {
 	}
 }
 
-// A sum is all acts of one topology.
+// A sum is the total of all acts of one topology.
 func (r *Report) sums() (sums []*Act) {
 	for _, a := range r.Acts {
 		i := slices.IndexFunc(sums, func(s *Act) bool { return s.Topology == a.Topology })
@@ -114,7 +114,7 @@ func (s *Act) add(a *Act) {
 	}
 }
 
-// worse returns of each figure the worse one.
+// worse returns the worse of each figure.
 func worse(a, b Latency) Latency {
 	return Latency{N: a.N + b.N, P50: max(a.P50, b.P50), P99: max(a.P99, b.P99), Worst: max(a.Worst, b.Worst)}
 }
@@ -198,7 +198,7 @@ func (r *Report) recoveries(b *strings.Builder) {
 
 func (r Recovery) all() time.Duration { return max(r.Acquire, r.Renewal, 0) }
 
-// short rounds to what is worth reading.
+// short rounds a duration for the report.
 func short(d time.Duration) string {
 	switch {
 	case d >= time.Second:

@@ -12,13 +12,12 @@ import (
 	"github.com/go-rlock/rlock/internal/torture/worker"
 )
 
-// Limits that the figures are held against.
+// Limits of the figures.
 const (
-	// CancelLimit is how late half of the calls may return after their contexts have
-	// ended, while nothing is broken, beyond what the machine itself was late, and
-	// LatestCancel how late any of them may. Both are below what a call would be late
-	// that waits for something: a lease, or its next look. What a machine that is
-	// very busy needs for a crowd is less.
+	// CancelLimit is how late half of the calls may return after their contexts have ended,
+	// while nothing is broken, beyond the delay of the machine itself, and LatestCancel how
+	// late any of them may. Both are shorter than the delay of a call that waits for a lease
+	// or for its next look, and longer than the delay of a crowd on a very busy machine.
 	CancelLimit  = time.Second / 2
 	LatestCancel = 2 * time.Second
 	// RecoveryLimit is how soon locks should work again after a server's return.
@@ -28,7 +27,7 @@ const (
 // A Report is one run.
 type Report struct {
 	Seed     uint64
-	Command  string // that repeats it
+	Command  string // repeats the run
 	When     time.Time
 	Took     time.Duration
 	Complete bool // false: it was ended early
@@ -46,36 +45,36 @@ type Act struct {
 
 	Calls, Acquired, Lost int64
 	Longest               worker.Wait
-	LatestLoss            time.Duration // told so long after Redis could grant the lock to another
-	Cancels               Latency       // while something was broken
-	QuietCancels          Latency       // while nothing was
+	LatestLoss            time.Duration // after Redis could grant the lock to another owner
+	Cancels               Latency       // during faults
+	QuietCancels          Latency       // without faults
 	QuietBare             Latency       // the machine's share of those
 	Recoveries            []Recovery
 
 	Holds       int                        // that the checker found
-	Overlaps    int                        // of valid holds, that nothing excuses
-	Excused     map[string][]time.Duration // for how long both believed in each overlap that a fault must cause, by its kind
+	Overlaps    int                        // of valid holds, without an excuse
+	Excused     map[string][]time.Duration // for how long both believed in each overlap that a fault explains, by the kind of fault
 	Undecided   int                        // parts of the history that the model did not finish
 	Violations  []string
 	HistoryKept string // where the history is, if there are violations
 }
 
-// A Count is how often a fault was injected, and how often another was in its way.
+// A Count tells how often a fault was injected, and how often another one prevented it.
 type Count struct{ Injected, Missed int }
 
-// A Recovery is how soon locks worked again after the faults of a round.
+// A Recovery tells how soon locks worked again after the faults of a round.
 type Recovery struct {
 	After string
 	probe.Recovery
 }
 
-// A Latency is what remains of many measurements.
+// A Latency summarizes many measurements.
 type Latency struct {
 	N               int
 	P50, P99, Worst time.Duration
 }
 
-// NewLatency returns that of some measurements, whose order it changes.
+// NewLatency summarizes measurements, whose order it changes.
 func NewLatency(all []time.Duration) Latency {
 	if len(all) == 0 {
 		return Latency{}
@@ -90,7 +89,7 @@ func (a *Act) Violate(format string, args ...any) {
 	a.Violations = append(a.Violations, fmt.Sprintf(format, args...))
 }
 
-// Violations returns those of all acts.
+// Violations returns the violations of all acts.
 func (r *Report) Violations() (n int) {
 	for _, a := range r.Acts {
 		n += len(a.Violations)
@@ -98,7 +97,7 @@ func (r *Report) Violations() (n int) {
 	return n
 }
 
-// Write writes torture.md and torture.json into a folder, and makes it if need be.
+// Write writes torture.md and torture.json into a folder, which it makes if necessary.
 func (r *Report) Write(folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("report: %w", err)

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// A keeper stands where redistest expects a test: it has what redistest calls
-// of it, and the embedded nil has the rest of the interface.
+// A keeper stands for the test that redistest expects: it has the methods that redistest
+// calls, and the embedded nil has the rest of the interface.
 type keeper struct {
 	testing.TB
 	dir      string
 	cleanups []func()
 }
 
-// A failure is what a test would have failed with.
+// A failure is the error with which a test would have failed.
 type failure struct{ error }
 
 func (k *keeper) Helper()             {}
@@ -48,7 +48,7 @@ func (k *keeper) close() {
 	k.cleanups = nil
 }
 
-// attempt runs f, and returns what a test would have failed with in it.
+// attempt runs f, and returns the error with which a test would have failed in it.
 func attempt(f func()) (err error) {
 	defer func() {
 		switch r := recover().(type) {

@@ -8,17 +8,17 @@ import (
 	"github.com/go-rlock/rlock/internal/network"
 )
 
-// A Scope says whom a disturbance of the network meets: Everyone, or the worker of
+// A Scope names the workers that a fault of the network affects: Everyone, or the worker of
 // that number.
 type Scope int
 
-// Everyone is all workers, and whoever else is on the stage.
+// Everyone is all workers, and all other clients of the stage.
 const Everyone Scope = -1
 
-// networks are those in front of the data nodes: of each node one for each worker,
-// so that a holder can be cut off from what others go on with, and one for all
-// else. Several faults may disturb them at once, so the rules of all are kept, and
-// each frame meets the first that has something against it.
+// networks are those in front of the data nodes: for each node one for each worker, so that a
+// holder can be cut off from the others, and one for all other clients. Several faults may
+// affect them at once, so the rules of all are kept, and the first rule that does not pass a
+// frame decides about it.
 type networks struct {
 	mu      sync.Mutex // protects following
 	fronts  []front
@@ -29,7 +29,7 @@ type networks struct {
 // A front is a network in front of one node.
 type front struct {
 	*network.Network
-	worker int // -1 for whoever is no worker
+	worker int // -1 for a client that is no worker
 	node   string
 }
 
@@ -38,7 +38,7 @@ type imposed struct {
 	rule  func() network.Rule
 }
 
-// meets reports whether the scope has f in it.
+// meets reports whether the scope includes f.
 func (s Scope) meets(f front) bool { return s == Everyone || int(s) == f.worker }
 
 // open makes the networks of a worker, in front of each node.
@@ -80,8 +80,8 @@ func (n *networks) Each(scope Scope, f func(*network.Network)) {
 	}
 }
 
-// Impose adds a rule, made anew for each network, since rules may count. The
-// function that it returns lifts it, and delivers what was held; it may be called twice.
+// Impose adds a rule, made for each network, since rules may count. The returned function
+// removes it, and delivers held frames; it may be called twice.
 func (n *networks) Impose(scope Scope, rule func() network.Rule) (lift func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -102,8 +102,8 @@ func (n *networks) Impose(scope Scope, rule func() network.Rule) (lift func()) {
 	}
 }
 
-// Refuse has the networks refuse connections, and cuts those that there are, until
-// the function that it returns is called, which may be called twice.
+// Refuse has the networks refuse connections, and cuts the open ones, until the returned
+// function is called, which may be called twice.
 func (n *networks) Refuse(scope Scope) (lift func()) {
 	n.mu.Lock()
 	id := &scope
@@ -124,7 +124,7 @@ func (n *networks) Refuse(scope Scope) (lift func()) {
 				f.Heal()
 			}
 		}
-		n.applyLocked() // Heal takes the rules away as well
+		n.applyLocked() // Heal removes the rules as well
 	}
 }
 

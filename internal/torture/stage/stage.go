@@ -16,8 +16,8 @@ import (
 // patience is how long a node may take to answer the stage itself.
 const patience = 2 * time.Second
 
-// A Stage is one Redis with its networks, or several. Server and what is done by it belong
-// to one goroutine at a time; the rest may be called concurrently.
+// A Stage is one Redis with its networks, or several. Server and its methods belong to one
+// goroutine at a time; the rest may be called concurrently.
 type Stage struct {
 	Topology Topology
 	Servers  []*redistest.Server // call their methods within Attempt; one but for Independent
@@ -30,8 +30,7 @@ type Stage struct {
 	admins []rueidis.Client // one of each data node
 }
 
-// Open starts the servers of a topology and their networks. It keeps its files
-// below dir.
+// Open starts the servers of a topology and their networks. Its files are below dir.
 func Open(topology Topology, dir string) (*Stage, error) {
 	s := &Stage{Topology: topology, keeper: keeper{dir: dir}}
 	if err := s.open(); err != nil {
@@ -67,9 +66,8 @@ func (s *Stage) addresses() (list []string) {
 	return list
 }
 
-// adminOption is for one connection that outlasts a node that is paused: where
-// maxclients is reached there is no second one, and what was sent before must be
-// executed before what undoes it.
+// adminOption is for one connection that outlasts a paused node: where maxclients is reached
+// there is no second one, and a command must be executed before the one that undoes it.
 func adminOption(node *redistest.Server) rueidis.ClientOption {
 	option := node.Options()
 	option.PipelineMultiplex, option.AlwaysPipelining, option.AlwaysRESP2 = -1, true, true
@@ -89,12 +87,12 @@ func (s *Stage) Close() {
 	s.keeper.close()
 }
 
-// Attempt calls f, which may call the methods of Server, and returns what a test
-// would have failed with.
+// Attempt calls f, which may call the methods of Server, and returns the error with which a
+// test would have failed.
 func (s *Stage) Attempt(f func()) error { return attempt(f) }
 
-// Ready waits until the servers that run are in order: until whoever has to take
-// over has, and the replicas follow.
+// Ready waits until the servers that run are in order: until the new primaries have taken
+// over, and the replicas follow.
 func (s *Stage) Ready() error {
 	if s.Topology.single() {
 		return nil
@@ -138,9 +136,8 @@ func (s *Stage) Primaries() (nodes []int) {
 	return nodes
 }
 
-// Reigns returns the data nodes that call themselves primaries and answer, each with
-// the id that it gave its data when it became one. Where no server takes over from
-// another there are none.
+// Reigns returns the data nodes that call themselves primaries and answer, each with the
+// replication id that it chose when it became a primary. Without failover there are none.
 func (s *Stage) Reigns() (list []string) {
 	if s.Topology.single() {
 		return nil
@@ -159,8 +156,8 @@ func (s *Stage) Reigns() (list []string) {
 	return list
 }
 
-// OnPrimaries sends a command to the primaries. It is an error if none of them
-// does it; in a Cluster, those that do not serve the key refuse.
+// OnPrimaries sends a command to the primaries. It is an error if none of them executes it;
+// in a Cluster, those that do not serve the key refuse.
 func (s *Stage) OnPrimaries(command ...string) error {
 	failed := errors.New("stage: no primary answers")
 	done := false
@@ -200,15 +197,15 @@ func (s *Stage) Keys() (map[string]int64, error) {
 // IsCounter reports whether a key is that of a counter, which has no end.
 func IsCounter(key string) bool { return strings.HasPrefix(key, "redisson_lock_token:") }
 
-// IsQueue reports whether a key with so many milliseconds left is the queue of a
-// lock. The tickets of clients that were killed stand in it until it is their turn, or
-// until a minute has passed without a command about the queue.
+// IsQueue reports whether a key with so many milliseconds left is the queue of a lock. The
+// tickets of killed clients stay in it until it is their turn, or until a minute has passed
+// without a command about the queue.
 func IsQueue(key string, left int64) bool {
 	return strings.HasPrefix(key, "rlock_queue:") && left >= 0 && left <= time.Minute.Milliseconds()
 }
 
-// Listeners returns what the data nodes know of the connections that subscribe to
-// anything: whose they are can be told by their age, and by their last command.
+// Listeners returns the data nodes' entries of the connections with subscriptions: their age
+// and their last command show their owner.
 func (s *Stage) Listeners() (list []string) {
 	for node := range s.admins {
 		clients, err := s.Do(node, "CLIENT", "LIST").ToString()
@@ -225,8 +222,8 @@ func (s *Stage) Listeners() (list []string) {
 	return list
 }
 
-// Channels returns the channels that somebody subscribes to at any data node.
-// Those that sentinels and replicas keep for themselves are left out.
+// Channels returns the channels with subscribers at any data node, without those of sentinels
+// and replicas.
 func (s *Stage) Channels() ([]string, error) {
 	var channels []string
 	families := []string{"CHANNELS"}

@@ -57,7 +57,7 @@ func hire(t *testing.T, s *stage.Stage) *stage.Worker {
 	return w
 }
 
-// connect returns a client that is where the workers are.
+// connect returns a client that connects as the workers do.
 func connect(t *testing.T, s *stage.Stage) rueidis.Client {
 	t.Helper()
 	return connectTo(t, s.Address())
@@ -80,7 +80,7 @@ func ping(client rueidis.Client) error {
 	return client.Do(ctx, client.B().Set().Key("key").Value("1").Build()).Error()
 }
 
-// answers requires that the client can connect: a connection of its may have died.
+// answers requires that the client can connect: one of its connections may have died.
 func answers(t *testing.T, client rueidis.Client) {
 	t.Helper()
 	require.Eventually(t, func() bool { return ping(client) == nil }, time.Minute, time.Millisecond)
@@ -107,7 +107,7 @@ func TestRulesOfSeveralFaultsApplyTogether(t *testing.T) {
 	liftSet, liftGet := s.Networks.Impose(stage.Everyone, cut("SET")), s.Networks.Impose(stage.Everyone, cut("GET"))
 	client := connect(t, s)
 	get := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // it tries again that long
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // it retries for that long
 		defer cancel()
 		err := client.Do(ctx, client.B().Get().Key("key").Build()).Error()
 		if rueidis.IsRedisNil(err) {
@@ -118,7 +118,7 @@ func TestRulesOfSeveralFaultsApplyTogether(t *testing.T) {
 	require.Error(t, ping(client))
 	require.Error(t, get())
 
-	s.Networks.Refuse(stage.Everyone)() // forgets no rule
+	s.Networks.Refuse(stage.Everyone)() // must forget no rule
 	require.Error(t, get())
 	liftGet()
 	liftGet()
@@ -162,7 +162,7 @@ func TestWhatDisturbsOneWorkerDisturbsNobodyElse(t *testing.T) {
 		both := s.Networks.Refuse(stage.Everyone)
 		require.Error(t, ping(second))
 		lift()
-		require.Error(t, ping(first), "for another reason yet")
+		require.Error(t, ping(first), "the other fault still refuses connections")
 		both()
 		answers(t, first)
 	}
@@ -203,7 +203,7 @@ func TestAPausedWorkerAnswersWhenItGoesOn(t *testing.T) {
 	require.NoError(t, <-answered)
 
 	require.NoError(t, w.Pause())
-	w.Kill() // works on one that is paused
+	w.Kill() // works on a paused process
 }
 
 func TestAWorkerThatEndsByItselfSaysWhy(t *testing.T) {

@@ -15,30 +15,29 @@ import (
 type Topology string
 
 const (
-	Standalone  Topology = "standalone"  // forgets all when it is restarted
+	Standalone  Topology = "standalone"  // forgets everything when it is restarted
 	AOF         Topology = "aof"         // standalone, with an append-only file
 	Sentinel    Topology = "sentinel"    // a primary, two replicas, three sentinels
 	Cluster     Topology = "cluster"     // three primaries with a replica each
-	Independent Topology = "independent" // three as aof, none of which knows of the others
+	Independent Topology = "independent" // three independent servers as aof
 )
 
 // Apart is how many servers Independent has.
 const Apart = 3
 
-// Topologies are all there are.
+// Topologies returns all of them.
 func Topologies() []Topology { return []Topology{Standalone, AOF, Sentinel, Cluster, Independent} }
 
-// Workers connect as a user of their own, so that rights can be taken from them
-// and from nobody else.
+// Workers connect as a user of their own, so that rights can be taken from them alone.
 const (
 	User     = "worker"
 	Password = "of-the-worker"
 )
 
-// start starts the servers, in the hands of k.
+// start starts the servers, for k.
 func (t Topology) start(k *keeper) (servers []*redistest.Server, err error) {
-	// A file of users: those of the command line would stand in the configuration
-	// as well, once a server has rewritten it.
+	// A file of users: users of the command line would be in the configuration as well, once
+	// a server has rewritten it.
 	users := filepath.Join(k.dir, "users.acl")
 	text := fmt.Sprintf("user default on nopass ~* &* +@all\nuser %s on >%s ~* &* +@all\n", User, Password)
 	if err := os.WriteFile(users, []byte(text), 0o600); err != nil {
@@ -70,20 +69,19 @@ func (t Topology) start(k *keeper) (servers []*redistest.Server, err error) {
 // single reports whether no server takes over from another.
 func (t Topology) single() bool { return t != Sentinel && t != Cluster }
 
-// An Address says how a worker reaches the servers. It travels as JSON.
+// An Address tells a worker how to reach the servers. It travels as JSON.
 type Address struct {
 	Topology  Topology
-	Init      []string          // where a client begins
+	Init      []string          // the first addresses of a client
 	MasterSet string            // Sentinel only
-	Networks  map[string]string // by a node's address, that of the network in front of it
+	Networks  map[string]string // the address of the network in front of each node, by the node's
 }
 
-// Address says how somebody who is no worker reaches the servers: through networks
-// that only faults of Everyone disturb.
+// Address returns the address for clients that are not workers: through networks that only
+// faults of Everyone affect.
 func (s *Stage) Address() Address { return s.AddressOf(int(Everyone)) }
 
-// AddressOf says how a worker, who was hired, reaches the servers: through networks
-// of its own.
+// AddressOf returns the address for a worker that was hired: through networks of its own.
 func (s *Stage) AddressOf(worker int) Address {
 	a := Address{Topology: s.Topology, Networks: s.Networks.of(worker)}
 	for _, server := range s.Servers {
@@ -93,7 +91,7 @@ func (s *Stage) AddressOf(worker int) Address {
 	return a
 }
 
-// Servers returns an address for each server that knows of no other.
+// Servers returns an address for each independent server.
 func (a Address) Servers() (list []Address) {
 	if a.Topology != Independent {
 		return []Address{a}
@@ -104,8 +102,8 @@ func (a Address) Servers() (list []Address) {
 	return list
 }
 
-// Dial dials a node's network in its stead; it is made for DialCtxFn of rueidis.
-// Sentinels have no network and are dialled themselves.
+// Dial dials the network of a node in its stead; it is made for DialCtxFn of rueidis.
+// Sentinels have no network and are dialled directly.
 func (a Address) Dial(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
 	if network, ok := a.Networks[addr]; ok {
 		addr = network

@@ -16,12 +16,12 @@ import (
 	"github.com/go-rlock/rlock/internal/suspend"
 )
 
-// A Worker is this program, started again to lock. It may be killed and hired
-// again; each life is a process of its own. Its methods may be called
-// concurrently, except for Ask, which is for one goroutine.
+// A Worker is this program, started again to lock. It may be killed and hired again; each
+// life is a process of its own. Its methods may be called concurrently, except for Ask, which
+// is for one goroutine.
 type Worker struct {
 	role  string
-	job   func(life int) any // what the next life is told first, as JSON
+	job   func(life int) any // the first input of the next life, as JSON
 	limit time.Duration
 
 	mu    sync.Mutex // protects following
@@ -33,16 +33,16 @@ type Worker struct {
 type life struct {
 	command *exec.Cmd
 	in      io.WriteCloser
-	lines   chan string // what it says; closed when it has ended
+	lines   chan string // its output; closed when it has ended
 	errors  bytes.Buffer
 }
 
 // ErrKilled is returned by Ask when the process was killed before it answered.
 var ErrKilled = errors.New("stage: the worker was killed")
 
-// Hire starts a worker. role is the environment variable, with its value, by
-// which the program knows what it is; job makes what it reads first, for each
-// life anew, numbered from 0. limit is how long it may take to answer.
+// Hire starts a worker. role is the environment variable, with its value, that tells the
+// program its role; job returns the first input of each life, numbered from 0. limit is how
+// long it may take to answer.
 func (s *Stage) Hire(role string, limit time.Duration, job func(life int) any) (*Worker, error) {
 	if err := s.Networks.open(len(s.Workers), s.addresses()); err != nil {
 		return nil, err
@@ -52,8 +52,7 @@ func (s *Stage) Hire(role string, limit time.Duration, job func(life int) any) (
 	return w, w.Revive()
 }
 
-// Kill ends the process with SIGKILL, also one that is paused, and returns when
-// it is gone.
+// Kill ends the process with SIGKILL, even a paused one, and returns when it is gone.
 func (w *Worker) Kill() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,7 +82,7 @@ func (w *Worker) Revive() error {
 	return nil
 }
 
-// Lives returns how many there were.
+// Lives returns the number of lives.
 func (w *Worker) Lives() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,7 +104,7 @@ func (w *Worker) send(signal func(*os.Process) error) error {
 	return signal(w.life.command.Process)
 }
 
-// Ask says a word to the process and reads its answer into reply.
+// Ask sends a word to the process and reads its answer into reply.
 func (w *Worker) Ask(word string, reply any) error {
 	w.mu.Lock()
 	l := w.life
@@ -130,7 +129,7 @@ func (w *Worker) Ask(word string, reply any) error {
 	}
 }
 
-// AskAll says a word to all workers at once, and returns their answers.
+// AskAll sends a word to all workers at once, and returns their answers.
 func AskAll[T any](s *Stage, word string) ([]T, error) {
 	answers, failed := make([]T, len(s.Workers)), make(chan error)
 	for i, w := range s.Workers {
@@ -182,7 +181,7 @@ func (w *Worker) begin() (*life, error) {
 	return l, nil
 }
 
-// failure is why a process ended: what it said last, or err.
+// failure returns why a process ended: its last output, or err.
 func (l *life) failure(err error) error {
 	for range l.lines { // until it has ended
 	}

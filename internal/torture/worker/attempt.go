@@ -19,10 +19,10 @@ type attempt struct {
 	op     history.Op
 	call   calls
 	began  time.Time
-	giveUp *giveUp // nil if nobody cancels it
+	giveUp *giveUp // nil if it is not cancelled
 }
 
-// attempt notes that op is about to be called. The attempt is to be closed.
+// attempt notes that op is about to be called. Close the attempt afterwards.
 func (v *visit) attempt(ctx context.Context, op history.Op) *attempt {
 	a := &attempt{ctx: ctx, visit: v, op: op, began: time.Now()}
 	if !v.worker.Calm && v.in(3) {
@@ -39,7 +39,7 @@ func (a *attempt) String() string {
 	return fmt.Sprintf("%s of %s by %s", a.op.Method, a.visit.lock, a.visit.worker.name)
 }
 
-// returned notes that the call has: with the lock, if err is nil.
+// returned notes that the call has returned: with the lock, if err is nil.
 func (a *attempt) returned(result history.Result, err error) {
 	took := time.Since(a.began)
 	if err != nil {
@@ -73,7 +73,7 @@ func (a *attempt) close() {
 	}
 }
 
-// failed says what an error of a method that takes a lock means.
+// failed returns the outcome for an error of a method that takes a lock.
 func failed(err error) history.Outcome {
 	switch {
 	case errors.Is(err, rlock.ErrNotAcquired):
@@ -84,7 +84,7 @@ func failed(err error) history.Outcome {
 	return history.Failed
 }
 
-// gaveBack says what the answer of a method means that gives a lock back.
+// gaveBack returns the outcome for the result of a method that gives a lock back.
 func gaveBack(err error) history.Outcome {
 	switch {
 	case err == nil:
@@ -105,7 +105,7 @@ type giveUp struct {
 	cancel context.CancelFunc
 	timer  *time.Timer
 	at     atomic.Pointer[time.Time] // when the timer ended ctx; nil if it has not
-	bare   chan time.Duration        // how late a goroutine was that waited for it
+	bare   chan time.Duration        // the delay of a goroutine that waited for it
 }
 
 func giveUpAfter(ctx context.Context, d time.Duration) *giveUp {
@@ -120,15 +120,15 @@ func giveUpAfter(ctx context.Context, d time.Duration) *giveUp {
 		defer close(g.bare)
 		<-g.ctx.Done()
 		now := time.Now()
-		if at := g.at.Load(); at != nil { // else it was ended by who did not want it any more
+		if at := g.at.Load(); at != nil { // otherwise the caller ended it earlier
 			g.bare <- now.Sub(*at)
 		}
 	}()
 	return g
 }
 
-// returned is called when the call has: it reports how late that was after the
-// end of its context, and how late another goroutine was, if it has ended.
+// returned is called when the call has returned: it reports the delay after the end of its
+// context, and that of another goroutine, if the context has ended.
 func (g *giveUp) returned() (late, bare time.Duration, cancelled bool) {
 	now := time.Now()
 	if g.timer.Stop() {
@@ -136,7 +136,7 @@ func (g *giveUp) returned() (late, bare time.Duration, cancelled bool) {
 	}
 	bare = <-g.bare
 	at := g.at.Load()
-	if at == nil { // the worker ended just then
+	if at == nil { // the worker ended at that moment
 		return 0, 0, false
 	}
 	return now.Sub(*at), bare, true

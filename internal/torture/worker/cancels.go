@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// What is measured at rest: so many calls that wait for a lock which another
-// holds, each given up after a random time.
+// The measurement at rest: a number of calls that wait for a held lock, each cancelled after
+// a random time.
 const (
 	cancelled    = 200
 	cancelAtMost = 100 * time.Millisecond
 )
 
-// cancels measures how soon a call returns whose context has ended. Workers
-// are asked one at a time, so that nobody else is about.
+// cancels measures how soon a call returns after the end of its context. One worker is asked
+// at a time, so that the others are idle.
 func (w *worker) cancels() (c Cancels) {
 	lock := w.client.NewLock("torture:cancels:" + w.name)
 	hold, err := lock.Acquire(w.ctx)

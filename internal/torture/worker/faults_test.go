@@ -14,7 +14,7 @@ import (
 	"github.com/go-rlock/rlock/internal/torture/worker"
 )
 
-// A mishap is something that the network does to some of the workers.
+// A mishap is a fault of the network of some workers.
 type mishap struct {
 	what  string
 	begin func(s *stage.Stage) (end func())
@@ -24,7 +24,7 @@ func imposed(what string, scope stage.Scope, rule func() network.Rule) mishap {
 	return mishap{what, func(s *stage.Stage) func() { return s.Networks.Impose(scope, rule) }}
 }
 
-// every has a fate for every nth script, and for the reply to it.
+// every applies a fate to every nth script, and to the reply to it.
 func every(n int, fate network.Fate, at network.Stage) func() network.Rule {
 	return func() network.Rule {
 		scripts, seen := network.All(fate, at, "EVALSHA", "EVAL"), 0
@@ -53,8 +53,8 @@ var mishaps = []mishap{
 	}},
 }
 
-// Three processes contend for locks of one kind, while the network fails in one way
-// after the other.
+// Three processes contend for locks of one kind, while the network fails in one way after the
+// other.
 func TestWhatWorkersBelieveIsTrueOnABrokenNetwork(t *testing.T) {
 	const lease = 400 * time.Millisecond
 	for _, kind := range worker.Kinds {
@@ -72,13 +72,13 @@ func TestWhatWorkersBelieveIsTrueOnABrokenNetwork(t *testing.T) {
 			}
 			recorder, err := history.Create(filepath.Join(dir, "test"), "test")
 			require.NoError(t, err)
-			for acquired := int64(0); acquired < 100; { // again, if the machine was busy
+			for acquired := int64(0); acquired < 100; { // repeated if the machine was busy
 				_, err := stage.AskAll[worker.Done](s, "storm")
 				require.NoError(t, err)
 				for _, m := range mishaps {
 					heal := recorder.Inject(history.Fault{What: m.what})
 					end := m.begin(s)
-					time.Sleep(lease) // that it has its effect
+					time.Sleep(lease) // until it has had its effect
 					end()
 					heal()
 				}

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// A gate lets goroutines go on, or has them rest.
+// A gate lets goroutines go on, or stops them.
 type gate struct {
 	mu      sync.Mutex // protects following
 	free    *sync.Cond
 	shut    bool
 	over    bool          // they end
 	resting int           // goroutines at the gate
-	all     int           // goroutines that there are
-	rested  chan struct{} // closed when all rest, if somebody waits for it
+	all     int           // all goroutines
+	rested  chan struct{} // closed when all rest, if a caller waits for it
 }
 
 func newGate(all int) *gate {
@@ -66,7 +66,7 @@ func (g *gate) close(limit time.Duration) bool {
 	}
 }
 
-// end has all who rest return from pass.
+// end releases all goroutines at the gate.
 func (g *gate) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

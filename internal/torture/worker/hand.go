@@ -15,9 +15,9 @@ type hand struct {
 	worker *worker
 	number int
 	random *rand.Rand
-	told   sync.WaitGroup // who waits for a loss to be told
+	told   sync.WaitGroup // the goroutines that wait for a loss
 
-	doing atomic.Pointer[doing] // the call under way that nobody cancels, nil if there is none
+	doing atomic.Pointer[doing] // the call under way that is not cancelled, nil if there is none
 
 	mu   sync.Mutex // protects following
 	seen Settled
@@ -37,10 +37,10 @@ func (h *hand) work() {
 	}
 }
 
-// visit is one try for a lock, with all that follows if it gets it.
+// visit tries to get a lock once, and uses it if it gets it.
 func (h *hand) visit() {
 	w := h.worker
-	// The first names are wanted most.
+	// The first names are the most contended.
 	name := w.Names[min(h.random.IntN(len(w.Names)), h.random.IntN(len(w.Names)))]
 	v := &visit{hand: h, lock: h.choose(name)}
 	ctx := w.ctx
@@ -60,15 +60,15 @@ func (h *hand) visit() {
 	v.level(ctx, 1, nil)
 }
 
-// note changes what was seen.
+// note changes the counts.
 func (h *hand) note(change func(*Settled)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	change(&h.seen)
 }
 
-// tell adds what was seen since the last time to s. hung says that the hand
-// should have come to rest.
+// tell adds the counts since the last call to s. hung means that the hand should have come to
+// rest.
 func (h *hand) tell(s *Settled, hung bool) {
 	h.mu.Lock()
 	seen := h.seen

@@ -13,15 +13,15 @@ import (
 // Kinds are the names of all kinds of lock that workers can take.
 var Kinds = []string{"plain", "fenced", "rw", "fair", "semaphore", "multi", red}
 
-// A locker is embedded by a name that no method of it has.
+// A locker is embedded by a name that none of its methods has.
 type locker = rlock.Lock
 
-// A lock is what a visit is about, of one kind or another.
+// A lock is the lock of a visit, of one kind or another.
 type lock struct {
 	*locker
-	read  *rlock.Lock // by which owners share it; nil if they cannot
+	read  *rlock.Lock // the shared lock; nil if there is none
 	kind  string
-	names []string // what the history calls it: each of them is taken with it
+	names []string // its names in the history: each of them is taken with it
 }
 
 func (l lock) String() string { return fmt.Sprintf("%s %q", l.kind, l.names) }
@@ -43,13 +43,13 @@ func (h *hand) choose(name string) lock {
 		l.locker, l.read = both.Write(), both.Read()
 	case "fair":
 		l.locker = client.NewFairLock(name)
-	case "semaphore": // of one permit, so that the checker's rules are those of a lock
+	case "semaphore": // of one permit, so that the checker's rules for a lock apply
 		l.names = []string{semaphore(name)}
 		l.locker = client.NewSemaphore(semaphore(name), 1)
 	case red:
 		l.locker = rlock.NewRedLock(h.worker.clients, name)
 	case "multi":
-		// Who takes three of five, in any order, waits for others who do.
+		// Owners that take three of five, in any order, wait for each other.
 		first := slices.Index(h.worker.Names, name)
 		var parts []*rlock.Lock
 		l.names = nil
@@ -65,8 +65,8 @@ func (h *hand) choose(name string) lock {
 	return l
 }
 
-// choose returns what a level is to be taken of, inside of another or of none, and
-// whether it is shared. A reader cannot write before it has released the lock.
+// choose returns the lock for a level, inside of another or of none, and whether it is
+// shared. A reader cannot write before it has released the lock.
 func (l lock) choose(v *visit, outer *level) (part *rlock.Lock, shared bool) {
 	if l.read == nil {
 		return l.locker, false
@@ -77,8 +77,7 @@ func (l lock) choose(v *visit, outer *level) (part *rlock.Lock, shared bool) {
 	return l.locker, false
 }
 
-// Names returns what the locks of these kinds are called in Redis, which have
-// these names.
+// Names returns the names in Redis of the locks with these kinds and names.
 func Names(kinds, names []string) (all []string) {
 	for _, name := range names {
 		for _, of := range kinds {
@@ -104,7 +103,7 @@ func semaphore(name string) string { return name + ":sem" }
 // kinds.
 func readWrite(name string) string { return name + ":rw" }
 
-// calls are what the history has of one call: one for each lock that is taken by it.
+// calls are the records of one call in the history: one for each lock that it takes.
 type calls []*history.Call
 
 func (v *visit) begin(op history.Op) (c calls) {
@@ -132,18 +131,18 @@ func (c calls) Told(way string) {
 	}
 }
 
-// Fit returns the kinds that are for the topology.
+// Fit returns the kinds that the topology supports.
 func Fit(kinds []string, topology stage.Topology) []string {
 	return slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool {
 		return (kind == red) != (topology == stage.Independent)
 	})
 }
 
-// red is the kind that is for servers which know nothing of each other.
+// red is the kind for independent servers.
 const red = "red"
 
-// ParseKinds returns the names in a list with commas, all if it is empty, or an error
-// for one that there is not.
+// ParseKinds returns the names in a comma-separated list, all if it is empty, or an error for
+// an unknown one.
 func ParseKinds(list string) ([]string, error) {
 	if list == "" {
 		return Kinds, nil

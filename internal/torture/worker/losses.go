@@ -15,12 +15,12 @@ import (
 type Losses string
 
 const (
-	// ByDefault is as rlock does unless it is told otherwise: by the client's own channel, and
-	// by a mirror of all locks over each connection that comes back.
+	// ByDefault is the default of rlock: the client's own channel, and a mirror of all locks
+	// over each connection that comes back.
 	ByDefault Losses = "default"
-	// Tracked has Redis tell as well: Config.Tracking.
+	// Tracked adds Config.Tracking.
 	Tracked Losses = "tracked"
-	// Renewals is by nothing but the renewals: the client has no channel of its own, and shares
+	// Renewals has nothing but the renewals: the client has no channel of its own, and shares
 	// a rueidis client, whose connections it does not see.
 	Renewals Losses = "renewals"
 )
@@ -36,7 +36,7 @@ func LossesNames() string {
 	return strings.Join(names, ",")
 }
 
-// ParseLosses returns the one of that name.
+// ParseLosses returns the value of that name.
 func ParseLosses(name string) (Losses, error) {
 	if l := Losses(name); slices.Contains(allLosses, l) {
 		return l, nil

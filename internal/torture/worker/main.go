@@ -13,8 +13,8 @@ import (
 // Role is set in the environment of a process that is a worker.
 const Role = "RLOCK_TORTURE_WORKER=1"
 
-// Main is the life of a worker, if this process is one, and ends it. It returns,
-// at once, if it is none: call it first in main and in TestMain.
+// Main runs a worker, if this process is one, and exits. Otherwise it returns at once: call
+// it first in main and in TestMain.
 func Main() {
 	name, value, _ := strings.Cut(Role, "=")
 	if os.Getenv(name) != value {
@@ -27,7 +27,7 @@ func Main() {
 	os.Exit(0)
 }
 
-// Run does one Job, and what it is told after that.
+// Run does one Job, and then obeys the words that it reads.
 func Run(in io.Reader, out io.Writer) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 1<<20)
@@ -43,7 +43,7 @@ func Run(in io.Reader, out io.Writer) error {
 		return err
 	}
 	end := sync.OnceValue(w.end)
-	defer end() // also when whoever gives the orders is gone
+	defer end() // also when its parent is gone
 	answers := json.NewEncoder(out)
 	for lines.Scan() {
 		var answer any

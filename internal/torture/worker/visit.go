@@ -11,7 +11,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// deepest is how many levels of a lock a visit takes at most.
+// deepest is the largest number of levels in a visit.
 const deepest = 4
 
 // A visit is one owner at one lock.
@@ -25,7 +25,7 @@ type visit struct {
 // A level is one level of a lock that a visit has taken.
 type level struct {
 	lock  *rlock.Lock
-	op    history.Op // what takes it
+	op    history.Op // the operation that takes it
 	call  calls
 	owner string
 	lease time.Duration // 0: kept by the watchdog
@@ -34,8 +34,8 @@ type level struct {
 	given bool
 }
 
-// level takes one level of the lock in a random way, inside of another or of none,
-// and gives it back when all is done that it was taken for: more levels, and work.
+// level takes one level of the lock in a random way, inside of another or of none, uses it
+// for more levels and for work, and gives it back.
 func (v *visit) level(ctx context.Context, depth int, outer *level) {
 	lock, shared := v.lock.choose(v, outer)
 	method := v.method()
@@ -59,7 +59,7 @@ func (v *visit) level(ctx context.Context, depth int, outer *level) {
 	l.hold = hold
 	a.returned(v.took(ctx, l, nil), nil)
 	if outer != nil && !outer.op.Shared && shared && outer.op.Method != history.Do && v.in(2) {
-		v.giveBack(ctx, outer) // and goes on reading
+		v.giveBack(ctx, outer) // the owner goes on reading
 	}
 	v.inside(ctx, l, depth)
 	v.giveBack(ctx, l)
@@ -70,7 +70,7 @@ func (v *visit) do(ctx context.Context, a *attempt, l *level, depth int) {
 	var end calls
 	err := l.lock.Do(a.ctx, func(held context.Context) error {
 		result := v.took(ctx, l, held)
-		result.Watched = a.giveUp == nil // else held may end before the loss
+		result.Watched = a.giveUp == nil // otherwise held may end before the loss
 		a.returned(result, nil)
 		v.inside(ctx, l, depth)
 		end = v.begin(history.Op{Worker: v.number, Method: history.DoEnd, Owner: l.owner, Shared: l.op.Shared})
@@ -94,8 +94,8 @@ func (v *visit) method() history.Method {
 	return others[v.random.IntN(len(others))]
 }
 
-// terms chooses for how long to take the lock, 0 for as long as the watchdog keeps
-// it, and how long to wait for it, 0 if only the context says so.
+// terms chooses the lease, 0 for the watchdog's, and the time to wait for the lock, 0 if only
+// the context limits it.
 func (v *visit) terms(method history.Method) (lease, wait time.Duration) {
 	switch {
 	case v.worker.Calm:
@@ -139,8 +139,8 @@ func (l *level) take(ctx context.Context, wait time.Duration) (hold *rlock.Hold,
 	return nil, err
 }
 
-// took finds out what the caller of an acquire may believe, and has somebody wait
-// for its loss: for the end of the handle's context, or of that which Do gave.
+// took records the result of an acquire, and starts a goroutine that waits for the loss: for
+// the end of the handle's context, or of the context of Do.
 func (v *visit) took(ctx context.Context, l *level, held context.Context) history.Result {
 	result := history.Result{Outcome: history.Acquired}
 	l.look = func() history.Belief {
@@ -152,10 +152,10 @@ func (v *visit) took(ctx context.Context, l *level, held context.Context) histor
 		l.owner = fmt.Sprintf("%s/%v", v.worker.name, l.hold.Owner())
 		l.look = history.Sight(l.hold)
 		result.Owner, result.Until = l.owner, history.At(l.hold.ValidUntil())
-		result.Token, _ = l.hold.Token() // 0 if it has none
+		result.Token, _ = l.hold.Token() // 0 if there is none
 		ctx = rlock.WithOwner(ctx, l.hold.Owner())
 	} else {
-		result.Token, _ = l.lock.Token(ctx) // 0 if it has none, or is lost by now
+		result.Token, _ = l.lock.Token(ctx) // 0 if there is none, or the lock is lost by now
 	}
 	result.Count = l.lock.HoldCount(ctx)
 	if held != nil {
@@ -171,10 +171,10 @@ func (v *visit) took(ctx context.Context, l *level, held context.Context) histor
 	return result
 }
 
-// inside is what the lock is for.
+// inside is the critical section.
 func (v *visit) inside(ctx context.Context, l *level, depth int) {
-	// The levels of a RedLock may have different servers, and are lost one by one: to
-	// the checker, which knows one hold of an owner, each would have to be alone.
+	// The levels of a RedLock may have different servers, and are lost one by one: the
+	// checker, which knows one hold of an owner, could not judge them.
 	mayNest := depth < deepest && v.owner != "" && v.lock.kind != red
 	if mayNest && v.in(4) {
 		v.level(ctx, depth+1, l)
@@ -185,12 +185,12 @@ func (v *visit) inside(ctx context.Context, l *level, depth int) {
 	}
 }
 
-// lingers is how long one who found that the lock is lost keeps its level now and
-// then, so that it is Done that tells, and not the unlock.
+// lingers is how long a holder that found the loss keeps its level now and then, so that Done
+// reports the loss before the unlock does.
 const lingers = time.Second / 2
 
-// work takes a random time, most often a short one, and looks now and then
-// whether the lock is still held. It ends when it is not.
+// work takes a random time, most often a short one, and looks now and then whether the lock
+// is still held. It ends when the lock is lost.
 func (v *visit) work(l *level) {
 	var lasts time.Duration
 	switch {
@@ -224,8 +224,7 @@ func (v *visit) work(l *level) {
 	}
 }
 
-// giveBack gives a level back, unless that was done, with a context that has ended
-// or not: it does not matter.
+// giveBack gives a level back, unless that was done, at random with a context that has ended.
 func (v *visit) giveBack(ctx context.Context, l *level) {
 	if l.given {
 		return
@@ -254,7 +253,7 @@ func (v *visit) giveBack(ctx context.Context, l *level) {
 	}
 }
 
-// force frees the lock whoever holds it.
+// force frees the lock, whoever its holder is.
 func (v *visit) force(ctx context.Context) {
 	lock, shared := v.lock.choose(v, nil)
 	call := v.begin(history.Op{Worker: v.number, Method: history.ForceUnlock, Shared: shared})

@@ -20,12 +20,11 @@ import (
 )
 
 const (
-	// hungAfter is how long a call that nobody cancels may go on with nothing
-	// broken any more: all leases have ended by then, and a fallback poll or two.
+	// hungAfter is how long a call that is not cancelled may go on with nothing broken any
+	// more: all leases have ended by then, and a fallback poll or two.
 	hungAfter = 2 * time.Minute
-	// linger is how long goroutines of a closed rueidis client may take to end:
-	// it keeps the connections of a former topology for five seconds, and a machine
-	// may be busy.
+	// linger is how long goroutines of a closed rueidis client may take to end: it keeps the
+	// connections of a former topology for five seconds, and a machine may be busy.
 	linger = 40 * time.Second
 )
 
@@ -49,8 +48,7 @@ type worker struct {
 	hands  []*hand
 }
 
-// begin starts a worker. It goes on to connect in the background: its server may
-// be down.
+// begin starts a worker, which connects in the background: its server may be down.
 func begin(job Job) (*worker, error) {
 	name := job.Name()
 	recorder, err := history.NewRecorder(io.Discard, name), error(nil)
@@ -71,7 +69,7 @@ func begin(job Job) (*worker, error) {
 	return w, nil
 }
 
-// connect tries until it has a client, and has the crew begin.
+// connect retries until it has a client, and then starts the hands.
 func (w *worker) connect() {
 	servers := w.Address.Servers()
 	for w.ctx.Err() == nil {
@@ -89,7 +87,7 @@ func (w *worker) connect() {
 		w.client = w.clients[0]
 		own := w.client.NewLock("torture:own:" + w.name)
 		if own.Lock(w.ctx) == nil {
-			_ = own.Unlock(w.ctx) // what went wrong will be seen elsewhere
+			_ = own.Unlock(w.ctx) // errors show elsewhere
 		}
 		w.first = runtime.NumGoroutine() + len(w.hands)
 		for _, h := range w.hands {
@@ -100,7 +98,7 @@ func (w *worker) connect() {
 	}
 }
 
-// Config returns how a worker's client is configured, that of one server.
+// Config returns the config of a worker's client of one server.
 func Config(a stage.Address, lease time.Duration) rlock.Config {
 	return rlock.Config{
 		Lease:  lease,
@@ -137,7 +135,7 @@ func (w *worker) idle() Idle {
 	return Idle{Goroutines: runtime.NumGoroutine(), AtFirst: w.first, Heap: m.HeapAlloc}
 }
 
-// end has everything end, and looks for what is left.
+// end ends the worker, and looks for leftovers.
 func (w *worker) end() (e Ended) {
 	w.cancel()
 	w.gate.end()
@@ -156,7 +154,7 @@ func (w *worker) end() (e Ended) {
 	}
 	var left error
 	for deadline := time.Now().Add(linger); time.Now().Before(deadline); {
-		if left = goleak.Find(w.before); left == nil { // it waits a little itself
+		if left = goleak.Find(w.before); left == nil { // Find waits a little itself
 			break
 		}
 	}

@@ -68,7 +68,7 @@ func openFor(t *testing.T, kind string) *stage.Stage {
 	s, err := stage.Open(stage.Topologies()[i], t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
-	require.NoError(t, s.AllAnswer(), "the goroutines of its clients are there before the worker's")
+	require.NoError(t, s.AllAnswer(), "the goroutines of the admin's clients exist before the worker's")
 	return s
 }
 
@@ -126,8 +126,8 @@ func (c *talk) storm() int64 {
 	return settled.Acquired
 }
 
-// ways returns how many methods were called: seven take a lock, and three give it
-// back. ForceUnlock is rare, and is not counted.
+// ways returns how many methods were called: seven take a lock, and three give it back.
+// ForceUnlock is rare, and is not counted.
 func ways(t *testing.T, path string) int {
 	t.Helper()
 	events, err := history.ReadFiles(path)
@@ -141,14 +141,14 @@ func ways(t *testing.T, path string) int {
 	return len(methods)
 }
 
-// The mutant is the server: nobody notes that it loses a counter of tokens.
+// The server is the mutant: the history does not show that it loses a token counter.
 func TestTokensThatBeginAnewAreSeen(t *testing.T) {
 	s, path := open(t), filepath.Join(t.TempDir(), "w0.0")
 	c := begin(t, worker.Job{
 		Address: s.Address(), Seed: 5, Goroutines: 3, Names: []string{"a"}, Kinds: []string{"fenced"}, Lease: 400 * time.Millisecond, History: path,
 	})
 	for range 2 {
-		for acquired := int64(0); acquired < 10; { // on a busy machine a storm may be still
+		for acquired := int64(0); acquired < 10; { // on a busy machine a storm may acquire nothing
 			acquired += c.storm()
 		}
 		deleted, err := s.Do(0, "DEL", "redisson_lock_token:{a}").AsInt64()
