@@ -252,7 +252,7 @@ func (s *site) limited(rules ...string) rlock.Config {
 	}
 	option := s.Options()
 	option.Username, option.Password = user, "secret"
-	option.Dialer.Timeout = hang // and Close waits for a refused release until its lease ends
+	option.Dialer.Timeout = hang // but Close does not wait for a refused release until its lease ends
 	// The lease is long enough to be kept while many rehearse on a machine that is busy.
 	return rlock.Config{Redis: option, Lease: 3 * time.Second, Logger: quiet}
 }

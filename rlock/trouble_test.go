@@ -375,7 +375,7 @@ func standalone(t *testing.T, args ...string) (*redistest.Server, rueidis.Client
 
 func dial(t *testing.T, option rueidis.ClientOption) *rlock.Client {
 	t.Helper()
-	option.Dialer.Timeout = hang // and Close waits for a refused release until its lease ends
+	option.Dialer.Timeout = hang // but Close does not wait for a refused release until its lease ends
 	client, err := rlock.New(rlock.Config{Redis: option, Logger: quiet})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
