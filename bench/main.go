@@ -1,5 +1,5 @@
-// Command bench measures distributed locks side by side: this library, its peers,
-// older designs, and the floor that nothing can be faster than.
+// Command bench measures distributed locks side by side: this library, its peers, older
+// designs, and the floor, a lower bound.
 //
 //	cd bench && go run .            everything, in less than fifteen minutes
 //	cd bench && go run . -quick     a look, in under two

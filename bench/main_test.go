@@ -31,7 +31,7 @@ func TestARunMeasuresPrintsAndWrites(t *testing.T) {
 		"-run", "uncontended,nested,one-process", "-contenders", "rlock,floor-evalsha,broken", "-net", "0.5ms"})
 	require.NoError(t, err)
 	var md []byte
-	for range 20 { // on a busy machine a window may pass before anything happens in it
+	for range 20 { // on a busy machine a window may pass without an event
 		require.NoError(t, run(t.Context(), o))
 		md, err = os.ReadFile(filepath.Join(out, "results.md"))
 		require.NoError(t, err)
@@ -84,7 +84,7 @@ func TestContendersAreInterleavedAndChangePlaces(t *testing.T) {
 	assert.ElementsMatch(t, order[:3], order[3:])
 }
 
-func TestFlagsThatMeanNothingAreErrors(t *testing.T) {
+func TestInvalidFlagsAreErrors(t *testing.T) {
 	for _, args := range [][]string{{"-run", "none"}, {"-contenders", "none"}, {"-net", "none"}, {"what"}, {"-none"}} {
 		_, err := parse(args)
 		assert.Error(t, err, "%v", args)
@@ -93,9 +93,9 @@ func TestFlagsThatMeanNothingAreErrors(t *testing.T) {
 	assert.ErrorIs(t, err, flag.ErrHelp)
 }
 
-// What Estimate says is what the run that the results come from has taken, or else
-// the limits of a run mean nothing.
-func TestTheEstimateIsWhatTheLastRunHasTaken(t *testing.T) {
+// The estimate must be the time of the run that the results come from: otherwise the limits
+// of a run would mean nothing.
+func TestTheEstimateIsTheTimeOfTheLastRun(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("results", "results.json"))
 	require.NoError(t, err)
 	var last report.Report

@@ -15,8 +15,8 @@ import (
 	"github.com/go-rlock/rlock/bench/scenario"
 )
 
-// run measures, prints and writes. When ctx ends it stops after the measurement
-// under way, and reports what it has.
+// run measures, prints and writes. When ctx ends it stops after the current measurement, and
+// reports the results so far.
 func run(ctx context.Context, o options) error {
 	began := time.Now()
 	a, err := arena.Open(ctx, o.addr)
@@ -33,7 +33,7 @@ func run(ctx context.Context, o options) error {
 			break
 		}
 		progress.Begin(m.result)
-		// An error stands in the result, and what has begun is finished.
+		// An error is kept in the result, and the run goes on.
 		_ = a.Measure(context.WithoutCancel(ctx), m.cell, m.contender, m.result)
 		progress.Done(m.result)
 	}
@@ -99,7 +99,7 @@ func machine(now time.Time, redis string) report.Machine {
 	}
 }
 
-// processor is what Linux calls the CPU.
+// processor returns Linux's name of the CPU.
 func processor() string {
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err == nil {

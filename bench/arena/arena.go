@@ -20,13 +20,13 @@ type Arena struct {
 	Version string // of Redis
 
 	addr     string
-	stop     func() // ends the redis-server, if it is ours
+	stop     func() // ends the redis-server, if the arena has started it
 	redis    rueidis.Client
 	others   []other // servers beside it, as many as were needed so far
-	run      string  // begins the names of all keys
+	run      string  // the prefix of the names of all keys
 	measured atomic.Int64
 	networks map[string]*network
-	idle     map[string][]*process // of contenders' own programs, to do the next job
+	idle     map[string][]*process // of contenders' own programs, for the next job
 }
 
 // An other is a redis-server beside the first one, for locks over several.
@@ -42,8 +42,8 @@ type network struct {
 	proxy     *process      // nil for the loopback
 }
 
-// Open connects to the Redis at addr, or starts one if addr is "". It is never
-// flushed: names begin with a number of this run, and keys end with their leases.
+// Open connects to the Redis at addr, or starts one if addr is "". Its data are never
+// flushed: names have a prefix with the number of this run, and keys end with their leases.
 func Open(ctx context.Context, addr string) (*Arena, error) {
 	a := &Arena{addr: addr, run: fmt.Sprintf("bench:%08x", rand.Uint32()), networks: make(map[string]*network), idle: make(map[string][]*process), stop: func() {}}
 	var err error
@@ -68,7 +68,7 @@ func Open(ctx context.Context, addr string) (*Arena, error) {
 	return a, nil
 }
 
-// Close ends all that Open and Measure have started.
+// Close ends everything that Open and Measure have started.
 func (a *Arena) Close() {
 	for _, processes := range a.idle {
 		for _, p := range processes {
@@ -87,8 +87,8 @@ func (a *Arena) Close() {
 	a.stop()
 }
 
-// server returns the address of the server of that number, and starts it if need
-// be. Number 0 is there.
+// server returns the address of the server of that number, and starts it if necessary. Number
+// 0 exists.
 func (a *Arena) server(ctx context.Context, number int) (string, error) {
 	if number == 0 {
 		return a.addr, nil
@@ -103,8 +103,8 @@ func (a *Arena) server(ctx context.Context, number int) (string, error) {
 	return a.others[number-1].addr, nil
 }
 
-// network returns the way of that round trip to the server of that number, and
-// starts it if need be.
+// network returns the network of that round trip to the server of that number, and starts it
+// if necessary.
 func (a *Arena) network(ctx context.Context, number int, n scenario.Network) (*network, error) {
 	name := n.Name
 	if number > 0 {
@@ -148,9 +148,8 @@ func (a *Arena) RoundTrips() map[string]time.Duration {
 	return all
 }
 
-// ping returns the median time of a PING. A pause between them shows the round
-// trip of a client that has slept meanwhile, as a waiter has: it takes longer to
-// wake everyone up than to stay awake.
+// ping returns the median time of a PING. With a pause between them it is the round trip of a
+// client that has slept, as a waiter has: waking takes longer than staying awake.
 func ping(ctx context.Context, addr string, pause time.Duration) (time.Duration, error) {
 	redis, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true, AlwaysPipelining: true, PipelineMultiplex: -1,

@@ -34,7 +34,7 @@ func open(t *testing.T) *arena.Arena {
 func cell(job worker.Job) scenario.Cell {
 	job.Processes, job.Clients, job.Locks = max(1, job.Processes), max(1, job.Clients), max(1, job.Locks)
 	job.Duration = max(job.Duration, 100*time.Millisecond)
-	job.Stall, job.Drain = 20*time.Second, time.Minute // long, as they only end what hangs
+	job.Stall, job.Drain = 20*time.Second, time.Minute // long, as they only end a hang
 	return scenario.Cell{Scenario: "test", Setting: "setting", Network: scenario.Networks()[0], Rounds: 1, Job: job}
 }
 
@@ -48,21 +48,21 @@ func measure(t *testing.T, a *arena.Arena, c scenario.Cell, name string) *arena.
 	return r
 }
 
-// until measures rounds of a result until it shows what is to be seen: on a busy
-// machine a window may pass before anything happens in it.
+// until measures rounds of a result until it shows an event: on a busy machine a window may
+// pass without one.
 func until(t *testing.T, a *arena.Arena, c scenario.Cell, name string, shows func(*arena.Result) bool) *arena.Result {
 	t.Helper()
 	r := measure(t, a, c, name)
 	who, err := contender.Find(name)
 	require.NoError(t, err)
 	for began := time.Now(); !shows(r); {
-		require.Less(t, time.Since(began), 3*time.Minute, "it is never seen: %s", name)
+		require.Less(t, time.Since(began), 3*time.Minute, "the result never shows it: %s", name)
 		require.NoError(t, a.Measure(t.Context(), c, who, r))
 	}
 	return r
 }
 
-// ran shows that the workers did something, and that the clock of their CPU ticked.
+// ran requires that the workers did something, and that their CPU clock ticked.
 func ran(r *arena.Result) bool { return r.Sections > 0 && r.ClientCPU > 0 }
 
 func handsOver(r *arena.Result) bool { return r.Handover.Count > 0 }
@@ -88,22 +88,23 @@ func TestALockThatExcludesLosesNothingAmongProcesses(t *testing.T) {
 	assert.Zero(t, r.LostUpdates)
 }
 
-// What a section costs when nobody waits is known from the contenders' code.
+// The code of the contenders gives the commands of a section without waiters.
 func TestCommandsAreThoseThatCrossedTheNetwork(t *testing.T) {
 	a := open(t)
 	for name, each := range map[string]float64{"floor-evalsha": 2, "floor-default": 2, "floor-setnx": 2, "rlock": 2, "redsync": 2, "redislock-exp": 2, "setnx-expire": 2, "getset-spin": 2, "rueidislock-1": 2} {
 		t.Run(name, func(t *testing.T) {
 			r := until(t, a, cell(worker.Job{Kind: worker.Loop, Goroutines: 1}), name, ran)
-			// At the edges of each window are one or two sections that count on one side only.
+			// At the edges of each window are one or two sections that count on one side
+			// only.
 			assert.InDelta(t, each*float64(r.Sections), float64(r.Sent), 4*each*float64(r.Rounds))
 			assert.Equal(t, r.Sections, sum(r))
-			assert.Greater(t, r.Served, time.Duration(0), "INFO commandstats has the time of what was sent")
+			assert.Greater(t, r.Served, time.Duration(0), "INFO commandstats has the time of the commands")
 			assert.Less(t, r.Served, r.Took)
 		})
 	}
 }
 
-// sum is the sections by the rate and the time.
+// sum returns the sections, computed from the rate and the time.
 func sum(r *arena.Result) int64 {
 	var n float64
 	for _, rate := range r.PerSecond {
@@ -119,7 +120,7 @@ func TestARoundIsAddedToTheOthers(t *testing.T) {
 	require.NoError(t, err)
 	var r *arena.Result
 	var first arena.Result
-	for ran := false; !ran; ran = r.PerSecond[0] > 0 && r.PerSecond[1] > 0 { // or a window has passed before anything happened
+	for ran := false; !ran; ran = r.PerSecond[0] > 0 && r.PerSecond[1] > 0 { // a window may pass without an event
 		r = arena.NewResult(c, who)
 		require.NoError(t, a.Measure(t.Context(), c, who, r))
 		first = *r
@@ -137,7 +138,7 @@ func TestARoundIsAddedToTheOthers(t *testing.T) {
 func TestBlocksOfAllRoundsAreOneDistribution(t *testing.T) {
 	a := open(t)
 	c := cell(worker.Job{Kind: worker.Beside, Goroutines: 2, Locks: 2, Floor: "floor-evalsha", Block: 5 * time.Millisecond})
-	var rounds []int // how many blocks there are after each
+	var rounds []int // the number of blocks after each round
 	r := until(t, a, c, "rlock", func(r *arena.Result) bool {
 		rounds = append(rounds, len(r.Beside))
 		return rounds[0] < len(r.Beside)
@@ -153,7 +154,7 @@ func TestOtherServersAreStartedForALockOverSeveral(t *testing.T) {
 	far := scenario.Network{Name: "20ms", RoundTrip: 20 * time.Millisecond}
 	c.Others = []scenario.Network{far, far}
 	r := until(t, a, c, "floor-majority", func(r *arena.Result) bool { return len(r.Beside) > 0 })
-	assert.Less(t, r.Rate(), 100.0, "a majority has a server that is far away")
+	assert.Less(t, r.Rate(), 100.0, "a majority includes a server that is far away")
 	assert.Zero(t, r.Failures, r.FirstFailure)
 }
 
@@ -167,7 +168,7 @@ func TestANetworkAddsItsRoundTrip(t *testing.T) {
 	assert.Equal(t, r.RoundTrip, a.RoundTrips()["10ms"])
 }
 
-// measures skips with -short a test that measures, and so needs a machine that is not busy.
+// measures skips, with -short, a test that measures, and so needs an idle machine.
 func measures(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -192,7 +193,7 @@ func TestHeldLocksAreWatched(t *testing.T) {
 	assert.EqualValues(t, 300, r.LostHolds)
 }
 
-func TestAHandoverIsComparedWithTheRoundTripOfOneWhoHasSlept(t *testing.T) {
+func TestAHandoverIsComparedWithTheRoundTripOfASleepingClient(t *testing.T) {
 	a := open(t)
 	r := until(t, a, cell(worker.Job{Kind: worker.Handover, Processes: 2, Goroutines: 1, Section: time.Millisecond, Duration: 300 * time.Millisecond}), "rlock", handsOver)
 	assert.Positive(t, r.RoundTrip)
@@ -209,8 +210,8 @@ func TestAWorkerThatFailsIsAnErrorOfItsResultOnly(t *testing.T) {
 	measure(t, a, c, "floor-setnx")
 }
 
-func TestItStartsARedisOfItsOwn(t *testing.T) {
-	redistest.Standalone(t) // skips where there is none
+func TestTheArenaStartsARedisOfItsOwn(t *testing.T) {
+	redistest.Standalone(t) // skips without a redis-server
 	a, err := arena.Open(t.Context(), "")
 	require.NoError(t, err)
 	assert.NotEmpty(t, a.Version)
@@ -227,8 +228,8 @@ func TestNoRedisIsAnError(t *testing.T) {
 	assert.ErrorContains(t, err, "-addr")
 }
 
-// One JVM does job after job. Its figures are of the same kind as a Go worker's:
-// histograms, exclusion and hand-overs as the shared memory shows them, commands.
+// One JVM does job after job. Its figures are of the same kind as those of a Go worker:
+// histograms, exclusion and hand-overs from the shared memory, commands.
 func TestRedissonIsMeasuredByAProgramOfItsOwn(t *testing.T) {
 	measures(t)
 	if why := contender.Redisson().Absent(); why != "" {
@@ -269,7 +270,7 @@ func TestRedissonIsMeasuredByAProgramOfItsOwn(t *testing.T) {
 	assert.Zero(t, r.LostHolds)
 }
 
-func TestAWaitOfOneRoundIsThatOfAProcessThatEveryOtherPrecedesOnce(t *testing.T) {
+func TestAWaitOfOneRoundIsOneTurnOfEveryOtherProcess(t *testing.T) {
 	r := arena.Result{Job: worker.Job{Processes: 4, Goroutines: 2}, Sections: 1000, Elapsed: 2 * time.Second, Wait: worker.Latency{Count: 1, P99: 24 * time.Millisecond}}
 	assert.InDelta(t, 1.5, r.Rounds99(), 1e-9, "8 sections of 2 ms are a round")
 	assert.True(t, math.IsNaN(arena.Result{}.Rounds99()))

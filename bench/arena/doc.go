@@ -1,5 +1,5 @@
-// Package arena runs measurements: it starts Redis, the networks in front of it
-// and the processes of each contender, and reads from Redis what they cost it.
+// Package arena runs measurements: it starts Redis, the networks in front of it and the
+// processes of each contender, and reads their cost from Redis.
 //
 //	      +-- INFO before and after ------------------------------+
 //	      |                                                       v
@@ -7,6 +7,6 @@
 //	      |              |
 //	      +<-- Report ---+
 //
-// Nothing of it runs while a window is measured but a sleep. When a worker fails
-// or hangs, it is ended and the result says so; the others go on.
+// During the window of a measurement the arena only sleeps. A worker that fails or hangs is
+// ended, and the result has the error; the others go on.
 package arena

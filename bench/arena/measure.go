@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// headStart is from the last word to a worker until it begins.
+	// headStart is the time between the start command and the begin of the work.
 	headStart = 20 * time.Millisecond
-	// setUp is the longest that a worker may take to be ready: with 100 000 locks
-	// to take at a round trip of 2 ms it takes some time.
+	// setUp is the longest that a worker may take to be ready: to take 100 000 locks at a
+	// round trip of 2 ms takes some time.
 	setUp = 2 * time.Minute
-	// overtime is what a worker gets to report after it should have.
+	// overtime is how late the report of a worker may be.
 	overtime = time.Minute
 )
 
@@ -93,7 +93,7 @@ func (a *Arena) Measure(ctx context.Context, cell scenario.Cell, c contender.Con
 		}
 	}
 	var after snapshot
-	if job.Kind != worker.Web { // which ends when it is done
+	if job.Kind != worker.Web { // a Web job ends when it is done
 		if job.Kind == worker.Hold {
 			a.watch(ctx, job, c, begin, r)
 		}
@@ -158,8 +158,8 @@ func (a *Arena) ready(c contender.Contender, job worker.Job) (workers []*process
 	return workers, err
 }
 
-// worker returns a process that awaits a job. A program of contenders' own is
-// started once for each process that is needed at a time, and does many jobs.
+// worker returns a process that awaits a job. A program of a contender is started once for
+// each process needed at a time, and does many jobs.
 func (a *Arena) worker(c contender.Contender) (*process, error) {
 	if c.Program == nil {
 		return start(worker.RoleWorker)
@@ -175,7 +175,7 @@ func (a *Arena) worker(c contender.Contender) (*process, error) {
 	return launch(command)
 }
 
-// countUpdates compares the sequence number with the requests that wrote it.
+// countUpdates compares the sequence number with the number of requests that wrote it.
 func (a *Arena) countUpdates(ctx context.Context, job worker.Job, reports []worker.Report, r *Result) error {
 	redis := a.redis
 	key := worker.SequenceKey(job.Prefix)
@@ -191,8 +191,7 @@ func (a *Arena) countUpdates(ctx context.Context, job worker.Job, reports []work
 }
 
 const (
-	// watchEach and watched keep the looking itself below a thousand commands a
-	// second.
+	// watchEach and watched limit the looks to a thousand commands a second.
 	watchEach = 500 * time.Millisecond
 	watched   = 500
 )

@@ -4,6 +4,6 @@ package arena
 
 import "syscall"
 
-// ours leaves the interrupt key to the benchmark alone. To make a process end
-// with it needs Linux: elsewhere one that is killed may leave others behind.
+// ours leaves the interrupt key to the benchmark alone. Only Linux can end a process with its
+// parent: elsewhere a benchmark that is killed may leave processes behind.
 func ours() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -14,11 +14,11 @@ import (
 	"github.com/go-rlock/rlock/bench/worker"
 )
 
-// A process is this program, started again in another role, or a contender's own.
+// A process is this program, started again in another role, or a contender's own program.
 type process struct {
 	command *exec.Cmd
 	in      io.WriteCloser
-	lines   chan string // what it says, line by line; closed when it has ended
+	lines   chan string // its output, line by line; closed when it has ended
 	errors  bytes.Buffer
 }
 
@@ -81,7 +81,7 @@ func (p *process) hear(limit time.Duration) (string, error) {
 	}
 }
 
-// failure is err, or what the process said before it ended.
+// failure returns err, or the last output of the process.
 func (p *process) failure(err error) error {
 	for range p.lines { // until it has ended
 	}
@@ -92,7 +92,7 @@ func (p *process) failure(err error) error {
 	return fmt.Errorf("arena: a process ended early: %w", err)
 }
 
-// end has the process end, by force if it has to be, and waits for it.
+// end ends the process, by force if necessary, and waits for it.
 func (p *process) end(patience time.Duration) {
 	_ = p.in.Close()
 	timeout := time.After(patience)

@@ -79,10 +79,10 @@ func awaitPort(ctx context.Context, addr string, exited <-chan struct{}) error {
 	}
 }
 
-// A snapshot is what Redis has done so far.
+// A snapshot is the work of Redis so far.
 type snapshot struct {
 	calls map[string]int64         // of each command
-	times map[string]time.Duration // that they took; a script's includes its commands'
+	times map[string]time.Duration // their time; a script's includes its commands'
 	cpu   time.Duration
 }
 
@@ -119,7 +119,7 @@ func parseStat(value string) (calls, micros int64, err error) {
 	return calls, micros, err
 }
 
-// since returns what was done between before and s.
+// since returns the work between before and s.
 func (s snapshot) since(before snapshot) snapshot {
 	d := snapshot{calls: make(map[string]int64), times: make(map[string]time.Duration), cpu: s.cpu - before.cpu}
 	for command, calls := range s.calls {

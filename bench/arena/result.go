@@ -14,8 +14,8 @@ type Result struct {
 	RoundTrip                  time.Duration // of the network, as measured
 	Contender                  string
 
-	// Skipped says why it takes no part, Error that a measurement failed as such;
-	// then the figures are those of the rounds before.
+	// Skipped is the reason why the contender takes no part, Error the error of a
+	// measurement; then the figures are those of the rounds before.
 	Skipped, Error string `json:",omitempty"`
 
 	Job       worker.Job
@@ -31,8 +31,8 @@ type Result struct {
 	Beside []float64 `json:",omitempty"`
 
 	Commands            map[string]int64 // of the scripts as well: INFO commandstats
-	Sent                int64            // those of them that the client sent
-	Served              time.Duration    // what Redis took to execute those that the client sent
+	Sent                int64            // those that the client sent
+	Served              time.Duration    // the processor time of Redis for those
 	ClientCPU, RedisCPU time.Duration
 
 	Fewest, Most                   int64   // sections of a process
@@ -41,13 +41,13 @@ type Result struct {
 	Failures                       int64   // of Lock and Unlock
 	FirstFailure                   string  `json:",omitempty"`
 	Stuck                          int64   // waiters never woken
-	Cut                            int64   // waiters that still waited when the patience with them was over
+	Cut                            int64   // waiters that still waited at the end of the drain
 	BytesPerLock                   float64 `json:",omitempty"`
 	Goroutines                     int     `json:",omitempty"`
 	Latest                         float64 `json:",omitempty"` // age of the oldest lease seen, as a share of the lease
 	Gone                           int64   // keys of held locks that were missing at the end
 	LostHolds                      int64   // holds whose Unlock failed
-	KeptHolds                      int64   `json:",omitempty"` // and whose Unlock did not return in time
+	KeptHolds                      int64   `json:",omitempty"` // holds whose Unlock did not return in time
 }
 
 // Rate is sections a second.
@@ -66,9 +66,9 @@ func (r Result) Each(total float64) float64 {
 	return total / float64(r.Sections)
 }
 
-// Rounds99 is the wait that one in a hundred exceeds, in rounds: a round is the time
-// that as many sections take as there are goroutines, and so the wait of a
-// goroutine that every other one precedes once.
+// Rounds99 is the 99th percentile of the wait, in rounds: a round is the time of as many
+// sections as there are goroutines, and so the wait of a goroutine that lets every other one
+// pass once.
 func (r Result) Rounds99() float64 {
 	if r.Sections == 0 || r.Wait.Count == 0 {
 		return math.NaN()
@@ -77,8 +77,8 @@ func (r Result) Rounds99() float64 {
 	return r.Wait.P99.Seconds() / round
 }
 
-// Turns99 is how many sections begin during a wait that one in a hundred exceeds, in rounds:
-// Rounds99 without the times at which the machine did something else.
+// Turns99 is the 99th percentile of the number of sections that begin during a wait, in
+// rounds: Rounds99 without the times at which the machine did something else.
 func (r Result) Turns99() float64 {
 	if r.Turns.Count == 0 {
 		return math.NaN()
@@ -95,8 +95,8 @@ func (r Result) BesideAt(percent int) float64 {
 	return sorted[(len(sorted)-1)*percent/100]
 }
 
-// ProcessShare is the sections of the process that had the fewest, as a share of
-// those of the one that had the most; GoroutineShare is the same of goroutines.
+// ProcessShare is the number of sections of the process that had the fewest, as a share of
+// those of the one that had the most; GoroutineShare is the same for goroutines.
 func (r Result) ProcessShare() float64   { return share(r.Fewest, r.Most) }
 func (r Result) GoroutineShare() float64 { return share(r.FewestGoroutine, r.MostGoroutine) }
 
@@ -107,7 +107,7 @@ func share(fewest, most int64) float64 {
 	return float64(fewest) / float64(most)
 }
 
-// add takes a round in.
+// add adds a round.
 func (r *Result) add(reports []worker.Report, cost snapshot, sends []string) error {
 	var sections, fewest, most int64
 	var elapsed time.Duration

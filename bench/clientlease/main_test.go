@@ -35,7 +35,7 @@ func TestASimulationWritesTheSameResultsAgain(t *testing.T) {
 	assert.Contains(t, written[0]["redis.svg"], "of a core of each server")
 }
 
-func TestTheResultsAreThoseOfTheirCosts(t *testing.T) {
+func TestTheResultsFollowFromTheirCosts(t *testing.T) {
 	committed := filepath.Join("..", "results", "clientlease")
 	folder := t.TempDir()
 	require.NoError(t, run(t.Context(), []string{"-costs", filepath.Join(committed, "costs.json"), "-out", folder, "-largest", "1000000"}))
@@ -45,7 +45,7 @@ func TestTheResultsAreThoseOfTheirCosts(t *testing.T) {
 	}
 }
 
-func TestCostsThatAreNotThereAreAnError(t *testing.T) {
+func TestMissingCostsAreAnError(t *testing.T) {
 	assert.ErrorIs(t, run(t.Context(), []string{"-costs", filepath.Join(t.TempDir(), "absent.json"), "-out", t.TempDir()}), os.ErrNotExist)
 }
 

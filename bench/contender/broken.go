@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Broken always says yes. It is not one of All: with it the tests prove that the
+// Broken grants every lock at once. It is not one of All: with it the tests prove that the
 // harness catches a lock that does not exclude.
 func Broken() Contender {
 	return Contender{
@@ -25,9 +25,8 @@ func (broken) Close() error               { return nil }
 func (broken) Lock(context.Context) error { return nil }
 func (broken) Unlock() error              { return nil }
 
-// Deaf excludes, within one client, but who has to wait never hears that the lock
-// is free, and each lock that is held costs a goroutine. It is not one of All
-// either: the harness must catch that too.
+// Deaf excludes, within one client, but waiters are never woken, and each held lock costs a
+// goroutine. It is not one of All either: the harness must catch that too.
 func Deaf() Contender {
 	return Contender{
 		Name:  "deaf",

@@ -13,9 +13,9 @@ import (
 // defaultLease is that of the designs written here.
 const defaultLease = 30 * time.Second
 
-// connect opens the rueidis client of the floor and of the designs written here,
-// with the settings that rlock gives its pipelined connection: no client-side
-// cache, buffers of 64 KiB. What is left between them and rlock is the lock, and the
+// connect opens the rueidis client of the floor and of the designs written here, with the
+// settings of rlock's pipelined connection: no client-side cache, buffers of 64 KiB. The
+// remaining differences to rlock are the lock, and the direct connection of a lone caller.
 // direct connection that rlock has for a lone caller.
 func connect(addr string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{
@@ -59,7 +59,7 @@ func (p *party) joinBy(connect func(addr string) (rueidis.Client, error), c Conf
 	return err
 }
 
-// owner returns a new one, as Redisson writes it.
+// owner returns a new owner in the format of Redisson.
 func (p *party) owner() string { return p.uuid + ":" + strconv.FormatUint(p.owners.Add(1), 10) }
 
 // Close implements Client.
@@ -73,8 +73,7 @@ var (
 	errNotOurs = errors.New("the key was not ours any more at unlock")
 )
 
-// unlocked turns the reply of a script that deletes the key, if it is ours, into
-// Unlock's error.
+// unlocked returns Unlock's error for the reply of a script that deletes the owner's key.
 func unlocked(reply rueidis.RedisResult) error {
 	deleted, err := reply.AsInt64()
 	if err == nil && deleted == 0 {

@@ -12,9 +12,9 @@ import (
 // A Contender is one kind of lock in one configuration.
 type Contender struct {
 	Name  string // as in flags, tables and plots
-	About string // how it is configured, and by whose recommendation
+	About string // its configuration, and the source of the recommendation
 
-	// Kind is the sort of lock. Only contenders of one kind are compared, unless a
+	// Kind is the kind of the lock. Only contenders of one kind are compared, unless a
 	// scenario names its contenders.
 	Kind Kind
 	// Only is the scenario that compares this contender, "" for every scenario of its
@@ -23,36 +23,35 @@ type Contender struct {
 
 	// Peer: a published library that is not this one.
 	Peer bool
-	// Wakes says by what a waiter learns that the lock is free: the waiting
-	// policy. "" for the floor, which does not wait and so is compared only where
-	// nobody has to.
+	// Wakes names the waiting policy: how a waiter learns that the lock is free. "" for the
+	// floor, which does not wait and so is compared only in scenarios without waiting.
 	Wakes string
 	// Reentrant: the same handle may be locked again while it is held.
 	Reentrant bool
 	// Renews: a lock that is held longer than its lease is kept alive.
 	Renews bool
 
-	// Sends are the commands that its client sends, in lower case as in INFO
-	// commandstats, which counts what scripts call as well. Summing up only these
-	// gives the commands that crossed the network; a test compares with MONITOR.
+	// Sends are the commands that its client sends, in lower case as in INFO commandstats,
+	// which counts the commands of scripts as well. The sum of these gives the commands that
+	// crossed the network; a test compares it with MONITOR.
 	Sends []string
 	// Key returns a Redis key that exists while the lock of that name is held.
 	Key func(name string) string
 
 	Open func(Config) (Client, error)
 
-	// Program is for a contender that is not in Go, instead of Open: a process that
-	// does what a worker does, of the kinds of job in Does (package worker has the
-	// protocol). It fails where it cannot be run.
+	// Program is set instead of Open for a contender that is not in Go: a process that works
+	// as a worker, for the kinds of job in Does (package worker has the protocol). It fails
+	// where it cannot be run.
 	Program func() (*exec.Cmd, error)
 	Does    []string
 }
 
-// A Kind is a sort of lock.
+// A Kind is a kind of lock.
 type Kind string
 
-// The kinds. Those of all but ReadWrite exclude; the zero Kind is in no order that
-// the scenarios ask for.
+// The kinds. All but ReadWrite exclude; the zero Kind has no order of waiters that a scenario
+// asks for.
 const (
 	Plain     Kind = ""
 	Fair      Kind = "fair"       // first come, first served
@@ -60,7 +59,7 @@ const (
 	Majority  Kind = "majority"   // over Config.Addrs
 )
 
-// Absent says why the contender cannot be measured on this machine, "" if it can.
+// Absent returns why the contender cannot be measured on this machine, "" if it can.
 func (c Contender) Absent() string {
 	if c.Program == nil {
 		return ""
@@ -72,21 +71,19 @@ func (c Contender) Absent() string {
 	return ""
 }
 
-// Waits reports whether a lock that is taken is waited for.
+// Waits reports whether Lock waits for a held lock.
 func (c Contender) Waits() bool { return c.Wakes != "" }
 
-// Config is what a measurement decides. All else is the contender's own.
+// Config is the configuration by a measurement. Everything else is the contender's own.
 type Config struct {
 	Addr string // host:port of Redis
 	// Addrs are those of independent servers, Addr among them, for the kind Majority.
 	Addrs []string
-	// Lease is asked for where the scenario depends on it; 0 is the contender's
-	// own default.
+	// Lease is set where the scenario depends on it; 0 is the contender's own default.
 	Lease time.Duration
 }
 
-// A Client is what one process would open once. Its methods may be called
-// concurrently.
+// A Client is what one process opens once. Its methods may be called concurrently.
 type Client interface {
 	// Mutex returns a handle to the lock of that name.
 	Mutex(name string) Mutex
@@ -103,8 +100,8 @@ type Sharer interface {
 
 // A Mutex is one goroutine's handle to a lock: it is not shared.
 type Mutex interface {
-	// Lock waits until it holds the lock, or fails: because ctx ended, or by the
-	// contender's own rules (so many tries, say). Then nothing is held.
+	// Lock waits until it holds the lock, or fails: because ctx ended, or by the contender's
+	// own rules, such as a limit of tries. Then nothing is held.
 	Lock(ctx context.Context) error
 	// Unlock gives back one Lock.
 	Unlock() error

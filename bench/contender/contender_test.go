@@ -36,7 +36,7 @@ func servers(t *testing.T) contender.Config {
 	return contender.Config{Addr: first, Addrs: []string{second, first, redistest.Standalone(t).Addr()}}
 }
 
-// inGo returns the contenders but those with a program of their own, which package
+// inGo returns the contenders without those that have a program of their own, which package
 // arena tests.
 func inGo() []contender.Contender {
 	return slices.DeleteFunc(contender.All(), func(c contender.Contender) bool { return c.Program != nil })
@@ -61,7 +61,7 @@ func TestEachContenderExcludesAcrossClients(t *testing.T) {
 		if !c.Waits() {
 			t.Skip("it does not wait: see the test of what is taken")
 		}
-		var inside, sum int // the lock protects them: the race detector looks on
+		var inside, sum int // protected by the lock, under the race detector
 		var all sync.WaitGroup
 		for range 2 {
 			client := open(t, c, redis)
@@ -87,8 +87,8 @@ func TestEachContenderExcludesAcrossClients(t *testing.T) {
 	})
 }
 
-// lock bears with rueidislock, which may sleep on though the lock is free, or even begin so
-// (findings/rueidislock-never-woken): who is cancelled may try again.
+// lock retries for rueidislock, which may sleep, or begin to sleep, while the lock is free
+// (findings/rueidislock-never-woken): a cancelled call may try again.
 func lock(ctx context.Context, m contender.Mutex) (err error) {
 	for range 10 {
 		// The context must outlive the Lock, since rueidislock derives the hold from it.
@@ -102,7 +102,7 @@ func lock(ctx context.Context, m contender.Mutex) (err error) {
 	return err
 }
 
-func TestWhatIsTakenIsRefusedUntilItIsUnlocked(t *testing.T) {
+func TestAHeldLockIsRefusedUntilItIsUnlocked(t *testing.T) {
 	each(t, func(t *testing.T, c contender.Contender, redis contender.Config, name string) {
 		ctx := within(t)
 		holder := open(t, c, redis).Mutex(name)
@@ -113,7 +113,7 @@ func TestWhatIsTakenIsRefusedUntilItIsUnlocked(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, got)
 		require.NoError(t, holder.Unlock())
-		for !got { // rueidislock may be behind with its keys
+		for !got { // the keys of rueidislock may be late
 			got, err = other.TryLock(ctx)
 			require.NoError(t, err)
 		}
@@ -128,7 +128,7 @@ func TestAWaiterLeavesWhenItsContextEnds(t *testing.T) {
 		}
 		client := open(t, c, redis)
 		holder, waiter := client.Mutex(name), client.Mutex(name)
-		// rlock knows the goroutine that locks, and this one holds it already.
+		// rlock knows the goroutine that locks, and this one holds the lock already.
 		require.NoError(t, lock(within(t), holder))
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
@@ -139,7 +139,7 @@ func TestAWaiterLeavesWhenItsContextEnds(t *testing.T) {
 	})
 }
 
-func TestAReentrantContenderNestsAndOthersDoNotSaySo(t *testing.T) {
+func TestOnlyReentrantContendersNest(t *testing.T) {
 	each(t, func(t *testing.T, c contender.Contender, redis contender.Config, name string) {
 		m := open(t, c, redis).Mutex(name)
 		require.NoError(t, lock(within(t), m))
@@ -157,7 +157,7 @@ func TestAReentrantContenderNestsAndOthersDoNotSaySo(t *testing.T) {
 	})
 }
 
-func TestTheKeyExistsWhileTheLockIsHeldAndAfterTheLeaseOnlyThoseThatRenewHoldIt(t *testing.T) {
+func TestTheKeyExistsWhileTheLockIsHeldAndAfterTheLeaseOnlyIfItIsRenewed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for leases to end: run it without -short")
 	}
@@ -180,14 +180,14 @@ func TestTheKeyExistsWhileTheLockIsHeldAndAfterTheLeaseOnlyThoseThatRenewHoldIt(
 			require.NoError(t, lock(within(t), m))
 			// This server may not be one of the majority whose answer was awaited.
 			require.Eventually(t, func() bool { return exists(c.Key(name)) }, time.Minute, time.Millisecond)
-			if !c.Renews { // then it can be had when the lease is over
+			if !c.Renews { // then the lock is free when the lease has ended
 				other := open(t, c, config).Mutex(name).(contender.Trier)
 				for got := false; !got; time.Sleep(lease / 100) {
 					var err error
 					got, err = other.TryLock(within(t))
 					require.NoError(t, err)
 				}
-				assert.Error(t, m.Unlock(), "it was lost, and Unlock does not say so")
+				assert.Error(t, m.Unlock(), "the lock was lost, and Unlock must report it")
 				return
 			}
 			for end := time.Now().Add(lease + lease/2); time.Now().Before(end); time.Sleep(lease / 10) {
@@ -199,7 +199,7 @@ func TestTheKeyExistsWhileTheLockIsHeldAndAfterTheLeaseOnlyThoseThatRenewHoldIt(
 	}
 }
 
-// MONITOR shows every command with who sent it; those of scripts come from "lua".
+// MONITOR shows every command with its sender; commands of scripts have "lua".
 func TestSendsNamesEveryCommandThatCrossesTheNetwork(t *testing.T) {
 	each(t, func(t *testing.T, c contender.Contender, redis contender.Config, name string) {
 		if c.Name == "rlock-linger" {
@@ -207,7 +207,7 @@ func TestSendsNamesEveryCommandThatCrossesTheNetwork(t *testing.T) {
 		}
 		client := open(t, c, redis)
 		ctx := within(t)
-		warm := client.Mutex(name + ":warm") // connections greet when they are made
+		warm := client.Mutex(name + ":warm") // new connections send greetings
 		require.NoError(t, lock(ctx, warm))
 		require.NoError(t, warm.Unlock())
 
@@ -223,7 +223,7 @@ func TestSendsNamesEveryCommandThatCrossesTheNetwork(t *testing.T) {
 		for range sections {
 			m := client.Mutex(name)
 			require.NoError(t, lock(ctx, m))
-			if c.Waits() { // the commands of waiting as well
+			if c.Waits() { // include the commands of waiting
 				waited := make(chan error, 1)
 				go func() {
 					other := client.Mutex(name)
@@ -233,7 +233,7 @@ func TestSendsNamesEveryCommandThatCrossesTheNetwork(t *testing.T) {
 					}
 					waited <- err
 				}()
-				time.Sleep(5 * time.Millisecond) // long enough to wait, or it does not and the test sees less
+				time.Sleep(5 * time.Millisecond) // long enough for a wait; without one the test sees less
 				require.NoError(t, m.Unlock())
 				require.NoError(t, <-waited)
 			} else {
@@ -284,7 +284,7 @@ func TestReadersShareALockAndWritersDoNot(t *testing.T) {
 			}
 			writer := other.Mutex(name)
 			got := make(chan bool)
-			try := func() { // not as a reader, who may not become a writer
+			try := func() { // as a writer, since a reader cannot become one
 				ok, err := writer.(contender.Trier).TryLock(ctx)
 				assert.NoError(t, err)
 				got <- ok
@@ -315,7 +315,7 @@ func TestTheFloorOverSeveralServersNeedsAMajorityOfThem(t *testing.T) {
 	assert.Error(t, m.Lock(ctx))
 }
 
-func TestAContenderWhoseProgramCannotBeRunSaysWhatIsMissing(t *testing.T) {
+func TestAContenderWhoseProgramCannotBeRunReportsTheMissingPart(t *testing.T) {
 	t.Setenv("PATH", "")
 	c := contender.Redisson()
 	c.Program = func() (*exec.Cmd, error) { return redisson.Command("never built", "rlock.bench.Main") }
@@ -323,7 +323,7 @@ func TestAContenderWhoseProgramCannotBeRunSaysWhatIsMissing(t *testing.T) {
 	assert.Empty(t, contender.RLock().Absent())
 }
 
-func TestFindNamesWhatThereIs(t *testing.T) {
+func TestFindListsTheContendersInItsError(t *testing.T) {
 	c, err := contender.Find("redsync")
 	require.NoError(t, err)
 	assert.Equal(t, "redsync", c.Name)
@@ -331,7 +331,7 @@ func TestFindNamesWhatThereIs(t *testing.T) {
 	assert.ErrorContains(t, err, "floor-evalsha")
 }
 
-func TestNamesAreUniqueAndEveryoneSaysHow(t *testing.T) {
+func TestNamesAreUniqueAndEveryContenderHasADescription(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, c := range contender.All() {
 		assert.False(t, seen[c.Name], c.Name)
@@ -341,14 +341,14 @@ func TestNamesAreUniqueAndEveryoneSaysHow(t *testing.T) {
 	}
 }
 
-func TestNobodyOpensWithoutARedis(t *testing.T) {
+func TestNoContenderOpensWithoutARedis(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, listener.Close())
 	for _, c := range inGo() {
 		addr := listener.Addr().String()
 		client, err := c.Open(contender.Config{Addr: addr, Addrs: []string{addr, addr, addr}})
-		if err == nil { // go-redis connects when it is used
+		if err == nil { // go-redis connects at its first use
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			err = client.Mutex("test").Lock(ctx)
 			cancel()

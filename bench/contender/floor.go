@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	// The least that keeps Redisson's format: a hash of owner and count with a
-	// lease, and a message when it is free.
+	// The minimum that keeps Redisson's format: a hash of owner and count with a lease, and a
+	// message at the release.
 	floorAcquire = rueidis.NewLuaScript(`
 if redis.call('exists', KEYS[1]) == 0 then
 	redis.call('hset', KEYS[1], ARGV[2], '1')
@@ -37,9 +37,9 @@ end
 return 0`)
 )
 
-// FloorEvalsha is what a lock in Redisson's format cannot be faster than: two
-// EVALSHA, sent straight through a pipelined rueidis, and in the scenario of held locks
-// their renewals in pipelines of 128. It does not wait for a lock that is taken.
+// FloorEvalsha is the lower bound of a lock in Redisson's format: two EVALSHA, sent through a
+// pipelined rueidis client, and in the scenario of held locks their renewals in pipelines of
+// 128. It does not wait for a held lock.
 func FloorEvalsha() Contender {
 	return Contender{
 		Name:   "floor-evalsha",
@@ -62,8 +62,8 @@ func FloorEvalsha() Contender {
 	}
 }
 
-// FloorDefault is what a lone caller cannot be faster than: the same two EVALSHA through a
-// rueidis client with its defaults.
+// FloorDefault is the lower bound for a lone caller: the same two EVALSHA through a rueidis
+// client with its defaults.
 func FloorDefault() Contender {
 	return Contender{
 		Name:  "floor-default",
@@ -83,8 +83,8 @@ func FloorDefault() Contender {
 type floorClient struct {
 	party
 
-	// patient is set where the caller's context does not end a command: with one that can be
-	// cancelled, and has no deadline, rueidis begins to pipeline for good.
+	// patient is set where the caller's context does not end a command: with a context that
+	// can be cancelled, and has no deadline, rueidis pipelines from then on.
 	patient bool
 
 	ctx     context.Context // nil: nothing is renewed

@@ -8,11 +8,11 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// The design that the documentation of SETNX describes ("Design pattern: locking
-// with SETNX") and that was everyone's before SET NX PX: the value is the time
-// at which the lock ends, by the clock of the holder. A client that finds it past
-// takes the lock by GETSET. It needs clocks that agree, nothing tells a holder
-// that it was overtaken, and every GETSET that comes too late moves the end on.
+// The design that the documentation of SETNX describes ("Design pattern: locking with
+// SETNX"), the common one before SET NX PX: the value is the time at which the lock ends, by
+// the clock of the holder. A client that finds it past takes the lock by GETSET. It needs
+// clocks that agree, a holder is not told that it was overtaken, and every late GETSET
+// postpones the end.
 
 // getSetSleep is how long GetSetSleep waits between two tries; the description
 // says "sleep for a while".
@@ -23,7 +23,7 @@ func GetSetSleep() Contender {
 	return getSetAs("getset-sleep", "SETNX with a timestamp and GETSET, 10 ms between tries", "sleep", getSetSleep)
 }
 
-// GetSetSpin is the same without a sleep: a try follows the other.
+// GetSetSpin is the same without a sleep: the tries follow each other.
 func GetSetSpin() Contender {
 	return getSetAs("getset-spin", "SETNX with a timestamp and GETSET, no sleep between tries", "no sleep", 0)
 }
@@ -97,8 +97,7 @@ func (m *getSetMutex) TryLock(ctx context.Context) (bool, error) {
 	return err == nil && former == seen, err
 }
 
-// Unlock deletes the key unless the lock's time is over: then it may be
-// another's.
+// Unlock deletes the key unless the lock's time is over: then it may belong to another owner.
 func (m *getSetMutex) Unlock() error {
 	if !time.Now().Before(m.end) {
 		return errLost

@@ -18,8 +18,8 @@ func RedissonFair() Contender {
 	return redissonAs("redisson-fair", Fair, "getFairLock of ")
 }
 
-// RedissonReadWrite is its getReadWriteLock. Its DEL of an unlock latch is not
-// counted: its script of the read lock sends a SET of its own, which hides them.
+// RedissonReadWrite is its getReadWriteLock. Its DEL of an unlock latch is not counted: the
+// script of the read lock sends a SET of its own, which hides them.
 func RedissonReadWrite() Contender {
 	c := redissonAs("redisson-rw", ReadWrite, "getReadWriteLock of ")
 	c.Sends = slices.DeleteFunc(c.Sends, func(command string) bool { return command == "set" })

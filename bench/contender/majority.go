@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// FloorMajority is what a lock over several servers cannot be faster than: two
-// EVALSHA, each sent to all servers at once and answered by a majority.
+// FloorMajority is the lower bound of a lock over several servers: two EVALSHA, each sent to
+// all servers at once and answered by a majority.
 func FloorMajority() Contender {
 	return Contender{
 		Name:   "floor-majority",
@@ -48,7 +48,7 @@ func (c *majorityClient) Close() (err error) {
 
 type majorityMutex struct{ parts []Mutex }
 
-// Lock has what it got stay there if it fails: the floor has nobody to compete with.
+// Lock leaves its parts if it fails: the floor has no competitors.
 func (m *majorityMutex) Lock(ctx context.Context) error {
 	return m.each(func(part Mutex) error { return part.Lock(ctx) })
 }
@@ -63,8 +63,7 @@ func (m *majorityMutex) TryLock(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// each calls do with every part, and returns when a majority has said yes, or can
-// not any more.
+// each calls do for every part, and returns when a majority has succeeded, or no longer can.
 func (m *majorityMutex) each(do func(Mutex) error) (err error) {
 	answers := make(chan error, len(m.parts))
 	for _, part := range m.parts {

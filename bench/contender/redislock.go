@@ -16,8 +16,8 @@ func RedislockLinear() Contender {
 		func() redislock.RetryStrategy { return redislock.LinearBackoff(100 * time.Millisecond) })
 }
 
-// RedislockExponential is bsm/redislock with the least minimum that its
-// documentation recommends, and half a second as the longest sleep.
+// RedislockExponential is bsm/redislock with the smallest minimum that its documentation
+// recommends, and half a second as the longest sleep.
 func RedislockExponential() Contender {
 	return redislockAs("redislock-exp", "ExponentialBackoff(16 ms, 512 ms): the minimum its docs recommend",
 		func() redislock.RetryStrategy {
@@ -25,8 +25,8 @@ func RedislockExponential() Contender {
 		})
 }
 
-// RedislockFast is bsm/redislock polling every 5 ms, as people configure it for a few
-// processes with short sections. Hundreds of waiters would flood Redis.
+// RedislockFast is bsm/redislock polling every 5 ms, as for a few processes with short
+// sections. Hundreds of waiters would flood Redis.
 func RedislockFast() Contender {
 	c := redislockAs("redislock-5ms", "LinearBackoff(5 ms), without a limit of retries",
 		func() redislock.RetryStrategy { return redislock.LinearBackoff(5 * time.Millisecond) })

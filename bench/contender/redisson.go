@@ -8,13 +8,12 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// The way in which Redisson's RLock waits (RedissonLock.lock, tryLockInnerAsync,
-// unlockInnerAsync): try; if taken, subscribe to the lock's channel, once a
-// process; try again; then sleep until a permit or the end of the holder's
-// lease. A message gives one permit a process, so that of all waiters in it one
-// wakes and tries. Left out, in its favour: the unlock latch (one more command)
-// and unsubscribing when nobody waits for a moment. Left out since no scenario
-// that it takes part in lasts as long as a lease: the watchdog.
+// The wait of Redisson's RLock (RedissonLock.lock, tryLockInnerAsync, unlockInnerAsync): try;
+// if the lock is held, subscribe to its channel, once a process; try again; then sleep until
+// a permit or the end of the holder's lease. A message gives one permit a process, so that
+// one of its waiters wakes and tries. Two parts are left out in its favour: the unlock latch
+// (one more command) and unsubscribing when there are no waiters for a moment. The watchdog
+// is left out since no scenario lasts as long as a lease.
 var (
 	redissonAcquire = rueidis.NewLuaScript(`
 if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
@@ -67,9 +66,9 @@ type redissonClient struct {
 	latches map[string]*latch
 }
 
-// A latch is what the waiters of one lock in one process wait on.
+// A latch wakes the waiters of one lock in one process.
 type latch struct {
-	confirmed chan struct{} // closed when the subscription is
+	confirmed chan struct{} // closed when the subscription is confirmed
 	permits   chan struct{} // one for each message
 }
 
@@ -147,7 +146,8 @@ func (m *redissonMutex) TryLock(ctx context.Context) (bool, error) {
 	return err == nil && ttl == acquired, err
 }
 
-// acquired is the answer of try that is not the time left to another's lease.
+// acquired is the answer of try for a granted lock; other answers are the time left to a
+// lease.
 const acquired time.Duration = -1
 
 func (m *redissonMutex) try(ctx context.Context) (time.Duration, error) {

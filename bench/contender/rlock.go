@@ -10,7 +10,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// RLock is the library that this repository is about, with its defaults.
+// RLock is the library of this repository, with its defaults.
 func RLock() Contender {
 	return rlockAs("rlock", Plain, "this library, all defaults: lease 30 s, HandoffLimit 16, HandoffTime 10 ms", rlock.Config{},
 		func(c *rlock.Client) Client {

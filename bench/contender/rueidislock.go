@@ -19,9 +19,9 @@ func RueidislockOne() Contender {
 		rueidislock.LockerOption{KeyMajority: 1, NoLoopTracking: true})
 }
 
-// RueidislockMajority is rueidislock with a majority of three of five keys. It knows
-// one server, or Cluster, and no independent ones: it gets the one in the middle,
-// which is as far away as the slowest of the majority that others must wait for.
+// RueidislockMajority is rueidislock with a majority of three of five keys. It supports one
+// server, or Cluster, and no independent ones: it gets the server in the middle, which is as
+// far away as the slowest of the majority that others must wait for.
 func RueidislockMajority() Contender {
 	c := rueidislockAs("rueidislock-majority", Majority, "KeyMajority 3, five keys a lock, on one server: the middle one by distance",
 		rueidislock.LockerOption{KeyMajority: 3})

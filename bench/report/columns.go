@@ -72,7 +72,7 @@ var columns = map[string][]column{
 	"faults": {{"faults", faults}},
 }
 
-// quarter is a percentile that a busy machine moves less than the median.
+// quarter is a percentile on which a busy machine has less influence than on the median.
 var quarter = column{"lock+unlock p25", func(r *arena.Result) string {
 	if r.Pair.P25 > 0 {
 		return duration(r.Pair.P25)
@@ -96,7 +96,7 @@ func percentiles(what string, of func(*arena.Result) worker.Latency) []column {
 	}
 }
 
-// faults names what went wrong.
+// faults lists the failures.
 func faults(r *arena.Result) string {
 	var all []string
 	add := func(n int64, one, many string) {

@@ -34,10 +34,10 @@ func Bars(path, title, unit string, bars []Bar) error {
 	return save(p, path)
 }
 
-// Grey is the colour of a bar that is there to be compared with.
+// Grey is the colour of a bar that others are compared with.
 var Grey = palette[7]
 
-// A Line is what one thing does as another grows.
+// A Line is a figure as a function of another.
 type Line struct {
 	Name   string
 	Points [][2]float64 // both positive
@@ -60,7 +60,7 @@ func Lines(path, title, axis string, lines []Line) error {
 	if p == nil {
 		return errEmpty
 	}
-	p.Legend.Left = true // where lines that rise leave room
+	p.Legend.Left = true // rising lines leave room there
 	p.X.Max *= 1.2 / legendRoom
 	p.Legend.XOffs, p.Legend.YOffs = vg.Points(8), vg.Points(-8)
 	return save(p, path)
@@ -74,7 +74,7 @@ func drawBars(title, unit string, all []Bar) *plot.Plot {
 	names, values, most := make([]string, len(all)), make(plotter.Values, len(all)), 0.0
 	for i, b := range all {
 		at := len(all) - 1 - i                        // the axis goes up
-		names[at], values[at] = "   "+b.Name, b.Value // fonts that are wider need room
+		names[at], values[at] = "   "+b.Name, b.Value // wider fonts need room
 		most = max(most, b.Value)
 		drawn, err := plotter.NewBarChart(plotter.Values{b.Value}, vg.Points(14))
 		if err != nil {

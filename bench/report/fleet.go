@@ -80,14 +80,13 @@ func everywhere(r *Report, _ *arena.Result) (got string, ok bool) {
 	return fmt.Sprintf("slower at %d of %d settings; least %.2f x (%s)", slower, cells, least, where), slower == 0
 }
 
-// fleetPlots are the plots by file name. The title of each says what the figures in it
-// show, whatever they are.
+// fleetPlots are the plots by file name. The title of each describes the figures.
 func (r *Report) fleetPlots() (names []string, plots []*plot.Plot) {
 	const network = "0.5ms"
 	at := func(processes int, who string) *arena.Result {
 		return r.find(fleet, scenario.FleetSetting(processes, time.Millisecond), network, who)
 	}
-	// Both are compared where there are most processes with both.
+	// Both are compared at the largest number of processes that both have.
 	largest := 0
 	var rlock, peer *arena.Result
 	for _, n := range scenario.FleetSizes() {

@@ -21,7 +21,7 @@ import (
 	"github.com/go-rlock/rlock/bench/arena"
 )
 
-// plot draws what was measured and returns the names of the files.
+// plot draws the results and returns the names of the files.
 func (r *Report) plot(folder string) (files []string, err error) {
 	draw := func(name string, p *plot.Plot) {
 		if p == nil || err != nil {
@@ -55,9 +55,9 @@ func (r *Report) plot(folder string) (files []string, err error) {
 
 var fontSize = regexp.MustCompile(`font-size:([0-9.]+)px`)
 
-// save writes a plot as SVG, with a font for those who lack the one that the
-// letters were measured with. Those fonts may be an eighth wider, so that all
-// letters are drawn smaller by as much.
+// save writes a plot as SVG, with a font for readers without the one by which the letters
+// were measured. Such fonts may be an eighth wider, so all letters are drawn smaller by as
+// much.
 func save(p *plot.Plot, path string) error {
 	var svg bytes.Buffer
 	drawing, err := p.WriterTo(8*vg.Inch, 4.5*vg.Inch, "svg")
@@ -75,7 +75,7 @@ func save(p *plot.Plot, path string) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// parse reads what count wrote.
+// parse reads the output of count.
 func parse(n string) float64 {
 	x, _ := strconv.ParseFloat(strings.ReplaceAll(n, " ", ""), 64)
 	return x
@@ -101,10 +101,10 @@ func start(title string) *plot.Plot {
 type picture struct {
 	file                       string
 	scenario, setting, network string
-	what                       string // is measured, and where
+	what                       string // the figure, and the setting
 	unit                       string
 	value                      func(*arena.Result) float64
-	less                       bool // is better
+	less                       bool // a smaller figure is better
 }
 
 var pictures = []picture{
@@ -125,7 +125,7 @@ var pictures = []picture{
 		value: (*arena.Result).Rate},
 }
 
-// group orders the contenders: ours, then peers, then floors, which are no locks.
+// group orders the contenders: rlock, then peers, then floors, which are no locks.
 func group(name string) int {
 	switch {
 	case strings.HasPrefix(name, ours):
@@ -137,7 +137,7 @@ func group(name string) int {
 }
 
 // bars draws one bar for each contender, from zero, in groups, the best of each on top; nil
-// if there is nothing to draw. The title says what the figures show, whatever they are.
+// if there is nothing to draw. The title describes the figures.
 func (r *Report) bars(pic picture) *plot.Plot {
 	type bar struct {
 		name  string

@@ -9,8 +9,8 @@ import (
 	"github.com/go-rlock/rlock/bench/arena"
 )
 
-// A Progress tells on a terminal what is being measured, on one line that it
-// writes over; on anything else, a line for each measurement.
+// A Progress shows the current measurement: on a terminal in one line that it overwrites,
+// elsewhere in a line for each measurement.
 type Progress struct {
 	out      io.Writer
 	terminal bool
@@ -19,21 +19,20 @@ type Progress struct {
 	began    time.Time
 }
 
-// NewProgress returns a progress over measurements that are expected to take so
-// long each.
+// NewProgress returns a progress over measurements with these expected times.
 func NewProgress(out *os.File, expected []time.Duration) *Progress {
 	info, err := out.Stat()
 	return &Progress{out: out, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0, expected: expected, began: time.Now()}
 }
 
-// Begin says what is measured next.
+// Begin shows the next measurement.
 func (p *Progress) Begin(r *arena.Result) {
 	if p.terminal {
 		fmt.Fprintf(p.out, "\r\033[K%s", p.line(r))
 	}
 }
 
-// Done says what came of it.
+// Done shows its result.
 func (p *Progress) Done(r *arena.Result) {
 	p.done++
 	if !p.terminal {
@@ -56,8 +55,8 @@ func (p *Progress) line(r *arena.Result) string {
 	return fmt.Sprintf("[%d/%d, %s left] %s, %s, %s: %s", p.done, len(p.expected), p.left().Round(time.Second), r.Scenario, r.Setting, r.Network, r.Contender)
 }
 
-// left is what the measurements to come are expected to take, by how those that are
-// done have taken longer or shorter than expected.
+// left returns the expected time of the remaining measurements, corrected by how much the
+// earlier ones differed from their expectation.
 func (p *Progress) left() time.Duration {
 	before, left := sum(p.expected[:p.done]), sum(p.expected[p.done:])
 	if before == 0 {

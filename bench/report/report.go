@@ -20,7 +20,7 @@ type Report struct {
 	Results    []*arena.Result
 }
 
-// A Machine is where it was measured.
+// A Machine is the machine of the measurement.
 type Machine struct {
 	When      time.Time
 	Go, Redis string

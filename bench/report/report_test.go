@@ -20,8 +20,8 @@ import (
 	"github.com/go-rlock/rlock/bench/worker"
 )
 
-// full returns a report with figures in every cell: the library's are as good as
-// factor says, everyone else's are 1.
+// full returns a report with figures in every cell: those of the library are factor, all
+// others 1.
 func full(factor int64) *report.Report {
 	r := &report.Report{
 		Machine: report.Machine{When: time.Now(), Go: "go1", Redis: "7", OS: "linux", Arch: "amd64", CPU: "a CPU", CPUs: 2},
@@ -89,7 +89,7 @@ func TestEveryTargetIsJudged(t *testing.T) {
 	assert.Equal(t, targets, missed)
 }
 
-func TestAFaultStandsInItsRowAndInTheList(t *testing.T) {
+func TestAFaultIsInItsRowAndInTheList(t *testing.T) {
 	r := full(1)
 	assert.NotContains(t, r.Markdown(nil), "What went wrong")
 	res := find(t, r, "four-processes", "redsync")
@@ -104,7 +104,7 @@ func TestAFaultStandsInItsRowAndInTheList(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(r.Markdown(nil), "17 not given back"))
 }
 
-func TestWhoTakesNoPartIsNamedWithTheReason(t *testing.T) {
+func TestAbsentContendersAreListedWithTheReason(t *testing.T) {
 	r := full(1)
 	assert.Contains(t, r.Text(), "Not here (does not wait): floor-evalsha, floor-default, floor-setnx.")
 	res := find(t, r, "handover", "redsync")
@@ -134,7 +134,7 @@ func TestTargetsOfOtherScenariosAreNotListed(t *testing.T) {
 	assert.Contains(t, r.Markdown(nil), "8 x 1, 1ms sections, 0.5ms: p99 wait")
 }
 
-func TestAFleetThatIsSlowerAnywhereSaysWhere(t *testing.T) {
+func TestTheReportNamesTheSettingsInWhichAFleetIsSlower(t *testing.T) {
 	r := full(2)
 	assert.Contains(t, r.Markdown(nil), "slower at 0 of ")
 	for _, res := range r.Results {
@@ -175,7 +175,7 @@ func TestEverythingIsWritten(t *testing.T) {
 	}
 }
 
-func TestNothingMeasuredIsNothingDrawn(t *testing.T) {
+func TestWithoutMeasurementsNothingIsDrawn(t *testing.T) {
 	folder := t.TempDir()
 	require.NoError(t, (&report.Report{}).Write(folder))
 	plots, err := filepath.Glob(filepath.Join(folder, "*.svg"))

@@ -14,8 +14,8 @@ import (
 // A target is a figure that the library must reach, in one run on one machine.
 type target struct {
 	what, must string
-	// reached returns the figure as text and whether it is good enough. It is
-	// called only when the library's result is there.
+	// reached returns the figure as text and whether it is good enough. It is called only if
+	// the library has a result.
 	reached func(r *Report, ours *arena.Result) (got string, ok bool)
 
 	scenario, setting, network string
@@ -88,7 +88,7 @@ func (r *Report) targets() table.Writer {
 	return w
 }
 
-// timesFloor is by the median over blocks: it takes at most so many times as long.
+// timesFloor limits the median over blocks, in multiples of the floor's time.
 func timesFloor(most float64) func(*Report, *arena.Result) (string, bool) {
 	return func(_ *Report, res *arena.Result) (string, bool) {
 		times := 1 / res.BesideAt(50)
@@ -107,8 +107,7 @@ func nestedUnder(limit time.Duration) func(*Report, *arena.Result) (string, bool
 	}
 }
 
-// rate asks for so many sections a second, and so many times those of the best
-// peer.
+// rate requires so many sections a second, and so many times those of the best peer.
 func rate(least, times float64) func(*Report, *arena.Result) (string, bool) {
 	return func(r *Report, res *arena.Result) (string, bool) {
 		best := r.best(res)

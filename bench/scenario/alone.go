@@ -8,9 +8,9 @@ import (
 	"github.com/go-rlock/rlock/bench/worker"
 )
 
-// The scenarios in which nobody has to wait.
+// The scenarios without waiting.
 
-// The floor of many callers, and that of a lone one.
+// The floors of many callers, and of a lone one.
 const floor, loneFloor = "floor-evalsha", "floor-default"
 
 func uncontended() Scenario {

@@ -8,7 +8,7 @@ import (
 	"github.com/go-rlock/rlock/bench/worker"
 )
 
-// The scenarios in which many want the same lock.
+// The scenarios in which many callers want the same lock.
 
 var sections = []time.Duration{0, 50 * time.Microsecond, time.Millisecond}
 

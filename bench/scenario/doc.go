@@ -1,3 +1,3 @@
-// Package scenario says what is measured: each scenario has a question, the
-// settings it is asked at, and the contenders that can take part.
+// Package scenario defines the measurements: each scenario has a question, its settings, and
+// the contenders that can take part.
 package scenario

@@ -7,9 +7,9 @@ import (
 	"github.com/go-rlock/rlock/bench/worker"
 )
 
-// Estimate returns how long one measurement of the contender in the cell takes, by
-// what runs have taken: the window, and what comes before and after. It is for the
-// time that is left, and for the limits of a whole run.
+// Estimate returns how long one measurement of the contender in the cell takes, from the
+// times of earlier runs: the window, and the work before and after. It is for the remaining
+// time, and for the limits of a whole run.
 func (c Cell) Estimate(who contender.Contender) time.Duration {
 	j := c.Job
 	took := j.Duration + 50*time.Millisecond + time.Duration(j.Processes-1)*10*time.Millisecond // processes begin and end
@@ -34,8 +34,8 @@ func (c Cell) Estimate(who contender.Contender) time.Duration {
 	}
 }
 
-// Prepare returns how long it takes to have the processes of a contender's own
-// program, as many as the cells need at a time.
+// Prepare returns how long it takes to start the processes of a contender's own program, as
+// many as the cells need at a time.
 func Prepare(cells []Cell) (took time.Duration) {
 	processes := 0
 	for _, c := range cells {

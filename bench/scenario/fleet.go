@@ -17,8 +17,8 @@ func FleetSetting(processes int, section time.Duration) string {
 	return fmt.Sprintf("%s x 1, %s", count(processes), sectionOf(section))
 }
 
-// fleetRounds is how many sections each process of a fleet is to have in a window, so
-// that shares settle: with ten, one section more or less is a tenth.
+// fleetRounds is the number of sections of each process of a fleet in a window, so that
+// shares settle: with ten, one section more or less is a tenth.
 const fleetRounds = 20
 
 func fleet() Scenario {
@@ -62,7 +62,7 @@ func fleet() Scenario {
 				for _, section := range []time.Duration{0, ms, 10 * ms} {
 					for _, processes := range FleetSizes() {
 						switch {
-						case processes == 64 && section > ms: // a round takes most of a second, and shows what 32 show
+						case processes == 64 && section > ms: // a round takes most of a second, and shows the same as with 32
 						case (processes == 8 || processes == 32) && section == ms && n != twoMilliseconds:
 							add(n, processes, section, false, 3) // the settings of the targets
 							add(n, processes, section, true, 1)

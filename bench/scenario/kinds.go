@@ -7,7 +7,7 @@ import (
 	"github.com/go-rlock/rlock/bench/worker"
 )
 
-// The scenarios of locks that do more than exclude.
+// The scenarios of locks with further properties than exclusion.
 
 func fair() Scenario {
 	return Scenario{
@@ -18,7 +18,7 @@ func fair() Scenario {
 			"in between; how many commands does a section take, of all clients; does each process get its share?",
 		Columns: []string{"rate", "handover", "round trips", "sent", "process share", "goroutine share", "wait", "faults"},
 		cells: func(s Size) []Cell {
-			// Hardly anything is computed here, and eight JVMs take long to warm up.
+			// Little is computed here, and eight JVMs take long to warm up.
 			job := worker.Job{Kind: worker.Loop, Processes: 8, Goroutines: 16, Duration: s.window(1000, 5000), WarmUp: 1000}
 			if s.Quick {
 				job.Processes = 4

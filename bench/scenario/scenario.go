@@ -16,13 +16,12 @@ type Scenario struct {
 	Name  string // as in -run
 	Kind  contender.Kind
 	Title string
-	Asks  string // what it asks, and how to read the answer
+	Asks  string // the question, and how to read the answer
 
 	// Apart: it takes a run of its own, and is measured only when it is named.
 	Apart bool
 
-	// Columns are the figures that answer it, by the names that package report
-	// gives them.
+	// Columns are the figures that answer it, by the names of package report.
 	Columns []string
 
 	cells func(Size) []Cell
@@ -38,18 +37,18 @@ type Cell struct {
 	Setting  string
 	Network  Network
 	Others   []Network     // of more servers, for locks over several
-	Pause    time.Duration // if there is one: hand-overs are in round trips with that pause in between
-	Rounds   int           // measurements, with the other contenders' in between
-	Job      worker.Job    // what each process does; where and for whom is not set yet
+	Pause    time.Duration // if set, hand-overs are in round trips with that pause in between
+	Rounds   int           // measurements, alternating with those of the other contenders
+	Job      worker.Job    // the work of each process, without its address and contender
 }
 
-// A Network is how far away Redis is.
+// A Network is a distance from Redis.
 type Network struct {
 	Name      string
 	RoundTrip time.Duration // added to the loopback's
 }
 
-// Networks are those that are measured at.
+// Networks are the networks of the measurements.
 func Networks() []Network {
 	return []Network{loopback, halfMillisecond, twoMilliseconds}
 }
@@ -60,7 +59,7 @@ var (
 	twoMilliseconds = Network{"2ms", 2 * time.Millisecond}
 )
 
-// A Size is how long and how much to measure.
+// A Size is the length and amount of the measurements.
 type Size struct {
 	Quick bool
 
@@ -70,7 +69,7 @@ type Size struct {
 	// lease. They default to 20 s and 30 s, and to 2 s and 3 s for Quick. Fewer locks
 	// have three tenths of it, and are held for half of that.
 	Hold, Lease time.Duration
-	// Networks replaces those that each scenario chooses, if there are any.
+	// Networks replaces those of each scenario, if there are any.
 	Networks []Network
 }
 
@@ -103,7 +102,7 @@ func Select(list string) ([]Scenario, error) {
 	return chosen, nil
 }
 
-// Compares reports whether the contender stands in the scenario's tables.
+// Compares reports whether the contender is in the scenario's tables.
 func (s Scenario) Compares(c contender.Contender) bool {
 	if s.compares != nil {
 		return slices.Contains(s.compares, c.Name)
@@ -123,7 +122,7 @@ func (s Scenario) Refuses(c contender.Contender) string {
 	return s.takes(c)
 }
 
-// Cells returns what to measure, in order.
+// Cells returns the cells to measure, in order.
 func (s Scenario) Cells(size Size) []Cell {
 	cells := s.cells(size)
 	if len(size.Networks) > 0 {
@@ -154,7 +153,7 @@ func onEach(networks []Network, cells []Cell) []Cell {
 	return all
 }
 
-// fill sets what a cell leaves open.
+// fill sets the defaults of a cell.
 func (s Size) fill(c *Cell) {
 	scale := s.Scale
 	if scale == 0 {
@@ -200,7 +199,7 @@ func among(names ...string) func(contender.Contender) string {
 	}
 }
 
-// mustWait is for scenarios in which a lock is taken when it is wanted.
+// mustWait is for scenarios that need a contender whose Lock waits.
 func mustWait(c contender.Contender) string {
 	if !c.Waits() {
 		return "does not wait"

@@ -48,9 +48,9 @@ func TestARunEndsInTime(t *testing.T) {
 	}
 }
 
-// estimate returns what the scenarios take with all contenders.
+// estimate returns the time of the scenarios with all contenders.
 func estimate(scenarios []scenario.Scenario, size scenario.Size) (all time.Duration) {
-	var prepared []scenario.Cell // those of Redisson's
+	var prepared []scenario.Cell // those of Redisson
 	for _, s := range scenarios {
 		for _, c := range s.Cells(size) {
 			for _, who := range contender.All() {
@@ -117,7 +117,7 @@ func TestScaleAndHoldSetTheTimes(t *testing.T) {
 	assert.Equal(t, time.Minute, last.Lease)
 }
 
-func TestSelectKnowsItsNames(t *testing.T) {
+func TestSelectFindsScenariosByName(t *testing.T) {
 	all, err := scenario.Select("")
 	require.NoError(t, err)
 	assert.Len(t, all, len(scenario.All())-2, "all but fleet and linger, which take runs of their own")

@@ -9,10 +9,10 @@ import (
 	"github.com/go-rlock/rlock/bench/contender"
 )
 
-// beside is a single goroutine that compares the contender with the floor in short
-// blocks that take turns, since a round trip on one machine may take 30 us for some
-// seconds and 130 us for the next. A section is one pair of the contender's; the
-// floor's are only compared with.
+// beside is a single goroutine that compares the contender with the floor in short blocks
+// that take turns, since a round trip on one machine may take 30 us for some seconds and 130
+// us for the next. A section is one pair of the contender's; the pairs of the floor are for
+// comparison only.
 func (r *runner) beside() {
 	// The same goroutines do all blocks: new ones would have to grow their stacks.
 	blocks := make(chan func())
@@ -52,8 +52,8 @@ func (r *runner) mutexes(client contender.Client, prefix string) (all []contende
 	return all
 }
 
-// block has a goroutine for each of the mutexes take and free it again and again,
-// and returns how often they did, in all and a second; 0 after a failure.
+// block has a goroutine for each of the mutexes lock and unlock it again and again, and
+// returns how often they did, in all and a second; 0 after a failure.
 func (r *runner) block(mutexes []contender.Mutex, blocks chan<- func()) (n int64, rate float64) {
 	var all sync.WaitGroup
 	var pairs atomic.Int64

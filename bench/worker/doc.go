@@ -1,6 +1,6 @@
-// Package worker is what a measurement's processes do. The benchmark starts
-// itself, once for each process of a scenario, so that processes are real and
-// the client CPU that is shown is the contender's, not the harness's.
+// Package worker is the processes of a measurement. The benchmark starts itself, once for
+// each process of a scenario, so that processes are real and the client CPU is the
+// contender's, not the harness's.
 //
 //	benchmark                         worker
 //	    | -- Job, a line of JSON ------> |  open clients, warm up
@@ -10,9 +10,9 @@
 //
 // # What is counted, and when
 //
-// A section counts if it ended in the window of Job.Duration. After the window no
-// goroutine begins another wait, but those that wait are let finish (the drain),
-// since a waiter that is never woken must not be mistaken for one that waits:
+// A section counts if it ended in the window of Job.Duration. After the window no goroutine
+// begins another wait, but running waits may finish (the drain), to distinguish a waiter that
+// is never woken from one that waits:
 //
 //	waiting --> has the lock                            its wait is recorded
 //	   |------> Lock failed by its own rules            a failure
@@ -23,7 +23,6 @@
 // A contender that is not in Go has a program that speaks the same protocol, counts
 // by the same rules, and maps the same memory; it may do several jobs in turn.
 //
-// Exclusion is checked by a Ground: memory that all processes of a measurement
-// map, with the number of those inside for each lock. It takes part in nothing
-// that the contender does.
+// Exclusion is checked by a Ground: memory that all processes of a measurement map, with the
+// number of running sections for each lock. It takes no part in the work of the contender.
 package worker

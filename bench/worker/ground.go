@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Ground is what the locks of a measurement protect: memory that all its
-// processes map, with a place for each lock. It sees every section that overlaps
-// another, whatever the lock believes. Its methods may be called concurrently.
+// A Ground is the data that the locks of a measurement protect: memory that all its processes
+// map, with a place for each lock. It detects every overlap of sections, independently of the
+// lock. Its methods may be called concurrently.
 type Ground struct {
 	memory []byte
 	places []place
@@ -27,11 +27,10 @@ type place struct {
 	_       [4]int64
 }
 
-// alone is what a section that excludes all others adds to inside: more than there
-// are readers.
+// alone is what an exclusive section adds to inside: more than there are readers.
 const alone = 1 << 32
 
-// CreateGround makes a file for so many locks, and returns its path. The caller
+// CreateGround makes a file for that number of locks, and returns its path. The caller
 // removes it.
 func CreateGround(locks int) (path string, err error) {
 	file, err := os.CreateTemp("", "rlock-bench-ground-")
@@ -66,8 +65,8 @@ func OpenGround(path string, locks int) (*Ground, error) {
 // Close unmaps the memory.
 func (g *Ground) Close() error { return unix.Munmap(g.memory) }
 
-// Share begins a section that readers may share, and reports whether one was under
-// way that excludes them.
+// Share begins a section that readers may share, and reports whether an exclusive one was
+// under way.
 func (g *Ground) Share(lock int) (overlaps bool) {
 	p := &g.places[lock]
 	overlaps = p.inside.Add(1) >= alone
@@ -78,9 +77,9 @@ func (g *Ground) Share(lock int) (overlaps bool) {
 // Unshare ends what Share began.
 func (g *Ground) Unshare(lock int) { g.places[lock].inside.Add(-1) }
 
-// Enter begins a section of lock, and reports whether another was under way. If
-// the process before was another one, and this one waited since before that
-// began its Unlock, handover is the time from there; else it is 0.
+// Enter begins a section of lock, and reports whether another was under way. If the last
+// section was another process's, and this process waited since before that one began its
+// Unlock, handover is the time from there; otherwise it is 0.
 func (g *Ground) Enter(lock, process int, since time.Time) (handover time.Duration, overlaps bool) {
 	p := &g.places[lock]
 	overlaps = p.inside.Add(alone) != alone
@@ -102,10 +101,10 @@ func (g *Ground) Leave(lock int) {
 // Last returns the process that entered last, -1 if none has.
 func (g *Ground) Last(lock int) int { return int(g.places[lock].last.Load()) - 1 }
 
-// EnteredOf returns how many sections of one lock have ever begun.
+// EnteredOf returns how many sections of one lock have begun.
 func (g *Ground) EnteredOf(lock int) int64 { return g.places[lock].entered.Load() }
 
-// Entered returns how many sections have ever begun, of all locks.
+// Entered returns how many sections of all locks have begun.
 func (g *Ground) Entered() (n int64) {
 	for i := range g.places {
 		n += g.places[i].entered.Load()

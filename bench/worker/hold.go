@@ -11,34 +11,34 @@ import (
 	"github.com/go-rlock/rlock/bench/contender"
 )
 
-// holders is how many goroutines take the locks: some take a lock in the name of
-// the goroutine, which must then be the one that gives it back.
+// holders is the number of goroutines that take the locks: for some contenders the goroutine
+// that takes a lock must also release it.
 const holders = 64
 
 const (
-	// When nobody has taken a lock for so many stalls of the job, the rest is given up.
-	// A contender whose Lock of a free lock does not return is reported so, with the
-	// number of those that it took.
+	// When no lock has been taken for so many stalls of the job, the rest is given up. A
+	// contender whose Lock of a free lock does not return is reported with the number of
+	// locks that it took.
 	takeStalls = 3
 	// takePatience is how long it may take to take all of them.
 	takePatience = 20 * time.Second
-	// What cannot be given back in so many stalls is counted.
+	// Locks that cannot be released in so many stalls are counted.
 	giveStalls = 5
 )
 
-// holds is what a worker of Kind Hold has taken.
+// holds is the locks of a worker of Kind Hold.
 type holds struct {
 	release chan struct{} // closed when the locks are to be given back
 	taken   atomic.Int64
-	given   atomic.Int64 // back, whether Unlock failed or not
+	given   atomic.Int64 // Unlocks that have returned, with or without an error
 	done    sync.WaitGroup
 
 	mu   sync.Mutex // protects following
-	lost int64      // whose Unlock failed
+	lost int64      // holds whose Unlock failed
 	err  error      // of the last of them
 }
 
-// take takes all locks and measures what they weigh.
+// take takes all locks and measures their memory.
 func (w *worker) take() (*holds, error) {
 	h := &holds{release: make(chan struct{})}
 	memory, goroutines := weigh()
@@ -79,8 +79,7 @@ func (w *worker) take() (*holds, error) {
 	return h, nil
 }
 
-// awaitTaken waits until all holders have said that they have their locks, as long
-// as locks are taken.
+// awaitTaken waits until all holders have reported their locks, as long as locks are taken.
 func (w *worker) awaitTaken(h *holds, taken <-chan error) error {
 	began := time.Now()
 	look := time.NewTicker(w.Stall / 10)
@@ -117,8 +116,8 @@ func weigh() (bytes int64, goroutines int) {
 	return int64(m.HeapAlloc + m.StackInuse), runtime.NumGoroutine()
 }
 
-// giveBack waits until the benchmark has looked at the locks and says a line
-// more, and gives them back, as many as can be before the patience with them is over.
+// giveBack waits until the benchmark has looked at the locks and sends another line, and then
+// releases as many locks as possible within its time limit.
 func (w *worker) giveBack() error {
 	if _, err := w.more.ReadBytes('\n'); err != nil {
 		return fmt.Errorf("worker: no word to release: %w", err)

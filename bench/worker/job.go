@@ -2,7 +2,7 @@ package worker
 
 import "time"
 
-// Kind says what a worker does.
+// Kind is the work of a worker.
 type Kind string
 
 const (
@@ -11,11 +11,11 @@ const (
 	Nest     Kind = "nest"     // as Loop, Depth deep
 	Try      Kind = "try"      // one goroutine holds, the others try
 	Handover Kind = "handover" // two processes take turns
-	Web      Kind = "web"      // so many requests, each with a section in Redis
+	Web      Kind = "web"      // a number of requests, each with a section in Redis
 	Hold     Kind = "hold"     // take Locks locks, then do nothing
 )
 
-// A Job is what one process of a measurement is to do.
+// A Job is the work of one process of a measurement.
 type Job struct {
 	Kind      Kind
 	Contender string
@@ -26,7 +26,7 @@ type Job struct {
 	Prefix    string        // of the names of locks
 	Ground    string        // file to map
 
-	Process   int // which of Processes this is, from 0
+	Process   int // its number among Processes, from 0
 	Processes int
 	Clients   int // in this process; its goroutines are spread over them
 
@@ -44,11 +44,11 @@ type Job struct {
 	Requests   int           // Web: for all processes together
 
 	Duration time.Duration // of the window; Web: the limit
-	Stall    time.Duration // in the drain: nobody enters for so long; Hold: some such without a lock taken
-	Drain    time.Duration // the longest that the drain may last
+	Stall    time.Duration // in the drain: the time without a section; Hold: a multiple of it without a lock taken
+	Drain    time.Duration // the longest drain
 }
 
-// A Report is what a worker has seen.
+// A Report is the result of a worker.
 type Report struct {
 	Process  int
 	Sections int64         // that ended in the window
@@ -69,12 +69,12 @@ type Report struct {
 
 	Overlaps     int64  // times a section began while another was under way
 	Failures     int64  // of Lock and Unlock
-	FirstFailure string // what the first of them said
-	Stuck        int64  // waiters that nobody woke
-	Cut          int64  // waiters that still waited when the drain was over
+	FirstFailure string // the first error
+	Stuck        int64  // waiters that were never woken
+	Cut          int64  // waiters that still waited at the end of the drain
 
-	// Hold: what a held lock costs, how many were lost, and how many Unlocks had not
-	// returned when the time to give them back was over.
+	// Hold: the cost of a held lock, the number of lost holds, and of Unlocks that did not
+	// return in time.
 	BytesPerLock float64
 	Goroutines   int // more than before the locks were taken
 	Lost, Kept   int64

@@ -72,8 +72,8 @@ func (h *histogram) latency() Latency {
 	return summarize(h.h)
 }
 
-// A recorder is one goroutine's way into a histogram: it collects, so that ten
-// thousand goroutines need neither a histogram each nor a mutex each time.
+// A recorder buffers the values of one goroutine for a histogram, so that ten thousand
+// goroutines need neither a histogram each nor a mutex for each value.
 type recorder struct {
 	into   *histogram
 	values []int64

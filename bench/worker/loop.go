@@ -19,7 +19,8 @@ type runner struct {
 	wait, pair, nested, handover, turns *recorder
 }
 
-// first is the lock that the goroutine begins with: neighbours have neighbours'.
+// first is the lock with which the goroutine begins: neighbouring goroutines have
+// neighbouring locks.
 func (r *runner) first() int {
 	return (r.Process*r.Goroutines + r.index) % r.Locks
 }
@@ -47,7 +48,7 @@ func (r *runner) loop() {
 	}
 }
 
-// somewhere returns one of the names that are the process's own, or another one.
+// somewhere returns one of the process's own names, or another one.
 func (r *runner) somewhere() int {
 	lock := rand.IntN(r.Locks)
 	if rand.IntN(100) < r.Home {
@@ -56,11 +57,10 @@ func (r *runner) somewhere() int {
 	return lock % r.Locks
 }
 
-// away reports whether the name is another process's own.
+// away reports whether the name belongs to another process.
 func (r *runner) away(lock int) bool { return r.Home > 0 && lock%r.Processes != r.Process }
 
-// rest is the pause between two sections. It reports whether there is time for
-// another one.
+// rest pauses between two sections, and reports whether there is time for another section.
 func (r *runner) rest() bool {
 	if r.Pause == 0 {
 		return true
@@ -73,7 +73,7 @@ func (r *runner) rest() bool {
 	return true
 }
 
-// handles returns a handle to the lock, and one for readers if it has those.
+// handles returns a handle to the lock, and one for readers if the contender has those.
 func (r *runner) handles(lock int) (m, reader contender.Mutex) {
 	if sharer, ok := r.client.(contender.Sharer); ok {
 		reader = sharer.Reader(r.name(lock))
@@ -81,8 +81,8 @@ func (r *runner) handles(lock int) (m, reader contender.Mutex) {
 	return r.client.Mutex(r.name(lock)), reader
 }
 
-// section is one Lock, section and Unlock, shared with other readers or not. It
-// reports whether to go on.
+// section is one Lock, section and Unlock, shared with other readers or not. It reports
+// whether to go on.
 func (r *runner) section(m contender.Mutex, lock int, shared bool) bool {
 	before := r.ground.EnteredOf(lock)
 	began := time.Now()
@@ -139,7 +139,7 @@ func (r *runner) overlap(overlaps bool) {
 // something else, as a query to a database does.
 const longestSpin = 500 * time.Microsecond
 
-// spend is the section's work, since the lock was got.
+// spend is the work of the section.
 func (r *runner) spend(got time.Time) {
 	switch {
 	case r.Section == 0:
@@ -151,8 +151,7 @@ func (r *runner) spend(got time.Time) {
 	}
 }
 
-// pause keeps a contender that fails at once from failing a million times. It
-// reports true.
+// pause keeps a contender that fails at once from failing a million times. It returns true.
 func (r *runner) pause() bool {
 	time.Sleep(time.Millisecond)
 	return true
@@ -200,8 +199,8 @@ func (r *runner) nest() {
 	}
 }
 
-// tries is how many TryLocks are timed together: one alone may take less time
-// than the clock.
+// tries is how many TryLocks are timed together: a single one may take less time than the
+// resolution of the clock.
 const tries = 16
 
 // try has the first goroutine hold the lock while the others try to get it. A
@@ -233,7 +232,7 @@ func (r *runner) try() {
 	if !ok {
 		return
 	}
-	// The holder unlocks at the end, and its clock is not ours.
+	// The holder unlocks at the end, and has another clock.
 	for end := r.end.Add(-10 * time.Millisecond); ; {
 		began := time.Now()
 		if began.After(end) {
@@ -245,7 +244,7 @@ func (r *runner) try() {
 				return
 			}
 			if got {
-				r.enter(lock, began) // it was held: an overlap
+				r.enter(lock, began) // the lock was held: an overlap
 				r.ground.Leave(lock)
 				if err := m.Unlock(); err != nil && !r.failed(err) {
 					return

@@ -19,11 +19,11 @@ const Role = "RLOCK_BENCH_ROLE"
 // The values of Role.
 const (
 	RoleWorker  = "worker"  // does one Job
-	RoleNetwork = "network" // is a network: reads "host:port roundtrip", writes its own address, ends with its input
+	RoleNetwork = "network" // a network: reads "host:port roundtrip", writes its own address, ends with its input
 )
 
-// Main does what Role says and ends the process. It returns, at once, if there
-// is no Role: call it first in main and in TestMain.
+// Main runs the process in its Role and exits. Without a Role it returns at once: call it
+// first in main and in TestMain.
 func Main() {
 	var err error
 	switch role := os.Getenv(Role); role {
@@ -43,7 +43,7 @@ func Main() {
 	os.Exit(0)
 }
 
-// Run does one Job, in the words of the package comment.
+// Run does one Job, as the package comment describes.
 func Run(in io.Reader, out io.Writer) error {
 	lines := bufio.NewReader(in)
 	line, err := lines.ReadBytes('\n')

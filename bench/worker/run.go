@@ -22,15 +22,15 @@ type worker struct {
 	Job
 	clients []contender.Client // Beside: with the floor's at the end
 	ground  *Ground
-	more    *bufio.Reader // what the benchmark says after the start
-	holds   *holds        // Hold: what was taken before the start
-	app     *app          // Web: what the sections work on
+	more    *bufio.Reader // the lines of the benchmark after the start
+	holds   *holds        // Hold: the locks taken before the start
+	app     *app          // Web: the data of the sections
 
-	// ctx is that of every Lock; it ends when the drain is over.
+	// ctx is the context of every Lock; it ends when the drain is over.
 	ctx    context.Context
 	cancel context.CancelFunc
 	over   atomic.Bool // the drain has ended with waiters left
-	cut    atomic.Bool // and others did enter
+	cut    atomic.Bool // and other goroutines had sections
 
 	running atomic.Int64  // goroutines
 	held    chan struct{} // Try: closed when the lock is held
@@ -101,8 +101,8 @@ func (w *worker) close() {
 	}
 }
 
-// warmUp opens the connections that a client opens when it needs them, and has
-// the scripts loaded, with locks that nobody else takes.
+// warmUp opens the connections that a client opens at first use, and has the scripts loaded,
+// with locks that are used nowhere else.
 func (w *worker) warmUp() error {
 	var all sync.WaitGroup
 	var failed error
@@ -123,8 +123,8 @@ func (w *worker) warmUp() error {
 	return nil
 }
 
-// warm takes a lock that is free, and frees it. A contender may wait for such a lock
-// (findings/rueidislock-never-woken), and is then cancelled and tries again.
+// warm takes a free lock, and releases it. A contender may wait for such a lock
+// (findings/rueidislock-never-woken): then it is cancelled and retried.
 func warm(ctx context.Context, m contender.Mutex) error {
 	for tries := 1; ; tries++ {
 		// Some contenders derive the hold from the context, so that it must outlive Lock.
@@ -195,8 +195,8 @@ func (w *worker) run(begin time.Time) (Report, error) {
 	return r, nil
 }
 
-// drain lets those who wait finish, and returns how many did not even return
-// from a Lock whose context had ended.
+// drain lets waiting goroutines finish, and returns how many did not even return from a Lock
+// whose context had ended.
 func (w *worker) drain(finished <-chan struct{}) (hung int64) {
 	began := time.Now()
 	entered, progress := w.ground.Entered(), began
@@ -279,7 +279,7 @@ func (w *worker) failed(err error) (again bool) {
 	return true
 }
 
-// cpu returns what this process has used.
+// cpu returns the processor time of this process.
 func cpu() time.Duration {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// An app is what the requests of the web test share: its own connection to Redis,
-// as the application would have, and a sequence number there. Its commands, HGET
-// and HSET, are no contender's, so that they can be told apart.
+// An app is shared by the requests of the web test: its own connection to Redis, as an
+// application would have, and a sequence number there. No contender uses its commands, HGET
+// and HSET, so that they can be distinguished.
 type app struct {
 	redis rueidis.Client
 	taken atomic.Int64 // requests of this process
@@ -20,8 +20,8 @@ type app struct {
 
 const sequence = "next"
 
-// SequenceKey is the hash that holds the sequence number of the web test: after
-// it, every request that succeeded must have counted.
+// SequenceKey is the hash with the sequence number of the web test: at the end it must count
+// every request that succeeded.
 func SequenceKey(prefix string) string { return prefix + ":sequence" }
 
 func openApp(job Job) (*app, error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
-// job completes a job with what every test has in common.
+// job completes a job with the fields that all tests share.
 func job(t *testing.T, j worker.Job) worker.Job {
 	j.Processes, j.Clients, j.Locks = max(1, j.Processes), max(1, j.Clients), max(1, j.Locks)
 	j.Prefix = "test:" + t.Name()
@@ -47,8 +47,8 @@ func do(t *testing.T, j worker.Job) worker.Report {
 	return report
 }
 
-// until does jobs, each made anew, until a report shows what is to be seen: on a
-// busy machine a window may pass before anything happens in it.
+// until does jobs, each made anew, until a report shows an event: on a busy machine a window
+// may pass without one.
 func until(t *testing.T, j worker.Job, shows func(worker.Report) bool) worker.Report {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < 2*time.Minute; {
@@ -56,7 +56,7 @@ func until(t *testing.T, j worker.Job, shows func(worker.Report) bool) worker.Re
 			return r
 		}
 	}
-	require.FailNow(t, "it is never seen")
+	require.FailNow(t, "no report shows it")
 	return worker.Report{}
 }
 
@@ -82,7 +82,7 @@ func try(t *testing.T, j worker.Job) (report worker.Report, err error) {
 	lines := bufio.NewReader(out)
 	ready, _ := lines.ReadString('\n')
 	if ready == "ready\n" {
-		go func() { _, _ = fmt.Fprintf(say, "%d\nrelease\n", time.Now().UnixNano()) }() // the word is for those who hold
+		go func() { _, _ = fmt.Fprintf(say, "%d\nrelease\n", time.Now().UnixNano()) }() // the word is for held locks
 		_ = json.NewDecoder(lines).Decode(&report)
 	}
 	_, _ = io.Copy(io.Discard, lines)
@@ -95,18 +95,17 @@ func TestABrokenLockIsCaught(t *testing.T) {
 	until(t, worker.Job{Kind: worker.Loop, Contender: "broken", Goroutines: 4, Section: time.Millisecond}, overlaps)
 }
 
-func TestAWaiterThatNobodyWakesIsStuckAndNotAFailure(t *testing.T) {
+func TestAWaiterThatIsNeverWokenIsStuckAndNotAFailure(t *testing.T) {
 	r := until(t, worker.Job{Kind: worker.Loop, Contender: "deaf", Goroutines: 8, Section: time.Millisecond, Stall: 100 * time.Millisecond, Drain: time.Minute},
 		func(r worker.Report) bool { return r.Stuck > 0 })
 	assert.Zero(t, r.Overlaps)
 	assert.Zero(t, r.Failures)
 	assert.Zero(t, r.Cut)
-	assert.Less(t, r.Stuck, int64(8), "one of them has the lock")
-	assert.EqualValues(t, r.Stuck, r.Wait.Count-uncounted(r), "waits that nobody ended are recorded")
+	assert.Less(t, r.Stuck, int64(8), "one goroutine has the lock")
+	assert.EqualValues(t, r.Stuck, r.Wait.Count-uncounted(r), "waits that did not end are recorded")
 }
 
-// uncounted are the waits that ended in a section, within the window or just
-// after it.
+// uncounted returns the waits that ended in a section, within the window or just after it.
 func uncounted(r worker.Report) int64 { return r.Pair.Count }
 
 func TestALockThatExcludesHasNoFaults(t *testing.T) {
@@ -120,7 +119,7 @@ func TestALockThatExcludesHasNoFaults(t *testing.T) {
 }
 
 func TestAFailureIsCountedAndQuoted(t *testing.T) {
-	// The floor does not wait: while others hold the lock it fails.
+	// The floor does not wait: it fails while another goroutine holds the lock.
 	r := until(t, worker.Job{Kind: worker.Loop, Contender: "floor-setnx", Addr: addr(t), Goroutines: 4, Section: time.Millisecond}, fails)
 	assert.Contains(t, r.FirstFailure, "does not wait")
 	assert.Zero(t, r.Overlaps)
@@ -139,7 +138,7 @@ func TestRoamingTakesOneLockAfterTheOther(t *testing.T) {
 }
 
 func TestAPauseLeavesTheLockFree(t *testing.T) {
-	// A pause of some minutes does not fit into the window, and is the end of it.
+	// A pause of some minutes is longer than the window, and ends the job.
 	r := until(t, worker.Job{Kind: worker.Loop, Contender: "broken", Goroutines: 1, Pause: time.Hour}, sections)
 	assert.Less(t, r.Sections, int64(10))
 	assert.Zero(t, r.Failures, r.FirstFailure)
@@ -166,10 +165,10 @@ func TestABlockThatFailsIsNotCompared(t *testing.T) {
 	server := redistest.Standalone(t)
 	j := job(t, worker.Job{Kind: worker.Beside, Contender: "rlock", Floor: "floor-setnx", Addr: server.Addr(), Goroutines: 4, Block: 2 * time.Millisecond})
 	redis := server.Client(t)
-	// The floor does not wait for somebody else.
+	// The floor does not wait for another goroutine.
 	require.NoError(t, redis.Do(t.Context(), redis.B().Set().Key(j.Prefix+":floor:0").Value("somebody's").Build()).Error())
 	r := do(t, j)
-	for !fails(r) { // each goroutine came to its block when that was over
+	for !fails(r) { // the blocks of a goroutine may have passed
 		r = do(t, j)
 	}
 	assert.Contains(t, r.FirstFailure, "does not wait")
@@ -178,7 +177,7 @@ func TestABlockThatFailsIsNotCompared(t *testing.T) {
 
 func TestReadersMayOverlapAndWritersMayNot(t *testing.T) {
 	read := worker.Job{Kind: worker.Loop, Contender: "broken", Goroutines: 4, Reads: 100, Section: time.Millisecond}
-	assert.Zero(t, until(t, read, sections).Overlaps, "all of them only read")
+	assert.Zero(t, until(t, read, sections).Overlaps, "all sections are shared")
 	read.Reads = 50
 	until(t, read, overlaps)
 }
@@ -197,21 +196,20 @@ func TestNestingTimesTheInnerPairs(t *testing.T) {
 	assert.Zero(t, r.Failures, r.FirstFailure)
 }
 
-func TestNestingWhatIsNotReentrantFails(t *testing.T) {
+func TestNestingALockThatIsNotReentrantFails(t *testing.T) {
 	r := do(t, job(t, worker.Job{Kind: worker.Nest, Contender: "floor-setnx", Addr: addr(t), Goroutines: 1, Depth: 2}))
 	assert.Zero(t, r.Sections)
 	assert.EqualValues(t, 1, r.Failures)
 }
 
-func TestTryingCountsNoes(t *testing.T) {
+func TestTryCountsRefusals(t *testing.T) {
 	r := until(t, worker.Job{Kind: worker.Try, Contender: "rlock", Addr: addr(t), Goroutines: 2}, sections)
 	assert.Zero(t, r.Overlaps)
 	assert.Positive(t, r.Nested.Count)
 }
 
-func TestAYesToATryOfAHeldLockIsCaught(t *testing.T) {
-	// The only one in tests that would say yes is one that nobody holds: its
-	// lease is over before the others try.
+func TestASuccessfulTryOfAHeldLockIsCaught(t *testing.T) {
+	// Only a lock that is free can be granted: the lease has ended before the others try.
 	until(t, worker.Job{Kind: worker.Try, Contender: "floor-setnx", Addr: addr(t), Goroutines: 2, Lease: 100 * time.Millisecond, Duration: 500 * time.Millisecond}, overlaps)
 }
 
@@ -233,11 +231,11 @@ func TestHeldLocksAreWeighedAndGivenBack(t *testing.T) {
 	r := do(t, job(t, hold))
 	assert.Zero(t, r.Lost)
 	assert.Greater(t, r.BytesPerLock, 100.0)
-	assert.Less(t, r.Goroutines, 200, "it has none for a lock")
+	assert.Less(t, r.Goroutines, 200, "no goroutine for a lock")
 	hold.Contender = "deaf"
 	r = do(t, job(t, hold))
 	assert.Zero(t, r.Lost)
-	assert.GreaterOrEqual(t, r.Goroutines, 200, "it has one for each")
+	assert.GreaterOrEqual(t, r.Goroutines, 200, "a goroutine for each lock")
 	redis := server.Client(t)
 	left, err := redis.Do(t.Context(), redis.B().Dbsize().Build()).AsInt64()
 	require.NoError(t, err)
@@ -250,7 +248,7 @@ func TestHoldsThatWereLostAreCounted(t *testing.T) {
 	assert.NotEmpty(t, r.FirstFailure)
 }
 
-func TestALockThatIsFreeAndCannotBeTakenEndsTheTaking(t *testing.T) {
+func TestAFreeLockThatCannotBeTakenEndsTheTaking(t *testing.T) {
 	server := redistest.Standalone(t)
 	j := job(t, worker.Job{Kind: worker.Hold, Contender: "redislock-linear", Addr: server.Addr(), Locks: 100, Lease: 30 * time.Second, Stall: 300 * time.Millisecond})
 	redis := server.Client(t)
@@ -261,7 +259,7 @@ func TestALockThatIsFreeAndCannotBeTakenEndsTheTaking(t *testing.T) {
 	assert.Regexp(t, "took [0-9]{1,2} of 100 free locks in .*: a Lock has not returned", err.Error())
 }
 
-func TestWhatCannotBeGivenBackIsCounted(t *testing.T) {
+func TestLocksThatCannotBeReleasedAreCounted(t *testing.T) {
 	server := redistest.Standalone(t)
 	line, err := json.Marshal(job(t, worker.Job{Kind: worker.Hold, Contender: "floor-setnx", Addr: server.Addr(), Locks: 10, Stall: 600 * time.Millisecond}))
 	require.NoError(t, err)
@@ -274,7 +272,7 @@ func TestWhatCannotBeGivenBackIsCounted(t *testing.T) {
 	_, err = say.Write(append(line, '\n'))
 	require.NoError(t, err)
 	said := bufio.NewReader(hear)
-	_, err = said.ReadString('\n') // ready: it has them
+	_, err = said.ReadString('\n') // ready: it has the locks
 	require.NoError(t, err)
 	server.Pause()
 	defer server.Resume()
@@ -307,7 +305,7 @@ func TestTwoProcessesTakeTurns(t *testing.T) {
 	assert.Positive(t, handovers)
 }
 
-func TestAJobThatCannotBeDoneIsAnError(t *testing.T) {
+func TestAnImpossibleJobIsAnError(t *testing.T) {
 	_, err := try(t, job(t, worker.Job{Kind: worker.Loop, Contender: "nobody"}))
 	assert.ErrorContains(t, err, "nobody")
 	_, err = try(t, job(t, worker.Job{Kind: worker.Loop, Contender: "rlock", Addr: "127.0.0.1:1"}))

@@ -120,7 +120,7 @@ func startFirst(ctx context.Context, addr, database string, fence bool) (*first,
 	return f, f.process.Start()
 }
 
-// hears prints what the process says, up to the line that contains the text.
+// hears prints the output of the process, up to the line that contains the text.
 func (f *first) hears(text string) error {
 	for {
 		line, err := f.output.ReadString('\n')
@@ -142,7 +142,7 @@ func (f *first) goOn() error {
 	return f.wake()
 }
 
-// ends prints the rest of what the process says.
+// ends prints the rest of the output.
 func (f *first) ends() error {
 	if _, err := io.Copy(os.Stdout, f.output); err != nil {
 		return err

@@ -40,7 +40,7 @@ const (
 	lease    = 2 * time.Second // how long the first process must be stopped for
 
 	opening = 100 // the balance at first
-	firsts  = 50  // what the first process adds
+	firsts  = 50  // the additions of the first process
 	seconds = 30  // and the second
 )
 

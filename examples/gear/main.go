@@ -61,7 +61,7 @@ func (m machine) approve(ctx context.Context, resource string) error {
 	if err := m.redis.Do(ctx, m.redis.B().Sadd().Key(saved).Member(resource).Build()).Error(); err != nil {
 		return err
 	}
-	time.Sleep(100 * time.Millisecond) // renders what the pages show
+	time.Sleep(100 * time.Millisecond) // renders the pages
 	return m.cache(ctx, append(resources, resource))
 }
 

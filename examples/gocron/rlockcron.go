@@ -58,7 +58,7 @@ func (e elector) lead(ctx context.Context) error {
 	return nil
 }
 
-// leader is the owner in whose name this process leads.
+// leader is the owner of this process's leadership.
 var leader = rlock.NewOwner()
 
 // IsLeader judges by the clock, without asking Redis.

@@ -21,7 +21,7 @@ func (s *server) request() int {
 	return w.Code
 }
 
-func TestTheStatusSaysWhatBecameOfTheLock(t *testing.T) {
+func TestTheStatusTellsTheOutcomeOfTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		redis := rlocktest.NewServer(t)
 		defer redis.AssertNothingHeld()

@@ -101,7 +101,7 @@ func (m *machine) forget(ctx context.Context) error {
 	return m.within(ctx, m.client.NewLock("example:forgotten"), 1500*time.Millisecond)
 }
 
-// askBriefly wants what is forgotten, and gives up before it gets it, most of the time.
+// askBriefly wants a forgotten lock, and mostly gives up before it gets it.
 func (m *machine) askBriefly(ctx context.Context) error {
 	soon, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
@@ -112,7 +112,7 @@ func (m *machine) askBriefly(ctx context.Context) error {
 	return errors.Join(err, pause(ctx, rand.N(300*time.Millisecond)))
 }
 
-// operate is an operator who unlocks by force what is held.
+// operate is an operator who unlocks held locks by force.
 func (m *machine) operate(ctx context.Context) error {
 	lock := m.client.NewFencedLock("example:forced")
 	err := lock.Do(ctx, func(ctx context.Context) error {
@@ -123,7 +123,7 @@ func (m *machine) operate(ctx context.Context) error {
 	return errors.Join(err, pause(ctx, 30*time.Second))
 }
 
-// pause is what the work takes. It ends with ctx, and returns why.
+// pause is the time of the work. It ends with ctx, and returns the cause.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

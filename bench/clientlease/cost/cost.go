@@ -35,17 +35,17 @@ type Table struct {
 	FieldBytes    float64 // a field of a hash with a time to live
 }
 
-// MirrorCall returns what a call costs beside the locks in it, from the costs of one lock
+// MirrorCall returns the cost of a call without its locks, from the costs of one lock
 // alone and of one of 32.
 func (t Table) MirrorCall() time.Duration { return (t.MirrorAlone - t.Mirror32) * 32 / 31 }
 
-// MirrorLock returns what each lock of a call costs beside the call.
+// MirrorLock returns the cost of each lock of a call without the call.
 func (t Table) MirrorLock() time.Duration { return t.MirrorAlone - t.MirrorCall() }
 
-// FieldCall returns what HPEXPIRE and HMGET cost beside the fields in it.
+// FieldCall returns the cost of HPEXPIRE and HMGET without their fields.
 func (t Table) FieldCall() time.Duration { return (t.FieldAlone - t.Field32) * 32 / 31 }
 
-// FieldEach returns what each field of a call costs beside the calls.
+// FieldEach returns the cost of each field of a call without the calls.
 func (t Table) FieldEach() time.Duration { return t.FieldAlone - t.FieldCall() }
 
 // Rows returns the table as text, a name and a figure in each row.

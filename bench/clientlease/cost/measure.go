@@ -33,7 +33,7 @@ type bench struct {
 	locks  int
 	mirror string // hash of the script
 	table  Table
-	series map[*time.Duration][]time.Duration // what was measured for a field of table
+	series map[*time.Duration][]time.Duration // the measurements of a field of table
 	err    error                              // the first; nothing is measured after it
 
 	hash    bool // whether the server has HPEXPIRE

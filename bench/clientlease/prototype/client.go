@@ -53,7 +53,7 @@ func (s Script) do(ctx context.Context, redis rueidis.Client, keys, args []strin
 	return redis.Do(ctx, redis.B().Eval().Script(s.Text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
 }
 
-// Config is what clients of one lock must agree on.
+// Config is the configuration on which the clients of one lock must agree.
 type Config struct {
 	Lease    time.Duration // of a client, and of a lock that is not attached
 	Backstop time.Duration // of the key of an attached lock
@@ -127,7 +127,7 @@ func (c *Client) Renew(ctx context.Context) error {
 	return nil
 }
 
-// A Refusal says who has the lock.
+// A Refusal names the holder of the lock.
 type Refusal struct {
 	Left        time.Duration // of its own lease, or of the client lease that the call named
 	Owner       string

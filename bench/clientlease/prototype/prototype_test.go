@@ -16,7 +16,7 @@ import (
 
 var config = prototype.Config{Lease: 30 * time.Second, Backstop: time.Hour}
 
-// A world is one server in virtual time, and who talks to it.
+// A world is one server in virtual time, with its clients.
 type world struct {
 	*testing.T
 	ctx   context.Context
@@ -37,7 +37,7 @@ func (w world) open(name string) *prototype.Client {
 	return c
 }
 
-// take acquires a lock that nobody has.
+// take acquires a free lock.
 func (w world) take(c *prototype.Client, name string) {
 	w.Helper()
 	refusal, err := c.Take(w.ctx, name)
@@ -94,7 +94,7 @@ func TestALockOfADeadClientIsTakenByTheNextAcquire(t *testing.T) {
 		w.hold(dead, "lock")
 		refusal := w.refused(other, "lock")
 		assert.Equal(w, dead.Key(), refusal.ClientLease)
-		assert.Equal(w, config.Lease, refusal.Left, "what a waiter sleeps for: the rest of the client lease, and not of the backstop")
+		assert.Equal(w, config.Lease, refusal.Left, "a waiter sleeps for the rest of the client lease, and not of the backstop")
 		time.Sleep(refusal.Left)
 		w.take(other, "lock")
 		assert.True(w, other.Valid("lock"))
@@ -131,7 +131,7 @@ func TestALockThatWasNotAttachedEndsByItself(t *testing.T) {
 	})
 }
 
-func TestNobodyBelievesALockThatOthersMayTake(t *testing.T) {
+func TestNoHolderTrustsALockThatOthersMayTake(t *testing.T) {
 	for name, attach := range map[string]bool{"attached": true, "not attached": false} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w world) {
@@ -202,7 +202,7 @@ func TestALateAttachDoesNotTakeALock(t *testing.T) {
 	})
 }
 
-func TestWhatNobodyAsksForEndsAtTheBackstop(t *testing.T) {
+func TestAnAbandonedLockEndsAtTheBackstop(t *testing.T) {
 	bubble(t, func(w world) {
 		dead := w.open("dead")
 		w.hold(dead, "lock")
@@ -218,7 +218,7 @@ func TestWhatNobodyAsksForEndsAtTheBackstop(t *testing.T) {
 	})
 }
 
-// The price, part one: what is one key's loss today is a client's.
+// The first disadvantage: the loss of one key is the loss of all locks of a client.
 func TestTheLossOfTheClientsKeyLosesAllItsLocks(t *testing.T) {
 	bubble(t, func(w world) {
 		holder, other := w.open("holder"), w.open("other")
@@ -244,7 +244,7 @@ func TestALockThatIsDeletedIsNotMissed(t *testing.T) {
 			time.Sleep(config.Lease / 3)
 			require.NoError(w, holder.Renew(w.ctx))
 		}
-		assert.True(w, holder.Valid("lock"), "two holders, for as long as nobody looks")
+		assert.True(w, holder.Valid("lock"), "two holders, until one of them looks")
 		lost, err := holder.Attach(w.ctx, "lock") // as the backstop's renewal does
 		require.NoError(w, err)
 		assert.Equal(w, []string{"lock"}, lost)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Crash is the death of one client, and what becomes of its locks.
+// A Crash is the death of one client, with the state of its locks.
 type Crash struct {
 	Design  Design // Batch or Client
 	Locks   int    // that the client holds, all attached
@@ -16,15 +16,15 @@ type Crash struct {
 	Lease   time.Duration
 
 	Backstop time.Duration
-	Waiting  float64       // the part of the locks for which somebody waits
-	Wanted   float64       // the part of the others that somebody asks for later
+	Waiting  float64       // the share of the locks with a waiter
+	Wanted   float64       // the share of the others that a client asks for later
 	Mean     time.Duration // until the first does, on average
 
-	Take time.Duration // what it costs a server to give such a lock to the next: Table.Take, or Table.Acquire
+	Take time.Duration // the cost of granting such a lock to the next client: Table.Take, or Table.Acquire
 	Seed uint64
 }
 
-// A Recovery is what came of a Crash. Times are from the crash.
+// A Recovery is the result of a Crash. Times are from the crash.
 type Recovery struct {
 	FirstFree, MedianFree, LastFree time.Duration         // from when on the locks could be taken
 	MedianTaken, LastTaken          time.Duration         // when the waiters had them
@@ -62,7 +62,7 @@ func (e *events) Pop() any {
 type lock struct {
 	server         int
 	free           time.Duration // from when on it can be taken
-	waiting        bool          // whether somebody waits for it
+	waiting        bool          // it has a waiter
 	taken, expired bool
 }
 

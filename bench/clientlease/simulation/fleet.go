@@ -21,7 +21,7 @@ type Design int
 const (
 	Alone  Design = iota // a renewal of each lock in a call of its own
 	Batch                // rlock's: 32 locks in a call; in a Cluster 32 of one slot
-	Pairs                // two plain commands for each lock: PEXPIRE with GT, then HGET, which shows whose it is
+	Pairs                // two plain commands for each lock: PEXPIRE with GT, then HGET, which shows the owner
 	Fields               // a hash for each slot, or server, in which a lock is a field with a time to live: HPEXPIRE with GT, then HMGET
 	Client               // a client lease for each server, or in a Cluster for each slot that the client uses
 )
@@ -40,10 +40,10 @@ type Fleet struct {
 	Seed                    uint64
 }
 
-// A Load is what a fleet costs while all is well.
+// A Load is the cost of a fleet without faults.
 type Load struct {
 	Commands  float64 // a second, at all servers
-	Renewals  float64 // what they renew: locks, fields and client leases, a second
+	Renewals  float64 // renewals of locks, fields and client leases, a second
 	ServerCPU float64 // of one core of one server
 	Bytes     float64 // in all servers
 	Leases    int     // client leases, 0 in other designs
@@ -82,7 +82,7 @@ func (f Fleet) tally() tally {
 	return t
 }
 
-// Steady returns what the designs cost, by design.
+// Steady returns the costs by design.
 func (f Fleet) Steady(costs cost.Table) map[Design]Load {
 	t := f.tally()
 	locks, groups, calls := float64(f.Locks), float64(t.groups), float64(t.calls)

@@ -17,7 +17,7 @@ type pair struct {
 	greater          bool // whether PEXPIRE has GT
 }
 
-const pairLease = 3 // what the owner renews for
+const pairLease = 3 // the lease of a renewal
 
 // play returns whether two clients trust the lock at one time, and whether the other client's
 // lease was shortened.

@@ -1,6 +1,6 @@
-// Command rueidislock-never-woken shows a waiter that sleeps on although the lock
-// is free. Goroutines of a few lockers pass one lock around, a few times each;
-// sooner or later a round does not end: someone waits, and no key exists.
+// Command rueidislock-never-woken shows a waiter that sleeps on although the lock is free.
+// Goroutines of a few lockers pass one lock around, a few times each; sooner or later a round
+// does not end: a goroutine waits, and no key exists.
 //
 // There are two causes at least. With KeyMajority 1, the failure counter of a
 // try is incremented after the goroutine that reads it was started, so that it
@@ -36,7 +36,7 @@ func main() {
 	option := rueidislock.LockerOption{
 		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}},
 		KeyMajority:  1, NoLoopTracking: true, // as its README has it for one Redis
-		// Long enough that it is not what rueidislock-far-away shows.
+		// Long enough to exclude the finding of rueidislock-far-away.
 		TryNextAfter: 2 * time.Second,
 	}
 	for round := range rounds {
@@ -62,8 +62,8 @@ func main() {
 	fmt.Printf("not seen in %d rounds\n", rounds)
 }
 
-// play is one round. It returns how many goroutines still waited when the others
-// had long finished.
+// play is one round. It returns how many goroutines still waited when the others had long
+// finished.
 func play(option rueidislock.LockerOption, name string) (stuck int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 // use instead of the one in memory.
 const AddrEnv = "REDIS_ADDR"
 
-// Redis returns how to connect to a Redis, and what to call when done with it.
+// Redis returns the options of a connection to a Redis, and the function that stops it.
 // Without [AddrEnv] it starts one; else it does not look whether a server is
 // there: the first connection does. On an error nothing is left running.
 func Redis() (options rueidis.ClientOption, stop func(), err error) {

@@ -45,5 +45,5 @@ func TestTheServerThatTheEnvironmentNamesIsUsed(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, running.InitAddress, options.InitAddress)
 	stopNothing()
-	assert.NoError(t, ping(options), "what was not started is not stopped")
+	assert.NoError(t, ping(options), "a server that was not started must not be stopped")
 }

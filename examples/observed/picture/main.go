@@ -130,7 +130,7 @@ var troubles = []struct {
 	}},
 }
 
-// silence has Redis answer nobody for some time.
+// silence makes Redis silent for some time.
 func silence(ctx context.Context, redis rueidis.Client, d time.Duration) error {
 	return redis.Do(ctx, redis.B().ClientPause().Timeout(d.Milliseconds()).All().Build()).Error()
 }

@@ -35,7 +35,7 @@ type Flags struct {
 	single           bool
 }
 
-// variables are the environment's, by the flag that they stand for.
+// variables are the environment variables, by the flag that they replace.
 var variables = map[string]string{
 	"url": "RLOCK_URL", "addr": "RLOCK_ADDR", "user": "RLOCK_USER", "password": "RLOCK_PASSWORD",
 	"password-file": "RLOCK_PASSWORD_FILE", "db": "RLOCK_DB", "tls": "RLOCK_TLS", "tls-ca": "RLOCK_TLS_CA",
@@ -153,7 +153,7 @@ func (f *Flags) addTLS(option *rueidis.ClientOption) error {
 	return nil
 }
 
-// harmless returns what is wrong with a URL without the URL, which may have a password.
+// harmless describes the fault of a URL without the URL itself, which may have a password.
 func harmless(err error) string {
 	if parse := (*url.Error)(nil); errors.As(err, &parse) {
 		if strings.Contains(parse.Err.Error(), "port") { // it may be the end of a password

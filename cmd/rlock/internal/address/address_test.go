@@ -13,7 +13,7 @@ import (
 	"github.com/go-rlock/rlock/cmd/rlock/internal/address"
 )
 
-// parse returns what the arguments mean in that environment.
+// parse returns the connection of the arguments in that environment.
 func parse(t *testing.T, environment map[string]string, args ...string) (rueidis.ClientOption, error) {
 	t.Helper()
 	for name, value := range environment {

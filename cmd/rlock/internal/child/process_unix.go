@@ -35,8 +35,8 @@ func Start(argv, env []string) (*Process, error) {
 	p := &Process{terminal: openTerminal(), exited: make(chan Status, 1), gone: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The kernel kills the command when the thread ends that started it. So this one is
-		// not given back: it waits for the command.
+		// The kernel kills the command when the thread that started it ends. So this thread
+		// is not released: it waits for the command.
 		runtime.LockOSThread()
 		var err error
 		p.pid, err = p.terminal.start(path, argv, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: attributes()})
@@ -98,9 +98,9 @@ func (p *Process) Exited() <-chan Status { return p.exited }
 // ended.
 func (p *Process) Gone() <-chan struct{} { return p.gone }
 
-// Forward passes on a signal that this process was sent: those that ask a process to end to
-// the whole group, as a terminal does, the others to the command alone, since a process that
-// does not expect them is ended by them.
+// Forward passes on a signal that this process got: a signal that asks a process to end goes
+// to the whole group, as from a terminal, any other to the command alone, since it ends a
+// process that does not expect it.
 func (p *Process) Forward(s os.Signal) {
 	number, ok := s.(syscall.Signal)
 	switch {
@@ -112,8 +112,8 @@ func (p *Process) Forward(s os.Signal) {
 	}
 }
 
-// Terminate asks all processes of the group to end. Those that are stopped continue, to
-// hear of it.
+// Terminate asks all processes of the group to end. Stopped ones continue, so that they get
+// the signal.
 func (p *Process) Terminate() {
 	_ = p.signalGroup(syscall.SIGTERM)
 	_ = p.signalGroup(syscall.SIGCONT)

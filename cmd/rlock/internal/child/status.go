@@ -9,14 +9,14 @@ var (
 	ErrNotExecutable = errors.New("command cannot be executed")
 )
 
-// A Status is how a command ended.
+// A Status tells how a command ended.
 type Status struct {
 	code   int
 	signal int // 0: it exited
 }
 
-// ExitCode returns what a shell shows in $?: the command's exit code, or 128 and the number
-// of the signal that ended it.
+// ExitCode returns the exit code in the form of a shell's $?: the command's exit code, or 128
+// and the number of the signal that ended it.
 func (s Status) ExitCode() int {
 	if s.signal != 0 {
 		return 128 + s.signal

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A terminal is the one in whose foreground this process is; nil if it is in none.
+// A terminal is the one with this process in its foreground; nil if there is none.
 type terminal struct {
 	file *os.File
 	own  int // this process' group
@@ -65,7 +65,7 @@ func (t *terminal) take() {
 	t.close()
 }
 
-// resume has a group continue that the terminal has stopped.
+// resume continues a group that the terminal has stopped.
 func (t *terminal) resume(group int, by syscall.Signal) {
 	if t == nil || t.foreground() != group {
 		return
@@ -74,7 +74,7 @@ func (t *terminal) resume(group int, by syscall.Signal) {
 	case syscall.SIGTSTP:
 		_, _ = t.file.WriteString("rlock: the command holds a lock, and is not suspended\r\n")
 	case syscall.SIGTTIN, syscall.SIGTTOU:
-	default: // somebody wanted it to stop
+	default: // another process stopped it on purpose
 		return
 	}
 	_ = syscall.Kill(-group, syscall.SIGCONT)

@@ -24,7 +24,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A player is a command that runs while the test does.
+// A player is a command that runs during the test.
 type player struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -67,7 +67,7 @@ func (p *player) expect(line string) {
 	require.Equal(p.t, line, p.line())
 }
 
-// pid returns the next line, which is that of a process.
+// pid returns the next line, which is the id of a process.
 func (p *player) pid() int {
 	p.t.Helper()
 	pid, err := strconv.Atoi(p.line())
@@ -86,7 +86,7 @@ func (p *player) signal(s os.Signal) {
 	require.NoError(p.t, p.cmd.Process.Signal(s))
 }
 
-// wait returns the exit code. What is left of the output must have been read.
+// wait returns the exit code. The rest of the output must have been read.
 func (p *player) wait() int {
 	p.t.Helper()
 	_, _ = io.Copy(io.Discard, p.stdout)
@@ -106,7 +106,7 @@ func (s *site) awaitWaiter(name string) {
 	}, hang, time.Millisecond)
 }
 
-// runs reports whether there is a process that is no zombie.
+// runs reports whether the process exists and is not a zombie.
 func runs(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -187,7 +187,7 @@ func TestGrandchildrenThatOutliveTheCommandEndBeforeTheLockIsReleased(t *testing
 				p.write("\n")
 			}
 			pid := p.pid()
-			granted := make(chan bool, 1) // whether the grandchild ran when another had the lock
+			granted := make(chan bool, 1) // whether the grandchild ran when another client had the lock
 			go func() {
 				hold, err := s.client.NewLock(name).Acquire(s.ctx)
 				granted <- err != nil || runs(pid)
@@ -234,7 +234,8 @@ func TestALockThatIsLostEndsTheCommand(t *testing.T) {
 	}
 }
 
-// The margin between KILL and the end of the lease is tested in virtual time, beside guard.
+// The tests of package guard check the margin between KILL and the end of the lease in
+// virtual time.
 func TestACutNetworkEndsTheCommandBeforeAnotherHasTheLock(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -245,7 +246,7 @@ func TestACutNetworkEndsTheCommandBeforeAnotherHasTheLock(t *testing.T) {
 	p := s.start("exec", "--addr", wire.Addr(), "--lease", "10s", "--grace", "4s", name, "--",
 		"sh", "-c", `trap 'echo heard; exit 0' TERM; sleep 600 >/dev/null 2>&1 & echo $$; echo $!; wait`)
 	pids := []int{p.pid(), p.pid()}
-	running := make(chan bool, 1) // whether one of them ran when another had the lock
+	running := make(chan bool, 1) // whether one of them ran when another client had the lock
 	go func() {
 		hold, err := s.client.NewLock(name).Acquire(s.ctx)
 		running <- err != nil || runs(pids[0]) || runs(pids[1])

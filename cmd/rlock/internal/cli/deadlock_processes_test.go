@@ -29,7 +29,7 @@ func TestACycleOfThreeProcessesAndFiveLocksIsFound(t *testing.T) {
 	players[1].write("\n")
 	waits("lock:1", "lock:2", "lock:3", "lock:5")
 	code, stdout, _ := s.run("", "deadlocks")
-	assert.Zero(t, code, "the last of them does not wait yet: %s", stdout)
+	assert.Zero(t, code, "the last process does not wait yet: %s", stdout)
 
 	players[2].write("\n")
 	waits("lock:4")
@@ -42,12 +42,12 @@ func TestACycleOfThreeProcessesAndFiveLocksIsFound(t *testing.T) {
 		locks = append(locks, wait.Lock)
 		processes[wait.Waiter[:clientOfOwner]] = true
 		next := cycle[(at+1)%len(cycle)]
-		assert.Equal(t, wait.Holder[:clientOfOwner], next.Waiter[:clientOfOwner], "its holder is the next to wait")
+		assert.Equal(t, wait.Holder[:clientOfOwner], next.Waiter[:clientOfOwner], "the holder is the next to wait")
 	}
 	assert.ElementsMatch(t, []string{"lock:1", "lock:2", "lock:3", "lock:4", "lock:5"}, locks)
 	assert.Len(t, processes, 3)
 
-	// A lock that is taken from its holder resolves it.
+	// When the lock is taken from its holder, the deadlock is resolved.
 	released, err := s.client.NewLock("lock:3").ForceUnlock(s.ctx)
 	require.NoError(t, err)
 	require.True(t, released)
@@ -63,7 +63,7 @@ func TestACycleOfThreeProcessesAndFiveLocksIsFound(t *testing.T) {
 	}
 }
 
-// A step is a wait of a cycle as the command prints it.
+// A step is a wait of a cycle in the command's output.
 type step struct {
 	Lock     string
 	Waiter   string
@@ -72,7 +72,7 @@ type step struct {
 	HolderMS int64 `json:"holder_ms"`
 }
 
-// theCycle returns the one that the command has found. All clients have answered.
+// theCycle returns the cycle that the command has found. All clients have answered.
 func theCycle(t *testing.T, stdout string) []step {
 	t.Helper()
 	var found struct {
@@ -87,9 +87,9 @@ func theCycle(t *testing.T, stdout string) []step {
 	return found.Deadlocks[0]
 }
 
-// A ticket in Redis stands for the first waiter of its process, and here that is one that holds
-// nothing. Each process has two owners in the cycle or one, and in two of them the wait that
-// matters is the second in its line.
+// A ticket in Redis stands for the first waiter of its process, and here the owner of that
+// waiter holds nothing. Each process has one or two owners in the cycle, and in two processes
+// the wait of the cycle is the second in its line.
 func TestACycleThroughWaitersThatRedisDoesNotShowIsFound(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -99,7 +99,7 @@ func TestACycleThroughWaitersThatRedisDoesNotShowIsFound(t *testing.T) {
 		p.expect(isReady)
 		players = append(players, p)
 	}
-	// The first in the line of the process, which waits before the owner in the cycle does.
+	// The first in the line of the process, which waits before the owner in the cycle.
 	for at, first := range []string{"lock:2", "lock:3", "lock:4"} {
 		players[at].write("first " + first + "\n")
 		s.awaitWaiter(first)
@@ -110,7 +110,7 @@ func TestACycleThroughWaitersThatRedisDoesNotShowIsFound(t *testing.T) {
 	s.awaitWaiter("lock:5")
 	s.awaitWaiter("lock:1")
 	var stdout string
-	require.Eventually(t, func() bool { // the last of them may be on its way
+	require.Eventually(t, func() bool { // the last wait may not have reached Redis
 		var code int
 		code, stdout, _ = s.run("", "deadlocks", "--json")
 		return code == 1
@@ -126,8 +126,8 @@ func TestACycleThroughWaitersThatRedisDoesNotShowIsFound(t *testing.T) {
 			tickets[w.Owner] = true
 		}
 		next := cycle[(at+1)%len(cycle)]
-		assert.Equal(t, wait.Holder[:clientOfOwner], next.Waiter[:clientOfOwner], "its holder is the next to wait")
-		assert.GreaterOrEqual(t, wait.HolderMS, next.WaiterMS, "it held the lock before it waited")
+		assert.Equal(t, wait.Holder[:clientOfOwner], next.Waiter[:clientOfOwner], "the holder is the next to wait")
+		assert.GreaterOrEqual(t, wait.HolderMS, next.WaiterMS, "the owner held its lock before it waited")
 	}
 	assert.ElementsMatch(t, []string{"lock:1", "lock:2", "lock:3", "lock:4", "lock:5"}, locks)
 	hidden := 0
@@ -136,7 +136,7 @@ func TestACycleThroughWaitersThatRedisDoesNotShowIsFound(t *testing.T) {
 			hidden++
 		}
 	}
-	assert.Equal(t, 3, hidden, "Redis alone does not show it")
+	assert.Equal(t, 3, hidden, "Redis alone does not show the cycle")
 	for _, p := range players {
 		require.NoError(t, p.stdin.Close())
 	}
@@ -148,7 +148,7 @@ func TestACycleThroughWaitersThatRedisDoesNotShowIsFound(t *testing.T) {
 // clientOfOwner is the length of the part of an owner's text that names the client.
 const clientOfOwner = 19
 
-// Processes that take locks in one order never wait for each other, however much is locked.
+// Processes that take locks in one order never wait for each other, however many they hold.
 func TestNoDeadlockIsFoundWhereThereIsNone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -168,7 +168,7 @@ func TestNoDeadlockIsFoundWhereThereIsNone(t *testing.T) {
 			}
 		}
 	}
-	assert.Positive(t, waiting, "there was something to look at")
+	assert.Positive(t, waiting, "no client waited")
 	for _, p := range players {
 		require.NoError(t, p.stdin.Close())
 		assert.Zero(t, p.wait())
@@ -177,5 +177,5 @@ func TestNoDeadlockIsFoundWhereThereIsNone(t *testing.T) {
 	for range s.client.Locks(s.ctx, "busy:*") {
 		left++
 	}
-	assert.Zero(t, left, "all of them have released what they held")
+	assert.Zero(t, left, "all processes have released their locks")
 }

@@ -67,7 +67,7 @@ EXIT CODES
 	return cmd
 }
 
-// findDeadlocks returns the cycles that are there at two looks, and what the first look saw.
+// findDeadlocks returns the cycles that two looks have found, and the view of the first.
 func findDeadlocks(ctx context.Context, client *rlock.Client, pattern string, pause time.Duration) ([]deadlock.Cycle, deadlock.View, error) {
 	locks, err := survey.Held(ctx, client, pattern)
 	if err != nil {
@@ -91,7 +91,7 @@ func findDeadlocks(ctx context.Context, client *rlock.Client, pattern string, pa
 	return deadlock.Still(cycles, deadlock.Find(now)), seen, err
 }
 
-// A jsonWait is a wait as it is in JSON.
+// A jsonWait is the JSON form of a wait.
 type jsonWait struct {
 	Lock            string `json:"lock"`
 	Waiter          string `json:"waiter"`
@@ -106,13 +106,13 @@ type jsonWait struct {
 	HolderPlace     string `json:"holder_place,omitempty"`
 }
 
-// A jsonClient is a client that did not answer, as it is in JSON.
+// A jsonClient is the JSON form of a client that did not answer.
 type jsonClient struct {
 	Client  string `json:"client"`
 	Process string `json:"process,omitempty"`
 }
 
-// jsonDeadlocks is all that was found, as it is in JSON.
+// jsonDeadlocks is the JSON form of the result.
 type jsonDeadlocks struct {
 	Deadlocks [][]jsonWait `json:"deadlocks"`
 	Asked     int          `json:"asked"`

@@ -33,7 +33,7 @@ func TestDeadlocksNamesTheOwnersThatWaitForEachOther(t *testing.T) {
 	go func() { results <- other.NewLock("orders").Lock(them) }()
 	s.awaitWaiter("orders")
 	code, _, _ = s.run("", "deadlocks")
-	assert.Zero(t, code, "a wait is no deadlock")
+	assert.Zero(t, code, "a wait is not a deadlock")
 	go func() { results <- s.client.NewLock("stock").Lock(me) }()
 	s.awaitWaiter("stock")
 
@@ -70,7 +70,7 @@ func TestDeadlocksNamesTheOwnersThatWaitForEachOther(t *testing.T) {
 	require.NoError(t, other.NewLock("stock").Unlock(them))
 }
 
-// What a client does not say of itself is what Redis shows, and the output says so.
+// For a client that does not answer the command uses Redis, and the output says so.
 func TestDeadlocksSaysWhichClientsDidNotAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -80,7 +80,7 @@ func TestDeadlocksSaysWhichClientsDidNotAnswer(t *testing.T) {
 	other := s.connect(rlock.Config{NoAnswers: true})
 	require.NoError(t, s.client.NewLock("orders").Lock(me))
 	require.NoError(t, other.NewLock("stock").Lock(them))
-	require.Eventually(t, func() bool { // once the other client has subscribed
+	require.Eventually(t, func() bool { // the other client has subscribed
 		code, stdout, _ := s.run("", "deadlocks")
 		return code == 0 && strings.Contains(stdout, "no deadlock is seen\n1 of 2 clients that hold locks did not answer; of these it is what Redis shows:\n")
 	}, hang, time.Millisecond)

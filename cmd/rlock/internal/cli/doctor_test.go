@@ -45,7 +45,7 @@ func TestTheExitCodeOfDoctorIsThatOfTheWorstFinding(t *testing.T) {
 	}
 }
 
-func TestDoctorOfAServerThatIsNotThereIsRed(t *testing.T) {
+func TestDoctorOfAMissingServerIsRed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	code, stdout, _ := s.run("", "doctor", "--addr", "127.0.0.1:1")

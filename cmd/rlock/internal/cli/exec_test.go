@@ -22,7 +22,7 @@ var (
 	byWriter holder = func(c *rlock.Client, name string) *rlock.Lock { return c.NewReadWriteLock(name).Write() }
 )
 
-func TestExecPassesOnWhatItsCommandSaysAndHowItEnds(t *testing.T) {
+func TestExecPassesOnTheOutputAndTheExitCodeOfItsCommand(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for what, c := range map[string]struct {

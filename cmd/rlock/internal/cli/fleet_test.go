@@ -21,7 +21,8 @@ import (
 	"github.com/go-rlock/rlock/internal/network"
 )
 
-// rounds makes the test of the fleet longer: a round has three faults, and takes some seconds.
+// rounds makes the test of the fleet longer: a round has three faults, and takes some
+// seconds.
 var rounds = flag.Int("rounds", 1, "how often a fleet is hit by faults and compared with what the command shows")
 
 // A ship is one process of the fleet.
@@ -60,7 +61,7 @@ func (p *ship) take(name string) { p.write("take " + name + "\n") }
 
 func (p *ship) pid() int { return p.cmd.Process.Pid }
 
-// shown returns what the command shows of a lock.
+// shown returns the command's output for a lock.
 func (s *site) shown(name string) view.Lock {
 	s.t.Helper()
 	code, stdout, stderr := s.run("", "show", "--json", name)
@@ -68,7 +69,7 @@ func (s *site) shown(name string) view.Lock {
 	return locks(s.t, stdout)[0]
 }
 
-// totals returns what one look of top shows of all locks.
+// totals returns the sums over all locks that one look of top shows.
 func (s *site) totals() (held, waiting int) {
 	s.t.Helper()
 	code, stdout, stderr := s.run("", "top", "--json", "--count", "1")
@@ -78,7 +79,7 @@ func (s *site) totals() (held, waiting int) {
 	return look.Held, look.Waiting
 }
 
-// awaitQueue returns when so many clients wait for the lock.
+// awaitQueue returns when n clients wait for the lock.
 func (s *site) awaitQueue(name string, length int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
@@ -87,12 +88,12 @@ func (s *site) awaitQueue(name string, length int) {
 	}, hang, time.Millisecond)
 }
 
-// Twenty processes lock and unlock; one of them is killed, one stopped and one cut off from the
-// server. Then they pause, and wait for each other. At both moments the command and the figures of the
-// clients are held against what the processes say that they did.
-func TestWhatAFleetSaysOfItselfIsWhatTheCommandShows(t *testing.T) {
+// Twenty processes lock and unlock; one of them is killed, one stopped and one cut off from
+// the server. Then they pause, and wait for each other. At both moments the output of the
+// command and the figures of the clients are compared with the reports of the processes.
+func TestTheCommandShowsWhatAFleetReports(t *testing.T) {
 	t.Parallel()
-	needsServer(t) // the embedded one does not tell processes apart
+	needsServer(t) // the embedded server cannot distinguish processes
 	s := newSite(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(*rounds)*hang)
 	t.Cleanup(cancel)
@@ -117,8 +118,8 @@ func TestWhatAFleetSaysOfItselfIsWhatTheCommandShows(t *testing.T) {
 	assert.Empty(t, stdout, "a process that ends leaves nothing behind")
 }
 
-// trouble has the fleet work while three of its processes fail, each with a lock that the site
-// is then granted, since the lease ends.
+// trouble has the fleet work while three of its processes fail, each with a lock that the
+// site is granted when the lease ends.
 func (s *site) trouble(fleet []*ship, killed, stopped, cut *ship) {
 	t := s.t
 	t.Helper()
@@ -144,7 +145,7 @@ func (s *site) trouble(fleet []*ship, killed, stopped, cut *ship) {
 		assert.Equal(t, os.Getpid(), shown.Holders[0].PID)
 		require.NoError(t, hold.Release(s.ctx))
 	}
-	cut.await("lost", "own:cut") // it knows by its own clock
+	cut.await("lost", "own:cut") // the process knows by its own clock
 	cut.wire.Heal()
 	stopped.signal(syscall.SIGCONT)
 	stopped.await("lost", "own:stopped")
@@ -174,8 +175,8 @@ func (s *site) comparePaused(fleet []*ship) {
 		all.Acquired, all.Denied, all.Failed, all.Lost = all.Acquired+did.Acquired, all.Denied+did.Denied, all.Failed+did.Failed, all.Lost+did.Lost
 	}
 	t.Logf("%+v", all)
-	assert.GreaterOrEqual(t, all.Lost, int64(2), "those of the processes that were stopped and cut off")
-	// The leases of the process that was killed end, and so do those whose release got lost.
+	assert.GreaterOrEqual(t, all.Lost, int64(2), "the losses of the stopped and the cut process")
+	// The leases of the killed process end, and so do those of lost releases.
 	require.Eventually(t, func() bool {
 		_, stdout, _ := s.run("", "ls", "--json")
 		return stdout == ""

@@ -31,11 +31,11 @@ const asWorker = "RLOCK_TEST_AS_WORKER"
 // fleetLease is short, since the test waits for some leases to end.
 const fleetLease = 2 * time.Second
 
-// Figures are what a process counts of its locks.
+// Figures are a process's counts of its locks.
 type figures struct{ Acquired, Denied, Failed, Lost int64 }
 
-// An account is what a process says of itself: what its calls have returned, what its observer
-// was told in the goroutines of those calls, and what the client's figures are.
+// An account is the report of a process: the results of its calls, the events of its observer
+// in the goroutines of those calls, and the client's figures.
 type account struct {
 	Did   figures
 	Seen  struct{ Acquired, GaveUp, Released int64 }
@@ -128,7 +128,7 @@ func (w *worker) tell(event, lock string) {
 	_ = w.out.Encode(report{event, lock, w.account})
 }
 
-// acquire acquires the lock, and counts what the call returns.
+// acquire acquires the lock, and counts the result.
 func (w *worker) acquire(ctx context.Context, lock *rlock.Lock, options ...rlock.AcquireOption) *rlock.Hold {
 	hold, err := lock.Acquire(ctx, options...)
 	w.count(func(a *account) {
@@ -144,7 +144,7 @@ func (w *worker) acquire(ctx context.Context, lock *rlock.Lock, options ...rlock
 	return hold
 }
 
-// release releases what is held, and reports and counts whether it was lost before.
+// release releases the hold, and reports and counts whether it was lost before.
 func (w *worker) release(hold *rlock.Hold) (lost bool) {
 	if lost = errors.Is(hold.Release(context.Background()), rlock.ErrLost); lost {
 		w.count(func(a *account) { a.Did.Lost++ })
@@ -152,7 +152,8 @@ func (w *worker) release(hold *rlock.Hold) (lost bool) {
 	return lost
 }
 
-// section holds one of some locks of all kinds for a moment, unless others have it for too long.
+// section holds one of some locks of all kinds for a moment, unless other owners have it for
+// too long.
 func (w *worker) section() {
 	lock := [...]*rlock.Lock{
 		w.client.NewLock("fleet:plain"),
@@ -172,7 +173,7 @@ func (w *worker) section() {
 	}
 }
 
-// give ends what take has begun.
+// give ends the holds and waits of take.
 func (w *worker) give() {
 	w.stop()
 	w.takes.Wait()

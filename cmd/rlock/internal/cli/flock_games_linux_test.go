@@ -36,7 +36,7 @@ func (l *tool) command(flags []string, run ...string) *exec.Cmd {
 	return exec.CommandContext(l.ctx, "flock", append(append(append([]string{}, flags...), l.file), run...)...)
 }
 
-// hold has the test itself hold the lock until the function returned is called.
+// hold has the test hold the lock until the returned function is called.
 func (l *tool) hold(shared, readWrite bool) (release func()) {
 	l.t.Helper()
 	if !l.flock {
@@ -68,7 +68,7 @@ func (l *tool) free() bool {
 	return code == 0
 }
 
-// A game is a command that a tool runs while the test does something.
+// A game is a command that a tool runs during a step of the test.
 type game struct {
 	*player
 	l       *tool
@@ -91,7 +91,7 @@ func (g *game) begin() {
 	})
 }
 
-// over returns the exit code of the tool, as a shell has it. The command may go on.
+// over returns the exit code of the tool, as a shell reports it. The command may go on.
 func (g *game) over() int {
 	g.t.Helper()
 	state, err := g.cmd.Process.Wait()
@@ -102,7 +102,7 @@ func (g *game) over() int {
 	return state.ExitCode()
 }
 
-// rest returns what is left of the output, when all that could write to it have ended.
+// rest returns the rest of the output, when all processes that could write to it have ended.
 func (g *game) rest() string {
 	g.t.Helper()
 	text, err := io.ReadAll(g.stdout)
@@ -110,8 +110,8 @@ func (g *game) rest() string {
 	return strings.TrimSpace(string(text))
 }
 
-// end returns how it ends. What goes on without flock is given the end of its input. What
-// rlock does not end would wait for ever.
+// end returns how the game ends. A command that goes on without flock gets the end of its
+// input; one that rlock does not end would wait for ever.
 func (g *game) end() ending {
 	g.t.Helper()
 	if !g.l.flock {

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An ending is the exit code and, if that does not say all, what happened. It is what
-// docs/cli.md has in its table.
+// An ending is the exit code and, if that is not enough, a description, as in the table of
+// docs/cli.md.
 type ending struct {
 	code int
 	what string
@@ -29,23 +29,23 @@ func (e ending) String() string {
 	return fmt.Sprintf("%d, %s", e.code, e.what)
 }
 
-// A trial is one case for both of them.
+// A trial is one case for both tools.
 type trial struct {
-	what   string // as in docs/cli.md
+	what   string // the text in docs/cli.md
 	flags  []string
 	run    []string // the command; nil: the child, or sh -c script
 	script string
-	child  string // what the test's binary is to be
+	child  string // the role of the test's binary
 	stdin  string
-	held   string // by another: "", "exclusive" or "shared"
+	held   string // by another process: "", "exclusive" or "shared"
 
-	// play, if there is one, is what happens while the command runs.
+	// play runs during the command, if it is set.
 	play func(g *game) ending
 
 	rlock  ending
-	flock  *ending // nil: the same as that of rlock
+	flock  *ending // nil: the same as for rlock
 	stdout string
-	only   bool // flock has no such thing
+	only   bool // flock does not have this
 }
 
 func otherwise(code int, what string) *ending { return &ending{code, what} }
@@ -140,7 +140,7 @@ func (c trial) with(l *tool) ending {
 	if l.flock {
 		flags = nil
 		for _, flag := range c.flags {
-			if !strings.HasPrefix(flag, "--lease") && !strings.HasPrefix(flag, "--grace") { // it has neither
+			if !strings.HasPrefix(flag, "--lease") && !strings.HasPrefix(flag, "--grace") { // flock has neither flag
 				flags = append(flags, flag)
 			}
 		}
@@ -164,8 +164,8 @@ func (c trial) with(l *tool) ending {
 	return ending{code: code}
 }
 
-// The document has what the test has seen.
-func TestTheTableOfFlockInTheDocumentIsThatOfTheTrials(t *testing.T) {
+// The document has the results of the test.
+func TestTheDocumentsTableOfFlockShowsTheResultsOfTheTrials(t *testing.T) {
 	text, err := os.ReadFile("../../../../docs/cli.md")
 	require.NoError(t, err)
 	var table strings.Builder

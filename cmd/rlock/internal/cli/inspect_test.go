@@ -49,7 +49,7 @@ func TestLsListsTheLocksThatAreHeldByName(t *testing.T) {
 	s := newSite(t)
 	code, stdout, _ := s.run("", "ls")
 	assert.Zero(t, code)
-	assert.Equal(t, 1, strings.Count(stdout, "\n"), "there is the head alone: %s", stdout)
+	assert.Equal(t, 1, strings.Count(stdout, "\n"), "only the head: %s", stdout)
 
 	s.hold(s.client.NewLock("orders:2"))
 	s.hold(s.client.NewFencedLock("orders:1"))
@@ -61,7 +61,7 @@ func TestLsListsTheLocksThatAreHeldByName(t *testing.T) {
 	require.Len(t, lines, 5)
 	assert.Regexp(t, `^NAME +KIND +HOLDER +DEPTH +LEASE +WAITING$`, lines[0])
 	assert.Regexp(t, `^catalogue +read-write \(read\) +\S.* +1 +\S+ +0$`, lines[1])
-	assert.Regexp(t, `^"odd \\x1b\[31mname" +lock `, lines[2], "a terminal obeys no name")
+	assert.Regexp(t, `^"odd \\x1b\[31mname" +lock `, lines[2], "names must not control the terminal")
 	assert.Regexp(t, `^orders:1 +fenced `, lines[3])
 	assert.Regexp(t, `^orders:2 +lock `, lines[4])
 
@@ -146,7 +146,7 @@ func TestShowShowsTheHolderAndTheQueue(t *testing.T) {
 	assert.Contains(t, stdout, "free")
 }
 
-func TestUnlockTakesALockAwayOnlyIfItIsToldToTwice(t *testing.T) {
+func TestUnlockTakesALockAwayOnlyAfterAConfirmation(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for what, lock := range map[string]*rlock.Lock{
@@ -161,9 +161,9 @@ func TestUnlockTakesALockAwayOnlyIfItIsToldToTwice(t *testing.T) {
 			assert.Equal(t, 2, code)
 			assert.Contains(t, stderr, "--force")
 			code, stdout, stderr := s.run("y\n", "unlock", "--force", lock.Name())
-			assert.Equal(t, 2, code, "a pipe is nobody to ask")
+			assert.Equal(t, 2, code, "a pipe cannot be asked")
 			assert.Contains(t, stderr, "--yes")
-			assert.Contains(t, stdout, hold.Owner().String(), "it has shown the holder")
+			assert.Contains(t, stdout, hold.Owner().String(), "the holder is shown")
 			locked, err := lock.IsLocked(s.ctx)
 			require.NoError(t, err)
 			require.True(t, locked)

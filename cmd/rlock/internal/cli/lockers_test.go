@@ -118,8 +118,8 @@ func takeInOrder(ctx context.Context, client *rlock.Client) {
 	}
 }
 
-// A tenure is what a locker tells of one: Redis has shown it as the holder at no other time than
-// between those two.
+// A tenure is a locker's report of one: Redis has shown it as the holder only between these
+// two times.
 type tenure struct {
 	Lock, Client, Owner string
 	Asked, Done         time.Time

@@ -82,7 +82,7 @@ func beChild(how string) (code int) {
 	}
 }
 
-// hang is when a wait counts as one without end. Nothing is measured by it.
+// hang is the time after which a wait is taken for endless. It measures nothing.
 const hang = 2 * time.Minute
 
 // A site is a server, and a client beside the command.
@@ -93,7 +93,7 @@ type site struct {
 	client *rlock.Client
 }
 
-// newSite starts a server: a real one if there is a redis-server, else the embedded one.
+// newSite starts a server: redis-server if there is one, otherwise the embedded one.
 func newSite(t *testing.T) *site {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
@@ -121,7 +121,7 @@ func serverAddr(t *testing.T) string {
 	return listen(t, redistest.Embedded(t))
 }
 
-// needsServer skips a test that the embedded server is not enough for.
+// needsServer skips a test for which the embedded server is not sufficient.
 func needsServer(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv("RLOCK_SERVER") == "" && os.Getenv("RLOCK_REQUIRE_REDIS") == "" {

@@ -58,7 +58,7 @@ var (
 	errUnavailable = errors.New("unavailable")
 )
 
-// A fault gives an error the exit code that its sort stands for, and keeps its text.
+// A fault gives an error the exit code of its kind, and keeps its text.
 type fault struct {
 	error
 	sort error
@@ -66,7 +66,7 @@ type fault struct {
 
 func (f fault) Unwrap() []error { return []error{f.error, f.sort} }
 
-// sorted returns the error of a call of the library with its sort.
+// sorted returns the error of a call of the library with its kind.
 func sorted(err error) error {
 	switch {
 	case err == nil:
@@ -142,5 +142,5 @@ EXIT CODES
     69  Redis cannot be reached, or refuses
   rlock exec and rlock doctor have more.`
 
-// trimName removes the library's own mark, which the line has already.
+// trimName removes the library's prefix, which the line has already.
 func trimName(text string) string { return strings.TrimPrefix(text, "rlock: ") }

@@ -17,7 +17,7 @@ import (
 // A desk is a terminal at which the command runs.
 type desk struct {
 	t      *testing.T
-	keys   *os.File // what is typed, and what is shown
+	keys   *os.File // the input of the terminal, and its screen
 	screen *bufio.Reader
 	cmd    *exec.Cmd
 }
@@ -97,7 +97,7 @@ func TestCtrlZDoesNotSuspendACommandThatHoldsALock(t *testing.T) {
 	s := newSite(t)
 	d := sit(t, s.command("exec", "suspend", "--", "sh", "-c", `echo ready; cat; exit 8`))
 	d.await("ready")
-	// A shell that is in vfork does not stop before cat has begun: it must have.
+	// A shell that is in vfork does not stop before cat has begun: wait until it has.
 	d.press("cat\n")
 	d.await("cat") // by the terminal
 	d.await("cat") // by cat
@@ -139,7 +139,7 @@ func TestTheCommandDiesWithRlock(t *testing.T) {
 	p.expect("ready")
 	p.signal(syscall.SIGKILL)
 	_, err := p.stdout.ReadString('\n') // the command had the output, too
-	assert.Error(t, err, "it has ended")
+	assert.Error(t, err, "the command has ended")
 	assert.Equal(t, -1, p.wait())
 }
 

@@ -33,7 +33,7 @@ func TestTopWritesLinesWithoutATerminal(t *testing.T) {
 	require.Len(t, lines, 4)
 	assert.Contains(t, lines[0], "2 held")
 	assert.Contains(t, lines[0], "1 waiting")
-	assert.True(t, strings.HasPrefix(lines[2], "orders:2"), "it has a waiter: %s", lines[2])
+	assert.True(t, strings.HasPrefix(lines[2], "orders:2"), "the lock has a waiter: %s", lines[2])
 	assert.NotContains(t, stdout, "\x1b")
 
 	code, stdout, _ = s.run("", "top", "--json", "--count", "1", "--sort", "name", "--limit", "1")
@@ -81,7 +81,7 @@ func TestTopOutlivesItsServer(t *testing.T) {
 	await("the lock again", func(l state) bool { return l.Error == "" && l.Held == 1 })
 }
 
-func TestTheExitCodeOfTopTellsWhatIsWrong(t *testing.T) {
+func TestTheExitCodeOfTopTellsWhyItFailed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for _, args := range [][]string{{"--interval", "1ms"}, {"--count", "-1"}, {"--limit", "0"}, {"--sort", "losses"}, {"--json", "--plain"}, {"a", "b"}} {
@@ -94,8 +94,9 @@ func TestTheExitCodeOfTopTellsWhatIsWrong(t *testing.T) {
 	assert.Contains(t, stderr, "cannot connect")
 }
 
-// Each look is held against what the processes themselves say. Their clock is the same.
-func TestTopSaysWhatTheHistoryOfAFleetSays(t *testing.T) {
+// Each look is compared with the reports of the processes themselves. Their clock is the
+// same.
+func TestTopAgreesWithTheHistoryOfAFleet(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	stops := make([]func() []tenure, 6)
@@ -118,7 +119,7 @@ func TestTopSaysWhatTheHistoryOfAFleetSays(t *testing.T) {
 			return told
 		}
 	}
-	const window = 10 // looks, over which a rate is taken
+	const window = 10 // looks in the window of a rate
 	p := s.start("top", "--json", "--interval", "50ms", "--count", "40", "fleet:*")
 	type look struct {
 		Time   time.Time
@@ -156,7 +157,7 @@ func TestTopSaysWhatTheHistoryOfAFleetSays(t *testing.T) {
 				require.GreaterOrEqual(t, i, 0, "%s was never held by %s", lock.Name, holder.Owner)
 				one := history[lock.Name][i]
 				assert.True(t, one.Asked.Before(end) && one.Done.After(l.Time), "%+v was no holder at %v", one, l.Time)
-				assert.LessOrEqual(t, time.Duration(lock.SeenMS)*time.Millisecond, end.Sub(one.Asked), "it is not seen for longer than it has been there")
+				assert.LessOrEqual(t, time.Duration(lock.SeenMS)*time.Millisecond, end.Sub(one.Asked), "a tenure is not seen for longer than it lasted")
 				holders++
 			}
 			begin := looks[max(at-window, 0)].Time
@@ -169,5 +170,5 @@ func TestTopSaysWhatTheHistoryOfAFleetSays(t *testing.T) {
 			assert.LessOrEqual(t, lock.NewPerSecond*l.Time.Sub(begin).Seconds(), float64(tenures)+0.01, "the rate is a lower bound")
 		}
 	}
-	assert.Greater(t, holders, 40, "there was something to compare")
+	assert.Greater(t, holders, 40, "too few holders to compare")
 }

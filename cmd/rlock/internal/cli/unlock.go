@@ -74,7 +74,7 @@ func (a *app) forceUnlock(ctx context.Context, client *rlock.Client, name string
 	return nil
 }
 
-// lockOf returns the lock by which all that hold it can be made to release it.
+// lockOf returns the lock by which all its holders can be made to release it.
 func lockOf(client *rlock.Client, i rlock.Inspection) *rlock.Lock {
 	switch {
 	case i.Kind == rlock.KindSemaphore:

@@ -24,17 +24,17 @@ func waits(name string, goroutine uint64) rlock.LockUse {
 // The second in the line of its client has no ticket.
 func TestAWaiterThatRedisDoesNotShowIsInACycle(t *testing.T) {
 	v := seen(lock("1", owner('a', 1), owner('b', 5)), lock("2", owner('b', 3), owner('a', 1)))
-	require.Empty(t, deadlock.Find(v), "the ticket is another owner's")
+	require.Empty(t, deadlock.Find(v), "the ticket belongs to another owner")
 	v.Answers = []rlock.Answer{answer('b', waits("1", 5), waits("1", 3), holds("2", 3))}
 	cycles := deadlock.Find(v)
 	require.Equal(t, [][]string{{"1", "2"}}, names(cycles))
 	assert.Equal(t, 2*time.Second, cycles[0][0].Waiter.Age)
 	assert.EqualValues(t, 3, cycles[0][0].Waiter.Goroutine)
-	assert.Zero(t, cycles[0][0].Holder.Age, "its client has not answered")
+	assert.Zero(t, cycles[0][0].Holder.Age, "the client has not answered")
 	assert.Equal(t, cycles, deadlock.Still(cycles, deadlock.Find(v)))
 
 	v.Answers[0].Uses[1].Since = v.Answers[0].Uses[1].Since.Add(time.Millisecond)
-	assert.Empty(t, deadlock.Still(cycles, deadlock.Find(v)), "it is another wait")
+	assert.Empty(t, deadlock.Still(cycles, deadlock.Find(v)), "the wait is another one")
 }
 
 // In Redis the readers of a client are one.
@@ -49,18 +49,18 @@ func TestAReaderThatRedisDoesNotShowIsInACycle(t *testing.T) {
 	assert.Equal(t, [][]string{{"catalogue", "orders"}}, names(deadlock.Find(v)))
 }
 
-func TestWhatAClientSaysOfItselfCountsAndNotWhatRedisShowsOfIt(t *testing.T) {
+func TestTheAnswerOfAClientOverridesWhatRedisShowsOfIt(t *testing.T) {
 	v := seen(lock("1", owner('a', 1), owner('b', 1)), lock("2", owner('b', 1), owner('a', 1)))
 	require.Len(t, deadlock.Find(v), 1)
 	v.Answers = []rlock.Answer{answer('b', waits("1", 1))}
-	assert.Empty(t, deadlock.Find(v), "the tenure of 2 lingers: it is nobody's there")
+	assert.Empty(t, deadlock.Find(v), "in its client the tenure of 2 lingers, without an owner")
 
 	v.Answers = []rlock.Answer{answer('c', holds("1", 1), waits("2", 1))}
-	require.Len(t, deadlock.Find(v), 1, "nobody has a lock that Redis shows to be another's")
+	require.Len(t, deadlock.Find(v), 1, "no client claims the lock of a tenure that Redis shows for another")
 }
 
-// Of an answer that had no room for all, what is not in it counts as Redis shows it.
-func TestACutAnswerTakesNothingAway(t *testing.T) {
+// For uses that did not fit into an answer, Redis counts.
+func TestAnIncompleteAnswerHidesNothingThatRedisShows(t *testing.T) {
 	mine := rlock.NewOwner()
 	ticket := owner('b', 0)[:37] + mine.String()
 	v := seen(lock("1", owner('a', 1), ticket), lock("2", ticket, owner('a', 1)))
@@ -70,7 +70,7 @@ func TestACutAnswerTakesNothingAway(t *testing.T) {
 	v.Answers = []rlock.Answer{answer('b', use)}
 	v.Answers[0].Cut = true
 	cycles := deadlock.Find(v)
-	require.Len(t, cycles, 1, "once, though the wait is seen in both")
+	require.Len(t, cycles, 1, "the wait is found once, though both show it")
 	assert.Equal(t, ticket, cycles[0][0].Waiter.Owner)
 	v.Answers[0].Cut = false
 	assert.Empty(t, deadlock.Find(v))

@@ -28,10 +28,10 @@ func lock(name, holder string, waiters ...string) rlock.Inspection {
 	return i
 }
 
-// seen is what Redis shows of the locks, and nobody was asked.
+// seen is the state of the locks in Redis, without answers of clients.
 func seen(locks ...rlock.Inspection) deadlock.View { return deadlock.View{Locks: locks} }
 
-// answer is what a client answers, with an age of two seconds for all.
+// answer is the answer of a client, with an age of two seconds for all uses.
 func answer(client rune, uses ...rlock.LockUse) rlock.Answer {
 	a := rlock.Answer{Client: owner(client, 0)[:19], At: time.UnixMilli(1_700_000_002_000), Uses: uses}
 	for i := range a.Uses {

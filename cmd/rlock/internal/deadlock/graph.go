@@ -13,21 +13,21 @@ import (
 
 // A Party is an owner that holds a lock or waits for it.
 type Party struct {
-	// Owner is its text in Redis, "<uuid>:<number>", or "<client>:<number>" of one that does not
-	// stand there.
+	// Owner is its text in Redis, "<uuid>:<number>", or "<client>:<number>" if Redis does not
+	// show it.
 	Owner   string
 	Guest   bool           // of Redisson
 	Process *rlock.Process // nil if it is not known
 
-	// As its client has answered, else zero:
+	// From the client's answer, otherwise zero:
 	Goroutine uint64
 	Since     time.Time     // by the clock of its machine
 	Age       time.Duration // since then
 	Place     rlock.Place
 }
 
-// names returns what the party is known by. The numbers of owners and of goroutines do not
-// overlap, unless they are the same goroutine's.
+// names returns the identities of the party. The numbers of owners and of goroutines do not
+// overlap, unless they belong to the same goroutine.
 func (p *Party) names() (names [2]string) {
 	client := clientOf(p.Owner, p.Guest)
 	if client == "" && !p.fromAnswer() {
@@ -43,7 +43,7 @@ func (p *Party) names() (names [2]string) {
 
 func (p *Party) fromAnswer() bool { return !p.Since.IsZero() }
 
-// text tells the party from what it was or will be at another time.
+// text identifies the party in one tenure or wait.
 func (p *Party) text() string { return p.Owner + " " + strconv.FormatInt(p.Since.UnixMilli(), 10) }
 
 // A graph is the holds and the waits of a view, by the names of the locks.
@@ -57,14 +57,14 @@ func (g *graph) add(lock string, waits, shared bool, p Party) {
 	g.parties = append(g.parties, p)
 }
 
-// A said is a use that a client has answered with.
+// A said is a use in a client's answer.
 type said struct {
 	client string
 	at     time.Time
 	rlock.LockUse
 }
 
-// party returns who does it. Their text in Redis is one of these, if it stands there.
+// party returns the party of the use. Its text in Redis is one of these, if Redis shows it.
 func (s *said) party(texts []string, process *rlock.Process) Party {
 	p := Party{
 		Owner: s.client + ":" + s.Owner.String(), Process: process,
@@ -76,12 +76,12 @@ func (s *said) party(texts []string, process *rlock.Process) Party {
 	return p
 }
 
-// isBy reports whether that is the text of its owner in Redis.
+// isBy reports whether text is the owner's text in Redis.
 func (s *said) isBy(text string) bool {
 	return strings.HasPrefix(text, s.client) && strings.HasSuffix(text, ":"+s.Owner.String())
 }
 
-// graph makes one of what clients have said, and of what Redis shows where they have not.
+// graph makes a graph of the clients' answers, and of the state in Redis for the others.
 func (v *View) graph() *graph {
 	told := make(map[string][]said) // by lock
 	complete := make(map[string]bool)
@@ -103,8 +103,8 @@ func (v *View) graph() *graph {
 	return g
 }
 
-// addLock adds what is done with one lock. In whose hands the lock is says Redis, and the
-// client that has it says in which of its owners'.
+// addLock adds the uses of one lock. Redis names the client that holds the lock, and the
+// client's answer names the owner.
 func (g *graph) addLock(lock rlock.Inspection, told []said, complete map[string]bool, processes map[string]*rlock.Process) {
 	var texts []string
 	has := make(map[string]bool)
@@ -113,7 +113,7 @@ func (g *graph) addLock(lock rlock.Inspection, told []said, complete map[string]
 		id := clientOf(p.Owner, p.Guest)
 		has[id] = has[id] || !waits
 		known := slices.ContainsFunc(told, func(s said) bool { return s.Waits == waits && s.isBy(p.Owner) })
-		if p.Owner != "" && !complete[id] && !known { // without an owner it is a turn of guests
+		if p.Owner != "" && !complete[id] && !known { // without an owner it is a turn of clients of Redisson
 			g.add(lock.Name, waits, shared, p)
 		}
 	}

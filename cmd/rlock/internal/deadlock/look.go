@@ -8,13 +8,13 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A View is what was seen of some locks.
+// A View is the observed state of some locks.
 type View struct {
 	Locks   []rlock.Inspection
 	Answers []rlock.Answer
-	Asked   int      // how many clients were asked: those that hold a lock
+	Asked   int      // the number of clients asked: those that hold a lock
 	Silent  []Client // those of them that did not answer
-	// Unasked says why no client could be asked, nil if they were.
+	// Unasked is the reason why no client could be asked, nil if they were.
 	Unasked error
 }
 
@@ -25,7 +25,7 @@ type Client struct {
 }
 
 // Look asks the clients that hold the locks. It fails only with ctx: without the rights to
-// ask, the view is what Redis shows.
+// ask, the view has the state in Redis.
 func Look(ctx context.Context, client *rlock.Client, locks []rlock.Inspection) (View, error) {
 	v := View{Locks: locks}
 	holding := make(map[string]Client)
@@ -61,7 +61,7 @@ func Look(ctx context.Context, client *rlock.Client, locks []rlock.Inspection) (
 // that of the part before the colon, which names the tenure (docs/protocol.md).
 const clientLen, tenureLen = 19, 36
 
-// clientOf returns the id of the owner's client, "" if it is none of rlock.
+// clientOf returns the id of the owner's client, "" if it is not a client of rlock.
 func clientOf(owner string, guest bool) string {
 	if guest || len(owner) < tenureLen {
 		return ""

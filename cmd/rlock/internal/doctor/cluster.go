@@ -10,7 +10,7 @@ import (
 // slotCount is how many slots a Cluster has.
 const slotCount = 16384
 
-// cluster asks each primary, since they may know different things.
+// cluster asks each primary, since their views may differ.
 func cluster(ctx context.Context, all []*node) Finding {
 	f := Finding{Check: "cluster"}
 	full, known := all[0].config(ctx, "cluster-require-full-coverage")
@@ -49,7 +49,7 @@ func cluster(ctx context.Context, all []*node) Finding {
 	return f
 }
 
-// clusterInfo returns what the node knows of the Cluster.
+// clusterInfo returns the node's view of the Cluster.
 func (n *node) clusterInfo(ctx context.Context) (map[string]string, error) {
 	text, err := n.ask(ctx, "CLUSTER", "INFO").ToString()
 	info := make(map[string]string)

@@ -13,12 +13,11 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// pings is how many round trips are measured.
+// pings is the number of round trips measured.
 const pings = 200
 
-// Examine looks at the server that the config leads to. Prefix is what the names of the
-// user's locks begin with: what is written for a moment, to test rights, begins with it, too.
-// A server that cannot be reached is a finding.
+// Examine examines the server of the config. Prefix is the prefix of the user's lock names:
+// the test keys have it, too. A server that cannot be reached is a finding.
 func Examine(ctx context.Context, config rlock.Config, prefix string) []Finding {
 	client, err := rlock.NewContext(ctx, config)
 	if err != nil {
@@ -58,8 +57,8 @@ func unreachable(found string) []Finding {
 	}}
 }
 
-// unusable is the findings about a server to which rlock cannot connect. If there is one at an
-// address that answers all the same, it can say why.
+// unusable returns the findings about a server to which rlock cannot connect. A server that
+// answers can give the reason.
 func unusable(ctx context.Context, option rueidis.ClientOption, prefix string, why error) []Finding {
 	findings := unreachable(harmless(why))
 	if option.Sentinel.MasterSet != "" {
@@ -81,7 +80,7 @@ func unusable(ctx context.Context, option rueidis.ClientOption, prefix string, w
 	return findings
 }
 
-// servers is the findings about each server by itself.
+// servers returns the findings about each server by itself.
 func servers(ctx context.Context, all []*node) (findings []Finding) {
 	for _, n := range all {
 		if n.infoErr != nil {
@@ -121,7 +120,7 @@ func mode(redis rueidis.Client, option rueidis.ClientOption) string {
 	return text
 }
 
-// pubSub tells which family of commands rlock will use, and whether a message arrives.
+// pubSub reports which family of commands rlock will use, and whether a message arrives.
 func pubSub(ctx context.Context, redis rueidis.Client, n *node) Finding {
 	f := Finding{Check: "pub/sub", Found: "plain (PUBLISH)"}
 	sharded := false
@@ -150,7 +149,7 @@ func pubSub(ctx context.Context, redis rueidis.Client, n *node) Finding {
 	return f
 }
 
-// hears subscribes to a channel of its own, and publishes there until it is told.
+// hears subscribes to a channel of its own, and publishes there until a message arrives.
 func hears(ctx context.Context, redis rueidis.Client, sharded bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -244,10 +243,10 @@ func roundTrip(ctx context.Context, all []*node) Finding {
 	return f
 }
 
-// mostLooked is how many locks are looked at for Redisson's.
+// mostLooked is the number of locks that are searched for Redisson's.
 const mostLooked = 1000
 
-// redisson tells whether clients of Redisson use the server.
+// redisson reports whether clients of Redisson use the server.
 func redisson(ctx context.Context, client *rlock.Client, all []*node) Finding {
 	f := Finding{Check: "Redisson"}
 	channels, held, looked := 0, 0, 0
@@ -273,7 +272,7 @@ func redisson(ctx context.Context, client *rlock.Client, all []*node) Finding {
 	return f
 }
 
-// harmless returns what an error says, without the name of the user.
+// harmless returns the text of an error, without the name of the user.
 func harmless(err error) string {
 	if err == nil {
 		return "an answer that cannot be read"

@@ -17,7 +17,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// safe are the arguments of a server of which nothing is to be said.
+// safe are the arguments of a server without findings.
 var safe = []string{"--appendonly", "yes"}
 
 const hang = 2 * time.Minute
@@ -36,7 +36,7 @@ func examine(t *testing.T, option rueidis.ClientOption) map[string]doctor.Findin
 	return found
 }
 
-// only asserts that everything is green but for one finding, and returns that.
+// only asserts that all findings but one are green, and returns that one.
 func only(t *testing.T, found map[string]doctor.Finding, check string, level doctor.Level) doctor.Finding {
 	t.Helper()
 	for name, f := range found {
@@ -48,7 +48,7 @@ func only(t *testing.T, found map[string]doctor.Finding, check string, level doc
 	return found[check]
 }
 
-func TestAServerOfWhichNothingIsToBeSaidIsGreen(t *testing.T) {
+func TestAServerWithoutFindingsIsGreen(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t, safe...)
 	found := examine(t, server.Options())
@@ -56,14 +56,14 @@ func TestAServerOfWhichNothingIsToBeSaidIsGreen(t *testing.T) {
 	assert.Contains(t, found["rights"].Found, "are permitted")
 	keys, err := server.Client(t).Do(t.Context(), server.Client(t).B().Arbitrary("KEYS", "*doctor*").Build()).AsStrSlice()
 	require.NoError(t, err)
-	for _, key := range keys { // the last of them end within a second
+	for _, key := range keys { // the test keys expire within a second
 		ttl, err := server.Client(t).Do(t.Context(), server.Client(t).B().Arbitrary("PTTL").Keys(key).Build()).AsInt64()
 		require.NoError(t, err)
 		assert.NotEqual(t, int64(-1), ttl, key)
 	}
 }
 
-func TestAServerThatIsBadInOneWayIsTold(t *testing.T) {
+func TestEachFaultOfAServerIsReported(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
 		args  []string
@@ -81,7 +81,7 @@ func TestAServerThatIsBadInOneWayIsTold(t *testing.T) {
 			server := redistest.Standalone(t, append(append([]string{}, safe...), c.args...)...)
 			f := only(t, examine(t, server.Options()), c.check, c.level)
 			assert.Equal(t, c.mend, f.Mend)
-			// The line does mend it.
+			// The suggested line removes the fault.
 			client := server.Client(t)
 			require.NoError(t, client.Do(t.Context(), client.B().Arbitrary(strings.Fields(f.Mend)...).Build()).Error())
 			only(t, examine(t, server.Options()), c.check, doctor.Green)
@@ -96,7 +96,7 @@ func TestAServerThatCannotBeReachedIsRed(t *testing.T) {
 	assert.Equal(t, doctor.Red, doctor.Worst(found))
 }
 
-func TestAUserWhoLacksARightIsToldWhichAndTheLineMendsIt(t *testing.T) {
+func TestAMissingRightIsNamedAndTheSuggestedLineGrantsIt(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t, safe...)
 	client := server.Client(t)
@@ -122,7 +122,7 @@ func TestAUserWhoLacksARightIsToldWhichAndTheLineMendsIt(t *testing.T) {
 		"-pubsub|numsub": {"rights", doctor.Red},
 	} {
 		if strings.Contains(missing, "|") && server.Major() < 7 {
-			continue // a subcommand cannot be taken away
+			continue // a subcommand cannot be denied
 		}
 		set("reset", "on", ">secret", "~*", "&*", "+@all", missing)
 		found := examine(t, option)
@@ -135,7 +135,7 @@ func TestAUserWhoLacksARightIsToldWhichAndTheLineMendsIt(t *testing.T) {
 	}
 }
 
-func TestAUserWhoMayExecuteNoScriptIsTold(t *testing.T) {
+func TestAUserWithoutTheRightToScriptsIsReported(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t, safe...)
 	client := server.Client(t)
@@ -191,7 +191,7 @@ func TestACluster(t *testing.T) {
 	only(t, found, "cluster", doctor.Green)
 	assert.Contains(t, found["cluster"].Found, "16384 of 16384")
 
-	// One of three primaries evicts: it is named.
+	// One of three primaries evicts keys: the finding names it.
 	primary := server.Primary("orders:42")
 	client := primary.Client(t)
 	for _, setting := range []string{"maxmemory 100mb", "maxmemory-policy allkeys-lru"} {
@@ -209,11 +209,11 @@ func TestACluster(t *testing.T) {
 	assert.Equal(t, doctor.Yellow, examine(t, server.Options())["cluster"].Level)
 }
 
-func TestAFullServerIsTold(t *testing.T) {
+func TestAFullServerIsReported(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t, safe...)
 	client := server.Client(t)
-	// Beside 20 MB the connections of the examination are nothing.
+	// The connections of the examination are small compared with 20 MB.
 	require.NoError(t, client.Do(t.Context(), client.B().Set().Key("much").Value(strings.Repeat("x", 20<<20)).Build()).Error())
 	info, err := client.Do(t.Context(), client.B().Arbitrary("INFO", "memory").Build()).ToString()
 	require.NoError(t, err)

@@ -2,7 +2,7 @@ package doctor
 
 import "fmt"
 
-// A Level is how bad a finding is.
+// A Level is the severity of a finding.
 type Level int
 
 // The levels; a larger one is worse.
@@ -15,10 +15,10 @@ const (
 // String returns "green", "yellow" or "red".
 func (l Level) String() string { return [...]string{"green", "yellow", "red"}[l] }
 
-// MarshalText returns what String returns.
+// MarshalText returns the text of String.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText reads what String returns.
+// UnmarshalText reads the text of String.
 func (l *Level) UnmarshalText(text []byte) error {
 	for level := Green; level <= Red; level++ {
 		if level.String() == string(text) {
@@ -34,8 +34,8 @@ type Finding struct {
 	Check string `json:"check"`
 	Level Level  `json:"level"`
 	Found string `json:"found"`
-	Risk  string `json:"risk,omitempty"`   // what could be lost; none if it is green
-	Mend  string `json:"remedy,omitempty"` // the line that mends it
+	Risk  string `json:"risk,omitempty"`   // the possible loss; none if it is green
+	Mend  string `json:"remedy,omitempty"` // the line that removes the fault
 }
 
 // Worst returns the worst level.

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// patience is how long one question may take.
+// patience is the time limit of one question.
 const patience = 3 * time.Second
 
 // A node is one server that grants locks.
@@ -19,10 +19,10 @@ type node struct {
 	redis   rueidis.Client
 	info    map[string]string
 	infoErr error
-	refusal string // what it says to a write, by its code: "OOM command not allowed ..."; "": nothing
+	refusal string // the node's error for any write: "OOM command not allowed ..."; "" if there is none
 }
 
-// nodes returns the primaries of a Cluster by their addresses, or the one server.
+// nodes returns the primaries of a Cluster by their addresses, or the single server.
 func nodes(ctx context.Context, client rueidis.Client, addr, prefix string) (found []*node) {
 	if client.Mode() != rueidis.ClientModeCluster {
 		return []*node{newNode(ctx, client, addr, prefix)}
@@ -52,15 +52,15 @@ func newNode(ctx context.Context, redis rueidis.Client, addr, prefix string) *no
 // slots is how many names are tried to find one in a slot of the node.
 const slots = 100
 
-// write writes a key that ends within a second, and returns why the node refuses any write.
-// A right that the user lacks is no such reason; it is found elsewhere.
+// write writes a key that expires within a second, and returns why the node refuses every
+// write. A missing right of the user is not such a reason; other checks find it.
 func (n *node) write(ctx context.Context, prefix string) (refusal string) {
 	for range slots {
 		err := n.ask(ctx, "SET", prefix+"rlock-doctor-"+unique(), "1", "PX", "1000").Error()
 		reply, ok := rueidis.IsRedisErr(err)
 		switch {
 		case ok && strings.HasPrefix(reply.Error(), "MOVED"):
-			continue // the slot is another's
+			continue // the slot belongs to another node
 		case ok && refuses(reply.Error()):
 			return reply.Error()
 		}
@@ -69,8 +69,8 @@ func (n *node) write(ctx context.Context, prefix string) (refusal string) {
 	return ""
 }
 
-// refuses reports whether an error is about the state of the server, which comes after the
-// rights of the user in the server's own order: the user has the right to the command.
+// refuses reports whether an error is about the state of the server. A server checks the
+// user's rights before: so the user has the right to the command.
 func refuses(said string) bool {
 	code, _, _ := strings.Cut(said, " ")
 	return slices.Contains([]string{"OOM", "NOREPLICAS", "READONLY", "MISCONF", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "BUSY"}, code)
@@ -82,7 +82,7 @@ func (n *node) loading() bool { return n.info["loading"] == "1" || n.says("LOADI
 // says reports whether the node refuses writes with that code.
 func (n *node) says(code string) bool { return strings.HasPrefix(n.refusal, code+" ") }
 
-// ask sends a command of which nothing but the time it may take is bounded.
+// ask sends a command, with only its time bounded.
 func (n *node) ask(ctx context.Context, words ...string) rueidis.RedisResult {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

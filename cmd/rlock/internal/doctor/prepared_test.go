@@ -16,19 +16,19 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
-// A patient is a server that is bad in one way.
+// A patient is a server with one fault.
 type patient struct {
 	prepare func(t *testing.T) rueidis.ClientOption
 
-	check string // the one finding that is not green
+	check string // the only finding that is not green
 	level doctor.Level
-	found string // a part of what it says
-	mend  string // and of the line that mends it
-	also  string // another finding that the same fault makes
+	found string // a part of its text
+	mend  string // a part of the line that removes the fault
+	also  string // another finding of the same fault
 }
 
-// Each is a server that runs, but for what no server can be asked for: another clock, another
-// version. There a network between changes the answers.
+// Each is a running server, except for faults that no server can be made to have, such as
+// another clock or version: there a network changes the answers.
 var patients = map[string]patient{
 	"nothing is kept on disk": {
 		prepare: standalone("--appendonly", "no"),
@@ -118,7 +118,7 @@ var patients = map[string]patient{
 	},
 }
 
-func TestDoctorNamesTheFaultOfEachPatientAndNoOther(t *testing.T) {
+func TestDoctorNamesTheFaultOfEachServerAndNoOther(t *testing.T) {
 	t.Parallel()
 	for what, p := range patients {
 		t.Run(what, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestDoctorNamesTheFaultOfEachPatientAndNoOther(t *testing.T) {
 	}
 }
 
-// standalone returns a server that differs from a safe one by these arguments.
+// standalone returns a safe server with these arguments added.
 func standalone(args ...string) func(t *testing.T) rueidis.ClientOption {
 	return func(t *testing.T) rueidis.ClientOption {
 		return redistest.Standalone(t, append(append([]string{}, safe...), args...)...).Options()
@@ -179,7 +179,7 @@ func version(t *testing.T, release string) network.Rule {
 	return network.All(network.Replace(fmt.Sprintf("$%d\r\n%s\r\n", lines.Len(), lines.String())), network.Reply, "INFO")
 }
 
-// cluster returns a Cluster of which no node knows who has one of the slots.
+// cluster returns a Cluster in which one of the slots has no owner.
 func cluster(whole string) func(t *testing.T) rueidis.ClientOption {
 	return func(t *testing.T) rueidis.ClientOption {
 		server := redistest.Cluster(t, append([]string{"--cluster-require-full-coverage", "no", "--min-replicas-to-write", "1"}, safe...)...)
@@ -191,7 +191,7 @@ func cluster(whole string) func(t *testing.T) rueidis.ClientOption {
 			do(t, node, "CONFIG", "SET", "cluster-require-full-coverage", whole)
 			clients = append(clients, node.Client(t))
 		}
-		// A node that has forgotten the slot learns of it again from one that has not yet.
+		// A node that has forgotten the slot learns it again from one that has not yet.
 		require.Eventually(t, func() bool {
 			for _, client := range clients {
 				_ = client.Do(t.Context(), client.B().ClusterDelslots().Slot(0).Build())
@@ -206,8 +206,8 @@ func cluster(whole string) func(t *testing.T) rueidis.ClientOption {
 	}
 }
 
-// loading returns a server that loads its data for a minute. As a single one it need not be
-// asked what it is.
+// loading returns a server that loads its data for a minute. It is configured as a single
+// server, so that its mode need not be asked for.
 func loading(single bool) func(t *testing.T) rueidis.ClientOption {
 	return func(t *testing.T) rueidis.ClientOption {
 		redistest.NeedMajor(t, 7)

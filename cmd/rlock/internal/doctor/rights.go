@@ -9,10 +9,10 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A need is what a part of rlock needs from the user's rights.
+// A need lists the rights that a part of rlock needs.
 type need struct {
 	check string
-	level Level // if something is missing
+	level Level // of a missing right
 	risk  string
 	tries []try
 }
@@ -25,7 +25,7 @@ type try struct {
 	keyed bool
 }
 
-// unique returns a text that nobody else has.
+// unique returns a text that no other call returns.
 func unique() string { return strings.ToLower(rand.Text()[:12]) }
 
 // rights tries each command that rlock needs, on keys of a name of its own that end within a
@@ -38,7 +38,7 @@ func rights(ctx context.Context, redis rueidis.Client, prefix string) (findings 
 	return findings
 }
 
-// needs returns what docs/operations.md lists.
+// needs returns the list of docs/operations.md.
 func needs(name string, cluster bool) []need {
 	on := func(right string, words ...string) try { return try{right: "+" + right, words: words, keyed: true} }
 	tag := "{" + name + "}"
@@ -104,7 +104,7 @@ func (n need) find(ctx context.Context, redis rueidis.Client) Finding {
 	return f
 }
 
-// missing returns the right that is missing, and what the server said.
+// missing returns the missing right, and the server's answer.
 func (t try) missing(ctx context.Context, redis rueidis.Client) (right, said string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A verdict is what a check says of one node.
+// A verdict is the result of a check for one node.
 type verdict struct {
 	level Level
 	found string
@@ -18,7 +18,7 @@ type verdict struct {
 
 func green(format string, args ...any) verdict { return verdict{found: fmt.Sprintf(format, args...)} }
 
-// A check is about each node by itself.
+// A check examines each node by itself.
 type check struct {
 	name string
 	look func(ctx context.Context, n *node) verdict
@@ -219,8 +219,8 @@ func connections(ctx context.Context, n *node) verdict {
 	return green("%d of %d", used, limit)
 }
 
-// gather makes one finding of the verdicts on all nodes: the worst of them counts, and its
-// node is named.
+// gather makes one finding of the verdicts on all nodes: the worst of them, with the name of
+// its node.
 func gather(name string, all []*node, verdicts []verdict) Finding {
 	worst, same := 0, true
 	for i, v := range verdicts {

@@ -1,5 +1,5 @@
-// Package guard runs a command while a lock is held, and ends it before the lock can be
-// another's.
+// Package guard runs a command while a lock is held, and ends it before another client can
+// get the lock.
 //
 // # When the lock is lost
 //
@@ -17,13 +17,13 @@
 // A lock that was handed over by another client is certain for two seconds until it is
 // renewed for the first time. If that fails, grace and margin are as short in proportion.
 //
-// If Redis reports that the lock is gone (somebody has unlocked it by force, or deleted its
-// key), another client may hold it already. The command then has the grace, but one second
-// at most, between TERM and KILL.
+// If Redis reports that the lock is gone (it was unlocked by force, or its key was deleted),
+// another client may hold it already. The command then has the grace, but at most one second,
+// between TERM and KILL.
 //
-// What cannot be ended: a process that left the command's process group, and the command
-// while this process itself is stopped (SIGSTOP, a suspended machine). Let the resource
-// compare fencing tokens where that matters.
+// Two cases cannot be ended in time: a process that left the command's process group, and the
+// command while this process itself is stopped (SIGSTOP, a suspended machine). Let the
+// resource compare fencing tokens where that matters.
 //
 // # When the command ends
 //

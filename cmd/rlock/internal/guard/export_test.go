@@ -7,7 +7,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Process is what a job runs.
+// Process is the command of a job.
 type Process = process
 
 // Watch is the part of Run in which the process p runs. It returns why the lock was lost.

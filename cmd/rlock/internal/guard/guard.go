@@ -39,7 +39,7 @@ type Job struct {
 	Grace   time.Duration // between TERM and KILL
 	Busy    int           // the exit code if the lock is not acquired
 	Command []string      // the program and its arguments
-	Verbose bool          // tell what happens, not only what goes wrong
+	Verbose bool          // log all events, not only failures
 	Log     func(format string, args ...any)
 }
 
@@ -47,8 +47,8 @@ type Job struct {
 func Margin(lease time.Duration) time.Duration { return lease / 50 }
 
 // Run runs the job and returns the exit code of this process. It ends when the command and
-// all processes of its group have ended and the lock is released. It says on Log what went
-// wrong. A process runs one job.
+// all processes of its group have ended and the lock is released. It logs failures to Log. A
+// process runs one job.
 func Run(config rlock.Config, job Job) int {
 	signals := make(chan os.Signal, 16)
 	for _, s := range child.Forwarded {
@@ -81,10 +81,10 @@ type run struct {
 	Job
 	lease   time.Duration
 	signals chan os.Signal
-	lost    error // why the lock is not, or soon will not be, certain
+	lost    error // why the lock is lost, or about to be
 }
 
-// An outcome is that of the attempt to get the lock.
+// An outcome is the result of an attempt to get the lock.
 type outcome struct {
 	hold   *rlock.Hold
 	client *rlock.Client
@@ -134,7 +134,7 @@ func (r *run) lock(ctx context.Context, config rlock.Config) (o outcome) {
 	return o
 }
 
-// giveUp releases what was acquired.
+// giveUp releases a hold that was acquired.
 func (r *run) giveUp(o outcome) {
 	if o.client != nil {
 		_ = o.client.Close()
@@ -197,5 +197,5 @@ func (r *run) lose(why error) {
 	}
 }
 
-// errSilent is why a command is ended while its lease still runs.
+// errSilent is the reason to end a command before its lease has ended.
 var errSilent = fmt.Errorf("%w: Redis has not confirmed the lease in time", rlock.ErrLost)

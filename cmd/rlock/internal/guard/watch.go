@@ -9,10 +9,11 @@ import (
 )
 
 const (
-	// lastMoment is the longest grace of a command whose lock may be another's already.
+	// lastMoment is the longest grace of a command whose lock another client may have
+	// already.
 	lastMoment = time.Second
-	// stubborn is how long processes that were killed may take to be gone. They may be
-	// zombies that nobody collects.
+	// stubborn is how long killed processes may take to end. They may be zombies that are
+	// never collected.
 	stubborn = 2 * time.Second
 )
 
@@ -25,7 +26,7 @@ type process interface {
 	Kill()
 }
 
-// watch waits until the command has ended with all that it started, and ends it if the lock
+// watch waits until the command and all its descendants have ended, and ends them if the lock
 // is lost.
 func (r *run) watch(hold *rlock.Hold, p process) (status child.Status) {
 	exited, lost := p.Exited(), hold.Done()
@@ -43,14 +44,14 @@ func (r *run) watch(hold *rlock.Hold, p process) (status child.Status) {
 			kill.Reset(grace)
 		}
 	}
-	var abandoned <-chan time.Time // when processes that were killed are waited for no longer
+	var abandoned <-chan time.Time // when the wait for killed processes ends
 	for {
 		select {
 		case s := <-r.signals:
 			p.Forward(s)
 		case status = <-exited:
 			exited = nil
-			end(r.Grace) // what is left of its group
+			end(r.Grace) // the rest of its group
 		case <-p.Gone():
 			if exited != nil {
 				status = <-exited // which came first
@@ -62,7 +63,7 @@ func (r *run) watch(hold *rlock.Hold, p process) (status child.Status) {
 			end(min(r.Grace, lastMoment))
 		case <-check.C:
 			if left, grace := fuse.left(); left > 0 {
-				check.Reset(left) // it was renewed meanwhile
+				check.Reset(left) // the lease was renewed meanwhile
 			} else if lost != nil {
 				r.lose(errSilent)
 				end(grace)
@@ -78,16 +79,17 @@ func (r *run) watch(hold *rlock.Hold, p process) (status child.Status) {
 	}
 }
 
-// A fuse is when the command has to be told to end, unless Redis confirms the lease before.
+// A fuse is the time at which the command must be told to end, unless Redis confirms the
+// lease before.
 //
-// A lock that was granted by another's release is this process' for a claim of two seconds
-// at first, and for the lease once that is renewed. A claim has a margin and a grace of its
-// own, as short in proportion.
+// A lock that was granted by the release of another client has a claim of two seconds at
+// first, and the lease once it is renewed. A claim has a margin and a grace of its own,
+// shorter in proportion.
 type fuse struct {
 	hold   *rlock.Hold
 	lease  time.Duration
 	grace  time.Duration
-	claim  time.Duration // how long the lock was certain at first, if that was a claim
+	claim  time.Duration // the initial validity of the lock, if that was a claim
 	endsAt time.Time     // when the claim ends
 }
 
@@ -99,8 +101,8 @@ func newFuse(hold *rlock.Hold, lease, grace time.Duration) *fuse {
 	return f
 }
 
-// left returns how long the command may run if nothing is confirmed meanwhile, and the grace
-// that it then has.
+// left returns how long the command may run without a renewal, and the grace that it has
+// then.
 func (f *fuse) left() (left, grace time.Duration) {
 	until := f.hold.ValidUntil()
 	lease, grace := f.lease, f.grace

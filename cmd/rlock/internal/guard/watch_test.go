@@ -27,7 +27,7 @@ const (
 	grace = 5 * time.Second
 )
 
-// A command is a process of which the test decides how it takes signals.
+// A command is a process whose reaction to signals the test controls.
 type command struct {
 	exited chan child.Status
 	gone   chan struct{}
@@ -70,7 +70,7 @@ func (c *command) Kill() {
 	c.end()
 }
 
-// end has the command exit, and leave nothing behind.
+// end has the command exit, without leaving processes behind.
 func (c *command) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,7 +130,7 @@ func TestACommandThatIgnoresTERMIsKilledBeforeAnotherIsGrantedTheLock(t *testing
 				granted <- time.Now()
 			}
 		}()
-		time.Sleep(time.Minute) // it is renewed meanwhile
+		time.Sleep(time.Minute) // the lease is renewed meanwhile
 		s.net.Rule(network.Silence)
 		require.ErrorIs(t, s.watch(t, c), rlock.ErrLost)
 		require.Len(t, c.kills, 1)
@@ -138,7 +138,7 @@ func TestACommandThatIgnoresTERMIsKilledBeforeAnotherIsGrantedTheLock(t *testing
 		assert.Equal(t, grace, c.kills[0].Sub(c.terms[0]))
 		margin := (<-granted).Sub(c.kills[0])
 		assert.GreaterOrEqual(t, margin, guard.Margin(lease))
-		assert.Less(t, margin, lease/10, "and is not killed much too early")
+		assert.Less(t, margin, lease/10, "the command is killed too early")
 	})
 }
 
@@ -178,7 +178,7 @@ func TestACommandWhoseLockWasHandedOverRunsOn(t *testing.T) {
 				synctest.Wait()
 				require.NoError(t, before.Release(t.Context()))
 				s.hold = <-handed
-				require.Less(t, time.Until(s.hold.ValidUntil()), lease/2, "it has a claim")
+				require.Less(t, time.Until(s.hold.ValidUntil()), lease/2, "the lock is granted as a claim")
 				if !cut {
 					time.AfterFunc(time.Hour, c.end)
 					require.NoError(t, s.watch(t, c))
@@ -212,7 +212,7 @@ func TestALossThatRedisReportsLeavesTheCommandASecond(t *testing.T) {
 	})
 }
 
-func TestWhatACommandLeavesBehindIsEndedWhileTheLockIsHeld(t *testing.T) {
+func TestProcessesThatACommandLeavesBehindAreEndedWhileTheLockIsHeld(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
 		s, c := set(t, server), newCommand(false)
 		c.exited <- child.Status{} // and its group goes on

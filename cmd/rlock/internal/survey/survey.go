@@ -13,11 +13,10 @@ import (
 // together is how many locks are inspected side by side.
 const together = 32
 
-// Held returns the locks of that pattern that are held, by name. Those that are released
-// meanwhile are left out. Beside an error there may be locks, which are as good as without
-// it: of a name whose key, or that of its queue, is no lock's the error is
-// [rlock.ErrWrongType], and of some nodes of a Cluster that of [Names]. Any other error is
-// returned alone.
+// Held returns the locks of that pattern that are held, by name. Locks that are released
+// meanwhile are left out. Beside an error there may be valid locks: if the key of a name, or
+// that of its queue, does not belong to a lock, the error is [rlock.ErrWrongType]; if some
+// nodes of a Cluster fail, it is that of [Names]. Any other error is returned alone.
 func Held(ctx context.Context, client *rlock.Client, pattern string) ([]rlock.Inspection, error) {
 	names, _, failed := Names(ctx, client, pattern, 0)
 	inspections, errs := Inspect(ctx, client, names)

@@ -2,7 +2,7 @@
 // change hands.
 //
 // A [Watcher] looks at Redis again and again, and compares each look with those before. It
-// knows what Redis shows and nothing else:
+// knows only the state in Redis:
 //
 //   - SEEN is how long all looks have shown the same tenure of a holder: the lock is held for
 //     that time at least. Each tenure of a client of rlock has a UUID of its own. A thread of
@@ -13,9 +13,9 @@
 //     inside a process.
 //   - Losses are not shown. In Redis a lease that ends looks like one that was released.
 //
-// What a look reads is bounded: so many locks are inspected, those with waiters first and
-// then those that were inspected the longest time ago, and the look says how many are left
-// out. A look that fails is one with an error; the next may succeed.
+// The work of a look is bounded: a limited number of locks is inspected, those with waiters
+// first and then those with the oldest inspection, and the look tells how many are left out.
+// A look that fails has an error; the next may succeed.
 //
 // [Model] is the screen of a terminal, for Bubble Tea. [WritePlain] and [WriteJSON] write a
 // look for a pipe.

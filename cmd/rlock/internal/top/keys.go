@@ -9,7 +9,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// step is by how many columns a lock that is looked into is moved to the side.
+// step is the number of columns by which the view of a lock is moved to the side.
 const step = 8
 
 // press handles a key.
@@ -75,7 +75,7 @@ func (m *Model) list(name string) tea.Cmd {
 
 func (m *Model) sort(by Order) {
 	m.Order = by
-	m.selected, m.cursor = "", 0 // what is first now is of interest
+	m.selected, m.cursor = "", 0 // the new first row is of interest
 	m.arrange()
 }
 
@@ -128,8 +128,8 @@ func (m *Model) pause() tea.Cmd {
 	return nil
 }
 
-// Pattern returns the pattern of what a person has typed: a text without *, ? and [ is a part
-// of the name.
+// Pattern returns the pattern of the typed text: a text without *, ? and [ is a part of the
+// name.
 func Pattern(typed string) string {
 	if typed == "" || strings.ContainsAny(typed, `*?[\`) {
 		return typed

@@ -18,7 +18,7 @@ func Patience(interval time.Duration) time.Duration { return max(patience, inter
 
 // Options are those of a Model.
 type Options struct {
-	Server   string // what the screen calls the server
+	Server   string // the server's name on the screen
 	Pattern  string
 	Interval time.Duration
 	Order    Order
@@ -30,13 +30,13 @@ type Model struct {
 	Options
 	watcher *Watcher
 
-	look    Look      // the last that has shown anything
-	failing time.Time // since when looks fail; zero: the last has not
+	look    Look      // the last one with a result
+	failing time.Time // since when looks fail; zero: the last one succeeded
 	failed  error     // of the last look
 	looks   int
 	rows    []Row // of the look, in the order
 
-	serial  int                // of the look that is awaited; what belongs to another is void
+	serial  int                // of the awaited look; messages with another number are void
 	asked   time.Time          // when the look under way was begun; zero: there is none
 	abandon context.CancelFunc // ends it
 
@@ -47,7 +47,7 @@ type Model struct {
 	typing   bool   // the pattern is being edited
 	typed    string // as far as it is typed
 
-	detail  string // the name of the lock that is looked into; "": none
+	detail  string // the name of the lock in the detail view; "": none
 	lock    *rlock.Inspection
 	lockErr error
 	scroll  int // the first line of the detail, or of the help, that is shown
@@ -70,7 +70,7 @@ type (
 		serial int
 		look   Look
 	}
-	lockMsg struct { // the lock that is looked into
+	lockMsg struct { // the lock in the detail view
 		name string
 		lock rlock.Inspection
 		err  error
@@ -98,7 +98,7 @@ func (m *Model) begin() tea.Cmd {
 	return tea.Batch(look, m.inspect())
 }
 
-// inspect inspects the lock that is looked into.
+// inspect inspects the lock in the detail view.
 func (m *Model) inspect() tea.Cmd {
 	name, wait := m.detail, Patience(m.Interval)
 	if name == "" {
@@ -144,7 +144,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// show takes over a look, and returns the wait for the next.
+// show shows a look, and returns the wait for the next.
 func (m *Model) show(look Look) tea.Cmd {
 	m.asked = time.Time{}
 	m.failed = look.Err
@@ -164,8 +164,8 @@ func (m *Model) show(look Look) tea.Cmd {
 	return tea.Tick(m.Interval, func(time.Time) tea.Msg { return dueMsg{serial} })
 }
 
-// arrange sorts the rows, and keeps the cursor on its lock. If that has gone the cursor stays
-// where it is.
+// arrange sorts the rows, and keeps the cursor on its lock. If the lock is gone the cursor
+// stays at its index.
 func (m *Model) arrange() {
 	m.rows = slices.Clone(m.look.Rows)
 	m.Order.Sort(m.rows)

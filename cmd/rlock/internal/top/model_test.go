@@ -33,7 +33,7 @@ func inBubble(t *testing.T, test func(t *testing.T, d *desk, client *rlock.Clien
 		watcher := server.Client(func(c *rlock.Config) { c.Logger = nil })
 		d.Model = top.NewModel(top.NewWatcher(watcher, 500), top.Options{Interval: time.Second, Order: top.ByWaiters})
 		test(t, d, server.Client())
-		time.Sleep(time.Minute) // what the model waits for comes to its end
+		time.Sleep(time.Minute) // timers of the model end
 	})
 }
 
@@ -55,7 +55,7 @@ func (d *desk) run(cmd tea.Cmd) {
 	}()
 }
 
-// settle has the model handle everything that needs no time to pass.
+// settle has the model handle all messages that are due.
 func (d *desk) settle() {
 	for {
 		synctest.Wait()
@@ -100,7 +100,7 @@ func (d *desk) press(keys ...string) {
 	}
 }
 
-// screen returns what is on the screen, without colours.
+// screen returns the text of the screen, without colours.
 func (d *desk) screen() string { return ansi.Strip(d.View().Content) }
 
 // names returns the names in the table, from above.
@@ -155,7 +155,7 @@ func TestTheLockWithTheMostWaitersIsFirstUnlessAKeySaysOtherwise(t *testing.T) {
 		d.press("n")
 		assert.Equal(t, []string{"a:late", "b:calm", "c:busy"}, d.names())
 		d.press("s")
-		assert.Equal(t, []string{"b:calm", "c:busy", "a:late"}, d.names(), "what is seen the longest")
+		assert.Equal(t, []string{"b:calm", "c:busy", "a:late"}, d.names(), "the longest seen first")
 		d.press("r")
 		assert.Equal(t, "a:late", d.names()[0], "the holder is new")
 		d.press("w")
@@ -171,7 +171,7 @@ func TestAFilterIsAPartOfTheNameOrAPattern(t *testing.T) {
 		d.begin()
 		d.press("/", "t", "o", "x")
 		assert.Contains(t, d.screen(), "filter: tox")
-		assert.Len(t, d.names(), 3, "it is not in use yet")
+		assert.Len(t, d.names(), 3, "the pattern is not in use yet")
 		d.press("backspace", "enter")
 		assert.Equal(t, []string{"stock:1"}, d.names())
 		d.press("/")
@@ -181,8 +181,8 @@ func TestAFilterIsAPartOfTheNameOrAPattern(t *testing.T) {
 		d.press("*", ":", "1", "enter")
 		assert.Equal(t, []string{"orders:1", "stock:1"}, d.names())
 		d.press("/", "q", "esc")
-		assert.Equal(t, []string{"orders:1", "stock:1"}, d.names(), "it is left as it was")
-		assert.False(t, d.quit, "q is a letter while one types")
+		assert.Equal(t, []string{"orders:1", "stock:1"}, d.names(), "the pattern is unchanged")
+		assert.False(t, d.quit, "q is a letter while the pattern is typed")
 	})
 }
 
@@ -195,7 +195,7 @@ func TestEnterLooksIntoALockAndEscapeGoesBack(t *testing.T) {
 		for range 10 {
 			d.press("right")
 		}
-		assert.Contains(t, d.screen(), hold.Owner().String(), "it is in the last column")
+		assert.Contains(t, d.screen(), hold.Owner().String(), "the owner is in the last column")
 		for range 10 {
 			d.press("left")
 		}
@@ -203,7 +203,7 @@ func TestEnterLooksIntoALockAndEscapeGoesBack(t *testing.T) {
 		assert.NotContains(t, d.screen(), "orders:1")
 		d.wait("orders:2")
 		d.pass(2 * time.Second)
-		assert.Contains(t, d.screen(), "1 of rlock", "it is looked at again")
+		assert.Contains(t, d.screen(), "1 of rlock", "the lock is inspected again")
 		assert.Contains(t, d.screen(), "TICKET")
 		require.NoError(t, hold.Release(t.Context()))
 		d.pass(2 * time.Second)
@@ -227,14 +227,14 @@ func TestTheCursorStaysOnItsLock(t *testing.T) {
 	})
 }
 
-func TestAServerThatGoesAwayIsShownWithTheTimeAndTheLooksGoOn(t *testing.T) {
+func TestALostServerIsShownWithTheTimeAndTheLooksGoOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *desk, client *rlock.Client) {
 		d.hold(client, "orders:1")
 		d.begin()
 		d.server.Refuse("LOADING Redis is loading the dataset in memory")
 		d.pass(20 * time.Second)
 		assert.Regexp(t, `failing since \d\d:\d\d:\d\d \(1\ds\): .*LOADING`, d.screen())
-		assert.Equal(t, []string{"orders:1"}, d.names(), "what was seen last")
+		assert.Equal(t, []string{"orders:1"}, d.names(), "the last rows stay")
 		require.Error(t, d.Err())
 		d.server.Heal()
 		d.pass(2 * time.Second)
@@ -253,7 +253,7 @@ func TestAServerThatGoesAwayIsShownWithTheTimeAndTheLooksGoOn(t *testing.T) {
 	})
 }
 
-func TestNothingIsLookedAtDuringAPause(t *testing.T) {
+func TestThereAreNoLooksDuringAPause(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *desk, client *rlock.Client) {
 		d.hold(client, "a")
 		d.begin()
@@ -316,7 +316,7 @@ func TestEachScreenFitsInItsTerminal(t *testing.T) {
 				for _, line := range lines {
 					assert.LessOrEqual(t, ansi.StringWidth(line), size[0], "%v %v", size, keys)
 				}
-				assert.NotContains(t, d.View().Content, "\x1b[31mname", "a terminal obeys no name")
+				assert.NotContains(t, d.View().Content, "\x1b[31mname", "names must not control the terminal")
 			}
 		}
 	})

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// An Order is by what rows are sorted. Rows that are equal in it are sorted by name.
+// An Order is an order of the rows. Equal rows are sorted by name.
 type Order string
 
 // The orders.
@@ -30,7 +30,7 @@ func (o *Order) Set(text string) error {
 	return nil
 }
 
-// Type is what the help calls the value.
+// Type is the name of the value in the help.
 func (o *Order) Type() string { return "column" }
 
 // Sort sorts rows.

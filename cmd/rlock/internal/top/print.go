@@ -18,7 +18,7 @@ var columns = []string{"NAME", "KIND", "HOLDER", "SEEN", "LEASE", "WAITING", "NE
 // sortedBy are the columns of the orders.
 var sortedBy = map[Order]int{ByName: 0, BySeen: 3, ByWaiters: 5, ByRate: 6}
 
-// cells returns what the table says of a row.
+// cells returns the cells of a row.
 func (r Row) cells() []string {
 	c := view.CellsOf(r.Inspection)
 	seen, rate := "-", "-"
@@ -31,7 +31,7 @@ func (r Row) cells() []string {
 	return []string{c.Name, c.Kind, c.Holder, seen, c.Lease, c.Waiting, rate}
 }
 
-// Summary says in a line what the look has seen.
+// Summary returns the totals of the look in one line.
 func (l Look) Summary() string {
 	t := l.Totals()
 	text := fmt.Sprintf("%d held", t.Held)
@@ -51,8 +51,8 @@ func (l Look) Summary() string {
 	return text
 }
 
-// Print looks, and has each look written, until there were enough of them or ctx ends. It
-// returns the error of the last look, or of a write. Failing is since when looks have failed.
+// Print writes looks, until there were enough of them or ctx ends. It returns the error of
+// the last look, or of a write. Failing is since when looks have failed.
 func Print(ctx context.Context, watcher *Watcher, options Options, write func(look Look, failing time.Time) error) error {
 	var failing time.Time
 	for looks := 1; ; looks++ {
@@ -108,7 +108,7 @@ func failure(err error, since, now time.Time) string {
 	return fmt.Sprintf("failing since %s (%v): %s", since.Format(time.TimeOnly), now.Sub(since).Round(time.Second), printable(text))
 }
 
-// printable removes what a terminal would obey.
+// printable removes control characters.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
@@ -118,7 +118,7 @@ func printable(text string) string {
 	}, text)
 }
 
-// A jsonLook is a look as it is in JSON.
+// A jsonLook is the JSON form of a look.
 type jsonLook struct {
 	Time         time.Time  `json:"time"`
 	TookMS       int64      `json:"took_ms"`

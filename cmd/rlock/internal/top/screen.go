@@ -12,7 +12,7 @@ import (
 	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
 )
 
-// crowd is how many waiters make a lock red.
+// crowd is the number of waiters that makes a lock red.
 const crowd = 10
 
 var (
@@ -116,7 +116,7 @@ func (m *Model) status() []string {
 	return append(lines, m.look.Summary(), "")
 }
 
-// listed returns how many rows there is room for.
+// listed returns the number of rows that fit.
 func (m *Model) listed() int { return max(m.height-len(m.status())-2, 0) }
 
 // table returns the head and the rows around the cursor.
@@ -147,8 +147,8 @@ func (m *Model) table(room int) []string {
 	return lines
 }
 
-// widths returns those of the columns. What the screen has no room for is taken from the
-// holder and the name.
+// widths returns the widths of the columns. If the screen is too narrow, the holder and the
+// name are shortened.
 func (m *Model) widths(cells [][]string) []int {
 	widths, sum := make([]int, len(columns)), 0
 	for column := range columns {
@@ -182,7 +182,7 @@ func (m *Model) paint(row int, line string) string {
 	return line
 }
 
-// inside returns what is known of the lock that is looked into.
+// inside returns the detail view of the lock.
 func (m *Model) inside() string {
 	var text strings.Builder
 	if m.lockErr != nil {
@@ -195,7 +195,7 @@ func (m *Model) inside() string {
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// part returns the lines of a text for which there is room, from the one scrolled to.
+// part returns the lines of a text that fit, from the scroll position on.
 func (m *Model) part(text string, room int) []string {
 	lines := strings.Split(text, "\n")
 	m.scroll = max(min(m.scroll, len(lines)-room), 0)

@@ -16,33 +16,33 @@ import (
 const (
 	// namesPerLook is how many names are read for each lock that may be inspected.
 	namesPerLook = 10
-	// window is over how many looks a rate is taken.
+	// window is the number of looks in a rate.
 	window = 10
 )
 
-// A Look is what Redis showed at one moment.
+// A Look is the state in Redis at one moment.
 type Look struct {
 	At   time.Time
 	Took time.Duration
 	Rows []Row // by name
 
-	// LeftOut is how many locks are held and not among the rows. More says that it is a
-	// lower bound, since the names were not read to their end.
+	// LeftOut is the number of held locks that are not among the rows. More marks it as a
+	// lower bound, since not all names were read.
 	LeftOut int
 	More    bool
 
-	// Err is why some locks, or all, could not be looked at.
+	// Err is the reason why some or all locks could not be inspected.
 	Err error
 }
 
-// A Row is a lock. It is free if it was held at one of the last looks.
+// A Row is a lock. A free lock has a row if it was held at one of the last looks.
 type Row struct {
 	rlock.Inspection
-	Seen time.Duration // for how long its holders have been seen; of several, the longest time
+	Seen time.Duration // for how long its holders have been seen; the longest time if there are several
 	Rate float64       // new holders a second; negative: not known yet
 }
 
-// Waiters returns how many wait for the lock, clients of Redisson included.
+// Waiters returns the number of waiters, clients of Redisson included.
 func (r Row) Waiters() int { return r.Waiting + max(r.Guests, 0) }
 
 // Totals are sums over the rows of a look.
@@ -70,7 +70,7 @@ func (l Look) Totals() (t Totals) {
 	return t
 }
 
-// A Watcher looks at the locks, and remembers what it saw. Its methods may be called
+// A Watcher looks at the locks, and remembers the earlier looks. Its methods may be called
 // concurrently.
 type Watcher struct {
 	client *rlock.Client
@@ -78,7 +78,7 @@ type Watcher struct {
 
 	mu      sync.Mutex // protects following, and is held for the whole of a look
 	pattern string     // of the last look
-	at      time.Time  // when that was
+	at      time.Time  // the time of that look
 	whole   bool       // it has shown all locks of the pattern
 	past    map[string]*history
 }
@@ -108,7 +108,7 @@ func (w *Watcher) Look(ctx context.Context, pattern string) (look Look) {
 	names := w.choose(held)
 	look.More = more
 	inspections, errs := survey.Inspect(ctx, w.client, names)
-	w.whole = w.whole && pattern == w.pattern // whether a lock that is not known was free before
+	w.whole = w.whole && pattern == w.pattern // whether an unknown lock was free before
 	inspected := make(map[string]bool)
 	for at, name := range names {
 		inspected[name] = true
@@ -139,8 +139,8 @@ func (w *Watcher) Look(ctx context.Context, pattern string) (look Look) {
 	return look
 }
 
-// choose returns the names of the locks to inspect: of those that are held, and of those that
-// were held at one of the last looks and whose absence may be short. It needs the mutex.
+// choose returns the names of the locks to inspect: the held locks, and those that were held
+// at one of the last looks and may be free for a short time only. It needs the mutex.
 func (w *Watcher) choose(held []string) []string {
 	names := slices.Clone(held)
 	for name, h := range w.past {
@@ -164,7 +164,7 @@ func (w *Watcher) choose(held []string) []string {
 	return names[:w.limit]
 }
 
-// note compares an inspection with what was seen of the lock before. It needs the mutex.
+// note compares an inspection with the earlier ones of the lock. It needs the mutex.
 func (w *Watcher) note(now time.Time, i rlock.Inspection) Row {
 	row := Row{Inspection: i}
 	h := w.past[i.Name]
@@ -183,15 +183,15 @@ func (w *Watcher) note(now time.Time, i rlock.Inspection) Row {
 	return row
 }
 
-// A history is what was seen of one lock.
+// A history is the record of one lock.
 type history struct {
 	at      time.Time            // of the last look at it; zero: there was none
 	since   map[string]time.Time // when each of its holders was first seen, by owner
 	waiters int
-	spans   []span // the last of them, at most window
+	spans   []span // the last ones, at most window
 }
 
-// A span is the time between two looks, and how many holders were new at its end.
+// A span is the time between two looks, and the number of new holders at its end.
 type span struct {
 	length time.Duration
 	fresh  int

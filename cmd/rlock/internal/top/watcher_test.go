@@ -26,7 +26,7 @@ func row(look top.Look, name string) (top.Row, bool) {
 	return top.Row{}, false
 }
 
-func TestARateIsTheHoldersThatWereNotThereAtTheLookBefore(t *testing.T) {
+func TestARateCountsTheHoldersThatAreNewAtALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
 		client := server.Client()
@@ -35,7 +35,7 @@ func TestARateIsTheHoldersThatWereNotThereAtTheLookBefore(t *testing.T) {
 		hold, err := lock.Acquire(t.Context())
 		require.NoError(t, err)
 		first, _ := row(watcher.Look(t.Context(), ""), "orders:1")
-		assert.Negative(t, first.Rate, "one look knows no rate")
+		assert.Negative(t, first.Rate, "one look gives no rate")
 		for range 5 { // another tenure at every second look
 			time.Sleep(time.Second)
 			same, _ := row(watcher.Look(t.Context(), ""), "orders:1")
@@ -52,7 +52,7 @@ func TestARateIsTheHoldersThatWereNotThereAtTheLookBefore(t *testing.T) {
 		assert.InDelta(t, 0.5, got.Rate, 0.06)
 		assert.InDelta(t, 0.5, look.Totals().Rate, 0.06)
 
-		// What is free is shown while it was held lately, and then no more.
+		// A free lock is shown for a while after it was held, and then no more.
 		require.NoError(t, hold.Release(t.Context()))
 		time.Sleep(time.Second)
 		free, there := row(watcher.Look(t.Context(), ""), "orders:1")
@@ -65,8 +65,8 @@ func TestARateIsTheHoldersThatWereNotThereAtTheLookBefore(t *testing.T) {
 		_, there = row(watcher.Look(t.Context(), ""), "orders:1")
 		assert.False(t, there)
 
-		// A lock that was free at the look before has a new holder; one that was not looked at
-		// may have the same.
+		// A lock that was free at the look before has a new holder; one that was not
+		// inspected may have the same holder.
 		_, err = lock.Acquire(t.Context())
 		require.NoError(t, err)
 		time.Sleep(time.Second)
@@ -81,7 +81,7 @@ func TestARateIsTheHoldersThatWereNotThereAtTheLookBefore(t *testing.T) {
 	})
 }
 
-func TestALookIsBoundedAndSaysWhatIsLeftOut(t *testing.T) {
+func TestALookIsBoundedAndTellsHowManyLocksAreLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
 		client := server.Client()
@@ -105,8 +105,8 @@ func TestALookIsBoundedAndSaysWhatIsLeftOut(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		assert.Len(t, shown, 9, "each has its turn")
-		assert.Greater(t, shown["lock:8"], 14, "once it is known that a client waits for it, it is looked at each time")
+		assert.Len(t, shown, 9, "each lock has its turn")
+		assert.Greater(t, shown["lock:8"], 14, "a lock with a waiter is inspected at each look")
 
 		for i := range 20 {
 			_, err := client.NewLock(fmt.Sprintf("more:%d", i)).Acquire(t.Context())

@@ -8,7 +8,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A Lock is an inspected lock as it is in JSON.
+// A Lock is the JSON form of an inspected lock.
 type Lock struct {
 	Name        string  `json:"name"`
 	Kind        string  `json:"kind,omitempty"` // "lock", "read-write" or "semaphore"
@@ -40,7 +40,7 @@ type Party struct {
 // WriteJSON writes a lock as one line.
 func WriteJSON(w io.Writer, i rlock.Inspection) error { return json.NewEncoder(w).Encode(LockOf(i)) }
 
-// LockOf returns a lock as it is in JSON.
+// LockOf returns the JSON form of a lock.
 func LockOf(i rlock.Inspection) Lock {
 	lock := Lock{
 		Name: i.Name, Kind: string(i.Kind), Held: i.HolderCount > 0, Token: i.Token,
@@ -95,7 +95,7 @@ func mode(i rlock.Inspection, shared bool) string {
 	return "exclusive"
 }
 
-// Rounded returns a duration as people read it, and "without end" for a negative one.
+// Rounded formats a duration for people, and a negative one as "without end".
 func Rounded(d time.Duration) string {
 	switch {
 	case d < 0:

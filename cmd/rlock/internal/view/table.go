@@ -10,7 +10,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Summary says in a few words who holds a lock.
+// Summary names the holders of a lock in a few words.
 func Summary(i rlock.Inspection) string {
 	if i.HolderCount == 0 {
 		return fmt.Sprintf("%s is free, and %d wait for it", Printable(i.Name), i.Waiting)
@@ -34,7 +34,7 @@ func (t *Table) Add(i rlock.Inspection) {
 	fmt.Fprintf(t.w, "%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, c.Kind, c.Holder, c.Depth, c.Lease, c.Waiting)
 }
 
-// Cells are what a line of a table says of a lock. They are safe for a terminal.
+// Cells are the cells of a lock in a table. They are safe for a terminal.
 type Cells struct{ Name, Kind, Holder, Depth, Lease, Waiting string }
 
 // CellsOf returns the cells of a lock.
@@ -49,7 +49,7 @@ func CellsOf(i rlock.Inspection) Cells {
 // Flush writes the table.
 func (t *Table) Flush() error { return t.w.Flush() }
 
-// WriteLock writes all that is known of one lock.
+// WriteLock writes everything that is known of one lock.
 func WriteLock(out io.Writer, i rlock.Inspection) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(w, "Name:\t%s\n", Printable(i.Name))
@@ -150,7 +150,7 @@ func lease(i rlock.Inspection) string {
 	return Rounded(i.Lease)
 }
 
-// Owner names an owner by its process, or by what is known of it.
+// Owner names an owner by its process, or by the known part of its identity.
 func Owner(owner string, process *rlock.Process, guest bool) string {
 	switch {
 	case process != nil:
@@ -174,8 +174,8 @@ func short(owner string) string {
 	return first
 }
 
-// Printable returns a name as it is safe to write to a terminal: quoted if it has what a
-// terminal would obey, or what would break the table.
+// Printable returns a name that is safe to write to a terminal: quoted if it has control
+// characters, or characters that would break the table.
 func Printable(name string) string {
 	quoted := strconv.Quote(name)
 	if quoted[1:len(quoted)-1] == name && name != "" {

@@ -21,7 +21,7 @@ func (c *chart) x(at time.Time) float64 {
 
 func (c *chart) y(value float64) float64 { return c.bottom - (c.bottom-c.top)*value/c.most }
 
-// time draws the axis of the time, a line at each event, and what the event is called.
+// time draws the axis of the time, a line at each event, and the name of the event.
 func (c *chart) time(events []Event) {
 	const ticks = 6
 	for i := range ticks + 1 {

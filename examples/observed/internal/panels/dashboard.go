@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A Dashboard is what is drawn of one of Grafana.
+// A Dashboard is the part of one of Grafana that is drawn.
 type Dashboard struct {
 	Title  string
 	Panels []*Panel

@@ -22,7 +22,7 @@ import (
 // span is one that a test asks about.
 var span = panels.Span{From: time.Unix(1000, 0), To: time.Unix(1060, 0), Step: 20 * time.Second}
 
-// prometheus answers each query with what result returns for it, and all rules with rules.
+// prometheus answers each query with the value of result, and all rules with rules.
 func prometheus(t *testing.T, result func(query string) string, rules string) *panels.Prometheus {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

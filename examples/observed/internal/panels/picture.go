@@ -50,7 +50,7 @@ var (
 
 func colour(i int) string { return colours[i%len(colours)] }
 
-// letter is what the event is called in the charts.
+// letter is the name of the event in the charts.
 func letter(i int) string { return string(rune('A' + i)) }
 
 func widthOf(text string) float64 { return perLetter * float64(utf8.RuneCountInString(text)) }

@@ -26,10 +26,10 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// asWorker in the environment makes this a process of the fleet; its value is what it does.
+// asWorker in the environment makes this a process of the fleet; its value names the program.
 const asWorker = "RLOCK_PICTURE_WORKER"
 
-// programs are the fleet: their names, how many processes there are of each, and what they do.
+// programs are the fleet: the name of each program, its number of processes, and its work.
 var programs = []struct {
 	name  string
 	count int
@@ -84,7 +84,7 @@ func connect(addr string) (*rlock.Client, error) {
 	return rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true}})
 }
 
-// work does what the program of that name does, until the input ends.
+// work runs the program of that name until the input ends.
 func work(addr, name string) error {
 	client, err := connect(addr)
 	if err != nil {
@@ -113,7 +113,7 @@ func picture(out io.Writer, addr string, looks, width, height int) (failed error
 	for _, program := range programs {
 		for range program.count {
 			cmd := exec.Command(os.Args[0], "--addr", addr)
-			cmd.Args[0] = program.name // as which it is shown
+			cmd.Args[0] = program.name // the name in the picture
 			cmd.Env = append(os.Environ(), asWorker+"="+program.name)
 			cmd.Stderr = os.Stderr
 			stdin, err := cmd.StdinPipe()

@@ -15,7 +15,7 @@ const (
 	border       = 14.0
 )
 
-// What the picture is painted with.
+// The colours of the picture.
 const (
 	paper = "#1e1e2e"
 	ink   = "#cdd6f4"
@@ -24,7 +24,7 @@ const (
 // colours are those of SGR.
 var colours = map[string]string{"31": "#f38ba8", "33": "#f9e2af", "36": "#94e2d5"}
 
-// A style is what the SGR sequences before a text ask for.
+// A style is the effect of the SGR sequences before a text.
 type style struct {
 	colour               string
 	bold, faint, reverse bool
