@@ -45,7 +45,7 @@ func TestARunMeasuresPrintsAndWrites(t *testing.T) {
 	assert.FileExists(t, filepath.Join(out, "results.json"))
 }
 
-func TestARunThatIsEndedReportsWhatItHas(t *testing.T) {
+func TestARunThatIsEndedReportsItsResults(t *testing.T) {
 	out, server := filepath.Join(t.TempDir(), "results"), redistest.Standalone(t)
 	o, err := parse([]string{"-quick", "-out", out, "-addr", server.Addr()})
 	require.NoError(t, err)

@@ -35,7 +35,7 @@ var claims = map[string]string{
 	"shutdown":    "both locks are free",
 }
 
-func TestEachExampleShowsWhatItClaims(t *testing.T) {
+func TestEachExampleProvesItsClaims(t *testing.T) {
 	t.Setenv("REDIS_ADDR", "") // the server in memory, whatever else is running
 	programs := build(t)
 	for name, line := range claims {

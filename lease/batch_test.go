@@ -307,7 +307,7 @@ func TestARenewableSchedulesTheRetryOfAFailedCommand(t *testing.T) {
 	})
 }
 
-func TestAProbeIsSentAtOnceWhenANodeIsSaidToAnswerAgain(t *testing.T) {
+func TestAProbeIsSentAtOnceWhenANodeIsReportedToAnswerAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
 		s.set(1, true, 0)
 		h := newHeld(k, 1, 30*time.Second)

@@ -178,7 +178,7 @@ func TestTheLogTellsOfALossAndOnceOfARefusal(t *testing.T) {
 
 // A server with too many clients accepts a connection, reports the error, and closes it.
 // Waiters can only wait for room.
-func TestWaitersAreToldOnceThatTheServerTakesNoMoreConnections(t *testing.T) {
+func TestWaitersAreNotifiedOnceThatTheServerTakesNoMoreConnections(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	bubble(t, pubsub.Config{Logger: logger}, func(t *testing.T, w *world) {

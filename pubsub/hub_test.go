@@ -73,7 +73,7 @@ func TestALaterSubscriptionIsMarkedAtOnce(t *testing.T) {
 	})
 }
 
-func TestAListenerIsToldEachMessageAndMarkedByConfirmationsOnly(t *testing.T) {
+func TestAListenerGetsEachMessageAndIsMarkedByConfirmationsOnly(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		var heard []string
 		s := w.hub.Listen("news", func(message string) { heard = append(heard, message) })

@@ -114,7 +114,7 @@ func refused(major int) map[string]string {
 	return refused
 }
 
-func TestAUserNeedsTheDocumentedRightsAndIsToldOfEachThatIsMissing(t *testing.T) {
+func TestAUserNeedsTheDocumentedRightsAndEachMissingOneIsReported(t *testing.T) {
 	t.Parallel()
 	for kind, start := range map[redistest.Kind]func(testing.TB, ...string) *redistest.Server{
 		redistest.KindStandalone: redistest.Standalone,
@@ -383,7 +383,7 @@ func TestTheACLLinesAreEnoughBesideAClientOfRedisson(t *testing.T) {
 	}
 }
 
-func TestReadersAndWritersAreToldOfARightThatIsMissing(t *testing.T) {
+func TestAMissingRightOfReadersAndWritersIsReported(t *testing.T) {
 	t.Parallel()
 	s := at(t, redistest.Standalone(t))
 	rehearse := func(config rlock.Config) (failed []error) {

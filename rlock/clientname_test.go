@@ -37,7 +37,7 @@ func TestTheConnectionsOfAClientTellItsProcess(t *testing.T) {
 	assert.Equal(t, []string{fmt.Sprintf("rlock:%s:%s:%d:%s", me.Program, me.Host, os.Getpid(), client.ID())}, s.clientNames())
 }
 
-func TestAClientHasNoNameIfTheConfigSaysSoAndTheNameThatItSays(t *testing.T) {
+func TestTheConfigSetsOrRemovesTheNameOfAClient(t *testing.T) {
 	t.Parallel()
 	s := at(t, redistest.Standalone(t))
 	s.client(func(c *rlock.Config) { c.NoClientName = true })

@@ -19,7 +19,7 @@ import (
 // Each bubble of this package checks that Close leaves no goroutine behind: one that does not
 // end fails its test.
 
-func TestCloseReleasesWhatIsHeld(t *testing.T) {
+func TestCloseReleasesHeldLocks(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, me := w.process(), w.caller()
 		locks := w.times(1000)
@@ -134,7 +134,7 @@ func TestClosingAgainIsHarmless(t *testing.T) {
 	})
 }
 
-func TestCloseWithRedisOutOfReachSaysSoInTime(t *testing.T) {
+func TestCloseReportsInTimeThatRedisIsOutOfReach(t *testing.T) {
 	for name, fail := range map[string]func(*network.Network){
 		"cut":    (*network.Network).Refuse,
 		"silent": func(n *network.Network) { n.Rule(network.Silence) },
@@ -185,7 +185,7 @@ func TestCloseWithNothingHeldDoesNotWaitForAServerThatIsAway(t *testing.T) {
 	})
 }
 
-func TestAnAcquireThatIsInFlightWhenTheClientIsClosedIsGivenBack(t *testing.T) {
+func TestAnAcquireThatIsInFlightWhenTheClientIsClosedIsReleased(t *testing.T) {
 	for name, stage := range map[string]network.Stage{"the request": network.Request, "the reply": network.Reply} {
 		for kind, cancels := range map[string]bool{"a context that may end": true, "a context that never ends": false} {
 			t.Run(name+", "+kind, func(t *testing.T) {

@@ -226,7 +226,7 @@ func TestNewWaitsForAServerThatLoadsItsData(t *testing.T) {
 }
 
 // rueidis takes such a node for a single server, and would fail for most names.
-func TestAUserWhoMayNotAskForTheSlotsOfAClusterIsToldByNew(t *testing.T) {
+func TestNewRefusesAUserThatMayNotAskForTheSlotsOfACluster(t *testing.T) {
 	for version, command := range map[string]string{"7.0.15": "CLUSTER SLOTS", "8.2.3": "CLUSTER SHARDS"} {
 		t.Run(version, func(t *testing.T) {
 			aside(t, func(t *testing.T) {
@@ -255,7 +255,7 @@ func TestAUserWhoMayNotAskForTheSlotsOfAClusterIsToldByNew(t *testing.T) {
 }
 
 // A user of a single server needs no right to ask for slots.
-func TestAUserWhoMayNotAskForSlotsConnectsWithASingleServer(t *testing.T) {
+func TestAUserThatMayNotAskForSlotsConnectsToASingleServer(t *testing.T) {
 	aside(t, func(t *testing.T) {
 		f := &fakeServer{reply: func(command string) string {
 			if strings.HasPrefix(command, "HELLO") {

@@ -13,7 +13,7 @@ import (
 
 // Errors name the holder of the lock, as far as the client knows it.
 
-func TestARefusalSaysWhoHasTheLock(t *testing.T) {
+func TestARefusalNamesTheHolder(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		here, there := w.client(), w.client()
 		me := w.caller()
@@ -44,7 +44,7 @@ func TestARefusalSaysWhoHasTheLock(t *testing.T) {
 	})
 }
 
-func TestALockWhoseTimeIsUpSaysWhoHasTheLock(t *testing.T) {
+func TestALockThatTimesOutNamesTheHolder(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		here, there := w.client(), w.client()
 		require.NoError(t, here.NewLock(key).Lock(w.ctx))
@@ -69,7 +69,7 @@ func TestAnUnlockInAnotherGoroutineSaysWhereToUnlock(t *testing.T) {
 	})
 }
 
-func TestAnUnlockOfALockThatAHoldHasSaysToReleaseIt(t *testing.T) {
+func TestAnUnlockOfALockThatAHoldHasRefersToRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		lock := w.client().NewLock(key)
 		hold, err := lock.Acquire(w.ctx)

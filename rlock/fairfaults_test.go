@@ -319,7 +319,7 @@ func TestAnAcquireWhoseCallerLeftInFlightIsUndoneOnce(t *testing.T) {
 // The command that announced a ticket has no answer yet when the message of its grant comes
 // over another connection, so late that its waiter asks as well. Only the answer to that
 // query decides about the ticket.
-func TestATicketThatAsksIsNotGivenUpForTheCommandThatToldOfIt(t *testing.T) {
+func TestATicketThatAsksOutlivesTheCommandThatAnnouncedIt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client(handoff(-1, 0), overSharedClient(t, 1))
 		lock, other := p.NewFairLock(key), w.client().NewFairLock(key)

@@ -142,7 +142,7 @@ func TestOnlyTheHolderGetsAToken(t *testing.T) {
 	})
 }
 
-func TestAHoldWithoutATokenSaysSo(t *testing.T) {
+func TestAHoldWithoutATokenReportsThat(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		lock := w.process().lock(key)
 		hold, err := lock.Acquire(w.ctx)
@@ -268,7 +268,7 @@ func TestTokensAreExactBeyondWhatLuaCanCount(t *testing.T) {
 	})
 }
 
-func TestAUserWithoutTheRightsToTheCounterIsToldAndHoldsNothing(t *testing.T) {
+func TestAUserWithoutTheRightsToTheCounterGetsAnErrorAndHoldsNothing(t *testing.T) {
 	t.Parallel()
 	s := at(t, redistest.Standalone(t))
 	needed := s.rights("FencedLock")

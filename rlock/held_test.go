@@ -15,7 +15,7 @@ import (
 
 func withPlaces(c *rlock.Config) { c.RecordPlaces = true }
 
-func TestHeldListsWhatTheClientHolds(t *testing.T) {
+func TestHeldListsTheHoldsOfTheClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, other := w.client(), w.client()
 		owners := []rlock.Owner{rlock.NewOwner(), rlock.NewOwner()}

@@ -37,7 +37,7 @@ func TestAHoldBelongsToItsHandleAndNotToAGoroutine(t *testing.T) {
 	})
 }
 
-func TestTryAcquireWaitsAsLongAsItsOptionSays(t *testing.T) {
+func TestTryAcquireWaitsForTheTimeOfItsOption(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		const wait = time.Minute
 		lock, holder := w.process().lock(key), w.caller()
@@ -171,7 +171,7 @@ func TestTheHoldsOfAnOwnerNestAndAreReleasedInAnyOrder(t *testing.T) {
 	})
 }
 
-func TestDoHoldsTheLockWhileTheFunctionRunsAndReturnsWhatItReturned(t *testing.T) {
+func TestDoHoldsTheLockWhileTheFunctionRunsAndReturnsItsError(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *subject) {
 		lock, there := s.lock(), s.lock()
 		broken := errors.New("the printer is on fire")
@@ -224,7 +224,7 @@ func TestDosContextEndsWithTheCallers(t *testing.T) {
 	})
 }
 
-func TestDoJoinsTheLossWithWhatTheFunctionReturned(t *testing.T) {
+func TestDoJoinsTheLossWithTheErrorOfTheFunction(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *subject) {
 		lock := s.lock()
 		broken := errors.New("the printer is on fire")

@@ -122,7 +122,7 @@ func TestAGrantThatCameTooLateIsNoGrant(t *testing.T) {
 
 // The bytes are held back in both directions: only the clock tells the holder that something
 // is wrong.
-func TestALossIsToldBeforeRedisCanGrantToAnother(t *testing.T) {
+func TestALossIsReportedBeforeRedisCanGrantTheLockToAnother(t *testing.T) {
 	for name, fail := range map[string]func(*peer){
 		"silent": (*peer).silence,
 		"cut":    (*peer).refuse,
@@ -168,7 +168,7 @@ func TestALossIsToldBeforeRedisCanGrantToAnother(t *testing.T) {
 	}
 }
 
-func TestALossIsSaidOnceAndThenTheLockIsNotHeld(t *testing.T) {
+func TestALossIsReportedOnceAndThenTheLockIsNotHeld(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, me := w.process(), w.caller()
 		lock := p.lock(key)

@@ -29,7 +29,7 @@ func (s *site) closeConnections() {
 	}
 }
 
-func TestALockWhoseKeyIsEvictedIsLostAndItsHolderIsTold(t *testing.T) {
+func TestALockWhoseKeyIsEvictedIsLostAndItsHolderIsNotified(t *testing.T) {
 	t.Parallel()
 	s := at(t, redistest.Standalone(t))
 	here, there := s.lock(withLease(time.Second)), s.lock()

@@ -454,7 +454,7 @@ func TestPartsAndPermitsDoNotLinger(t *testing.T) {
 	})
 }
 
-func TestAnAcquireSaysHowLongTheLockLingers(t *testing.T) {
+func TestAnAcquireChoosesHowLongTheLockLingers(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, q := w.lingerer(time.Hour), w.client()
 		q.listens(w)

@@ -308,7 +308,7 @@ func TestTryLockForMakesOneAttemptHoweverShortTheWait(t *testing.T) {
 	})
 }
 
-func TestTryLockSendsNothingWhenSomebodyHereHoldsTheLock(t *testing.T) {
+func TestTryLockSendsNothingWhenItsClientHoldsTheLock(t *testing.T) {
 	eachExclusiveKind(t, func(t *testing.T, s *subject) {
 		if s.kind.many {
 			t.Skip("another permit may be free")

@@ -22,7 +22,7 @@ func two(t *testing.T, w *world) (worlds [2]*world, parties [2]*party) {
 	return worlds, [2]*party{worlds[0].client(), worlds[1].client()}
 }
 
-func TestAMultiLockIsMadeOfWhatItWasGiven(t *testing.T) {
+func TestAMultiLockIsMadeOfItsParts(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		a, b := p.NewLock("a"), p.NewLock("b")
@@ -198,7 +198,7 @@ func TestTheLossOfOnePartIsTheLossOfAll(t *testing.T) {
 	})
 }
 
-func TestUnlockReleasesWhatItCanAndJoinsTheErrors(t *testing.T) {
+func TestUnlockReleasesAllPartsAndJoinsTheErrors(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		var locks []*rlock.Lock

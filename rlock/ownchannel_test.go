@@ -68,7 +68,7 @@ func TestNoLockDependsOnTheClientsOwnChannel(t *testing.T) {
 }
 
 // The holder's client gets a message, and asks Redis: two round trips after the call.
-func TestTheHoldersClientIsToldOfAnUnlockByForce(t *testing.T) {
+func TestTheHoldersClientIsNotifiedOfAnUnlockByForce(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		holder, other := w.process(), w.process()
 		hold, err := holder.lock(key).Acquire(w.ctx)
@@ -88,7 +88,7 @@ func TestTheHoldersClientIsToldOfAnUnlockByForce(t *testing.T) {
 	})
 }
 
-func TestALossByForceIsToldWithinTwoRoundTrips(t *testing.T) {
+func TestALossByForceIsReportedWithinTwoRoundTrips(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const roundTrip = 40 * time.Millisecond
 		holder, other := w.client(), w.client()

@@ -166,7 +166,7 @@ func TestAReleaseBeforeTheSubscriptionIsConfirmedIsNotMissed(t *testing.T) {
 }
 
 // The same with an access rule of a real server.
-func TestAUserWhoMayNotSubscribeStillGetsTheLock(t *testing.T) {
+func TestAUserThatMayNotSubscribeStillGetsTheLock(t *testing.T) {
 	server, admin := standalone(t)
 	ctx := context.Background()
 	require.NoError(t, admin.Do(ctx, admin.B().Arbitrary("ACL", "SETUSER", "limited", "on", ">secret", "~*", "&*", "+@all", "-subscribe").Build()).Error())
@@ -182,7 +182,7 @@ func TestAUserWhoMayNotSubscribeStillGetsTheLock(t *testing.T) {
 }
 
 // A client that may not count subscribers assumes that every waiter is subscribed.
-func TestAUserWhoMayNotCountSubscribersReleasesForOthers(t *testing.T) {
+func TestAUserThatMayNotCountSubscribersReleasesForOthers(t *testing.T) {
 	server, admin := standalone(t)
 	ctx := context.Background()
 	require.NoError(t, admin.Do(ctx, admin.B().Arbitrary("ACL", "SETUSER", "limited", "on", ">secret", "~*", "&*", "+@all", "-pubsub").Build()).Error())

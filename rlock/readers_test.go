@@ -190,7 +190,7 @@ func TestTheFixedLeaseOfOneReaderEndsForItAlone(t *testing.T) {
 
 // The inner lease ended while an outer level of a reader or a writer kept it, and other
 // owners read on.
-func TestAFixedLeaseThatAReaderOutlastedIsOverWhenNothingElseKeepsIt(t *testing.T) {
+func TestAnOutlastedFixedLeaseEndsWhenNoOtherLevelKeepsTheLock(t *testing.T) {
 	for _, outer := range []func(rwClient) locker{
 		func(l rwClient) locker { return l.read },
 		func(l rwClient) locker { return l.write },
@@ -251,7 +251,7 @@ func TestALongerFixedLeaseOfALaterReaderIsShownInRedis(t *testing.T) {
 	})
 }
 
-func TestEveryReaderIsToldOfALoss(t *testing.T) {
+func TestEveryReaderIsNotifiedOfALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, there, me, other := w.rwClient(), w.rwClient(), w.caller(), w.caller()
 		require.NoError(t, l.read.Lock(me))

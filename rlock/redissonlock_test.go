@@ -39,7 +39,7 @@ import (
 //	    TestATimeToWaitThatIsUpIsNoError, TestTryLockForGivesUpWhenItsTimeIsUp
 //	  testLockUninterruptibly                     an interrupt does not end lock(lease). Kept as a choice: the context
 //	                                              says whether a call may be interrupted
-//	    TestALockThatMustNotBeInterruptedIsGivenAContextWithoutEnd
+//	    TestALockWithAContextWithoutEndIsNotInterrupted
 //	  testForceUnlock                             it is free afterwards. Better: the holder learns it
 //	    TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt
 //	  testExpire                                  after lock(2 s) another has it within 2.02 s; the late unlock() throws. Better: it
@@ -142,7 +142,7 @@ func TestATryLockThatIsInterruptedIsNotRenewed(t *testing.T) {
 }
 
 // Redisson: testLockUninterruptibly.
-func TestALockThatMustNotBeInterruptedIsGivenAContextWithoutEnd(t *testing.T) {
+func TestALockWithAContextWithoutEndIsNotInterrupted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		here, there := w.client().NewLock(key), w.client().NewLock(key)
 		me, them := w.caller(), w.caller()

@@ -215,7 +215,7 @@ func TestARedLockSurvivesTheLossOfAMinorityAndNoMore(t *testing.T) {
 	})
 }
 
-func TestTheLossOfARedLockIsToldOnceALevel(t *testing.T) {
+func TestTheLossOfARedLockIsReportedOnceForEachLevel(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		require.NoError(t, m.Lock(me))

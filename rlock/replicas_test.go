@@ -303,7 +303,7 @@ func TestACallThatIsCancelledWhileItWaitsForReplicasReturnsAtOnceAndLeavesNothin
 }
 
 // WAIT counts the writes of its own connection only.
-func TestTheWaitIsForTheGrantAndForNothingOlder(t *testing.T) {
+func TestTheWaitForReplicasIsForTheGrantAndNoOlderWrite(t *testing.T) {
 	t.Parallel()
 	replicated(t, func(t *testing.T, s *site) {
 		for what, known := range map[string]bool{"a script that is known": true, "a script that was forgotten": false} {

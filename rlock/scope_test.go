@@ -116,7 +116,7 @@ func TestAWriterReadsInItsHoldAndAReaderIsRefused(t *testing.T) {
 	})
 }
 
-func TestALockInTheContextOfALostHoldIsRefusedAndSaysWhy(t *testing.T) {
+func TestALockInTheContextOfALostHoldIsRefusedWithTheReason(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		lock := w.client().NewLock(key)
 		h, err := lock.Acquire(w.ctx)

@@ -81,7 +81,7 @@ func TestNeitherLogsNorErrorsNameTheUserOrThePassword(t *testing.T) {
 }
 
 // Redis names the user since 7.2.
-func TestARefusalThatNamesTheUserIsToldWithoutTheName(t *testing.T) {
+func TestARefusalIsReportedWithoutTheNameOfTheUser(t *testing.T) {
 	for what, words := range map[string]string{
 		"a command":             "NOPERM User accounting has no permissions to run the 'evalsha' command",
 		"a command in a script": "ERR ACL failure in script: User accounting has no permissions to run the 'hset' command script: 4413ba47, on @user_script:17.",

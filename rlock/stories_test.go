@@ -20,11 +20,11 @@ import (
 //
 //	 1  a pause outlived the lease, and a batch of payments ran twice
 //	      docs/guarantees.md: it cannot stop code that is already running
-//	      TestAHolderThatLooksIsToldByTheClock, lease.TestALeaseIsOverWhenTheMachineSlept
+//	      TestALostHoldIsInvalidByTheClockAlone, lease.TestALeaseIsOverWhenTheMachineSlept
 //	 2  after a reconnect nothing was renewed any more
 //	      TestTheWatchdogOutlivesEveryReconnect, TestAFailedRenewalIsTriedAgainSoon
 //	 3  a renewal that failed was a line in the log, and the work went on
-//	      TestALossIsToldBeforeRedisCanGrantToAnother, TestAKeyThatIsGoneIsALossAtTheNextRenewal
+//	      TestALossIsReportedBeforeRedisCanGrantTheLockToAnother, TestAKeyThatIsGoneIsALossAtTheNextRenewal
 //	 4  a renewal outlived the unlock
 //	      TestAfterUnlockNothingIsRenewedEver, TestAfterAnUnlockThatWasNotConfirmedNothingIsRenewedEither,
 //	      lease.TestNothingIsRenewedAfterARelease
@@ -83,7 +83,7 @@ import (
 
 // The watchdog checks leases at the pace of its wheel, and not at all while the process is
 // stopped; Valid and IsHeld are exact to the nanosecond.
-func TestAHolderThatLooksIsToldByTheClock(t *testing.T) {
+func TestALostHoldIsInvalidByTheClockAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
 		hold, err := p.NewLock(key).Acquire(w.ctx)

@@ -17,21 +17,20 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// The suite is every test that begins with everywhere: what the lock does, on
-// the embedded server, a single Redis, one behind Sentinel, and a Cluster. It is
-// in the files locking, holds, owners, exclusion, waking, sharing, names, wire and
-// foreign.
+// The suite is every test that begins with everywhere: it tests the lock on the embedded
+// server, a single Redis, one behind Sentinel, and a Cluster. It is in the files locking,
+// holds, owners, exclusion, waking, sharing, names, wire and foreign.
 
-// hang is when a wait counts as one without end. Nothing is measured by it.
+// hang is the time after which a wait is taken for endless. It measures nothing.
 const hang = 2 * time.Minute
 
-// A site is a server and a test that takes place there.
+// A site is a server and the test that uses it.
 type site struct {
 	*redistest.Server
 	t       *testing.T
 	ctx     context.Context  // of a wait that should end by itself
-	outside rueidis.Client   // somebody who is no lock client
-	lingers time.Duration    // of the clients' locks
+	outside rueidis.Client   // a client that sends other commands than locks
+	lingers time.Duration    // Config.Linger of the clients
 	each    []rueidis.Client // the same for each data node, see nodes
 }
 
@@ -49,8 +48,8 @@ func needsWideNumbers(t *testing.T, kind redistest.Kind) {
 	}
 }
 
-// at makes a site of the server. Whatever the test does, no key may be left once
-// its clients are closed.
+// at makes a site of the server. The test must leave no key behind once its clients are
+// closed.
 func at(t *testing.T, server *redistest.Server) *site {
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	t.Cleanup(cancel)
@@ -74,8 +73,8 @@ func (s *site) in(t *testing.T) *site {
 	return &part
 }
 
-// patient gives a server that is there all the time that it may need on a busy machine. Who
-// has to notice that one is silent has the usual time.
+// patient gives a running server all the time that it may need on a busy machine. Clients
+// that have to notice a silent server keep the usual time.
 func patient(o rueidis.ClientOption) rueidis.ClientOption {
 	o.ConnWriteTimeout, o.Dialer.Timeout = hang, hang
 	return o
@@ -91,7 +90,7 @@ func (s *site) client(changes ...func(*rlock.Config)) *rlock.Client {
 	client, err := rlock.New(config)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { assert.NoError(s.t, client.Close()) })
-	if s.lingers > 0 { // from the first lock on: as soon as the client can be called
+	if s.lingers > 0 { // from the first lock on the client can be called
 		hold, err := client.NewLock("first of "+client.ID()).Acquire(s.ctx, rlock.WithLinger(0))
 		require.NoError(s.t, err)
 		s.awaitListeners(1, plain, ownChannels+client.ID())
@@ -130,15 +129,14 @@ func (s *site) admin(command string, args ...string) {
 	require.NoError(s.t, s.outside.Do(s.ctx, s.outside.B().Arbitrary(command).Args(args...).Build()).Error(), command)
 }
 
-// set makes the lock that of somebody who is no client of ours: a holder that
-// died, or a Java service.
+// set makes another owner the holder of the lock: a dead client, or a Java service.
 func (s *site) set(name, owner string, lease time.Duration) {
 	s.t.Helper()
 	s.number("HSET", name, owner, "1")
 	s.number("PEXPIRE", name, fmt.Sprint(lease.Milliseconds()))
 }
 
-// A family is one of pub/sub commands.
+// A family is a family of pub/sub commands.
 type family struct{ subscribe, publish, count string }
 
 var (
@@ -146,7 +144,7 @@ var (
 	sharded = family{"SSUBSCRIBE", "SPUBLISH", "SHARDNUMSUB"}
 )
 
-// family returns the one that Redisson uses with such a server by default.
+// family returns Redisson's default for such a server.
 func (s *site) family() family {
 	if s.Kind == redistest.KindCluster && s.HasShardedPubSub() {
 		return sharded
@@ -198,8 +196,8 @@ func (s *site) awaitListeners(n int64, f family, channel string) {
 	}, hang, time.Millisecond)
 }
 
-// elsewhere runs f in a goroutine of its own, which is another owner than the
-// test's, and returns when f has.
+// elsewhere runs f in a goroutine of its own, which is another owner than the test's, and
+// returns when f has returned.
 func elsewhere(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -223,7 +221,7 @@ func (s *site) isFree(lock locker) (free bool) {
 	return free
 }
 
-// background runs f in a goroutine of its own and returns what f returned, later.
+// background runs f in a goroutine of its own and returns the channel of its result.
 func background(f func() error) <-chan error {
 	result := make(chan error, 1)
 	go func() { result <- f() }()
@@ -237,13 +235,13 @@ func (s *site) await(result <-chan error) error {
 	case err := <-result:
 		return err
 	case <-s.ctx.Done():
-		require.FailNow(s.t, "it waits without end")
+		require.FailNow(s.t, "the wait does not end")
 		return nil
 	}
 }
 
-// queueing returns a context like ctx, and a channel that is closed when a Lock
-// that was given it begins to wait: by then it stands in its client's queue.
+// queueing returns a context like ctx, and a channel that is closed when a Lock with this
+// context begins to wait: by then it is in its client's queue.
 func queueing(ctx context.Context) (context.Context, <-chan struct{}) {
 	q := &queueingContext{Context: ctx, queued: make(chan struct{})}
 	return q, q.queued

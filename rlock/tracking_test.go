@@ -96,7 +96,7 @@ func TestAKeyIsTrackedAgainAfterEachMirror(t *testing.T) {
 	require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
 }
 
-func TestManyKeysThatAreFlushedAreToldInBatches(t *testing.T) {
+func TestChangesOfManyKeysAreReportedInBatches(t *testing.T) {
 	t.Parallel()
 	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
 	s := at(t, redistest.Standalone(t))

@@ -382,7 +382,7 @@ func dial(t *testing.T, option rueidis.ClientOption) *rlock.Client {
 	return client
 }
 
-func TestAUserWithoutTheRightsIsToldSo(t *testing.T) {
+func TestAUserWithoutTheRightsGetsErrNoPermission(t *testing.T) {
 	server, admin := standalone(t)
 	ctx := context.Background()
 	for name, rights := range map[string][]string{

@@ -32,7 +32,7 @@ func TestAServerWithoutTheDataIsFoundOutWhenTheConnectionComesBack(t *testing.T)
 }
 
 // Connections are refused for a while, as during a failover.
-func TestAFailoverThatLosesAGrantIsToldSoonAfterTheNewPrimaryAnswers(t *testing.T) {
+func TestALossByAFailoverIsReportedSoonAfterTheNewPrimaryAnswers(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
 		hold, err := p.NewLock(key).Acquire(w.ctx)
@@ -50,7 +50,7 @@ func TestAFailoverThatLosesAGrantIsToldSoonAfterTheNewPrimaryAnswers(t *testing.
 	})
 }
 
-func TestASecondLossIsToldAsSoonAsTheFirst(t *testing.T) {
+func TestASecondLossIsReportedAsSoonAsTheFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
 		for range 2 {

@@ -98,7 +98,7 @@ func TestAWaiterWhoseChannelIsSubscribedAsksOnceBeforeItSleeps(t *testing.T) {
 
 // The message of a grant and the answer to the join come over different connections, and the
 // message may be first.
-func TestAGrantThatIsHeardOfBeforeTheAnswerToTheJoinNeedsNoLook(t *testing.T) {
+func TestAGrantThatArrivesBeforeTheAnswerToTheJoinNeedsNoLook(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		here, there, me, them := w.client(), w.client(), w.caller(), w.caller()
 		require.NoError(t, here.NewLock(key).Lock(me))
@@ -175,7 +175,7 @@ func TestAWaiterGetsTheLockWhenTheLeaseOfADeadHolderEnds(t *testing.T) {
 // A waiter learns of its grant from the answer to a look, and unlocks before the message
 // comes. A second release, which the message would cause, could overtake that of Unlock on
 // another connection, and Unlock would call the lock lost.
-func TestAGrantThatIsHeardOfDuringUnlockCausesNoSecondRelease(t *testing.T) {
+func TestAGrantThatArrivesDuringUnlockCausesNoSecondRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, p, me, them := w.client(), w.client(), w.caller(), w.caller()
 		require.NoError(t, holder.NewLock(key).Lock(me))

@@ -168,7 +168,7 @@ func TestABlockThatFailsIsNotCompared(t *testing.T) {
 	// The floor does not wait for another goroutine.
 	require.NoError(t, redis.Do(t.Context(), redis.B().Set().Key(j.Prefix+":floor:0").Value("somebody's").Build()).Error())
 	r := do(t, j)
-	for !fails(r) { // the blocks of a goroutine may have passed
+	for !fails(r) { // each goroutine may have begun after the end of its block
 		r = do(t, j)
 	}
 	assert.Contains(t, r.FirstFailure, "does not wait")
@@ -225,7 +225,7 @@ func TestRequestsAreServedOnceEach(t *testing.T) {
 	assert.EqualValues(t, 100, n)
 }
 
-func TestHeldLocksAreWeighedAndGivenBack(t *testing.T) {
+func TestHeldLocksAreMeasuredAndReleased(t *testing.T) {
 	server := redistest.Standalone(t)
 	hold := worker.Job{Kind: worker.Hold, Contender: "rlock", Addr: server.Addr(), Locks: 200, Lease: 30 * time.Second}
 	r := do(t, job(t, hold))

@@ -139,7 +139,7 @@ func TestANetworkThatRefusesClosesConnectionsUntilItIsHealed(t *testing.T) {
 	roundTrip(t, dial(t, n))
 }
 
-func TestAnEndArrivesAfterWhatWasSentBefore(t *testing.T) {
+func TestAnEndArrivesAfterTheBytesSentBefore(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { _ = listener.Close() }()

@@ -79,7 +79,7 @@ func TestTheCommandOfARunRepeatsItsOptions(t *testing.T) {
 	}
 }
 
-func TestFlagsThatCannotBeMeantAreRefused(t *testing.T) {
+func TestInvalidFlagsAreRefused(t *testing.T) {
 	for _, args := range [][]string{
 		{"-topology", "ring"}, {"-faults", "earthquake"}, {"-faults", "move-slot", "-topology", "aof"},
 		{"-processes", "0"}, {"-losses", "gossip"}, {"-workers", "0"}, {"-locks", "0"}, {"cluster"},

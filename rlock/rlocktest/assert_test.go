@@ -22,7 +22,7 @@ func asserting(t *testing.T, run func(t *testing.T, r *recorder, server *rlockte
 	})
 }
 
-func TestAssertFreeTellsWhoHoldsTheLock(t *testing.T) {
+func TestAssertFreeNamesTheHolder(t *testing.T) {
 	asserting(t, func(t *testing.T, r *recorder, server *rlocktest.Server) {
 		server.Client()
 		client := server.Client()
@@ -67,7 +67,7 @@ func TestNoAssertionWaitsForTheEndOfALease(t *testing.T) {
 	})
 }
 
-func TestAssertHeldTellsWhoHoldsTheLock(t *testing.T) {
+func TestAssertHeldNamesTheHolder(t *testing.T) {
 	asserting(t, func(t *testing.T, r *recorder, server *rlocktest.Server) {
 		a, b := server.Client(), server.Client()
 		assert.False(t, server.AssertHeld(key, a))

@@ -102,7 +102,7 @@ func TestTheWatchdogKeepsALockInABubble(t *testing.T) {
 	})
 }
 
-func TestTheEndOfATestReleasesWhatIsHeldAndStopsTheServer(t *testing.T) {
+func TestTheEndOfATestReleasesHeldLocksAndStopsTheServer(t *testing.T) {
 	eachClock(t, func(t *testing.T) {
 		r := &recorder{TB: t}
 		server := rlocktest.NewServer(r)

@@ -122,7 +122,7 @@ func TestAFaultThatMeetsAStoppedServerIsMissedAndHealedLater(t *testing.T) {
 }
 
 // A slot that stays in migration serves no script with two keys.
-func TestASlotWhoseMoveWasHinderedIsBroughtHome(t *testing.T) {
+func TestASlotWhoseMoveWasInterruptedIsMovedBack(t *testing.T) {
 	redistest.Standalone(t) // or skip
 	s, err := stage.Open(stage.Cluster, t.TempDir())
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-func TestEverybodyIsServedAndNothingGrows(t *testing.T) {
+func TestEveryWaiterIsServedAndNothingGrows(t *testing.T) {
 	redistest.Standalone(t) // or skip
 	s, err := stage.Open(stage.Standalone, t.TempDir())
 	require.NoError(t, err)

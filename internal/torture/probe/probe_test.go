@@ -36,7 +36,7 @@ func TestAProbeSeesWhenLocksWorkAgain(t *testing.T) {
 	})
 }
 
-func TestAProbeSaysThatNothingWorks(t *testing.T) {
+func TestAProbeReportsThatNoLockWorks(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, s *redistest.Server) {
 		p, err := probe.Start(rlock.Config{Redis: s.Options()})
 		require.NoError(t, err)

@@ -44,7 +44,7 @@ func TestActsOfATopologyAreOneColumn(t *testing.T) {
 	assert.Contains(t, text, "    go run ./internal/torture -seed 7\n")
 }
 
-func TestWhatRedisForgotIsSaidAndIsNoViolation(t *testing.T) {
+func TestAnExcusedOverlapIsReportedAndIsNoViolation(t *testing.T) {
 	r := example()
 	assert.Zero(t, r.Violations())
 	text := r.Markdown()

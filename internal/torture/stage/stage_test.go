@@ -128,7 +128,7 @@ func TestRulesOfSeveralFaultsApplyTogether(t *testing.T) {
 	answers(t, client)
 }
 
-func TestWhatIsHeldIsDeliveredWhenTheRuleIsLifted(t *testing.T) {
+func TestHeldFramesAreDeliveredWhenTheRuleIsRemoved(t *testing.T) {
 	s := open(t, stage.Standalone)
 	client := connect(t, s)
 	require.NoError(t, ping(client))
@@ -144,7 +144,7 @@ func TestWhatIsHeldIsDeliveredWhenTheRuleIsLifted(t *testing.T) {
 	require.NoError(t, <-answered)
 }
 
-func TestWhatDisturbsOneWorkerDisturbsNobodyElse(t *testing.T) {
+func TestAFaultOfOneWorkerAffectsNoOther(t *testing.T) {
 	s := open(t, stage.Standalone)
 	hire(t, s)
 	hire(t, s)
@@ -206,7 +206,7 @@ func TestAPausedWorkerAnswersWhenItGoesOn(t *testing.T) {
 	w.Kill() // works on a paused process
 }
 
-func TestAWorkerThatEndsByItselfSaysWhy(t *testing.T) {
+func TestAWorkerThatEndsByItselfReportsTheReason(t *testing.T) {
 	s := open(t, stage.Standalone)
 	w := hire(t, s)
 	var life int

@@ -55,7 +55,7 @@ var mishaps = []mishap{
 
 // Three processes contend for locks of one kind, while the network fails in one way after the
 // other.
-func TestWhatWorkersBelieveIsTrueOnABrokenNetwork(t *testing.T) {
+func TestTheBeliefsOfWorkersAreTrueOnABrokenNetwork(t *testing.T) {
 	const lease = 400 * time.Millisecond
 	for _, kind := range worker.Kinds {
 		t.Run(kind, func(t *testing.T) {

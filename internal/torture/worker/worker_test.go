@@ -72,7 +72,7 @@ func openFor(t *testing.T, kind string) *stage.Stage {
 	return s
 }
 
-func TestWhatAWorkerBelievesIsTrueWhereNothingIsBroken(t *testing.T) {
+func TestTheBeliefsOfAWorkerAreTrueWithoutFaults(t *testing.T) {
 	for _, kind := range worker.Kinds {
 		t.Run(kind, func(t *testing.T) { believes(t, kind) })
 	}

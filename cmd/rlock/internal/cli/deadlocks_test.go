@@ -71,7 +71,7 @@ func TestDeadlocksNamesTheOwnersThatWaitForEachOther(t *testing.T) {
 }
 
 // For a client that does not answer the command uses Redis, and the output says so.
-func TestDeadlocksSaysWhichClientsDidNotAnswer(t *testing.T) {
+func TestDeadlocksNamesTheClientsThatDidNotAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	ctx, cancel := context.WithCancel(s.ctx)
