@@ -166,7 +166,7 @@ type story struct {
 	lease   time.Duration
 	outside rueidis.Client
 
-	client, other    *party
+	client, other    *testClient
 	lock             *rlock.Lock
 	me, them, theirs context.Context // two owners of the client, and one of the other client
 	held             []level         // the levels of the client's owners, the innermost last
@@ -181,7 +181,7 @@ type level struct {
 // tell runs an operation whose nth command is lost, or no command if n is 0, and returns how
 // many commands it has.
 func (s *story) tell(o operation, l loss, n int) (commands int) {
-	s.client, s.other = newParty(s.t, s.dial, s.config), newParty(s.t, s.dial, s.others)
+	s.client, s.other = newTestClient(s.t, s.dial, s.config), newTestClient(s.t, s.dial, s.others)
 	s.client.net.SetRoundTrip(roundTrip)
 	s.lock = s.client.NewLock(s.key)
 	s.me, s.them, s.theirs = s.newOwner(), s.newOwner(), s.newOwner()

@@ -16,7 +16,7 @@ import (
 )
 
 // asked returns one client's answer to another client.
-func asked(t *testing.T, by, of *party) rlock.Answer {
+func asked(t *testing.T, by, of *testClient) rlock.Answer {
 	t.Helper()
 	answers, err := by.Ask(context.Background(), of.ID())
 	require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestAClientAnswersWithAllThatItHoldsAndWaitsFor(t *testing.T) {
 func TestAClientThatDoesNotAnswerIsLeftOut(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		talks, asker := w.client(), w.client()
-		silent := map[string]*party{
+		silent := map[string]*testClient{
 			"NoAnswers":       w.client(func(c *rlock.Config) { c.NoAnswers = true }),
 			"NoClientChannel": w.client(func(c *rlock.Config) { c.NoClientChannel = true }),
 			"stalled":         w.client(),

@@ -43,8 +43,8 @@ type world struct {
 	ctx context.Context
 }
 
-// A party is one client with a network and a log of its own.
-type party struct {
+// A testClient is a client with a network and a log of its own.
+type testClient struct {
 	*rlock.Client
 	net *network.Network
 	log *journal
@@ -81,15 +81,15 @@ func (w *world) Dial() (net.Conn, error) { return w.redis.Dial() }
 
 // client returns a new client of the world's server. The changes are made to its
 // config before it connects.
-func (w *world) client(changes ...func(*rlock.Config)) *party {
+func (w *world) client(changes ...func(*rlock.Config)) *testClient {
 	w.t.Helper()
-	return newParty(w.t, w.Dial, changes...)
+	return newTestClient(w.t, w.Dial, changes...)
 }
 
-// newParty returns a new client of the server that dial leads to.
-func newParty(t *testing.T, dial func() (net.Conn, error), changes ...func(*rlock.Config)) *party {
+// newTestClient returns a client of the server that dial connects to.
+func newTestClient(t *testing.T, dial func() (net.Conn, error), changes ...func(*rlock.Config)) *testClient {
 	t.Helper()
-	p := &party{net: network.New(dial), log: &journal{}}
+	p := &testClient{net: network.New(dial), log: &journal{}}
 	p.net.Record()
 	config := rlock.Config{
 		Redis: rueidis.ClientOption{
@@ -135,7 +135,7 @@ func ofLocks(channels []string) []string {
 }
 
 // subscribed returns the channels of locks that the client has subscribed to.
-func (p *party) subscribed() (channels []string) {
+func (p *testClient) subscribed() (channels []string) {
 	for _, f := range p.net.Sent("SUBSCRIBE") {
 		channels = append(channels, f.Args[1:]...)
 	}
@@ -182,7 +182,7 @@ func (w *world) fields(key string) []string {
 }
 
 // mirrors returns the mirrors that reached the server so far.
-func (p *party) mirrors() (sent []network.Frame) {
+func (p *testClient) mirrors() (sent []network.Frame) {
 	for _, f := range p.net.Sent("") {
 		if isScript(f, "mirrored") {
 			sent = append(sent, f)
@@ -192,7 +192,7 @@ func (p *party) mirrors() (sent []network.Frame) {
 }
 
 // releases returns the releases that reached the server so far.
-func (p *party) releases() (sent []network.Frame) {
+func (p *testClient) releases() (sent []network.Frame) {
 	for _, f := range p.net.Sent("") {
 		if isScript(f, "released") {
 			sent = append(sent, f)
@@ -202,7 +202,7 @@ func (p *party) releases() (sent []network.Frame) {
 }
 
 // acquires returns the acquires that reached the server so far.
-func (p *party) acquires() (sent []network.Frame) {
+func (p *testClient) acquires() (sent []network.Frame) {
 	for _, f := range p.net.Sent("") {
 		if isScript(f, "acquired") {
 			sent = append(sent, f)

@@ -448,7 +448,7 @@ func TestAnAttemptAfterACancelledLockGetsTheFreeLock(t *testing.T) {
 
 // cancelledAtASilentServer returns a client whose server went silent, with a Lock in flight
 // that was cancelled.
-func (w *world) cancelledAtASilentServer() *party {
+func (w *world) cancelledAtASilentServer() *testClient {
 	p := w.client()
 	lock := p.NewLock(key)
 	require.NoError(w.t, lock.Do(w.ctx, nothing))

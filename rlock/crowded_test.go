@@ -37,14 +37,14 @@ func callers(t *testing.T, ctx context.Context, size int, call func(ctx context.
 }
 
 func TestUnlockIsBoundedHoweverManyLocksAreAskedForMeanwhile(t *testing.T) {
-	for name, call := range map[string]func(p *party) func(context.Context, int) error{
-		"locks": func(p *party) func(context.Context, int) error {
+	for name, call := range map[string]func(p *testClient) func(context.Context, int) error{
+		"locks": func(p *testClient) func(context.Context, int) error {
 			return func(ctx context.Context, i int) error { return p.NewLock(fmt.Sprint("lock ", i)).Lock(ctx) }
 		},
-		"fair locks": func(p *party) func(context.Context, int) error {
+		"fair locks": func(p *testClient) func(context.Context, int) error {
 			return func(ctx context.Context, i int) error { return p.NewFairLock(fmt.Sprint("lock ", i)).Lock(ctx) }
 		},
-		"looks": func(p *party) func(context.Context, int) error {
+		"looks": func(p *testClient) func(context.Context, int) error {
 			return func(ctx context.Context, i int) error {
 				_, err := p.NewLock(fmt.Sprint("lock ", i)).IsLocked(ctx)
 				return err

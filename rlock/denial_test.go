@@ -18,7 +18,7 @@ func TestARefusalNamesTheHolder(t *testing.T) {
 		here, there := w.client(), w.client()
 		me := w.caller()
 		owner, _ := rlock.OwnerFrom(me)
-		refusal := func(p *party, wait time.Duration) string {
+		refusal := func(p *testClient, wait time.Duration) string {
 			_, err := p.NewLock(key).Acquire(w.ctx, rlock.WithWait(wait))
 			require.ErrorIs(t, err, rlock.ErrNotAcquired)
 			return err.Error()

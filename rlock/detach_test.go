@@ -95,9 +95,9 @@ func TestDetachWaitsUntilRedisHasTheLease(t *testing.T) {
 
 func TestDetachReturnsWhenTheHoldEndsWhileRedisIsSilent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		for name, end := range map[string]func(p *party, hold *rlock.Hold){
-			"lost":   func(*party, *rlock.Hold) {},
-			"closed": func(p *party, _ *rlock.Hold) { _ = p.Close() },
+		for name, end := range map[string]func(p *testClient, hold *rlock.Hold){
+			"lost":   func(*testClient, *rlock.Hold) {},
+			"closed": func(p *testClient, _ *rlock.Hold) { _ = p.Close() },
 		} {
 			p := w.client()
 			lock, me := p.NewLock(key), w.caller()

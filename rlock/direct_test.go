@@ -18,9 +18,9 @@ import (
 )
 
 // A loner is a client whose direct connection has a network of its own. All other connections
-// use the party's.
+// use the testClient's.
 type loner struct {
-	*party
+	*testClient
 	direct *network.Network
 	w      *world
 	// apart marks the connections that are opened from now on as direct.
@@ -33,7 +33,7 @@ func (w *world) loner(changes ...func(*rlock.Config)) *loner {
 	l := &loner{direct: network.New(w.Dial), w: w}
 	l.direct.Record()
 	w.t.Cleanup(l.direct.Close)
-	l.party = w.client(append(changes, func(c *rlock.Config) {
+	l.testClient = w.client(append(changes, func(c *rlock.Config) {
 		dial := c.Redis.DialCtxFn
 		c.Redis.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 			if l.apart.Load() {

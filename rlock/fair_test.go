@@ -34,7 +34,7 @@ type line struct {
 
 // join starts a waiter, known by its number, that takes the client's lock for a section and
 // unlocks it. It returns when Redis has the waiter's ticket.
-func (l *line) join(p *party) {
+func (l *line) join(p *testClient) {
 	who := l.joined
 	l.joined++
 	lock, me := p.NewFairLock(key), l.caller()
@@ -78,7 +78,7 @@ func (w *world) queued() (tickets []string) {
 }
 
 // steps returns the steps of the queue that have reached the server.
-func (p *party) steps() (sent []network.Frame) {
+func (p *testClient) steps() (sent []network.Frame) {
 	for _, f := range p.net.Sent("") {
 		if isStep(f) {
 			sent = append(sent, f)
@@ -100,7 +100,7 @@ func joins(f network.Frame) int {
 func TestAFairLockServesTheWaitersOfAllClientsInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l := &line{world: w}
-		clients := []*party{w.client(strict), w.client(strict), w.client(strict)}
+		clients := []*testClient{w.client(strict), w.client(strict), w.client(strict)}
 		me := w.caller()
 		require.NoError(t, clients[0].NewFairLock(key).Lock(me))
 		for i := range 60 {
@@ -116,18 +116,18 @@ func TestOneCommandHandsTheLockOver(t *testing.T) {
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		const clients, each, rounds = 4, 8, 50
-		var parties []*party
+		var testClients []*testClient
 		for range clients {
 			p := w.client(strict)
 			p.net.SetRoundTrip(500 * time.Microsecond)
-			parties = append(parties, p)
+			testClients = append(testClients, p)
 		}
 		var all sync.WaitGroup
 		var freed time.Time
 		var latencies []time.Duration
 		shares := make([]int, clients)
 		begin := time.Now()
-		for i, p := range parties {
+		for i, p := range testClients {
 			for range each {
 				lock, me := p.NewFairLock(key), w.caller()
 				all.Go(func() {
@@ -151,7 +151,7 @@ func TestOneCommandHandsTheLockOver(t *testing.T) {
 		all.Wait()
 		sections := clients * each * rounds
 		commands := 0
-		for _, p := range parties {
+		for _, p := range testClients {
 			commands += len(p.net.Sent(""))
 		}
 		slices.Sort(latencies)

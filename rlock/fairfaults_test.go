@@ -22,7 +22,7 @@ import (
 
 // waiting starts a wait of the client for the fair lock. It returns the channel of the
 // result, once the ticket is in the queue.
-func (w *world) waiting(p *party, me context.Context) <-chan error {
+func (w *world) waiting(p *testClient, me context.Context) <-chan error {
 	w.t.Helper()
 	before := len(w.queued())
 	result := start(func() error { return p.NewFairLock(key).Lock(me) })
@@ -31,7 +31,7 @@ func (w *world) waiting(p *party, me context.Context) <-chan error {
 }
 
 // die ends the client's connections and refuses others.
-func (p *party) die() {
+func (p *testClient) die() {
 	p.net.Refuse()
 	p.net.Cut()
 	synctest.Wait()
@@ -39,7 +39,7 @@ func (p *party) die() {
 
 // withWaiters runs do while one client holds the lock and two others wait, in this order. It
 // returns how long after the unlock the second waiter gets the lock.
-func withWaiters(t *testing.T, do func(w *world, first *party)) time.Duration {
+func withWaiters(t *testing.T, do func(w *world, first *testClient)) time.Duration {
 	var took time.Duration
 	bubble(t, func(t *testing.T, w *world) {
 		holder, first, second := w.client(), w.client(), w.client()
@@ -62,11 +62,11 @@ func withWaiters(t *testing.T, do func(w *world, first *party)) time.Duration {
 }
 
 func TestADeadWaiterIsSkippedAtOnce(t *testing.T) {
-	assert.Zero(t, withWaiters(t, func(_ *world, first *party) { first.die() }))
+	assert.Zero(t, withWaiters(t, func(_ *world, first *testClient) { first.die() }))
 }
 
 func TestAWaiterThatDiesWithTheGrantOnItsWayCostsThreeSecondsAtMost(t *testing.T) {
-	took := withWaiters(t, func(_ *world, first *party) { first.net.Rule(network.Silence) })
+	took := withWaiters(t, func(_ *world, first *testClient) { first.net.Rule(network.Silence) })
 	assert.GreaterOrEqual(t, took, 2*time.Second, "the dead client's claim has not ended")
 	assert.LessOrEqual(t, took, 3*time.Second)
 }
@@ -90,7 +90,7 @@ func TestWhenAHolderDiesTheFirstInTheQueueHasItsLock(t *testing.T) {
 		holder, l := w.client(withLease(3*time.Second)), &line{world: w}
 		begin := time.Now()
 		require.NoError(t, holder.NewFairLock(key).Lock(w.caller()))
-		clients := []*party{w.client(), w.client(), w.client()}
+		clients := []*testClient{w.client(), w.client(), w.client()}
 		for i := range 9 {
 			l.join(clients[2-i%3])
 		}
@@ -218,7 +218,7 @@ func TestAQueueThatRedisLosesIsMadeAgain(t *testing.T) {
 				holder, l := w.client(), &line{world: w}
 				me := w.caller()
 				require.NoError(t, holder.NewFairLock(key).Lock(me))
-				clients := []*party{w.client(), w.client()}
+				clients := []*testClient{w.client(), w.client()}
 				for i := range 10 {
 					l.join(clients[i%2])
 				}
@@ -410,7 +410,7 @@ func TestNoLostReplyLosesAWaiter(t *testing.T) {
 }
 
 // once takes the fair lock for a section, unless the lock is lost meanwhile.
-func (r *record) once(w *world, p *party) {
+func (r *record) once(w *world, p *testClient) {
 	lock, me := p.NewFairLock(key), w.caller()
 	if !assert.NoError(w.t, lock.Lock(me)) {
 		return

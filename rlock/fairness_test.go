@@ -27,7 +27,7 @@ type turns struct {
 
 // join starts a new owner that waits for the lock, has it for a section and unlocks it. It
 // returns when the owner is in the queue.
-func (r *turns) join(w *world, p *party, who string) {
+func (r *turns) join(w *world, p *testClient, who string) {
 	lock, me := p.NewLock(key), w.caller()
 	r.wg.Go(func() {
 		if !assert.NoError(w.t, lock.Lock(me)) {
@@ -86,7 +86,7 @@ func TestWithoutOthersATenureGoesOnWithoutEnd(t *testing.T) {
 
 // contend has one client hold the lock with ten more waiters, and another client wait too; it
 // returns the order of the holders.
-func contend(w *world, here, there *party) []string {
+func contend(w *world, here, there *testClient) []string {
 	first := w.caller()
 	require.NoError(w.t, here.NewLock(key).Lock(first))
 	var r turns

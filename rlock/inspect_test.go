@@ -98,7 +98,7 @@ func TestInspectShowsReadersAndTheWriterThatWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		here, there, elsewhere := w.client(), w.client(), w.client()
 		var holds []*rlock.Hold
-		for _, p := range []*party{here, there} {
+		for _, p := range []*testClient{here, there} {
 			hold, err := readLock([]*rlock.Client{p.Client}, key).Acquire(w.ctx)
 			require.NoError(t, err)
 			holds = append(holds, hold)

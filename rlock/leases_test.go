@@ -384,13 +384,15 @@ func TestALeaseMayLastAYear(t *testing.T) {
 }
 
 func TestAFailedRenewalIsTriedAgainSoon(t *testing.T) {
-	for name, fail := range map[string]func(*world, *party){
-		"cut":    func(_ *world, p *party) { p.net.Refuse() },
-		"silent": func(_ *world, p *party) { p.net.Rule(network.Silence) },
-		"loading": func(w *world, _ *party) {
+	for name, fail := range map[string]func(*world, *testClient){
+		"cut":    func(_ *world, p *testClient) { p.net.Refuse() },
+		"silent": func(_ *world, p *testClient) { p.net.Rule(network.Silence) },
+		"loading": func(w *world, _ *testClient) {
 			w.answerScripts("LOADING Redis is loading the dataset in memory")
 		},
-		"read only": func(w *world, _ *party) { w.answerScripts("READONLY You can't write against a read only replica.") },
+		"read only": func(w *world, _ *testClient) {
+			w.answerScripts("READONLY You can't write against a read only replica.")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {

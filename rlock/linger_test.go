@@ -20,7 +20,7 @@ func lingering(linger time.Duration) func(*rlock.Config) {
 
 // lingerer returns a client whose locks linger: it has taken a first lock, and so has
 // subscribed to its own channel.
-func (w *world) lingerer(linger time.Duration, changes ...func(*rlock.Config)) *party {
+func (w *world) lingerer(linger time.Duration, changes ...func(*rlock.Config)) *testClient {
 	w.t.Helper()
 	p := w.client(append([]func(*rlock.Config){lingering(linger)}, changes...)...)
 	p.listens(w)
@@ -29,7 +29,7 @@ func (w *world) lingerer(linger time.Duration, changes ...func(*rlock.Config)) *
 
 // listens has the client take its first lock, and waits until the client is subscribed to its
 // own channel.
-func (p *party) listens(w *world) {
+func (p *testClient) listens(w *world) {
 	w.t.Helper()
 	channel := "rlock_turn:client:" + p.ID()
 	h, err := p.NewLock("first of "+p.ID()).Acquire(w.ctx, rlock.WithLinger(0))
@@ -40,7 +40,7 @@ func (p *party) listens(w *world) {
 }
 
 // commands returns the number of commands that the client has sent for locks.
-func (p *party) commands() int64 { return p.Stats().Commands }
+func (p *testClient) commands() int64 { return p.Stats().Commands }
 
 // use locks and unlocks.
 func (w *world) use(l locker) {
@@ -57,7 +57,7 @@ type lingerKind struct {
 }
 
 // eachLingerKind runs the test with every kind of lock that may linger.
-func eachLingerKind(t *testing.T, run func(t *testing.T, w *world, lock, wanted func(*party) locker)) {
+func eachLingerKind(t *testing.T, run func(t *testing.T, w *world, lock, wanted func(*testClient) locker)) {
 	for _, kind := range []lingerKind{
 		{name: "plain", lock: plainLock, wanted: plainLock},
 		{name: "fenced", lock: fencedLock, wanted: fencedLock},
@@ -69,8 +69,8 @@ func eachLingerKind(t *testing.T, run func(t *testing.T, w *world, lock, wanted 
 	} {
 		t.Run(kind.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
-				made := func(lock func([]*rlock.Client, string) locker) func(*party) locker {
-					return func(p *party) locker { return lock([]*rlock.Client{p.Client}, key) }
+				made := func(lock func([]*rlock.Client, string) locker) func(*testClient) locker {
+					return func(p *testClient) locker { return lock([]*rlock.Client{p.Client}, key) }
 				}
 				run(t, w, made(kind.lock), made(kind.wanted))
 			})
@@ -79,7 +79,7 @@ func eachLingerKind(t *testing.T, run func(t *testing.T, w *world, lock, wanted 
 }
 
 func TestALockThatLingersIsTakenAgainWithoutACommand(t *testing.T) {
-	eachLingerKind(t, func(t *testing.T, w *world, lock, _ func(*party) locker) {
+	eachLingerKind(t, func(t *testing.T, w *world, lock, _ func(*testClient) locker) {
 		p := w.lingerer(time.Second)
 		l := lock(p)
 		for range 40 { // a fenced lock reserves a token for one hold at first, then more and more
@@ -110,7 +110,7 @@ func TestALockThatLingersIsTakenAgainWithoutACommand(t *testing.T) {
 }
 
 func TestALockThatHasLingeredLongEnoughIsReleased(t *testing.T) {
-	eachLingerKind(t, func(t *testing.T, w *world, lock, _ func(*party) locker) {
+	eachLingerKind(t, func(t *testing.T, w *world, lock, _ func(*testClient) locker) {
 		p := w.lingerer(time.Second)
 		l := lock(p)
 		for range 3 {
@@ -128,7 +128,7 @@ func TestALockThatHasLingeredLongEnoughIsReleased(t *testing.T) {
 }
 
 func TestALockThatLingersIsRenewed(t *testing.T) {
-	eachLingerKind(t, func(t *testing.T, w *world, lock, _ func(*party) locker) {
+	eachLingerKind(t, func(t *testing.T, w *world, lock, _ func(*testClient) locker) {
 		p := w.lingerer(time.Hour)
 		l := lock(p)
 		w.use(l)
@@ -143,7 +143,7 @@ func TestALockThatLingersIsRenewed(t *testing.T) {
 
 // The subscription and the ticket are two round trips more than a free lock takes.
 func TestACallFreesALockThatLingers(t *testing.T) {
-	eachLingerKind(t, func(t *testing.T, w *world, lock, wanted func(*party) locker) {
+	eachLingerKind(t, func(t *testing.T, w *world, lock, wanted func(*testClient) locker) {
 		const roundTrip = 10 * time.Millisecond
 		here, there := w.lingerer(time.Hour), w.client()
 		l, other, me := lock(here), wanted(there), w.caller()
@@ -160,7 +160,7 @@ func TestACallFreesALockThatLingers(t *testing.T) {
 }
 
 func TestAWaiterInTheQueueCallsToo(t *testing.T) {
-	eachLingerKind(t, func(t *testing.T, w *world, lock, wanted func(*party) locker) {
+	eachLingerKind(t, func(t *testing.T, w *world, lock, wanted func(*testClient) locker) {
 		here, there := w.lingerer(time.Hour), w.client()
 		l, other := lock(here), wanted(there)
 		w.use(other)
@@ -183,7 +183,7 @@ func TestAWaiterInTheQueueCallsToo(t *testing.T) {
 }
 
 func TestAnAttemptElsewhereGetsALockThatLingers(t *testing.T) {
-	eachLingerKind(t, func(t *testing.T, w *world, lock, wanted func(*party) locker) {
+	eachLingerKind(t, func(t *testing.T, w *world, lock, wanted func(*testClient) locker) {
 		const roundTrip = 10 * time.Millisecond
 		here, there := w.lingerer(time.Hour), w.client()
 		l, other := lock(here), wanted(there)
@@ -239,7 +239,7 @@ func TestTheTokensOfALockThatLingersGrow(t *testing.T) {
 
 func TestReadersLingerTogetherUntilAWriterCalls(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		var readers []*party
+		var readers []*testClient
 		for range 3 {
 			p := w.lingerer(time.Hour)
 			w.use(p.NewReadWriteLock(key).Read())
@@ -274,7 +274,7 @@ func TestInOneProcessAWriterDoesNotWaitForReadersThatLinger(t *testing.T) {
 }
 
 func TestALockThatIsLostWhileItLingersIsNoLossOfAHolder(t *testing.T) {
-	eachLingerKind(t, func(t *testing.T, w *world, lock, _ func(*party) locker) {
+	eachLingerKind(t, func(t *testing.T, w *world, lock, _ func(*testClient) locker) {
 		p := w.lingerer(time.Hour)
 		l := lock(p)
 		for _, lose := range []func(){
@@ -383,7 +383,7 @@ func TestANameThatIsCalledOftenStopsToLinger(t *testing.T) {
 		stayed := 0
 		begin := time.Now()
 		for time.Since(begin) < time.Minute {
-			for _, p := range []*party{a, b} {
+			for _, p := range []*testClient{a, b} {
 				w.use(p.NewLock(key))
 				if w.Exists(key) {
 					stayed++
@@ -459,7 +459,7 @@ func TestAnAcquireChoosesHowLongTheLockLingers(t *testing.T) {
 		p, q := w.lingerer(time.Hour), w.client()
 		q.listens(w)
 		for _, c := range []struct {
-			p      *party
+			p      *testClient
 			linger time.Duration
 			stays  bool
 		}{{p, 0, false}, {p, time.Second, true}, {q, time.Second, true}, {q, 0, false}} {

@@ -21,7 +21,7 @@ const readers = 100
 
 // multitude has many owners take read locks for the lease, 0 for the watchdog. It returns
 // each lock with its owner.
-func multitude(w *world, p *party, lease time.Duration) (locks []*rlock.Lock, owners []context.Context) {
+func multitude(w *world, p *testClient, lease time.Duration) (locks []*rlock.Lock, owners []context.Context) {
 	w.t.Helper()
 	for i := range many {
 		locks = append(locks, p.NewReadWriteLock(fmt.Sprint("multitude:", i/readers)).Read())
@@ -157,12 +157,12 @@ func TestAFixedLeaseThatWasLostEarlyRefusesNestedLocksUntilItsEnd(t *testing.T) 
 }
 
 func TestAnEarlyLossOfAFixedLeaseIsLoggedAsAWarning(t *testing.T) {
-	for name, lose := range map[string]func(w *world, p *party, me context.Context){
-		"unlocked by force": func(w *world, p *party, _ context.Context) {
+	for name, lose := range map[string]func(w *world, p *testClient, me context.Context){
+		"unlocked by force": func(w *world, p *testClient, _ context.Context) {
 			_, err := p.NewLock(key).ForceUnlock(w.ctx)
 			require.NoError(w.t, err)
 		},
-		"a longer lease that Redis did not confirm": func(w *world, p *party, me context.Context) {
+		"a longer lease that Redis did not confirm": func(w *world, p *testClient, me context.Context) {
 			p.net.Refuse()
 			require.NoError(w.t, p.NewLock(key).LockFor(me, time.Hour))
 			time.Sleep(time.Minute)

@@ -15,7 +15,7 @@ import (
 // A command or its reply is lost with the connection, and the client cannot know which. In
 // either case no lock stays behind without a holder.
 
-func lost(t *testing.T, kind string, run func(t *testing.T, w *world, p *party, lose func())) {
+func lost(t *testing.T, kind string, run func(t *testing.T, w *world, p *testClient, lose func())) {
 	for stage, name := range map[network.Stage]string{network.Request: "never arrived", network.Reply: "was executed"} {
 		for n := 1; n <= 2; n++ {
 			t.Run(fmt.Sprintf("%s, %d times", name, n), func(t *testing.T) {
@@ -47,7 +47,7 @@ func lost(t *testing.T, kind string, run func(t *testing.T, w *world, p *party, 
 }
 
 func TestAnAcquireWithoutAReplyIsAskedAgainAndHeldOnce(t *testing.T) {
-	lost(t, "acquired", func(t *testing.T, w *world, p *party, lose func()) {
+	lost(t, "acquired", func(t *testing.T, w *world, p *testClient, lose func()) {
 		lock, me := p.NewLock(key), w.caller()
 		lose()
 		within(t, 0, 2*time.Second, func() { require.NoError(t, lock.Lock(me)) })
@@ -61,7 +61,7 @@ func TestAnAcquireWithoutAReplyIsAskedAgainAndHeldOnce(t *testing.T) {
 }
 
 func TestOneAttemptWithoutAReplyHoldsNothing(t *testing.T) {
-	lost(t, "acquired", func(t *testing.T, w *world, p *party, lose func()) {
+	lost(t, "acquired", func(t *testing.T, w *world, p *testClient, lose func()) {
 		lose()
 		ok, err := p.NewLock(key).TryLock(w.caller())
 		require.Error(t, err)
@@ -72,7 +72,7 @@ func TestOneAttemptWithoutAReplyHoldsNothing(t *testing.T) {
 }
 
 func TestAMirrorWithoutAReplyIsSentAgain(t *testing.T) {
-	lost(t, "mirrored", func(t *testing.T, w *world, p *party, lose func()) {
+	lost(t, "mirrored", func(t *testing.T, w *world, p *testClient, lose func()) {
 		lock, me := p.NewLock(key), w.caller()
 		require.NoError(t, lock.Lock(me))
 		lose()
@@ -89,7 +89,7 @@ func TestAMirrorWithoutAReplyIsSentAgain(t *testing.T) {
 }
 
 func TestAHandOffWithoutAReplyIsMirroredAgain(t *testing.T) {
-	lost(t, "mirrored", func(t *testing.T, w *world, p *party, lose func()) {
+	lost(t, "mirrored", func(t *testing.T, w *world, p *testClient, lose func()) {
 		lock, me, them := p.NewLock(key), rlock.NewOwner(), rlock.NewOwner()
 		mine, theirs := rlock.WithOwner(w.ctx, me), rlock.WithOwner(w.ctx, them)
 		require.NoError(t, lock.Lock(mine))
@@ -106,7 +106,7 @@ func TestAHandOffWithoutAReplyIsMirroredAgain(t *testing.T) {
 }
 
 func TestAReleaseWithoutAReplyIsReportedAndSentAgain(t *testing.T) {
-	lost(t, "released", func(t *testing.T, w *world, p *party, lose func()) {
+	lost(t, "released", func(t *testing.T, w *world, p *testClient, lose func()) {
 		lock, me, them := p.NewLock(key), w.caller(), w.caller()
 		require.NoError(t, lock.Lock(me))
 		lose()

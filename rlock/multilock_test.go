@@ -17,9 +17,9 @@ import (
 // The tests over all kinds cover MultiLock as one of the kinds. These are the differences.
 
 // two returns two worlds, and a client of each.
-func two(t *testing.T, w *world) (worlds [2]*world, parties [2]*party) {
+func two(t *testing.T, w *world) (worlds [2]*world, testClients [2]*testClient) {
 	worlds = [2]*world{w, newWorld(t, w.ctx)}
-	return worlds, [2]*party{worlds[0].client(), worlds[1].client()}
+	return worlds, [2]*testClient{worlds[0].client(), worlds[1].client()}
 }
 
 func TestAMultiLockIsMadeOfItsParts(t *testing.T) {

@@ -51,7 +51,7 @@ func withLogger(h slog.Handler) func(*rlock.Config) {
 
 // losesOnlyWhatIsGone has a client, whose logger is slow, hold ten locks, and deletes five of
 // them. The others stay held, and another lock is granted at once.
-func losesOnlyWhatIsGone(w *world, p *party) {
+func losesOnlyWhatIsGone(w *world, p *testClient) {
 	w.t.Helper()
 	var holds []*rlock.Hold
 	for i := range 10 {
@@ -116,7 +116,7 @@ func TestASlowLoggerGetsTheLossesInOrderAndTheNumberItMissed(t *testing.T) {
 
 func TestALoggerMayCallTheClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		var p *party
+		var p *testClient
 		them := w.caller()
 		log := &slowHandler{pause: func() {
 			if p.NewLock(key).Lock(them) == nil {

@@ -447,7 +447,7 @@ func TestAnObserverIsToldHowManyCallsItMissed(t *testing.T) {
 
 func TestHooksMayCallTheClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		var p *party
+		var p *testClient
 		inside := false // the calls of a hook call hooks
 		visit := func(context.Context) {
 			if p == nil || inside {

@@ -14,7 +14,7 @@ import (
 )
 
 // ownChannel is the channel of messages about the client's tenures.
-func (p *party) ownChannel() string { return ownChannels + p.ID() }
+func (p *testClient) ownChannel() string { return ownChannels + p.ID() }
 
 func TestAClientSubscribesToItsOwnChannelOnceWithItsFirstLock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -49,9 +49,9 @@ func TestWithoutAClientChannelNothingIsSubscribed(t *testing.T) {
 // A server that refuses the channel, or is silent about it, makes no difference to a lock,
 // and the log reports no waiters that poll.
 func TestNoLockDependsOnTheClientsOwnChannel(t *testing.T) {
-	for name, fault := range map[string]func(w *world, p *party){
-		"refused": func(w *world, _ *party) { w.answer(refusePubSub) },
-		"silent":  func(_ *world, p *party) { p.net.Rule(network.All(network.Hold, network.Request, "SUBSCRIBE")) },
+	for name, fault := range map[string]func(w *world, p *testClient){
+		"refused": func(w *world, _ *testClient) { w.answer(refusePubSub) },
+		"silent":  func(_ *world, p *testClient) { p.net.Rule(network.All(network.Hold, network.Request, "SUBSCRIBE")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {

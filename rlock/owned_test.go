@@ -81,7 +81,7 @@ func FuzzTwoNames(f *testing.F) {
 			t.Skip()
 		}
 		bubbleAlone(t, func(t *testing.T, w *world) {
-			clients := [2]*party{w.client(), w.client()}
+			clients := [2]*testClient{w.client(), w.client()}
 			mine := w.owned(clients, one)
 			require.GreaterOrEqual(t, len(mine), 4, "two queues and their channels: %q", mine)
 			for thing := range w.owned(clients, other) {
@@ -95,7 +95,7 @@ func valid(name string) bool { return len(name) > 0 && len(name) <= 64<<10 }
 
 // owned returns the keys and channels that locks of the name use while clients contend,
 // without the lock's own key and those that Redisson shares.
-func (w *world) owned(clients [2]*party, name string) map[string]bool {
+func (w *world) owned(clients [2]*testClient, name string) map[string]bool {
 	things := make(map[string]bool)
 	look := func() {
 		for _, key := range w.Keys() {

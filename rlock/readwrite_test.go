@@ -20,7 +20,7 @@ import (
 
 // A rwClient is the read-write lock of one client.
 type rwClient struct {
-	*party
+	*testClient
 	read  *rlock.Lock
 	write *rlock.Lock
 }

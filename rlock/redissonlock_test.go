@@ -91,7 +91,7 @@ import (
 func TestTheWaitersOfManyNamesShareOneConnectionAndLeaveNoChannel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const goroutines, rounds, names = 32, 20, 5
-		clients := []*party{w.client(), w.client()}
+		clients := []*testClient{w.client(), w.client()}
 		var all sync.WaitGroup
 		for g := range goroutines {
 			client, me := clients[g%2], w.caller()

@@ -133,8 +133,8 @@ func TestARedLockIsHeldAsSoonAsTheThirdFastestOfFiveHasAnswered(t *testing.T) {
 		require.NoError(t, m.Lock(me)) // the scripts are known
 		require.NoError(t, m.Unlock(me))
 		w.settle()
-		for i, party := range m.parties {
-			party.net.SetRoundTrip(time.Duration(5-i) * 100 * time.Millisecond)
+		for i, client := range m.testClients {
+			client.net.SetRoundTrip(time.Duration(5-i) * 100 * time.Millisecond)
 		}
 		for range 3 {
 			begin := time.Now()
@@ -169,8 +169,8 @@ func TestARedLockIsValidAsLongAsTheMajorityIs(t *testing.T) {
 func TestAGrantThatComesTooLateDoesNotCount(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m := w.member()
-		for _, party := range m.parties[:3] {
-			party.net.Rule(everyScript(network.Hold, network.Reply))
+		for _, client := range m.testClients[:3] {
+			client.net.Rule(everyScript(network.Hold, network.Reply))
 		}
 		result := start(func() error {
 			_, err := m.TryAcquire(w.ctx, rlock.WithLease(time.Second))
@@ -191,13 +191,13 @@ func TestARedLockSurvivesTheLossOfAMinorityAndNoMore(t *testing.T) {
 		hold, err := m.Acquire(me)
 		require.NoError(t, err)
 		w.settle()
-		m.parties[0].net.Refuse()
+		m.testClients[0].net.Refuse()
 		w.worlds[4].FlushAll()
 		time.Sleep(5 * time.Minute)
 		require.NoError(t, hold.Err())
 
 		begin := time.Now()
-		m.parties[2].net.Rule(network.Silence)
+		m.testClients[2].net.Rule(network.Silence)
 		<-hold.Done()
 		assert.Greater(t, time.Since(begin), 19*time.Second, "the lease less a third")
 		assert.Less(t, time.Since(begin), 30*time.Second)
@@ -239,7 +239,7 @@ func TestSilentServersDelayNoAcquireAndJoinLater(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		for _, i := range []int{0, 1} {
-			m.parties[i].net.Rule(network.Silence)
+			m.testClients[i].net.Rule(network.Silence)
 		}
 		within(t, 0, 0, func() { require.NoError(t, m.Lock(me)) })
 		time.Sleep(time.Second)
@@ -252,7 +252,7 @@ func TestSilentServersDelayNoAcquireAndJoinLater(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.True(t, m.IsHeld(me), "the servers that have joined are a majority")
 
-		m.parties[0].net.Rule(network.Silence)
+		m.testClients[0].net.Rule(network.Silence)
 		within(t, 0, 4*time.Second, func() {
 			require.ErrorIs(t, m.Unlock(me), rlock.ErrUnconfirmed, "two of three releases are not confirmed")
 		})
@@ -286,8 +286,8 @@ func TestOneAttemptFailsWithTheErrorsOfTheMajorityAndAWaitRetries(t *testing.T) 
 	manyCommands(t)
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
-		for _, party := range m.parties[1:4] {
-			party.net.Refuse()
+		for _, client := range m.testClients[1:4] {
+			client.net.Refuse()
 		}
 		taken, err := m.TryLock(me)
 		assert.False(t, taken)
@@ -311,8 +311,8 @@ func TestOneAttemptFailsWithTheErrorsOfTheMajorityAndAWaitRetries(t *testing.T) 
 func TestARedLockWithoutAnswersFromAMajorityIsNotReportedAsHeld(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
-		for _, party := range m.parties[2:] {
-			party.net.SetRoundTrip(400 * time.Millisecond)
+		for _, client := range m.testClients[2:] {
+			client.net.SetRoundTrip(400 * time.Millisecond)
 		}
 		within(t, 0, 400*time.Millisecond, func() {
 			taken, err := m.TryLockFor(me, 10*time.Millisecond, 0)
@@ -376,8 +376,8 @@ func TestAWaiterForARedLockIsWokenByMessages(t *testing.T) {
 
 func TestADeadServerDelaysNoWait(t *testing.T) {
 	for what, die := range map[string]func(*member){
-		"refused": func(m *member) { m.parties[0].net.Refuse() },
-		"silent":  func(m *member) { m.parties[0].net.Rule(network.Silence) },
+		"refused": func(m *member) { m.testClients[0].net.Refuse() },
+		"silent":  func(m *member) { m.testClients[0].net.Rule(network.Silence) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			quorum(t, func(t *testing.T, w *fiveWorlds) {
@@ -411,8 +411,8 @@ func TestARedLockWhoseRepliesAreLostLeavesNothingBehind(t *testing.T) {
 					require.NoError(t, m.Lock(me)) // the scripts are known
 					require.NoError(t, m.Unlock(me))
 					w.settle()
-					for _, party := range m.parties[:n] {
-						party.net.Rule(scripts(1, network.Cut, stage, "acquired"))
+					for _, client := range m.testClients[:n] {
+						client.net.Rule(scripts(1, network.Cut, stage, "acquired"))
 					}
 					taken, err := m.TryLock(me)
 					assert.Equal(t, n <= 2, taken)
@@ -424,8 +424,8 @@ func TestARedLockWhoseRepliesAreLostLeavesNothingBehind(t *testing.T) {
 					}
 					time.Sleep(time.Minute)
 					assert.Empty(t, w.have())
-					for _, party := range m.parties[:n] {
-						party.net.Rule(scripts(1, network.Cut, stage, "released"))
+					for _, client := range m.testClients[:n] {
+						client.net.Rule(scripts(1, network.Cut, stage, "released"))
 					}
 					require.NoError(t, m.Lock(me))
 					w.settle()
@@ -446,8 +446,8 @@ func TestARedLockWhoseRepliesAreLostLeavesNothingBehind(t *testing.T) {
 func TestACallerThatLeavesHoldsNoPartOfARedLock(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
-		for _, party := range m.parties[:3] {
-			party.net.Rule(everyScript(network.Hold, network.Reply))
+		for _, client := range m.testClients[:3] {
+			client.net.Rule(everyScript(network.Hold, network.Reply))
 		}
 		ctx, cancel := context.WithCancelCause(me)
 		result := start(func() error { return m.Lock(ctx) })
@@ -465,8 +465,8 @@ func TestACallerThatLeavesHoldsNoPartOfARedLock(t *testing.T) {
 func TestACallerThatLeavesHoldsNoPartThatIsAboutToBeReleased(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
-		for _, party := range m.parties {
-			party.net.SetRoundTrip(100 * time.Millisecond)
+		for _, client := range m.testClients {
+			client.net.SetRoundTrip(100 * time.Millisecond)
 		}
 		left := 0
 		for range 100 {
@@ -502,9 +502,9 @@ func TestRedLocksThatGoOppositeWaysDoNotWaitForEachOtherForEver(t *testing.T) {
 		var results []<-chan error
 		for i := range 2 {
 			p := w.process()
-			for j, party := range p.parties {
+			for j, client := range p.testClients {
 				if j/2 != i {
-					party.net.SetRoundTrip(10 * time.Millisecond)
+					client.net.SetRoundTrip(10 * time.Millisecond)
 				}
 			}
 			clients := p.clients
@@ -538,8 +538,8 @@ func TestALateGrantJoinsARedLockThatIsAPart(t *testing.T) {
 		require.NoError(t, m.Lock(me)) // the scripts are known
 		require.NoError(t, m.Unlock(me))
 		w.settle()
-		for _, party := range m.parties[3:] {
-			party.net.SetRoundTrip(100 * time.Millisecond)
+		for _, client := range m.testClients[3:] {
+			client.net.SetRoundTrip(100 * time.Millisecond)
 		}
 		w.worlds[0].HSet("waited for", "7d9f3b0e-54c4-4f0e-9a3b-2f1c6a5d8e90:1", "1")
 		w.worlds[0].SetTTL("waited for", time.Minute)

@@ -184,9 +184,9 @@ func (g *majorityRun) disturb(random *rand.Rand) {
 		}
 		happens, roundTrip := incidents[random.IntN(len(incidents))], time.Duration(random.IntN(60))*2*step
 		for i, p := range g.peers {
-			for j, party := range p.parties {
+			for j, client := range p.testClients {
 				if (whose == i || whose >= len(g.peers)) && (where == j || where >= len(g.worlds)) {
-					happens(party.net, roundTrip)
+					happens(client.net, roundTrip)
 				}
 			}
 		}
@@ -200,14 +200,14 @@ func (g *majorityRun) disturb(random *rand.Rand) {
 // restart has a server lose its data, and come back when the longest lease has ended.
 func (g *majorityRun) restart(server int) {
 	for _, p := range g.peers {
-		p.parties[server].net.Refuse()
+		p.testClients[server].net.Refuse()
 	}
 	g.empties(server, true)
 	g.worlds[server].FlushAll()
 	time.Sleep(claimLease + 100*time.Millisecond)
 	g.empties(server, false)
 	for _, p := range g.peers {
-		p.parties[server].net.Heal()
+		p.testClients[server].net.Heal()
 	}
 }
 

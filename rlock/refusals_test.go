@@ -29,10 +29,10 @@ func TestWaitersWhoseChannelIsRefusedPoll(t *testing.T) {
 					}
 					return ""
 				})
-				for _, lock := range []func(*party) locker{
-					func(p *party) locker { return p.NewLock(key) },
-					func(p *party) locker { return p.NewFairLock(key) },
-					func(p *party) locker { return p.NewReadWriteLock(key).Write() },
+				for _, lock := range []func(*testClient) locker{
+					func(p *testClient) locker { return p.NewLock(key) },
+					func(p *testClient) locker { return p.NewFairLock(key) },
+					func(p *testClient) locker { return p.NewReadWriteLock(key).Write() },
 				} {
 					require.NoError(t, lock(holder).Lock(me))
 					waiter := start(func() error { return lock(p).Lock(them) })
@@ -67,7 +67,7 @@ func (w *world) hangsUp() (dial func() (net.Conn, error), full *atomic.Bool) {
 func TestWaitersWithoutAConnectionForSubscriptionsPollAndLogItOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		dial, full := w.hangsUp()
-		p, other, them, me := newParty(t, dial), w.client(), w.caller(), w.caller()
+		p, other, them, me := newTestClient(t, dial), w.client(), w.caller(), w.caller()
 		require.NoError(t, other.NewLock(key).Lock(them))
 		_, err := p.NewLock(key).IsLocked(me) // the client is connected
 		require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestWaitersWithoutAConnectionForSubscriptionsPollAndLogItOnce(t *testing.T)
 func TestAFairWaiterWithoutASubscriptionKeepsWaiting(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		dial, full := w.hangsUp()
-		p, other, them, me := newParty(t, dial), w.client(), w.caller(), w.caller()
+		p, other, them, me := newTestClient(t, dial), w.client(), w.caller(), w.caller()
 		require.NoError(t, other.NewFairLock(key).Lock(them))
 		_, err := p.NewFairLock(key).IsLocked(me)
 		require.NoError(t, err)
@@ -143,9 +143,9 @@ func TestAReleaseThatCannotBePublishedIsNotRetried(t *testing.T) {
 // The release carries the ticket of the next local waiter, and the queue's key is of another
 // type.
 func TestAReleaseThatCarriesATicketFreesTheLockWhateverTheQueueIs(t *testing.T) {
-	for name, lock := range map[string]func(*party) locker{
-		"plain": func(p *party) locker { return p.NewLock(key) },
-		"write": func(p *party) locker { return p.NewReadWriteLock(key).Write() },
+	for name, lock := range map[string]func(*testClient) locker{
+		"plain": func(p *testClient) locker { return p.NewLock(key) },
+		"write": func(p *testClient) locker { return p.NewReadWriteLock(key).Write() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {

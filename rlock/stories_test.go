@@ -151,12 +151,14 @@ func TestHeldLocksCostNoGoroutine(t *testing.T) {
 // A call that fails returns no Hold, does not call Do's function, and does not report that
 // another owner holds the lock.
 func TestAnErrorComesWithoutAHold(t *testing.T) {
-	faults := map[string]func(w *world, p *party){
-		"refused": func(_ *world, p *party) { p.net.Refuse() },
-		"silent":  func(_ *world, p *party) { p.net.Rule(network.Silence) },
-		"full":    func(w *world, _ *party) { w.answerScripts("OOM command not allowed when used memory > 'maxmemory'.") },
-		"denied":  func(w *world, _ *party) { w.answerScripts("NOPERM this user has no permissions") },
-		"garbage": func(_ *world, p *party) {
+	faults := map[string]func(w *world, p *testClient){
+		"refused": func(_ *world, p *testClient) { p.net.Refuse() },
+		"silent":  func(_ *world, p *testClient) { p.net.Rule(network.Silence) },
+		"full": func(w *world, _ *testClient) {
+			w.answerScripts("OOM command not allowed when used memory > 'maxmemory'.")
+		},
+		"denied": func(w *world, _ *testClient) { w.answerScripts("NOPERM this user has no permissions") },
+		"garbage": func(_ *world, p *testClient) {
 			p.net.Rule(network.All(network.Replace("+OK\r\n"), network.Reply, "EVALSHA"))
 		},
 	}

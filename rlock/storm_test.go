@@ -95,7 +95,7 @@ type storm struct {
 	begin   time.Time
 	// shortest is the smallest of the bounds of a section.
 	shortest time.Duration
-	gone     []*party       // the clients closed during the storm
+	gone     []*testClient  // the clients closed during the storm
 	closed   sync.WaitGroup // until they are closed
 	taken    []time.Time    // when the lock was taken from its holder
 
@@ -124,13 +124,13 @@ func (s criticalSection) to() time.Time {
 
 // A replaceable is a client that the storm closes and replaces.
 type replaceable struct {
-	make func() *party
+	make func() *testClient
 
 	mu     sync.Mutex // protects following
-	client *party
+	client *testClient
 }
 
-func (r *replaceable) current() *party {
+func (r *replaceable) current() *testClient {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.client
@@ -156,16 +156,16 @@ func newStorm(w *world, kind contest, random *rand.Rand) *storm {
 	several := []int{-1, -1, 1, 2}[random.IntN(4)]
 	for range 2 {
 		change := configured(several)
-		s.clients = append(s.clients, &replaceable{make: func() *party { return w.client(change) }})
+		s.clients = append(s.clients, &replaceable{make: func() *testClient { return w.client(change) }})
 	}
 	if sharing := random.IntN(2) == 0; !sharing {
 		change := configured(-1)
-		s.clients = append(s.clients, &replaceable{make: func() *party { return w.client(change) }})
+		s.clients = append(s.clients, &replaceable{make: func() *testClient { return w.client(change) }})
 	} else {
 		net, client := w.program()
 		for range 2 {
 			change := configured(0)
-			s.clients = append(s.clients, &replaceable{make: func() *party {
+			s.clients = append(s.clients, &replaceable{make: func() *testClient {
 				p := w.client(change, func(c *rlock.Config) { c.Redis, c.Client = rueidis.ClientOption{}, client })
 				p.net = net
 				return p
@@ -315,7 +315,7 @@ func (s *storm) replace(r *replaceable) {
 }
 
 // disturb takes the lock from its holder, by deleting the key or by ForceUnlock.
-func (s *storm) disturb(admin *party) {
+func (s *storm) disturb(admin *testClient) {
 	now := time.Now()
 	s.mu.Lock()
 	s.disturbed = append(s.disturbed, now)

@@ -23,7 +23,7 @@ type caller struct {
 
 	// Of one turn:
 	ctx         context.Context
-	client      *party
+	client      *testClient
 	write, read locker // read is nil if nothing is shared
 	levels      []*taken
 	section     criticalSection

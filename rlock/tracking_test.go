@@ -20,7 +20,7 @@ import (
 func tracking(c *rlock.Config) { c.Tracking, c.Lease = true, 24*time.Hour }
 
 // asked returns how often the client has sent that subcommand of CLIENT.
-func (p *party) asked(subcommand string) (n int) {
+func (p *testClient) asked(subcommand string) (n int) {
 	for _, f := range p.net.Sent("CLIENT") {
 		if f.Args[1] == subcommand {
 			n++

@@ -81,7 +81,7 @@ func (f *foreigner) contend(until time.Time, lateness func() time.Duration) {
 
 // crowd has four goroutines of the client take the lock again and again until
 // then, and returns how many sections they have when all is done.
-func (p *party) crowd(w *world, until time.Time) (sections func() int) {
+func (p *testClient) crowd(w *world, until time.Time) (sections func() int) {
 	var all sync.WaitGroup
 	n := 0 // the lock protects it
 	for range 4 {

@@ -69,7 +69,7 @@ func (w *virtualKind) times(n int) int {
 // A peer is a process with a network of its own to each server.
 type peer struct {
 	process
-	parties []*party
+	testClients []*testClient
 }
 
 // process returns a new one. The changes are made to the config of its clients.
@@ -77,17 +77,17 @@ func (w *virtualKind) process(changes ...func(*rlock.Config)) *peer {
 	w.t.Helper()
 	p := &peer{process: process{kind: w.kind}}
 	for _, world := range w.worlds {
-		party := world.client(changes...)
-		p.parties = append(p.parties, party)
-		p.clients = append(p.clients, party.Client)
+		client := world.client(changes...)
+		p.testClients = append(p.testClients, client)
+		p.clients = append(p.clients, client.Client)
 	}
 	return p
 }
 
 // networks calls do for each network of the process.
 func (p *peer) networks(do func(*network.Network)) {
-	for _, party := range p.parties {
-		do(party.net)
+	for _, client := range p.testClients {
+		do(client.net)
 	}
 }
 
@@ -111,8 +111,8 @@ func (p *peer) scripts() (n int) {
 
 // logged returns how many lines of all logs contain the text.
 func (p *peer) logged(text string) (n int) {
-	for _, party := range p.parties {
-		n += party.log.count(text)
+	for _, client := range p.testClients {
+		n += client.log.count(text)
 	}
 	return n
 }
