@@ -50,12 +50,8 @@ func inVirtualKinds(t *testing.T, kinds []kind, run func(t *testing.T, w *virtua
 }
 
 // settle returns when every server has answered: a compound lock may wait only for most of
-// them.
-func (w *virtualKind) settle() {
-	if len(w.worlds) > 1 {
-		synctest.Wait()
-	}
-}
+// them, and a second ticket of an owner leaves the queue in the background.
+func (w *virtualKind) settle() { synctest.Wait() }
 
 // times returns how often a test repeats something that it does n times with a plain lock:
 // less often with the other kinds, since there are many.
