@@ -307,6 +307,7 @@ func (s *site) rehearse(name string, config rlock.Config) (failed map[string]err
 	note("nested Unlock", lock.Unlock(one))
 
 	waits, queued := queueing(two)
+	behind := make(chan struct{}) // closed when another ticket is in the queue
 	next := background(func() error {
 		hold, err := lock.Acquire(waits)
 		if err != nil {
@@ -315,6 +316,7 @@ func (s *site) rehearse(name string, config rlock.Config) (failed map[string]err
 		if err := s.renewed(hold); err != nil {
 			return err
 		}
+		<-behind
 		return hold.Release(two)
 	})
 	<-queued
@@ -322,8 +324,14 @@ func (s *site) rehearse(name string, config rlock.Config) (failed map[string]err
 	waits, queued = queueing(three)
 	other := background(func() error { return remote.Do(waits, func(context.Context) error { return nil }) })
 	<-queued
+	require.Eventually(s.t, func() bool {
+		return len(other) > 0 || s.number("ZCOUNT", "rlock_queue:{"+name+"}", "1", "+inf") == 1
+	}, hang, time.Millisecond, "nor has it failed")
+	close(behind)
 	note("handed over", s.await(next))
 	note("waiting", s.await(other))
+	note("Lock of one that has just waited", remote.Lock(three)) // it joins the queue of a free lock
+	note("Unlock", remote.Unlock(three))
 
 	note("Lock", lock.Lock(one))
 	note("Unlock", lock.Unlock(one))
