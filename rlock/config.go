@@ -92,10 +92,10 @@ type Config struct {
 
 	// RedissonPolls says that clients of Redisson contend for the locks that cannot be
 	// counted: spin locks, loops of tryLock, or waits at a replica (readMode SLAVE). Every
-	// lock for which clients wait is then left to them for 150 ms every two seconds. By
-	// default this begins when such a client was seen as the holder, and goes on for a
-	// minute; that is enough unless clients of this package hold the lock without a pause
-	// from the start. Defaults to false.
+	// lock for which clients wait is then left to them for 150 ms every two seconds, and
+	// more often while they use it. By default this begins when such a client was seen as
+	// the holder, and goes on for a minute; that is enough unless clients of this package
+	// hold the lock without a pause from the start. Defaults to false.
 	RedissonPolls bool
 
 	// NoClientName leaves the connections of the client without a name. By default they

@@ -70,6 +70,7 @@ type command struct {
 	Counter     string `json:"counter,omitempty"`
 
 	SectionMillis int64 `json:"sectionMillis,omitempty"`
+	PauseMillis   int64 `json:"pauseMillis,omitempty"`
 	Trying        bool  `json:"trying,omitempty"`
 }
 

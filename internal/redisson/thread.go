@@ -118,11 +118,14 @@ type Share struct {
 }
 
 // Contend takes the lock again and again for so long, each time for a section of that
-// length. With trying it does not wait in RLock.lock, but calls RLock.tryLock() until it has
+// length, before which it pauses for a random time below pause. With trying it does not wait in RLock.lock, but calls RLock.tryLock() until it has
 // the lock, with a millisecond between two calls.
-func (t Thread) Contend(lock string, section, during time.Duration, trying bool) (Share, error) {
+func (t Thread) Contend(lock string, section, pause, during time.Duration, trying bool) (Share, error) {
 	var share struct{ Sections, LongestMillis int64 }
-	err := t.do(&share, command{Call: "contend", Name: lock, WaitMillis: during.Milliseconds(), SectionMillis: section.Milliseconds(), Trying: trying})
+	err := t.do(&share, command{
+		Call: "contend", Name: lock, WaitMillis: during.Milliseconds(),
+		SectionMillis: section.Milliseconds(), PauseMillis: pause.Milliseconds(), Trying: trying,
+	})
 	return Share{int(share.Sections), time.Duration(share.LongestMillis) * time.Millisecond}, err
 }
 

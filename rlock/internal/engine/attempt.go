@@ -232,12 +232,15 @@ func (r *room) placed(w *waiter, a wire.Answer, now time.Time) {
 		sleep = min(sleep, wire.Milliseconds(a.Window)+time.Millisecond)
 	}
 	if a.Place >= wire.FirstPlace {
+		if a.Window >= 0 {
+			sleep = min(sleep, watchTurn(a.Window))
+		}
 		guestHolds := a.Holder != "" && !wire.IsOurs(a.Holder)
 		if a.Window >= 0 || guestHolds {
 			r.usher()
 		}
 		if guestHolds {
-			sleep = min(sleep, w.followGuest(a.TTL, now))
+			sleep = min(sleep, r.followGuest(w, a.TTL, now))
 		}
 	}
 	if w.ticket.polls {

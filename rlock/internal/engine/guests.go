@@ -8,11 +8,20 @@ import (
 
 const (
 	// firstGuestLook is the longest time until the first ticket looks again at a lock that
-	// a guest has just taken. It doubles while the guest holds the lock.
+	// a guest has just taken. The next ones are as long as the guest has had the lock.
 	firstGuestLook = 100 * time.Millisecond
+	// firstSilentLook is the same at a lock of guests that publish nothing when they release
+	// it, and take it again at once: it is free for a moment only.
+	firstSilentLook = 2 * time.Millisecond
 	// guestNoise is by how much the end of a lease seems to move between two looks: by the
-	// times that they take.
-	guestNoise = 20 * time.Millisecond
+	// times that they take. silentNoise is the same of guests that publish nothing.
+	guestNoise, silentNoise = 20 * time.Millisecond, 4 * time.Millisecond
+	// countedTurn is the longest turn of guests that are counted. It is a part of the
+	// protocol: queue.lua says the same.
+	countedTurn = 10 * time.Millisecond
+	// turnLook is how often the first ticket looks for guests that have the lock in a longer
+	// turn, which is that of guests that nobody can count.
+	turnLook = 5 * time.Millisecond
 	// longGuestLease is when a lease counts as one without an end.
 	longGuestLease = 24 * time.Hour
 )
@@ -30,6 +39,7 @@ func (r *room) usher() {
 	c, n := r.client, r.name
 	heard := func(string) {
 		r := c.enter(n)
+		r.told, r.silent = true, false
 		r.lookNow(time.Now())
 		r.exit()
 	}
@@ -65,18 +75,41 @@ func (w *waiter) lookNow(now time.Time) {
 	}
 }
 
+// usherListens reports whether this client hears what guests are told.
+func (r *room) usherListens() bool {
+	return len(r.ushers) > 0 && r.ushers[len(r.ushers)-1].Confirmed()
+}
+
 // followGuest returns when to look again at a lock that a guest holds for ttl more
 // milliseconds. Some guests publish nothing when they release the lock: Redisson's spin
 // lock. So the first ticket looks soon after the lock has been taken or renewed, and less
-// and less often while nothing changes.
-func (w *waiter) followGuest(ttl int64, now time.Time) time.Duration {
+// and less often while nothing changes. It looks sooner if the lock was taken again without a
+// message.
+func (r *room) followGuest(w *waiter, ttl int64, now time.Time) time.Duration {
 	left := wire.Milliseconds(ttl)
 	if ttl < 0 || left > longGuestLease {
 		return lookTime // nothing would show that the lock has been taken again
 	}
-	if ends := now.Add(left); ends.Sub(w.guestEnds).Abs() > guestNoise {
-		w.guestEnds, w.guestLooks = ends, 0
+	first, noise := firstGuestLook, guestNoise
+	if r.silent {
+		first, noise = firstSilentLook, silentNoise
 	}
-	w.guestLooks++
-	return wire.Jitter(firstGuestLook << min(w.guestLooks-1, 10))
+	if ends := now.Add(left); ends.Sub(w.guestEnds).Abs() > noise {
+		if w.guestListens && !r.told {
+			r.silent, first = true, firstSilentLook
+		}
+		w.guestEnds, w.guestSince = ends, now
+	}
+	w.guestListens, r.told = r.usherListens(), false
+	return wire.Jitter(max(first, now.Sub(w.guestSince)))
+}
+
+// watchTurn returns when to look again in a turn of guests that ends in ttl milliseconds. In
+// that of guests that nobody can count, Redis learns by a look that one has the lock.
+func watchTurn(ttl int64) time.Duration {
+	left := wire.Milliseconds(ttl)
+	if left > countedTurn {
+		return wire.Jitter(turnLook)
+	}
+	return left + time.Millisecond
 }

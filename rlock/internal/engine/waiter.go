@@ -43,9 +43,10 @@ type waiter struct {
 	last   bool        // it has looked a last time, when its own time was up
 	polls  int         // looks in a row, without pub/sub
 
-	holder     string    // that Redis named last, "" if it named none
-	guestEnds  time.Time // when the lease of the guest ends that had the lock at the last look
-	guestLooks int       // since it took the lock, see followGuest
+	holder       string    // that Redis named last, "" if it named none
+	guestEnds    time.Time // when the lease of the guest ends that had the lock at the last look
+	guestSince   time.Time // when that was first seen, see followGuest
+	guestListens bool      // since the last look this client hears what guests are told
 
 	long     bool // it was told that it waits for a long time
 	searched bool // it had deadlocks searched for

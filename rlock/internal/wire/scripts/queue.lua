@@ -16,10 +16,10 @@
 --          they came, and with score 0 a mark "!<uuid>" for each tenure that was granted
 --          the lock out of the queue, until it is released
 -- KEYS[3]  the guests' turn: while this key exists nobody is granted the lock here.
---          "<it>:met" exists for a minute after a guest was met as the holder; then one
---          turn in two seconds, "<it>:polled", is left to guests that nobody can count,
---          since they only poll, or listen at a replica. "<it>:last" is when their last
---          turn ended
+--          "<it>:met" exists for a minute after a guest was met as the holder; then turns
+--          are left to guests that nobody can count, since they only poll, or listen at a
+--          replica. "<it>:polled" exists until their next one, see meet. "<it>:last" is
+--          when the last turn of those that are counted ended
 -- KEYS[4]  the channel that guests listen to
 -- KEYS[5]  more of the kind's
 -- ARGV[1]  how to publish and count: "p" plain, "s" sharded, "c" plain in a Cluster, where
@@ -87,7 +87,8 @@ local longestTurn, shortestTurn = 10, 5 -- how long the guests' turn is at most 
 local memory = 60000 -- how long a guest is remembered
 local present, absence = 1000, 250 -- guests of which none was met for so long have a turn as rarely
 local starved, respite = 2000, 1000 -- see below
-local round, pollTime = 2000, 150 -- how often guests that only poll have a turn, and how long it is
+local round, again = 2000, 100 -- how long after a turn of guests that nobody can count the next one begins, and after one that they use
+local pollTime = 150 -- how long it is: Redisson's spin lock tries every 128 ms
 
 local function ticketOf(member)
 	return string.sub(member, 2)
@@ -222,13 +223,15 @@ local function count(...)
 	end
 end
 local ushers = turns .. 'ushers'
-local guestsTurn, guestMet -- the key of their turn, and that of the memory of one
+local guestsTurn, polled -- the keys of their turn, and of that of those that nobody can count
+local met = '' -- the last one that was met: its sort, see meet, when its lease ended, and its owner
 if first and not guarded then
 	if family ~= 'c' then
 		count(channel, ushers, turns .. clientOf(first))
 	end
-	local keys = redis.call('mget', window, window .. ':met')
-	guestsTurn, guestMet = keys[1], keys[2] or polls
+	local keys = redis.call('mget', window, window .. ':met', window .. ':polled')
+	guestsTurn, met, polled = keys[1], keys[2] or '', keys[3]
+	polls = polls or keys[2]
 end
 
 local function clock()
@@ -245,17 +248,18 @@ end
 --
 -- In a Cluster with plain pub/sub the holder tells whether there are guests, and so does one
 -- of a moment ago.
-local function guestsWait()
+local function guestsListen()
 	if family == 'c' then
 		return isGuest(holder()) or metAgo() < round
 	end
 	if not listeners[channel] then
 		count(channel, ushers)
 	end
-	if (listeners[channel] or 0) <= (listeners[ushers] or 0) then
-		return false
-	end
-	return metAgo() < present or clock() - (redis.call('get', window .. ':last') or 0) >= absence
+	return (listeners[channel] or 0) > (listeners[ushers] or 0)
+end
+
+local function guestsWait()
+	return guestsListen() and (family == 'c' or metAgo() < present or clock() - (redis.call('get', window .. ':last') or 0) >= absence)
 end
 
 -- Reports whether the client of a ticket can be told, which is believed where Redis does
@@ -286,8 +290,8 @@ end
 
 local welcomed = false
 local function welcome(time)
-	welcomed, guestsTurn = true, '1'
-	redis.call('set', window, '1', 'px', time)
+	welcomed, guestsTurn = true, tostring(time)
+	redis.call('set', window, guestsTurn, 'px', time)
 	if not told then
 		told = true
 		return redis.pcall(publish, channel, message)
@@ -355,7 +359,8 @@ while first and not guestsTurn and open(modeOf(first)) do
 				usher(second)
 			end
 		end
-	elseif guestMet and not guestsWait() and redis.call('set', window .. ':polled', '1', 'nx', 'px', round) then
+	elseif polls and not polled and not guestsWait() then
+		redis.call('set', window .. ':polled', '?', 'px', round)
 		welcome(pollTime)
 		usher(first)
 		break
@@ -427,10 +432,30 @@ local function call()
 	end
 end
 
+-- Notes that a guest has the lock. It has had a turn just now, so the next one of guests that
+-- nobody can count is a while away; but after one that they use ("+"), in which only some of
+-- them may have had the lock, it is soon. A guest that takes the lock again, as a loop does
+-- before others try, ends the turn: another one may be the first in the next.
+local function meet(guest)
+	local sort, before, last = string.match(met, '^([+-])(%d+) (.*)$')
+	local polling, used = guestsTurn == tostring(pollTime), sort == '+' and polled ~= '1'
+	if polled == '?' then
+		used = polling
+	end
+	used = used and not guestsListen()
+	local ends = clock() + remaining()
+	if used and polling and guest == last and math.abs(ends - before) > 2 then
+		redis.call('pexpire', window, '0')
+		guestsTurn = false
+	end
+	sort = used and '+' or '-'
+	redis.call('set', window .. ':met', string.format('%s%.0f %s', sort, ends, guest), 'px', memory)
+	redis.call('set', window .. ':polled', used and '+' or '1', 'px', used and again or round)
+end
+
 local owner = holder()
 if isGuest(owner) then
-	redis.call('set', window .. ':met', '1', 'px', memory)
-	redis.call('set', window .. ':polled', '1', 'px', round) -- it had a turn just now
+	meet(owner)
 end
 local reply = {left, remaining(), owner or '', math.max(guestsTurn and redis.call('pttl', window) or -2, patience)}
 for i = 6 + leaving, #ARGV do

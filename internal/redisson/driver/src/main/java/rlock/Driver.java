@@ -12,6 +12,7 @@ import java.io.PrintStream;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ThreadLocalRandom;
 import org.redisson.Redisson;
 import org.redisson.api.RBucket;
 import org.redisson.api.RFencedLock;
@@ -39,8 +40,8 @@ import org.redisson.client.codec.StringCodec;
 public final class Driver {
 
     /**
-     * Of no use to most calls: kind (none for RLock), waitMillis, leaseMillis (0 for the watchdog), counter, sectionMillis
-     * and trying.
+     * Of no use to most calls: kind (none for RLock), waitMillis, leaseMillis (0 for the watchdog), counter, sectionMillis,
+     * pauseMillis and trying.
      */
     record Command(
             long id,
@@ -52,6 +53,7 @@ public final class Driver {
             long leaseMillis,
             String counter,
             long sectionMillis,
+            long pauseMillis,
             boolean trying) {}
 
     /** What a thread had of a lock, and the longest time that it waited for it. */
@@ -183,12 +185,15 @@ public final class Driver {
 
     /**
      * Takes the lock again and again for so long, and keeps it for the time of a section. It waits for the lock, or tries
-     * until it has it, with a millisecond between the tries.
+     * until it has it, with a millisecond between the tries. Before each section it pauses for a random time.
      */
     private Share contend(RLock lock, Command c) throws InterruptedException {
         long sections = 0;
         long longest = 0;
         for (long end = System.nanoTime() + MILLISECONDS.toNanos(c.waitMillis()); System.nanoTime() < end; sections++) {
+            if (c.pauseMillis() > 0) {
+                Thread.sleep(ThreadLocalRandom.current().nextLong(c.pauseMillis()));
+            }
             long asked = System.nanoTime();
             if (c.trying()) {
                 while (!lock.tryLock()) {
