@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -186,49 +187,61 @@ const (
 // withDefaults returns the config with every default filled in, or
 // ErrInvalidConfig.
 func (c Config) withDefaults() (Config, error) {
-	if c.Client == nil && len(c.Redis.InitAddress) == 0 {
-		return c, fmt.Errorf("rlock: %w: set Redis.InitAddress, for example to \"127.0.0.1:6379\", or Client", ErrInvalidConfig)
+	c.Lease = orDefault(c.Lease, defaultLease)
+	if err := cmp.Or(c.checkAddress(), c.checkValues()); err != nil {
+		return c, err
 	}
-	if c.Client != nil && len(c.Redis.InitAddress) != 0 {
-		return c, fmt.Errorf("rlock: %w: both Redis.InitAddress and Client are set: choose one", ErrInvalidConfig)
+	c.HandoffLimit = max(cmp.Or(c.HandoffLimit, defaultHandoffLimit), 0)
+	c.HandoffTime = orDefault(c.HandoffTime, defaultHandoffTime)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Redis = lockOptions(c.Redis)
+	if c.SyncReplicas > 0 {
+		c.Redis.BlockingPoolSize = cmp.Or(c.Redis.BlockingPoolSize, wire.SyncConnections)
+	}
+	return c, nil
+}
+
+// orDefault returns d, or the default for one that is not set.
+func orDefault(d, byDefault time.Duration) time.Duration {
+	if d <= 0 {
+		return byDefault
+	}
+	return d
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("rlock: %w: "+format, append([]any{ErrInvalidConfig}, args...)...)
+}
+
+// checkAddress refuses a config that does not say where Redis is.
+func (c Config) checkAddress() error {
+	switch given := len(c.Redis.InitAddress) > 0; {
+	case c.Client == nil && !given:
+		return invalid("set Redis.InitAddress, for example to \"127.0.0.1:6379\", or Client")
+	case c.Client != nil && given:
+		return invalid("both Redis.InitAddress and Client are set: choose one")
 	}
 	for _, addr := range c.Redis.InitAddress {
 		if strings.Contains(addr, "@") || strings.Contains(addr, "://") { // and is not repeated here, nor in the errors of a dial
-			return c, fmt.Errorf("rlock: %w: an address in Redis.InitAddress is a URL, or has a user or a password in it: use \"host:port\", or rueidis.ParseURL for a URL", ErrInvalidConfig)
+			return invalid("an address in Redis.InitAddress is a URL, or has a user or a password in it: use \"host:port\", or rueidis.ParseURL for a URL")
 		}
 	}
-	if c.Redis.ConnLifetime > 0 {
-		return c, fmt.Errorf("rlock: %w: Redis.ConnLifetime is %v: leave it 0, since commands fail when a connection reaches its end", ErrInvalidConfig, c.Redis.ConnLifetime)
-	}
-	if c.PubSub < PubSubAuto || c.PubSub > PubSubPlain {
-		return c, fmt.Errorf("rlock: %w: PubSub is %d: use one of its constants", ErrInvalidConfig, c.PubSub)
-	}
-	if c.SyncReplicas < 0 || c.SyncReplicas > wire.MaxSyncReplicas {
-		return c, fmt.Errorf("rlock: %w: SyncReplicas is %d: use the number of replicas, at most %d, or 0 not to wait for them", ErrInvalidConfig, c.SyncReplicas, wire.MaxSyncReplicas)
-	}
-	if c.Lease <= 0 {
-		c.Lease = defaultLease
-	}
-	if c.Lease < shortestConfigLease {
-		return c, fmt.Errorf("rlock: %w: Lease is %v, which is too short to renew: at least %v", ErrInvalidConfig, c.Lease, shortestConfigLease)
-	}
+	return nil
+}
+
+// checkValues refuses values that cannot work.
+func (c Config) checkValues() error {
 	switch {
-	case c.HandoffLimit == 0:
-		c.HandoffLimit = defaultHandoffLimit
-	case c.HandoffLimit < 0:
-		c.HandoffLimit = 0
+	case c.Redis.ConnLifetime > 0:
+		return invalid("Redis.ConnLifetime is %v: leave it 0, since commands fail when a connection reaches its end", c.Redis.ConnLifetime)
+	case c.PubSub < PubSubAuto || c.PubSub > PubSubPlain:
+		return invalid("PubSub is %d: use one of its constants", c.PubSub)
+	case c.SyncReplicas < 0 || c.SyncReplicas > wire.MaxSyncReplicas:
+		return invalid("SyncReplicas is %d: use the number of replicas, at most %d, or 0 not to wait for them", c.SyncReplicas, wire.MaxSyncReplicas)
+	case c.Lease < shortestConfigLease:
+		return invalid("Lease is %v, which is too short to renew: at least %v", c.Lease, shortestConfigLease)
 	}
-	if c.HandoffTime <= 0 {
-		c.HandoffTime = defaultHandoffTime
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-	c.Redis = lockOptions(c.Redis)
-	if c.SyncReplicas > 0 && c.Redis.BlockingPoolSize == 0 {
-		c.Redis.BlockingPoolSize = wire.SyncConnections
-	}
-	return c, nil
+	return nil
 }
 
 // wire returns what is about the connection to Redis.
@@ -255,41 +268,23 @@ func lockOptions(o rueidis.ClientOption) rueidis.ClientOption {
 	o.DisableCache = true
 	// One connection is first in, first out: a clean-up cannot overtake the
 	// acquire that it cleans up after (15 of 40 times with two connections).
-	if o.PipelineMultiplex == 0 {
-		o.PipelineMultiplex = -1
-	}
+	o.PipelineMultiplex = cmp.Or(o.PipelineMultiplex, -1)
 	// Without it a lone command meets a connection that died idle as an error,
 	// and a command whose context ends takes the connection with it. A lone caller
 	// is served without the pipeline all the same: see wire/direct.go.
 	o.AlwaysPipelining = true
-	if o.ReadBufferEachConn == 0 {
-		o.ReadBufferEachConn = 64 << 10
-	}
-	if o.WriteBufferEachConn == 0 {
-		o.WriteBufferEachConn = 64 << 10
-	}
-	if o.ConnWriteTimeout == 0 {
-		o.ConnWriteTimeout = 2 * time.Second
-	}
-	if o.Dialer.Timeout == 0 {
-		o.Dialer.Timeout = 2 * time.Second
-	}
-	if o.Dialer.KeepAlive == 0 {
-		o.Dialer.KeepAlive = time.Second
-	}
-	if o.BlockingPoolCleanup == 0 {
-		o.BlockingPoolCleanup = wire.SyncIdle
-	}
+	o.ReadBufferEachConn = cmp.Or(o.ReadBufferEachConn, 64<<10)
+	o.WriteBufferEachConn = cmp.Or(o.WriteBufferEachConn, 64<<10)
+	o.ConnWriteTimeout = cmp.Or(o.ConnWriteTimeout, 2*time.Second)
+	o.Dialer.Timeout = cmp.Or(o.Dialer.Timeout, 2*time.Second)
+	o.Dialer.KeepAlive = cmp.Or(o.Dialer.KeepAlive, time.Second)
+	o.BlockingPoolCleanup = cmp.Or(o.BlockingPoolCleanup, wire.SyncIdle)
 	if o.RetryDelay == nil {
 		o.RetryDelay = func(attempt int, _ rueidis.Completed, _ error) time.Duration {
 			return min(time.Millisecond<<min(attempt, 7), 100*time.Millisecond)
 		}
 	}
-	if o.ClusterOption.ShardsRefreshInterval == 0 {
-		o.ClusterOption.ShardsRefreshInterval = time.Second
-	}
-	if o.Sentinel.TopologyRefreshInterval == 0 {
-		o.Sentinel.TopologyRefreshInterval = time.Second
-	}
+	o.ClusterOption.ShardsRefreshInterval = cmp.Or(o.ClusterOption.ShardsRefreshInterval, time.Second)
+	o.Sentinel.TopologyRefreshInterval = cmp.Or(o.Sentinel.TopologyRefreshInterval, time.Second)
 	return o
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -89,24 +90,25 @@ type Waiter struct {
 //
 // [the rights]: https://github.com/go-rlock/rlock/blob/main/docs/operations.md#rights
 func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
-	// A fenced lock has the names of a plain one, and a counter.
-	plain, rw, semaphore := c.engine.NewName(engine.FencedKind, name), c.engine.NewName(engine.ReadWriteKind, name), c.engine.NewName(engine.SemaphoreKind, name)
-	failed := func(err error) (Inspection, error) {
-		return Inspection{}, fmt.Errorf("rlock: inspect %q: %w", name, err)
+	var names [len(layouts)]*engine.Name
+	for i, l := range layouts {
+		names[i] = c.engine.NewName(l.id, name)
 	}
+	plain := names[0]
 	if plain.Err != nil {
 		return Inspection{}, plain.Err
 	}
-	replies, err := c.engine.Redis.Survey(ctx, plain.Slot, func() []rueidis.Completed { return c.questions(plain, rw, semaphore) })
-	if err != nil {
-		return failed(err)
-	}
-	i, err := c.inspection(name, replies)
-	if queue := (*queueError)(nil); errors.As(err, &queue) {
-		queue.key = []string{plain.Queue, rw.Queue, semaphore.Queue}[queue.layout]
+	i := Inspection{Name: name, Guests: -1}
+	replies, err := c.engine.Redis.Survey(ctx, plain.Slot, func() []rueidis.Completed { return c.questions(names) })
+	if err == nil {
+		err = i.read(replies, names)
 	}
 	if err != nil {
-		return failed(err)
+		return Inspection{}, fmt.Errorf("rlock: inspect %q: %w", name, err)
+	}
+	// In a Cluster with plain pub/sub no node knows all subscribers.
+	if c.engine.Redis.Counts() {
+		i.readGuests(replies[asksGuests])
 	}
 	if i.HolderCount+i.Waiting > 0 {
 		i.resolve(c.engine.Redis.Processes(ctx, &plain.Keys))
@@ -128,8 +130,16 @@ const (
 	asksQueues // of each of the layouts: the number of tickets, and the first of them
 )
 
+// layouts are the kinds that have a queue of their own. A fenced lock has the names of a
+// plain one, and a counter.
+var layouts = [...]struct {
+	id   engine.KindID
+	kind Kind
+}{{engine.FencedKind, KindLock}, {engine.ReadWriteKind, KindReadWrite}, {engine.SemaphoreKind, KindSemaphore}}
+
 // questions are the commands of an inspection.
-func (c *Client) questions(plain, rw, semaphore *engine.Name) []rueidis.Completed {
+func (c *Client) questions(names [len(layouts)]*engine.Name) []rueidis.Completed {
+	plain, rw := names[0], names[1]
 	ask := func(key string, words ...string) rueidis.Completed {
 		return c.engine.Redis.Arbitrary(key, words...)
 	}
@@ -149,77 +159,77 @@ func (c *Client) questions(plain, rw, semaphore *engine.Name) []rueidis.Complete
 		asksPermits: ask(plain.Key, "ZRANGE", "-"+limit, "-1", "WITHSCORES"),
 		asksClock:   c.engine.Redis.Client.B().Time().Build(),
 	}
-	for _, n := range []*engine.Name{plain, rw, semaphore} {
+	for _, n := range names {
 		asked = append(asked, ask(n.Queue, "ZCOUNT", "1", "+inf"), ask(n.Queue, "ZRANGEBYSCORE", "1", "+inf", "LIMIT", "0", limit))
 	}
 	return asked
 }
 
-// layouts are the kinds that have a queue of their own.
-var layouts = [...]Kind{KindLock, KindReadWrite, KindSemaphore}
-
-// A queueError is that of the key of a queue.
-type queueError struct {
-	layout int // in layouts
-	key    string
-	cause  error
-}
-
-func (e *queueError) Error() string { return fmt.Sprintf("queue %s: %v", e.key, e.cause) }
-func (e *queueError) Unwrap() error { return e.cause }
-
-// inspection reads the replies.
-func (c *Client) inspection(name string, replies []rueidis.RedisResult) (i Inspection, err error) {
-	i = Inspection{Name: name, Guests: -1}
+// read reads the replies, but for the guests.
+func (i *Inspection) read(replies []rueidis.RedisResult, names [len(layouts)]*engine.Name) error {
 	if err := i.readLease(replies[asksLease]); err != nil {
-		return i, err
+		return told(err)
 	}
-	err = i.readHolders(replies)
-	if _, told := wire.Diagnose(err); errors.Is(told, ErrWrongType) {
-		if permits, failed := engine.PermitsOf(replies[asksPermits], replies[asksClock]); failed == nil {
-			count, _ := replies[asksCount].AsInt64()
-			err = i.readPermits(permits, int(count))
-		} else if _, other := wire.Diagnose(failed); !errors.Is(other, ErrWrongType) {
-			err = failed
-		}
+	if err := i.readHolders(replies); err != nil {
+		return told(err)
 	}
-	if err != nil {
-		_, err = wire.Diagnose(err)
-		return i, err
-	}
-	for layout := range layouts {
-		if err := i.readQueue(layout, replies[asksQueues+2*layout:]); err != nil {
-			return i, err
+	for layout, n := range names {
+		if err := i.readQueue(layouts[layout].kind, replies[asksQueues+2*layout:]); err != nil {
+			return fmt.Errorf("queue %s: %w", n.Queue, told(err))
 		}
 	}
 	if token, err := replies[asksToken].AsInt64(); err == nil && token > 0 {
 		i.Token = uint64(token)
 	}
-	// In a Cluster with plain pub/sub no node knows all subscribers.
-	if counts, err := replies[asksGuests].ToArray(); err == nil && c.engine.Redis.Counts() {
-		i.Guests = 0
-		for ; len(counts) >= 4; counts = counts[4:] { // a channel and its number, then that of the ushers
-			listeners, _ := counts[1].AsInt64()
-			ushers, _ := counts[3].AsInt64()
-			i.Guests += int(max(listeners-ushers, 0))
-		}
+	return nil
+}
+
+// told returns the error as a caller is told it.
+func told(err error) error {
+	_, err = wire.Diagnose(err)
+	return err
+}
+
+// readHolders has the owners in a hash, or in the sorted set of a semaphore.
+func (i *Inspection) readHolders(replies []rueidis.RedisResult) error {
+	err := i.readHash(replies)
+	if !errors.Is(told(err), ErrWrongType) {
+		return err
 	}
-	return i, nil
+	permits, failed := engine.PermitsOf(replies[asksPermits], replies[asksClock])
+	switch {
+	case failed == nil:
+		count, _ := replies[asksCount].AsInt64()
+		return i.readPermits(permits, int(count))
+	case errors.Is(told(failed), ErrWrongType):
+		return err
+	}
+	return failed
+}
+
+// readGuests counts them, if Redis could.
+func (i *Inspection) readGuests(reply rueidis.RedisResult) {
+	counts, err := reply.ToArray()
+	if err != nil {
+		return
+	}
+	i.Guests = 0
+	for ; len(counts) >= 4; counts = counts[4:] { // a channel and its number, then that of the ushers
+		listeners, _ := counts[1].AsInt64()
+		ushers, _ := counts[3].AsInt64()
+		i.Guests += int(max(listeners-ushers, 0))
+	}
 }
 
 func (i *Inspection) readLease(reply rueidis.RedisResult) error {
 	left, err := reply.AsInt64()
-	if err != nil {
-		_, err = wire.Diagnose(err)
-		return err
-	}
 	switch {
 	case left == -1:
 		i.Lease = -1
 	case left >= 0:
 		i.Lease = wire.Milliseconds(left)
 	}
-	return nil
+	return err
 }
 
 // readPermits has the owners of a semaphore. Its key may be there, and nobody hold a permit.
@@ -237,8 +247,8 @@ func (i *Inspection) readPermits(permits []engine.Permit, count int) error {
 	return nil
 }
 
-// readHolders has the owners in a hash.
-func (i *Inspection) readHolders(replies []rueidis.RedisResult) error {
+// readHash has the owners in a hash.
+func (i *Inspection) readHash(replies []rueidis.RedisResult) error {
 	mode, err := replies[asksMode].ToString()
 	if err != nil && !rueidis.IsRedisNil(err) {
 		return err
@@ -252,44 +262,53 @@ func (i *Inspection) readHolders(replies []rueidis.RedisResult) error {
 		return err
 	}
 	i.HolderCount = int(size)
+	seen := make(map[string]bool) // HSCAN may return a field twice
 	if mode != "" {
 		i.Kind = KindReadWrite
 		i.HolderCount = max(i.HolderCount-1, 0)
+		seen["mode"] = true
 	} else if size > 0 {
 		i.Kind = KindLock
 	}
-	seen := make(map[string]bool) // HSCAN may return a field twice
-	for field, value := range pairs(page.Elements) {
-		if seen[field] || field == "mode" && mode != "" {
+	for fields := page.Elements; len(fields) >= 2; fields = fields[2:] {
+		field, value := fields[0], fields[1]
+		if seen[field] {
 			continue
 		}
 		seen[field] = true
-		count, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || !isOwner(field) {
-			return fmt.Errorf("%w: it is a hash with the field %q", ErrWrongType, field)
-		}
-		if len(i.Holders) < InspectLimit {
-			owner, writes := strings.CutSuffix(field, ":write")
-			i.Holders = append(i.Holders, Holder{Owner: owner, Lease: i.Lease, Count: count, Shared: mode != "" && !writes, Guest: !wire.IsOurs(field)})
+		if err := i.addHolder(field, value); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (i *Inspection) readQueue(layout int, replies []rueidis.RedisResult) error {
+// addHolder has the owner in a field of the hash.
+func (i *Inspection) addHolder(field, value string) error {
+	count, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || !isOwner(field) {
+		return fmt.Errorf("%w: it is a hash with the field %q", ErrWrongType, field)
+	}
+	if len(i.Holders) < InspectLimit {
+		owner, writes := strings.CutSuffix(field, ":write")
+		reads := i.Kind == KindReadWrite && !writes
+		i.Holders = append(i.Holders, Holder{Owner: owner, Lease: i.Lease, Count: count, Shared: reads, Guest: !wire.IsOurs(field)})
+	}
+	return nil
+}
+
+func (i *Inspection) readQueue(kind Kind, replies []rueidis.RedisResult) error {
 	waiting, err := replies[0].AsInt64()
 	if err != nil {
-		_, err = wire.Diagnose(err)
-		return &queueError{layout: layout, cause: err}
+		return err
 	}
 	members, err := replies[1].AsStrSlice()
 	if err != nil {
-		_, err = wire.Diagnose(err)
-		return &queueError{layout: layout, cause: err}
+		return err
 	}
 	i.Waiting += int(waiting)
 	if waiting > 0 && i.Kind == KindUnknown {
-		i.Kind = layouts[layout]
+		i.Kind = kind
 	}
 	for _, member := range members {
 		if w, ok := parseMember(member); ok && len(i.Queue) < InspectLimit {
@@ -340,32 +359,6 @@ func process(r *wire.Roll, owner string) *Process { return (*Process)(r.Of(owner
 
 // isOwner reports whether a field of a hash looks like the owner of a lock: a UUID, a
 // colon and a number, and maybe more (":write", or the id of a transaction of Redisson).
-func isOwner(field string) bool {
-	if len(field) <= wire.TenureLen || field[wire.TenureLen-1] != ':' {
-		return false
-	}
-	for at, r := range []byte(field[:wire.TenureLen-1]) {
-		switch at {
-		case 8, 13, 18, 23:
-			if r != '-' {
-				return false
-			}
-		default:
-			if !strings.ContainsRune("0123456789abcdefABCDEF", rune(r)) {
-				return false
-			}
-		}
-	}
-	return '0' <= field[wire.TenureLen] && field[wire.TenureLen] <= '9'
-}
+func isOwner(field string) bool { return ownerField.MatchString(field) }
 
-// pairs calls yield with the first two elements, the next two, and so on.
-func pairs(elements []string) func(yield func(first, second string) bool) {
-	return func(yield func(first, second string) bool) {
-		for ; len(elements) >= 2; elements = elements[2:] {
-			if !yield(elements[0], elements[1]) {
-				return
-			}
-		}
-	}
-}
+var ownerField = regexp.MustCompile(`^[[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}:[0-9]`)

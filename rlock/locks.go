@@ -40,13 +40,12 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[string, er
 	return func(yield func(string, error) bool) {
 		var failed error
 		for _, node := range c.primaries() {
-			more, err := c.scan(ctx, node, pattern, func(name string) bool { return yield(name, nil) })
-			switch {
-			case err != nil:
-				_, err = wire.Diagnose(err)
-				failed = errors.Join(failed, err)
-			case !more:
-				return
+			for name, err := range c.scan(ctx, node, pattern) {
+				if err != nil {
+					failed = errors.Join(failed, told(err))
+				} else if !yield(name, nil) {
+					return
+				}
 			}
 		}
 		if failed != nil {
@@ -67,68 +66,57 @@ func (c *Client) primaries() (nodes []rueidis.Client) {
 	return nodes
 }
 
-// scan yields the names of one node. more is false if the caller has had enough.
-func (c *Client) scan(ctx context.Context, node rueidis.Client, pattern string, yield func(name string) bool) (more bool, err error) {
-	if c.engine.Redis.InCluster() {
-		if primary, err := c.isPrimary(ctx, node); err != nil || !primary {
-			return err == nil, err
+// scan iterates over the names on one node. An error is the last that it yields.
+func (c *Client) scan(ctx context.Context, node rueidis.Client, pattern string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		if primary, err := c.isPrimary(ctx, node); !primary {
+			if err != nil {
+				yield("", err)
+			}
+			return
 		}
-	}
-	for _, of := range keyTypes {
-		if more, err = c.scanType(ctx, node, of, pattern, yield); err != nil || !more {
-			return more, err
-		}
-	}
-	return true, nil
-}
-
-// A keyType is one that a lock may be.
-type keyType struct {
-	name  string
-	about func(redis rueidis.Client, key string) rueidis.Completed // returns two of its owners
-}
-
-var keyTypes = [...]keyType{
-	{"hash", func(redis rueidis.Client, key string) rueidis.Completed {
-		return redis.B().Hrandfield().Key(key).Count(2).Build()
-	}},
-	{"zset", func(redis rueidis.Client, key string) rueidis.Completed {
-		return redis.B().Zrandmember().Key(key).Count(2).Build()
-	}},
-}
-
-func (c *Client) scanType(ctx context.Context, node rueidis.Client, of keyType, pattern string, yield func(name string) bool) (more bool, err error) {
-	for cursor := uint64(0); ; {
-		page, err := c.page(ctx, node, cursor, pattern, of)
-		if err != nil {
-			return false, err
-		}
-		names, err := c.locksAmong(ctx, node, of, page.Elements)
-		if err != nil {
-			return false, err
-		}
-		for _, name := range names {
-			if !yield(name) {
-				return false, nil
+		for _, of := range keyTypes {
+			for cursor, more := uint64(0), true; more; more = cursor != 0 {
+				names, next, err := c.page(ctx, node, of, pattern, cursor)
+				if err != nil {
+					yield("", err)
+					return
+				}
+				for _, name := range names {
+					if !yield(name, nil) {
+						return
+					}
+				}
+				cursor = next
 			}
 		}
-		if cursor = page.Cursor; cursor == 0 {
-			return true, nil
-		}
 	}
 }
 
-func (c *Client) page(ctx context.Context, node rueidis.Client, cursor uint64, pattern string, of keyType) (rueidis.ScanEntry, error) {
+// A keyType is one that a lock may be, with the command that returns some of its owners.
+type keyType struct{ name, sample string }
+
+var keyTypes = [...]keyType{{"hash", "HRANDFIELD"}, {"zset", "ZRANDMEMBER"}}
+
+// page returns the names of locks that the cursor leads to, and the next cursor, 0 for none.
+func (c *Client) page(ctx context.Context, node rueidis.Client, of keyType, pattern string, cursor uint64) (names []string, next uint64, err error) {
 	if c.engine.Closed.Load() {
-		return rueidis.ScanEntry{}, ErrClosed
+		return nil, 0, ErrClosed
 	}
-	ctx, cancel := c.engine.Redis.Within(ctx)
+	within, cancel := c.engine.Redis.Within(ctx)
 	defer cancel()
-	return node.Do(ctx, node.B().Scan().Cursor(cursor).Match(pattern).Count(scanCount).Type(of.name).Build()).AsScanEntry()
+	page, err := node.Do(within, node.B().Scan().Cursor(cursor).Match(pattern).Count(scanCount).Type(of.name).Build()).AsScanEntry()
+	if err == nil {
+		names, err = c.locksAmong(ctx, node, of, page.Elements)
+	}
+	return names, page.Cursor, err
 }
 
 // isPrimary asks a node of a Cluster by HELLO, which needs no right.
 func (c *Client) isPrimary(ctx context.Context, node rueidis.Client) (bool, error) {
+	if !c.engine.Redis.InCluster() {
+		return true, nil
+	}
 	ctx, cancel := c.engine.Redis.Within(ctx)
 	defer cancel()
 	hello, err := node.Do(ctx, node.B().Hello().Build()).AsMap()
@@ -151,7 +139,7 @@ func (c *Client) locksAmong(ctx context.Context, node rueidis.Client, of keyType
 	defer cancel()
 	asked := make([]rueidis.Completed, len(keys))
 	for i, key := range keys {
-		asked[i] = of.about(node, key)
+		asked[i] = node.B().Arbitrary(of.sample).Keys(key).Args("2").ReadOnly()
 	}
 	for i, reply := range node.DoMulti(ctx, asked...) {
 		fields, err := reply.AsStrSlice()
@@ -164,8 +152,7 @@ func (c *Client) locksAmong(ctx context.Context, node rueidis.Client, of keyType
 			return nil, err
 		default:
 			// A right to the command is missed by every key, one to a key by that key alone.
-			_, told := wire.Diagnose(err)
-			if errors.Is(told, ErrUnsupported) || errors.Is(told, ErrNoPermission) && strings.Contains(err.Error(), "command") {
+			if why := told(err); errors.Is(why, ErrUnsupported) || errors.Is(why, ErrNoPermission) && strings.Contains(err.Error(), "command") {
 				return nil, err
 			}
 		}
