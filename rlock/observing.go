@@ -77,30 +77,30 @@ func (o *observing) waiting(ctx context.Context, lock engine.LockInfo) {
 	}
 }
 
-func (o *observing) acquired(ctx context.Context, i engine.AcquiredInfo) {
+func (o *observing) acquired(ctx context.Context, e engine.Event) {
 	if hook := o.hooks.Acquired; hook != nil {
 		defer o.caught("Acquired")
-		hook(ctx, AcquiredInfo{o.info(i.LockInfo), Way(i.Way), i.Waited, i.Contended})
+		hook(ctx, AcquiredInfo{o.info(e.LockInfo), Way(e.Way), e.Waited, e.Contended})
 	}
 }
 
-func (o *observing) gaveUp(ctx context.Context, i engine.GaveUpInfo) {
+func (o *observing) gaveUp(ctx context.Context, e engine.Event) {
 	if hook := o.hooks.GaveUp; hook != nil {
 		defer o.caught("GaveUp")
-		hook(ctx, GaveUpInfo{o.info(i.LockInfo), i.Err, i.Waited, i.Contended})
+		hook(ctx, GaveUpInfo{o.info(e.LockInfo), e.Err, e.Waited, e.Contended})
 	}
 }
 
-func (o *observing) released(ctx context.Context, i engine.ReleasedInfo) {
+func (o *observing) released(ctx context.Context, e engine.Event) {
 	if hook := o.hooks.Released; hook != nil {
 		defer o.caught("Released")
-		hook(ctx, ReleasedInfo{o.info(i.LockInfo), Way(i.Way), i.Held, i.Err, i.Detached})
+		hook(ctx, ReleasedInfo{o.info(e.LockInfo), Way(e.Way), e.Held, e.Err, e.Detached})
 	}
 }
 
-func (o *observing) lost(ctx context.Context, i engine.LostInfo) {
+func (o *observing) lost(ctx context.Context, e engine.Event) {
 	defer o.caught("Lost")
-	o.hooks.Lost(ctx, LostInfo{o.info(i.LockInfo), Way(i.Way), i.Held, LossReason(i.Reason), i.Err})
+	o.hooks.Lost(ctx, LostInfo{o.info(e.LockInfo), Way(e.Way), e.Held, LossReason(e.Reason), e.Err})
 }
 
 func (o *observing) renewed(i engine.RenewedInfo) {

@@ -36,49 +36,36 @@ func (r *room) calledBack(t *tenure, now time.Time) {
 
 // contendedFor notes that others wanted the lock before it was of use here that it lingered.
 func (r *room) contendedFor(now time.Time) {
-	b := r.shard.backoffs[r.name.room]
-	b.calls++
-	if n := b.calls - callsAllowed; n >= 0 {
-		b.until = later(b.until, now.Add(min(firstBackoff<<min(n, 10), lastBackoff)))
+	least := time.Duration(0)
+	if n := r.shard.backoffs[r.name.room].calls + 1 - callsAllowed; n >= 0 {
+		least = min(firstBackoff<<min(n, 10), lastBackoff)
 	}
-	r.remember(b, now)
-}
-
-// uncalled notes that others wait for a tenure that may linger and have not called it: guests
-// cannot.
-func (r *room) uncalled(now time.Time) {
-	b := r.shard.backoffs[r.name.room]
-	b.until = later(b.until, now.Add(lastBackoff))
-	r.remember(b, now)
+	r.backOff(1, least, now)
 }
 
 // met notes the holder that Redis has named to a request: a guest cannot call.
 func (r *room) met(holder string, req *Request, now time.Time) {
 	lingers := r.client.Config.Linger > 0 || r.client.lingerOf(r, req) > 0
-	if !lingers || holder == "" || wire.IsOurs(holder) || !r.name.kind().foreign {
-		return
+	if lingers && holder != "" && !wire.IsOurs(holder) && r.name.kind().foreign {
+		r.backOff(0, guestMemory, now)
 	}
-	b := r.shard.backoffs[r.name.room]
-	b.until = later(b.until, now.Add(guestMemory))
-	r.remember(b, now)
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func (r *room) remember(b backoff, now time.Time) {
-	s := r.shard
+// backOff has the name not linger for so long at least, after so many more calls.
+func (r *room) backOff(calls int, least time.Duration, now time.Time) {
+	s, name := r.shard, r.name.room
 	if s.backoffs == nil {
 		s.backoffs = make(map[string]backoff)
 	}
-	if _, ok := s.backoffs[r.name.room]; !ok && len(s.backoffs) >= maxBackoffs {
+	b, known := s.backoffs[name]
+	if !known && len(s.backoffs) >= maxBackoffs {
 		s.forgetBackoffs(now)
 	}
-	s.backoffs[r.name.room] = b
+	b.calls += calls
+	if until := now.Add(least); until.After(b.until) {
+		b.until = until
+	}
+	s.backoffs[name] = b
 }
 
 // forgetBackoffs makes room for one more name: it forgets those that may linger again, or

@@ -46,8 +46,7 @@ func (c *Client) longWaits(now time.Time) (waits, long bool) {
 			if r.tenure == nil {
 				continue
 			}
-			for place := range r.queue.All {
-				w := place.Value
+			for w := range r.waiters {
 				waits = true
 				if !w.searched && now.Sub(w.began) >= deadlockTime {
 					w.searched, long = true, true

@@ -32,7 +32,7 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 		return nil, WhyOver(h)
 	}
 	t := h.tenure
-	was, now := closedLevel{t.levels[0].since, t.levels[0].way}, time.Now()
+	was, now := t.levels[0], time.Now()
 	landed, err = r.detach(h)
 	r.exit()
 	if landed != nil || err != nil {
@@ -40,7 +40,9 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 	}
 	h.cancel(fmt.Errorf("rlock: lock %q: detached: %w", h.name.Key, ErrNotHeld))
 	if h.client.Observer.On() {
-		h.client.tellDetached(ctx, h, was, now)
+		e := h.client.closedLevel(h.name, &was, now, nil)
+		e.Detached = true
+		h.client.Observer.Released(ctx, e)
 	}
 	return nil, nil
 }

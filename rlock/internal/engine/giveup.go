@@ -40,10 +40,7 @@ func (r *room) giveUp(ctx context.Context, w *waiter, err error) error {
 	default:
 		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
 	}
-	if c.Watches(&req) {
-		c.tellGaveUp(ctx, n, &req, err, now.Sub(began), waits)
-	}
-	return err
+	return c.gaveUp(ctx, n, &req, err, now.Sub(began), waits)
 }
 
 // leaveWith ends the wait of a waiter that has the lock. It is called with the mutex held,

@@ -48,6 +48,9 @@ func (h *hold) lose(cause error) {
 	}
 }
 
+// isPart reports whether a whole tells of the hold. A nil hold is no part.
+func (h *hold) isPart() bool { return h != nil && h.whole != nil }
+
 func (h *hold) ValidUntil() time.Time {
 	if r := h.enter(); r != nil {
 		defer r.exit()

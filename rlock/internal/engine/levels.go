@@ -24,7 +24,7 @@ func (l *Level) Kept() bool { return l.Until.IsZero() }
 // told reports whether a loss is remembered by the owner's name. A handle that is its own
 // owner remembers for itself, and of a part the whole tells.
 func (l *Level) told() bool {
-	return l.hold == nil || !l.Owner.OfHandle() && l.hold.whole == nil
+	return l.hold == nil || !l.Owner.OfHandle() && !l.hold.isPart()
 }
 
 // over reports whether the level itself asks for no more.
@@ -61,14 +61,14 @@ func (t *tenure) endsWith(l *Level) {
 // of o that was taken without, and reports whether there was such a level. When
 // the last level that is not shared goes and others stay, the tenure is shared. A nil tenure
 // has no levels.
-func (t *tenure) close(o Owner, shared bool, h *hold) (was closedLevel, ok bool) {
+func (t *tenure) close(o Owner, shared bool, h *hold) (was Level, ok bool) {
 	if t == nil {
 		return was, false
 	}
 	for i := len(t.levels) - 1; i >= 0; i-- {
 		l := &t.levels[i]
 		if l.hold == h && (h != nil || l.Owner == o && l.shared == shared) {
-			if was = (closedLevel{l.since, l.way}); was.way != ByNesting && len(t.levels) > 1 {
+			if was = *l; was.way != ByNesting && len(t.levels) > 1 {
 				was.way = t.bequeath(i)
 			}
 			t.levels = append(t.levels[:i], t.levels[i+1:]...)
@@ -116,7 +116,7 @@ func (t *tenure) holds(o Owner) bool {
 
 // loose reports whether the level is a part's that has not joined its whole: of an
 // attempt that goes on, or was given up and is about to be released.
-func (l *Level) loose() bool { return l.hold != nil && l.hold.whole != nil && !l.hold.joined.Load() }
+func (l *Level) loose() bool { return l.hold.isPart() && !l.hold.joined.Load() }
 
 // depth returns how many levels of the one sort o has, and knows of.
 func (t *tenure) depth(o Owner, shared bool) (n int) {

@@ -120,8 +120,8 @@ func (t *tenure) drop(now time.Time) {
 // elsewhere. No waiter here asks for the lock before the answer has come.
 func (r *room) letGo(t *tenure, now time.Time) {
 	r.escaped = true
-	wasTicket, first := r.beginRelease(t, now), !t.flying
-	if !r.client.Redis.Start(func() { _ = r.finishRelease(t, nobody, nil, wasTicket, first, now) }) {
+	first := r.beginRelease(t, now)
+	if !r.client.Redis.Start(func() { _ = r.finishRelease(t, nobody, nil, first, now) }) {
 		r.inFlight-- // the client is closed
 		t.disown(now)
 	}

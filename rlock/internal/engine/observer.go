@@ -11,10 +11,10 @@ import (
 // its lock is gone; these two are nil if nobody wants to know.
 type Observer struct {
 	Waiting  func(context.Context, LockInfo)
-	Acquired func(context.Context, AcquiredInfo)
-	GaveUp   func(context.Context, GaveUpInfo)
-	Released func(context.Context, ReleasedInfo)
-	Lost     func(context.Context, LostInfo)
+	Acquired func(context.Context, Event)
+	GaveUp   func(context.Context, Event)
+	Released func(context.Context, Event)
+	Lost     func(context.Context, Event)
 	Renewed  func(RenewedInfo)
 	Missed   func(n int) // calls of Lost and Renewed, since the last call
 	Closed   func()
@@ -27,38 +27,16 @@ type LockInfo struct {
 	Owner Owner
 }
 
-// An AcquiredInfo is about a call that has the lock.
-type AcquiredInfo struct {
+// An Event is what has happened to a lock, with the fields that its hook needs.
+type Event struct {
 	LockInfo
-	Way       Way
-	Waited    time.Duration
-	Contended bool // Waiting was called
-}
-
-// A GaveUpInfo is about a call that has failed.
-type GaveUpInfo struct {
-	LockInfo
-	Err       error
-	Waited    time.Duration
-	Contended bool // Waiting was called
-}
-
-// A ReleasedInfo is about a level that was given up.
-type ReleasedInfo struct {
-	LockInfo
-	Way      Way
-	Held     time.Duration
-	Err      error
-	Detached bool // it is left to its lease
-}
-
-// A LostInfo is about a lock that was lost.
-type LostInfo struct {
-	LockInfo
-	Way    Way
-	Held   time.Duration
-	Reason LossReason
-	Err    error
+	Way       Way           // how the lock was acquired; not of GaveUp
+	Waited    time.Duration // Acquired, GaveUp
+	Contended bool          // Acquired, GaveUp: Waiting was called
+	Held      time.Duration // Released, Lost: since Acquired
+	Err       error         // GaveUp, Released, Lost
+	Detached  bool          // Released: it is left to its lease
+	Reason    LossReason    // Lost
 }
 
 // A RenewedInfo is about a batch of renewals.

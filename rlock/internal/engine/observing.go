@@ -22,16 +22,16 @@ type observing struct {
 func (o *observing) On() bool { return o.Observer != nil }
 
 // LostNow tells of a loss in the goroutine of the caller.
-func (o *observing) LostNow(ctx context.Context, info LostInfo) {
+func (o *observing) LostNow(ctx context.Context, e Event) {
 	if o.Lost != nil {
-		o.Lost(ctx, info)
+		o.Lost(ctx, e)
 	}
 }
 
 // LostLater tells of a loss that no caller has brought about.
-func (o *observing) LostLater(ctx context.Context, info LostInfo) {
+func (o *observing) LostLater(ctx context.Context, e Event) {
 	if o.Lost != nil {
-		o.Notices.Tell(func() { o.Lost(ctx, info) })
+		o.Notices.Tell(func() { o.Lost(ctx, e) })
 	}
 }
 
@@ -43,9 +43,9 @@ func (o *observing) close() {
 	}
 }
 
-// infoOf says which lock a request is for.
-func (c *Client) infoOf(n *Name, owner Owner, shared bool) LockInfo {
-	return LockInfo{Name: n.Key, Kind: n.kindOf(shared), Owner: owner}
+// info says which lock it is for an owner, or for a reader.
+func (n *Name) info(o Owner, shared bool) LockInfo {
+	return LockInfo{Name: n.Key, Kind: n.kindOf(shared), Owner: o}
 }
 
 // Watches reports whether the Observer is told of the request: not if it is for a part of
@@ -54,63 +54,54 @@ func (c *Client) Watches(req *Request) bool { return c.Observer.On() && req.Whol
 
 // tellAcquired is called without the mutex, as all that tell.
 func (c *Client) tellAcquired(ctx context.Context, n *Name, req *Request, way Way, waited time.Duration, contended bool) {
-	c.Observer.Acquired(ctx, AcquiredInfo{c.infoOf(n, req.Owner, req.shared), way, waited, contended})
+	c.Observer.Acquired(ctx, Event{LockInfo: n.info(req.Owner, req.shared), Way: way, Waited: waited, Contended: contended})
 }
 
-// refused returns the error of a call that has not waited, and tells of it.
-func (c *Client) refused(ctx context.Context, n *Name, req *Request, err error) error {
+// gaveUp tells of a call that has failed with err, and returns that.
+func (c *Client) gaveUp(ctx context.Context, n *Name, req *Request, err error, waited time.Duration, contended bool) error {
 	if c.Watches(req) {
-		c.tellGaveUp(ctx, n, req, err, 0, false)
+		c.Observer.GaveUp(ctx, Event{LockInfo: n.info(req.Owner, req.shared), Err: err, Waited: waited, Contended: contended})
 	}
 	return err
 }
 
-func (c *Client) tellGaveUp(ctx context.Context, n *Name, req *Request, err error, waited time.Duration, contended bool) {
-	c.Observer.GaveUp(ctx, GaveUpInfo{c.infoOf(n, req.Owner, req.shared), err, waited, contended})
+// closedLevel is the event of a level that was closed at that time.
+func (c *Client) closedLevel(n *Name, l *Level, at time.Time, err error) Event {
+	return Event{LockInfo: n.info(l.Owner, l.shared), Way: l.way, Held: at.Sub(c.start) - l.since, Err: err}
 }
 
-// A closedLevel is what is known of a level that was given back.
-type closedLevel struct {
-	since time.Duration // from the client's start
-	way   Way
-}
-
-// tellReleased tells of an Unlock, which was called at now and returns err.
-func (c *Client) tellReleased(ctx context.Context, n *Name, o Owner, shared bool, l closedLevel, now time.Time, err error) {
-	info, held := c.infoOf(n, o, shared), now.Sub(c.start)-l.since
-	if errors.Is(err, ErrLost) {
-		c.Observer.LostNow(ctx, LostInfo{info, l.way, held, LostKeyGone, err})
-		return
+// tellReleased tells of an Unlock.
+func (c *Client) tellReleased(ctx context.Context, e Event) {
+	if errors.Is(e.Err, ErrLost) {
+		e.Reason = LostKeyGone
+		c.Observer.LostNow(ctx, e)
+	} else {
+		c.Observer.Released(ctx, e)
 	}
-	c.Observer.Released(ctx, ReleasedInfo{LockInfo: info, Way: l.way, Held: held, Err: err})
-}
-
-func (c *Client) tellDetached(ctx context.Context, h *hold, l closedLevel, now time.Time) {
-	info := c.infoOf(h.name, h.owner, h.shared)
-	c.Observer.Released(ctx, ReleasedInfo{LockInfo: info, Way: l.way, Held: now.Sub(c.start) - l.since, Detached: true})
 }
 
 // tell tells of the levels that ended. Of one that was lost the keeper must not wait for
 // the hook; one that Close has released is told by Close.
 func (e ending) tell() {
-	c := e.room.client
+	c, n := e.room.client, e.room.name
 	if !c.Observer.On() {
 		return
 	}
-	for _, l := range e.levels {
-		if l.way == ByNesting || l.hold != nil && l.hold.whole != nil {
+	for i := range e.levels {
+		l := &e.levels[i]
+		if l.way == ByNesting || l.hold.isPart() {
 			continue
 		}
 		ctx := context.Background()
 		if l.hold != nil {
 			ctx = context.WithoutCancel(l.hold.ctx)
 		}
-		info, held := c.infoOf(e.room.name, l.Owner, l.shared), e.at.Sub(c.start)-l.since
 		if e.why == nil {
-			c.Observer.Released(ctx, ReleasedInfo{LockInfo: info, Way: l.way, Held: held, Err: errClosed(e.room.name, l.Owner)})
+			c.Observer.Released(ctx, c.closedLevel(n, l, e.at, errClosed(n, l.Owner)))
 			continue
 		}
-		lost := LostInfo{info, l.way, held, l.lossReason(e.why), errLost(e.room.name, l.Owner, e.why)}
+		lost := c.closedLevel(n, l, e.at, errLost(n, l.Owner, e.why))
+		lost.Reason = l.lossReason(e.why)
 		c.Observer.LostLater(ctx, lost)
 	}
 }

@@ -62,7 +62,7 @@ func (t *tenure) told(verb wire.Verb, now time.Time) {
 // tenureOf returns the tenure of an owner in Redis, nil if it is over: that of the room, or
 // one whose answer is on its way.
 func (r *room) tenureOf(owner string) *tenure {
-	if t := r.tenure; t != nil && strings.HasPrefix(owner, t.text[:wire.TenureLen]) {
+	if t := r.tenure; t != nil && t.is(owner) {
 		return t
 	}
 	if w := r.waiterWith(owner); w != nil {

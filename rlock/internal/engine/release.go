@@ -40,8 +40,8 @@ func (c *Client) unlock(ctx context.Context, n *Name, o Owner, shared bool, h *h
 		h.released = true
 	}
 	err = r.closed(t, o, wasShared, now)
-	if c.Observer.On() && (h == nil || h.whole == nil) {
-		c.tellReleased(ctx, n, o, shared, was, now, err)
+	if c.Observer.On() && !h.isPart() {
+		c.tellReleased(ctx, c.closedLevel(n, &was, now, err))
 	}
 	return err
 }
@@ -89,7 +89,7 @@ func (c *Client) notHeld(n *Name, o Owner, shared bool, h *hold) error {
 	if h == nil {
 		cause = c.Losses.Unlock(LossKey{n.KindID, n.Key, o}, shared)
 		nothing = c.Losses.NotHeld()
-	} else if cause = h.giveBack(); cause != nil && h.whole == nil {
+	} else if cause = h.giveBack(); cause != nil && !h.isPart() {
 		c.Losses.Unlock(LossKey{n.KindID, n.Key, o}, shared)
 	}
 	switch {
@@ -104,17 +104,16 @@ func (c *Client) notHeld(n *Name, o Owner, shared bool, h *hold) error {
 // release ends the tenure, whose last level was o's, and frees the lock in Redis. It
 // is called with the mutex held, and gives it back. No caller's context can end it.
 func (r *room) release(t *tenure, o Owner, now time.Time) error {
-	wasTicket := r.beginRelease(t, now)
+	first := r.beginRelease(t, now)
 	next := r.nextTicket(now)
-	first := !wasTicket && !t.flying && next == nil
 	r.shard.mu.Unlock()
-	return r.finishRelease(t, o, next, wasTicket, first, now)
+	return r.finishRelease(t, o, next, first, now)
 }
 
 // beginRelease has the tenure leave: nothing but its release is sent for it, and nobody
-// here asks for the lock before that is answered. It reports whether the tenure was granted
-// out of the queue.
-func (r *room) beginRelease(t *tenure, now time.Time) (wasTicket bool) {
+// here asks for the lock before that is answered. It reports whether the release is the
+// first command that may be in flight for the tenure.
+func (r *room) beginRelease(t *tenure, now time.Time) (first bool) {
 	t.roused()
 	r.tenure = nil
 	r.inFlight++
@@ -124,16 +123,16 @@ func (r *room) beginRelease(t *tenure, now time.Time) (wasTicket bool) {
 	if !r.client.keeper.Stop(t) {
 		r.escaped = true
 	}
-	if wasTicket = !t.seen.IsZero(); wasTicket {
+	wasTicket := !t.seen.IsZero()
+	if wasTicket {
 		r.leaving = append(r.leaving, t)
 	}
-	return wasTicket
+	return !wasTicket && !t.flying
 }
 
 // finishRelease sends the release of a tenure whose last level was o's, or that nobody had:
-// then its loss is nobody's. The first command says that no other command of the tenure may
-// be before it, in the pipeline. It is called without the mutex.
-func (r *room) finishRelease(t *tenure, o Owner, next *tenure, wasTicket, first bool, now time.Time) error {
+// then its loss is nobody's. It is called without the mutex.
+func (r *room) finishRelease(t *tenure, o Owner, next *tenure, first bool, now time.Time) error {
 	left, l := t.sendRelease(now, next, first)
 
 	r.shard.mu.Lock()
@@ -148,9 +147,7 @@ func (r *room) finishRelease(t *tenure, o Owner, next *tenure, wasTicket, first 
 		r.shard.mu.Lock()
 	}
 	r.inFlight--
-	if wasTicket {
-		r.leaving = slices.DeleteFunc(r.leaving, func(other *tenure) bool { return other == t })
-	}
+	r.leaving = slices.DeleteFunc(r.leaving, func(other *tenure) bool { return other == t })
 	untold := wire.Released(l.err)
 	_, err := wire.Diagnose(l.err)
 	if errors.Is(err, wire.ErrWrongType) && !untold {
@@ -191,8 +188,7 @@ func (r *room) nextTicket(now time.Time) *tenure {
 
 // sendRelease takes the tenure out of Redis, and puts next into the queue in the same command
 // if it is not nil. It returns whether Redis had the tenure, and what became of next. It
-// takes no longer than an Unlock has: the wait for a place counts. The first command says that
-// no other of the tenure is in flight.
+// takes no longer than an Unlock has: the wait for a place counts.
 func (t *tenure) sendRelease(now time.Time, next *tenure, first bool) (left int64, l landing) {
 	c, n := t.room.client, t.room.name
 	releases := &c.Redis.Limits(n.Slot).Releases
@@ -209,7 +205,7 @@ func (t *tenure) sendRelease(now time.Time, next *tenure, first bool) (left int6
 		}
 	}
 	defer place.Leave()
-	if first && ok {
+	if first && ok && next == nil {
 		result, _, late := c.Redis.DoFirst(ctx, n.Slot, now, t.releaseCall())
 		if late != nil {
 			late.GiveUp() // the keeper sends the release again
@@ -254,7 +250,7 @@ func (c *Client) forceUnlock(ctx context.Context, n *Name, shared bool) (bool, e
 			place.Leave()
 		}
 		if r := c.enterIfAny(c.nameForText(n, holder)); r != nil {
-			if t := r.tenure; t != nil && strings.HasPrefix(holder, t.text[:wire.TenureLen]) {
+			if t := r.tenure; t != nil && t.is(holder) {
 				switch {
 				case err != nil:
 					t.mirror() // which finds out

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-rlock/rlock/lease"
@@ -128,6 +129,9 @@ func (c *Client) newTenure(r *room, req Request, lingers bool, now time.Time) *t
 	c.live.Add(1)
 	return t
 }
+
+// is reports whether an owner in Redis, "<uuid>:<id>", is the tenure's.
+func (t *tenure) is(owner string) bool { return strings.HasPrefix(owner, t.text[:wire.TenureLen]) }
 
 // leaseOf returns the lease to ask Redis for.
 func (c *Client) leaseOf(req Request) time.Duration {

@@ -84,10 +84,9 @@ func (c *Client) noticed(n *Name, message string) {
 // noticed reports whether the notice is about a ticket of the room, and deals with it.
 func (r *room) noticed(n wire.Notice, now time.Time) bool {
 	w := r.waiterWith(n.Ticket)
-	isOf := func(t *tenure) bool { return strings.HasPrefix(n.Ticket, t.text[:wire.TenureLen]) }
 	switch {
 	case w == nil:
-		return r.tenure != nil && isOf(r.tenure) || slices.ContainsFunc(r.leaving, isOf)
+		return r.tenure != nil && r.tenure.is(n.Ticket) || slices.ContainsFunc(r.leaving, func(t *tenure) bool { return t.is(n.Ticket) })
 	case !n.Granted:
 		r.usher()
 		w.lookNow(now)

@@ -77,8 +77,7 @@ func (t *tenure) appendHeld(uses []Use, now time.Time) []Use {
 // appendWaiting appends the calls that wait for anything but the answer to their first
 // attempt. The mutex is held.
 func (r *room) appendWaiting(uses []Use) []Use {
-	for place := range r.queue.All {
-		w := place.Value
+	for w := range r.waiters {
 		if !w.waits {
 			continue
 		}

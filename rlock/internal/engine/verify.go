@@ -36,28 +36,16 @@ func (c *Client) mirrorAll() (more bool) {
 func (c *Client) AskAbout(key string) {
 	now := time.Now()
 	for s := range c.allShards {
-		for _, n := range s.roomsOf(key) {
-			r := c.enterIfAny(n)
-			if r == nil {
+		s.mu.Lock()
+		for _, r := range s.rooms { // of a semaphore each owner has one
+			if r.name.Key != key {
 				continue
 			}
 			if r.tenure != nil {
 				r.tenure.mirror()
 			}
 			r.lookNow(now)
-			r.exit()
 		}
+		s.mu.Unlock()
 	}
-}
-
-// roomsOf returns the names of the rooms of one lock: of a semaphore each owner has one.
-func (s *shard) roomsOf(key string) (names []*Name) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.rooms {
-		if r.name.Key == key {
-			names = append(names, r.name)
-		}
-	}
-	return names
 }

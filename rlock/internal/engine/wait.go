@@ -77,7 +77,7 @@ func (r Request) Left(began time.Time) time.Duration {
 // otherwise nothing is held that the caller would have to release.
 func (c *Client) acquire(ctx context.Context, n *Name, req Request) error {
 	if err := c.check(ctx, n, &req); err != nil {
-		return c.refused(ctx, n, &req, err)
+		return c.gaveUp(ctx, n, &req, err, 0, false)
 	}
 	if c.Config.RecordPlaces {
 		req.place = c.Place()
@@ -89,7 +89,7 @@ func (c *Client) acquire(ctx context.Context, n *Name, req Request) error {
 	case err != nil:
 		r.shard.counts.gaveUp(err, false)
 		r.exit()
-		return c.refused(ctx, n, &req, err)
+		return c.gaveUp(ctx, n, &req, err, 0, false)
 	case ok:
 		r.exit()
 		if c.Watches(&req) {
@@ -246,7 +246,7 @@ func (r *room) sleep(ctx context.Context, w *waiter, most time.Duration) (now ti
 	c, n, owner, shared := r.client, r.name, w.Owner, w.shared
 	r.exit()
 	if first && c.Watches(&w.Request) {
-		c.Observer.Waiting(ctx, c.infoOf(n, owner, shared))
+		c.Observer.Waiting(ctx, n.info(owner, shared))
 	}
 
 	elapsed := w.after(most)

@@ -159,7 +159,7 @@ func (t *tenure) confirmed(now time.Time, s sent) {
 	if s.asking {
 		t.heardOfOthers(now, s.reply-1)
 		if t.contested() && !t.recalled && wire.Lingers(t.text) {
-			t.room.uncalled(now)
+			t.room.backOff(0, lastBackoff, now) // guests wait, who cannot call
 		}
 		if s.opened && t.contested() {
 			t.room.open()

@@ -30,16 +30,16 @@ func (c *compound) observed(ctx, parent context.Context, req engine.Request) (en
 		o.Waiting(ctx, info)
 	}
 	h, err := c.obtain(ctx, parent, req)
-	waited := time.Since(began)
-	switch {
-	case err != nil:
-		o.GaveUp(ctx, engine.GaveUpInfo{LockInfo: info, Err: err, Waited: waited, Contended: waits})
-	case req.Way == engine.ByNesting:
-		o.Acquired(ctx, engine.AcquiredInfo{LockInfo: info, Way: engine.ByNesting})
-	default:
-		o.Acquired(ctx, engine.AcquiredInfo{LockInfo: info, Way: req.Way, Waited: waited, Contended: waits})
+	e := engine.Event{LockInfo: info, Way: req.Way, Err: err, Waited: time.Since(began), Contended: waits}
+	if err != nil {
+		o.GaveUp(ctx, e)
+		return nil, err
 	}
-	return h, err
+	if req.Way == engine.ByNesting {
+		e.Waited = 0
+	}
+	o.Acquired(ctx, e)
+	return h, nil
 }
 
 // observes reports whether the Observer is told of the whole.
@@ -50,12 +50,13 @@ func (h *hold) tellReleased(ctx context.Context, held time.Duration, err error) 
 	if !h.observes() {
 		return
 	}
-	o, info := &h.of.home.Observer, h.of.info(h.owner)
+	o, e := &h.of.home.Observer, engine.Event{LockInfo: h.of.info(h.owner), Way: h.way, Held: held, Err: err}
 	if errors.Is(err, engine.ErrLost) {
-		o.LostNow(ctx, engine.LostInfo{LockInfo: info, Way: h.way, Held: held, Reason: engine.LostParts, Err: err})
-		return
+		e.Reason = engine.LostParts
+		o.LostNow(ctx, e)
+	} else {
+		o.Released(ctx, e)
 	}
-	o.Released(ctx, engine.ReleasedInfo{LockInfo: info, Way: h.way, Held: held, Err: err})
 }
 
 // tellLost tells that too few parts are left, as why says of the last to go.
@@ -63,17 +64,16 @@ func (h *hold) tellLost(since time.Time, why, cause error) {
 	if !h.observes() || h.way == engine.ByNesting {
 		return
 	}
-	o, info, held := &h.of.home.Observer, h.of.info(h.owner), time.Since(since)
-	ctx := context.WithoutCancel(h.ctx)
-	if errors.Is(why, wire.ErrClosed) {
-		o.Notices.Tell(func() { o.Released(ctx, engine.ReleasedInfo{LockInfo: info, Way: h.way, Held: held, Err: cause}) })
+	o, ctx := &h.of.home.Observer, context.WithoutCancel(h.ctx)
+	e := engine.Event{LockInfo: h.of.info(h.owner), Way: h.way, Held: time.Since(since), Err: cause, Reason: engine.LostParts}
+	switch {
+	case errors.Is(why, wire.ErrClosed):
+		o.Notices.Tell(func() { o.Released(ctx, e) })
 		return
+	case errors.Is(why, engine.ErrLeaseEnded):
+		e.Reason = engine.LostLeaseEnded
 	}
-	lost := engine.LostInfo{LockInfo: info, Way: h.way, Held: held, Reason: engine.LostParts, Err: cause}
-	if errors.Is(why, engine.ErrLeaseEnded) {
-		lost.Reason = engine.LostLeaseEnded
-	}
-	o.LostLater(ctx, lost)
+	o.LostLater(ctx, e)
 }
 
 // watchWait has a call for a lock over several told as a long wait, unless it is ended
