@@ -50,9 +50,8 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 // detach is the part of it that needs the mutex.
 func (r *room) detach(h *hold) (landed <-chan struct{}, err error) {
 	t := h.tenure
-	_, bounded := t.asked()
 	switch {
-	case !bounded:
+	case !t.bounded():
 		return nil, fmt.Errorf("rlock: lock %q: %w: the watchdog keeps it: use WithLease", r.name.Key, ErrDetach)
 	case len(t.levels) > 1:
 		return nil, fmt.Errorf("rlock: lock %q: %w: it is held %d times", r.name.Key, ErrDetach, len(t.levels))

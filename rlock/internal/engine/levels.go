@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -27,9 +28,6 @@ func (l *Level) told() bool {
 	return l.hold == nil || !l.Owner.OfHandle() && !l.hold.isPart()
 }
 
-// over reports whether the level itself asks for no more.
-func (l *Level) over(now time.Time) bool { return !l.Kept() && !now.Before(l.Until) }
-
 func (t *tenure) open(now time.Time, req Request) {
 	l := Level{Owner: req.Owner, shared: req.shared, way: req.Way, hold: req.hold, since: now.Sub(t.room.client.start), place: req.place, caller: req.caller()}
 	t.let(&l, now, req.Lease)
@@ -52,8 +50,8 @@ func (t *tenure) let(l *Level, now time.Time, lease time.Duration) {
 
 // endsWith has the end of the level looked at, if it is a shared one that has an end.
 func (t *tenure) endsWith(l *Level) {
-	if l.shared && !l.Kept() && (t.ends.IsZero() || l.Until.Before(t.ends)) {
-		t.ends = l.Until
+	if l.shared && !l.Kept() {
+		t.ends = earlier(t.ends, l.Until)
 	}
 }
 
@@ -138,25 +136,38 @@ func (t *tenure) writes() (n int) {
 	return n
 }
 
+// never is later than any time that there is.
+var never = time.Unix(math.MaxInt64/2, 0)
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // asked returns until when the open levels ask to keep the lock: for the longest
-// of them, without end (not bounded) if one is kept by the watchdog, or it lingers.
-func (t *tenure) asked() (until time.Time, bounded bool) { return t.askedBy(nobody) }
+// of them, which is never over if the watchdog keeps one, or if the tenure lingers.
+func (t *tenure) asked() time.Time { return t.askedBy(nobody) }
+
+// bounded reports whether the open levels ask for no more than a time that they have named.
+func (t *tenure) bounded() bool { return t.asked().Before(never) }
 
 // askedBy is asked for the levels of one owner, all if o is nobody.
-func (t *tenure) askedBy(o Owner) (until time.Time, bounded bool) {
+func (t *tenure) askedBy(o Owner) (until time.Time) {
 	if t.phase == lingering {
-		return time.Time{}, false
+		return never
 	}
 	for i := range t.levels {
 		switch l := &t.levels[i]; {
 		case o != nobody && l.Owner != o:
 		case l.Kept():
-			return time.Time{}, false
+			return never
 		case l.Until.After(until):
 			until = l.Until
 		}
 	}
-	return until, true
+	return until
 }
 
 // longest is asked over those levels only that have an end.
@@ -172,10 +183,10 @@ func (t *tenure) longest() (until time.Time) {
 // wanted returns the lease that Redis should be told of now.
 func (t *tenure) wanted(now time.Time) time.Duration {
 	lease := t.longest().Sub(now)
-	if _, bounded := t.asked(); !bounded {
-		return max(lease, t.room.client.Config.Lease)
+	if t.bounded() {
+		return lease
 	}
-	return lease
+	return max(lease, t.room.client.Config.Lease)
 }
 
 // A shape is what Redis shows of the levels.
@@ -205,7 +216,7 @@ func (t *tenure) shows(now time.Time) bool {
 		return false
 	}
 	longest := t.longest()
-	if _, bounded := t.asked(); !bounded && longest.Sub(now) <= t.room.client.Config.Lease {
+	if !t.bounded() && longest.Sub(now) <= t.room.client.Config.Lease {
 		return t.lease == t.room.client.Config.Lease // and each renewal will be
 	}
 	return longest.Equal(t.trust.SentAt().Add(t.lease))
@@ -215,16 +226,14 @@ func (t *tenure) shows(now time.Time) bool {
 // on for others.
 func (t *tenure) expire(now time.Time) {
 	var lost []Level
-	t.ends = time.Time{}
+	t.ends = never
 	for i := range t.levels {
 		switch l := &t.levels[i]; {
 		case l.Kept():
-		case !l.over(now):
+		case now.Before(l.Until):
 			t.endsWith(l)
-		default:
-			if until, bounded := t.askedBy(l.Owner); bounded && !now.Before(until) {
-				lost = append(lost, *l)
-			}
+		case !now.Before(t.askedBy(l.Owner)):
+			lost = append(lost, *l)
 		}
 	}
 	if len(lost) == 0 {

@@ -82,7 +82,7 @@ func (t *tenure) linger(now time.Time) {
 		r.sub = nil
 	}
 	t.phase = lingering
-	t.levels, t.ends = t.levels[:0], time.Time{}
+	t.levels, t.ends = t.levels[:0], never
 	t.lingerEnd = now.Sub(r.client.start) + t.lingers
 	// A tenure that is used again and again is scheduled once in a Linger: Due finds that
 	// it has longer.

@@ -14,20 +14,16 @@ import (
 // hold of it has then lasted too long.
 func (t *tenure) wakes() time.Time {
 	at, c := t.due(), t.room.client
-	if track, ok := t.trackedFrom(); ok && track.Before(at) {
-		at = track
-	}
-	if end := c.start.Add(t.lingerEnd); t.phase == lingering && end.Before(at) {
-		return end
+	at = earlier(at, t.trackedFrom())
+	if t.phase == lingering {
+		at = earlier(at, c.start.Add(t.lingerEnd))
 	}
 	if c.Config.LongHold <= 0 {
 		return at
 	}
 	for i := range t.levels {
 		if l := &t.levels[i]; l.way != ByNesting && !l.long {
-			if end := c.start.Add(l.since + c.Config.LongHold); end.Before(at) {
-				at = end
-			}
+			at = earlier(at, c.start.Add(l.since+c.Config.LongHold))
 		}
 	}
 	return at

@@ -132,7 +132,7 @@ func (i *RenewedInfo) add(s *sent, now time.Time) {
 		i.Err = s.err
 	}
 	t := s.tenure
-	if _, bounded := t.asked(); bounded || s.claimed || t.phase != held {
+	if t.bounded() || s.claimed || t.phase != held {
 		return
 	}
 	i.Kept++

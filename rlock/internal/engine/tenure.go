@@ -81,7 +81,7 @@ type tenure struct {
 	levels []Level
 	first  [1]Level // where levels begins, since most locks are not nested
 	// ends is no later than the next end of a shared level, at which its owner may
-	// lose it while others go on; zero if none has an end.
+	// lose it while others go on; never if none has an end.
 	ends time.Time
 
 	shown shape  // what Redis was last told of the levels
@@ -181,7 +181,7 @@ func (t *tenure) begin(now time.Time, req Request) {
 	t.phase = held
 	t.owner, t.shared = req.Owner, req.shared
 	t.lingers = t.room.client.lingerOf(t.room, &req)
-	t.levels, t.ends = t.levels[:0], time.Time{}
+	t.levels, t.ends = t.levels[:0], never
 	t.open(now, req)
 	if passedOn {
 		if was == lingering && t.shown.is(t.shape()) {
@@ -214,7 +214,7 @@ func (t *tenure) nest(now time.Time, req Request) {
 
 // changed has the keeper mirror the tenure if Redis shows something else.
 func (t *tenure) changed(now time.Time) {
-	if _, bounded := t.asked(); bounded || !t.ends.IsZero() {
+	if t.bounded() || t.ends.Before(never) {
 		t.schedule(t.wakes())
 	}
 	if t.dirty || !t.shows(now) {
@@ -241,18 +241,10 @@ func (t *tenure) mirror() {
 
 // validUntil is when the tenure ends in the client's eyes: when the trust does,
 // or when no level asks for more.
-func (t *tenure) validUntil() time.Time { return t.trustedUntil(t.asked()) }
+func (t *tenure) validUntil() time.Time { return t.validUntilFor(nobody) }
 
 // validUntilFor is validUntil for the levels of one owner.
-func (t *tenure) validUntilFor(o Owner) time.Time { return t.trustedUntil(t.askedBy(o)) }
-
-func (t *tenure) trustedUntil(asked time.Time, bounded bool) time.Time {
-	until := t.trust.Until()
-	if bounded && asked.Before(until) {
-		return asked
-	}
-	return until
-}
+func (t *tenure) validUntilFor(o Owner) time.Time { return earlier(t.trust.Until(), t.askedBy(o)) }
 
 // kept reports whether the client keeps the key in Redis: somebody here has the lock, or
 // the tenure lingers.
@@ -261,11 +253,7 @@ func (t *tenure) kept() bool { return t.phase == held || t.phase == lingering }
 // valid reports whether the tenure may be believed: no hand-over, no nested lock
 // and no IsHeld succeeds without it.
 func (t *tenure) valid(now time.Time) bool {
-	if !t.kept() || !t.trust.Valid(now) {
-		return false
-	}
-	asked, bounded := t.asked()
-	return !bounded || now.Before(asked)
+	return t.kept() && t.trust.Valid(now) && now.Before(t.asked())
 }
 
 // settle ends what is over by the clock: the tenure, or the holds of some of its
@@ -274,7 +262,7 @@ func (t *tenure) settle(now time.Time) {
 	switch {
 	case !t.valid(now):
 		t.lapse(now)
-	case !t.ends.IsZero() && !now.Before(t.ends):
+	case !now.Before(t.ends):
 		t.expire(now)
 	}
 }

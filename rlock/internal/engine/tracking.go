@@ -26,13 +26,12 @@ const (
 	verified                  // that mirror was built: the next one has the key tracked again
 )
 
-// trackedFrom returns when the key is to be tracked, if it is to be and is not.
-func (t *tenure) trackedFrom() (at time.Time, ok bool) {
+// trackedFrom returns when the key is to be tracked; never if it is tracked, or is not to be.
+func (t *tenure) trackedFrom() time.Time {
 	if t.tracking != untracked || !t.trackable() {
-		return time.Time{}, false
+		return never
 	}
-	c := t.room.client
-	return c.start.Add(t.levels[0].since + trackAfter), true
+	return t.room.client.start.Add(t.levels[0].since + trackAfter)
 }
 
 // trackable reports whether nobody else changes the key as long as t holds the lock.
@@ -41,10 +40,7 @@ func (t *tenure) trackable() bool {
 }
 
 // toTrack reports whether the hold has lasted long enough now.
-func (t *tenure) toTrack(now time.Time) bool {
-	at, ok := t.trackedFrom()
-	return ok && !now.Before(at)
-}
+func (t *tenure) toTrack(now time.Time) bool { return !now.Before(t.trackedFrom()) }
 
 // buildTracked reports whether the mirror that is being built is to have the key tracked.
 func (t *tenure) buildTracked(now time.Time) bool {

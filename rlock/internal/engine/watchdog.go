@@ -61,7 +61,7 @@ func (t *tenure) Due(now time.Time) (send bool) {
 // loss of a long fixed lease is found as soon as any other; its mirror asks for no
 // more than what is left of it.
 func (t *tenure) due() time.Time {
-	until, c := t.nextEnd(), t.room.client
+	c := t.room.client
 	lease := t.atMostShortest(c.Config.Lease)
 	if t.claimed {
 		lease = min(lease, t.lease)
@@ -70,21 +70,12 @@ func (t *tenure) due() time.Time {
 	if short := t.contestedAt.Add(shortSection); t.claimed && renewal.Before(short) {
 		renewal = short
 	}
-	if renewal.Before(until) {
-		return renewal
-	}
-	return until
+	return earlier(renewal, t.nextEnd())
 }
 
 // nextEnd is when somebody loses the lock unless it is renewed: all do, or a reader
 // whose fixed lease is over.
-func (t *tenure) nextEnd() time.Time {
-	until := t.validUntil()
-	if !t.ends.IsZero() && t.ends.Before(until) {
-		return t.ends
-	}
-	return until
-}
+func (t *tenure) nextEnd() time.Time { return earlier(t.validUntil(), t.ends) }
 
 // roundDown makes renewals fall due together: of ten thousand a second the client
 // would otherwise wake for a few at a time, and waking is a fifth of what they cost.
@@ -183,11 +174,7 @@ func (t *tenure) failed(now time.Time, s sent, err error, reached bool) {
 	if reached {
 		backoff := min(50*time.Millisecond<<min(t.fails, 10), c.Config.Lease/10, time.Second)
 		t.fails++
-		again := now.Add(backoff)
-		if end := t.nextEnd(); end.Before(again) {
-			again = end
-		}
-		t.schedule(again)
+		t.schedule(earlier(now.Add(backoff), t.nextEnd()))
 	}
 }
 
