@@ -23,47 +23,45 @@ const (
 // attempt sends one command for w, and deals with the answer. The mutex is held before and
 // after.
 func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Time) {
-	c := r.client
-	t := w.ticket
-	switch op {
-	case nudging:
+	if op == nudging {
 		r.tryAfterNudge(ctx, w)
 		return
-	case acquiring:
-		t = c.newTenure(r, w.Request, w.try == firstTry && c.lingerOf(r, &w.Request) > 0 && !r.backsOff(now), now)
-	case joining:
-		t = r.newTicket(w.Request, now)
-	case looking:
-		t.phase, t.stale = lookedFor, false
-		t.sending(now, c.leaseOf(w.Request))
 	}
+	t := r.tenureFor(w, op, now)
 	w.ticket = t
 	r.inFlight++
 	r.since = now
 	r.shard.mu.Unlock()
-	l, flight := t.send(ctx, op, w.Quit)
+	l, left := t.send(ctx, op, w.Quit)
 	r.shard.mu.Lock()
 
-	now = time.Now()
-	if flight != nil && flight.leave(&l) {
+	if left || l.place != nil && l.err != nil && ctx.Err() != nil && !w.granted && r.startUndo(t, l) {
 		w.ticket = nil // its answer is dealt with when it comes
 		return
-	}
-	if l.place != nil && l.err != nil && ctx.Err() != nil && !w.granted {
-		landed := l // a copy, so that that of most attempts stays off the heap
-		if c.Redis.Start(func() { r.undo(t, landed) }) {
-			w.ticket = nil
-			return
-		}
 	}
 	if l.late != nil {
 		l.late.GiveUp()
 	}
 	r.inFlight--
-	r.settle(t, op, l, now)
+	r.settle(t, op, l, time.Now())
 	if l.place != nil {
 		l.place.Leave()
 	}
+}
+
+// tenureFor returns the tenure that the command is about: w's ticket, or a new one.
+func (r *room) tenureFor(w *waiter, op operation, now time.Time) *tenure {
+	c := r.client
+	switch op {
+	case acquiring:
+		return c.newTenure(r, w.Request, w.try == firstTry && c.lingerOf(r, &w.Request) > 0 && !r.backsOff(now), now)
+	case joining:
+		return r.newTicket(w.Request, now)
+	}
+	t := w.ticket
+	t.phase, t.stale = lookedFor, false
+	t.sending(now, c.leaseOf(w.Request))
+	return t
 }
 
 // tryAfterNudge has Redis grant a free lock to the first that waits for it, and then sends an
@@ -107,19 +105,10 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 	w, a := r.waiterWith(t.text), l.answer
 	fault, err := wire.Diagnose(l.err)
 	ran := fault == wire.Unknown || wire.Begun(l.err) // at least in part: what comes last may be refused
-	if w == nil {                                     // it left, or has the lock by another tenure
-		switch {
-		case err != nil && op != looking:
-			t.giveUp(ran, l.settled, now)
-		case err == nil && op == acquiring && !a.Granted:
-			t.end()
-		default:
-			t.disown(now)
-		}
+	if w == nil {
+		t.unwanted(op, l, ran, now)
 		return
 	}
-	stale := t.stale
-	t.stale = false
 	switch {
 	case err != nil && op == looking:
 		t.phase = queued
@@ -144,17 +133,19 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 		w.ticket = nil
 		t.end()
 	default:
-		t.phase = queued
-		t.seen = t.trust.SentAt()
-		t.trust = lease.Trust{}
-		w.answered(a)
-		r.placed(w, a, now)
-		switch {
-		case stale && op == joining && w.grant.Ticket == t.text: // it joined before it was granted
-			r.take(w, w.grant, now)
-		case stale:
-			w.lookAt = now
-		}
+		r.placed(w, op, a, now)
+	}
+}
+
+// unwanted is settle for a tenure whose waiter has left, or has the lock by another one.
+func (t *tenure) unwanted(op operation, l landing, ran bool, now time.Time) {
+	switch {
+	case l.err != nil && op != looking:
+		t.giveUp(ran, l.settled, now)
+	case l.err == nil && op == acquiring && !l.answer.Granted:
+		t.end()
+	default:
+		t.disown(now)
 	}
 }
 
@@ -211,7 +202,7 @@ func (r *room) denied(w *waiter, a wire.Answer, now time.Time) {
 	case a.Holder == "" && w.Wait <= 0 && w.try < nudgeFirst:
 		w.try = nudgeFirst
 	case wire.Lingers(a.Holder) && w.try < callFirst:
-		w.try, w.again = callFirst, now.Add(r.client.callTime(now.Sub(t.trust.SentAt()), w.queues(now)))
+		w.try, w.rest = callFirst, now.Add(r.client.callTime(now.Sub(t.trust.SentAt()), w.queues(now)))
 	default:
 		w.try = noTry
 	}
@@ -220,9 +211,29 @@ func (r *room) denied(w *waiter, a wire.Answer, now time.Time) {
 	}
 }
 
-// placed notes where a ticket stands in the queue, and when to look for it again.
-func (r *room) placed(w *waiter, a wire.Answer, now time.Time) {
+// placed notes where w's ticket stands in the queue, and when to look for it again.
+func (r *room) placed(w *waiter, op operation, a wire.Answer, now time.Time) {
+	t := w.ticket
+	t.phase = queued
+	t.seen = t.trust.SentAt()
+	t.trust = lease.Trust{}
+	w.answered(a)
 	r.met(a.Holder, &w.Request, now)
+	w.lookAt = now.Add(r.lookAfter(w, a, now))
+	if a.Place == wire.YieldsPlace {
+		r.giveWay()
+	}
+	if t.stale {
+		w.lookAt = now
+		if op == joining && w.grant.Ticket == t.text { // it joined before it was granted
+			r.take(w, w.grant, now)
+		}
+	}
+}
+
+// lookAfter returns how long to wait until w's ticket, which stands in the queue as a says, is
+// looked for again.
+func (r *room) lookAfter(w *waiter, a wire.Answer, now time.Time) time.Duration {
 	sleep := lookTime
 	if a.TTL >= 0 { // the holder, and those before this ticket, may be dead
 		left := min(wire.Milliseconds(a.TTL), sleep)
@@ -247,10 +258,7 @@ func (r *room) placed(w *waiter, a wire.Answer, now time.Time) {
 		w.polls++
 		sleep = min(sleep, wire.Jitter(min(firstPoll<<min(w.polls-1, 10), lastPoll)))
 	}
-	w.lookAt = now.Add(sleep)
-	if a.Place == wire.YieldsPlace {
-		r.giveWay()
-	}
+	return sleep
 }
 
 // open has Redis let readers in that wait there, since the write lock was given up and

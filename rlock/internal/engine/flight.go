@@ -22,73 +22,49 @@ type landing struct {
 	settled bool
 }
 
-// A flight is a command in a goroutine of its own, so that its caller may leave.
-type flight struct {
-	landed chan landing // capacity one
-
-	// The shard's mutex protects following.
-
-	abandoned bool // the caller has left
-}
-
-// leave has the flight undone when it lands, and reports true, unless it has landed
-// already: then it fills in l. The mutex is held.
-func (f *flight) leave(l *landing) bool {
-	select {
-	case *l = <-f.landed:
-		return false
-	default:
-		f.abandoned = true
-		return true
-	}
-}
-
 // send sends the command for a caller that leaves when ctx ends, or while there is no place
-// when quit is closed. If the caller leaves a flight behind, that is returned.
+// when quit is closed. It reports whether the caller has left it behind: then the command is
+// undone when its answer is in.
 //
-// A flight goes on until its answer is in, whatever becomes of its caller. If it has
-// to wait for a connection, rueidis opens that with its context, and an end of it would
+// Such a command flies in a goroutine of its own until then, whatever becomes of its caller. If
+// it has to wait for a connection, rueidis opens that with its context, and an end of it would
 // fail all commands that wait for the same connection. And where the client's
 // commands have no order, no release is known to come behind a command that was
 // cancelled.
-func (t *tenure) send(ctx context.Context, op operation, quit <-chan struct{}) (landing, *flight) {
+func (t *tenure) send(ctx context.Context, op operation, quit <-chan struct{}) (l landing, left bool) {
 	c := t.room.client
 	place, err := c.Redis.Limits(t.room.name.Slot).Asks.Enter(ctx, quit)
 	if err != nil {
-		return landing{err: err}, nil
+		return landing{err: err}, false
 	}
 	if ctx.Done() == nil || c.Redis.Connected() && c.Redis.Ordered() {
-		return t.exchange(ctx, op, place), nil
+		return t.exchange(ctx, op, place), false
 	}
-	f := &flight{landed: make(chan landing, 1)}
-	if !c.Redis.Start(func() { t.fly(op, place, f) }) {
+	landed := make(chan landing) // without room: what the caller has not taken is undone
+	if !c.Redis.Start(func() { t.fly(ctx, op, place, landed) }) {
 		place.Leave()
-		return landing{err: rueidis.ErrClosing}, nil
+		return landing{err: rueidis.ErrClosing}, false
 	}
 	select {
-	case l := <-f.landed:
-		return l, nil
+	case l = <-landed:
+		return l, false
 	case <-ctx.Done():
-		return landing{}, f
+		return l, true
 	}
 }
 
-// fly is the goroutine of a flight.
-func (t *tenure) fly(op operation, p *wire.Limit, f *flight) {
-	r := t.room
-	ctx := r.client.Redis.Deadline(time.Now())
+// fly is the goroutine of a command whose caller may leave.
+func (t *tenure) fly(caller context.Context, op operation, p *wire.Limit, landed chan<- landing) {
+	ctx := t.room.client.Redis.Deadline(time.Now())
 	l := t.exchange(ctx, op, p)
 	if !l.settled && ctx.Err() != nil {
 		l.err = wire.ErrNoAnswer
 	}
-	r.shard.mu.Lock()
-	if !f.abandoned {
-		f.landed <- l
-		r.shard.mu.Unlock()
-		return
+	select {
+	case landed <- l:
+	case <-caller.Done():
+		t.room.undo(t, l)
 	}
-	r.shard.mu.Unlock()
-	r.undo(t, l)
 }
 
 // exchange sends the command and reads the answer. It is called without the mutex.
@@ -136,6 +112,11 @@ func (t *tenure) command(op operation) (wire.Call, func(rueidis.RedisResult, uin
 	return n.step(c, s, t.lease, t.tokens.asked()), wire.ReadStep
 }
 
+// startUndo has undo run, unless the client is closed.
+func (r *room) startUndo(t *tenure, l landing) bool {
+	return r.client.Redis.Start(func() { r.undo(t, l) })
+}
+
 // undo releases what a command may have been granted, or may be yet, whose caller has left
 // while it was in flight. If the command has no answer, but the client's commands are
 // ordered, the release comes behind it on its connection, so that the answer to the release
@@ -156,6 +137,7 @@ func (r *room) undo(t *tenure, l landing) {
 
 	r.shard.mu.Lock()
 	r.inFlight--
+	r.escaped = true // the caller's waiter may point to the tenure yet
 	if err != nil || released == 0 && !l.settled {
 		t.ghost = !l.settled
 		t.disown(time.Now())

@@ -98,9 +98,10 @@ func (t *tenure) roused() {
 	}
 }
 
-// mayReuse reports whether the request may begin in the lingering tenure.
-func (t *tenure) mayReuse(now time.Time, req *Request) bool {
-	return t.worth(now) && !t.tokens.spent() && (req.shared || !t.shared)
+// mayReuse reports whether the request may begin in a lingering tenure.
+func (r *room) mayReuse(now time.Time, req *Request) bool {
+	t := r.tenure
+	return t != nil && t.phase == lingering && t.worth(now) && !t.tokens.spent() && (req.shared || !t.shared)
 }
 
 // reuse begins the hold of the request in the lingering tenure.

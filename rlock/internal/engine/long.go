@@ -62,14 +62,19 @@ func (t *tenure) tellLongHolds(now time.Time) {
 	}
 }
 
-// patienceLeft is how long the wait may go on until it is told as a long one. A whole tells
-// of its own long waits.
-func (r *room) patienceLeft(w *waiter, now time.Time) time.Duration {
+// patience is how long the wait may go on until it is told as a long one, which it is now if
+// it has lasted for so long. A whole tells of its own long waits.
+func (r *room) patience(w *waiter, now time.Time) time.Duration {
 	limit := r.client.Config.LongWait
 	if limit <= 0 || w.long || w.Whole != nil {
 		return Forever
 	}
-	return limit - now.Sub(w.began)
+	left := limit - now.Sub(w.began)
+	if left <= 0 {
+		r.tellLongWait(w, now)
+		return Forever
+	}
+	return left
 }
 
 // tellLongWait logs a wait that has lasted too long, with the holder as far as it is known.

@@ -13,7 +13,7 @@ import "time"
 // beside the readers here.
 func (r *room) mayJoin(now time.Time, req Request) bool {
 	t := r.tenure
-	return req.shared && t.shared && r.queue.Len() == 0 && t.mayPass(now, req)
+	return t != nil && t.phase == held && req.shared && t.shared && r.queue.Len() == 0 && t.mayPass(now, req)
 }
 
 // join opens the first level of one more reader. Nobody else may ask whether

@@ -152,18 +152,22 @@ func (r *room) atOnce(req *Request, now time.Time) (way Way, ok bool, err error)
 	if cause := c.Losses.Blocks(LossKey{n.KindID, n.Key, req.Owner}, now); cause != nil {
 		return 0, false, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", n.Key, cause)
 	}
-	lingers := t != nil && t.phase == lingering
 	switch {
-	case lingers && t.mayReuse(now, req):
+	case r.mayReuse(now, req):
 		t.reuse(now, *req)
 		return ByLinger, true, nil
-	case t != nil && !lingers && r.mayJoin(now, *req):
+	case r.mayJoin(now, *req):
 		t.join(now, *req)
 		return ByJoining, true, nil
-	case req.Wait <= 0 && (t != nil && !lingers || r.queue.Len() > 0):
+	case req.Wait <= 0 && r.isTaken():
 		return 0, false, r.refusal(&waiter{Request: *req})
 	}
 	return 0, false, nil
+}
+
+// isTaken reports whether somebody here has the lock or waits for it.
+func (r *room) isTaken() bool {
+	return r.tenure != nil && r.tenure.phase == held || r.queue.Len() > 0
 }
 
 // await waits in the queue until w has the lock or its caller gives up. It is
@@ -193,14 +197,7 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		case left <= 0 || w.over():
 			return r.giveUp(ctx, w, r.refusal(w))
 		}
-		if !at.IsZero() {
-			left = min(left, at.Sub(now))
-		}
-		if r.patienceLeft(w, now) <= 0 {
-			r.tellLongWait(w, now)
-		}
-		left = min(left, r.patienceLeft(w, now))
-		now = r.sleep(ctx, w, left)
+		now = r.sleep(ctx, w, min(left, at.Sub(now), r.patience(w, now)))
 	}
 }
 
@@ -217,7 +214,7 @@ func (r *room) left(w *waiter, now time.Time) time.Duration {
 	left := w.until.Sub(now)
 	switch {
 	case w.try == callFirst:
-		return max(left, w.again.Sub(now))
+		return max(left, w.rest.Sub(now))
 	case w.try == firstTry && w.ticket == nil && r.head() == w && r.tenure == nil && r.inFlight > 0:
 		return max(left, r.since.Add(Silence).Sub(now))
 	}
@@ -226,90 +223,94 @@ func (r *room) left(w *waiter, now time.Time) time.Duration {
 
 // sleep gives the mutex back for so long at most, until there may be something to do.
 func (r *room) sleep(ctx context.Context, w *waiter, most time.Duration) (now time.Time) {
-	head := r.head() == w
-	amongReaders := head && w.shared && r.tenure != nil && r.tenure.shared
-	if amongReaders {
+	if r.amongReaders(w) {
 		most = min(most, readersTime)
 	}
-	var message <-chan struct{}
-	if head && r.sub != nil {
-		message = r.sub.C()
-	}
-	first := !w.waits
-	if first {
-		w.waits = true
-		r.shard.counts.Waiting++
-		if r.tenure != nil {
-			r.client.search.ask() // for a deadlock
-		}
-	}
-	c, n, owner, shared := r.client, r.name, w.Owner, w.shared
-	r.exit()
-	if first && c.Watches(&w.Request) {
-		c.Observer.Waiting(ctx, n.info(owner, shared))
-	}
+	settled, done := r.settledSub(w), r.client.Redis.Done()
+	r.exitWaiting(ctx, w)
 
 	elapsed := w.after(most)
 	heard, slept := false, false
 	select {
 	case <-w.C(): // the state of the room has changed
-	case <-message:
+	case <-settled:
 		heard = true
 	case <-elapsed:
 		slept = true
 	case <-ctx.Done():
 	case <-w.Quit:
-	case <-c.Redis.Done():
+	case <-done:
 	}
 	r.shard.mu.Lock()
 	now = time.Now()
-	if heard { // the subscription was confirmed, or refused
+	if heard {
 		r.lookNow(now)
 	}
-	if slept && amongReaders && r.tenure != nil {
+	if slept && r.amongReaders(w) {
 		r.tenure.mirror()
 	}
 	return now
 }
 
-// next returns what is to be sent for w now, or until when there is nothing; the zero time
-// says until w is woken.
-func (r *room) next(w *waiter, now time.Time) (operation, time.Time) {
-	if w.ticket != nil {
-		return w.nextLook(now)
+// settledSub is where the head of the queue hears that the subscription was confirmed, or
+// refused.
+func (r *room) settledSub(w *waiter) <-chan struct{} {
+	if r.head() != w || r.sub == nil {
+		return nil
 	}
-	queues := w.queues(now)
+	return r.sub.C()
+}
+
+// amongReaders reports whether w is a reader that is the next to join those that read.
+func (r *room) amongReaders(w *waiter) bool {
+	return r.head() == w && w.shared && r.tenure != nil && r.tenure.shared
+}
+
+// exitWaiting gives the mutex back since w has to wait, which is counted and told once.
+func (r *room) exitWaiting(ctx context.Context, w *waiter) {
+	if w.waits {
+		r.exit()
+		return
+	}
+	w.waits = true
+	r.shard.counts.Waiting++
+	if r.tenure != nil {
+		r.client.search.ask() // for a deadlock
+	}
+	c, info := r.client, r.name.info(w.Owner, w.shared)
+	r.exit()
+	if c.Watches(&w.Request) {
+		c.Observer.Waiting(ctx, info)
+	}
+}
+
+// next returns what is to be sent for w now, or until when there is nothing, which is never
+// over if w is to be woken.
+func (r *room) next(w *waiter, now time.Time) (operation, time.Time) {
 	mayAcquire := r.head() == w && r.tenure == nil && r.inFlight == 0
 	switch {
+	case w.ticket != nil:
+		return w.nextLook(now)
 	case w.try == nudgeFirst:
-		return nudging, time.Time{}
+		return nudging, never
 	case now.Before(w.rest):
 		return resting, w.rest
-	case !mayAcquire && !(r.name.kind().strict && queues):
-		return resting, time.Time{}
-	}
-	if queues && r.othersWaited(w, now) {
-		r.subscribe()
-	}
-	switch {
-	case mayAcquire && w.try == firstTry && !(r.listening() && queues):
-		return acquiring, time.Time{}
-	case mayAcquire && w.try == callFirst && now.Before(w.again):
-		return resting, w.again
 	case mayAcquire && w.try == callFirst:
 		w.try = noTry
-		return acquiring, time.Time{}
-	case !queues:
-		return resting, time.Time{}
+		return acquiring, never
+	case w.queues(now):
+		return r.nextInQueue(w, mayAcquire, now)
+	case mayAcquire && w.try == firstTry:
+		return acquiring, never
 	}
-	return r.nextJoin(now)
+	return resting, never
 }
 
 // nextLook is next for a waiter with a ticket.
 func (w *waiter) nextLook(now time.Time) (operation, time.Time) {
 	switch {
 	case w.ticket.phase != queued: // a release has it join, and is not answered yet
-		return resting, time.Time{}
+		return resting, never
 	case !w.last && !w.until.IsZero() && !now.Before(w.until):
 		// It may have the lock by now, and nobody would be served if all were impatient and
 		// each left when its turn came.
@@ -317,17 +318,26 @@ func (w *waiter) nextLook(now time.Time) (operation, time.Time) {
 	case now.Before(w.lookAt):
 		return resting, w.lookAt
 	}
-	return looking, time.Time{}
+	return looking, never
 }
 
-// nextJoin is next for a waiter that needs a ticket.
-func (r *room) nextJoin(now time.Time) (operation, time.Time) {
+// nextInQueue is next for a waiter that needs a ticket, if its first attempt is not granted.
+func (r *room) nextInQueue(w *waiter, mayAcquire bool, now time.Time) (operation, time.Time) {
+	if !mayAcquire && !r.name.kind().strict {
+		return resting, never
+	}
+	if r.othersWaited(w, now) {
+		r.subscribe()
+	}
+	if mayAcquire && w.try == firstTry && !r.listening() {
+		return acquiring, never
+	}
 	r.subscribe()
 	patient := r.subscribed.Add(subscribeTime)
 	if !r.listening() && r.sub.Refused() == nil && now.Before(patient) {
 		return resting, patient
 	}
-	return joining, time.Time{}
+	return joining, never
 }
 
 // othersWaited reports whether others have waited for the lock a moment ago, by what is left

@@ -34,8 +34,7 @@ type waiter struct {
 	waits   bool // it has waited for anything but the answer to an attempt
 	counted bool // see room.crowd
 
-	try   try       // what it may do without a ticket
-	again time.Time // callFirst: when it sends the acquire
+	try try // what it may do without a ticket
 
 	ticket *tenure     // that stands for it in Redis, nil for none
 	lookAt time.Time   // when to look for the ticket next
@@ -54,7 +53,7 @@ type waiter struct {
 	err   error     // what Redis said last, if it was an error
 	fatal bool      // and waiting does not cure it
 	fails int       // in a row
-	rest  time.Time // until when nothing is sent, after a fault
+	rest  time.Time // until when nothing is sent, after a fault or a call
 	// shut is since when each attempt was told that the rueidis client is closed.
 	shut time.Time
 }
