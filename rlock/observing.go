@@ -49,19 +49,25 @@ func (o *observing) info(lock engine.LockInfo) LockInfo {
 	return LockInfo{Client: o.client, Name: lock.Name, Kind: Kind(lock.Kind), Owner: Owner{lock.Owner}}
 }
 
-func (o *observing) opened() {
-	if hook := o.hooks.Opened; hook != nil {
-		defer o.caught("Opened")
+// tell calls a hook with a caller.
+func tell[Info any](ctx context.Context, o *observing, name string, hook func(context.Context, Info), info Info) {
+	if hook != nil {
+		defer o.caught(name)
+		hook(ctx, info)
+	}
+}
+
+// about calls a hook that is about the whole client.
+func (o *observing) about(name string, hook func(*Client)) {
+	if hook != nil {
+		defer o.caught(name)
 		hook(o.client)
 	}
 }
 
-func (o *observing) closed() {
-	if hook := o.hooks.Closed; hook != nil {
-		defer o.caught("Closed")
-		hook(o.client)
-	}
-}
+func (o *observing) opened() { o.about("Opened", o.hooks.Opened) }
+
+func (o *observing) closed() { o.about("Closed", o.hooks.Closed) }
 
 func (o *observing) missed(n int) {
 	if hook := o.hooks.Missed; hook != nil {
@@ -71,36 +77,23 @@ func (o *observing) missed(n int) {
 }
 
 func (o *observing) waiting(ctx context.Context, lock engine.LockInfo) {
-	if hook := o.hooks.Waiting; hook != nil {
-		defer o.caught("Waiting")
-		hook(ctx, WaitingInfo{o.info(lock)})
-	}
+	tell(ctx, o, "Waiting", o.hooks.Waiting, WaitingInfo{o.info(lock)})
 }
 
 func (o *observing) acquired(ctx context.Context, e engine.Event) {
-	if hook := o.hooks.Acquired; hook != nil {
-		defer o.caught("Acquired")
-		hook(ctx, AcquiredInfo{o.info(e.LockInfo), Way(e.Way), e.Waited, e.Contended})
-	}
+	tell(ctx, o, "Acquired", o.hooks.Acquired, AcquiredInfo{o.info(e.LockInfo), Way(e.Way), e.Waited, e.Contended})
 }
 
 func (o *observing) gaveUp(ctx context.Context, e engine.Event) {
-	if hook := o.hooks.GaveUp; hook != nil {
-		defer o.caught("GaveUp")
-		hook(ctx, GaveUpInfo{o.info(e.LockInfo), e.Err, e.Waited, e.Contended})
-	}
+	tell(ctx, o, "GaveUp", o.hooks.GaveUp, GaveUpInfo{o.info(e.LockInfo), e.Err, e.Waited, e.Contended})
 }
 
 func (o *observing) released(ctx context.Context, e engine.Event) {
-	if hook := o.hooks.Released; hook != nil {
-		defer o.caught("Released")
-		hook(ctx, ReleasedInfo{o.info(e.LockInfo), Way(e.Way), e.Held, e.Err, e.Detached})
-	}
+	tell(ctx, o, "Released", o.hooks.Released, ReleasedInfo{o.info(e.LockInfo), Way(e.Way), e.Held, e.Err, e.Detached})
 }
 
 func (o *observing) lost(ctx context.Context, e engine.Event) {
-	defer o.caught("Lost")
-	o.hooks.Lost(ctx, LostInfo{o.info(e.LockInfo), Way(e.Way), e.Held, LossReason(e.Reason), e.Err})
+	tell(ctx, o, "Lost", o.hooks.Lost, LostInfo{o.info(e.LockInfo), Way(e.Way), e.Held, LossReason(e.Reason), e.Err})
 }
 
 func (o *observing) renewed(i engine.RenewedInfo) {

@@ -20,7 +20,7 @@ func (h *hold) Detach(ctx context.Context) error {
 		case <-h.ctx.Done(): // no mirror may be sent any more
 			return context.Cause(h.ctx)
 		case <-ctx.Done():
-			return fmt.Errorf("rlock: lock %q: not detached: %w", h.name.Key, wire.TimeUp(ctx, nil))
+			return fmt.Errorf("rlock: lock %q: not detached: %w", h.lock.Name.Key, wire.TimeUp(ctx, nil))
 		}
 	}
 }
@@ -38,11 +38,11 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 	if landed != nil || err != nil {
 		return landed, err
 	}
-	h.cancel(fmt.Errorf("rlock: lock %q: detached: %w", h.name.Key, ErrNotHeld))
-	if h.client.Observer.On() {
-		e := h.client.closedLevel(h.name, &was, now, nil)
+	h.cancel(fmt.Errorf("rlock: lock %q: detached: %w", h.lock.Name.Key, ErrNotHeld))
+	if h.lock.Client.Observer.On() {
+		e := h.lock.Client.closedLevel(h.lock.Name, &was, now, nil)
 		e.Detached = true
-		h.client.Observer.Released(ctx, e)
+		h.lock.Client.Observer.Released(ctx, e)
 	}
 	return nil, nil
 }

@@ -8,10 +8,8 @@ import (
 
 // A hold is the handle of one level of a lock of one key.
 type hold struct {
-	client *Client
-	name   *Name
+	lock   Lock
 	owner  Owner
-	shared bool // a read lock's
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	token  uint64 // set when the lock was granted, and never changed; 0: it has none
@@ -29,7 +27,7 @@ type hold struct {
 var _ Handle = (*hold)(nil)
 
 // Title implements [Handle], as all exported methods here.
-func (h *hold) Title() string { return h.name.Key }
+func (h *hold) Title() string { return h.lock.Name.Key }
 
 func (h *hold) Context() context.Context { return h.ctx }
 
@@ -61,7 +59,7 @@ func (h *hold) ValidUntil() time.Time {
 
 // enter enters the room if the hold is valid.
 func (h *hold) enter() *room {
-	r := h.client.enterIfAny(h.name)
+	r := h.lock.Client.enterIfAny(h.lock.Name)
 	if r == nil {
 		return nil
 	}
@@ -73,11 +71,11 @@ func (h *hold) enter() *room {
 }
 
 func (h *hold) Unlock(ctx context.Context) error {
-	return h.client.unlock(ctx, h.name, h.owner, h.shared, h)
+	return h.lock.unlock(ctx, h.owner, h)
 }
 
 func (h *hold) Cause() error {
-	s := h.name.shard
+	s := h.lock.Name.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.released {
@@ -89,7 +87,7 @@ func (h *hold) Cause() error {
 // giveBack releases a hold that is over already, and returns why it was; nil if
 // it had been released before.
 func (h *hold) giveBack() error {
-	s := h.name.shard
+	s := h.lock.Name.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.released {
@@ -99,7 +97,7 @@ func (h *hold) giveBack() error {
 	return h.lost
 }
 
-func (h *hold) Disclaim() error { return h.client.notHeld(h.name, h.owner, h.shared, h) }
+func (h *hold) Disclaim() error { return h.lock.notHeld(h.owner, h) }
 
 func (h *hold) Relet(lease time.Duration) {
 	r := h.enter()

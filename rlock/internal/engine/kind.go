@@ -38,11 +38,8 @@ type kind struct {
 	// mirror is the call that makes Redis show the tenures of part, which are of one slot.
 	// Its answer is an array of numbers, as mirror.lua's.
 	mirror func(c *Client, part []sent) wire.Call
-	// fields asks Redis for what holders needs to know.
-	fields func(ctx context.Context, c *Client, n *Name) ([]string, error)
-	// holders returns the owners whose tenures an unlock by force has to release, by the
-	// fields.
-	holders func(fields []string, shared bool) []string
+	// holders asks Redis for the owners whose tenures an unlock by force has to release.
+	holders func(ctx context.Context, l *Lock) ([]string, error)
 	// locked asks Redis whether anybody holds the lock, and ttl for how long.
 	locked func(ctx context.Context, l *Lock) (bool, error)
 	ttl    func(ctx context.Context, l *Lock) (time.Duration, error)

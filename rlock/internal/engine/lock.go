@@ -31,6 +31,11 @@ func (l *Lock) Beneath() []*Lock { return []*Lock{l} }
 
 func (l *Lock) Unusable() error { return l.Name.Err }
 
+// of returns the lock with the room that o has its tenure in.
+func (l *Lock) of(o Owner) Lock {
+	return Lock{l.Client, l.Client.nameFor(l.Name, o), l.Shared}
+}
+
 // Same reports whether both are the same lock.
 func (l *Lock) Same(other *Lock) bool { return l.SameName(other) && l.Shared == other.Shared }
 
@@ -46,11 +51,10 @@ func (l *Lock) Take(ctx context.Context, req Request) error {
 
 func (l *Lock) Hold(ctx, parent context.Context, req Request) (Handle, error) {
 	req.shared = l.Shared
-	n := l.Client.nameFor(l.Name, req.Owner)
-	h := &hold{client: l.Client, name: n, owner: req.Owner, shared: l.Shared, whole: req.Whole}
+	h := &hold{lock: l.of(req.Owner), owner: req.Owner, whole: req.Whole}
 	h.ctx, h.cancel = context.WithCancelCause(parent)
 	req.hold = h
-	err := l.Client.acquire(ctx, n, req)
+	err := l.Client.acquire(ctx, h.lock.Name, req)
 	if errors.Is(err, ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", l.Name.Key, err)
 	}
@@ -62,11 +66,8 @@ func (l *Lock) Hold(ctx, parent context.Context, req Request) (Handle, error) {
 }
 
 func (l *Lock) Unlock(ctx context.Context, o Owner) error {
-	return l.Client.unlock(ctx, l.Client.nameFor(l.Name, o), o, l.Shared, nil)
-}
-
-func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
-	return l.Client.forceUnlock(ctx, l.Name, l.Shared)
+	mine := l.of(o)
+	return mine.unlock(ctx, o, nil)
 }
 
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) { return l.Name.kind().locked(ctx, l) }
@@ -99,7 +100,7 @@ func (l *Lock) Token(o Owner) (uint64, error) {
 			return t.tokens.current, nil
 		}
 	}
-	if cause := l.Client.Losses.find(LossKey{l.Name.KindID, l.Name.Key, o}); cause != nil {
+	if cause := l.Client.Losses.find(l.Name.lossKey(o)); cause != nil {
 		return 0, cause
 	}
 	return 0, fmt.Errorf("rlock: token of %q: owner %s: %w", l.Name.Key, o, l.Client.Losses.NotHeld())

@@ -27,6 +27,9 @@ func (c *Client) NewName(id KindID, key string) *Name {
 	return n
 }
 
+// lossKey is what the losses know the owner by.
+func (n *Name) lossKey(o Owner) LossKey { return LossKey{n.KindID, n.Key, o} }
+
 // step returns the call for a step in the lock's queue, with the lease and the number of
 // fencing tokens that a grant is to have.
 func (n *Name) step(c *Client, s wire.Step, lease time.Duration, tokens uint64) wire.Call {

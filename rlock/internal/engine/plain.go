@@ -15,8 +15,7 @@ var plain = kind{
 	step:    wire.PlainStep,
 	acquire: acquirePlain,
 	mirror:  mirrorPlain,
-	fields:  fields,
-	holders: allFields,
+	holders: fields,
 	locked:  keyExists,
 	ttl:     keyTTL,
 	layout:  wire.Layout{Channel: "redisson_lock__channel:"},
@@ -46,24 +45,22 @@ func mirrorPlain(c *Client, part []sent) wire.Call {
 	return wire.Call{Script: wire.Mirror, Keys: keys, Args: args}
 }
 
-func allFields(fields []string, _ bool) []string { return fields }
-
 // fields returns those of the lock's hash, none if nobody has it.
-func fields(ctx context.Context, c *Client, n *Name) ([]string, error) {
-	return look(ctx, c, n, rueidis.RedisResult.AsStrSlice, "HKEYS")
+func fields(ctx context.Context, l *Lock) ([]string, error) {
+	return look(ctx, l, rueidis.RedisResult.AsStrSlice, "HKEYS")
 }
 
 // look sends a command that changes nothing about the lock's key, and decodes the reply.
-func look[T any](ctx context.Context, c *Client, n *Name, decode func(rueidis.RedisResult) (T, error), command ...string) (reply T, err error) {
-	if n.Err != nil {
-		return reply, n.Err
+func look[T any](ctx context.Context, l *Lock, decode func(rueidis.RedisResult) (T, error), command ...string) (reply T, err error) {
+	if l.Name.Err != nil {
+		return reply, l.Name.Err
 	}
-	return wire.Look(ctx, c.Redis, &n.Keys, decode, command...)
+	return wire.Look(ctx, l.Client.Redis, &l.Name.Keys, decode, command...)
 }
 
 // keyTTL returns how long the lock's key lives.
 func keyTTL(ctx context.Context, l *Lock) (time.Duration, error) {
-	ms, err := l.number(ctx, "PTTL")
+	ms, err := look(ctx, l, rueidis.RedisResult.AsInt64, "PTTL")
 	switch {
 	case err != nil || ms == -2:
 		return 0, err
@@ -75,10 +72,6 @@ func keyTTL(ctx context.Context, l *Lock) (time.Duration, error) {
 
 // keyExists reports whether the lock's key is there.
 func keyExists(ctx context.Context, l *Lock) (bool, error) {
-	n, err := l.number(ctx, "EXISTS")
+	n, err := look(ctx, l, rueidis.RedisResult.AsInt64, "EXISTS")
 	return n > 0, err
-}
-
-func (l *Lock) number(ctx context.Context, command string) (int64, error) {
-	return look(ctx, l.Client, l.Name, rueidis.RedisResult.AsInt64, command)
 }

@@ -15,7 +15,6 @@ var readWrite = kind{
 	step:    wire.ReadWriteStep,
 	acquire: acquireReadWrite,
 	mirror:  mirrorReadWrite,
-	fields:  fields,
 	holders: readersOrWriters,
 	locked:  readOrWritten,
 	ttl:     keyTTL,
@@ -51,37 +50,24 @@ func mirrorReadWrite(c *Client, part []sent) wire.Call {
 
 // readersOrWriters returns the readers only while nobody writes, as Redisson's
 // forceUnlockAsync.
-func readersOrWriters(fields []string, shared bool) []string {
-	writers := writersOf(fields)
-	if shared && len(writers) == 0 {
-		return readersOf(fields)
+func readersOrWriters(ctx context.Context, l *Lock) ([]string, error) {
+	fields, err := fields(ctx, l)
+	if l.Shared && len(ownersAmong(fields, false)) > 0 {
+		return nil, nil
 	}
-	if shared {
-		return nil
-	}
-	return writers
+	return ownersAmong(fields, l.Shared), err
 }
 
 func readOrWritten(ctx context.Context, l *Lock) (bool, error) {
-	fields, err := fields(ctx, l.Client, l.Name)
-	if l.Shared {
-		return len(readersOf(fields)) > 0, err
-	}
-	return len(writersOf(fields)) > 0, err
+	fields, err := fields(ctx, l)
+	return len(ownersAmong(fields, l.Shared)) > 0, err
 }
 
-func readersOf(fields []string) (owners []string) {
+// ownersAmong returns those that the fields show to read, or to write.
+func ownersAmong(fields []string, read bool) (owners []string) {
 	for _, field := range fields {
-		if field != modeField && !strings.HasSuffix(field, writeSuffix) {
-			owners = append(owners, field)
-		}
-	}
-	return owners
-}
-
-func writersOf(fields []string) (owners []string) {
-	for _, field := range fields {
-		if owner, ok := strings.CutSuffix(field, writeSuffix); ok {
+		owner, writes := strings.CutSuffix(field, writeSuffix)
+		if field != modeField && writes != read {
 			owners = append(owners, owner)
 		}
 	}

@@ -15,22 +15,22 @@ import (
 
 // unlock takes one level off the hold of o: that of the handle h, or without one
 // the innermost of that sort that was taken without.
-func (c *Client) unlock(ctx context.Context, n *Name, o Owner, shared bool, h *hold) (err error) {
+func (l *Lock) unlock(ctx context.Context, o Owner, h *hold) (err error) {
+	c, n := l.Client, l.Name
 	if n.Err != nil {
 		return n.Err
 	}
 	r := c.enterIfAny(n)
 	if r == nil {
-		return c.notHeld(n, o, shared, h)
+		return l.notHeld(o, h)
 	}
 	now := time.Now()
 	t := r.current(now)
-	wasShared := t != nil && t.shared
-	was, ok := t.close(o, shared, h)
+	was, ok := t.close(o, l.Shared, h)
 	if !ok {
 		advice := t.advice(o)
 		r.exit()
-		if err = c.notHeld(n, o, shared, h); advice != "" && !errors.Is(err, ErrLost) {
+		if err = l.notHeld(o, h); advice != "" && !errors.Is(err, ErrLost) {
 			err = fmt.Errorf("%w: %s", err, advice)
 		}
 		return err
@@ -39,21 +39,21 @@ func (c *Client) unlock(ctx context.Context, n *Name, o Owner, shared bool, h *h
 	if h != nil {
 		h.released = true
 	}
-	err = r.closed(t, o, wasShared, now)
+	err = r.closed(t, &was, now)
 	if c.Observer.On() && !h.isPart() {
 		c.tellReleased(ctx, c.closedLevel(n, &was, now, err))
 	}
 	return err
 }
 
-// closed goes on after a level of o's was closed: the last one passes the lock on, or frees
+// closed goes on after a level was closed: the last one passes the lock on, or frees
 // it. It is called with the mutex held, and gives it back.
-func (r *room) closed(t *tenure, o Owner, wasShared bool, now time.Time) error {
+func (r *room) closed(t *tenure, was *Level, now time.Time) error {
 	w := r.head()
 	switch {
 	case len(t.levels) > 0:
 		t.changed(now)
-		if t.shared && !wasShared {
+		if t.shared && !was.shared {
 			r.admit(now, true)
 		}
 		r.current(now) // the levels that are left may have asked for less
@@ -63,7 +63,7 @@ func (r *room) closed(t *tenure, o Owner, wasShared bool, now time.Time) error {
 	case t.mayLinger(now):
 		t.linger(now)
 	default:
-		return r.release(t, o, now)
+		return r.release(t, was.Owner, now)
 	}
 	r.exit()
 	return nil
@@ -83,14 +83,15 @@ func (t *tenure) advice(o Owner) string {
 }
 
 // notHeld says why o has nothing to unlock.
-func (c *Client) notHeld(n *Name, o Owner, shared bool, h *hold) error {
+func (l *Lock) notHeld(o Owner, h *hold) error {
+	c, n := l.Client, l.Name
 	var cause error
 	nothing := ErrNotHeld // a handle forgets nothing
 	if h == nil {
-		cause = c.Losses.Unlock(LossKey{n.KindID, n.Key, o}, shared)
+		cause = c.Losses.Unlock(n.lossKey(o), l.Shared)
 		nothing = c.Losses.NotHeld()
 	} else if cause = h.giveBack(); cause != nil && !h.isPart() {
-		c.Losses.Unlock(LossKey{n.KindID, n.Key, o}, shared)
+		c.Losses.Unlock(n.lossKey(o), l.Shared)
 	}
 	switch {
 	case cause != nil:
@@ -231,18 +232,19 @@ func (t *tenure) releaseCall() wire.Call {
 // errForced is the cause of a loss that this client has brought about.
 var errForced = errors.New("it was unlocked by force")
 
-// forceUnlock frees the lock from its holders. It looks first, so that a
+// ForceUnlock frees the lock from its holders. It looks first, so that a
 // command that arrives late ends nobody else's tenure. A holder of this client
 // learns it at once. Other clients of ours are told, and ask Redis.
-func (c *Client) forceUnlock(ctx context.Context, n *Name, shared bool) (bool, error) {
-	fields, err := n.kind().fields(ctx, c, n)
+func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
+	c, n := l.Client, l.Name
+	holders, err := n.kind().holders(ctx, l)
 	if err != nil {
 		return false, err
 	}
 	ctx, cancel := c.Redis.Within(ctx)
 	defer cancel()
 	released := false
-	for _, holder := range n.kind().holders(fields, shared) {
+	for _, holder := range holders {
 		place, err := c.Redis.Limits(n.Slot).Releases.Enter(ctx, nil)
 		var reply int64
 		if err == nil {

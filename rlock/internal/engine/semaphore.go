@@ -18,8 +18,7 @@ var semaphore = kind{
 	step:    wire.SemaphoreStep,
 	acquire: acquireSemaphore,
 	mirror:  mirrorSemaphore,
-	fields:  permitHolders,
-	holders: allFields,
+	holders: permitHolders,
 	locked:  allPermitsHeld,
 	ttl:     firstPermitEnds,
 	number:  permitsOfLock,
@@ -57,8 +56,8 @@ func mirrorSemaphore(_ *Client, part []sent) wire.Call {
 }
 
 // permitHolders are the owners in Redis, those included whose leases are over.
-func permitHolders(ctx context.Context, c *Client, n *Name) ([]string, error) {
-	return look(ctx, c, n, rueidis.RedisResult.AsStrSlice, "ZRANGE", "0", "-1")
+func permitHolders(ctx context.Context, l *Lock) ([]string, error) {
+	return look(ctx, l, rueidis.RedisResult.AsStrSlice, "ZRANGE", "0", "-1")
 }
 
 func allPermitsHeld(ctx context.Context, l *Lock) (bool, error) {

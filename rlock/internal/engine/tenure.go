@@ -329,7 +329,7 @@ func (t *tenure) lostLevels(levels []Level, why error) ending {
 			l.hold.lost = cause
 		}
 		if l.told() {
-			r.client.Losses.Add(LossKey{r.name.KindID, r.name.Key, l.Owner}, l, cause)
+			r.client.Losses.Add(r.name.lossKey(l.Owner), l, cause)
 		}
 	}
 	return e

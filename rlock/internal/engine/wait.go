@@ -56,7 +56,7 @@ func (r *Request) caller() uint64 {
 	return r.Caller
 }
 
-func (r Request) over() bool {
+func (r *Request) over() bool {
 	select {
 	case <-r.Quit:
 		return true
@@ -101,7 +101,7 @@ func (c *Client) acquire(ctx context.Context, n *Name, req Request) error {
 		r.letGo(t, now)
 	}
 	w := c.waiters.Get().(*waiter)
-	*w = waiter{Waiter: w.Waiter, timer: w.timer, Request: req, began: now}
+	*w = waiter{Waiter: w.Waiter, timer: w.timer, Request: req, began: now, until: never}
 	if req.Wait < Forever {
 		w.until = now.Add(req.Wait)
 	}
@@ -149,7 +149,7 @@ func (r *room) atOnce(req *Request, now time.Time) (way Way, ok bool, err error)
 	if c.Closed.Load() {
 		return 0, false, fmt.Errorf("rlock: lock %q: %w", n.Key, wire.ErrClosed)
 	}
-	if cause := c.Losses.Blocks(LossKey{n.KindID, n.Key, req.Owner}, now); cause != nil {
+	if cause := c.Losses.Blocks(n.lossKey(req.Owner), now); cause != nil {
 		return 0, false, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", n.Key, cause)
 	}
 	switch {
@@ -208,10 +208,7 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 // that has left is in flight here: the lock may be free. A server that has been silent for
 // longer is not waited for.
 func (r *room) left(w *waiter, now time.Time) time.Duration {
-	if w.until.IsZero() {
-		return Forever
-	}
-	left := w.until.Sub(now)
+	left := w.until.Sub(now) // Forever if it is never over
 	switch {
 	case w.try == callFirst:
 		return max(left, w.rest.Sub(now))
@@ -311,7 +308,7 @@ func (w *waiter) nextLook(now time.Time) (operation, time.Time) {
 	switch {
 	case w.ticket.phase != queued: // a release has it join, and is not answered yet
 		return resting, never
-	case !w.last && !w.until.IsZero() && !now.Before(w.until):
+	case !w.last && !now.Before(w.until):
 		// It may have the lock by now, and nobody would be served if all were impatient and
 		// each left when its turn came.
 		w.last = true

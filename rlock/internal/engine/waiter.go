@@ -27,7 +27,7 @@ type waiter struct {
 	timer                      *time.Timer // nil until it is needed
 	Request
 	began   time.Time
-	until   time.Time     // when the wait is over, zero for never
+	until   time.Time     // when the wait is over
 	granted bool          // the lock is the caller's
 	waited  time.Duration // until it was granted
 
@@ -67,7 +67,7 @@ func (r *room) acquired(w *waiter, way Way, now time.Time) {
 
 // queues reports whether the request is to wait in Redis' queue.
 func (w *waiter) queues(now time.Time) bool {
-	return w.Wait > 0 && !w.over() && (w.until.IsZero() || w.until.Sub(now) >= queueLeast)
+	return w.Wait > 0 && !w.over() && w.until.Sub(now) >= queueLeast
 }
 
 // after returns a channel that has a message after so long, nil for Forever. A channel of an

@@ -51,12 +51,14 @@ type campaign struct {
 	asking []bool  // the answer is not in
 	denial []error // the last answer, if it was no grant
 
-	asked  int  // how many are being asked
-	at     int  // the part that is waited at, -1 for none
-	stuck  bool // it has waited in vain, with others in hand
-	fails  int  // in a row, with nowhere to wait
-	rounds int  // how often all were asked
-	votes  chan vote
+	asked int // how many are being asked
+	at    int // the part that is waited at, -1 for none
+	// patience is how long the parts that are asked next may wait.
+	patience time.Duration
+	stuck    bool // it has waited in vain, with others in hand
+	fails    int  // in a row, with nowhere to wait
+	rounds   int  // how often all were asked
+	votes    chan vote
 }
 
 // A vote is the answer of a part.
@@ -84,19 +86,12 @@ func (c *campaign) run(ctx context.Context) error {
 	if c.nest() {
 		return nil
 	}
-	patience := time.Duration(0)
 	if c.req.Wait > 0 {
 		c.at = c.behind()
 	}
 	for {
-		if c.at < 0 && ctx.Err() == nil {
-			c.askAll(patience)
-			if c.hear(ctx) {
-				return nil
-			}
-			if !c.isolated() {
-				c.at = c.firstDenial()
-			}
+		if c.at < 0 && ctx.Err() == nil && c.askAround(ctx) {
+			return nil
 		}
 		if err := c.over(ctx); err != nil {
 			return err
@@ -104,17 +99,21 @@ func (c *campaign) run(ctx context.Context) error {
 		if c.at < 0 && !c.hopeless() && !c.isolated() {
 			continue // the others are slow
 		}
-		patience = 0
-		if c.waitAt(ctx) {
+		if c.wait(ctx) {
 			return nil
 		}
-		granted := c.at >= 0 && c.held[c.at] != nil
-		if granted {
-			patience = grace
-		}
-		c.stuck = !granted && !c.stuck
-		c.at = -1
 	}
+}
+
+// askAround asks all parts, and reports whether it has a majority. If it is denied one, it
+// finds the part to wait at.
+func (c *campaign) askAround(ctx context.Context) (won bool) {
+	c.askAll()
+	won = c.hear(ctx)
+	if !won && !c.isolated() {
+		c.at = c.firstDenial()
+	}
+	return won
 }
 
 // hear counts until there is a majority (true) or there will be none. A campaign that may
@@ -167,7 +166,7 @@ var errSilent = errors.New("the server has not answered for a while")
 
 // askAll asks every part that is neither held nor being asked, nor is silent to others
 // of this process.
-func (c *campaign) askAll(patience time.Duration) {
+func (c *campaign) askAll() {
 	for i, l := range c.lock.locks {
 		if c.held[i] != nil || c.asking[i] {
 			continue
@@ -176,7 +175,7 @@ func (c *campaign) askAll(patience time.Duration) {
 			c.denial[i] = errSilent
 			continue
 		}
-		wait := patience
+		wait := c.patience
 		if _, freeing := l.Here(c.req.Owner); freeing {
 			wait = grace // it is denied here, and free there
 		}
@@ -286,62 +285,88 @@ func (c *campaign) firstDenial() int {
 	return -1
 }
 
-// waitAt waits at the part for a while, or for servers to come back if there is none to
+// wait waits for a while at the part, or for servers to come back if there is none to
 // wait at; campaigns of others that reach more servers may use its parts meanwhile. It
 // reports whether it has a majority.
-func (c *campaign) waitAt(ctx context.Context) (won bool) {
+func (c *campaign) wait(ctx context.Context) (won bool) {
 	for i := range c.held {
 		if i > c.at || c.stuck && i < c.at {
 			c.drop(i)
 		}
 	}
 	c.keep(true)
-	left := c.req.Left(c.began)
-	if c.at < 0 {
-		pause := time.NewTimer(min(wire.Jitter(min(wire.FirstRetry<<min(c.fails, 10), wire.LastRetry)), left))
-		defer pause.Stop()
-		c.fails++
-		return c.count(ctx, pause.C, func() bool { return false })
+	granted := false
+	if left := c.req.Left(c.began); c.at < 0 {
+		won = c.pause(ctx, left)
+	} else {
+		won = c.waitAt(ctx, c.at, left)
+		granted = c.held[c.at] != nil
 	}
+	c.patience = 0
+	if granted {
+		c.patience = grace
+	}
+	c.stuck = !granted && !c.stuck
+	c.at = -1
+	return won
+}
+
+// pause takes votes for a while, which is longer each time in a row.
+func (c *campaign) pause(ctx context.Context, most time.Duration) (won bool) {
+	pause := time.NewTimer(min(wire.Jitter(min(wire.FirstRetry<<min(c.fails, 10), wire.LastRetry)), most))
+	defer pause.Stop()
+	c.fails++
+	return c.count(ctx, pause.C, func() bool { return false })
+}
+
+// waitAt waits until the part has answered, or for so long at most that another server may
+// answer sooner.
+func (c *campaign) waitAt(ctx context.Context, part int, most time.Duration) (won bool) {
 	c.fails = 0
-	wait := min(wire.Jitter(lookAround), left)
-	if !c.asking[c.at] && c.held[c.at] == nil {
-		c.ask(c.at, wait)
+	wait := min(wire.Jitter(lookAround), most)
+	if !c.asking[part] && c.held[part] == nil {
+		c.ask(part, wait)
 	}
-	answered := func() bool { return !c.asking[c.at] }
-	for until := time.Now().Add(wait + grace); !answered() && ctx.Err() == nil; {
+	answered := func() bool { return !c.asking[part] }
+	for until := time.Now().Add(wait + grace); !won && !answered() && ctx.Err() == nil; {
 		look := time.NewTimer(min(engine.Silence, time.Until(until)))
-		won := c.count(ctx, look.C, answered)
+		won = c.count(ctx, look.C, answered)
 		look.Stop()
-		if won {
-			return true
-		}
-		if c.lock.locks[c.at].IsSilent() || !time.Now().Before(until) {
-			break // another server may answer
+		if c.lock.locks[part].IsSilent() || !time.Now().Before(until) {
+			break
 		}
 	}
-	return false
+	return won
+}
+
+// faultOf returns why a part is neither held nor said to be another's, nil if it is not known
+// to be at fault.
+func (c *campaign) faultOf(part int) error {
+	switch err := c.denial[part]; {
+	case c.held[part] != nil, errors.Is(err, engine.ErrNotAcquired):
+		return nil
+	case !c.asking[part]:
+		return err
+	case c.lock.locks[part].Unanswered(engine.Silence - grace): // its turn to be asked was a little later
+		return errSilent
+	}
+	return nil
 }
 
 // over returns why the campaign is over without a majority, nil if it goes on.
 func (c *campaign) over(ctx context.Context) error {
 	var faults []error
 	denied, hopeless, spare := 0, 0, len(c.lock.parts)-c.lock.need
-	for i, err := range c.denial {
-		switch {
-		case c.held[i] != nil:
-			continue
-		case errors.Is(err, engine.ErrNotAcquired):
+	for i, l := range c.lock.locks {
+		if c.held[i] == nil && errors.Is(c.denial[i], engine.ErrNotAcquired) {
 			denied++
-			continue
-		case c.asking[i] && c.lock.locks[i].Unanswered(engine.Silence-grace): // its turn to be asked was a little later
-			err = errSilent
-		case err == nil || c.asking[i]:
-			continue
-		case incurable(err):
-			hopeless++
 		}
-		faults = append(faults, fmt.Errorf("%s: %w", c.lock.locks[i].Client.Redis.Where(), err))
+		if err := c.faultOf(i); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", l.Client.Redis.Where(), err))
+			if incurable(err) {
+				hopeless++
+			}
+		}
 	}
 	fault := errors.Join(faults...)
 	switch name := c.lock.name; {

@@ -75,16 +75,28 @@ func inOrder(a, b *engine.Lock) int {
 	return order
 }
 
+// A gathering is one attempt at all parts of a multi-lock, one after the other.
+type gathering struct {
+	whole *hold
+	req   engine.Request
+	began time.Time // the call
+	// kept is set if the watchdog keeps what is taken until all are: leases would run out
+	// while others are waited for.
+	kept  bool
+	holds []engine.Handle
+}
+
 // oneAfterTheOther takes all parts, and begins anew if one was lost meanwhile.
 func (c *compound) oneAfterTheOther(ctx context.Context, whole *hold, req engine.Request) error {
 	began := time.Now()
 	for kept := false; ; kept = true { // a lease that was too short for the way is not again
-		holds, err := c.takeAll(ctx, whole, req, began, kept)
+		g := gathering{whole: whole, req: req, began: began, kept: kept}
+		err := g.takeAll(ctx)
 		if err == nil {
-			whole.add(holds...)
+			whole.add(g.holds...)
 			return nil
 		}
-		giveBack(ctx, holds)
+		giveBack(ctx, g.holds)
 		if !errors.Is(err, errAnew) || req.Left(began) <= 0 {
 			return err
 		}
@@ -94,38 +106,43 @@ func (c *compound) oneAfterTheOther(ctx context.Context, whole *hold, req engine
 // errAnew says that a part was lost while others were waited for.
 var errAnew = errors.New("a part was lost while others were waited for")
 
-// takeAll returns what it has taken, also with an error. If kept is set, or once a part
-// has to be waited for, the watchdog keeps what is taken until all are.
-func (c *compound) takeAll(ctx context.Context, whole *hold, req engine.Request, began time.Time, kept bool) (holds []engine.Handle, err error) {
-	started := time.Now()
+// takeAll takes all parts. After an error it has some of them.
+func (g *gathering) takeAll(ctx context.Context) error {
+	started, c := time.Now(), g.whole.of
 	for _, part := range c.parts {
-		wait := req.Left(began)
-		ask := engine.Request{Lease: req.Lease, Wait: max(wait, 0)}
-		soon := !kept && req.Lease > 0 && wait > 0 && len(holds) > 0 // the leases of the others go on
-		switch {
-		case kept:
-			ask.Lease = 0
-		case soon:
-			ask.Wait = 0
+		if err := g.take(ctx, part); err != nil {
+			return err
 		}
-		h, err := whole.takePart(ctx, part, ask)
-		if err != nil && soon {
-			kept = true
-			relet(holds, 0)
-			h, err = whole.takePart(ctx, part, engine.Request{Wait: wait})
-		}
-		if err != nil {
-			return holds, err
-		}
-		holds = append(holds, h)
 	}
-	for _, h := range holds {
+	for _, h := range g.holds {
 		if err := engine.WhyOver(h); err != nil {
-			return holds, fmt.Errorf("rlock: lock %q: %w: %w", c.name, errAnew, err)
+			return fmt.Errorf("rlock: lock %q: %w: %w", c.name, errAnew, err)
 		}
 	}
-	if req.Lease > 0 && (kept || time.Since(started) > req.Lease/100) {
-		relet(holds, req.Lease) // it begins now, and is trusted once Redis confirms it
+	if g.req.Lease > 0 && (g.kept || time.Since(started) > g.req.Lease/100) {
+		relet(g.holds, g.req.Lease) // it begins now, and is trusted once Redis confirms it
 	}
-	return holds, nil
+	return nil
+}
+
+// take takes one more part. Before it waits for that, the watchdog keeps the others.
+func (g *gathering) take(ctx context.Context, part engine.Form) error {
+	wait := g.req.Left(g.began)
+	ask := engine.Request{Lease: g.req.Lease, Wait: max(wait, 0)}
+	switch {
+	case g.kept:
+		ask.Lease = 0
+	case g.req.Lease > 0 && len(g.holds) > 0:
+		ask.Wait = 0 // the leases of the others go on
+	}
+	h, err := g.whole.takePart(ctx, part, ask)
+	if err != nil && ask.Wait < wait {
+		g.kept = true
+		relet(g.holds, 0)
+		h, err = g.whole.takePart(ctx, part, engine.Request{Wait: wait})
+	}
+	if err == nil {
+		g.holds = append(g.holds, h)
+	}
+	return err
 }
