@@ -188,7 +188,6 @@ func (r *room) granted(w *waiter, op operation, a wire.Answer, now time.Time) {
 		t.contestedAt = now // it was freed for others
 	}
 	r.grant(t, w, way, now)
-	w.Wake()
 }
 
 // denied notes that w's acquire was denied, and what it may still do without a ticket.

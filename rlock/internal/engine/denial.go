@@ -16,10 +16,15 @@ func (r *room) refusal(w *waiter) error {
 	if w.hold == nil {
 		return reason
 	}
+	return r.withHolder(w, reason)
+}
+
+// withHolder adds who has the lock to an error, if that is known.
+func (r *room) withHolder(w *waiter, err error) error {
 	if holder := r.holder(w); holder != "" {
-		return fmt.Errorf("%w: it is %s", reason, holder)
+		return fmt.Errorf("%w: it is %s", err, holder)
 	}
-	return reason
+	return err
 }
 
 // holder says in whose hands the lock was when this client last heard of it, "" if it does

@@ -14,9 +14,8 @@ var ErrUnanswered = fmt.Errorf("%w, or is about to be: an answer is not in yet",
 // the head, the next one goes on. It is called with the mutex held, and gives it
 // back.
 func (r *room) giveUp(ctx context.Context, w *waiter, err error) error {
-	holder := ""
 	if errors.Is(err, context.DeadlineExceeded) {
-		holder = r.holder(w)
+		err = r.withHolder(w, err)
 	}
 	wasHead := r.head() == w
 	r.leaveQueue(w)
@@ -33,11 +32,7 @@ func (r *room) giveUp(ctx context.Context, w *waiter, err error) error {
 	r.shard.counts.gaveUp(err, ctx.Err() != nil)
 	r.shard.counts.Waited += now.Sub(began)
 	r.leave(w)
-	switch {
-	case errors.Is(err, ErrNotAcquired):
-	case holder != "":
-		err = fmt.Errorf("rlock: lock %q: %w: it is %s", n.Key, err, holder)
-	default:
+	if !errors.Is(err, ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
 	}
 	return c.gaveUp(ctx, n, &req, err, now.Sub(began), waits)

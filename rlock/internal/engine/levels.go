@@ -199,12 +199,16 @@ type shape struct {
 // is reports whether both are the same but for the owner.
 func (s shape) is(other shape) bool { return s.writes == other.writes && s.reads == other.reads }
 
+func oneLevel(o Owner, shared bool) shape {
+	if shared {
+		return shape{owner: o, reads: true}
+	}
+	return shape{owner: o, writes: 1}
+}
+
 func (t *tenure) shape() shape {
 	if t.phase == lingering {
-		if t.shared {
-			return shape{t.owner, 0, true}
-		}
-		return shape{t.owner, 1, false}
+		return oneLevel(t.owner, t.shared)
 	}
 	writes := t.writes()
 	return shape{t.owner, int32(writes), writes < len(t.levels)}

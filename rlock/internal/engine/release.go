@@ -59,7 +59,6 @@ func (r *room) closed(t *tenure, was *Level, now time.Time) error {
 		r.current(now) // the levels that are left may have asked for less
 	case w != nil && t.mayPass(now, w.Request):
 		r.grant(t, w, ByHandoff, now)
-		w.Wake()
 	case t.mayLinger(now):
 		t.linger(now)
 	default:
@@ -206,23 +205,23 @@ func (t *tenure) sendRelease(now time.Time, next *tenure, first bool) (left int6
 		}
 	}
 	defer place.Leave()
-	if first && ok && next == nil {
+	switch {
+	case next != nil:
+		tokens := next.tokens.asked()
+		call := n.step(c, wire.Step{Leave: t.member(), Join: next.member()}, next.lease, tokens)
+		l.answer, l.err = wire.ReadStep(c.Redis.Do(ctx, call), tokens)
+		l.settled = wire.Answered(l.err)
+		left = l.answer.Left
+	case first && ok:
 		result, _, late := c.Redis.DoFirst(ctx, n.Slot, now, t.releaseCall())
 		if late != nil {
 			late.GiveUp() // the keeper sends the release again
 		}
 		left, l.err = result.AsInt64()
-		return left, l
-	}
-	if next == nil {
+	default:
 		left, l.err = c.Redis.Do(ctx, t.releaseCall()).AsInt64()
-		return left, l
 	}
-	tokens := next.tokens.asked()
-	call := n.step(c, wire.Step{Leave: t.member(), Join: next.member()}, next.lease, tokens)
-	l.answer, l.err = wire.ReadStep(c.Redis.Do(ctx, call), tokens)
-	l.settled = wire.Answered(l.err)
-	return l.answer.Left, l
+	return left, l
 }
 
 func (t *tenure) releaseCall() wire.Call {

@@ -153,14 +153,9 @@ func (r *room) current(now time.Time) *tenure {
 }
 
 // grant gives the tenure to w, the waiter that asked for it or the next in line:
-// the hold begins now, and w stands in the queue no longer.
+// the hold begins now.
 func (r *room) grant(t *tenure, w *waiter, way Way, now time.Time) {
-	r.leaveQueue(w)
-	r.acquired(w, way, now)
-	if own := w.ticket; own != t {
-		r.giveBack(own, now)
-	}
-	w.ticket = nil
+	r.serve(w, way, now)
 	r.dismiss()
 	if was := r.tenure; was != nil && was != t {
 		was.lose(errGone)
@@ -176,11 +171,19 @@ func (r *room) grant(t *tenure, w *waiter, way Way, now time.Time) {
 
 // admitBeside gives w a level of its own beside those that the tenure has.
 func (r *room) admitBeside(w *waiter, way Way, now time.Time) {
+	r.serve(w, way, now)
+	r.tenure.nest(now, w.Request)
+}
+
+// serve ends the wait of w, which has the lock now: it stands in the queue no longer, and its
+// ticket is given up.
+func (r *room) serve(w *waiter, way Way, now time.Time) {
 	r.leaveQueue(w)
 	r.giveBack(w.ticket, now)
 	w.ticket = nil
-	r.acquired(w, way, now)
-	r.tenure.nest(now, w.Request)
+	w.granted, w.Way = true, way
+	w.waited = max(now.Sub(w.began), 0)
+	r.shard.counts.Waited += w.waited
 	w.Wake()
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -61,21 +62,21 @@ func permitHolders(ctx context.Context, l *Lock) ([]string, error) {
 }
 
 func allPermitsHeld(ctx context.Context, l *Lock) (bool, error) {
-	ends, err := l.permitsHeld(ctx)
-	return len(ends) >= l.Name.permits, err
+	held, err := l.permitsHeld(ctx)
+	return len(held) >= l.Name.permits, err
 }
 
 func firstPermitEnds(ctx context.Context, l *Lock) (time.Duration, error) {
-	left, err := l.permitsHeld(ctx)
-	if err != nil || len(left) < l.Name.permits {
+	held, err := l.permitsHeld(ctx)
+	if err != nil || len(held) < l.Name.permits {
 		return 0, err
 	}
-	return slices.Min(left), nil
+	return slices.MinFunc(held, func(a, b Permit) int { return cmp.Compare(a.Left, b.Left) }).Left, nil
 }
 
-// permitsHeld returns what is left of the lease of each holder, by the clock of the server
-// that has the semaphore.
-func (l *Lock) permitsHeld(ctx context.Context) (left []time.Duration, err error) {
+// permitsHeld returns the permits that are held, by the clock of the server that has the
+// semaphore.
+func (l *Lock) permitsHeld(ctx context.Context) (held []Permit, err error) {
 	c, n := l.Client, l.Name
 	if n.Err != nil {
 		return nil, n.Err
@@ -83,18 +84,14 @@ func (l *Lock) permitsHeld(ctx context.Context) (left []time.Duration, err error
 	replies, err := c.Redis.Survey(ctx, n.Slot, func() []rueidis.Completed {
 		return []rueidis.Completed{c.Redis.Arbitrary(n.Key, "ZRANGE", "0", "-1", "WITHSCORES"), c.Redis.Client.B().Time().Build()}
 	})
-	var permits []Permit
 	if err == nil {
-		permits, err = PermitsOf(replies[0], replies[1])
+		held, err = PermitsOf(replies[0], replies[1])
 	}
 	if err != nil {
 		_, err = wire.Diagnose(err)
 		return nil, fmt.Errorf("rlock: look at %q: %w", n.Key, err)
 	}
-	for _, p := range permits {
-		left = append(left, p.Left)
-	}
-	return left, nil
+	return held, nil
 }
 
 // A Permit is one that is held.

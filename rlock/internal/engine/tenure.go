@@ -119,9 +119,7 @@ func (c *Client) newTenure(r *room, req Request, lingers bool, now time.Time) *t
 	*t = tenure{} // apart, since a tenure is large: it is cleared in place, and not made elsewhere and copied
 	t.room, t.owner, t.shared, t.text = r, req.Owner, req.shared, c.ID.Owner(req.Owner.ID, lingers)
 	t.levels = t.first[:0]
-	if t.shown = (shape{t.owner, 1, false}); t.shared {
-		t.shown = shape{t.owner, 0, true}
-	}
+	t.shown = oneLevel(t.owner, t.shared)
 	if r.name.kind().fenced {
 		t.tokens = &tokens{reserved: max(r.tokens, 1)}
 	}

@@ -124,16 +124,17 @@ func (r *room) take(w *waiter, n wire.Notice, now time.Time) {
 	t := w.ticket
 	t.sending(t.seen, claimLease)
 	t.trust.Confirmed()
-	if r.worthTaking(t, now) && (t.tokens == nil || n.Reserved > 0) {
-		t.claimed = true
-		t.contestedAt = now // it was freed for others
-		t.tokens.take(n.Counter, n.Reserved)
-		r.grant(t, w, ByQueue, now)
-	} else {
+	if !r.worthTaking(t, now) || t.tokens != nil && n.Reserved == 0 {
 		t.trust = lease.Trust{}
 		w.lookAt = now
+		w.Wake()
+		return
 	}
-	w.Wake()
+	t.claimed = true
+	t.contestedAt = now // it was freed for others
+	t.tokens.take(n.Counter, n.Reserved)
+	w.ticket = nil
+	r.grant(t, w, ByQueue, now)
 }
 
 // giveBack gives up a ticket whose waiter is gone, at once: it may be the next to have

@@ -114,10 +114,8 @@ func (c *Client) check(ctx context.Context, n *Name, req *Request) error {
 	if n.Err != nil {
 		return n.Err
 	}
-	if req.Lease != 0 {
-		if err := c.CheckLease(n, req.Lease); err != nil {
-			return err
-		}
+	if err := c.CheckLease(n, req.Lease); err != nil {
+		return err
 	}
 	if err := wire.Over(ctx); err != nil {
 		return fmt.Errorf("rlock: lock %q: %w", n.Key, err)
@@ -126,8 +124,11 @@ func (c *Client) check(ctx context.Context, n *Name, req *Request) error {
 }
 
 // CheckLease refuses a lease that would be over, in the client's eyes, about as
-// soon as it began.
+// soon as it began. 0 is none.
 func (c *Client) CheckLease(n *Name, ask time.Duration) error {
+	if ask == 0 {
+		return nil
+	}
 	shortest := (2 * c.drift(0)).Round(time.Millisecond) + time.Millisecond
 	if ask < shortest {
 		return fmt.Errorf("rlock: lock %q: %w of %v: use at least %v, or 0 for the watchdog", n.Key, ErrInvalidLease, ask, shortest)

@@ -58,13 +58,6 @@ type waiter struct {
 	shut time.Time
 }
 
-// acquired notes that w has the lock.
-func (r *room) acquired(w *waiter, way Way, now time.Time) {
-	w.granted, w.Way = true, way
-	w.waited = max(now.Sub(w.began), 0)
-	r.shard.counts.Waited += w.waited
-}
-
 // queues reports whether the request is to wait in Redis' queue.
 func (w *waiter) queues(now time.Time) bool {
 	return w.Wait > 0 && !w.over() && w.until.Sub(now) >= queueLeast

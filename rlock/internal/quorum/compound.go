@@ -77,11 +77,9 @@ func (c *compound) Hold(ctx, parent context.Context, req engine.Request) (engine
 }
 
 func (c *compound) obtain(ctx, parent context.Context, req engine.Request) (engine.Handle, error) {
-	if req.Lease != 0 {
-		for _, l := range c.locks {
-			if err := l.Client.CheckLease(l.Name, req.Lease); err != nil {
-				return nil, err
-			}
+	for _, l := range c.locks {
+		if err := l.Client.CheckLease(l.Name, req.Lease); err != nil {
+			return nil, err
 		}
 	}
 	if err := wire.Over(ctx); err != nil {
