@@ -49,11 +49,9 @@ func lockOf(one engine.Lock) *Lock {
 	return &l.lock
 }
 
-// errZero is the fault of a lock that no constructor has made, and zeroForm its form.
-var (
-	errZero  = fmt.Errorf("rlock: %w: a lock is a zero value: use the methods of a Client, NewMultiLock or NewRedLock", ErrInvalidConfig)
-	zeroForm = quorum.Refusing("", errZero)
-)
+// zeroForm is the form of a lock that no constructor has made.
+var zeroForm = quorum.Refusing("",
+	fmt.Errorf("rlock: %w: a lock is a zero value: use the methods of a Client, NewMultiLock or NewRedLock", ErrInvalidConfig))
 
 // form returns what the lock is made of.
 func (l *Lock) form() engine.Form {

@@ -17,48 +17,40 @@ const (
 	maxAskers = 16
 )
 
-// answering answers other clients that ask what this one holds and waits for. Anybody may
+// questions are those of other clients that ask what this one holds and waits for. Anybody may
 // ask, so that all that it costs is bounded: how often, how many are answered, and how long
 // an answer is. It looks at every lock, one shard after the other, in the background.
-type answering struct {
-	client *Client
-	errand *errand
-
-	mu        sync.Mutex // protects following
-	questions []string   // not answered yet
-}
-
-func newAnswering(c *Client) *answering {
-	a := &answering{client: c}
-	a.errand = &errand{redis: c.Redis, pause: answerPause, work: a.answer}
-	return a
+type questions struct {
+	mu      sync.Mutex // protects following
+	waiting []string   // not answered yet
 }
 
 // asked has the question answered, if it can be read. It waits for nothing.
-func (a *answering) asked(m wire.ClientMessage) {
-	if a.client.Config.NoAnswers || !m.Answerable() {
+func (c *Client) asked(m wire.ClientMessage) {
+	if c.Config.NoAnswers || !m.Answerable() {
 		return
 	}
-	a.mu.Lock()
-	if len(a.questions) < maxAskers && !slices.Contains(a.questions, m.Owner) {
-		a.questions = append(a.questions, m.Owner)
+	q := &c.questions
+	q.mu.Lock()
+	if len(q.waiting) < maxAskers && !slices.Contains(q.waiting, m.Owner) {
+		q.waiting = append(q.waiting, m.Owner)
 	}
-	a.mu.Unlock()
-	a.errand.ask()
+	q.mu.Unlock()
+	c.answers.ask()
 }
 
 // answer answers all questions at once.
-func (a *answering) answer() (more bool) {
-	a.mu.Lock()
-	questions := a.questions
-	a.questions = nil
-	a.mu.Unlock()
-	if len(questions) == 0 {
+func (c *Client) answer() (more bool) {
+	q := &c.questions
+	q.mu.Lock()
+	waiting := q.waiting
+	q.waiting = nil
+	q.mu.Unlock()
+	if len(waiting) == 0 {
 		return false
 	}
-	c := a.client
 	text := wire.EncodeAnswer(c.ID.Prefix, time.Now().UnixMilli(), tellable(c.Uses()))
-	for _, question := range questions {
+	for _, question := range waiting {
 		_, _ = c.Redis.Tell(c.Redis.Deadline(time.Now()), question[:wire.ClientLen], wire.ClientMessage{Verb: wire.Answers, Owner: question, Text: text})
 	}
 	return false

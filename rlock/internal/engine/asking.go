@@ -33,13 +33,15 @@ func (c *Client) Ask(ctx context.Context, ids []string) ([]wire.ClientAnswer, er
 	if err := c.confirmed(ctx, sub); err != nil {
 		return nil, err
 	}
-	silent := make(map[string]bool, len(ids)) // that may answer yet
+	silent := make(map[string]bool) // that may answer yet
 	for _, id := range ids {
 		listeners, err := c.tell(ctx, id, question)
 		if err != nil {
 			return nil, err
 		}
-		silent[id] = listeners != 0
+		if listeners != 0 {
+			silent[id] = true
+		}
 	}
 	return c.answersOf(ctx, silent, heard), nil
 }
@@ -63,20 +65,13 @@ func (c *Client) tell(ctx context.Context, id string, m wire.ClientMessage) (lis
 
 // answersOf returns the first answer of each of the clients, as they are heard.
 func (c *Client) answersOf(ctx context.Context, silent map[string]bool, heard <-chan string) (answers []wire.ClientAnswer) {
-	left := 0
-	for _, may := range silent {
-		if may {
-			left++
-		}
-	}
 	patience := time.NewTimer(answerTime)
 	defer patience.Stop()
-	for left > 0 {
+	for len(silent) > 0 {
 		select {
 		case text := <-heard:
 			if a, err := wire.DecodeAnswer(text); err == nil && silent[a.Client] {
-				silent[a.Client] = false
-				left--
+				delete(silent, a.Client)
 				answers = append(answers, a)
 			}
 		case <-patience.C:

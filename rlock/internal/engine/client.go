@@ -29,7 +29,8 @@ type Client struct {
 
 	hearing   sync.Once // of tenures: see ownchannel.go
 	own       atomic.Pointer[pubsub.Subscription]
-	answering *answering
+	questions questions
+	answers   *errand
 	search    *errand  // for deadlocks, see deadlock.go
 	notices   *notices // by which the Logger is called
 	Observer  observing
@@ -84,7 +85,7 @@ func New(config Config, redis *wire.Redis, id *wire.ID) *Client {
 	redis.OnChange(verify.ask)
 	redis.OnKeysChanged(func(keys []string) { c.changed(verify, keys) })
 	c.search = c.searches()
-	c.answering = newAnswering(c)
+	c.answers = &errand{redis: redis, pause: answerPause, work: c.answer}
 	return c
 }
 

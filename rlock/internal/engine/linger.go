@@ -76,11 +76,7 @@ func (t *tenure) linger(now time.Time) {
 	}
 	s.lingering.Join(t.line)
 	r.escaped = true
-	r.dismiss()
-	if r.sub != nil {
-		r.sub.Close()
-		r.sub = nil
-	}
+	r.unsubscribe()
 	t.phase = lingering
 	t.levels, t.ends = t.levels[:0], never
 	t.lingerEnd = now.Sub(r.client.start) + t.lingers

@@ -29,33 +29,27 @@ func (c *Client) told(message string) {
 	switch {
 	case !ok || c.Closed.Load():
 	case m.Verb == wire.Asks:
-		c.answering.asked(m)
+		c.asked(m)
 	case m.Verb != wire.Answers && strings.HasPrefix(m.Owner, c.ID.Prefix):
 		c.toldOfTenure(m)
 	}
 }
 
-// toldOfTenure finds the tenure that the message is about. Rooms of all kinds share the name.
+// toldOfTenure deals with a message about a tenure. Rooms of all kinds share the name. It may
+// be untrue, and so is a reason to ask Redis or to release the lock, and no proof of a loss. A
+// verb that is not known is of a later version.
 func (c *Client) toldOfTenure(m wire.ClientMessage) {
 	for r := range c.roomsFor(m.Text, m.Owner) {
-		if t := r.tenureOf(m.Owner); t != nil {
-			t.told(m.Verb, time.Now())
-			return
-		}
-	}
-}
-
-// told deals with a message about the tenure. It may be untrue, and so is a reason to ask
-// Redis or to release the lock, and no proof of a loss. A verb that is not known is of a
-// later version. The mutex is held.
-func (t *tenure) told(verb wire.Verb, now time.Time) {
-	switch verb {
-	case wire.Forced:
-		if t.kept() {
+		t := r.tenureOf(m.Owner)
+		switch {
+		case t == nil:
+			continue
+		case m.Verb == wire.Forced && t.kept():
 			t.mirror()
+		case m.Verb == wire.Wanted:
+			t.recall(time.Now())
 		}
-	case wire.Wanted:
-		t.recall(now)
+		return
 	}
 }
 

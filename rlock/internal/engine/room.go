@@ -128,11 +128,7 @@ func (r *room) exit() {
 	s.lost = nil
 	if r.tenure == nil && r.queue.Len() == 0 && r.inFlight == 0 && s.rooms[r.name.room] == r {
 		delete(s.rooms, r.name.room)
-		if r.sub != nil {
-			r.dismiss()
-			r.sub.Close()
-			r.sub = nil
-		}
+		r.unsubscribe()
 		if !r.escaped {
 			s.spareRoom = r
 		}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -315,9 +316,7 @@ func (t *tenure) lostLevels(levels []Level, why error) ending {
 	for _, l := range levels {
 		r.shard.counts.lostOne(l.way, l.lossReason(why))
 		cause := errLost(r.name, l.Owner, why)
-		if e.cause == nil {
-			e.cause = cause
-		}
+		e.cause = cmp.Or(e.cause, cause)
 		if !l.Kept() && errors.Is(why, ErrLeaseEnded) {
 			l.Until = e.at // a little before its time, as every lease that is trusted
 		} else {

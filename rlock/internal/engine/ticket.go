@@ -54,6 +54,15 @@ func (r *room) subscribe() {
 	}
 }
 
+// unsubscribe ends subscribe, and usher.
+func (r *room) unsubscribe() {
+	if r.sub != nil {
+		r.dismiss()
+		r.sub.Close()
+		r.sub = nil
+	}
+}
+
 // listening reports whether messages come.
 func (r *room) listening() bool { return r.sub != nil && r.sub.Confirmed() }
 
