@@ -1,8 +1,6 @@
 package rlock
 
-import (
-	"time"
-)
+import "time"
 
 // Stats are figures about a client, as sql.DBStats are about a pool. All but Held and
 // Waiting only grow, from 0 when the client was made: the difference of two is what has

@@ -1,8 +1,6 @@
 package engine
 
-import (
-	"errors"
-)
+import "errors"
 
 // The errors of a caller that holds or wants a lock. Package rlock exports them, and says
 // there what each means for a caller.

@@ -14,7 +14,7 @@ type landing struct {
 	place  *wire.Limit // to be left; nil if nothing was sent
 	answer wire.Answer
 	err    error
-	// mark is that of the connections when it was sent, 0 if it was sent directly.
+	// mark is that of the connections when it was sent, 0 if it was not sent in the pipeline.
 	mark uint64
 	// late is the answer to a direct command that its caller has not waited for, else nil.
 	late *wire.Late
@@ -72,27 +72,25 @@ func (t *tenure) exchange(ctx context.Context, op operation, p *wire.Limit) (l l
 	c := t.room.client
 	l.place = p
 	call, read := t.command(op)
-	if c.Redis.SyncReplicas() > 0 && op != joining {
-		l.mark = c.Redis.Mark()
+	tokens := t.tokens.asked()
+	switch {
+	case c.Redis.SyncReplicas() > 0 && op != joining:
 		l.answer, l.err = c.Redis.DoReplicated(ctx, call, t.lease, func(result rueidis.RedisResult) (wire.Answer, error) {
-			return read(result, t.tokens.asked())
+			return read(result, tokens)
 		}, t.releaseCall())
-		l.settled = wire.Answered(l.err)
-	} else {
+	case op == acquiring:
 		var result rueidis.RedisResult
-		if op == acquiring {
-			result, l.mark, l.late = c.Redis.DoFirst(ctx, t.room.name.Slot, t.trust.SentAt(), call)
-		} else {
-			l.mark = c.Redis.Mark()
-			result = c.Redis.Do(ctx, call)
-		}
-		l.answer, l.err = read(result, t.tokens.asked())
-		if l.settled = wire.Answered(l.err); l.settled && l.mark != 0 {
+		result, l.mark, l.late = c.Redis.DoFirst(ctx, t.room.name.Slot, t.trust.SentAt(), call)
+		l.answer, l.err = read(result, tokens)
+	default:
+		l.mark = c.Redis.Mark()
+		l.answer, l.err = read(c.Redis.Do(ctx, call), tokens)
+	}
+	if l.settled = wire.Answered(l.err); l.settled {
+		p.Heard()
+		if l.mark != 0 {
 			c.Redis.Heard(l.mark)
 		}
-	}
-	if l.settled {
-		p.Heard()
 	}
 	return l
 }
