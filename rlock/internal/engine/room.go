@@ -163,16 +163,18 @@ func (r *room) grant(t *tenure, w *waiter, way Way, now time.Time) {
 	if t.shared {
 		r.admit(now, true)
 	}
+	w.Wake() // last, since it needs the mutex
 }
 
 // admitBeside gives w a level of its own beside those that the tenure has.
 func (r *room) admitBeside(w *waiter, way Way, now time.Time) {
 	r.serve(w, way, now)
 	r.tenure.nest(now, w.Request)
+	w.Wake()
 }
 
-// serve ends the wait of w, which has the lock now: it stands in the queue no longer, and its
-// ticket is given up.
+// serve notes that w has the lock: it stands in the queue no longer, and its ticket is given
+// up.
 func (r *room) serve(w *waiter, way Way, now time.Time) {
 	r.leaveQueue(w)
 	r.giveBack(w.ticket, now)
@@ -180,7 +182,6 @@ func (r *room) serve(w *waiter, way Way, now time.Time) {
 	w.granted, w.Way = true, way
 	w.waited = max(now.Sub(w.began), 0)
 	r.shard.counts.Waited += w.waited
-	w.Wake()
 }
 
 // admitOwner admits the other waiters of o, which has just been granted the lock: an

@@ -213,7 +213,7 @@ func (t *tenure) nest(now time.Time, req Request) {
 
 // changed has the keeper mirror the tenure if Redis shows something else.
 func (t *tenure) changed(now time.Time) {
-	if t.bounded() || t.ends.Before(never) {
+	if t.bounded() || t.ends != never {
 		t.schedule(t.wakes())
 	}
 	if t.dirty || !t.shows(now) {
@@ -252,7 +252,11 @@ func (t *tenure) kept() bool { return t.phase == held || t.phase == lingering }
 // valid reports whether the tenure may be believed: no hand-over, no nested lock
 // and no IsHeld succeeds without it.
 func (t *tenure) valid(now time.Time) bool {
-	return t.kept() && t.trust.Valid(now) && now.Before(t.asked())
+	if !t.kept() || !t.trust.Valid(now) {
+		return false
+	}
+	asked := t.asked()
+	return asked == never || now.Before(asked)
 }
 
 // settle ends what is over by the clock: the tenure, or the holds of some of its
@@ -261,7 +265,7 @@ func (t *tenure) settle(now time.Time) {
 	switch {
 	case !t.valid(now):
 		t.lapse(now)
-	case !now.Before(t.ends):
+	case t.ends != never && !now.Before(t.ends):
 		t.expire(now)
 	}
 }

@@ -198,7 +198,7 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 		case left <= 0 || w.over():
 			return r.giveUp(ctx, w, r.refusal(w))
 		}
-		now = r.sleep(ctx, w, min(left, at.Sub(now), r.patience(w, now)))
+		now = r.sleep(ctx, w, min(left, timeLeft(at, now), r.patience(w, now)))
 	}
 }
 
@@ -209,7 +209,7 @@ func (r *room) await(ctx context.Context, w *waiter, now time.Time) error {
 // that has left is in flight here: the lock may be free. A server that has been silent for
 // longer is not waited for.
 func (r *room) left(w *waiter, now time.Time) time.Duration {
-	left := w.until.Sub(now) // Forever if it is never over
+	left := timeLeft(w.until, now)
 	switch {
 	case w.try == callFirst:
 		return max(left, w.rest.Sub(now))

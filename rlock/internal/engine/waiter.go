@@ -60,7 +60,7 @@ type waiter struct {
 
 // queues reports whether the request is to wait in Redis' queue.
 func (w *waiter) queues(now time.Time) bool {
-	return w.Wait > 0 && !w.over() && w.until.Sub(now) >= queueLeast
+	return w.Wait > 0 && !w.over() && timeLeft(w.until, now) >= queueLeast
 }
 
 // after returns a channel that has a message after so long, nil for Forever. A channel of an
