@@ -50,6 +50,13 @@ type testClient struct {
 	log *journal
 }
 
+// logged returns how many lines of its log contain the text, once all that happens at this
+// moment has: the Logger is called in a goroutine of the client's.
+func (p *testClient) logged(text string) int {
+	synctest.Wait()
+	return p.log.count(text)
+}
+
 // bubble runs a test in virtual time, in parallel with other tests, which have clocks of
 // their own.
 func bubble(t *testing.T, run func(t *testing.T, w *world)) {

@@ -55,20 +55,20 @@ func TestADeadlockInsideAProcessIsLoggedOnce(t *testing.T) {
 		bystander := start(func() error { return p.NewLock("plain").Lock(rlock.WithOwner(ctx, rlock.NewOwner())) })
 		time.Sleep(900 * time.Millisecond)
 		synctest.Wait()
-		assert.Zero(t, p.log.count(deadlockSaid))
+		assert.Zero(t, p.logged(deadlockSaid))
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
-		require.Equal(t, 1, p.log.count(deadlockSaid))
+		require.Equal(t, 1, p.logged(deadlockSaid))
 		for _, said := range []string{".lock=plain", ".lock=fair", ".lock=pair", ".lock=fenced", "4.holder_place=", "deadlock_test.go"} {
-			assert.Equal(t, 1, p.log.count(said), "%q is in the one line", said)
+			assert.Equal(t, 1, p.logged(said), "%q is in the one line", said)
 		}
-		assert.Zero(t, p.log.count("5.lock"), "no other owner is part of the deadlock")
+		assert.Zero(t, p.logged("5.lock"), "no other owner is part of the deadlock")
 
 		// A later search finds the same deadlock, and does not log it again.
 		late := start(func() error { return p.NewLock("fair").Lock(rlock.WithOwner(ctx, rlock.NewOwner())) })
 		later := start(func() error { _, err := p.NewLock("plain").TryLockFor(w.caller(), time.Minute, 0); return err })
 		time.Sleep(2 * time.Minute)
-		assert.Equal(t, 1, p.log.count(deadlockSaid))
+		assert.Equal(t, 1, p.logged(deadlockSaid))
 		cancel()
 		for range 4 {
 			<-results // an owner that gets its lock because another gave up has no error
@@ -82,7 +82,7 @@ func TestADeadlockInsideAProcessIsLoggedOnce(t *testing.T) {
 		defer cancel()
 		results = tangle(t, ctx, [2]*rlock.Lock{p.NewLock("a"), p.NewLock("b")}, [2]*rlock.Lock{p.NewLock("b"), p.NewLock("a")})
 		time.Sleep(3 * time.Second)
-		assert.Equal(t, 2, p.log.count(deadlockSaid))
+		assert.Equal(t, 2, p.logged(deadlockSaid))
 		cancel()
 		<-results
 		<-results
@@ -113,8 +113,8 @@ func TestADeadlockOfGoroutinesThatHoldHandlesIsLogged(t *testing.T) {
 		close(begin)
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
-		assert.Equal(t, 1, p.log.count(deadlockSaid))
-		assert.Equal(t, 1, p.log.count("takenHere"))
+		assert.Equal(t, 1, p.logged(deadlockSaid))
+		assert.Equal(t, 1, p.logged("takenHere"))
 		cancel()
 		for _, result := range results {
 			<-result
@@ -135,7 +135,7 @@ func TestADeadlockWithAPartOfALockOverSeveralIsLogged(t *testing.T) {
 		part := start(func() error { return p.NewLock("a").Lock(mine) })
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
-		assert.Equal(t, 1, p.log.count(deadlockSaid))
+		assert.Equal(t, 1, p.logged(deadlockSaid))
 		cancel()
 		require.ErrorIs(t, <-part, context.Canceled)
 		require.NoError(t, p.NewLock("b").Unlock(mine))
@@ -147,7 +147,7 @@ func TestADeadlockWithAPartOfALockOverSeveralIsLogged(t *testing.T) {
 		ok, err := p.NewLock("b").TryLockFor(w.ctx, 3*time.Second, 0)
 		require.NoError(t, err)
 		require.False(t, ok)
-		assert.Equal(t, 1, p.log.count(ownSaid))
+		assert.Equal(t, 1, p.logged(ownSaid))
 		require.NoError(t, hold.Release(w.ctx))
 	})
 }
@@ -192,8 +192,8 @@ func TestNoDeadlockIsLoggedWhereThereIsNone(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, ok)
 		require.Greater(t, p.Stats().WaitTime, time.Minute, "they waited")
-		assert.Zero(t, p.log.count(deadlockSaid))
-		assert.Zero(t, p.log.count(ownSaid))
+		assert.Zero(t, p.logged(deadlockSaid))
+		assert.Zero(t, p.logged(ownSaid))
 	})
 }
 
@@ -206,8 +206,8 @@ func TestAWaitInADeadlockIsLoggedAsALongOneToo(t *testing.T) {
 		results := tangle(t, ctx, [2]*rlock.Lock{p.NewLock("a"), p.NewLock("b")}, [2]*rlock.Lock{p.NewLock("b"), p.NewLock("a")})
 		time.Sleep(7100 * time.Millisecond)
 		synctest.Wait()
-		assert.Equal(t, 1, p.log.count(deadlockSaid))
-		assert.Equal(t, 2, p.log.count("rlock: a call waits for a lock for a long time"))
+		assert.Equal(t, 1, p.logged(deadlockSaid))
+		assert.Equal(t, 2, p.logged("rlock: a call waits for a lock for a long time"))
 		cancel()
 		<-results
 		<-results

@@ -112,14 +112,14 @@ func TestAHoldThatLastsTooLongIsLoggedOnce(t *testing.T) {
 		require.NoError(t, lock.Lock(me))
 		time.Sleep(3900 * time.Millisecond)
 		synctest.Wait()
-		assert.Zero(t, p.log.count(said))
+		assert.Zero(t, p.logged(said))
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
-		assert.Equal(t, 1, p.log.count(said), "the hold is logged in time, and not only at the next renewal")
-		assert.Equal(t, 1, p.log.count("lock=orders:42 kind=plain owner="))
-		assert.Equal(t, 1, p.log.count("held_test.go"))
+		assert.Equal(t, 1, p.logged(said), "the hold is logged in time, and not only at the next renewal")
+		assert.Equal(t, 1, p.logged("lock=orders:42 kind=plain owner="))
+		assert.Equal(t, 1, p.logged("held_test.go"))
 		time.Sleep(time.Minute)
-		assert.Equal(t, 1, p.log.count(said))
+		assert.Equal(t, 1, p.logged(said))
 
 		// The next holder, by a hand-off in the same tenure, has its own time.
 		theirs := start(func() error { return lock.Lock(them) })
@@ -129,7 +129,7 @@ func TestAHoldThatLastsTooLongIsLoggedOnce(t *testing.T) {
 		require.NoError(t, <-theirs)
 		time.Sleep(4100 * time.Millisecond)
 		synctest.Wait()
-		assert.Equal(t, 2, p.log.count(said))
+		assert.Equal(t, 2, p.logged(said))
 
 		// So has a reader that joins others.
 		read := p.NewReadWriteLock("pair").Read()
@@ -139,7 +139,7 @@ func TestAHoldThatLastsTooLongIsLoggedOnce(t *testing.T) {
 		require.NoError(t, read.Unlock(me))
 		time.Sleep(4100 * time.Millisecond)
 		synctest.Wait()
-		assert.Equal(t, 4, p.log.count(said))
+		assert.Equal(t, 4, p.logged(said))
 	})
 }
 
@@ -150,9 +150,9 @@ func TestALongHoldOfALockOverSeveralIsLoggedOnce(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		assert.Equal(t, 1, p.log.count("held for a long time"))
-		assert.Equal(t, 1, p.log.count("lock=a,b kind=multi"))
-		assert.Equal(t, 1, p.log.count("takenHere"))
+		assert.Equal(t, 1, p.logged("held for a long time"))
+		assert.Equal(t, 1, p.logged("lock=a,b kind=multi"))
+		assert.Equal(t, 1, p.logged("takenHere"))
 	})
 }
 
@@ -177,12 +177,12 @@ func TestAWaitForALockThatTheSameGoroutineHoldsIsLoggedOnce(t *testing.T) {
 		} {
 			_, _ = wait.call()
 			synctest.Wait()
-			assert.Equal(t, wait.said, p.log.count(said))
+			assert.Equal(t, wait.said, p.logged(said))
 		}
-		assert.GreaterOrEqual(t, p.log.count("takenHere"), 2)
+		assert.GreaterOrEqual(t, p.logged("takenHere"), 2)
 		elsewhere := start(func() error { _, err := lock.TryLockFor(w.ctx, time.Minute, 0); return err })
 		require.NoError(t, <-elsewhere)
-		assert.Equal(t, 2, p.log.count(said), "another goroutine's wait is no deadlock")
+		assert.Equal(t, 2, p.logged(said), "another goroutine's wait is no deadlock")
 	})
 }
 
@@ -199,34 +199,34 @@ func TestAWaitThatLastsTooLongIsLoggedOnceWithTheHolder(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(6900 * time.Millisecond)
 		synctest.Wait()
-		assert.Zero(t, p.log.count(said))
+		assert.Zero(t, p.logged(said))
 		time.Sleep(101 * time.Millisecond)
 		synctest.Wait()
-		assert.Equal(t, 1, p.log.count(said))
-		assert.Equal(t, 1, p.log.count("holder="+other.ID()))
-		assert.Equal(t, 1, p.log.count(":"+owner.String()+" "))
-		assert.Equal(t, 1, p.log.count("takenHere"))
+		assert.Equal(t, 1, p.logged(said))
+		assert.Equal(t, 1, p.logged("holder="+other.ID()))
+		assert.Equal(t, 1, p.logged(":"+owner.String()+" "))
+		assert.Equal(t, 1, p.logged("takenHere"))
 		time.Sleep(time.Minute)
 		require.NoError(t, other.NewLock(key).Unlock(them))
 		require.NoError(t, <-mine)
 		synctest.Wait()
-		assert.Equal(t, 1, p.log.count(said))
+		assert.Equal(t, 1, p.logged(said))
 
 		// The place of a holder of the same client is known.
 		ok, err := lock.TryLockFor(them, 8*time.Second, 0)
 		require.NoError(t, err)
 		require.False(t, ok)
 		synctest.Wait()
-		assert.Equal(t, 2, p.log.count(said))
-		assert.Equal(t, 1, p.log.count("holder="+p.ID()))
-		assert.Equal(t, 2, p.log.count("takenHere"))
+		assert.Equal(t, 2, p.logged(said))
+		assert.Equal(t, 1, p.logged("holder="+p.ID()))
+		assert.Equal(t, 2, p.logged("takenHere"))
 
 		whole := rlock.NewMultiLock(p.NewLock("another"), lock)
 		ok, err = whole.TryLockFor(them, 8*time.Second, 0)
 		require.NoError(t, err)
 		require.False(t, ok)
 		synctest.Wait()
-		assert.Equal(t, 3, p.log.count(said), "the whole is logged, and not its part")
-		assert.Equal(t, 1, p.log.count("lock=another,orders:42 kind=multi"))
+		assert.Equal(t, 3, p.logged(said), "the whole is logged, and not its part")
+		assert.Equal(t, 1, p.logged("lock=another,orders:42 kind=multi"))
 	})
 }

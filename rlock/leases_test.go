@@ -238,7 +238,7 @@ func TestAKeyThatIsGoneLongBeforeTheEndOfAFixedLeaseIsALossAsSoon(t *testing.T) 
 		within(t, 0, 10*time.Second+10*time.Millisecond, func() { require.NoError(t, <-waiter) })
 		assert.False(t, lock.IsHeld(me))
 		synctest.Wait() // until the loss is logged
-		assert.Equal(t, 1, p.log.count("level=WARN msg=\"rlock: lock lost\""), "unlike the end of the lease, the loss is logged as a warning")
+		assert.Equal(t, 1, p.logged("level=WARN msg=\"rlock: lock lost\""), "unlike the end of the lease, the loss is logged as a warning")
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
 		require.NoError(t, lock.Unlock(next))
 	})
@@ -324,8 +324,8 @@ func TestTheEndOfAFixedLeaseIsLoggedForDebuggingOnly(t *testing.T) {
 		<-hold.Done()
 		require.ErrorIs(t, hold.Err(), rlock.ErrLost)
 		synctest.Wait()
-		assert.Equal(t, 1, p.log.count("level=DEBUG msg=\"rlock: lock lost\""))
-		assert.Zero(t, p.log.count("level=WARN"))
+		assert.Equal(t, 1, p.logged("level=DEBUG msg=\"rlock: lock lost\""))
+		assert.Zero(t, p.logged("level=WARN"))
 	})
 }
 
@@ -408,7 +408,7 @@ func TestAFailedRenewalIsTriedAgainSoon(t *testing.T) {
 				assert.GreaterOrEqual(t, w.ttl(key), 28*time.Second, "a failed renewal is retried after a second at most")
 				assert.True(t, lock.IsHeld(me))
 				require.NoError(t, lock.Unlock(me))
-				assert.Zero(t, p.log.count("lock lost"))
+				assert.Zero(t, p.logged("lock lost"))
 			})
 		})
 	}

@@ -174,7 +174,7 @@ func TestAnEarlyLossOfAFixedLeaseIsLoggedAsAWarning(t *testing.T) {
 				require.NoError(t, p.NewLock(key).LockFor(me, time.Minute))
 				lose(w, p, me)
 				synctest.Wait()
-				assert.Equal(t, 1, p.log.count("level=WARN msg=\"rlock: lock lost\""))
+				assert.Equal(t, 1, p.logged("level=WARN msg=\"rlock: lock lost\""))
 				require.ErrorIs(t, p.NewLock(key).Lock(me), rlock.ErrLost)
 			})
 		})

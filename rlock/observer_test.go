@@ -403,7 +403,7 @@ func TestAHookThatPanicsBreaksNothingAndIsLoggedOnce(t *testing.T) {
 		}
 		require.NoError(t, p.Close())
 		for _, hook := range []string{"Opened", "Waiting", "Acquired", "GaveUp", "Released", "Lost", "Renewed", "Closed"} {
-			assert.Equal(t, 1, p.log.count("hook="+hook+" panic=boom"), hook)
+			assert.Equal(t, 1, p.logged("hook="+hook+" panic=boom"), hook)
 		}
 	})
 }

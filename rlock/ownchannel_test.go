@@ -61,7 +61,7 @@ func TestNoLockDependsOnTheClientsOwnChannel(t *testing.T) {
 				time.Sleep(time.Minute)
 				within(t, 0, 0, func() { require.NoError(t, p.NewLock(key).Unlock(me)) })
 				require.NoError(t, p.Close())
-				assert.Zero(t, p.log.count("level=WARN"))
+				assert.Zero(t, p.logged("level=WARN"))
 			})
 		})
 	}

@@ -73,7 +73,7 @@ func TestWherePubSubIsRefusedWaitersPollAndTheRefusalIsLoggedOnce(t *testing.T) 
 		polls := len(p.acquires()) - asked
 		assert.Less(t, polls, 3*1000, "at intervals of 64 to 128 ms")
 		assert.Greater(t, polls, 3*400)
-		assert.Equal(t, 1, p.log.count("refuses a subscription"))
+		assert.Equal(t, 1, p.logged("refuses a subscription"))
 		for i, name := range names {
 			require.NoError(t, other.NewLock(name).Unlock(them))
 			within(t, 0, 128*time.Millisecond, func() { require.NoError(t, <-results[i]) })

@@ -271,7 +271,7 @@ func TestEveryReaderIsNotifiedOfALoss(t *testing.T) {
 		require.ErrorIs(t, l.read.Unlock(other), rlock.ErrNotHeld)
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
 		synctest.Wait()
-		assert.Equal(t, 1, l.log.count("lock lost"), "one line for all readers")
+		assert.Equal(t, 1, l.logged("lock lost"), "one line for all readers")
 		require.NoError(t, there.write.Unlock(me))
 	})
 }

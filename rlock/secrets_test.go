@@ -113,9 +113,9 @@ func TestARefusalIsReportedWithoutTheNameOfTheUser(t *testing.T) {
 			require.True(t, pending(waiter))
 			require.NoError(t, hold.Release(me))
 			require.NoError(t, <-waiter)
-			assert.Equal(t, 2, p.log.count("the user has no permissions"), "one for waiters' subscriptions, and one for the client's own channel")
-			assert.Equal(t, 1, p.log.count("level=WARN"))
-			assert.Zero(t, p.log.count(user))
+			assert.Equal(t, 2, p.logged("the user has no permissions"), "one for waiters' subscriptions, and one for the client's own channel")
+			assert.Equal(t, 1, p.logged("level=WARN"))
+			assert.Zero(t, p.logged(user))
 		})
 	})
 }

@@ -108,7 +108,7 @@ func (p *peer) scripts() (n int) {
 // logged returns how many lines of all logs contain the text.
 func (p *peer) logged(text string) (n int) {
 	for _, client := range p.testClients {
-		n += client.log.count(text)
+		n += client.logged(text)
 	}
 	return n
 }
