@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 )
 
@@ -44,12 +46,20 @@ func Command(v Version, class string, jvm ...string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(target, "classes") + string(filepath.ListSeparator) + filepath.Join(target, "lib", "*")
-	return exec.Command("java", append(jvm, "-cp", path, class)...), nil
+	return java(target, class, slices.Concat(jvm, []string{"-XX:SharedArchiveFile=" + archiveOf(target)})...), nil
 }
 
-// build returns Maven's target folder for the version. It is named after all that
-// went into it, and complete if it is there.
+func java(target, class string, jvm ...string) *exec.Cmd {
+	path := jarOf(target) + string(filepath.ListSeparator) + filepath.Join(target, "lib", "*")
+	return exec.Command("java", append(jvm, "-cp", path, class)...)
+}
+
+// The driver in target, and its classes and Redisson's as the JVM maps them into its memory.
+func jarOf(target string) string     { return filepath.Join(target, "driver.jar") }
+func archiveOf(target string) string { return filepath.Join(target, "driver.jsa") }
+
+// build returns Maven's target folder for the version, which is named after all that
+// went into it. It is complete if the archive is there.
 func build(v Version) (target string, err error) {
 	for _, tool := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -67,16 +77,25 @@ func build(v Version) (target string, err error) {
 	cache = filepath.Join(cache, "rlock")
 	built := filepath.Join(cache, fmt.Sprintf("redisson-%s-%x", v, id[:6]))
 	target = filepath.Join(built, "target")
-	if _, err := os.Stat(target); err == nil {
+	if _, err := os.Stat(archiveOf(target)); err == nil {
 		return target, nil
 	}
+	if _, err := os.Stat(target); err != nil {
+		if err := compile(v, cache, built); err != nil {
+			return "", err
+		}
+	}
+	return target, archive(target)
+}
 
+// compile has Maven make the folder built, which is complete if it is there.
+func compile(v Version, cache, built string) error {
 	if err := os.MkdirAll(cache, 0o700); err != nil {
-		return "", fmt.Errorf("redisson: %w", err)
+		return fmt.Errorf("redisson: %w", err)
 	}
 	dir, err := os.MkdirTemp(cache, "building-")
 	if err != nil {
-		return "", fmt.Errorf("redisson: %w", err)
+		return fmt.Errorf("redisson: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // gone already if all went well
 	driver, err := fs.Sub(project, "driver")
@@ -84,17 +103,45 @@ func build(v Version) (target string, err error) {
 		err = os.CopyFS(dir, driver)
 	}
 	if err != nil {
-		return "", fmt.Errorf("redisson: %w", err)
+		return fmt.Errorf("redisson: %w", err)
 	}
 	maven := exec.Command("mvn", "--batch-mode", "--quiet", "-Dredisson.version="+string(v), "compile")
 	maven.Dir = dir
 	if output, err := maven.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("redisson: building the driver with Redisson %s: %w:\n%s", v, err, output)
+		return fmt.Errorf("redisson: building the driver with Redisson %s: %w:\n%s", v, err, output)
 	}
 	if err := os.Rename(dir, built); err != nil && !errors.Is(err, fs.ErrExist) { // another process was faster
-		return "", fmt.Errorf("redisson: %w", err)
+		return fmt.Errorf("redisson: %w", err)
 	}
-	return target, nil
+	return nil
+}
+
+// archive has the JVM keep the loaded classes of a driver, which would otherwise be most of
+// what a process does that lives for seconds. The driver ends by itself: nobody listens at the
+// address that it is told. The JVM takes classes only from jars, that stay where they were and
+// as they were; else it does without the archive.
+func archive(target string) error {
+	dir, err := os.MkdirTemp(target, "archiving-") // two processes may do this at once
+	if err != nil {
+		return fmt.Errorf("redisson: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if _, err := os.Stat(jarOf(target)); err != nil {
+		jar := exec.Command("jar", "--create", "--file", jarOf(dir), "-C", filepath.Join(target, "classes"), ".")
+		if output, err := jar.CombinedOutput(); err != nil {
+			return fmt.Errorf("redisson: packing the driver: %w:\n%s", err, output)
+		}
+		if err := os.Rename(jarOf(dir), jarOf(target)); err != nil {
+			return fmt.Errorf("redisson: %w", err)
+		}
+	}
+	driver := java(target, "rlock.Driver", slices.Concat(quickly, []string{"-XX:ArchiveClassesAtExit=" + archiveOf(dir)})...)
+	driver.Stdin = strings.NewReader(`{"addresses":["127.0.0.1:1"],"watchdog":30000,"sharded":"AUTO"}` + "\n")
+	output, _ := driver.CombinedOutput() // it fails, since it cannot connect
+	if err := os.Rename(archiveOf(dir), archiveOf(target)); err != nil {
+		return fmt.Errorf("redisson: archiving the classes of the driver: %w:\n%s", err, output)
+	}
+	return nil
 }
 
 // fingerprint is that of the project's files.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
 )
@@ -81,6 +82,9 @@ type answer struct {
 	Message   string
 }
 
+// quickly is for the JVM to start as fast as it can: its code runs for seconds.
+var quickly = []string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"}
+
 // Start starts a Java process and returns when its client is connected.
 func Start(c Config) (*Process, error) {
 	if c.Watchdog == 0 {
@@ -89,8 +93,7 @@ func Start(c Config) (*Process, error) {
 	if c.Sharding == "" {
 		c.Sharding = ShardingAuto
 	}
-	// The JVM that starts fastest: its code runs for seconds.
-	cmd, err := Command(c.Version, "rlock.Driver", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+	cmd, err := Command(c.Version, "rlock.Driver", slices.Concat(quickly, []string{"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"})...)
 	if err != nil {
 		return nil, err
 	}
