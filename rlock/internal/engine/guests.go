@@ -31,6 +31,15 @@ const (
 // of the first ticket, while a guest has the lock or it is the guests' turn. A second
 // channel counts the ushers, so that Redis can tell how many guests listen.
 
+// guestNews is what an usher knows of how guests release the lock.
+type guestNews uint8
+
+const (
+	noNews       guestNews = iota
+	messageHeard           // they have published a message since the last look at a lock that one holds
+	guestsSilent           // one has taken the lock again, and none has published a message
+)
+
 // usher has this client listen to what guests are told.
 func (r *room) usher() {
 	if len(r.ushers) > 0 || r.sub == nil {
@@ -39,7 +48,7 @@ func (r *room) usher() {
 	c, n := r.client, r.name
 	heard := func(string) {
 		r := c.enter(n)
-		r.told, r.silent = true, false
+		r.guests = messageHeard
 		r.lookNow(time.Now())
 		r.exit()
 	}
@@ -91,16 +100,19 @@ func (r *room) followGuest(w *waiter, ttl int64, now time.Time) time.Duration {
 		return lookTime // nothing would show that the lock has been taken again
 	}
 	first, noise := firstGuestLook, guestNoise
-	if r.silent {
+	if r.guests == guestsSilent {
 		first, noise = firstSilentLook, silentNoise
 	}
 	if ends := now.Add(left); ends.Sub(w.guestEnds).Abs() > noise {
-		if w.guestListens && !r.told {
-			r.silent, first = true, firstSilentLook
+		if w.guestListens && r.guests != messageHeard {
+			r.guests, first = guestsSilent, firstSilentLook
 		}
 		w.guestEnds, w.guestSince = ends, now
 	}
-	w.guestListens, r.told = r.usherListens(), false
+	if r.guests == messageHeard {
+		r.guests = noNews
+	}
+	w.guestListens = r.usherListens()
 	return wire.Jitter(max(first, now.Sub(w.guestSince)))
 }
 

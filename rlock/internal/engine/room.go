@@ -71,9 +71,8 @@ type room struct {
 	subscribed time.Time
 	// ushers are the subscriptions of an usher, see guests.go.
 	ushers []*pubsub.Subscription
-	// told is set by a message that an usher hears, until the next look at a lock that a
-	// guest holds. silent says that guests take the lock again and publish nothing.
-	told, silent bool
+	// guests is what the usher knows of them, see guests.go.
+	guests guestNews
 	// inFlight is how many acquires and releases are in flight: the answer decides
 	// whose the lock is, and nobody asks before it came.
 	inFlight int32
