@@ -23,16 +23,20 @@ const (
 // channel of the results.
 func tangle(t *testing.T, ctx context.Context, steps ...[2]*rlock.Lock) <-chan error {
 	t.Helper()
-	results := make(chan error, len(steps))
+	var owners []context.Context
 	for _, step := range steps {
 		mine := rlock.WithOwner(ctx, rlock.NewOwner())
 		require.NoError(t, step[0].Lock(mine))
+		owners = append(owners, mine)
+	}
+	results := make(chan error, len(steps))
+	for i, step := range steps {
 		go func() {
-			err := step[1].Lock(mine)
+			err := step[1].Lock(owners[i])
 			if err == nil {
-				_ = step[1].Unlock(mine)
+				_ = step[1].Unlock(owners[i])
 			}
-			_ = step[0].Unlock(mine)
+			_ = step[0].Unlock(owners[i])
 			results <- err
 		}()
 	}

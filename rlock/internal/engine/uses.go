@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -20,8 +21,8 @@ type Use struct {
 	Place      Place
 }
 
-// Held returns the locks that this client holds, those that it has held the longest first:
-// one for each owner of each lock. It asks Redis nothing, but looks at every lock, one shard
+// Held returns the locks that this client holds, those that it has held the longest first,
+// and by name where the times are equal: one for each owner of each lock. It asks Redis nothing, but looks at every lock, one shard
 // after the other.
 func (c *Client) Held() []Use { return c.uses(false) }
 
@@ -43,8 +44,14 @@ func (c *Client) uses(waiting bool) (uses []Use) {
 		}
 		s.mu.Unlock()
 	}
-	slices.SortStableFunc(uses, func(a, b Use) int { return a.Since.Compare(b.Since) })
+	slices.SortStableFunc(uses, inOrder)
 	return uses
+}
+
+// inOrder is the order of uses: by time, and by name and owner where the times are equal, so
+// that the same uses have the same order at every look.
+func inOrder(a, b Use) int {
+	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Owner.ID, b.Owner.ID))
 }
 
 // appendHeld appends what each owner holds. The mutex is held.

@@ -47,6 +47,7 @@ func Look(ctx context.Context, client *rlock.Client, locks []rlock.Inspection) (
 	if v.Answers, v.Unasked = client.Ask(ctx, ids...); ctx.Err() != nil {
 		return v, ctx.Err()
 	}
+	slices.SortFunc(v.Answers, func(a, b rlock.Answer) int { return cmp.Compare(a.Client, b.Client) }) // for the same cycles at every look
 	for _, a := range v.Answers {
 		delete(holding, a.Client)
 	}
