@@ -530,12 +530,22 @@ func TestALockMadeOfOthersIsObservedAsOne(t *testing.T) {
 	})
 }
 
+// allocations returns how many a call makes. It is the least of several measurements, since
+// goroutines that an earlier test has left behind may allocate during one.
+func allocations(call func()) float64 {
+	least := testing.AllocsPerRun(100, call)
+	for range 9 {
+		least = min(least, testing.AllocsPerRun(100, call))
+	}
+	return least
+}
+
 func TestAnObserverThatIsNilAllocatesNothing(t *testing.T) {
 	bubbleAlone(t, func(t *testing.T, w *world) {
 		lock, me := w.client().NewLock(key), w.caller()
 		require.NoError(t, lock.Lock(me))
 		synctest.Wait()
-		assert.Zero(t, testing.AllocsPerRun(100, func() {
+		assert.Zero(t, allocations(func() {
 			_ = lock.Lock(me)
 			_ = lock.Unlock(me)
 			_, _ = lock.TryLock(w.ctx)

@@ -106,7 +106,7 @@ func TestATryLockOfAWriterHoldsNoReaderBack(t *testing.T) {
 // Redisson's readers ignore waiting writers. One of them always reads.
 func TestAWriterThatForeignReadersStarveStarvesNoReader(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		const java, reading, least = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", 50 * time.Millisecond, time.Minute
+		const java, reading, least = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", 50 * time.Millisecond, 30 * time.Second
 		w.HSet(key, "mode", "read", java, "1")
 		w.SetTTL(key, time.Hour)
 		require.NoError(t, w.Set("{"+key+"}:"+java+":rwlock_timeout:1", "1"))

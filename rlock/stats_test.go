@@ -138,7 +138,7 @@ func TestStatsOfABusyClientAddUp(t *testing.T) {
 		assert.Zero(t, s.Held)
 		assert.Zero(t, s.Waiting)
 		assert.Positive(t, s.WaitTime)
-		assert.Zero(t, testing.AllocsPerRun(10, func() { _ = p.Stats() }))
+		assert.Zero(t, allocations(func() { _ = p.Stats() }))
 	})
 }
 
