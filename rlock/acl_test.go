@@ -303,7 +303,7 @@ func (s *site) rehearse(name string, config rlock.Config) (failed map[string]err
 		return failed
 	}
 	note("nested Lock", lock.Lock(one))
-	note("renewal", s.renewed(hold))
+	note("renewal", s.nested(hold, name))
 	note("nested Unlock", lock.Unlock(one))
 
 	waits, queued := queueing(two)
@@ -339,6 +339,23 @@ func (s *site) rehearse(name string, config rlock.Config) (failed map[string]err
 	_, err = remote.ForceUnlock(three)
 	note("ForceUnlock", err)
 	return failed
+}
+
+// nested returns when Redis shows both levels of the lock, or why the hold was lost. A renewal
+// that was sent before the second level shows one.
+func (s *site) nested(hold *rlock.Hold, name string) error {
+	for {
+		select {
+		case <-hold.Done():
+			return hold.Err()
+		case <-s.ctx.Done():
+			return s.ctx.Err()
+		case <-time.After(time.Millisecond):
+			if counts, err := s.do("HVALS", name).AsStrSlice(); err == nil && slices.Equal(counts, []string{"2"}) {
+				return nil
+			}
+		}
+	}
 }
 
 // renewed returns when the hold has been mirrored once more, or why it was lost.
