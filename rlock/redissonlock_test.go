@@ -24,9 +24,9 @@ import (
 //	RedissonLockTest
 //	  testSubscriptionsPerConnection              5 names, 32 threads, one subscribing connection of one channel: no error but
 //	                                              timeouts, no channel left. Better: no error at all, however many channels
-//	    TestTheWaitersOfManyNamesShareOneConnectionAndLeaveNoChannel
+//	    TestTheWaitersOfManyNamesShareTheirConnectionsAndLeaveNoChannel
 //	  testSinglePubSub                            the same with tryLock(100 ms): all have the lock. Better, as above
-//	    TestTheWaitersOfManyNamesShareOneConnectionAndLeaveNoChannel
+//	    TestTheWaitersOfManyNamesShareTheirConnectionsAndLeaveNoChannel
 //	  testLockIsNotRenewedAfterInterruptedTryLock a thread that is interrupted in tryLock leaves no lock. Kept
 //	    TestATryLockThatIsInterruptedIsNotRenewed, TestAGrantToACallerThatLeftIsReleased
 //	  testRedisFailed                             tryLock(5 s) throws when Redis is down. Kept: an error, not false
@@ -88,7 +88,7 @@ import (
 
 // Redisson: testSubscriptionsPerConnection, testSinglePubSub. Two clients take part, since
 // waiters of one client alone need no subscription.
-func TestTheWaitersOfManyNamesShareOneConnectionAndLeaveNoChannel(t *testing.T) {
+func TestTheWaitersOfManyNamesShareTheirConnectionsAndLeaveNoChannel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const goroutines, rounds, names = 32, 20, 5
 		clients := []*testClient{w.client(), w.client()}
@@ -110,7 +110,7 @@ func TestTheWaitersOfManyNamesShareOneConnectionAndLeaveNoChannel(t *testing.T) 
 		for _, client := range clients {
 			assert.NotEmpty(t, client.subscribed())
 		}
-		assert.Equal(t, 2*len(clients), w.CurrentConnectionCount(), "one for commands, one for subscriptions")
+		assert.LessOrEqual(t, w.CurrentConnectionCount(), 3*len(clients), "one for commands, one for subscriptions, and one of a lone caller if there was one")
 		time.Sleep(10 * time.Second)
 		assert.Empty(t, lockChannels(w.Miniredis), "the subscriptions linger for 5 s")
 	})

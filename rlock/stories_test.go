@@ -49,7 +49,7 @@ import (
 //	13  the subscription was half open for hours
 //	      TestWhereNoMessageArrivesAWaiterLooksAfterTwoSeconds, pubsub.TestASilentConnectionIsGivenUp
 //	14  many names exhausted the connections for subscriptions
-//	      TestTheWaitersOfManyNamesShareOneConnectionAndLeaveNoChannel, pubsub.TestTenThousandChannelsShareAConnection
+//	      TestTheWaitersOfManyNamesShareTheirConnectionsAndLeaveNoChannel, pubsub.TestTenThousandChannelsShareAConnection
 //	15  each unlock was told to every node of a Cluster
 //	      TestTheCommandsOfPubSubAreThoseOfRedissonOrOfTheConfig
 //	16  a sharded subscription died with the move of its slot
