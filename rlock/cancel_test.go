@@ -446,45 +446,6 @@ func TestAnAttemptAfterACancelledLockGetsTheFreeLock(t *testing.T) {
 	})
 }
 
-// The release of a ticket that nobody wants any more may be late, and Redis grants the lock to
-// it meanwhile.
-func TestAnAttemptGetsALockThatWasGrantedToACancelledOne(t *testing.T) {
-	const late = "*3\r\n$4\r\nEVAL\r\n$45\r\nreturn redis.error_reply('BUSY for a little')\r\n$1\r\n0\r\n"
-	for name, of := range map[string]func(*rlock.Client) *rlock.Lock{
-		"plain":  func(c *rlock.Client) *rlock.Lock { return c.NewLock(key) },
-		"fair":   func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(key) },
-		"fenced": func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(key) },
-		"write":  func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(key).Write() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				p := w.client()
-				lock, theirs := of(p.Client), of(w.client().Client)
-				me, them := w.caller(), w.caller()
-				require.NoError(t, theirs.Lock(them))
-				ctx, cancel := context.WithCancel(w.caller())
-				leaves := start(func() error { return lock.Lock(ctx) })
-				require.True(t, pending(leaves))
-				p.net.Rule(scripts(1, network.Replace(late), network.Request, "released"))
-				cancel()
-				require.ErrorIs(t, <-leaves, context.Canceled)
-				synctest.Wait()
-				require.NoError(t, theirs.Unlock(them))
-				require.True(t, w.Exists(key), "it is granted to the ticket of the cancelled Lock")
-
-				taken, err := lock.TryLock(me)
-				require.NoError(t, err)
-				require.True(t, taken)
-				time.Sleep(time.Minute)
-				require.True(t, lock.IsHeld(me))
-				require.NoError(t, lock.Unlock(me))
-				synctest.Wait()
-				assert.False(t, w.Exists(key))
-			})
-		})
-	}
-}
-
 // cancelledAtASilentServer returns a client whose server went silent, with a Lock in flight
 // that was cancelled.
 func (w *world) cancelledAtASilentServer() *testClient {

@@ -17,7 +17,7 @@ const (
 	acquiring                  // take the lock if it is free and nobody waits for it
 	joining                    // put a new ticket into the queue
 	looking                    // look for the ticket, and keep it fresh
-	nudging                    // have the lock granted to the first that waits, then acquiring
+	nudging                    // have a free lock granted to the first that waits, then acquiring
 )
 
 // attempt sends one command for w, and deals with the answer. The mutex is held before and
@@ -65,16 +65,11 @@ func (r *room) tenureFor(w *waiter, op operation, now time.Time) *tenure {
 }
 
 // tryAfterNudge has Redis grant a free lock to the first that waits for it, and then sends an
-// acquire for w. If an unwanted tenure of this client has the lock, it leaves first: its own
-// release may be late. The mutex is held before and after.
+// acquire for w. The mutex is held before and after.
 func (r *room) tryAfterNudge(ctx context.Context, w *waiter) {
-	var leaves wire.Member
-	if t := r.unwantedHolder(w.holder); t != nil {
-		leaves = t.member()
-	}
 	r.inFlight++
 	r.shard.mu.Unlock()
-	err := r.nudge(ctx, leaves)
+	err := r.nudge(ctx)
 	r.shard.mu.Lock()
 	r.inFlight--
 	now := time.Now()
@@ -87,14 +82,6 @@ func (r *room) tryAfterNudge(ctx context.Context, w *waiter) {
 	if w.try == nudgeFirst {
 		w.try = noTry
 	}
-}
-
-// unwantedHolder returns the tenure that Redis shows as the holder, if nobody here wants it.
-func (r *room) unwantedHolder(owner string) *tenure {
-	if len(owner) < wire.TenureLen {
-		return nil
-	}
-	return r.shard.unwanted[owner[:wire.TenureLen]]
 }
 
 // newTicket returns a tenure that is about to join the queue.
@@ -211,7 +198,7 @@ func (r *room) denied(w *waiter, a wire.Answer, now time.Time) {
 	w.answered(a)
 	r.met(a.Holder, &w.Request, now)
 	switch {
-	case (a.Holder == "" || r.unwantedHolder(a.Holder) != nil) && w.Wait <= 0 && w.try < nudgeFirst:
+	case a.Holder == "" && w.Wait <= 0 && w.try < nudgeFirst:
 		w.try = nudgeFirst
 	case wire.Lingers(a.Holder) && w.try < callFirst:
 		w.try, w.rest = callFirst, now.Add(r.client.callTime(now.Sub(t.trust.SentAt()), w.queues(now)))
@@ -278,12 +265,11 @@ func (r *room) lookAfter(w *waiter, a wire.Answer, now time.Time) time.Duration 
 func (r *room) open() {
 	c := r.client
 	r.escaped = true // the goroutine may outlast every caller
-	c.Redis.Start(func() { _ = r.nudge(c.Redis.Deadline(time.Now()), wire.Member{}) })
+	c.Redis.Start(func() { _ = r.nudge(c.Redis.Deadline(time.Now())) })
 }
 
-// nudge has a member leave, the zero Member for none, and then Redis grant a lock that is free
-// to the first in the queue that is there, or find that nobody is: a queue of dead clients
-// would refuse a free lock until it expires.
-func (r *room) nudge(ctx context.Context, leaves wire.Member) error {
-	return r.client.Redis.Do(ctx, r.name.step(r.client, wire.Step{Leave: leaves}, 0, 0)).Error()
+// nudge has Redis grant a lock that is free to the first in the queue that is there, or find
+// that nobody is: a queue of dead clients would refuse a free lock until it expires.
+func (r *room) nudge(ctx context.Context) error {
+	return r.client.Redis.Do(ctx, r.name.step(r.client, wire.Step{}, 0, 0)).Error()
 }

@@ -26,10 +26,6 @@ type shard struct {
 	// exit once it is given back.
 	lost []ending
 
-	// unwanted has the tenures that nobody here wants and whose release the keeper sends, by
-	// the UUID and the colon of their texts: Redis may show one as the holder until then.
-	unwanted map[string]*tenure
-
 	lingering waitqueue.Queue[*tenure] // those that linger, the longest first
 	backoffs  map[string]backoff       // the rooms that do not linger for a while, by key
 

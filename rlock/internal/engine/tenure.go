@@ -380,11 +380,6 @@ func (t *tenure) disown(now time.Time) {
 	wasTicket := t.phase == joins || t.phase == queued || t.phase == lookedFor
 	t.roused()
 	t.phase = releasing
-	s := t.room.shard
-	if s.unwanted == nil {
-		s.unwanted = make(map[string]*tenure)
-	}
-	s.unwanted[t.text[:wire.TenureLen]] = t
 	t.room.escaped = true
 	t.until = now.Add(t.lease)
 	if wasTicket && !t.ghost {
@@ -405,9 +400,6 @@ func (t *tenure) end() {
 		r.escaped = true
 	}
 	t.roused()
-	if t.phase == releasing {
-		delete(r.shard.unwanted, t.text[:wire.TenureLen])
-	}
 	t.phase = ended
 	r.client.over()
 	if !r.escaped {
