@@ -346,23 +346,20 @@ func (s *site) rehearse(name string, config rlock.Config) (failed map[string]err
 // nested returns when Redis shows both levels of the lock, or why the hold was lost. A renewal
 // that was sent before the second level shows one.
 func (s *site) nested(hold *rlock.Hold, name string) error {
-	for {
-		select {
-		case <-hold.Done():
-			return hold.Err()
-		case <-s.ctx.Done():
-			return s.ctx.Err()
-		case <-time.After(time.Millisecond):
-			if counts, err := s.do("HVALS", name).AsStrSlice(); err == nil && slices.Equal(counts, []string{"2"}) {
-				return nil
-			}
-		}
-	}
+	return s.whileHeld(hold, func() bool {
+		counts, err := s.do("HVALS", name).AsStrSlice()
+		return err == nil && slices.Equal(counts, []string{"2"})
+	})
 }
 
 // renewed returns when the hold has been mirrored once more, or why it was lost.
 func (s *site) renewed(hold *rlock.Hold) error {
 	first := hold.ValidUntil()
+	return s.whileHeld(hold, func() bool { return hold.ValidUntil().After(first) })
+}
+
+// whileHeld returns when the condition is met, or why the hold was lost before.
+func (s *site) whileHeld(hold *rlock.Hold, met func() bool) error {
 	for {
 		select {
 		case <-hold.Done():
@@ -370,7 +367,7 @@ func (s *site) renewed(hold *rlock.Hold) error {
 		case <-s.ctx.Done():
 			return s.ctx.Err()
 		case <-time.After(time.Millisecond):
-			if hold.ValidUntil().After(first) {
+			if met() {
 				return nil
 			}
 		}
