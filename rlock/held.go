@@ -29,7 +29,8 @@ type HeldLock struct {
 // Held returns the locks that this client holds, those that it has held the longest first,
 // and by name where the times are equal: one for each owner of each lock. Of a lock over
 // several these are the locks that it is made of. It is for people and for tests: it asks
-// Redis nothing, but looks at every lock, one of 64 parts of a kind after the other. [Client.Stats] has the number at less cost.
+// Redis nothing, but looks at every lock, one of 64 parts of a kind after the other.
+// [Client.Stats] has the number at less cost.
 func (c *Client) Held() []HeldLock {
 	all := c.engine.Held()
 	held := make([]HeldLock, len(all))

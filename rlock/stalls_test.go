@@ -13,7 +13,7 @@ import (
 // of a claim, may end rightly in a test that expects it to be kept.
 const longStall = 200 * time.Millisecond
 
-// Stalls are the times at which a real server, or this process, had no processor.
+// stalls are the times at which a real server, or this process, had no processor.
 type stalls struct {
 	mu    sync.Mutex // protects following
 	asked time.Time  // when the PING that is not answered was due

@@ -22,8 +22,8 @@ type Use struct {
 }
 
 // Held returns the locks that this client holds, those that it has held the longest first,
-// and by name where the times are equal: one for each owner of each lock. It asks Redis nothing, but looks at every lock, one shard
-// after the other.
+// and by name where the times are equal: one for each owner of each lock. It asks Redis
+// nothing, but looks at every lock, one shard after the other.
 func (c *Client) Held() []Use { return c.uses(false) }
 
 // Uses returns what Held returns, and a use for each call that waits, by time. The shards are
