@@ -65,7 +65,7 @@ func Apart(t testing.TB) (*Server, *Link) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.end)
+	t.Cleanup(s.close)
 	l.server = s.lend(t)
 	return l.server, l
 }

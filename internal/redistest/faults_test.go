@@ -29,6 +29,19 @@ func TestAStoppedServerComesBackEmptyAtTheSameAddress(t *testing.T) {
 	assert.True(t, absent(t, c))
 }
 
+func TestTheAddressOfAStoppedServerIsReservedUntilTheTestEnds(t *testing.T) {
+	var s *redistest.Server
+	t.Run("a server", func(t *testing.T) {
+		s = redistest.Standalone(t)
+		s.Stop()
+		assert.False(t, s.MayChoose())
+	})
+	if s == nil {
+		t.Skip("no server is installed")
+	}
+	assert.True(t, s.MayChoose())
+}
+
 func TestAStoppedServerWithAnAppendOnlyFileKeepsItsData(t *testing.T) {
 	s := redistest.Standalone(t, "--appendonly", "yes", "--appendfsync", "always")
 	set(t, s.Client(t), key, "1")

@@ -11,32 +11,50 @@ import (
 // connections begins on Linux: a server that is stopped and started again must find its
 // port free, and not lent to some client in the meantime. A Cluster node
 // listens on a second port, busOffset above the first.
+//
+// A port is reserved until the test ends, also while its server is stopped: this process
+// listens on a third port, guardOffset above the first. So no other test, of this binary or
+// of another, chooses it.
 const (
-	firstPort = 10000
-	lastPort  = 21999
-	busOffset = 10000
+	firstPort   = 10000
+	lastPort    = 15999
+	busOffset   = 10000
+	guardOffset = 16000
 )
 
-// errPortTaken means that another program, such as another test binary, took a port after it
-// was chosen. Choosing again helps.
+// errPortTaken means that another program took a port after it was chosen. Choosing again
+// helps.
 var errPortTaken = errors.New("redistest: port taken")
 
-// freePorts returns n different ports that are free, like their bus ports. Nothing reserves
-// them.
-func freePorts(n int) ([]int, error) {
-	chosen := make(map[int]bool, n)
-	ports := make([]int, 0, n)
+// guards are the listeners that reserve ports.
+type guards []net.Listener
+
+// reservePorts returns n different ports that are free, like their bus ports, and reserves
+// them until the guards are released.
+func reservePorts(n int) (ports []int, g guards, err error) {
 	for range 100 * n {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
-		if chosen[port] || !free(port) || !free(port+busOffset) {
+		guard, err := net.Listen("tcp", loopback(port+guardOffset))
+		if err != nil {
+			continue // another test has it
+		}
+		if !free(port) || !free(port+busOffset) {
+			_ = guard.Close()
 			continue
 		}
-		chosen[port] = true
+		g = append(g, guard)
 		if ports = append(ports, port); len(ports) == n {
-			return ports, nil
+			return ports, g, nil
 		}
 	}
-	return nil, fmt.Errorf("redistest: found %d of %d free ports between %d and %d", len(ports), n, firstPort, lastPort)
+	g.release()
+	return nil, nil, fmt.Errorf("redistest: found %d of %d free ports between %d and %d", len(ports), n, firstPort, lastPort)
+}
+
+func (g guards) release() {
+	for _, guard := range g {
+		_ = guard.Close()
+	}
 }
 
 func free(port int) bool {

@@ -33,6 +33,7 @@ type Server struct {
 	shared    bool             // other tests will use it: no faults
 	embedded  *inmemory.Server // KindEmbedded only
 	program   installation     // of nodes and sentinels; zero for KindEmbedded
+	guards    guards           // of their ports
 	nodes     []*process       // the data nodes; KindCluster: node i and node i+3 are a shard
 	sentinels []*process       // KindSentinel only
 }

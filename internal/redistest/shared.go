@@ -73,7 +73,7 @@ func (p *pool) disable() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.servers {
-		s.end()
+		s.close()
 	}
 	_ = os.RemoveAll(p.dir) // leftovers stay in the system's temporary directory
 	p.dir, p.servers = "", nil

@@ -26,7 +26,7 @@ func own(t testing.TB, lay layout, args []string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.end)
+	t.Cleanup(s.close)
 	return s.lend(t)
 }
 
@@ -44,16 +44,16 @@ func (s *Server) lend(t testing.TB) *Server {
 // program took the chosen ones.
 func start(lay layout, i installation, dir string) (*Server, error) {
 	for attempt := 1; ; attempt++ {
-		ports, err := freePorts(portsOfALayout)
+		ports, guards, err := reservePorts(portsOfALayout)
 		if err != nil {
 			return nil, err
 		}
 		s := lay(i, dir, ports)
-		s.program = i
+		s.program, s.guards = i, guards
 		if err = s.run(); err == nil {
 			return s, nil
 		}
-		s.end()
+		s.close()
 		if !errors.Is(err, errPortTaken) || attempt == 5 {
 			return nil, err
 		}
@@ -84,6 +84,12 @@ func (s *Server) run() error {
 	default:
 		return nil
 	}
+}
+
+// close ends the server for good: others may have its ports.
+func (s *Server) close() {
+	s.end()
+	s.guards.release()
 }
 
 // end ends all processes of the server, in whatever state they are.

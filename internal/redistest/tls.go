@@ -109,7 +109,7 @@ func TLS(t testing.TB, a *Authority) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.end)
+	t.Cleanup(s.close)
 	return s.lend(t)
 }
 
