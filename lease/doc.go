@@ -15,9 +15,9 @@
 //
 // # The keeper
 //
-// What is kept is a [Renewable], with an [Entry] embedded. It schedules itself for
-// the time at which something must be done about it, a third of its lease, say.
-// When that comes it is asked, by [Renewable.Due], whether it wants to be sent; if
+// A [Keeper] keeps Renewables, each with an [Entry] embedded. A [Renewable] schedules
+// itself for the time at which something must be done about it, a third of its lease, say.
+// At that time it is asked, by [Renewable.Due], whether it wants to be sent; if
 // so it goes into a batch with others of its group, which is a node.
 //
 //	    the time comes          true, and room

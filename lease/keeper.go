@@ -104,9 +104,9 @@ func (k *Keeper) Schedule(r Renewable, at time.Time) {
 
 // Nudge has r asked as soon as may be: at once if its last send began at least a
 // pace ago and is over, otherwise when both are true. Nudges that come before r is
-// asked are one, and cost a few nanoseconds each. What r is sent with is what is
-// true after the nudge: the change that it tells of must be made before it, under
-// the mutex that Due and Send look at r with.
+// asked are one, and cost a few nanoseconds each. Make the change before the
+// nudge, under the mutex that Due and Send look at r with: the command that is sent then
+// has it.
 //
 // No send begins sooner than a pace after the last one of r, and Due comes no later
 // than a pace after the nudge, or after the end of the flight if that is later. If
@@ -154,8 +154,8 @@ func (k *Keeper) Stop(r Renewable) (done bool) {
 	return !e.keeping.asked && !e.keeping.flying
 }
 
-// Len returns how many renewables are scheduled. What waits to be sent and has no
-// time of its own is not counted.
+// Len returns how many renewables are scheduled. Those that wait to be
+// sent and have no time of their own are not counted.
 func (k *Keeper) Len() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

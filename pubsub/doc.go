@@ -68,8 +68,8 @@
 // # What it costs
 //
 // One connection and one goroutine per node in use, no goroutine or timer per
-// channel, and nothing at all while nothing is subscribed. What is asked for
-// while a command is under way goes out together as the next one, so that ten
+// channel, and nothing at all while nothing is subscribed. Channels that are
+// asked for while a command is under way share the next one, so that ten
 // thousand channels are confirmed in a few round trips. A message costs one map
 // lookup.
 package pubsub

@@ -26,8 +26,8 @@ type Subscription struct {
 //
 //   - at every confirmation of the subscription: the first, and each one after a
 //     reconnect, a failover or a slot move. If the channel is confirmed already
-//     when Subscribe is called, it is set at once. What was published before the
-//     mark may be missed, nothing after it is, until the next loss;
+//     when Subscribe is called, it is set at once. Messages that were published
+//     before the mark may be missed; none after it is, until the next loss;
 //   - at every message;
 //   - when the server has refused the channel or the connection (see Refused), or the
 //     hub is closed.
@@ -36,8 +36,8 @@ type Subscription struct {
 func (s *Subscription) C() <-chan struct{} { return s.c }
 
 // Also subscribes to one more channel on behalf of s: each message is given to hear, and
-// sets no mark. All else that sets a
-// mark for that channel sets one for s. There is no mark at once if the channel is
+// sets no mark. A confirmation or a refusal of that channel sets a mark for s, as one of its
+// own does. There is no mark at once if the channel is
 // confirmed already: look at [Subscription.Confirmed].
 //
 // hear runs on the connection's reader. It may call the hub and take a mutex under

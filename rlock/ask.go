@@ -44,8 +44,8 @@ type LockUse struct {
 // to the channels of this package may have made it.
 //
 // An error means that nobody was asked, or not all were: [ErrNoPermission] if the user may not
-// subscribe or publish, [ErrClosed], [ErrInvalidConfig] for what is no id, and the error of ctx
-// or of the connection.
+// subscribe or publish, [ErrClosed], [ErrInvalidConfig] for a string that is not an id, and
+// the error of ctx or of the connection.
 func (c *Client) Ask(ctx context.Context, ids ...string) ([]Answer, error) {
 	for _, id := range ids {
 		if len(id) != wire.ClientLen {

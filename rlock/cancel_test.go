@@ -3,6 +3,7 @@ package rlock_test
 import (
 	"context"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -443,6 +444,75 @@ func TestAnAttemptAfterACancelledLockGetsTheFreeLock(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		assert.Empty(t, w.keys())
+	})
+}
+
+// busy stands for a command that Redis refuses for a while.
+const busy = "*3\r\n$4\r\nEVAL\r\n$45\r\nreturn redis.error_reply('BUSY for a little')\r\n$1\r\n0\r\n"
+
+// The release of a ticket that nobody wants any more may be late, and Redis grants the lock to
+// it meanwhile.
+func TestAnAttemptGetsALockThatWasGrantedToACancelledOne(t *testing.T) {
+	for name, of := range map[string]func(*rlock.Client) *rlock.Lock{
+		"plain":  func(c *rlock.Client) *rlock.Lock { return c.NewLock(key) },
+		"fair":   func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(key) },
+		"fenced": func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(key) },
+		"write":  func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(key).Write() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p := w.client()
+				lock, theirs := of(p.Client), of(w.client().Client)
+				me, them := w.caller(), w.caller()
+				require.NoError(t, theirs.Lock(them))
+				ctx, cancel := context.WithCancel(w.caller())
+				leaves := start(func() error { return lock.Lock(ctx) })
+				require.True(t, pending(leaves))
+				p.net.Rule(scripts(1, network.Replace(busy), network.Request, "released"))
+				cancel()
+				require.ErrorIs(t, <-leaves, context.Canceled)
+				synctest.Wait()
+				require.NoError(t, theirs.Unlock(them))
+				require.True(t, w.Exists(key), "it is granted to the ticket of the cancelled Lock")
+
+				taken, err := lock.TryLock(me)
+				require.NoError(t, err)
+				require.True(t, taken)
+				time.Sleep(time.Minute)
+				require.True(t, lock.IsHeld(me))
+				require.NoError(t, lock.Unlock(me))
+				synctest.Wait()
+				assert.False(t, w.Exists(key))
+			})
+		})
+	}
+}
+
+// A release that is refused is tried again less and less often.
+func TestTheMessageOfAGrantHasATicketReleasedThatNobodyWants(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, holder, them, me := w.client(), w.client(), w.caller(), w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(them))
+		ctx, cancel := context.WithCancel(w.caller())
+		leaves := w.waiting(p, ctx)
+		stays := w.waiting(p, me)
+		var refuses atomic.Bool
+		refuses.Store(true)
+		p.net.Rule(func(f network.Frame) network.Fate {
+			if f.Stage == network.Request && isScript(f, "released") && refuses.Load() {
+				return network.Replace(busy)
+			}
+			return network.Pass
+		})
+		cancel()
+		require.ErrorIs(t, <-leaves, context.Canceled)
+		time.Sleep(400 * time.Millisecond) // the last attempt was after 350 ms, the next is after 750
+		refuses.Store(false)
+		within(t, 0, 0, func() {
+			require.NoError(t, holder.NewFairLock(key).Unlock(them))
+			require.NoError(t, <-stays)
+		})
+		require.NoError(t, p.NewFairLock(key).Unlock(me))
 	})
 }
 

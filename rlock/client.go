@@ -44,7 +44,7 @@ func New(config Config) (*Client, error) {
 	o := &observing{hooks: config.Observer, client: c}
 	c.engine = engine.New(config.engine(o.events()), redis, id)
 	o.log = c.engine.Config.Logger
-	o.opened()
+	o.about("Opened", config.Observer.Opened)
 	return c, nil
 }
 

@@ -213,6 +213,76 @@ func TestAnAcquireThatIsInFlightWhenTheClientIsClosedIsReleased(t *testing.T) {
 	}
 }
 
+// The message of the grant comes before the answer to the join.
+func TestAGrantWhoseJoinIsInFlightWhenTheClientIsClosedIsReleased(t *testing.T) {
+	for name, of := range map[string]func([]*rlock.Client, string) locker{"plain": plainLock, "fenced": fencedLock, "fair": fairLock, "read": readLock, "write": writeLock} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p, holder := w.client(), w.client()
+				me, them := w.caller(), w.caller()
+				lock, theirs := of([]*rlock.Client{p.Client}, key), of([]*rlock.Client{holder.Client}, key)
+				if name == "read" {
+					theirs = writeLock([]*rlock.Client{holder.Client}, key)
+				}
+				require.NoError(t, lock.Do(w.ctx, nothing)) // the scripts are known
+				require.NoError(t, theirs.Lock(them))
+				p.net.Rule(func(f network.Frame) network.Fate {
+					if f.Stage == network.Reply && isStep(f) && joins(f) > 0 {
+						return network.Hold
+					}
+					return network.Pass
+				})
+				result := start(func() error { return lock.Lock(me) })
+				require.True(t, pending(result))
+				require.NoError(t, theirs.Unlock(them))
+				synctest.Wait()
+				require.True(t, w.Exists(key), "it is granted to the ticket")
+				closed := start(p.Close)
+				require.True(t, pending(closed))
+				p.net.Heal()
+				require.NoError(t, <-closed)
+				require.ErrorIs(t, <-result, rlock.ErrClosed)
+				assert.False(t, w.Exists(key))
+			})
+		})
+	}
+}
+
+// A TryLock that is refused by a free lock sends a command that concerns no tenure, and then
+// another acquire: Close knows nothing of it that it could wait for.
+func TestAnAttemptThatAsksTwiceTakesNothingOnceTheClientIsClosed(t *testing.T) {
+	const roundTrip = 100 * time.Millisecond
+	for quarters := range 5 {
+		t.Run(fmt.Sprintf("closed after %d quarters of a round trip", 4+quarters), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p, holder, waiter := w.client(), w.client(), w.client()
+				me := w.caller()
+				require.NoError(t, p.NewLock("another").Lock(me)) // the client listens on its channel
+				require.NoError(t, p.NewLock("another").Unlock(me))
+				require.NoError(t, holder.NewLock(key).Lock(w.caller()))
+				ctx, cancel := context.WithCancel(w.caller())
+				waits := start(func() error { return waiter.NewLock(key).Lock(ctx) })
+				require.True(t, pending(waits))
+				waiter.die()
+				w.Del(key) // without a message to the waiter
+
+				p.net.SetRoundTrip(roundTrip)
+				tried := start(func() error {
+					_, err := p.NewLock(key).TryLock(me)
+					return err
+				})
+				time.Sleep(roundTrip + time.Duration(quarters)*roundTrip/4 + 1)
+				require.NoError(t, p.Close())
+				require.ErrorIs(t, <-tried, rlock.ErrClosed)
+				synctest.Wait()
+				assert.False(t, w.Exists(key))
+				cancel()
+				require.ErrorIs(t, <-waits, context.Canceled)
+			})
+		})
+	}
+}
+
 func TestClientsThatAreClosedInTheMiddleOfEverythingLeaveNothingBehind(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		var sections atomic.Int64

@@ -29,8 +29,8 @@ type Config struct {
 	Redis rueidis.ClientOption
 
 	// Client is a client to share instead. Its settings stay as they are, and
-	// [Client.Close] leaves it open. Close it after that: a Lock that waits returns
-	// [ErrClosed] some seconds after it was closed. It should have no ConnLifetime.
+	// [Client.Close] leaves it open: close it afterwards. If it is closed first, a Lock that
+	// waits returns [ErrClosed] some seconds later. It should have no ConnLifetime.
 	// Set either Redis.InitAddress or Client.
 	Client rueidis.Client
 
@@ -54,7 +54,7 @@ type Config struct {
 
 	// Linger is how long this client keeps a lock after its last Unlock if nobody waits for
 	// it. A Lock in this process is then local: it sends no command. A client that wants the
-	// lock elsewhere calls for it, and has it one or two round trips later than a free lock;
+	// lock elsewhere calls for it, and has it about one and a half round trips later than a free lock;
 	// meanwhile it is held for IsLocked, Inspect and all that look at Redis, which show
 	// the last owner. If the process dies, others wait for the rest of the Lease, as for a
 	// dead holder.
@@ -107,9 +107,9 @@ type Config struct {
 	NoClientName bool
 
 	// NoClientChannel leaves out the channel on which others tell this client of its locks,
-	// as when one of them is unlocked by force. By default the client subscribes to it in the
-	// background with its first lock, and nothing depends on whether it may. Without it such
-	// a loss is noticed by the next renewal. Defaults to false.
+	// as when one of them is unlocked by force, and has this client tell no other. By default
+	// the client subscribes to it in the background with its first lock, and nothing depends on
+	// whether it may. Without it such a loss is noticed by the next renewal. Defaults to false.
 	NoClientChannel bool
 
 	// NoAnswers has the client not answer when another one asks what it holds and waits for
@@ -130,13 +130,15 @@ type Config struct {
 	// see docs/benchmarks.md. Defaults to false.
 	Tracking bool
 
-	// Logger is told what a person should know: locks that were lost, releases
-	// that had to be tried again, a server that refuses subscriptions, deadlocks among
-	// the calls of the client. Never a
-	// password, and never an event per lock in normal running. It is called in a
-	// goroutine of its own, one message after the other, so that it may be slow and
-	// may call the client; while 1000 messages wait for it, more are dropped and
-	// counted. Defaults to slog.Default().
+	// Logger gets a message for each lock that was lost, at level Debug if its fixed lease
+	// ended as asked and at Warn otherwise; for connections that end and subscriptions that
+	// the server refuses; for deadlocks among the calls of the client; and for what LongHold
+	// and LongWait ask for. docs/operations.md lists the messages. None has a password, and
+	// none is about a lock that is acquired and released in time. A release that Redis does
+	// not confirm is not logged: Unlock returns [ErrUnconfirmed]. The Logger is called in a
+	// goroutine of its own, one message after the other, so that it may be slow and may call
+	// the client; while 1000 messages wait for it, further ones are dropped and counted.
+	// Defaults to slog.Default().
 	Logger *slog.Logger
 
 	// LongHold is after how long a hold is logged, once, at level Warn, with the lock's
@@ -187,26 +189,18 @@ const (
 // withDefaults returns the config with every default filled in, or
 // ErrInvalidConfig.
 func (c Config) withDefaults() (Config, error) {
-	c.Lease = orDefault(c.Lease, defaultLease)
+	c.Lease = cmp.Or(max(c.Lease, 0), defaultLease)
 	if err := cmp.Or(c.checkAddress(), c.checkValues()); err != nil {
 		return c, err
 	}
 	c.HandoffLimit = max(cmp.Or(c.HandoffLimit, defaultHandoffLimit), 0)
-	c.HandoffTime = orDefault(c.HandoffTime, defaultHandoffTime)
+	c.HandoffTime = cmp.Or(max(c.HandoffTime, 0), defaultHandoffTime)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Redis = lockOptions(c.Redis)
 	if c.SyncReplicas > 0 {
 		c.Redis.BlockingPoolSize = cmp.Or(c.Redis.BlockingPoolSize, wire.SyncConnections)
 	}
 	return c, nil
-}
-
-// orDefault returns d, or the default for one that is not set.
-func orDefault(d, byDefault time.Duration) time.Duration {
-	if d <= 0 {
-		return byDefault
-	}
-	return d
 }
 
 func invalid(format string, args ...any) error {

@@ -116,3 +116,56 @@ func TestDetachReturnsWhenTheHoldEndsWhileRedisIsSilent(t *testing.T) {
 		}
 	})
 }
+
+// The waiter learns of its grant from the answer to a look, and detaches the lock. Its client
+// goes on listening, since another waits.
+func TestAMessageOfAGrantThatComesAfterDetachReleasesNothing(t *testing.T) {
+	for name, other := range map[string]func([]*rlock.Client, string) locker{"the same lock": plainLock, "a lock of another kind": fairLock} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p, holder, me, them := w.client(), w.client(), w.caller(), w.caller()
+				require.NoError(t, holder.NewLock(key).Lock(them))
+				var hold *rlock.Hold
+				got := start(func() (err error) {
+					hold, err = p.NewLock(key).Acquire(w.ctx, rlock.WithLease(time.Minute))
+					return err
+				})
+				require.True(t, pending(got))
+				waits := start(func() error { return other([]*rlock.Client{p.Client}, key).Lock(me) })
+				require.True(t, pending(waits))
+				time.Sleep(1500 * time.Millisecond) // it looks every two seconds
+				p.net.Rule(network.All(network.Hold, network.Push, "message"))
+				require.NoError(t, holder.NewLock(key).Unlock(them))
+				require.NoError(t, <-got)
+				require.NoError(t, hold.Detach(w.ctx))
+				shown := w.fields(key)
+				p.net.Heal()
+				time.Sleep(55 * time.Second)
+				assert.Equal(t, shown, w.fields(key), "the detached lock was released")
+				require.True(t, pending(waits))
+				require.NoError(t, <-waits)
+			})
+		})
+	}
+}
+
+// Redis drops the tickets of a client whose tenure ended without a release.
+func TestADetachedLockKeepsTheOtherTicketsOfItsClient(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, p, l, me := w.client(), w.client(strict), &line{world: w}, w.caller()
+		require.NoError(t, holder.NewFairLock(key).Lock(me))
+		var hold *rlock.Hold
+		got := start(func() (err error) {
+			hold, err = p.NewFairLock(key).Acquire(w.ctx, rlock.WithLease(3*time.Second))
+			return err
+		})
+		time.Sleep(50 * time.Millisecond)
+		l.join(w.client(strict))
+		l.join(p)
+		l.join(w.client(strict))
+		require.NoError(t, holder.NewFairLock(key).Unlock(me))
+		require.NoError(t, <-got)
+		require.NoError(t, hold.Detach(w.ctx))
+		l.inOrder()
+	})
+}

@@ -38,7 +38,9 @@
 // Against one Redis primary that loses no writes, evicts nothing and does not
 // step its clock, at most one client is granted a name at a time, and a hold's
 // context ends before Redis can grant the name to another client, as long as
-// clock rates differ by less than 1 %.
+// clock rates differ by less than 1 % and nobody frees the lock by force
+// ([Lock.ForceUnlock], DEL). Where one of these conditions fails, the holder is told
+// afterwards: see "What happens when".
 //
 // It cannot stop code that is already running. A goroutine that was stopped for
 // longer than the lease (a pause of the machine, a debugger) continues until it
@@ -97,7 +99,7 @@
 // of all clients.
 //
 // Clients of Redisson know nothing of the queue, and get turns in it: while they wait by
-// subscribing to Redisson's channel Redis counts them, and leaves them the lock for 10 ms
+// subscribing to Redisson's channel Redis counts them, and leaves them the lock for 5 to 10 ms
 // when their turn comes. Clients that only poll, or listen at a replica, cannot be counted:
 // for a minute after one of them was seen to hold the lock, or always with
 // [Config.RedissonPolls], they have one turn of 150 ms in two seconds, and the next one 100

@@ -76,8 +76,9 @@ var (
 	// keep: the message says the shortest. No command was sent.
 	ErrInvalidLease = engine.ErrInvalidLease
 
-	// ErrInvalidConfig is returned by [New] for a Config that cannot work, and by the
-	// methods of a lock that was made of unsuitable parts: see [NewMultiLock].
+	// ErrInvalidConfig is returned by [New] for a Config that cannot work; by the methods of
+	// a lock that was made of unsuitable parts (see [NewMultiLock]), of a semaphore with fewer
+	// than one permit, and of a zero Lock; and by [Client.Ask] for a string that is not an id.
 	ErrInvalidConfig = wire.ErrInvalidConfig
 
 	// ErrUnsupported is returned when the server does not know a command that is

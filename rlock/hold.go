@@ -20,12 +20,7 @@ type Hold struct {
 // An AcquireOption changes one acquire.
 type AcquireOption func(*acquireOptions)
 
-type acquireOptions struct {
-	lease time.Duration
-	wait  time.Duration
-
-	linger time.Duration
-}
+type acquireOptions struct{ lease, wait, linger time.Duration }
 
 // WithLease takes the lock for a fixed time, as [Lock.LockFor] does: the watchdog does not
 // renew it. A lease of 0 means the watchdog, which is the default.
@@ -41,9 +36,9 @@ func WithWait(wait time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.wait = max(wait, 0) }
 }
 
-// WithLinger says how long the lock lingers after this hold, in place of [Config].Linger. 0
-// or less: it does not. It says nothing about parts of a multi-lock or RedLock, and
-// semaphores, which never linger.
+// WithLinger sets how long the lock lingers after this hold, in place of [Config].Linger.
+// With 0 or less the lock does not linger. The option has no effect on semaphores and on
+// the parts of a multi-lock or RedLock, which never linger.
 func WithLinger(linger time.Duration) AcquireOption {
 	return func(o *acquireOptions) {
 		if o.linger = linger; linger <= 0 {
@@ -52,7 +47,7 @@ func WithLinger(linger time.Duration) AcquireOption {
 	}
 }
 
-// newRequest returns what a caller wants who waits without end unless an option says
+// newRequest returns the request of a caller that waits without end unless an option says
 // otherwise.
 func newRequest(o engine.Owner, options []AcquireOption) engine.Request {
 	with := acquireOptions{wait: engine.Forever}
@@ -75,9 +70,10 @@ func acquire(ctx, parent context.Context, f engine.Form, req engine.Request) (*H
 }
 
 // Context returns a context that ends when the lock is released or lost;
-// [context.Cause] is then [ErrNotHeld] or [ErrLost]. It ends before Redis can
-// grant the lock to another client. From Acquire it carries the values of
-// Acquire's context, but not its end: the time to wait for a lock is not the
+// [context.Cause] is then [ErrNotHeld], [ErrLost], or [ErrClosed] if the client is
+// closed. It ends before Redis can grant the lock to another client, unless the lock is
+// freed by force or Redis loses it: see the package comment. From Acquire it carries the
+// values of Acquire's context, but not its end: the time to wait for a lock is not the
 // time to hold it.
 //
 // It carries the hold: the same lock, locked with it or with a context made from it, nests
@@ -87,8 +83,8 @@ func (h *Hold) Context() context.Context { return h.held.Context() }
 // Done is Context().Done().
 func (h *Hold) Done() <-chan struct{} { return h.held.Context().Done() }
 
-// Err returns nil while the lock is held, [ErrNotHeld] after Release, and an [ErrLost]
-// that has the reason after a loss.
+// Err returns nil while the lock is held, [ErrNotHeld] after Release, [ErrClosed] if
+// [Client.Close] has released it, and an [ErrLost] that has the reason after a loss.
 func (h *Hold) Err() error { return engine.WhyOver(h.held) }
 
 // Valid reports whether the lock is held at this moment, by the clock, without
@@ -119,6 +115,27 @@ func (h *Hold) Owner() Owner { return Owner{h.owner} }
 // lost before and [ErrUnconfirmed] if Redis did not confirm the release, and completes even
 // if ctx has ended. Further calls return [ErrNotHeld] and change nothing.
 func (h *Hold) Release(ctx context.Context) error { return engine.Release(ctx, h.held) }
+
+// Detach gives up the handle and leaves the lock in Redis until the lease of the hold ends
+// there by itself: nothing renews or releases it, not even [Client.Close]. A job that is to
+// run once per tick detaches the lock of the tick: a replica that is late does not acquire it,
+// although the job is done and its process may have ended.
+//
+// Only a hold with a lease of its own ([WithLease]) that is the only level of its lock can
+// be detached. Detach returns [ErrDetach] for a hold that the watchdog keeps, for one that is
+// nested, has others nested in it or reads beside others, and for one of a lock over several;
+// then nothing has changed. It returns [ErrNotHeld] or [ErrLost] if the hold is over.
+//
+// If the lock was handed off inside the process, or granted out of the queue, Redis may not
+// have the lease of the hold yet. Detach then waits until Redis has confirmed it, or ctx
+// ends; after ctx's error the lock is held as before.
+//
+// After Detach the hold is released as far as this process is concerned: its context ends
+// with cause [ErrNotHeld], and Release returns ErrNotHeld. Every owner that locks the lock,
+// the former one included, waits until the lease ends or [Lock.ForceUnlock] frees the lock.
+func (h *Hold) Detach(ctx context.Context) error {
+	return h.held.Detach(ctx)
+}
 
 // run calls fn with the lock held, and releases it whatever becomes of fn.
 func (h *Hold) run(fn func(ctx context.Context) error) (err error) {

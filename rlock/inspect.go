@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -168,14 +169,14 @@ func (c *Client) questions(names [len(layouts)]*engine.Name) []rueidis.Completed
 // read reads the replies, but for the guests.
 func (i *Inspection) read(replies []rueidis.RedisResult, names [len(layouts)]*engine.Name) error {
 	if err := i.readLease(replies[asksLease]); err != nil {
-		return told(err)
+		return wire.Explain(err)
 	}
 	if err := i.readHolders(replies); err != nil {
-		return told(err)
+		return wire.Explain(err)
 	}
 	for layout, n := range names {
 		if err := i.readQueue(layouts[layout].kind, replies[asksQueues+2*layout:]); err != nil {
-			return fmt.Errorf("queue %s: %w", n.Queue, told(err))
+			return fmt.Errorf("queue %s: %w", n.Queue, wire.Explain(err))
 		}
 	}
 	if token, err := replies[asksToken].AsInt64(); err == nil && token > 0 {
@@ -184,16 +185,10 @@ func (i *Inspection) read(replies []rueidis.RedisResult, names [len(layouts)]*en
 	return nil
 }
 
-// told returns the error as a caller is told it.
-func told(err error) error {
-	_, err = wire.Diagnose(err)
-	return err
-}
-
 // readHolders has the owners in a hash, or in the sorted set of a semaphore.
 func (i *Inspection) readHolders(replies []rueidis.RedisResult) error {
 	err := i.readHash(replies)
-	if !errors.Is(told(err), ErrWrongType) {
+	if !errors.Is(wire.Explain(err), ErrWrongType) {
 		return err
 	}
 	permits, failed := engine.PermitsOf(replies[asksPermits], replies[asksClock])
@@ -201,7 +196,7 @@ func (i *Inspection) readHolders(replies []rueidis.RedisResult) error {
 	case failed == nil:
 		count, _ := replies[asksCount].AsInt64()
 		return i.readPermits(permits, int(count))
-	case errors.Is(told(failed), ErrWrongType):
+	case errors.Is(wire.Explain(failed), ErrWrongType):
 		return err
 	}
 	return failed
@@ -249,16 +244,13 @@ func (i *Inspection) readPermits(permits []engine.Permit, count int) error {
 
 // readHash has the owners in a hash.
 func (i *Inspection) readHash(replies []rueidis.RedisResult) error {
-	mode, err := replies[asksMode].ToString()
-	if err != nil && !rueidis.IsRedisNil(err) {
-		return err
+	mode, err := replies[asksMode].ToString() // "" for none
+	if rueidis.IsRedisNil(err) {
+		err = nil
 	}
-	size, err := replies[asksSize].AsInt64()
-	if err != nil {
-		return err
-	}
-	page, err := replies[asksFields].AsScanEntry()
-	if err != nil {
+	size, err2 := replies[asksSize].AsInt64()
+	page, err3 := replies[asksFields].AsScanEntry()
+	if err := cmp.Or(err, err2, err3); err != nil {
 		return err
 	}
 	i.HolderCount = int(size)
@@ -299,11 +291,8 @@ func (i *Inspection) addHolder(field, value string) error {
 
 func (i *Inspection) readQueue(kind Kind, replies []rueidis.RedisResult) error {
 	waiting, err := replies[0].AsInt64()
-	if err != nil {
-		return err
-	}
-	members, err := replies[1].AsStrSlice()
-	if err != nil {
+	members, err2 := replies[1].AsStrSlice()
+	if err := cmp.Or(err, err2); err != nil {
 		return err
 	}
 	i.Waiting += int(waiting)
@@ -332,7 +321,7 @@ func parseMember(member string) (w Waiter, ok bool) {
 
 // resolve finds the processes of holders and waiters.
 func (i *Inspection) resolve(r *wire.Roll) {
-	_, i.Unresolved = wire.Diagnose(r.Err)
+	i.Unresolved = wire.Explain(r.Err)
 	for at := range i.Holders {
 		i.Holders[at].Process = process(r, i.Holders[at].Owner)
 	}

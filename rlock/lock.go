@@ -30,6 +30,27 @@ import (
 // LockFor neither shortens what is held nor stops the watchdog of an outer level.
 type Lock struct{ made engine.Form }
 
+// A Kind is the sort of a lock.
+type Kind string
+
+// The kinds of locks.
+const (
+	KindPlain     Kind = "plain"
+	KindFenced    Kind = "fenced"
+	KindFair      Kind = "fair"
+	KindRead      Kind = "read"  // of a ReadWriteLock
+	KindWrite     Kind = "write" // of a ReadWriteLock
+	KindSemaphore Kind = "semaphore"
+	KindMulti     Kind = "multi" // made of other locks, see NewMultiLock
+	KindRed       Kind = "red"   // made of locks on several servers, see NewRedLock
+
+	// Redis tells less, see [Client.Inspect].
+
+	KindUnknown   Kind = ""           // no holders and no waiters
+	KindLock      Kind = "lock"       // a plain, a fenced or a fair lock: they look alike
+	KindReadWrite Kind = "read-write" // a ReadWriteLock
+)
+
 // NewLock returns the lock of that name, which one owner at a time holds. It sends no
 // command to Redis, and nothing needs to be closed or kept. If the name is invalid, the
 // lock's methods return [ErrInvalidName]. A lock of Redisson with the same name is the same lock.
@@ -97,20 +118,22 @@ func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
 
 // TryLock takes the lock if the caller holds it already, or if it is free and nobody waits
 // for it, and reports whether it did. It makes one attempt, and sends no command to Redis if
-// another goroutine of this process holds the lock or waits for it. While Redis has yet to answer an earlier command of this process about the lock (a Lock that was
-// cancelled, or an Unlock), TryLock waits for that answer. If the lock may linger in another
-// process (see [Config].Linger), a second attempt follows a round trip later. The watchdog
-// renews the lock. Any fault is returned at once.
+// another goroutine of this process holds the lock or waits for it. While Redis has yet to
+// answer an earlier command of this process about the lock (a Lock that was cancelled, or an
+// Unlock), TryLock waits for that answer. If the lock may linger in another process (see
+// [Config].Linger), a second attempt follows a round trip later. The watchdog renews the
+// lock. Any other error is returned at once: false without an error means that the lock is
+// held, or that others wait for it.
 //
 // Redisson's tryLock().
 func (l *Lock) TryLock(ctx context.Context) (bool, error) { return outcome(l.take(ctx, 0, 0)) }
 
 // TryLockFor waits for the lock at most for the time given by wait, and reports
 // whether the caller holds it: false without an error means that another owner
-// held it for all of that time. A fault that lasts as long is an error. A wait of
-// 0 or less is one attempt. If the wait ends during an attempt, TryLockFor waits for
-// the answer of Redis, which takes some seconds at most, or until ctx ends. The lease
-// is as for LockFor; 0 means the watchdog.
+// held it, or others came first, for all of that time. If Redis could not be reached for as
+// long, TryLockFor returns the error. A wait of 0 or less is one attempt. If the wait ends
+// during an attempt, TryLockFor waits for the answer of Redis, which takes some seconds at
+// most, or until ctx ends. The lease is as for LockFor; 0 means the watchdog.
 //
 // Redisson's tryLock(wait, unit) and tryLock(wait, lease, unit).
 func (l *Lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool, error) {

@@ -42,7 +42,7 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[string, er
 		for _, node := range c.primaries() {
 			for name, err := range c.scan(ctx, node, pattern) {
 				if err != nil {
-					failed = errors.Join(failed, told(err))
+					failed = errors.Join(failed, wire.Explain(err))
 				} else if !yield(name, nil) {
 					return
 				}
@@ -69,11 +69,14 @@ func (c *Client) primaries() (nodes []rueidis.Client) {
 // scan iterates over the names on one node. An error is the last that it yields.
 func (c *Client) scan(ctx context.Context, node rueidis.Client, pattern string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		if primary, err := c.isPrimary(ctx, node); !primary {
+		if c.engine.Redis.InCluster() {
+			hello, err := c.engine.Redis.Hello(ctx, node)
 			if err != nil {
 				yield("", err)
 			}
-			return
+			if hello["role"] != "master" {
+				return
+			}
 		}
 		for _, of := range keyTypes {
 			for cursor, more := uint64(0), true; more; more = cursor != 0 {
@@ -112,22 +115,6 @@ func (c *Client) page(ctx context.Context, node rueidis.Client, of keyType, patt
 	return names, page.Cursor, err
 }
 
-// isPrimary asks a node of a Cluster by HELLO, which needs no right.
-func (c *Client) isPrimary(ctx context.Context, node rueidis.Client) (bool, error) {
-	if !c.engine.Redis.InCluster() {
-		return true, nil
-	}
-	ctx, cancel := c.engine.Redis.Within(ctx)
-	defer cancel()
-	hello, err := node.Do(ctx, node.B().Hello().Build()).AsMap()
-	if err != nil {
-		return false, err
-	}
-	said := hello["role"]
-	role, err := said.ToString()
-	return role == "master", err
-}
-
 // locksAmong returns those of the keys that are locks. Two fields tell: a read-write lock has
 // one beside its owners. A key that has gone meanwhile, or that the user may not read, is
 // left out.
@@ -152,7 +139,7 @@ func (c *Client) locksAmong(ctx context.Context, node rueidis.Client, of keyType
 			return nil, err
 		default:
 			// A right to the command is missed by every key, one to a key by that key alone.
-			if why := told(err); errors.Is(why, ErrUnsupported) || errors.Is(why, ErrNoPermission) && strings.Contains(err.Error(), "command") {
+			if why := wire.Explain(err); errors.Is(why, ErrUnsupported) || errors.Is(why, ErrNoPermission) && strings.Contains(err.Error(), "command") {
 				return nil, err
 			}
 		}

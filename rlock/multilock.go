@@ -12,19 +12,20 @@ import (
 //
 // The parts are taken one after the other, in an order that is the same for all callers
 // that take the same ones: by name, then by kind, then by the addresses, the Sentinel's
-// master set and the database in the Config of the client. So two that want each
-// other's parts never wait for each other, unless they hold others already. Where parts
+// master set and the database in the Config of the client. So two callers that want each
+// other's parts never wait for each other, unless they hold other locks already. Where parts
 // of one name and kind are at several Redis, all processes should call these by the same
 // addresses; where those are the same too, the order is that of the arguments.
 //
-// A wait, that of ctx or of TryLockFor, is for all parts together. Where it ends, or a
-// part fails, what was taken is released. While others are waited for, the watchdog keeps
-// what is taken.
+// A wait, that of ctx or of TryLockFor, is for all parts together. If it ends, or a part
+// fails, the parts that were taken are released. While the call waits for a part, the
+// watchdog renews those that are taken; if one of them is lost nevertheless, the call begins
+// anew at once.
 //
 // A fixed lease is that of all parts, and begins when all are taken: if the way to them
 // took more than a hundredth of it, Redis is told again. Until it confirms that,
-// [Hold.ValidUntil] is what it has confirmed so far, always counted from before what set
-// the lease was sent, and so never later than what Redis keeps.
+// [Hold.ValidUntil] is the time that it has confirmed so far, counted from before the
+// command was sent, and so never later than the lease in Redis.
 // (Redisson's begins with each part, and may grow with each attempt.)
 //
 // If one part is lost, all are: the hold's context ends, the others are released at

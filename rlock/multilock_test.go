@@ -138,6 +138,25 @@ func TestTheWaitOfAMultiLockIsForAllParts(t *testing.T) {
 	})
 }
 
+// The first attempt at the part that another holds, which is made before the watchdog keeps
+// what is taken, is a part of the wait.
+func TestTheWaitOfAMultiLockIsNoLongerWithALease(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		worlds, p := two(t, w)
+		other := worlds[1].client().NewLock("b")
+		require.NoError(t, other.Lock(w.caller()))
+		lock := rlock.NewMultiLock(p[0].NewLock("a"), p[1].NewLock("b"))
+		p[1].net.SetRoundTrip(time.Second)
+		_, err := lock.TryLockFor(w.ctx, 3*time.Second, 0) // now the scripts are known
+		require.NoError(t, err)
+		within(t, 4*time.Second, 4*time.Second, func() { // a last look takes a second
+			taken, err := lock.TryLockFor(w.ctx, 3*time.Second, time.Minute)
+			require.NoError(t, err)
+			assert.False(t, taken)
+		})
+	})
+}
+
 func TestTheLeaseOfAMultiLockBeginsWhenAllPartsAreTaken(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, me, them := w.client(), w.caller(), w.caller()
@@ -251,6 +270,23 @@ func TestAPartThatIsLostWhileAnotherIsWaitedForIsTakenAgain(t *testing.T) {
 		assert.Subset(t, w.Keys(), []string{"a", "b"})
 		assert.True(t, lock.IsHeld(me))
 		require.NoError(t, lock.Unlock(me))
+	})
+}
+
+// A part of the closed client is lost, and no other is waited for.
+func TestAWaitForAMultiLockEndsWhenAClientOfItIsClosed(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		worlds, p := two(t, w)
+		other, them := worlds[1].client().NewLock("b"), w.caller()
+		require.NoError(t, other.Lock(them))
+		lock := rlock.NewMultiLock(p[0].NewLock("a"), p[1].NewLock("b"))
+		result := start(func() error { return lock.Lock(w.caller()) })
+		require.True(t, pending(result))
+		require.NoError(t, p[0].Close())
+		within(t, 0, 0, func() { require.ErrorIs(t, <-result, rlock.ErrClosed) })
+		require.NoError(t, other.Unlock(them))
+		synctest.Wait()
+		assert.Empty(t, worlds[1].Keys())
 	})
 }
 

@@ -13,12 +13,12 @@ import (
 // clients. It must not be changed once a client has it. Package rlockotel makes one for
 // OpenTelemetry.
 //
-// # What follows what
+// # The order of the events
 //
 // A call that takes a lock ends with one of Acquired and GaveUp. Waiting comes before it
-// if the call waits. Each Acquired is followed by one of Released and Lost, except that
-// of several levels of one owner that are lost together only the first is told: so of
-// what was not acquired by nesting each Acquired has its Released or its Lost.
+// if the call waits. Each Acquired is followed by one of Released and Lost. There is one
+// exception: if several levels of one owner are lost together, Lost is called for the first
+// alone. So each Acquired that is not by nesting has its Released or its Lost.
 //
 //	Waiting? --+--> Acquired --+--> Released
 //	           |               +--> Lost
@@ -207,7 +207,7 @@ const (
 	LostLeaseEnded LossReason = LossReason(engine.LostLeaseEnded)
 	// LostKeyGone: Redis says that the lock's key is gone, or another's.
 	LostKeyGone LossReason = LossReason(engine.LostKeyGone)
-	// LostForced: it was unlocked by force, by this client. Others' force is LostKeyGone.
+	// LostForced: it was unlocked by force, by this client. If another one did, it is LostKeyGone.
 	LostForced LossReason = LossReason(engine.LostForced)
 	// LostParts: too few of the locks that it is made of are left.
 	LostParts LossReason = LossReason(engine.LostParts)

@@ -20,17 +20,41 @@ type observing struct {
 
 // events returns the hooks as the engine calls them.
 func (o *observing) events() *engine.Observer {
+	hooks := o.hooks
 	e := &engine.Observer{
-		Waiting: o.waiting, Acquired: o.acquired, GaveUp: o.gaveUp, Released: o.released,
-		Missed: o.missed, Closed: o.closed,
+		Waiting: hook(o, "Waiting", hooks.Waiting, func(l LockInfo, _ engine.Event) WaitingInfo {
+			return WaitingInfo{l}
+		}),
+		Acquired: hook(o, "Acquired", hooks.Acquired, func(l LockInfo, e engine.Event) AcquiredInfo {
+			return AcquiredInfo{l, Way(e.Way), e.Waited, e.Contended}
+		}),
+		GaveUp: hook(o, "GaveUp", hooks.GaveUp, func(l LockInfo, e engine.Event) GaveUpInfo {
+			return GaveUpInfo{l, e.Err, e.Waited, e.Contended}
+		}),
+		Released: hook(o, "Released", hooks.Released, func(l LockInfo, e engine.Event) ReleasedInfo {
+			return ReleasedInfo{l, Way(e.Way), e.Held, e.Err, e.Detached}
+		}),
+		Lost: hook(o, "Lost", hooks.Lost, func(l LockInfo, e engine.Event) LostInfo {
+			return LostInfo{l, Way(e.Way), e.Held, LossReason(e.Reason), e.Err}
+		}),
+		Missed: o.missed,
+		Closed: func() { o.about("Closed", hooks.Closed) },
 	}
-	if o.hooks.Lost != nil {
-		e.Lost = o.lost
-	}
-	if o.hooks.Renewed != nil {
+	if hooks.Renewed != nil {
 		e.Renewed = o.renewed
 	}
 	return e
+}
+
+// hook returns what calls a hook that is about a lock, nil if there is none.
+func hook[Info any](o *observing, name string, call func(context.Context, Info), info func(LockInfo, engine.Event) Info) engine.Hook {
+	if call == nil {
+		return nil
+	}
+	return func(ctx context.Context, e engine.Event) {
+		defer o.caught(name)
+		call(ctx, info(LockInfo{Client: o.client, Name: e.Name, Kind: Kind(e.Kind), Owner: Owner{e.Owner}}, e))
+	}
 }
 
 // caught keeps the panic of a hook from the client. It must be deferred itself.
@@ -45,18 +69,6 @@ func (o *observing) caught(hook string) {
 	}
 }
 
-func (o *observing) info(lock engine.LockInfo) LockInfo {
-	return LockInfo{Client: o.client, Name: lock.Name, Kind: Kind(lock.Kind), Owner: Owner{lock.Owner}}
-}
-
-// tell calls a hook with a caller.
-func tell[Info any](ctx context.Context, o *observing, name string, hook func(context.Context, Info), info Info) {
-	if hook != nil {
-		defer o.caught(name)
-		hook(ctx, info)
-	}
-}
-
 // about calls a hook that is about the whole client.
 func (o *observing) about(name string, hook func(*Client)) {
 	if hook != nil {
@@ -65,35 +77,11 @@ func (o *observing) about(name string, hook func(*Client)) {
 	}
 }
 
-func (o *observing) opened() { o.about("Opened", o.hooks.Opened) }
-
-func (o *observing) closed() { o.about("Closed", o.hooks.Closed) }
-
 func (o *observing) missed(n int) {
 	if hook := o.hooks.Missed; hook != nil {
 		defer o.caught("Missed")
 		hook(n)
 	}
-}
-
-func (o *observing) waiting(ctx context.Context, lock engine.LockInfo) {
-	tell(ctx, o, "Waiting", o.hooks.Waiting, WaitingInfo{o.info(lock)})
-}
-
-func (o *observing) acquired(ctx context.Context, e engine.Event) {
-	tell(ctx, o, "Acquired", o.hooks.Acquired, AcquiredInfo{o.info(e.LockInfo), Way(e.Way), e.Waited, e.Contended})
-}
-
-func (o *observing) gaveUp(ctx context.Context, e engine.Event) {
-	tell(ctx, o, "GaveUp", o.hooks.GaveUp, GaveUpInfo{o.info(e.LockInfo), e.Err, e.Waited, e.Contended})
-}
-
-func (o *observing) released(ctx context.Context, e engine.Event) {
-	tell(ctx, o, "Released", o.hooks.Released, ReleasedInfo{o.info(e.LockInfo), Way(e.Way), e.Held, e.Err, e.Detached})
-}
-
-func (o *observing) lost(ctx context.Context, e engine.Event) {
-	tell(ctx, o, "Lost", o.hooks.Lost, LostInfo{o.info(e.LockInfo), Way(e.Way), e.Held, LossReason(e.Reason), e.Err})
 }
 
 func (o *observing) renewed(i engine.RenewedInfo) {

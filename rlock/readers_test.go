@@ -343,3 +343,43 @@ func TestCloseReleasesTheReadersAndTheirWaitersAreWoken(t *testing.T) {
 		assert.Empty(t, w.Keys())
 	})
 }
+
+// A reader of Redisson keeps a writer of ours out, which gives way to a reader of its process.
+// The writer looks for its ticket again before the reader joins, and then leaves.
+func TestAReaderThatAWriterGaveWayToReadsOnceTheWriterHasLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		lock := p.NewReadWriteLock(key)
+		require.NoError(t, lock.Read().Do(w.ctx, nothing)) // the scripts are known
+		require.NoError(t, lock.Write().Do(w.ctx, nothing))
+		w.HSet(key, "mode", "read", "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1")
+		w.SetTTL(key, time.Hour)
+		ctx, cancel := context.WithCancel(w.caller())
+		defer cancel()
+		writes := start(func() error { return lock.Write().Lock(ctx) })
+		require.True(t, pending(writes))
+		reads := start(func() error { return lock.Read().Lock(me) })
+		require.True(t, pending(reads))
+
+		const starved = "rlock_guests:{orders:42}rw:starved"
+		givesWay := make(chan struct{})
+		tell := sync.OnceFunc(func() { close(givesWay) })
+		p.net.Rule(func(f network.Frame) network.Fate {
+			if f.Stage == network.Reply && isStep(f) && w.TTL(starved) <= time.Second {
+				tell()
+				return network.Hold
+			}
+			return network.Pass
+		})
+		<-givesWay
+		w.Publish("redisson_rwlock:{orders:42}", "0") // the writer is to look again
+		synctest.Wait()
+		w.Del(starved) // and gives way no longer
+		p.net.Heal()
+		require.True(t, pending(reads))
+		cancel()
+		require.ErrorIs(t, <-writes, context.Canceled)
+		within(t, 0, 100*time.Millisecond, func() { require.NoError(t, <-reads) })
+		require.NoError(t, lock.Read().Unlock(me))
+	})
+}

@@ -10,7 +10,7 @@ import "github.com/go-rlock/rlock/rlock/internal/engine"
 // The holder of the write lock may take the read lock as well. If it unlocks the write
 // lock first, it goes on as a reader (a downgrade). Others in its client may then read at
 // once, and others elsewhere when Redis has been told: a round trip later, if it answers.
-// The other way round is refused with [ErrUpgrade].
+// A reader that takes the write lock (an upgrade) gets [ErrUpgrade].
 //
 // The readers of one client are one reader in Redis: only the first to come and
 // the last to leave wait for it. Inside a client readers and writers are served
@@ -43,9 +43,9 @@ type ReadWriteLock struct {
 	read, write    Lock // made of these
 }
 
-// NewReadWriteLock returns the read-write lock of that name. It asks Redis
-// nothing, and costs nothing to keep or to throw away: two of one name are the
-// same. A name that no lock can have makes every method return [ErrInvalidName].
+// NewReadWriteLock returns the read-write lock of that name. Like [Client.NewLock] it sends
+// no command, and nothing needs to be closed or kept. If the name is invalid, the methods
+// of its locks return [ErrInvalidName].
 //
 // Redisson's getReadWriteLock(name).
 func (c *Client) NewReadWriteLock(key string) *ReadWriteLock {

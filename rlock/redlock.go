@@ -17,17 +17,17 @@ import (
 // [ErrInvalidName].
 //
 // All servers are asked at once, and the call returns when it is decided: the slow and
-// the dead ones hold nobody up. What they grant later joins the hold. The hold is valid
+// the dead ones hold nobody up. A grant that comes later joins the hold. The hold is valid
 // until the majority is not: each grant is judged by its own client from before it was
 // sent (see the package comment), and [Hold.ValidUntil] is that of the part whose loss
 // would end the majority. So elapsed time and drift are taken off, and a grant that came
 // too late does not count. Each part is renewed by its client. A part that is lost is not
 // taken again while the lock is held. Once the majority is lost the hold's context ends
-// with [ErrLost], and what is left is released.
+// with [ErrLost], and the parts that are left are released.
 //
 // A nested Lock asks nobody. Each level has a majority of its own, so that after the
 // loss of some servers an outer level may be lost and an inner one not, or the other way
-// round: a caller that is told of a loss should give back every level. [Lock.HoldCount] is then
+// round: a caller that is told of a loss should unlock every level. [Lock.HoldCount] is then
 // the least that is certain.
 //
 // Unlock returns when most servers have confirmed it, and else [ErrUnconfirmed] or
@@ -36,18 +36,18 @@ import (
 // goes on until its context ends.
 //
 // A waiter waits at one server after the other, from the first that denies, for its
-// message, and keeps the parts that the servers before have granted. As all waiters go the
-// same way, no two keep from each other a part that both need: give the same servers in the same order
-// to all processes. Where the orders differ that may happen, for some seconds, until one
-// of them lets go. Once in a while, at the latest after two seconds, a waiter
-// asks everywhere, since the server where it waits may be dead.
+// message, and keeps the parts that the servers before have granted. Give the same servers
+// in the same order to all processes: then no two waiters keep from each other a part that
+// both need. If the orders differ that may happen, for some seconds, until one of them
+// releases its parts. At the latest after two seconds a waiter asks all servers again, since
+// the server where it waits may be dead.
 //
 // A server that forgets a lock, because it was restarted without its data or failed over
-// to a replica without it, may grant it again: if the forgetful and the free are a
-// majority, two clients hold the lock. Restart such a server only after the longest
-// lease has passed, and two seconds at least: a grant out of the queue has such a lease at
-// first. Neither does a red lock stop code that is already running: it has no
-// fencing token.
+// to a replica without it, may grant it again: if such servers and those whose grant
+// the holder does not have are a majority, two clients hold the lock. Restart such a server only after
+// the longest lease has passed, and two seconds at least: a grant out of the queue has such
+// a lease at first. A red lock has no fencing token, and cannot stop code that is already
+// running.
 //
 // Redisson's RedissonRedLock, which does not judge validity, and polls.
 func NewRedLock(clients []*Client, name string) *Lock {

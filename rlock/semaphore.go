@@ -4,7 +4,7 @@ import "github.com/go-rlock/rlock/rlock/internal/engine"
 
 // NewSemaphore returns the semaphore of that name, which up to permits owners hold at once,
 // over all clients: a fleet that may open ten connections to a partner takes a permit for
-// each. It asks Redis nothing, and costs nothing to keep or to throw away.
+// each. Like [Client.NewLock] it sends no command, and nothing needs to be closed or kept.
 //
 // Each holder has a lease of its own, a watchdog, and is told of its loss, as of any lock. An
 // owner has one permit, however often it locks: to take several in one goroutine use

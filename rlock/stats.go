@@ -29,8 +29,8 @@ type Stats struct {
 	Denied int64
 	// Canceled is how many calls gave up since their context ended.
 	Canceled int64
-	// Failed is how many calls ended with another error, except those of which the name,
-	// the lease or the context was no good when they began.
+	// Failed is how many calls ended with another error. Calls whose name or lease is invalid,
+	// or whose context had ended when they began, are not counted.
 	Failed int64
 
 	// WaitTime is the sum of the times from a call for a lock to its success or its end, with
@@ -69,7 +69,6 @@ func (s Stats) Lost() int64 { return s.LostUnrenewed + s.LostKeyGone + s.LostFor
 // be called after Close too.
 func (c *Client) Stats() Stats {
 	n := c.engine.Counts()
-	sent, failed := c.engine.Renewals()
 	return Stats{
 		Held:              n.Held,
 		Waiting:           n.Waiting,
@@ -87,8 +86,8 @@ func (c *Client) Stats() Stats {
 		LostLeaseEnded:    n.Lost[LostLeaseEnded],
 		LostKeyGone:       n.Lost[LostKeyGone],
 		LostForced:        n.Lost[LostForced],
-		Renewals:          sent,
-		RenewalsFailed:    failed,
+		Renewals:          n.Renewals,
+		RenewalsFailed:    n.RenewalsFailed,
 		Commands:          c.engine.Redis.Commands(),
 	}
 }

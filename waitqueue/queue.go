@@ -72,8 +72,8 @@ func (q *Queue[T]) Leave(w *Waiter[T]) bool {
 }
 
 // Pass chooses the first waiter: it takes it out of the queue, wakes it and
-// returns it, or returns nil if nobody waits. What the waiter is given is for
-// the caller to write, in the same critical section.
+// returns it, or returns nil if nobody waits. The caller writes what
+// the waiter is given, in the same critical section.
 func (q *Queue[T]) Pass() *Waiter[T] {
 	w := q.head
 	if w == nil {

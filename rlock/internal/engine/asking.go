@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -35,32 +36,20 @@ func (c *Client) Ask(ctx context.Context, ids []string) ([]wire.ClientAnswer, er
 	}
 	silent := make(map[string]bool) // that may answer yet
 	for _, id := range ids {
-		listeners, err := c.tell(ctx, id, question)
-		if err != nil {
-			return nil, err
+		within, cancel := c.Redis.Within(ctx)
+		listeners, err := c.Redis.Tell(within, id, question)
+		cancel()
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil, wire.Over(ctx)
+		case err != nil:
+			return nil, wire.Explain(err)
 		}
 		if listeners != 0 {
 			silent[id] = true
 		}
 	}
 	return c.answersOf(ctx, silent, heard), nil
-}
-
-// tell is [wire.Redis.Tell] with an end of its own.
-func (c *Client) tell(ctx context.Context, id string, m wire.ClientMessage) (listeners int64, err error) {
-	within, cancel := c.Redis.Within(ctx)
-	defer cancel()
-	listeners, err = c.Redis.Tell(within, id, m)
-	switch {
-	case err == nil:
-		return listeners, nil
-	case ctx.Err() != nil:
-		return 0, wire.Over(ctx)
-	case within.Err() != nil:
-		return 0, wire.ErrNoAnswer
-	}
-	_, err = wire.Diagnose(err)
-	return 0, err
 }
 
 // answersOf returns the first answer of each of the clients, as they are heard.
@@ -92,7 +81,7 @@ func (c *Client) confirmed(ctx context.Context, sub *pubsub.Subscription) error 
 	for !sub.Confirmed() {
 		err := sub.Refused()
 		if refusal := (*pubsub.Refusal)(nil); errors.As(err, &refusal) {
-			_, err = wire.Diagnose(refusal.Reply)
+			err = wire.Explain(refusal.Reply)
 		}
 		switch {
 		case c.Closed.Load():
@@ -112,4 +101,75 @@ func (c *Client) confirmed(ctx context.Context, sub *pubsub.Subscription) error 
 		}
 	}
 	return nil
+}
+
+const (
+	// answerPause is how long a client waits before it answers again. Clients that have
+	// asked meanwhile share the next answer.
+	answerPause = 100 * time.Millisecond
+	// maxAskers is how many questions one answer is for at most. More are left unanswered.
+	maxAskers = 16
+)
+
+// Other clients ask what this one holds and waits for. Anybody may ask, so that all that it costs
+// is bounded: how often, how many are answered, and how long an answer is. It looks at every
+// lock, one shard after the other, in the background.
+
+// asked has the question answered, if it can be read. It waits for nothing.
+func (c *Client) asked(m wire.ClientMessage) {
+	if c.Config.NoAnswers || !m.Answerable() {
+		return
+	}
+	select {
+	case c.questions <- m.Owner:
+	default:
+	}
+	c.answers.ask()
+}
+
+// answer answers all questions at once.
+func (c *Client) answer() (more bool) {
+	if len(c.questions) == 0 {
+		return false
+	}
+	text := wire.EncodeAnswer(c.ID.Prefix, time.Now().UnixMilli(), tellable(c.Uses(true)))
+	for range len(c.questions) {
+		question := <-c.questions
+		_, _ = c.Redis.Tell(c.Redis.Deadline(time.Now()), question[:wire.ClientLen], wire.ClientMessage{Verb: wire.Answers, Owner: question, Text: text})
+	}
+	return false
+}
+
+// tellable returns the uses as they are told, those first that others may wait for in vain,
+// since the answer may have no room for all: waits, then what is held by an owner or a
+// goroutine that waits, then the rest.
+func tellable(uses []Use) []wire.ClientUse {
+	waiting := make(map[uint64]bool)
+	for _, u := range uses {
+		if u.Waits {
+			waiting[u.Owner.ID] = true
+			waiting[u.Goroutine] = u.Goroutine != 0
+		}
+	}
+	rank := func(u Use) int {
+		switch {
+		case u.Waits:
+			return 0
+		case waiting[u.Owner.ID] || waiting[u.Goroutine]:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(uses, func(a, b Use) int { return cmp.Compare(rank(a), rank(b)) })
+	told := make([]wire.ClientUse, len(uses))
+	for i, u := range uses {
+		told[i] = wire.ClientUse{
+			Lock: u.Name, Kind: string(u.Kind), Owner: u.Owner.ID, Goroutine: u.Goroutine, Waits: u.Waits,
+			Since: u.Since.UnixMilli(), PartOf: u.PartOf,
+		}
+		if u.Place != (Place{}) {
+			told[i].Place = (*wire.UsePlace)(&u.Place)
+		}
+	}
+	return told
 }

@@ -17,14 +17,14 @@ const (
 	acquiring                  // take the lock if it is free and nobody waits for it
 	joining                    // put a new ticket into the queue
 	looking                    // look for the ticket, and keep it fresh
-	nudging                    // have a free lock granted to the first that waits, then acquiring
+	nudging                    // have the lock granted to the first that waits for it
 )
 
 // attempt sends one command for w, and deals with the answer. The mutex is held before and
 // after.
 func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Time) {
 	if op == nudging {
-		r.tryAfterNudge(ctx, w)
+		r.sendNudge(ctx, w)
 		return
 	}
 	t := r.tenureFor(w, op, now)
@@ -42,10 +42,20 @@ func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Ti
 	if l.late != nil {
 		l.late.GiveUp()
 	}
-	r.inFlight--
+	r.landed(w)
 	r.settle(t, op, l, time.Now())
 	if l.place != nil {
 		l.place.Leave()
+	}
+}
+
+// landed notes that the command of w is answered. The head of the queue has waited for that, if
+// it is another: a writer may have given way to readers, and a ticket is looked for wherever
+// its waiter stands.
+func (r *room) landed(w *waiter) {
+	r.inFlight--
+	if r.head() != w {
+		r.wakeHead()
 	}
 }
 
@@ -64,24 +74,36 @@ func (r *room) tenureFor(w *waiter, op operation, now time.Time) *tenure {
 	return t
 }
 
-// tryAfterNudge has Redis grant a free lock to the first that waits for it, and then sends an
-// acquire for w. The mutex is held before and after.
-func (r *room) tryAfterNudge(ctx context.Context, w *waiter) {
+// sendNudge has Redis grant a lock that is free to the first that waits for it, since w's
+// acquire was denied though nobody had the lock. If an unwanted tenure of this client had
+// it, that one leaves first: its own release may be late. The mutex is held before and
+// after. The acquire that follows is an attempt of its own, since the client may have been
+// closed meanwhile.
+func (r *room) sendNudge(ctx context.Context, w *waiter) {
+	var leaves wire.Member
+	if t := r.unwantedHolder(w.holder); t != nil {
+		leaves = t.member()
+	}
 	r.inFlight++
 	r.shard.mu.Unlock()
-	err := r.nudge(ctx)
+	err := r.nudge(ctx, leaves)
 	r.shard.mu.Lock()
-	r.inFlight--
-	now := time.Now()
-	if err == nil {
-		r.attempt(ctx, w, acquiring, now)
-	} else {
+	r.landed(w)
+	w.try = nudged
+	if err != nil {
 		f, err := wire.Diagnose(err)
-		w.failed(f, err, now)
+		w.failed(f, err, time.Now())
 	}
-	if w.try == nudgeFirst {
-		w.try = noTry
+}
+
+// unwantedHolder returns the tenure that Redis shows as the holder, nil unless the keeper is
+// to release it. The release that an Unlock has in flight reports what Redis had, and no other
+// command may come before it.
+func (r *room) unwantedHolder(owner string) *tenure {
+	if t := r.shard.leavingAs(owner); t != nil && t.phase == releasing {
+		return t
 	}
+	return nil
 }
 
 // newTicket returns a tenure that is about to join the queue.
@@ -198,7 +220,7 @@ func (r *room) denied(w *waiter, a wire.Answer, now time.Time) {
 	w.answered(a)
 	r.met(a.Holder, &w.Request, now)
 	switch {
-	case a.Holder == "" && w.Wait <= 0 && w.try < nudgeFirst:
+	case (a.Holder == "" || r.unwantedHolder(a.Holder) != nil) && w.Wait <= 0 && w.try < nudgeFirst:
 		w.try = nudgeFirst
 	case wire.Lingers(a.Holder) && w.try < callFirst:
 		w.try, w.rest = callFirst, now.Add(r.client.callTime(now.Sub(t.trust.SentAt()), w.queues(now)))
@@ -265,11 +287,12 @@ func (r *room) lookAfter(w *waiter, a wire.Answer, now time.Time) time.Duration 
 func (r *room) open() {
 	c := r.client
 	r.escaped = true // the goroutine may outlast every caller
-	c.Redis.Start(func() { _ = r.nudge(c.Redis.Deadline(time.Now())) })
+	c.Redis.Start(func() { _ = r.nudge(c.Redis.Deadline(time.Now()), wire.Member{}) })
 }
 
-// nudge has Redis grant a lock that is free to the first in the queue that is there, or find
-// that nobody is: a queue of dead clients would refuse a free lock until it expires.
-func (r *room) nudge(ctx context.Context) error {
-	return r.client.Redis.Do(ctx, r.name.step(r.client, wire.Step{}, 0, 0)).Error()
+// nudge has a member leave, the zero Member for none, and then Redis grant a lock that is free
+// to the first in the queue that is there, or find that nobody is: a queue of dead clients
+// would refuse a free lock until it expires.
+func (r *room) nudge(ctx context.Context, leaves wire.Member) error {
+	return r.client.Redis.Do(ctx, r.name.step(r.client, wire.Step{Leave: leaves}, 0, 0)).Error()
 }

@@ -51,7 +51,7 @@ var batches = sync.Pool{New: func() any { return new([]sent) }}
 
 // send implements [lease.Sender]: a batch of mirrors and releases to one node.
 func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
-	ctx, cancel := context.WithTimeout(ctx, c.Redis.Patience())
+	ctx, cancel := c.Redis.Within(ctx)
 	defer cancel()
 	pooled := batches.Get().(*[]sent)
 	built := (*pooled)[:0]
@@ -85,10 +85,8 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 		s.tenure.answered(now, s, reached)
 		s.tenure.room.exit()
 	}
-	c.traffic.renewals.Add(int64(renewals.Locks))
-	c.traffic.unrenewed.Add(int64(renewals.Failed))
 	c.tellRenewed(renewals)
-	c.Redis.Nodes.Refresh(c.Redis.Context(), now, !reached)
+	c.Redis.Nodes.Refresh(now, !reached)
 	return reached
 }
 

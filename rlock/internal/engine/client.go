@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -29,14 +30,14 @@ type Client struct {
 
 	hearing   sync.Once // of tenures: see ownchannel.go
 	own       atomic.Pointer[pubsub.Subscription]
-	questions questions
+	questions chan string // that are not answered yet
 	answers   *errand
 	search    *errand  // for deadlocks, see deadlock.go
 	notices   *notices // by which the Logger is called
 	Observer  observing
-	traffic   traffic // see Stats
 	Losses    losses
-	Taken     taken // of compound locks whose first part is this client's
+	detached  detached // see detach.go
+	Taken     taken    // of compound locks whose first part is this client's
 
 	// Closed is set before Close visits the shards, under no mutex, and read
 	// under a shard's: a goroutine that reads false is visited.
@@ -53,6 +54,23 @@ type Client struct {
 	shards [KindCount][shardCount]shard
 }
 
+// A Config says how a client behaves. It is complete: package rlock fills in the defaults,
+// and says there what each field means.
+type Config struct {
+	Lease           time.Duration
+	HandoffLimit    int // 0: no hand-offs while others wait
+	HandoffTime     time.Duration
+	Linger          time.Duration // 0: no lock lingers
+	LongHold        time.Duration // 0: never
+	LongWait        time.Duration // 0: never
+	RecordPlaces    bool
+	RedissonPolls   bool // guests contend for every lock: none lingers
+	NoClientChannel bool
+	NoAnswers       bool
+	Logger          *slog.Logger
+	Observer        *Observer // nil for none
+}
+
 // New returns a client of the Redis, with an id that no other has.
 func New(config Config, redis *wire.Redis, id *wire.ID) *Client {
 	c := &Client{
@@ -64,6 +82,8 @@ func New(config Config, redis *wire.Redis, id *wire.ID) *Client {
 		seed:   maphash.MakeSeed(),
 
 		leaseText: strconv.FormatInt(config.Lease.Milliseconds(), 10),
+
+		questions: make(chan string, maxAskers),
 
 		drained: make(chan struct{}, 1),
 		waiters: sync.Pool{New: newWaiter},
@@ -82,8 +102,7 @@ func New(config Config, redis *wire.Redis, id *wire.ID) *Client {
 		MaxBackoff: min(config.Lease/10, time.Second),
 	})
 	verify := c.verifies()
-	redis.OnChange(verify.ask)
-	redis.OnKeysChanged(func(keys []string) { c.changed(verify, keys) })
+	redis.OnChange(func(keys []string) { c.changed(verify, keys) })
 	c.search = c.searches()
 	c.answers = &errand{redis: redis, pause: answerPause, work: c.answer}
 	return c
@@ -129,21 +148,20 @@ func (c *Client) allShards(yield func(*shard) bool) {
 
 // drain waits until every tenure is over, or ctx ends.
 func (c *Client) drain(ctx context.Context) error {
-	timeout := time.NewTimer(c.Redis.Patience())
-	defer timeout.Stop()
-	for {
-		n := c.live.Load()
-		if n == 0 {
-			return nil
-		}
+	within, cancel := c.Redis.Within(ctx)
+	defer cancel()
+	for c.live.Load() > 0 {
 		select {
 		case <-c.drained:
-		case <-ctx.Done():
-			return fmt.Errorf("rlock: close: %w: %d locks end with their leases, within %v: %w", ErrUnconfirmed, n, c.Config.Lease, wire.Over(ctx))
-		case <-timeout.C:
-			return fmt.Errorf("rlock: close: %w: %d locks end with their leases, within %v", ErrUnconfirmed, n, c.Config.Lease)
+		case <-within.Done():
+			err := fmt.Errorf("rlock: close: %w: %d locks end with their leases, within %v", ErrUnconfirmed, c.live.Load(), c.Config.Lease)
+			if ctx.Err() != nil {
+				err = fmt.Errorf("%w: %w", err, wire.Over(ctx))
+			}
+			return err
 		}
 	}
+	return nil
 }
 
 // over counts a tenure that has ended.

@@ -61,12 +61,12 @@ func (c *Client) longWaits(now time.Time) (waits, long bool) {
 // tellDeadlocks logs the deadlocks that were not told before, and returns all that there are.
 func (c *Client) tellDeadlocks(told map[string]bool) map[string]bool {
 	found := make(map[string]bool)
-	before := deadlocks(c.Uses())
+	before := deadlocks(c.Uses(true))
 	if len(before) == 0 {
 		return found
 	}
 	// What is the same at both times was there in between, all at once.
-	now := deadlocks(c.Uses())
+	now := deadlocks(c.Uses(true))
 	for id, d := range now {
 		if _, stays := before[id]; !stays {
 			continue

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -38,11 +40,11 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 	if landed != nil || err != nil {
 		return landed, err
 	}
-	h.cancel(fmt.Errorf("rlock: lock %q: detached: %w", h.lock.Name.Key, ErrNotHeld))
+	h.End(fmt.Errorf("rlock: lock %q: detached: %w", h.lock.Name.Key, ErrNotHeld))
 	if h.lock.Client.Observer.On() {
 		e := h.lock.Client.closedLevel(h.lock.Name, &was, now, nil)
 		e.Detached = true
-		h.lock.Client.Observer.Released(ctx, e)
+		h.lock.Client.Observer.Released.Tell(ctx, e)
 	}
 	return nil, nil
 }
@@ -63,10 +65,46 @@ func (r *room) detach(h *hold) (landed <-chan struct{}, err error) {
 		return t.landed, nil
 	}
 	h.released = true
+	if !t.seen.IsZero() {
+		r.client.detached.add(t, time.Now())
+		r.unmark(t)
+	}
 	r.shard.counts.closed(t.levels[0].way)
 	r.tenure = nil
 	r.escaped = true
 	t.end()
 	r.wakeHead()
 	return nil, nil
+}
+
+// unmark takes the mark of the tenure out of the queue, which its release would else do: Redis
+// would take the client for dead at the end of the lease, and drop its other tickets.
+func (r *room) unmark(t *tenure) {
+	redis, n, ticket := r.client.Redis, r.name, t.text
+	redis.Start(func() { _ = redis.Unmark(redis.Deadline(time.Now()), &n.Keys, ticket) })
+}
+
+// detached has the tickets whose locks were detached. The message of such a grant may be late,
+// and nobody here wants the ticket then, but it is not to be released.
+type detached struct {
+	mu    sync.Mutex           // protects following
+	until map[string]time.Time // by UUID and colon, when the lease has ended
+}
+
+// add remembers a tenure that is detached now, and forgets those whose leases have ended.
+func (d *detached) add(t *tenure, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.until == nil {
+		d.until = make(map[string]time.Time)
+	}
+	maps.DeleteFunc(d.until, func(_ string, until time.Time) bool { return now.After(until) })
+	d.until[t.text[:wire.TenureLen]] = now.Add(t.lease)
+}
+
+func (d *detached) has(ticket string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, ok := d.until[ticket[:wire.TenureLen]]
+	return ok
 }

@@ -1,6 +1,11 @@
 package engine
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
 
 // The errors of a caller that holds or wants a lock. Package rlock exports them, and says
 // there what each means for a caller.
@@ -14,3 +19,51 @@ var (
 	ErrUnconfirmed  = errors.New("release was not confirmed by Redis")
 	ErrInvalidLease = errors.New("invalid lease")
 )
+
+// refusal is what a caller gets whose wait is over. The words are for a handle: nobody
+// reads those of a TryLock, which may be called in a loop.
+func (r *room) refusal(w *waiter) error {
+	reason := ErrNotAcquired
+	if r.tenure == nil && r.inFlight > 0 {
+		reason = ErrUnanswered
+	}
+	if w.hold == nil {
+		return reason
+	}
+	return r.withHolder(w, reason)
+}
+
+// withHolder adds who has the lock to an error, if that is known.
+func (r *room) withHolder(w *waiter, err error) error {
+	if holder := r.holder(w); holder != "" {
+		return fmt.Errorf("%w: it is %s", err, holder)
+	}
+	return err
+}
+
+// holder says in whose hands the lock was when this client last heard of it, "" if it does
+// not know.
+func (r *room) holder(w *waiter) string {
+	switch {
+	case r.tenure != nil:
+		return "held by " + r.tenure.owner.words() + " of this process"
+	case w.holder == "" || len(w.holder) < wire.TenureLen:
+		return ""
+	case !wire.IsOurs(w.holder):
+		return fmt.Sprintf("held by %s, which is no client of rlock", w.holder)
+	case w.holder[:len(r.client.ID.Prefix)] == r.client.ID.Prefix:
+		return "" // it has been released since, or is about to be
+	}
+	return fmt.Sprintf("held by %s of another client", w.holder)
+}
+
+// words names the owner as its code knows it.
+func (o Owner) words() string {
+	switch {
+	case o.OfHandle():
+		return "a Hold"
+	case o.ID >= firstOwner:
+		return "owner " + o.String()
+	}
+	return "goroutine " + o.String()
+}

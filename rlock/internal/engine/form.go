@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -76,6 +77,35 @@ type Whole interface {
 	// Ended takes a part away that was lost, after it has joined. It waits for nothing. The
 	// second call for a part changes nothing.
 	Ended(part Handle)
+}
+
+// A Base is what every Handle has: its context, and the whole that it was taken for.
+type Base struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	Whole  Whole       // nil for none
+	joined atomic.Bool // the handle is a part of the whole
+}
+
+// Begin makes the context from parent.
+func (b *Base) Begin(parent context.Context, whole Whole) {
+	b.ctx, b.cancel = context.WithCancelCause(parent)
+	b.Whole = whole
+}
+
+// Context implements [Handle], as the methods that follow.
+func (b *Base) Context() context.Context { return b.ctx }
+
+func (b *Base) End(cause error) { b.cancel(cause) }
+
+func (b *Base) Join() { b.joined.Store(true) }
+
+// Lose ends the context of the handle, which has ended without a release, and tells the whole.
+func (b *Base) Lose(of Handle, cause error) {
+	b.cancel(cause)
+	if b.joined.Load() {
+		b.Whole.Ended(of)
+	}
 }
 
 // Valid reports whether the lock is held at this moment, by the clock.

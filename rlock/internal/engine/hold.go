@@ -2,20 +2,15 @@ package engine
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 )
 
 // A hold is the handle of one level of a lock of one key.
 type hold struct {
-	lock   Lock
-	owner  Owner
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	token  uint64 // set when the lock was granted, and never changed; 0: it has none
-
-	whole  Whole       // that it is taken for, and that tells of its loss; nil for none
-	joined atomic.Bool // it is a part of the whole
+	Base
+	lock  Lock
+	owner Owner
+	token uint64 // set when the lock was granted, and never changed; 0: it has none
 
 	// The mutex of the name's shard protects following.
 
@@ -29,25 +24,10 @@ var _ Handle = (*hold)(nil)
 // Title implements [Handle], as all exported methods here.
 func (h *hold) Title() string { return h.lock.Name.Key }
 
-func (h *hold) Context() context.Context { return h.ctx }
-
-func (h *hold) End(cause error) { h.cancel(cause) }
-
-func (h *hold) Join() { h.joined.Store(true) }
-
 func (h *hold) FencingToken() uint64 { return h.token }
 
-// lose ends the context of a hold that has ended without a release, and tells the whole that
-// it is a part of.
-func (h *hold) lose(cause error) {
-	h.cancel(cause)
-	if h.joined.Load() {
-		h.whole.Ended(h)
-	}
-}
-
 // isPart reports whether a whole tells of the hold. A nil hold is no part.
-func (h *hold) isPart() bool { return h != nil && h.whole != nil }
+func (h *hold) isPart() bool { return h != nil && h.Whole != nil }
 
 func (h *hold) ValidUntil() time.Time {
 	if r := h.enter(); r != nil {

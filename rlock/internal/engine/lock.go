@@ -51,15 +51,15 @@ func (l *Lock) Take(ctx context.Context, req Request) error {
 
 func (l *Lock) Hold(ctx, parent context.Context, req Request) (Handle, error) {
 	req.shared = l.Shared
-	h := &hold{lock: l.of(req.Owner), owner: req.Owner, whole: req.Whole}
-	h.ctx, h.cancel = context.WithCancelCause(parent)
+	h := &hold{lock: l.of(req.Owner), owner: req.Owner}
+	h.Begin(parent, req.Whole)
 	req.hold = h
 	err := l.Client.acquire(ctx, h.lock.Name, req)
 	if errors.Is(err, ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", l.Name.Key, err)
 	}
 	if err != nil {
-		h.cancel(err)
+		h.End(err)
 		return nil, err
 	}
 	return h, nil
@@ -100,7 +100,7 @@ func (l *Lock) Token(o Owner) (uint64, error) {
 			return t.tokens.current, nil
 		}
 	}
-	if cause := l.Client.Losses.find(l.Name.lossKey(o)); cause != nil {
+	if cause := l.Client.Losses.look(l.Name.lossKey(o)).cause; cause != nil {
 		return 0, cause
 	}
 	return 0, fmt.Errorf("rlock: token of %q: owner %s: %w", l.Name.Key, o, l.Client.Losses.NotHeld())

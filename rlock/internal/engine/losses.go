@@ -3,6 +3,7 @@ package engine
 import (
 	"container/heap"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -115,29 +116,23 @@ func (l *losses) Unlock(key LossKey, shared bool) error {
 // protected no longer. When a fixed lease is over the owner has nothing by its own
 // choice, and its Lock is not a nested one.
 func (l *losses) Blocks(key LossKey, now time.Time) error {
-	until, kept, cause := l.look(key)
-	if kept || now.Before(until) {
-		return cause
+	if e := l.look(key); e.kept || now.Before(e.until) {
+		return e.cause
 	}
 	return nil
 }
 
-// find returns why the owner lost what it has not unlocked yet, nil if there is nothing.
-func (l *losses) find(key LossKey) error {
-	_, _, cause := l.look(key)
-	return cause
-}
-
-func (l *losses) look(key LossKey) (until time.Time, kept bool, cause error) {
+// look returns what the owner has lost and not unlocked yet, the zero loss for nothing.
+func (l *losses) look(key LossKey) (e loss) {
 	if l.count.Load() == 0 {
-		return time.Time{}, false, nil
+		return e
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.entries[key]; e != nil {
-		return e.until, e.kept, e.cause
+	if known := l.entries[key]; known != nil {
+		e = *known
 	}
-	return time.Time{}, false, nil
+	return e
 }
 
 var errForgotten = fmt.Errorf("%w, or its fixed lease ended before those of %d others that were not unlocked either: %w",
@@ -185,4 +180,40 @@ func (h *leaseEnds) Pop() any {
 	(*h)[last] = nil
 	*h = (*h)[:last]
 	return e
+}
+
+// taken has the holds of compound locks that were taken without a handle, by owner: the
+// innermost last.
+type taken struct {
+	mu    sync.Mutex // protects following
+	holds map[LossKey][]Handle
+}
+
+// Push remembers the hold.
+func (t *taken) Push(key LossKey, h Handle) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.holds == nil {
+		t.holds = make(map[LossKey][]Handle)
+	}
+	t.holds[key] = append(t.holds[key], h)
+}
+
+// Remove takes the hold away, or the innermost for nil, and returns it; nil if it is not there.
+func (t *taken) Remove(key LossKey, h Handle) Handle {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	holds := t.holds[key]
+	i := len(holds) - 1
+	if h != nil {
+		i = slices.Index(holds, h)
+	}
+	if i < 0 {
+		return nil
+	}
+	h = holds[i]
+	if t.holds[key] = slices.Delete(holds, i, i+1); len(holds) == 1 {
+		delete(t.holds, key)
+	}
+	return h
 }

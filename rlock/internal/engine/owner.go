@@ -9,10 +9,7 @@ import (
 	"github.com/petermattis/goid"
 )
 
-// An Owner is the holder of a lock, which may lock it again without waiting. By
-// default it is the calling goroutine; [WithOwner] makes it travel with a
-// context instead. In Redis it is the number behind the colon of the hash's
-// field, where Redisson has the thread id. The zero Owner is nobody.
+// An Owner is the holder of a lock: see package rlock. The zero Owner is nobody.
 type Owner struct{ ID uint64 }
 
 var nobody Owner
@@ -40,8 +37,7 @@ func (o Owner) OfHandle() bool { return o.ID >= firstHandle }
 // String returns the number as it stands in Redis.
 func (o Owner) String() string { return strconv.FormatUint(o.ID, 10) }
 
-// MarshalText returns what String returns, so that JSON and structured logs show the
-// owner. It never fails.
+// MarshalText returns what String returns.
 func (o Owner) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, o.ID, 10), nil }
 
 // goidKnows reports whether goid knows this Go version: it reads the id from the runtime's

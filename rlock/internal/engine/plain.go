@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -52,10 +53,29 @@ func fields(ctx context.Context, l *Lock) ([]string, error) {
 
 // look sends a command that changes nothing about the lock's key, and decodes the reply.
 func look[T any](ctx context.Context, l *Lock, decode func(rueidis.RedisResult) (T, error), command ...string) (reply T, err error) {
-	if l.Name.Err != nil {
-		return reply, l.Name.Err
+	err = l.survey(ctx, func(r *wire.Redis) []rueidis.Completed {
+		return []rueidis.Completed{r.Arbitrary(l.Name.Key, command...)}
+	}, func(replies []rueidis.RedisResult) (err error) {
+		reply, err = decode(replies[0])
+		return err
+	})
+	return reply, err
+}
+
+// survey sends commands that change nothing about the lock, and has their replies read.
+func (l *Lock) survey(ctx context.Context, build func(*wire.Redis) []rueidis.Completed, read func([]rueidis.RedisResult) error) error {
+	n, r := l.Name, l.Client.Redis
+	if n.Err != nil {
+		return n.Err
 	}
-	return wire.Look(ctx, l.Client.Redis, &l.Name.Keys, decode, command...)
+	replies, err := r.Survey(ctx, n.Slot, func() []rueidis.Completed { return build(r) })
+	if err == nil {
+		err = read(replies)
+	}
+	if err != nil {
+		return fmt.Errorf("rlock: look at %q: %w", n.Key, wire.Explain(err))
+	}
+	return nil
 }
 
 // keyTTL returns how long the lock's key lives.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -41,7 +40,7 @@ func (l *Lock) unlock(ctx context.Context, o Owner, h *hold) (err error) {
 	}
 	err = r.closed(t, &was, now)
 	if c.Observer.On() && !h.isPart() {
-		c.tellReleased(ctx, c.closedLevel(n, &was, now, err))
+		c.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), LostKeyGone)
 	}
 	return err
 }
@@ -92,13 +91,19 @@ func (l *Lock) notHeld(o Owner, h *hold) error {
 	} else if cause = h.giveBack(); cause != nil && !h.isPart() {
 		c.Losses.Unlock(n.lossKey(o), l.Shared)
 	}
+	return c.NothingToUnlock(n.Key, o, cause, nothing)
+}
+
+// NothingToUnlock is the error of an owner that has lost the lock, for that cause, or that has
+// nothing otherwise.
+func (c *Client) NothingToUnlock(name string, o Owner, cause, nothing error) error {
 	switch {
 	case cause != nil:
 		return cause
 	case c.Closed.Load():
-		return fmt.Errorf("rlock: unlock %q: %w", n.Key, wire.ErrClosed)
+		return fmt.Errorf("rlock: unlock %q: %w", name, wire.ErrClosed)
 	}
-	return fmt.Errorf("rlock: unlock %q: owner %s: %w", n.Key, o, nothing)
+	return fmt.Errorf("rlock: unlock %q: owner %s: %w", name, o, nothing)
 }
 
 // release ends the tenure, whose last level was o's, and frees the lock in Redis. It
@@ -125,7 +130,7 @@ func (r *room) beginRelease(t *tenure, now time.Time) (first bool) {
 	}
 	wasTicket := !t.seen.IsZero()
 	if wasTicket {
-		r.leaving = append(r.leaving, t)
+		t.leave()
 	}
 	return !wasTicket && !t.flying
 }
@@ -147,9 +152,8 @@ func (r *room) finishRelease(t *tenure, o Owner, next *tenure, first bool, now t
 		r.shard.mu.Lock()
 	}
 	r.inFlight--
-	r.leaving = slices.DeleteFunc(r.leaving, func(other *tenure) bool { return other == t })
 	untold := wire.Released(l.err)
-	_, err := wire.Diagnose(l.err)
+	err := wire.Explain(l.err)
 	if errors.Is(err, wire.ErrWrongType) && !untold {
 		left, err = 0, nil // somebody has put another key in its place
 	}
@@ -263,8 +267,7 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 			r.exit()
 		}
 		if err != nil {
-			_, err = wire.Diagnose(err)
-			return false, fmt.Errorf("rlock: force unlock %q: %w", n.Key, err)
+			return false, fmt.Errorf("rlock: force unlock %q: %w", n.Key, wire.Explain(err))
 		}
 		released = released || reply > 0
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/pubsub"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 	"github.com/go-rlock/rlock/waitqueue"
 )
 
@@ -26,6 +27,11 @@ type shard struct {
 	// exit once it is given back.
 	lost []ending
 
+	// leaving has the tenures that the keeper releases, and those that were granted out of the
+	// queue and whose release is in flight, by the UUID and the colon of their texts. Until
+	// the answer Redis may show one as the holder, and the message of its grant may come.
+	leaving map[string]*tenure
+
 	lingering waitqueue.Queue[*tenure] // those that linger, the longest first
 	backoffs  map[string]backoff       // the rooms that do not linger for a while, by key
 
@@ -33,20 +39,8 @@ type shard struct {
 }
 
 // A room is the state of one lock in this client: its holders and its waiters here. It
-// exists while there are some or a tenure lingers, and leaves nothing behind.
-//
-//	         acquire            refused
-//	(no room) ---> in flight --------------> a ticket in Redis' queue
-//	    ^             | granted                        |
-//	    |             v             granted            |
-//	    |        tenure here <-------------------------+
-//	    |             |  ^ |
-//	    |             |  +-+ Unlock: the next local waiter, same tenure
-//	    |             |
-//	    |             | Unlock: nobody waits here, or others have waited long enough; or
-//	    |             | the tenure has lingered, see linger.go
-//	    +- in flight <+
-//	      (release; it carries the ticket of the next local waiter)
+// exists while there are some, a command about it is in flight or a tenure lingers, and leaves
+// nothing behind. The package comment says how it goes on.
 type room struct {
 	client *Client
 	shard  *shard
@@ -80,10 +74,6 @@ type room struct {
 	// the room or its tenure: a handle, the keeper, a loss to be announced.
 	// Neither is used again then.
 	escaped bool
-	// leaving has the tenures that were granted out of the queue and whose release is in
-	// flight. The message of the grant may be late: a tenure may also learn of its grant from
-	// the answer to a look.
-	leaving []*tenure
 	// since is when the last of inFlight was sent.
 	since time.Time
 	// tokens is how many fencing tokens the next tenure reserves, if more than one.
@@ -136,6 +126,26 @@ func (r *room) exit() {
 	for _, e := range lost {
 		e.announce()
 	}
+}
+
+// leavingAs returns the leaving tenure of an owner in Redis, "<uuid>:<id>", nil if there is
+// none.
+func (s *shard) leavingAs(owner string) *tenure {
+	if len(owner) < wire.TenureLen {
+		return nil
+	}
+	return s.leaving[owner[:wire.TenureLen]]
+}
+
+// hurry has the keeper release at once the leaving tenure of a ticket that was granted the lock,
+// if that is its to do, and reports whether there is one. It may be a ghost, which is looked
+// for less and less often.
+func (s *shard) hurry(ticket string) bool {
+	t := s.leavingAs(ticket)
+	if t != nil && t.phase == releasing {
+		t.room.client.keeper.Nudge(t)
+	}
+	return t != nil
 }
 
 // current returns the tenure, nil if there is none that is still valid: one

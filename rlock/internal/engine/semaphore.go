@@ -77,21 +77,13 @@ func firstPermitEnds(ctx context.Context, l *Lock) (time.Duration, error) {
 // permitsHeld returns the permits that are held, by the clock of the server that has the
 // semaphore.
 func (l *Lock) permitsHeld(ctx context.Context) (held []Permit, err error) {
-	c, n := l.Client, l.Name
-	if n.Err != nil {
-		return nil, n.Err
-	}
-	replies, err := c.Redis.Survey(ctx, n.Slot, func() []rueidis.Completed {
-		return []rueidis.Completed{c.Redis.Arbitrary(n.Key, "ZRANGE", "0", "-1", "WITHSCORES"), c.Redis.Client.B().Time().Build()}
-	})
-	if err == nil {
+	err = l.survey(ctx, func(r *wire.Redis) []rueidis.Completed {
+		return []rueidis.Completed{r.Arbitrary(l.Name.Key, "ZRANGE", "0", "-1", "WITHSCORES"), r.Client.B().Time().Build()}
+	}, func(replies []rueidis.RedisResult) (err error) {
 		held, err = PermitsOf(replies[0], replies[1])
-	}
-	if err != nil {
-		_, err = wire.Diagnose(err)
-		return nil, fmt.Errorf("rlock: look at %q: %w", n.Key, err)
-	}
-	return held, nil
+		return err
+	})
+	return held, err
 }
 
 // A Permit is one that is held.
@@ -107,26 +99,18 @@ func PermitsOf(members, clock rueidis.RedisResult) (held []Permit, err error) {
 	if err != nil || len(ends) == 0 {
 		return nil, err
 	}
-	now, err := serverTime(clock)
+	parts, err := clock.AsIntSlice()
+	if err == nil && len(parts) != 2 {
+		err = fmt.Errorf("TIME was answered with %d values, not 2", len(parts))
+	}
 	if err != nil {
 		return nil, err
 	}
+	now := time.Duration(parts[0])*time.Second + time.Duration(parts[1])*time.Microsecond // since 1970
 	for _, end := range ends {
 		if left := wire.Milliseconds(int64(end.Score)) - now; left > 0 {
 			held = append(held, Permit{end.Member, left})
 		}
 	}
 	return held, nil
-}
-
-// serverTime reads the answer to TIME, as the time since 1970.
-func serverTime(result rueidis.RedisResult) (time.Duration, error) {
-	parts, err := result.AsIntSlice()
-	if err == nil && len(parts) != 2 {
-		err = fmt.Errorf("TIME was answered with %d values, not 2", len(parts))
-	}
-	if err != nil {
-		return 0, err
-	}
-	return time.Duration(parts[0])*time.Second + time.Duration(parts[1])*time.Microsecond, nil
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"sync/atomic"
 	"time"
 )
 
@@ -17,11 +16,6 @@ func (c *Client) Counts() (sum Counts) {
 	return sum
 }
 
-// Renewals returns how many renewals were sent, and how many of them Redis did not confirm.
-func (c *Client) Renewals() (sent, failed int64) {
-	return c.traffic.renewals.Load(), c.traffic.unrenewed.Load()
-}
-
 // Counts are what a shard adds to the figures about a client. They are in the shard since its
 // mutex is held wherever they change: so they need no atomics, and goroutines that work on
 // different locks do not share them.
@@ -33,7 +27,10 @@ type Counts struct {
 	Denied   int64
 	Canceled int64
 	Failed   int64
-	Lost     [lossReasonCount]int64 // last, since it is next to another shard
+
+	Renewals, RenewalsFailed int64 // sent, and of these not confirmed by Redis
+
+	Lost [lossReasonCount]int64 // last, since it is next to another shard
 }
 
 func (n *Counts) add(other *Counts) {
@@ -46,6 +43,8 @@ func (n *Counts) add(other *Counts) {
 	n.Denied += other.Denied
 	n.Canceled += other.Canceled
 	n.Failed += other.Failed
+	n.Renewals += other.Renewals
+	n.RenewalsFailed += other.RenewalsFailed
 	for reason := range n.Lost {
 		n.Lost[reason] += other.Lost[reason]
 	}
@@ -84,12 +83,4 @@ func (n *Counts) gaveUp(err error, canceled bool) {
 	default:
 		n.Failed++
 	}
-}
-
-// traffic is what the client has sent, in cache lines of its own.
-type traffic struct {
-	_         [64]byte
-	renewals  atomic.Int64
-	unrenewed atomic.Int64
-	_         [64]byte
 }

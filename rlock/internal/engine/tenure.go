@@ -1,11 +1,7 @@
 package engine
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -285,93 +281,13 @@ func (t *tenure) lapse(now time.Time) {
 	t.disown(now)
 }
 
-// ErrLeaseEnded is the cause of a loss that the caller has asked for, by a fixed lease.
-var ErrLeaseEnded = errors.New("its lease ended")
-
-func errEnded(at time.Time) error {
-	return fmt.Errorf("%w at %s", ErrLeaseEnded, at.Format(time.TimeOnly))
-}
-
-// lose ends the hold: the local queue is free, and its head asks Redis at once.
-func (t *tenure) lose(why error) {
-	r := t.room
-	r.tenure = nil
-	r.escaped = true
-	if len(t.levels) > 0 { // else it lingered, and the loss is nobody's
-		r.shard.lost = append(r.shard.lost, t.lostLevels(t.levels, why))
+// leave notes that the tenure is leaving until it has ended.
+func (t *tenure) leave() {
+	s := t.room.shard
+	if s.leaving == nil {
+		s.leaving = make(map[string]*tenure)
 	}
-	r.wakeHead()
-}
-
-// An ending is what has to be told of levels that ended by loss or by Close.
-type ending struct {
-	room     *room
-	levels   []Level // nobody changes them any more
-	at       time.Time
-	why      error // nil: by Close
-	cause    error // why, of the first
-	severity slog.Level
-}
-
-// lostLevels remembers that the levels were lost.
-func (t *tenure) lostLevels(levels []Level, why error) ending {
-	r := t.room
-	e := ending{r, levels, time.Now(), why, nil, slog.LevelDebug} // the end of a fixed lease is what was asked for
-	for _, l := range levels {
-		r.shard.counts.lostOne(l.way, l.lossReason(why))
-		cause := errLost(r.name, l.Owner, why)
-		e.cause = cmp.Or(e.cause, cause)
-		if !l.Kept() && errors.Is(why, ErrLeaseEnded) {
-			l.Until = e.at // a little before its time, as every lease that is trusted
-		} else {
-			e.severity = slog.LevelWarn
-		}
-		if l.hold != nil {
-			l.hold.lost = cause
-		}
-		if l.told() {
-			r.client.Losses.Add(r.name.lossKey(l.Owner), l, cause)
-		}
-	}
-	return e
-}
-
-func errLost(n *Name, o Owner, why error) error {
-	return fmt.Errorf("rlock: lock %q of owner %s: %w: %w", n.Key, o, ErrLost, why)
-}
-
-func errClosed(n *Name, o Owner) error {
-	return fmt.Errorf("rlock: lock %q of owner %s: %w", n.Key, o, wire.ErrClosed)
-}
-
-// announce tells the holders, the Observer and the log. It is called once, without the
-// mutex.
-func (e ending) announce() {
-	for _, l := range e.levels {
-		if l.hold != nil {
-			l.hold.lose(l.hold.lost)
-		}
-	}
-	e.tell()
-	if e.room.client.Closed.Load() {
-		return
-	}
-	e.room.client.Config.Logger.Log(context.Background(), e.severity, "rlock: lock lost",
-		"lock", e.room.name.Key, "owner", e.levels[0].Owner, "cause", e.cause)
-}
-
-// abandon ends the hold because the client closes.
-func (t *tenure) abandon() ending {
-	for _, l := range t.levels {
-		t.room.shard.counts.closed(l.way)
-		if l.hold != nil {
-			l.hold.lost = errClosed(t.room.name, l.Owner)
-		}
-	}
-	t.room.tenure = nil
-	now := time.Now()
-	t.disown(now)
-	return ending{room: t.room, levels: t.levels, at: now}
+	s.leaving[t.text[:wire.TenureLen]] = t
 }
 
 // disown has the keeper release a tenure that nobody here wants, until Redis
@@ -380,6 +296,7 @@ func (t *tenure) disown(now time.Time) {
 	wasTicket := t.phase == joins || t.phase == queued || t.phase == lookedFor
 	t.roused()
 	t.phase = releasing
+	t.leave()
 	t.room.escaped = true
 	t.until = now.Add(t.lease)
 	if wasTicket && !t.ghost {
@@ -400,6 +317,7 @@ func (t *tenure) end() {
 		r.escaped = true
 	}
 	t.roused()
+	delete(r.shard.leaving, t.text[:wire.TenureLen])
 	t.phase = ended
 	r.client.over()
 	if !r.escaped {

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -84,9 +83,11 @@ func (c *Client) noticed(n *Name, message string) {
 	}
 	// No waiter wants it, and the next in the queue must not wait for that.
 	r := c.enter(n)
-	t := c.newTenure(r, Request{}, false, now)
-	t.text = notice.Ticket
-	t.disown(now)
+	if !c.Closed.Load() && !r.shard.hurry(notice.Ticket) && !c.detached.has(notice.Ticket) {
+		t := c.newTenure(r, Request{}, false, now)
+		t.text = notice.Ticket
+		t.disown(now)
+	}
 	r.exit()
 }
 
@@ -95,7 +96,7 @@ func (r *room) noticed(n wire.Notice, now time.Time) bool {
 	w := r.waiterWith(n.Ticket)
 	switch {
 	case w == nil:
-		return r.tenure != nil && r.tenure.is(n.Ticket) || slices.ContainsFunc(r.leaving, func(t *tenure) bool { return t.is(n.Ticket) })
+		return r.tenure != nil && r.tenure.is(n.Ticket) || r.shard.hurry(n.Ticket)
 	case !n.Granted:
 		r.usher()
 		w.lookNow(now)
@@ -128,8 +129,11 @@ func (r *room) waiterWith(ticket string) *waiter {
 }
 
 // take gives w the lock that its ticket was granted, or has it look first if too little of
-// the claim is certain.
+// the claim is certain. Once the client is closed the waiter leaves, and gives the ticket up.
 func (r *room) take(w *waiter, n wire.Notice, now time.Time) {
+	if r.client.Closed.Load() {
+		return
+	}
 	t := w.ticket
 	t.sending(t.seen, claimLease)
 	t.trust.Confirmed()

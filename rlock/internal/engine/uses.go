@@ -21,16 +21,11 @@ type Use struct {
 	Place      Place
 }
 
-// Held returns the locks that this client holds, those that it has held the longest first,
-// and by name where the times are equal: one for each owner of each lock. It asks Redis
-// nothing, but looks at every lock, one shard after the other.
-func (c *Client) Held() []Use { return c.uses(false) }
-
-// Uses returns what Held returns, and a use for each call that waits, by time. The shards are
-// looked at one after the other, so that two uses may be of different moments.
-func (c *Client) Uses() []Use { return c.uses(true) }
-
-func (c *Client) uses(waiting bool) (uses []Use) {
+// Uses returns a use for each owner of each lock that this client holds, and one for each call
+// that waits if waiting is set. They are in the order of time, and by name and owner where the
+// times are equal, so that the same uses have the same order at every look. The shards are looked
+// at one after the other, so that two uses may be of different moments.
+func (c *Client) Uses(waiting bool) (uses []Use) {
 	now := time.Now()
 	for s := range c.allShards {
 		s.mu.Lock()
@@ -44,14 +39,10 @@ func (c *Client) uses(waiting bool) (uses []Use) {
 		}
 		s.mu.Unlock()
 	}
-	slices.SortStableFunc(uses, inOrder)
+	slices.SortStableFunc(uses, func(a, b Use) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Owner.ID, b.Owner.ID))
+	})
 	return uses
-}
-
-// inOrder is the order of uses: by time, and by name and owner where the times are equal, so
-// that the same uses have the same order at every look.
-func inOrder(a, b Use) int {
-	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Owner.ID, b.Owner.ID))
 }
 
 // appendHeld appends what each owner holds. The mutex is held.
@@ -110,5 +101,5 @@ func (l *Level) wholeOf() Whole {
 	if l.hold == nil || !l.hold.joined.Load() {
 		return nil
 	}
-	return l.hold.whole
+	return l.hold.Whole
 }

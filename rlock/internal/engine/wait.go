@@ -213,7 +213,7 @@ func (r *room) left(w *waiter, now time.Time) time.Duration {
 	switch {
 	case w.try == callFirst:
 		return max(left, w.rest.Sub(now))
-	case w.try == firstTry && w.ticket == nil && r.head() == w && r.tenure == nil && r.inFlight > 0:
+	case w.try < callFirst && w.ticket == nil && r.head() == w && r.tenure == nil && r.inFlight > 0:
 		return max(left, r.since.Add(Silence).Sub(now))
 	}
 	return left
@@ -275,10 +275,10 @@ func (r *room) exitWaiting(ctx context.Context, w *waiter) {
 	if r.tenure != nil {
 		r.client.search.ask() // for a deadlock
 	}
-	c, info := r.client, r.name.info(w.Owner, w.shared)
+	c, n := r.client, r.name
 	r.exit()
 	if c.Watches(&w.Request) {
-		c.Observer.Waiting(ctx, info)
+		c.Observer.Waiting.Tell(ctx, n.event(w.Owner, w.shared))
 	}
 }
 
@@ -298,7 +298,7 @@ func (r *room) next(w *waiter, now time.Time) (operation, time.Time) {
 		return acquiring, never
 	case w.queues(now):
 		return r.nextInQueue(w, mayAcquire, now)
-	case mayAcquire && w.try == firstTry:
+	case mayAcquire && w.try < callFirst:
 		return acquiring, never
 	}
 	return resting, never

@@ -16,7 +16,8 @@ type try uint8
 
 const (
 	firstTry   try = iota // send an acquire
-	nudgeFirst            // the same after a nudge: the lock was free, and others waited for it
+	nudgeFirst            // send a nudge: others waited for a free lock, or an unwanted tenure has it
+	nudged                // send another acquire
 	callFirst             // the same a little later: a holder that may linger was called
 	noTry                 // nothing: its acquire was denied
 )

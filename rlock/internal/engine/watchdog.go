@@ -131,7 +131,7 @@ func (t *tenure) answered(now time.Time, s sent, reached bool) {
 		t.answeredRelease(now, s, reached)
 		return
 	}
-	switch _, err := wire.Diagnose(s.err); {
+	switch err := wire.Explain(s.err); {
 	case errors.Is(err, wire.ErrWrongType) || err == nil && s.reply == 0:
 		t.lose(errGone)
 		t.end()

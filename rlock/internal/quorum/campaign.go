@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/go-rlock/rlock/rlock/internal/engine"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -45,14 +43,9 @@ type campaign struct {
 	quit  chan struct{}
 	leave func() // closes quit
 
-	// By part:
-	held   []engine.Handle
-	kept   []bool  // by the watchdog, though the lock has a lease: it waits elsewhere
-	asking []bool  // the answer is not in
-	denial []error // the last answer, if it was no grant
-
-	asked int // how many are being asked
-	at    int // the part that is waited at, -1 for none
+	seats []*seat // by part
+	asked int     // how many are being asked
+	at    *seat   // the part that is waited at, nil for none
 	// patience is how long the parts that are asked next may wait.
 	patience time.Duration
 	stuck    bool // it has waited in vain, with others in hand
@@ -63,19 +56,20 @@ type campaign struct {
 
 // A vote is the answer of a part.
 type vote struct {
-	part int
+	seat *seat
 	hold engine.Handle
 	err  error
 }
 
-func newCampaign(ctx context.Context, whole *hold, req engine.Request) *campaign {
-	n := len(whole.of.parts)
+func newCampaign(ctx context.Context, whole *hold) *campaign {
 	c := &campaign{
-		lock: whole.of, whole: whole, req: req, began: time.Now(), at: -1,
-		held: make([]engine.Handle, n), kept: make([]bool, n), asking: make([]bool, n), denial: make([]error, n),
-		votes: make(chan vote, n), // a part is asked once at a time
+		lock: whole.of, whole: whole, req: whole.req, began: time.Now(),
+		votes: make(chan vote, len(whole.of.locks)), // a part is asked once at a time
 		ctx:   context.WithoutCancel(ctx),
 		quit:  make(chan struct{}),
+	}
+	for i, l := range whole.of.locks {
+		c.seats = append(c.seats, &seat{lock: l, part: i})
 	}
 	c.leave = sync.OnceFunc(func() { close(c.quit) })
 	return c
@@ -90,13 +84,13 @@ func (c *campaign) run(ctx context.Context) error {
 		c.at = c.behind()
 	}
 	for {
-		if c.at < 0 && ctx.Err() == nil && c.askAround(ctx) {
+		if c.at == nil && ctx.Err() == nil && c.askAround(ctx) {
 			return nil
 		}
 		if err := c.over(ctx); err != nil {
 			return err
 		}
-		if c.at < 0 && !c.hopeless() && !c.isolated() {
+		if c.at == nil && !c.hopeless() && !c.isolated() {
 			continue // the others are slow
 		}
 		if c.wait(ctx) {
@@ -135,60 +129,57 @@ func (c *campaign) hopeless() bool { return len(c.holds())+c.asked < c.lock.need
 
 // nest takes one level more of the parts if the owner holds a majority.
 func (c *campaign) nest() bool {
-	var mine []int
-	for i, l := range c.lock.parts {
-		if l.Depth(c.req.Owner) > 0 {
-			mine = append(mine, i)
+	var mine []*seat
+	for _, s := range c.seats {
+		if s.lock.Depth(c.req.Owner) > 0 {
+			mine = append(mine, s)
 		}
 	}
 	if len(mine) < c.lock.need {
 		return false
 	}
-	for _, i := range mine {
-		c.held[i], c.denial[i] = c.whole.takePart(c.ctx, c.lock.parts[i], engine.Request{Lease: c.req.Lease})
+	for _, s := range mine {
+		s.held, s.denial = c.whole.takePart(c.ctx, s.lock, engine.Request{Lease: c.req.Lease})
 	}
 	return len(c.holds()) >= c.lock.need
 }
 
 // behind returns the first part that somebody else of this process has or waits for,
-// -1 if there is none: the caller goes behind them, and asks nobody.
-func (c *campaign) behind() int {
-	for i, l := range c.lock.locks {
-		if taken, _ := l.Here(c.req.Owner); taken {
-			return i
+// nil if there is none: the caller goes behind them, and asks nobody.
+func (c *campaign) behind() *seat {
+	for _, s := range c.seats {
+		if taken, _ := s.lock.Here(c.req.Owner); taken {
+			return s
 		}
 	}
-	return -1
+	return nil
 }
-
-// errSilent is the fault of a server that others of this process are waiting for.
-var errSilent = errors.New("the server has not answered for a while")
 
 // askAll asks every part that is neither held nor being asked, nor is silent to others
 // of this process.
 func (c *campaign) askAll() {
-	for i, l := range c.lock.locks {
-		if c.held[i] != nil || c.asking[i] {
+	for _, s := range c.seats {
+		if s.held != nil || s.asking {
 			continue
 		}
-		if l.IsSilent() {
-			c.denial[i] = errSilent
+		if s.lock.IsSilent() {
+			s.denial = errSilent
 			continue
 		}
 		wait := c.patience
-		if _, freeing := l.Here(c.req.Owner); freeing {
+		if _, freeing := s.lock.Here(c.req.Owner); freeing {
 			wait = grace // it is denied here, and free there
 		}
-		c.ask(i, wait)
+		c.ask(s, wait)
 	}
 }
 
-func (c *campaign) ask(i int, wait time.Duration) {
-	c.asking[i] = true
+func (c *campaign) ask(s *seat, wait time.Duration) {
+	s.asking = true
 	c.asked++
 	go func() {
-		h, err := c.whole.takePart(c.ctx, c.lock.parts[i], engine.Request{Lease: c.req.Lease, Wait: max(wait, 0), Quit: c.quit})
-		c.votes <- vote{i, h, err}
+		h, err := c.whole.takePart(c.ctx, s.lock, engine.Request{Lease: c.req.Lease, Wait: max(wait, 0), Quit: c.quit})
+		c.votes <- vote{s, h, err}
 	}()
 }
 
@@ -216,31 +207,23 @@ func (c *campaign) count(ctx context.Context, up <-chan time.Time, enough func()
 }
 
 func (c *campaign) take(v vote) {
-	c.asking[v.part] = false
+	s := v.seat
 	c.asked--
-	c.denial[v.part] = v.err
-	c.held[v.part] = v.hold
-	if c.at >= 0 && v.part > c.at {
-		c.drop(v.part)
-	}
-}
-
-// drop releases a part in the background. The next acquire of it here waits for that.
-func (c *campaign) drop(i int) {
-	if h := c.held[i]; h != nil {
-		c.held[i], c.kept[i] = nil, false
-		go func() { _ = engine.Release(h.Context(), h) }()
+	s.asking, s.denial, s.held = false, v.err, v.hold
+	if c.at != nil && s.part > c.at.part {
+		s.drop()
 	}
 }
 
 // holds returns what is held. A grant that is over does not count.
 func (c *campaign) holds() []engine.Handle {
-	holds := make([]engine.Handle, 0, len(c.held))
-	for i, h := range c.held {
-		if h != nil && !engine.Valid(h) {
-			c.drop(i)
-		} else if h != nil {
-			holds = append(holds, h)
+	holds := make([]engine.Handle, 0, len(c.seats))
+	for _, s := range c.seats {
+		if s.held != nil && !engine.Valid(s.held) {
+			s.drop()
+		}
+		if s.held != nil {
+			holds = append(holds, s.held)
 		}
 	}
 	return holds
@@ -249,65 +232,64 @@ func (c *campaign) holds() []engine.Handle {
 // keep has the watchdog keep what is held, or else has the lease begin of what it has
 // kept.
 func (c *campaign) keep(kept bool) {
-	for i, h := range c.held {
-		if h == nil || c.req.Lease == 0 || c.kept[i] == kept {
-			continue
+	lease := c.req.Lease
+	if kept {
+		lease = 0
+	}
+	for _, s := range c.seats {
+		if s.held != nil && c.req.Lease > 0 && s.kept != kept {
+			s.kept = kept
+			s.held.Relet(lease)
 		}
-		lease := c.req.Lease
-		if kept {
-			lease = 0
-		}
-		c.kept[i] = kept
-		h.Relet(lease)
 	}
 }
 
 // isolated reports whether so few servers answer that there is no majority to be had.
 func (c *campaign) isolated() bool {
 	dead := 0
-	for i, err := range c.denial {
-		fault := err != nil && !errors.Is(err, engine.ErrNotAcquired)
-		if c.held[i] == nil && (fault || c.asking[i] && c.rounds > 1 && c.lock.locks[i].IsSilent()) {
+	for _, s := range c.seats {
+		fault := s.denial != nil && !s.denied()
+		if s.held == nil && (fault || s.asking && c.rounds > 1 && s.lock.IsSilent()) {
 			dead++
 		}
 	}
-	return dead > len(c.denial)-c.lock.need
+	return dead > len(c.seats)-c.lock.need
 }
 
-// firstDenial returns the first part that said that another has it, -1 if none did. One
+// firstDenial returns the first part that said that another has it, nil if none did. One
 // that has not answered yet to somebody else of this process may be dead.
-func (c *campaign) firstDenial() int {
-	for i, err := range c.denial {
-		if c.held[i] == nil && !c.asking[i] && errors.Is(err, engine.ErrNotAcquired) && !errors.Is(err, engine.ErrUnanswered) {
-			return i
+func (c *campaign) firstDenial() *seat {
+	for _, s := range c.seats {
+		if s.denied() && !s.asking && !errors.Is(s.denial, engine.ErrUnanswered) {
+			return s
 		}
 	}
-	return -1
+	return nil
 }
 
 // wait waits for a while at the part, or for servers to come back if there is none to
 // wait at; campaigns of others that reach more servers may use its parts meanwhile. It
 // reports whether it has a majority.
 func (c *campaign) wait(ctx context.Context) (won bool) {
-	for i := range c.held {
-		if i > c.at || c.stuck && i < c.at {
-			c.drop(i)
+	for _, s := range c.seats {
+		if c.at == nil || s.part > c.at.part || c.stuck && s != c.at {
+			s.drop()
 		}
 	}
 	c.keep(true)
 	granted := false
-	if left := c.req.Left(c.began); c.at < 0 {
+	if left := c.req.Left(c.began); c.at == nil {
 		won = c.pause(ctx, left)
 	} else {
 		won = c.waitAt(ctx, c.at, left)
-		granted = c.held[c.at] != nil
+		granted = c.at.held != nil
 	}
 	c.patience = 0
 	if granted {
 		c.patience = grace
 	}
 	c.stuck = !granted && !c.stuck
-	c.at = -1
+	c.at = nil
 	return won
 }
 
@@ -321,48 +303,34 @@ func (c *campaign) pause(ctx context.Context, most time.Duration) (won bool) {
 
 // waitAt waits until the part has answered, or for so long at most that another server may
 // answer sooner.
-func (c *campaign) waitAt(ctx context.Context, part int, most time.Duration) (won bool) {
+func (c *campaign) waitAt(ctx context.Context, s *seat, most time.Duration) (won bool) {
 	c.fails = 0
 	wait := min(wire.Jitter(lookAround), most)
-	if !c.asking[part] && c.held[part] == nil {
-		c.ask(part, wait)
+	if !s.asking && s.held == nil {
+		c.ask(s, wait)
 	}
-	answered := func() bool { return !c.asking[part] }
+	answered := func() bool { return !s.asking }
 	for until := time.Now().Add(wait + grace); !won && !answered() && ctx.Err() == nil; {
 		look := time.NewTimer(min(engine.Silence, time.Until(until)))
 		won = c.count(ctx, look.C, answered)
 		look.Stop()
-		if c.lock.locks[part].IsSilent() || !time.Now().Before(until) {
+		if s.lock.IsSilent() || !time.Now().Before(until) {
 			break
 		}
 	}
 	return won
 }
 
-// faultOf returns why a part is neither held nor said to be another's, nil if it is not known
-// to be at fault.
-func (c *campaign) faultOf(part int) error {
-	switch err := c.denial[part]; {
-	case c.held[part] != nil, errors.Is(err, engine.ErrNotAcquired):
-		return nil
-	case !c.asking[part]:
-		return err
-	case c.lock.locks[part].Unanswered(engine.Silence - grace): // its turn to be asked was a little later
-		return errSilent
-	}
-	return nil
-}
-
 // over returns why the campaign is over without a majority, nil if it goes on.
 func (c *campaign) over(ctx context.Context) error {
 	var faults []error
-	denied, hopeless, spare := 0, 0, len(c.lock.parts)-c.lock.need
-	for i, l := range c.lock.locks {
-		if c.held[i] == nil && errors.Is(c.denial[i], engine.ErrNotAcquired) {
+	denied, hopeless, spare := 0, 0, len(c.seats)-c.lock.need
+	for _, s := range c.seats {
+		if s.denied() {
 			denied++
 		}
-		if err := c.faultOf(i); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", l.Client.Redis.Where(), err))
+		if err := s.fault(); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", s.lock.Client.Redis.Where(), err))
 			if incurable(err) {
 				hopeless++
 			}
@@ -372,29 +340,13 @@ func (c *campaign) over(ctx context.Context) error {
 	switch name := c.lock.name; {
 	case ctx.Err() != nil:
 		return fmt.Errorf("rlock: lock %q: %w", name, wire.TimeUp(ctx, fault))
-	case hopeless > spare:
-		return fmt.Errorf("rlock: lock %q: no majority of %d: %w", name, len(c.lock.parts), fault)
-	case c.req.Left(c.began) > 0:
+	case hopeless <= spare && c.req.Left(c.began) > 0:
 		return nil
-	case denied > spare || fault == nil:
+	case hopeless <= spare && (denied > spare || fault == nil):
 		return fmt.Errorf("rlock: lock %q: %w", name, engine.ErrNotAcquired)
 	default:
-		return fmt.Errorf("rlock: lock %q: no majority of %d: %w", name, len(c.lock.parts), fault)
+		return fmt.Errorf("rlock: lock %q: no majority of %d: %w", name, len(c.seats), fault)
 	}
-}
-
-// incurable reports whether waiting does not cure what a part said.
-func incurable(err error) bool {
-	if reply := (*rueidis.RedisError)(nil); errors.As(err, &reply) {
-		f, _ := wire.Diagnose(reply)
-		return f == wire.Never
-	}
-	for _, sentinel := range []error{wire.ErrClosed, rueidis.ErrClosing, engine.ErrLost, wire.ErrInvalidName, wire.ErrNoPermission} {
-		if errors.Is(err, sentinel) {
-			return true
-		}
-	}
-	return false
 }
 
 // follow takes the votes that are still to come: what is granted joins the whole, if

@@ -26,7 +26,7 @@ type compound struct {
 	err   error          // every call returns it
 
 	// gather takes enough of the parts for the whole, and has them join it; or none.
-	gather func(ctx context.Context, whole *hold, req engine.Request) error
+	gather func(ctx context.Context, whole *hold) error
 }
 
 var _ engine.Form = (*compound)(nil)
@@ -36,8 +36,8 @@ func Refusing(name string, err error) engine.Form { return &compound{name: name,
 
 // newCompound returns the lock of these parts, which are in the order in which they
 // are taken.
-func newCompound(name string, parts []engine.Form, need int) *compound {
-	c := &compound{name: name, parts: parts, need: need}
+func newCompound(name string, kind engine.Kind, parts []engine.Form, need int) *compound {
+	c := &compound{name: name, kind: kind, parts: parts, need: need}
 	var id strings.Builder
 	for _, p := range parts {
 		locks := p.Beneath()
@@ -88,12 +88,12 @@ func (c *compound) obtain(ctx, parent context.Context, req engine.Request) (engi
 	if cause := c.home.Losses.Blocks(c.key(req.Owner), time.Now()); cause != nil {
 		return nil, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", c.name, cause)
 	}
-	h := &hold{of: c, owner: req.Owner, caller: req.Caller, whole: req.Whole, way: req.Way, asked: req.Lease, lease: req.Lease, leave: func() {}}
-	h.ctx, h.cancel = context.WithCancelCause(parent)
+	h := &hold{of: c, req: req, lease: req.Lease, leave: func() {}}
+	h.Begin(parent, req.Whole)
 	h.at = c.home.Place()
 	defer c.watchWait(req, h.at)()
-	if err := c.gather(ctx, h, req); err != nil {
-		h.cancel(err)
+	if err := c.gather(ctx, h); err != nil {
+		h.End(err)
 		return nil, err
 	}
 	return h, nil
@@ -113,16 +113,11 @@ func (c *compound) Unlock(ctx context.Context, o engine.Owner) error {
 	if c.err != nil {
 		return c.err
 	}
-	if h := c.home.Taken.Pop(c.key(o)); h != nil {
+	if h := c.home.Taken.Remove(c.key(o), nil); h != nil {
 		return engine.Release(ctx, h)
 	}
-	switch cause := c.home.Losses.Unlock(c.key(o), false); {
-	case cause != nil:
-		return cause
-	case c.home.Closed.Load():
-		return fmt.Errorf("rlock: unlock %q: %w", c.name, wire.ErrClosed)
-	}
-	return fmt.Errorf("rlock: unlock %q: owner %s: %w", c.name, o, c.home.Losses.NotHeld())
+	losses := &c.home.Losses
+	return c.home.NothingToUnlock(c.name, o, losses.Unlock(c.key(o), false), losses.NotHeld())
 }
 
 func (c *compound) Token(engine.Owner) (uint64, error) {

@@ -12,26 +12,15 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/engine"
 )
 
-// A hold is the handle of a lock made of several: a hold of each, in the name of
-// one owner. It is valid as long as enough of them are, each judged by the clock and
-// by its own client. Once fewer are the whole is lost, and what is left is released,
-// since it protects nothing.
-//
+// A hold is the handle of a lock made of several: a hold of each, in the name of one owner.
 // Nothing runs while it is held: a part that ends by loss tells the whole.
 type hold struct {
-	of     *compound
-	owner  engine.Owner
-	caller uint64 // the goroutine that has called for it, 0 if that is not known
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	at     *engine.Place // where it was acquired, nil if that is not recorded
-	way    engine.Way    // how the Observer was told that it was acquired
-	long   atomic.Bool   // it was told that it is held for a long time
-	asked  time.Duration // the lease that the parts were asked for with
-	leave  func()        // ends what is still being asked for
-
-	whole  engine.Whole // that it is taken for itself, and that tells of its loss; nil for none
-	joined atomic.Bool  // it is a part of the whole
+	engine.Base
+	of    *compound
+	req   engine.Request // that it was taken for; its Way is what the Observer was told
+	at    *engine.Place  // where it was acquired, nil if that is not recorded
+	long  atomic.Bool    // it was told that it is held for a long time
+	leave func()         // ends what is still being asked for
 
 	mu    sync.Mutex    // protects following; a shard's mutex may be taken under it
 	lease time.Duration // 0: kept by the watchdog
@@ -56,12 +45,6 @@ func (h *hold) Place() *engine.Place { return h.at }
 
 func (h *hold) TellsLong() bool { return !h.long.Swap(true) }
 
-func (h *hold) Context() context.Context { return h.ctx }
-
-func (h *hold) End(cause error) { h.cancel(cause) }
-
-func (h *hold) Join() { h.joined.Store(true) }
-
 func (h *hold) FencingToken() uint64 { return 0 }
 
 func (h *hold) Detach(context.Context) error {
@@ -71,7 +54,7 @@ func (h *hold) Detach(context.Context) error {
 // takePart acquires one of the parts, in the name of the owner. The time to wait for a lock
 // is not the time to hold it.
 func (h *hold) takePart(ctx context.Context, part engine.Form, req engine.Request) (engine.Handle, error) {
-	req.Owner, req.Caller, req.Whole = h.owner, h.caller, h
+	req.Owner, req.Caller, req.Whole = h.req.Owner, h.req.Caller, h
 	return part.Hold(ctx, context.WithoutCancel(ctx), req)
 }
 
@@ -91,7 +74,7 @@ func (h *hold) add(holds ...engine.Handle) bool {
 	lease := h.lease
 	h.mu.Unlock()
 	for _, part := range holds {
-		if lease != h.asked { // it was changed meanwhile
+		if lease != h.req.Lease { // it was changed meanwhile
 			part.Relet(lease)
 		}
 		part.Join()
@@ -100,15 +83,6 @@ func (h *hold) add(holds ...engine.Handle) bool {
 		}
 	}
 	return true
-}
-
-// lose ends the context of a whole that was lost, and tells the whole that it is a part of
-// itself.
-func (h *hold) lose(cause error) {
-	h.cancel(cause)
-	if h.joined.Load() {
-		h.whole.Ended(h)
-	}
 }
 
 // Ended takes a part away that was lost, and ends the whole if too few are left. It
@@ -122,7 +96,7 @@ func (h *hold) Ended(part engine.Handle) {
 	}
 	h.held = slices.Delete(h.held, i, i+1)
 	why := part.Disclaim() // the whole tells of the loss
-	c, o := h.of, h.owner
+	c, o := h.of, h.req.Owner
 	if len(h.held) >= c.need {
 		h.mu.Unlock()
 		return
@@ -133,21 +107,21 @@ func (h *hold) Ended(part engine.Handle) {
 	if !lost.Kept() && errors.Is(why, engine.ErrLeaseEnded) {
 		lost.Until = time.Now()
 	}
-	if h.whole == nil && !o.OfHandle() { // else the handle remembers, or the whole does
+	if h.Whole == nil && !o.OfHandle() { // else the handle remembers, or the whole does
 		c.home.Losses.Add(c.key(o), lost, cause)
 	}
 	left := h.endLocked(cause)
 	since := h.since
 	h.mu.Unlock()
 
-	c.home.Taken.Forget(c.key(o), h)
-	h.lose(cause)
+	c.home.Taken.Remove(c.key(o), h) // the losses remember it
+	h.Lose(h, cause)
 	h.tellLost(since, why, cause)
 	h.leave()
 	go func() { _ = letGo(left, len(left)) }()
 }
 
-func (h *hold) Disclaim() error { return h.Unlock(h.ctx) }
+func (h *hold) Disclaim() error { return h.Unlock(h.Context()) }
 
 // endLocked ends the whole, and returns the holds that it had.
 func (h *hold) endLocked(cause error) []engine.Handle {
@@ -158,7 +132,7 @@ func (h *hold) endLocked(cause error) []engine.Handle {
 
 // Unlock gives the parts back. It returns when enough of them are confirmed.
 func (h *hold) Unlock(ctx context.Context) error {
-	c, o := h.of, h.owner
+	c, o := h.of, h.req.Owner
 	h.mu.Lock()
 	if h.over {
 		cause := h.lost
@@ -167,7 +141,7 @@ func (h *hold) Unlock(ctx context.Context) error {
 		if cause == nil {
 			return fmt.Errorf("rlock: unlock %q: owner %s: %w", c.name, o, engine.ErrNotHeld)
 		}
-		if h.whole == nil {
+		if h.Whole == nil {
 			c.home.Losses.Unlock(c.key(o), false)
 		}
 		return cause
@@ -244,7 +218,7 @@ func (h *hold) Cause() error {
 		return h.lost
 	}
 	// The clock says so, and the parts' contexts are about to.
-	return fmt.Errorf("rlock: lock %q of owner %s: %w: too few parts of it are valid", h.of.name, h.owner, engine.ErrLost)
+	return fmt.Errorf("rlock: lock %q of owner %s: %w: too few parts of it are valid", h.of.name, h.req.Owner, engine.ErrLost)
 }
 
 // beginLocked has the lease begin now, 0 for the watchdog.

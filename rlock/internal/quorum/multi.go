@@ -26,8 +26,8 @@ func NewMulti(locks []engine.Form) engine.Form {
 	for _, p := range ordered {
 		names = append(names, p.Title())
 	}
-	c := newCompound(strings.Join(slices.Compact(names), ","), ordered, len(ordered))
-	c.gather, c.kind = c.oneAfterTheOther, engine.KindMulti
+	c := newCompound(strings.Join(slices.Compact(names), ","), engine.KindMulti, ordered, len(ordered))
+	c.gather = c.oneAfterTheOther
 	return c
 }
 
@@ -78,7 +78,6 @@ func inOrder(a, b *engine.Lock) int {
 // A gathering is one attempt at all parts of a multi-lock, one after the other.
 type gathering struct {
 	whole *hold
-	req   engine.Request
 	began time.Time // the call
 	// kept is set if the watchdog keeps what is taken until all are: leases would run out
 	// while others are waited for.
@@ -87,17 +86,17 @@ type gathering struct {
 }
 
 // oneAfterTheOther takes all parts, and begins anew if one was lost meanwhile.
-func (c *compound) oneAfterTheOther(ctx context.Context, whole *hold, req engine.Request) error {
+func (c *compound) oneAfterTheOther(ctx context.Context, whole *hold) error {
 	began := time.Now()
 	for kept := false; ; kept = true { // a lease that was too short for the way is not again
-		g := gathering{whole: whole, req: req, began: began, kept: kept}
+		g := gathering{whole: whole, began: began, kept: kept}
 		err := g.takeAll(ctx)
 		if err == nil {
 			whole.add(g.holds...)
 			return nil
 		}
 		giveBack(ctx, g.holds)
-		if !errors.Is(err, errAnew) || req.Left(began) <= 0 {
+		if !errors.Is(err, errAnew) || whole.req.Left(began) <= 0 {
 			return err
 		}
 	}
@@ -106,43 +105,55 @@ func (c *compound) oneAfterTheOther(ctx context.Context, whole *hold, req engine
 // errAnew says that a part was lost while others were waited for.
 var errAnew = errors.New("a part was lost while others were waited for")
 
-// takeAll takes all parts. After an error it has some of them.
-func (g *gathering) takeAll(ctx context.Context) error {
-	started, c := time.Now(), g.whole.of
-	for _, part := range c.parts {
-		if err := g.take(ctx, part); err != nil {
+// takeAll takes all parts. After an error it has some of them. It waits for no other part once
+// one that it has is lost.
+func (g *gathering) takeAll(caller context.Context) error {
+	started := time.Now()
+	ctx, end := context.WithCancel(caller)
+	defer end()
+	for _, part := range g.whole.of.parts {
+		h, err := g.take(ctx, part)
+		if err != nil && ctx.Err() != nil && caller.Err() == nil {
+			return cmp.Or(g.lost(), err)
+		} else if err != nil {
 			return err
 		}
+		g.holds = append(g.holds, h)
+		defer context.AfterFunc(h.Context(), end)()
 	}
+	if err := g.lost(); err != nil {
+		return err
+	}
+	if g.whole.req.Lease > 0 && (g.kept || time.Since(started) > g.whole.req.Lease/100) {
+		relet(g.holds, g.whole.req.Lease) // it begins now, and is trusted once Redis confirms it
+	}
+	return nil
+}
+
+// lost returns an errAnew if a part was lost, nil if none was.
+func (g *gathering) lost() error {
 	for _, h := range g.holds {
 		if err := engine.WhyOver(h); err != nil {
-			return fmt.Errorf("rlock: lock %q: %w: %w", c.name, errAnew, err)
+			return fmt.Errorf("rlock: lock %q: %w: %w", g.whole.of.name, errAnew, err)
 		}
-	}
-	if g.req.Lease > 0 && (g.kept || time.Since(started) > g.req.Lease/100) {
-		relet(g.holds, g.req.Lease) // it begins now, and is trusted once Redis confirms it
 	}
 	return nil
 }
 
 // take takes one more part. Before it waits for that, the watchdog keeps the others.
-func (g *gathering) take(ctx context.Context, part engine.Form) error {
-	wait := g.req.Left(g.began)
-	ask := engine.Request{Lease: g.req.Lease, Wait: max(wait, 0)}
+func (g *gathering) take(ctx context.Context, part engine.Form) (engine.Handle, error) {
+	ask := engine.Request{Lease: g.whole.req.Lease, Wait: max(g.whole.req.Left(g.began), 0)}
 	switch {
 	case g.kept:
 		ask.Lease = 0
-	case g.req.Lease > 0 && len(g.holds) > 0:
+	case g.whole.req.Lease > 0 && len(g.holds) > 0:
 		ask.Wait = 0 // the leases of the others go on
 	}
 	h, err := g.whole.takePart(ctx, part, ask)
-	if err != nil && ask.Wait < wait {
+	if left := g.whole.req.Left(g.began); err != nil && ask.Wait < left {
 		g.kept = true
 		relet(g.holds, 0)
-		h, err = g.whole.takePart(ctx, part, engine.Request{Wait: wait})
+		h, err = g.whole.takePart(ctx, part, engine.Request{Wait: left})
 	}
-	if err == nil {
-		g.holds = append(g.holds, h)
-	}
-	return err
+	return h, err
 }

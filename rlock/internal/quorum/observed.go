@@ -11,69 +11,69 @@ import (
 
 // How the Observer is told of a lock that is made of others: as of one lock.
 
-// info says which lock it is.
-func (c *compound) info(o engine.Owner) engine.LockInfo {
-	return engine.LockInfo{Name: c.name, Kind: c.kind, Owner: o}
+// event returns one about the lock.
+func (c *compound) event(o engine.Owner) engine.Event {
+	return engine.Event{Name: c.name, Kind: c.kind, Owner: o}
 }
 
 // observed is obtain beside an Observer. Whether the owner nests is asked before, since
 // the parts are acquired in many ways. How long the lock is waited for at each of them is
 // their matter: a call that may have to wait counts as one that does.
 func (c *compound) observed(ctx, parent context.Context, req engine.Request) (engine.Handle, error) {
-	began, o, info := time.Now(), &c.home.Observer, c.info(req.Owner)
+	began, o, e := time.Now(), &c.home.Observer, c.event(req.Owner)
 	req.Way = engine.ByParts
 	if c.Depth(req.Owner) > 0 {
 		req.Way = engine.ByNesting
 	}
-	waits := req.Wait > 0 && req.Way != engine.ByNesting
-	if waits {
-		o.Waiting(ctx, info)
+	e.Contended = req.Wait > 0 && req.Way != engine.ByNesting
+	if e.Contended {
+		o.Waiting.Tell(ctx, e)
 	}
 	h, err := c.obtain(ctx, parent, req)
-	e := engine.Event{LockInfo: info, Way: req.Way, Err: err, Waited: time.Since(began), Contended: waits}
+	e.Way, e.Err, e.Waited = req.Way, err, time.Since(began)
 	if err != nil {
-		o.GaveUp(ctx, e)
+		o.GaveUp.Tell(ctx, e)
 		return nil, err
 	}
 	if req.Way == engine.ByNesting {
 		e.Waited = 0
 	}
-	o.Acquired(ctx, e)
+	o.Acquired.Tell(ctx, e)
 	return h, nil
 }
 
 // observes reports whether the Observer is told of the whole.
-func (h *hold) observes() bool { return h.of.home.Observer.On() && h.whole == nil }
+func (h *hold) observes() bool { return h.of.home.Observer.On() && h.Whole == nil }
 
 // tellReleased tells of the whole's Release. It is called without a mutex.
 func (h *hold) tellReleased(ctx context.Context, held time.Duration, err error) {
-	if !h.observes() {
-		return
+	if h.observes() {
+		h.of.home.Observer.TellReleased(ctx, h.event(held, err), engine.LostParts)
 	}
-	o, e := &h.of.home.Observer, engine.Event{LockInfo: h.of.info(h.owner), Way: h.way, Held: held, Err: err}
-	if errors.Is(err, engine.ErrLost) {
-		e.Reason = engine.LostParts
-		o.LostNow(ctx, e)
-	} else {
-		o.Released(ctx, e)
-	}
+}
+
+func (h *hold) event(held time.Duration, err error) engine.Event {
+	e := h.of.event(h.req.Owner)
+	e.Way, e.Held, e.Err = h.req.Way, held, err
+	return e
 }
 
 // tellLost tells that too few parts are left, as why says of the last to go.
 func (h *hold) tellLost(since time.Time, why, cause error) {
-	if !h.observes() || h.way == engine.ByNesting {
+	if !h.observes() || h.req.Way == engine.ByNesting {
 		return
 	}
-	o, ctx := &h.of.home.Observer, context.WithoutCancel(h.ctx)
-	e := engine.Event{LockInfo: h.of.info(h.owner), Way: h.way, Held: time.Since(since), Err: cause, Reason: engine.LostParts}
-	switch {
-	case errors.Is(why, wire.ErrClosed):
-		o.Notices.Tell(func() { o.Released(ctx, e) })
+	o, ctx := &h.of.home.Observer, context.WithoutCancel(h.Context())
+	e := h.event(time.Since(since), cause)
+	if errors.Is(why, wire.ErrClosed) {
+		o.Later(ctx, o.Released, e)
 		return
-	case errors.Is(why, engine.ErrLeaseEnded):
+	}
+	e.Reason = engine.LostParts
+	if errors.Is(why, engine.ErrLeaseEnded) {
 		e.Reason = engine.LostLeaseEnded
 	}
-	o.LostLater(ctx, e)
+	o.Later(ctx, o.Lost, e)
 }
 
 // watchWait has a call for a lock over several told as a long wait, unless it is ended

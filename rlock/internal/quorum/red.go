@@ -28,15 +28,15 @@ func NewRed(clients []*engine.Client, name string) engine.Form {
 	if len(parts) == 0 {
 		return refused("it has no clients: give it one of each server, three at best")
 	}
-	c := newCompound(name, parts, len(parts)/2+1)
-	c.gather, c.kind = c.elect, engine.KindRed
+	c := newCompound(name, engine.KindRed, parts, len(parts)/2+1)
+	c.gather = c.elect
 	return c
 }
 
 // elect gathers a majority. What is still asked for when it has one, or gives up, is
 // followed in the background.
-func (c *compound) elect(ctx context.Context, whole *hold, req engine.Request) error {
-	run := newCampaign(ctx, whole, req)
+func (c *compound) elect(ctx context.Context, whole *hold) error {
+	run := newCampaign(ctx, whole)
 	err := run.run(ctx)
 	if err != nil {
 		run.leave()
@@ -45,8 +45,13 @@ func (c *compound) elect(ctx context.Context, whole *hold, req engine.Request) e
 		return err
 	}
 	whole.leave = run.leave
-	// Also those that have just ended: the whole must learn of their loss.
-	whole.add(slices.DeleteFunc(run.held, func(h engine.Handle) bool { return h == nil })...)
+	var held []engine.Handle // also those that have just ended: the whole must learn of their loss
+	for _, s := range run.seats {
+		if s.held != nil {
+			held = append(held, s.held)
+		}
+	}
+	whole.add(held...)
 	if run.asked > 0 {
 		go run.follow(whole)
 	} else {

@@ -1,6 +1,14 @@
 package wire
 
-import "strings"
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
 
 // A ClientMessage is what a client is told on its own channel: "<verb> <owner> <text>". The
 // owner's text has no space, and what follows may be any bytes. Anybody may publish there, so
@@ -8,7 +16,7 @@ import "strings"
 type ClientMessage struct {
 	Verb  Verb
 	Owner string // "<uuid>:<id>": a tenure of the client that is told, or a question
-	Text  string // the lock's name; for questions and answers see clientanswer.go
+	Text  string // the lock's name; of a question its version, of an answer its lines
 }
 
 // A Verb is what a message on a client's own channel is for.
@@ -38,4 +46,121 @@ func ParseClientMessage(message string) (m ClientMessage, ok bool) {
 		return ClientMessage{}, false
 	}
 	return ClientMessage{Verb: Verb(verb), Owner: owner, Text: text}, true
+}
+
+// A ClientAnswer is what a client says of itself when it is asked on its own channel. It is lines
+// of JSON: a head, then one line for each use. Fields may be added to either; a client that
+// does not know them leaves them out.
+type ClientAnswer struct {
+	answerHead
+	Uses []ClientUse
+}
+
+type answerHead struct {
+	Version int    `json:"v"`
+	Client  string `json:"client"`        // whose it is
+	At      int64  `json:"at"`            // when it was made, in ms since 1970 by the client's clock
+	Cut     bool   `json:"cut,omitempty"` // there are more uses than it has
+}
+
+// A ClientUse is what one owner does with one lock.
+type ClientUse struct {
+	Lock      string    `json:"lock,omitempty"`
+	Raw       []byte    `json:"raw,omitempty"` // the lock's name where that is no UTF-8
+	Kind      string    `json:"kind"`
+	Owner     uint64    `json:"owner"`
+	Goroutine uint64    `json:"goroutine,omitempty"` // that has called, if it is known
+	Waits     bool      `json:"waits,omitempty"`     // for the lock; else it is held
+	Since     int64     `json:"since"`               // in ms since 1970 by the client's clock
+	PartOf    string    `json:"part_of,omitempty"`
+	Place     *UsePlace `json:"place,omitempty"`
+}
+
+// A UsePlace is where in the code a lock was taken.
+type UsePlace struct {
+	Function string `json:"function"`
+	File     string `json:"file"`
+	Line     int    `json:"line"`
+}
+
+const (
+	// answerVersion is the latest version of an answer that this code writes and reads.
+	answerVersion = 1
+	// maxAnswer is how many bytes an answer has at most, maxUses how many uses.
+	maxAnswer, maxUses = 64 << 10, 500
+)
+
+var errAnswer = errors.New("it is no answer of a client")
+
+// EncodeAnswer writes the answer of the client: as many of the uses as there is room for,
+// from the first on. One that is too long for an answer is left out.
+func EncodeAnswer(client string, at int64, uses []ClientUse) string {
+	head := answerHead{Version: answerVersion, Client: client, At: at}
+	var lines bytes.Buffer
+	for i, use := range uses {
+		if !utf8.ValidString(use.Lock) {
+			use.Lock, use.Raw = "", []byte(use.Lock)
+		}
+		line, err := json.Marshal(use)
+		if i == maxUses || err != nil {
+			head.Cut = true
+			break
+		}
+		if lines.Len()+len(line) >= maxAnswer-headRoom {
+			head.Cut = true
+			continue
+		}
+		lines.Write(line)
+		lines.WriteByte('\n')
+	}
+	first, _ := json.Marshal(head)
+	return string(first) + "\n" + lines.String()
+}
+
+// headRoom is how many bytes of an answer are left for its head.
+const headRoom = 256
+
+// DecodeAnswer reads what EncodeAnswer has written. Anybody may have sent it: it may be
+// untrue, but it is no longer than an answer may be.
+func DecodeAnswer(text string) (ClientAnswer, error) {
+	if len(text) > maxAnswer {
+		return ClientAnswer{}, fmt.Errorf("%w: it has %d bytes", errAnswer, len(text))
+	}
+	head, rest, _ := strings.Cut(text, "\n")
+	var a ClientAnswer
+	if err := json.Unmarshal([]byte(head), &a.answerHead); err != nil {
+		return ClientAnswer{}, fmt.Errorf("%w: %w", errAnswer, err)
+	}
+	if a.Version != answerVersion {
+		return ClientAnswer{}, fmt.Errorf("%w: its version is %d", errAnswer, a.Version)
+	}
+	for line := range strings.Lines(rest) {
+		var use ClientUse
+		if err := json.Unmarshal([]byte(line), &use); err != nil {
+			return ClientAnswer{}, fmt.Errorf("%w: %w", errAnswer, err)
+		}
+		if use.Lock == "" {
+			use.Lock, use.Raw = string(use.Raw), nil
+		}
+		if a.Uses = append(a.Uses, use); len(a.Uses) > maxUses {
+			return ClientAnswer{}, fmt.Errorf("%w: it has more than %d uses", errAnswer, maxUses)
+		}
+	}
+	return a, nil
+}
+
+// longestQuestion is how long the name of a question is at most: each answer repeats it.
+const longestQuestion = 64
+
+// Question returns the message by which the client with that id asks, and the beginning of
+// the messages that answer it on that client's channel.
+func Question(id *ID) (question ClientMessage, answers string) {
+	question = ClientMessage{Verb: Asks, Owner: id.Owner(0, false), Text: strconv.Itoa(answerVersion)}
+	return question, string(Answers) + " " + question.Owner + " "
+}
+
+// Answerable reports whether the message is a question that an answer of this version is for.
+func (m ClientMessage) Answerable() bool {
+	version, err := strconv.Atoi(m.Text)
+	return m.Verb == Asks && IsOurs(m.Owner) && len(m.Owner) <= longestQuestion && err == nil && version >= answerVersion
 }

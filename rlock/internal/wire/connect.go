@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -17,10 +18,9 @@ import (
 // The connections are named after the client with that id. If the server or something
 // before it refuses the name they have none: HELLO with a name needs no right, but CLIENT
 // SETNAME does, by which it is set in RESP2.
-func connect(o Options, id string) (rueidis.Client, *connections, error) {
-	conns := new(connections)
+func connect(o Options, id string, conns *connections) (rueidis.Client, error) {
 	if o.Client != nil {
-		return o.Client, conns, nil
+		return o.Client, nil
 	}
 	option := conns.watch(o.Redis)
 	named := option.ClientName == "" && !o.NoClientName
@@ -32,7 +32,7 @@ func connect(o Options, id string) (rueidis.Client, *connections, error) {
 		redis, err := rueidis.NewClient(option)
 		if err == nil {
 			conns.name = option.ClientName
-			return redis, conns, nil
+			return redis, nil
 		}
 		if redis != nil {
 			redis.Close()
@@ -48,7 +48,7 @@ func connect(o Options, id string) (rueidis.Client, *connections, error) {
 			continue
 		}
 		if replied {
-			return nil, nil, fmt.Errorf("rlock: cannot connect to %v: %w%s", option.InitAddress, err, remedy(message, f))
+			return nil, fmt.Errorf("rlock: cannot connect to %v: %w%s", option.InitAddress, err, remedy(message, f))
 		}
 		// A server that is full may hang up without a word, and so does one that does not like
 		// the client's certificate.
@@ -56,7 +56,7 @@ func connect(o Options, id string) (rueidis.Client, *connections, error) {
 		if option.TLSConfig != nil {
 			certificate = ", that it takes the client's certificate"
 		}
-		return nil, nil, fmt.Errorf("rlock: cannot connect to %v: %w: check that Redis runs there and has room for more clients (maxclients)%s, and Config.Redis",
+		return nil, fmt.Errorf("rlock: cannot connect to %v: %w: check that Redis runs there and has room for more clients (maxclients)%s, and Config.Redis",
 			option.InitAddress, err, certificate)
 	}
 }
@@ -98,24 +98,28 @@ func (r *Redis) checkMode() error {
 	if forced || r.Client.Mode() != rueidis.ClientModeStandalone {
 		return nil
 	}
-	ctx, cancel := r.Within(r.ctx)
-	defer cancel()
-	hello, err := r.Client.Do(ctx, r.Client.B().Hello().Build()).AsMap()
-	if err != nil {
-		return nil
-	}
-	mode, version := hello["mode"], hello["version"]
-	if name, _ := mode.ToString(); name != "cluster" {
+	hello, err := r.Hello(r.ctx, r.Client)
+	if err != nil || hello["mode"] != "cluster" {
 		return nil
 	}
 	look := r.Client.B().ClusterSlots().Build()
-	if text, _ := version.ToString(); leading(text) >= 8 {
+	if leading(hello["version"]) >= 8 {
 		look = r.Client.B().ClusterShards().Build() // as rueidis does
 	}
-	if _, err = Diagnose(r.Client.Do(ctx, look).Error()); err != nil {
+	ctx, cancel := r.Within(r.ctx)
+	defer cancel()
+	if err = Explain(r.Client.Do(ctx, look).Error()); err != nil {
 		return fmt.Errorf("rlock: the server at %v is a node of a Cluster, and does not say where the other nodes are: %w", r.options.Redis.InitAddress, err)
 	}
 	return nil // the client was made for this one node on purpose
+}
+
+// Hello returns what a node says of itself: its version, mode and role. The command needs no
+// right.
+func (r *Redis) Hello(ctx context.Context, node rueidis.Client) (map[string]string, error) {
+	ctx, cancel := r.Within(ctx)
+	defer cancel()
+	return node.Do(ctx, node.B().Hello().Build()).AsStrMap()
 }
 
 // leading returns the number that text begins with.

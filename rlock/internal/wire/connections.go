@@ -28,9 +28,8 @@ type connections struct {
 	// closed counts the connections that rueidis has closed, which it does before
 	// it opens another.
 	closed atomic.Uint64
-	// changed is called when a connection has ended, and when the first command is answered
-	// after that; nil until the client is made.
-	changed atomic.Pointer[func()]
+	// changed is nil until the client is made: see OnChange.
+	changed atomic.Pointer[func(keys []string)]
 	// dialled counts the connections that were opened, or tried.
 	dialled atomic.Uint64
 	// name is what the connections are called, "" for nothing.
@@ -95,7 +94,7 @@ type wire struct {
 
 func (w *wire) Close() error {
 	w.conns.closed.Add(1)
-	defer w.conns.change()
+	defer w.conns.change(nil)
 	return w.Conn.Close()
 }
 
@@ -145,13 +144,13 @@ func (r *Redis) Mark() uint64 { return r.conns.closed.Load() + 1 }
 // Heard stores only what is new, which is seldom: all callers look at it all the time.
 func (r *Redis) Heard(mark uint64) {
 	if c := r.conns; c.answered.Load() != mark && c.answered.Swap(mark) != 0 {
-		c.change()
+		c.change(nil)
 	}
 }
 
-func (c *connections) change() {
+func (c *connections) change(keys []string) {
 	if changed := c.changed.Load(); changed != nil {
-		(*changed)()
+		(*changed)(keys)
 	}
 }
 
@@ -164,6 +163,7 @@ func (r *Redis) Connected() bool { return r.conns.up() }
 
 func (c *connections) up() bool { return c.watched && c.answered.Load() == c.closed.Load()+1 }
 
-// OnChange has changed called when a connection has ended, and when the first command is
-// answered after that.
-func (r *Redis) OnChange(changed func()) { r.conns.changed.Store(&changed) }
+// OnChange has changed called with tracked keys that somebody else has changed, and with none
+// where any key may have been: when a connection has ended, and when the first command is
+// answered after that. It is called by the reader of a connection, so that it must not wait.
+func (r *Redis) OnChange(changed func(keys []string)) { r.conns.changed.Store(&changed) }

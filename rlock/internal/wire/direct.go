@@ -34,14 +34,11 @@ const (
 // A connection that fails is given up and never dialled again. The next one is opened in the
 // background, to where the pipelined connection leads by then.
 type direct struct {
-	main       rueidis.Client
-	conns      *connections
-	options    rueidis.ClientOption // but the address
-	dialer     net.Dialer
-	connect    dialFunc
-	fresh      time.Duration // how long after an answer the connection is not in doubt
-	background *background
-	ctx        context.Context // ends when the client closes
+	redis   *Redis
+	options rueidis.ClientOption // but the address
+	dialer  net.Dialer
+	connect dialFunc
+	fresh   time.Duration // how long after an answer the connection is not in doubt
 
 	// alone counts the commands that found nothing else in flight, up to directAfter.
 	alone  atomic.Int32
@@ -65,16 +62,7 @@ func newDirect(r *Redis) *direct {
 	if !r.conns.watched || !r.Ordered() || chooses || o.ConnWriteTimeout <= 0 {
 		return nil
 	}
-	d := &direct{
-		main:       r.Client,
-		conns:      r.conns,
-		options:    o,
-		dialer:     o.Dialer,
-		connect:    dialOf(o),
-		fresh:      time.Second,
-		background: &r.background,
-		ctx:        r.ctx,
-	}
+	d := &direct{redis: r, options: o, dialer: o.Dialer, connect: dialOf(o), fresh: time.Second}
 	if o.Dialer.KeepAlive > 0 {
 		d.fresh = o.Dialer.KeepAlive
 		d.options.ConnWriteTimeout += 2 * o.Dialer.KeepAlive // as long as the pipeline has, with its pings
@@ -132,7 +120,7 @@ func (d *direct) take(limits *Limits, now time.Time) *line {
 		d.alone.Add(1)
 		return nil
 	}
-	if !d.conns.up() || !d.busy.CompareAndSwap(false, true) {
+	if !d.redis.conns.up() || !d.busy.CompareAndSwap(false, true) {
 		return nil
 	}
 	l := d.line.Load()
@@ -140,7 +128,7 @@ func (d *direct) take(limits *Limits, now time.Time) *line {
 		l.used = now
 		return l
 	}
-	if l == nil && now.Before(d.reopen) || !d.background.start(d.prepare) {
+	if l == nil && now.Before(d.reopen) || !d.redis.background.start(d.prepare) {
 		d.free()
 	}
 	return nil
@@ -149,7 +137,7 @@ func (d *direct) take(limits *Limits, now time.Time) *line {
 // usable reports whether the pipelined connection is the one that it was when the line was
 // opened, the line's credentials are those of now, and the server has not closed it.
 func (d *direct) usable(l *line, now time.Time) bool {
-	if l.dialled != d.conns.dialled.Load() || !l.expires.IsZero() && !now.Before(l.expires) {
+	if l.dialled != d.redis.conns.dialled.Load() || !l.expires.IsZero() && !now.Before(l.expires) {
 		return false
 	}
 	return l.open == nil || l.open()
@@ -174,7 +162,7 @@ func (d *direct) do(ctx context.Context, l *line, c Call) (result rueidis.RedisR
 		return result, nil
 	}
 	d.line.Store(nil)
-	if !d.background.start(l.redis.Close) {
+	if !d.redis.background.start(l.redis.Close) {
 		l.redis.Close()
 	}
 	if left {
@@ -196,7 +184,7 @@ func (d *direct) prepare() {
 	}
 	d.drop()
 	d.reopen = time.Now().Add(retryAfter)
-	for address := range d.main.Nodes() { // there is one, since the client is none of a Cluster
+	for address := range d.redis.Client.Nodes() { // there is one, since the client is none of a Cluster
 		if l, err := d.dial(address); err == nil {
 			d.line.Store(l)
 			d.reopen = l.used.Add(reopenAfter)
@@ -210,7 +198,7 @@ var errDialled = errors.New("the direct connection has ended")
 
 // dial returns a new line. It takes no longer than the client lives, or a connection may take.
 func (d *direct) dial(address string) (*line, error) {
-	l := &line{dialled: d.conns.dialled.Load()}
+	l := &line{dialled: d.redis.conns.dialled.Load()}
 	closing := func() bool { return true }
 	o := d.options
 	o.InitAddress = []string{address}
@@ -220,13 +208,13 @@ func (d *direct) dial(address string) (*line, error) {
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(d.ctx, cancel)()
+		defer context.AfterFunc(d.redis.ctx, cancel)()
 		conn, err := d.connect(ctx, address, &d.dialer, config)
 		if err != nil {
 			return nil, err
 		}
 		l.Conn, l.open = conn, openCheck(conn)
-		closing = context.AfterFunc(d.ctx, l.cut)
+		closing = context.AfterFunc(d.redis.ctx, l.cut)
 		return l, nil
 	}
 	if credentials := o.AuthCredentialsFn; credentials != nil {

@@ -6,7 +6,7 @@
 //
 //	Open ──► Redis ──► Do, DoAll          calls of scripts: what they cost is counted
 //	           │       DoFirst            the same, without the detour if nothing else is in flight
-//	           │       Survey, Look       commands that only read, repeated while it helps
+//	           │       Survey             commands that only read, repeated while it helps
 //	           │       Limits, Start      places in rueidis' ring; work whose caller may leave
 //	           │       Mark, Heard        whether a connection has ended since
 //	           └─────► Stop, Close

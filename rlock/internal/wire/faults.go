@@ -12,6 +12,18 @@ import (
 	"github.com/go-rlock/rlock/internal/secret"
 )
 
+// The errors of a server, a config or a name that cannot work. Package rlock exports them,
+// and says there what each means for a caller.
+var (
+	ErrClosed        = errors.New("client is closed")
+	ErrInvalidConfig = errors.New("invalid config")
+	ErrInvalidName   = errors.New("invalid lock name")
+	ErrNoPermission  = errors.New("the Redis user lacks a permission")
+	ErrNotReplicated = errors.New("too few replicas have the grant")
+	ErrUnsupported   = errors.New("server lacks a command")
+	ErrWrongType     = errors.New("key holds something else than a lock")
+)
+
 // A Fault says what an error from Redis means for the command that met it.
 type Fault int
 
@@ -79,6 +91,12 @@ func Diagnose(err error) (Fault, error) {
 		return Never, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	return Never, err
+}
+
+// Explain is [Diagnose] for those who need no fault.
+func Explain(err error) error {
+	_, err = Diagnose(err)
+	return err
 }
 
 // diagnoseSilence is Diagnose for an error that is not Redis' answer.

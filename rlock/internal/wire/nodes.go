@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 const (
@@ -29,9 +27,8 @@ const (
 // keeps nobody else waiting. rueidis does the routing: where this picture of a
 // Cluster is out of date, isolation suffers, and nothing else.
 type Nodes struct {
-	redis    rueidis.Client
-	patience time.Duration // with a look at the Cluster
-	picture  atomic.Pointer[topology]
+	redis   *Redis
+	picture atomic.Pointer[topology]
 
 	mu       sync.Mutex // protects following
 	numbers  map[string]uint32
@@ -44,16 +41,14 @@ type topology struct {
 	limits []*Limits      // by node
 }
 
-func newNodes(ctx context.Context, redis rueidis.Client, patience time.Duration) *Nodes {
-	n := &Nodes{redis: redis, patience: patience, numbers: make(map[string]uint32)}
+func newNodes(r *Redis) *Nodes {
+	n := &Nodes{redis: r, numbers: make(map[string]uint32)}
 	first := &topology{limits: []*Limits{newLimits()}}
-	if redis.Mode() == rueidis.ClientModeCluster {
+	if r.InCluster() {
 		first.bySlot = new([slots]uint32)
 	}
 	n.picture.Store(first)
-	if first.bySlot != nil {
-		n.refreshIfOld(ctx, time.Now(), 0)
-	}
+	n.Refresh(time.Now(), false)
 	return n
 }
 
@@ -146,20 +141,15 @@ func (l *Limit) Enter(ctx context.Context, quit <-chan struct{}) (*Limit, error)
 	}
 }
 
-// Refresh looks at the Cluster again if the last look is too long ago: less long if a
-// node is in trouble.
-func (n *Nodes) Refresh(ctx context.Context, now time.Time, trouble bool) {
+// Refresh looks at the Cluster again if the last look is too long ago: less long if a node is
+// in trouble.
+func (n *Nodes) Refresh(now time.Time, trouble bool) {
+	if n.picture.Load().bySlot == nil {
+		return
+	}
 	age := topologyAge
 	if trouble {
 		age = troubledAge
-	}
-	n.refreshIfOld(ctx, now, age)
-}
-
-// refreshIfOld looks at the Cluster again if the last look is longer ago than age.
-func (n *Nodes) refreshIfOld(ctx context.Context, now time.Time, age time.Duration) {
-	if n.picture.Load().bySlot == nil {
-		return
 	}
 	n.mu.Lock()
 	old := now.Sub(n.lookedAt) > age
@@ -168,16 +158,16 @@ func (n *Nodes) refreshIfOld(ctx context.Context, now time.Time, age time.Durati
 	}
 	n.mu.Unlock()
 	if old {
-		n.refresh(ctx)
+		n.refresh()
 	}
 }
 
 // refresh reads CLUSTER SLOTS: of each range its first and last slot, then its
 // primary as address, port and more. What cannot be read stays as it was.
-func (n *Nodes) refresh(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, n.patience)
+func (n *Nodes) refresh() {
+	ctx, cancel := n.redis.Within(n.redis.ctx)
 	defer cancel()
-	ranges, err := n.redis.Do(ctx, n.redis.B().ClusterSlots().Build()).ToArray()
+	ranges, err := n.redis.Client.Do(ctx, n.redis.Client.B().ClusterSlots().Build()).ToArray()
 
 	n.mu.Lock()
 	defer n.mu.Unlock()

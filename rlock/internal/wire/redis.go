@@ -37,7 +37,7 @@ type Redis struct {
 	family   string // how the scripts publish and count subscribers: see queue.lua
 	deadline deadline
 	sent     sent
-	tracking *tracking
+	tracking tracking
 
 	// ctx ends when the client closes: background work stops, waits for a place end.
 	ctx    context.Context
@@ -57,16 +57,16 @@ type sent struct {
 // Open connects as the options say, and names the connections after the client with that
 // id. It fails as rlock.New does; then nothing is left running.
 func Open(o Options, id string) (*Redis, error) {
-	tracked := new(tracking)
-	if o.Tracking && o.Client == nil {
-		o.Redis = tracked.listen(o.Redis)
+	conns, tracks := new(connections), o.Tracking && o.Client == nil
+	if tracks {
+		o.Redis = conns.listen(o.Redis)
 	}
-	client, conns, err := connect(o, id)
+	client, err := connect(o, id, conns)
 	if err != nil {
 		return nil, err
 	}
 	conns.watched = conns.watched && client.Mode() != rueidis.ClientModeCluster
-	r := &Redis{Client: client, options: o, conns: conns, rolls: newRolls(), tracking: tracked, deadline: deadline{patience: patienceOf(o.Redis)}}
+	r := &Redis{Client: client, options: o, conns: conns, rolls: newRolls(), deadline: deadline{patience: patienceOf(o.Redis)}}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	if err = r.checkMode(); err == nil {
 		err = r.choosePubSub()
@@ -79,8 +79,8 @@ func Open(o Options, id string) (*Redis, error) {
 		r.closeClient()
 		return nil, err
 	}
-	tracked.on = o.Tracking && o.Client == nil && !r.InCluster() && r.sparesOwn()
-	r.Nodes = newNodes(r.ctx, client, r.deadline.patience)
+	r.tracking.on = tracks && !r.InCluster() && r.sparesOwn()
+	r.Nodes = newNodes(r)
 	r.direct = newDirect(r)
 	return r, nil
 }
@@ -106,18 +106,12 @@ func (r *Redis) closeClient() {
 // Done is closed once Stop was called.
 func (r *Redis) Done() <-chan struct{} { return r.ctx.Done() }
 
-// Context ends when Stop is called.
-func (r *Redis) Context() context.Context { return r.ctx }
-
-// Patience is how long a command may take until its outcome counts as unknown.
-func (r *Redis) Patience() time.Duration { return r.deadline.patience }
-
 // Deadline returns a context for a command that must not end with its caller's: it ends by
 // itself once the command has taken too long.
 func (r *Redis) Deadline(now time.Time) context.Context { return r.deadline.context(now) }
 
-// Within gives a command that only looks an end of its own, since rueidis
-// retries such commands until their context ends.
+// Within gives commands an end of their own: rueidis retries those that only look until their
+// context ends.
 func (r *Redis) Within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, r.deadline.patience)
 }
@@ -148,6 +142,13 @@ func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) (result 
 		return forgotten(result)
 	})
 	return result
+}
+
+// Unmark takes the mark of a ticket that was granted the lock out of the queue: see
+// scripts/queue.lua.
+func (r *Redis) Unmark(ctx context.Context, k *Keys, ticket string) error {
+	r.sent.n.Add(1)
+	return r.Client.Do(ctx, r.Client.B().Zrem().Key(k.Queue).Member("!"+ticket[:TenureLen-1]).Build()).Error()
 }
 
 // Tell publishes the message to the client with that id, and returns how many subscribers

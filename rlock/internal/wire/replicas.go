@@ -64,7 +64,7 @@ func (r *Redis) wait(limit time.Duration) rueidis.Completed {
 // withWait sends two commands, of which the second blocks, as one pipeline on one
 // connection that no other command shares meanwhile.
 func (r *Redis) withWait(ctx context.Context, first, second rueidis.Completed) (rueidis.RedisResult, rueidis.RedisResult) {
-	if r.Client.Mode() != rueidis.ClientModeCluster {
+	if !r.InCluster() {
 		results := r.Client.DoMulti(ctx, first, second)
 		return results[0], results[1]
 	}
@@ -88,7 +88,7 @@ func (r *Redis) checkWait() error {
 	ctx, cancel := r.Within(r.ctx)
 	defer cancel()
 	none := r.Client.B().Wait().Numreplicas(0).Timeout(1).Build()
-	_, err := Diagnose(r.Client.Do(ctx, none).Error())
+	err := Explain(r.Client.Do(ctx, none).Error())
 	if errors.Is(err, ErrNoPermission) || errors.Is(err, ErrUnsupported) {
 		return fmt.Errorf("rlock: SyncReplicas needs the command WAIT: %w", err)
 	}

@@ -3,53 +3,29 @@ package wire
 import (
 	"context"
 	"crypto/sha1"
-	_ "embed" // for the scripts
+	"embed"
 	"encoding/hex"
 	"slices"
 
 	"github.com/redis/rueidis"
 )
 
-// The scripts, each with its KEYS, ARGV and replies on top of its file.
-// All can be sent again after a lost reply without changing the outcome.
+//go:embed scripts/*.lua
+var files embed.FS
+
+// The scripts, each with its KEYS, ARGV and replies on top of its file. A mirror of locks whose
+// waiters are counted begins with that, and a step is the kind's part and the queue's. All can
+// be sent again after a lost reply without changing the outcome.
 var (
-	//go:embed scripts/acquire.lua
-	acquireText string
-	//go:embed scripts/rw_acquire.lua
-	rwAcquireText string
-
-	// A mirror is the part that counts the others, and the kind's.
-	//go:embed scripts/others.lua
-	othersText string
-	//go:embed scripts/mirror.lua
-	mirrorText string
-	//go:embed scripts/rw_mirror.lua
-	rwMirrorText string
-	//go:embed scripts/semaphore_acquire.lua
-	semaphoreAcquireText string
-	//go:embed scripts/semaphore_mirror.lua
-	semaphoreMirrorText string
-
-	// A step is the kind's part and the queue's.
-	//go:embed scripts/plain.lua
-	plainText string
-	//go:embed scripts/rw.lua
-	rwText string
-	//go:embed scripts/semaphore.lua
-	semaphoreText string
-	//go:embed scripts/queue.lua
-	queueText string
-
-	Acquire          = newScript(acquireText)
-	Mirror           = newScript(othersText + mirrorText)
-	ReadWriteAcquire = newScript(rwAcquireText)
-	ReadWriteMirror  = newScript(othersText + rwMirrorText)
-	PlainStep        = newScript(plainText + queueText)
-	ReadWriteStep    = newScript(rwText + queueText)
-	SemaphoreStep    = newScript(semaphoreText + queueText)
-
-	SemaphoreAcquire = newScript(semaphoreAcquireText)
-	SemaphoreMirror  = newScript(semaphoreMirrorText)
+	Acquire          = newScript("acquire")
+	Mirror           = newScript("others", "mirror")
+	PlainStep        = newScript("plain", "queue")
+	ReadWriteAcquire = newScript("rw_acquire")
+	ReadWriteMirror  = newScript("others", "rw_mirror")
+	ReadWriteStep    = newScript("rw", "queue")
+	SemaphoreAcquire = newScript("semaphore_acquire")
+	SemaphoreMirror  = newScript("semaphore_mirror")
+	SemaphoreStep    = newScript("semaphore", "queue")
 )
 
 // A Script is a Lua text that is called by its hash, and sent whole only to a
@@ -58,9 +34,18 @@ var (
 // It never retries: only the caller knows what a lost reply means.
 type Script struct{ text, sha string }
 
-func newScript(text string) *Script {
-	sum := sha1.Sum([]byte(text))
-	return &Script{text: text, sha: hex.EncodeToString(sum[:])}
+// newScript returns the script of these files, one after the other.
+func newScript(names ...string) *Script {
+	var text []byte
+	for _, name := range names {
+		part, err := files.ReadFile("scripts/" + name + ".lua")
+		if err != nil {
+			panic(err)
+		}
+		text = append(text, part...)
+	}
+	sum := sha1.Sum(text)
+	return &Script{text: string(text), sha: hex.EncodeToString(sum[:])}
 }
 
 // A Call is a script with its keys and arguments.

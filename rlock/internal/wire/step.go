@@ -178,12 +178,12 @@ func ParseNotice(message string) (n Notice, ok bool) {
 	switch {
 	case strings.HasPrefix(message, "?"):
 		n.Ticket, n.Lock, ok = strings.Cut(message[1:], " ")
-		return n, ok
+		return n, ok && len(n.Ticket) >= TenureLen
 	case !strings.HasPrefix(message, "+"):
 		return n, false
 	}
 	words := strings.SplitN(message[1:], " ", 4)
-	if len(words) < 4 {
+	if len(words) < 4 || len(words[0]) < TenureLen {
 		return n, false
 	}
 	n = Notice{Granted: true, Ticket: words[0], Lock: words[3]}

@@ -66,19 +66,20 @@ func TestTheAnswersToAStep(t *testing.T) {
 }
 
 func TestTheMessagesToAClient(t *testing.T) {
+	const u = "0123abcd-0123-8123-8123-0123456789ab:1"
 	for message, notice := range map[string]wire.Notice{
-		"+u:1   x":                      {Granted: true, Ticket: "u:1", Lock: "x"},
-		"+u:1 9 2 x y ":                 {Granted: true, Ticket: "u:1", Lock: "x y ", Counter: 9, Reserved: 2},
-		"+u:1 2 9 x":                    {Granted: true, Ticket: "u:1", Lock: "x"}, // an impossible number of tokens
-		"+u:1 9 0 x":                    {Granted: true, Ticket: "u:1", Lock: "x"},
-		"+u:1 18446744073709551616 1 x": {Granted: true, Ticket: "u:1", Lock: "x"},
-		"?u:1 x":                        {Ticket: "u:1", Lock: "x"},
+		"+" + u + "   x":                      {Granted: true, Ticket: u, Lock: "x"},
+		"+" + u + " 9 2 x y ":                 {Granted: true, Ticket: u, Lock: "x y ", Counter: 9, Reserved: 2},
+		"+" + u + " 2 9 x":                    {Granted: true, Ticket: u, Lock: "x"}, // an impossible number of tokens
+		"+" + u + " 9 0 x":                    {Granted: true, Ticket: u, Lock: "x"},
+		"+" + u + " 18446744073709551616 1 x": {Granted: true, Ticket: u, Lock: "x"},
+		"?" + u + " x":                        {Ticket: u, Lock: "x"},
 	} {
 		n, ok := wire.ParseNotice(message)
 		assert.True(t, ok, message)
 		assert.Equal(t, notice, n, message)
 	}
-	for _, message := range []string{"", "+", "?", "+u:1", "+u:1 1 1", "?u:1", "0", "u:1 x"} {
+	for _, message := range []string{"", "+", "?", "+" + u, "+" + u + " 1 1", "?" + u, "0", u + " x", "+u:1   x", "?u:1 x"} {
 		_, ok := wire.ParseNotice(message)
 		assert.False(t, ok, message)
 	}

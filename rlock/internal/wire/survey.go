@@ -2,27 +2,10 @@ package wire
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/redis/rueidis"
 )
-
-// Look sends a command that changes nothing about the lock's key, and decodes the
-// reply: see Survey.
-func Look[T any](ctx context.Context, r *Redis, k *Keys, decode func(rueidis.RedisResult) (T, error), command ...string) (reply T, err error) {
-	replies, err := r.Survey(ctx, k.Slot, func() []rueidis.Completed {
-		return []rueidis.Completed{r.Arbitrary(k.Key, command...)}
-	})
-	if err == nil {
-		reply, err = decode(replies[0])
-	}
-	if err != nil {
-		_, err = Diagnose(err)
-		return reply, fmt.Errorf("rlock: look at %q: %w", k.Key, err)
-	}
-	return reply, nil
-}
 
 // Survey sends commands that change nothing about a lock, in one pipeline to the node that
 // serves its slot, and returns their replies. An error that is a server's answer stands in the

@@ -20,21 +20,14 @@ type tracking struct {
 	on bool
 	// refused is the mark of the connection over which tracking was refused last: see Mark.
 	refused atomic.Uint64
-	// changed is called with keys that somebody changed, and with none where it may have
-	// been any; nil until the client is made.
-	changed atomic.Pointer[func(keys []string)]
 }
 
 // listen has o's connections tell of changed keys.
-func (t *tracking) listen(o rueidis.ClientOption) rueidis.ClientOption {
+func (c *connections) listen(o rueidis.ClientOption) rueidis.ClientOption {
 	others := o.OnInvalidations
 	o.OnInvalidations = func(messages []rueidis.RedisMessage) {
 		if others != nil {
 			others(messages)
-		}
-		changed := t.changed.Load()
-		if changed == nil {
-			return
 		}
 		var keys []string
 		for _, message := range messages {
@@ -42,7 +35,7 @@ func (t *tracking) listen(o rueidis.ClientOption) rueidis.ClientOption {
 				keys = append(keys, key)
 			}
 		}
-		(*changed)(keys)
+		c.change(keys)
 	}
 	return o
 }
@@ -51,21 +44,9 @@ func (t *tracking) listen(o rueidis.ClientOption) rueidis.ClientOption {
 // for somebody else's change, and would tell of every renewal. A server that does not say its
 // version is asked to track.
 func (r *Redis) sparesOwn() bool {
-	ctx, cancel := r.Within(r.ctx)
-	defer cancel()
-	hello, err := r.Client.Do(ctx, r.Client.B().Hello().Build()).AsMap()
-	if err != nil {
-		return true
-	}
-	version := hello["version"]
-	text, err := version.ToString()
-	return err != nil || leading(text) >= 7
+	hello, err := r.Hello(r.ctx, r.Client)
+	return err != nil || hello["version"] == "" || leading(hello["version"]) >= 7
 }
-
-// OnKeysChanged has changed called with tracked keys that somebody else has changed, with
-// none where it may have been any of them. It is called by the reader of a connection, so
-// that it must not wait.
-func (r *Redis) OnKeysChanged(changed func(keys []string)) { r.tracking.changed.Store(&changed) }
 
 // Tracks reports whether Redis is asked to tell of changed keys: not after it has refused,
 // until a connection has ended.
@@ -98,9 +79,7 @@ func (r *Redis) readsAnswered(replies []rueidis.RedisResult, keys []string, call
 		return replies
 	}
 	if there, err := replies[1].AsInt64(); called && err == nil && there < int64(len(keys)) {
-		if changed := r.tracking.changed.Load(); changed != nil {
-			(*changed)(keys)
-		}
+		r.conns.change(keys)
 	}
 	return replies[2:]
 }

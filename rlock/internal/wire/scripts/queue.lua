@@ -1,6 +1,6 @@
 -- One step of a lock for which clients wait: tickets leave, tickets join, and as long as
 -- the lock is open to the first ticket in the queue it is granted to it. The part of the
--- kind (plain.lua, rw.lua) comes before, in the same script.
+-- kind (plain.lua, rw.lua, semaphore.lua) comes before, in the same script.
 --
 -- A ticket is the owner's text of a tenure to come, "<uuid>:<id>". A member of the queue
 -- is a mode and a ticket: x for one that needs the lock alone, s for one that shares it;
@@ -25,24 +25,25 @@
 -- ARGV[1]  how to publish and count: "p" plain, "s" sharded, "c" plain in a Cluster, where
 --          no node knows all subscribers; then "+" if guests contend that only poll
 -- ARGV[2]  the lease of a look in milliseconds
--- ARGV[3]  of a fenced lock: the number of tokens to reserve, else ""
+-- ARGV[3]  of a fenced lock the number of tokens to reserve, of a semaphore that of permits,
+--          else ""
 -- ARGV[4]  how many members leave
 -- ARGV[5]  how many join
 -- ARGV[6]  the members that leave, then those that join, then those that are looked for
 --
 -- A release, in which one member leaves and nothing else is asked for, has four arguments
--- instead: ARGV[1], the ticket, ARGV[3] and the ticket's mode. Each word less is time less
--- for Redis.
+-- instead: ARGV[1], the ticket, ARGV[3] and the ticket's mode. Redis needs less time for
+-- fewer arguments.
 --
 -- 1, 0                if only leaving was asked for: the first that leaves had the lock or
 --                     a place in the queue, or had not; or what exit returns
 -- an error that ends in "(released)": the lock was freed, but a message was refused
 -- {l, n, o, g, ...}   l: the same; owner o has the lock for n more milliseconds (-1: its
 --                     key has no TTL; -2 and "": it is free); the guests' turn ends, or
---                     that of readers begins, in g milliseconds (negative: no such turn); then for each that
---                     joins or is looked for: 0 it is not in the queue, 1 it is, 2 it is
---                     the first ticket, 3 it is the first and gives way to readers; "" or
---                     "<token>": it has the lock
+--                     that of readers begins, in g milliseconds (negative: no such turn);
+--                     then for each that joins or is looked for: 0 it is not in the queue, 1
+--                     it is, 2 it is the first ticket, 3 it is the first and gives way to
+--                     readers; "" or "<token>": it has the lock
 --
 -- Messages on "rlock_turn:<tag>:<client>":
 --
