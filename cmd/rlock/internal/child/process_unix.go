@@ -46,7 +46,7 @@ func Start(argv, env []string) (*Process, error) {
 		}
 	}()
 	if err := <-started; err != nil {
-		p.terminal.close()
+		p.terminal.take() // the group may have been in the foreground before it failed
 		return nil, reason(argv[0], err)
 	}
 	return p, nil

@@ -42,7 +42,9 @@ func (s *site) start(args ...string) *player {
 func (s *site) play(cmd *exec.Cmd) *player {
 	s.t.Helper()
 	p := &player{t: s.t, cmd: cmd}
-	cmd.Stderr = &p.stderr
+	if cmd.Stderr == nil {
+		cmd.Stderr = &p.stderr
+	}
 	var err error
 	p.stdin, err = cmd.StdinPipe()
 	require.NoError(s.t, err)
@@ -232,6 +234,54 @@ func TestALockThatIsLostEndsTheCommand(t *testing.T) {
 			assert.Contains(t, p.stderr.String(), "lock is lost")
 		})
 	}
+}
+
+// The command and what it has started are ended, and not only what the kernel would kill
+// with rlock.
+func TestALockThatIsLostEndsTheCommandIfNobodyReadsTheStandardError(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for what, leaves := range map[string]bool{"and its reader has left": true, "and it is full": false} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := *s
+			s.t = t
+			name := "unread:" + strings.ReplaceAll(what, " ", "-")
+			reader, errs, err := os.Pipe()
+			require.NoError(t, err)
+			defer reader.Close()
+			if leaves {
+				require.NoError(t, reader.Close())
+			} else {
+				fill(t, errs)
+			}
+			cmd := s.command("exec", "--lease", "6s", "--grace", "2s", name, "--",
+				"sh", "-c", `trap 'echo heard; exit 0' TERM; sleep 600 >/dev/null 2>&1 & echo $!; wait`)
+			cmd.Stderr = errs
+			p := s.play(cmd)
+			require.NoError(t, errs.Close())
+			pid := p.pid()
+			released, err := s.client.NewLock(name).ForceUnlock(s.ctx)
+			require.NoError(t, err)
+			require.True(t, released)
+			p.expect("heard")
+			assert.Equal(t, 75, p.wait())
+			assert.False(t, runs(pid))
+		})
+	}
+}
+
+// fill writes to a pipe until it is full.
+func fill(t *testing.T, pipe *os.File) {
+	t.Helper()
+	fd := int(pipe.Fd())
+	require.NoError(t, syscall.SetNonblock(fd, true))
+	for _, size := range []int{4096, 1} {
+		for err := error(nil); err == nil; {
+			_, err = syscall.Write(fd, make([]byte, size))
+		}
+	}
+	require.NoError(t, syscall.SetNonblock(fd, false))
 }
 
 // The tests of package guard check the margin between KILL and the end of the lease in

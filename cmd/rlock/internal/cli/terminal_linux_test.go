@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -80,6 +81,21 @@ func TestACommandReadsFromItsTerminalAndTheShellHasItBack(t *testing.T) {
 	d.press("Grace\n")
 	d.await("then Grace")
 	assert.Equal(t, 5, d.wait())
+}
+
+// The kernel refuses a file without "#!" when the command's group is in the foreground already.
+func TestTheShellHasItsTerminalBackFromACommandThatCannotBeExecuted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	script := filepath.Join(t.TempDir(), "script")
+	require.NoError(t, os.WriteFile(script, []byte("echo hello\n"), 0o700))
+	cmd := s.command("exec", "terminal", "--", script)
+	cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `"$0" "$@"; code=$?; read again; echo "then $again"; exit $code`}, cmd.Args...)
+	d := sit(t, cmd)
+	d.await("cannot be executed")
+	d.press("Grace\n")
+	d.await("then Grace")
+	assert.Equal(t, 126, d.wait())
 }
 
 func TestCtrlCReachesTheCommandOnce(t *testing.T) {

@@ -21,9 +21,10 @@ func (a *app) unlock() *cobra.Command {
 		Long: `unlock releases a lock that somebody else holds, whoever it is, and the first client that
 waits is granted it. It shows the holder and asks first, unless --yes is given.
 
-The holder is not asked. A client of rlock learns of the loss at its next renewal, a third
-of its lease later, and until then works as if it held the lock. Make sure that it is dead,
-or that two at once do no harm.
+The holder is not asked. A client of rlock is told by a message, within about two round trips.
+Where that is lost, and in Redisson, the holder learns of the loss at its next renewal, up to a
+third of its lease later. Until then it works as if it held the lock: make sure that it is
+dead, or that two holders at once do no harm.
 
 EXIT CODES
   0 if the lock was released; 1 if it was free, if the answer was no, or if Redis did not

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-rlock/rlock/cmd/rlock/internal/child"
@@ -57,6 +58,9 @@ func Run(config rlock.Config, job Job) int {
 		}
 	}
 	defer signal.Stop(signals)
+	// Otherwise a line for a standard error that nobody reads any more would end this process,
+	// and leave behind what the command has started.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	r := &run{Job: job, lease: config.Lease, signals: signals}
 	hold, client, code := r.acquire(config)
@@ -66,10 +70,14 @@ func Run(config rlock.Config, job Job) int {
 	code = r.hold(hold)
 	if err := hold.Release(context.Background()); errors.Is(err, rlock.ErrLost) {
 		r.lose(err)
-	} else if err != nil {
+	} else if err != nil && r.lost == nil {
 		r.Log("%v", err)
 	}
 	if r.lost != nil {
+		select {
+		case <-r.told:
+		case <-time.After(stubborn):
+		}
 		return ExitLost // without waiting for connections that may be dead
 	}
 	_ = client.Close()
@@ -81,7 +89,8 @@ type run struct {
 	Job
 	lease   time.Duration
 	signals chan os.Signal
-	lost    error // why the lock is lost, or about to be
+	lost    error         // why the lock is lost, or about to be
+	told    chan struct{} // closed when the loss is logged, nil while there is none
 }
 
 // An outcome is the result of an attempt to get the lock.
@@ -189,12 +198,17 @@ func environment(own []string, hold *rlock.Hold, name string) (env []string) {
 	return env
 }
 
-// lose notes, once, that the lock is lost.
+// lose notes, once, that the lock is lost. It does not wait for the log, which may be a pipe
+// that is full.
 func (r *run) lose(why error) {
-	if r.lost == nil {
-		r.lost = why
-		r.Log("%s: the lock is lost, and the command is ended: %v", r.Name, why)
+	if r.lost != nil {
+		return
 	}
+	r.lost, r.told = why, make(chan struct{})
+	go func() {
+		defer close(r.told)
+		r.Log("%s: the lock is lost, and the command is ended: %v", r.Name, why)
+	}()
 }
 
 // errSilent is the reason to end a command before its lease has ended.

@@ -12,8 +12,8 @@ const (
 	// lastMoment is the longest grace of a command whose lock another client may have
 	// already.
 	lastMoment = time.Second
-	// stubborn is how long killed processes may take to end. They may be zombies that are
-	// never collected.
+	// stubborn is how long killed processes may take to end, which may be zombies that are
+	// never collected, and after them the log of a loss.
 	stubborn = 2 * time.Second
 )
 

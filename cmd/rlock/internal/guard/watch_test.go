@@ -212,6 +212,20 @@ func TestALossThatRedisReportsLeavesTheCommandASecond(t *testing.T) {
 	})
 }
 
+func TestALogThatHangsDelaysTheEndOfNoCommand(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
+		s, c := set(t, server), newCommand(false)
+		hangs := make(chan struct{})
+		defer close(hangs)
+		_, err := s.others.NewLock(name).ForceUnlock(t.Context())
+		require.NoError(t, err)
+		job := guard.Job{Name: name, Grace: grace, Log: func(string, ...any) { <-hangs }}
+		require.ErrorIs(t, guard.Watch(job, lease, s.hold, c, make(chan os.Signal)), rlock.ErrLost)
+		require.Len(t, c.kills, 1)
+		assert.Equal(t, time.Second, c.kills[0].Sub(c.terms[0]))
+	})
+}
+
 func TestProcessesThatACommandLeavesBehindAreEndedWhileTheLockIsHeld(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
 		s, c := set(t, server), newCommand(false)
