@@ -8,6 +8,7 @@ require (
 	github.com/go-co-op/gocron/v2 v2.21.2
 	github.com/go-rlock/rlock v0.0.0-00010101000000-000000000000
 	github.com/redis/rueidis v1.0.79
+	github.com/stretchr/testify v1.12.1
 )
 
 require (
@@ -17,5 +18,6 @@ require (
 	github.com/petermattis/goid v0.0.0-20260820044319-269ab09b5261 // indirect
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 )

@@ -44,7 +44,7 @@ func main() {
 // once has all schedulers call the job at the same times.
 func once(options rueidis.ClientOption) error {
 	name := fmt.Sprint("example:report:", time.Now().UnixNano())
-	begin := time.Now().Add(interval)
+	begin := time.Now().Add(time.Second) // gocron refuses a time that has passed
 	var count atomic.Int64
 	done := make(chan struct{})
 	finish := sync.OnceFunc(func() { close(done) })

@@ -20,8 +20,9 @@ type locker struct {
 	least time.Duration
 }
 
-// Lock returns an error if another scheduler has run the job in this interval, or runs it.
-// gocron then skips the run.
+// Lock returns an error if another scheduler has run the job in this interval, or runs it, and
+// if l.least was over before the job could begin. gocron then skips the run, and nothing is
+// held.
 func (l locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	ran, err := l.client.NewLock("gocron:ran:"+job).TryAcquire(ctx, rlock.WithLease(l.least))
 	if err != nil {
@@ -31,7 +32,11 @@ func (l locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	if err != nil {
 		return nil, errors.Join(err, ran.Release(ctx))
 	}
-	return running{runs}, ran.Detach(ctx)
+	if err := ran.Detach(ctx); err != nil {
+		// gocron does not unlock after an error: the watchdog would keep the lock for ever.
+		return nil, errors.Join(err, runs.Release(ctx))
+	}
+	return running{runs}, nil
 }
 
 // running is the lock of a job that runs.
