@@ -1,7 +1,7 @@
-// Package examples is a set of stories, one folder each. They need no server:
-// they bring a Redis of their own, in memory. With REDIS_ADDR set to the address
-// of a standalone Redis or Valkey they use that instead, and touch no keys but
-// those that begin with "example:".
+// Package examples is a set of programs, one folder each. They need no server:
+// they start an embedded one. With REDIS_ADDR set to the address
+// of a standalone Redis or Valkey they use that instead, and touch only keys
+// that begin with "example:".
 //
 //	go run ./examples/quickstart   a lock, a nested one, a crowd, and a holder that is killed
 //	go run ./examples/gear         two machines rewrite one list: without the lock an update is lost
@@ -14,11 +14,15 @@
 //	go run ./examples/leader       a leader that works until it loses the lock
 //	go run ./examples/handler      an HTTP handler with a limit on the wait: 200, 409, 500
 //	go run ./examples/sticky       a lock for each user, which lingers at the replica that serves the user
+//	go run ./examples/ratelimited  forty workers and ten connections to a partner: a semaphore
 //	go run ./examples/shutdown     a process that ends and leaves no lock behind
+//	go run -C examples/gocron .    a drop-in for the Locker and the Elector of gocron
+//	go run -C examples/observed .  a fleet whose locks are measured by OpenTelemetry
 //
-// One is a module of its own, since it needs a database. Fenced locks leave the
-// counters of their tokens in Redis; the example deletes its own.
+// Those that are run with -C are modules of their own, since they have further
+// dependencies. Fenced locks leave the counters of their tokens in Redis; the example
+// deletes its own.
 //
-// Each checks what it claims, and exits with a status other than 0 if it was not
-// so. The tests of this package run them all.
+// Each checks what it claims, and exits with a status other than 0 if it fails. The
+// tests run them all.
 package examples

@@ -16,8 +16,8 @@
 //
 // Look at the balance in the end. The difference in code is account.write.
 //
-// The example is a module of its own: the database, modernc.org/sqlite, is nothing
-// that who uses the locks should have to download.
+// The example is a module of its own, so that programs that use rlock need not download
+// the database, modernc.org/sqlite.
 package main
 
 import (

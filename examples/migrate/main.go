@@ -6,9 +6,9 @@
 // Both may hold the same locks, in the same Redis, at the same time: services can
 // be moved one by one.
 //
-// What is different: a call takes a context, which stands for the thread's
-// interruption; what went wrong is an error, not an exception; and a lock that
-// was lost says so (ErrLost) where Java would go on.
+// There are three differences: a call takes a context, which stands for the thread's
+// interruption; a failure is an error, not an exception; and the loss of a lock is
+// reported (ErrLost) where Java would go on.
 package main
 
 import (

@@ -137,7 +137,7 @@ func single(ctx context.Context, c *rlock.Client, redis rueidis.Client) (string,
 		return "", fmt.Errorf("held: %v, then locked: %v", hash, locked)
 	}
 	say(clientName(0), "unlocked it")
-	return "a lock is one hash in Redis: who holds it, and how often", nil
+	return "a lock is one hash in Redis: its holder, and how often it is locked", nil
 }
 
 func nested(ctx context.Context, c *rlock.Client) (string, error) {
@@ -163,7 +163,7 @@ func nested(ctx context.Context, c *rlock.Client) (string, error) {
 		}
 	}
 	say(clientName(0), "unlocked it three times")
-	return fmt.Sprintf("who holds a lock locks it again in %v, without asking Redis", fastest), nil
+	return fmt.Sprintf("the holder locks it again in %v, without asking Redis", fastest), nil
 }
 
 func crowd(ctx context.Context, clients []*rlock.Client) (string, error) {
