@@ -34,10 +34,17 @@ func repeat() {
 	lines.Scan()
 	job := lines.Text()
 	for lines.Scan() {
-		if lines.Text() == "die" {
+		switch lines.Text() {
+		case "die":
 			panic("as I was told")
+		case "shout":
+			fmt.Println(strings.Repeat("a", 17<<20)) // longer than an answer may be
+		default:
+			fmt.Println(job)
 		}
-		fmt.Println(job)
+	}
+	if err := lines.Err(); err != nil {
+		panic(err)
 	}
 }
 
@@ -126,6 +133,11 @@ func TestRulesOfSeveralFaultsApplyTogether(t *testing.T) {
 	require.Error(t, ping(client))
 	liftSet()
 	answers(t, client)
+}
+
+func TestAWorkerWhoseAnswerIsTooLongIsEnded(t *testing.T) {
+	s := open(t, stage.Standalone)
+	require.ErrorIs(t, hire(t, s).Ask("shout", new(int)), bufio.ErrTooLong)
 }
 
 func TestHeldFramesAreDeliveredWhenTheRuleIsRemoved(t *testing.T) {

@@ -35,6 +35,7 @@ type life struct {
 	in      io.WriteCloser
 	lines   chan string // its output; closed when it has ended
 	errors  bytes.Buffer
+	broken  error // why its output could not be read; set before lines is closed
 }
 
 // ErrKilled is returned by Ask when the process was killed before it answered.
@@ -172,6 +173,8 @@ func (w *Worker) begin() (*life, error) {
 		for lines.Scan() {
 			l.lines <- lines.Text()
 		}
+		l.broken = lines.Err()
+		_ = out.Close() // a worker that goes on writing must not wait for a reader
 		_ = l.command.Wait()
 		close(l.lines)
 	}()
@@ -184,6 +187,9 @@ func (w *Worker) begin() (*life, error) {
 // failure returns why a process ended: its last output, or err.
 func (l *life) failure(err error) error {
 	for range l.lines { // until it has ended
+	}
+	if l.broken != nil {
+		return fmt.Errorf("stage: read the answers of a worker: %w", l.broken)
 	}
 	if l.command.ProcessState != nil && !l.command.ProcessState.Exited() {
 		return ErrKilled

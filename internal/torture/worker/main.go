@@ -66,5 +66,8 @@ func Run(in io.Reader, out io.Writer) error {
 			return fmt.Errorf("worker: %w", err)
 		}
 	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("worker: read a word: %w", err)
+	}
 	return nil
 }
