@@ -249,7 +249,7 @@ func scriptOf(f network.Frame) string {
 func membersOf(f network.Frame) (leave, join int) {
 	keys, _ := strconv.Atoi(f.Args[2])
 	argv := f.Args[3+keys:]
-	if len(argv) == 4 {
+	if len(argv) < 5 {
 		return 1, 0
 	}
 	leave, _ = strconv.Atoi(argv[3])

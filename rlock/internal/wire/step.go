@@ -40,8 +40,10 @@ func (r *Redis) Step(script *Script, k *Keys, s Step) Call {
 	add(family)
 	if s.Leave != none && s.Join == none && s.Look == none {
 		add(s.Leave.Ticket)
-		add(s.Number)
-		add(s.Leave.Mode)
+		if s.Number != "" || s.Leave.Mode != "x" {
+			add(s.Number)
+			add(s.Leave.Mode)
+		}
 		return Call{Script: script, words: words{all: all, keys: keys, n: at}}
 	}
 	add(s.Lease)

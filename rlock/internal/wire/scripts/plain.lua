@@ -7,7 +7,7 @@ local told = false    -- whether they were
 -- A release of a lock without a queue is most of the steps, so it comes before anything
 -- else is defined, which would take Redis as long again. A missing right to publish does not
 -- keep a lock from being freed; the error says so.
-if #ARGV == 4 and redis.call('exists', KEYS[2]) == 0 and redis.call('hdel', KEYS[1], ARGV[2]) == 1 then
+if #ARGV < 5 and redis.call('exists', KEYS[2]) == 0 and redis.call('hdel', KEYS[1], ARGV[2]) == 1 then
 	local listeners = redis.pcall(string.sub(ARGV[1], 1, 1) == 's' and 'spublish' or 'publish', KEYS[4], message)
 	if type(listeners) == 'table' then
 		return redis.error_reply(listeners.err .. ' (released)')
@@ -17,7 +17,7 @@ if #ARGV == 4 and redis.call('exists', KEYS[2]) == 0 and redis.call('hdel', KEYS
 	left, told = 1, true
 end
 
-local lock, counter, reserve = KEYS[1], KEYS[5], ARGV[3]
+local lock, counter, reserve = KEYS[1], KEYS[5], ARGV[3] or ''
 local owner           -- the holder, false if the lock is free, nil before it is looked up
 local given           -- the lease that this step has set, nil if it has set none
 

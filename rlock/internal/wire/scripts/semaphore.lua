@@ -34,7 +34,7 @@ local function exit(ticket)
 	return redis.call('zrem', lock, ticket)
 end
 
-if #ARGV == 4 and redis.call('exists', KEYS[2]) == 0 then
+if #ARGV < 5 and redis.call('exists', KEYS[2]) == 0 then
 	return exit(ARGV[2])
 end
 
