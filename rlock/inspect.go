@@ -340,9 +340,6 @@ type Process struct {
 	Addr    string // where its connection comes from, as Redis sees it: "10.0.0.7:51234"
 }
 
-// String returns "program@host[pid]".
-func (p Process) String() string { return fmt.Sprintf("%s@%s[%d]", p.Program, p.Host, p.PID) }
-
 // process returns the process that has the client of an owner, nil if it is not known.
 func process(r *wire.Roll, owner string) *Process { return (*Process)(r.Of(owner)) }
 

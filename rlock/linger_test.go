@@ -294,7 +294,7 @@ func TestALockThatIsLostWhileItLingersIsNoLossOfAHolder(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, w.Exists(key))
 		w.use(l)
-		assert.Zero(t, p.Stats().Lost())
+		assert.Zero(t, p.Stats().Lost)
 		require.NoError(t, p.Close())
 		assert.Zero(t, p.logged("lock lost"))
 	})

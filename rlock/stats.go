@@ -16,7 +16,9 @@ type Stats struct {
 	// them, or for a Redis that does not answer.
 	Waiting int64
 
-	// How often a lock was acquired, by the way: see the constants of [Way].
+	// Acquired is how often a lock was acquired, by whatever way but nesting.
+	Acquired int64
+	// How often by each way: see the constants of [Way].
 	AcquiredByNesting int64
 	AcquiredByJoining int64
 	AcquiredByHandoff int64
@@ -38,7 +40,10 @@ type Stats struct {
 	// readers or are refused inside the process.
 	WaitTime time.Duration
 
-	// How many locks were lost, by the reason: see the constants of [LossReason].
+	// Lost is how many locks were lost, for whatever reason but the end of the lease that
+	// their owner had asked for.
+	Lost int64
+	// How many for each reason: see the constants of [LossReason].
 	LostUnrenewed  int64
 	LostLeaseEnded int64
 	LostKeyGone    int64
@@ -55,21 +60,12 @@ type Stats struct {
 	Commands int64
 }
 
-// Acquired returns how often a lock was acquired, by whatever way but nesting.
-func (s Stats) Acquired() int64 {
-	return s.AcquiredByJoining + s.AcquiredByHandoff + s.AcquiredByRedis + s.AcquiredByQueue + s.AcquiredByLinger
-}
-
-// Lost returns how many locks were lost, for whatever reason but the end of the lease that
-// their owner had asked for.
-func (s Stats) Lost() int64 { return s.LostUnrenewed + s.LostKeyGone + s.LostForced }
-
 // Stats returns figures about the client. It takes some microseconds, however many locks
 // there are, and allocates nothing. Each figure is true at a moment during the call. It may
 // be called after Close too.
 func (c *Client) Stats() Stats {
 	n := c.engine.Counts()
-	return Stats{
+	s := Stats{
 		Held:              n.Held,
 		Waiting:           n.Waiting,
 		AcquiredByNesting: n.Acquired[ByNesting],
@@ -90,4 +86,7 @@ func (c *Client) Stats() Stats {
 		RenewalsFailed:    n.RenewalsFailed,
 		Commands:          c.engine.Redis.Commands(),
 	}
+	s.Acquired = s.AcquiredByJoining + s.AcquiredByHandoff + s.AcquiredByRedis + s.AcquiredByQueue + s.AcquiredByLinger
+	s.Lost = s.LostUnrenewed + s.LostKeyGone + s.LostForced
+	return s
 }

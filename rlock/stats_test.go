@@ -21,7 +21,7 @@ func TestStatsCountEachWayOfAcquiring(t *testing.T) {
 		me, them := w.caller(), w.caller()
 
 		require.NoError(t, lock.Lock(me))
-		assert.Equal(t, rlock.Stats{Held: 1, AcquiredByRedis: 1, Commands: 1}, p.Stats())
+		assert.Equal(t, rlock.Stats{Held: 1, Acquired: 1, AcquiredByRedis: 1, Commands: 1}, p.Stats())
 		require.NoError(t, lock.Lock(me))
 		require.NoError(t, lock.Unlock(me))
 		theirs := start(func() error { return lock.Lock(them) })
@@ -45,7 +45,7 @@ func TestStatsCountEachWayOfAcquiring(t *testing.T) {
 		require.NoError(t, read.Lock(them))
 		s = p.Stats()
 		assert.Equal(t, []int64{3, 0, 1, 1}, []int64{s.Held, s.Waiting, s.AcquiredByQueue, s.AcquiredByJoining})
-		assert.Equal(t, int64(5), s.Acquired())
+		assert.Equal(t, int64(5), s.Acquired)
 		assert.Equal(t, 2*time.Second, s.WaitTime)
 		require.NoError(t, p.Close())
 		assert.Zero(t, p.Stats().Held)
@@ -89,27 +89,27 @@ func TestStatsCountLossesByTheirReasonAndRenewals(t *testing.T) {
 			s := p.Stats()
 			assert.Zero(t, s.Held)
 			return rlock.Stats{
-				LostUnrenewed: s.LostUnrenewed - before.LostUnrenewed, LostLeaseEnded: s.LostLeaseEnded - before.LostLeaseEnded,
+				Lost: s.Lost - before.Lost, LostUnrenewed: s.LostUnrenewed - before.LostUnrenewed, LostLeaseEnded: s.LostLeaseEnded - before.LostLeaseEnded,
 				LostKeyGone: s.LostKeyGone - before.LostKeyGone, LostForced: s.LostForced - before.LostForced,
 			}
 		}
-		assert.Equal(t, rlock.Stats{LostKeyGone: 1}, lost(lock.Lock, func() { w.Del(key) }))
-		assert.Equal(t, rlock.Stats{LostForced: 1}, lost(lock.Lock, func() { _, _ = lock.ForceUnlock(w.ctx) }))
+		assert.Equal(t, rlock.Stats{Lost: 1, LostKeyGone: 1}, lost(lock.Lock, func() { w.Del(key) }))
+		assert.Equal(t, rlock.Stats{Lost: 1, LostForced: 1}, lost(lock.Lock, func() { _, _ = lock.ForceUnlock(w.ctx) }))
 		assert.Equal(t, rlock.Stats{LostLeaseEnded: 1}, lost(func(ctx context.Context) error { return lock.LockFor(ctx, time.Second) }, func() {}))
-		assert.Equal(t, rlock.Stats{LostUnrenewed: 1}, lost(lock.Lock, func() { w.answerScripts("ERR no script today") }))
+		assert.Equal(t, rlock.Stats{Lost: 1, LostUnrenewed: 1}, lost(lock.Lock, func() { w.answerScripts("ERR no script today") }))
 		w.answerScripts("")
 		time.Sleep(time.Minute)
-		assert.Equal(t, int64(3), p.Stats().Lost())
+		assert.Equal(t, int64(3), p.Stats().Lost)
 
 		p = w.client(withLease(3 * time.Second))
 		lock = p.NewLock(key)
 		me := w.caller()
 		require.NoError(t, lock.Lock(me))
 		time.Sleep(3500 * time.Millisecond)
-		assert.Equal(t, rlock.Stats{Held: 1, AcquiredByRedis: 1, Renewals: 3, Commands: 1 + 3}, p.Stats())
+		assert.Equal(t, rlock.Stats{Held: 1, Acquired: 1, AcquiredByRedis: 1, Renewals: 3, Commands: 1 + 3}, p.Stats())
 		w.Del(key)
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
-		assert.Equal(t, rlock.Stats{LostKeyGone: 1, AcquiredByRedis: 1, Renewals: 3, Commands: 1 + 3 + 1}, p.Stats(), "the Unlock finds the loss")
+		assert.Equal(t, rlock.Stats{Lost: 1, LostKeyGone: 1, Acquired: 1, AcquiredByRedis: 1, Renewals: 3, Commands: 1 + 3 + 1}, p.Stats(), "the Unlock finds the loss")
 	})
 }
 
@@ -133,7 +133,7 @@ func TestStatsOfABusyClientAddUp(t *testing.T) {
 		}
 		all.Wait()
 		s := p.Stats()
-		assert.Equal(t, int64(workers*rounds), s.Acquired())
+		assert.Equal(t, int64(workers*rounds), s.Acquired)
 		assert.Equal(t, int64(workers*rounds), s.AcquiredByNesting)
 		assert.Zero(t, s.Held)
 		assert.Zero(t, s.Waiting)

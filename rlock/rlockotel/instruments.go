@@ -92,6 +92,7 @@ func plus(a, b rlock.Stats) rlock.Stats {
 	return rlock.Stats{
 		Held:              a.Held + b.Held,
 		Waiting:           a.Waiting + b.Waiting,
+		Acquired:          a.Acquired + b.Acquired,
 		AcquiredByNesting: a.AcquiredByNesting + b.AcquiredByNesting,
 		AcquiredByJoining: a.AcquiredByJoining + b.AcquiredByJoining,
 		AcquiredByHandoff: a.AcquiredByHandoff + b.AcquiredByHandoff,
@@ -102,6 +103,7 @@ func plus(a, b rlock.Stats) rlock.Stats {
 		Canceled:          a.Canceled + b.Canceled,
 		Failed:            a.Failed + b.Failed,
 		WaitTime:          a.WaitTime + b.WaitTime,
+		Lost:              a.Lost + b.Lost,
 		LostUnrenewed:     a.LostUnrenewed + b.LostUnrenewed,
 		LostLeaseEnded:    a.LostLeaseEnded + b.LostLeaseEnded,
 		LostKeyGone:       a.LostKeyGone + b.LostKeyGone,

@@ -128,14 +128,14 @@ func writeDeadlocksJSON(out io.Writer, cycles []deadlock.Cycle, seen deadlock.Vi
 			w, h := wait.Waiter, wait.Holder
 			waits = append(waits, jsonWait{
 				wait.Lock,
-				w.Owner, process(w.Process), w.Goroutine, w.Age.Milliseconds(), w.Place.String(),
-				h.Owner, process(h.Process), h.Goroutine, h.Age.Milliseconds(), h.Place.String(),
+				w.Owner, view.Process(w.Process), w.Goroutine, w.Age.Milliseconds(), w.Place.String(),
+				h.Owner, view.Process(h.Process), h.Goroutine, h.Age.Milliseconds(), h.Place.String(),
 			})
 		}
 		all.Deadlocks = append(all.Deadlocks, waits)
 	}
 	for _, silent := range seen.Silent {
-		all.Silent = append(all.Silent, jsonClient{silent.ID, process(silent.Process)})
+		all.Silent = append(all.Silent, jsonClient{silent.ID, view.Process(silent.Process)})
 	}
 	if seen.Unasked != nil {
 		all.Unasked = seen.Unasked.Error()
@@ -187,13 +187,6 @@ func ages(w deadlock.Wait) string {
 		return ""
 	}
 	return " (" + strings.Join(parts, "; ") + ")"
-}
-
-func process(p *rlock.Process) string {
-	if p == nil {
-		return ""
-	}
-	return p.String()
 }
 
 // numbered names the party by its process, and by the goroutine or the owner's number there.

@@ -53,7 +53,7 @@ type Totals struct {
 
 // Totals returns the sums.
 func (l Look) Totals() (t Totals) {
-	processes := make(map[string]bool)
+	processes := make(map[rlock.Process]bool)
 	for _, row := range l.Rows {
 		if row.HolderCount > 0 {
 			t.Held++
@@ -62,7 +62,9 @@ func (l Look) Totals() (t Totals) {
 		t.Rate += max(row.Rate, 0)
 		for _, h := range row.Holders {
 			if h.Process != nil {
-				processes[h.Process.String()] = true
+				p := *h.Process
+				p.Addr = "" // a process may have several connections
+				processes[p] = true
 			}
 		}
 	}

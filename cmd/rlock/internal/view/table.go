@@ -154,11 +154,19 @@ func lease(i rlock.Inspection) string {
 func Owner(owner string, process *rlock.Process, guest bool) string {
 	switch {
 	case process != nil:
-		return Printable(process.String())
+		return Printable(Process(process))
 	case guest:
 		return "Redisson " + Printable(short(owner))
 	}
 	return "client " + Printable(short(owner))
+}
+
+// Process returns "program@host[pid]", and "" for nil.
+func Process(p *rlock.Process) string {
+	if p == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s@%s[%d]", p.Program, p.Host, p.PID)
 }
 
 func addr(process *rlock.Process) string {
