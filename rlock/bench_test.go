@@ -115,17 +115,29 @@ func BenchmarkUncontended(b *testing.B) {
 	})
 }
 
-// BenchmarkBesideRaw compares rlock with the floor: blocks of raw pairs and of Lock and
-// Unlock take turns, since a round trip on one machine may take 30 us in one second and 130
-// us in the next. x-raw is the ratio of the medians, and of the tenth percentiles, over the
-// blocks; it takes some 400 blocks to be meaningful:
+// BenchmarkBesideRaw compares rlock with two floors: blocks of raw pairs and of Lock and Unlock
+// take turns, since a round trip on one machine may take 30 us in one second and 130 us in the
+// next. pipelined is a client with the settings of rlock, direct is one with the defaults of
+// rueidis, which serves a lone caller in the caller's goroutine. x-raw is the ratio of the
+// medians, and of the tenth percentiles, over the blocks; it takes some 400 blocks to be
+// meaningful:
 //
 //	go test -run - -bench BesideRaw -benchtime 400x ./rlock
 func BenchmarkBesideRaw(b *testing.B) {
 	option := benchOption(b)
-	raw, lock := rawClient(b, option), benchClient(b, option).NewLock("ours")
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	b.Run("pipelined", func(b *testing.B) { besideRaw(b, option, rawClient(b, option)) })
+	b.Run("direct", func(b *testing.B) {
+		defaults := option
+		defaults.DisableCache = true
+		client, err := rueidis.NewClient(defaults)
+		require.NoError(b, err)
+		b.Cleanup(client.Close)
+		besideRaw(b, option, client)
+	})
+}
+
+func besideRaw(b *testing.B, option rueidis.ClientOption, raw rueidis.Client) {
+	lock := benchClient(b, option).NewLock("ours")
 	keys := []string{"raw", "redisson_lock__channel:{raw}"}
 	block := func(pair func()) float64 {
 		began := time.Now()
@@ -137,7 +149,7 @@ func BenchmarkBesideRaw(b *testing.B) {
 	var floor, ours []float64
 	for b.Loop() {
 		floor = append(floor, block(func() { rawPair(b, raw, keys) }))
-		ours = append(ours, block(func() { lockPair(b, ctx, lock) }))
+		ours = append(ours, block(func() { lockPair(b, context.Background(), lock) }))
 	}
 	slices.Sort(floor)
 	slices.Sort(ours)
