@@ -142,7 +142,7 @@ func Begun(err error) bool {
 }
 
 // Released reports whether err is that of a release which has been executed, and whose
-// message to others was refused (plain.lua, queue.lua).
+// message to others was refused (plain.lua, queue.lua, grant.lua).
 func Released(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && strings.HasSuffix(reply.Error(), "(released)")

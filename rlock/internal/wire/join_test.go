@@ -1,0 +1,83 @@
+package wire_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A step in which a ticket joins ends early where nobody can be granted the lock. It is
+// answered as if it had gone on.
+func TestTheAnswerToATicketThatJoins(t *testing.T) {
+	redistest.Over(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone}, func(t *testing.T, s *redistest.Server) {
+		option := s.Options()
+		option.DisableCache = true
+		id := wire.NewID()
+		redis, err := wire.Open(wire.Options{Redis: option}, id.Prefix)
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			redis.Stop()
+			redis.Close()
+		})
+		do := func(args ...string) {
+			require.NoError(t, redis.Client.Do(t.Context(), redis.Client.B().Arbitrary(args...).Build()).Error())
+		}
+		holder, before, ticket, behind := id.Owner(1, false), id.Owner(2, false), id.Owner(3, false), id.Owner(4, false)
+		const guest = "0123abcd-0123-4123-8123-0123456789ab:1"
+
+		for name, test := range map[string]struct {
+			holder string
+			joined []string // the tickets that joined before, in this order
+			turn   bool     // a turn for guests is the last in the queue
+			answer wire.Answer
+		}{
+			"to a free lock":                   {"", nil, false, wire.Answer{Holder: ticket, Granted: true}},
+			"to a lock that it has":            {ticket, nil, false, wire.Answer{Holder: ticket, Granted: true}},
+			"to one that others wait for":      {ticket, []string{before}, false, wire.Answer{Holder: ticket, Granted: true}},
+			"behind one without a client":      {"", []string{before}, false, wire.Answer{Holder: ticket, Granted: true}},
+			"as the first":                     {holder, nil, false, wire.Answer{Place: wire.FirstPlace}},
+			"behind another one":               {holder, []string{before}, false, wire.Answer{Place: wire.SomePlace}},
+			"again, as the first":              {holder, []string{ticket}, false, wire.Answer{Place: wire.FirstPlace}},
+			"again, behind another one":        {holder, []string{before, ticket}, false, wire.Answer{Place: wire.SomePlace}},
+			"again, between two":               {holder, []string{before, ticket, behind}, false, wire.Answer{Place: wire.SomePlace}},
+			"behind a turn for guests":         {holder, nil, true, wire.Answer{Place: wire.FirstPlace}},
+			"as the first, and a guest has it": {guest, nil, false, wire.Answer{Holder: guest, Place: wire.FirstPlace}},
+			"behind another one, and a guest":  {guest, []string{before}, false, wire.Answer{Holder: guest, Place: wire.SomePlace}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				keys, err := redis.KeysOf(name, wire.Layout{Channel: "redisson_lock__channel:"})
+				require.NoError(t, err)
+				if test.holder != "" {
+					do("HSET", keys.Key, test.holder, "1")
+					do("PEXPIRE", keys.Key, "60000")
+				}
+				for _, ticket := range test.joined {
+					do("ZADD", keys.Queue, "NX", "1", "x"+ticket)
+				}
+				if test.turn {
+					do("ZADD", keys.Queue, "1", "?")
+				}
+				result := redis.Do(t.Context(), redis.Step(wire.PlainStep, &keys, wire.Step{
+					Join: wire.Member{Mode: "x", Ticket: ticket}, Lease: "60000", Guests: true,
+				}))
+
+				answer, err := wire.ReadStep(result, 0)
+				require.NoError(t, err)
+				assert.Positive(t, answer.TTL, "what is left of the lease")
+				assert.Negative(t, answer.Window, "it is nobody's turn")
+				if test.answer.Holder == "" {
+					test.answer.Holder = holder
+				}
+				answer.TTL, answer.Window = 0, 0
+				assert.Equal(t, test.answer, answer)
+				left, err := redis.Client.Do(t.Context(), redis.Client.B().Pttl().Key(keys.Queue).Build()).ToInt64()
+				require.NoError(t, err)
+				assert.NotEqual(t, int64(-1), left, "the queue ends by itself")
+			})
+		}
+	})
+}
