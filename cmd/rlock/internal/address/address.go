@@ -67,9 +67,10 @@ func (f *Flags) Add(set *pflag.FlagSet) {
 // Option returns the option of the connection. The set is that of Add, after it was parsed.
 // Errors wrap [ErrUsage].
 func (f *Flags) Option(set *pflag.FlagSet) (rueidis.ClientOption, error) {
+	passwordGiven := set.Changed("password") || set.Changed("password-file")
 	for flag, variable := range variables {
 		value, ok := os.LookupEnv(variable)
-		if !ok || value == "" || set.Changed(flag) {
+		if !ok || value == "" || set.Changed(flag) || passwordGiven && strings.HasPrefix(flag, "password") {
 			continue
 		}
 		if err := set.Set(flag, value); err != nil {
@@ -89,6 +90,9 @@ func (f *Flags) Option(set *pflag.FlagSet) (rueidis.ClientOption, error) {
 	if f.user != "" {
 		option.Username = f.user
 	}
+	if f.password != "" && f.passwordFile != "" {
+		return option, fmt.Errorf("%w: the password is given twice: use --password-file (RLOCK_PASSWORD_FILE) or --password (RLOCK_PASSWORD)", ErrUsage)
+	}
 	if f.passwordFile != "" {
 		text, err := os.ReadFile(f.passwordFile)
 		if err != nil {
@@ -98,6 +102,9 @@ func (f *Flags) Option(set *pflag.FlagSet) (rueidis.ClientOption, error) {
 	}
 	if f.password != "" {
 		option.Password = f.password
+	}
+	if f.db < 0 {
+		return option, fmt.Errorf("%w: --db is negative: use 0 or above", ErrUsage)
 	}
 	if set.Changed("db") {
 		option.SelectDB = f.db

@@ -67,6 +67,31 @@ func TestThePasswordMayBeInAFile(t *testing.T) {
 	assert.Equal(t, "hunter2", option.Password)
 }
 
+func TestAFlagWithThePasswordCountsMoreThanBothVariables(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(file, []byte("hunter2\n"), 0o600))
+	environment := map[string]string{"RLOCK_PASSWORD": "one", "RLOCK_PASSWORD_FILE": "/no/such/file"}
+
+	option, err := parse(t, environment, "--password-file", file)
+	require.NoError(t, err)
+	assert.Equal(t, "hunter2", option.Password)
+	option, err = parse(t, environment, "--password", "two")
+	require.NoError(t, err)
+	assert.Equal(t, "two", option.Password)
+}
+
+func TestAPasswordThatIsGivenTwiceIsRefused(t *testing.T) {
+	_, err := parse(t, map[string]string{"RLOCK_PASSWORD": "one", "RLOCK_PASSWORD_FILE": "two"})
+	require.ErrorIs(t, err, address.ErrUsage)
+	_, err = parse(t, nil, "--password", "one", "--password-file", "two")
+	require.ErrorIs(t, err, address.ErrUsage)
+}
+
+func TestTheNumberOfADatabaseIsNotNegative(t *testing.T) {
+	_, err := parse(t, nil, "--db", "-1")
+	require.ErrorIs(t, err, address.ErrUsage)
+}
+
 func TestAnErrorRepeatsNoPassword(t *testing.T) {
 	for _, args := range [][]string{
 		{"--url", "redis://me:hunter2@[host"},

@@ -98,6 +98,17 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "tell what happens, on the standard error")
 	root.PersistentFlags().SortFlags = false
 	root.AddCommand(a.exec(), a.ls(), a.show(), a.top(), a.unlock(), a.deadlocks(), a.doctor())
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		// cobra's own shows the usage of an unknown command, and succeeds.
+		help.Run, help.RunE = nil, func(_ *cobra.Command, args []string) error {
+			about, _, err := root.Find(args)
+			if err != nil {
+				return err
+			}
+			return about.Help()
+		}
+	}
 	return root
 }
 
