@@ -123,7 +123,8 @@ type ReleasedInfo struct {
 	LockInfo
 	// Way is how the level was acquired. If levels of one owner are not released in the
 	// order opposite to that in which they were acquired, it is ByNesting for all but the
-	// last to be released.
+	// last to be released. A lock made of several does not exchange them: there the way is
+	// that of Acquired, and Held is the level's own.
 	Way Way
 	// Held is the time from Acquired to the call that gives the level up.
 	Held time.Duration
