@@ -47,6 +47,9 @@
 #ifndef GUESTS
 #define GUESTS 0        /* 1: at most one guest (a client of Redisson) holds the lock and one waits */
 #endif
+#ifndef POLLING
+#define POLLING 0       /* n: guests do not subscribe, they poll, and have a turn once in n ticks; needs GUESTS */
+#endif
 #ifndef HANDOFFS
 #define HANDOFFS 0      /* n: a section lasts for a tick, others of the same client always wait, and n sections may follow once others wait */
 #endif

@@ -3,7 +3,7 @@
 #define IDLE_TICKS 2
 #endif
 #ifndef GUEST_PASSED
-#define GUEST_PASSED 2
+#define GUEST_PASSED (POLLING -> CLIENTS * POLLING - 1 : 2)
 #endif
 #ifndef KEPT_TICKS
 #define KEPT_TICKS (HANDOFFS + 1)
@@ -40,14 +40,19 @@ inline forget_ticket(t) { granted[t] = false; unheard[t] = 0; was_kept(t); if ::
 /* Guests get their turn: grants while a guest waits. */
 byte guest_passed;
 bool missed_turn;               /* a turn comes up, a guest waits, and the turn is not opened */
-inline turn_comes() { missed_turn = guest && !strangers; assert(!missed_turn) }
+inline turn_comes() { missed_turn = subscribes && !strangers; assert(!missed_turn) }
+#if POLLING
+#define guest_counts (guest && met)
+#else
+#define guest_counts (guest && GUESTS)
+#endif
 inline guest_served() { guest_passed = 0 }
 /* No client passes another one that waits: grants to others while it does, beyond those that were before it. */
 #if FIFO
 byte passed[CLIENTS];
 inline gives_up(c) { passed[c] = 0 }
 inline passes(t) {
-	if :: guest && GUESTS -> guest_passed++; assert(guest_passed <= GUEST_PASSED) :: else fi;
+	if :: guest_counts -> guest_passed++; assert(guest_passed <= GUEST_PASSED) :: else fi;
 	i = 0;
 	do
 	:: i < CLIENTS ->
@@ -59,7 +64,7 @@ inline passes(t) {
 #else
 inline gives_up(c) { skip }
 inline passes(t) {
-	if :: guest && GUESTS -> guest_passed++; assert(guest_passed <= GUEST_PASSED) :: else fi
+	if :: guest_counts -> guest_passed++; assert(guest_passed <= GUEST_PASSED) :: else fi
 }
 #endif
 
@@ -167,7 +172,7 @@ inline check_tick() {
 #endif
 	count_holders();
 	if :: len(queue) > 0 -> queue?<front> :: else fi;
-	if :: SUM(could_enter) || (guest && GUESTS && n == 0) -> idle_ticks++ :: else -> idle_ticks = 0 fi;
+	if :: SUM(could_enter) || (subscribes && GUESTS && n == 0) -> idle_ticks++ :: else -> idle_ticks = 0 fi;
 	assert(idle_ticks <= IDLE_TICKS);
 	if :: SUM(gone) == CLIENTS && !lease[0] && (n || len(queue) > 0) -> left_ticks++ :: else -> left_ticks = 0 fi;
 	assert(left_ticks <= LEFT_TICKS);

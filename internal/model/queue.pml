@@ -76,9 +76,18 @@ bool poked[CLIENTS];            /* has to look at once */
 bool timed[CLIENTS];            /* has to look when the guests' turn ends */
 
 /* Guests. lease[0] is one that holds the lock. */
-bool guest;                     /* one waits: it is subscribed to Redisson's channel */
+bool guest;                     /* one waits: it is subscribed to Redisson's channel, unless it polls */
 bool guest_zero;                /* '0' is on its way to it */
 bool guest_rested;
+#if POLLING
+bool met;                       /* one was met as the holder, so there may be more */
+byte polled;                    /* ticks until the next turn of those that poll */
+#define subscribes false
+#define turn_by_time (POLL_TURNS && met && !polled)
+#else
+#define subscribes guest
+#define turn_by_time false
+#endif
 
 /* Scratch of one event; done() clears it. */
 bool freed, wanted;
@@ -114,7 +123,7 @@ inline count_holders() {
 #define GUEST (TICKETS + 1)     /* "?" in the queue */
 #define usher1(c) (usher[c] >= 1)
 #define usher2(c) (usher[c] == 2)
-#define strangers (GUESTS && guest + SUM(usher2) - SUM(usher1) > 0)
+#define strangers (GUESTS && subscribes + SUM(usher2) - SUM(usher1) > 0)
 #define tickets_queued (len(queue) - queues(GUEST))
 #define guests_go (lease[0] || window)
 #include "linger.pml"
@@ -125,13 +134,13 @@ inline take_out(t) {
 }
 /* '0' to Redisson's channel. */
 inline publish() {
-	guest_zero = guest;
+	guest_zero = subscribes;
 	i = 0;
 	do :: i < CLIENTS -> zero[i] = zero[i] || usher[i] == 2; i++ :: else -> break od
 }
 inline free_for_guests() {
 	publish();
-	if :: guest && ACQUIRE_WAITS -> window = true :: else fi
+	if :: subscribes && ACQUIRE_WAITS -> window = true :: else fi
 }
 /* f: the first ticket in the queue; 0: none. */
 inline first_ticket() {
@@ -204,7 +213,10 @@ inline grant() {
 		:: f == GUEST && n == 0 ->
 			queue?f; turn_comes();
 			if :: strangers -> window = true; publish(); tell_first() :: else fi
-		:: f != GUEST && open(owner(f)) ->
+#if POLLING
+		:: f != GUEST && open(owner(f)) && turn_by_time -> polled = POLLING; window = true; publish(); tell_first()
+#endif
+		:: f != GUEST && open(owner(f)) && !turn_by_time ->
 			queue?f;
 			if
 			:: f == in -> enter(f, lent(op)); mark[f] = true
@@ -239,6 +251,9 @@ inline step() {
 		drop_dead();
 		grant();
 		if :: tickets_queued == 0 && NEVER_ALONE -> take_out(GUEST) :: else fi;
+#if POLLING
+		if :: in && lease[0] -> met = true :: else fi;
+#endif
 		count_holders();
 		if :: freed && n == 0 && len(queue) == 0 && !window -> free_for_guests() :: else fi;
 		count_marks();
@@ -387,7 +402,7 @@ inline die(c) {
 
 /* What must be done before time goes on. */
 #define unanswered(c) (asked[c] && since[c] > 0 && !sent[c].op)
-#define must_look(c) (state[c] == QUEUED && LOOKS && (seen[c] >= CLAIM || told[c] || poked[c] || (polls(c) && POLLS_OFTEN && seen[c] > 0)) && !asked[c])
+#define must_look(c) (state[c] == QUEUED && LOOKS && (seen[c] >= CLAIM || told[c] || poked[c] || (polls(c) && POLLS_OFTEN && seen[c] > 0) || (POLLING && HOLDER_POLLED && usher[c] && seen[c] > 0)) && !asked[c])
 #define must_usher(c) (GUESTS && state[c] == QUEUED && first[c] && usher[c] < 2)
 #define can_look(c) (EAGER && state[c] == QUEUED && !asked[c])
 #define must_release(c) (HANDOFFS && state[c] == HELD && handoffs[c] >= HANDOFFS && HANDOFF_LIMIT)
@@ -531,6 +546,9 @@ proctype World() {
 		od;
 		i = 0;
 		do :: i <= TICKETS -> if :: i && lease[i] -> lease[i]-- :: else fi; i++ :: else -> break od;
+#if POLLING
+		if :: polled -> polled-- :: else fi;
+#endif
 		if :: silence -> silence--; if :: silence == 0 -> lose_queue() :: else fi :: else fi;
 		check_tick();
 		done() }
@@ -539,17 +557,23 @@ proctype World() {
 }
 
 #if GUESTS
+#define turn_wanted (guest_zero || POLLING && guest && !lease[0]) /* a guest is about to try */
 #define free_lock (!lease[0] && !any(lease, 0) && !any(lease, 1))
+inline guest_takes() {
+	lease[0] = LEASE;
+	if :: POLLING -> idle_ticks = 0 :: else fi; /* it polls at least as often as a client */
+	check_holders()
+}
 proctype Guest() {
 	do
 	:: d_step { !guest && !guest_rested -> guest_rested = true; printf("Guest tries\n");
-		if :: free_lock -> lease[0] = LEASE; check_holders() :: else -> guest = true fi; done() }
-	:: d_step { guest && (guest_zero || !guest_rested) -> guest_rested = true; guest_zero = false; printf("Guest, waiting, tries\n");
-		if :: free_lock -> lease[0] = LEASE; guest = false; guest_served(); check_holders() :: else fi; done() }
+		if :: free_lock -> guest_takes() :: else -> guest = true fi; done() }
+	:: d_step { guest && (guest_zero || POLLING && window || !guest_rested) -> guest_rested = true; guest_zero = false; printf("Guest, waiting, tries\n");
+		if :: free_lock -> guest_takes(); guest = false; guest_served() :: else fi; done() }
 	:: d_step { guest && !guest_rested -> guest_rested = true; guest = false; guest_zero = false; guest_served(); printf("Guest gives up\n"); done() }
-	:: d_step { lease[0] -> printf("Guest releases\n"); lease[0] = 0; publish(); done() }
+	:: d_step { lease[0] -> printf("Guest releases\n"); lease[0] = 0; if :: !POLLING -> publish() :: else fi; done() }
 	/* The guests' turn ends. */
-	:: d_step { window && (!guest_zero || !LONG_WINDOW) -> window = false; printf("the guests' turn ends\n"); i = 0;
+	:: d_step { window && (!turn_wanted || !LONG_WINDOW) -> window = false; printf("the guests' turn ends\n"); i = 0;
 		do :: i < CLIENTS -> poked[i] = poked[i] || timed[i]; timed[i] = false; i++ :: else -> break od; done() }
 	od
 }

@@ -198,6 +198,14 @@
 #ifndef ACQUIRE_WAITS
 #define ACQUIRE_WAITS RULE
 #endif
+/* Where a guest was met, those that only poll have a turn from time to time. */
+#ifndef POLL_TURNS
+#define POLL_TURNS RULE
+#endif
+/* The first ticket looks often while a guest holds the lock that tells nobody when it releases it. */
+#ifndef HOLDER_POLLED
+#define HOLDER_POLLED RULE
+#endif
 /* A guests' turn is longer than a guest takes. */
 #ifndef LONG_WINDOW
 #define LONG_WINDOW RULE

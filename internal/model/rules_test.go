@@ -36,6 +36,7 @@ const (
 	handOffs   = noFaults + " -DHANDOFFS=2"
 	tryLocks   = base + " -DFAULTS=0 -DTRIES=1 -DDEAD_WAITERS=1 -DSILENCE=8 -DBOUNDS=0"
 	guests     = noFaults + " -DGUESTS=1"
+	pollers    = base + " -DFAULTS=0 -DGUESTS=1 -DPOLLING=2 -DIDLE_TICKS=1"
 	allowed    = guests + " -DACQUIRES=1"
 
 	linger     = " -DACQUIRES=1 -DLINGER=2 -DLINGERERS=1 -DUNHEARD_TICKS=2" // an acquire that runs late enters for a lease
@@ -66,6 +67,7 @@ var configurations = []configuration{
 	{"semaphore, three clients and two permits", noFaults + " " + semaphore, inLong},
 	{"guests", guests, inLong},
 	{"guests, acquire before join", allowed, inLong},
+	{"guests that poll", pollers, inLong},
 	{"one fault of any kind", base, inLong},
 	{"a lock lingers, a client dies", onlyDeaths + linger, inLong},
 	{"a lock lingers, a subscription ends", onlyCuts + linger + " -DWAITED_TICKS=1", inLong},
@@ -130,5 +132,7 @@ var rules = []rule{
 	{[]string{"FRONT_TOLD"}, "The first waiter leaves, nobody is usher, and the lock that a guest releases stays free.", guests, "idle_ticks", always},
 	{[]string{"WINDOW_TOLD"}, "A client looks during a guests' turn, does not learn when it ends, and the lock stays free.", guests, "idle_ticks", always},
 	{[]string{"ACQUIRE_WAITS"}, "While nobody queues, acquire passes a guest that waits, again and again.", allowed, "guest_passed", inLong},
+	{[]string{"POLL_TURNS"}, "A guest that polls is passed again and again.", pollers, "guest_passed", always},
+	{[]string{"HOLDER_POLLED"}, "A guest releases without a word, and the lock stays free until the next look.", pollers, "idle_ticks", always},
 	{[]string{"LONG_WINDOW"}, "The turn ends before the guest has come: it is passed again and again.", guests, "guest_passed", inLong},
 }

@@ -128,6 +128,7 @@ func TestMixedFleetsGuestsThatCannotBeCountedHaveTurns(t *testing.T) {
 			s := stage(t, redistest.Standalone(t), setting{version: version})
 			for title, f := range map[string]fleet{
 				"spin lock":                {threads: 2, clients: 1, goroutines: 3, kind: redisson.Spin},
+				"spin lock, one goroutine": {threads: 2, clients: 1, goroutines: 1, kind: redisson.Spin},
 				"spin lock, eight, pauses": {threads: 8, clients: 1, goroutines: 8, kind: redisson.Spin, pause: 500 * time.Millisecond},
 				"tryLock loop":             {threads: 2, clients: 1, goroutines: 3, trying: true},
 				"tryLock loop, eight":      {threads: 8, clients: 1, goroutines: 8, trying: true},
