@@ -75,9 +75,11 @@ func TestALaterSubscriptionIsMarkedAtOnce(t *testing.T) {
 
 func TestAListenerGetsEachMessageAndIsMarkedByConfirmationsOnly(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		w.net.SetRoundTrip(time.Millisecond)
 		var heard []string
 		s := w.hub.Listen("news", func(message string) { heard = append(heard, message) })
 		require.False(t, s.Confirmed(), "it is not confirmed yet")
+		w.net.SetRoundTrip(0)
 		awaitMark(t, s)
 		require.True(t, s.Confirmed())
 		w.Publish("news", "0")
