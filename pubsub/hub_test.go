@@ -17,9 +17,10 @@ import (
 
 func TestASubscriptionIsMarkedOnceItIsConfirmed(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		w.net.SetRoundTrip(time.Millisecond)
 		s := w.hub.Subscribe("a")
 		defer s.Close()
-		assert.False(t, w.hub.Confirmed("a"))
+		assert.False(t, w.hub.Confirmed("a"), "it is not confirmed yet")
 		awaitMark(t, s)
 		assert.True(t, w.hub.Confirmed("a"))
 		assert.Equal(t, 1, w.subscribers("a"))
