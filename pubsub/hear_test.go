@@ -127,6 +127,7 @@ func TestAPlainChannelIsHeardBesideShardedOnes(t *testing.T) {
 			heard := make(chan string, 10)
 			for _, name := range channelNames() {
 				awaitMark(t, hub.Subscribe(name))
+				eventually(t, name+" is counted", func() bool { return hub.Confirmed(name) })
 			}
 			s := hub.ListenPlain("aside", func(message string) { heard <- message })
 			awaitMark(t, s)
