@@ -31,7 +31,6 @@ func TestWhateverItsFieldsAForeignLockKeepsUsOutAndIsLeftAsItIs(t *testing.T) {
 			"a transaction":             {uuid + ":7:c0ffee", "1"},
 			"a write lock":              {"mode", "write", uuid + ":7:write", "2"},
 			"two readers":               {"mode", "read", uuid + ":7", "1", uuid + ":8", "1"},
-			"another program":           {"x", "y"},
 			"a UUID with our goroutine": {uuid + ":" + goroutineID(), "1"},
 		} {
 			s.number("HSET", key, fields...)
@@ -54,6 +53,44 @@ func TestWhateverItsFieldsAForeignLockKeepsUsOutAndIsLeftAsItIs(t *testing.T) {
 			assert.Greater(t, s.number("PTTL", key), (time.Hour - hang).Milliseconds(), what)
 			s.number("DEL", key)
 		}
+	})
+}
+
+// The name of a lock is a key, which may belong to another program.
+func TestAKeyWithOtherDataIsRefusedByEachKindAndLeftAsItIs(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		client := s.client()
+		rw := client.NewReadWriteLock(key)
+		locks := map[string]*rlock.Lock{
+			"plain": client.NewLock(key), "fenced": client.NewFencedLock(key), "fair": client.NewFairLock(key),
+			"read": rw.Read(), "write": rw.Write(), "semaphore": client.NewSemaphore(key, 3),
+		}
+		for what, data := range map[string]struct{ write, read []string }{
+			"a string":                          {[]string{"SET", "precious"}, []string{"GET"}},
+			"a list":                            {[]string{"RPUSH", "precious"}, []string{"LRANGE", "0", "-1"}},
+			"a hash":                            {[]string{"HSET", "status", "new"}, []string{"HGETALL"}},
+			"a sorted set, by the past":         {[]string{"ZADD", "10", "alice", "20", "bob"}, []string{"ZRANGE", "0", "-1", "WITHSCORES"}},
+			"a sorted set, by the time to come": {[]string{"ZADD", "9999999999999", "alice"}, []string{"ZRANGE", "0", "-1", "WITHSCORES"}},
+		} {
+			require.NoError(t, s.do(data.write[0], key, data.write[1:]...).Error())
+			read := func() any {
+				reply, err := s.do(data.read[0], key, data.read[1:]...).ToAny()
+				require.NoError(t, err)
+				return reply
+			}
+			before := read()
+			for kind, lock := range locks {
+				require.ErrorIs(t, lock.Lock(s.ctx), rlock.ErrWrongType, "%s, %s", what, kind)
+				_, err := lock.TryLock(s.ctx)
+				require.ErrorIs(t, err, rlock.ErrWrongType, "%s, %s", what, kind)
+				_, err = lock.ForceUnlock(s.ctx)
+				require.ErrorIs(t, err, rlock.ErrWrongType, "%s, %s", what, kind)
+				require.Equal(t, before, read(), "%s, %s", what, kind)
+				require.EqualValues(t, -1, s.number("PTTL", key), "%s, %s", what, kind)
+			}
+			s.number("DEL", key)
+		}
+		require.NoError(t, client.Close(), "nothing of the locks is to be released")
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -233,7 +232,7 @@ func (i *Inspection) readPermits(permits []engine.Permit, count int) error {
 	i.Kind, i.HolderCount = KindSemaphore, len(permits)+max(count-InspectLimit, 0)
 	i.Lease = 0
 	for _, p := range permits {
-		if !isOwner(p.Owner) {
+		if !wire.IsOwner(p.Owner) {
 			return fmt.Errorf("%w: it is a sorted set with the member %q", ErrWrongType, p.Owner)
 		}
 		i.Lease = max(i.Lease, p.Left)
@@ -278,7 +277,7 @@ func (i *Inspection) readHash(replies []rueidis.RedisResult) error {
 // addHolder has the owner in a field of the hash.
 func (i *Inspection) addHolder(field, value string) error {
 	count, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || !isOwner(field) {
+	if err != nil || !wire.IsOwner(field) {
 		return fmt.Errorf("%w: it is a hash with the field %q", ErrWrongType, field)
 	}
 	if len(i.Holders) < InspectLimit {
@@ -342,9 +341,3 @@ type Process struct {
 
 // process returns the process that has the client of an owner, nil if it is not known.
 func process(r *wire.Roll, owner string) *Process { return (*Process)(r.Of(owner)) }
-
-// isOwner reports whether a field of a hash looks like the owner of a lock: a UUID, a
-// colon and a number, and maybe more (":write", or the id of a transaction of Redisson).
-func isOwner(field string) bool { return ownerField.MatchString(field) }
-
-var ownerField = regexp.MustCompile(`^[[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}:[0-9]`)

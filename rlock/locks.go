@@ -151,7 +151,7 @@ func (c *Client) locksAmong(ctx context.Context, node rueidis.Client, of keyType
 func areOwners(fields []string) bool {
 	owners := 0
 	for _, field := range fields {
-		if isOwner(field) {
+		if wire.IsOwner(field) {
 			owners++
 		} else if field != "mode" {
 			return false

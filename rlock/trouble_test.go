@@ -118,6 +118,30 @@ func TestAPermanentErrorIsReturnedAtOnce(t *testing.T) {
 	}
 }
 
+func TestARefusedAcquireLeavesNothingToRelease(t *testing.T) {
+	for _, reply := range []string{
+		"WRONGTYPE Operation against a key holding the wrong kind of value script: f_ab, on @user_script:12.",
+		"READONLY You can't write against a read only replica. script: f_ab, on @user_script:12.",
+		"NOPERM this user has no permissions to run the 'zcard' command script: f_ab, on @user_script:12.",
+		"ERR Error running script (call to f_ab): @user_script:9: @user_script: 9: -READONLY You can't write against a read only replica.",
+	} {
+		t.Run(reply, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				client := w.client()
+				w.answerScripts(reply)
+				for _, lock := range []*rlock.Lock{client.NewLock(key), client.NewReadWriteLock(key).Read(), client.NewSemaphore(key, 2)} {
+					_, err := lock.TryLock(w.caller())
+					require.Error(t, err)
+				}
+				ctx, cancel := context.WithTimeout(w.caller(), 5*time.Second)
+				defer cancel()
+				require.Error(t, client.NewFairLock(key).Lock(ctx))
+				within(t, 0, 0, func() { require.NoError(t, client.Close()) })
+			})
+		})
+	}
+}
+
 // passing are the errors of a server that may recover.
 var passing = []string{
 	"LOADING Redis is loading the dataset in memory",

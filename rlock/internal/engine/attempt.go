@@ -126,7 +126,9 @@ func (r *room) newTicket(req Request, now time.Time) *tenure {
 func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 	w, a := r.waiterWith(t.text), l.answer
 	fault, err := wire.Diagnose(l.err)
-	ran := fault == wire.Unknown || wire.Begun(l.err) // at least in part: what comes last may be refused
+	// Whether the command may have been executed, at least in part: what comes last may be
+	// refused. An acquire takes back what it has written.
+	ran := fault == wire.Unknown || op != acquiring && wire.Begun(l.err)
 	if w == nil {
 		t.unwanted(op, l, ran, now)
 		return

@@ -154,7 +154,7 @@ func (c *Client) drain(ctx context.Context) error {
 		select {
 		case <-c.drained:
 		case <-within.Done():
-			err := fmt.Errorf("rlock: close: %w: %d locks end with their leases, within %v", ErrUnconfirmed, c.live.Load(), c.Config.Lease)
+			err := fmt.Errorf("rlock: close: %w: number of locks that end with their leases, within %v: %d", ErrUnconfirmed, c.Config.Lease, c.live.Load())
 			if ctx.Err() != nil {
 				err = fmt.Errorf("%w: %w", err, wire.Over(ctx))
 			}

@@ -48,7 +48,18 @@ func mirrorPlain(c *Client, part []sent) wire.Call {
 
 // fields returns those of the lock's hash, none if nobody has it.
 func fields(ctx context.Context, l *Lock) ([]string, error) {
-	return look(ctx, l, rueidis.RedisResult.AsStrSlice, "HKEYS")
+	return look(ctx, l, owners, "HKEYS")
+}
+
+// owners reads the fields of a hash, or the members of a sorted set, that holds a lock.
+func owners(reply rueidis.RedisResult) ([]string, error) {
+	all, err := reply.AsStrSlice()
+	for _, owner := range all {
+		if owner != modeField && !wire.MayOwn(owner) {
+			return nil, wire.NotALock(owner)
+		}
+	}
+	return all, err
 }
 
 // look sends a command that changes nothing about the lock's key, and decodes the reply.

@@ -237,7 +237,8 @@ var errForced = errors.New("it was unlocked by force")
 
 // ForceUnlock frees the lock from its holders. It looks first, so that a
 // command that arrives late ends nobody else's tenure. A holder of this client
-// learns it at once. Other clients of ours are told, and ask Redis.
+// learns it at once. Other clients of ours are told, and ask Redis. A key that holds something
+// else than a lock is left as it is.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	c, n := l.Client, l.Name
 	holders, err := n.kind().holders(ctx, l)

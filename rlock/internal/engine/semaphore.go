@@ -58,7 +58,7 @@ func mirrorSemaphore(_ *Client, part []sent) wire.Call {
 
 // permitHolders are the owners in Redis, those included whose leases are over.
 func permitHolders(ctx context.Context, l *Lock) ([]string, error) {
-	return look(ctx, l, rueidis.RedisResult.AsStrSlice, "ZRANGE", "0", "-1")
+	return look(ctx, l, owners, "ZRANGE", "0", "-1")
 }
 
 func allPermitsHeld(ctx context.Context, l *Lock) (bool, error) {

@@ -93,6 +93,12 @@ func Diagnose(err error) (Fault, error) {
 	return Never, err
 }
 
+// NotALock is the error for a key whose hash or sorted set has a member that is no owner, so
+// that it holds something else than a lock.
+func NotALock(member string) error {
+	return fmt.Errorf("%w: %q in it is no owner: choose another name, or delete the key", ErrWrongType, member)
+}
+
 // Explain is [Diagnose] for those who need no fault.
 func Explain(err error) error {
 	_, err = Diagnose(err)
@@ -103,8 +109,10 @@ func Explain(err error) error {
 func diagnoseSilence(err error) (Fault, error) {
 	op := (*net.OpError)(nil)
 	switch {
-	case errors.Is(err, rueidis.ErrClosing), errors.Is(err, errCrowded), errors.Is(err, ErrNotReplicated):
+	case errors.Is(err, rueidis.ErrClosing), errors.Is(err, rueidis.ErrNoSlot), errors.Is(err, errCrowded), errors.Is(err, ErrNotReplicated):
 		return NotNow, err
+	case errors.Is(err, ErrWrongType): // see NotALock
+		return Never, err
 	case errors.As(err, &op) && op.Op == "dial":
 		return NotNow, err
 	case errors.Is(err, context.DeadlineExceeded):

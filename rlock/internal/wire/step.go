@@ -93,7 +93,8 @@ const (
 )
 
 // ReadAcquire reads what Redis says to an acquire that reserves so many fencing tokens, 0
-// for a lock without.
+// for a lock without. Of a lock that others read or write a plain lock may be shown the mode in
+// place of a holder.
 func ReadAcquire(result rueidis.RedisResult, tokens uint64) (a Answer, err error) {
 	a.Window = -1
 	if tokens > 0 {
@@ -115,6 +116,9 @@ func ReadAcquire(result rueidis.RedisResult, tokens uint64) (a Answer, err error
 	}
 	if err == nil {
 		a.Holder, err = denial[1].ToString()
+	}
+	if err == nil && a.Holder != "" && a.Holder != "mode" && !IsOurs(a.Holder) && !MayOwn(a.Holder) {
+		err = NotALock(a.Holder)
 	}
 	return a, err
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/hex"
+	"regexp"
 	"strconv"
 	"sync/atomic"
 
@@ -64,6 +65,20 @@ func (id *ID) Owner(owner uint64, lingers bool) string {
 // IsOurs reports whether an owner in Redis is one of rlock's, of any client, by the
 // version of its UUID. Redisson's are of version 4.
 func IsOurs(owner string) bool { return len(owner) > 14 && owner[14] == '8' }
+
+// IsOwner reports whether a field of a hash looks like an owner, of this package or of
+// Redisson: a UUID, a colon and a number, and maybe more (":write", or the id of a
+// transaction).
+func IsOwner(field string) bool { return ownerField.MatchString(field) }
+
+// MayOwn reports whether the holder of a key, as an acquire or HKEYS shows it, may be an owner
+// of another program that follows Redisson's protocol: a colon and a number are in it.
+func MayOwn(holder string) bool { return numbered.MatchString(holder) }
+
+var (
+	ownerField = regexp.MustCompile(`^[[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}:-?[0-9]`)
+	numbered   = regexp.MustCompile(`:-?[0-9]`)
+)
 
 // Lingers reports whether the tenure of an owner in Redis may linger: its client may keep
 // the lock after the last Unlock, and gives it up when it is called. The UUID says so, by

@@ -2,6 +2,8 @@
 -- have a permit, with the time at which the lease of each ends, in milliseconds of Redis'
 -- clock. An owner whose lease is over has no permit: the next command takes it out.
 --
+-- A sorted set of anything else than owners is left as it is.
+--
 -- ARGV[3]  how many permits there are. It comes with every command: while processes
 --          disagree, there are no more holders than the largest number allows.
 local lock, permits, reserve = KEYS[1], tonumber(ARGV[3]), ''
@@ -10,6 +12,11 @@ local message = '0'  -- nobody listens to it
 local told = true    -- so nobody need be told
 local now            -- nil before the expired owners are taken out
 local held           -- how many permits are, nil before they are counted
+
+local some = redis.call('zrange', lock, '0', '0')[1]
+if some and string.sub(some, 37, 37) ~= ':' then
+	return redis.error_reply('WRONGTYPE it is a sorted set with the member ' .. some)
+end
 
 local function clock()
 	local time = redis.call('time')

@@ -10,9 +10,14 @@
 -- {m, o}   refused: no permit is left, and that of owner o, which ends first, has m more
 --          milliseconds; {-2, ""}: a permit is left, but clients wait for it
 --
--- Sending it again changes nothing but the end of the lease.
+-- Sending it again changes nothing but the end of the lease. A sorted set of anything else
+-- than owners is left as it is.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local some = redis.call('zrange', KEYS[1], '0', '0')[1]
+if some and string.sub(some, 37, 37) ~= ':' then
+	return redis.error_reply('WRONGTYPE it is a sorted set with the member ' .. some)
+end
 for _, owner in ipairs(redis.call('zrangebyscore', KEYS[1], '-inf', now)) do
 	redis.call('zrem', KEYS[1], owner)
 	redis.call('zrem', KEYS[2], '!' .. string.sub(owner, 1, 36))
