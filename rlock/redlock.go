@@ -12,9 +12,13 @@ import (
 //
 // Use an odd number of three or more servers: an even number tolerates no more failures than
 // one less, of two none may fail, and of one it is a plain lock. It asks Redis nothing.
-// Without clients, or with one that is nil, or has an address that another one has, every
-// method that can returns [ErrInvalidConfig]; for a name that no lock can have,
-// [ErrInvalidName].
+// Without clients, or with one that has an address that another one has, every method that can
+// returns [ErrInvalidConfig]; for a name that no lock can have, [ErrInvalidName].
+//
+// A client that is nil stands for a server that cannot be reached while the process starts,
+// so that [New] fails: it counts as one of the servers, and grants nothing. If so many are nil
+// that there is no majority, the methods return ErrInvalidConfig. Once New has succeeded, use a
+// new lock with all clients; what was locked with the old one is unlocked with that.
 //
 // All servers are asked at once, and the call returns when it is decided: the slow and
 // the dead ones hold nobody up. A grant that comes later joins the hold. The hold is valid

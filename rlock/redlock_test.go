@@ -72,10 +72,12 @@ func TestARedLockOfNothingIsErrInvalidConfig(t *testing.T) {
 			lock *rlock.Lock
 			err  error
 		}{
-			"no clients":   {rlock.NewRedLock(nil, key), rlock.ErrInvalidConfig},
-			"a nil client": {rlock.NewRedLock([]*rlock.Client{one.Client, nil}, key), rlock.ErrInvalidConfig},
-			"one twice":    {rlock.NewRedLock([]*rlock.Client{one.Client, other, one.Client}, key), rlock.ErrInvalidConfig},
-			"no name":      {rlock.NewRedLock([]*rlock.Client{one.Client, other}, ""), rlock.ErrInvalidName},
+			"no clients":         {rlock.NewRedLock(nil, key), rlock.ErrInvalidConfig},
+			"no majority":        {rlock.NewRedLock([]*rlock.Client{one.Client, nil}, key), rlock.ErrInvalidConfig},
+			"nil clients":        {rlock.NewRedLock([]*rlock.Client{nil, nil, nil}, key), rlock.ErrInvalidConfig},
+			"one twice, and nil": {rlock.NewRedLock([]*rlock.Client{nil, one.Client, one.Client}, key), rlock.ErrInvalidConfig},
+			"one twice":          {rlock.NewRedLock([]*rlock.Client{one.Client, other, one.Client}, key), rlock.ErrInvalidConfig},
+			"no name":            {rlock.NewRedLock([]*rlock.Client{one.Client, other}, ""), rlock.ErrInvalidName},
 		} {
 			for method, err := range everyMethod(w.ctx, bad.lock) {
 				assert.ErrorIs(t, err, bad.err, "%s: %s", what, method)
@@ -90,6 +92,30 @@ func TestARedLockOfNothingIsErrInvalidConfig(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, taken)
 		require.NoError(t, single.Unlock(w.ctx), "over one server a RedLock is a Lock")
+	})
+}
+
+func TestAServerWithoutAClientIsOneThatGrantsNothing(t *testing.T) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
+		all, me := w.process().clients, w.caller()
+		some := rlock.NewRedLock([]*rlock.Client{nil, all[1], nil, all[3], all[4]}, key)
+		whole := rlock.NewRedLock(w.process().clients, key)
+
+		require.NoError(t, some.Lock(me))
+		require.Equal(t, []int{1, 3, 4}, w.have())
+		taken, err := whole.TryLock(w.caller())
+		require.NoError(t, err)
+		require.False(t, taken, "three of five are a majority")
+		require.NoError(t, some.Unlock(me))
+
+		w.settle()
+		w.occupy(4)
+		taken, err = some.TryLock(w.caller())
+		require.NoError(t, err)
+		require.False(t, taken, "two of five are not")
+		require.NoError(t, whole.Lock(me), "the others are")
+		require.NoError(t, whole.Unlock(me))
+		w.settle()
 	})
 }
 
@@ -355,6 +381,39 @@ func TestARedLockReturnsAPermanentErrorAtOnce(t *testing.T) {
 		require.NoError(t, m.clients[1].Close())
 		require.NoError(t, m.clients[2].Close())
 		require.ErrorIs(t, m.Lock(me), rlock.ErrClosed)
+	})
+}
+
+func TestARedLockIsRefusedIfMostKeysHoldOtherData(t *testing.T) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
+		m := w.member()
+		for _, world := range w.worlds[2:] {
+			world.HSet(key, "status", "new")
+		}
+		within(t, 0, time.Second, func() { require.ErrorIs(t, m.Lock(w.caller()), rlock.ErrWrongType) })
+		for _, world := range w.worlds[2:] {
+			require.Equal(t, "new", world.HGet(key, "status"))
+			world.Del(key)
+		}
+	})
+}
+
+func TestTheErrorOfARedLockSaysWhatTheServersSaidLast(t *testing.T) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
+		m := w.member()
+		for _, world := range w.worlds[2:] {
+			world.answerScripts("READONLY You can't write against a read only replica.")
+		}
+		for _, wait := range []time.Duration{time.Millisecond, 100 * time.Millisecond, 333 * time.Millisecond, time.Minute} {
+			ctx, cancel := context.WithTimeout(w.caller(), wait)
+			err := m.Lock(ctx)
+			cancel()
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.ErrorContains(t, err, "READONLY", wait)
+		}
+		for _, world := range w.worlds[2:] {
+			world.answerScripts("")
+		}
 	})
 }
 

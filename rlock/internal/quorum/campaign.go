@@ -345,7 +345,7 @@ func (c *campaign) over(ctx context.Context) error {
 	case hopeless <= spare && (denied > spare || fault == nil):
 		return fmt.Errorf("rlock: lock %q: %w", name, engine.ErrNotAcquired)
 	default:
-		return fmt.Errorf("rlock: lock %q: no majority of %d: %w", name, len(c.seats), fault)
+		return fmt.Errorf("rlock: lock %q: no majority, which is %d servers: %w", name, c.lock.need, fault)
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// NewRed returns the lock that is most of the locks of that name at the clients.
+// NewRed returns the lock that is most of the locks of that name at the clients. A nil one
+// stands for a server that grants nothing.
 func NewRed(clients []*engine.Client, name string) engine.Form {
 	refused := func(format string, args ...any) engine.Form {
 		return Refusing(name, fmt.Errorf("rlock: red lock %q: %w: "+format, append([]any{name, wire.ErrInvalidConfig}, args...)...))
@@ -17,18 +18,22 @@ func NewRed(clients []*engine.Client, name string) engine.Form {
 	var parts []engine.Form
 	for i, c := range clients {
 		if c == nil {
-			return refused("client %d is nil", i)
+			continue
 		}
-		if other := slices.IndexFunc(clients[:i], func(other *engine.Client) bool { return c.Redis.Shares(other.Redis) }); other >= 0 {
+		if other := slices.IndexFunc(clients[:i], func(other *engine.Client) bool { return other != nil && c.Redis.Shares(other.Redis) }); other >= 0 {
 			return refused("clients %d and %d have the same server, which would count twice", other, i)
 		}
 		part := engine.NewLock(c, engine.PlainKind, name)
 		parts = append(parts, &part)
 	}
-	if len(parts) == 0 {
+	if len(clients) == 0 {
 		return refused("it has no clients: give it one of each server, three at best")
 	}
-	c := newCompound(name, engine.KindRed, parts, len(parts)/2+1)
+	need := len(clients)/2 + 1
+	if len(parts) < need {
+		return refused("%d of %d clients are nil, so that there is no majority", len(clients)-len(parts), len(clients))
+	}
+	c := newCompound(name, engine.KindRed, parts, need)
 	c.gather = c.elect
 	return c
 }

@@ -53,7 +53,7 @@ func incurable(err error) bool {
 		f, _ := wire.Diagnose(reply)
 		return f == wire.Never
 	}
-	for _, sentinel := range []error{wire.ErrClosed, rueidis.ErrClosing, engine.ErrLost, wire.ErrInvalidName, wire.ErrNoPermission} {
+	for _, sentinel := range []error{wire.ErrClosed, rueidis.ErrClosing, engine.ErrLost, wire.ErrInvalidName, wire.ErrNoPermission, wire.ErrWrongType} {
 		if errors.Is(err, sentinel) {
 			return true
 		}
