@@ -112,7 +112,7 @@ type Config struct {
 	// whether it may. Without it such a loss is noticed by the next renewal. Defaults to false.
 	NoClientChannel bool
 
-	// NoAnswers has the client not answer when another one asks what it holds and waits for
+	// NoAnswers stops the client from answering when another one asks what it holds and waits for
 	// ([Client.Ask], as the command "rlock deadlocks" does). By default it does once it has held
 	// a lock, unless NoClientChannel is set: at most ten times a second in all, with
 	// the names of locks, the owners, and the places in the code if RecordPlaces is set. A user

@@ -71,9 +71,10 @@
 // where sent is the moment before the last confirmed command was sent, so that
 // no delay of the network can stretch it. The larger of the monotonic and the
 // wall clock's time passed counts, since the monotonic clock stops while a
-// machine sleeps. No hand-over, no nested lock and no [Lock.IsHeld] succeeds
-// after it. A timeout is not a loss: a renewal that failed is tried again until
-// validUntil. A definite "not yours" from Redis is a loss at once.
+// machine sleeps. After validUntil hand-overs and nested locks fail, and
+// [Lock.IsHeld] reports false. A timeout is not a loss: a renewal that failed is
+// tried again until validUntil. A definite "not yours" from Redis is a loss at
+// once.
 //
 // # The queue
 //

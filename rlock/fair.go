@@ -14,6 +14,6 @@ import "github.com/go-rlock/rlock/rlock/internal/engine"
 //
 // Redisson's getFairLock() is another lock, with a queue of its own: a fair lock of rlock
 // only excludes it, as it does Redisson's RLock.
-func (c *Client) NewFairLock(key string) *Lock {
-	return lockOf(engine.NewLock(c.engine, engine.FairKind, key))
+func (c *Client) NewFairLock(name string) *Lock {
+	return lockOf(engine.NewLock(c.engine, engine.FairKind, name))
 }

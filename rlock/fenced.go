@@ -36,6 +36,6 @@ import "github.com/go-rlock/rlock/rlock/internal/engine"
 // waits for itself.
 //
 // Redisson's getFencedLock(name).
-func (c *Client) NewFencedLock(key string) *Lock {
-	return lockOf(engine.NewLock(c.engine, engine.FencedKind, key))
+func (c *Client) NewFencedLock(name string) *Lock {
+	return lockOf(engine.NewLock(c.engine, engine.FencedKind, name))
 }

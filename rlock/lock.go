@@ -53,11 +53,14 @@ const (
 
 // NewLock returns the lock of that name, which one owner at a time holds. It sends no
 // command to Redis, and nothing needs to be closed or kept. If the name is invalid, the
-// lock's methods return [ErrInvalidName]. A lock of Redisson with the same name is the same lock.
+// lock's methods return [ErrInvalidName].
+//
+// The name is a key of Redis, without a prefix. A key with other data is refused
+// ([ErrWrongType]) and left as it is. A lock of Redisson with the same name is the same lock.
 //
 // Redisson's getLock(name).
-func (c *Client) NewLock(key string) *Lock {
-	return lockOf(engine.NewLock(c.engine, engine.PlainKind, key))
+func (c *Client) NewLock(name string) *Lock {
+	return lockOf(engine.NewLock(c.engine, engine.PlainKind, name))
 }
 
 // lockOf returns the lock that is made of one, at one allocation.

@@ -48,8 +48,8 @@ type ReadWriteLock struct {
 // of its locks return [ErrInvalidName].
 //
 // Redisson's getReadWriteLock(name).
-func (c *Client) NewReadWriteLock(key string) *ReadWriteLock {
-	l := &ReadWriteLock{writer: engine.NewLock(c.engine, engine.ReadWriteKind, key)}
+func (c *Client) NewReadWriteLock(name string) *ReadWriteLock {
+	l := &ReadWriteLock{writer: engine.NewLock(c.engine, engine.ReadWriteKind, name)}
 	l.reader = l.writer.ForReaders()
 	l.read, l.write = Lock{&l.reader}, Lock{&l.writer}
 	return l

@@ -23,6 +23,6 @@ import "github.com/go-rlock/rlock/rlock/internal/engine"
 // Redisson's RSemaphore and RPermitExpirableSemaphore are other locks, which keep other data
 // under their names: they must not share a name with a semaphore of rlock. The user needs the
 // right to ZCARD.
-func (c *Client) NewSemaphore(key string, permits int) *Lock {
-	return lockOf(engine.NewSemaphore(c.engine, key, permits))
+func (c *Client) NewSemaphore(name string, permits int) *Lock {
+	return lockOf(engine.NewSemaphore(c.engine, name, permits))
 }

@@ -18,7 +18,7 @@ type Stats struct {
 
 	// Acquired is how often a lock was acquired, by whatever way but nesting.
 	Acquired int64
-	// How often by each way: see the constants of [Way].
+	// The following count acquisitions by [Way].
 	AcquiredByNesting int64
 	AcquiredByJoining int64
 	AcquiredByHandoff int64

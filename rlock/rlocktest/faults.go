@@ -40,9 +40,14 @@ func (s *Server) Lose(name string) {
 //
 // A lock that is held as a read-write lock is stolen by a writer; of a semaphore the permits
 // that are held are stolen. A semaphore of which no permit is held cannot be stolen: have
-// another client take its permits. Of a RedLock or MultiLock steal the parts.
+// another client take its permits. Of a RedLock or MultiLock steal the parts. Steal reports an
+// error for an empty name, and for a lease that is not positive.
 func (s *Server) Steal(name string, lease time.Duration) {
 	s.t.Helper()
+	if name == "" || lease <= 0 {
+		s.t.Errorf("rlocktest: Steal(%q, %v): it needs a name and a positive lease", name, lease)
+		return
+	}
 	m := s.redis.Miniredis()
 	defer s.tell(name)
 	if permits, err := m.ZMembers(name); err == nil {
