@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -318,4 +319,75 @@ func TestCloseEndsADirectCallAndLeavesNothingBehind(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A leavingConn ends a context once an answer is read from the socket, and before the reader
+// has it.
+type leavingConn struct {
+	net.Conn
+	leave  *atomic.Pointer[func()] // nil for none
+	closed *atomic.Int32
+	once   sync.Once
+}
+
+func (c *leavingConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		if end := c.leave.Swap(nil); end != nil {
+			(*end)()
+			time.Sleep(time.Millisecond) // the goroutine of context.AfterFunc runs first
+		}
+	}
+	return n, err
+}
+
+func (c *leavingConn) Close() error {
+	c.once.Do(func() { c.closed.Add(1) })
+	return c.Conn.Close()
+}
+
+func TestADirectConnectionIsKeptIfACallerLeavesAsTheAnswerComes(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var apart atomic.Bool
+		var opened, closed atomic.Int32
+		var leave atomic.Pointer[func()]
+		p := w.client(func(c *rlock.Config) {
+			dial := c.Redis.DialCtxFn
+			c.Redis.DialCtxFn = func(ctx context.Context, address string, d *net.Dialer, tc *tls.Config) (net.Conn, error) {
+				conn, err := dial(ctx, address, d, tc)
+				if err != nil || !apart.Load() {
+					return conn, err
+				}
+				opened.Add(1)
+				return &leavingConn{Conn: conn, leave: &leave, closed: &closed}, nil
+			}
+		})
+		pairs := func(n int) {
+			me := w.caller()
+			for range n {
+				require.NoError(t, p.NewLock("alone").Lock(me))
+				require.NoError(t, p.NewLock("alone").Unlock(me))
+				synctest.Wait()
+			}
+		}
+		pairs(1)
+		apart.Store(true)
+		pairs(8)
+		require.EqualValues(t, 1, opened.Load())
+		for range 10 {
+			ctx, cancel := context.WithCancel(w.caller())
+			end := func() { cancel() }
+			leave.Store(&end)
+			_ = p.NewLock(key).Lock(ctx) // it succeeds or not
+			require.Nil(t, leave.Load(), "the acquire was sent directly")
+			time.Sleep(5 * time.Second) // the connection is idle for so long that the next caller has it checked
+			_ = p.NewLock(key).Unlock(context.WithoutCancel(ctx))
+			time.Sleep(5 * time.Second)
+			pairs(4)
+			time.Sleep(time.Minute)
+			pairs(20)
+		}
+		assert.EqualValues(t, 1, opened.Load(), "opened")
+		assert.Zero(t, closed.Load(), "closed")
+	})
 }

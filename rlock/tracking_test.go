@@ -246,3 +246,25 @@ func TestBeforeRedis7TheNextRenewalFindsTheLoss(t *testing.T) {
 	require.NoError(t, s.await(background(func() error { <-hold.Done(); return nil })))
 	require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
 }
+
+// The embedded server refuses tracking, but it sees whether the client asks for it.
+func TestAHoldThatBeganWhileTheLockLingeredIsTracked(t *testing.T) {
+	for name, warm := range map[string]bool{"the first hold": false, "a hold of a lock that lingered": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p := w.lingerer(time.Hour, tracking)
+				lock := p.NewLock(key)
+				if warm {
+					w.use(lock) // and it lingers
+					time.Sleep(time.Second)
+				}
+				require.Zero(t, p.asked("TRACKING"))
+				me := w.caller()
+				require.NoError(t, lock.Lock(me))
+				time.Sleep(time.Minute)
+				assert.Equal(t, 1, p.asked("TRACKING"), "the key of a lock that is held for a minute is to be tracked")
+				require.NoError(t, lock.Unlock(me))
+			})
+		})
+	}
+}

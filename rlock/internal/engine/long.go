@@ -29,10 +29,15 @@ func (t *tenure) wakes() time.Time {
 	return at
 }
 
-// watch has the keeper look at the hold that was just begun in time.
+// watch has the keeper look in time at the hold that was just begun in a tenure that had a
+// holder before, or lingered.
 func (t *tenure) watch() {
-	if c := t.room.client; c.Config.LongHold > 0 {
-		t.schedule(t.wakes())
+	c := t.room.client
+	if c.Config.LongHold <= 0 && t.trackedFrom() == never {
+		return
+	}
+	if at := t.wakes(); t.alarm == 0 || at.Sub(c.start) < t.alarm {
+		t.schedule(at)
 	}
 }
 

@@ -157,8 +157,9 @@ func (d *direct) do(ctx context.Context, l *line, c Call) (result rueidis.RedisR
 	}
 	// rueidis reads in this goroutine only for a context that cannot be cancelled.
 	result = c.do(context.Background(), l.redis)
-	left := l.end()
-	if result.NonRedisError() == nil {
+	answered := result.NonRedisError() == nil
+	left := l.end(answered)
+	if answered {
 		return result, nil
 	}
 	d.line.Store(nil)

@@ -36,11 +36,12 @@ func (l *line) begin() (turn uint64) {
 	return l.turn
 }
 
-// end ends the turn, and reports whether the caller has left.
-func (l *line) end() (left bool) {
+// end ends the turn, and reports whether the caller has left before the command was answered.
+func (l *line) end(answered bool) (left bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.turn++
+	l.left = l.left && !answered
 	return l.left
 }
 
