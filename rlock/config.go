@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"time"
 
@@ -218,6 +219,9 @@ func (c Config) checkAddress() error {
 	for _, addr := range c.Redis.InitAddress {
 		if strings.Contains(addr, "@") || strings.Contains(addr, "://") { // and is not repeated here, nor in the errors of a dial
 			return invalid("an address in Redis.InitAddress is a URL, or has a user or a password in it: use \"host:port\", or rueidis.ParseURL for a URL")
+		}
+		if _, _, err := net.SplitHostPort(addr); err != nil && c.Redis.DialCtxFn == nil && c.Redis.DialFn == nil {
+			return invalid("Redis.InitAddress: %v: use \"host:port\"", err)
 		}
 	}
 	return nil

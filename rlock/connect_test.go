@@ -197,6 +197,21 @@ func TestAnAddressThatIsAURLIsRefusedWithTheFunctionThatReadsIt(t *testing.T) {
 	}
 }
 
+func TestAnAddressWithoutAPortIsRefused(t *testing.T) {
+	for _, address := range []string{"127.0.0.1", "redis.example", "", "::1"} {
+		_, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{address}}})
+		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
+		assert.ErrorContains(t, err, "host:port")
+	}
+}
+
+func TestSeveralAddressesThatAreNoClusterAreRefused(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t)
+	_, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{server.Addr(), server.Addr()}}})
+	assert.ErrorContains(t, err, "several addresses are those of a Cluster")
+}
+
 // Up to Redis 7.0 a server that loads its data refuses CLUSTER SLOTS.
 func TestNewWaitsForAServerThatLoadsItsData(t *testing.T) {
 	loadsFor := func(d time.Duration) (*rlock.Client, error) {

@@ -74,6 +74,7 @@ var remedies = []struct{ reply, remedy string }{
 	{"max number of clients", "raise maxclients of the server"},
 	{"DB index", "choose a database that the server has with Config.Redis.SelectDB"},
 	{"DENIED", "set a password, or protected-mode no, on the server"},
+	{"This instance has cluster support disabled", "several addresses are those of a Cluster: give one, or name the primary in Config.Redis.Sentinel"},
 }
 
 // remedy returns what to do about a reply, to follow the error.

@@ -81,7 +81,7 @@ func (f *Flags) Option(set *pflag.FlagSet) (rueidis.ClientOption, error) {
 	if f.url != "" {
 		var err error
 		if option, err = rueidis.ParseURL(f.url); err != nil {
-			return option, fmt.Errorf("%w: the URL cannot be read: %s: use redis://user:password@host:port/db", ErrUsage, harmless(err))
+			return option, fmt.Errorf("%w: the URL cannot be read: %s: use redis://user:password@host:port/db, with / and @ in the password as %%2F and %%40", ErrUsage, harmless(err))
 		}
 	}
 	if len(f.addresses) > 0 {

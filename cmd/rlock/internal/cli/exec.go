@@ -23,7 +23,7 @@ func (a *app) exec() *cobra.Command {
 		wait                        = seconds(guard.Forever)
 		read, write, fair, isFenced bool
 		permits                     int
-		lease                       time.Duration
+		lease, grace                = seconds(defaultLease), seconds(guard.Forever)
 	)
 	cmd := &cobra.Command{
 		Use:   "exec [flags] NAME -- COMMAND [ARGUMENT...]",
@@ -47,7 +47,9 @@ func (a *app) exec() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			lease := time.Duration(lease)
 			config.Lease = lease
+			job.Grace = time.Duration(grace)
 			if !cmd.Flags().Changed("grace") {
 				job.Grace = min(lease/6, 5*time.Second)
 			}
@@ -95,8 +97,8 @@ func (a *app) exec() *cobra.Command {
 	flags.BoolVar(&fair, "fair", false, "be granted the lock in the order of all waiters")
 	flags.BoolVar(&isFenced, "fenced", false, "set RLOCK_TOKEN to a fencing token")
 	flags.IntVar(&permits, "permits", 0, "take one of `N` permits of a semaphore: N commands run at once")
-	flags.DurationVar(&lease, "lease", defaultLease, "how long the lock outlives this process, and an outage of Redis")
-	flags.DurationVar(&job.Grace, "grace", 0, "time between TERM and KILL (default a sixth of the lease, 5s at most)")
+	flags.Var(&lease, "lease", "how many `seconds` the lock stays held after this process dies, or loses Redis (\"10\", or \"1m\")")
+	flags.Var(&grace, "grace", "`seconds` between TERM and KILL (default a sixth of the lease, 5s at most)")
 	cmd.MarkFlagsMutuallyExclusive("shared", "exclusive", "fair", "fenced", "permits")
 	cmd.MarkFlagsMutuallyExclusive("nonblock", "timeout")
 	return cmd
@@ -132,10 +134,11 @@ has the standard input and outputs of rlock and its terminal. No shell is involv
 use sh -c '...' for one.
 
 THE LOCK
-  Its lease is renewed while the command runs. If rlock dies, others wait for what is
+  Each exec is an owner of its own: one that is run by another's command does not nest in
+  its lock. The lease is renewed while the command runs. If rlock dies, others wait for what is
   left of the lease, 30 seconds by default. If Redis does not answer, the command goes on
-  until the lease is about to end: it is then sent TERM, and KILL after the grace, which is
-  2 % of the lease and more before another can be granted the lock. If Redis says that
+  until the lease is about to end: it is then sent TERM, and KILL after the grace period, at
+  least 2 % of the lease before another client can be granted the lock. If Redis says that
   the lock is gone (rlock unlock --force), there is a second at most between the two.
 
 THE COMMAND

@@ -3,6 +3,8 @@
 package cli_test
 
 import (
+	"bufio"
+	"io"
 	"strings"
 	"testing"
 
@@ -73,6 +75,10 @@ func TestExecPassesOnTheOutputAndTheExitCodeOfItsCommand(t *testing.T) {
 		"a wait that is no time":        {flags: []string{"-w", "soon"}, script: "echo ran", code: 2, stderr: "seconds"},
 		"a lease that is too short":     {flags: []string{"--lease", "500ms"}, script: "echo ran", code: 2, stderr: "at least 1s"},
 		"a grace that is too long":      {flags: []string{"--lease", "2s", "--grace", "1s"}, script: "echo ran", code: 2, stderr: "at most 960ms"},
+		"a lease in seconds":            {flags: []string{"--lease", "10", "--grace", "1"}, script: "echo ran", stdout: "ran\n"},
+		"a grace below nothing":         {flags: []string{"--grace", "-1s"}, script: "echo ran", code: 2, stderr: "seconds"},
+		"an address without a port":     {flags: []string{"--addr", "127.0.0.1"}, script: "echo ran", code: 2, stderr: "host:port"},
+		"a slash in a URL's password":   {flags: []string{"--url", "redis://:se/secret@127.0.0.1:1"}, script: "echo ran", code: 2, stderr: "%2F"},
 		"an exit code that is too high": {flags: []string{"-E", "256"}, script: "echo ran", code: 2, stderr: "255"},
 		"no server there":               {flags: []string{"--addr", "127.0.0.1:1"}, script: "echo ran", code: 69, stderr: "cannot connect"},
 		"a URL that is none":            {flags: []string{"--url", "redis://me:secret@[host"}, script: "echo ran", code: 2, stderr: "URL"},
@@ -96,6 +102,7 @@ func TestExecPassesOnTheOutputAndTheExitCodeOfItsCommand(t *testing.T) {
 			assert.Equal(t, strings.ReplaceAll(c.stdout, "NAME", name), stdout)
 			assert.Contains(t, stderr, c.stderr)
 			assert.NotContains(t, stderr, "secret")
+			assert.NotContains(t, stderr, "Config", "a shell has flags")
 			if c.held == nil {
 				i, err := s.client.Inspect(s.ctx, name)
 				require.NoError(t, err)
@@ -140,5 +147,26 @@ func TestExecRunsItsCommandWhenTheLockIsReleased(t *testing.T) {
 	s.awaitWaiter(name)
 	require.NoError(t, hold.Release(s.ctx))
 	p.expect("ran")
+	assert.Equal(t, 0, p.wait())
+}
+
+func TestExecTellsWhoHoldsTheLockAsLongAsItWaits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const name = "told"
+	hold, err := s.client.NewLock(name).Acquire(s.ctx)
+	require.NoError(t, err)
+	cmd := s.command("exec", "-v", name, "--", "echo", "ran")
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	p := s.play(cmd)
+	log := bufio.NewReader(stderr)
+	for line := ""; !strings.Contains(line, "told is held by "); {
+		line, err = log.ReadString('\n')
+		require.NoError(t, err)
+	}
+	require.NoError(t, hold.Release(s.ctx))
+	p.expect("ran")
+	_, _ = io.Copy(io.Discard, log)
 	assert.Equal(t, 0, p.wait())
 }

@@ -164,6 +164,9 @@ func TestUnlockTakesALockAwayOnlyAfterAConfirmation(t *testing.T) {
 			assert.Equal(t, 2, code, "a pipe cannot be asked")
 			assert.Contains(t, stderr, "--yes")
 			assert.Contains(t, stdout, hold.Owner().String(), "the holder is shown")
+			silent := s.command("unlock", "--force", lock.Name()) // its input is /dev/null
+			require.Error(t, silent.Run())
+			assert.Equal(t, 2, silent.ProcessState.ExitCode(), "nor can nobody")
 			locked, err := lock.IsLocked(s.ctx)
 			require.NoError(t, err)
 			require.True(t, locked)

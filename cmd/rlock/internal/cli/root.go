@@ -83,8 +83,21 @@ func sorted(err error) error {
 
 // log writes a line for people.
 func (a *app) log(format string, args ...any) {
-	fmt.Fprintf(a.err, "rlock: %s\n", trimName(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(a.err, "rlock: %s\n", forShells.Replace(trimName(fmt.Sprintf(format, args...))))
 }
+
+// forShells replaces words of the library that are about its Config.
+var forShells = strings.NewReplacer(
+	", and Config.Redis", ", and --addr",
+	"the Redis user lacks a permission: the server wants a password, and Config.Redis has none", "login failed: the server wants a password (--password-file)",
+	"the Redis user lacks a permission: Config.Redis has a wrong user name or password", "login failed: the user name or the password is wrong",
+	" with Config.Redis.SelectDB", " (--db)",
+	"name the primary in Config.Redis.Sentinel", "name the primary with --sentinel",
+	" within Config.Redis.Dialer.Timeout", " in time",
+	", or set Config.PubSub", "",
+	"Redis.InitAddress: ", "--addr: ", "Redis.InitAddress", "--addr", "rueidis.ParseURL for a URL", "--url",
+	"You can't write against a read only replica.", "the server is a replica: use the address of the primary, or --sentinel;",
+)
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
@@ -143,7 +156,7 @@ const rootHelp = `rlock runs commands under distributed locks, and shows the loc
 their queues. The locks are those of the Go library rlock, and of Redisson in Java: a
 service and a script can contend for the same lock.
 
-The server is given by --url, by --addr with its kin, or by the variables in
+The server is given by --url, by --addr and related flags, or by the variables in
 brackets. A Cluster is detected. Without any of them it is ` + address.Default + `.
 
 EXIT CODES

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
 	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
@@ -89,7 +90,4 @@ func lockOf(client *rlock.Client, i rlock.Inspection) *rlock.Lock {
 }
 
 // isTerminal reports whether a person may be at the other end.
-func isTerminal(file *os.File) bool {
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Name() != os.DevNull
-}
+func isTerminal(file *os.File) bool { return term.IsTerminal(file.Fd()) }

@@ -132,6 +132,13 @@ func (r *run) acquire(config rlock.Config) (*rlock.Hold, *rlock.Client, int) {
 }
 
 func (r *run) lock(ctx context.Context, config rlock.Config) (o outcome) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // of the look at the holder, too
+	if r.Verbose {
+		config.Observer = &rlock.Observer{Waiting: func(context.Context, rlock.WaitingInfo) {
+			go r.logHolder(ctx, o.client)
+		}}
+	}
 	if o.client, o.err = rlock.NewContext(ctx, config); o.err != nil {
 		return o
 	}
@@ -141,6 +148,13 @@ func (r *run) lock(ctx context.Context, config rlock.Config) (o outcome) {
 	}
 	o.hold, o.err = r.New(o.client, r.Name).Acquire(ctx, options...)
 	return o
+}
+
+// logHolder logs who holds the lock.
+func (r *run) logHolder(ctx context.Context, client *rlock.Client) {
+	if i, err := client.Inspect(ctx, r.Name); err == nil {
+		r.Log("%s", view.Summary(i))
+	}
 }
 
 // giveUp releases a hold that was acquired.
@@ -156,9 +170,7 @@ func (r *run) explain(ctx context.Context, o outcome) int {
 	switch {
 	case errors.Is(err, rlock.ErrNotAcquired):
 		if r.Verbose {
-			if i, err := o.client.Inspect(ctx, r.Name); err == nil {
-				r.Log("%s", view.Summary(i))
-			}
+			r.logHolder(ctx, o.client)
 		}
 		return r.Busy
 	case errors.Is(err, rlock.ErrInvalidName), errors.Is(err, rlock.ErrInvalidLease), errors.Is(err, rlock.ErrInvalidConfig):
