@@ -78,7 +78,7 @@ func writeFindings(out io.Writer, findings []doctor.Finding) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", paint(f.Level, fmt.Sprintf("%-6s", f.Level)), f.Check, f.Found)
 		if f.Level > doctor.Green {
 			fmt.Fprintf(w, "%s\t\trisk: %s\n", paint(f.Level, "      "), f.Risk)
-			fmt.Fprintf(w, "%s\t\tmend: %s\n", paint(f.Level, "      "), f.Mend)
+			fmt.Fprintf(w, "%s\t\tremedy: %s\n", paint(f.Level, "      "), f.Remedy)
 		}
 	}
 	return w.Flush()

@@ -39,7 +39,7 @@ func TestTheExitCodeOfDoctorIsThatOfTheWorstFinding(t *testing.T) {
 
 			_, stdout, _ = s.run("", "doctor")
 			assert.Regexp(t, `(?m)^`+what+` +\w+ +\S`, stdout)
-			assert.Contains(t, stdout, "mend: ")
+			assert.Contains(t, stdout, "remedy: ")
 			assert.NotContains(t, stdout, "\x1b", "a pipe has no colours")
 		})
 	}

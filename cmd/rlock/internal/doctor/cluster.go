@@ -18,7 +18,7 @@ func cluster(ctx context.Context, all []*node) Finding {
 		info, err := n.clusterInfo(ctx)
 		if err != nil {
 			f.Level, f.Found = Yellow, "not known: "+harmless(err)
-			f.Risk, f.Mend = "what this check would find", "ACL SETUSER <user> +cluster|info"
+			f.Risk, f.Remedy = "what this check would find", "ACL SETUSER <user> +cluster|info"
 			return f
 		}
 		f.Found = fmt.Sprintf("state %s, %s of 16384 slots served by %d primaries", info["cluster_state"], info["cluster_slots_ok"], len(all))
@@ -31,12 +31,12 @@ func cluster(ctx context.Context, all []*node) Finding {
 		case assigned < slotCount:
 			f.Level = Red
 			f.Found += fmt.Sprintf("; %s knows no node for %d slots", n.addr, slotCount-assigned)
-			f.Risk, f.Mend = part, "redis-cli --cluster fix "+n.addr
+			f.Risk, f.Remedy = part, "redis-cli --cluster fix "+n.addr
 			return f
 		case info["cluster_state"] != "ok" || info["cluster_slots_ok"] != strconv.Itoa(slotCount):
 			f.Level = Red
 			f.Found += fmt.Sprintf("; for %s the nodes of some slots fail", n.addr)
-			f.Risk, f.Mend = part, "start the nodes that fail: redis-cli --cluster check "+n.addr
+			f.Risk, f.Remedy = part, "start the nodes that fail: redis-cli --cluster check "+n.addr
 			return f
 		}
 	}
@@ -44,7 +44,7 @@ func cluster(ctx context.Context, all []*node) Finding {
 		f.Level = Yellow
 		f.Found += ", cluster-require-full-coverage yes"
 		f.Risk = "when the nodes of one slot fail, nothing in any slot can be locked, and what is held is lost"
-		f.Mend = "CONFIG SET cluster-require-full-coverage no, on each node"
+		f.Remedy = "CONFIG SET cluster-require-full-coverage no, on each node"
 	}
 	return f
 }

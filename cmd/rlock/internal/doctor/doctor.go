@@ -52,8 +52,8 @@ func Examine(ctx context.Context, config rlock.Config, prefix string) []Finding 
 func unreachable(found string) []Finding {
 	return []Finding{{
 		Check: "connection", Level: Red, Found: found,
-		Risk: "nothing can be locked",
-		Mend: "check the address, that a server runs there, and the user",
+		Risk:   "nothing can be locked",
+		Remedy: "check the address, that a server runs there, and the user",
 	}}
 }
 
@@ -86,8 +86,8 @@ func servers(ctx context.Context, all []*node) (findings []Finding) {
 		if n.infoErr != nil {
 			return []Finding{{
 				Check: "server", Level: Yellow, Found: "not known: INFO: " + harmless(n.infoErr),
-				Risk: "version, role, eviction, persistence, replicas and connections may be of any sort",
-				Mend: "ACL SETUSER <user> +info, for this examination",
+				Risk:   "version, role, eviction, persistence, replicas and connections may be of any sort",
+				Remedy: "ACL SETUSER <user> +info, for this examination",
 			}}
 		}
 	}
@@ -105,8 +105,8 @@ func scripts(ctx context.Context, n *node) Finding {
 	if err := n.ask(ctx, "EVAL", "return 1", "0").Error(); err != nil {
 		return Finding{
 			Check: "scripts", Level: Red, Found: "a script is refused: " + harmless(err),
-			Risk: "every lock is a script: nothing can be locked",
-			Mend: "ACL SETUSER <user> +eval +evalsha",
+			Risk:   "every lock is a script: nothing can be locked",
+			Remedy: "ACL SETUSER <user> +eval +evalsha",
 		}
 	}
 	return Finding{Check: "scripts", Found: "are executed"}
@@ -131,19 +131,19 @@ func pubSub(ctx context.Context, redis rueidis.Client, n *node) Finding {
 			f.Level = Yellow
 			f.Found = "plain in a Cluster: the server has no sharded pub/sub"
 			f.Risk = "clients of Redisson that wait cannot be counted, and get fewer turns"
-			f.Mend = "update the server to Redis 7 or Valkey"
+			f.Remedy = "update the server to Redis 7 or Valkey"
 		}
 	}
 	if err := hears(ctx, redis, sharded); err != nil {
 		f.Level = Yellow
 		f.Found += ", but no message arrives: " + harmless(err)
 		f.Risk = "waiters poll, from 1 ms doubling to 128 ms, instead of being told"
-		f.Mend = "ACL SETUSER <user> +publish +subscribe +unsubscribe"
+		f.Remedy = "ACL SETUSER <user> +publish +subscribe +unsubscribe"
 		if sharded {
-			f.Mend = "ACL SETUSER <user> +spublish +ssubscribe +sunsubscribe"
+			f.Remedy = "ACL SETUSER <user> +spublish +ssubscribe +sunsubscribe"
 		}
 		if strings.Contains(err.Error(), "channel") {
-			f.Mend = "ACL SETUSER <user> &rlock_turn:* &redisson_lock__channel:*"
+			f.Remedy = "ACL SETUSER <user> &rlock_turn:* &redisson_lock__channel:*"
 		}
 	}
 	return f
@@ -196,7 +196,7 @@ func clock(ctx context.Context, all []*node) Finding {
 		parts, err := n.ask(ctx, "TIME").AsIntSlice()
 		if err != nil || len(parts) != 2 {
 			f.Level, f.Found = Yellow, "not known: "+harmless(err)
-			f.Risk, f.Mend = "semaphores and turns of Redisson need TIME", "ACL SETUSER <user> +time"
+			f.Risk, f.Remedy = "semaphores and turns of Redisson need TIME", "ACL SETUSER <user> +time"
 			return f
 		}
 		middle := sent.Add(time.Since(sent) / 2)
@@ -209,7 +209,7 @@ func clock(ctx context.Context, all []*node) Finding {
 	if worst.Abs() > 2*time.Second {
 		f.Level = Yellow
 		f.Risk = "a clock that is set right by a step ends leases early, and locks are granted twice"
-		f.Mend = "run NTP on both hosts, and let it slew the clock (chrony: makestep 1 3)"
+		f.Remedy = "run NTP on both hosts, and let it slew the clock (chrony: makestep 1 3)"
 	}
 	return f
 }
@@ -226,7 +226,7 @@ func roundTrip(ctx context.Context, all []*node) Finding {
 	}
 	if len(took) == 0 {
 		f.Level, f.Found = Yellow, "not known: PING is refused"
-		f.Risk, f.Mend = "a dead connection is noticed late", "ACL SETUSER <user> +ping"
+		f.Risk, f.Remedy = "a dead connection is noticed late", "ACL SETUSER <user> +ping"
 		return f
 	}
 	slices.Sort(took)
@@ -235,10 +235,10 @@ func roundTrip(ctx context.Context, all []*node) Finding {
 	switch {
 	case p99 > time.Second:
 		f.Level = Red
-		f.Risk, f.Mend = "locks are slow, and short leases are lost", "redis-cli --latency-history, and SLOWLOG GET on the server"
+		f.Risk, f.Remedy = "locks are slow, and short leases are lost", "redis-cli --latency-history, and SLOWLOG GET on the server"
 	case p99 > 50*time.Millisecond:
 		f.Level = Yellow
-		f.Risk, f.Mend = "each contended lock waits for this time at least", "redis-cli --latency-history, and SLOWLOG GET on the server"
+		f.Risk, f.Remedy = "each contended lock waits for this time at least", "redis-cli --latency-history, and SLOWLOG GET on the server"
 	}
 	return f
 }

@@ -30,7 +30,7 @@ func examine(t *testing.T, option rueidis.ClientOption) map[string]doctor.Findin
 		found[f.Check] = f
 		if f.Level > doctor.Green {
 			assert.NotEmpty(t, f.Risk, f.Check)
-			assert.NotEmpty(t, f.Mend, f.Check)
+			assert.NotEmpty(t, f.Remedy, f.Check)
 		}
 	}
 	return found
@@ -66,10 +66,10 @@ func TestAServerWithoutFindingsIsGreen(t *testing.T) {
 func TestEachFaultOfAServerIsReported(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
-		args  []string
-		check string
-		level doctor.Level
-		mend  string
+		args   []string
+		check  string
+		level  doctor.Level
+		remedy string
 	}{
 		"it evicts locks":                  {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, "eviction", doctor.Red, "CONFIG SET maxmemory-policy noeviction"},
 		"it would evict locks":             {[]string{"--maxmemory-policy", "volatile-ttl"}, "eviction", doctor.Yellow, "CONFIG SET maxmemory-policy noeviction"},
@@ -80,10 +80,10 @@ func TestEachFaultOfAServerIsReported(t *testing.T) {
 			t.Parallel()
 			server := redistest.Standalone(t, append(append([]string{}, safe...), c.args...)...)
 			f := only(t, examine(t, server.Options()), c.check, c.level)
-			assert.Equal(t, c.mend, f.Mend)
+			assert.Equal(t, c.remedy, f.Remedy)
 			// The suggested line removes the fault.
 			client := server.Client(t)
-			require.NoError(t, client.Do(t.Context(), client.B().Arbitrary(strings.Fields(f.Mend)...).Build()).Error())
+			require.NoError(t, client.Do(t.Context(), client.B().Arbitrary(strings.Fields(f.Remedy)...).Build()).Error())
 			only(t, examine(t, server.Options()), c.check, doctor.Green)
 		})
 	}
@@ -128,7 +128,7 @@ func TestAMissingRightIsNamedAndTheSuggestedLineGrantsIt(t *testing.T) {
 		found := examine(t, option)
 		f := only(t, found, c.check, c.level)
 		assert.NotContains(t, f.Found, "locks has", "the user is not named")
-		line, _, _ := strings.Cut(f.Mend, ",")
+		line, _, _ := strings.Cut(f.Remedy, ",")
 		set(strings.Fields(strings.TrimPrefix(line, "ACL SETUSER <user> "))...)
 		found = examine(t, option)
 		assert.Equal(t, doctor.Green, found[c.check].Level, "%s: %s", c.check, found[c.check].Found)
@@ -144,7 +144,7 @@ func TestAUserWithoutTheRightToScriptsIsReported(t *testing.T) {
 	option.Username, option.Password = "locks", "secret"
 	found := examine(t, option)
 	assert.Equal(t, doctor.Red, found["scripts"].Level)
-	assert.Contains(t, found["rights"].Mend, "+eval")
+	assert.Contains(t, found["rights"].Remedy, "+eval")
 }
 
 func TestClientsOfRedissonAreNoticed(t *testing.T) {
@@ -162,9 +162,9 @@ func TestReplicasAndTheirSettings(t *testing.T) {
 	t.Parallel()
 	server := redistest.Sentinel(t, safe...)
 	f := only(t, examine(t, server.Options()), "replicas", doctor.Yellow)
-	assert.Equal(t, "CONFIG SET min-replicas-to-write 1", f.Mend)
+	assert.Equal(t, "CONFIG SET min-replicas-to-write 1", f.Remedy)
 	client := server.Client(t)
-	require.NoError(t, client.Do(t.Context(), client.B().Arbitrary(strings.Fields(f.Mend)...).Build()).Error())
+	require.NoError(t, client.Do(t.Context(), client.B().Arbitrary(strings.Fields(f.Remedy)...).Build()).Error())
 	only(t, examine(t, server.Options()), "replicas", doctor.Green)
 
 	for _, node := range server.Nodes() {
@@ -173,7 +173,7 @@ func TestReplicasAndTheirSettings(t *testing.T) {
 		}
 		found := examine(t, node.Options())
 		assert.Equal(t, doctor.Red, found["state"].Level, "it is a replica")
-		assert.Contains(t, found["state"].Mend, "--sentinel")
+		assert.Contains(t, found["state"].Remedy, "--sentinel")
 		break
 	}
 }
@@ -225,7 +225,7 @@ func TestAFullServerIsReported(t *testing.T) {
 	require.NoError(t, client.Do(t.Context(), client.B().Arbitrary("CONFIG", "SET", "maxmemory", limit).Build()).Error())
 	found := examine(t, server.Options())
 	assert.Equal(t, doctor.Yellow, found["eviction"].Level, found["eviction"].Found)
-	assert.Contains(t, found["eviction"].Mend, "CONFIG SET maxmemory")
+	assert.Contains(t, found["eviction"].Remedy, "CONFIG SET maxmemory")
 }
 
 func TestLevelsAreWordsInJSON(t *testing.T) {

@@ -31,11 +31,11 @@ func (l *Level) UnmarshalText(text []byte) error {
 
 // A Finding is the answer of one check.
 type Finding struct {
-	Check string `json:"check"`
-	Level Level  `json:"level"`
-	Found string `json:"found"`
-	Risk  string `json:"risk,omitempty"`   // the possible loss; none if it is green
-	Mend  string `json:"remedy,omitempty"` // the line that removes the fault
+	Check  string `json:"check"`
+	Level  Level  `json:"level"`
+	Found  string `json:"found"`
+	Risk   string `json:"risk,omitempty"`   // the possible loss; none if it is green
+	Remedy string `json:"remedy,omitempty"` // the line that removes the fault
 }
 
 // Worst returns the worst level.

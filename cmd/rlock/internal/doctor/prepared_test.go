@@ -20,11 +20,11 @@ import (
 type patient struct {
 	prepare func(t *testing.T) rueidis.ClientOption
 
-	check string // the only finding that is not green
-	level doctor.Level
-	found string // a part of its text
-	mend  string // a part of the line that removes the fault
-	also  string // another finding of the same fault
+	check  string // the only finding that is not green
+	level  doctor.Level
+	found  string // a part of its text
+	remedy string // a part of the line that removes the fault
+	also   string // another finding of the same fault
 }
 
 // Each is a running server, except for faults that no server can be made to have, such as
@@ -32,11 +32,11 @@ type patient struct {
 var patients = map[string]patient{
 	"nothing is kept on disk": {
 		prepare: standalone("--appendonly", "no"),
-		check:   "persistence", level: doctor.Yellow, found: "no append-only file", mend: "CONFIG SET appendonly yes",
+		check:   "persistence", level: doctor.Yellow, found: "no append-only file", remedy: "CONFIG SET appendonly yes",
 	},
 	"keys are evicted": {
 		prepare: standalone("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"),
-		check:   "eviction", level: doctor.Red, found: "allkeys-lru", mend: "CONFIG SET maxmemory-policy noeviction",
+		check:   "eviction", level: doctor.Red, found: "allkeys-lru", remedy: "CONFIG SET maxmemory-policy noeviction",
 	},
 	"the address is that of a replica": {
 		prepare: func(t *testing.T) rueidis.ClientOption {
@@ -45,11 +45,11 @@ var patients = map[string]patient{
 			do(t, replica, "REPLICAOF", host, port)
 			return replica.Options()
 		},
-		check: "state", level: doctor.Red, found: "replica of 127.0.0.1", mend: "address of the primary",
+		check: "state", level: doctor.Red, found: "replica of 127.0.0.1", remedy: "address of the primary",
 	},
 	"the replicas that min-replicas asks for are absent": {
 		prepare: standalone("--min-replicas-to-write", "1"),
-		check:   "replicas", level: doctor.Red, found: "0 in sync, min-replicas-to-write 1", mend: "CONFIG SET min-replicas-to-write 0",
+		check:   "replicas", level: doctor.Red, found: "0 in sync, min-replicas-to-write 1", remedy: "CONFIG SET min-replicas-to-write 0",
 	},
 	"the user lacks a right": {
 		prepare: func(t *testing.T) rueidis.ClientOption {
@@ -59,22 +59,22 @@ var patients = map[string]patient{
 			option.Username, option.Password = "locks", "secret"
 			return option
 		},
-		check: "rights", level: doctor.Red, found: "HSET", mend: "ACL SETUSER <user> +hset",
+		check: "rights", level: doctor.Red, found: "HSET", remedy: "ACL SETUSER <user> +hset",
 	},
 	"its clock is an hour late": {
 		prepare: func(t *testing.T) rueidis.ClientOption {
 			seconds := strconv.FormatInt(time.Now().Add(-time.Hour).Unix(), 10)
 			return through(t, network.All(network.Replace(fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$1\r\n0\r\n", len(seconds), seconds)), network.Reply, "TIME"))
 		},
-		check: "clock", level: doctor.Yellow, found: "h", mend: "NTP",
+		check: "clock", level: doctor.Yellow, found: "h", remedy: "NTP",
 	},
 	"a slot of the Cluster is nobody's": {
 		prepare: cluster("no"),
-		check:   "cluster", level: doctor.Red, found: "16383 of 16384", mend: "redis-cli --cluster fix",
+		check:   "cluster", level: doctor.Red, found: "16383 of 16384", remedy: "redis-cli --cluster fix",
 	},
 	"a slot is nobody's, and the Cluster wants them all": {
 		prepare: cluster("yes"),
-		check:   "cluster", level: doctor.Red, found: "state fail", mend: "redis-cli --cluster fix",
+		check:   "cluster", level: doctor.Red, found: "state fail", remedy: "redis-cli --cluster fix",
 	},
 	"it is out of memory": {
 		prepare: func(t *testing.T) rueidis.ClientOption {
@@ -82,19 +82,19 @@ var patients = map[string]patient{
 			do(t, server, "CONFIG", "SET", "maxmemory", "1")
 			return server.Options()
 		},
-		check: "eviction", level: doctor.Red, found: "refuses to write", mend: "CONFIG SET maxmemory ",
+		check: "eviction", level: doctor.Red, found: "refuses to write", remedy: "CONFIG SET maxmemory ",
 	},
 	"it is loading": {
 		prepare: loading(true),
-		check:   "state", level: doctor.Red, found: "loading its data: ", mend: "wait",
+		check:   "state", level: doctor.Red, found: "loading its data: ", remedy: "wait",
 	},
 	"it is loading, and does not say whether it is a Cluster": {
 		prepare: loading(false),
-		check:   "state", level: doctor.Red, found: "loading its data: ", mend: "wait", also: "connection",
+		check:   "state", level: doctor.Red, found: "loading its data: ", remedy: "wait", also: "connection",
 	},
 	"it is too old": {
 		prepare: func(t *testing.T) rueidis.ClientOption { return through(t, version(t, "5.0.14")) },
-		check:   "version", level: doctor.Red, found: "Redis 5.0.14", mend: "update the server",
+		check:   "version", level: doctor.Red, found: "Redis 5.0.14", remedy: "update the server",
 	},
 	"it is so old that it knows no HELLO": {
 		prepare: func(t *testing.T) rueidis.ClientOption {
@@ -106,7 +106,7 @@ var patients = map[string]patient{
 				return old(f)
 			})
 		},
-		check: "version", level: doctor.Red, found: "Redis 5.0.14", mend: "update the server",
+		check: "version", level: doctor.Red, found: "Redis 5.0.14", remedy: "update the server",
 	},
 	"Redisson uses it": {
 		prepare: func(t *testing.T) rueidis.ClientOption {
@@ -130,7 +130,7 @@ func TestDoctorNamesTheFaultOfEachServerAndNoOther(t *testing.T) {
 			}
 			f := only(t, found, p.check, p.level)
 			assert.Contains(t, f.Found, p.found)
-			assert.Contains(t, f.Mend, p.mend)
+			assert.Contains(t, f.Remedy, p.remedy)
 		})
 	}
 }

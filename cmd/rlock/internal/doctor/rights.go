@@ -100,7 +100,7 @@ func (n need) find(ctx context.Context, redis rueidis.Client) Finding {
 	}
 	f.Level, f.Risk = n.level, n.risk
 	f.Found = fmt.Sprintf("%d of %d commands are refused; the first: %s", len(said), len(n.tries), said[0])
-	f.Mend = "ACL SETUSER <user> " + strings.Join(missing, " ")
+	f.Remedy = "ACL SETUSER <user> " + strings.Join(missing, " ")
 	return f
 }
 

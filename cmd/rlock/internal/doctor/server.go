@@ -10,10 +10,10 @@ import (
 
 // A verdict is the result of a check for one node.
 type verdict struct {
-	level Level
-	found string
-	risk  string
-	mend  string
+	level  Level
+	found  string
+	risk   string
+	remedy string
 }
 
 func green(format string, args ...any) verdict { return verdict{found: fmt.Sprintf(format, args...)} }
@@ -46,8 +46,8 @@ func version(_ context.Context, n *node) verdict {
 	if a < 6 || a == 6 && b < 2 {
 		return verdict{
 			level: Red, found: name + " " + text,
-			risk: "the scripts need commands of Redis 6.2, and nothing was tested on older servers",
-			mend: "update the server to Redis 6.2, Valkey 8, or later",
+			risk:   "the scripts need commands of Redis 6.2, and nothing was tested on older servers",
+			remedy: "update the server to Redis 6.2, Valkey 8, or later",
 		}
 	}
 	return green("%s %s", name, text)
@@ -58,8 +58,8 @@ func state(_ context.Context, n *node) verdict {
 	case n.loading():
 		v := verdict{
 			level: Red, found: "it is loading its data",
-			risk: "nothing can be locked or renewed until it has",
-			mend: "wait for loading:0 in INFO persistence",
+			risk:   "nothing can be locked or renewed until it has",
+			remedy: "wait for loading:0 in INFO persistence",
 		}
 		if done := n.info["loading_loaded_perc"]; done != "" {
 			v.found += fmt.Sprintf(": %s %%, and %s s are left", done, n.info["loading_eta_seconds"])
@@ -68,16 +68,16 @@ func state(_ context.Context, n *node) verdict {
 	case n.info["role"] == "slave":
 		return verdict{
 			level: Red, found: "it is a replica of " + n.info["master_host"] + ":" + n.info["master_port"],
-			risk: "a replica refuses to write: nothing can be locked",
-			mend: "use the address of the primary, or --sentinel",
+			risk:   "a replica refuses to write: nothing can be locked",
+			remedy: "use the address of the primary, or --sentinel",
 		}
 	}
 	for _, code := range []string{"READONLY", "MASTERDOWN", "BUSY"} {
 		if n.says(code) {
 			return verdict{
 				level: Red, found: "it refuses to write: " + n.refusal,
-				risk: "nothing can be locked",
-				mend: "redis-cli, and INFO: is it the primary, and is a script running?",
+				risk:   "nothing can be locked",
+				remedy: "redis-cli, and INFO: is it the primary, and is a script running?",
 			}
 		}
 	}
@@ -89,8 +89,8 @@ func eviction(_ context.Context, n *node) verdict {
 	if policy != "noeviction" {
 		v := verdict{
 			level: Red, found: fmt.Sprintf("maxmemory-policy %s, maxmemory %s", policy, n.info["maxmemory_human"]),
-			risk: "a lock that is held may be evicted, and be granted to a second holder",
-			mend: "CONFIG SET maxmemory-policy noeviction",
+			risk:   "a lock that is held may be evicted, and be granted to a second holder",
+			remedy: "CONFIG SET maxmemory-policy noeviction",
 		}
 		if limit == 0 {
 			v.level, v.risk = Yellow, "once maxmemory is set, "+v.risk
@@ -100,15 +100,15 @@ func eviction(_ context.Context, n *node) verdict {
 	if n.says("OOM") {
 		return verdict{
 			level: Red, found: fmt.Sprintf("noeviction, and all of maxmemory %s is used: it refuses to write", n.info["maxmemory_human"]),
-			risk: "nothing can be locked",
-			mend: fmt.Sprintf("CONFIG SET maxmemory %d", 2*max(limit, used)),
+			risk:   "nothing can be locked",
+			remedy: fmt.Sprintf("CONFIG SET maxmemory %d", 2*max(limit, used)),
 		}
 	}
 	if limit > 0 && used > limit/10*9 {
 		return verdict{
 			level: Yellow, found: fmt.Sprintf("noeviction, and %d %% of maxmemory is used", used*100/limit),
-			risk: "a full server refuses to write: nothing can be locked or renewed",
-			mend: fmt.Sprintf("CONFIG SET maxmemory %d", 2*limit),
+			risk:   "a full server refuses to write: nothing can be locked or renewed",
+			remedy: fmt.Sprintf("CONFIG SET maxmemory %d", 2*limit),
 		}
 	}
 	return green("noeviction")
@@ -120,22 +120,22 @@ func persistence(ctx context.Context, n *node) verdict {
 	case n.says("MISCONF"):
 		return verdict{
 			level: Red, found: "the last write to the disk failed: it refuses to write",
-			risk: "nothing can be locked",
-			mend: "make room on the disk of the server, and read its log",
+			risk:   "nothing can be locked",
+			remedy: "make room on the disk of the server, and read its log",
 		}
 	case n.info["aof_enabled"] == "1" && n.info["aof_last_write_status"] == "err":
 		return verdict{
 			level: Red, found: "the last write to the append-only file failed",
-			risk: "the server refuses to write: nothing can be locked",
-			mend: "make room on the disk of the server",
+			risk:   "the server refuses to write: nothing can be locked",
+			remedy: "make room on the disk of the server",
 		}
 	case n.info["aof_enabled"] == "1":
 		policy, ok := n.config(ctx, "appendfsync")
 		if ok && policy == "no" {
 			return verdict{
 				level: Yellow, found: "an append-only file, appendfsync no",
-				risk: "after a crash of the machine up to half a minute is lost: " + lost,
-				mend: "CONFIG SET appendfsync everysec",
+				risk:   "after a crash of the machine up to half a minute is lost: " + lost,
+				remedy: "CONFIG SET appendfsync everysec",
 			}
 		}
 		if ok && policy == "everysec" {
@@ -146,14 +146,14 @@ func persistence(ctx context.Context, n *node) verdict {
 	if save, ok := n.config(ctx, "save"); ok && save != "" && n.info["rdb_last_bgsave_status"] == "err" {
 		return verdict{
 			level: Red, found: "the last snapshot failed",
-			risk: "the server refuses to write, unless stop-writes-on-bgsave-error is no: nothing can be locked",
-			mend: "make room on the disk of the server",
+			risk:   "the server refuses to write, unless stop-writes-on-bgsave-error is no: nothing can be locked",
+			remedy: "make room on the disk of the server",
 		}
 	}
 	return verdict{
 		level: Yellow, found: "no append-only file",
-		risk: "after a restart " + lost,
-		mend: "CONFIG SET appendonly yes",
+		risk:   "after a restart " + lost,
+		remedy: "CONFIG SET appendonly yes",
 	}
 }
 
@@ -163,16 +163,16 @@ func replicas(ctx context.Context, n *node) verdict {
 		least, _ := n.config(ctx, "min-replicas-to-write")
 		return verdict{
 			level: Red, found: fmt.Sprintf("%s in sync, min-replicas-to-write %s: it refuses to write", cmp.Or(n.info["min_slaves_good_slaves"], "too few"), cmp.Or(least, "is more")),
-			risk: "nothing can be locked",
-			mend: "start its replicas, or CONFIG SET min-replicas-to-write 0",
+			risk:   "nothing can be locked",
+			remedy: "start its replicas, or CONFIG SET min-replicas-to-write 0",
 		}
 	}
 	if count == 0 {
 		if n.info["cluster_enabled"] == "1" {
 			return verdict{
 				level: Yellow, found: "no replica",
-				risk: "if it fails its slots are gone, and nothing in them can be locked",
-				mend: "redis-cli --cluster add-node <host:port> " + n.addr + " --cluster-slave",
+				risk:   "if it fails its slots are gone, and nothing in them can be locked",
+				remedy: "redis-cli --cluster add-node <host:port> " + n.addr + " --cluster-slave",
 			}
 		}
 		return green("none: there is no failover to lose a grant in")
@@ -182,8 +182,8 @@ func replicas(ctx context.Context, n *node) verdict {
 		if !strings.Contains(fields, "state=online") {
 			return verdict{
 				level: Yellow, found: "a replica is not in sync: " + fields,
-				risk: "a failover to it loses locks",
-				mend: "INFO replication, on the replica",
+				risk:   "a failover to it loses locks",
+				remedy: "INFO replication, on the replica",
 			}
 		}
 	}
@@ -191,8 +191,8 @@ func replicas(ctx context.Context, n *node) verdict {
 	if known && least == "0" {
 		return verdict{
 			level: Yellow, found: fmt.Sprintf("%d in sync, min-replicas-to-write 0", count),
-			risk: "a primary that is cut off goes on granting locks that its replacement does not know of",
-			mend: "CONFIG SET min-replicas-to-write 1",
+			risk:   "a primary that is cut off goes on granting locks that its replacement does not know of",
+			remedy: "CONFIG SET min-replicas-to-write 1",
 		}
 	}
 	if !known {
@@ -209,8 +209,8 @@ func connections(ctx context.Context, n *node) verdict {
 	if limit > 0 && used > limit/10*9 {
 		return verdict{
 			level: Yellow, found: fmt.Sprintf("%d of maxclients %d", used, limit),
-			risk: "clients that connect, or reconnect after an outage, are refused, and lose what they hold",
-			mend: fmt.Sprintf("CONFIG SET maxclients %d", 2*limit),
+			risk:   "clients that connect, or reconnect after an outage, are refused, and lose what they hold",
+			remedy: fmt.Sprintf("CONFIG SET maxclients %d", 2*limit),
 		}
 	}
 	if limit == 0 {
@@ -235,5 +235,5 @@ func gather(name string, all []*node, verdicts []verdict) Finding {
 	} else if len(all) > 1 && same {
 		v.found = fmt.Sprintf("%s (%d primaries)", v.found, len(all))
 	}
-	return Finding{Check: name, Level: v.level, Found: v.found, Risk: v.risk, Mend: v.mend}
+	return Finding{Check: name, Level: v.level, Found: v.found, Risk: v.risk, Remedy: v.remedy}
 }
