@@ -135,6 +135,23 @@ func TestAMissingRightIsNamedAndTheSuggestedLineGrantsIt(t *testing.T) {
 	}
 }
 
+func TestAUserOfNamesWithAPrefixIsToldOfTheFlag(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t, safe...)
+	client := server.Client(t)
+	require.NoError(t, client.Do(t.Context(), client.B().Arbitrary("ACL", "SETUSER", "locks", "on", ">secret", "~orders:*", "~rlock_*", "~redisson_*", "&*", "+@all").Build()).Error())
+	option := server.Options()
+	option.Username, option.Password = "locks", "secret"
+	for _, f := range doctor.Examine(t.Context(), rlock.Config{Redis: option}, "") {
+		if f.Check == "rights" {
+			assert.Equal(t, doctor.Red, f.Level)
+			assert.Contains(t, f.Remedy, "--prefix")
+			assert.Contains(t, f.Remedy, "ACL SETUSER <user> ~*")
+		}
+	}
+	assert.Equal(t, doctor.Green, examine(t, option)["rights"].Level, "with the prefix orders:")
+}
+
 func TestAUserWithoutTheRightToScriptsIsReported(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t, safe...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -101,6 +102,9 @@ func (n need) find(ctx context.Context, redis rueidis.Client) Finding {
 	f.Level, f.Risk = n.level, n.risk
 	f.Found = fmt.Sprintf("%d of %d commands are refused; the first: %s", len(said), len(n.tries), said[0])
 	f.Remedy = "ACL SETUSER <user> " + strings.Join(missing, " ")
+	if slices.Contains(missing, "~*") { // the names of the doctor begin with nothing
+		f.Remedy = "--prefix, if the user's locks have one; or " + f.Remedy
+	}
 	return f
 }
 
