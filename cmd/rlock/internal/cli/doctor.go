@@ -23,7 +23,7 @@ func (a *app) doctor() *cobra.Command {
 		Long: `doctor looks at a server as an operator would: version, role, eviction, persistence,
 replicas, the state of a Cluster, pub/sub, the rights of the user, its clock, the time of a
 round trip, and whether Redisson uses it. For what is not as it should be it says
-what could be lost, and which line mends it.
+what could be lost, and gives a remedy.
 
 It may be run against a server in use: it asks, and writes only some keys of its own name
 that end within a second, to see whether the user may. Their names begin with --prefix;

@@ -18,8 +18,8 @@ func (a *app) ls() *cobra.Command {
 		Use:   "ls [PATTERN]",
 		Short: "List the locks that are held",
 		Long: `ls lists the locks that are held, of rlock's clients and of Redisson's, by name. PATTERN
-is one of Redis' KEYS: "orders:*"; quote it. The keyspace is read in pages, so that the
-server is not blocked; of a large one that takes a while.
+is a glob, as of the Redis command KEYS: "orders:*"; quote it. The keyspace is read in pages,
+so that the server is not blocked; of a large one that takes a while.
 
 LEASE is how long the lock is held if nobody renews it, DEPTH how often its owner has
 locked it, WAITING how many clients wait.

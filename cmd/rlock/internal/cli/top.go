@@ -83,9 +83,9 @@ func show(ctx context.Context, in, out *os.File, model *top.Model) error {
 }
 
 const topHelp = `top looks at the locks again and again: those with the most waiters first, with their
-holders. PATTERN is one of Redis' KEYS: "orders:*"; quote it. In a terminal it has keys, which
-it shows, to sort, to filter, to look into a lock, and to pause. Without a terminal it writes
-the table after each look.
+holders. PATTERN is a glob, as of the Redis command KEYS: "orders:*"; quote it. In a terminal it
+has keys, which it shows, to sort, to filter, to look into a lock, and to pause. Without a
+terminal it writes the table after each look.
 
   SEEN     for how long all looks have shown the same holder: the lock is held for this
            time at least
