@@ -273,7 +273,7 @@ var scriptFiles = sync.OnceValue(func() map[string]string {
 		texts[entry.Name()] = string(text)
 	}
 	for _, kind := range []string{"plain.lua", "rw.lua"} {
-		files[fmt.Sprintf("%x", sha1.Sum([]byte(texts[kind]+texts["queue.lua"]+texts["grant.lua"])))] = "step.lua"
+		files[fmt.Sprintf("%x", sha1.Sum([]byte(texts[kind]+texts["queue.lua"]+texts["guests.lua"]+texts["grant.lua"])))] = "step.lua"
 	}
 	for _, kind := range []string{"mirror.lua", "rw_mirror.lua"} {
 		files[fmt.Sprintf("%x", sha1.Sum([]byte(texts["others.lua"]+texts[kind])))] = kind

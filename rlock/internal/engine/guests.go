@@ -17,7 +17,7 @@ const (
 	// times that they take. silentNoise is the same of guests that publish nothing.
 	guestNoise, silentNoise = 20 * time.Millisecond, 4 * time.Millisecond
 	// countedTurn is the longest turn of guests that are counted. It is a part of the
-	// protocol: grant.lua says the same.
+	// protocol: guests.lua says the same.
 	countedTurn = 10 * time.Millisecond
 	// turnLook is how often the first ticket looks for guests that have the lock in a longer
 	// turn, which is that of guests that nobody can count.

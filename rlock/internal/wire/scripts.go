@@ -14,18 +14,19 @@ import (
 var files embed.FS
 
 // The scripts, each with its KEYS, ARGV and replies on top of its file. A mirror of locks whose
-// waiters are counted begins with that, and a step is the kind's part, the queue's and that of grants. All can
-// be sent again after a lost reply without changing the outcome.
+// waiters are counted begins with that. A step is the kind's part, then those of the queue, of
+// the guests, and of grants. All can be sent again after a lost reply without changing the
+// outcome.
 var (
 	Acquire          = newScript("acquire")
 	Mirror           = newScript("others", "mirror")
-	PlainStep        = newScript("plain", "queue", "grant")
+	PlainStep        = newScript("plain", "queue", "guests", "grant")
 	ReadWriteAcquire = newScript("rw_acquire")
 	ReadWriteMirror  = newScript("others", "rw_mirror")
-	ReadWriteStep    = newScript("rw", "queue", "grant")
+	ReadWriteStep    = newScript("rw", "queue", "guests", "grant")
 	SemaphoreAcquire = newScript("semaphore_acquire")
 	SemaphoreMirror  = newScript("semaphore_mirror")
-	SemaphoreStep    = newScript("semaphore", "queue", "grant")
+	SemaphoreStep    = newScript("semaphore", "queue", "guests", "grant")
 )
 
 // A Script is a Lua text that is called by its hash, and sent whole only to a

@@ -1,7 +1,7 @@
 -- One step of a lock for which clients wait: tickets leave, tickets join, and as long as
 -- the lock is open to the first ticket in the queue it is granted to it. The part of the
--- kind (plain.lua, rw.lua, semaphore.lua) comes before, in the same script, and grant.lua
--- after it.
+-- kind (plain.lua, rw.lua, semaphore.lua) comes before, in the same script, and guests.lua
+-- and grant.lua after it.
 --
 -- A ticket is the owner's text of a tenure to come, "<uuid>:<id>". A member of the queue
 -- is a mode and a ticket: x for one that needs the lock alone, s for one that shares it;
@@ -117,7 +117,7 @@ local row
 if joining > 0 then
 	row = redis.pcall('zrange', queue, '-1', '-1', 'withscores')
 else
-	row = redis.pcall('zrange', queue, '0', '2', 'withscores')
+	row = redis.pcall('zrange', queue, '0', '2')
 end
 
 -- A key that is no queue is left as it is. A lock is freed all the same.
@@ -200,10 +200,10 @@ end
 
 local first, second -- in the queue
 local unknown = joining > 0 or leaving > 1
-for i = 1, joining == 0 and #row or 0, 2 do
+for i = 1, joining == 0 and #row or 0 do
 	if gone[row[i]] then
 		-- it has left
-	elseif row[i + 1] == '0' then
+	elseif string.sub(row[i], 1, 1) == '!' then
 		unknown = true -- a mark
 	elseif first then
 		second = second or row[i]
