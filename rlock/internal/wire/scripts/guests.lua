@@ -22,9 +22,10 @@ if not guarded then
 	if family ~= 'c' then
 		count(channel, ushers, turns .. clientOf(first or ''))
 	end
-	local keys = redis.call('mget', window, window .. ':met', window .. ':polled')
-	guestsTurn, met, polled = keys[1], keys[2] or '', keys[3]
+	local keys = redis.call('mget', window, window .. ':met')
+	guestsTurn, met = keys[1], keys[2] or ''
 	polls = polls or keys[2]
+	polled = polls and redis.call('get', window .. ':polled')
 	around = polls or guestsTurn or isGuest(holder()) or (listeners[channel] or 0) > (listeners[ushers] or 0)
 end
 
