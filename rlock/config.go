@@ -133,12 +133,13 @@ type Config struct {
 
 	// Logger gets a message for each lock that was lost, at level Debug if its fixed lease
 	// ended as asked and at Warn otherwise; for connections that end and subscriptions that
-	// the server refuses; for deadlocks among the calls of the client; and for what LongHold
-	// and LongWait ask for. docs/operations.md lists the messages. None has a password, and
-	// none is about a lock that is acquired and released in time. A release that Redis does
-	// not confirm is not logged: Unlock returns [ErrUnconfirmed]. The Logger is called in a
-	// goroutine of its own, one message after the other, so that it may be slow and may call
-	// the client; while 1000 messages wait for it, further ones are dropped and counted.
+	// the server refuses; for calls that Redis does not serve for five seconds, once a minute;
+	// for deadlocks among the calls of the client; and for what LongHold and LongWait ask for.
+	// docs/operations.md lists the messages. None has a password, and none is about a lock that
+	// is acquired and released in time. A release that Redis does not confirm is not logged:
+	// Unlock returns [ErrUnconfirmed]. The Logger is called in a goroutine of its own, one
+	// message after the other, so that it may be slow and may call the client; while 1000
+	// messages wait for it, further ones are dropped and counted.
 	// Defaults to slog.Default().
 	Logger *slog.Logger
 

@@ -178,6 +178,53 @@ func TestATransientErrorIsRetried(t *testing.T) {
 	}
 }
 
+// unserved is logged of calls that wait while Redis refuses them, maybe for good: it is a
+// replica, or full.
+const unserved = "rlock: Redis does not serve the calls for a lock, which go on trying"
+
+func TestOneLineAMinuteLogsWhyCallsAreNotServed(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		w.answerScripts(passing[1])
+		ctx, cancel := context.WithCancel(w.ctx)
+		var results []<-chan error
+		for i := range 20 {
+			results = append(results, start(func() error { return p.NewLock(fmt.Sprint(i)).Lock(ctx) }))
+		}
+		time.Sleep(4900 * time.Millisecond)
+		assert.Zero(t, p.logged(unserved), "a failover takes seconds")
+		time.Sleep(time.Second)
+		assert.Equal(t, 1, p.logged(unserved))
+		assert.Equal(t, 1, p.logged("READONLY"))
+		time.Sleep(time.Minute)
+		assert.Equal(t, 2, p.logged(unserved))
+
+		w.answerScripts("")
+		time.Sleep(time.Second)
+		cancel()
+		for _, result := range results {
+			require.NoError(t, <-result)
+		}
+		require.NoError(t, p.NewLock(key).Lock(w.caller()))
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, 2, p.logged(unserved), "what is over is not told")
+	})
+}
+
+func TestALineLogsWhyARedLockIsNotServed(t *testing.T) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
+		m := w.member()
+		for _, world := range w.worlds[2:] {
+			world.answerScripts(passing[1])
+		}
+		ctx, cancel := context.WithTimeout(w.caller(), 30*time.Second)
+		defer cancel()
+		require.Error(t, m.Lock(ctx))
+		assert.Equal(t, 1, m.testClients[0].logged(unserved))
+		assert.Equal(t, 1, m.testClients[0].logged("READONLY"))
+	})
+}
+
 func TestOneAttemptReturnsATransientErrorAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		lock, me := w.client().NewLock(key), w.caller()

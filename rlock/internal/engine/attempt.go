@@ -44,6 +44,9 @@ func (r *room) attempt(ctx context.Context, w *waiter, op operation, now time.Ti
 	}
 	r.landed(w)
 	r.settle(t, op, l, time.Now())
+	if w.fails > 0 && !w.fatal {
+		r.client.TellTrouble(r.name.Key, w.since, w.err)
+	}
 	if l.place != nil {
 		l.place.Leave()
 	}

@@ -36,8 +36,9 @@ type Client struct {
 	notices   *notices // by which the Logger is called
 	Observer  observing
 	Losses    losses
-	detached  detached // see detach.go
-	Taken     taken    // of compound locks whose first part is this client's
+	detached  detached     // see detach.go
+	Taken     taken        // of compound locks whose first part is this client's
+	troubleAt atomic.Int64 // after start, in nanoseconds: when trouble may be told again
 
 	// Closed is set before Close visits the shards, under no mutex, and read
 	// under a shard's: a goroutine that reads false is visited.

@@ -54,6 +54,7 @@ type waiter struct {
 	err   error     // what Redis said last, if it was an error
 	fatal bool      // and waiting does not cure it
 	fails int       // in a row
+	since time.Time // when the first of them was
 	rest  time.Time // until when nothing is sent, after a fault or a call
 	// shut is since when each attempt was told that the rueidis client is closed.
 	shut time.Time
@@ -103,6 +104,9 @@ func (w *waiter) failed(f wire.Fault, err error, now time.Time) {
 		w.shut = now
 	case now.Sub(w.shut) >= shutTime:
 		f, err = wire.Never, fmt.Errorf("%w: the rueidis client in Config.Client is: %w", wire.ErrClosed, err)
+	}
+	if w.fails == 0 {
+		w.since = now
 	}
 	w.err = err
 	w.fatal = f == wire.Never

@@ -48,9 +48,10 @@ type campaign struct {
 	at    *seat   // the part that is waited at, nil for none
 	// patience is how long the parts that are asked next may wait.
 	patience time.Duration
-	stuck    bool // it has waited in vain, with others in hand
-	fails    int  // in a row, with nowhere to wait
-	rounds   int  // how often all were asked
+	stuck    bool      // it has waited in vain, with others in hand
+	fails    int       // in a row, with nowhere to wait
+	since    time.Time // when the first of them was
+	rounds   int       // how often all were asked
 	votes    chan vote
 }
 
@@ -297,7 +298,11 @@ func (c *campaign) wait(ctx context.Context) (won bool) {
 func (c *campaign) pause(ctx context.Context, most time.Duration) (won bool) {
 	pause := time.NewTimer(min(wire.Jitter(min(wire.FirstRetry<<min(c.fails, 10), wire.LastRetry)), most))
 	defer pause.Stop()
+	if c.fails == 0 {
+		c.since = time.Now()
+	}
 	c.fails++
+	c.lock.home.TellTrouble(c.lock.name, c.since, c.fault())
 	return c.count(ctx, pause.C, func() bool { return false })
 }
 
@@ -323,20 +328,16 @@ func (c *campaign) waitAt(ctx context.Context, s *seat, most time.Duration) (won
 
 // over returns why the campaign is over without a majority, nil if it goes on.
 func (c *campaign) over(ctx context.Context) error {
-	var faults []error
 	denied, hopeless, spare := 0, 0, len(c.seats)-c.lock.need
 	for _, s := range c.seats {
 		if s.denied() {
 			denied++
 		}
-		if err := s.fault(); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", s.lock.Client.Redis.Where(), err))
-			if incurable(err) {
-				hopeless++
-			}
+		if err := s.fault(); err != nil && incurable(err) {
+			hopeless++
 		}
 	}
-	fault := errors.Join(faults...)
+	fault := c.fault()
 	switch name := c.lock.name; {
 	case ctx.Err() != nil:
 		return fmt.Errorf("rlock: lock %q: %w", name, wire.TimeUp(ctx, fault))
@@ -347,6 +348,17 @@ func (c *campaign) over(ctx context.Context) error {
 	default:
 		return fmt.Errorf("rlock: lock %q: no majority, which is %d servers: %w", name, c.lock.need, fault)
 	}
+}
+
+// fault returns what the servers said last that neither granted their parts nor denied them.
+func (c *campaign) fault() error {
+	var faults []error
+	for _, s := range c.seats {
+		if err := s.fault(); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", s.lock.Client.Redis.Where(), err))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // follow takes the votes that are still to come: what is granted joins the whole, if
