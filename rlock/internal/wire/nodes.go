@@ -37,15 +37,15 @@ type Nodes struct {
 
 // A topology is never changed once it is in use.
 type topology struct {
-	bySlot *[slots]uint32 // nil outside a Cluster: everything is node 0
-	limits []*Limits      // by node
+	bySlot []uint32  // the node; outside a Cluster there is slot 0 alone
+	limits []*Limits // by node
 }
 
 func newNodes(r *Redis) *Nodes {
 	n := &Nodes{redis: r, numbers: make(map[string]uint32)}
-	first := &topology{limits: []*Limits{newLimits()}}
+	first := &topology{bySlot: make([]uint32, 1), limits: []*Limits{newLimits()}}
 	if r.InCluster() {
-		first.bySlot = new([slots]uint32)
+		first.bySlot = make([]uint32, slots)
 	}
 	n.picture.Store(first)
 	n.Refresh(time.Now(), false)
@@ -53,12 +53,7 @@ func newNodes(r *Redis) *Nodes {
 }
 
 // Of returns the number of the node that serves slot.
-func (n *Nodes) Of(slot uint16) uint32 {
-	if bySlot := n.picture.Load().bySlot; bySlot != nil {
-		return bySlot[slot]
-	}
-	return 0
-}
+func (n *Nodes) Of(slot uint16) uint32 { return n.picture.Load().bySlot[slot] }
 
 // Limits are those of the commands in flight to one node. Releases have places of
 // their own, so that they never wait for asks.
@@ -71,13 +66,10 @@ func newLimits() *Limits {
 	return &Limits{Asks: Limit{places: make(chan struct{}, maxAsks)}, Releases: Limit{places: make(chan struct{}, maxReleases)}}
 }
 
-// to returns the limits of the node that serves slot.
-func (n *Nodes) to(slot uint16) *Limits {
-	p := n.picture.Load()
-	if p.bySlot != nil {
-		return p.limits[p.bySlot[slot]]
-	}
-	return p.limits[0]
+// Limits returns the limits of the commands in flight to the node that serves slot.
+func (r *Redis) Limits(slot uint16) *Limits {
+	p := r.Nodes.picture.Load()
+	return p.limits[p.bySlot[slot]]
 }
 
 // A Limit has as many places as there may be commands in flight.
@@ -144,7 +136,7 @@ func (l *Limit) Enter(ctx context.Context, quit <-chan struct{}) (*Limit, error)
 // Refresh looks at the Cluster again if the last look is too long ago: less long if a node is
 // in trouble.
 func (n *Nodes) Refresh(now time.Time, trouble bool) {
-	if n.picture.Load().bySlot == nil {
+	if !n.redis.InCluster() {
 		return
 	}
 	age := topologyAge
@@ -175,7 +167,7 @@ func (n *Nodes) refresh() {
 		return
 	}
 	was := n.picture.Load()
-	bySlot, limits := *was.bySlot, slices.Clone(was.limits)
+	bySlot, limits := slices.Clone(was.bySlot), slices.Clone(was.limits)
 	for _, r := range ranges {
 		fields, err := r.ToArray()
 		if err != nil || len(fields) < 3 {
@@ -194,5 +186,5 @@ func (n *Nodes) refresh() {
 			bySlot[slot] = number
 		}
 	}
-	n.picture.Store(&topology{bySlot: &bySlot, limits: limits})
+	n.picture.Store(&topology{bySlot: bySlot, limits: limits})
 }

@@ -170,9 +170,6 @@ func (r *Redis) message(owner string, m ClientMessage) rueidis.Completed {
 // Commands returns how many commands were sent for locks.
 func (r *Redis) Commands() int64 { return r.sent.n.Load() }
 
-// Limits returns the limits of the commands in flight to the node that serves slot.
-func (r *Redis) Limits(slot uint16) *Limits { return r.Nodes.to(slot) }
-
 // InCluster reports whether the client is one of a Cluster.
 func (r *Redis) InCluster() bool { return r.Client.Mode() == rueidis.ClientModeCluster }
 

@@ -61,7 +61,7 @@ func passing(replies []rueidis.RedisResult) error {
 // surveyOnce is one attempt of Survey. It returns when ctx ends, but the pipeline keeps
 // its place until it has ended: rueidis keeps it in its ring for as long.
 func (r *Redis) surveyOnce(ctx context.Context, slot uint16, build func() []rueidis.Completed) ([]rueidis.RedisResult, error) {
-	place, err := r.Nodes.to(slot).Asks.Enter(ctx, r.ctx.Done())
+	place, err := r.Limits(slot).Asks.Enter(ctx, r.ctx.Done())
 	if err != nil {
 		return nil, err
 	}
