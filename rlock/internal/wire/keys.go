@@ -35,8 +35,6 @@ type Keys struct {
 	Queue  string // the key of the queue
 	Window string // the key that exists during the guests' turn
 	Turns  string // the beginning of the names of the channels on which clients are told
-
-	tagged string // by Redisson's rule: in braces unless it has one, for keys and channels of the same slot
 }
 
 // Ushers is the channel that counts the clients that listen to Channel.
@@ -44,6 +42,11 @@ func (k *Keys) Ushers() string { return k.Turns + "ushers" }
 
 // KeysOf applies Redisson's prefixName to the channel, and makes the names of our own. It
 // fails with ErrInvalidName for a name that no lock can have.
+//
+// The tag stands for the name in the keys and channels that Redisson does not share. It is in the
+// slot of the name, and no other name has the same: by Redisson's rule alone "x" and "{x}" would
+// share a queue and be granted each other's lock. If a brace is in the name the tag ends with a
+// colon, else it ends with a brace.
 func (r *Redis) KeysOf(key string, l Layout) (k Keys, err error) {
 	k.Key = key
 	switch {
@@ -52,15 +55,16 @@ func (r *Redis) KeysOf(key string, l Layout) (k Keys, err error) {
 	case len(key) > maxName:
 		return k, fmt.Errorf("rlock: %w: it has %d bytes, more than %d", ErrInvalidName, len(key), maxName)
 	}
-	k.tagged = key
-	if !strings.Contains(key, "{") {
-		k.tagged = "{" + key + "}"
+	tagged := "{" + key + "}"
+	tag := tagged
+	if strings.Contains(key, "{") {
+		tagged, tag = key, key+":"
 	}
-	k.Channel = l.Channel + k.tagged
+	k.Channel = l.Channel + tagged
 	if l.HasExtra {
-		k.Extra = l.Extra + k.tagged
+		k.Extra = l.Extra + tagged
 	}
-	tag := k.own() + l.Suffix
+	tag += l.Suffix
 	k.Queue, k.Window, k.Turns = "rlock_queue:"+tag, "rlock_guests:"+tag, turnPrefix+tag+":"
 	if r.InCluster() {
 		k.Slot = r.slotOf(key)
@@ -78,19 +82,8 @@ const turnPrefix = "rlock_turn:"
 // ClientChannel returns the name of the channel on which the client with that id is told of
 // its tenures of any lock. It is plain in a Cluster too, since it has no slot: a script there
 // may PUBLISH to any channel. No channel of a lock has that name, since what follows the
-// prefix contains a brace for every lock: see own.
+// prefix contains a brace for every lock.
 func ClientChannel(id string) string { return turnPrefix + "client:" + id }
-
-// own returns what stands for the name in keys and channels that Redisson does not
-// share. It is in the slot of the name, and no other name has the same: by Redisson's
-// rule alone "x" and "{x}" would share a queue and be granted each other's lock. If a
-// brace is in the name it ends with a colon, else it ends with a brace.
-func (k *Keys) own() string {
-	if k.tagged == k.Key {
-		return k.Key + ":"
-	}
-	return k.tagged
-}
 
 // slotOf asks the command builder, which routes by the same number.
 func (r *Redis) slotOf(key string) uint16 {
