@@ -48,7 +48,7 @@ func (r *room) leaveWith(ctx context.Context, w *waiter) error {
 	}
 	req, waited, waits := w.Request, w.waited, w.waits
 	r.leave(w)
-	c.tellAcquired(ctx, n, &req, req.Way, waited, waits)
+	c.tellAcquired(ctx, n, &req, waited, waits)
 	return nil
 }
 

@@ -100,13 +100,6 @@ func (r *room) mayReuse(now time.Time, req *Request) bool {
 	return t != nil && t.phase == lingering && t.worth(now) && !t.tokens.spent() && (req.shared || !t.shared)
 }
 
-// reuse begins the hold of the request in the lingering tenure.
-func (t *tenure) reuse(now time.Time, req Request) {
-	req.Way = ByLinger
-	t.begin(now, req)
-	t.reused = true
-}
-
 // drop ends a lingering tenure: the keeper releases it.
 func (t *tenure) drop(now time.Time) {
 	t.room.tenure = nil

@@ -136,9 +136,9 @@ func (n *Name) event(o Owner, shared bool) Event {
 func (c *Client) Watches(req *Request) bool { return c.Observer.On() && req.Whole == nil }
 
 // tellAcquired is called without the mutex, as all that tell.
-func (c *Client) tellAcquired(ctx context.Context, n *Name, req *Request, way Way, waited time.Duration, contended bool) {
+func (c *Client) tellAcquired(ctx context.Context, n *Name, req *Request, waited time.Duration, contended bool) {
 	e := n.event(req.Owner, req.shared)
-	e.Way, e.Waited, e.Contended = way, waited, contended
+	e.Way, e.Waited, e.Contended = req.Way, waited, contended
 	c.Observer.Acquired.Tell(ctx, e)
 }
 

@@ -19,7 +19,6 @@ func (r *room) mayJoin(now time.Time, req Request) bool {
 // join opens the first level of one more reader. Nobody else may ask whether
 // others wait, since no reader waits in the queue.
 func (t *tenure) join(now time.Time, req Request) {
-	req.Way = ByJoining
 	t.nest(now, req)
 	if now.Sub(t.trust.SentAt()) >= t.room.client.Config.HandoffTime {
 		t.mirror()

@@ -84,7 +84,7 @@ func (c *Client) acquire(ctx context.Context, n *Name, req Request) error {
 	}
 	now := time.Now()
 	r := c.enter(n)
-	way, ok, err := r.atOnce(&req, now)
+	ok, err := r.atOnce(&req, now)
 	switch {
 	case err != nil:
 		r.shard.counts.gaveUp(err, false)
@@ -93,7 +93,7 @@ func (c *Client) acquire(ctx context.Context, n *Name, req Request) error {
 	case ok:
 		r.exit()
 		if c.Watches(&req) {
-			c.tellAcquired(ctx, n, &req, way, 0, false)
+			c.tellAcquired(ctx, n, &req, 0, false)
 		}
 		return nil
 	}
@@ -137,33 +137,37 @@ func (c *Client) CheckLease(n *Name, ask time.Duration) error {
 }
 
 // atOnce serves a request that need not wait, or is not to: it nests, joins readers, begins
-// in a lingering tenure, or is refused. It reports how the lock was acquired, if it was.
-func (r *room) atOnce(req *Request, now time.Time) (way Way, ok bool, err error) {
+// in a lingering tenure, or is refused. It reports whether the lock was acquired.
+func (r *room) atOnce(req *Request, now time.Time) (ok bool, err error) {
 	c, n, t := r.client, r.name, r.current(now)
 	if t != nil && t.holds(req.Owner) {
 		if t.shared && !req.shared {
-			return 0, false, fmt.Errorf("rlock: lock %q: %w", n.Key, errUpgrade(req.Owner))
+			return false, fmt.Errorf("rlock: lock %q: %w", n.Key, errUpgrade(req.Owner))
 		}
+		req.Way = ByNesting
 		t.nest(now, *req)
-		return ByNesting, true, nil
+		return true, nil
 	}
 	if c.Closed.Load() {
-		return 0, false, fmt.Errorf("rlock: lock %q: %w", n.Key, wire.ErrClosed)
+		return false, fmt.Errorf("rlock: lock %q: %w", n.Key, wire.ErrClosed)
 	}
 	if cause := c.Losses.Blocks(n.lossKey(req.Owner), now); cause != nil {
-		return 0, false, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", n.Key, cause)
+		return false, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", n.Key, cause)
 	}
 	switch {
 	case r.mayReuse(now, req):
-		t.reuse(now, *req)
-		return ByLinger, true, nil
+		req.Way = ByLinger
+		t.begin(now, *req)
+		t.reused = true
 	case r.mayJoin(now, *req):
+		req.Way = ByJoining
 		t.join(now, *req)
-		return ByJoining, true, nil
 	case req.Wait <= 0 && r.isTaken():
-		return 0, false, r.refusal(&waiter{Request: *req})
+		return false, r.refusal(&waiter{Request: *req})
+	default:
+		return false, nil
 	}
-	return 0, false, nil
+	return true, nil
 }
 
 // isTaken reports whether somebody here has the lock or waits for it.
