@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,18 +34,16 @@ type ending struct {
 	levels   []Level // nobody changes them any more
 	at       time.Time
 	why      error // nil: by Close
-	cause    error // why, of the first
 	severity slog.Level
 }
 
 // lostLevels remembers that the levels were lost.
 func (t *tenure) lostLevels(levels []Level, why error) ending {
 	r := t.room
-	e := ending{r, levels, time.Now(), why, nil, slog.LevelDebug} // the end of a fixed lease is what was asked for
+	e := ending{r, levels, time.Now(), why, slog.LevelDebug} // the end of a fixed lease is what was asked for
 	for _, l := range levels {
 		r.shard.counts.lostOne(l.way, l.lossReason(why))
 		cause := errLost(r.name, l.Owner, why)
-		e.cause = cmp.Or(e.cause, cause)
 		if !l.Kept() && errors.Is(why, ErrLeaseEnded) {
 			l.Until = e.at // a little before its time, as every lease that is trusted
 		} else {
@@ -82,8 +79,9 @@ func (e ending) announce() {
 	if e.room.client.Closed.Load() {
 		return
 	}
+	n, first := e.room.name, e.levels[0].Owner
 	e.room.client.Config.Logger.Log(context.Background(), e.severity, "rlock: lock lost",
-		"lock", e.room.name.Key, "owner", e.levels[0].Owner, "cause", e.cause)
+		"lock", n.Key, "owner", first, "cause", errLost(n, first, e.why))
 }
 
 // abandon ends the hold because the client closes.
