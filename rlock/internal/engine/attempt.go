@@ -94,8 +94,7 @@ func (r *room) sendNudge(ctx context.Context, w *waiter) {
 	r.landed(w)
 	w.try = nudged
 	if err != nil {
-		f, err := wire.Diagnose(err)
-		w.failed(f, err, time.Now())
+		w.failed(err, time.Now())
 	}
 }
 
@@ -128,7 +127,7 @@ func (r *room) newTicket(req Request, now time.Time) *tenure {
 // or its ticket a place in the queue, or it must try again.
 func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 	w, a := r.waiterWith(t.text), l.answer
-	fault, err := wire.Diagnose(l.err)
+	fault, _ := wire.Diagnose(l.err)
 	// Whether the command may have been executed, at least in part: what comes last may be
 	// refused. An acquire takes back what it has written.
 	ran := fault == wire.Unknown || op != acquiring && wire.Begun(l.err)
@@ -137,21 +136,20 @@ func (r *room) settle(t *tenure, op operation, l landing, now time.Time) {
 		return
 	}
 	switch {
-	case err != nil && op == looking:
+	case l.err != nil && op == looking:
 		t.phase = queued
 		if ran {
 			t.unanswered()
 		}
-		w.failed(fault, err, now)
-	case err != nil:
+		w.failed(l.err, now)
+	case l.err != nil:
 		w.ticket = nil
 		t.giveUp(ran, l.settled, now)
-		w.failed(fault, err, now)
+		w.failed(l.err, now)
 	case a.Refused != nil:
 		w.ticket = nil
 		t.giveUp(!a.Released, true, now)
-		fault, err := wire.Diagnose(a.Refused)
-		w.failed(fault, err, now)
+		w.failed(a.Refused, now)
 	case a.Granted:
 		r.granted(w, op, a, now)
 	case op == acquiring:
@@ -203,7 +201,7 @@ func (r *room) granted(w *waiter, op operation, a wire.Answer, now time.Time) {
 		return
 	case !t.trust.Valid(now):
 		t.disown(now)
-		w.failed(wire.NotNow, fmt.Errorf("the grant came after %v, when its lease was nearly over", now.Sub(t.trust.SentAt()).Round(time.Millisecond)), now)
+		w.failed(fmt.Errorf("the grant came after %v, when its lease was nearly over", now.Sub(t.trust.SentAt()).Round(time.Millisecond)), now)
 		return
 	}
 	t.claimed = op == joining

@@ -96,7 +96,8 @@ func (w *waiter) answered(a wire.Answer) {
 }
 
 // failed notes an error, and how long to wait before the next attempt.
-func (w *waiter) failed(f wire.Fault, err error, now time.Time) {
+func (w *waiter) failed(err error, now time.Time) {
+	f, err := wire.Diagnose(err)
 	switch {
 	case !errors.Is(err, rueidis.ErrClosing):
 		w.shut = time.Time{}
