@@ -136,12 +136,7 @@ func (r *room) undo(t *tenure, l landing) {
 	r.shard.mu.Lock()
 	r.inFlight--
 	r.escaped = true // the caller's waiter may point to the tenure yet
-	if err != nil || released == 0 && !l.settled {
-		t.ghost = !l.settled
-		t.disown(time.Now())
-	} else {
-		t.end()
-	}
+	t.giveUp(err != nil || released == 0 && !l.settled, l.settled, time.Now())
 	r.wakeHead()
 	r.exit()
 }
