@@ -138,7 +138,7 @@ func (r *room) beginRelease(t *tenure, now time.Time) (first bool) {
 // finishRelease sends the release of a tenure whose last level was o's, or that nobody had:
 // then its loss is nobody's. It is called without the mutex.
 func (r *room) finishRelease(t *tenure, o Owner, next *tenure, first bool, now time.Time) error {
-	left, l := t.sendRelease(now, next, first)
+	l := t.sendRelease(now, next, first)
 
 	r.shard.mu.Lock()
 	if next != nil {
@@ -155,7 +155,7 @@ func (r *room) finishRelease(t *tenure, o Owner, next *tenure, first bool, now t
 	untold := wire.Released(l.err)
 	err := wire.Explain(l.err)
 	if errors.Is(err, wire.ErrWrongType) && !untold {
-		left, err = 0, nil // somebody has put another key in its place
+		l.answer.Left, err = 0, nil // somebody has put another key in its place
 	}
 	switch {
 	case untold:
@@ -165,7 +165,7 @@ func (r *room) finishRelease(t *tenure, o Owner, next *tenure, first bool, now t
 		t.disown(time.Now())
 		err = fmt.Errorf("rlock: unlock %q: owner %s: %w, it is tried again until the lease ends at %s: %w",
 			r.name.Key, o, ErrUnconfirmed, t.until.Format(time.TimeOnly), err)
-	case left == 0:
+	case l.answer.Left == 0:
 		t.end()
 		if o != nobody {
 			r.shard.counts.Lost[LostKeyGone]++
@@ -191,9 +191,9 @@ func (r *room) nextTicket(now time.Time) *tenure {
 }
 
 // sendRelease takes the tenure out of Redis, and puts next into the queue in the same command
-// if it is not nil. It returns whether Redis had the tenure, and what became of next. It
+// if it is not nil. The landing says whether Redis had the tenure, and what became of next. It
 // takes no longer than an Unlock has: the wait for a place counts.
-func (t *tenure) sendRelease(now time.Time, next *tenure, first bool) (left int64, l landing) {
+func (t *tenure) sendRelease(now time.Time, next *tenure, first bool) (l landing) {
 	c, n := t.room.client, t.room.name
 	releases := &c.Redis.Limits(n.Slot).Releases
 	place, ok := releases.TryEnter()
@@ -205,7 +205,7 @@ func (t *tenure) sendRelease(now time.Time, next *tenure, first bool) (left int6
 	if !ok {
 		var err error
 		if place, err = releases.Enter(ctx, nil); err != nil {
-			return 0, landing{err: err}
+			return landing{err: err}
 		}
 	}
 	defer place.Leave()
@@ -215,17 +215,16 @@ func (t *tenure) sendRelease(now time.Time, next *tenure, first bool) (left int6
 		call := n.step(c, wire.Step{Leave: t.member(), Join: next.member()}, next.lease, tokens)
 		l.answer, l.err = wire.ReadStep(c.Redis.Do(ctx, call), tokens)
 		l.settled = wire.Answered(l.err)
-		left = l.answer.Left
 	case first && ok:
 		result, _, late := c.Redis.DoFirst(ctx, n.Slot, now, t.releaseCall())
 		if late != nil {
 			late.GiveUp() // the keeper sends the release again
 		}
-		left, l.err = result.AsInt64()
+		l.answer.Left, l.err = result.AsInt64()
 	default:
-		left, l.err = c.Redis.Do(ctx, t.releaseCall()).AsInt64()
+		l.answer.Left, l.err = c.Redis.Do(ctx, t.releaseCall()).AsInt64()
 	}
-	return left, l
+	return l
 }
 
 func (t *tenure) releaseCall() wire.Call {
