@@ -13,8 +13,7 @@ import (
 // [Lock.TryAcquire] make a Hold; the methods of any other panic.
 type Hold struct {
 	held   engine.Handle
-	owner  engine.Owner
-	scoped heldContext // what the context of held is made from
+	scoped heldContext // what the context of held is made from; it has the owner
 }
 
 // An AcquireOption changes one acquire.
@@ -59,8 +58,7 @@ func newRequest(o engine.Owner, options []AcquireOption) engine.Request {
 
 // acquire acquires the lock made of f with a handle, whose context is made from parent.
 func acquire(ctx, parent context.Context, f engine.Form, req engine.Request) (*Hold, error) {
-	h := &Hold{owner: req.Owner}
-	h.scoped = heldContext{parent, scope{owner: req.Owner, of: f, outer: scopeOf(parent)}}
+	h := &Hold{scoped: heldContext{parent, scope{owner: req.Owner, of: f, outer: scopeOf(parent)}}}
 	held, err := f.Hold(ctx, &h.scoped, req)
 	if err != nil {
 		return nil, err
@@ -109,7 +107,7 @@ func (h *Hold) Token() (uint64, error) {
 }
 
 // Owner returns the owner that holds the lock.
-func (h *Hold) Owner() Owner { return Owner{h.owner} }
+func (h *Hold) Owner() Owner { return Owner{h.scoped.scope.owner} }
 
 // Release releases the hold. As [Lock.Unlock] does, it returns [ErrLost] if the lock was
 // lost before and [ErrUnconfirmed] if Redis did not confirm the release, and completes even

@@ -118,7 +118,8 @@ func (c *heldContext) Value(key any) any {
 // client disconnects and when the lock is lost. Locks taken with it nest as with
 // [Hold.Context]. It needs no cancel function: its resources are released when either ends.
 func (h *Hold) With(ctx context.Context) context.Context {
-	c := &heldContext{scope: scope{owner: h.owner, of: h.scoped.scope.of, outer: scopeOf(ctx)}}
+	c := &heldContext{scope: h.scoped.scope}
+	c.scope.outer = scopeOf(ctx)
 	merged, cancel := context.WithCancelCause(ctx)
 	if held := h.Context(); held.Err() != nil {
 		cancel(context.Cause(held)) // now: what AfterFunc calls comes later
