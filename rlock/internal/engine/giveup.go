@@ -41,12 +41,7 @@ func (r *room) giveUp(ctx context.Context, w *waiter, err error) error {
 // leaveWith ends the wait of a waiter that has the lock. It is called with the mutex held,
 // and gives it back.
 func (r *room) leaveWith(ctx context.Context, w *waiter) error {
-	c, n := r.client, r.name
-	if !c.Watches(&w.Request) {
-		r.leave(w)
-		return nil
-	}
-	req, waited, waits := w.Request, w.waited, w.waits
+	c, n, req, waited, waits := r.client, r.name, w.Request, w.waited, w.waits
 	r.leave(w)
 	c.tellAcquired(ctx, n, &req, waited, waits)
 	return nil

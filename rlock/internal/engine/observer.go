@@ -137,9 +137,11 @@ func (c *Client) Watches(req *Request) bool { return c.Observer.On() && req.Whol
 
 // tellAcquired is called without the mutex, as all that tell.
 func (c *Client) tellAcquired(ctx context.Context, n *Name, req *Request, waited time.Duration, contended bool) {
-	e := n.event(req.Owner, req.shared)
-	e.Way, e.Waited, e.Contended = req.Way, waited, contended
-	c.Observer.Acquired.Tell(ctx, e)
+	if c.Watches(req) {
+		e := n.event(req.Owner, req.shared)
+		e.Way, e.Waited, e.Contended = req.Way, waited, contended
+		c.Observer.Acquired.Tell(ctx, e)
+	}
 }
 
 // gaveUp tells of a call that has failed with err, and returns that.

@@ -92,9 +92,7 @@ func (c *Client) acquire(ctx context.Context, n *Name, req Request) error {
 		return c.gaveUp(ctx, n, &req, err, 0, false)
 	case ok:
 		r.exit()
-		if c.Watches(&req) {
-			c.tellAcquired(ctx, n, &req, 0, false)
-		}
+		c.tellAcquired(ctx, n, &req, 0, false)
 		return nil
 	}
 	if t := r.tenure; t != nil && t.phase == lingering {
