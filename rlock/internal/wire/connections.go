@@ -159,9 +159,7 @@ func (c *connections) change(keys []string) {
 func (r *Redis) Ends() bool { return r.conns.prompt && r.Connected() }
 
 // Connected reports whether no connection was closed since an answered command was sent.
-func (r *Redis) Connected() bool { return r.conns.up() }
-
-func (c *connections) up() bool { return c.watched && c.answered.Load() == c.closed.Load()+1 }
+func (r *Redis) Connected() bool { return r.conns.watched && r.conns.answered.Load() == r.Mark() }
 
 // OnChange has changed called with tracked keys that somebody else has changed, and with none
 // where any key may have been: when a connection has ended, and when the first command is

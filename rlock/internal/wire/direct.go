@@ -120,7 +120,7 @@ func (d *direct) take(limits *Limits, now time.Time) *line {
 		d.alone.Add(1)
 		return nil
 	}
-	if !d.redis.conns.up() || !d.busy.CompareAndSwap(false, true) {
+	if !d.redis.Connected() || !d.busy.CompareAndSwap(false, true) {
 		return nil
 	}
 	l := d.line.Load()
