@@ -19,9 +19,6 @@ import (
 type connections struct {
 	// counted is set if those that are closed are: not those of a shared client.
 	counted bool
-	// watched is set if all connections are: not those of a shared client, and not
-	// in a Cluster, where a redirected command may meet a node for the first time.
-	watched bool
 	// prompt is set if rueidis, with its pings, gives up a connection that is silent
 	// in the time that an Unlock has.
 	prompt bool
@@ -43,7 +40,7 @@ func (c *connections) watch(o rueidis.ClientOption) rueidis.ClientOption {
 	if o.DisableTCPNoDelay {
 		return o // rueidis must see the bare connection
 	}
-	c.counted, c.watched = true, true
+	c.counted = true
 	silence := 2*o.Dialer.KeepAlive + o.ConnWriteTimeout
 	c.prompt = o.Dialer.KeepAlive > 0 && o.ConnWriteTimeout > 0 && silence <= patienceOf(o)+freshness
 	connect := dialOf(o)
@@ -158,8 +155,11 @@ func (c *connections) change(keys []string) {
 // in the time that an Unlock has.
 func (r *Redis) Ends() bool { return r.conns.prompt && r.Connected() }
 
-// Connected reports whether no connection was closed since an answered command was sent.
-func (r *Redis) Connected() bool { return r.conns.watched && r.conns.answered.Load() == r.Mark() }
+// Connected reports whether no connection was closed since an answered command was sent. It is
+// false in a Cluster, where a redirected command may meet a node for the first time.
+func (r *Redis) Connected() bool {
+	return r.conns.counted && r.conns.answered.Load() == r.Mark() && !r.InCluster()
+}
 
 // OnChange has changed called with tracked keys that somebody else has changed, and with none
 // where any key may have been: when a connection has ended, and when the first command is

@@ -59,7 +59,7 @@ type direct struct {
 func newDirect(r *Redis) *direct {
 	o := r.options.Redis
 	chooses := len(o.Standalone.ReplicaAddress) > 0 || o.Standalone.EnableRedirect || o.SendToReplicas != nil || o.ReplicaOnly
-	if !r.conns.watched || !r.Ordered() || chooses || o.ConnWriteTimeout <= 0 {
+	if r.InCluster() || !r.Ordered() || chooses || o.ConnWriteTimeout <= 0 {
 		return nil
 	}
 	d := &direct{redis: r, options: o, dialer: o.Dialer, connect: dialOf(o), fresh: time.Second}

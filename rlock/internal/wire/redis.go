@@ -65,7 +65,6 @@ func Open(o Options, id string) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	conns.watched = conns.watched && client.Mode() != rueidis.ClientModeCluster
 	r := &Redis{Client: client, options: o, conns: conns, rolls: newRolls(), deadline: deadline{patience: patienceOf(o.Redis)}}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	if err = r.checkMode(); err == nil {
