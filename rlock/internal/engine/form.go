@@ -34,7 +34,7 @@ type Form interface {
 
 // A Handle is one level of a lock that was taken with a handle: of one key (hold), or of
 // several locks (package quorum). All its methods may be called concurrently. It is given back
-// by release.
+// by [Release].
 type Handle interface {
 	// Title returns the name of the lock.
 	Title() string

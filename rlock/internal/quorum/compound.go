@@ -107,7 +107,7 @@ func (c *compound) Take(ctx context.Context, req engine.Request) error {
 	return err
 }
 
-// Unlock takes back what take took, and leaves alone what the owner has taken of the parts
+// Unlock takes back what Take took, and leaves alone what the owner has taken of the parts
 // by themselves.
 func (c *compound) Unlock(ctx context.Context, o engine.Owner) error {
 	if c.err != nil {
