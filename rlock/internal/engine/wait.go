@@ -79,9 +79,7 @@ func (c *Client) acquire(ctx context.Context, n *Name, req Request) error {
 	if err := c.check(ctx, n, &req); err != nil {
 		return c.gaveUp(ctx, n, &req, err, 0, false)
 	}
-	if c.Config.RecordPlaces {
-		req.place = c.Place()
-	}
+	req.place = c.Place()
 	now := time.Now()
 	r := c.enter(n)
 	ok, err := r.atOnce(&req, now)
