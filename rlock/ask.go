@@ -3,7 +3,6 @@ package rlock
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/engine"
@@ -52,7 +51,7 @@ func (c *Client) Ask(ctx context.Context, ids ...string) ([]Answer, error) {
 			return nil, fmt.Errorf("rlock: ask %q: %w: it is no id of a client", id, ErrInvalidConfig)
 		}
 	}
-	heard, err := c.engine.Ask(ctx, slices.Clone(ids))
+	heard, err := c.engine.Ask(ctx, ids)
 	if err != nil {
 		return nil, fmt.Errorf("rlock: ask clients: %w", err)
 	}

@@ -18,8 +18,7 @@ const answerTime = time.Second
 // Ask asks the clients with these ids what they hold and wait for, and returns the answers
 // that come: see package rlock.
 func (c *Client) Ask(ctx context.Context, ids []string) ([]wire.ClientAnswer, error) {
-	slices.Sort(ids)
-	ids = slices.Compact(ids)
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	question, beginning := wire.Question(c.ID)
 	heard := make(chan string, 2*len(ids)) // twice, since anybody may publish there
 	sub := c.hub.ListenPlain(wire.ClientChannel(c.ID.Prefix), func(message string) {
