@@ -263,7 +263,7 @@ func (r *room) lookAfter(w *waiter, a wire.Answer, now time.Time) time.Duration 
 		left := min(wire.Milliseconds(a.TTL), sleep)
 		sleep = min(sleep, left+time.Millisecond+wire.Jitter(min(left/10, 20*time.Millisecond)))
 	}
-	if a.Window >= 0 && (a.Place >= wire.FirstPlace || w.shared) {
+	if a.Window >= 0 && w.shared {
 		sleep = min(sleep, wire.Milliseconds(a.Window)+time.Millisecond)
 	}
 	if a.Place >= wire.FirstPlace {
