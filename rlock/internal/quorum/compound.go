@@ -88,9 +88,8 @@ func (c *compound) obtain(ctx, parent context.Context, req engine.Request) (engi
 	if cause := c.home.Losses.Blocks(c.key(req.Owner), time.Now()); cause != nil {
 		return nil, fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", c.name, cause)
 	}
-	h := &hold{of: c, req: req, lease: req.Lease, leave: func() {}}
+	h := &hold{of: c, req: req, at: c.home.Place(), lease: req.Lease, leave: func() {}}
 	h.Begin(parent, req.Whole)
-	h.at = c.home.Place()
 	defer c.watchWait(req, h.at)()
 	if err := c.gather(ctx, h); err != nil {
 		h.End(err)

@@ -146,12 +146,11 @@ func (h *hold) Unlock(ctx context.Context) error {
 		}
 		return cause
 	}
-	holds := h.endLocked(nil)
-	since, now := h.since, time.Now()
+	holds, held := h.endLocked(nil), time.Since(h.since)
 	h.mu.Unlock()
 	h.leave()
 	err := letGo(holds, c.need)
-	h.tellReleased(ctx, now.Sub(since), err)
+	h.tellReleased(ctx, held, err)
 	return err
 }
 
