@@ -92,9 +92,8 @@ func (t *tenure) abandon() ending {
 			l.hold.lost = errClosed(t.room.name, l.Owner)
 		}
 	}
-	t.room.tenure = nil
 	now := time.Now()
-	t.disown(now)
+	t.drop(now)
 	return ending{room: t.room, levels: t.levels, at: now}
 }
 

@@ -47,7 +47,7 @@ func (r *room) holder(w *waiter) string {
 	switch {
 	case r.tenure != nil:
 		return "held by " + r.tenure.owner.words() + " of this process"
-	case w.holder == "" || len(w.holder) < wire.TenureLen:
+	case len(w.holder) < wire.TenureLen:
 		return ""
 	case !wire.IsOurs(w.holder):
 		return fmt.Sprintf("held by %s, which is no client of rlock", w.holder)

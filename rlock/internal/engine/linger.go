@@ -100,7 +100,7 @@ func (r *room) mayReuse(now time.Time, req *Request) bool {
 	return t != nil && t.phase == lingering && t.worth(now) && !t.tokens.spent() && (req.shared || !t.shared)
 }
 
-// drop ends a lingering tenure: the keeper releases it.
+// drop ends a tenure that lingers, or whose client closes: the keeper releases it.
 func (t *tenure) drop(now time.Time) {
 	t.room.tenure = nil
 	t.disown(now)
