@@ -19,31 +19,30 @@ end
 -- does not know of, nor the tickets of a command that failed.
 local function refuse(member, err)
 	exit(ticketOf(member), modeOf(member))
-	for i = 6 + leaving, 5 + leaving + joining do
-		redis.call('zrem', queue, ARGV[i])
+	if joins then
+		redis.call('zrem', queue, asker)
 	end
 	return freed and released(err) or err
 end
 
-local asked, tokensOf = {}, {}
-for i = 6 + leaving, #ARGV do
-	asked[ARGV[i]] = i <= 5 + leaving + joining and claim or lease
-end
+local term = joins and claim or lease -- for which the asker is granted the lock
+local granted -- its token then, nil before
 
 -- Takes the member out of the queue, and grants it the lock if its client is there.
 local function grant(member)
 	redis.call('zrem', queue, member)
-	if not asked[member] and not listens(member) then
+	local asks = member == asker
+	if not asks and not listens(member) then
 		return
 	end
-	local token, refused = enter(ticketOf(member), modeOf(member), asked[member] or claim)
-	if not refused and not asked[member] and string.sub(member, 1, 1) == modeOf(member) then
+	local token, refused = enter(ticketOf(member), modeOf(member), asks and term or claim)
+	if not refused and not asks and string.sub(member, 1, 1) == modeOf(member) then
 		local told = redis.pcall(publish, turns .. clientOf(member), '+' .. ticketOf(member) .. ' ' .. token .. ' ' .. reserve .. ' ' .. lock)
 		refused = type(told) == 'table' and told
 	end
 	if not refused then
 		redis.call('zadd', queue, '0', markOf(member))
-		tokensOf[member] = token
+		granted = asks and token or granted
 	end
 	return refused
 end
@@ -102,7 +101,7 @@ if first == '?' then
 end
 -- Marks alone are kept for the lease that they are about.
 if not first then
-	if row[1] or joining > 0 then
+	if row[1] or joins then
 		redis.call('pexpire', queue, math.max(remaining(), 1))
 	end
 	if freed and free() then
@@ -116,22 +115,12 @@ if not first then
 			return released(sent)
 		end
 	end
-elseif #ARGV > 5 + leaving then
+elseif asker then
 	redis.call('pexpire', queue, silence)
 end
 
-if #ARGV == 5 + leaving then
+if not asker then
 	return left
-end
--- Calls the clients of holders that may linger. A look calls again, since a message may be
--- lost.
-local function call()
-	for _, shown in ipairs(holders()) do
-		local variant = string.sub(shown, 20, 20)
-		if (variant == '9' or variant == 'b') and not isGuest(shown) then
-			redis.pcall('publish', 'rlock_turn:client:' .. string.sub(shown, 1, 19), 'w ' .. shown .. ' ' .. lock)
-		end
-	end
 end
 
 local owner = holder()
@@ -139,22 +128,25 @@ if isGuest(owner) then
 	meet(owner)
 end
 local reply = {left, remaining(), owner or '', math.max(guestsTurn and redis.call('pttl', window) or -2, patience)}
-for i = 6 + leaving, #ARGV do
-	local member, at = ARGV[i], 0
-	if tokensOf[member] then
-		at = tokensOf[member]
-	elseif inside(ticketOf(member), modeOf(member)) then
-		local refused
-		at, refused = keep(ticketOf(member), modeOf(member), asked[member])
-		if refused then
-			return refused
-		end
-	elseif first == member then
-		at = givesWay and 3 or 2
-		call()
-	elseif joined[member] or redis.call('zscore', queue, member) then
-		at = 1
+if granted then
+	reply[5] = granted
+elseif inside(ticketOf(asker), modeOf(asker)) then
+	local token, refused = keep(ticketOf(asker), modeOf(asker), term)
+	if refused then
+		return refused
 	end
-	reply[#reply + 1] = at
+	reply[5] = token
+elseif first == asker then
+	reply[5] = givesWay and 3 or 2
+	-- The clients of holders that may linger are called. A look calls again, since a message
+	-- may be lost.
+	for _, shown in ipairs(holders()) do
+		local variant = string.sub(shown, 20, 20)
+		if (variant == '9' or variant == 'b') and not isGuest(shown) then
+			redis.pcall('publish', 'rlock_turn:client:' .. string.sub(shown, 1, 19), 'w ' .. shown .. ' ' .. lock)
+		end
+	end
+else
+	reply[5] = (joined or redis.call('zscore', queue, asker)) and 1 or 0
 end
 return reply

@@ -28,23 +28,23 @@
 -- ARGV[2]  the lease of a look in milliseconds
 -- ARGV[3]  of a fenced lock the number of tokens to reserve, of a semaphore that of permits,
 --          else ""
--- ARGV[4]  how many members leave
--- ARGV[5]  how many join
--- ARGV[6]  the members that leave, then those that join, then those that are looked for
+-- ARGV[4]  1 if a member leaves, else 0
+-- ARGV[5]  1 if a member joins, else 0
+-- ARGV[6]  the member that leaves, if one does, then the one that joins or is looked for, if any
 --
 -- A release, in which one member leaves and nothing else is asked for, has at most four
 -- arguments instead: ARGV[1], the ticket, ARGV[3] and the ticket's mode; the last two are
 -- left out if they are "" and x. Redis needs less time for fewer arguments.
 --
--- 1, 0                if only leaving was asked for: the first that leaves had the lock or
---                     a place in the queue, or had not; or what exit returns
+-- 1, 0                if only leaving was asked for: the member had the lock or a place in
+--                     the queue, or had not; or what exit returns
 -- an error that ends in "(released)": the lock was freed, but a message was refused
--- {l, n, o, g, ...}   l: the same; owner o has the lock for n more milliseconds (-1: its
+-- {l, n, o, g, a}     l: the same; owner o has the lock for n more milliseconds (-1: its
 --                     key has no TTL; -2 and "": it is free); the guests' turn ends, or
 --                     that of readers begins, in g milliseconds (negative: no such turn);
---                     then for each that joins or is looked for: 0 it is not in the queue, 1
---                     it is, 2 it is the first ticket, 3 it is the first and gives way to
---                     readers; "" or "<token>": it has the lock
+--                     a: the one that joins or is looked for is 0 not in the queue, 1 in the
+--                     queue, 2 the first ticket, 3 the first, and it gives way to readers;
+--                     "" or "<token>": it has the lock
 --
 -- Messages on "rlock_turn:<tag>:<client>":
 --
@@ -76,7 +76,8 @@ if #ARGV < 5 then
 	ARGV = {ARGV[1], '0', ARGV[3] or '', '1', '0', (ARGV[4] or 'x') .. ARGV[2]}
 end
 local queue, window, channel, lease = KEYS[2], KEYS[3], KEYS[4], tonumber(ARGV[2])
-local leaving, joining = tonumber(ARGV[4]), tonumber(ARGV[5])
+local leaver, joins = ARGV[4] == '1' and ARGV[6], ARGV[5] == '1'
+local asker = ARGV[leaver and 7 or 6] -- the member that joins or is looked for, nil for none
 local turns = 'rlock_turn:' .. string.sub(queue, 13) .. ':'
 local family, polls = string.sub(ARGV[1], 1, 1), #ARGV[1] > 1
 local publish, numsub = 'publish', 'numsub'
@@ -114,7 +115,7 @@ end
 -- The end of the queue, where tickets join; else its first three members, of which one may
 -- leave.
 local row
-if joining > 0 then
+if joins then
 	row = redis.pcall('zrange', queue, '-1', '-1', 'withscores')
 else
 	row = redis.pcall('zrange', queue, '0', '2')
@@ -123,60 +124,46 @@ end
 -- A key that is no queue is left as it is. A lock is freed all the same.
 if row.err then
 	local err = row.err .. ' (queue ' .. queue .. ')'
-	for i = 6, 5 + leaving do
-		left = math.max(left, exit(ticketOf(ARGV[i]), modeOf(ARGV[i])))
+	if leaver then
+		left = math.max(left, exit(ticketOf(leaver), modeOf(leaver)))
 	end
-	if left == 0 and (leaving == 0 or #ARGV > 5 + leaving) then
+	if left == 0 and (asker or not leaver) then
 		return redis.error_reply(err)
 	end
 	local refused = released(redis.pcall(publish, channel, message))
-	return refused or #ARGV > 5 + leaving and released({err = err}) or left
+	return refused or asker and released({err = err}) or left
 end
 
 -- Leave: a tenure that has the lock has a mark at most, and a ticket has a place.
 local freed, gaveUp = left > 0, false
-local gone = {}
-for i = 6, freed and 5 or 5 + leaving do
-	local member, had = ARGV[i], exit(ticketOf(ARGV[i]), modeOf(ARGV[i]))
-	local found = had == 0 and redis.call('zrem', queue, member) or 0
-	local mark = markOf(member)
-	if found == 0 then
+local mark = leaver and markOf(leaver)
+if leaver and not freed then
+	left = exit(ticketOf(leaver), modeOf(leaver))
+	freed = left > 0
+	gaveUp = not freed and redis.call('zrem', queue, leaver) > 0
+	if gaveUp then
+		left = 1
+	else
 		redis.call('zrem', queue, mark)
-	end
-	gone[member], gone[mark] = true, true
-	freed, gaveUp = freed or had > 0, gaveUp or found > 0
-	if i == 6 then
-		left = math.max(found, had)
 	end
 end
 
 -- Join. The place before is left for a turn of the guests.
-local turn = joining > 0 and tonumber(row[2] or 0) + 1
-local joined = {}
-local behind = turn and turn > 1 and row[1] ~= '?' -- whether a ticket is before all that join
-for i = 6 + leaving, 5 + leaving + joining do
-	if inside(ticketOf(ARGV[i]), modeOf(ARGV[i])) then
-		behind = false
-	else
-		behind = behind and row[1] ~= ARGV[i]
-		redis.call('zadd', queue, 'nx', turn + i, ARGV[i])
-		joined[ARGV[i]] = true
-	end
+local turn = joins and tonumber(row[2] or 0) + 1
+local joined = joins and not inside(ticketOf(asker), modeOf(asker))
+if joined then
+	redis.call('zadd', queue, 'nx', turn + 1, asker)
 end
 
 -- While a client of ours has the lock alone nobody can be granted it, and its release will
 -- count the guests.
 local guarded = not open('s') and not isGuest(holder())
 
--- So a step in which tickets join, and nothing else is asked for, is over. That is most of
--- the steps but the releases: what follows would take Redis as long again.
-if guarded and behind and #ARGV == 5 + joining then
+-- So a step in which a ticket joins behind another one, and nothing else is asked for, is over.
+-- That is most of the steps but the releases: what follows would take Redis as long again.
+if guarded and joined and not leaver and turn > 1 and row[1] ~= '?' and row[1] ~= asker then
 	redis.call('pexpire', queue, silence)
-	local reply = {left, remaining(), holder(), -1}
-	for i = 1, joining do
-		reply[4 + i] = 1
-	end
-	return reply
+	return {left, remaining(), holder(), -1, 1}
 end
 
 -- Returns the first of the queue and the one behind it.
@@ -199,9 +186,9 @@ local function bury(mark)
 end
 
 local first, second -- in the queue
-local unknown = joining > 0 or leaving > 1
-for i = 1, joining == 0 and #row or 0 do
-	if gone[row[i]] then
+local unknown = joins
+for i = 1, joins and 0 or #row do
+	if row[i] == leaver or row[i] == mark then
 		-- it has left
 	elseif string.sub(row[i], 1, 1) == '!' then
 		unknown = true -- a mark
@@ -216,7 +203,7 @@ if unknown then
 		bury(mark)
 	end
 	if guarded and turn == 1 then
-		first = ARGV[6 + leaving]
+		first = asker
 	else
 		first, second = front()
 	end
