@@ -103,23 +103,13 @@ func New(cfg Config) *Hub {
 // the server says becomes known through [Subscription.C] and
 // [Subscription.Refused]. On a closed hub the subscription is refused with
 // [ErrClosed]. The caller must Close the subscription.
-func (h *Hub) Subscribe(channel string) *Subscription {
-	s := &Subscription{hub: h, c: make(chan struct{}, 1)}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	ch := h.channelLocked(channel, false)
-	ch.joinLocked(s)
-	if ch.conn != nil || ch.refusalLocked() != nil {
-		s.mark()
-	}
-	return s
-}
+func (h *Hub) Subscribe(channel string) *Subscription { return h.subscribe(channel, false, nil) }
 
 // Listen is Subscribe for a waiter that must know what the messages say: each is given to
 // hear, as [Subscription.Also] says, and sets no mark. There is no mark at once if the
 // channel is confirmed already: look at [Subscription.Confirmed].
 func (h *Hub) Listen(channel string, hear func(message string)) *Subscription {
-	return h.listen(channel, false, hear)
+	return h.subscribe(channel, false, hear)
 }
 
 // ListenPlain is Listen for messages that are sent with PUBLISH, whatever [Config].Sharded
@@ -127,16 +117,17 @@ func (h *Hub) Listen(channel string, hear func(message string)) *Subscription {
 // the channel. A channel is either plain or not: no other method may be called with its
 // name on a hub that is Sharded.
 func (h *Hub) ListenPlain(channel string, hear func(message string)) *Subscription {
-	return h.listen(channel, true, hear)
+	return h.subscribe(channel, true, hear)
 }
 
-func (h *Hub) listen(channel string, plain bool, hear func(message string)) *Subscription {
+// subscribe is all of these. Without hear there is a mark at once if the channel has had one.
+func (h *Hub) subscribe(channel string, plain bool, hear func(message string)) *Subscription {
 	s := &Subscription{hub: h, c: make(chan struct{}, 1), hear: hear}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ch := h.channelLocked(channel, plain)
 	ch.joinLocked(s)
-	if ch.refused != nil {
+	if ch.refused != nil || hear == nil && (ch.conn != nil || ch.barred != nil) {
 		s.mark()
 	}
 	return s
