@@ -71,12 +71,11 @@
 -- message would drop some that heard it, in a failover. A tenure that was granted out of
 -- the queue and ended without a release belongs to a client that is dead or stopped: all
 -- its tickets are dropped, so that it costs the others one claim.
-local ARGV = ARGV
-if #ARGV < 5 then
-	ARGV = {ARGV[1], '0', ARGV[3] or '', '1', '0', (ARGV[4] or 'x') .. ARGV[2]}
-end
 local queue, window, channel, lease = KEYS[2], KEYS[3], KEYS[4], tonumber(ARGV[2])
 local leaver, joins = ARGV[4] == '1' and ARGV[6], ARGV[5] == '1'
+if #ARGV < 5 then
+	leaver = (ARGV[4] or 'x') .. ARGV[2]
+end
 local asker = ARGV[leaver and 7 or 6] -- the member that joins or is looked for, nil for none
 local turns = 'rlock_turn:' .. string.sub(queue, 13) .. ':'
 local family, polls = string.sub(ARGV[1], 1, 1), #ARGV[1] > 1
@@ -176,7 +175,7 @@ end
 local function bury(mark)
 	redis.call('zrem', queue, mark)
 	local dead = clientOf(mark)
-	if not ARGV[6] or dead ~= clientOf(ARGV[6]) then
+	if dead ~= clientOf(leaver or asker or '') then
 		for _, member in ipairs(redis.call('zrange', queue, '0', '-1')) do
 			if clientOf(member) == dead then
 				redis.call('zrem', queue, member)
