@@ -383,3 +383,28 @@ func TestAReaderThatAWriterGaveWayToReadsOnceTheWriterHasLeft(t *testing.T) {
 		require.NoError(t, lock.Read().Unlock(me))
 	})
 }
+
+// Guests that nobody can count, of which one may be a writer, have a turn when a ticket waits.
+// No ticket waits here: readers hold back new ones for a second of two.
+func TestReadersThatHoldBackForGuestsThatNobodyCanCountReadAgainWithinSeconds(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, there := w.rwClient(), w.rwClient()
+		w.HSet(key, "mode", "read", "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1")
+		w.SetTTL(key, time.Hour)
+		require.NoError(t, l.read.Lock(w.caller()))
+		got, err := there.write.TryLockFor(w.caller(), 100*time.Millisecond, 0)
+		require.NoError(t, err)
+		require.False(t, got, "it meets the guest")
+		time.Sleep(3 * time.Second)
+
+		var longest time.Duration
+		for range 30 {
+			began := time.Now()
+			require.NoError(t, l.read.Do(w.caller(), nothing))
+			longest = max(longest, time.Since(began))
+			time.Sleep(100 * time.Millisecond)
+		}
+		assert.Greater(t, longest, 500*time.Millisecond, "a writer would have a chance")
+		assert.Less(t, longest, 3*time.Second)
+	})
+}

@@ -26,6 +26,7 @@ if not guarded then
 	guestsTurn, met = keys[1], keys[2] or ''
 	polls = polls or keys[2]
 	polled = polls and redis.call('get', window .. ':polled')
+	polled = polled ~= '!' and polled -- see others.lua
 	around = polls or guestsTurn or isGuest(holder()) or (listeners[channel] or 0) > (listeners[ushers] or 0)
 end
 

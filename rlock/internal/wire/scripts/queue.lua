@@ -19,7 +19,7 @@
 -- KEYS[3]  the guests' turn: while this key exists nobody is granted the lock here.
 --          "<it>:met" exists for a minute after a guest was met as the holder; then turns
 --          are left to guests that nobody can count, since they only poll, or listen at a
---          replica. "<it>:polled" exists until their next one, see meet. "<it>:last" is
+--          replica. "<it>:polled" exists until their next one, see meet and others. "<it>:last" is
 --          when the last turn of those that are counted ended
 -- KEYS[4]  the channel that guests listen to
 -- KEYS[5]  more of the kind's
