@@ -103,8 +103,8 @@
 // subscribing to Redisson's channel Redis counts them, and leaves them the lock for 5 to 10 ms
 // when their turn comes. Clients that only poll, or listen at a replica, cannot be counted:
 // for a minute after one of them was seen to hold the lock, or always with
-// [Config.RedissonPolls], they have one turn of 150 ms in two seconds, and the next one 100
-// ms after one that they use.
+// [Config.RedissonPolls], they have one turn of 150 ms in two seconds, the first one after a
+// second, and the next one 100 ms after one that they use.
 //
 // # Levels and leases
 //

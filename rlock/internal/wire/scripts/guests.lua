@@ -2,7 +2,9 @@
 -- locks have no guests: then their functions are not even defined, which would take Redis
 -- a tenth of a step.
 local memory = 60000 -- how long a guest is remembered
-local round, again = 2000, 100 -- how long after a turn of guests that nobody can count the next one begins, and after one that they use
+-- How long until a turn of guests that nobody can count: after one that they did not use,
+-- after any guest had the lock, and after a turn that they use.
+local round, soon, again = 2000, 1000, 100
 local pollTime = 150 -- how long it is: Redisson's spin lock tries every 128 ms
 
 -- How many listen, by channel: to the guests', the ushers' of them, and to the first
@@ -87,8 +89,8 @@ if around then
 	end
 
 	-- Notes that a guest has the lock. It has had a turn just now, so the next one of guests that
-	-- nobody can count is a while away; but after one that they use ("+"), in which only some of
-	-- them may have had the lock, it is soon. A guest that takes the lock again, as a loop does
+	-- nobody can count is a while away; but less so after one that they use ("+"), in which only
+	-- some of them may have had the lock. A guest that takes the lock again, as a loop does
 	-- before others try, ends the turn: another one may be the first in the next.
 	function meet(guest)
 		local sort, before, last = string.match(met, '^([+-])(%d+) (.*)$')
@@ -104,7 +106,7 @@ if around then
 		end
 		sort = used and '+' or '-'
 		redis.call('set', window .. ':met', string.format('%s%.0f %s', sort, ends, guest), 'px', memory)
-		redis.call('set', window .. ':polled', used and '+' or '1', 'px', used and again or round)
+		redis.call('set', window .. ':polled', used and '+' or '1', 'px', used and again or soon)
 	end
 end
 
