@@ -296,3 +296,46 @@ func TestAWriterOfRedissonIsNotStarvedByReadersWithoutEnd(t *testing.T) {
 		}
 	})
 }
+
+// Guests that nobody can count may take the lock in their turn, and the first ticket looks when
+// that is over. If it leaves before, the next one does.
+func TestTheNextTicketTakesTheLockAfterATurnInWhichTheFirstHasLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		polls := func(c *rlock.Config) { c.RedissonPolls = true }
+		holder, first, second, me := w.client(polls), w.client(polls), w.client(polls), w.caller()
+		require.NoError(t, holder.NewLock(key).Lock(me))
+		ctx, leave := context.WithCancel(w.caller())
+		leaves := start(func() error { return first.NewLock(key).Lock(ctx) })
+		require.True(t, pending(leaves))
+		waits := start(func() error { return second.NewLock(key).Lock(me) })
+		require.True(t, pending(waits))
+		require.NoError(t, holder.NewLock(key).Unlock(me))
+		require.True(t, pending(leaves), "it is the guests' turn")
+		leave()
+		require.ErrorIs(t, <-leaves, context.Canceled)
+		within(t, 0, 200*time.Millisecond, func() { require.NoError(t, <-waits) })
+		require.NoError(t, second.NewLock(key).Unlock(me))
+	})
+}
+
+// The writer has joined the queue when no guest was there.
+func TestAWriterFollowsAGuestThatReadsOnWhenTheReadersOfOursHaveLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		reader, writer, me := w.rwClient(), w.rwClient(), w.caller()
+		require.NoError(t, reader.read.Lock(me))
+		writes := start(func() error { return writer.write.Lock(me) })
+		require.True(t, pending(writes))
+		const guest = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7"
+		w.HSet(key, guest, "1")
+		require.NoError(t, w.Set("{orders:42}:"+guest+":rwlock_timeout:1", "1"))
+		w.SetTTL("{orders:42}:"+guest+":rwlock_timeout:1", time.Minute)
+		require.NoError(t, reader.read.Unlock(me))
+		require.True(t, pending(writes))
+		time.Sleep(50 * time.Millisecond)
+		w.Del(key)
+		w.Del("{orders:42}:" + guest + ":rwlock_timeout:1")
+		w.Publish("redisson_rwlock:{orders:42}", "0")
+		within(t, 0, 100*time.Millisecond, func() { require.NoError(t, <-writes) })
+		require.NoError(t, writer.write.Unlock(me))
+	})
+}

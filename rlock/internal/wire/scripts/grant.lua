@@ -56,14 +56,10 @@ while first and not guestsTurn and open(modeOf(first)) do
 		redis.call('zrem', queue, first)
 		if around and (family == 'c' or guestsWait()) then
 			welcome(turnTime())
-			if second then
-				usher(second)
-			end
 		end
 	elseif polls and not polled and not guestsWait() then
 		redis.call('set', window .. ':polled', '?', 'px', round)
 		welcome(pollTime)
-		usher(first)
 		break
 	else
 		local refused = grant(first)
@@ -98,6 +94,11 @@ if first == '?' then
 	if not first then
 		redis.call('zrem', queue, '?')
 	end
+end
+-- The first ticket looks when guests release the lock, or their turn is over. It is told when that
+-- begins, or when the ones before it have left; the asker learns it from the reply.
+if around and first and first ~= asker and (welcomed or freed or gaveUp) and (guestsTurn or isGuest(holder())) then
+	usher(first)
 end
 -- Marks alone are kept for the lease that they are about.
 if not first then

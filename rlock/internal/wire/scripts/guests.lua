@@ -83,7 +83,7 @@ if around then
 		end
 	end
 
-	-- Tells a ticket that it is the first behind guests.
+	-- Tells a ticket that it is the first, behind guests.
 	function usher(member)
 		redis.pcall(publish, turns .. clientOf(member), '?' .. ticketOf(member) .. ' ' .. lock)
 	end
@@ -115,7 +115,4 @@ if around and first and not guestsTurn and guestsWait() then
 	if redis.call('zadd', queue, 'nx', turn, '?') == 1 then
 		first, second = front()
 	end
-end
-if gaveUp and first and first ~= '?' and isGuest(holder()) then
-	usher(first)
 end

@@ -51,7 +51,7 @@
 -- "+<ticket> <token> <n> <lock>"  the ticket has the lock of that name, for a claim, with
 --                                 the tokens up to token, of which n are its own
 -- "?<ticket> <lock>"              the ticket is the first, and it is the guests' turn, or a
---                                 guest holds the lock and the one before has left
+--                                 guest holds the lock, and the ones before have left
 --
 -- The message on "rlock_turn:client:<client>", always by PUBLISH:
 --
