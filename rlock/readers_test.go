@@ -408,3 +408,25 @@ func TestReadersThatHoldBackForGuestsThatNobodyCanCountReadAgainWithinSeconds(t 
 		assert.Less(t, longest, 3*time.Second)
 	})
 }
+
+// Writers of two clients wait behind a reader of Redisson, one of them before a reader of its
+// client, which has no ticket as long as the writer stands before it.
+func TestAReaderBehindAWriterThatIsNotTheFirstReadsWithinSecondsBesideAReaderOfRedisson(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		first, second, me := w.rwClient(), w.rwClient(), w.caller()
+		w.HSet(key, "mode", "read", "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1")
+		w.SetTTL(key, time.Hour)
+		ctx, cancel := context.WithCancel(w.caller())
+		defer cancel()
+		writes := start(func() error { return first.write.Lock(ctx) })
+		require.True(t, pending(writes))
+		alsoWrites := start(func() error { return second.write.Lock(ctx) })
+		require.True(t, pending(alsoWrites))
+		within(t, time.Second, 5*time.Second, func() { require.NoError(t, second.read.Lock(me)) })
+		assert.Less(t, len(first.net.Sent("EVALSHA")), 50, "the writer looks less and less often")
+		cancel()
+		require.ErrorIs(t, <-writes, context.Canceled)
+		require.ErrorIs(t, <-alsoWrites, context.Canceled)
+		require.NoError(t, second.read.Unlock(me))
+	})
+}

@@ -244,7 +244,7 @@ func (r *room) placed(w *waiter, op operation, a wire.Answer, now time.Time) {
 	w.answered(a)
 	r.met(a.Holder, &w.Request, now)
 	w.lookAt = now.Add(r.lookAfter(w, a, now))
-	if a.Place == wire.YieldsPlace {
+	if a.HeldBack == 0 && !w.shared {
 		r.giveWay()
 	}
 	if t.stale {
@@ -263,10 +263,10 @@ func (r *room) lookAfter(w *waiter, a wire.Answer, now time.Time) time.Duration 
 		left := min(wire.Milliseconds(a.TTL), sleep)
 		sleep = min(sleep, left+time.Millisecond+wire.Jitter(min(left/10, 20*time.Millisecond)))
 	}
-	if a.Window >= 0 && w.shared {
-		sleep = min(sleep, wire.Milliseconds(a.Window)+time.Millisecond)
+	if a.HeldBack > 0 { // readers may begin then
+		sleep = min(sleep, wire.Milliseconds(a.HeldBack)+time.Millisecond)
 	}
-	if a.Place >= wire.FirstPlace {
+	if a.Place == wire.FirstPlace {
 		if a.Window >= 0 {
 			sleep = min(sleep, watchTurn(a.Window))
 		}

@@ -76,6 +76,9 @@ type Answer struct {
 	Holder  string // its owner, if not granted; "" for none
 	Window  int64  // milliseconds that the guests' turn goes on, negative if it is not
 	Place   Place  // in the queue
+	// HeldBack, in the answer to a step, is for how many more milliseconds a writer holds readers
+	// back, since readers that are guests keep it out; -1 if none does.
+	HeldBack int64
 
 	Refused  error // the grant does not count, and why: too few replicas have it
 	Released bool  // and Redis has taken it back
@@ -86,10 +89,9 @@ type Place int64
 
 // The places, as queue.lua answers them.
 const (
-	NoPlace     Place = iota // it is not in the queue
-	SomePlace                // it is
-	FirstPlace               // it is the first
-	YieldsPlace              // it is the first, and gives way to readers
+	NoPlace    Place = iota // it is not in the queue
+	SomePlace               // it is
+	FirstPlace              // it is the first
 )
 
 // ReadAcquire reads what Redis says to an acquire that reserves so many fencing tokens, 0
@@ -137,6 +139,10 @@ func ReadStep(result rueidis.RedisResult, tokens uint64) (a Answer, err error) {
 		if number != nil && err == nil {
 			*number, err = values[i].AsInt64()
 		}
+	}
+	a.HeldBack = -1
+	if err == nil && len(values) > 5 {
+		a.HeldBack, err = values[5].AsInt64()
 	}
 	if err == nil {
 		a.Holder, err = values[2].ToString()

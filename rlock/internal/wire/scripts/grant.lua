@@ -73,13 +73,12 @@ end
 -- Readers that are guests may keep a writer of ours out for as long as they like. Readers of
 -- ours do not starve with it: it holds them back for two seconds, and then they may begin to
 -- read for one.
-local givesWay, patience = false, -1
+local heldBack -- for so long yet, nil if they are not
 if first and modeOf(first) == 'x' and open('s') and isGuest(holder()) then
 	redis.call('set', window .. ':starved', '1', 'nx', 'px', starved + respite)
-	patience = redis.call('pttl', window .. ':starved') - respite
-	givesWay = patience <= 0
-	for _, member in ipairs(givesWay and redis.call('zrangebyscore', queue, '1', '+inf') or {}) do
-		if modeOf(member) == 's' and member ~= first then
+	heldBack = math.max(redis.call('pttl', window .. ':starved') - respite, 0)
+	for _, member in ipairs(heldBack == 0 and redis.call('zrangebyscore', queue, '1', '+inf') or {}) do
+		if modeOf(member) == 's' then
 			local refused = grant(member)
 			if refused then
 				return refuse(member, refused)
@@ -128,7 +127,7 @@ local owner = holder()
 if isGuest(owner) then
 	meet(owner)
 end
-local reply = {left, remaining(), owner or '', math.max(guestsTurn and redis.call('pttl', window) or -2, patience)}
+local reply = {left, remaining(), owner or '', guestsTurn and redis.call('pttl', window) or -2}
 if granted then
 	reply[5] = granted
 elseif inside(ticketOf(asker), modeOf(asker)) then
@@ -138,7 +137,7 @@ elseif inside(ticketOf(asker), modeOf(asker)) then
 	end
 	reply[5] = token
 elseif first == asker then
-	reply[5] = givesWay and 3 or 2
+	reply[5] = 2
 	-- The clients of holders that may linger are called. A look calls again, since a message
 	-- may be lost.
 	for _, shown in ipairs(holders()) do
@@ -150,4 +149,5 @@ elseif first == asker then
 else
 	reply[5] = (joined or redis.call('zscore', queue, asker)) and 1 or 0
 end
+reply[6] = heldBack
 return reply

@@ -39,12 +39,12 @@
 -- 1, 0                if only leaving was asked for: the member had the lock or a place in
 --                     the queue, or had not; or what exit returns
 -- an error that ends in "(released)": the lock was freed, but a message was refused
--- {l, n, o, g, a}     l: the same; owner o has the lock for n more milliseconds (-1: its
---                     key has no TTL; -2 and "": it is free); the guests' turn ends, or
---                     that of readers begins, in g milliseconds (negative: no such turn);
---                     a: the one that joins or is looked for is 0 not in the queue, 1 in the
---                     queue, 2 the first ticket, 3 the first, and it gives way to readers;
---                     "" or "<token>": it has the lock
+-- {l, n, o, g, a, r}  l: the same; owner o has the lock for n more milliseconds (-1: its
+--                     key has no TTL; -2 and "": it is free); the guests' turn ends in g
+--                     milliseconds (negative: there is none); a: the one that joins or is
+--                     looked for is 0 not in the queue, 1 in the queue, 2 the first ticket;
+--                     "" or "<token>": it has the lock; r, if readers of guests keep a
+--                     writer out: it holds back readers of ours for r more milliseconds
 --
 -- Messages on "rlock_turn:<tag>:<client>":
 --
