@@ -93,6 +93,30 @@ func TestDetachWaitsUntilRedisHasTheLease(t *testing.T) {
 	})
 }
 
+// Else Detach could go on until the lease ends: each time that a mirror landed, the next one
+// would be in flight.
+func TestDetachAsksForNoMirrorWhileOneThatSaysAllIsInFlight(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, me := w.client(), w.caller()
+		lock := p.NewLock(key)
+		hold, err := lock.Acquire(me, rlock.WithLease(10*time.Second))
+		require.NoError(t, err)
+		require.NoError(t, lock.LockFor(me, time.Minute))
+		require.NoError(t, lock.Unlock(me))
+		time.Sleep(time.Second) // the server has the script of the mirrors now
+		sent := len(p.mirrors())
+
+		p.net.SetRoundTrip(40 * time.Millisecond)
+		require.NoError(t, lock.LockFor(me, time.Minute))
+		time.Sleep(20 * time.Millisecond)
+		require.NoError(t, lock.Unlock(me))
+		time.Sleep(50 * time.Millisecond)
+		require.Equal(t, sent+2, len(p.mirrors()), "of the nested level, and of its end, which is in flight")
+		within(t, 0, 40*time.Millisecond, func() { require.NoError(t, hold.Detach(w.ctx)) })
+		assert.Equal(t, sent+2, len(p.mirrors()))
+	})
+}
+
 func TestDetachReturnsWhenTheHoldEndsWhileRedisIsSilent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for name, end := range map[string]func(p *testClient, hold *rlock.Hold){

@@ -58,7 +58,11 @@ func (r *room) detach(h *hold) (landed <-chan struct{}, err error) {
 	case len(t.levels) > 1:
 		return nil, fmt.Errorf("rlock: lock %q: %w: it is held %d times", r.name.Key, ErrDetach, len(t.levels))
 	case t.dirty || t.flying || !t.shows(time.Now()):
-		t.mirror()
+		// One in flight that shows the tenure as it is needs no other behind it: that would be
+		// in flight when this one has landed, and so on until the lease ends.
+		if !t.shows(time.Now()) {
+			t.mirror()
+		}
 		if t.landed == nil {
 			t.landed = make(chan struct{})
 		}
