@@ -13,7 +13,17 @@ import "time"
 // beside the readers here.
 func (r *room) mayJoin(now time.Time, req Request) bool {
 	t := r.tenure
-	return t != nil && t.phase == held && req.shared && t.shared && r.queue.Len() == 0 && t.mayPass(now, req)
+	if t == nil || t.phase != held || !req.shared || !t.shared || r.queue.Len() > 0 {
+		return false
+	}
+	if t.mayPass(now, req) {
+		return true
+	}
+	// The others may have left since. No waiter asks Redis, if the request does not wait.
+	if t.contested() && now.Sub(t.trust.SentAt()) >= readersTime {
+		t.mirror()
+	}
+	return false
 }
 
 // join opens the first level of one more reader. Nobody else may ask whether

@@ -1,0 +1,55 @@
+package rlock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Readers hold back for others that wait, and for no longer than these do.
+
+// refusedUntil tries the lock every 100 ms for so long. It returns when it was refused last,
+// counted from the call.
+func (w *world) refusedUntil(lock locker, long time.Duration) (last time.Duration) {
+	w.t.Helper()
+	for began := time.Now(); time.Since(began) < long; time.Sleep(100 * time.Millisecond) {
+		if !w.try(lock) {
+			last = time.Since(began)
+		}
+	}
+	return last
+}
+
+// The client that reads learns of the writer by a mirror.
+func TestReadersAreNotRefusedForLongOnceAWriterHasGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there := w.rwClient(), w.rwClient()
+		require.NoError(t, here.read.Lock(w.caller()))
+		time.Sleep(time.Second)
+		writes := start(func() error {
+			_, err := there.write.TryLockFor(w.caller(), 50*time.Millisecond, 0)
+			return err
+		})
+		time.Sleep(20 * time.Millisecond)
+		require.True(t, w.try(here.read), "its mirror finds the writer")
+		require.NoError(t, <-writes)
+		require.False(t, w.try(here.read))
+		assert.Less(t, w.refusedUntil(here.read, 20*time.Second), 1200*time.Millisecond)
+	})
+}
+
+// The client that reads is called, since its lock may linger.
+func TestReadersAreNotRefusedForLongOnceAWriterWasRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there := w.lingerer(time.Second).NewReadWriteLock(key), w.rwClient()
+		require.NoError(t, here.Read().Lock(w.caller()))
+		time.Sleep(time.Second)
+		require.True(t, w.try(here.Read()))
+		require.False(t, w.try(there.write))
+		time.Sleep(50 * time.Millisecond)
+		require.False(t, w.try(here.Read()))
+		assert.Less(t, w.refusedUntil(here.Read(), 20*time.Second), 1200*time.Millisecond)
+	})
+}
