@@ -53,3 +53,19 @@ func TestReadersAreNotRefusedForLongOnceAWriterWasRefused(t *testing.T) {
 		assert.Less(t, w.refusedUntil(here.Read(), 20*time.Second), 1200*time.Millisecond)
 	})
 }
+
+// Readers that were granted the lock by the queue have left their marks there.
+func TestAReaderIsNotRefusedBesideReadersForWhichNobodyWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		writes, reads, late, me := w.rwClient(), w.rwClient(), w.rwClient(), w.caller()
+		require.NoError(t, writes.write.Lock(me))
+		granted := start(func() error { return reads.read.Lock(w.caller()) })
+		require.True(t, pending(granted))
+		time.Sleep(100 * time.Millisecond)
+		require.NoError(t, writes.write.Unlock(me))
+		require.NoError(t, <-granted)
+		require.Contains(t, w.Keys(), "rlock_queue:{orders:42}rw", "it has the mark")
+		assert.Zero(t, w.refusedUntil(late.read, 20*time.Second))
+		assert.False(t, w.try(late.write))
+	})
+}

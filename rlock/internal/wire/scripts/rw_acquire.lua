@@ -3,7 +3,8 @@
 -- and RedissonWriteLock.
 --
 -- KEYS[1]  the lock's name, see rw.lua
--- KEYS[2]  its queue, see queue.lua
+-- KEYS[2]  its queue, see queue.lua; for a reader beside readers marks do not count, since
+--          those may be theirs
 -- KEYS[3]  the guests' turn, see queue.lua
 -- KEYS[4]  what the readers' keys begin with
 -- ARGV[1]  lease in milliseconds
@@ -23,10 +24,12 @@
 -- Sending it again changes nothing: it sets the count, it does not add to it.
 local name, lease, owner, asked = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local field = asked == 'write' and owner .. ':write' or owner
-local mode = redis.call('hget', name, 'mode')
-local open = redis.call('exists', name) == 0 or mode == 'read' and asked == 'read'
+local open = redis.call('exists', name, KEYS[2], KEYS[3]) == 0
+if not open and asked == 'read' and redis.call('hget', name, 'mode') == 'read' then
+	open = redis.pcall('zcount', KEYS[2], 1, '+inf') == 0 and redis.call('exists', KEYS[3]) == 0
+end
 
-if redis.call('hexists', name, field) == 0 and not (open and redis.call('exists', KEYS[2], KEYS[3]) == 0) then
+if not open and redis.call('hexists', name, field) == 0 then
 	local holder
 	for _, f in ipairs(redis.call('hkeys', name)) do
 		if f ~= 'mode' then
