@@ -69,3 +69,45 @@ func TestAReaderIsNotRefusedBesideReadersForWhichNobodyWaits(t *testing.T) {
 		assert.False(t, w.try(late.write))
 	})
 }
+
+// The ticket of the writer joins the queue with the release of a reader. Readers of Redisson keep
+// the writer out, and it gives way to a reader of its client.
+func TestAWriterThatGaveWayWhenItJoinedWithAReleaseKeepsItsPlace(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, there, first, second, writer := w.rwClient(), w.rwClient(), w.caller(), w.caller(), w.caller()
+		require.NoError(t, there.write.Lock(writer))
+		reads := start(func() error { return l.read.Lock(first) })
+		require.True(t, pending(reads))
+		require.NoError(t, there.write.Unlock(writer))
+		require.NoError(t, <-reads)
+		require.Contains(t, w.PubSubChannels("*"), "rlock_turn:{orders:42}rw:"+l.ID(), "it stays subscribed")
+
+		const timeout = "{orders:42}:" + foreignOwner + ":rwlock_timeout:1"
+		w.HSet(key, foreignOwner, "1")
+		require.NoError(t, w.Set(timeout, "1"))
+		w.SetTTL(timeout, time.Hour)
+		w.SetTTL(key, time.Hour)
+		held := start(func() error {
+			_, err := there.write.TryLockFor(w.caller(), 2100*time.Millisecond, 0)
+			return err
+		})
+		time.Sleep(time.Second)
+		writes := start(func() error { return l.write.Lock(writer) })
+		require.True(t, pending(writes))
+		alsoReads := start(func() error { return l.read.Lock(second) })
+		require.True(t, pending(alsoReads))
+		require.NoError(t, <-held)
+		require.LessOrEqual(t, w.TTL("rlock_guests:{orders:42}rw:starved"), time.Second, "readers may begin")
+		require.NoError(t, l.read.Unlock(first))
+		require.NoError(t, <-alsoReads)
+
+		time.Sleep(90 * time.Second)
+		assert.True(t, w.Exists("rlock_queue:{orders:42}rw"), "the writer waits there")
+		w.HDel(key, foreignOwner)
+		within(t, 0, 200*time.Millisecond, func() { // a turn of guests
+			require.NoError(t, l.read.Unlock(second))
+			require.NoError(t, <-writes)
+		})
+		require.NoError(t, l.write.Unlock(writer))
+	})
+}

@@ -143,6 +143,9 @@ func (r *room) finishRelease(t *tenure, o Owner, next *tenure, first bool, now t
 	r.shard.mu.Lock()
 	if next != nil {
 		r.settle(next, joining, l, time.Now())
+		if w := r.waiterWith(next.text); w != nil {
+			w.Wake() // it has its ticket looked for, also if it gave way and is not the head
+		}
 	}
 	if t.flying {
 		landed := make(chan struct{})
