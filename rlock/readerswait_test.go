@@ -1,6 +1,8 @@
 package rlock_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -97,7 +99,7 @@ func TestAWriterThatGaveWayWhenItJoinedWithAReleaseKeepsItsPlace(t *testing.T) {
 		alsoReads := start(func() error { return l.read.Lock(second) })
 		require.True(t, pending(alsoReads))
 		require.NoError(t, <-held)
-		require.LessOrEqual(t, w.TTL("rlock_guests:{orders:42}rw:starved"), time.Second, "readers may begin")
+		require.LessOrEqual(t, w.TTL("rlock_guests:{orders:42}rw:starved").Truncate(time.Millisecond), time.Second, "readers may begin")
 		require.NoError(t, l.read.Unlock(first))
 		require.NoError(t, <-alsoReads)
 
@@ -109,5 +111,44 @@ func TestAWriterThatGaveWayWhenItJoinedWithAReleaseKeepsItsPlace(t *testing.T) {
 			require.NoError(t, <-writes)
 		})
 		require.NoError(t, l.write.Unlock(writer))
+	})
+}
+
+// A writer elsewhere is there for most of the time, but for a moment again and again. Readers of
+// other clients are granted the lock in between.
+func TestAReaderIsNotStarvedByWritersThatWaitForAMoment(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there, writers, me := w.rwClient(), w.rwClient(), w.rwClient(), w.caller()
+		require.NoError(t, here.read.Lock(me), "it reads all the time")
+		end := time.Now().Add(30 * time.Second)
+		read := func(l rwClient, longest *time.Duration) func() {
+			return func() {
+				for time.Now().Before(end) {
+					began := time.Now()
+					assert.NoError(t, l.read.Do(w.caller(), func(context.Context) error {
+						*longest = max(*longest, time.Since(began))
+						time.Sleep(7 * time.Millisecond)
+						return nil
+					}))
+				}
+			}
+		}
+		var all sync.WaitGroup
+		all.Go(func() {
+			for time.Now().Before(end) {
+				got, err := writers.write.TryLockFor(w.caller(), 100*time.Millisecond, 0)
+				assert.NoError(t, err)
+				assert.False(t, got)
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+		var longestHere, longestThere time.Duration
+		all.Go(read(here, &longestHere))
+		all.Go(read(there, &longestThere))
+		all.Wait()
+		t.Logf("the longest wait: %v where others read, %v elsewhere", longestHere, longestThere)
+		assert.Less(t, longestHere, 1500*time.Millisecond)
+		assert.Less(t, longestThere, 500*time.Millisecond)
+		require.NoError(t, here.read.Unlock(me))
 	})
 }

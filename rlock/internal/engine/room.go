@@ -160,12 +160,16 @@ func (r *room) current(now time.Time) *tenure {
 // grant gives the tenure to w, the waiter that asked for it or the next in line:
 // the hold begins now.
 func (r *room) grant(t *tenure, w *waiter, way Way, now time.Time) {
-	r.serve(w, way, now)
 	r.dismiss()
 	if was := r.tenure; was != nil && was != t {
+		if was.shared && t.shared && was.valid(now) {
+			r.beginTurn(t, w, now)
+			return
+		}
 		was.lose(errGone)
 		was.end()
 	}
+	r.serve(w, way, now)
 	r.tenure = t
 	t.begin(now, w.Request)
 	r.admitOwner(w.Owner, now)

@@ -19,9 +19,6 @@ const (
 	// queueLeast is the shortest wait that is worth a place in the queue: the ticket of a
 	// shorter one would often be granted when its waiter has left.
 	queueLeast = 5 * time.Millisecond
-	// readersTime is how often a reader that waits behind readers of this client, since
-	// others wait for them to go, has Redis asked whether these still do.
-	readersTime = time.Second
 	// Silence is how long a server may leave a command unanswered before it is taken
 	// for dead, until it answers.
 	Silence = 250 * time.Millisecond
@@ -221,20 +218,16 @@ func (r *room) left(w *waiter, now time.Time) time.Duration {
 
 // sleep gives the mutex back for so long at most, until there may be something to do.
 func (r *room) sleep(ctx context.Context, w *waiter, most time.Duration) (now time.Time) {
-	if r.amongReaders(w) {
-		most = min(most, readersTime)
-	}
 	settled, done := r.settledSub(w), r.client.Redis.Done()
 	r.exitWaiting(ctx, w)
 
 	elapsed := w.after(most)
-	heard, slept := false, false
+	heard := false
 	select {
 	case <-w.C(): // the state of the room has changed
 	case <-settled:
 		heard = true
 	case <-elapsed:
-		slept = true
 	case <-ctx.Done():
 	case <-w.Quit:
 	case <-done:
@@ -243,9 +236,6 @@ func (r *room) sleep(ctx context.Context, w *waiter, most time.Duration) (now ti
 	now = time.Now()
 	if heard {
 		r.lookNow(now)
-	}
-	if slept && r.amongReaders(w) {
-		r.tenure.mirror()
 	}
 	return now
 }
@@ -257,11 +247,6 @@ func (r *room) settledSub(w *waiter) <-chan struct{} {
 		return nil
 	}
 	return r.sub.C()
-}
-
-// amongReaders reports whether w is a reader that is the next to join those that read.
-func (r *room) amongReaders(w *waiter) bool {
-	return r.head() == w && w.shared && r.tenure != nil && r.tenure.shared
 }
 
 // exitWaiting gives the mutex back since w has to wait, which is counted and told once.
@@ -321,8 +306,12 @@ func (w *waiter) nextLook(now time.Time) (operation, time.Time) {
 
 // nextInQueue is next for a waiter that needs a ticket, if its first attempt is not granted.
 func (r *room) nextInQueue(w *waiter, mayAcquire bool, now time.Time) (operation, time.Time) {
-	if !mayAcquire && !r.name.kind().strict {
+	switch {
+	case mayAcquire || r.name.kind().strict:
+	case !r.isHeldBack(w):
 		return resting, never
+	case now.Sub(w.began) < readersTime:
+		return resting, w.began.Add(readersTime)
 	}
 	if r.othersWaited(w, now) {
 		r.subscribe()
