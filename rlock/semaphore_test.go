@@ -148,6 +148,41 @@ func TestAPermitOfADeadHolderIsFreeWhenItsLeaseEndsAndOthersGoOn(t *testing.T) {
 	})
 }
 
+// All but the first of its tickets are dropped when that claim ends, although others hold permits.
+func TestAStoppedClientCostsASemaphoreOneClaim(t *testing.T) {
+	for name, others := range map[string]func(*world, locker){
+		"nobody else":        func(*world, locker) {},
+		"others try as well": func(w *world, l locker) { w.refusedUntil(l, 3*time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				holder, stopped, alive, other := w.client(), w.client(), w.client(), w.client()
+				held := permits(t, w.ctx, holder.NewSemaphore(key, 2), 2)
+				ctx, cancel := context.WithCancel(w.ctx)
+				defer cancel()
+				for range 4 {
+					go func() { _, _ = stopped.NewSemaphore(key, 2).Acquire(ctx) }()
+					synctest.Wait()
+					time.Sleep(10 * time.Millisecond)
+				}
+				me := w.caller()
+				waits := start(func() error { return alive.NewSemaphore(key, 2).Lock(me) })
+				require.True(t, pending(waits))
+				stopped.net.Rule(network.Silence)
+				var try sync.WaitGroup
+				within(t, 1500*time.Millisecond, 2500*time.Millisecond, func() {
+					require.NoError(t, held[0].Release(w.ctx))
+					try.Go(func() { others(w, other.NewSemaphore(key, 2)) })
+					require.NoError(t, <-waits)
+				})
+				try.Wait()
+				require.NoError(t, alive.NewSemaphore(key, 2).Unlock(me))
+				require.NoError(t, held[1].Release(w.ctx))
+			})
+		})
+	}
+}
+
 func TestAPermitWithALeaseOfItsOwnEndsForItsHolderAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		lock := w.client().NewSemaphore(key, 2)

@@ -3,6 +3,7 @@
 local left = 0        -- of the reply
 local message = '0'   -- what guests are told when the lock is free
 local told = false    -- whether they were
+local ended           -- nothing: see semaphore.lua
 
 -- A release of a lock without a queue is most of the steps, so it comes before anything
 -- else is defined, which would take Redis as long again. A missing right to publish does not

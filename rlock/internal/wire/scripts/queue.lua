@@ -160,7 +160,7 @@ local guarded = not open('s') and not isGuest(holder())
 
 -- So a step in which a ticket joins behind another one, and nothing else is asked for, is over.
 -- That is most of the steps but the releases: what follows would take Redis as long again.
-if guarded and joined and not leaver and turn > 1 and row[1] ~= '?' and row[1] ~= asker then
+if guarded and joined and not leaver and not ended and turn > 1 and row[1] ~= '?' and row[1] ~= asker then
 	redis.call('pexpire', queue, silence)
 	return {left, remaining(), holder(), -1, 1}
 end
@@ -186,6 +186,13 @@ end
 
 local first, second -- in the queue
 local unknown = joins
+-- The marks of permits that have ended are buried also while others hold permits.
+for i = 1, ended and #ended or 0 do
+	if redis.call('zscore', queue, ended[i]) then
+		bury(ended[i])
+		unknown = true
+	end
+end
 for i = 1, joins and 0 or #row do
 	if row[i] == leaver or row[i] == mark then
 		-- it has left

@@ -11,6 +11,7 @@ local left = 0       -- of the reply
 local message = '0'  -- nobody listens to it
 local told = true    -- so nobody need be told
 local now            -- nil before the expired owners are taken out
+local ended          -- the marks that these may have in the queue, nil for none
 local held           -- how many permits are, nil before they are counted
 
 local some = redis.call('zrange', lock, '0', '0')[1]
@@ -23,7 +24,7 @@ local function clock()
 	return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Takes out the owners whose leases are over, and their marks in the queue.
+-- Takes out the owners whose leases are over.
 local function expire()
 	if now then
 		return
@@ -31,7 +32,8 @@ local function expire()
 	now = clock()
 	for _, owner in ipairs(redis.call('zrangebyscore', lock, '-inf', now)) do
 		redis.call('zrem', lock, owner)
-		redis.pcall('zrem', KEYS[2], '!' .. string.sub(owner, 1, 36))
+		ended = ended or {}
+		ended[#ended + 1] = '!' .. string.sub(owner, 1, 36)
 	end
 end
 

@@ -18,14 +18,20 @@ local some = redis.call('zrange', KEYS[1], '0', '0')[1]
 if some and string.sub(some, 37, 37) ~= ':' then
 	return redis.error_reply('WRONGTYPE it is a sorted set with the member ' .. some)
 end
-for _, owner in ipairs(redis.call('zrangebyscore', KEYS[1], '-inf', now)) do
-	redis.call('zrem', KEYS[1], owner)
-	redis.call('zrem', KEYS[2], '!' .. string.sub(owner, 1, 36))
+-- While clients wait, the owners whose leases are over are left to the next step, which drops the
+-- tickets of their clients.
+local waited = redis.call('zcount', KEYS[2], 1, '+inf') > 0
+local over = redis.call('zrangebyscore', KEYS[1], '-inf', now)
+for i = 1, waited and 0 or #over do
+	redis.call('zrem', KEYS[1], over[i])
+	redis.call('zrem', KEYS[2], '!' .. string.sub(over[i], 1, 36))
 end
+local left = waited and #over or 0
 
-local full = redis.call('zcard', KEYS[1]) >= tonumber(ARGV[3])
-if (full or redis.call('zcount', KEYS[2], 1, '+inf') > 0) and not redis.call('zscore', KEYS[1], ARGV[2]) then
-	local first = full and redis.call('zrange', KEYS[1], '0', '0', 'withscores') or {}
+local full = redis.call('zcard', KEYS[1]) - left >= tonumber(ARGV[3])
+local own = redis.call('zscore', KEYS[1], ARGV[2])
+if (full or waited) and not (own and tonumber(own) > now) then
+	local first = full and redis.call('zrange', KEYS[1], left, left, 'withscores') or {}
 	return {first[1] and math.max(tonumber(first[2]) - now, 1) or -2, first[1] or ''}
 end
 
