@@ -18,6 +18,8 @@
 // has Redis mirror it. An Unlock (release.go) hands the tenure to the next waiter here as
 // long as that is fair (turns.go), or releases it in Redis, where the script grants the lock
 // to the first ticket in the queue. If nobody waits the tenure may also linger (linger.go).
+// Readers share one tenure, and hold back for others now and then (readers.go): a ticket that is
+// granted meanwhile lets them go on, and is released.
 //
 // A tenure has one phase at a time:
 //
