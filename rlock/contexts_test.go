@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -46,6 +47,25 @@ func TestNewContextReturnsTheClientOrTheErrorOfNew(t *testing.T) {
 		_, err = rlock.NewContext(w.ctx, rlock.Config{})
 		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
 	})
+}
+
+func TestLocksAreReleasedThoughTheContextOfCloseHasEnded(t *testing.T) {
+	for name, timeout := range map[string]time.Duration{"before": 0, "while the releases are in flight": 60 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p := w.client()
+				for i := range 20 {
+					require.NoError(t, p.NewLock(fmt.Sprint("lock ", i)).Lock(w.ctx))
+				}
+				p.net.SetRoundTrip(100 * time.Millisecond)
+				ctx, cancel := context.WithTimeout(w.ctx, timeout)
+				defer cancel()
+				within(t, timeout, timeout, func() { require.ErrorIs(t, p.CloseContext(ctx), rlock.ErrUnconfirmed) })
+				time.Sleep(time.Second)
+				assert.Empty(t, w.Keys())
+			})
+		})
+	}
 }
 
 func TestCloseContextReturnsWhenItsContextEnds(t *testing.T) {

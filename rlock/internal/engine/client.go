@@ -119,16 +119,24 @@ func (c *Client) Close(ctx context.Context) error {
 	for s := range c.allShards {
 		s.close()
 	}
-	err := c.drain(ctx)
-	ended := make(chan struct{})
+	drained, ended := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
+		drained <- c.drain() // also once the caller has left
 		c.keeper.Close()
 		c.hub.Close()
 		c.Redis.Close()
 		c.Observer.close()
 		c.notices.close()
 	}()
+	var err error
+	select {
+	case err = <-drained:
+	case <-ctx.Done():
+		if err = c.unconfirmed(); err != nil {
+			err = fmt.Errorf("%w: %w", err, wire.Over(ctx))
+		}
+	}
 	select {
 	case <-ended:
 	case <-ctx.Done():
@@ -147,20 +155,24 @@ func (c *Client) allShards(yield func(*shard) bool) {
 	}
 }
 
-// drain waits until every tenure is over, or ctx ends.
-func (c *Client) drain(ctx context.Context) error {
-	within, cancel := c.Redis.Within(ctx)
+// drain waits until every tenure is over, for as long as an Unlock would wait for Redis.
+func (c *Client) drain() error {
+	ctx, cancel := c.Redis.Within(context.Background())
 	defer cancel()
 	for c.live.Load() > 0 {
 		select {
 		case <-c.drained:
-		case <-within.Done():
-			err := fmt.Errorf("rlock: close: %w: number of locks that end with their leases, within %v: %d", ErrUnconfirmed, c.Config.Lease, c.live.Load())
-			if ctx.Err() != nil {
-				err = fmt.Errorf("%w: %w", err, wire.Over(ctx))
-			}
-			return err
+		case <-ctx.Done():
+			return c.unconfirmed()
 		}
+	}
+	return nil
+}
+
+// unconfirmed returns the error of Close if tenures are not over, nil if all are.
+func (c *Client) unconfirmed() error {
+	if left := c.live.Load(); left > 0 {
+		return fmt.Errorf("rlock: close: %w: number of locks that end with their leases, within %v: %d", ErrUnconfirmed, c.Config.Lease, left)
 	}
 	return nil
 }
