@@ -362,3 +362,35 @@ func TestAMultiLockWhoseLeaseIsShorterThanItsAcquireIsHeldForAllOfIt(t *testing.
 		require.ErrorIs(t, hold.Release(me), rlock.ErrLost)
 	})
 }
+
+// A caller that has left keeps nobody of its process out, although Redis has not confirmed the
+// release of the parts.
+func TestThePartsOfAMultiLockAreFreeWhenTheCallerHasGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p, other := w.client(), w.client().NewLock("b")
+		require.NoError(t, other.Lock(w.caller()))
+		both := rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b"))
+		p.net.SetRoundTrip(10 * time.Millisecond)
+		for range 20 {
+			ctx, cancel := context.WithTimeout(w.caller(), 50*time.Millisecond)
+			require.ErrorIs(t, both.Lock(ctx), context.DeadlineExceeded)
+			cancel()
+			require.True(t, w.try(p.NewLock("a")))
+		}
+	})
+}
+
+// The lease of the first part is over before the second one is acquired.
+func TestAnAttemptAtAMultiLockIsNoLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		_, p := two(t, w)
+		both, me := rlock.NewMultiLock(p[0].NewLock("a"), p[1].NewLock("b")), w.caller()
+		require.NoError(t, both.Do(me, nothing)) // the scripts are known
+		p[1].net.SetRoundTrip(500 * time.Millisecond)
+		got, err := both.TryLockFor(me, 0, 200*time.Millisecond)
+		require.Error(t, err)
+		assert.False(t, got)
+		require.NotErrorIs(t, err, rlock.ErrLost, "nothing was held")
+		require.ErrorIs(t, both.Unlock(me), rlock.ErrNotHeld)
+	})
+}

@@ -60,6 +60,9 @@ type Handle interface {
 	// Join is called once the hold has joined the whole that it was taken for: from now on
 	// the whole is told when it ends by loss.
 	Join()
+	// Drop releases a part whose whole was not acquired, or is lost. It waits for nothing, and
+	// the next acquire of the part in this process waits for the release.
+	Drop()
 	// Disclaim releases a hold that is over already, and returns why it was.
 	Disclaim() error
 }

@@ -77,6 +77,23 @@ func (h *hold) giveBack() error {
 	return h.lost
 }
 
+func (h *hold) Drop() {
+	h.End(errReleased(h))
+	r := h.enter()
+	if r == nil {
+		_ = h.giveBack()
+		return
+	}
+	defer r.exit()
+	t, now := h.tenure, time.Now()
+	was, _ := t.close(h.owner, h.lock.Shared, h)
+	r.shard.counts.closed(was.way)
+	h.released = true
+	if !r.goesOn(t, &was, now) {
+		r.letGo(t, now)
+	}
+}
+
 func (h *hold) Disclaim() error { return h.lock.notHeld(h.owner, h) }
 
 func (h *hold) Relet(lease time.Duration) {

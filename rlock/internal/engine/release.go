@@ -48,6 +48,16 @@ func (l *Lock) unlock(ctx context.Context, o Owner, h *hold) (err error) {
 // closed goes on after a level was closed: the last one passes the lock on, or frees
 // it. It is called with the mutex held, and gives it back.
 func (r *room) closed(t *tenure, was *Level, now time.Time) error {
+	if !r.goesOn(t, was, now) {
+		return r.release(t, was.Owner, now)
+	}
+	r.exit()
+	return nil
+}
+
+// goesOn reports whether the tenure, of which a level was closed, goes on: for its other levels,
+// for the next waiter, or to linger.
+func (r *room) goesOn(t *tenure, was *Level, now time.Time) bool {
 	w := r.head()
 	switch {
 	case len(t.levels) > 0:
@@ -61,10 +71,9 @@ func (r *room) closed(t *tenure, was *Level, now time.Time) error {
 	case t.mayLinger(now):
 		t.linger(now)
 	default:
-		return r.release(t, was.Owner, now)
+		return false
 	}
-	r.exit()
-	return nil
+	return true
 }
 
 // advice tells o, which has nothing to unlock, who else of this process has the lock; "" for

@@ -118,7 +118,7 @@ func (h *hold) Ended(part engine.Handle) {
 	h.Lose(h, cause)
 	h.tellLost(since, why, cause)
 	h.leave()
-	go func() { _ = letGo(left, len(left)) }()
+	drop(left)
 }
 
 func (h *hold) Disclaim() error { return h.Unlock(h.Context()) }
@@ -175,6 +175,10 @@ func letGo(holds []engine.Handle, enough int) error {
 // giveBack releases what was taken in vain. It does not wait for that longer than the
 // caller does.
 func giveBack(ctx context.Context, holds []engine.Handle) {
+	if ctx.Err() != nil {
+		drop(holds)
+		return
+	}
 	released := make(chan struct{})
 	go func() {
 		defer close(released)
@@ -184,6 +188,21 @@ func giveBack(ctx context.Context, holds []engine.Handle) {
 	case <-released:
 	case <-ctx.Done():
 	}
+}
+
+func drop(holds []engine.Handle) {
+	for _, h := range holds {
+		h.Drop()
+	}
+}
+
+func (h *hold) Drop() {
+	h.mu.Lock()
+	holds := h.endLocked(nil)
+	h.mu.Unlock()
+	h.leave()
+	h.End(fmt.Errorf("rlock: lock %q: released: %w", h.of.name, engine.ErrNotHeld))
+	drop(holds)
 }
 
 // ValidUntil is when too few of the parts will be valid, as far as is confirmed by

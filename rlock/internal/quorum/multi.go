@@ -133,7 +133,10 @@ func (g *gathering) takeAll(caller context.Context) error {
 // lost returns an errAnew if a part was lost, nil if none was.
 func (g *gathering) lost() error {
 	for _, h := range g.holds {
-		if err := engine.WhyOver(h); err != nil {
+		switch err := engine.WhyOver(h); {
+		case errors.Is(err, engine.ErrLost): // of a caller that had not got the lock
+			return fmt.Errorf("rlock: lock %q: %w: %v", g.whole.of.name, errAnew, err)
+		case err != nil:
 			return fmt.Errorf("rlock: lock %q: %w: %w", g.whole.of.name, errAnew, err)
 		}
 	}
