@@ -52,15 +52,16 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 // detach is the part of it that needs the mutex.
 func (r *room) detach(h *hold) (landed <-chan struct{}, err error) {
 	t := h.tenure
+	shown := t.shows(time.Now())
 	switch {
 	case !t.bounded():
 		return nil, fmt.Errorf("rlock: lock %q: %w: the watchdog keeps it: use WithLease", r.name.Key, ErrDetach)
 	case len(t.levels) > 1:
 		return nil, fmt.Errorf("rlock: lock %q: %w: it is held %d times", r.name.Key, ErrDetach, len(t.levels))
-	case t.dirty || t.flying || !t.shows(time.Now()):
+	case t.dirty || t.flying || !shown:
 		// One in flight that shows the tenure as it is needs no other behind it: that would be
 		// in flight when this one has landed, and so on until the lease ends.
-		if !t.shows(time.Now()) {
+		if !shown {
 			t.mirror()
 		}
 		if t.landed == nil {
