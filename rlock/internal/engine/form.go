@@ -34,7 +34,7 @@ type Form interface {
 
 // A Handle is one level of a lock that was taken with a handle: of one key (hold), or of
 // several locks (package quorum). All its methods may be called concurrently. It is given back
-// by [Release].
+// by [Release], or as a part by [Drop].
 type Handle interface {
 	// Title returns the name of the lock.
 	Title() string
@@ -60,8 +60,8 @@ type Handle interface {
 	// Join is called once the hold has joined the whole that it was taken for: from now on
 	// the whole is told when it ends by loss.
 	Join()
-	// Drop releases a part whose whole was not acquired, or is lost. It waits for nothing, and
-	// the next acquire of the part in this process waits for the release.
+	// Drop is Unlock for a part whose whole was not acquired, or is lost. It waits for nothing,
+	// and the next acquire of the part in this process waits for the release.
 	Drop()
 	// Disclaim releases a hold that is over already, and returns why it was.
 	Disclaim() error
@@ -135,6 +135,12 @@ func Release(ctx context.Context, h Handle) error {
 	err := h.Unlock(ctx)
 	h.End(released)
 	return err
+}
+
+// Drop is Release for a part whose whole was not acquired, or is lost. It waits for nothing.
+func Drop(h Handle) {
+	h.End(errReleased(h))
+	h.Drop()
 }
 
 func errReleased(h Handle) error {

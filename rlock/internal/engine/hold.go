@@ -78,7 +78,6 @@ func (h *hold) giveBack() error {
 }
 
 func (h *hold) Drop() {
-	h.End(errReleased(h))
 	r := h.enter()
 	if r == nil {
 		_ = h.giveBack()

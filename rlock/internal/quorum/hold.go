@@ -192,7 +192,7 @@ func giveBack(ctx context.Context, holds []engine.Handle) {
 
 func drop(holds []engine.Handle) {
 	for _, h := range holds {
-		h.Drop()
+		engine.Drop(h)
 	}
 }
 
@@ -201,7 +201,6 @@ func (h *hold) Drop() {
 	holds := h.endLocked(nil)
 	h.mu.Unlock()
 	h.leave()
-	h.End(fmt.Errorf("rlock: lock %q: released: %w", h.of.name, engine.ErrNotHeld))
 	drop(holds)
 }
 
