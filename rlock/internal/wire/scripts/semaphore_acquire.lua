@@ -26,7 +26,7 @@ for i = 1, waited and 0 or #over do
 	redis.call('zrem', KEYS[1], over[i])
 	redis.call('zrem', KEYS[2], '!' .. string.sub(over[i], 1, 36))
 end
-local left = waited and #over or 0
+local left = waited and #over or 0 -- of these
 
 local full = redis.call('zcard', KEYS[1]) - left >= tonumber(ARGV[3])
 local own = redis.call('zscore', KEYS[1], ARGV[2])
