@@ -16,13 +16,10 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-const (
-	// longestRead is the longest section of a reader in a calm spell, and longestSection of all others.
-	longestRead, longestSection = 2 * time.Second, 20 * time.Millisecond
-)
+// longestRead is the longest section of a reader in a calm spell, and longestSection of all others.
+const longestRead, longestSection = 2 * time.Second, 20 * time.Millisecond
 
-// Clients of many configurations contend with all calls that there are, beside guests that only
-// poll. Nothing breaks. No section overlaps that of a writer, no wait is long, and nothing is
+// Clients of many configurations contend, with waits of each sort, beside guests that only poll. Nothing breaks. No section overlaps that of a writer, no wait is long, and nothing is
 // left.
 func TestNoWaitIsLongWhileNothingBreaks(t *testing.T) {
 	for _, kind := range contests {
@@ -90,8 +87,8 @@ func (c *calmSpell) run() {
 	all.Wait()
 
 	c.t.Logf("%d clients with %d callers each, %s: %d sections, longest waits %v", len(clients), each, c.settings, c.sections, c.longest)
-	for who, wait := range c.longest {
-		assert.LessOrEqual(c.t, wait, c.bound(), who)
+	for sort, wait := range c.longest {
+		assert.LessOrEqual(c.t, wait, c.bound(), sort)
 	}
 	for _, p := range clients {
 		assert.Zero(c.t, p.Stats().Waiting)
@@ -128,7 +125,7 @@ func (c *calmSpell) fork() *rand.Rand { return rand.New(rand.NewPCG(c.random.Uin
 
 func oneOf[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
-func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d) + 1)) }
+func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
 
 // enter and leave count those that have the lock.
 func (c *calmSpell) enter(shared bool) {
@@ -162,10 +159,11 @@ func (c *calmSpell) downgrade() {
 	c.writers, c.readers = c.writers-1, c.readers+1
 }
 
-func (c *calmSpell) waited(who string, long time.Duration) {
+// waited notes how long a wait of that sort was.
+func (c *calmSpell) waited(sort string, long time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.longest[who] = max(c.longest[who], long)
+	c.longest[sort] = max(c.longest[sort], long)
 }
 
 // A calmCaller takes the lock again and again, each time as a new owner.
@@ -184,17 +182,17 @@ func (c *calmCaller) run() {
 
 func (c *calmCaller) turn() {
 	clients := []*rlock.Client{c.client.Client}
-	lock, shared, who := oneOf(c.random, c.kind.exclusive...)(clients, key), false, "write"
+	lock, shared, sort := oneOf(c.random, c.kind.exclusive...)(clients, key), false, "write"
 	var read locker
 	if c.kind.shared != nil {
 		if read = c.kind.shared(clients, key); c.random.IntN(5) > 0 {
-			lock, shared, who = read, true, "read"
+			lock, shared, sort = read, true, "read"
 		}
 	}
 	ctx := rlock.WithOwner(c.ctx, rlock.NewOwner())
 	began := time.Now()
 	hold, how := c.acquire(ctx, lock)
-	c.waited(who+how, time.Since(began))
+	c.waited(sort+how, time.Since(began))
 	if hold == nil {
 		return
 	}

@@ -33,7 +33,7 @@ func (c *calmSpell) newGuest(i int) *calmGuest {
 		calmSpell: c,
 		redis:     c.guest(),
 		random:    c.fork(),
-		owner:     fmt.Sprintf("4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:%d", i+1),
+		owner:     fmt.Sprint(foreignOwner, i),
 		reads:     c.kind.shared != nil && c.random.IntN(3) > 0,
 		section:   oneOf(c.random, 5*time.Millisecond, 50*time.Millisecond),
 		pause:     oneOf(c.random, 50*time.Millisecond, time.Second, 10*time.Second),

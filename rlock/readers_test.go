@@ -352,7 +352,7 @@ func TestAReaderThatAWriterGaveWayToReadsOnceTheWriterHasLeft(t *testing.T) {
 		lock := p.NewReadWriteLock(key)
 		require.NoError(t, lock.Read().Do(w.ctx, nothing)) // the scripts are known
 		require.NoError(t, lock.Write().Do(w.ctx, nothing))
-		w.HSet(key, "mode", "read", "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1")
+		w.HSet(key, "mode", "read", foreignOwner, "1")
 		w.SetTTL(key, time.Hour)
 		ctx, cancel := context.WithCancel(w.caller())
 		defer cancel()
@@ -389,7 +389,7 @@ func TestAReaderThatAWriterGaveWayToReadsOnceTheWriterHasLeft(t *testing.T) {
 func TestReadersThatHoldBackForGuestsThatNobodyCanCountReadAgainWithinSeconds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l, there := w.rwClient(), w.rwClient()
-		w.HSet(key, "mode", "read", "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1")
+		w.HSet(key, "mode", "read", foreignOwner, "1")
 		w.SetTTL(key, time.Hour)
 		require.NoError(t, l.read.Lock(w.caller()))
 		got, err := there.write.TryLockFor(w.caller(), 100*time.Millisecond, 0)
@@ -414,7 +414,7 @@ func TestReadersThatHoldBackForGuestsThatNobodyCanCountReadAgainWithinSeconds(t 
 func TestAReaderBehindAWriterThatIsNotTheFirstReadsWithinSecondsBesideAReaderOfRedisson(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		first, second, me := w.rwClient(), w.rwClient(), w.caller()
-		w.HSet(key, "mode", "read", "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1")
+		w.HSet(key, "mode", "read", foreignOwner, "1")
 		w.SetTTL(key, time.Hour)
 		ctx, cancel := context.WithCancel(w.caller())
 		defer cancel()

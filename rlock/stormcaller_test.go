@@ -36,7 +36,7 @@ type taken struct {
 	until time.Time   // the end of a fixed lease, zero if the watchdog keeps it
 }
 
-func (c *caller) upTo(d time.Duration) time.Duration { return time.Duration(c.random.Int64N(int64(d))) }
+func (c *caller) upTo(d time.Duration) time.Duration { return upTo(c.random, d) }
 
 // patience returns how long the caller waits while there are faults.
 func (c *caller) patience() time.Duration {
