@@ -1,0 +1,137 @@
+package core
+
+// An OwnerID names an owner of a hold: a goroutine, a handle, or an owner that the caller has named.
+type OwnerID uint64
+
+// An ID is the UUID of a tenure in Redis: its client, and a number. Each tenure has its own, so that a command that runs
+// late touches no other tenure. The zero ID is none.
+type ID struct {
+	Client  uint32
+	Lingers bool // the tenure may linger: its client can be called
+	N       uint64
+}
+
+// A Mode is the way in which a tenure needs the lock.
+type Mode uint8
+
+const (
+	Alone  Mode = iota // "x": nothing else may hold the lock
+	Shared             // "s": other readers may hold it too
+)
+
+// An Op is what a command asks of Redis for a tenure.
+type Op uint8
+
+const (
+	None    Op = iota
+	Acquire    // take the lock if it is free and no ticket waits for it: acquire.lua
+	Join       // a step: put a new ticket at the end of the queue; if the lock is free, hold it for a claim
+	Look       // a step: find the ticket in the queue; if the lock is free and the ticket is first, hold it for a lease
+	Mirror     // show in Redis how the lock is held here, for a lease that begins now: mirror.lua
+	Leave      // a step: take the tenure out of the lock and of the queue, and grant the lock to the next ticket
+	Step       // a step without members: grant a lock that is open to the tickets that may have it
+	Unmark     // take the mark of the tenure out of the queue: ZREM. The lock itself is left to its lease
+	Forget     // nothing is sent: the tenure is over
+)
+
+// A Ticket is a tenure as a step names it: its UUID, its mode, and whether its client polls.
+type Ticket struct {
+	ID    ID
+	Mode  Mode
+	Polls bool    // "X" or "S": the client cannot be told of a grant
+	Owner OwnerID // what follows the UUID in the owner's text
+}
+
+// A Command is one command about one lock, to be sent once.
+type Command struct {
+	Op Op
+	Ticket
+	Joins Ticket // of a Leave: the ticket that joins in the same step; the zero Ticket for none
+
+	// Lease is what an Acquire, a Look and a Mirror ask for. A Join, and a Ticket that joins with a Leave, ask for a claim.
+	Lease Span
+
+	Writes int  // of a Mirror: how many levels are not shared
+	Reads  bool // of a Mirror: some levels are shared
+	Asks   bool // of a Mirror: how many others wait?
+
+	Tokens  uint64 // how many fencing tokens a grant is to reserve; 0 for a lock without
+	Permits int    // of a semaphore: how many there are; 0 for other locks
+
+	// Heard is set in a step of a foreign listener that has heard a foreign release since its last step.
+	Heard bool
+	// Polling is set in a step if clients of Redisson that cannot be counted may wait for the lock.
+	Polling bool
+
+	// Follows is set if this command was built while another one about the tenure had no answer. Only a command that
+	// follows none may use a connection of its own: on the pipeline it cannot overtake.
+	Follows bool
+}
+
+// A Fault is why a command has no answer.
+type Fault uint8
+
+const (
+	Answered Fault = iota
+	NotRun         // the command was not executed, and will not be
+	Unknown        // the command may have been executed, or may be yet
+	Fatal          // the command was refused, and would be refused again
+)
+
+// A Found is where a command has found its tenure.
+type Found uint8
+
+const (
+	Nowhere Found = iota // neither in the queue nor in the lock
+	Waits                // in the queue
+	First                // in the queue, as the first ticket
+	Holds                // in the lock, for the lease that the command asks for, from when it was executed
+)
+
+// A Reply is what became of a command.
+type Reply struct {
+	Fault Fault
+
+	// Settled is set if the command, and each command about its tenure that was sent before, has been executed or never
+	// will be. An answer over a connection that keeps the order, and has not been replaced, is settled.
+	Settled bool
+
+	Left  bool  // of a Leave: the tenure had the lock or a place in the queue
+	Found Found // of an Acquire, a Join, a Look, a Mirror, and of the ticket that joins with a Leave
+
+	// Unreplicated is set if Redis has granted the lock but too few replicas have confirmed that: the grant does not count.
+	Unreplicated bool
+
+	Holder  ID   // the holder, unless the tenure holds the lock; the zero ID for none or a foreign one
+	Foreign bool // the holder is a foreign client
+	TTL     Span // what is left of its lease; NoTTL for a lease without an end; without meaning if there is no holder
+
+	Token  uint64 // of a grant of a lock with fencing tokens: the last of those reserved
+	Others int    // of a Mirror that asks: how many tickets and foreign clients wait
+
+	Turn     Span // how much longer the turn of foreign clients lasts; 0 if there is none
+	HeldBack bool // foreign readers keep a writer of ours out, which holds readers of ours back...
+	HeldFor  Span // ...for so much longer; 0 if they may begin to read
+}
+
+// NoTTL is the lease of a holder whose key has no end.
+const NoTTL Span = -1
+
+// A MessageKind is what a message is about.
+type MessageKind uint8
+
+const (
+	Granted     MessageKind = iota // "+": the ticket has the lock for a claim
+	AtFront                        // "?": the ticket is the first, and foreign clients hold the lock or have their turn
+	Called                         // "w": a client waits for the tenure, which may linger
+	Forced                         // "f": the tenure was released by force
+	ForeignNews                    // a message on the channel of foreign clients, which only a foreign listener hears
+)
+
+// A Message is what a client hears. Any client may publish, so that a message may be forged, late or doubled.
+type Message struct {
+	Kind   MessageKind
+	ID     ID     // the tenure; of ForeignNews the zero ID
+	Token  uint64 // of Granted: the last of the tokens reserved
+	Tokens uint64 // and how many they are; 0 for none
+}
