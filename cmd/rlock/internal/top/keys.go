@@ -104,7 +104,10 @@ func (m *Model) browse(name string) {
 func (m *Model) edit(name, text string) tea.Cmd {
 	switch name {
 	case "enter":
-		m.typing, m.Pattern = false, Pattern(m.typed)
+		m.typing = false
+		if pattern := Pattern(m.typed); pattern != m.Pattern {
+			m.Pattern, m.look, m.rows = pattern, Look{}, nil // the old rows may not match
+		}
 		m.selected, m.cursor = "", 0
 		return m.begin()
 	case "esc":

@@ -183,6 +183,30 @@ func TestAFilterIsAPartOfTheNameOrAPattern(t *testing.T) {
 		d.press("/", "q", "esc")
 		assert.Equal(t, []string{"orders:1", "stock:1"}, d.names(), "the pattern is unchanged")
 		assert.False(t, d.quit, "q is a letter while the pattern is typed")
+		d.press("/", "x", "enter")
+		assert.Contains(t, d.screen(), "no lock that is held matches the filter")
+	})
+}
+
+func TestANewFilterLeavesNoRowOfTheLastOneOnTheScreen(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk, client *rlock.Client) {
+		d.hold(client, "orders:1")
+		d.hold(client, "stock:1")
+		d.begin()
+		require.Len(t, d.names(), 2)
+		d.server.Silence()
+		d.press("/", "s", "t", "o", "enter")
+		assert.Empty(t, d.names(), "the look with the filter is not answered yet")
+		d.pass(15 * time.Second)
+		assert.Contains(t, d.screen(), "failing since")
+		assert.Empty(t, d.names())
+		d.server.Heal()
+		d.pass(10 * time.Second)
+		assert.Equal(t, []string{"stock:1"}, d.names())
+		d.server.Silence()
+		d.press("/", "enter")
+		assert.Equal(t, []string{"stock:1"}, d.names(), "the filter is the same")
+		d.server.Heal()
 	})
 }
 

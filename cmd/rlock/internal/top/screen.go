@@ -141,8 +141,12 @@ func (m *Model) table(room int) []string {
 		}
 		lines = append(lines, m.paint(first+i-1, text.String()))
 	}
-	if len(m.rows) == 0 {
+	switch {
+	case len(m.rows) > 0:
+	case m.Pattern == "":
 		lines = append(lines, "no lock is held")
+	default:
+		lines = append(lines, "no lock that is held matches the filter")
 	}
 	return lines
 }

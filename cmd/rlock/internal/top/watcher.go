@@ -107,7 +107,7 @@ func (w *Watcher) Look(ctx context.Context, pattern string) (look Look) {
 		w.whole = false
 		return look
 	}
-	names := w.choose(held)
+	names := w.choose(held, pattern)
 	look.More = more
 	inspections, errs := survey.Inspect(ctx, w.client, names)
 	w.whole = w.whole && pattern == w.pattern // whether an unknown lock was free before
@@ -120,7 +120,7 @@ func (w *Watcher) Look(ctx context.Context, pattern string) (look Look) {
 		case err != nil:
 			look.Err = err
 		default:
-			row := w.note(look.At, inspections[at])
+			row := w.note(look.At, pattern, inspections[at])
 			if row.HolderCount+row.Waiters() > 0 || row.Rate > 0 {
 				look.Rows = append(look.Rows, row)
 			}
@@ -141,12 +141,13 @@ func (w *Watcher) Look(ctx context.Context, pattern string) (look Look) {
 	return look
 }
 
-// choose returns the names of the locks to inspect: the held locks, and those that were held
-// at one of the last looks and may be free for a short time only. It needs the mutex.
-func (w *Watcher) choose(held []string) []string {
+// choose returns the names of the locks to inspect: the held locks, and those that the same
+// pattern matched at one of the last looks and that may be free for a short time only. It needs
+// the mutex.
+func (w *Watcher) choose(held []string, pattern string) []string {
 	names := slices.Clone(held)
 	for name, h := range w.past {
-		if _, there := slices.BinarySearch(held, name); !there && h.rate() > 0 {
+		if _, there := slices.BinarySearch(held, name); !there && h.pattern == pattern && h.rate() > 0 {
 			names = append(names, name)
 		}
 	}
@@ -167,7 +168,7 @@ func (w *Watcher) choose(held []string) []string {
 }
 
 // note compares an inspection with the earlier ones of the lock. It needs the mutex.
-func (w *Watcher) note(now time.Time, i rlock.Inspection) Row {
+func (w *Watcher) note(now time.Time, pattern string, i rlock.Inspection) Row {
 	row := Row{Inspection: i}
 	h := w.past[i.Name]
 	if h == nil {
@@ -178,6 +179,7 @@ func (w *Watcher) note(now time.Time, i rlock.Inspection) Row {
 		w.past[i.Name] = h
 	}
 	h.add(now, row)
+	h.pattern = pattern
 	for _, since := range h.since {
 		row.Seen = max(row.Seen, now.Sub(since))
 	}
@@ -187,7 +189,8 @@ func (w *Watcher) note(now time.Time, i rlock.Inspection) Row {
 
 // A history is the record of one lock.
 type history struct {
-	at      time.Time            // of the last look at it; zero: there was none
+	pattern string               // of the last look at it, which the lock's name matches
+	at      time.Time            // of that look; zero: there was none
 	since   map[string]time.Time // when each of its holders was first seen, by owner
 	waiters int
 	spans   []span // the last ones, at most window

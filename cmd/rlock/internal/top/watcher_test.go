@@ -81,6 +81,36 @@ func TestARateCountsTheHoldersThatAreNewAtALook(t *testing.T) {
 	})
 }
 
+func TestALookShowsNoFreeLockThatThePatternDoesNotMatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		client := server.Client()
+		_, err := client.NewLock("orders:1").Acquire(t.Context())
+		require.NoError(t, err)
+		watcher := top.NewWatcher(server.Client(), 10)
+		watcher.Look(t.Context(), "")
+		hold, err := client.NewLock("stock:1").Acquire(t.Context())
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		watcher.Look(t.Context(), "")
+		require.NoError(t, hold.Release(t.Context()))
+		time.Sleep(time.Second)
+		free, there := row(watcher.Look(t.Context(), ""), "stock:1")
+		require.True(t, there, "a free lock is shown for a while")
+		require.Positive(t, free.Rate)
+
+		for range 3 {
+			look := watcher.Look(t.Context(), "orders:*")
+			require.NoError(t, look.Err)
+			assert.Len(t, look.Rows, 1)
+			_, there = row(look, "orders:1")
+			assert.True(t, there)
+			assert.Zero(t, look.LeftOut)
+			time.Sleep(time.Second)
+		}
+	})
+}
+
 func TestALookIsBoundedAndTellsHowManyLocksAreLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
