@@ -44,15 +44,35 @@ var variables = map[string]string{
 	"single": "RLOCK_SINGLE",
 }
 
+// Groups are the headings under which the flags are described, in their order.
+var Groups = []string{serverGroup, tlsGroup, sentinelGroup}
+
+const (
+	serverGroup   = "The server"
+	tlsGroup      = "TLS"
+	sentinelGroup = "Sentinel"
+
+	annotation = "group" // of a flag
+)
+
+// GroupOf returns the group of a flag, "" for one that is not of a connection.
+func GroupOf(flag *pflag.Flag) string {
+	if group := flag.Annotations[annotation]; len(group) > 0 {
+		return group[0]
+	}
+	return ""
+}
+
 // Add adds the flags to a set.
 func (f *Flags) Add(set *pflag.FlagSet) {
 	describe := func(flag, text string) string { return text + " [" + variables[flag] + "]" }
 	set.StringVar(&f.url, "url", "", describe("url", "`redis://user:password@host:port/db`, or rediss:// for TLS"))
-	set.StringSliceVar(&f.addresses, "addr", nil, describe("addr", "`host:port` of the server, of nodes of a Cluster, or of Sentinels (default "+Default+")"))
+	set.StringSliceVar(&f.addresses, "addr", nil, describe("addr", "`host:port` of the server, of nodes of a Cluster, or of Sentinels"))
 	set.StringVar(&f.user, "user", "", describe("user", "user `name`"))
 	set.StringVar(&f.password, "password", "", describe("password", "password; others can see it in the list of processes"))
 	set.StringVar(&f.passwordFile, "password-file", "", describe("password-file", "`file` with the password"))
 	set.IntVar(&f.db, "db", 0, describe("db", "`number` of the database"))
+	set.BoolVar(&f.single, "single", false, describe("single", "use this one server, also if it is a node of a Cluster"))
 	set.BoolVar(&f.tls, "tls", false, describe("tls", "use TLS"))
 	set.StringVar(&f.ca, "tls-ca", "", describe("tls-ca", "`file` with the certificates to trust; implies --tls"))
 	set.StringVar(&f.cert, "tls-cert", "", describe("tls-cert", "`file` with the client's certificate; implies --tls"))
@@ -61,7 +81,16 @@ func (f *Flags) Add(set *pflag.FlagSet) {
 	set.StringVar(&f.sentinel, "sentinel", "", describe("sentinel", "`name` of the primary; --addr are Sentinels"))
 	set.StringVar(&f.sentinelUser, "sentinel-user", "", describe("sentinel-user", "user `name` for the Sentinels"))
 	set.StringVar(&f.sentinelPassword, "sentinel-password", "", describe("sentinel-password", "password for the Sentinels"))
-	set.BoolVar(&f.single, "single", false, describe("single", "use this one server, also if it is a node of a Cluster"))
+	for flag := range variables {
+		group := serverGroup
+		switch {
+		case strings.HasPrefix(flag, "tls"):
+			group = tlsGroup
+		case strings.HasPrefix(flag, "sentinel"):
+			group = sentinelGroup
+		}
+		_ = set.SetAnnotation(flag, annotation, []string{group}) // it fails for an unknown flag
+	}
 }
 
 // Option returns the option of the connection. The set is that of Add, after it was parsed.

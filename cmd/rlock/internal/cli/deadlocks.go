@@ -40,7 +40,7 @@ EXIT CODES
   0 if there is no deadlock; 1 if there is one; 2 and 69 as in rlock --help.`,
 		Example: `  rlock deadlocks
   rlock deadlocks --json 'orders:*' || page-somebody`,
-		Args: cobra.MaximumNArgs(1),
+		Args: onePattern,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pattern := strings.Join(args, "")
 			return a.with(cmd, func(client *rlock.Client) error {

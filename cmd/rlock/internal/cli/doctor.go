@@ -38,7 +38,7 @@ EXIT CODES
   reached, or if the arguments are wrong.`,
 		Example: `  rlock doctor --url rediss://locks@redis.example:6380 --prefix orders:
   rlock doctor --json | jq -r '.findings[] | select(.level == "red").remedy'`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := a.config(cmd)
 			if err != nil {

@@ -34,12 +34,6 @@ func (a *app) exec() *cobra.Command {
   rlock exec -s catalogue -- ./report.sh            # one of many readers
   rlock exec --permits 3 encode -- ./encode.sh "$f" # three at once, over all hosts
   rlock exec --fenced orders -- sh -c 'echo "$RLOCK_TOKEN"'`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
-				return fmt.Errorf("%w: rlock exec NAME -- COMMAND [ARGUMENT...]", errUsage)
-			}
-			return nil
-		},
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction:     a.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -54,14 +48,14 @@ func (a *app) exec() *cobra.Command {
 				job.Grace = min(lease/6, 5*time.Second)
 			}
 			if longest := lease/2 - guard.Margin(lease); lease < shortestLease {
-				return fmt.Errorf("%w: --lease %v is too short to end a command in: at least %v", errUsage, lease, shortestLease)
+				return wrongUsage(cmd, "--lease %v is too short to end a command in: at least %v", lease, shortestLease)
 			} else if job.Grace < 0 || job.Grace > longest {
-				return fmt.Errorf("%w: --grace %v: at most %v with --lease %v, so that there is time to renew it", errUsage, job.Grace, longest, lease)
+				return wrongUsage(cmd, "--grace %v: at most %v with --lease %v, so that there is time to renew it", job.Grace, longest, lease)
 			} else if job.Busy < 0 || job.Busy > 255 {
-				return fmt.Errorf("%w: --conflict-exit-code %d: from 0 to 255", errUsage, job.Busy)
+				return wrongUsage(cmd, "-E %d: from 0 to 255", job.Busy)
 			}
 			if cmd.Flags().Changed("permits") && permits < 1 {
-				return fmt.Errorf("%w: --permits %d: at least 1", errUsage, permits)
+				return wrongUsage(cmd, "--permits %d: at least 1", permits)
 			}
 			job.Wait = time.Duration(wait)
 			if once {
@@ -91,7 +85,7 @@ func (a *app) exec() *cobra.Command {
 	flags.SortFlags = false
 	flags.BoolVarP(&once, "nonblock", "n", false, "do not wait for the lock")
 	flags.VarP(&wait, "timeout", "w", "wait for the lock for so many `seconds` at most (\"2.5\", or \"500ms\")")
-	flags.IntVarP(&job.Busy, "conflict-exit-code", "E", job.Busy, "exit code if the lock is not acquired")
+	flags.IntVarP(&job.Busy, "conflict-exit-code", "E", job.Busy, "exit `code` if the lock is not acquired")
 	flags.BoolVarP(&read, "shared", "s", false, "take the read lock of a read-write lock")
 	flags.BoolVarP(&write, "exclusive", "x", false, "take the write lock of a read-write lock")
 	flags.BoolVar(&fair, "fair", false, "be granted the lock in the order of all waiters")
@@ -99,8 +93,11 @@ func (a *app) exec() *cobra.Command {
 	flags.IntVar(&permits, "permits", 0, "take one of `N` permits of a semaphore: N commands run at once")
 	flags.Var(&lease, "lease", "how many `seconds` the lock stays held after this process dies, or loses Redis (\"10\", or \"1m\")")
 	flags.Var(&grace, "grace", "`seconds` between TERM and KILL (default a sixth of the lease, 5s at most)")
-	cmd.MarkFlagsMutuallyExclusive("shared", "exclusive", "fair", "fenced", "permits")
-	cmd.MarkFlagsMutuallyExclusive("nonblock", "timeout")
+	cmd.Args = cobra.MatchAll(
+		exclusive(cmd, "shared", "exclusive", "fair", "fenced", "permits"),
+		exclusive(cmd, "nonblock", "timeout"),
+		nameAndCommand,
+	)
 	return cmd
 }
 

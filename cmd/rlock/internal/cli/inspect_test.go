@@ -162,7 +162,7 @@ func TestUnlockTakesALockAwayOnlyAfterAConfirmation(t *testing.T) {
 			assert.Contains(t, stderr, "--force")
 			code, stdout, stderr := s.run("y\n", "unlock", "--force", lock.Name())
 			assert.Equal(t, 2, code, "a pipe cannot be asked")
-			assert.Contains(t, stderr, "--yes")
+			assert.Contains(t, stderr, "rlock unlock: no terminal to ask on: use --yes\n")
 			assert.Contains(t, stdout, hold.Owner().String(), "the holder is shown")
 			silent := s.command("unlock", "--force", lock.Name()) // its input is /dev/null
 			require.Error(t, silent.Run())

@@ -30,7 +30,7 @@ EXIT CODES
   rlock --help.`,
 		Example: `  rlock ls 'orders:*'
   rlock ls --json | jq -r 'select(.waiting > 10).name'`,
-		Args: cobra.MaximumNArgs(1),
+		Args: onePattern,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pattern := ""
 			if len(args) > 0 {

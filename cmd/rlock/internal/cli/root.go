@@ -40,7 +40,11 @@ func Main(args []string, in *os.File, out, err io.Writer) int {
 	if failed == nil {
 		return a.code
 	}
-	a.log("%v", failed)
+	if text := failed.Error(); strings.HasPrefix(text, "rlock ") { // see wrongUsage
+		fmt.Fprintln(err, text)
+	} else {
+		a.log("%v", failed)
+	}
 	switch {
 	case errors.Is(failed, errFailed):
 		return exitFailed
@@ -83,7 +87,8 @@ func sorted(err error) error {
 
 // log writes a line for people.
 func (a *app) log(format string, args ...any) {
-	fmt.Fprintf(a.err, "rlock: %s\n", forShells.Replace(trimName(fmt.Sprintf(format, args...))))
+	text := strings.TrimPrefix(fmt.Sprintf(format, args...), "rlock: ") // of the library
+	fmt.Fprintln(a.err, "rlock: "+forShells.Replace(text))
 }
 
 // forShells replaces words of the library that are about its Config.
@@ -104,24 +109,18 @@ func (a *app) root() *cobra.Command {
 		Use:           "rlock",
 		Short:         "Locks in Redis and Valkey, from a shell",
 		Long:          rootHelp,
+		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	a.address.Add(root.PersistentFlags())
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "tell what happens, on the standard error")
-	root.PersistentFlags().SortFlags = false
+	root.Flags().SortFlags, root.PersistentFlags().SortFlags = false, false
 	root.AddCommand(a.exec(), a.ls(), a.show(), a.top(), a.unlock(), a.deadlocks(), a.doctor())
-	root.InitDefaultHelpCmd()
-	if help, _, err := root.Find([]string{"help"}); err == nil {
-		// cobra's own shows the usage of an unknown command, and succeeds.
-		help.Run, help.RunE = nil, func(_ *cobra.Command, args []string) error {
-			about, _, err := root.Find(args)
-			if err != nil {
-				return err
-			}
-			return about.Help()
-		}
-	}
+	root.SetUsageFunc(usage)
+	root.SetFlagErrorFunc(wrongFlag)
+	root.SetVersionTemplate("rlock {{.Version}}\n")
+	strictHelp(root)
 	return root
 }
 
@@ -151,20 +150,3 @@ func (a *app) with(cmd *cobra.Command, use func(client *rlock.Client) error) err
 	defer client.Close()
 	return sorted(use(client))
 }
-
-const rootHelp = `rlock runs commands under distributed locks, and shows the locks, their holders and
-their queues. The locks are those of the Go library rlock, and of Redisson in Java: a
-service and a script can contend for the same lock.
-
-The server is given by --url, by --addr and related flags, or by the variables in
-brackets. A Cluster is detected. Without any of them it is ` + address.Default + `.
-
-EXIT CODES
-    0   it worked
-    1   it did not: see each command
-    2   the arguments are wrong
-    69  Redis cannot be reached, or refuses
-  rlock exec and rlock doctor have more.`
-
-// trimName removes the library's prefix, which the line has already.
-func trimName(text string) string { return strings.TrimPrefix(text, "rlock: ") }

@@ -24,7 +24,7 @@ EXIT CODES
   69 as in rlock --help.`,
 		Example: `  rlock show orders:42
   rlock show --json orders:42 | jq .holders[0].host`,
-		Args:              cobra.ExactArgs(1),
+		Args:              oneName,
 		ValidArgsFunction: a.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd, func(client *rlock.Client) error {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -30,15 +29,14 @@ func (a *app) top() *cobra.Command {
 		Example: `  rlock top 'orders:*'
   rlock top --plain --interval 10s >> locks.log
   rlock top --json --count 1 | jq '.locks[] | select(.waiting > 10).name'`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case options.Interval < shortestInterval:
-				return fmt.Errorf("%w: --interval %v: at least %v", errUsage, options.Interval, shortestInterval)
+				return wrongUsage(cmd, "--interval %v: at least %v", options.Interval, shortestInterval)
 			case options.Count < 0:
-				return fmt.Errorf("%w: --count %d: 0 is without end", errUsage, options.Count)
+				return wrongUsage(cmd, "--count %d: 0 is without end", options.Count)
 			case limit < 1:
-				return fmt.Errorf("%w: --limit %d: at least 1", errUsage, limit)
+				return wrongUsage(cmd, "--limit %d: at least 1", limit)
 			}
 			options.Pattern = strings.Join(args, "")
 			return a.with(cmd, func(client *rlock.Client) error {
@@ -70,7 +68,7 @@ func (a *app) top() *cobra.Command {
 	flags.IntVar(&limit, "limit", 500, "inspect `N` locks at most for a look")
 	flags.BoolVar(&plain, "plain", false, "write lines, as without a terminal")
 	flags.BoolVar(&asJSON, "json", false, "one JSON object a look")
-	cmd.MarkFlagsMutuallyExclusive("plain", "json")
+	cmd.Args = cobra.MatchAll(exclusive(cmd, "plain", "json"), onePattern)
 	return cmd
 }
 

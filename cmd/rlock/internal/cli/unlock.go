@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -30,13 +29,13 @@ dead, or that two holders at once do no harm.
 EXIT CODES
   0 if the lock was released; 1 if it was free, if the answer was no, or if Redis did not
   confirm; 2 and 69 as in rlock --help.`,
-		Args:              cobra.ExactArgs(1),
+		Args:              oneName,
 		ValidArgsFunction: a.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !force {
-				return fmt.Errorf("%w: a lock that another process holds is released with --force only", errUsage)
+				return wrongUsage(cmd, "add --force to release a lock that another process holds")
 			}
-			return a.with(cmd, func(client *rlock.Client) error { return a.forceUnlock(cmd.Context(), client, args[0], yes) })
+			return a.with(cmd, func(client *rlock.Client) error { return a.forceUnlock(cmd, client, args[0], yes) })
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "release it although another process holds it")
@@ -44,7 +43,8 @@ EXIT CODES
 	return cmd
 }
 
-func (a *app) forceUnlock(ctx context.Context, client *rlock.Client, name string, yes bool) error {
+func (a *app) forceUnlock(cmd *cobra.Command, client *rlock.Client, name string, yes bool) error {
+	ctx := cmd.Context()
 	i, err := client.Inspect(ctx, name)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (a *app) forceUnlock(ctx context.Context, client *rlock.Client, name string
 	}
 	if !yes {
 		if !isTerminal(a.in) {
-			return fault{fmt.Errorf("nobody can be asked: use --yes"), errUsage}
+			return wrongUsage(cmd, "no terminal to ask on: use --yes")
 		}
 		fmt.Fprintf(a.err, "\nRelease %s? [y/N] ", view.Printable(name))
 		answer, _ := bufio.NewReader(a.in).ReadString('\n')
