@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -48,6 +50,9 @@ func connect(o Options, id string, conns *connections) (rueidis.Client, error) {
 			continue
 		}
 		if replied {
+			if errors.Is(err, ErrNoPermission) {
+				err = cmp.Or(loginOf(o.Redis).refused(message), err)
+			}
 			return nil, fmt.Errorf("rlock: cannot connect to %v: %w%s", option.InitAddress, err, remedy(message, f))
 		}
 		// A server that is full may hang up without a word, and so does one that does not like
@@ -74,8 +79,18 @@ var remedies = []struct{ reply, remedy string }{
 	{"max number of clients", "raise maxclients of the server"},
 	{"DB index", "choose a database that the server has with Config.Redis.SelectDB"},
 	{"DENIED", "set a password, or protected-mode no, on the server"},
-	{"This instance has cluster support disabled", "several addresses are those of a Cluster: give one, or name the primary in Config.Redis.Sentinel"},
+	{"This instance has cluster support disabled", severalAddresses},
+	{"unknown command 'CLUSTER'", severalAddresses}, // Sentinels
+	{"unknown command `CLUSTER`", severalAddresses},
+	{"unknown command 'SENTINEL'", noSentinel},
+	{"unknown command `SENTINEL`", noSentinel},
+	{"No such master with that name", "the Sentinels know no primary by the name in Config.Redis.Sentinel.MasterSet"},
 }
+
+const (
+	severalAddresses = "several addresses are those of a Cluster: give one, or name the primary in Config.Redis.Sentinel.MasterSet"
+	noSentinel       = "with Config.Redis.Sentinel.MasterSet the addresses are those of Sentinels"
+)
 
 // remedy returns what to do about a reply, to follow the error.
 func remedy(message string, f Fault) string {
@@ -90,17 +105,22 @@ func remedy(message string, f Fault) string {
 	return ""
 }
 
-// checkMode fails where the client is one of a single server, but the server is a node
-// of a Cluster. rueidis takes it for a single server if the node refuses to say where
+// checkMode fails where the client is one of a single server, but the server is a Sentinel or a
+// node of a Cluster. rueidis takes the latter for a single server if the node refuses to say where
 // the other nodes are; the names that belong to these could then never be locked.
 // A server that does not know HELLO is older than Redis 6, or no Redis.
 func (r *Redis) checkMode() error {
-	forced := r.options.Client == nil && r.options.Redis.ForceSingleClient
-	if forced || r.Client.Mode() != rueidis.ClientModeStandalone {
+	if r.Client.Mode() != rueidis.ClientModeStandalone {
 		return nil
 	}
+	forced := r.options.Client == nil && r.options.Redis.ForceSingleClient
 	hello, err := r.Hello(r.ctx, r.Client)
-	if err != nil || hello["mode"] != "cluster" {
+	switch {
+	case err != nil:
+		return nil
+	case hello["mode"] == "sentinel":
+		return fmt.Errorf("rlock: %w: the server is a Sentinel, which has no locks: name the primary in Config.Redis.Sentinel.MasterSet", ErrInvalidConfig)
+	case hello["mode"] != "cluster" || forced:
 		return nil
 	}
 	look := r.Client.B().ClusterSlots().Build()

@@ -78,13 +78,12 @@ func Diagnose(err error) (Fault, error) {
 			return NotNow, err
 		}
 	}
+	if refused := ofServer.refused(message); refused != nil {
+		return Never, refused
+	}
 	switch {
 	case has("WRONGTYPE"), has("value is not an integer"): // of a counter
 		return Never, fmt.Errorf("%w: %w: choose another name, or delete the key", ErrWrongType, err)
-	case has("NOAUTH"):
-		return Never, fmt.Errorf("%w: the server wants a password, and Config.Redis has none: %s", ErrNoPermission, message)
-	case has("WRONGPASS"):
-		return Never, fmt.Errorf("%w: Config.Redis has a wrong user name or password: %s", ErrNoPermission, message)
 	case has("NOPERM"), has("The user executing the script"), has("ACL failure in script"):
 		return Never, fmt.Errorf("%w: %s", ErrNoPermission, secret.HideUser(message))
 	case has("unknown command"), has("unknown subcommand"), has("Unknown subcommand"), has("Unknown PUBSUB subcommand"), has("Unknown Redis command"), has("Unknown command"):

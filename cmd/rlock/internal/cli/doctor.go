@@ -45,6 +45,9 @@ EXIT CODES
 				return err
 			}
 			findings := doctor.Examine(cmd.Context(), config, prefix)
+			for i := range findings {
+				findings[i].Found = forShells.Replace(findings[i].Found)
+			}
 			a.code = int(doctor.Worst(findings))
 			if asJSON {
 				encoder := json.NewEncoder(a.out)

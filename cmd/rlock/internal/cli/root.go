@@ -91,19 +91,6 @@ func (a *app) log(format string, args ...any) {
 	fmt.Fprintln(a.err, "rlock: "+forShells.Replace(text))
 }
 
-// forShells replaces words of the library that are about its Config.
-var forShells = strings.NewReplacer(
-	", and Config.Redis", ", and --addr",
-	"the Redis user lacks a permission: the server wants a password, and Config.Redis has none", "login failed: the server wants a password (--password-file)",
-	"the Redis user lacks a permission: Config.Redis has a wrong user name or password", "login failed: the user name or the password is wrong",
-	" with Config.Redis.SelectDB", " (--db)",
-	"name the primary in Config.Redis.Sentinel", "name the primary with --sentinel",
-	" within Config.Redis.Dialer.Timeout", " in time",
-	", or set Config.PubSub", "",
-	"Redis.InitAddress: ", "--addr: ", "Redis.InitAddress", "--addr", "rueidis.ParseURL for a URL", "--url",
-	"You can't write against a read only replica.", "the server is a replica: use the address of the primary, or --sentinel;",
-)
-
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "rlock",
