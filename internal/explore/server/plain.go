@@ -1,0 +1,84 @@
+package server
+
+import "github.com/go-rlock/rlock/internal/core"
+
+// Plain is a plain, fair or fenced lock: a hash of one owner and its count.
+var Plain Kind = plain{}
+
+type plain struct{}
+
+func (plain) acquire(r *run, c *core.Command) core.Reply {
+	if again := r.find(c.ID, c.Owner, false) >= 0; !again && (len(r.Holders) > 0 || r.queueExists()) {
+		r.call()
+		return r.denial()
+	} else if !again {
+		r.entered(c.Ticket)
+	}
+	token := r.tokens()
+	r.Holders, r.Ends = []Holder{{ID: c.ID, Owner: c.Owner, Count: 1}}, r.now.after(c.Lease)
+	return core.Reply{Found: core.Holds, Token: token}
+}
+
+func (plain) mirror(r *run, c *core.Command) core.Reply {
+	if len(r.Holders) == 0 || r.Holders[0].ID != c.ID {
+		return core.Reply{}
+	}
+	r.Holders, r.Ends = []Holder{{ID: c.ID, Owner: c.Owner, Count: c.Writes}}, r.now.after(c.Lease)
+	return core.Reply{Found: core.Holds, Others: r.others(c)}
+}
+
+// others returns how many tickets wait, if the mirror asks.
+func (r *run) others(c *core.Command) int {
+	if !c.Asks {
+		return 0
+	}
+	return len(r.Queue)
+}
+
+func (plain) expire(*run) []core.ID { return nil }
+
+func (plain) exit(r *run, id core.ID) bool {
+	if len(r.Holders) == 0 || r.Holders[0].ID != id {
+		return false
+	}
+	r.free()
+	return true
+}
+
+func (plain) open(r *run, _ core.Mode) bool { return len(r.Holders) == 0 }
+
+func (plain) inside(r *run, t core.Ticket) bool { return r.find(t.ID, t.Owner, false) >= 0 }
+
+func (plain) enter(r *run, t core.Ticket, lease core.Span) uint64 {
+	token := r.tokens()
+	r.Holders, r.Ends = []Holder{{ID: t.ID, Owner: t.Owner, Count: 1}}, r.now.after(lease)
+	return token
+}
+
+func (plain) keep(r *run, _ core.Ticket, lease core.Span) uint64 {
+	r.Ends = max(r.Ends, r.now.after(lease))
+	return r.tokens()
+}
+
+func (plain) remaining(r *run) core.Span { return r.leaseLeft() }
+
+// leaseLeft returns what is left of the lease of the lock's key, 0 if it is free.
+func (r *run) leaseLeft() core.Span {
+	if len(r.Holders) == 0 {
+		return 0
+	}
+	return r.Ends.since(r.now)
+}
+
+func (plain) freed(r *run) { r.tell() }
+
+func (plain) lingering(r *run) []core.ID { return r.allLingering() }
+
+func (r *run) allLingering() (ids []core.ID) {
+	for _, h := range r.Holders {
+		if h.ID.Lingers {
+			ids = append(ids, h.ID)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,485 @@
+package wire_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/internal/explore/server"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A modelKind is a kind of lock in a comparison: the model of it and the scripts.
+type modelKind struct {
+	name                  string
+	model                 server.Kind
+	acquire, step, mirror *wire.Script
+	layout                wire.Layout
+	fenced                bool
+
+	redis *wire.Redis // writes the steps
+	keys  wire.Keys
+	exact bool // times are exact
+}
+
+var (
+	modelPlain  = modelKind{name: "plain", model: server.Plain, acquire: wire.Acquire, step: wire.PlainStep, mirror: wire.Mirror, layout: layouts[0]}
+	modelFenced = modelKind{name: "fenced", model: server.Plain, acquire: wire.Acquire, step: wire.PlainStep, mirror: wire.Mirror, layout: layouts[1], fenced: true}
+	modelRW     = modelKind{name: "read-write", model: server.ReadWrite, acquire: wire.ReadWriteAcquire, step: wire.ReadWriteStep, mirror: wire.ReadWriteMirror, layout: layouts[2]}
+	modelPermit = modelKind{name: "permits", model: server.Semaphore, acquire: wire.SemaphoreAcquire, step: wire.SemaphoreStep, mirror: wire.SemaphoreMirror, layout: layouts[3]}
+
+	modelKinds = []modelKind{modelPlain, modelFenced, modelRW, modelPermit}
+)
+
+const (
+	modelClaim   = 2000
+	modelSilence = 60_000
+	modelClients = 4
+	modelPermits = 2
+)
+
+// call returns the call that a client sends for the command.
+func (k *modelKind) call(c core.Command) wire.Call {
+	lease := strconv.FormatInt(int64(c.Lease), 10)
+	owner := ownerText(c.ID, c.Owner)
+	number := ""
+	switch {
+	case k.fenced:
+		number = strconv.FormatUint(c.Tokens, 10)
+	case k.model == server.Semaphore:
+		number = strconv.Itoa(c.Permits)
+	}
+	n := &k.keys
+	switch c.Op {
+	case core.Acquire:
+		switch {
+		case k.fenced:
+			return k.acquire.Call(4, n.Key, n.Queue, n.Window, n.Extra, lease, owner, number)
+		case k.model == server.ReadWrite:
+			mode := "write"
+			if c.Mode == core.Shared {
+				mode = "read"
+			}
+			return k.acquire.Call(4, n.Key, n.Queue, n.Window, n.Extra, lease, owner, mode)
+		case k.model == server.Semaphore:
+			return k.acquire.Call(2, n.Key, n.Queue, lease, owner, number)
+		}
+		return k.acquire.Call(3, n.Key, n.Queue, n.Window, lease, owner)
+	case core.Mirror:
+		queue, channel := "", ""
+		if c.Asks {
+			queue, channel = n.Queue, n.Channel
+		}
+		family, writes := k.redis.Family(), strconv.Itoa(c.Writes)
+		switch k.model {
+		case server.ReadWrite:
+			return wire.Call{Script: k.mirror, Keys: []string{n.Key, n.Extra, n.Channel}, Args: []string{family, lease, owner, writes, wire.Flag(c.Reads), queue}}
+		case server.Semaphore:
+			return wire.Call{Script: k.mirror, Keys: []string{n.Key}, Args: []string{lease, owner}}
+		}
+		return wire.Call{Script: k.mirror, Keys: []string{n.Key}, Args: []string{family, lease, owner, writes, queue, channel}}
+	}
+	step := wire.Step{Lease: lease, Number: number}
+	switch c.Op {
+	case core.Join:
+		step.Join = member(c.Ticket)
+	case core.Look:
+		step.Look = member(c.Ticket)
+	case core.Leave:
+		step.Leave, step.Join = member(c.Ticket), member(c.Joins)
+	}
+	return k.redis.Step(k.step, n, step)
+}
+
+// A comparison is one kind of lock on one server, and the model beside it.
+type comparison struct {
+	*modelKind
+	on     subject
+	offset time.Duration // how much time has been let pass by advance
+	config server.Config
+
+	// Of a round.
+	random    *rand.Rand
+	server    server.Server
+	known     []core.Ticket
+	next      [modelClients]uint64
+	log       []string
+	tolerance time.Duration
+	last      server.Time
+	effects   server.Effects
+}
+
+// compare returns the comparison of a kind on a server. The scripts of the kind may be replaced before its rounds.
+func compare(t testing.TB, on subject, k modelKind) *comparison {
+	k.redis = open(t)
+	var err error
+	k.keys, err = k.redis.KeysOf(modelLock, k.layout)
+	require.NoError(t, err)
+	for _, s := range []*wire.Script{k.acquire, k.step, k.mirror} {
+		_, ok := on.do([]string{"SCRIPT", "LOAD", s.Text()})[0].(string)
+		require.True(t, ok, "the script is not accepted")
+	}
+	k.exact = on.exact()
+	return &comparison{modelKind: &k, on: on, config: server.Config{Kind: k.model, Claim: modelClaim, Silence: modelSilence}}
+}
+
+// round runs random commands in a lock of its own. It returns how many, and what differs, "" for nothing.
+func (c *comparison) round(n uint64) (commands int, difference string) {
+	c.on.do([]string{"FLUSHALL"})
+	c.random = rand.New(rand.NewPCG(n, 1))
+	c.server = server.Server{Config: &c.config}
+	c.known, c.next, c.log, c.tolerance = nil, [modelClients]uint64{}, nil, 0
+	if !c.on.exact() {
+		c.tolerance = 2 * time.Millisecond
+	}
+	for i := range uint32(modelClients) {
+		c.listen(i, i < modelClients-1)
+	}
+	for range 24 {
+		switch c.random.IntN(12) {
+		case 0:
+			c.advance()
+		case 1:
+			if c.random.IntN(4) == 0 {
+				client := uint32(c.random.IntN(modelClients))
+				c.listen(client, !c.server.Listens.Has(client))
+			}
+		default:
+			commands++
+			if undecided, difference := c.command(c.draw()); undecided || difference != "" {
+				return commands, difference
+			}
+		}
+	}
+	return commands, ""
+}
+
+func (c *comparison) listen(client uint32, on bool) {
+	c.note("client %d listens: %v", client, on)
+	c.on.listen(c.keys.Turns+prefixText(client), on)
+	c.server.Listens = c.server.Listens.Without(client)
+	if on {
+		c.server.Listens = c.server.Listens.With(client)
+	}
+}
+
+// advance lets time pass, as often as not until a lease is about to end, or has just ended.
+func (c *comparison) advance() {
+	d := time.Duration(c.random.IntN(3000)) * time.Millisecond
+	if ends := c.ends(); len(ends) > 0 && c.random.IntN(2) == 0 {
+		d = ms(core.Span(ends[c.random.IntN(len(ends))]-c.last)) + time.Duration(c.random.IntN(3)-1)*time.Millisecond
+		if !c.on.exact() {
+			d += 20 * time.Millisecond
+		}
+	}
+	if d > 0 {
+		c.note("%v pass", d)
+		c.on.advance(d)
+		c.offset += d
+		c.last += server.Time(d.Milliseconds())
+		if !c.on.exact() {
+			c.tolerance += time.Millisecond
+		}
+	}
+}
+
+// ends returns the times at which something ends.
+func (c *comparison) ends() (ends []server.Time) {
+	if len(c.server.Holders) > 0 {
+		ends = append(ends, c.server.Ends)
+	}
+	for _, h := range c.server.Holders {
+		if h.Ends > 0 {
+			ends = append(ends, h.Ends)
+		}
+	}
+	if len(c.server.Queue)+len(c.server.Marks) > 0 {
+		ends = append(ends, c.server.QueueEnds)
+	}
+	return ends
+}
+
+func (c *comparison) note(format string, args ...any) {
+	c.log = append(c.log, fmt.Sprintf(format, args...))
+}
+
+// fresh returns a tenure that is new.
+func (c *comparison) fresh(client uint32) core.Ticket {
+	c.next[client]++
+	t := core.Ticket{ID: core.ID{Client: client, Lingers: c.random.IntN(3) == 0, N: c.next[client]}, Owner: 1, Polls: c.random.IntN(4) == 0}
+	if c.model == server.ReadWrite && c.random.IntN(2) == 0 {
+		t.Mode = core.Shared
+	}
+	c.known = append(c.known, t)
+	return t
+}
+
+// some returns a tenure, most often one that is in the queue or in the lock.
+func (c *comparison) some() core.Ticket {
+	if len(c.known) == 0 {
+		return c.fresh(uint32(c.random.IntN(modelClients)))
+	}
+	isThere := func(t core.Ticket) bool {
+		return slices.Contains(c.server.Queue, t) || slices.ContainsFunc(c.server.Holders, func(h server.Holder) bool { return h.ID == t.ID })
+	}
+	for range 8 {
+		if t := c.known[c.random.IntN(len(c.known))]; isThere(t) {
+			return t
+		}
+	}
+	return c.known[c.random.IntN(len(c.known))]
+}
+
+// draw returns a random command.
+func (c *comparison) draw() core.Command {
+	r := c.random
+	cmd := core.Command{Lease: core.Span([]int{1000, 5000, 30_000}[r.IntN(3)]), Asks: r.IntN(2) == 0}
+	if c.fenced {
+		cmd.Tokens = 1 + r.Uint64N(3)
+	}
+	if c.model == server.Semaphore {
+		cmd.Permits = modelPermits
+		if r.IntN(10) == 0 {
+			cmd.Permits = 1 + r.IntN(3)
+		}
+	}
+	client := uint32(r.IntN(modelClients))
+	switch r.IntN(20) {
+	case 0, 1, 2:
+		cmd.Op, cmd.Ticket = core.Acquire, c.fresh(client)
+	case 3:
+		cmd.Op, cmd.Ticket = core.Acquire, c.some()
+	case 4, 5, 6, 7:
+		cmd.Op, cmd.Ticket = core.Join, c.fresh(client)
+	case 8:
+		cmd.Op, cmd.Ticket = core.Join, c.some()
+		if c.isChanged(cmd.Ticket) {
+			cmd.Op = core.Look
+		}
+	case 9, 10, 11:
+		cmd.Op, cmd.Ticket = core.Look, c.some()
+	case 12, 13, 14:
+		cmd.Op, cmd.Ticket = core.Leave, c.some()
+	case 15, 16:
+		cmd.Op, cmd.Ticket = core.Leave, c.some()
+		cmd.Joins = c.fresh(cmd.ID.Client)
+	case 17, 18:
+		cmd.Op, cmd.Ticket = core.Mirror, c.some()
+		cmd.Writes = 1 + r.IntN(2)
+		switch {
+		case c.model == server.ReadWrite:
+			if cmd.Reads = cmd.Mode == core.Shared || r.IntN(2) == 0; cmd.Reads && r.IntN(4) > 0 {
+				cmd.Writes = 0
+			}
+			cmd.Owner += core.OwnerID(r.IntN(2))
+		case c.model == server.Plain:
+			cmd.Owner += core.OwnerID(r.IntN(2)) // handed off
+		}
+	default:
+		cmd.Op = core.Step
+		if r.IntN(3) == 0 {
+			cmd.Op, cmd.Ticket = core.Unmark, c.some()
+		}
+	}
+	return cmd
+}
+
+// isChanged reports whether Redis shows the tenure with another owner, or otherwise than it was asked for. A join that
+// entered it is long executed then, and none is sent twice.
+func (c *comparison) isChanged(t core.Ticket) bool {
+	mine := func(h server.Holder) bool { return h.ID == t.ID }
+	return slices.ContainsFunc(c.server.Holders, mine) && !slices.ContainsFunc(c.server.Holders, func(h server.Holder) bool {
+		return mine(h) && h.Owner == t.Owner && (c.model != server.ReadWrite || h.Writes == (t.Mode == core.Alone))
+	})
+}
+
+// command runs one command by both, and returns how they differ. It is undecided if something ended at about that time,
+// by a clock that does not stand still.
+func (c *comparison) command(cmd core.Command) (undecided bool, difference string) {
+	c.note("%s", commandText(cmd))
+	words := []string{"ZREM", c.keys.Queue, "!" + uuidText(cmd.ID)}
+	if cmd.Op != core.Unmark {
+		words = c.call(cmd).Words()
+	}
+	replies := c.on.do(append([][]string{{"TIME"}, words}, c.looks()...)...)
+	began := c.timeOf(replies[0])
+	c.effects = server.Effects{}
+	before := c.ends()
+	reply := c.server.Do(cmd, began, &c.effects)
+	c.last = began
+	want := c.snapshotOf(&c.server, cmd, reply, &c.effects, began)
+	got := c.read(cmd, replies[1], replies[2:])
+	if !c.on.exact() {
+		ended := c.timeOf(c.on.do([]string{"TIME"})[0])
+		c.tolerance += ms(core.Span(ended - began))
+		slack := server.Time(c.tolerance.Milliseconds())
+		for _, end := range append(before, c.ends()...) {
+			if began-slack <= end && end <= ended+slack {
+				return true, ""
+			}
+		}
+	}
+	if got.sameAs(want, c.tolerance) {
+		return false, ""
+	}
+	return false, fmt.Sprintf("%s\nRedis: %v\nmodel: %v", strings.Join(c.log, "\n"), got, want)
+}
+
+func commandText(c core.Command) string {
+	names := [...]string{"none", "acquire", "join", "look", "mirror", "leave", "step", "unmark"}
+	text := fmt.Sprintf("%s %s%s for %d", names[c.Op], member(c.Ticket).Mode, member(c.Ticket).Ticket, c.Lease)
+	if c.Joins != (core.Ticket{}) {
+		text += ", " + member(c.Joins).Mode + member(c.Joins).Ticket + " joins"
+	}
+	if c.Op == core.Mirror {
+		text += fmt.Sprintf(", writes %d, reads %v", c.Writes, c.Reads)
+	}
+	if c.Permits > 0 {
+		text += fmt.Sprintf(", %d permits", c.Permits)
+	}
+	return text
+}
+
+// timeOf reads the answer to TIME, in milliseconds.
+func (c *comparison) timeOf(reply any) server.Time {
+	now := reply.([]any)
+	s, _ := strconv.ParseInt(now[0].(string), 10, 64)
+	us, _ := strconv.ParseInt(now[1].(string), 10, 64)
+	at := s*1000 + us/1000
+	if !c.on.exact() {
+		at += c.offset.Milliseconds()
+	}
+	return server.Time(at)
+}
+
+// looks returns the commands that read all that is compared.
+func (c *comparison) looks() [][]string {
+	lock := []string{"HGETALL", modelLock}
+	if c.model == server.Semaphore {
+		lock = []string{"ZRANGE", modelLock, "0", "-1", "WITHSCORES"}
+	}
+	looks := [][]string{lock, {"PTTL", modelLock}, {"ZRANGE", c.keys.Queue, "0", "-1"}, {"PTTL", c.keys.Queue}, {"KEYS", "*"}}
+	if c.fenced {
+		looks = append(looks, []string{"GET", c.keys.Extra})
+	}
+	return looks
+}
+
+var idOfOwner = regexp.MustCompile(`(-[0-9a-f]{12}):\d+`)
+
+// read makes a snapshot of what Redis has after a command.
+func (c *comparison) read(cmd core.Command, answer any, looks []any) (n snapshot) {
+	left := func(ms int) { n.times = append(n.times, time.Duration(ms)*time.Millisecond) }
+	var ttl int
+	var holder bool
+	n.answer, ttl, holder = c.answer(cmd, answer)
+	if holder {
+		left(ttl)
+	}
+	all, _ := looks[0].([]any)
+	if len(all) > 0 {
+		left(looks[1].(int))
+	}
+	var fields []string
+	for i := 0; i < len(all); i += 2 {
+		fields = append(fields, all[i].(string)+" "+all[i+1].(string))
+	}
+	slices.Sort(fields)
+	now := c.last
+	for i, f := range fields {
+		name, value, _ := strings.Cut(f, " ")
+		switch {
+		case c.model == server.Semaphore:
+			ends, _ := strconv.ParseInt(value, 10, 64)
+			if !c.on.exact() {
+				ends += c.offset.Milliseconds()
+			}
+			left(int(max(ends-int64(now), 0)))
+			fields[i] = name + " 1"
+		case c.model == server.ReadWrite && name != "mode" && !strings.HasSuffix(name, ":write"):
+			ttl := c.on.do([]string{"PTTL", c.keys.Extra + ":" + name + ":rwlock_timeout:1"})[0].(int)
+			left(max(ttl, 0))
+		}
+	}
+	queue, _ := looks[2].([]any)
+	if len(queue) > 0 {
+		left(looks[3].(int))
+	}
+	n.words = append(fields, "queue")
+	var marks []string
+	for _, m := range queue {
+		if m := m.(string); m[0] == '!' {
+			marks = append(marks, m)
+		} else {
+			n.words = append(n.words, m)
+		}
+	}
+	slices.Sort(marks)
+	counter := "0"
+	if c.fenced && looks[5] != nil {
+		counter = looks[5].(string)
+	}
+	n.words = append(append(append(n.words, "marks"), marks...), "counter "+counter, "messages")
+	var messages []string
+	for _, m := range c.on.published() {
+		messages = append(messages, idOfOwner.ReplaceAllString(m[0]+" "+m[1], "$1"))
+	}
+	n.words = append(n.words, byChannel(messages)...)
+	for _, key := range looks[4].([]any) {
+		if key := key.(string); key != modelLock && key != c.keys.Queue && key != c.keys.Extra && !strings.HasPrefix(key, c.keys.Extra+":") {
+			n.words = append(n.words, "unknown key "+key)
+		}
+	}
+	return n
+}
+
+// answer writes the reply of a script as snapshotOf does. It returns what is left of the holder's lease, if the reply
+// names one.
+func (c *comparison) answer(cmd core.Command, reply any) (text string, ttl int, holder bool) {
+	holds := func(left bool, token any, others int) string {
+		last, _ := token.(string)
+		if last == "" {
+			last = "0"
+		}
+		return fmt.Sprintf("left %v, holds, token %s, others %d", left, last, others)
+	}
+	denied := func(left bool, found int, left2 any, owner any) (string, int, bool) {
+		name := strings.TrimSuffix(owner.(string), ":write")
+		name = idOfOwner.ReplaceAllString(name, "$1")
+		return fmt.Sprintf("left %v, found %d, holder %s", left, found, c.holderText(&c.server, name)), left2.(int), name != ""
+	}
+	switch all := reply.(type) {
+	case error:
+		return all.Error(), 0, false
+	case nil:
+		return holds(false, nil, 0), 0, false
+	case string:
+		return holds(false, all, 0), 0, false
+	case int:
+		return fmt.Sprintf("left %v", all > 0 && cmd.Op != core.Unmark), 0, false
+	case []any:
+		switch len(all) {
+		case 1:
+			if all[0] == 0 {
+				return "lost", 0, false
+			}
+			return holds(false, nil, all[0].(int)-1), 0, false
+		case 2:
+			return denied(false, 0, all[0], all[1])
+		case 5:
+			if token, ok := all[4].(string); ok {
+				return holds(all[0] != 0, token, 0), 0, false
+			}
+			return denied(all[0] != 0, all[4].(int), all[1], all[2])
+		}
+	}
+	return fmt.Sprint("an answer of another form: ", reply), 0, false
+}

@@ -1,0 +1,47 @@
+package wire_test
+
+import (
+	"runtime/debug"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The model of package internal/explore/server against the scripts. Each round is a lock of its own, and random commands.
+func TestTheModelIsTheScripts(t *testing.T) {
+	commands := 60_000
+	if testing.Short() {
+		commands = 6_000
+	}
+	gc := debug.SetGCPercent(400) // the embedded server makes a Lua state for each script
+	t.Cleanup(func() { debug.SetGCPercent(gc) })
+	for _, k := range modelKinds {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			c := compare(t, newEmbedded(t), k)
+			for n, done := uint64(0), 0; done < commands/len(modelKinds); n++ {
+				k, difference := c.round(n)
+				require.Empty(t, difference, "round %d", n)
+				done += k
+			}
+		})
+	}
+}
+
+func TestTheModelIsTheScriptsOnAServer(t *testing.T) {
+	commands := 20_000
+	if testing.Short() {
+		commands = 4_000
+	}
+	p := newProcess(t)
+	for _, k := range modelKinds {
+		t.Run(k.name, func(t *testing.T) {
+			c := compare(t, p, k)
+			for n, done := uint64(0), 0; done < commands/len(modelKinds); n++ {
+				k, difference := c.round(n)
+				require.Empty(t, difference, "round %d", n)
+				done += k
+			}
+		})
+	}
+}

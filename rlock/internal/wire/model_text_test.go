@@ -1,0 +1,167 @@
+package wire_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/internal/explore/server"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// How what the model has is written in Redis.
+
+const modelLock = "lock"
+
+func prefixText(client uint32) string { return fmt.Sprintf("%08x-0000-8000-", client) }
+
+func uuidText(id core.ID) string {
+	variant := '8'
+	if id.Lingers {
+		variant = '9'
+	}
+	return fmt.Sprintf("%s%c000-%012x", prefixText(id.Client), variant, id.N)
+}
+
+func ownerText(id core.ID, o core.OwnerID) string {
+	return uuidText(id) + ":" + strconv.FormatUint(uint64(o), 10)
+}
+
+func fieldText(h server.Holder) string {
+	if h.Writes {
+		return ownerText(h.ID, h.Owner) + ":write"
+	}
+	return ownerText(h.ID, h.Owner)
+}
+
+// member returns the member of the queue, the zero Member for no ticket.
+func member(t core.Ticket) wire.Member {
+	if t == (core.Ticket{}) {
+		return wire.Member{}
+	}
+	mode := "x"
+	if t.Mode == core.Shared {
+		mode = "s"
+	}
+	if t.Polls {
+		mode = strings.ToUpper(mode)
+	}
+	return wire.Member{Mode: mode, Ticket: ownerText(t.ID, t.Owner)}
+}
+
+// A snapshot is all that is compared after a command.
+type snapshot struct {
+	answer string
+	words  []string        // what is in Redis, and the messages
+	times  []time.Duration // what is left of the answer's lease, of the lock, of the queue, and of each reader or permit
+}
+
+// sameAs reports whether two snapshots are the same, with times that differ by no more than the tolerance.
+func (s snapshot) sameAs(o snapshot, tolerance time.Duration) bool {
+	return s.answer == o.answer && slices.Equal(s.words, o.words) &&
+		slices.EqualFunc(s.times, o.times, func(a, b time.Duration) bool { return (a - b).Abs() <= tolerance })
+}
+
+func (s snapshot) String() string {
+	return fmt.Sprintf("%s\n  %s\n  %v", s.answer, strings.Join(s.words, "\n  "), s.times)
+}
+
+func ms(t core.Span) time.Duration { return time.Duration(t) * time.Millisecond }
+
+// snapshotOf returns what the model has after a command.
+func (k *modelKind) snapshotOf(s *server.Server, c core.Command, a core.Reply, e *server.Effects, now server.Time) (n snapshot) {
+	switch {
+	case a.Found == core.Holds:
+		n.answer = fmt.Sprintf("left %v, holds, token %d, others %d", a.Left, a.Token, a.Others)
+	case c.Op == core.Leave && c.Joins == (core.Ticket{}) || c.Op == core.Step || c.Op == core.Unmark:
+		n.answer = fmt.Sprintf("left %v", a.Left)
+	case c.Op == core.Mirror:
+		n.answer = "lost"
+	default:
+		var holder string
+		if a.Holder != (core.ID{}) {
+			holder = k.holderText(s, uuidText(a.Holder))
+			n.times = append(n.times, ms(a.TTL))
+		}
+		n.answer = fmt.Sprintf("left %v, found %d, holder %s", a.Left, a.Found, holder)
+	}
+	left := func(t server.Time) { n.times = append(n.times, max(ms(core.Span(t-now)), 0)) }
+	var fields []string
+	if len(s.Holders) > 0 {
+		left(s.Ends)
+	}
+	switch {
+	case s.Mode == server.Read:
+		fields = append(fields, "mode read")
+	case s.Mode == server.Write:
+		fields = append(fields, "mode write")
+	}
+	holders := slices.Clone(s.Holders)
+	slices.SortFunc(holders, func(a, b server.Holder) int { return strings.Compare(fieldText(a), fieldText(b)) })
+	for _, h := range holders {
+		fields = append(fields, fieldText(h)+" "+strconv.Itoa(h.Count))
+		if k.model != server.Plain && !h.Writes {
+			left(h.Ends)
+		}
+	}
+	if len(s.Queue)+len(s.Marks) > 0 {
+		left(s.QueueEnds)
+	}
+	slices.Sort(fields)
+	n.words = append(fields, "queue")
+	for _, t := range s.Queue {
+		n.words = append(n.words, member(t).Mode+member(t).Ticket)
+	}
+	n.words = append(n.words, "marks")
+	var marks []string
+	for _, id := range s.Marks {
+		marks = append(marks, "!"+uuidText(id))
+	}
+	slices.Sort(marks)
+	n.words = append(append(n.words, marks...), fmt.Sprint("counter ", s.Counter), "messages")
+	var messages []string
+	for _, m := range e.Messages {
+		messages = append(messages, k.messageText(m, c.Tokens))
+	}
+	n.words = append(n.words, byChannel(messages)...)
+	return n
+}
+
+// byChannel sorts messages by their channels: only on one channel they keep their order.
+func byChannel(messages []string) []string {
+	channel := func(m string) string { c, _, _ := strings.Cut(m, " "); return c }
+	slices.SortStableFunc(messages, func(a, b string) int { return strings.Compare(channel(a), channel(b)) })
+	return messages
+}
+
+// holderText returns the owner's UUID, or a word for any of the holders, where the scripts may name any of them. Of permits
+// they name the one that ends first.
+func (k *modelKind) holderText(s *server.Server, uuid string) string {
+	any := k.model == server.ReadWrite || k.model == server.Semaphore && !k.exact
+	if any && slices.ContainsFunc(s.Holders, func(h server.Holder) bool { return uuidText(h.ID) == uuid }) {
+		return "one of them"
+	}
+	return uuid
+}
+
+func (k *modelKind) messageText(m server.Message, reserve uint64) string {
+	switch m.Kind {
+	case core.Granted:
+		var token, n string
+		if reserve > 0 {
+			token, n = strconv.FormatUint(m.Token, 10), strconv.FormatUint(reserve, 10)
+		}
+		return fmt.Sprintf("%s%s +%s %s %s %s", k.keys.Turns, prefixText(m.ID.Client), uuidText(m.ID), token, n, modelLock)
+	case core.Called:
+		return fmt.Sprintf("%s w %s %s", wire.ClientChannel(prefixText(m.ID.Client)), uuidText(m.ID), modelLock)
+	case core.ForeignNews:
+		if m.Readers {
+			return k.keys.Channel + " 1"
+		}
+		return k.keys.Channel + " 0"
+	}
+	return fmt.Sprint("message of kind ", m.Kind)
+}
