@@ -1,15 +1,13 @@
 module github.com/go-rlock/rlock/cmd/rlock
 
-go 1.25.0
-
-replace github.com/go-rlock/rlock => ../..
+go 1.26.0
 
 require (
 	charm.land/bubbletea/v2 v2.0.9
 	charm.land/lipgloss/v2 v2.0.5
 	github.com/charmbracelet/x/ansi v0.11.7
 	github.com/charmbracelet/x/term v0.2.2
-	github.com/go-rlock/rlock v0.0.0-00010101000000-000000000000
+	github.com/go-rlock/rlock v0.1.0
 	github.com/redis/rueidis v1.0.79
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10

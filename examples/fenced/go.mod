@@ -1,11 +1,11 @@
 module github.com/go-rlock/rlock/examples/fenced
 
-go 1.25.0
+go 1.26.0
 
 replace github.com/go-rlock/rlock => ../..
 
 require (
-	github.com/go-rlock/rlock v0.0.0-00010101000000-000000000000
+	github.com/go-rlock/rlock v0.1.0
 	github.com/redis/rueidis v1.0.79
 	modernc.org/sqlite v1.58.0
 )

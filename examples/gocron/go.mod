@@ -1,12 +1,12 @@
 module github.com/go-rlock/rlock/examples/gocron
 
-go 1.25.0
+go 1.26.0
 
 replace github.com/go-rlock/rlock => ../..
 
 require (
 	github.com/go-co-op/gocron/v2 v2.21.2
-	github.com/go-rlock/rlock v0.0.0-00010101000000-000000000000
+	github.com/go-rlock/rlock v0.1.0
 	github.com/redis/rueidis v1.0.79
 	github.com/stretchr/testify v1.12.1
 )

@@ -8,8 +8,8 @@ replace (
 )
 
 require (
-	github.com/go-rlock/rlock v0.0.0-00010101000000-000000000000
-	github.com/go-rlock/rlock/rlock/rlockotel v0.0.0-00010101000000-000000000000
+	github.com/go-rlock/rlock v0.1.0
+	github.com/go-rlock/rlock/rlock/rlockotel v0.1.0
 	github.com/prometheus/client_golang v1.23.2
 	github.com/prometheus/common v0.67.5
 	github.com/redis/rueidis v1.0.79

@@ -2,10 +2,8 @@ module github.com/go-rlock/rlock/rlock/rlockotel
 
 go 1.26.0
 
-replace github.com/go-rlock/rlock => ../..
-
 require (
-	github.com/go-rlock/rlock v0.0.0-00010101000000-000000000000
+	github.com/go-rlock/rlock v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/metric v1.47.0
