@@ -115,7 +115,7 @@ if not first then
 			return released(sent)
 		end
 	end
-elseif asker then
+elseif joins then
 	redis.call('pexpire', queue, silence)
 end
 

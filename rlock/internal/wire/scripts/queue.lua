@@ -133,6 +133,12 @@ if row.err then
 	return refused or asker and released({err = err}) or left
 end
 
+-- A look keeps the queue. It does so before all else: a server without memory refuses what
+-- needs some, a grant as well, but not after the script has written.
+if asker and not joins then
+	redis.call('pexpire', queue, silence)
+end
+
 -- Leave: a tenure that has the lock has a mark at most, and a ticket has a place.
 local freed, gaveUp = left > 0, false
 local mark = leaver and markOf(leaver)

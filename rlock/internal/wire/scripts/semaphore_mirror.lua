@@ -9,7 +9,8 @@
 -- 1        renewed
 --
 -- Sending it again changes nothing but the end of the lease. A lease may become shorter; the
--- key lives as long as the longest.
+-- key lives as long as the longest. Its end is set first: a server without memory refuses
+-- ZADD, but not after the script has written.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -18,9 +19,15 @@ local function renew(key, lease, owner)
 	if not ends or tonumber(ends) <= now then
 		return 0
 	end
+	local last = redis.call('zrange', key, '-2', '-1', 'withscores')
+	local longest = tonumber(lease)
+	for i = 1, #last, 2 do
+		if last[i] ~= owner then
+			longest = math.max(longest, last[i + 1] - now)
+		end
+	end
+	redis.call('pexpire', key, string.format('%.0f', longest))
 	redis.call('zadd', key, string.format('%.0f', now + lease), owner)
-	local last = redis.call('zrange', key, '-1', '-1', 'withscores')[2]
-	redis.call('pexpire', key, string.format('%.0f', last - now))
 	return 1
 end
 
