@@ -66,6 +66,9 @@ type Command struct {
 	// Follows is set if this command was built while another one about the tenure had no answer. Only a command that
 	// follows none may use a connection of its own: on the pipeline it cannot overtake.
 	Follows bool
+
+	tenure, joins       *Tenure
+	tenureSeq, joinsSeq uint32
 }
 
 // A Fault is why a command has no answer.
@@ -98,6 +101,9 @@ type Reply struct {
 
 	Left  bool  // of a Leave: the tenure had the lock or a place in the queue
 	Found Found // of an Acquire, a Join, a Look, a Mirror, and of the ticket that joins with a Leave
+
+	// JoinFault is why the ticket that joins with an answered Leave has no answer: a step that has freed the lock may fail.
+	JoinFault Fault
 
 	// Unreplicated is set if Redis has granted the lock but too few replicas have confirmed that: the grant does not count.
 	Unreplicated bool

@@ -1,3 +1,71 @@
-// Package core has the state machines of one lock as one client knows it. It starts no goroutine, reads no clock, takes
-// no mutex and sends nothing: events go in, and effects come out.
+// Package core is one lock of one key as one client knows it, as state machines: it starts no goroutine, reads no clock,
+// takes no mutex and sends nothing. Events go in, and effects come out. A driver carries the effects out, and package
+// explore runs this code through every order of events.
+//
+//	Lock, Unlock, Cancel, Hear, Listening, Tick, Doubt, Close, ... ──► Lock ──► effects
+//	Poll    ──► the command that is to be sent for a tenure now, and when to ask again
+//	Answer  ◄── what became of it
+//
+// # Three structs
+//
+// A [Lock] has who holds the lock here (levels.go), who waits for it here (line.go, wait.go), and its tenures. A [Tenure]
+// is the time during which this client owns the key in Redis: one UUID, a ticket in the queue first if it has to wait,
+// then the owner of the key. A [Waiter] is a call that wants the lock.
+//
+// # One table
+//
+// What happens in the process decides what this client wants of a tenure (want.go). What Redis says decides the place
+// where the tenure is (place.go). One table (table.go) has the command that brings the second nearer to the first, and
+// retry.go says when it is due. Nothing else sends: not the call that locks, not the one that unlocks or leaves, and not
+// the watchdog.
+//
+//	want \ place   Unsent    Unsure    Refused   InQueue   Owner            Over
+//	Gone           Forget    Leave     Leave     Leave     Leave            Forget
+//	Tried          Acquire                       Look
+//	Queued         Join                          Look
+//	Held                                                   Step, Mirror
+//	Kept                                                   Step, Mirror
+//	Parted                                                 Unmark, Forget
+//
+// An undo, a release, a grant that is given back, a ticket whose caller has left and the end of a lock that lingers are
+// one thing: the want Gone. A renewal, a nested lock, a hand-off and a downgrade are one thing: Redis shows something
+// else than the levels, and a Mirror is due. Unsure is the honest place after a lost reply: the command may have run, or
+// may run yet. Tried and InQueue meet when the answer to an Acquire comes so late that it is looked for again.
+//
+// One command of a tenure is in flight at a time, but a Leave overtakes a Mirror or a Look, which cannot bring a tenure
+// in; and, where the connection keeps the order, also an Acquire or a Join. Then the answer to the Leave that has not
+// found the tenure is final only if it is settled.
+//
+// # Who sends
+//
+// The effect [Poll] names the goroutine that has to poll a tenure: that of the waiter for which it stands, or the keeper.
+// The call that has ended the last hold polls its tenure itself. When that changes the effect comes anew, so that a caller
+// may leave at any time. Each time has a timer: that of a tenure is what Poll has returned, that of a waiter what Due
+// returns.
+//
+// # What it promises
+//
+// If the driver carries the effects out in their order, and gives each command one answer, then, whatever is lost, late,
+// doubled or forged:
+//
+//   - Of the clients of one Redis that loses nothing at most one believes that it holds the lock, beside readers, and as
+//     many as there are permits. Each loss is told before Redis can grant the lock to another client. Trust is counted on
+//     the clock that never runs behind (time.go), from before the command was sent (trust.go).
+//   - A caller that has left never holds the lock: Cancel gives it back.
+//   - No lock stays idle beside a waiter for longer than a claim, and a tenure that is not wanted any more leaves Redis.
+//   - Others are passed a bounded number of times, and the waiters of a strict lock are served in their order, also after
+//     a stall.
+//
+// # Failure
+//
+// A command without an answer is no loss: a Mirror is tried again while the lease is believed, a Look as long as the
+// caller waits, and a Leave until Redis has answered or the lease is over, and once more then. A ticket whose Join has no
+// answer is given up, since it may join by one command only, and its waiter takes another. An answer that comes too late
+// to be believed keeps its place: the ticket is looked for again.
+//
+// # Memory
+//
+// A tenure that is over is used again (tenure.go). The driver may poll any tenure at any time, and an answer to a former
+// life does not fit, by its sequence number. Nested locks and hand-offs allocate nothing, and no event but a new
+// subscription and Close walks the line.
 package core

@@ -1,0 +1,120 @@
+package core
+
+// Foreign clients, Redisson's, know the lock and a channel, and nothing of the queue. While one of them holds the lock,
+// or has its turn, the client of the first ticket listens to what they are told, and looks when the lock may be free.
+
+// A ForeignConfig has the times of the first ticket behind foreign clients.
+type ForeignConfig struct {
+	TurnLook           Span // how often it looks in a turn that is longer than this
+	Look, SilentLook   Span // how soon it looks at a lock that one has just taken, and that one of those takes that publish nothing
+	Noise, SilentNoise Span // by how much the end of a lease seems to move between two looks
+	LongLease          Span // a longer lease counts as one without an end
+}
+
+// abroad is what is known of foreign clients.
+type abroad struct {
+	hears   hearing // whether this client hears what they are told
+	told    bool    // one has published, and Redis was not told so
+	news    abroadNews
+	ends    Time // of the lease of the holder, as the last look has shown it
+	since   Time // from when it has shown that
+	listens bool // this client has heard them since the last look
+}
+
+type abroadNews uint8
+
+const (
+	noneAbroad abroadNews = iota
+	heard                 // one has published a message since the last look at a lock that one holds
+	silent                // one has taken the lock again, and none has published
+)
+
+func (a *abroad) hear() { a.news, a.told = heard, true }
+
+// tell reports whether one has published since the last step.
+func (a *abroad) tell() (told bool) {
+	told, a.told = a.told, false
+	return told
+}
+
+// listenAbroad has this client hear what foreign clients are told.
+func (l *Lock) listenAbroad() {
+	if l.abroad.hears == deaf {
+		l.abroad.hears = asking
+		l.tell(Effect{Kind: ListenAbroad})
+	}
+}
+
+// ListeningAbroad says that this client hears what foreign clients are told from now on: one may have released the lock
+// before.
+func (l *Lock) ListeningAbroad(now Now) {
+	if l.abroad.hears == asking {
+		l.abroad.hears = listening
+	}
+	if !l.client.breaks(ListenerLooks) {
+		l.doubtTickets(now)
+	}
+	l.settle(now)
+}
+
+// dismiss ends listenAbroad once no ticket here waits for the lock.
+func (l *Lock) dismiss() {
+	if l.abroad.hears == deaf {
+		return
+	}
+	for t := l.tenures.first; t != nil && l.owner == nil; t = t.behind {
+		if t.want == Queued && (t.place == InQueue || t.place == Unsure || t.place == Unsent) {
+			return
+		}
+	}
+	l.abroad = abroad{told: l.abroad.told}
+	l.tell(Effect{Kind: IgnoreAbroad})
+}
+
+// follow returns how long to wait until the ticket is looked for, as far as foreign clients are concerned.
+func (l *Lock) follow(t *Tenure, a Reply, now Now) Span {
+	c := l.client
+	d := Forever
+	if a.HeldBack && a.HeldFor > 0 { // readers may begin then
+		d = a.HeldFor + c.Slack
+	}
+	if a.Found != First || a.Turn <= 0 && !a.Foreign {
+		return d
+	}
+	l.listenAbroad()
+	if a.Turn > 0 && !c.breaks(WindowTold) {
+		if d = min(d, a.Turn+c.Slack); a.Turn > c.Foreign.TurnLook {
+			d = min(d, c.Foreign.TurnLook) // one of those that cannot be counted: Redis learns by a look that it has the lock
+		}
+	}
+	if a.Foreign && !c.breaks(HolderFollowed) {
+		d = min(d, l.followHolder(a, now))
+	}
+	return d
+}
+
+// followHolder returns how long to wait until the next look at a lock that a foreign client holds. Some publish nothing
+// when they release the lock. So the first ticket looks soon after the lock was taken or renewed, and less and less often
+// while nothing changes; sooner if the lock was taken again without a message.
+func (l *Lock) followHolder(a Reply, now Now) Span {
+	c, f := &l.client.Foreign, &l.abroad
+	if a.TTL == NoTTL || a.TTL > c.LongLease {
+		return Forever // nothing would show that the lock was taken again
+	}
+	first, noise := c.Look, c.Noise
+	if f.news == silent {
+		first, noise = c.SilentLook, c.SilentNoise
+	}
+	ends := now.Time.After(a.TTL)
+	if d := ends.Since(f.ends); d > noise || d < -noise {
+		if f.listens && f.news != heard {
+			f.news, first = silent, c.SilentLook
+		}
+		f.ends, f.since = ends, now.Time
+	}
+	if f.news == heard {
+		f.news = noneAbroad
+	}
+	f.listens = f.hears == listening
+	return max(first, now.Time.Since(f.since))
+}

@@ -1,0 +1,54 @@
+package core
+
+// A Config has what callers choose, what the protocol fixes, and the times of a client. The explorer has its own, in
+// ticks.
+type Config struct {
+	Lease     Span // of a hold that is renewed until its Unlock
+	Claim     Span // that a ticket is granted unless its client asks for more
+	QueueTime Span // for how long Redis keeps a queue without a step
+	Margin    Span // a lease is believed for so much less, and for a hundredth less
+
+	LookTime        Span // how often a ticket is looked for
+	Slack           Span // a ticket is looked for so long after a lease should have ended
+	Retry, MaxRetry Span // the first and the longest pause after a command without an answer
+	FirstPoll       Span // how soon a ticket that polls is looked for, doubling...
+	LastPoll        Span // ...to this
+	Silence         Span // for how long the answer to an abandoned command is waited for beyond a call's time
+	Patience        Span // for how long a waiter waits for its subscription before it polls
+	LeastWait       Span // a shorter wait is not worth a ticket
+	ReadersTime     Span // for how long a reader is held back beside readers before it takes a ticket
+	ShortSection    Span // a hold that began with a claim is not renewed sooner
+
+	HandoffLimit int  // how often the lock is handed off inside the process while others wait...
+	HandoffTime  Span // ...and for how long
+
+	Foreign ForeignConfig
+
+	Ordered  bool // commands are executed in the order in which they are sent, unless the connection breaks
+	Replicas bool // only the answers to an Acquire and to a Look say that replicas have the grant
+
+	Broken Broken // rules that a test breaks
+}
+
+// A Client is what the locks of a client under one mutex share.
+type Client struct {
+	Config
+	ID     uint32
+	Tenure func() uint64 // returns the number of a new tenure; nil: they are counted
+
+	closed  bool
+	last    uint64   // number of a tenure
+	spare   *Tenure  // one that is over, to be used again
+	effects []Effect // that the driver has not taken yet
+}
+
+// Closed reports whether the client has closed.
+func (c *Client) Closed() bool { return c.closed }
+
+func (c *Client) number() uint64 {
+	if c.Tenure != nil {
+		return c.Tenure()
+	}
+	c.last++
+	return c.last
+}

@@ -1,0 +1,75 @@
+package core
+
+import "slices"
+
+// An EffectKind says what a driver has to do.
+type EffectKind uint8
+
+const (
+	Wake         EffectKind = iota // the Waiter has an outcome
+	Poll                           // the Tenure may have something to send: Waiter's goroutine polls it, or without one the keeper. Without a Tenure the time of Waiter has changed
+	Lose                           // the holders of Lost, for Cause
+	Released                       // the call that released the Tenure may return, for Cause
+	Subscribe                      // to the client's channel of the lock: Lock.Listening has the result
+	Unsubscribe                    // from it
+	ListenAbroad                   // subscribe to what foreign clients are told: Lock.ListeningAbroad
+	IgnoreAbroad                   // end that
+)
+
+// An Effect is something for a driver to do, in the order in which they come.
+type Effect struct {
+	Kind   EffectKind
+	Cause  Cause
+	Lock   *Lock
+	Waiter *Waiter
+	Tenure *Tenure
+	Lost   []Level
+}
+
+// A Cause is why a hold has ended, or what became of a release.
+type Cause uint8
+
+const (
+	ByUnlock    Cause = iota // it was released
+	LeaseEnded               // the lease that its holder has asked for
+	Unrenewed                // Redis has not confirmed it in time
+	KeyGone                  // Redis does not show it any more
+	ByForce                  // this client has released it by force
+	ByClose                  // the client closes
+	Unconfirmed              // the release has no answer
+)
+
+// Effects returns what the driver has to do since the last call. The slice is valid until the next event.
+func (c *Client) Effects() []Effect {
+	e := c.effects
+	c.effects = c.effects[:0]
+	return e
+}
+
+func (l *Lock) tell(e Effect) {
+	e.Lock = l
+	l.client.effects = append(l.client.effects, e)
+}
+
+// touch has the tenure polled by its agent, the goroutine of its waiter or the keeper, since there may be something to
+// send, or an earlier time to look. When the agent changes it is called again.
+func (l *Lock) touch(t *Tenure) {
+	if t.releases {
+		return // the call that releases it polls it
+	}
+	e := Effect{Kind: Poll, Lock: l, Tenure: t, Waiter: t.waiter}
+	for i := range l.client.effects {
+		if o := &l.client.effects[i]; o.Kind == Poll && o.Tenure == t && o.Waiter == e.Waiter {
+			return
+		}
+	}
+	l.client.effects = append(l.client.effects, e)
+}
+
+func (l *Lock) wake(w *Waiter) { l.tell(Effect{Kind: Wake, Waiter: w}) }
+
+func (l *Lock) loses(lost []Level, cause Cause) {
+	if len(lost) > 0 {
+		l.tell(Effect{Kind: Lose, Lost: slices.Clone(lost), Cause: cause})
+	}
+}

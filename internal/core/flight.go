@@ -1,0 +1,67 @@
+package core
+
+// A flight is the command of a tenure that has no answer yet, the latest one if a Leave has overtaken another.
+type flight struct {
+	op    Op
+	seq   uint32 // of the command, over all lives of the memory
+	at    Now    // when it was sent
+	lease Span   // that it asks for
+	ends  Time   // of a Leave: when the tenure is over by itself
+	asks  bool   // of a Mirror: it asks for others
+	opens bool   // of a Mirror: it takes the write lock away, and readers may enter
+}
+
+// The flight of a tenure changes here, and only here.
+
+// send notes that the command is about to be sent, and returns it.
+func (t *Tenure) send(op Op, now Now) Command {
+	l, c := t.lock, t.lock.client
+	follows := t.underWay() || t.late > now.Time || t.trust.least > 0
+	if t.underWay() { // a Leave overtakes it: it may run after that
+		t.late = now.Time.After(c.Lease)
+	}
+	t.flight = flight{op: op, seq: t.flight.seq + 1, at: now}
+	cmd := Command{Op: op, Tokens: t.tokens.reserved, Permits: l.Kind.Permits, Follows: follows, tenure: t, tenureSeq: t.flight.seq}
+	switch op {
+	case Acquire, Look:
+		t.flight.lease = l.leaseOf(t.waiter)
+	case Join:
+		t.flight.lease = c.Claim
+		if c.breaks(JoinClaims) {
+			t.flight.lease = c.Lease
+		}
+	case Mirror:
+		t.flight.lease = l.wanted(now)
+		wrote := t.shown.writes > 0
+		l.showing(t, now)
+		t.told = t.shown.owner
+		t.flight.asks, t.flight.opens = l.asksOthers(t), wrote && t.shown.writes == 0
+		cmd.Writes, cmd.Reads = t.shown.writes, t.shown.reads
+		cmd.Asks = t.flight.asks
+	case Leave:
+		t.flight.ends = t.ends()
+	}
+	if op.enters() {
+		t.entering()
+		t.told, t.shown = t.waiter.Owner, oneLevel(t.waiter.Owner, t.mode)
+	}
+	if op != Leave {
+		t.asksFor(op, t.flight.lease, now)
+	}
+	cmd.Lease = t.flight.lease
+	cmd.Ticket = Ticket{t.ID, t.mode, t.polls, t.told}
+	if op == Look || op == Leave {
+		cmd.Heard = l.abroad.tell()
+	}
+	return cmd
+}
+
+// lands reports whether the answer is to the command of the tenure that is in flight, which it is not any more.
+func (t *Tenure) lands(seq uint32) (f flight, ok bool) {
+	if !t.underWay() || t.flight.seq != seq {
+		return f, false
+	}
+	f = t.flight
+	t.flight.op = None
+	return f, true
+}

@@ -1,0 +1,152 @@
+package core
+
+// settle makes the lock consistent at the end of an event: a hold that is over ends, and the first waiter gets a tenure.
+func (l *Lock) settle(now Now) {
+	if t := l.current(now); t != nil && !l.isHeld() && (t.want == Held || now.Time >= t.linger.until && !l.client.breaks(LingerEnds)) {
+		if t.want == Kept || !l.vacated(now) {
+			l.give(t, now)
+		}
+	}
+	l.seek(now)
+	l.dismiss()
+}
+
+// current returns the owner if it is valid. One that is not is lost at the moment when it is looked at.
+func (l *Lock) current(now Now) *Tenure {
+	switch t := l.owner; {
+	case t == nil:
+		return nil
+	case t.place != Owner:
+		l.lose(KeyGone, now)
+	case now.Safe >= l.validUntil() && !(t.want == Kept && l.client.breaks(ReuseTrusted)):
+		cause := Unrenewed
+		if l.asked() <= t.trust.until {
+			cause = LeaseEnded
+		}
+		l.lose(cause, now)
+	default:
+		if now.Safe >= l.levels.ends {
+			l.loses(l.expire(now), LeaseEnded)
+			l.changed(now)
+		}
+	}
+	return l.owner
+}
+
+// ticketMoved begins a hold if the tenure is a ticket that has the lock now, and has its waiter get another one if it
+// cannot get the lock any more.
+func (l *Lock) ticketMoved(t *Tenure, now Now) {
+	switch w := t.waiter; {
+	case !t.isTicket():
+	case t.place == Owner:
+		l.taken(t, now)
+	case t.place == Refused || t.isMissing():
+		l.give(t, now)
+		if w != nil && l.client.breaks(NewTicket) {
+			w.rest = Never
+		}
+		if w != nil && w.inLine {
+			l.seekFor(w, now)
+		}
+	}
+}
+
+// taken begins a hold with a ticket that has the lock.
+func (l *Lock) taken(t *Tenure, now Now) {
+	w := t.waiter
+	if now.Safe >= t.trust.until { // with KeepLate broken
+		l.give(t, now)
+		return
+	}
+	way := ByRedis
+	if t.want == Queued {
+		way = ByQueue
+		t.turn.heardOf(1, now) // it was freed for others
+	}
+	switch {
+	case l.owner == nil:
+	case t.mode == Shared && l.isRead(): // those that read go on, by this one
+		l.give(l.owner, now)
+		w.ticket, t.waiter = nil, nil
+		l.owner, t.named = t, w.Owner
+		t.holds()
+		l.admit(w, way, now)
+		l.admitOthers(w, now)
+		l.changed(now)
+		return
+	default:
+		l.lose(KeyGone, now) // it is the ticket's
+	}
+	l.begin(t, w, way, now)
+}
+
+// begin has the waiter hold the lock by the tenure: the first time, or the next one.
+func (l *Lock) begin(t *Tenure, w *Waiter, way Way, now Now) {
+	if w.ticket == t {
+		w.ticket, t.waiter = nil, nil
+	} else {
+		t.tokens.passOn()
+	}
+	if t.want == Kept && t.shown == l.shape(now) {
+		t.shown.owner = w.Owner // Redis is told with the next mirror
+	}
+	entered := t.shown == oneLevel(w.Owner, w.Mode)
+	l.owner, t.mode, t.named, t.linger.span = t, w.Mode, w.Owner, w.Linger
+	t.holds()
+	l.closeAll()
+	l.admit(w, way, now)
+	if entered { // Redis shows it
+		l.showing(t, now)
+	}
+	l.admitOthers(w, now)
+	l.changed(now)
+}
+
+// admit gives the waiter a level.
+func (l *Lock) admit(w *Waiter, way Way, now Now) {
+	l.open(w, way, now)
+	w.outcome, w.way = Acquired, way
+	if w.inLine {
+		l.line.leave(w)
+		l.pass(w, now)
+		l.wake(w)
+	}
+}
+
+// admitOthers lets in those that need not wait now that w has the lock: the other calls of its owner, and beside a reader
+// those behind it.
+func (l *Lock) admitOthers(w *Waiter, now Now) {
+	l.admitOwner(w.Owner, now)
+	if w.Mode == Shared {
+		l.admitReaders(true, now)
+	}
+}
+
+// admitOwner lets in the other calls of an owner that has the lock now: an owner does not wait for itself. Most owners
+// cannot have other calls, so that no hand-off walks the line.
+func (l *Lock) admitOwner(o OwnerID, now Now) {
+	if l.line.repeats[o] == 0 || l.client.breaks(OwnWaiters) {
+		return
+	}
+	for w := l.line.first; w != nil; {
+		next := w.next
+		switch {
+		case w.Owner != o:
+		case w.Mode == Alone && l.isRead():
+			l.leave(w, Upgrades, now)
+		default:
+			l.admit(w, ByNesting, now)
+		}
+		w = next
+	}
+}
+
+// lose ends the holds of the owner. Redis may show it yet.
+func (l *Lock) lose(cause Cause, now Now) {
+	l.loses(l.levels.all, cause) // if it lingered there are none: the loss is no owner's
+	l.closeAll()
+	l.give(l.owner, now)
+}
+
+// changed has Redis told of the levels if it shows something else, and their ends looked at.
+func (l *Lock) changed(now Now) { l.touch(l.owner) }

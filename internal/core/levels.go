@@ -1,0 +1,225 @@
+package core
+
+import "slices"
+
+// A Level is one Lock that was not unlocked yet.
+type Level struct {
+	Owner  OwnerID
+	Mode   Mode     // Shared: a reader's, beside which others may have theirs
+	Until  SafeTime // the end of the lease that it asked for; NeverSafe: it is renewed until its Unlock
+	Since  Time     // when it was acquired
+	Token  uint64   // the fencing token of the hold
+	Way    Way      // how it was acquired; of each owner's levels one is not ByNesting
+	Handle any      // nil for a Lock that is unlocked by its owner
+	Info   any      // the driver's
+}
+
+// levels are the truth about who holds the lock here. They change in this file only, and belong to the lock: a hand-off,
+// or a ticket that is granted while readers go on, exchanges the tenure below them.
+type levels struct {
+	all    []Level
+	writes int      // how many are not shared
+	ends   SafeTime // no later than the next end of a shared level with a lease; NeverSafe if none has one
+}
+
+// A shape is what Redis shows of the levels.
+type shape struct {
+	owner  OwnerID
+	writes int
+	reads  bool
+	until  SafeTime // NeverSafe: it is renewed
+}
+
+func oneLevel(o OwnerID, m Mode) shape {
+	if m == Shared {
+		return shape{owner: o, reads: true}
+	}
+	return shape{owner: o, writes: 1}
+}
+
+// isHeld reports whether an owner holds the lock here.
+func (l *Lock) isHeld() bool { return len(l.levels.all) > 0 }
+
+// isRead reports whether only readers hold the lock here.
+func (l *Lock) isRead() bool { return l.isHeld() && l.levels.writes == 0 }
+
+// heldBy reports whether the owner has a level.
+func (l *Lock) heldBy(o OwnerID) bool {
+	for i := range l.levels.all {
+		if l.levels.all[i].Owner == o {
+			return true
+		}
+	}
+	return false
+}
+
+// levelOf returns where the level of the handle is, or without one the owner's innermost level of the mode; -1 for none.
+func (l *Lock) levelOf(o OwnerID, m Mode, handle any) int {
+	for i := len(l.levels.all) - 1; i >= 0; i-- {
+		if v := &l.levels.all[i]; v.Handle == handle && (handle != nil || v.Owner == o && v.Mode == m) {
+			return i
+		}
+	}
+	return -1
+}
+
+// open adds a level for the waiter.
+func (l *Lock) open(w *Waiter, way Way, now Now) {
+	v := Level{Owner: w.Owner, Mode: w.Mode, Until: NeverSafe, Since: now.Time, Token: l.owner.tokens.current, Way: way, Handle: w.Handle, Info: w.Info}
+	if w.Lease > 0 {
+		v.Until = now.Safe.After(w.Lease)
+	}
+	l.reopen(v)
+}
+
+// endsWith has the end of the level looked at, if others may go on then.
+func (l *Lock) endsWith(v *Level) {
+	if len(l.levels.all) == 1 {
+		l.levels.ends = NeverSafe
+	}
+	if v.Mode == Shared && v.Until != NeverSafe {
+		l.levels.ends = min(l.levels.ends, v.Until)
+	}
+}
+
+// close takes away a level. The owner's next one is the first of its hold then: a hold lasts from the first level of its
+// owner to the last.
+func (l *Lock) close(i int) (was Level) {
+	was = l.levels.all[i]
+	for j := range l.levels.all {
+		if v := &l.levels.all[j]; was.Way != ByNesting && j != i && v.Owner == was.Owner {
+			v.Way, v.Since, was.Way = was.Way, was.Since, ByNesting
+		}
+	}
+	l.levels.all = slices.Delete(l.levels.all, i, i+1)
+	if was.Mode == Alone {
+		l.levels.writes--
+	}
+	for i := range l.levels.all { // the one that they asked for less than may be gone
+		l.endsWith(&l.levels.all[i])
+	}
+	return was
+}
+
+// reopen adds a level that was closed.
+func (l *Lock) reopen(v Level) {
+	l.levels.all = append(l.levels.all, v)
+	if v.Mode == Alone {
+		l.levels.writes++
+	}
+	l.endsWith(&v)
+}
+
+// closeAll takes away all levels.
+func (l *Lock) closeAll() { l.levels = levels{all: l.levels.all[:0], ends: NeverSafe} }
+
+// expire takes away the levels of owners that ask for no more while others go on, and returns them.
+func (l *Lock) expire(now Now) (lost []Level) {
+	all := l.levels.all
+	l.levels.ends = NeverSafe
+	for i := range all {
+		switch v := &all[i]; {
+		case v.Until == NeverSafe:
+		case now.Safe < v.Until:
+			if v.Mode == Shared {
+				l.levels.ends = min(l.levels.ends, v.Until)
+			}
+		case now.Safe >= l.askedBy(v.Owner):
+			lost = append(lost, *v)
+		}
+	}
+	l.levels.all = slices.DeleteFunc(all, func(v Level) bool {
+		return slices.ContainsFunc(lost, func(o Level) bool { return o.Owner == v.Owner })
+	})
+	return lost
+}
+
+// let has the level ask for a lease from now on, 0 for one that is renewed.
+func (l *Lock) let(i int, lease Span, now Now) {
+	v := &l.levels.all[i]
+	v.Until = NeverSafe
+	if lease > 0 {
+		v.Until = now.Safe.After(lease)
+		l.endsWith(v)
+	}
+}
+
+// asked returns until when the levels ask for the lock.
+func (l *Lock) asked() (until SafeTime) {
+	if !l.isHeld() {
+		return NeverSafe // it lingers
+	}
+	for i := range l.levels.all {
+		if until = max(until, l.levels.all[i].Until); until == NeverSafe {
+			break
+		}
+	}
+	return until
+}
+
+func (l *Lock) askedBy(o OwnerID) (until SafeTime) {
+	for i := range l.levels.all {
+		if v := &l.levels.all[i]; v.Owner == o {
+			until = max(until, v.Until)
+		}
+	}
+	return until
+}
+
+// longest returns the latest end of a lease that a level asks for.
+func (l *Lock) longest() (until SafeTime) {
+	for i := range l.levels.all {
+		if v := &l.levels.all[i]; v.Until != NeverSafe {
+			until = max(until, v.Until)
+		}
+	}
+	return until
+}
+
+// validUntil returns until when the holders may be believed.
+func (l *Lock) validUntil() SafeTime { return min(l.owner.trust.until, l.asked()) }
+
+// nextEnd returns when a holder loses the lock unless it is renewed: all do, or a reader whose lease is over.
+func (l *Lock) nextEnd() SafeTime {
+	if !l.isHeld() {
+		return l.owner.trust.until
+	}
+	return min(l.validUntil(), l.levels.ends)
+}
+
+// wanted returns the lease that Redis is to be told of now.
+func (l *Lock) wanted(now Now) Span {
+	if until := l.asked(); until != NeverSafe {
+		return until.Since(now.Safe)
+	}
+	return max(l.client.Lease, l.longest().Since(now.Safe))
+}
+
+// leaseOf returns the lease that the waiter's tenure asks for.
+func (l *Lock) leaseOf(w *Waiter) Span {
+	if w != nil && w.Lease > 0 {
+		return w.Lease
+	}
+	return l.client.Lease
+}
+
+// shape returns what Redis is to show now.
+func (l *Lock) shape(now Now) shape {
+	t := l.owner
+	if !l.isHeld() {
+		s := oneLevel(t.named, t.mode)
+		s.until = NeverSafe
+		return s
+	}
+	s := shape{t.named, l.levels.writes, l.levels.writes < len(l.levels.all), l.asked()}
+	if until := l.longest(); s.until == NeverSafe && until.Since(now.Safe) > l.client.Lease {
+		s.until = until
+	}
+	return s
+}
+
+// showing notes that a command is about to be sent that tells Redis of the levels.
+func (l *Lock) showing(t *Tenure, now Now) { t.shown = l.shape(now) }
+
+// unshown notes that Redis may show something else than the levels.
+func (t *Tenure) unshown() { t.shown = shape{} }

@@ -1,0 +1,49 @@
+package core
+
+// A linger is how a tenure stays when its last level was closed and no caller waits: the client keeps the key, and the
+// next call here begins in it without a command. A client that is refused elsewhere calls this one, and the tenure leaves
+// at once.
+type linger struct {
+	span   Span // for how long
+	until  Time // Kept: until when
+	called bool // it was called: it does not linger
+}
+
+// mayLinger reports whether the tenure may stay though no owner holds the lock.
+func (l *Lock) mayLinger(now Now) bool {
+	t, c := l.owner, l.client
+	return t.linger.span > 0 && (t.ID.Lingers || c.breaks(AcquiredLinger)) && (!t.linger.called || c.breaks(CallKept)) &&
+		(!t.turn.contested || c.breaks(CallKept)) && !c.closed && t.worth(now)
+}
+
+// mayReuse reports whether a hold may begin in the tenure that lingers.
+func (l *Lock) mayReuse(w *Waiter, now Now) bool {
+	t, c := l.owner, l.client
+	if t == nil && c.breaks(NoWayBack) {
+		for t = l.tenures.first; t != nil; t = t.behind {
+			if t.want == Gone && t.place == Owner && now.Safe < t.trust.until {
+				l.owner, t.linger.until = t, Never
+				t.stays(Never)
+				return true
+			}
+		}
+	}
+	return t != nil && t.want == Kept && (t.worth(now) || c.breaks(ReuseTrusted)) && !t.tokens.spent() &&
+		(now.Time < t.linger.until || c.breaks(LingerEnds)) && (t.mode == w.Mode || t.mode == Alone)
+}
+
+// called deals with the call of another client, which waits for the tenure.
+func (l *Lock) called(t *Tenure, now Now) {
+	if !t.ID.Lingers {
+		return // a stranger says so
+	}
+	t.linger.called = true
+	t.turn.heardOf(1, now)
+	switch {
+	case t.want == Kept && !l.client.breaks(ReleaseAtCall):
+		l.give(t, now)
+	case t.want == Held && l.client.breaks(UseStays):
+		l.closeAll()
+		l.give(t, now)
+	}
+}

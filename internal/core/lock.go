@@ -1,0 +1,385 @@
+package core
+
+// A hearing is whether this client hears the messages of a channel.
+type hearing uint8
+
+const (
+	deaf      hearing = iota // it does not listen
+	asking                   // it subscribes
+	listening                // it hears them
+	refused                  // it cannot hear them
+)
+
+// A Lock is one lock as one client knows it: who holds it here, who waits for it here, and the tenures. Its methods are
+// the events of the lock, and the caller serializes those of one [Client]. After each it takes [Client.Effects].
+type Lock struct {
+	Kind Kind
+	Tag  any // the driver's
+
+	client  *Client
+	levels  levels
+	line    line
+	owner   *Tenure // that is Held or Kept, nil for none
+	tenures tenures // all that are not over, with the owner
+
+	hears   hearing // whether this client is told of grants
+	patient Time    // asking: until when to wait for the answer
+	abroad  abroad  // what is known of foreign clients
+	reserve uint64  // how many fencing tokens the next tenure reserves; 0: one
+}
+
+// NewLock returns a lock without holder and waiter.
+func (c *Client) NewLock(k Kind) *Lock {
+	l := &Lock{}
+	l.Reset(c, k)
+	return l
+}
+
+// Reset makes a lock without holder and waiter in the memory of one that is idle.
+func (l *Lock) Reset(c *Client, k Kind) {
+	*l = Lock{Kind: k, Tag: l.Tag, client: c, levels: levels{all: l.levels.all[:0], ends: NeverSafe}}
+}
+
+// Idle reports whether nothing is left of the lock, so that the client may forget it.
+func (l *Lock) Idle() bool { return l.tenures.len == 0 && l.line.len == 0 }
+
+// Lock begins a call. Unless its outcome is known at once the call waits: its goroutine polls its ticket and calls Tick,
+// until it is woken or calls Cancel.
+func (l *Lock) Lock(w *Waiter, now Now) Outcome {
+	o := l.current(now)
+	w.began = now.Time
+	switch {
+	case o != nil && l.heldBy(w.Owner) && l.isRead() && w.Mode == Alone:
+		w.outcome = Upgrades
+	case o != nil && l.heldBy(w.Owner):
+		l.nest(w, ByNesting, now)
+	case l.client.closed:
+		w.outcome = Closed
+	case l.mayReuse(w, now):
+		l.begin(o, w, ByLinger, now)
+	case l.mayJoin(w, now):
+		l.nest(w, ByJoining, now)
+	case !w.Waits && (l.isHeld() || l.line.len > 0):
+		w.outcome = Denied
+	default:
+		if o != nil && o.want == Kept {
+			l.give(o, now)
+		}
+		w.outcome, w.attempts = Waiting, 1
+		l.line.join(w)
+		if l.Kind.Strict {
+			l.seekFor(w, now)
+		}
+		l.settle(now)
+	}
+	return w.outcome
+}
+
+// nest gives the call a level beside those that there are.
+func (l *Lock) nest(w *Waiter, way Way, now Now) {
+	l.open(w, way, now)
+	w.outcome, w.way = Acquired, way
+	l.changed(now)
+}
+
+// Cancel ends a call whose caller has left, with Cancelled or Closed. If it was granted the lock meanwhile its level is
+// given back as by Unlock, so that a caller that has left never holds it: see there.
+func (l *Lock) Cancel(w *Waiter, o Outcome, now Now) (releases *Tenure) {
+	switch w.outcome {
+	case Waiting:
+		l.leave(w, o, now)
+		l.settle(now)
+	case Acquired:
+		w.outcome = o
+		_, releases, _ = l.Unlock(w.Owner, w.Mode, w.Handle, now)
+	}
+	return releases
+}
+
+// Unlock closes the level of a handle, or the owner's innermost level of the mode, and returns it. If that takes a command
+// it returns the tenure: the caller polls it, sends the command, and waits for the effect Released.
+func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releases *Tenure, ok bool) {
+	t := l.current(now)
+	i := -1
+	if t != nil {
+		i = l.levelOf(o, m, handle)
+	}
+	if i < 0 {
+		return was, nil, false
+	}
+	was = l.close(i)
+	switch {
+	case l.isHeld():
+		if l.isRead() && was.Mode == Alone {
+			t.mode = Shared
+			l.admitReaders(true, now)
+		}
+		l.changed(now)
+	case l.vacated(now):
+	default:
+		t.releases = true
+		l.give(t, now)
+		releases = t
+	}
+	l.settle(now)
+	return was, releases, true
+}
+
+// SetLease has a level ask for a lease from now on, 0 for one that is renewed until its Unlock.
+func (l *Lock) SetLease(o OwnerID, m Mode, handle any, lease Span, now Now) bool {
+	t, i := l.current(now), l.levelOf(o, m, handle)
+	if t == nil || i < 0 {
+		return false
+	}
+	l.let(i, lease, now)
+	l.changed(now)
+	l.settle(now)
+	return true
+}
+
+// Poll returns the command that is to be sent for the tenure now, None for nothing, and when it is to be called again: a
+// hold may end while a command is in flight. The caller sends the command at once, and gives what becomes of it to Answer.
+// A Poll too many is harmless, also for a tenure that is over.
+func (l *Lock) Poll(t *Tenure, now Now) (cmd Command, at Time) {
+	if t.lock != l || !l.tenures.has(t) {
+		return cmd, Never
+	}
+	if t == l.owner {
+		l.settle(now)
+	}
+	op, at := t.next(now)
+	switch {
+	case op == None || now.Time < at:
+		return cmd, min(at, l.ends(t, now))
+	case op == Leave && now.Time >= t.ends() && l.client.breaks(LastLeave):
+		t.endsBy()
+		fallthrough
+	case op == Forget:
+		l.forget(t)
+		l.settle(now)
+		return cmd, Never
+	}
+	cmd = t.send(op, now)
+	if w := l.line.first; op == Leave && t.releases && w != nil && w.ticket == nil && w.Waits && !l.Kind.Strict &&
+		l.hears == listening && !l.client.closed && l.worthTicket(w, now) {
+		next := l.asks(w, Queued)
+		joins := next.send(Join, now)
+		cmd.joins, cmd.joinsSeq, cmd.Joins, cmd.Tokens = next, joins.tenureSeq, joins.Ticket, joins.Tokens
+	}
+	return cmd, l.ends(t, now)
+}
+
+// ends returns when a tenure changes by the clock.
+func (l *Lock) ends(t *Tenure, now Now) Time {
+	if t != l.owner {
+		return Never
+	}
+	at := now.At(l.nextEnd())
+	if t.want == Kept {
+		at = min(at, t.linger.until)
+	}
+	return at
+}
+
+// DueAt returns what Poll would return as the time of the next command or change, and changes nothing.
+func (l *Lock) DueAt(t *Tenure, now Now) Time {
+	_, at := t.next(now)
+	return min(at, l.ends(t, now))
+}
+
+// Answer says what became of a command. Each command has one answer.
+func (l *Lock) Answer(cmd *Command, a Reply, now Now) {
+	if t := cmd.tenure; t.lock == l {
+		if f, ok := t.lands(cmd.tenureSeq); ok {
+			l.answered(t, f, a, now)
+		}
+	}
+	if t := cmd.joins; t != nil && t.lock == l {
+		if f, ok := t.lands(cmd.joinsSeq); ok {
+			if a.Fault == Answered {
+				a.Fault = a.JoinFault
+			}
+			l.answered(t, f, a, now)
+		}
+	}
+	l.settle(now)
+}
+
+// answered deals with the answer to the tenure's command.
+func (l *Lock) answered(t *Tenure, f flight, a Reply, now Now) {
+	if a.Fault != Answered {
+		t.failed(f, a.Fault, now)
+	} else {
+		t.answered(f, a, now)
+	}
+	switch w := t.waiter; {
+	case w == nil:
+	case a.Fault != Answered:
+		l.unanswered(w, t, a.Fault, now)
+	case a.Unreplicated:
+		l.give(t, now)
+		w.fails++
+		w.rest = now.Time.After(l.client.Retry)
+	case a.Found != Holds:
+		l.denied(w, t, a, now)
+	}
+	switch {
+	case t.releases:
+		l.released(t, a)
+	case f.op == Mirror && a.Fault == Answered && a.Found == Holds:
+		l.mirrored(t, f, a, now)
+	}
+	if a.Fault == Answered && a.HeldBack && a.HeldFor <= 0 && t.mode == Alone && t.isTicket() {
+		l.giveWay(now)
+	}
+	l.ticketMoved(t, now)
+	l.touch(t)
+}
+
+// released tells the call that has ended the last hold of a tenure what became of the release. The keeper goes on with it.
+func (l *Lock) released(t *Tenure, a Reply) {
+	t.releases = false
+	cause := ByUnlock
+	switch {
+	case a.Fault == Fatal, a.Fault == Answered && !a.Left:
+		cause = KeyGone
+	case a.Fault != Answered:
+		cause = Unconfirmed
+	}
+	l.tell(Effect{Kind: Released, Tenure: t, Cause: cause})
+}
+
+// mirrored notes what the answer to a mirror says of the others.
+func (l *Lock) mirrored(t *Tenure, f flight, a Reply, now Now) {
+	if !f.asks {
+		return
+	}
+	t.turn.heardOf(a.Others, now)
+	switch {
+	case t.want == Kept && a.Others > 0 && !l.client.breaks(ReleaseAtCall):
+		l.give(t, now)
+	case t == l.owner && l.isRead():
+		t.step = t.step || f.opens && a.Others > 0 && !l.client.breaks(Downgrades)
+		l.admitReaders(false, now)
+	}
+}
+
+// Hear deals with a message, of which none is believed: it may be late, doubled or forged.
+func (l *Lock) Hear(m Message, now Now) {
+	t := l.tenures.find(m.ID)
+	switch m.Kind {
+	case Granted:
+		l.heardGrant(t, m, now)
+	case AtFront:
+		if t != nil && t.want == Queued && !l.client.breaks(FrontListens) {
+			l.listenAbroad()
+			t.doubted(now)
+			l.touch(t)
+		}
+	case Called:
+		if t != nil && t == l.owner {
+			l.called(t, now)
+		}
+	case Forced:
+		if t != nil && t == l.owner {
+			t.doubted(now)
+			l.touch(t)
+		}
+	case ForeignNews:
+		l.abroad.hear()
+		l.doubtTickets(now)
+	}
+	l.settle(now)
+}
+
+// heardGrant deals with the message that a ticket has the lock.
+func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
+	if t == nil {
+		if l.client.closed || m.ID.Client != l.client.ID || l.client.breaks(GiveBack) {
+			return // all that there is leaves
+		}
+		t = l.stranger(m.ID) // no waiter wants it, and the next in the queue must not wait for that
+		l.give(t, now)
+		return
+	}
+	if t.want == Parted && l.client.breaks(KnowsDetached) {
+		l.give(t, now)
+	}
+	t.granted(m, now)
+	l.ticketMoved(t, now)
+	l.touch(t)
+}
+
+// Listening says whether this client is told of grants. A message may have been lost before.
+func (l *Lock) Listening(yes bool, now Now) {
+	l.hears = refused
+	if yes {
+		l.hears = listening
+	}
+	if !l.client.breaks(LooksAgain) {
+		l.doubtTickets(now)
+	}
+	l.seekAll(now)
+	l.settle(now)
+}
+
+// subscribe has this client be told of grants.
+func (l *Lock) subscribe(now Now) {
+	if l.hears == deaf {
+		l.hears, l.patient = asking, now.Time.After(l.client.Patience)
+		l.tell(Effect{Kind: Subscribe})
+	}
+}
+
+// quiet ends the subscriptions when nothing is left that needs them.
+func (l *Lock) quiet() {
+	if l.Idle() && l.hears != deaf {
+		l.hears = deaf
+		l.tell(Effect{Kind: Unsubscribe})
+	}
+}
+
+// Doubt says that Redis may not show the lock any more, or that a message may have been lost: a connection has ended,
+// Redis has told of a change of the key, or a stranger says so. Redis is asked.
+func (l *Lock) Doubt(now Now) {
+	if l.owner != nil {
+		l.owner.doubted(now)
+		l.touch(l.owner)
+	}
+	l.doubtTickets(now)
+	l.settle(now)
+}
+
+// doubtTickets has each ticket looked for.
+func (l *Lock) doubtTickets(now Now) {
+	for t := l.tenures.first; t != nil; t = t.behind {
+		if t.isTicket() {
+			t.doubted(now)
+			l.touch(t)
+		}
+	}
+}
+
+// ForcedOut says that this client has taken the tenure of that ID out of Redis by force.
+func (l *Lock) ForcedOut(id ID, now Now) {
+	t := l.owner
+	if t == nil || t.ID != id {
+		return
+	}
+	t.forcedOut()
+	l.lose(ByForce, now)
+	l.settle(now)
+}
+
+// Close ends everything: calls return, also those whose command is in flight, and what Redis shows yet is released. A
+// detached tenure is left to its lease.
+func (l *Lock) Close(now Now) {
+	l.client.closed = true
+	for l.line.first != nil {
+		l.leave(l.line.first, Closed, now)
+	}
+	if l.owner != nil {
+		l.lose(ByClose, now)
+	}
+	l.settle(now)
+}

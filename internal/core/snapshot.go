@@ -1,0 +1,300 @@
+package core
+
+// What follows is for the explorer: to copy the locks of a client, and to tell two states apart. A test sees to it that
+// both know every field.
+
+const imageTenures, imageWaiters, imageLocks = 10, 6, 3
+
+// An Image is the memory of a copy of a client and its locks. It may be used again.
+type Image struct {
+	Client      Client
+	Locks       [imageLocks]Lock
+	locks       int
+	from        [imageLocks]*Lock
+	tenures     [imageTenures]Tenure
+	fromTenures [imageTenures]*Tenure
+	nt          int
+	waiters     [imageWaiters]Waiter
+	fromWaiters [imageWaiters]*Waiter
+	nw          int
+	gone        Tenure // stands for those that are over: no answer fits it
+}
+
+// Copy makes the image a copy of a client and its locks.
+func (y *Image) Copy(c *Client, locks ...*Lock) {
+	effects := y.Client.effects[:0]
+	y.Client = *c
+	y.Client.effects = effects
+	y.nt, y.nw, y.locks = 0, 0, len(locks)
+	for i, l := range locks {
+		y.from[i] = l
+		y.lock(l, &y.Locks[i])
+	}
+	y.Client.spare = y.Tenure(c.spare)
+}
+
+func (y *Image) lock(l, n *Lock) {
+	all := n.levels.all[:0]
+	*n = *l
+	n.client = &y.Client
+	n.levels.all = append(all, l.levels.all...)
+	n.tenures, n.line = tenures{}, line{}
+	for t := l.tenures.first; t != nil; t = t.behind {
+		c := y.newTenure(t)
+		*c = *t
+		c.lock, c.prev, c.behind = n, nil, nil
+		n.tenures.add(c)
+	}
+	for w := l.line.first; w != nil; w = w.next {
+		c := y.newWaiter(w)
+		c.prev, c.next = nil, nil
+		n.line.join(c)
+		c.ticket = y.Tenure(w.ticket)
+	}
+	for t := n.tenures.first; t != nil; t = t.behind {
+		t.waiter = y.Waiter(t.waiter)
+	}
+	n.owner = y.Tenure(l.owner)
+}
+
+func (y *Image) newTenure(t *Tenure) *Tenure {
+	if y.nt == imageTenures {
+		panic("core: too many tenures for an image")
+	}
+	y.fromTenures[y.nt] = t
+	y.nt++
+	return &y.tenures[y.nt-1]
+}
+
+func (y *Image) newWaiter(w *Waiter) *Waiter {
+	if y.nw == imageWaiters {
+		panic("core: too many waiters for an image")
+	}
+	y.fromWaiters[y.nw] = w
+	c := &y.waiters[y.nw]
+	y.nw++
+	*c = *w
+	return c
+}
+
+// Tenure returns the copy of a tenure. One that is over and not spare is as any other such one.
+func (y *Image) Tenure(t *Tenure) *Tenure {
+	if t == nil {
+		return nil
+	}
+	for i := range y.nt {
+		if y.fromTenures[i] == t {
+			return &y.tenures[i]
+		}
+	}
+	if t.flight.op == None && t.prev == nil && (t.lock == nil || t.lock.tenures.first != t) && y.nt < imageTenures && t.lock != nil && t.lock.client.spare == t {
+		c := y.newTenure(t)
+		*c = *t
+		c.lock, c.waiter = nil, nil
+		return c
+	}
+	return &y.gone
+}
+
+// Waiter returns the copy of a waiter, which may have left the line.
+func (y *Image) Waiter(w *Waiter) *Waiter {
+	if w == nil {
+		return nil
+	}
+	for i := range y.nw {
+		if y.fromWaiters[i] == w {
+			return &y.waiters[i]
+		}
+	}
+	c := y.newWaiter(w)
+	c.ticket = nil
+	return c
+}
+
+// Command returns the command with the copies of its tenures.
+func (y *Image) Command(cmd *Command) {
+	cmd.tenure, cmd.joins = y.Tenure(cmd.tenure), y.Tenure(cmd.joins)
+}
+
+// Names renames tenures and owners in the order in which they are seen, so that states that differ by names only are one.
+type Names struct {
+	Client uint32
+	ids    [24]uint64
+	n      int
+	Owners [8]OwnerID
+	No     int
+}
+
+// ID returns the name of a tenure: 0 for none, 1 and 2 for one of another client, that does not linger or may.
+func (n *Names) ID(id ID) byte {
+	switch {
+	case id == ID{}:
+		return 0
+	case id.Client != n.Client:
+		return 1 + bit(id.Lingers)
+	}
+	for i := range n.n {
+		if n.ids[i] == id.N {
+			return byte(3+2*i) + bit(id.Lingers)
+		}
+	}
+	n.ids[n.n] = id.N
+	n.n++
+	return byte(1+2*n.n) + bit(id.Lingers)
+}
+
+// Owner returns the name of an owner: 0 for none.
+func (n *Names) Owner(o OwnerID) byte {
+	if o == 0 {
+		return 0
+	}
+	for i := range n.No {
+		if n.Owners[i] == o {
+			return byte(i + 1)
+		}
+	}
+	n.Owners[n.No] = o
+	n.No++
+	return byte(n.No)
+}
+
+func bit(f bool) byte {
+	if f {
+		return 1
+	}
+	return 0
+}
+
+func bits(fs ...bool) (v byte) {
+	for _, f := range fs {
+		v = v<<1 | bit(f)
+	}
+	return v
+}
+
+// clocks writes times as seen from now.
+type clocks struct{ Now }
+
+func (c clocks) time(t Time) byte {
+	if t >= Never/4 {
+		return 127
+	}
+	return byte(int8(min(max(t-c.Time, -12), 100)))
+}
+
+// until is time for one that decides nothing once it has come.
+func (c clocks) until(t Time) byte { return c.time(max(t, c.Time)) }
+
+func (c clocks) safe(t SafeTime) byte {
+	if t >= NeverSafe/4 {
+		return 127
+	}
+	return byte(int8(min(max(t-c.Safe, -12), 100)))
+}
+
+// Append appends what tells the state of the lock from others.
+func (l *Lock) Append(b []byte, now Now, n *Names) []byte {
+	at := clocks{now}
+	c := l.client
+	b = append(b, bits(c.closed, l.abroad.told), byte(l.hears)<<4|byte(l.abroad.hears), byte(len(l.levels.all)), byte(l.line.len), byte(l.tenures.len), byte(min(l.reserve, 255)))
+	if l.hears == asking {
+		b = append(b, at.until(l.patient))
+	}
+	if l.abroad.hears != deaf {
+		b = append(b, byte(l.abroad.news), bit(l.abroad.listens), at.time(l.abroad.ends), at.time(l.abroad.since))
+	}
+	for i := range l.levels.all {
+		v := &l.levels.all[i]
+		b = append(b, n.Owner(v.Owner), byte(v.Mode), at.safe(v.Until), handle(v.Handle))
+	}
+	if len(l.levels.all) > 0 {
+		b = append(b, at.safe(max(l.levels.ends, now.Safe)))
+	}
+	for w := l.line.first; w != nil; w = w.next {
+		b = w.append(b, at, l, n)
+	}
+	for t := l.tenures.first; t != nil; t = t.behind {
+		b = t.append(b, at, n)
+	}
+	return b
+}
+
+func handle(h any) byte {
+	if i, ok := h.(int); ok {
+		return byte(i)
+	}
+	return 0
+}
+
+func (w *Waiter) append(b []byte, at clocks, l *Lock, n *Names) []byte {
+	b = append(b, n.Owner(w.Owner), byte(w.Mode), byte(w.Lease), byte(w.Linger), byte(w.CallTime), handle(w.Handle), at.time(w.Until),
+		byte(w.outcome), byte(w.attempts), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.retried, w.last, w.inLine, w.ticket != nil))
+	if w.rest > 0 {
+		b = append(b, 1+at.until(w.rest))
+	} else {
+		b = append(b, 0)
+	}
+	b = append(b, at.until(w.alarm))
+	if w.Mode == Shared {
+		b = append(b, at.until(w.began.After(l.client.ReadersTime)))
+	}
+	return b
+}
+
+func (t *Tenure) append(b []byte, at clocks, n *Names) []byte {
+	now := at.Now
+	b = append(b, n.ID(t.ID), byte(t.want)<<4|byte(t.place), byte(t.flight.op), byte(t.news), byte(min(t.fails, 3)), at.until(t.again), at.until(t.late),
+		bits(t == t.lock.owner, t.mode == Shared, t.polls, t.releases, t.linger.called, t.step, t.marked, t.turn.contested),
+		byte(t.trust.least), byte(t.trust.most), bit(t.trust.claim), n.Owner(t.told))
+	if f := &t.flight; f.op != None {
+		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), at.time(f.ends), bits(f.asks, f.opens))
+	}
+	if t.polls {
+		b = append(b, byte(min(t.polled, 4)))
+	}
+	if t.tokens.reserved > 0 {
+		b = append(b, byte(min(t.tokens.reserved, 255)), byte(min(t.tokens.last-t.tokens.current, 255)), bit(t.tokens.current > 0))
+	}
+	if t.waiter != nil {
+		b = append(b, n.Owner(t.waiter.Owner))
+	}
+	if t.want == Gone {
+		return append(b, at.time(t.gone))
+	}
+	b = append(b, at.safe(max(t.trust.until, now.Safe)), byte(t.trust.lease), at.time(t.trust.seen.Time), at.safe(t.trust.seen.Safe), at.until(t.look),
+		n.Owner(t.named), n.Owner(t.shown.owner), byte(t.shown.writes), bit(t.shown.reads), at.safe(t.shown.until), byte(t.linger.span))
+	if t.want == Kept {
+		b = append(b, at.until(t.linger.until))
+	}
+	if t.turn.contested {
+		b = append(b, at.time(t.turn.since), byte(min(t.turn.passes, 200)))
+	}
+	return b
+}
+
+// Current reports whether the command's answers will be read.
+func (cmd *Command) Current() (tenure, joins bool) {
+	t, u := cmd.tenure, cmd.joins
+	return t != nil && t.underWay() && t.flight.seq == cmd.tenureSeq, u != nil && u.underWay() && u.flight.seq == cmd.joinsSeq
+}
+
+// Cells calls yield with each cell of the table.
+func Cells(yield func(w Want, p Place, ops []Op)) {
+	for w := range table {
+		for p := range table[w] {
+			var ops []Op
+			for _, m := range table[w][p] {
+				ops = append(ops, m.op)
+			}
+			if ops != nil {
+				yield(Want(w), Place(p), ops)
+			}
+		}
+	}
+}
+
+// Without returns a set that has the cell taken out of the table.
+func Without(w Want, p Place) (b Broken) {
+	b.Cut[w] = 1 << p
+	return b
+}

@@ -1,0 +1,114 @@
+package core
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// decidesNothing are the fields that tell no two states apart, with the reason.
+var decidesNothing = map[string]string{
+	"Lock.Kind.Strict": "a setup's", "Lock.Kind.Fenced": "a setup's", "Lock.Kind.Permits": "a setup's", "Lock.Tag": "the driver's", "Lock.client": "a link",
+	"Lock.levels.all": "see Level", "Lock.levels.writes": "follows from the levels", "Lock.line.first": "see Waiter", "Lock.line.end": "a link", "Lock.line.len": "counted from the line",
+	"Lock.line.repeats": "follows from the line", "Lock.owner": "told by the tenure", "Lock.tenures.first": "see Tenure", "Lock.tenures.last": "a link", "Lock.tenures.len": "counted from the list",
+	"Lock.tenures.byID": "follows from the list",
+	"Tenure.ID.Client":  "counted: the lock's", "Tenure.ID.N": "renamed", "Tenure.Tag": "the driver's", "Tenure.lock": "a link", "Tenure.prev": "a link", "Tenure.behind": "a link", "Tenure.waiter": "told by its owner",
+	"Tenure.flight.seq": "a command says whether it is current",
+	"Waiter.Info":       "the driver's", "Waiter.Tag": "the driver's", "Waiter.inLine": "counted: as its place says", "Waiter.way": "for the observer", "Waiter.ticket": "told by the tenure", "Waiter.prev": "a link", "Waiter.next": "a link",
+	"Level.Since": "for the observer", "Level.Token": "for the holder", "Level.Way": "for the observer", "Level.Info": "the driver's",
+}
+
+// full returns a lock in which every condition is on under which a field decides.
+func full() *Lock {
+	c := &Client{Config: Config{ReadersTime: 2}}
+	l := c.NewLock(Kind{})
+	l.hears, l.patient = asking, 20
+	l.abroad = abroad{hears: asking, ends: 20, since: 20}
+	w := &Waiter{Owner: 1, Mode: Shared, Until: 20, began: 20, rest: 20, alarm: 20}
+	l.line.join(w)
+	t := l.newTenure(ID{N: 1}, Shared)
+	t.want, t.waiter, t.polls = Kept, w, true
+	t.flight = flight{op: Leave, at: Now{20, 20}, ends: 20}
+	t.trust = trust{until: 20, seen: Now{20, 20}}
+	t.tokens = tokens{reserved: 3, current: 4, last: 8}
+	t.turn = turn{contested: true, since: 20}
+	t.linger.until, t.again, t.late, t.look = 20, 20, 20, 20
+	w.ticket, l.owner = t, t
+	l.levels.all = []Level{{Owner: 1, Until: 20}}
+	l.levels.ends = 20
+	return l
+}
+
+// Each field of the structs is copied, and tells states apart unless it decides nothing.
+func TestASnapshotKnowsEachField(t *testing.T) {
+	state := func(l *Lock) []byte {
+		return l.Append(nil, Now{10, 10}, &Names{Owners: [8]OwnerID{1, 2, 3, 4}, No: 4})
+	}
+	for _, of := range []func(*Lock) any{
+		func(l *Lock) any { return l },
+		func(l *Lock) any { return l.tenures.first },
+		func(l *Lock) any { return l.line.first },
+		func(l *Lock) any { return &l.levels.all[0] },
+	} {
+		v := reflect.ValueOf(of(full())).Elem()
+		for _, path := range leaves(v.Type(), v.Type().Name(), nil) {
+			l := full()
+			if path.name == "Tenure.gone" {
+				l.tenures.first.want = Gone
+			}
+			was := state(l)
+			f := reflect.ValueOf(of(l)).Elem().FieldByIndex(path.index)
+			f = reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem()
+			reason, nothing := decidesNothing[path.name]
+			if strings.HasPrefix(reason, "counted") {
+				continue
+			}
+			switch f.Kind() {
+			case reflect.Bool:
+				f.SetBool(!f.Bool())
+			case reflect.Int, reflect.Int8, reflect.Int64:
+				f.SetInt(f.Int() + 1)
+			case reflect.Uint8, reflect.Uint32, reflect.Uint64:
+				f.SetUint(f.Uint() + 1)
+			case reflect.Interface:
+				f.Set(reflect.ValueOf(7))
+			default:
+				if !nothing {
+					t.Errorf("%s: what is a %s?", path.name, f.Kind())
+				}
+				continue
+			}
+			if told := !bytes.Equal(state(l), was); told == nothing {
+				t.Errorf("%s tells states apart: %v", path.name, told)
+			}
+			var y Image
+			y.Copy(l.client, l)
+			g := reflect.ValueOf(of(&y.Locks[0])).Elem().FieldByIndex(path.index)
+			if fmt.Sprint(f) != fmt.Sprint(g) && !strings.HasPrefix(reason, "follows") {
+				t.Errorf("%s is %v in the copy of %v", path.name, g, f)
+			}
+		}
+	}
+}
+
+type leaf struct {
+	name  string
+	index []int
+}
+
+// leaves returns the fields of a struct, and of the structs in it.
+func leaves(of reflect.Type, name string, index []int) (all []leaf) {
+	for i := range of.NumField() {
+		f := of.Field(i)
+		at := append(append([]int(nil), index...), i)
+		if f.Type.Kind() == reflect.Struct {
+			all = append(all, leaves(f.Type, name+"."+f.Name, at)...)
+		} else {
+			all = append(all, leaf{name + "." + f.Name, at})
+		}
+	}
+	return all
+}

@@ -1,0 +1,95 @@
+package core
+
+// A Want is what this client wants of a tenure.
+type Want uint8
+
+const (
+	Gone   Want = iota // nothing: Redis is not to show it
+	Tried              // the lock, if it is free and no ticket waits for it
+	Queued             // a place in the queue, and the lock when its turn comes
+	Held               // the lock, with the levels of its Lock
+	Kept               // the lock, without a level: it lingers
+	Parted             // the lock, until its lease ends, without a holder here: it is detached
+	wants
+)
+
+// A Place is where Redis has a tenure, as far as this client knows.
+type Place uint8
+
+const (
+	Unsent  Place = iota // nowhere: no command was sent
+	Unsure               // anywhere: the command that brings it in has no answer, and may run yet
+	Refused              // nowhere, and the lock may be free: a step is to find who is first
+	InQueue              // in the queue, unless it was granted the lock since then
+	Owner                // in the lock
+	Over                 // nowhere, for good
+	places
+)
+
+// A cell is what is sent for a tenure at one want and place. The first of its moves that is due is sent.
+type cell []move
+
+// A move is a command, and when it is due: Never for not now.
+type move struct {
+	op  Op
+	due func(*Tenure, Now) Time
+}
+
+// table has the command that brings the place of a tenure nearer to its want. Nothing else sends. In an empty cell an
+// answer, a message or a call has to change the one or the other.
+var table [wants][places]cell
+
+func init() { // since the times need the table
+	leave := cell{{Leave, (*Tenure).leaves}}
+	mirror := cell{{Step, (*Tenure).opens}, {Mirror, (*Tenure).mirrors}}
+	table = [wants][places]cell{
+		Gone: {
+			Unsent:  {{Forget, atOnce}},
+			Unsure:  leave,
+			Refused: leave,
+			InQueue: leave,
+			Owner:   leave,
+			Over:    {{Forget, atOnce}},
+		},
+		Tried:  {Unsent: {{Acquire, atOnce}}, InQueue: {{Look, (*Tenure).looks}}},
+		Queued: {Unsent: {{Join, atOnce}}, InQueue: {{Look, (*Tenure).looks}}},
+		Held:   {Owner: mirror},
+		Kept:   {Owner: mirror},
+		Parted: {Owner: {{Unmark, (*Tenure).unmarks}, {Forget, (*Tenure).endsItself}}},
+	}
+}
+
+// next returns the command that is to be sent next for the tenure, and when.
+//
+// One command is in flight at a time, with one exception: a Leave overtakes a command that cannot bring the tenure in,
+// since the tenure is gone in the end whichever runs first. If the connection keeps the order it overtakes any other, too.
+func (t *Tenure) next(now Now) (Op, Time) {
+	c := t.lock.client
+	if op := t.flight.op; op != None && (t.want != Gone || op == Leave || op.enters() && !c.Ordered) {
+		return None, Never
+	}
+	if c.Broken.Cut[t.want]&(1<<t.place) != 0 {
+		return None, Never
+	}
+	op, at := None, Never
+	for _, m := range table[t.want][t.place] {
+		if due := m.due(t, now); due < at {
+			op, at = m.op, due
+		}
+	}
+	return op, at
+}
+
+func atOnce(*Tenure, Now) Time { return 0 }
+
+// enters reports whether the command may bring a tenure to a place where it was not.
+func (o Op) enters() bool { return o == Acquire || o == Join }
+
+// isTicket reports whether the tenure is to get the lock yet.
+func (t *Tenure) isTicket() bool { return t.want == Tried || t.want == Queued }
+
+// underWay reports whether a command of the tenure has no answer yet.
+func (t *Tenure) underWay() bool { return t.flight.op != None }
+
+// isMissing reports whether the ticket cannot get the lock any more.
+func (t *Tenure) isMissing() bool { return t.place == Over || t.place == Unsure && !t.underWay() }

@@ -1,0 +1,137 @@
+package core
+
+// A Tenure is the time during which this client owns the lock's key in Redis. Before, it is a ticket in the queue, if it
+// has to wait. It is known by its ID, which no other tenure has.
+//
+// Its want, place, trust and flight are each written in the file of that name.
+type Tenure struct {
+	ID           ID
+	Tag          any // the driver's; it stays when the memory is used again
+	lock         *Lock
+	prev, behind *Tenure // in the list of its lock
+
+	want   Want
+	place  Place
+	flight flight
+	trust  trust
+
+	mode     Mode    // in which it needs the lock
+	polls    bool    // its client cannot be told of a grant
+	waiter   *Waiter // for which a ticket stands; its goroutine sends the tenure's commands
+	releases bool    // Gone: the call that has ended the hold sends the first Leave, and waits for the answer
+	named    OwnerID // Held: in whose name Redis is to show it
+	told     OwnerID // in whose name Redis was last told of it, as its text ends
+	shown    shape   // what Redis was last told of the levels
+	tokens   tokens
+	turn     turn
+	linger   linger
+
+	// When the next command may be sent, see retry.go.
+	fails  int  // commands in a row without an answer
+	again  Time // until then nothing is sent for it
+	late   Time // until when a command without an answer may run yet
+	gone   Time // Gone: since when
+	look   Time // InQueue: when it is looked for
+	polled int  // looks of a ticket that polls
+	news   news
+	step   bool // Held: a downgrade is to let in others that wait
+	marked bool // it was granted the lock out of the queue, and may have a mark there
+}
+
+// Lock returns the tenure's lock.
+func (t *Tenure) Lock() *Lock { return t.lock }
+
+// Agent returns who sends the tenure's commands: the goroutine of a waiter, or that of the call that releases it; else
+// the keeper.
+func (t *Tenure) Agent() (w *Waiter, releases bool) { return t.waiter, t.releases }
+
+// newTenure returns a tenure in the memory of one that is over, if there is one: a lock that is taken and freed all day
+// would touch new memory each time. Its sequence of commands goes on, so that an answer to its former life is not taken
+// for one to this.
+func (l *Lock) newTenure(id ID, mode Mode) *Tenure {
+	c := l.client
+	t := c.spare
+	if t == nil {
+		t = new(Tenure)
+	}
+	c.spare = nil
+	*t = Tenure{ID: id, Tag: t.Tag, lock: l, mode: mode, flight: flight{seq: t.flight.seq}}
+	l.tenures.add(t)
+	return t
+}
+
+// forget ends a tenure that is over. It is the only place where memory is given back: what a driver or a command
+// still points to is told apart by its sequence number.
+func (l *Lock) forget(t *Tenure) {
+	if !l.tenures.has(t) {
+		return // the driver has polled late
+	}
+	l.tenures.remove(t)
+	t.lands(t.flight.seq) // no answer fits it any more
+	l.client.spare = t
+	l.quiet()
+}
+
+// tenures are those of a lock that are not over.
+type tenures struct {
+	first, last *Tenure
+	len         int
+	byID        map[ID]*Tenure // while they are many
+}
+
+const manyTenures = 8
+
+func (s *tenures) has(t *Tenure) bool { return t.prev != nil || s.first == t }
+
+func (s *tenures) add(t *Tenure) {
+	if t.prev = s.last; t.prev != nil {
+		t.prev.behind = t
+	} else {
+		s.first = t
+	}
+	s.last = t
+	s.len++
+	switch {
+	case s.byID != nil:
+		s.byID[t.ID] = t
+	case s.len > manyTenures:
+		s.byID = make(map[ID]*Tenure)
+		for t := s.first; t != nil; t = t.behind {
+			s.byID[t.ID] = t
+		}
+	}
+}
+
+func (s *tenures) remove(t *Tenure) {
+	if t.prev != nil {
+		t.prev.behind = t.behind
+	} else {
+		s.first = t.behind
+	}
+	if t.behind != nil {
+		t.behind.prev = t.prev
+	} else {
+		s.last = t.prev
+	}
+	t.prev, t.behind = nil, nil
+	s.len--
+	if s.byID != nil {
+		delete(s.byID, t.ID)
+		if s.len == 0 {
+			s.byID = nil
+		}
+	}
+}
+
+// find returns the tenure of an ID, nil if there is none.
+func (s *tenures) find(id ID) *Tenure {
+	if s.byID != nil {
+		return s.byID[id]
+	}
+	for t := s.first; t != nil; t = t.behind {
+		if t.ID == id {
+			return t
+		}
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package core
+
+// tokens are the fencing tokens that a tenure has reserved, so that hand-offs inside the process ask for none. Their zero
+// value is a lock without tokens.
+type tokens struct {
+	reserved uint64 // how many a grant reserves
+	current  uint64 // of the hold that goes on, 0 before the grant
+	last     uint64
+}
+
+// A tenure reserves moreTokens times as many tokens as the one before it has used, if another hold has waited meanwhile:
+// a lone caller takes one, and a crowd has enough after a few tenures.
+const (
+	moreTokens = 16
+	maxTokens  = 1 << 16
+)
+
+// tokens returns how many tokens the next tenure is to reserve, 0 for a lock without.
+func (l *Lock) tokens() uint64 {
+	if !l.Kind.Fenced {
+		return 0
+	}
+	return max(l.reserve, 1)
+}
+
+// take begins with the first of n tokens, which end with last.
+func (t *tokens) take(last, n uint64) {
+	if t.reserved > 0 && last > 0 && n > 0 {
+		t.reserved, t.current, t.last = n, last-n+1, last
+	}
+}
+
+// heard notes the tokens that a message has named.
+func (t *tokens) heard(m Message) {
+	if m.Tokens <= m.Token {
+		t.take(m.Token, m.Tokens)
+	}
+}
+
+// missing reports whether the tenure has no tokens though its holds need some.
+func (t *tokens) missing() bool { return t.reserved > 0 && t.current == 0 }
+
+// spent reports whether there is no token for another hold.
+func (t *tokens) spent() bool { return t.reserved > 0 && t.current >= t.last }
+
+// passOn goes on to the token of the next hold.
+func (t *tokens) passOn() {
+	if t.reserved > 0 {
+		t.current++
+	}
+}
+
+// next returns how many tokens the tenure after this one should reserve.
+func (t *tokens) next() uint64 {
+	if t.reserved == 0 || t.current == 0 {
+		return 1
+	}
+	used := t.reserved - (t.last - t.current)
+	if used == 1 {
+		return 1
+	}
+	return min(moreTokens*used, maxTokens)
+}

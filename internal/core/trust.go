@@ -1,0 +1,93 @@
+package core
+
+// A trust is for how long Redis' answers may be believed. It is counted on the clock that never runs behind Redis, from
+// before the command was sent.
+type trust struct {
+	until SafeTime // Owner: until when the tenure may be believed
+	lease Span     // Owner: that was last confirmed
+	claim bool     // Owner: Redis was asked for no more than a claim
+	seen  Now      // when the last command was sent that found the tenure in the queue or in the lock
+	least Span     // the shortest lease of a command without an answer, 0 for none: it may run after any later one
+	most  Span     // the longest lease that was asked for
+}
+
+// The trust of a tenure changes here, and only here.
+
+// trusted returns for how long a lease is believed.
+func (c *Config) trusted(lease Span) Span {
+	if c.Broken.Rules&LoseInTime != 0 {
+		return lease + 1
+	}
+	return lease - lease/100 - c.Margin
+}
+
+// atMost returns the lease, or the shortest one that a command without an answer asked for.
+func (t *Tenure) atMost(lease Span) Span {
+	if t.trust.least > 0 && !t.lock.client.breaks(LeastLease) {
+		return min(lease, t.trust.least)
+	}
+	return lease
+}
+
+// asksFor notes that a command is about to be sent that asks for the lease. A Mirror may shorten the lease, whatever
+// becomes of its answer.
+func (t *Tenure) asksFor(op Op, lease Span, now Now) {
+	t.trust.most = max(t.trust.most, lease)
+	if op == Mirror {
+		t.trust.until = min(t.trust.until, now.Safe.After(t.lock.client.trusted(t.atMost(lease))))
+		t.trust.seen, t.trust.claim = now, false
+	}
+}
+
+// believe notes that Redis had the tenure in the lock when the flight's command was executed.
+func (t *Tenure) believe(f flight, now Now) {
+	c := t.lock.client
+	lease := t.atMost(f.lease)
+	t.trust.until, t.trust.lease = f.at.Safe.After(c.trusted(lease)), lease
+	if c.breaks(OwnSendTime) {
+		t.trust.until = now.Safe.After(c.trusted(lease))
+	}
+	t.trust.claim = t.trust.claim || f.op == Join
+	t.trust.seen = f.at
+}
+
+// believeGrant notes that a ticket in the queue was granted a claim, and reports whether a hold may begin.
+func (t *Tenure) believeGrant(now Now) bool {
+	c := t.lock.client
+	lease, from := t.atMost(c.Claim), t.trust.seen.Safe
+	if c.breaks(TrustFromSeen) {
+		from = now.Safe
+	}
+	t.trust.until, t.trust.lease, t.trust.claim = from.After(c.trusted(lease)), lease, true
+	return t.enough(now) && !t.tokens.missing()
+}
+
+// sawInQueue notes that the flight's command has found the ticket in the queue.
+func (t *Tenure) sawInQueue(f flight) { t.trust.seen = f.at }
+
+// doubtLease notes that the flight's command has no answer. It may run after any later one.
+func (t *Tenure) doubtLease(f flight) { t.trust.least = t.atMost(f.lease) }
+
+// enough reports whether a hold may begin with what is left of a claim, or a Look has to come first: else a short delay
+// of one command would end the hold. Only a Look says that replicas have the grant.
+func (t *Tenure) enough(now Now) bool {
+	c := t.lock.client
+	if c.breaks(HalfAClaim) {
+		return now.Safe < t.trust.until
+	}
+	return 2*t.trust.until.Since(now.Safe) > c.Claim && !c.Replicas
+}
+
+// worthHolding reports whether a hold may begin with the answer to the flight. One that comes too late to be believed may
+// be true all the same.
+func (t *Tenure) worthHolding(f flight, now Now) bool {
+	if f.op == Join {
+		return t.enough(now)
+	}
+	return now.Safe < t.trust.until
+}
+
+// worth reports whether enough is left of the trust to begin another hold in the tenure.
+func (t *Tenure) worth(now Now) bool {
+	return t.trust.until.Since(now.Safe) > min(t.lock.client.Lease, t.trust.lease)/10
+}

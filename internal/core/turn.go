@@ -1,0 +1,66 @@
+package core
+
+// A turn is the part of a tenure in which other clients wait: the lock is handed off here for as long as others can be
+// asked to wait, and then it is released.
+type turn struct {
+	contested bool
+	since     Time
+	passes    int
+}
+
+// heardOf begins or ends a turn: so many others wait.
+func (t *turn) heardOf(others int, now Now) {
+	switch {
+	case others == 0:
+		*t = turn{}
+	case !t.contested:
+		*t = turn{contested: true, since: now.Time}
+	}
+}
+
+// vacated goes on after the last level was closed: the next waiter here holds the lock, or the tenure lingers. It reports
+// whether the tenure stays. Only the first waiter is looked at, however long the line is.
+func (l *Lock) vacated(now Now) bool {
+	t, w := l.owner, l.line.first
+	switch {
+	case w != nil && (t.mode == w.Mode || t.mode == Alone) && l.mayPass(now):
+		l.begin(t, w, ByHandoff, now)
+	case w == nil && l.mayLinger(now):
+		t.stays(now.Time.After(t.linger.span))
+		l.changed(now)
+	default:
+		l.reserve = t.tokens.next()
+		return false
+	}
+	return true
+}
+
+// mayPass reports whether the tenure may go on with the next waiter here: it is worth that, there is a fencing token, and
+// other clients have not waited long enough.
+func (l *Lock) mayPass(now Now) bool {
+	t, c := l.owner, l.client
+	switch {
+	case l.Kind.Strict && !c.breaks(StrictOrder), c.closed, !t.worth(now), t.tokens.spent() && !c.breaks(Reserves):
+		return false
+	case !t.turn.contested || c.breaks(HandoffLimit):
+		return true
+	}
+	l.subscribe(now) // the next ticket can join with the release then
+	if t.turn.passes >= c.HandoffLimit || now.Time.Since(t.turn.since) >= c.HandoffTime {
+		return false
+	}
+	t.turn.passes++
+	return true
+}
+
+// asksOthers reports whether a mirror is to ask whether others wait: if it decides how long this client goes on.
+func (l *Lock) asksOthers(t *Tenure) bool {
+	switch c := l.client; {
+	case t.linger.span > 0 && t.ID.Lingers && !c.breaks(RenewalAsks):
+		return true
+	case c.breaks(MirrorTells):
+		return false
+	default:
+		return l.line.len > 0 || l.isRead()
+	}
+}

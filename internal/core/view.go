@@ -1,0 +1,72 @@
+package core
+
+// What a driver may look at.
+
+// Client returns the client of the lock.
+func (l *Lock) Client() *Client { return l.client }
+
+// Owner returns the tenure by which the lock is held here, or lingers; nil for none.
+func (l *Lock) Owner() *Tenure { return l.owner }
+
+// Levels returns the open levels, which the caller must not change.
+func (l *Lock) Levels() []Level { return l.levels.all }
+
+// Waiters calls yield with each waiter in order. That one may leave meanwhile.
+func (l *Lock) Waiters(yield func(*Waiter) bool) {
+	for w := l.line.first; w != nil; {
+		next := w.next
+		if !yield(w) {
+			return
+		}
+		w = next
+	}
+}
+
+// Subscribes reports whether the lock wants to be told of grants.
+func (l *Lock) Subscribes() bool { return l.hears == asking || l.hears == listening }
+
+// Len returns how many calls wait.
+func (l *Lock) Len() int { return l.line.len }
+
+// Tenures calls yield with each tenure that is not over.
+func (l *Lock) Tenures(yield func(*Tenure) bool) {
+	for t := l.tenures.first; t != nil; {
+		next := t.behind
+		if !yield(t) {
+			return
+		}
+		t = next
+	}
+}
+
+// Find returns the tenure of an ID that is not over, nil if there is none.
+func (l *Lock) Find(id ID) *Tenure { return l.tenures.find(id) }
+
+// Peek returns what Poll would send for the tenure, and when, and changes nothing.
+func (l *Lock) Peek(t *Tenure, now Now) (Op, Time) {
+	if t.lock != l || !l.tenures.has(t) {
+		return None, Never
+	}
+	return t.next(now)
+}
+
+// Holds reports whether the owner holds the lock: with a level of its own, by a tenure that is valid.
+func (l *Lock) Holds(o OwnerID, now Now) bool {
+	return l.owner != nil && l.isHeld() && now.Safe < l.validUntil() && now.Safe < l.askedBy(o)
+}
+
+// ValidUntil returns until when the owner's hold may be believed.
+func (l *Lock) ValidUntil(o OwnerID) SafeTime { return min(l.validUntil(), l.askedBy(o)) }
+
+// Want, Place and InFlight return the state of a tenure.
+func (t *Tenure) Want() Want   { return t.want }
+func (t *Tenure) Place() Place { return t.place }
+func (t *Tenure) InFlight() Op { return t.flight.op }
+
+// LeaveToKeeper has the keeper release the tenure that Unlock has returned: its caller does not wait.
+func (l *Lock) LeaveToKeeper(t *Tenure) {
+	if t.releases {
+		t.releases = false
+		l.touch(t)
+	}
+}

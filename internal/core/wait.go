@@ -1,0 +1,203 @@
+package core
+
+// seek has the first waiter get a tenure if it may have one, and ends its wait if it may not.
+func (l *Lock) seek(now Now) {
+	for w := l.line.first; w != nil; w = l.line.first {
+		l.seekFor(w, now)
+		if w.inLine {
+			return
+		}
+	}
+}
+
+// seekAll is seek for all waiters, of which each of a strict lock has a ticket.
+func (l *Lock) seekAll(now Now) {
+	for w := l.line.first; w != nil && l.Kind.Strict; {
+		next := w.next
+		l.seekFor(w, now)
+		w = next
+	}
+	l.seek(now)
+}
+
+// seekFor has the waiter get a tenure if it has none and may have one. If it has none then, and its time comes sooner than
+// its goroutine was told, that one is told.
+func (l *Lock) seekFor(w *Waiter, now Now) {
+	if w.ticket == nil && now.Time >= w.rest {
+		l.tryFor(w, now)
+	}
+	if w.inLine && w.ticket == nil && l.due(w, now) < w.alarm {
+		l.tell(Effect{Kind: Poll, Waiter: w})
+	}
+}
+
+func (l *Lock) tryFor(w *Waiter, now Now) {
+	w.rest = 0
+	mayAcquire := l.line.first == w && l.owner == nil && !l.busy()
+	switch {
+	case now.Time >= w.Until && w.attempts == 0:
+		l.leave(w, TimedOut, now)
+	case mayAcquire && w.attempts > 0 && !(w.Waits && l.hears == listening):
+		w.attempts--
+		l.asks(w, Tried)
+	case !w.Waits:
+		if mayAcquire {
+			l.leave(w, Denied, now)
+		}
+	case !l.worthTicket(w, now): // it waits for the lock here, or until its time is up
+	case mayAcquire || l.Kind.Strict || l.isHeldBack(w, now):
+		l.subscribe(now)
+		if l.hears != asking || now.Time >= l.patient {
+			l.asks(w, Queued)
+		}
+	}
+}
+
+// worthTicket reports whether the waiter has the time to wait in the queue: the ticket of a shorter wait would often be
+// granted when its waiter has left.
+func (l *Lock) worthTicket(w *Waiter, now Now) bool {
+	return w.Until == Never || w.Until.Since(now.Time) >= l.client.LeastWait
+}
+
+// busy reports whether a command is in flight, or due, whose answer decides whose the lock is. No waiter asks before.
+func (l *Lock) busy() bool {
+	if l.client.breaks(LeaveFirst) {
+		return false
+	}
+	for t := l.tenures.first; t != nil; t = t.behind {
+		switch {
+		case t.underWay() && t.flight.op.enters():
+			return true
+		case t.want == Gone && t.place != Over && t.place != Unsent && t.fails == 0:
+			return true
+		}
+	}
+	return false
+}
+
+// denied notes that the answer to the waiter's command has not brought the lock.
+func (l *Lock) denied(w *Waiter, t *Tenure, a Reply, now Now) {
+	w.fails = 0
+	switch h := l.tenures.find(a.Holder); {
+	case w.last && t.place == InQueue:
+		l.leave(w, TimedOut, now)
+	case t.want != Tried:
+	case w.retried:
+	case !w.Waits && (a.Holder == ID{} && !a.Foreign || h != nil && h.want == Gone) && !l.client.breaks(TrySteps):
+		w.attempts, w.retried = 1, true // after the step of this tenure, or the release of that one
+	case a.Holder.Lingers && !l.client.breaks(CallAgain):
+		w.attempts, w.retried, w.rest = 1, true, now.Time.After(w.CallTime)
+	}
+	if w.outcome == Waiting && w.Waits {
+		l.subscribe(now)
+		if t.place == Refused {
+			t.unneeded()
+		}
+	}
+}
+
+// unanswered notes that the waiter's command has no answer.
+func (l *Lock) unanswered(w *Waiter, t *Tenure, f Fault, now Now) {
+	w.rest = t.again
+	w.fails++
+	switch {
+	case f == Fatal:
+		l.leave(w, Failed, now)
+	case now.Time >= w.Until:
+		l.leave(w, TimedOut, now)
+	}
+}
+
+// timeUp ends a wait, unless a command is under way: it may have the lock by now, and no waiter would be served if all
+// were impatient and each left when its turn came.
+func (l *Lock) timeUp(w *Waiter, now Now) {
+	switch t := w.ticket; {
+	case t == nil:
+		l.leave(w, TimedOut, now)
+	case t.underWay() || t.place == Unsent:
+		w.last = true
+	case t.fails > 0:
+		l.leave(w, TimedOut, now)
+	default:
+		w.last, t.look = true, now.Time
+		l.touch(t)
+	}
+}
+
+// leave ends a wait without the lock.
+func (l *Lock) leave(w *Waiter, o Outcome, now Now) {
+	l.line.leave(w)
+	l.pass(w, now)
+	w.outcome = o
+	l.wake(w)
+}
+
+// pass has the next waiter get the ticket of one that is gone, if it can stand for it, also while a command for it is
+// under way: it keeps its place in the queue.
+func (l *Lock) pass(w *Waiter, now Now) {
+	t, next := w.ticket, l.line.first
+	w.ticket = nil
+	switch {
+	case t == nil:
+	case next != nil && next.ticket == nil && next.Waits && next.Mode == t.mode && l.worthTicket(next, now) &&
+		!l.Kind.Strict && !l.client.closed && !l.client.breaks(PassTicket):
+		t.waiter, next.ticket = next, t
+		t.unshown() // another's
+		l.touch(t)
+	default:
+		t.waiter = nil
+		l.give(t, now)
+	}
+}
+
+// waitsForAnswer reports whether the time of the waiter is not up yet since the lock may be free: the answer to a command
+// of a caller that has left decides.
+func (l *Lock) waitsForAnswer(w *Waiter) bool {
+	return w.ticket == nil && w.attempts > 0 && l.line.first == w && l.owner == nil && l.busy()
+}
+
+// Due returns when the goroutine of a waiter has to call Tick, beside polling its ticket. If that becomes sooner, an effect
+// Poll without a tenure says so.
+func (l *Lock) Due(w *Waiter, now Now) Time {
+	w.alarm = l.due(w, now)
+	return w.alarm
+}
+
+func (l *Lock) due(w *Waiter, now Now) Time {
+	at := w.Until
+	switch t := w.ticket; {
+	case t != nil && w.last:
+		return Never
+	case t != nil:
+		return at
+	case w.rest > 0:
+		return min(at, w.rest)
+	}
+	if at <= now.Time && l.waitsForAnswer(w) {
+		at = w.Until.After(l.client.Silence)
+	}
+	if l.hears == asking && (l.line.first == w || l.Kind.Strict) {
+		at = min(at, max(l.patient, now.Time))
+	}
+	if from, ok := l.heldBackFrom(w); ok {
+		at = min(at, from)
+	}
+	return at
+}
+
+// Tick says that a waiter's time may have come.
+func (l *Lock) Tick(w *Waiter, now Now) {
+	if w.outcome != Waiting {
+		return
+	}
+	if l.hears == asking && now.Time >= l.patient {
+		l.hears = refused
+	}
+	if now.Time >= w.Until && !(l.waitsForAnswer(w) && now.Time < w.Until.After(l.client.Silence)) {
+		l.timeUp(w, now)
+	}
+	if w.outcome == Waiting {
+		l.seekFor(w, now)
+	}
+	l.settle(now)
+}

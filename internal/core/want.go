@@ -1,0 +1,39 @@
+package core
+
+// What this client wants of a tenure changes here, and only here.
+
+// asks returns a new tenure that asks for the lock for the waiter.
+func (l *Lock) asks(w *Waiter, want Want) *Tenure {
+	lingers := want == Tried && w.Linger > 0 && !w.retried
+	if l.client.breaks(AcquiredLinger) {
+		lingers = w.Linger > 0
+	}
+	t := l.newTenure(ID{l.client.ID, lingers, l.client.number()}, w.Mode)
+	t.want, t.waiter, t.polls = want, w, l.hears != listening
+	t.tokens.reserved = l.tokens()
+	w.ticket = t
+	l.touch(t)
+	return t
+}
+
+// holds has the tenure hold the lock for the levels that are opened next.
+func (t *Tenure) holds() { t.want = Held }
+
+// stays has the tenure linger until then.
+func (t *Tenure) stays(until Time) { t.want, t.linger.until = Kept, until }
+
+// parts has the tenure be left to its lease.
+func (t *Tenure) parts() { t.want = Parted }
+
+// give has the tenure leave Redis, until Redis says that it has left or it is over by itself. Its undo, release, give
+// back and disowning are all this.
+func (l *Lock) give(t *Tenure, now Now) {
+	if t == l.owner {
+		l.owner = nil
+	}
+	if w := t.waiter; w != nil {
+		w.ticket, t.waiter = nil, nil
+	}
+	t.want, t.gone, t.again, t.fails = Gone, now.Time, 0, 0
+	l.touch(t)
+}
