@@ -139,7 +139,30 @@ func (s *Server) Failover(key string) {
 func (s *Server) MoveSlot(key string) {
 	s.t.Helper()
 	s.breakable("MoveSlot", KindCluster)
-	slot, source := s.slot(key), s.primary(key)
+	slot, source, target := s.move(key)
+	s.must(s.migrate(slot, source, target))
+	s.must(eventually(func() error { return s.agreed(slot, target) }))
+}
+
+// MoveSlotAtomically is MoveSlot by CLUSTER MIGRATESLOTS of Valkey 9: the source sends the keys to
+// the target as to a replica, and then hands over the slot at once. Clients see MOVED, and no ASK.
+func (s *Server) MoveSlotAtomically(key string) {
+	s.t.Helper()
+	s.breakable("MoveSlotAtomically", KindCluster)
+	slot, source, target := s.move(key)
+	members, err := s.view(source)
+	s.must(err)
+	i := slices.IndexFunc(members, func(m member) bool { return m.p == target })
+	number := strconv.Itoa(slot)
+	s.must(source.do("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", number, number, "NODE", members[i].id).Error())
+	s.must(eventually(func() error { return s.agreed(slot, target) }))
+}
+
+// move returns the slot of the key, the node that serves it, and the one to which it moves: that
+// of the next shard, or the slot's first one if it is away.
+func (s *Server) move(key string) (slot int, source, target *process) {
+	s.t.Helper()
+	slot, source = s.slot(key), s.primary(key)
 	home := 0
 	for slot >= firstSlot(home+1) {
 		home++
@@ -148,9 +171,7 @@ func (s *Server) MoveSlot(key string) {
 	if s.shardOf(source) == home {
 		to = (home + 1) % shards
 	}
-	target := s.primaryOfShard(to)
-	s.must(s.migrate(slot, source, target))
-	s.must(eventually(func() error { return s.agreed(slot, target) }))
+	return slot, source, s.primaryOfShard(to)
 }
 
 // slot asks a node for the slot of key.

@@ -206,6 +206,25 @@ func TestASlotMovesWithItsKeysAndReturns(t *testing.T) {
 	assert.EqualValues(t, 150, keysInSlot(t, s.Primary(key)))
 }
 
+func TestASlotMovesAtOnceAndBack(t *testing.T) {
+	t.Parallel()
+	redistest.NeedValkey(t, 9)
+	s := redistest.Cluster(t)
+	c := s.Client(t)
+	for i := range 150 {
+		set(t, c, fmt.Sprintf("{%s}:%d", key, i), "1")
+	}
+	home := s.Primary(key).Addr()
+	s.MoveSlotAtomically(key)
+	away := s.Primary(key)
+	assert.NotEqual(t, home, away.Addr())
+	assert.EqualValues(t, 150, keysInSlot(t, away))
+	assert.Equal(t, "1", get(t, c, "{"+key+"}:149"), "clients follow")
+	s.MoveSlotAtomically(key)
+	assert.Equal(t, home, s.Primary(key).Addr())
+	assert.EqualValues(t, 150, keysInSlot(t, s.Primary(key)))
+}
+
 func TestAClusterStoppedAsAWholeComesBackInOrder(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
@@ -273,6 +292,8 @@ func TestAFaultThatAKindDoesNotHaveFailsTheTest(t *testing.T) {
 		"Resume":   (*redistest.Server).Resume,
 		"Failover": func(s *redistest.Server) { s.Failover(key) },
 		"MoveSlot": func(s *redistest.Server) { s.MoveSlot(key) },
+
+		"MoveSlotAtomically": func(s *redistest.Server) { s.MoveSlotAtomically(key) },
 	} {
 		r := &recorder{TB: t}
 		assert.PanicsWithValue(t, r, func() { fault(redistest.Embedded(r)) })

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -73,6 +74,14 @@ func NeedMajor(t testing.TB, major int) {
 	t.Helper()
 	if i := installed(t, nil); i.major < major {
 		t.Skipf("redistest: %s is older than version %d, which the test needs", i.release, major)
+	}
+}
+
+// NeedValkey skips the test if the server program is not Valkey, or has an older major version.
+func NeedValkey(t testing.TB, major int) {
+	t.Helper()
+	if i := installed(t, nil); !strings.HasPrefix(i.release, "Valkey ") || i.major < major {
+		t.Skipf("redistest: the test needs Valkey %d, and runs on %s", major, i.release)
 	}
 }
 
