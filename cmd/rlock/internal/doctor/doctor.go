@@ -44,7 +44,7 @@ func Examine(ctx context.Context, config rlock.Config, prefix string) []Finding 
 	if redis.Mode() == rueidis.ClientModeCluster {
 		findings = append(findings, cluster(ctx, all))
 	}
-	findings = append(findings, scripts(ctx, all[0]), pubSub(ctx, redis, all[0]))
+	findings = append(findings, scripts(ctx, redis, all[0], prefix), pubSub(ctx, redis, all[0]))
 	findings = append(findings, rights(ctx, redis, prefix)...)
 	return append(findings, clock(ctx, all), roundTrip(ctx, all), redisson(ctx, client, all))
 }
@@ -99,17 +99,6 @@ func servers(ctx context.Context, all []*node) (findings []Finding) {
 		findings = append(findings, gather(c.name, all, verdicts))
 	}
 	return findings
-}
-
-func scripts(ctx context.Context, n *node) Finding {
-	if err := n.ask(ctx, "EVAL", "return 1", "0").Error(); err != nil {
-		return Finding{
-			Check: "scripts", Level: Red, Found: "a script is refused: " + harmless(err),
-			Risk:   "every lock is a script: nothing can be locked",
-			Remedy: "ACL SETUSER <user> +eval +evalsha",
-		}
-	}
-	return Finding{Check: "scripts", Found: "are executed"}
 }
 
 func mode(redis rueidis.Client, option rueidis.ClientOption) string {

@@ -22,9 +22,9 @@ type patient struct {
 
 	check  string // the only finding that is not green
 	level  doctor.Level
-	found  string // a part of its text
-	remedy string // a part of the line that removes the fault
-	also   string // another finding of the same fault
+	found  string                  // a part of its text
+	remedy string                  // a part of the line that removes the fault
+	also   map[string]doctor.Level // other findings of the same fault
 }
 
 // Each is a running server, except for faults that no server can be made to have, such as
@@ -90,7 +90,7 @@ var patients = map[string]patient{
 	},
 	"it is loading, and does not say whether it is a Cluster": {
 		prepare: loading(false),
-		check:   "state", level: doctor.Red, found: "loading its data: ", remedy: "wait", also: "connection",
+		check:   "state", level: doctor.Red, found: "loading its data: ", remedy: "wait", also: map[string]doctor.Level{"connection": doctor.Red},
 	},
 	"it is too old": {
 		prepare: func(t *testing.T) rueidis.ClientOption { return through(t, version(t, "5.0.14")) },
@@ -108,6 +108,117 @@ var patients = map[string]patient{
 		},
 		check: "version", level: doctor.Red, found: "Redis 5.0.14", remedy: "update the server",
 	},
+	"it is MemoryDB": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			return through(t, changed(t, map[string]string{"os": "Amazon MemoryDB", "aof_enabled": "0"}))
+		},
+		check: "service", level: doctor.Green, found: "Amazon MemoryDB",
+	},
+	"it is ElastiCache": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			return through(t, changed(t, map[string]string{"os": "Amazon ElastiCache"}))
+		},
+		check: "service", level: doctor.Green, found: "Amazon ElastiCache",
+	},
+	"it is ElastiCache Serverless": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			info := changed(t, map[string]string{"os": "Amazon ElastiCache"})
+			return through(t, func(f network.Frame) network.Fate {
+				if f.Stage == network.Reply && f.Is("WAIT") {
+					return network.Replace("-ERR unknown command 'wait'\r\n")
+				}
+				if f.Stage == network.Reply && f.Is("EVAL") && strings.HasPrefix(f.Args[len(f.Args)-1], "rlock_turn:client:") {
+					return network.Replace("-ERR Script attempted to access a non local key in a cluster node\r\n")
+				}
+				return info(f)
+			})
+		},
+		check: "scripts", level: doctor.Yellow, found: "may not publish to every channel", remedy: "Config.Linger",
+	},
+	"it has no WAIT": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			return through(t, network.All(network.Replace("-ERR unknown command 'wait'\r\n"), network.Reply, "WAIT"))
+		},
+		check: "replicas", level: doctor.Green, found: "Config.SyncReplicas cannot be used",
+	},
+	"it merges the writes of several regions": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			return through(t, changed(t, map[string]string{"rlec_version": "7.22.0-28", "crdt_config_version": "3"}))
+		},
+		check: "service", level: doctor.Red, found: "Active-Active", remedy: "not Active-Active",
+	},
+	"it merges them, and says so only if asked": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			return through(t, func(f network.Frame) network.Fate {
+				if f.Stage == network.Reply && f.Is("INFO") && len(f.Args) > 1 && f.Args[1] == "crdt" {
+					return network.Replace("$23\r\ncrdt_config_version:1\r\n\r\n")
+				}
+				return network.Pass
+			})
+		},
+		check: "service", level: doctor.Red, found: "Active-Active", remedy: "not Active-Active",
+	},
+	"it is Dragonfly": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			return through(t, strict(changed(t, map[string]string{"dragonfly_version": "df-v1.40.1", "redis_version": "7.4.0"})))
+		},
+		check: "service", level: doctor.Yellow, found: "Dragonfly df-v1.40.1", remedy: "docs/services.md",
+		also: map[string]doctor.Level{"persistence": doctor.Yellow, "scripts": doctor.Yellow},
+	},
+	"it is Garnet": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			return through(t, changed(t, map[string]string{"garnet_version": "2.2.8", "redis_version": "", "maxmemory_policy": ""}))
+		},
+		check: "service", level: doctor.Red, found: "Garnet 2.2.8", remedy: "--lua-transaction-mode",
+		also: map[string]doctor.Level{"persistence": doctor.Yellow, "eviction": doctor.Yellow},
+	},
+	"its scripts may not publish": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			return through(t, func(f network.Frame) network.Fate {
+				if f.Stage == network.Reply && f.Is("EVAL") && strings.Contains(f.Args[1], "publish") {
+					return network.Replace("-ERR PUBLISH is disabled\r\n")
+				}
+				return network.Pass
+			})
+		},
+		check: "scripts", level: doctor.Red, found: "may not publish: PUBLISH is disabled", remedy: "update the server",
+	},
+	"it is kvrocks": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			return through(t, changed(t, map[string]string{"kvrocks_version": "2.14.0", "redis_version": "4.0.0", "aof_enabled": "0"}))
+		},
+		check: "service", level: doctor.Yellow, found: "kvrocks 2.14.0", remedy: "docs/services.md",
+	},
+	"it is Upstash": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			return through(t, changed(t, map[string]string{"upstash_version": "1.19.2", "aof_enabled": "0"}))
+		},
+		check: "service", level: doctor.Yellow, found: "Upstash 1.19.2", remedy: "docs/services.md",
+	},
+	"its scripts may touch declared keys only": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			return through(t, strict(func(network.Frame) network.Fate { return network.Pass }))
+		},
+		check: "scripts", level: doctor.Yellow, found: "declared keys only", remedy: "docs/services.md",
+	},
+	"it has no Lua, by its answer": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			return through(t, network.All(network.Replace("-ERR Could not find scripting engine 'lua'\r\n"), network.Reply, "EVAL"))
+		},
+		check: "scripts", level: doctor.Red, found: "it has no Lua", remedy: "Lua module", also: map[string]doctor.Level{"rights": doctor.Red},
+	},
+	"it is a Valkey whose Lua module was taken out": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			redistest.NeedValkey(t, 9)
+			server := redistest.Standalone(t, append([]string{"--enable-module-command", "yes"}, safe...)...)
+			client := server.Client(t)
+			if client.Do(t.Context(), client.B().Arbitrary("MODULE", "UNLOAD", "lua").Build()).Error() != nil {
+				t.Skip("its Lua is no module")
+			}
+			return server.Options()
+		},
+		check: "scripts", level: doctor.Red, found: "it has no Lua", remedy: "Lua module", also: map[string]doctor.Level{"rights": doctor.Red},
+	},
 	"Redisson uses it": {
 		prepare: func(t *testing.T) rueidis.ClientOption {
 			server := redistest.Standalone(t, safe...)
@@ -124,9 +235,9 @@ func TestDoctorNamesTheFaultOfEachServerAndNoOther(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			found := examine(t, p.prepare(t))
-			if p.also != "" {
-				assert.Equal(t, doctor.Red, found[p.also].Level)
-				delete(found, p.also)
+			for check, level := range p.also {
+				assert.Equal(t, level, found[check].Level, found[check].Found)
+				delete(found, check)
 			}
 			f := only(t, found, p.check, p.level)
 			assert.Contains(t, f.Found, p.found)
@@ -162,21 +273,45 @@ func through(t *testing.T, rule network.Rule) rueidis.ClientOption {
 
 // version replaces the answer to INFO by that of another version.
 func version(t *testing.T, release string) network.Rule {
+	return changed(t, map[string]string{"redis_version": release})
+}
+
+// changed replaces the answer to INFO by one of a Redis with other fields; one that is "" is left
+// out.
+func changed(t *testing.T, fields map[string]string) network.Rule {
 	server := redistest.Standalone(t, safe...)
 	client := server.Client(t)
 	info, err := client.Do(t.Context(), client.B().Info().Build()).ToString()
 	require.NoError(t, err)
 	var lines strings.Builder
 	for line := range strings.Lines(info) {
-		switch key, _, _ := strings.Cut(line, ":"); key {
-		case "valkey_version", "server_name":
-			continue
-		case "redis_version":
-			line = "redis_version:" + release + "\r\n"
+		key, _, _ := strings.Cut(line, ":")
+		if _, other := fields[key]; !other && key != "valkey_version" && key != "server_name" {
+			lines.WriteString(line)
 		}
-		lines.WriteString(line)
 	}
-	return network.All(network.Replace(fmt.Sprintf("$%d\r\n%s\r\n", lines.Len(), lines.String())), network.Reply, "INFO")
+	for key, value := range fields {
+		if value != "" {
+			lines.WriteString(key + ":" + value + "\r\n")
+		}
+	}
+	whole := network.All(network.Replace(fmt.Sprintf("$%d\r\n%s\r\n", lines.Len(), lines.String())), network.Reply, "INFO")
+	return func(f network.Frame) network.Fate {
+		if len(f.Args) > 1 { // a section
+			return network.Pass
+		}
+		return whole(f)
+	}
+}
+
+// strict refuses the scripts that touch a key that is not declared, as Dragonfly does.
+func strict(rule network.Rule) network.Rule {
+	return func(f network.Frame) network.Fate {
+		if f.Stage == network.Reply && f.Is("EVAL") && strings.Contains(f.Args[1], "exists") {
+			return network.Replace("-ERR Error running script: script tried accessing undeclared key\r\n")
+		}
+		return rule(f)
+	}
 }
 
 // cluster returns a Cluster in which one of the slots has no owner.

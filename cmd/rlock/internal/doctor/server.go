@@ -27,6 +27,7 @@ type check struct {
 // checks are in the order in which they are shown. They need INFO.
 var checks = []check{
 	{"version", version},
+	{"service", serviceOf},
 	{"state", state},
 	{"eviction", eviction},
 	{"persistence", persistence},
@@ -35,6 +36,9 @@ var checks = []check{
 }
 
 func version(_ context.Context, n *node) verdict {
+	if text, ok := n.ownVersion(); ok {
+		return green("%s", text)
+	}
 	name, text := "Redis", n.info["redis_version"]
 	if valkey := n.info["valkey_version"]; valkey != "" {
 		name, text = "Valkey", valkey
@@ -86,6 +90,13 @@ func state(_ context.Context, n *node) verdict {
 
 func eviction(_ context.Context, n *node) verdict {
 	policy, limit, used := n.info["maxmemory_policy"], n.number("maxmemory"), n.number("used_memory")
+	if policy == "" {
+		return verdict{
+			level: Yellow, found: "not known: INFO has no maxmemory_policy",
+			risk:   "a lock that is held may be evicted, and be granted to a second holder",
+			remedy: "see the documents of the server, and switch eviction off",
+		}
+	}
 	if policy != "noeviction" {
 		v := verdict{
 			level: Red, found: fmt.Sprintf("maxmemory-policy %s, maxmemory %s", policy, n.info["maxmemory_human"]),
@@ -115,7 +126,9 @@ func eviction(_ context.Context, n *node) verdict {
 }
 
 func persistence(ctx context.Context, n *node) verdict {
-	const lost = "fencing tokens begin anew, and locks that are held are granted again"
+	if s := n.service(); s != nil && s.persistence.found != "" && !n.says("MISCONF") {
+		return s.persistence
+	}
 	switch {
 	case n.says("MISCONF"):
 		return verdict{
@@ -134,7 +147,7 @@ func persistence(ctx context.Context, n *node) verdict {
 		if ok && policy == "no" {
 			return verdict{
 				level: Yellow, found: "an append-only file, appendfsync no",
-				risk:   "after a crash of the machine up to half a minute is lost: " + lost,
+				risk:   "after a crash of the machine up to half a minute is lost: " + forgotten,
 				remedy: "CONFIG SET appendfsync everysec",
 			}
 		}
@@ -152,12 +165,20 @@ func persistence(ctx context.Context, n *node) verdict {
 	}
 	return verdict{
 		level: Yellow, found: "no append-only file",
-		risk:   "after a restart " + lost,
+		risk:   "after a restart " + forgotten,
 		remedy: "CONFIG SET appendonly yes",
 	}
 }
 
 func replicas(ctx context.Context, n *node) verdict {
+	v := failover(ctx, n)
+	if err := n.ask(ctx, "WAIT", "0", "1").Error(); err != nil && strings.Contains(strings.ToLower(err.Error()), "unknown command") {
+		v.found += "; it has no WAIT: Config.SyncReplicas cannot be used"
+	}
+	return v
+}
+
+func failover(ctx context.Context, n *node) verdict {
 	count := n.number("connected_slaves")
 	if n.says("NOREPLICAS") {
 		least, _ := n.config(ctx, "min-replicas-to-write")
