@@ -150,13 +150,15 @@ type Config struct {
 	LongHold time.Duration
 
 	// LongWait is after how long a call that waits for a lock is logged, once, at level
-	// Warn, with the lock's name, the owner, the place, and the holder: as it stands in
-	// Redis, as far as this client knows, with its place if it is of this client. Defaults
-	// to 0: never.
+	// Warn, while it still waits: with the lock's name, the owner, the place in the code, and
+	// the holder, as it stands in Redis, as far as this client knows. Only with RecordPlaces does
+	// the line have the place of a holder in this client, and that of a call for a lock over
+	// several. A standby that waits for its leader is logged once as well. Negative: never.
+	// Defaults to 30 s.
 	LongWait time.Duration
 
 	// RecordPlaces records where in the code each lock is taken, for [Client.Held], LongHold,
-	// LongWait, deadlocks in the log, and answers to [Client.Ask]. It is for debugging: it
+	// the holders that LongWait names, deadlocks in the log, and answers to [Client.Ask]. It is for debugging: it
 	// makes each call for a lock some microseconds slower. Defaults to false.
 	RecordPlaces bool
 
@@ -186,6 +188,7 @@ const (
 	shortestConfigLease = 100 * time.Millisecond
 	defaultHandoffLimit = 16
 	defaultHandoffTime  = 10 * time.Millisecond
+	defaultLongWait     = 30 * time.Second
 )
 
 // withDefaults returns the config with every default filled in, or
@@ -197,6 +200,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.HandoffLimit = max(cmp.Or(c.HandoffLimit, defaultHandoffLimit), 0)
 	c.HandoffTime = cmp.Or(max(c.HandoffTime, 0), defaultHandoffTime)
+	c.LongWait = max(cmp.Or(c.LongWait, defaultLongWait), 0)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Redis = lockOptions(c.Redis)
 	if c.SyncReplicas > 0 {

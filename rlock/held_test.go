@@ -250,3 +250,65 @@ func TestAWaitThatLastsTooLongIsLoggedOnceWithTheHolder(t *testing.T) {
 		assert.Equal(t, 1, p.logged("lock=another,orders:42 kind=multi"))
 	})
 }
+
+func TestBy30SecondsAWaitIsLoggedWithItsPlaceUnlessTheConfigSaysOtherwise(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const said = "rlock: a call waits for a lock for a long time"
+		never := func(c *rlock.Config) { c.LongWait = -1 }
+		p, silent, other := w.client(), w.client(never), w.client()
+		lock := p.NewLock(key)
+
+		// One goroutine has the lock and waits for another, which waits for the lock.
+		require.NoError(t, lock.Lock(w.ctx))
+		ctx, cancel := context.WithCancel(w.ctx)
+		here := start(func() error { _, err := takenHere(ctx, lock); return err })
+		there := start(func() error { _, err := takenHere(ctx, other.NewLock(key)); return err })
+		mute := start(func() error { _, err := takenHere(ctx, silent.NewLock(key)); return err })
+		time.Sleep(29 * time.Second)
+		synctest.Wait()
+		assert.Zero(t, p.logged(said)+other.logged(said))
+		time.Sleep(2100 * time.Millisecond) // waits for a lock of the same client are looked at once a second
+		synctest.Wait()
+		for _, c := range []*testClient{p, other} {
+			assert.Equal(t, 1, c.logged(said))
+			assert.Equal(t, 1, c.logged("holder="+p.ID()))
+			assert.Equal(t, 1, c.logged("takenHere"), "the place is known without RecordPlaces")
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		assert.Equal(t, 1, p.logged(said), "each wait is logged once")
+		assert.Equal(t, 1, other.logged(said))
+		assert.Zero(t, silent.logged(said))
+		cancel()
+		for _, result := range []<-chan error{here, there, mute} {
+			require.ErrorIs(t, <-result, context.Canceled)
+		}
+		require.NoError(t, lock.Unlock(w.ctx))
+	})
+}
+
+// A wait that begins while no one has the lock is looked at, too, when it has a holder.
+func TestAWaitIsLoggedWhicheverClientHoldsTheLockMeanwhile(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const said = "rlock: a call waits for a lock for a long time"
+		p, other := w.client(), w.client()
+		lock := p.NewLock(key)
+		require.NoError(t, other.NewLock(key).Lock(w.ctx))
+		ctx, cancel := context.WithCancel(w.ctx)
+		var waits []<-chan error
+		for range 3 {
+			waits = append(waits, start(func() error { return lock.Lock(ctx) }))
+		}
+		synctest.Wait()
+		time.Sleep(20 * time.Second)
+		require.NoError(t, other.NewLock(key).Unlock(w.ctx)) // one of the three has the lock, and keeps it
+		time.Sleep(11100 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, 2, p.logged(said))
+		assert.Equal(t, 2, p.logged("holder="+p.ID()))
+		cancel()
+		for _, result := range waits {
+			<-result
+		}
+	})
+}

@@ -10,10 +10,9 @@ import (
 )
 
 // How a client finds deadlocks among its own calls: owners that wait for each other's locks,
-// or a goroutine for a lock that it has itself acquired with another handle. While calls wait
-// for locks that the client holds, it looks once a second whether one of them has waited for
-// as long. Then it searches all waits and holds for cycles, and logs each cycle once. No wait has
-// a timer for that.
+// or a goroutine for a lock that it has itself acquired with another handle. While calls wait,
+// it looks once a second whether one that waits for a lock of this client has waited for as long. Then
+// it searches all waits and holds for cycles, and logs each cycle once. No wait has a timer for that.
 
 const (
 	// deadlockTime is how long a call waits until deadlocks are searched for.
@@ -26,7 +25,7 @@ const (
 func (c *Client) searches() *errand {
 	told := make(map[string]bool) // the deadlocks that the last search has found
 	return &errand{redis: c.Redis, pause: searchPause, work: func() (more bool) {
-		waits, long := c.longWaits(time.Now())
+		waits, long := c.lookAtWaits(time.Now())
 		if long {
 			told = c.tellDeadlocks(told)
 		}
@@ -34,21 +33,19 @@ func (c *Client) searches() *errand {
 	}}
 }
 
-// longWaits reports whether calls wait for locks that the client holds, and whether one of
-// them has waited for long since it was asked last.
-func (c *Client) longWaits(now time.Time) (waits, long bool) {
+// lookAtWaits reports whether calls wait, and whether one that waits for a lock of this client has
+// waited for long since it was asked last. It wakes waiters whose wait is to be logged (long.go).
+func (c *Client) lookAtWaits(now time.Time) (waits, long bool) {
 	for s := range c.allShards {
 		s.mu.Lock()
 		for _, r := range s.rooms {
 			if s.counts.Waiting == 0 {
 				break
 			}
-			if r.tenure == nil {
-				continue
-			}
 			for w := range r.waiters {
 				waits = true
-				if !w.searched && now.Sub(w.began) >= deadlockTime {
+				r.hurry(w, now)
+				if r.tenure != nil && !w.searched && now.Sub(w.began) >= deadlockTime {
 					w.searched, long = true, true
 				}
 			}

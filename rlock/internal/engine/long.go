@@ -6,9 +6,10 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// How a person is told of holds and waits that last too long: each once, by one line in the
-// log. Holds are looked at by the keeper, which looks at each of them anyway; waits by the
-// waiter, which has a timer anyway. Without a threshold neither looks any sooner.
+// How holds and waits that last too long are logged, each once. The keeper looks at holds, which
+// it renews anyway. A waiter tells of itself: at the end of a sleep that has a timer anyway, or
+// when the search for deadlocks wakes it (deadlock.go), so that a hand-off inside the process sets
+// no timer.
 
 // wakes is when the keeper must look at a held tenure next: when it is due, or sooner if a
 // hold of it has then lasted too long.
@@ -67,12 +68,22 @@ func (t *tenure) tellLongHolds(now time.Time) {
 	}
 }
 
-// patience is how long the wait may go on until it is told as a long one, which it is now if
-// it has lasted for so long. A whole tells of its own long waits.
+// A lateness is how a wait stands to Config.LongWait.
+type lateness uint8
+
+const (
+	inTime lateness = iota
+	overdue
+	logged
+)
+
+// patience returns how long w may sleep until its wait is logged as a long one, which it is now if
+// it has lasted for so long. While this client holds the lock, no timer is set for that: the search
+// for deadlocks wakes w.
 func (r *room) patience(w *waiter, now time.Time) time.Duration {
 	limit := r.client.Config.LongWait
-	if limit <= 0 || w.long || w.Whole != nil {
-		return Forever
+	if w.late == logged || r.tenure != nil && w.late == inTime || limit <= 0 || w.Whole != nil {
+		return Forever // a lock over several logs its own long waits
 	}
 	left := limit - now.Sub(w.began)
 	if left <= 0 {
@@ -82,10 +93,22 @@ func (r *room) patience(w *waiter, now time.Time) time.Duration {
 	return left
 }
 
-// tellLongWait logs a wait that has lasted too long, with the holder as far as it is known.
-// The mutex is held.
+// hurry wakes w once if its wait is to be logged as a long one. The mutex is held.
+func (r *room) hurry(w *waiter, now time.Time) {
+	if limit := r.client.Config.LongWait; w.late == inTime && limit > 0 && now.Sub(w.began) >= limit {
+		w.late = overdue
+		w.Wake()
+	}
+}
+
+// tellLongWait logs a wait that has lasted too long, with the holder as far as it is known. It is
+// called by the goroutine that waits, so that its place can be found. The mutex is held.
 func (r *room) tellLongWait(w *waiter, now time.Time) {
-	w.long = true
+	w.late = logged
+	place := w.place
+	if place == nil {
+		place = here()
+	}
 	holder, where := w.holder, ""
 	if t := r.tenure; t != nil && len(t.levels) > 0 {
 		first := &t.levels[0]
@@ -95,6 +118,6 @@ func (r *room) tellLongWait(w *waiter, now time.Time) {
 		}
 	}
 	r.client.Config.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", r.name.Key, "kind", r.name.kindOf(w.shared),
-		"owner", w.Owner, "waited", now.Sub(w.began).Round(time.Millisecond), "place", w.place.Known().String(),
+		"owner", w.Owner, "waited", now.Sub(w.began).Round(time.Millisecond), "place", place.Known().String(),
 		"holder", holder, "holder_place", where)
 }

@@ -28,14 +28,19 @@ const (
 	ownDepth = 16
 )
 
-// Place returns where the call comes from into rlock, nil if places are not
-// recorded. A goroutine that this package has started comes from nowhere.
+// Place returns where the call comes from into rlock, nil if places are not recorded.
 func (c *Client) Place() *Place {
 	if !c.Config.RecordPlaces {
 		return nil
 	}
+	return here()
+}
+
+// here returns where the call comes from into rlock. A goroutine that this package has started
+// comes from nowhere.
+func here() *Place {
 	var stack [ownDepth]uintptr
-	frames := runtime.CallersFrames(stack[:runtime.Callers(2, stack[:])])
+	frames := runtime.CallersFrames(stack[:runtime.Callers(1, stack[:])])
 	for {
 		frame, more := frames.Next()
 		if frame.Function != "" && !isOwn(frame.Function) {

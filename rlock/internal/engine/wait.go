@@ -257,9 +257,7 @@ func (r *room) exitWaiting(ctx context.Context, w *waiter) {
 	}
 	w.waits = true
 	r.shard.counts.Waiting++
-	if r.tenure != nil {
-		r.client.search.ask() // for a deadlock
-	}
+	r.client.search.ask() // for a deadlock, and for waits that last too long
 	c, n := r.client, r.name
 	r.exit()
 	if c.Watches(&w.Request) {

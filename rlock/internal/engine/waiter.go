@@ -48,7 +48,7 @@ type waiter struct {
 	guestSince   time.Time // when that was first seen, see followGuest
 	guestListens bool      // since the last look this client hears what guests are told
 
-	long     bool // it was told that it waits for a long time
+	late     lateness
 	searched bool // it had deadlocks searched for
 
 	err   error     // what Redis said last, if it was an error

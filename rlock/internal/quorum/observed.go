@@ -80,7 +80,7 @@ func (h *hold) tellLost(since time.Time, why, cause error) {
 // before.
 func (c *compound) watchWait(req engine.Request, place *engine.Place) (end func()) {
 	limit := c.home.Config.LongWait
-	if limit <= 0 || req.Whole != nil {
+	if limit <= 0 || req.Wait <= limit || req.Whole != nil {
 		return func() {}
 	}
 	timer := time.AfterFunc(limit, func() {
