@@ -2,7 +2,7 @@
 // a page, so that readers can use them; [Links] finds links that lead nowhere.
 //
 // Each block that begins with ```go becomes a package of its own inside of
-// this module, of which no file is written to the working tree, and is compiled.
+// this module, which may also import those in go.work, of which no file is written to the working tree, and is compiled.
 //
 // A block is completed by this rule:
 //
@@ -48,6 +48,8 @@ var imports = map[string]string{
 	"fmt":       "fmt",
 	"http":      "net/http",
 	"httptest":  "net/http/httptest",
+	"goredis":   "github.com/go-rlock/rlock/rlock/goredis",
+	"redis":     "github.com/redis/go-redis/v9",
 	"rlock":     "github.com/go-rlock/rlock/rlock",
 	"rlocktest": "github.com/go-rlock/rlock/rlock/rlocktest",
 	"rueidis":   "github.com/redis/rueidis",
