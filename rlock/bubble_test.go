@@ -269,8 +269,11 @@ var scriptFiles = sync.OnceValue(func() map[string]string {
 		if err != nil {
 			panic(err)
 		}
-		files[fmt.Sprintf("%x", sha1.Sum(text))] = entry.Name()
 		texts[entry.Name()] = string(text)
+	}
+	for name, text := range texts {
+		texts[name] = strings.Replace(text, "-- (owners.lua)\n", texts["owners.lua"], 1)
+		files[fmt.Sprintf("%x", sha1.Sum([]byte(texts[name])))] = name
 	}
 	for _, kind := range []string{"plain.lua", "rw.lua"} {
 		files[fmt.Sprintf("%x", sha1.Sum([]byte(texts[kind]+texts["queue.lua"]+texts["guests.lua"]+texts["grant.lua"])))] = "step.lua"

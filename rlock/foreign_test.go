@@ -69,6 +69,9 @@ func TestAKeyWithOtherDataIsRefusedByEachKindAndLeftAsItIs(t *testing.T) {
 			"a string":                          {[]string{"SET", "precious"}, []string{"GET"}},
 			"a list":                            {[]string{"RPUSH", "precious"}, []string{"LRANGE", "0", "-1"}},
 			"a hash":                            {[]string{"HSET", "status", "new"}, []string{"HGETALL"}},
+			"a hash with a mode":                {[]string{"HSET", "mode", "read", "retries", "5"}, []string{"HGETALL"}},
+			"a hash with another mode":          {[]string{"HSET", "retries", "5", "mode", "write"}, []string{"HGETALL"}},
+			"a hash of a mode alone":            {[]string{"HSET", "mode", "read"}, []string{"HGETALL"}},
 			"a sorted set, by the past":         {[]string{"ZADD", "10", "alice", "20", "bob"}, []string{"ZRANGE", "0", "-1", "WITHSCORES"}},
 			"a sorted set, by the time to come": {[]string{"ZADD", "9999999999999", "alice"}, []string{"ZRANGE", "0", "-1", "WITHSCORES"}},
 		} {
@@ -92,6 +95,46 @@ func TestAKeyWithOtherDataIsRefusedByEachKindAndLeftAsItIs(t *testing.T) {
 		}
 		require.NoError(t, client.Close(), "nothing of the locks is to be released")
 	})
+}
+
+// A hash may say that a reader has the lock a hundred million times. A release does not look as
+// many keys up.
+func TestAReaderThatReadsTooOftenBlocksNoServer(t *testing.T) {
+	const java = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7"
+	redistest.Over(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone}, func(t *testing.T, server *redistest.Server) {
+		s := at(t, server)
+		lock := s.client().NewReadWriteLock(key).Read()
+		s.number("HSET", key, "mode", "read", java, "100000000")
+		s.number("PEXPIRE", key, "3600000")
+		require.NoError(t, lock.Lock(s.ctx))
+		calls := server.CountCalls(t, func() { require.NoError(t, lock.Unlock(s.ctx)) })
+		assert.Less(t, calls["pttl"]+calls["del"], int64(1100))
+		assert.EqualValues(t, 1, s.number("HEXISTS", key, java), "it goes on reading")
+		assert.Positive(t, s.number("PTTL", key))
+		s.number("DEL", key)
+	})
+}
+
+// The text of another program's owner may have an 8 where a UUID has its version. Its release is
+// heard as that of any foreign client.
+func TestAnOwnerThatOnlyResemblesOursIsForeign(t *testing.T) {
+	for _, owner := range []string{"00000000000000800000:7", "0123abcd-0123-8123-0123-0123456789ab:7", "0123abcd-0123-8123-8123_0123456789ab:7"} {
+		t.Run(owner, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p, me := w.client(), w.caller()
+				lock := p.NewLock(key)
+				w.HSet(key, owner, "1")
+				w.SetTTL(key, time.Hour)
+				waiter := start(func() error { return lock.Lock(me) })
+				time.Sleep(time.Second)
+				require.True(t, pending(waiter))
+				w.Del(key)
+				w.Publish(channel, "0")
+				within(t, 0, 0, func() { require.NoError(t, <-waiter) })
+				require.NoError(t, lock.Unlock(me))
+			})
+		})
+	}
 }
 
 // Redisson waits for such a key without bound.

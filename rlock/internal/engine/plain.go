@@ -55,7 +55,7 @@ func fields(ctx context.Context, l *Lock) ([]string, error) {
 func owners(reply rueidis.RedisResult) ([]string, error) {
 	all, err := reply.AsStrSlice()
 	for _, owner := range all {
-		if owner != modeField && !wire.MayOwn(owner) {
+		if !wire.MayOwn(owner) && (owner != modeField || len(all) == 1) {
 			return nil, wire.NotALock(owner)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"slices"
+	"strings"
 
 	"github.com/redis/rueidis"
 )
@@ -37,16 +38,25 @@ type Script struct{ text, sha string }
 
 // newScript returns the script of these files, one after the other.
 func newScript(names ...string) *Script {
-	var text []byte
+	text := ""
 	for _, name := range names {
-		part, err := files.ReadFile("scripts/" + name + ".lua")
-		if err != nil {
-			panic(err)
-		}
-		text = append(text, part...)
+		text += read(name)
 	}
-	sum := sha1.Sum(text)
-	return &Script{text: string(text), sha: hex.EncodeToString(sum[:])}
+	text = strings.Replace(text, ownersHere, read("owners"), 1)
+	sum := sha1.Sum([]byte(text))
+	return &Script{text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// ownersHere is the line of a script that owners.lua takes the place of: behind the paths that
+// need no owner, since Redis takes time to define what is in it.
+const ownersHere = "-- (owners.lua)\n"
+
+func read(name string) string {
+	text, err := files.ReadFile("scripts/" + name + ".lua")
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
 }
 
 // A Call is a script with its keys and arguments.

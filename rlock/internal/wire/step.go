@@ -95,8 +95,7 @@ const (
 )
 
 // ReadAcquire reads what Redis says to an acquire that reserves so many fencing tokens, 0
-// for a lock without. Of a lock that others read or write a plain lock may be shown the mode in
-// place of a holder.
+// for a lock without.
 func ReadAcquire(result rueidis.RedisResult, tokens uint64) (a Answer, err error) {
 	a.Window = -1
 	if tokens > 0 {
@@ -118,9 +117,6 @@ func ReadAcquire(result rueidis.RedisResult, tokens uint64) (a Answer, err error
 	}
 	if err == nil {
 		a.Holder, err = denial[1].ToString()
-	}
-	if err == nil && a.Holder != "" && a.Holder != "mode" && !IsOurs(a.Holder) && !MayOwn(a.Holder) {
-		err = NotALock(a.Holder)
 	}
 	return a, err
 }

@@ -20,8 +20,6 @@ func TestTheAnswersToAnAcquire(t *testing.T) {
 		{"false", 0, wire.Answer{Granted: true}, false},
 		{"'7'", 3, wire.Answer{Granted: true, Counter: 7, Window: -1}, false},
 		{"{29000, 'them:1'}", 0, wire.Answer{TTL: 29000, Holder: "them:1", Window: -1}, false},
-		{"{29000, 'mode'}", 0, wire.Answer{TTL: 29000, Holder: "mode", Window: -1}, false}, // of a read-write lock
-		{"{-1, 'status'}", 0, wire.Answer{}, true},                                         // no lock
 		{"{-1, ''}", 1, wire.Answer{TTL: -1, Window: -1}, false},
 		{"'2'", 3, wire.Answer{}, true},   // fewer tokens than reserved
 		{"'x'", 1, wire.Answer{}, true},   // not a number

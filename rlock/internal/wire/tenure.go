@@ -62,9 +62,17 @@ func (id *ID) Owner(owner uint64, lingers bool) string {
 	return string(strconv.AppendUint(buf, owner, 10))
 }
 
-// IsOurs reports whether an owner in Redis is one of rlock's, of any client, by the
-// version of its UUID. Redisson's are of version 4.
-func IsOurs(owner string) bool { return len(owner) > 14 && owner[14] == '8' }
+// IsOurs reports whether an owner in Redis is one of rlock's, of any client, by the form of its
+// text and the version of its UUID. Redisson's are of version 4, and another program may have
+// other texts. scripts/owners.lua says the same.
+func IsOurs(owner string) bool {
+	if len(owner) <= TenureLen {
+		return false
+	}
+	digit, variant := owner[TenureLen], owner[ClientLen]
+	return owner[8] == '-' && owner[13] == '-' && owner[14] == '8' && owner[18] == '-' && owner[23] == '-' && owner[36] == ':' &&
+		(variant == '8' || variant == '9' || variant == 'a' || variant == 'b') && '0' <= digit && digit <= '9'
+}
 
 // IsOwner reports whether a field of a hash looks like an owner, of this package or of
 // Redisson: a UUID, a colon and a number, and maybe more (":write", or the id of a
@@ -85,5 +93,5 @@ var (
 // the lowest bit of the character that has the variant: 9 or b, else 8 or a. The scripts
 // look at the same character.
 func Lingers(owner string) bool {
-	return IsOurs(owner) && len(owner) > ClientLen && (owner[ClientLen] == '9' || owner[ClientLen] == 'b')
+	return IsOurs(owner) && (owner[ClientLen] == '9' || owner[ClientLen] == 'b')
 }

@@ -16,6 +16,8 @@
 --          TTL); {-2, ""}: the lock is free, but clients wait for it, or it is the
 --          guests' turn. If o may linger, its client is called: see queue.lua
 --
+-- A hash of anything else than owners is left as it is, and so is a counter that is negative.
+--
 -- The tokens and the lease come first where the server can refuse them by its access
 -- rules: a lock without tokens, or without an end, must not stay behind.
 --
@@ -29,6 +31,7 @@ if redis.call('exists', KEYS[1], KEYS[2], KEYS[3]) == 0 or redis.call('hexists',
 		if type(counter) == 'table' then
 			return redis.error_reply(counter.err .. ' (token counter ' .. KEYS[4] .. ')')
 		elseif counter < tonumber(ARGV[3]) then
+			redis.call('incrby', KEYS[4], '-' .. ARGV[3]) -- as it was
 			return redis.error_reply('WRONGTYPE token counter ' .. KEYS[4] .. ' is negative')
 		end
 		token = redis.call('get', KEYS[4])
@@ -41,9 +44,11 @@ if redis.call('exists', KEYS[1], KEYS[2], KEYS[3]) == 0 or redis.call('hexists',
 	end
 	return token
 end
-local holder = redis.call('hkeys', KEYS[1])[1] or ''
-local variant = string.sub(holder, 20, 20)
-if (variant == '9' or variant == 'b') and string.sub(holder, 15, 15) == '8' then
-	redis.pcall('publish', 'rlock_turn:client:' .. string.sub(holder, 1, 19), 'w ' .. holder .. ' ' .. KEYS[1])
+-- (owners.lua)
+local fields = redis.call('hkeys', KEYS[1])
+local holder = fields[1] == 'mode' and fields[2] or fields[1] or ''
+if fields[1] and not mayOwn(holder) then
+	return noLock('hash with the field', holder)
 end
+call(holder, KEYS[1])
 return {redis.call('pttl', KEYS[1]), holder}

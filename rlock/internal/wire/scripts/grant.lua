@@ -141,10 +141,7 @@ elseif first == asker then
 	-- The clients of holders that may linger are called. A look calls again, since a message
 	-- may be lost.
 	for _, shown in ipairs(holders()) do
-		local variant = string.sub(shown, 20, 20)
-		if (variant == '9' or variant == 'b') and not isGuest(shown) then
-			redis.pcall('publish', 'rlock_turn:client:' .. string.sub(shown, 1, 19), 'w ' .. shown .. ' ' .. lock)
-		end
+		call(shown, lock)
 	end
 else
 	reply[5] = (joined or redis.call('zscore', queue, asker)) and 1 or 0

@@ -18,13 +18,15 @@ if #ARGV < 5 and redis.call('exists', KEYS[2]) == 0 and redis.call('hdel', KEYS[
 	left, told = 1, true
 end
 
+-- (owners.lua)
 local lock, counter, reserve = KEYS[1], KEYS[5], ARGV[3] or ''
 local owner           -- the holder, false if the lock is free, nil before it is looked up
 local given           -- the lease that this step has set, nil if it has set none
 
 local function holder()
 	if owner == nil then
-		owner = redis.call('hkeys', lock)[1] or false
+		local fields = redis.call('hkeys', lock)
+		owner = fields[1] == 'mode' and fields[2] or fields[1] or false
 	end
 	return owner
 end
@@ -34,7 +36,7 @@ end
 local function exit(ticket)
 	if redis.call('hdel', lock, ticket) == 0 then
 		local shown = holder()
-		if not shown or string.sub(shown, 1, 37) ~= string.sub(ticket, 1, 37) or string.sub(shown, 15, 15) ~= '8' then
+		if not shown or string.sub(shown, 1, 37) ~= string.sub(ticket, 1, 37) or not isOurs(shown) then
 			return 0
 		end
 		redis.call('hdel', lock, shown)
@@ -70,6 +72,7 @@ local function tokens()
 	if type(last) == 'table' then
 		return nil, redis.error_reply(last.err .. ' (token counter ' .. counter .. ')')
 	elseif last < tonumber(reserve) then
+		redis.call('incrby', counter, '-' .. reserve) -- as it was
 		return nil, redis.error_reply('WRONGTYPE token counter ' .. counter .. ' is negative')
 	end
 	return redis.call('get', counter)
@@ -96,4 +99,10 @@ local function keep(_, _, lease)
 		redis.call('pexpire', lock, lease)
 	end
 	return tokens()
+end
+
+-- A hash of anything else than owners is left as it is. A release need not ask: it takes out
+-- nothing but its own owner.
+if #ARGV >= 5 and ARGV[4] ~= '1' and holder() and not mayOwn(holder()) then
+	return noLock('hash with the field', holder())
 end

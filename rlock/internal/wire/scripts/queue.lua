@@ -103,7 +103,7 @@ local function markOf(member)
 end
 
 local function isGuest(owner)
-	return owner and string.sub(owner, 15, 15) ~= '8'
+	return owner and not isOurs(owner)
 end
 
 -- The error of a step that has freed the lock, and whose message was refused.

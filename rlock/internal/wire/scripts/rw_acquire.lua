@@ -19,29 +19,38 @@
 --          that may linger are called: see queue.lua
 --
 -- A hash without a mode is a lock of another kind. Redisson would add a mode to it;
--- here it excludes readers and writers.
+-- here it excludes readers and writers. A hash of anything else than owners is left as it is.
 --
 -- Sending it again changes nothing: it sets the count, it does not add to it.
+-- (owners.lua)
 local name, lease, owner, asked = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local field = asked == 'write' and owner .. ':write' or owner
 local open = redis.call('exists', name, KEYS[2], KEYS[3]) == 0
-if not open and asked == 'read' and redis.call('hget', name, 'mode') == 'read' then
-	open = redis.pcall('zcount', KEYS[2], 1, '+inf') == 0 and redis.call('exists', KEYS[3]) == 0
+local holders = {} -- the fields, but for the mode
+if not open then
+	local hash, mode = redis.call('hgetall', name), nil
+	for i = 1, #hash, 2 do
+		if hash[i] == 'mode' then
+			mode = hash[i + 1]
+		elseif mayOwn(hash[i], hash[i + 1]) then
+			holders[#holders + 1] = hash[i]
+		else
+			return noLock('hash with the field', hash[i])
+		end
+	end
+	if mode and #holders == 0 and redis.call('pttl', name) == -1 then -- else a release was refused DEL
+		return noLock('hash with the field', 'mode')
+	end
+	if asked == 'read' and mode == 'read' then
+		open = redis.pcall('zcount', KEYS[2], 1, '+inf') == 0 and redis.call('exists', KEYS[3]) == 0
+	end
 end
 
 if not open and redis.call('hexists', name, field) == 0 then
-	local holder
-	for _, f in ipairs(redis.call('hkeys', name)) do
-		if f ~= 'mode' then
-			holder = f
-			local variant = string.sub(f, 20, 20)
-			if (variant == '9' or variant == 'b') and string.sub(f, 15, 15) == '8' then
-				local owner = string.gsub(f, ':write$', '')
-				redis.pcall('publish', 'rlock_turn:client:' .. string.sub(f, 1, 19), 'w ' .. owner .. ' ' .. name)
-			end
-		end
+	for _, f in ipairs(holders) do
+		call(string.gsub(f, ':write$', ''), name)
 	end
-	return {redis.call('pttl', name), holder or ''}
+	return {redis.call('pttl', name), holders[#holders] or ''}
 end
 
 local left = redis.call('pttl', name)

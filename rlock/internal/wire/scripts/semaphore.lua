@@ -6,6 +6,7 @@
 --
 -- ARGV[3]  how many permits there are. It comes with every command: while processes
 --          disagree, there are no more holders than the largest number allows.
+-- (owners.lua)
 local lock, permits, reserve = KEYS[1], tonumber(ARGV[3]), ''
 local left = 0       -- of the reply
 local message = '0'  -- nobody listens to it
@@ -15,8 +16,8 @@ local ended          -- the marks that these may have in the queue, nil for none
 local held           -- how many permits are, nil before they are counted
 
 local some = redis.call('zrange', lock, '0', '0')[1]
-if some and string.sub(some, 37, 37) ~= ':' then
-	return redis.error_reply('WRONGTYPE it is a sorted set with the member ' .. some)
+if some and not isOurs(some) then
+	return noLock('sorted set with the member', some)
 end
 
 local function clock()

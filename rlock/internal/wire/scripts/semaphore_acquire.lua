@@ -12,11 +12,12 @@
 --
 -- Sending it again changes nothing but the end of the lease. A sorted set of anything else
 -- than owners is left as it is.
+-- (owners.lua)
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local some = redis.call('zrange', KEYS[1], '0', '0')[1]
-if some and string.sub(some, 37, 37) ~= ':' then
-	return redis.error_reply('WRONGTYPE it is a sorted set with the member ' .. some)
+if some and not isOurs(some) then
+	return noLock('sorted set with the member', some)
 end
 -- While clients wait, the owners whose leases are over are left to the next step, which drops the
 -- tickets of their clients.

@@ -1,0 +1,133 @@
+package wire_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A key may hold other data, or come to hold them while clients wait for a lock of that name.
+func TestEachScriptLeavesWhatIsNoLockAsItIs(t *testing.T) {
+	redis := open(t)
+	id := wire.NewID()
+	keys, err := redis.KeysOf("settings", wire.Layout{Channel: "redisson_lock__channel:", Extra: "more:", HasExtra: true})
+	require.NoError(t, err)
+	do := func(args ...string) rueidis.RedisResult {
+		return redis.Client.Do(t.Context(), redis.Client.B().Arbitrary(args...).Build())
+	}
+	ticket := id.Owner(1, false)
+	permits := map[*wire.Script]string{wire.SemaphoreStep: "3", wire.PlainStep: ""}
+	calls := make(map[string]wire.Call)
+	for name, script := range map[string]*wire.Script{"plain": wire.PlainStep, "read-write": wire.ReadWriteStep, "semaphore": wire.SemaphoreStep} {
+		for _, mode := range []string{"x", "s"} {
+			member := wire.Member{Mode: mode, Ticket: ticket}
+			for step, s := range map[string]wire.Step{
+				"join": {Join: member}, "look": {Look: member}, "release": {Leave: member},
+				"release and join": {Leave: member, Join: wire.Member{Mode: mode, Ticket: id.Owner(2, false)}},
+			} {
+				s.Lease, s.Number = "60000", permits[script]
+				calls[name+", "+mode+", "+step] = redis.Step(script, &keys, s)
+			}
+		}
+	}
+	calls["plain, acquire"] = wire.Acquire.Call(3, keys.Key, keys.Queue, keys.Window, "60000", ticket)
+	calls["read, acquire"] = wire.ReadWriteAcquire.Call(4, keys.Key, keys.Queue, keys.Window, "{settings}", "60000", ticket, "read")
+	calls["write, acquire"] = wire.ReadWriteAcquire.Call(4, keys.Key, keys.Queue, keys.Window, "{settings}", "60000", ticket, "write")
+	calls["semaphore, acquire"] = wire.SemaphoreAcquire.Call(2, keys.Key, keys.Queue, "60000", ticket, "3")
+	calls["plain, mirror"] = wire.Call{Script: wire.Mirror, Keys: []string{keys.Key}, Args: []string{"p", "60000", ticket, "1", "", ""}}
+	calls["read, mirror"] = wire.Call{Script: wire.ReadWriteMirror, Keys: []string{keys.Key, "{settings}", keys.Channel}, Args: []string{"p", "60000", ticket, "0", "1", ""}}
+	calls["semaphore, mirror"] = wire.Call{Script: wire.SemaphoreMirror, Keys: []string{keys.Key}, Args: []string{"60000", ticket}}
+
+	reads := map[string][]string{
+		"SET": {"GET"}, "RPUSH": {"LRANGE", "0", "-1"}, "SADD": {"SMEMBERS"}, "HSET": {"HGETALL"}, "ZADD": {"ZRANGE", "0", "-1", "WITHSCORES"},
+	}
+	read := func(write []string) any {
+		command := reads[write[0]]
+		data, err := do(append([]string{command[0], "settings"}, command[1:]...)...).ToAny()
+		require.NoError(t, err)
+		return data
+	}
+	for what, write := range map[string][]string{
+		"a string":                        {"SET", "settings", "precious"},
+		"a list":                          {"RPUSH", "settings", "precious"},
+		"a set":                           {"SADD", "settings", "precious"},
+		"a hash":                          {"HSET", "settings", "retries", "5"},
+		"a hash with the mode read":       {"HSET", "settings", "mode", "read", "retries", "5"},
+		"a hash with the mode write":      {"HSET", "settings", "mode", "write", "retries", "5"},
+		"a hash with another mode":        {"HSET", "settings", "mode", "dark", "retries", "5"},
+		"a hash of the mode read":         {"HSET", "settings", "mode", "read"},
+		"a hash with a text for a count":  {"HSET", "settings", "mode", "read", "retries:1", "often"},
+		"a hash with a field with a text": {"HSET", "settings", "mode", "read", "retries", "often"},
+		"a sorted set":                    {"ZADD", "settings", "9999999999999", "alice", "10", "bob"},
+		"a sorted set with that colon":    {"ZADD", "settings", "1", "0123abcd+0123+8123+8123+0123456789ab:1"},
+	} {
+		for name, call := range calls {
+			t.Run(what+": "+name, func(t *testing.T) {
+				do("FLUSHALL")
+				require.NoError(t, do(write...).Error())
+				before := read(write)
+				result := redis.Do(t.Context(), call)
+				if err := result.Error(); err != nil {
+					assert.ErrorIs(t, wire.Explain(err), wire.ErrWrongType)
+				} else if n, err := result.AsInt64(); err == nil {
+					assert.Zero(t, n, "nothing was released")
+				} else {
+					replies, err := result.ToArray()
+					require.NoError(t, err)
+					switch len(replies) {
+					case 1:
+						n, err := replies[0].AsInt64()
+						require.NoError(t, err)
+						assert.Zero(t, n, "nothing was mirrored")
+					case 2: // an acquire that was refused
+					default:
+						assert.True(t, replies[4].IsInt64(), "it is not granted")
+					}
+				}
+				assert.Equal(t, before, read(write))
+				left, err := do("PTTL", "settings").AsInt64()
+				require.NoError(t, err)
+				assert.EqualValues(t, -1, left)
+			})
+		}
+	}
+}
+
+// The scripts and this package tell owners apart by the same rule.
+func TestTheScriptsKnowOurOwnersAsThisPackageDoes(t *testing.T) {
+	redis := open(t)
+	text, err := os.ReadFile("scripts/owners.lua")
+	require.NoError(t, err)
+	const ours = "0123abcd-0123-8123-9123-0123456789ab:17"
+	for owner, want := range map[string]bool{
+		ours:                             true,
+		ours + ":write":                  true,
+		wire.NewID().Owner(1, true):      true,
+		wire.NewID().Owner(1<<63, false): true,
+		"":                               false,
+		"mode":                           false,
+		"00000000000000800000:7":         false,
+		ours[:37]:                        false, // without an id
+		ours[:37] + "x":                  false,
+		"0123abcd-0123-4123-9123-0123456789ab:17": false, // Redisson's
+		"0123abcd_0123-8123-9123-0123456789ab:17": false,
+		"0123abcd-0123_8123-9123-0123456789ab:17": false,
+		"0123abcd-0123-8123_9123-0123456789ab:17": false,
+		"0123abcd-0123-8123-9123_0123456789ab:17": false,
+		"0123abcd-0123-8123-9123-0123456789ab-17": false,
+		"0123abcd-0123-8123-1123-0123456789ab:17": false, // the variant of no UUID
+	} {
+		assert.Equal(t, want, wire.IsOurs(owner), owner)
+		for function, want := range map[string]bool{"isOurs": want, "mayOwn": wire.MayOwn(owner)} {
+			script := string(text) + "return " + function + "(ARGV[1]) and 1 or 0"
+			n, err := redis.Client.Do(t.Context(), redis.Client.B().Eval().Script(script).Numkeys(0).Arg(owner).Build()).AsInt64()
+			require.NoError(t, err)
+			assert.Equal(t, want, n == 1, "%s(%q)", function, owner)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+-- What a script knows of an owner by its text alone. A line "-- (owners.lua)" of another file
+-- is replaced by this one. It has no KEYS and no ARGV of its own.
+--
+-- An owner is "<uuid>:<id>". The UUIDs of rlock are of version 8, those of Redisson of version
+-- 4; another program may have other texts. The lowest bit of the variant, the 20th
+-- character, says whether a tenure of rlock may linger. wire/tenure.go says the same.
+local ours = '^........%-....%-8...%-[89ab]...%-............:%d'
+local lingering = '^........%-....%-8...%-[9b]...%-............:%d'
+
+local function isOurs(owner)
+	return string.find(owner, ours) ~= nil
+end
+
+-- Reports whether a field of a hash may be an owner of whatever program, so that the hash may be
+-- a lock: it has a colon before a number, and its value, if that is given, is a count.
+local function mayOwn(field, count)
+	return string.find(field, ':%-?%d') ~= nil and (not count or string.find(count, '^%d+$') ~= nil)
+end
+
+-- The error for a hash or a sorted set of something else.
+local function noLock(what, member)
+	return redis.error_reply('WRONGTYPE it is a ' .. what .. ' ' .. member)
+end
+
+-- Calls the client of an owner that may linger: "w <owner> <lock>", see queue.lua.
+local function call(owner, lock)
+	if string.find(owner, lingering) then
+		redis.pcall('publish', 'rlock_turn:client:' .. string.sub(owner, 1, 19), 'w ' .. owner .. ' ' .. lock)
+	end
+end
