@@ -6,7 +6,7 @@
 //	...
 //	defer client.Close()
 //
-//	lock := client.NewLock("orders:42")
+//	lock := client.NewLock("lock:orders:42")
 //	err = lock.Do(ctx, func(ctx context.Context) error {
 //		// ctx ends if the lock is lost.
 //	})

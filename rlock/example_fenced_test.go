@@ -12,7 +12,7 @@ func ExampleClient_NewFencedLock() {
 	client, end := connect()
 	defer end()
 	ctx := context.Background()
-	lock := client.NewFencedLock("orders:42")
+	lock := client.NewFencedLock("lock:orders:42")
 
 	for range 3 {
 		err := lock.Do(ctx, func(ctx context.Context) error {
@@ -52,7 +52,7 @@ func ExampleHold_Token() {
 	client, end := connect()
 	defer end()
 	ctx := context.Background()
-	lock := client.NewFencedLock("orders:42")
+	lock := client.NewFencedLock("lock:orders:42")
 	files := new(fileServer)
 
 	first, err := lock.Acquire(ctx)

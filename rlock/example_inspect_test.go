@@ -12,14 +12,14 @@ func ExampleClient_Inspect() {
 	client, end := connect()
 	defer end()
 	ctx := context.Background()
-	hold, err := client.NewLock("orders:42").Acquire(ctx)
+	hold, err := client.NewLock("lock:orders:42").Acquire(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer hold.Release(ctx)
 
-	i, err := client.Inspect(ctx, "orders:42") // from any process
+	i, err := client.Inspect(ctx, "lock:orders:42") // from any process
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -29,38 +29,38 @@ func ExampleClient_Inspect() {
 		fmt.Printf("%s %q: held %d deep, by this client: %t, %d wait\n", i.Kind, i.Name, holder.Count, ours, i.Waiting)
 	}
 	// Output:
-	// lock "orders:42": held 1 deep, by this client: true, 0 wait
+	// lock "lock:orders:42": held 1 deep, by this client: true, 0 wait
 }
 
 func ExampleClient_Locks() {
 	client, end := connect()
 	defer end()
 	ctx := context.Background()
-	for _, lock := range []*rlock.Lock{client.NewLock("orders:42"), client.NewLock("users:7")} {
+	for _, lock := range []*rlock.Lock{client.NewLock("lock:orders:42"), client.NewLock("users:7")} {
 		if _, err := lock.Acquire(ctx); err != nil {
 			fmt.Println(err)
 			return
 		}
 	}
-	for name, err := range client.Locks(ctx, "orders:*") {
+	for name, err := range client.Locks(ctx, "lock:orders:*") {
 		fmt.Println(name, err)
 	}
 	// Output:
-	// orders:42 <nil>
+	// lock:orders:42 <nil>
 }
 
 func ExampleClient_Ask() {
 	client, end := connect()
 	defer end()
 	ctx := context.Background()
-	hold, err := client.NewLock("orders:42").Acquire(ctx)
+	hold, err := client.NewLock("lock:orders:42").Acquire(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer hold.Release(ctx)
 
-	i, err := client.Inspect(ctx, "orders:42") // from any process
+	i, err := client.Inspect(ctx, "lock:orders:42") // from any process
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -76,5 +76,5 @@ func ExampleClient_Ask() {
 		}
 	}
 	// Output:
-	// plain "orders:42", held: true
+	// plain "lock:orders:42", held: true
 }

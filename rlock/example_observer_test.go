@@ -33,18 +33,18 @@ func ExampleObserver() {
 	defer client.Close()
 
 	ctx := context.Background()
-	lock := client.NewLock("orders:42")
+	lock := client.NewLock("lock:orders:42")
 	_ = lock.Lock(ctx)
 	_ = lock.Lock(ctx)
 	_, _ = lock.TryLock(rlock.WithOwner(ctx, rlock.NewOwner()))
 	_ = lock.Unlock(ctx)
 	_ = lock.Unlock(ctx)
 	// Output:
-	// acquired orders:42 by redis
-	// acquired orders:42 by nesting
-	// gave up orders:42 true
-	// released orders:42 true <nil>
-	// released orders:42 true <nil>
+	// acquired lock:orders:42 by redis
+	// acquired lock:orders:42 by nesting
+	// gave up lock:orders:42 true
+	// released lock:orders:42 true <nil>
+	// released lock:orders:42 true <nil>
 }
 
 func ExampleClient_Stats() {
@@ -52,7 +52,7 @@ func ExampleClient_Stats() {
 	defer end()
 	ctx := context.Background()
 
-	lock := client.NewLock("orders:42")
+	lock := client.NewLock("lock:orders:42")
 	_ = lock.Lock(ctx)
 	_ = lock.Lock(ctx)
 	_, _ = lock.TryLock(rlock.WithOwner(ctx, rlock.NewOwner()))
@@ -67,9 +67,9 @@ func ExampleClient_Held() {
 	defer end()
 	ctx := context.Background()
 
-	hold, _ := client.NewLock("orders:42").Acquire(ctx)
+	hold, _ := client.NewLock("lock:orders:42").Acquire(ctx)
 	for _, h := range client.Held() {
 		fmt.Println(h.Kind, h.Name, h.Owner == hold.Owner(), h.Depth)
 	}
-	// Output: plain orders:42 true 1
+	// Output: plain lock:orders:42 true 1
 }

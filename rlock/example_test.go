@@ -47,12 +47,12 @@ func ExampleNew() {
 	}
 	defer client.Close()
 
-	fmt.Println(client.NewLock("orders:42").Name())
+	fmt.Println(client.NewLock("lock:orders:42").Name())
 
 	_, err = rlock.New(rlock.Config{})
 	fmt.Println(errors.Is(err, rlock.ErrInvalidConfig))
 	// Output:
-	// orders:42
+	// lock:orders:42
 	// true
 }
 
@@ -90,9 +90,9 @@ func ExampleClient_NewLock() {
 	ctx := context.Background()
 
 	// Two Locks of one name are the same lock: there is nothing to keep or to share.
-	_ = client.NewLock("orders:42").Lock(ctx)
-	fmt.Println(client.NewLock("orders:42").HoldCount(ctx))
-	fmt.Println(client.NewLock("orders:42").Unlock(ctx))
+	_ = client.NewLock("lock:orders:42").Lock(ctx)
+	fmt.Println(client.NewLock("lock:orders:42").HoldCount(ctx))
+	fmt.Println(client.NewLock("lock:orders:42").Unlock(ctx))
 	// Output:
 	// 1
 	// <nil>
@@ -120,7 +120,7 @@ func ExampleClient_Close() {
 	defer end()
 	ctx := context.Background()
 
-	lock := client.NewLock("orders:42")
+	lock := client.NewLock("lock:orders:42")
 	hold, err := lock.Acquire(ctx)
 	if err != nil {
 		fmt.Println(err)
@@ -140,7 +140,7 @@ func ExampleLock_Lock() {
 	client, end := connect()
 	defer end()
 	ctx := context.Background()
-	lock := client.NewLock("orders:42")
+	lock := client.NewLock("lock:orders:42")
 
 	stock := 0
 	var workers sync.WaitGroup
@@ -166,7 +166,7 @@ func ExampleLock_Lock_nested() {
 	client, end := connect()
 	defer end()
 	ctx := context.Background()
-	lock := client.NewLock("orders:42")
+	lock := client.NewLock("lock:orders:42")
 
 	_ = lock.Lock(ctx)
 	_ = lock.Lock(ctx)
@@ -205,7 +205,7 @@ func ExampleLock_LockFor() {
 func ExampleLock_TryLock() {
 	client, end := connect()
 	defer end()
-	lock := client.NewLock("orders:42")
+	lock := client.NewLock("lock:orders:42")
 	alice := rlock.WithOwner(context.Background(), rlock.NewOwner())
 	bob := rlock.WithOwner(context.Background(), rlock.NewOwner())
 
@@ -223,7 +223,7 @@ func ExampleLock_TryLock() {
 func ExampleLock_TryLockFor() {
 	client, end := connect()
 	defer end()
-	lock := client.NewLock("orders:42")
+	lock := client.NewLock("lock:orders:42")
 	alice := rlock.WithOwner(context.Background(), rlock.NewOwner())
 	bob := rlock.WithOwner(context.Background(), rlock.NewOwner())
 
@@ -239,7 +239,7 @@ func ExampleLock_Acquire() {
 	client, end := connect()
 	defer end()
 	ctx := context.Background()
-	lock := client.NewLock("orders:42")
+	lock := client.NewLock("lock:orders:42")
 
 	hold, err := lock.Acquire(ctx, rlock.WithLease(time.Minute))
 	if err != nil {
@@ -260,7 +260,7 @@ func ExampleLock_TryAcquire() {
 	client, end := connect()
 	defer end()
 	ctx := context.Background()
-	lock := client.NewLock("orders:42")
+	lock := client.NewLock("lock:orders:42")
 
 	hold, err := lock.TryAcquire(ctx)
 	fmt.Println(hold.Valid(), err)
@@ -278,7 +278,7 @@ func ExampleLock_TryAcquire() {
 func ExampleLock_Do() {
 	client, end := connect()
 	defer end()
-	lock := client.NewLock("orders:42")
+	lock := client.NewLock("lock:orders:42")
 
 	err := lock.Do(context.Background(), func(ctx context.Context) error {
 		fmt.Println("held:", lock.IsHeld(ctx)) // give ctx to all code that needs the lock
@@ -296,7 +296,7 @@ func ExampleLock_ForceUnlock() {
 	client, end := connect()
 	defer end()
 	ctx := context.Background()
-	lock := client.NewLock("orders:42")
+	lock := client.NewLock("lock:orders:42")
 
 	_ = lock.Lock(ctx)
 	fmt.Println(lock.ForceUnlock(ctx)) // by an operator, say
@@ -314,7 +314,7 @@ func ExampleHold_Done() {
 	client, end := connect()
 	defer end()
 	ctx := context.Background()
-	lock := client.NewLock("orders:42")
+	lock := client.NewLock("lock:orders:42")
 
 	hold, err := lock.Acquire(ctx)
 	if err != nil {
@@ -340,7 +340,7 @@ func ExampleHold_Done() {
 func ExampleWithOwner() {
 	client, end := connect()
 	defer end()
-	lock := client.NewLock("orders:42")
+	lock := client.NewLock("lock:orders:42")
 
 	ctx := rlock.WithOwner(context.Background(), rlock.NewOwner())
 	_ = lock.Lock(ctx)
@@ -372,7 +372,7 @@ func ExampleNewMultiLock() {
 	defer end()
 	ctx := context.Background()
 
-	lock := rlock.NewMultiLock(orders.NewLock("orders:42"), stock.NewLock("rwClient:7"))
+	lock := rlock.NewMultiLock(orders.NewLock("lock:orders:42"), stock.NewLock("rwClient:7"))
 	err := lock.Do(ctx, func(ctx context.Context) error {
 		fmt.Println(stock.NewLock("rwClient:7").IsLocked(ctx))
 		return nil
@@ -380,7 +380,7 @@ func ExampleNewMultiLock() {
 	fmt.Println(lock.Name(), err)
 	// Output:
 	// true <nil>
-	// orders:42,rwClient:7 <nil>
+	// lock:orders:42,rwClient:7 <nil>
 }
 
 // Over three independent Redis servers. One of them may fail.
@@ -394,7 +394,7 @@ func ExampleNewRedLock() {
 	ctx := context.Background()
 	_ = clients[1].Close()
 
-	lock := rlock.NewRedLock(clients, "orders:42")
+	lock := rlock.NewRedLock(clients, "lock:orders:42")
 	err := lock.Do(ctx, func(ctx context.Context) error {
 		fmt.Println(lock.IsHeld(ctx))
 		return nil

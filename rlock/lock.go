@@ -55,8 +55,9 @@ const (
 // command to Redis, and nothing needs to be closed or kept. If the name is invalid, the
 // lock's methods return [ErrInvalidName].
 //
-// The name is a key of Redis, without a prefix. A key with other data is refused
-// ([ErrWrongType]) and left as it is. A lock of Redisson with the same name is the same lock.
+// The name is the lock's key in Redis: rlock adds no prefix, so that a lock of Redisson with the
+// same name is the same lock. Give locks names that no data has, as "lock:orders:42" for the order
+// in "orders:42". A key with other data is refused ([ErrWrongType]) and left as it is.
 //
 // Redisson's getLock(name).
 func (c *Client) NewLock(name string) *Lock {

@@ -22,7 +22,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-const name = "example:orders:42"
+const name = "example:lock:orders:42"
 
 func main() {
 	log.SetFlags(0)
@@ -91,7 +91,7 @@ func run() error {
 	var t table
 	fmt.Printf(columns, "Java", "Go", "gave")
 
-	// RLock lock = redisson.getLock("orders:42");
+	// RLock lock = redisson.getLock("lock:orders:42");
 	lock, theirs := client.NewLock(name), other.NewLock(name)
 	t.row("lock.getName()", "lock.Name()", lock.Name(), name)
 

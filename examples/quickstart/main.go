@@ -106,7 +106,7 @@ func say(who, what string, args ...any) {
 func clientName(i int) string { return fmt.Sprintf("client %c", 'A'+i) }
 
 func single(ctx context.Context, c *rlock.Client, redis rueidis.Client) (string, error) {
-	lock := c.NewLock("example:orders:42")
+	lock := c.NewLock("example:lock:orders:42")
 	began := time.Now()
 	if err := lock.Lock(ctx); err != nil {
 		return "", err
@@ -141,7 +141,7 @@ func single(ctx context.Context, c *rlock.Client, redis rueidis.Client) (string,
 }
 
 func nested(ctx context.Context, c *rlock.Client) (string, error) {
-	lock := c.NewLock("example:orders:42")
+	lock := c.NewLock("example:lock:orders:42")
 	var fastest time.Duration
 	for level := 1; level <= 3; level++ {
 		began := time.Now()
