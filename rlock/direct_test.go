@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/inmemory"
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -253,6 +254,64 @@ func TestNothingIsSentDirectlyAfterThePipelineHasLostItsServer(t *testing.T) {
 		assert.Len(t, p.net.Sent("EVALSHA"), pipelined+2)
 		synctest.Wait()
 		assert.Len(t, p.direct.Sent("HELLO"), opened+1, "the direct connection is opened again, to the server of the pipeline")
+		p.requireDirect()
+	})
+}
+
+// After a name or a balancer has moved, old connections stay at their server and a new one goes
+// to another, where the same lock is free.
+func TestNothingIsSentDirectlyToAnotherServerThanThePipelines(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		other := inmemory.New()
+		defer other.Close()
+		var moved atomic.Bool
+		p := newTestClient(t, func() (net.Conn, error) {
+			if moved.Load() {
+				return other.Dial()
+			}
+			return w.Dial()
+		})
+		me := w.caller()
+		pair := func() {
+			require.NoError(t, p.NewLock(key).Lock(me))
+			assert.True(t, w.Exists(key), "the lock is held at the server of the pipeline")
+			require.NoError(t, p.NewLock(key).Unlock(me))
+			synctest.Wait() // a connection may be opened in the background
+		}
+		pair()
+		moved.Store(true)
+		for range 100 {
+			pair()
+			time.Sleep(time.Second)
+		}
+		calls := other.Calls()
+		assert.Positive(t, calls["info"], "a direct connection was opened, and asked for its server")
+		assert.Zero(t, calls["evalsha"]+calls["eval"], "commands for locks to the other server")
+		moved.Store(false)
+		time.Sleep(time.Minute)
+		before := len(p.net.Sent("INFO"))
+		for range 10 {
+			pair()
+		}
+		assert.Greater(t, len(p.net.Sent("INFO")), before, "it is tried again")
+	})
+}
+
+// A user may lack the right to ask.
+func TestWithoutARunIDNothingIsSentDirectly(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.answer(func(command string, _ ...string) string {
+			if command == "info" {
+				return "NOPERM this user has no permissions to run the 'info' command"
+			}
+			return ""
+		})
+		p := w.loner()
+		p.pairs(20)
+		p.requirePipelined()
+		w.answer(nil)
+		time.Sleep(time.Minute)
+		p.pairs(2)
 		p.requireDirect()
 	})
 }

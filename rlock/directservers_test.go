@@ -70,6 +70,11 @@ func TestALoneCallerOfARealServerIsServedDirectly(t *testing.T) {
 	redistest.Over(t, []redistest.Kind{redistest.KindStandalone, redistest.KindSentinel}, func(t *testing.T, server *redistest.Server) {
 		servesDirectly(at(t, server))
 	})
+	t.Run("with the least rights", func(t *testing.T) {
+		s := at(t, redistest.Standalone(t))
+		limited := s.limited(s.rights("every lock", "one primary", "direct connection")...)
+		servesDirectly(s, func(c *rlock.Config) { c.Redis = limited.Redis })
+	})
 	t.Run("tls", func(t *testing.T) {
 		authority := redistest.NewAuthority(t)
 		s := at(t, redistest.TLS(t, authority))

@@ -19,7 +19,7 @@
 // # Missing
 //
 // It has no sharded pub/sub, no CONFIG, ROLE or CLIENT LIST, WAIT answers 0, and a
-// connection that subscribes in RESP3 refuses other commands. It answers CLUSTER SLOTS, so
+// connection that subscribes in RESP3 refuses other commands. INFO server has a run id only. It answers CLUSTER SLOTS, so
 // that a client must be told that it is a single server; Options does.
 //
 // # Failure

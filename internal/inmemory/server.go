@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"reflect"
 	"strings"
@@ -23,6 +24,7 @@ type Server struct {
 	// virtual is set in a bubble. There no clock needs to be set, since time stands still
 	// while anything runs.
 	virtual bool
+	runID   string // which INFO says, and by which clients tell servers apart
 
 	gate    sync.Mutex // protects following; taken before miniredis' own mutex
 	stopped bool       // by itself miniredis starts again at a connection after Close
@@ -38,7 +40,7 @@ type Server struct {
 
 // New returns a server that is empty and answers. Close it at the end.
 func New() *Server {
-	s := &Server{m: miniredis.NewMiniRedis(), calls: make(map[string]int64)}
+	s := &Server{m: miniredis.NewMiniRedis(), runID: fmt.Sprintf("%016x%016x%08x", rand.Uint64(), rand.Uint64(), rand.Uint32()), calls: make(map[string]int64)}
 	s.virtual = time.Now().Before(bubblesEnd)
 	s.m.ClockTTL(true)
 	return s
@@ -96,14 +98,17 @@ func (s *Server) before(peer *miniserver.Peer, command string, args ...string) b
 	s.calls[command]++
 	refuse := s.refuse
 	s.mu.Unlock()
-	if refuse == nil {
-		return false
+	if refuse != nil {
+		if reply := refuse(command, args...); reply != "" {
+			peer.WriteError(reply)
+			return true
+		}
 	}
-	reply := refuse(command, args...)
-	if reply != "" {
-		peer.WriteError(reply)
+	if command == "info" && len(args) == 1 && strings.EqualFold(args[0], "server") { // which miniredis does not know
+		peer.WriteBulk("# Server\r\nrun_id:" + s.runID + "\r\n")
+		return true
 	}
-	return reply != ""
+	return false
 }
 
 // tick sets miniredis' clock to now. A script holds miniredis' mutex, and tick waits for it:

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -32,7 +33,9 @@ const (
 // connection is down: the next one may lead to another server.
 //
 // A connection that fails is given up and never dialled again. The next one is opened in the
-// background, to where the pipelined connection leads by then.
+// background, to where the pipelined connection leads by then. A name or a balancer may lead
+// it to another server all the same, where the locks of this one are free: it is used only if the
+// servers at the ends of both have one run id, which is asked for once a connection.
 type direct struct {
 	redis   *Redis
 	options rueidis.ClientOption // but the address
@@ -194,6 +197,32 @@ func (d *direct) prepare() {
 	}
 }
 
+// errElsewhere is the error of a line that is not known to lead to the server of the pipeline.
+var errElsewhere = errors.New("the direct connection may lead to another server")
+
+// runID asks the server of a client for its run id, and returns "" if it does not say.
+func runID(ctx context.Context, client rueidis.Client) string {
+	info, err := client.Do(ctx, client.B().Info().Section("server").Build()).ToString()
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(info) {
+		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
+			return strings.TrimSpace(id)
+		}
+	}
+	return ""
+}
+
+// sameServer reports whether the line leads to the server of the pipelined connection. If that
+// one is another by the time of a command the line is not usable.
+func (d *direct) sameServer(line rueidis.Client) bool {
+	ctx, cancel := d.redis.Within(d.redis.ctx)
+	defer cancel()
+	id := runID(ctx, d.redis.Client)
+	return id != "" && id == runID(ctx, line)
+}
+
 // errDialled is what rueidis is told in place of a second connection for a line.
 var errDialled = errors.New("the direct connection has ended")
 
@@ -226,6 +255,9 @@ func (d *direct) dial(address string) (*line, error) {
 		}
 	}
 	redis, err := rueidis.NewClient(o)
+	if err == nil && !d.sameServer(redis) {
+		err = errElsewhere
+	}
 	if !closing() && err == nil {
 		err = rueidis.ErrClosing
 	}
