@@ -1,6 +1,10 @@
 package server
 
-import "github.com/go-rlock/rlock/internal/core"
+import (
+	"math/bits"
+
+	"github.com/go-rlock/rlock/internal/core"
+)
 
 // Plain is a plain, fair or fenced lock: a hash of one owner and its count.
 var Plain Kind = plain{}
@@ -27,12 +31,20 @@ func (plain) mirror(r *run, c *core.Command) core.Reply {
 	return core.Reply{Found: core.Holds, Others: r.others(c)}
 }
 
-// others returns how many tickets wait, if the mirror asks.
+// others returns how many tickets and foreign clients wait, if the mirror asks: others.lua. Foreign clients that cannot be
+// counted are one when their turn is due.
 func (r *run) others(c *core.Command) int {
 	if !c.Asks {
 		return 0
 	}
-	return len(r.Queue)
+	n, f := len(r.Queue), &r.Foreign
+	if !r.Uncounted {
+		n += bits.OnesCount64(uint64(f.Listen))
+	}
+	if n == 0 && (r.Kind.fair() && len(f.Fair) > 0 || r.Uncounted && f.Memory.Ends > 0 || r.polling && r.now >= f.Memory.Next) {
+		n = 1
+	}
+	return n
 }
 
 func (plain) expire(*run) []core.ID { return nil }
@@ -82,3 +94,5 @@ func (r *run) allLingering() (ids []core.ID) {
 	}
 	return ids
 }
+
+func (plain) fair() bool { return true }

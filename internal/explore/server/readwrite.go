@@ -25,13 +25,25 @@ func (readWrite) acquire(r *run, c *core.Command) core.Reply {
 	again := r.find(c.ID, c.Owner, writes) >= 0
 	if !open && !again {
 		r.call()
-		return r.denial()
+		return r.lastHolder()
 	}
 	if !again {
 		r.entered(c.Ticket)
 	}
 	r.show(c.Ticket, 1, c.Lease)
 	return core.Reply{Found: core.Holds}
+}
+
+// lastHolder returns what a refused acquire is answered, which names the last holder, foreign or not.
+func (r *run) lastHolder() core.Reply {
+	a := core.Reply{TTL: r.leaseLeft()}
+	if n := len(r.Holders); n > 0 {
+		a.Holder = r.Holders[n-1].ID
+	}
+	if IsForeign(a.Holder) {
+		a.Holder, a.Foreign = core.ID{}, true
+	}
+	return a
 }
 
 // show sets the field of a reader or a writer, the mode, and a lease: that of the hash is the longest of all.
@@ -169,3 +181,5 @@ func (readWrite) remaining(r *run) core.Span { return r.leaseLeft() }
 func (readWrite) freed(r *run) { r.tell() }
 
 func (readWrite) lingering(r *run) []core.ID { return r.allLingering() }
+
+func (readWrite) fair() bool { return false }

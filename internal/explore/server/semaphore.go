@@ -129,3 +129,5 @@ func (semaphore) freed(*run) {}
 
 // lingering returns none: no tenure of a semaphore lingers.
 func (semaphore) lingering(*run) []core.ID { return nil }
+
+func (semaphore) fair() bool { return false }

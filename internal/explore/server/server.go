@@ -21,6 +21,7 @@ type Config struct {
 	Silence core.Span
 	// Uncounted is set in a Cluster with plain pub/sub, where no node knows all subscribers.
 	Uncounted bool
+	Turns     Turns // of foreign clients
 }
 
 // A Server is one lock in Redis, with its queue.
@@ -38,6 +39,7 @@ type Server struct {
 	Counter uint64 // the last fencing token
 
 	Listens Clients // the clients that are subscribed to their channel of this lock
+	Foreign Foreign
 }
 
 // A Holder is a field of the lock's hash, or a member of a semaphore's sorted set. A tenure that writes and reads is two.
@@ -79,7 +81,8 @@ type Effects struct {
 // one to the client of its ID.
 type Message struct {
 	core.Message
-	Readers bool // of ForeignNews: "1", a writer has made the lock free for readers; else "0"
+	Readers bool    // of ForeignNews: "1", a writer has made the lock free for readers; else "0"
+	Fair    core.ID // of ForeignNews: the only one who is told, a waiter of Redisson's fair lock; the zero ID for all
 }
 
 // A Kind is what the scripts of one kind of lock do, in the manner of plain.lua, rw.lua and semaphore.lua.
@@ -102,6 +105,8 @@ type Kind interface {
 	freed(r *run)
 	// lingering returns the holders that may linger, once for each field.
 	lingering(r *run) []core.ID
+	// fair reports whether Redisson's fair lock may share the lock.
+	fair() bool
 }
 
 // A run is one command that is executed.
@@ -109,16 +114,19 @@ type run struct {
 	*Server
 	now     Time
 	reserve uint64 // how many tokens a grant reserves
+	polling bool   // there may be foreign clients that only poll
+	heard   bool   // the client has heard a foreign release since its last step
 	permits int    // of a semaphore: how many there are
 	effects *Effects
 
 	wrote bool // the tenure that left was a writer
+	stay  stay
 }
 
 // Do executes a command, and adds what it does to effects.
 func (s *Server) Do(c core.Command, now Time, effects *Effects) core.Reply {
 	s.Expire(now)
-	r := run{Server: s, now: now, reserve: c.Tokens, permits: c.Permits, effects: effects}
+	r := run{Server: s, now: now, reserve: c.Tokens, polling: c.Polling, heard: c.Heard, permits: c.Permits, effects: effects}
 	switch c.Op {
 	case core.Acquire:
 		return s.Kind.acquire(&r, &c)
@@ -145,6 +153,9 @@ func (s *Server) Expire(now Time) {
 	}
 	if s.queueExists() && now >= s.QueueEnds {
 		s.Queue, s.Marks, s.QueueEnds = nil, nil, 0
+	}
+	if s.Foreign.Memory.Ends > 0 && now >= s.Foreign.Memory.Ends {
+		s.Foreign.Memory = Memory{}
 	}
 }
 
@@ -186,10 +197,14 @@ func (r *run) call() {
 	}
 }
 
-// denial returns what a command is answered that does not get the lock: who has it, and for how long.
+// denial returns what a command is answered that does not get the lock: who has it, and for how long. A foreign client
+// counts rather than one of ours, since its release tells only those that listen to Redisson's channel.
 func (r *run) denial() core.Reply {
 	if len(r.Holders) == 0 {
 		return core.Reply{}
+	}
+	if r.foreignHolds() {
+		return core.Reply{Foreign: true, TTL: r.Kind.remaining(r)}
 	}
 	return core.Reply{Holder: r.Holders[0].ID, TTL: r.Kind.remaining(r)}
 }

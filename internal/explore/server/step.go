@@ -22,38 +22,56 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 
 	left, freed := r.leave(leave)
 
-	joined, behind := false, false
+	joined, added, behind := false, false, false
 	alone := join != nobody && len(r.Queue) == 0
 	if join != nobody && !r.Kind.inside(r, join) {
 		joined = true
-		behind = len(r.Queue) > 0 && r.Queue[len(r.Queue)-1] != join
+		if n := len(r.Queue); n > 0 {
+			behind = r.Queue[n-1] != join && r.Queue[n-1] != Turn
+		}
 		if !r.queues(join) {
-			r.Queue = with(r.Queue, join)
+			r.Queue, added = with(r.Queue, join), true
 		}
 	}
 
-	// A ticket that joins behind another one, while the lock is open to none, is all of the step.
-	if joined && behind && leave == nobody && len(ended) == 0 && !r.Kind.open(r, core.Shared) {
+	// A ticket that joins behind another one, while a client of ours has the lock alone, is all of the step.
+	guarded := !r.Kind.open(r, core.Shared) && !r.foreignHolds()
+	if guarded && joined && behind && leave == nobody && len(ended) == 0 {
 		r.QueueEnds = r.now.after(r.Silence)
 		a := r.denial()
 		a.Found = core.Waits
 		return a
 	}
 
-	// A ticket that joins an empty queue while the lock is open to none counts as its first, also if the ticket has the
-	// lock already.
-	first := alone && !r.Kind.open(r, core.Shared)
 	r.buryAll(ended, leave, asker)
+	if !guarded {
+		r.meet(added)
+	}
 	token, granted := r.grantAll(asker, term)
+	last, asks, held, heldFor := r.holdBack(asker, term)
+	if asks {
+		token, granted = last, true
+	}
 
-	if len(r.Queue) == 0 && !first {
-		if existed || join != nobody { // marks alone are kept for the lease that they are about
-			r.QueueEnds = r.now.after(max(r.Kind.remaining(r), 1))
+	first, waits := r.behind()
+	if !waits && !r.stay.on {
+		r.dropTurn()
+	}
+	if guarded && alone { // the ticket counts as the first, also if it has the lock already
+		first, waits = join, true
+	}
+	if r.stay.here && waits && (r.stay.on || r.foreignHolds()) {
+		if r.foreignHolds() && (!r.stay.on || r.now >= r.Foreign.Memory.Over) {
+			r.takePlace()
 		}
-		if freed && len(r.Holders) == 0 {
-			r.Kind.freed(r)
+		if first != asker && (r.stay.told || left) {
+			r.send(core.AtFront, first.ID, 0, 0)
 		}
-	} else if asker != nobody {
+	}
+	switch {
+	case !waits:
+		r.nobodyWaits(freed, existed || join != nobody)
+	case asker != nobody:
 		r.QueueEnds = r.now.after(r.Silence)
 	}
 	if !r.queueExists() {
@@ -73,14 +91,44 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 		a = r.denial()
 		a.Left = left
 		switch {
-		case len(r.Queue) > 0 && r.Queue[0] == asker:
+		case waits && first == asker:
 			a.Found = core.First
 			r.call()
 		case joined || r.queues(asker):
 			a.Found = core.Waits
 		}
 	}
+	if r.stay.on {
+		a.Turn = max(r.Foreign.Memory.Over.since(r.now), 0)
+	}
+	a.HeldBack, a.HeldFor = held, heldFor
 	return a
+}
+
+// nobodyWaits is the end of a step after which no ticket is in the queue.
+func (r *run) nobodyWaits(freed, existed bool) {
+	f, m := &r.stay, &r.Foreign.Memory
+	r.leavePlace()
+	if !f.on && existed { // marks alone are kept for the lease that they are about
+		r.QueueEnds = r.now.after(max(r.Kind.remaining(r), 1))
+	}
+	switch {
+	case freed && !f.on && len(r.Holders) == 0:
+		if f.here && (f.waits > 0 || r.polling) && r.now >= m.Next { // else our next acquire is always sooner
+			r.Queue = with(r.Queue, Turn)
+			polls := f.waits == 0
+			m.Polls = m.Polls || polls
+			r.begin(polls)
+			r.QueueEnds = m.Over
+			return
+		}
+		r.Kind.freed(r)
+		if f.fair {
+			r.callFair()
+		}
+	case f.on:
+		r.QueueEnds = max(m.Over, r.now.after(1))
+	}
 }
 
 // leave takes a member out of the lock, or else out of the queue. A tenure that has the lock has a mark at most, and a
@@ -123,33 +171,46 @@ func (r *run) buryAll(ended []core.ID, leave, asker core.Ticket) {
 	}
 }
 
-// grantAll grants the lock as long as it is open to the first ticket. The ticket of a client that cannot be told is
-// dropped.
+// grantAll grants the lock as long as it is open to the first ticket. If a turn of foreign clients is the first and some
+// wait, it begins.
 func (r *run) grantAll(asker core.Ticket, term core.Span) (token uint64, granted bool) {
-	for len(r.Queue) > 0 && r.Kind.open(r, r.Queue[0].Mode) {
-		m := r.Queue[0]
-		r.Queue = r.Queue[1:]
-		asks := m == asker
-		if !asks && !m.Polls && !r.Uncounted && !r.Listens.Has(m.ID.Client) {
-			continue
-		}
-		lease := r.Claim
-		if asks {
-			lease = term
-		}
-		last := r.Kind.enter(r, m, lease)
-		r.entered(m)
-		if !r.marked(m.ID) {
-			r.Marks = with(r.Marks, m.ID)
-		}
-		switch {
-		case asks:
-			token, granted = last, true
-		case !m.Polls:
-			r.send(core.Granted, m.ID, last, r.reserve)
+	for len(r.Queue) > 0 && !r.stay.on && r.Kind.open(r, r.Queue[0].Mode) {
+		switch m := r.Queue[0]; {
+		case m != Turn:
+			if last, asks := r.grant(m, asker, term); asks {
+				token, granted = last, true
+			}
+			r.leavePlace()
+		case r.stay.here && (r.stay.waits > 0 || r.Foreign.Memory.Polls):
+			r.begin(r.Foreign.Memory.Polls)
+		default:
+			r.dropTurn()
 		}
 	}
 	return token, granted
+}
+
+// grant takes the ticket out of the queue, and grants it the lock if its client is there. The ticket of a client that
+// cannot be told is dropped. The asker learns of its grant by the reply.
+func (r *run) grant(m, asker core.Ticket, term core.Span) (token uint64, asks bool) {
+	r.Queue = without(r.Queue, func(t core.Ticket) bool { return t == m })
+	asks = m == asker
+	if !asks && !m.Polls && !r.Uncounted && !r.Listens.Has(m.ID.Client) {
+		return 0, false
+	}
+	lease := r.Claim
+	if asks {
+		lease = term
+	}
+	token = r.Kind.enter(r, m, lease)
+	r.entered(m)
+	if !r.marked(m.ID) {
+		r.Marks = with(r.Marks, m.ID)
+	}
+	if !asks && !m.Polls {
+		r.send(core.Granted, m.ID, token, r.reserve)
+	}
+	return token, asks
 }
 
 func (s *Server) queues(t core.Ticket) bool { return slices.Contains(s.Queue, t) }

@@ -1,0 +1,296 @@
+package server
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/go-rlock/rlock/internal/core"
+)
+
+// What a step does for foreign clients: foreign.lua, and its parts of grant.lua.
+
+// Turns are the times of the turns of foreign clients.
+type Turns struct {
+	Shortest, Longest core.Span // of a turn that no foreign client uses
+	LeastPart, Part   core.Span // of a turn that is used: the least and the most for each process that waits
+	Credit            core.Span // and the most of it for the time until it was used
+	Vain, Polled      core.Span // by how much the next turn is farther away than the lock was idle: after one in vain, after one of pollers
+	Memory            core.Span // how long the hash is kept
+	Patience          core.Span // how long a place in the fair queue outlives the lease
+	Starved, Respite  core.Span // how long readers of ours are held back, and then may begin
+}
+
+// RedisTurns are the times in the scripts, in milliseconds.
+var RedisTurns = Turns{
+	Shortest: 10, Longest: 140, LeastPart: 5, Part: 10, Credit: 64, Vain: 16, Polled: 2,
+	Memory: 5000, Patience: 3000, Starved: 2000, Respite: 1000,
+}
+
+// Turn is "?" in the queue: a turn for foreign clients.
+var Turn = core.Ticket{ID: core.ID{Client: 1<<32 - 1}}
+
+// FirstForeign is the first of the numbers of foreign clients: that of the n-th process is FirstForeign + n. The tenure
+// of a thread there has its number; unlike ours it is the same each time.
+const FirstForeign = 1 << 16
+
+// IsForeign reports whether the owner is a foreign client.
+func IsForeign(id core.ID) bool { return id.Client >= FirstForeign }
+
+// Place is "rlock:0" in Redisson's fair queue: a place of ours.
+var Place = core.ID{Client: FirstForeign - 1}
+
+// Foreign is what is in Redis about foreign clients.
+type Foreign struct {
+	Listen Clients // the processes that are subscribed to Redisson's channel
+	Ears   Clients // the clients of ours that are subscribed to it
+
+	Fair      []core.ID // Redisson's queue of its fair lock
+	PlaceEnds Time      // if Place is in it, the time until which Redisson waits for that
+
+	Memory Memory
+}
+
+// Memory is the hash. No time in it is 0, which is for none.
+type Memory struct {
+	Ends    Time      // when it expires
+	Began   Time      // b: when the turn that is on began
+	Over    Time      // e: when it ends
+	Used    Time      // u: when it was first seen to be used
+	Polls   bool      // p: "?" is for foreign clients that only poll
+	Next    Time      // n: "?" is not put in the queue before
+	Length  core.Span // l: of the next turn, if no foreign client uses it
+	Last    Time      // t: when the last one ended
+	Seen    Time      // s: when a foreign holder was last seen, in a Cluster with plain pub/sub
+	FairAt  Time      // f: when the fair queue was last seen
+	Holding Time      // w: since when readers of ours are held back
+}
+
+// A stay is what a step knows of foreign clients.
+type stay struct {
+	here  bool // there may be some: what follows is known
+	fair  bool // there is a fair queue
+	waits int  // how many wait: those that listen, and the processes of the fair queue
+	on    bool // it is their turn
+	told  bool // they were told that the lock is free
+}
+
+// foreignHolds reports whether a foreign client has the lock.
+func (s *Server) foreignHolds() bool {
+	return slices.ContainsFunc(s.Holders, func(h Holder) bool { return IsForeign(h.ID) })
+}
+
+func (s *Server) turnFirst() bool { return len(s.Queue) > 0 && s.Queue[0] == Turn }
+
+// behind returns the first ticket, which may stand behind a turn.
+func (s *Server) behind() (core.Ticket, bool) {
+	if i := slices.IndexFunc(s.Queue, func(t core.Ticket) bool { return t != Turn }); i >= 0 {
+		return s.Queue[i], true
+	}
+	return core.Ticket{}, false
+}
+
+func (r *run) note() { r.Foreign.Memory.Ends = r.now.after(r.Turns.Memory) }
+
+// meet counts foreign clients, and begins or ends what is due. A ticket has been added at the end of the queue by this
+// step if added is set.
+func (r *run) meet(added bool) {
+	f, m := &r.stay, &r.Foreign.Memory
+	if !r.Uncounted {
+		f.waits = bits.OnesCount64(uint64(r.Foreign.Listen))
+	}
+	f.fair = r.Kind.fair() && len(r.Foreign.Fair) > 0
+	f.here = r.polling || f.fair || f.waits > 0 || r.turnFirst() || r.foreignHolds() || r.Uncounted && m.Ends > 0
+	if !f.here {
+		return
+	}
+	if f.fair {
+		f.waits += r.fairProcesses()
+		if r.now.since(m.FairAt) > r.Turns.Memory/2 {
+			m.FairAt = r.now
+			r.note()
+		}
+	}
+	if r.Uncounted {
+		if r.foreignHolds() {
+			m.Seen = r.now
+			r.note()
+		}
+		if r.now.since(m.Seen) < r.Turns.Memory {
+			f.waits = max(f.waits, 1)
+		}
+	}
+	if m.Began > 0 && m.Used == 0 && (r.heard || r.foreignHolds()) {
+		r.use()
+	}
+	switch {
+	case m.Began > 0 && !r.turnFirst(): // no ticket waited for its end, and the queue has expired
+		r.forget()
+		if f.waits > 0 {
+			m.Length = min(2*r.length(), r.Turns.Longest)
+			r.note()
+		}
+	case m.Began > 0 && len(r.Holders) == 0 && (r.now >= m.Over || f.waits == 0 && !m.Polls || m.Used > 0 && r.hasPlace()):
+		r.finish()
+	}
+	f.on = r.turnFirst() && m.Began > 0
+	if len(r.Queue) > 0 && !r.turnFirst() && (f.waits > 0 || r.polling) && r.now >= m.Next && !r.queues(Turn) {
+		at := len(r.Queue)
+		if added {
+			at--
+		}
+		r.Queue = slices.Insert(slices.Clone(r.Queue), at, Turn)
+		if f.waits == 0 {
+			m.Polls = true
+			r.note()
+		}
+	}
+}
+
+// fairProcesses returns of how many processes the first nine of the fair queue are.
+func (r *run) fairProcesses() int {
+	var seen []uint32
+	for _, id := range r.Foreign.Fair[:min(len(r.Foreign.Fair), 9)] {
+		if id != Place && !slices.Contains(seen, id.Client) {
+			seen = append(seen, id.Client)
+		}
+	}
+	return len(seen)
+}
+
+// length returns how long the next turn is that no foreign client uses.
+func (r *run) length() core.Span {
+	if l := r.Foreign.Memory.Length; l > 0 {
+		return l
+	}
+	return r.Turns.Shortest
+}
+
+// begin begins a turn, of foreign clients that only poll or of others.
+func (r *run) begin(polls bool) {
+	m := &r.Foreign.Memory
+	length := r.length()
+	if polls {
+		length = r.Turns.Longest
+	}
+	m.Began, m.Over, m.Used, m.Holding = r.now, r.now.after(length), 0, 0
+	r.note()
+	r.callFair()
+	r.tell()
+	r.stay.on, r.stay.told = true, true
+}
+
+// use notes that a foreign client has the lock in its turn, or has had it. From now the turn lasts as long as each ticket
+// had since the last one, for each process that waits, less a quarter.
+func (r *run) use() {
+	m, t := &r.Foreign.Memory, r.Turns
+	tickets := max(len(r.Queue)-1, 1)
+	mean := 0.75 * float64(m.Began-m.Last) / float64(tickets)
+	part := max(float64(t.LeastPart), min(mean, float64(t.Part))) * float64(max(1, min(r.stay.waits, 8)))
+	m.Used = r.now
+	m.Over = r.now.after(core.Span(max(part, float64(min(r.now.since(m.Began), t.Credit)))))
+	r.note()
+}
+
+// finish ends the turn.
+func (r *run) finish() {
+	m, t := &r.Foreign.Memory, r.Turns
+	used, polls := m.Used, m.Polls
+	if used == 0 && r.stay.waits == 0 && !polls {
+		used = r.now
+	}
+	if used > 0 {
+		m.Length, m.Next = t.Shortest, r.now
+		if polls {
+			m.Next = r.now.after(t.Polled * used.since(m.Began))
+		}
+	} else {
+		m.Length = min(2*max(m.Over.since(m.Began), t.Shortest), t.Longest)
+		m.Next = r.now.after(t.Vain * min(r.now, m.Over).since(m.Began))
+	}
+	m.Last = r.now
+	r.dropTurn()
+	r.forget()
+	r.note()
+}
+
+// forget forgets the turn that was on.
+func (r *run) forget() {
+	m := &r.Foreign.Memory
+	m.Began, m.Over, m.Used, m.Polls = 0, 0, 0, false
+	if *m == (Memory{Ends: m.Ends}) {
+		m.Ends = 0 // an empty hash is gone
+	}
+}
+
+func (r *run) dropTurn() {
+	r.Queue = without(r.Queue, func(t core.Ticket) bool { return t == Turn })
+}
+
+func (r *run) hasPlace() bool { return slices.Contains(r.Foreign.Fair, Place) && r.Kind.fair() }
+
+// takePlace puts us before the waiters of Redisson's fair lock, which then leaves the lock free for us and tells us of it.
+func (r *run) takePlace() {
+	if !r.Kind.fair() || r.hasPlace() || r.Foreign.Memory.FairAt == 0 {
+		return
+	}
+	r.Foreign.Fair = slices.Insert(slices.Clone(r.Foreign.Fair), 0, Place)
+	r.Foreign.PlaceEnds = r.now.after(max(r.Kind.remaining(r), 0) + r.Turns.Patience)
+}
+
+func (r *run) leavePlace() {
+	if r.hasPlace() && r.stay.fair {
+		r.Foreign.Fair = without(r.Foreign.Fair, func(id core.ID) bool { return id == Place })
+		r.Foreign.PlaceEnds = 0
+	}
+}
+
+// callFair tells the first waiter of Redisson's fair lock that the lock is free.
+func (r *run) callFair() {
+	r.leavePlace()
+	if r.stay.fair && len(r.Foreign.Fair) > 0 {
+		r.effects.Messages = append(r.effects.Messages, Message{Message: core.Message{Kind: core.ForeignNews}, Fair: r.Foreign.Fair[0]})
+	}
+}
+
+// holdBack holds readers of ours back for a time while foreign readers keep a writer out, and then grants them the lock.
+func (r *run) holdBack(asker core.Ticket, term core.Span) (token uint64, granted, held bool, left core.Span) {
+	m, t := &r.Foreign.Memory, r.Turns
+	if !r.stay.here || len(r.Queue) == 0 || r.Queue[0].Mode == core.Shared || !r.Kind.open(r, core.Shared) || !r.foreignHolds() {
+		return 0, false, false, 0
+	}
+	if r.now.since(m.Holding) >= t.Starved+t.Respite {
+		m.Holding = r.now
+		r.note()
+	}
+	left = max(t.Starved-r.now.since(m.Holding), 0)
+	if left > 0 {
+		return 0, false, true, left
+	}
+	for _, member := range r.Queue {
+		if member.Mode == core.Shared && member != Turn {
+			if last, asks := r.grant(member, asker, term); asks {
+				token, granted = last, true
+			}
+		}
+	}
+	return token, granted, true, 0
+}
+
+// What foreign clients do. Who is told of it is up to them: some publish when they release the lock, others do not.
+
+// ForeignEnters has a foreign client take the lock, if it is free or, for a reader, read.
+func (s *Server) ForeignEnters(t core.Ticket, lease core.Span, now Time) bool {
+	s.Expire(now)
+	r := run{Server: s, now: now, effects: &Effects{}}
+	if !s.Kind.open(&r, t.Mode) {
+		return false
+	}
+	s.Kind.enter(&r, t, lease)
+	return true
+}
+
+// ForeignLeaves has a foreign client release the lock.
+func (s *Server) ForeignLeaves(id core.ID, now Time) {
+	s.Expire(now)
+	s.Kind.exit(&run{Server: s, now: now, effects: &Effects{}}, id)
+}
