@@ -21,10 +21,10 @@ func (l *Lock) mayReuse(w *Waiter, now Now) bool {
 	t, c := l.owner, l.client
 	if t == nil && c.breaks(NoWayBack) {
 		for t = l.tenures.first; t != nil; t = t.behind {
-			if t.want == Gone && t.place == Owner && now.Safe < t.trust.until {
-				l.owner, t.linger.until = t, Never
+			if t.want == Gone && t.flight.op == Leave && t.place == Owner && now.Safe < t.trust.until {
+				l.owner = t
 				t.stays(Never)
-				return true
+				break
 			}
 		}
 	}

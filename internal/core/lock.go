@@ -56,7 +56,7 @@ func (l *Lock) Lock(w *Waiter, now Now) Outcome {
 	case l.client.closed:
 		w.outcome = Closed
 	case l.mayReuse(w, now):
-		l.begin(o, w, ByLinger, now)
+		l.begin(l.owner, w, ByLinger, now)
 	case l.mayJoin(w, now):
 		l.nest(w, ByJoining, now)
 	case !w.Waits && (l.isHeld() || l.line.len > 0):

@@ -39,7 +39,7 @@ func (t *Tenure) answered(f flight, a Reply, now Now) {
 		t.step = false
 	case f.op == Unmark:
 		t.marked = false
-	case f.op == Leave && !a.Left && t.news == grant: // granted after the Leave, by a command that ran late
+	case f.op == Leave && t.news == grant && !c.breaks(LeaveAgain): // it may be granted since, by a command that ran late
 		t.news = noNews
 		t.place = Owner
 	case f.op == Leave && !a.Left && t.mayCome(f, a):
@@ -93,6 +93,8 @@ func (t *Tenure) failed(f flight, fault Fault, now Now) {
 		t.step = false // those that wait look by themselves
 	case f.op.enters() && fault != Unknown:
 		t.place = Over
+	case f.op == Join && c.breaks(JoinOnce):
+		t.place = Unsent
 	case f.op.enters():
 		t.late = now.Time.After(c.Lease)
 	case f.op == Mirror && fault == Fatal:

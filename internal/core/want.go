@@ -5,9 +5,6 @@ package core
 // asks returns a new tenure that asks for the lock for the waiter.
 func (l *Lock) asks(w *Waiter, want Want) *Tenure {
 	lingers := want == Tried && w.Linger > 0 && !w.retried
-	if l.client.breaks(AcquiredLinger) {
-		lingers = w.Linger > 0
-	}
 	t := l.newTenure(ID{l.client.ID, lingers, l.client.number()}, w.Mode)
 	t.want, t.waiter, t.polls = want, w, l.hears != listening
 	t.tokens.reserved = l.tokens()

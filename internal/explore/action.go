@@ -1,0 +1,263 @@
+package explore
+
+import "github.com/go-rlock/rlock/internal/core"
+
+// An action is one event: what happens, to which client, and to which of its users, commands or polls.
+type action struct {
+	kind kind
+	c, i uint8
+}
+
+type kind uint8
+
+const (
+	doLock kind = iota
+	doTry
+	doTimed
+	doFixed
+	doRead
+	doFixedRead
+	doNest
+	doDowngrade
+	doUnlock
+	doUnlockRead
+	doCancel
+	doDetach
+	doSetLease
+	doForce
+	doClose
+	doNudge
+	doExecute
+	doHandle
+	doHear
+	doSubscribe
+	doLate
+	doFail
+	doHeal
+	doThaw
+	doTakeOver
+	doTick
+	doSlowTick // from here on each takes one of the world's faults
+	doBreak
+	doBreakLate
+	doDouble
+	doRefuse
+	doLoseMessage
+	doDoubleMessage
+	doForgeGrant
+	doForgeOther
+	doCut
+	doPart
+	doStall
+	doDie
+	doDieDeaf
+	doFreeze
+	doSleep
+	doWipe
+	doLoseQueue
+	doDelete
+	doLag
+)
+
+var kindNames = [...]string{
+	doLock: "Lock", doTry: "TryLock", doTimed: "Lock, for a tick at most", doFixed: "Lock, with a lease", doRead: "RLock", doFixedRead: "RLock, with a lease",
+	doNest: "Lock, nested", doDowngrade: "RLock, beside its write lock", doUnlock: "Unlock", doUnlockRead: "RUnlock", doCancel: "leaves", doDetach: "Detach",
+	doSetLease: "SetLease", doForce: "releases the holder by force:", doClose: "Close", doNudge: "looks after", doExecute: "Redis executes", doHandle: "reads the answer to",
+	doHear: "hears", doSubscribe: "is subscribed", doLate: "Redis executes late", doFail: "cannot send", doHeal: "reaches Redis again", doThaw: "goes on",
+	doTakeOver: "a replica takes over", doTick: "---- tick", doSlowTick: "---- tick, though something is under way", doBreak: "the connection breaks:",
+	doBreakLate: "the connection breaks, and a command may run late:", doDouble: "a command will run twice:", doRefuse: "a command is refused:",
+	doLoseMessage: "a message is lost:", doDoubleMessage: "a message comes twice:", doForgeGrant: "a stranger publishes a grant of a ticket that he has made up",
+	doForgeOther: "a stranger publishes about the holder's tenure", doCut: "the subscription ends", doPart: "does not reach Redis from now on",
+	doStall: "Redis stands still for three ticks", doDie: "dies", doDieDeaf: "dies, and Redis knows", doFreeze: "stands still", doSleep: "sleeps, with its clock",
+	doWipe: "Redis loses everything", doLoseQueue: "Redis loses the queue", doDelete: "a stranger deletes the lock", doLag: "a replica falls behind from now on",
+}
+
+// actions appends what may happen next. A tick comes only when nothing is under way; else it is a fault.
+func (w *world) actions(as []action) []action {
+	quiet := true
+	for i := range w.clients {
+		as = w.network(as, i, &quiet)
+		c := &w.clients[i]
+		switch {
+		case c.dead:
+		case c.frozen:
+			as = append(as, action{doThaw, uint8(i), 0})
+		default:
+			as = w.driver(as, i, &quiet)
+			as = w.usersOf(as, i)
+		}
+		if w.faults > 0 && !c.dead {
+			as = w.faultsOf(as, i)
+		}
+	}
+	if w.lags {
+		as = append(as, action{kind: doTakeOver})
+	}
+	if w.faults > 0 {
+		as = w.faultsOfRedis(as)
+	}
+	switch {
+	case quiet || w.stalled > w.now && w.calm():
+		as = append(as, action{kind: doTick})
+	case w.faults > 0 && w.Fault&Slow != 0:
+		as = append(as, action{kind: doSlowTick})
+	}
+	return as
+}
+
+// calm reports whether clients have nothing to do but to wait for Redis.
+func (w *world) calm() bool {
+	for i := range w.clients {
+		if c := &w.clients[i]; c.lives() && len(c.back)+len(c.heard)+len(c.nudges) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *world) network(as []action, i int, quiet *bool) []action {
+	c, add := &w.clients[i], func(k kind, j int, due bool) {
+		as = append(as, action{k, uint8(i), uint8(j)})
+		*quiet = *quiet && !due
+	}
+	if w.stalled <= w.now {
+		if len(c.pipe) > 0 && !c.off {
+			add(doExecute, 0, true)
+		}
+		for j := range c.late {
+			if !alike(c.late, j) {
+				add(doLate, j, false)
+			}
+		}
+		if c.sub == subscribing && c.lives() && !c.off {
+			add(doSubscribe, 0, true)
+		}
+	} else if len(c.pipe) > 0 && !c.off {
+		*quiet = false
+	}
+	if len(c.pipe) > 0 && c.off {
+		add(doFail, 0, true)
+	}
+	if c.off {
+		add(doHeal, 0, false)
+	}
+	return as
+}
+
+// alike reports whether a command like this one comes before it.
+func alike(late []packet, j int) bool {
+	for i := range late[:j] {
+		if late[i].cmd.ID == late[j].cmd.ID && late[i].cmd.Op == late[j].cmd.Op && late[i].since == late[j].since {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *world) driver(as []action, i int, quiet *bool) []action {
+	c := &w.clients[i]
+	add := func(k kind, j int) { as, *quiet = append(as, action{k, uint8(i), uint8(j)}), false }
+	if len(c.back) > 0 {
+		add(doHandle, 0)
+	}
+	if len(c.heard) > 0 {
+		add(doHear, 0)
+	}
+	for j := range c.nudges {
+		add(doNudge, j)
+	}
+	return as
+}
+
+func (w *world) usersOf(as []action, i int) []action {
+	c := &w.clients[i]
+	for j := range c.users {
+		u := &c.users[j]
+		add := func(k kind) { as = append(as, action{k, uint8(i), uint8(j)}) }
+		does := func(what Users, k kind) {
+			if w.Do&what != 0 {
+				add(k)
+			}
+		}
+		switch u.state {
+		case idle:
+			if w.Rounds > 0 && u.rounds >= w.Rounds || c.core.Closed() {
+				break
+			}
+			if w.Do&(OnlyRead|OnlyFixed) == 0 {
+				add(doLock)
+			}
+			does(Try, doTry)
+			does(Timed, doTimed)
+			does(Fixed|OnlyFixed, doFixed)
+			does(Read, doRead)
+			does(FixedRead, doFixedRead)
+		case waiting:
+			does(Cancel, doCancel)
+		case holding:
+			if u.writes > 0 {
+				add(doUnlock)
+			}
+			if u.reads > 0 {
+				add(doUnlockRead)
+			}
+			if u.writes+u.reads == 1 {
+				does(Nest, doNest)
+				does(Detach, doDetach)
+				if v := c.lockOf(j).Levels(); len(v) == 1 && v[0].Until == core.NeverSafe {
+					does(SetLease, doSetLease)
+				}
+				if u.writes > 0 {
+					does(Downgrade, doDowngrade)
+				}
+			}
+		}
+	}
+	if w.Do&Close != 0 && !c.core.Closed() {
+		as = append(as, action{doClose, uint8(i), 0})
+	}
+	if w.Do&Force != 0 && i == 0 && len(w.server.Holders) > 0 && w.stalled <= w.now {
+		as = append(as, action{doForce, 0, 0})
+	}
+	return as
+}
+
+func (w *world) faultsOf(as []action, i int) []action {
+	c := &w.clients[i]
+	add := func(what Fault, when bool, k kind) {
+		if w.Fault&what != 0 && when {
+			as = append(as, action{k, uint8(i), 0})
+		}
+	}
+	add(Break, len(c.pipe)+len(c.back) > 0, doBreak)
+	add(Late|Endless, len(c.pipe) > 0, doBreakLate)
+	add(Double, len(c.pipe) > 0, doDouble)
+	add(NotRun, len(c.pipe) > 0, doRefuse)
+	add(LoseMessage, len(c.heard) > 0 && !c.heard[0].confirms, doLoseMessage)
+	add(LoseCall, len(c.heard) > 0 && c.heard[0].Kind == core.Called, doLoseMessage)
+	add(DoubleMessage, len(c.heard) > 0 && !c.heard[0].confirms, doDoubleMessage)
+	add(Forge, c.sub == subscribed, doForgeGrant)
+	add(Forge, len(w.server.Holders) > 0 && int(w.server.Holders[0].ID.Client) == i, doForgeOther)
+	add(Cut, c.sub == subscribed, doCut)
+	add(Partition, !c.off, doPart)
+	add(Die, true, doDie)
+	add(Die, c.sub == subscribed, doDieDeaf)
+	add(Freeze, !c.frozen, doFreeze)
+	add(Sleep, !c.frozen, doSleep)
+	return as
+}
+
+func (w *world) faultsOfRedis(as []action) []action {
+	add := func(what Fault, when bool, k kind) {
+		if w.Fault&what != 0 && when {
+			as = append(as, action{kind: k})
+		}
+	}
+	some := len(w.server.Holders)+len(w.server.Queue)+len(w.server.Marks) > 0
+	add(Stall, w.stalled <= w.now, doStall)
+	add(Wipe, some, doWipe)
+	add(LoseQueue, len(w.server.Queue)+len(w.server.Marks) > 0, doLoseQueue)
+	add(Delete, len(w.server.Holders) > 0, doDelete)
+	add(Failover, !w.lags, doLag)
+	return as
+}

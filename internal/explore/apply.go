@@ -1,0 +1,355 @@
+package explore
+
+import (
+	"slices"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/internal/explore/server"
+)
+
+// apply has the action happen.
+func (w *world) apply(a action) {
+	c := &w.clients[a.c]
+	if a.kind >= doSlowTick {
+		w.faults--
+	}
+	switch {
+	case a.kind <= doSetLease:
+		w.userActs(c, int(a.i), a.kind)
+	case a.kind <= doTick:
+		w.happens(c, int(a.i), a.kind)
+	default:
+		w.fault(c, a.kind)
+	}
+	if !c.dead {
+		w.carryOut(c)
+	}
+	w.deliver()
+	w.check()
+}
+
+func (w *world) userActs(c *client, i int, k kind) {
+	u, l, now, o := &c.users[i], c.lockOf(i), w.clock(c), w.ownerOf(i)
+	switch k {
+	case doLock, doTry, doTimed, doFixed, doRead, doFixedRead:
+		if w.Rounds > 0 {
+			u.rounds++
+		}
+		r := &core.Waiter{Owner: o, Waits: k != doTry, Until: core.Never, Linger: w.Linger, CallTime: 1, Repeats: w.Do&Same != 0, Tag: i}
+		if w.Do&Same != 0 {
+			r.Info = i
+		}
+		switch k {
+		case doTimed:
+			r.Until = now.Time + 1
+		case doFixed, doFixedRead:
+			r.Lease = 2
+		}
+		if k == doRead || k == doFixedRead {
+			r.Mode = core.Shared
+		}
+		if w.Do&Same != 0 {
+			r.Handle = i + 1
+		}
+		u.state, u.waiter = waiting, r
+		if l.Lock(r, now) != core.Waiting {
+			w.collect(c, u)
+			return
+		}
+		w.run(c, i)
+	case doNest, doDowngrade:
+		r := &core.Waiter{Owner: o, Until: core.Never, Tag: i}
+		if k == doDowngrade || u.writes == 0 {
+			r.Mode = core.Shared
+		}
+		if l.Lock(r, now) != core.Acquired {
+			w.fail("client %d: nested Lock: outcome %d", c.id, r.Outcome())
+			return
+		}
+		if r.Mode == core.Shared {
+			u.reads++
+		} else {
+			u.writes++
+		}
+	case doUnlock, doUnlockRead:
+		mode := core.Alone
+		if k == doUnlockRead {
+			mode = core.Shared
+		}
+		var h any
+		if w.Do&Same != 0 {
+			h = i + 1
+		}
+		_, t, ok := l.Unlock(o, mode, h, now)
+		if !ok {
+			w.fail("client %d: Unlock of a held lock is refused", c.id)
+			return
+		}
+		if mode == core.Shared {
+			u.reads--
+		} else {
+			u.writes--
+		}
+		if u.reads+u.writes == 0 {
+			u.state = idle
+		}
+		w.releases(c, u, l, t)
+	case doCancel:
+		r := u.waiter
+		u.state, u.waiter, u.timer = idle, nil, core.Never
+		c.passed = 0
+		w.releases(c, u, l, l.Cancel(r, core.Cancelled, now))
+	case doDetach:
+		mode := core.Alone
+		if u.reads > 0 {
+			mode = core.Shared
+		}
+		if v, t, result := l.Detach(o, mode, nil, now); result == core.Detached {
+			u.state, u.reads, u.writes = idle, 0, 0
+			u.parted, u.partedUntil = t.ID, core.Time(v.Until)
+		}
+	case doSetLease:
+		mode := core.Alone
+		if u.reads > 0 {
+			mode = core.Shared
+		}
+		if !l.SetLease(o, mode, nil, 2, now) {
+			w.fail("client %d: SetLease of a held lock is refused", c.id)
+		}
+	}
+}
+
+// releases has a call send the release of the tenure that it has ended, and wait for the answer.
+func (w *world) releases(c *client, u *user, l *core.Lock, t *core.Tenure) {
+	if t == nil {
+		return
+	}
+	u.state, u.releases = unlocking, t
+	cmd, _ := l.Poll(t, w.clock(c))
+	if cmd.Op != core.Leave {
+		w.fail("client %d: a release has nothing to send", c.id)
+		return
+	}
+	w.send(c, cmd)
+}
+
+func (w *world) happens(c *client, i int, k kind) {
+	switch k {
+	case doForce:
+		id := w.server.Holders[0].ID
+		a := w.server.Do(core.Command{Op: core.Leave, Ticket: core.Ticket{ID: id}, Permits: w.Kind.Permits}, server.Time(w.now), &w.effects)
+		if a.Left && int(id.Client) == c.id {
+			for _, l := range c.locks {
+				l.ForcedOut(id, w.clock(c))
+			}
+		} else if to := &w.clients[id.Client]; a.Left && !to.dead {
+			to.heard = append(to.heard, message{Message: core.Message{Kind: core.Forced, ID: id}})
+		}
+		w.wiped = true // another may hold the lock before the message is heard
+		w.granted()
+	case doClose:
+		for _, l := range c.locks {
+			l.Close(w.clock(c))
+		}
+		for i := range c.users {
+			if u := &c.users[i]; u.state == holding && u.reads+u.writes == 0 {
+				u.state = idle
+			}
+		}
+	case doNudge:
+		w.nudge(c, i)
+	case doExecute:
+		p := c.pipe[0]
+		c.pipe = slices.Delete(c.pipe, 0, 1)
+		p.reply = w.execute(c, &p)
+		if p.cmd.Op == core.Leave && p.cmd.ID == c.heeds {
+			c.heeds = core.ID{}
+		}
+		p.reply.Settled = w.Ordered && p.behind && p.epoch == c.epoch
+		if !c.dead {
+			c.back = append(c.back, p)
+		}
+	case doLate:
+		p := c.late[i]
+		c.late = slices.Delete(c.late, i, i+1)
+		w.execute(c, &p)
+	case doHandle:
+		p := c.back[0]
+		c.back = slices.Delete(c.back, 0, 1)
+		w.lockOf(c, p.cmd.ID).Answer(&p.cmd, p.reply, w.clock(c))
+	case doHear:
+		m := c.heard[0]
+		if m.Kind == core.Granted && !m.confirms && !m.doubts {
+			c.heeds = m.ID
+		}
+		c.heard = slices.Delete(c.heard, 0, 1)
+		for _, l := range c.locks {
+			switch {
+			case m.confirms:
+				if l.Subscribes() {
+					l.Listening(true, w.clock(c))
+				}
+			case m.doubts:
+				l.Doubt(w.clock(c))
+			case len(c.locks) == 1 || l.Find(m.ID) != nil: // the driver has an index of the tickets of a semaphore
+				l.Hear(m.Message, w.clock(c))
+			}
+		}
+	case doSubscribe:
+		c.sub = subscribed
+		w.server.Listens = w.server.Listens.With(uint32(c.id))
+		c.heard = append(c.heard, message{confirms: true})
+	case doFail:
+		p := c.pipe[0]
+		c.pipe = slices.Delete(c.pipe, 0, 1)
+		p.reply = core.Reply{Fault: core.Unknown}
+		c.back = append(c.back, p)
+	case doHeal:
+		c.off = false
+	case doThaw:
+		if c.asleep { // the keeper notices that the clocks have jumped
+			for j := range c.timers {
+				c.timers[j].at = 0
+			}
+		}
+		c.frozen, c.asleep = false, false
+		w.fire(c)
+	case doTakeOver:
+		w.server, w.lags, w.wiped = w.old, false, true
+		for i := range w.clients { // their connections break, and the driver has the core doubt
+			w.breaks(&w.clients[i])
+			w.clients[i].heard = append(w.clients[i].heard, message{doubts: true})
+		}
+	case doTick:
+		w.tick()
+	}
+}
+
+// lockOf returns the lock that a tenure belongs to.
+func (w *world) lockOf(c *client, id core.ID) *core.Lock {
+	for _, l := range c.locks {
+		if l.Find(id) != nil {
+			return l
+		}
+	}
+	return c.locks[0]
+}
+
+// execute has Redis execute a command.
+func (w *world) execute(c *client, p *packet) core.Reply {
+	a := w.server.Do(p.cmd, server.Time(w.now), &w.effects)
+	if p.cmd.Op == core.Join && a.Found == core.Nowhere {
+		w.fail("a join is answered that its ticket is nowhere")
+	}
+	w.joins(c, p)
+	w.granted()
+	return a
+}
+
+// deliver puts what Redis has published on its way.
+func (w *world) deliver() {
+	for _, m := range w.effects.Messages {
+		if m.Kind == core.ForeignNews {
+			continue
+		}
+		to := &w.clients[m.ID.Client]
+		if !to.dead && (m.Kind == core.Called || w.server.Listens.Has(m.ID.Client)) {
+			to.heard = append(to.heard, message{Message: m.Message})
+		}
+	}
+	w.effects.Messages = w.effects.Messages[:0]
+}
+
+// breaks has the connection of a client end: what was sent on it has no answer.
+func (w *world) breaks(c *client) {
+	c.back = append(c.back, c.pipe...)
+	c.pipe = c.pipe[:0]
+	c.epoch++
+	for i := range c.back {
+		c.back[i].reply = core.Reply{Fault: core.Unknown}
+	}
+}
+
+func (w *world) fault(c *client, k kind) {
+	switch k {
+	case doSlowTick:
+		w.tick()
+	case doBreak:
+		w.breaks(c)
+	case doBreakLate:
+		p := c.pipe[0]
+		p.since = w.now
+		c.late = append(c.late, p)
+		w.breaks(c)
+	case doDouble:
+		p := c.pipe[0]
+		p.since = w.now
+		c.late = append(c.late, p)
+	case doRefuse:
+		p := c.pipe[0]
+		c.pipe = slices.Delete(c.pipe, 0, 1)
+		p.reply = core.Reply{Fault: core.NotRun}
+		c.back = append(c.back, p)
+	case doLoseMessage:
+		c.heard = slices.Delete(c.heard, 0, 1)
+	case doDoubleMessage:
+		c.heard = append(c.heard, c.heard[0])
+	case doForgeGrant:
+		c.heard = append(c.heard, message{Message: core.Message{Kind: core.Granted, ID: core.ID{Client: uint32(c.id), N: 1 << 40}}})
+	case doForgeOther:
+		for _, k := range []core.MessageKind{core.Granted, core.Forced, core.Called} {
+			c.heard = append(c.heard, message{Message: core.Message{Kind: k, ID: w.server.Holders[0].ID}})
+		}
+	case doCut:
+		c.sub = subscribing
+		w.server.Listens = w.server.Listens.Without(uint32(c.id))
+		c.heard = c.heard[:0]
+	case doPart:
+		c.off = true
+	case doStall:
+		w.stalled = w.now + 3
+	case doDie, doDieDeaf:
+		c.dead = true
+		c.back, c.heard, c.nudges, c.timers = c.back[:0], c.heard[:0], c.nudges[:0], c.timers[:0]
+		if k == doDieDeaf {
+			w.server.Listens = w.server.Listens.Without(uint32(c.id))
+		}
+		for i := range c.users {
+			c.users[i] = user{rounds: w.Rounds}
+		}
+	case doFreeze:
+		c.frozen = true
+	case doSleep:
+		c.frozen, c.asleep = true, true
+	case doWipe:
+		w.wiped = true
+		w.server.Holders, w.server.Queue, w.server.Marks = nil, nil, nil
+	case doLoseQueue:
+		w.server.Queue, w.server.Marks = nil, nil
+	case doDelete:
+		w.wiped = true
+		w.server.Holders = nil
+	case doLag:
+		w.old, w.lags = w.server, true
+	}
+}
+
+// tick has time go on, for all at once but those whose clock sleeps.
+func (w *world) tick() {
+	w.beforeTick()
+	w.now++
+	w.server.Expire(server.Time(w.now))
+	for i := range w.clients {
+		c := &w.clients[i]
+		if w.Fault&Endless == 0 {
+			c.late = slices.DeleteFunc(c.late, func(p packet) bool { return w.now-p.since >= core.Time(w.lease()) })
+		}
+		if c.asleep {
+			c.lag++
+		}
+		if c.lives() {
+			w.fire(c)
+		}
+	}
+	w.afterTick()
+}

@@ -1,0 +1,158 @@
+package explore
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/internal/explore/server"
+)
+
+var (
+	faulty  = Setup{Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Break | Late | LoseMessage | Slow | Partition}
+	twice   = Setup{Clients: 2, Users: 1, Rounds: 2, Faults: 2, Fault: Slow | Partition}
+	tries   = Setup{Clients: 2, Users: 1, Rounds: 2, Do: Try | Cancel}
+	crowd   = Setup{Clients: 2, Users: 2}
+	lingers = Setup{Clients: 2, Users: 1, Rounds: 2, Linger: 100, Do: Try}
+	rare    = Setup{Clients: 2, Users: 1, Rounds: 2, Linger: 100, Lease: 40, Look: 40, Idle: 6}
+	reads   = Setup{Clients: 2, Users: 2, Rounds: 1, RW: true, Do: Read}
+)
+
+// deadWaiter has a client die in the queue of a free lock.
+func deadWaiter(w *world) {
+	c := &w.clients[1]
+	c.dead = true
+	w.server.Queue = []core.Ticket{{ID: core.ID{Client: 1, N: 1}, Owner: 1}}
+	w.server.QueueEnds = server.Time(w.now + 8)
+}
+
+// deadHolder has a client die while it holds the lock.
+func deadHolder(w *world) {
+	c := &w.clients[1]
+	c.dead = true
+	w.server.Holders = []server.Holder{{ID: core.ID{Client: 1, N: 1}, Owner: 1, Count: 1}}
+	w.server.Ends = server.Time(w.now + 4)
+}
+
+func but(s Setup, change func(*Setup)) Setup {
+	change(&s)
+	return s
+}
+
+// Each rule of the client that is broken is found, with the shortest way there.
+var brokenRules = []struct {
+	name  string
+	rules core.Rule
+	found string // a part of what is found; "" if the rule only saves time, or another one covers for it
+	slow  bool   // it takes more than 20 000 states
+	setup Setup
+}{
+	{"LeaveAgain", core.LeaveAgain, "has the key", false, faulty},
+	{"OwnSendTime", core.OwnSendTime, "before another one was told", true, twice},
+	{"TrustFromSeen", core.TrustFromSeen, "before another one was told", true, twice},
+	{"LeastLease", core.LeastLease, "before another one was told", false, Setup{Clients: 2, Users: 1, Rounds: 1, Lease: 9, Do: SetLease | Nest, Faults: 1, Fault: Break | Late}},
+	{"JoinOnce", core.JoinOnce, "has the key", false, faulty},
+	{"JoinClaims", core.JoinClaims, "before another one was told", true, twice},
+	{"Looks", core.Looks, "nothing will ever be sent", false, faulty},
+	{"Remember", core.Remember, "does not know", false, tries},
+	{"HalfAClaim", core.HalfAClaim, "fewer than two faults", true, but(faulty, func(s *Setup) { s.Steady = true; s.Faults = 2; s.Fault = Break | Slow })},
+	{"GiveBack", core.GiveBack, "does nothing about it", true, but(faulty, func(s *Setup) { s.Fault = Endless })},
+	{"NewTicket", core.NewTicket, "free for", false, faulty},
+	{"LooksAgain", core.LooksAgain, "free for", false, but(faulty, func(s *Setup) { s.Fault = Cut; s.Look = 7 })},
+	{"TrySteps", core.TrySteps, "", false, Setup{Clients: 2, Users: 1, Do: Try, begin: deadWaiter}},
+	{"PollsOften", core.PollsOften, "free for", false, but(tries, func(s *Setup) { s.Polling = true; s.Look = 9; s.Lease = 9 })},
+	{"HandoffLimit", core.HandoffLimit, "was passed", false, crowd},
+	{"MirrorTells", core.MirrorTells, "was passed", false, crowd},
+	{"ReleaseAtCall", core.ReleaseAtCall, "no owner holds", true, lingers},
+	{"CallKept", core.CallKept | core.RenewalAsks, "no owner holds", true, rare},
+	{"UseStays", core.UseStays, "is holding", false, lingers},
+	{"NoWayBack", core.NoWayBack, "nothing to send", false, lingers},
+	{"ReuseTrusted", core.ReuseTrusted, "", true, but(lingers, func(s *Setup) { s.Do = 0; s.Clients = 1; s.Faults = 1; s.Fault = Partition })},
+	{"AcquiredLinger", core.AcquiredLinger | core.RenewalAsks, "no owner holds", true, rare},
+	{"RenewalAsks", core.RenewalAsks, "no owner holds", false, but(rare, func(s *Setup) { s.Faults = 1; s.Fault = LoseCall })},
+	{"LingerEnds", core.LingerEnds, "lingers for", false, but(lingers, func(s *Setup) { s.Linger = 3 })},
+	{"LoseInTime", core.LoseInTime, "before another one was told", false, faulty},
+	{"KeepLate", core.KeepLate, "was passed", true, Setup{Clients: 3, Users: 1, Rounds: 1, Kind: fair, Lease: 3, Claim: 4, Faults: 1, Fault: Stall}},
+	{"LeaveFirst", core.LeaveFirst, "", false, Setup{Clients: 2, Users: 1, Rounds: 1, Do: Try | Cancel}},
+	{"PassTicket", core.PassTicket, "was passed", false, crowd},
+	{"CallAgain", core.CallAgain, "", true, but(lingers, func(s *Setup) { s.Rounds = 1 })},
+	{"HeldBackTicket", core.HeldBackTicket, "", false, but(reads, func(s *Setup) { s.Users = 1 })},
+	{"Downgrades", core.Downgrades, "free for", false, but(reads, func(s *Setup) { s.Do |= Downgrade; s.Users = 1; s.Look = 9; s.Lease = 9 })},
+	{"DetachUnmarks", core.DetachUnmarks, "was passed", true, Setup{Clients: 2, Users: 2, Rounds: 1, Kind: fair, Do: OnlyFixed | Detach}},
+	{"KnowsDetached", core.KnowsDetached, "a detached lock", false, Setup{Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Detach, Faults: 1, Fault: DoubleMessage}},
+	{"OwnWaiters", core.OwnWaiters, "waits for itself", false, Setup{Clients: 1, Users: 2, Rounds: 1, Do: Same}},
+	{"StrictOrder", core.StrictOrder, "was passed", false, but(crowd, func(s *Setup) { s.Kind = fair; s.Rounds = 1 })},
+	{"Reserves", core.Reserves, "has token", false, but(crowd, func(s *Setup) { s.Kind.Fenced = true; s.Rounds = 2 })},
+}
+
+// mostBroken bounds the states in which a rule that only saves time is looked for.
+const mostBroken = 400_000
+
+func TestBrokenRules(t *testing.T) {
+	for _, b := range brokenRules {
+		if !strings.Contains(b.name, *only) {
+			continue
+		}
+		t.Run(b.name, func(t *testing.T) {
+			if b.slow && testing.Short() {
+				t.Skip("more than 20 000 states")
+			}
+			t.Parallel()
+			s := b.setup
+			s.Broken.Rules = b.rules
+			r := Shortest(s, Limit{States: mostBroken})
+			if *only != "" {
+				t.Log(r)
+			} else {
+				t.Logf("%d states, %d events: %s", r.States, len(r.Trace), r.Bad)
+			}
+			if !strings.Contains(r.Bad, b.found) || (b.found == "") != (r.Bad == "") {
+				t.Errorf("%q is found, not %q", r.Bad, b.found)
+			}
+			if r.Bad != "" { // and nothing without the break
+				s.Broken.Rules = 0
+				if r := Shortest(s, Limit{States: r.States}); r.Bad != "" {
+					t.Error(r)
+				}
+			}
+		})
+	}
+}
+
+// Each cell of the table is needed.
+func TestEachCellIsNeeded(t *testing.T) {
+	cells := []struct {
+		want  core.Want
+		place core.Place
+		found string
+		setup Setup
+	}{
+		{core.Gone, core.Unsent, "nothing will ever be sent", Setup{Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Lazy: true, begin: deadHolder}},
+		{core.Gone, core.Unsure, "nothing will ever be sent", faulty},
+		{core.Gone, core.Refused, "nothing will ever be sent", Setup{Clients: 2, Users: 1, Rounds: 1, Do: Try, begin: deadWaiter}},
+		{core.Gone, core.InQueue, "nothing will ever be sent", tries},
+		{core.Gone, core.Owner, "nothing to send", tries},
+		{core.Gone, core.Over, "nothing will ever be sent", tries},
+		{core.Tried, core.Unsent, "nothing will ever be sent", tries},
+		{core.Tried, core.InQueue, "nothing will ever be sent", Setup{Clients: 2, Users: 1, Rounds: 1, Do: Try, Lease: 3, Claim: 4, Faults: 1, Fault: Stall}},
+		{core.Queued, core.Unsent, "nothing will ever be sent", tries},
+		{core.Queued, core.InQueue, "nothing will ever be sent", tries},
+		{core.Held, core.Owner, "fewer than two faults end a hold", Setup{Clients: 1, Users: 1, Rounds: 1, Steady: true}},
+		{core.Kept, core.Owner, "lingers for 3 ticks only", Setup{Clients: 1, Users: 1, Rounds: 2, Linger: 12}},
+		{core.Parted, core.Owner, "nothing will ever be sent", Setup{Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Detach | Cancel}},
+	}
+	n := 0
+	core.Cells(func(w core.Want, p core.Place, _ []core.Op) { n++ })
+	if n != len(cells) {
+		t.Errorf("the table has %d cells, and %d are here", n, len(cells))
+	}
+	for _, c := range cells {
+		s := c.setup
+		s.Broken = core.Without(c.want, c.place)
+		r := Shortest(s, Limit{States: 200_000})
+		t.Logf("want %d, place %d: %7d states, %2d events: %s", c.want, c.place, r.States, len(r.Trace), r.Bad)
+		if r.Bad == "" || !strings.Contains(r.Bad, c.found) {
+			t.Errorf("want %d, place %d: %q is found, not %q", c.want, c.place, r.Bad, c.found)
+		}
+	}
+}

@@ -1,0 +1,459 @@
+package explore
+
+import (
+	"slices"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/internal/explore/server"
+)
+
+// What must never be. The first four are checked after each event.
+
+// check fails what must not be in any state.
+func (w *world) check() {
+	w.checkHolders()
+	w.checkBeliefs()
+	w.checkOwners()
+	w.checkAgents()
+	w.checkLeft()
+	for i := range w.clients {
+		if c := &w.clients[i]; c.passed > max(4, w.Passes) {
+			w.fail("client %d was passed %d times", i, c.passed)
+		}
+	}
+}
+
+// checkHolders fails more valid holders than are permitted: one, or readers, or as many as there are permits.
+func (w *world) checkHolders() {
+	valid, reads := w.valid()
+	if valid > w.permits() && valid > reads && !w.wiped {
+		w.fail("%d valid holders", valid)
+	}
+}
+
+// valid returns how many owners hold the lock by what their clients believe, and how many of them only read.
+func (w *world) valid() (valid, reads int) {
+	for i := range w.clients {
+		c := &w.clients[i]
+		if c.dead {
+			continue
+		}
+		for _, l := range c.locks {
+			any, reading := false, true
+			for _, v := range l.Levels() {
+				if l.Holds(v.Owner, w.clock(c)) {
+					any = true
+					reading = reading && v.Mode == core.Shared
+				}
+			}
+			if any {
+				valid++
+				if reading {
+					reads++
+				}
+			}
+		}
+	}
+	return valid, reads
+}
+
+// checkBeliefs fails a caller that believes something else than the core says.
+func (w *world) checkBeliefs() {
+	for i := range w.clients {
+		c := &w.clients[i]
+		if !c.lives() || w.Do&Same != 0 {
+			continue
+		}
+		for j := range c.users {
+			u, o := &c.users[j], w.ownerOf(j)
+			has := c.lockOf(j).Holds(o, w.clock(c)) && !(u.state == waiting && u.waiter.Outcome() == core.Acquired)
+			if has != (u.state == holding) && !w.Lazy {
+				w.fail("client %d: user %d is %s, and the core says that it holds: %v", i, j, stateNames[u.state], has)
+			}
+		}
+	}
+}
+
+var stateNames = [...]string{"idle", "waiting", "holding", "unlocking"}
+
+// checkOwners fails an owner that waits for itself.
+func (w *world) checkOwners() {
+	for i := range w.clients {
+		c := &w.clients[i]
+		for _, l := range c.locks {
+			for r := range l.Waiters {
+				if !c.dead && l.Holds(r.Owner, w.clock(c)) {
+					w.fail("client %d: owner %d waits for itself", i, r.Owner)
+				}
+			}
+		}
+	}
+}
+
+// checkAgents fails a tenure with something to send that no goroutine looks after in time, and a call whose time comes and
+// that no timer wakes: rule 1 of the driver.
+func (w *world) checkAgents() {
+	for i := range w.clients {
+		c := &w.clients[i]
+		if !c.lives() {
+			continue
+		}
+		now := w.clock(c)
+		for _, l := range c.locks {
+			for t := range l.Tenures {
+				at := l.DueAt(t, now)
+				if at == core.Never {
+					continue
+				}
+				user, releases := t.Agent()
+				j := -1
+				if user != nil {
+					j = user.Tag.(int)
+				}
+				if slices.Contains(c.nudges, nudge{t, j}) || releases {
+					continue
+				}
+				has := core.Never
+				if user != nil {
+					if u := &c.users[j]; u.waiter == user && (u.state == waiting) {
+						has = u.timer
+					}
+					if slices.Contains(c.nudges, nudge{nil, j}) {
+						has = 0
+					}
+				} else {
+					for _, k := range c.timers {
+						if k.tenure == t {
+							has = min(has, k.at)
+						}
+					}
+				}
+				if has > max(at, now.Time) {
+					w.fail("client %d: no agent looks after tenure %d, which is due", i, t.ID.N)
+				}
+			}
+			for r := range l.Waiters {
+				j := r.Tag.(int)
+				if u := &c.users[j]; u.waiter == r && u.timer > l.Due(r, now) && !slices.ContainsFunc(c.nudges, func(n nudge) bool { return n.user == j }) {
+					w.fail("client %d: no timer wakes user %d in time", i, j)
+				}
+			}
+		}
+	}
+}
+
+// checkLeft fails what is left of clients that live once all is released.
+func (w *world) checkLeft() {
+	for i := range w.clients {
+		c := &w.clients[i]
+		if len(c.pipe)+len(c.back)+len(c.late)+len(c.heard) > 0 {
+			return
+		}
+		if c.dead {
+			continue
+		}
+		if c.frozen || len(c.nudges) > 0 {
+			return
+		}
+		for j := range c.users {
+			if c.users[j].state != idle {
+				return
+			}
+		}
+		for _, l := range c.locks {
+			if !l.Idle() {
+				return
+			}
+		}
+	}
+	mine := func(id core.ID) bool { c := &w.clients[id.Client]; return !c.dead && !c.off }
+	for _, h := range w.server.Holders {
+		if mine(h.ID) && w.now < core.Time(w.server.Ends) && !w.unbounded() {
+			w.fail("all is released, and client %d has the key", h.ID.Client)
+		}
+	}
+	for _, t := range w.server.Queue {
+		if mine(t.ID) && !w.unbounded() {
+			w.fail("all is released, and a ticket of client %d is in the queue", t.ID.Client)
+		}
+	}
+	for _, id := range w.server.Marks {
+		if mine(id) && !w.unbounded() {
+			w.fail("all is released, and a mark of client %d is left", id.Client)
+		}
+	}
+}
+
+// unbounded reports whether a command may have been executed at any time, so that what it leaves ends with its lease.
+func (w *world) unbounded() bool {
+	return w.Fault&(Endless|Double|Failover) != 0 || w.Do&Detach != 0 && w.Fault&Late != 0
+}
+
+// acquired notes that a call has returned with the lock.
+func (w *world) acquired(c *client, u *user, r *core.Waiter) {
+	if w.Kind.Fenced {
+		token := uint64(0)
+		for _, v := range c.lockOf(r.Tag.(int)).Levels() {
+			token = max(token, v.Token)
+		}
+		if token <= w.token && r.Way() != core.ByNesting && !w.wiped {
+			w.fail("client %d: a hold has token %d after %d", c.id, token, w.token)
+		}
+		w.token = max(w.token, token)
+	}
+	if w.endless() {
+		for j := range w.clients {
+			if o := &w.clients[j]; o != c && o.lives() && w.queued(j) {
+				o.passed = min(o.passed+1, 9)
+			}
+		}
+	}
+	c.passed, c.lingers = 0, 0
+	w.inOrder(c, r)
+}
+
+// queued reports whether a ticket of the client stands in the queue.
+func (w *world) queued(i int) bool {
+	for _, t := range w.server.Queue {
+		if int(t.ID.Client) == i {
+			return true
+		}
+	}
+	return false
+}
+
+// joins notes the order in which the waiters of a strict lock have come.
+func (w *world) joins(c *client, p *packet) {
+	if !w.Kind.Strict || p.cmd.Op != core.Join {
+		return
+	}
+	for j := range c.users {
+		if u := &c.users[j]; u.state == waiting && u.waiter.Ticket() != nil && u.waiter.Ticket().ID == p.cmd.ID {
+			if pl := (place{c.id, j}); !slices.Contains(w.order, pl) {
+				w.order = append(w.order, pl)
+			}
+		}
+	}
+}
+
+// inOrder fails a strict lock that is granted to one that came later, if nothing was lost.
+func (w *world) inOrder(c *client, r *core.Waiter) {
+	if !w.Kind.Strict {
+		return
+	}
+	own := place{c.id, r.Tag.(int)}
+	w.order = slices.DeleteFunc(w.order, func(p place) bool { return p != own && w.clients[p.client].users[p.user].state != waiting })
+	at := slices.Index(w.order, own)
+	if at > 0 && w.Fault&^(Slow|Stall) == 0 && w.Kind.Permits == 0 {
+		p := w.order[0]
+		w.fail("client %d: user %d of a fair lock was passed", p.client, p.user)
+	}
+	if at >= 0 {
+		w.order = slices.Delete(w.order, at, at+1)
+	}
+}
+
+// granted fails a grant by Redis while another client has not been told of its loss, and one to a tenure that had one.
+func (w *world) granted() {
+	for _, t := range w.effects.Granted {
+		w.idle, w.unused = 0, 0
+		if slices.Contains(w.entered, t.ID) && !w.wiped && w.Fault&Double == 0 {
+			w.fail("Redis grants the lock to tenure %d.%d a second time", t.ID.Client, t.ID.N)
+		}
+		w.entered = append(w.entered, t.ID)
+		held, reads := 0, 0
+		for j := range w.clients {
+			c := &w.clients[j]
+			if !c.lives() {
+				continue
+			}
+			for _, l := range c.locks {
+				if v := l.Levels(); len(v) > 0 && !(l.Owner() != nil && l.Owner().ID == t.ID) && uint32(j) != t.ID.Client {
+					held++
+					if t.Mode == core.Shared && !slices.ContainsFunc(v, func(v core.Level) bool { return v.Mode == core.Alone }) {
+						reads++
+					}
+				}
+			}
+		}
+		if held >= w.permits() && held > reads && !w.wiped {
+			w.fail("Redis grants the lock to client %d before another one was told of its loss", t.ID.Client)
+		}
+	}
+	w.effects.Granted = w.effects.Granted[:0]
+	w.entered = slices.DeleteFunc(w.entered, w.forgotten)
+}
+
+// forgotten reports whether no command names the tenure any more.
+func (w *world) forgotten(id core.ID) bool {
+	c := &w.clients[id.Client]
+	if c.dead {
+		return len(c.pipe)+len(c.late) == 0
+	}
+	names := func(p packet) bool { return p.cmd.ID == id || p.cmd.Joins.ID == id }
+	for _, l := range c.locks {
+		if l.Find(id) != nil {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(c.pipe, names) && !slices.ContainsFunc(c.late, names)
+}
+
+// deadWait reports whether the lock is free and only dead clients wait for it.
+func (w *world) deadWait() bool {
+	for _, t := range w.server.Queue {
+		if !w.clients[t.ID.Client].dead {
+			return false
+		}
+	}
+	return len(w.server.Holders) == 0 && len(w.server.Queue)+len(w.server.Marks) > 0
+}
+
+// lingersOn fails a lock that lingers for longer than it may, or for less though no other client wants it.
+func (w *world) lingersOn(c *client) {
+	l := c.locks[0]
+	if w.Linger == 0 || !c.lives() || l.Owner() == nil || l.Owner().Want() != core.Kept {
+		if len(w.clients) == 1 && c.lingers > 0 && c.lingers < int(w.Linger)-1 && w.faults == w.Faults && l.Owner() == nil {
+			w.fail("client %d: a lock lingers for %d ticks only", c.id, c.lingers)
+		}
+		c.lingers = 0
+		return
+	}
+	if c.lingers++; c.lingers > int(w.Linger)+1 {
+		w.fail("client %d: a lock lingers for %d ticks", c.id, c.lingers)
+	}
+}
+
+// checkUnheard fails a tenure that has the lock for longer than a claim while its client, which lives, does not know.
+func (w *world) checkUnheard() {
+	unheard := false
+	for _, h := range w.server.Holders {
+		c := &w.clients[h.ID.Client]
+		if !c.lives() || c.off || len(c.late) > 0 || w.unbounded() {
+			continue
+		}
+		t := w.lockOf(c, h.ID).Find(h.ID)
+		unheard = unheard || t == nil || t.Want() == core.Queued || t.Want() == core.Tried
+	}
+	if w.unheard++; !unheard {
+		w.unheard = 0
+	}
+	if w.unheard > int(max(w.claim(), w.lease())) {
+		w.fail("a tenure has the lock for %d ticks, and its client does not know", w.unheard)
+	}
+}
+
+// checkParted fails a detached lock that is released before its lease ends.
+func (w *world) checkParted(c *client) {
+	for j := range c.users {
+		u := &c.users[j]
+		if u.parted == (core.ID{}) {
+			continue
+		}
+		if w.now >= u.partedUntil {
+			u.parted, u.partedUntil = core.ID{}, 0
+			continue
+		}
+		if !slices.ContainsFunc(w.server.Holders, func(h server.Holder) bool { return h.ID == u.parted }) && !w.wiped {
+			w.fail("client %d: a detached lock is released before its lease ends", c.id)
+		}
+	}
+}
+
+// beforeTick fails what must not be when time goes on.
+func (w *world) beforeTick() {
+	for _, h := range w.server.Holders {
+		c := &w.clients[h.ID.Client]
+		if !c.lives() || c.heeds != h.ID || len(c.pipe)+len(c.back) > 0 {
+			continue
+		}
+		if l := w.lockOf(c, h.ID); l.Find(h.ID) == nil {
+			w.fail("client %d has heard that ticket %d was granted the lock, and does nothing about it", c.id, h.ID.N)
+		}
+	}
+	for _, h := range w.server.Holders {
+		c := &w.clients[h.ID.Client]
+		if w.faults < w.Faults || w.Polling || c.dead || core.Time(w.server.Ends) <= w.now {
+			continue
+		}
+		known := false
+		for _, l := range c.locks {
+			t := l.Find(h.ID)
+			known = known || t != nil && (t == l.Owner() || t.Want() == core.Gone || t.Want() == core.Parted)
+		}
+		if !known {
+			w.fail("client %d does not know that its ticket was granted the lock", c.id)
+		}
+	}
+	for i := range w.clients {
+		c := &w.clients[i]
+		if !c.lives() {
+			continue
+		}
+		for _, l := range c.locks {
+			some, moves := false, false
+			for t := range l.Tenures {
+				some = true
+				moves = moves || t.InFlight() != core.None || l.DueAt(t, w.clock(c)) < core.Never
+			}
+			if some && !moves {
+				w.fail("client %d has tenures for which nothing will ever be sent", i)
+			}
+		}
+	}
+}
+
+// afterTick fails a lock that is free, or that no user holds, for too long beside a waiter.
+func (w *world) afterTick() {
+	waits, soon, held := false, w.stalled > w.now, false
+	for i := range w.clients {
+		c := &w.clients[i]
+		soon = soon || len(c.late) > 0 && !w.unbounded() || c.frozen || c.off
+		if c.dead {
+			continue
+		}
+		for _, l := range c.locks {
+			held = held || len(l.Levels()) > 0
+			waits = waits || !c.off && !c.frozen && l.Len() > 0
+		}
+		for j := range c.users {
+			held = held || c.users[j].parted != core.ID{}
+		}
+	}
+	free := len(w.server.Holders) < w.permits()
+	if w.RW && w.server.Mode == server.Read {
+		free = len(w.server.Queue) > 0 && w.server.Queue[0].Mode == core.Shared
+	}
+	if w.idle++; !free || !waits || soon {
+		w.idle = 0
+	}
+	if most := max(3, w.Idle); w.idle > most {
+		w.fail("the lock is free for %d ticks beside a waiter", w.idle)
+	}
+	if w.unused++; held || !waits || soon {
+		w.unused = 0
+	}
+	if w.unused > 10+w.Idle {
+		w.fail("no owner holds the lock for %d ticks beside a waiter", w.unused)
+	}
+	w.checkUnheard()
+	for i := range w.clients {
+		c := &w.clients[i]
+		c.heeds = core.ID{}
+		w.lingersOn(c)
+		w.checkParted(c)
+	}
+	if w.refused {
+		w.refuses++
+	}
+	if w.refused = false; w.refuses > int(w.claim())+1 {
+		w.fail("attempts are refused for %d ticks, since dead clients wait", w.refuses)
+	}
+	valid, reads := w.valid()
+	if w.overlap++; valid <= w.permits() || valid == reads {
+		w.overlap = 0
+	}
+	if w.overlap > int(w.lease()) {
+		w.fail("two hold the lock for %d ticks after Redis has lost it", w.overlap)
+	}
+}

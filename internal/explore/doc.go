@@ -1,0 +1,44 @@
+// Package explore runs the code of package core, beside a model of Redis (package server), through every order of events,
+// and checks in each state that it keeps its promises.
+//
+// # A world
+//
+// A [Setup] says how many clients and users there are, what they do, and what may go wrong. A world (world.go) is one
+// state: clients with the core's own structs, the driver as data, what is on its way, and Redis. An action (action.go) is
+// one event, and apply (apply.go) has it happen:
+//
+//   - A user locks, tries, nests, reads, unlocks, leaves, detaches, closes.
+//   - A client has one pipeline: commands wait to be executed, then their answers wait to be read. Messages come in their
+//     order, on another connection. So each order of execute, read and hear is a state.
+//   - The driver (driver.go) is the rules by which the real one works, as data: which goroutine is to poll which tenure,
+//     and which timer wakes it. With Lazy it takes its time. Rule 1 of the driver is checked in each state: a tenure with
+//     something to send has an agent, and each time has a timer.
+//   - Time is ticks: a lease is 4, a claim 2. A tick comes only when nothing is under way. Otherwise it is a fault.
+//   - Faults (setup.go) are counted: answers lost, commands late, within a lease or without a bound, or doubled, or
+//     refused; messages lost, doubled and forged; subscriptions cut; partitions; slow links; a server that stalls; clients
+//     that die, stand still, or sleep with their clock; Redis that loses everything or its queue; a lock that a stranger
+//     deletes; a failover to an older state.
+//
+// # States
+//
+// Two states are one if they differ by the names of tenures and owners, by the numbers of clients and users, or by the
+// time (key.go). States are told apart by 64 bits: of three million states one is missed with a probability of 2e-7.
+// [Shortest] goes breadth first, so that it finds the shortest way to what is broken; [All] goes depth first, which needs
+// 16 bytes a state. Worlds are copied into memory that is used again.
+//
+// # What is checked
+//
+// Everything is in check.go. In each state: at most the permitted valid holders; each caller believes what the core says;
+// no owner waits for itself; each due tenure has an agent, and each time a timer; once all is released nothing is left in
+// Redis; no client that waits without end is passed more than four times. With each grant: no other client has holders
+// who were not told of their loss; no tenure is granted the lock twice; fencing tokens rise; the order of a strict lock is
+// kept, also after a stall. With each tick: no tenure is left for which nothing will ever be sent; without a fault each
+// client knows of its grants, and with one it gives back what it hears of; no lock is free beside a waiter for more than
+// three ticks; none goes unused beside a waiter; none lingers for too long, or for too short a time; an attempt is not
+// refused since dead clients wait; a detached lock is kept until its lease ends; two that hold the lock after Redis has
+// lost it learn of it within a lease. With Steady, no single fault ends a hold.
+//
+// These are the properties of the model in Promela (internal/model/properties.pml), but for: guest_passed and missed_turn,
+// since the model of the server has no foreign clients; dead_ticks and deaf_holds, which scripts keep and no client, so
+// that they are compared with broken scripts (package wire); kept, which is passed here.
+package explore

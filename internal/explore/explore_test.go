@@ -1,0 +1,134 @@
+package explore
+
+import (
+	"flag"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/core"
+)
+
+var (
+	deep  = flag.Bool("deep", false, "explore the setups that take long, each up to -limit")
+	limit = flag.Duration("limit", 10*time.Minute, "how long to explore a setup of -deep")
+	only  = flag.String("only", "", "only the setups, rules and cells whose name contains this; prints traces")
+)
+
+var (
+	fair    = core.Kind{Strict: true}
+	fenced  = core.Kind{Fenced: true}
+	permit  = core.Kind{Strict: true, Permits: 1}
+	permits = core.Kind{Strict: true, Permits: 2}
+)
+
+// The setups of the gate: each is explored to its end. Those that are quick are all that -short explores.
+var quick = []Setup{
+	{Name: "1x1", Clients: 1, Users: 1, Rounds: 2, Do: Try | Timed | Nest | Cancel | Fixed},
+	{Name: "1x2", Clients: 1, Users: 2, Rounds: 2, Do: Try | Timed | Nest | Cancel},
+	{Name: "2x1", Clients: 2, Users: 1, Rounds: 1, Do: Try | Timed | Nest | Cancel | Fixed},
+	{Name: "2x1, messages", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: LoseMessage | Cut | Forge},
+	{Name: "2x1, deaths", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Die},
+	{Name: "2x1, slow", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Slow},
+	{Name: "2x1, stall", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Stall},
+	{Name: "3x1", Clients: 3, Users: 1, Rounds: 1},
+	{Name: "2x1, without end", Clients: 2, Users: 1},
+	{Name: "1x2, one owner", Clients: 1, Users: 2, Rounds: 2, Do: Same},
+	{Name: "2x1, by force", Clients: 2, Users: 1, Rounds: 1, Do: Force | Cancel},
+	{Name: "fair 2x1, stall", Clients: 2, Users: 1, Rounds: 1, Kind: fair, Lease: 3, Claim: 4, Faults: 1, Fault: Stall},
+	{Name: "readers 1x3", Clients: 1, Users: 3, Rounds: 1, RW: true, Do: Read | Cancel},
+	{Name: "readers 1x2, leases", Clients: 1, Users: 2, Rounds: 2, RW: true, Do: Read | FixedRead | Downgrade},
+	{Name: "readers 2x1, downgrades", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read | Downgrade | FixedRead | Cancel},
+	{Name: "permit 2x1", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Try | Cancel | Nest},
+	{Name: "permits 3x1", Clients: 3, Users: 1, Rounds: 1, Kind: permits},
+	{Name: "permits 3x1, deaths", Clients: 3, Users: 1, Rounds: 1, Kind: permits, Faults: 1, Fault: Die | LoseMessage},
+	{Name: "linger 1x1", Clients: 1, Users: 1, Rounds: 3, Linger: 5, Do: Try | Nest | Fixed},
+}
+
+var thorough = []Setup{
+	{Name: "1x2, Close", Clients: 1, Users: 2, Rounds: 2, Do: Try | Cancel | Close, Faults: 1, Fault: Break | Late},
+	{Name: "1x2, limits", Clients: 1, Users: 2, Rounds: 1, Do: Timed | Cancel, Faults: 2, Fault: Break | Late | Slow},
+	{Name: "2x1, connections", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Break | Late | NotRun},
+	{Name: "2x1, ordered", Clients: 2, Users: 1, Rounds: 1, Ordered: true, Do: Try | Cancel, Faults: 1, Fault: Break | Late},
+	{Name: "2x1, late without a bound", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Endless},
+	{Name: "2x1, doubles", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Double | DoubleMessage},
+	{Name: "2x1, stand still", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Freeze | Sleep},
+	{Name: "2x1, partition", Clients: 2, Users: 1, Rounds: 1, Faults: 1, Fault: Partition},
+	{Name: "2x1, losses of Redis", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Wipe | LoseQueue | Delete},
+	{Name: "2x1, failover", Clients: 2, Users: 1, Rounds: 1, Faults: 1, Fault: Failover},
+	{Name: "2x1, leases shorter than a claim", Clients: 2, Users: 1, Rounds: 1, Lease: 3, Claim: 4, Do: Cancel, Faults: 1, Fault: Break | Slow | Stall},
+	{Name: "2x1, no pub/sub", Clients: 2, Users: 1, Rounds: 1, Polling: true, Do: Cancel | Try, Faults: 1, Fault: Break | Late},
+	{Name: "2x1, Detach", Clients: 2, Users: 1, Rounds: 1, Do: OnlyFixed | Detach | Cancel, Faults: 1, Fault: Break | LoseMessage},
+	{Name: "2x1, steady", Clients: 2, Users: 1, Rounds: 1, Steady: true, Faults: 2, Fault: Break | Slow},
+	{Name: "1x2, a slow driver", Clients: 1, Users: 2, Rounds: 1, Lazy: true, Do: Nest | Cancel | Timed},
+	{Name: "2x1, a slow driver", Clients: 2, Users: 1, Rounds: 1, Lazy: true},
+	{Name: "2x2", Clients: 2, Users: 2, Rounds: 1},
+	{Name: "3x1, deaths", Clients: 3, Users: 1, Rounds: 1, Faults: 1, Fault: Die | LoseMessage},
+	{Name: "fair 2x2", Clients: 2, Users: 2, Rounds: 1, Kind: fair},
+	{Name: "fair 2x1, connections", Clients: 2, Users: 1, Rounds: 1, Kind: fair, Do: Cancel | Try, Faults: 1, Fault: Break | Late | LoseMessage},
+	{Name: "linger 2x1", Clients: 2, Users: 1, Rounds: 2, Linger: 3, Do: Try},
+	{Name: "linger 2x1, faults", Clients: 2, Users: 1, Rounds: 1, Linger: 3, Do: Try | Cancel, Faults: 1, Fault: Break | Late | LoseMessage | Freeze},
+	{Name: "readers 2x2", Clients: 2, Users: 2, Rounds: 1, RW: true, Do: Read},
+	{Name: "readers 2x1, faults", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read, Faults: 1, Fault: Break | Late | LoseMessage | Slow},
+	{Name: "fenced 2x2", Clients: 2, Users: 2, Rounds: 1, Kind: fenced},
+	{Name: "fenced 2x1, faults", Clients: 2, Users: 1, Rounds: 1, Kind: fenced, Linger: 2, Faults: 1, Fault: Break | Late | LoseMessage},
+	{Name: "permit 2x1, faults", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Cancel, Faults: 1, Fault: Break | Late | Slow},
+}
+
+// By hand: go test ./internal/explore -run Deep -v -deep -limit 10m -timeout 5h
+var long = []Setup{
+	{Name: "2x1, partition", Clients: 2, Users: 1, Rounds: 1, Do: Cancel | Nest | Fixed, Faults: 1, Fault: Partition},
+	{Name: "2x1, losses of Redis", Clients: 2, Users: 1, Rounds: 2, Do: Cancel, Faults: 1, Fault: Wipe | LoseQueue | Delete},
+	{Name: "2x1, two faults", Clients: 2, Users: 1, Rounds: 1, Faults: 2, Fault: Break | Late | Slow | LoseMessage},
+	{Name: "2x1, two of all faults", Clients: 2, Users: 1, Rounds: 1, Faults: 2, Fault: Break | Late | Slow | LoseMessage | DoubleMessage | Forge | Cut | Partition | Die | Freeze | Stall},
+	{Name: "2x1, without end", Clients: 2, Users: 1, Do: Cancel},
+	{Name: "2x1, no pub/sub", Clients: 2, Users: 1, Rounds: 2, Polling: true, Do: Cancel | Try, Faults: 1, Fault: Break | Late},
+	{Name: "2x1, Detach", Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Detach | SetLease | Cancel, Faults: 1, Fault: Break | Late | LoseMessage},
+	{Name: "2x1, a slow driver", Clients: 2, Users: 1, Rounds: 1, Lazy: true, Do: Nest | Cancel},
+	{Name: "2x2, faults", Clients: 2, Users: 2, Rounds: 1, Faults: 1, Fault: Break | Late | LoseMessage},
+	{Name: "2x2, one owner", Clients: 2, Users: 2, Rounds: 1, Do: Same | Cancel},
+	{Name: "fair 2x2, faults", Clients: 2, Users: 2, Rounds: 1, Kind: fair, Faults: 1, Fault: Break | Late | LoseMessage},
+	{Name: "fair 3x1, stall", Clients: 3, Users: 1, Rounds: 1, Kind: fair, Lease: 3, Claim: 4, Faults: 1, Fault: Stall | Slow},
+	{Name: "linger 2x1, leaving", Clients: 2, Users: 1, Rounds: 2, Linger: 3, Do: Try | Cancel},
+	{Name: "readers 2x1", Clients: 2, Users: 1, Rounds: 2, RW: true, Do: Read | Nest | Cancel},
+	{Name: "readers 2x2, faults", Clients: 2, Users: 2, Rounds: 1, RW: true, Do: Read, Faults: 1, Fault: Break | Late | LoseMessage},
+	{Name: "permits 2x2", Clients: 2, Users: 2, Rounds: 1, Kind: permits},
+	{Name: "permits 2x2, faults", Clients: 2, Users: 2, Rounds: 1, Kind: permits, Faults: 1, Fault: Break | Late},
+	{Name: "fenced 2x1, faults", Clients: 2, Users: 1, Rounds: 2, Kind: fenced, Linger: 2, Faults: 1, Fault: Break | Late | LoseMessage},
+}
+
+// Whatever happens, the promises are kept.
+func TestPromises(t *testing.T) {
+	setups := quick
+	if !testing.Short() {
+		setups = append(setups[:len(setups):len(setups)], thorough...)
+	}
+	run(t, setups, Limit{}, true)
+}
+
+// The same for setups that take long.
+func TestDeep(t *testing.T) {
+	if !*deep {
+		t.Skip("by hand, with -deep")
+	}
+	run(t, long, Limit{Time: *limit}, false)
+}
+
+func run(t *testing.T, setups []Setup, limit Limit, complete bool) {
+	for _, s := range setups {
+		if !strings.Contains(s.Name, *only) {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			r := All(s, limit)
+			t.Log(r)
+			if r.Bad != "" {
+				t.Fatal(Shortest(s, Limit{States: 3_000_000}))
+			}
+			if complete && !r.Complete {
+				t.Error("not complete")
+			}
+		})
+	}
+}

@@ -1,0 +1,132 @@
+package explore
+
+import (
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/internal/explore/server"
+)
+
+// A Setup is a world to be explored: who is there, what they do, and what may go wrong.
+type Setup struct {
+	Name    string
+	Clients int
+	Users   int // of each client
+	Rounds  int // calls of each user; 0: without end
+	Kind    core.Kind
+	RW      bool // a read-write lock
+
+	Do      Users
+	Faults  int // how many things may go wrong
+	Fault   Fault
+	Lazy    bool // the driver takes its time between an effect and what it does for it
+	Ordered bool // the connections keep the order
+	Polling bool // no client can subscribe
+
+	Linger core.Span
+	Lease  core.Span // 0: 4
+	Claim  core.Span // 0: 2
+	Look   core.Span // 0: 2
+	Broken core.Broken
+
+	begin func(*world) // what there is from the beginning; nil for nothing
+
+	Idle   int  // for how many ticks the lock may be free beside a waiter; 0: 3
+	Steady bool // no single fault may end a hold
+	Passes int  // how often a client in the queue may be passed; 0: 4
+}
+
+// Users are what users do beside Lock and Unlock.
+type Users uint32
+
+// What users do.
+const (
+	Try       Users = 1 << iota // one attempt
+	Timed                       // a Lock that waits for a tick
+	Fixed                       // a Lock with a lease of two ticks
+	Read                        // a read lock
+	OnlyRead                    // no write lock
+	OnlyFixed                   // no write lock without a lease of two ticks
+	FixedRead                   // a read lock with a lease of two ticks
+	Nest                        // a Lock of what they hold
+	Downgrade                   // a read lock of what they write
+	Cancel                      // leave while they wait
+	Close                       // close the client
+	Detach                      // leave the lock to its lease
+	SetLease                    // ask for a lease of two ticks
+	Force                       // release the holder by force
+	Same                        // the users of a client are one owner
+)
+
+// A Fault is a set of things that may go wrong.
+type Fault uint32
+
+// What may go wrong.
+const (
+	Break         Fault = 1 << iota // a connection breaks: what was sent on it has no answer
+	Late                            // ... and one command of it runs later, within a lease
+	Endless                         // ... or without a bound
+	Double                          // a command runs twice, the second time late
+	NotRun                          // a command is refused before it runs
+	LoseMessage                     // a message is lost
+	LoseCall                        // a call is lost
+	DoubleMessage                   // a message comes twice
+	Forge                           // a stranger publishes
+	Cut                             // a subscription ends
+	Partition                       // a client does not reach Redis for a while
+	Slow                            // a tick comes while something is under way
+	Stall                           // Redis stands still for three ticks, and loses nothing
+	Die                             // a client dies
+	Freeze                          // a client stands still for a while
+	Sleep                           // ... and its monotonic clock with it
+	Wipe                            // Redis loses everything
+	LoseQueue                       // Redis loses the queue
+	Delete                          // a stranger deletes the lock
+	Failover                        // a replica takes over that has not seen the latest commands
+)
+
+func (s *Setup) lease() core.Span { return or(s.Lease, 4) }
+func (s *Setup) claim() core.Span { return or(s.Claim, 2) }
+
+func or(d, otherwise core.Span) core.Span {
+	if d > 0 {
+		return d
+	}
+	return otherwise
+}
+
+// queueTime is for how long Redis keeps the queue.
+func (s *Setup) queueTime() core.Span { return max(8, 2*s.Look) }
+
+func (s *Setup) config() core.Config {
+	return core.Config{
+		Lease: s.lease(), Claim: s.claim(), QueueTime: s.queueTime(),
+		LookTime: or(s.Look, 2), Retry: 1, MaxRetry: 1, FirstPoll: 1, LastPoll: 1, Patience: 1, Silence: 1,
+		LeastWait: 1, ReadersTime: 2, HandoffLimit: 1, HandoffTime: 100,
+		Foreign: core.ForeignConfig{TurnLook: 1, Look: 1, SilentLook: 1, LongLease: 50},
+		Ordered: s.Ordered, Broken: s.Broken,
+	}
+}
+
+func (s *Setup) server() *server.Config {
+	kind := server.Plain
+	switch {
+	case s.RW:
+		kind = server.ReadWrite
+	case s.Kind.Permits > 0:
+		kind = server.Semaphore
+	}
+	return &server.Config{Kind: kind, Claim: s.claim(), Silence: s.queueTime()}
+}
+
+// locks is how many locks a client has: of a semaphore each owner has one.
+func (s *Setup) locks() int {
+	if s.Kind.Permits > 0 {
+		return s.Users
+	}
+	return 1
+}
+
+// permits is how many may hold the lock at once, beside readers.
+func (s *Setup) permits() int { return max(s.Kind.Permits, 1) }
+
+// endless reports whether users go on without end, so that passing is bounded.
+func (s *Setup) endless() bool { return s.Rounds == 0 }
