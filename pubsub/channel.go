@@ -11,11 +11,17 @@ type channel struct {
 	name  string // as plain, it never changes
 	plain bool   // SUBSCRIBE, also on a hub that is Sharded, and nobody waits for a message
 	subs  []*Subscription
-	link  *link // in whose channels it is; nil once forgotten
+	// hear is that of the last Listen. It gets the messages while subs is empty: the server
+	// still counts a subscriber, so that others may rely on its hearing them.
+	hear func(message string)
+	link *link // in whose channels it is; nil once forgotten
 
 	// conn is the connection over which the server has confirmed it, nil while
 	// it is not confirmed.
 	conn *conn
+	// next is the connection that has confirmed it too, and may take the place of conn: see
+	// link.moveTo.
+	next *conn
 	// counted is true while conn is not nil and known to be one that the server
 	// counts where commands about this channel go.
 	counted bool
@@ -28,11 +34,14 @@ type channel struct {
 	// redirects counts the MOVED since the last confirmation or pause.
 	redirects int
 
-	// lingering is its place in link.lingering: not nil only while subs is
+	// unused is its place in link.lingering or link.left: not nil only while subs is
 	// empty and the link is connected.
-	lingering *list.Element
-	until     time.Time // when lingering ends
+	unused *list.Element
+	until  time.Time // when lingering ends
 }
+
+// leftLocked reports whether it is not needed any more, though the server may still have it.
+func (ch *channel) leftLocked(now time.Time) bool { return len(ch.subs) == 0 && !now.Before(ch.until) }
 
 func (ch *channel) joinLocked(s *Subscription) {
 	s.ch, s.at = ch, len(ch.subs)
@@ -56,11 +65,12 @@ func (ch *channel) leaveLocked(s *Subscription) {
 	}
 }
 
-// wantLocked ends lingering, if it lingers.
+// wantLocked takes it off the lists of unused channels.
 func (ch *channel) wantLocked() {
-	if ch.lingering != nil {
-		ch.link.lingering.Remove(ch.lingering)
-		ch.lingering = nil
+	if ch.unused != nil {
+		ch.link.lingering.Remove(ch.unused) // one of the two is not its list, and does nothing
+		ch.link.left.Remove(ch.unused)
+		ch.unused = nil
 	}
 }
 
@@ -76,14 +86,14 @@ func (ch *channel) detachLocked() {
 }
 
 func (ch *channel) confirmLocked(c *conn, counted bool) {
-	ch.conn, ch.counted = c, counted
+	ch.conn, ch.next, ch.counted = c, nil, counted
 	ch.refused, ch.redirects = nil, 0
 	ch.barred, ch.ended = nil, 0
 	ch.markLocked()
 }
 
 func (ch *channel) unconfirmLocked() {
-	ch.conn, ch.counted = nil, false
+	ch.conn, ch.next, ch.counted = nil, nil, false
 }
 
 // refusalLocked returns why messages do not come, as far as a server has decided so.
@@ -97,6 +107,9 @@ func (ch *channel) refusalLocked() error {
 // messageLocked sets a mark for the subscriptions that need no more, and returns the
 // functions that the message is given to.
 func (ch *channel) messageLocked() (hearers []func(string)) {
+	if len(ch.subs) == 0 && ch.hear != nil {
+		return []func(string){ch.hear}
+	}
 	for _, s := range ch.subs {
 		if s.hear != nil {
 			hearers = append(hearers, s.hear)

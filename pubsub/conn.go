@@ -22,9 +22,15 @@ const (
 	answerWithin = 6 * time.Second
 )
 
-// A conn is one dedicated connection of a link. It only ever subscribes and
-// unsubscribes (and asks HELLO in a Cluster), since the embedded server accepts
-// nothing else on a connection with subscriptions.
+// A conn is one dedicated connection of a link. It only ever subscribes (and asks
+// HELLO in a Cluster), since the embedded server accepts nothing else on a connection
+// with subscriptions.
+//
+// It never unsubscribes. rueidis follows an UNSUBSCRIBE by a PING, and panics in a
+// goroutine of its own, which ends the process, where a server answers both with an
+// error: BUSY while a script runs for too long, or any other refusal (see
+// bench/findings/rueidis-unsubscribe). An error in answer to a SUBSCRIBE or to a PING
+// alone is harmless. So subscriptions end with their connection: see renew.go.
 type conn struct {
 	link   *link
 	client rueidis.DedicatedClient
@@ -33,9 +39,9 @@ type conn struct {
 	worked bool         // a batch went well; owned by the link's goroutine
 }
 
-// connect opens the link's connection. Dialing is bounded by the client's own
+// open opens a connection for the link. Dialing is bounded by the client's own
 // time limits, there is no context for it.
-func (l *link) connect() (*conn, error) {
+func (l *link) open() (*conn, error) {
 	node, addr, err := l.hub.node(l.addr)
 	if err != nil {
 		return nil, err
@@ -52,11 +58,11 @@ func (l *link) connect() (*conn, error) {
 		return nil, fmt.Errorf("pubsub: open a connection: %w", err)
 	default:
 	}
-	l.hub.mu.Lock()
-	l.conn = c
-	l.hub.mu.Unlock()
 	return c, nil
 }
+
+// close ends the connection, and with it what it has subscribed to.
+func (c *conn) close() { c.client.Close() }
 
 // onMessage runs on the connection's reader, as onSubscription does. A hook that
 // blocks stops the connection in silence, so both only take the hub's mutex,
@@ -65,7 +71,7 @@ func (c *conn) onMessage(m rueidis.PubSubMessage) {
 	h := c.link.hub
 	h.mu.Lock()
 	var hearers []func(string)
-	if ch := h.channels[m.Channel]; ch != nil {
+	if ch := h.channels[m.Channel]; ch != nil && ch.conn == c {
 		hearers = ch.messageLocked()
 	}
 	h.mu.Unlock()
@@ -80,17 +86,23 @@ func (c *conn) onSubscription(s rueidis.PubSubSubscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ch := h.channels[s.Channel]
-	if ch == nil || ch.link != l || l.conn != c {
+	if ch == nil || ch.link != l {
 		return
 	}
 	switch s.Kind {
 	case "subscribe", "ssubscribe":
-		ch.confirmLocked(c, !h.cluster)
+		switch {
+		case l.conn != c:
+			ch.next = c
+		case ch.conn != c:
+			ch.confirmLocked(c, !h.cluster)
+		}
 	case "unsubscribe", "sunsubscribe":
-		// Not the answer to an UNSUBSCRIBE of ours: a channel is forgotten
-		// before that is sent, and one of the same name is confirmed only after
-		// it is answered. The server has let go of the channel because its slot
-		// moved or the node is no longer a primary.
+		// The server has let go of the channel because its slot moved or the node is no
+		// longer a primary: no command asks for that.
+		if ch.next == c {
+			ch.next = nil
+		}
 		if ch.conn != c {
 			return
 		}
@@ -102,9 +114,9 @@ func (c *conn) onSubscription(s rueidis.PubSubSubscription) {
 	}
 }
 
-// subscribe asks for a batch of channels. The confirmations come through
-// onSubscription: the reply of a SUBSCRIBE of many says only that the first is
-// confirmed. An error means that the connection is of no use any more.
+// subscribe asks for a batch of channels. The confirmations have come through
+// onSubscription when it returns. An error means that the connection is of no use any
+// more.
 func (c *conn) subscribe(batch []*channel) error {
 	if len(batch) == 0 {
 		return nil
@@ -120,7 +132,9 @@ func (c *conn) subscribe(batch []*channel) error {
 }
 
 // together divides channels into those that one command may carry: channels of different
-// slots in one SSUBSCRIBE are an error.
+// slots in one SSUBSCRIBE are an error. rueidis takes the first confirmation of a command
+// for its reply, so the last channel of many is asked for once more: the reply to that
+// comes behind all confirmations.
 func (h *Hub) together(batch []*channel) (parts [][]*channel) {
 	var many []*channel
 	for _, ch := range batch {
@@ -130,7 +144,11 @@ func (h *Hub) together(batch []*channel) (parts [][]*channel) {
 			many = append(many, ch)
 		}
 	}
-	return slices.AppendSeq(parts, slices.Chunk(many, batchSize))
+	parts = slices.AppendSeq(parts, slices.Chunk(many, batchSize))
+	if len(many) > 1 {
+		parts = append(parts, many[len(many)-1:])
+	}
+	return parts
 }
 
 // shards reports whether the channel is subscribed with SSUBSCRIBE.
@@ -140,11 +158,7 @@ func (h *Hub) shards(ch *channel) bool { return h.sharded && !ch.plain }
 // that is not permitted fails the whole command, so the channels of a failed
 // command are then asked for one by one.
 func (c *conn) ask(parts [][]*channel) error {
-	var commands rueidis.Commands
-	for _, part := range parts {
-		commands = append(commands, c.subscribeCommand(part))
-	}
-	replies := c.do(commands)
+	replies := c.do(c.subscribeCommands(parts))
 	var oneByOne [][]*channel
 	for i, part := range parts {
 		err := replies[i].Error()
@@ -165,25 +179,6 @@ func (c *conn) ask(parts [][]*channel) error {
 	return nil
 }
 
-// unsubscribe ends the subscription of channels. One that the server does not
-// want to end is left behind with the connection: any error says that the
-// connection is of no use any more.
-func (c *conn) unsubscribe(batch []*channel) error {
-	if len(batch) == 0 {
-		return nil
-	}
-	var commands rueidis.Commands
-	for _, part := range c.link.hub.together(batch) {
-		commands = append(commands, c.unsubscribeCommand(part))
-	}
-	for _, reply := range c.do(commands) {
-		if err := reply.Error(); err != nil {
-			return fmt.Errorf("pubsub: unsubscribe: %w", err)
-		}
-	}
-	return nil
-}
-
 // do sends commands in one pipeline. They are pinned: where only some are answered
 // rueidis gives these away for others to use, and then sends all of them again.
 func (c *conn) do(commands rueidis.Commands) []rueidis.RedisResult {
@@ -195,20 +190,16 @@ func (c *conn) do(commands rueidis.Commands) []rueidis.RedisResult {
 	return c.client.DoMulti(ctx, commands...)
 }
 
-func (c *conn) subscribeCommand(part []*channel) rueidis.Completed {
-	names := namesOf(part)
-	if c.link.hub.shards(part[0]) {
-		return c.client.B().Ssubscribe().Channel(names...).Build()
+func (c *conn) subscribeCommands(parts [][]*channel) (commands rueidis.Commands) {
+	for _, part := range parts {
+		names := namesOf(part)
+		if c.link.hub.shards(part[0]) {
+			commands = append(commands, c.client.B().Ssubscribe().Channel(names...).Build())
+		} else {
+			commands = append(commands, c.client.B().Subscribe().Channel(names...).Build())
+		}
 	}
-	return c.client.B().Subscribe().Channel(names...).Build()
-}
-
-func (c *conn) unsubscribeCommand(part []*channel) rueidis.Completed {
-	names := namesOf(part)
-	if c.link.hub.shards(part[0]) {
-		return c.client.B().Sunsubscribe().Channel(names...).Build()
-	}
-	return c.client.B().Unsubscribe().Channel(names...).Build()
+	return commands
 }
 
 func namesOf(part []*channel) []string {

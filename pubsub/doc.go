@@ -31,18 +31,28 @@
 //
 //	                                     message: mark
 //	                                        +---+
-//	         Subscribe       confirmation   |   v     last Close
-//	(none) ------------> asked ---------> confirmed -------------> lingering
-//	   ^                 |  ^    mark      |      ^                 |   |
-//	   |         refusal |  |              |      +-----------------+   |
-//	   |            mark |  +--------------+          Subscribe: mark   |
-//	   |                 v    connection lost, slot moved, failover     |
-//	   |              refused                                           |
-//	   |                 | Linger after the last Close                  |
-//	   +-----------------+----------------------------------------------+
-//	                        Linger passed: UNSUBSCRIBE; connection lost
+//	         Subscribe       confirmation   |   v     last Close              Linger
+//	(none) ------------> asked ---------> confirmed -------------> lingering -------> left
+//	   ^                 |  ^    mark      |  ^   ^                 |   |              | |
+//	   |         refusal |  |              |  |   +-----------------+   |              | |
+//	   |            mark |  |              |  |     Subscribe: mark     |              | |
+//	   |                 |  +--------------+  +-------------------------+--------------+ |
+//	   |                 v    connection lost, slot moved, failover     |                |
+//	   |              refused                                           |                |
+//	   |                 | Linger after the last Close                  |                |
+//	   +-----------------+----------------------------------------------+----------------+
+//	                                 the connection is renewed or lost
 //
 // [Hub.Confirmed] is true in the states confirmed and lingering.
+//
+// The hub never unsubscribes, since rueidis ends the process where a server refuses
+// that (BUSY, while a script of any client runs for too long). A channel that is left
+// stays subscribed until its connection ends, and confirmed at once if it is wanted
+// again. A connection on which channels are left is replaced by another, to which
+// those move that are needed: 10 times Linger after a channel was left, or as soon as
+// more are left than needed, and more than a thousand. Each of these channels stays confirmed,
+// and is marked. A connection without channels that are needed is closed after
+// Linger.
 //
 // # What happens on failure
 //
@@ -60,6 +70,10 @@
 //   - Sentinel fails over: as soon as the client sends its commands to the new
 //     primary, the hub follows it, within 250 ms. It does not wait for the old
 //     one to go: after a planned failover that keeps its connections for some 10 s.
+//   - A connection that should take the place of another cannot be opened, or is
+//     refused a channel: the other one stays, and another is tried after 10 times
+//     Linger. If more than a thousand channels are left, and more than needed, the
+//     connection is closed and opened again.
 //   - A cluster slot moves, or its primary fails: Redis ends the subscription, or
 //     the connection ends. The hub asks the nodes until one accepts and says it is
 //     a primary. It can reach only nodes that the client knows; a client learns of
@@ -67,8 +81,9 @@
 //
 // # What it costs
 //
-// One connection and one goroutine per node in use, no goroutine or timer per
-// channel, and nothing at all while nothing is subscribed. Channels that are
+// One connection and one goroutine per node in use (two connections for a moment,
+// when one takes the place of the other), no goroutine or timer per channel, and
+// nothing at all while nothing is subscribed. Channels that are
 // asked for while a command is under way share the next one, so that ten
 // thousand channels are confirmed in a few round trips. A message costs one map
 // lookup.

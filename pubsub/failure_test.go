@@ -114,24 +114,6 @@ func TestABatchWithoutAnAnswerEndsItsConnection(t *testing.T) {
 	})
 }
 
-func TestAnUnsubscribeThatFailsIsMadeGoodByANewConnection(t *testing.T) {
-	bubble(t, pubsub.Config{Linger: time.Second}, func(t *testing.T, w *world) {
-		a, b := w.hub.Subscribe("a"), w.hub.Subscribe("b")
-		awaitMark(t, a)
-		awaitMark(t, b)
-		w.answer(func(command string, _ []string) string {
-			if command == "UNSUBSCRIBE" {
-				return "NOPERM no permission for UNSUBSCRIBE"
-			}
-			return ""
-		})
-		a.Close()
-		awaitMark(t, b)
-		synctest.Wait()
-		assert.Equal(t, map[string]int{"a": 0, "b": 1}, w.PubSubNumSub("a", "b"))
-	})
-}
-
 func TestCloseDoesNotWaitForAServerThatIsAway(t *testing.T) {
 	for name, fail := range map[string]func(*world){
 		"down":   func(w *world) { w.net.Refuse() },

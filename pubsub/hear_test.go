@@ -169,3 +169,26 @@ func TestARefusedPlainChannelIsNoWarning(t *testing.T) {
 	assert.Contains(t, log.String(), "level=INFO")
 	assert.NotContains(t, log.String(), "level=WARN")
 }
+
+// The server counts a subscriber until the connection ends, so that the client is relied on.
+func TestAListenerHearsForAsLongAsTheServerCountsIt(t *testing.T) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		var listens, also ear
+		s := w.hub.Listen("a", listens.hear)
+		awaitMark(t, s)
+		w.hub.Listen("needed", listens.hear)
+		b := s.Also("b", also.hear)
+		awaitMark(t, s)
+		b.Close()
+		s.Close()
+		for range 6 {
+			w.Publish("a", "x")
+			w.Publish("b", "y")
+			time.Sleep(9 * time.Second)
+		}
+		assert.Len(t, listens.heard(), 6)
+		assert.Empty(t, also.heard())
+		time.Sleep(time.Minute)
+		assert.Zero(t, w.subscribers("a"))
+	})
+}

@@ -33,8 +33,10 @@ type Config struct {
 	// Redis or Valkey 7. Defaults to false.
 	Sharded bool
 
-	// Linger is how long a channel stays subscribed after its last Subscription
-	// was closed, and how long a connection without channels stays open.
+	// Linger is how long a channel stays confirmed after its last Subscription was
+	// closed, and how long a connection without channels stays open. The server keeps
+	// a subscription that is not needed any more until its connection ends, which is
+	// after ten times as long, or sooner if there are many: see the package comment.
 	// Zero means the default; a negative Linger means not at all.
 	// Defaults to 5 s.
 	Linger time.Duration
@@ -107,7 +109,8 @@ func (h *Hub) Subscribe(channel string) *Subscription { return h.subscribe(chann
 
 // Listen is Subscribe for a waiter that must know what the messages say: each is given to
 // hear, as [Subscription.Also] says, and sets no mark. There is no mark at once if the
-// channel is confirmed already: look at [Subscription.Confirmed].
+// channel is confirmed already: look at [Subscription.Confirmed]. As long as the server
+// counts a subscriber after the last Close, the messages are given to hear, too.
 func (h *Hub) Listen(channel string, hear func(message string)) *Subscription {
 	return h.subscribe(channel, false, hear)
 }
@@ -127,6 +130,7 @@ func (h *Hub) subscribe(channel string, plain bool, hear func(message string)) *
 	defer h.mu.Unlock()
 	ch := h.channelLocked(channel, plain)
 	ch.joinLocked(s)
+	ch.hear = hear
 	if ch.refused != nil || hear == nil && (ch.conn != nil || ch.barred != nil) {
 		s.mark()
 	}
@@ -134,15 +138,14 @@ func (h *Hub) subscribe(channel string, plain bool, hear func(message string)) *
 }
 
 // Confirmed reports whether this hub is subscribed to channel right now and the
-// server counts it, so that one of what PUBSUB NUMSUB (SHARDNUMSUB) answers is
-// this hub. That goes on while the channel lingers. In doubt it is false, and so
-// it always is on a hub without Sharded in a Cluster, where a node counts its own
-// subscribers only.
+// server counts it: PUBSUB NUMSUB (SHARDNUMSUB) answers at least 1. That goes on
+// while the channel lingers. In doubt it is false, and so it always is on a hub
+// without Sharded in a Cluster, where a node counts its own subscribers only.
 func (h *Hub) Confirmed(channel string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ch := h.channels[channel]
-	return ch != nil && ch.counted
+	return ch != nil && ch.counted && !ch.leftLocked(time.Now())
 }
 
 // Subscribed returns how many Subscriptions of this hub are open for channel. The

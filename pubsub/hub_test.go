@@ -134,11 +134,12 @@ func TestAChannelLingersAfterItsLastSubscription(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		assert.False(t, w.hub.Confirmed("a"))
-		assert.Zero(t, w.subscribers("a"))
 		assert.Equal(t, connections, w.CurrentConnectionCount(), "the connection waits for the next channel")
 
-		time.Sleep(time.Minute)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		assert.Equal(t, connections-1, w.CurrentConnectionCount(), "the connection ends after a while")
+		assert.Zero(t, w.subscribers("a"))
 		awaitMark(t, w.hub.Subscribe("a"))
 	})
 }
@@ -155,7 +156,6 @@ func TestASubscribeEndsTheLingering(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.True(t, w.hub.Confirmed("a"))
 		assert.Len(t, w.sent("SUBSCRIBE"), 1)
-		assert.Empty(t, w.sent("UNSUBSCRIBE"))
 	})
 }
 
@@ -188,14 +188,14 @@ func TestANegativeLingerKeepsNothing(t *testing.T) {
 	})
 }
 
-func TestAChannelThatComesBackWhileItIsUnsubscribedIsSubscribedAgain(t *testing.T) {
+func TestAChannelThatComesBackWhileItIsGivenUpIsSubscribedAgain(t *testing.T) {
 	bubble(t, pubsub.Config{Linger: -1}, func(t *testing.T, w *world) {
 		other := w.hub.Subscribe("other") // keeps the connection
 		awaitMark(t, other)
 		for range 200 {
 			s := w.hub.Subscribe("a")
 			awaitMark(t, s)
-			s.Close() // wakes the link, which unsubscribes during the next Subscribe
+			s.Close() // wakes the link, which takes another connection during the next Subscribe
 		}
 		s := w.hub.Subscribe("a")
 		awaitMark(t, s)
@@ -208,9 +208,10 @@ func TestAChannelThatComesBackWhileItIsUnsubscribedIsSubscribedAgain(t *testing.
 func TestChannelsThatWaitAreSubscribedTogether(t *testing.T) {
 	bubble(t, pubsub.Config{Linger: time.Second}, func(t *testing.T, w *world) {
 		underWay, goOn := make(chan struct{}), make(chan struct{})
+		begun := sync.OnceFunc(func() { close(underWay) })
 		w.answer(func(command string, args []string) string {
 			if command == "SUBSCRIBE" && args[0] == "first" {
-				close(underWay)
+				begun()
 				<-goOn
 			}
 			return ""
@@ -227,13 +228,12 @@ func TestChannelsThatWaitAreSubscribedTogether(t *testing.T) {
 			awaitMark(t, s)
 			require.True(t, w.hub.Confirmed(fmt.Sprint("c", i)))
 		}
-		assert.Len(t, w.sent("SUBSCRIBE"), 1+3, "a thousand channels each")
+		assert.Len(t, w.sent("SUBSCRIBE"), 1+3+1, "a thousand channels each, and the last one again")
 
 		for _, s := range subs { // at the same instant of virtual time
 			s.Close()
 		}
 		time.Sleep(time.Minute)
-		assert.Len(t, w.sent("UNSUBSCRIBE"), 3)
 		assert.Equal(t, []string{"first"}, w.PubSubChannels(""))
 	})
 }
@@ -335,7 +335,6 @@ func TestOneRefusedChannelDoesNotDisturbOthers(t *testing.T) {
 		secret.Close()
 		again.Close()
 		time.Sleep(time.Minute)
-		assert.Empty(t, w.sent("UNSUBSCRIBE"), "there is nothing to unsubscribe")
 		again = w.hub.Subscribe("secret")
 		awaitMark(t, again)
 		require.NoError(t, again.Refused())

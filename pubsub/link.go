@@ -42,13 +42,14 @@ var (
 	errNotPrimary = errors.New("pubsub: node is not a primary")
 	errNodeGone   = errors.New("pubsub: node is not known to the client")
 	errLost       = errors.New("pubsub: connection closed")
+	errCrowded    = errors.New("pubsub: too many channels are not needed any more")
+	errNotAdopted = errors.New("pubsub: the new connection has not confirmed all channels")
 )
 
 // A link keeps one connection to one node, for all channels that are routed
-// there. It has one goroutine, which opens the connection, and alone sends
-// commands over it: one batch at a time, so that what is asked for meanwhile
-// forms the next batch, and so that an UNSUBSCRIBE is answered before a new
-// SUBSCRIBE of the same channel is sent.
+// there, but for the moment in which another takes its place (renew.go). It has one
+// goroutine, which opens the connection, and alone sends commands over it: one batch
+// at a time, so that what is asked for meanwhile forms the next batch.
 type link struct {
 	hub  *Hub
 	addr string        // the node's; "" means wherever the client leads
@@ -59,8 +60,8 @@ type link struct {
 	channels  map[string]*channel // all those with channel.link == this one
 	asked     []*channel          // to be subscribed with the next batch
 	later     []*channel          // to be routed again at the next tick
-	dropped   []*channel          // to be unsubscribed with the next batch
 	lingering list.List           // of *channel; all linger equally long, so the first to go is in front
+	left      list.List           // of *channel that have lingered, the first in front: the connection may have them yet
 	until     time.Time           // when the goroutine, which sleeps or is about to, looks again by itself
 }
 
@@ -82,15 +83,27 @@ func (l *link) run() {
 			l.lost(nil, err)
 			continue
 		}
-		err = l.serve(c)
+		c, err = l.serve(c)
 		// Nothing counts as confirmed from here on; closing a connection to a
 		// silent server takes rueidis a second.
 		l.lost(c, err)
-		c.client.Close()
+		c.close()
 		if c.worked {
 			failures = 1
 		}
 	}
+}
+
+// connect opens the connection over which channels are asked for.
+func (l *link) connect() (*conn, error) {
+	c, err := l.open()
+	if err != nil {
+		return nil, err
+	}
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	l.conn = c
+	return c, nil
 }
 
 // pause waits before the next connection. It is short if somebody waits for a message, or
@@ -145,53 +158,59 @@ func (l *link) inUse(failures int) bool {
 }
 
 // serve does what the link is asked for until the connection is lost, or nothing
-// has been subscribed for as long as channels linger (errIdle). Its error is
-// never nil.
-func (l *link) serve(c *conn) error {
+// has been subscribed for as long as channels linger (errIdle). It returns the
+// connection that the link has by then, and an error that is never nil.
+func (l *link) serve(c *conn) (*conn, error) {
 	h := l.hub
 	now := time.Now()
 	nextTick, usedAt := now.Add(tick), now
 	timer := time.NewTimer(tick)
 	defer timer.Stop()
+	var r renewal
+	defer r.stop()
 	for {
 		if now = time.Now(); !now.Before(nextTick) {
 			nextTick = now.Add(tick)
 			if !h.leadsTo(c.addr) {
-				return fmt.Errorf("%w: %s", errNodeGone, c.addr)
+				return c, fmt.Errorf("%w: %s", errNodeGone, c.addr)
 			}
 			l.askLater()
 		}
-		drop, ask, until, used := l.take(now, nextTick)
+		ask, until, used := l.take(now, nextTick)
 		if used {
 			usedAt = now
 		} else if now.Sub(usedAt) >= h.linger {
-			return errIdle
+			return c, errIdle
 		}
-		if len(drop)+len(ask) > 0 {
-			if err := c.unsubscribe(drop); err != nil {
-				return err
-			}
+		if len(ask) > 0 {
 			if err := c.subscribe(ask); err != nil {
-				return err
+				return c, err
 			}
 			continue
+		}
+		if used {
+			until = earlier(until, l.renew(&r, now))
 		}
 		timer.Reset(until.Sub(now))
 		select {
 		case <-l.wake:
 		case <-timer.C:
+		case next := <-r.opened:
+			var err error
+			if c, err = l.finish(&r, next, c); err != nil {
+				return c, err
+			}
 		case err := <-c.lost:
-			return fmt.Errorf("%w: %w", errLost, err)
+			return c, fmt.Errorf("%w: %w", errLost, err)
 		case <-h.ctx.Done():
-			return ErrClosed
+			return c, ErrClosed
 		}
 	}
 }
 
 // take returns the next batch, when to look again if there is none, and whether
-// the link has any channel. Channels whose lingering has ended become part of
-// the batch.
-func (l *link) take(now, nextTick time.Time) (drop, ask []*channel, until time.Time, used bool) {
+// a channel of the link is needed.
+func (l *link) take(now, nextTick time.Time) (ask []*channel, until time.Time, used bool) {
 	h := l.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -202,16 +221,17 @@ func (l *link) take(now, nextTick time.Time) (drop, ask []*channel, until time.T
 			until = earlier(until, ch.until)
 			break
 		}
-		if ch.refused == nil {
-			l.dropped = append(l.dropped, ch)
+		if ch.refused != nil {
+			h.forgetLocked(ch) // the server does not have it
+			continue
 		}
-		h.forgetLocked(ch)
+		l.lingering.Remove(e)
+		ch.unused = l.left.PushBack(ch)
 	}
-	drop, l.dropped = l.dropped, nil
 	ask, l.asked = l.asked, nil
 	ask = slices.DeleteFunc(ask, func(ch *channel) bool { return ch.link != l })
 	l.until = until
-	return drop, ask, until, len(l.channels) > 0
+	return ask, until, len(l.channels) > l.left.Len()
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -231,7 +251,7 @@ func (l *link) lost(c *conn, err error) {
 	if c != nil && c.worked && !errors.Is(err, errIdle) && h.ctx.Err() == nil {
 		h.log.Info("pubsub: connection lost, subscribing again", "addr", c.addr, "channels", len(l.channels), "error", err)
 	}
-	l.conn, l.asked, l.later, l.dropped = nil, nil, nil, nil
+	l.conn, l.asked, l.later = nil, nil, nil
 	avoid := ""
 	if c == nil || errors.Is(err, errNotPrimary) {
 		avoid = l.addr
@@ -295,7 +315,7 @@ func (l *link) askLocked(ch *channel) {
 // lingerLocked begins the lingering of a channel. Needs Hub.mu.
 func (l *link) lingerLocked(ch *channel) {
 	ch.until = time.Now().Add(l.hub.linger)
-	ch.lingering = l.lingering.PushBack(ch)
+	ch.unused = l.lingering.PushBack(ch)
 	if l.lingering.Len() == 1 && ch.until.Before(l.until) {
 		l.kick()
 	}

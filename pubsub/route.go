@@ -125,26 +125,13 @@ func (h *Hub) leadsTo(addr string) bool {
 	return ok
 }
 
-// count finds out whether the channels of a batch, as far as confirmed over this
-// connection, are counted where their messages are published. A replica accepts
-// SSUBSCRIBE for the slots of its primary and gets its messages, but the primary
-// does not count that subscriber. So a node must say that it is a primary, after
-// the batch: should it become a replica later, it ends all its subscriptions.
+// count notes that the channels of a batch, as far as confirmed over this connection, are
+// counted where their messages are published.
 func (c *conn) count(batch []*channel) error {
 	h := c.link.hub
-	if !h.routed() || !slices.ContainsFunc(batch, h.shards) {
-		return nil
-	}
-	replies := c.do(rueidis.Commands{c.client.B().Hello().Build()})
-	hello, err := replies[0].AsMap()
-	if _, refused := rueidis.IsRedisErr(err); refused {
-		return nil // never counted, then
-	} else if err != nil {
-		return fmt.Errorf("pubsub: hello: %w", err)
-	}
-	role := hello["role"]
-	if name, _ := role.ToString(); name != "master" {
-		return fmt.Errorf("%w: %s", errNotPrimary, c.addr)
+	counts, err := c.counts(batch)
+	if err != nil || !counts || !h.routed() {
+		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,4 +141,28 @@ func (c *conn) count(batch []*channel) error {
 		}
 	}
 	return nil
+}
+
+// counts reports whether the node says that it is a primary, where that matters; it is an
+// error if it says that it is none. A replica accepts SSUBSCRIBE for the slots of its
+// primary and gets its messages, but the primary does not count that subscriber. So it is
+// asked after the batch: should the node become a replica later, it ends all its
+// subscriptions.
+func (c *conn) counts(batch []*channel) (bool, error) {
+	h := c.link.hub
+	if !h.routed() || !slices.ContainsFunc(batch, h.shards) {
+		return true, nil
+	}
+	replies := c.do(rueidis.Commands{c.client.B().Hello().Build()})
+	hello, err := replies[0].AsMap()
+	if _, refused := rueidis.IsRedisErr(err); refused {
+		return false, nil // never counted, then
+	} else if err != nil {
+		return false, fmt.Errorf("pubsub: hello: %w", err)
+	}
+	role := hello["role"]
+	if name, _ := role.ToString(); name != "master" {
+		return false, fmt.Errorf("%w: %s", errNotPrimary, c.addr)
+	}
+	return true, nil
 }

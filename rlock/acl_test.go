@@ -96,14 +96,12 @@ func refused(major int) map[string]string {
 
 		"+publish":       "Unlock",
 		"+subscribe":     "", // it polls
-		"+unsubscribe":   "", // it stays subscribed, which others take for a waiter
 		"+pubsub|numsub": "", // the client assumes that others wait
 
 		"+role": "New",
 
 		"+spublish":           "Unlock",
 		"+ssubscribe":         "",
-		"+sunsubscribe":       "",
 		"+pubsub|shardnumsub": "New",
 		"+cluster|slots":      "New",
 		"+cluster|shards":     "",
@@ -380,7 +378,7 @@ var readWriteRights = []string{
 	"+evalsha", "+eval", "+exists", "+hexists", "+hget", "+hmget", "+hgetall", "+hkeys", "+hlen",
 	"+hset", "+hdel", "+set", "+mget", "+del", "+pexpire", "+pttl", "+ping",
 	"+zadd", "+zrem", "+zrange", "+zrangebyscore", "+zcount", "+zscore",
-	"+publish", "+subscribe", "+unsubscribe", "+pubsub|numsub",
+	"+publish", "+subscribe", "+pubsub|numsub",
 }
 
 // A client of Redisson that listens is counted, and gets its turn by the server's clock.

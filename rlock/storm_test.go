@@ -423,7 +423,7 @@ func (s *storm) nothingIsLeft() {
 		time.Sleep(longestLinger) // no client called the last holder, so the lock lingers
 	}
 	assert.Empty(s.t, slices.DeleteFunc(s.Keys(), isCounter))
-	time.Sleep(10 * time.Second) // subscriptions linger
+	time.Sleep(time.Minute) // until the connection for subscriptions is renewed
 	assert.Empty(s.t, lockChannels(s.Miniredis))
 	for _, r := range s.clients {
 		assert.NoError(s.t, r.client.Close())

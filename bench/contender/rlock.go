@@ -89,7 +89,7 @@ func rlockAs(name string, kind Kind, about string, config rlock.Config, locks fu
 		Wakes:     "queue, pub/sub",
 		Reentrant: true,
 		Renews:    true,
-		Sends:     []string{"evalsha", "eval", "subscribe", "unsubscribe"},
+		Sends:     []string{"evalsha", "eval", "subscribe"},
 		Key:       plain,
 		Open: func(c Config) (Client, error) {
 			config := config

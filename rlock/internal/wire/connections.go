@@ -78,7 +78,8 @@ func dialOf(o rueidis.ClientOption) dialFunc {
 // before something was written to it. A server that refuses a connection says so
 // unasked ("ERR max number of clients reached"). rueidis takes that for the answer
 // to its first command; but if the caller's context ends before there is one, it
-// panics in a goroutine of its own, which ends the process.
+// panics in a goroutine of its own, which ends the process. Another reply that does so is
+// an error in answer to UNSUBSCRIBE, which is never sent: see package pubsub and together.
 type wire struct {
 	net.Conn
 	conns *connections

@@ -127,9 +127,9 @@ func pubSub(ctx context.Context, redis rueidis.Client, n *node) Finding {
 		f.Level = Yellow
 		f.Found += ", but no message arrives: " + harmless(err)
 		f.Risk = "waiters poll, from 1 ms doubling to 128 ms, instead of being told"
-		f.Remedy = "ACL SETUSER <user> +publish +subscribe +unsubscribe"
+		f.Remedy = "ACL SETUSER <user> +publish +subscribe"
 		if sharded {
-			f.Remedy = "ACL SETUSER <user> +spublish +ssubscribe +sunsubscribe"
+			f.Remedy = "ACL SETUSER <user> +spublish +ssubscribe"
 		}
 		if strings.Contains(err.Error(), "channel") {
 			f.Remedy = "ACL SETUSER <user> &rlock_turn:* &redisson_lock__channel:*"

@@ -1,0 +1,177 @@
+package pubsub
+
+import (
+	"fmt"
+	"time"
+)
+
+// A connection never unsubscribes (see conn), so that the server keeps channels that are
+// not needed any more. From time to time the link takes another connection: it is opened
+// in the background, subscribes to the channels that are needed, and takes the place of
+// the first one, which is closed. Until then messages come over the first one. Each of
+// the channels is marked then, as after a reconnect, since the two may not be equally
+// far: a message that only one has read yet may be missed, or heard twice.
+
+// keepLeft is how many times Config.Linger a channel that has lingered is kept at most
+// while others are needed. A new connection costs a server far more than a channel, so it
+// is not made for each, but sooner if more than half of the channels, and batchSize, are
+// left.
+const keepLeft = 10
+
+// A renewal is what a link's goroutine knows of the connection that is to come.
+type renewal struct {
+	opened    chan *conn    // gets the connection, or nil; itself nil while none is opened
+	given     chan struct{} // closed when the connection is not wanted any more
+	notBefore time.Time     // after one that has failed
+}
+
+func (r *renewal) stop() {
+	if r.opened != nil {
+		close(r.given)
+		r.opened = nil
+	}
+}
+
+// renew begins a renewal if it is time, and returns when to look again.
+func (l *link) renew(r *renewal, now time.Time) time.Time {
+	due, any := l.renewAt()
+	switch {
+	case !any || r.opened != nil:
+		return now.Add(tick)
+	case due.Before(r.notBefore):
+		due = r.notBefore
+	}
+	if due.After(now) {
+		return due
+	}
+	opened, given := make(chan *conn), make(chan struct{})
+	r.opened, r.given = opened, given
+	l.hub.running.Add(1)
+	go func() {
+		defer l.hub.running.Done()
+		next, _ := l.open()
+		select {
+		case opened <- next:
+		case <-given:
+			if next != nil {
+				next.close()
+			}
+		}
+	}()
+	return now.Add(tick)
+}
+
+// renewAt returns from when on the link should have another connection, if any channel is
+// left.
+func (l *link) renewAt() (due time.Time, any bool) {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	oldest := l.left.Front()
+	if oldest == nil {
+		return time.Time{}, false
+	}
+	due = oldest.Value.(*channel).until
+	if !l.crowdedLocked() {
+		due = due.Add(keepLeft * l.hub.linger)
+	}
+	return due, true
+}
+
+// crowdedLocked reports whether most channels of the connection are not needed any more.
+func (l *link) crowdedLocked() bool {
+	return l.left.Len() >= len(l.channels)-l.left.Len()+batchSize
+}
+
+// finish has the new connection, if there is one, take the place of c, and returns the one
+// that the link has then. If that fails it is tried again later; but a link that is crowded
+// is given up, and begins anew.
+func (l *link) finish(r *renewal, next, c *conn) (*conn, error) {
+	h := l.hub
+	r.stop()
+	if next != nil && l.moveTo(next, c) == nil {
+		l.closeAside(c)
+		return next, nil
+	}
+	if next != nil {
+		l.closeAside(next)
+	}
+	r.notBefore = time.Now().Add(max(keepLeft*h.linger, maxBackoff))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l.crowdedLocked() {
+		return c, errCrowded
+	}
+	return c, nil
+}
+
+// closeAside closes a connection without waiting: if the server is silent that takes
+// rueidis a second.
+func (l *link) closeAside(c *conn) {
+	l.hub.running.Add(1)
+	go func() {
+		defer l.hub.running.Done()
+		c.close()
+	}()
+}
+
+// moveTo subscribes over next to those channels of c that are needed. If next has confirmed
+// them all it takes the place of c; otherwise they stay with c.
+func (l *link) moveTo(next, c *conn) error {
+	// Channels that were left may be wanted again, or slots may move, in between.
+	for range 3 {
+		missing := l.exchange(next, c)
+		if len(missing) == 0 {
+			return nil
+		}
+		if err := next.adopt(missing); err != nil {
+			return err
+		}
+	}
+	return errNotAdopted
+}
+
+// adopt is subscribe for channels that another connection has: any refusal is an error.
+func (c *conn) adopt(batch []*channel) error {
+	for _, reply := range c.do(c.subscribeCommands(c.link.hub.together(batch))) {
+		if err := reply.Error(); err != nil {
+			return fmt.Errorf("pubsub: subscribe: %w", err)
+		}
+	}
+	counts, err := c.counts(batch)
+	if err != nil || counts {
+		return err
+	}
+	c.link.hub.mu.Lock()
+	defer c.link.hub.mu.Unlock()
+	for _, ch := range batch {
+		ch.counted = false
+	}
+	return nil
+}
+
+// exchange returns the channels of c that are needed, and that next has not confirmed. If
+// there are none, next takes the place of c.
+func (l *link) exchange(next, c *conn) (missing []*channel) {
+	h := l.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	for _, ch := range l.channels {
+		if ch.conn == c && ch.next != next && !ch.leftLocked(now) {
+			missing = append(missing, ch)
+		}
+	}
+	if len(missing) > 0 {
+		return missing
+	}
+	l.conn, next.worked = next, true
+	for _, ch := range l.channels {
+		switch {
+		case ch.conn == c && ch.next == next:
+			ch.confirmLocked(next, ch.counted)
+		case len(ch.subs) == 0:
+			h.forgetLocked(ch)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,293 @@
+package pubsub_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/pubsub"
+)
+
+// refusals are what servers answer instead of serving a command.
+var refusals = []string{
+	"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+	"LOADING Redis is loading the dataset in memory",
+	"OOM command not allowed when used memory > 'maxmemory'.",
+	"NOPERM this user has no permissions to run the 'subscribe' command",
+	"NOAUTH Authentication required.",
+	"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+	"MOVED 42 127.0.0.1:6379",
+	"CLUSTERDOWN The cluster is down",
+	"ERR anything",
+}
+
+// left is a world with one channel that is needed and one that was left just now: the server
+// has both.
+func left(t *testing.T, run func(t *testing.T, w *world, needed *pubsub.Subscription)) {
+	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+		needed, other := w.hub.Subscribe("needed"), w.hub.Subscribe("other")
+		awaitMark(t, needed)
+		awaitMark(t, other)
+		other.Close()
+		time.Sleep(5 * time.Second)
+		assert.False(t, w.hub.Confirmed("other"))
+		assert.Equal(t, map[string]int{"needed": 1, "other": 1}, w.PubSubNumSub("needed", "other"))
+		assert.False(t, isMarked(needed))
+		run(t, w, needed)
+	})
+}
+
+const keepTime = 50 * time.Second // ten times Linger
+
+func TestAChannelThatIsLeftEndsWithItsConnection(t *testing.T) {
+	left(t, func(t *testing.T, w *world, needed *pubsub.Subscription) {
+		connections := w.CurrentConnectionCount()
+		time.Sleep(keepTime - 1)
+		assert.Equal(t, 1, w.subscribers("other"), "a connection costs more than a channel")
+		time.Sleep(1)
+		synctest.Wait()
+		assert.Equal(t, map[string]int{"needed": 1, "other": 0}, w.PubSubNumSub("needed", "other"))
+		assert.Equal(t, connections, w.CurrentConnectionCount())
+		assert.True(t, isMarked(needed), "a message may have been missed")
+		assert.False(t, isMarked(needed), "one confirmation is one mark")
+		assert.True(t, needed.Confirmed())
+		w.Publish("needed", "0")
+		assert.True(t, isMarked(needed))
+
+		before := w.dialed.Load()
+		time.Sleep(time.Hour)
+		assert.Equal(t, before, w.dialed.Load(), "nothing is left")
+	})
+}
+
+func TestAChannelThatIsLeftIsThereAtOnceWhenItIsWantedAgain(t *testing.T) {
+	left(t, func(t *testing.T, w *world, _ *pubsub.Subscription) {
+		sent := len(w.sent("SUBSCRIBE"))
+		other := w.hub.Subscribe("other")
+		assert.True(t, other.Confirmed())
+		assert.True(t, w.hub.Confirmed("other"))
+		assert.True(t, isMarked(other))
+		w.Publish("other", "0")
+		assert.True(t, isMarked(other))
+		time.Sleep(time.Hour)
+		assert.Len(t, w.sent("SUBSCRIBE"), sent)
+		other.Close()
+		time.Sleep(time.Hour)
+		assert.Zero(t, w.subscribers("other"))
+	})
+}
+
+func TestNoChannelIsUnconfirmedWhileTheConnectionIsRenewed(t *testing.T) {
+	left(t, func(t *testing.T, w *world, needed *pubsub.Subscription) {
+		w.net.SetRoundTrip(40 * time.Millisecond)
+		var heard []int
+		also := needed.Also("news", func(message string) {
+			n, err := strconv.Atoi(message)
+			assert.NoError(t, err)
+			heard = append(heard, n)
+		})
+		defer also.Close()
+		awaitMark(t, needed)
+		dialed := w.dialed.Load()
+		for i := range 60_000 { // a minute
+			time.Sleep(time.Millisecond)
+			require.True(t, needed.Confirmed())
+			require.True(t, also.Confirmed())
+			w.Publish("news", strconv.Itoa(i))
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, dialed+1, w.dialed.Load(), "renewed once")
+		assert.True(t, isMarked(needed), "one may have been missed")
+		assert.InDelta(t, 60_000, len(heard), 1)
+		assert.InDelta(t, 60_000, len(slices.Compact(heard)), 1)
+	})
+}
+
+// While the new connection subscribes, a channel that was left is wanted again.
+func TestAChannelThatComesBackDuringTheRenewalStaysConfirmed(t *testing.T) {
+	left(t, func(t *testing.T, w *world, _ *pubsub.Subscription) {
+		w.net.Rule(network.Nth(1, network.Hold, network.Request, "SUBSCRIBE"))
+		time.Sleep(keepTime)
+		synctest.Wait()
+		other := w.hub.Subscribe("other")
+		require.True(t, other.Confirmed())
+		w.net.Deliver()
+		time.Sleep(time.Second)
+		assert.True(t, other.Confirmed())
+		assert.True(t, isMarked(other))
+		assert.Equal(t, map[string]int{"needed": 1, "other": 1}, w.PubSubNumSub("needed", "other"))
+		w.Publish("other", "0")
+		assert.True(t, isMarked(other))
+	})
+}
+
+func TestARenewalThatIsRefusedChangesNothing(t *testing.T) {
+	for _, refusal := range refusals {
+		for _, command := range []string{"HELLO", "SUBSCRIBE", "PING", ""} {
+			t.Run(command+" "+refusal, func(t *testing.T) {
+				left(t, func(t *testing.T, w *world, needed *pubsub.Subscription) {
+					w.answer(func(c string, _ []string) string {
+						if command == "" || c == command {
+							return refusal
+						}
+						return ""
+					})
+					time.Sleep(keepTime + 10*time.Second)
+					synctest.Wait()
+					require.True(t, needed.Confirmed())
+					w.Publish("needed", "0")
+					assert.True(t, isMarked(needed))
+
+					w.answer(nil)
+					time.Sleep(2 * keepTime)
+					assert.Equal(t, map[string]int{"needed": 1, "other": 0}, w.PubSubNumSub("needed", "other"))
+					w.Publish("needed", "1")
+					assert.True(t, isMarked(needed))
+				})
+			})
+		}
+	}
+}
+
+func TestARenewalWaitsUntilTheServerHasRoom(t *testing.T) {
+	left(t, func(t *testing.T, w *world, needed *pubsub.Subscription) {
+		w.full.Store(true)
+		before := w.dialed.Load()
+		time.Sleep(time.Hour)
+		assert.True(t, needed.Confirmed())
+		assert.LessOrEqual(t, w.dialed.Load()-before, int64(time.Hour/keepTime))
+		w.full.Store(false)
+		time.Sleep(keepTime + time.Second)
+		assert.Equal(t, map[string]int{"needed": 1, "other": 0}, w.PubSubNumSub("needed", "other"))
+	})
+}
+
+func TestAConnectionThatIsLostDuringItsRenewalIsReplaced(t *testing.T) {
+	left(t, func(t *testing.T, w *world, needed *pubsub.Subscription) {
+		w.net.Rule(network.Nth(1, network.Hold, network.Request, "HELLO"))
+		time.Sleep(keepTime)
+		synctest.Wait()
+		w.net.Rule(nil)
+		w.net.Cut()
+		awaitMark(t, needed)
+		time.Sleep(time.Minute)
+		assert.True(t, needed.Confirmed())
+		assert.Equal(t, map[string]int{"needed": 1, "other": 0}, w.PubSubNumSub("needed", "other"))
+	})
+}
+
+func TestCloseEndsARenewal(t *testing.T) {
+	left(t, func(t *testing.T, w *world, _ *pubsub.Subscription) {
+		w.net.Rule(network.Nth(1, network.Hold, network.Request, "HELLO"))
+		time.Sleep(keepTime)
+		synctest.Wait()
+		go func() {
+			time.Sleep(time.Second)
+			w.net.Deliver()
+		}()
+		w.hub.Close()
+		synctest.Wait()
+		assert.EqualValues(t, 1, w.open.Load(), "the connection of the commands")
+	})
+}
+
+// manyLeft is left with so many channels that were left that a renewal is due at once.
+func manyLeft(t *testing.T, w *world) {
+	subs := make([]*pubsub.Subscription, 2000)
+	for i := range subs {
+		subs[i] = w.hub.Subscribe(fmt.Sprint("many:", i))
+	}
+	for _, s := range subs {
+		awaitMark(t, s)
+		s.Close()
+	}
+	time.Sleep(5*time.Second - 1)
+	assert.Len(t, w.PubSubChannels(""), 2+2000)
+}
+
+func TestManyChannelsThatAreLeftEndSoon(t *testing.T) {
+	left(t, func(t *testing.T, w *world, needed *pubsub.Subscription) {
+		manyLeft(t, w)
+		time.Sleep(1)
+		synctest.Wait()
+		assert.Equal(t, []string{"needed"}, w.PubSubChannels(""))
+		assert.True(t, needed.Confirmed())
+	})
+}
+
+// What is left on a connection is bounded, whatever the server says.
+func TestACrowdedConnectionThatCannotBeRenewedIsReplaced(t *testing.T) {
+	left(t, func(t *testing.T, w *world, needed *pubsub.Subscription) {
+		manyLeft(t, w)
+		refuse := true
+		w.answer(func(command string, _ []string) string {
+			if command == "SUBSCRIBE" && refuse {
+				refuse = false
+				return "NOPERM No permissions to access a channel"
+			}
+			return ""
+		})
+		time.Sleep(1)
+		synctest.Wait()
+		awaitMark(t, needed)
+		assert.True(t, needed.Confirmed())
+		synctest.Wait()
+		assert.Equal(t, []string{"needed"}, w.PubSubChannels(""))
+	})
+}
+
+// A server may refuse everything at any moment: while it subscribes, while channels are left,
+// while a connection ends.
+func TestNoRefusalEndsTheProcess(t *testing.T) {
+	for _, refusal := range refusals {
+		for _, resp2 := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s resp2=%v", strings.Fields(refusal)[0], resp2), func(t *testing.T) {
+				bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
+					opt := w.options()
+					opt.AlwaysRESP2 = resp2
+					client, err := rueidis.NewClient(opt)
+					require.NoError(t, err)
+					defer client.Close()
+					for _, command := range []string{"SUBSCRIBE", "UNSUBSCRIBE", "PING", ""} {
+						hub := pubsub.New(pubsub.Config{Client: client, Linger: time.Second})
+						needed, other, late := hub.Subscribe("needed"), hub.Subscribe("other"), hub.Subscribe("late")
+						awaitMark(t, needed)
+						awaitMark(t, other)
+						awaitMark(t, late)
+						w.answer(func(c string, _ []string) string {
+							if command == "" || c == command {
+								return refusal
+							}
+							return ""
+						})
+						other.Close()
+						for range 100 {
+							time.Sleep(700 * time.Millisecond)
+							late.Close()
+							late = hub.Subscribe("late")
+							hub.Subscribe("new").Close()
+						}
+						w.net.Cut()
+						time.Sleep(time.Second)
+						w.answer(nil)
+						needed.Close()
+						time.Sleep(time.Minute)
+						hub.Close()
+						synctest.Wait()
+						assert.Empty(t, w.PubSubChannels(""))
+					}
+				})
+			})
+		}
+	}
+}
