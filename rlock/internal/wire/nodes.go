@@ -3,10 +3,14 @@ package wire
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/rueidis"
 )
 
 const (
@@ -21,6 +25,8 @@ const (
 	// topologyAge is how old the picture of a Cluster may become, troubledAge how
 	// old while a node does not answer.
 	topologyAge, troubledAge = time.Minute, 5 * time.Second
+	// doubtAge is how old it may become where it has led to the wrong node, or to none.
+	doubtAge = 250 * time.Millisecond
 )
 
 // Nodes tells which commands meet the same server, so that a slow or dead one
@@ -37,19 +43,26 @@ type Nodes struct {
 
 // A topology is never changed once it is in use.
 type topology struct {
-	bySlot []uint32  // the node; outside a Cluster there is slot 0 alone
-	limits []*Limits // by node
+	bySlot    []uint32  // the node; outside a Cluster there is slot 0 alone
+	limits    []*Limits // by node
+	addresses []string  // by node, where rueidis reaches it; "" where that is not known
 }
 
 func newNodes(r *Redis) *Nodes {
 	n := &Nodes{redis: r, numbers: make(map[string]uint32)}
-	first := &topology{bySlot: make([]uint32, 1), limits: []*Limits{newLimits()}}
+	first := &topology{bySlot: make([]uint32, 1), limits: []*Limits{newLimits()}, addresses: []string{""}}
 	if r.InCluster() {
 		first.bySlot = make([]uint32, slots)
 	}
 	n.picture.Store(first)
 	n.Refresh(time.Now(), false)
 	return n
+}
+
+// addressOf returns where rueidis reaches the node that serves slot, "" if that is not known.
+func (n *Nodes) addressOf(slot uint16) string {
+	p := n.picture.Load()
+	return p.addresses[p.bySlot[slot]]
 }
 
 // Of returns the number of the node that serves slot.
@@ -143,6 +156,16 @@ func (n *Nodes) Refresh(now time.Time, trouble bool) {
 	if trouble {
 		age = troubledAge
 	}
+	n.refreshAfter(now, age)
+}
+
+// doubt has the Cluster looked at again in the background: the picture has led to the wrong
+// node, or to none.
+func (n *Nodes) doubt() {
+	n.redis.background.start(func() { n.refreshAfter(time.Now(), doubtAge) })
+}
+
+func (n *Nodes) refreshAfter(now time.Time, age time.Duration) {
 	n.mu.Lock()
 	old := now.Sub(n.lookedAt) > age
 	if old {
@@ -167,7 +190,7 @@ func (n *Nodes) refresh() {
 		return
 	}
 	was := n.picture.Load()
-	bySlot, limits := slices.Clone(was.bySlot), slices.Clone(was.limits)
+	bySlot, limits, addresses := slices.Clone(was.bySlot), slices.Clone(was.limits), slices.Clone(was.addresses)
 	for _, r := range ranges {
 		fields, err := r.ToArray()
 		if err != nil || len(fields) < 3 {
@@ -180,11 +203,38 @@ func (n *Nodes) refresh() {
 		if !ok {
 			number = uint32(len(limits))
 			n.numbers[primary] = number
-			limits = append(limits, newLimits())
+			limits, addresses = append(limits, newLimits()), append(addresses, "")
 		}
+		place, _ := fields[2].ToArray()
+		addresses[number] = n.find(place)
 		for slot := max(first, 0); slot <= min(last, slots-1); slot++ {
 			bySlot[slot] = number
 		}
 	}
-	n.picture.Store(&topology{bySlot: bySlot, limits: limits})
+	n.picture.Store(&topology{bySlot: bySlot, limits: limits, addresses: addresses})
+}
+
+// find returns where rueidis reaches the node with that address in CLUSTER SLOTS: host, port
+// and more. A node that does not know its own host leaves it out, and means the host that was
+// asked: then the port must do.
+func (n *Nodes) find(place []rueidis.RedisMessage) (found string) {
+	if len(place) < 2 {
+		return ""
+	}
+	host, _ := place[0].ToString()
+	number, _ := place[1].AsInt64()
+	port := strconv.FormatInt(number, 10)
+	if host != "" && host != "?" {
+		return net.JoinHostPort(host, port)
+	}
+	for address := range n.redis.Client.Nodes() {
+		if _, p, err := net.SplitHostPort(address); err != nil || p != port {
+			continue
+		}
+		if found != "" {
+			return "" // any of the two
+		}
+		found = address
+	}
+	return found
 }

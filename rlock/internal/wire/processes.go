@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // A Process is one that has a client of rlock, as the client name of its connection says.
@@ -86,15 +84,10 @@ func (r *Redis) Processes(ctx context.Context, k *Keys) *Roll {
 // and renewals must not wait behind it.
 func (r *Redis) readRoll(k *Keys) *Roll {
 	ctx := r.deadline.context(time.Now())
-	var list string
-	err := r.Client.Dedicated(func(conn rueidis.DedicatedClient) (err error) {
-		// In a Cluster the first command leads to the node.
-		results := conn.DoMulti(ctx,
-			r.Client.B().Arbitrary("EXISTS").Keys(k.Key).Build(),
-			r.Client.B().Arbitrary("CLIENT", "LIST", "TYPE", "NORMAL").Build())
-		list, err = results[1].ToString()
-		return err
-	})
+	_, result := r.together(ctx,
+		r.Client.B().Arbitrary("EXISTS").Keys(k.Key).Build(), // leads to the node
+		r.Client.B().Arbitrary("CLIENT", "LIST", "TYPE", "NORMAL").Blocking())
+	list, err := result.ToString()
 	read := &Roll{readAt: time.Now(), byID: make(map[string]Process), Err: err}
 	for line := range strings.Lines(list) {
 		if p, id, ok := parseConnection(line); ok {

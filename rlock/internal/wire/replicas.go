@@ -36,7 +36,7 @@ func (r *Redis) DoReplicated(ctx context.Context, c Call, lease time.Duration, r
 	r.sent.n.Add(2) // with the WAIT
 	var script, wait rueidis.RedisResult
 	evaluate(func(write form) bool {
-		script, wait = r.withWait(ctx, write(c, r.Client), r.wait(limit))
+		script, wait = r.together(ctx, write(c, r.Client), r.wait(limit))
 		return forgotten(script)
 	})
 	a, err := read(script)
@@ -59,24 +59,6 @@ func (r *Redis) DoReplicated(ctx context.Context, c Call, lease time.Duration, r
 // has written, once they are enough or the time is up.
 func (r *Redis) wait(limit time.Duration) rueidis.Completed {
 	return r.Client.B().Wait().Numreplicas(int64(r.options.SyncReplicas)).Timeout(max(limit.Milliseconds(), 1)).Build()
-}
-
-// withWait sends two commands, of which the second blocks, as one pipeline on one
-// connection that no other command shares meanwhile.
-func (r *Redis) withWait(ctx context.Context, first, second rueidis.Completed) (rueidis.RedisResult, rueidis.RedisResult) {
-	if !r.InCluster() {
-		results := r.Client.DoMulti(ctx, first, second)
-		return results[0], results[1]
-	}
-	// DoMulti would follow a MOVED with the script alone, and WAIT would answer for
-	// the old node. A dedicated connection follows nothing: the next attempt does.
-	conn, giveBack := r.Client.Dedicate()
-	defer giveBack()
-	results := conn.DoMulti(ctx, first, second)
-	if results[0].NonRedisError() != nil || results[1].NonRedisError() != nil {
-		conn.Close() // there may be a reply to come that nobody wants
-	}
-	return results[0], results[1]
 }
 
 // checkWait fails where WAIT is refused. A node that does not answer now, or is a
