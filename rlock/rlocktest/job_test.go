@@ -23,7 +23,7 @@ func once(ctx context.Context, client *rlock.Client, day string, job func()) err
 		return err
 	}
 	job()
-	return hold.Detach(ctx) // nobody releases the lock: it ends with its lease
+	return hold.Detach(ctx) // the lock is not released: it ends with its lease
 }
 
 func TestTheReportIsSentOnceADay(t *testing.T) {
