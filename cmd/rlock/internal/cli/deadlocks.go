@@ -26,20 +26,20 @@ func (a *app) deadlocks() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deadlocks [PATTERN]",
 		Short: "Find owners that wait for each other's locks",
-		Long: `deadlocks looks for cycles among the holders and the waiters of all locks, over all
-processes: the first holds a lock that the second waits for, and waits for one that the
-second holds. The locks are inspected one after the other, so that a cycle counts if it is
-seen twice with the same tickets and the same holders.
+		Long: `deadlocks searches the holders and the waiters of all locks, over all processes, for
+cycles: the first owner holds a lock that the second waits for, and waits for one that the
+second holds. The locks are inspected one after the other, so a cycle counts only if two
+inspections show it with the same waits and the same holders.
 
-Redis shows one waiter of each process for a lock. So the processes that hold locks are
-asked what else they hold and wait for, and have a second to answer. Of those that do not
-(Config.NoAnswers or an older rlock in them, a process that hangs, Redisson) the graph is
-what Redis shows, and the output says which they are. Semaphores are left out.
+Redis shows one waiter of each process for a lock. So deadlocks asks the processes that hold
+locks for all their holds and waits. They have a second to answer. For those that do not
+answer (Config.NoAnswers, an older rlock, a process that hangs, Redisson), the graph has the
+state in Redis, and the output names them. Semaphores are left out.
 
 EXIT CODES
   0 if there is no deadlock; 1 if there is one; 2 and 69 as in rlock --help.`,
 		Example: `  rlock deadlocks
-  rlock deadlocks --json 'orders:*' || page-somebody`,
+  rlock deadlocks --json 'orders:*' || ./alert.sh`,
 		Args: onePattern,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pattern := strings.Join(args, "")
@@ -63,11 +63,11 @@ EXIT CODES
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
-	cmd.Flags().DurationVar(&pause, "pause", 100*time.Millisecond, "how long to wait between the two looks")
+	cmd.Flags().DurationVar(&pause, "pause", 100*time.Millisecond, "time between the two inspections")
 	return cmd
 }
 
-// findDeadlocks returns the cycles that two looks have found, and the view of the first.
+// findDeadlocks returns the cycles that two inspections have found, and the view of the first.
 func findDeadlocks(ctx context.Context, client *rlock.Client, pattern string, pause time.Duration) ([]deadlock.Cycle, deadlock.View, error) {
 	locks, err := survey.Held(ctx, client, pattern)
 	if err != nil {
@@ -117,7 +117,7 @@ type jsonDeadlocks struct {
 	Deadlocks [][]jsonWait `json:"deadlocks"`
 	Asked     int          `json:"asked"`
 	Silent    []jsonClient `json:"silent"`
-	Unasked   string       `json:"unasked,omitempty"` // why nobody could be asked
+	Unasked   string       `json:"unasked,omitempty"` // why no client could be asked
 }
 
 func writeDeadlocksJSON(out io.Writer, cycles []deadlock.Cycle, seen deadlock.View) error {
@@ -158,7 +158,7 @@ func writeDeadlocks(out io.Writer, cycles []deadlock.Cycle, seen deadlock.View) 
 		fmt.Fprintf(&text, "no client could be asked: %v\n", seen.Unasked)
 	}
 	if len(seen.Silent) > 0 {
-		fmt.Fprintf(&text, "%d of %d clients that hold locks did not answer; of these it is what Redis shows:\n", len(seen.Silent), seen.Asked)
+		fmt.Fprintf(&text, "%d of %d clients that hold locks did not answer; for these only the state in Redis is known:\n", len(seen.Silent), seen.Asked)
 		for _, silent := range seen.Silent {
 			fmt.Fprintf(&text, "  %s\n", view.Owner(silent.ID, silent.Process, false))
 		}

@@ -82,7 +82,7 @@ func TestDeadlocksNamesTheClientsThatDidNotAnswer(t *testing.T) {
 	require.NoError(t, other.NewLock("stock").Lock(them))
 	require.Eventually(t, func() bool { // the other client has subscribed
 		code, stdout, _ := s.run("", "deadlocks")
-		return code == 0 && strings.Contains(stdout, "no deadlock is seen\n1 of 2 clients that hold locks did not answer; of these it is what Redis shows:\n")
+		return code == 0 && strings.Contains(stdout, "no deadlock is seen\n1 of 2 clients that hold locks did not answer; for these only the state in Redis is known:\n")
 	}, hang, time.Millisecond)
 
 	results := make(chan error, 2)

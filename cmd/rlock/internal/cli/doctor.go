@@ -19,17 +19,16 @@ func (a *app) doctor() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look at a server before it is trusted with locks",
-		Long: `doctor looks at a server as an operator would: version, role, eviction, persistence,
-replicas, the state of a Cluster, pub/sub, the rights of the user, its clock, the time of a
-round trip, and whether Redisson uses it. For what is not as it should be it says
-what could be lost, and gives a remedy.
+		Short: "Examine a server before it is trusted with locks",
+		Long: `doctor examines a server: version, role, eviction, persistence, replicas, the state of a
+Cluster, pub/sub, the rights of the user, the clock, the time of a round trip, and whether
+Redisson uses it. Each finding that is not green has a risk and a remedy.
 
-It may be run against a server in use: it asks, and writes only some keys of its own name
-that end within a second, to see whether the user may. Their names begin with --prefix;
-give it what the names of your locks begin with if the user's rights are limited to that.
+It may be run against a server in use. To test the rights it writes some keys of a name of
+its own, which expire within a second. If the user's rights are limited to names with a
+prefix, give that prefix to --prefix.
 
-  green    as it should be
+  green    no risk
   yellow   a risk in some event: a crash, a failover, a full server
   red      locks fail, or may be granted twice, without any such event
 
@@ -58,7 +57,7 @@ EXIT CODES
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
-	cmd.Flags().StringVar(&prefix, "prefix", "", "what the names of the locks begin with, for users whose rights are limited to it")
+	cmd.Flags().StringVar(&prefix, "prefix", "", "`prefix` of the names that the user's rights are limited to")
 	return cmd
 }
 

@@ -84,14 +84,14 @@ func (a *app) exec() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVarP(&once, "nonblock", "n", false, "do not wait for the lock")
-	flags.VarP(&wait, "timeout", "w", "wait for the lock for so many `seconds` at most (\"2.5\", or \"500ms\")")
+	flags.VarP(&wait, "timeout", "w", "wait for the lock for at most these `seconds` (\"2.5\", or \"500ms\")")
 	flags.IntVarP(&job.Busy, "conflict-exit-code", "E", job.Busy, "exit `code` if the lock is not acquired")
 	flags.BoolVarP(&read, "shared", "s", false, "take the read lock of a read-write lock")
 	flags.BoolVarP(&write, "exclusive", "x", false, "take the write lock of a read-write lock")
 	flags.BoolVar(&fair, "fair", false, "be granted the lock in the order of all waiters")
 	flags.BoolVar(&isFenced, "fenced", false, "set RLOCK_TOKEN to a fencing token")
 	flags.IntVar(&permits, "permits", 0, "take one of `N` permits of a semaphore: N commands run at once")
-	flags.Var(&lease, "lease", "how many `seconds` the lock stays held after this process dies, or loses Redis (\"10\", or \"1m\")")
+	flags.Var(&lease, "lease", "`seconds` for which the lock stays held after this process dies, or loses Redis (\"10\", or \"1m\")")
 	flags.Var(&grace, "grace", "`seconds` between TERM and KILL (default a sixth of the lease, 5s at most)")
 	cmd.Args = cobra.MatchAll(
 		exclusive(cmd, "shared", "exclusive", "fair", "fenced", "permits"),
@@ -131,19 +131,19 @@ has the standard input and outputs of rlock and its terminal. No shell is involv
 use sh -c '...' for one.
 
 THE LOCK
-  Each exec is an owner of its own: one that is run by another's command does not nest in
-  its lock. The lease is renewed while the command runs. If rlock dies, others wait for what is
-  left of the lease, 30 seconds by default. If Redis does not answer, the command goes on
-  until the lease is about to end: it is then sent TERM, and KILL after the grace period, at
-  least 2 % of the lease before another client can be granted the lock. If Redis says that
-  the lock is gone (rlock unlock --force), there is a second at most between the two.
+  Each exec is an owner of its own: an exec inside the command of another one does not nest
+  in its lock. The lease is renewed while the command runs. If rlock dies, others wait for the
+  rest of the lease, 30 seconds by default. If Redis does not answer, the command continues
+  until the lease is about to end. It is then sent TERM, and KILL after the grace period, at
+  least 2 % of the lease before another client can be granted the lock. If Redis reports that
+  the lock is gone (rlock unlock --force), KILL follows TERM after at most a second.
 
 THE COMMAND
   It has a process group of its own. TERM, INT, HUP and QUIT are passed on to the group,
   USR1 and USR2 to the command. Processes of the group that outlive the command are ended,
   with TERM and KILL, before the lock is released; a daemon that begins a session of its
-  own (setsid) is not. Ctrl-Z does not suspend it. If rlock is killed with KILL, so is the
-  command, on Linux.
+  own (setsid) is not. Ctrl-Z does not suspend the command. On Linux the command is killed
+  if rlock is killed.
 
 ENVIRONMENT OF THE COMMAND
   RLOCK_NAME   the name of the lock

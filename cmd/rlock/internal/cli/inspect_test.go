@@ -166,7 +166,7 @@ func TestUnlockTakesALockAwayOnlyAfterAConfirmation(t *testing.T) {
 			assert.Contains(t, stdout, hold.Owner().String(), "the holder is shown")
 			silent := s.command("unlock", "--force", lock.Name()) // its input is /dev/null
 			require.Error(t, silent.Run())
-			assert.Equal(t, 2, silent.ProcessState.ExitCode(), "nor can nobody")
+			assert.Equal(t, 2, silent.ProcessState.ExitCode(), "nor can /dev/null")
 			locked, err := lock.IsLocked(s.ctx)
 			require.NoError(t, err)
 			require.True(t, locked)

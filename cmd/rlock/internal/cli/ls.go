@@ -17,17 +17,16 @@ func (a *app) ls() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [PATTERN]",
 		Short: "List the locks that are held",
-		Long: `ls lists the locks that are held, of rlock's clients and of Redisson's, by name. PATTERN
-is a glob, as of the Redis command KEYS: "orders:*"; quote it. The keyspace is read in pages,
-so that the server is not blocked; of a large one that takes a while.
+		Long: `ls lists the locks that clients of rlock and of Redisson hold, by name. PATTERN is a glob,
+as for the Redis command KEYS: "orders:*"; quote it. The keyspace is read in pages, so that
+the server is not blocked; that takes a while if it is large.
 
-LEASE is how long the lock is held if nobody renews it, DEPTH how often its owner has
-locked it, WAITING how many clients wait.
+DEPTH is the number of times that the owner has locked it, LEASE the time left unless it is
+renewed, WAITING the number of clients that wait.
 
 EXIT CODES
-  0 also if there is no lock; 1 if a key with the name of a lock, or of its queue, holds
-  something else: the error names it, and the other locks are listed; 2 and 69 as in
-  rlock --help.`,
+  0 also if there is no lock; 1 if a key with the name of a lock, or of its queue, has other
+  data: the error names it, and the other locks are listed; 2 and 69 as in rlock --help.`,
 		Example: `  rlock ls 'orders:*'
   rlock ls --json | jq -r 'select(.waiting > 10).name'`,
 		Args: onePattern,
@@ -48,7 +47,7 @@ EXIT CODES
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line")
 	cmd.Flags().BoolVar(&onlyWaited, "waiting", false, "only locks that clients wait for")
 	return cmd
 }

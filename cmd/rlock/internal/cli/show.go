@@ -12,16 +12,16 @@ func (a *app) show() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show a lock, its holders and its queue",
-		Long: `show prints one lock as Redis knows it: its holders with host and process id, the lease, and
-the waiters in their order. It changes nothing.
+		Long: `show prints the state of one lock in Redis: its holders with host and process id, the lease,
+and the waiters in their order. It changes nothing.
 
-A process is found by the name of its connection, in CLIENT LIST. The processes of
-clients that have no such name, of Redisson, and without the right to that command are not
-known: then the owner's text is all there is.
+A process is found by the name of its connection in CLIENT LIST. Clients of Redisson, and
+clients without such a name, are shown by their owner only; so are all clients if the user
+may not execute that command.
 
 EXIT CODES
-  0 also if the lock is free; 1 if the name is that of something else than a lock; 2 and
-  69 as in rlock --help.`,
+  0 also if the lock is free; 1 if the name is a key with other data; 2 and 69 as in
+  rlock --help.`,
 		Example: `  rlock show orders:42
   rlock show --json orders:42 | jq .holders[0].host`,
 		Args:              oneName,

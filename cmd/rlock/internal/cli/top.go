@@ -62,12 +62,12 @@ func (a *app) top() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.DurationVarP(&options.Interval, "interval", "i", time.Second, "time between two looks")
-	flags.IntVarP(&options.Count, "count", "c", 0, "end after `N` looks (default: without end)")
+	flags.DurationVarP(&options.Interval, "interval", "i", time.Second, "time between two inspections")
+	flags.IntVarP(&options.Count, "count", "c", 0, "end after `N` inspections (default: without end)")
 	flags.Var(&options.Order, "sort", "sort by waiters, name, rate or seen")
-	flags.IntVar(&limit, "limit", 500, "inspect `N` locks at most for a look")
+	flags.IntVar(&limit, "limit", 500, "inspect at most `N` locks at a time")
 	flags.BoolVar(&plain, "plain", false, "write lines, as without a terminal")
-	flags.BoolVar(&asJSON, "json", false, "one JSON object a look")
+	flags.BoolVar(&asJSON, "json", false, "one JSON object per inspection")
 	cmd.Args = cobra.MatchAll(exclusive(cmd, "plain", "json"), onePattern)
 	return cmd
 }
@@ -80,29 +80,26 @@ func show(ctx context.Context, in, out *os.File, model *top.Model) error {
 	return model.Err()
 }
 
-const topHelp = `top looks at the locks again and again: those with the most waiters first, with their
-holders. PATTERN is a glob, as of the Redis command KEYS: "orders:*"; quote it. In a terminal it
-has keys, which it shows, to sort, to filter, to look into a lock, and to pause. Without a
-terminal it writes the table after each look.
+const topHelp = `top inspects the locks every second and shows those with the most waiters first, with their
+holders. PATTERN is a glob, as for the Redis command KEYS: "orders:*"; quote it. In a terminal
+keys sort, filter, show one lock, and pause; "?" lists them. Without a terminal top writes the
+table after each inspection.
 
-  SEEN     for how long all looks have shown the same holder: the lock is held for this
-           time at least
-  LEASE    for how long the lock is held if nobody renews it
-  WAITING  clients that wait
-  NEW/S    holders a second that were not there at the look before, over the last ten
-           looks: a lower bound, since what is taken and released between two looks is not
-           seen
+  SEEN     the time for which all inspections have shown the same holder: the lock is held
+           for at least that time
+  LEASE    the time left unless the lock is renewed
+  WAITING  the number of clients that wait
+  NEW/S    new holders per second, over the last ten inspections: a lower bound, since a lock
+           that is taken and released between two inspections is not seen
 
-Losses are not shown: in Redis a lease that ends looks like a lock that was released.
+Losses are not shown: in Redis the end of a lease looks like a release.
 
-A look reads the names of at most ten times --limit locks, and inspects --limit of them: those with
-waiters first, then those that it has not inspected for the longest time. It says how many are
+An inspection reads at most ten times --limit names, and inspects --limit locks: those with
+waiters first, then those whose last inspection is the oldest. The output says how many are
 left out.
 
-While Redis does not answer top shows the error, since when, and what it saw last, and
-goes on.
+While Redis does not answer, top shows the error, its time and the last state, and continues.
 
 EXIT CODES
-  0; 69 if Redis cannot be reached at the start, or the last look failed; 1 if it failed
-  for a key that holds something else than a lock or its queue, and showed the others; 2
-  as in rlock --help.`
+  0; 69 if Redis cannot be reached at the start, or the last inspection failed; 1 if it left
+  out only locks whose keys, or those of their queues, have other data; 2 as in rlock --help.`

@@ -18,13 +18,13 @@ func (a *app) unlock() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unlock --force NAME",
 		Short: "Take a lock away from its holder",
-		Long: `unlock releases a lock that somebody else holds, whoever it is, and the first client that
-waits is granted it. It shows the holder and asks first, unless --yes is given.
+		Long: `unlock releases a lock that another process holds, and grants it to the first client that
+waits. It shows the holder and asks for a confirmation, unless --yes is given.
 
 The holder is not asked. A client of rlock is told by a message, within about two round trips.
-Where that is lost, and in Redisson, the holder learns of the loss at its next renewal, up to a
-third of its lease later. Until then it works as if it held the lock: make sure that it is
-dead, or that two holders at once do no harm.
+If the message is lost, and in Redisson, the next renewal tells the holder, up to a third of
+its lease later. Until then it works as if it held the lock: make sure that it is dead, or
+that two holders at once do no harm.
 
 EXIT CODES
   0 if the lock was released; 1 if it was free, if the answer was no, or if Redis did not
@@ -62,7 +62,7 @@ func (a *app) forceUnlock(cmd *cobra.Command, client *rlock.Client, name string,
 		fmt.Fprintf(a.err, "\nRelease %s? [y/N] ", view.Printable(name))
 		answer, _ := bufio.NewReader(a.in).ReadString('\n')
 		if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-			return fault{fmt.Errorf("%s is left as it is", view.Printable(name)), errFailed}
+			return fault{fmt.Errorf("%s was not released", view.Printable(name)), errFailed}
 		}
 	}
 	released, err := lockOf(client, i).ForceUnlock(ctx)
@@ -76,7 +76,7 @@ func (a *app) forceUnlock(cmd *cobra.Command, client *rlock.Client, name string,
 	return nil
 }
 
-// lockOf returns the lock by which all its holders can be made to release it.
+// lockOf returns a lock whose ForceUnlock releases all holders.
 func lockOf(client *rlock.Client, i rlock.Inspection) *rlock.Lock {
 	switch {
 	case i.Kind == rlock.KindSemaphore:

@@ -58,8 +58,8 @@ func Run(config rlock.Config, job Job) int {
 		}
 	}
 	defer signal.Stop(signals)
-	// Otherwise a line for a standard error that nobody reads any more would end this process,
-	// and leave behind what the command has started.
+	// Otherwise a line for a standard error without a reader would end this process, and leave
+	// behind the processes that the command has started.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	r := &run{Job: job, lease: config.Lease, signals: signals}

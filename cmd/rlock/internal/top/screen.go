@@ -25,29 +25,29 @@ var (
 )
 
 const (
-	keysOfList   = "↑↓ select  enter look in  / filter  w n r s sort  space pause  ? help  q quit"
+	keysOfList   = "↑↓ select  enter show  / filter  w n r s sort  space pause  ? help  q quit"
 	keysOfDetail = "esc back  ↑↓←→ scroll  space pause  ? help  q quit"
 	keysOfInput  = "enter filter  esc leave it  ctrl+u clear    orders is a part of the name, orders:* a pattern"
 	keysOfHelp   = "any key: back"
 )
 
-const helpText = `SEEN     for how long all looks have shown the same holder: the lock is held for this
-         time at least
-LEASE    for how long the lock is held if nobody renews it
-WAITING  clients that wait, and guests: clients of Redisson
-NEW/S    holders a second that were not there at the look before, over the last looks.
-         What is taken and released between two looks is not seen, nor is a lock that
-         goes from one goroutine to the next inside a process: it is a lower bound.
+const helpText = `SEEN     the time for which all inspections have shown the same holder: the lock is
+         held for at least that time
+LEASE    the time left unless the lock is renewed
+WAITING  the number of clients that wait, those of Redisson after the +
+NEW/S    new holders per second, over the last ten inspections. It is a lower bound: a
+         lock that is taken and released between two inspections is not seen, nor is a
+         hand-off inside a process.
 
-Losses are not shown: in Redis a lease that ends looks like a lock that was released.
-Ask the clients: Config.Observer, Client.Stats.
+Losses are not shown: in Redis the end of a lease looks like a release. The clients
+count them: Config.Observer, Client.Stats.
 
 ↑ ↓ j k pgup pgdown g G   select a lock
-enter                     look into it: its holders and its queue, as rlock show
+enter                     show its holders and its queue, as rlock show
 esc                       back
 w n r s                   sort by waiting, name, new/s, seen
 /                         filter by a part of the name, or a pattern of Redis' KEYS
-space                     pause, and go on
+space                     pause, and continue
 q ctrl+c                  quit`
 
 // View returns the screen.
@@ -193,7 +193,7 @@ func (m *Model) inside() string {
 		text.WriteString(many.Render(printable(m.lockErr.Error())) + "\n\n")
 	}
 	if m.lock == nil {
-		return text.String() + "looking into " + view.Printable(m.detail)
+		return text.String() + "inspecting " + view.Printable(m.detail)
 	}
 	_ = view.WriteLock(&text, *m.lock)
 	return strings.TrimSuffix(text.String(), "\n")

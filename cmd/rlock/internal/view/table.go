@@ -41,7 +41,7 @@ type Cells struct{ Name, Kind, Holder, Depth, Lease, Waiting string }
 func CellsOf(i rlock.Inspection) Cells {
 	waiting := strconv.Itoa(i.Waiting)
 	if i.Guests > 0 {
-		waiting += fmt.Sprintf(" + %d guests", i.Guests)
+		waiting += fmt.Sprintf(" + %d of Redisson", i.Guests)
 	}
 	return Cells{Printable(i.Name), kind(i), holders(i), depth(i), lease(i), waiting}
 }
@@ -49,7 +49,7 @@ func CellsOf(i rlock.Inspection) Cells {
 // Flush writes the table.
 func (t *Table) Flush() error { return t.w.Flush() }
 
-// WriteLock writes everything that is known of one lock.
+// WriteLock writes the whole inspection of one lock.
 func WriteLock(out io.Writer, i rlock.Inspection) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(w, "Name:\t%s\n", Printable(i.Name))
