@@ -19,6 +19,7 @@ func mirrorPart(k *modelKind) **wire.Script  { return &k.mirror }
 
 // Each rule that lives in a script is broken in its text, and the comparison with the model must tell.
 func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
+	manyCommands(t)
 	for _, m := range []struct {
 		rule     string // docs/protocol.md has those in capitals
 		kind     modelKind

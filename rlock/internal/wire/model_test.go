@@ -9,6 +9,7 @@ import (
 
 // The model of package internal/explore/server against the scripts. Each round is a lock of its own, and random commands.
 func TestTheModelIsTheScripts(t *testing.T) {
+	manyCommands(t)
 	commands := 60_000
 	if testing.Short() {
 		commands = 6_000
@@ -29,6 +30,7 @@ func TestTheModelIsTheScripts(t *testing.T) {
 }
 
 func TestTheModelIsTheScriptsOnAServer(t *testing.T) {
+	manyCommands(t)
 	commands := 20_000
 	if testing.Short() {
 		commands = 4_000
@@ -43,5 +45,13 @@ func TestTheModelIsTheScriptsOnAServer(t *testing.T) {
 				done += k
 			}
 		})
+	}
+}
+
+// manyCommands skips a test that sends thousands of commands, one after the other, under the race detector with -short.
+func manyCommands(t *testing.T) {
+	t.Helper()
+	if underRace && testing.Short() {
+		t.Skip("with the race detector: only without -short")
 	}
 }
