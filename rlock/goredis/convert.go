@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 go-redis still reads DisableIndentity.
+
 package goredis
 
 import (
