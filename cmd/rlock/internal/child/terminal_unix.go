@@ -47,7 +47,7 @@ func (t *terminal) foreground() int {
 // start starts a command whose group takes this process' place in the foreground, before it
 // has executed anything. The kernel would stop the child for that, which is in the background
 // when it asks; so SIGTTOU is ignored. The command inherits this, and may write to the
-// terminal from the background whatever "stty tostop" says.
+// terminal from the background in spite of "stty tostop".
 func (t *terminal) start(path string, argv []string, attributes *syscall.ProcAttr) (pid int, err error) {
 	if t != nil {
 		signal.Ignore(syscall.SIGTTOU)

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	completeTime  = time.Second // a person who has pressed a key waits no longer
+	completeTime  = time.Second // the user has pressed a key, and waits
 	mostCompleted = 50
 )
 

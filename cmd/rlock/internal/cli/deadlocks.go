@@ -167,7 +167,7 @@ func writeDeadlocks(out io.Writer, cycles []deadlock.Cycle, seen deadlock.View) 
 	return err
 }
 
-// ages says for how long and where, as far as the clients have said so.
+// ages returns the times and places of the wait and the hold, as far as the clients have told them.
 func ages(w deadlock.Wait) string {
 	var parts []string
 	for _, side := range []struct {

@@ -13,8 +13,8 @@ type Wait struct {
 	Waiter, Holder Party
 }
 
-// A Cycle is waits of which each holder is the next one's waiter, and the last one's the
-// first. It begins with the lock whose name comes first.
+// A Cycle is a ring of waits: each holder is the waiter of the next wait. It begins with the
+// lock whose name is the first in order.
 type Cycle []Wait
 
 // Find returns cycles among the locks, each once: at least one wherever owners wait for each

@@ -11,8 +11,8 @@
 //	     |---------- the command runs ---------------|- grace -|--- margin ----|
 //	     0                                                     97 %          100 %
 //
-// The margin is one fiftieth of the lease beside what the library leaves for the drift of
-// clocks (a hundredth and some milliseconds): time for the kernel to end the processes.
+// The margin is one fiftieth of the lease, in which the kernel ends the processes. The library
+// leaves another hundredth and some milliseconds for the drift of clocks.
 //
 // A lock that was handed over by another client is certain for two seconds until it is
 // renewed for the first time. If that fails, grace and margin are as short in proportion.
@@ -23,10 +23,10 @@
 //
 // Two cases cannot be ended in time: a process that left the command's process group, and the
 // command while this process itself is stopped (SIGSTOP, a suspended machine). Let the
-// resource compare fencing tokens where that matters.
+// resource compare fencing tokens if that matters.
 //
 // # When the command ends
 //
-// Processes that the command leaves behind in its group would go on without the lock. They
+// Processes that the command leaves behind in its group would continue without the lock. They
 // are sent TERM, and KILL after the grace, before the lock is released.
 package guard

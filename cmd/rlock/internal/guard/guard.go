@@ -150,7 +150,7 @@ func (r *run) lock(ctx context.Context, config rlock.Config) (o outcome) {
 	return o
 }
 
-// logHolder logs who holds the lock.
+// logHolder logs the holder of the lock.
 func (r *run) logHolder(ctx context.Context, client *rlock.Client) {
 	if i, err := client.Inspect(ctx, r.Name); err == nil {
 		r.Log("%s", view.Summary(i))

@@ -177,7 +177,7 @@ func (m *Model) paint(row int, line string) string {
 	case row == m.cursor:
 		return selected.Render(line)
 	case m.failed != nil && m.look.Err == nil:
-		return faint.Render(line) // it is what was seen before the failure
+		return faint.Render(line) // the state before the failure
 	case m.rows[row].Waiters() >= crowd:
 		return many.Render(line)
 	case m.rows[row].Waiters() > 0:
