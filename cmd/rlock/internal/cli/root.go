@@ -121,7 +121,7 @@ func (a *app) config(cmd *cobra.Command) (rlock.Config, error) {
 	if a.verbose {
 		logger = slog.New(slog.NewTextHandler(a.err, nil))
 	}
-	return rlock.Config{Redis: option, Logger: logger}, nil
+	return rlock.Config{Redis: option, Logger: logger, LongWait: -1}, nil // exec waits for long by design
 }
 
 // with calls use with a client.
