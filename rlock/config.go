@@ -117,7 +117,7 @@ type Config struct {
 	// ([Client.Ask], as the command "rlock deadlocks" does). By default it does once it has held
 	// a lock, unless NoClientChannel is set: at most ten times a second in all, with
 	// the names of locks, the owners, and the places in the code if RecordPlaces is set. A user
-	// of Redis that may publish to "rlock_turn:*" may ask, and one that may subscribe there may
+	// of Redis that may publish to "rlock_turn:client:*" may ask, and one that may subscribe there may
 	// read the answers.
 	// Defaults to false.
 	NoAnswers bool

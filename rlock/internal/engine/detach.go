@@ -70,8 +70,8 @@ func (r *room) detach(h *hold) (landed <-chan struct{}, err error) {
 		return t.landed, nil
 	}
 	h.released = true
+	r.client.detached.add(t, time.Now())
 	if !t.seen.IsZero() {
-		r.client.detached.add(t, time.Now())
 		r.unmark(t)
 	}
 	r.shard.counts.closed(t.levels[0].way)
@@ -89,21 +89,30 @@ func (r *room) unmark(t *tenure) {
 	redis.Start(func() { _ = redis.Unmark(redis.Deadline(time.Now()), &n.Keys, ticket) })
 }
 
-// detached has the tickets whose locks were detached. The message of such a grant may be late,
-// and nobody here wants the ticket then, but it is not to be released.
+// detached has the tenures whose locks were detached. The message of such a grant may be late, or
+// be of somebody else who has seen the owner in Redis. No waiter here wants the tenure then, but
+// it is not to be released.
 type detached struct {
 	mu    sync.Mutex           // protects following
 	until map[string]time.Time // by UUID and colon, when the lease has ended
+	sweep int                  // at how many those are forgotten whose leases have ended
 }
 
-// add remembers a tenure that is detached now, and forgets those whose leases have ended.
+// leastSweep is so few that it does not matter if the leases of all have ended.
+const leastSweep = 64
+
+// add remembers a tenure that is detached now. It forgets those whose leases have ended whenever the
+// number of the others may have doubled.
 func (d *detached) add(t *tenure, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.until == nil {
 		d.until = make(map[string]time.Time)
 	}
-	maps.DeleteFunc(d.until, func(_ string, until time.Time) bool { return now.After(until) })
+	if len(d.until) >= d.sweep {
+		maps.DeleteFunc(d.until, func(_ string, until time.Time) bool { return now.After(until) })
+		d.sweep = max(2*len(d.until), leastSweep)
+	}
 	d.until[t.text[:wire.TenureLen]] = now.Add(t.lease)
 }
 

@@ -130,11 +130,20 @@ func (r *room) waiterWith(ticket string) *waiter {
 
 // take gives w the lock that its ticket was granted, or has it look first if too little of
 // the claim is certain. Once the client is closed the waiter leaves, and gives the ticket up.
+//
+// The message may be of somebody else who knows the ticket. So it ends no hold that is valid
+// by what Redis has answered: Redis is asked about both.
 func (r *room) take(w *waiter, n wire.Notice, now time.Time) {
 	if r.client.Closed.Load() {
 		return
 	}
 	t := w.ticket
+	if was := r.tenure; was != nil && was.valid(now) && !(was.shared && t.shared) {
+		was.mirror()
+		w.lookAt = now
+		w.Wake()
+		return
+	}
 	t.sending(t.seen, claimLease)
 	t.trust.Confirmed()
 	if !r.worthTaking(t, now) || t.tokens != nil && n.Reserved == 0 {

@@ -20,34 +20,32 @@ const (
 // An ID makes the UUIDs of one client's tenures. Each tenure has its own, so
 // that a command that arrives late, from a connection long dead, can never touch
 // a later tenure. The UUIDs are of version 8 (RFC 9562, 5.8): the first three
-// groups are the client's, the others count its tenures from a random start. One bit of
-// these says whether the tenure may linger: see [Lingers].
+// groups are the client's, and the others number its tenures. One bit of these says whether the
+// tenure may linger: see [Lingers].
+//
+// The message of a grant names a ticket. So that a message of somebody else cannot grant the
+// lock, the numbers are those of a counter after a permutation with a secret key: who knows
+// the client and its tenures so far cannot tell which ticket waits.
 type ID struct {
-	Prefix string // "xxxxxxxx-xxxx-8xxx-"
-	last   atomic.Uint64
+	Prefix  string // "xxxxxxxx-xxxx-8xxx-"
+	last    atomic.Uint64
+	permute *permutation
 }
 
 // NewID returns an ID that no other client has.
 func NewID() *ID {
 	random := uuid.New()
 	random[6] = 0x80 | random[6]&0x0f
-	id := &ID{Prefix: random.String()[:ClientLen]}
-	var start uint64
-	for _, b := range random[8:] {
-		start = start<<8 | uint64(b)
-	}
-	id.last.Store(start)
-	return id
+	return &ID{Prefix: random.String()[:ClientLen], permute: newPermutation()}
 }
 
 // Owner returns "<uuid>:<owner>" with the UUID of a new tenure, which may linger or not:
 // TenureLen characters that stand for the tenure, then the owner. It may be called
 // concurrently.
 func (id *ID) Owner(owner uint64, lingers bool) string {
-	n := id.last.Add(1)
-	n = n&^(0b1101<<60) | 0b10<<62 // the variant that RFC 9562 asks for
+	n := id.permute.of(id.last.Add(1)) | 0b10<<62 // the variant that RFC 9562 asks for
 	if lingers {
-		n |= 1 << 60
+		n |= 1 << permutedBits
 	}
 	var raw [8]byte
 	for i := range raw {

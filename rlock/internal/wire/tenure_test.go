@@ -1,6 +1,8 @@
 package wire_test
 
 import (
+	"math/big"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -14,7 +16,7 @@ func TestEachTenureHasAUUIDOfVersion8ThatBeginsWithItsClient(t *testing.T) {
 	id := wire.NewID()
 	require.Len(t, id.Prefix, wire.ClientLen)
 	seen := make(map[string]bool)
-	for i := range 1000 {
+	for i := range 100_000 {
 		lingers := i%2 == 0
 		owner := id.Owner(42, lingers)
 		assert.Equal(t, lingers, wire.Lingers(owner))
@@ -37,4 +39,37 @@ func TestAnOwnerOfRedissonIsNotOurs(t *testing.T) {
 	assert.False(t, wire.IsOurs("8888"))
 	assert.False(t, wire.Lingers("4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:1"))
 	assert.False(t, wire.Lingers("8888"))
+}
+
+// Who has seen tenures of a client cannot tell the next one, nor one before.
+func TestTheUUIDsOfTenuresCannotBeGuessed(t *testing.T) {
+	id := wire.NewID()
+	number := func(owner string) *big.Int {
+		n, ok := new(big.Int).SetString(strings.ReplaceAll(owner[wire.ClientLen:wire.TenureLen-1], "-", ""), 16)
+		require.True(t, ok, owner)
+		return n.SetBit(n, 60, 0) // whether it lingers
+	}
+	const tenures = 10_000
+	last, steps, bits := number(id.Owner(1, false)), make(map[string]bool), make([]int, 60)
+	for range tenures {
+		n := number(id.Owner(1, false))
+		steps[new(big.Int).Sub(n, last).String()] = true
+		for i := range bits {
+			bits[i] += int(n.Bit(i))
+		}
+		last = n
+	}
+	assert.Len(t, steps, tenures, "no step from one to the next comes twice")
+	for i, ones := range bits {
+		assert.InDelta(t, tenures/2, ones, 6*tenures/2/100, "bit %d", i) // six standard deviations
+	}
+	assert.NotEqual(t, wire.NewID().Owner(1, false)[wire.ClientLen:], wire.NewID().Owner(1, false)[wire.ClientLen:], "each client has a key of its own")
+}
+
+func BenchmarkOwner(b *testing.B) {
+	id := wire.NewID()
+	b.ReportAllocs()
+	for range b.N {
+		id.Owner(1<<48, false)
+	}
 }

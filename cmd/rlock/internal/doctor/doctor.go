@@ -44,7 +44,7 @@ func Examine(ctx context.Context, config rlock.Config, prefix string) []Finding 
 	if redis.Mode() == rueidis.ClientModeCluster {
 		findings = append(findings, cluster(ctx, all))
 	}
-	findings = append(findings, scripts(ctx, redis, all[0], prefix), pubSub(ctx, redis, all[0]))
+	findings = append(findings, scripts(ctx, redis, all[0], prefix), pubSub(ctx, redis, all[0], prefix))
 	findings = append(findings, rights(ctx, redis, prefix)...)
 	return append(findings, clock(ctx, all), roundTrip(ctx, all), redisson(ctx, client, all))
 }
@@ -110,7 +110,7 @@ func mode(redis rueidis.Client, option rueidis.ClientOption) string {
 }
 
 // pubSub reports which family of commands rlock will use, and whether a message arrives.
-func pubSub(ctx context.Context, redis rueidis.Client, n *node) Finding {
+func pubSub(ctx context.Context, redis rueidis.Client, n *node, prefix string) Finding {
 	f := Finding{Check: "pub/sub", Found: "plain (PUBLISH)"}
 	sharded := false
 	if redis.Mode() == rueidis.ClientModeCluster {
@@ -123,7 +123,7 @@ func pubSub(ctx context.Context, redis rueidis.Client, n *node) Finding {
 			f.Remedy = "update the server to Redis 7 or Valkey"
 		}
 	}
-	if err := hears(ctx, redis, sharded); err != nil {
+	if err := hears(ctx, redis, sharded, prefix); err != nil {
 		f.Level = Yellow
 		f.Found += ", but no message arrives: " + harmless(err)
 		f.Risk = "waiters poll, from 1 ms doubling to 128 ms, instead of being told"
@@ -132,17 +132,17 @@ func pubSub(ctx context.Context, redis rueidis.Client, n *node) Finding {
 			f.Remedy = "ACL SETUSER <user> +spublish +ssubscribe"
 		}
 		if strings.Contains(err.Error(), "channel") {
-			f.Remedy = "ACL SETUSER <user> &rlock_turn:* &redisson_lock__channel:*"
+			f.Remedy = "ACL SETUSER <user> &rlock_turn:{" + prefix + "* &rlock_turn:client:* &redisson_lock__channel:{" + prefix + "*"
 		}
 	}
 	return f
 }
 
 // hears subscribes to a channel of its own, and publishes there until a message arrives.
-func hears(ctx context.Context, redis rueidis.Client, sharded bool) error {
+func hears(ctx context.Context, redis rueidis.Client, sharded bool, prefix string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	channel := "rlock_turn:{rlock-doctor}:" + unique()
+	channel := "rlock_turn:{" + prefix + "rlock-doctor}:" + unique()
 	subscribe, publish := redis.B().Subscribe().Channel(channel).Build(), func() rueidis.Completed { return redis.B().Publish().Channel(channel).Message("0").Build() }
 	if sharded {
 		subscribe = redis.B().Ssubscribe().Channel(channel).Build()

@@ -133,11 +133,6 @@ func (t try) missing(ctx context.Context, redis rueidis.Client) (right, said str
 
 // pattern returns the pattern of keys that docs/operations.md has for a key of the doctor.
 func pattern(key string) string {
-	for _, known := range []string{"redisson_lock__channel:", "redisson_lock_token:", "redisson_rwlock:", "rlock_queue:", "rlock_guests:", "rlock_turn:"} {
-		if strings.HasPrefix(key, known) {
-			return known + "*"
-		}
-	}
 	before, _, _ := strings.Cut(key, "rlock-doctor-")
 	return before + "*"
 }
