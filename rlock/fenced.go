@@ -26,9 +26,9 @@ import "github.com/go-rlock/rlock/rlock/internal/engine"
 // The counter is a key of its own, Redisson's "redisson_lock_token:{name}". It has
 // no lease and stays when the lock is free, so that there is one for each name that
 // was ever used. Where Redis loses it, by a failover, by eviction or by a DEL,
-// tokens go back: it must be kept as safe as what the tokens protect, by
-// [Config.SyncReplicas] for one. Redisson's RFencedLock.delete and expire lose it. The user needs the rights to the
-// key, INCRBY and GET; without them, and where the key is no counter, locking fails
+// tokens go back: it must be kept as safe as the data that the tokens protect, by
+// [Config.SyncReplicas] for one. Redisson's RFencedLock.delete and expire lose it. The user
+// needs the rights to the key, INCRBY and GET; without them, and where the key is no counter, locking fails
 // with [ErrNoPermission] or [ErrWrongType] and the lock stays free.
 //
 // A name should have locks of one kind only. A fenced lock and a plain one of one name

@@ -135,7 +135,7 @@ func (h *Hold) Detach(ctx context.Context) error {
 	return h.held.Detach(ctx)
 }
 
-// run calls fn with the lock held, and releases it whatever becomes of fn.
+// run calls fn with the lock held, and releases it also if fn fails or panics.
 func (h *Hold) run(fn func(ctx context.Context) error) (err error) {
 	defer func() {
 		if failed := h.Release(h.Context()); failed != nil && !errors.Is(err, failed) {

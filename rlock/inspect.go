@@ -18,7 +18,7 @@ import (
 // InspectLimit is how many holders, and how many waiters, an [Inspection] shows at most.
 const InspectLimit = 1000
 
-// An Inspection is what Redis showed of a lock at one moment.
+// An Inspection is the state of a lock in Redis at one moment.
 type Inspection struct {
 	Name string
 	Kind Kind
@@ -29,7 +29,7 @@ type Inspection struct {
 	Holders     []Holder
 	HolderCount int
 
-	// Lease is how long the lock is held if nobody renews it: 0 if it is free, -1 ns if
+	// Lease is the time left of the lease unless it is renewed: 0 if the lock is free, -1 ns if
 	// its key does not expire. Of readers, and of a semaphore, it is the longest lease.
 	Lease time.Duration
 
@@ -58,7 +58,7 @@ type Inspection struct {
 // A Holder is one owner that holds a lock.
 type Holder struct {
 	Owner   string        // "<uuid>:<id>", as it stands in Redis
-	Lease   time.Duration // what is left of the lock's lease; of a semaphore, of the holder's own
+	Lease   time.Duration // the rest of the lock's lease; of a semaphore, of the holder's own
 	Count   int64         // how many levels deep it holds the lock, as last mirrored
 	Shared  bool          // it is a reader
 	Guest   bool          // it is no client of this package, but one of Redisson, or an unknown one
@@ -74,7 +74,7 @@ type Waiter struct {
 	Process *Process // nil if it is not known
 }
 
-// Inspect returns what Redis shows of the lock of that name, of whatever kind. It only
+// Inspect returns the state in Redis of the lock of that name, of any kind. It only
 // reads: it may be called for any lock, and changes nothing. It needs one round trip, and
 // one more on a connection of its own if there is a holder or a waiter whose process is to
 // be found. The list of processes may be a second old.
@@ -226,7 +226,7 @@ func (i *Inspection) readLease(reply rueidis.RedisResult) error {
 	return err
 }
 
-// readPermits has the owners of a semaphore. Its key may be there, and nobody hold a permit.
+// readPermits has the owners of a semaphore. Its key may be there although no permit is held.
 // Of count owners those beyond the limit are not known to hold theirs still.
 func (i *Inspection) readPermits(permits []engine.Permit, count int) error {
 	i.Kind, i.HolderCount = KindSemaphore, len(permits)+max(count-InspectLimit, 0)

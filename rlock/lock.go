@@ -11,8 +11,8 @@ import (
 )
 
 // A Lock is a reentrant lock that clients on many machines contend for, known by
-// its name. All kinds of lock are of this type. The comment of its constructor says what a
-// kind promises in addition: [Client.NewLock], [Client.NewFairLock],
+// its name. All kinds of lock are of this type. The comment of its constructor has the
+// further promises of a kind: [Client.NewLock], [Client.NewFairLock],
 // [Client.NewFencedLock], [Client.NewReadWriteLock], [Client.NewSemaphore], [NewMultiLock],
 // [NewRedLock].
 //
@@ -27,7 +27,7 @@ import (
 //
 // Levels may ask for different leases. The lock is kept for the longest that any
 // level still open asks for; the watchdog counts as without end. So a nested
-// LockFor neither shortens what is held nor stops the watchdog of an outer level.
+// LockFor neither shortens an outer level nor stops its watchdog.
 type Lock struct{ made engine.Form }
 
 // A Kind is the sort of a lock.
@@ -78,7 +78,7 @@ func lockOf(one engine.Lock) *Lock {
 var zeroForm = quorum.Refusing("",
 	fmt.Errorf("rlock: %w: a lock is a zero value: use the methods of a Client, NewMultiLock or NewRedLock", ErrInvalidConfig))
 
-// form returns what the lock is made of.
+// form returns the implementation of the lock.
 func (l *Lock) form() engine.Form {
 	if l.made == nil {
 		return zeroForm
@@ -120,8 +120,8 @@ func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
 	return l.take(ctx, lease, engine.Forever)
 }
 
-// TryLock takes the lock if the caller holds it already, or if it is free and nobody waits
-// for it, and reports whether it did. It makes one attempt, and sends no command to Redis if
+// TryLock takes the lock if the caller holds it already, or if it is free and no other call
+// waits for it, and reports whether it did. It makes one attempt, and sends no command to Redis if
 // another goroutine of this process holds the lock or waits for it. While Redis has yet to
 // answer an earlier command of this process about the lock (a Lock that was cancelled, or an
 // Unlock), TryLock waits for that answer. If the lock may linger in another process (see
@@ -163,7 +163,7 @@ func outcome(err error) (bool, error) {
 //
 // It returns [ErrNotHeld] if the caller does not hold the lock, [ErrLost] if the caller
 // held it and lost it, and [ErrUnconfirmed] if Redis did not confirm the release. After
-// Unlock, whatever it returns, the caller holds one level less. After the last level
+// Unlock, also if it fails, the caller holds one level less. After the last level
 // no command is sent that renews the lock.
 //
 // Unlock uses ctx only for the owner in it, and completes even if ctx has ended: a request
@@ -177,10 +177,10 @@ func (l *Lock) Unlock(ctx context.Context) error {
 }
 
 // ForceUnlock frees the lock, regardless of its holder and depth, and reports
-// whether it did: false means that nobody held it, or that the holder unlocked it
-// at the same moment. A holder in this client learns it at once. One in another client
-// of this package is told, and learns it two round trips later; where the message is
-// lost, and in Redisson, it learns it when it renews next. Until then it continues. It is
+// whether it did: false means that it was free, or that the holder unlocked it
+// at the same moment. A holder in this client is told at once, and one in another client
+// of this package by a message, two round trips later. If the message is lost, and in
+// Redisson, the next renewal tells. Until then the holder continues. ForceUnlock is
 // meant for an operator who frees the lock of a dead process. After an error the lock may
 // or may not have been freed, or may be freed later; a later holder keeps it. Of a lock
 // over several it frees all parts.
@@ -188,16 +188,16 @@ func (l *Lock) Unlock(ctx context.Context) error {
 // Redisson's forceUnlock().
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) { return l.form().ForceUnlock(ctx) }
 
-// IsLocked asks Redis whether anybody holds the lock: of a read lock whether anybody
-// reads, a writer that has taken the read lock as well included; of a write lock whether
-// anybody writes; of a lock over several whether so many are locked, by anybody, that
-// nobody else can get enough of them. The answer may be out of date when it arrives.
+// IsLocked asks Redis whether the lock has a holder. A read lock is locked if there is a
+// reader, also a writer that has taken the read lock as well; a write lock if there is a
+// writer. A lock over several is locked if so many parts are that no other owner can acquire
+// enough of them. The answer may be out of date when it arrives.
 //
 // Redisson's isLocked().
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) { return l.form().IsLocked(ctx) }
 
-// TTL asks Redis how long the lock, or enough of its parts, will be held if nobody renews
-// it: 0 if it is free, -1 ns if its key has no expiry, which no client sets.
+// TTL asks Redis for the time until the lock, or so many of its parts, are free unless they are
+// renewed: 0 if it is free, -1 ns if its key has no expiry, which no client sets.
 //
 // Redisson's remainTimeToLive().
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) { return l.form().TTL(ctx) }
@@ -219,13 +219,13 @@ func (l *Lock) HoldCount(ctx context.Context) int {
 	return f.Depth(ownerOf(ctx, f))
 }
 
-// Token returns the fencing token of what the caller holds, judged without asking
+// Token returns the fencing token of the caller's hold, judged without asking
 // Redis. It is [ErrNotHeld] if the caller holds nothing, and [ErrLost] if it has
 // lost the lock and not unlocked it yet. With a handle, use [Hold.Token]. Only a lock from
 // [Client.NewFencedLock] has tokens: for any other Token returns [ErrNoToken].
 //
 // Redisson's lockAndGetToken() returns the same. Its getToken() does not: it
-// returns the counter, which is somebody else's token if the caller holds nothing.
+// returns the counter, which is another owner's token if the caller holds nothing.
 func (l *Lock) Token(ctx context.Context) (uint64, error) {
 	f := l.form()
 	return f.Token(ownerOf(ctx, f))
@@ -233,14 +233,14 @@ func (l *Lock) Token(ctx context.Context) (uint64, error) {
 
 // Acquire waits until it has the lock, as Lock does, and returns a handle
 // to it. If ctx carries an owner ([WithOwner]), or comes from a [Hold] of this lock, the
-// new hold nests in the holds of that owner. Otherwise the handle is an owner of its own,
-// whatever the goroutine: while it is held, a Lock, Do or Acquire of the same lock waits, also
+// new hold nests in the holds of that owner. Otherwise the handle has an owner of its own
+// and not the goroutine: while it is held, a Lock, Do or Acquire of the same lock waits, also
 // in the same goroutine, unless its context is made from [Hold.Context]. A wait of the
 // goroutine that acquired the handle is logged after one or two seconds.
 //
 // On an error the Hold is nil and nothing is held. The errors are those of Lock, and
-// [ErrNotAcquired] if another owner held the lock for the whole time of [WithWait]. A fault
-// that lasts as long is returned in its place.
+// [ErrNotAcquired] if another owner held the lock for the whole time of [WithWait]. If Redis
+// fails for the whole wait, that error is returned.
 func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
 	f := l.form()
 	o, ok := ownerIn(ctx, f)

@@ -15,7 +15,7 @@ import (
 // scanCount is how many keys a server looks at for one page of Locks.
 const scanCount = 512
 
-// Locks iterates over the names of the locks that are held, of any kind and by whatever
+// Locks iterates over the names of the locks that are held, of any kind and by any
 // client, Redisson's included. The names match a pattern of Redis' KEYS ("orders:*"); ""
 // matches all. A key counts as a lock if its hash has owners for its fields.
 //

@@ -5,10 +5,10 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/quorum"
 )
 
-// NewMultiLock returns the lock that is all of these or none: locks of whatever names and
-// kinds, and of whatever clients, so that a piece of work may need locks of several Redis. It
-// is made of them, and is nothing in Redis itself: a holder of one of the parts
-// keeps it out. Its methods are for all parts together.
+// NewMultiLock returns the lock that is all of these or none: locks of any names, kinds
+// and clients, so that a piece of work may need locks of several Redis. It has no key of its
+// own in Redis: while another owner holds one of the parts, it cannot be acquired. Its
+// methods are for all parts together.
 //
 // The parts are taken one after the other, in an order that is the same for all callers
 // that take the same ones: by name, then by kind, then by the addresses, the Sentinel's
@@ -30,7 +30,7 @@ import (
 //
 // If one part is lost, all are: the hold's context ends, the others are released at
 // once, and Unlock returns [ErrLost], since half of a multi-lock protects nothing. Unlock
-// releases every part, whatever becomes of the others, and joins the errors.
+// releases every part, also if others fail, and joins the errors.
 //
 // The parts nest by their owner, each for itself. Parts that exclude each other, as
 // locks of different kinds and one name may, cannot be had together. A multi-lock has

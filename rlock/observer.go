@@ -7,7 +7,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/engine"
 )
 
-// An Observer is told what happens to the locks of a client: set it in
+// An Observer is told of the events of the locks of a client: set it in
 // [Config.Observer]. It is a struct of hooks, as net/http/httptrace.ClientTrace is. Each
 // hook may be nil, later versions may add hooks, and one Observer may serve several
 // clients. It must not be changed once a client has it. Package rlockotel makes one for
@@ -49,9 +49,9 @@ type Observer struct {
 	// Opened is called by New, when the client is ready and before it is returned.
 	Opened func(*Client)
 
-	// Waiting is called once a call has to wait: somebody holds the lock, or comes before
-	// it, or Redis does not answer. A lock that is made of others is told of when its
-	// call begins, unless that is one attempt or its caller holds the lock.
+	// Waiting is called once a call has to wait: the lock has a holder, other calls come first,
+	// or Redis does not answer. For a lock over several it is called at the start of the call,
+	// unless that is one attempt or its caller holds the lock.
 	Waiting func(context.Context, WaitingInfo)
 
 	// Acquired is called when a call has the lock, before it returns.
@@ -62,7 +62,7 @@ type Observer struct {
 	GaveUp func(context.Context, GaveUpInfo)
 
 	// Released is called when Unlock, Release or Detach has given up a level of the lock,
-	// before it returns; at the end of Do too. Close calls it for what it releases, with the values of
+	// before it returns; at the end of Do too. Close calls it for the levels that it releases, with the values of
 	// the context that the lock was acquired with if there is a handle, and an error that
 	// is [ErrClosed].
 	Released func(context.Context, ReleasedInfo)
@@ -100,7 +100,7 @@ type AcquiredInfo struct {
 	LockInfo
 	Way Way
 	// Waited is the time since the call began. It includes the round trips to Redis, and
-	// is 0 for what was acquired by nesting.
+	// is 0 for a nested lock.
 	Waited time.Duration
 	// Contended says that Waiting was called for this call.
 	Contended bool

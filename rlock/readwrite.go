@@ -3,7 +3,7 @@ package rlock
 import "github.com/go-rlock/rlock/rlock/internal/engine"
 
 // A ReadWriteLock is a pair of locks of one name: any number of owners may hold
-// the read lock at once, one owner holds the write lock, and then nobody else
+// the read lock at once, or one owner holds the write lock, and then no other owner
 // holds either. It holds no state of any call, and its methods may be called
 // concurrently.
 //
@@ -23,9 +23,9 @@ import "github.com/go-rlock/rlock/rlock/internal/engine"
 // [Config.HandoffTime], whichever ends first. When the last reader has left, the writer
 // has the lock; after it, all readers at the front of the queue have it together. So
 // neither starves the other. A writer that gives up leaves the queue; one whose process
-// died is dropped at its turn. A TryLock of the write lock holds nobody back.
+// died is dropped at its turn. A TryLock of the write lock holds no reader back.
 //
-// So a reader must not wait for another one that has yet to begin, in whatever process: if
+// So a reader must not wait for another one that has yet to begin, in any process: if
 // a writer comes between them all three wait for ever, as with [sync.RWMutex]. An owner
 // that reads may always nest.
 //
@@ -57,8 +57,8 @@ func (c *Client) NewReadWriteLock(name string) *ReadWriteLock {
 
 // Read returns the lock that many owners may hold at once. Each owner nests and unlocks
 // for itself. The lease of a fixed lock is its owner's alone: when it ends that owner has
-// lost its hold, and others read on. TryLock may be refused while nobody writes, since a
-// writer waits; so may TryLockFor and TryAcquire.
+// lost its hold, and others read on. TryLock may be refused without a writer, since one
+// waits; so may TryLockFor and TryAcquire.
 //
 // Redisson's RReadWriteLock.readLock().
 func (l *ReadWriteLock) Read() *Lock { return &l.read }

@@ -18,10 +18,10 @@ import (
 // A client that is nil stands for a server that cannot be reached while the process starts,
 // so that [New] fails: it counts as one of the servers, and grants nothing. If so many are nil
 // that there is no majority, the methods return ErrInvalidConfig. Once New has succeeded, use a
-// new lock with all clients; what was locked with the old one is unlocked with that.
+// new lock with all clients. Unlock with the Lock value you locked with.
 //
 // All servers are asked at once, and the call returns when it is decided: the slow and
-// the dead ones hold nobody up. A grant that comes later joins the hold. The hold is valid
+// the dead ones do not delay it. A grant that comes later joins the hold. The hold is valid
 // until the majority is not: each grant is judged by its own client from before it was
 // sent (see the package comment), and [Hold.ValidUntil] is that of the part whose loss
 // would end the majority. So elapsed time and drift are taken off, and a grant that came
@@ -29,7 +29,7 @@ import (
 // taken again while the lock is held. Once the majority is lost the hold's context ends
 // with [ErrLost], and the parts that are left are released.
 //
-// A nested Lock asks nobody. Each level has a majority of its own, so that after the
+// A nested Lock sends no command. Each level has a majority of its own, so that after the
 // loss of some servers an outer level may be lost and an inner one not, or the other way
 // round: a caller that is told of a loss should unlock every level. [Lock.HoldCount] is then
 // the least that is certain.
@@ -41,10 +41,9 @@ import (
 //
 // A waiter waits at one server after the other, from the first that denies, for its
 // message, and keeps the parts that the servers before have granted. Give the same servers
-// in the same order to all processes: then no two waiters keep from each other a part that
-// both need. If the orders differ that may happen, for some seconds, until one of them
-// releases its parts. At the latest after two seconds a waiter asks all servers again, since
-// the server where it waits may be dead.
+// in the same order to all processes: then two waiters cannot deadlock. If the orders differ,
+// they may, for some seconds, until one of them releases its parts. At the latest after two
+// seconds a waiter asks all servers again, since the server where it waits may be dead.
 //
 // A server that forgets a lock, because it was restarted without its data or failed over
 // to a replica without it, may grant it again: if such servers and those whose grant

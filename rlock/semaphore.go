@@ -16,8 +16,8 @@ import "github.com/go-rlock/rlock/rlock/internal/engine"
 // its client was given, so that meanwhile there are no more holders than the largest of them
 // allows. A number below 1 makes every method return [ErrInvalidConfig].
 //
-// [Lock.IsLocked] reports whether all permits are held, and [Lock.TTL] returns how long the
-// first of them will be held then if nobody renews it. [Lock.ForceUnlock] frees all permits.
+// [Lock.IsLocked] reports whether all permits are held, and [Lock.TTL] then returns the time
+// until the first of them is free unless it is renewed. [Lock.ForceUnlock] frees all permits.
 // Leases end by Redis' clock, which must not step; of other locks they end by its timers.
 //
 // Redisson's RSemaphore and RPermitExpirableSemaphore are other locks, which keep other data

@@ -3,8 +3,8 @@ package rlock
 import "time"
 
 // Stats are figures about a client, as sql.DBStats are about a pool. All but Held and
-// Waiting only grow, from 0 when the client was made: the difference of two is what has
-// happened between them.
+// Waiting only grow, from 0 when the client was made: the difference of two counts the
+// events between them.
 //
 // A lock that is made of others is not counted, but each lock that it is made of is, by the
 // client that has it.
@@ -12,11 +12,11 @@ type Stats struct {
 	// Held is how many locks are held now. The levels of one owner are one, the readers of
 	// one lock as many as they are.
 	Held int64
-	// Waiting is how many calls wait now for a lock that somebody holds or comes before
-	// them, or for a Redis that does not answer.
+	// Waiting is how many calls wait now for a lock that has a holder or other waiters, or
+	// for a Redis that does not answer.
 	Waiting int64
 
-	// Acquired is how often a lock was acquired, by whatever way but nesting.
+	// Acquired is how often a lock was acquired, by any way but nesting.
 	Acquired int64
 	// The following count acquisitions by [Way].
 	AcquiredByNesting int64
@@ -40,8 +40,8 @@ type Stats struct {
 	// readers or are refused inside the process.
 	WaitTime time.Duration
 
-	// Lost is how many locks were lost, for whatever reason but the end of the lease that
-	// their owner had asked for.
+	// Lost is how many locks were lost, for any reason but the end of the lease that their
+	// owner had asked for.
 	Lost int64
 	// How many for each reason: see the constants of [LossReason].
 	LostUnrenewed  int64

@@ -18,7 +18,7 @@ var (
 	marginBuckets  = []float64{0, .05, .1, .15, .2, .25, .3, .35, .4, .45, .5, .55, .6, .65, .7, .8, 1}
 )
 
-// instruments are what the hooks record with.
+// instruments record the events of the hooks.
 type instruments struct {
 	waiters         metric.Int64UpDownCounter
 	acquireDuration metric.Float64Histogram

@@ -34,8 +34,8 @@ func WithMeterProvider(p metric.MeterProvider) Option { return func(s *settings)
 // WithTracerProvider has the spans recorded by the provider instead of the global one.
 func WithTracerProvider(p trace.TracerProvider) Option { return func(s *settings) { s.tracers = p } }
 
-// WithLockClass adds the attribute lock.class: what the function returns for the name of a
-// lock, as "orders" for "orders:42". It must return one of a few values, since each is a time
+// WithLockClass adds the attribute lock.class: the result of the function for the name of a
+// lock, as "orders" for "lock:orders:42". It must return one of a few values, since each is a time
 // series of its own for each metric; for "" there is no attribute. It is called for each
 // event, by many goroutines at once.
 func WithLockClass(class func(name string) string) Option {

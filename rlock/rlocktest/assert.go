@@ -15,7 +15,7 @@ import (
 // fails lasts so long.
 const patience = 5 * time.Second
 
-// AssertFree reports an error unless nobody holds the lock of that name. It waits for a
+// AssertFree reports an error if the lock of that name is held. It waits for a
 // release that is under way, as after a cancelled Lock, for five seconds at most, and never
 // until the lease ends. It reports whether the lock is free.
 func (s *Server) AssertFree(name string) bool {
@@ -42,7 +42,7 @@ func (s *Server) AssertHeld(name string, client *rlock.Client) bool {
 			}
 		}
 		if !m.Exists(name) {
-			return fmt.Sprintf("the lock %q is not held by %s: nobody holds it; %s", name, s.nameOf(client.ID()), s.held())
+			return fmt.Sprintf("the lock %q is not held by %s: it is free; %s", name, s.nameOf(client.ID()), s.held())
 		}
 		return fmt.Sprintf("the lock %q is not held by %s: %s", name, s.nameOf(client.ID()), s.describe(m, name))
 	})

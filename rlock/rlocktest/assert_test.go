@@ -71,7 +71,7 @@ func TestAssertHeldNamesTheHolder(t *testing.T) {
 	asserting(t, func(t *testing.T, r *recorder, server *rlocktest.Server) {
 		a, b := server.Client(), server.Client()
 		assert.False(t, server.AssertHeld(key, a))
-		assert.Equal(t, `rlocktest: the lock "orders:42" is not held by client 1: nobody holds it; no lock is held`, r.told())
+		assert.Equal(t, `rlocktest: the lock "orders:42" is not held by client 1: it is free; no lock is held`, r.told())
 		require.NoError(t, b.NewLock(key).Lock(rlock.WithOwner(t.Context(), rlock.NewOwner())))
 		assert.True(t, server.AssertHeld(key, b))
 		assert.Empty(t, r.told())

@@ -25,11 +25,11 @@ const thief = "ffffffff-ffff-8fff-bfff-ffffffffffff"
 // made by [Server.Client] notices as in production.
 //
 // Outside of a bubble Lose is also how the lease of a dead client ends early. Of a semaphore
-// all permits are lost. Lose reports an error if nobody holds the lock.
+// all permits are lost. Lose reports an error if the lock is free.
 func (s *Server) Lose(name string) {
 	s.t.Helper()
 	if !s.redis.Miniredis().Del(name) {
-		s.t.Errorf("rlocktest: Lose: nobody holds the lock %q; %s", name, s.held())
+		s.t.Errorf("rlocktest: Lose: the lock %q is free; %s", name, s.held())
 	}
 	s.tell(name)
 }
@@ -76,7 +76,7 @@ func (s *Server) Steal(name string, lease time.Duration) {
 	}
 }
 
-// tell has the clients ask about the lock.
+// tell makes the clients ask Redis about the lock.
 func (s *Server) tell(name string) {
 	s.mu.Lock()
 	clients := slices.Clone(s.clients)

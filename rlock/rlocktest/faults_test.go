@@ -99,10 +99,10 @@ func TestLosingAFreeLockFailsTheTest(t *testing.T) {
 		defer r.end()
 		server := rlocktest.NewServer(r)
 		server.Lose("order:42")
-		assert.Equal(t, `rlocktest: Lose: nobody holds the lock "order:42"; no lock is held`, r.told())
+		assert.Equal(t, `rlocktest: Lose: the lock "order:42" is free; no lock is held`, r.told())
 		require.NoError(t, server.Client().NewLock(key).Lock(t.Context()))
 		server.Lose("order:42")
-		assert.Equal(t, `rlocktest: Lose: nobody holds the lock "order:42"; the locks that are held are ["orders:42"]`, r.told())
+		assert.Equal(t, `rlocktest: Lose: the lock "order:42" is free; the locks that are held are ["orders:42"]`, r.told())
 	})
 }
 
