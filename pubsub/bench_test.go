@@ -11,10 +11,10 @@ import (
 	"github.com/go-rlock/rlock/pubsub"
 )
 
-func subscribeAll(b *testing.B, hub *pubsub.Hub, n int) []*pubsub.Subscription {
-	subs := make([]*pubsub.Subscription, n)
+func subscribeAll(b *testing.B, hub *pubsub.Hub, n int) []*waiter {
+	subs := make([]*waiter, n)
 	for i := range subs {
-		subs[i] = hub.Subscribe(fmt.Sprint("c", i))
+		subs[i] = wait(hub, fmt.Sprint("c", i))
 	}
 	for _, s := range subs {
 		awaitMark(b, s)
@@ -36,7 +36,7 @@ func BenchmarkMessageToMark(b *testing.B) {
 				if err := client.Do(b.Context(), publish).Error(); err != nil {
 					b.Fatal(err)
 				}
-				<-s.C()
+				<-s.heard
 			}
 		})
 	}
@@ -64,7 +64,7 @@ func BenchmarkSubscribeClose(b *testing.B) {
 	subscribeAll(b, hub, 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		hub.Subscribe("c0").Close()
+		wait(hub, "c0").Close()
 	}
 }
 
@@ -75,6 +75,6 @@ func BenchmarkSubscribeCloseLingering(b *testing.B) {
 	subscribeAll(b, hub, 1)[0].Close()
 	b.ReportAllocs()
 	for b.Loop() {
-		hub.Subscribe("c0").Close()
+		wait(hub, "c0").Close()
 	}
 }

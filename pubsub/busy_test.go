@@ -17,7 +17,7 @@ import (
 
 // busy has all primaries of the server run a script for so long. From a tenth of a second on
 // they answer BUSY to whatever they are asked.
-func busy(t *testing.T, redis *redistest.Server, d time.Duration) (wait func()) {
+func busy(t *testing.T, redis *redistest.Server, d time.Duration) (ended func()) {
 	t.Helper()
 	const script = `local function now() local t = redis.call('time') return t[1] * 1000 + t[2] / 1000 end
 		local ends = now() + ARGV[1]
@@ -63,24 +63,24 @@ func TestABusyServerEndsNoProcess(t *testing.T) {
 				opt.AlwaysRESP2, opt.DisableCache = resp2, true
 				hub, _ := newHub(t, opt, pubsub.Config{Sharded: redis.HasShardedPubSub(), Linger: 50 * time.Millisecond})
 				names := channelNames()
-				needed := make([]*pubsub.Subscription, 10)
+				needed := make([]*waiter, 10)
 				for i := range needed {
-					needed[i] = hub.Subscribe(names[i])
+					needed[i] = wait(hub, names[i])
 				}
 				for _, s := range needed {
 					awaitMark(t, s)
 				}
 				churn := func(until func() bool) {
 					for i := len(needed); !until(); i++ {
-						hub.Subscribe(names[len(needed)+i%(len(names)-len(needed))]).Close()
+						wait(hub, names[len(needed)+i%(len(names)-len(needed))]).Close()
 						time.Sleep(5 * time.Millisecond)
 					}
 				}
 				began := time.Now()
 				churn(func() bool { return time.Since(began) > time.Second })
 				done := make(chan struct{})
-				wait := busy(t, redis, 4*time.Second)
-				go func() { wait(); close(done) }()
+				ended := busy(t, redis, 4*time.Second)
+				go func() { ended(); close(done) }()
 				churn(func() bool {
 					select {
 					case <-done:
@@ -93,7 +93,7 @@ func TestABusyServerEndsNoProcess(t *testing.T) {
 					eventually(t, "all are confirmed", s.Confirmed)
 					require.NoError(t, s.Refused())
 				}
-				s := hub.Subscribe("afterwards")
+				s := wait(hub, "afterwards")
 				awaitMark(t, s)
 				require.NoError(t, s.Refused())
 			})

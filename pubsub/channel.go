@@ -104,18 +104,13 @@ func (ch *channel) refusalLocked() error {
 	return ch.barred
 }
 
-// messageLocked sets a mark for the subscriptions that need no more, and returns the
-// functions that the message is given to.
-func (ch *channel) messageLocked() (hearers []func(string)) {
+// hearersLocked returns the functions that a message is given to.
+func (ch *channel) hearersLocked() (hearers []func(string)) {
 	if len(ch.subs) == 0 && ch.hear != nil {
 		return []func(string){ch.hear}
 	}
 	for _, s := range ch.subs {
-		if s.hear != nil {
-			hearers = append(hearers, s.hear)
-		} else {
-			s.mark()
-		}
+		hearers = append(hearers, s.hear)
 	}
 	return hearers
 }

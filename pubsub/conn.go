@@ -72,7 +72,7 @@ func (c *conn) onMessage(m rueidis.PubSubMessage) {
 	h.mu.Lock()
 	var hearers []func(string)
 	if ch := h.channels[m.Channel]; ch != nil && ch.conn == c {
-		hearers = ch.messageLocked()
+		hearers = ch.hearersLocked()
 	}
 	h.mu.Unlock()
 	for _, hear := range hearers {

@@ -3,17 +3,23 @@
 // A [Hub] keeps at most one server-side subscription per channel however many
 // [Subscription]s there are, and one connection per node however many channels,
 // apart from the connection of the commands. It knows nothing of what is waited
-// for, and it ignores what a message says: a message is a hint to look again,
-// and so is every moment at which a message may have been missed. A subscriber that
-// needs the text uses [Subscription.Also] or [Hub.Listen].
+// for, nor of what a message says: a message is a hint to look again, and so is
+// every moment at which a message may have been missed.
 //
 // # How to wait without missing a wake
 //
-//	s := hub.Subscribe(channel)
+//	changed := make(chan struct{}, 1)
+//	s := hub.Listen(channel, func(string) {
+//		select {
+//		case changed <- struct{}{}:
+//		default:
+//		}
+//	})
 //	defer s.Close()
 //	for !look() {
 //		select {
-//		case <-s.C():          // something may have changed since the last look
+//		case <-s.C():          // messages may have been missed
+//		case <-changed:
 //		case <-time.After(d):  // pub/sub is at most once: always have a fallback
 //		case <-ctx.Done():
 //			return ctx.Err()
@@ -21,21 +27,19 @@
 //	}
 //
 // The first mark comes when the server has confirmed the subscription. A waiter
-// that looks after that mark and sleeps until the next one cannot sleep through a
-// message that was published in between, which is how waiting libraries lose
-// wake-ups (Redisson issue 1763). After a reconnect or a failover the next
+// that looks after that mark and sleeps until the next mark or message cannot sleep
+// through a message that was published in between, which is how waiting libraries
+// lose wake-ups (Redisson issue 1763). After a reconnect or a failover the next
 // confirmation is a mark again, since messages were lost meanwhile (Redisson
-// resubscribes there and wakes nobody).
+// resubscribes there and wakes no waiter).
 //
 // # The life of a channel
 //
-//	                                     message: mark
-//	                                        +---+
-//	         Subscribe       confirmation   |   v     last Close              Linger
+//	           Listen        confirmation             last Close              Linger
 //	(none) ------------> asked ---------> confirmed -------------> lingering -------> left
 //	   ^                 |  ^    mark      |  ^   ^                 |   |              | |
 //	   |         refusal |  |              |  |   +-----------------+   |              | |
-//	   |            mark |  |              |  |     Subscribe: mark     |              | |
+//	   |            mark |  |              |  |          Listen         |              | |
 //	   |                 |  +--------------+  +-------------------------+--------------+ |
 //	   |                 v    connection lost, slot moved, failover     |                |
 //	   |              refused                                           |                |
@@ -50,9 +54,8 @@
 // stays subscribed until its connection ends, and confirmed at once if it is wanted
 // again. A connection on which channels are left is replaced by another, to which
 // those move that are needed: 10 times Linger after a channel was left, or as soon as
-// more are left than needed, and more than a thousand. Each of these channels stays confirmed,
-// and is marked. A connection without channels that are needed is closed after
-// Linger.
+// a thousand more are left than needed. Each of these channels stays confirmed, and is
+// marked. A connection without channels that are needed is closed after Linger.
 //
 // # What happens on failure
 //
@@ -72,8 +75,8 @@
 //     one to go: after a planned failover that keeps its connections for some 10 s.
 //   - A connection that should take the place of another cannot be opened, or is
 //     refused a channel: the other one stays, and another is tried after 10 times
-//     Linger. If more than a thousand channels are left, and more than needed, the
-//     connection is closed and opened again.
+//     Linger. If a thousand more channels are left than needed, the connection is
+//     closed and opened again.
 //   - A cluster slot moves, or its primary fails: Redis ends the subscription, or
 //     the connection ends. The hub asks the nodes until one accepts and says it is
 //     a primary. It can reach only nodes that the client knows; a client learns of

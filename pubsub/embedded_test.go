@@ -136,25 +136,71 @@ func (w *world) subscribers(channel string) int {
 	return w.PubSubNumSub(channel)[channel]
 }
 
-// awaitMark fails the test if no mark comes. The limit ends a hang only.
-func awaitMark(t testing.TB, s *pubsub.Subscription) {
+// A waiter listens to a channel, and is marked by each message as well.
+type waiter struct {
+	*pubsub.Subscription
+	heard chan struct{}
+}
+
+// wait returns a waiter. It is marked at once if there is nothing to wait for.
+func wait(hub *pubsub.Hub, channel string) *waiter {
+	w := &waiter{heard: make(chan struct{}, 1)}
+	mark := func(string) {
+		select {
+		case w.heard <- struct{}{}:
+		default:
+		}
+	}
+	w.Subscription = hub.Listen(channel, mark)
+	if w.Confirmed() || w.Refused() != nil {
+		mark("")
+	}
+	return w
+}
+
+// A markable is a waiter or a subscription.
+type markable interface{ C() <-chan struct{} }
+
+// marks returns where s is marked; heard is nil for one that is not marked by messages.
+func marks(s markable) (confirmed, heard <-chan struct{}) {
+	if w, ok := s.(*waiter); ok {
+		heard = w.heard
+	}
+	return s.C(), heard
+}
+
+// awaitMark fails the test if no mark comes. The limit ends a hang only. Several marks may
+// be one.
+func awaitMark(t testing.TB, s markable) {
 	t.Helper()
 	timer := time.NewTimer(2 * time.Minute)
 	defer timer.Stop()
+	confirmed, heard := marks(s)
 	select {
-	case <-s.C():
+	case <-confirmed:
+	case <-heard:
 	case <-timer.C:
 		require.FailNow(t, "no mark")
 	}
+	drain(s)
 }
 
 // isMarked takes the mark, if there is one once all goroutines of the bubble wait.
-func isMarked(s *pubsub.Subscription) bool {
+func isMarked(s markable) bool {
 	synctest.Wait()
-	select {
-	case <-s.C():
-		return true
-	default:
-		return false
+	return drain(s)
+}
+
+// drain takes the mark if there is one.
+func drain(s markable) (marked bool) {
+	confirmed, heard := marks(s)
+	for {
+		select {
+		case <-confirmed:
+		case <-heard:
+		default:
+			return marked
+		}
+		marked = true
 	}
 }

@@ -40,8 +40,14 @@ func Example() {
 		client.Do(ctx, client.B().Publish().Channel("door:changed").Message("").Build())
 	}()
 
-	// A waiter looks after every mark. Marks are hints: it has a fallback.
-	s := hub.Subscribe("door:changed")
+	// A waiter looks after every mark and every message. Both are hints: it has a fallback.
+	changed := make(chan struct{}, 1)
+	s := hub.Listen("door:changed", func(string) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
 	defer s.Close()
 	for {
 		if door, _ := client.Do(ctx, client.B().Get().Key("door").Build()).ToString(); door != "" {
@@ -50,29 +56,30 @@ func Example() {
 		}
 		select {
 		case <-s.C():
+		case <-changed:
 		case <-time.After(5 * time.Second):
 		}
 	}
 	// Output: the door is open
 }
 
-func ExampleHub_Subscribe() {
+func ExampleHub_Listen() {
 	client, closeClient := exampleClient()
 	defer closeClient()
 	hub := pubsub.New(pubsub.Config{Client: client})
 	defer hub.Close()
 
-	s := hub.Subscribe("news")
+	heard := make(chan string, 1)
+	s := hub.Listen("news", func(message string) { heard <- message })
 	defer s.Close()
 	<-s.C()
 	fmt.Println("confirmed:", hub.Confirmed("news"))
 
-	client.Do(context.Background(), client.B().Publish().Channel("news").Message("any").Build())
-	<-s.C()
-	fmt.Println("look again")
+	client.Do(context.Background(), client.B().Publish().Channel("news").Message("hello").Build())
+	fmt.Println(<-heard)
 	// Output:
 	// confirmed: true
-	// look again
+	// hello
 }
 
 func ExampleHub_Confirmed() {
@@ -81,7 +88,7 @@ func ExampleHub_Confirmed() {
 	hub := pubsub.New(pubsub.Config{Client: client})
 	defer hub.Close()
 
-	s := hub.Subscribe("news")
+	s := hub.Listen("news", func(string) {})
 	<-s.C()
 	s.Close() // it lingers: the server still counts this client
 
@@ -99,7 +106,7 @@ func ExampleSubscription_Refused() {
 	defer closeClient()
 	hub := pubsub.New(pubsub.Config{Client: client})
 
-	s := hub.Subscribe("news")
+	s := hub.Listen("news", func(string) {})
 	defer s.Close()
 	<-s.C()
 	fmt.Println(s.Refused())
@@ -117,6 +124,6 @@ func ExampleHub_Close() {
 	defer closeClient() // after the hub
 	hub := pubsub.New(pubsub.Config{Client: client})
 	defer hub.Close()
-	fmt.Println(hub.Subscribe("news").Refused())
+	fmt.Println(hub.Listen("news", func(string) {}).Refused())
 	// Output: <nil>
 }

@@ -61,9 +61,9 @@ func TestAClusterIsFollowedWhereItsSlotsGo(t *testing.T) {
 	}
 	eventually(t, "the client knows the replicas", func() bool { return len(client.Nodes()) == 6 })
 
-	subs := make([]*pubsub.Subscription, len(names))
+	subs := make([]*waiter, len(names))
 	for i, name := range names {
-		subs[i] = hub.Subscribe(name)
+		subs[i] = wait(hub, name)
 	}
 	moving := names[7]
 	for _, change := range []struct {
@@ -112,7 +112,7 @@ func TestAChannelIsNotSentBackAndForthWithoutPause(t *testing.T) {
 	assign(other, oneID)
 	hub, _ := newHub(t, redis.Options(), pubsub.Config{Sharded: true, Linger: time.Second})
 	begin := time.Now()
-	s := hub.Subscribe("c0")
+	s := wait(hub, "c0")
 
 	// Twenty rejections are more than one chase; the limit is one chase a tick.
 	eventually(t, "the channel is asked for again and again", func() bool { return rejections(t, one, other) >= 20 })
@@ -127,7 +127,7 @@ func TestAChannelIsNotSentBackAndForthWithoutPause(t *testing.T) {
 	// Subscriptions that end meanwhile leave no further retries.
 	assign(one, otherID)
 	seen = rejections(t, one, other)
-	again := hub.Subscribe("{c0}:again")
+	again := wait(hub, "{c0}:again")
 	eventually(t, "it is asked for", func() bool { return rejections(t, one, other) > seen })
 	s.Close()
 	again.Close()
@@ -165,16 +165,9 @@ func TestAClusterWhoseNodesGiveNoHost(t *testing.T) {
 	redis := redistest.Cluster(t, "--cluster-preferred-endpoint-type", "unknown-endpoint")
 	hub, _ := newHub(t, redis.Options(), pubsub.Config{Sharded: true})
 	for _, name := range channelNames() {
-		s := hub.Subscribe(name)
+		s := wait(hub, name)
 		awaitMark(t, s)
 		eventually(t, name+" is counted", func() bool { return hub.Confirmed(name) })
-	}
-}
-
-func drain(s *pubsub.Subscription) {
-	select {
-	case <-s.C():
-	default:
 	}
 }
 
@@ -184,7 +177,7 @@ func TestAClusterWithoutShardedChannels(t *testing.T) {
 	outside := redis.Client(t)
 	hub, _ := newHub(t, redis.Options(), pubsub.Config{})
 	for _, name := range channelNames() {
-		s := hub.Subscribe(name)
+		s := wait(hub, name)
 		awaitMark(t, s)
 		require.NoError(t, s.Refused())
 		do(t, outside, "PUBLISH", name, "0")
@@ -197,7 +190,7 @@ func TestSentinelIsFollowedToTheNewPrimary(t *testing.T) {
 	t.Parallel() // it mostly waits
 	redis := redistest.Sentinel(t)
 	hub, client := newHub(t, redis.Options(), pubsub.Config{})
-	s := hub.Subscribe("a")
+	s := wait(hub, "a")
 	awaitMark(t, s)
 	again := func(t *testing.T) {
 		t.Helper()

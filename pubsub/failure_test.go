@@ -17,7 +17,7 @@ import (
 
 func TestALostConnectionIsOpenedAgainAndMarks(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		a, b := w.hub.Subscribe("a"), w.hub.Subscribe("b")
+		a, b := wait(w.hub, "a"), wait(w.hub, "b")
 		awaitMark(t, a)
 		awaitMark(t, b)
 
@@ -41,7 +41,7 @@ func TestALostConnectionIsOpenedAgainAndMarks(t *testing.T) {
 
 func TestAShortInterruptionIsOverInMilliseconds(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		s := w.hub.Subscribe("a")
+		s := wait(w.hub, "a")
 		awaitMark(t, s)
 		for range 5 {
 			w.net.Cut()
@@ -54,8 +54,8 @@ func TestAShortInterruptionIsOverInMilliseconds(t *testing.T) {
 
 func TestAChannelThatOnlyLingersIsNotSubscribedAgain(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		a, b, c := w.hub.Subscribe("a"), w.hub.Subscribe("b"), w.hub.Subscribe("c")
-		for _, s := range []*pubsub.Subscription{a, b, c} {
+		a, b, c := wait(w.hub, "a"), wait(w.hub, "b"), wait(w.hub, "c")
+		for _, s := range []*waiter{a, b, c} {
 			awaitMark(t, s)
 		}
 		a.Close() // lingers when the connection is lost
@@ -65,21 +65,21 @@ func TestAChannelThatOnlyLingersIsNotSubscribedAgain(t *testing.T) {
 		w.net.Heal()
 		awaitMark(t, c)
 		assert.Equal(t, map[string]int{"a": 0, "b": 0, "c": 1}, w.PubSubNumSub("a", "b", "c"))
-		awaitMark(t, w.hub.Subscribe("a"))
+		awaitMark(t, wait(w.hub, "a"))
 	})
 }
 
 func TestAConnectionIsNotOpenedWithoutSubscriptions(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		w.net.Refuse()
-		s := w.hub.Subscribe("a")
+		s := wait(w.hub, "a")
 		time.Sleep(time.Minute)
 		s.Close()
 		time.Sleep(time.Minute)
 		w.net.Heal()
 		time.Sleep(time.Minute)
 		assert.Empty(t, w.sent("SUBSCRIBE"))
-		awaitMark(t, w.hub.Subscribe("a"))
+		awaitMark(t, wait(w.hub, "a"))
 	})
 }
 
@@ -87,7 +87,7 @@ func TestAConnectionIsNotOpenedWithoutSubscriptions(t *testing.T) {
 // KeepAlive of 1 s plus ConnWriteTimeout of 2 s.
 func TestASilentConnectionIsGivenUp(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		s := w.hub.Subscribe("a")
+		s := wait(w.hub, "a")
 		awaitMark(t, s)
 		time.Sleep(time.Hour)
 		begin := time.Now()
@@ -104,9 +104,9 @@ func TestASilentConnectionIsGivenUp(t *testing.T) {
 // the batch.
 func TestABatchWithoutAnAnswerEndsItsConnection(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		awaitMark(t, w.hub.Subscribe("a"))
+		awaitMark(t, wait(w.hub, "a"))
 		w.net.Rule(network.Nth(1, network.Drop, network.Push, "subscribe"))
-		s := w.hub.Subscribe("b")
+		s := wait(w.hub, "b")
 		awaitMark(t, s)
 		synctest.Wait() // the new connection confirms one after the other
 		assert.True(t, w.hub.Confirmed("a"))
@@ -121,10 +121,10 @@ func TestCloseDoesNotWaitForAServerThatIsAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-				s := w.hub.Subscribe("a")
+				s := wait(w.hub, "a")
 				awaitMark(t, s)
 				fail(w)
-				w.hub.Subscribe("b") // is under way
+				wait(w.hub, "b") // is under way
 				time.Sleep(100 * time.Millisecond)
 				begin := time.Now()
 				w.hub.Close()
@@ -138,7 +138,7 @@ func TestCloseDoesNotWaitForAServerThatIsAway(t *testing.T) {
 func TestTheLogTellsOfALossAndOnceOfARefusal(t *testing.T) {
 	var log bytes.Buffer
 	bubble(t, pubsub.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, w *world) {
-		s := w.hub.Subscribe("a")
+		s := wait(w.hub, "a")
 		awaitMark(t, s)
 		w.net.Refuse()
 		time.Sleep(time.Minute)
@@ -150,8 +150,8 @@ func TestTheLogTellsOfALossAndOnceOfARefusal(t *testing.T) {
 			}
 			return ""
 		})
-		awaitMark(t, w.hub.Subscribe("b"))
-		awaitMark(t, w.hub.Subscribe("c"))
+		awaitMark(t, wait(w.hub, "b"))
+		awaitMark(t, wait(w.hub, "c"))
 		w.hub.Close()
 	})
 	assert.Equal(t, 1, strings.Count(log.String(), "level=INFO"), log.String())
@@ -165,20 +165,20 @@ func TestWaitersAreNotifiedOnceThatTheServerTakesNoMoreConnections(t *testing.T)
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	bubble(t, pubsub.Config{Logger: logger}, func(t *testing.T, w *world) {
 		w.full.Store(true)
-		s := w.hub.Subscribe("a")
+		s := wait(w.hub, "a")
 		awaitMark(t, s)
 		require.Error(t, s.Refused())
-		also := w.hub.Subscribe("b")
+		also := wait(w.hub, "b")
 		awaitMark(t, also)
 		require.Error(t, also.Refused())
-		late := w.hub.Subscribe("a")
+		late := wait(w.hub, "a")
 		awaitMark(t, late)
 		time.Sleep(30 * time.Second)
 		assert.Equal(t, 1, strings.Count(log.String(), "the server ends connections for subscriptions"))
 		assert.False(t, w.hub.Confirmed("a"))
 
 		w.full.Store(false)
-		for _, s := range []*pubsub.Subscription{s, also, late} {
+		for _, s := range []*waiter{s, also, late} {
 			awaitMark(t, s)
 			assert.NoError(t, s.Refused())
 		}
@@ -198,10 +198,10 @@ func TestAFullServerIsLeftAloneUntilTheNextSubscription(t *testing.T) {
 		awaitMark(t, plain)
 		assert.LessOrEqual(t, dialed(func() { time.Sleep(10 * time.Minute) }), int64(40))
 
-		var waits *pubsub.Subscription
+		var waits *waiter
 		began := time.Now()
 		assert.Positive(t, dialed(func() {
-			waits = w.hub.Subscribe("a")
+			waits = wait(w.hub, "a")
 			awaitMark(t, waits)
 		}))
 		assert.Less(t, time.Since(began), 5*time.Second, "somebody waits")
@@ -229,7 +229,7 @@ func TestAPlainChannelIsSubscribedOnceTheServerHasRoom(t *testing.T) {
 func TestAServerThatIsDownIsNoReasonToPoll(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		w.net.Refuse()
-		s := w.hub.Subscribe("a")
+		s := wait(w.hub, "a")
 		time.Sleep(time.Minute)
 		assert.NoError(t, s.Refused())
 		assert.False(t, isMarked(s))

@@ -38,7 +38,7 @@ func TestAHearerGetsEveryMessageInOrder(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		w.net.SetRoundTrip(time.Millisecond)
 		var e ear
-		s := w.hub.Subscribe("a")
+		s := wait(w.hub, "a")
 		also := s.Also("b", e.hear)
 		assert.False(t, also.Confirmed(), "it is not confirmed yet")
 		w.net.SetRoundTrip(0)
@@ -65,7 +65,7 @@ func TestAHearerGetsEveryMessageInOrder(t *testing.T) {
 
 func TestAHeardChannelMarksTheOtherWhenItIsConfirmedAgain(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		s := w.hub.Subscribe("a")
+		s := wait(w.hub, "a")
 		assert.True(t, isMarked(s))
 		var e ear
 		also := s.Also("b", e.hear)
@@ -86,8 +86,8 @@ func TestAHeardChannelMarksTheOtherWhenItIsConfirmedAgain(t *testing.T) {
 
 func TestAlsoOfAConfirmedChannelSetsNoMark(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		w.hub.Subscribe("b")
-		s := w.hub.Subscribe("a")
+		wait(w.hub, "b")
+		s := wait(w.hub, "a")
 		assert.True(t, isMarked(s))
 		var e ear
 		assert.True(t, s.Also("b", e.hear).Confirmed())
@@ -100,13 +100,13 @@ func TestAlsoOfAConfirmedChannelSetsNoMark(t *testing.T) {
 // A room subscribes under the mutex that its hearer takes.
 func TestAHearerMayCallTheHub(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		s := w.hub.Subscribe("a")
+		s := wait(w.hub, "a")
 		awaitMark(t, s)
 		var also *pubsub.Subscription
 		heard := false
 		also = s.Also("b", func(string) {
 			heard = also.Confirmed()
-			w.hub.Subscribe("c").Close()
+			wait(w.hub, "c").Close()
 			also.Close()
 		})
 		synctest.Wait()
@@ -126,7 +126,7 @@ func TestAPlainChannelIsHeardBesideShardedOnes(t *testing.T) {
 			hub, _ := newHub(t, redis.Options(), pubsub.Config{Sharded: true, Linger: time.Nanosecond})
 			heard := make(chan string, 10)
 			for _, name := range channelNames() {
-				awaitMark(t, hub.Subscribe(name))
+				awaitMark(t, wait(hub, name))
 				eventually(t, name+" is counted", func() bool { return hub.Confirmed(name) })
 			}
 			s := hub.ListenPlain("aside", func(message string) { heard <- message })

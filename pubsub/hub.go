@@ -75,7 +75,7 @@ type Hub struct {
 	warnedBarred time.Time // when it was last said that there is no connection
 }
 
-// New returns a hub. It does nothing until the first Subscribe.
+// New returns a hub. It does nothing until the first Listen.
 // It panics if cfg.Client is nil.
 func New(cfg Config) *Hub {
 	if cfg.Client == nil {
@@ -101,37 +101,34 @@ func New(cfg Config) *Hub {
 	return h
 }
 
-// Subscribe asks for the messages of channel. It neither blocks nor fails: what
-// the server says becomes known through [Subscription.C] and
-// [Subscription.Refused]. On a closed hub the subscription is refused with
-// [ErrClosed]. The caller must Close the subscription.
-func (h *Hub) Subscribe(channel string) *Subscription { return h.subscribe(channel, false, nil) }
-
-// Listen is Subscribe for a waiter that must know what the messages say: each is given to
-// hear, as [Subscription.Also] says, and sets no mark. There is no mark at once if the
-// channel is confirmed already: look at [Subscription.Confirmed]. As long as the server
-// counts a subscriber after the last Close, the messages are given to hear, too.
+// Listen subscribes to a channel, and gives each of its messages to hear. It neither
+// blocks nor fails: what the server says becomes known through [Subscription.C] and
+// [Subscription.Refused]. On a closed hub the subscription is refused with [ErrClosed].
+// The caller must Close the subscription. As long as the server counts a subscriber after
+// the last Close, the messages are given to the hear of the last Listen.
+//
+// hear runs on the connection's reader. It may call the hub and take a mutex under
+// which the hub is called, but it must not wait: all messages wait behind it.
 func (h *Hub) Listen(channel string, hear func(message string)) *Subscription {
-	return h.subscribe(channel, false, hear)
+	return h.listen(channel, false, hear)
 }
 
 // ListenPlain is Listen for messages that are sent with PUBLISH, whatever [Config].Sharded
-// says, and for which nobody waits: it is an Info, and no warning, if the server refuses
+// says, and for which no caller waits: it is an Info, and no warning, if the server refuses
 // the channel. A channel is either plain or not: no other method may be called with its
 // name on a hub that is Sharded.
 func (h *Hub) ListenPlain(channel string, hear func(message string)) *Subscription {
-	return h.subscribe(channel, true, hear)
+	return h.listen(channel, true, hear)
 }
 
-// subscribe is all of these. Without hear there is a mark at once if the channel has had one.
-func (h *Hub) subscribe(channel string, plain bool, hear func(message string)) *Subscription {
+func (h *Hub) listen(channel string, plain bool, hear func(message string)) *Subscription {
 	s := &Subscription{hub: h, c: make(chan struct{}, 1), hear: hear}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ch := h.channelLocked(channel, plain)
 	ch.joinLocked(s)
 	ch.hear = hear
-	if ch.refused != nil || hear == nil && (ch.conn != nil || ch.barred != nil) {
+	if ch.refused != nil {
 		s.mark()
 	}
 	return s
@@ -146,17 +143,6 @@ func (h *Hub) Confirmed(channel string) bool {
 	defer h.mu.Unlock()
 	ch := h.channels[channel]
 	return ch != nil && ch.counted && !ch.leftLocked(time.Now())
-}
-
-// Subscribed returns how many Subscriptions of this hub are open for channel. The
-// server counts them as one.
-func (h *Hub) Subscribed(channel string) int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if ch := h.channels[channel]; ch != nil {
-		return len(ch.subs)
-	}
-	return 0
 }
 
 // Close ends all subscriptions and connections, and marks and refuses every

@@ -42,7 +42,7 @@ var (
 	errNotPrimary = errors.New("pubsub: node is not a primary")
 	errNodeGone   = errors.New("pubsub: node is not known to the client")
 	errLost       = errors.New("pubsub: connection closed")
-	errCrowded    = errors.New("pubsub: too many channels are not needed any more")
+	errCrowded    = errors.New("pubsub: too many channels are left")
 	errNotAdopted = errors.New("pubsub: the new connection has not confirmed all channels")
 )
 

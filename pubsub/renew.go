@@ -14,8 +14,7 @@ import (
 
 // keepLeft is how many times Config.Linger a channel that has lingered is kept at most
 // while others are needed. A new connection costs a server far more than a channel, so it
-// is not made for each, but sooner if more than half of the channels, and batchSize, are
-// left.
+// is not made for each, but sooner if there are many: see crowdedLocked.
 const keepLeft = 10
 
 // A renewal is what a link's goroutine knows of the connection that is to come.
@@ -77,7 +76,8 @@ func (l *link) renewAt() (due time.Time, any bool) {
 	return due, true
 }
 
-// crowdedLocked reports whether most channels of the connection are not needed any more.
+// crowdedLocked reports whether batchSize more channels are left than are needed. So each
+// channel is subscribed to twice at most, on average.
 func (l *link) crowdedLocked() bool {
 	return l.left.Len() >= len(l.channels)-l.left.Len()+batchSize
 }

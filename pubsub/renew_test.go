@@ -32,9 +32,9 @@ var refusals = []string{
 
 // left is a world with one channel that is needed and one that was left just now: the server
 // has both.
-func left(t *testing.T, run func(t *testing.T, w *world, needed *pubsub.Subscription)) {
+func left(t *testing.T, run func(t *testing.T, w *world, needed *waiter)) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		needed, other := w.hub.Subscribe("needed"), w.hub.Subscribe("other")
+		needed, other := wait(w.hub, "needed"), wait(w.hub, "other")
 		awaitMark(t, needed)
 		awaitMark(t, other)
 		other.Close()
@@ -49,7 +49,7 @@ func left(t *testing.T, run func(t *testing.T, w *world, needed *pubsub.Subscrip
 const keepTime = 50 * time.Second // ten times Linger
 
 func TestAChannelThatIsLeftEndsWithItsConnection(t *testing.T) {
-	left(t, func(t *testing.T, w *world, needed *pubsub.Subscription) {
+	left(t, func(t *testing.T, w *world, needed *waiter) {
 		connections := w.CurrentConnectionCount()
 		time.Sleep(keepTime - 1)
 		assert.Equal(t, 1, w.subscribers("other"), "a connection costs more than a channel")
@@ -70,9 +70,9 @@ func TestAChannelThatIsLeftEndsWithItsConnection(t *testing.T) {
 }
 
 func TestAChannelThatIsLeftIsThereAtOnceWhenItIsWantedAgain(t *testing.T) {
-	left(t, func(t *testing.T, w *world, _ *pubsub.Subscription) {
+	left(t, func(t *testing.T, w *world, _ *waiter) {
 		sent := len(w.sent("SUBSCRIBE"))
-		other := w.hub.Subscribe("other")
+		other := wait(w.hub, "other")
 		assert.True(t, other.Confirmed())
 		assert.True(t, w.hub.Confirmed("other"))
 		assert.True(t, isMarked(other))
@@ -87,7 +87,7 @@ func TestAChannelThatIsLeftIsThereAtOnceWhenItIsWantedAgain(t *testing.T) {
 }
 
 func TestNoChannelIsUnconfirmedWhileTheConnectionIsRenewed(t *testing.T) {
-	left(t, func(t *testing.T, w *world, needed *pubsub.Subscription) {
+	left(t, func(t *testing.T, w *world, needed *waiter) {
 		w.net.SetRoundTrip(40 * time.Millisecond)
 		var heard []int
 		also := needed.Also("news", func(message string) {
@@ -115,11 +115,11 @@ func TestNoChannelIsUnconfirmedWhileTheConnectionIsRenewed(t *testing.T) {
 
 // While the new connection subscribes, a channel that was left is wanted again.
 func TestAChannelThatComesBackDuringTheRenewalStaysConfirmed(t *testing.T) {
-	left(t, func(t *testing.T, w *world, _ *pubsub.Subscription) {
+	left(t, func(t *testing.T, w *world, _ *waiter) {
 		w.net.Rule(network.Nth(1, network.Hold, network.Request, "SUBSCRIBE"))
 		time.Sleep(keepTime)
 		synctest.Wait()
-		other := w.hub.Subscribe("other")
+		other := wait(w.hub, "other")
 		require.True(t, other.Confirmed())
 		w.net.Deliver()
 		time.Sleep(time.Second)
@@ -135,7 +135,7 @@ func TestARenewalThatIsRefusedChangesNothing(t *testing.T) {
 	for _, refusal := range refusals {
 		for _, command := range []string{"HELLO", "SUBSCRIBE", "PING", ""} {
 			t.Run(command+" "+refusal, func(t *testing.T) {
-				left(t, func(t *testing.T, w *world, needed *pubsub.Subscription) {
+				left(t, func(t *testing.T, w *world, needed *waiter) {
 					w.answer(func(c string, _ []string) string {
 						if command == "" || c == command {
 							return refusal
@@ -160,7 +160,7 @@ func TestARenewalThatIsRefusedChangesNothing(t *testing.T) {
 }
 
 func TestARenewalWaitsUntilTheServerHasRoom(t *testing.T) {
-	left(t, func(t *testing.T, w *world, needed *pubsub.Subscription) {
+	left(t, func(t *testing.T, w *world, needed *waiter) {
 		w.full.Store(true)
 		before := w.dialed.Load()
 		time.Sleep(time.Hour)
@@ -173,7 +173,7 @@ func TestARenewalWaitsUntilTheServerHasRoom(t *testing.T) {
 }
 
 func TestAConnectionThatIsLostDuringItsRenewalIsReplaced(t *testing.T) {
-	left(t, func(t *testing.T, w *world, needed *pubsub.Subscription) {
+	left(t, func(t *testing.T, w *world, needed *waiter) {
 		w.net.Rule(network.Nth(1, network.Hold, network.Request, "HELLO"))
 		time.Sleep(keepTime)
 		synctest.Wait()
@@ -187,7 +187,7 @@ func TestAConnectionThatIsLostDuringItsRenewalIsReplaced(t *testing.T) {
 }
 
 func TestCloseEndsARenewal(t *testing.T) {
-	left(t, func(t *testing.T, w *world, _ *pubsub.Subscription) {
+	left(t, func(t *testing.T, w *world, _ *waiter) {
 		w.net.Rule(network.Nth(1, network.Hold, network.Request, "HELLO"))
 		time.Sleep(keepTime)
 		synctest.Wait()
@@ -203,9 +203,9 @@ func TestCloseEndsARenewal(t *testing.T) {
 
 // manyLeft is left with so many channels that were left that a renewal is due at once.
 func manyLeft(t *testing.T, w *world) {
-	subs := make([]*pubsub.Subscription, 2000)
+	subs := make([]*waiter, 2000)
 	for i := range subs {
-		subs[i] = w.hub.Subscribe(fmt.Sprint("many:", i))
+		subs[i] = wait(w.hub, fmt.Sprint("many:", i))
 	}
 	for _, s := range subs {
 		awaitMark(t, s)
@@ -216,7 +216,7 @@ func manyLeft(t *testing.T, w *world) {
 }
 
 func TestManyChannelsThatAreLeftEndSoon(t *testing.T) {
-	left(t, func(t *testing.T, w *world, needed *pubsub.Subscription) {
+	left(t, func(t *testing.T, w *world, needed *waiter) {
 		manyLeft(t, w)
 		time.Sleep(1)
 		synctest.Wait()
@@ -227,7 +227,7 @@ func TestManyChannelsThatAreLeftEndSoon(t *testing.T) {
 
 // What is left on a connection is bounded, whatever the server says.
 func TestACrowdedConnectionThatCannotBeRenewedIsReplaced(t *testing.T) {
-	left(t, func(t *testing.T, w *world, needed *pubsub.Subscription) {
+	left(t, func(t *testing.T, w *world, needed *waiter) {
 		manyLeft(t, w)
 		refuse := true
 		w.answer(func(command string, _ []string) string {
@@ -260,7 +260,7 @@ func TestNoRefusalEndsTheProcess(t *testing.T) {
 					defer client.Close()
 					for _, command := range []string{"SUBSCRIBE", "UNSUBSCRIBE", "PING", ""} {
 						hub := pubsub.New(pubsub.Config{Client: client, Linger: time.Second})
-						needed, other, late := hub.Subscribe("needed"), hub.Subscribe("other"), hub.Subscribe("late")
+						needed, other, late := wait(hub, "needed"), wait(hub, "other"), wait(hub, "late")
 						awaitMark(t, needed)
 						awaitMark(t, other)
 						awaitMark(t, late)
@@ -274,8 +274,8 @@ func TestNoRefusalEndsTheProcess(t *testing.T) {
 						for range 100 {
 							time.Sleep(700 * time.Millisecond)
 							late.Close()
-							late = hub.Subscribe("late")
-							hub.Subscribe("new").Close()
+							late = wait(hub, "late")
+							wait(hub, "new").Close()
 						}
 						w.net.Cut()
 						time.Sleep(time.Second)

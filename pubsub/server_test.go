@@ -53,7 +53,7 @@ func TestKilledConnectionsAreReplaced(t *testing.T) {
 	redis := redistest.Standalone(t)
 	outside := redis.Client(t)
 	hub, _ := newHub(t, redis.Options(), pubsub.Config{})
-	s := hub.Subscribe("a")
+	s := wait(hub, "a")
 	awaitMark(t, s)
 	for range 5 {
 		do(t, outside, "CLIENT", "KILL", "TYPE", "pubsub")
@@ -72,7 +72,7 @@ func TestKilledConnectionsAreReplaced(t *testing.T) {
 func TestARestartedServerIsSubscribedAgain(t *testing.T) {
 	redis := redistest.Standalone(t)
 	hub, _ := newHub(t, redis.Options(), pubsub.Config{})
-	s := hub.Subscribe("a")
+	s := wait(hub, "a")
 	awaitMark(t, s)
 	redis.Stop()
 	eventually(t, "the loss is noticed", func() bool { return !hub.Confirmed("a") })
@@ -86,9 +86,9 @@ func TestTenThousandChannelsShareAConnection(t *testing.T) {
 	redis := redistest.Standalone(t)
 	outside := redis.Client(t)
 	hub, _ := newHub(t, redis.Options(), pubsub.Config{Linger: time.Nanosecond})
-	subs := make([]*pubsub.Subscription, 10_000)
+	subs := make([]*waiter, 10_000)
 	for i := range subs {
-		subs[i] = hub.Subscribe(fmt.Sprint("c", i))
+		subs[i] = wait(hub, fmt.Sprint("c", i))
 	}
 	for round := range 2 {
 		for i, s := range subs {
@@ -120,11 +120,11 @@ func TestAUserSubscribesWhatItsACLPermits(t *testing.T) {
 	opt.Username, opt.Password = "limited", "secret"
 	hub, _ := newHub(t, opt, pubsub.Config{Linger: time.Nanosecond})
 
-	var open []*pubsub.Subscription
+	var open []*waiter
 	for i := range 50 {
-		open = append(open, hub.Subscribe(fmt.Sprint("open:", i)))
+		open = append(open, wait(hub, fmt.Sprint("open:", i)))
 	}
-	closed := hub.Subscribe("closed")
+	closed := wait(hub, "closed")
 	awaitMark(t, closed)
 	require.ErrorContains(t, closed.Refused(), "NOPERM")
 	assert.False(t, hub.Confirmed("closed"))
@@ -145,7 +145,7 @@ func TestAUserSubscribesWhatItsACLPermits(t *testing.T) {
 	do(t, outside, "ACL", "SETUSER", "limited", "&closed")
 	closed.Close()
 	eventually(t, "the channel is granted", func() bool {
-		s := hub.Subscribe("closed")
+		s := wait(hub, "closed")
 		defer s.Close()
 		awaitMark(t, s)
 		return s.Refused() == nil
@@ -163,7 +163,7 @@ func TestAUserWithoutPubSubIsRefusedEverything(t *testing.T) {
 		}
 		hub, client := newHub(t, opt, pubsub.Config{Sharded: sharded, Linger: time.Nanosecond})
 		for i := range 3 {
-			s := hub.Subscribe(fmt.Sprint("c", i))
+			s := wait(hub, fmt.Sprint("c", i))
 			awaitMark(t, s)
 			require.ErrorContains(t, s.Refused(), "NOPERM")
 			s.Close()
@@ -177,7 +177,7 @@ func TestShardedChannelsWorkOnASingleServer(t *testing.T) {
 	redis := redistest.Standalone(t)
 	outside := redis.Client(t)
 	hub, _ := newHub(t, redis.Options(), pubsub.Config{Sharded: true, Linger: time.Nanosecond})
-	a, b := hub.Subscribe("a"), hub.Subscribe("b")
+	a, b := wait(hub, "a"), wait(hub, "b")
 	awaitMark(t, a)
 	awaitMark(t, b)
 	assert.True(t, hub.Confirmed("a"))

@@ -12,8 +12,8 @@ import (
 // concurrently, and from under the caller's mutex.
 type Subscription struct {
 	hub  *Hub
-	c    chan struct{}        // capacity 1
-	hear func(message string) // nil if marks are enough
+	c    chan struct{} // capacity 1
+	hear func(message string)
 
 	// hub.mu protects the following.
 	ch     *channel
@@ -25,30 +25,24 @@ type Subscription struct {
 // been lost before it, and several may have become one. It is set
 //
 //   - at every confirmation of the subscription: the first, and each one after a
-//     reconnect, a failover or a slot move. If the channel is confirmed already
-//     when Subscribe is called, it is set at once. Messages that were published
-//     before the mark may be missed; none after it is, until the next loss;
-//   - at every message;
+//     reconnect, a failover, a slot move, or a renewal of the connection. Messages that
+//     were published before the mark may be missed; none after it is, until the next loss;
 //   - when the server has refused the channel or the connection (see Refused), or the
 //     hub is closed.
 //
-// The channel is never closed.
+// There is no mark at once if the channel is confirmed already when Listen is called: look
+// at [Subscription.Confirmed]. The channel is never closed.
 func (s *Subscription) C() <-chan struct{} { return s.c }
 
-// Also subscribes to one more channel on behalf of s: each message is given to hear, and
-// sets no mark. A confirmation or a refusal of that channel sets a mark for s, as one of its
-// own does. There is no mark at once if the channel is
-// confirmed already: look at [Subscription.Confirmed].
-//
-// hear runs on the connection's reader. It may call the hub and take a mutex under
-// which the hub is called, but it must not wait: all messages wait behind it. It may
-// be called once more while the subscription is being closed. The caller must Close
-// what Also returns, apart from s.
+// Also listens to one more channel on behalf of s: a confirmation or a refusal of that
+// channel sets a mark for s, as one of its own does. After its Close hear is called at most
+// once more. The caller must Close what Also returns, apart from s.
 func (s *Subscription) Also(channel string, hear func(message string)) *Subscription {
 	also := &Subscription{hub: s.hub, c: s.c, hear: hear}
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
-	s.hub.channelLocked(channel, false).joinLocked(also)
+	ch := s.hub.channelLocked(channel, false)
+	ch.joinLocked(also)
 	return also
 }
 
@@ -64,7 +58,7 @@ func (s *Subscription) Confirmed() bool {
 // channel (NOPERM, unknown command), another error if it accepts connections and ends
 // them again (maxclients), [ErrClosed] if the hub is closed, else nil. No messages come
 // while it is not nil; the caller should poll. A refused channel is asked for again by a
-// Subscribe that comes Linger after its last Close, a connection all the time.
+// Listen that comes Linger after its last Close, a connection all the time.
 func (s *Subscription) Refused() error {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
