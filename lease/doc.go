@@ -53,7 +53,8 @@
 //	                          maximum; with the first answer everything goes, at once
 //	Send does not return      its group goes on with the batches that it has left; what
 //	                          is in it is asked at its times, and finds that it is over
-//	the machine slept         everything scheduled is asked within a second of waking
+//	the machine slept         everything scheduled is asked within a second of waking,
+//	                          once it has slept for 100 ms since it was last asked
 //	the process was stopped   the wheel catches up by the number of the tick
 //	Due or Send panics        the process ends. A panic is a bug and must be seen
 //

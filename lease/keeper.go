@@ -39,8 +39,8 @@ type Keeper struct {
 	// that lies ahead.
 	wokenFor time.Duration
 
-	// skew is by how much the wall clock was ahead of the monotonic one, both
-	// counted from epoch, in the last pass.
+	// skew is by how much the wall clock was ahead of the monotonic one, both counted from
+	// epoch, at least, since everything was last asked.
 	skew time.Duration
 }
 

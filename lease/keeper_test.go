@@ -285,6 +285,35 @@ func TestEverythingIsAskedWhenTheMachineSlept(t *testing.T) {
 	<-asked // only the keeper's own check of the clock wakes it
 }
 
+// Each sleep is too short to be told from a clock that is slewed, but a lease ends by their sum.
+func TestEverythingIsAskedWhenTheMachineSleptForAMomentAgainAndAgain(t *testing.T) {
+	var ahead atomic.Int64
+	k := lease.NewKeeperWithClock(lease.Config{Send: none}, func() time.Time {
+		return wallAhead(t, time.Now(), time.Duration(ahead.Load()))
+	})
+	defer k.Close()
+	asked, other := make(chan bool, 1), make(chan bool)
+	a := &asking{due: func(time.Time) bool { asked <- true; return false }}
+	b := &asking{due: func(time.Time) bool { other <- true; return false }}
+	k.Schedule(a, time.Now().Add(time.Hour))
+	pass := func() {
+		for range 2 { // the first may have begun before
+			k.Nudge(b)
+			<-other
+		}
+	}
+	pass()
+	for range 3 {
+		require.Empty(t, asked)
+		ahead.Add(int64(30 * time.Millisecond))
+		pass()
+	}
+	require.Empty(t, asked, "so little may be a clock that is slewed")
+	ahead.Add(int64(30 * time.Millisecond))
+	pass()
+	require.NotEmpty(t, asked)
+}
+
 // counted is bubble with a count of the keeper's passes, by its reads of the clock.
 func counted(t *testing.T, f func(k *lease.Keeper, looks func() int)) {
 	t.Helper()

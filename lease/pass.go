@@ -11,9 +11,11 @@ import (
 // of a renewal's wait is over. It costs some microseconds a second.
 const lookout = time.Second
 
-// sleepTolerance is how far the wall clock may run ahead of the monotonic clock,
-// between two wakes, before it is taken for sleep. Clocks are slewed by less.
-const sleepTolerance = time.Second
+// sleepTolerance is how far the wall clock may have run ahead of the monotonic clock, since
+// everything was last asked, before that is taken for sleep. A holder may learn of a loss as
+// much later. Where only the wall clock is slewed, by 500 ppm, everything is asked every few
+// minutes, in vain.
+const sleepTolerance = 100 * time.Millisecond
 
 // Values of Keeper.wakesAt that are no time.
 const (
@@ -59,12 +61,12 @@ func (k *Keeper) gatherLocked() {
 
 	// A machine that slept has moved the wall clock on and not the monotonic one,
 	// which the wheel runs by. Trust says which leases are over; the wheel would
-	// only ask them later.
+	// only ask them later. Many short sleeps count together.
 	if skew := now.Round(0).Sub(k.epoch.Round(0)) - since; skew-k.skew > sleepTolerance {
 		k.skew = skew
 		k.wheel.Flush(k.readyLocked)
 	} else {
-		k.skew = skew
+		k.skew = min(k.skew, skew)
 		k.wheel.Advance(now, k.readyLocked)
 	}
 	// The line is by the time of the nudge and not by the end of the pace, which

@@ -23,11 +23,18 @@ const (
 func wallAhead(t *testing.T, at time.Time, d time.Duration) time.Time {
 	t.Helper()
 	shifted := at
-	*(*uint64)(unsafe.Pointer(&shifted)) += uint64(int64(d/time.Second)) << 30
+	const mask = 1<<30 - 1
+	wall := (*uint64)(unsafe.Pointer(&shifted))
+	nanoseconds := int64(*wall&mask) + int64(d)
+	seconds := (nanoseconds - mod(nanoseconds, int64(time.Second))) / int64(time.Second)
+	*wall = *wall&^mask + uint64(seconds)<<30 + uint64(mod(nanoseconds, int64(time.Second)))
 	require.Zero(t, shifted.Sub(at), "the monotonic clock must stand still")
 	require.Equal(t, d, shifted.Round(0).Sub(at.Round(0)), "the wall clock must advance")
 	return shifted
 }
+
+// mod is the remainder of a division that rounds down.
+func mod(a, b int64) int64 { return (a%b + b) % b }
 
 func confirmed(now time.Time, ttl time.Duration) lease.Trust {
 	var trust lease.Trust
