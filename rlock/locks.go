@@ -42,7 +42,7 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[string, er
 		for _, node := range c.primaries() {
 			for name, err := range c.scan(ctx, node, pattern) {
 				if err != nil {
-					failed = errors.Join(failed, wire.Explain(err))
+					failed = errors.Join(failed, wire.ExplainTo(ctx, err))
 				} else if !yield(name, nil) {
 					return
 				}

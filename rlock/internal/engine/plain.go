@@ -81,10 +81,10 @@ func (l *Lock) survey(ctx context.Context, build func(*wire.Redis) []rueidis.Com
 	}
 	replies, err := r.Survey(ctx, n.Slot, func() []rueidis.Completed { return build(r) })
 	if err == nil {
-		err = read(replies)
+		err = wire.Explain(read(replies))
 	}
 	if err != nil {
-		return fmt.Errorf("rlock: look at %q: %w", n.Key, wire.Explain(err))
+		return fmt.Errorf("rlock: look at %q: %w", n.Key, err)
 	}
 	return nil
 }

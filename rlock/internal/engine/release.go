@@ -256,7 +256,8 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	ctx, cancel := c.Redis.Within(ctx)
+	caller := ctx
+	ctx, cancel := c.Redis.Within(caller)
 	defer cancel()
 	released := false
 	for _, holder := range holders {
@@ -279,7 +280,7 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 			r.exit()
 		}
 		if err != nil {
-			return false, fmt.Errorf("rlock: force unlock %q: %w", n.Key, wire.Explain(err))
+			return false, fmt.Errorf("rlock: force unlock %q: %w", n.Key, wire.ExplainTo(caller, err))
 		}
 		released = released || reply > 0
 	}

@@ -104,6 +104,15 @@ func Explain(err error) error {
 	return err
 }
 
+// ExplainTo is [Explain] for the error of a command that ends with its caller's context: once that
+// is over, and no answer has come, the error is the context's own.
+func ExplainTo(caller context.Context, err error) error {
+	if caller.Err() != nil && !Answered(err) {
+		return Over(caller)
+	}
+	return Explain(err)
+}
+
 // diagnoseSilence is Diagnose for an error that is not Redis' answer.
 func diagnoseSilence(err error) (Fault, error) {
 	op := (*net.OpError)(nil)

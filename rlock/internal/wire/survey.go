@@ -30,7 +30,7 @@ func (r *Redis) Survey(ctx context.Context, slot uint16, build func() []rueidis.
 		case err == nil:
 			return replies, nil
 		case caller.Err() != nil:
-			return nil, TimeUp(caller, last)
+			return nil, TimeUp(caller, last) // the caller's own, which must not be taken for that of ctx
 		case ctx.Err() != nil && last != nil:
 			return nil, last
 		case ctx.Err() != nil:
@@ -38,7 +38,7 @@ func (r *Redis) Survey(ctx context.Context, slot uint16, build func() []rueidis.
 		case r.ctx.Err() != nil:
 			return nil, ErrClosed
 		}
-		last = err
+		last = Explain(err)
 		select {
 		case <-time.After(Jitter(retry)):
 		case <-ctx.Done():
