@@ -102,6 +102,9 @@ func (t *Tenure) failed(f flight, fault Fault, now Now) {
 	case f.op == Mirror:
 		t.unshown()
 	}
+	if t.want == Gone && f.op != Leave {
+		return // its release does not wait: it is another command
+	}
 	t.rests(now)
 }
 
@@ -113,8 +116,9 @@ func (t *Tenure) failed(f flight, fault Fault, now Now) {
 func (t *Tenure) granted(m Message, now Now) {
 	switch {
 	case t.want == Gone:
-		t.place, t.gone, t.again = Owner, now.Time, 0
-		if t.underWay() { // the Leave may have run already
+		t.place, t.gone = Owner, now.Time
+		t.again, t.fails = 0, 0 // its release decides again whose the lock is
+		if t.underWay() {       // the Leave may have run already
 			t.news = grant
 		}
 	case t.want != Queued:

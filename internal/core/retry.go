@@ -78,6 +78,12 @@ func (t *Tenure) unmarks(Now) Time {
 // endsItself returns when the lease of a detached tenure has ended.
 func (t *Tenure) endsItself(Now) Time { return t.trust.seen.Time.After(t.trust.most) }
 
+// hurries has a tenure that is Gone leave at once, though its last Leave had no answer.
+func (l *Lock) hurries(t *Tenure) {
+	t.fails, t.again = 0, 0
+	l.touch(t)
+}
+
 // rests notes that a command has no answer, so that nothing is sent for a while.
 func (t *Tenure) rests(now Now) {
 	c := t.lock.client

@@ -37,7 +37,7 @@ func (l *Lock) tryFor(w *Waiter, now Now) {
 	switch {
 	case now.Time >= w.Until && w.attempts == 0:
 		l.leave(w, TimedOut, now)
-	case mayAcquire && w.attempts > 0 && !(w.Waits && l.hears == listening):
+	case mayAcquire && w.attempts > 0 && !(w.Waits && l.hears == listening && l.worthTicket(w, now)):
 		w.attempts--
 		l.asks(w, Tried)
 	case !w.Waits:
@@ -85,6 +85,9 @@ func (l *Lock) denied(w *Waiter, t *Tenure, a Reply, now Now) {
 	case w.retried:
 	case !w.Waits && (a.Holder == ID{} && !a.Foreign || h != nil && h.want == Gone) && !l.client.breaks(TrySteps):
 		w.attempts, w.retried = 1, true // after the step of this tenure, or the release of that one
+		if h != nil {
+			l.hurries(h)
+		}
 	case a.Holder.Lingers && !l.client.breaks(CallAgain):
 		w.attempts, w.retried, w.rest = 1, true, now.Time.After(w.CallTime)
 	}
@@ -95,6 +98,10 @@ func (l *Lock) denied(w *Waiter, t *Tenure, a Reply, now Now) {
 		}
 	}
 }
+
+// callsAgain reports whether the call has one more attempt, since a holder that may linger was called: its time is not
+// up before that.
+func (w *Waiter) callsAgain() bool { return w.retried && w.attempts > 0 && w.rest > 0 && w.fails == 0 }
 
 // unanswered notes that the waiter's command has no answer.
 func (l *Lock) unanswered(w *Waiter, t *Tenure, f Fault, now Now) {
@@ -170,6 +177,8 @@ func (l *Lock) due(w *Waiter, now Now) Time {
 		return Never
 	case t != nil:
 		return at
+	case w.callsAgain():
+		return w.rest
 	case w.rest > 0:
 		return min(at, w.rest)
 	}
@@ -193,7 +202,7 @@ func (l *Lock) Tick(w *Waiter, now Now) {
 	if l.hears == asking && now.Time >= l.patient {
 		l.hears = refused
 	}
-	if now.Time >= w.Until && !(l.waitsForAnswer(w) && now.Time < w.Until.After(l.client.Silence)) {
+	if now.Time >= w.Until && !(l.waitsForAnswer(w) && now.Time < w.Until.After(l.client.Silence)) && !w.callsAgain() {
 		l.timeUp(w, now)
 	}
 	if w.outcome == Waiting {
