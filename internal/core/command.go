@@ -140,4 +140,5 @@ type Message struct {
 	ID     ID     // the tenure; of ForeignNews the zero ID
 	Token  uint64 // of Granted: the last of the tokens reserved
 	Tokens uint64 // and how many they are; 0 for none
+	Ours   bool   // of ForeignNews: a client of ours has published it
 }

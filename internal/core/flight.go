@@ -36,6 +36,9 @@ func (t *Tenure) send(op Op, now Now) Command {
 		l.showing(t, now)
 		t.told = t.shown.owner
 		t.flight.asks, t.flight.opens = l.asksOthers(t), wrote && t.shown.writes == 0
+		if t.flight.asks {
+			t.turn.handed = false
+		}
 		cmd.Writes, cmd.Reads = t.shown.writes, t.shown.reads
 		cmd.Asks = t.flight.asks
 	case Leave:

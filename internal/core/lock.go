@@ -286,7 +286,9 @@ func (l *Lock) Hear(m Message, now Now) {
 			l.touch(t)
 		}
 	case ForeignNews:
-		l.abroad.hear()
+		if !m.Ours {
+			l.abroad.hear()
+		}
 		l.doubtTickets(now)
 	}
 	l.settle(now)

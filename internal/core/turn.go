@@ -6,15 +6,16 @@ type turn struct {
 	contested bool
 	since     Time
 	passes    int
+	handed    bool // the lock was handed off since the last mirror that asked for others
 }
 
 // heardOf begins or ends a turn: so many others wait.
 func (t *turn) heardOf(others int, now Now) {
 	switch {
 	case others == 0:
-		*t = turn{}
+		*t = turn{handed: t.handed}
 	case !t.contested:
-		*t = turn{contested: true, since: now.Time}
+		*t = turn{contested: true, since: now.Time, handed: t.handed}
 	}
 }
 
@@ -24,6 +25,7 @@ func (l *Lock) vacated(now Now) bool {
 	t, w := l.owner, l.line.first
 	switch {
 	case w != nil && (t.mode == w.Mode || t.mode == Alone) && l.mayPass(now):
+		t.turn.handed = true
 		l.begin(t, w, ByHandoff, now)
 	case w == nil && l.mayLinger(now):
 		t.stays(now.Time.After(t.linger.span))
@@ -53,7 +55,8 @@ func (l *Lock) mayPass(now Now) bool {
 	return true
 }
 
-// asksOthers reports whether a mirror is to ask whether others wait: if it decides how long this client goes on.
+// asksOthers reports whether a mirror is to ask whether others wait: if that decides how long this client goes on. It may
+// be built at a moment when no caller waits here, between two hand-offs.
 func (l *Lock) asksOthers(t *Tenure) bool {
 	switch c := l.client; {
 	case t.linger.span > 0 && t.ID.Lingers && !c.breaks(RenewalAsks):
@@ -61,6 +64,6 @@ func (l *Lock) asksOthers(t *Tenure) bool {
 	case c.breaks(MirrorTells):
 		return false
 	default:
-		return l.line.len > 0 || l.isRead()
+		return l.line.len > 0 || t.turn.handed || l.isRead()
 	}
 }

@@ -36,12 +36,19 @@ const (
 	doHeal
 	doThaw
 	doTakeOver
+	doListen
+	doForeignTry
+	doForeignSubscribe
+	doForeignRelease
 	doTick
 	doSlowTick // from here on each takes one of the world's faults
 	doBreak
 	doBreakLate
 	doDouble
 	doRefuse
+	doWrongType
+	doJoinFails
+	doUnreplicated
 	doLoseMessage
 	doDoubleMessage
 	doForgeGrant
@@ -64,8 +71,10 @@ var kindNames = [...]string{
 	doNest: "Lock, nested", doDowngrade: "RLock, beside its write lock", doUnlock: "Unlock", doUnlockRead: "RUnlock", doCancel: "leaves", doDetach: "Detach",
 	doSetLease: "SetLease", doForce: "releases the holder by force:", doClose: "Close", doNudge: "looks after", doExecute: "Redis executes", doHandle: "reads the answer to",
 	doHear: "hears", doSubscribe: "is subscribed", doLate: "Redis executes late", doFail: "cannot send", doHeal: "reaches Redis again", doThaw: "goes on",
-	doTakeOver: "a replica takes over", doTick: "---- tick", doSlowTick: "---- tick, though something is under way", doBreak: "the connection breaks:",
+	doTakeOver: "a replica takes over", doListen: "listens to what foreign clients are told", doForeignTry: "tries to lock", doForeignSubscribe: "subscribes",
+	doForeignRelease: "unlocks", doTick: "---- tick", doSlowTick: "---- tick, though something is under way", doBreak: "the connection breaks:",
 	doBreakLate: "the connection breaks, and a command may run late:", doDouble: "a command will run twice:", doRefuse: "a command is refused:",
+	doWrongType: "a command is refused for good:", doJoinFails: "Redis executes without the join:", doUnreplicated: "Redis executes, and replicas do not confirm:",
 	doLoseMessage: "a message is lost:", doDoubleMessage: "a message comes twice:", doForgeGrant: "a stranger publishes a grant of a ticket that he has made up",
 	doForgeOther: "a stranger publishes about the holder's tenure", doCut: "the subscription ends", doPart: "does not reach Redis from now on",
 	doStall: "Redis stands still for three ticks", doDie: "dies", doDieDeaf: "dies, and Redis knows", doFreeze: "stands still", doSleep: "sleeps, with its clock",
@@ -90,6 +99,7 @@ func (w *world) actions(as []action) []action {
 			as = w.faultsOf(as, i)
 		}
 	}
+	as = w.foreignActions(as, &quiet)
 	if w.lags {
 		as = append(as, action{kind: doTakeOver})
 	}
@@ -131,6 +141,9 @@ func (w *world) network(as []action, i int, quiet *bool) []action {
 		}
 		if c.sub == subscribing && c.lives() && !c.off {
 			add(doSubscribe, 0, true)
+		}
+		if c.abroad == subscribing && c.lives() && !c.off {
+			add(doListen, 0, true)
 		}
 	} else if len(c.pipe) > 0 && !c.off {
 		*quiet = false
@@ -233,6 +246,9 @@ func (w *world) faultsOf(as []action, i int) []action {
 	add(Late|Endless, len(c.pipe) > 0, doBreakLate)
 	add(Double, len(c.pipe) > 0, doDouble)
 	add(NotRun, len(c.pipe) > 0, doRefuse)
+	add(WrongType, len(c.pipe) > 0 && (c.pipe[0].cmd.Op <= core.Look), doWrongType)
+	add(JoinFails, len(c.pipe) > 0 && c.pipe[0].cmd.Joins.ID != core.ID{}, doJoinFails)
+	add(Unreplicated, len(c.pipe) > 0 && (c.pipe[0].cmd.Op == core.Acquire || c.pipe[0].cmd.Op == core.Look), doUnreplicated)
 	add(LoseMessage, len(c.heard) > 0 && !c.heard[0].confirms, doLoseMessage)
 	add(LoseCall, len(c.heard) > 0 && c.heard[0].Kind == core.Called, doLoseMessage)
 	add(DoubleMessage, len(c.heard) > 0 && !c.heard[0].confirms, doDoubleMessage)

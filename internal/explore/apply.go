@@ -97,7 +97,7 @@ func (w *world) userActs(c *client, i int, k kind) {
 	case doCancel:
 		r := u.waiter
 		u.state, u.waiter, u.timer = idle, nil, core.Never
-		c.passed = 0
+		c.passed, c.seen = 0, false
 		w.releases(c, u, l, l.Cancel(r, core.Cancelled, now))
 	case doDetach:
 		mode := core.Alone
@@ -179,7 +179,7 @@ func (w *world) happens(c *client, i int, k kind) {
 		w.lockOf(c, p.cmd.ID).Answer(&p.cmd, p.reply, w.clock(c))
 	case doHear:
 		m := c.heard[0]
-		if m.Kind == core.Granted && !m.confirms && !m.doubts {
+		if m.Kind == core.Granted && !m.confirms && !m.doubts && !m.abroad {
 			c.heeds = m.ID
 		}
 		c.heard = slices.Delete(c.heard, 0, 1)
@@ -189,6 +189,8 @@ func (w *world) happens(c *client, i int, k kind) {
 				if l.Subscribes() {
 					l.Listening(true, w.clock(c))
 				}
+			case m.abroad:
+				l.ListeningAbroad(w.clock(c))
 			case m.doubts:
 				l.Doubt(w.clock(c))
 			case len(c.locks) == 1 || l.Find(m.ID) != nil: // the driver has an index of the tickets of a semaphore
@@ -199,6 +201,12 @@ func (w *world) happens(c *client, i int, k kind) {
 		c.sub = subscribed
 		w.server.Listens = w.server.Listens.With(uint32(c.id))
 		c.heard = append(c.heard, message{confirms: true})
+	case doListen:
+		c.abroad = subscribed
+		w.server.Foreign.Ears = w.server.Foreign.Ears.With(uint32(c.id))
+		c.heard = append(c.heard, message{abroad: true})
+	case doForeignTry, doForeignSubscribe, doForeignRelease:
+		w.foreignActs(i, k)
 	case doFail:
 		p := c.pipe[0]
 		c.pipe = slices.Delete(c.pipe, 0, 1)
@@ -250,6 +258,8 @@ func (w *world) execute(c *client, p *packet) core.Reply {
 func (w *world) deliver() {
 	for _, m := range w.effects.Messages {
 		if m.Kind == core.ForeignNews {
+			m.Ours = true
+			w.tellAbroad(message{Message: m.Message})
 			continue
 		}
 		to := &w.clients[m.ID.Client]
@@ -285,10 +295,23 @@ func (w *world) fault(c *client, k kind) {
 		p := c.pipe[0]
 		p.since = w.now
 		c.late = append(c.late, p)
-	case doRefuse:
+	case doRefuse, doWrongType, doJoinFails, doUnreplicated:
 		p := c.pipe[0]
 		c.pipe = slices.Delete(c.pipe, 0, 1)
-		p.reply = core.Reply{Fault: core.NotRun}
+		switch k {
+		case doRefuse:
+			p.reply = core.Reply{Fault: core.NotRun}
+		case doWrongType:
+			p.reply = core.Reply{Fault: core.Fatal}
+		case doJoinFails:
+			joins := p.cmd.Joins
+			p.cmd.Joins = core.Ticket{}
+			p.reply = w.execute(c, &p)
+			p.cmd.Joins, p.reply.JoinFault = joins, core.NotRun
+		case doUnreplicated:
+			p.reply = w.execute(c, &p)
+			p.reply.Unreplicated = p.reply.Found == core.Holds
+		}
 		c.back = append(c.back, p)
 	case doLoseMessage:
 		c.heard = slices.Delete(c.heard, 0, 1)

@@ -16,11 +16,6 @@ func (w *world) check() {
 	w.checkOwners()
 	w.checkAgents()
 	w.checkLeft()
-	for i := range w.clients {
-		if c := &w.clients[i]; c.passed > max(4, w.Passes) {
-			w.fail("client %d was passed %d times", i, c.passed)
-		}
-	}
 }
 
 // checkHolders fails more valid holders than are permitted: one, or readers, or as many as there are permits.
@@ -33,6 +28,14 @@ func (w *world) checkHolders() {
 
 // valid returns how many owners hold the lock by what their clients believe, and how many of them only read.
 func (w *world) valid() (valid, reads int) {
+	for i := range w.threads {
+		if f := &w.threads[i]; f.state == foreignHolding {
+			valid++
+			if f.kind == Reader {
+				reads++
+			}
+		}
+	}
 	for i := range w.clients {
 		c := &w.clients[i]
 		if c.dead {
@@ -166,7 +169,18 @@ func (w *world) checkLeft() {
 			}
 		}
 	}
-	mine := func(id core.ID) bool { c := &w.clients[id.Client]; return !c.dead && !c.off }
+	for i := range w.threads {
+		if f := &w.threads[i]; f.state != foreignIdle && f.kind != Sleeper {
+			return
+		}
+	}
+	mine := func(id core.ID) bool {
+		if id.Client >= uint32(len(w.clients)) {
+			return false
+		}
+		c := &w.clients[id.Client]
+		return !c.dead && !c.off
+	}
 	for _, h := range w.server.Holders {
 		if mine(h.ID) && w.now < core.Time(w.server.Ends) && !w.unbounded() {
 			w.fail("all is released, and client %d has the key", h.ID.Client)
@@ -204,11 +218,11 @@ func (w *world) acquired(c *client, u *user, r *core.Waiter) {
 	if w.endless() {
 		for j := range w.clients {
 			if o := &w.clients[j]; o != c && o.lives() && w.queued(j) {
-				o.passed = min(o.passed+1, 9)
+				o.seen = true
 			}
 		}
 	}
-	c.passed, c.lingers = 0, 0
+	c.passed, c.lingers, c.seen = 0, 0, false
 	w.inOrder(c, r)
 }
 
@@ -302,7 +316,7 @@ func (w *world) forgotten(id core.ID) bool {
 // deadWait reports whether the lock is free and only dead clients wait for it.
 func (w *world) deadWait() bool {
 	for _, t := range w.server.Queue {
-		if !w.clients[t.ID.Client].dead {
+		if t != server.Turn && !w.clients[t.ID.Client].dead {
 			return false
 		}
 	}
@@ -328,6 +342,9 @@ func (w *world) lingersOn(c *client) {
 func (w *world) checkUnheard() {
 	unheard := false
 	for _, h := range w.server.Holders {
+		if server.IsForeign(h.ID) {
+			continue
+		}
 		c := &w.clients[h.ID.Client]
 		if !c.lives() || c.off || len(c.late) > 0 || w.unbounded() {
 			continue
@@ -340,6 +357,20 @@ func (w *world) checkUnheard() {
 	}
 	if w.unheard > int(max(w.claim(), w.lease())) {
 		w.fail("a tenure has the lock for %d ticks, and its client does not know", w.unheard)
+	}
+}
+
+// keepsReaders fails a reader that waits for too long beside readers: for as long as a writer may hold it back.
+func (w *world) keepsReaders(c *client) {
+	waits := false
+	for r := range c.locks[0].Waiters {
+		waits = waits || r.Mode == core.Shared
+	}
+	if c.kept++; !waits || !c.lives() || len(w.threads) == 0 || w.server.Mode != server.Read || w.faults < w.Faults {
+		c.kept = 0
+	}
+	if most := int(turns.Starved + turns.Respite + 3); c.kept > most {
+		w.fail("client %d: a reader has waited for %d ticks beside readers", c.id, c.kept)
 	}
 }
 
@@ -363,6 +394,9 @@ func (w *world) checkParted(c *client) {
 // beforeTick fails what must not be when time goes on.
 func (w *world) beforeTick() {
 	for _, h := range w.server.Holders {
+		if server.IsForeign(h.ID) {
+			continue
+		}
 		c := &w.clients[h.ID.Client]
 		if !c.lives() || c.heeds != h.ID || len(c.pipe)+len(c.back) > 0 {
 			continue
@@ -372,6 +406,9 @@ func (w *world) beforeTick() {
 		}
 	}
 	for _, h := range w.server.Holders {
+		if server.IsForeign(h.ID) {
+			continue
+		}
 		c := &w.clients[h.ID.Client]
 		if w.faults < w.Faults || w.Polling || c.dead || core.Time(w.server.Ends) <= w.now {
 			continue
@@ -420,6 +457,8 @@ func (w *world) afterTick() {
 			held = held || c.users[j].parted != core.ID{}
 		}
 	}
+	foreignWaits, foreignHolds := w.foreignTick()
+	waits, held = waits || foreignWaits, held || foreignHolds
 	free := len(w.server.Holders) < w.permits()
 	if w.RW && w.server.Mode == server.Read {
 		free = len(w.server.Queue) > 0 && w.server.Queue[0].Mode == core.Shared
@@ -440,7 +479,14 @@ func (w *world) afterTick() {
 	for i := range w.clients {
 		c := &w.clients[i]
 		c.heeds = core.ID{}
+		if c.seen && w.queued(i) {
+			c.passed = min(c.passed+1, 99)
+		}
+		if c.seen = false; c.passed > max(3, w.Passes) {
+			w.fail("client %d is passed in %d ticks", i, c.passed)
+		}
 		w.lingersOn(c)
+		w.keepsReaders(c)
 		w.checkParted(c)
 	}
 	if w.refused {

@@ -14,6 +14,7 @@
 //     and which timer wakes it. With Lazy it takes its time. Rule 1 of the driver is checked in each state: a tenure with
 //     something to send has an agent, and each time has a timer.
 //   - Time is ticks: a lease is 4, a claim 2. A tick comes only when nothing is under way. Otherwise it is a fault.
+//   - Foreign clients (foreign.go) subscribe, poll, read, write, or only listen.
 //   - Faults (setup.go) are counted: answers lost, commands late, within a lease or without a bound, or doubled, or
 //     refused; messages lost, doubled and forged; subscriptions cut; partitions; slow links; a server that stalls; clients
 //     that die, stand still, or sleep with their clock; Redis that loses everything or its queue; a lock that a stranger
@@ -30,15 +31,16 @@
 //
 // Everything is in check.go. In each state: at most the permitted valid holders; each caller believes what the core says;
 // no owner waits for itself; each due tenure has an agent, and each time a timer; once all is released nothing is left in
-// Redis; no client that waits without end is passed more than four times. With each grant: no other client has holders
+// Redis. With each grant: no other client has holders
 // who were not told of their loss; no tenure is granted the lock twice; fencing tokens rise; the order of a strict lock is
 // kept, also after a stall. With each tick: no tenure is left for which nothing will ever be sent; without a fault each
 // client knows of its grants, and with one it gives back what it hears of; no lock is free beside a waiter for more than
 // three ticks; none goes unused beside a waiter; none lingers for too long, or for too short a time; an attempt is not
-// refused since dead clients wait; a detached lock is kept until its lease ends; two that hold the lock after Redis has
+// refused since dead clients wait; no client, and no foreign one, is passed in more than a number of ticks, nor a reader
+// kept waiting beside foreign readers; a detached lock is kept until its lease ends; two that hold the lock after Redis has
 // lost it learn of it within a lease. With Steady, no single fault ends a hold.
 //
-// These are the properties of the model in Promela (internal/model/properties.pml), but for: guest_passed and missed_turn,
-// since the model of the server has no foreign clients; dead_ticks and deaf_holds, which scripts keep and no client, so
-// that they are compared with broken scripts (package wire); kept, which is passed here.
+// These are the properties of the model in Promela (internal/model/properties.pml), but for dead_ticks and deaf_holds,
+// which scripts keep and no client, so that they are compared with broken scripts (package wire), and missed_turn, which
+// is seen by the ticks in which a foreign client is passed.
 package explore

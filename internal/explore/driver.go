@@ -60,6 +60,12 @@ func (w *world) effect(c *client, e core.Effect) {
 		default:
 			c.sub = subscribing
 		}
+	case core.ListenAbroad:
+		c.abroad = subscribing
+	case core.IgnoreAbroad:
+		c.abroad = unsubscribed
+		w.server.Foreign.Ears = w.server.Foreign.Ears.Without(uint32(c.id))
+		c.heard = slices.DeleteFunc(c.heard, func(m message) bool { return m.abroad || m.Kind == core.ForeignNews })
 	case core.Unsubscribe:
 		for _, l := range c.locks { // those of a semaphore share it
 			if l.Subscribes() {
@@ -68,7 +74,7 @@ func (w *world) effect(c *client, e core.Effect) {
 		}
 		c.sub = unsubscribed
 		w.server.Listens = w.server.Listens.Without(uint32(c.id))
-		c.heard = slices.DeleteFunc(c.heard, func(m message) bool { return m.Kind == core.Granted })
+		c.heard = slices.DeleteFunc(c.heard, func(m message) bool { return m.Kind == core.Granted && !m.abroad })
 	}
 }
 
@@ -175,6 +181,7 @@ func (w *world) collect(c *client, u *user) {
 			u.writes++
 		}
 		w.acquired(c, u, o)
+		w.passForeign()
 	case core.Waiting:
 		panic("explore: a call returns that waits")
 	default:
@@ -184,6 +191,7 @@ func (w *world) collect(c *client, u *user) {
 }
 
 func (w *world) send(c *client, cmd core.Command) {
+	cmd.Polling = slices.Contains(w.Foreign, Poller) // as the driver knows it
 	p := packet{cmd: cmd, epoch: c.epoch, behind: true}
 	if cmd.Op == core.Leave { // does it come behind the command that brings the tenure in?
 		enters := func(o packet) bool { return o.epoch == c.epoch && o.cmd.ID == cmd.ID && o.cmd.Op <= core.Join }

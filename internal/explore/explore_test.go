@@ -42,6 +42,10 @@ var quick = []Setup{
 	{Name: "permit 2x1", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Try | Cancel | Nest},
 	{Name: "permits 3x1", Clients: 3, Users: 1, Rounds: 1, Kind: permits},
 	{Name: "permits 3x1, deaths", Clients: 3, Users: 1, Rounds: 1, Kind: permits, Faults: 1, Fault: Die | LoseMessage},
+	{Name: "2x1, short waits", Clients: 2, Users: 1, Rounds: 2, Do: Timed | Try, Least: 2},
+	{Name: "1x1 and a subscriber", Clients: 1, Users: 1, Rounds: 2, Do: Try, Foreign: []Foreign{Subscriber}, ForeignRounds: 2},
+	{Name: "1x1 and a poller", Clients: 1, Users: 1, Rounds: 2, Do: Try, Foreign: []Foreign{Poller}, ForeignRounds: 2, Idle: 5},
+	{Name: "2x1 and one that never tries", Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Sleeper}, Look: 9, Lease: 9},
 	{Name: "linger 1x1", Clients: 1, Users: 1, Rounds: 3, Linger: 5, Do: Try | Nest | Fixed},
 }
 
@@ -72,6 +76,12 @@ var thorough = []Setup{
 	{Name: "readers 2x1, faults", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read, Faults: 1, Fault: Break | Late | LoseMessage | Slow},
 	{Name: "fenced 2x2", Clients: 2, Users: 2, Rounds: 1, Kind: fenced},
 	{Name: "fenced 2x1, faults", Clients: 2, Users: 1, Rounds: 1, Kind: fenced, Linger: 2, Faults: 1, Fault: Break | Late | LoseMessage},
+	{Name: "2x1, errors", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: WrongType | Unreplicated | NotRun},
+	{Name: "2x2, a join fails", Clients: 2, Users: 2, Rounds: 1, Faults: 1, Fault: JoinFails},
+	{Name: "1x2 and a subscriber", Clients: 1, Users: 2, Rounds: 1, Do: Cancel, Foreign: []Foreign{Subscriber}, ForeignRounds: 2},
+	{Name: "2x1 and a subscriber", Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Subscriber}, ForeignRounds: 1, Faults: 1, Fault: LoseMessage | Cut},
+	{Name: "1x1 and a subscriber, without end", Clients: 1, Users: 1, Foreign: []Foreign{Subscriber}, ForeignTicks: 3, Passes: 9},
+	{Name: "readers 2x1 and a reader", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read, Foreign: []Foreign{Reader}, ForeignRounds: 1},
 	{Name: "permit 2x1, faults", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Cancel, Faults: 1, Fault: Break | Late | Slow},
 }
 
@@ -86,6 +96,12 @@ var long = []Setup{
 	{Name: "2x1, Detach", Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Detach | SetLease | Cancel, Faults: 1, Fault: Break | Late | LoseMessage},
 	{Name: "2x1, a slow driver", Clients: 2, Users: 1, Rounds: 1, Lazy: true, Do: Nest | Cancel},
 	{Name: "2x2, faults", Clients: 2, Users: 2, Rounds: 1, Faults: 1, Fault: Break | Late | LoseMessage},
+	{Name: "2x2, without end", Clients: 2, Users: 2, Passes: 5},
+	{Name: "2x1 and a subscriber", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Foreign: []Foreign{Subscriber}, ForeignRounds: 2},
+	{Name: "2x1 and a subscriber, faults", Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Subscriber}, ForeignRounds: 1, Faults: 1, Fault: Break | Late | LoseMessage | Cut},
+	{Name: "1x2 and a subscriber, without end", Clients: 1, Users: 2, Foreign: []Foreign{Subscriber}, ForeignTicks: 4, Passes: 9},
+	{Name: "readers 2x1, a writer and a reader", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read, Foreign: []Foreign{Writer, Reader}, ForeignRounds: 1},
+	{Name: "readers 1x2 and two readers", Clients: 1, Users: 2, Rounds: 1, RW: true, Do: Read, Foreign: []Foreign{Reader, Reader}},
 	{Name: "2x2, one owner", Clients: 2, Users: 2, Rounds: 1, Do: Same | Cancel},
 	{Name: "fair 2x2, faults", Clients: 2, Users: 2, Rounds: 1, Kind: fair, Faults: 1, Fault: Break | Late | LoseMessage},
 	{Name: "fair 3x1, stall", Clients: 3, Users: 1, Rounds: 1, Kind: fair, Lease: 3, Claim: 4, Faults: 1, Fault: Stall | Slow},

@@ -55,7 +55,7 @@ func (w *world) since(t core.Time) byte { return byte(int8(min(max(t-w.now, -12)
 func (w *world) left(t core.Time) byte { return byte(max(t-w.now, 0)) }
 
 func (w *world) appendClient(b []byte, c *client, n *core.Names) []byte {
-	b = append(b, flags(c.dead, c.frozen, c.asleep, c.off, w.server.Listens.Has(uint32(c.id))), byte(c.sub), byte(c.passed), byte(c.lingers), n.ID(c.heeds), byte(len(c.pipe)), byte(len(c.back)), byte(len(c.late)), byte(len(c.heard)))
+	b = append(b, flags(c.dead, c.frozen, c.asleep, c.off, c.seen, w.server.Listens.Has(uint32(c.id))), byte(c.sub), byte(c.abroad), byte(c.passed), byte(c.kept), byte(c.lingers), n.ID(c.heeds), byte(len(c.pipe)), byte(len(c.back)), byte(len(c.late)), byte(len(c.heard)))
 	now := w.clock(c)
 	if !c.dead {
 		for i, l := range c.locks {
@@ -78,7 +78,7 @@ func (w *world) appendClient(b []byte, c *client, n *core.Names) []byte {
 		b = append(w.appendPacket(b, c, &c.late[i], n), w.since(c.late[i].since))
 	}
 	for _, m := range c.heard {
-		b = append(b, byte(m.Kind), flags(m.confirms, m.doubts), n.ID(m.ID))
+		b = append(b, byte(m.Kind), flags(m.confirms, m.doubts, m.abroad, m.Ours), n.ID(m.ID))
 		if m.Tokens > 0 {
 			b = append(b, byte(w.server.Counter-m.Token), byte(m.Tokens))
 		}
@@ -144,14 +144,20 @@ func (w *world) appendPacket(b []byte, c *client, p *packet, n *core.Names) []by
 	t, j := m.Current()
 	b = append(b, byte(m.Op), n.ID(m.ID), n.ID(m.Joins.ID), byte(m.Lease), byte(m.Writes), n.Owner(m.Owner), n.Owner(m.Joins.Owner),
 		flags(m.Reads, m.Asks, m.Polls, t, j, m.Heard, m.Mode == core.Shared, m.Joins.Mode == core.Shared), byte(m.Tokens), flags(p.epoch == c.epoch, p.behind, m.Joins.Polls))
-	return append(b, byte(a.Fault), byte(a.Found), flags(a.Left, a.Settled, a.HeldBack), n.ID(a.Holder), byte(min(a.TTL, 100)), byte(a.Others),
+	return append(b, byte(a.Fault), byte(a.Found), flags(a.Left, a.Settled, a.HeldBack, a.Foreign, a.Unreplicated), byte(a.JoinFault), byte(a.Turn), byte(a.HeldFor), n.ID(a.Holder), byte(min(a.TTL, 100)), byte(a.Others),
 		byte(min(w.server.Counter-a.Token, 200)))
 }
 
 func (w *world) appendRest(b []byte, k *keys) []byte {
-	name := func(id core.ID) (byte, byte) { return k.rank[id.Client], k.names[id.Client].ID(id) }
+	name := func(id core.ID) (byte, byte) {
+		if id.Client >= uint32(len(w.clients)) { // foreign, or a turn of theirs
+			return 255, byte(id.Client)
+		}
+		return k.rank[id.Client], k.names[id.Client].ID(id)
+	}
 	b = append(b, byte(w.faults), byte(w.idle), byte(w.unused), byte(w.unheard), byte(w.overlap), byte(w.refuses), flags(w.wiped, w.lags, w.refused), byte(max(w.stalled-w.now, 0)))
 	b = k.server(b, w, name)
+	b = w.appendForeign(b, k)
 	for _, id := range w.entered {
 		r, n := name(id)
 		b = append(b, r, n)
@@ -163,6 +169,13 @@ func (w *world) appendRest(b []byte, k *keys) []byte {
 		b = append(b, byte(min(w.server.Counter-w.token, 200)))
 	}
 	return b
+}
+
+func (k *keys) owner(id core.ID, o core.OwnerID) byte {
+	if id.Client >= uint32(len(k.names)) {
+		return 0
+	}
+	return k.names[id.Client].Owner(o)
 }
 
 func (k *keys) server(b []byte, w *world, name func(core.ID) (byte, byte)) []byte {
@@ -178,11 +191,11 @@ func (k *keys) server(b []byte, w *world, name func(core.ID) (byte, byte)) []byt
 		b = append(b, byte(len(s.Holders)), byte(len(s.Queue)), byte(len(s.Marks)), byte(s.Mode))
 		for _, h := range s.Holders {
 			r, n := name(h.ID)
-			b = append(b, r, n, k.names[h.ID.Client].Owner(h.Owner), flags(h.Writes), byte(h.Count), byte(max(core.Time(h.Ends)-w.now, -1)))
+			b = append(b, r, n, k.owner(h.ID, h.Owner), flags(h.Writes), byte(h.Count), byte(max(core.Time(h.Ends)-w.now, -1)))
 		}
 		for _, t := range s.Queue {
 			r, n := name(t.ID)
-			b = append(b, r, n, k.names[t.ID.Client].Owner(t.Owner), flags(t.Polls, t.Mode == core.Shared))
+			b = append(b, r, n, k.owner(t.ID, t.Owner), flags(t.Polls, t.Mode == core.Shared))
 		}
 		for _, id := range s.Marks {
 			r, n := name(id)

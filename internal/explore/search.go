@@ -113,6 +113,7 @@ func All(s Setup, limit Limit) (r Result) {
 	type frame struct {
 		w  *world
 		as []action
+		by action // the world came by
 	}
 	var k keys
 	var spare pool
@@ -120,7 +121,7 @@ func All(s Setup, limit Limit) (r Result) {
 	first := newWorld(&s)
 	seen.add(k.hash(first))
 	r.States = 1
-	stack := []frame{{first, first.actions(nil)}}
+	stack := []frame{{first, first.actions(nil), action{}}}
 	for len(stack) > 0 {
 		f := &stack[len(stack)-1]
 		if len(f.as) == 0 {
@@ -134,7 +135,12 @@ func All(s Setup, limit Limit) (r Result) {
 		w.apply(a)
 		r.Events++
 		if w.bad != "" {
-			r.Bad = w.bad
+			steps := []step{{parent: -1}}
+			for i := range stack[1:] {
+				steps = append(steps, step{int32(i), stack[i+1].by})
+			}
+			steps = append(steps, step{int32(len(steps) - 1), a})
+			r.Bad, r.Trace = w.bad, trace(&s, steps)
 			return r
 		}
 		if !seen.add(k.hash(w)) {
@@ -149,7 +155,7 @@ func All(s Setup, limit Limit) (r Result) {
 		if n := len(stack); n < cap(stack) {
 			as = stack[:n+1][n].as[:0]
 		}
-		stack = append(stack, frame{w, w.actions(as)})
+		stack = append(stack, frame{w, w.actions(as), a})
 		r.Depth = max(r.Depth, len(stack))
 	}
 	r.Complete = true

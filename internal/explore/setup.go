@@ -21,17 +21,22 @@ type Setup struct {
 	Ordered bool // the connections keep the order
 	Polling bool // no client can subscribe
 
+	Foreign       []Foreign // what the foreign clients are
+	ForeignRounds int       // how often each locks; 0: without end
+	ForeignTicks  int       // in how many ticks ours may have the lock while one waits; 0: any
+
 	Linger core.Span
 	Lease  core.Span // 0: 4
 	Claim  core.Span // 0: 2
 	Look   core.Span // 0: 2
+	Least  core.Span // the shortest wait that is worth a ticket; 0: 1
 	Broken core.Broken
 
 	begin func(*world) // what there is from the beginning; nil for nothing
 
 	Idle   int  // for how many ticks the lock may be free beside a waiter; 0: 3
 	Steady bool // no single fault may end a hold
-	Passes int  // how often a client in the queue may be passed; 0: 4
+	Passes int  // in how many ticks others may have the lock while a client is in the queue; 0: 3
 }
 
 // Users are what users do beside Lock and Unlock.
@@ -66,6 +71,9 @@ const (
 	Endless                         // ... or without a bound
 	Double                          // a command runs twice, the second time late
 	NotRun                          // a command is refused before it runs
+	WrongType                       // a command is refused, and would be refused again
+	JoinFails                       // a release is executed, and the join that goes with it is not
+	Unreplicated                    // too few replicas confirm a grant
 	LoseMessage                     // a message is lost
 	LoseCall                        // a call is lost
 	DoubleMessage                   // a message comes twice
@@ -100,9 +108,9 @@ func (s *Setup) config() core.Config {
 	return core.Config{
 		Lease: s.lease(), Claim: s.claim(), QueueTime: s.queueTime(),
 		LookTime: or(s.Look, 2), Retry: 1, MaxRetry: 1, FirstPoll: 1, LastPoll: 1, Patience: 1, Silence: 1,
-		LeastWait: 1, ReadersTime: 2, HandoffLimit: 1, HandoffTime: 100,
-		Foreign: core.ForeignConfig{TurnLook: 1, Look: 1, SilentLook: 1, LongLease: 50},
-		Ordered: s.Ordered, Broken: s.Broken,
+		LeastWait: or(s.Least, 1), ReadersTime: 2, HandoffLimit: 1, HandoffTime: 100,
+		Foreign: core.ForeignConfig{TurnLook: 1, Look: 1, SilentLook: 1, LongLease: 100},
+		Ordered: s.Ordered, Replicas: s.Fault&Unreplicated != 0, Broken: s.Broken,
 	}
 }
 
@@ -114,7 +122,7 @@ func (s *Setup) server() *server.Config {
 	case s.Kind.Permits > 0:
 		kind = server.Semaphore
 	}
-	return &server.Config{Kind: kind, Claim: s.claim(), Silence: s.queueTime()}
+	return &server.Config{Kind: kind, Claim: s.claim(), Silence: s.queueTime(), Turns: turns}
 }
 
 // locks is how many locks a client has: of a semaphore each owner has one.

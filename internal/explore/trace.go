@@ -60,6 +60,8 @@ func (w *world) describe(a action) string {
 	c := &w.clients[a.c]
 	s := fmt.Sprintf("t=%-2d client %d  ", w.now-start, a.c)
 	switch {
+	case a.kind == doForeignTry || a.kind == doForeignSubscribe || a.kind == doForeignRelease:
+		return fmt.Sprintf("t=%-2d foreign client %d  %s", w.now-start, a.i, kindNames[a.kind])
 	case a.kind == doTick || a.kind == doSlowTick:
 		return fmt.Sprintf("t=%-2d %s", w.now-start, kindNames[a.kind])
 	case a.kind >= doSlowTick:
@@ -69,7 +71,7 @@ func (w *world) describe(a action) string {
 	}
 	s += kindNames[a.kind]
 	switch a.kind {
-	case doExecute, doFail, doRefuse, doBreakLate, doDouble:
+	case doExecute, doFail, doRefuse, doWrongType, doJoinFails, doUnreplicated, doBreakLate, doDouble:
 		s += c.pipe[0].String()
 	case doBreak:
 		for i := range c.back {
@@ -88,6 +90,8 @@ func (w *world) describe(a action) string {
 		switch m := c.heard[0]; {
 		case m.confirms:
 			s += " that it is subscribed"
+		case m.abroad:
+			s += " that it hears what foreign clients are told"
 		case m.doubts:
 			s += " that its connection was replaced"
 		default:

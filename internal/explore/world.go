@@ -17,6 +17,7 @@ type world struct {
 	server  server.Server
 	config  *server.Config
 
+	threads []thread      // foreign clients
 	faults  int           // that may come yet
 	stalled core.Time     // Redis stands still until then
 	old     server.Server // what a replica has, that has seen no command since then
@@ -54,13 +55,16 @@ type client struct {
 	lag                  core.Time // how far its monotonic clock is behind
 	epoch                int       // of its connection
 	sub                  subscription
-	pipe                 []packet  // sent, not executed
-	back                 []packet  // executed, not read
-	late                 []packet  // may be executed yet; no answer is read
-	heard                []message // not read
-	heeds                core.ID   // the tenure whose grant was heard since the last tick
-	lingers              int       // ticks for which its lock has lingered
-	passed               int       // how often others got the lock since a ticket of this client stands in the queue
+	abroad               subscription // to what foreign clients are told
+	pipe                 []packet     // sent, not executed
+	back                 []packet     // executed, not read
+	late                 []packet     // may be executed yet; no answer is read
+	heard                []message    // not read
+	heeds                core.ID      // the tenure whose grant was heard since the last tick
+	lingers              int          // ticks for which its lock has lingered
+	passed               int          // ticks in which others got the lock since a ticket of this client stands in the queue
+	seen                 bool         // in this tick one did
+	kept                 int          // ticks for which a reader here has waited beside readers
 }
 
 type subscription uint8
@@ -119,12 +123,21 @@ type packet struct {
 type message struct {
 	core.Message
 	confirms bool
+	abroad   bool // it hears what foreign clients are told now
 	doubts   bool // its connection was replaced
 }
 
 func newWorld(s *Setup) *world {
 	w := &world{Setup: s, now: start, faults: s.Faults, config: s.server()}
 	w.server.Config = w.config
+	for _, k := range s.Foreign {
+		f := thread{kind: k}
+		if k == Sleeper {
+			f.state = foreignWaiting
+			w.server.Foreign.Listen = w.server.Foreign.Listen.With(uint32(len(w.threads)))
+		}
+		w.threads = append(w.threads, f)
+	}
 	w.clients = make([]client, s.Clients)
 	for i := range w.clients {
 		c := &w.clients[i]
@@ -145,8 +158,9 @@ func newWorld(s *Setup) *world {
 
 // copyTo makes n a copy of the world, in its memory.
 func (w *world) copyTo(n *world) {
-	clients, order, entered := n.clients, n.order, n.entered
+	clients, order, entered, threads := n.clients, n.order, n.entered, n.threads
 	*n = *w
+	n.threads = append(threads[:0], w.threads...)
 	n.effects = server.Effects{}
 	n.order = append(order[:0], w.order...)
 	n.entered = append(entered[:0], w.entered...)
@@ -160,7 +174,7 @@ func (w *world) copyTo(n *world) {
 }
 
 func (c *client) copyTo(n *client) {
-	n.id, n.dead, n.frozen, n.asleep, n.off, n.lag, n.epoch, n.sub, n.passed, n.heeds, n.lingers = c.id, c.dead, c.frozen, c.asleep, c.off, c.lag, c.epoch, c.sub, c.passed, c.heeds, c.lingers
+	n.id, n.dead, n.frozen, n.asleep, n.off, n.lag, n.epoch, n.sub, n.passed, n.heeds, n.lingers, n.abroad, n.seen, n.kept = c.id, c.dead, c.frozen, c.asleep, c.off, c.lag, c.epoch, c.sub, c.passed, c.heeds, c.lingers, c.abroad, c.seen, c.kept
 	y := &n.image
 	y.Copy(c.core, c.locks...)
 	n.core, n.locks = &y.Client, n.locks[:0]

@@ -1,0 +1,190 @@
+package explore
+
+import (
+	"slices"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/internal/explore/server"
+)
+
+// A Foreign is a thread of a foreign client: what it does is Redisson's lock.
+type Foreign uint8
+
+// The foreign clients.
+const (
+	Subscriber Foreign = iota // tries, subscribes, tries again, and once more for each message
+	Poller                    // tries again and again, and publishes nothing
+	Reader                    // a subscriber that reads
+	Writer                    // a subscriber that writes
+	Sleeper                   // is subscribed, and never tries
+)
+
+// turns are the times of foreign turns in ticks: one that is not used is one long, then two, and the next one comes as
+// late as it was in vain, twice.
+var turns = server.Turns{
+	Shortest: 1, Longest: 3, LeastPart: 1, Part: 1, Credit: 1, Vain: 2, Polled: 1, Memory: 9, Patience: 3, Starved: 2, Respite: 1,
+}
+
+const foreignLease = 60 // it is renewed each tick
+
+type foreignState uint8
+
+const (
+	foreignIdle foreignState = iota
+	foreignFailed
+	foreignWaiting
+	foreignHolding
+)
+
+// A thread is one foreign client.
+type thread struct {
+	kind   Foreign
+	state  foreignState
+	zeros  int8 // messages that it has not read
+	rounds int8
+	rested bool // it has begun, or tried, in this tick
+	tried  int8 // ticks since it polled
+	ticks  int8 // in which one of ours had the lock while it waits
+	seen   bool // one had in this tick
+}
+
+func foreignID(i int) core.ID { return core.ID{Client: server.FirstForeign + uint32(i), N: 1} }
+
+// foreignActions appends what foreign clients may do next.
+func (w *world) foreignActions(as []action, quiet *bool) []action {
+	for i := range w.threads {
+		f := &w.threads[i]
+		add := func(k kind, due bool) {
+			as = append(as, action{k, 0, uint8(i)})
+			*quiet = *quiet && !due
+		}
+		switch {
+		case f.kind == Sleeper:
+		case f.state == foreignIdle && !f.rested && (w.ForeignRounds == 0 || int(f.rounds) < w.ForeignRounds):
+			add(doForeignTry, false)
+		case f.state == foreignFailed:
+			add(doForeignSubscribe, true)
+		case f.state == foreignWaiting && f.kind == Poller && !f.rested:
+			add(doForeignTry, f.tried >= 2)
+		case f.state == foreignWaiting && f.kind != Poller && f.zeros > 0:
+			add(doForeignTry, true)
+		case f.state == foreignHolding:
+			add(doForeignRelease, false)
+		}
+	}
+	return as
+}
+
+func (w *world) foreignActs(i int, k kind) {
+	f, s := &w.threads[i], &w.server
+	switch k {
+	case doForeignTry:
+		switch {
+		case f.state == foreignIdle:
+			f.rested = true
+			if w.ForeignRounds > 0 {
+				f.rounds++
+			}
+		case f.kind == Poller:
+			f.rested, f.tried = true, 0
+		default:
+			f.zeros--
+		}
+		t := core.Ticket{ID: foreignID(i), Owner: 1}
+		if f.kind == Reader {
+			t.Mode = core.Shared
+		}
+		switch {
+		case s.ForeignEnters(t, foreignLease, server.Time(w.now)):
+			s.Foreign.Listen = s.Foreign.Listen.Without(uint32(i))
+			*f = thread{kind: f.kind, state: foreignHolding, rounds: f.rounds, rested: true}
+			w.idle, w.unused = 0, 0
+		case f.state == foreignIdle && f.kind == Poller:
+			f.state = foreignWaiting
+		case f.state == foreignIdle:
+			f.state = foreignFailed
+		}
+	case doForeignSubscribe:
+		s.Foreign.Listen = s.Foreign.Listen.With(uint32(i))
+		f.state, f.zeros = foreignWaiting, 1
+	case doForeignRelease:
+		s.ForeignLeaves(foreignID(i), server.Time(w.now))
+		f.state = foreignIdle
+		if f.kind != Poller && len(s.Holders) == 0 {
+			w.tellAbroad(message{Message: core.Message{Kind: core.ForeignNews}})
+		}
+	}
+}
+
+// tellAbroad delivers a message on the channel of foreign clients.
+func (w *world) tellAbroad(m message) {
+	for i := range w.threads {
+		if f := &w.threads[i]; f.state == foreignWaiting && f.kind != Poller {
+			f.zeros = min(f.zeros+1, 2)
+		}
+	}
+	for i := range w.clients {
+		if c := &w.clients[i]; !c.dead && w.server.Foreign.Ears.Has(uint32(i)) {
+			c.heard = append(c.heard, m)
+		}
+	}
+}
+
+// passForeign notes that one of ours has got the lock.
+func (w *world) passForeign() {
+	for i := range w.threads {
+		w.threads[i].seen = w.threads[i].state == foreignWaiting
+	}
+}
+
+// foreignTick has time go on for foreign clients, and fails one that is passed for too long.
+func (w *world) foreignTick() (waits, holds bool) {
+	for i := range w.threads {
+		f := &w.threads[i]
+		f.rested = false
+		waits, holds = waits || f.state == foreignWaiting && f.kind != Sleeper, holds || f.state == foreignHolding
+		if f.state != foreignWaiting || f.kind == Sleeper {
+			continue
+		}
+		f.tried = min(f.tried+1, 3)
+		if f.seen {
+			f.ticks = min(f.ticks+1, 60)
+		}
+		if f.seen = false; w.ForeignTicks > 0 && int(f.ticks) > w.ForeignTicks {
+			w.fail("foreign client %d is passed in %d ticks", i, f.ticks)
+		}
+	}
+	if s := &w.server; slices.ContainsFunc(s.Holders, func(h server.Holder) bool { return server.IsForeign(h.ID) }) {
+		s.Ends = max(s.Ends, server.Time(w.now+foreignLease))
+		if w.RW {
+			s.Holders = slices.Clone(s.Holders)
+			for i := range s.Holders {
+				if server.IsForeign(s.Holders[i].ID) && !s.Holders[i].Writes {
+					s.Holders[i].Ends = server.Time(w.now + foreignLease)
+				}
+			}
+		}
+	}
+	return waits, holds
+}
+
+func (w *world) appendForeign(b []byte, k *keys) []byte {
+	if len(w.threads) == 0 {
+		return b
+	}
+	for i := range w.threads {
+		f := &w.threads[i]
+		b = append(b, byte(f.kind), byte(f.state), byte(f.zeros), byte(f.rounds), byte(f.tried), byte(f.ticks), flags(f.rested, f.seen))
+	}
+	m := &w.server.Foreign.Memory
+	for i := range w.clients {
+		b = append(b, flags(w.server.Foreign.Ears.Has(uint32(i))))
+	}
+	at := func(t server.Time, least core.Time) byte {
+		if t == 0 {
+			return 0
+		}
+		return byte(int8(max(core.Time(t)-w.now, least))) + 100
+	}
+	return append(b, at(m.Began, -20), at(m.Over, -1), at(m.Used, -20), flags(m.Polls), at(m.Next, -1), byte(m.Length), at(m.Last, -9), at(m.Holding, -3), at(m.Ends, -1))
+}
