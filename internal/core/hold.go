@@ -20,7 +20,7 @@ func (l *Lock) current(now Now) *Tenure {
 		l.lose(KeyGone, now)
 	case now.Safe >= l.validUntil() && !(t.want == Kept && l.client.breaks(ReuseTrusted)):
 		cause := Unrenewed
-		if l.asked() <= t.trust.until {
+		if l.asked() != NeverSafe && t.fails == 0 && t.shown == l.shape(now) { // a little before its time, as each lease that is believed
 			cause = LeaseEnded
 		}
 		l.lose(cause, now)

@@ -107,10 +107,13 @@ func (w *Waiter) callsAgain() bool { return w.retried && w.attempts > 0 && w.res
 func (l *Lock) unanswered(w *Waiter, t *Tenure, f Fault, now Now) {
 	w.rest = t.again
 	w.fails++
+	if t.want == Tried {
+		w.attempts = 1 // by another tenure
+	}
 	switch {
 	case f == Fatal:
 		l.leave(w, Failed, now)
-	case now.Time >= w.Until:
+	case now.Time >= w.Until || !w.Waits:
 		l.leave(w, TimedOut, now)
 	}
 }

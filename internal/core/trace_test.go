@@ -1,0 +1,337 @@
+package core
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what happens into testdata")
+
+// Each file of testdata is a story of one lock: an event in each block, and what comes of it below "----". Every command
+// that is due is polled for, and waits for its answer; time is ticks.
+func TestTraces(t *testing.T) {
+	names, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(names) == 0 {
+		t.Fatal("no traces", err)
+	}
+	for _, name := range names {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var s story
+			var out strings.Builder
+			for _, block := range strings.Split(strings.TrimSpace(string(text)), "\n\n") {
+				event, want, _ := strings.Cut(block, "\n----\n")
+				fmt.Fprintf(&out, "%s\n----\n", strings.TrimSuffix(event, "\n----"))
+				for _, line := range strings.Split(event, "\n") {
+					if line != "" && line[0] != '#' && line != "----" {
+						s.happens(t, line)
+					}
+				}
+				got := strings.Join(s.told, "\n")
+				if s.told = nil; got != want && !*rewrite {
+					t.Errorf("%s\n----\n%s\nand not\n%s", event, got, want)
+				}
+				if got != "" {
+					got += "\n"
+				}
+				out.WriteString(got + "\n")
+			}
+			if *rewrite {
+				if err := os.WriteFile(name, []byte(strings.TrimSpace(out.String())+"\n"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// A story is a lock, its callers, and the commands that have no answer.
+type story struct {
+	now     Now
+	client  *Client
+	lock    *Lock
+	callers map[string]*Waiter
+	sent    []Command
+	parted  *Tenure
+	level   Level
+	told    []string
+}
+
+func (s *story) tell(format string, args ...any) {
+	s.told = append(s.told, fmt.Sprintf(format, args...))
+}
+
+// words are the arguments of an event: name=value, or a flag.
+type words map[string]string
+
+func (w words) number(name string, otherwise int64) int64 {
+	if v, ok := w[name]; ok {
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err != nil {
+			panic(name + " is " + v)
+		}
+		return n
+	}
+	return otherwise
+}
+
+func (w words) has(name string) bool { _, ok := w[name]; return ok }
+
+func (w words) mode() Mode {
+	if w.has("read") {
+		return Shared
+	}
+	return Alone
+}
+
+// id reads 0.7, with an L at its end for a tenure that may linger.
+func id(text string) (id ID) {
+	if text == "" {
+		return id
+	}
+	id.Lingers = strings.HasSuffix(text, "L")
+	c, n, _ := strings.Cut(strings.TrimSuffix(text, "L"), ".")
+	client, _ := strconv.ParseUint(c, 10, 32)
+	id.Client = uint32(client)
+	id.N, _ = strconv.ParseUint(n, 10, 64)
+	return id
+}
+
+func (i ID) text() string {
+	s := fmt.Sprintf("%d.%d", i.Client, i.N)
+	if i.Lingers {
+		s += "L"
+	}
+	return s
+}
+
+func (s *story) happens(t *testing.T, line string) {
+	fields := strings.Fields(line)
+	w := words{}
+	for _, f := range fields[1:] {
+		k, v, _ := strings.Cut(f, "=")
+		w[k] = v
+	}
+	name := ""
+	if len(fields) > 1 {
+		name = fields[1]
+	}
+	o := OwnerID(w.number("owner", 1))
+	if s.lock == nil && fields[0] != "client" {
+		s.happens(t, "client")
+	}
+	switch fields[0] {
+	case "client":
+		s.now = Now{100, 100}
+		s.client = &Client{Config: Config{
+			Lease: Span(w.number("lease", 30)), Claim: 8, QueueTime: 60, Margin: 1, LookTime: 8, Slack: 1, Retry: 1, MaxRetry: 8, FirstPoll: 1, LastPoll: 4,
+			Silence: 5, Patience: 3, LeastWait: 2, ReadersTime: 6, ShortSection: 1, HandoffLimit: 2, HandoffTime: 50,
+			Foreign: ForeignConfig{TurnLook: 2, Look: 4, SilentLook: 1, Noise: 2, SilentNoise: 1, LongLease: 100},
+			Ordered: w.has("ordered"), Replicas: w.has("replicas"),
+		}}
+		s.lock = s.client.NewLock(Kind{Strict: w.has("fair"), Fenced: w.has("fenced"), Permits: int(w.number("permits", 0))})
+		s.callers = map[string]*Waiter{}
+	case "lock":
+		c := &Waiter{Owner: o, Mode: w.mode(), Waits: !w.has("try"), Until: Never, Lease: Span(w.number("lease", 0)), Linger: Span(w.number("linger", 0)), CallTime: 2,
+			Repeats: w.has("repeats"), Tag: name}
+		if w.has("for") {
+			c.Until = s.now.Time + Time(w.number("for", 0))
+		}
+		if w.has("handle") {
+			c.Handle = w["handle"]
+		}
+		s.callers[name] = c
+		if s.lock.Lock(c, s.now) != Waiting {
+			s.outcome(c)
+		} else if c.Ticket() != nil {
+			s.poll(c.Ticket())
+		}
+	case "unlock":
+		var h any
+		if w.has("handle") {
+			h = w["handle"]
+		}
+		_, t, ok := s.lock.Unlock(o, w.mode(), h, s.now)
+		if !ok {
+			s.tell("nothing to unlock")
+		}
+		if t != nil {
+			s.poll(t)
+			if w.has("background") {
+				s.lock.LeaveToKeeper(t)
+			}
+		}
+	case "cancel":
+		if s.callers[name] == nil {
+			t.Fatalf("who is %s?", name)
+		}
+		if t := s.lock.Cancel(s.callers[name], Cancelled, s.now); t != nil {
+			s.poll(t)
+		}
+	case "setlease":
+		s.tell("%v", s.lock.SetLease(o, w.mode(), nil, Span(w.number("lease", 0)), s.now))
+	case "detach":
+		level, t, result := s.lock.Detach(o, w.mode(), nil, s.now)
+		if s.tell("%s", [...]string{"detached", "not yet", "there are other levels", "it is renewed", "nothing is held"}[result]); result == Detached {
+			s.parted, s.level = t, level
+		}
+	case "reattach":
+		s.tell("%v", s.lock.Reattach(s.parted, s.level, s.now))
+	case "answer":
+		if len(s.sent) == 0 {
+			s.tell("nothing was sent")
+			return
+		}
+		i := 0
+		if op := slices.Index(opWords, name); op > 0 { // the first command of that sort
+			i = slices.IndexFunc(s.sent, func(c Command) bool { return c.Op == Op(op) })
+			name = fields[2]
+		}
+		if i < 0 {
+			s.tell("no such command was sent")
+			return
+		}
+		cmd := s.sent[i]
+		s.sent = slices.Delete(s.sent, i, i+1)
+		s.lock.Answer(&cmd, s.reply(name, w), s.now)
+	case "hear":
+		kind := slices.Index([]string{"grant", "front", "call", "forced", "foreign"}, name)
+		s.lock.Hear(Message{Kind: MessageKind(kind), ID: id(w["of"]), Token: uint64(w.number("token", 0)), Tokens: uint64(w.number("tokens", 0)), Ours: w.has("ours")}, s.now)
+	case "listening":
+		s.lock.Listening(name != "no", s.now)
+	case "abroad":
+		s.lock.ListeningAbroad(s.now)
+	case "doubt":
+		s.lock.Doubt(s.now)
+	case "force":
+		s.lock.ForcedOut(id(w["of"]), s.now)
+	case "close":
+		s.lock.Close(s.now)
+	case "sleep": // the monotonic clock stands still
+		s.now.Safe += SafeTime(w.number("ticks", 1))
+	case "serve": // all commands are executed, and answered that the tenure has the lock or has left
+		for len(s.sent) > 0 {
+			cmd := s.sent[0]
+			s.sent = slices.Delete(s.sent, 0, 1)
+			s.lock.Answer(&cmd, Reply{Found: Holds, Left: true}, s.now)
+			s.carryOut()
+		}
+	case "tick":
+		s.now.Time, s.now.Safe = s.now.Time+Time(w.number("ticks", 1)), s.now.Safe+SafeTime(w.number("ticks", 1))
+	case "state":
+		for t := range s.lock.Tenures {
+			_, at := s.lock.Peek(t, s.now)
+			s.tell("%s want %d place %d in flight %d, next %s, changes %s", t.ID.text(), t.Want(), t.Place(), t.InFlight(), s.at(at), s.at(s.lock.DueAt(t, s.now)))
+		}
+		for _, v := range s.lock.Levels() {
+			s.tell("level of %d, mode %d, token %d", v.Owner, v.Mode, v.Token)
+		}
+		s.tell("%d wait, idle %v", s.lock.Len(), s.lock.Idle())
+	default:
+		t.Fatalf("what is %q?", line)
+	}
+	s.carryOut()
+}
+
+func (s *story) at(t Time) string {
+	if t == Never {
+		return "never"
+	}
+	return fmt.Sprint(t - s.now.Time)
+}
+
+func (s *story) reply(name string, w words) (a Reply) {
+	a = Reply{Holder: id(w["holder"]), Foreign: w.has("foreign"), TTL: Span(w.number("ttl", 20)), Others: int(w.number("others", 0)), Token: uint64(w.number("token", 0)),
+		Turn: Span(w.number("turn", 0)), Settled: w.has("settled"), Unreplicated: w.has("unreplicated"), Left: !w.has("missing")}
+	if w.has("heldfor") {
+		a.HeldBack, a.HeldFor = true, Span(w.number("heldfor", 0))
+	}
+	if w.has("joinfails") {
+		a.JoinFault = NotRun
+	}
+	if f := slices.Index([]string{"", "notrun", "lost", "fatal"}, name); f > 0 {
+		a.Fault = Fault(f)
+	}
+	if f := slices.Index([]string{"nowhere", "waits", "first", "holds"}, name); f >= 0 {
+		a.Found = Found(f)
+	}
+	return a
+}
+
+func (s *story) outcome(c *Waiter) {
+	s.tell("%s: %s", c.Tag, [...]string{"waits", "acquired", "denied", "timed out", "cancelled", "closed", "may not upgrade", "failed"}[c.Outcome()])
+}
+
+// carryOut tells the effects, polls, and has the timers of callers go off that are due.
+func (s *story) carryOut() {
+	for {
+		effects := slices.Clone(s.client.Effects())
+		for _, e := range effects {
+			switch e.Kind {
+			case Poll:
+				if e.Tenure != nil {
+					s.poll(e.Tenure)
+				}
+			case Wake:
+				s.outcome(e.Waiter)
+			case Lose:
+				for _, v := range e.Lost {
+					s.tell("owner %d loses it: cause %d", v.Owner, e.Cause)
+				}
+			case Released:
+				s.tell("%s is released: cause %d", e.Tenure.ID.text(), e.Cause)
+			default:
+				s.tell("%s", [...]string{Subscribe: "subscribes", Unsubscribe: "unsubscribes", ListenAbroad: "listens to foreign clients", IgnoreAbroad: "ignores foreign clients"}[e.Kind])
+			}
+		}
+		if len(effects) > 0 {
+			continue
+		}
+		for r := range s.lock.Waiters {
+			if s.lock.Due(r, s.now) <= s.now.Time {
+				s.lock.Tick(r, s.now)
+			}
+		}
+		for t := range s.lock.Tenures {
+			if s.lock.DueAt(t, s.now) <= s.now.Time {
+				s.poll(t)
+			}
+		}
+		if len(s.client.effects) == 0 {
+			return
+		}
+	}
+}
+
+var opWords = []string{"none", "acquire", "join", "look", "mirror", "leave", "step", "unmark"}
+
+func (s *story) poll(t *Tenure) {
+	cmd, _ := s.lock.Poll(t, s.now)
+	if cmd.Op == None {
+		return
+	}
+	text := opWords[cmd.Op] + " " + cmd.ID.text()
+	for _, f := range []struct {
+		on   bool
+		word string
+	}{
+		{cmd.Mode == Shared, "shared"}, {cmd.Polls, "polls"}, {cmd.Lease > 0, fmt.Sprintf("lease=%d", cmd.Lease)}, {cmd.Op == Mirror, fmt.Sprintf("owner=%d writes=%d reads=%v", cmd.Owner, cmd.Writes, cmd.Reads)},
+		{cmd.Asks, "asks"}, {cmd.Tokens > 0, fmt.Sprintf("tokens=%d", cmd.Tokens)}, {cmd.Permits > 0, fmt.Sprintf("permits=%d", cmd.Permits)},
+		{cmd.Heard, "heard"}, {cmd.Follows, "follows"}, {cmd.Joins.ID != ID{}, "with join " + cmd.Joins.ID.text()},
+	} {
+		if f.on {
+			text += " " + f.word
+		}
+	}
+	s.tell("sends %s", text)
+	s.sent = append(s.sent, cmd)
+}
