@@ -70,7 +70,7 @@ func refused(major int) map[string]string {
 		"~redisson_lock__channel:{orders:*": inTheQueue, // the channel is one of a step's keys
 		"&redisson_lock__channel:{orders:*": "Unlock",   // the right to publish; a client that may not subscribe polls
 		"~rlock_queue:{orders:*":            "Acquire",
-		"~rlock_guests:{orders:*":           "Acquire",
+		"~rlock_foreign:{orders:*":          inTheQueue,
 		"&rlock_turn:{orders:*":             "", // it polls
 		"&rlock_turn:client:*":              "", // a loss is told later
 		"+evalsha":                          "Acquire",
@@ -88,10 +88,8 @@ func refused(major int) map[string]string {
 		"+zrangebyscore":                    inTheQueue,
 		"+zscore":                           "", // only to look for a ticket behind others
 		"+zrem":                             inTheQueue,
-		"+mget":                             inTheQueue,
+		"+hmget":                            "", // only for clients of Redisson
 		"+zcount":                           "", // clients are not told that others wait
-		"+set":                              "", // only for clients of Redisson
-		"+get":                              "",
 		"+time":                             "",
 		"+ping":                             "", // a refusal proves as well that the server is alive; ACL LOG fills
 
@@ -375,9 +373,9 @@ func (s *site) whileHeld(hold *rlock.Hold, met func() bool) error {
 
 // The rights of a ReadWriteLock that replace or extend those of a Lock.
 var readWriteRights = []string{
-	"~orders:*", "~{orders:*", "~redisson_rwlock:{orders:*", "&redisson_rwlock:{orders:*", "~rlock_queue:{orders:*", "~rlock_guests:{orders:*", "&rlock_turn:{orders:*", "&rlock_turn:client:*",
+	"~orders:*", "~{orders:*", "~redisson_rwlock:{orders:*", "&redisson_rwlock:{orders:*", "~rlock_queue:{orders:*", "~rlock_foreign:{orders:*", "&rlock_turn:{orders:*", "&rlock_turn:client:*",
 	"+evalsha", "+eval", "+exists", "+hexists", "+hget", "+hmget", "+hgetall", "+hkeys", "+hlen",
-	"+hset", "+hdel", "+set", "+mget", "+del", "+pexpire", "+pttl", "+ping",
+	"+hset", "+hdel", "+set", "+del", "+pexpire", "+pttl", "+ping",
 	"+zadd", "+zrem", "+zrange", "+zrangebyscore", "+zcount", "+zscore",
 	"+publish", "+subscribe", "+pubsub|numsub",
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +24,7 @@ import (
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // key is the name of the lock in tests that need only one, channel its channel.
@@ -241,7 +241,7 @@ func scriptOf(f network.Frame) string {
 	if f.Is("EVAL") {
 		sha = fmt.Sprintf("%x", sha1.Sum([]byte(sha)))
 	}
-	return strings.TrimSuffix(scriptFiles()[sha], ".lua")
+	return scriptFiles[sha]
 }
 
 // membersOf returns how many tickets leave by a step, and how many join: ARGV[4] and
@@ -258,31 +258,11 @@ func membersOf(f network.Frame) (leave, join int) {
 }
 
 // scriptFiles maps the hash of each script to its name.
-var scriptFiles = sync.OnceValue(func() map[string]string {
-	files, texts := map[string]string{}, map[string]string{}
-	entries, err := os.ReadDir("internal/wire/scripts")
-	if err != nil {
-		panic(err)
-	}
-	for _, entry := range entries {
-		text, err := os.ReadFile("internal/wire/scripts/" + entry.Name())
-		if err != nil {
-			panic(err)
-		}
-		texts[entry.Name()] = string(text)
-	}
-	for name, text := range texts {
-		texts[name] = strings.Replace(text, "-- (owners.lua)\n", texts["owners.lua"], 1)
-		files[fmt.Sprintf("%x", sha1.Sum([]byte(texts[name])))] = name
-	}
-	for _, kind := range []string{"plain.lua", "rw.lua"} {
-		files[fmt.Sprintf("%x", sha1.Sum([]byte(texts[kind]+texts["queue.lua"]+texts["guests.lua"]+texts["grant.lua"])))] = "step.lua"
-	}
-	for _, kind := range []string{"mirror.lua", "rw_mirror.lua"} {
-		files[fmt.Sprintf("%x", sha1.Sum([]byte(texts["others.lua"]+texts[kind])))] = kind
-	}
-	return files
-})
+var scriptFiles = map[string]string{
+	wire.Acquire.Hash(): "acquire", wire.ReadWriteAcquire.Hash(): "rw_acquire", wire.SemaphoreAcquire.Hash(): "semaphore_acquire",
+	wire.Mirror.Hash(): "mirror", wire.ReadWriteMirror.Hash(): "rw_mirror", wire.SemaphoreMirror.Hash(): "semaphore_mirror",
+	wire.PlainStep.Hash(): "step", wire.ReadWriteStep.Hash(): "step",
+}
 
 // scripts is a rule for the replies, or the requests, of one kind of script.
 func scripts(n int, fate network.Fate, stage network.Stage, kind string) network.Rule {

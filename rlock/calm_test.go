@@ -116,7 +116,10 @@ func (c *calmSpell) configured() func(*rlock.Config) {
 	c.settings += fmt.Sprintf(" [HandoffLimit %d HandoffTime %v Linger %v Lease %v]", limit, turn, linger, lease)
 	return func(config *rlock.Config) {
 		config.HandoffLimit, config.HandoffTime = limit, turn
-		config.Linger, config.Lease, config.RedissonPolls, config.Logger = linger, lease, c.polls, quiet
+		config.Linger, config.Lease, config.Logger = linger, lease, quiet
+		if c.polls {
+			config.RedissonPolls = rlock.RedissonPollsAlways
+		}
 	}
 }
 

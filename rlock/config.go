@@ -63,7 +63,7 @@ type Config struct {
 	// Some locks do not linger: those for which clients wait, a name that is called for again
 	// and again, a name on which a client of Redisson was met within the last five minutes (it
 	// cannot call, and waits for a third of the Lease the first time), parts of a multi-lock
-	// or RedLock, semaphores, and all locks while RedissonPolls or NoClientChannel is set or
+	// or RedLock, semaphores, and all locks while RedissonPolls is RedissonPollsAlways or NoClientChannel is set or
 	// the server refuses the client its own channel. At most some 10 000 locks of a kind
 	// linger at a time. All clients of the locks should be of a version that has Linger:
 	// older ones cannot call either. [WithLinger] says otherwise for one Acquire. Defaults to
@@ -92,13 +92,12 @@ type Config struct {
 	// from 3.28 on.
 	PubSub PubSub
 
-	// RedissonPolls says that clients of Redisson contend for the locks that cannot be
-	// counted: spin locks, loops of tryLock, or waits at a replica (readMode SLAVE). Every
-	// lock for which clients wait is then left to them for 150 ms every two seconds, and
-	// more often while they use it. By default this begins when such a client was seen as
-	// the holder, and goes on for a minute; that is enough unless clients of this package
-	// hold the lock without a pause from the start. Defaults to false.
-	RedissonPolls bool
+	// RedissonPolls says whether clients of Redisson contend for the locks that cannot be
+	// counted: spin locks, loops of tryLock, or waits at a replica (readMode SLAVE). A lock
+	// that this client wants all the time is then left to them for 140 ms, after two seconds and
+	// then about every 2.4 s, and more often while they use it. Defaults to
+	// RedissonPollsAuto: where the server knows a script of Redisson's locks.
+	RedissonPolls RedissonPolls
 
 	// NoClientName leaves the connections of the client without a name. By default they
 	// have one in CLIENT LIST, "rlock:<program>:<host>:<pid>:<id>", by which
@@ -166,6 +165,20 @@ type Config struct {
 	// to nil, which costs nothing.
 	Observer *Observer
 }
+
+// RedissonPolls says when clients of Redisson that only poll have turns.
+type RedissonPolls int
+
+const (
+	// RedissonPollsAuto is where the server knows a script by which Redisson takes its locks:
+	// a client of which locks are contended for asks once a minute (SCRIPT EXISTS).
+	RedissonPollsAuto RedissonPolls = RedissonPolls(wire.RedissonPollsAuto)
+	// RedissonPollsNever leaves no such turns: pollers may starve beside busy clients.
+	RedissonPollsNever RedissonPolls = RedissonPolls(wire.RedissonPollsNever)
+	// RedissonPollsAlways is for versions of Redisson whose scripts are not known, and other
+	// programs that follow its protocol. No lock lingers then.
+	RedissonPollsAlways RedissonPolls = RedissonPolls(wire.RedissonPollsAlways)
+)
 
 // PubSub is a family of publish and subscribe commands.
 type PubSub int
@@ -237,6 +250,8 @@ func (c Config) checkValues() error {
 	switch {
 	case c.Redis.ConnLifetime > 0:
 		return invalid("Redis.ConnLifetime is %v: leave it 0, since commands fail when a connection reaches its end", c.Redis.ConnLifetime)
+	case c.RedissonPolls < RedissonPollsAuto || c.RedissonPolls > RedissonPollsAlways:
+		return invalid("RedissonPolls is %d: use one of its constants", c.RedissonPolls)
 	case c.PubSub < PubSubAuto || c.PubSub > PubSubPlain:
 		return invalid("PubSub is %d: use one of its constants", c.PubSub)
 	case c.SyncReplicas < 0 || c.SyncReplicas > wire.MaxSyncReplicas:
@@ -251,7 +266,7 @@ func (c Config) checkValues() error {
 func (c Config) wire() wire.Options {
 	return wire.Options{
 		Redis: c.Redis, Client: c.Client, PubSub: wire.PubSub(c.PubSub),
-		SyncReplicas: c.SyncReplicas, RedissonPolls: c.RedissonPolls, NoClientName: c.NoClientName, Tracking: c.Tracking,
+		SyncReplicas: c.SyncReplicas, RedissonPolls: wire.RedissonPolls(c.RedissonPolls), NoClientName: c.NoClientName, Tracking: c.Tracking,
 	}
 }
 
@@ -260,7 +275,7 @@ func (c Config) engine(o *engine.Observer) engine.Config {
 	return engine.Config{
 		Lease: c.Lease, HandoffLimit: c.HandoffLimit, HandoffTime: c.HandoffTime,
 		LongHold: c.LongHold, LongWait: c.LongWait, RecordPlaces: c.RecordPlaces, Logger: c.Logger, Observer: o,
-		NoClientChannel: c.NoClientChannel, NoAnswers: c.NoAnswers, Linger: max(c.Linger, 0), RedissonPolls: c.RedissonPolls,
+		NoClientChannel: c.NoClientChannel, NoAnswers: c.NoAnswers, Linger: max(c.Linger, 0), RedissonPolls: wire.RedissonPolls(c.RedissonPolls),
 	}
 }
 

@@ -389,7 +389,7 @@ func TestAClusterWhoseSlotsAreNotAssignedYetIsAskedForItsPubSub(t *testing.T) {
 				lock := client.NewLock(key)
 				require.NoError(t, lock.Lock(t.Context()))
 				require.NoError(t, lock.Unlock(t.Context()))
-				assert.True(t, f.said(channel+answers.family), "%s", f.all())
+				assert.True(t, f.said("redisson_lock_timeout:{"+key+"}"+answers.family), "%s", f.all())
 			})
 		})
 	}

@@ -100,11 +100,9 @@
 // of all clients.
 //
 // Clients of Redisson know nothing of the queue, and get turns in it: while they wait by
-// subscribing to Redisson's channel Redis counts them, and leaves them the lock for 5 to 10 ms
-// when their turn comes. Clients that only poll, or listen at a replica, cannot be counted:
-// for a minute after one of them was seen to hold the lock, or always with
-// [Config.RedissonPolls], they have one turn of 150 ms in two seconds, the first one after a
-// second, and the next one 100 ms after one that they use.
+// subscribing to Redisson's channel, or in its fair queue, Redis counts them, and leaves them
+// the lock when their turn comes. Clients that only poll, or listen at a replica, cannot be
+// counted: [Config.RedissonPolls] says when they have turns.
 //
 // # Levels and leases
 //

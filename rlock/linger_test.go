@@ -328,7 +328,7 @@ func TestTheLocksThatLingerAreBounded(t *testing.T) {
 func TestWithoutItsOwnChannelAClientDoesNotLinger(t *testing.T) {
 	for name, change := range map[string]func(*rlock.Config){
 		"left out":           func(c *rlock.Config) { c.NoClientChannel = true },
-		"guests contend":     func(c *rlock.Config) { c.RedissonPolls = true },
+		"guests contend":     func(c *rlock.Config) { c.RedissonPolls = rlock.RedissonPollsAlways },
 		"it does not linger": func(c *rlock.Config) { c.Linger = -1 },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -82,7 +82,7 @@ func TestTheHashShowsModeReadersAndWriterAsRedissonDoes(t *testing.T) {
 		s.awaitRW(client, "read", map[string]string{id: "1"})
 		assert.Empty(t, heard.heard())
 		require.NoError(t, l.Read().Unlock(theirs))
-		assert.Equal(t, []string{"0"}, heard.heard())
+		assert.Equal(t, []string{"00"}, heard.heard())
 		assert.Zero(t, s.number("EXISTS", key))
 
 		require.NoError(t, l.Write().Lock(mine))
@@ -98,13 +98,13 @@ func TestTheHashShowsModeReadersAndWriterAsRedissonDoes(t *testing.T) {
 		assert.Empty(t, heard.heard())
 		require.NoError(t, l.Write().Unlock(mine))
 		s.awaitRW(client, "read", map[string]string{id: "1"})
-		assert.Equal(t, []string{"1"}, heard.heard(), "readers may enter")
+		assert.Equal(t, []string{"01"}, heard.heard(), "readers may enter")
 		require.NoError(t, l.Read().Unlock(mine))
-		assert.Equal(t, []string{"0"}, heard.heard())
+		assert.Equal(t, []string{"00"}, heard.heard())
 
 		require.NoError(t, l.Write().Lock(mine))
 		require.NoError(t, l.Write().Unlock(mine))
-		assert.Equal(t, []string{"1"}, heard.heard())
+		assert.Equal(t, []string{"01"}, heard.heard())
 		assert.Zero(t, s.number("EXISTS", key))
 	})
 }
@@ -145,7 +145,7 @@ func TestReadersOfOtherClientsKeepTheHashForTheLongestLease(t *testing.T) {
 		heard := s.listen(s.family(), rwChannel)
 		require.NoError(t, l.Read().Unlock(s.ctx))
 		assert.Zero(t, s.number("EXISTS", key), "a dead client keeps the hash")
-		assert.Equal(t, []string{"0"}, heard.heard())
+		assert.Equal(t, []string{"00"}, heard.heard())
 	})
 }
 
@@ -181,7 +181,7 @@ func TestANameWithABraceIsUsedAsItIsForKeysAndChannel(t *testing.T) {
 		}
 		assert.Len(t, hash, 2)
 		require.NoError(t, l.Read().Unlock(rlock.WithOwner(s.ctx, me)))
-		assert.Equal(t, []string{"0"}, heard.heard())
+		assert.Equal(t, []string{"00"}, heard.heard())
 	})
 }
 

@@ -144,7 +144,7 @@ func TestOthersThatNeverComeCostLittle(t *testing.T) {
 		ours := w.client().crowd(w, end)()
 		lost := time.Since(began) - time.Duration(ours)*section
 		t.Logf("%d sections, %v lost", ours, lost)
-		assert.Less(t, lost, time.Second/5)
+		assert.Less(t, lost, 350*time.Millisecond, "turns of 10, 20, 40, 80 and 140 ms, then a seventeenth of the time")
 		require.Positive(t, ours)
 	})
 }
@@ -192,7 +192,7 @@ func TestAGuestThatOnlyPollsHasATurnEveryFewSeconds(t *testing.T) {
 				end := time.Now().Add(5 * time.Second)
 				var crowds []func() int
 				for range c.clients {
-					crowds = append(crowds, w.client(func(config *rlock.Config) { config.RedissonPolls = !c.met }).crowd(w, end))
+					crowds = append(crowds, w.client(func(config *rlock.Config) { config.RedissonPolls = rlock.RedissonPollsAlways }).crowd(w, end))
 				}
 				time.Sleep(10 * time.Millisecond)
 				if c.met {
@@ -297,20 +297,30 @@ func TestAWriterOfRedissonIsNotStarvedByReadersWithoutEnd(t *testing.T) {
 	})
 }
 
-// Guests that nobody can count may take the lock in their turn, and the first ticket looks when
-// that is over. If it leaves before, the next one does.
+// Foreign clients that nobody can count may take the lock in their turn, and the first ticket looks
+// when that is over. If it leaves before, the next one does.
 func TestTheNextTicketTakesTheLockAfterATurnInWhichTheFirstHasLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		polls := func(c *rlock.Config) { c.RedissonPolls = true }
-		holder, first, second, me := w.client(polls), w.client(polls), w.client(polls), w.caller()
+		polls := func(c *rlock.Config) { c.RedissonPolls = rlock.RedissonPollsAlways }
+		holder, next, last, me := w.client(polls), w.client(polls), w.client(polls), w.caller()
+		first, second := w.client(polls), w.client(polls)
 		require.NoError(t, holder.NewLock(key).Lock(me))
+		follows := start(func() error { return next.NewLock(key).Lock(me) })
+		require.True(t, pending(follows))
+		alsoFollows := start(func() error { return last.NewLock(key).Lock(me) })
+		require.True(t, pending(alsoFollows))
+		time.Sleep(2100 * time.Millisecond) // a name that is wanted for so long leaves turns
+		require.NoError(t, holder.NewLock(key).Unlock(me))
+		require.NoError(t, <-follows, "the turn comes after those that wait")
 		ctx, leave := context.WithCancel(w.caller())
 		leaves := start(func() error { return first.NewLock(key).Lock(ctx) })
 		require.True(t, pending(leaves))
 		waits := start(func() error { return second.NewLock(key).Lock(me) })
 		require.True(t, pending(waits))
-		require.NoError(t, holder.NewLock(key).Unlock(me))
-		require.True(t, pending(leaves), "it is the guests' turn")
+		require.NoError(t, next.NewLock(key).Unlock(me))
+		require.NoError(t, <-alsoFollows)
+		require.NoError(t, last.NewLock(key).Unlock(me))
+		require.True(t, pending(leaves), "it is their turn")
 		leave()
 		require.ErrorIs(t, <-leaves, context.Canceled)
 		within(t, 0, 200*time.Millisecond, func() { require.NoError(t, <-waits) })

@@ -133,7 +133,7 @@ func TestEveryReleasePublishesOneZeroAndNothingElseIsPublished(t *testing.T) {
 		assert.ErrorIs(t, lock.Unlock(rlock.WithOwner(s.ctx, rlock.NewOwner())), rlock.ErrNotHeld)
 		assert.Empty(t, foreign.heard(), "nested unlocks, and unlocks of other owners")
 		require.NoError(t, lock.Unlock(s.ctx))
-		assert.Equal(t, []string{"0"}, foreign.heard())
+		assert.Equal(t, []string{"00"}, foreign.heard())
 
 		require.NoError(t, lock.Lock(s.ctx))
 		var others sync.WaitGroup
@@ -147,7 +147,7 @@ func TestEveryReleasePublishesOneZeroAndNothingElseIsPublished(t *testing.T) {
 		}
 		require.NoError(t, lock.Unlock(s.ctx))
 		others.Wait()
-		assert.Equal(t, []string{"0"}, foreign.heard(), "once, after five hand-offs")
+		assert.Equal(t, []string{"00"}, foreign.heard(), "once, after five hand-offs")
 
 		require.NoError(t, lock.Lock(s.ctx))
 		forced, err := lock.ForceUnlock(s.ctx)
@@ -157,7 +157,7 @@ func TestEveryReleasePublishesOneZeroAndNothingElseIsPublished(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, forced)
 		assert.ErrorIs(t, lock.Unlock(s.ctx), rlock.ErrLost)
-		assert.Equal(t, []string{"0"}, foreign.heard(), "by force")
+		assert.Equal(t, []string{"00"}, foreign.heard(), "by force")
 	})
 }
 
@@ -286,7 +286,7 @@ func TestTheCommandsOfPubSubAreThoseOfRedissonOrOfTheConfig(t *testing.T) {
 				require.NoError(t, lock.Unlock(s.ctx))
 				for family, listener := range heard {
 					if family == choice.family {
-						assert.Equal(t, []string{"0"}, listener.heard())
+						assert.Equal(t, []string{"00"}, listener.heard())
 					} else {
 						assert.Empty(t, listener.heard())
 					}

@@ -73,6 +73,7 @@ func (r *room) tenureFor(w *waiter, op operation, now time.Time) *tenure {
 	}
 	t := w.ticket
 	t.phase, t.stale = lookedFor, false
+	t.heard, r.heard = r.heard, false
 	t.sending(now, c.leaseOf(w.Request))
 	return t
 }
@@ -267,15 +268,15 @@ func (r *room) lookAfter(w *waiter, a wire.Answer, now time.Time) time.Duration 
 		sleep = min(sleep, wire.Milliseconds(a.HeldBack)+time.Millisecond)
 	}
 	if a.Place == wire.FirstPlace {
-		if a.Window >= 0 {
-			sleep = min(sleep, watchTurn(a.Window))
+		if a.Turn >= 0 {
+			sleep = min(sleep, watchTurn(a.Turn))
 		}
-		guestHolds := a.Holder != "" && !wire.IsOurs(a.Holder)
-		if a.Window >= 0 || guestHolds {
-			r.usher()
+		foreign := a.Holder != "" && !wire.IsOurs(a.Holder)
+		if a.Turn >= 0 || foreign {
+			r.listen()
 		}
-		if guestHolds {
-			sleep = min(sleep, r.followGuest(w, a.TTL, now))
+		if foreign {
+			sleep = min(sleep, r.followForeign(w, a.TTL, now))
 		}
 	}
 	if w.ticket.polls {

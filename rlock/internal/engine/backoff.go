@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// guestMemory is for how long a name does not linger on which a guest was met. Guests
+	// foreignMemory is for how long a name does not linger on which a foreign client was met. These
 	// cannot call.
-	guestMemory = 5 * time.Minute
+	foreignMemory = 5 * time.Minute
 	// maxBackoffs is how many names a shard remembers that do not linger.
 	maxBackoffs = 256
 	// callsAllowed is how often in a row a name is called back, without a Lock here that
@@ -19,7 +19,7 @@ const (
 )
 
 // A backoff says that a name does not linger for a while, since others want the lock as
-// often as this client does, or a guest was met. The shard's mutex protects it.
+// often as this client does, or a foreign client was met. The shard's mutex protects it.
 type backoff struct {
 	calls int       // in a row without a profit
 	until time.Time // it does not linger
@@ -43,11 +43,11 @@ func (r *room) contendedFor(now time.Time) {
 	r.backOff(1, least, now)
 }
 
-// met notes the holder that Redis has named to a request: a guest cannot call.
+// met notes the holder that Redis has named to a request: a foreign client cannot call.
 func (r *room) met(holder string, req *Request, now time.Time) {
 	lingers := r.client.Config.Linger > 0 || r.client.lingerOf(r, req) > 0
 	if lingers && holder != "" && !wire.IsOurs(holder) && r.name.kind().foreign {
-		r.backOff(0, guestMemory, now)
+		r.backOff(0, foreignMemory, now)
 	}
 }
 

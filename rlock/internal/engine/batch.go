@@ -37,13 +37,13 @@ type sent struct {
 	err   error
 }
 
-// asks returns the queue and the channel by which the others are counted that wait, "" if
-// nobody asks.
-func (s *sent) asks() (queue, channel string) {
+// asks returns by what the others are counted that wait, nothing if the mirror does not ask.
+func (s *sent) asks(c *Client) wire.Asker {
 	if !s.asking {
-		return "", ""
+		return wire.Asker{}
 	}
-	return s.tenure.room.name.Queue, s.tenure.room.name.Channel
+	n := s.tenure.room.name
+	return c.Redis.Asks(&n.Keys, c.leavesTurns(n, time.Now()))
 }
 
 // batches are used again: of a hundred thousand locks there are 80 a second.

@@ -51,6 +51,8 @@ type Client struct {
 	// must not leave its testing/synctest bubble.
 	waiters sync.Pool
 
+	spells spells
+
 	seed   maphash.Seed
 	shards [KindCount][shardCount]shard
 }
@@ -65,7 +67,7 @@ type Config struct {
 	LongHold        time.Duration // 0: never
 	LongWait        time.Duration // 0: never
 	RecordPlaces    bool
-	RedissonPolls   bool // guests contend for every lock: none lingers
+	RedissonPolls   wire.RedissonPolls
 	NoClientChannel bool
 	NoAnswers       bool
 	Logger          *slog.Logger

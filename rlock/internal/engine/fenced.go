@@ -18,7 +18,7 @@ var fenced = plain.but(func(k *kind) {
 
 func acquireFenced(t *tenure) wire.Call {
 	n := t.room.name
-	return wire.Acquire.Call(4, n.Key, n.Queue, n.Window, n.Extra,
+	return wire.Acquire.Call(3, n.Key, n.Queue, n.Extra,
 		t.room.client.milliseconds(t.lease), t.text, strconv.FormatUint(t.tokens.reserved, 10))
 }
 

@@ -103,8 +103,9 @@ func (t *tenure) command(op operation) (wire.Call, func(rueidis.RedisResult, uin
 	case joining:
 		s.Join = t.member()
 	case looking:
-		s.Look = t.member()
+		s.Look, s.Heard = t.member(), t.heard
 	default:
+		c.seesAcquire(n, t.trust.SentAt())
 		return n.kind().acquire(t), wire.ReadAcquire
 	}
 	return n.step(c, s, t.lease, t.tokens.asked()), wire.ReadStep

@@ -30,7 +30,7 @@ type kind struct {
 	// public is the kind as users see it. The read lock is another.
 	public Kind
 	// step is the script for all that touches the queue: the kind's part of it,
-	// queue.lua, guests.lua and grant.lua.
+	// queue.lua, foreign.lua and grant.lua.
 	step *wire.Script
 	// acquire is the call that takes a lock that nobody has or waits for. It is answered
 	// as acquire.lua answers.

@@ -33,7 +33,7 @@ func (c *Client) lingerOf(r *room, req *Request) time.Duration {
 	if linger == 0 {
 		linger = c.Config.Linger
 	}
-	if linger <= 0 || c.Config.RedissonPolls || c.Config.NoClientChannel || req.Whole != nil || r.name.kind().many {
+	if linger <= 0 || c.Config.RedissonPolls == wire.RedissonPollsAlways || c.Config.NoClientChannel || req.Whole != nil || r.name.kind().many {
 		return 0
 	}
 	return linger

@@ -34,7 +34,8 @@ func (n *Name) lossKey(o Owner) LossKey { return LossKey{n.KindID, n.Key, o} }
 // fencing tokens that a grant is to have.
 func (n *Name) step(c *Client, s wire.Step, lease time.Duration, tokens uint64) wire.Call {
 	k := n.kind()
-	s.Lease, s.Guests = c.milliseconds(lease), k.foreign
+	s.Lease = c.milliseconds(lease)
+	s.Polls = c.seesStep(n, s, time.Now())
 	if k.number != nil {
 		s.Number = k.number(n, tokens)
 	}

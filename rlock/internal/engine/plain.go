@@ -19,7 +19,7 @@ var plain = kind{
 	holders: fields,
 	locked:  keyExists,
 	ttl:     keyTTL,
-	layout:  wire.Layout{Channel: "redisson_lock__channel:"},
+	layout:  wire.Layout{Channel: "redisson_lock__channel:", Fair: true},
 	foreign: true,
 }
 
@@ -31,18 +31,21 @@ var fair = plain.but(func(k *kind) {
 
 func acquirePlain(t *tenure) wire.Call {
 	n := t.room.name
-	return wire.Acquire.Call(3, n.Key, n.Queue, n.Window, t.room.client.milliseconds(t.lease), t.text)
+	return wire.Acquire.Call(2, n.Key, n.Queue, t.room.client.milliseconds(t.lease), t.text)
 }
 
 func mirrorPlain(c *Client, part []sent) wire.Call {
 	keys := make([]string, 0, len(part))
 	args := make([]string, 0, 1+5*len(part))
 	args = append(args, c.Redis.Family())
+	var more []string // keys, of those that ask
 	for _, s := range part {
 		keys = append(keys, s.tenure.room.name.Key)
-		queue, channel := s.asks()
-		args = append(args, s.lease, s.owner, s.count, queue, channel)
+		asks := s.asks(c)
+		more = append(more, asks.Keys...)
+		args = append(args, s.lease, s.owner, s.count, asks.How, asks.Channel)
 	}
+	keys = append(keys, more...)
 	return wire.Call{Script: wire.Mirror, Keys: keys, Args: args}
 }
 

@@ -32,19 +32,22 @@ func acquireReadWrite(t *tenure) wire.Call {
 	if t.shared {
 		mode = "read"
 	}
-	return wire.ReadWriteAcquire.Call(4, n.Key, n.Queue, n.Window, n.Extra, t.room.client.milliseconds(t.lease), t.text, mode)
+	return wire.ReadWriteAcquire.Call(4, n.Key, n.Queue, n.Extra, n.Extra+":"+t.text+":rwlock_timeout:1", t.room.client.milliseconds(t.lease), t.text, mode)
 }
 
 func mirrorReadWrite(c *Client, part []sent) wire.Call {
 	keys := make([]string, 0, 3*len(part))
 	args := make([]string, 0, 1+5*len(part))
 	args = append(args, c.Redis.Family())
+	var more []string // keys, of those that ask
 	for _, s := range part {
 		n := s.tenure.room.name
 		keys = append(keys, n.Key, n.Extra, n.Channel)
-		queue, _ := s.asks()
-		args = append(args, s.lease, s.owner, s.count, wire.Flag(s.reads), queue)
+		asks := s.asks(c)
+		more = append(more, asks.Keys...)
+		args = append(args, s.lease, s.owner, s.count, wire.Flag(s.reads), asks.How)
 	}
+	keys = append(keys, more...)
 	return wire.Call{Script: wire.ReadWriteMirror, Keys: keys, Args: args}
 }
 

@@ -63,10 +63,12 @@ type room struct {
 	// subscribed when it was asked for.
 	sub        *pubsub.Subscription
 	subscribed time.Time
-	// ushers are the subscriptions of an usher, see guests.go.
-	ushers []*pubsub.Subscription
-	// guests is what the usher knows of them, see guests.go.
-	guests guestNews
+	// ears are the subscriptions to what foreign clients are told, see foreign.go.
+	ears []*pubsub.Subscription
+	// foreign is what they have told of foreign clients, see foreign.go.
+	foreign foreignNews
+	// heard is set once one was heard to release the lock, until a look has told Redis.
+	heard bool
 	// inFlight is how many acquires and releases are in flight: the answer decides
 	// whose the lock is, and nobody asks before it came.
 	inFlight int32
@@ -160,7 +162,7 @@ func (r *room) current(now time.Time) *tenure {
 // grant gives the tenure to w, the waiter that asked for it or the next in line:
 // the hold begins now.
 func (r *room) grant(t *tenure, w *waiter, way Way, now time.Time) {
-	r.dismiss()
+	r.deafen()
 	if was := r.tenure; was != nil && was != t {
 		if was.shared && t.shared && was.valid(now) {
 			r.beginTurn(t, w, now)

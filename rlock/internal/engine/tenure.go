@@ -57,6 +57,7 @@ type tenure struct {
 	// Of a ticket, see ticket.go:
 	polls bool // its client cannot be told of a grant
 	stale bool // a message came while its command was in flight: the answer may be older
+	heard bool // the look in flight tells Redis that a foreign client was heard to release the lock
 
 	ghost bool  // releasing: the acquire may be executed after the release
 	fails int32 // mirrors in a row that had no good answer

@@ -53,10 +53,10 @@ func (r *room) subscribe() {
 	}
 }
 
-// unsubscribe ends subscribe, and usher.
+// unsubscribe ends subscribe, and listen.
 func (r *room) unsubscribe() {
 	if r.sub != nil {
-		r.dismiss()
+		r.deafen()
 		r.sub.Close()
 		r.sub = nil
 	}
@@ -98,7 +98,7 @@ func (r *room) noticed(n wire.Notice, now time.Time) bool {
 	case w == nil:
 		return r.tenure != nil && r.tenure.is(n.Ticket) || r.shard.hurry(n.Ticket)
 	case !n.Granted:
-		r.usher()
+		r.listen()
 		w.lookNow(now)
 		w.Wake()
 	case w.ticket.phase != queued:

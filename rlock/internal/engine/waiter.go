@@ -44,9 +44,9 @@ type waiter struct {
 	polls  int         // looks in a row, without pub/sub
 
 	holder       string    // that Redis named last, "" if it named none
-	guestEnds    time.Time // when the lease of the guest ends that had the lock at the last look
-	guestSince   time.Time // when that was first seen, see followGuest
-	guestListens bool      // since the last look this client hears what guests are told
+	foreignEnds  time.Time // when the lease of the foreign holder ends that the last look has met
+	foreignSince time.Time // when that was first seen, see followForeign
+	hears        bool      // since the last look this client hears what foreign clients are told
 
 	late     lateness
 	searched bool // it had deadlocks searched for

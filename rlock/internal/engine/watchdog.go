@@ -103,7 +103,7 @@ func (t *tenure) build(now time.Time) (s sent, ok bool) {
 			t.text = t.text[:wire.TenureLen] + string(owner)
 		}
 		s.lease, s.owner, s.count, s.reads = c.milliseconds(ttl), t.text, strconv.Itoa(int(t.shown.writes)), t.shown.reads
-		// A tenure that lingers and is used again and again may never be called: guests cannot.
+		// A tenure that lingers and is used again and again may never be called: foreign clients cannot.
 		s.asking = t.shared || t.room.queue.Len() > 0 || t.lingers > 0
 	case releasing:
 	default:
@@ -150,7 +150,7 @@ func (t *tenure) confirmed(now time.Time, s sent) {
 	if s.asking {
 		t.heardOfOthers(now, s.reply-1)
 		if t.contested() && !t.recalled && wire.Lingers(t.text) {
-			t.room.backOff(0, lastBackoff, now) // guests wait, who cannot call
+			t.room.backOff(0, lastBackoff, now) // foreign clients wait, which cannot call
 		}
 		if s.opened && t.contested() {
 			t.room.open()

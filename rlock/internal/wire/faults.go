@@ -86,6 +86,8 @@ func Diagnose(err error) (Fault, error) {
 		return Never, fmt.Errorf("%w: %w: choose another name, or delete the key", ErrWrongType, err)
 	case has("NOPERM"), has("The user executing the script"), has("ACL failure in script"):
 		return Never, fmt.Errorf("%w: %s", ErrNoPermission, secret.HideUser(message))
+	case strings.Contains(message, "undeclared key"):
+		return Never, fmt.Errorf("%w: it lets a script touch declared keys only, and a read-write lock needs those of other readers: %w", ErrUnsupported, err)
 	case has("unknown command"), has("unknown subcommand"), has("Unknown subcommand"), has("Unknown PUBSUB subcommand"), has("Unknown Redis command"), has("Unknown command"):
 		return Never, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}

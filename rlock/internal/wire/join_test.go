@@ -62,18 +62,18 @@ func TestTheAnswerToATicketThatJoins(t *testing.T) {
 					do("ZADD", keys.Queue, "1", "?")
 				}
 				result := redis.Do(t.Context(), redis.Step(wire.PlainStep, &keys, wire.Step{
-					Join: wire.Member{Mode: "x", Ticket: ticket}, Lease: "60000", Guests: true,
+					Join: wire.Member{Mode: "x", Ticket: ticket}, Lease: "60000",
 				}))
 
 				answer, err := wire.ReadStep(result, 0)
 				require.NoError(t, err)
 				assert.Positive(t, answer.TTL, "what is left of the lease")
-				assert.Negative(t, answer.Window, "it is nobody's turn")
+				assert.Negative(t, answer.Turn, "it is nobody's turn")
 				if test.answer.Holder == "" {
 					test.answer.Holder = holder
 				}
 				assert.Negative(t, answer.HeldBack, "nobody reads")
-				answer.TTL, answer.Window, answer.HeldBack = 0, 0, 0
+				answer.TTL, answer.Turn, answer.HeldBack = 0, 0, 0
 				assert.Equal(t, test.answer, answer)
 				left, err := redis.Client.Do(t.Context(), redis.Client.B().Pttl().Key(keys.Queue).Build()).ToInt64()
 				require.NoError(t, err)

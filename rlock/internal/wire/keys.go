@@ -19,6 +19,8 @@ type Layout struct {
 	// that it has one.
 	Extra    string
 	HasExtra bool
+	// Fair says that Redisson's fair lock may share the lock.
+	Fair bool
 	// Suffix ends the names of the queue and all that belongs to it: the locks of one name
 	// that are told apart by it are different in Redis, and cannot grant to each other.
 	Suffix string
@@ -31,13 +33,17 @@ type Keys struct {
 	Channel string // Redisson's
 	Extra   string // the key that the kind has beside the lock, "" for none
 
+	// Of a lock that Redisson's fair lock may share, else "": its queue, and the times until which
+	// it waits for each owner in it.
+	FairQueue, FairTimes string
+
 	// These are of our own: different for any two names, with the lock's hash tag.
-	Queue  string // the key of the queue
-	Window string // the key that exists during the guests' turn
-	Turns  string // the beginning of the names of the channels on which clients are told
+	Queue   string // the key of the queue
+	Foreign string // the key of what is remembered of foreign clients
+	Turns   string // the beginning of the names of the channels on which clients are told
 }
 
-// Ushers is the channel that counts the clients that listen to Channel.
+// Ushers is the channel that counts the clients of ours that listen to Channel.
 func (k *Keys) Ushers() string { return k.Turns + "ushers" }
 
 // KeysOf applies Redisson's prefixName to the channel, and makes the names of our own. It
@@ -64,8 +70,11 @@ func (r *Redis) KeysOf(key string, l Layout) (k Keys, err error) {
 	if l.HasExtra {
 		k.Extra = l.Extra + tagged
 	}
+	if l.Fair {
+		k.FairQueue, k.FairTimes = "redisson_lock_queue:"+tagged, "redisson_lock_timeout:"+tagged
+	}
 	tag += l.Suffix
-	k.Queue, k.Window, k.Turns = "rlock_queue:"+tag, "rlock_guests:"+tag, turnPrefix+tag+":"
+	k.Queue, k.Foreign, k.Turns = "rlock_queue:"+tag, "rlock_foreign:"+tag, turnPrefix+tag+":"
 	if r.InCluster() {
 		k.Slot = r.slotOf(key)
 		if k.Slot != r.slotOf(k.Channel) || k.Slot != r.slotOf(k.Queue) || k.Extra != "" && k.Slot != r.slotOf(k.Extra) {

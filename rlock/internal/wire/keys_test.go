@@ -12,26 +12,26 @@ import (
 
 // layouts are the layouts of all kinds.
 var layouts = []wire.Layout{
-	{Channel: "redisson_lock__channel:"},
-	{Channel: "redisson_lock__channel:", Extra: "redisson_lock_token:", HasExtra: true},
+	{Channel: "redisson_lock__channel:", Fair: true},
+	{Channel: "redisson_lock__channel:", Extra: "redisson_lock_token:", HasExtra: true, Fair: true},
 	{Channel: "redisson_rwlock:", HasExtra: true, Suffix: "rw"},
 	{Channel: "rlock_turn:semaphore:", Suffix: "sem"},
 }
 
 func TestTheKeysOfALock(t *testing.T) {
 	redis := open(t)
-	for _, test := range []struct{ name, channel, queue, window, ushers string }{
-		{"x", "redisson_lock__channel:{x}", "rlock_queue:{x}", "rlock_guests:{x}", "rlock_turn:{x}:ushers"},
-		{"{x}", "redisson_lock__channel:{x}", "rlock_queue:{x}:", "rlock_guests:{x}:", "rlock_turn:{x}::ushers"},
-		{"a{b}c", "redisson_lock__channel:a{b}c", "rlock_queue:a{b}c:", "rlock_guests:a{b}c:", "rlock_turn:a{b}c::ushers"},
-		{"x}", "redisson_lock__channel:{x}}", "rlock_queue:{x}}", "rlock_guests:{x}}", "rlock_turn:{x}}:ushers"},
+	for _, test := range []struct{ name, channel, queue, foreign, ushers string }{
+		{"x", "redisson_lock__channel:{x}", "rlock_queue:{x}", "rlock_foreign:{x}", "rlock_turn:{x}:ushers"},
+		{"{x}", "redisson_lock__channel:{x}", "rlock_queue:{x}:", "rlock_foreign:{x}:", "rlock_turn:{x}::ushers"},
+		{"a{b}c", "redisson_lock__channel:a{b}c", "rlock_queue:a{b}c:", "rlock_foreign:a{b}c:", "rlock_turn:a{b}c::ushers"},
+		{"x}", "redisson_lock__channel:{x}}", "rlock_queue:{x}}", "rlock_foreign:{x}}", "rlock_turn:{x}}:ushers"},
 	} {
 		k, err := redis.KeysOf(test.name, layouts[0])
 		require.NoError(t, err)
 		assert.Equal(t, test.name, k.Key)
 		assert.Equal(t, test.channel, k.Channel)
 		assert.Equal(t, test.queue, k.Queue)
-		assert.Equal(t, test.window, k.Window)
+		assert.Equal(t, test.foreign, k.Foreign)
 		assert.Equal(t, test.ushers, k.Ushers())
 		assert.Empty(t, k.Extra)
 	}
@@ -83,7 +83,7 @@ func FuzzNoTwoNamesShareAKey(f *testing.F) {
 					t.Skip()
 				}
 				assert.NotEqual(t, a.Queue, b.Queue)
-				assert.NotEqual(t, a.Window, b.Window)
+				assert.NotEqual(t, a.Foreign, b.Foreign)
 				assert.NotEqual(t, a.Turns, b.Turns)
 			}
 		}

@@ -62,30 +62,30 @@ func (k *modelKind) call(c core.Command) wire.Call {
 	case core.Acquire:
 		switch {
 		case k.fenced:
-			return k.acquire.Call(4, n.Key, n.Queue, n.Window, n.Extra, lease, owner, number)
+			return k.acquire.Call(3, n.Key, n.Queue, n.Extra, lease, owner, number)
 		case k.model == server.ReadWrite:
 			mode := "write"
 			if c.Mode == core.Shared {
 				mode = "read"
 			}
-			return k.acquire.Call(4, n.Key, n.Queue, n.Window, n.Extra, lease, owner, mode)
+			return k.acquire.Call(4, n.Key, n.Queue, n.Extra, n.Extra+":"+owner+":rwlock_timeout:1", lease, owner, mode)
 		case k.model == server.Semaphore:
 			return k.acquire.Call(2, n.Key, n.Queue, lease, owner, number)
 		}
-		return k.acquire.Call(3, n.Key, n.Queue, n.Window, lease, owner)
+		return k.acquire.Call(2, n.Key, n.Queue, lease, owner)
 	case core.Mirror:
-		queue, channel := "", ""
+		var asks wire.Asker
 		if c.Asks {
-			queue, channel = n.Queue, n.Channel
+			asks = k.redis.Asks(n, false)
 		}
 		family, writes := k.redis.Family(), strconv.Itoa(c.Writes)
 		switch k.model {
 		case server.ReadWrite:
-			return wire.Call{Script: k.mirror, Keys: []string{n.Key, n.Extra, n.Channel}, Args: []string{family, lease, owner, writes, wire.Flag(c.Reads), queue}}
+			return wire.Call{Script: k.mirror, Keys: append([]string{n.Key, n.Extra, n.Channel}, asks.Keys...), Args: []string{family, lease, owner, writes, wire.Flag(c.Reads), asks.How}}
 		case server.Semaphore:
 			return wire.Call{Script: k.mirror, Keys: []string{n.Key}, Args: []string{lease, owner}}
 		}
-		return wire.Call{Script: k.mirror, Keys: []string{n.Key}, Args: []string{family, lease, owner, writes, queue, channel}}
+		return wire.Call{Script: k.mirror, Keys: append([]string{n.Key}, asks.Keys...), Args: []string{family, lease, owner, writes, asks.How, asks.Channel}}
 	}
 	step := wire.Step{Lease: lease, Number: number}
 	switch c.Op {

@@ -159,9 +159,9 @@ func (k *modelKind) messageText(m server.Message, reserve uint64) string {
 		return fmt.Sprintf("%s w %s %s", wire.ClientChannel(prefixText(m.ID.Client)), uuidText(m.ID), modelLock)
 	case core.ForeignNews:
 		if m.Readers {
-			return k.keys.Channel + " 1"
+			return k.keys.Channel + " 01"
 		}
-		return k.keys.Channel + " 0"
+		return k.keys.Channel + " 00"
 	}
 	return fmt.Sprint("message of kind ", m.Kind)
 }

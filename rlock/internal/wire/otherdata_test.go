@@ -35,9 +35,9 @@ func TestEachScriptLeavesWhatIsNoLockAsItIs(t *testing.T) {
 			}
 		}
 	}
-	calls["plain, acquire"] = wire.Acquire.Call(3, keys.Key, keys.Queue, keys.Window, "60000", ticket)
-	calls["read, acquire"] = wire.ReadWriteAcquire.Call(4, keys.Key, keys.Queue, keys.Window, "{settings}", "60000", ticket, "read")
-	calls["write, acquire"] = wire.ReadWriteAcquire.Call(4, keys.Key, keys.Queue, keys.Window, "{settings}", "60000", ticket, "write")
+	calls["plain, acquire"] = wire.Acquire.Call(2, keys.Key, keys.Queue, "60000", ticket)
+	calls["read, acquire"] = wire.ReadWriteAcquire.Call(4, keys.Key, keys.Queue, "{settings}", "{settings}:"+ticket+":rwlock_timeout:1", "60000", ticket, "read")
+	calls["write, acquire"] = wire.ReadWriteAcquire.Call(4, keys.Key, keys.Queue, "{settings}", "{settings}:"+ticket+":rwlock_timeout:1", "60000", ticket, "write")
 	calls["semaphore, acquire"] = wire.SemaphoreAcquire.Call(2, keys.Key, keys.Queue, "60000", ticket, "3")
 	calls["plain, mirror"] = wire.Call{Script: wire.Mirror, Keys: []string{keys.Key}, Args: []string{"p", "60000", ticket, "1", "", ""}}
 	calls["read, mirror"] = wire.Call{Script: wire.ReadWriteMirror, Keys: []string{keys.Key, "{settings}", keys.Channel}, Args: []string{"p", "60000", ticket, "0", "1", ""}}

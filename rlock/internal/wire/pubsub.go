@@ -44,9 +44,6 @@ func (r *Redis) choosePubSub() error {
 	default:
 		r.family = "p"
 	}
-	if r.options.RedissonPolls {
-		r.family += "+"
-	}
 	return nil
 }
 
@@ -73,5 +70,5 @@ func (r *Redis) askForSharded() (f Fault, err error) {
 // plain pub/sub.
 func (r *Redis) Counts() bool { return r.family[0] != 'c' }
 
-// Family is how the scripts publish and count subscribers, as a mirror takes it.
+// Family is how the scripts publish and count subscribers.
 func (r *Redis) Family() string { return r.family }

@@ -17,7 +17,7 @@ type Options struct {
 	Client        rueidis.Client       // to be shared instead of a client of our own, or nil
 	PubSub        PubSub
 	SyncReplicas  int
-	RedissonPolls bool
+	RedissonPolls RedissonPolls
 	NoClientName  bool
 	Tracking      bool // where the server allows it
 }
@@ -38,6 +38,7 @@ type Redis struct {
 	deadline deadline
 	sent     sent
 	tracking tracking
+	foreign  foreign
 
 	// ctx ends when the client closes: background work stops, waits for a place end.
 	ctx    context.Context
@@ -138,7 +139,7 @@ func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) (result 
 	r.sent.n.Add(2)
 	evaluate(func(write form) bool {
 		result = r.Client.DoMulti(ctx, write(c, r.Client), tell())[0]
-		return forgotten(result)
+		return c.again(result)
 	})
 	return result
 }

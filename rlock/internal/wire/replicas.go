@@ -37,7 +37,7 @@ func (r *Redis) DoReplicated(ctx context.Context, c Call, lease time.Duration, r
 	var script, wait rueidis.RedisResult
 	evaluate(func(write form) bool {
 		script, wait = r.together(ctx, write(c, r.Client), r.wait(limit))
-		return forgotten(script)
+		return c.again(script)
 	})
 	a, err := read(script)
 	if err != nil || !a.Granted {

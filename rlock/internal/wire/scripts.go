@@ -16,18 +16,18 @@ var files embed.FS
 
 // The scripts, each with its KEYS, ARGV and replies on top of its file. A mirror of locks whose
 // waiters are counted begins with that. A step is the kind's part, then those of the queue, of
-// the guests, and of grants. All can be sent again after a lost reply without changing the
+// foreign clients, and of grants. All can be sent again after a lost reply without changing the
 // outcome.
 var (
 	Acquire          = newScript("acquire")
 	Mirror           = newScript("others", "mirror")
-	PlainStep        = newScript("plain", "queue", "guests", "grant")
+	PlainStep        = newScript("plain", "queue", "foreign", "grant")
 	ReadWriteAcquire = newScript("rw_acquire")
 	ReadWriteMirror  = newScript("others", "rw_mirror")
-	ReadWriteStep    = newScript("rw", "queue", "guests", "grant")
+	ReadWriteStep    = newScript("rw", "queue", "foreign", "grant")
 	SemaphoreAcquire = newScript("semaphore_acquire")
 	SemaphoreMirror  = newScript("semaphore_mirror")
-	SemaphoreStep    = newScript("semaphore", "queue", "guests", "grant")
+	SemaphoreStep    = newScript("semaphore", "queue", "foreign", "grant")
 )
 
 // A Script is a Lua text that is called by its hash, and sent whole only to a
@@ -35,6 +35,9 @@ var (
 // for one call at a time; here the calls of a batch do it each for themselves.
 // It never retries: only the caller knows what a lost reply means.
 type Script struct{ text, sha string }
+
+// Hash returns what the script is called by.
+func (s *Script) Hash() string { return s.sha }
 
 // newScript returns the script of these files, one after the other.
 func newScript(names ...string) *Script {
@@ -64,6 +67,8 @@ type Call struct {
 	Script     *Script
 	Keys, Args []string
 	words      words // instead of these, if there are some
+	// fair is the rights to Redisson's fair queue if two of words are its keys, else nil.
+	fair *fairRights
 
 	// Track is keys that Redis is to tell of once somebody else changes them: see Tracks.
 	Track []string
@@ -72,11 +77,11 @@ type Call struct {
 // words are those of a call for one lock, in the call itself: so Lock and Unlock allocate
 // no slices, a tenth of what a client does for them.
 type words struct {
-	all     [12]string // the keys, then the arguments
+	all     [15]string // the keys, then the arguments
 	keys, n int        // how many are keys, how many there are
 }
 
-// Call returns a call with so many keys among its words, of which there are twelve at most.
+// Call returns a call with so many keys among its words, of which there are fifteen at most.
 func (s *Script) Call(keys int, all ...string) Call {
 	c := Call{Script: s, words: words{keys: keys, n: len(all)}}
 	copy(c.words.all[:], all)
@@ -85,7 +90,11 @@ func (s *Script) Call(keys int, all ...string) Call {
 
 func (c *Call) split() (keys, args []string) {
 	if w := &c.words; w.n > 0 {
-		return w.all[:w.keys], w.all[w.keys:w.n]
+		keys, args = w.all[:w.keys], w.all[w.keys:w.n]
+		if c.fair.refused() {
+			keys = slices.Delete(slices.Clone(keys), fairKeysAt, fairKeysAt+fairKeys)
+		}
+		return keys, args
 	}
 	return c.Keys, c.Args
 }
@@ -104,7 +113,7 @@ func (c Call) eval(redis rueidis.Client) rueidis.Completed {
 type form func(Call, rueidis.Client) rueidis.Completed
 
 // evaluate calls send with the hash, and with the text if send reports that the server has
-// forgotten a script.
+// forgotten a script, or has refused keys that the call can do without.
 func evaluate(send func(form) (again bool)) {
 	if send(Call.evalsha) {
 		send(Call.eval)
@@ -117,17 +126,22 @@ func forgotten(result rueidis.RedisResult) bool {
 	return ok && reply.IsNoScript()
 }
 
+// again reports whether the call has not been executed, and is to be sent once more.
+func (c *Call) again(result rueidis.RedisResult) bool {
+	return forgotten(result) || c.fair != nil && c.fair.learn(result)
+}
+
 // do makes one call.
 func (c Call) do(ctx context.Context, redis rueidis.Client) (result rueidis.RedisResult) {
 	evaluate(func(write form) bool {
 		result = redis.Do(ctx, write(c, redis))
-		return forgotten(result)
+		return c.again(result)
 	})
 	return result
 }
 
-// DoAll makes many calls in one pipeline. Only those whose script the server has forgotten
-// are sent again: the others have been executed.
+// DoAll makes many calls in one pipeline. Only those that again is true of are sent again: the
+// others have been executed.
 func (r *Redis) DoAll(ctx context.Context, calls []Call) []rueidis.RedisResult {
 	r.sent.n.Add(int64(len(calls)))
 	results := make([]rueidis.RedisResult, len(calls))
@@ -143,7 +157,7 @@ func (r *Redis) DoAll(ctx context.Context, calls []Call) []rueidis.RedisResult {
 }
 
 // pipeline sends the calls at these places and fills in their results. It returns the places
-// of those whose script the server has forgotten.
+// of those that are to be sent again.
 func (r *Redis) pipeline(ctx context.Context, calls []Call, places []int, write form, results []rueidis.RedisResult) (again []int) {
 	mark, tracks := r.Mark(), r.Tracks() && slices.ContainsFunc(calls, func(c Call) bool { return len(c.Track) > 0 })
 	cmds := make([]rueidis.Completed, 0, 1+3*len(places))
@@ -163,11 +177,12 @@ func (r *Redis) pipeline(ctx context.Context, calls []Call, places []int, write 
 	}
 	for _, i := range places {
 		results[i], replies = replies[0], replies[1:]
-		if forgotten(results[i]) {
+		resend := calls[i].again(results[i])
+		if resend {
 			again = append(again, i)
 		}
 		if tracks {
-			replies = r.readsAnswered(replies, calls[i].Track, !forgotten(results[i]))
+			replies = r.readsAnswered(replies, calls[i].Track, !resend)
 		}
 	}
 	return again

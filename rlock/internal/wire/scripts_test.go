@@ -44,7 +44,7 @@ func TestOnlyTheCallsWhoseScriptTheServerHasForgottenAreSentAgain(t *testing.T) 
 	require.NoError(t, err)
 	id := wire.NewID()
 	acquire := func() wire.Call {
-		return wire.Acquire.Call(3, keys.Key, keys.Queue, keys.Window, "30000", id.Owner(1, false))
+		return wire.Acquire.Call(2, keys.Key, keys.Queue, "30000", id.Owner(1, false))
 	}
 	require.Error(t, redis.Do(t.Context(), wire.Acquire.Call(0)).Error(), "the script is known now, and has changed nothing")
 	release := redis.Step(wire.PlainStep, &keys, wire.Step{Leave: wire.Member{Mode: "x", Ticket: id.Owner(1, false)}})

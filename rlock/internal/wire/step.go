@@ -16,7 +16,8 @@ type Step struct {
 
 	Lease  string // that a look asks for, in milliseconds
 	Number string // what the kind's part of the script takes, "" for nothing
-	Guests bool   // clients of Redisson may hold the lock
+	Polls  bool   // there may be foreign clients that only poll
+	Heard  bool   // of a look: a foreign client was heard to release the lock
 }
 
 // A Member of the queue is the ticket of a tenure to come and its mode: "x" if it needs the
@@ -25,26 +26,34 @@ type Member struct{ Mode, Ticket string }
 
 // Step returns the call of a kind's script for the step.
 func (r *Redis) Step(script *Script, k *Keys, s Step) Call {
-	all := [12]string{k.Key, k.Queue, k.Window, k.Channel}
-	at := 4
+	all := [15]string{k.Key, k.Queue, k.Foreign, k.Channel}
+	at := fairKeysAt
 	add := func(word string) { all[at] = word; at++ }
+	fair := r.fairRights(k)
+	if fair != nil {
+		add(k.FairQueue)
+		add(k.FairTimes)
+	}
 	if k.Extra != "" {
 		add(k.Extra)
 	}
 	keys := at
-	family := r.family
-	if !s.Guests {
-		family = family[:1]
-	}
 	none := Member{}
-	add(family)
+	how := r.family
+	if s.Polls {
+		how += "+"
+	}
+	if s.Heard {
+		how += "!"
+	}
+	add(how)
 	if s.Leave != none && s.Join == none && s.Look == none {
 		add(s.Leave.Ticket)
 		if s.Number != "" || s.Leave.Mode != "x" {
 			add(s.Number)
 			add(s.Leave.Mode)
 		}
-		return Call{Script: script, words: words{all: all, keys: keys, n: at}}
+		return Call{Script: script, words: words{all: all, keys: keys, n: at}, fair: fair}
 	}
 	add(s.Lease)
 	add(s.Number)
@@ -55,7 +64,7 @@ func (r *Redis) Step(script *Script, k *Keys, s Step) Call {
 			add(member.Mode + member.Ticket)
 		}
 	}
-	return Call{Script: script, words: words{all: all, keys: keys, n: at}}
+	return Call{Script: script, words: words{all: all, keys: keys, n: at}, fair: fair}
 }
 
 // Flag writes a bool as the scripts take it.
@@ -74,10 +83,10 @@ type Answer struct {
 	Counter uint64 // of the fencing tokens, if granted; 0 for a lock without
 	TTL     int64  // of the holder's lease in milliseconds, if not granted; -1 for none
 	Holder  string // its owner, if not granted; "" for none
-	Window  int64  // milliseconds that the guests' turn goes on, negative if it is not
+	Turn    int64  // milliseconds that the turn of foreign clients goes on, negative if it is not
 	Place   Place  // in the queue
-	// HeldBack, in the answer to a step, is for how many more milliseconds a writer holds readers
-	// back, since readers that are guests keep it out; -1 if none does.
+	// HeldBack, in the answer to a step, is for how many more milliseconds readers are held back for
+	// a writer that foreign readers keep out; -1 if they are not.
 	HeldBack int64
 
 	Refused  error // the grant does not count, and why: too few replicas have it
@@ -97,7 +106,7 @@ const (
 // ReadAcquire reads what Redis says to an acquire that reserves so many fencing tokens, 0
 // for a lock without.
 func ReadAcquire(result rueidis.RedisResult, tokens uint64) (a Answer, err error) {
-	a.Window = -1
+	a.Turn = -1
 	if tokens > 0 {
 		if counter, err := result.ToString(); err == nil {
 			a.Granted = true
@@ -131,7 +140,7 @@ func ReadStep(result rueidis.RedisResult, tokens uint64) (a Answer, err error) {
 	if err != nil {
 		return a, err
 	}
-	for i, number := range []*int64{&a.Left, &a.TTL, nil, &a.Window} {
+	for i, number := range []*int64{&a.Left, &a.TTL, nil, &a.Turn} {
 		if number != nil && err == nil {
 			*number, err = values[i].AsInt64()
 		}
@@ -173,7 +182,7 @@ func parseCounter(text string, n uint64) (uint64, error) {
 
 // A Notice is what a client is told about one of its tickets.
 type Notice struct {
-	Granted  bool   // the ticket has the lock; else it is the first behind the guests
+	Granted  bool   // the ticket has the lock; else it is to be looked for
 	Lock     string // the lock's name
 	Ticket   string // the text of its tenure
 	Counter  uint64 // of the fencing tokens, 0 for none

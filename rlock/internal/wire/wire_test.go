@@ -11,8 +11,9 @@ import (
 )
 
 // open returns a client's Redis on the embedded server.
-func open(t testing.TB) *wire.Redis {
-	server := redistest.Embedded(t)
+func open(t testing.TB) *wire.Redis { return openAt(t, redistest.Embedded(t)) }
+
+func openAt(t testing.TB, server *redistest.Server) *wire.Redis {
 	option := server.Options()
 	option.DisableCache = true
 	redis, err := wire.Open(wire.Options{Redis: option}, wire.NewID().Prefix)

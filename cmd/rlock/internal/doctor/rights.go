@@ -43,14 +43,14 @@ func rights(ctx context.Context, redis rueidis.Client, prefix string) (findings 
 func needs(name string, cluster bool) []need {
 	on := func(right string, words ...string) try { return try{right: "+" + right, words: words, keyed: true} }
 	tag := "{" + name + "}"
-	queue, guests, channel := "rlock_queue:"+tag, "rlock_guests:"+tag, "redisson_lock__channel:"+tag
+	queue, foreign, channel := "rlock_queue:"+tag, "rlock_foreign:"+tag, "redisson_lock__channel:"+tag
 	every := []try{
 		on("hset", "HSET", name, "f", "1"), on("pexpire", "PEXPIRE", name, "1000"), on("pttl", "PTTL", name),
 		on("hget", "HGET", name, "f"), on("hexists", "HEXISTS", name, "f"), on("hkeys", "HKEYS", name),
 		on("hdel", "HDEL", name, "f"), on("exists", "EXISTS", name),
 		on("zadd", "ZADD", queue, "XX", "1", "m"), on("zrange", "ZRANGE", queue, "0", "0"), on("zrangebyscore", "ZRANGEBYSCORE", queue, "1", "+inf"),
 		on("zcount", "ZCOUNT", queue, "1", "+inf"), on("zscore", "ZSCORE", queue, "m"), on("zrem", "ZREM", queue, "m"),
-		on("set", "SET", guests, "1", "PX", "1000"), on("get", "GET", guests), on("mget", "MGET", guests),
+		on("hset", "HSET", foreign, "f", "1"), on("pexpire", "PEXPIRE", foreign, "1000"), on("hmget", "HMGET", foreign, "f"),
 		on("exists", "EXISTS", channel),
 		{right: "+evalsha", words: []string{"EVALSHA", strings.Repeat("0", 40), "0"}},
 		{right: "+eval", words: []string{"EVAL", "return 1", "0"}},
@@ -68,11 +68,16 @@ func needs(name string, cluster bool) []need {
 			on("incrby", "INCRBY", token, "0"), on("get", "GET", token), on("pexpire", "PEXPIRE", token, "1000"),
 		}},
 		{"rights of read-write locks", Yellow, "NewReadWriteLock fails", []try{
-			on("hmget", "HMGET", name, "f"), on("hgetall", "HGETALL", name), on("hlen", "HLEN", name), on("del", "DEL", name),
+			on("hgetall", "HGETALL", name), on("hlen", "HLEN", name), on("del", "DEL", name),
 			on("set", "SET", rw, "1", "PX", "1000"), on("exists", "EXISTS", "redisson_rwlock:"+tag),
 		}},
 		{"rights of semaphores", Yellow, "NewSemaphore fails", []try{
 			on("zcard", "ZCARD", name), on("exists", "EXISTS", "rlock_turn:semaphore:"+tag),
+		}},
+		{"rights beside Redisson", Yellow, "waiters of Redisson's fair lock and its spin locks wait longer", []try{
+			on("exists", "EXISTS", "redisson_lock_queue:"+tag), on("exists", "EXISTS", "redisson_lock_timeout:"+tag),
+			on("lrange", "LRANGE", "redisson_lock_queue:"+tag, "0", "0"), on("lindex", "LINDEX", "redisson_lock_queue:"+tag, "0"), on("lrem", "LREM", "redisson_lock_queue:"+tag, "1", "m"),
+			{right: "+script|exists", words: []string{"SCRIPT", "EXISTS", strings.Repeat("0", 40)}},
 		}},
 		{"rights to inspect", Yellow, "rlock ls and rlock show fail, or show no process", []try{
 			on("hlen", "HLEN", name), on("hscan", "HSCAN", name, "0"), on("hrandfield", "HRANDFIELD", name, "1"), on("zrandmember", "ZRANDMEMBER", name, "1"),

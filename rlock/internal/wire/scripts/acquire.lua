@@ -3,8 +3,7 @@
 --
 -- KEYS[1]  the lock's name
 -- KEYS[2]  its queue, see queue.lua
--- KEYS[3]  the guests' turn, see queue.lua
--- KEYS[4]  of a fenced lock: the counter of its tokens
+-- KEYS[3]  of a fenced lock: the counter of its tokens
 -- ARGV[1]  lease in milliseconds
 -- ARGV[2]  owner, "<uuid>:<id>"; the UUID belongs to this tenure alone
 -- ARGV[3]  of a fenced lock: the number of tokens to reserve, n
@@ -14,7 +13,7 @@
 --          exact up to 2^53 only)
 -- {m, o}   refused: owner o holds the lock for m more milliseconds (-1: its key has no
 --          TTL); {-2, ""}: the lock is free, but clients wait for it, or it is the
---          guests' turn. If o may linger, its client is called: see queue.lua
+--          turn of foreign clients. If o may linger, its client is called: see queue.lua
 --
 -- A hash of anything else than owners is left as it is, and so is a counter that is negative.
 --
@@ -24,17 +23,17 @@
 -- Sending it again changes nothing: it sets the count and does not add to it.
 -- (Redisson adds: issue 7367, a count of two that is never freed.) Tokens reserved
 -- before the last answer are not used.
-if redis.call('exists', KEYS[1], KEYS[2], KEYS[3]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+if redis.call('exists', KEYS[1], KEYS[2]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
 	local token = nil
-	if KEYS[4] then
-		local counter = redis.pcall('incrby', KEYS[4], ARGV[3])
+	if KEYS[3] then
+		local counter = redis.pcall('incrby', KEYS[3], ARGV[3])
 		if type(counter) == 'table' then
-			return redis.error_reply(counter.err .. ' (token counter ' .. KEYS[4] .. ')')
+			return redis.error_reply(counter.err .. ' (token counter ' .. KEYS[3] .. ')')
 		elseif counter < tonumber(ARGV[3]) then
-			redis.call('incrby', KEYS[4], '-' .. ARGV[3]) -- as it was
-			return redis.error_reply('WRONGTYPE token counter ' .. KEYS[4] .. ' is negative')
+			redis.call('incrby', KEYS[3], '-' .. ARGV[3]) -- as it was
+			return redis.error_reply('WRONGTYPE token counter ' .. KEYS[3] .. ' is negative')
 		end
-		token = redis.call('get', KEYS[4])
+		token = redis.call('get', KEYS[3])
 	end
 	redis.call('hset', KEYS[1], ARGV[2], '1') -- a number would have to be formatted
 	local expires = redis.pcall('pexpire', KEYS[1], ARGV[1])

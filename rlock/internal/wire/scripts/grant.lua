@@ -1,5 +1,5 @@
--- The end of a step, after queue.lua and guests.lua: as long as the lock is open to the first
--- ticket in the queue it is granted to it, or guests have a turn.
+-- The end of a step, after queue.lua and foreign.lua: as long as the lock is open to the first
+-- ticket in the queue it is granted to it, or foreign clients have a turn.
 local starved, respite = 2000, 1000 -- see below
 
 -- Reports whether the client of a ticket can be told, which is believed where Redis does
@@ -16,11 +16,16 @@ local function listens(member)
 end
 
 -- A server that refuses a grant by its access rules must not keep a lock that its owner
--- does not know of, nor the tickets of a command that failed.
+-- does not know of, nor the tickets of a command that failed. The one that is the first now
+-- looks, and has the lock or the error.
 local function refuse(member, err)
 	exit(ticketOf(member), modeOf(member))
 	if joins then
 		redis.call('zrem', queue, asker)
+	end
+	local next = redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '0', '1')[1]
+	if next and next ~= '?' then
+		redis.pcall(publish, turns .. clientOf(next), '?' .. ticketOf(next) .. ' ' .. lock)
 	end
 	return freed and released(err) or err
 end
@@ -48,35 +53,37 @@ local function grant(member)
 end
 
 local stale = false -- whether second is to be looked up
-while first and not guestsTurn and open(modeOf(first)) do
+while first and not on and open(modeOf(first)) do
 	if stale then
 		first, second = front()
 	end
-	if first == '?' then
-		redis.call('zrem', queue, first)
-		if around and (family == 'c' or guestsWait()) then
-			welcome(turnTime())
-		end
-	elseif polls and not polled and not guestsWait() then
-		redis.call('set', window .. ':polled', '?', 'px', round)
-		welcome(pollTime)
-		break
-	else
+	if first ~= '?' then
 		local refused = grant(first)
 		if refused then
 			return refuse(first, refused)
 		end
+		if ours then
+			leavePlace()
+		end
+	elseif here and (waits > 0 or state.p) then
+		begin()
+		break
+	else
+		redis.call('zrem', queue, first)
 	end
 	first, second, stale = second, nil, true
 end
 
--- Readers that are guests may keep a writer of ours out for as long as they like. Readers of
--- ours do not starve with it: it holds them back for two seconds, and then they may begin to
+-- Foreign readers may keep a writer out for as long as they like, ours or a foreign one. Readers
+-- of ours do not starve with it: they are held back for two seconds, and then they may begin to
 -- read for one.
 local heldBack -- for so long yet, nil if they are not
-if first and modeOf(first) == 'x' and open('s') and isGuest(holder()) then
-	redis.call('set', window .. ':starved', '1', 'nx', 'px', starved + respite)
-	heldBack = math.max(redis.call('pttl', window .. ':starved') - respite, 0)
+if here and first and modeOf(first) ~= 's' and open('s') and isForeign(holder()) then
+	if now - (state.w or 0) >= starved + respite then
+		state.w = now
+		note('w', now)
+	end
+	heldBack = math.max(starved - (now - state.w), 0)
 	for _, member in ipairs(heldBack == 0 and redis.call('zrangebyscore', queue, '1', '+inf') or {}) do
 		if modeOf(member) == 's' then
 			local refused = grant(member)
@@ -87,36 +94,60 @@ if first and modeOf(first) == 'x' and open('s') and isGuest(holder()) then
 	end
 end
 
--- A turn for guests that no ticket waits behind would keep a free lock from everybody.
+-- A turn that no ticket waits behind ends by the queue's expiry.
+local behind = first
 if first == '?' then
-	first = redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '1', '1')[1]
-	if not first then
+	behind = redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '1', '1')[1]
+	if not behind and not on then
 		redis.call('zrem', queue, '?')
 	end
 end
--- The first ticket looks when guests release the lock, or their turn is over. It is told when that
--- begins, or when the ones before it have left; the asker learns it from the reply.
-if around and first and first ~= asker and (welcomed or freed or gaveUp) and (guestsTurn or isGuest(holder())) then
-	usher(first)
+-- The first ticket looks when foreign clients release the lock, or their turn is over. It is told
+-- when that begins, or when the ones before it have left; the asker learns it from the reply.
+if here and behind and (on or isForeign(holder())) then
+	if isForeign(holder()) and (not on or now >= state.e) then
+		takePlace()
+	end
+	if behind ~= asker and (on and told or freed or gaveUp) then
+		redis.pcall(publish, turns .. clientOf(behind), '?' .. ticketOf(behind) .. ' ' .. lock)
+	end
 end
--- Marks alone are kept for the lease that they are about.
-if not first then
-	if row[1] or joins then
+if behind then
+	if joins then
+		redis.call('pexpire', queue, silence)
+	end
+else
+	if ours then
+		leavePlace()
+	end
+	-- Marks alone are kept for the lease that they are about.
+	if not on and (row[1] or joins) then
 		redis.call('pexpire', queue, math.max(remaining(), 1))
 	end
-	if freed and free() then
+	if freed and not on and free() then
 		local sent
-		if around and family ~= 'c' and not welcomed and guestsWait() then
-			sent = welcome(turnTime())
-		elseif not told and not welcomed then
-			sent = redis.pcall(publish, channel, message)
+		if here and (waits > 0 or polls) and now >= (state.n or 0) then -- else our next acquire is always sooner
+			redis.call('zadd', queue, '1', '?')
+			state.p = waits == 0 and 1 or nil
+			if state.p then
+				note('p', 1)
+			end
+			sent = begin()
+		else
+			sent = not told and redis.pcall(publish, channel, message)
+			if fair then
+				callFair()
+			end
+		end
+		if on then
+			redis.call('pexpire', queue, state.e - now)
 		end
 		if released(sent) then
 			return released(sent)
 		end
+	elseif on then
+		redis.call('pexpire', queue, math.max(state.e - now, 1))
 	end
-elseif joins then
-	redis.call('pexpire', queue, silence)
 end
 
 if not asker then
@@ -124,10 +155,7 @@ if not asker then
 end
 
 local owner = holder()
-if isGuest(owner) then
-	meet(owner)
-end
-local reply = {left, remaining(), owner or '', guestsTurn and redis.call('pttl', window) or -2}
+local reply = {left, remaining(), owner or '', on and math.max(state.e - now, 0) or -2}
 if granted then
 	reply[5] = granted
 elseif inside(ticketOf(asker), modeOf(asker)) then
@@ -136,7 +164,7 @@ elseif inside(ticketOf(asker), modeOf(asker)) then
 		return refused
 	end
 	reply[5] = token
-elseif first == asker then
+elseif behind == asker then
 	reply[5] = 2
 	-- The clients of holders that may linger are called. A look calls again, since a message
 	-- may be lost.

@@ -1,14 +1,18 @@
 -- The part of a step (queue.lua) that knows a plain or fenced lock: a hash of one owner
 -- and its count, as Redisson's RLock, and the counter of the fencing tokens.
 local left = 0        -- of the reply
-local message = '0'   -- what guests are told when the lock is free
+local message = '00'  -- what foreign clients are told when the lock is free: a "0", but theirs is known from ours
 local told = false    -- whether they were
 local ended           -- nothing: see semaphore.lua
 
 -- A release of a lock without a queue is most of the steps, so it comes before anything
 -- else is defined, which would take Redis as long again. A missing right to publish does not
 -- keep a lock from being freed; the error says so.
-if #ARGV < 5 and redis.call('exists', KEYS[2]) == 0 and redis.call('hdel', KEYS[1], ARGV[2]) == 1 then
+local busy = 1 -- how many of the queue and the fair queue of Redisson exist
+if #ARGV < 5 and #ARGV[1] == 1 then
+	busy = KEYS[6] and redis.call('exists', KEYS[2], KEYS[5]) or redis.call('exists', KEYS[2])
+end
+if busy == 0 and redis.call('hdel', KEYS[1], ARGV[2]) == 1 then
 	local listeners = redis.pcall(string.sub(ARGV[1], 1, 1) == 's' and 'spublish' or 'publish', KEYS[4], message)
 	if type(listeners) == 'table' then
 		return redis.error_reply(listeners.err .. ' (released)')
@@ -19,7 +23,7 @@ if #ARGV < 5 and redis.call('exists', KEYS[2]) == 0 and redis.call('hdel', KEYS[
 end
 
 -- (owners.lua)
-local lock, counter, reserve = KEYS[1], KEYS[5], ARGV[3] or ''
+local lock, counter, reserve = KEYS[1], KEYS[7] or KEYS[5], ARGV[3] or ''
 local owner           -- the holder, false if the lock is free, nil before it is looked up
 local given           -- the lease that this step has set, nil if it has set none
 

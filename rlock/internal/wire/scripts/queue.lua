@@ -1,6 +1,6 @@
 -- One step of a lock for which clients wait: tickets leave, tickets join, and as long as
 -- the lock is open to the first ticket in the queue it is granted to it. The part of the
--- kind (plain.lua, rw.lua, semaphore.lua) comes before, in the same script, and guests.lua
+-- kind (plain.lua, rw.lua, semaphore.lua) comes before, in the same script, and foreign.lua
 -- and grant.lua after it.
 --
 -- A ticket is the owner's text of a tenure to come, "<uuid>:<id>". A member of the queue
@@ -9,22 +9,21 @@
 -- the ticket are the client's, and end the name of the channel on which that client, and
 -- no other, is told of grants.
 --
--- Guests are clients of Redisson. They know the lock and its channel, and nothing of the
+-- Foreign clients are those of Redisson. They know the lock and its channel, and nothing of the
 -- queue. "?" in the queue is a turn for them.
 --
 -- KEYS[1]  the lock's name
 -- KEYS[2]  the queue, "rlock_queue:<tag>": a sorted set of members in the order in which
 --          they came, and with score 0 a mark "!<uuid>" for each tenure that was granted
 --          the lock out of the queue, until it is released
--- KEYS[3]  the guests' turn: while this key exists nobody is granted the lock here.
---          "<it>:met" exists for a minute after a guest was met as the holder; then turns
---          are left to guests that nobody can count, since they only poll, or listen at a
---          replica. "<it>:polled" exists until their next one, see meet and others. "<it>:last" is
---          when the last turn of those that are counted ended
--- KEYS[4]  the channel that guests listen to
--- KEYS[5]  more of the kind's
+-- KEYS[3]  what is remembered of foreign clients, "rlock_foreign:<tag>": see foreign.lua
+-- KEYS[4]  the channel that foreign clients listen to
+-- KEYS[5]  of a read-write lock: what the readers' keys begin with, see rw.lua
+-- KEYS[5], KEYS[6]  else, if there are so many: the queue of Redisson's fair lock, see foreign.lua
+-- KEYS[7], or KEYS[5] without these two, of a fenced lock: the counter of its tokens
 -- ARGV[1]  how to publish and count: "p" plain, "s" sharded, "c" plain in a Cluster, where
---          no node knows all subscribers; then "+" if guests contend that only poll
+--          no node knows all subscribers; then "+" if there may be foreign clients that only poll,
+--          and "!" if the client of a look has heard one release the lock
 -- ARGV[2]  the lease of a look in milliseconds
 -- ARGV[3]  of a fenced lock the number of tokens to reserve, of a semaphore that of permits,
 --          else ""
@@ -40,18 +39,19 @@
 --                     the queue, or had not; or what exit returns
 -- an error that ends in "(released)": the lock was freed, but a message was refused
 -- {l, n, o, g, a, r}  l: the same; owner o has the lock for n more milliseconds (-1: its
---                     key has no TTL; -2 and "": it is free); the guests' turn ends in g
---                     milliseconds (negative: there is none); a: the one that joins or is
+--                     key has no TTL; -2 and "": it is free); a turn of foreign clients ends
+--                     in g milliseconds (negative: there is none); a: the one that joins or is
 --                     looked for is 0 not in the queue, 1 in the queue, 2 the first ticket;
---                     "" or "<token>": it has the lock; r, if readers of guests keep a
+--                     "" or "<token>": it has the lock; r, if foreign readers keep a
 --                     writer out: it holds back readers of ours for r more milliseconds
 --
 -- Messages on "rlock_turn:<tag>:<client>":
 --
 -- "+<ticket> <token> <n> <lock>"  the ticket has the lock of that name, for a claim, with
 --                                 the tokens up to token, of which n are its own
--- "?<ticket> <lock>"              the ticket is the first, and it is the guests' turn, or a
---                                 guest holds the lock, and the ones before have left
+-- "?<ticket> <lock>"              look: the ticket is the first, and it is a turn of foreign
+--                                 clients, or one holds the lock and the ones before have
+--                                 left, or a grant was refused
 --
 -- The message on "rlock_turn:client:<client>", always by PUBLISH:
 --
@@ -71,14 +71,18 @@
 -- message would drop some that heard it, in a failover. A tenure that was granted out of
 -- the queue and ended without a release belongs to a client that is dead or stopped: all
 -- its tickets are dropped, so that it costs the others one claim.
-local queue, window, channel, lease = KEYS[2], KEYS[3], KEYS[4], tonumber(ARGV[2])
+local queue, foreign, channel, lease = KEYS[2], KEYS[3], KEYS[4], tonumber(ARGV[2])
+local fairQueue, fairTimes = KEYS[6] and KEYS[5], KEYS[6]
 local leaver, joins = ARGV[4] == '1' and ARGV[6], ARGV[5] == '1'
 if #ARGV < 5 then
 	leaver = (ARGV[4] or 'x') .. ARGV[2]
 end
 local asker = ARGV[leaver and 7 or 6] -- the member that joins or is looked for, nil for none
 local turns = 'rlock_turn:' .. string.sub(queue, 13) .. ':'
-local family, polls = string.sub(ARGV[1], 1, 1), #ARGV[1] > 1
+local family, polls, heard = string.sub(ARGV[1], 1, 1), false, false
+if #ARGV[1] > 1 then
+	polls, heard = string.find(ARGV[1], '+', 1, true), string.find(ARGV[1], '!', 1, true)
+end
 local publish, numsub = 'publish', 'numsub'
 if family == 's' then
 	publish, numsub = 'spublish', 'shardnumsub'
@@ -102,7 +106,7 @@ local function markOf(member)
 	return '!' .. string.sub(member, 2, 37)
 end
 
-local function isGuest(owner)
+local function isForeign(owner)
 	return owner and not isOurs(owner)
 end
 
@@ -153,7 +157,7 @@ if leaver and not freed then
 	end
 end
 
--- Join. The place before is left for a turn of the guests.
+-- Join. The place before is left for a turn of foreign clients.
 local turn = joins and tonumber(row[2] or 0) + 1
 local joined = joins and not inside(ticketOf(asker), modeOf(asker))
 if joined then
@@ -161,8 +165,8 @@ if joined then
 end
 
 -- While a client of ours has the lock alone nobody can be granted it, and its release will
--- count the guests.
-local guarded = not open('s') and not isGuest(holder())
+-- count the foreign clients.
+local guarded = not open('s') and not isForeign(holder())
 
 -- So a step in which a ticket joins behind another one, and nothing else is asked for, is over.
 -- That is most of the steps but the releases: what follows would take Redis as long again.

@@ -5,8 +5,8 @@
 -- KEYS[1]  the lock's name, see rw.lua
 -- KEYS[2]  its queue, see queue.lua; for a reader beside readers marks do not count, since
 --          those may be theirs
--- KEYS[3]  the guests' turn, see queue.lua
--- KEYS[4]  what the readers' keys begin with
+-- KEYS[3]  what the readers' keys begin with
+-- KEYS[4]  the key of this reader: "<KEYS[3]>:<owner>:rwlock_timeout:1"
 -- ARGV[1]  lease in milliseconds
 -- ARGV[2]  owner, "<uuid>:<id>"; the UUID belongs to this tenure alone
 -- ARGV[3]  the mode that is asked for, "read" or "write"
@@ -15,8 +15,12 @@
 --          the hash for the longest lease among them
 -- {n, o}   refused: owner o holds the lock, in a way that excludes this one, for n more
 --          milliseconds (-1: its key has no TTL); also where clients wait for the lock,
---          or it is the guests' turn; {-2, ""}: it is free. The clients of all holders
+--          or it is the turn of foreign clients; {-2, ""}: it is free. The clients of all holders
 --          that may linger are called: see queue.lua
+--
+-- The keys of other readers, which a release or a grant needs, cannot be declared: nobody knows
+-- them before the script has read the hash. A server that refuses such keys is found out here,
+-- by one that never exists, before anything is written.
 --
 -- A hash without a mode is a lock of another kind. Redisson would add a mode to it;
 -- here it excludes readers and writers. A hash of anything else than owners is left as it is.
@@ -25,7 +29,7 @@
 -- (owners.lua)
 local name, lease, owner, asked = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local field = asked == 'write' and owner .. ':write' or owner
-local open = redis.call('exists', name, KEYS[2], KEYS[3]) == 0
+local open = redis.call('exists', name, KEYS[2], KEYS[3] .. ':rwlock_timeout:0') == 0
 local holders = {} -- the fields, but for the mode
 if not open then
 	local hash, mode = redis.call('hgetall', name), nil
@@ -42,7 +46,7 @@ if not open then
 		return noLock('hash with the field', 'mode')
 	end
 	if asked == 'read' and mode == 'read' then
-		open = redis.pcall('zcount', KEYS[2], 1, '+inf') == 0 and redis.call('exists', KEYS[3]) == 0
+		open = redis.pcall('zcount', KEYS[2], 1, '+inf') == 0
 	end
 end
 
@@ -55,7 +59,7 @@ end
 
 local left = redis.call('pttl', name)
 if asked == 'read' then
-	redis.call('set', KEYS[4] .. ':' .. owner .. ':rwlock_timeout:1', '1', 'px', lease)
+	redis.call('set', KEYS[4], '1', 'px', lease)
 end
 redis.call('hset', name, 'mode', asked, field, '1')
 -- A server that refuses the lease, by its access rules, must not keep a lock that

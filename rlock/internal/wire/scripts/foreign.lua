@@ -1,0 +1,184 @@
+-- The part of a step, after queue.lua, that counts the foreign clients (Redisson's) and gives them
+-- turns. Most locks have no foreign clients: then nothing of the hash is read, and the functions
+-- are not even defined.
+--
+-- KEYS[3]  a hash with times in milliseconds of Redis' clock, which expires 5 s after it was
+--          written. A turn is "?" in the queue. It is on from when "?" stands first and the lock
+--          is free: then nobody of ours is granted the lock.
+--   b, e     when the turn that is on began, and when it ends
+--   u        when it was first seen to be used
+--   p        this "?" is for foreign clients that cannot be counted, since they only poll
+--   n, l     the next "?" is not put in line before n; if nobody uses it, it is l long
+--   t        when the last turn ended
+--   s        when a foreign holder was last seen
+--   f        when Redisson's fair queue was last seen
+--   w        since when readers of ours are held back
+-- KEYS[5], KEYS[6]  of a lock that Redisson's fair lock may share: its queue, a list of owners, and
+--          the times until which it waits for each, a sorted set. "rlock:0" is a place of ours
+--          there. A user without the right to them sends steps without.
+--
+-- A key that holds something else is left alone: then it is as if no foreign client was there.
+-- What is refused here must not keep a lock that was freed from those that wait for it.
+local shortest, longest = 10, 140 -- of a turn that nobody uses; Redisson's spin lock tries every 128 ms
+local memory = 5000               -- of the hash
+local place, patience = 'rlock:0', 3000
+
+local listeners = {} -- how many listen, by channel
+local function count(...)
+	local n = redis.pcall('pubsub', numsub, ...)
+	for i = 1, #n, 2 do
+		listeners[n[i]] = n[i + 1]
+	end
+end
+
+local waits = 0     -- how many foreign clients wait: those that listen, and the processes of the fair queue
+local fair = false  -- whether there is a fair queue
+local here = false  -- whether foreign clients may be about, so that what follows is defined
+if not guarded then
+	if family ~= 'c' then
+		local ears = turns .. 'ushers'
+		count(channel, ears, turns .. clientOf(first or ''))
+		waits = math.max((listeners[channel] or 0) - (listeners[ears] or 0), 0)
+	end
+	fair = fairQueue and redis.call('exists', fairQueue) == 1
+	here = polls or fair or waits > 0 or first == '?' or isForeign(holder()) or family == 'c' and redis.call('exists', foreign) == 1
+end
+local known, time
+if here then
+	known, time = redis.pcall('hmget', foreign, 'b', 'e', 'u', 'p', 'n', 'l', 't', 's', 'f', 'w'), redis.pcall('time')
+	here = not known.err and not time.err
+end
+
+local state, now = {}, 0
+local on = false    -- whether their turn is on
+local ours = false  -- whether our place is in the fair queue
+local begin, note, takePlace, leavePlace, callFair
+
+if here then
+	for i, name in ipairs({'b', 'e', 'u', 'p', 'n', 'l', 't', 's', 'f', 'w'}) do
+		state[name] = tonumber(known[i])
+	end
+	now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+	function note(...)
+		redis.call('hset', foreign, ...)
+		redis.call('pexpire', foreign, memory)
+	end
+
+	local processes = {}
+	local owners = fair and redis.pcall('lrange', fairQueue, 0, 8) or {}
+	for _, owner in ipairs(owners) do
+		local process = string.sub(owner, 1, 36)
+		if owner == place then
+			ours = true
+		elseif not processes[process] then
+			processes[process], waits = true, waits + 1
+		end
+	end
+	fair = fair and not owners.err
+	if fair and now - (state.f or 0) > memory / 2 then
+		state.f = now
+		note('f', now)
+	end
+	-- No node of a Cluster with plain pub/sub knows all that listen. One that had the lock a moment
+	-- ago wants it again.
+	if family == 'c' then
+		if isForeign(holder()) then
+			state.s = now
+			note('s', now)
+		end
+		waits = math.max(waits, now - (state.s or 0) < memory and 1 or 0)
+	end
+
+	-- Takes a place before the fair ones: Redisson then leaves the lock free for us, and tells
+	-- that place when it is. It is over with the lease and three seconds, should we be dead.
+	function takePlace()
+		if not ours and fairQueue and state.f then
+			local ends = now + math.max(remaining(), 0) + patience
+			redis.pcall('lpush', fairQueue, place)
+			redis.pcall('zadd', fairTimes, string.format('%.0f', ends), place)
+			ours = true
+		end
+	end
+
+	function leavePlace()
+		if ours then
+			redis.pcall('lrem', fairQueue, 1, place)
+			redis.pcall('zrem', fairTimes, place)
+			ours = false
+		end
+	end
+
+	-- Tells the first of the fair ones that the lock is free.
+	function callFair()
+		leavePlace()
+		local head = fair and redis.pcall('lindex', fairQueue, 0)
+		if type(head) == 'string' then
+			redis.pcall(publish, channel .. ':' .. head, '00')
+		end
+	end
+
+	-- Begins their turn.
+	function begin()
+		state.b, state.e, on = now, now + (state.p and longest or state.l or shortest), true
+		redis.call('hdel', foreign, 'u', 'w')
+		note('b', now, 'e', state.e)
+		callFair()
+		if not told then
+			told = true
+			return redis.pcall(publish, channel, message)
+		end
+	end
+
+	-- Forgets the turn.
+	local function over()
+		redis.call('hdel', foreign, 'b', 'e', 'u', 'p')
+		state.b, state.u, state.p = nil, nil, nil
+	end
+
+	-- Ends the turn: at its end, or when none of those is left for whom it was. After one in vain the
+	-- next is 16 times as far away as the lock was idle, and twice as long. One that pollers used
+	-- leaves ours twice that time.
+	local function finish()
+		local used = state.u or waits == 0 and not state.p and now
+		local idle = (used or math.min(now, state.e)) - state.b
+		state.l = used and shortest or math.min(2 * math.max(state.e - state.b, shortest), longest)
+		state.n = now + idle * (not used and 16 or state.p and 2 or 0)
+		redis.call('zrem', queue, '?')
+		over()
+		note('n', state.n, 'l', state.l, 't', now)
+	end
+
+	-- A foreign client has the lock, or has had it. From when that is seen the turn lasts as long as each ticket had
+	-- since the last one, for each process that waits, less a quarter, since the section that begins
+	-- last goes on after it.
+	if state.b and not state.u and (heard or isForeign(holder())) then
+		local mean = 0.75 * (state.b - (state.t or 0)) / math.max(redis.call('zcount', queue, '1', '+inf') - 1, 1)
+		local part = math.max(5, math.min(mean, 10)) * math.max(1, math.min(waits, 8))
+		state.u, state.e = now, now + math.floor(math.max(part, math.min(now - state.b, 64)))
+		note('u', now, 'e', state.e)
+	end
+
+	if state.b and first ~= '?' then -- none of ours waited for its end, and the queue has expired
+		over()
+		if waits > 0 then
+			state.l = math.min(2 * (state.l or shortest), longest)
+			note('l', state.l)
+		end
+	elseif state.b and free() and (now >= state.e or waits == 0 and not state.p or state.u and ours) then
+		finish()
+		first, second = front()
+	end
+	on = first == '?' and state.b ~= nil
+
+	if first and first ~= '?' and (waits > 0 or polls) and now >= (state.n or 0) then
+		turn = turn or redis.call('zrange', queue, '-1', '-1', 'withscores')[2] + 1
+		if redis.call('zadd', queue, 'nx', turn, '?') == 1 then
+			first, second = front()
+			if waits == 0 then
+				state.p = 1
+				note('p', 1)
+			end
+		end
+	end
+end
