@@ -108,7 +108,8 @@ func New(cfg Config) *Hub {
 // the last Close, the messages are given to the hear of the last Listen.
 //
 // hear runs on the connection's reader. It may call the hub and take a mutex under
-// which the hub is called, but it must not wait: all messages wait behind it.
+// which the hub is called, but it must not wait: all messages wait behind it. While one
+// connection takes the place of another both may call it at a time.
 func (h *Hub) Listen(channel string, hear func(message string)) *Subscription {
 	return h.listen(channel, false, hear)
 }
