@@ -7,7 +7,7 @@
 // It follows the scripts step by step, in their order, so that the two can be read side by side:
 //
 //	step.go       queue.lua and grant.lua: tickets leave and join, and the lock is granted
-//	foreign.go    turns of foreign clients, by a rule that the scripts do not have yet: one hash remembers them
+//	foreign.go    foreign.lua, and its parts of grant.lua: turns of foreign clients
 //	plain.go      acquire.lua, plain.lua and mirror.lua
 //	readwrite.go  rw_acquire.lua, rw.lua and rw_mirror.lua
 //	semaphore.go  semaphore_acquire.lua, semaphore.lua and semaphore_mirror.lua

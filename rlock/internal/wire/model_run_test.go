@@ -24,6 +24,7 @@ type modelKind struct {
 	acquire, step, mirror *wire.Script
 	layout                wire.Layout
 	fenced                bool
+	uncounted             bool // in a Cluster with plain pub/sub no node knows all subscribers
 
 	redis *wire.Redis // writes the steps
 	keys  wire.Keys
@@ -31,13 +32,21 @@ type modelKind struct {
 }
 
 var (
-	modelPlain  = modelKind{name: "plain", model: server.Plain, acquire: wire.Acquire, step: wire.PlainStep, mirror: wire.Mirror, layout: layouts[0]}
-	modelFenced = modelKind{name: "fenced", model: server.Plain, acquire: wire.Acquire, step: wire.PlainStep, mirror: wire.Mirror, layout: layouts[1], fenced: true}
+	modelPlain  = modelKind{name: "plain", model: server.Plain, acquire: wire.Acquire, step: wire.PlainStep, mirror: wire.Mirror, layout: withFair(layouts[0])}
+	modelFenced = modelKind{name: "fenced", model: server.Plain, acquire: wire.Acquire, step: wire.PlainStep, mirror: wire.Mirror, layout: withFair(layouts[1]), fenced: true}
 	modelRW     = modelKind{name: "read-write", model: server.ReadWrite, acquire: wire.ReadWriteAcquire, step: wire.ReadWriteStep, mirror: wire.ReadWriteMirror, layout: layouts[2]}
 	modelPermit = modelKind{name: "permits", model: server.Semaphore, acquire: wire.SemaphoreAcquire, step: wire.SemaphoreStep, mirror: wire.SemaphoreMirror, layout: layouts[3]}
 
-	modelKinds = []modelKind{modelPlain, modelFenced, modelRW, modelPermit}
+	modelPlainUncounted = modelPlain.inACluster()
+	modelRWUncounted    = modelRW.inACluster()
+
+	modelKinds = []modelKind{modelPlain, modelFenced, modelRW, modelPermit, modelPlainUncounted, modelRWUncounted}
 )
+
+func (k modelKind) inACluster() modelKind {
+	k.name, k.uncounted = k.name+" in a Cluster with plain pub-sub", true
+	return k
+}
 
 const (
 	modelClaim   = 2000
@@ -76,18 +85,20 @@ func (k *modelKind) call(c core.Command) wire.Call {
 	case core.Mirror:
 		var asks wire.Asker
 		if c.Asks {
-			asks = k.redis.Asks(n, false)
+			asks = k.redis.Asks(n, c.Polling)
 		}
 		family, writes := k.redis.Family(), strconv.Itoa(c.Writes)
 		switch k.model {
 		case server.ReadWrite:
-			return wire.Call{Script: k.mirror, Keys: append([]string{n.Key, n.Extra, n.Channel}, asks.Keys...), Args: []string{family, lease, owner, writes, wire.Flag(c.Reads), asks.How}}
+			keys := append([]string{n.Key, n.Extra, n.Channel}, asks.Keys...)
+			return wire.Call{Script: k.mirror, Keys: keys, Args: []string{family, lease, owner, writes, wire.Flag(c.Reads), asks.How}}
 		case server.Semaphore:
 			return wire.Call{Script: k.mirror, Keys: []string{n.Key}, Args: []string{lease, owner}}
 		}
-		return wire.Call{Script: k.mirror, Keys: append([]string{n.Key}, asks.Keys...), Args: []string{family, lease, owner, writes, asks.How, asks.Channel}}
+		keys := append([]string{n.Key}, asks.Keys...)
+		return wire.Call{Script: k.mirror, Keys: keys, Args: []string{family, lease, owner, writes, asks.How, asks.Channel}}
 	}
-	step := wire.Step{Lease: lease, Number: number}
+	step := wire.Step{Lease: lease, Number: number, Polls: c.Polling, Heard: c.Heard}
 	switch c.Op {
 	case core.Join:
 		step.Join = member(c.Ticket)
@@ -109,6 +120,8 @@ type comparison struct {
 	// Of a round.
 	random    *rand.Rand
 	server    server.Server
+	foreign   foreignSorts           // which foreign clients there are
+	shown     map[string]server.Time // the times that Redis has shown last in their hash, by field
 	known     []core.Ticket
 	next      [modelClients]uint64
 	log       []string
@@ -128,7 +141,7 @@ func compare(t testing.TB, on subject, k modelKind) *comparison {
 		require.True(t, ok, "the script is not accepted")
 	}
 	k.exact = on.exact()
-	return &comparison{modelKind: &k, on: on, config: server.Config{Kind: k.model, Claim: modelClaim, Silence: modelSilence}}
+	return &comparison{modelKind: &k, on: on, config: server.Config{Kind: k.model, Claim: modelClaim, Silence: modelSilence, Uncounted: k.uncounted, Turns: server.RedisTurns}}
 }
 
 // round runs random commands in a lock of its own. It returns how many, and what differs, "" for nothing.
@@ -136,6 +149,7 @@ func (c *comparison) round(n uint64) (commands int, difference string) {
 	c.on.do([]string{"FLUSHALL"})
 	c.random = rand.New(rand.NewPCG(n, 1))
 	c.server = server.Server{Config: &c.config}
+	c.begins()
 	c.known, c.next, c.log, c.tolerance = nil, [modelClients]uint64{}, nil, 0
 	if !c.on.exact() {
 		c.tolerance = 2 * time.Millisecond
@@ -143,7 +157,11 @@ func (c *comparison) round(n uint64) (commands int, difference string) {
 	for i := range uint32(modelClients) {
 		c.listen(i, i < modelClients-1)
 	}
-	for range 24 {
+	for range 24 + c.foreign.events() {
+		if c.foreign.some() && c.random.IntN(3) == 0 {
+			c.foreignEvent()
+			continue
+		}
 		switch c.random.IntN(12) {
 		case 0:
 			c.advance()
@@ -164,7 +182,7 @@ func (c *comparison) round(n uint64) (commands int, difference string) {
 
 func (c *comparison) listen(client uint32, on bool) {
 	c.note("client %d listens: %v", client, on)
-	c.on.listen(c.keys.Turns+prefixText(client), on)
+	c.on.listen(clientName(client), c.keys.Turns+prefixText(client), on)
 	c.server.Listens = c.server.Listens.Without(client)
 	if on {
 		c.server.Listens = c.server.Listens.With(client)
@@ -174,7 +192,10 @@ func (c *comparison) listen(client uint32, on bool) {
 // advance lets time pass, as often as not until a lease is about to end, or has just ended.
 func (c *comparison) advance() {
 	d := time.Duration(c.random.IntN(3000)) * time.Millisecond
-	if ends := c.ends(); len(ends) > 0 && c.random.IntN(2) == 0 {
+	if c.foreign.some() && c.random.IntN(3) > 0 {
+		d = time.Duration(1+c.random.IntN(30)) * time.Millisecond // turns are short
+	}
+	if ends := append(c.ends(), c.foreignEnds()...); len(ends) > 0 && c.random.IntN(3) == 0 {
 		d = ms(core.Span(ends[c.random.IntN(len(ends))]-c.last)) + time.Duration(c.random.IntN(3)-1)*time.Millisecond
 		if !c.on.exact() {
 			d += 20 * time.Millisecond
@@ -182,7 +203,7 @@ func (c *comparison) advance() {
 	}
 	if d > 0 {
 		c.note("%v pass", d)
-		c.on.advance(d)
+		c.on.advance(d, &c.keys)
 		c.offset += d
 		c.last += server.Time(d.Milliseconds())
 		if !c.on.exact() {
@@ -251,6 +272,7 @@ func (c *comparison) draw() core.Command {
 			cmd.Permits = 1 + r.IntN(3)
 		}
 	}
+	cmd.Polling = c.foreign.poll && r.IntN(4) > 0
 	client := uint32(r.IntN(modelClients))
 	switch r.IntN(20) {
 	case 0, 1, 2:
@@ -266,6 +288,7 @@ func (c *comparison) draw() core.Command {
 		}
 	case 9, 10, 11:
 		cmd.Op, cmd.Ticket = core.Look, c.some()
+		cmd.Heard = c.foreign.some() && r.IntN(8) == 0
 	case 12, 13, 14:
 		cmd.Op, cmd.Ticket = core.Leave, c.some()
 	case 15, 16:
@@ -308,11 +331,14 @@ func (c *comparison) command(cmd core.Command) (undecided bool, difference strin
 	words := []string{"ZREM", c.keys.Queue, "!" + uuidText(cmd.ID)}
 	if cmd.Op != core.Unmark {
 		words = c.call(cmd).Words()
+		if keys, _ := strconv.Atoi(words[2]); c.uncounted && cmd.Op != core.Acquire {
+			words[3+keys] = "c" + words[3+keys][1:]
+		}
 	}
 	replies := c.on.do(append([][]string{{"TIME"}, words}, c.looks()...)...)
 	began := c.timeOf(replies[0])
 	c.effects = server.Effects{}
-	before := c.ends()
+	before, foreignBefore := c.ends(), c.foreignEnds()
 	reply := c.server.Do(cmd, began, &c.effects)
 	c.last = began
 	want := c.snapshotOf(&c.server, cmd, reply, &c.effects, began)
@@ -326,8 +352,14 @@ func (c *comparison) command(cmd core.Command) (undecided bool, difference strin
 				return true, ""
 			}
 		}
+		for _, end := range foreignBefore {
+			if began < end && end <= ended+1 {
+				return true, ""
+			}
+		}
 	}
 	if got.sameAs(want, c.tolerance) {
+		c.adopt()
 		return false, ""
 	}
 	return false, fmt.Sprintf("%s\nRedis: %v\nmodel: %v", strings.Join(c.log, "\n"), got, want)
@@ -341,6 +373,12 @@ func commandText(c core.Command) string {
 	}
 	if c.Op == core.Mirror {
 		text += fmt.Sprintf(", writes %d, reads %v", c.Writes, c.Reads)
+	}
+	if c.Polling {
+		text += ", polling"
+	}
+	if c.Heard {
+		text += ", heard"
 	}
 	if c.Permits > 0 {
 		text += fmt.Sprintf(", %d permits", c.Permits)
@@ -367,10 +405,8 @@ func (c *comparison) looks() [][]string {
 		lock = []string{"ZRANGE", modelLock, "0", "-1", "WITHSCORES"}
 	}
 	looks := [][]string{lock, {"PTTL", modelLock}, {"ZRANGE", c.keys.Queue, "0", "-1"}, {"PTTL", c.keys.Queue}, {"KEYS", "*"}}
-	if c.fenced {
-		looks = append(looks, []string{"GET", c.keys.Extra})
-	}
-	return looks
+	looks = append(looks, []string{"GET", c.keys.Extra}, []string{"HGETALL", c.keys.Foreign}, []string{"PTTL", c.keys.Foreign})
+	return append(looks, []string{"LRANGE", c.keys.FairQueue, "0", "-1"}, []string{"ZSCORE", c.keys.FairTimes, "rlock:0"})
 }
 
 var idOfOwner = regexp.MustCompile(`(-[0-9a-f]{12}):\d+`)
@@ -378,12 +414,7 @@ var idOfOwner = regexp.MustCompile(`(-[0-9a-f]{12}):\d+`)
 // read makes a snapshot of what Redis has after a command.
 func (c *comparison) read(cmd core.Command, answer any, looks []any) (n snapshot) {
 	left := func(ms int) { n.times = append(n.times, time.Duration(ms)*time.Millisecond) }
-	var ttl int
-	var holder bool
-	n.answer, ttl, holder = c.answer(cmd, answer)
-	if holder {
-		left(ttl)
-	}
+	n.answer, n.times = c.answer(cmd, answer)
 	all, _ := looks[0].([]any)
 	if len(all) > 0 {
 		left(looks[1].(int))
@@ -427,23 +458,24 @@ func (c *comparison) read(cmd core.Command, answer any, looks []any) (n snapshot
 	if c.fenced && looks[5] != nil {
 		counter = looks[5].(string)
 	}
-	n.words = append(append(append(n.words, "marks"), marks...), "counter "+counter, "messages")
+	n.words = append(append(append(n.words, "marks"), marks...), "counter "+counter)
+	n.words = append(n.words, c.readForeign(looks[6:], &n)...)
 	var messages []string
 	for _, m := range c.on.published() {
 		messages = append(messages, idOfOwner.ReplaceAllString(m[0]+" "+m[1], "$1"))
 	}
-	n.words = append(n.words, byChannel(messages)...)
+	n.words = append(append(n.words, "messages"), byChannel(messages)...)
 	for _, key := range looks[4].([]any) {
-		if key := key.(string); key != modelLock && key != c.keys.Queue && key != c.keys.Extra && !strings.HasPrefix(key, c.keys.Extra+":") {
+		if key := key.(string); key != modelLock && key != c.keys.Queue && key != c.keys.Extra && key != c.keys.Foreign && key != c.keys.FairQueue && key != c.keys.FairTimes && !strings.HasPrefix(key, c.keys.Extra+":") {
 			n.words = append(n.words, "unknown key "+key)
 		}
 	}
 	return n
 }
 
-// answer writes the reply of a script as snapshotOf does. It returns what is left of the holder's lease, if the reply
-// names one.
-func (c *comparison) answer(cmd core.Command, reply any) (text string, ttl int, holder bool) {
+// answer writes the reply of a script as snapshotOf does. It returns the times in it, too.
+func (c *comparison) answer(cmd core.Command, reply any) (text string, times []time.Duration) {
+	span := func(ms any) time.Duration { return time.Duration(ms.(int)) * time.Millisecond }
 	holds := func(left bool, token any, others int) string {
 		last, _ := token.(string)
 		if last == "" {
@@ -451,35 +483,49 @@ func (c *comparison) answer(cmd core.Command, reply any) (text string, ttl int, 
 		}
 		return fmt.Sprintf("left %v, holds, token %s, others %d", left, last, others)
 	}
-	denied := func(left bool, found int, left2 any, owner any) (string, int, bool) {
+	denied := func(left bool, found int, ttl, owner any) string {
 		name := strings.TrimSuffix(owner.(string), ":write")
-		name = idOfOwner.ReplaceAllString(name, "$1")
-		return fmt.Sprintf("left %v, found %d, holder %s", left, found, c.holderText(&c.server, name)), left2.(int), name != ""
+		if name != "" {
+			times = append(times, span(ttl))
+		}
+		if len(name) > 14 && name[14] != '8' {
+			name = aForeignOne
+		}
+		return fmt.Sprintf("left %v, found %d, holder %s", left, found, c.holderText(&c.server, cmd.Op, idOfOwner.ReplaceAllString(name, "$1")))
 	}
 	switch all := reply.(type) {
 	case error:
-		return all.Error(), 0, false
+		return all.Error(), nil
 	case nil:
-		return holds(false, nil, 0), 0, false
+		return holds(false, nil, 0), nil
 	case string:
-		return holds(false, all, 0), 0, false
+		return holds(false, all, 0), nil
 	case int:
-		return fmt.Sprintf("left %v", all > 0 && cmd.Op != core.Unmark), 0, false
+		return fmt.Sprintf("left %v", all > 0 && cmd.Op != core.Unmark), nil
 	case []any:
 		switch len(all) {
 		case 1:
 			if all[0] == 0 {
-				return "lost", 0, false
+				return "lost", nil
 			}
-			return holds(false, nil, all[0].(int)-1), 0, false
+			return holds(false, nil, all[0].(int)-1), nil
 		case 2:
-			return denied(false, 0, all[0], all[1])
-		case 5:
+			return denied(false, 0, all[0], all[1]), times
+		case 5, 6:
 			if token, ok := all[4].(string); ok {
-				return holds(all[0] != 0, token, 0), 0, false
+				text = holds(all[0] != 0, token, 0)
+			} else {
+				text = denied(all[0] != 0, all[4].(int), all[1], all[2])
 			}
-			return denied(all[0] != 0, all[4].(int), all[1], all[2])
+			if len(all) > 5 {
+				text += ", held back"
+				times = append(times, span(all[5]))
+			}
+			if all[3].(int) > 0 {
+				times = append(times, span(all[3]))
+			}
+			return text, times
 		}
 	}
-	return fmt.Sprint("an answer of another form: ", reply), 0, false
+	return fmt.Sprint("an answer of another form: ", reply), nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A subject is a server that runs the scripts in a comparison with the model.
@@ -23,10 +24,10 @@ type subject interface {
 	do(commands ...[]string) []any
 	// published returns what was published since the last call, by scripts as well: the channels and messages.
 	published() [][2]string
-	// listen subscribes to the channel, or ends that.
-	listen(channel string, on bool)
-	// advance lets time pass.
-	advance(d time.Duration)
+	// listen has a connection of that name subscribe to the channel, or end that.
+	listen(name, channel string, on bool)
+	// advance lets time pass for a lock.
+	advance(d time.Duration, k *wire.Keys)
 	// exact reports whether time stands still by itself.
 	exact() bool
 }
@@ -51,8 +52,9 @@ func newEmbedded(t testing.TB) *embedded {
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
 	t.Cleanup(func() {
-		for channel := range e.listeners {
-			e.listen(channel, false)
+		for key := range e.listeners {
+			name, channel, _ := strings.Cut(key, " ")
+			e.listen(name, channel, false)
 		}
 		e.m.Close()
 	})
@@ -83,8 +85,9 @@ func (e *embedded) published() [][2]string {
 	return messages
 }
 
-func (e *embedded) listen(channel string, on bool) {
-	s := e.listeners[channel]
+func (e *embedded) listen(name, channel string, on bool) {
+	key := name + " " + channel
+	s := e.listeners[key]
 	switch {
 	case on && s == nil:
 		s = e.m.NewSubscriber()
@@ -93,15 +96,15 @@ func (e *embedded) listen(channel string, on bool) {
 			}
 		}()
 		s.Subscribe(channel)
-		e.listeners[channel] = s
+		e.listeners[key] = s
 	case !on && s != nil:
 		s.Unsubscribe(channel)
 		s.Close()
-		delete(e.listeners, channel)
+		delete(e.listeners, key)
 	}
 }
 
-func (e *embedded) advance(d time.Duration) {
+func (e *embedded) advance(d time.Duration, _ *wire.Keys) {
 	e.now = e.now.Add(d)
 	e.m.SetTime(e.now)
 }
@@ -111,9 +114,11 @@ func (e *embedded) exact() bool { return true }
 // A process is a redis-server, whose messages a MONITOR shows. Time passes there by itself; to advance it the times of
 // all keys are moved.
 type process struct {
-	t                         testing.TB
-	commands, monitor, pubsub *line
-	marks                     int
+	t                 testing.TB
+	addr              string
+	commands, monitor *line
+	marks             int
+	listeners         map[string]*line
 }
 
 // A line is a connection.
@@ -123,18 +128,19 @@ type line struct {
 }
 
 func newProcess(t testing.TB) *process {
-	addr := redistest.Standalone(t).Addr()
-	dial := func() *line {
-		conn, err := net.Dial("tcp", addr)
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = conn.Close() })
-		require.NoError(t, conn.SetDeadline(time.Now().Add(5*time.Minute)))
-		return &line{conn, bufio.NewReaderSize(conn, 64<<10)}
-	}
-	p := &process{t: t, commands: dial(), monitor: dial(), pubsub: dial()}
+	p := &process{t: t, addr: redistest.Standalone(t).Addr(), listeners: make(map[string]*line)}
+	p.commands, p.monitor = p.dial(), p.dial()
 	p.monitor.send([]string{"MONITOR"})
 	require.Equal(t, "OK", readReply(p.monitor.r))
 	return p
+}
+
+func (p *process) dial() *line {
+	conn, err := net.Dial("tcp", p.addr)
+	require.NoError(p.t, err)
+	p.t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(p.t, conn.SetDeadline(time.Now().Add(5*time.Minute)))
+	return &line{conn, bufio.NewReaderSize(conn, 64<<10)}
 }
 
 func (l *line) send(commands ...[]string) {
@@ -183,22 +189,28 @@ func (p *process) published() (messages [][2]string) {
 	}
 }
 
-func (p *process) listen(channel string, on bool) {
+func (p *process) listen(name, channel string, on bool) {
+	l := p.listeners[name]
+	if l == nil {
+		l = p.dial()
+		p.listeners[name] = l
+	}
 	command := "unsubscribe"
 	if on {
 		command = "subscribe"
 	}
-	p.pubsub.send([]string{command, channel})
+	l.send([]string{command, channel})
 	for {
-		if all, ok := readReply(p.pubsub.r).([]any); !ok || all[0] == command { // else a message
+		if all, ok := readReply(l.r).([]any); !ok || all[0] == command { // else a message
 			return
 		}
 	}
 }
 
-// move is a script that lets time pass for all keys, and for the times in a semaphore.
+// move is a script that lets time pass for all keys and for the times in them: of the permits of a semaphore, of a hash
+// of foreign clients, and of our place in Redisson's fair queue.
 const move = `
-local d = tonumber(ARGV[1])
+local d, lock, foreign, fair = tonumber(ARGV[1]), unpack(KEYS)
 for _, key in ipairs(redis.call('keys', '*')) do
 	local left = redis.call('pttl', key)
 	if left >= 0 and left <= d then
@@ -207,14 +219,23 @@ for _, key in ipairs(redis.call('keys', '*')) do
 		redis.call('pexpire', key, left - d)
 	end
 end
-if redis.call('type', KEYS[1]).ok == 'zset' then
-	for _, member in ipairs(redis.call('zrange', KEYS[1], 0, -1)) do
-		redis.call('zincrby', KEYS[1], -d, member)
+for _, key in ipairs({lock, fair}) do
+	for _, member in ipairs(redis.call('type', key).ok == 'zset' and redis.call('zrange', key, 0, -1) or {}) do
+		redis.call('zincrby', key, -d, member)
+	end
+end
+for _, field in ipairs({'b', 'e', 'u', 'n', 't', 's', 'f', 'w'}) do
+	if redis.call('hexists', foreign, field) == 1 then
+		redis.call('hincrby', foreign, field, -d)
 	end
 end`
 
-func (p *process) advance(d time.Duration) {
-	require.Nil(p.t, p.do([]string{"EVAL", move, "1", modelLock, strconv.FormatInt(d.Milliseconds(), 10)})[0])
+func (p *process) advance(d time.Duration, k *wire.Keys) {
+	words := []string{"EVAL", move, "3", modelLock, k.Foreign, k.Key + ":none", strconv.FormatInt(d.Milliseconds(), 10)}
+	if k.FairTimes != "" {
+		words[5] = k.FairTimes
+	}
+	require.Nil(p.t, p.do(words)[0])
 }
 
 func (p *process) exact() bool { return false }

@@ -19,6 +19,9 @@ const modelLock = "lock"
 func prefixText(client uint32) string { return fmt.Sprintf("%08x-0000-8000-", client) }
 
 func uuidText(id core.ID) string {
+	if server.IsForeign(id) {
+		return fmt.Sprintf("%08x-0000-4000-8000-000000000000", id.Client-server.FirstForeign)
+	}
 	variant := '8'
 	if id.Lingers {
 		variant = '9'
@@ -27,6 +30,12 @@ func uuidText(id core.ID) string {
 }
 
 func ownerText(id core.ID, o core.OwnerID) string {
+	switch {
+	case id == server.Place:
+		return "rlock:0"
+	case server.IsForeign(id):
+		return fmt.Sprintf("%s:%d", uuidText(id), id.N) // a process and a thread
+	}
 	return uuidText(id) + ":" + strconv.FormatUint(uint64(o), 10)
 }
 
@@ -41,6 +50,9 @@ func fieldText(h server.Holder) string {
 func member(t core.Ticket) wire.Member {
 	if t == (core.Ticket{}) {
 		return wire.Member{}
+	}
+	if t == server.Turn {
+		return wire.Member{Mode: "?"}
 	}
 	mode := "x"
 	if t.Mode == core.Shared {
@@ -82,11 +94,23 @@ func (k *modelKind) snapshotOf(s *server.Server, c core.Command, a core.Reply, e
 		n.answer = "lost"
 	default:
 		var holder string
-		if a.Holder != (core.ID{}) {
-			holder = k.holderText(s, uuidText(a.Holder))
+		switch {
+		case a.Foreign:
+			holder = k.holderText(s, c.Op, aForeignOne)
+		case a.Holder != (core.ID{}):
+			holder = k.holderText(s, c.Op, uuidText(a.Holder))
+		}
+		if holder != "" {
 			n.times = append(n.times, ms(a.TTL))
 		}
 		n.answer = fmt.Sprintf("left %v, found %d, holder %s", a.Left, a.Found, holder)
+	}
+	if a.HeldBack {
+		n.answer += ", held back"
+		n.times = append(n.times, ms(a.HeldFor))
+	}
+	if a.Turn > 0 {
+		n.times = append(n.times, ms(a.Turn))
 	}
 	left := func(t server.Time) { n.times = append(n.times, max(ms(core.Span(t-now)), 0)) }
 	var fields []string
@@ -121,31 +145,47 @@ func (k *modelKind) snapshotOf(s *server.Server, c core.Command, a core.Reply, e
 		marks = append(marks, "!"+uuidText(id))
 	}
 	slices.Sort(marks)
-	n.words = append(append(n.words, marks...), fmt.Sprint("counter ", s.Counter), "messages")
+	n.words = append(append(n.words, marks...), fmt.Sprint("counter ", s.Counter))
+	n.words = append(n.words, k.foreignOf(s, now, &n)...)
 	var messages []string
 	for _, m := range e.Messages {
 		messages = append(messages, k.messageText(m, c.Tokens))
 	}
-	n.words = append(n.words, byChannel(messages)...)
+	n.words = append(append(n.words, "messages"), byChannel(messages)...)
 	return n
 }
 
-// byChannel sorts messages by their channels: only on one channel they keep their order.
+// byChannel sorts messages by their channels: only on one channel they keep their order. Calls of several holders have
+// none, since a hash has none.
 func byChannel(messages []string) []string {
-	channel := func(m string) string { c, _, _ := strings.Cut(m, " "); return c }
-	slices.SortStableFunc(messages, func(a, b string) int { return strings.Compare(channel(a), channel(b)) })
+	key := func(m string) string {
+		channel, text, _ := strings.Cut(m, " ")
+		if strings.HasPrefix(text, "w ") {
+			return m
+		}
+		return channel
+	}
+	slices.SortStableFunc(messages, func(a, b string) int { return strings.Compare(key(a), key(b)) })
 	return messages
 }
 
-// holderText returns the owner's UUID, or a word for any of the holders, where the scripts may name any of them. Of permits
-// they name the one that ends first.
-func (k *modelKind) holderText(s *server.Server, uuid string) string {
-	any := k.model == server.ReadWrite || k.model == server.Semaphore && !k.exact
-	if any && slices.ContainsFunc(s.Holders, func(h server.Holder) bool { return uuidText(h.ID) == uuid }) {
+// holderText returns the holder that an answer names by its UUID, or a word for any of the holders where the scripts may
+// name any of them. Of permits they name the one that ends first.
+func (k *modelKind) holderText(s *server.Server, op core.Op, uuid string) string {
+	holds := slices.ContainsFunc(s.Holders, func(h server.Holder) bool { return uuidText(h.ID) == uuid })
+	switch {
+	case k.model == server.ReadWrite && op == core.Acquire && uuid != "":
+		return "one of them"
+	case uuid == aForeignOne:
+		return uuid
+	case holds && (k.model == server.ReadWrite || k.model == server.Semaphore && !k.exact):
 		return "one of them"
 	}
 	return uuid
 }
+
+// aForeignOne is the word for a foreign holder: the model does not say which.
+const aForeignOne = "a foreign one"
 
 func (k *modelKind) messageText(m server.Message, reserve uint64) string {
 	switch m.Kind {
@@ -157,7 +197,12 @@ func (k *modelKind) messageText(m server.Message, reserve uint64) string {
 		return fmt.Sprintf("%s%s +%s %s %s %s", k.keys.Turns, prefixText(m.ID.Client), uuidText(m.ID), token, n, modelLock)
 	case core.Called:
 		return fmt.Sprintf("%s w %s %s", wire.ClientChannel(prefixText(m.ID.Client)), uuidText(m.ID), modelLock)
+	case core.AtFront:
+		return fmt.Sprintf("%s%s ?%s %s", k.keys.Turns, prefixText(m.ID.Client), uuidText(m.ID), modelLock)
 	case core.ForeignNews:
+		if m.Fair != (core.ID{}) {
+			return k.keys.Channel + ":" + uuidText(m.Fair) + " 00"
+		}
 		if m.Readers {
 			return k.keys.Channel + " 01"
 		}
