@@ -45,6 +45,7 @@ func newScript(names ...string) *Script {
 	for _, name := range names {
 		text += read(name)
 	}
+	text = strings.Replace(text, swiftHere, read("swift"), 1)
 	text = strings.Replace(text, ownersHere, read("owners"), 1)
 	sum := sha1.Sum([]byte(text))
 	return &Script{text: text, sha: hex.EncodeToString(sum[:])}
@@ -53,6 +54,9 @@ func newScript(names ...string) *Script {
 // ownersHere is the line of a script that owners.lua takes the place of: behind the paths that
 // need no owner, since Redis takes time to define what is in it.
 const ownersHere = "-- (owners.lua)\n"
+
+// swiftHere is the line of plain.lua that swift.lua takes the place of.
+const swiftHere = "-- (swift.lua)\n"
 
 func read(name string) string {
 	text, err := files.ReadFile("scripts/" + name + ".lua")

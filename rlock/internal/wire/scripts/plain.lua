@@ -8,20 +8,23 @@ local ended           -- nothing: see semaphore.lua
 -- A release of a lock without a queue is most of the steps, so it comes before anything
 -- else is defined, which would take Redis as long again. A missing right to publish does not
 -- keep a lock from being freed; the error says so.
-local busy = 1 -- how many of the queue and the fair queue of Redisson exist
-if #ARGV < 5 and #ARGV[1] == 1 then
+local busy = 0 -- how many of the queue and the fair queue of Redisson exist
+if #ARGV[1] > 1 or #ARGV > 4 then
+	busy = 2 -- a turn may be due, or more is asked for
+else
 	busy = KEYS[6] and redis.call('exists', KEYS[2], KEYS[5]) or redis.call('exists', KEYS[2])
 end
 if busy == 0 and redis.call('hdel', KEYS[1], ARGV[2]) == 1 then
-	local listeners = redis.pcall(string.sub(ARGV[1], 1, 1) == 's' and 'spublish' or 'publish', KEYS[4], message)
-	if type(listeners) == 'table' then
-		return redis.error_reply(listeners.err .. ' (released)')
-	elseif listeners == 0 then
+	local listeners = redis.pcall(ARGV[1] == 's' and 'spublish' or 'publish', KEYS[4], message)
+	if listeners == 0 then
 		return 1
+	elseif type(listeners) == 'table' then
+		return redis.error_reply(listeners.err .. ' (released)')
 	end
 	left, told = 1, true
 end
 
+-- (swift.lua)
 -- (owners.lua)
 local lock, counter, reserve = KEYS[1], KEYS[7] or KEYS[5], ARGV[3] or ''
 local owner           -- the holder, false if the lock is free, nil before it is looked up

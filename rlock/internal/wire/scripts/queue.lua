@@ -146,13 +146,13 @@ end
 -- Leave: a tenure that has the lock has a mark at most, and a ticket has a place.
 local freed, gaveUp = left > 0, false
 local mark = leaver and markOf(leaver)
-if leaver and not freed then
-	left = exit(ticketOf(leaver), modeOf(leaver))
+if leaver then
+	left = math.max(left, freed and 0 or exit(ticketOf(leaver), modeOf(leaver)))
 	freed = left > 0
 	gaveUp = not freed and redis.call('zrem', queue, leaver) > 0
 	if gaveUp then
 		left = 1
-	else
+	elseif row[1] then
 		redis.call('zrem', queue, mark)
 	end
 end

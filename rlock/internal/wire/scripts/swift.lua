@@ -1,0 +1,69 @@
+-- The steps of a plain or fenced lock that are nearly all where clients wait, in as few calls as they
+-- are: they come before any function is defined. Where something is unusual, the step goes on in
+-- queue.lua, which does the same and more. A line "-- (swift.lua)" of plain.lua is replaced by
+-- this file, whose KEYS and ARGV are those of queue.lua.
+--
+-- A ticket joins behind another one while a tenure of ours has the lock.
+if #ARGV == 6 and ARGV[4] == '0' and ARGV[5] == '1' then
+	local last = redis.pcall('zrange', KEYS[2], '-1', '-1', 'withscores')
+	local shown = redis.call('hkeys', KEYS[1])[1]
+	if shown and last[1] and last[2] ~= '0' and last[1] ~= '?' and last[1] ~= ARGV[6] and shown ~= string.sub(ARGV[6], 2)
+		and string.find(shown, '^........%-....%-8...%-[89ab]...%-............:%d') then
+		redis.call('zadd', KEYS[2], 'nx', last[2] + 2, ARGV[6])
+		redis.call('pexpire', KEYS[2], '60000')
+		return {0, redis.call('pttl', KEYS[1]), shown, -1, 1}
+	end
+end
+
+-- The lock passes from its owner to the first ticket, whose client listens, and no foreign client is
+-- there. The owner's client may have another ticket join.
+local swaps = ARGV[4] == '1' and ARGV[5] == '1'
+if busy == 1 and not ARGV[4] or swaps and #ARGV[1] == 1 and (not KEYS[6] or redis.call('exists', KEYS[5]) == 0) then
+	local ticket = swaps and string.sub(ARGV[6], 2) or ARGV[2]
+	local front = redis.pcall('zrange', KEYS[2], '0', '2')
+	local mark, first, behind = '!' .. string.sub(ticket, 1, 36), front[1], front[2]
+	if first == mark then
+		first, behind = behind, front[3]
+	end
+	local counts = {}
+	if first and string.sub(first, 1, 1) == 'x' and first ~= ARGV[7] and behind ~= '?' and (not swaps or behind ~= ARGV[7])
+		and (behind or not string.find(string.sub(first, 21, 21), '[9b]')) then
+		local sharded = ARGV[1] == 's'
+		local publish = sharded and 'spublish' or 'publish'
+		local own = 'rlock_turn:' .. string.sub(KEYS[2], 13) .. ':' .. string.sub(first, 2, 20)
+		if ARGV[1] ~= 'c' then
+			counts = redis.pcall('pubsub', sharded and 'shardnumsub' or 'numsub', KEYS[4], own)
+		end
+		local turn = swaps and redis.call('zrange', KEYS[2], '-1', '-1', 'withscores')[2] + 2
+		if counts[2] == 0 and counts[4] > 0 and redis.call('hdel', KEYS[1], ticket) == 1 then
+			left = 1
+			local next, number, token = string.sub(first, 2), ARGV[3] or '', ''
+			if number ~= '' then
+				local n = redis.pcall('incrby', KEYS[7] or KEYS[5], number)
+				token = type(n) == 'number' and n >= tonumber(number) and n < 2^53 and string.format('%.0f', n)
+				if not token and type(n) == 'number' then
+					redis.call('incrby', KEYS[7] or KEYS[5], '-' .. number) -- as it was
+				end
+			end
+			if token then
+				redis.call('hset', KEYS[1], next, '1')
+				local expires = redis.pcall('pexpire', KEYS[1], '2000')
+				local told = expires == 1 and redis.pcall(publish, own, '+' .. next .. ' ' .. token .. ' ' .. number .. ' ' .. KEYS[1])
+				if type(told) == 'number' then
+					redis.call('zrem', KEYS[2], first, mark)
+					if not swaps then
+						redis.call('zadd', KEYS[2], '0', '!' .. string.sub(next, 1, 36))
+						if not behind then -- the mark is kept for the lease that it is about
+							redis.call('pexpire', KEYS[2], '2000')
+						end
+						return 1
+					end
+					redis.call('zadd', KEYS[2], 'nx', '0', '!' .. string.sub(next, 1, 36), turn, ARGV[7])
+					redis.call('pexpire', KEYS[2], '60000')
+					return {1, 2000, next, -2, behind and 1 or 2}
+				end
+				redis.call('hdel', KEYS[1], next)
+			end
+		end
+	end
+end
