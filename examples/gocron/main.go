@@ -1,6 +1,6 @@
-// Gocron is a drop-in for the Locker and the Elector of github.com/go-co-op/gocron: three
-// schedulers have the same job, and it runs once per interval; then one of them leads, and
-// another one when that ends. rlockcron.go is what a service copies.
+// Gocron has three schedulers of github.com/go-co-op/gocron with the same job, and with the Locker
+// and the Elector of rlock/gocron: the job runs once per interval; then one of two schedulers
+// leads, and the other one when that ends.
 //
 //	go run -C examples/gocron .
 package main
@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-rlock/rlock/examples/internal/embedded"
 	"github.com/go-rlock/rlock/rlock"
+	rlockgocron "github.com/go-rlock/rlock/rlock/gocron"
 )
 
 const (
@@ -59,7 +60,7 @@ func once(options rueidis.ClientOption) error {
 			return err
 		}
 		defer client.Close()
-		scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker{client, interval * 3 / 4}))
+		scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(rlockgocron.NewLocker(client, interval*3/4)))
 		if err != nil {
 			return err
 		}
@@ -83,17 +84,17 @@ func once(options rueidis.ClientOption) error {
 func elected(options rueidis.ClientOption) error {
 	name := fmt.Sprint("example:leader:", time.Now().UnixNano())
 	var leads []func()
-	electors := make([]elector, 2)
+	electors := make([]*rlockgocron.Elector, 2)
 	for i := range electors {
 		client, err := rlock.New(rlock.Config{Redis: options})
 		if err != nil {
 			return err
 		}
 		defer client.Close()
-		electors[i] = elector{client.NewLock(name)}
+		electors[i] = rlockgocron.NewElector(client.NewLock(name))
 		ctx, cancel := context.WithCancel(context.Background())
 		var standing sync.WaitGroup
-		standing.Go(func() { _ = electors[i].lead(ctx) })
+		standing.Go(func() { _ = electors[i].Run(ctx) })
 		leads = append(leads, func() { cancel(); standing.Wait() })
 		if i == 0 {
 			await(electors[i])
@@ -108,7 +109,7 @@ func elected(options rueidis.ClientOption) error {
 }
 
 // await returns when the elector leads.
-func await(e elector) {
+func await(e *rlockgocron.Elector) {
 	for e.IsLeader(context.Background()) != nil {
 		time.Sleep(time.Millisecond)
 	}

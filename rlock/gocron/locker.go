@@ -1,0 +1,73 @@
+// Package rlockgocron has the Locker and the Elector of github.com/go-co-op/gocron over rlock, for
+// schedulers in several processes that have the same jobs. With a Locker, one of the schedulers
+// that are due runs a job; with an Elector, one scheduler runs all jobs.
+//
+//	import rlockgocron "github.com/go-rlock/rlock/rlock/gocron"
+//
+//	locker := rlockgocron.NewLocker(client, 10*time.Second)
+//	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
+package rlockgocron
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A Locker is a [gocron.Locker]. It is safe for concurrent use.
+type Locker struct {
+	client *rlock.Client
+	splay  time.Duration
+}
+
+var _ gocron.Locker = (*Locker)(nil)
+
+// NewLocker returns a Locker that has its locks in the Redis of client.
+//
+// The splay is for how long the other schedulers skip the job, from when a run of it begins,
+// also if the run is shorter: longer than the clocks of the schedulers differ, and shorter than
+// the interval of the job. A job with another interval has a Locker of its own, by
+// [gocron.WithDistributedJobLocker].
+func NewLocker(client *rlock.Client, splay time.Duration) *Locker {
+	return &Locker{client: client, splay: splay}
+}
+
+// Lock returns the lock of one run of the job, with the locks "gocron:ran:<job>" and
+// "gocron:runs:<job>" in Redis. The watchdog renews the second one until Unlock, however long
+// the job runs.
+//
+// It does not wait. It fails with [rlock.ErrNotAcquired] if another scheduler runs the job or
+// has begun a run within the splay, with [rlock.ErrLost] if the splay was over before the lock
+// was there, with [rlock.ErrInvalidLease] if the splay is not positive, and with the errors of
+// [rlock.Lock.TryAcquire]. After an error gocron skips the
+// run, and nothing is held.
+func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
+	if l.splay <= 0 {
+		return nil, fmt.Errorf("rlockgocron: %w: the splay is %v", rlock.ErrInvalidLease, l.splay)
+	}
+	ran, err := l.client.NewLock("gocron:ran:"+job).TryAcquire(ctx, rlock.WithLease(l.splay))
+	if err != nil {
+		return nil, err
+	}
+	runs, err := l.client.NewLock("gocron:runs:" + job).TryAcquire(ctx)
+	if err != nil {
+		return nil, errors.Join(err, ran.Release(ctx))
+	}
+	if err := ran.Detach(ctx); err != nil {
+		// gocron does not unlock after an error: the watchdog would keep the lock for ever.
+		return nil, errors.Join(err, runs.Release(ctx))
+	}
+	return run{runs}, nil
+}
+
+// A run is the lock of a job that runs.
+type run struct{ hold *rlock.Hold }
+
+// Unlock returns [rlock.ErrLost] if the lock was lost while the job ran, so that another
+// scheduler may have run it as well. gocron ignores the error; rlock has logged the loss.
+func (r run) Unlock(ctx context.Context) error { return r.hold.Release(ctx) }

@@ -1,0 +1,69 @@
+package rlockgocron_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+	rlockgocron "github.com/go-rlock/rlock/rlock/gocron"
+	"github.com/go-rlock/rlock/rlock/rlocktest"
+)
+
+func TestTheJobOfAnIntervalRunsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		first, second := rlockgocron.NewLocker(server.Client(), time.Second), rlockgocron.NewLocker(server.Client(), time.Second)
+		lock, err := first.Lock(t.Context(), "report")
+		require.NoError(t, err)
+		require.NoError(t, lock.Unlock(t.Context()))
+		_, err = second.Lock(t.Context(), "report")
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		other, err := second.Lock(t.Context(), "cleanup")
+		require.NoError(t, err, "another job")
+		require.NoError(t, other.Unlock(t.Context()))
+		time.Sleep(time.Second)
+		lock, err = second.Lock(t.Context(), "report")
+		require.NoError(t, err)
+		require.NoError(t, lock.Unlock(t.Context()))
+	})
+}
+
+func TestASchedulerThatIsTooLateForItsIntervalHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		slow := server.Client(func(config *rlock.Config) {
+			config.Observer = &rlock.Observer{Acquired: func(context.Context, rlock.AcquiredInfo) { time.Sleep(time.Minute) }}
+		})
+		_, err := rlockgocron.NewLocker(slow, time.Second).Lock(t.Context(), "report")
+		require.ErrorIs(t, err, rlock.ErrLost)
+		server.AssertNothingHeld()
+		_, err = rlockgocron.NewLocker(server.Client(), time.Second).Lock(t.Context(), "report")
+		assert.NoError(t, err)
+	})
+}
+
+func TestALockThatWasLostWhileTheJobRanIsAnErrorOfUnlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		lock, err := rlockgocron.NewLocker(server.Client(), time.Second).Lock(t.Context(), "report")
+		require.NoError(t, err)
+		server.Lose("gocron:runs:report")
+		assert.ErrorIs(t, lock.Unlock(t.Context()), rlock.ErrLost)
+	})
+}
+
+func TestASplayThatIsNoLeaseIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		for _, splay := range []time.Duration{-time.Second, 0, time.Nanosecond} {
+			_, err := rlockgocron.NewLocker(server.Client(), splay).Lock(t.Context(), "report")
+			require.ErrorIs(t, err, rlock.ErrInvalidLease)
+		}
+		server.AssertNothingHeld()
+	})
+}
