@@ -53,7 +53,7 @@ func TestAChannelThatIsLeftEndsWithItsConnection(t *testing.T) {
 		connections := w.CurrentConnectionCount()
 		time.Sleep(keepTime - 1)
 		assert.Equal(t, 1, w.subscribers("other"), "a connection costs more than a channel")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		assert.Equal(t, map[string]int{"needed": 1, "other": 0}, w.PubSubNumSub("needed", "other"))
 		assert.Equal(t, connections, w.CurrentConnectionCount())
@@ -239,7 +239,7 @@ func manyLeft(t *testing.T, w *world) {
 func TestManyChannelsThatAreLeftEndSoon(t *testing.T) {
 	left(t, func(t *testing.T, w *world, needed *waiter) {
 		manyLeft(t, w)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		assert.Equal(t, []string{"needed"}, w.PubSubChannels(""))
 		assert.True(t, needed.Confirmed())
