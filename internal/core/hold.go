@@ -61,7 +61,6 @@ func (l *Lock) taken(t *Tenure, now Now) {
 	way := ByRedis
 	if t.want == Queued {
 		way = ByQueue
-		t.turn.heardOf(1, now) // it was freed for others
 	}
 	switch {
 	case l.owner == nil:

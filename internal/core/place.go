@@ -51,6 +51,9 @@ func (t *Tenure) answered(f flight, a Reply, now Now) {
 		t.believe(f, now)
 		t.tokens.take(a.Token, t.tokens.reserved)
 		t.marked = t.marked || f.op != Acquire && f.op != Mirror
+		if f.op == Look {
+			t.turn.heardOf(1, now) // it was freed for others
+		}
 		if t.isTicket() && !t.worthHolding(f, now) && !(c.breaks(KeepLate) && f.op != Join) {
 			t.place = InQueue // a Look finds that it has the lock, for longer
 			t.look = now.Time
@@ -134,6 +137,7 @@ func (t *Tenure) granted(m Message, now Now) {
 			return
 		}
 		t.place, t.marked = Owner, true
+		t.turn.heardOf(1, now)
 	}
 }
 

@@ -139,7 +139,7 @@ func (s *story) happens(t *testing.T, line string) {
 			Ordered: w.has("ordered"), Replicas: w.has("replicas"),
 		}}
 		s.lock = s.client.NewLock(Kind{Strict: w.has("fair"), Fenced: w.has("fenced"), Permits: int(w.number("permits", 0))})
-		s.callers = map[string]*Waiter{}
+		s.callers, s.sent = map[string]*Waiter{}, nil
 	case "lock":
 		c := &Waiter{Owner: o, Mode: w.mode(), Waits: !w.has("try"), Until: Never, Lease: Span(w.number("lease", 0)), Linger: Span(w.number("linger", 0)), CallTime: 2,
 			Repeats: w.has("repeats"), Tag: name}
@@ -171,10 +171,13 @@ func (s *story) happens(t *testing.T, line string) {
 			}
 		}
 	case "cancel":
-		if s.callers[name] == nil {
-			t.Fatalf("who is %s?", name)
+		w := s.callers[name]
+		granted := w.Outcome() == Acquired
+		t := s.lock.Cancel(w, Cancelled, s.now)
+		if granted {
+			s.outcome(w)
 		}
-		if t := s.lock.Cancel(s.callers[name], Cancelled, s.now); t != nil {
+		if t != nil {
 			s.poll(t)
 		}
 	case "setlease":
