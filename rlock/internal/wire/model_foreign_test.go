@@ -247,10 +247,16 @@ func (c *comparison) readForeign(looks []any, n *snapshot) (words []string) {
 	return words
 }
 
-// blur is by how much less exact a time of the hash is than the clock: "n" is 16 times as far away as the lock was idle.
+// blur is by how much less exact a time of the hash is than the clock: "n" is 16 times as far away as the lock was idle, and
+// "e" as far as it was until the turn was used.
 func (k *modelKind) blur(field string) time.Duration {
-	if field == "n" && !k.exact {
+	switch {
+	case k.exact:
+		return 1
+	case field == "n":
 		return 1 + time.Duration(server.RedisTurns.Vain)
+	case field == "e":
+		return 2
 	}
 	return 1
 }
