@@ -218,6 +218,16 @@ func (l *Lock) shape(now Now) shape {
 	return s
 }
 
+// shows reports whether Redis was told last of what is true now. A lease that was longer than that of a renewal when
+// Redis was told of it stays as it is.
+func (l *Lock) shows(t *Tenure, now Now) bool {
+	s := l.shape(now)
+	if s.until == NeverSafe && t.shown.until == l.longest() {
+		s.until = t.shown.until
+	}
+	return t.shown == s
+}
+
 // showing notes that a command is about to be sent that tells Redis of the levels.
 func (l *Lock) showing(t *Tenure, now Now) { t.shown = l.shape(now) }
 

@@ -307,6 +307,14 @@ func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
 	if t.want == Parted && l.client.breaks(KnowsDetached) {
 		l.give(t, now)
 	}
+	if o := l.current(now); o != nil && o != t && t.isTicket() && !(t.mode == Shared && l.isRead()) {
+		// The message may be forged. So it ends no hold that is valid by an answer of Redis, which is asked about both.
+		o.unshown()
+		l.touch(o)
+		t.doubted(now)
+		l.touch(t)
+		return
+	}
 	t.granted(m, now)
 	l.ticketMoved(t, now)
 	l.touch(t)

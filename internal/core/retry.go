@@ -45,7 +45,7 @@ func (t *Tenure) looksNext(a Reply, now Now) {
 // lease.
 func (t *Tenure) mirrors(now Now) Time {
 	l, c := t.lock, t.lock.client
-	if t.shown != l.shape(now) {
+	if !l.shows(t, now) {
 		return t.again
 	}
 	lease := t.atMost(c.Lease)

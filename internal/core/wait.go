@@ -105,7 +105,8 @@ func (w *Waiter) callsAgain() bool { return w.retried && w.attempts > 0 && w.res
 
 // unanswered notes that the waiter's command has no answer.
 func (l *Lock) unanswered(w *Waiter, t *Tenure, f Fault, now Now) {
-	w.rest = t.again
+	c := l.client
+	w.rest = max(t.again, now.Time.After(min(c.Retry<<min(w.fails, 10), c.MaxRetry))) // a new tenure has not failed yet
 	w.fails++
 	if t.want == Tried {
 		w.attempts = 1 // by another tenure
@@ -182,11 +183,12 @@ func (l *Lock) due(w *Waiter, now Now) Time {
 		return at
 	case w.callsAgain():
 		return w.rest
-	case w.rest > 0:
-		return min(at, w.rest)
 	}
 	if at <= now.Time && l.waitsForAnswer(w) {
 		at = w.Until.After(l.client.Silence)
+	}
+	if w.rest > 0 {
+		return min(at, w.rest)
 	}
 	if l.hears == asking && (l.line.first == w || l.Kind.Strict) {
 		at = min(at, max(l.patient, now.Time))

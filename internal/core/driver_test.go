@@ -1,0 +1,138 @@
+package core
+
+import "testing"
+
+// What the driver of package rlock has met, each as the shortest order of events.
+
+func driven() (*Client, *Lock) {
+	c := &Client{ID: 1, Config: Config{
+		Lease: 30_000, Claim: 2_000, QueueTime: 60_000, Margin: 12, LookTime: 2_000, Slack: 1, Retry: 10, MaxRetry: 500,
+		FirstPoll: 1, LastPoll: 128, Silence: 250, Patience: 250, LeastWait: 5, HandoffLimit: 100, HandoffTime: 10,
+	}}
+	return c, c.NewLock(Kind{Strict: true})
+}
+
+func at(t Time) Now { return Now{t, SafeTime(t)} }
+
+// send polls the waiter's ticket, which must have a command.
+func sendFor(t *testing.T, l *Lock, w *Waiter, now Now, want Op) Command {
+	t.Helper()
+	if w.Ticket() == nil {
+		t.Fatalf("the waiter has no ticket, and is to send %d", want)
+	}
+	cmd, _ := l.Poll(w.Ticket(), now)
+	if cmd.Op != want {
+		t.Fatalf("%d is sent, not %d", cmd.Op, want)
+	}
+	return cmd
+}
+
+// Once this client is told of grants a call begins with a ticket; but not one whose wait is not worth a ticket.
+func TestAShortWaitTriesToTakeTheLockAlthoughTheClientListens(t *testing.T) {
+	_, l := driven()
+	l.Listening(true, at(0))
+	short := &Waiter{Owner: 1, Waits: true, Until: 3}
+	l.Lock(short, at(0))
+	sendFor(t, l, short, at(0), Acquire)
+	long := &Waiter{Owner: 2, Waits: true, Until: Never}
+	l.Lock(long, at(0))
+	sendFor(t, l, long, at(0), Join)
+}
+
+// Each attempt is another tenure; the pauses between them grow all the same.
+func TestThePausesBetweenAttemptsGrow(t *testing.T) {
+	_, l := driven()
+	w := &Waiter{Owner: 1, Waits: true, Until: Never}
+	l.Lock(w, at(0))
+	now := at(0)
+	for _, pause := range []Time{10, 20, 40, 80, 160, 320, 500, 500} {
+		cmd := sendFor(t, l, w, now, Acquire)
+		l.Answer(&cmd, Reply{Fault: NotRun}, now)
+		if due := l.Due(w, now); due != now.Time+pause {
+			t.Fatalf("the next attempt comes after %d, not %d", due-now.Time, pause)
+		}
+		now = at(now.Time + pause)
+		l.Tick(w, now)
+	}
+}
+
+// The release of a tenure does not wait since another command about it had no answer.
+func TestTheReleaseOfATenureIsAnotherCommand(t *testing.T) {
+	_, l := driven()
+	w := &Waiter{Owner: 1, Waits: true, Until: Never}
+	l.Lock(w, at(0))
+	cmd := sendFor(t, l, w, at(0), Acquire)
+	tenure := w.Ticket()
+	l.Cancel(w, Cancelled, at(1))
+	l.Answer(&cmd, Reply{Fault: Unknown}, at(2))
+	if op, due := l.Peek(tenure, at(2)); op != Leave || due > 2 {
+		t.Fatalf("%d is due at %d, and not the Leave at once", op, due)
+	}
+	if !l.Busy() {
+		t.Fatal("its answer decides whose the lock is")
+	}
+}
+
+// A message may be forged: it ends no hold that is valid by an answer of Redis.
+func TestAGrantEndsNoHoldThatIsValid(t *testing.T) {
+	c, l := driven()
+	l.Listening(true, at(0))
+	holder, waits := &Waiter{Owner: 1, Waits: true, Until: 3}, &Waiter{Owner: 2, Waits: true, Until: Never}
+	l.Lock(holder, at(0))
+	cmd := sendFor(t, l, holder, at(0), Acquire)
+	l.Answer(&cmd, Reply{Found: Holds}, at(0))
+	l.Lock(waits, at(0))
+	cmd = sendFor(t, l, waits, at(0), Join)
+	l.Answer(&cmd, Reply{Found: First, Holder: l.Owner().ID, TTL: 30_000}, at(0))
+	c.Effects()
+	l.Hear(Message{Kind: Granted, ID: waits.Ticket().ID}, at(1))
+	if !l.Holds(1, at(1)) || waits.Outcome() != Waiting {
+		t.Fatal("the hold has ended")
+	}
+	if op, due := l.Peek(l.Owner(), at(1)); op != Mirror || due > 1 {
+		t.Fatal("Redis is not asked about the hold")
+	}
+	if op, due := l.Peek(waits.Ticket(), at(1)); op != Look || due > 1 {
+		t.Fatal("Redis is not asked about the ticket")
+	}
+}
+
+// A call that rests after a fault, and whose time is up, waits for the answer to an abandoned command and for nothing else.
+func TestACallThatRestsIsNotDueAtOnce(t *testing.T) {
+	_, l := driven()
+	first := &Waiter{Owner: 1, Waits: true, Until: Never}
+	l.Lock(first, at(0))
+	cmd := sendFor(t, l, first, at(0), Acquire)
+	second := &Waiter{Owner: 2, Waits: true, Until: 4}
+	l.Lock(second, at(0))
+	l.Cancel(first, Cancelled, at(1))
+	_ = cmd
+	second.rest = 9
+	for now := Time(4); now < 9; now++ {
+		l.Tick(second, at(now))
+		if second.Outcome() != Waiting {
+			return
+		}
+		if due := l.Due(second, at(now)); due <= now {
+			t.Fatalf("at %d it is due at %d", now, due)
+		}
+	}
+}
+
+// A lease that is longer than that of the client is not told again when what is left of it is shorter.
+func TestALongLeaseThatGoesOnIsToldOnce(t *testing.T) {
+	_, l := driven()
+	w := &Waiter{Owner: 1, Waits: true, Until: 3}
+	l.Lock(w, at(0))
+	cmd := sendFor(t, l, w, at(0), Acquire)
+	l.Answer(&cmd, Reply{Found: Holds}, at(0))
+	l.Lock(&Waiter{Owner: 1, Lease: 31_000, Until: 3}, at(0))
+	mirror, _ := l.Poll(l.Owner(), at(0))
+	if mirror.Op != Mirror || mirror.Lease != 31_000 {
+		t.Fatalf("Redis is not told of the lease: %+v", mirror)
+	}
+	l.Answer(&mirror, Reply{Found: Holds}, at(0))
+	if op, due := l.Peek(l.Owner(), at(2_000)); op != Mirror || due <= 2_000 {
+		t.Fatalf("%d is due at %d", op, due)
+	}
+}
