@@ -192,3 +192,18 @@ func TestAListenerHearsForAsLongAsTheServerCountsIt(t *testing.T) {
 		assert.Zero(t, w.subscribers("a"))
 	})
 }
+
+// Instead of a mark a waiter may be called.
+func TestAWaiterIsCalledWhenItsSubscriptionIsConfirmed(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T, s *redistest.Server) {
+		hub := pubsub.New(pubsub.Config{Client: s.Client(t)})
+		defer hub.Close()
+		marked := make(chan struct{}, 10)
+		sub := hub.ListenMarked("a", func(string) {}, func() { marked <- struct{}{} })
+		<-marked
+		assert.True(t, sub.Confirmed())
+		also := sub.Also("b", func(string) {})
+		<-marked
+		assert.True(t, also.Confirmed())
+	})
+}

@@ -111,7 +111,13 @@ func New(cfg Config) *Hub {
 // which the hub is called, but it must not wait: all messages wait behind it. While one
 // connection takes the place of another both may call it at a time.
 func (h *Hub) Listen(channel string, hear func(message string)) *Subscription {
-	return h.listen(channel, false, hear)
+	return h.listen(channel, false, hear, nil)
+}
+
+// ListenMarked is Listen for a waiter that is called in place of receiving marks: marked is called
+// where a mark would be set, with a mutex of the hub held. It must not wait, nor call the hub.
+func (h *Hub) ListenMarked(channel string, hear func(message string), marked func()) *Subscription {
+	return h.listen(channel, false, hear, marked)
 }
 
 // ListenPlain is Listen for messages that are sent with PUBLISH, whatever [Config].Sharded
@@ -119,11 +125,11 @@ func (h *Hub) Listen(channel string, hear func(message string)) *Subscription {
 // the channel. A channel is either plain or not: no other method may be called with its
 // name on a hub that is Sharded.
 func (h *Hub) ListenPlain(channel string, hear func(message string)) *Subscription {
-	return h.listen(channel, true, hear)
+	return h.listen(channel, true, hear, nil)
 }
 
-func (h *Hub) listen(channel string, plain bool, hear func(message string)) *Subscription {
-	s := &Subscription{hub: h, c: make(chan struct{}, 1), hear: hear}
+func (h *Hub) listen(channel string, plain bool, hear func(message string), marked func()) *Subscription {
+	s := &Subscription{hub: h, c: make(chan struct{}, 1), hear: hear, marked: marked}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ch := h.channelLocked(channel, plain)

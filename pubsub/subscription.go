@@ -14,6 +14,8 @@ type Subscription struct {
 	hub  *Hub
 	c    chan struct{} // capacity 1
 	hear func(message string)
+	// marked is called where a mark is set; nil for a waiter that receives from C. See ListenMarked.
+	marked func()
 
 	// hub.mu protects the following.
 	ch     *channel
@@ -38,7 +40,7 @@ func (s *Subscription) C() <-chan struct{} { return s.c }
 // channel sets a mark for s, as one of its own does. After its Close hear is called at most
 // once more. The caller must Close what Also returns, apart from s.
 func (s *Subscription) Also(channel string, hear func(message string)) *Subscription {
-	also := &Subscription{hub: s.hub, c: s.c, hear: hear}
+	also := &Subscription{hub: s.hub, c: s.c, hear: hear, marked: s.marked}
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	ch := s.hub.channelLocked(channel, false)
@@ -88,6 +90,9 @@ func (s *Subscription) Close() {
 
 // mark never blocks: a mark that nobody has taken yet says it already.
 func (s *Subscription) mark() {
+	if s.marked != nil {
+		s.marked()
+	}
 	select {
 	case s.c <- struct{}{}:
 	default:
