@@ -75,6 +75,9 @@ type Limits struct {
 	Releases Limit
 }
 
+// NewLimits returns limits of their own.
+func NewLimits() *Limits { return newLimits() }
+
 func newLimits() *Limits {
 	return &Limits{Asks: Limit{places: make(chan struct{}, maxAsks)}, Releases: Limit{places: make(chan struct{}, maxReleases)}}
 }
@@ -129,6 +132,13 @@ func (l *Limit) TryEnter() (p *Limit, ok bool) {
 		return nil, false
 	}
 }
+
+// Places is for one who waits for a place and for other things: who has sent to it has a place, and
+// calls [Limit.Entered].
+func (l *Limit) Places() chan<- struct{} { return l.places }
+
+// Entered counts a place that was taken by Places, and returns the limit, to be left.
+func (l *Limit) Entered() *Limit { return l.entered() }
 
 // Enter waits for a place, and returns the limit, to be left. It fails if ctx ends before, or
 // quit is closed; that waiting may cure.

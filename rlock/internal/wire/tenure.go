@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"regexp"
 	"strconv"
@@ -42,15 +43,24 @@ func NewID() *ID {
 // Owner returns "<uuid>:<owner>" with the UUID of a new tenure, which may linger or not:
 // TenureLen characters that stand for the tenure, then the owner. It may be called
 // concurrently.
-func (id *ID) Owner(owner uint64, lingers bool) string {
-	n := id.permute.of(id.last.Add(1)) | 0b10<<62 // the variant that RFC 9562 asks for
+func (id *ID) Owner(owner uint64, lingers bool) string { return id.Text(id.Number(), lingers, owner) }
+
+const (
+	variant      = 0b10 << 62 // that RFC 9562 asks for
+	lingersBit   = 1 << permutedBits
+	numberDigits = 17 // as they stand in a UUID: four, a dash and twelve
+)
+
+// Number returns the number of a new tenure. It may be called concurrently.
+func (id *ID) Number() uint64 { return id.permute.of(id.last.Add(1)) | variant }
+
+// Text returns "<uuid>:<owner>" for the tenure with that number, which may linger or not.
+func (id *ID) Text(number uint64, lingers bool, owner uint64) string {
 	if lingers {
-		n |= 1 << permutedBits
+		number |= lingersBit
 	}
 	var raw [8]byte
-	for i := range raw {
-		raw[i] = byte(n >> (56 - 8*i))
-	}
+	binary.BigEndian.PutUint64(raw[:], number)
 	buf := make([]byte, 0, 64)
 	buf = append(buf, id.Prefix...)
 	buf = hex.AppendEncode(buf, raw[:2])
@@ -58,6 +68,22 @@ func (id *ID) Owner(owner uint64, lingers bool) string {
 	buf = hex.AppendEncode(buf, raw[2:])
 	buf = append(buf, ':')
 	return string(strconv.AppendUint(buf, owner, 10))
+}
+
+// NumberOf returns the number of a tenure from its owner's text, and whether it may linger. The text
+// may be anything: ok says whether it is one that [ID.Text] writes, for whichever client.
+func NumberOf(text string) (number uint64, lingers, ok bool) {
+	if !IsOurs(text) || len(text) < TenureLen {
+		return 0, false, false
+	}
+	digits := text[ClientLen : ClientLen+numberDigits]
+	high, err := strconv.ParseUint(digits[:4], 16, 16)
+	low, err2 := strconv.ParseUint(digits[5:], 16, 48)
+	if err != nil || err2 != nil || digits[4] != '-' {
+		return 0, false, false
+	}
+	number = high<<48 | low
+	return number &^ lingersBit, Lingers(text), true
 }
 
 // IsOurs reports whether an owner in Redis is one of rlock's, of any client, by the form of its

@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"fmt"
 	"math/big"
 	"strings"
 	"testing"
@@ -29,6 +30,23 @@ func TestEachTenureHasAUUIDOfVersion8ThatBeginsWithItsClient(t *testing.T) {
 		assert.Equal(t, "42", number)
 		assert.False(t, seen[text])
 		seen[text] = true
+	}
+}
+
+func TestTheNumberOfATenureIsReadFromItsOwner(t *testing.T) {
+	id := wire.NewID()
+	for i := range 1000 {
+		number := id.Number()
+		text := id.Text(number, i%2 == 0, uint64(i))
+		read, lingers, ok := wire.NumberOf(text)
+		require.True(t, ok, text)
+		assert.Equal(t, number, read)
+		assert.Equal(t, i%2 == 0, lingers)
+		assert.Equal(t, fmt.Sprint(i), text[wire.TenureLen:])
+	}
+	for _, text := range []string{"", "8888", uuid.NewString() + ":1", id.Prefix + "80zz-000000000000:1", id.Prefix + "8000x000000000000:1"} {
+		_, _, ok := wire.NumberOf(text)
+		assert.False(t, ok, text)
 	}
 }
 
