@@ -114,19 +114,13 @@ func (c *heldContext) Value(key any) any {
 }
 
 // With returns a context that is made from ctx, and ends also when the hold does, with the
-// cause of its end. Work for a request, done with the request's context, so stops when the
-// client disconnects and when the lock is lost. Locks taken with it nest as with
-// [Hold.Context]. It needs no cancel function: its resources are released when either ends.
+// cause of its end: before the release is sent. Work for a request, done with the request's
+// context, so stops when the client disconnects and when the lock is lost. Locks taken with it
+// nest as with [Hold.Context]. It needs no cancel function: its resources are released when
+// either ends.
 func (h *Hold) With(ctx context.Context) context.Context {
 	c := &heldContext{scope: h.scoped.scope}
 	c.scope.outer = scopeOf(ctx)
-	merged, cancel := context.WithCancelCause(ctx)
-	if held := h.Context(); held.Err() != nil {
-		cancel(context.Cause(held)) // now: what AfterFunc calls comes later
-	} else {
-		stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
-		context.AfterFunc(merged, func() { stop() })
-	}
-	c.Context = merged
+	c.Context = h.held.Merge(ctx)
 	return c
 }

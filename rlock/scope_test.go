@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -181,5 +182,27 @@ func TestDoTakesTheOptionsOfAcquire(t *testing.T) {
 			require.ErrorIs(t, err, rlock.ErrLost)
 		})
 		require.ErrorIs(t, here.Do(w.ctx, never, rlock.WithLease(-1)), rlock.ErrInvalidLease)
+	})
+}
+
+// The context of With ends before another client can have the lock.
+func TestAContextMadeOfAHoldEndsBeforeTheReleaseIsSent(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		for range rounds(200) {
+			hold, err := p.NewFairLock(key).Acquire(w.caller())
+			require.NoError(t, err)
+			merged := hold.With(w.ctx)
+			ended := false
+			p.net.Rule(func(f network.Frame) network.Fate {
+				if f.Stage == network.Request && isScript(f, "released") {
+					ended = merged.Err() != nil
+				}
+				return network.Pass
+			})
+			require.NoError(t, hold.Release(w.ctx))
+			require.True(t, ended)
+			require.ErrorIs(t, context.Cause(merged), rlock.ErrNotHeld)
+		}
 	})
 }

@@ -36,9 +36,10 @@ type Client struct {
 	notices   *notices // by which the Logger is called
 	Observer  observing
 	Losses    losses
-	detached  detached     // see detach.go
-	Taken     taken        // of compound locks whose first part is this client's
-	troubleAt atomic.Int64 // after start, in nanoseconds: when trouble may be told again
+	detached  detached                 // see detach.go
+	Taken     taken                    // of compound locks whose first part is this client's
+	beside    atomic.Pointer[[]Beside] // see beside.go
+	troubleAt atomic.Int64             // after start, in nanoseconds: when trouble may be told again
 
 	// Closed is set before Close visits the shards, under no mutex, and read
 	// under a shard's: a goroutine that reads false is visited.
@@ -121,11 +122,17 @@ func (c *Client) Close(ctx context.Context) error {
 	for s := range c.allShards {
 		s.close()
 	}
+	for _, b := range c.besides() {
+		b.Close()
+	}
 	drained, ended := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
 		drained <- c.drain() // also once the caller has left
 		c.keeper.Close()
+		for _, b := range c.besides() {
+			b.Stop()
+		}
 		c.hub.Close()
 		c.Redis.Close()
 		c.Observer.close()

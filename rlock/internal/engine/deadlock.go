@@ -52,6 +52,10 @@ func (c *Client) lookAtWaits(now time.Time) (waits, long bool) {
 		}
 		s.mu.Unlock()
 	}
+	for _, b := range c.besides() {
+		w, l := b.LongWaits(now)
+		waits, long = waits || w, long || l
+	}
 	return waits, long
 }
 

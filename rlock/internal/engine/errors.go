@@ -3,8 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-
-	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // The errors of a caller that holds or wants a lock. Package rlock exports them, and says
@@ -44,17 +42,10 @@ func (r *room) withHolder(w *waiter, err error) error {
 // holder says in whose hands the lock was when this client last heard of it, "" if it does
 // not know.
 func (r *room) holder(w *waiter) string {
-	switch {
-	case r.tenure != nil:
+	if r.tenure != nil {
 		return "held by " + r.tenure.owner.words() + " of this process"
-	case len(w.holder) < wire.TenureLen:
-		return ""
-	case !wire.IsOurs(w.holder):
-		return fmt.Sprintf("held by %s, which is no client of rlock", w.holder)
-	case w.holder[:len(r.client.ID.Prefix)] == r.client.ID.Prefix:
-		return "" // it has been released since, or is about to be
 	}
-	return fmt.Sprintf("held by %s of another client", w.holder)
+	return r.client.HolderWords(w.holder)
 }
 
 // words names the owner as its code knows it.

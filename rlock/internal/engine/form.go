@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -42,6 +43,9 @@ type Handle interface {
 	Context() context.Context
 	// End ends the context; the second call changes nothing.
 	End(cause error)
+	// Merge returns a context that is made from ctx, and ends also when that of the hold does: before
+	// End returns.
+	Merge(ctx context.Context) context.Context
 	// ValidUntil returns until when the lock is certainly held, the zero time if it is not.
 	ValidUntil() time.Time
 	// Cause returns why a hold that was not released is over, nil if it was released.
@@ -88,6 +92,9 @@ type Base struct {
 	cancel context.CancelCauseFunc
 	Whole  Whole       // nil for none
 	joined atomic.Bool // the handle is a part of the whole
+
+	mu     sync.Mutex                        // protects following
+	merged map[*context.CancelCauseFunc]bool // ends those contexts that Merge has made, and that have not ended
 }
 
 // Begin makes the context from parent.
@@ -99,13 +106,48 @@ func (b *Base) Begin(parent context.Context, whole Whole) {
 // Context implements [Handle], as the methods that follow.
 func (b *Base) Context() context.Context { return b.ctx }
 
-func (b *Base) End(cause error) { b.cancel(cause) }
+func (b *Base) End(cause error) {
+	b.cancel(cause)
+	b.mu.Lock()
+	merged := b.merged
+	b.merged = nil
+	b.mu.Unlock()
+	for end := range merged {
+		(*end)(cause)
+	}
+}
+
+func (b *Base) Merge(ctx context.Context) context.Context {
+	merged, end := context.WithCancelCause(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ctx.Err() != nil {
+		end(context.Cause(b.ctx))
+		return merged
+	}
+	if b.merged == nil {
+		b.merged = make(map[*context.CancelCauseFunc]bool)
+	}
+	b.merged[&end] = true
+	// The context of the hold may end with its parent, and not by End.
+	stop := context.AfterFunc(b.ctx, func() { end(context.Cause(b.ctx)) })
+	context.AfterFunc(merged, func() {
+		stop()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.merged, &end)
+	})
+	return merged
+}
 
 func (b *Base) Join() { b.joined.Store(true) }
 
+// Joined reports whether the hold is a part of the whole that it was taken for.
+func (b *Base) Joined() bool { return b.joined.Load() }
+
 // Lose ends the context of the handle, which has ended without a release, and tells the whole.
 func (b *Base) Lose(of Handle, cause error) {
-	b.cancel(cause)
+	b.End(cause)
 	if b.joined.Load() {
 		b.Whole.Ended(of)
 	}

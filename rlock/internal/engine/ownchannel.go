@@ -51,6 +51,11 @@ func (c *Client) toldOfTenure(m wire.ClientMessage) {
 		}
 		return
 	}
+	for _, b := range c.besides() {
+		if b.Told(m) {
+			return
+		}
+	}
 }
 
 // tenureOf returns the tenure of an owner in Redis, nil if it is over: that of the room, or

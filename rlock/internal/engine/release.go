@@ -251,6 +251,26 @@ var errForced = errors.New("it was unlocked by force")
 // learns it at once. Other clients of ours are told, and ask Redis. A key that holds something
 // else than a lock is left as it is.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
+	return l.forceUnlock(ctx, func(holder string, released bool, err error) {
+		r := l.Client.enterIfAny(l.Client.nameForText(l.Name, holder))
+		if r == nil {
+			return
+		}
+		if t := r.tenure; t != nil && t.is(holder) {
+			switch {
+			case err != nil:
+				t.mirror() // which finds out
+			case released:
+				t.lose(errForced)
+				t.end()
+			}
+		}
+		r.exit()
+	})
+}
+
+// forceUnlock releases the holders in Redis, and calls out for each of them.
+func (l *Lock) forceUnlock(ctx context.Context, out func(holder string, released bool, err error)) (bool, error) {
 	c, n := l.Client, l.Name
 	holders, err := n.kind().holders(ctx, l)
 	if err != nil {
@@ -267,18 +287,7 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 			reply, err = c.forceOut(ctx, n, holder).AsInt64()
 			place.Leave()
 		}
-		if r := c.enterIfAny(c.nameForText(n, holder)); r != nil {
-			if t := r.tenure; t != nil && t.is(holder) {
-				switch {
-				case err != nil:
-					t.mirror() // which finds out
-				case reply > 0:
-					t.lose(errForced)
-					t.end()
-				}
-			}
-			r.exit()
-		}
+		out(holder, reply > 0, err)
 		if err != nil {
 			return false, fmt.Errorf("rlock: force unlock %q: %w", n.Key, wire.ExplainTo(caller, err))
 		}

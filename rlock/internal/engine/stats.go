@@ -13,6 +13,10 @@ func (c *Client) Counts() (sum Counts) {
 		shard.mu.Unlock()
 		sum.add(&n)
 	}
+	for _, b := range c.besides() {
+		n := b.Counts()
+		sum.add(&n)
+	}
 	return sum
 }
 

@@ -78,7 +78,7 @@ func (c *Client) noticed(n *Name, message string) {
 			return
 		}
 	}
-	if !notice.Granted || n.kind().many { // each room of these hears the messages for all
+	if !notice.Granted || n.kind().many || c.knowBeside(n.Key, notice.Ticket) { // each room of these hears the messages for all
 		return
 	}
 	// No waiter wants it, and the next in the queue must not wait for that.

@@ -69,5 +69,8 @@ func (c *Client) changed(verify *errand, keys []string) {
 				t.mirror()
 			}
 		}
+		for _, b := range c.besides() {
+			b.Changed(key)
+		}
 	}
 }

@@ -39,6 +39,9 @@ func (c *Client) Uses(waiting bool) (uses []Use) {
 		}
 		s.mu.Unlock()
 	}
+	for _, b := range c.besides() {
+		uses = b.AppendUses(uses, waiting)
+	}
 	slices.SortStableFunc(uses, func(a, b Use) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Owner.ID, b.Owner.ID))
 	})
@@ -66,7 +69,7 @@ func (t *tenure) appendHeld(uses []Use, now time.Time) []Use {
 				}
 			}
 		}
-		u.isPartOf(first.wholeOf())
+		u.IsPartOf(first.wholeOf())
 		uses = append(uses, u)
 	}
 	return uses
@@ -83,14 +86,14 @@ func (r *room) appendWaiting(uses []Use) []Use {
 			Name: r.name.Key, Kind: r.name.kindOf(w.shared), Owner: w.Owner, Goroutine: w.caller(),
 			Waits: true, Since: w.began, Place: w.place.Known(),
 		}
-		u.isPartOf(w.Whole)
+		u.IsPartOf(w.Whole)
 		uses = append(uses, u)
 	}
 	return uses
 }
 
-// isPartOf names the whole that the use is for, nil for none.
-func (u *Use) isPartOf(p Whole) {
+// IsPartOf names the whole that the use is for, nil for none.
+func (u *Use) IsPartOf(p Whole) {
 	if p != nil {
 		u.PartOf, u.Place = p.Title(), p.Place().Known()
 	}

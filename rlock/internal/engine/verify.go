@@ -28,6 +28,9 @@ func (c *Client) mirrorAll() (more bool) {
 		s.mu.Unlock()
 	}
 	c.keeper.Probe()
+	for _, b := range c.besides() {
+		b.Verify()
+	}
 	return false
 }
 
@@ -47,5 +50,8 @@ func (c *Client) AskAbout(key string) {
 			r.lookNow(now)
 		}
 		s.mu.Unlock()
+	}
+	for _, b := range c.besides() {
+		b.AskAbout(key)
 	}
 }
