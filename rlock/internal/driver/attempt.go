@@ -1,0 +1,199 @@
+package driver
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// attempt sends the command that is due for the ticket of a call. The mutex is held before and after.
+func (l *lock) attempt(ctx context.Context, w *waiter, now core.Now) core.Now {
+	limit := &l.shard.client.wire.limits(l.name).Asks
+	place, ok := limit.TryEnter()
+	if !ok {
+		var served bool
+		if now, ok, served = l.park(ctx, w, limit, now); served {
+			return l.again()
+		}
+		if !ok {
+			return now
+		}
+		place = limit.Entered()
+	}
+	// The place comes first, so that what is sent is what is true when it can be sent.
+	var cmd core.Command
+	if t := w.Ticket(); t != nil && w.Outcome() == core.Waiting {
+		cmd, _ = l.Poll(t, now)
+	}
+	if cmd.Op == core.None {
+		place.Leave()
+		return now
+	}
+	k := l.Find(cmd.ID).Tag.(*work)
+	k.calling = true
+	sent := k.call(cmd, now)
+	if cmd.Op == core.Acquire || cmd.Op == core.Join {
+		k.mark = l.shard.client.wire.mark()
+	}
+	if cmd.Op == core.Join && w.Linger > 0 {
+		l.contendedFor(now)
+	}
+	if l.shard.client.wire.abandonable() {
+		return l.exchange(ctx, w, &sent, place)
+	}
+	return l.fly(w, &sent, place)
+}
+
+// exchange sends the command in the goroutine of its caller, who leaves it behind when the context ends or
+// the call has its outcome otherwise.
+func (l *lock) exchange(ctx context.Context, w *waiter, sent *call, place *wire.Limit) core.Now {
+	c := l.shard.client
+	w.flies = true
+	w.leaves.reset()
+	l.shard.exit(l)
+
+	var a answer
+	if ctx.Done() == nil {
+		a = c.carry(c.wire.closing(), sent)
+	} else {
+		until, leave := context.WithCancel(ctx)
+		w.leaves.by(leave)
+		a = c.carry(until, sent)
+		leave()
+	}
+	over := ctx.Err() != nil
+
+	now := l.again()
+	w.flies = false
+	l.landed(w, sent, a, place, now)
+	if over && w.Outcome() == core.Waiting {
+		l.Cancel(&w.Waiter, core.Cancelled, now)
+	}
+	return now
+}
+
+// leaves ends the wait of a call for the answer to its command. Of its two sides one has the mutex, and the other calls
+// code of a user.
+type leaves struct {
+	said atomic.Bool
+	do   atomic.Pointer[context.CancelFunc]
+}
+
+func (l *leaves) reset() {
+	l.said.Store(false)
+	l.do.Store(nil)
+}
+
+// by has leave be called, now if leaving was said before.
+func (l *leaves) by(leave context.CancelFunc) {
+	l.do.Store(&leave)
+	if l.said.Load() {
+		leave()
+	}
+}
+
+// say ends the wait. It is called without a mutex.
+func (l *leaves) say() {
+	l.said.Store(true)
+	if leave := l.do.Load(); leave != nil {
+		(*leave)()
+	}
+}
+
+// fly sends the command in a goroutine of its own, which lasts until the answer is in, whatever becomes of
+// the caller. If the command has to wait for a connection, rueidis opens that with its context, and an end of
+// it would fail all commands that wait for the same connection. And where the client's commands have no order,
+// no release is known to come behind a command that was left behind.
+func (l *lock) fly(w *waiter, sent *call, place *wire.Limit) core.Now {
+	c, copied := l.shard.client, *sent
+	id := copied.cmd.ID
+	started := c.wire.start(func() {
+		ctx := c.wire.deadline(c.clock.time(c.clock.now().Time))
+		a := c.carry(ctx, &copied)
+		now := l.again()
+		t := l.Find(id)
+		var caller *waiter
+		if t != nil {
+			if agent, _ := t.Agent(); agent != nil {
+				caller = agent.Tag.(*waiter)
+			}
+		}
+		l.landed(caller, &copied, a, place, now)
+		l.shard.exit(l)
+	})
+	now := l.shard.at
+	if !started {
+		l.landed(w, sent, answer{Reply: core.Reply{Fault: core.NotRun}, err: wire.ErrClosed}, place, now)
+	}
+	return now
+}
+
+// carry sends a command. It has one answer, also if the carrier panics.
+func (c *Client) carry(ctx context.Context, sent *call) (a answer) {
+	defer func() {
+		if r := recover(); r != nil {
+			a = panicked(r)
+		}
+	}()
+	return c.wire.do(ctx, sent)
+}
+
+// landed deals with what became of a command that a call has sent. w is nil if it has no waiter any more.
+func (l *lock) landed(w *waiter, sent *call, a answer, place *wire.Limit, now core.Now) {
+	c, k := l.shard.client, sent.work
+	if a.heard {
+		place.Heard()
+	}
+	if a.settles != nil {
+		l.follow(k, sent, a, place)
+		return
+	}
+	alive := k.tenure != nil && k.tenure.ID == sent.cmd.ID
+	if alive {
+		k.calling = false
+		if sent.cmd.Op == core.Acquire {
+			k.mark = a.mark
+		}
+	}
+	hopeless := false
+	if w != nil && w.Outcome() == core.Waiting {
+		hopeless = w.answered(&a, c.clock.time(now.Time))
+		w.CallTime = span(c.callTime(duration(now.Time.Since(sent.at)), w.Waits && w.Until.Since(now.Time) >= span(queueLeast)))
+		l.met(a.holder, w.Linger > 0, now)
+		if w.fails > 0 && !hopeless {
+			c.engine.TellTrouble(l.name.Key, w.since, w.err)
+		}
+	}
+	l.Answer(&sent.cmd, a.Reply, now)
+	if hopeless && w.Outcome() == core.Waiting {
+		l.Cancel(&w.Waiter, core.Failed, now)
+	}
+	if alive = alive && k.tenure != nil; alive && a.Fault == core.Unknown && !a.heard && k.place == nil {
+		k.place = place // the command may be in flight yet
+	} else {
+		place.Leave()
+	}
+	if alive {
+		l.shard.polled(l, k.tenure) // its agent may be another now
+	}
+}
+
+// follow waits in the background for the answer to a command that was left behind on a connection of its own.
+// No release comes on that: so the keeper waits for the answer first.
+func (l *lock) follow(k *work, sent *call, a answer, place *wire.Limit) {
+	c, late, copied := l.shard.client, a.settles, *sent
+	a.settles = nil
+	started := c.wire.start(func() {
+		settled := late.Settled(c.wire.deadline(c.clock.time(c.clock.now().Time)))
+		now := l.again()
+		k.settled = settled
+		l.landed(nil, &copied, a, place, now)
+		l.shard.exit(l)
+	})
+	if !started {
+		late.GiveUp()
+		l.landed(nil, sent, a, place, l.shard.at)
+	}
+}

@@ -1,0 +1,378 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A waiter is a call for a lock, from when it is made until it returns. The shard's mutex protects it.
+type waiter struct {
+	core.Waiter
+	req   engine.Request
+	hold  *hold         // the handle to fill in, nil for Lock
+	place *engine.Place // where it is made, nil if that is not recorded
+	began core.Time
+
+	ready chan wakeUp // capacity 1
+	timer *time.Timer // nil until it is needed
+
+	parked    bool      // its goroutine sleeps, and has to be woken
+	woken     bool      // parked: it is on its way to the mutex
+	wakesAt   core.Time // parked: when it wakes by itself
+	placeless bool      // parked: it waits for a place among the commands in flight
+	flies     bool      // it waits for the answer to its command
+	leaves    leaves    // by which that wait ends
+
+	waits    bool // it has waited for anything but the answer to an attempt
+	long     bool // it was told that it waits for a long time
+	searched bool // it had deadlocks searched for
+
+	waited time.Duration   // until it was granted
+	untold []chan struct{} // losses of the lock that are to be told before it returns
+
+	holder string // that Redis named last, "" if it named none
+	err    error  // what Redis said last, if it was an error
+	fails  int    // in a row
+	since  time.Time
+	shut   time.Time // since when each attempt was told that the rueidis client is closed
+}
+
+// A wakeUp is why a parked call is woken.
+type wakeUp uint8
+
+const (
+	looks  wakeUp = iota // it has to look, with the mutex
+	served               // it has the lock
+)
+
+func newWaiter() any {
+	w := &waiter{ready: make(chan wakeUp, 1)}
+	return w
+}
+
+// wake has a parked call look. The mutex is held.
+func (w *waiter) wake() {
+	w.woken = true
+	w.rouse(looks)
+}
+
+// served wakes a call that has the lock.
+func (w *waiter) served() { w.rouse(served) }
+
+func (w *waiter) rouse(why wakeUp) {
+	select {
+	case w.ready <- why:
+	default: // it wakes already, and looks
+	}
+}
+
+// after returns a channel that has a message at that time, nil for never. A channel of an earlier call is of
+// no use any more.
+func (w *waiter) after(at, now core.Time) <-chan time.Time {
+	d := duration(at.Since(now))
+	switch {
+	case at == core.Never:
+		return nil
+	case w.timer == nil:
+		w.timer = time.NewTimer(d)
+	default:
+		w.timer.Reset(d)
+	}
+	return w.timer.C
+}
+
+func duration(s core.Span) time.Duration { return time.Duration(s) }
+
+// newCall returns the call of a request.
+func (c *Client) newCall(l *lock, req engine.Request, h *hold, place *engine.Place, now core.Now) *waiter {
+	w := c.waiters.Get().(*waiter)
+	*w = waiter{ready: w.ready, timer: w.timer, req: req, hold: h, place: place, began: now.Time}
+	w.Waiter = core.Waiter{
+		Owner: core.OwnerID(req.Owner.ID), Lease: span(req.Lease), Waits: req.Wait > 0, Until: core.Never,
+		Linger:  span(l.lingerOf(&req, now)),
+		Repeats: req.Owner.IsNamed(), Tag: w,
+	}
+	if req.Wait < engine.Forever {
+		w.Until = now.Time.After(span(max(req.Wait, 0)))
+	}
+	if h != nil {
+		w.Handle = h
+	}
+	if place != nil {
+		w.Info = place
+	}
+	return w
+}
+
+// done gives the waiter back.
+func (c *Client) done(w *waiter) {
+	select {
+	case <-w.ready:
+	default:
+	}
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	c.waiters.Put(w)
+}
+
+// acquire is the way of a blocking lock. It returns nil when the caller holds the lock; otherwise nothing is
+// held that the caller would have to release.
+func (c *Client) acquire(ctx context.Context, n *engine.Name, req engine.Request, h *hold) error {
+	e := c.engine
+	if err := e.Check(ctx, n, &req); err != nil {
+		return e.GaveUp(ctx, n, &req, err, 0, false)
+	}
+	place := e.Place()
+	l, now := c.enter(n)
+	l.Look(now)
+	if err := l.refuses(&req, now); err != nil {
+		l.shard.counts.GaveUp(err, false)
+		l.shard.exit(l)
+		return e.GaveUp(ctx, n, &req, err, 0, false)
+	}
+	w := c.newCall(l, req, h, place, now)
+	l.hear(w, now)
+	switch l.Lock.Lock(&w.Waiter, now) {
+	case core.Waiting:
+		l.await(ctx, w, now)
+	case core.Acquired:
+		l.shard.granted(l, w)
+		l.shard.exit(l)
+	default:
+		l.leave(ctx, w)
+	}
+	return c.finished(ctx, n, w)
+}
+
+// refuses returns why the request is refused whoever holds the lock.
+func (l *lock) refuses(req *engine.Request, now core.Now) error {
+	c := l.shard.client
+	if l.Holds(core.OwnerID(req.Owner.ID), now) {
+		return nil
+	}
+	if c.engine.Closed.Load() {
+		return fmt.Errorf("rlock: lock %q: %w", l.name.Key, wire.ErrClosed)
+	}
+	if cause := c.engine.Losses.Blocks(l.name.LossKey(req.Owner), c.clock.time(now.Time)); cause != nil {
+		return fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", l.name.Key, cause)
+	}
+	return nil
+}
+
+// await waits until the call has an outcome. It is called with the mutex held, and gives it back.
+func (l *lock) await(ctx context.Context, w *waiter, now core.Now) {
+	s := l.shard
+	for {
+		s.carryOut()
+		if w.Outcome() != core.Waiting {
+			break
+		}
+		if t := w.Ticket(); t != nil {
+			if op, at := l.Peek(t, now); op != core.None && at <= now.Time {
+				now = l.attempt(ctx, w, now)
+				continue
+			}
+		}
+		var got bool
+		if now, _, got = l.park(ctx, w, nil, now); got {
+			return
+		}
+	}
+	if w.Outcome() == core.Acquired {
+		s.exit(l)
+		return
+	}
+	l.leave(ctx, w)
+}
+
+// park gives the mutex back until there may be something to do, or until there is a place among those of the
+// limit, if one is waited for: then it reports whether it has entered. It reports whether the call has got the
+// lock, and then it has not taken the mutex again.
+func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, now core.Now) (_ core.Now, entered, got bool) {
+	at := min(l.Lock.Due(&w.Waiter, now), l.patience(w, now))
+	if t := w.Ticket(); t != nil && limit == nil {
+		at = min(at, l.DueAt(t, now))
+	}
+	var places chan<- struct{}
+	if limit != nil {
+		places = limit.Places()
+	}
+	w.parked, w.woken, w.wakesAt, w.placeless = true, false, at, limit != nil
+	l.exitWaiting(ctx, w)
+
+	over, quit := false, false
+	select {
+	case why := <-w.ready:
+		if why == served {
+			return now, false, true
+		}
+	case <-w.after(at, now.Time):
+	case places <- struct{}{}:
+		entered = true
+	case <-ctx.Done():
+		over = true
+	case <-w.req.Quit:
+		quit = true
+	}
+	now = l.again()
+	w.parked = false
+	switch {
+	case w.Outcome() != core.Waiting:
+	case over:
+		l.Cancel(&w.Waiter, core.Cancelled, now)
+	case quit:
+		w.Until = now.Time
+		fallthrough
+	default:
+		l.unheard(now)
+		l.Tick(&w.Waiter, now)
+	}
+	return now, entered, false
+}
+
+// exitWaiting gives the mutex back since the call has to wait, which is counted and told once: not for the
+// answer to an attempt.
+func (l *lock) exitWaiting(ctx context.Context, w *waiter) {
+	if t := w.Ticket(); w.waits || t != nil && t.InFlight() != core.None {
+		l.shard.exit(l)
+		return
+	}
+	w.waits = true
+	l.shard.counts.Waiting++
+	c, n := l.shard.client, l.name
+	if l.Owner() != nil {
+		c.engine.SearchDeadlocks()
+	}
+	l.shard.exit(l)
+	if c.engine.Watches(&w.req) {
+		c.engine.Observer.Waiting.Tell(ctx, n.Event(w.req.Owner))
+	}
+}
+
+// leave ends a call that has not got the lock, and gives the mutex back. The error is what finished returns.
+func (l *lock) leave(ctx context.Context, w *waiter) {
+	s := l.shard
+	s.carryOut()
+	holder := l.holderWords(w)
+	switch w.Outcome() {
+	case core.Denied, core.TimedOut:
+		if w.err == nil {
+			w.err = l.refusal(w, holder)
+		}
+	case core.Closed:
+		w.err = wire.ErrClosed
+	case core.Upgrades:
+		w.err = engine.UpgradeError(w.req.Owner)
+	}
+	w.holder = holder
+	s.exit(l)
+}
+
+// finished returns what became of the call. A caller whose context has ended does not get the lock: the
+// level is given back.
+func (c *Client) finished(ctx context.Context, n *engine.Name, w *waiter) (err error) {
+	e := c.engine
+	defer c.done(w)
+	cancelled := w.Outcome() == core.Cancelled
+	if w.Outcome() == core.Acquired {
+		if ctx.Err() == nil {
+			for _, told := range w.untold {
+				<-told
+			}
+			e.TellAcquired(ctx, n, &w.req, w.waited, w.waits)
+			return nil
+		}
+		c.giveBack(n, w)
+		cancelled = true
+	}
+	waited := duration(c.clock.now().Time.Since(w.began))
+	if err = w.err; cancelled {
+		if err = wire.TimeUp(ctx, w.err); errors.Is(err, context.DeadlineExceeded) && w.holder != "" {
+			err = fmt.Errorf("%w: it is %s", err, w.holder)
+		}
+	}
+	s := c.shardOf(n)
+	s.glance(func() {
+		s.counts.GaveUp(err, ctx.Err() != nil)
+		s.counts.Waited += waited
+	})
+	if !errors.Is(err, engine.ErrNotAcquired) {
+		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
+	}
+	return e.GaveUp(ctx, n, &w.req, err, waited, w.waits)
+}
+
+// giveBack gives back what the call was granted.
+func (c *Client) giveBack(n *engine.Name, w *waiter) {
+	l, now := c.enter(n)
+	was, t, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now)
+	switch {
+	case ok:
+		l.shard.counts.Undone(w.req.Way, ways[was.Way])
+	case w.hold == nil: // it was lost, and its caller has never had it
+		c.engine.Losses.Unlock(n.LossKey(w.req.Owner), false)
+	}
+	if t != nil {
+		l.LeaveToKeeper(t)
+	}
+	w.err, w.holder = nil, ""
+	l.shard.exit(l)
+}
+
+// refusal is what a caller gets whose wait is over. The words are for a handle: those of a TryLock, which
+// may be called in a loop, are not read.
+func (l *lock) refusal(w *waiter, holder string) error {
+	reason := engine.ErrNotAcquired
+	if l.Owner() == nil && l.Busy() {
+		reason = engine.ErrUnanswered
+	}
+	if w.hold != nil && holder != "" {
+		reason = fmt.Errorf("%w: it is %s", reason, holder)
+	}
+	return reason
+}
+
+// holderWords says in whose hands the lock was when this client last heard of it, "" if it does not know.
+func (l *lock) holderWords(w *waiter) string {
+	if l.IsHeld() {
+		return "held by " + engine.Owner{ID: uint64(l.Levels()[0].Owner)}.Words() + " of this process"
+	}
+	return l.shard.client.engine.HolderWords(w.holder)
+}
+
+// shutTime is how long a shared rueidis client must say that it is closed until it is believed: in a Cluster
+// or with Sentinel it says so of the connections to a node that has just been replaced.
+const shutTime = 2 * time.Second
+
+// answered notes what the answer to an attempt says to its caller. It reports whether waiting does not cure
+// what Redis has said.
+func (w *waiter) answered(a *answer, now time.Time) (hopeless bool) {
+	if a.err == nil {
+		w.err, w.fails, w.shut, w.holder = nil, 0, time.Time{}, a.holder
+		return false
+	}
+	f, err := wire.Diagnose(a.err)
+	switch {
+	case !errors.Is(a.err, rueidis.ErrClosing):
+		w.shut = time.Time{}
+	case w.shut.IsZero():
+		w.shut = now
+	case now.Sub(w.shut) >= shutTime:
+		f, err = wire.Never, fmt.Errorf("%w: the rueidis client in Config.Client is: %w", wire.ErrClosed, err)
+	}
+	if w.fails == 0 {
+		w.since = now
+	}
+	w.err = err
+	w.fails++
+	return f == wire.Never
+}

@@ -1,0 +1,102 @@
+package driver
+
+import (
+	"hash/maphash"
+	"strconv"
+	"sync"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/lease"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// shardCount is how many shards a client has for each kind of lock.
+const shardCount = 64
+
+// A Client keeps the locks of some kinds of one client. Its methods may be called concurrently.
+type Client struct {
+	engine *engine.Client // with which it shares the connections, and what is told and remembered
+	id     *wire.ID
+	wire   carrier
+	clock  clock
+	keeper *lease.Keeper
+	post   post
+
+	leaseText string // Config.Lease in milliseconds, since nearly all commands have it
+
+	// waiters are used again by this client only: a waiter has a channel, which must not leave its
+	// testing/synctest bubble.
+	waiters sync.Pool
+
+	seed   maphash.Seed
+	shards [engine.KindCount][]shard // nil for a kind that this engine does not keep
+}
+
+var _ engine.Beside = (*Client)(nil)
+
+// New returns what keeps locks beside the engine of a client. It ends with that.
+func New(e *engine.Client) *Client {
+	r := &redis{Redis: e.Redis, hub: e.Hub()}
+	c := newClient(e, r)
+	r.client = c
+	return c
+}
+
+func newClient(e *engine.Client, w carrier) *Client {
+	c := &Client{
+		engine:    e,
+		id:        e.ID,
+		wire:      w,
+		clock:     clock{start: e.Began()},
+		leaseText: strconv.FormatInt(e.Config.Lease.Milliseconds(), 10),
+		waiters:   sync.Pool{New: newWaiter},
+		seed:      maphash.MakeSeed(),
+	}
+	config := c.config()
+	for id, k := range kinds {
+		if k == nil {
+			continue
+		}
+		c.shards[id] = make([]shard, shardCount)
+		for i := range c.shards[id] {
+			c.shards[id][i] = shard{
+				client: c, kind: k, locks: make(map[string]*lock),
+				core: core.Client{Config: config, ID: thisClient, Tenure: e.ID.Number},
+			}
+		}
+	}
+	c.keeper = lease.NewKeeper(c.keeperConfig())
+	e.Beside(c)
+	return c
+}
+
+// shardOf returns where the lock of the name is.
+func (c *Client) shardOf(n *engine.Name) *shard {
+	return &c.shards[n.KindID][maphash.String(c.seed, n.Key)%shardCount]
+}
+
+// allShards calls yield with every shard.
+func (c *Client) allShards(yield func(*shard) bool) {
+	for id := range c.shards {
+		for i := range c.shards[id] {
+			if !yield(&c.shards[id][i]) {
+				return
+			}
+		}
+	}
+}
+
+// locksNamed calls yield with the lock of each kind that has the name, entered.
+func (c *Client) locksNamed(key string, yield func(l *lock, now core.Now)) {
+	for id := range c.shards {
+		if c.shards[id] == nil {
+			continue
+		}
+		n := &engine.Name{Keys: wire.Keys{Key: key}, KindID: engine.KindID(id)}
+		if l, now := c.enterIfAny(n); l != nil {
+			yield(l, now)
+			l.shard.exit(l)
+		}
+	}
+}

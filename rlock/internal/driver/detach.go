@@ -1,0 +1,66 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// Detach waits until Redis has confirmed the lease that was asked for, or ctx ends.
+func (h *hold) Detach(ctx context.Context) error {
+	for {
+		landed, err := h.tryDetach(ctx)
+		if landed == nil {
+			return err
+		}
+		select {
+		case <-landed:
+		case <-h.Context().Done(): // no mirror may be sent any more
+			return context.Cause(h.Context())
+		case <-ctx.Done():
+			return fmt.Errorf("rlock: lock %q: not detached: %w", h.Title(), wire.TimeUp(ctx, nil))
+		}
+	}
+}
+
+// tryDetach is one attempt. It returns a channel if a mirror has to be awaited before.
+func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error) {
+	l, now := h.enter()
+	if l == nil {
+		return nil, engine.WhyOver(h)
+	}
+	c := h.lock.driver
+	was, t, result := l.Detach(core.OwnerID(h.owner.ID), core.Alone, h, now)
+	switch result {
+	case core.Detached:
+		h.released = true
+		l.shard.counts.Closed(ways[was.Way])
+		l.shard.workOf(l, t).parted = true
+		c.engine.TenureOver() // it counts for nothing any more
+	case core.WouldRenew:
+		err = fmt.Errorf("rlock: lock %q: %w: the watchdog keeps it: use WithLease", h.Title(), engine.ErrDetach)
+	case core.NotAlone:
+		err = fmt.Errorf("rlock: lock %q: %w: it is held %d times", h.Title(), engine.ErrDetach, len(l.Levels()))
+	case core.NothingHeld:
+		err = engine.ErrNotHeld
+	case core.NotYet:
+		if l.mirrorsIn == nil {
+			l.mirrorsIn = make(chan struct{})
+		}
+		landed = l.mirrorsIn
+	}
+	l.shard.exit(l)
+	if landed != nil || err != nil {
+		return landed, err
+	}
+	h.End(fmt.Errorf("rlock: lock %q: detached: %w", h.Title(), engine.ErrNotHeld))
+	if c.engine.Observer.On() {
+		e := c.closedLevel(h.lock.Name, &was, now, nil)
+		e.Detached = true
+		c.engine.Observer.Released.Tell(ctx, e)
+	}
+	return nil, nil
+}

@@ -1,0 +1,30 @@
+// Package driver carries out what package core (internal/core) decides, for some kinds of locks of one client: it has
+// the mutexes, the clocks, the goroutines of callers, the timers, and the commands on their way.
+//
+//	callers ──► Lock, hold ──► lock (core.Lock) ──► effects ──► exit: under the mutex, then after it
+//	                            ▲   shard, mutex        │
+//	   commands, answers        │                       ├─► waiter: a call that sleeps    call.go, attempt.go
+//	   carrier ◄────────────────┤                       ├─► work: what the keeper sends   keep.go
+//	   messages                 │                       ├─► subscription                  listen.go
+//	   carrier ─────────────────┘                       └─► ending: a loss to be told     losses.go
+//
+// # One event
+//
+// A call, an answer, a message, or a time that has come takes the mutex of its shard (enter, again), reads the clocks,
+// tells package core, and leaves by exit. That carries out the effects until there are none: under the mutex it wakes
+// calls that only have to look, schedules the keeper, subscribes, and notes and counts losses; after it the contexts of
+// lost holds end and the losses are told, and then calls are woken that have the lock now.
+//
+// # Who sends
+//
+// Package core names the agent of each tenure. A ticket's commands are sent by the goroutine of its waiter, the first
+// release by the call that unlocks, and all others by the keeper, in batches. A command has a place among those in
+// flight before it is polled, so that what is sent is what is true when it can be sent; and it has one answer, also when
+// its caller leaves, the client closes, or the carrier panics. A caller that leaves leaves its command behind: the answer
+// is that there is none, and the tenure's release follows on the same connection.
+//
+// rules.go has the rules that make this safe. Tests assert them each time before a mutex is given back.
+//
+// Package engine has the locks of the other kinds, and what the two share: owners, handles, losses, the Observer, the
+// log. The client of that does for the locks here what it does for its own: see engine.Beside.
+package driver

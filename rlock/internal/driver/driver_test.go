@@ -1,0 +1,225 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/internal/explore/server"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// bubble runs a test in virtual time, with Redis and the network of its clients.
+func bubble(t *testing.T, run func(t *testing.T, f *fake)) {
+	redistest.Bubble(t, func(t *testing.T, s *redistest.Server) { run(t, newFake(t, s)) })
+}
+
+// takes has a caller of its own take the lock.
+func takes(ctx context.Context, l *Lock) (engine.Owner, <-chan error) {
+	o, result := engine.NewOwner(), make(chan error, 1)
+	go func() { result <- l.Take(ctx, request(o)) }()
+	return o, result
+}
+
+func TestACallTakesAndFreesALockByTwoCommands(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		l := f.join(nil).lock()
+		o, got := takes(t.Context(), l)
+		require.NoError(t, <-got)
+		require.NoError(t, l.Take(t.Context(), request(o)), "it nests")
+		assert.Equal(t, 2, l.Depth(o))
+		require.NoError(t, l.Unlock(t.Context(), o))
+		require.NoError(t, l.Unlock(t.Context(), o))
+		require.ErrorIs(t, l.Unlock(t.Context(), o), engine.ErrNotHeld)
+		assert.Equal(t, []core.Op{core.Acquire, core.Leave}, f.ops(core.Acquire, core.Leave))
+		f.isClean()
+	})
+}
+
+func TestALockIsRenewedUntilItsUnlock(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		l := f.join(nil).lock()
+		o, got := takes(t.Context(), l)
+		require.NoError(t, <-got)
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, 1, l.Depth(o))
+		mirrors := f.count(core.Mirror)
+		assert.InDelta(t, 60, mirrors, 2, "a third of the lease")
+		require.NoError(t, l.Unlock(t.Context(), o))
+		time.Sleep(time.Minute)
+		assert.Equal(t, mirrors, f.count(core.Mirror))
+		f.isClean()
+	})
+}
+
+// The messages, commands and answers of several clients come late, out of order, or not at all.
+func TestNoFaultOfTheWireLetsTwoHoldALock(t *testing.T) {
+	for seed := range uint64(30) {
+		bubble(t, func(t *testing.T, f *fake) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			f.fate = func(uint32, *core.Command) fate {
+				if n := random.IntN(12); n < int(unheard) {
+					return fate(n + 1)
+				}
+				return passes
+			}
+			inside, sections := 0, 0
+			var results []<-chan error
+			for range 3 {
+				c := f.join(nil)
+				for range 4 {
+					result := make(chan error, 1)
+					results = append(results, result)
+					go func() { result <- visits(t, c.lock(), random.Uint64(), &inside, &sections) }()
+				}
+			}
+			quit := make(chan struct{})
+			go func() {
+				for {
+					select {
+					case <-quit:
+						return
+					case <-time.After(7 * time.Millisecond):
+					}
+					f.mu.Lock()
+					n := len(f.waiting)
+					f.mu.Unlock()
+					if n > 0 {
+						f.deliver(int(seed) % n)
+					}
+				}
+			}()
+			for _, result := range results {
+				require.NoError(t, <-result)
+			}
+			f.mu.Lock()
+			f.fate = nil
+			f.mu.Unlock()
+			time.Sleep(2 * time.Minute)
+			close(quit)
+			assert.Zero(t, inside)
+			assert.NotZero(t, sections)
+			f.isClean()
+		})
+	}
+}
+
+// visits takes the lock again and again, with contexts that end at random.
+func visits(t *testing.T, l *Lock, seed uint64, inside, sections *int) error {
+	random := rand.New(rand.NewPCG(seed, 1))
+	for range 10 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(random.IntN(20_000))*time.Millisecond)
+		handle, err := l.Hold(ctx, context.Background(), engine.Request{Owner: engine.NewHandleOwner(), Wait: engine.Forever})
+		cancel()
+		if err != nil {
+			if !errors.Is(err, context.DeadlineExceeded) {
+				return err
+			}
+			continue
+		}
+		if engine.Valid(handle) {
+			*inside++
+			if *inside > 1 {
+				t.Errorf("%d are inside", *inside)
+			}
+			*sections++
+			*inside--
+		}
+		_ = engine.Release(context.Background(), handle)
+	}
+	return nil
+}
+
+// A call hears at once that the client closes, whatever its command waits for.
+func TestCloseIsHeardByACallWhoseCommandIsInFlight(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		c := f.join(nil)
+		f.fate = func(uint32, *core.Command) fate { return held }
+		cancelable, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		_, one := takes(context.Background(), c.lock())
+		synctest.Wait()
+		_, other := takes(cancelable, c.lock())
+		synctest.Wait()
+		ctx, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer end()
+		began := time.Now()
+		closed := make(chan error, 1)
+		go func() { closed <- c.engine.Close(ctx) }()
+		require.ErrorIs(t, <-one, wire.ErrClosed)
+		require.ErrorIs(t, <-other, wire.ErrClosed)
+		assert.Zero(t, time.Since(began))
+		require.ErrorIs(t, <-closed, engine.ErrUnconfirmed)
+		assert.Equal(t, 100*time.Millisecond, time.Since(began))
+		time.Sleep(10 * time.Second) // the rest of the client ends
+	})
+}
+
+// More calls than may be in flight wait for a place, and hear of Close there.
+func TestCloseIsHeardByCallsWithoutAPlace(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		c := f.join(nil)
+		f.fate = func(uint32, *core.Command) fate { return held }
+		var results []<-chan error
+		for i := range 300 {
+			l := NewLock(c, engine.FairKind, key+string(rune('a'+i)))
+			_, result := takes(context.Background(), &l)
+			results = append(results, result)
+		}
+		synctest.Wait()
+		began := time.Now()
+		ctx, end := context.WithTimeout(t.Context(), time.Second)
+		defer end()
+		go func() { _ = c.engine.Close(ctx) }()
+		for _, result := range results {
+			require.ErrorIs(t, <-result, wire.ErrClosed)
+		}
+		assert.Zero(t, time.Since(began))
+		time.Sleep(10 * time.Second)
+	})
+}
+
+// ops returns the commands of these sorts that were sent.
+func (f *fake) ops(of ...core.Op) (sent []core.Op) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.sent {
+		for _, op := range of {
+			if f.sent[i].Op == op {
+				sent = append(sent, op)
+			}
+		}
+	}
+	return sent
+}
+
+// isClean asserts that nothing is left: in Redis, in the clients, and of the places among the commands in flight.
+func (f *fake) isClean() {
+	f.t.Helper()
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.server.Expire(server.Time(time.Since(f.start)))
+	assert.Empty(f.t, f.server.Holders)
+	assert.Empty(f.t, f.server.Queue)
+	for _, w := range f.clients {
+		assert.False(f.t, w.all.Asks.Unanswered(0), "a place is not given back")
+		assert.False(f.t, w.all.Releases.Unanswered(0), "a place is not given back")
+		for s := range w.client.allShards {
+			s.glance(func() {
+				assert.Empty(f.t, s.locks)
+				assert.Zero(f.t, s.counts.Held)
+				assert.Zero(f.t, s.counts.Waiting)
+			})
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package driver
+
+import (
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+)
+
+// after is what exit does once it has given the mutex back, in this order.
+type after struct {
+	endings []*ending // holds that ended by loss or by Close: their contexts end, and they are told
+	leaving []*waiter // calls that wait for an answer, and have an outcome now
+	granted *waiter   // a call that has the lock now, and need not contend for the mutex
+	others  []*waiter // more of these
+}
+
+func (a *after) any() bool { return a.granted != nil || a.endings != nil || a.leaving != nil }
+
+func (a *after) none() after { return after{} }
+
+// finish does what is left after the mutex was given back.
+func (c *Client) finish(a *after) {
+	for _, e := range a.endings {
+		e.tell()
+	}
+	for _, w := range a.leaving {
+		w.leaves.say()
+	}
+	if a.granted != nil {
+		a.granted.served()
+	}
+	for _, w := range a.others {
+		w.served()
+	}
+}
+
+// carryOut does what package core wants, until it wants nothing more. The mutex is held.
+func (s *shard) carryOut() {
+	for effects := s.core.Effects(); len(effects) > 0; effects = s.core.Effects() {
+		// What is done here may bring about more, in the same memory.
+		s.effects = append(s.effects[:0], effects...)
+		for i := range s.effects {
+			s.carry(&s.effects[i])
+		}
+		clear(s.effects)
+	}
+}
+
+func (s *shard) carry(e *core.Effect) {
+	l := e.Lock.Tag.(*lock)
+	switch e.Kind {
+	case core.Wake:
+		s.woken(l, e.Waiter.Tag.(*waiter))
+	case core.Poll:
+		if e.Tenure != nil {
+			s.polled(l, e.Tenure)
+		} else if w := e.Waiter.Tag.(*waiter); w.parked { // its time has changed
+			w.wake()
+		}
+	case core.Lose:
+		s.lost(l, e.Tenure, e.Lost, e.Cause)
+	case core.Released:
+		s.released = e.Cause
+	case core.Subscribe:
+		l.subscribe()
+	case core.Unsubscribe:
+		l.unsubscribe()
+	case core.ListenAbroad:
+		l.listenAbroad()
+	case core.IgnoreAbroad:
+		if l.sub != nil {
+			l.sub.home()
+		}
+	}
+}
+
+// woken wakes a call that has an outcome now.
+func (s *shard) woken(l *lock, w *waiter) {
+	if w.waits {
+		s.counts.Waiting--
+	}
+	granted := w.Outcome() == core.Acquired
+	if granted {
+		s.granted(l, w)
+		s.counts.Waited += w.waited
+	}
+	switch {
+	case w.flies:
+		s.after.leaving = append(s.after.leaving, w)
+	case !w.parked: // it looks for itself
+	case !granted:
+		w.wake()
+	case s.after.granted == nil:
+		s.after.granted = w
+	default:
+		s.after.others = append(s.after.others, w)
+	}
+}
+
+// granted notes that a call has the lock now.
+func (s *shard) granted(l *lock, w *waiter) {
+	w.req.Way = ways[w.Way()]
+	w.waited = duration(s.at.Time.Since(w.began))
+	s.counts.Opened(w.req.Way)
+	if len(l.untold) > 0 {
+		w.untold = append([]chan struct{}(nil), l.untold...)
+	}
+	switch w.Way() {
+	case core.ByLinger:
+		l.reused = true
+	case core.ByRedis, core.ByQueue:
+		l.reused = false
+		s.client.engine.HearOfTenures()
+	}
+}
+
+var ways = [...]engine.Way{
+	core.ByRedis:   engine.ByRedis,
+	core.ByQueue:   engine.ByQueue,
+	core.ByNesting: engine.ByNesting,
+	core.ByHandoff: engine.ByHandoff,
+	core.ByJoining: engine.ByJoining,
+	core.ByLinger:  engine.ByLinger,
+}
+
+// polled has the agent of a tenure poll it: the goroutine of its waiter, the call that releases it, or else
+// the keeper.
+func (s *shard) polled(l *lock, t *core.Tenure) {
+	if !l.Has(t) {
+		return // it was forgotten since
+	}
+	k := s.workOf(l, t)
+	caller, releases := t.Agent()
+	switch {
+	case releases:
+	case caller != nil:
+		if w := caller.Tag.(*waiter); w.parked {
+			w.wake()
+		}
+	default:
+		s.keep(k)
+	}
+}

@@ -1,0 +1,270 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/internal/explore/server"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A fate is what becomes of a command on the fake wire.
+type fate uint8
+
+const (
+	passes    fate = iota // it is executed, and its answer comes at once
+	held                  // it waits for deliver, in any order
+	late                  // it is executed at once, and its answer waits for deliver
+	lost                  // it is not executed, and has no answer
+	unheard               // it is executed, and has no answer
+	panicking             // the carrier panics
+)
+
+// A fake is Redis and the network of several clients: the scripts in Go, and commands and answers that the test
+// holds back, loses and reorders.
+type fake struct {
+	t     testing.TB
+	redis *redistest.Server
+	fate  func(client uint32, cmd *core.Command) fate // nil: all pass
+	start time.Time
+
+	mu      sync.Mutex // protects following
+	server  server.Server
+	config  server.Config
+	clients []*fakeWire
+	waiting []*pending
+	sent    []core.Command
+}
+
+// A pending is a command or an answer that is held back.
+type pending struct {
+	cmd  core.Command
+	done chan struct{}
+}
+
+// A fakeWire is the carrier of one client.
+type fakeWire struct {
+	*redis
+	fake   *fake
+	client *Client
+	number uint32
+	stop   context.CancelFunc
+	ctx    context.Context
+	all    *wire.Limits
+	subs   map[string][]*fakeSub
+}
+
+func newFake(t testing.TB, embedded *redistest.Server) *fake {
+	f := &fake{t: t, redis: embedded, start: time.Now()}
+	f.config = server.Config{Kind: server.Plain, Claim: span(claimLease), Silence: span(queueTime)}
+	f.server = server.Server{Config: &f.config}
+	return f
+}
+
+// join returns a new client. Its connection is one to the embedded server, over which no command goes.
+func (f *fake) join(change func(*engine.Config)) *Client {
+	config := engine.Config{
+		Lease: 30 * time.Second, HandoffLimit: 100, HandoffTime: 10 * time.Millisecond,
+		NoClientChannel: true, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+	if change != nil {
+		change(&config)
+	}
+	option := f.redis.Options()
+	option.ForceSingleClient, option.DisableCache = true, true
+	id := wire.NewID()
+	r, err := wire.Open(wire.Options{Redis: option}, id.Prefix)
+	require.NoError(f.t, err)
+	e := engine.New(config, r, id)
+	w := &fakeWire{redis: &redis{Redis: r, hub: e.Hub()}, fake: f, all: wire.NewLimits(), subs: make(map[string][]*fakeSub)}
+	f.mu.Lock()
+	w.number = uint32(len(f.clients) + 1)
+	f.clients = append(f.clients, w)
+	f.mu.Unlock()
+	w.client = newClient(e, w)
+	w.redis.client = w.client
+	f.t.Cleanup(func() { _ = e.Close(context.Background()) })
+	return w.client
+}
+
+func (w *fakeWire) ordered() bool                          { return true }
+func (w *fakeWire) replicated() bool                       { return false }
+func (w *fakeWire) abandonable() bool                      { return true }
+func (w *fakeWire) ends() bool                             { return true }
+func (w *fakeWire) tracks() bool                           { return false }
+func (w *fakeWire) mark() uint64                           { return 1 }
+func (w *fakeWire) hears(*engine.Name) bool                { return false }
+func (w *fakeWire) limits(*engine.Name) *wire.Limits       { return w.all }
+func (w *fakeWire) group(*engine.Name) uint32              { return 0 }
+func (w *fakeWire) refresh(time.Time, bool)                {}
+func (w *fakeWire) deadline(now time.Time) context.Context { return w.redis.deadline(now) }
+
+// number names the tenures of a client as the server knows them.
+func (w *fakeWire) outward(id core.ID) core.ID {
+	if id != (core.ID{}) {
+		id.Client = w.number
+	}
+	return id
+}
+
+func (w *fakeWire) inward(id core.ID) core.ID {
+	switch {
+	case id == core.ID{}:
+	case id.Client == w.number:
+		id.Client = thisClient
+	default:
+		id.Client = otherClient
+	}
+	return id
+}
+
+func (w *fakeWire) do(ctx context.Context, c *call) answer { return w.fake.run(ctx, w, c.cmd) }
+
+func (w *fakeWire) doAll(ctx context.Context, all []call) {
+	for i := range all {
+		all[i].answer = w.fake.run(ctx, w, all[i].cmd)
+	}
+}
+
+// run carries one command.
+func (f *fake) run(ctx context.Context, w *fakeWire, cmd core.Command) (a answer) {
+	none := answer{Reply: core.Reply{Fault: core.Unknown}, err: wire.ErrNoAnswer, mark: 1}
+	fate := passes
+	f.mu.Lock()
+	f.sent = append(f.sent, cmd)
+	if f.fate != nil {
+		fate = f.fate(w.number, &cmd)
+	}
+	f.mu.Unlock()
+	wait := func() bool {
+		p := &pending{cmd, make(chan struct{})}
+		f.mu.Lock()
+		f.waiting = append(f.waiting, p)
+		f.mu.Unlock()
+		select {
+		case <-p.done:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	switch fate {
+	case panicking:
+		panic("the carrier panics")
+	case lost:
+		return none
+	case unheard:
+		f.execute(w, cmd)
+		return none
+	case held:
+		if !wait() {
+			return none
+		}
+	case late:
+		a = f.execute(w, cmd)
+		if !wait() {
+			return none
+		}
+		return a
+	}
+	return f.execute(w, cmd)
+}
+
+// execute has the server run a command, and delivers the messages.
+func (f *fake) execute(w *fakeWire, cmd core.Command) answer {
+	f.mu.Lock()
+	cmd.ID, cmd.Joins.ID = w.outward(cmd.ID), w.outward(cmd.Joins.ID)
+	var effects server.Effects
+	reply := f.server.Do(cmd, server.Time(time.Since(f.start)), &effects)
+	var tell []func()
+	for _, m := range effects.Messages {
+		for _, to := range f.clients {
+			if to.number == m.ID.Client && m.Kind == core.Granted {
+				text := fmt.Sprintf("+%s   %s", to.client.textOf(m.ID, 1), key)
+				for _, s := range to.subs[key] {
+					tell = append(tell, func() { s.hear(text) })
+				}
+			}
+		}
+	}
+	f.mu.Unlock()
+	for _, t := range tell {
+		t()
+	}
+	reply.Holder = w.inward(reply.Holder)
+	return answer{Reply: reply, heard: true, mark: 1}
+}
+
+// deliver lets the command or answer go on that was held back in that place, and the last one for -1.
+func (f *fake) deliver(i int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if i < 0 {
+		i = len(f.waiting) - 1
+	}
+	close(f.waiting[i].done)
+	f.waiting = slices.Delete(f.waiting, i, i+1)
+}
+
+// count returns how many commands of the sort were sent.
+func (f *fake) count(op core.Op) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.sent {
+		if f.sent[i].Op == op {
+			n++
+		}
+	}
+	return n
+}
+
+// A fakeSub is a subscription that is confirmed at once.
+type fakeSub struct {
+	wire *fakeWire
+	hear func(string)
+}
+
+func (w *fakeWire) listen(n *engine.Name, hear func(string), _ func()) subscription {
+	s := &fakeSub{w, hear}
+	w.fake.mu.Lock()
+	defer w.fake.mu.Unlock()
+	w.subs[n.Key] = append(w.subs[n.Key], s)
+	w.fake.server.Listens = w.fake.server.Listens.With(w.number)
+	return s
+}
+
+func (s *fakeSub) state() (confirmed, refused bool) { return true, false }
+func (s *fakeSub) abroad(func(string))              {}
+func (s *fakeSub) home()                            {}
+func (s *fakeSub) abroadHeard() bool                { return false }
+
+func (s *fakeSub) close() {
+	f := s.wire.fake
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.wire.subs[key] = slices.DeleteFunc(s.wire.subs[key], func(o *fakeSub) bool { return o == s })
+	if len(s.wire.subs[key]) == 0 {
+		f.server.Listens = f.server.Listens.Without(s.wire.number)
+	}
+}
+
+const key = "orders:42"
+
+// lock returns the fair lock of the client.
+func (c *Client) lock() *Lock {
+	l := NewLock(c, engine.FairKind, key)
+	return &l
+}
+
+func request(o engine.Owner) engine.Request { return engine.Request{Owner: o, Wait: engine.Forever} }

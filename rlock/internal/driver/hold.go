@@ -1,0 +1,115 @@
+package driver
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+)
+
+// A hold is the handle of one level of a lock of one key.
+type hold struct {
+	engine.Base
+	lock  Lock
+	owner engine.Owner
+	place *engine.Place // where it was acquired, nil if that is not recorded
+	by    uint64        // the goroutine that has called, 0 if it is not known
+
+	// The mutex of the lock's shard protects following.
+
+	released bool
+	lost     error // why it is over without a release, nil if it is not
+}
+
+var _ engine.Handle = (*hold)(nil)
+
+// Title implements [engine.Handle], as all exported methods here.
+func (h *hold) Title() string { return h.lock.Name.Key }
+
+// FencingToken returns 0: the locks that are kept here have no tokens.
+func (h *hold) FencingToken() uint64 { return 0 }
+
+// isPart reports whether a whole tells of the hold. A nil hold is no part.
+func (h *hold) isPart() bool { return h != nil && h.Whole != nil }
+
+func (h *hold) ValidUntil() (until time.Time) {
+	if l, _ := h.enter(); l != nil {
+		until = h.lock.driver.clock.safe(l.ValidUntil(core.OwnerID(h.owner.ID)))
+		l.shard.exit(l)
+	}
+	return until
+}
+
+// enter enters the lock if the hold is valid.
+func (h *hold) enter() (*lock, core.Now) {
+	l, now := h.lock.driver.enterIfAny(h.lock.Name)
+	if l == nil {
+		return nil, now
+	}
+	l.Look(now)
+	if h.released || h.lost != nil || !l.hasHandle(h) {
+		l.shard.exit(l)
+		return nil, now
+	}
+	return l, now
+}
+
+// hasHandle reports whether a level is the handle's.
+func (l *lock) hasHandle(h *hold) bool {
+	levels := l.Levels()
+	for i := range levels {
+		if levels[i].Handle == any(h) {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *hold) Unlock(ctx context.Context) error {
+	return h.lock.driver.unlock(ctx, h.lock.Name, h.owner, h)
+}
+
+func (h *hold) Cause() (cause error) {
+	h.lock.driver.shardOf(h.lock.Name).glance(func() {
+		if !h.released {
+			cause = h.lost
+		}
+	})
+	return cause
+}
+
+// giveBack releases a hold that is over already, and returns why it was; nil if it had been released before.
+func (h *hold) giveBack() (cause error) {
+	h.lock.driver.shardOf(h.lock.Name).glance(func() {
+		if !h.released {
+			h.released, cause = true, h.lost
+		}
+	})
+	return cause
+}
+
+func (h *hold) Drop() {
+	l, now := h.enter()
+	if l == nil {
+		_ = h.giveBack()
+		return
+	}
+	l.mayLinger(now)
+	was, t, _ := l.Unlock(core.OwnerID(h.owner.ID), core.Alone, h, now)
+	l.shard.counts.Closed(ways[was.Way])
+	h.released = true
+	if t != nil {
+		l.LeaveToKeeper(t)
+	}
+	l.shard.exit(l)
+}
+
+func (h *hold) Disclaim() error { return h.lock.driver.notHeld(h.lock.Name, h.owner, h) }
+
+func (h *hold) Relet(lease time.Duration) {
+	if l, now := h.enter(); l != nil {
+		l.SetLease(core.OwnerID(h.owner.ID), core.Alone, h, span(lease), now)
+		l.shard.exit(l)
+	}
+}

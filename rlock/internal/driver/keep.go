@@ -1,0 +1,334 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/lease"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A work is a tenure as the keeper of the client knows it. Package core polls are its time and its command:
+// the keeper asks when there may be something to send, and each of its batches has what is true by then.
+type work struct {
+	entry  lease.Entry // its place with the keeper
+	linger lingerer    // its place among the shard's lingering, made with the first
+	life               // is new when the work is used again
+}
+
+// A life is what is known of one tenure. The shard's mutex protects it.
+type life struct {
+	lock   *lock        // never changed while the keeper may look at it
+	tenure *core.Tenure // nil once it is over
+	text   string       // its owner as Redis was told last: "<uuid>:<id>"
+	owner  core.OwnerID // in it
+
+	alarm  core.Time // when the keeper asks about it, 0 for never
+	nudged bool      // it asks as soon as may be
+	sends  bool      // it sends a command as soon as may be
+
+	calling  bool        // a call sends a command for it, or follows one that was left behind: the keeper waits
+	queued   bool        // it was told to join the queue
+	parted   bool        // it is detached, and counts for nothing any more
+	mark     uint64      // of the connections when the command was sent that brings it in; 0: not by the pipeline
+	settled  bool        // that command has been executed, or never will be
+	place    *wire.Limit // of a command that was left behind: until the tenure has left, nil for none
+	err      error       // of the last mirror, nil if it was confirmed
+	tracking tracking
+	tracks   bool // a mirror is about to have the key tracked
+	lingers  bool // it is among the shard's lingering
+}
+
+// workOf returns what the keeper knows of a tenure, which begins now if it is a new one.
+func (s *shard) workOf(l *lock, t *core.Tenure) *work {
+	k, _ := t.Tag.(*work)
+	if k == nil {
+		k = new(work)
+		t.Tag = k
+	}
+	if k.tenure == nil {
+		k.life = life{lock: l, tenure: t}
+		s.client.engine.TenureBegan()
+	}
+	return k
+}
+
+// over ends a tenure that package core has forgotten.
+func (s *shard) over(k *work) {
+	t := k.tenure
+	k.tenure = nil
+	s.endsLinger(k)
+	if k.place != nil {
+		k.place.Leave()
+		k.place = nil
+	}
+	if !s.client.keeper.Stop(k) {
+		t.Tag = nil // the keeper may look at it yet
+	}
+	if !k.parted {
+		s.client.engine.TenureOver()
+	}
+}
+
+// keep has the keeper ask about the tenure in time. One that is over is forgotten at once.
+func (s *shard) keep(k *work) {
+	l, t := k.lock, k.tenure
+	op, at := l.Peek(t, s.at)
+	if op == core.Forget && at <= s.at.Time {
+		l.Poll(t, s.at)
+		s.over(k)
+		return
+	}
+	s.lingers(k)
+	if k == s.asked || k.calling {
+		return
+	}
+	switch at = l.wakes(k, s.at); {
+	case at <= s.at.Time && k.sends:
+	case at <= s.at.Time:
+		k.nudged = true
+		s.client.keeper.Nudge(k)
+	case at != core.Never:
+		s.schedule(k, at)
+	}
+}
+
+// schedule has the keeper ask at that time, or sooner.
+func (s *shard) schedule(k *work, at core.Time) {
+	if k.alarm == 0 || at < k.alarm {
+		k.alarm = at
+		s.client.keeper.Schedule(k, s.client.clock.time(at))
+	}
+}
+
+// wakes returns when the keeper has to ask about the tenure.
+func (l *lock) wakes(k *work, now core.Now) core.Time {
+	at := l.DueAt(k.tenure, now)
+	if k.tenure == l.Owner() {
+		at = min(at, l.longHoldAt(), l.trackedFrom(k))
+	}
+	return at
+}
+
+// Entry implements [lease.Renewable], as Group and Due.
+func (k *work) Entry() *lease.Entry { return &k.entry }
+
+// Group is the node.
+func (k *work) Group() uint32 { return k.lock.shard.client.wire.group(k.lock.name) }
+
+// Due reports whether there is a command to send, and has the tenure asked about again.
+func (k *work) Due(time.Time) (send bool) {
+	l, s := k.lock, k.lock.shard
+	now := s.take()
+	k.alarm, k.nudged, k.sends = 0, false, false
+	if k.tenure == nil {
+		s.mu.Unlock()
+		return false
+	}
+	s.asked = k
+	if k.tenure == l.Owner() {
+		l.Look(now)
+		l.tellLongHolds(now)
+		l.track(k, now)
+	}
+	s.carryOut()
+	s.asked = nil
+	if k.tenure != nil {
+		send = s.due(k, now)
+	}
+	s.exit(l)
+	return send
+}
+
+// due reports whether the keeper has a command to send for the tenure now. It schedules the next time: while
+// the command waits to be sent, that at which the tenure ends by the clock.
+func (s *shard) due(k *work, now core.Now) bool {
+	if !k.isKeepers() {
+		return false
+	}
+	l, t := k.lock, k.tenure
+	op, at := l.Peek(t, now)
+	k.sends = op != core.None && op != core.Forget && at <= now.Time
+	switch {
+	case !k.sends:
+		s.keep(k)
+	case t == l.Owner():
+		s.schedule(k, max(now.At(l.Ends()), now.Time+1))
+	default:
+		s.schedule(k, now.Time.After(s.core.MaxRetry))
+	}
+	return k.sends
+}
+
+// poll returns the command that is to be sent now, if there is one.
+func (k *work) poll(now core.Now) core.Command {
+	cmd, _ := k.lock.Poll(k.tenure, now)
+	return cmd
+}
+
+// isKeepers reports whether the keeper sends the commands of the tenure.
+func (k *work) isKeepers() bool {
+	w, releases := k.tenure.Agent()
+	return w == nil && !releases && !k.calling
+}
+
+func (c *Client) keeperConfig() lease.Config {
+	return lease.Config{
+		Tick:       c.engine.Tick(),
+		Send:       c.send,
+		MaxBackoff: min(c.engine.Config.Lease/10, time.Second),
+	}
+}
+
+// send implements [lease.Sender]: what is to be sent by now for a batch of tenures of one node.
+func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
+	ctx, cancel := c.wire.within(ctx)
+	defer cancel()
+	calls := make([]call, 0, len(batch))
+	for _, item := range batch {
+		k := item.(*work)
+		s := k.lock.shard
+		now := s.take()
+		k.sends = false
+		if k.tenure == nil || !k.isKeepers() {
+			s.mu.Unlock()
+			continue
+		}
+		if op, _ := k.lock.Peek(k.tenure, now); op == core.Forget {
+			s.keep(k)
+		} else if was, claimed, cmd := k.tenure.Place(), k.tenure.Claimed(), k.poll(now); cmd.Op != core.None {
+			sent := k.call(cmd, now)
+			sent.claimed, sent.nudges = claimed, was == core.Refused && cmd.Op == core.Leave
+			calls = append(calls, sent)
+		}
+		s.exit(k.lock)
+	}
+	if len(calls) == 0 {
+		return true
+	}
+	began := time.Now()
+	c.carryAll(ctx, calls)
+	info := engine.RenewedInfo{Took: time.Since(began), Margin: c.engine.Config.Lease, Lease: c.engine.Config.Lease}
+	for i := range calls {
+		reached = reached || calls[i].answer.heard
+		c.kept(&calls[i], &info)
+	}
+	c.engine.TellRenewed(info)
+	c.wire.refresh(time.Now(), !reached)
+	return reached
+}
+
+// carryAll sends commands. Each has one answer, also if the carrier panics.
+func (c *Client) carryAll(ctx context.Context, calls []call) {
+	defer func() {
+		if r := recover(); r != nil {
+			for i := range calls {
+				if a := &calls[i].answer; !a.heard && a.err == nil {
+					*a = panicked(r)
+				}
+			}
+		}
+	}()
+	c.wire.doAll(ctx, calls)
+}
+
+// panicked is the answer to a command whose carrier has panicked.
+func panicked(r any) answer {
+	return answer{Reply: core.Reply{Fault: core.Unknown}, err: fmt.Errorf("a command panicked: %v", r)}
+}
+
+// kept deals with the answer to a command of the keeper.
+func (c *Client) kept(sent *call, info *engine.RenewedInfo) {
+	k, a := sent.work, &sent.answer
+	l, s := k.lock, k.lock.shard
+	now := s.take()
+	alive := k.tenure != nil && k.tenure.ID == sent.cmd.ID
+	switch sent.cmd.Op {
+	case core.Mirror:
+		if alive {
+			k.err = wire.Explain(a.err)
+			l.countRenewal(info, sent, now)
+		}
+	case core.Leave:
+		a.Settled = alive && k.isSettled(c)
+		if sent.nudges {
+			l.nudged(a, now)
+		}
+	}
+	l.Answer(&sent.cmd, a.Reply, now)
+	if sent.cmd.Op == core.Mirror {
+		l.mirrored(k, sent, alive, now)
+	}
+	s.exit(l)
+}
+
+// nudged deals with the answer to the step of an attempt that a free lock has refused. Those that wait look by
+// themselves if it has failed; but where waiting does not cure that the call is told which has made the attempt.
+func (l *lock) nudged(a *answer, now core.Now) {
+	a.Fault = core.Answered
+	if a.err == nil {
+		return
+	}
+	for one := range l.Waiters {
+		if w := one.Tag.(*waiter); !w.Waits && w.answered(a, l.shard.client.clock.time(now.Time)) {
+			l.Cancel(one, core.Failed, now)
+		}
+		return
+	}
+}
+
+// isSettled reports whether what was sent for the tenure has been executed by now, or never will be, once a
+// later command is answered.
+func (k *work) isSettled(c *Client) bool {
+	return k.settled || k.mark != 0 && c.wire.ordered() && c.wire.mark() == k.mark
+}
+
+// call returns a command on its way.
+func (k *work) call(cmd core.Command, now core.Now) call {
+	l := k.lock
+	c := l.shard.client
+	if k.text == "" || k.owner != cmd.Owner {
+		k.text, k.owner = c.textOf(cmd.ID, cmd.Owner), cmd.Owner
+	}
+	sent := call{cmd: cmd, work: k, name: l.name, kind: l.shard.kind, text: k.text, at: now.Time}
+	switch cmd.Op {
+	case core.Join:
+		k.queued = true
+	case core.Mirror:
+		sent.track = k.buildTracked(now)
+	case core.Leave:
+		if cmd.Joins.ID != (core.ID{}) {
+			next := l.Find(cmd.Joins.ID)
+			j := l.shard.workOf(l, next)
+			j.text, j.owner = c.textOf(cmd.Joins.ID, cmd.Joins.Owner), cmd.Joins.Owner
+			j.queued, j.mark = true, c.wire.mark()
+			sent.joins = j.text
+		}
+	}
+	sent.first = !cmd.Follows && !k.queued
+	return sent
+}
+
+// countRenewal counts a mirror, before its answer is dealt with.
+func (l *lock) countRenewal(info *engine.RenewedInfo, sent *call, now core.Now) {
+	a, s := &sent.answer, l.shard
+	if info == nil || sent.work.tenure != l.Owner() || !l.IsHeld() {
+		return
+	}
+	info.Locks++
+	s.counts.Renewals++
+	if a.err != nil || a.Found != core.Holds {
+		info.Failed++
+		s.counts.RenewalsFailed++
+	}
+	if a.err != nil {
+		info.Err = a.err
+	}
+	if l.IsKept() && !sent.claimed {
+		info.Kept++
+		info.Margin = min(info.Margin, duration(l.Ends().Since(now.Safe)))
+	}
+}

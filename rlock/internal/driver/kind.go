@@ -1,0 +1,82 @@
+package driver
+
+import (
+	"time"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A kind is what one sort of lock is in Redis, and what package core has to know of it.
+type kind struct {
+	core    core.Kind
+	acquire *wire.Script
+	step    *wire.Script
+	mirror  *wire.Script
+	foreign bool // clients of Redisson may hold the lock
+}
+
+// kinds are those that this engine keeps. Package engine has the others.
+var kinds = [engine.KindCount]*kind{
+	engine.FairKind: {
+		core:    core.Kind{Strict: true},
+		acquire: wire.Acquire,
+		step:    wire.PlainStep,
+		mirror:  wire.Mirror,
+		foreign: true,
+	},
+}
+
+// What the protocol fixes; queue.lua says the same.
+const (
+	claimLease = 2 * time.Second
+	queueTime  = time.Minute
+)
+
+// The times of a client: see core.Config.
+const (
+	lookTime       = claimLease
+	slack          = time.Millisecond
+	firstPoll      = time.Millisecond
+	lastPoll       = 128 * time.Millisecond
+	patience       = 250 * time.Millisecond
+	queueLeast     = 5 * time.Millisecond
+	readersTime    = time.Second
+	shortSection   = 50 * time.Millisecond
+	turnLook       = 5 * time.Millisecond
+	firstLook      = 100 * time.Millisecond
+	firstSilent    = 2 * time.Millisecond
+	guestNoise     = 20 * time.Millisecond
+	silentNoise    = 4 * time.Millisecond
+	longGuestLease = 24 * time.Hour
+)
+
+func span(d time.Duration) core.Span { return core.Span(d) }
+
+// config is what package core is told about a client.
+func (c *Client) config() core.Config {
+	lease := c.engine.Config.Lease
+	return core.Config{
+		Lease:     span(lease),
+		Claim:     span(claimLease),
+		QueueTime: span(queueTime),
+		Margin:    span(2*time.Millisecond + c.engine.Tick()),
+
+		LookTime: span(lookTime), Slack: span(slack),
+		Retry: span(wire.FirstRetry), MaxRetry: span(wire.LastRetry),
+		FirstPoll: span(firstPoll), LastPoll: span(lastPoll),
+		Silence: span(engine.Silence), Patience: span(patience), LeastWait: span(queueLeast),
+		ReadersTime: span(readersTime), ShortSection: span(shortSection),
+
+		HandoffLimit: c.engine.Config.HandoffLimit, HandoffTime: span(c.engine.Config.HandoffTime),
+
+		Foreign: core.ForeignConfig{
+			TurnLook: span(turnLook), Look: span(firstLook), SilentLook: span(firstSilent),
+			Noise: span(guestNoise), SilentNoise: span(silentNoise), LongLease: span(longGuestLease),
+		},
+
+		Ordered:  c.wire.ordered(),
+		Replicas: c.wire.replicated(),
+	}
+}

@@ -1,0 +1,179 @@
+package driver
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// subscribe makes sure that the client is told of its tickets. The mutex is held.
+func (l *lock) subscribe() {
+	if l.sub != nil {
+		return
+	}
+	c, n := l.shard.client, l.name
+	l.sub = c.wire.listen(n, func(message string) { c.hear(n, message) }, func() { c.post.deliver(c, n) })
+	if confirmed, _ := l.sub.state(); confirmed { // it was needed a moment ago, and goes on
+		l.heard = true
+		l.Listening(true, l.shard.at)
+	}
+}
+
+func (l *lock) unsubscribe() {
+	if l.sub != nil {
+		l.sub.close()
+		l.sub, l.heard = nil, false
+	}
+}
+
+// listenAbroad subscribes to what foreign clients are told.
+func (l *lock) listenAbroad() {
+	if l.sub == nil {
+		return
+	}
+	c, n := l.shard.client, l.name
+	l.sub.abroad(func(message string) {
+		l, now := c.enterIfAny(n)
+		if l != nil {
+			l.Hear(core.Message{Kind: core.ForeignNews, Ours: isOwnMessage(message)}, now)
+			l.shard.exit(l)
+		}
+	})
+}
+
+// isOwnMessage reports whether a client of rlock has published a message to Redisson's channel: it has a zero
+// before what Redisson writes, which reads numbers.
+func isOwnMessage(message string) bool { return len(message) > 1 && message[0] == '0' }
+
+// hear has a call that may wait take a ticket at once if others have waited for the lock a moment ago, by
+// what is left of a subscription.
+func (l *lock) hear(w *waiter, now core.Now) {
+	l.unheard(now)
+	if l.sub == nil && w.Waits && w.Linger == 0 && l.Owner() == nil && l.shard.client.wire.hears(l.name) {
+		l.subscribe()
+	}
+}
+
+// unheard notes that the connection of the subscription has ended, and no message comes until it is
+// confirmed again.
+func (l *lock) unheard(now core.Now) {
+	if !l.heard {
+		return
+	}
+	if confirmed, _ := l.sub.state(); !confirmed {
+		l.heard = false
+		l.Deafened(now)
+	}
+}
+
+// hear deals with a message on this client's channel of the lock. Locks of different kinds share it.
+func (c *Client) hear(n *engine.Name, message string) {
+	notice, ok := wire.ParseNotice(message)
+	if !ok || notice.Lock != n.Key || !strings.HasPrefix(notice.Ticket, c.id.Prefix) || c.engine.Closed.Load() {
+		return
+	}
+	m := core.Message{Kind: core.AtFront, ID: c.idOf(notice.Ticket)}
+	if notice.Granted {
+		m.Kind, m.Token, m.Tokens = core.Granted, notice.Counter, notice.Reserved
+	}
+	heard := false
+	c.locksNamed(n.Key, func(l *lock, now core.Now) {
+		if !heard && l.Find(m.ID) != nil {
+			heard = true
+			l.Hear(m, now)
+		}
+	})
+	if heard || !notice.Granted || m.ID == (core.ID{}) || c.engine.Knows(n.Key, notice.Ticket) {
+		return
+	}
+	l, now := c.enter(n) // no waiter wants it, and the next in the queue must not wait for that
+	if !c.engine.Closed.Load() {
+		l.Hear(m, now)
+	}
+	l.shard.exit(l)
+}
+
+// Told implements [engine.Beside]: a message on the client's own channel.
+func (c *Client) Told(m wire.ClientMessage) (known bool) {
+	id := c.idOf(m.Owner)
+	c.locksNamed(m.Text, func(l *lock, now core.Now) {
+		t := l.Find(id)
+		if known || t == nil {
+			return
+		}
+		known = true
+		switch m.Verb {
+		case wire.Forced:
+			l.Hear(core.Message{Kind: core.Forced, ID: id}, now)
+		case wire.Wanted:
+			if t.Want() == core.Kept {
+				l.calledBack(now)
+			}
+			l.Hear(core.Message{Kind: core.Called, ID: id}, now)
+		}
+	})
+	return known
+}
+
+// Knows implements [engine.Beside].
+func (c *Client) Knows(key, ticket string) (known bool) {
+	id := c.idOf(ticket)
+	c.locksNamed(key, func(l *lock, _ core.Now) { known = known || l.Find(id) != nil })
+	return known
+}
+
+// A post tells locks that their subscriptions are confirmed, refused or confirmed again. The hub says so under a
+// mutex of its own; so a goroutine takes it to the lock, which exists while there is something to tell.
+type post struct {
+	mu      sync.Mutex // protects following
+	waiting []*engine.Name
+	running bool
+}
+
+// deliver waits for nothing.
+func (p *post) deliver(c *Client, n *engine.Name) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = append(p.waiting, n)
+	if !p.running {
+		p.running = c.wire.start(func() { p.run(c) })
+	}
+}
+
+func (p *post) run(c *Client) {
+	for {
+		p.mu.Lock()
+		names := p.waiting
+		p.waiting = nil
+		p.running = len(names) > 0
+		p.mu.Unlock()
+		if len(names) == 0 {
+			return
+		}
+		for _, n := range names {
+			c.subscribed(n)
+		}
+	}
+}
+
+// subscribed tells the lock what the server says to its subscription.
+func (c *Client) subscribed(n *engine.Name) {
+	l, now := c.enterIfAny(n)
+	if l == nil {
+		return
+	}
+	if l.sub != nil {
+		confirmed, refused := l.sub.state()
+		if confirmed || refused {
+			l.heard = confirmed
+			l.Listening(confirmed, now)
+		}
+		if l.sub.abroadHeard() {
+			l.ListeningAbroad(now)
+		}
+	}
+	l.shard.exit(l)
+}

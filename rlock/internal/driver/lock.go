@@ -1,0 +1,97 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+)
+
+// A Lock is a lock of one key that this engine keeps. What asks Redis alone is that of package engine.
+type Lock struct {
+	engine.Lock
+	driver *Client
+}
+
+var _ engine.Form = (*Lock)(nil)
+
+// NewLock returns the lock of that kind and name. It asks Redis nothing.
+func NewLock(c *Client, id engine.KindID, key string) Lock {
+	return Lock{Lock: engine.NewLock(c.engine, id, key), driver: c}
+}
+
+// Beneath implements [engine.Form], as the exported methods that follow.
+func (l *Lock) Beneath() []*engine.Lock { return []*engine.Lock{&l.Lock} }
+
+func (l *Lock) Take(ctx context.Context, req engine.Request) error {
+	return l.driver.acquire(ctx, l.Name, req, nil)
+}
+
+func (l *Lock) Hold(ctx, parent context.Context, req engine.Request) (engine.Handle, error) {
+	h := &hold{lock: *l, owner: req.Owner, by: req.Goroutine()}
+	h.Begin(parent, req.Whole)
+	err := l.driver.acquire(ctx, l.Name, req, h)
+	if errors.Is(err, engine.ErrNotAcquired) {
+		err = fmt.Errorf("rlock: lock %q: %w", l.Name.Key, err)
+	}
+	if err != nil {
+		h.End(err)
+		return nil, err
+	}
+	return h, nil
+}
+
+func (l *Lock) Unlock(ctx context.Context, o engine.Owner) error {
+	return l.driver.unlock(ctx, l.Name, o, nil)
+}
+
+func (l *Lock) Depth(o engine.Owner) (n int) {
+	one, now := l.driver.enterIfAny(l.Name)
+	if one == nil {
+		return 0
+	}
+	one.Look(now)
+	levels := one.Levels()
+	for i := range levels {
+		if v := &levels[i]; v.Owner == core.OwnerID(o.ID) && !isLoose(v) {
+			n++
+		}
+	}
+	one.shard.exit(one)
+	return n
+}
+
+// isLoose reports whether the level is a part's that has not joined its whole: of an attempt that goes on, or
+// was given up and is about to be released.
+func isLoose(v *core.Level) bool {
+	h, _ := v.Handle.(*hold)
+	return h.isPart() && !h.Joined()
+}
+
+func (l *Lock) Token(engine.Owner) (uint64, error) {
+	if l.Name.Err != nil {
+		return 0, l.Name.Err
+	}
+	return 0, engine.NoToken(l.Name.Key)
+}
+
+// ForceUnlock frees the lock from its holders, of which one of this client learns it at once.
+func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
+	return l.ForceOut(ctx, func(holder string, released bool, err error) {
+		one, now := l.driver.enterIfAny(l.Name)
+		if one == nil {
+			return
+		}
+		id := l.driver.idOf(holder)
+		switch t := one.Owner(); {
+		case t == nil || t.ID != id:
+		case err != nil:
+			one.Confirm(now) // which finds out
+		case released:
+			one.ForcedOut(id, now)
+		}
+		one.shard.exit(one)
+	})
+}

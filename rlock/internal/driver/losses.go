@@ -1,0 +1,152 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+)
+
+// An ending is what has to be told of levels that ended by loss or by Close. It is told outside of the mutex,
+// and before a later call for the lock returns.
+type ending struct {
+	lock     *lock
+	levels   []core.Level
+	at       core.Now
+	why      error // nil: by Close
+	severity slog.Level
+	told     chan struct{}
+}
+
+// lost notes that levels have ended.
+func (s *shard) lost(l *lock, t *core.Tenure, levels []core.Level, cause core.Cause) {
+	e := &ending{lock: l, levels: levels, at: s.at, severity: slog.LevelDebug, told: make(chan struct{})}
+	if cause == core.ByClose {
+		for i := range levels {
+			s.counts.Closed(ways[levels[i].Way])
+			if h, ok := levels[i].Handle.(*hold); ok {
+				h.lost = l.name.ClosedError(ownerOf(&levels[i]))
+			}
+		}
+	} else {
+		e.why = s.causeOf(t, levels, cause)
+		for i := range levels {
+			if severity := s.remember(l, &levels[i], e); severity > e.severity {
+				e.severity = severity
+			}
+		}
+	}
+	l.untold = append(l.untold, e.told)
+	s.after.endings = append(s.after.endings, e)
+}
+
+func ownerOf(v *core.Level) engine.Owner { return engine.Owner{ID: uint64(v.Owner)} }
+
+// causeOf returns the error that says why the levels are lost.
+func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) error {
+	now := s.client.clock.time(s.at.Time)
+	switch cause {
+	case core.KeyGone:
+		return engine.ErrGone
+	case core.ByForce:
+		return engine.ErrForced
+	case core.LeaseEnded:
+		until := core.SafeTime(0)
+		for i := range levels {
+			until = max(until, levels[i].Until)
+		}
+		return engine.LeaseEndedAt(s.client.clock.safe(until))
+	}
+	switch k, ok := t.Tag.(*work); {
+	case ok && k.err != nil:
+		return fmt.Errorf("it could not be renewed: %w", k.err)
+	case ok && (k.nudged || k.sends || t.InFlight() == core.Mirror):
+		return fmt.Errorf("it was not confirmed by %s", now.Format(time.TimeOnly))
+	}
+	return engine.LeaseEndedAt(now)
+}
+
+// remember notes the loss of one level for its owner, and returns how bad that is.
+func (s *shard) remember(l *lock, v *core.Level, e *ending) (severity slog.Level) {
+	kept := v.Until == core.NeverSafe
+	s.counts.LostOne(ways[v.Way], engine.LossReasonOf(e.why, kept))
+	o := ownerOf(v)
+	cause := l.name.LostError(o, e.why)
+	lost := engine.Level{Owner: o}
+	if !kept {
+		lost.Until = s.client.clock.safe(v.Until)
+	}
+	severity = slog.LevelWarn
+	if !kept && errors.Is(e.why, engine.ErrLeaseEnded) { // that is what was asked for
+		lost.Until = s.client.clock.time(e.at.Time) // a little before its time, as every lease that is trusted
+		severity = slog.LevelDebug
+	}
+	h, _ := v.Handle.(*hold)
+	if h != nil {
+		h.lost = cause
+	}
+	if h == nil || !o.OfHandle() && !h.isPart() {
+		s.client.engine.Losses.Add(l.name.LossKey(o), lost, cause)
+	}
+	return severity
+}
+
+// tell tells the holders, the Observer and the log. It is called once, without the mutex.
+func (e *ending) tell() {
+	c, n := e.lock.shard.client, e.lock.name
+	for i := range e.levels {
+		if h, ok := e.levels[i].Handle.(*hold); ok {
+			h.Lose(h, e.causeFor(ownerOf(&e.levels[i])))
+		}
+	}
+	e.observe()
+	if !c.engine.Closed.Load() {
+		first := ownerOf(&e.levels[0])
+		c.engine.Config.Logger.Log(context.Background(), e.severity, "rlock: lock lost",
+			"lock", n.Key, "owner", first, "cause", n.LostError(first, e.why))
+	}
+	e.lock.again()
+	e.lock.untold = slices.DeleteFunc(e.lock.untold, func(told chan struct{}) bool { return told == e.told })
+	close(e.told)
+	e.lock.shard.exit(e.lock)
+}
+
+// causeFor is the error of an owner whose level has ended.
+func (e *ending) causeFor(o engine.Owner) error {
+	if e.why == nil {
+		return e.lock.name.ClosedError(o)
+	}
+	return e.lock.name.LostError(o, e.why)
+}
+
+// observe tells the Observer. Of a level that was lost the keeper must not wait for the hook; one that Close
+// has released is told by Close.
+func (e *ending) observe() {
+	c, n := e.lock.shard.client, e.lock.name
+	if !c.engine.Observer.On() {
+		return
+	}
+	for i := range e.levels {
+		v := &e.levels[i]
+		h, _ := v.Handle.(*hold)
+		if v.Way == core.ByNesting || h.isPart() {
+			continue
+		}
+		ctx := context.Background()
+		if h != nil {
+			ctx = context.WithoutCancel(h.Context())
+		}
+		if e.why == nil {
+			c.engine.Observer.Released.Tell(ctx, c.closedLevel(n, v, e.at, e.causeFor(ownerOf(v))))
+			continue
+		}
+		lost := c.closedLevel(n, v, e.at, e.causeFor(ownerOf(v)))
+		lost.Reason = engine.LossReasonOf(e.why, v.Until == core.NeverSafe)
+		c.engine.Observer.Later(ctx, c.engine.Observer.Lost, lost)
+	}
+}

@@ -1,0 +1,342 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/pubsub"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// redis is the carrier of a client: package wire, and the hub for the messages.
+type redis struct {
+	*wire.Redis
+	client *Client
+	hub    *pubsub.Hub
+}
+
+func (r *redis) ordered() bool                          { return r.Ordered() }
+func (r *redis) replicated() bool                       { return r.SyncReplicas() > 0 }
+func (r *redis) abandonable() bool                      { return r.Connected() && r.Ordered() }
+func (r *redis) ends() bool                             { return r.Ends() }
+func (r *redis) inCluster() bool                        { return r.InCluster() }
+func (r *redis) tracks() bool                           { return r.Tracks() }
+func (r *redis) hears(n *engine.Name) bool              { return r.hub.Confirmed(n.Turn()) }
+func (r *redis) mark() uint64                           { return r.Mark() }
+func (r *redis) limits(n *engine.Name) *wire.Limits     { return r.Limits(n.Slot) }
+func (r *redis) group(n *engine.Name) uint32            { return r.Nodes.Of(n.Slot) }
+func (r *redis) closing() context.Context               { return r.Closing() }
+func (r *redis) deadline(now time.Time) context.Context { return r.Deadline(now) }
+func (r *redis) start(work func()) bool                 { return r.Start(work) }
+
+func (r *redis) refresh(now time.Time, trouble bool) { r.Nodes.Refresh(now, trouble) }
+
+func (r *redis) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return r.Within(ctx)
+}
+
+// do sends one command in the goroutine of its caller.
+func (r *redis) do(ctx context.Context, c *call) (a answer) {
+	mark := r.Mark()
+	command := r.command(c)
+	switch {
+	case r.SyncReplicas() > 0 && (c.cmd.Op == core.Acquire || c.cmd.Op == core.Look):
+		got, err := r.DoReplicated(ctx, command, time.Duration(c.cmd.Lease), func(result rueidis.RedisResult) (wire.Answer, error) {
+			return readAnswer(result, &c.cmd)
+		}, r.release(c))
+		a = r.read(c, got, err)
+	case c.first && (c.cmd.Op == core.Acquire || c.cmd.Op == core.Leave && c.joins == ""):
+		var result rueidis.RedisResult
+		var late *wire.Late
+		result, mark, late = r.DoFirst(ctx, c.name.Slot, r.client.clock.time(c.at), command)
+		a = r.readResult(c, result)
+		if late != nil {
+			a.settles = late
+		}
+	default:
+		a = r.readResult(c, r.Do(ctx, command))
+	}
+	if a.heard && mark != 0 {
+		r.Heard(mark)
+	}
+	a.mark = mark
+	return a
+}
+
+// together is how many mirrors share one call of the script. Alone, most of what a mirror costs is the
+// call. Redis serves no other command during a call, here for some 50 us.
+const together = 32
+
+// doAll sends one pipeline: a call for each command, and one for mirrors of one kind and slot, at most so
+// many.
+func (r *redis) doAll(ctx context.Context, all []call) { r.pipeline(ctx, all, together) }
+
+func (r *redis) pipeline(ctx context.Context, all []call, together int) {
+	byGroup := func(a, b call) int { return a.group() - b.group() }
+	if !slices.IsSortedFunc(all, byGroup) {
+		slices.SortStableFunc(all, byGroup)
+	}
+	var commands []wire.Call
+	var parts [][]call
+	for rest := all; len(rest) > 0; {
+		n := 1
+		for rest[0].cmd.Op == core.Mirror && n < min(len(rest), together) && rest[n].cmd.Op == core.Mirror && rest[n].group() == rest[0].group() {
+			n++
+		}
+		if first := &rest[0]; first.cmd.Op == core.Unmark {
+			first.answer = r.unmark(ctx, first)
+		} else {
+			commands, parts = append(commands, r.commandFor(rest[:n])), append(parts, rest[:n])
+		}
+		rest = rest[n:]
+	}
+	if len(commands) == 0 {
+		return
+	}
+	for i, result := range r.DoAll(ctx, commands) {
+		if err := result.Error(); err != nil && wire.Answered(err) && len(parts[i]) > 1 {
+			// One lock may be to blame: a key of another type, a name that the ACL excludes, a proxy that
+			// knows of slots where this client does not.
+			r.pipeline(ctx, parts[i], 1)
+			continue
+		}
+		r.fillIn(parts[i], result)
+	}
+}
+
+// group is the same for mirrors that may share a call.
+func (c *call) group() int { return int(c.name.Slot)<<8 | int(c.name.KindID) }
+
+func (r *redis) commandFor(part []call) wire.Call {
+	if part[0].cmd.Op != core.Mirror {
+		return r.command(&part[0])
+	}
+	command := wire.Call{Script: part[0].kind.mirror, Args: []string{r.Family()}}
+	var more []string // keys, of those that ask for others
+	for i := range part {
+		c := &part[i]
+		var asks wire.Asker
+		if c.cmd.Asks {
+			asks = r.Asks(&c.name.Keys, r.client.engine.LeavesTurns(c.name, time.Now()))
+		}
+		more = append(more, asks.Keys...)
+		command.Keys = append(command.Keys, c.name.Key)
+		command.Args = append(command.Args, r.milliseconds(c.cmd.Lease), c.text, strconv.Itoa(c.cmd.Writes), asks.How, asks.Channel)
+		if c.track {
+			command.Track = append(command.Track, c.name.Key)
+		}
+	}
+	command.Keys = append(command.Keys, more...)
+	return command
+}
+
+// fillIn tells each of part what Redis said to it.
+func (r *redis) fillIn(part []call, result rueidis.RedisResult) {
+	if part[0].cmd.Op != core.Mirror {
+		part[0].answer = r.readResult(&part[0], result)
+		return
+	}
+	replies, err := result.ToArray()
+	if err == nil && len(replies) != len(part) {
+		err = fmt.Errorf("%d replies to %d mirrors", len(replies), len(part))
+	}
+	for i := range part {
+		a := &part[i].answer
+		var n int64
+		if a.err = err; err == nil {
+			n, a.err = replies[i].AsInt64()
+		}
+		a.heard = wire.Answered(a.err)
+		switch {
+		case a.err != nil:
+			a.Fault = faultOf(core.Mirror, a.err)
+		case n > 0:
+			a.Found, a.Others = core.Holds, int(n-1)
+		}
+	}
+}
+
+func (r *redis) unmark(ctx context.Context, c *call) (a answer) {
+	a.err = r.Unmark(ctx, &c.name.Keys, c.text)
+	a.heard = wire.Answered(a.err)
+	if a.err != nil {
+		a.Fault = core.NotRun
+	}
+	return a
+}
+
+// command returns the call of a command that is sent by itself.
+func (r *redis) command(c *call) wire.Call {
+	n, s, e, now := c.name, wire.Step{Lease: r.milliseconds(c.cmd.Lease), Heard: c.cmd.Heard}, r.client.engine, time.Now()
+	switch c.cmd.Op {
+	case core.Acquire:
+		e.SeesAcquire(n, now)
+		return c.kind.acquire.Call(2, n.Key, n.Queue, s.Lease, c.text)
+	case core.Join:
+		s.Join = member(c.cmd.Ticket, c.text)
+	case core.Look:
+		s.Look = member(c.cmd.Ticket, c.text)
+	case core.Leave:
+		if c.nudges {
+			break
+		}
+		s.Leave = member(c.cmd.Ticket, c.text)
+		if c.joins != "" {
+			s.Join = member(c.cmd.Joins, c.joins)
+			s.Lease = r.milliseconds(span(claimLease))
+		}
+	}
+	s.Polls = e.SeesStep(n, s, now)
+	return r.Step(c.kind.step, &n.Keys, s)
+}
+
+// release takes back what a command was granted, if replicas do not have it.
+func (r *redis) release(c *call) wire.Call {
+	return r.Step(c.kind.step, &c.name.Keys, wire.Step{Leave: member(c.cmd.Ticket, c.text)})
+}
+
+// milliseconds writes a lease as the scripts take it.
+func (r *redis) milliseconds(d core.Span) string {
+	if d == span(r.client.engine.Config.Lease) {
+		return r.client.leaseText
+	}
+	return strconv.FormatInt(max(time.Duration(d).Milliseconds(), 1), 10)
+}
+
+// readResult reads what Redis said to a command that was sent by itself.
+func (r *redis) readResult(c *call, result rueidis.RedisResult) answer {
+	if nudges := c.nudges || c.cmd.Op == core.Step; nudges || c.cmd.Op == core.Leave && c.joins == "" {
+		n, err := result.AsInt64()
+		if nudges {
+			err = result.Error()
+		}
+		return r.read(c, wire.Answer{Left: n}, err)
+	}
+	got, err := readAnswer(result, &c.cmd)
+	return r.read(c, got, err)
+}
+
+func readAnswer(result rueidis.RedisResult, cmd *core.Command) (wire.Answer, error) {
+	if cmd.Op == core.Acquire {
+		return wire.ReadAcquire(result, cmd.Tokens)
+	}
+	return wire.ReadStep(result, cmd.Tokens)
+}
+
+// read turns an answer of Redis into one that package core knows.
+func (r *redis) read(c *call, got wire.Answer, err error) (a answer) {
+	a.err, a.holder, a.heard = err, got.Holder, wire.Answered(err)
+	if err != nil {
+		a.Fault = faultOf(c.cmd.Op, err)
+		if c.cmd.Op == core.Leave && wire.Released(err) { // a message to others was refused
+			a.Fault, a.Left = core.Answered, true
+			a.JoinFault = core.Unknown
+		}
+		return a
+	}
+	a.Left = got.Left > 0
+	switch {
+	case got.Refused != nil:
+		a.Found, a.Unreplicated, a.err = core.Holds, true, got.Refused
+		return a
+	case got.Granted:
+		a.Found, a.Token = core.Holds, got.Counter
+		return a
+	case c.cmd.Op != core.Acquire && got.Place == wire.SomePlace:
+		a.Found = core.Waits
+	case c.cmd.Op != core.Acquire && got.Place == wire.FirstPlace:
+		a.Found = core.First
+	}
+	if a.Holder = r.client.idOf(got.Holder); got.Holder != "" {
+		a.Foreign = a.Holder == core.ID{}
+		a.TTL = core.NoTTL
+		if got.TTL >= 0 {
+			a.TTL = span(wire.Milliseconds(got.TTL))
+		}
+	}
+	if c.cmd.Op != core.Acquire {
+		if got.Turn >= 0 {
+			a.Turn = max(span(wire.Milliseconds(got.Turn)), 1)
+		}
+		if got.HeldBack >= 0 {
+			a.HeldBack, a.HeldFor = true, span(wire.Milliseconds(got.HeldBack))
+		}
+	}
+	return a
+}
+
+// faultOf says what the error means for the command. An acquire takes back what it has written, others
+// may have been executed in part if they fail inside of a script. A release and a renewal that the server
+// refuses may be allowed a moment later, unless another key has come in the place of the lock.
+func faultOf(op core.Op, err error) core.Fault {
+	f, explained := wire.Diagnose(err)
+	switch {
+	case f == wire.Unknown, op != core.Acquire && wire.Begun(err):
+		return core.Unknown
+	case f == wire.NotNow:
+		return core.NotRun
+	case op == core.Acquire || op == core.Join || op == core.Look || errors.Is(explained, wire.ErrWrongType):
+		return core.Fatal
+	}
+	return core.NotRun
+}
+
+// listen implements carrier.
+func (r *redis) listen(n *engine.Name, hear func(string), marked func()) subscription {
+	return &listening{r, n, r.hub.ListenMarked(n.Turn(), hear, marked), nil}
+}
+
+// A listening is the subscription of a lock.
+type listening struct {
+	redis  *redis
+	name   *engine.Name
+	turns  *pubsub.Subscription
+	others []*pubsub.Subscription // to what foreign clients are told
+}
+
+func (s *listening) state() (confirmed, refused bool) {
+	return s.turns.Confirmed(), s.turns.Refused() != nil
+}
+
+// abroad subscribes to a second channel, too, which counts those that do: Redis can tell how many foreign
+// clients listen.
+func (s *listening) abroad(hear func(string)) {
+	if len(s.others) > 0 {
+		return
+	}
+	if s.redis.Counts() {
+		s.others = append(s.others, s.turns.Also(s.name.Ushers(), hear))
+	}
+	if s.name.FairQueue != "" {
+		s.others = append(s.others, s.turns.Also(s.name.Channel+":"+fairPlace, hear))
+	}
+	s.others = append(s.others, s.turns.Also(s.name.Channel, hear))
+}
+
+// fairPlace is the owner of our place in Redisson's fair queue. It is a part of the protocol: foreign.lua says
+// the same.
+const fairPlace = "rlock:0"
+
+func (s *listening) home() {
+	for _, other := range s.others {
+		other.Close()
+	}
+	s.others = nil
+}
+
+func (s *listening) abroadHeard() bool {
+	return len(s.others) > 0 && s.others[len(s.others)-1].Confirmed()
+}
+
+func (s *listening) close() {
+	s.home()
+	s.turns.Close()
+}

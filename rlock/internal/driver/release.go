@@ -1,0 +1,157 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// unlock takes one level off the hold of o: that of the handle h, or without one the innermost that was
+// taken without.
+func (c *Client) unlock(ctx context.Context, n *engine.Name, o engine.Owner, h *hold) error {
+	if n.Err != nil {
+		return n.Err
+	}
+	l, now := c.enterIfAny(n)
+	if l == nil {
+		return c.notHeld(n, o, h)
+	}
+	l.Look(now)
+	l.mayLinger(now)
+	was, t, ok := l.Unlock(core.OwnerID(o.ID), core.Alone, handleOf(h), now)
+	if !ok {
+		advice := l.advice(o)
+		l.shard.exit(l)
+		err := c.notHeld(n, o, h)
+		if advice != "" && !errors.Is(err, engine.ErrLost) {
+			err = fmt.Errorf("%w: %s", err, advice)
+		}
+		return err
+	}
+	l.shard.counts.Closed(ways[was.Way])
+	if h != nil {
+		h.released = true
+	}
+	var err error
+	if t == nil {
+		l.shard.exit(l)
+	} else {
+		err = l.release(t, o, now)
+	}
+	if c.engine.Observer.On() && !h.isPart() {
+		c.engine.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), engine.LostKeyGone)
+	}
+	return err
+}
+
+// handleOf returns the handle as package core knows it.
+func handleOf(h *hold) any {
+	if h == nil {
+		return nil
+	}
+	return h
+}
+
+// closedLevel is the event of a level that was closed then.
+func (c *Client) closedLevel(n *engine.Name, was *core.Level, at core.Now, err error) engine.Event {
+	e := n.Event(engine.Owner{ID: uint64(was.Owner)})
+	e.Way, e.Held, e.Err = ways[was.Way], duration(at.Time.Since(was.Since)), err
+	return e
+}
+
+// release sends the release of a tenure, whose last level was o's. It is called with the mutex held, and
+// gives it back. No caller's context can end it, and it takes no longer than an Unlock has: the wait for a
+// place counts.
+func (l *lock) release(t *core.Tenure, o engine.Owner, now core.Now) error {
+	c, n := l.shard.client, l.name
+	releases := &c.wire.limits(n).Releases
+	place, ok := releases.TryEnter()
+	if !ok {
+		l.shard.exit(l)
+		ctx := c.wire.deadline(time.Now())
+		var err error
+		place, err = releases.Enter(ctx, nil)
+		now = l.again()
+		if err != nil {
+			l.LeaveToKeeper(t)
+			ends := c.clock.time(t.Ends())
+			l.shard.exit(l)
+			return errUnconfirmed(n, o, ends, err)
+		}
+	}
+	k := l.shard.workOf(l, t)
+	cmd := k.poll(now)
+	sent := k.call(cmd, now)
+	ends := c.clock.time(t.Ends())
+	l.shard.exit(l)
+
+	// To wait for a context as well costs 3 % of the throughput of many goroutines.
+	ctx := context.Background()
+	if !ok || !c.wire.ends() {
+		ctx = c.wire.deadline(time.Now())
+	}
+	a := c.carry(ctx, &sent)
+	place.Leave()
+	if a.settles != nil {
+		a.settles.GiveUp() // the keeper sends the release again
+	}
+
+	now = l.again()
+	a.Settled = k.isSettled(c)
+	l.Answer(&sent.cmd, a.Reply, now)
+	l.shard.carryOut()
+	cause := l.shard.released
+	if cause == core.KeyGone {
+		l.shard.counts.Lost[engine.LostKeyGone]++
+	}
+	l.shard.exit(l)
+	switch {
+	case a.err != nil && wire.Released(a.err):
+		return fmt.Errorf("rlock: unlock %q: owner %s: it is released, but the waiters were not told, and look again within two seconds: %w", n.Key, o, wire.Explain(a.err))
+	case cause == core.KeyGone:
+		return n.LostError(o, engine.ErrGone)
+	case cause == core.Unconfirmed:
+		return errUnconfirmed(n, o, ends, wire.Explain(a.err))
+	}
+	return nil
+}
+
+func errUnconfirmed(n *engine.Name, o engine.Owner, ends time.Time, err error) error {
+	return fmt.Errorf("rlock: unlock %q: owner %s: %w, it is tried again until the lease ends at %s: %w",
+		n.Key, o, engine.ErrUnconfirmed, ends.Format(time.TimeOnly), err)
+}
+
+// advice tells o, which has nothing to unlock, who else of this process has the lock; "" for nobody.
+func (l *lock) advice(o engine.Owner) string {
+	if !l.IsHeld() {
+		return ""
+	}
+	holder := engine.Owner{ID: uint64(l.Levels()[0].Owner)}
+	if holder == o {
+		return ""
+	}
+	how := "unlock there, or use Acquire or WithOwner"
+	if holder.OfHandle() {
+		how = "call its Release"
+	}
+	return fmt.Sprintf("it is held by %s of this process: %s", holder.Words(), how)
+}
+
+// notHeld says why o has nothing to unlock.
+func (c *Client) notHeld(n *engine.Name, o engine.Owner, h *hold) error {
+	losses := &c.engine.Losses
+	var cause error
+	nothing := engine.ErrNotHeld // a handle forgets nothing
+	if h == nil {
+		cause = losses.Unlock(n.LossKey(o), false)
+		nothing = losses.NotHeld()
+	} else if cause = h.giveBack(); cause != nil && !h.isPart() {
+		losses.Unlock(n.LossKey(o), false)
+	}
+	return c.engine.NothingToUnlock(n.Key, o, cause, nothing)
+}

@@ -1,0 +1,100 @@
+package driver
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A carrier takes commands to Redis, and messages from there. The one of a client is redis (redis.go);
+// tests have one whose answers they hold back, lose and reorder.
+type carrier interface {
+	// ordered reports whether commands are executed in the order in which they are sent, unless a connection
+	// breaks, and replicated whether a grant needs replicas.
+	ordered() bool
+	replicated() bool
+	// abandonable reports whether the caller of do may leave a command behind now, by the end of its
+	// context, without harm to others.
+	abandonable() bool
+	// ends reports whether a command that is sent now ends by itself, in the time that an Unlock has.
+	ends() bool
+	inCluster() bool
+	tracks() bool
+	// mark changes when a connection has ended.
+	mark() uint64
+
+	// limits are those of the commands in flight to the node of the lock, and group is its number.
+	limits(n *engine.Name) *wire.Limits
+	group(n *engine.Name) uint32
+
+	// do sends a command and returns its answer, or that there is none when ctx ends. doAll sends several
+	// in one pipeline, and fills their answers in.
+	do(ctx context.Context, c *call) answer
+	doAll(ctx context.Context, all []call)
+
+	// listen subscribes to the channel on which the client is told of its tickets. It waits for nothing, and
+	// neither does what it calls: hear with each message, and marked, under a mutex of its own, when the
+	// subscription was confirmed, refused or lost.
+	listen(n *engine.Name, hear func(message string), marked func()) subscription
+
+	// hears reports whether that channel is subscribed to anyhow.
+	hears(n *engine.Name) bool
+
+	// closing ends when the client closes. deadline is for a command whose caller does not leave.
+	closing() context.Context
+	deadline(now time.Time) context.Context
+	within(ctx context.Context) (context.Context, context.CancelFunc)
+	// refresh looks at the nodes again if that is long ago, or one does not answer.
+	refresh(now time.Time, trouble bool)
+	// start calls work in a goroutine that Close waits for, and reports whether it did.
+	start(work func()) bool
+}
+
+// A subscription is one to the channel of a lock.
+type subscription interface {
+	// state reports whether messages come, and whether the server has refused the channel.
+	state() (confirmed, refused bool)
+	// abroad subscribes as well to what foreign clients are told, or ends that. abroadHeard reports
+	// whether those messages come.
+	abroad(hear func(string))
+	home()
+	abroadHeard() bool
+	close()
+}
+
+// A call is a command on its way, with its answer.
+type call struct {
+	cmd   core.Command
+	name  *engine.Name
+	kind  *kind
+	text  string // the owner as Redis knows it: "<uuid>:<id>"
+	joins string // the same of the ticket that joins with a Leave
+	track bool   // of a Mirror: Redis is to tell of changes of the key
+	first bool   // no other command about the tenure can be in flight, so that it may have a connection of its own
+	at    core.Time
+
+	work    *work
+	claimed bool   // of a Mirror: Redis was asked for a claim before
+	nudges  bool   // of a Leave: Redis does not have the tenure, and a step is to find who is the first that waits
+	answer  answer // of doAll
+}
+
+// An answer is what became of a command.
+type answer struct {
+	core.Reply
+	err     error
+	holder  string  // as Redis names it
+	settles settler // if the command was left behind on a connection of its own, else nil
+	mark    uint64  // of the connections when it was sent, 0 if it was not sent by the pipeline
+	heard   bool    // the server has answered
+}
+
+// A settler waits for the answer to a command whose caller has left, on a connection of its own. Settled
+// reports whether it came before ctx ended; GiveUp does not wait.
+type settler interface {
+	Settled(ctx context.Context) bool
+	GiveUp()
+}
