@@ -222,7 +222,7 @@ func (l *Lock) shape(now Now) shape {
 // Redis was told of it stays as it is.
 func (l *Lock) shows(t *Tenure, now Now) bool {
 	s := l.shape(now)
-	if s.until == NeverSafe && t.shown.until == l.longest() {
+	if s.until == NeverSafe && t.shown.until == l.longest() && t.shown.until.Since(t.trust.seen.Safe) > l.client.Lease {
 		s.until = t.shown.until
 	}
 	return t.shown == s
