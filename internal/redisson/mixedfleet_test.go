@@ -21,11 +21,14 @@ import (
 const mixedSection, mixedTime = 5 * time.Millisecond, 10 * time.Second
 
 // A fleet is so many goroutines in each of so many Go clients, beside so many threads of
-// one Java process.
+// each of so many Java processes.
 type fleet struct {
+	processes           int // 0: one
 	threads             int
 	clients, goroutines int
 	kind                redisson.Kind
+	fair                bool          // the Go clients have fair locks
+	late                bool          // Java comes a second after Go
 	pause               time.Duration // of a Java thread before each section, at most
 	trying              bool          // the Java threads call tryLock until they have the lock
 }
@@ -36,31 +39,23 @@ func (f fleet) contends(s *scene) (java redisson.Share, golang []redisson.Share)
 	name := s.fresh()
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	// Guests that cannot be counted have turns where one of them was met in the last minute.
-	require.NoError(s.t, s.java.Thread("met").With(f.kind).Lock(name, 0))
-	met := make(chan struct{})
-	all.Go(func() {
-		<-met
-		assert.NoError(s.t, s.java.Thread("met").With(f.kind).Unlock(name))
-	})
+	javas := []*redisson.Process{s.java}
+	for len(javas) < f.processes {
+		javas = append(javas, s.startJava())
+	}
 	add := func(to *redisson.Share, part redisson.Share) {
 		mu.Lock()
 		defer mu.Unlock()
 		to.Sections += part.Sections
 		to.Longest = max(to.Longest, part.Longest)
 	}
-	for i := range f.threads {
-		all.Go(func() {
-			share, err := s.java.Thread(fmt.Sprint("fleet ", i)).With(f.kind).Contend(name, mixedSection, f.pause, mixedTime, f.trying)
-			assert.NoError(s.t, err)
-			add(&java, share)
-		})
-	}
 	golang = make([]redisson.Share, f.clients)
-	time.AfterFunc(100*time.Millisecond, func() { close(met) })
 	end := time.Now().Add(mixedTime)
 	for i := range f.clients {
 		lock := s.startGo().NewLock(name)
+		if f.fair {
+			lock = s.startGo().NewFairLock(name)
+		}
 		for range f.goroutines {
 			all.Go(func() {
 				var share redisson.Share
@@ -79,15 +74,37 @@ func (f fleet) contends(s *scene) (java redisson.Share, golang []redisson.Share)
 			})
 		}
 	}
+	left := mixedTime
+	if f.late {
+		time.Sleep(time.Second)
+		left -= time.Second
+	}
+	for _, process := range javas {
+		for i := range f.threads {
+			all.Go(func() {
+				share, err := process.Thread(fmt.Sprint("fleet ", i)).With(f.kind).Contend(name, mixedSection, f.pause, left, f.trying)
+				assert.NoError(s.t, err)
+				add(&java, share)
+			})
+		}
+	}
 	all.Wait()
 	sections := java.Sections
 	for _, share := range golang {
 		sections += share.Sections
 	}
-	fair := float64(sections) / float64(1+f.clients)
 	s.t.Logf("%d sections in %v: Java %d (%.2f of its fair part, longest wait %v), Go %v",
-		sections, mixedTime, java.Sections, float64(java.Sections)/fair, java.Longest, golang)
+		sections, mixedTime, java.Sections, f.part(java, golang), java.Longest, golang)
 	return java, golang
+}
+
+// part returns how much of their fair part the Java processes had.
+func (f fleet) part(java redisson.Share, golang []redisson.Share) float64 {
+	sections, processes := java.Sections, max(f.processes, 1)
+	for _, share := range golang {
+		sections += share.Sections
+	}
+	return float64(java.Sections) / float64(sections) * float64(processes+f.clients) / float64(processes)
 }
 
 func TestMixedFleetsShareByProcess(t *testing.T) {
@@ -103,16 +120,25 @@ func shareByProcess(t *testing.T, c setting) {
 	for _, f := range []fleet{
 		{threads: 8, clients: 1, goroutines: 8},
 		{threads: 8, clients: 2, goroutines: 8},
+		{threads: 8, clients: 3, goroutines: 4},
 		{threads: 8, clients: 8, goroutines: 1},
+		{processes: 4, threads: 4, clients: 1, goroutines: 8},
+		{threads: 1, clients: 1, goroutines: 32},
+		{threads: 4, clients: 1, goroutines: 4, kind: redisson.Fair},
+		{threads: 4, clients: 1, goroutines: 4, kind: redisson.Fair, fair: true},
 	} {
-		s.run(fmt.Sprintf("1x%d and %dx%d", f.threads, f.clients, f.goroutines), func(s *scene) {
+		name := fmt.Sprintf("%dx%d and %dx%d", max(f.processes, 1), f.threads, f.clients, f.goroutines)
+		if f.kind == redisson.Fair {
+			name += fmt.Sprintf(", fair, in Go %v", f.fair)
+		}
+		s.run(name, func(s *scene) {
 			java, golang := f.contends(s)
-			sections := java.Sections
+			assert.InDelta(s.t, 1, f.part(java, golang), 0.4, "Java's part of its fair part")
+			longest := java.Longest
 			for _, share := range golang {
-				sections += share.Sections
+				longest = max(longest, share.Longest)
 			}
-			fair := float64(sections) / float64(1+f.clients)
-			assert.InDelta(s.t, 1, float64(java.Sections)/fair, 0.4, "Java's part of its fair part")
+			assert.Less(s.t, longest, 3*time.Second)
 		})
 	}
 }
@@ -122,13 +148,15 @@ func shareByProcess(t *testing.T, c setting) {
 // eight that do not waiting for four to five seconds of ten.
 func TestMixedFleetsGuestsThatCannotBeCountedHaveTurns(t *testing.T) {
 	onlyLong(t)
-	const longest = 3 * time.Second
+	const longest = 4 * time.Second
 	for _, version := range versions {
 		t.Run(string(version), func(t *testing.T) {
 			s := stage(t, redistest.Standalone(t), setting{version: version})
 			for title, f := range map[string]fleet{
 				"spin lock":                {threads: 2, clients: 1, goroutines: 3, kind: redisson.Spin},
 				"spin lock, one goroutine": {threads: 2, clients: 1, goroutines: 1, kind: redisson.Spin},
+				"spin lock, Go first":      {threads: 2, clients: 1, goroutines: 3, kind: redisson.Spin, late: true},
+				"tryLock loop, Go first":   {threads: 2, clients: 1, goroutines: 3, trying: true, late: true},
 				"spin lock, eight, pauses": {threads: 8, clients: 1, goroutines: 8, kind: redisson.Spin, pause: 500 * time.Millisecond},
 				"tryLock loop":             {threads: 2, clients: 1, goroutines: 3, trying: true},
 				"tryLock loop, eight":      {threads: 8, clients: 1, goroutines: 8, trying: true},

@@ -179,13 +179,21 @@ func (r *run) begin(polls bool) {
 	r.stay.on, r.stay.told = true, true
 }
 
-// use notes that a foreign client has the lock in its turn, or has had it. From now the turn lasts as long as each ticket
-// had since the last one, for each process that waits, less a quarter.
+// use notes that a foreign client has the lock in its turn, or has had it. From now the turn lasts as long as each client
+// of ours had since the last one, for each process that waits, less a quarter.
 func (r *run) use() {
 	m, t := &r.Foreign.Memory, r.Turns
-	tickets := max(len(r.Queue)-1, 1)
-	mean := 0.75 * float64(m.Began-m.Last) / float64(tickets)
-	part := max(float64(t.LeastPart), min(mean, float64(t.Part))) * float64(max(1, min(r.stay.waits, 8)))
+	tickets := r.Queue[min(1, len(r.Queue)):min(65, len(r.Queue))]
+	var seen []uint32
+	for _, ticket := range tickets {
+		if !slices.Contains(seen, ticket.ID.Client) {
+			seen = append(seen, ticket.ID.Client)
+		}
+	}
+	clients := float64(max(len(seen), 1))
+	mean := 0.75 * float64(m.Began-m.Last) / clients
+	most := float64(t.Part) * max(float64(len(tickets))/clients, 1)
+	part := max(float64(t.LeastPart), min(mean, most)) * float64(max(1, min(r.stay.waits, 8)))
 	m.Used = r.now
 	m.Over = r.now.after(core.Span(max(part, float64(min(r.now.since(m.Began), t.Credit)))))
 	r.note()

@@ -149,12 +149,19 @@ if here then
 		note('n', state.n, 'l', state.l, 't', now)
 	end
 
-	-- A foreign client has the lock, or has had it. From when that is seen the turn lasts as long as each ticket had
-	-- since the last one, for each process that waits, less a quarter, since the section that begins
-	-- last goes on after it.
+	-- A foreign client has the lock, or has had it. From when that is seen the turn lasts as long as each client of ours
+	-- had since the last one, for each process that waits, less a quarter, since the section that begins
+	-- last goes on after it. A client has several tickets for a fair lock.
 	if state.b and not state.u and (heard or isForeign(holder())) then
-		local mean = 0.75 * (state.b - (state.t or 0)) / math.max(redis.call('zcount', queue, '1', '+inf') - 1, 1)
-		local part = math.max(5, math.min(mean, 10)) * math.max(1, math.min(waits, 8))
+		local clients, seen, tickets = 0, {}, redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '1', '64')
+		for _, member in ipairs(tickets) do
+			local client = clientOf(member)
+			clients, seen[client] = clients + (seen[client] and 0 or 1), true
+		end
+		clients = math.max(clients, 1)
+		local mean = 0.75 * (state.b - (state.t or 0)) / clients
+		local most = 10 * math.max(#tickets / clients, 1)
+		local part = math.max(5, math.min(mean, most)) * math.max(1, math.min(waits, 8))
 		state.u, state.e = now, now + math.floor(math.max(part, math.min(now - state.b, 64)))
 		note('u', now, 'e', state.e)
 	end
