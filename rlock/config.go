@@ -171,7 +171,8 @@ type RedissonPolls int
 
 const (
 	// RedissonPollsAuto is where the server knows a script by which Redisson takes its locks:
-	// a client of which locks are contended for asks once a minute (SCRIPT EXISTS).
+	// a client of which locks are contended for asks once a minute, and every two seconds
+	// while the answer is no (SCRIPT EXISTS).
 	RedissonPollsAuto RedissonPolls = RedissonPolls(wire.RedissonPollsAuto)
 	// RedissonPollsNever leaves no such turns: pollers may starve beside busy clients.
 	RedissonPollsNever RedissonPolls = RedissonPolls(wire.RedissonPollsNever)

@@ -42,7 +42,7 @@ var redissonScripts = []string{
 // How long what the server has said of them counts: that it has one, and that it has none.
 const (
 	seenTime   = time.Minute
-	unseenTime = 10 * time.Second
+	unseenTime = 2 * time.Second
 )
 
 // Polls reports whether there may be foreign clients that only poll, which nobody can count. For
