@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,14 +73,14 @@ func TestNoFaultOfTheWireLetsTwoHoldALock(t *testing.T) {
 				}
 				return passes
 			}
-			inside, sections := 0, 0
+			var inside, sections atomic.Int32
 			var results []<-chan error
-			for range 3 {
+			for i := range uint64(3) {
 				c := f.join(nil)
-				for range 4 {
+				for j := range uint64(4) {
 					result := make(chan error, 1)
 					results = append(results, result)
-					go func() { result <- visits(t, c.lock(), random.Uint64(), &inside, &sections) }()
+					go func() { result <- visits(t, c.lock(), 100*seed+10*i+j, &inside, &sections) }()
 				}
 			}
 			quit := make(chan struct{})
@@ -106,15 +107,15 @@ func TestNoFaultOfTheWireLetsTwoHoldALock(t *testing.T) {
 			f.mu.Unlock()
 			time.Sleep(2 * time.Minute)
 			close(quit)
-			assert.Zero(t, inside)
-			assert.NotZero(t, sections)
+			assert.Zero(t, inside.Load())
+			assert.NotZero(t, sections.Load())
 			f.isClean()
 		})
 	}
 }
 
 // visits takes the lock again and again, with contexts that end at random.
-func visits(t *testing.T, l *Lock, seed uint64, inside, sections *int) error {
+func visits(t *testing.T, l *Lock, seed uint64, inside, sections *atomic.Int32) error {
 	random := rand.New(rand.NewPCG(seed, 1))
 	for range 10 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(random.IntN(20_000))*time.Millisecond)
@@ -127,12 +128,11 @@ func visits(t *testing.T, l *Lock, seed uint64, inside, sections *int) error {
 			continue
 		}
 		if engine.Valid(handle) {
-			*inside++
-			if *inside > 1 {
-				t.Errorf("%d are inside", *inside)
+			if n := inside.Add(1); n > 1 {
+				t.Errorf("%d are inside", n)
 			}
-			*sections++
-			*inside--
+			sections.Add(1)
+			inside.Add(-1)
 		}
 		_ = engine.Release(context.Background(), handle)
 	}

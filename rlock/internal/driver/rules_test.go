@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,10 +176,10 @@ func TestNoCodeOfAUserRunsUnderTheMutex(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		s := c.shardOf(c.lock().Name)
-		asked := 0
+		var asked atomic.Int32
 		spy := func() context.Context {
 			return &spying{t.Context(), func() {
-				asked++
+				asked.Add(1)
 				if !s.mu.TryLock() {
 					stack := make([]byte, 1<<16)
 					t.Errorf("a context is asked under the mutex\n%s", stack[:runtime.Stack(stack, false)])
@@ -202,6 +203,6 @@ func TestNoCodeOfAUserRunsUnderTheMutex(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, engine.Release(ctx, handle))
 		require.NoError(t, <-waits)
-		assert.NotZero(t, asked)
+		assert.NotZero(t, asked.Load())
 	})
 }
