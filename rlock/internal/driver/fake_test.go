@@ -59,8 +59,6 @@ type fakeWire struct {
 	fake   *fake
 	client *Client
 	number uint32
-	stop   context.CancelFunc
-	ctx    context.Context
 	all    *wire.Limits
 	subs   map[string][]*fakeSub
 }

@@ -13,8 +13,7 @@ type hold struct {
 	engine.Base
 	lock  Lock
 	owner engine.Owner
-	place *engine.Place // where it was acquired, nil if that is not recorded
-	by    uint64        // the goroutine that has called, 0 if it is not known
+	by    uint64 // the goroutine that has called, 0 if it is not known
 
 	// The mutex of the lock's shard protects following.
 
