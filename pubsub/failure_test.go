@@ -20,6 +20,7 @@ func TestALostConnectionIsOpenedAgainAndMarks(t *testing.T) {
 		a, b := wait(w.hub, "a"), wait(w.hub, "b")
 		awaitMark(t, a)
 		awaitMark(t, b)
+		synctest.Wait() // the command is answered: rueidis tries one that is not again for a while
 
 		w.net.Refuse()
 		synctest.Wait()
