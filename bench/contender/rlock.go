@@ -89,8 +89,9 @@ func rlockAs(name string, kind Kind, about string, config rlock.Config, locks fu
 		Wakes:     "queue, pub/sub",
 		Reentrant: true,
 		Renews:    true,
-		Sends:     []string{"evalsha", "eval", "subscribe"},
-		Key:       plain,
+		// INFO comes once a direct connection, SCRIPT EXISTS every two seconds while clients contend.
+		Sends: []string{"evalsha", "eval", "subscribe", "info", "script|exists"},
+		Key:   plain,
 		Open: func(c Config) (Client, error) {
 			config := config
 			config.Redis = rueidis.ClientOption{InitAddress: []string{c.Addr}}
