@@ -193,7 +193,7 @@ const (
 	PubSubSharded PubSub = PubSub(wire.PubSubSharded)
 	// PubSubPlain is SUBSCRIBE and PUBLISH: shardedSubscriptionMode OFF, and
 	// what Redisson used before 3.22. From 3.22.0 to 3.27.2 it used either of the
-	// two, by which node of the Cluster it asked: see docs/redisson.md.
+	// two, by which node of the Cluster it asked: see docs/redisson-versions.md.
 	PubSubPlain PubSub = PubSub(wire.PubSubPlain)
 )
 
