@@ -57,6 +57,7 @@ func (l *Lock) touch(t *Tenure) {
 	if t.releases {
 		return // the call that releases it polls it
 	}
+	t.alarm = 0
 	e := Effect{Kind: Poll, Lock: l, Tenure: t, Waiter: t.waiter}
 	for i := max(0, len(l.client.effects)-4); i < len(l.client.effects); i++ { // most doubles come soon, and others are harmless
 		if o := &l.client.effects[i]; o.Kind == Poll && o.Tenure == t && o.Waiter == e.Waiter {
@@ -64,6 +65,14 @@ func (l *Lock) touch(t *Tenure) {
 		}
 	}
 	l.client.effects = append(l.client.effects, e)
+}
+
+// changed has Redis told of the levels if it shows something else, and their ends looked at. The agent of the owner is the
+// same as before: so it is told only of a time that is sooner than what it knows.
+func (l *Lock) changed(now Now) {
+	if t := l.owner; t.alarm > now.Time && l.DueAt(t, now) < t.alarm {
+		l.touch(t)
+	}
 }
 
 func (l *Lock) wake(w *Waiter) { l.tell(Effect{Kind: Wake, Waiter: w}) }

@@ -67,6 +67,7 @@ func (l *Lock) taken(t *Tenure, now Now) {
 	case t.mode == Shared && l.isRead(): // those that read go on, by this one
 		l.give(l.owner, now)
 		w.ticket, t.waiter = nil, nil
+		t.alarm = Never
 		l.owner, t.named = t, w.Owner
 		t.holds()
 		l.admit(w, way, now)
@@ -83,6 +84,7 @@ func (l *Lock) taken(t *Tenure, now Now) {
 func (l *Lock) begin(t *Tenure, w *Waiter, way Way, now Now) {
 	if w.ticket == t {
 		w.ticket, t.waiter = nil, nil
+		t.alarm = Never // the keeper is its agent now, and was told nothing
 	} else {
 		t.tokens.passOn()
 	}
@@ -146,6 +148,3 @@ func (l *Lock) lose(cause Cause, now Now) {
 	l.closeAll()
 	l.give(l.owner, now)
 }
-
-// changed has Redis told of the levels if it shows something else, and their ends looked at.
-func (l *Lock) changed(now Now) { l.touch(l.owner) }

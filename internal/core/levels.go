@@ -91,7 +91,10 @@ func (l *Lock) close(i int) (was Level) {
 			v.Way, v.Since, was.Way = was.Way, was.Since, ByNesting
 		}
 	}
-	l.levels.all = slices.Delete(l.levels.all, i, i+1)
+	last := len(l.levels.all) - 1
+	copy(l.levels.all[i:], l.levels.all[i+1:])
+	l.levels.all[last].Handle, l.levels.all[last].Info = nil, nil
+	l.levels.all = l.levels.all[:last]
 	if was.Mode == Alone {
 		l.levels.writes--
 	}

@@ -49,10 +49,9 @@ func (l *Lock) Lock(w *Waiter, now Now) Outcome {
 	o := l.current(now)
 	w.began = now.Time
 	switch {
-	case o != nil && l.heldBy(w.Owner) && l.isRead() && w.Mode == Alone:
-		w.outcome = Upgrades
+	case l.Nest(w, now):
 	case o != nil && l.heldBy(w.Owner):
-		l.nest(w, ByNesting, now)
+		w.outcome = Upgrades
 	case l.client.closed:
 		w.outcome = Closed
 	case l.mayReuse(w, now):
@@ -73,6 +72,16 @@ func (l *Lock) Lock(w *Waiter, now Now) Outcome {
 		l.settle(now)
 	}
 	return w.outcome
+}
+
+// Nest gives the call a level if its owner holds the lock already, and reports whether it does. Lock does so, too; but
+// Nest keeps nothing of the waiter, so that a driver needs no memory for that.
+func (l *Lock) Nest(w *Waiter, now Now) bool {
+	if l.current(now) == nil || !l.heldBy(w.Owner) || l.isRead() && w.Mode == Alone {
+		return false
+	}
+	l.nest(w, ByNesting, now)
+	return true
 }
 
 // nest gives the call a level beside those that there are.
@@ -144,6 +153,12 @@ func (l *Lock) Poll(t *Tenure, now Now) (cmd Command, at Time) {
 	if t.lock != l || !l.tenures.has(t) {
 		return cmd, Never
 	}
+	cmd, at = l.poll(t, now)
+	t.alarm = at
+	return cmd, at
+}
+
+func (l *Lock) poll(t *Tenure, now Now) (cmd Command, at Time) {
 	if t == l.owner {
 		l.settle(now)
 	}
@@ -185,6 +200,12 @@ func (l *Lock) ends(t *Tenure, now Now) Time {
 func (l *Lock) DueAt(t *Tenure, now Now) Time {
 	_, at := t.next(now)
 	return min(at, l.ends(t, now))
+}
+
+// Alarm returns when the agent of the tenure is to poll it. If that becomes sooner an effect Poll says so.
+func (l *Lock) Alarm(t *Tenure, now Now) Time {
+	t.alarm = l.DueAt(t, now)
+	return t.alarm
 }
 
 // Answer says what became of a command. Each command has one answer.

@@ -261,6 +261,9 @@ func (t *Tenure) append(b []byte, at clocks, n *Names) []byte {
 	if t.want == Gone {
 		return append(b, at.time(t.gone))
 	}
+	if t == t.lock.owner {
+		b = append(b, at.until(t.alarm))
+	}
 	b = append(b, at.safe(max(t.trust.until, now.Safe)), byte(t.trust.lease), at.time(t.trust.seen.Time), at.safe(t.trust.seen.Safe), at.until(t.look),
 		n.Owner(t.named), n.Owner(t.shown.owner), byte(t.shown.writes), bit(t.shown.reads), at.safe(t.shown.until), byte(t.linger.span))
 	if t.want == Kept {

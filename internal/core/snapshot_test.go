@@ -35,7 +35,7 @@ func full() *Lock {
 	t.trust = trust{until: 20, seen: Now{20, 20}}
 	t.tokens = tokens{reserved: 3, current: 4, last: 8}
 	t.turn = turn{contested: true, since: 20}
-	t.linger.until, t.again, t.late, t.look = 20, 20, 20, 20
+	t.linger.until, t.again, t.late, t.look, t.alarm = 20, 20, 20, 20, 20
 	w.ticket, l.owner = t, t
 	l.levels.all = []Level{{Owner: 1, Until: 20}}
 	l.levels.ends = 20

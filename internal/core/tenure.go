@@ -32,6 +32,7 @@ type Tenure struct {
 	late   Time // until when a command without an answer may run yet
 	gone   Time // Gone: since when
 	look   Time // InQueue: when it is looked for
+	alarm  Time // when its agent was told to poll it: no later than that it does
 	polled int  // looks of a ticket that polls
 	news   news
 	step   bool // Held: a downgrade is to let in others that wait

@@ -69,7 +69,7 @@ var brokenRules = []struct {
 	{"CallKept", core.CallKept | core.RenewalAsks, "no owner holds", true, false, rare},
 	{"UseStays", core.UseStays, "is holding", false, false, lingers},
 	{"NoWayBack", core.NoWayBack, "nothing to send", false, false, lingers},
-	{"ReuseTrusted", core.ReuseTrusted, "", true, false, but(lingers, func(s *Setup) { s.Do = 0; s.Clients = 1; s.Faults = 1; s.Fault = Partition })},
+	{"ReuseTrusted", core.ReuseTrusted, "the core says that it holds", false, false, but(lingers, func(s *Setup) { s.Do = 0; s.Clients = 1; s.Faults = 1; s.Fault = Partition })},
 	{"AcquiredLinger", core.AcquiredLinger | core.RenewalAsks, "no owner holds", true, false, rare},
 	{"RenewalAsks", core.RenewalAsks, "no owner holds", false, false, but(rare, func(s *Setup) { s.Faults = 1; s.Fault = LoseCall })},
 	{"LingerEnds", core.LingerEnds, "lingers for", false, false, but(lingers, func(s *Setup) { s.Linger = 3 })},

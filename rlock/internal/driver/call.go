@@ -200,7 +200,7 @@ func (l *lock) await(ctx context.Context, w *waiter, now core.Now) {
 func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, now core.Now) (_ core.Now, entered, got bool) {
 	at := min(l.Lock.Due(&w.Waiter, now), l.patience(w, now))
 	if t := w.Ticket(); t != nil && limit == nil {
-		at = min(at, l.DueAt(t, now))
+		at = min(at, l.Alarm(t, now))
 	}
 	var places chan<- struct{}
 	if limit != nil {

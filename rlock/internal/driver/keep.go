@@ -86,7 +86,7 @@ func (s *shard) keep(k *work) {
 	if k == s.asked || k.calling {
 		return
 	}
-	switch at = l.wakes(k, s.at); {
+	switch at = l.wakes(k, l.Alarm(t, s.at)); {
 	case at <= s.at.Time && k.sends:
 	case at <= s.at.Time:
 		k.nudged = true
@@ -104,9 +104,8 @@ func (s *shard) schedule(k *work, at core.Time) {
 	}
 }
 
-// wakes returns when the keeper has to ask about the tenure.
-func (l *lock) wakes(k *work, now core.Now) core.Time {
-	at := l.DueAt(k.tenure, now)
+// wakes returns when the keeper has to ask about the tenure, which package core wants to be polled then.
+func (l *lock) wakes(k *work, at core.Time) core.Time {
 	if k.tenure == l.Owner() {
 		at = min(at, l.longHoldAt(), l.trackedFrom(k))
 	}
@@ -203,6 +202,8 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 			sent := k.call(cmd, now)
 			sent.claimed, sent.nudges = claimed, was == core.Refused && cmd.Op == core.Leave
 			calls = append(calls, sent)
+		} else {
+			s.keep(k) // a nested lock was closed meanwhile, say
 		}
 		s.exit(k.lock)
 	}

@@ -40,6 +40,9 @@ func (l *lock) checkTenures() {
 		if k == nil || k.tenure != t {
 			panic(fmt.Sprintf("rule 1: %v is not known", l.state(t)))
 		}
+		if lingers := t.Want() == core.Kept; lingers != k.lingers {
+			panic(fmt.Sprintf("%v is among those that linger: %v", l.state(t), k.lingers))
+		}
 		op, at := l.Peek(t, l.shard.at)
 		caller, releases := t.Agent()
 		switch {
@@ -52,7 +55,7 @@ func (l *lock) checkTenures() {
 		case op == core.Forget && at <= l.shard.at.Time:
 			panic(fmt.Sprintf("rule 1: %v is over", l.state(t)))
 		default:
-			if at = l.wakes(k, l.shard.at); at != core.Never && !k.nudged && !k.sends && (k.alarm == 0 || k.alarm > max(at, l.shard.at.Time)) {
+			if at = l.wakes(k, l.DueAt(t, l.shard.at)); at != core.Never && !k.nudged && !k.sends && (k.alarm == 0 || k.alarm > max(at, l.shard.at.Time)) {
 				panic(fmt.Sprintf("rule 6: %v has an alarm at %v", l.state(t), k.alarm))
 			}
 		}

@@ -90,6 +90,9 @@ func (s *shard) take() core.Now {
 // after exit. Together with the two ways to give back a mutex under which nothing has changed (enterIfAny,
 // glance) it is the only place that does so.
 func (s *shard) exit(l *lock) {
+	if t := l.Owner(); t != nil {
+		s.lingers(s.workOf(l, t))
+	}
 	s.carryOut()
 	if len(l.untold) == 0 && l.Idle() && s.locks[l.name.Key] == l {
 		l.unsubscribe()
