@@ -40,6 +40,7 @@ type Client struct {
 	last    uint64   // number of a tenure
 	spare   *Tenure  // one that is over, to be used again
 	effects []Effect // that the driver has not taken yet
+	taken   []Effect // those that it has taken last: the memory is used again
 }
 
 // Closed reports whether the client has closed.

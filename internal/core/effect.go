@@ -39,10 +39,11 @@ const (
 	Unconfirmed              // the release has no answer
 )
 
-// Effects returns what the driver has to do since the last call. The slice is valid until the next event.
+// Effects returns what the driver has to do since the last call. The slice is valid until the next one, so that carrying
+// them out may bring about more.
 func (c *Client) Effects() []Effect {
 	e := c.effects
-	c.effects = c.effects[:0]
+	c.effects, c.taken = c.taken[:0], e
 	return e
 }
 

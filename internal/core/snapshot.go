@@ -22,9 +22,9 @@ type Image struct {
 
 // Copy makes the image a copy of a client and its locks.
 func (y *Image) Copy(c *Client, locks ...*Lock) {
-	effects := y.Client.effects[:0]
+	effects, taken := y.Client.effects[:0], y.Client.taken
 	y.Client = *c
-	y.Client.effects = effects
+	y.Client.effects, y.Client.taken = effects, taken
 	y.nt, y.nw, y.locks = 0, 0, len(locks)
 	for i, l := range locks {
 		y.from[i] = l

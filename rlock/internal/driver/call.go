@@ -92,22 +92,16 @@ func (w *waiter) after(at, now core.Time) <-chan time.Time {
 func duration(s core.Span) time.Duration { return time.Duration(s) }
 
 // newCall returns the call of a request.
-func (c *Client) newCall(l *lock, req engine.Request, h *hold, place *engine.Place, now core.Now) *waiter {
+func (c *Client) newCall(l *lock, req *engine.Request, h *hold, place *engine.Place, now core.Now) *waiter {
 	w := c.waiters.Get().(*waiter)
-	*w = waiter{ready: w.ready, timer: w.timer, req: req, hold: h, place: place, began: now.Time}
-	w.Waiter = core.Waiter{
-		Owner: core.OwnerID(req.Owner.ID), Lease: span(req.Lease), Waits: req.Wait > 0, Until: core.Never,
-		Linger:  span(l.lingerOf(&req, now)),
-		Repeats: req.Owner.IsNamed(), Tag: w,
-	}
+	ready, timer := w.ready, w.timer
+	*w = waiter{} // apart, since it is large: it is cleared in place, and not made elsewhere and copied
+	w.ready, w.timer, w.req, w.hold, w.place, w.began = ready, timer, *req, h, place, now.Time
+	asks(&w.Waiter, req, h, place)
+	w.Waits, w.Until, w.Tag = req.Wait > 0, core.Never, w
+	w.Linger, w.Repeats = span(l.lingerOf(req, now)), req.Owner.IsNamed()
 	if req.Wait < engine.Forever {
 		w.Until = now.Time.After(span(max(req.Wait, 0)))
-	}
-	if h != nil {
-		w.Handle = h
-	}
-	if place != nil {
-		w.Info = place
 	}
 	return w
 }
@@ -126,18 +120,24 @@ func (c *Client) done(w *waiter) {
 
 // acquire is the way of a blocking lock. It returns nil when the caller holds the lock; otherwise nothing is
 // held that the caller would have to release.
-func (c *Client) acquire(ctx context.Context, n *engine.Name, req engine.Request, h *hold) error {
+func (c *Client) acquire(ctx context.Context, n *engine.Name, req *engine.Request, h *hold) error {
 	e := c.engine
-	if err := e.Check(ctx, n, &req); err != nil {
-		return e.GaveUp(ctx, n, &req, err, 0, false)
+	if err := e.Check(ctx, n, req); err != nil {
+		return e.GaveUp(ctx, n, req, err, 0, false)
 	}
 	place := e.Place()
 	l, now := c.enter(n)
-	l.Look(now)
-	if err := l.refuses(&req, now); err != nil {
+	if untold, ok := l.nests(req, h, place, now); ok {
+		l.shard.exit(l)
+		awaitAll(untold)
+		e.TellAcquired(ctx, n, req, 0, false)
+		return nil
+	}
+	l.shard.carryOut() // what is lost by now is remembered
+	if err := l.refuses(req, now); err != nil {
 		l.shard.counts.GaveUp(err, false)
 		l.shard.exit(l)
-		return e.GaveUp(ctx, n, &req, err, 0, false)
+		return e.GaveUp(ctx, n, req, err, 0, false)
 	}
 	w := c.newCall(l, req, h, place, now)
 	l.hear(w, now)
@@ -153,12 +153,42 @@ func (c *Client) acquire(ctx context.Context, n *engine.Name, req engine.Request
 	return c.finished(ctx, n, w)
 }
 
-// refuses returns why the request is refused whoever holds the lock.
+// nests serves a request whose owner holds the lock already, which needs no waiter. It returns the losses that are to be
+// told before the call returns.
+func (l *lock) nests(req *engine.Request, h *hold, place *engine.Place, now core.Now) (untold []chan struct{}, ok bool) {
+	var w core.Waiter
+	asks(&w, req, h, place)
+	if !l.Nest(&w, now) {
+		return nil, false
+	}
+	req.Way = engine.ByNesting
+	l.shard.counts.Opened(req.Way)
+	return l.tellsFirst(), true
+}
+
+// asks fills in what a call asks for, whether it waits or not.
+func asks(w *core.Waiter, req *engine.Request, h *hold, place *engine.Place) {
+	w.Owner, w.Lease = core.OwnerID(req.Owner.ID), span(req.Lease)
+	if h != nil {
+		w.Handle = h
+	}
+	if place != nil {
+		w.Info = place
+	}
+}
+
+// tellsFirst returns the losses that are to be told before a call that has the lock now returns.
+func (l *lock) tellsFirst() []chan struct{} { return append([]chan struct{}(nil), l.untold...) }
+
+func awaitAll(told []chan struct{}) {
+	for _, one := range told {
+		<-one
+	}
+}
+
+// refuses returns why the request of one that does not hold the lock is refused whoever does.
 func (l *lock) refuses(req *engine.Request, now core.Now) error {
 	c := l.shard.client
-	if l.Holds(core.OwnerID(req.Owner.ID), now) {
-		return nil
-	}
 	if c.engine.Closed.Load() {
 		return fmt.Errorf("rlock: lock %q: %w", l.name.Key, wire.ErrClosed)
 	}
@@ -285,9 +315,7 @@ func (c *Client) finished(ctx context.Context, n *engine.Name, w *waiter) (err e
 	cancelled := w.Outcome() == core.Cancelled
 	if w.Outcome() == core.Acquired {
 		if ctx.Err() == nil {
-			for _, told := range w.untold {
-				<-told
-			}
+			awaitAll(w.untold)
 			e.TellAcquired(ctx, n, &w.req, w.waited, w.waits)
 			return nil
 		}

@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"hash/maphash"
 	"strconv"
 	"sync"
 
@@ -29,7 +28,6 @@ type Client struct {
 	// testing/synctest bubble.
 	waiters sync.Pool
 
-	seed   maphash.Seed
 	shards [engine.KindCount][]shard // nil for a kind that this engine does not keep
 }
 
@@ -51,7 +49,6 @@ func newClient(e *engine.Client, w carrier) *Client {
 		clock:     clock{start: e.Began()},
 		leaseText: strconv.FormatInt(e.Config.Lease.Milliseconds(), 10),
 		waiters:   sync.Pool{New: newWaiter},
-		seed:      maphash.MakeSeed(),
 	}
 	config := c.config()
 	for id, k := range kinds {
@@ -72,9 +69,7 @@ func newClient(e *engine.Client, w carrier) *Client {
 }
 
 // shardOf returns where the lock of the name is.
-func (c *Client) shardOf(n *engine.Name) *shard {
-	return &c.shards[n.KindID][maphash.String(c.seed, n.Key)%shardCount]
-}
+func (c *Client) shardOf(n *engine.Name) *shard { return &c.shards[n.KindID][n.Hash%shardCount] }
 
 // allShards calls yield with every shard.
 func (c *Client) allShards(yield func(*shard) bool) {
@@ -93,7 +88,7 @@ func (c *Client) locksNamed(key string, yield func(l *lock, now core.Now)) {
 		if c.shards[id] == nil {
 			continue
 		}
-		n := &engine.Name{Keys: wire.Keys{Key: key}, KindID: engine.KindID(id)}
+		n := &engine.Name{Keys: wire.Keys{Key: key}, KindID: engine.KindID(id), Hash: c.engine.HashOf(key)}
 		if l, now := c.enterIfAny(n); l != nil {
 			yield(l, now)
 			l.shard.exit(l)

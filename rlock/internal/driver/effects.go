@@ -15,8 +15,6 @@ type after struct {
 
 func (a *after) any() bool { return a.granted != nil || a.endings != nil || a.leaving != nil }
 
-func (a *after) none() after { return after{} }
-
 // finish does what is left after the mutex was given back.
 func (c *Client) finish(a *after) {
 	for _, e := range a.endings {
@@ -36,12 +34,10 @@ func (c *Client) finish(a *after) {
 // carryOut does what package core wants, until it wants nothing more. The mutex is held.
 func (s *shard) carryOut() {
 	for effects := s.core.Effects(); len(effects) > 0; effects = s.core.Effects() {
-		// What is done here may bring about more, in the same memory.
-		s.effects = append(s.effects[:0], effects...)
-		for i := range s.effects {
-			s.carry(&s.effects[i])
+		for i := range effects { // which may bring about more
+			s.carry(&effects[i])
 		}
-		clear(s.effects)
+		clear(effects)
 	}
 }
 
@@ -101,9 +97,7 @@ func (s *shard) granted(l *lock, w *waiter) {
 	w.req.Way = ways[w.Way()]
 	w.waited = duration(s.at.Time.Since(w.began))
 	s.counts.Opened(w.req.Way)
-	if len(l.untold) > 0 {
-		w.untold = append([]chan struct{}(nil), l.untold...)
-	}
+	w.untold = l.tellsFirst()
 	switch w.Way() {
 	case core.ByLinger:
 		l.reused = true

@@ -26,13 +26,13 @@ func NewLock(c *Client, id engine.KindID, key string) Lock {
 func (l *Lock) Beneath() []*engine.Lock { return []*engine.Lock{&l.Lock} }
 
 func (l *Lock) Take(ctx context.Context, req engine.Request) error {
-	return l.driver.acquire(ctx, l.Name, req, nil)
+	return l.driver.acquire(ctx, l.Name, &req, nil)
 }
 
 func (l *Lock) Hold(ctx, parent context.Context, req engine.Request) (engine.Handle, error) {
 	h := &hold{lock: *l, owner: req.Owner, by: req.Goroutine()}
 	h.Begin(parent, req.Whole)
-	err := l.driver.acquire(ctx, l.Name, req, h)
+	err := l.driver.acquire(ctx, l.Name, &req, h)
 	if errors.Is(err, engine.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", l.Name.Key, err)
 	}

@@ -21,7 +21,6 @@ func (c *Client) unlock(ctx context.Context, n *engine.Name, o engine.Owner, h *
 	if l == nil {
 		return c.notHeld(n, o, h)
 	}
-	l.Look(now)
 	l.mayLinger(now)
 	was, t, ok := l.Unlock(core.OwnerID(o.ID), core.Alone, handleOf(h), now)
 	if !ok {

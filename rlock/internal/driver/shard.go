@@ -21,11 +21,10 @@ type shard struct {
 	backoffs  map[string]backoff // the locks that do not linger for a while, by key
 	lingering lingering
 
-	at       core.Now      // when the mutex was taken
-	effects  []core.Effect // that are being carried out
-	released core.Cause    // of the effect Released that was carried out last
-	asked    *work         // that the keeper asks about, and has no need to be told of
-	after    after         // what exit does once it has given the mutex back
+	at       core.Now   // when the mutex was taken
+	released core.Cause // of the effect Released that was carried out last
+	asked    *work      // that the keeper asks about, and has no need to be told of
+	after    after      // what exit does once it has given the mutex back
 }
 
 // A lock is one lock of the client. It exists while there is a holder, a waiter, a tenure or a loss that is
@@ -102,12 +101,14 @@ func (s *shard) exit(l *lock) {
 	if checks != nil {
 		checks(s)
 	}
-	after := s.after
-	s.after = after.none()
-	s.mu.Unlock()
-	if after.any() {
-		s.client.finish(&after)
+	if !s.after.any() {
+		s.mu.Unlock()
+		return
 	}
+	todo := s.after
+	s.after = after{}
+	s.mu.Unlock()
+	s.client.finish(&todo)
 }
 
 // glance calls look with the mutex held, which changes nothing.

@@ -13,6 +13,7 @@ type Name struct {
 	wire.Keys
 	turn    string // the channel on which this client is told
 	KindID  KindID // its kind
+	Hash    uint64 // of the key, the same for all kinds
 	room    string // what the room is known by: the key, and of a lock with many owners one of them
 	shard   *shard // of the client, where the room is
 	permits int    // of a semaphore
@@ -21,7 +22,7 @@ type Name struct {
 
 // NewName returns the name of a lock of the kind. It asks Redis nothing.
 func (c *Client) NewName(id KindID, key string) *Name {
-	n := &Name{KindID: id, room: key, shard: c.shardOf(id, key)}
+	n := &Name{KindID: id, Hash: c.HashOf(key), room: key, shard: c.shardOf(id, key)}
 	n.Keys, n.Err = c.Redis.KeysOf(key, n.kind().layout)
 	n.turn = n.Turns + c.ID.Prefix
 	return n
@@ -41,6 +42,9 @@ func (n *Name) step(c *Client, s wire.Step, lease time.Duration, tokens uint64) 
 	}
 	return c.Redis.Step(k.step, &n.Keys, s)
 }
+
+// HashOf returns the hash of a key, as in its names.
+func (c *Client) HashOf(key string) uint64 { return maphash.String(c.seed, key) }
 
 func (c *Client) shardOf(id KindID, key string) *shard {
 	return &c.shards[id][maphash.String(c.seed, key)%shardCount]
