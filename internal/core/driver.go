@@ -14,6 +14,12 @@ func (l *Lock) IsHeld() bool { return l.isHeld() }
 func (l *Lock) IsRead() bool { return l.isRead() }
 func (l *Lock) IsKept() bool { return l.isHeld() && l.asked() == NeverSafe }
 
+// IsShown reports whether Redis has confirmed that it shows the levels as they are.
+func (l *Lock) IsShown(now Now) bool {
+	t := l.owner
+	return t != nil && t.flight.op != Mirror && l.shows(t, now)
+}
+
 // Busy reports whether a command is in flight or due whose answer decides whose the lock is.
 func (l *Lock) Busy() bool { return l.busy() }
 
@@ -30,6 +36,7 @@ func (l *Lock) Confirm(now Now) {
 func (l *Lock) Deafened(now Now) {
 	if l.hears == listening {
 		l.hears, l.patient = asking, now.Time.After(l.client.Patience)
+		l.seekAll(now) // they poll then
 	}
 }
 

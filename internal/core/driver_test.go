@@ -136,3 +136,27 @@ func TestALongLeaseThatGoesOnIsToldOnce(t *testing.T) {
 		t.Fatalf("%d is due at %d", op, due)
 	}
 }
+
+// The connection of the subscription has ended, and a call that needs no command says so. The goroutine of the first
+// waiter has to know that it polls soon.
+func TestADeafenedLockTellsItsFirstWaiterOfTheTime(t *testing.T) {
+	c, l := driven()
+	l.Kind = Kind{}
+	holder, waits := &Waiter{Owner: 1, Waits: true, Until: Never}, &Waiter{Owner: 2, Waits: true, Until: Never}
+	l.Lock(holder, at(0))
+	cmd := sendFor(t, l, holder, at(0), Acquire)
+	l.Answer(&cmd, Reply{Found: Holds}, at(1))
+	l.Lock(waits, at(1))
+	l.Listening(true, at(1))
+	if due := l.Due(waits, at(1)); due != Never {
+		t.Fatalf("the waiter is due at %d", due)
+	}
+	c.Effects()
+	l.Deafened(at(2))
+	for _, e := range c.Effects() {
+		if e.Kind == Poll && e.Waiter == waits {
+			return
+		}
+	}
+	t.Fatalf("the waiter sleeps, and is due at %d", l.Due(waits, at(2)))
+}

@@ -65,7 +65,8 @@ func (l *Lock) levelOf(o OwnerID, m Mode, handle any) int {
 
 // open adds a level for the waiter.
 func (l *Lock) open(w *Waiter, way Way, now Now) {
-	v := Level{Owner: w.Owner, Mode: w.Mode, Until: NeverSafe, Since: now.Time, Token: l.owner.tokens.current, Way: way, Handle: w.Handle, Info: w.Info}
+	w.token = l.owner.tokens.current
+	v := Level{Owner: w.Owner, Mode: w.Mode, Until: NeverSafe, Since: now.Time, Token: w.token, Way: way, Handle: w.Handle, Info: w.Info}
 	if w.Lease > 0 {
 		v.Until = now.Safe.After(w.Lease)
 	}

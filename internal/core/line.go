@@ -42,6 +42,7 @@ type Waiter struct {
 
 	outcome    Outcome
 	way        Way
+	token      uint64  // of its level
 	ticket     *Tenure // that stands for it; nil for none
 	attempts   int8    // how many Acquires it may send
 	retried    bool    // it was given one more
@@ -59,6 +60,9 @@ func (w *Waiter) Outcome() Outcome { return w.outcome }
 
 // Way returns how the call has got the lock.
 func (w *Waiter) Way() Way { return w.way }
+
+// Token returns the fencing token of the level that the call has got, 0 for a lock without.
+func (w *Waiter) Token() uint64 { return w.token }
 
 // Ticket returns the tenure that stands for the call, nil if there is none.
 func (w *Waiter) Ticket() *Tenure { return w.ticket }

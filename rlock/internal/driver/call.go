@@ -126,7 +126,7 @@ func (c *Client) acquire(ctx context.Context, n *engine.Name, req *engine.Reques
 		return e.GaveUp(ctx, n, req, err, 0, false)
 	}
 	place := e.Place()
-	l, now := c.enter(n)
+	l, now := c.enter(n, core.OwnerID(req.Owner.ID))
 	if untold, ok := l.nests(req, h, place, now); ok {
 		l.shard.exit(l)
 		awaitAll(untold)
@@ -163,12 +163,15 @@ func (l *lock) nests(req *engine.Request, h *hold, place *engine.Place, now core
 	}
 	req.Way = engine.ByNesting
 	l.shard.counts.Opened(req.Way)
+	if h != nil {
+		h.token = w.Token()
+	}
 	return l.tellsFirst(), true
 }
 
 // asks fills in what a call asks for, whether it waits or not.
 func asks(w *core.Waiter, req *engine.Request, h *hold, place *engine.Place) {
-	w.Owner, w.Lease = core.OwnerID(req.Owner.ID), span(req.Lease)
+	w.Owner, w.Mode, w.Lease = core.OwnerID(req.Owner.ID), modeOf(req.Shared), span(req.Lease)
 	if h != nil {
 		w.Handle = h
 	}
@@ -284,7 +287,7 @@ func (l *lock) exitWaiting(ctx context.Context, w *waiter) {
 	}
 	l.shard.exit(l)
 	if c.engine.Watches(&w.req) {
-		c.engine.Observer.Waiting.Tell(ctx, n.Event(w.req.Owner))
+		c.engine.Observer.Waiting.Tell(ctx, n.Event(w.req.Owner, w.req.Shared))
 	}
 }
 
@@ -341,13 +344,13 @@ func (c *Client) finished(ctx context.Context, n *engine.Name, w *waiter) (err e
 
 // giveBack gives back what the call was granted.
 func (c *Client) giveBack(n *engine.Name, w *waiter) {
-	l, now := c.enter(n)
+	l, now := c.enter(n, w.Owner)
 	was, t, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now)
 	switch {
 	case ok:
 		l.shard.counts.Undone(w.req.Way, ways[was.Way])
 	case w.hold == nil: // it was lost, and its caller has never had it
-		c.engine.Losses.Unlock(n.LossKey(w.req.Owner), false)
+		c.engine.Losses.Unlock(n.LossKey(w.req.Owner), w.req.Shared)
 	}
 	if t != nil {
 		l.LeaveToKeeper(t)

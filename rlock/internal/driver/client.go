@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"iter"
 	"strconv"
 	"sync"
 
@@ -58,7 +59,7 @@ func newClient(e *engine.Client, w carrier) *Client {
 		c.shards[id] = make([]shard, shardCount)
 		for i := range c.shards[id] {
 			c.shards[id][i] = shard{
-				client: c, kind: k, locks: make(map[string]*lock),
+				client: c, kind: k, locks: make(map[string]*lock), pools: make(map[string]*pool),
 				core: core.Client{Config: config, ID: thisClient, Tenure: e.ID.Number},
 			}
 		}
@@ -82,16 +83,26 @@ func (c *Client) allShards(yield func(*shard) bool) {
 	}
 }
 
-// locksNamed calls yield with the lock of each kind that has the name, entered.
-func (c *Client) locksNamed(key string, yield func(l *lock, now core.Now)) {
-	for id := range c.shards {
-		if c.shards[id] == nil {
-			continue
+// shardsOf calls yield with the shard of the key for each kind.
+func (c *Client) shardsOf(key string) iter.Seq[*shard] {
+	return func(yield func(*shard) bool) {
+		i := c.engine.HashOf(key) % shardCount
+		for id := range c.shards {
+			if c.shards[id] != nil && !yield(&c.shards[id][i]) {
+				return
+			}
 		}
-		n := &engine.Name{Keys: wire.Keys{Key: key}, KindID: engine.KindID(id), Hash: c.engine.HashOf(key)}
-		if l, now := c.enterIfAny(n); l != nil {
-			yield(l, now)
-			l.shard.exit(l)
+	}
+}
+
+// locksOf calls visit with the lock of each kind that has the key, entered; of permits with that of the tenure, which
+// is known by its owner's text.
+func (c *Client) locksOf(key, tenure string, visit func(l *lock, now core.Now)) {
+	owner := ownerIn(tenure)
+	for s := range c.shardsOf(key) {
+		if l, now := s.enterIfAny(key, owner); l != nil {
+			visit(l, now)
+			s.exit(l)
 		}
 	}
 }

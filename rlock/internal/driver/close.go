@@ -23,25 +23,15 @@ func (c *Client) Verify() {
 
 // AskAbout has Redis asked about the lock and its waiters.
 func (c *Client) AskAbout(key string) {
-	c.locksNamed(key, func(l *lock, now core.Now) { l.Doubt(now) })
+	for s := range c.shardsOf(key) {
+		s.visit(s.named(key), func(l *lock, now core.Now) { l.Doubt(now) })
+	}
 }
 
 // eachLock calls visit with each lock, entered.
 func (c *Client) eachLock(visit func(l *lock, now core.Now)) {
 	for s := range c.allShards {
-		var all []*lock
-		s.glance(func() {
-			for _, l := range s.locks {
-				all = append(all, l)
-			}
-		})
-		for _, l := range all {
-			now := s.take()
-			if s.locks[l.name.Key] == l {
-				visit(l, now)
-			}
-			s.exit(l)
-		}
+		s.visit(s.all, visit)
 	}
 }
 
@@ -56,7 +46,7 @@ func (c *Client) LongWaits(at time.Time) (waits, long bool) {
 			if s.counts.Waiting == 0 {
 				return
 			}
-			for _, l := range s.locks {
+			for l := range s.all {
 				if l.Owner() == nil {
 					continue
 				}

@@ -33,7 +33,7 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 		return nil, engine.WhyOver(h)
 	}
 	c := h.lock.driver
-	was, t, result := l.Detach(core.OwnerID(h.owner.ID), core.Alone, h, now)
+	was, t, result := l.Detach(core.OwnerID(h.owner.ID), h.lock.mode(), h, now)
 	switch result {
 	case core.Detached:
 		h.released = true

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +21,11 @@ import (
 
 // bubble runs a test in virtual time, with Redis and the network of its clients.
 func bubble(t *testing.T, run func(t *testing.T, f *fake)) {
-	redistest.Bubble(t, func(t *testing.T, s *redistest.Server) { run(t, newFake(t, s)) })
+	bubbleOf(t, engine.FairKind, run)
+}
+
+func bubbleOf(t *testing.T, kind engine.KindID, run func(t *testing.T, f *fake)) {
+	redistest.Bubble(t, func(t *testing.T, s *redistest.Server) { run(t, newFake(t, s, kind)) })
 }
 
 // takes has a caller of its own take the lock.
@@ -64,62 +68,124 @@ func TestALockIsRenewedUntilItsUnlock(t *testing.T) {
 
 // The messages, commands and answers of several clients come late, out of order, or not at all.
 func TestNoFaultOfTheWireLetsTwoHoldALock(t *testing.T) {
-	for seed := range uint64(30) {
-		bubble(t, func(t *testing.T, f *fake) {
-			random := rand.New(rand.NewPCG(seed, 0))
-			f.fate = func(uint32, *core.Command) fate {
-				if n := random.IntN(12); n < int(unheard) {
-					return fate(n + 1)
-				}
-				return passes
+	for name, kind := range map[string]engine.KindID{
+		"plain": engine.PlainKind, "fenced": engine.FencedKind, "fair": engine.FairKind, "read-write": engine.ReadWriteKind, "permits": engine.SemaphoreKind,
+	} {
+		t.Run(name, func(t *testing.T) {
+			seeds := uint64(30)
+			if testing.Short() {
+				seeds = 8
 			}
-			var inside, sections atomic.Int32
-			var results []<-chan error
-			for i := range uint64(3) {
-				c := f.join(nil)
-				for j := range uint64(4) {
-					result := make(chan error, 1)
-					results = append(results, result)
-					go func() { result <- visits(t, c.lock(), 100*seed+10*i+j, &inside, &sections) }()
-				}
+			for seed := range seeds {
+				bubbleOf(t, kind, func(t *testing.T, f *fake) { f.storms(t, seed) })
 			}
-			quit := make(chan struct{})
-			go func() {
-				for {
-					select {
-					case <-quit:
-						return
-					case <-time.After(7 * time.Millisecond):
-					}
-					f.mu.Lock()
-					n := len(f.waiting)
-					f.mu.Unlock()
-					if n > 0 {
-						f.deliver(int(seed) % n)
-					}
-				}
-			}()
-			for _, result := range results {
-				require.NoError(t, <-result)
-			}
-			f.mu.Lock()
-			f.fate = nil
-			f.mu.Unlock()
-			time.Sleep(2 * time.Minute)
-			close(quit)
-			assert.Zero(t, inside.Load())
-			assert.NotZero(t, sections.Load())
-			f.isClean()
 		})
 	}
 }
 
+func (f *fake) storms(t *testing.T, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 0))
+	if f.kind == engine.SemaphoreKind {
+		f.most = 1 + int(seed%3)
+	}
+	f.fate = func(uint32, *core.Command) fate {
+		if n := random.IntN(12); n < int(unheard) {
+			return fate(n + 1)
+		}
+		return passes
+	}
+	inside := &inside{most: max(int32(f.most), 1)}
+	var results []<-chan error
+	for i := range uint64(3) {
+		c := f.join(nil)
+		for j := range uint64(4) {
+			result := make(chan error, 1)
+			results = append(results, result)
+			go func() { result <- visits(t, c.lock(), 100*seed+10*i+j, inside) }()
+		}
+	}
+	quit := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-quit:
+				return
+			case <-time.After(7 * time.Millisecond):
+			}
+			f.mu.Lock()
+			n := len(f.waiting)
+			f.mu.Unlock()
+			if n > 0 {
+				f.deliver(int(seed) % n)
+			}
+		}
+	}()
+	for _, result := range results {
+		require.NoError(t, <-result)
+	}
+	f.mu.Lock()
+	f.fate = nil
+	f.mu.Unlock()
+	time.Sleep(2 * time.Minute)
+	close(quit)
+	assert.Zero(t, inside.now)
+	assert.NotZero(t, inside.sections)
+	f.isClean()
+}
+
+// inside are those that hold the lock, by what they are told.
+type inside struct {
+	mu             sync.Mutex // protects following
+	now, most      int32      // alone
+	readers        int32
+	sections, last uint64
+}
+
+// enter notes a holder, unless it has lost the lock already.
+func (i *inside) enter(t *testing.T, h engine.Handle, reads bool) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !engine.Valid(h) {
+		return false
+	}
+	if token := h.FencingToken(); token > 0 {
+		if token <= i.last {
+			t.Errorf("token %d after %d", token, i.last)
+		}
+		i.last = token
+	}
+	i.sections++
+	if reads {
+		i.readers++
+	} else {
+		i.now++
+	}
+	if i.now > i.most || i.now > 0 && i.readers > 0 {
+		t.Errorf("%d are inside, and %d readers", i.now, i.readers)
+	}
+	return true
+}
+
+func (i *inside) leave(reads bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if reads {
+		i.readers--
+	} else {
+		i.now--
+	}
+}
+
 // visits takes the lock again and again, with contexts that end at random.
-func visits(t *testing.T, l *Lock, seed uint64, inside, sections *atomic.Int32) error {
+func visits(t *testing.T, l *Lock, seed uint64, inside *inside) error {
 	random := rand.New(rand.NewPCG(seed, 1))
 	for range 10 {
+		of := *l
+		if kinds[l.Name.KindID].readers && random.IntN(2) > 0 {
+			of = l.ForReaders()
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(random.IntN(20_000))*time.Millisecond)
-		handle, err := l.Hold(ctx, context.Background(), engine.Request{Owner: engine.NewHandleOwner(), Wait: engine.Forever})
+		handle, err := of.Hold(ctx, context.Background(), engine.Request{Owner: engine.NewHandleOwner(), Wait: engine.Forever})
 		cancel()
 		if err != nil {
 			if !errors.Is(err, context.DeadlineExceeded) {
@@ -127,12 +193,14 @@ func visits(t *testing.T, l *Lock, seed uint64, inside, sections *atomic.Int32) 
 			}
 			continue
 		}
-		if engine.Valid(handle) {
-			if n := inside.Add(1); n > 1 {
-				t.Errorf("%d are inside", n)
+		if inside.enter(t, handle, of.Shared) {
+			if random.IntN(2) > 0 {
+				select {
+				case <-time.After(time.Duration(random.IntN(50)) * time.Millisecond):
+				case <-handle.Context().Done():
+				}
 			}
-			sections.Add(1)
-			inside.Add(-1)
+			inside.leave(of.Shared)
 		}
 		_ = engine.Release(context.Background(), handle)
 	}
@@ -217,6 +285,7 @@ func (f *fake) isClean() {
 		for s := range w.client.allShards {
 			s.glance(func() {
 				assert.Empty(f.t, s.locks)
+				assert.Empty(f.t, s.pools)
 				assert.Zero(f.t, s.counts.Held)
 				assert.Zero(f.t, s.counts.Waiting)
 			})

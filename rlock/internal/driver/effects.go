@@ -97,6 +97,9 @@ func (s *shard) granted(l *lock, w *waiter) {
 	w.req.Way = ways[w.Way()]
 	w.waited = duration(s.at.Time.Since(w.began))
 	s.counts.Opened(w.req.Way)
+	if w.hold != nil {
+		w.hold.token = w.Token()
+	}
 	w.untold = l.tellsFirst()
 	switch w.Way() {
 	case core.ByLinger:

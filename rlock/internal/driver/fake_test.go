@@ -38,6 +38,8 @@ type fake struct {
 	redis *redistest.Server
 	fate  func(client uint32, cmd *core.Command) fate // nil: all pass
 	start time.Time
+	kind  engine.KindID
+	most  int // permits of a semaphore
 
 	mu      sync.Mutex // protects following
 	server  server.Server
@@ -45,6 +47,8 @@ type fake struct {
 	clients []*fakeWire
 	waiting []*pending
 	sent    []core.Command
+	texts   []string                 // of the tenures that were released
+	owners  map[core.ID]core.OwnerID // of the tickets that have come
 }
 
 // A pending is a command or an answer that is held back.
@@ -63,11 +67,16 @@ type fakeWire struct {
 	subs   map[string][]*fakeSub
 }
 
-func newFake(t testing.TB, embedded *redistest.Server) *fake {
-	f := &fake{t: t, redis: embedded, start: time.Now()}
-	f.config = server.Config{Kind: server.Plain, Claim: span(claimLease), Silence: span(queueTime)}
+func newFake(t testing.TB, embedded *redistest.Server, kind engine.KindID) *fake {
+	f := &fake{t: t, redis: embedded, start: time.Now(), kind: kind, owners: make(map[core.ID]core.OwnerID)}
+	f.config = server.Config{Kind: servers[kind], Claim: span(claimLease), Silence: span(queueTime)}
 	f.server = server.Server{Config: &f.config}
 	return f
+}
+
+var servers = [engine.KindCount]server.Kind{
+	engine.PlainKind: server.Plain, engine.FencedKind: server.Plain, engine.FairKind: server.Plain,
+	engine.ReadWriteKind: server.ReadWrite, engine.SemaphoreKind: server.Semaphore,
 }
 
 // join returns a new client. Its connection is one to the embedded server, over which no command goes.
@@ -127,11 +136,18 @@ func (w *fakeWire) inward(id core.ID) core.ID {
 	return id
 }
 
-func (w *fakeWire) do(ctx context.Context, c *call) answer { return w.fake.run(ctx, w, c.cmd) }
+func (w *fakeWire) do(ctx context.Context, c *call) answer {
+	if c.cmd.Op == core.Leave {
+		w.fake.mu.Lock()
+		w.fake.texts = append(w.fake.texts, c.text)
+		w.fake.mu.Unlock()
+	}
+	return w.fake.run(ctx, w, c.cmd)
+}
 
 func (w *fakeWire) doAll(ctx context.Context, all []call) {
 	for i := range all {
-		all[i].answer = w.fake.run(ctx, w, all[i].cmd)
+		all[i].answer = w.do(ctx, &all[i])
 	}
 }
 
@@ -183,13 +199,19 @@ func (f *fake) run(ctx context.Context, w *fakeWire, cmd core.Command) (a answer
 func (f *fake) execute(w *fakeWire, cmd core.Command) answer {
 	f.mu.Lock()
 	cmd.ID, cmd.Joins.ID = w.outward(cmd.ID), w.outward(cmd.Joins.ID)
+	for _, ticket := range []core.Ticket{cmd.Ticket, cmd.Joins} {
+		f.owners[ticket.ID] = max(f.owners[ticket.ID], ticket.Owner)
+	}
 	var effects server.Effects
 	reply := f.server.Do(cmd, server.Time(time.Since(f.start)), &effects)
 	var tell []func()
 	for _, m := range effects.Messages {
 		for _, to := range f.clients {
-			if to.number == m.ID.Client && m.Kind == core.Granted {
-				text := fmt.Sprintf("+%s   %s", to.client.textOf(m.ID, 1), key)
+			if to.number == m.ID.Client && m.Kind <= core.AtFront {
+				text := "?" + to.client.textOf(m.ID, f.owners[m.ID]) + " " + key
+				if m.Kind == core.Granted {
+					text = fmt.Sprintf("+%s %d %d %s", to.client.textOf(m.ID, f.owners[m.ID]), m.Token, m.Tokens, key)
+				}
 				for _, s := range to.subs[key] {
 					tell = append(tell, func() { s.hear(text) })
 				}
@@ -259,9 +281,13 @@ func (s *fakeSub) close() {
 
 const key = "orders:42"
 
-// lock returns the fair lock of the client.
+// lock returns the lock of the client.
 func (c *Client) lock() *Lock {
-	l := NewLock(c, engine.FairKind, key)
+	f := c.wire.(*fakeWire).fake
+	l := NewLock(c, f.kind, key)
+	if f.most > 0 {
+		l = NewSemaphore(c, key, f.most)
+	}
 	return &l
 }
 

@@ -14,6 +14,7 @@ type hold struct {
 	lock  Lock
 	owner engine.Owner
 	by    uint64 // the goroutine that has called, 0 if it is not known
+	token uint64 // set when the lock was granted, and never changed; 0: it has none
 
 	// The mutex of the lock's shard protects following.
 
@@ -26,8 +27,7 @@ var _ engine.Handle = (*hold)(nil)
 // Title implements [engine.Handle], as all exported methods here.
 func (h *hold) Title() string { return h.lock.Name.Key }
 
-// FencingToken returns 0: the locks that are kept here have no tokens.
-func (h *hold) FencingToken() uint64 { return 0 }
+func (h *hold) FencingToken() uint64 { return h.token }
 
 // isPart reports whether a whole tells of the hold. A nil hold is no part.
 func (h *hold) isPart() bool { return h != nil && h.Whole != nil }
@@ -42,7 +42,7 @@ func (h *hold) ValidUntil() (until time.Time) {
 
 // enter enters the lock if the hold is valid.
 func (h *hold) enter() (*lock, core.Now) {
-	l, now := h.lock.driver.enterIfAny(h.lock.Name)
+	l, now := h.lock.driver.enterIfAny(h.lock.Name, core.OwnerID(h.owner.ID))
 	if l == nil {
 		return nil, now
 	}
@@ -66,7 +66,7 @@ func (l *lock) hasHandle(h *hold) bool {
 }
 
 func (h *hold) Unlock(ctx context.Context) error {
-	return h.lock.driver.unlock(ctx, h.lock.Name, h.owner, h)
+	return h.lock.unlock(ctx, h.owner, h)
 }
 
 func (h *hold) Cause() (cause error) {
@@ -95,7 +95,7 @@ func (h *hold) Drop() {
 		return
 	}
 	l.mayLinger(now)
-	was, t, _ := l.Unlock(core.OwnerID(h.owner.ID), core.Alone, h, now)
+	was, t, _ := l.Unlock(core.OwnerID(h.owner.ID), h.lock.mode(), h, now)
 	l.shard.counts.Closed(ways[was.Way])
 	h.released = true
 	if t != nil {
@@ -104,11 +104,11 @@ func (h *hold) Drop() {
 	l.shard.exit(l)
 }
 
-func (h *hold) Disclaim() error { return h.lock.driver.notHeld(h.lock.Name, h.owner, h) }
+func (h *hold) Disclaim() error { return h.lock.notHeld(h.owner, h) }
 
 func (h *hold) Relet(lease time.Duration) {
 	if l, now := h.enter(); l != nil {
-		l.SetLease(core.OwnerID(h.owner.ID), core.Alone, h, span(lease), now)
+		l.SetLease(core.OwnerID(h.owner.ID), h.lock.mode(), h, span(lease), now)
 		l.shard.exit(l)
 	}
 }

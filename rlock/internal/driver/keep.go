@@ -291,8 +291,12 @@ func (k *work) isSettled(c *Client) bool {
 func (k *work) call(cmd core.Command, now core.Now) call {
 	l := k.lock
 	c := l.shard.client
-	if k.text == "" || k.owner != cmd.Owner {
-		k.text, k.owner = c.textOf(cmd.ID, cmd.Owner), cmd.Owner
+	owner := cmd.Owner
+	if l.owner != 0 {
+		owner = l.owner // also of a tenure that no call knows of
+	}
+	if k.text == "" || k.owner != owner {
+		k.text, k.owner = c.textOf(cmd.ID, owner), owner
 	}
 	sent := call{cmd: cmd, work: k, name: l.name, kind: l.shard.kind, text: k.text, at: now.Time}
 	switch cmd.Op {

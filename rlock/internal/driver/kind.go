@@ -10,21 +10,36 @@ import (
 
 // A kind is what one sort of lock is in Redis, and what package core has to know of it.
 type kind struct {
-	core    core.Kind
-	acquire *wire.Script
+	core core.Kind // the number of permits comes with the name
+
 	step    *wire.Script
-	mirror  *wire.Script
+	acquire func(r *redis, c *call) wire.Call
+	mirror  func(r *redis, part []call) wire.Call // of locks of one slot
+
 	foreign bool // clients of Redisson may hold the lock
+	readers bool // it has a read lock beside the write lock: see readwrite.go
+	permits bool // each owner has a lock of its own: see permits.go
 }
 
 // kinds are those that this engine keeps. Package engine has the others.
 var kinds = [engine.KindCount]*kind{
+	engine.PlainKind: {
+		step: wire.PlainStep, acquire: acquirePlain, mirror: mirrorPlain, foreign: true,
+	},
+	engine.FencedKind: {
+		core: core.Kind{Fenced: true},
+		step: wire.PlainStep, acquire: acquireFenced, mirror: mirrorPlain, foreign: true,
+	},
 	engine.FairKind: {
-		core:    core.Kind{Strict: true},
-		acquire: wire.Acquire,
-		step:    wire.PlainStep,
-		mirror:  wire.Mirror,
-		foreign: true,
+		core: core.Kind{Strict: true},
+		step: wire.PlainStep, acquire: acquirePlain, mirror: mirrorPlain, foreign: true,
+	},
+	engine.ReadWriteKind: {
+		step: wire.ReadWriteStep, acquire: acquireReadWrite, mirror: mirrorReadWrite, foreign: true, readers: true,
+	},
+	engine.SemaphoreKind: {
+		core: core.Kind{Strict: true},
+		step: wire.SemaphoreStep, acquire: acquirePermit, mirror: mirrorPermits, permits: true,
 	},
 }
 

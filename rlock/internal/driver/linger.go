@@ -30,7 +30,7 @@ func (l *lock) lingerOf(req *engine.Request, now core.Now) time.Duration {
 	if linger == 0 {
 		linger = config.Linger
 	}
-	if linger <= 0 || config.RedissonPolls == wire.RedissonPollsAlways || config.NoClientChannel || req.Whole != nil || l.backsOff(now) {
+	if linger <= 0 || config.RedissonPolls == wire.RedissonPollsAlways || config.NoClientChannel || req.Whole != nil || l.shard.kind.permits || l.backsOff(now) {
 		return 0
 	}
 	return linger

@@ -15,7 +15,14 @@ func (l *lock) subscribe() {
 		return
 	}
 	c, n := l.shard.client, l.name
-	l.sub = c.wire.listen(n, func(message string) { c.hear(n, message) }, func() { c.post.deliver(c, n) })
+	listen := func() subscription {
+		return c.wire.listen(n, func(message string) { c.hear(n, message) }, func() { c.post.deliver(c, n) })
+	}
+	if l.shard.kind.permits {
+		l.sub = l.shard.share(n, listen)
+	} else {
+		l.sub = listen()
+	}
 	if confirmed, _ := l.sub.state(); confirmed { // it was needed a moment ago, and goes on
 		l.heard = true
 		l.Listening(true, l.shard.at)
@@ -36,7 +43,7 @@ func (l *lock) listenAbroad() {
 	}
 	c, n := l.shard.client, l.name
 	l.sub.abroad(func(message string) {
-		l, now := c.enterIfAny(n)
+		l, now := c.enterIfAny(n, 0)
 		if l != nil {
 			l.Hear(core.Message{Kind: core.ForeignNews, Ours: isOwnMessage(message)}, now)
 			l.shard.exit(l)
@@ -80,7 +87,7 @@ func (c *Client) hear(n *engine.Name, message string) {
 		m.Kind, m.Token, m.Tokens = core.Granted, notice.Counter, notice.Reserved
 	}
 	heard := false
-	c.locksNamed(n.Key, func(l *lock, now core.Now) {
+	c.locksOf(n.Key, notice.Ticket, func(l *lock, now core.Now) {
 		if !heard && l.Find(m.ID) != nil {
 			heard = true
 			l.Hear(m, now)
@@ -89,7 +96,7 @@ func (c *Client) hear(n *engine.Name, message string) {
 	if heard || !notice.Granted || m.ID == (core.ID{}) || c.engine.Knows(n.Key, notice.Ticket) {
 		return
 	}
-	l, now := c.enter(n) // no waiter wants it, and the next in the queue must not wait for that
+	l, now := c.enter(n, ownerIn(notice.Ticket)) // no waiter wants it, and the next in the queue must not wait for that
 	if !c.engine.Closed.Load() {
 		l.Hear(m, now)
 	}
@@ -99,7 +106,7 @@ func (c *Client) hear(n *engine.Name, message string) {
 // Told implements [engine.Beside]: a message on the client's own channel.
 func (c *Client) Told(m wire.ClientMessage) (known bool) {
 	id := c.idOf(m.Owner)
-	c.locksNamed(m.Text, func(l *lock, now core.Now) {
+	c.locksOf(m.Text, m.Owner, func(l *lock, now core.Now) {
 		t := l.Find(id)
 		if known || t == nil {
 			return
@@ -121,7 +128,7 @@ func (c *Client) Told(m wire.ClientMessage) (known bool) {
 // Knows implements [engine.Beside].
 func (c *Client) Knows(key, ticket string) (known bool) {
 	id := c.idOf(ticket)
-	c.locksNamed(key, func(l *lock, _ core.Now) { known = known || l.Find(id) != nil })
+	c.locksOf(key, ticket, func(l *lock, _ core.Now) { known = known || l.Find(id) != nil })
 	return known
 }
 
@@ -161,11 +168,11 @@ func (p *post) run(c *Client) {
 
 // subscribed tells the lock what the server says to its subscription.
 func (c *Client) subscribed(n *engine.Name) {
-	l, now := c.enterIfAny(n)
-	if l == nil {
-		return
-	}
-	if l.sub != nil {
+	s := c.shardOf(n)
+	s.visit(s.named(n.Key), func(l *lock, now core.Now) {
+		if l.sub == nil {
+			return
+		}
 		confirmed, refused := l.sub.state()
 		if confirmed || refused {
 			l.heard = confirmed
@@ -174,6 +181,5 @@ func (c *Client) subscribed(n *engine.Name) {
 		if l.sub.abroadHeard() {
 			l.ListeningAbroad(now)
 		}
-	}
-	l.shard.exit(l)
+	})
 }

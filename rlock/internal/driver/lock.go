@@ -22,14 +22,27 @@ func NewLock(c *Client, id engine.KindID, key string) Lock {
 	return Lock{Lock: engine.NewLock(c.engine, id, key), driver: c}
 }
 
+// NewSemaphore returns the lock of one permit of so many.
+func NewSemaphore(c *Client, key string, permits int) Lock {
+	return Lock{Lock: engine.NewSemaphore(c.engine, key, permits), driver: c}
+}
+
+// ForReaders returns the read lock beside a write lock.
+func (l *Lock) ForReaders() Lock { return Lock{Lock: l.Lock.ForReaders(), driver: l.driver} }
+
+// mode is the way in which the lock is taken.
+func (l *Lock) mode() core.Mode { return modeOf(l.Shared) }
+
 // Beneath implements [engine.Form], as the exported methods that follow.
 func (l *Lock) Beneath() []*engine.Lock { return []*engine.Lock{&l.Lock} }
 
 func (l *Lock) Take(ctx context.Context, req engine.Request) error {
+	req.Shared = l.Shared
 	return l.driver.acquire(ctx, l.Name, &req, nil)
 }
 
 func (l *Lock) Hold(ctx, parent context.Context, req engine.Request) (engine.Handle, error) {
+	req.Shared = l.Shared
 	h := &hold{lock: *l, owner: req.Owner, by: req.Goroutine()}
 	h.Begin(parent, req.Whole)
 	err := l.driver.acquire(ctx, l.Name, &req, h)
@@ -44,18 +57,18 @@ func (l *Lock) Hold(ctx, parent context.Context, req engine.Request) (engine.Han
 }
 
 func (l *Lock) Unlock(ctx context.Context, o engine.Owner) error {
-	return l.driver.unlock(ctx, l.Name, o, nil)
+	return l.unlock(ctx, o, nil)
 }
 
 func (l *Lock) Depth(o engine.Owner) (n int) {
-	one, now := l.driver.enterIfAny(l.Name)
+	one, now := l.driver.enterIfAny(l.Name, core.OwnerID(o.ID))
 	if one == nil {
 		return 0
 	}
 	one.Look(now)
-	levels := one.Levels()
+	levels, mode := one.Levels(), l.mode()
 	for i := range levels {
-		if v := &levels[i]; v.Owner == core.OwnerID(o.ID) && !isLoose(v) {
+		if v := &levels[i]; v.Owner == core.OwnerID(o.ID) && v.Mode == mode && !isLoose(v) {
 			n++
 		}
 	}
@@ -70,17 +83,46 @@ func isLoose(v *core.Level) bool {
 	return h.isPart() && !h.Joined()
 }
 
-func (l *Lock) Token(engine.Owner) (uint64, error) {
-	if l.Name.Err != nil {
+func (l *Lock) Token(o engine.Owner) (token uint64, err error) {
+	switch k := kinds[l.Name.KindID]; {
+	case l.Name.Err != nil:
 		return 0, l.Name.Err
+	case !k.core.Fenced:
+		return 0, engine.NoToken(l.Name.Key)
 	}
-	return 0, engine.NoToken(l.Name.Key)
+	one, now := l.driver.enterIfAny(l.Name, core.OwnerID(o.ID))
+	if one != nil {
+		one.Look(now)
+		levels := one.Levels()
+		for i := range levels {
+			if levels[i].Owner == core.OwnerID(o.ID) {
+				token = levels[i].Token
+			}
+		}
+		one.shard.exit(one)
+	}
+	losses := &l.driver.engine.Losses
+	if token > 0 {
+		return token, nil
+	} else if err = losses.Cause(l.Name.LossKey(o)); err == nil {
+		err = fmt.Errorf("rlock: token of %q: owner %s: %w", l.Name.Key, o, losses.NotHeld())
+	}
+	return 0, err
+}
+
+// IsLocked asks Redis, unless this client holds the lock in a way that Redis may not show yet: a writer that
+// reads, too, or one that only reads now. Until Redis has confirmed that no other client can hold the lock otherwise.
+func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
+	if locked, known := l.untold(); known {
+		return locked, nil
+	}
+	return l.Lock.IsLocked(ctx)
 }
 
 // ForceUnlock frees the lock from its holders, of which one of this client learns it at once.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	return l.ForceOut(ctx, func(holder string, released bool, err error) {
-		one, now := l.driver.enterIfAny(l.Name)
+		one, now := l.driver.enterIfAny(l.Name, ownerIn(holder))
 		if one == nil {
 			return
 		}

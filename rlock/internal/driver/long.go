@@ -48,7 +48,7 @@ func (l *lock) tellLongHolds(now core.Now) {
 		if slices.Contains(l.long, known) {
 			continue
 		}
-		lock, kind, place := l.name.Key, l.name.KindOf(false), placeOf(v)
+		lock, kind, place := l.name.Key, l.name.KindOf(v.Mode == core.Shared), placeOf(v)
 		if p := wholeOf(v); p != nil {
 			if !p.TellsLong() {
 				continue
@@ -87,7 +87,7 @@ func (l *lock) tellLongWait(w *waiter, now core.Now) {
 			where = p.Place().Known().String()
 		}
 	}
-	c.engine.Config.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", l.name.Key, "kind", l.name.KindOf(false),
+	c.engine.Config.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", l.name.Key, "kind", l.name.KindOf(w.req.Shared),
 		"owner", w.req.Owner, "waited", duration(now.Time.Since(w.began)).Round(time.Millisecond), "place", w.place.Known().String(),
 		"holder", holder, "holder_place", where)
 }

@@ -77,7 +77,7 @@ func (s *shard) remember(l *lock, v *core.Level, e *ending) (severity slog.Level
 	s.counts.LostOne(ways[v.Way], engine.LossReasonOf(e.why, kept))
 	o := ownerOf(v)
 	cause := l.name.LostError(o, e.why)
-	lost := engine.Level{Owner: o}
+	lost := engine.Level{Owner: o, Shared: v.Mode == core.Shared}
 	if !kept {
 		lost.Until = s.client.clock.safe(v.Until)
 	}

@@ -119,23 +119,21 @@ func (r *redis) commandFor(part []call) wire.Call {
 	if part[0].cmd.Op != core.Mirror {
 		return r.command(&part[0])
 	}
-	command := wire.Call{Script: part[0].kind.mirror, Args: []string{r.Family()}}
-	var more []string // keys, of those that ask for others
+	command := part[0].kind.mirror(r, part)
 	for i := range part {
-		c := &part[i]
-		var asks wire.Asker
-		if c.cmd.Asks {
-			asks = r.Asks(&c.name.Keys, r.client.engine.LeavesTurns(c.name, time.Now()))
-		}
-		more = append(more, asks.Keys...)
-		command.Keys = append(command.Keys, c.name.Key)
-		command.Args = append(command.Args, r.milliseconds(c.cmd.Lease), c.text, strconv.Itoa(c.cmd.Writes), asks.How, asks.Channel)
-		if c.track {
-			command.Track = append(command.Track, c.name.Key)
+		if part[i].track {
+			command.Track = append(command.Track, part[i].name.Key)
 		}
 	}
-	command.Keys = append(command.Keys, more...)
 	return command
+}
+
+// asks returns how a mirror is told of the others that wait, nothing if it does not ask.
+func (r *redis) asks(c *call) (a wire.Asker) {
+	if c.cmd.Asks {
+		a = r.Asks(&c.name.Keys, r.client.engine.LeavesTurns(c.name, time.Now()))
+	}
+	return a
 }
 
 // fillIn tells each of part what Redis said to it.
@@ -175,11 +173,12 @@ func (r *redis) unmark(ctx context.Context, c *call) (a answer) {
 
 // command returns the call of a command that is sent by itself.
 func (r *redis) command(c *call) wire.Call {
-	n, s, e, now := c.name, wire.Step{Lease: r.milliseconds(c.cmd.Lease), Heard: c.cmd.Heard}, r.client.engine, time.Now()
+	n, e, now := c.name, r.client.engine, time.Now()
+	s := wire.Step{Lease: r.milliseconds(c.cmd.Lease), Number: number(&c.cmd), Heard: c.cmd.Heard}
 	switch c.cmd.Op {
 	case core.Acquire:
 		e.SeesAcquire(n, now)
-		return c.kind.acquire.Call(2, n.Key, n.Queue, s.Lease, c.text)
+		return c.kind.acquire(r, c)
 	case core.Join:
 		s.Join = member(c.cmd.Ticket, c.text)
 	case core.Look:
@@ -200,7 +199,19 @@ func (r *redis) command(c *call) wire.Call {
 
 // release takes back what a command was granted, if replicas do not have it.
 func (r *redis) release(c *call) wire.Call {
-	return r.Step(c.kind.step, &c.name.Keys, wire.Step{Leave: member(c.cmd.Ticket, c.text)})
+	return r.Step(c.kind.step, &c.name.Keys, wire.Step{Number: number(&c.cmd), Leave: member(c.cmd.Ticket, c.text)})
+}
+
+// number writes the number that a kind's part of the script takes: how many permits there are, or how many fencing
+// tokens a grant is to reserve; "" for none.
+func number(cmd *core.Command) string {
+	switch {
+	case cmd.Permits > 0:
+		return strconv.Itoa(cmd.Permits)
+	case cmd.Tokens > 0:
+		return strconv.FormatUint(cmd.Tokens, 10)
+	}
+	return ""
 }
 
 // milliseconds writes a lease as the scripts take it.

@@ -13,20 +13,21 @@ import (
 
 // unlock takes one level off the hold of o: that of the handle h, or without one the innermost that was
 // taken without.
-func (c *Client) unlock(ctx context.Context, n *engine.Name, o engine.Owner, h *hold) error {
+func (of *Lock) unlock(ctx context.Context, o engine.Owner, h *hold) error {
+	c, n := of.driver, of.Name
 	if n.Err != nil {
 		return n.Err
 	}
-	l, now := c.enterIfAny(n)
+	l, now := c.enterIfAny(n, core.OwnerID(o.ID))
 	if l == nil {
-		return c.notHeld(n, o, h)
+		return of.notHeld(o, h)
 	}
 	l.mayLinger(now)
-	was, t, ok := l.Unlock(core.OwnerID(o.ID), core.Alone, handleOf(h), now)
+	was, t, ok := l.Unlock(core.OwnerID(o.ID), of.mode(), handleOf(h), now)
 	if !ok {
 		advice := l.advice(o)
 		l.shard.exit(l)
-		err := c.notHeld(n, o, h)
+		err := of.notHeld(o, h)
 		if advice != "" && !errors.Is(err, engine.ErrLost) {
 			err = fmt.Errorf("%w: %s", err, advice)
 		}
@@ -58,7 +59,7 @@ func handleOf(h *hold) any {
 
 // closedLevel is the event of a level that was closed then.
 func (c *Client) closedLevel(n *engine.Name, was *core.Level, at core.Now, err error) engine.Event {
-	e := n.Event(engine.Owner{ID: uint64(was.Owner)})
+	e := n.Event(ownerOf(was), was.Mode == core.Shared)
 	e.Way, e.Held, e.Err = ways[was.Way], duration(at.Time.Since(was.Since)), err
 	return e
 }
@@ -142,15 +143,16 @@ func (l *lock) advice(o engine.Owner) string {
 }
 
 // notHeld says why o has nothing to unlock.
-func (c *Client) notHeld(n *engine.Name, o engine.Owner, h *hold) error {
+func (of *Lock) notHeld(o engine.Owner, h *hold) error {
+	c, n := of.driver, of.Name
 	losses := &c.engine.Losses
 	var cause error
 	nothing := engine.ErrNotHeld // a handle forgets nothing
 	if h == nil {
-		cause = losses.Unlock(n.LossKey(o), false)
+		cause = losses.Unlock(n.LossKey(o), of.Shared)
 		nothing = losses.NotHeld()
 	} else if cause = h.giveBack(); cause != nil && !h.isPart() {
-		losses.Unlock(n.LossKey(o), false)
+		losses.Unlock(n.LossKey(o), of.Shared)
 	}
 	return c.engine.NothingToUnlock(n.Key, o, cause, nothing)
 }

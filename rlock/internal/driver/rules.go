@@ -27,7 +27,7 @@ func checkRules(s *shard) {
 	if n := len(s.core.Effects()); n > 0 {
 		panic(fmt.Sprintf("rule 2: %d effects are left", n))
 	}
-	for _, l := range s.locks {
+	for l := range s.all {
 		l.checkTenures()
 		l.checkCalls()
 	}
@@ -52,7 +52,7 @@ func (l *lock) checkTenures() {
 			if w.parked && !w.woken && !w.placeless && w.wakesAt > at {
 				panic(fmt.Sprintf("rule 1: the call of %v sleeps until %v", l.state(t), w.wakesAt))
 			}
-		case op == core.Forget && at <= l.shard.at.Time:
+		case op == core.Forget && at <= l.shard.at.Time && (k.alarm == 0 || k.alarm > l.shard.at.Time):
 			panic(fmt.Sprintf("rule 1: %v is over", l.state(t)))
 		default:
 			if at = l.wakes(k, l.DueAt(t, l.shard.at)); at != core.Never && !k.nudged && !k.sends && (k.alarm == 0 || k.alarm > max(at, l.shard.at.Time)) {

@@ -21,7 +21,7 @@ import (
 // what was broken.
 func breaks(t *testing.T, c *Client, rule string, change func(l *lock, now core.Now)) {
 	t.Helper()
-	l, now := c.enterIfAny(c.lock().Name)
+	l, now := c.enterIfAny(c.lock().Name, 0)
 	require.NotNil(t, l)
 	checkRules(l.shard)
 	change(l, now)

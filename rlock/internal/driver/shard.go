@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"iter"
+	"slices"
 	"sync"
 
 	"github.com/go-rlock/rlock/internal/core"
@@ -14,8 +16,9 @@ type shard struct {
 
 	mu    sync.Mutex // protects following, and every lock in it
 	core  core.Client
-	locks map[string]*lock
-	spare *lock // to be used again: a lock that is taken and freed all day would touch new memory each time
+	locks map[string]*lock // by key
+	pools map[string]*pool // by key, in place of locks where each owner has one
+	spare *lock            // to be used again: a lock that is taken and freed all day would touch new memory each time
 
 	counts    engine.Counts      // see package engine's stats.go
 	backoffs  map[string]backoff // the locks that do not linger for a while, by key
@@ -33,6 +36,7 @@ type lock struct {
 	core.Lock
 	shard *shard
 	name  *engine.Name
+	owner core.OwnerID // of a permit, else 0
 
 	sub       subscription    // to the channel on which this client is told of its tickets; nil for none
 	heard     bool            // that was confirmed when it was last looked at
@@ -42,31 +46,102 @@ type lock struct {
 	long      []longHold      // those that were told to last for a long time
 }
 
-// enter returns the lock of n with the mutex held, and makes it if need be. The caller leaves with exit. The
-// clocks are read after the mutex is taken.
-func (c *Client) enter(n *engine.Name) (*lock, core.Now) {
+// enter returns the lock of n, or that of the owner's permit, with the mutex held, and makes it if need be. The
+// caller leaves with exit. The clocks are read after the mutex is taken.
+func (c *Client) enter(n *engine.Name, o core.OwnerID) (*lock, core.Now) {
 	s := c.shardOf(n)
 	now := s.take()
-	l := s.locks[n.Key]
+	l := s.find(n.Key, o)
 	if l == nil {
-		if l = s.spare; l == nil {
-			l = new(lock)
-			l.Tag = l
-		}
-		s.spare = nil
-		l.Reset(&s.core, s.kind.core)
-		l.shard, l.name, l.reused, l.long = s, n, false, l.long[:0]
-		s.locks[n.Key] = l
+		l = s.add(n, o)
 	}
 	return l, now
 }
 
+// find returns the lock of the key, or that of the owner's permit, nil if there is none.
+func (s *shard) find(key string, o core.OwnerID) *lock {
+	if s.kind.permits {
+		return s.permit(key, o)
+	}
+	return s.locks[key]
+}
+
+// has reports whether the lock is one of the shard yet.
+func (s *shard) has(l *lock) bool { return s.find(l.name.Key, l.owner) == l }
+
+func (s *shard) add(n *engine.Name, o core.OwnerID) *lock {
+	l := s.spare
+	if l == nil {
+		l = new(lock)
+		l.Tag = l
+	}
+	s.spare = nil
+	k := s.kind.core
+	k.Permits = n.Permits()
+	l.Reset(&s.core, k)
+	l.shard, l.name, l.owner, l.reused, l.long = s, n, 0, false, l.long[:0]
+	if s.kind.permits {
+		l.owner = o
+		s.addPermit(l)
+	} else {
+		s.locks[n.Key] = l
+	}
+	return l
+}
+
+func (s *shard) remove(l *lock) {
+	if s.kind.permits {
+		s.removePermit(l)
+	} else {
+		delete(s.locks, l.name.Key)
+	}
+}
+
+// named calls yield with the lock of the key, or those of its permits.
+func (s *shard) named(key string) iter.Seq[*lock] {
+	return func(yield func(*lock) bool) {
+		if l := s.locks[key]; l == nil || yield(l) {
+			s.eachPermit(key, yield)
+		}
+	}
+}
+
+// all calls yield with each lock.
+func (s *shard) all(yield func(*lock) bool) {
+	for _, l := range s.locks {
+		if !yield(l) {
+			return
+		}
+	}
+	for key := range s.pools {
+		if !s.eachPermit(key, yield) {
+			return
+		}
+	}
+}
+
+// visit calls visit with each of these locks of the shard, entered.
+func (s *shard) visit(locks iter.Seq[*lock], visit func(l *lock, now core.Now)) {
+	var all []*lock
+	s.glance(func() { all = slices.Collect(locks) })
+	for _, l := range all {
+		now := s.take()
+		if s.has(l) {
+			visit(l, now)
+		}
+		s.exit(l)
+	}
+}
+
 // enterIfAny is enter where there is nothing to do without a lock: it returns nil, and holds no mutex, if
 // there is none.
-func (c *Client) enterIfAny(n *engine.Name) (*lock, core.Now) {
-	s := c.shardOf(n)
+func (c *Client) enterIfAny(n *engine.Name, o core.OwnerID) (*lock, core.Now) {
+	return c.shardOf(n).enterIfAny(n.Key, o)
+}
+
+func (s *shard) enterIfAny(key string, o core.OwnerID) (*lock, core.Now) {
 	now := s.take()
-	l := s.locks[n.Key]
+	l := s.find(key, o)
 	if l == nil {
 		s.mu.Unlock()
 	}
@@ -93,9 +168,9 @@ func (s *shard) exit(l *lock) {
 		s.lingers(s.workOf(l, t))
 	}
 	s.carryOut()
-	if len(l.untold) == 0 && l.Idle() && s.locks[l.name.Key] == l {
+	if len(l.untold) == 0 && l.Idle() && s.has(l) {
 		l.unsubscribe()
-		delete(s.locks, l.name.Key)
+		s.remove(l)
 		s.spare = l
 	}
 	if checks != nil {

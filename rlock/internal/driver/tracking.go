@@ -35,7 +35,10 @@ func (l *lock) trackedFrom(k *work) core.Time {
 }
 
 // trackable reports whether no other client changes the key as long as this one holds the lock.
-func (l *lock) trackable() bool { return l.shard.client.wire.tracks() && l.IsHeld() && !l.IsRead() }
+func (l *lock) trackable() bool {
+	s := l.shard
+	return s.client.wire.tracks() && !s.kind.permits && l.IsHeld() && !l.IsRead()
+}
 
 // track has a mirror sent for the key to be tracked, if the hold has lasted long enough now.
 func (l *lock) track(k *work, now core.Now) {
@@ -60,7 +63,7 @@ func (k *work) buildTracked(now core.Now) bool {
 
 // Changed implements [engine.Beside].
 func (c *Client) Changed(key string) {
-	c.locksNamed(key, func(l *lock, now core.Now) {
+	c.locksOf(key, "", func(l *lock, now core.Now) {
 		if t := l.Owner(); t != nil {
 			if k := l.shard.workOf(l, t); k.tracking == tracked {
 				k.tracking = alarmed

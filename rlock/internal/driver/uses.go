@@ -18,7 +18,7 @@ func (c *Client) AppendUses(uses []engine.Use, waiting bool) []engine.Use {
 	for s := range c.allShards {
 		s.glance(func() {
 			now := c.clock.now()
-			for _, l := range s.locks {
+			for l := range s.all {
 				uses = l.appendHeld(uses, now)
 				if waiting {
 					uses = l.appendWaiting(uses)
@@ -38,12 +38,15 @@ func (l *lock) appendHeld(uses []engine.Use, now core.Now) []engine.Use {
 			continue
 		}
 		u := engine.Use{
-			Name: l.name.Key, Kind: l.name.KindOf(false), Owner: ownerOf(first), Goroutine: callerOf(first),
+			Name: l.name.Key, Kind: l.name.KindOf(true), Owner: ownerOf(first), Goroutine: callerOf(first),
 			Since: clock.time(first.Since), ValidUntil: clock.safe(l.ValidUntil(first.Owner)), Place: placeOf(first).Known(),
 		}
 		for j := range levels {
-			if levels[j].Owner == first.Owner {
+			if v := &levels[j]; v.Owner == first.Owner {
 				u.Depth++
+				if v.Mode == core.Alone {
+					u.Kind = l.name.KindOf(false)
+				}
 			}
 		}
 		u.IsPartOf(wholeOf(first))
@@ -82,7 +85,7 @@ func (l *lock) appendWaiting(uses []engine.Use) []engine.Use {
 			continue
 		}
 		u := engine.Use{
-			Name: l.name.Key, Kind: l.name.KindOf(false), Owner: w.req.Owner, Goroutine: w.req.Goroutine(),
+			Name: l.name.Key, Kind: l.name.KindOf(w.req.Shared), Owner: w.req.Owner, Goroutine: w.req.Goroutine(),
 			Waits: true, Since: l.shard.client.clock.time(w.began), Place: w.place.Known(),
 		}
 		u.IsPartOf(w.req.Whole)

@@ -245,7 +245,7 @@ func (r *room) placed(w *waiter, op operation, a wire.Answer, now time.Time) {
 	w.answered(a)
 	r.met(a.Holder, &w.Request, now)
 	w.lookAt = now.Add(r.lookAfter(w, a, now))
-	if a.HeldBack == 0 && !w.shared {
+	if a.HeldBack == 0 && !w.Shared {
 		r.giveWay()
 	}
 	if t.stale {

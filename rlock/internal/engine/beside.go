@@ -132,8 +132,11 @@ func (n *Name) KindOf(shared bool) Kind { return n.kindOf(shared) }
 // LossKey is what the losses know the owner by.
 func (n *Name) LossKey(o Owner) LossKey { return n.lossKey(o) }
 
-// Event returns an event about the lock for an owner.
-func (n *Name) Event(o Owner) Event { return n.event(o, false) }
+// Event returns an event about the lock for an owner, of the read lock if shared is set.
+func (n *Name) Event(o Owner, shared bool) Event { return n.event(o, shared) }
+
+// Permits returns how many permits there are, 0 for a lock that is no semaphore.
+func (n *Name) Permits() int { return n.permits }
 
 // Words names the owner as its code knows it.
 func (o Owner) Words() string { return o.words() }

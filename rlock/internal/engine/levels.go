@@ -9,7 +9,7 @@ import (
 // A Level is one Lock that was not unlocked yet.
 type Level struct {
 	Owner  Owner
-	shared bool          // it is a reader's, and other readers may have theirs beside it
+	Shared bool          // it is a reader's, and other readers may have theirs beside it
 	long   bool          // it was told that it is held for a long time
 	way    Way           // how it was acquired: of each owner's levels one is not by nesting
 	Until  time.Time     // the end of the lease it asked for; zero: kept by the watchdog
@@ -29,7 +29,7 @@ func (l *Level) told() bool {
 }
 
 func (t *tenure) open(now time.Time, req Request) {
-	l := Level{Owner: req.Owner, shared: req.shared, way: req.Way, hold: req.hold, since: now.Sub(t.room.client.start), place: req.place, caller: req.caller()}
+	l := Level{Owner: req.Owner, Shared: req.Shared, way: req.Way, hold: req.hold, since: now.Sub(t.room.client.start), place: req.place, caller: req.caller()}
 	t.let(&l, now, req.Lease)
 	if req.hold != nil {
 		req.hold.tenure, req.hold.token = t, t.tokens.section()
@@ -50,7 +50,7 @@ func (t *tenure) let(l *Level, now time.Time, lease time.Duration) {
 
 // endsWith has the end of the level looked at, if it is a shared one that has an end.
 func (t *tenure) endsWith(l *Level) {
-	if l.shared && !l.Kept() {
+	if l.Shared && !l.Kept() {
 		t.ends = earlier(t.ends, l.Until)
 	}
 }
@@ -65,12 +65,12 @@ func (t *tenure) close(o Owner, shared bool, h *hold) (was Level, ok bool) {
 	}
 	for i := len(t.levels) - 1; i >= 0; i-- {
 		l := &t.levels[i]
-		if l.hold == h && (h != nil || l.Owner == o && l.shared == shared) {
+		if l.hold == h && (h != nil || l.Owner == o && l.Shared == shared) {
 			if was = *l; was.way != ByNesting && len(t.levels) > 1 {
 				was.way = t.bequeath(i)
 			}
 			t.levels = append(t.levels[:i], t.levels[i+1:]...)
-			if n := len(t.levels); n > 0 && t.levels[n-1].shared {
+			if n := len(t.levels); n > 0 && t.levels[n-1].Shared {
 				t.shared = t.writes() == 0
 			}
 			for i := range t.levels { // what it outlasted may be over
@@ -119,7 +119,7 @@ func (l *Level) loose() bool { return l.hold.isPart() && !l.hold.joined.Load() }
 // depth returns how many levels of the one sort o has, and knows of.
 func (t *tenure) depth(o Owner, shared bool) (n int) {
 	for i := range t.levels {
-		if l := &t.levels[i]; l.Owner == o && l.shared == shared && !l.loose() {
+		if l := &t.levels[i]; l.Owner == o && l.Shared == shared && !l.loose() {
 			n++
 		}
 	}
@@ -129,7 +129,7 @@ func (t *tenure) depth(o Owner, shared bool) (n int) {
 // writes returns how many levels are not shared.
 func (t *tenure) writes() (n int) {
 	for i := range t.levels {
-		if !t.levels[i].shared {
+		if !t.levels[i].Shared {
 			n++
 		}
 	}

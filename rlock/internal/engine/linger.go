@@ -97,7 +97,7 @@ func (t *tenure) roused() {
 // mayReuse reports whether the request may begin in a lingering tenure.
 func (r *room) mayReuse(now time.Time, req *Request) bool {
 	t := r.tenure
-	return t != nil && t.phase == lingering && t.worth(now) && !t.tokens.spent() && (req.shared || !t.shared)
+	return t != nil && t.phase == lingering && t.worth(now) && !t.tokens.spent() && (req.Shared || !t.shared)
 }
 
 // drop ends a tenure that lingers, or whose client closes: the keeper releases it.

@@ -45,12 +45,12 @@ func (l *Lock) SameName(other *Lock) bool {
 }
 
 func (l *Lock) Take(ctx context.Context, req Request) error {
-	req.shared = l.Shared
+	req.Shared = l.Shared
 	return l.Client.acquire(ctx, l.Client.nameFor(l.Name, req.Owner), req)
 }
 
 func (l *Lock) Hold(ctx, parent context.Context, req Request) (Handle, error) {
-	req.shared = l.Shared
+	req.Shared = l.Shared
 	h := &hold{lock: l.of(req.Owner), owner: req.Owner}
 	h.Begin(parent, req.Whole)
 	req.hold = h

@@ -56,7 +56,7 @@ func (t *tenure) tellLongHolds(now time.Time) {
 			continue
 		}
 		l.long = true
-		lock, kind, place := r.name.Key, r.name.kindOf(l.shared), l.place
+		lock, kind, place := r.name.Key, r.name.kindOf(l.Shared), l.place
 		if p := l.wholeOf(); p != nil {
 			if !p.TellsLong() {
 				continue
@@ -117,7 +117,7 @@ func (r *room) tellLongWait(w *waiter, now time.Time) {
 			where = p.Place().Known().String()
 		}
 	}
-	r.client.Config.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", r.name.Key, "kind", r.name.kindOf(w.shared),
+	r.client.Config.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", r.name.Key, "kind", r.name.kindOf(w.Shared),
 		"owner", w.Owner, "waited", now.Sub(w.began).Round(time.Millisecond), "place", place.Known().String(),
 		"holder", holder, "holder_place", where)
 }

@@ -72,7 +72,7 @@ func (l *losses) Add(key LossKey, lost Level, cause error) {
 		heap.Push(&l.ends, e)
 	}
 	e.cause = cause
-	*e.levels(lost.shared)++
+	*e.levels(lost.Shared)++
 	switch {
 	case e.kept:
 	case lost.Kept():
@@ -121,6 +121,9 @@ func (l *losses) Blocks(key LossKey, now time.Time) error {
 	}
 	return nil
 }
+
+// Cause returns why the owner has lost what it has not unlocked yet, nil if there is nothing.
+func (l *losses) Cause(key LossKey) error { return l.look(key).cause }
 
 // look returns what the owner has lost and not unlocked yet, the zero loss for nothing.
 func (l *losses) look(key LossKey) (e loss) {

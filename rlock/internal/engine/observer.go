@@ -138,7 +138,7 @@ func (c *Client) Watches(req *Request) bool { return c.Observer.On() && req.Whol
 // tellAcquired is called without the mutex, as all that tell.
 func (c *Client) tellAcquired(ctx context.Context, n *Name, req *Request, waited time.Duration, contended bool) {
 	if c.Watches(req) {
-		e := n.event(req.Owner, req.shared)
+		e := n.event(req.Owner, req.Shared)
 		e.Way, e.Waited, e.Contended = req.Way, waited, contended
 		c.Observer.Acquired.Tell(ctx, e)
 	}
@@ -147,7 +147,7 @@ func (c *Client) tellAcquired(ctx context.Context, n *Name, req *Request, waited
 // gaveUp tells of a call that has failed with err, and returns that.
 func (c *Client) gaveUp(ctx context.Context, n *Name, req *Request, err error, waited time.Duration, contended bool) error {
 	if c.Watches(req) {
-		e := n.event(req.Owner, req.shared)
+		e := n.event(req.Owner, req.Shared)
 		e.Err, e.Waited, e.Contended = err, waited, contended
 		c.Observer.GaveUp.Tell(ctx, e)
 	}
@@ -156,7 +156,7 @@ func (c *Client) gaveUp(ctx context.Context, n *Name, req *Request, err error, w
 
 // closedLevel is the event of a level that was closed at that time.
 func (c *Client) closedLevel(n *Name, l *Level, at time.Time, err error) Event {
-	e := n.event(l.Owner, l.shared)
+	e := n.event(l.Owner, l.Shared)
 	e.Way, e.Held, e.Err = l.way, at.Sub(c.start)-l.since, err
 	return e
 }

@@ -18,7 +18,7 @@ const readersTime = time.Second
 // beside the readers here.
 func (r *room) mayJoin(now time.Time, req Request) bool {
 	t := r.tenure
-	if t == nil || t.phase != held || !req.shared || !t.shared || r.queue.Len() > 0 {
+	if t == nil || t.phase != held || !req.Shared || !t.shared || r.queue.Len() > 0 {
 		return false
 	}
 	if t.mayPass(now, req) {
@@ -45,11 +45,11 @@ func (t *tenure) join(now time.Time, req Request) {
 // join.
 func (r *room) admit(now time.Time, all bool) {
 	t := r.tenure
-	for w := r.head(); w != nil && w.shared && (all || t.mayPass(now, w.Request)); w = r.head() {
+	for w := r.head(); w != nil && w.Shared && (all || t.mayPass(now, w.Request)); w = r.head() {
 		r.admitBeside(w, ByJoining, now)
 		r.admitOwner(w.Owner, now)
 	}
-	if w := r.head(); w != nil && w.shared {
+	if w := r.head(); w != nil && w.Shared {
 		w.Wake() // it takes a ticket when it has been held back for long
 	}
 }
@@ -58,7 +58,7 @@ func (r *room) admit(now time.Time, all bool) {
 // holds back for others that wait elsewhere.
 func (r *room) isHeldBack(w *waiter) bool {
 	t := r.tenure
-	return t != nil && t.phase == held && t.shared && t.contested() && w.shared && r.head() == w
+	return t != nil && t.phase == held && t.shared && t.contested() && w.Shared && r.head() == w
 }
 
 // beginTurn lets in w, a reader, and the readers behind it, since the ticket t of w was granted
@@ -75,10 +75,10 @@ func (r *room) beginTurn(t *tenure, w *waiter, now time.Time) {
 // as Redisson's readers keep the writers out, readers have a turn now and then.
 func (r *room) giveWay() {
 	for reader := range r.waiters {
-		if !reader.shared {
+		if !reader.Shared {
 			continue
 		}
-		for w := r.head(); w != nil && !w.shared; w = r.head() {
+		for w := r.head(); w != nil && !w.Shared; w = r.head() {
 			r.leaveQueue(w)
 			r.joinQueue(w)
 		}

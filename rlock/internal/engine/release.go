@@ -62,7 +62,7 @@ func (r *room) goesOn(t *tenure, was *Level, now time.Time) bool {
 	switch {
 	case len(t.levels) > 0:
 		t.changed(now)
-		if t.shared && !was.shared {
+		if t.shared && !was.Shared {
 			r.admit(now, true)
 		}
 		r.current(now) // the levels that are left may have asked for less

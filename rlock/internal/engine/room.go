@@ -208,7 +208,7 @@ func (r *room) admitOwner(o Owner, now time.Time) {
 	for w := range r.waiters {
 		switch {
 		case w.Owner != o:
-		case r.tenure.shared && !w.shared:
+		case r.tenure.shared && !w.Shared:
 			w.err, w.fatal = errUpgrade(o), true
 			w.Wake()
 		default:

@@ -115,7 +115,7 @@ func (c *Client) newTenure(r *room, req Request, lingers bool, now time.Time) *t
 	}
 	r.shard.spareTenure = nil
 	*t = tenure{} // apart, since a tenure is large: it is cleared in place, and not made elsewhere and copied
-	t.room, t.owner, t.shared, t.text = r, req.Owner, req.shared, c.ID.Owner(req.Owner.ID, lingers)
+	t.room, t.owner, t.shared, t.text = r, req.Owner, req.Shared, c.ID.Owner(req.Owner.ID, lingers)
 	t.levels = t.first[:0]
 	t.shown = oneLevel(t.owner, t.shared)
 	if r.name.kind().fenced {
@@ -175,7 +175,7 @@ func (t *tenure) begin(now time.Time, req Request) {
 	}
 	t.roused()
 	t.phase = held
-	t.owner, t.shared = req.Owner, req.shared
+	t.owner, t.shared = req.Owner, req.Shared
 	t.lingers = t.room.client.lingerOf(t.room, &req)
 	t.levels, t.ends = t.levels[:0], never
 	t.open(now, req)

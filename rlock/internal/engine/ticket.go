@@ -171,7 +171,7 @@ func (r *room) giveBack(t *tenure, now time.Time) {
 // it. It keeps its place in the queue.
 func (r *room) inherit(t *tenure, lookAt, now time.Time) {
 	next := r.head()
-	if t != nil && t.phase == queued && next != nil && next.ticket == nil && next.shared == t.shared &&
+	if t != nil && t.phase == queued && next != nil && next.ticket == nil && next.Shared == t.shared &&
 		next.queues(now) && !r.name.kind().strict {
 		t.shown = shape{} // another owner's
 		next.ticket, next.lookAt = t, lookAt

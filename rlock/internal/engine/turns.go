@@ -18,7 +18,7 @@ func (t *tenure) mayPass(now time.Time, req Request) bool {
 	switch {
 	case t.tokens.spent(), !t.trust.Valid(now), left < least, c.Closed.Load():
 		return false
-	case t.shared && !req.shared:
+	case t.shared && !req.Shared:
 		return false // others may read
 	case r.name.kind().strict:
 		return false

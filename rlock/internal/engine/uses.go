@@ -64,7 +64,7 @@ func (t *tenure) appendHeld(uses []Use, now time.Time) []Use {
 		for j := range t.levels {
 			if l := &t.levels[j]; l.Owner == first.Owner {
 				u.Depth++
-				if !l.shared {
+				if !l.Shared {
 					u.Kind = r.name.kindOf(false)
 				}
 			}
@@ -83,7 +83,7 @@ func (r *room) appendWaiting(uses []Use) []Use {
 			continue
 		}
 		u := Use{
-			Name: r.name.Key, Kind: r.name.kindOf(w.shared), Owner: w.Owner, Goroutine: w.caller(),
+			Name: r.name.Key, Kind: r.name.kindOf(w.Shared), Owner: w.Owner, Goroutine: w.caller(),
 			Waits: true, Since: w.began, Place: w.place.Known(),
 		}
 		u.IsPartOf(w.Whole)

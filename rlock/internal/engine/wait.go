@@ -30,7 +30,7 @@ const Forever time.Duration = math.MaxInt64
 // A Request is what a caller wants.
 type Request struct {
 	Owner  Owner
-	shared bool          // a read lock
+	Shared bool          // a read lock
 	Whole  Whole         // that it is for, nil for none
 	Way    Way           // how it was acquired, set when it was
 	Lease  time.Duration // 0: until Unlock, kept by the watchdog
@@ -134,7 +134,7 @@ func (c *Client) CheckLease(n *Name, ask time.Duration) error {
 func (r *room) atOnce(req *Request, now time.Time) (ok bool, err error) {
 	c, n, t := r.client, r.name, r.current(now)
 	if t != nil && t.holds(req.Owner) {
-		if t.shared && !req.shared {
+		if t.shared && !req.Shared {
 			return false, fmt.Errorf("rlock: lock %q: %w", n.Key, errUpgrade(req.Owner))
 		}
 		req.Way = ByNesting
@@ -261,7 +261,7 @@ func (r *room) exitWaiting(ctx context.Context, w *waiter) {
 	c, n := r.client, r.name
 	r.exit()
 	if c.Watches(&w.Request) {
-		c.Observer.Waiting.Tell(ctx, n.event(w.Owner, w.shared))
+		c.Observer.Waiting.Tell(ctx, n.event(w.Owner, w.Shared))
 	}
 }
 

@@ -1,0 +1,158 @@
+package driver
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+)
+
+// holdPermits takes n permits, each with a handle.
+func holdPermits(t *testing.T, l *Lock, n int) (holds []engine.Handle) {
+	t.Helper()
+	for range n {
+		h, err := l.Hold(t.Context(), t.Context(), engine.Request{Owner: engine.NewHandleOwner(), Wait: engine.Forever})
+		require.NoError(t, err)
+		holds = append(holds, h)
+	}
+	return holds
+}
+
+func TestEachOwnerHasAPermitOfItsOwn(t *testing.T) {
+	bubbleOf(t, engine.SemaphoreKind, func(t *testing.T, f *fake) {
+		f.most = 3
+		c := f.join(nil)
+		l := c.lock()
+		o := engine.NewOwner()
+		require.NoError(t, l.Take(t.Context(), request(o)))
+		require.NoError(t, l.Take(t.Context(), request(o)), "it nests")
+		holds := holdPermits(t, l, 2)
+		require.ErrorIs(t, l.Take(t.Context(), engine.Request{Owner: engine.NewOwner()}), engine.ErrNotAcquired)
+		assert.Equal(t, 2, l.Depth(o))
+		assert.EqualValues(t, 3, c.Counts().Held)
+		assert.Len(t, c.AppendUses(nil, true), 3)
+		for range 2 {
+			require.NoError(t, l.Unlock(t.Context(), o))
+		}
+		require.ErrorIs(t, l.Unlock(t.Context(), o), engine.ErrNotHeld)
+		for _, h := range holds {
+			assert.True(t, engine.Valid(h))
+			require.NoError(t, engine.Release(t.Context(), h))
+		}
+		f.isClean()
+	})
+}
+
+// Those that wait for permits of one name share its subscription, and a message is for the lock of one owner.
+func TestWaitersOfASemaphoreShareASubscription(t *testing.T) {
+	bubbleOf(t, engine.SemaphoreKind, func(t *testing.T, f *fake) {
+		const waiters = 20
+		f.most = 2
+		c := f.join(nil)
+		holds := holdPermits(t, c.lock(), f.most)
+		var waits []<-chan error
+		var owners []engine.Owner
+		for range waiters {
+			o, result := takes(t.Context(), c.lock())
+			synctest.Wait()
+			owners, waits = append(owners, o), append(waits, result)
+		}
+		w := c.wire.(*fakeWire)
+		assert.Len(t, w.subs[key], 1)
+		for _, h := range holds {
+			require.NoError(t, engine.Release(t.Context(), h))
+		}
+		looks := f.count(core.Look)
+		for i, result := range waits {
+			require.NoError(t, <-result, "in their order")
+			require.NoError(t, c.lock().Unlock(t.Context(), owners[i]))
+		}
+		assert.Equal(t, looks, f.count(core.Look), "each is granted by its message")
+		f.isClean()
+		assert.Empty(t, w.subs[key])
+	})
+}
+
+// A message may grant a permit to a ticket that its caller has left, or that this client has never had.
+func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
+	bubbleOf(t, engine.SemaphoreKind, func(t *testing.T, f *fake) {
+		f.most = 1
+		here, there := f.join(nil), f.join(nil)
+		held := holdPermits(t, there.lock(), 1)[0]
+		_, waits := takes(t.Context(), here.lock())
+		synctest.Wait()
+		ctx, leave := context.WithCancel(t.Context())
+		_, leaves := takes(ctx, here.lock())
+		synctest.Wait()
+		f.mu.Lock()
+		left := f.sent[len(f.sent)-1].ID
+		f.mu.Unlock()
+		f.fate = func(_ uint32, cmd *core.Command) fate {
+			if cmd.Op == core.Leave && cmd.ID == left {
+				return lost // so that it is granted the permit in its turn
+			}
+			return passes
+		}
+		leave()
+		require.ErrorIs(t, <-leaves, context.Canceled)
+		require.NoError(t, engine.Release(t.Context(), held))
+		require.NoError(t, <-waits)
+		f.mu.Lock()
+		f.fate = nil
+		f.mu.Unlock()
+		here.hear(here.lock().Name, "+"+here.textOf(core.ID{Client: thisClient, N: 1 << 63}, 77)+"   "+key)
+		for s := range here.shardsOf(key) {
+			s.glance(func() { assert.LessOrEqual(t, len(s.pools), 1) })
+		}
+		time.Sleep(time.Minute)
+		assert.Equal(t, []core.OwnerID{77}, f.released(77))
+		for s := range here.shardsOf(key) {
+			for l := range s.named(key) {
+				require.NoError(t, here.lock().Unlock(t.Context(), engine.Owner{ID: uint64(l.owner)}))
+			}
+		}
+		f.isClean()
+	})
+}
+
+// released returns the owner of each release that names that one.
+func (f *fake) released(o core.OwnerID) (owners []core.OwnerID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.texts {
+		if ownerIn(f.texts[i]) == o {
+			owners = append(owners, o)
+		}
+	}
+	return owners
+}
+
+// A permit that is lost is lost for one owner.
+func TestALostPermitIsItsOwnersAlone(t *testing.T) {
+	bubbleOf(t, engine.SemaphoreKind, func(t *testing.T, f *fake) {
+		f.most = 2
+		l := f.join(nil).lock()
+		holds := holdPermits(t, l, 2)
+		f.mu.Lock()
+		f.server.Holders = f.server.Holders[:1]
+		kept := f.owners[f.server.Holders[0].ID]
+		f.mu.Unlock()
+		time.Sleep(time.Minute)
+		for _, h := range holds {
+			if core.OwnerID(h.(*hold).owner.ID) == kept {
+				require.NoError(t, engine.WhyOver(h))
+				require.NoError(t, engine.Release(t.Context(), h))
+			} else {
+				require.ErrorIs(t, engine.WhyOver(h), engine.ErrLost)
+				require.ErrorIs(t, engine.Release(t.Context(), h), engine.ErrLost)
+			}
+		}
+		f.isClean()
+	})
+}

@@ -1,0 +1,32 @@
+package driver
+
+import (
+	"strconv"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A plain lock is a hash of one owner and its count, as Redisson's RLock. A fair lock is one as well, and a fenced lock
+// has a counter beside it.
+
+func acquirePlain(r *redis, c *call) wire.Call {
+	return wire.Acquire.Call(2, c.name.Key, c.name.Queue, r.milliseconds(c.cmd.Lease), c.text)
+}
+
+func acquireFenced(r *redis, c *call) wire.Call {
+	return wire.Acquire.Call(3, c.name.Key, c.name.Queue, c.name.Extra, r.milliseconds(c.cmd.Lease), c.text, number(&c.cmd))
+}
+
+func mirrorPlain(r *redis, part []call) wire.Call {
+	keys, args := make([]string, 0, len(part)), make([]string, 0, 1+5*len(part))
+	args = append(args, r.Family())
+	var more []string // keys, of those that ask for others
+	for i := range part {
+		c := &part[i]
+		asks := r.asks(c)
+		more = append(more, asks.Keys...)
+		keys = append(keys, c.name.Key)
+		args = append(args, r.milliseconds(c.cmd.Lease), c.text, strconv.Itoa(c.cmd.Writes), asks.How, asks.Channel)
+	}
+	return wire.Call{Script: wire.Mirror, Keys: append(keys, more...), Args: args}
+}

@@ -1,0 +1,62 @@
+package driver
+
+import (
+	"strconv"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A read-write lock is a hash of the mode, the readers and the writer, and a key for each reader that lives as long as
+// its lease, as Redisson's RReadWriteLock. Its two locks are one lock of package core, in two modes.
+
+// modeOf is the mode of a read lock, or of any other lock.
+func modeOf(shared bool) core.Mode {
+	if shared {
+		return core.Shared
+	}
+	return core.Alone
+}
+
+func acquireReadWrite(r *redis, c *call) wire.Call {
+	n, mode := c.name, "write"
+	if c.cmd.Mode == core.Shared {
+		mode = "read"
+	}
+	return wire.ReadWriteAcquire.Call(4, n.Key, n.Queue, n.Extra, n.Extra+":"+c.text+":rwlock_timeout:1", r.milliseconds(c.cmd.Lease), c.text, mode)
+}
+
+func mirrorReadWrite(r *redis, part []call) wire.Call {
+	keys, args := make([]string, 0, 3*len(part)), make([]string, 0, 1+5*len(part))
+	args = append(args, r.Family())
+	var more []string // keys, of those that ask for others
+	for i := range part {
+		c := &part[i]
+		asks := r.asks(c)
+		more = append(more, asks.Keys...)
+		keys = append(keys, c.name.Key, c.name.Extra, c.name.Channel)
+		args = append(args, r.milliseconds(c.cmd.Lease), c.text, strconv.Itoa(c.cmd.Writes), wire.Flag(c.cmd.Reads), asks.How)
+	}
+	return wire.Call{Script: wire.ReadWriteMirror, Keys: append(keys, more...), Args: args}
+}
+
+// untold reports whether an owner of this client has the lock in the mode, and whether this client has to be believed:
+// it holds the lock, and Redis has not confirmed yet that it shows in which modes. To nest, and to unlock the write lock
+// and read on, waits for no command.
+func (l *Lock) untold() (locked, known bool) {
+	if !kinds[l.Name.KindID].readers || l.Name.Err != nil {
+		return false, false
+	}
+	one, now := l.driver.enterIfAny(l.Name, 0)
+	if one == nil {
+		return false, false
+	}
+	one.Look(now)
+	levels := one.Levels()
+	for i := range levels {
+		locked = locked || levels[i].Mode == l.mode()
+	}
+	known = one.IsHeld() && !one.IsShown(now)
+	one.shard.exit(one)
+	return locked, known
+}
