@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/engine"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -18,7 +19,10 @@ import (
 // in Redis, and two of them may hold one lock: they send the same owners, which a script
 // takes for a command that is sent again. Close the client before such a snapshot is
 // taken, and call [New] after it is restored.
-type Client struct{ engine *engine.Client }
+type Client struct {
+	engine *engine.Client
+	driver *driver.Client // keeps the fair locks
+}
 
 // New connects to Redis and returns a client. It fails with [ErrInvalidConfig]
 // for a config that cannot work, [ErrUnsupported] for a server that lacks what
@@ -39,10 +43,12 @@ func New(config Config) (*Client, error) {
 	c := new(Client)
 	if config.Observer == nil {
 		c.engine = engine.New(config.engine(nil), redis, id)
+		c.driver = driver.New(c.engine)
 		return c, nil
 	}
 	o := &observing{hooks: config.Observer, client: c}
 	c.engine = engine.New(config.engine(o.events()), redis, id)
+	c.driver = driver.New(c.engine)
 	o.log = c.engine.Config.Logger
 	o.about("Opened", config.Observer.Opened)
 	return c, nil

@@ -1,6 +1,9 @@
 package rlock
 
-import "github.com/go-rlock/rlock/rlock/internal/engine"
+import (
+	"github.com/go-rlock/rlock/rlock/internal/driver"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+)
 
 // NewFairLock returns the fair lock of that name. Like [Client.NewLock] it sends no command.
 // It is granted in the order in which its waiters came, over all clients: it uses the same
@@ -15,5 +18,10 @@ import "github.com/go-rlock/rlock/rlock/internal/engine"
 // Redisson's getFairLock() is another lock, with a queue of its own: a fair lock of rlock
 // only excludes it, as it does Redisson's RLock.
 func (c *Client) NewFairLock(name string) *Lock {
-	return lockOf(engine.NewLock(c.engine, engine.FairKind, name))
+	l := &struct {
+		lock Lock
+		one  driver.Lock
+	}{one: driver.NewLock(c.driver, engine.FairKind, name)}
+	l.lock.made = &l.one
+	return &l.lock
 }

@@ -290,11 +290,13 @@ func (r *redis) read(c *call, got wire.Answer, err error) (a answer) {
 func faultOf(op core.Op, err error) core.Fault {
 	f, explained := wire.Diagnose(err)
 	switch {
+	case errors.Is(explained, wire.ErrWrongType) && (op == core.Mirror || op == core.Leave):
+		return core.Fatal
 	case f == wire.Unknown, op != core.Acquire && wire.Begun(err):
 		return core.Unknown
 	case f == wire.NotNow:
 		return core.NotRun
-	case op == core.Acquire || op == core.Join || op == core.Look || errors.Is(explained, wire.ErrWrongType):
+	case op == core.Acquire || op == core.Join || op == core.Look:
 		return core.Fatal
 	}
 	return core.NotRun
