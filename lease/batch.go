@@ -54,8 +54,8 @@ func (g *group) wakesAtLocked() time.Duration {
 	return never // until a batch ends, which wakes the keeper
 }
 
-// Probe has the keeper try the nodes at once that it leaves alone for a while, since they did
-// not answer: one of them has answered somebody else. It may be called concurrently.
+// Probe makes the keeper try again at once all nodes that it avoids since they did not
+// answer: another caller has had an answer from one of them. It may be called concurrently.
 func (k *Keeper) Probe() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

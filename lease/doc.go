@@ -60,9 +60,8 @@
 //
 // # Cost
 //
-// One goroutine, and one for each batch in flight. With nothing scheduled there is
-// no timer; otherwise it sleeps until the next slot with something in it, for at
-// most a second. Scheduling wakes nobody unless the time is earlier than that wake,
-// and stopping never does, so a lock taken and released again costs two passes
-// through a mutex.
+// One goroutine, and one for each batch in flight. With nothing scheduled there is no
+// timer; otherwise it sleeps until the next slot with something in it, for at most a
+// second. Scheduling wakes the keeper only for a time before that wake, and stopping never
+// does, so a lock taken and released again costs two passes through a mutex.
 package lease

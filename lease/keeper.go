@@ -130,8 +130,8 @@ func (k *Keeper) Nudge(r Renewable) {
 	k.lineUpLocked(e)
 }
 
-// Stop forgets r: its time, its nudge, and its place among what waits to be sent.
-// It does nothing to one that the keeper does not know, and wakes nobody.
+// Stop forgets r: its time, its nudge, and its place in the queue of the next batch. It
+// ignores one that the keeper does not know, and does not wake the keeper.
 //
 // It waits for nothing, so when it returns, Due may be running, and r may be in a
 // batch that is being built or in flight. "After Stop nothing is renewed" is true

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// A channel is what the hub knows of one name that somebody is, or lately was,
-// subscribed to. Hub.mu protects its fields.
+// A channel is the hub's state of one name with a subscriber, now or lately. Hub.mu
+// protects its fields.
 type channel struct {
 	name  string // as plain, it never changes
-	plain bool   // SUBSCRIBE, also on a hub that is Sharded, and nobody waits for a message
+	plain bool   // SUBSCRIBE, also on a hub that is Sharded; it has no waiters
 	subs  []*Subscription
-	// hear is that of the last Listen. It gets the messages while subs is empty: the server
-	// still counts a subscriber, so that others may rely on its hearing them.
+	// hear is the function of the last Listen. It gets the messages while subs is empty:
+	// the server still counts a subscriber, so other clients may rely on it.
 	hear func(message string)
 	link *link // in whose channels it is; nil once forgotten
 

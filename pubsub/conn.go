@@ -64,9 +64,9 @@ func (l *link) open() (*conn, error) {
 // close ends the connection, and with it what it has subscribed to.
 func (c *conn) close() { c.client.Close() }
 
-// onMessage runs on the connection's reader, as onSubscription does. A hook that
-// blocks stops the connection in silence, so both only take the hub's mutex,
-// under which nobody waits.
+// onMessage runs on the connection's reader, as onSubscription does. A hook that blocks
+// stops the connection in silence, so both only take the hub's mutex, whose holders never
+// wait.
 func (c *conn) onMessage(m rueidis.PubSubMessage) {
 	h := c.link.hub
 	h.mu.Lock()

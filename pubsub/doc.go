@@ -62,7 +62,7 @@
 //   - The connection is lost: nothing is confirmed from then on. It is opened
 //     again after 1 ms, later at most every 500 ms, and all channels that have a
 //     Subscription are subscribed again. Each confirmation is a mark. A server that
-//     is full (maxclients) is asked every 30 s, if nobody waits for a message: see
+//     is full (maxclients) is asked every 30 s while no waiter needs a message: see
 //     [Hub.ListenPlain].
 //   - The server is silent: the client's pings find that (see Config.Client), and
 //     the connection counts as lost.

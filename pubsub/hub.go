@@ -185,7 +185,7 @@ func (h *Hub) channelLocked(name string, plain bool) *channel {
 	return ch
 }
 
-// forgetLocked drops a channel that nobody is subscribed to. Needs mu.
+// forgetLocked drops a channel without subscribers. Needs mu.
 func (h *Hub) forgetLocked(ch *channel) {
 	delete(h.channels, ch.name)
 	ch.detachLocked()

@@ -20,8 +20,8 @@ const (
 	// clients of a server that returns do not come all at once.
 	minBackoff = time.Millisecond
 	maxBackoff = 500 * time.Millisecond
-	// plainBackoff is the same once the server bars all channels of a link, and nobody waits
-	// for their messages: a server that is full is left alone.
+	// plainBackoff is the same once the server bars all channels of a link, and they have no
+	// waiters: a server that is full is left alone.
 	plainBackoff = 30 * time.Second
 
 	// barredAfter is how many connections in a row the server must have ended before
@@ -106,8 +106,8 @@ func (l *link) connect() (*conn, error) {
 	return c, nil
 }
 
-// pause waits before the next connection. It is short if somebody waits for a message, or
-// the last one was good.
+// pause waits before the next connection. It is short if a waiter needs a message, or the
+// last connection was good.
 func (l *link) pause(failures int) {
 	if failures > 0 {
 		pause := min(minBackoff<<min(failures-1, 16), maxBackoff)
@@ -129,7 +129,7 @@ func (l *link) pause(failures int) {
 	}
 }
 
-// leavesAlone reports whether the server bars all channels, and nobody waits for a message.
+// leavesAlone reports whether the server bars all channels, and none has a waiter.
 func (l *link) leavesAlone() bool {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()

@@ -113,10 +113,9 @@ func (h *Hub) node(addr string) (rueidis.Client, string, error) {
 	return h.client, "", nil // one of several is the primary: the client knows which
 }
 
-// leadsTo reports whether the client still sends commands to addr. It does not
-// after a failover that Sentinel planned: the demoted primary keeps its
-// connections for some 10 s, as a primary that nobody publishes at any more. It
-// asks the client and not the server, so it costs no command.
+// leadsTo reports whether the client still sends commands to addr. It does not after a
+// failover that Sentinel planned: the demoted primary keeps its connections for some 10 s,
+// but gets no more messages. It asks the client and not the server, so it costs no command.
 func (h *Hub) leadsTo(addr string) bool {
 	if addr == "" {
 		return true

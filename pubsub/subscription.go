@@ -88,7 +88,7 @@ func (s *Subscription) Close() {
 	}
 }
 
-// mark never blocks: a mark that nobody has taken yet says it already.
+// mark never blocks: one mark in the channel is enough.
 func (s *Subscription) mark() {
 	if s.marked != nil {
 		s.marked()

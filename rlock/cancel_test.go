@@ -450,8 +450,7 @@ func TestAnAttemptAfterACancelledLockGetsTheFreeLock(t *testing.T) {
 // busy stands for a command that Redis refuses for a while.
 const busy = "*3\r\n$4\r\nEVAL\r\n$45\r\nreturn redis.error_reply('BUSY for a little')\r\n$1\r\n0\r\n"
 
-// The release of a ticket that nobody wants any more may be late, and Redis grants the lock to
-// it meanwhile.
+// The release of an unwanted ticket may be late, and Redis may grant it the lock meanwhile.
 func TestAnAttemptGetsALockThatWasGrantedToACancelledOne(t *testing.T) {
 	for name, of := range map[string]func(*rlock.Client) *rlock.Lock{
 		"plain":  func(c *rlock.Client) *rlock.Lock { return c.NewLock(key) },
@@ -489,7 +488,7 @@ func TestAnAttemptGetsALockThatWasGrantedToACancelledOne(t *testing.T) {
 }
 
 // A release that is refused is tried again less and less often.
-func TestTheMessageOfAGrantHasATicketReleasedThatNobodyWants(t *testing.T) {
+func TestTheMessageOfAGrantReleasesAnUnwantedTicket(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, holder, them, me := w.client(), w.client(), w.caller(), w.caller()
 		require.NoError(t, holder.NewFairLock(key).Lock(them))

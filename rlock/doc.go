@@ -35,12 +35,11 @@
 //
 // # What it promises
 //
-// Against one Redis primary that loses no writes, evicts nothing and does not
-// step its clock, at most one client is granted a name at a time, and a hold's
-// context ends before Redis can grant the name to another client, as long as
-// clock rates differ by less than 1 % and nobody frees the lock by force
-// ([Lock.ForceUnlock], DEL). Where one of these conditions fails, the holder is told
-// afterwards: see "What happens when".
+// Against one Redis primary that loses no writes, evicts nothing and does not step its
+// clock, at most one client is granted a name at a time, and a hold's context ends before
+// Redis can grant the name to another client, as long as clock rates differ by less than 1
+// % and no lock is freed by force ([Lock.ForceUnlock], DEL). Where one of these conditions
+// fails, the holder is told afterwards: see "What happens when".
 //
 // It cannot stop code that is already running. A goroutine that was stopped for
 // longer than the lease (a pause of the machine, a debugger) continues until it
@@ -57,8 +56,8 @@
 // between clients, the client between its goroutines. So nesting, and handing the
 // lock off inside a process, wait for no network.
 //
-//	free --- acquire ---> tenure --- Unlock, nobody waits here ----> free
-//	                       |  ^  +-- Unlock, somebody waits here --+
+//	free --- acquire ---> tenure --- Unlock, no waiter here -------> free
+//	                       |  ^  +-- Unlock, a waiter here --------+
 //	                       |  +------ the same tenure goes on -----+
 //	                       |
 //	                       +-- its lease ends unrenewed, or Redis

@@ -212,8 +212,8 @@ func TestAMessageThatIsNoReleaseIsHarmless(t *testing.T) {
 	})
 }
 
-// Anybody may publish where a client is told of grants.
-func TestAMessageAboutWhatIsNoTicketIsHarmless(t *testing.T) {
+// Other users may publish on the channel of a client's grants.
+func TestAMessageAboutAnUnknownTicketIsHarmless(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, holder, me, them := w.client(), w.client(), w.caller(), w.caller()
 		require.NoError(t, holder.NewLock(key).Lock(them))

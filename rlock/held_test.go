@@ -287,7 +287,7 @@ func TestBy30SecondsAWaitIsLoggedWithItsPlaceUnlessTheConfigSaysOtherwise(t *tes
 	})
 }
 
-// A wait that begins while no one has the lock is looked at, too, when it has a holder.
+// A wait that begins while the lock is free is looked at, too, when the lock has a holder.
 func TestAWaitIsLoggedWhicheverClientHoldsTheLockMeanwhile(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const said = "rlock: a call waits for a lock for a long time"

@@ -363,7 +363,7 @@ func TestAMultiLockWhoseLeaseIsShorterThanItsAcquireIsHeldForAllOfIt(t *testing.
 	})
 }
 
-// A caller that has left keeps nobody of its process out, although Redis has not confirmed the
+// A caller that has left blocks no other of its process, although Redis has not confirmed the
 // release of the parts.
 func TestThePartsOfAMultiLockAreFreeWhenTheCallerHasGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

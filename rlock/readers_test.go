@@ -383,9 +383,9 @@ func TestAReaderThatAWriterGaveWayToReadsOnceTheWriterHasLeft(t *testing.T) {
 	})
 }
 
-// Guests that nobody can count, of which one may be a writer, have a turn when a ticket waits.
-// No ticket waits here: readers hold back new ones for a second of two.
-func TestReadersThatHoldBackForGuestsThatNobodyCanCountReadAgainWithinSeconds(t *testing.T) {
+// Uncounted foreign clients, of which one may be a writer, have a turn when a ticket waits. No
+// ticket waits here: readers hold back new ones every other second.
+func TestReadersHeldBackForUncountedForeignClientsReadAgainWithinSeconds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		polls := func(c *rlock.Config) { c.RedissonPolls = rlock.RedissonPollsAlways }
 		l, there := w.rwClient(polls), w.rwClient(polls)

@@ -24,7 +24,7 @@ import (
 //	    TestFiftyReadersReadForLongerThanALease
 //	  testName                                    a name with braces and colons. Kept
 //	    TestANameWithABraceIsUsedAsItIsForKeysAndChannel
-//	  testWriteLockExpiration                     lock(10 s), nested lock(1 s): nobody else is early. Better: Redisson adds the
+//	  testWriteLockExpiration                     lock(10 s), nested lock(1 s): no other owner is early. Better: Redisson adds the
 //	                                              leases, here the longest counts
 //	    TestNestedWriteLeasesAreNotAdded
 //	  testInCluster                               both locks in a Cluster. Kept

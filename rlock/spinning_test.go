@@ -13,7 +13,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Threads of Redisson's spin lock, which nobody can count, beside clients of ours that
+// Threads of Redisson's spin lock, which cannot be counted, beside clients of ours that
 // leave no pause. internal/redisson has the real ones.
 
 // A spinner is one thread.
@@ -118,8 +118,8 @@ func TestThreadsThatSpinHaveTheLockWithinSeconds(t *testing.T) {
 	}
 }
 
-// Nobody can tell a client whose lock lingers that guests of this sort wait. They have the
-// lock when Linger is over, and each hold of the client begins it anew.
+// Foreign clients of this sort cannot call for a lock that lingers. They get it when Linger
+// is over, and each hold of the client begins Linger anew.
 func TestAGuestThatOnlyPollsWaitsForTheRestOfLinger(t *testing.T) {
 	manyCommands(t)
 	const linger, poll, used = time.Minute, 150 * time.Millisecond, 50 * time.Second

@@ -128,7 +128,7 @@ func TestWhoIsLateNowAndThenIsLetPassAgain(t *testing.T) {
 			if turn++; turn%51 == 0 {
 				return 3 * time.Millisecond // longer than the head waits for those that it lets pass
 			}
-			return time.Millisecond // behind the head, if that lets nobody pass
+			return time.Millisecond // behind the head, if that lets no other pass
 		})
 		t.Logf("sections: theirs %d, ours %d", f.sections, ours())
 		assert.Greater(t, 4*f.sections, f.sections+ours())
@@ -279,7 +279,7 @@ func TestAWaiterLooksAgainIfItWasToldWhileItLooked(t *testing.T) {
 	})
 }
 
-// Redisson's writer says to nobody that it waits, but by listening.
+// Redisson's writer shows that it waits only by listening.
 func TestAWriterOfRedissonIsNotStarvedByReadersWithoutEnd(t *testing.T) {
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
@@ -297,8 +297,8 @@ func TestAWriterOfRedissonIsNotStarvedByReadersWithoutEnd(t *testing.T) {
 	})
 }
 
-// Foreign clients that nobody can count may take the lock in their turn, and the first ticket looks
-// when that is over. If it leaves before, the next one does.
+// Foreign clients that cannot be counted may take the lock in their turn, and the first ticket
+// looks when that is over. If it leaves before, the next one looks.
 func TestTheNextTicketTakesTheLockAfterATurnInWhichTheFirstHasLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		polls := func(c *rlock.Config) { c.RedissonPolls = rlock.RedissonPollsAlways }

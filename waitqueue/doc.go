@@ -20,10 +20,9 @@
 //
 // # A wake is never swallowed
 //
-// A waiter gives up because its context ended, and at that very moment it may
-// already have been chosen. [Queue.Leave] tells which of the two came first, in
-// the terms of golang.org/x/sync/semaphore: true means that the waiter left the
-// line and nobody will choose it; false means that it was chosen before, and
-// that it now has what it waited for and must pass it on. A caller that ignores
-// the false loses the lock for everyone behind it.
+// A waiter gives up because its context ended, and at that very moment it may already have
+// been chosen. [Queue.Leave] tells which of the two came first, in the terms of
+// golang.org/x/sync/semaphore: true means that the waiter left the line and will not be
+// chosen; false means that it was chosen before, now has the lock, and must pass it on. A
+// caller that ignores the false loses the lock for all waiters behind it.
 package waitqueue

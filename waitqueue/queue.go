@@ -71,9 +71,9 @@ func (q *Queue[T]) Leave(w *Waiter[T]) bool {
 	return true
 }
 
-// Pass chooses the first waiter: it takes it out of the queue, wakes it and
-// returns it, or returns nil if nobody waits. The caller writes what
-// the waiter is given, in the same critical section.
+// Pass chooses the first waiter: it removes it from the queue, wakes it and returns it, or
+// returns nil if the queue is empty. The caller writes the result for the waiter in the
+// same critical section.
 func (q *Queue[T]) Pass() *Waiter[T] {
 	w := q.head
 	if w == nil {
@@ -84,7 +84,7 @@ func (q *Queue[T]) Pass() *Waiter[T] {
 	return w
 }
 
-// Head returns the first waiter without choosing it, nil if nobody waits.
+// Head returns the first waiter without choosing it, nil if the queue is empty.
 func (q *Queue[T]) Head() *Waiter[T] { return q.head }
 
 // All calls yield with each waiter, the first one first, until yield returns false.
@@ -99,7 +99,7 @@ func (q *Queue[T]) All(yield func(*Waiter[T]) bool) {
 	}
 }
 
-// Len returns how many wait.
+// Len returns the number of waiters.
 func (q *Queue[T]) Len() int { return q.len }
 
 // C is where w is woken: one mark for every wake that was not yet taken, at most
@@ -114,8 +114,8 @@ func (w *Waiter[T]) Wake() {
 	}
 }
 
-// Drain takes away a mark that nobody received. It needs the mutex of the queue
-// that w was in, so that no wake for its former place can come after it.
+// Drain discards an unreceived mark. It needs the mutex of the queue that w was in, so that
+// no wake for its former place can come after it.
 func (w *Waiter[T]) Drain() {
 	select {
 	case <-w.mark:

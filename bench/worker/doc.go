@@ -16,8 +16,8 @@
 //
 //	waiting --> has the lock                            its wait is recorded
 //	   |------> Lock failed by its own rules            a failure
-//	   |------> Job.Stall without anyone entering
-//	   |        any section                             stuck: a lost wake-up
+//	   |------> Job.Stall without a section
+//	   |        of any process                          stuck: a lost wake-up
 //	   +------> Job.Drain is over, others do enter      cut: its wait so far is recorded
 //
 // A contender that is not in Go has a program that speaks the same protocol, counts

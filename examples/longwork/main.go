@@ -136,7 +136,7 @@ func watched(ctx context.Context, first, second *rlock.Lock) error {
 
 	time.Sleep(scaled(19))
 	say("worker 2", "has ended, and releases")
-	return two.hold.Release(ctx) // ErrLost if anybody else has freed it
+	return two.hold.Release(ctx) // ErrLost if another client has freed it
 }
 
 func fixed(ctx context.Context, first, second *rlock.Lock) error {

@@ -87,8 +87,8 @@ func (o orders) do(ctx context.Context, part, id string) error {
 	})
 }
 
-// checkClosed has a stranger try the lock: a goroutine with a fresh context, which
-// carries nobody's owner.
+// checkClosed tries the lock as a stranger: in a goroutine with a fresh context, which
+// carries no owner.
 func (o orders) checkClosed(id string) error {
 	tried := make(chan error)
 	go func() {

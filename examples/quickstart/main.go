@@ -7,7 +7,7 @@
 //	 3. ten goroutines of three clients, each of which could as well be a machine
 //	    of its own: one at a time;
 //	 4. a holder that is killed: the watchdog had kept its lock beyond the lease,
-//	    and when nobody renews it any more, the next waiter gets it.
+//	    and when the renewals end, the next waiter gets it.
 //
 // Look at part 3, where no two bars share a column, and at part 4, where the
 // holder is a real process that gets no chance to clean up.

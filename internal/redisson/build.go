@@ -116,10 +116,9 @@ func compile(v Version, cache, built string) error {
 	return nil
 }
 
-// archive has the JVM keep the loaded classes of a driver, which would otherwise be most of
-// what a process does that lives for seconds. The driver ends by itself: nobody listens at the
-// address that it is told. The JVM takes classes only from jars, that stay where they were and
-// as they were; else it does without the archive.
+// archive makes the JVM keep the loaded classes of a driver: loading them takes most of the
+// time of a process that lives for seconds. The driver ends by itself, since its address has
+// no listener. The JVM uses the archive only while the jars stay unchanged.
 func archive(target string) error {
 	dir, err := os.MkdirTemp(target, "archiving-") // two processes may do this at once
 	if err != nil {

@@ -17,22 +17,22 @@ import (
 // Java side says for how long: what is due there has happened to it first.
 //
 // Here is what concerns a holder; lostwakes_test.go has the waiters, unknown_test.go
-// acquires whose answer is late or comes to nobody. If a newer version of Redisson
-// no longer does it, its half fails here, and can go.
+// acquires with a late or unheard answer. If a newer version of Redisson has corrected a
+// defect, its half fails here, and can go.
 //
 //	an inner lease ends the outer level's watchdog             TestAnInnerLeaseDoesNotEndTheWatchdogOfTheOuterLevel
 //	so does an unlock that fails and is tried again            TestAnUnlockThatFailsDoesNotEndTheWatchdog
-//	who lost a lock delays the renewal of the next             TestAnOwnerThatLostTheLockDoesNotKeepTheNextFromBeingRenewed
+//	a former owner delays the renewal of the next              TestAnOwnerThatLostTheLockDoesNotKeepTheNextFromBeingRenewed
 //	one lock that cannot be renewed takes others along         TestOneLockThatCannotBeRenewedDoesNotTakeOthersAlong
-//	nobody is told of a loss                                   TestALossIsTold
+//	no holder is told of a loss                                TestALossIsTold
 //	a lease stays behind in the lock object                    TestALeaseIsOfTheCallThatAskedForIt
 //	three commands and two more writes for lock and unlock     TestAPairIsTwoCommandsAndLeavesNoLatch
-//	no wake after a subscription was renewed                   TestAMessageThatIsLostWithItsConnectionKeepsNobodyWaiting
+//	no wake after a subscription was renewed                   TestAMessageThatIsLostWithItsConnectionDelaysNoWaiter
 //	no subscription after a slot has moved                     TestAWaiterWhoseSlotMovesIsWoken
 //	a key without a lease is waited for without bound          TestAKeyWithoutALeaseIsLookedAtAgain
 //	at most 250 locks are waited for                           TestAsManyLocksMayBeWaitedForAsThereAre
 //	an acquire that is sent again counts twice                 TestAnAcquireThatIsSentAgainIsHeldOnce
-//	an interrupted acquire is renewed for nobody               TestAnAcquireWhoseCallerWasInterruptedIsGivenBack
+//	an interrupted acquire is renewed without an owner         TestAnAcquireWhoseCallerWasInterruptedIsGivenBack
 //
 // Not shown: a thread whose tryLock is out of time in the instant in which it is
 // woken keeps the wake to itself. It is a matter of that instant; ours is in
@@ -41,7 +41,7 @@ import (
 // pair is a setting in which nothing takes long.
 var pair = setting{lease: time.Second}
 
-// awaitEnd returns when nobody holds the lock any more.
+// awaitEnd returns when the lock is free.
 func (s *scene) awaitEnd(lock string) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
@@ -140,9 +140,9 @@ func TestAnOwnerThatLostTheLockDoesNotKeepTheNextFromBeingRenewed(t *testing.T) 
 	})
 }
 
-// A script of Redisson's watchdog renews up to 100 locks, and the round ends at the
-// first that fails: here, at a key that somebody has overwritten. Those that it came
-// to before are renewed; of ten it does not come to all.
+// A script of Redisson's watchdog renews up to 100 locks, and the round ends at the first
+// that fails: here, at a key that was overwritten. The locks before it are renewed, but not
+// all of ten.
 func TestOneLockThatCannotBeRenewedDoesNotTakeOthersAlong(t *testing.T) {
 	withBoth(t, pair, func(s *scene) {
 		type holder struct {
@@ -202,8 +202,8 @@ func TestALossIsTold(t *testing.T) {
 	})
 }
 
-// A lease stays in Redisson's lock object, which threads share, until an unlock:
-// after a lock that nobody unlocked, the next one's is as long.
+// A lease stays in Redisson's lock object, which threads share, until an unlock: after a
+// lock that was not unlocked, the next one's is as long.
 func TestALeaseIsOfTheCallThatAskedForIt(t *testing.T) {
 	const watchdog = 6 * time.Second
 	withBoth(t, setting{lease: watchdog}, func(s *scene) {

@@ -64,7 +64,7 @@ func (s *scene) exists(key string) bool {
 	return n == 1
 }
 
-// lingersOnce is about a lock that nobody uses.
+// lingersOnce is about an unused lock.
 func lingersOnce(s *scene, golang, java side) {
 	lock := s.fresh()
 	s.lingers(golang, lock)

@@ -78,8 +78,8 @@ func wakes(s *scene, first, second side) {
 	assert.Less(s.t, sum, time.Duration(len(took))*fallback/2, "they were not woken, they looked by themselves")
 }
 
-// fallback is when a waiter of rlock looks by itself; one of Redisson does when the
-// lease is over, after 30 s. Nobody comes near it who is woken by messages.
+// fallback is when a waiter of rlock looks by itself; one of Redisson does when the lease
+// is over, after 30 s. A waiter that is woken by a message takes far less.
 const fallback = 5 * time.Second
 
 // wakeUp has the second wait until the first unlocks, and returns how long it

@@ -14,7 +14,7 @@ import (
 
 // A message that is published while Redisson's subscription is being renewed is
 // lost, and the waiter sleeps until the holder's lease is over.
-func TestAMessageThatIsLostWithItsConnectionKeepsNobodyWaiting(t *testing.T) {
+func TestAMessageThatIsLostWithItsConnectionDelaysNoWaiter(t *testing.T) {
 	withBoth(t, setting{}, func(s *scene) {
 		golang, java := s.golang(), s.java.Thread("one")
 		ours, theirs := s.fresh(), s.fresh()
@@ -58,8 +58,7 @@ func (s *scene) sleepsOn(java redisson.Thread, waiter *call) {
 	}
 }
 
-// occupy makes the lock that of somebody who is no client at all. Lease 0: the key
-// does not expire.
+// occupy gives the lock to an owner without a client. Lease 0: the key does not expire.
 func (s *scene) occupy(lock string, lease time.Duration) {
 	s.t.Helper()
 	require.NoError(s.t, s.do("HSET", lock, "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1").Error())

@@ -135,7 +135,7 @@ func downgrading(s *scene, first, second couple) {
 		require.NoError(s.t, first.write.Unlock(lock))
 		assert.Less(s.t, reader.succeeds().Sub(downgraded), fallback)
 	} else {
-		// Redisson tells nobody of it: who waits looks by itself, after 5 s at most.
+		// Redisson publishes nothing: a waiter looks by itself, after 5 s at most.
 		require.NoError(s.t, first.write.Unlock(lock))
 		s.gets(second.read, lock, true)
 	}
@@ -149,7 +149,7 @@ func downgrading(s *scene, first, second couple) {
 	require.NoError(s.t, second.write.Unlock(lock))
 }
 
-// Writers of both sides count, and readers look that nobody does meanwhile.
+// Writers of both sides count, and readers check that no writer does meanwhile.
 func TestReadWriteCrowdsOfBothSidesLoseNoCount(t *testing.T) {
 	// A waiter of Redisson's that misses its message sleeps until the lease ends.
 	withBoth(t, setting{lease: keptLease}, func(s *scene) {
@@ -212,7 +212,7 @@ func (s *scene) unchanged(ctx context.Context, counter string) error {
 		seen[i] = n
 	}
 	if seen[0] != seen[1] {
-		return errors.New("somebody wrote while it was read")
+		return errors.New("a writer wrote during a read")
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ type scene struct {
 	*redistest.Server
 	t       *testing.T
 	ctx     context.Context  // of a wait that should end by itself
-	outside rueidis.Client   // somebody who is no lock client
+	outside rueidis.Client   // of a program that is no lock client
 	counts  []string         // the commands that count waiters, one for each family of pub/sub
 	nodes   []rueidis.Client // the same for each data node
 
@@ -213,7 +213,7 @@ func (s *scene) do(command, key string, args ...string) rueidis.RedisResult {
 	return s.outside.Do(s.ctx, s.outside.B().Arbitrary(command).Keys(key).Args(args...).Build())
 }
 
-// fresh returns the name of a lock that nobody waits for, nor lingers at.
+// fresh returns the name of a lock that no test has used.
 func (s *scene) fresh() string {
 	return fmt.Sprintf("%s:%d", s.t.Name(), lockNumber.Add(1))
 }
@@ -235,10 +235,10 @@ func (s *scene) awaitWaiter(lock string) {
 			}
 		}
 		return false
-	}, hang, time.Millisecond, "nobody waits at %q", channel)
+	}, hang, time.Millisecond, "no waiter at %q", channel)
 }
 
-// channelOf returns the channel of the messages that wake who waits for the lock.
+// channelOf returns the channel of the messages that wake the lock's waiters.
 func (s *scene) channelOf(lock string) string {
 	channel := "redisson_lock__channel:"
 	if s.setting.kind == redisson.Read || s.setting.kind == redisson.Write {

@@ -84,8 +84,8 @@ func (t Thread) HoldCount(lock string) (n int, err error) {
 	return n, err
 }
 
-// TTL is RLock.remainTimeToLive: -2 ms if nobody holds the lock, -1 ms if its key
-// does not expire.
+// TTL is RLock.remainTimeToLive: -2 ms if the lock is free, -1 ms if its key does not
+// expire.
 func (t Thread) TTL(lock string) (time.Duration, error) {
 	var ms int64
 	err := t.do(&ms, command{Call: "remainTimeToLive", Name: lock})
@@ -98,7 +98,7 @@ func (t Thread) LockAndGetToken(lock string) (token uint64, err error) {
 	return token, err
 }
 
-// Token is RFencedLock.getToken, which is the counter, whoever has the lock.
+// Token is RFencedLock.getToken, which is the counter, regardless of the holder.
 func (t Thread) Token(lock string) (token uint64, err error) {
 	err = t.do(&token, command{Call: "getToken", Name: lock})
 	return token, err

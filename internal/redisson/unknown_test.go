@@ -15,8 +15,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// An interrupted thread of Redisson's leaves the acquire that it has sent to
-// itself: the lock is granted to nobody, and the watchdog keeps it for ever.
+// An interrupted thread of Redisson abandons the acquire that it has sent: the granted lock
+// has no owner, and the watchdog keeps it for ever.
 func TestAnAcquireWhoseCallerWasInterruptedIsGivenBack(t *testing.T) {
 	withBoth(t, setting{lease: shortLease}, func(s *scene) {
 		golang, java := s.golang(), s.java.Thread("one")
@@ -40,7 +40,7 @@ func TestAnAcquireWhoseCallerWasInterruptedIsGivenBack(t *testing.T) {
 		require.NoError(s.t, golang.Unlock(ours))
 		ok, err := golang.TryLock(theirs, shortLease*3/2, 0)
 		require.NoError(s.t, err)
-		assert.False(s.t, ok, "nobody holds it, and it is renewed")
+		assert.False(s.t, ok, "no thread holds it, and it is renewed")
 	})
 }
 

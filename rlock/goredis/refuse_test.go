@@ -105,7 +105,7 @@ func TestOptionsStayAsTheyAre(t *testing.T) {
 	assert.Equal(t, "127.0.0.1:1", o.Addrs[0])
 }
 
-// A field that a version of go-redis adds is in none of the lists until someone looks at it.
+// A field that a version of go-redis adds is in none of the lists until we add it.
 func TestThePackageDocumentsEachField(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	require.NoError(t, err)

@@ -12,7 +12,7 @@
 //	               Attach                       client lease over, an acquire comes
 //	own lease ----------------> attached ------------------------------------------> taken
 //	    |                          |
-//	    | lease over               | backstop over, and nobody came
+//	    | lease over               | backstop over, no acquire came
 //	    v                          v
 //	   free                       free
 //

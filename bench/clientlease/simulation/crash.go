@@ -37,8 +37,8 @@ type Recovery struct {
 // Marks are the times at which Recovery counts Garbage: keys of the dead client's locks.
 var Marks = []time.Duration{time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour}
 
-// An event is that somebody asks for a lock, a waiter at the end of the lease or a newcomer,
-// or that its key expires.
+// An event is an acquire of a lock, by a waiter at the end of the lease or by a newcomer, or
+// the expiry of its key.
 type event struct {
 	at      time.Duration
 	lock    int

@@ -1,4 +1,4 @@
-// Package simulation computes what leases cost a fleet that nobody has at hand: 1 000
+// Package simulation computes the cost of leases in a fleet that is too large to run: 1 000
 // clients, 50 servers, 10^5 to 10^8 held locks. It has two parts, both deterministic: the same seed
 // gives the same figures.
 //

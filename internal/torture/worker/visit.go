@@ -253,7 +253,7 @@ func (v *visit) giveBack(ctx context.Context, l *level) {
 	}
 }
 
-// force frees the lock, whoever its holder is.
+// force frees the lock, regardless of its holder.
 func (v *visit) force(ctx context.Context) {
 	lock, shared := v.lock.choose(v, nil)
 	call := v.begin(history.Op{Worker: v.number, Method: history.ForceUnlock, Shared: shared})

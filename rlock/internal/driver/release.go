@@ -126,7 +126,8 @@ func errUnconfirmed(n *engine.Name, o engine.Owner, ends time.Time, err error) e
 		n.Key, o, engine.ErrUnconfirmed, ends.Format(time.TimeOnly), err)
 }
 
-// advice tells o, which has nothing to unlock, who else of this process has the lock; "" for nobody.
+// advice returns a hint for o, which has nothing to unlock: the lock's owners in this process; ""
+// for none.
 func (l *lock) advice(o engine.Owner) string {
 	if !l.IsHeld() {
 		return ""

@@ -10,26 +10,27 @@ import (
 	"unicode/utf8"
 )
 
-// A ClientMessage is what a client is told on its own channel: "<verb> <owner> <text>". The
-// owner's text has no space, and what follows may be any bytes. Anybody may publish there, so
-// that a message may be untrue: it is a reason to ask Redis, and no proof of anything.
+// A ClientMessage is a message on a client's own channel: "<verb> <owner> <text>". The owner
+// contains no space, the text may be any bytes. Other users may publish there, so a message
+// proves nothing: it is a reason to ask Redis.
 type ClientMessage struct {
 	Verb  Verb
 	Owner string // "<uuid>:<id>": a tenure of the client that is told, or a question
 	Text  string // the lock's name; of a question its version, of an answer its lines
 }
 
-// A Verb is what a message on a client's own channel is for.
+// A Verb is the purpose of a message on a client's own channel.
 type Verb string
 
 const (
-	// Forced says that the tenure was released by somebody else, by force.
+	// Forced says that another client released the tenure by force.
 	Forced Verb = "f"
-	// Wanted says that somebody waits for a tenure that may linger: see scripts/queue.lua.
+	// Wanted says that another client waits for a tenure that may linger: see
+	// scripts/queue.lua.
 	Wanted Verb = "w"
-	// Asks wants to know what the client holds and waits for. The owner is that of no tenure,
-	// but names the question: its UUID begins with the id of the client that asks, and is
-	// different for each question.
+	// Asks is a question about the client's holds and waits. The owner names the question and
+	// no tenure: its UUID begins with the id of the client that asks, and is different for
+	// each question.
 	Asks Verb = "q"
 	// Answers is the answer to the question that the owner names.
 	Answers Verb = "a"
@@ -120,7 +121,7 @@ func EncodeAnswer(client string, at int64, uses []ClientUse) string {
 // headRoom is how many bytes of an answer are left for its head.
 const headRoom = 256
 
-// DecodeAnswer reads what EncodeAnswer has written. Anybody may have sent it: it may be
+// DecodeAnswer parses an answer of EncodeAnswer. Any user may have sent it: it may be
 // untrue, but it is no longer than an answer may be.
 func DecodeAnswer(text string) (ClientAnswer, error) {
 	if len(text) > maxAnswer {

@@ -162,7 +162,7 @@ func (r *Redis) Connected() bool {
 	return r.conns.counted && r.conns.answered.Load() == r.Mark() && !r.InCluster()
 }
 
-// OnChange has changed called with tracked keys that somebody else has changed, and with none
-// where any key may have been: when a connection has ended, and when the first command is
-// answered after that. It is called by the reader of a connection, so that it must not wait.
+// OnChange calls changed with tracked keys that another client has changed. It calls it
+// without keys if any key may have changed: when a connection has ended, and after the first
+// answer over the next one. The reader of a connection calls it, so it must not wait.
 func (r *Redis) OnChange(changed func(keys []string)) { r.conns.changed.Store(&changed) }

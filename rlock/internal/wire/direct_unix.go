@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// openCheck returns a function that reports whether an idle connection is still open: nothing
-// waits there to be read, neither its end nor what nobody has asked for. It is nil for a
+// openCheck returns a function that reports whether an idle connection is still open: there
+// is nothing to read from it, neither its end nor an unexpected message. It is nil for a
 // connection that is not the system's.
 func openCheck(conn net.Conn) func() bool {
 	for {

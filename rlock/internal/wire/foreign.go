@@ -39,14 +39,15 @@ var redissonScripts = []string{
 	"9401052d872adfd0179ef8c8e8c028512707629a", // RLock of 3.11.6
 }
 
-// How long what the server has said of them counts: that it has one, and that it has none.
+// How long an answer of the server counts: that it has one, and that it has none.
 const (
 	seenTime   = time.Minute
 	unseenTime = 2 * time.Second
 )
 
-// Polls reports whether there may be foreign clients that only poll, which nobody can count. For
-// RedissonPollsAuto it is what the server said last of Redisson's scripts.
+// Polls reports whether there may be foreign clients that only poll, and so cannot be counted.
+// With RedissonPollsAuto it reports whether the server had a script of Redisson at the last
+// look.
 func (r *Redis) Polls() bool {
 	switch r.options.RedissonPolls {
 	case RedissonPollsNever:
@@ -57,9 +58,9 @@ func (r *Redis) Polls() bool {
 	return r.foreign.seen.Load()
 }
 
-// LookForRedisson has the server asked in the background whether it has scripts of Redisson, unless it
-// was a moment ago. It is called where clients contend for a lock: no other client sends a command
-// for it.
+// LookForRedisson asks the server in the background for scripts of Redisson, unless it did so a
+// moment ago. It is called for contended locks only, so an uncontended client sends no such
+// command.
 func (r *Redis) LookForRedisson(now time.Time) {
 	if r.options.RedissonPolls != RedissonPollsAuto {
 		return

@@ -10,8 +10,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A step in which a ticket joins ends early where nobody can be granted the lock. It is
-// answered as if it had gone on.
+// A step in which a ticket joins ends early if no grant is possible. Its answer is the same
+// as that of a whole step.
 func TestTheAnswerToATicketThatJoins(t *testing.T) {
 	redistest.Over(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone}, func(t *testing.T, s *redistest.Server) {
 		option := s.Options()

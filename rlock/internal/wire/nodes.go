@@ -29,9 +29,9 @@ const (
 	doubtAge = 250 * time.Millisecond
 )
 
-// Nodes tells which commands meet the same server, so that a slow or dead one
-// keeps nobody else waiting. rueidis does the routing: where this picture of a
-// Cluster is out of date, isolation suffers, and nothing else.
+// Nodes maps slots to servers, so that limits apply per server, and a slow or dead one
+// delays no others. rueidis does the routing: an outdated map of a Cluster costs isolation
+// only.
 type Nodes struct {
 	redis   *Redis
 	picture atomic.Pointer[topology]

@@ -129,9 +129,9 @@ func (r *Redis) Do(ctx context.Context, c Call) rueidis.RedisResult {
 	return c.do(ctx, r.Client)
 }
 
-// DoAndTell makes one call, and publishes the message to the client that it is for, in one
-// pipeline. Whether the message arrives makes no difference to anybody. In a Cluster, where
-// two commands may take different ways, it follows the call.
+// DoAndTell makes one call, and publishes the message to the client of its owner, in one
+// pipeline. The message may be lost without harm. In a Cluster, where two commands may take
+// different ways, it follows the call.
 func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) (result rueidis.RedisResult) {
 	tell := func() rueidis.Completed { return r.message(m.Owner, m) }
 	if r.InCluster() {

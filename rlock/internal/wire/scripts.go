@@ -74,12 +74,12 @@ type Call struct {
 	// fair is the rights to Redisson's fair queue if two of words are its keys, else nil.
 	fair *fairRights
 
-	// Track is keys that Redis is to tell of once somebody else changes them: see Tracks.
+	// Track is the keys whose changes by other clients Redis is asked to tell: see Tracks.
 	Track []string
 }
 
-// words are those of a call for one lock, in the call itself: so Lock and Unlock allocate
-// no slices, a tenth of what a client does for them.
+// words are the keys and arguments of a call for one lock, in the call itself: so Lock and
+// Unlock allocate no slices, which would be a tenth of their cost.
 type words struct {
 	all     [15]string // the keys, then the arguments
 	keys, n int        // how many are keys, how many there are

@@ -189,8 +189,8 @@ type Notice struct {
 	Reserved uint64 // how many of them are the ticket's
 }
 
-// ParseNotice reads a message on the client's channel of a lock. Anybody may publish
-// there, so that it may be anything.
+// ParseNotice parses a message on the client's channel of a lock. Other users may publish
+// there, so it may be any text.
 func ParseNotice(message string) (n Notice, ok bool) {
 	switch {
 	case strings.HasPrefix(message, "?"):

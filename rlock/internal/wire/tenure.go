@@ -24,9 +24,9 @@ const (
 // groups are the client's, and the others number its tenures. One bit of these says whether the
 // tenure may linger: see [Lingers].
 //
-// The message of a grant names a ticket. So that a message of somebody else cannot grant the
-// lock, the numbers are those of a counter after a permutation with a secret key: who knows
-// the client and its tenures so far cannot tell which ticket waits.
+// The message of a grant names a ticket. Other users must not be able to forge one, so the
+// numbers are those of a counter after a permutation with a secret key: the next ticket
+// cannot be computed from the client's id and its earlier tenures.
 type ID struct {
 	Prefix  string // "xxxxxxxx-xxxx-8xxx-"
 	last    atomic.Uint64

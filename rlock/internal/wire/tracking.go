@@ -6,10 +6,10 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// tracking has Redis tell when somebody else changes a key: CLIENT TRACKING with OPTIN, so
-// that it costs nothing but for the keys that are asked for, and NOLOOP, so that what this
-// connection changes itself is not told. A key is told of once; and what this connection
-// changes is not tracked any more after that.
+// tracking asks Redis for notices of keys that other clients change: CLIENT TRACKING with
+// OPTIN, so that only chosen keys cost anything, and NOLOOP, so that changes over this
+// connection send no notice. Redis stops tracking a key after one notice, and after a
+// change over this connection.
 //
 // A pipeline that tracks begins with CLIENT TRACKING ON, which changes nothing where it is on:
 // so no connection has to be known. The server forgets all with the connection.
@@ -22,7 +22,7 @@ type tracking struct {
 	refused atomic.Uint64
 }
 
-// listen has o's connections tell of changed keys.
+// listen makes o's connections report changed keys.
 func (c *connections) listen(o rueidis.ClientOption) rueidis.ClientOption {
 	others := o.OnInvalidations
 	o.OnInvalidations = func(messages []rueidis.RedisMessage) {
@@ -40,9 +40,9 @@ func (c *connections) listen(o rueidis.ClientOption) rueidis.ClientOption {
 	return o
 }
 
-// sparesOwn reports whether NOLOOP works: before Redis 7 a server takes what a script changes
-// for somebody else's change, and would tell of every renewal. A server that does not say its
-// version is asked to track.
+// sparesOwn reports whether NOLOOP works: before Redis 7 a script's change counts as another
+// client's, and every renewal would send a notice. A server that does not say its version is
+// asked to track.
 func (r *Redis) sparesOwn() bool {
 	hello, err := r.Hello(r.ctx, r.Client)
 	return err != nil || hello["version"] == "" || leading(hello["version"]) >= 7

@@ -1,5 +1,5 @@
--- Acquires a plain or fenced lock that is free and that nobody waits for, wire-exact
--- with Redisson's tryLockInnerAsync. A fenced lock reserves fencing tokens as well.
+-- Acquires a plain or fenced lock without holder and waiters, wire-exact with Redisson's
+-- tryLockInnerAsync. A fenced lock reserves fencing tokens as well.
 --
 -- KEYS[1]  the lock's name
 -- KEYS[2]  its queue, see queue.lua

@@ -88,7 +88,7 @@ if family == 's' then
 	publish, numsub = 'spublish', 'shardnumsub'
 end
 local claim = 2000 -- claimLease
-local silence = '60000' -- queueTime: without a word for so long nobody waits
+local silence = '60000' -- queueTime: a queue without a step for so long has no waiters
 
 local function ticketOf(member)
 	return string.sub(member, 2)
@@ -164,7 +164,7 @@ if joined then
 	redis.call('zadd', queue, 'nx', turn + 1, asker)
 end
 
--- While a client of ours has the lock alone nobody can be granted it, and its release will
+-- While a client of ours has the lock alone no grant is possible, and its release will
 -- count the foreign clients.
 local guarded = not open('s') and not isForeign(holder())
 

@@ -1,6 +1,6 @@
--- Acquires the read lock or the write lock of a name that nobody waits for, for a tenure
--- that has neither, wire-exact with the tryLockInnerAsync of Redisson's RedissonReadLock
--- and RedissonWriteLock.
+-- Acquires the read lock or the write lock of a name without waiters, for a tenure that has
+-- neither, wire-exact with the tryLockInnerAsync of Redisson's RedissonReadLock and
+-- RedissonWriteLock.
 --
 -- KEYS[1]  the lock's name, see rw.lua
 -- KEYS[2]  its queue, see queue.lua; for a reader beside readers marks do not count, since
@@ -18,9 +18,9 @@
 --          or it is the turn of foreign clients; {-2, ""}: it is free. The clients of all holders
 --          that may linger are called: see queue.lua
 --
--- The keys of other readers, which a release or a grant needs, cannot be declared: nobody knows
--- them before the script has read the hash. A server that refuses such keys is found out here,
--- by one that never exists, before anything is written.
+-- The keys of other readers, which a release or a grant needs, cannot be declared: they are
+-- unknown until the script has read the hash. A server that refuses such keys does so here, at
+-- a key that never exists, before the first write.
 --
 -- A hash without a mode is a lock of another kind. Redisson would add a mode to it;
 -- here it excludes readers and writers. A hash of anything else than owners is left as it is.

@@ -9,8 +9,8 @@
 -- (owners.lua)
 local lock, permits, reserve = KEYS[1], tonumber(ARGV[3]), ''
 local left = 0       -- of the reply
-local message = '0'  -- nobody listens to it
-local told = true    -- so nobody need be told
+local message = '0'  -- it has no listeners
+local told = true    -- so it is not published
 local now            -- nil before the expired owners are taken out
 local ended          -- the marks that these may have in the queue, nil for none
 local held           -- how many permits are, nil before they are counted
@@ -83,7 +83,7 @@ local function holders()
 	return {}
 end
 
--- Returns what is left of the lease that ends first, -2 if nobody has a permit.
+-- Returns the rest of the lease that ends first, -2 if no permit is taken.
 local function remaining()
 	local owner, ends = soonest()
 	return owner and math.max(ends - now, 1) or -2

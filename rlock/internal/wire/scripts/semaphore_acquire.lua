@@ -1,4 +1,4 @@
--- Takes a permit of a semaphore that has one left and for which nobody waits.
+-- Takes a permit of a semaphore that has one left and no waiters.
 --
 -- KEYS[1]  the semaphore's name, see semaphore.lua
 -- KEYS[2]  its queue, see queue.lua; marks do not count, since others may hold permits
