@@ -257,6 +257,10 @@ func (w *world) execute(c *client, p *packet) core.Reply {
 // deliver puts what Redis has published on its way.
 func (w *world) deliver() {
 	for _, m := range w.effects.Messages {
+		if m.Fair != (core.ID{}) {
+			w.tellQueuer(m.Fair)
+			continue
+		}
 		if m.Kind == core.ForeignNews {
 			m.Ours = true
 			w.tellAbroad(message{Message: m.Message})

@@ -196,6 +196,9 @@ func (w *world) checkLeft() {
 			w.fail("all is released, and a mark of client %d is left", id.Client)
 		}
 	}
+	if slices.Contains(w.server.Foreign.Fair, server.Place) {
+		w.fail("all is released, and a place of ours is left in the fair queue")
+	}
 }
 
 // unbounded reports whether a command may have been executed at any time, so that what it leaves ends with its lease.
@@ -215,15 +218,18 @@ func (w *world) acquired(c *client, u *user, r *core.Waiter) {
 		}
 		w.token = max(w.token, token)
 	}
-	if w.endless() {
-		for j := range w.clients {
-			if o := &w.clients[j]; o != c && o.lives() && w.queued(j) {
-				o.seen = true
-			}
-		}
-	}
+	w.passOthers(c)
 	c.passed, c.lingers, c.seen = 0, 0, false
 	w.inOrder(c, r)
+}
+
+// passOthers notes that the client, nil for a foreign one, has the lock while others stand in the queue.
+func (w *world) passOthers(c *client) {
+	for j := range w.clients {
+		if o := &w.clients[j]; w.endless() && o != c && o.lives() && w.queued(j) {
+			o.seen = true
+		}
+	}
 }
 
 // queued reports whether a ticket of the client stands in the queue.

@@ -45,6 +45,7 @@ var quick = []Setup{
 	{Name: "2x1, short waits", Clients: 2, Users: 1, Rounds: 2, Do: Timed | Try, Least: 2},
 	{Name: "1x1 and a subscriber", Clients: 1, Users: 1, Rounds: 2, Do: Try, Foreign: []Foreign{Subscriber}, ForeignRounds: 2},
 	{Name: "1x1 and a poller", Clients: 1, Users: 1, Rounds: 2, Do: Try, Foreign: []Foreign{Poller}, ForeignRounds: 2, Idle: 5},
+	{Name: "2x1 and a fair waiter", Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Queuer}, ForeignRounds: 1},
 	{Name: "2x1 and one that never tries", Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Sleeper}, Look: 9, Lease: 9},
 	{Name: "linger 1x1", Clients: 1, Users: 1, Rounds: 3, Linger: 5, Do: Try | Nest | Fixed},
 }
@@ -81,6 +82,9 @@ var thorough = []Setup{
 	{Name: "1x2 and a subscriber", Clients: 1, Users: 2, Rounds: 1, Do: Cancel, Foreign: []Foreign{Subscriber}, ForeignRounds: 2},
 	{Name: "2x1 and a subscriber", Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Subscriber}, ForeignRounds: 1, Faults: 1, Fault: LoseMessage | Cut},
 	{Name: "1x1 and a subscriber, without end", Clients: 1, Users: 1, Foreign: []Foreign{Subscriber}, ForeignTicks: 3, Passes: 9},
+	{Name: "1x1 and two fair waiters", Clients: 1, Users: 1, Rounds: 1, Do: Cancel, Foreign: []Foreign{Queuer, Queuer}, ForeignRounds: 1},
+	{Name: "2x1 and a fair waiter, messages", Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Queuer}, ForeignRounds: 1, Faults: 1, Fault: LoseMessage | Cut},
+	{Name: "1x1 and a fair waiter, without end", Clients: 1, Users: 1, Foreign: []Foreign{Queuer}, ForeignTicks: 3, Passes: 9},
 	{Name: "readers 2x1 and a reader", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read, Foreign: []Foreign{Reader}, ForeignRounds: 1},
 	{Name: "permit 2x1, faults", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Cancel, Faults: 1, Fault: Break | Late | Slow},
 }
@@ -100,6 +104,9 @@ var long = []Setup{
 	{Name: "2x1 and a subscriber", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Foreign: []Foreign{Subscriber}, ForeignRounds: 2},
 	{Name: "2x1 and a subscriber, faults", Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Subscriber}, ForeignRounds: 1, Faults: 1, Fault: Break | Late | LoseMessage | Cut},
 	{Name: "1x2 and a subscriber, without end", Clients: 1, Users: 2, Foreign: []Foreign{Subscriber}, ForeignTicks: 4, Passes: 9},
+	{Name: "2x1 and two fair waiters", Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Queuer, Queuer}, ForeignRounds: 1},
+	{Name: "2x1 and a fair waiter, faults", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Foreign: []Foreign{Queuer}, ForeignRounds: 2, Faults: 1, Fault: Break | Late | LoseMessage | Cut},
+	{Name: "1x1 and two fair waiters, without end", Clients: 1, Users: 1, Foreign: []Foreign{Queuer, Queuer}, ForeignTicks: 4, Passes: 9},
 	{Name: "readers 2x1, a writer and a reader", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read, Foreign: []Foreign{Writer, Reader}, ForeignRounds: 1},
 	{Name: "readers 1x2 and two readers", Clients: 1, Users: 2, Rounds: 1, RW: true, Do: Read, Foreign: []Foreign{Reader, Reader}},
 	{Name: "2x2, one owner", Clients: 2, Users: 2, Rounds: 1, Do: Same | Cancel},

@@ -17,6 +17,7 @@ const (
 	Reader                    // a subscriber that reads
 	Writer                    // a subscriber that writes
 	Sleeper                   // is subscribed, and never tries
+	Queuer                    // waits in Redisson's fair queue, each on a channel of its own
 )
 
 // turns are the times of foreign turns in ticks: one that is not used is one long, then two, and the next one comes as
@@ -25,7 +26,7 @@ var turns = server.Turns{
 	Shortest: 1, Longest: 3, LeastPart: 1, Part: 1, Credit: 1, Vain: 2, Polled: 1, Memory: 9, Patience: 3, Starved: 2, Respite: 1,
 }
 
-const foreignLease = 60 // it is renewed each tick
+const foreignLease = 6 // it is renewed each tick
 
 type foreignState uint8
 
@@ -46,6 +47,8 @@ type thread struct {
 	tried  int8 // ticks since it polled
 	ticks  int8 // in which one of ours had the lock while it waits
 	seen   bool // one had in this tick
+
+	until core.Time // of a Queuer that waits: when it tries again by itself
 }
 
 func foreignID(i int) core.ID { return core.ID{Client: server.FirstForeign + uint32(i), N: 1} }
@@ -66,7 +69,7 @@ func (w *world) foreignActions(as []action, quiet *bool) []action {
 			add(doForeignSubscribe, true)
 		case f.state == foreignWaiting && f.kind == Poller && !f.rested:
 			add(doForeignTry, f.tried >= 2)
-		case f.state == foreignWaiting && f.kind != Poller && f.zeros > 0:
+		case f.state == foreignWaiting && f.kind != Poller && (f.zeros > 0 || f.kind == Queuer && w.now >= f.until):
 			add(doForeignTry, true)
 		case f.state == foreignHolding:
 			add(doForeignRelease, false)
@@ -88,15 +91,23 @@ func (w *world) foreignActs(i int, k kind) {
 		case f.kind == Poller:
 			f.rested, f.tried = true, 0
 		default:
-			f.zeros--
+			f.zeros = max(f.zeros-1, 0)
 		}
 		t := core.Ticket{ID: foreignID(i), Owner: 1}
 		if f.kind == Reader {
 			t.Mode = core.Shared
 		}
+		enters := s.ForeignEnters
+		if f.kind == Queuer {
+			enters = s.FairEnters
+			f.until = w.now.After(min(max(s.LeaseLeft(server.Time(w.now)), 1), 6))
+		}
 		switch {
-		case s.ForeignEnters(t, foreignLease, server.Time(w.now)):
+		case enters(t, foreignLease, server.Time(w.now)):
 			s.Foreign.Listen = s.Foreign.Listen.Without(uint32(i))
+			if f.kind == Queuer && s.Foreign.Memory.FairAt > 0 { // ours know of the fair queue; else which comes first is chance
+				w.passOthers(nil)
+			}
 			*f = thread{kind: f.kind, state: foreignHolding, rounds: f.rounds, rested: true}
 			w.idle, w.unused = 0, 0
 		case f.state == foreignIdle && f.kind == Poller:
@@ -105,24 +116,46 @@ func (w *world) foreignActs(i int, k kind) {
 			f.state = foreignFailed
 		}
 	case doForeignSubscribe:
-		s.Foreign.Listen = s.Foreign.Listen.With(uint32(i))
+		if f.kind != Queuer {
+			s.Foreign.Listen = s.Foreign.Listen.With(uint32(i))
+		}
 		f.state, f.zeros = foreignWaiting, 1
 	case doForeignRelease:
 		s.ForeignLeaves(foreignID(i), server.Time(w.now))
 		f.state = foreignIdle
-		if f.kind != Poller && len(s.Holders) == 0 {
+		switch {
+		case f.kind == Poller, len(s.Holders) > 0:
+		case f.kind != Queuer:
 			w.tellAbroad(message{Message: core.Message{Kind: core.ForeignNews}})
+		case len(s.Foreign.Fair) > 0:
+			w.tellQueuer(s.Foreign.Fair[0])
 		}
+	}
+}
+
+// tellQueuer delivers a message to the first of the fair queue. If that is a place of ours, those of ours that listen hear it.
+func (w *world) tellQueuer(id core.ID) {
+	if id == server.Place {
+		w.tellListeners(message{Message: core.Message{Kind: core.ForeignNews}})
+		return
+	}
+	if f := &w.threads[id.Client-server.FirstForeign]; f.state == foreignWaiting {
+		f.zeros = min(f.zeros+1, 2)
 	}
 }
 
 // tellAbroad delivers a message on the channel of foreign clients.
 func (w *world) tellAbroad(m message) {
 	for i := range w.threads {
-		if f := &w.threads[i]; f.state == foreignWaiting && f.kind != Poller {
+		if f := &w.threads[i]; f.state == foreignWaiting && f.kind != Poller && f.kind != Queuer {
 			f.zeros = min(f.zeros+1, 2)
 		}
 	}
+	w.tellListeners(m)
+}
+
+// tellListeners delivers it to those of ours that listen.
+func (w *world) tellListeners(m message) {
 	for i := range w.clients {
 		if c := &w.clients[i]; !c.dead && w.server.Foreign.Ears.Has(uint32(i)) {
 			c.heard = append(c.heard, m)
@@ -146,8 +179,10 @@ func (w *world) foreignTick() (waits, holds bool) {
 		if f.state != foreignWaiting || f.kind == Sleeper {
 			continue
 		}
-		f.tried = min(f.tried+1, 3)
-		if f.seen {
+		if f.kind == Poller {
+			f.tried = min(f.tried+1, 3)
+		}
+		if f.seen && w.ForeignTicks > 0 {
 			f.ticks = min(f.ticks+1, 60)
 		}
 		if f.seen = false; w.ForeignTicks > 0 && int(f.ticks) > w.ForeignTicks {
@@ -174,7 +209,10 @@ func (w *world) appendForeign(b []byte, k *keys) []byte {
 	}
 	for i := range w.threads {
 		f := &w.threads[i]
-		b = append(b, byte(f.kind), byte(f.state), byte(f.zeros), byte(f.rounds), byte(f.tried), byte(f.ticks), flags(f.rested, f.seen))
+		b = append(b, byte(f.kind), byte(f.state), byte(f.zeros), byte(f.rounds), byte(f.tried), byte(f.ticks), flags(f.rested, f.seen), w.left(f.until))
+	}
+	for _, id := range w.server.Foreign.Fair {
+		b = append(b, byte(id.Client-server.FirstForeign)) // 255: a place of ours
 	}
 	m := &w.server.Foreign.Memory
 	for i := range w.clients {
@@ -186,5 +224,12 @@ func (w *world) appendForeign(b []byte, k *keys) []byte {
 		}
 		return byte(int8(max(core.Time(t)-w.now, least))) + 100
 	}
-	return append(b, at(m.Began, -20), at(m.Over, -1), at(m.Used, -20), flags(m.Polls), at(m.Next, -1), byte(m.Length), at(m.Last, -9), at(m.Holding, -3), at(m.Ends, -1))
+	began, used, last := at(m.Began, -20), at(m.Used, -20), at(m.Last, -6)
+	switch {
+	case m.Used > 0 && !m.Polls: // it is known how long the turn is
+		began, used = 1, 1
+	case m.Began > 0 && m.Last > 0: // the turn will be as long as there was between the two
+		last = byte(min(m.Began-m.Last, 8))
+	}
+	return append(b, began, at(m.Over, -1), used, flags(m.Polls), at(m.Next, -1), byte(m.Length), last, at(m.Holding, -3), at(m.Ends, -1), at(m.FairAt, -5), at(w.server.Foreign.PlaceEnds, -1))
 }

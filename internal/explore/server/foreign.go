@@ -237,11 +237,14 @@ func (r *run) dropTurn() {
 func (r *run) hasPlace() bool { return slices.Contains(r.Foreign.Fair, Place) && r.Kind.fair() }
 
 // takePlace puts us before the waiters of Redisson's fair lock, which then leaves the lock free for us and tells us of it.
+// The place lasts for the lease and some time, from each step that takes it again.
 func (r *run) takePlace() {
-	if !r.Kind.fair() || r.hasPlace() || r.Foreign.Memory.FairAt == 0 {
+	if !r.Kind.fair() || !r.hasPlace() && r.Foreign.Memory.FairAt == 0 {
 		return
 	}
-	r.Foreign.Fair = slices.Insert(slices.Clone(r.Foreign.Fair), 0, Place)
+	if !r.hasPlace() {
+		r.Foreign.Fair = slices.Insert(slices.Clone(r.Foreign.Fair), 0, Place)
+	}
 	r.Foreign.PlaceEnds = r.now.after(max(r.Kind.remaining(r), 0) + r.Turns.Patience)
 }
 
@@ -295,6 +298,23 @@ func (s *Server) ForeignEnters(t core.Ticket, lease core.Span, now Time) bool {
 	}
 	s.Kind.enter(&r, t, lease)
 	return true
+}
+
+// FairEnters is ForeignEnters of Redisson's fair lock: a lock that is free is left to the first of the fair queue, and one
+// that does not get it stands there. A place of ours that is the first and whose time is over goes before.
+func (s *Server) FairEnters(t core.Ticket, lease core.Span, now Time) bool {
+	f := &s.Foreign
+	if len(f.Fair) > 0 && f.Fair[0] == Place && now >= f.PlaceEnds {
+		f.Fair, f.PlaceEnds = f.Fair[1:], 0
+	}
+	if (len(f.Fair) == 0 || f.Fair[0] == t.ID) && s.ForeignEnters(t, lease, now) {
+		f.Fair = without(f.Fair, func(id core.ID) bool { return id == t.ID })
+		return true
+	}
+	if !slices.Contains(f.Fair, t.ID) {
+		f.Fair = with(f.Fair, t.ID)
+	}
+	return false
 }
 
 // ForeignLeaves has a foreign client release the lock.

@@ -72,15 +72,7 @@ func (plain) keep(r *run, _ core.Ticket, lease core.Span) uint64 {
 	return r.tokens()
 }
 
-func (plain) remaining(r *run) core.Span { return r.leaseLeft() }
-
-// leaseLeft returns what is left of the lease of the lock's key, 0 if it is free.
-func (r *run) leaseLeft() core.Span {
-	if len(r.Holders) == 0 {
-		return 0
-	}
-	return r.Ends.since(r.now)
-}
+func (plain) remaining(r *run) core.Span { return r.LeaseLeft(r.now) }
 
 func (plain) freed(r *run) { r.tell() }
 

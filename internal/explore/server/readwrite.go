@@ -36,7 +36,7 @@ func (readWrite) acquire(r *run, c *core.Command) core.Reply {
 
 // lastHolder returns what a refused acquire is answered, which names the last holder, foreign or not.
 func (r *run) lastHolder() core.Reply {
-	a := core.Reply{TTL: r.leaseLeft()}
+	a := core.Reply{TTL: r.LeaseLeft(r.now)}
 	if n := len(r.Holders); n > 0 {
 		a.Holder = r.Holders[n-1].ID
 	}
@@ -176,7 +176,7 @@ func (readWrite) keep(r *run, t core.Ticket, lease core.Span) uint64 {
 	return 0
 }
 
-func (readWrite) remaining(r *run) core.Span { return r.leaseLeft() }
+func (readWrite) remaining(r *run) core.Span { return r.LeaseLeft(r.now) }
 
 func (readWrite) freed(r *run) { r.tell() }
 

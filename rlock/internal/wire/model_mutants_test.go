@@ -121,6 +121,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"waiters of the fair lock are called", modelPlain, stepPart, "redis.pcall(publish, channel .. ':' .. head, '00')", ""},
 		{"we take a place among them", modelPlain, stepPart, "redis.pcall('lpush', fairQueue, place)", ""},
 		{"at the front", modelPlain, stepPart, "redis.pcall('lpush', fairQueue, place)", "redis.pcall('rpush', fairQueue, place)"},
+		{"for as long as the lease goes on", modelPlain, stepPart, "if fairQueue and (ours or state.f) then", "if fairQueue and not ours and state.f then"},
 		{"we leave it when a ticket is granted the lock", modelPlain, stepPart, "if ours then\n\t\t\tleavePlace()\n\t\tend", ""},
 		{"and when no ticket waits", modelPlain, stepPart, "if ours then\n\t\tleavePlace()\n\tend", ""},
 		{"readers of ours are held back for a writer", modelRW, stepPart, "heldBack = math.max(starved - (now - state.w), 0)", "heldBack = 0"},

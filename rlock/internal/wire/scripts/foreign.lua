@@ -91,11 +91,14 @@ if here then
 	end
 
 	-- Takes a place before the fair ones: Redisson then leaves the lock free for us, and tells
-	-- that place when it is. It is over with the lease and three seconds, should we be dead.
+	-- that place when it is. It is over with the lease and three seconds, should we be dead. The
+	-- lease may be renewed, so each look takes it anew.
 	function takePlace()
-		if not ours and fairQueue and state.f then
+		if fairQueue and (ours or state.f) then
 			local ends = now + math.max(remaining(), 0) + patience
-			redis.pcall('lpush', fairQueue, place)
+			if not ours then
+				redis.pcall('lpush', fairQueue, place)
+			end
 			redis.pcall('zadd', fairTimes, string.format('%.0f', ends), place)
 			ours = true
 		end
