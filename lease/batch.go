@@ -34,10 +34,10 @@ func (g *group) roomLocked(k *Keeper, since time.Duration) int {
 	return (k.config.Flights-g.flights)*k.config.Batch - len(g.open)
 }
 
-// turnLocked returns how many of the queue are to be asked again now, to be sent if
-// they still want to be: as many as there is room for. Before a probe it is all of
-// them, so that what lives on another node by now goes there, and what is over goes
-// away, although the node that did not answer never comes back.
+// turnLocked returns how many of the queue are to be asked again now, to be sent if they
+// still want to be: as many as there is room for. Before a probe it is all of them, so that
+// an entry that lives on another node by now goes there, and one that is over goes away,
+// although the node that did not answer never comes back.
 func (g *group) turnLocked(k *Keeper, since time.Duration) int {
 	room := g.roomLocked(k, since)
 	if g.down && room > 0 {
@@ -100,7 +100,7 @@ func (k *Keeper) launchGroupLocked(g *group) {
 	go k.fly(g, batch, probe)
 }
 
-// fly sends one batch, and deals with what was wanted of its members meanwhile.
+// fly sends one batch, and then schedules members that were nudged meanwhile.
 func (k *Keeper) fly(g *group, batch []Renewable, probe bool) {
 	defer k.wg.Done()
 	reached := k.config.Send(k.ctx, g.id, batch)
@@ -108,8 +108,8 @@ func (k *Keeper) fly(g *group, batch []Renewable, probe bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	g.landedLocked(k, reached, probe)
-	// From the last to the first, since what was not reached goes to the front of
-	// the queue, in its order.
+	// From the last to the first, since unreached members go to the front of the queue, in
+	// its order.
 	for i := len(batch) - 1; i >= 0; i-- {
 		e := batch[i].Entry()
 		e.keeping.flying = false

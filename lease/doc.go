@@ -1,6 +1,6 @@
-// Package lease keeps leases alive: for how long one may be believed ([Trust]),
-// when each is due ([Wheel]), and what is sent about it, in batches ([Keeper]). It
-// knows nothing of locks, nor of Redis.
+// Package lease keeps leases alive: for how long one may be believed ([Trust]), when each
+// is due ([Wheel]), and the batches in which it is sent ([Keeper]). It knows nothing of
+// locks, nor of Redis.
 //
 // # Trust
 //

@@ -28,8 +28,8 @@ type Keeper struct {
 	wheel  *Wheel
 	groups map[uint32]*group // every one ever seen: there are few nodes
 
-	// ready holds what is to be asked in the next pass, paced what was nudged too
-	// soon after its last send, in the order of the nudges.
+	// ready has the entries to ask in the next pass, paced those that were nudged too soon
+	// after its last send, in the order of the nudges.
 	ready, paced line
 
 	// wakesAt is when the goroutine wakes by itself. It need not be woken for
@@ -87,9 +87,9 @@ func newKeeper(config Config, clock func() time.Time) *Keeper {
 	return k
 }
 
-// Schedule has r asked at the given time, instead of any other it was scheduled
-// for. It neither hastens nor delays a nudge, or a send that r waits for. It does
-// nothing after Close.
+// Schedule makes the keeper ask r at the given time, instead of any other it was scheduled
+// for. It neither hastens nor delays a nudge, or a send that r waits for. It does nothing
+// after Close.
 func (k *Keeper) Schedule(r Renewable, at time.Time) {
 	e := r.Entry()
 	k.mu.Lock()
@@ -102,11 +102,10 @@ func (k *Keeper) Schedule(r Renewable, at time.Time) {
 	k.wakeByLocked(time.Duration(e.due) * k.config.Tick)
 }
 
-// Nudge has r asked as soon as may be: at once if its last send began at least a
-// pace ago and is over, otherwise when both are true. Nudges that come before r is
-// asked are one, and cost a few nanoseconds each. Make the change before the
-// nudge, under the mutex that Due and Send look at r with: the command that is sent then
-// has it.
+// Nudge makes the keeper ask r as soon as possible: at once if its last send began at least
+// a pace ago and is over, otherwise when both are true. Nudges that come before r is asked
+// are one, and cost a few nanoseconds each. Make the change before the nudge, under the
+// mutex that Due and Send look at r with: the command that is sent then has it.
 //
 // No send begins sooner than a pace after the last one of r, and Due comes no later
 // than a pace after the nudge, or after the end of the flight if that is later. If
@@ -133,13 +132,12 @@ func (k *Keeper) Nudge(r Renewable) {
 // Stop forgets r: its time, its nudge, and its place in the queue of the next batch. It
 // ignores one that the keeper does not know, and does not wake the keeper.
 //
-// It waits for nothing, so when it returns, Due may be running, and r may be in a
-// batch that is being built or in flight. "After Stop nothing is renewed" is true
-// by mutual exclusion: the caller marks r as over under r's own mutex, and Send
-// looks for the mark under the same mutex while it builds the command. A command
-// is then built before the mark, and is in flight when Stop is called, or never.
-// Likewise Due and Send must not schedule or nudge what is marked, since that
-// makes r known again.
+// It waits for nothing, so when it returns, Due may be running, and r may be in a batch
+// that is being built or in flight. "After Stop nothing is renewed" is true by mutual
+// exclusion: the caller marks r as over under r's own mutex, and Send looks for the mark
+// under the same mutex while it builds the command. A command is then built before the
+// mark, and is in flight when Stop is called, or never. Likewise Due and Send must not
+// schedule or nudge a marked entry, since that makes r known again.
 //
 // It reports whether the keeper is done with r: false says that Due or Send may
 // look at it yet, so that r must not be used for something else.

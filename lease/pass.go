@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// lookout is how long the keeper sleeps at most while anything is scheduled, so
-// that a holder learns within it that the machine slept. Timers stand still with
-// the monotonic clock: without it the holder would learn only when what was left
-// of a renewal's wait is over. It costs some microseconds a second.
+// lookout is how long the keeper sleeps at most while anything is scheduled, so that a
+// holder learns within it that the machine slept. Timers stand still with the monotonic
+// clock: without it the holder would learn only when the rest of a renewal's wait is over.
+// It costs some microseconds a second.
 const lookout = time.Second
 
 // sleepTolerance is how far the wall clock may have run ahead of the monotonic clock, since
@@ -23,9 +23,9 @@ const (
 	never = time.Duration(math.MaxInt64) // it has no reason to wake
 )
 
-// run is the goroutine of the keeper. It makes passes until there is nothing to
-// do, and sleeps until there may be. A pass gathers what is to be asked, asks it,
-// and sends what said yes:
+// run is the goroutine of the keeper. It makes passes until there is nothing to do, and
+// sleeps until there may be. A pass gathers the entries to ask, asks them, and sends those
+// that said yes:
 //
 //	wheel: due, or all after sleep --+
 //	paced: the pace is over ---------+--> ready --> Due --> open batch --> flight

@@ -49,12 +49,11 @@ func (s span) left(now time.Time) time.Duration {
 // Sent notes that a command which sets the lease to ttl is about to be sent; now
 // was read before. The caller passes the [Drift] of ttl.
 //
-// A command that shortens what is trusted does so at once, since it may be executed
-// whatever becomes of its answer; one that lengthens it does so when it is
-// [Trust.Confirmed]. At most one command of a lease is in flight at a time. A
-// command without an answer counts as over only when Redis cannot execute it after
-// the next one: if that one asks for longer, the straggler would shorten the lease
-// unnoticed.
+// A command that shortens the trust does so at once, since it may be executed whatever
+// becomes of its answer; one that lengthens it does so when it is [Trust.Confirmed]. At
+// most one command of a lease is in flight at a time. A command without an answer counts as
+// over only when Redis cannot execute it after the next one: if that one asks for longer,
+// the straggler would shorten the lease unnoticed.
 func (t *Trust) Sent(now time.Time, ttl, drift time.Duration) {
 	t.pending = span{from: now, lasts: ttl - drift}
 	if t.pending.lasts < t.believed.left(now) {

@@ -34,10 +34,10 @@ type Wheel struct {
 	taken [slots / 64]uint64 // a bit for each slot, set while the slot has a ring
 }
 
-// An Entry is a place in a [Wheel] or a [Keeper]. Embed one in what is to be
-// scheduled, so that scheduling it allocates nothing. The zero Entry is ready to
-// use. An entry belongs to one wheel or keeper at a time and must not be copied
-// while it does; all its fields are theirs.
+// An Entry is a place in a [Wheel] or a [Keeper]. Embed one in the struct to be scheduled,
+// so that scheduling it allocates nothing. The zero Entry is ready to use. An entry belongs
+// to one wheel or keeper at a time and must not be copied while it does; all its fields are
+// theirs.
 type Entry struct {
 	// next and prev are the ring of the slot, nil while e is not scheduled.
 	next, prev *Entry
@@ -55,8 +55,8 @@ func NewWheel(epoch time.Time, tick time.Duration) *Wheel {
 	return &Wheel{epoch: epoch, tick: tick}
 }
 
-// Schedule has e come due at the given time, instead of any other that it was
-// scheduled for. A time that has passed already is due with the next tick.
+// Schedule makes e due at the given time, instead of any other that it was scheduled for. A
+// time that has passed already is due with the next tick.
 func (w *Wheel) Schedule(e *Entry, at time.Time) {
 	ahead := at.Sub(w.epoch)
 	due := int64(ahead / w.tick)
@@ -126,7 +126,7 @@ func (w *Wheel) Flush(fire func(*Entry)) {
 	}
 }
 
-// empty takes out of a slot that is not empty what is due up to the tick to.
+// empty removes the entries of a slot that are due up to the tick to. The slot has some.
 func (w *Wheel) empty(slot, to int64, fire func(*Entry)) {
 	last := w.heads[slot].prev
 	for e := w.heads[slot]; ; {

@@ -15,7 +15,7 @@ import (
 	"github.com/go-rlock/rlock/pubsub"
 )
 
-// busy has all primaries of the server run a script for so long. From a tenth of a second on
+// busy runs a script for so long on all primaries of the server. From a tenth of a second on
 // they answer BUSY to whatever they are asked.
 func busy(t *testing.T, redis *redistest.Server, d time.Duration) (ended func()) {
 	t.Helper()

@@ -1,10 +1,9 @@
 // Package pubsub wakes many waiters over few Redis subscriptions.
 //
 // A [Hub] keeps at most one server-side subscription per channel however many
-// [Subscription]s there are, and one connection per node however many channels,
-// apart from the connection of the commands. It knows nothing of what is waited
-// for, nor of what a message says: a message is a hint to look again, and so is
-// every moment at which a message may have been missed.
+// [Subscription]s there are, and one connection per node however many channels, apart from
+// the connection of the commands. It ignores the meaning of messages: a message is a hint
+// to look again, and so is every moment at which a message may have been missed.
 //
 // # How to wait without missing a wake
 //

@@ -46,10 +46,10 @@ var (
 	errNotAdopted = errors.New("pubsub: the new connection has not confirmed all channels")
 )
 
-// A link keeps one connection to one node, for all channels that are routed
-// there, but for the moment in which another takes its place (renew.go). It has one
-// goroutine, which opens the connection, and alone sends commands over it: one batch
-// at a time, so that what is asked for meanwhile forms the next batch.
+// A link keeps one connection to one node, for all channels that are routed there, but for
+// the moment in which another takes its place (renew.go). It has one goroutine, which opens
+// the connection, and alone sends commands over it: one batch at a time, so that requests
+// meanwhile form the next batch.
 type link struct {
 	hub  *Hub
 	addr string        // the node's; "" means wherever the client leads

@@ -246,7 +246,7 @@ func TestManyChannelsThatAreLeftEndSoon(t *testing.T) {
 	})
 }
 
-// What is left on a connection is bounded, whatever the server says.
+// The channels left on a connection are bounded, whatever the server says.
 func TestACrowdedConnectionThatCannotBeRenewedIsReplaced(t *testing.T) {
 	left(t, func(t *testing.T, w *world, needed *waiter) {
 		manyLeft(t, w)

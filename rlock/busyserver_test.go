@@ -15,7 +15,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// slowScript has the primaries run a script that takes so long, and returns when it has ended.
+// slowScript runs a script that takes so long on the primaries, and returns when it has ended.
 // They answer BUSY to other commands meanwhile.
 func (s *site) slowScript(d time.Duration) {
 	s.t.Helper()

@@ -84,15 +84,15 @@ func NewContext(ctx context.Context, config Config) (*Client, error) {
 // lock's hash in Redis to the process.
 func (c *Client) ID() string { return c.engine.ID.Prefix }
 
-// Close releases the locks that the client holds and ends it: the contexts of its holds end
-// with cause [ErrClosed], every waiting and every later call returns ErrClosed, and no
-// goroutine is left. Locks that were detached stay (see [Hold.Detach]). It waits for Redis to confirm the releases, at most three
-// seconds, or longer if [Config].Redis.ConnWriteTimeout is, and then returns
-// [ErrUnconfirmed]: locks not released end with their leases. Connections to a server
-// that is silent, and what was sent over a shared rueidis client, take up to two
-// seconds more to give up. Close waits for the Logger and for the Observer too, for a second
-// each at most; a call of them that takes longer is left to end by itself. A shared rueidis client stays
-// open. Calls after the first return nil.
+// Close releases the locks that the client holds and ends it: the contexts of its holds end with
+// cause [ErrClosed], every waiting and every later call returns ErrClosed, and no goroutine is
+// left. Locks that were detached stay (see [Hold.Detach]). It waits for Redis to confirm the
+// releases, at most three seconds, or longer if [Config].Redis.ConnWriteTimeout is, and then
+// returns [ErrUnconfirmed]: locks not released end with their leases. Connections to a server that
+// is silent, and commands over a shared rueidis client, take up to two seconds more to give up.
+// Close waits for the Logger and for the Observer too, for a second each at most; a call of them
+// that takes longer is left to end by itself. A shared rueidis client stays open. Calls after the
+// first return nil.
 func (c *Client) Close() error { return c.CloseContext(context.Background()) }
 
 // CloseContext is [Client.Close] with a limit on the wait. When ctx ends it stops waiting for

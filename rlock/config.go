@@ -263,7 +263,7 @@ func (c Config) checkValues() error {
 	return nil
 }
 
-// wire returns what is about the connection to Redis.
+// wire returns the settings of the connection to Redis.
 func (c Config) wire() wire.Options {
 	return wire.Options{
 		Redis: c.Redis, Client: c.Client, PubSub: wire.PubSub(c.PubSub),
@@ -271,7 +271,7 @@ func (c Config) wire() wire.Options {
 	}
 }
 
-// engine returns what is about the locks.
+// engine returns the settings of the locks.
 func (c Config) engine(o *engine.Observer) engine.Config {
 	return engine.Config{
 		Lease: c.Lease, HandoffLimit: c.HandoffLimit, HandoffTime: c.HandoffTime,

@@ -131,8 +131,8 @@ func (y *tally) row() string {
 		y.scriptsEach(), trips(50), trips(99))
 }
 
-// hold has the contention go on until each goroutine has had a lock of that kind so often,
-// on average, and long enough for one section more or less to make no difference. The first
+// hold runs the contention until each goroutine has had a lock of that kind so often, on
+// average, and long enough for one section more or less to make no difference. The first
 // sections are not counted: in them connections are opened and channels subscribed to.
 func (c contention) hold(t *testing.T, k kind, rounds int) *tally {
 	t.Helper()

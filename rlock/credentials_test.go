@@ -67,7 +67,7 @@ func (r *rotation) asks(refresh time.Duration) func(*rlock.Config) {
 	}
 }
 
-// handOver has one client wait for the other.
+// In handOver one client waits for the other.
 func (r *rotation) handOver(a, b *rlock.Client) {
 	r.t.Helper()
 	hold, err := a.NewLock(key).Acquire(r.ctx)

@@ -84,8 +84,8 @@ func TestWithoutOthersATenureGoesOnWithoutEnd(t *testing.T) {
 	})
 }
 
-// contend has one client hold the lock with ten more waiters, and another client wait too; it
-// returns the order of the holders.
+// In contend one client holds the lock with ten more waiters, and another client waits too;
+// it returns the order of the holders.
 func contend(w *world, here, there *testClient) []string {
 	first := w.caller()
 	require.NoError(w.t, here.NewLock(key).Lock(first))

@@ -13,7 +13,7 @@ import (
 // [Lock.TryAcquire] make a Hold; the methods of any other panic.
 type Hold struct {
 	held   engine.Handle
-	scoped heldContext // what the context of held is made from; it has the owner
+	scoped heldContext // the parent of held's context; it has the owner
 }
 
 // An AcquireOption changes one acquire.

@@ -27,8 +27,8 @@ func (w *world) lingerer(linger time.Duration, changes ...func(*rlock.Config)) *
 	return p
 }
 
-// listens has the client take its first lock, and waits until the client is subscribed to its
-// own channel.
+// listens takes the client's first lock, and waits until the client is subscribed to its own
+// channel.
 func (p *testClient) listens(w *world) {
 	w.t.Helper()
 	channel := "rlock_turn:client:" + p.ID()

@@ -36,7 +36,7 @@ type homeTally struct {
 	away     []time.Duration // the waits for a name of another process
 }
 
-// run has all processes lock and unlock for that long.
+// In run all processes lock and unlock for that long.
 func (l homeLoad) run(t *testing.T, linger time.Duration) (y homeTally) {
 	t.Helper()
 	bubbleAlone(t, func(t *testing.T, w *world) {
@@ -98,8 +98,8 @@ func TestInVirtualTimeNamesWithAProcessOfTheirOwnAreFiveTimesAsFastWithLinger(t 
 	assert.LessOrEqual(t, percentile(with.away, most), percentile(without.away, most)+2*lingerTrip)
 }
 
-// takeTurns has two processes lock one name in turn, which is the worst case. Either both
-// always want it, or each wants it when the other has unlocked it. It returns the time of a turn.
+// In takeTurns two processes lock one name in turn, which is the worst case. Either both always
+// want it, or each wants it when the other has unlocked it. It returns the time of a turn.
 func takeTurns(t *testing.T, linger time.Duration, both bool) (turn time.Duration) {
 	t.Helper()
 	const turns = 200

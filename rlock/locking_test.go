@@ -389,7 +389,7 @@ func TestAForceUnlockByAnotherClientIsLearntWhateverTheServer(t *testing.T) {
 	})
 }
 
-// learnsOfForce has one client take the lock and another unlock it by force, and returns when
+// In learnsOfForce one client takes the lock and another unlocks it by force; it returns when
 // the former holder knows.
 func learnsOfForce(ctx context.Context, t *testing.T, here, there *trial) {
 	hold, err := here.Acquire(ctx)

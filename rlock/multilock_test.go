@@ -139,7 +139,7 @@ func TestTheWaitOfAMultiLockIsForAllParts(t *testing.T) {
 }
 
 // The first attempt at the part that another holds, which is made before the watchdog keeps
-// what is taken, is a part of the wait.
+// the parts taken so far, is a part of the wait.
 func TestTheWaitOfAMultiLockIsNoLongerWithALease(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		worlds, p := two(t, w)

@@ -57,7 +57,7 @@ func (w *fiveWorlds) have() (servers []int) {
 	return servers
 }
 
-// occupy has another client hold the key on these servers.
+// occupy gives the key on these servers to another client.
 func (w *fiveWorlds) occupy(servers ...int) {
 	for _, i := range servers {
 		w.worlds[i].HSet(key, "7d9f3b0e-54c4-4f0e-9a3b-2f1c6a5d8e90:1", "1")

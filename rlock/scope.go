@@ -50,7 +50,7 @@ func OwnerFrom(ctx context.Context) (Owner, bool) {
 // it is the context of. The innermost scope that is about a lock counts.
 type scope struct {
 	owner engine.Owner
-	of    engine.Form // what is held; nil for all locks, and then outer is nil
+	of    engine.Form // the held lock; nil for all locks, and then outer is nil
 	outer *scope
 }
 

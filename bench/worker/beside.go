@@ -52,7 +52,7 @@ func (r *runner) mutexes(client contender.Client, prefix string) (all []contende
 	return all
 }
 
-// block has a goroutine for each of the mutexes lock and unlock it again and again, and
+// block locks and unlocks each of the mutexes again and again, in a goroutine each. It
 // returns how often they did, in all and a second; 0 after a failure.
 func (r *runner) block(mutexes []contender.Mutex, blocks chan<- func()) (n int64, rate float64) {
 	var all sync.WaitGroup

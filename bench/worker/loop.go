@@ -203,8 +203,8 @@ func (r *runner) nest() {
 // resolution of the clock.
 const tries = 16
 
-// try has the first goroutine hold the lock while the others try to get it. A
-// section is one try.
+// In try the first goroutine holds the lock while the others try to get it. A section is
+// one try.
 func (r *runner) try() {
 	const lock = 0
 	m := r.client.Mutex(r.name(lock))

@@ -101,8 +101,8 @@ func (w *worker) close() {
 	}
 }
 
-// warmUp opens the connections that a client opens at first use, and has the scripts loaded,
-// with locks that are used nowhere else.
+// warmUp opens the connections that a client opens at first use, and loads the scripts, with
+// locks that are used nowhere else.
 func (w *worker) warmUp() error {
 	var all sync.WaitGroup
 	var failed error

@@ -134,7 +134,7 @@ func (f *first) hears(text string) error {
 	}
 }
 
-// goOn has a process that is stopped do its work and its write as soon as it wakes.
+// goOn tells a stopped process to do its work and its write as soon as it wakes.
 func (f *first) goOn() error {
 	if _, err := io.WriteString(f.input, "\n"); err != nil {
 		return err

@@ -63,9 +63,9 @@ func (o orders) show(ctx context.Context, method, id string) {
 	fmt.Printf("   %s%s(%s) holds the lock %d times\n", strings.Repeat("   ", depth-1), method, id, depth)
 }
 
-// placeAll locks an order, and has its parts done by other goroutines, in whose
-// context the owner travels on. The lock does not keep them apart from each
-// other: they are one owner, and their work must be fit to go on side by side.
+// placeAll locks an order, and leaves its parts to other goroutines, in whose context the
+// owner travels on. The lock does not keep them apart from each other: they are one owner,
+// and their work must be fit to go on side by side.
 func (o orders) placeAll(ctx context.Context, id string) error {
 	return o.lock(id).Do(ctx, func(ctx context.Context) error {
 		o.show(ctx, "placeAll", id)

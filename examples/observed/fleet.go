@@ -19,7 +19,7 @@ type machine struct {
 	locked atomic.Int64 // how often its workers had a lock
 }
 
-// work has the machines work until ctx ends, and returns how often they had a lock.
+// work makes the machines work until ctx ends, and returns how often they had a lock.
 func work(ctx context.Context, machines []*machine) (acquired int) {
 	var workers sync.WaitGroup
 	loop := func(visit func(context.Context) error) {

@@ -8,7 +8,7 @@
 // Prometheus would collect them. With -serve it goes on until it is interrupted, and serves
 // them at /metrics.
 //
-// On the way an operator unlocks by force what is held, a worker forgets to unlock for a
+// On the way an operator unlocks held locks by force, a worker forgets to unlock for a
 // while, and others do not wait that long: look for lock_client_lost_total, for the result
 // timeout, and for the lines of the log. The command in the folder picture draws what
 // Prometheus and the dashboard of rlockotel make of it.

@@ -38,7 +38,7 @@ func hold() error {
 	return err
 }
 
-// killed starts the holder, has the first client wait for its lock, and kills it.
+// killed starts the holder, lets the first client wait for its lock, and kills the holder.
 func killed(ctx context.Context, clients []*rlock.Client, addr string) (string, error) {
 	program, err := os.Executable()
 	if err != nil {

@@ -11,7 +11,7 @@ type ForeignConfig struct {
 	LongLease          Span // a longer lease counts as one without an end
 }
 
-// abroad is what is known of foreign clients.
+// abroad is the state of foreign clients, as far as this client knows it.
 type abroad struct {
 	hears   hearing // whether this client hears what they are told
 	told    bool    // one has published, and Redis was not told so
@@ -37,7 +37,7 @@ func (a *abroad) tell() (told bool) {
 	return told
 }
 
-// listenAbroad has this client hear what foreign clients are told.
+// listenAbroad makes this client listen to the messages for foreign clients.
 func (l *Lock) listenAbroad() {
 	if l.abroad.hears == deaf {
 		l.abroad.hears = asking

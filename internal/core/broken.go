@@ -22,7 +22,7 @@ const (
 	HalfAClaim                      // with half of a claim or less the client looks before it holds
 	GiveBack                        // a grant that no waiter wants is given back
 	NewTicket                       // a waiter whose ticket is lost takes another
-	LooksAgain                      // a subscription that is confirmed again has the tickets looked for
+	LooksAgain                      // tickets are looked for when a subscription is confirmed again
 	TrySteps                        // an attempt that a free lock refuses sends a step, and tries once more
 	PollsOften                      // a ticket that polls is looked for often
 	HandoffLimit                    // hand-offs have a limit while others wait

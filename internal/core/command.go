@@ -19,7 +19,7 @@ const (
 	Shared             // "s": other readers may hold it too
 )
 
-// An Op is what a command asks of Redis for a tenure.
+// An Op is the purpose of a command for a tenure.
 type Op uint8
 
 const (
@@ -91,7 +91,7 @@ const (
 	Holds                // in the lock, for the lease that the command asks for, from when it was executed
 )
 
-// A Reply is what became of a command.
+// A Reply is the outcome of a command.
 type Reply struct {
 	Fault Fault
 
@@ -110,7 +110,7 @@ type Reply struct {
 
 	Holder  ID   // the holder, unless the tenure holds the lock; the zero ID for none or a foreign one
 	Foreign bool // the holder is a foreign client
-	TTL     Span // what is left of its lease; NoTTL for a lease without an end; without meaning if there is no holder
+	TTL     Span // the rest of its lease; NoTTL for a lease without an end; without meaning if there is no holder
 
 	Token  uint64 // of a grant of a lock with fencing tokens: the last of those reserved
 	Others int    // of a Mirror that asks: how many tickets and foreign clients wait
@@ -123,7 +123,7 @@ type Reply struct {
 // NoTTL is the lease of a holder whose key has no end.
 const NoTTL Span = -1
 
-// A MessageKind is what a message is about.
+// A MessageKind is the purpose of a message.
 type MessageKind uint8
 
 const (
@@ -134,7 +134,8 @@ const (
 	ForeignNews                    // a message on the channel of foreign clients, which only a foreign listener hears
 )
 
-// A Message is what a client hears. Any client may publish, so that a message may be forged, late or doubled.
+// A Message is a message to a client. Any client may publish, so that a message may be forged, late
+// or doubled.
 type Message struct {
 	Kind   MessageKind
 	ID     ID     // the tenure; of ForeignNews the zero ID

@@ -1,6 +1,6 @@
 package core
 
-// A DetachResult is what Detach has found.
+// A DetachResult is the outcome of Detach.
 type DetachResult uint8
 
 const (
@@ -38,7 +38,7 @@ func (l *Lock) Detach(o OwnerID, m Mode, handle any, now Now) (was Level, t *Ten
 	return was, t, Detached
 }
 
-// Reattach has the owner of a level hold a detached tenure again, and reports whether it does.
+// Reattach gives a detached tenure back to the owner of a level, and reports whether it could.
 func (l *Lock) Reattach(t *Tenure, v Level, now Now) bool {
 	if t.lock != l || !l.tenures.has(t) || t.want != Parted || l.owner != nil || now.Safe >= min(t.trust.until, v.Until) {
 		return false

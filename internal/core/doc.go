@@ -8,9 +8,10 @@
 //
 // # Three structs
 //
-// A [Lock] has who holds the lock here (levels.go), who waits for it here (line.go, wait.go), and its tenures. A [Tenure]
-// is the time during which this client owns the key in Redis: one UUID, a ticket in the queue first if it has to wait,
-// then the owner of the key. A [Waiter] is a call that wants the lock.
+// A [Lock] has its owners here (levels.go), its waiters here (line.go, wait.go), and its tenures. A
+// [Tenure] is the time during which this client owns the key in Redis: one UUID, a ticket in the
+// queue first if it has to wait, then the owner of the key. A [Waiter] is a call that wants the
+// lock.
 //
 // # One table
 //

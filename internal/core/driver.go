@@ -2,7 +2,7 @@ package core
 
 // What a driver does beside the events of calls and answers.
 
-// Look ends what is over by the clock.
+// Look ends all holds whose time is over.
 func (l *Lock) Look(now Now) { l.settle(now) }
 
 // Ends returns when a holder loses the lock unless it is renewed. The lock has an Owner.
@@ -23,7 +23,8 @@ func (l *Lock) IsShown(now Now) bool {
 // Busy reports whether a command is in flight or due whose answer decides whose the lock is.
 func (l *Lock) Busy() bool { return l.busy() }
 
-// Confirm has Redis told again of what is held here, so that its answer says whether it shows it.
+// Confirm sends the holds here to Redis again, so that the answer says whether Redis still shows
+// them.
 func (l *Lock) Confirm(now Now) {
 	if t := l.owner; t != nil {
 		t.unshown()
@@ -44,7 +45,7 @@ func (l *Lock) Deafened(now Now) {
 func (l *Lock) Lingers() bool { return l.owner != nil && l.owner.linger.span > 0 && l.owner.ID.Lingers }
 func (l *Lock) NoLinger()     { l.owner.linger.span = 0 }
 
-// EndLinger has a tenure leave that lingers.
+// EndLinger releases a lingering tenure.
 func (l *Lock) EndLinger(now Now) {
 	if t := l.owner; t != nil && t.want == Kept {
 		l.give(t, now)

@@ -119,7 +119,7 @@ func TestACallThatRestsIsNotDueAtOnce(t *testing.T) {
 	}
 }
 
-// A lease that is longer than that of the client is not told again when what is left of it is shorter.
+// A lease longer than the client's is not sent again when its rest is shorter.
 func TestALongLeaseThatGoesOnIsToldOnce(t *testing.T) {
 	_, l := driven()
 	w := &Waiter{Owner: 1, Waits: true, Until: 3}

@@ -68,8 +68,8 @@ func (l *Lock) touch(t *Tenure) {
 	l.client.effects = append(l.client.effects, e)
 }
 
-// changed has Redis told of the levels if it shows something else, and their ends looked at. The agent of the owner is the
-// same as before: so it is told only of a time that is sooner than what it knows.
+// changed schedules a mirror if Redis shows other levels, and a look at their ends. The agent of
+// the owner is the same as before: so it is told only of a time that is sooner than what it knows.
 func (l *Lock) changed(now Now) {
 	if t := l.owner; t.alarm > now.Time && l.DueAt(t, now) < t.alarm {
 		l.touch(t)

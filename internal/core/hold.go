@@ -80,7 +80,7 @@ func (l *Lock) taken(t *Tenure, now Now) {
 	l.begin(t, w, way, now)
 }
 
-// begin has the waiter hold the lock by the tenure: the first time, or the next one.
+// begin gives the waiter the lock by the tenure: the first time, or the next one.
 func (l *Lock) begin(t *Tenure, w *Waiter, way Way, now Now) {
 	if w.ticket == t {
 		w.ticket, t.waiter = nil, nil

@@ -14,8 +14,9 @@ type Level struct {
 	Info   any      // the driver's
 }
 
-// levels are the truth about who holds the lock here. They change in this file only, and belong to the lock: a hand-off,
-// or a ticket that is granted while readers go on, exchanges the tenure below them.
+// levels are the truth about the lock's owners here. They change in this file only, and belong to
+// the lock: a hand-off, or a ticket that is granted while readers go on, exchanges the tenure below
+// them.
 type levels struct {
 	all    []Level
 	writes int      // how many are not shared
@@ -73,7 +74,7 @@ func (l *Lock) open(w *Waiter, way Way, now Now) {
 	l.reopen(v)
 }
 
-// endsWith has the end of the level looked at, if others may go on then.
+// endsWith notes the end of the level, if others may go on then.
 func (l *Lock) endsWith(v *Level) {
 	if len(l.levels.all) == 1 {
 		l.levels.ends = NeverSafe
@@ -138,7 +139,7 @@ func (l *Lock) expire(now Now) (lost []Level) {
 	return lost
 }
 
-// let has the level ask for a lease from now on, 0 for one that is renewed.
+// let gives the level a lease from now on, 0 for one that is renewed.
 func (l *Lock) let(i int, lease Span, now Now) {
 	v := &l.levels.all[i]
 	v.Until = NeverSafe
@@ -222,8 +223,8 @@ func (l *Lock) shape(now Now) shape {
 	return s
 }
 
-// shows reports whether Redis was told last of what is true now. A lease that was longer than that of a renewal when
-// Redis was told of it stays as it is.
+// shows reports whether the last mirror sent the present levels. A lease that was longer than that
+// of a renewal when Redis was told of it stays as it is.
 func (l *Lock) shows(t *Tenure, now Now) bool {
 	s := l.shape(now)
 	if s.until == NeverSafe && t.shown.until == l.longest() && t.shown.until.Since(t.trust.seen.Safe) > l.client.Lease {

@@ -10,8 +10,9 @@ const (
 	refused                  // it cannot hear them
 )
 
-// A Lock is one lock as one client knows it: who holds it here, who waits for it here, and the tenures. Its methods are
-// the events of the lock, and the caller serializes those of one [Client]. After each it takes [Client.Effects].
+// A Lock is one lock as one client knows it: its owners here, its waiters here, and the tenures.
+// Its methods are the events of the lock, and the caller serializes those of one [Client]. After
+// each it takes [Client.Effects].
 type Lock struct {
 	Kind Kind
 	Tag  any // the driver's
@@ -24,7 +25,7 @@ type Lock struct {
 
 	hears   hearing // whether this client is told of grants
 	patient Time    // asking: until when to wait for the answer
-	abroad  abroad  // what is known of foreign clients
+	abroad  abroad  // the state of foreign clients
 	reserve uint64  // how many fencing tokens the next tenure reserves; 0: one
 }
 
@@ -134,7 +135,7 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 	return was, releases, true
 }
 
-// SetLease has a level ask for a lease from now on, 0 for one that is renewed until its Unlock.
+// SetLease gives a level a lease from now on, 0 for one that is renewed until its Unlock.
 func (l *Lock) SetLease(o OwnerID, m Mode, handle any, lease Span, now Now) bool {
 	t, i := l.current(now), l.levelOf(o, m, handle)
 	if t == nil || i < 0 {
@@ -354,7 +355,7 @@ func (l *Lock) Listening(yes bool, now Now) {
 	l.settle(now)
 }
 
-// subscribe has this client be told of grants.
+// subscribe subscribes this client to its grants.
 func (l *Lock) subscribe(now Now) {
 	if l.hears == deaf {
 		l.hears, l.patient = asking, now.Time.After(l.client.Patience)

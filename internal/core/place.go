@@ -1,6 +1,7 @@
 package core
 
-// News are what was heard about a tenure since the command in flight was sent, whose answer may be older.
+// News are the messages about a tenure since the command in flight was sent, whose answer may be
+// older.
 type news uint8
 
 const (
@@ -62,7 +63,7 @@ func (t *Tenure) answered(f flight, a Reply, now Now) {
 		t.place = InQueue
 		t.found(f, a, now)
 	case f.op == Acquire && a.Holder == (ID{}) && !a.Foreign, f.op == Mirror:
-		t.place = Refused // a step takes the mark of a tenure that is lost, and finds who is next
+		t.place = Refused // a step takes the mark of a tenure that is lost, and grants the lock to the next ticket
 	default:
 		t.place = Over
 	}
@@ -141,7 +142,7 @@ func (t *Tenure) granted(m Message, now Now) {
 	}
 }
 
-// doubted has the tenure looked at, again if a command is in flight.
+// doubted schedules a check of the tenure, another one if a command is in flight.
 func (t *Tenure) doubted(now Now) {
 	switch t.want {
 	case Queued:

@@ -23,7 +23,7 @@ func (l *Lock) mayJoin(w *Waiter, now Now) bool {
 	return false
 }
 
-// asksSoon has a mirror ask whether others wait.
+// asksSoon makes the next mirror ask whether others wait.
 func (t *Tenure) asksSoon() { t.unshown() }
 
 // admitReaders lets in the readers at the front of the line beside those that read: all of them at the beginning of a

@@ -19,14 +19,14 @@ type Place uint8
 const (
 	Unsent  Place = iota // nowhere: no command was sent
 	Unsure               // anywhere: the command that brings it in has no answer, and may run yet
-	Refused              // nowhere, and the lock may be free: a step is to find who is first
+	Refused              // nowhere, and the lock may be free: a step is to find the first ticket
 	InQueue              // in the queue, unless it was granted the lock since then
 	Owner                // in the lock
 	Over                 // nowhere, for good
 	places
 )
 
-// A cell is what is sent for a tenure at one want and place. The first of its moves that is due is sent.
+// A cell has the moves for a tenure at one want and place. The first move that is due is sent.
 type cell []move
 
 // A move is a command, and when it is due: Never for not now.

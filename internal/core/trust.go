@@ -68,8 +68,9 @@ func (t *Tenure) sawInQueue(f flight) { t.trust.seen = f.at }
 // doubtLease notes that the flight's command has no answer. It may run after any later one.
 func (t *Tenure) doubtLease(f flight) { t.trust.least = t.atMost(f.lease) }
 
-// enough reports whether a hold may begin with what is left of a claim, or a Look has to come first: else a short delay
-// of one command would end the hold. Only a Look says that replicas have the grant.
+// enough reports whether a hold may begin with the rest of a claim, or a Look has to come first:
+// else a short delay of one command would end the hold. Only a Look says that replicas have the
+// grant.
 func (t *Tenure) enough(now Now) bool {
 	c := t.lock.client
 	if c.breaks(HalfAClaim) {

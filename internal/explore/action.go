@@ -2,7 +2,7 @@ package explore
 
 import "github.com/go-rlock/rlock/internal/core"
 
-// An action is one event: what happens, to which client, and to which of its users, commands or polls.
+// An action is one event: its sort, its client, and its user, command or poll.
 type action struct {
 	kind kind
 	c, i uint8
@@ -81,7 +81,8 @@ var kindNames = [...]string{
 	doWipe: "Redis loses everything", doLoseQueue: "Redis loses the queue", doDelete: "a stranger deletes the lock", doLag: "a replica falls behind from now on",
 }
 
-// actions appends what may happen next. A tick comes only when nothing is under way; else it is a fault.
+// actions appends the possible next actions. A tick comes only when nothing is under way; else it
+// is a fault.
 func (w *world) actions(as []action) []action {
 	quiet := true
 	for i := range w.clients {

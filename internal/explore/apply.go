@@ -274,7 +274,7 @@ func (w *world) deliver() {
 	w.effects.Messages = w.effects.Messages[:0]
 }
 
-// breaks has the connection of a client end: what was sent on it has no answer.
+// breaks ends the connection of a client: commands in flight on it get no answer.
 func (w *world) breaks(c *client) {
 	c.back = append(c.back, c.pipe...)
 	c.pipe = c.pipe[:0]

@@ -7,7 +7,7 @@ import (
 	"github.com/go-rlock/rlock/internal/explore/server"
 )
 
-// What must never be. The first four are checked after each event.
+// The assertions. The first four are checked after each event.
 
 // check fails what must not be in any state.
 func (w *world) check() {
@@ -145,7 +145,7 @@ func (w *world) checkAgents() {
 	}
 }
 
-// checkLeft fails what is left of clients that live once all is released.
+// checkLeft fails if living clients leave anything once all is released.
 func (w *world) checkLeft() {
 	for i := range w.clients {
 		c := &w.clients[i]

@@ -3,9 +3,9 @@
 //
 // # A world
 //
-// A [Setup] says how many clients and users there are, what they do, and what may go wrong. A world (world.go) is one
-// state: clients with the core's own structs, the driver as data, what is on its way, and Redis. An action (action.go) is
-// one event, and apply (apply.go) has it happen:
+// A [Setup] has the clients and users, their programs, and the faults. A world (world.go) is one
+// state: clients with the core's own structs, the driver as data, the network, and Redis. An action
+// (action.go) is one event, and apply (apply.go) has it happen:
 //
 //   - A user locks, tries, nests, reads, unlocks, leaves, detaches, closes.
 //   - A client has one pipeline: commands wait to be executed, then their answers wait to be read. Messages come in their
@@ -22,12 +22,13 @@
 //
 // # States
 //
-// Two states are one if they differ by the names of tenures and owners, by the numbers of clients and users, or by the
-// time (key.go). States are told apart by 64 bits: of three million states one is missed with a probability of 2e-7.
-// [Shortest] goes breadth first, so that it finds the shortest way to what is broken; [All] goes depth first, which needs
-// 16 bytes a state. Worlds are copied into memory that is used again.
+// Two states are one if they differ by the names of tenures and owners, by the numbers of clients
+// and users, or by the time (key.go). States are told apart by 64 bits: of three million states one
+// is missed with a probability of 2e-7. [Shortest] goes breadth first, so that it finds the
+// shortest way to a violation; [All] goes depth first, which needs 16 bytes a state. Worlds are
+// copied into memory that is used again.
 //
-// # What is checked
+// # Assertions
 //
 // Everything is in check.go. In each state: at most the permitted valid holders; each caller believes what the core says;
 // no owner waits for itself; each due tenure has an agent, and each time a timer; once all is released nothing is left in

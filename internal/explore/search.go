@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// A Result is what an exploration has found.
+// A Result is the outcome of an exploration.
 type Result struct {
 	States, Events, Depth int
 	Took                  time.Duration
 	Complete              bool     // all states were seen
-	Bad                   string   // what is broken, "" for nothing
+	Bad                   string   // the violation, "" for none
 	Trace                 []string // how it comes to that
 }
 
@@ -56,7 +56,7 @@ func (p *pool) copyOf(w *world) *world {
 
 func (p *pool) free(w *world) { *p = append(*p, w) }
 
-// Shortest explores breadth first, so that it finds the shortest way to what is broken.
+// Shortest explores breadth first, so that it finds the shortest way to a violation.
 func Shortest(s Setup, limit Limit) (r Result) {
 	began := time.Now()
 	defer func() { r.Took = time.Since(began) }()

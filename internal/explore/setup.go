@@ -5,7 +5,7 @@ import (
 	"github.com/go-rlock/rlock/internal/explore/server"
 )
 
-// A Setup is a world to be explored: who is there, what they do, and what may go wrong.
+// A Setup is a world to be explored: its clients and users, their programs, and the faults.
 type Setup struct {
 	Name    string
 	Clients int
@@ -64,9 +64,9 @@ const (
 // A Fault is a set of things that may go wrong.
 type Fault uint32
 
-// What may go wrong.
+// The faults.
 const (
-	Break         Fault = 1 << iota // a connection breaks: what was sent on it has no answer
+	Break         Fault = 1 << iota // a connection breaks: commands in flight on it get no answer
 	Late                            // ... and one command of it runs later, within a lease
 	Endless                         // ... or without a bound
 	Double                          // a command runs twice, the second time late

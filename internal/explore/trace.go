@@ -55,7 +55,7 @@ func (p *packet) answer() string {
 
 var messageNames = [...]string{"grant", "first behind foreign clients", "call", "released by force", "foreign news"}
 
-// describe tells what is about to happen.
+// describe describes the next action.
 func (w *world) describe(a action) string {
 	c := &w.clients[a.c]
 	s := fmt.Sprintf("t=%-2d client %d  ", w.now-start, a.c)

@@ -9,7 +9,7 @@ import (
 
 const start = 100 // the time at which a world begins
 
-// A world is one state: clients with the code of package core, what is on its way, and Redis.
+// A world is one state: clients with the code of package core, the network, and Redis.
 type world struct {
 	*Setup
 	now     core.Time
@@ -30,10 +30,10 @@ type world struct {
 	refused bool          // an attempt was refused in this tick, though only the dead wait
 	refuses int           // ticks in a row in which one was
 	token   uint64        // the largest fencing token of a hold
-	order   []place       // who has joined the queue of a strict lock, in order
+	order   []place       // the tickets of a strict lock, in the order in which they joined
 	entered []core.ID     // tenures that were granted the lock, and may be named by a command yet
 
-	bad     string // what is broken, "" for nothing
+	bad     string // the violation, "" for none
 	effects server.Effects
 }
 

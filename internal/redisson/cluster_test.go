@@ -10,9 +10,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// The same between Java and Go in a Cluster, where there are two families of
-// commands for pub/sub: who uses the one does not wake who uses the other. What has nothing
-// to do with messages is tried with the default only.
+// The same between Java and Go in a Cluster, where there are two families of commands for
+// pub/sub: users of the one do not wake users of the other. What has nothing to do with
+// messages is tried with the default only.
 func TestInAClusterBothSidesChooseTheSamePubSub(t *testing.T) {
 	withBothInACluster(t, setting{}, func(s *scene) {
 		s.counts = []string{"SHARDNUMSUB"}

@@ -12,9 +12,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// What Redisson's plain lock does wrong, each shown on Redisson itself beside
-// rlock in the same trouble. Where something must not happen to the Go side, the
-// Java side says for how long: what is due there has happened to it first.
+// What Redisson's plain lock does wrong, each shown on Redisson itself beside rlock in the
+// same trouble. Where something must not happen to the Go side, the Java side says for how
+// long: a message that is due there has come first.
 //
 // Here is what concerns a holder; lostwakes_test.go has the waiters, unknown_test.go
 // acquires with a late or unheard answer. If a newer version of Redisson has corrected a

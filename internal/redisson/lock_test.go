@@ -82,8 +82,8 @@ func wakes(s *scene, first, second side) {
 // is over, after 30 s. A waiter that is woken by a message takes far less.
 const fallback = 5 * time.Second
 
-// wakeUp has the second wait until the first unlocks, and returns how long it
-// takes from there.
+// In wakeUp the second waits until the first unlocks. It returns how long that takes from
+// there.
 func wakeUp(s *scene, first, second side, lock string) time.Duration {
 	s.t.Helper()
 	require.NoError(s.t, first.Lock(lock, 0))

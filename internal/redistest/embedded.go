@@ -10,10 +10,10 @@ import (
 	"github.com/go-rlock/rlock/internal/inmemory"
 )
 
-// Embedded returns a miniredis whose keys expire by the clock, to be reached only
-// over pipes, through the DialCtxFn of [Server.Options]. It needs no
-// redis-server and may be used in a testing/synctest bubble, if it was made there.
-// The documentation of package inmemory lists what is missing.
+// Embedded returns a miniredis whose keys expire by the clock, to be reached only over
+// pipes, through the DialCtxFn of [Server.Options]. It needs no redis-server and may be
+// used in a testing/synctest bubble, if it was made there. The documentation of package
+// inmemory lists the missing features.
 func Embedded(t testing.TB) *Server {
 	t.Helper()
 	WithoutServer(t)

@@ -34,7 +34,7 @@ func (s *Server) Lose(name string) {
 	s.tell(name)
 }
 
-// Steal has another client hold the lock of that name, for the lease. That client does not
+// Steal gives the lock of that name to another client, for the lease. That client does not
 // exist: its lock ends with the lease, or by [Server.Lose]. A client that holds the lock
 // loses it, as by Lose. The lock may also be free before: a test of a handler that answers
 // 409 begins with Steal.
@@ -86,7 +86,7 @@ func (s *Server) tell(name string) {
 	}
 }
 
-// Refuse has the server answer commands with an error, such as
+// Refuse makes the server answer commands with an error, such as
 //
 //	READONLY You can't write against a read only replica.
 //	OOM command not allowed when used memory > 'maxmemory'.

@@ -24,7 +24,7 @@ func eachClock(t *testing.T, run func(t *testing.T)) {
 	t.Run("real", run)
 }
 
-// hasLease has a client made with that Config.Lease.
+// hasLease makes a client with that Config.Lease.
 func hasLease(lease time.Duration) func(*rlock.Config) {
 	return func(c *rlock.Config) { c.Lease = lease }
 }

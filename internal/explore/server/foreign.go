@@ -39,7 +39,7 @@ func IsForeign(id core.ID) bool { return id.Client >= FirstForeign }
 // Place is "rlock:0" in Redisson's fair queue: a place of ours.
 var Place = core.ID{Client: FirstForeign - 1}
 
-// Foreign is what is in Redis about foreign clients.
+// Foreign is the state of foreign clients in Redis.
 type Foreign struct {
 	Listen Clients // the processes that are subscribed to Redisson's channel
 	Ears   Clients // the clients of ours that are subscribed to it
@@ -91,8 +91,8 @@ func (s *Server) behind() (core.Ticket, bool) {
 
 func (r *run) note() { r.Foreign.Memory.Ends = r.now.after(r.Turns.Memory) }
 
-// meet counts foreign clients, and begins or ends what is due. A ticket has been added at the end of the queue by this
-// step if added is set.
+// meet counts foreign clients, and begins or ends their turns. A ticket has been added at the end
+// of the queue by this step if added is set.
 func (r *run) meet(added bool) {
 	f, m := &r.stay, &r.Foreign.Memory
 	if !r.Uncounted {
@@ -287,7 +287,7 @@ func (r *run) holdBack(asker core.Ticket, term core.Span) (token uint64, granted
 	return token, granted, true, 0
 }
 
-// What foreign clients do. Who is told of it is up to them: some publish when they release the lock, others do not.
+// Actions of foreign clients. Some publish when they release the lock, others do not.
 
 // ForeignEnters has a foreign client take the lock, if it is free or, for a reader, read.
 func (s *Server) ForeignEnters(t core.Ticket, lease core.Span, now Time) bool {

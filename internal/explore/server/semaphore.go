@@ -116,7 +116,7 @@ func (semaphore) keep(r *run, t core.Ticket, lease core.Span) uint64 {
 	return 0
 }
 
-// remaining returns what is left of the lease that ends first.
+// remaining returns the rest of the lease that ends first.
 func (semaphore) remaining(r *run) core.Span {
 	if len(r.Holders) == 0 {
 		return 0

@@ -82,7 +82,7 @@ type Effects struct {
 type Message struct {
 	core.Message
 	Readers bool    // of ForeignNews: "1", a writer has made the lock free for readers; else "0"
-	Fair    core.ID // of ForeignNews: the only one who is told, a waiter of Redisson's fair lock; the zero ID for all
+	Fair    core.ID // of ForeignNews: its only receiver, a waiter of Redisson's fair lock; the zero ID for all
 }
 
 // A Kind is what the scripts of one kind of lock do, in the manner of plain.lua, rw.lua and semaphore.lua.
@@ -90,7 +90,7 @@ type Kind interface {
 	acquire(r *run, c *core.Command) core.Reply
 	mirror(r *run, c *core.Command) core.Reply
 
-	// expire ends what is over before a step, and returns the tenures that have ended by that.
+	// expire ends the leases that are over before a step, and returns their tenures.
 	expire(r *run) []core.ID
 	// exit takes out all that the tenure has, and reports whether there was anything.
 	exit(r *run, id core.ID) bool
@@ -99,7 +99,7 @@ type Kind interface {
 	enter(r *run, t core.Ticket, lease core.Span) (token uint64)
 	// keep keeps the lock of a ticket that has it, for the lease at least.
 	keep(r *run, t core.Ticket, lease core.Span) (token uint64)
-	// remaining returns what is left of the lease that others wait for.
+	// remaining returns the rest of the lease that others wait for.
 	remaining(r *run) core.Span
 	// freed tells foreign clients that a step has left the lock free.
 	freed(r *run)
@@ -205,8 +205,9 @@ func (r *run) call() {
 	}
 }
 
-// denial returns what a command is answered that does not get the lock: who has it, and for how long. A foreign client
-// counts rather than one of ours, since its release tells only those that listen to Redisson's channel.
+// denial returns the answer to a command that does not get the lock: the holder, and the rest of
+// its lease. A foreign client counts rather than one of ours, since its release tells only those
+// that listen to Redisson's channel.
 func (r *run) denial() core.Reply {
 	if len(r.Holders) == 0 {
 		return core.Reply{}

@@ -22,7 +22,7 @@ func (l *lock) attempt(ctx context.Context, w *waiter, now core.Now) core.Now {
 		}
 		place = limit.Entered()
 	}
-	// The place comes first, so that what is sent is what is true when it can be sent.
+	// The place comes first, so that the command is built when it can be sent.
 	var cmd core.Command
 	if t := w.Ticket(); t != nil && w.Outcome() == core.Waiting {
 		cmd, _ = l.Poll(t, now)
@@ -86,7 +86,7 @@ func (l *leaves) reset() {
 	l.do.Store(nil)
 }
 
-// by has leave be called, now if leaving was said before.
+// by registers leave, and calls it at once if leaving was said before.
 func (l *leaves) by(leave context.CancelFunc) {
 	l.do.Store(&leave)
 	if l.said.Load() {
@@ -140,7 +140,8 @@ func (c *Client) carry(ctx context.Context, sent *call) (a answer) {
 	return c.wire.do(ctx, sent)
 }
 
-// landed deals with what became of a command that a call has sent. w is nil if it has no waiter any more.
+// landed handles the result of a command that a call has sent. w is nil if it has no waiter any
+// more.
 func (l *lock) landed(w *waiter, sent *call, a answer, place *wire.Limit, now core.Now) {
 	c, k := l.shard.client, sent.work
 	if a.heard {

@@ -58,7 +58,7 @@ func newWaiter() any {
 	return w
 }
 
-// wake has a parked call look. The mutex is held.
+// wake makes a parked call look. The mutex is held.
 func (w *waiter) wake() {
 	w.woken = true
 	w.rouse(looks)
@@ -133,7 +133,7 @@ func (c *Client) acquire(ctx context.Context, n *engine.Name, req *engine.Reques
 		e.TellAcquired(ctx, n, req, 0, false)
 		return nil
 	}
-	l.shard.carryOut() // what is lost by now is remembered
+	l.shard.carryOut() // losses so far are recorded
 	if err := l.refuses(req, now); err != nil {
 		l.shard.counts.GaveUp(err, false)
 		l.shard.exit(l)
@@ -342,7 +342,7 @@ func (c *Client) finished(ctx context.Context, n *engine.Name, w *waiter) (err e
 	return e.GaveUp(ctx, n, &w.req, err, waited, w.waits)
 }
 
-// giveBack gives back what the call was granted.
+// giveBack releases the lock that the call was granted.
 func (c *Client) giveBack(n *engine.Name, w *waiter) {
 	l, now := c.enter(n, w.Owner)
 	was, t, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now)

@@ -16,7 +16,7 @@ const shardCount = 64
 
 // A Client keeps the locks of some kinds of one client. Its methods may be called concurrently.
 type Client struct {
-	engine *engine.Client // with which it shares the connections, and what is told and remembered
+	engine *engine.Client // with which it shares the connections, the Observer and the losses
 	id     *wire.ID
 	wire   carrier
 	clock  clock

@@ -15,13 +15,13 @@ func (c *Client) Close() {
 // Stop ends the keeper. All commands have been answered by then, or are given up.
 func (c *Client) Stop() { c.keeper.Close() }
 
-// Verify has Redis asked whether it still shows the tenures.
+// Verify asks Redis whether it still shows the tenures.
 func (c *Client) Verify() {
 	c.eachLock(func(l *lock, now core.Now) { l.Confirm(now) })
 	c.keeper.Probe()
 }
 
-// AskAbout has Redis asked about the lock and its waiters.
+// AskAbout asks Redis about the lock and its waiters.
 func (c *Client) AskAbout(key string) {
 	for s := range c.shardsOf(key) {
 		s.visit(s.named(key), func(l *lock, now core.Now) { l.Doubt(now) })

@@ -1,5 +1,6 @@
-// Package driver carries out what package core (internal/core) decides, for some kinds of locks of one client: it has
-// the mutexes, the clocks, the goroutines of callers, the timers, and the commands on their way.
+// Package driver carries out the decisions of package core (internal/core), for some kinds of locks
+// of one client: it has the mutexes, the clocks, the goroutines of callers, the timers, and the
+// commands on their way.
 //
 //	callers ──► Lock, hold ──► lock (core.Lock) ──► effects ──► exit: under the mutex, then after it
 //	                            ▲   shard, mutex        │
@@ -17,11 +18,12 @@
 //
 // # Who sends
 //
-// Package core names the agent of each tenure. A ticket's commands are sent by the goroutine of its waiter, the first
-// release by the call that unlocks, and all others by the keeper, in batches. A command has a place among those in
-// flight before it is polled, so that what is sent is what is true when it can be sent; and it has one answer, also when
-// its caller leaves, the client closes, or the carrier panics. A caller that leaves leaves its command behind: the answer
-// is that there is none, and the tenure's release follows on the same connection.
+// Package core names the agent of each tenure. A ticket's commands are sent by the goroutine of its
+// waiter, the first release by the call that unlocks, and all others by the keeper, in batches. A
+// command has a place among those in flight before it is polled, so that the command is built when
+// it can be sent; and it has one answer, also when its caller leaves, the client closes, or the
+// carrier panics. A caller that leaves leaves its command behind: the answer is that there is none,
+// and the tenure's release follows on the same connection.
 //
 // rules.go has the rules that make this safe. Tests assert them each time before a mutex is given back.
 //

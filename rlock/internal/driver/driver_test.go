@@ -28,7 +28,7 @@ func bubbleOf(t *testing.T, kind engine.KindID, run func(t *testing.T, f *fake))
 	redistest.Bubble(t, func(t *testing.T, s *redistest.Server) { run(t, newFake(t, s, kind)) })
 }
 
-// takes has a caller of its own take the lock.
+// takes takes the lock with a caller of its own.
 func takes(ctx context.Context, l *Lock) (engine.Owner, <-chan error) {
 	o, result := engine.NewOwner(), make(chan error, 1)
 	go func() { result <- l.Take(ctx, request(o)) }()
@@ -133,7 +133,7 @@ func (f *fake) storms(t *testing.T, seed uint64) {
 	f.isClean()
 }
 
-// inside are those that hold the lock, by what they are told.
+// inside are the holders of the lock, as they believe.
 type inside struct {
 	mu             sync.Mutex // protects following
 	now, most      int32      // alone

@@ -15,7 +15,7 @@ type after struct {
 
 func (a *after) any() bool { return a.granted != nil || a.endings != nil || a.leaving != nil }
 
-// finish does what is left after the mutex was given back.
+// finish does the rest of the work after the mutex was given back.
 func (c *Client) finish(a *after) {
 	for _, e := range a.endings {
 		e.tell()
@@ -31,7 +31,7 @@ func (c *Client) finish(a *after) {
 	}
 }
 
-// carryOut does what package core wants, until it wants nothing more. The mutex is held.
+// carryOut carries out the effects of package core until there are none. The mutex is held.
 func (s *shard) carryOut() {
 	for effects := s.core.Effects(); len(effects) > 0; effects = s.core.Effects() {
 		for i := range effects { // which may bring about more
@@ -119,8 +119,8 @@ var ways = [...]engine.Way{
 	core.ByLinger:  engine.ByLinger,
 }
 
-// polled has the agent of a tenure poll it: the goroutine of its waiter, the call that releases it, or else
-// the keeper.
+// polled makes the agent of a tenure poll it: the goroutine of its waiter, the call that releases
+// it, or else the keeper.
 func (s *shard) polled(l *lock, t *core.Tenure) {
 	if !l.Has(t) {
 		return // it was forgotten since

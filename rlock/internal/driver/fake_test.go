@@ -19,7 +19,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A fate is what becomes of a command on the fake wire.
+// A fate is the outcome of a command on the fake wire.
 type fate uint8
 
 const (
@@ -195,7 +195,7 @@ func (f *fake) run(ctx context.Context, w *fakeWire, cmd core.Command) (a answer
 	return f.execute(w, cmd)
 }
 
-// execute has the server run a command, and delivers the messages.
+// execute runs a command on the server, and delivers the messages.
 func (f *fake) execute(w *fakeWire, cmd core.Command) answer {
 	f.mu.Lock()
 	cmd.ID, cmd.Joins.ID = w.outward(cmd.ID), w.outward(cmd.Joins.ID)

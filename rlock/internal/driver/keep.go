@@ -11,15 +11,16 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A work is a tenure as the keeper of the client knows it. Package core polls are its time and its command:
-// the keeper asks when there may be something to send, and each of its batches has what is true by then.
+// A work is a tenure as the keeper of the client knows it. Package core polls are its time and its
+// command: the keeper asks when there may be something to send, and builds each batch from the
+// state of that moment.
 type work struct {
 	entry  lease.Entry // its place with the keeper
 	linger lingerer    // its place among the shard's lingering, made with the first
 	life               // is new when the work is used again
 }
 
-// A life is what is known of one tenure. The shard's mutex protects it.
+// A life is the driver's state of one tenure. The shard's mutex protects it.
 type life struct {
 	lock   *lock        // never changed while the keeper may look at it
 	tenure *core.Tenure // nil once it is over
@@ -38,7 +39,7 @@ type life struct {
 	place    *wire.Limit // of a command that was left behind: until the tenure has left, nil for none
 	err      error       // of the last mirror, nil if it was confirmed
 	tracking tracking
-	tracks   bool // a mirror is about to have the key tracked
+	tracks   bool // a mirror that tracks the key is about to be sent
 	lingers  bool // it is among the shard's lingering
 }
 
@@ -73,7 +74,7 @@ func (s *shard) over(k *work) {
 	}
 }
 
-// keep has the keeper ask about the tenure in time. One that is over is forgotten at once.
+// keep schedules the tenure with the keeper. One that is over is forgotten at once.
 func (s *shard) keep(k *work) {
 	l, t := k.lock, k.tenure
 	op, at := l.Peek(t, s.at)
@@ -96,7 +97,7 @@ func (s *shard) keep(k *work) {
 	}
 }
 
-// schedule has the keeper ask at that time, or sooner.
+// schedule makes the keeper ask at that time, or sooner.
 func (s *shard) schedule(k *work, at core.Time) {
 	if k.alarm == 0 || at < k.alarm {
 		k.alarm = at
@@ -118,7 +119,7 @@ func (k *work) Entry() *lease.Entry { return &k.entry }
 // Group is the node.
 func (k *work) Group() uint32 { return k.lock.shard.client.wire.group(k.lock.name) }
 
-// Due reports whether there is a command to send, and has the tenure asked about again.
+// Due reports whether there is a command to send, and schedules the tenure again.
 func (k *work) Due(time.Time) (send bool) {
 	l, s := k.lock, k.lock.shard
 	now := s.take()
@@ -182,7 +183,8 @@ func (c *Client) keeperConfig() lease.Config {
 	}
 }
 
-// send implements [lease.Sender]: what is to be sent by now for a batch of tenures of one node.
+// send implements [lease.Sender]: it sends the commands that are due for a batch of tenures of
+// one node.
 func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
 	ctx, cancel := c.wire.within(ctx)
 	defer cancel()
@@ -281,8 +283,8 @@ func (l *lock) nudged(a *answer, now core.Now) {
 	}
 }
 
-// isSettled reports whether what was sent for the tenure has been executed by now, or never will be, once a
-// later command is answered.
+// isSettled reports whether each command for the tenure has been executed by now, or never will be,
+// once a later command is answered.
 func (k *work) isSettled(c *Client) bool {
 	return k.settled || k.mark != 0 && c.wire.ordered() && c.wire.mark() == k.mark
 }

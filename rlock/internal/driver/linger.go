@@ -129,7 +129,7 @@ func (l *lock) met(holder string, lingers bool, now core.Now) {
 	}
 }
 
-// backOff has the lock not linger for so long at least, after so many more calls.
+// backOff keeps the lock from lingering for at least so long, after so many more calls.
 func (l *lock) backOff(calls int, least time.Duration, now core.Now) {
 	s, name := l.shard, l.name.Key
 	if s.backoffs == nil {

@@ -36,7 +36,7 @@ func (l *lock) unsubscribe() {
 	}
 }
 
-// listenAbroad subscribes to what foreign clients are told.
+// listenAbroad subscribes to the messages for foreign clients.
 func (l *lock) listenAbroad() {
 	if l.sub == nil {
 		return
@@ -55,8 +55,8 @@ func (l *lock) listenAbroad() {
 // before what Redisson writes, which reads numbers.
 func isOwnMessage(message string) bool { return len(message) > 1 && message[0] == '0' }
 
-// hear has a call that may wait take a ticket at once if others have waited for the lock a moment ago, by
-// what is left of a subscription.
+// hear makes a call that may wait take a ticket at once if others have waited for the lock a
+// moment ago, by the rest of a subscription.
 func (l *lock) hear(w *waiter, now core.Now) {
 	l.unheard(now)
 	if l.sub == nil && w.Waits && w.Linger == 0 && l.Owner() == nil && l.shard.client.wire.hears(l.name) {

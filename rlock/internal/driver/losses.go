@@ -12,8 +12,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/engine"
 )
 
-// An ending is what has to be told of levels that ended by loss or by Close. It is told outside of the mutex,
-// and before a later call for the lock returns.
+// An ending is a report about levels that ended by loss or by Close. It is told outside of the
+// mutex, and before a later call for the lock returns.
 type ending struct {
 	lock     *lock
 	levels   []core.Level
@@ -82,7 +82,7 @@ func (s *shard) remember(l *lock, v *core.Level, e *ending) (severity slog.Level
 		lost.Until = s.client.clock.safe(v.Until)
 	}
 	severity = slog.LevelWarn
-	if !kept && errors.Is(e.why, engine.ErrLeaseEnded) { // that is what was asked for
+	if !kept && errors.Is(e.why, engine.ErrLeaseEnded) { // as asked for
 		lost.Until = s.client.clock.time(e.at.Time) // a little before its time, as every lease that is trusted
 		severity = slog.LevelDebug
 	}

@@ -107,7 +107,7 @@ func TestADowngradeLetsReadersOfOthersIn(t *testing.T) {
 	}
 }
 
-// onMirror has the next mirror meet the fate.
+// onMirror gives the next mirror that fate.
 func (f *fake) onMirror(next fate) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

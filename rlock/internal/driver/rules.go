@@ -6,9 +6,9 @@ import (
 	"github.com/go-rlock/rlock/internal/core"
 )
 
-// The rules of the driver, which tests assert each time before the mutex is given back: so a wake-up that is
-// lost fails at once in place of hanging. Package core does nothing by itself: what is due has an agent, which
-// polls it, and what will be due has a timer.
+// The rules of the driver, which tests assert each time before the mutex is given back: so a
+// wake-up that is lost fails at once in place of hanging. Package core does nothing by itself: a
+// due command has an agent, which polls it, and a later one has a timer.
 //
 //  1. A tenure with a command that is due is with the keeper, which was nudged, or a call is about to poll it,
 //     or stands between its poll and its answer. A call that sleeps is no agent.

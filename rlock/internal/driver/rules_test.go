@@ -42,7 +42,8 @@ func found(s *shard) (broken string) {
 	return ""
 }
 
-// contended has one call hold the lock and another one of the same client wait for it.
+// contended returns when one call holds the lock and another one of the same client waits
+// for it.
 func contended(t *testing.T, f *fake) (c *Client, holder engine.Owner, waits <-chan error, leave context.CancelFunc) {
 	c = f.join(nil)
 	holder, got := takes(t.Context(), c.lock())

@@ -6,10 +6,11 @@ import (
 	"github.com/go-rlock/rlock/internal/core"
 )
 
-// Redis tells a client that tracks a key when another client changes it: deletes or overwrites it, or lets it
-// expire or evicts it. That is a reason to ask, and no proof: the answer to a mirror tells a loss, as always.
-// Mirrors have the key tracked; each of them ends the tracking that there was, since it changes the key itself.
-// A hold has to last for a while first, so that short holds cost nothing.
+// Redis tells a client that tracks a key when another client changes it: deletes or overwrites it,
+// or lets it expire or evicts it. That is a reason to ask, and no proof: the answer to a mirror
+// tells a loss, as always. Mirrors track the key; each of them ends the tracking of the last, since
+// it changes the key itself. A hold has to last for a while first, so that short holds cost
+// nothing.
 
 // trackAfter is how long a hold lasts before its key is tracked.
 const trackAfter = 50 * time.Millisecond
@@ -23,7 +24,7 @@ const (
 	untracked tracking = iota // no
 	tracked                   // yes
 	alarmed                   // it has told of one: the next mirror finds out which
-	verified                  // that mirror was built: the next one has the key tracked again
+	verified                  // that mirror was built: the next one tracks the key again
 )
 
 // trackedFrom returns when the key is to be tracked; never if it is tracked, or is not to be.
@@ -40,7 +41,7 @@ func (l *lock) trackable() bool {
 	return s.client.wire.tracks() && !s.kind.permits && l.IsHeld() && !l.IsRead()
 }
 
-// track has a mirror sent for the key to be tracked, if the hold has lasted long enough now.
+// track sends a mirror that tracks the key, if the hold has lasted long enough now.
 func (l *lock) track(k *work, now core.Now) {
 	if k.tenure == l.Owner() && l.trackedFrom(k) <= now.Time {
 		k.tracks = true
@@ -48,7 +49,7 @@ func (l *lock) track(k *work, now core.Now) {
 	}
 }
 
-// buildTracked reports whether the mirror that is being built is to have the key tracked.
+// buildTracked reports whether the mirror that is being built is to track the key.
 func (k *work) buildTracked(now core.Now) bool {
 	was, l := k.tracking, k.lock
 	k.tracking, k.tracks = untracked, false

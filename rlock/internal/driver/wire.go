@@ -78,11 +78,11 @@ type call struct {
 
 	work    *work
 	claimed bool   // of a Mirror: Redis was asked for a claim before
-	nudges  bool   // of a Leave: Redis does not have the tenure, and a step is to find who is the first that waits
+	nudges  bool   // of a Leave: Redis does not have the tenure, and a step is to find the first waiter
 	answer  answer // of doAll
 }
 
-// An answer is what became of a command.
+// An answer is the result of a command.
 type answer struct {
 	core.Reply
 	err     error

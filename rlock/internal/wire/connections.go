@@ -84,7 +84,7 @@ type wire struct {
 	net.Conn
 	conns *connections
 	asked atomic.Bool
-	// greeting is what was read so far, until greeted: until it is clear that it is more
+	// greeting is the bytes read so far, until greeted: until it is clear that it is more
 	// than one reply that says why the server hangs up. They belong to the reader.
 	greeting []byte
 	greeted  bool
@@ -115,9 +115,9 @@ func (w *wire) Read(b []byte) (int, error) {
 // longestGreeting is more than any server says when it hangs up.
 const longestGreeting = 4 << 10
 
-// greet looks at the first of what is read, and returns why the connection ended in
-// place of err if the server has said why. rueidis begins with several commands
-// and, when not all of them are answered, keeps the error and not the answer.
+// greet looks at the first bytes read, and returns why the connection ended in place of err
+// if the server has said why. rueidis begins with several commands and, when not all of
+// them are answered, keeps the error and not the answer.
 func (w *wire) greet(read []byte, err error) error {
 	w.greeting = append(w.greeting, read...)
 	line, rest, whole := strings.Cut(string(w.greeting), "\r\n")
@@ -139,7 +139,7 @@ var errUnasked = errors.New("the server was asked nothing yet")
 // the command was answered.
 func (r *Redis) Mark() uint64 { return r.conns.closed.Load() + 1 }
 
-// Heard stores only what is new, which is seldom: all callers look at it all the time.
+// Heard stores only a change, which is rare: all callers read it all the time.
 func (r *Redis) Heard(mark uint64) {
 	if c := r.conns; c.answered.Load() != mark && c.answered.Swap(mark) != 0 {
 		c.change(nil)

@@ -21,7 +21,7 @@ const (
 	RedissonPollsAlways
 )
 
-// foreign is what one client knows of foreign clients at its server.
+// foreign is a client's knowledge of foreign clients at its server.
 type foreign struct {
 	fair fairRights
 	// asked is when the server was asked last for Redisson's scripts, as a time after 1970 in
@@ -139,8 +139,8 @@ type Asker struct {
 	Keys    []string
 }
 
-// Asks returns what has the mirror of a lock asked how many others wait; polls says whether foreign
-// clients may that only poll.
+// Asks returns the argument that makes the mirror of a lock count other waiters; polls says whether
+// foreign clients may that only poll.
 func (r *Redis) Asks(k *Keys, polls bool) Asker {
 	a := Asker{How: "2", Channel: k.Channel, Keys: []string{k.Queue, k.Foreign}}
 	if r.fairRights(k) != nil {

@@ -39,7 +39,7 @@ type Keys struct {
 
 	// These are of our own: different for any two names, with the lock's hash tag.
 	Queue   string // the key of the queue
-	Foreign string // the key of what is remembered of foreign clients
+	Foreign string // the key of the turns of foreign clients
 	Turns   string // the beginning of the names of the channels on which clients are told
 }
 

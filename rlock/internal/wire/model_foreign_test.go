@@ -54,7 +54,8 @@ func (f foreignSorts) events() int {
 	return 0
 }
 
-// hear has a client of ours subscribe to Redisson's channel, and be counted for that.
+// hear subscribes a client of ours to Redisson's channel, and to the channel by which it is
+// counted.
 func (c *comparison) hear(client uint32, on bool) {
 	c.on.listen(clientName(client), c.keys.Ushers(), on)
 	c.on.listen(clientName(client), c.keys.Channel, on)
@@ -129,7 +130,7 @@ func (c *comparison) foreignEvent() {
 // now returns the time on the server's clock.
 func (c *comparison) now() server.Time { return c.timeOf(c.on.do([]string{"TIME"})[0]) }
 
-// take has Redis show what a foreign client has done that takes the lock.
+// take writes the state after a foreign client has taken the lock to Redis.
 func (c *comparison) take(t core.Ticket, lease time.Duration) {
 	owner, ms := ownerText(t.ID, 0), strconv.FormatInt(lease.Milliseconds(), 10)
 	longest := strconv.FormatInt(int64(c.server.Ends-c.now()), 10)
@@ -144,7 +145,7 @@ func (c *comparison) take(t core.Ticket, lease time.Duration) {
 	}
 }
 
-// free has Redis show that a holder has released the lock.
+// free writes the state after a holder's release to Redis.
 func (c *comparison) free(h server.Holder) {
 	c.on.do([]string{"HDEL", modelLock, fieldText(h)})
 	if c.model == server.ReadWrite && !h.Writes {
@@ -261,7 +262,7 @@ func (k *modelKind) blur(field string) time.Duration {
 	return 1
 }
 
-// adopt has the model go on with the times that Redis has shown, where these are not exact: turns are short.
+// adopt copies the times of Redis to the model, where they are not exact: turns are short.
 func (c *comparison) adopt() {
 	if c.exact {
 		return

@@ -22,9 +22,10 @@ import (
 type subject interface {
 	// do executes commands in their order, and returns the replies: a string, an int, a []any, an error, or nil.
 	do(commands ...[]string) []any
-	// published returns what was published since the last call, by scripts as well: the channels and messages.
+	// published returns the messages published since the last call, by scripts as well, with their
+	// channels.
 	published() [][2]string
-	// listen has a connection of that name subscribe to the channel, or end that.
+	// listen subscribes a connection of that name to the channel, or ends that.
 	listen(name, channel string, on bool)
 	// advance lets time pass for a lock.
 	advance(d time.Duration, k *wire.Keys)

@@ -67,8 +67,8 @@ func member(t core.Ticket) wire.Member {
 // A snapshot is all that is compared after a command.
 type snapshot struct {
 	answer string
-	words  []string        // what is in Redis, and the messages
-	times  []time.Duration // what is left of the answer's lease, of the lock, of the queue, and of each reader or permit
+	words  []string        // the data in Redis, and the messages
+	times  []time.Duration // the remaining times of the answer's lease, the lock, the queue, and each reader or permit
 }
 
 // sameAs reports whether two snapshots are the same, with times that differ by no more than the tolerance.

@@ -133,8 +133,8 @@ func (l *Limit) TryEnter() (p *Limit, ok bool) {
 	}
 }
 
-// Places is for one who waits for a place and for other things: who has sent to it has a place, and
-// calls [Limit.Entered].
+// Places is for a caller that waits for a place and for other things: after a send to it the caller
+// has a place, and calls [Limit.Entered].
 func (l *Limit) Places() chan<- struct{} { return l.places }
 
 // Entered counts a place that was taken by Places, and returns the limit, to be left.
@@ -169,7 +169,7 @@ func (n *Nodes) Refresh(now time.Time, trouble bool) {
 	n.refreshAfter(now, age)
 }
 
-// doubt has the Cluster looked at again in the background: the picture has led to the wrong
+// doubt looks at the Cluster again in the background: the picture has led to the wrong
 // node, or to none.
 func (n *Nodes) doubt() {
 	n.redis.background.start(func() { n.refreshAfter(time.Now(), doubtAge) })

@@ -23,7 +23,7 @@ type permutation struct {
 const (
 	permutedHalf = permutedBits / 2
 	// permutedRounds is so many that the network cannot be told from a random permutation by
-	// those who have seen far fewer than 2^30 of its numbers (Patarin, Security of Random Feistel
+	// observers of far fewer than 2^30 of its numbers (Patarin, Security of Random Feistel
 	// Schemes with 5 or More Rounds, 2004).
 	permutedRounds = 6
 )

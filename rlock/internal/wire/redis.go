@@ -11,7 +11,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Options say how to connect, and what the scripts are told.
+// Options say how to connect, and have the arguments of all scripts.
 type Options struct {
 	Redis         rueidis.ClientOption // complete: see package rlock's defaults
 	Client        rueidis.Client       // to be shared instead of a client of our own, or nil
@@ -22,8 +22,8 @@ type Options struct {
 	Tracking      bool // where the server allows it
 }
 
-// A Redis is what one client of rlock has of its server or Cluster: the connections, what
-// is known of them, and the limits of what may be in flight. Its methods may be called
+// A Redis is the link of one client of rlock to its server or Cluster: the connections,
+// their state, and the limits of commands in flight. Its methods may be called
 // concurrently.
 type Redis struct {
 	Client  rueidis.Client
@@ -85,11 +85,11 @@ func Open(o Options, id string) (*Redis, error) {
 	return r, nil
 }
 
-// Stop ends what waits in the background, and every wait for a place.
+// Stop ends background waits, and every wait for a place.
 func (r *Redis) Stop() { r.cancel() }
 
-// Close gives up what is in flight, and the connections, and returns when no goroutine is
-// left. Stop was called before. A shared client stays open.
+// Close gives up the commands in flight, and the connections, and returns when no goroutine
+// is left. Stop was called before. A shared client stays open.
 func (r *Redis) Close() {
 	r.deadline.stop()
 	r.closeClient()

@@ -52,7 +52,7 @@ func newScript(names ...string) *Script {
 }
 
 // ownersHere is the line of a script that owners.lua takes the place of: behind the paths that
-// need no owner, since Redis takes time to define what is in it.
+// need no owner, since Redis takes time to define its functions.
 const ownersHere = "-- (owners.lua)\n"
 
 // swiftHere is the line of plain.lua that swift.lua takes the place of.

@@ -59,7 +59,7 @@ func TestAnOwnerOfRedissonIsNotOurs(t *testing.T) {
 	assert.False(t, wire.Lingers("8888"))
 }
 
-// Who has seen tenures of a client cannot tell the next one, nor one before.
+// The tenures of a client do not reveal the next one, nor earlier ones.
 func TestTheUUIDsOfTenuresCannotBeGuessed(t *testing.T) {
 	id := wire.NewID()
 	number := func(owner string) *big.Int {

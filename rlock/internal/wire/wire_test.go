@@ -25,7 +25,7 @@ func openAt(t testing.TB, server *redistest.Server) *wire.Redis {
 	return redis
 }
 
-// reply has Redis answer with the value of a Lua expression.
+// reply returns Redis' answer to a Lua expression.
 func reply(t testing.TB, redis *wire.Redis, expression string) rueidis.RedisResult {
 	return redis.Client.Do(t.Context(), redis.Client.B().Eval().Script("return "+expression).Numkeys(0).Build())
 }

@@ -56,7 +56,7 @@ func (p *ship) await(event, lock string) account {
 	}
 }
 
-// take has the process wait for a lock.
+// take makes the process wait for a lock.
 func (p *ship) take(name string) { p.write("take " + name + "\n") }
 
 func (p *ship) pid() int { return p.cmd.Process.Pid }
@@ -118,7 +118,7 @@ func TestTheCommandShowsWhatAFleetReports(t *testing.T) {
 	assert.Empty(t, stdout, "a process that ends leaves nothing behind")
 }
 
-// trouble has the fleet work while three of its processes fail, each with a lock that the
+// trouble lets the fleet work while three of its processes fail, each with a lock that the
 // site is granted when the lease ends.
 func (s *site) trouble(fleet []*ship, killed, stopped, cut *ship) {
 	t := s.t
@@ -152,7 +152,7 @@ func (s *site) trouble(fleet []*ship, killed, stopped, cut *ship) {
 	killed.wait()
 }
 
-// comparePaused has the fleet pause, and compares the figures of each process.
+// comparePaused pauses the fleet, and compares the figures of each process.
 func (s *site) comparePaused(fleet []*ship) {
 	t := s.t
 	t.Helper()
@@ -186,8 +186,8 @@ func (s *site) comparePaused(fleet []*ship) {
 	assert.Zero(t, waiting)
 }
 
-// compareQueue has the fleet wait for one lock, in the order of the fleet, and kills the holder,
-// the first.
+// compareQueue makes the fleet wait for one lock, in the order of the fleet, and kills the
+// holder, the first.
 func (s *site) compareQueue(fleet []*ship, name string) {
 	t := s.t
 	t.Helper()

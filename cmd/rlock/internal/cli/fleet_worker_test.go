@@ -24,7 +24,7 @@ import (
 //	work        lock and unlock, by several goroutines
 //	pause       stop that, and tell the figures when no goroutine has a lock
 //	take NAME   wait for a fair lock and hold it, and tell both its beginning and its loss
-//	give        release what was taken, wait no longer, and tell when that is done
+//	give        release the lock, or wait no longer, and tell when that is done
 //	figures     tell the figures
 const asWorker = "RLOCK_TEST_AS_WORKER"
 

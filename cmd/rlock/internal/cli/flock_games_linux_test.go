@@ -36,7 +36,7 @@ func (l *tool) command(flags []string, run ...string) *exec.Cmd {
 	return exec.CommandContext(l.ctx, "flock", append(append(append([]string{}, flags...), l.file), run...)...)
 }
 
-// hold has the test hold the lock until the returned function is called.
+// hold takes the lock for the test until the returned function is called.
 func (l *tool) hold(shared, readWrite bool) (release func()) {
 	l.t.Helper()
 	if !l.flock {

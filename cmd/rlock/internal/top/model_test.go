@@ -127,7 +127,7 @@ func (d *desk) hold(client *rlock.Client, name string) *rlock.Hold {
 	return hold
 }
 
-// wait has a client of its own wait for the lock.
+// wait makes a client of its own wait for the lock.
 func (d *desk) wait(name string) {
 	client := d.server.Client()
 	go func() {

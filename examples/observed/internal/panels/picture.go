@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// A Picture is what is drawn: a dashboard that has its answers, the states of the alerts, and
-// what happened meanwhile.
+// A Picture is a dashboard with its answers, the states of the alerts, and the events of the
+// time.
 type Picture struct {
 	Dashboard *Dashboard
 	Span      Span

@@ -66,7 +66,7 @@ local function inside(ticket)
 	return holder() == ticket
 end
 
--- Returns what is left of the lease, as pttl does.
+-- Returns the rest of the lease, as pttl does.
 local function remaining()
 	return not holder() and -2 or given or redis.call('pttl', lock)
 end

@@ -16,12 +16,11 @@
 -- KEYS[2]  the queue, "rlock_queue:<tag>": a sorted set of members in the order in which
 --          they came, and with score 0 a mark "!<uuid>" for each tenure that was granted
 --          the lock out of the queue, until it is released
--- KEYS[3]  what is remembered of foreign clients, "rlock_foreign:<tag>": see foreign.lua
--- KEYS[4]  the channel that foreign clients listen to
--- KEYS[5]  of a read-write lock: what the readers' keys begin with, see rw.lua
--- KEYS[5], KEYS[6]  else, if there are so many: the queue of Redisson's fair lock, see foreign.lua
--- KEYS[7], or KEYS[5] without these two, of a fenced lock: the counter of its tokens
--- ARGV[1]  how to publish and count: "p" plain, "s" sharded, "c" plain in a Cluster, where
+-- KEYS[3] the turns of foreign clients, "rlock_foreign:<tag>": see foreign.lua KEYS[4] the channel
+-- that foreign clients listen to KEYS[5] of a read-write lock: what the readers' keys begin with,
+-- see rw.lua KEYS[5], KEYS[6] else, if there are so many: the queue of Redisson's fair lock, see
+-- foreign.lua KEYS[7], or KEYS[5] without these two, of a fenced lock: the counter of its tokens
+-- ARGV[1] how to publish and count: "p" plain, "s" sharded, "c" plain in a Cluster, where
 --          no node knows all subscribers; then "+" if there may be foreign clients that only poll,
 --          and "!" if the client of a look has heard one release the lock
 -- ARGV[2]  the lease of a look in milliseconds
