@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/group"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -22,6 +23,7 @@ import (
 type Client struct {
 	engine *engine.Client
 	driver *driver.Client // keeps the fair locks
+	groups *group.Home    // for locks over several
 }
 
 // New connects to Redis and returns a client. It fails with [ErrInvalidConfig]
@@ -44,12 +46,14 @@ func New(config Config) (*Client, error) {
 	if config.Observer == nil {
 		c.engine = engine.New(config.engine(nil), redis, id)
 		c.driver = driver.New(c.engine)
+		c.groups = homeOf(c.engine)
 		return c, nil
 	}
 	o := &observing{hooks: config.Observer, client: c}
 	c.engine = engine.New(config.engine(o.events()), redis, id)
 	c.driver = driver.New(c.engine)
 	o.log = c.engine.Config.Logger
+	c.groups = homeOf(c.engine)
 	o.about("Opened", config.Observer.Opened)
 	return c, nil
 }

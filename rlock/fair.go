@@ -21,7 +21,7 @@ func (c *Client) NewFairLock(name string) *Lock {
 	l := &struct {
 		lock Lock
 		one  driver.Lock
-	}{one: driver.NewLock(c.driver, engine.FairKind, name)}
+	}{lock: Lock{client: c}, one: driver.NewLock(c.driver, engine.FairKind, name)}
 	l.lock.made = &l.one
 	return &l.lock
 }

@@ -37,5 +37,5 @@ import "github.com/go-rlock/rlock/rlock/internal/engine"
 //
 // Redisson's getFencedLock(name).
 func (c *Client) NewFencedLock(name string) *Lock {
-	return lockOf(engine.NewLock(c.engine, engine.FencedKind, name))
+	return lockOf(c, engine.NewLock(c.engine, engine.FencedKind, name))
 }

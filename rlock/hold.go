@@ -56,10 +56,10 @@ func newRequest(o engine.Owner, options []AcquireOption) engine.Request {
 	return engine.Request{Owner: o, Lease: with.lease, Wait: with.wait, Linger: with.linger, Caller: engine.Caller()}
 }
 
-// acquire acquires the lock made of f with a handle, whose context is made from parent.
-func acquire(ctx, parent context.Context, f engine.Form, req engine.Request) (*Hold, error) {
-	h := &Hold{scoped: heldContext{parent, scope{owner: req.Owner, of: f, outer: scopeOf(parent)}}}
-	held, err := f.Hold(ctx, &h.scoped, req)
+// acquire acquires the lock with a handle, whose context is made from parent.
+func acquire(ctx, parent context.Context, l *Lock, req engine.Request) (*Hold, error) {
+	h := &Hold{scoped: heldContext{parent, scope{owner: req.Owner, of: l, outer: scopeOf(parent)}}}
+	held, err := l.form().Hold(ctx, &h.scoped, req)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (h *Hold) Done() <-chan struct{} { return h.held.Context().Done() }
 
 // Err returns nil while the lock is held, [ErrNotHeld] after Release, [ErrClosed] if
 // [Client.Close] has released it, and an [ErrLost] that has the reason after a loss.
-func (h *Hold) Err() error { return engine.WhyOver(h.held) }
+func (h *Hold) Err() error { return h.held.Err() }
 
 // Valid reports whether the lock is held at this moment, by the clock, without
 // asking Redis. Call it before a step that must not be done twice: if the machine is
@@ -101,7 +101,7 @@ func (h *Hold) ValidUntil() time.Time { return h.held.ValidUntil() }
 func (h *Hold) Token() (uint64, error) {
 	token := h.held.FencingToken()
 	if token == 0 {
-		return 0, engine.NoToken(h.held.Title())
+		return 0, engine.NoToken(h.scoped.scope.of.Name())
 	}
 	return token, nil
 }
@@ -112,7 +112,7 @@ func (h *Hold) Owner() Owner { return Owner{h.scoped.scope.owner} }
 // Release releases the hold. As [Lock.Unlock] does, it returns [ErrLost] if the lock was
 // lost before and [ErrUnconfirmed] if Redis did not confirm the release, and completes even
 // if ctx has ended. Further calls return [ErrNotHeld] and change nothing.
-func (h *Hold) Release(ctx context.Context) error { return engine.Release(ctx, h.held) }
+func (h *Hold) Release(ctx context.Context) error { return h.held.Release(ctx) }
 
 // Detach gives up the handle and leaves the lock in Redis until the lease of the hold ends
 // there by itself: nothing renews or releases it, not even [Client.Close]. A job that is to

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/engine"
-	"github.com/go-rlock/rlock/rlock/internal/quorum"
+	"github.com/go-rlock/rlock/rlock/internal/group"
 )
 
 // A Lock is a reentrant lock that clients on many machines contend for, known by
@@ -28,7 +28,23 @@ import (
 // Levels may ask for different leases. The lock is kept for the longest that any
 // level still open asks for; the watchdog counts as without end. So a nested
 // LockFor neither shortens an outer level nor stops its watchdog.
-type Lock struct{ made engine.Form }
+type Lock struct {
+	made   form
+	client *Client // nil for a lock over several
+}
+
+// A form is what a Lock is made of: a lock of one key ([engine.Form]), or one over several.
+type form interface {
+	Title() string
+	Take(ctx context.Context, req engine.Request) error
+	Hold(ctx, parent context.Context, req engine.Request) (engine.Handle, error)
+	Unlock(ctx context.Context, o engine.Owner) error
+	ForceUnlock(ctx context.Context) (bool, error)
+	IsLocked(ctx context.Context) (bool, error)
+	TTL(ctx context.Context) (time.Duration, error)
+	Depth(o engine.Owner) int
+	Token(o engine.Owner) (uint64, error)
+}
 
 // A Kind is the sort of a lock.
 type Kind string
@@ -61,25 +77,25 @@ const (
 //
 // Redisson's getLock(name).
 func (c *Client) NewLock(name string) *Lock {
-	return lockOf(engine.NewLock(c.engine, engine.PlainKind, name))
+	return lockOf(c, engine.NewLock(c.engine, engine.PlainKind, name))
 }
 
 // lockOf returns the lock that is made of one, at one allocation.
-func lockOf(one engine.Lock) *Lock {
+func lockOf(c *Client, one engine.Lock) *Lock {
 	l := &struct {
 		lock Lock
 		one  engine.Lock
-	}{one: one}
+	}{lock: Lock{client: c}, one: one}
 	l.lock.made = &l.one
 	return &l.lock
 }
 
 // zeroForm is the form of a lock that no constructor has made.
-var zeroForm = quorum.Refusing("",
-	fmt.Errorf("rlock: %w: a lock is a zero value: use the methods of a Client, NewMultiLock or NewRedLock", ErrInvalidConfig))
+var zeroForm = over{group.Refusing("",
+	fmt.Errorf("rlock: %w: a lock is a zero value: use the methods of a Client, NewMultiLock or NewRedLock", ErrInvalidConfig))}
 
 // form returns the implementation of the lock.
-func (l *Lock) form() engine.Form {
+func (l *Lock) form() form {
 	if l.made == nil {
 		return zeroForm
 	}
@@ -147,7 +163,7 @@ func (l *Lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool,
 // take acquires the lock in the name of the caller.
 func (l *Lock) take(ctx context.Context, lease, wait time.Duration) error {
 	f := l.form()
-	return f.Take(ctx, engine.Request{Owner: ownerOf(ctx, f), Lease: lease, Wait: wait})
+	return f.Take(ctx, engine.Request{Owner: ownerOf(ctx, l), Lease: lease, Wait: wait})
 }
 
 func outcome(err error) (bool, error) {
@@ -173,7 +189,7 @@ func outcome(err error) (bool, error) {
 // Redisson's unlock().
 func (l *Lock) Unlock(ctx context.Context) error {
 	f := l.form()
-	return f.Unlock(ctx, ownerOf(ctx, f))
+	return f.Unlock(ctx, ownerOf(ctx, l))
 }
 
 // ForceUnlock frees the lock, regardless of its holder and depth, and reports
@@ -216,7 +232,7 @@ func (l *Lock) IsHeld(ctx context.Context) bool { return l.HoldCount(ctx) > 0 }
 // Redisson's getHoldCount().
 func (l *Lock) HoldCount(ctx context.Context) int {
 	f := l.form()
-	return f.Depth(ownerOf(ctx, f))
+	return f.Depth(ownerOf(ctx, l))
 }
 
 // Token returns the fencing token of the caller's hold, judged without asking
@@ -228,7 +244,7 @@ func (l *Lock) HoldCount(ctx context.Context) int {
 // returns the counter, which is another owner's token if the caller holds nothing.
 func (l *Lock) Token(ctx context.Context) (uint64, error) {
 	f := l.form()
-	return f.Token(ownerOf(ctx, f))
+	return f.Token(ownerOf(ctx, l))
 }
 
 // Acquire waits until it has the lock, as Lock does, and returns a handle
@@ -242,13 +258,12 @@ func (l *Lock) Token(ctx context.Context) (uint64, error) {
 // [ErrNotAcquired] if another owner held the lock for the whole time of [WithWait]. If Redis
 // fails for the whole wait, that error is returned.
 func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
-	f := l.form()
-	o, ok := ownerIn(ctx, f)
+	o, ok := ownerIn(ctx, l)
 	if !ok {
 		o = engine.NewHandleOwner()
 	}
 	// The time to wait for a lock is not the time to hold it.
-	return acquire(ctx, context.WithoutCancel(ctx), f, newRequest(o, options))
+	return acquire(ctx, context.WithoutCancel(ctx), l, newRequest(o, options))
 }
 
 // TryAcquire is Acquire with one attempt, unless [WithWait] gives it more time. It returns
@@ -272,8 +287,7 @@ func (l *Lock) TryAcquire(ctx context.Context, options ...AcquireOption) (*Hold,
 // If the lock is not acquired, fn is not called, and the error is that of Acquire. With an
 // error that is [ErrUnconfirmed] and not ErrLost, fn ran with the lock held, too.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error, options ...AcquireOption) error {
-	f := l.form()
-	h, err := acquire(ctx, ctx, f, newRequest(ownerOf(ctx, f), options))
+	h, err := acquire(ctx, ctx, l, newRequest(ownerOf(ctx, l), options))
 	if err != nil {
 		return err
 	}

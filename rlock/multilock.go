@@ -1,8 +1,9 @@
 package rlock
 
 import (
-	"github.com/go-rlock/rlock/rlock/internal/engine"
-	"github.com/go-rlock/rlock/rlock/internal/quorum"
+	"fmt"
+
+	"github.com/go-rlock/rlock/rlock/internal/group"
 )
 
 // NewMultiLock returns the lock that is all of these or none: locks of any names, kinds
@@ -43,11 +44,16 @@ import (
 //
 // Redisson's RedissonMultiLock.
 func NewMultiLock(locks ...*Lock) *Lock {
-	parts := make([]engine.Form, len(locks))
+	var parts []group.Locker
 	for i, l := range locks {
-		if l != nil {
-			parts[i] = l.made
+		if l == nil || l.made == nil {
+			return &Lock{made: over{group.Refusing("", fmt.Errorf("rlock: multi-lock: %w: lock %d is nil or a zero value", ErrInvalidConfig, i))}}
 		}
+		part, err := l.part()
+		if err != nil {
+			return &Lock{made: over{group.Refusing("", err)}}
+		}
+		parts = append(parts, part)
 	}
-	return &Lock{quorum.NewMulti(parts)}
+	return &Lock{made: over{group.NewMulti(parts)}}
 }

@@ -51,7 +51,7 @@ type ReadWriteLock struct {
 func (c *Client) NewReadWriteLock(name string) *ReadWriteLock {
 	l := &ReadWriteLock{writer: engine.NewLock(c.engine, engine.ReadWriteKind, name)}
 	l.reader = l.writer.ForReaders()
-	l.read, l.write = Lock{&l.reader}, Lock{&l.writer}
+	l.read, l.write = Lock{&l.reader, c}, Lock{&l.writer, c}
 	return l
 }
 

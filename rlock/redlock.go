@@ -1,8 +1,9 @@
 package rlock
 
 import (
-	"github.com/go-rlock/rlock/rlock/internal/engine"
-	"github.com/go-rlock/rlock/rlock/internal/quorum"
+	"slices"
+
+	"github.com/go-rlock/rlock/rlock/internal/group"
 )
 
 // NewRedLock returns the lock of that name over the servers of the clients, which must be
@@ -54,11 +55,19 @@ import (
 //
 // Redisson's RedissonRedLock, which does not judge validity, and polls.
 func NewRedLock(clients []*Client, name string) *Lock {
-	engines := make([]*engine.Client, len(clients))
+	var parts []group.Locker
 	for i, c := range clients {
-		if c != nil {
-			engines[i] = c.engine
+		if c == nil {
+			continue
 		}
+		if other := slices.IndexFunc(clients[:i], func(other *Client) bool { return other != nil && c.engine.Redis.Shares(other.engine.Redis) }); other >= 0 {
+			return &Lock{made: over{group.RefusingRed(name, "clients %d and %d have the same server, which would count twice", other, i)}}
+		}
+		part, err := c.NewLock(name).part()
+		if err != nil {
+			return &Lock{made: over{group.Refusing(name, err)}}
+		}
+		parts = append(parts, part)
 	}
-	return &Lock{quorum.NewRed(engines, name)}
+	return &Lock{made: over{group.NewRed(name, parts, len(clients))}}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/group"
 )
 
 // An Owner is the holder of a lock, which may lock it again without waiting. By
@@ -50,7 +51,7 @@ func OwnerFrom(ctx context.Context) (Owner, bool) {
 // it is the context of. The innermost scope that is about a lock counts.
 type scope struct {
 	owner engine.Owner
-	of    engine.Form // the held lock; nil for all locks, and then outer is nil
+	of    *Lock // the held lock; nil for all locks, and then outer is nil
 	outer *scope
 }
 
@@ -62,12 +63,12 @@ func scopeOf(ctx context.Context) *scope {
 }
 
 // ownerIn returns the owner that ctx has for the lock, and whether it has one.
-func ownerIn(ctx context.Context, f engine.Form) (engine.Owner, bool) {
+func ownerIn(ctx context.Context, l *Lock) (engine.Owner, bool) {
 	for s := scopeOf(ctx); s != nil; s = s.outer {
 		if s.of == nil {
 			return s.owner, s.owner.ID != 0
 		}
-		if overlap(s.of, f) {
+		if overlap(s.of, l) {
 			return s.owner, true
 		}
 	}
@@ -75,8 +76,8 @@ func ownerIn(ctx context.Context, f engine.Form) (engine.Owner, bool) {
 }
 
 // ownerOf returns the owner that ctx has for the lock, else the calling goroutine.
-func ownerOf(ctx context.Context, f engine.Form) engine.Owner {
-	if o, ok := ownerIn(ctx, f); ok {
+func ownerOf(ctx context.Context, l *Lock) engine.Owner {
+	if o, ok := ownerIn(ctx, l); ok {
 		return o
 	}
 	return engine.Owner{ID: engine.GoroutineID()}
@@ -84,18 +85,31 @@ func ownerOf(ctx context.Context, f engine.Form) engine.Owner {
 
 // overlap reports whether the two locks have a name in common: to take the one while
 // another owner holds the other would wait for that.
-func overlap(a, b engine.Form) bool {
+func overlap(a, b *Lock) bool {
 	if a == b {
 		return true
 	}
-	for _, one := range a.Beneath() {
-		for _, other := range b.Beneath() {
+	var ofA, ofB [1]group.Leaf
+	for _, one := range a.leaves(&ofA) {
+		for _, other := range b.leaves(&ofB) {
 			if one.SameName(other) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// leaves returns the locks of one key that the lock consists of: of a lock of one key in the array.
+func (l *Lock) leaves(one *[1]group.Leaf) []group.Leaf {
+	switch f := l.form().(type) {
+	case engine.Form:
+		one[0] = leafOf(l.client, f.Base())
+		return one[:]
+	case over:
+		return f.Leaves()
+	}
+	return nil
 }
 
 // A heldContext is what the context of a hold is made from: what it is the context of

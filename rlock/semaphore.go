@@ -24,5 +24,5 @@ import "github.com/go-rlock/rlock/rlock/internal/engine"
 // under their names: they must not share a name with a semaphore of rlock. The user needs the
 // right to ZCARD.
 func (c *Client) NewSemaphore(name string, permits int) *Lock {
-	return lockOf(engine.NewSemaphore(c.engine, name, permits))
+	return lockOf(c, engine.NewSemaphore(c.engine, name, permits))
 }

@@ -202,7 +202,7 @@ func visits(t *testing.T, l *Lock, seed uint64, inside *inside) error {
 			}
 			inside.leave(of.Shared)
 		}
-		_ = engine.Release(context.Background(), handle)
+		_ = handle.Release(context.Background())
 	}
 	return nil
 }
@@ -280,8 +280,8 @@ func (f *fake) isClean() {
 	assert.Empty(f.t, f.server.Holders)
 	assert.Empty(f.t, f.server.Queue)
 	for _, w := range f.clients {
-		assert.False(f.t, w.all.Asks.Unanswered(0), "a place is not given back")
-		assert.False(f.t, w.all.Releases.Unanswered(0), "a place is not given back")
+		assert.Zero(f.t, w.all.Asks.InFlight(), "a place is not given back")
+		assert.Zero(f.t, w.all.Releases.InFlight(), "a place is not given back")
 		for s := range w.client.allShards {
 			s.glance(func() {
 				assert.Empty(f.t, s.locks)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // A hold is the handle of one level of a lock of one key.
@@ -22,9 +23,12 @@ type hold struct {
 	lost     error // why it is over without a release, nil if it is not
 }
 
-var _ engine.Handle = (*hold)(nil)
+var (
+	_ engine.Handle = (*hold)(nil)
+	_ engine.Ending = (*hold)(nil)
+)
 
-// Title implements [engine.Handle], as all exported methods here.
+// Title implements [engine.Handle] and [engine.Ending], as all exported methods here.
 func (h *hold) Title() string { return h.lock.Name.Key }
 
 func (h *hold) FencingToken() uint64 { return h.token }
@@ -88,7 +92,12 @@ func (h *hold) giveBack() (cause error) {
 	return cause
 }
 
-func (h *hold) Drop() {
+func (h *hold) Err() error { return engine.WhyOver(h) }
+
+func (h *hold) Release(ctx context.Context) error { return engine.Release(ctx, h) }
+
+func (h *hold) ReleaseLater() {
+	h.End(terms.Released(h.Title()))
 	l, now := h.enter()
 	if l == nil {
 		_ = h.giveBack()
@@ -104,9 +113,7 @@ func (h *hold) Drop() {
 	l.shard.exit(l)
 }
 
-func (h *hold) Disclaim() error { return h.lock.notHeld(h.owner, h) }
-
-func (h *hold) Relet(lease time.Duration) {
+func (h *hold) SetLease(lease time.Duration) {
 	if l, now := h.enter(); l != nil {
 		l.SetLease(core.OwnerID(h.owner.ID), h.lock.mode(), h, span(lease), now)
 		l.shard.exit(l)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // A Lock is a lock of one key that this engine keeps. What asks Redis alone is that of package engine.
@@ -33,9 +34,7 @@ func (l *Lock) ForReaders() Lock { return Lock{Lock: l.Lock.ForReaders(), driver
 // mode is the way in which the lock is taken.
 func (l *Lock) mode() core.Mode { return modeOf(l.Shared) }
 
-// Beneath implements [engine.Form], as the exported methods that follow.
-func (l *Lock) Beneath() []*engine.Lock { return []*engine.Lock{&l.Lock} }
-
+// Take implements [engine.Form], as the exported methods that follow.
 func (l *Lock) Take(ctx context.Context, req engine.Request) error {
 	req.Shared = l.Shared
 	return l.driver.acquire(ctx, l.Name, &req, nil)
@@ -44,7 +43,7 @@ func (l *Lock) Take(ctx context.Context, req engine.Request) error {
 func (l *Lock) Hold(ctx, parent context.Context, req engine.Request) (engine.Handle, error) {
 	req.Shared = l.Shared
 	h := &hold{lock: *l, owner: req.Owner, by: req.Goroutine()}
-	h.Begin(parent, req.Whole)
+	h.Begin(parent, &req)
 	err := l.driver.acquire(ctx, l.Name, &req, h)
 	if errors.Is(err, engine.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", l.Name.Key, err)
@@ -61,26 +60,62 @@ func (l *Lock) Unlock(ctx context.Context, o engine.Owner) error {
 }
 
 func (l *Lock) Depth(o engine.Owner) (n int) {
+	if one, now := l.driver.enterIfAny(l.Name, core.OwnerID(o.ID)); one != nil {
+		one.Look(now)
+		n = one.depth(o, l.mode())
+		one.shard.exit(one)
+	}
+	return n
+}
+
+// State counts no call as one that waits where the server is silent.
+func (l *Lock) State(o engine.Owner) (s terms.State) {
+	s.Silent = l.driver.wire.limits(l.Name).Asks.Silent()
 	one, now := l.driver.enterIfAny(l.Name, core.OwnerID(o.ID))
 	if one == nil {
-		return 0
+		return s
 	}
 	one.Look(now)
-	levels, mode := one.Levels(), l.mode()
+	s.Depth = one.depth(o, l.mode())
+	switch live, waits := one.first(); {
+	case one.Owner() != nil:
+		s.Taken = one.IsHeld() && !one.Holds(core.OwnerID(o.ID), now)
+	case live:
+		s.Taken = waits && !s.IsSilent()
+	default:
+		s.Freeing = one.Busy()
+	}
+	one.shard.exit(one)
+	return s
+}
+
+// depth returns how many levels of the mode the owner has, and knows of.
+func (l *lock) depth(o engine.Owner, mode core.Mode) (n int) {
+	levels := l.Levels()
 	for i := range levels {
 		if v := &levels[i]; v.Owner == core.OwnerID(o.ID) && v.Mode == mode && !isLoose(v) {
 			n++
 		}
 	}
-	one.shard.exit(one)
 	return n
 }
 
-// isLoose reports whether the level is a part's that has not joined its whole: of an attempt that goes on, or
-// was given up and is about to be released.
+// first reports whether there is a call that waits for the lock, and whether the first of them may wait for longer than
+// an attempt.
+func (l *lock) first() (live, waits bool) {
+	for w := range l.Waiters {
+		if w.Outcome() == core.Waiting {
+			return true, w.Waits
+		}
+	}
+	return false, false
+}
+
+// isLoose reports whether the level is a part of a whole that is not held: of an attempt that goes on, or was given
+// up and is about to be released.
 func isLoose(v *core.Level) bool {
 	h, _ := v.Handle.(*hold)
-	return h.isPart() && !h.Joined()
+	return h != nil && !h.IsHeld()
 }
 
 func (l *Lock) Token(o engine.Owner) (token uint64, err error) {

@@ -53,7 +53,7 @@ func (l *lock) tellLongHolds(now core.Now) {
 			if !p.TellsLong() {
 				continue
 			}
-			lock, kind, place = p.Title(), p.Kind(), p.Place()
+			lock, kind, place = p.Name, p.Kind, p.Place
 		}
 		c.engine.Config.Logger.Warn("rlock: a lock is held for a long time", "lock", lock, "kind", kind,
 			"owner", ownerOf(v), "held", held.Round(time.Millisecond), "place", place.Known().String())
@@ -84,7 +84,7 @@ func (l *lock) tellLongWait(w *waiter, now core.Now) {
 		first := &l.Levels()[0]
 		holder, where = c.textOf(l.Owner().ID, 0)[:wire.TenureLen]+ownerOf(first).String(), placeOf(first).Known().String()
 		if p := wholeOf(first); p != nil {
-			where = p.Place().Known().String()
+			where = p.Place.Known().String()
 		}
 	}
 	c.engine.Config.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", l.name.Key, "kind", l.name.KindOf(w.req.Shared),

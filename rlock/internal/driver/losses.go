@@ -101,7 +101,7 @@ func (e *ending) tell() {
 	c, n := e.lock.shard.client, e.lock.name
 	for i := range e.levels {
 		if h, ok := e.levels[i].Handle.(*hold); ok {
-			h.Lose(h, e.causeFor(ownerOf(&e.levels[i])))
+			h.Lose(e.causeFor(ownerOf(&e.levels[i])))
 		}
 	}
 	e.observe()

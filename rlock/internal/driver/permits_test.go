@@ -43,7 +43,7 @@ func TestEachOwnerHasAPermitOfItsOwn(t *testing.T) {
 		require.ErrorIs(t, l.Unlock(t.Context(), o), engine.ErrNotHeld)
 		for _, h := range holds {
 			assert.True(t, engine.Valid(h))
-			require.NoError(t, engine.Release(t.Context(), h))
+			require.NoError(t, h.Release(t.Context()))
 		}
 		f.isClean()
 	})
@@ -66,7 +66,7 @@ func TestWaitersOfASemaphoreShareASubscription(t *testing.T) {
 		w := c.wire.(*fakeWire)
 		assert.Len(t, w.subs[key], 1)
 		for _, h := range holds {
-			require.NoError(t, engine.Release(t.Context(), h))
+			require.NoError(t, h.Release(t.Context()))
 		}
 		looks := f.count(core.Look)
 		for i, result := range waits {
@@ -101,7 +101,7 @@ func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
 		}
 		leave()
 		require.ErrorIs(t, <-leaves, context.Canceled)
-		require.NoError(t, engine.Release(t.Context(), held))
+		require.NoError(t, held.Release(t.Context()))
 		require.NoError(t, <-waits)
 		f.mu.Lock()
 		f.fate = nil
@@ -146,11 +146,11 @@ func TestALostPermitIsItsOwnersAlone(t *testing.T) {
 		time.Sleep(time.Minute)
 		for _, h := range holds {
 			if core.OwnerID(h.(*hold).owner.ID) == kept {
-				require.NoError(t, engine.WhyOver(h))
-				require.NoError(t, engine.Release(t.Context(), h))
+				require.NoError(t, h.Err())
+				require.NoError(t, h.Release(t.Context()))
 			} else {
-				require.ErrorIs(t, engine.WhyOver(h), engine.ErrLost)
-				require.ErrorIs(t, engine.Release(t.Context(), h), engine.ErrLost)
+				require.ErrorIs(t, h.Err(), engine.ErrLost)
+				require.ErrorIs(t, h.Release(t.Context()), engine.ErrLost)
 			}
 		}
 		f.isClean()

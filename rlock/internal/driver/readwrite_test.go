@@ -66,7 +66,7 @@ func TestAReadersFixedLeaseEndsByTheClock(t *testing.T) {
 		began := time.Now()
 		<-short.Context().Done()
 		assert.InDelta(t, 3*time.Second, time.Since(began), float64(50*time.Millisecond))
-		require.ErrorIs(t, short.Cause(), engine.ErrLost)
+		require.ErrorIs(t, short.Err(), engine.ErrLost)
 		assert.Equal(t, 1, read.Depth(long))
 		f.fate = nil
 		time.Sleep(time.Minute)

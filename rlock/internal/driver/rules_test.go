@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // Each rule of the driver (rules.go) is broken here, and found.
@@ -96,34 +97,24 @@ func TestATenureWithoutATimerIsFound(t *testing.T) {
 	})
 }
 
-// A whole that is told of a loss only after a while.
-type slowWhole struct {
-	engine.Whole
-	told chan struct{}
-}
-
-func (w *slowWhole) Title() string        { return "whole" }
-func (w *slowWhole) Ended(engine.Handle)  { <-w.told }
-func (w *slowWhole) Place() *engine.Place { return nil }
-
 func TestAGrantedCallWaitsUntilEarlierLossesAreTold(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)
-		whole := &slowWhole{told: make(chan struct{})}
+		told := make(chan struct{}) // the whole is told of the loss only after a while
 		handle, err := c.lock().Hold(t.Context(), t.Context(), engine.Request{
-			Owner: engine.NewHandleOwner(), Wait: engine.Forever, Lease: time.Second, Whole: whole,
+			Owner: engine.NewHandleOwner(), Wait: engine.Forever, Lease: time.Second,
+			Whole: &terms.Whole{Name: "whole"}, Lost: func(error) { <-told },
 		})
 		require.NoError(t, err)
-		handle.Join()
 		_, waits := takes(t.Context(), c.lock())
 		time.Sleep(10 * time.Second)
-		assert.Error(t, engine.WhyOver(handle))
+		assert.Error(t, handle.Err())
 		select {
 		case <-waits:
 			t.Error("the next one has the lock, and the loss is not told")
 		default:
 		}
-		close(whole.told)
+		close(told)
 		require.NoError(t, <-waits)
 	})
 }
@@ -202,7 +193,7 @@ func TestNoCodeOfAUserRunsUnderTheMutex(t *testing.T) {
 			waits <- err
 		}()
 		synctest.Wait()
-		require.NoError(t, engine.Release(ctx, handle))
+		require.NoError(t, handle.Release(ctx))
 		require.NoError(t, <-waits)
 		assert.NotZero(t, asked.Load())
 	})

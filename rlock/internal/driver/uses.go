@@ -3,6 +3,7 @@ package driver
 import (
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // Counts implements [engine.Beside], as AppendUses.
@@ -70,8 +71,8 @@ func placeOf(v *core.Level) *engine.Place {
 }
 
 // wholeOf returns what the level is a part of, nil for none.
-func wholeOf(v *core.Level) engine.Whole {
-	if h, ok := v.Handle.(*hold); ok && h.Joined() {
+func wholeOf(v *core.Level) *terms.Whole {
+	if h, ok := v.Handle.(*hold); ok && h.IsHeld() {
 		return h.Whole
 	}
 	return nil

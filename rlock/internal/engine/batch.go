@@ -81,7 +81,7 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 	renewals := RenewedInfo{Took: now.Sub(began), Margin: c.Config.Lease, Lease: c.Config.Lease}
 	for _, s := range built {
 		s.tenure.room.shard.mu.Lock()
-		renewals.add(&s, now)
+		countRenewal(&renewals, &s, now)
 		s.tenure.answered(now, s, reached)
 		s.tenure.room.exit()
 	}

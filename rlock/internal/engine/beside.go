@@ -138,13 +138,6 @@ func (n *Name) Event(o Owner, shared bool) Event { return n.event(o, shared) }
 // Permits returns how many permits there are, 0 for a lock that is no semaphore.
 func (n *Name) Permits() int { return n.permits }
 
-// Words names the owner as its code knows it.
-func (o Owner) Words() string { return o.words() }
-
-// IsNamed reports whether the owner is one that a program has made: not a goroutine, and not that of
-// one handle.
-func (o Owner) IsNamed() bool { return o.ID >= firstOwner && !o.OfHandle() }
-
 // Goroutine returns the goroutine that makes the request, 0 if that is not known.
 func (r *Request) Goroutine() uint64 { return r.caller() }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-rlock/rlock/lease"
 	"github.com/go-rlock/rlock/pubsub"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -37,7 +38,6 @@ type Client struct {
 	Observer  observing
 	Losses    losses
 	detached  detached                 // see detach.go
-	Taken     taken                    // of compound locks whose first part is this client's
 	beside    atomic.Pointer[[]Beside] // see beside.go
 	troubleAt atomic.Int64             // after start, in nanoseconds: when trouble may be told again
 
@@ -194,4 +194,12 @@ func (c *Client) over() {
 		default:
 		}
 	}
+}
+
+// Place returns where the call comes from into rlock, nil if places are not recorded.
+func (c *Client) Place() *Place {
+	if !c.Config.RecordPlaces {
+		return nil
+	}
+	return terms.Here()
 }

@@ -19,8 +19,8 @@ func (h *hold) Detach(ctx context.Context) error {
 		}
 		select {
 		case <-landed:
-		case <-h.ctx.Done(): // no mirror may be sent any more
-			return context.Cause(h.ctx)
+		case <-h.Context().Done(): // no mirror may be sent any more
+			return context.Cause(h.Context())
 		case <-ctx.Done():
 			return fmt.Errorf("rlock: lock %q: not detached: %w", h.lock.Name.Key, wire.TimeUp(ctx, nil))
 		}

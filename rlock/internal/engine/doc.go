@@ -1,6 +1,6 @@
 // Package engine is one lock of one key as one client knows it: its holders and its waiters in
 // this process, its state in Redis as last confirmed, and the time until when that may be
-// believed. Package rlock is its face, package quorum makes locks of several of them, and
+// believed. Package rlock is its face, which gives it to package group as a part of other locks, and
 // package wire talks to Redis.
 //
 //	Client ──► shard ──► room ──► tenure ──► levels      the holders of one lock here

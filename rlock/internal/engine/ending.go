@@ -10,9 +10,6 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// ErrLeaseEnded is the cause of a loss that the caller has asked for, by a fixed lease.
-var ErrLeaseEnded = errors.New("its lease ended")
-
 func errEnded(at time.Time) error {
 	return fmt.Errorf("%w at %s", ErrLeaseEnded, at.Format(time.TimeOnly))
 }
@@ -72,7 +69,7 @@ func errClosed(n *Name, o Owner) error {
 func (e ending) announce() {
 	for _, l := range e.levels {
 		if l.hold != nil {
-			l.hold.Lose(l.hold, l.hold.lost)
+			l.hold.Lose(l.hold.lost)
 		}
 	}
 	e.tell()
@@ -111,7 +108,7 @@ func (e ending) tell() {
 		}
 		ctx := context.Background()
 		if l.hold != nil {
-			ctx = context.WithoutCancel(l.hold.ctx)
+			ctx = context.WithoutCancel(l.hold.Context())
 		}
 		if e.why == nil {
 			c.Observer.Released.Tell(ctx, c.closedLevel(n, l, e.at, errClosed(n, l.Owner)))

@@ -1,22 +1,6 @@
 package engine
 
-import (
-	"errors"
-	"fmt"
-)
-
-// The errors of a caller that holds or wants a lock. Package rlock exports them, and says
-// there what each means for a caller.
-var (
-	ErrNotHeld      = errors.New("lock is not held by the caller")
-	ErrLost         = errors.New("lock was lost")
-	ErrNotAcquired  = errors.New("lock is held by another owner")
-	ErrNoToken      = errors.New("the lock has no fencing tokens")
-	ErrDetach       = errors.New("the hold cannot be detached")
-	ErrUpgrade      = errors.New("a reader cannot become a writer")
-	ErrUnconfirmed  = errors.New("release was not confirmed by Redis")
-	ErrInvalidLease = errors.New("invalid lease")
-)
+import "fmt"
 
 // refusal is what a caller gets whose wait is over. The words are for a handle: nobody
 // reads those of a TryLock, which may be called in a loop.
@@ -43,18 +27,7 @@ func (r *room) withHolder(w *waiter, err error) error {
 // not know.
 func (r *room) holder(w *waiter) string {
 	if r.tenure != nil {
-		return "held by " + r.tenure.owner.words() + " of this process"
+		return "held by " + r.tenure.owner.Words() + " of this process"
 	}
 	return r.client.HolderWords(w.holder)
-}
-
-// words names the owner as its code knows it.
-func (o Owner) words() string {
-	switch {
-	case o.OfHandle():
-		return "a Hold"
-	case o.ID >= firstOwner:
-		return "owner " + o.String()
-	}
-	return "goroutine " + o.String()
 }

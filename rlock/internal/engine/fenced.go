@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"strconv"
 
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -25,11 +24,6 @@ func acquireFenced(t *tenure) wire.Call {
 func tokensReserved(_ *Name, tokens uint64) string { return strconv.FormatUint(max(tokens, 1), 10) }
 
 // How a tenure of a fenced lock numbers its critical sections.
-
-// NoToken is the error of a lock that has no tokens.
-func NoToken(name string) error {
-	return fmt.Errorf("rlock: lock %q: %w: use Client.NewFencedLock", name, ErrNoToken)
-}
 
 const (
 	// A tenure reserves moreTokens times as many tokens as the one before it used,

@@ -7,9 +7,6 @@ import (
 	"time"
 )
 
-// ErrUnanswered is ErrNotAcquired where nobody is known to have the lock.
-var ErrUnanswered = fmt.Errorf("%w, or is about to be: an answer is not in yet", ErrNotAcquired)
-
 // giveUp takes w out of the queue and passes on what it was there for: if it was
 // the head, the next one goes on. It is called with the mutex held, and gives it
 // back.

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // A hold is the handle of one level of a lock of one key.
@@ -19,9 +21,12 @@ type hold struct {
 	lost     error // why it is over without a release, nil if it is not
 }
 
-var _ Handle = (*hold)(nil)
+var (
+	_ Handle = (*hold)(nil)
+	_ Ending = (*hold)(nil)
+)
 
-// Title implements [Handle], as all exported methods here.
+// Title implements [Handle] and [Ending], as all exported methods here.
 func (h *hold) Title() string { return h.lock.Name.Key }
 
 func (h *hold) FencingToken() uint64 { return h.token }
@@ -77,7 +82,12 @@ func (h *hold) giveBack() error {
 	return h.lost
 }
 
-func (h *hold) Drop() {
+func (h *hold) Err() error { return WhyOver(h) }
+
+func (h *hold) Release(ctx context.Context) error { return Release(ctx, h) }
+
+func (h *hold) ReleaseLater() {
+	h.End(terms.Released(h.Title()))
 	r := h.enter()
 	if r == nil {
 		_ = h.giveBack()
@@ -93,9 +103,7 @@ func (h *hold) Drop() {
 	}
 }
 
-func (h *hold) Disclaim() error { return h.lock.notHeld(h.owner, h) }
-
-func (h *hold) Relet(lease time.Duration) {
+func (h *hold) SetLease(lease time.Duration) {
 	r := h.enter()
 	if r == nil {
 		return

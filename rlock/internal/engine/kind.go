@@ -7,21 +7,6 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Kind is the sort of a lock, as users see it.
-type Kind string
-
-// The kinds of locks.
-const (
-	KindPlain     Kind = "plain"
-	KindFenced    Kind = "fenced"
-	KindFair      Kind = "fair"
-	KindRead      Kind = "read"
-	KindWrite     Kind = "write"
-	KindSemaphore Kind = "semaphore"
-	KindMulti     Kind = "multi"
-	KindRed       Kind = "red"
-)
-
 // A kind is what one sort of lock is in Redis. The room, its queue, the tenure and
 // the keeper are the same for all of them.
 //

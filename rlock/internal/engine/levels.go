@@ -112,9 +112,9 @@ func (t *tenure) holds(o Owner) bool {
 	return false
 }
 
-// loose reports whether the level is a part's that has not joined its whole: of an
+// loose reports whether the level is a part of a whole that is not held: of an
 // attempt that goes on, or was given up and is about to be released.
-func (l *Level) loose() bool { return l.hold.isPart() && !l.hold.joined.Load() }
+func (l *Level) loose() bool { return l.hold != nil && !l.hold.IsHeld() }
 
 // depth returns how many levels of the one sort o has, and knows of.
 func (t *tenure) depth(o Owner, shared bool) (n int) {

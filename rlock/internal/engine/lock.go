@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // A Lock is a lock of one key.
@@ -27,9 +29,7 @@ func (l *Lock) ForReaders() Lock { return Lock{Client: l.Client, Name: l.Name, S
 // Title implements [Form], as the exported methods that follow, to Token.
 func (l *Lock) Title() string { return l.Name.Key }
 
-func (l *Lock) Beneath() []*Lock { return []*Lock{l} }
-
-func (l *Lock) Unusable() error { return l.Name.Err }
+func (l *Lock) Base() *Lock { return l }
 
 // of returns the lock with the room that o has its tenure in.
 func (l *Lock) of(o Owner) Lock {
@@ -52,7 +52,7 @@ func (l *Lock) Take(ctx context.Context, req Request) error {
 func (l *Lock) Hold(ctx, parent context.Context, req Request) (Handle, error) {
 	req.Shared = l.Shared
 	h := &hold{lock: l.of(req.Owner), owner: req.Owner}
-	h.Begin(parent, req.Whole)
+	h.Begin(parent, &req)
 	req.hold = h
 	err := l.Client.acquire(ctx, h.lock.Name, req)
 	if errors.Is(err, ErrNotAcquired) {
@@ -106,28 +106,22 @@ func (l *Lock) Token(o Owner) (uint64, error) {
 	return 0, fmt.Errorf("rlock: token of %q: owner %s: %w", l.Name.Key, o, l.Client.Losses.NotHeld())
 }
 
-// Here reports whether another owner of this process has the lock or waits for it,
-// and whether this client is about to free it. Where the server is silent nobody waits.
-func (l *Lock) Here(o Owner) (taken, freeing bool) {
-	r := l.Client.enterIfAny(l.Name)
+// State implements [Form]. Where the server is silent no call counts as one that waits.
+func (l *Lock) State(o Owner) (s terms.State) {
+	s.Silent = l.Client.Redis.Limits(l.Name.Slot).Asks.Silent()
+	r := l.Client.enterIfAny(l.Client.nameFor(l.Name, o))
 	if r == nil {
-		return false, false
+		return s
 	}
 	defer r.exit()
-	now := time.Now()
-	if t := r.current(now); t != nil {
-		return t.phase == held && !t.holds(o), false
+	if t := r.current(time.Now()); t != nil {
+		s.Depth = t.depth(o, l.Shared)
+		s.Taken = t.phase == held && !t.holds(o)
+		return s
 	}
 	head := r.head()
 	live := head != nil && !head.over() // or it is on its way out
-	return live && head.Wait > 0 && !l.IsSilent(), !live && (head != nil || r.inFlight > 0)
-}
-
-// IsSilent reports whether the server is taken for dead: it leaves commands for this or any
-// other name unanswered.
-func (l *Lock) IsSilent() bool { return l.Unanswered(Silence) }
-
-// Unanswered reports whether the server has answered nothing for at least so long.
-func (l *Lock) Unanswered(least time.Duration) bool {
-	return l.Client.Redis.Limits(l.Name.Slot).Asks.Unanswered(least)
+	s.Taken = live && head.Wait > 0 && !s.IsSilent()
+	s.Freeing = !live && (head != nil || r.inFlight > 0)
+	return s
 }

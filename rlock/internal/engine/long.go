@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -61,7 +62,7 @@ func (t *tenure) tellLongHolds(now time.Time) {
 			if !p.TellsLong() {
 				continue
 			}
-			lock, kind, place = p.Title(), p.Kind(), p.Place()
+			lock, kind, place = p.Name, p.Kind, p.Place
 		}
 		c.Config.Logger.Warn("rlock: a lock is held for a long time", "lock", lock, "kind", kind,
 			"owner", l.Owner, "held", held.Round(time.Millisecond), "place", place.Known().String())
@@ -107,14 +108,14 @@ func (r *room) tellLongWait(w *waiter, now time.Time) {
 	w.late = logged
 	place := w.place
 	if place == nil {
-		place = here()
+		place = terms.Here()
 	}
 	holder, where := w.holder, ""
 	if t := r.tenure; t != nil && len(t.levels) > 0 {
 		first := &t.levels[0]
 		holder, where = t.text[:wire.TenureLen]+first.Owner.String(), first.place.Known().String()
 		if p := first.wholeOf(); p != nil {
-			where = p.Place().Known().String()
+			where = p.Place.Known().String()
 		}
 	}
 	r.client.Config.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", r.name.Key, "kind", r.name.kindOf(w.Shared),

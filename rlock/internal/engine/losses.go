@@ -3,7 +3,6 @@ package engine
 import (
 	"container/heap"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +33,7 @@ type losses struct {
 
 // A LossKey is an owner of a lock.
 type LossKey struct {
-	Kind  KindID // KindCount for a lock made of others
+	Kind  KindID // KindCount for a lock over several
 	Name  string
 	Owner Owner
 }
@@ -183,40 +182,4 @@ func (h *leaseEnds) Pop() any {
 	(*h)[last] = nil
 	*h = (*h)[:last]
 	return e
-}
-
-// taken has the holds of compound locks that were taken without a handle, by owner: the
-// innermost last.
-type taken struct {
-	mu    sync.Mutex // protects following
-	holds map[LossKey][]Handle
-}
-
-// Push remembers the hold.
-func (t *taken) Push(key LossKey, h Handle) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.holds == nil {
-		t.holds = make(map[LossKey][]Handle)
-	}
-	t.holds[key] = append(t.holds[key], h)
-}
-
-// Remove takes the hold away, or the innermost for nil, and returns it; nil if it is not there.
-func (t *taken) Remove(key LossKey, h Handle) Handle {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	holds := t.holds[key]
-	i := len(holds) - 1
-	if h != nil {
-		i = slices.Index(holds, h)
-	}
-	if i < 0 {
-		return nil
-	}
-	h = holds[i]
-	if t.holds[key] = slices.Delete(holds, i, i+1); len(holds) == 1 {
-		delete(t.holds, key)
-	}
-	return h
 }

@@ -2,88 +2,7 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"time"
-)
-
-// An Observer is told what happens to each lock: package rlock says what follows what, and
-// what each event means. A hook with a caller runs in the caller's goroutine and with its
-// context. Lost and Renewed run in a goroutine of the client, unless an Unlock finds that
-// its lock is gone. A hook is nil if nobody wants to know.
-type Observer struct {
-	Waiting  Hook
-	Acquired Hook
-	GaveUp   Hook
-	Released Hook
-	Lost     Hook
-	Renewed  func(RenewedInfo)
-	Missed   func(n int) // calls of Lost and Renewed, since the last call
-	Closed   func()
-}
-
-// A Hook is told of an event.
-type Hook func(context.Context, Event)
-
-// Tell calls the hook, if there is one.
-func (h Hook) Tell(ctx context.Context, e Event) {
-	if h != nil {
-		h(ctx, e)
-	}
-}
-
-// An Event is what has happened to a lock, with the fields that its hook needs.
-type Event struct {
-	Name  string
-	Kind  Kind
-	Owner Owner // in whose name the lock is taken
-
-	Way       Way           // how the lock was acquired; not of GaveUp
-	Waited    time.Duration // Acquired, GaveUp
-	Contended bool          // Acquired, GaveUp: Waiting was called
-	Held      time.Duration // Released, Lost: since Acquired
-	Err       error         // GaveUp, Released, Lost
-	Detached  bool          // Released: it is left to its lease
-	Reason    LossReason    // Lost
-}
-
-// A RenewedInfo is about a batch of renewals.
-type RenewedInfo struct {
-	Locks, Failed int
-	Took          time.Duration
-	Kept          int // of Locks, by the watchdog
-	Margin        time.Duration
-	Lease         time.Duration
-	Err           error
-}
-
-// A Way is how a lock was acquired.
-type Way uint8
-
-// The ways.
-const (
-	ByNesting Way = iota
-	ByJoining
-	ByHandoff
-	ByRedis
-	ByQueue
-	ByParts
-	ByLinger
-
-	wayCount = iota
-)
-
-// A LossReason is why a lock was lost.
-type LossReason uint8
-
-// The reasons.
-const (
-	LostUnrenewed LossReason = iota
-	LostLeaseEnded
-	LostKeyGone
-	LostForced
-	LostParts
-
-	lossReasonCount = iota
 )
 
 // maxEvents is how many events wait at most for a hook of the Observer. It is larger than
@@ -105,16 +24,6 @@ func (o *observing) On() bool { return o.Observer != nil }
 func (o *observing) Later(ctx context.Context, hook Hook, e Event) {
 	if hook != nil {
 		o.Notices.Tell(func() { hook(ctx, e) })
-	}
-}
-
-// TellReleased tells of an Unlock. It may find that the lock was lost, for that reason.
-func (o *observing) TellReleased(ctx context.Context, e Event, lost LossReason) {
-	if errors.Is(e.Err, ErrLost) {
-		e.Reason = lost
-		o.Lost.Tell(ctx, e)
-	} else {
-		o.Released.Tell(ctx, e)
 	}
 }
 
@@ -161,8 +70,8 @@ func (c *Client) closedLevel(n *Name, l *Level, at time.Time, err error) Event {
 	return e
 }
 
-// add counts one of a batch, before its answer is dealt with. The mutex is held.
-func (i *RenewedInfo) add(s *sent, now time.Time) {
+// countRenewal counts one of a batch, before its answer is dealt with. The mutex is held.
+func countRenewal(i *RenewedInfo, s *sent, now time.Time) {
 	if s.phase != held {
 		return
 	}

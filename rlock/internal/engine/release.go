@@ -86,7 +86,7 @@ func (t *tenure) advice(o Owner) string {
 	if t.owner.OfHandle() {
 		how = "call its Release"
 	}
-	return fmt.Sprintf("it is held by %s of this process: %s", t.owner.words(), how)
+	return fmt.Sprintf("it is held by %s of this process: %s", t.owner.Words(), how)
 }
 
 // notHeld says why o has nothing to unlock.

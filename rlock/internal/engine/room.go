@@ -236,7 +236,7 @@ func (r *room) waiters(yield func(*waiter) bool) {
 
 // joinQueue puts w at the end of the queue, which it leaves by leaveQueue.
 func (r *room) joinQueue(w *waiter) {
-	if r.queue.Len() > 0 && w.Owner.ID >= firstOwner {
+	if r.queue.Len() > 0 && w.Owner.Goroutine() == 0 {
 		if r.crowd == nil {
 			r.crowd = make(map[Owner]int)
 		}

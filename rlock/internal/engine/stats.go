@@ -3,6 +3,8 @@ package engine
 import (
 	"errors"
 	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // Counts returns the sums of all shards, each as of a moment during the call.
@@ -26,7 +28,7 @@ func (c *Client) Counts() (sum Counts) {
 type Counts struct {
 	Held     int64
 	Waiting  int64
-	Acquired [wayCount]int64
+	Acquired [terms.WayCount]int64
 	Waited   time.Duration
 	Denied   int64
 	Canceled int64
@@ -34,7 +36,7 @@ type Counts struct {
 
 	Renewals, RenewalsFailed int64 // sent, and of these not confirmed by Redis
 
-	Lost [lossReasonCount]int64 // last, since it is next to another shard
+	Lost [terms.LossReasonCount]int64 // last, since it is next to another shard
 }
 
 func (n *Counts) add(other *Counts) {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // A Use is what one owner does with one lock in this client: it holds the lock, or waits for
@@ -93,15 +95,15 @@ func (r *room) appendWaiting(uses []Use) []Use {
 }
 
 // IsPartOf names the whole that the use is for, nil for none.
-func (u *Use) IsPartOf(p Whole) {
+func (u *Use) IsPartOf(p *terms.Whole) {
 	if p != nil {
-		u.PartOf, u.Place = p.Title(), p.Place().Known()
+		u.PartOf, u.Place = p.Name, p.Place.Known()
 	}
 }
 
 // wholeOf returns what the level is a part of, nil for none.
-func (l *Level) wholeOf() Whole {
-	if l.hold == nil || !l.hold.joined.Load() {
+func (l *Level) wholeOf() *terms.Whole {
+	if l.hold == nil || !l.hold.IsHeld() {
 		return nil
 	}
 	return l.hold.Whole

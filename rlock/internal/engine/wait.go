@@ -3,9 +3,9 @@ package engine
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -19,19 +19,14 @@ const (
 	// queueLeast is the shortest wait that is worth a place in the queue: the ticket of a
 	// shorter one would often be granted when its waiter has left.
 	queueLeast = 5 * time.Millisecond
-	// Silence is how long a server may leave a command unanswered before it is taken
-	// for dead, until it answers.
-	Silence = 250 * time.Millisecond
 )
-
-// Forever is the wait of a request that only its context ends.
-const Forever time.Duration = math.MaxInt64
 
 // A Request is what a caller wants.
 type Request struct {
 	Owner  Owner
 	Shared bool          // a read lock
-	Whole  Whole         // that it is for, nil for none
+	Whole  *terms.Whole  // that it is for, nil for none
+	Lost   func(error)   // called when the hold has ended by loss or by Close, before anything can follow; nil for nothing
 	Way    Way           // how it was acquired, set when it was
 	Lease  time.Duration // 0: until Unlock, kept by the watchdog
 	hold   *hold         // the handle to fill in, nil for Lock
@@ -47,8 +42,8 @@ type Request struct {
 
 // caller returns the goroutine that makes the request, 0 if that is not known.
 func (r *Request) caller() uint64 {
-	if r.Owner.ID < firstOwner {
-		return r.Owner.ID
+	if id := r.Owner.Goroutine(); id != 0 {
+		return id
 	}
 	return r.Caller
 }

@@ -117,10 +117,15 @@ func (l *Limit) Leave() {
 // Heard notes that the node answered.
 func (l *Limit) Heard() { l.progress.Store(int64(time.Since(began))) }
 
-// Unanswered reports whether the node has answered nothing for at least so long, although
-// commands are in flight.
-func (l *Limit) Unanswered(least time.Duration) bool {
-	return l.inFlight.Load() > 0 && time.Since(began)-time.Duration(l.progress.Load()) >= least
+// InFlight returns how many commands are in flight.
+func (l *Limit) InFlight() int64 { return l.inFlight.Load() }
+
+// Silent returns for how long the node has answered nothing, although commands are in flight.
+func (l *Limit) Silent() time.Duration {
+	if l.inFlight.Load() == 0 {
+		return 0
+	}
+	return time.Since(began) - time.Duration(l.progress.Load())
 }
 
 // TryEnter takes a place if one is free, and returns the limit, to be left.

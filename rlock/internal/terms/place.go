@@ -1,4 +1,4 @@
-package engine
+package terms
 
 import (
 	"fmt"
@@ -28,17 +28,8 @@ const (
 	ownDepth = 16
 )
 
-// Place returns where the call comes from into rlock, nil if places are not recorded.
-func (c *Client) Place() *Place {
-	if !c.Config.RecordPlaces {
-		return nil
-	}
-	return here()
-}
-
-// here returns where the call comes from into rlock. A goroutine that this package has started
-// comes from nowhere.
-func here() *Place {
+// Here returns where the call comes from into rlock, nil in a goroutine that rlock has started.
+func Here() *Place {
 	var stack [ownDepth]uintptr
 	frames := runtime.CallersFrames(stack[:runtime.Callers(1, stack[:])])
 	for {

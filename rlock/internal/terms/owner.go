@@ -1,4 +1,4 @@
-package engine
+package terms
 
 import (
 	"bytes"
@@ -9,14 +9,12 @@ import (
 	"github.com/petermattis/goid"
 )
 
-// An Owner is the holder of a lock: see package rlock. The zero Owner is nobody.
+// An Owner is the holder of a lock: see package rlock. The zero Owner is no owner.
 type Owner struct{ ID uint64 }
-
-var nobody Owner
 
 // Goroutine ids count up from 1 and are never reused, so that the numbers above
 // them are free: firstOwner is where NewOwner begins, firstHandle where the
-// owners begin that belong to one handle and to nobody's code.
+// owners begin that belong to one handle alone.
 const (
 	firstOwner  = 1 << 48
 	firstHandle = 1 << 56
@@ -33,6 +31,29 @@ func NewHandleOwner() Owner { return Owner{firstHandle + handlesMade.Add(1)} }
 
 // OfHandle reports whether o belongs to one Hold alone.
 func (o Owner) OfHandle() bool { return o.ID >= firstHandle }
+
+// IsNamed reports whether the owner is one that a program has made: not a goroutine, and not that of
+// one handle.
+func (o Owner) IsNamed() bool { return o.ID >= firstOwner && !o.OfHandle() }
+
+// Goroutine returns the goroutine that the owner is, 0 if it is none.
+func (o Owner) Goroutine() uint64 {
+	if o.ID < firstOwner {
+		return o.ID
+	}
+	return 0
+}
+
+// Words names the owner as its code knows it.
+func (o Owner) Words() string {
+	switch {
+	case o.OfHandle():
+		return "a Hold"
+	case o.ID >= firstOwner:
+		return "owner " + o.String()
+	}
+	return "goroutine " + o.String()
+}
 
 // String returns the number as it stands in Redis.
 func (o Owner) String() string { return strconv.FormatUint(o.ID, 10) }

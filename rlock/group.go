@@ -1,0 +1,127 @@
+package rlock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/group"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// How locks of one key become parts of locks over several, and these become locks.
+
+// homeOf returns what package group needs of a client.
+func homeOf(e *engine.Client) *group.Home {
+	return group.NewHome(group.Config{
+		ID:       e.ID.Prefix,
+		Where:    e.Redis.Where,
+		Observer: e.Observer.Observer,
+		Later:    e.Observer.Later,
+		Logger:   e.Config.Logger,
+		LongWait: e.Config.LongWait,
+		Place:    e.Place,
+		Trouble:  e.TellTrouble,
+		Start:    e.Redis.Start,
+		CheckLease: func(lock string, lease time.Duration) error {
+			return e.CheckLease(&engine.Name{Keys: wire.Keys{Key: lock}}, lease)
+		},
+		Losses: groupLosses{e},
+	})
+}
+
+// groupLosses remember in the client what was lost of locks over several.
+type groupLosses struct{ engine *engine.Client }
+
+// groupKey is what the client remembers the owner by. No lock of one key has it.
+func groupKey(lock string, o terms.Owner) engine.LossKey {
+	return engine.LossKey{Kind: engine.KindCount, Name: lock, Owner: o}
+}
+
+func (l groupLosses) Add(lock string, o terms.Owner, until time.Time, cause error) {
+	l.engine.Losses.Add(groupKey(lock, o), engine.Level{Owner: o, Until: until}, cause)
+}
+
+func (l groupLosses) Blocks(lock string, o terms.Owner) error {
+	return l.engine.Losses.Blocks(groupKey(lock, o), time.Now())
+}
+
+func (l groupLosses) Unlock(lock string, o terms.Owner) error {
+	return l.engine.Losses.Unlock(groupKey(lock, o), false)
+}
+
+func (l groupLosses) NotHeld(name string, o terms.Owner) error {
+	return l.engine.NothingToUnlock(name, o, nil, l.engine.Losses.NotHeld())
+}
+
+// A single is a lock of one key as package group knows it.
+type single struct {
+	engine.Form
+	leaves []group.Leaf // the one
+}
+
+var _ group.Locker = single{}
+
+// newSingle returns the lock of one key of the client as a part.
+func newSingle(c *Client, f engine.Form) single {
+	return single{f, []group.Leaf{leafOf(c, f.Base())}}
+}
+
+func leafOf(c *Client, l *engine.Lock) group.Leaf {
+	return group.Leaf{Name: l.Name.Key, Kind: uint8(l.Name.KindID), Shared: l.Shared, Home: c.groups}
+}
+
+// Name implements [group.Locker], as Leaves and Acquire.
+func (s single) Name() string { return s.Title() }
+
+func (s single) Leaves() []group.Leaf { return s.leaves }
+
+func (s single) Acquire(ctx context.Context, o terms.Owner, options group.Options) (group.Part, error) {
+	h, err := s.Hold(ctx, context.WithoutCancel(ctx), engine.Request{
+		Owner: o, Lease: options.Lease, Wait: options.Wait, Caller: options.Caller, Quit: options.Quit,
+		Whole: options.Whole, Lost: options.Lost,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// part returns the lock as one that others are made of, or why it can never be taken.
+func (l *Lock) part() (group.Locker, error) {
+	switch f := l.made.(type) {
+	case over:
+		return f.Lock, f.Err()
+	case engine.Form:
+		return newSingle(l.client, f), f.Base().Name.Err
+	}
+	return nil, fmt.Errorf("rlock: %w: %T is no lock", ErrInvalidConfig, l.made)
+}
+
+// An over is a lock over several.
+type over struct{ *group.Lock }
+
+var _ form = over{}
+
+func optionsOf(req *engine.Request) group.Options {
+	return group.Options{Lease: req.Lease, Wait: req.Wait, Caller: req.Caller}
+}
+
+// Title implements [form], as all that follows.
+func (l over) Title() string { return l.Name() }
+
+func (l over) Take(ctx context.Context, req engine.Request) error {
+	return l.Lock.Take(ctx, req.Owner, optionsOf(&req))
+}
+
+func (l over) Hold(ctx, parent context.Context, req engine.Request) (engine.Handle, error) {
+	h, err := l.Lock.Hold(ctx, parent, req.Owner, optionsOf(&req))
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+func (l over) Token(terms.Owner) (uint64, error) { return l.Lock.Token() }

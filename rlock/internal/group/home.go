@@ -1,0 +1,92 @@
+package group
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/terms"
+)
+
+// A Home is a client, as far as locks over several need one: that of a lock is the client of its first part. It
+// remembers the holds that were taken without a handle, and starts what goes on in the background.
+type Home struct {
+	Config
+
+	mu    sync.Mutex // protects following
+	taken map[key][]*Hold
+
+	releases atomic.Int64 // goroutines that release a part
+}
+
+// A Config is what a Home is made of. All fields but Observer are set.
+type Config struct {
+	ID    string        // of the client
+	Where func() string // the addresses of its servers, for errors and for an order
+
+	Observer *terms.Observer // nil for none
+	// Later has a hook of the Observer told of what no caller has brought about.
+	Later    func(ctx context.Context, hook terms.Hook, e terms.Event)
+	Logger   *slog.Logger
+	LongWait time.Duration       // when a wait is logged; 0: never
+	Place    func() *terms.Place // of the call, nil if places are not recorded
+	// Trouble logs that all attempts at a lock have failed since then, if that is long ago.
+	Trouble func(lock string, since time.Time, err error)
+	// Start calls work in a goroutine that the client's Close waits for, and reports whether it did.
+	Start func(work func()) bool
+	// CheckLease refuses a lease that is too short to keep.
+	CheckLease func(lock string, lease time.Duration) error
+
+	Losses Losses
+}
+
+// Losses remember by owner what was lost and not unlocked yet. A lock is known by a text that is the same for the same
+// parts.
+type Losses interface {
+	// Add remembers that the owner has lost a level, which it had asked for until then; zero: until its Unlock.
+	Add(lock string, o terms.Owner, until time.Time, cause error)
+	// Blocks returns why the owner may not take the lock now, nil if it may.
+	Blocks(lock string, o terms.Owner) error
+	// Unlock takes one level off what the owner has lost, and returns the cause, nil if it has lost nothing.
+	Unlock(lock string, o terms.Owner) error
+	// NotHeld returns the error of an owner that has nothing to unlock.
+	NotHeld(name string, o terms.Owner) error
+}
+
+// NewHome returns the home of a client.
+func NewHome(c Config) *Home { return &Home{Config: c, taken: make(map[key][]*Hold)} }
+
+// A key is an owner of a lock.
+type key struct {
+	lock  string // its id
+	owner terms.Owner
+}
+
+// push remembers a hold that was taken without a handle.
+func (h *Home) push(k key, hold *Hold) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.taken[k] = append(h.taken[k], hold)
+}
+
+// remove takes the hold away, or the innermost for nil, and returns it; nil if it is not there.
+func (h *Home) remove(k key, hold *Hold) *Hold {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	holds := h.taken[k]
+	i := len(holds) - 1
+	if hold != nil {
+		i = slices.Index(holds, hold)
+	}
+	if i < 0 {
+		return nil
+	}
+	hold = holds[i]
+	if h.taken[k] = slices.Delete(holds, i, i+1); len(holds) == 1 {
+		delete(h.taken, k)
+	}
+	return hold
+}

@@ -1,0 +1,94 @@
+package group
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/terms"
+)
+
+// A Locker is a lock that others are made of: of one key, or a [Lock]. Its methods may be called concurrently.
+type Locker interface {
+	// Name returns the name that the lock was made with.
+	Name() string
+	// Leaves returns the locks of one key that it consists of.
+	Leaves() []Leaf
+	// Acquire takes the lock once for the owner. The context that the Part has does not end with ctx.
+	Acquire(ctx context.Context, o terms.Owner, options Options) (Part, error)
+	// State returns what is known of the lock without asking Redis. It waits for nothing.
+	State(o terms.Owner) terms.State
+
+	IsLocked(ctx context.Context) (bool, error)
+	TTL(ctx context.Context) (time.Duration, error)
+	ForceUnlock(ctx context.Context) (bool, error)
+}
+
+// Options say how a lock is to be taken.
+type Options struct {
+	Lease  time.Duration // 0: until the release, kept by the watchdog
+	Wait   time.Duration // how long to wait between attempts; 0 is one attempt
+	Caller uint64        // the goroutine that calls, if that is not the owner; 0 if that is not known
+
+	// Quit, once closed, ends the wait between attempts as its time would, and no attempt; nil for never.
+	Quit <-chan struct{}
+
+	// Whole is what the lock is a part of, nil for nothing. Lost is called once if the part has ended by loss or by
+	// Close, with the cause, before another can be granted what is lost; also before Acquire returns the part.
+	Whole *terms.Whole
+	Lost  func(cause error)
+}
+
+// left returns what is left of the wait, which began then.
+func (o *Options) left(began time.Time) time.Duration {
+	if o.Wait == terms.Forever {
+		return terms.Forever
+	}
+	return o.Wait - time.Since(began)
+}
+
+// A Part is one level of a lock that was acquired. Its methods may be called concurrently.
+type Part interface {
+	// Context returns a context that ends when the part does.
+	Context() context.Context
+	// Err returns nil while the part is held, terms.ErrNotHeld after its release, and why it was lost after that.
+	Err() error
+	// ValidUntil returns until when the lock is certainly held, the zero time if it is not.
+	ValidUntil() time.Time
+	// SetLease asks for the lease from now on, 0 for the watchdog. It waits for nothing, and changes nothing of a
+	// part that is over.
+	SetLease(lease time.Duration)
+	// Release gives the part back, and returns once that is confirmed.
+	Release(ctx context.Context) error
+	// ReleaseLater is Release that waits for nothing. The next acquire of the lock in this process waits for the
+	// release.
+	ReleaseLater()
+}
+
+// A Leaf is a lock of one key. Equal leaves are the same lock.
+type Leaf struct {
+	Name   string
+	Kind   uint8 // locks of one name and different kinds are kept apart
+	Shared bool  // it is the read lock of its name
+	Home   *Home // of its client
+}
+
+// SameName reports whether both are the same lock, or a reader's and a writer's.
+func (l Leaf) SameName(other Leaf) bool {
+	l.Shared = other.Shared
+	return l == other
+}
+
+// inOrder is the order in which parts are taken.
+func inOrder(a, b Leaf) int {
+	order := cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
+	if order == 0 && a.Home != b.Home {
+		order = cmp.Compare(a.Home.Where(), b.Home.Where())
+	}
+	if order == 0 && a.Shared != b.Shared && b.Shared {
+		order = -1 // a writer may read, and not the other way round
+	} else if order == 0 && a.Shared != b.Shared {
+		order = 1
+	}
+	return order
+}

@@ -1,0 +1,129 @@
+package group
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// NewMulti returns the lock that is all of these. The parts of a multi-lock among them count as if they were given
+// themselves, and what is given twice counts once.
+func NewMulti(locks []Locker) *Lock {
+	var parts []Locker
+	for _, l := range locks {
+		more := []Locker{l}
+		if g, ok := l.(*Lock); ok && g.kind == terms.KindMulti {
+			more = g.parts
+		}
+		for _, p := range more {
+			if !slices.ContainsFunc(parts, func(other Locker) bool { return slices.Equal(p.Leaves(), other.Leaves()) }) {
+				parts = append(parts, p)
+			}
+		}
+	}
+	if len(parts) == 0 {
+		return Refusing("", fmt.Errorf("rlock: multi-lock: %w: it has no locks: give it at least one", wire.ErrInvalidConfig))
+	}
+	slices.SortStableFunc(parts, func(a, b Locker) int { return slices.CompareFunc(a.Leaves(), b.Leaves(), inOrder) })
+	var names []string
+	for _, p := range parts {
+		names = append(names, p.Name())
+	}
+	l := newLock(strings.Join(slices.Compact(names), ","), terms.KindMulti, parts, len(parts))
+	l.gather = l.oneAfterTheOther
+	return l
+}
+
+// A gathering is one attempt at all parts of a multi-lock, one after the other.
+type gathering struct {
+	hold  *Hold
+	began time.Time // the call
+	// kept is set if the watchdog keeps what is taken until all are: leases would run out
+	// while others are waited for.
+	kept  bool
+	parts []*member
+}
+
+// oneAfterTheOther takes all parts, and begins anew if one was lost meanwhile.
+func (l *Lock) oneAfterTheOther(ctx context.Context, h *Hold) error {
+	began := time.Now()
+	for kept := false; ; kept = true { // a lease that was too short for the way is not again
+		g := gathering{hold: h, began: began, kept: kept}
+		err := g.takeAll(ctx)
+		if err == nil {
+			h.add(g.parts...)
+			return nil
+		}
+		l.giveBack(ctx, h.owner, g.parts)
+		if !errors.Is(err, errAnew) || h.options.left(began) <= 0 {
+			return err
+		}
+	}
+}
+
+// errAnew says that a part was lost while others were waited for.
+var errAnew = errors.New("a part was lost while others were waited for")
+
+// takeAll takes all parts. After an error it has some of them. It waits for no other part once
+// one that it has is lost.
+func (g *gathering) takeAll(caller context.Context) error {
+	started, lease := time.Now(), g.hold.options.Lease
+	ctx, end := context.WithCancel(caller)
+	defer end()
+	for _, lock := range g.hold.of.parts {
+		m, err := g.take(ctx, lock)
+		if err != nil && ctx.Err() != nil && caller.Err() == nil {
+			return cmp.Or(g.lost(), err)
+		} else if err != nil {
+			return err
+		}
+		g.parts = append(g.parts, m)
+		defer context.AfterFunc(m.part.Context(), end)()
+	}
+	if err := g.lost(); err != nil {
+		return err
+	}
+	if lease > 0 && (g.kept || time.Since(started) > lease/100) {
+		setLease(g.parts, lease) // it begins now, and is trusted once Redis confirms it
+	}
+	return nil
+}
+
+// lost returns an errAnew if a part was lost, nil if none was.
+func (g *gathering) lost() error {
+	for _, m := range g.parts {
+		switch err := m.part.Err(); {
+		case errors.Is(err, terms.ErrLost): // of a caller that had not got the lock
+			return fmt.Errorf("rlock: lock %q: %w: %v", g.hold.of.name, errAnew, err)
+		case err != nil:
+			return fmt.Errorf("rlock: lock %q: %w: %w", g.hold.of.name, errAnew, err)
+		}
+	}
+	return nil
+}
+
+// take takes one more part. Before it waits for that, the watchdog keeps the others.
+func (g *gathering) take(ctx context.Context, lock Locker) (*member, error) {
+	options := &g.hold.options
+	with := Options{Lease: options.Lease, Wait: max(options.left(g.began), 0)}
+	switch {
+	case g.kept:
+		with.Lease = 0
+	case options.Lease > 0 && len(g.parts) > 0:
+		with.Wait = 0 // the leases of the others go on
+	}
+	m, err := g.hold.take(ctx, lock, with)
+	if left := options.left(g.began); err != nil && with.Wait < left {
+		g.kept = true
+		setLease(g.parts, 0)
+		m, err = g.hold.take(ctx, lock, Options{Wait: left})
+	}
+	return m, err
+}

@@ -1,0 +1,201 @@
+package group
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// By name, then by kind, then by server, and the write lock before the read lock.
+func TestPartsAreTakenInOneOrder(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		here, there := f.home(), f.home()
+		b, a2, a1, fair, reads, writes := f.lock(here, "b"), f.lock(there, "a"), f.lock(here, "a"), f.lock(here, "a"), f.lock(here, "c"), f.lock(here, "c")
+		fair.leaves[0].Kind, reads.leaves[0].Shared = 1, true
+		order := []*fakeLock{a1, a2, fair, b, writes, reads}
+		for _, given := range [][]*fakeLock{{b, a2, a1, fair, reads, writes}, {writes, reads, fair, a1, a2, b}, {a1, a2, b, fair, reads, writes}} {
+			l := NewMulti(lockers(given...))
+			assert.Equal(t, "a,b,c", l.Name())
+			assert.Equal(t, lockers(order...), l.parts)
+		}
+		l := NewMulti([]Locker{b, NewMulti(lockers(a1, b)), b})
+		assert.Equal(t, lockers(a1, b), l.parts, "the same lock counts once, and the parts of a multi-lock as if they were given themselves")
+		h, err := take(l, forever)
+		require.NoError(t, err)
+		require.NoError(t, h.Release(t.Context()))
+		assert.Equal(t, []string{"asks a", "grants a", "asks b", "grants b"}, f.told()[:4])
+	})
+}
+
+func TestAMultiLockOfNothingRefuses(t *testing.T) {
+	_, err := NewMulti(nil).Acquire(t.Context(), terms.NewOwner(), forever)
+	require.ErrorIs(t, err, wire.ErrInvalidConfig)
+}
+
+func TestAMultiLockThatIsRefusedAPartGivesTheOthersBack(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		home := f.home()
+		a, b, c := f.lock(home, "a"), f.lock(home, "b"), f.lock(home, "c")
+		l := NewMulti(lockers(a, b, c))
+		other := b.occupy()
+		_, err := take(l, Options{})
+		require.ErrorIs(t, err, terms.ErrNotAcquired)
+		assert.Zero(t, a.held())
+
+		began := time.Now()
+		_, err = take(l, Options{Wait: time.Second})
+		require.ErrorIs(t, err, terms.ErrNotAcquired)
+		assert.Equal(t, time.Second, time.Since(began), "the wait is for all parts together")
+		assert.Zero(t, a.held())
+
+		ctx, cancel := context.WithCancel(t.Context())
+		result := begin(func() error {
+			_, err := l.Hold(ctx, ctx, terms.NewOwner(), forever)
+			return err
+		})
+		pending(t, result)
+		assert.Equal(t, 1, a.held())
+		f.told()
+		cancel()
+		require.ErrorIs(t, <-result, context.Canceled)
+		assert.Equal(t, []string{"leaves a"}, f.told(), "a caller that has left waits for no release")
+
+		require.NoError(t, other.Release(t.Context()))
+		c.err = wire.ErrWrongType
+		_, err = take(l, forever)
+		require.ErrorIs(t, err, wire.ErrWrongType)
+		assert.Zero(t, a.held()+b.held())
+	})
+}
+
+// While a part is waited for the others are kept by the watchdog; the lease begins when all are taken.
+func TestTheLeaseOfAMultiLockBeginsWithItsLastPart(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		a, b := f.lock(f.home(), "a"), f.lock(f.home(), "b")
+		other := b.occupy()
+		var h *Hold
+		result := begin(func() (err error) {
+			h, err = take(NewMulti(lockers(a, b)), Options{Lease: time.Minute, Wait: terms.Forever})
+			return err
+		})
+		pending(t, result)
+		assert.Zero(t, a.the().lease)
+		time.Sleep(time.Hour / 2)
+		require.NoError(t, other.Release(t.Context()))
+		require.NoError(t, <-result)
+		assert.Equal(t, time.Minute, a.the().lease)
+		assert.Equal(t, time.Minute, b.the().lease)
+		assert.Equal(t, time.Now().Add(time.Minute), h.until)
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
+func TestAMultiLockBeginsAnewWhenAPartIsLostWhileItWaits(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		a, b := f.lock(f.home(), "a"), f.lock(f.home(), "b")
+		other := b.occupy()
+		l := NewMulti(lockers(a, b))
+		var h *Hold
+		result := begin(func() (err error) { h, err = take(l, forever); return err })
+		pending(t, result)
+		f.told()
+		a.the().lose(errGone)
+		pending(t, result)
+		assert.Equal(t, []string{"loses a", "asks a", "grants a", "asks b"}, f.told())
+		require.NoError(t, other.Release(t.Context()))
+		require.NoError(t, <-result)
+		require.NoError(t, h.Err())
+		require.NoError(t, h.Release(t.Context()))
+
+		b.occupy()
+		result = begin(func() error { _, err := take(l, forever); return err })
+		pending(t, result)
+		a.the().lose(wire.ErrClosed)
+		a.err = wire.ErrClosed
+		require.ErrorIs(t, <-result, wire.ErrClosed, "it waits for no part of another client")
+	})
+}
+
+// The hold has ended before a part's client goes on, so before another can have what was lost.
+func TestTheLossOfAPartEndsTheHoldAtOnce(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		a, b := f.lock(f.home(), "a"), f.lock(f.home(), "b")
+		l, o := NewMulti(lockers(a, b)), terms.NewOwner()
+		require.NoError(t, l.Take(t.Context(), o, forever))
+		h, err := l.Hold(t.Context(), t.Context(), o, forever)
+		require.NoError(t, err)
+		assert.Equal(t, 2, l.Depth(o))
+		a.the().lose(errGone)
+		require.ErrorIs(t, context.Cause(h.Context()), terms.ErrLost)
+		require.ErrorIs(t, h.Err(), terms.ErrLost)
+		assert.True(t, h.ValidUntil().IsZero())
+		assert.Equal(t, 1, b.held(), "the parts that are left are released, those of the other level are not")
+		require.ErrorIs(t, l.Take(t.Context(), o, forever), terms.ErrLost, "a nested lock")
+		require.ErrorIs(t, h.Release(t.Context()), terms.ErrLost)
+		require.ErrorIs(t, h.Release(t.Context()), terms.ErrNotHeld)
+		require.NoError(t, l.Unlock(t.Context(), o))
+
+		require.NoError(t, l.Take(t.Context(), o, forever))
+		b.the().lose(errGone)
+		assert.Zero(t, a.held())
+		assert.Zero(t, l.Depth(o))
+		assert.Empty(t, l.home.taken, "the losses remember it, up to a bound")
+		require.ErrorIs(t, l.Unlock(t.Context(), o), terms.ErrLost)
+		require.ErrorIs(t, l.Unlock(t.Context(), o), terms.ErrNotHeld)
+	})
+}
+
+// The part is lost before the call for it has returned, or while the others are added.
+func TestAPartThatIsLostBeforeTheHoldHasItCountsForNothing(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		a, b := f.lock(f.home(), "a"), f.lock(f.home(), "b")
+		l := NewMulti(lockers(a, b))
+		b.early = errGone
+		_, err := take(l, Options{})
+		require.Error(t, err)
+		assert.Zero(t, a.held())
+		b.early = errGone
+		h, err := take(l, forever)
+		require.NoError(t, err, "it begins anew")
+		require.NoError(t, h.Release(t.Context()))
+
+		h = &Hold{of: l, options: forever, quit: func() {}}
+		h.Begin(t.Context())
+		m, err := h.take(t.Context(), a, Options{})
+		require.NoError(t, err)
+		n, err := h.take(t.Context(), b, Options{})
+		require.NoError(t, err)
+		m.part.(*fakePart).lose(errGone)
+		assert.True(t, h.add(m, n))
+		require.ErrorIs(t, h.Err(), terms.ErrLost)
+		assert.Zero(t, b.held())
+		assert.False(t, h.add(n), "it is over")
+	})
+}
+
+// A part is a lock over several itself, and its loss is that of the whole.
+func TestAPartMayBeALockOverSeveral(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, red := f.servers(3)
+		one := f.lock(f.home(), "one")
+		l := NewMulti([]Locker{red, one})
+		assert.Len(t, l.Leaves(), 4)
+		h, err := take(l, forever)
+		require.NoError(t, err)
+		synctest.Wait()
+		servers[0].the().lose(errGone)
+		require.NoError(t, h.Err())
+		h.SetLease(time.Minute)
+		assert.Equal(t, time.Minute, servers[1].the().lease)
+		servers[2].the().lose(errGone)
+		require.ErrorIs(t, h.Err(), terms.ErrLost)
+		assert.Zero(t, one.held()+servers[1].held())
+	})
+}

@@ -1,0 +1,322 @@
+package group
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+func TestAMajorityIsMoreThanHalfOfTheServers(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		for servers := range 8 {
+			for missing := range servers + 1 {
+				var parts []Locker
+				for range servers - missing {
+					parts = append(parts, f.lock(f.home(), "red"))
+				}
+				l := NewRed("red", parts, servers)
+				if missing > (servers-1)/2 || servers == 0 {
+					require.ErrorIs(t, l.Err(), wire.ErrInvalidConfig, "%d of %d", missing, servers)
+				} else {
+					require.NoError(t, l.Err())
+					assert.Equal(t, servers/2+1, l.need)
+				}
+			}
+		}
+	})
+}
+
+func TestTheBestIsWhatSoManyReach(t *testing.T) {
+	assert.Equal(t, 30, best([]int{20, 50, 10, 40, 30}, 3, cmp.Compare[int]))
+	assert.Equal(t, 10, best([]int{20, 10}, 2, cmp.Compare[int]))
+	assert.Equal(t, 0, best([]int{20, 10}, 3, cmp.Compare[int]))
+}
+
+// So many of five servers are held, and so many have a fault.
+func TestWhatTheServersSayOfARedLock(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		for held := range 6 {
+			for faults := range 6 - held {
+				servers, l := f.servers(5)
+				for i, s := range servers {
+					if i < held {
+						s.occupy()
+					} else if i < held+faults {
+						s.err = errors.New("a fault")
+					}
+				}
+				locked, err := l.IsLocked(t.Context())
+				ttl, terr := l.TTL(t.Context())
+				assert.Equal(t, held >= 3, locked, "%d held, %d faults", held, faults)
+				assert.Equal(t, faults > 2, terr != nil, "%d held, %d faults", held, faults)
+				if held < 3 {
+					assert.Equal(t, faults > 2, err != nil, "%d held, %d faults", held, faults)
+				}
+				if terr == nil {
+					assert.Equal(t, held >= 3, ttl > 0, "%d held, %d faults", held, faults)
+				}
+				freed, ferr := l.ForceUnlock(t.Context())
+				assert.Equal(t, held > 0, freed)
+				assert.Equal(t, faults > 2, ferr != nil)
+			}
+		}
+	})
+}
+
+func TestARedLockIsHeldAsLongAsAMajorityIs(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(5)
+		h, err := take(l, forever)
+		require.NoError(t, err)
+		synctest.Wait()
+		until := time.Now()
+		for i, d := range []time.Duration{20, 50, 10, 40, 30} {
+			servers[i].the().until = until.Add(d * time.Second)
+		}
+		assert.Equal(t, until.Add(30*time.Second), h.ValidUntil(), "the third longest of five")
+		servers[1].the().lose(errGone)
+		servers[4].the().lose(errGone)
+		require.NoError(t, h.Err())
+		assert.Equal(t, until.Add(10*time.Second), h.ValidUntil())
+		servers[0].the().lose(errGone)
+		require.ErrorIs(t, h.Err(), terms.ErrLost)
+		require.ErrorIs(t, context.Cause(h.Context()), terms.ErrLost)
+		assert.Zero(t, servers[2].held()+servers[3].held(), "the others are released")
+		require.ErrorIs(t, h.Release(t.Context()), terms.ErrLost)
+	})
+}
+
+func TestAPartThatTimeHasOvertakenIsNoMajority(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		_, l := f.servers(3)
+		h, err := take(l, forever)
+		require.NoError(t, err)
+		time.Sleep(2 * time.Hour) // the contexts of the parts have not ended yet
+		require.ErrorIs(t, h.Err(), terms.ErrLost)
+		assert.True(t, h.ValidUntil().IsZero())
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
+func TestSlowServersDelayNoCallAndJoinLater(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(5)
+		servers[0].silent, servers[1].trip = true, time.Minute
+		began := time.Now()
+		h, err := take(l, Options{Lease: time.Hour})
+		require.NoError(t, err)
+		assert.Equal(t, began, time.Now())
+		h.SetLease(2 * time.Hour)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, 2*time.Hour, servers[1].the().lease, "it joins with the lease of now")
+		servers[2].the().lose(errGone)
+		require.NoError(t, h.Err(), "the one that has joined counts")
+		require.NoError(t, h.Release(t.Context()))
+		servers[0].setSilent(false)
+		synctest.Wait()
+		assert.Zero(t, servers[0].held(), "the hold is over: it is released")
+	})
+}
+
+func TestWhatIsGrantedAfterTheCallHasFailedIsReleased(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(3)
+		servers[0].silent, servers[1].silent = true, true
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		o := terms.NewOwner()
+		_, err := l.Hold(ctx, ctx, o, forever)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Zero(t, servers[2].held())
+		servers[0].setSilent(false)
+		servers[1].setSilent(false)
+		synctest.Wait()
+		assert.Zero(t, servers[0].held()+servers[1].held())
+		assert.Zero(t, l.Depth(o))
+	})
+}
+
+// A grant that is lost before the majority is there, and one as it is counted.
+func TestALostGrantDoesNotCount(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(3)
+		servers[0].early, servers[1].err = errGone, errors.New("connection refused")
+		_, err := take(l, Options{})
+		require.Error(t, err)
+		assert.Zero(t, servers[2].held())
+
+		servers[1].err = nil
+		servers[0].early = errGone
+		h, err := take(l, Options{})
+		require.NoError(t, err)
+		servers[1].the().lose(errGone)
+		require.ErrorIs(t, h.Err(), terms.ErrLost)
+	})
+}
+
+func TestOneAttemptAtARedLock(t *testing.T) {
+	refused := errors.New("connection refused")
+	for what, want := range map[string]struct {
+		held, faults int
+		err          error
+	}{
+		"free":                    {0, 0, nil},
+		"a minority is another's": {2, 0, nil},
+		"a minority is at fault":  {0, 2, nil},
+		"a majority is another's": {3, 0, terms.ErrNotAcquired},
+		"a majority is at fault":  {0, 3, refused},
+		"one is free":             {2, 2, refused},
+		"others' with one fault":  {3, 1, terms.ErrNotAcquired},
+		"all are another's":       {5, 0, terms.ErrNotAcquired},
+		"faults with one other's": {1, 4, refused},
+	} {
+		virtual(t, func(t *testing.T, f *fleet) {
+			servers, l := f.servers(5)
+			for i, s := range servers {
+				if i < want.held {
+					s.occupy()
+				} else if i < want.held+want.faults {
+					s.err = refused
+				}
+			}
+			h, err := take(l, Options{})
+			if want.err == nil {
+				require.NoError(t, err, what)
+				require.NoError(t, h.Release(t.Context()))
+			} else {
+				require.ErrorIs(t, err, want.err, what)
+			}
+			synctest.Wait()
+			for i, s := range servers {
+				assert.Equal(t, i < want.held, s.held() > 0, "%s: server %d", what, i)
+			}
+		})
+	}
+}
+
+// The waiter waits at the first server that denies, keeps those before it, and lets go of those behind.
+func TestAWaiterWaitsAtTheFirstServerThatDenies(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(5)
+		var others []Part
+		for _, s := range servers[1:4] {
+			others = append(others, s.occupy())
+		}
+		var h *Hold
+		result := begin(func() (err error) { h, err = take(l, Options{Wait: time.Hour, Lease: time.Minute}); return err })
+		pending(t, result)
+		assert.Equal(t, 1, servers[0].held(), "the first")
+		assert.Zero(t, servers[0].the().lease, "the watchdog keeps it")
+		assert.Zero(t, servers[4].held(), "the last is let go")
+		for _, p := range others {
+			require.NoError(t, p.Release(t.Context()))
+		}
+		require.NoError(t, <-result)
+		synctest.Wait()
+		for _, s := range servers {
+			assert.Equal(t, time.Minute, s.the().lease)
+		}
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
+func TestTheWaitForARedLockEndsInTime(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(3)
+		for _, s := range servers {
+			s.occupy()
+		}
+		began := time.Now()
+		_, err := take(l, Options{Wait: 10 * time.Second})
+		require.ErrorIs(t, err, terms.ErrNotAcquired)
+		assert.InDelta(t, 10*time.Second, time.Since(began), float64(grace))
+
+		for _, s := range servers {
+			s.setSilent(true)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began = time.Now()
+		_, err = l.Hold(ctx, ctx, terms.NewOwner(), forever)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, time.Minute, time.Since(began))
+		for _, s := range servers {
+			s.setSilent(false)
+		}
+	})
+}
+
+// A distant is a lock as a process far from its server knows it. What it holds is another process's to the others.
+type distant struct {
+	*fakeLock
+	trip time.Duration
+}
+
+func (l distant) Acquire(ctx context.Context, o terms.Owner, with Options) (Part, error) {
+	time.Sleep(l.trip)
+	p, err := l.fakeLock.Acquire(ctx, o, with)
+	if err == nil {
+		p.(*fakePart).abroad = true
+	}
+	return p, err
+}
+
+// Each of two processes is near the servers that are far from the other, and has them in the opposite order: it is granted
+// half of them first, and waits for the others.
+func TestAWaiterThatWaitsInVainWaitsWithNothingInHand(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, _ := f.servers(4)
+		const far = 10 * time.Millisecond
+		one := NewRed("red", []Locker{distant{servers[0], 0}, distant{servers[1], 0}, distant{servers[2], far}, distant{servers[3], far}}, 4)
+		other := NewRed("red", []Locker{distant{servers[3], 0}, distant{servers[2], 0}, distant{servers[1], far}, distant{servers[0], far}}, 4)
+		var results []<-chan error
+		for _, l := range []*Lock{one, other} {
+			results = append(results, begin(func() error {
+				h, err := take(l, Options{Wait: time.Minute})
+				if err != nil {
+					return err
+				}
+				return h.Release(t.Context())
+			}))
+		}
+		for _, result := range results {
+			require.NoError(t, <-result)
+		}
+	})
+}
+
+func TestANestedRedLockAsksItsOwnServersOnly(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(5)
+		servers[4].silent = true
+		o := terms.NewOwner()
+		require.NoError(t, l.Take(t.Context(), o, forever))
+		synctest.Wait()
+		f.told()
+		require.NoError(t, l.Take(t.Context(), o, Options{}))
+		assert.Len(t, f.told(), 8, "four are asked, and grant")
+		assert.Equal(t, 2, l.Depth(o))
+		require.NoError(t, l.Unlock(t.Context(), o))
+		require.NoError(t, l.Unlock(t.Context(), o))
+		servers[4].setSilent(false)
+	})
+}
+
+func TestTheErrorsThatWaitingDoesNotCure(t *testing.T) {
+	for _, err := range []error{wire.ErrClosed, terms.ErrLost, wire.ErrWrongType} {
+		assert.True(t, incurable(fmt.Errorf("x: %w", err)), err)
+	}
+	assert.False(t, incurable(errors.New("connection refused")))
+	assert.False(t, incurable(terms.ErrNotAcquired))
+}

@@ -1,0 +1,33 @@
+package terms
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The errors of a caller that holds or wants a lock. Package rlock exports them, and says there what each means for a
+// caller.
+var (
+	ErrNotHeld      = errors.New("lock is not held by the caller")
+	ErrLost         = errors.New("lock was lost")
+	ErrNotAcquired  = errors.New("lock is held by another owner")
+	ErrNoToken      = errors.New("the lock has no fencing tokens")
+	ErrDetach       = errors.New("the hold cannot be detached")
+	ErrUpgrade      = errors.New("a reader cannot become a writer")
+	ErrUnconfirmed  = errors.New("release was not confirmed by Redis")
+	ErrInvalidLease = errors.New("invalid lease")
+)
+
+// ErrUnanswered is ErrNotAcquired where no owner is known to have the lock.
+var ErrUnanswered = fmt.Errorf("%w, or is about to be: an answer is not in yet", ErrNotAcquired)
+
+// ErrLeaseEnded is the cause of a loss that the caller has asked for, by a fixed lease.
+var ErrLeaseEnded = errors.New("its lease ended")
+
+// NoToken is the error of a lock that has no tokens.
+func NoToken(name string) error {
+	return fmt.Errorf("rlock: lock %q: %w: use Client.NewFencedLock", name, ErrNoToken)
+}
+
+// Released is the cause with which the context of a hold ends that was released.
+func Released(name string) error { return fmt.Errorf("rlock: lock %q: released: %w", name, ErrNotHeld) }
