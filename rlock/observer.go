@@ -123,8 +123,9 @@ type ReleasedInfo struct {
 	LockInfo
 	// Way is how the level was acquired. If levels of one owner are not released in the
 	// order opposite to that in which they were acquired, it is ByNesting for all but the
-	// last to be released. A lock made of several does not exchange them: there the way is
-	// that of Acquired, and Held is the level's own.
+	// last to be released. A level that its owner has taken in one that is held for a multi-lock
+	// or a red lock is nested, also once that is released. A lock made of several does not
+	// exchange them: there the way is that of Acquired, and Held is the level's own.
 	Way Way
 	// Held is the time from Acquired to the call that gives the level up.
 	Held time.Duration

@@ -573,3 +573,36 @@ func TestAnObserverIsToldOfALockThatIsLeftToItsLease(t *testing.T) {
 		assert.True(t, detached)
 	})
 }
+
+// An owner holds a lock by itself and as a part of a multi-lock, and gives up the two in either order.
+func TestAnObserverIsToldOfALockThatItsOwnerAlsoHoldsAsAPart(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		v := new(witness)
+		p := w.client(withObserver(v.observer()))
+		one, me := p.NewFairLock("one"), w.caller()
+		both := rlock.NewMultiLock(one, p.NewFairLock("two"))
+		begins, ends := one, both
+		for range 2 {
+			v.told()
+			require.NoError(t, begins.Lock(me))
+			require.NoError(t, ends.Lock(me))
+			require.NoError(t, begins.Unlock(me))
+			require.NoError(t, ends.Unlock(me))
+			way := "nesting"
+			if begins == one {
+				way = "redis"
+			}
+			var told []string
+			for _, line := range v.told() {
+				if strings.Contains(line, " fair one ") {
+					told = append(told, line)
+				}
+			}
+			assert.Equal(t, []string{
+				"acquired fair one by " + way + " in 0s, contended false",
+				"released fair one by " + way + " after 0s: <nil>",
+			}, told)
+			begins, ends = ends, begins
+		}
+	})
+}

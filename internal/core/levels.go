@@ -6,10 +6,12 @@ import "slices"
 type Level struct {
 	Owner  OwnerID
 	Mode   Mode     // Shared: a reader's, beside which others may have theirs
+	Part   bool     // it is held for a lock over several, and that is told in its place
+	First  bool     // the owner held nothing before: one of each owner's levels is the first
 	Until  SafeTime // the end of the lease that it asked for; NeverSafe: it is renewed until its Unlock
 	Since  Time     // when it was acquired
 	Token  uint64   // the fencing token of the hold
-	Way    Way      // how it was acquired; of each owner's levels one is not ByNesting
+	Way    Way      // how it was acquired
 	Handle any      // nil for a Lock that is unlocked by its owner
 	Info   any      // the driver's
 }
@@ -67,7 +69,7 @@ func (l *Lock) levelOf(o OwnerID, m Mode, handle any) int {
 // open adds a level for the waiter.
 func (l *Lock) open(w *Waiter, way Way, now Now) {
 	w.token = l.owner.tokens.current
-	v := Level{Owner: w.Owner, Mode: w.Mode, Until: NeverSafe, Since: now.Time, Token: w.token, Way: way, Handle: w.Handle, Info: w.Info}
+	v := Level{Owner: w.Owner, Mode: w.Mode, Until: NeverSafe, Since: now.Time, Token: w.token, Part: w.Part, First: way != ByNesting, Way: way, Handle: w.Handle, Info: w.Info}
 	if w.Lease > 0 {
 		v.Until = now.Safe.After(w.Lease)
 	}
@@ -85,11 +87,19 @@ func (l *Lock) endsWith(v *Level) {
 }
 
 // close takes away a level. The owner's next one is the first of its hold then: a hold lasts from the first level of its
-// owner to the last.
+// owner to the last. What is told of it, how and when it was acquired, goes on to a level that is told itself, so that
+// each beginning that was told has its end.
 func (l *Lock) close(i int) (was Level) {
 	was = l.levels.all[i]
 	for j := range l.levels.all {
-		if v := &l.levels.all[j]; was.Way != ByNesting && j != i && v.Owner == was.Owner {
+		v := &l.levels.all[j]
+		if j == i || v.Owner != was.Owner {
+			continue
+		}
+		if was.First {
+			v.First, was.First = true, false
+		}
+		if was.Way != ByNesting && !was.Part && !v.Part {
 			v.Way, v.Since, was.Way = was.Way, was.Since, ByNesting
 		}
 	}

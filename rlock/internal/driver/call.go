@@ -171,7 +171,7 @@ func (l *lock) nests(req *engine.Request, h *hold, place *engine.Place, now core
 
 // asks fills in what a call asks for, whether it waits or not.
 func asks(w *core.Waiter, req *engine.Request, h *hold, place *engine.Place) {
-	w.Owner, w.Mode, w.Lease = core.OwnerID(req.Owner.ID), modeOf(req.Shared), span(req.Lease)
+	w.Owner, w.Mode, w.Lease, w.Part = core.OwnerID(req.Owner.ID), modeOf(req.Shared), span(req.Lease), req.Whole != nil
 	if h != nil {
 		w.Handle = h
 	}
@@ -348,7 +348,7 @@ func (c *Client) giveBack(n *engine.Name, w *waiter) {
 	was, t, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now)
 	switch {
 	case ok:
-		l.shard.counts.Undone(w.req.Way, ways[was.Way])
+		l.shard.counts.Undone(w.req.Way, was.First)
 	case w.hold == nil: // it was lost, and its caller has never had it
 		c.engine.Losses.Unlock(n.LossKey(w.req.Owner), w.req.Shared)
 	}

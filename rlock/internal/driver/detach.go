@@ -37,7 +37,7 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 	switch result {
 	case core.Detached:
 		h.released = true
-		l.shard.counts.Closed(ways[was.Way])
+		l.shard.counts.Closed(was.First)
 		l.shard.workOf(l, t).parted = true
 		c.engine.TenureOver() // it counts for nothing any more
 	case core.WouldRenew:

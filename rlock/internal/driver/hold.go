@@ -105,7 +105,7 @@ func (h *hold) ReleaseLater() {
 	}
 	l.mayLinger(now)
 	was, t, _ := l.Unlock(core.OwnerID(h.owner.ID), h.lock.mode(), h, now)
-	l.shard.counts.Closed(ways[was.Way])
+	l.shard.counts.Closed(was.First)
 	h.released = true
 	if t != nil {
 		l.LeaveToKeeper(t)

@@ -22,7 +22,7 @@ func (l *lock) longHoldAt() core.Time {
 	}
 	at, levels := core.Never, l.Levels()
 	for i := range levels {
-		if v := &levels[i]; v.Way != core.ByNesting && !slices.Contains(l.long, longHold{v.Owner, v.Since}) {
+		if v := &levels[i]; v.First && !slices.Contains(l.long, longHold{v.Owner, v.Since}) {
 			at = min(at, v.Since.After(span(limit)))
 		}
 	}
@@ -40,7 +40,7 @@ func (l *lock) tellLongHolds(now core.Now) {
 	for i := range levels {
 		v := &levels[i]
 		held := duration(now.Time.Since(v.Since))
-		if v.Way == core.ByNesting || held < c.engine.Config.LongHold {
+		if !v.First || held < c.engine.Config.LongHold {
 			continue
 		}
 		known := longHold{v.Owner, v.Since}

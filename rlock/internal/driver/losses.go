@@ -28,7 +28,7 @@ func (s *shard) lost(l *lock, t *core.Tenure, levels []core.Level, cause core.Ca
 	e := &ending{lock: l, levels: levels, at: s.at, severity: slog.LevelDebug, told: make(chan struct{})}
 	if cause == core.ByClose {
 		for i := range levels {
-			s.counts.Closed(ways[levels[i].Way])
+			s.counts.Closed(levels[i].First)
 			if h, ok := levels[i].Handle.(*hold); ok {
 				h.lost = l.name.ClosedError(ownerOf(&levels[i]))
 			}
@@ -74,7 +74,7 @@ func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) e
 // remember notes the loss of one level for its owner, and returns how bad that is.
 func (s *shard) remember(l *lock, v *core.Level, e *ending) (severity slog.Level) {
 	kept := v.Until == core.NeverSafe
-	s.counts.LostOne(ways[v.Way], engine.LossReasonOf(e.why, kept))
+	s.counts.LostOne(v.First, engine.LossReasonOf(e.why, kept))
 	o := ownerOf(v)
 	cause := l.name.LostError(o, e.why)
 	lost := engine.Level{Owner: o, Shared: v.Mode == core.Shared}
@@ -134,7 +134,7 @@ func (e *ending) observe() {
 	for i := range e.levels {
 		v := &e.levels[i]
 		h, _ := v.Handle.(*hold)
-		if v.Way == core.ByNesting || h.isPart() {
+		if v.Way == core.ByNesting || v.Part {
 			continue
 		}
 		ctx := context.Background()

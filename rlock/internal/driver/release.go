@@ -33,7 +33,7 @@ func (of *Lock) unlock(ctx context.Context, o engine.Owner, h *hold) error {
 		}
 		return err
 	}
-	l.shard.counts.Closed(ways[was.Way])
+	l.shard.counts.Closed(was.First)
 	if h != nil {
 		h.released = true
 	}

@@ -35,7 +35,7 @@ func (l *lock) appendHeld(uses []engine.Use, now core.Now) []engine.Use {
 	levels, clock := l.Levels(), &l.shard.client.clock
 	for i := range levels {
 		first := &levels[i]
-		if first.Way == core.ByNesting || !l.Holds(first.Owner, now) {
+		if !first.First || !l.Holds(first.Owner, now) {
 			continue
 		}
 		u := engine.Use{

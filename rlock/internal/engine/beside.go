@@ -176,16 +176,25 @@ func (n *Counts) Opened(w Way) { n.opened(w) }
 
 // Undone takes back what was counted for a level that was closed before its caller had it, and that was the
 // first of its owner's by then or not.
-func (n *Counts) Undone(w, was Way) {
+func (n *Counts) Undone(w Way, first bool) {
 	n.Acquired[w]--
-	n.closed(was)
+	n.Closed(first)
 }
 
-// Closed counts a level that is over.
-func (n *Counts) Closed(w Way) { n.closed(w) }
+// Closed counts a level that is over, which was the first of its owner's by then or not.
+func (n *Counts) Closed(first bool) {
+	if first {
+		n.Held--
+	}
+}
 
-// LostOne counts a level that is over by loss.
-func (n *Counts) LostOne(w Way, r LossReason) { n.lostOne(w, r) }
+// LostOne is Closed for a loss.
+func (n *Counts) LostOne(first bool, r LossReason) {
+	if first {
+		n.Held--
+		n.Lost[r]++
+	}
+}
 
 // GaveUp counts a call that failed, whose context had ended or not.
 func (n *Counts) GaveUp(err error, canceled bool) { n.gaveUp(err, canceled) }
