@@ -292,3 +292,15 @@ func (f *fake) isClean() {
 		}
 	}
 }
+
+// The machine has slept, and no timer has gone off yet.
+func TestACallThatFindsALossIsRefusedForIt(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		c := f.join(nil)
+		o, got := takes(t.Context(), c.lock())
+		require.NoError(t, <-got)
+		c.clock.ahead.Add(int64(time.Minute))
+		require.ErrorIs(t, c.lock().Take(t.Context(), request(o)), engine.ErrLost)
+		require.ErrorIs(t, c.lock().Unlock(t.Context(), o), engine.ErrLost)
+	})
+}
