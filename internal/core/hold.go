@@ -62,12 +62,12 @@ func (l *Lock) taken(t *Tenure, now Now) {
 	if t.want == Queued {
 		way = ByQueue
 	}
+	w.ticket, t.waiter = nil, nil
+	t.alarm = Never // the keeper is its agent now, and was told nothing
 	switch {
 	case l.owner == nil:
 	case t.mode == Shared && l.isRead(): // those that read go on, by this one
 		l.give(l.owner, now)
-		w.ticket, t.waiter = nil, nil
-		t.alarm = Never
 		l.owner, t.named = t, w.Owner
 		t.holds()
 		l.admit(w, way, now)
@@ -77,15 +77,13 @@ func (l *Lock) taken(t *Tenure, now Now) {
 	default:
 		l.lose(KeyGone, now) // it is the ticket's
 	}
+	l.served(w, now)
 	l.begin(t, w, way, now)
 }
 
-// begin gives the waiter the lock by the tenure: the first time, or the next one.
+// begin gives a call the lock by the tenure: the first time, or the next one. It keeps nothing of the waiter.
 func (l *Lock) begin(t *Tenure, w *Waiter, way Way, now Now) {
-	if w.ticket == t {
-		w.ticket, t.waiter = nil, nil
-		t.alarm = Never // the keeper is its agent now, and was told nothing
-	} else {
+	if way == ByHandoff || way == ByLinger {
 		t.tokens.passOn()
 	}
 	if t.want == Kept && t.shown == l.shape(now) {
@@ -95,7 +93,7 @@ func (l *Lock) begin(t *Tenure, w *Waiter, way Way, now Now) {
 	l.owner, t.mode, t.named, t.linger.span = t, w.Mode, w.Owner, w.Linger
 	t.holds()
 	l.closeAll()
-	l.admit(w, way, now)
+	l.open(w, way, now)
 	if entered { // Redis shows it
 		l.showing(t, now)
 	}
@@ -103,15 +101,17 @@ func (l *Lock) begin(t *Tenure, w *Waiter, way Way, now Now) {
 	l.changed(now)
 }
 
-// admit gives the waiter a level.
+// admit gives a waiter a level beside those that there are.
 func (l *Lock) admit(w *Waiter, way Way, now Now) {
+	l.served(w, now)
 	l.open(w, way, now)
-	w.outcome, w.way = Acquired, way
-	if w.inLine {
-		l.line.leave(w)
-		l.pass(w, now)
-		l.wake(w)
-	}
+}
+
+// served has a waiter leave the line, since it is about to have the lock.
+func (l *Lock) served(w *Waiter, now Now) {
+	l.line.leave(w)
+	l.pass(w, now)
+	l.wake(w)
 }
 
 // admitOthers lets in those that need not wait now that w has the lock: the other calls of its owner, and beside a reader

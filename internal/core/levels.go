@@ -66,9 +66,9 @@ func (l *Lock) levelOf(o OwnerID, m Mode, handle any) int {
 	return -1
 }
 
-// open adds a level for the waiter.
+// open adds a level for the waiter, which has the lock then.
 func (l *Lock) open(w *Waiter, way Way, now Now) {
-	w.token = l.owner.tokens.current
+	w.outcome, w.way, w.token = Acquired, way, l.owner.tokens.current
 	v := Level{Owner: w.Owner, Mode: w.Mode, Until: NeverSafe, Since: now.Time, Token: w.token, Part: w.Part, First: way != ByNesting, Way: way, Handle: w.Handle, Info: w.Info}
 	if w.Lease > 0 {
 		v.Until = now.Safe.After(w.Lease)

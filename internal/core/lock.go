@@ -47,8 +47,28 @@ func (l *Lock) Idle() bool { return l.tenures.len == 0 && l.line.len == 0 }
 // Lock begins a call. Unless its outcome is known at once the call waits: its goroutine polls its ticket and calls Tick,
 // until it is woken or calls Cancel.
 func (l *Lock) Lock(w *Waiter, now Now) Outcome {
+	if l.AtOnce(w, now) == Waiting {
+		l.Wait(w, now)
+	}
+	return w.outcome
+}
+
+// Nest, AtOnce and Wait are the parts of Lock, for a driver: only Wait keeps the waiter, so that a call that is served at
+// once needs no memory.
+
+// Nest gives the call a level if its owner holds the lock already, and reports whether it does.
+func (l *Lock) Nest(w *Waiter, now Now) bool {
+	if l.current(now) == nil || !l.heldBy(w.Owner) || l.isRead() && w.Mode == Alone {
+		return false
+	}
+	l.nest(w, ByNesting, now)
+	return true
+}
+
+// AtOnce serves a call that need not wait, or is not to, and returns Waiting for another one.
+func (l *Lock) AtOnce(w *Waiter, now Now) Outcome {
 	o := l.current(now)
-	w.began = now.Time
+	w.began, w.outcome = now.Time, Waiting
 	switch {
 	case l.Nest(w, now):
 	case o != nil && l.heldBy(w.Owner):
@@ -61,34 +81,26 @@ func (l *Lock) Lock(w *Waiter, now Now) Outcome {
 		l.nest(w, ByJoining, now)
 	case !w.Waits && (l.isHeld() || l.line.len > 0):
 		w.outcome = Denied
-	default:
-		if o != nil && o.want == Kept {
-			l.give(o, now)
-		}
-		w.outcome, w.attempts = Waiting, 1
-		l.line.join(w)
-		if l.Kind.Strict {
-			l.seekFor(w, now)
-		}
-		l.settle(now)
 	}
 	return w.outcome
 }
 
-// Nest gives the call a level if its owner holds the lock already, and reports whether it does. Lock does so, too; but
-// Nest keeps nothing of the waiter, so that a driver needs no memory for that.
-func (l *Lock) Nest(w *Waiter, now Now) bool {
-	if l.current(now) == nil || !l.heldBy(w.Owner) || l.isRead() && w.Mode == Alone {
-		return false
+// Wait puts a call into the line that was not served at once.
+func (l *Lock) Wait(w *Waiter, now Now) {
+	if o := l.current(now); o != nil && o.want == Kept {
+		l.give(o, now)
 	}
-	l.nest(w, ByNesting, now)
-	return true
+	w.attempts = 1
+	l.line.join(w)
+	if l.Kind.Strict {
+		l.seekFor(w, now)
+	}
+	l.settle(now)
 }
 
 // nest gives the call a level beside those that there are.
 func (l *Lock) nest(w *Waiter, way Way, now Now) {
 	l.open(w, way, now)
-	w.outcome, w.way = Acquired, way
 	l.changed(now)
 }
 

@@ -26,6 +26,7 @@ func (l *Lock) vacated(now Now) bool {
 	switch {
 	case w != nil && (t.mode == w.Mode || t.mode == Alone) && l.mayPass(now):
 		t.turn.handed = true
+		l.served(w, now)
 		l.begin(t, w, ByHandoff, now)
 	case w == nil && l.mayLinger(now):
 		t.stays(now.Time.After(t.linger.span))
