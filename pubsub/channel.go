@@ -2,6 +2,7 @@ package pubsub
 
 import (
 	"container/list"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,8 +18,8 @@ type channel struct {
 	link *link // in whose channels it is; nil once forgotten
 
 	// conn is the connection over which the server has confirmed it, nil while
-	// it is not confirmed.
-	conn *conn
+	// it is not confirmed. It is read without the mutex, too.
+	conn atomic.Pointer[conn]
 	// next is the connection that has confirmed it too, and may take the place of conn: see
 	// link.moveTo.
 	next *conn
@@ -86,14 +87,16 @@ func (ch *channel) detachLocked() {
 }
 
 func (ch *channel) confirmLocked(c *conn, counted bool) {
-	ch.conn, ch.next, ch.counted = c, nil, counted
+	ch.conn.Store(c)
+	ch.next, ch.counted = nil, counted
 	ch.refused, ch.redirects = nil, 0
 	ch.barred, ch.ended = nil, 0
 	ch.markLocked()
 }
 
 func (ch *channel) unconfirmLocked() {
-	ch.conn, ch.next, ch.counted = nil, nil, false
+	ch.conn.Store(nil)
+	ch.next, ch.counted = nil, false
 }
 
 // refusalLocked returns why messages do not come, as far as a server has decided so.

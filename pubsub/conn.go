@@ -71,7 +71,7 @@ func (c *conn) onMessage(m rueidis.PubSubMessage) {
 	h := c.link.hub
 	h.mu.Lock()
 	var hearers []func(string)
-	if ch := h.channels[m.Channel]; ch != nil && ch.conn == c {
+	if ch := h.channels[m.Channel]; ch != nil && ch.conn.Load() == c {
 		hearers = ch.hearersLocked()
 	}
 	h.mu.Unlock()
@@ -94,7 +94,7 @@ func (c *conn) onSubscription(s rueidis.PubSubSubscription) {
 		switch {
 		case l.conn != c:
 			ch.next = c
-		case ch.conn != c:
+		case ch.conn.Load() != c:
 			ch.confirmLocked(c, !h.cluster)
 		}
 	case "unsubscribe", "sunsubscribe":
@@ -103,7 +103,7 @@ func (c *conn) onSubscription(s rueidis.PubSubSubscription) {
 		if ch.next == c {
 			ch.next = nil
 		}
-		if ch.conn != c {
+		if ch.conn.Load() != c {
 			return
 		}
 		if ch.unconfirmLocked(); len(ch.subs) == 0 {

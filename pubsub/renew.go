@@ -157,7 +157,7 @@ func (l *link) exchange(next, c *conn) (missing []*channel) {
 	defer h.mu.Unlock()
 	now := time.Now()
 	for _, ch := range l.channels {
-		if ch.conn == c && ch.next != next && !ch.leftLocked(now) {
+		if ch.conn.Load() == c && ch.next != next && !ch.leftLocked(now) {
 			missing = append(missing, ch)
 		}
 	}
@@ -167,7 +167,7 @@ func (l *link) exchange(next, c *conn) (missing []*channel) {
 	l.conn, next.worked = next, true
 	for _, ch := range l.channels {
 		switch {
-		case ch.conn == c && ch.next == next:
+		case ch.conn.Load() == c && ch.next == next:
 			ch.confirmLocked(next, ch.counted)
 		case len(ch.subs) == 0:
 			h.forgetLocked(ch)

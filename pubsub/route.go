@@ -135,7 +135,7 @@ func (c *conn) count(batch []*channel) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, ch := range batch {
-		if ch.conn == c && h.shards(ch) { // and not moved on by a MOVED
+		if ch.conn.Load() == c && h.shards(ch) { // and not moved on by a MOVED
 			ch.counted = true
 		}
 	}

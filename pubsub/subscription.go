@@ -51,9 +51,7 @@ func (s *Subscription) Also(channel string, hear func(message string)) *Subscrip
 // Confirmed reports whether the server has confirmed the subscription, over a
 // connection that is not known to be lost: from then on messages come.
 func (s *Subscription) Confirmed() bool {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	return s.ch.conn != nil
+	return s.ch.conn.Load() != nil
 }
 
 // Refused returns a [*Refusal] if the server does not let this client subscribe to the

@@ -91,18 +91,14 @@ func (w *waiter) after(at, now core.Time) <-chan time.Time {
 
 func duration(s core.Span) time.Duration { return time.Duration(s) }
 
-// newCall returns the call of a request.
-func (c *Client) newCall(l *lock, req *engine.Request, h *hold, place *engine.Place, now core.Now) *waiter {
+// newCall returns a call that was not served at once.
+func (c *Client) newCall(first *core.Waiter, req *engine.Request, h *hold, place *engine.Place, now core.Now) *waiter {
 	w := c.waiters.Get().(*waiter)
 	ready, timer := w.ready, w.timer
 	*w = waiter{} // apart, since it is large: it is cleared in place, and not made elsewhere and copied
 	w.ready, w.timer, w.req, w.hold, w.place, w.began = ready, timer, *req, h, place, now.Time
-	asks(&w.Waiter, req, h, place)
-	w.Waits, w.Until, w.Tag = req.Wait > 0, core.Never, w
-	w.Linger, w.Repeats = span(l.lingerOf(req, now)), req.Owner.IsNamed()
-	if req.Wait < engine.Forever {
-		w.Until = now.Time.After(span(max(req.Wait, 0)))
-	}
+	w.Waiter = *first
+	w.Tag = w
 	return w
 }
 
@@ -127,50 +123,29 @@ func (c *Client) acquire(ctx context.Context, n *engine.Name, req *engine.Reques
 	}
 	place := e.Place()
 	l, now := c.enter(n, core.OwnerID(req.Owner.ID))
-	if untold, ok := l.nests(req, h, place, now); ok {
-		l.shard.exit(l)
-		awaitAll(untold)
-		e.TellAcquired(ctx, n, req, 0, false)
-		return nil
-	}
-	l.shard.carryOut() // losses so far are recorded
-	if err := l.refuses(req, now); err != nil {
-		l.shard.counts.GaveUp(err, false)
-		l.shard.exit(l)
-		return e.GaveUp(ctx, n, req, err, 0, false)
-	}
-	w := c.newCall(l, req, h, place, now)
-	l.hear(w, now)
-	switch l.Lock.Lock(&w.Waiter, now) {
-	case core.Waiting:
-		l.await(ctx, w, now)
-	case core.Acquired:
-		l.shard.granted(l, w)
-		l.shard.exit(l)
-	default:
-		l.leave(ctx, w)
-	}
-	return c.finished(ctx, n, w)
-}
-
-// nests serves a request whose owner holds the lock already, which needs no waiter. It returns the losses that are to be
-// told before the call returns.
-func (l *lock) nests(req *engine.Request, h *hold, place *engine.Place, now core.Now) (untold []chan struct{}, ok bool) {
-	var w core.Waiter
-	asks(&w, req, h, place)
+	var w core.Waiter // of a call that is served at once: it needs no memory that lasts
+	l.asks(&w, req, h, place)
 	if !l.Nest(&w, now) {
-		return nil, false
+		l.shard.carryOut() // what is lost by now is remembered
+		if err := l.refuses(req, now); err != nil {
+			l.shard.counts.GaveUp(err, false)
+			l.shard.exit(l)
+			return e.GaveUp(ctx, n, req, err, 0, false)
+		}
+		l.asksMore(&w, req, now)
+		if l.AtOnce(&w, now) != core.Acquired {
+			return l.contend(ctx, c.newCall(&w, req, h, place, now), now)
+		}
 	}
-	req.Way = engine.ByNesting
-	l.shard.counts.Opened(req.Way)
-	if h != nil {
-		h.token = w.Token()
-	}
-	return l.tellsFirst(), true
+	untold := l.granted(&w, req, h)
+	l.shard.exit(l)
+	awaitAll(untold)
+	e.TellAcquired(ctx, n, req, 0, false)
+	return nil
 }
 
-// asks fills in what a call asks for, whether it waits or not.
-func asks(w *core.Waiter, req *engine.Request, h *hold, place *engine.Place) {
+// asks fills in what each call asks for, and asksMore the rest, for one that does not nest.
+func (l *lock) asks(w *core.Waiter, req *engine.Request, h *hold, place *engine.Place) {
 	w.Owner, w.Mode, w.Lease, w.Part = core.OwnerID(req.Owner.ID), modeOf(req.Shared), span(req.Lease), req.Whole != nil
 	if h != nil {
 		w.Handle = h
@@ -180,8 +155,26 @@ func asks(w *core.Waiter, req *engine.Request, h *hold, place *engine.Place) {
 	}
 }
 
-// tellsFirst returns the losses that are to be told before a call that has the lock now returns.
-func (l *lock) tellsFirst() []chan struct{} { return append([]chan struct{}(nil), l.untold...) }
+func (l *lock) asksMore(w *core.Waiter, req *engine.Request, now core.Now) {
+	w.Waits, w.Until = req.Wait > 0, core.Never
+	w.Linger, w.Repeats = span(l.lingerOf(req, now)), req.Owner.IsNamed()
+	if req.Wait < engine.Forever {
+		w.Until = now.Time.After(span(max(req.Wait, 0)))
+	}
+}
+
+// contend goes on with a call that was not served at once. It is called with the mutex held, and gives it back.
+func (l *lock) contend(ctx context.Context, w *waiter, now core.Now) error {
+	c, n := l.shard.client, l.name
+	if w.Outcome() == core.Waiting {
+		l.hear(w, now)
+		l.Wait(&w.Waiter, now)
+		l.await(ctx, w, now)
+	} else {
+		l.leave(ctx, w)
+	}
+	return c.finished(ctx, n, w)
+}
 
 func awaitAll(told []chan struct{}) {
 	for _, one := range told {
@@ -194,6 +187,9 @@ func (l *lock) refuses(req *engine.Request, now core.Now) error {
 	c := l.shard.client
 	if c.engine.Closed.Load() {
 		return fmt.Errorf("rlock: lock %q: %w", l.name.Key, wire.ErrClosed)
+	}
+	if c.engine.Losses.None() {
+		return nil
 	}
 	if cause := c.engine.Losses.Blocks(l.name.LossKey(req.Owner), c.clock.time(now.Time)); cause != nil {
 		return fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", l.name.Key, cause)

@@ -76,7 +76,8 @@ func (s *shard) woken(l *lock, w *waiter) {
 	}
 	granted := w.Outcome() == core.Acquired
 	if granted {
-		s.granted(l, w)
+		w.untold = l.granted(&w.Waiter, &w.req, w.hold)
+		w.waited = duration(s.at.Time.Since(w.began))
 		s.counts.Waited += w.waited
 	}
 	switch {
@@ -92,15 +93,14 @@ func (s *shard) woken(l *lock, w *waiter) {
 	}
 }
 
-// granted notes that a call has the lock now.
-func (s *shard) granted(l *lock, w *waiter) {
-	w.req.Way = ways[w.Way()]
-	w.waited = duration(s.at.Time.Since(w.began))
-	s.counts.Opened(w.req.Way)
-	if w.hold != nil {
-		w.hold.token = w.Token()
+// granted notes that a call has the lock now. It returns the losses that are to be told before the call returns.
+func (l *lock) granted(w *core.Waiter, req *engine.Request, h *hold) (untold []chan struct{}) {
+	s := l.shard
+	req.Way = ways[w.Way()]
+	s.counts.Opened(req.Way)
+	if h != nil {
+		h.token = w.Token()
 	}
-	w.untold = l.tellsFirst()
 	switch w.Way() {
 	case core.ByLinger:
 		l.reused = true
@@ -108,6 +108,7 @@ func (s *shard) granted(l *lock, w *waiter) {
 		l.reused = false
 		s.client.engine.HearOfTenures()
 	}
+	return append([]chan struct{}(nil), l.untold...)
 }
 
 var ways = [...]engine.Way{

@@ -55,6 +55,9 @@ func (l *loss) levels(shared bool) *int {
 	return &l.writes
 }
 
+// None reports whether nothing is remembered, as usual.
+func (l *losses) None() bool { return l.count.Load() == 0 }
+
 // Add remembers that the owner lost the level before its time, or that its time, which
 // is then not in the future, was up.
 func (l *losses) Add(key LossKey, lost Level, cause error) {
@@ -90,7 +93,7 @@ func (l *losses) Add(key LossKey, lost Level, cause error) {
 // Unlock takes one level off what the owner lost, and returns the cause of the
 // loss, nil if the owner lost nothing.
 func (l *losses) Unlock(key LossKey, shared bool) error {
-	if l.count.Load() == 0 {
+	if l.None() {
 		return nil
 	}
 	l.mu.Lock()
@@ -126,7 +129,7 @@ func (l *losses) Cause(key LossKey) error { return l.look(key).cause }
 
 // look returns what the owner has lost and not unlocked yet, the zero loss for nothing.
 func (l *losses) look(key LossKey) (e loss) {
-	if l.count.Load() == 0 {
+	if l.None() {
 		return e
 	}
 	l.mu.Lock()
