@@ -39,6 +39,9 @@ const (
 	Unconfirmed              // the release has no answer
 )
 
+// Pending reports whether there are effects.
+func (c *Client) Pending() bool { return len(c.effects) > 0 }
+
 // Effects returns what the driver has to do since the last call. The slice is valid until the next one, so that carrying
 // them out may bring about more.
 func (c *Client) Effects() []Effect {
@@ -70,8 +73,13 @@ func (l *Lock) touch(t *Tenure) {
 
 // changed schedules a mirror if Redis shows other levels, and a look at their ends. The agent of
 // the owner is the same as before: so it is told only of a time that is sooner than what it knows.
+// For levels that Redis shows only their ends may be: the table has the same commands for Held and Kept.
 func (l *Lock) changed(now Now) {
-	if t := l.owner; t.alarm > now.Time && l.DueAt(t, now) < t.alarm {
+	t := l.owner
+	if t.alarm <= now.Time || t.alarm <= l.ends(t, now) && l.shows(t, now) {
+		return
+	}
+	if l.DueAt(t, now) < t.alarm {
 		l.touch(t)
 	}
 }

@@ -47,7 +47,7 @@ func (l *Lock) Idle() bool { return l.tenures.len == 0 && l.line.len == 0 }
 // Lock begins a call. Unless its outcome is known at once the call waits: its goroutine polls its ticket and calls Tick,
 // until it is woken or calls Cancel.
 func (l *Lock) Lock(w *Waiter, now Now) Outcome {
-	if l.AtOnce(w, now) == Waiting {
+	if !l.Nest(w, now) && l.AtOnce(w, now) == Waiting {
 		l.Wait(w, now)
 	}
 	return w.outcome
@@ -58,6 +58,7 @@ func (l *Lock) Lock(w *Waiter, now Now) Outcome {
 
 // Nest gives the call a level if its owner holds the lock already, and reports whether it does.
 func (l *Lock) Nest(w *Waiter, now Now) bool {
+	w.began = now.Time
 	if l.current(now) == nil || !l.heldBy(w.Owner) || l.isRead() && w.Mode == Alone {
 		return false
 	}
@@ -65,13 +66,11 @@ func (l *Lock) Nest(w *Waiter, now Now) bool {
 	return true
 }
 
-// AtOnce serves a call that need not wait, or is not to, and returns Waiting for another one.
+// AtOnce serves a call that did not nest a moment ago, and need not wait, or is not to. It returns Waiting for another one.
 func (l *Lock) AtOnce(w *Waiter, now Now) Outcome {
-	o := l.current(now)
-	w.began, w.outcome = now.Time, Waiting
+	w.outcome = Waiting
 	switch {
-	case l.Nest(w, now):
-	case o != nil && l.heldBy(w.Owner):
+	case l.heldBy(w.Owner):
 		w.outcome = Upgrades
 	case l.client.closed:
 		w.outcome = Closed
@@ -87,7 +86,7 @@ func (l *Lock) AtOnce(w *Waiter, now Now) Outcome {
 
 // Wait puts a call into the line that was not served at once.
 func (l *Lock) Wait(w *Waiter, now Now) {
-	if o := l.current(now); o != nil && o.want == Kept {
+	if o := l.owner; o != nil && o.want == Kept {
 		l.give(o, now)
 	}
 	w.attempts = 1

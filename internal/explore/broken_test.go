@@ -155,7 +155,7 @@ func TestEachCellIsNeeded(t *testing.T) {
 		{core.Queued, core.Unsent, "nothing will ever be sent", tries},
 		{core.Queued, core.InQueue, "nothing will ever be sent", tries},
 		{core.Held, core.Owner, "fewer than two faults end a hold", Setup{Clients: 1, Users: 1, Rounds: 1, Steady: true}},
-		{core.Kept, core.Owner, "lingers for 3 ticks only", Setup{Clients: 1, Users: 1, Rounds: 2, Linger: 12}},
+		{core.Kept, core.Owner, "lingers for 3 ticks only", Setup{Clients: 1, Users: 1, Rounds: 1, Linger: 12}},
 		{core.Parted, core.Owner, "nothing will ever be sent", Setup{Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Detach | Cancel}},
 	}
 	n := 0

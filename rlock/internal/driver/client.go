@@ -47,7 +47,7 @@ func newClient(e *engine.Client, w carrier) *Client {
 		engine:    e,
 		id:        e.ID,
 		wire:      w,
-		clock:     clock{start: e.Began()},
+		clock:     clock{start: e.Began(), wall: e.Began().UnixNano()},
 		leaseText: strconv.FormatInt(e.Config.Lease.Milliseconds(), 10),
 		waiters:   sync.Pool{New: newWaiter},
 	}

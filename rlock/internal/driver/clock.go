@@ -13,6 +13,7 @@ import (
 // (golang/go#24595), and Redis does not.
 type clock struct {
 	start time.Time
+	wall  int64 // what the wall clock has shown then, in nanoseconds
 
 	// skew is by how much the wall clock was ahead of the monotonic one when that was last noted, and ahead
 	// is the sum of all steps ahead that were noted: in nanoseconds.
@@ -30,7 +31,7 @@ func (c *clock) now() core.Now { return c.at(time.Now()) }
 
 func (c *clock) at(t time.Time) core.Now {
 	monotonic := int64(t.Sub(c.start))
-	skew := t.UnixNano() - c.start.UnixNano() - monotonic
+	skew := t.UnixNano() - c.wall - monotonic
 	if step := skew - c.skew.Load(); step > int64(stepNoise) || step < -int64(stepNoise) {
 		c.note(skew)
 	}

@@ -33,7 +33,8 @@ func (c *Client) finish(a *after) {
 
 // carryOut carries out the effects of package core until there are none. The mutex is held.
 func (s *shard) carryOut() {
-	for effects := s.core.Effects(); len(effects) > 0; effects = s.core.Effects() {
+	for s.core.Pending() {
+		effects := s.core.Effects()
 		for i := range effects { // which may bring about more
 			s.carry(&effects[i])
 		}

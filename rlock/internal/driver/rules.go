@@ -24,8 +24,8 @@ var checks func(*shard)
 
 // checkRules panics if a rule is broken.
 func checkRules(s *shard) {
-	if n := len(s.core.Effects()); n > 0 {
-		panic(fmt.Sprintf("rule 2: %d effects are left", n))
+	if s.core.Pending() {
+		panic(fmt.Sprintf("rule 2: %d effects are left", len(s.core.Effects())))
 	}
 	for l := range s.all {
 		l.checkTenures()
