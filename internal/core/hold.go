@@ -7,6 +7,7 @@ func (l *Lock) settle(now Now) {
 			l.give(t, now)
 		}
 	}
+	l.admitReaders(false, now) // a writer before them may have left
 	l.seek(now)
 	l.dismiss()
 }

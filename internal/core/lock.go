@@ -293,7 +293,6 @@ func (l *Lock) mirrored(t *Tenure, f flight, a Reply, now Now) {
 		l.give(t, now)
 	case t == l.owner && l.isRead():
 		t.step = t.step || f.opens && a.Others > 0 && !l.client.breaks(Downgrades)
-		l.admitReaders(false, now)
 	}
 }
 

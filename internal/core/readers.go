@@ -32,8 +32,8 @@ func (l *Lock) admitReaders(all bool, now Now) {
 	for w := l.line.first; w != nil && w.Mode == Shared && l.isRead() && (all || l.mayPass(now)); w = l.line.first {
 		l.admit(w, ByJoining, now)
 		l.admitOwner(w.Owner, now)
+		l.changed(now)
 	}
-	l.changed(now)
 }
 
 // isHeldBack reports whether the waiter is the reader that is next to join the readers here, and has held back for others

@@ -55,6 +55,12 @@ func (l *Lock) Holds(o OwnerID, now Now) bool {
 	return l.owner != nil && l.isHeld() && now.Safe < l.validUntil() && now.Safe < l.askedBy(o)
 }
 
+// KeepsOut reports whether the first waiter is a reader, and readers here have the lock beside whom it may read at once.
+func (l *Lock) KeepsOut(now Now) bool {
+	w, t := l.line.first, l.owner
+	return t != nil && w != nil && w.Mode == Shared && l.isRead() && !t.turn.contested && !l.client.closed && t.worth(now) && now.Safe < l.validUntil()
+}
+
 // ValidUntil returns until when the owner's hold may be believed.
 func (l *Lock) ValidUntil(o OwnerID) SafeTime { return min(l.validUntil(), l.askedBy(o)) }
 

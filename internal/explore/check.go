@@ -14,6 +14,7 @@ func (w *world) check() {
 	w.checkHolders()
 	w.checkBeliefs()
 	w.checkOwners()
+	w.checkReaders()
 	w.checkAgents()
 	w.checkLeft()
 }
@@ -88,6 +89,18 @@ func (w *world) checkOwners() {
 				if !c.dead && l.Holds(r.Owner, w.clock(c)) {
 					w.fail("client %d: owner %d waits for itself", i, r.Owner)
 				}
+			}
+		}
+	}
+}
+
+// checkReaders fails a reader that waits though it may read beside readers of its client.
+func (w *world) checkReaders() {
+	for i := range w.clients {
+		c := &w.clients[i]
+		for _, l := range c.locks {
+			if c.lives() && l.KeepsOut(w.clock(c)) {
+				w.fail("client %d: a reader waits beside readers", i)
 			}
 		}
 	}
