@@ -304,7 +304,9 @@ func (l *Lock) Hear(m Message, now Now) {
 		l.heardGrant(t, m, now)
 	case AtFront:
 		if t != nil && t.want == Queued && !l.client.breaks(FrontListens) {
-			l.listenAbroad()
+			if l.Kind.Permits == 0 { // else another client may know of fewer permits
+				l.listenAbroad()
+			}
 			t.doubted(now)
 			l.touch(t)
 		}

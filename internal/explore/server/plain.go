@@ -74,6 +74,8 @@ func (plain) keep(r *run, _ core.Ticket, lease core.Span) uint64 {
 
 func (plain) remaining(r *run) core.Span { return r.LeaseLeft(r.now) }
 
+func (plain) ungranted(*run, core.Ticket) {}
+
 func (plain) freed(r *run) { r.tell() }
 
 func (plain) lingering(r *run) []core.ID { return r.allLingering() }

@@ -178,6 +178,8 @@ func (readWrite) keep(r *run, t core.Ticket, lease core.Span) uint64 {
 
 func (readWrite) remaining(r *run) core.Span { return r.LeaseLeft(r.now) }
 
+func (readWrite) ungranted(*run, core.Ticket) {}
+
 func (readWrite) freed(r *run) { r.tell() }
 
 func (readWrite) lingering(r *run) []core.ID { return r.allLingering() }

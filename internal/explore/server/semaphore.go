@@ -124,6 +124,17 @@ func (semaphore) remaining(r *run) core.Span {
 	return r.Holders[0].Ends.since(r.now)
 }
 
+// ungranted has the first tickets of some other clients looked for, one of which may know of more permits.
+func (semaphore) ungranted(r *run, leaver core.Ticket) {
+	told := []uint32{leaver.ID.Client}
+	for _, t := range r.Queue[:min(len(r.Queue), 64)] {
+		if len(told) <= 8 && !t.Polls && !slices.Contains(told, t.ID.Client) {
+			told = append(told, t.ID.Client)
+			r.send(core.AtFront, t.ID, 0, 0)
+		}
+	}
+}
+
 // freed does nothing: a semaphore has no foreign clients.
 func (semaphore) freed(*run) {}
 

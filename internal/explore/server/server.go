@@ -101,6 +101,8 @@ type Kind interface {
 	keep(r *run, t core.Ticket, lease core.Span) (token uint64)
 	// remaining returns the rest of the lease that others wait for.
 	remaining(r *run) core.Span
+	// ungranted tells those that may know better why a release has granted the lock to none.
+	ungranted(r *run, leaver core.Ticket)
 	// freed tells foreign clients that a step has left the lock free.
 	freed(r *run)
 	// lingering returns the holders that may linger, once for each field.

@@ -47,7 +47,14 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	if !guarded {
 		r.meet(added)
 	}
+	var front core.Ticket
+	if len(r.Queue) > 0 {
+		front = r.Queue[0]
+	}
 	token, granted := r.grantAll(asker, term)
+	if freed && len(r.Queue) > 0 && r.Queue[0] == front {
+		r.Kind.ungranted(r, leave)
+	}
 	last, asks, held, heldFor := r.holdBack(asker, term)
 	if asks {
 		token, granted = last, true

@@ -156,3 +156,29 @@ func TestALostPermitIsItsOwnersAlone(t *testing.T) {
 		f.isClean()
 	})
 }
+
+// Clients may know of different numbers of permits. One that knows of fewer than are held frees one, and grants it to none.
+func TestAWaiterThatKnowsOfMorePermitsIsGrantedAFreeOneAtOnce(t *testing.T) {
+	bubbleOf(t, engine.SemaphoreKind, func(t *testing.T, f *fake) {
+		here, there, other := f.join(nil), f.join(nil), f.join(nil)
+		few, many := NewSemaphore(here, key, 2), NewSemaphore(there, key, 4)
+		fewToo := NewSemaphore(other, key, 2)
+		holds := append(holdPermits(t, &few, 2), holdPermits(t, &many, 2)...)
+		first, firstWaits := takes(t.Context(), &fewToo)
+		synctest.Wait()
+		second, waits := takes(t.Context(), &many)
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, holds[0].Release(t.Context()))
+		require.NoError(t, <-firstWaits, "it came first")
+		require.NoError(t, holds[1].Release(t.Context()))
+		require.NoError(t, <-waits)
+		assert.Zero(t, time.Since(began))
+		require.NoError(t, fewToo.Unlock(t.Context(), first))
+		require.NoError(t, many.Unlock(t.Context(), second))
+		for _, h := range holds[2:] {
+			require.NoError(t, h.Release(t.Context()))
+		}
+		f.isClean()
+	})
+}

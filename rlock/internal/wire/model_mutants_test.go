@@ -74,6 +74,8 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"readers that are left keep the lock for the longest lease among them", modelRW, stepPart, "redis.call('pexpire', lock, longest)\n\t\tgiven", "given"},
 		{"readers whose lease has ended do not keep the lock", modelRW, stepPart, "longest = math.max(longest, redis.call('pttl', timeout(reader, n)))", "longest = redis.call('pttl', lock)"},
 		{"there are no more holders than permits", modelPermit, stepPart, "return count() < permits", "return count() <= permits"},
+		{"those that may know of more permits look", modelPermit, stepPart, "if varies and freed and first and first == ahead then", "if false then"},
+		{"but not the client that has left", modelPermit, stepPart, "{[clientOf(leaver)] = true}, 0", "{}, 0"},
 		{"a permit whose lease is over is free", modelPermit, stepPart, "for _, owner in ipairs(redis.call('zrangebyscore', lock, '-inf', now)) do", "for _, owner in ipairs({}) do"},
 
 		{"swift: a join behind another is answered at once", modelPlain, stepPart, "return {0, redis.call('pttl', KEYS[1]), shown, -1, 1}", "return {0, redis.call('pttl', KEYS[1]), shown, -1, 2}"},

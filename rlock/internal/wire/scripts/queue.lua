@@ -50,7 +50,8 @@
 --                                 the tokens up to token, of which n are its own
 -- "?<ticket> <lock>"              look: the ticket is the first, and it is a turn of foreign
 --                                 clients, or one holds the lock and the ones before have
---                                 left, or a grant was refused
+--                                 left, or a grant was refused; of a semaphore: see
+--                                 semaphore.lua
 --
 -- The message on "rlock_turn:client:<client>", always by PUBLISH:
 --

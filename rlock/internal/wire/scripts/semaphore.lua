@@ -5,7 +5,9 @@
 -- A sorted set of anything else than owners is left as it is.
 --
 -- ARGV[3]  how many permits there are. It comes with every command: while processes
---          disagree, there are no more holders than the largest number allows.
+--          disagree, there are no more holders than the largest number allows. A release by one
+--          that knows of fewer than are held grants no permit. Then the first tickets of other
+--          clients look, of which one may know of more.
 -- (owners.lua)
 local lock, permits, reserve = KEYS[1], tonumber(ARGV[3]), ''
 local left = 0       -- of the reply
@@ -14,6 +16,7 @@ local told = true    -- so it is not published
 local now            -- nil before the expired owners are taken out
 local ended          -- the marks that these may have in the queue, nil for none
 local held           -- how many permits are, nil before they are counted
+local varies = true  -- clients may know of different numbers of permits: see grant.lua
 
 local some = redis.call('zrange', lock, '0', '0')[1]
 if some and not isOurs(some) then
