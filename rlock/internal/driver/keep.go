@@ -264,6 +264,7 @@ func (c *Client) kept(sent *call, info *engine.RenewedInfo) {
 	l.Answer(&sent.cmd, a.Reply, now)
 	if sent.cmd.Op == core.Mirror {
 		l.mirrored(k, sent, alive, now)
+		l.opens(k, alive, now)
 	}
 	s.exit(l)
 }

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -59,4 +60,31 @@ func (l *Lock) untold() (locked, known bool) {
 	known = one.IsHeld() && !one.IsShown(now)
 	one.shard.exit(one)
 	return locked, known
+}
+
+// opens sends the step that lets readers elsewhere in after a downgrade. The keeper, which has just sent a mirror of the
+// tenure, would pause before.
+func (l *lock) opens(k *work, alive bool, now core.Now) {
+	if !alive || k.tenure == nil || k.calling {
+		return
+	}
+	if op, at := l.Peek(k.tenure, now); op != core.Step || at > now.Time {
+		return
+	}
+	c := l.shard.client
+	place, ok := c.wire.limits(l.name).Asks.TryEnter()
+	if !ok {
+		return
+	}
+	sent := k.call(k.poll(now), now)
+	k.calling = true
+	started := c.wire.start(func() {
+		a := c.carry(c.wire.deadline(time.Now()), &sent)
+		now := l.again()
+		l.landed(nil, &sent, a, place, now)
+		l.shard.exit(l)
+	})
+	if !started {
+		l.landed(nil, &sent, answer{Reply: core.Reply{Fault: core.NotRun}, err: wire.ErrClosed}, place, now)
+	}
 }

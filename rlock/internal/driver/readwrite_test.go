@@ -100,6 +100,9 @@ func TestADowngradeLetsReadersOfOthersIn(t *testing.T) {
 				began := time.Now()
 				require.NoError(t, <-reads)
 				assert.Less(t, time.Since(began), claimLease+time.Second)
+				if fate == passes {
+					assert.Zero(t, time.Since(began))
+				}
 				assert.Equal(t, 1, read.Depth(o))
 				require.NoError(t, there.Unlock(t.Context(), other))
 			})
