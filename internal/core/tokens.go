@@ -9,7 +9,7 @@ type tokens struct {
 }
 
 // A tenure reserves moreTokens times as many tokens as the one before it has used, if another hold has waited meanwhile:
-// a lone caller takes one, and a crowd has enough after a few tenures.
+// a lone caller takes one, since its lock is forgotten between its tenures, and a crowd has enough after a few.
 const (
 	moreTokens = 16
 	maxTokens  = 1 << 16
@@ -56,8 +56,5 @@ func (t *tokens) next() uint64 {
 		return 1
 	}
 	used := t.reserved - (t.last - t.current)
-	if used == 1 {
-		return 1
-	}
 	return min(moreTokens*used, maxTokens)
 }

@@ -8,19 +8,22 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// attempt sends the command that is due for the ticket of a call. The mutex is held before and after.
-func (l *lock) attempt(ctx context.Context, w *waiter, now core.Now) core.Now {
+// attempt sends the command that is due for the ticket of a call. The mutex is held before and after, unless the call got
+// the lock while it waited for a place: see park.
+func (l *lock) attempt(ctx context.Context, w *waiter, now core.Now) (_ core.Now, got bool) {
 	limit := &l.shard.client.wire.limits(l.name).Asks
 	place, ok := limit.TryEnter()
 	if !ok {
-		var served bool
-		if now, ok, served = l.park(ctx, w, limit, now); served {
-			return l.again()
+		if now, ok, got = l.park(ctx, w, limit, now); ok {
+			place = limit.Entered()
 		}
-		if !ok {
-			return now
+		switch {
+		case got && ok:
+			place.Leave()
+			return now, true
+		case got || !ok:
+			return now, got
 		}
-		place = limit.Entered()
 	}
 	// The place comes first, so that the command is built when it can be sent.
 	var cmd core.Command
@@ -29,7 +32,7 @@ func (l *lock) attempt(ctx context.Context, w *waiter, now core.Now) core.Now {
 	}
 	if cmd.Op == core.None {
 		place.Leave()
-		return now
+		return now, false
 	}
 	k := l.Find(cmd.ID).Tag.(*work)
 	k.calling = true
@@ -41,17 +44,17 @@ func (l *lock) attempt(ctx context.Context, w *waiter, now core.Now) core.Now {
 		l.contendedFor(now)
 	}
 	if l.shard.client.wire.abandonable() {
-		return l.exchange(ctx, w, &sent, place)
+		return l.exchange(ctx, w, &sent, place), false
 	}
-	return l.fly(w, &sent, place)
+	return l.fly(w, &sent, place), false
 }
 
 // exchange sends the command in the goroutine of its caller, who leaves it behind when the context ends or
 // the call has its outcome otherwise.
 func (l *lock) exchange(ctx context.Context, w *waiter, sent *call, place *wire.Limit) core.Now {
 	c := l.shard.client
-	w.flies = true
-	w.leaves.reset()
+	end := new(leaves) // not a part of the waiter, whose memory may be another call's when it is said
+	w.flies, w.leaves = true, end
 	l.shard.exit(l)
 
 	var a answer
@@ -59,7 +62,7 @@ func (l *lock) exchange(ctx context.Context, w *waiter, sent *call, place *wire.
 		a = c.carry(c.wire.closing(), sent)
 	} else {
 		until, leave := context.WithCancel(ctx)
-		w.leaves.by(leave)
+		end.by(leave)
 		a = c.carry(until, sent)
 		leave()
 	}
@@ -74,16 +77,11 @@ func (l *lock) exchange(ctx context.Context, w *waiter, sent *call, place *wire.
 	return now
 }
 
-// leaves ends the wait of a call for the answer to its command. Of its two sides one has the mutex, and the other calls
+// leaves ends the wait of a call for the answer to one command. Of its two sides one has the mutex, and the other calls
 // code of a user.
 type leaves struct {
 	said atomic.Bool
 	do   atomic.Pointer[context.CancelFunc]
-}
-
-func (l *leaves) reset() {
-	l.said.Store(false)
-	l.do.Store(nil)
 }
 
 // by registers leave, and calls it at once if leaving was said before.

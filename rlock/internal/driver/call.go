@@ -29,7 +29,8 @@ type waiter struct {
 	wakesAt   core.Time // parked: when it wakes by itself
 	placeless bool      // parked: it waits for a place among the commands in flight
 	flies     bool      // it waits for the answer to its command
-	leaves    leaves    // by which that wait ends
+	leaves    *leaves   // flies: by which that wait ends
+	serves    bool      // parked: it has the lock, and a message that says so is on its way
 
 	waits    bool // it has waited for anything but the answer to an attempt
 	long     bool // it was told that it waits for a long time
@@ -61,16 +62,19 @@ func newWaiter() any {
 // wake makes a parked call look. The mutex is held.
 func (w *waiter) wake() {
 	w.woken = true
-	w.rouse(looks)
+	select {
+	case w.ready <- looks:
+	default: // it wakes already, and looks
+	}
 }
 
-// served wakes a call that has the lock.
-func (w *waiter) served() { w.rouse(served) }
+// served wakes a call that has the lock. The call does not return before that, since its memory is used again: a later call
+// would take the message for its own.
+func (w *waiter) served() { w.ready <- served }
 
-func (w *waiter) rouse(why wakeUp) {
-	select {
-	case w.ready <- why:
-	default: // it wakes already, and looks
+// awaitServed waits for served, after another reason to wake. It is called without a mutex.
+func (w *waiter) awaitServed() {
+	for <-w.ready != served {
 	}
 }
 
@@ -199,7 +203,7 @@ func (l *lock) refuses(req *engine.Request, now core.Now) error {
 
 // await waits until the call has an outcome. It is called with the mutex held, and gives it back.
 func (l *lock) await(ctx context.Context, w *waiter, now core.Now) {
-	s := l.shard
+	s, got := l.shard, false
 	for {
 		s.carryOut()
 		if w.Outcome() != core.Waiting {
@@ -207,11 +211,12 @@ func (l *lock) await(ctx context.Context, w *waiter, now core.Now) {
 		}
 		if t := w.Ticket(); t != nil {
 			if op, at := l.Peek(t, now); op != core.None && at <= now.Time {
-				now = l.attempt(ctx, w, now)
+				if now, got = l.attempt(ctx, w, now); got {
+					return
+				}
 				continue
 			}
 		}
-		var got bool
 		if now, _, got = l.park(ctx, w, nil, now); got {
 			return
 		}
@@ -255,6 +260,10 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, now core.
 	now = l.again()
 	w.parked = false
 	switch {
+	case w.serves:
+		l.shard.exit(l)
+		w.awaitServed()
+		return now, entered, true
 	case w.Outcome() != core.Waiting:
 	case over:
 		l.Cancel(&w.Waiter, core.Cancelled, now)

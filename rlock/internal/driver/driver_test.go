@@ -304,3 +304,39 @@ func TestACallThatFindsALossIsRefusedForIt(t *testing.T) {
 		require.ErrorIs(t, c.lock().Unlock(t.Context(), o), engine.ErrLost)
 	})
 }
+
+// The message that a call has the lock is sent after the mutex is given back. A call that finds out by itself waits for
+// that, since its memory is used again: the next call would take the message for its own, and believe that it has the lock.
+func TestALateWakeUpIsTakenByItsOwnCall(t *testing.T) {
+	bubbleOf(t, engine.PlainKind, func(t *testing.T, f *fake) {
+		c := f.join(nil)
+		l := c.lock()
+		o, got := takes(t.Context(), l)
+		require.NoError(t, <-got)
+		req := request(engine.NewOwner())
+		req.Wait = time.Second
+		waits := make(chan error, 1)
+		go func() { waits <- l.Take(t.Context(), req) }()
+		synctest.Wait()
+
+		one, now := c.enter(l.Name, core.OwnerID(o.ID))
+		was, _, ok := one.Unlock(core.OwnerID(o.ID), core.Alone, nil, now)
+		require.True(t, ok)
+		s := one.shard
+		s.counts.Closed(was.First)
+		s.carryOut()
+		handsOff := s.after
+		s.after = after{}
+		s.mu.Unlock() // as exit does
+		time.Sleep(2 * time.Second)
+		select {
+		case <-waits:
+			t.Error("the call has returned, and its message comes yet")
+		default:
+		}
+		c.finish(&handsOff)
+		require.NoError(t, <-waits)
+		require.NoError(t, l.Unlock(t.Context(), req.Owner))
+		f.isClean()
+	})
+}

@@ -8,7 +8,7 @@ import (
 // after is what exit does once it has given the mutex back, in this order.
 type after struct {
 	endings []*ending // holds that ended by loss or by Close: their contexts end, and they are told
-	leaving []*waiter // calls that wait for an answer, and have an outcome now
+	leaving []*leaves // by which calls that wait for an answer, and have an outcome now, leave it behind
 	granted *waiter   // a call that has the lock now, and need not contend for the mutex
 	others  []*waiter // more of these
 }
@@ -20,8 +20,8 @@ func (c *Client) finish(a *after) {
 	for _, e := range a.endings {
 		e.tell()
 	}
-	for _, w := range a.leaving {
-		w.leaves.say()
+	for _, l := range a.leaving {
+		l.say()
 	}
 	if a.granted != nil {
 		a.granted.served()
@@ -83,14 +83,14 @@ func (s *shard) woken(l *lock, w *waiter) {
 	}
 	switch {
 	case w.flies:
-		s.after.leaving = append(s.after.leaving, w)
+		s.after.leaving = append(s.after.leaving, w.leaves)
 	case !w.parked: // it looks for itself
 	case !granted:
 		w.wake()
 	case s.after.granted == nil:
-		s.after.granted = w
+		w.serves, s.after.granted = true, w
 	default:
-		s.after.others = append(s.after.others, w)
+		w.serves, s.after.others = true, append(s.after.others, w)
 	}
 }
 
