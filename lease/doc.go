@@ -42,7 +42,7 @@
 //   - Groups do not wait for each other. Batches of one group are in flight up to
 //     [Config].Flights, and those of others beside them.
 //   - A nudge tells that something changed. It is sent at once, or a pace (1 ms) after
-//     the last send began; however many nudges come in between, what is true by then
+//     the last send began; however many nudges come in between, the state of that moment
 //     is sent, and the last one is never lost.
 //
 // # Failure

@@ -112,9 +112,9 @@ func (k *Keeper) askLocked(n int) {
 		}
 
 		k.mu.Unlock()
-		// There is no recover, here or around Send. A panic is a bug in what was
-		// called, with its mutex in an unknown state; hidden, it would end as a
-		// lock that is lost for no reason that can be found.
+		// There is no recover, here or around Send. A panic is a bug in the called code,
+		// whose mutex is in an unknown state; hidden, it would end as a lock that is lost
+		// for no reason that can be found.
 		now := k.clock()
 		for i := range some {
 			a := &some[i]

@@ -439,7 +439,7 @@ func TestADirectConnectionIsKeptIfACallerLeavesAsTheAnswerComes(t *testing.T) {
 			leave.Store(&end)
 			_ = p.NewLock(key).Lock(ctx) // it succeeds or not
 			require.Nil(t, leave.Load(), "the acquire was sent directly")
-			time.Sleep(5 * time.Second) // the connection is idle for so long that the next caller has it checked
+			time.Sleep(5 * time.Second) // the connection is idle for so long that the next caller checks it
 			_ = p.NewLock(key).Unlock(context.WithoutCancel(ctx))
 			time.Sleep(5 * time.Second)
 			pairs(4)

@@ -8,7 +8,7 @@
 //	    | -- when to begin ------------> |  run until the time is up, then drain
 //	    | <---- Report, a line of JSON - |
 //
-// # What is counted, and when
+// # Counters
 //
 // A section counts if it ended in the window of Job.Duration. After the window no goroutine
 // begins another wait, but running waits may finish (the drain), to distinguish a waiter that

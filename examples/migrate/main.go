@@ -134,8 +134,8 @@ func run() error {
 	t.row("theirs.unlock()  // throws", "theirs.Unlock(ctx)", theirs.Unlock(ctx), rlock.ErrLost)
 	t.row("lock.isLocked()", "lock.IsLocked(ctx)", either(lock.IsLocked(ctx)), false)
 
-	// lock.lock();  in a method that a holder calls who has lost the lock: in Java
-	// it begins anew, inside of a lock that is gone. Here the log warns as well.
+	// lock.lock(); in a method called by a holder that has lost the lock: in Java it begins
+	// anew, inside of a lock that is gone. Here the log warns as well.
 	t.row("lock.lock()", "lock.Lock(ctx)", lock.Lock(ctx), nil)
 	t.row("lock.forceUnlock()", "lock.ForceUnlock(ctx)", either(lock.ForceUnlock(ctx)), true)
 	t.row("lock.lock()  // succeeds", "lock.Lock(ctx)", lock.Lock(ctx), rlock.ErrLost)
@@ -175,7 +175,7 @@ func run() error {
 	<-hold.Done()
 	t.row("", "<-hold.Done(); hold.Err()", hold.Err(), rlock.ErrNotHeld)
 
-	// redisson.shutdown();  in Java, what is held is left to expire
+	// redisson.shutdown(); in Java, held locks are left to expire
 	t.row("theirs.lock()", "theirs.Lock(ctx)", theirs.Lock(ctx), nil)
 	t.row("redisson.shutdown()", "other.Close()", other.Close(), nil)
 	t.row("lock.isLocked()  // still true", "lock.IsLocked(ctx)", either(lock.IsLocked(ctx)), false)

@@ -296,7 +296,7 @@ func Cells(yield func(w Want, p Place, ops []Op)) {
 	}
 }
 
-// Without returns a set that has the cell taken out of the table.
+// Without returns a set without that cell of the table.
 func Without(w Want, p Place) (b Broken) {
 	b.Cut[w] = 1 << p
 	return b

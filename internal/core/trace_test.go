@@ -274,7 +274,7 @@ func (s *story) outcome(c *Waiter) {
 	s.tell("%s: %s", c.Tag, [...]string{"waits", "acquired", "denied", "timed out", "cancelled", "closed", "may not upgrade", "failed"}[c.Outcome()])
 }
 
-// carryOut tells the effects, polls, and has the timers of callers go off that are due.
+// carryOut tells the effects, polls, and fires the due timers of callers.
 func (s *story) carryOut() {
 	for {
 		effects := slices.Clone(s.client.Effects())

@@ -22,8 +22,8 @@ func (t *Tenure) stays(until Time) { t.want, t.linger.until = Kept, until }
 // parts has the tenure be left to its lease.
 func (t *Tenure) parts() { t.want = Parted }
 
-// give has the tenure leave Redis, until Redis says that it has left or it is over by itself. Its undo, release, give
-// back and disowning are all this.
+// give makes the tenure leave Redis, until Redis says that it has left or it is over by itself. Its
+// undo, release, give back and disowning are all this.
 func (l *Lock) give(t *Tenure, now Now) {
 	if t == l.owner {
 		l.owner = nil

@@ -361,7 +361,7 @@ func (w *world) fault(c *client, k kind) {
 	}
 }
 
-// tick has time go on, for all at once but those whose clock sleeps.
+// tick advances the time, for all at once but those whose clock sleeps.
 func (w *world) tick() {
 	w.beforeTick()
 	w.now++

@@ -44,7 +44,7 @@ func but(s Setup, change func(*Setup)) Setup {
 var brokenRules = []struct {
 	name  string
 	rules core.Rule
-	found string // a part of what is found; "" if the rule only saves time, or another one covers for it
+	found string // a part of the violation; "" if the rule only saves time, or another one covers for it
 	slow  bool   // it takes more than 20 000 states
 	long  bool   // the way there is too long to look for the shortest one
 	setup Setup

@@ -121,7 +121,7 @@ func (w *world) nudge(c *client, i int) {
 	}
 }
 
-// keep has the keeper poll a tenure.
+// keep makes the keeper poll a tenure.
 func (w *world) keep(c *client, t *core.Tenure) {
 	c.timers = slices.DeleteFunc(c.timers, func(k timer) bool { return k.tenure == t })
 	l := t.Lock()
@@ -163,7 +163,7 @@ func (w *world) run(c *client, i int) {
 	u.timer = min(at, l.Due(u.waiter, now))
 }
 
-// collect has a call return.
+// collect returns a call to its user.
 func (w *world) collect(c *client, u *user) {
 	o := u.waiter
 	u.waiter, u.timer = nil, core.Never
@@ -200,7 +200,7 @@ func (w *world) send(c *client, cmd core.Command) {
 	c.pipe = append(c.pipe, p)
 }
 
-// fire has the timers go off that are due.
+// fire fires the due timers.
 func (w *world) fire(c *client) {
 	now := w.clock(c)
 	for i := range c.users {

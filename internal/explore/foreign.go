@@ -170,7 +170,7 @@ func (w *world) passForeign() {
 	}
 }
 
-// foreignTick has time go on for foreign clients, and fails one that is passed for too long.
+// foreignTick advances the time of foreign clients, and fails if one is passed for too long.
 func (w *world) foreignTick() (waits, holds bool) {
 	for i := range w.threads {
 		f := &w.threads[i]

@@ -128,7 +128,7 @@ func inScript(peer *miniserver.Peer) bool {
 	return note.Kind() == reflect.Pointer && note.Elem().FieldByName("nested").Bool()
 }
 
-// Refuse has the server answer chosen commands with an error, as a server does that is
+// Refuse makes the server answer chosen commands with an error, as a server does that is
 // loading, read-only, out of memory, or told so by an ACL. From now on it asks for every
 // command, by its name in lower case, also for those of scripts; refuse returns the error
 // ("READONLY You can't write ...") or "" to let it pass. It is called concurrently.

@@ -88,7 +88,7 @@ func build(v Version) (target string, err error) {
 	return target, archive(target)
 }
 
-// compile has Maven make the folder built, which is complete if it is there.
+// compile makes the folder built by Maven. The folder is complete if it is there.
 func compile(v Version, cache, built string) error {
 	if err := os.MkdirAll(cache, 0o700); err != nil {
 		return fmt.Errorf("redisson: %w", err)

@@ -11,8 +11,8 @@ import (
 )
 
 // The same between Java and Go in a Cluster, where there are two families of commands for
-// pub/sub: users of the one do not wake users of the other. What has nothing to do with
-// messages is tried with the default only.
+// pub/sub: users of the one do not wake users of the other. Tests without messages run with
+// the default only.
 func TestInAClusterBothSidesChooseTheSamePubSub(t *testing.T) {
 	withBothInACluster(t, setting{}, func(s *scene) {
 		s.counts = []string{"SHARDNUMSUB"}

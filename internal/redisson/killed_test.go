@@ -16,10 +16,10 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// What a process had that is killed, of which TestTheWatchdogKeepsTheOtherOutUntilItsProcessIsKilled
+// The locks of a killed process, of which TestTheWatchdogKeepsTheOtherOutUntilItsProcessIsKilled
 // has the rows.
 
-// freeAfterItsLease kills the holder and has another wait for the lock.
+// freeAfterItsLease kills the holder while another waits for the lock.
 func (s *scene) freeAfterItsLease(lock string, kill func(), other side) {
 	s.t.Helper()
 	waiter := s.start(func() error { return other.Lock(lock, 0) })

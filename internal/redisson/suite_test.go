@@ -250,9 +250,9 @@ func (s *scene) channelOf(lock string) string {
 	return channel + "{" + lock + "}"
 }
 
-// awaitAsleep returns when the waiter for the lock needs a message, or the end of the
-// lease, to go on. One of Redisson's that has subscribed may not be so far: what is published
-// to all readers before it sleeps does not wake it.
+// awaitAsleep returns when the waiter for the lock needs a message, or the end of the lease,
+// to go on. One of Redisson's that has subscribed may not be so far: a message to all readers
+// before it sleeps does not wake it.
 func (s *scene) awaitAsleep(waiter side, lock string) {
 	s.t.Helper()
 	java, ok := waiter.(redisson.Thread)

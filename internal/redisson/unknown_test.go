@@ -56,8 +56,8 @@ func (c *call) fails() error {
 	return c.err
 }
 
-// pauseWrites has a node put off every command that may write, scripts among them,
-// and execute it later.
+// pauseWrites makes a node put off every command that may write, scripts among them, and
+// execute it later.
 func (s *scene) pauseWrites(node rueidis.Client) {
 	s.t.Helper()
 	pause := node.B().ClientPause().Timeout(hang.Milliseconds()).Write().Build()

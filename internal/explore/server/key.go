@@ -9,7 +9,7 @@ import (
 // Append appends what tells the server's state from others. Times are as seen from now, so that states that differ only
 // by the time are one; name renames the tenures.
 func (s *Server) Append(b []byte, now Time, name func(core.ID) byte) []byte {
-	time := func(t Time) { b = binary.AppendVarint(b, int64(max(t-now, -1))) } // what is over is over
+	time := func(t Time) { b = binary.AppendVarint(b, int64(max(t-now, -1))) } // one past is like another
 	b = append(b, byte(len(s.Holders)), byte(s.Mode))
 	for _, h := range s.Holders {
 		b = append(b, name(h.ID), byte(h.Owner), flag(h.Writes), byte(h.Count))

@@ -164,7 +164,7 @@ func (s *Server) Expire(now Time) {
 // free removes the lock's key.
 func (s *Server) free() { s.Holders, s.Mode, s.Ends = nil, NoMode, 0 }
 
-// LeaseLeft returns what is left of the lease of the lock's key, 0 if it is free.
+// LeaseLeft returns the rest of the lease of the lock's key, 0 if it is free.
 func (s *Server) LeaseLeft(now Time) core.Span {
 	if len(s.Holders) == 0 {
 		return 0

@@ -59,8 +59,8 @@ func choosePause(random *rand.Rand, scene Scene) Fault {
 	return pauseClients{what, time.Duration(random.Int64N(int64(2 * scene.Lease))).Round(time.Millisecond)}
 }
 
-// pauseClients has the servers answer no client, or no client that writes. It ends by itself,
-// since no paused client can end it.
+// pauseClients makes the servers answer no client, or no client that writes. It ends by
+// itself, since no paused client can end it.
 type pauseClients struct {
 	what  string
 	lasts time.Duration
@@ -76,7 +76,7 @@ func (f pauseClients) Inject(s *stage.Stage) error {
 
 func (f pauseClients) Heal(s *stage.Stage) error { return s.Everywhere("CLIENT", "UNPAUSE") }
 
-// flushScripts has the servers forget the scripts, every 10 ms.
+// flushScripts makes the servers forget the scripts, every 10 ms.
 type flushScripts struct{ loop *loop }
 
 func (f *flushScripts) String() string { return "SCRIPT FLUSH every 10ms" }

@@ -17,8 +17,8 @@ func ofTopologies() []Kind {
 	}
 }
 
-// failover has a replica take over, as an operator does before maintenance. It heals by
-// itself: see [stage.Stage.Ready].
+// failover promotes a replica, as an operator does before maintenance. It heals by itself:
+// see [stage.Stage.Ready].
 type failover struct{ name string }
 
 func (f failover) String() string { return "failover of the primary of " + f.name }

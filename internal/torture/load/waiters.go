@@ -15,7 +15,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// crowd has that number of goroutines of one client wait for one lock.
+// In crowd that number of goroutines of one client wait for one lock.
 func crowd(s *stage.Stage, waiters int) (*report.Load, error) {
 	l := &report.Load{What: fmt.Sprintf("%d goroutines wait for one lock", waiters), Wanted: int64(waiters)}
 	return l, within(s, l, 1, func(ctx context.Context, clients []*rlock.Client) error {

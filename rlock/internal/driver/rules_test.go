@@ -18,8 +18,8 @@ import (
 
 // Each rule of the driver (rules.go) is broken here, and found.
 
-// breaks calls change with the mutex of the client's lock held, asserts that the rule is found broken then, and repairs
-// what was broken.
+// breaks calls change with the mutex of the client's lock held, asserts that the rule is found
+// broken then, and repairs the damage.
 func breaks(t *testing.T, c *Client, rule string, change func(l *lock, now core.Now)) {
 	t.Helper()
 	l, now := c.enterIfAny(c.lock().Name, 0)

@@ -15,9 +15,9 @@ import (
 // trackAfter is how long a hold lasts before its key is tracked.
 const trackAfter = 50 * time.Millisecond
 
-// A tracking is whether Redis tells of changes of a tenure's key. The mirror that a change leads to does not
-// have the key tracked, and no other is sent for that: so whatever happens, a key costs two mirrors a renewal
-// at most.
+// A tracking says whether Redis tells of changes of a tenure's key. The mirror after a change does
+// not track the key, and no other is sent for that: so whatever happens, a key costs two mirrors a
+// renewal at most.
 type tracking uint8
 
 const (

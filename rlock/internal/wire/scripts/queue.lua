@@ -59,9 +59,9 @@
 --                                 lowest bit of its UUID's variant says so (9 or b, else 8 or
 --                                 a). A lock that lingers is to be released at once
 --
--- Sending a step again changes nothing: what has left is not there to leave, and what has
--- joined is there. But a ticket that joined, was granted, and left in between would join
--- a second time. So a ticket is told to join by one command only.
+-- Sending a step again changes nothing: a ticket leaves once, and joins once. But a ticket
+-- that joined, was granted, and left in between would join a second time. So a ticket is
+-- told to join by one command only.
 --
 -- A ticket that joins may be given up by the time its command is executed. So it enters
 -- with a claim, which ends soon. A look is sent for a ticket that is known to be in the
