@@ -1,0 +1,126 @@
+package core
+
+import "testing"
+
+// besideForeign returns a lock with a ticket, and the times of turns of foreign clients.
+func besideForeign() (*Lock, *Tenure) {
+	l, n := tenure()
+	l.client.Slack, l.client.Foreign = 1, ForeignConfig{TurnLook: 5, Look: 4, SilentLook: 1, Noise: 2, SilentNoise: 1, LongLease: 100}
+	n.want, n.place = Queued, InQueue
+	return l, n
+}
+
+func TestWhenTheFirstTicketLooksBesideForeignClients(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		reply   Reply
+		in      Span
+		listens bool
+	}{
+		{"no foreign client is there", Reply{Found: First}, Forever, false},
+		{"it is not the first", Reply{Found: Waits, Foreign: true, TTL: 20}, Forever, false},
+		{"it is not the first in their turn", Reply{Found: Waits, Turn: 3}, Forever, false},
+		{"readers are held back", Reply{Found: Waits, HeldBack: true, HeldFor: 7}, 8, false},
+		{"they may begin", Reply{Found: Waits, HeldBack: true}, Forever, false},
+		{"they are not held back", Reply{Found: Waits, HeldFor: 7}, Forever, false},
+		{"in a turn", Reply{Found: First, Turn: 3}, 4, true},
+		{"in a turn, while readers are held back", Reply{Found: First, Turn: 3, HeldBack: true, HeldFor: 1}, 2, true},
+		{"in a turn that is not long", Reply{Found: First, Turn: 5}, 6, true},
+		{"in a long turn", Reply{Found: First, Turn: 6}, 5, true},
+		{"in a long turn, while readers are held back", Reply{Found: First, Turn: 50, HeldBack: true, HeldFor: 2}, 3, true},
+		{"a foreign client has the lock", Reply{Found: First, Foreign: true, TTL: 20}, 4, true},
+		{"a foreign client has it in a turn", Reply{Found: First, Turn: 2, Foreign: true, TTL: 20}, 3, true},
+		{"without an end", Reply{Found: First, Foreign: true, TTL: NoTTL}, Forever, true},
+		{"for very long", Reply{Found: First, Foreign: true, TTL: 101}, Forever, true},
+		{"for long", Reply{Found: First, Foreign: true, TTL: 100}, 4, true},
+	} {
+		l, n := besideForeign()
+		l.client.Effects()
+		if in := l.follow(n, c.reply, at(100)); in != c.in || (l.abroad.hears != deaf) != c.listens {
+			t.Errorf("%s: in %d", c.name, in)
+		}
+		if told := len(l.client.Effects()) == 1; told != c.listens {
+			t.Errorf("%s: listens %v", c.name, told)
+		}
+	}
+}
+
+// Some foreign clients publish nothing when they release the lock: it seems to be renewed then.
+func TestTheFirstTicketFollowsAForeignHolder(t *testing.T) {
+	l, n := besideForeign()
+	l.listenAbroad()
+	l.ListeningAbroad(at(99))
+	n.look = Never
+	for i, c := range []struct {
+		now   Time
+		ttl   Span
+		hears bool // a message, before
+		in    Span
+		news  abroadNews
+		since Time
+	}{
+		{100, 20, false, 4, noneAbroad, 100},
+		{104, 16, false, 4, noneAbroad, 100},
+		{108, 14, false, 8, noneAbroad, 100},  // it seems to end two later: noise
+		{110, 10, false, 10, noneAbroad, 100}, // it looks less and less often
+		{110, 13, false, 1, silent, 110},      // taken again without a message
+		{111, 13, false, 1, silent, 110},      // one later: noise
+		{112, 12, false, 2, silent, 110},
+		{113, 12, false, 1, silent, 113}, // two later
+		{115, 8, false, 1, silent, 115},  // two sooner
+		{117, 7, false, 2, silent, 115},  // one later
+		{120, 20, true, 4, noneAbroad, 120},
+		{121, 30, true, 4, noneAbroad, 121}, // with a message it is no silent holder
+		{122, 5, false, 1, silent, 122},
+	} {
+		if c.hears {
+			l.Hear(Message{Kind: ForeignNews}, at(c.now))
+		}
+		in := l.follow(n, Reply{Found: First, Foreign: true, TTL: c.ttl}, at(c.now))
+		if in != c.in || l.abroad.news != c.news || l.abroad.since != c.since {
+			t.Errorf("%d: in %d, news %d, since %d", i, in, l.abroad.news, l.abroad.since)
+		}
+	}
+}
+
+func TestWhatWasHeardOfForeignClientsIsToldOnce(t *testing.T) {
+	l, n := besideForeign()
+	l.abroad.hears = listening
+	l.Hear(Message{Kind: ForeignNews, Ours: true}, at(1))
+	if l.abroad.told || n.look != 1 {
+		t.Error("what ours publish is no foreign release, but the ticket is looked for")
+	}
+	l.Hear(Message{Kind: ForeignNews}, at(2))
+	if !l.abroad.tell() || l.abroad.tell() {
+		t.Error("it is told once")
+	}
+}
+
+func TestALockIgnoresForeignClientsOnceNoTicketWaits(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		want  Want
+		place Place
+		owner bool
+		stays bool
+	}{
+		{"a ticket waits", Queued, InQueue, false, true},
+		{"its join is in flight", Queued, Unsure, false, true},
+		{"it has no place yet", Queued, Unsent, false, true},
+		{"this client has the lock", Queued, InQueue, true, false},
+		{"the ticket leaves", Gone, InQueue, false, false},
+		{"it has the lock", Queued, Owner, false, false},
+		{"it is no ticket", Gone, Unsure, false, false},
+	} {
+		l, n := besideForeign()
+		n.want, n.place, l.abroad.hears, l.abroad.told = c.want, c.place, listening, true
+		if c.owner {
+			l.owner = l.newTenure(ID{1, false, 2}, Alone)
+		}
+		l.client.Effects()
+		l.dismiss()
+		if told := len(l.client.Effects()) > 0; told == c.stays || (l.abroad.hears == listening) != c.stays || !l.abroad.told {
+			t.Errorf("%s: %+v", c.name, l.abroad)
+		}
+	}
+}

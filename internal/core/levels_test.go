@@ -1,0 +1,172 @@
+package core
+
+import (
+	"slices"
+	"testing"
+)
+
+// held returns a lock with the levels, held by a tenure that is trusted until 50 000.
+func held(vs ...Level) *Lock {
+	c, _ := driven()
+	l := c.NewLock(Kind{})
+	l.owner = l.newTenure(ID{1, false, 1}, Alone)
+	l.owner.want, l.owner.place, l.owner.trust.until, l.owner.named = Held, Owner, 50_000, 1
+	for _, v := range vs {
+		l.reopen(v)
+	}
+	return l
+}
+
+func reads(o OwnerID, until SafeTime) Level  { return Level{Owner: o, Mode: Shared, Until: until} }
+func writes(o OwnerID, until SafeTime) Level { return Level{Owner: o, Mode: Alone, Until: until} }
+
+// A hold lasts from the first level of its owner to the last.
+func TestTheNextLevelOfAnOwnerIsTheFirstOfItsHold(t *testing.T) {
+	first, nested := Level{Owner: 1, Mode: Shared, Way: ByQueue, Since: 3}, Level{Owner: 1, Mode: Shared, Way: ByNesting, Since: 5}
+	other := Level{Owner: 2, Mode: Shared, Way: ByJoining, Since: 4}
+	for _, c := range []struct {
+		closes int
+		was    Level
+		left   []Level
+	}{
+		{0, Level{Owner: 1, Mode: Shared, Way: ByNesting, Since: 3}, []Level{other, {Owner: 1, Mode: Shared, Way: ByQueue, Since: 3}}},
+		{1, other, []Level{first, nested}},
+		{2, nested, []Level{first, other}},
+	} {
+		l := held(first, other, nested)
+		if was := l.close(c.closes); was != c.was || !slices.Equal(l.levels.all, c.left) {
+			t.Errorf("%d: %+v, and %+v is left", c.closes, was, l.levels.all)
+		}
+	}
+}
+
+func TestWhenAReaderEndsBesideOthers(t *testing.T) {
+	for _, c := range []struct {
+		levels []Level
+		ends   SafeTime
+		closes int
+		then   SafeTime
+	}{
+		{[]Level{reads(1, 50), reads(2, 30)}, 30, 0, 30},
+		{[]Level{reads(1, 50), reads(2, 30)}, 30, 1, 50}, // the one that asked for less is gone
+		{[]Level{reads(1, NeverSafe), reads(2, NeverSafe)}, NeverSafe, 0, NeverSafe},
+		{[]Level{writes(1, 40), reads(1, NeverSafe)}, NeverSafe, 1, NeverSafe}, // a writer's is that of the lock
+		{[]Level{writes(1, 40), reads(1, 50)}, 50, 0, 50},
+	} {
+		l := held(c.levels...)
+		if l.levels.ends != c.ends {
+			t.Errorf("%+v: the next end is %d", c.levels, l.levels.ends)
+		}
+		if l.close(c.closes); l.levels.ends != c.then {
+			t.Errorf("%+v without %d: the next end is %d", c.levels, c.closes, l.levels.ends)
+		}
+	}
+}
+
+func TestReadersWhoseLeaseIsOverEnd(t *testing.T) {
+	for _, c := range []struct {
+		levels []Level
+		lost   int
+		ends   SafeTime
+	}{
+		{[]Level{reads(1, 50), reads(2, 70), reads(3, 60), reads(4, NeverSafe)}, 1, 60},
+		{[]Level{reads(1, 60), reads(1, 50)}, 0, 60}, // the owner goes on
+		{[]Level{reads(1, 50), reads(1, 40), reads(2, 51)}, 2, 51},
+		{[]Level{writes(1, 70), reads(1, 50)}, 0, NeverSafe},
+		{[]Level{reads(1, NeverSafe)}, 0, NeverSafe},
+	} {
+		l := held(c.levels...)
+		if lost := l.expire(at(50)); len(lost) != c.lost || len(l.levels.all) != len(c.levels)-c.lost || l.levels.ends != c.ends {
+			t.Errorf("%+v: %+v are lost, and the next end is %d", c.levels, lost, l.levels.ends)
+		}
+	}
+}
+
+func TestWhatTheLevelsAskFor(t *testing.T) {
+	for _, c := range []struct {
+		levels            []Level
+		asked, ofTheFirst SafeTime
+		longest           SafeTime
+		wanted            Span
+		shown             SafeTime
+	}{
+		{[]Level{writes(1, NeverSafe)}, NeverSafe, NeverSafe, 0, 30_000, NeverSafe},
+		{[]Level{writes(1, 500), writes(1, 900), writes(1, 700)}, 900, 900, 900, 800, 900},
+		{[]Level{reads(1, 500), reads(2, 900)}, 900, 500, 900, 800, 900},
+		{[]Level{reads(1, 500), reads(2, NeverSafe), reads(2, 900)}, NeverSafe, 500, 900, 30_000, NeverSafe},
+		{[]Level{writes(1, NeverSafe), writes(1, 40_100)}, NeverSafe, NeverSafe, 40_100, 40_000, 40_100}, // longer than that of a renewal
+		{[]Level{writes(1, NeverSafe), writes(1, 30_100), writes(1, 200)}, NeverSafe, NeverSafe, 30_100, 30_000, NeverSafe},
+	} {
+		l := held(c.levels...)
+		if l.asked() != c.asked || l.askedBy(1) != c.ofTheFirst || l.longest() != c.longest || l.wanted(at(100)) != c.wanted || l.shape(at(100)).until != c.shown {
+			t.Errorf("%+v: asked %d, by the first %d, longest %d, wanted %d, shown %d", c.levels, l.asked(), l.askedBy(1), l.longest(), l.wanted(at(100)), l.shape(at(100)).until)
+		}
+		if l.validUntil() != min(50_000, c.asked) {
+			t.Errorf("%+v: valid until %d", c.levels, l.validUntil())
+		}
+		if l.owner.trust.until = 300; l.validUntil() != 300 || l.nextEnd() != 300 {
+			t.Errorf("%+v: valid until %d, though it is trusted until 300", c.levels, l.validUntil())
+		}
+	}
+	l := held()
+	if l.asked() != NeverSafe || l.nextEnd() != 50_000 || l.shape(at(1)) != (shape{owner: 1, writes: 1, until: NeverSafe}) {
+		t.Error("a lock that lingers")
+	}
+}
+
+func TestSetLeaseChangesTheEndOfALevel(t *testing.T) {
+	l := held(reads(1, NeverSafe), reads(2, 300))
+	if l.let(0, 100, at(50)); l.levels.all[0].Until != 150 || l.levels.ends != 150 {
+		t.Errorf("%+v", l.levels)
+	}
+	if l.let(0, 0, at(50)); l.levels.all[0].Until != NeverSafe {
+		t.Errorf("%+v", l.levels)
+	}
+	if !l.SetLease(2, Shared, nil, 90, at(50)) || l.levels.all[1].Until != 140 || l.SetLease(3, Shared, nil, 90, at(50)) {
+		t.Errorf("%+v", l.levels)
+	}
+}
+
+// A lease that was longer than that of a renewal when Redis was told of it stays as it is.
+func TestWhenRedisIsToldOfTheLevels(t *testing.T) {
+	long := []Level{writes(1, NeverSafe), writes(1, 40_100)}
+	for _, c := range []struct {
+		name   string
+		levels []Level
+		shown  shape
+		seen   Now
+		now    Now
+		shows  bool
+	}{
+		{"it shows them", long, shape{1, 2, false, 40_100}, at(100), at(100), true},
+		{"what is left is shorter than a renewal's by now", long, shape{1, 2, false, 40_100}, at(100), at(20_000), true},
+		{"it was shorter when it was told of it", long, shape{1, 2, false, 40_100}, at(10_100), at(20_000), false},
+		{"just as long", long, shape{1, 2, false, 40_100}, at(10_099), at(20_000), true},
+		{"another lease", long, shape{1, 2, false, 40_200}, at(100), at(20_000), false},
+		{"the lease is over", []Level{writes(1, 40_100)}, shape{1, 1, false, NeverSafe}, at(100), at(20_000), false},
+		{"another number", long[:1], shape{1, 2, false, NeverSafe}, at(100), at(100), false},
+		{"another owner", long[:1], shape{2, 1, false, NeverSafe}, at(100), at(100), false},
+	} {
+		l := held(c.levels...)
+		l.owner.shown, l.owner.trust.seen = c.shown, c.seen
+		if shows := l.shows(l.owner, c.now); shows != c.shows {
+			t.Errorf("%s: %v", c.name, shows)
+		}
+	}
+}
+
+func TestALevelIsFoundByItsHandleOrItsOwner(t *testing.T) {
+	l := held(Level{Owner: 1}, Level{Owner: 1, Handle: "a"}, Level{Owner: 1, Mode: Shared}, Level{Owner: 2, Handle: "b"}, Level{Owner: 1})
+	for _, c := range []struct {
+		owner  OwnerID
+		mode   Mode
+		handle any
+		want   int
+	}{
+		{1, Alone, nil, 4}, {1, Shared, nil, 2}, {2, Alone, nil, -1}, {1, Alone, "a", 1}, {9, Shared, "b", 3}, {1, Alone, "c", -1},
+	} {
+		if i := l.levelOf(c.owner, c.mode, c.handle); i != c.want {
+			t.Errorf("%+v: %d", c, i)
+		}
+	}
+}

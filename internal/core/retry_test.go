@@ -1,0 +1,140 @@
+package core
+
+import "testing"
+
+func TestWhenATenureThatIsGoneIsOver(t *testing.T) {
+	for _, c := range []struct {
+		place       Place
+		late        Time
+		most        Span
+		again       Time
+		ends, leave Time
+	}{
+		{Owner, 0, 0, 0, 30_100, 0},
+		{Owner, 0, 0, 40_000, 30_100, 30_100}, // the last one
+		{Owner, 0, 60_000, 500, 60_100, 500},
+		{Unsure, 500, 0, 600, 30_500, 600}, // a command may run late
+		{Unsure, 50, 0, 600, 30_100, 600},
+		{InQueue, 500, 90_000, 600, 60_100, 600}, // for as long as Redis keeps the queue
+	} {
+		_, n := tenure()
+		n.place, n.gone, n.late, n.trust.most, n.again = c.place, 100, c.late, c.most, c.again
+		if n.ends() != c.ends || n.Ends() != c.ends || n.leaves(at(0)) != c.leave {
+			t.Errorf("%+v: over at %d, leaves at %d", c, n.ends(), n.leaves(at(0)))
+		}
+	}
+}
+
+func TestWhenATenureMayComeAfterItsLeave(t *testing.T) {
+	for _, c := range []struct {
+		place   Place
+		settled bool
+		at      Time
+		may     bool
+	}{{Unsure, false, 499, true}, {Unsure, false, 500, false}, {Unsure, true, 499, false}, {InQueue, false, 499, false}} {
+		_, n := tenure()
+		n.place, n.late = c.place, 500
+		if may := n.mayCome(flight{at: at(c.at)}, Reply{Settled: c.settled}); may != c.may {
+			t.Errorf("%+v: %v", c, may)
+		}
+	}
+}
+
+func TestWhenATicketIsLookedForNext(t *testing.T) {
+	ours := ID{2, false, 1}
+	for _, c := range []struct {
+		name   string
+		polls  bool
+		polled int
+		reply  Reply
+		in     Span
+	}{
+		{"once a claim", false, 0, Reply{Found: Waits, TTL: 500}, 2_000},
+		{"when the holder's lease is over", false, 0, Reply{Found: Waits, Holder: ours, TTL: 500}, 501},
+		{"or that of a foreign holder", false, 0, Reply{Found: Waits, Foreign: true, TTL: 500}, 501},
+		{"a long lease", false, 0, Reply{Found: Waits, Holder: ours, TTL: 5_000}, 2_000},
+		{"a lease without an end", false, 0, Reply{Found: Waits, Holder: ours, TTL: NoTTL}, 2_000},
+		{"polling", true, 0, Reply{Found: Waits, Holder: ours, TTL: 500}, 1},
+		{"polling more slowly", true, 3, Reply{Found: Waits, Holder: ours, TTL: 500}, 8},
+		{"polling at last", true, 20, Reply{Found: Waits, Holder: ours, TTL: 500}, 128},
+		{"polling at the end of a lease", true, 20, Reply{Found: Waits, Holder: ours, TTL: 100}, 101},
+	} {
+		_, n := tenure()
+		n.polls, n.polled = c.polls, c.polled
+		n.looksNext(c.reply, at(1_000))
+		if n.look != 1_000+Time(c.in) || n.looks(at(0)) != n.look {
+			t.Errorf("%s: in %d", c.name, n.look-1_000)
+		}
+		if c.polls && n.polled != c.polled+1 {
+			t.Errorf("%s: polled %d times", c.name, n.polled)
+		}
+		if n.again = n.look + 5; n.looks(at(0)) != n.again {
+			t.Errorf("%s: it does not rest", c.name)
+		}
+	}
+}
+
+func TestWhenALeaseIsRenewed(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		trust       trust
+		began       Time // the hold
+		again, want Time
+	}{
+		{"after a third of it", trust{}, 0, 0, 10_100},
+		{"of the shortest that a command without an answer asked for", trust{least: 3_000}, 0, 0, 1_100},
+		{"of a claim", trust{lease: 2_000, claim: true}, 0, 0, 766},
+		{"but most sections are over soon", trust{lease: 2_000, claim: true}, 900, 0, 950},
+		{"a fixed lease that began with a claim", trust{lease: 60_000, claim: true}, 0, 0, 10_100},
+		{"it rests", trust{}, 0, 10_200, 10_200},
+	} {
+		l := held(writes(1, NeverSafe))
+		l.client.ShortSection = 50
+		n := l.owner
+		n.trust = c.trust
+		n.trust.seen, n.trust.until, n.again, n.turn.since = at(100), 50_000, c.again, c.began
+		l.showing(n, at(100))
+		if due := n.mirrors(at(200)); due != c.want {
+			t.Errorf("%s: at %d", c.name, due)
+		}
+		if n.unshown(); n.mirrors(at(200)) != c.again {
+			t.Errorf("%s: what Redis does not show is told at %d", c.name, n.mirrors(at(200)))
+		}
+	}
+}
+
+func TestWhatElseIsDue(t *testing.T) {
+	l, n := tenure()
+	n.again, n.trust.seen, n.trust.most = 7, at(100), 900
+	if n.opens(at(0)) != Never || n.unmarks(at(0)) != Never || n.endsItself(at(0)) != 1_000 {
+		t.Error("nothing is to be opened, or unmarked")
+	}
+	if n.step, n.marked = true, true; n.opens(at(0)) != 7 || n.unmarks(at(0)) != 7 {
+		t.Error("a step, or an unmark, rests as any command")
+	}
+	n.want, n.fails = Gone, 3
+	l.client.Effects()
+	if l.hurries(n); n.again != 0 || n.fails != 0 || !polled(l, n) {
+		t.Error("it does not hurry")
+	}
+	for _, pause := range []Time{10, 20, 40, 80, 160, 320, 500, 500, 500, 500, 500, 500, 500} {
+		if n.rests(at(50)); n.again != 50+pause {
+			t.Errorf("it rests for %d, not %d", n.again-50, pause)
+		}
+	}
+	if n.fails = 70; n.fails == 70 {
+		if n.rests(at(50)); n.again != 550 {
+			t.Errorf("it rests for %d", n.again-50)
+		}
+	}
+}
+
+// polled reports whether the effects have the tenure polled.
+func polled(l *Lock, n *Tenure) bool {
+	for _, e := range l.client.Effects() {
+		if e.Kind == Poll && e.Tenure == n {
+			return e.Lock == l && e.Waiter == n.waiter
+		}
+	}
+	return false
+}

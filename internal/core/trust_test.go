@@ -1,0 +1,96 @@
+package core
+
+import "testing"
+
+// tenure returns a tenure of a lock, with the times of a real client.
+func tenure() (*Lock, *Tenure) {
+	_, l := driven()
+	return l, l.newTenure(ID{1, false, 1}, Alone)
+}
+
+func TestALeaseIsBelievedForLessThanItIs(t *testing.T) {
+	l, _ := tenure()
+	if d := l.client.trusted(30_000); d != 30_000-300-12 {
+		t.Errorf("%d", d)
+	}
+}
+
+func TestALeaseIsTrustedForTheShortestThatAnUnansweredCommandAskedFor(t *testing.T) {
+	for _, c := range []struct{ least, lease, want, doubted Span }{{0, 8, 8, 6}, {5, 8, 5, 5}, {8, 5, 5, 6}} {
+		_, n := tenure()
+		n.trust.least = c.least
+		if d := n.atMost(c.lease); d != c.want {
+			t.Errorf("a lease of %d beside %d: %d", c.lease, c.least, d)
+		}
+		if n.doubtLease(flight{lease: 6}); n.trust.least != c.doubted {
+			t.Errorf("the least of %d and 6 is %d", c.least, n.trust.least)
+		}
+	}
+}
+
+// A Mirror may shorten the lease, whatever becomes of its answer. It never lengthens it before that.
+func TestWhatAMirrorChangesWhenItIsSent(t *testing.T) {
+	for _, c := range []struct {
+		op         Op
+		was, until SafeTime
+		claim      bool
+		seen       Time
+	}{
+		{Mirror, 10_000, 10_000, false, 7}, {Mirror, 90_000, 7 + 29_688, false, 7}, {Look, 90_000, 90_000, true, 0},
+	} {
+		_, n := tenure()
+		n.trust = trust{until: c.was, claim: true, most: 2_000}
+		n.asksFor(c.op, 30_000, at(7))
+		if k := n.trust; k.until != c.until || k.claim != c.claim || k.seen.Time != c.seen || k.most != 30_000 {
+			t.Errorf("%d: %+v", c.op, k)
+		}
+		n.asksFor(c.op, 20_000, at(7))
+		if n.trust.most != 30_000 {
+			t.Errorf("the longest lease is %d", n.trust.most)
+		}
+	}
+}
+
+func TestTrustIsCountedFromBeforeTheSend(t *testing.T) {
+	_, n := tenure()
+	n.believe(flight{op: Join, at: at(100), lease: 2_000}, at(900))
+	if k := n.trust; k.until != 100+2_000-20-12 || k.lease != 2_000 || !k.claim || k.seen != at(100) {
+		t.Errorf("%+v", k)
+	}
+	n.believe(flight{op: Look, at: at(200), lease: 30_000}, at(900))
+	if k := n.trust; k.until != 200+29_688 || !k.claim {
+		t.Errorf("%+v", k)
+	}
+	n.trust = trust{seen: at(400)}
+	if !n.believeGrant(at(900)) || n.trust.until != 400+1_968 || n.trust.lease != 2_000 || !n.trust.claim {
+		t.Errorf("%+v", n.trust)
+	}
+}
+
+func TestWhenAHoldMayBegin(t *testing.T) {
+	l, n := tenure()
+	for _, c := range []struct {
+		left           Span // of the trust
+		lease          Span // that was last confirmed
+		enough, worthy bool
+		answer         [2]bool // to a Join, and to a Look
+		replicas       bool
+	}{
+		{1_001, 2_000, true, true, [2]bool{true, true}, false},
+		{1_000, 2_000, false, true, [2]bool{false, true}, false},
+		{201, 2_000, false, true, [2]bool{false, true}, false},
+		{200, 2_000, false, false, [2]bool{false, true}, false},
+		{1, 2_000, false, false, [2]bool{false, true}, false},
+		{0, 2_000, false, false, [2]bool{false, false}, false},
+		{3_001, 60_000, true, true, [2]bool{true, true}, false},
+		{3_000, 60_000, true, false, [2]bool{true, true}, false},
+		{29_000, 30_000, false, true, [2]bool{false, true}, true}, // only a Look says that replicas have the grant
+	} {
+		l.client.Replicas = c.replicas
+		n.trust = trust{until: SafeTime(c.left) + 5, lease: c.lease}
+		got := [2]bool{n.worthHolding(flight{op: Join}, at(5)), n.worthHolding(flight{op: Look}, at(5))}
+		if n.enough(at(5)) != c.enough || n.worth(at(5)) != c.worthy || got != c.answer {
+			t.Errorf("%d left of %d: enough %v, worth it %v, after an answer %v", c.left, c.lease, n.enough(at(5)), n.worth(at(5)), got)
+		}
+	}
+}
