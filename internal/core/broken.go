@@ -52,6 +52,10 @@ const (
 	WriterGivesWay                  // a writer gives way to readers while foreign readers keep it out
 	StrictOrder                     // no hand-off passes another client's ticket of a strict lock
 	Reserves                        // a hand-off needs a token of its own
+	rules
 )
+
+// Rules returns all rules.
+func Rules() Rule { return rules - 1 }
 
 func (c *Client) breaks(r Rule) bool { return c.Broken.Rules&r != 0 }

@@ -30,18 +30,19 @@
 //
 // # Assertions
 //
-// Everything is in check.go. In each state: at most the permitted valid holders; each caller believes what the core says;
-// no owner waits for itself; each due tenure has an agent, and each time a timer; once all is released nothing is left in
-// Redis. With each grant: no other client has holders
-// who were not told of their loss; no tenure is granted the lock twice; fencing tokens rise; the order of a strict lock is
-// kept, also after a stall. With each tick: no tenure is left for which nothing will ever be sent; without a fault each
-// client knows of its grants, and with one it gives back what it hears of; no lock is free beside a waiter for more than
-// three ticks; none goes unused beside a waiter; none lingers for too long, or for too short a time; an attempt is not
-// refused since dead clients wait; no client, and no foreign one, is passed in more than a number of ticks, nor a reader
-// kept waiting beside foreign readers; a detached lock is kept until its lease ends; two that hold the lock after Redis has
-// lost it learn of it within a lease. With Steady, no single fault ends a hold.
+// In check.go, in each state: at most the permitted valid holders; each caller believes what the core says; no owner waits
+// for itself; each due tenure has an agent, and each time a timer. With each grant: no other client has holders who were
+// not told of their loss; no tenure is granted the lock twice; fencing tokens rise; the order of a strict lock is kept,
+// also after a stall; a join is never answered that its ticket is nowhere.
 //
-// These are the properties of the model in Promela (internal/model/properties.pml), but for dead_ticks and deaf_holds,
-// which scripts keep and no client, so that they are compared with broken scripts (package wire), and missed_turn, which
-// is seen by the ticks in which a foreign client is passed.
+// In progress.go, with each tick: no tenure is left for which nothing will ever be sent; without a fault each client knows
+// of its grants, and with one it gives back what it hears of, and learns of a grant within a lease; no lock is free beside
+// a waiter for more than three ticks; none goes unused beside a waiter; none lingers for too long, or for too short a time;
+// an attempt is not refused since dead clients wait; no client, and no foreign one, is passed in more than a number of
+// ticks, nor a reader kept waiting beside foreign readers; a detached lock is kept until its lease ends; two that hold the
+// lock after Redis has lost it learn of it within a lease. Once all is released nothing is left in Redis. With Steady, no
+// single fault ends a hold.
+//
+// What only a script decides is not checked here, but compared with scripts that break it (package wire): that a waiter
+// that died while it waited costs no claim, and that a turn of foreign clients that comes up begins.
 package explore

@@ -1,0 +1,281 @@
+package explore
+
+import (
+	"slices"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/internal/explore/server"
+)
+
+// The assertions about time: no caller waits for long, and once all is released nothing is left.
+
+// beforeTick fails what must not be when time goes on.
+func (w *world) beforeTick() {
+	for _, h := range w.server.Holders {
+		if server.IsForeign(h.ID) {
+			continue
+		}
+		c := &w.clients[h.ID.Client]
+		if !c.lives() || c.heeds != h.ID || len(c.pipe)+len(c.back) > 0 {
+			continue
+		}
+		if l := w.lockOf(c, h.ID); l.Find(h.ID) == nil {
+			w.fail("client %d has heard that ticket %d was granted the lock, and does nothing about it", c.id, h.ID.N)
+		}
+	}
+	for _, h := range w.server.Holders {
+		if server.IsForeign(h.ID) {
+			continue
+		}
+		c := &w.clients[h.ID.Client]
+		if w.faults < w.Faults || w.Polling || c.dead || core.Time(w.server.Ends) <= w.now {
+			continue
+		}
+		known := false
+		for _, l := range c.locks {
+			t := l.Find(h.ID)
+			known = known || t != nil && (t == l.Owner() || t.Want() == core.Gone || t.Want() == core.Parted)
+		}
+		if !known {
+			w.fail("client %d does not know that its ticket was granted the lock", c.id)
+		}
+	}
+	for i := range w.clients {
+		c := &w.clients[i]
+		if !c.lives() {
+			continue
+		}
+		for _, l := range c.locks {
+			some, moves := false, false
+			for t := range l.Tenures {
+				some = true
+				moves = moves || t.InFlight() != core.None || l.DueAt(t, w.clock(c)) < core.Never
+			}
+			if some && !moves {
+				w.fail("client %d has tenures for which nothing will ever be sent", i)
+			}
+		}
+	}
+}
+
+// afterTick fails a lock that is free, or that no user holds, for too long beside a waiter.
+func (w *world) afterTick() {
+	waits, soon, held := false, w.stalled > w.now, false
+	for i := range w.clients {
+		c := &w.clients[i]
+		soon = soon || len(c.late) > 0 && !w.unbounded() || c.frozen || c.off
+		if c.dead {
+			continue
+		}
+		for _, l := range c.locks {
+			held = held || len(l.Levels()) > 0
+			waits = waits || !c.off && !c.frozen && l.Len() > 0
+		}
+		for j := range c.users {
+			held = held || c.users[j].parted != core.ID{}
+		}
+	}
+	foreignWaits, foreignHolds := w.foreignTick()
+	waits, held = waits || foreignWaits, held || foreignHolds
+	free := len(w.server.Holders) < w.permits()
+	if w.RW && w.server.Mode == server.Read {
+		free = len(w.server.Queue) > 0 && w.server.Queue[0].Mode == core.Shared
+	}
+	if w.idle++; !free || !waits || soon {
+		w.idle = 0
+	}
+	if most := max(3, w.Idle); w.idle > most {
+		w.fail("the lock is free for %d ticks beside a waiter", w.idle)
+	}
+	if w.unused++; held || !waits || soon {
+		w.unused = 0
+	}
+	if w.unused > 10+w.Idle {
+		w.fail("no owner holds the lock for %d ticks beside a waiter", w.unused)
+	}
+	w.checkUnheard()
+	for i := range w.clients {
+		c := &w.clients[i]
+		c.heeds = core.ID{}
+		if c.seen && w.queued(i) {
+			c.passed = min(c.passed+1, 99)
+		}
+		if c.seen = false; c.passed > max(3, w.Passes) {
+			w.fail("client %d is passed in %d ticks", i, c.passed)
+		}
+		w.lingersOn(c)
+		w.keepsReaders(c)
+		w.checkParted(c)
+	}
+	if w.refused {
+		w.refuses++
+	}
+	if w.refused = false; w.refuses > int(w.claim())+1 {
+		w.fail("attempts are refused for %d ticks, since dead clients wait", w.refuses)
+	}
+	valid, reads := w.valid()
+	if w.overlap++; valid <= w.permits() || valid == reads {
+		w.overlap = 0
+	}
+	if w.overlap > int(w.lease()) {
+		w.fail("two hold the lock for %d ticks after Redis has lost it", w.overlap)
+	}
+}
+
+// checkUnheard fails a tenure that has the lock for longer than a claim while its client, which lives, does not know.
+func (w *world) checkUnheard() {
+	unheard := false
+	for _, h := range w.server.Holders {
+		if server.IsForeign(h.ID) {
+			continue
+		}
+		c := &w.clients[h.ID.Client]
+		if !c.lives() || c.off || len(c.late) > 0 || w.unbounded() {
+			continue
+		}
+		t := w.lockOf(c, h.ID).Find(h.ID)
+		unheard = unheard || t == nil || t.Want() == core.Queued || t.Want() == core.Tried
+	}
+	if w.unheard++; !unheard {
+		w.unheard = 0
+	}
+	if w.unheard > int(max(w.claim(), w.lease())) {
+		w.fail("a tenure has the lock for %d ticks, and its client does not know", w.unheard)
+	}
+}
+
+// passOthers notes that the client, nil for a foreign one, has the lock while others stand in the queue.
+func (w *world) passOthers(c *client) {
+	for j := range w.clients {
+		if o := &w.clients[j]; w.endless() && o != c && o.lives() && w.queued(j) {
+			o.seen = true
+		}
+	}
+}
+
+// queued reports whether a ticket of the client stands in the queue.
+func (w *world) queued(i int) bool {
+	for _, t := range w.server.Queue {
+		if int(t.ID.Client) == i {
+			return true
+		}
+	}
+	return false
+}
+
+// deadWait reports whether the lock is free and only dead clients wait for it.
+func (w *world) deadWait() bool {
+	for _, t := range w.server.Queue {
+		if t != server.Turn && !w.clients[t.ID.Client].dead {
+			return false
+		}
+	}
+	return len(w.server.Holders) == 0 && len(w.server.Queue)+len(w.server.Marks) > 0
+}
+
+// lingersOn fails a lock that lingers for longer than it may, or for less though no other client wants it.
+func (w *world) lingersOn(c *client) {
+	l := c.locks[0]
+	if w.Linger == 0 || !c.lives() || l.Owner() == nil || l.Owner().Want() != core.Kept {
+		if len(w.clients) == 1 && c.lingers > 0 && c.lingers < int(w.Linger)-1 && w.faults == w.Faults && l.Owner() == nil {
+			w.fail("client %d: a lock lingers for %d ticks only", c.id, c.lingers)
+		}
+		c.lingers = 0
+		return
+	}
+	if c.lingers++; c.lingers > int(w.Linger)+1 {
+		w.fail("client %d: a lock lingers for %d ticks", c.id, c.lingers)
+	}
+}
+
+// keepsReaders fails a reader that waits for too long beside readers: for as long as a writer may hold it back.
+func (w *world) keepsReaders(c *client) {
+	waits := false
+	for r := range c.locks[0].Waiters {
+		waits = waits || r.Mode == core.Shared
+	}
+	if c.kept++; !waits || !c.lives() || len(w.threads) == 0 || w.server.Mode != server.Read || w.faults < w.Faults {
+		c.kept = 0
+	}
+	if most := int(turns.Starved + turns.Respite + 3); c.kept > most {
+		w.fail("client %d: a reader has waited for %d ticks beside readers", c.id, c.kept)
+	}
+}
+
+// checkParted fails a detached lock that is released before its lease ends.
+func (w *world) checkParted(c *client) {
+	for j := range c.users {
+		u := &c.users[j]
+		if u.parted == (core.ID{}) {
+			continue
+		}
+		if w.now >= u.partedUntil {
+			u.parted, u.partedUntil = core.ID{}, 0
+			continue
+		}
+		if !slices.ContainsFunc(w.server.Holders, func(h server.Holder) bool { return h.ID == u.parted }) && !w.wiped {
+			w.fail("client %d: a detached lock is released before its lease ends", c.id)
+		}
+	}
+}
+
+// checkLeft fails if living clients leave anything once all is released.
+func (w *world) checkLeft() {
+	for i := range w.clients {
+		c := &w.clients[i]
+		if len(c.pipe)+len(c.back)+len(c.late)+len(c.heard) > 0 {
+			return
+		}
+		if c.dead {
+			continue
+		}
+		if c.frozen || len(c.nudges) > 0 {
+			return
+		}
+		for j := range c.users {
+			if c.users[j].state != idle {
+				return
+			}
+		}
+		for _, l := range c.locks {
+			if !l.Idle() {
+				return
+			}
+		}
+	}
+	for i := range w.threads {
+		if f := &w.threads[i]; f.state != foreignIdle && f.kind != Sleeper {
+			return
+		}
+	}
+	mine := func(id core.ID) bool {
+		if id.Client >= uint32(len(w.clients)) {
+			return false
+		}
+		c := &w.clients[id.Client]
+		return !c.dead && !c.off
+	}
+	for _, h := range w.server.Holders {
+		if mine(h.ID) && w.now < core.Time(w.server.Ends) && !w.unbounded() {
+			w.fail("all is released, and client %d has the key", h.ID.Client)
+		}
+	}
+	for _, t := range w.server.Queue {
+		if mine(t.ID) && !w.unbounded() {
+			w.fail("all is released, and a ticket of client %d is in the queue", t.ID.Client)
+		}
+	}
+	for _, id := range w.server.Marks {
+		if mine(id) && !w.unbounded() {
+			w.fail("all is released, and a mark of client %d is left", id.Client)
+		}
+	}
+	if slices.Contains(w.server.Foreign.Fair, server.Place) {
+		w.fail("all is released, and a place of ours is left in the fair queue")
+	}
+}
+
+// unbounded reports whether a command may have been executed at any time, so that what it leaves ends with its lease.
+func (w *world) unbounded() bool {
+	return w.Fault&(Endless|Double|Failover) != 0 || w.Do&Detach != 0 && w.Fault&Late != 0
+}
