@@ -52,7 +52,7 @@ func (t *tokens) passOn() {
 
 // next returns how many tokens the tenure after this one should reserve.
 func (t *tokens) next() uint64 {
-	if t.reserved == 0 || t.current == 0 {
+	if t.current == 0 { // also of a lock without tokens
 		return 1
 	}
 	used := t.reserved - (t.last - t.current)

@@ -32,8 +32,8 @@ func TestTokens(t *testing.T) {
 	}{
 		{"a lock without tokens", tokens{}, false, false, 1},
 		{"no grant was heard of", tokens{reserved: 4}, true, true, 1},
-		{"one hold of one", tokens{1, 7, 7}, false, true, 1},
-		{"one of sixteen", tokens{16, 5, 20}, false, false, 1},
+		{"one hold of one", tokens{1, 7, 7}, false, true, 16},
+		{"one of sixteen", tokens{16, 5, 20}, false, false, 16},
 		{"two of sixteen", tokens{16, 6, 20}, false, false, 32},
 		{"all of sixteen", tokens{16, 20, 20}, false, true, 256},
 		{"all of many", tokens{maxTokens, maxTokens, maxTokens}, false, true, maxTokens},
