@@ -1,22 +1,16 @@
 package rlock
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/rlock/internal/engine"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // InspectLimit is how many holders, and how many waiters, an [Inspection] shows at most.
-const InspectLimit = 1000
+const InspectLimit = wire.InspectLimit
 
 // An Inspection is the state of a lock in Redis at one moment.
 type Inspection struct {
@@ -90,243 +84,50 @@ type Waiter struct {
 //
 // [the rights]: https://github.com/go-rlock/rlock/blob/main/docs/operations.md#rights
 func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
-	var names [len(layouts)]*engine.Name
-	for i, l := range layouts {
-		names[i] = c.engine.NewName(l.id, name)
+	var keys [wire.Forms]*wire.Keys
+	for i, id := range [wire.Forms]engine.KindID{engine.FencedKind, engine.ReadWriteKind, engine.SemaphoreKind} {
+		n := c.engine.NewName(id, name)
+		if n.Err != nil && i == 0 {
+			return Inspection{}, n.Err
+		}
+		keys[i] = &n.Keys
 	}
-	plain := names[0]
-	if plain.Err != nil {
-		return Inspection{}, plain.Err
-	}
-	i := Inspection{Name: name, Guests: -1}
-	replies, err := c.engine.Redis.Survey(ctx, plain.Slot, func() []rueidis.Completed { return c.questions(names) })
-	if err == nil {
-		err = i.read(replies, names)
-	}
+	found, err := c.engine.Redis.Inspect(ctx, keys)
 	if err != nil {
 		return Inspection{}, fmt.Errorf("rlock: inspect %q: %w", name, err)
 	}
-	// In a Cluster with plain pub/sub no node knows all subscribers.
-	if c.engine.Redis.Counts() {
-		i.readGuests(replies[asksGuests])
-	}
-	if i.HolderCount+i.Waiting > 0 {
-		i.resolve(c.engine.Redis.Processes(ctx, &plain.Keys))
-	}
-	return i, nil
+	return inspectionOf(name, found), nil
 }
 
-// The replies to the questions, by their place.
-const (
-	asksLease = iota
-	asksMode
-	asksSize
-	asksFields
-	asksToken
-	asksGuests
-	asksCount   // of a semaphore: how many owners
-	asksPermits // and those with the longest leases
-	asksClock
-	asksQueues // of each of the layouts: the number of tickets, and the first of them
-)
-
-// layouts are the kinds that have a queue of their own. A fenced lock has the names of a
-// plain one, and a counter.
-var layouts = [...]struct {
-	id   engine.KindID
-	kind Kind
-}{{engine.FencedKind, KindLock}, {engine.ReadWriteKind, KindReadWrite}, {engine.SemaphoreKind, KindSemaphore}}
-
-// questions are the commands of an inspection.
-func (c *Client) questions(names [len(layouts)]*engine.Name) []rueidis.Completed {
-	plain, rw := names[0], names[1]
-	ask := func(key string, words ...string) rueidis.Completed {
-		return c.engine.Redis.Arbitrary(key, words...)
+// inspectionOf converts the state of a lock.
+func inspectionOf(name string, found wire.Inspection) Inspection {
+	i := Inspection{
+		Name: name, Kind: kindOf(found.Form), HolderCount: found.HolderCount,
+		Lease: found.Lease, Token: found.Token, Waiting: found.Waiting, Guests: found.Foreign,
 	}
-	limit := strconv.Itoa(InspectLimit)
-	count := "NUMSUB"
-	if c.engine.Redis.Sharded {
-		count = "SHARDNUMSUB"
+	if found.Processes != nil {
+		i.Unresolved = wire.Explain(found.Processes.Err)
 	}
-	asked := []rueidis.Completed{
-		asksLease:   ask(plain.Key, "PTTL"),
-		asksMode:    ask(plain.Key, "HGET", "mode"),
-		asksSize:    ask(plain.Key, "HLEN"),
-		asksFields:  ask(plain.Key, "HSCAN", "0", "COUNT", limit),
-		asksToken:   ask(plain.Extra, "GET"),
-		asksGuests:  c.engine.Redis.Client.B().Arbitrary("PUBSUB", count, plain.Channel, plain.Ushers(), rw.Channel, rw.Ushers()).Build(),
-		asksCount:   ask(plain.Key, "ZCOUNT", "-inf", "+inf"),
-		asksPermits: ask(plain.Key, "ZRANGE", "-"+limit, "-1", "WITHSCORES"),
-		asksClock:   c.engine.Redis.Client.B().Time().Build(),
+	for _, h := range found.Holders {
+		i.Holders = append(i.Holders, Holder{h.Owner, h.Lease, h.Count, h.Shared, h.Foreign, process(found.Processes, h.Owner)})
 	}
-	for _, n := range names {
-		asked = append(asked, ask(n.Queue, "ZCOUNT", "1", "+inf"), ask(n.Queue, "ZRANGEBYSCORE", "1", "+inf", "LIMIT", "0", limit))
+	for _, w := range found.Queue {
+		i.Queue = append(i.Queue, Waiter{w.Owner, w.Shared, w.Polls, w.Owner == "", process(found.Processes, w.Owner)})
 	}
-	return asked
+	return i
 }
 
-// read reads the replies, but for the guests.
-func (i *Inspection) read(replies []rueidis.RedisResult, names [len(layouts)]*engine.Name) error {
-	if err := i.readLease(replies[asksLease]); err != nil {
-		return wire.Explain(err)
+// kindOf returns the kind that locks of a form have in an Inspection.
+func kindOf(f wire.Form) Kind {
+	switch f {
+	case wire.FormLock:
+		return KindLock
+	case wire.FormReadWrite:
+		return KindReadWrite
+	case wire.FormSemaphore:
+		return KindSemaphore
 	}
-	if err := i.readHolders(replies); err != nil {
-		return wire.Explain(err)
-	}
-	for layout, n := range names {
-		if err := i.readQueue(layouts[layout].kind, replies[asksQueues+2*layout:]); err != nil {
-			return fmt.Errorf("queue %s: %w", n.Queue, wire.Explain(err))
-		}
-	}
-	if token, err := replies[asksToken].AsInt64(); err == nil && token > 0 {
-		i.Token = uint64(token)
-	}
-	return nil
-}
-
-// readHolders has the owners in a hash, or in the sorted set of a semaphore.
-func (i *Inspection) readHolders(replies []rueidis.RedisResult) error {
-	err := i.readHash(replies)
-	if !errors.Is(wire.Explain(err), ErrWrongType) {
-		return err
-	}
-	permits, failed := engine.PermitsOf(replies[asksPermits], replies[asksClock])
-	switch {
-	case failed == nil:
-		count, _ := replies[asksCount].AsInt64()
-		return i.readPermits(permits, int(count))
-	case errors.Is(wire.Explain(failed), ErrWrongType):
-		return err
-	}
-	return failed
-}
-
-// readGuests counts them, if Redis could.
-func (i *Inspection) readGuests(reply rueidis.RedisResult) {
-	counts, err := reply.ToArray()
-	if err != nil {
-		return
-	}
-	i.Guests = 0
-	for ; len(counts) >= 4; counts = counts[4:] { // a channel and its number, then that of the ushers
-		listeners, _ := counts[1].AsInt64()
-		ushers, _ := counts[3].AsInt64()
-		i.Guests += int(max(listeners-ushers, 0))
-	}
-}
-
-func (i *Inspection) readLease(reply rueidis.RedisResult) error {
-	left, err := reply.AsInt64()
-	switch {
-	case left == -1:
-		i.Lease = -1
-	case left >= 0:
-		i.Lease = wire.Milliseconds(left)
-	}
-	return err
-}
-
-// readPermits has the owners of a semaphore. Its key may be there although no permit is held.
-// Of count owners those beyond the limit are not known to hold theirs still.
-func (i *Inspection) readPermits(permits []engine.Permit, count int) error {
-	i.Kind, i.HolderCount = KindSemaphore, len(permits)+max(count-InspectLimit, 0)
-	i.Lease = 0
-	for _, p := range permits {
-		if !wire.IsOwner(p.Owner) {
-			return fmt.Errorf("%w: it is a sorted set with the member %q", ErrWrongType, p.Owner)
-		}
-		i.Lease = max(i.Lease, p.Left)
-		i.Holders = append(i.Holders, Holder{Owner: p.Owner, Count: 1, Lease: p.Left, Guest: !wire.IsOurs(p.Owner)})
-	}
-	return nil
-}
-
-// readHash has the owners in a hash.
-func (i *Inspection) readHash(replies []rueidis.RedisResult) error {
-	mode, err := replies[asksMode].ToString() // "" for none
-	if rueidis.IsRedisNil(err) {
-		err = nil
-	}
-	size, err2 := replies[asksSize].AsInt64()
-	page, err3 := replies[asksFields].AsScanEntry()
-	if err := cmp.Or(err, err2, err3); err != nil {
-		return err
-	}
-	i.HolderCount = int(size)
-	seen := make(map[string]bool) // HSCAN may return a field twice
-	if mode != "" {
-		i.Kind = KindReadWrite
-		i.HolderCount = max(i.HolderCount-1, 0)
-		seen["mode"] = true
-	} else if size > 0 {
-		i.Kind = KindLock
-	}
-	for fields := page.Elements; len(fields) >= 2; fields = fields[2:] {
-		field, value := fields[0], fields[1]
-		if seen[field] {
-			continue
-		}
-		seen[field] = true
-		if err := i.addHolder(field, value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// addHolder has the owner in a field of the hash.
-func (i *Inspection) addHolder(field, value string) error {
-	count, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || !wire.IsOwner(field) {
-		return fmt.Errorf("%w: it is a hash with the field %q", ErrWrongType, field)
-	}
-	if len(i.Holders) < InspectLimit {
-		owner, writes := strings.CutSuffix(field, ":write")
-		reads := i.Kind == KindReadWrite && !writes
-		i.Holders = append(i.Holders, Holder{Owner: owner, Lease: i.Lease, Count: count, Shared: reads, Guest: !wire.IsOurs(field)})
-	}
-	return nil
-}
-
-func (i *Inspection) readQueue(kind Kind, replies []rueidis.RedisResult) error {
-	waiting, err := replies[0].AsInt64()
-	members, err2 := replies[1].AsStrSlice()
-	if err := cmp.Or(err, err2); err != nil {
-		return err
-	}
-	i.Waiting += int(waiting)
-	if waiting > 0 && i.Kind == KindUnknown {
-		i.Kind = kind
-	}
-	for _, member := range members {
-		if w, ok := parseMember(member); ok && len(i.Queue) < InspectLimit {
-			i.Queue = append(i.Queue, w)
-		}
-	}
-	return nil
-}
-
-// parseMember reads a member of the queue: see queue.lua.
-func parseMember(member string) (w Waiter, ok bool) {
-	if member == "?" {
-		return Waiter{Guest: true}, true
-	}
-	if len(member) < 2 || !strings.ContainsRune("xsXS", rune(member[0])) {
-		return Waiter{}, false
-	}
-	mode := member[0]
-	return Waiter{Owner: member[1:], Shared: mode == 's' || mode == 'S', Polls: mode < 'a'}, true
-}
-
-// resolve finds the processes of holders and waiters.
-func (i *Inspection) resolve(r *wire.Roll) {
-	i.Unresolved = wire.Explain(r.Err)
-	for at := range i.Holders {
-		i.Holders[at].Process = process(r, i.Holders[at].Owner)
-	}
-	for at := range i.Queue {
-		i.Queue[at].Process = process(r, i.Queue[at].Owner)
-	}
+	return KindUnknown
 }
 
 // A Process is one that has a client of this package, as the client name of its
@@ -340,4 +141,4 @@ type Process struct {
 }
 
 // process returns the process that has the client of an owner, nil if it is not known.
-func process(r *wire.Roll, owner string) *Process { return (*Process)(r.Of(owner)) }
+func process(p *wire.Processes, owner string) *Process { return (*Process)(p.Of(owner)) }

@@ -71,46 +71,17 @@ func firstPermitEnds(ctx context.Context, l *Lock) (time.Duration, error) {
 	if err != nil || len(held) < l.Name.permits {
 		return 0, err
 	}
-	return slices.MinFunc(held, func(a, b Permit) int { return cmp.Compare(a.Left, b.Left) }).Left, nil
+	return slices.MinFunc(held, func(a, b wire.Permit) int { return cmp.Compare(a.Left, b.Left) }).Left, nil
 }
 
 // permitsHeld returns the permits that are held, by the clock of the server that has the
 // semaphore.
-func (l *Lock) permitsHeld(ctx context.Context) (held []Permit, err error) {
+func (l *Lock) permitsHeld(ctx context.Context) (held []wire.Permit, err error) {
 	err = l.survey(ctx, func(r *wire.Redis) []rueidis.Completed {
 		return []rueidis.Completed{r.Arbitrary(l.Name.Key, "ZRANGE", "0", "-1", "WITHSCORES"), r.Client.B().Time().Build()}
 	}, func(replies []rueidis.RedisResult) (err error) {
-		held, err = PermitsOf(replies[0], replies[1])
+		held, err = wire.PermitsOf(replies[0], replies[1])
 		return err
 	})
 	return held, err
-}
-
-// A Permit is one that is held.
-type Permit struct {
-	Owner string
-	Left  time.Duration
-}
-
-// PermitsOf reads the members of a semaphore's key, with their scores, and the server's time.
-// Owners whose leases are over have no permit.
-func PermitsOf(members, clock rueidis.RedisResult) (held []Permit, err error) {
-	ends, err := members.AsZScores()
-	if err != nil || len(ends) == 0 {
-		return nil, err
-	}
-	parts, err := clock.AsIntSlice()
-	if err == nil && len(parts) != 2 {
-		err = fmt.Errorf("TIME was answered with %d values, not 2", len(parts))
-	}
-	if err != nil {
-		return nil, err
-	}
-	now := time.Duration(parts[0])*time.Second + time.Duration(parts[1])*time.Microsecond // since 1970
-	for _, end := range ends {
-		if left := wire.Milliseconds(int64(end.Score)) - now; left > 0 {
-			held = append(held, Permit{end.Member, left})
-		}
-	}
-	return held, nil
 }

@@ -18,77 +18,77 @@ type Process struct {
 	Addr    string // where its connection comes from, as Redis sees it: "10.0.0.7:51234"
 }
 
-// rollTime is how old the list of the connections of a node may be.
-const rollTime = time.Second
+// listTime is how old the list of the connections of a node may be.
+const listTime = time.Second
 
-// A Roll is the processes that are connected with one node, by the ids of their clients.
-type Roll struct {
+// Processes are those that are connected with one node, by the ids of their clients.
+type Processes struct {
 	readAt time.Time // zero if it was never read
 	byID   map[string]Process
 	Err    error // why byID is empty
 }
 
-// rolls keeps the roll of each node for a moment, so that many questions in a row cost one
+// clientLists keeps the processes of each node for a moment, so that many questions in a row cost one
 // CLIENT LIST: it has a line for each connection of the server.
-type rolls struct {
-	turn Limit // of one place: one caller at a time reads a roll
+type clientLists struct {
+	turn Limit // of one place: one caller at a time reads a list
 
 	mu     sync.Mutex // protects following
-	byNode map[uint32]*Roll
+	byNode map[uint32]*Processes
 }
 
-func newRolls() *rolls {
-	return &rolls{turn: Limit{places: make(chan struct{}, 1)}, byNode: make(map[uint32]*Roll)}
+func newClientLists() *clientLists {
+	return &clientLists{turn: Limit{places: make(chan struct{}, 1)}, byNode: make(map[uint32]*Processes)}
 }
 
-// fresh returns the roll of a node if it is not too old.
-func (r *rolls) fresh(node uint32, now time.Time) *Roll {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if roll := r.byNode[node]; roll != nil && now.Sub(roll.readAt) < rollTime {
-		return roll
+// fresh returns the processes of a node if it is not too old.
+func (l *clientLists) fresh(node uint32, now time.Time) *Processes {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if read := l.byNode[node]; read != nil && now.Sub(read.readAt) < listTime {
+		return read
 	}
 	return nil
 }
 
-// Processes returns the processes that are connected with the node that serves the lock.
-func (r *Redis) Processes(ctx context.Context, k *Keys) *Roll {
+// processes returns the processes that are connected with the node that serves the lock.
+func (r *Redis) processes(ctx context.Context, k *Keys) *Processes {
 	node := r.Nodes.Of(k.Slot)
-	if known := r.rolls.fresh(node, time.Now()); known != nil {
+	if known := r.clientLists.fresh(node, time.Now()); known != nil {
 		return known
 	}
-	place, err := r.rolls.turn.Enter(ctx, r.ctx.Done())
+	place, err := r.clientLists.turn.Enter(ctx, r.ctx.Done())
 	if err != nil {
-		return &Roll{Err: err}
+		return &Processes{Err: err}
 	}
-	if known := r.rolls.fresh(node, time.Now()); known != nil { // another call has read it meanwhile
+	if known := r.clientLists.fresh(node, time.Now()); known != nil { // another call has read it meanwhile
 		place.Leave()
 		return known
 	}
-	read, err := inBackground(ctx, r, place, func() *Roll {
-		read := r.readRoll(k)
+	read, err := inBackground(ctx, r, place, func() *Processes {
+		read := r.readClientList(k)
 		if Answered(read.Err) {
-			r.rolls.mu.Lock()
-			r.rolls.byNode[node] = read
-			r.rolls.mu.Unlock()
+			r.clientLists.mu.Lock()
+			r.clientLists.byNode[node] = read
+			r.clientLists.mu.Unlock()
 		}
 		return read
 	})
 	if err != nil {
-		return &Roll{Err: err}
+		return &Processes{Err: err}
 	}
 	return read
 }
 
-// readRoll reads CLIENT LIST on a connection of its own: the reply may be some megabytes,
+// readClientList reads CLIENT LIST on a connection of its own: the reply may be some megabytes,
 // and renewals must not wait behind it.
-func (r *Redis) readRoll(k *Keys) *Roll {
+func (r *Redis) readClientList(k *Keys) *Processes {
 	ctx := r.deadline.context(time.Now())
 	_, result := r.together(ctx,
 		r.Client.B().Arbitrary("EXISTS").Keys(k.Key).Build(), // leads to the node
 		r.Client.B().Arbitrary("CLIENT", "LIST", "TYPE", "NORMAL").Blocking())
 	list, err := result.ToString()
-	read := &Roll{readAt: time.Now(), byID: make(map[string]Process), Err: err}
+	read := &Processes{readAt: time.Now(), byID: make(map[string]Process), Err: err}
 	for line := range strings.Lines(list) {
 		if p, id, ok := parseConnection(line); ok {
 			read.byID[id] = p
@@ -113,12 +113,12 @@ func parseConnection(line string) (p Process, id string, ok bool) {
 }
 
 // Of returns the process that has the client of an owner, nil if it is not known.
-func (r *Roll) Of(owner string) *Process {
-	if len(owner) < ClientLen {
+func (p *Processes) Of(owner string) *Process {
+	if p == nil || len(owner) < ClientLen {
 		return nil
 	}
-	if p, ok := r.byID[owner[:ClientLen]]; ok {
-		return &p
+	if found, ok := p.byID[owner[:ClientLen]]; ok {
+		return &found
 	}
 	return nil
 }

@@ -30,15 +30,15 @@ type Redis struct {
 	Sharded bool // whether pub/sub is
 	Nodes   *Nodes
 
-	options  Options
-	conns    *connections
-	direct   *direct // nil: a lone caller uses the pipeline as well
-	rolls    *rolls
-	family   string // how the scripts publish and count subscribers: see queue.lua
-	deadline deadline
-	sent     sent
-	tracking tracking
-	foreign  foreign
+	options     Options
+	conns       *connections
+	direct      *direct // nil: a lone caller uses the pipeline as well
+	clientLists *clientLists
+	family      string // how the scripts publish and count subscribers: see queue.lua
+	deadline    deadline
+	sent        sent
+	tracking    tracking
+	foreign     foreign
 
 	// ctx ends when the client closes: background work stops, waits for a place end.
 	ctx    context.Context
@@ -66,7 +66,7 @@ func Open(o Options, id string) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Redis{Client: client, options: o, conns: conns, rolls: newRolls(), deadline: deadline{patience: patienceOf(o.Redis)}}
+	r := &Redis{Client: client, options: o, conns: conns, clientLists: newClientLists(), deadline: deadline{patience: patienceOf(o.Redis)}}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	if err = r.checkMode(); err == nil {
 		err = r.choosePubSub()

@@ -1,0 +1,305 @@
+package wire
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// InspectLimit is how many holders, and how many waiters, [Redis.Inspect] returns at most.
+const InspectLimit = 1000
+
+// A Form is the form of a lock's key in Redis. Each has a queue of its own; plain, fenced and fair
+// locks share one.
+type Form uint8
+
+// The forms.
+const (
+	FormUnknown Form = iota // no holders and no waiters
+	FormLock
+	FormReadWrite
+	FormSemaphore
+)
+
+// Forms is the number of forms that are known.
+const Forms = 3
+
+// An Inspection is the state of a lock in Redis at one moment.
+type Inspection struct {
+	Form        Form
+	Holders     []Holder // at most InspectLimit
+	HolderCount int
+	Lease       time.Duration // 0 if the lock is free, -1 ns if its key does not expire
+	Token       uint64        // the last that was reserved, 0 for none
+	Queue       []Waiter      // at most InspectLimit
+	Waiting     int
+	Foreign     int        // subscribers of Redisson's channel that are not of ours, -1 if they cannot be counted
+	Processes   *Processes // of the holders and waiters, nil if there are none
+}
+
+// A Holder is one owner that holds a lock.
+type Holder struct {
+	Owner   string
+	Lease   time.Duration // the rest of the lock's lease; of a semaphore, of the holder's own
+	Count   int64         // of its levels, as last mirrored
+	Shared  bool          // it is a reader
+	Foreign bool          // its client is not one of ours
+}
+
+// A Waiter is one place in the queue.
+type Waiter struct {
+	Owner  string // "" for a turn of foreign clients
+	Shared bool   // it waits for the read lock
+	Polls  bool   // it is not subscribed
+}
+
+// Inspect reads the state of the lock whose keys these are, by form: FormLock first, with the key of
+// its tokens. It changes nothing.
+func (r *Redis) Inspect(ctx context.Context, keys [Forms]*Keys) (i Inspection, err error) {
+	i.Foreign = -1
+	replies, err := r.Survey(ctx, keys[0].Slot, func() []rueidis.Completed { return r.questions(keys) })
+	if err == nil {
+		err = i.read(replies, keys)
+	}
+	if err != nil {
+		return Inspection{}, err
+	}
+	// In a Cluster with plain pub/sub no node knows all subscribers.
+	if r.Counts() {
+		i.readForeign(replies[asksForeign])
+	}
+	if i.HolderCount+i.Waiting > 0 {
+		i.Processes = r.processes(ctx, keys[0])
+	}
+	return i, nil
+}
+
+// The replies to the questions, by their place.
+const (
+	asksLease = iota
+	asksMode
+	asksSize
+	asksFields
+	asksToken
+	asksForeign
+	asksCount   // of a semaphore: how many owners
+	asksPermits // and those with the longest leases
+	asksClock
+	asksQueues // of each form: the number of tickets, and the first of them
+)
+
+// questions are the commands of an inspection.
+func (r *Redis) questions(keys [Forms]*Keys) []rueidis.Completed {
+	plain, rw := keys[0], keys[1]
+	ask := func(key string, words ...string) rueidis.Completed {
+		return r.Arbitrary(key, words...)
+	}
+	limit := strconv.Itoa(InspectLimit)
+	count := "NUMSUB"
+	if r.Sharded {
+		count = "SHARDNUMSUB"
+	}
+	asked := []rueidis.Completed{
+		asksLease:   ask(plain.Key, "PTTL"),
+		asksMode:    ask(plain.Key, "HGET", "mode"),
+		asksSize:    ask(plain.Key, "HLEN"),
+		asksFields:  ask(plain.Key, "HSCAN", "0", "COUNT", limit),
+		asksToken:   ask(plain.Extra, "GET"),
+		asksForeign: r.Client.B().Arbitrary("PUBSUB", count, plain.Channel, plain.Ushers(), rw.Channel, rw.Ushers()).Build(),
+		asksCount:   ask(plain.Key, "ZCOUNT", "-inf", "+inf"),
+		asksPermits: ask(plain.Key, "ZRANGE", "-"+limit, "-1", "WITHSCORES"),
+		asksClock:   r.Client.B().Time().Build(),
+	}
+	for _, k := range keys {
+		asked = append(asked, ask(k.Queue, "ZCOUNT", "1", "+inf"), ask(k.Queue, "ZRANGEBYSCORE", "1", "+inf", "LIMIT", "0", limit))
+	}
+	return asked
+}
+
+// read reads the replies, but for the foreign clients.
+func (i *Inspection) read(replies []rueidis.RedisResult, keys [Forms]*Keys) error {
+	if err := i.readLease(replies[asksLease]); err != nil {
+		return Explain(err)
+	}
+	if err := i.readHolders(replies); err != nil {
+		return Explain(err)
+	}
+	for form, k := range keys {
+		if err := i.readQueue(FormLock+Form(form), replies[asksQueues+2*form:]); err != nil {
+			return fmt.Errorf("queue %s: %w", k.Queue, Explain(err))
+		}
+	}
+	if token, err := replies[asksToken].AsInt64(); err == nil && token > 0 {
+		i.Token = uint64(token)
+	}
+	return nil
+}
+
+// readHolders reads the owners in a hash, or in the sorted set of a semaphore.
+func (i *Inspection) readHolders(replies []rueidis.RedisResult) error {
+	err := i.readHash(replies)
+	if !errors.Is(Explain(err), ErrWrongType) {
+		return err
+	}
+	permits, failed := PermitsOf(replies[asksPermits], replies[asksClock])
+	switch {
+	case failed == nil:
+		count, _ := replies[asksCount].AsInt64()
+		return i.readPermits(permits, int(count))
+	case errors.Is(Explain(failed), ErrWrongType):
+		return err
+	}
+	return failed
+}
+
+// readForeign counts them, if Redis could.
+func (i *Inspection) readForeign(reply rueidis.RedisResult) {
+	counts, err := reply.ToArray()
+	if err != nil {
+		return
+	}
+	i.Foreign = 0
+	for ; len(counts) >= 4; counts = counts[4:] { // a channel and its number, then that of the ushers
+		listeners, _ := counts[1].AsInt64()
+		ushers, _ := counts[3].AsInt64()
+		i.Foreign += int(max(listeners-ushers, 0))
+	}
+}
+
+func (i *Inspection) readLease(reply rueidis.RedisResult) error {
+	left, err := reply.AsInt64()
+	switch {
+	case left == -1:
+		i.Lease = -1
+	case left >= 0:
+		i.Lease = Milliseconds(left)
+	}
+	return err
+}
+
+// readPermits reads the owners of a semaphore. Its key may be there although no permit is held.
+// Of count owners those beyond the limit are not known to hold theirs still.
+func (i *Inspection) readPermits(permits []Permit, count int) error {
+	i.Form, i.HolderCount = FormSemaphore, len(permits)+max(count-InspectLimit, 0)
+	i.Lease = 0
+	for _, p := range permits {
+		if !IsOwner(p.Owner) {
+			return fmt.Errorf("%w: it is a sorted set with the member %q", ErrWrongType, p.Owner)
+		}
+		i.Lease = max(i.Lease, p.Left)
+		i.Holders = append(i.Holders, Holder{Owner: p.Owner, Count: 1, Lease: p.Left, Foreign: !IsOurs(p.Owner)})
+	}
+	return nil
+}
+
+// readHash reads the owners in a hash.
+func (i *Inspection) readHash(replies []rueidis.RedisResult) error {
+	mode, err := replies[asksMode].ToString() // "" for none
+	if rueidis.IsRedisNil(err) {
+		err = nil
+	}
+	size, err2 := replies[asksSize].AsInt64()
+	page, err3 := replies[asksFields].AsScanEntry()
+	if err := cmp.Or(err, err2, err3); err != nil {
+		return err
+	}
+	i.HolderCount = int(size)
+	seen := make(map[string]bool) // HSCAN may return a field twice
+	if mode != "" {
+		i.Form = FormReadWrite
+		i.HolderCount = max(i.HolderCount-1, 0)
+		seen["mode"] = true
+	} else if size > 0 {
+		i.Form = FormLock
+	}
+	for fields := page.Elements; len(fields) >= 2; fields = fields[2:] {
+		field, value := fields[0], fields[1]
+		if seen[field] {
+			continue
+		}
+		seen[field] = true
+		if err := i.addHolder(field, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addHolder reads the owner in a field of the hash.
+func (i *Inspection) addHolder(field, value string) error {
+	count, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || !IsOwner(field) {
+		return fmt.Errorf("%w: it is a hash with the field %q", ErrWrongType, field)
+	}
+	if len(i.Holders) < InspectLimit {
+		owner, writes := strings.CutSuffix(field, ":write")
+		reads := i.Form == FormReadWrite && !writes
+		i.Holders = append(i.Holders, Holder{Owner: owner, Lease: i.Lease, Count: count, Shared: reads, Foreign: !IsOurs(field)})
+	}
+	return nil
+}
+
+func (i *Inspection) readQueue(form Form, replies []rueidis.RedisResult) error {
+	waiting, err := replies[0].AsInt64()
+	members, err2 := replies[1].AsStrSlice()
+	if err := cmp.Or(err, err2); err != nil {
+		return err
+	}
+	i.Waiting += int(waiting)
+	if waiting > 0 && i.Form == FormUnknown {
+		i.Form = form
+	}
+	for _, member := range members {
+		if w, ok := parseMember(member); ok && len(i.Queue) < InspectLimit {
+			i.Queue = append(i.Queue, w)
+		}
+	}
+	return nil
+}
+
+// parseMember reads a member of the queue: see queue.lua.
+func parseMember(member string) (w Waiter, ok bool) {
+	if member == "?" {
+		return Waiter{}, true
+	}
+	if len(member) < 2 || !strings.ContainsRune("xsXS", rune(member[0])) {
+		return Waiter{}, false
+	}
+	mode := member[0]
+	return Waiter{Owner: member[1:], Shared: mode == 's' || mode == 'S', Polls: mode < 'a'}, true
+}
+
+// A Permit is one that is held.
+type Permit struct {
+	Owner string
+	Left  time.Duration
+}
+
+// PermitsOf reads the members of a semaphore's key, with their scores, and the server's time.
+// Owners whose leases are over have no permit.
+func PermitsOf(members, clock rueidis.RedisResult) (held []Permit, err error) {
+	ends, err := members.AsZScores()
+	if err != nil || len(ends) == 0 {
+		return nil, err
+	}
+	parts, err := clock.AsIntSlice()
+	if err == nil && len(parts) != 2 {
+		err = fmt.Errorf("TIME was answered with %d values, not 2", len(parts))
+	}
+	if err != nil {
+		return nil, err
+	}
+	now := time.Duration(parts[0])*time.Second + time.Duration(parts[1])*time.Microsecond // since 1970
+	for _, end := range ends {
+		if left := Milliseconds(int64(end.Score)) - now; left > 0 {
+			held = append(held, Permit{end.Member, left})
+		}
+	}
+	return held, nil
+}

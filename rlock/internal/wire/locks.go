@@ -1,0 +1,139 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+// scanCount is how many keys a server looks at for one page of Locks.
+const scanCount = 512
+
+// Locks iterates over the names of the locks that are held and match the pattern.
+// An error is the last that it yields, after the names on the other nodes.
+func (r *Redis) Locks(ctx context.Context, pattern string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		var failed error
+		for _, node := range r.primaries() {
+			for name, err := range r.scan(ctx, node, pattern) {
+				if err != nil {
+					failed = errors.Join(failed, ExplainTo(ctx, err))
+				} else if !yield(name, nil) {
+					return
+				}
+			}
+		}
+		if failed != nil {
+			yield("", failed)
+		}
+	}
+}
+
+// primaries returns a client for each node that may be one: of a Cluster each node, replicas
+// too, else the one server.
+func (r *Redis) primaries() (nodes []rueidis.Client) {
+	if !r.InCluster() {
+		return []rueidis.Client{r.Client}
+	}
+	for _, node := range r.Client.Nodes() {
+		nodes = append(nodes, node)
+	}
+	return nodes
+}
+
+// scan iterates over the names on one node. An error is the last that it yields.
+func (r *Redis) scan(ctx context.Context, node rueidis.Client, pattern string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		if r.InCluster() {
+			hello, err := r.Hello(ctx, node)
+			if err != nil {
+				yield("", err)
+			}
+			if hello["role"] != "master" {
+				return
+			}
+		}
+		for _, of := range keyTypes {
+			for cursor, more := uint64(0), true; more; more = cursor != 0 {
+				names, next, err := r.page(ctx, node, of, pattern, cursor)
+				if err != nil {
+					yield("", err)
+					return
+				}
+				for _, name := range names {
+					if !yield(name, nil) {
+						return
+					}
+				}
+				cursor = next
+			}
+		}
+	}
+}
+
+// A keyType is one that a lock may be, with the command that returns some of its owners.
+type keyType struct{ name, sample string }
+
+var keyTypes = [...]keyType{{"hash", "HRANDFIELD"}, {"zset", "ZRANDMEMBER"}}
+
+// page returns the names of locks that the cursor leads to, and the next cursor, 0 for none.
+func (r *Redis) page(ctx context.Context, node rueidis.Client, of keyType, pattern string, cursor uint64) (names []string, next uint64, err error) {
+	if r.ctx.Err() != nil {
+		return nil, 0, ErrClosed
+	}
+	within, cancel := r.Within(ctx)
+	defer cancel()
+	page, err := node.Do(within, node.B().Scan().Cursor(cursor).Match(pattern).Count(scanCount).Type(of.name).Build()).AsScanEntry()
+	if err == nil {
+		names, err = r.locksAmong(ctx, node, of, page.Elements)
+	}
+	return names, page.Cursor, err
+}
+
+// locksAmong returns those of the keys that are locks. Two fields tell: a read-write lock has
+// one beside its owners. A key that has gone meanwhile, or that the user may not read, is
+// left out.
+func (r *Redis) locksAmong(ctx context.Context, node rueidis.Client, of keyType, keys []string) (names []string, err error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := r.Within(ctx)
+	defer cancel()
+	asked := make([]rueidis.Completed, len(keys))
+	for i, key := range keys {
+		asked[i] = node.B().Arbitrary(of.sample).Keys(key).Args("2").ReadOnly()
+	}
+	for i, reply := range node.DoMulti(ctx, asked...) {
+		fields, err := reply.AsStrSlice()
+		switch {
+		case err == nil:
+			if areOwners(fields) {
+				names = append(names, keys[i])
+			}
+		case !Answered(err):
+			return nil, err
+		default:
+			// A right to the command is missed by every key, one to a key by that key alone.
+			if why := Explain(err); errors.Is(why, ErrUnsupported) || errors.Is(why, ErrNoPermission) && strings.Contains(err.Error(), "command") {
+				return nil, err
+			}
+		}
+	}
+	return names, nil
+}
+
+// areOwners reports whether the fields of a hash, or some of them, are those of a lock.
+func areOwners(fields []string) bool {
+	owners := 0
+	for _, field := range fields {
+		if IsOwner(field) {
+			owners++
+		} else if field != "mode" {
+			return false
+		}
+	}
+	return owners > 0
+}
