@@ -84,7 +84,7 @@ func (l *Lock) follow(t *Tenure, a Reply, now Now) Span {
 	l.listenAbroad()
 	if a.Turn > 0 && !c.breaks(WindowTold) {
 		if d = min(d, a.Turn+c.Slack); a.Turn > c.Foreign.TurnLook {
-			d = min(d, c.Foreign.TurnLook) // one of those that cannot be counted: Redis learns by a look that it has the lock
+			d = min(d, c.jitter(c.Foreign.TurnLook)) // one of those that cannot be counted: Redis learns by a look that it has the lock
 		}
 	}
 	if a.Foreign && !c.breaks(HolderFollowed) {
@@ -116,5 +116,5 @@ func (l *Lock) followHolder(a Reply, now Now) Span {
 		f.news = noneAbroad
 	}
 	f.listens = f.hears == listening
-	return max(first, now.Time.Since(f.since))
+	return l.client.jitter(max(first, now.Time.Since(f.since)))
 }

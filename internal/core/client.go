@@ -27,7 +27,21 @@ type Config struct {
 	Ordered  bool // commands are executed in the order in which they are sent, unless the connection breaks
 	Replicas bool // only the answers to an Acquire and to a Look say that replicas have the grant
 
+	// Jitter returns a pause between retries and polls that is no longer than the one given, at random, so that clients
+	// that have failed together do not come back together. nil: the pause itself.
+	Jitter func(Span) Span
+
 	Broken Broken // rules that a test breaks
+}
+
+// pause returns the pause after n tries that have brought nothing: first, doubling up to most, with jitter.
+func (c *Config) pause(first, most Span, n int) Span { return c.jitter(min(first<<min(n, 10), most)) }
+
+func (c *Config) jitter(d Span) Span {
+	if c.Jitter == nil {
+		return d
+	}
+	return c.Jitter(d)
 }
 
 // A Client is what the locks of a client under one mutex share.

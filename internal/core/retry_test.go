@@ -138,3 +138,68 @@ func polled(l *Lock, n *Tenure) bool {
 	}
 	return false
 }
+
+// Clients that have failed together do not come back together.
+func TestPausesHaveJitter(t *testing.T) {
+	l, n := besideForeign()
+	l.client.Jitter = func(d Span) Span { return d / 2 }
+	if n.rests(at(0)); n.again != 5 {
+		t.Errorf("a tenure rests for %d", n.again)
+	}
+	w := &Waiter{Waits: true, Until: Never}
+	if l.unanswered(w, n, Unknown, at(100)); w.rest != 105 {
+		t.Errorf("a waiter rests for %d", w.rest-100)
+	}
+	n.polls, n.polled = true, 3
+	if n.looksNext(Reply{Found: Waits}, at(0)); n.look != 4 {
+		t.Errorf("a ticket that polls looks after %d", n.look)
+	}
+	if d := l.follow(n, Reply{Found: First, Turn: 50}, at(0)); d != 2 {
+		t.Errorf("the first ticket looks after %d in a turn", d)
+	}
+	if d := l.follow(n, Reply{Found: First, Foreign: true, TTL: 20}, at(0)); d != 2 {
+		t.Errorf("the first ticket looks after %d at a foreign holder", d)
+	}
+}
+
+// The command that brought a tenure in may run after the Leave that has not found it. So one more is sent when the lease
+// is over that the command may have begun, whatever the pause; whatever becomes of that, the tenure is over.
+func TestTheLastLeaveComesWhenTheLeaseIsOver(t *testing.T) {
+	for _, fault := range []Fault{Answered, Unknown, NotRun, Fatal} {
+		l, n := tenure()
+		n.place, n.late = Unsure, 100
+		l.give(n, at(50))
+		for now := Time(50); now < 30_100; {
+			cmd, _ := l.Poll(n, at(now))
+			if cmd.Op != Leave {
+				t.Fatalf("at %d no Leave is sent", now)
+			}
+			l.Answer(&cmd, Reply{Fault: Unknown}, at(now))
+			n.again = now + 40_000 // a long pause
+			if op, due := l.Peek(n, at(now)); op != Leave || due > 30_100 {
+				t.Fatalf("%d is sent at %d", op, due)
+			}
+			now = 30_100
+		}
+		cmd, _ := l.Poll(n, at(30_100))
+		if cmd.Op != Leave {
+			t.Fatal("no last Leave is sent")
+		}
+		l.Answer(&cmd, Reply{Fault: fault}, at(30_101))
+		if l.Poll(n, at(30_101)); !l.Idle() {
+			t.Errorf("fault %d: it is not over", fault)
+		}
+	}
+}
+
+// A Leave that Redis refuses for good is the last one.
+func TestALeaveThatIsRefusedForGoodIsTheLast(t *testing.T) {
+	l, n := tenure()
+	n.place = Owner
+	l.give(n, at(50))
+	cmd, _ := l.Poll(n, at(50))
+	l.Answer(&cmd, Reply{Fault: Fatal}, at(51))
+	if l.Poll(n, at(51)); !l.Idle() {
+		t.Error("it is not over")
+	}
+}

@@ -106,7 +106,7 @@ func (w *Waiter) callsAgain() bool { return w.retried && w.attempts > 0 && w.res
 // unanswered notes that the waiter's command has no answer.
 func (l *Lock) unanswered(w *Waiter, t *Tenure, f Fault, now Now) {
 	c := l.client
-	w.rest = max(t.again, now.Time.After(min(c.Retry<<min(w.fails, 10), c.MaxRetry))) // a new tenure has not failed yet
+	w.rest = max(t.again, now.Time.After(c.pause(c.Retry, c.MaxRetry, w.fails))) // a new tenure has not failed yet
 	w.fails++
 	if t.want == Tried {
 		w.attempts = 1 // by another tenure

@@ -91,6 +91,8 @@ func (c *Client) config() core.Config {
 			Noise: span(guestNoise), SilentNoise: span(silentNoise), LongLease: span(longGuestLease),
 		},
 
+		Jitter: func(d core.Span) core.Span { return span(wire.Jitter(time.Duration(d))) },
+
 		Ordered:  c.wire.ordered(),
 		Replicas: c.wire.replicated(),
 	}

@@ -1,0 +1,203 @@
+package core
+
+import "testing"
+
+// A mirror may be built between two hand-offs, when no caller waits here. It asks for others all the same: else a client
+// that hands off again and again would never hear of them, and pass them for ever.
+func TestAMirrorBetweenTwoHandOffsAsksForOthers(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(*Lock)
+		asks bool
+	}{
+		{"no caller waits", func(*Lock) {}, false},
+		{"a caller waits", func(l *Lock) { l.line.join(&Waiter{Owner: 3, Waits: true, Until: Never}) }, true},
+		{"it was handed off", func(l *Lock) {
+			w := &Waiter{Owner: 3, Waits: true, Until: Never}
+			l.Lock(w, at(1))
+			l.Unlock(1, Alone, nil, at(2))
+			if w.Outcome() != Acquired || w.Way() != ByHandoff {
+				t.Fatal("it was not handed off")
+			}
+		}, true},
+		{"readers share it", func(l *Lock) { l.closeAll(); l.reopen(reads(1, NeverSafe)) }, true},
+	} {
+		l := held(writes(1, NeverSafe))
+		l.client.HandoffLimit, l.client.HandoffTime = 100, 1_000
+		c.do(l)
+		l.owner.unshown()
+		cmd, _ := l.Poll(l.owner, at(3))
+		if cmd.Op != Mirror || cmd.Asks != c.asks {
+			t.Errorf("%s: it asks: %v", c.name, cmd.Asks)
+		}
+		l.Answer(&cmd, Reply{Found: Holds}, at(4))
+		l.line = line{}
+		l.owner.unshown()
+		if cmd, _ = l.Poll(l.owner, at(5)); cmd.Asks != (c.name == "readers share it") {
+			t.Errorf("%s: the next one asks, too", c.name)
+		}
+	}
+}
+
+func TestHowLongALockIsHandedOff(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Lock)
+		may    bool
+		passes int
+	}{
+		{"no other client waits", func(*Lock) {}, true, 5},
+		{"others wait", func(l *Lock) { l.owner.turn.contested = true }, true, 6},
+		{"they have been passed often enough", func(l *Lock) { l.owner.turn.contested, l.owner.turn.passes = true, 10 }, false, 10},
+		{"they have waited for long enough", func(l *Lock) { l.owner.turn.contested, l.owner.turn.since = true, 50 }, false, 5},
+		{"almost", func(l *Lock) { l.owner.turn.contested, l.owner.turn.since = true, 51 }, true, 6},
+		{"the lock is strict", func(l *Lock) { l.Kind.Strict = true }, false, 5},
+		{"the client has closed", func(l *Lock) { l.client.closed = true }, false, 5},
+		{"the lease is nearly over", func(l *Lock) { l.owner.trust.until = 150 }, false, 5},
+		{"there is no token", func(l *Lock) { l.owner.tokens = tokens{1, 7, 7} }, false, 5},
+	} {
+		l := held(writes(1, NeverSafe))
+		l.client.HandoffLimit, l.client.HandoffTime, l.hears = 10, 50, listening
+		l.owner.trust.lease, l.owner.turn.passes, l.owner.turn.since = 2_000, 5, 90
+		c.change(l)
+		if may := l.mayPass(at(100)); may != c.may || l.owner.turn.passes != c.passes {
+			t.Errorf("%s: %v, passed %d times", c.name, may, l.owner.turn.passes)
+		}
+	}
+}
+
+func TestATurnBeginsWhenOthersAreHeardOf(t *testing.T) {
+	k := turn{handed: true, passes: 3}
+	if k.heardOf(2, at(7)); k != (turn{contested: true, since: 7, handed: true}) {
+		t.Errorf("%+v", k)
+	}
+	k.passes = 3
+	if k.heardOf(1, at(9)); k != (turn{contested: true, since: 7, passes: 3, handed: true}) {
+		t.Errorf("%+v", k)
+	}
+	if k.heardOf(0, at(9)); k != (turn{handed: true}) {
+		t.Errorf("%+v", k)
+	}
+}
+
+func TestWhatBecomesOfATenureWhoseLastLevelIsClosed(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		waits  []Mode
+		change func(*Lock)
+		want   Want
+		held   bool
+	}{
+		{"no caller waits", nil, func(*Lock) {}, Gone, false},
+		{"a caller waits", []Mode{Alone}, func(*Lock) {}, Held, true},
+		{"a reader waits for the lock of a writer", []Mode{Shared}, func(*Lock) {}, Held, true},
+		{"a writer waits for that of readers", []Mode{Alone}, func(l *Lock) { l.owner.mode = Shared }, Gone, false},
+		{"a reader waits for that of readers", []Mode{Shared}, func(l *Lock) { l.owner.mode = Shared }, Held, true},
+		{"it may linger", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span = true, 300 }, Kept, false},
+		{"not by its UUID", nil, func(l *Lock) { l.owner.linger.span = 300 }, Gone, false},
+		{"it is not to", nil, func(l *Lock) { l.owner.ID.Lingers = true }, Gone, false},
+		{"a caller waits for one that may linger", []Mode{Alone}, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span = true, 300 }, Held, true},
+		{"it was called", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger = true, linger{span: 300, called: true} }, Gone, false},
+		{"others wait", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span, l.owner.turn.contested = true, 300, true }, Gone, false},
+		{"the client has closed", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span, l.client.closed = true, 300, true }, Gone, false},
+		{"its lease is nearly over", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span, l.owner.trust.until = true, 300, 150 }, Gone, false},
+	} {
+		l := held(writes(1, NeverSafe))
+		n := l.owner
+		n.trust.lease = 2_000
+		for i, m := range c.waits {
+			l.Lock(&Waiter{Owner: OwnerID(i + 2), Mode: m, Waits: true, Until: Never}, at(50))
+		}
+		c.change(l)
+		l.Unlock(1, Alone, nil, at(100))
+		if n.want != c.want || l.IsHeld() != c.held || c.want == Kept && n.linger.until != 400 {
+			t.Errorf("%s: want %d, held %v", c.name, n.want, l.IsHeld())
+		}
+	}
+}
+
+func TestWhenACallBeginsInATenureThatLingers(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Lock)
+		mode   Mode
+		now    Time
+		begins bool
+	}{
+		{"it lingers", func(*Lock) {}, Alone, 399, true},
+		{"its time is over", func(*Lock) {}, Alone, 400, false},
+		{"a reader", func(*Lock) {}, Shared, 100, true},
+		{"a reader after readers", func(l *Lock) { l.owner.mode = Shared }, Shared, 100, true},
+		{"a writer after readers", func(l *Lock) { l.owner.mode = Shared }, Alone, 100, false},
+		{"its lease is nearly over", func(l *Lock) { l.owner.trust.until = 300 }, Alone, 100, false},
+		{"there is no token", func(l *Lock) { l.owner.tokens = tokens{1, 7, 7} }, Alone, 100, false},
+		{"it does not linger", func(l *Lock) { l.owner.want = Held }, Alone, 100, false},
+		{"there is none", func(l *Lock) { l.owner = nil }, Alone, 100, false},
+	} {
+		l := held()
+		n := l.owner
+		n.trust.lease = 2_000
+		n.stays(400)
+		c.change(l)
+		if begins := l.mayReuse(&Waiter{Mode: c.mode}, at(c.now)); begins != c.begins {
+			t.Errorf("%s: %v", c.name, begins)
+		}
+	}
+}
+
+func TestACalledTenureLeavesUnlessItIsInUse(t *testing.T) {
+	for _, c := range []struct {
+		lingers, used bool
+		want          Want
+		called        bool
+	}{{true, false, Gone, true}, {true, true, Held, true}, {false, false, Kept, false}} {
+		l := held()
+		n := l.owner
+		if n.ID.Lingers = c.lingers; c.used {
+			l.reopen(writes(1, NeverSafe))
+		} else {
+			n.stays(400)
+		}
+		l.Hear(Message{Kind: Called, ID: n.ID}, at(7))
+		if n.want != c.want || n.linger.called != c.called || n.turn.contested != c.called {
+			t.Errorf("%+v: want %d, called %v", c, n.want, n.linger.called)
+		}
+	}
+}
+
+func TestWhenAReaderJoinsTheReadersHere(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		change        func(*Lock)
+		mode          Mode
+		joins, shows  bool
+		heldBackUntil Time // 0: it is not held back
+	}{
+		{"readers have the lock", func(*Lock) {}, Shared, true, true, 0},
+		{"they have not asked for others for long", func(l *Lock) { l.owner.trust.seen = at(50) }, Shared, true, false, 0},
+		{"a writer", func(*Lock) {}, Alone, false, true, 0},
+		{"a writer has it", func(l *Lock) { l.closeAll(); l.reopen(writes(1, NeverSafe)); l.showing(l.owner, at(90)) }, Shared, false, true, 0},
+		{"a caller waits", func(l *Lock) { l.line.join(&Waiter{Owner: 9, Mode: Alone, Until: Never}) }, Shared, false, true, 0},
+		{"others have waited for long", func(l *Lock) { l.owner.turn.contested = true }, Shared, false, true, 1_100},
+		{"others waited long ago", func(l *Lock) { l.owner.turn.contested = true; l.owner.trust.seen = Now{-900, -900} }, Shared, false, false, 1_100},
+		{"there is none", func(l *Lock) { l.owner = nil }, Shared, false, false, 0},
+	} {
+		l := held(reads(1, NeverSafe))
+		n := l.owner
+		l.client.HandoffLimit, l.client.HandoffTime, l.client.ReadersTime, l.hears = 10, 50, 1_000, listening
+		n.mode, n.trust.lease, n.trust.seen = Shared, 2_000, at(90)
+		l.showing(n, at(90))
+		c.change(l)
+		w := &Waiter{Owner: 2, Mode: c.mode, Waits: true, Until: Never, began: 100}
+		if joins := l.mayJoin(w, at(100)); joins != c.joins || l.owner != nil && l.shows(n, at(100)) != c.shows {
+			t.Errorf("%s: joins %v, shows %v", c.name, joins, !c.shows)
+		}
+		if l.line.len == 0 {
+			l.line.join(w)
+		}
+		from, ok := l.heldBackFrom(w)
+		if ok != (c.heldBackUntil > 0) || ok && from != c.heldBackUntil || l.isHeldBack(w, at(1_099)) || l.isHeldBack(w, at(1_100)) != ok {
+			t.Errorf("%s: held back %v until %d", c.name, ok, from)
+		}
+	}
+}
