@@ -1,6 +1,9 @@
 package rlock
 
-import "github.com/go-rlock/rlock/rlock/internal/engine"
+import (
+	"github.com/go-rlock/rlock/rlock/internal/driver"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+)
 
 // A ReadWriteLock is a pair of locks of one name: any number of owners may hold
 // the read lock at once, or one owner holds the write lock, and then no other owner
@@ -39,7 +42,7 @@ import "github.com/go-rlock/rlock/rlock/internal/engine"
 //
 // A name that is used for a ReadWriteLock must not be used for a lock of another kind.
 type ReadWriteLock struct {
-	reader, writer engine.Lock
+	reader, writer driver.Lock
 	read, write    Lock // made of these
 }
 
@@ -49,7 +52,7 @@ type ReadWriteLock struct {
 //
 // Redisson's getReadWriteLock(name).
 func (c *Client) NewReadWriteLock(name string) *ReadWriteLock {
-	l := &ReadWriteLock{writer: engine.NewLock(c.engine, engine.ReadWriteKind, name)}
+	l := &ReadWriteLock{writer: driver.NewLock(c.driver, engine.ReadWriteKind, name)}
 	l.reader = l.writer.ForReaders()
 	l.read, l.write = Lock{&l.reader, c}, Lock{&l.writer, c}
 	return l

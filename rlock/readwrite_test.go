@@ -432,3 +432,31 @@ func TestAKeyThatIsNoReadWriteLockIsRefusedAndLeftAsItIs(t *testing.T) {
 		}
 	})
 }
+
+// The client knows in which way it holds the lock before Redis is told.
+func TestAWriterThatReadsHasTheReadLockAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, me := w.rwClient(), w.caller()
+		l.net.SetRoundTrip(20 * time.Millisecond)
+		is := func(read, written bool) {
+			t.Helper()
+			for lock, want := range map[locker]bool{l.read: read, l.write: written} {
+				locked, err := lock.IsLocked(w.ctx)
+				require.NoError(t, err)
+				assert.Equal(t, want, locked)
+			}
+		}
+		require.NoError(t, l.write.Lock(me))
+		is(false, true)
+		require.NoError(t, l.read.Lock(me))
+		is(true, true)
+		time.Sleep(time.Second)
+		is(true, true)
+		require.NoError(t, l.write.Unlock(me))
+		is(true, false)
+		time.Sleep(time.Second)
+		is(true, false)
+		require.NoError(t, l.read.Unlock(me))
+		is(false, false)
+	})
+}
