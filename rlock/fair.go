@@ -18,10 +18,5 @@ import (
 // Redisson's getFairLock() is another lock, with a queue of its own: a fair lock of rlock
 // only excludes it, as it does Redisson's RLock.
 func (c *Client) NewFairLock(name string) *Lock {
-	l := &struct {
-		lock Lock
-		one  driver.Lock
-	}{lock: Lock{client: c}, one: driver.NewLock(c.driver, engine.FairKind, name)}
-	l.lock.made = &l.one
-	return &l.lock
+	return lockOn(c, driver.NewLock(c.driver, engine.FairKind, name))
 }

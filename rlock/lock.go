@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/engine"
 	"github.com/go-rlock/rlock/rlock/internal/group"
 )
@@ -85,6 +86,16 @@ func lockOf(c *Client, one engine.Lock) *Lock {
 	l := &struct {
 		lock Lock
 		one  engine.Lock
+	}{lock: Lock{client: c}, one: one}
+	l.lock.made = &l.one
+	return &l.lock
+}
+
+// lockOn is lockOf for a lock that the driver keeps.
+func lockOn(c *Client, one driver.Lock) *Lock {
+	l := &struct {
+		lock Lock
+		one  driver.Lock
 	}{lock: Lock{client: c}, one: one}
 	l.lock.made = &l.one
 	return &l.lock

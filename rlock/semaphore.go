@@ -1,6 +1,6 @@
 package rlock
 
-import "github.com/go-rlock/rlock/rlock/internal/engine"
+import "github.com/go-rlock/rlock/rlock/internal/driver"
 
 // NewSemaphore returns the semaphore of that name, which up to permits owners hold at once,
 // over all clients: a fleet that may open ten connections to a partner takes a permit for
@@ -24,5 +24,5 @@ import "github.com/go-rlock/rlock/rlock/internal/engine"
 // under their names: they must not share a name with a semaphore of rlock. The user needs the
 // right to ZCARD.
 func (c *Client) NewSemaphore(name string, permits int) *Lock {
-	return lockOf(c, engine.NewSemaphore(c.engine, name, permits))
+	return lockOn(c, driver.NewSemaphore(c.driver, name, permits))
 }

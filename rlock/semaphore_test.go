@@ -252,3 +252,23 @@ func TestATryLockBesideWaitersThatWereServedTakesAPermitThatIsLeft(t *testing.T)
 		require.NoError(t, permits(t, w.ctx, lock, 1)[0].Release(w.ctx))
 	})
 }
+
+// A client that knows of fewer permits than are held frees one, and a waiter knows of more.
+func TestClientsThatDisagreeLeaveNoPermitUnused(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		few, many, more := w.client().NewSemaphore(key, 2), w.client().NewSemaphore(key, 4), w.client().NewSemaphore(key, 4)
+		held := append(permits(t, w.ctx, few, 2), permits(t, w.ctx, many, 2)...)
+		me := w.caller()
+		waiting := start(func() error { return more.Lock(me) })
+		require.True(t, pending(waiting))
+		within(t, 0, 0, func() {
+			require.NoError(t, held[0].Release(w.ctx))
+			require.NoError(t, <-waiting)
+		})
+		require.NoError(t, more.Unlock(me))
+		for _, hold := range held[1:] {
+			require.NoError(t, hold.Release(w.ctx))
+		}
+		assert.Empty(t, w.Keys())
+	})
+}
