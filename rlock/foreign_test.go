@@ -307,3 +307,19 @@ func TestAForceUnlockThatArrivesTooLateLeavesALaterHolderOfTheSameRedisson(t *te
 		})
 	}
 }
+
+// A subscriber has come before the ticket. The next turn would come at once only if this one was used, for
+// which a busy machine may be too slow.
+func TestALockIsLeftToASubscriberOfRedissonBeforeATicketThatCameLater(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		here, there := s.client().NewLock(key), s.client().NewLock(key)
+		require.NoError(t, here.Lock(s.ctx))
+		l := s.listen(s.family(), channel)
+		waiter := background(func() error { return there.Do(s.ctx, nothing) })
+		s.awaitWaiters(1, key)
+		require.Empty(t, l.heard())
+		require.NoError(t, here.Unlock(s.ctx))
+		require.NoError(t, s.await(waiter))
+		require.Equal(t, []string{"00", "00"}, l.heard(), "that their turn begins, and that the lock is free again")
+	})
+}

@@ -82,9 +82,14 @@ func (f *foreigner) contend(until time.Time, lateness func() time.Duration) {
 // crowd has four goroutines of the client take the lock again and again until
 // then, and returns how many sections they have when all is done.
 func (p *testClient) crowd(w *world, until time.Time) (sections func() int) {
+	return p.callers(4, w, until)
+}
+
+// callers is crowd with so many goroutines.
+func (p *testClient) callers(goroutines int, w *world, until time.Time) (sections func() int) {
 	var all sync.WaitGroup
 	n := 0 // the lock protects it
-	for range 4 {
+	for range goroutines {
 		lock, me := p.NewLock(key), w.caller()
 		all.Go(func() {
 			for time.Now().Before(until) {
@@ -146,6 +151,51 @@ func TestOthersThatNeverComeCostLittle(t *testing.T) {
 		t.Logf("%d sections, %v lost", ours, lost)
 		assert.Less(t, lost, 350*time.Millisecond, "turns of 10, 20, 40, 80 and 140 ms, then a seventeenth of the time")
 		require.Positive(t, ours)
+	})
+}
+
+// The release of each client finds one ticket, that of the other: a turn behind it would stand alone
+// when that is granted the lock.
+func TestASubscriberHasItsShareBesideTwoClientsThatPassTheLockToOneAnother(t *testing.T) {
+	manyCommands(t)
+	bubble(t, func(t *testing.T, w *world) {
+		end := time.Now().Add(4 * time.Second)
+		f := w.foreigner(channel, foreignOwner, "1")
+		here, there := w.client().callers(1, w, end), w.client().callers(1, w, end)
+		time.Sleep(20 * time.Millisecond)
+		f.contend(end, punctual)
+		ours := here() + there()
+		t.Logf("sections: theirs %d, ours %d", f.sections, ours)
+		assert.Greater(t, 4*f.sections, f.sections+ours)
+		assert.Greater(t, 4*ours, f.sections+ours)
+	})
+}
+
+// The queue is not kept for as long as such a section.
+func TestASubscriberHasItsTurnBetweenSectionsOfMinutes(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		f := w.foreigner(channel, foreignOwner, "1")
+		here, there, me := w.client().NewLock(key), w.client().NewLock(key), w.caller()
+		require.NoError(t, here.Lock(me))
+		for range 3 {
+			time.Sleep(90 * time.Second)
+			waiter := start(func() error { return there.Lock(me) })
+			w.eventually(func() bool { return len(w.queued()) > 0 }, "it queues")
+			for len(f.messages) > 0 {
+				<-f.messages
+			}
+			require.NoError(t, here.Unlock(me))
+			select {
+			case <-f.messages:
+			case <-time.After(time.Second):
+				require.Fail(t, "the subscriber is not told that the lock is free")
+			}
+			f.take()
+			f.free()
+			require.NoError(t, <-waiter)
+			here, there = there, here
+		}
+		require.NoError(t, here.Unlock(me))
 	})
 }
 

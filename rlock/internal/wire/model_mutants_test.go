@@ -100,6 +100,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"so have those in the fair queue", modelPlain, stepPart, "processes[process], waits = true, waits + 1", ""},
 		{"of which each process counts once", modelPlain, stepPart, "elseif not processes[process] then", "else"},
 		{"a turn goes before the ticket that joins: GUESTS_FIRST", modelPlain, stepPart, "turn = turn or redis.call", "turn = redis.call"},
+		{"a turn goes before a ticket that joins alone, too: ALONE_COUNTS", modelPlain, stepPart, "if not guarded or joined and first == asker then", "if not guarded then"},
 		{"a turn never stays alone in the queue: NEVER_ALONE", modelRW, stepPart, "if not behind and not on then\n\t\tredis.call('zrem', queue, '?')", "if false then"},
 		{"a release without a queue begins a turn: ACQUIRE_WAITS", modelPlain, stepPart, "if here and (waits > 0 or polls) and now >= (state.n or 0) then -- else", "if false then -- else"},
 		{"its queue ends with it", modelPlain, stepPart, "redis.call('pexpire', queue, state.e - now)", ""},

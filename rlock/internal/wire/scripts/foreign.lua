@@ -34,7 +34,10 @@ end
 local waits = 0     -- how many foreign clients wait: those that listen, and the processes of the fair queue
 local fair = false  -- whether there is a fair queue
 local here = false  -- whether foreign clients may be about, so that what follows is defined
-if not guarded then
+-- A release puts "?" behind the tickets that it finds. If that is one, "?" is alone when it has been
+-- granted the lock, and is dropped: two clients with a ticket each would pass the lock to one
+-- another for ever. So a ticket that joins an empty queue lets foreign clients go first.
+if not guarded or joined and first == asker then
 	if family ~= 'c' then
 		local ears = turns .. 'ushers'
 		count(channel, ears, turns .. clientOf(first or ''))

@@ -165,7 +165,7 @@ if joined then
 end
 
 -- While a client of ours has the lock alone no grant is possible, and its release will
--- count the foreign clients.
+-- count the foreign clients. So does a ticket that joins an empty queue: see foreign.lua.
 local guarded = not open('s') and not isForeign(holder())
 
 -- So a step in which a ticket joins behind another one, and nothing else is asked for, is over.
