@@ -33,7 +33,16 @@ func onlyLong(t *testing.T) {
 	}
 }
 
+var other = flag.String("redisson", "", "run with these versions of Redisson, with commas between them, in place of the newest ones")
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if *other != "" {
+		versions = nil
+		for version := range strings.SplitSeq(*other, ",") {
+			versions = append(versions, redisson.Version(version))
+		}
+	}
 	if addr := os.Getenv(holdAt); addr != "" {
 		holdUntilKilled(addr)
 	}
