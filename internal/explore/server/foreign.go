@@ -129,7 +129,7 @@ func (r *run) meet(added bool) {
 			m.Length = min(2*r.length(), r.Turns.Longest)
 			r.note()
 		}
-	case m.Began > 0 && len(r.Holders) == 0 && (r.now >= m.Over || f.waits == 0 && !m.Polls || m.Used > 0 && r.hasPlace()):
+	case m.Began > 0 && len(r.Holders) == 0 && (r.now >= m.Over || f.waits == 0 && !m.Polls):
 		r.finish()
 	}
 	f.on = r.turnFirst() && m.Began > 0

@@ -166,7 +166,6 @@ func (r *run) buryAll(ended []core.ID, leave, asker core.Ticket) {
 			return
 		}
 		r.Queue = without(r.Queue, func(m core.Ticket) bool { return m.ID.Client == mark.Client })
-		r.Marks = without(r.Marks, func(id core.ID) bool { return id.Client == mark.Client })
 	}
 	for _, id := range ended {
 		if slices.Contains(r.Marks, id) {

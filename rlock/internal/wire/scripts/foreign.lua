@@ -178,7 +178,7 @@ if here then
 			state.l = math.min(2 * (state.l or shortest), longest)
 			note('l', state.l)
 		end
-	elseif state.b and free() and (now >= state.e or waits == 0 and not state.p or state.u and ours) then
+	elseif state.b and free() and (now >= state.e or waits == 0 and not state.p) then
 		finish()
 		first, second = front()
 	end

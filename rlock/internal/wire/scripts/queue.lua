@@ -181,13 +181,14 @@ local function front()
 	return two[1], two[2]
 end
 
--- A tenure that was granted out of the queue, and ended without a release.
+-- A tenure that was granted out of the queue, and ended without a release. Other tenures of its
+-- client may live: their marks stay.
 local function bury(mark)
 	redis.call('zrem', queue, mark)
 	local dead = clientOf(mark)
 	if dead ~= clientOf(leaver or asker or '') then
 		for _, member in ipairs(redis.call('zrange', queue, '0', '-1')) do
-			if clientOf(member) == dead then
+			if clientOf(member) == dead and string.sub(member, 1, 1) ~= '!' then
 				redis.call('zrem', queue, member)
 			end
 		end
