@@ -18,147 +18,106 @@ import (
 // value of each other field means its default, and so does a negative duration, except
 // where the field gives it a meaning of its own.
 type Config struct {
-	// Redis says how to connect; InitAddress is the one thing that has no
-	// default. Use it unless the program has a rueidis client to share. Where a
-	// field is zero, a value is chosen that suits locks: one pipelined connection
-	// for commands, and outside of a Cluster a second one for a lone caller, no
-	// client-side cache, small buffers, and timeouts by which a dead peer is noticed
-	// in four seconds instead of twelve. With a longer ConnWriteTimeout than 2 s,
-	// Unlock, Close and renewals wait for an answer for one to two seconds more than
-	// that. ConnLifetime is refused: if a caller leaves while it opens the next connection,
-	// the commands of others fail.
+	// Redis says how to connect; only InitAddress has no default. Fields that are zero get values
+	// that suit locks: one pipelined connection for commands, outside of a Cluster a second one
+	// for a lone caller, no client-side cache, small buffers, and timeouts by which a dead peer is
+	// noticed in four seconds instead of twelve. With a ConnWriteTimeout of more than 2 s, Unlock,
+	// Close and renewals wait one to two seconds more than that for an answer. ConnLifetime is
+	// refused, since commands fail when a connection reaches its end.
 	Redis rueidis.ClientOption
 
-	// Client is a client to share instead. Its settings stay as they are, and
-	// [Client.Close] leaves it open: close it afterwards. If it is closed first, a Lock that
-	// waits returns [ErrClosed] some seconds later. It should have no ConnLifetime.
-	// Set either Redis.InitAddress or Client.
+	// Client is a rueidis client to share instead. Its settings stay as they are, and
+	// [Client.Close] leaves it open: close it afterwards. If it is closed first, a Lock that waits
+	// returns [ErrClosed] some seconds later. docs/connecting.md has the risks. Set either
+	// Redis.InitAddress or Client.
 	Client rueidis.Client
 
-	// Lease is how long Redis keeps a lock whose holder died, and so how long
-	// others then wait. The watchdog renews at a third of it. Shorter leases free
-	// a dead holder's locks sooner, and survive shorter outages. At least 100 ms.
-	// Defaults to 30 s, as Redisson's lockWatchdogTimeout.
+	// Lease is how long Redis keeps a lock whose holder died, and how long an outage may last
+	// before a holder loses it. The watchdog renews at a third of it. At least 100 ms. Defaults to
+	// 30 s, as Redisson's lockWatchdogTimeout.
 	Lease time.Duration
 
-	// HandoffLimit is how many more times a lock is handed off inside this process
-	// once another client is known to wait for it, a client of Redisson included. Then
-	// it is released, and this client's next waiter joins the end of the queue. More
-	// is faster here, and makes others wait longer. Negative: it is not handed off at
-	// all while others wait. A fair lock never is. Defaults to 16.
+	// HandoffLimit is how many more times a lock is handed off inside this process once another
+	// client is known to wait for it. Then this client's next waiter joins the end of the queue.
+	// Negative: none while others wait. A fair lock is never handed off. Defaults to 16.
 	HandoffLimit int
 
-	// HandoffTime is how long a lock is handed off inside this process once another
-	// client is known to wait for it; whichever of it and HandoffLimit ends first. A
-	// section that has begun is not cut short. Defaults to 10 ms.
+	// HandoffTime limits these hand-offs as well, whichever ends first. A section that has begun
+	// is not cut short. Defaults to 10 ms.
 	HandoffTime time.Duration
 
-	// Linger is how long this client keeps a lock after its last Unlock if nobody waits for
-	// it. A Lock in this process is then local: it sends no command. A client that wants the
-	// lock elsewhere calls for it, and has it about one and a half round trips later than a free lock;
-	// meanwhile it is held for IsLocked, Inspect and all that look at Redis, which show
-	// the last owner. If the process dies, others wait for the rest of the Lease, as for a
-	// dead holder.
+	// Linger is how long this client keeps a lock after its last Unlock if no client waits for it.
+	// A Lock in this process then sends no command. Other clients see a held lock; one that wants
+	// it calls for it, and has it about one and a half round trips later than a free lock. If the
+	// process dies, others wait for the rest of the Lease.
 	//
-	// Some locks do not linger: those for which clients wait, a name that is called for again
-	// and again, a name on which a client of Redisson was met within the last five minutes (it
-	// cannot call, and waits for a third of the Lease the first time), parts of a multi-lock
-	// or RedLock, semaphores, and all locks while RedissonPolls is RedissonPollsAlways or NoClientChannel is set or
-	// the server refuses the client its own channel. At most some 10 000 locks of a kind
-	// linger at a time. All clients of the locks should be of a version that has Linger:
-	// older ones cannot call either. [WithLinger] says otherwise for one Acquire. Defaults to
-	// 0: no lock lingers.
+	// Some locks do not linger: contended names, names on which a client of Redisson was met
+	// within five minutes (it cannot call, and waits for a third of the Lease the first time),
+	// semaphores, parts of a multi-lock or RedLock, all locks with RedissonPollsAlways or
+	// NoClientChannel, and more than some 10 000 locks of a kind. All clients of the locks should
+	// be of a version that has Linger. [WithLinger] says otherwise for one Acquire.
+	// docs/guarantees.md has the differences. Defaults to 0: no lock lingers.
 	Linger time.Duration
 
-	// SyncReplicas is how many replicas must have a grant before it counts: Redis
-	// is asked with WAIT, in one pipeline with the acquire, for a second at most or
-	// a quarter of the lease. A grant that fewer have is released again and is
-	// [ErrNotReplicated]. A grant that was returned outlives a failover to any
-	// replica that has it: with all replicas, whichever takes over; with fewer, one
-	// without it may. WAIT is no consensus. Hand-overs inside the process and
-	// renewals do not wait: a renewal that a failover loses leaves the lease that
-	// the one before it set.
-	//
-	// An acquire then takes a round trip to the replicas more, and a connection of
-	// its own while it does: at most 32 to a node, unless Redis.BlockingPoolSize
-	// says otherwise. All replicas means that none may be missing, and after a
-	// failover one is, until the old primary has become one. Defaults to 0: do not
-	// wait.
+	// SyncReplicas is how many replicas must have a grant before it counts: Redis is asked with
+	// WAIT, for a second at most or a quarter of the lease. A grant that fewer have is released
+	// again and is [ErrNotReplicated]. With all replicas a grant outlives any failover, but none
+	// may be missing; with fewer, a replica without it may take over. Hand-offs and renewals do
+	// not wait. An acquire takes a round trip to the replicas more, and a connection of its own
+	// meanwhile: at most 32 to a node, or Redis.BlockingPoolSize. Defaults to 0.
 	SyncReplicas int
 
-	// PubSub says which family of commands tells waiters of grants. All clients of a
-	// lock must use the same one: those of the other do not hear of their grants, and
-	// lose their places. Defaults to PubSubAuto, which is what Redisson does by default
-	// from 3.28 on.
+	// PubSub is the family of commands that tells waiters of grants. All clients of a lock must
+	// use the same one. Defaults to PubSubAuto, as Redisson from 3.28 on.
 	PubSub PubSub
 
-	// RedissonPolls says whether clients of Redisson contend for the locks that cannot be
-	// counted: spin locks, loops of tryLock, or waits at a replica (readMode SLAVE). A lock
-	// that this client wants all the time is then left to them for 140 ms, after two seconds and
-	// then about every 2.4 s, and more often while they use it. Defaults to
+	// RedissonPolls says whether clients of Redisson contend that cannot be counted: spin locks,
+	// loops of tryLock, or waits at a replica. A lock that this client wants all the time is then
+	// left to them for 140 ms about every 2.4 s, and more often while they use it. Defaults to
 	// RedissonPollsAuto: where the server knows a script of Redisson's locks.
 	RedissonPolls RedissonPolls
 
-	// NoClientName leaves the connections of the client without a name. By default they
-	// have one in CLIENT LIST, "rlock:<program>:<host>:<pid>:<id>", by which
-	// [Client.Inspect] tells the process of a holder or a waiter. A name that is set in
-	// Redis.ClientName is kept, and a shared Client has the one that it has; Inspect then
-	// knows no process of this client. Defaults to false.
+	// NoClientName leaves the connections without a name. By default they are called
+	// "rlock:<program>:<host>:<pid>:<id>", by which [Client.Inspect] finds the process of a holder
+	// or a waiter. A Redis.ClientName, or that of a shared Client, is kept.
 	NoClientName bool
 
-	// NoClientChannel leaves out the channel on which others tell this client of its locks,
-	// as when one of them is unlocked by force, and has this client tell no other. By default
-	// the client subscribes to it in the background with its first lock, and nothing depends on
-	// whether it may. Without it such a loss is noticed by the next renewal. Defaults to false.
+	// NoClientChannel omits the channel on which others tell this client of its locks, as when one
+	// is unlocked by force; the client then tells no others either. Such a loss is noticed by the
+	// next renewal.
 	NoClientChannel bool
 
-	// NoAnswers stops the client from answering when another one asks what it holds and waits for
-	// ([Client.Ask], as the command "rlock deadlocks" does). By default it does once it has held
-	// a lock, unless NoClientChannel is set: at most ten times a second in all, with
-	// the names of locks, the owners, and the places in the code if RecordPlaces is set. A user
-	// of Redis that may publish to "rlock_turn:client:*" may ask, and one that may subscribe there may
-	// read the answers.
-	// Defaults to false.
+	// NoAnswers stops the client from answering the questions of others about its holds and waits
+	// ([Client.Ask], "rlock deadlocks"). By default it answers at most ten times a second, with
+	// the names of locks, the owners, and places in the code if RecordPlaces is set, to users of
+	// Redis that may use the channels "rlock_turn:client:*".
 	NoAnswers bool
 
-	// Tracking has Redis tell at once if somebody else deletes or overwrites the key of a
-	// lock that is held, or if it expires or is evicted: by CLIENT TRACKING, for locks that
-	// one owner holds alone, once they are held for 50 ms. Without it, and where the server
-	// or its access rules refuse it, in a Cluster, and with a shared Client, the next renewal
-	// notices. It needs Redis 7 or Valkey. A hold of more than 50 ms then costs one command
-	// more, a renewal costs Redis a fifth more, and a held lock half as much memory more there:
-	// see docs/benchmarks.md. Defaults to false.
+	// Tracking asks Redis to tell at once if the key of a held lock is deleted, overwritten,
+	// expired or evicted: by CLIENT TRACKING, for locks that one owner holds alone, after 50 ms of
+	// the hold. It needs Redis 7 or Valkey, and has no effect in a Cluster, with a shared Client,
+	// and where it is refused: the next renewal notices then. docs/benchmarks.md has the cost.
 	Tracking bool
 
-	// Logger gets a message for each lock that was lost, at level Debug if its fixed lease
-	// ended as asked and at Warn otherwise; for connections that end and subscriptions that
-	// the server refuses; for calls that Redis does not serve for five seconds, once a minute;
-	// for deadlocks among the calls of the client; and for what LongHold and LongWait ask for.
-	// docs/operations.md lists the messages. None has a password, and none is about a lock that
-	// is acquired and released in time. A release that Redis does not confirm is not logged:
-	// Unlock returns [ErrUnconfirmed]. The Logger is called in a goroutine of its own, one
-	// message after the other, so that it may be slow and may call the client; while 1000
-	// messages wait for it, further ones are dropped and counted.
-	// Defaults to slog.Default().
+	// Logger gets a message for each lock that was lost (at level Debug if its fixed lease ended,
+	// else at Warn), for faults of connections and subscriptions, for deadlocks, and for long
+	// holds and waits: docs/operations.md lists them. None has a password. The Logger is called in
+	// a goroutine of its own, so it may be slow; while 1000 messages wait for it, further ones are
+	// dropped and counted. Defaults to slog.Default().
 	Logger *slog.Logger
 
-	// LongHold is after how long a hold is logged, once, at level Warn, with the lock's
-	// name, its owner and, if RecordPlaces is set, the place in the code. The line comes
-	// while the lock is still held. It costs a hand-off inside the process some 100 ns.
-	// Defaults to 0: never.
+	// LongHold is after how long a hold is logged, once, while it lasts, with its owner and, if
+	// RecordPlaces is set, its place in the code. It costs a hand-off some 100 ns. Defaults to 0:
+	// never.
 	LongHold time.Duration
 
-	// LongWait is after how long a call that waits for a lock is logged, once, at level
-	// Warn, while it still waits: with the lock's name, the owner, the place in the code, and
-	// the holder, as it stands in Redis, as far as this client knows. Only with RecordPlaces does
-	// the line have the place of a holder in this client, and that of a call for a lock over
-	// several. A standby that waits for its leader is logged once as well. Negative: never.
-	// Defaults to 30 s.
+	// LongWait is after how long a waiting call is logged, once, while it waits, with its place in
+	// the code and the holder in Redis. The place of a holder in this client needs RecordPlaces.
+	// Negative: never. Defaults to 30 s.
 	LongWait time.Duration
 
-	// RecordPlaces records where in the code each lock is taken, for [Client.Held], LongHold,
-	// the holders that LongWait names, deadlocks in the log, and answers to [Client.Ask]. It is for debugging: it
-	// makes each call for a lock some microseconds slower. Defaults to false.
+	// RecordPlaces records where in the code each lock is taken, for [Client.Held], the log, and
+	// answers to [Client.Ask]. Each call for a lock then takes some microseconds more.
 	RecordPlaces bool
 
 	// Observer is told what happens to each lock: for metrics, traces and tests. Defaults

@@ -11,36 +11,20 @@ import (
 // concurrently.
 //
 // The holder of the write lock may take the read lock as well. If it unlocks the write
-// lock first, it goes on as a reader (a downgrade). Others in its client may then read at
-// once, and others elsewhere when Redis has been told: a round trip later, if it answers.
-// A reader that takes the write lock (an upgrade) gets [ErrUpgrade].
+// lock first, it goes on as a reader (a downgrade), and other readers may join. A reader that
+// takes the write lock (an upgrade) gets [ErrUpgrade].
 //
-// The readers of one client are one reader in Redis: only the first to come and
-// the last to leave wait for it. Inside a client readers and writers are served
-// first come, first served, so that a waiting writer holds back readers that come
-// later.
+// Readers and writers of all clients take turns in one queue, so that neither starves the
+// other: readers that come after a waiting writer wait behind it. So a reader must not wait for
+// another one that has yet to begin, in any process: if a writer comes between them all three
+// wait for ever, as with [sync.RWMutex]. An owner that reads may always nest.
 //
-// Readers and writers of all clients take turns in the queue in Redis. A waiting writer
-// has a ticket there, and clients that begin to read after it wait behind it. A client
-// that reads already lets [Config.HandoffLimit] more readers join, or for
-// [Config.HandoffTime], whichever ends first. When the last reader has left, the writer
-// has the lock; after it, all readers at the front of the queue have it together. So
-// neither starves the other. A writer that gives up leaves the queue; one whose process
-// died is dropped at its turn. A TryLock of the write lock holds no reader back.
+// The readers of one client are one reader in Redis: only the first to come and the last to
+// leave wait for it.
 //
-// So a reader must not wait for another one that has yet to begin, in any process: if
-// a writer comes between them all three wait for ever, as with [sync.RWMutex]. An owner
-// that reads may always nest.
-//
-// # Redisson
-//
-// It is wire-compatible with Redisson's RReadWriteLock, whose clients know nothing of the
-// queue. Redisson's readers may starve any writer, as they do among themselves. Readers
-// here do not starve with it: while readers of Redisson have the lock, a waiting writer
-// holds back readers here for two seconds, and then they may begin to read for one.
-// Redisson's writers have turns in the queue, as every client of Redisson that waits.
-//
-// A name that is used for a ReadWriteLock must not be used for a lock of another kind.
+// It is wire-compatible with Redisson's RReadWriteLock, whose readers may starve writers. A
+// name that is used for a ReadWriteLock must not be used for a lock of another kind.
+// docs/kinds.md has more.
 type ReadWriteLock struct {
 	reader, writer driver.Lock
 	read, write    Lock // made of these

@@ -173,6 +173,7 @@ func (l *lock) contend(ctx context.Context, w *waiter, now core.Now) error {
 	if w.Outcome() == core.Waiting {
 		l.hear(w, now)
 		l.Wait(&w.Waiter, now)
+		l.tellOwnWait(w, now)
 		l.await(ctx, w, now)
 	} else {
 		l.leave(ctx, w)

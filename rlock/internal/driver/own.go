@@ -1,0 +1,35 @@
+package driver
+
+import (
+	"time"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
+)
+
+// tellOwnWait logs at once that w waits for a lock that its own goroutine holds as its owner: an
+// Acquire after a Lock. No other goroutine can end that hold, so the wait lasts until the call
+// ends. A handle may be released by another goroutine: a wait for one is logged once it lasts, by
+// the search for deadlocks, which w then need not ask for. The mutex is held.
+func (l *lock) tellOwnWait(w *waiter, now core.Now) {
+	goroutine := w.req.Goroutine()
+	if goroutine == 0 || goroutine == w.req.Owner.ID || w.searched {
+		return
+	}
+	levels, c := l.Levels(), l.shard.client
+	for i := range levels {
+		v := &levels[i]
+		if o := ownerOf(v); o.ID != goroutine || !l.Holds(v.Owner, now) {
+			continue
+		}
+		w.searched = true
+		place := w.place
+		if place == nil {
+			place = terms.Here()
+		}
+		c.engine.Config.Logger.Warn("rlock: a call waits for a lock that its own goroutine holds: use the context of the Hold, or WithOwner, to nest",
+			"lock", l.name.Key, "kind", l.name.KindOf(w.req.Shared), "owner", w.req.Owner, "waited", time.Duration(0), "place", place.Known().String(),
+			"holder", ownerOf(v), "held", duration(now.Time.Since(v.Since)).Round(time.Millisecond), "holder_place", placeOf(v).Known().String())
+		return
+	}
+}
