@@ -32,7 +32,7 @@ func homeOf(e *engine.Client) *group.Home {
 	})
 }
 
-// groupLosses remember in the client what was lost of locks over several.
+// groupLosses record the losses of locks over several in the client.
 type groupLosses struct{ engine *engine.Client }
 
 // groupKey is what the client remembers the owner by. No lock of one key has it.

@@ -86,9 +86,9 @@ func (l *Lock) endsWith(v *Level) {
 	}
 }
 
-// close takes away a level. The owner's next one is the first of its hold then: a hold lasts from the first level of its
-// owner to the last. What is told of it, how and when it was acquired, goes on to a level that is told itself, so that
-// each beginning that was told has its end.
+// close takes away a level. The owner's next one is the first of its hold then: a hold lasts from
+// the first level of its owner to the last. Its report, how and when it was acquired, goes on to a
+// level that is told itself, so that each beginning that was told has its end.
 func (l *Lock) close(i int) (was Level) {
 	was = l.levels.all[i]
 	for j := range l.levels.all {

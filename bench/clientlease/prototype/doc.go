@@ -16,7 +16,7 @@
 //	    v                          v
 //	   free                       free
 //
-// # What holds
+// # Promises that hold
 //
 //   - A client lease that has ended does not come back: it is renewed by PEXPIRE, which makes
 //     no key, and the next one has another name. So a lock that others may take is never
@@ -27,7 +27,7 @@
 //   - An acquire whose answer is lost costs others one lease, not the life of the client,
 //     since a lock is attached only by a client that knows that it has it.
 //
-// # What does not
+// # Promises that do not
 //
 // If the key of the client lease is deleted or evicted, all its locks are lost at once. If
 // the key of an attached lock is, nothing tells its holder before the backstop is renewed.

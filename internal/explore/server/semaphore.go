@@ -124,7 +124,8 @@ func (semaphore) remaining(r *run) core.Span {
 	return r.Holders[0].Ends.since(r.now)
 }
 
-// ungranted has the first tickets of some other clients looked for, one of which may know of more permits.
+// ungranted tells the first tickets of some other clients to look, one of which may know of more
+// permits.
 func (semaphore) ungranted(r *run, leaver core.Ticket) {
 	told := []uint32{leaver.ID.Client}
 	for _, t := range r.Queue[:min(len(r.Queue), 64)] {

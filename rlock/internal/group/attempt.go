@@ -202,7 +202,7 @@ func (a *attempt) deliver(got result) {
 	}
 }
 
-// decide says that the call has its outcome: what is granted from now on joins the hold, or is released if that is nil or
+// decide gives the call its outcome: later grants join the hold, or are released if that is nil or
 // over.
 func (a *attempt) decide(joins *Hold) {
 	a.mu.Lock()
@@ -267,7 +267,7 @@ func (a *attempt) take(got result) {
 	}
 }
 
-// granted returns what is held. A grant that is over does not count.
+// granted returns the held members. A grant that is over does not count.
 func (a *attempt) granted() []*member {
 	held := make([]*member, 0, len(a.replicas))
 	for _, r := range a.replicas {
@@ -281,7 +281,7 @@ func (a *attempt) granted() []*member {
 	return held
 }
 
-// keep has the watchdog keep what is held, or else has the lease begin of what it has
+// keep makes the watchdog keep the held members, or begins the lease of those that it has
 // kept.
 func (a *attempt) keep(kept bool) {
 	lease := a.options.Lease

@@ -23,7 +23,7 @@ type fleet struct {
 
 	mu    sync.Mutex // protects following, and all lockers
 	homes []*fakeHome
-	log   []string // what was done to the lockers, in order
+	log   []string // the actions on the lockers, in order
 }
 
 func virtual(t *testing.T, run func(t *testing.T, f *fleet)) {
@@ -36,7 +36,7 @@ func virtual(t *testing.T, run func(t *testing.T, f *fleet)) {
 	})
 }
 
-// told returns what was done since the last call.
+// told returns the actions since the last call.
 func (f *fleet) told() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -28,7 +28,7 @@ type Config struct {
 	Where func() string // the addresses of its servers, for errors and for an order
 
 	Observer *terms.Observer // nil for none
-	// Later has a hook of the Observer told of what no caller has brought about.
+	// Later tells a hook of the Observer an event without a caller.
 	Later    func(ctx context.Context, hook terms.Hook, e terms.Event)
 	Logger   *slog.Logger
 	LongWait time.Duration       // when a wait is logged; 0: never
@@ -43,8 +43,8 @@ type Config struct {
 	Losses Losses
 }
 
-// Losses remember by owner what was lost and not unlocked yet. A lock is known by a text that is the same for the same
-// parts.
+// Losses record by owner the lost levels that are not unlocked yet. A lock is known by a text that
+// is the same for the same parts.
 type Losses interface {
 	// Add remembers that the owner has lost a level, which it had asked for until then; zero: until its Unlock.
 	Add(lock string, o terms.Owner, until time.Time, cause error)

@@ -16,7 +16,7 @@ type Locker interface {
 	Leaves() []Leaf
 	// Acquire takes the lock once for the owner. The context that the Part has does not end with ctx.
 	Acquire(ctx context.Context, o terms.Owner, options Options) (Part, error)
-	// State returns what is known of the lock without asking Redis. It waits for nothing.
+	// State returns the state of the lock without asking Redis. It waits for nothing.
 	State(o terms.Owner) terms.State
 
 	IsLocked(ctx context.Context) (bool, error)
@@ -33,13 +33,14 @@ type Options struct {
 	// Quit, once closed, ends the wait between attempts as its time would, and no attempt; nil for never.
 	Quit <-chan struct{}
 
-	// Whole is what the lock is a part of, nil for nothing. Lost is called once if the part has ended by loss or by
-	// Close, with the cause, before another can be granted what is lost; also before Acquire returns the part.
+	// Whole is the lock over several that this is a part of, nil for none. Lost is called once if
+	// the part has ended by loss or by Close, with the cause, before another owner can be granted
+	// the part; also before Acquire returns the part.
 	Whole *terms.Whole
 	Lost  func(cause error)
 }
 
-// left returns what is left of the wait, which began then.
+// left returns the rest of the wait, which began then.
 func (o *Options) left(began time.Time) time.Duration {
 	if o.Wait == terms.Forever {
 		return terms.Forever

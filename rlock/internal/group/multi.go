@@ -13,8 +13,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// NewMulti returns the lock that is all of these. The parts of a multi-lock among them count as if they were given
-// themselves, and what is given twice counts once.
+// NewMulti returns the lock that is all of these. The parts of a multi-lock among them count as if
+// they were given themselves, and a lock that is given twice counts once.
 func NewMulti(locks []Locker) *Lock {
 	var parts []Locker
 	for _, l := range locks {
@@ -45,8 +45,8 @@ func NewMulti(locks []Locker) *Lock {
 type gathering struct {
 	hold  *Hold
 	began time.Time // the call
-	// kept is set if the watchdog keeps what is taken until all are: leases would run out
-	// while others are waited for.
+	// kept is set if the watchdog keeps the taken parts until all are taken: leases would
+	// run out while others are waited for.
 	kept  bool
 	parts []*member
 }

@@ -123,7 +123,8 @@ func TestAMultiLockBeginsAnewWhenAPartIsLostWhileItWaits(t *testing.T) {
 	})
 }
 
-// The hold has ended before a part's client goes on, so before another can have what was lost.
+// The hold has ended before a part's client goes on, so before another owner can have the
+// part.
 func TestTheLossOfAPartEndsTheHoldAtOnce(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		a, b := f.lock(f.home(), "a"), f.lock(f.home(), "b")

@@ -28,8 +28,8 @@ func RefusingRed(name, why string, args ...any) *Lock {
 	return Refusing(name, fmt.Errorf("rlock: red lock %q: %w: %s", name, wire.ErrInvalidConfig, fmt.Sprintf(why, args...)))
 }
 
-// elect gathers a majority. What is still asked for when it has one joins the hold later; what is granted after it has
-// given up is released.
+// elect gathers a majority. A grant after that joins the hold; one after it has given up is
+// released.
 func (l *Lock) elect(ctx context.Context, h *Hold) error {
 	a := newAttempt(ctx, h)
 	if err := a.run(ctx); err != nil {

@@ -66,7 +66,8 @@ func releaseLater(parts []*member) {
 	}
 }
 
-// giveBack releases what was taken in vain. It does not wait for that longer than the caller does.
+// giveBack releases the parts of a failed call. It does not wait for that longer than the caller
+// does.
 func (l *Lock) giveBack(ctx context.Context, o terms.Owner, parts []*member) {
 	if ctx.Err() != nil || l.home.isCrowded() {
 		releaseLater(parts)
@@ -75,9 +76,10 @@ func (l *Lock) giveBack(ctx context.Context, o terms.Owner, parts []*member) {
 	_ = l.home.release(o, parts, len(parts), ctx.Done())
 }
 
-// release releases the parts. It returns nil as soon as so many are confirmed, and else the errors of all. If those of
-// servers that answer are enough, it does not wait for the others. What is left it leaves behind, also if quit is
-// closed; but if there is much of that already it waits, so that there is an end to it.
+// release releases the parts. It returns nil as soon as so many are confirmed, and else the errors
+// of all. If those of servers that answer are enough, it does not wait for the others. It leaves
+// the rest to the background, also if quit is closed; but if there is much work there already it
+// waits, so that the work stays bounded.
 func (h *Home) release(o terms.Owner, parts []*member, enough int, quit <-chan struct{}) error {
 	if live, silent := bySilence(o, parts); len(live) >= enough {
 		releaseLater(silent)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What is asked of Redis about a lock, without being its holder.
+// Questions to Redis about a lock, for callers that need not hold it.
 
 // IsLocked stops asking once the answer is certain.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {

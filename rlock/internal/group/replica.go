@@ -23,7 +23,7 @@ type replica struct {
 // denied reports whether another is said to have the part.
 func (r *replica) denied() bool { return r.held == nil && errors.Is(r.denial, terms.ErrNotAcquired) }
 
-// state returns what is known of the part without asking.
+// state returns the state of the part without asking Redis.
 func (r *replica) state() terms.State { return r.lock.State(r.owner) }
 
 // drop releases the part. The next acquire of it here waits for that.

@@ -31,7 +31,7 @@ func (h Hook) Tell(ctx context.Context, e Event) {
 	}
 }
 
-// An Event is what has happened to a lock, with the fields that its hook needs.
+// An Event is an event of a lock, with the fields that its hook needs.
 type Event struct {
 	Name  string
 	Kind  Kind
