@@ -55,6 +55,8 @@ func benchClient(b testing.TB, config engine.Config) *Client {
 	config.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	option := redistest.Standalone(b).Options()
 	option.ForceSingleClient, option.DisableCache = true, true
+	option.PipelineMultiplex, option.AlwaysPipelining = -1, true // as package rlock
+	option.ConnWriteTimeout, option.Dialer.KeepAlive = 2*time.Second, time.Second
 	id := wire.NewID()
 	r, err := wire.Open(wire.Options{Redis: option}, id.Prefix)
 	require.NoError(b, err)
@@ -69,8 +71,9 @@ func benchLocks(b testing.TB, config engine.Config) [2]engine.Form {
 	return [2]engine.Form{&old, &own}
 }
 
-func pair(b testing.TB, l engine.Form) {
-	ctx := context.Background()
+func pair(b testing.TB, l engine.Form) { pairWith(context.Background(), b, l) }
+
+func pairWith(ctx context.Context, b testing.TB, l engine.Form) {
 	o := engine.Owner{ID: engine.GoroutineID()}
 	if err := l.Take(ctx, engine.Request{Owner: o, Wait: engine.Forever}); err != nil {
 		b.Error(err)
@@ -140,6 +143,15 @@ func BenchmarkAllocations(b *testing.B) {
 				}
 			})
 		}
+		b.Run(name+"/cancellable", func(b *testing.B) {
+			l := benchLocks(b, engine.Config{})[i]
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			b.ReportAllocs()
+			for b.Loop() {
+				pairWith(ctx, b, l)
+			}
+		})
 		b.Run(name+"/nested", func(b *testing.B) {
 			l := benchLocks(b, engine.Config{})[i]
 			o := engine.Owner{ID: engine.GoroutineID()}
