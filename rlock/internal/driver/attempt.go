@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"sync/atomic"
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -36,7 +35,7 @@ func (l *lock) attempt(ctx context.Context, w *waiter, now core.Now) (_ core.Now
 	}
 	k := l.Find(cmd.ID).Tag.(*work)
 	k.calling = true
-	sent := k.call(cmd, now)
+	sent := l.shard.client.sending(k, cmd, now)
 	if cmd.Op == core.Acquire || cmd.Op == core.Join {
 		k.mark = l.shard.client.wire.mark()
 	}
@@ -44,60 +43,50 @@ func (l *lock) attempt(ctx context.Context, w *waiter, now core.Now) (_ core.Now
 		l.contendedFor(now)
 	}
 	if l.shard.client.wire.abandonable() {
-		return l.exchange(ctx, w, &sent, place), false
+		return l.exchange(ctx, w, sent, place), false
 	}
-	return l.fly(w, &sent, place), false
+	return l.fly(w, sent, place), false
 }
 
 // exchange sends the command in the goroutine of its caller, who leaves it behind when the context ends or
 // the call has its outcome otherwise.
 func (l *lock) exchange(ctx context.Context, w *waiter, sent *call, place *wire.Limit) core.Now {
 	c := l.shard.client
-	end := new(leaves) // not a part of the waiter, whose memory may be another call's when it is said
-	w.flies, w.leaves = true, end
+	if w.until == nil {
+		w.until = newUntil()
+	}
+	u := w.until
+	w.flies = true
 	l.shard.exit(l)
 
-	var a answer
-	if ctx.Done() == nil {
-		a = c.carry(c.wire.closing(), sent)
-	} else {
-		until, leave := context.WithCancel(ctx)
-		end.by(leave)
-		a = c.carry(until, sent)
-		leave()
-	}
+	stop := u.begin(ctx)
+	a := c.carry(u, sent)
+	stopped := stop()
 	over := ctx.Err() != nil
 
 	now := l.again()
 	w.flies = false
+	if !stopped {
+		w.until = nil
+	}
 	l.landed(w, sent, a, place, now)
+	c.sent(sent)
 	if over && w.Outcome() == core.Waiting {
 		l.Cancel(&w.Waiter, core.Cancelled, now)
 	}
 	return now
 }
 
-// leaves ends the wait of a call for the answer to one command. Of its two sides one has the mutex, and the other calls
-// code of a user.
-type leaves struct {
-	said atomic.Bool
-	do   atomic.Pointer[context.CancelFunc]
+// sending returns a command on its way, until sent: the carrier keeps nothing of it once it has answered.
+func (c *Client) sending(k *work, cmd core.Command, now core.Now) *call {
+	sent := c.calls.Get().(*call)
+	*sent = k.call(cmd, now)
+	return sent
 }
 
-// by registers leave, and calls it at once if leaving was said before.
-func (l *leaves) by(leave context.CancelFunc) {
-	l.do.Store(&leave)
-	if l.said.Load() {
-		leave()
-	}
-}
-
-// say ends the wait. It is called without a mutex.
-func (l *leaves) say() {
-	l.said.Store(true)
-	if leave := l.do.Load(); leave != nil {
-		(*leave)()
-	}
+func (c *Client) sent(sent *call) {
+	*sent = call{}
+	c.calls.Put(sent)
 }
 
 // fly sends the command in a goroutine of its own, which lasts until the answer is in, whatever becomes of
@@ -105,11 +94,10 @@ func (l *leaves) say() {
 // it would fail all commands that wait for the same connection. And where the client's commands have no order,
 // no release is known to come behind a command that was left behind.
 func (l *lock) fly(w *waiter, sent *call, place *wire.Limit) core.Now {
-	c, copied := l.shard.client, *sent
-	id := copied.cmd.ID
+	c, id := l.shard.client, sent.cmd.ID
 	started := c.wire.start(func() {
 		ctx := c.wire.deadline(c.clock.time(c.clock.now().Time))
-		a := c.carry(ctx, &copied)
+		a := c.carry(ctx, sent)
 		now := l.again()
 		t := l.Find(id)
 		var caller *waiter
@@ -118,12 +106,14 @@ func (l *lock) fly(w *waiter, sent *call, place *wire.Limit) core.Now {
 				caller = agent.Tag.(*waiter)
 			}
 		}
-		l.landed(caller, &copied, a, place, now)
+		l.landed(caller, sent, a, place, now)
 		l.shard.exit(l)
+		c.sent(sent)
 	})
 	now := l.shard.at
 	if !started {
 		l.landed(w, sent, answer{Reply: core.Reply{Fault: core.NotRun}, err: wire.ErrClosed}, place, now)
+		c.sent(sent)
 	}
 	return now
 }

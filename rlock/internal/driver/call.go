@@ -29,7 +29,7 @@ type waiter struct {
 	wakesAt   core.Time // parked: when it wakes by itself
 	placeless bool      // parked: it waits for a place among the commands in flight
 	flies     bool      // it waits for the answer to its command
-	leaves    *leaves   // flies: by which that wait ends
+	until     *until    // by which that wait ends; nil for none to be used again
 	serves    bool      // parked: it has the lock, and a message that says so is on its way
 
 	waits    bool // it has waited for anything but the answer to an attempt
@@ -98,9 +98,9 @@ func duration(s core.Span) time.Duration { return time.Duration(s) }
 // newCall returns a call that was not served at once.
 func (c *Client) newCall(first *core.Waiter, req *engine.Request, h *hold, place *engine.Place, now core.Now) *waiter {
 	w := c.waiters.Get().(*waiter)
-	ready, timer := w.ready, w.timer
+	ready, timer, until := w.ready, w.timer, w.until
 	*w = waiter{} // apart, since it is large: it is cleared in place, and not made elsewhere and copied
-	w.ready, w.timer, w.req, w.hold, w.place, w.began = ready, timer, *req, h, place, now.Time
+	w.ready, w.timer, w.until, w.req, w.hold, w.place, w.began = ready, timer, until, *req, h, place, now.Time
 	w.Waiter = *first
 	w.Tag = w
 	return w

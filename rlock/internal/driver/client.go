@@ -28,6 +28,7 @@ type Client struct {
 	// waiters are used again by this client only: a waiter has a channel, which must not leave its
 	// testing/synctest bubble.
 	waiters sync.Pool
+	calls   sync.Pool // commands on their way
 
 	shards [engine.KindCount][]shard // nil for a kind that this engine does not keep
 }
@@ -50,6 +51,7 @@ func newClient(e *engine.Client, w carrier) *Client {
 		clock:     clock{start: e.Began(), wall: e.Began().UnixNano()},
 		leaseText: strconv.FormatInt(e.Config.Lease.Milliseconds(), 10),
 		waiters:   sync.Pool{New: newWaiter},
+		calls:     sync.Pool{New: func() any { return new(call) }},
 	}
 	config := c.config()
 	for id, k := range kinds {

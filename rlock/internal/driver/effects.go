@@ -8,7 +8,7 @@ import (
 // after is what exit does once it has given the mutex back, in this order.
 type after struct {
 	endings []*ending // holds that ended by loss or by Close: their contexts end, and they are told
-	leaving []*leaves // by which calls that wait for an answer, and have an outcome now, leave it behind
+	leaving []*until  // of calls that wait for an answer, and have an outcome now
 	granted *waiter   // a call that has the lock now, and need not contend for the mutex
 	others  []*waiter // more of these
 }
@@ -20,8 +20,8 @@ func (c *Client) finish(a *after) {
 	for _, e := range a.endings {
 		e.tell()
 	}
-	for _, l := range a.leaving {
-		l.say()
+	for _, u := range a.leaving {
+		u.end()
 	}
 	if a.granted != nil {
 		a.granted.served()
@@ -83,7 +83,8 @@ func (s *shard) woken(l *lock, w *waiter) {
 	}
 	switch {
 	case w.flies:
-		s.after.leaving = append(s.after.leaving, w.leaves)
+		s.after.leaving = append(s.after.leaving, w.until)
+		w.until = nil // no other command may have it
 	case !w.parked: // it looks for itself
 	case !granted:
 		w.wake()

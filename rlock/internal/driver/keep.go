@@ -22,7 +22,8 @@ type work struct {
 
 // A life is the driver's state of one tenure. The shard's mutex protects it.
 type life struct {
-	lock   *lock        // never changed while the keeper may look at it
+	lock   *lock        // never changed while the keeper may look at it, as name
+	name   *engine.Name // of the lock, whose memory may have another by now
 	tenure *core.Tenure // nil once it is over
 	text   string       // its owner as Redis was told last: "<uuid>:<id>"
 	owner  core.OwnerID // in it
@@ -51,7 +52,7 @@ func (s *shard) workOf(l *lock, t *core.Tenure) *work {
 		t.Tag = k
 	}
 	if k.tenure == nil {
-		k.life = life{lock: l, tenure: t}
+		k.life = life{lock: l, name: l.name, tenure: t}
 		s.client.engine.TenureBegan()
 	}
 	return k
@@ -117,7 +118,7 @@ func (l *lock) wakes(k *work, at core.Time) core.Time {
 func (k *work) Entry() *lease.Entry { return &k.entry }
 
 // Group is the node.
-func (k *work) Group() uint32 { return k.lock.shard.client.wire.group(k.lock.name) }
+func (k *work) Group() uint32 { return k.lock.shard.client.wire.group(k.name) }
 
 // Due reports whether there is a command to send, and schedules the tenure again.
 func (k *work) Due(time.Time) (send bool) {

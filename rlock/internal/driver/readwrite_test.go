@@ -68,7 +68,9 @@ func TestAReadersFixedLeaseEndsByTheClock(t *testing.T) {
 		assert.InDelta(t, 3*time.Second, time.Since(began), float64(50*time.Millisecond))
 		require.ErrorIs(t, short.Err(), engine.ErrLost)
 		assert.Equal(t, 1, read.Depth(long))
+		f.mu.Lock()
 		f.fate = nil
+		f.mu.Unlock()
 		time.Sleep(time.Minute)
 		assert.Equal(t, 1, read.Depth(long))
 		require.NoError(t, read.Unlock(t.Context(), long))

@@ -33,7 +33,6 @@ func (r *redis) hears(n *engine.Name) bool              { return r.hub.Confirmed
 func (r *redis) mark() uint64                           { return r.Mark() }
 func (r *redis) limits(n *engine.Name) *wire.Limits     { return r.Limits(n.Slot) }
 func (r *redis) group(n *engine.Name) uint32            { return r.Nodes.Of(n.Slot) }
-func (r *redis) closing() context.Context               { return r.Closing() }
 func (r *redis) deadline(now time.Time) context.Context { return r.Deadline(now) }
 func (r *redis) start(work func()) bool                 { return r.Start(work) }
 

@@ -86,7 +86,7 @@ func (l *lock) release(t *core.Tenure, o engine.Owner, now core.Now) error {
 	}
 	k := l.shard.workOf(l, t)
 	cmd := k.poll(now)
-	sent := k.call(cmd, now)
+	sent := c.sending(k, cmd, now)
 	ends := c.clock.time(t.Ends())
 	l.shard.exit(l)
 
@@ -95,7 +95,7 @@ func (l *lock) release(t *core.Tenure, o engine.Owner, now core.Now) error {
 	if !ok || !c.wire.ends() {
 		ctx = c.wire.deadline(time.Now())
 	}
-	a := c.carry(ctx, &sent)
+	a := c.carry(ctx, sent)
 	place.Leave()
 	if a.settles != nil {
 		a.settles.GiveUp() // the keeper sends the release again
@@ -104,6 +104,7 @@ func (l *lock) release(t *core.Tenure, o engine.Owner, now core.Now) error {
 	now = l.again()
 	a.Settled = k.isSettled(c)
 	l.Answer(&sent.cmd, a.Reply, now)
+	c.sent(sent)
 	l.shard.carryOut()
 	cause := l.shard.released
 	if cause == core.KeyGone {

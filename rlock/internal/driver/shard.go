@@ -34,7 +34,7 @@ type shard struct {
 // still to be told, and leaves nothing behind.
 type lock struct {
 	core.Lock
-	shard *shard
+	shard *shard // never changed
 	name  *engine.Name
 	owner core.OwnerID // of a permit, else 0
 
@@ -72,14 +72,14 @@ func (s *shard) has(l *lock) bool { return s.find(l.name.Key, l.owner) == l }
 func (s *shard) add(n *engine.Name, o core.OwnerID) *lock {
 	l := s.spare
 	if l == nil {
-		l = new(lock)
+		l = &lock{shard: s}
 		l.Tag = l
 	}
 	s.spare = nil
 	k := s.kind.core
 	k.Permits = n.Permits()
 	l.Reset(&s.core, k)
-	l.shard, l.name, l.owner, l.reused, l.long = s, n, 0, false, l.long[:0]
+	l.name, l.owner, l.reused, l.long = n, 0, false, l.long[:0]
 	if s.kind.permits {
 		l.owner = o
 		s.addPermit(l)

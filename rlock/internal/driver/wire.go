@@ -43,8 +43,7 @@ type carrier interface {
 	// hears reports whether that channel is subscribed to anyhow.
 	hears(n *engine.Name) bool
 
-	// closing ends when the client closes. deadline is for a command whose caller does not leave.
-	closing() context.Context
+	// deadline is for a command whose caller does not leave.
 	deadline(now time.Time) context.Context
 	within(ctx context.Context) (context.Context, context.CancelFunc)
 	// refresh looks at the nodes again if that is long ago, or one does not answer.

@@ -154,9 +154,10 @@ func (d *direct) do(ctx context.Context, l *line, c Call) (result rueidis.RedisR
 		return rueidis.NewErrorResult(err), nil
 	}
 	turn := l.begin()
-	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, func() { l.leave(turn) })
-		defer stop()
+	if leaver, ok := ctx.(Leaver); ok {
+		leaver.Leaves(turn)
+	} else if ctx.Done() != nil {
+		defer context.AfterFunc(ctx, turn.Leave)()
 	}
 	// rueidis reads in this goroutine only for a context that cannot be cancelled.
 	result = c.do(context.Background(), l.redis)

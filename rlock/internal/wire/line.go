@@ -27,13 +27,33 @@ type line struct {
 	answered bool       // the answer has come, at least its beginning
 }
 
-// begin returns the number of the next command's turn.
-func (l *line) begin() (turn uint64) {
+// A Leaver is a context that takes one turn, which is left when the context ends; also if it has ended. It is
+// for a caller that has many commands, since [context.AfterFunc] takes memory each time.
+type Leaver interface {
+	context.Context
+	Leaves(t Turn)
+}
+
+// A Turn is one command's on a direct connection. The zero Turn is none.
+type Turn struct {
+	line   *line
+	number uint64
+}
+
+// Leave ends the wait for the answer, if the turn goes on.
+func (t Turn) Leave() {
+	if l := t.line; l != nil {
+		l.leave(t.number)
+	}
+}
+
+// begin returns the next command's turn.
+func (l *line) begin() Turn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.turn++
 	l.left, l.answered = false, false
-	return l.turn
+	return Turn{l, l.turn}
 }
 
 // end ends the turn, and reports whether the caller has left before the command was answered.

@@ -106,9 +106,6 @@ func (r *Redis) closeClient() {
 // Done is closed once Stop was called.
 func (r *Redis) Done() <-chan struct{} { return r.ctx.Done() }
 
-// Closing is a context that ends once Stop was called.
-func (r *Redis) Closing() context.Context { return r.ctx }
-
 // Deadline returns a context for a command that must not end with its caller's: it ends by
 // itself once the command has taken too long.
 func (r *Redis) Deadline(now time.Time) context.Context { return r.deadline.context(now) }
