@@ -68,14 +68,10 @@ type Waiter struct {
 	Process *Process // nil if it is not known
 }
 
-// Inspect returns the state in Redis of the lock of that name, of any kind. It only
-// reads: it may be called for any lock, and changes nothing. It needs one round trip, and
-// one more on a connection of its own if there is a holder or a waiter whose process is to
-// be found. The list of processes may be a second old.
-//
-// The commands of the first round trip are executed one after the other and are no
-// transaction: a lock that is handed over meanwhile may be shown with its last holder and
-// the queue of the next moment.
+// Inspect returns the state in Redis of the lock of that name, of any kind. It only reads, in
+// one round trip, and one more for the processes of holders and waiters, which may be a second
+// old. It is no transaction: a lock that is handed over meanwhile may be shown with its last
+// holder and the queue of the next moment.
 //
 // It fails with [ErrWrongType] if the name's key, or that of its queue, is something other
 // than a lock, [ErrNoPermission] without [the rights], [ErrInvalidName], [ErrClosed], and

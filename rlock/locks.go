@@ -10,13 +10,11 @@ import (
 // client, Redisson's included. The names match a pattern of Redis' KEYS ("orders:*"); ""
 // matches all. A key counts as a lock if its hash has owners for its fields.
 //
-// It reads the keyspace in pages (SCAN), of all primaries of a Cluster one after the other,
-// so that no server is blocked for long; of a large keyspace it needs many round trips. A
-// lock that is held from the beginning of the iteration to its end is among the names, unless
-// its slot migrates meanwhile. A name may come twice, as with SCAN. The iteration ends when the
-// loop does, and with ctx. An error is the last that it yields, beside an empty name, after the
-// names on the other nodes of a Cluster: [ErrNoPermission] without the rights, [ErrUnsupported]
-// by a server older than Redis 6.2, [ErrClosed], and that of ctx or of the connection.
+// It reads the keyspace in pages (SCAN), of all primaries of a Cluster, so that no server is
+// blocked for long. A lock that is held all the time is among the names, unless its slot
+// migrates meanwhile; a name may come twice. An error is the last that it yields, beside an
+// empty name: [ErrNoPermission], [ErrUnsupported] by a server older than Redis 6.2,
+// [ErrClosed], and that of ctx or of the connection.
 //
 //	for name, err := range client.Locks(ctx, "orders:*") {
 //		if err != nil {

@@ -7,51 +7,33 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/engine"
 )
 
-// An Observer is told of the events of the locks of a client: set it in
-// [Config.Observer]. It is a struct of hooks, as net/http/httptrace.ClientTrace is. Each
-// hook may be nil, later versions may add hooks, and one Observer may serve several
-// clients. It must not be changed once a client has it. Package rlockotel makes one for
-// OpenTelemetry.
-//
-// # The order of the events
-//
-// A call that takes a lock ends with one of Acquired and GaveUp. Waiting comes before it
-// if the call waits. Each Acquired is followed by one of Released and Lost. There is one
-// exception: if several levels of one owner are lost together, Lost is called for the first
-// alone. So each Acquired that is not by nesting has its Released or its Lost.
+// An Observer has hooks for the events of a client's locks: set it in [Config.Observer]. Each
+// hook may be nil, later versions may add hooks, and one Observer may serve several clients. It
+// must not be changed once a client has it. Package rlockotel makes one for OpenTelemetry.
 //
 //	Waiting? --+--> Acquired --+--> Released
 //	           |               +--> Lost
 //	           +--> GaveUp
 //
-// # How the hooks are called
+// A call that takes a lock ends with Acquired or GaveUp, and each Acquired is followed by
+// Released or Lost. If several levels of one owner are lost together, Lost is called for the
+// first alone.
 //
-// A hook with a caller runs in the caller's goroutine and with the caller's context, so
-// that it sees the span that is in it. No mutex of the client is held, and no other
-// goroutine waits: a slow hook delays its caller. It may call the client, but it must not
-// call runtime.Goexit. Acquired runs with the lock held. The context that Released is
-// given may have ended.
-//
-// Lost and Renewed have no caller, with the exceptions that they name. They run in a
-// goroutine of the client, one after the other, in the order of the events. While 4000
-// events wait for a hook that is slow, more are dropped and counted for Missed.
-// [Client.Close] waits for these hooks, for a second at most.
-//
-// If a hook panics, the client goes on as if it had returned. The first panic of each hook
-// is logged, with its stack.
-//
-// # Locks that are made of others
+// A hook with a caller runs in the caller's goroutine and with the caller's context. No mutex
+// is held: a slow hook delays its caller only. It may call the client, but not runtime.Goexit.
+// The context of Released may have ended. Lost and Renewed run in a goroutine of the client, one
+// after the other; while 4000 events wait for a slow hook, more are dropped and counted for
+// Missed. [Client.Close] waits for these hooks, for a second at most. After a panic of a hook the
+// client goes on; the first of each hook is logged.
 //
 // A multi-lock or a red lock is observed as one lock, by the Observer of the client of its
-// first part: its kind says which of the two it is. Its parts are not observed. They are
-// counted by [Client.Stats], and the loss of each is logged.
+// first part. Its parts are counted by [Client.Stats], and the loss of each is logged.
 type Observer struct {
 	// Opened is called by New, when the client is ready and before it is returned.
 	Opened func(*Client)
 
 	// Waiting is called once a call has to wait: the lock has a holder, other calls come first,
-	// or Redis does not answer. For a lock over several it is called at the start of the call,
-	// unless that is one attempt or its caller holds the lock.
+	// or Redis does not answer. For a lock over several it is called at the start of the call.
 	Waiting func(context.Context, WaitingInfo)
 
 	// Acquired is called when a call has the lock, before it returns.
@@ -61,15 +43,13 @@ type Observer struct {
 	// false without an error.
 	GaveUp func(context.Context, GaveUpInfo)
 
-	// Released is called when Unlock, Release or Detach has given up a level of the lock,
-	// before it returns; at the end of Do too. Close calls it for the levels that it releases, with the values of
-	// the context that the lock was acquired with if there is a handle, and an error that
-	// is [ErrClosed].
+	// Released is called when Unlock, Release, Detach or Do has given up a level of the lock,
+	// before it returns. Close calls it for the levels that it releases, with an error that is
+	// [ErrClosed].
 	Released func(context.Context, ReleasedInfo)
 
-	// Lost is called when a lock was lost. Its context has the values of the one that the
-	// lock was acquired with if there is a handle, and else none. If an Unlock finds that
-	// its lock is gone, Lost is called by it, in its goroutine and with its context.
+	// Lost is called when a lock was lost. Its context has the values of the handle's. If an
+	// Unlock finds that its lock is gone, it calls Lost in its goroutine and with its context.
 	Lost func(context.Context, LostInfo)
 
 	// Renewed is called after each batch of renewals.
@@ -82,7 +62,7 @@ type Observer struct {
 	Closed func(*Client)
 }
 
-// A LockInfo says which lock an [Observer] is told of, and in whose name it is taken.
+// A LockInfo identifies the lock and the owner of an event.
 type LockInfo struct {
 	Client *Client
 	Name   string
@@ -90,12 +70,12 @@ type LockInfo struct {
 	Owner  Owner
 }
 
-// A WaitingInfo is what [Observer].Waiting is told.
+// A WaitingInfo is the argument of [Observer].Waiting.
 type WaitingInfo struct {
 	LockInfo
 }
 
-// An AcquiredInfo is what [Observer].Acquired is told.
+// An AcquiredInfo is the argument of [Observer].Acquired.
 type AcquiredInfo struct {
 	LockInfo
 	Way Way
@@ -106,11 +86,10 @@ type AcquiredInfo struct {
 	Contended bool
 }
 
-// A GaveUpInfo is what [Observer].GaveUp is told.
+// A GaveUpInfo is the argument of [Observer].GaveUp.
 type GaveUpInfo struct {
 	LockInfo
-	// Err is the reason: [ErrNotAcquired] if the lock is another's and the call may wait no
-	// longer, the context's error, or a fault. It is wrapped: use errors.Is.
+	// Err is the reason: [ErrNotAcquired], the context's error, or a fault.
 	Err error
 	// Waited is the time since the call began.
 	Waited time.Duration
@@ -118,14 +97,11 @@ type GaveUpInfo struct {
 	Contended bool
 }
 
-// A ReleasedInfo is what [Observer].Released is told.
+// A ReleasedInfo is the argument of [Observer].Released.
 type ReleasedInfo struct {
 	LockInfo
-	// Way is how the level was acquired. If levels of one owner are not released in the
-	// order opposite to that in which they were acquired, it is ByNesting for all but the
-	// last to be released. A level that its owner has taken in one that is held for a multi-lock
-	// or a red lock is nested, also once that is released. A lock made of several does not
-	// exchange them: there the way is that of Acquired, and Held is the level's own.
+	// Way is how the level was acquired; of the levels of one owner it is ByNesting for all but
+	// the last to be released. Of a lock over several it is that of Acquired.
 	Way Way
 	// Held is the time from Acquired to the call that gives the level up.
 	Held time.Duration
@@ -138,7 +114,7 @@ type ReleasedInfo struct {
 	Detached bool
 }
 
-// A LostInfo is what [Observer].Lost is told.
+// A LostInfo is the argument of [Observer].Lost.
 type LostInfo struct {
 	LockInfo
 	// Way is how the lock was acquired.
@@ -150,9 +126,7 @@ type LostInfo struct {
 	Err error
 }
 
-// A RenewedInfo is what [Observer].Renewed is told about one batch, which goes to one
-// server. A batch also has the locks whose depth or whose owner has changed since Redis
-// was told last.
+// A RenewedInfo is about one batch of renewals, and changes of depth or owner, to one server.
 type RenewedInfo struct {
 	Client *Client
 	// Locks is how many locks were to be renewed, and Failed for how many of them the
@@ -160,13 +134,10 @@ type RenewedInfo struct {
 	Locks, Failed int
 	// Took is the time from before the batch was sent to the last answer.
 	Took time.Duration
-	// Kept is for how many of them Margin is told: those that the watchdog has kept for a
-	// while, and not those with a fixed lease or that were only just granted out of the queue.
+	// Kept is how many of them the watchdog has kept for a while.
 	Kept int
-	// Margin is how long the one of Kept that was nearest to its end was still valid when the
-	// answers were in, by the renewal before. It is usually two thirds of Lease, and comes near
-	// zero before locks are lost: an early warning. It is zero or negative if the answer came
-	// too late, and Lease if Kept is 0.
+	// Margin is the shortest validity left among Kept when the answers were in: usually two
+	// thirds of Lease. Near zero is an early warning of losses. It is Lease if Kept is 0.
 	Margin time.Duration
 	// Lease is that of the client's Config.
 	Lease time.Duration

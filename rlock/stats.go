@@ -9,11 +9,9 @@ import "time"
 // A lock that is made of others is not counted, but each lock that it is made of is, by the
 // client that has it.
 type Stats struct {
-	// Held is how many locks are held now. The levels of one owner are one, the readers of
-	// one lock as many as they are.
+	// Held is how many locks are held now, counted by owner.
 	Held int64
-	// Waiting is how many calls wait now for a lock that has a holder or other waiters, or
-	// for a Redis that does not answer.
+	// Waiting is how many calls wait now.
 	Waiting int64
 
 	// Acquired is how often a lock was acquired, by any way but nesting.
@@ -26,18 +24,15 @@ type Stats struct {
 	AcquiredByQueue   int64
 	AcquiredByLinger  int64
 
-	// Denied is how many calls ended with [ErrNotAcquired], or with false: a TryLock of a
-	// lock that is held, a wait that was over.
+	// Denied is how many calls ended with [ErrNotAcquired], or with false.
 	Denied int64
 	// Canceled is how many calls gave up since their context ended.
 	Canceled int64
-	// Failed is how many calls ended with another error. Calls whose name or lease is invalid,
-	// or whose context had ended when they began, are not counted.
+	// Failed is how many calls ended with another error, but for invalid arguments and contexts
+	// that had ended before.
 	Failed int64
 
-	// WaitTime is the sum of the times from a call for a lock to its success or its end, with
-	// the round trips to Redis. Calls that take no time count nothing: those that nest, join
-	// readers or are refused inside the process.
+	// WaitTime is the sum of the times from a call for a lock to its end, with round trips.
 	WaitTime time.Duration
 
 	// Lost is how many locks were lost, for any reason but the end of the lease that their
@@ -49,14 +44,12 @@ type Stats struct {
 	LostKeyGone    int64
 	LostForced     int64
 
-	// Renewals is how many renewals were sent, RenewalsFailed how many of them Redis did not
-	// confirm. A change of the depth or the owner that Redis is told of is a renewal.
+	// Renewals is how many renewals were sent, with changes of depth or owner; RenewalsFailed
+	// how many of them Redis did not confirm.
 	Renewals       int64
 	RenewalsFailed int64
 
-	// Commands is how many commands were sent to Redis for locks: an uncontended Lock and
-	// Unlock are two. Many renewals share one. Subscriptions and what [New] asks are not
-	// counted, nor what rueidis sends by itself.
+	// Commands is how many commands were sent to Redis for locks; many renewals share one.
 	Commands int64
 }
 

@@ -130,7 +130,7 @@ func (c *Client) acquire(ctx context.Context, n *engine.Name, req *engine.Reques
 	var w core.Waiter // of a call that is served at once: it needs no memory that lasts
 	l.asks(&w, req, h, place)
 	if !l.Nest(&w, now) {
-		l.shard.carryOut() // what is lost by now is remembered
+		l.shard.carryOut() // losses so far are recorded
 		if err := l.refuses(req, now); err != nil {
 			l.shard.counts.GaveUp(err, false)
 			l.shard.exit(l)
@@ -187,7 +187,8 @@ func awaitAll(told []chan struct{}) {
 	}
 }
 
-// refuses returns why the request of one that does not hold the lock is refused whoever does.
+// refuses returns why the request of a caller that does not hold the lock is refused,
+// regardless of the holder.
 func (l *lock) refuses(req *engine.Request, now core.Now) error {
 	c := l.shard.client
 	if c.engine.Closed.Load() {
