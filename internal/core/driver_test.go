@@ -160,3 +160,39 @@ func TestADeafenedLockTellsItsFirstWaiterOfTheTime(t *testing.T) {
 	}
 	t.Fatalf("the waiter sleeps, and is due at %d", l.Due(waits, at(2)))
 }
+
+// A reader that is held back is due when it may take a ticket, and not before: else its goroutine would spin until the
+// subscription is confirmed, or until its time is up.
+func TestAReaderThatIsHeldBackIsDueWhenItMayTakeATicket(t *testing.T) {
+	held := func(waits *Waiter) *Lock {
+		c, l := driven()
+		c.ReadersTime = 1_000
+		l.Kind = Kind{}
+		holder := &Waiter{Owner: 1, Mode: Shared, Waits: true, Until: Never}
+		l.Lock(holder, at(0))
+		cmd := sendFor(t, l, holder, at(0), Acquire)
+		l.Answer(&cmd, Reply{Found: Holds}, at(1))
+		l.owner.turn = turn{contested: true, passes: c.HandoffLimit}
+		l.Lock(waits, at(1))
+		return l
+	}
+	tick := func(l *Lock, w *Waiter, now Now, want Time) {
+		t.Helper()
+		l.Tick(w, now)
+		if due := l.Due(w, now); due != want {
+			t.Errorf("at %d the waiter is due at %d, not %d", now.Time, due, want)
+		}
+	}
+	w := &Waiter{Owner: 2, Mode: Shared, Waits: true, Until: Never}
+	l := held(w)
+	l.hears = deaf
+	tick(l, w, at(1_001), 1_251) // it subscribes
+	tick(l, w, at(1_100), 1_251)
+	l.Tick(w, at(1_251))
+	sendFor(t, l, w, at(1_251), Join)
+
+	short := &Waiter{Owner: 2, Mode: Shared, Waits: true, Until: 1_003}
+	l = held(short)
+	l.hears = listening
+	tick(l, short, at(1_001), 1_003)
+}

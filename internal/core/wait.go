@@ -193,7 +193,10 @@ func (l *Lock) due(w *Waiter, now Now) Time {
 	if l.hears == asking && (l.line.first == w || l.Kind.Strict) {
 		at = min(at, max(l.patient, now.Time))
 	}
-	if from, ok := l.heldBackFrom(w); ok {
+	if from, ok := l.heldBackFrom(w); ok && l.worthTicket(w, now) {
+		if l.hears == asking {
+			from = max(from, l.patient)
+		}
 		at = min(at, from)
 	}
 	return at

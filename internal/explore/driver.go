@@ -160,7 +160,11 @@ func (w *world) run(c *client, i int) {
 		w.collect(c, u)
 		return
 	}
-	u.timer = min(at, l.Due(u.waiter, now))
+	due := l.Due(u.waiter, now)
+	if due <= now.Time {
+		w.fail("client %d: user %d has nothing to do, and is due", c.id, i)
+	}
+	u.timer = min(at, due)
 }
 
 // collect returns a call to its user.
