@@ -176,3 +176,25 @@ func TestAReleaseThatCarriesATicketFreesTheLockWhateverTheQueueIs(t *testing.T) 
 		})
 	}
 }
+
+// A release frees the lock, and cannot grant it to the first ticket. The one behind looks at once, and has
+// the error, in place of waiting for the time of its next look.
+func TestARefusedGrantWakesTheTicketBehind(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		holder, first, next := w.client().NewFencedLock(key), w.client().NewFencedLock(key), w.client().NewFencedLock(key)
+		me, them, others := w.caller(), w.caller(), w.caller()
+		require.NoError(t, holder.Lock(me))
+		refused := start(func() error { return first.Lock(them) })
+		require.True(t, pending(refused))
+		time.Sleep(time.Second)
+		waits := start(func() error { return next.Lock(others) })
+		require.True(t, pending(waits))
+		time.Sleep(100 * time.Millisecond) // its next look is in about two seconds
+		require.NoError(t, w.Set(tokenKey, "no number"))
+		within(t, 0, 100*time.Millisecond, func() {
+			assert.ErrorContains(t, holder.Unlock(me), "token counter")
+			assert.ErrorContains(t, <-waits, "token counter")
+		})
+		assert.ErrorContains(t, <-refused, "token counter")
+	})
+}
