@@ -171,6 +171,28 @@ func TestASubscriberHasItsShareBesideTwoClientsThatPassTheLockToOneAnother(t *te
 	})
 }
 
+// A section here takes each of the clients as long as one there, so each has one in turn.
+func TestASubscriberHasNoMoreThanItsShareBesideManyClients(t *testing.T) {
+	manyCommands(t)
+	bubble(t, func(t *testing.T, w *world) {
+		end := time.Now().Add(2 * time.Second)
+		f := w.foreigner(channel, foreignOwner, "1")
+		var crowd []func() int
+		for range 8 {
+			crowd = append(crowd, w.client().callers(1, w, end))
+		}
+		time.Sleep(20 * time.Millisecond)
+		f.contend(end, punctual)
+		ours := 0
+		for _, sections := range crowd {
+			ours += sections()
+		}
+		t.Logf("sections: theirs %d, ours %d", f.sections, ours)
+		assert.Less(t, 8*f.sections, 2*ours, "less than two fair parts")
+		assert.Greater(t, 16*f.sections, ours, "more than half a fair part")
+	})
+}
+
 // The queue is not kept for as long as such a section.
 func TestASubscriberHasItsTurnBetweenSectionsOfMinutes(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

@@ -180,7 +180,8 @@ func (r *run) begin(polls bool) {
 }
 
 // use notes that a foreign client has the lock in its turn, or has had it. From now the turn lasts as long as each client
-// of ours had since the last one, for each process that waits, less a quarter.
+// of ours had since the last one, for each process that waits, less a quarter. If two thirds of that are over, so is the
+// turn.
 func (r *run) use() {
 	m, t := &r.Foreign.Memory, r.Turns
 	tickets := r.Queue[min(1, len(r.Queue)):min(65, len(r.Queue))]
@@ -191,11 +192,15 @@ func (r *run) use() {
 		}
 	}
 	clients := float64(max(len(seen), 1))
-	mean := 0.75 * float64(m.Began-m.Last) / clients
+	mean, processes := float64(m.Began-m.Last)/clients, float64(max(1, min(r.stay.waits, 8)))
 	most := float64(t.Part) * max(float64(len(tickets))/clients, 1)
-	part := max(float64(t.LeastPart), min(mean, most)) * float64(max(1, min(r.stay.waits, 8)))
+	since := float64(r.now.since(m.Began))
+	part := max(float64(t.LeastPart), min(0.75*mean, most)) * processes
+	if !m.Polls && mean*processes < 1.5*since {
+		part, since = 0, 0
+	}
 	m.Used = r.now
-	m.Over = r.now.after(core.Span(max(part, float64(min(r.now.since(m.Began), t.Credit)))))
+	m.Over = r.now.after(core.Span(max(part, min(since, float64(t.Credit)))))
 	r.note()
 }
 
