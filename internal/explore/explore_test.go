@@ -90,7 +90,15 @@ var thorough = []Setup{
 	{Name: "2x1 and a fair waiter, messages", Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Queuer}, ForeignRounds: 1, Faults: 1, Fault: LoseMessage | Cut},
 	{Name: "1x1 and a fair waiter, without end", Clients: 1, Users: 1, Foreign: []Foreign{Queuer}, ForeignTicks: 3, Passes: 9},
 	{Name: "readers 2x1 and a reader", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read, Foreign: []Foreign{Reader}, ForeignRounds: 1},
+	{Name: "readers 2x1, a writer and a reader", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read | OnlyRead, Foreign: []Foreign{Writer, Reader}, ForeignRounds: 1, begin: foreignWriter},
 	{Name: "permit 2x1, faults", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Cancel, Faults: 1, Fault: Break | Late | Slow},
+}
+
+// foreignWriter has the first foreign client, a writer, hold the lock, and the second wait for it.
+func foreignWriter(w *world) {
+	w.foreignActs(0, doForeignTry)
+	w.foreignActs(1, doForeignTry)
+	w.foreignActs(1, doForeignSubscribe)
 }
 
 // By hand: go test ./internal/explore -run Deep -v -deep -limit 10m -timeout 5h

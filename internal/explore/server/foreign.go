@@ -129,8 +129,10 @@ func (r *run) meet(added bool) {
 			m.Length = min(2*r.length(), r.Turns.Longest)
 			r.note()
 		}
-	case m.Began > 0 && len(r.Holders) == 0 && (r.now >= m.Over || f.waits == 0 && !m.Polls):
+	case m.Began > 0 && !r.foreignHolds() && (r.now >= m.Over || f.waits == 0 && !m.Polls):
 		r.finish()
+	case m.Began == 0 && r.turnFirst() && f.waits == 0 && !m.Polls: // those for whom it was to begin have left
+		r.dropTurn()
 	}
 	f.on = r.turnFirst() && m.Began > 0
 	if len(r.Queue) > 0 && !r.turnFirst() && (f.waits > 0 || r.polling) && r.now >= m.Next && !r.queues(Turn) {

@@ -182,8 +182,11 @@ if here then
 			state.l = math.min(2 * (state.l or shortest), longest)
 			note('l', state.l)
 		end
-	elseif state.b and free() and (now >= state.e or waits == 0 and not state.p) then
+	elseif state.b and not isForeign(holder()) and (now >= state.e or waits == 0 and not state.p) then
 		finish()
+		first, second = front()
+	elseif not state.b and first == '?' and waits == 0 and not state.p then -- those for whom it was to begin have left
+		redis.call('zrem', queue, '?')
 		first, second = front()
 	end
 	on = first == '?' and state.b ~= nil
