@@ -16,9 +16,9 @@ type abroad struct {
 	hears   hearing // whether this client hears what they are told
 	told    bool    // one has published, and Redis was not told so
 	news    abroadNews
+	listens bool // this client has heard them since the last look
 	ends    Time // of the lease of the holder, as the last look has shown it
 	since   Time // from when it has shown that
-	listens bool // this client has heard them since the last look
 }
 
 type abroadNews uint8

@@ -3,12 +3,12 @@ package core
 // A flight is the command of a tenure that has no answer yet, the latest one if a Leave has overtaken another.
 type flight struct {
 	op    Op
+	asks  bool   // of a Mirror: it asks for others
+	opens bool   // of a Mirror: it takes the write lock away, and readers may enter
 	seq   uint32 // of the command, over all lives of the memory
 	at    Now    // when it was sent
 	lease Span   // that it asks for
 	ends  Time   // of a Leave: when the tenure is over by itself
-	asks  bool   // of a Mirror: it asks for others
-	opens bool   // of a Mirror: it takes the write lock away, and readers may enter
 }
 
 // The flight of a tenure changes here, and only here.

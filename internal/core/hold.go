@@ -127,7 +127,7 @@ func (l *Lock) admitOthers(w *Waiter, now Now) {
 // admitOwner lets in the other calls of an owner that has the lock now: an owner does not wait for itself. Most owners
 // cannot have other calls, so that no hand-off walks the line.
 func (l *Lock) admitOwner(o OwnerID, now Now) {
-	if l.line.repeats[o] == 0 || l.client.breaks(OwnWaiters) {
+	if first := l.line.first; first == nil || first.Owner != o && l.line.repeats[o] == 0 || l.client.breaks(OwnWaiters) {
 		return
 	}
 	for w := l.line.first; w != nil; {

@@ -54,6 +54,7 @@ type Waiter struct {
 	alarm      Time // when its goroutine was told to call Tick
 	prev, next *Waiter
 	inLine     bool
+	counted    bool // among the line's repeats
 }
 
 // Outcome returns how the call has ended, and Way how it has got the lock.
@@ -72,7 +73,7 @@ func (w *Waiter) Ticket() *Tenure { return w.ticket }
 type line struct {
 	first, end *Waiter
 	len        int
-	repeats    map[OwnerID]int // waiters whose owners may have several
+	repeats    map[OwnerID]int // waiters whose owners may have several, but for one at most: the first
 }
 
 func (l *line) join(w *Waiter) {
@@ -84,7 +85,7 @@ func (l *line) join(w *Waiter) {
 	}
 	l.end = w
 	l.len++
-	if w.Repeats {
+	if w.counted = w.Repeats && l.len > 1; w.counted {
 		if l.repeats == nil {
 			l.repeats = make(map[OwnerID]int)
 		}
@@ -108,7 +109,8 @@ func (l *line) leave(w *Waiter) {
 	}
 	w.prev, w.next, w.inLine = nil, nil, false
 	l.len--
-	if w.Repeats {
+	if w.counted {
+		w.counted = false
 		if l.repeats[w.Owner]--; l.repeats[w.Owner] == 0 {
 			delete(l.repeats, w.Owner)
 		}

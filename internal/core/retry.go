@@ -35,7 +35,7 @@ func (t *Tenure) looksNext(a Reply, now Now) {
 	}
 	d = min(d, l.follow(t, a, now))
 	if t.polls && !c.breaks(PollsOften) {
-		d = min(d, c.pause(c.FirstPoll, c.LastPoll, t.polled))
+		d = min(d, c.pause(c.FirstPoll, c.LastPoll, int(t.polled)))
 		t.polled++
 	}
 	t.look = now.Time.After(d)
@@ -87,6 +87,6 @@ func (l *Lock) hurries(t *Tenure) {
 // rests notes that a command has no answer, so that nothing is sent for a while.
 func (t *Tenure) rests(now Now) {
 	c := t.lock.client
-	t.again = now.Time.After(c.pause(c.Retry, c.MaxRetry, t.fails))
+	t.again = now.Time.After(c.pause(c.Retry, c.MaxRetry, int(t.fails)))
 	t.fails++
 }

@@ -60,12 +60,12 @@ func TestWhenATicketIsLookedForNext(t *testing.T) {
 		{"polling at the end of a lease", true, 20, Reply{Found: Waits, Holder: ours, TTL: 100}, 101},
 	} {
 		_, n := tenure()
-		n.polls, n.polled = c.polls, c.polled
+		n.polls, n.polled = c.polls, int32(c.polled)
 		n.looksNext(c.reply, at(1_000))
 		if n.look != 1_000+Time(c.in) || n.looks(at(0)) != n.look {
 			t.Errorf("%s: in %d", c.name, n.look-1_000)
 		}
-		if c.polls && n.polled != c.polled+1 {
+		if c.polls && n.polled != int32(c.polled)+1 {
 			t.Errorf("%s: polled %d times", c.name, n.polled)
 		}
 		if n.again = n.look + 5; n.looks(at(0)) != n.again {

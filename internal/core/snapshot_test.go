@@ -17,7 +17,7 @@ var decidesNothing = map[string]string{
 	"Lock.tenures.byID": "follows from the list",
 	"Tenure.ID.Client":  "counted: the lock's", "Tenure.ID.N": "renamed", "Tenure.Tag": "the driver's", "Tenure.lock": "a link", "Tenure.prev": "a link", "Tenure.behind": "a link", "Tenure.waiter": "told by its owner",
 	"Tenure.flight.seq": "a command says whether it is current",
-	"Waiter.Info":       "the driver's", "Waiter.Tag": "the driver's", "Waiter.inLine": "counted: as its place says", "Waiter.way": "for the observer", "Waiter.Part": "for the observer", "Waiter.token": "for the holder", "Waiter.ticket": "told by the tenure", "Waiter.prev": "a link", "Waiter.next": "a link",
+	"Waiter.Info":       "the driver's", "Waiter.Tag": "the driver's", "Waiter.inLine": "counted: as its place says", "Waiter.counted": "counted: as its place says", "Waiter.way": "for the observer", "Waiter.Part": "for the observer", "Waiter.token": "for the holder", "Waiter.ticket": "told by the tenure", "Waiter.prev": "a link", "Waiter.next": "a link",
 	"Level.Since": "for the observer", "Level.Token": "for the holder", "Level.Way": "for the observer", "Level.Part": "for the observer", "Level.First": "for the observer", "Level.Info": "the driver's",
 }
 
@@ -69,7 +69,7 @@ func TestASnapshotKnowsEachField(t *testing.T) {
 			switch f.Kind() {
 			case reflect.Bool:
 				f.SetBool(!f.Bool())
-			case reflect.Int, reflect.Int8, reflect.Int64:
+			case reflect.Int, reflect.Int8, reflect.Int32, reflect.Int64:
 				f.SetInt(f.Int() + 1)
 			case reflect.Uint8, reflect.Uint32, reflect.Uint64:
 				f.SetUint(f.Uint() + 1)

@@ -12,31 +12,33 @@ type Tenure struct {
 
 	want   Want
 	place  Place
-	flight flight
-	trust  trust
-
-	mode     Mode    // in which it needs the lock
-	polls    bool    // its client cannot be told of a grant
-	waiter   *Waiter // for which a ticket stands; its goroutine sends the tenure's commands
-	releases bool    // Gone: the call that has ended the hold sends the first Leave, and waits for the answer
-	named    OwnerID // Held: in whose name Redis is to show it
-	told     OwnerID // in whose name Redis was last told of it, as its text ends
-	shown    shape   // what Redis was last told of the levels
-	tokens   tokens
-	turn     turn
-	linger   linger
-
-	// When the next command may be sent, see retry.go.
-	fails  int  // commands in a row without an answer
-	again  Time // until then nothing is sent for it
-	late   Time // until when a command without an answer may run yet
-	gone   Time // Gone: since when
-	look   Time // InQueue: when it is looked for
-	alarm  Time // when its agent was told to poll it: no later than that it does
-	polled int  // looks of a ticket that polls
+	mode   Mode // in which it needs the lock
+	polls  bool // its client cannot be told of a grant
 	news   news
 	step   bool // Held: a downgrade is to let in others that wait
 	marked bool // it was granted the lock out of the queue, and may have a mark there
+	// releases is set in one that is Gone while the call that has ended the hold sends the first Leave, and waits for the
+	// answer.
+	releases bool
+
+	flight flight
+	trust  trust
+	waiter *Waiter // for which a ticket stands; its goroutine sends the tenure's commands
+	named  OwnerID // Held: in whose name Redis is to show it
+	told   OwnerID // in whose name Redis was last told of it, as its text ends
+	shown  shape   // what Redis was last told of the levels
+	tokens tokens
+	turn   turn
+	linger linger
+
+	// When the next command may be sent, see retry.go.
+	fails  int32 // commands in a row without an answer
+	polled int32 // looks of a ticket that polls
+	again  Time  // until then nothing is sent for it
+	late   Time  // until when a command without an answer may run yet
+	gone   Time  // Gone: since when
+	look   Time  // InQueue: when it is looked for
+	alarm  Time  // when its agent was told to poll it: no later than that it does
 }
 
 // Lock returns the tenure's lock.

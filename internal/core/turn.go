@@ -3,9 +3,9 @@ package core
 // A turn is the part of a tenure in which other clients wait: the lock is handed off here for as long as others can be
 // asked to wait, and then it is released.
 type turn struct {
-	contested bool
 	since     Time
-	passes    int
+	passes    int32
+	contested bool
 	handed    bool // the lock was handed off since the last mirror that asked for others
 }
 
@@ -49,7 +49,7 @@ func (l *Lock) mayPass(now Now) bool {
 		return true
 	}
 	l.subscribe(now) // the next ticket can join with the release then
-	if t.turn.passes >= c.HandoffLimit || now.Time.Since(t.turn.since) >= c.HandoffTime {
+	if int(t.turn.passes) >= c.HandoffLimit || now.Time.Since(t.turn.since) >= c.HandoffTime {
 		return false
 	}
 	t.turn.passes++

@@ -60,7 +60,7 @@ func TestHowLongALockIsHandedOff(t *testing.T) {
 		l.client.HandoffLimit, l.client.HandoffTime, l.hears = 10, 50, listening
 		l.owner.trust.lease, l.owner.turn.passes, l.owner.turn.since = 2_000, 5, 90
 		c.change(l)
-		if may := l.mayPass(at(100)); may != c.may || l.owner.turn.passes != c.passes {
+		if may := l.mayPass(at(100)); may != c.may || int(l.owner.turn.passes) != c.passes {
 			t.Errorf("%s: %v, passed %d times", c.name, may, l.owner.turn.passes)
 		}
 	}

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -129,6 +132,86 @@ func crowd(b testing.TB, l engine.Form, goroutines, sections int) {
 		})
 	}
 	all.Wait()
+}
+
+// BenchmarkCrowd serves so many callers, once each, that wait while one holds the lock.
+func BenchmarkCrowd(b *testing.B) {
+	for _, n := range []int{100, 10_000, 20_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			c := benchClient(b, engine.Config{})
+			old, own := engine.NewLock(c.engine, engine.PlainKind, "engine"), NewLock(c, engine.PlainKind, "driver")
+			least := [2]time.Duration{math.MaxInt64, math.MaxInt64}
+			for b.Loop() {
+				for i, l := range [...]engine.Form{&old, &own} {
+					least[i] = min(least[i], serve(b, c, l, n))
+				}
+			}
+			b.ReportMetric(0, "ns/op")
+			for i, name := range [...]string{"engine", "driver"} {
+				b.ReportMetric(float64(least[i].Nanoseconds())/float64(n), name+"-ns")
+			}
+		})
+	}
+}
+
+func serve(b *testing.B, c *Client, l engine.Form, n int) time.Duration {
+	holder := engine.NewOwner()
+	require.NoError(b, l.Take(context.Background(), request(holder)))
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() { pair(b, l) })
+	}
+	for c.engine.Counts().Waiting < int64(n) {
+		time.Sleep(time.Millisecond)
+	}
+	began := time.Now()
+	require.NoError(b, l.Unlock(context.Background(), holder))
+	all.Wait()
+	return time.Since(began)
+}
+
+// BenchmarkMemory is what a lock takes that is held.
+func BenchmarkMemory(b *testing.B) {
+	const n = 100_000
+	for i, name := range [...]string{"engine", "driver"} {
+		b.Run(name, func(b *testing.B) {
+			c := benchClient(b, engine.Config{})
+			o := engine.NewOwner()
+			used := func() uint64 {
+				var m runtime.MemStats
+				runtime.GC()
+				runtime.GC()
+				runtime.ReadMemStats(&m)
+				return m.HeapAlloc
+			}
+			locks := make([]engine.Form, n)
+			for b.Loop() {
+				before := used()
+				var all sync.WaitGroup
+				for j := range 64 {
+					all.Go(func() {
+						for k := j; k < n; k += 64 {
+							name := fmt.Sprint("lock:", k)
+							if i == 0 {
+								l := engine.NewLock(c.engine, engine.PlainKind, name)
+								locks[k] = &l
+							} else {
+								l := NewLock(c, engine.PlainKind, name)
+								locks[k] = &l
+							}
+							assert.NoError(b, locks[k].Take(context.Background(), request(o)))
+						}
+					})
+				}
+				all.Wait()
+				b.ReportMetric(float64(used()-before)/n, "B/lock")
+				for _, l := range locks {
+					require.NoError(b, l.Unlock(context.Background(), o))
+				}
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
 }
 
 // BenchmarkAllocations is a pair of each sort of one engine alone.

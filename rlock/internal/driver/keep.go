@@ -28,17 +28,17 @@ type life struct {
 	text   string       // its owner as Redis was told last: "<uuid>:<id>"
 	owner  core.OwnerID // in it
 
-	alarm  core.Time // when the keeper asks about it, 0 for never
-	nudged bool      // it asks as soon as may be
-	sends  bool      // it sends a command as soon as may be
+	alarm core.Time   // when the keeper asks about it, 0 for never
+	mark  uint64      // of the connections when the command was sent that brings it in; 0: not by the pipeline
+	place *wire.Limit // of a command that was left behind: until the tenure has left, nil for none
+	err   error       // of the last mirror, nil if it was confirmed
 
-	calling  bool        // a call sends a command for it, or follows one that was left behind: the keeper waits
-	queued   bool        // it was told to join the queue
-	parted   bool        // it is detached, and counts for nothing any more
-	mark     uint64      // of the connections when the command was sent that brings it in; 0: not by the pipeline
-	settled  bool        // that command has been executed, or never will be
-	place    *wire.Limit // of a command that was left behind: until the tenure has left, nil for none
-	err      error       // of the last mirror, nil if it was confirmed
+	nudged   bool // the keeper asks as soon as may be
+	sends    bool // the keeper sends a command as soon as may be
+	calling  bool // a call sends a command for it, or follows one that was left behind: the keeper waits
+	queued   bool // it was told to join the queue
+	parted   bool // it is detached, and counts for nothing any more
+	settled  bool // the command with that mark has been executed, or never will be
 	tracking tracking
 	tracks   bool // a mirror that tracks the key is about to be sent
 	lingers  bool // it is among the shard's lingering
