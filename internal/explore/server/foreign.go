@@ -182,8 +182,7 @@ func (r *run) begin(polls bool) {
 }
 
 // use notes that a foreign client has the lock in its turn, or has had it. From now the turn lasts as long as each client
-// of ours had since the last one, for each process that waits, less a quarter. If two thirds of that are over, so is the
-// turn.
+// of ours had since the last one, for each process that waits, less a quarter. If all that is over, so is the turn.
 func (r *run) use() {
 	m, t := &r.Foreign.Memory, r.Turns
 	tickets := r.Queue[min(1, len(r.Queue)):min(65, len(r.Queue))]
@@ -198,7 +197,7 @@ func (r *run) use() {
 	most := float64(t.Part) * max(float64(len(tickets))/clients, 1)
 	since := float64(r.now.since(m.Began))
 	part := max(float64(t.LeastPart), min(0.75*mean, most)) * processes
-	if !m.Polls && mean*processes < 1.5*since {
+	if !m.Polls && mean*processes <= since {
 		part, since = 0, 0
 	}
 	m.Used = r.now

@@ -122,7 +122,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"also where the use was only heard", modelPlain, stepPart, "(heard or isForeign(holder()))", "isForeign(holder())"},
 		{"for as long as a client had", modelPlain, stepPart, "math.min(0.75 * mean, most)", "most"},
 		{"whose tickets are several", modelPlain, stepPart, "10 * math.max(#tickets / clients, 1)", "10"},
-		{"and is over at once only if most of that is", modelPlain, stepPart, "if not state.p and mean * processes < 1.5 * since then", "if not state.p then"},
+		{"and is over at once only if all of that is", modelPlain, stepPart, "if not state.p and mean * processes <= since then", "if not state.p then"},
 		{"which is not asked of pollers", modelPlain, stepPart, "if not state.p and mean", "if mean"},
 		{"for each process that waits", modelPlain, stepPart, ", math.max(1, math.min(waits, 8)), ", ", 1, "},
 		{"waiters of the fair lock are called", modelPlain, stepPart, "redis.pcall(publish, channel .. ':' .. head, '00')", ""},

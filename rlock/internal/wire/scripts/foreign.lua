@@ -157,8 +157,8 @@ if here then
 
 	-- A foreign client has the lock, or has had it. From when that is seen the turn lasts as long as each client of ours
 	-- had since the last one, for each process that waits, less a quarter, since the section that begins
-	-- last goes on after it. If most of that is over when it is seen, since a section has ended, so is
-	-- the turn. A client has several tickets for a fair lock.
+	-- last goes on after it. If all that is over when it is seen, since a section has ended, so is the
+	-- turn. A client has several tickets for a fair lock.
 	if state.b and not state.u and (heard or isForeign(holder())) then
 		local clients, seen, tickets = 0, {}, redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '1', '64')
 		for _, member in ipairs(tickets) do
@@ -169,7 +169,7 @@ if here then
 		local mean, processes, since = (state.b - (state.t or 0)) / clients, math.max(1, math.min(waits, 8)), now - state.b
 		local most = 10 * math.max(#tickets / clients, 1)
 		local part = math.max(5, math.min(0.75 * mean, most)) * processes
-		if not state.p and mean * processes < 1.5 * since then
+		if not state.p and mean * processes <= since then
 			part, since = 0, 0
 		end
 		state.u, state.e = now, now + math.floor(math.max(part, math.min(since, 64)))
