@@ -134,6 +134,36 @@ func crowd(b testing.TB, l engine.Form, goroutines, sections int) {
 	all.Wait()
 }
 
+// BenchmarkUncontended64 is a pair by each of 64 goroutines, with a free lock of its own.
+func BenchmarkUncontended64(b *testing.B) {
+	c := benchClient(b, engine.Config{})
+	var took [2][]float64
+	for b.Loop() {
+		for i := range took {
+			var all sync.WaitGroup
+			began := time.Now()
+			for j := range 64 {
+				name := fmt.Sprint(i, ":", j)
+				old, own := engine.NewLock(c.engine, engine.PlainKind, name), NewLock(c, engine.PlainKind, name)
+				l := [...]engine.Form{&old, &own}[i]
+				all.Go(func() {
+					for range 50 {
+						pair(b, l)
+					}
+				})
+			}
+			all.Wait()
+			took[i] = append(took[i], float64(time.Since(began).Nanoseconds())/(64*50))
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	for i, name := range [...]string{"engine", "driver"} {
+		slices.Sort(took[i])
+		b.ReportMetric(took[i][0], name+"-ns")
+		b.ReportMetric(took[i][len(took[i])/4], name+"-p25-ns")
+	}
+}
+
 // BenchmarkCrowd serves so many callers, once each, that wait while one holds the lock.
 func BenchmarkCrowd(b *testing.B) {
 	for _, n := range []int{100, 10_000, 20_000} {
