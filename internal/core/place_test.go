@@ -1,0 +1,123 @@
+package core
+
+import "testing"
+
+// asked returns a tenure whose command was sent at 100 and is answered, and the flight of it.
+func asked(op Op, want Want, place Place) (*Lock, *Tenure, flight) {
+	l, n := tenure()
+	n.want, n.place, n.fails, n.again, n.step, n.shown = want, place, 3, 900, true, oneLevel(1, Alone)
+	lease := Span(30_000)
+	if op == Join {
+		lease = 2_000
+	}
+	return l, n, flight{op: op, at: at(100), lease: lease, ends: 40_000}
+}
+
+func TestWhatAnAnswerSaysOfTheTenure(t *testing.T) {
+	other := ID{2, false, 1}
+	for _, c := range []struct {
+		name   string
+		op     Op
+		want   Want
+		place  Place
+		reply  Reply
+		now    Time
+		then   Place
+		marked bool
+	}{
+		{"an acquire has the lock", Acquire, Tried, Unsure, Reply{Found: Holds}, 200, Owner, false},
+		{"a join has it", Join, Queued, Unsure, Reply{Found: Holds}, 200, Owner, true},
+		{"a look has it", Look, Queued, InQueue, Reply{Found: Holds}, 200, Owner, true},
+		{"a mirror has it", Mirror, Held, Owner, Reply{Found: Holds}, 200, Owner, false},
+		{"a join's answer leaves too little of the claim", Join, Queued, Unsure, Reply{Found: Holds}, 1_200, InQueue, true},
+		{"a look's answer comes after its lease", Look, Queued, InQueue, Reply{Found: Holds}, 30_100, InQueue, true},
+		{"a mirror's answer does", Mirror, Held, Owner, Reply{Found: Holds}, 30_100, Owner, false},
+		{"an acquire finds a free lock, and tickets", Acquire, Tried, Unsure, Reply{}, 200, Refused, false},
+		{"an acquire finds a holder", Acquire, Tried, Unsure, Reply{Holder: other}, 200, Over, false},
+		{"an acquire finds a foreign holder", Acquire, Tried, Unsure, Reply{Foreign: true}, 200, Over, false},
+		{"a look does not find the ticket", Look, Queued, InQueue, Reply{}, 200, Over, false},
+		{"a mirror does not find the tenure", Mirror, Held, Owner, Reply{}, 200, Refused, false},
+		{"a mirror finds another one", Mirror, Held, Owner, Reply{Holder: other}, 200, Refused, false},
+		{"a ticket waits", Join, Queued, Unsure, Reply{Found: Waits, Holder: other, TTL: 9}, 200, InQueue, false},
+		{"a ticket is the first", Look, Queued, InQueue, Reply{Found: First, Holder: other, TTL: 9}, 200, InQueue, false},
+		{"a step", Step, Held, Owner, Reply{}, 200, Owner, false},
+		{"a leave", Leave, Gone, Owner, Reply{Left: true}, 200, Over, false},
+	} {
+		_, n, f := asked(c.op, c.want, c.place)
+		n.answered(f, c.reply, at(c.now))
+		if n.place != c.then || n.marked != c.marked || n.fails != 0 || n.again != 0 || n.step != (c.op != Step) {
+			t.Errorf("%s: place %d, marked %v, fails %d until %d, step %v", c.name, n.place, n.marked, n.fails, n.again, n.step)
+		}
+		if late := c.then == InQueue && c.reply.Found == Holds; late && n.look != c.now {
+			t.Errorf("%s: it is looked for at %d", c.name, n.look)
+		}
+	}
+}
+
+func TestWhatACommandWithoutAnAnswerLeaves(t *testing.T) {
+	for _, c := range []struct {
+		op    Op
+		want  Want
+		place Place
+		fault Fault
+		then  Place
+		late  Time
+		least Span
+		shown bool
+	}{
+		{Acquire, Tried, Unsure, Unknown, Unsure, 30_200, 0, true},
+		{Acquire, Tried, Unsure, NotRun, Over, 0, 0, true},
+		{Join, Queued, Unsure, Unknown, Unsure, 30_200, 0, true},
+		{Join, Queued, Unsure, Fatal, Over, 0, 0, true},
+		{Look, Queued, InQueue, Unknown, InQueue, 0, 30_000, true},
+		{Look, Queued, InQueue, NotRun, InQueue, 0, 0, true},
+		{Look, Queued, InQueue, Fatal, InQueue, 0, 0, true},
+		{Mirror, Held, Owner, Unknown, Owner, 0, 30_000, false},
+		{Mirror, Held, Owner, NotRun, Owner, 0, 0, false},
+		{Mirror, Held, Owner, Fatal, Over, 0, 0, true}, // another key is in its place
+		{Step, Held, Owner, Unknown, Owner, 0, 0, true},
+		{Leave, Gone, Owner, Unknown, Owner, 0, 0, true},
+		{Leave, Gone, Owner, Fatal, Over, 0, 0, true},
+	} {
+		_, n, f := asked(c.op, c.want, c.place)
+		n.failed(f, c.fault, at(200))
+		if n.place != c.then || n.late != c.late || n.trust.least != c.least || (n.shown != shape{}) != c.shown || n.step != (c.op != Step) {
+			t.Errorf("%+v: place %d, late %d, least %d, shown %v, step %v", c, n.place, n.late, n.trust.least, n.shown, n.step)
+		}
+		if n.again != 200+80 || n.fails != 4 {
+			t.Errorf("%+v: it rests until %d", c, n.again)
+		}
+	}
+}
+
+func TestAGrantToATenureThatIsGone(t *testing.T) {
+	for _, op := range []Op{None, Leave} {
+		_, n, f := asked(op, Gone, Unsure)
+		n.flight, n.gone = f, 50
+		if n.granted(Message{}, at(200)); n.place != Owner || n.gone != 200 || n.again != 0 || n.fails != 0 || (n.news == grant) != (op == Leave) {
+			t.Errorf("%d: place %d, gone since %d, news %d", op, n.place, n.gone, n.news)
+		}
+		if op == Leave { // whose answer may be older than the grant
+			if n.answered(f, Reply{Left: true}, at(201)); n.place != Owner || n.news != noNews {
+				t.Errorf("place %d, news %d", n.place, n.news)
+			}
+		}
+	}
+}
+
+func TestADoubtDoesNotOutdoAGrant(t *testing.T) {
+	_, n, f := asked(Join, Queued, Unsure)
+	n.flight = f
+	n.granted(Message{}, at(150))
+	if n.doubted(at(160)); n.news != grant {
+		t.Errorf("news %d", n.news)
+	}
+	_, n, f = asked(Look, Queued, InQueue)
+	n.flight = f
+	if n.doubted(at(150)); n.news != doubt {
+		t.Errorf("news %d", n.news)
+	}
+	if n.answered(f, Reply{Found: Waits}, at(160)); n.look != 160 || n.news != noNews {
+		t.Errorf("it is looked for at %d, news %d", n.look, n.news)
+	}
+}
