@@ -27,10 +27,10 @@ const (
 	sleeps   = 100
 	lease    = "300000"
 	claim    = "2000"
-	clientA  = "aaaaaaaa-0000-8000-" // what the tickets of a client begin with
-	clientB  = "bbbbbbbb-0000-8000-"
-	clientC  = "cccccccc-0000-8000-"
-	clientD  = "dddddddd-0000-8000-"
+	client1  = "aaaaaaaa-0000-8000-" // what the tickets of a client begin with
+	client2  = "bbbbbbbb-0000-8000-"
+	client3  = "cccccccc-0000-8000-"
+	client4  = "dddddddd-0000-8000-"
 	endsWith = "0000-000000000000:1"
 )
 
@@ -113,7 +113,7 @@ func (b *bench) prepare(pinned bool) {
 func (b *bench) subscribe() (stop func()) {
 	ctx, cancel := context.WithCancel(b.ctx)
 	var done sync.WaitGroup
-	for _, client := range []string{clientB, clientC, clientD} {
+	for _, client := range []string{client2, client3, client4} {
 		var channels []string
 		for i := range names {
 			channels = append(channels, "rlock_turn:{"+name(i)+"}:"+client)
@@ -203,37 +203,37 @@ func (b *bench) each(at *time.Duration, build func(int) rueidis.Completed) {
 func (b *bench) uncontended() {
 	t := &b.table
 	b.empty()
-	b.each(&t.Acquire, b.acquire(clientA))
-	b.each(&t.Refused, b.acquire(clientB))
-	b.each(&t.Mirror, b.mirror(clientA))
-	b.each(&t.Leave, b.leave(clientA))
+	b.each(&t.Acquire, b.acquire(client1))
+	b.each(&t.Refused, b.acquire(client2))
+	b.each(&t.Mirror, b.mirror(client1))
+	b.each(&t.Leave, b.leave(client1))
 }
 
 func (b *bench) contended() {
 	t := &b.table
 	b.empty()
-	b.each(nil, b.acquire(clientA))
-	b.each(&t.JoinFirst, b.join(clientB))
-	b.each(&t.Join, b.join(clientC))
-	b.each(&t.Look, b.step(lease, "", "0", "0", "x"+ticket(clientC)))
-	b.each(&t.LeaveJoin, b.step(claim, "", "1", "1", "x"+ticket(clientA), "x"+ticket(clientD)))
-	b.each(&t.LeaveNext, b.leave(clientB))
-	b.each(nil, b.leave(clientC))
-	b.each(nil, b.leave(clientD))
-	b.each(&t.JoinFree, b.join(clientB))
-	b.each(nil, b.leave(clientB))
+	b.each(nil, b.acquire(client1))
+	b.each(&t.JoinFirst, b.join(client2))
+	b.each(&t.Join, b.join(client3))
+	b.each(&t.Look, b.step(lease, "", "0", "0", "x"+ticket(client3)))
+	b.each(&t.LeaveJoin, b.step(claim, "", "1", "1", "x"+ticket(client1), "x"+ticket(client4)))
+	b.each(&t.LeaveNext, b.leave(client2))
+	b.each(nil, b.leave(client3))
+	b.each(nil, b.leave(client4))
+	b.each(&t.JoinFree, b.join(client2))
+	b.each(nil, b.leave(client2))
 }
 
 func (b *bench) polling() {
 	t, hash := &b.table, sha(b.scripts.release)
 	set := func(i int) rueidis.Completed {
-		return b.redis.B().Set().Key(name(i)).Value(ticket(clientA)).Nx().PxMilliseconds(30_000).Build()
+		return b.redis.B().Set().Key(name(i)).Value(ticket(client1)).Nx().PxMilliseconds(30_000).Build()
 	}
 	b.empty()
 	b.each(&t.Set, set)
 	b.each(&t.SetRefused, set)
 	b.each(&t.Delete, func(i int) rueidis.Completed {
-		return b.redis.B().Evalsha().Sha1(hash).Numkeys(1).Key(name(i)).Arg(ticket(clientA)).Build()
+		return b.redis.B().Evalsha().Sha1(hash).Numkeys(1).Key(name(i)).Arg(ticket(client1)).Build()
 	})
 }
 
@@ -325,44 +325,6 @@ func (b *bench) skip(r *bufio.Reader, lines int) {
 	}
 }
 
-// sleeping measures what a client that polls does between two tries.
-func (b *bench) sleeping() {
-	for range rounds {
-		all := make([]time.Duration, sleeps)
-		for i := range all {
-			began := time.Now()
-			time.Sleep(5 * time.Millisecond)
-			all[i] = time.Since(began)
-		}
-		slices.Sort(all)
-		b.all[&b.table.Sleep5ms] = append(b.all[&b.table.Sleep5ms], all[len(all)/2])
-	}
-}
-
-// pass measures hand-offs inside a process.
-func (b *bench) pass() {
-	client, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{b.addr}}})
-	if b.failed(err) {
-		return
-	}
-	const goroutines, each = 32, 2000
-	for range rounds {
-		began := time.Now()
-		var all sync.WaitGroup
-		for range goroutines {
-			all.Go(func() {
-				l := client.NewLock("fleet-pass")
-				for range each {
-					b.failed(errors.Join(l.Lock(b.ctx), l.Unlock(b.ctx)))
-				}
-			})
-		}
-		all.Wait()
-		b.all[&b.table.Pass] = append(b.all[&b.table.Pass], time.Since(began)/(goroutines*each))
-	}
-	b.failed(client.Close())
-}
-
 func (b *bench) empty() {
 	b.failed(b.redis.Do(b.ctx, b.redis.B().Flushall().Build()).Error())
 }
@@ -388,17 +350,6 @@ func field(info, name string) string {
 	for line := range strings.Lines(info) {
 		if key, value, _ := strings.Cut(strings.TrimSpace(line), ":"); key == name {
 			return value
-		}
-	}
-	return ""
-}
-
-// processor returns what the processor is called, "" where that is not known.
-func processor() string {
-	data, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(data)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
 		}
 	}
 	return ""

@@ -18,7 +18,7 @@ type Fleet struct {
 	Home    int // per cent of the sections that are for one of the client's own names; the others are for any name
 
 	Section  time.Duration // how long a lock is held
-	Begin    time.Duration // the time in which all callers begin, evenly; 0: that of a pause, or a millisecond
+	Begin    time.Duration // the time in which all callers begin, evenly; 0: after a pause, or without pauses within a millisecond
 	Pause    time.Duration // between two sections of a caller: the mean of an exponential distribution
 	Overhead time.Duration // processor time of a client for a section
 	Linger   time.Duration // Config.Linger; 0: not at all

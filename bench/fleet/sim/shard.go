@@ -64,9 +64,9 @@ func (h *shard) starts(now core.Time) (core.Time, bool) {
 // spends has the shard be busy for a command from at on, and returns when it has ended.
 func (s *Sim) spends(h *shard, at core.Time, cost time.Duration) core.Time {
 	h.until = at.After(core.Span(cost))
-	if s.now >= s.warm {
+	if from, to := max(at, s.warm), min(h.until, s.end); from < to {
 		h.Commands++
-		h.Busy += cost
+		h.Busy += time.Duration(to - from)
 		h.Backlog = max(h.Backlog, time.Duration(at-s.now))
 	}
 	return h.until

@@ -16,6 +16,7 @@ type Sim struct {
 	*Fleet
 	now    core.Time
 	warm   core.Time // from when it measures
+	end    core.Time // and until when
 	agenda agenda
 	rng    *rand.Rand
 	core   core.Config
@@ -42,7 +43,7 @@ type Sim struct {
 // Run simulates the fleet.
 func (f *Fleet) Run() *Result {
 	s := &Sim{
-		Fleet: f, warm: core.Time(f.Warm), rng: rand.New(rand.NewPCG(f.Seed, 1)), core: f.config(),
+		Fleet: f, warm: core.Time(f.Warm), end: core.Time(f.Warm + f.For), rng: rand.New(rand.NewPCG(f.Seed, 1)), core: f.config(),
 		agenda: newAgenda(), names: max(f.Names, 1), locks: make(map[pair]*lock), subs: make(map[pair]*sub),
 		clients: make([]client, f.Clients), callers: make([]caller, f.Clients*max(f.Callers, 1)), shards: make([]shard, max(f.Shards, 1)),
 		result: Result{Fleet: f, Wait: hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3)},
@@ -58,12 +59,16 @@ func (f *Fleet) Run() *Result {
 	for i := range s.callers {
 		w := &s.callers[i]
 		w.client, w.token = &s.clients[i%len(s.clients)], uint64(i)+1
-		s.at(w, core.Time(s.rng.Int64N(int64(cmp.Or(s.Begin, s.Pause, time.Millisecond)))))
+		if s.Pause > 0 && s.Begin == 0 {
+			s.pause(w) // as at any time
+		} else {
+			s.at(w, core.Time(s.rng.Int64N(int64(cmp.Or(s.Begin, time.Millisecond)))))
+		}
 	}
 	s.planFailover()
 	s.stallNext()
 	s.loop()
-	return s.end()
+	return s.measured()
 }
 
 func (s *Sim) number() uint64 {
@@ -73,10 +78,9 @@ func (s *Sim) number() uint64 {
 
 // loop has events happen until the end.
 func (s *Sim) loop() {
-	end := core.Time(s.Warm + s.For)
 	for {
 		e, ok := s.agenda.take()
-		if !ok || e.at >= end {
+		if !ok || e.at >= s.end {
 			break
 		}
 		s.now = e.at
@@ -88,7 +92,7 @@ func (s *Sim) loop() {
 		s.result.Events++
 		s.happens(&e)
 	}
-	s.now = end
+	s.now = s.end
 }
 
 func (s *Sim) happens(e *event) {
@@ -132,8 +136,8 @@ func (s *Sim) happens(e *event) {
 	}
 }
 
-// end returns what was measured.
-func (s *Sim) end() *Result {
+// measured returns what was measured.
+func (s *Sim) measured() *Result {
 	r := &s.result
 	for i := range s.callers {
 		if w := &s.callers[i]; w.state == waits {
@@ -146,8 +150,6 @@ func (s *Sim) end() *Result {
 		r.Least, r.Most = min(r.Least, s.clients[i].sections), max(r.Most, s.clients[i].sections)
 	}
 	for i := range s.shards {
-		h := &s.shards[i]
-		h.Busy = max(h.Busy-time.Duration(max(h.until-s.now, 0)), 0) // what is left is of later
 		r.Shards = append(r.Shards, s.shards[i].Shard)
 		r.Commands += s.shards[i].Commands
 	}
