@@ -82,7 +82,7 @@ func (l *link) crowdedLocked() bool {
 	return l.left.Len() >= len(l.channels)-l.left.Len()+batchSize
 }
 
-// finish has the new connection, if there is one, take the place of c, and returns the one
+// finish puts the new connection, if there is one, in the place of c, and returns the one
 // that the link has then. If that fails it is tried again later; but a link that is crowded
 // is given up, and begins anew.
 func (l *link) finish(r *renewal, next, c *conn) (*conn, error) {

@@ -197,7 +197,7 @@ func (g *majorityRun) disturb(random *rand.Rand) {
 	}
 }
 
-// restart has a server lose its data, and come back when the longest lease has ended.
+// restart erases a server's data, and brings it back when the longest lease has ended.
 func (g *majorityRun) restart(server int) {
 	for _, p := range g.peers {
 		p.testClients[server].net.Refuse()

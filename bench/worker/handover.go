@@ -2,7 +2,7 @@ package worker
 
 import "time"
 
-// takeTurns has each process wait for the lock only after another one has got it, so that
+// In takeTurns each process waits for the lock only after another one has got it, so that
 // every section is handed over from one process to another that waits, and none overtakes.
 // Section must be long enough to begin to wait in.
 func (r *runner) takeTurns() {

@@ -147,8 +147,8 @@ type result struct {
 	took                 time.Duration
 }
 
-// sale has each shop look once at an empty stock, which connects it and loads its
-// scripts; then it fills the stock, and lets all the buyers in at once.
+// In sale each shop looks once at an empty stock, which connects it and loads its scripts;
+// then it fills the stock, and lets all the buyers in at once.
 func sale(ctx context.Context, shops []shop, buy func(shop, context.Context) (bool, error)) (r result, err error) {
 	redis := shops[0].redis
 	if err := redis.Do(ctx, redis.B().Set().Key(stock).Value("0").Build()).Error(); err != nil {

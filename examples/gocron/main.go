@@ -42,7 +42,7 @@ func main() {
 	stop()
 }
 
-// once has all schedulers call the job at the same times.
+// With once all schedulers call the job at the same times.
 func once(options rueidis.ClientOption) error {
 	name := fmt.Sprint("example:report:", time.Now().UnixNano())
 	begin := time.Now().Add(time.Second) // gocron refuses a time that has passed

@@ -108,7 +108,7 @@ func pieces(steps []*step) [][]*step {
 	return pieces
 }
 
-// linearize has Porcupine search for an order in which the lock could have done all
+// linearize makes Porcupine search for an order in which the lock could have done all
 // operations.
 func (c *check) linearize(n *name) {
 	for i, part := range c.parts(n) {

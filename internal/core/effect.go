@@ -55,8 +55,8 @@ func (l *Lock) tell(e Effect) {
 	l.client.effects = append(l.client.effects, e)
 }
 
-// touch has the tenure polled by its agent, the goroutine of its waiter or the keeper, since there may be something to
-// send, or an earlier time to look. When the agent changes it is called again.
+// touch asks the tenure's agent for a poll, the goroutine of its waiter or the keeper, since there
+// may be something to send, or an earlier time to look. When the agent changes it is called again.
 func (l *Lock) touch(t *Tenure) {
 	if t.releases {
 		return // the call that releases it polls it

@@ -108,7 +108,7 @@ func (l *Lock) admit(w *Waiter, way Way, now Now) {
 	l.open(w, way, now)
 }
 
-// served has a waiter leave the line, since it is about to have the lock.
+// served removes a waiter from the line, since it is about to have the lock.
 func (l *Lock) served(w *Waiter, now Now) {
 	l.line.leave(w)
 	l.pass(w, now)

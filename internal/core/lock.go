@@ -394,7 +394,7 @@ func (l *Lock) Doubt(now Now) {
 	l.settle(now)
 }
 
-// doubtTickets has each ticket looked for.
+// doubtTickets schedules a look for each ticket.
 func (l *Lock) doubtTickets(now Now) {
 	for t := l.tenures.first; t != nil; t = t.behind {
 		if t.isTicket() {

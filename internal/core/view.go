@@ -69,7 +69,8 @@ func (t *Tenure) Want() Want   { return t.want }
 func (t *Tenure) Place() Place { return t.place }
 func (t *Tenure) InFlight() Op { return t.flight.op }
 
-// LeaveToKeeper has the keeper release the tenure that Unlock has returned: its caller does not wait.
+// LeaveToKeeper leaves the release of the tenure that Unlock has returned to the keeper: its caller
+// does not wait.
 func (l *Lock) LeaveToKeeper(t *Tenure) {
 	if t.releases {
 		t.releases = false

@@ -1,6 +1,6 @@
 package core
 
-// seek has the first waiter get a tenure if it may have one, and ends its wait if it may not.
+// seek gives the first waiter a tenure if it may have one, and ends its wait if it may not.
 func (l *Lock) seek(now Now) {
 	for w := l.line.first; w != nil; w = l.line.first {
 		l.seekFor(w, now)
@@ -20,8 +20,8 @@ func (l *Lock) seekAll(now Now) {
 	l.seek(now)
 }
 
-// seekFor has the waiter get a tenure if it has none and may have one. If it has none then, and its time comes sooner than
-// its goroutine was told, that one is told.
+// seekFor gives the waiter a tenure if it has none and may have one. If it has none then, and its
+// time comes sooner than its goroutine was told, that one is told.
 func (l *Lock) seekFor(w *Waiter, now Now) {
 	if w.ticket == nil && now.Time >= w.rest {
 		l.tryFor(w, now)
@@ -143,8 +143,8 @@ func (l *Lock) leave(w *Waiter, o Outcome, now Now) {
 	l.wake(w)
 }
 
-// pass has the next waiter get the ticket of one that is gone, if it can stand for it, also while a command for it is
-// under way: it keeps its place in the queue.
+// pass gives the ticket of a waiter that is gone to the next waiter, if it can stand for it, also
+// while a command for it is under way: it keeps its place in the queue.
 func (l *Lock) pass(w *Waiter, now Now) {
 	t, next := w.ticket, l.line.first
 	w.ticket = nil

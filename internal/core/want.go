@@ -13,13 +13,13 @@ func (l *Lock) asks(w *Waiter, want Want) *Tenure {
 	return t
 }
 
-// holds has the tenure hold the lock for the levels that are opened next.
+// holds makes the tenure hold the lock for the levels that are opened next.
 func (t *Tenure) holds() { t.want = Held }
 
-// stays has the tenure linger until then.
+// stays makes the tenure linger until then.
 func (t *Tenure) stays(until Time) { t.want, t.linger.until = Kept, until }
 
-// parts has the tenure be left to its lease.
+// parts leaves the tenure to its lease.
 func (t *Tenure) parts() { t.want = Parted }
 
 // give makes the tenure leave Redis, until Redis says that it has left or it is over by itself. Its

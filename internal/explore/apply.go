@@ -7,7 +7,7 @@ import (
 	"github.com/go-rlock/rlock/internal/explore/server"
 )
 
-// apply has the action happen.
+// apply carries out the action.
 func (w *world) apply(a action) {
 	c := &w.clients[a.c]
 	if a.kind >= doSlowTick {
@@ -119,7 +119,8 @@ func (w *world) userActs(c *client, i int, k kind) {
 	}
 }
 
-// releases has a call send the release of the tenure that it has ended, and wait for the answer.
+// releases makes a call send the release of the tenure that it has ended, and wait for the
+// answer.
 func (w *world) releases(c *client, u *user, l *core.Lock, t *core.Tenure) {
 	if t == nil {
 		return
@@ -243,7 +244,7 @@ func (w *world) lockOf(c *client, id core.ID) *core.Lock {
 	return c.locks[0]
 }
 
-// execute has Redis execute a command.
+// execute executes a command in Redis.
 func (w *world) execute(c *client, p *packet) core.Reply {
 	a := w.server.Do(p.cmd, server.Time(w.now), &w.effects)
 	if p.cmd.Op == core.Join && a.Found == core.Nowhere {

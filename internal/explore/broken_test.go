@@ -22,7 +22,7 @@ var (
 	reads   = Setup{Clients: 2, Users: 2, Rounds: 1, RW: true, Do: Read}
 )
 
-// deadWaiter has a client die in the queue of a free lock.
+// In deadWaiter a client dies in the queue of a free lock.
 func deadWaiter(w *world) {
 	c := &w.clients[1]
 	c.dead = true
@@ -30,7 +30,7 @@ func deadWaiter(w *world) {
 	w.server.QueueEnds = server.Time(w.now + 8)
 }
 
-// deadHolder has a client die while it holds the lock.
+// In deadHolder a client dies while it holds the lock.
 func deadHolder(w *world) {
 	c := &w.clients[1]
 	c.dead = true

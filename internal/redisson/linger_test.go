@@ -46,8 +46,8 @@ func TestJavaGetsALockThatLingers(t *testing.T) {
 	})
 }
 
-// lingers has the Go side take the lock and give it back until it lingers: its client must have
-// subscribed to its own channel before.
+// In lingers the Go side takes the lock and gives it back until it lingers: its client must
+// have subscribed to its own channel before.
 func (s *scene) lingers(golang side, lock string) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {

@@ -63,7 +63,7 @@ func TestInAClusterTheWatchdogKeepsTheOtherOut(t *testing.T) {
 	})
 }
 
-// keeping has the first keep the second out for longer than a lease that was renewed once
+// In keeping the first keeps the second out for longer than a lease that was renewed once
 // lasts.
 func keeping(first, second side) func(s *scene) {
 	return func(s *scene) {

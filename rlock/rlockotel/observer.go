@@ -28,10 +28,10 @@ type settings struct {
 	attributes []attribute.KeyValue
 }
 
-// WithMeterProvider has the metrics recorded by the provider instead of the global one.
+// WithMeterProvider records the metrics with the provider instead of the global one.
 func WithMeterProvider(p metric.MeterProvider) Option { return func(s *settings) { s.meters = p } }
 
-// WithTracerProvider has the spans recorded by the provider instead of the global one.
+// WithTracerProvider records the spans with the provider instead of the global one.
 func WithTracerProvider(p trace.TracerProvider) Option { return func(s *settings) { s.tracers = p } }
 
 // WithLockClass adds the attribute lock.class: the result of the function for the name of a

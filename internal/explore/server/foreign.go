@@ -295,7 +295,7 @@ func (r *run) holdBack(asker core.Ticket, term core.Span) (token uint64, granted
 
 // Actions of foreign clients. Some publish when they release the lock, others do not.
 
-// ForeignEnters has a foreign client take the lock, if it is free or, for a reader, read.
+// ForeignEnters gives the lock to a foreign client, if it is free or, for a reader, read.
 func (s *Server) ForeignEnters(t core.Ticket, lease core.Span, now Time) bool {
 	s.Expire(now)
 	r := run{Server: s, now: now, effects: &Effects{}}
@@ -323,7 +323,7 @@ func (s *Server) FairEnters(t core.Ticket, lease core.Span, now Time) bool {
 	return false
 }
 
-// ForeignLeaves has a foreign client release the lock.
+// ForeignLeaves releases the lock of a foreign client.
 func (s *Server) ForeignLeaves(id core.ID, now Time) {
 	s.Expire(now)
 	s.Kind.exit(&run{Server: s, now: now, effects: &Effects{}}, id)

@@ -30,7 +30,7 @@ func often(random *rand.Rand) time.Duration {
 	return []time.Duration{10, 30, 100, 300, 1000}[random.IntN(5)] * time.Millisecond
 }
 
-// killConnections has the servers end the workers' connections, again and again.
+// killConnections makes the servers end the workers' connections, again and again.
 type killConnections struct {
 	kind     string // normal or pubsub
 	interval time.Duration

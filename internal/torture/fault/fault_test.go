@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 
 var scene = fault.Scene{Workers: 2, Names: []string{"a", "b", "c"}, Lease: time.Second}
 
-// TestEveryFaultIsInjectedAndHealed has each kind break a server of the first topology that
+// In TestEveryFaultIsInjectedAndHealed each kind breaks a server of the first topology that
 // it is for, and checks that the server works when it is healed.
 func TestEveryFaultIsInjectedAndHealed(t *testing.T) {
 	redistest.Standalone(t) // or skip

@@ -27,7 +27,7 @@ func ofLimits() []Kind {
 	}
 }
 
-// maxClients has the servers refuse every new connection, and ends those of the workers.
+// maxClients makes the servers refuse every new connection, and ends those of the workers.
 type maxClients struct{}
 
 func (maxClients) String() string { return "maxclients reached" }
@@ -42,7 +42,7 @@ func (maxClients) Heal(s *stage.Stage) error {
 	return s.Everywhere("CONFIG", "SET", "maxclients", "10000")
 }
 
-// outOfMemory has the servers refuse commands that need memory. Nothing is evicted.
+// outOfMemory makes the servers refuse commands that need memory. Nothing is evicted.
 type outOfMemory struct{}
 
 func (outOfMemory) String() string { return "maxmemory without eviction" }

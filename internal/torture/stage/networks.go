@@ -102,7 +102,7 @@ func (n *networks) Impose(scope Scope, rule func() network.Rule) (lift func()) {
 	}
 }
 
-// Refuse has the networks refuse connections, and cuts the open ones, until the returned
+// Refuse makes the networks refuse connections, and cuts the open ones, until the returned
 // function is called, which may be called twice.
 func (n *networks) Refuse(scope Scope) (lift func()) {
 	n.mu.Lock()

@@ -115,7 +115,7 @@ func believes(t *testing.T, kind string) {
 	require.GreaterOrEqual(t, int64(report.Outcomes[history.Acquired]), acquired)
 }
 
-// storm has the worker work for a while, and returns how many levels it took.
+// storm lets the worker work for a while, and returns how many levels it took.
 func (c *talk) storm() int64 {
 	c.t.Helper()
 	c.ask("storm", &worker.Done{})

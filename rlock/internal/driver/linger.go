@@ -36,8 +36,8 @@ func (l *lock) lingerOf(req *engine.Request, now core.Now) time.Duration {
 	return linger
 }
 
-// mayLinger has the tenure not linger at its end if calls of other clients would not be heard, or came too
-// often of late.
+// mayLinger keeps the tenure from lingering at its end if calls of other clients would not be
+// heard, or came too often of late.
 func (l *lock) mayLinger(now core.Now) {
 	if l.Lingers() && (!l.shard.client.engine.Hears() || l.backsOff(now)) {
 		l.NoLinger()

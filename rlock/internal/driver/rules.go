@@ -78,5 +78,5 @@ func (l *lock) state(t *core.Tenure) string {
 	return fmt.Sprintf("the tenure %d (want %d, place %d, in flight %d, next %d at %v, now %v)", t.ID.N, t.Want(), t.Place(), t.InFlight(), op, at, l.shard.at.Time)
 }
 
-// CheckRules has the rules asserted. Tests call it before there is a client.
+// CheckRules makes clients assert the rules. Tests call it before there is a client.
 func CheckRules() { checks = checkRules }

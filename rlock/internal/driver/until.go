@@ -28,7 +28,8 @@ func newUntil() *until {
 
 var _ wire.Leaver = (*until)(nil)
 
-// begin has u end with the context of a caller. stop ends that, and reports whether u has not ended by it.
+// begin ends u with the context of a caller. stop ends that, and reports whether u has not ended by
+// it.
 func (u *until) begin(ctx context.Context) (stop func() bool) {
 	u.Context = ctx
 	if ctx.Done() == nil {

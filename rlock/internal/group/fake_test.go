@@ -277,7 +277,7 @@ func (l *fakeLock) the() *fakePart {
 	return l.parts[len(l.parts)-1]
 }
 
-// occupy has another process hold the lock.
+// occupy gives the lock to another process.
 func (l *fakeLock) occupy() Part {
 	p, err := l.Acquire(context.Background(), terms.NewOwner(), Options{})
 	require.NoError(l.fleet.t, err)

@@ -81,7 +81,7 @@ func (h *Hold) tellLost(since time.Time, why, cause error) {
 	home.Later(ctx, home.Observer.Lost, e)
 }
 
-// watchWait has the call told as a long wait, unless it is ended before.
+// watchWait logs the call as a long wait, unless it is ended before.
 func (h *Hold) watchWait() (end func()) {
 	home := h.of.home
 	limit := home.LongWait

@@ -70,7 +70,7 @@ func (c *command) Kill() {
 	c.end()
 }
 
-// end has the command exit, without leaving processes behind.
+// end makes the command exit, without leaving processes behind.
 func (c *command) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

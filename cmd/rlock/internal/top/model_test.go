@@ -55,7 +55,7 @@ func (d *desk) run(cmd tea.Cmd) {
 	}()
 }
 
-// settle has the model handle all messages that are due.
+// settle makes the model handle all messages that are due.
 func (d *desk) settle() {
 	for {
 		synctest.Wait()
