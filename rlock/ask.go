@@ -50,7 +50,7 @@ func (c *Client) Ask(ctx context.Context, ids ...string) ([]Answer, error) {
 			return nil, fmt.Errorf("rlock: ask %q: %w: it is no id of a client", id, ErrInvalidConfig)
 		}
 	}
-	heard, err := c.engine.Ask(ctx, ids)
+	heard, err := c.diag.Ask(ctx, ids)
 	if err != nil {
 		return nil, fmt.Errorf("rlock: ask clients: %w", err)
 	}

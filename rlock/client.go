@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/go-rlock/rlock/rlock/internal/diag"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/engine"
 	"github.com/go-rlock/rlock/rlock/internal/group"
@@ -24,6 +25,7 @@ type Client struct {
 	engine *engine.Client
 	driver *driver.Client // keeps the fair locks, the read-write locks and the semaphores
 	groups *group.Home    // for locks over several
+	diag   *diag.Diag
 }
 
 // New connects to Redis and returns a client. It fails with [ErrInvalidConfig]
@@ -44,18 +46,26 @@ func New(config Config) (*Client, error) {
 	}
 	c := new(Client)
 	if config.Observer == nil {
-		c.engine = engine.New(config.engine(nil), redis, id)
-		c.driver = driver.New(c.engine)
-		c.groups = homeOf(c.engine)
+		c.open(config.engine(nil), redis, id)
 		return c, nil
 	}
 	o := &observing{hooks: config.Observer, client: c}
-	c.engine = engine.New(config.engine(o.events()), redis, id)
-	c.driver = driver.New(c.engine)
+	c.open(config.engine(o.events()), redis, id)
 	o.log = c.engine.Config.Logger
-	c.groups = homeOf(c.engine)
 	o.about("Opened", config.Observer.Opened)
 	return c, nil
+}
+
+// open makes what the client consists of.
+func (c *Client) open(config engine.Config, redis *wire.Redis, id *wire.ID) {
+	c.engine = engine.New(config, redis, id)
+	c.driver = driver.New(c.engine)
+	c.groups = homeOf(c.engine)
+	c.diag = diag.New(diag.Config{
+		Source: c.engine, Redis: redis, Hub: c.engine.Hub(), ID: id,
+		Logger: c.engine.Config.Logger, NoAnswers: config.NoAnswers,
+	})
+	c.engine.Watch(c.diag)
 }
 
 // NewContext is [New] with a context for the time that it takes to connect. If ctx ends

@@ -88,9 +88,9 @@ type Config struct {
 	NoClientChannel bool
 
 	// NoAnswers stops the client from answering the questions of others about its holds and waits
-	// ([Client.Ask], "rlock deadlocks"). By default it answers at most ten times a second, with
-	// the names of locks, the owners, and places in the code if RecordPlaces is set, to users of
-	// Redis that may use the channels "rlock_turn:client:*".
+	// ([Client.Ask], "rlock deadlocks"). By default it answers at most ten times a second, and
+	// for a tenth of the time, with the names of locks, the owners, and places in the code if
+	// RecordPlaces is set, to users of Redis that may use the channels "rlock_turn:client:*".
 	NoAnswers bool
 
 	// Tracking asks Redis to tell at once if the key of a held lock is deleted, overwritten,

@@ -32,7 +32,7 @@ type HeldLock struct {
 // Redis nothing, but looks at every lock, one of 64 parts of a kind after the other.
 // [Client.Stats] has the number at less cost.
 func (c *Client) Held() []HeldLock {
-	all := c.engine.Uses(false)
+	all := c.diag.Held()
 	held := make([]HeldLock, len(all))
 	for i, h := range all {
 		held[i] = HeldLock{

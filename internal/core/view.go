@@ -61,6 +61,9 @@ func (l *Lock) KeepsOut(now Now) bool {
 	return t != nil && w != nil && w.Mode == Shared && l.isRead() && !t.turn.contested && !l.client.closed && t.worth(now) && now.Safe < l.validUntil()
 }
 
+// TrustedUntil returns until when the last of the holders may be believed. The lock has an Owner, and is held.
+func (l *Lock) TrustedUntil() SafeTime { return l.validUntil() }
+
 // ValidUntil returns until when the owner's hold may be believed.
 func (l *Lock) ValidUntil(o OwnerID) SafeTime { return min(l.validUntil(), l.askedBy(o)) }
 

@@ -1,10 +1,6 @@
 package driver
 
-import (
-	"time"
-
-	"github.com/go-rlock/rlock/internal/core"
-)
+import "github.com/go-rlock/rlock/internal/core"
 
 // Close implements [engine.Beside], as the exported methods that follow. Calls return at once, also those
 // whose command is in flight, and what Redis shows is released by the keeper.
@@ -33,31 +29,4 @@ func (c *Client) eachLock(visit func(l *lock, now core.Now)) {
 	for s := range c.allShards {
 		s.visit(s.all, visit)
 	}
-}
-
-// longWaitTime is how long a call waits until deadlocks are searched for.
-const longWaitTime = time.Second
-
-// LongWaits reports whether calls wait for locks that are held here, and whether one of them has waited for
-// long since it was asked last.
-func (c *Client) LongWaits(at time.Time) (waits, long bool) {
-	for s := range c.allShards {
-		s.glance(func() {
-			if s.counts.Waiting == 0 {
-				return
-			}
-			for l := range s.all {
-				if l.Owner() == nil {
-					continue
-				}
-				for w := range l.Waiters {
-					waits = true
-					if w := w.Tag.(*waiter); !w.searched && at.Sub(c.clock.time(w.began)) >= longWaitTime {
-						w.searched, long = true, true
-					}
-				}
-			}
-		})
-	}
-	return waits, long
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/diag"
 	"github.com/go-rlock/rlock/rlock/internal/engine"
 )
 
@@ -36,7 +37,7 @@ func TestEachOwnerHasAPermitOfItsOwn(t *testing.T) {
 		require.ErrorIs(t, l.Take(t.Context(), engine.Request{Owner: engine.NewOwner()}), engine.ErrNotAcquired)
 		assert.Equal(t, 2, l.Depth(o))
 		assert.EqualValues(t, 3, c.Counts().Held)
-		assert.Len(t, c.AppendUses(nil, true), 3)
+		assert.Len(t, diag.Uses(c, true), 3)
 		for range 2 {
 			require.NoError(t, l.Unlock(t.Context(), o))
 		}

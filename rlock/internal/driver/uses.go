@@ -1,12 +1,19 @@
 package driver
 
 import (
+	"slices"
+	"time"
+
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/engine"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// Counts implements [engine.Beside], as AppendUses.
+// The locks as package diag reads them: see diag.Source. A look takes the mutex of a shard again and again, each time for
+// so many locks, levels and waits that it holds it for less than a millisecond, and writes down under it only what may
+// change.
+
+// Counts implements [engine.Beside], as Look and LongWaits.
 func (c *Client) Counts() (sum engine.Counts) {
 	for s := range c.allShards {
 		s.glance(func() { sum.Add(&s.counts) })
@@ -14,46 +21,132 @@ func (c *Client) Counts() (sum engine.Counts) {
 	return sum
 }
 
-// AppendUses looks at one shard after the other.
-func (c *Client) AppendUses(uses []engine.Use, waiting bool) []engine.Use {
-	for s := range c.allShards {
-		s.glance(func() {
-			now := c.clock.now()
-			for l := range s.all {
-				uses = l.appendHeld(uses, now)
-				if waiting {
-					uses = l.appendWaiting(uses)
-				}
-			}
-		})
-	}
-	return uses
+// atOnce is how many levels and waits are read while a mutex is held. The levels of one lock, which are copied as they
+// are, may be more.
+const atOnce = 1024
+
+// A seen is a lock as it was: a part of what a reader has seen since it took the mutex.
+type seen struct {
+	name   *engine.Name
+	until  core.SafeTime // until when the holders may be believed
+	levels int           // how many of the levels seen are its, from there on
+	waits  int
 }
 
-// appendHeld appends what each owner holds.
-func (l *lock) appendHeld(uses []engine.Use, now core.Now) []engine.Use {
-	levels, clock := l.Levels(), &l.shard.client.clock
-	for i := range levels {
-		first := &levels[i]
-		if !first.First || !l.Holds(first.Owner, now) {
-			continue
+// A reader reads locks. It is used by one goroutine.
+type reader struct {
+	client *Client
+	waits  bool
+	locks  []seen
+	levels []core.Level
+	calls  []terms.Wait
+
+	view terms.View
+	// The last call of the lock that was read in part, and how many calls that began with it were read.
+	began core.Time
+	same  int
+}
+
+// Look calls yield for each lock, without a mutex.
+func (c *Client) Look(waits bool, yield func(*terms.View)) {
+	r := &reader{client: c, waits: waits}
+	for s := range c.allShards {
+		var all []*lock
+		s.glance(func() { all = slices.Collect(s.all) })
+		for len(all) > 0 {
+			read := 0
+			s.glance(func() { read = r.read(s, all) })
+			all = all[read:]
+			r.tell(yield)
 		}
-		u := engine.Use{
-			Name: l.name.Key, Kind: l.name.KindOf(true), Owner: ownerOf(first), Goroutine: callerOf(first),
-			Since: clock.time(first.Since), ValidUntil: clock.safe(l.ValidUntil(first.Owner)), Place: placeOf(first).Known(),
-		}
-		for j := range levels {
-			if v := &levels[j]; v.Owner == first.Owner {
-				u.Depth++
-				if v.Mode == core.Alone {
-					u.Kind = l.name.KindOf(false)
-				}
-			}
-		}
-		u.IsPartOf(wholeOf(first))
-		uses = append(uses, u)
 	}
-	return uses
+}
+
+// read reads some of the locks, and returns how many it is done with. The mutex is held.
+func (r *reader) read(s *shard, all []*lock) (done int) {
+	r.locks, r.levels, r.calls = r.locks[:0], r.levels[:0], r.calls[:0]
+	now := r.client.clock.now()
+	for _, l := range all {
+		if len(r.locks)+len(r.levels)+len(r.calls) >= atOnce {
+			break
+		}
+		if s.has(l) && !r.readLock(l, now) {
+			break
+		}
+		r.began, r.same = 0, 0
+		done++
+	}
+	return done
+}
+
+// readLock reads a lock, and reports whether it has read all of it. What was read of it before is not read again.
+func (r *reader) readLock(l *lock, now core.Now) (all bool) {
+	one, first := seen{name: l.name}, r.same == 0
+	if first && l.IsHeld() && l.Owner() != nil {
+		one.until = l.TrustedUntil()
+		r.levels = append(r.levels, l.Levels()...)
+		one.levels = len(l.Levels())
+	}
+	all = !r.waits || r.readCalls(l, &one)
+	if one.levels+one.waits > 0 {
+		r.locks = append(r.locks, one)
+	}
+	return all
+}
+
+// readCalls reads calls that wait, in the order in which they have begun.
+func (r *reader) readCalls(l *lock, one *seen) (all bool) {
+	skip := r.same
+	for w := range l.Waiters {
+		w := w.Tag.(*waiter)
+		switch {
+		case w.began < r.began || !w.waits:
+			continue
+		case w.began == r.began && skip > 0:
+			skip--
+			continue
+		case len(r.calls) >= atOnce:
+			return false
+		}
+		if w.began != r.began {
+			r.began, r.same = w.began, 0
+		}
+		r.same++
+		one.waits++
+		r.calls = append(r.calls, terms.Wait{
+			Owner: w.req.Owner, Goroutine: w.req.Goroutine(), Reads: w.req.Shared, Since: r.client.clock.time(w.began),
+			Place: w.place, Whole: w.req.Whole,
+		})
+	}
+	return true
+}
+
+// tell calls yield for what was read.
+func (r *reader) tell(yield func(*terms.View)) {
+	levels, calls, clock, v := r.levels, r.calls, &r.client.clock, &r.view
+	for i := range r.locks {
+		one := &r.locks[i]
+		v.Name, v.Kind, v.ReadKind = one.name.Key, one.name.KindOf(false), one.name.KindOf(true)
+		v.ValidUntil = clock.safe(one.until)
+		v.Levels, v.Waits = v.Levels[:0], calls[:one.waits]
+		for j := range levels[:one.levels] {
+			v.Levels = append(v.Levels, levelOf(&levels[j], clock))
+		}
+		levels, calls = levels[one.levels:], calls[one.waits:]
+		yield(v)
+	}
+}
+
+// levelOf returns the level as package diag knows it.
+func levelOf(v *core.Level, clock *clock) terms.Level {
+	l := terms.Level{
+		Owner: ownerOf(v), Goroutine: callerOf(v), Reads: v.Mode == core.Shared, First: v.First, Since: clock.time(v.Since),
+		Place: placeOf(v), Whole: wholeOf(v),
+	}
+	if v.Until != core.NeverSafe {
+		l.Until = clock.safe(v.Until)
+	}
+	return l
 }
 
 // callerOf returns the goroutine that has taken the level, 0 if it is not known.
@@ -61,7 +154,7 @@ func callerOf(v *core.Level) uint64 {
 	if h, ok := v.Handle.(*hold); ok {
 		return h.by
 	}
-	return (&engine.Request{Owner: ownerOf(v)}).Goroutine()
+	return ownerOf(v).Goroutine()
 }
 
 // placeOf returns where the level was taken, nil if that is not recorded.
@@ -78,19 +171,28 @@ func wholeOf(v *core.Level) *terms.Whole {
 	return nil
 }
 
-// appendWaiting appends the calls that wait for anything but the answer to their first attempt.
-func (l *lock) appendWaiting(uses []engine.Use) []engine.Use {
-	for one := range l.Waiters {
-		w := one.Tag.(*waiter)
-		if !w.waits {
-			continue
-		}
-		u := engine.Use{
-			Name: l.name.Key, Kind: l.name.KindOf(w.req.Shared), Owner: w.req.Owner, Goroutine: w.req.Goroutine(),
-			Waits: true, Since: l.shard.client.clock.time(w.began), Place: w.place.Known(),
-		}
-		u.IsPartOf(w.req.Whole)
-		uses = append(uses, u)
+// longWaitTime is how long a call waits until deadlocks are searched for.
+const longWaitTime = time.Second
+
+// LongWaits looks at the shards in which calls wait.
+func (c *Client) LongWaits(at time.Time) (waits, long bool) {
+	for s := range c.allShards {
+		s.glance(func() {
+			if s.counts.Waiting == 0 {
+				return
+			}
+			for l := range s.all {
+				if l.Owner() == nil {
+					continue
+				}
+				for w := range l.Waiters {
+					waits = true
+					if w := w.Tag.(*waiter); !w.searched && at.Sub(c.clock.time(w.began)) >= longWaitTime {
+						w.searched, long = true, true
+					}
+				}
+			}
+		})
 	}
-	return uses
+	return waits, long
 }

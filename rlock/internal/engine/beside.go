@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/pubsub"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -16,9 +17,8 @@ import (
 type Beside interface {
 	// Counts returns its part of the figures.
 	Counts() Counts
-	// AppendUses appends what is held and, if waiting is set, what waits: see [Client.Uses].
-	AppendUses(uses []Use, waiting bool) []Use
-	// LongWaits is as that of the client: see deadlock.go.
+	// Look and LongWaits are as those of the client: see uses.go.
+	Look(waits bool, yield func(*terms.View))
 	LongWaits(now time.Time) (waits, long bool)
 	// Verify has Redis asked about all tenures, AskAbout about the lock of a name and its waiters.
 	Verify()
@@ -96,7 +96,7 @@ func (c *Client) Knows(key, ticket string) bool {
 func (c *Client) Hears() bool { return c.hears() }
 
 // SearchDeadlocks has deadlocks searched for, since a call waits for a lock that is held here.
-func (c *Client) SearchDeadlocks() { c.search.ask() }
+func (c *Client) SearchDeadlocks() { c.diag.Waits() }
 
 // Check refuses a request that can be refused by itself.
 func (c *Client) Check(ctx context.Context, n *Name, req *Request) error { return c.check(ctx, n, req) }

@@ -31,9 +31,7 @@ type Client struct {
 
 	hearing   sync.Once // of tenures: see ownchannel.go
 	own       atomic.Pointer[pubsub.Subscription]
-	questions chan string // that are not answered yet
-	answers   *errand
-	search    *errand  // for deadlocks, see deadlock.go
+	diag      Diag     // see uses.go
 	notices   *notices // by which the Logger is called
 	Observer  observing
 	Losses    losses
@@ -87,7 +85,7 @@ func New(config Config, redis *wire.Redis, id *wire.ID) *Client {
 
 		leaseText: strconv.FormatInt(config.Lease.Milliseconds(), 10),
 
-		questions: make(chan string, maxAskers),
+		diag: noDiag{},
 
 		drained: make(chan struct{}, 1),
 		waiters: sync.Pool{New: newWaiter},
@@ -107,8 +105,6 @@ func New(config Config, redis *wire.Redis, id *wire.ID) *Client {
 	})
 	verify := c.verifies()
 	redis.OnChange(func(keys []string) { c.changed(verify, keys) })
-	c.search = c.searches()
-	c.answers = &errand{redis: redis, pause: answerPause, work: c.answer}
 	return c
 }
 

@@ -9,7 +9,7 @@ import (
 
 // How holds and waits that last too long are logged, each once. The keeper looks at holds, which
 // it renews anyway. A waiter tells of itself: at the end of a sleep that has a timer anyway, or
-// when the search for deadlocks wakes it (deadlock.go), so that a hand-off inside the process sets
+// when the search for deadlocks wakes it (uses.go), so that a hand-off inside the process sets
 // no timer.
 
 // wakes is when the keeper must look at a held tenure next: when it is due, or sooner if a

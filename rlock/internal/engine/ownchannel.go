@@ -23,13 +23,13 @@ func (c *Client) hears() bool {
 }
 
 // told deals with a message on the client's own channel. An answer is heard by the call that
-// has asked: see asking.go.
+// has asked: see package diag.
 func (c *Client) told(message string) {
 	m, ok := wire.ParseClientMessage(message)
 	switch {
 	case !ok || c.Closed.Load():
 	case m.Verb == wire.Asks:
-		c.asked(m)
+		c.diag.Asked(m)
 	case m.Verb != wire.Answers && strings.HasPrefix(m.Owner, c.ID.Prefix):
 		c.toldOfTenure(m)
 	}

@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/task"
+)
 
 // Redis tells a client that tracks a key when somebody else changes it: deletes or overwrites
 // it, or lets it expire or evicts it. That is a reason to ask, and no proof: the answer to a
@@ -57,9 +61,9 @@ func (t *tenure) buildTracked(now time.Time) bool {
 
 // changed has Redis asked about the locks of these keys, or about all where there are none. It
 // is called by the reader of a connection.
-func (c *Client) changed(verify *errand, keys []string) {
+func (c *Client) changed(verify *task.Task, keys []string) {
 	if len(keys) == 0 {
-		verify.ask()
+		verify.Ask()
 		return
 	}
 	for _, key := range keys {

@@ -1,105 +1,90 @@
 package engine
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Use is what one owner does with one lock in this client: it holds the lock, or waits for
-// it. Package rlock says what each field means.
-type Use struct {
-	Name       string
-	Kind       Kind
-	Owner      Owner
-	Goroutine  uint64 // that has called, 0 if it is not known
-	Waits      bool
-	Since      time.Time
-	ValidUntil time.Time // zero for a wait
-	Depth      int       // 0 for a wait
-	PartOf     string    // "" for none
-	Place      Place
+// The locks of the client as package diag reads them: see diag.Source.
+
+// Look calls yield with each lock: first with those that are kept here.
+func (c *Client) Look(waits bool, yield func(*terms.View)) {
+	var views []terms.View
+	for s := range c.allShards {
+		views = views[:0]
+		s.mu.Lock()
+		now := time.Now()
+		for _, r := range s.rooms {
+			if v := r.view(waits, now); v.Levels != nil || v.Waits != nil {
+				views = append(views, v)
+			}
+		}
+		s.mu.Unlock()
+		for i := range views {
+			yield(&views[i])
+		}
+	}
+	for _, b := range c.besides() {
+		b.Look(waits, yield)
+	}
 }
 
-// Uses returns a use for each owner of each lock that this client holds, and one for each call
-// that waits if waiting is set. They are in the order of time, and by name and owner where the
-// times are equal, so that the same uses have the same order at every look. The shards are looked
-// at one after the other, so that two uses may be of different moments.
-func (c *Client) Uses(waiting bool) (uses []Use) {
-	now := time.Now()
+// view is the room at that time. The mutex is held.
+func (r *room) view(waits bool, now time.Time) (v terms.View) {
+	c, n := r.client, r.name
+	v.Name, v.Kind, v.ReadKind = n.Key, n.kindOf(false), KindRead
+	if t := r.tenure; t != nil && t.valid(now) {
+		v.ValidUntil = t.trust.Until()
+		for i := range t.levels {
+			l := &t.levels[i]
+			v.Levels = append(v.Levels, terms.Level{
+				Owner: l.Owner, Goroutine: l.caller, Reads: l.Shared, First: l.way != ByNesting, Since: c.start.Add(l.since),
+				Until: l.Until, Place: l.place, Whole: l.wholeOf(),
+			})
+		}
+	}
+	if waits {
+		for w := range r.waiters {
+			if w.waits {
+				v.Waits = append(v.Waits, terms.Wait{
+					Owner: w.Owner, Goroutine: w.caller(), Reads: w.Shared, Since: w.began, Place: w.place, Whole: w.Whole,
+				})
+			}
+		}
+	}
+	return v
+}
+
+// LongWaits reports whether calls wait for locks that are held here, and whether one of them has waited for long since it
+// was asked last. It wakes waiters whose wait is to be logged (long.go).
+func (c *Client) LongWaits(now time.Time) (waits, long bool) {
 	for s := range c.allShards {
 		s.mu.Lock()
 		for _, r := range s.rooms {
-			if t := r.tenure; t != nil && t.valid(now) {
-				uses = t.appendHeld(uses, now)
+			if s.counts.Waiting == 0 {
+				break
 			}
-			if waiting {
-				uses = r.appendWaiting(uses)
+			for w := range r.waiters {
+				waits = true
+				r.hurry(w, now)
+				if r.tenure != nil && !w.searched && now.Sub(w.began) >= longWaitTime {
+					w.searched, long = true, true
+				}
 			}
 		}
 		s.mu.Unlock()
 	}
 	for _, b := range c.besides() {
-		uses = b.AppendUses(uses, waiting)
+		w, l := b.LongWaits(now)
+		waits, long = waits || w, long || l
 	}
-	slices.SortStableFunc(uses, func(a, b Use) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Owner.ID, b.Owner.ID))
-	})
-	return uses
+	return waits, long
 }
 
-// appendHeld appends what each owner holds. The mutex is held.
-func (t *tenure) appendHeld(uses []Use, now time.Time) []Use {
-	r := t.room
-	for i := range t.levels {
-		first := &t.levels[i]
-		until := t.validUntilFor(first.Owner)
-		if first.way == ByNesting || !now.Before(until) {
-			continue
-		}
-		u := Use{
-			Name: r.name.Key, Kind: KindRead, Owner: first.Owner, Goroutine: first.caller,
-			Since: r.client.start.Add(first.since), ValidUntil: until, Place: first.place.Known(),
-		}
-		for j := range t.levels {
-			if l := &t.levels[j]; l.Owner == first.Owner {
-				u.Depth++
-				if !l.Shared {
-					u.Kind = r.name.kindOf(false)
-				}
-			}
-		}
-		u.IsPartOf(first.wholeOf())
-		uses = append(uses, u)
-	}
-	return uses
-}
-
-// appendWaiting appends the calls that wait for anything but the answer to their first
-// attempt. The mutex is held.
-func (r *room) appendWaiting(uses []Use) []Use {
-	for w := range r.waiters {
-		if !w.waits {
-			continue
-		}
-		u := Use{
-			Name: r.name.Key, Kind: r.name.kindOf(w.Shared), Owner: w.Owner, Goroutine: w.caller(),
-			Waits: true, Since: w.began, Place: w.place.Known(),
-		}
-		u.IsPartOf(w.Whole)
-		uses = append(uses, u)
-	}
-	return uses
-}
-
-// IsPartOf names the whole that the use is for, nil for none.
-func (u *Use) IsPartOf(p *terms.Whole) {
-	if p != nil {
-		u.PartOf, u.Place = p.Name, p.Place.Known()
-	}
-}
+// longWaitTime is how long a call waits until deadlocks are searched for.
+const longWaitTime = time.Second
 
 // wholeOf returns what the level is a part of, nil for none.
 func (l *Level) wholeOf() *terms.Whole {
@@ -108,3 +93,20 @@ func (l *Level) wholeOf() *terms.Whole {
 	}
 	return l.hold.Whole
 }
+
+// A Diag is told of what package diag has to look at. Its methods wait for nothing, and may be called with a mutex held.
+type Diag interface {
+	// Asked takes a question of another client.
+	Asked(m wire.ClientMessage)
+	// Waits notes that a call waits for a lock that is held here.
+	Waits()
+}
+
+// Watch says what is told of these, before the client has locks.
+func (c *Client) Watch(d Diag) { c.diag = d }
+
+// noDiag is told nothing.
+type noDiag struct{}
+
+func (noDiag) Asked(wire.ClientMessage) {}
+func (noDiag) Waits()                   {}

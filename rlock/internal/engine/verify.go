@@ -1,23 +1,37 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/task"
+)
 
 // A client waits before it verifies its tenures again: at first shortly, then for longer, as
 // long as there is no rest between. A network that ends connections again and again must not
 // add a load of its own.
 const firstVerifyPause, lastVerifyPause = time.Second / 16, time.Second
 
-// verifies returns the errand that has Redis asked at once whether it still shows the tenures
+// verifies returns the task that asks Redis at once whether it still shows the tenures
 // of the client, when a connection has ended and when the first command over a new one is
 // answered: another server may answer now, one that took over from the primary and never had
 // the grant, or one that was restarted without its data. Else the next renewal would tell, up
 // to a third of the lease later, and until then there might be two holders.
-func (c *Client) verifies() *errand {
-	return &errand{redis: c.Redis, first: firstVerifyPause, pause: lastVerifyPause, work: c.mirrorAll}
+func (c *Client) verifies() *task.Task {
+	var paused time.Duration // the last pause
+	var done time.Time       // when the work was last done
+	return &task.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: func() (time.Duration, bool) {
+		c.mirrorAll()
+		rested := time.Since(done) > 2*lastVerifyPause
+		done, paused = time.Now(), min(2*paused, lastVerifyPause)
+		if rested || paused == 0 {
+			paused = firstVerifyPause
+		}
+		return paused, false
+	}}
 }
 
 // mirrorAll has the keeper mirror all tenures in its next batches.
-func (c *Client) mirrorAll() (more bool) {
+func (c *Client) mirrorAll() {
 	for s := range c.allShards {
 		s.mu.Lock()
 		for _, r := range s.rooms {
@@ -31,7 +45,6 @@ func (c *Client) mirrorAll() (more bool) {
 	for _, b := range c.besides() {
 		b.Verify()
 	}
-	return false
 }
 
 // AskAbout has Redis asked now about the lock of that name: by a mirror for what is held

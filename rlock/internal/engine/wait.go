@@ -252,7 +252,7 @@ func (r *room) exitWaiting(ctx context.Context, w *waiter) {
 	}
 	w.waits = true
 	r.shard.counts.Waiting++
-	r.client.search.ask() // for a deadlock, and for waits that last too long
+	r.client.diag.Waits()
 	c, n := r.client, r.name
 	r.exit()
 	if c.Watches(&w.Request) {

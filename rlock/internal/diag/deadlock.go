@@ -1,0 +1,110 @@
+package diag
+
+import (
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/waitgraph"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
+)
+
+// How a client finds deadlocks among its own calls: owners that wait for each other's locks,
+// or a goroutine for a lock that it has itself acquired with another handle. While calls wait,
+// it looks once a second whether one that waits for a lock of this client has waited for as long. Then
+// it searches all waits and holds for cycles, and logs each cycle once. No wait has a timer for that.
+
+// searchPause is how long the client waits before it looks again.
+const searchPause = time.Second
+
+// Waits notes that a call waits for a lock that is held here. It waits for nothing, and may be called with a mutex
+// held.
+func (d *Diag) Waits() { d.search.Ask() }
+
+// A search is for deadlocks, for as long as calls wait.
+type search struct {
+	*Diag
+	told map[string]bool // the deadlocks that the last one has found
+}
+
+func (s *search) work() (time.Duration, bool) {
+	began := time.Now()
+	waits, long := s.Source.LongWaits(began)
+	if long {
+		s.told = s.tellDeadlocks(s.told)
+	}
+	return pause(searchPause, began), waits
+}
+
+// tellDeadlocks logs the deadlocks that were not told before, and returns all that there are.
+func (d *Diag) tellDeadlocks(told map[string]bool) map[string]bool {
+	found := make(map[string]bool)
+	before := deadlocks(Uses(d.Source, true))
+	if len(before) == 0 {
+		return found
+	}
+	// What is the same at both times was there in between, all at once.
+	now := deadlocks(Uses(d.Source, true))
+	for id, cycle := range now {
+		if _, stays := before[id]; !stays {
+			continue
+		}
+		if found[id] = true; !told[id] {
+			d.tellDeadlock(cycle)
+		}
+	}
+	return found
+}
+
+// A deadlock is uses of locks: a wait, the hold that it waits for, a wait of the same owner
+// or goroutine, and so on.
+type deadlock []terms.Use
+
+// deadlocks returns the cycles among the uses, by what tells one from all others. Semaphores
+// are left out: a waiter there needs any permit, and not one.
+func deadlocks(uses []terms.Use) map[string]deadlock {
+	var of []terms.Use
+	var graph []waitgraph.Use[uint64]
+	for _, u := range uses {
+		if u.Kind != terms.KindSemaphore {
+			of = append(of, u)
+			graph = append(graph, waitgraph.Use[uint64]{
+				Lock: u.Name, Names: [2]uint64{u.Owner.ID, u.Goroutine}, Waits: u.Waits, Shared: u.Kind == terms.KindRead,
+			})
+		}
+	}
+	found := make(map[string]deadlock)
+	for _, cycle := range waitgraph.Cycles(graph) {
+		var d deadlock
+		id := ""
+		for _, wait := range cycle {
+			for _, u := range []terms.Use{of[wait.Waiter], of[wait.Holder]} {
+				d = append(d, u)
+				id += fmt.Sprintf("%q %d %d ", u.Name, u.Owner.ID, u.Since.UnixNano())
+			}
+		}
+		found[id] = d
+	}
+	return found
+}
+
+// tellDeadlock logs it, with a group for each wait if there are several.
+func (d *Diag) tellDeadlock(cycle deadlock) {
+	now := time.Now()
+	about := func(waits, holds terms.Use) []any {
+		return []any{
+			"lock", waits.Name, "kind", waits.Kind, "owner", waits.Owner, "waited", now.Sub(waits.Since).Round(time.Millisecond), "place", waits.Place.String(),
+			"holder", holds.Owner, "held", now.Sub(holds.Since).Round(time.Millisecond), "holder_place", holds.Place.String(),
+		}
+	}
+	if len(cycle) == 2 {
+		d.Logger.Warn("rlock: a call waits for a lock that its own goroutine holds: use the context of the Hold, or WithOwner, to nest", about(cycle[0], cycle[1])...)
+		return
+	}
+	var waits []any
+	for i := 0; i < len(cycle); i += 2 {
+		waits = append(waits, slog.Group(strconv.Itoa(i/2+1), about(cycle[i], cycle[i+1])...))
+	}
+	d.Logger.Warn("rlock: deadlock: calls of this process wait for each other's locks: take locks in one order, or together with NewMultiLock", waits...)
+}

@@ -1,0 +1,92 @@
+package diag
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/go-rlock/rlock/rlock/internal/terms"
+)
+
+// logging returns what logs to the buffer.
+func logging(d *Diag) *bytes.Buffer {
+	log := new(bytes.Buffer)
+	d.Logger = slog.New(slog.NewTextHandler(log, nil))
+	return log
+}
+
+// One owner holds a and waits for b, and the other the other way round.
+func crossed() []terms.View { return []terms.View{plain("a", 1, 0, 2), plain("b", 2, 0, 1)} }
+
+func TestADeadlockIsToldOnceForAsLongAsItLasts(t *testing.T) {
+	f := &fake{views: crossed(), waits: true, long: true}
+	virtual(t, f, func(t *testing.T, d *Diag, _ *post) {
+		log := logging(d)
+		d.Waits()
+		synctest.Wait()
+		assert.Equal(t, 1, strings.Count(log.String(), "deadlock"), log)
+		for range 10 {
+			d.Waits()
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, 1, strings.Count(log.String(), "deadlock"))
+		f.views = nil
+		time.Sleep(5 * time.Second)
+		f.views = crossed()
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, 2, strings.Count(log.String(), "deadlock"), "another one")
+		f.waits, f.long = false, false
+		time.Sleep(5 * time.Second)
+		looks := f.looks
+		time.Sleep(time.Minute)
+		assert.Equal(t, looks, f.looks, "no call waits")
+	})
+}
+
+// Two views are of different moments: there may have been a cycle at none of them.
+func TestACycleThatOneLookHasIsNoDeadlock(t *testing.T) {
+	f := &fake{views: crossed(), next: []terms.View{plain("a", 1, 0, 2), plain("b", 2, 0)}, waits: true, long: true}
+	virtual(t, f, func(t *testing.T, d *Diag, _ *post) {
+		log := logging(d)
+		d.Waits()
+		time.Sleep(time.Minute)
+		assert.Empty(t, log.String())
+
+		// One is there at both looks, and another at the second only.
+		f.views, f.next = crossed(), append(crossed(), plain("c", 3, 0, 4), plain("d", 4, 0, 3))
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1, strings.Count(log.String(), "deadlock"), log)
+	})
+}
+
+func TestNoDeadlockIsFoundWhereNoneIs(t *testing.T) {
+	semaphore := crossed()
+	for i := range semaphore {
+		semaphore[i].Kind = terms.KindSemaphore
+	}
+	readers := terms.View{Name: "rw", Kind: terms.KindWrite, ReadKind: terms.KindRead, ValidUntil: far,
+		Levels: []terms.Level{{Owner: owner(1), Reads: true, First: true}, {Owner: owner(2), Reads: true, First: true}},
+		Waits:  []terms.Wait{{Owner: owner(1), Reads: true}}}
+	for what, views := range map[string][]terms.View{
+		"a line": {plain("a", 1, 0, 2), plain("b", 2, 0, 3)}, "any permit will do": semaphore, "readers": {readers},
+	} {
+		assert.Empty(t, deadlocks(Uses(&fake{views: views}, true)), what)
+	}
+	assert.Len(t, deadlocks(Uses(&fake{views: crossed()}, true)), 1)
+}
+
+func TestASearchCostsATenthOfTheTime(t *testing.T) {
+	f := &fake{views: crossed(), waits: true, long: true, takes: 2 * time.Second}
+	virtual(t, f, func(t *testing.T, d *Diag, _ *post) {
+		logging(d)
+		d.Waits()
+		time.Sleep(10 * time.Minute)
+		assert.LessOrEqual(t, time.Duration(f.looks)*f.takes, time.Minute)
+		assert.Greater(t, f.looks, 20)
+	})
+}

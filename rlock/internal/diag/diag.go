@@ -1,0 +1,60 @@
+package diag
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/go-rlock/rlock/pubsub"
+	"github.com/go-rlock/rlock/rlock/internal/task"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A Redis sends messages to other clients. It is a [wire.Redis].
+type Redis interface {
+	Tell(ctx context.Context, client string, m wire.ClientMessage) (listeners int64, err error)
+	// Within and Deadline limit the time of one command.
+	Within(ctx context.Context) (context.Context, context.CancelFunc)
+	Deadline(now time.Time) context.Context
+	// Start calls work in a goroutine that Close waits for, and reports whether it did. Done is closed by Close.
+	Start(work func()) bool
+	Done() <-chan struct{}
+}
+
+// A Config is what a [Diag] is made of. All fields are set.
+type Config struct {
+	Source    Source
+	Redis     Redis
+	Hub       *pubsub.Hub
+	ID        *wire.ID // of the client
+	Logger    *slog.Logger
+	NoAnswers bool // questions of other clients are not answered
+}
+
+// A Diag tells people about the locks of a client. Its methods may be called concurrently.
+type Diag struct {
+	Config
+	questions chan string // that are not answered yet
+	answers   task.Task
+	search    task.Task // for deadlocks
+}
+
+// New returns the Diag of a client, with which it ends.
+func New(c Config) *Diag {
+	d := &Diag{Config: c, questions: make(chan string, maxAskers)}
+	d.answers = task.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: d.answer}
+	d.search = task.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: (&search{Diag: d}).work}
+	return d
+}
+
+// Held returns what the client holds: see [Uses].
+func (d *Diag) Held() []terms.Use { return Uses(d.Source, false) }
+
+// share is how many times as long as a look the pause after it is.
+const share = 10
+
+// pause returns the pause after what began then: so long at least.
+func pause(least time.Duration, began time.Time) time.Duration {
+	return max(least, share*time.Since(began))
+}

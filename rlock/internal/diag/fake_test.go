@@ -1,0 +1,76 @@
+package diag
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/terms"
+)
+
+// A fake is locks that are no locks.
+type fake struct {
+	views []terms.View
+	next  []terms.View // of the second look, if it is another one
+	looks int
+	takes time.Duration // that a look takes
+
+	waits, long bool
+}
+
+func (f *fake) Look(waits bool, yield func(*terms.View)) {
+	f.looks++
+	time.Sleep(f.takes)
+	views := f.views
+	if f.looks%2 == 0 && f.next != nil {
+		views = f.next
+	}
+	for i := range views {
+		v := views[i]
+		if !waits {
+			v.Waits = nil
+		}
+		yield(&v)
+	}
+}
+
+func (f *fake) LongWaits(time.Time) (waits, long bool) { return f.waits, f.long }
+
+// start is when the uses of these tests begin.
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+
+func owner(id uint64) terms.Owner { return terms.Owner{ID: id} }
+
+// far is later than any time here.
+var far = time.Now().Add(time.Hour)
+
+// plain returns a plain lock that the owner has held since then, and for which these wait.
+func plain(name string, holder uint64, since int, waiters ...uint64) terms.View {
+	v := terms.View{Name: name, Kind: terms.KindPlain, ReadKind: terms.KindRead, ValidUntil: far}
+	if holder != 0 {
+		v.Levels = []terms.Level{{Owner: owner(holder), First: true, Since: at(since)}}
+	}
+	for _, w := range waiters {
+		v.Waits = append(v.Waits, terms.Wait{Owner: owner(w), Since: at(since + 1)})
+	}
+	return v
+}
+
+// text writes uses, one a line.
+func text(uses []terms.Use) (lines []string) {
+	for _, u := range uses {
+		line := fmt.Sprintf("%s %s %d", u.Name, u.Kind, u.Owner.ID)
+		switch {
+		case u.Waits:
+			line += " waits"
+		default:
+			line += fmt.Sprintf(" x%d", u.Depth)
+		}
+		if u.PartOf != "" {
+			line += " for " + u.PartOf
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}

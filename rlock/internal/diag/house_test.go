@@ -1,0 +1,27 @@
+package diag
+
+import (
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The package reads locks by a Source, and does not know how they are kept.
+func TestThePackageKnowsNoEngine(t *testing.T) {
+	names, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, name := range names {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		require.NoError(t, err)
+		for _, spec := range file.Imports {
+			if path := strings.Trim(spec.Path.Value, `"`); strings.Contains(path, "/rlock/internal/") {
+				assert.Contains(t, []string{"task", "terms", "wire"}, path[strings.LastIndex(path, "/")+1:], name)
+			}
+		}
+	}
+}

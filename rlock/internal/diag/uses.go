@@ -1,0 +1,141 @@
+package diag
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/terms"
+)
+
+// A Source is the locks of a client.
+type Source interface {
+	// Look calls yield with each lock that has a holder or a call that waits, the calls only if waits is set. Calls that
+	// wait for the answer to their first attempt do not count. A lock with many waits is in several views, one after the
+	// other. No mutex is held in yield, nor for longer than a millisecond in between, so that two views may be of
+	// different moments. The view is yield's until it returns.
+	Look(waits bool, yield func(*terms.View))
+	// LongWaits reports whether calls wait for locks that are held here, and whether one of them has waited for long
+	// since it was asked last.
+	LongWaits(now time.Time) (waits, long bool)
+}
+
+// Uses returns a use for each owner of each lock that the client holds, and one for each call that waits if waits is
+// set. They are in the order of time, and by name and owner where the times are equal, so that the same uses have the
+// same order at every look. They may be of different moments.
+func Uses(s Source, waits bool) []terms.Use {
+	b := &builder{now: time.Now(), places: make(map[terms.Owner]int)}
+	s.Look(waits, b.add)
+	return inOrder(b.uses)
+}
+
+// inOrder returns the uses in their order. They are large, so their places are sorted.
+func inOrder(uses []terms.Use) []terms.Use {
+	type place struct {
+		since int64
+		at    int
+	}
+	places := make([]place, len(uses))
+	for i := range uses {
+		places[i] = place{uses[i].Since.UnixNano(), i}
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		if order := cmp.Compare(a.since, b.since); order != 0 {
+			return order
+		}
+		u, v := &uses[a.at], &uses[b.at]
+		return cmp.Or(cmp.Compare(u.Name, v.Name), cmp.Compare(u.Owner.ID, v.Owner.ID), a.at-b.at)
+	})
+	sorted := make([]terms.Use, len(uses))
+	for i, p := range places {
+		sorted[i] = uses[p.at]
+	}
+	return sorted
+}
+
+// A builder makes uses of views.
+type builder struct {
+	now    time.Time
+	uses   []terms.Use
+	holds  []hold
+	places map[terms.Owner]int // in holds, of a lock with many owners
+}
+
+// A hold is all levels that an owner has of a lock.
+type hold struct {
+	use   terms.Use
+	until time.Time // that its levels ask for
+	kept  bool      // one of them is renewed until its Unlock
+}
+
+func (b *builder) add(v *terms.View) {
+	b.holds = b.holds[:0]
+	clear(b.places)
+	for i := range v.Levels {
+		b.level(v, &v.Levels[i])
+	}
+	for i := range b.holds {
+		h := &b.holds[i]
+		if h.kept || v.ValidUntil.Before(h.until) {
+			h.until = v.ValidUntil
+		}
+		if h.use.ValidUntil = h.until; b.now.Before(h.until) {
+			b.uses = append(b.uses, h.use)
+		}
+	}
+	for i := range v.Waits {
+		w := &v.Waits[i]
+		u := terms.Use{Name: v.Name, Kind: v.Kind, Owner: w.Owner, Goroutine: w.Goroutine, Waits: true, Since: w.Since, Place: w.Place.Known()}
+		if w.Reads {
+			u.Kind = v.ReadKind
+		}
+		partOf(&u, w.Whole)
+		b.uses = append(b.uses, u)
+	}
+}
+
+// few is for how many owners it costs less to look at each than to have a map.
+const few = 8
+
+// holdOf returns the hold of the owner, which is made if there is none.
+func (b *builder) holdOf(v *terms.View, o terms.Owner) *hold {
+	if len(v.Levels) <= few {
+		for i := range b.holds {
+			if b.holds[i].use.Owner == o {
+				return &b.holds[i]
+			}
+		}
+	} else if i, ok := b.places[o]; ok {
+		return &b.holds[i]
+	} else {
+		b.places[o] = len(b.holds)
+	}
+	b.holds = append(b.holds, hold{use: terms.Use{Name: v.Name, Kind: v.ReadKind, Owner: o}})
+	return &b.holds[len(b.holds)-1]
+}
+
+// level adds a level to the hold of its owner. What is told of a hold, where and when it began, is of its first level.
+func (b *builder) level(v *terms.View, l *terms.Level) {
+	h := b.holdOf(v, l.Owner)
+	h.use.Depth++
+	switch {
+	case l.Until.IsZero():
+		h.kept = true
+	case l.Until.After(h.until):
+		h.until = l.Until
+	}
+	if !l.Reads {
+		h.use.Kind = v.Kind
+	}
+	if l.First {
+		h.use.Goroutine, h.use.Since, h.use.Place = l.Goroutine, l.Since, l.Place.Known()
+		partOf(&h.use, l.Whole)
+	}
+}
+
+// partOf names the whole that the use is for, nil for none.
+func partOf(u *terms.Use, w *terms.Whole) {
+	if w != nil {
+		u.PartOf, u.Place = w.Name, w.Place.Known()
+	}
+}

@@ -1,0 +1,50 @@
+package terms
+
+import "time"
+
+// A Use is what one owner does with one lock in a client: it holds the lock, or waits for it. Package rlock says what
+// each field means.
+type Use struct {
+	Name       string
+	Kind       Kind
+	Owner      Owner
+	Goroutine  uint64 // that has called, 0 if it is not known
+	Waits      bool
+	Since      time.Time
+	ValidUntil time.Time // zero for a wait
+	Depth      int       // 0 for a wait
+	PartOf     string    // "" for none
+	Place      Place
+}
+
+// A View is a lock as one client has it at one moment, or a part of its waits.
+type View struct {
+	Name       string
+	Kind       Kind      // of its writers
+	ReadKind   Kind      // of its readers
+	ValidUntil time.Time // until when its holders may be believed, whatever they have asked for
+	Levels     []Level
+	Waits      []Wait
+}
+
+// A Level is one Lock that was not unlocked yet.
+type Level struct {
+	Owner     Owner
+	Goroutine uint64 // that has called, 0 if it is not known
+	Reads     bool
+	First     bool      // the owner held nothing before
+	Since     time.Time // when it was acquired
+	Until     time.Time // the end of its lease; zero: it is renewed until its Unlock
+	Place     *Place
+	Whole     *Whole // that it is held for, nil for none
+}
+
+// A Wait is one call that waits for the lock.
+type Wait struct {
+	Owner     Owner
+	Goroutine uint64 // that has called, 0 if it is not known
+	Reads     bool
+	Since     time.Time
+	Place     *Place
+	Whole     *Whole // that it waits for, nil for none
+}
