@@ -48,6 +48,7 @@ type attempt struct {
 	at       *replica   // the one that is waited at, nil for none
 	// patience is how long the parts that are asked next may wait.
 	patience time.Duration
+	waiting  bool      // it waits elsewhere, and the watchdog keeps what is held
 	stuck    bool      // it has waited in vain, with others in hand
 	fails    int       // in a row, with nowhere to wait
 	since    time.Time // when the first of them was
@@ -108,6 +109,7 @@ func (a *attempt) run(ctx context.Context) error {
 // askAround asks all parts, and reports whether it has a majority. If it is denied one, it
 // finds the part to wait at.
 func (a *attempt) askAround(ctx context.Context) (won bool) {
+	a.waiting = false // what is granted now has the lease that was asked for
 	a.askAll()
 	won = a.hear(ctx)
 	if !won && !a.isolated() {
@@ -265,6 +267,7 @@ func (a *attempt) take(got result) {
 	if a.at != nil && r.place > a.at.place {
 		r.drop()
 	}
+	a.keepOne(r)
 }
 
 // granted returns the held members. A grant that is over does not count.
@@ -284,16 +287,21 @@ func (a *attempt) granted() []*member {
 // keep makes the watchdog keep the held members, or begins the lease of those that it has
 // kept.
 func (a *attempt) keep(kept bool) {
+	a.waiting = kept
+	for _, r := range a.replicas {
+		a.keepOne(r)
+	}
+}
+
+func (a *attempt) keepOne(r *replica) {
 	lease := a.options.Lease
-	if kept {
+	if r.held == nil || lease == 0 || r.kept == a.waiting {
+		return
+	}
+	if r.kept = a.waiting; r.kept {
 		lease = 0
 	}
-	for _, r := range a.replicas {
-		if r.held != nil && a.options.Lease > 0 && r.kept != kept {
-			r.kept = kept
-			r.held.part.SetLease(lease)
-		}
-	}
+	r.held.part.SetLease(lease)
 }
 
 // isolated reports whether so few servers answer that there is no majority to be had.

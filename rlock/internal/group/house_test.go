@@ -19,7 +19,7 @@ func TestThePackageKnowsNoEngine(t *testing.T) {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
 		require.NoError(t, err)
 		for _, spec := range file.Imports {
-			if path := strings.Trim(spec.Path.Value, `"`); strings.Contains(path, "/rlock/internal/") {
+			if path := strings.Trim(spec.Path.Value, `"`); strings.Contains(path, "/rlock/rlock/internal/") {
 				assert.Contains(t, []string{"terms", "wire"}, path[strings.LastIndex(path, "/")+1:], name)
 			}
 		}

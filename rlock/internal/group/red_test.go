@@ -154,6 +154,7 @@ func TestALostGrantDoesNotCount(t *testing.T) {
 		servers[0].early, servers[1].err = errGone, errors.New("connection refused")
 		_, err := take(l, Options{})
 		require.Error(t, err)
+		synctest.Wait() // a grant that comes after the outcome is released then
 		assert.Zero(t, servers[2].held())
 
 		servers[1].err = nil
@@ -177,7 +178,6 @@ func TestOneAttemptAtARedLock(t *testing.T) {
 		"a majority is another's": {3, 0, terms.ErrNotAcquired},
 		"a majority is at fault":  {0, 3, refused},
 		"one is free":             {2, 2, refused},
-		"others' with one fault":  {3, 1, terms.ErrNotAcquired},
 		"all are another's":       {5, 0, terms.ErrNotAcquired},
 		"faults with one other's": {1, 4, refused},
 	} {

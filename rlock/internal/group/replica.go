@@ -15,7 +15,7 @@ type replica struct {
 	owner  terms.Owner
 	place  int     // among the parts
 	held   *member // nil if it is not held
-	kept   bool    // by the watchdog, though the lock has a lease: the attempt waits elsewhere
+	kept   bool    // by the watchdog, though the lock has a lease
 	asking bool    // the answer is not in
 	denial error   // the last answer, if it was no grant
 }
