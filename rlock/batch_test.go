@@ -34,7 +34,7 @@ func TestLocksThatAreDueAtAboutTheSameTimeAreRenewedInFewCalls(t *testing.T) {
 			renewed += keys
 		}
 		assert.Equal(t, n, renewed)
-		assert.Less(t, calls, 10, "at most one call for each of ten ticks of the wheel")
+		assert.LessOrEqual(t, calls, 11, "at most one call for each tick of the wheel in a tenth of a second")
 		for i := range n {
 			assert.Greater(t, w.ttl(fmt.Sprint(key, i)), 28*time.Second)
 			require.NoError(t, p.NewLock(fmt.Sprint(key, i)).Unlock(me))

@@ -193,9 +193,7 @@ func TestOneAttemptThatArrivesFromADeadConnectionIsFreed(t *testing.T) {
 		p.net.Rule(nil) // new connections work
 		require.Error(t, <-result, "until the pings fail")
 		time.Sleep(time.Second)
-		p.net.Deliver()
-		synctest.Wait()
-		require.NotEmpty(t, w.Keys(), "the late acquire is executed")
+		p.net.Deliver() // the acquire, and the release that may be behind it
 		them := w.caller()
 		within(t, 0, 10*time.Second, func() { require.NoError(t, other.NewLock(key).Lock(them)) })
 		require.NoError(t, other.NewLock(key).Unlock(them))

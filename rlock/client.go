@@ -23,7 +23,7 @@ import (
 // taken, and call [New] after it is restored.
 type Client struct {
 	engine *engine.Client
-	driver *driver.Client // keeps the fair locks, the read-write locks and the semaphores
+	driver *driver.Client // keeps the locks
 	groups *group.Home    // for locks over several
 	diag   *diag.Diag
 }

@@ -102,8 +102,9 @@ func TestDetachAsksForNoMirrorWhileOneThatSaysAllIsInFlight(t *testing.T) {
 		hold, err := lock.Acquire(me, rlock.WithLease(10*time.Second))
 		require.NoError(t, err)
 		require.NoError(t, lock.LockFor(me, time.Minute))
-		require.NoError(t, lock.Unlock(me))
 		time.Sleep(time.Second) // the server has the script of the mirrors now
+		require.NoError(t, lock.Unlock(me))
+		time.Sleep(time.Second)
 		sent := len(p.mirrors())
 
 		p.net.SetRoundTrip(40 * time.Millisecond)

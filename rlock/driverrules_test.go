@@ -2,4 +2,4 @@ package rlock_test
 
 import "github.com/go-rlock/rlock/rlock/internal/driver"
 
-func init() { driver.CheckRules() }
+func init() { driver.CheckRules(true) }

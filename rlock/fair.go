@@ -18,5 +18,5 @@ import (
 // Redisson's getFairLock() is another lock, with a queue of its own: a fair lock of rlock
 // only excludes it, as it does Redisson's RLock.
 func (c *Client) NewFairLock(name string) *Lock {
-	return lockOn(c, driver.NewLock(c.driver, engine.FairKind, name))
+	return lockOf(c, driver.NewLock(c.driver, engine.FairKind, name))
 }

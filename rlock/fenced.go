@@ -1,6 +1,9 @@
 package rlock
 
-import "github.com/go-rlock/rlock/rlock/internal/engine"
+import (
+	"github.com/go-rlock/rlock/rlock/internal/driver"
+	"github.com/go-rlock/rlock/rlock/internal/engine"
+)
 
 // NewFencedLock returns the fenced lock of that name. Like [Client.NewLock] it sends no
 // command. Each time that the lock is granted, or handed off inside the process, the new holder
@@ -26,5 +29,5 @@ import "github.com/go-rlock/rlock/rlock/internal/engine"
 //
 // Redisson's getFencedLock(name).
 func (c *Client) NewFencedLock(name string) *Lock {
-	return lockOf(c, engine.NewLock(c.engine, engine.FencedKind, name))
+	return lockOf(c, driver.NewLock(c.driver, engine.FencedKind, name))
 }

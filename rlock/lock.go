@@ -78,21 +78,11 @@ const (
 //
 // Redisson's getLock(name).
 func (c *Client) NewLock(name string) *Lock {
-	return lockOf(c, engine.NewLock(c.engine, engine.PlainKind, name))
+	return lockOf(c, driver.NewLock(c.driver, engine.PlainKind, name))
 }
 
 // lockOf returns the lock that is made of one, at one allocation.
-func lockOf(c *Client, one engine.Lock) *Lock {
-	l := &struct {
-		lock Lock
-		one  engine.Lock
-	}{lock: Lock{client: c}, one: one}
-	l.lock.made = &l.one
-	return &l.lock
-}
-
-// lockOn is lockOf for a lock that the driver keeps.
-func lockOn(c *Client, one driver.Lock) *Lock {
+func lockOf(c *Client, one driver.Lock) *Lock {
 	l := &struct {
 		lock Lock
 		one  driver.Lock

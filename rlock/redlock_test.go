@@ -198,15 +198,19 @@ func TestAGrantThatComesTooLateDoesNotCount(t *testing.T) {
 		for _, client := range m.testClients[:3] {
 			client.net.Rule(everyScript(network.Hold, network.Reply))
 		}
-		result := start(func() error {
-			_, err := m.TryAcquire(w.ctx, rlock.WithLease(time.Second))
+		var hold *rlock.Hold
+		result := start(func() (err error) {
+			hold, err = m.TryAcquire(w.ctx, rlock.WithLease(time.Second))
 			return err
 		})
 		time.Sleep(1100 * time.Millisecond)
 		require.True(t, pending(result))
 		m.heal()
-		require.Error(t, <-result)
-		time.Sleep(time.Second)
+		healed := time.Now()
+		require.NoError(t, <-result, "the servers were not asked again")
+		assert.True(t, hold.ValidUntil().After(healed.Add(900*time.Millisecond)), "the lease is that of the late grants")
+		time.Sleep(2 * time.Second)
+		require.ErrorIs(t, hold.Err(), rlock.ErrLost)
 		assert.Empty(t, w.have())
 	})
 }

@@ -24,5 +24,5 @@ import "github.com/go-rlock/rlock/rlock/internal/driver"
 // under their names: they must not share a name with a semaphore of rlock. The user needs the
 // right to ZCARD.
 func (c *Client) NewSemaphore(name string, permits int) *Lock {
-	return lockOn(c, driver.NewSemaphore(c.driver, name, permits))
+	return lockOf(c, driver.NewSemaphore(c.driver, name, permits))
 }

@@ -12,7 +12,7 @@ type linger struct {
 // mayLinger reports whether the tenure may stay though no owner holds the lock.
 func (l *Lock) mayLinger(now Now) bool {
 	t, c := l.owner, l.client
-	return t.linger.span > 0 && (t.ID.Lingers || c.breaks(AcquiredLinger)) && (!t.linger.called || c.breaks(CallKept)) &&
+	return t.linger.span > 0 && t.trust.most <= c.Lease && (t.ID.Lingers || c.breaks(AcquiredLinger)) && (!t.linger.called || c.breaks(CallKept)) &&
 		(!t.turn.contested || c.breaks(CallKept)) && !c.closed && t.worth(now)
 }
 

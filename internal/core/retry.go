@@ -30,7 +30,7 @@ func (t *Tenure) looksNext(a Reply, now Now) {
 	if c.breaks(Looks) {
 		d = Forever
 	}
-	if (a.Holder != ID{} || a.Foreign) && a.TTL != NoTTL && !c.breaks(Looks) { // the holder may be dead, and those before the ticket
+	if (a.Holder != ID{} || a.Foreign) && a.TTL != NoTTL && a.TTL < d && !c.breaks(Looks) { // the holder may be dead, and those before the ticket
 		d = min(d, a.TTL+c.Slack)
 	}
 	d = min(d, l.follow(t, a, now))

@@ -32,7 +32,6 @@ func (l *Lock) vacated(now Now) bool {
 		t.stays(now.Time.After(t.linger.span))
 		l.changed(now)
 	default:
-		l.reserve = t.tokens.next()
 		return false
 	}
 	return true

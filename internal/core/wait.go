@@ -65,14 +65,16 @@ func (l *Lock) busy() bool {
 		return false
 	}
 	for t := l.tenures.first; t != nil; t = t.behind {
-		switch {
-		case t.underWay() && t.flight.op.enters():
-			return true
-		case t.want == Gone && t.place != Over && t.place != Unsent && t.fails == 0:
+		if t.decides() {
 			return true
 		}
 	}
 	return false
+}
+
+// decides reports whether a command of the tenure is in flight, or due, whose answer decides whose the lock is.
+func (t *Tenure) decides() bool {
+	return t.underWay() && t.flight.op.enters() || t.want == Gone && t.place != Over && t.place != Unsent && t.fails == 0
 }
 
 // denied notes that the answer to the waiter's command has not brought the lock.
@@ -116,6 +118,9 @@ func (l *Lock) unanswered(w *Waiter, t *Tenure, f Fault, now Now) {
 		l.leave(w, Failed, now)
 	case now.Time >= w.Until || !w.Waits:
 		l.leave(w, TimedOut, now)
+	}
+	if t.want == Gone {
+		t.fails = 1 // no other waiter waits for a server that has not answered
 	}
 }
 
@@ -161,10 +166,24 @@ func (l *Lock) pass(w *Waiter, now Now) {
 	}
 }
 
-// waitsForAnswer reports whether the time of the waiter is not up yet since the lock may be free: the answer to a command
-// of a caller that has left decides.
-func (l *Lock) waitsForAnswer(w *Waiter) bool {
-	return w.ticket == nil && w.attempts > 0 && l.line.first == w && l.owner == nil && l.busy()
+// answerBy returns when the time of the waiter is up. It is later than its Until while the lock may be free, and the answer
+// to a command of a caller that has left decides: but not for a server that is silent.
+func (l *Lock) answerBy(w *Waiter) (at Time) {
+	at = w.Until
+	if w.ticket != nil || w.attempts == 0 || l.line.first != w || l.owner != nil || l.client.breaks(LeaveFirst) {
+		return at
+	}
+	for t := l.tenures.first; t != nil; t = t.behind {
+		if !t.decides() {
+			continue
+		}
+		since := t.gone
+		if t.underWay() {
+			since = t.flight.at.Time
+		}
+		at = max(at, since.After(l.client.Silence))
+	}
+	return at
 }
 
 // Due returns when the goroutine of a waiter has to call Tick, beside polling its ticket. If that becomes sooner, an effect
@@ -184,8 +203,8 @@ func (l *Lock) due(w *Waiter, now Now) Time {
 	case w.callsAgain():
 		return w.rest
 	}
-	if at <= now.Time && l.waitsForAnswer(w) {
-		at = w.Until.After(l.client.Silence)
+	if at <= now.Time {
+		at = l.answerBy(w)
 	}
 	if w.rest > 0 {
 		return min(at, w.rest)
@@ -210,7 +229,7 @@ func (l *Lock) Tick(w *Waiter, now Now) {
 	if l.hears == asking && now.Time >= l.patient {
 		l.hears = refused
 	}
-	if now.Time >= w.Until && !(l.waitsForAnswer(w) && now.Time < w.Until.After(l.client.Silence)) && !w.callsAgain() {
+	if now.Time >= l.answerBy(w) && !w.callsAgain() {
 		l.timeUp(w, now)
 	}
 	if w.outcome == Waiting {

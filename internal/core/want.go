@@ -26,7 +26,7 @@ func (t *Tenure) parts() { t.want = Parted }
 // undo, release, give back and disowning are all this.
 func (l *Lock) give(t *Tenure, now Now) {
 	if t == l.owner {
-		l.owner = nil
+		l.owner, l.reserve = nil, t.tokens.next()
 	}
 	if w := t.waiter; w != nil {
 		w.ticket, t.waiter = nil, nil

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -159,8 +160,9 @@ func (l *lock) landed(w *waiter, sent *call, a answer, place *wire.Limit, now co
 	if hopeless && w.Outcome() == core.Waiting {
 		l.Cancel(&w.Waiter, core.Failed, now)
 	}
-	if alive = alive && k.tenure != nil; alive && a.Fault == core.Unknown && !a.heard && k.place == nil {
-		k.place = place // the command may be in flight yet
+	left := errors.Is(a.err, context.Canceled) || errors.Is(a.err, context.DeadlineExceeded)
+	if alive = alive && k.tenure != nil; alive && a.Fault == core.Unknown && left && k.place == nil {
+		k.place = place // the command was left behind, and may be in flight yet
 	} else {
 		place.Leave()
 	}

@@ -270,7 +270,7 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, now core.
 	case over:
 		l.Cancel(&w.Waiter, core.Cancelled, now)
 	case quit:
-		w.Until = now.Time
+		w.Until, w.req.Quit = now.Time, nil // its last command may be on its way
 		fallthrough
 	default:
 		l.unheard(now)
@@ -302,7 +302,10 @@ func (l *lock) exitWaiting(ctx context.Context, w *waiter) {
 func (l *lock) leave(ctx context.Context, w *waiter) {
 	s := l.shard
 	s.carryOut()
-	holder := l.holderWords(w)
+	holder := ""
+	if w.hold != nil || w.Outcome() == core.Cancelled { // else they are not read
+		holder = l.holderWords(w)
+	}
 	switch w.Outcome() {
 	case core.Denied, core.TimedOut:
 		if w.err == nil {

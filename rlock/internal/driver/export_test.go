@@ -1,3 +1,3 @@
 package driver
 
-func init() { CheckRules() }
+func init() { CheckRules(true) }

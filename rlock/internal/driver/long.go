@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -76,9 +77,14 @@ func (l *lock) patience(w *waiter, now core.Now) core.Time {
 	return core.Never
 }
 
-// tellLongWait logs a wait that has lasted too long, with the holder as far as it is known.
+// tellLongWait logs a wait that has lasted too long, with the holder as far as it is known. It is called by the goroutine
+// that waits, so that its place can be found.
 func (l *lock) tellLongWait(w *waiter, now core.Now) {
 	w.long = true
+	place := w.place
+	if place == nil {
+		place = terms.Here()
+	}
 	c, holder, where := l.shard.client, w.holder, ""
 	if l.IsHeld() {
 		first := &l.Levels()[0]
@@ -88,6 +94,6 @@ func (l *lock) tellLongWait(w *waiter, now core.Now) {
 		}
 	}
 	c.engine.Config.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", l.name.Key, "kind", l.name.KindOf(w.req.Shared),
-		"owner", w.req.Owner, "waited", duration(now.Time.Since(w.began)).Round(time.Millisecond), "place", w.place.Known().String(),
+		"owner", w.req.Owner, "waited", duration(now.Time.Since(w.began)).Round(time.Millisecond), "place", place.Known().String(),
 		"holder", holder, "holder_place", where)
 }
