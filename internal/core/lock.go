@@ -251,8 +251,8 @@ func (l *Lock) answered(t *Tenure, f flight, a Reply, now Now) {
 		l.unanswered(w, t, a.Fault, now)
 	case a.Unreplicated:
 		l.give(t, now)
+		w.rest = now.Time.After(l.client.pause(l.client.Retry, l.client.MaxRetry, w.fails))
 		w.fails++
-		w.rest = now.Time.After(l.client.Retry)
 	case a.Found != Holds:
 		l.denied(w, t, a, now)
 	}

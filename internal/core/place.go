@@ -33,7 +33,7 @@ func (l *Lock) stranger(id ID) *Tenure {
 
 // answered notes what the answer to the flight says.
 func (t *Tenure) answered(f flight, a Reply, now Now) {
-	c := t.lock.client
+	c, fails := t.lock.client, t.fails
 	t.fails, t.again = 0, 0
 	switch {
 	case f.op == Step:
@@ -44,6 +44,7 @@ func (t *Tenure) answered(f flight, a Reply, now Now) {
 		t.news = noNews
 		t.place = Owner
 	case f.op == Leave && !a.Left && t.mayCome(f, a):
+		t.fails = fails // it is tried again for a lease, and less and less often
 		t.failed(f, Unknown, now)
 	case f.op == Leave:
 		t.place = Over

@@ -203,3 +203,18 @@ func TestALeaveThatIsRefusedForGoodIsTheLast(t *testing.T) {
 		t.Error("it is not over")
 	}
 }
+
+// The command that brings the tenure in may run yet, for as long as its lease.
+func TestALeaveThatIsNotSettledIsTriedLessAndLessOften(t *testing.T) {
+	_, n := tenure()
+	c := n.lock.client
+	n.want, n.place, n.late = Gone, Unsure, Never
+	now := Time(0)
+	for i := range 10 {
+		n.answered(flight{op: Leave, at: at(now), ends: Never}, Reply{}, at(now))
+		if pause := n.again.Since(now); pause != min(c.Retry<<i, c.MaxRetry) {
+			t.Errorf("the pause %d is %d", i, pause)
+		}
+		now = n.again
+	}
+}
