@@ -39,7 +39,12 @@ func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 			l.line.join(w)
 			l.hears, l.patient = asking, 70
 		}, 10, 100},
-		{"an answer decides", func(l *Lock, w *Waiter) { w.attempts = 1; isBusy(l) }, 100, 350},
+		{"an answer decides", func(l *Lock, w *Waiter) { w.attempts = 1; isBusy(l) }, 100, 250}, // it was sent at 0
+		{"a release decides", func(l *Lock, w *Waiter) {
+			w.attempts = 1
+			n := l.newTenure(ID{1, false, 9}, Alone)
+			n.place, n.gone = Owner, 50
+		}, 100, 300},
 		{"an answer decides, before its time is up", func(l *Lock, w *Waiter) { w.attempts = 1; isBusy(l) }, 99, 100},
 		{"an answer decides nothing for it", func(l *Lock, w *Waiter) { isBusy(l) }, 100, 100},
 	} {
@@ -65,8 +70,8 @@ func TestWhatBecomesOfAWaiterWhoseTimeIsUp(t *testing.T) {
 		{"its ticket was not sent", func(l *Lock, w *Waiter) { l.asks(w, Queued) }, 100, Waiting, true},
 		{"its ticket is in the queue", func(l *Lock, w *Waiter) { l.asks(w, Queued).place = InQueue }, 100, Waiting, true},
 		{"Redis does not answer", func(l *Lock, w *Waiter) { n := l.asks(w, Queued); n.place, n.fails = InQueue, 1 }, 100, TimedOut, false},
-		{"an answer decides", func(l *Lock, w *Waiter) { w.attempts = 1; isBusy(l) }, 349, Waiting, false},
-		{"an answer does not come", func(l *Lock, w *Waiter) { w.attempts = 1; isBusy(l) }, 350, TimedOut, false},
+		{"an answer decides", func(l *Lock, w *Waiter) { w.attempts = 1; isBusy(l) }, 249, Waiting, false},
+		{"an answer does not come", func(l *Lock, w *Waiter) { w.attempts = 1; isBusy(l) }, 250, TimedOut, false},
 		{"an answer is for another one", func(l *Lock, w *Waiter) {
 			l.owner = held().owner
 			l.owner.lock, l.owner.trust.until = l, 900
