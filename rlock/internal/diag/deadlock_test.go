@@ -34,16 +34,20 @@ func TestADeadlockIsToldOnceForAsLongAsItLasts(t *testing.T) {
 			d.Waits()
 			time.Sleep(time.Second)
 		}
+		synctest.Wait()
 		assert.Equal(t, 1, strings.Count(log.String(), "deadlock"))
-		f.views = nil
+		f.set(func() { f.views = nil })
 		time.Sleep(5 * time.Second)
-		f.views = crossed()
+		f.set(func() { f.views = crossed() })
 		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		assert.Equal(t, 2, strings.Count(log.String(), "deadlock"), "another one")
-		f.waits, f.long = false, false
+		f.set(func() { f.waits, f.long = false, false })
 		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		looks := f.looks
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		assert.Equal(t, looks, f.looks, "no call waits")
 	})
 }
@@ -55,11 +59,15 @@ func TestACycleThatOneLookHasIsNoDeadlock(t *testing.T) {
 		log := logging(d)
 		d.Waits()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		assert.Empty(t, log.String())
 
 		// One is there at both looks, and another at the second only.
-		f.views, f.next = crossed(), append(crossed(), plain("c", 3, 0, 4), plain("d", 4, 0, 3))
+		f.set(func() {
+			f.views, f.next = crossed(), append(crossed(), plain("c", 3, 0, 4), plain("d", 4, 0, 3))
+		})
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		assert.Equal(t, 1, strings.Count(log.String(), "deadlock"), log)
 	})
 }
@@ -86,6 +94,7 @@ func TestASearchCostsATenthOfTheTime(t *testing.T) {
 		logging(d)
 		d.Waits()
 		time.Sleep(10 * time.Minute)
+		synctest.Wait()
 		assert.LessOrEqual(t, time.Duration(f.looks)*f.takes, time.Minute)
 		assert.Greater(t, f.looks, 20)
 	})

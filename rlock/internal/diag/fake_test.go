@@ -2,6 +2,7 @@ package diag
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/terms"
@@ -9,6 +10,7 @@ import (
 
 // A fake is locks that are no locks.
 type fake struct {
+	mu    sync.Mutex // protects following
 	views []terms.View
 	next  []terms.View // of the second look, if it is another one
 	looks int
@@ -18,12 +20,14 @@ type fake struct {
 }
 
 func (f *fake) Look(waits bool, yield func(*terms.View)) {
+	f.mu.Lock()
 	f.looks++
-	time.Sleep(f.takes)
-	views := f.views
+	takes, views := f.takes, f.views
 	if f.looks%2 == 0 && f.next != nil {
 		views = f.next
 	}
+	f.mu.Unlock()
+	time.Sleep(takes)
 	for i := range views {
 		v := views[i]
 		if !waits {
@@ -33,7 +37,18 @@ func (f *fake) Look(waits bool, yield func(*terms.View)) {
 	}
 }
 
-func (f *fake) LongWaits(time.Time) (waits, long bool) { return f.waits, f.long }
+func (f *fake) LongWaits(time.Time) (waits, long bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.waits, f.long
+}
+
+// set changes the locks.
+func (f *fake) set(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+}
 
 // start is when the uses of these tests begin.
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

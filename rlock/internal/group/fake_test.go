@@ -50,9 +50,10 @@ type fakeHome struct {
 	*Home
 	running sync.WaitGroup
 	now     atomic.Int64 // goroutines
-	most    int64
-	closed  bool // it starts nothing
+	closed  bool         // it starts nothing
 
+	mu   sync.Mutex // protects following
+	most int64      // of now
 	lost map[key]error
 }
 
@@ -78,7 +79,9 @@ func (h *fakeHome) start(work func()) bool {
 	if h.closed {
 		return false
 	}
+	h.mu.Lock()
 	h.most = max(h.most, h.now.Add(1))
+	h.mu.Unlock()
 	h.running.Go(func() {
 		defer h.now.Add(-1)
 		work()
@@ -94,12 +97,20 @@ func (h *fakeHome) close() {
 
 // Add implements [Losses].
 func (h *fakeHome) Add(lock string, o terms.Owner, _ time.Time, cause error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.lost[key{lock, o}] = cause
 }
 
-func (h *fakeHome) Blocks(lock string, o terms.Owner) error { return h.lost[key{lock, o}] }
+func (h *fakeHome) Blocks(lock string, o terms.Owner) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lost[key{lock, o}]
+}
 
 func (h *fakeHome) Unlock(lock string, o terms.Owner) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	defer delete(h.lost, key{lock, o})
 	return h.lost[key{lock, o}]
 }

@@ -118,7 +118,7 @@ func TestAMultiLockBeginsAnewWhenAPartIsLostWhileItWaits(t *testing.T) {
 		result = begin(func() error { _, err := take(l, forever); return err })
 		pending(t, result)
 		a.the().lose(wire.ErrClosed)
-		a.err = wire.ErrClosed
+		a.change(func() { a.err = wire.ErrClosed })
 		require.ErrorIs(t, <-result, wire.ErrClosed, "it waits for no part of another client")
 	})
 }

@@ -267,7 +267,7 @@ func (l distant) Acquire(ctx context.Context, o terms.Owner, with Options) (Part
 	time.Sleep(l.trip)
 	p, err := l.fakeLock.Acquire(ctx, o, with)
 	if err == nil {
-		p.(*fakePart).abroad = true
+		l.change(func() { p.(*fakePart).abroad = true })
 	}
 	return p, err
 }

@@ -47,6 +47,7 @@ func TestWorkIsDoneAtOnceAndThenAfterItsPause(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		assert.Equal(t, []time.Duration{0, 11 * time.Second, 22 * time.Second, 33 * time.Second}, *done)
 		task.Ask()
 		synctest.Wait()
@@ -58,6 +59,7 @@ func TestWorkGoesOnByItselfAsLongAsItSays(t *testing.T) {
 	run(t, 0, time.Second, 3, func(t *testing.T, task *Task, done *[]time.Duration) {
 		task.Ask()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		assert.Len(t, *done, 4)
 	})
 }
