@@ -192,6 +192,7 @@ func TestAReaderCannotBecomeAWriter(t *testing.T) {
 		require.NoError(t, l.read.Lock(me))
 		refused := func() {
 			t.Helper()
+			synctest.Wait() // it subscribes to its own channel
 			before := len(l.net.Sent(""))
 			require.ErrorIs(t, l.write.Lock(me), rlock.ErrUpgrade)
 			_, err := l.write.TryLock(me)

@@ -55,6 +55,7 @@ func TestAnUnlockByAnotherOwnerChangesNothingAndSendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, other, me := w.client(), w.client(), w.caller()
 		require.NoError(t, p.NewLock(key).Lock(me))
+		synctest.Wait() // it subscribes to its own channel
 		before, sent := w.Dump(), len(p.net.Sent(""))+len(other.net.Sent(""))
 		require.ErrorIs(t, p.NewLock(key).Unlock(w.caller()), rlock.ErrNotHeld, "another owner")
 		require.ErrorIs(t, other.NewLock(key).Unlock(me), rlock.ErrNotHeld, "another client")

@@ -70,11 +70,11 @@ func (l *lock) exchange(ctx context.Context, w *waiter, sent *call, place *wire.
 	if !stopped {
 		w.until = nil
 	}
-	l.landed(w, sent, a, place, now)
-	c.sent(sent)
-	if over && w.Outcome() == core.Waiting {
+	if over && w.Outcome() == core.Waiting { // first, since no answer in the caller's time is no fault of Redis
 		l.Cancel(&w.Waiter, core.Cancelled, now)
 	}
+	l.landed(w, sent, a, place, now)
+	c.sent(sent)
 	return now
 }
 

@@ -106,6 +106,10 @@ func (l *lock) granted(w *core.Waiter, req *engine.Request, h *hold) (untold []c
 	switch w.Way() {
 	case core.ByLinger:
 		l.reused = true
+		k := s.workOf(l, l.Owner())
+		if at := min(l.longHoldAt(), l.trackedFrom(k)); at != core.Never { // nothing was due of them while it lingered
+			s.schedule(k, at)
+		}
 	case core.ByRedis, core.ByQueue:
 		l.reused = false
 		s.client.engine.HearOfTenures()
