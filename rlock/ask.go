@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -59,7 +59,7 @@ func (c *Client) Ask(ctx context.Context, ids ...string) ([]Answer, error) {
 		answers[i] = Answer{Client: a.Client, At: time.UnixMilli(a.At), Cut: a.Cut, Uses: make([]LockUse, len(a.Uses))}
 		for j, u := range a.Uses {
 			use := LockUse{
-				Name: u.Lock, Kind: Kind(u.Kind), Owner: Owner{engine.Owner{ID: u.Owner}}, Goroutine: u.Goroutine,
+				Name: u.Lock, Kind: Kind(u.Kind), Owner: Owner{client.Owner{ID: u.Owner}}, Goroutine: u.Goroutine,
 				Waits: u.Waits, Since: time.UnixMilli(u.Since), PartOf: u.PartOf,
 			}
 			if u.Place != nil {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/diag"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
 	"github.com/go-rlock/rlock/rlock/internal/group"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -22,7 +22,7 @@ import (
 // takes for a command that is sent again. Close the client before such a snapshot is
 // taken, and call [New] after it is restored.
 type Client struct {
-	engine *engine.Client
+	shared *client.Client
 	driver *driver.Client // keeps the locks
 	groups *group.Home    // for locks over several
 	diag   *diag.Diag
@@ -46,26 +46,26 @@ func New(config Config) (*Client, error) {
 	}
 	c := new(Client)
 	if config.Observer == nil {
-		c.open(config.engine(nil), redis, id)
+		c.open(config.shared(nil), redis, id)
 		return c, nil
 	}
 	o := &observing{hooks: config.Observer, client: c}
-	c.open(config.engine(o.events()), redis, id)
-	o.log = c.engine.Config.Logger
+	c.open(config.shared(o.events()), redis, id)
+	o.log = c.shared.Config.Logger
 	o.about("Opened", config.Observer.Opened)
 	return c, nil
 }
 
 // open makes what the client consists of.
-func (c *Client) open(config engine.Config, redis *wire.Redis, id *wire.ID) {
-	c.engine = engine.New(config, redis, id)
-	c.driver = driver.New(c.engine)
-	c.groups = homeOf(c.engine)
+func (c *Client) open(config client.Config, redis *wire.Redis, id *wire.ID) {
+	c.shared = client.New(config, redis, id)
+	c.driver = driver.New(c.shared)
+	c.groups = homeOf(c.shared)
 	c.diag = diag.New(diag.Config{
-		Source: c.engine, Redis: redis, Hub: c.engine.Hub(), ID: id,
-		Logger: c.engine.Config.Logger, NoAnswers: config.NoAnswers,
+		Source: c.driver, Redis: redis, Hub: c.shared.Hub, ID: id,
+		Logger: c.shared.Config.Logger, NoAnswers: config.NoAnswers,
 	})
-	c.engine.Watch(c.diag)
+	c.shared.Watch(c.diag)
 }
 
 // NewContext is [New] with a context for the time that it takes to connect. If ctx ends
@@ -96,7 +96,7 @@ func NewContext(ctx context.Context, config Config) (*Client, error) {
 
 // ID returns the prefix of the UUIDs of all locks that this client holds. It leads from a
 // lock's hash in Redis to the process.
-func (c *Client) ID() string { return c.engine.ID.Prefix }
+func (c *Client) ID() string { return c.shared.ID.Prefix }
 
 // Close releases the locks that the client holds and ends it: the contexts of its holds end with
 // cause [ErrClosed], every waiting and every later call returns ErrClosed, and no goroutine is
@@ -112,4 +112,4 @@ func (c *Client) Close() error { return c.CloseContext(context.Background()) }
 // CloseContext is [Client.Close] with a limit on the wait. When ctx ends it stops waiting for
 // Redis: if a release is not confirmed by then, it returns an error that is both
 // [ErrUnconfirmed] and ctx's error. The rest of the client ends in the background.
-func (c *Client) CloseContext(ctx context.Context) error { return c.engine.Close(ctx) }
+func (c *Client) CloseContext(ctx context.Context) error { return c.shared.Close(ctx) }

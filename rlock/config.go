@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -230,9 +230,9 @@ func (c Config) wire() wire.Options {
 	}
 }
 
-// engine returns the settings of the locks.
-func (c Config) engine(o *engine.Observer) engine.Config {
-	return engine.Config{
+// shared returns the settings of the locks.
+func (c Config) shared(o *client.Observer) client.Config {
+	return client.Config{
 		Lease: c.Lease, HandoffLimit: c.HandoffLimit, HandoffTime: c.HandoffTime,
 		LongHold: c.LongHold, LongWait: c.LongWait, RecordPlaces: c.RecordPlaces, Logger: c.Logger, Observer: o,
 		NoClientChannel: c.NoClientChannel, NoAnswers: c.NoAnswers, Linger: max(c.Linger, 0), RedissonPolls: wire.RedissonPolls(c.RedissonPolls),

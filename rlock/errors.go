@@ -1,7 +1,7 @@
 package rlock
 
 import (
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -12,31 +12,31 @@ var (
 	// ErrNotHeld is returned by Unlock and Release if the caller does not hold the lock. Nothing
 	// was changed. If the client has forgotten the end of a fixed lease (see [Lock.LockFor]), the
 	// error is ErrLost as well.
-	ErrNotHeld = engine.ErrNotHeld
+	ErrNotHeld = client.ErrNotHeld
 
 	// ErrLost is returned by Unlock and Release if the lock was lost before: its lease ended
 	// unrenewed, or Redis answered that the key is gone or belongs to another owner. Work since
 	// then may have overlapped that of another holder. It is also the cause of the end of a hold's
 	// context. Until the caller has unlocked the lost hold, a nested Lock fails with ErrLost: for
 	// as long as the client lives, or until a fixed lease would have ended.
-	ErrLost = engine.ErrLost
+	ErrLost = client.ErrLost
 
 	// ErrNotAcquired is returned by TryAcquire and, with [WithWait], by Acquire and Do if other
 	// owners had the lock, or came first, for the whole wait. Nothing is held.
-	ErrNotAcquired = engine.ErrNotAcquired
+	ErrNotAcquired = client.ErrNotAcquired
 
 	// ErrNoToken is returned by [Lock.Token] and [Hold.Token] for a lock that is not from
 	// [Client.NewFencedLock].
-	ErrNoToken = engine.ErrNoToken
+	ErrNoToken = client.ErrNoToken
 
 	// ErrDetach is returned by [Hold.Detach] for a hold that cannot be left to its lease.
 	// Nothing was changed.
-	ErrDetach = engine.ErrDetach
+	ErrDetach = client.ErrDetach
 
 	// ErrUpgrade is returned for a write lock if the caller holds the read lock of that name and
 	// not the write lock: two such readers would wait for each other. No command was sent. Unlock
 	// the read lock first, and read again once the write lock is held.
-	ErrUpgrade = engine.ErrUpgrade
+	ErrUpgrade = client.ErrUpgrade
 
 	// ErrNotReplicated is returned if fewer replicas than [Config.SyncReplicas] had the grant in
 	// time. Nothing is held. A call that waits tries again until its wait ends, and then returns
@@ -47,7 +47,7 @@ var (
 	// time. The critical section ran with the lock held, unless the error is ErrLost as well.
 	// Nothing renews the lock; the release is retried in the background until Redis answers or the
 	// lease has ended, and others wait until then.
-	ErrUnconfirmed = engine.ErrUnconfirmed
+	ErrUnconfirmed = client.ErrUnconfirmed
 
 	// ErrClosed is returned by every call on a closed client, to every waiter at [Client.Close],
 	// and by the Unlock of a lock that Close has released.
@@ -59,7 +59,7 @@ var (
 
 	// ErrInvalidLease is returned for a lease that is negative or too short to keep. No command
 	// was sent.
-	ErrInvalidLease = engine.ErrInvalidLease
+	ErrInvalidLease = client.ErrInvalidLease
 
 	// ErrInvalidConfig is returned by [New] for a Config that cannot work, by the methods of a
 	// lock of unsuitable parts or permits, and of a zero Lock, and by [Client.Ask] for an invalid

@@ -1,9 +1,9 @@
 package rlock
 
-import "github.com/go-rlock/rlock/rlock/internal/engine"
+import "github.com/go-rlock/rlock/rlock/internal/client"
 
 // GoroutineID and PrintedGoroutineID are the two ways to know the calling goroutine.
 var (
-	GoroutineID        = engine.GoroutineID
-	PrintedGoroutineID = engine.PrintedGoroutineID
+	GoroutineID        = client.GoroutineID
+	PrintedGoroutineID = client.PrintedGoroutineID
 )

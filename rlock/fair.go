@@ -1,8 +1,8 @@
 package rlock
 
 import (
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
 )
 
 // NewFairLock returns the fair lock of that name. Like [Client.NewLock] it sends no command.
@@ -18,5 +18,5 @@ import (
 // Redisson's getFairLock() is another lock, with a queue of its own: a fair lock of rlock
 // only excludes it, as it does Redisson's RLock.
 func (c *Client) NewFairLock(name string) *Lock {
-	return lockOf(c, driver.NewLock(c.driver, engine.FairKind, name))
+	return lockOf(c, driver.NewLock(c.driver, client.FairKind, name))
 }

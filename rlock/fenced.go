@@ -1,8 +1,8 @@
 package rlock
 
 import (
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
 )
 
 // NewFencedLock returns the fenced lock of that name. Like [Client.NewLock] it sends no
@@ -29,5 +29,5 @@ import (
 //
 // Redisson's getFencedLock(name).
 func (c *Client) NewFencedLock(name string) *Lock {
-	return lockOf(c, driver.NewLock(c.driver, engine.FencedKind, name))
+	return lockOf(c, driver.NewLock(c.driver, client.FencedKind, name))
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/group"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -14,7 +14,7 @@ import (
 // How locks of one key become parts of locks over several, and these become locks.
 
 // homeOf returns what package group needs of a client.
-func homeOf(e *engine.Client) *group.Home {
+func homeOf(e *client.Client) *group.Home {
 	return group.NewHome(group.Config{
 		ID:       e.ID.Prefix,
 		Where:    e.Redis.Where,
@@ -26,50 +26,50 @@ func homeOf(e *engine.Client) *group.Home {
 		Trouble:  e.TellTrouble,
 		Start:    e.Redis.Start,
 		CheckLease: func(lock string, lease time.Duration) error {
-			return e.CheckLease(&engine.Name{Keys: wire.Keys{Key: lock}}, lease)
+			return e.CheckLease(&client.Name{Keys: wire.Keys{Key: lock}}, lease)
 		},
 		Losses: groupLosses{e},
 	})
 }
 
 // groupLosses record the losses of locks over several in the client.
-type groupLosses struct{ engine *engine.Client }
+type groupLosses struct{ shared *client.Client }
 
 // groupKey is what the client remembers the owner by. No lock of one key has it.
-func groupKey(lock string, o terms.Owner) engine.LossKey {
-	return engine.LossKey{Kind: engine.KindCount, Name: lock, Owner: o}
+func groupKey(lock string, o terms.Owner) client.LossKey {
+	return client.LossKey{Kind: client.KindCount, Name: lock, Owner: o}
 }
 
 func (l groupLosses) Add(lock string, o terms.Owner, until time.Time, cause error) {
-	l.engine.Losses.Add(groupKey(lock, o), engine.Level{Owner: o, Until: until}, cause)
+	l.shared.Losses.Add(groupKey(lock, o), client.Lost{Until: until}, cause)
 }
 
 func (l groupLosses) Blocks(lock string, o terms.Owner) error {
-	return l.engine.Losses.Blocks(groupKey(lock, o), time.Now())
+	return l.shared.Losses.Blocks(groupKey(lock, o), time.Now())
 }
 
 func (l groupLosses) Unlock(lock string, o terms.Owner) error {
-	return l.engine.Losses.Unlock(groupKey(lock, o), false)
+	return l.shared.Losses.Unlock(groupKey(lock, o), false)
 }
 
 func (l groupLosses) NotHeld(name string, o terms.Owner) error {
-	return l.engine.NothingToUnlock(name, o, nil, l.engine.Losses.NotHeld())
+	return l.shared.NothingToUnlock(name, o, nil, l.shared.Losses.NotHeld())
 }
 
 // A single is a lock of one key as package group knows it.
 type single struct {
-	engine.Form
+	client.Form
 	leaves []group.Leaf // the one
 }
 
 var _ group.Locker = single{}
 
 // newSingle returns the lock of one key of the client as a part.
-func newSingle(c *Client, f engine.Form) single {
+func newSingle(c *Client, f client.Form) single {
 	return single{f, []group.Leaf{leafOf(c, f.Base())}}
 }
 
-func leafOf(c *Client, l *engine.Lock) group.Leaf {
+func leafOf(c *Client, l *client.Lock) group.Leaf {
 	return group.Leaf{Name: l.Name.Key, Kind: uint8(l.Name.KindID), Shared: l.Shared, Home: c.groups}
 }
 
@@ -79,7 +79,7 @@ func (s single) Name() string { return s.Title() }
 func (s single) Leaves() []group.Leaf { return s.leaves }
 
 func (s single) Acquire(ctx context.Context, o terms.Owner, options group.Options) (group.Part, error) {
-	h, err := s.Hold(ctx, context.WithoutCancel(ctx), engine.Request{
+	h, err := s.Hold(ctx, context.WithoutCancel(ctx), client.Request{
 		Owner: o, Lease: options.Lease, Wait: options.Wait, Caller: options.Caller, Quit: options.Quit,
 		Whole: options.Whole, Lost: options.Lost,
 	})
@@ -94,7 +94,7 @@ func (l *Lock) part() (group.Locker, error) {
 	switch f := l.made.(type) {
 	case over:
 		return f.Lock, f.Err()
-	case engine.Form:
+	case client.Form:
 		return newSingle(l.client, f), f.Base().Name.Err
 	}
 	return nil, fmt.Errorf("rlock: %w: %T is no lock", ErrInvalidConfig, l.made)
@@ -105,18 +105,18 @@ type over struct{ *group.Lock }
 
 var _ form = over{}
 
-func optionsOf(req *engine.Request) group.Options {
+func optionsOf(req *client.Request) group.Options {
 	return group.Options{Lease: req.Lease, Wait: req.Wait, Caller: req.Caller}
 }
 
 // Title implements [form], as all that follows.
 func (l over) Title() string { return l.Name() }
 
-func (l over) Take(ctx context.Context, req engine.Request) error {
+func (l over) Take(ctx context.Context, req client.Request) error {
 	return l.Lock.Take(ctx, req.Owner, optionsOf(&req))
 }
 
-func (l over) Hold(ctx, parent context.Context, req engine.Request) (engine.Handle, error) {
+func (l over) Hold(ctx, parent context.Context, req client.Request) (client.Handle, error) {
 	h, err := l.Lock.Hold(ctx, parent, req.Owner, optionsOf(&req))
 	if err != nil {
 		return nil, err

@@ -3,7 +3,7 @@ package rlock
 import (
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 )
 
 // A HeldLock is a lock that a client holds, see [Client.Held].
@@ -51,4 +51,4 @@ type Place struct {
 }
 
 // String returns "file:line function", and "" for the zero Place.
-func (p Place) String() string { return engine.Place(p).String() }
+func (p Place) String() string { return client.Place(p).String() }

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 )
 
 // A Hold is a handle to a lock that is held: to one level of it, if holds nest. Any goroutine
 // may release it. All its methods may be called concurrently. Only [Lock.Acquire] and
 // [Lock.TryAcquire] make a Hold; the methods of any other panic.
 type Hold struct {
-	held   engine.Handle
+	held   client.Handle
 	scoped heldContext // the parent of held's context; it has the owner
 }
 
@@ -48,16 +48,16 @@ func WithLinger(linger time.Duration) AcquireOption {
 
 // newRequest returns the request of a caller that waits without end unless an option says
 // otherwise.
-func newRequest(o engine.Owner, options []AcquireOption) engine.Request {
-	with := acquireOptions{wait: engine.Forever}
+func newRequest(o client.Owner, options []AcquireOption) client.Request {
+	with := acquireOptions{wait: client.Forever}
 	for _, option := range options {
 		option(&with)
 	}
-	return engine.Request{Owner: o, Lease: with.lease, Wait: with.wait, Linger: with.linger, Caller: engine.Caller()}
+	return client.Request{Owner: o, Lease: with.lease, Wait: with.wait, Linger: with.linger, Caller: client.Caller()}
 }
 
 // acquire acquires the lock with a handle, whose context is made from parent.
-func acquire(ctx, parent context.Context, l *Lock, req engine.Request) (*Hold, error) {
+func acquire(ctx, parent context.Context, l *Lock, req client.Request) (*Hold, error) {
 	h := &Hold{scoped: heldContext{parent, scope{owner: req.Owner, of: l, outer: scopeOf(parent)}}}
 	held, err := l.form().Hold(ctx, &h.scoped, req)
 	if err != nil {
@@ -88,7 +88,7 @@ func (h *Hold) Err() error { return h.held.Err() }
 // Valid reports whether the lock is held at this moment, by the clock, without
 // asking Redis. Call it before a step that must not be done twice: if the machine is
 // overloaded or was stopped, the context may end a little later than Valid turns false.
-func (h *Hold) Valid() bool { return engine.Valid(h.held) }
+func (h *Hold) Valid() bool { return client.Valid(h.held) }
 
 // ValidUntil returns the time until which Redis has confirmed the hold so far. Each renewal
 // by the watchdog moves it. It is the zero time if the lock is not held.
@@ -101,7 +101,7 @@ func (h *Hold) ValidUntil() time.Time { return h.held.ValidUntil() }
 func (h *Hold) Token() (uint64, error) {
 	token := h.held.FencingToken()
 	if token == 0 {
-		return 0, engine.NoToken(h.scoped.scope.of.Name())
+		return 0, client.NoToken(h.scoped.scope.of.Name())
 	}
 	return token, nil
 }

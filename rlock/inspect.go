@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -81,14 +81,14 @@ type Waiter struct {
 // [the rights]: https://github.com/go-rlock/rlock/blob/main/docs/operations.md#rights
 func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
 	var keys [wire.Forms]*wire.Keys
-	for i, id := range [wire.Forms]engine.KindID{engine.FencedKind, engine.ReadWriteKind, engine.SemaphoreKind} {
-		n := c.engine.NewName(id, name)
+	for i, id := range [wire.Forms]client.KindID{client.FencedKind, client.ReadWriteKind, client.SemaphoreKind} {
+		n := c.shared.NewName(id, name)
 		if n.Err != nil && i == 0 {
 			return Inspection{}, n.Err
 		}
 		keys[i] = &n.Keys
 	}
-	found, err := c.engine.Redis.Inspect(ctx, keys)
+	found, err := c.shared.Redis.Inspect(ctx, keys)
 	if err != nil {
 		return Inspection{}, fmt.Errorf("rlock: inspect %q: %w", name, err)
 	}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
 	"github.com/go-rlock/rlock/rlock/internal/group"
 )
 
@@ -34,17 +34,17 @@ type Lock struct {
 	client *Client // nil for a lock over several
 }
 
-// A form is what a Lock is made of: a lock of one key ([engine.Form]), or one over several.
+// A form is what a Lock is made of: a lock of one key ([client.Form]), or one over several.
 type form interface {
 	Title() string
-	Take(ctx context.Context, req engine.Request) error
-	Hold(ctx, parent context.Context, req engine.Request) (engine.Handle, error)
-	Unlock(ctx context.Context, o engine.Owner) error
+	Take(ctx context.Context, req client.Request) error
+	Hold(ctx, parent context.Context, req client.Request) (client.Handle, error)
+	Unlock(ctx context.Context, o client.Owner) error
 	ForceUnlock(ctx context.Context) (bool, error)
 	IsLocked(ctx context.Context) (bool, error)
 	TTL(ctx context.Context) (time.Duration, error)
-	Depth(o engine.Owner) int
-	Token(o engine.Owner) (uint64, error)
+	Depth(o client.Owner) int
+	Token(o client.Owner) (uint64, error)
 }
 
 // A Kind is the sort of a lock.
@@ -78,7 +78,7 @@ const (
 //
 // Redisson's getLock(name).
 func (c *Client) NewLock(name string) *Lock {
-	return lockOf(c, driver.NewLock(c.driver, engine.PlainKind, name))
+	return lockOf(c, driver.NewLock(c.driver, client.PlainKind, name))
 }
 
 // lockOf returns the lock that is made of one, at one allocation.
@@ -120,7 +120,7 @@ func (l *Lock) Name() string { return l.form().Title() }
 // yet, Lock fails with [ErrLost]; the message says for how long.
 //
 // Redisson's lock() and lockInterruptibly().
-func (l *Lock) Lock(ctx context.Context) error { return l.take(ctx, 0, engine.Forever) }
+func (l *Lock) Lock(ctx context.Context) error { return l.take(ctx, 0, client.Forever) }
 
 // LockFor is Lock without the watchdog: the caller holds the lock for the lease,
 // or until Unlock, whichever comes first. If the lease ends before Unlock, the hold
@@ -134,7 +134,7 @@ func (l *Lock) Lock(ctx context.Context) error { return l.take(ctx, 0, engine.Fo
 //
 // Redisson's lock(lease, unit).
 func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
-	return l.take(ctx, lease, engine.Forever)
+	return l.take(ctx, lease, client.Forever)
 }
 
 // TryLock takes the lock if the caller holds it already, or if it is free and no other call
@@ -164,7 +164,7 @@ func (l *Lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool,
 // take acquires the lock in the name of the caller.
 func (l *Lock) take(ctx context.Context, lease, wait time.Duration) error {
 	f := l.form()
-	return f.Take(ctx, engine.Request{Owner: ownerOf(ctx, l), Lease: lease, Wait: wait})
+	return f.Take(ctx, client.Request{Owner: ownerOf(ctx, l), Lease: lease, Wait: wait})
 }
 
 func outcome(err error) (bool, error) {
@@ -261,7 +261,7 @@ func (l *Lock) Token(ctx context.Context) (uint64, error) {
 func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
 	o, ok := ownerIn(ctx, l)
 	if !ok {
-		o = engine.NewHandleOwner()
+		o = client.NewHandleOwner()
 	}
 	// The time to wait for a lock is not the time to hold it.
 	return acquire(ctx, context.WithoutCancel(ctx), l, newRequest(o, options))

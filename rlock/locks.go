@@ -27,7 +27,7 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[string, er
 		pattern = "*"
 	}
 	return func(yield func(string, error) bool) {
-		for name, err := range c.engine.Redis.Locks(ctx, pattern) {
+		for name, err := range c.shared.Redis.Locks(ctx, pattern) {
 			if err != nil {
 				err = fmt.Errorf("rlock: list locks %q: %w", pattern, err)
 			}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 )
 
 // An Observer has hooks for the events of a client's locks: set it in [Config.Observer]. Each
@@ -150,19 +150,19 @@ type Way uint8
 
 const (
 	// ByNesting: the owner held the lock already.
-	ByNesting Way = Way(engine.ByNesting)
+	ByNesting Way = Way(client.ByNesting)
 	// ByJoining: the client held the lock for other readers.
-	ByJoining Way = Way(engine.ByJoining)
+	ByJoining Way = Way(client.ByJoining)
 	// ByHandoff: another goroutine of the process passed it on, without Redis.
-	ByHandoff Way = Way(engine.ByHandoff)
+	ByHandoff Way = Way(client.ByHandoff)
 	// ByLinger: this client had the lock still, since it lingered: see [Config].Linger.
-	ByLinger Way = Way(engine.ByLinger)
+	ByLinger Way = Way(client.ByLinger)
 	// ByRedis: Redis granted it to an attempt, since it was free.
-	ByRedis Way = Way(engine.ByRedis)
+	ByRedis Way = Way(client.ByRedis)
 	// ByQueue: Redis granted it to a waiter's ticket in the queue.
-	ByQueue Way = Way(engine.ByQueue)
+	ByQueue Way = Way(client.ByQueue)
 	// ByParts: enough of the locks that it is made of were acquired.
-	ByParts Way = Way(engine.ByParts)
+	ByParts Way = Way(client.ByParts)
 )
 
 var wayNames = [...]string{"nesting", "joining", "handoff", "redis", "queue", "parts", "linger"}
@@ -175,15 +175,15 @@ type LossReason uint8
 
 const (
 	// LostUnrenewed: its lease ended, since Redis did not confirm a renewal in time.
-	LostUnrenewed LossReason = LossReason(engine.LostUnrenewed)
+	LostUnrenewed LossReason = LossReason(client.LostUnrenewed)
 	// LostLeaseEnded: the fixed lease that its owner had asked for ended before Unlock.
-	LostLeaseEnded LossReason = LossReason(engine.LostLeaseEnded)
+	LostLeaseEnded LossReason = LossReason(client.LostLeaseEnded)
 	// LostKeyGone: Redis says that the lock's key is gone, or another's.
-	LostKeyGone LossReason = LossReason(engine.LostKeyGone)
+	LostKeyGone LossReason = LossReason(client.LostKeyGone)
 	// LostForced: it was unlocked by force, by this client. If another one did, it is LostKeyGone.
-	LostForced LossReason = LossReason(engine.LostForced)
+	LostForced LossReason = LossReason(client.LostForced)
 	// LostParts: too few of the locks that it is made of are left.
-	LostParts LossReason = LossReason(engine.LostParts)
+	LostParts LossReason = LossReason(client.LostParts)
 )
 
 var lossNames = [...]string{"unrenewed", "lease_ended", "key_gone", "forced", "parts"}

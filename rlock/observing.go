@@ -6,10 +6,10 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 )
 
-// observing calls the hooks of an Observer for the engine's events. Each hook may be nil,
+// observing calls the hooks of an Observer for the events of package client. Each hook may be nil,
 // and may panic.
 type observing struct {
 	hooks    *Observer
@@ -18,23 +18,23 @@ type observing struct {
 	panicked sync.Map // of the names of hooks: a panic of it has been logged
 }
 
-// events returns the hooks as the engine calls them.
-func (o *observing) events() *engine.Observer {
+// events returns the hooks as package client calls them.
+func (o *observing) events() *client.Observer {
 	hooks := o.hooks
-	e := &engine.Observer{
-		Waiting: hook(o, "Waiting", hooks.Waiting, func(l LockInfo, _ engine.Event) WaitingInfo {
+	e := &client.Observer{
+		Waiting: hook(o, "Waiting", hooks.Waiting, func(l LockInfo, _ client.Event) WaitingInfo {
 			return WaitingInfo{l}
 		}),
-		Acquired: hook(o, "Acquired", hooks.Acquired, func(l LockInfo, e engine.Event) AcquiredInfo {
+		Acquired: hook(o, "Acquired", hooks.Acquired, func(l LockInfo, e client.Event) AcquiredInfo {
 			return AcquiredInfo{l, Way(e.Way), e.Waited, e.Contended}
 		}),
-		GaveUp: hook(o, "GaveUp", hooks.GaveUp, func(l LockInfo, e engine.Event) GaveUpInfo {
+		GaveUp: hook(o, "GaveUp", hooks.GaveUp, func(l LockInfo, e client.Event) GaveUpInfo {
 			return GaveUpInfo{l, e.Err, e.Waited, e.Contended}
 		}),
-		Released: hook(o, "Released", hooks.Released, func(l LockInfo, e engine.Event) ReleasedInfo {
+		Released: hook(o, "Released", hooks.Released, func(l LockInfo, e client.Event) ReleasedInfo {
 			return ReleasedInfo{l, Way(e.Way), e.Held, e.Err, e.Detached}
 		}),
-		Lost: hook(o, "Lost", hooks.Lost, func(l LockInfo, e engine.Event) LostInfo {
+		Lost: hook(o, "Lost", hooks.Lost, func(l LockInfo, e client.Event) LostInfo {
 			return LostInfo{l, Way(e.Way), e.Held, LossReason(e.Reason), e.Err}
 		}),
 		Missed: o.missed,
@@ -47,11 +47,11 @@ func (o *observing) events() *engine.Observer {
 }
 
 // hook returns what calls a hook that is about a lock, nil if there is none.
-func hook[Info any](o *observing, name string, call func(context.Context, Info), info func(LockInfo, engine.Event) Info) engine.Hook {
+func hook[Info any](o *observing, name string, call func(context.Context, Info), info func(LockInfo, client.Event) Info) client.Hook {
 	if call == nil {
 		return nil
 	}
-	return func(ctx context.Context, e engine.Event) {
+	return func(ctx context.Context, e client.Event) {
 		defer o.caught(name)
 		call(ctx, info(LockInfo{Client: o.client, Name: e.Name, Kind: Kind(e.Kind), Owner: Owner{e.Owner}}, e))
 	}
@@ -84,7 +84,7 @@ func (o *observing) missed(n int) {
 	}
 }
 
-func (o *observing) renewed(i engine.RenewedInfo) {
+func (o *observing) renewed(i client.RenewedInfo) {
 	defer o.caught("Renewed")
 	o.hooks.Renewed(RenewedInfo{o.client, i.Locks, i.Failed, i.Took, i.Kept, i.Margin, i.Lease, i.Err})
 }

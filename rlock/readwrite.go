@@ -1,8 +1,8 @@
 package rlock
 
 import (
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
 )
 
 // A ReadWriteLock is a pair of locks of one name: any number of owners may hold
@@ -36,7 +36,7 @@ type ReadWriteLock struct {
 //
 // Redisson's getReadWriteLock(name).
 func (c *Client) NewReadWriteLock(name string) *ReadWriteLock {
-	l := &ReadWriteLock{writer: driver.NewLock(c.driver, engine.ReadWriteKind, name)}
+	l := &ReadWriteLock{writer: driver.NewLock(c.driver, client.ReadWriteKind, name)}
 	l.reader = l.writer.ForReaders()
 	l.read, l.write = Lock{&l.reader, c}, Lock{&l.writer, c}
 	return l

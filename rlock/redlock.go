@@ -33,7 +33,7 @@ func NewRedLock(clients []*Client, name string) *Lock {
 		if c == nil {
 			continue
 		}
-		if other := slices.IndexFunc(clients[:i], func(other *Client) bool { return other != nil && c.engine.Redis.Shares(other.engine.Redis) }); other >= 0 {
+		if other := slices.IndexFunc(clients[:i], func(other *Client) bool { return other != nil && c.shared.Redis.Shares(other.shared.Redis) }); other >= 0 {
 			return &Lock{made: over{group.RefusingRed(name, "clients %d and %d have the same server, which would count twice", other, i)}}
 		}
 		part, err := c.NewLock(name).part()

@@ -3,7 +3,7 @@ package rlock
 import (
 	"context"
 
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/group"
 )
 
@@ -11,11 +11,11 @@ import (
 // default it is the calling goroutine; [WithOwner] makes it travel with a
 // context instead. In Redis it is the number behind the colon of the hash's
 // field, where Redisson has the thread id. The zero Owner is no owner.
-type Owner struct{ owner engine.Owner }
+type Owner struct{ owner client.Owner }
 
 // NewOwner returns an owner that no other call returns in this process. It may
 // be called concurrently.
-func NewOwner() Owner { return Owner{engine.NewOwner()} }
+func NewOwner() Owner { return Owner{client.NewOwner()} }
 
 // String returns the number as it stands in Redis.
 func (o Owner) String() string { return o.owner.String() }
@@ -50,7 +50,7 @@ func OwnerFrom(ctx context.Context) (Owner, bool) {
 // A scope says in whose name a context takes locks: all of them, or those of a hold that
 // it is the context of. The innermost scope that is about a lock counts.
 type scope struct {
-	owner engine.Owner
+	owner client.Owner
 	of    *Lock // the held lock; nil for all locks, and then outer is nil
 	outer *scope
 }
@@ -63,7 +63,7 @@ func scopeOf(ctx context.Context) *scope {
 }
 
 // ownerIn returns the owner that ctx has for the lock, and whether it has one.
-func ownerIn(ctx context.Context, l *Lock) (engine.Owner, bool) {
+func ownerIn(ctx context.Context, l *Lock) (client.Owner, bool) {
 	for s := scopeOf(ctx); s != nil; s = s.outer {
 		if s.of == nil {
 			return s.owner, s.owner.ID != 0
@@ -72,15 +72,15 @@ func ownerIn(ctx context.Context, l *Lock) (engine.Owner, bool) {
 			return s.owner, true
 		}
 	}
-	return engine.Owner{}, false
+	return client.Owner{}, false
 }
 
 // ownerOf returns the owner that ctx has for the lock, else the calling goroutine.
-func ownerOf(ctx context.Context, l *Lock) engine.Owner {
+func ownerOf(ctx context.Context, l *Lock) client.Owner {
 	if o, ok := ownerIn(ctx, l); ok {
 		return o
 	}
-	return engine.Owner{ID: engine.GoroutineID()}
+	return client.Owner{ID: client.GoroutineID()}
 }
 
 // overlap reports whether the two locks have a name in common: to take the one while
@@ -103,7 +103,7 @@ func overlap(a, b *Lock) bool {
 // leaves returns the locks of one key that the lock consists of: of a lock of one key in the array.
 func (l *Lock) leaves(one *[1]group.Leaf) []group.Leaf {
 	switch f := l.form().(type) {
-	case engine.Form:
+	case client.Form:
 		one[0] = leafOf(l.client, f.Base())
 		return one[:]
 	case over:

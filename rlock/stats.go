@@ -57,7 +57,7 @@ type Stats struct {
 // there are, and allocates nothing. Each figure is true at a moment during the call. It may
 // be called after Close too.
 func (c *Client) Stats() Stats {
-	n := c.engine.Counts()
+	n := c.driver.Counts()
 	s := Stats{
 		Held:              n.Held,
 		Waiting:           n.Waiting,
@@ -77,7 +77,7 @@ func (c *Client) Stats() Stats {
 		LostForced:        n.Lost[LostForced],
 		Renewals:          n.Renewals,
 		RenewalsFailed:    n.RenewalsFailed,
-		Commands:          c.engine.Redis.Commands(),
+		Commands:          c.shared.Redis.Commands(),
 	}
 	s.Acquired = s.AcquiredByJoining + s.AcquiredByHandoff + s.AcquiredByRedis + s.AcquiredByQueue + s.AcquiredByLinger
 	s.Lost = s.LostUnrenewed + s.LostKeyGone + s.LostForced

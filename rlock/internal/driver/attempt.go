@@ -153,7 +153,7 @@ func (l *lock) landed(w *waiter, sent *call, a answer, place *wire.Limit, now co
 		w.CallTime = span(c.callTime(duration(now.Time.Since(sent.at)), w.Waits && w.Until.Since(now.Time) >= span(queueLeast)))
 		l.met(a.holder, w.Linger > 0, now)
 		if w.fails > 0 && !hopeless {
-			c.engine.TellTrouble(l.name.Key, w.since, w.err)
+			c.shared.TellTrouble(l.name.Key, w.since, w.err)
 		}
 	}
 	l.Answer(&sent.cmd, a.Reply, now)

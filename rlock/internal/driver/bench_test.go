@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -17,40 +16,39 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// The figures of a busy machine say little: so the two engines take turns, block by block, and the least of each is
-// reported.
+// The figures of a busy machine say little: so work is done in blocks, and the least and the first quartile of their
+// times are reported. To compare two commits, build the test in both and run it in turn.
 //
 //	taskset -c 1 go test -run - -bench . -benchtime 400x ./rlock/internal/driver
 
-// beside has two locks of one client in turn: of package engine, and of this one.
-func beside(b *testing.B, config engine.Config, block func(l engine.Form)) {
-	locks := benchLocks(b, config)
-	var took [2][]float64
+// blocks measures a block with a lock of a new client.
+func blocks(b *testing.B, config client.Config, block func(l client.Form)) {
+	l := benchLock(b, config)
+	var took []float64
 	for b.Loop() {
-		for i, l := range locks {
-			began := time.Now()
-			block(l)
-			took[i] = append(took[i], float64(time.Since(began).Nanoseconds()))
-		}
+		began := time.Now()
+		block(l)
+		took = append(took, float64(time.Since(began).Nanoseconds()))
 	}
+	report(b, took, blockSize)
+}
+
+// report reports blocks of n pairs.
+func report(b *testing.B, took []float64, n float64) {
+	slices.Sort(took)
 	b.ReportMetric(0, "ns/op")
-	for i, name := range [...]string{"engine", "driver"} {
-		slices.Sort(took[i])
-		b.ReportMetric(took[i][0]/blockSize, name+"-ns")
-		b.ReportMetric(took[i][len(took[i])/4]/blockSize, name+"-p25-ns")
-	}
-	b.ReportMetric(took[1][0]/took[0][0], "x-least")
-	b.ReportMetric(took[1][len(took[1])/4]/took[0][len(took[0])/4], "x-p25")
+	b.ReportMetric(took[0]/n, "least-ns")
+	b.ReportMetric(took[len(took)/4]/n, "p25-ns")
 }
 
 // blockSize is how many pairs a block has.
 const blockSize = 1000
 
-func benchClient(b testing.TB, config engine.Config) *Client {
+func benchClient(b testing.TB, config client.Config) *Client {
 	was := checks
 	checks = nil
 	b.Cleanup(func() { checks = was })
@@ -63,31 +61,30 @@ func benchClient(b testing.TB, config engine.Config) *Client {
 	id := wire.NewID()
 	r, err := wire.Open(wire.Options{Redis: option}, id.Prefix)
 	require.NoError(b, err)
-	e := engine.New(config, r, id)
+	e := client.New(config, r, id)
 	b.Cleanup(func() { _ = e.Close(context.Background()) })
 	return New(e)
 }
 
-func benchLocks(b testing.TB, config engine.Config) [2]engine.Form {
-	c := benchClient(b, config)
-	old, own := engine.NewLock(c.engine, engine.PlainKind, "engine"), NewLock(c, engine.PlainKind, "driver")
-	return [2]engine.Form{&old, &own}
+func benchLock(b testing.TB, config client.Config) *Lock {
+	l := NewLock(benchClient(b, config), client.PlainKind, "driver")
+	return &l
 }
 
-func pair(b testing.TB, l engine.Form) { pairWith(context.Background(), b, l) }
+func pair(b testing.TB, l client.Form) { pairWith(context.Background(), b, l) }
 
-func pairWith(ctx context.Context, b testing.TB, l engine.Form) {
-	o := engine.Owner{ID: engine.GoroutineID()}
-	if err := l.Take(ctx, engine.Request{Owner: o, Wait: engine.Forever}); err != nil {
+func pairWith(ctx context.Context, b testing.TB, l client.Form) {
+	o := client.Owner{ID: client.GoroutineID()}
+	if err := l.Take(ctx, client.Request{Owner: o, Wait: client.Forever}); err != nil {
 		b.Error(err)
 	}
-	o = engine.Owner{ID: engine.GoroutineID()}
+	o = client.Owner{ID: client.GoroutineID()}
 	if err := l.Unlock(ctx, o); err != nil {
 		b.Error(err)
 	}
 }
 
-func pairs(b testing.TB, l engine.Form) {
+func pairs(b testing.TB, l client.Form) {
 	for range blockSize {
 		pair(b, l)
 	}
@@ -95,8 +92,8 @@ func pairs(b testing.TB, l engine.Form) {
 
 // BenchmarkNested is a pair by the goroutine that holds the lock.
 func BenchmarkNested(b *testing.B) {
-	beside(b, engine.Config{}, func(l engine.Form) {
-		o := engine.Owner{ID: engine.GoroutineID()}
+	blocks(b, client.Config{}, func(l client.Form) {
+		o := client.Owner{ID: client.GoroutineID()}
 		if l.Depth(o) == 0 {
 			require.NoError(b, l.Take(context.Background(), request(o)))
 			b.Cleanup(func() { _ = l.Unlock(context.Background(), o) })
@@ -107,20 +104,20 @@ func BenchmarkNested(b *testing.B) {
 
 // BenchmarkLingering is a pair of a lock that lingers.
 func BenchmarkLingering(b *testing.B) {
-	beside(b, engine.Config{Linger: time.Minute}, func(l engine.Form) { pairs(b, l) })
+	blocks(b, client.Config{Linger: time.Minute}, func(l client.Form) { pairs(b, l) })
 }
 
 // BenchmarkUncontended is a pair of a free lock. The embedded server runs in the process.
 func BenchmarkUncontended(b *testing.B) {
-	beside(b, engine.Config{}, func(l engine.Form) { pairs(b, l) })
+	blocks(b, client.Config{}, func(l client.Form) { pairs(b, l) })
 }
 
 // BenchmarkHandOff passes a lock among 100 goroutines.
 func BenchmarkHandOff(b *testing.B) {
-	beside(b, engine.Config{}, func(l engine.Form) { crowd(b, l, 100, blockSize) })
+	blocks(b, client.Config{}, func(l client.Form) { crowd(b, l, 100, blockSize) })
 }
 
-func crowd(b testing.TB, l engine.Form, goroutines, sections int) {
+func crowd(b testing.TB, l client.Form, goroutines, sections int) {
 	var all sync.WaitGroup
 	var left atomic.Int64
 	left.Store(int64(sections))
@@ -136,62 +133,47 @@ func crowd(b testing.TB, l engine.Form, goroutines, sections int) {
 
 // BenchmarkUncontended64 is a pair by each of 64 goroutines, with a free lock of its own.
 func BenchmarkUncontended64(b *testing.B) {
-	c := benchClient(b, engine.Config{})
-	var took [2][]float64
+	c := benchClient(b, client.Config{})
+	var took []float64
 	for b.Loop() {
-		for i := range took {
-			var all sync.WaitGroup
-			began := time.Now()
-			for j := range 64 {
-				name := fmt.Sprint(i, ":", j)
-				old, own := engine.NewLock(c.engine, engine.PlainKind, name), NewLock(c, engine.PlainKind, name)
-				l := [...]engine.Form{&old, &own}[i]
-				all.Go(func() {
-					for range 50 {
-						pair(b, l)
-					}
-				})
-			}
-			all.Wait()
-			took[i] = append(took[i], float64(time.Since(began).Nanoseconds())/(64*50))
+		var all sync.WaitGroup
+		began := time.Now()
+		for j := range 64 {
+			l := NewLock(c, client.PlainKind, fmt.Sprint(j))
+			all.Go(func() {
+				for range 50 {
+					pair(b, &l)
+				}
+			})
 		}
+		all.Wait()
+		took = append(took, float64(time.Since(began).Nanoseconds()))
 	}
-	b.ReportMetric(0, "ns/op")
-	for i, name := range [...]string{"engine", "driver"} {
-		slices.Sort(took[i])
-		b.ReportMetric(took[i][0], name+"-ns")
-		b.ReportMetric(took[i][len(took[i])/4], name+"-p25-ns")
-	}
+	report(b, took, 64*50)
 }
 
 // BenchmarkCrowd serves so many callers, once each, that wait while one holds the lock.
 func BenchmarkCrowd(b *testing.B) {
 	for _, n := range []int{100, 10_000, 20_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			c := benchClient(b, engine.Config{})
-			old, own := engine.NewLock(c.engine, engine.PlainKind, "engine"), NewLock(c, engine.PlainKind, "driver")
-			least := [2]time.Duration{math.MaxInt64, math.MaxInt64}
+			l := benchLock(b, client.Config{})
+			var took []float64
 			for b.Loop() {
-				for i, l := range [...]engine.Form{&old, &own} {
-					least[i] = min(least[i], serve(b, c, l, n))
-				}
+				took = append(took, float64(serve(b, l, n).Nanoseconds()))
 			}
-			b.ReportMetric(0, "ns/op")
-			for i, name := range [...]string{"engine", "driver"} {
-				b.ReportMetric(float64(least[i].Nanoseconds())/float64(n), name+"-ns")
-			}
+			report(b, took, float64(n))
 		})
 	}
 }
 
-func serve(b *testing.B, c *Client, l engine.Form, n int) time.Duration {
-	holder := engine.NewOwner()
+func serve(b *testing.B, l *Lock, n int) time.Duration {
+	holder := client.NewOwner()
 	require.NoError(b, l.Take(context.Background(), request(holder)))
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() { pair(b, l) })
 	}
-	for c.engine.Counts().Waiting < int64(n) {
+	for counts := l.driver.Counts(); counts.Waiting < int64(n); counts = l.driver.Counts() {
 		time.Sleep(time.Millisecond)
 	}
 	began := time.Now()
@@ -203,77 +185,66 @@ func serve(b *testing.B, c *Client, l engine.Form, n int) time.Duration {
 // BenchmarkMemory is what a lock takes that is held.
 func BenchmarkMemory(b *testing.B) {
 	const n = 100_000
-	for i, name := range [...]string{"engine", "driver"} {
-		b.Run(name, func(b *testing.B) {
-			c := benchClient(b, engine.Config{})
-			o := engine.NewOwner()
-			used := func() uint64 {
-				var m runtime.MemStats
-				runtime.GC()
-				runtime.GC()
-				runtime.ReadMemStats(&m)
-				return m.HeapAlloc
-			}
-			locks := make([]engine.Form, n)
-			for b.Loop() {
-				before := used()
-				var all sync.WaitGroup
-				for j := range 64 {
-					all.Go(func() {
-						for k := j; k < n; k += 64 {
-							name := fmt.Sprint("lock:", k)
-							if i == 0 {
-								l := engine.NewLock(c.engine, engine.PlainKind, name)
-								locks[k] = &l
-							} else {
-								l := NewLock(c, engine.PlainKind, name)
-								locks[k] = &l
-							}
-							assert.NoError(b, locks[k].Take(context.Background(), request(o)))
-						}
-					})
-				}
-				all.Wait()
-				b.ReportMetric(float64(used()-before)/n, "B/lock")
-				for _, l := range locks {
-					require.NoError(b, l.Unlock(context.Background(), o))
-				}
-			}
-			b.ReportMetric(0, "ns/op")
-		})
+	c := benchClient(b, client.Config{})
+	o := client.NewOwner()
+	used := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
 	}
-}
-
-// BenchmarkAllocations is a pair of each sort of one engine alone.
-func BenchmarkAllocations(b *testing.B) {
-	for i, name := range [...]string{"engine", "driver"} {
-		for _, linger := range []time.Duration{0, time.Minute} {
-			b.Run(fmt.Sprint(name, "/", linger), func(b *testing.B) {
-				l := benchLocks(b, engine.Config{Linger: linger})[i]
-				b.ReportAllocs()
-				for b.Loop() {
-					pair(b, l)
+	locks := make([]*Lock, n)
+	for b.Loop() {
+		before := used()
+		var all sync.WaitGroup
+		for j := range 64 {
+			all.Go(func() {
+				for k := j; k < n; k += 64 {
+					l := NewLock(c, client.PlainKind, fmt.Sprint("lock:", k))
+					locks[k] = &l
+					assert.NoError(b, l.Take(context.Background(), request(o)))
 				}
 			})
 		}
-		b.Run(name+"/cancellable", func(b *testing.B) {
-			l := benchLocks(b, engine.Config{})[i]
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
-			b.ReportAllocs()
-			for b.Loop() {
-				pairWith(ctx, b, l)
-			}
-		})
-		b.Run(name+"/nested", func(b *testing.B) {
-			l := benchLocks(b, engine.Config{})[i]
-			o := engine.Owner{ID: engine.GoroutineID()}
-			require.NoError(b, l.Take(context.Background(), request(o)))
-			b.ReportAllocs()
+		all.Wait()
+		b.ReportMetric(float64(used()-before)/n, "B/lock")
+		for _, l := range locks {
+			require.NoError(b, l.Unlock(context.Background(), o))
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkAllocations is a pair of each sort.
+func BenchmarkAllocations(b *testing.B) {
+	lock := func(b *testing.B, config client.Config) *Lock {
+		b.ReportAllocs()
+		return benchLock(b, config)
+	}
+	for _, linger := range []time.Duration{0, time.Minute} {
+		b.Run(fmt.Sprint("linger=", linger), func(b *testing.B) {
+			l := lock(b, client.Config{Linger: linger})
 			for b.Loop() {
 				pair(b, l)
 			}
-			require.NoError(b, l.Unlock(context.Background(), o))
 		})
 	}
+	b.Run("cancellable", func(b *testing.B) {
+		l := lock(b, client.Config{})
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		for b.Loop() {
+			pairWith(ctx, b, l)
+		}
+	})
+	b.Run("nested", func(b *testing.B) {
+		l := lock(b, client.Config{})
+		o := client.Owner{ID: client.GoroutineID()}
+		require.NoError(b, l.Take(context.Background(), request(o)))
+		for b.Loop() {
+			pair(b, l)
+		}
+		require.NoError(b, l.Unlock(context.Background(), o))
+	})
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A waiter is a call for a lock, from when it is made until it returns. The shard's mutex protects it.
 type waiter struct {
 	core.Waiter
-	req   engine.Request
+	req   client.Request
 	hold  *hold         // the handle to fill in, nil for Lock
-	place *engine.Place // where it is made, nil if that is not recorded
+	place *client.Place // where it is made, nil if that is not recorded
 	began core.Time
 
 	ready chan wakeUp // capacity 1
@@ -96,7 +96,7 @@ func (w *waiter) after(at, now core.Time) <-chan time.Time {
 func duration(s core.Span) time.Duration { return time.Duration(s) }
 
 // newCall returns a call that was not served at once.
-func (c *Client) newCall(first *core.Waiter, req *engine.Request, h *hold, place *engine.Place, now core.Now) *waiter {
+func (c *Client) newCall(first *core.Waiter, req *client.Request, h *hold, place *client.Place, now core.Now) *waiter {
 	w := c.waiters.Get().(*waiter)
 	ready, timer, until := w.ready, w.timer, w.until
 	*w = waiter{} // apart, since it is large: it is cleared in place, and not made elsewhere and copied
@@ -120,8 +120,8 @@ func (c *Client) done(w *waiter) {
 
 // acquire is the way of a blocking lock. It returns nil when the caller holds the lock; otherwise nothing is
 // held that the caller would have to release.
-func (c *Client) acquire(ctx context.Context, n *engine.Name, req *engine.Request, h *hold) error {
-	e := c.engine
+func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Request, h *hold) error {
+	e := c.shared
 	if err := e.Check(ctx, n, req); err != nil {
 		return e.GaveUp(ctx, n, req, err, 0, false)
 	}
@@ -149,7 +149,7 @@ func (c *Client) acquire(ctx context.Context, n *engine.Name, req *engine.Reques
 }
 
 // asks fills in what each call asks for, and asksMore the rest, for one that does not nest.
-func (l *lock) asks(w *core.Waiter, req *engine.Request, h *hold, place *engine.Place) {
+func (l *lock) asks(w *core.Waiter, req *client.Request, h *hold, place *client.Place) {
 	w.Owner, w.Mode, w.Lease, w.Part = core.OwnerID(req.Owner.ID), modeOf(req.Shared), span(req.Lease), req.Whole != nil
 	if h != nil {
 		w.Handle = h
@@ -159,10 +159,10 @@ func (l *lock) asks(w *core.Waiter, req *engine.Request, h *hold, place *engine.
 	}
 }
 
-func (l *lock) asksMore(w *core.Waiter, req *engine.Request, now core.Now) {
+func (l *lock) asksMore(w *core.Waiter, req *client.Request, now core.Now) {
 	w.Waits, w.Until = req.Wait > 0, core.Never
 	w.Linger, w.Repeats = span(l.lingerOf(req, now)), req.Owner.IsNamed()
-	if req.Wait < engine.Forever {
+	if req.Wait < client.Forever {
 		w.Until = now.Time.After(span(max(req.Wait, 0)))
 	}
 }
@@ -189,15 +189,15 @@ func awaitAll(told []chan struct{}) {
 
 // refuses returns why the request of a caller that does not hold the lock is refused,
 // regardless of the holder.
-func (l *lock) refuses(req *engine.Request, now core.Now) error {
+func (l *lock) refuses(req *client.Request, now core.Now) error {
 	c := l.shard.client
-	if c.engine.Closed.Load() {
+	if c.shared.Closed.Load() {
 		return fmt.Errorf("rlock: lock %q: %w", l.name.Key, wire.ErrClosed)
 	}
-	if c.engine.Losses.None() {
+	if c.shared.Losses.None() {
 		return nil
 	}
-	if cause := c.engine.Losses.Blocks(l.name.LossKey(req.Owner), c.clock.time(now.Time)); cause != nil {
+	if cause := c.shared.Losses.Blocks(l.name.LossKey(req.Owner), c.clock.time(now.Time)); cause != nil {
 		return fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", l.name.Key, cause)
 	}
 	return nil
@@ -290,11 +290,11 @@ func (l *lock) exitWaiting(ctx context.Context, w *waiter) {
 	l.shard.counts.Waiting++
 	c, n := l.shard.client, l.name
 	if l.Owner() != nil {
-		c.engine.SearchDeadlocks()
+		c.shared.Waits()
 	}
 	l.shard.exit(l)
-	if c.engine.Watches(&w.req) {
-		c.engine.Observer.Waiting.Tell(ctx, n.Event(w.req.Owner, w.req.Shared))
+	if c.shared.Watches(&w.req) {
+		c.shared.Observer.Waiting.Tell(ctx, n.Event(w.req.Owner, w.req.Shared))
 	}
 }
 
@@ -314,7 +314,7 @@ func (l *lock) leave(ctx context.Context, w *waiter) {
 	case core.Closed:
 		w.err = wire.ErrClosed
 	case core.Upgrades:
-		w.err = engine.UpgradeError(w.req.Owner)
+		w.err = client.UpgradeError(w.req.Owner)
 	}
 	w.holder = holder
 	s.exit(l)
@@ -322,8 +322,8 @@ func (l *lock) leave(ctx context.Context, w *waiter) {
 
 // finished returns what became of the call. A caller whose context has ended does not get the lock: the
 // level is given back.
-func (c *Client) finished(ctx context.Context, n *engine.Name, w *waiter) (err error) {
-	e := c.engine
+func (c *Client) finished(ctx context.Context, n *client.Name, w *waiter) (err error) {
+	e := c.shared
 	defer c.done(w)
 	cancelled := w.Outcome() == core.Cancelled
 	if w.Outcome() == core.Acquired {
@@ -346,21 +346,21 @@ func (c *Client) finished(ctx context.Context, n *engine.Name, w *waiter) (err e
 		s.counts.GaveUp(err, ctx.Err() != nil)
 		s.counts.Waited += waited
 	})
-	if !errors.Is(err, engine.ErrNotAcquired) {
+	if !errors.Is(err, client.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
 	}
 	return e.GaveUp(ctx, n, &w.req, err, waited, w.waits)
 }
 
 // giveBack releases the lock that the call was granted.
-func (c *Client) giveBack(n *engine.Name, w *waiter) {
+func (c *Client) giveBack(n *client.Name, w *waiter) {
 	l, now := c.enter(n, w.Owner)
 	was, t, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now)
 	switch {
 	case ok:
 		l.shard.counts.Undone(w.req.Way, was.First)
 	case w.hold == nil: // it was lost, and its caller has never had it
-		c.engine.Losses.Unlock(n.LossKey(w.req.Owner), w.req.Shared)
+		c.shared.Losses.Unlock(n.LossKey(w.req.Owner), w.req.Shared)
 	}
 	if t != nil {
 		l.LeaveToKeeper(t)
@@ -372,9 +372,9 @@ func (c *Client) giveBack(n *engine.Name, w *waiter) {
 // refusal is what a caller gets whose wait is over. The words are for a handle: those of a TryLock, which
 // may be called in a loop, are not read.
 func (l *lock) refusal(w *waiter, holder string) error {
-	reason := engine.ErrNotAcquired
+	reason := client.ErrNotAcquired
 	if l.Owner() == nil && l.Busy() {
-		reason = engine.ErrUnanswered
+		reason = client.ErrUnanswered
 	}
 	if w.hold != nil && holder != "" {
 		reason = fmt.Errorf("%w: it is %s", reason, holder)
@@ -385,9 +385,9 @@ func (l *lock) refusal(w *waiter, holder string) error {
 // holderWords says in whose hands the lock was when this client last heard of it, "" if it does not know.
 func (l *lock) holderWords(w *waiter) string {
 	if l.IsHeld() {
-		return "held by " + engine.Owner{ID: uint64(l.Levels()[0].Owner)}.Words() + " of this process"
+		return "held by " + client.Owner{ID: uint64(l.Levels()[0].Owner)}.Words() + " of this process"
 	}
-	return l.shard.client.engine.HolderWords(w.holder)
+	return l.shard.client.shared.HolderWords(w.holder)
 }
 
 // shutTime is how long a shared rueidis client must say that it is closed until it is believed: in a Cluster

@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/lease"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -16,7 +16,7 @@ const shardCount = 64
 
 // A Client keeps the locks of some kinds of one client. Its methods may be called concurrently.
 type Client struct {
-	engine *engine.Client // with which it shares the connections, the Observer and the losses
+	shared *client.Client // with which it shares the connections, the Observer and the losses
 	id     *wire.ID
 	wire   carrier
 	clock  clock
@@ -30,34 +30,31 @@ type Client struct {
 	waiters sync.Pool
 	calls   sync.Pool // commands on their way
 
-	shards [engine.KindCount][]shard // nil for a kind that this engine does not keep
+	shards [client.KindCount][]shard // by kind
 }
 
-var _ engine.Beside = (*Client)(nil)
+var _ client.Locks = (*Client)(nil)
 
-// New returns what keeps locks beside the engine of a client. It ends with that.
-func New(e *engine.Client) *Client {
-	r := &redis{Redis: e.Redis, hub: e.Hub()}
+// New returns what keeps the locks of a client. It ends with that.
+func New(e *client.Client) *Client {
+	r := &redis{Redis: e.Redis, hub: e.Hub}
 	c := newClient(e, r)
 	r.client = c
 	return c
 }
 
-func newClient(e *engine.Client, w carrier) *Client {
+func newClient(e *client.Client, w carrier) *Client {
 	c := &Client{
-		engine:    e,
+		shared:    e,
 		id:        e.ID,
 		wire:      w,
-		clock:     clock{start: e.Began(), wall: e.Began().UnixNano()},
+		clock:     clock{start: e.Began, wall: e.Began.UnixNano()},
 		leaseText: strconv.FormatInt(e.Config.Lease.Milliseconds(), 10),
 		waiters:   sync.Pool{New: newWaiter},
 		calls:     sync.Pool{New: func() any { return new(call) }},
 	}
 	config := c.config()
 	for id, k := range kinds {
-		if k == nil {
-			continue
-		}
 		c.shards[id] = make([]shard, shardCount)
 		for i := range c.shards[id] {
 			c.shards[id][i] = shard{
@@ -67,12 +64,12 @@ func newClient(e *engine.Client, w carrier) *Client {
 		}
 	}
 	c.keeper = lease.NewKeeper(c.keeperConfig())
-	e.Beside(c)
+	e.Keep(c)
 	return c
 }
 
 // shardOf returns where the lock of the name is.
-func (c *Client) shardOf(n *engine.Name) *shard { return &c.shards[n.KindID][n.Hash%shardCount] }
+func (c *Client) shardOf(n *client.Name) *shard { return &c.shards[n.KindID][n.Hash%shardCount] }
 
 // allShards calls yield with every shard.
 func (c *Client) allShards(yield func(*shard) bool) {
@@ -88,7 +85,7 @@ func (c *Client) allShards(yield func(*shard) bool) {
 // shardsOf calls yield with the shard of the key for each kind.
 func (c *Client) shardsOf(key string) iter.Seq[*shard] {
 	return func(yield func(*shard) bool) {
-		i := c.engine.HashOf(key) % shardCount
+		i := c.shared.HashOf(key) % shardCount
 		for id := range c.shards {
 			if c.shards[id] != nil && !yield(&c.shards[id][i]) {
 				return

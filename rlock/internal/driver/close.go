@@ -2,7 +2,7 @@ package driver
 
 import "github.com/go-rlock/rlock/internal/core"
 
-// Close implements [engine.Beside], as the exported methods that follow. Calls return at once, also those
+// Close implements [client.Locks], as the exported methods that follow. Calls return at once, also those
 // whose command is in flight, and what Redis shows is released by the keeper.
 func (c *Client) Close() {
 	c.eachLock(func(l *lock, now core.Now) { l.Lock.Close(now) })

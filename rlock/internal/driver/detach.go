@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -30,7 +30,7 @@ func (h *hold) Detach(ctx context.Context) error {
 func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error) {
 	l, now := h.enter()
 	if l == nil {
-		return nil, engine.WhyOver(h)
+		return nil, client.WhyOver(h)
 	}
 	c := h.lock.driver
 	was, t, result := l.Detach(core.OwnerID(h.owner.ID), h.lock.mode(), h, now)
@@ -39,13 +39,13 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 		h.released = true
 		l.shard.counts.Closed(was.First)
 		l.shard.workOf(l, t).parted = true
-		c.engine.TenureOver() // it counts for nothing any more
+		c.shared.TenureOver() // it counts for nothing any more
 	case core.WouldRenew:
-		err = fmt.Errorf("rlock: lock %q: %w: the watchdog keeps it: use WithLease", h.Title(), engine.ErrDetach)
+		err = fmt.Errorf("rlock: lock %q: %w: the watchdog keeps it: use WithLease", h.Title(), client.ErrDetach)
 	case core.NotAlone:
-		err = fmt.Errorf("rlock: lock %q: %w: it is held %d times", h.Title(), engine.ErrDetach, len(l.Levels()))
+		err = fmt.Errorf("rlock: lock %q: %w: it is held %d times", h.Title(), client.ErrDetach, len(l.Levels()))
 	case core.NothingHeld:
-		err = engine.ErrNotHeld
+		err = client.ErrNotHeld
 	case core.NotYet:
 		if l.mirrorsIn == nil {
 			l.mirrorsIn = make(chan struct{})
@@ -56,11 +56,11 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 	if landed != nil || err != nil {
 		return landed, err
 	}
-	h.End(fmt.Errorf("rlock: lock %q: detached: %w", h.Title(), engine.ErrNotHeld))
-	if c.engine.Observer.On() {
+	h.End(fmt.Errorf("rlock: lock %q: detached: %w", h.Title(), client.ErrNotHeld))
+	if c.shared.Observer.On() {
 		e := c.closedLevel(h.lock.Name, &was, now, nil)
 		e.Detached = true
-		c.engine.Observer.Released.Tell(ctx, e)
+		c.shared.Observer.Released.Tell(ctx, e)
 	}
 	return nil, nil
 }

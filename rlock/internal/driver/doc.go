@@ -1,4 +1,4 @@
-// Package driver carries out the decisions of package core (internal/core), for some kinds of locks
+// Package driver carries out the decisions of package core (internal/core), for the locks
 // of one client: it has the mutexes, the clocks, the goroutines of callers, the timers, and the
 // commands on their way.
 //
@@ -27,6 +27,5 @@
 //
 // rules.go has the rules that make this safe. Tests assert them each time before a mutex is given back.
 //
-// Package engine has the locks of the other kinds, and what the two share: owners, handles, losses, the Observer, the
-// log. The client of that does for the locks here what it does for its own: see engine.Beside.
+// Package client has what the locks of a client share: owners, losses, the Observer, the log, the connections.
 package driver

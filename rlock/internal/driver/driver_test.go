@@ -15,22 +15,22 @@ import (
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/internal/explore/server"
 	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // bubble runs a test in virtual time, with Redis and the network of its clients.
 func bubble(t *testing.T, run func(t *testing.T, f *fake)) {
-	bubbleOf(t, engine.FairKind, run)
+	bubbleOf(t, client.FairKind, run)
 }
 
-func bubbleOf(t *testing.T, kind engine.KindID, run func(t *testing.T, f *fake)) {
+func bubbleOf(t *testing.T, kind client.KindID, run func(t *testing.T, f *fake)) {
 	redistest.Bubble(t, func(t *testing.T, s *redistest.Server) { run(t, newFake(t, s, kind)) })
 }
 
 // takes takes the lock with a caller of its own.
-func takes(ctx context.Context, l *Lock) (engine.Owner, <-chan error) {
-	o, result := engine.NewOwner(), make(chan error, 1)
+func takes(ctx context.Context, l *Lock) (client.Owner, <-chan error) {
+	o, result := client.NewOwner(), make(chan error, 1)
 	go func() { result <- l.Take(ctx, request(o)) }()
 	return o, result
 }
@@ -44,7 +44,7 @@ func TestACallTakesAndFreesALockByTwoCommands(t *testing.T) {
 		assert.Equal(t, 2, l.Depth(o))
 		require.NoError(t, l.Unlock(t.Context(), o))
 		require.NoError(t, l.Unlock(t.Context(), o))
-		require.ErrorIs(t, l.Unlock(t.Context(), o), engine.ErrNotHeld)
+		require.ErrorIs(t, l.Unlock(t.Context(), o), client.ErrNotHeld)
 		assert.Equal(t, []core.Op{core.Acquire, core.Leave}, f.ops(core.Acquire, core.Leave))
 		f.isClean()
 	})
@@ -68,8 +68,8 @@ func TestALockIsRenewedUntilItsUnlock(t *testing.T) {
 
 // The messages, commands and answers of several clients come late, out of order, or not at all.
 func TestNoFaultOfTheWireLetsTwoHoldALock(t *testing.T) {
-	for name, kind := range map[string]engine.KindID{
-		"plain": engine.PlainKind, "fenced": engine.FencedKind, "fair": engine.FairKind, "read-write": engine.ReadWriteKind, "permits": engine.SemaphoreKind,
+	for name, kind := range map[string]client.KindID{
+		"plain": client.PlainKind, "fenced": client.FencedKind, "fair": client.FairKind, "read-write": client.ReadWriteKind, "permits": client.SemaphoreKind,
 	} {
 		t.Run(name, func(t *testing.T) {
 			seeds := uint64(30)
@@ -85,7 +85,7 @@ func TestNoFaultOfTheWireLetsTwoHoldALock(t *testing.T) {
 
 func (f *fake) storms(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 0))
-	if f.kind == engine.SemaphoreKind {
+	if f.kind == client.SemaphoreKind {
 		f.most = 1 + int(seed%3)
 	}
 	f.fate = func(uint32, *core.Command) fate {
@@ -142,10 +142,10 @@ type inside struct {
 }
 
 // enter notes a holder, unless it has lost the lock already.
-func (i *inside) enter(t *testing.T, h engine.Handle, reads bool) bool {
+func (i *inside) enter(t *testing.T, h client.Handle, reads bool) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if !engine.Valid(h) {
+	if !client.Valid(h) {
 		return false
 	}
 	if token := h.FencingToken(); token > 0 {
@@ -185,7 +185,7 @@ func visits(t *testing.T, l *Lock, seed uint64, inside *inside) error {
 			of = l.ForReaders()
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(random.IntN(20_000))*time.Millisecond)
-		handle, err := of.Hold(ctx, context.Background(), engine.Request{Owner: engine.NewHandleOwner(), Wait: engine.Forever})
+		handle, err := of.Hold(ctx, context.Background(), client.Request{Owner: client.NewHandleOwner(), Wait: client.Forever})
 		cancel()
 		if err != nil {
 			if !errors.Is(err, context.DeadlineExceeded) {
@@ -222,11 +222,11 @@ func TestCloseIsHeardByACallWhoseCommandIsInFlight(t *testing.T) {
 		defer end()
 		began := time.Now()
 		closed := make(chan error, 1)
-		go func() { closed <- c.engine.Close(ctx) }()
+		go func() { closed <- c.shared.Close(ctx) }()
 		require.ErrorIs(t, <-one, wire.ErrClosed)
 		require.ErrorIs(t, <-other, wire.ErrClosed)
 		assert.Zero(t, time.Since(began))
-		require.ErrorIs(t, <-closed, engine.ErrUnconfirmed)
+		require.ErrorIs(t, <-closed, client.ErrUnconfirmed)
 		assert.Equal(t, 100*time.Millisecond, time.Since(began))
 		time.Sleep(10 * time.Second) // the rest of the client ends
 	})
@@ -239,7 +239,7 @@ func TestCloseIsHeardByCallsWithoutAPlace(t *testing.T) {
 		f.fate = func(uint32, *core.Command) fate { return held }
 		var results []<-chan error
 		for i := range 300 {
-			l := NewLock(c, engine.FairKind, key+string(rune('a'+i)))
+			l := NewLock(c, client.FairKind, key+string(rune('a'+i)))
 			_, result := takes(context.Background(), &l)
 			results = append(results, result)
 		}
@@ -247,7 +247,7 @@ func TestCloseIsHeardByCallsWithoutAPlace(t *testing.T) {
 		began := time.Now()
 		ctx, end := context.WithTimeout(t.Context(), time.Second)
 		defer end()
-		go func() { _ = c.engine.Close(ctx) }()
+		go func() { _ = c.shared.Close(ctx) }()
 		for _, result := range results {
 			require.ErrorIs(t, <-result, wire.ErrClosed)
 		}
@@ -300,20 +300,20 @@ func TestACallThatFindsALossIsRefusedForIt(t *testing.T) {
 		o, got := takes(t.Context(), c.lock())
 		require.NoError(t, <-got)
 		c.clock.ahead.Add(int64(time.Minute))
-		require.ErrorIs(t, c.lock().Take(t.Context(), request(o)), engine.ErrLost)
-		require.ErrorIs(t, c.lock().Unlock(t.Context(), o), engine.ErrLost)
+		require.ErrorIs(t, c.lock().Take(t.Context(), request(o)), client.ErrLost)
+		require.ErrorIs(t, c.lock().Unlock(t.Context(), o), client.ErrLost)
 	})
 }
 
 // The message that a call has the lock is sent after the mutex is given back. A call that finds out by itself waits for
 // that, since its memory is used again: the next call would take the message for its own, and believe that it has the lock.
 func TestALateWakeUpIsTakenByItsOwnCall(t *testing.T) {
-	bubbleOf(t, engine.PlainKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		l := c.lock()
 		o, got := takes(t.Context(), l)
 		require.NoError(t, <-got)
-		req := request(engine.NewOwner())
+		req := request(client.NewOwner())
 		req.Wait = time.Second
 		waits := make(chan error, 1)
 		go func() { waits <- l.Take(t.Context(), req) }()

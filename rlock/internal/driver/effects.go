@@ -2,7 +2,7 @@ package driver
 
 import (
 	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 )
 
 // after is what exit does once it has given the mutex back, in this order.
@@ -96,7 +96,7 @@ func (s *shard) woken(l *lock, w *waiter) {
 }
 
 // granted notes that a call has the lock now. It returns the losses that are to be told before the call returns.
-func (l *lock) granted(w *core.Waiter, req *engine.Request, h *hold) (untold []chan struct{}) {
+func (l *lock) granted(w *core.Waiter, req *client.Request, h *hold) (untold []chan struct{}) {
 	s := l.shard
 	req.Way = ways[w.Way()]
 	s.counts.Opened(req.Way)
@@ -112,18 +112,18 @@ func (l *lock) granted(w *core.Waiter, req *engine.Request, h *hold) (untold []c
 		}
 	case core.ByRedis, core.ByQueue:
 		l.reused = false
-		s.client.engine.HearOfTenures()
+		s.client.shared.HearOfTenures()
 	}
 	return append([]chan struct{}(nil), l.untold...)
 }
 
-var ways = [...]engine.Way{
-	core.ByRedis:   engine.ByRedis,
-	core.ByQueue:   engine.ByQueue,
-	core.ByNesting: engine.ByNesting,
-	core.ByHandoff: engine.ByHandoff,
-	core.ByJoining: engine.ByJoining,
-	core.ByLinger:  engine.ByLinger,
+var ways = [...]client.Way{
+	core.ByRedis:   client.ByRedis,
+	core.ByQueue:   client.ByQueue,
+	core.ByNesting: client.ByNesting,
+	core.ByHandoff: client.ByHandoff,
+	core.ByJoining: client.ByJoining,
+	core.ByLinger:  client.ByLinger,
 }
 
 // polled makes the agent of a tenure poll it: the goroutine of its waiter, the call that releases

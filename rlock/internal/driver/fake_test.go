@@ -15,7 +15,7 @@ import (
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/internal/explore/server"
 	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -38,7 +38,7 @@ type fake struct {
 	redis *redistest.Server
 	fate  func(client uint32, cmd *core.Command) fate // nil: all pass
 	start time.Time
-	kind  engine.KindID
+	kind  client.KindID
 	most  int // permits of a semaphore
 
 	mu      sync.Mutex // protects following
@@ -67,21 +67,21 @@ type fakeWire struct {
 	subs   map[string][]*fakeSub
 }
 
-func newFake(t testing.TB, embedded *redistest.Server, kind engine.KindID) *fake {
+func newFake(t testing.TB, embedded *redistest.Server, kind client.KindID) *fake {
 	f := &fake{t: t, redis: embedded, start: time.Now(), kind: kind, owners: make(map[core.ID]core.OwnerID)}
 	f.config = server.Config{Kind: servers[kind], Claim: span(claimLease), Silence: span(queueTime)}
 	f.server = server.Server{Config: &f.config}
 	return f
 }
 
-var servers = [engine.KindCount]server.Kind{
-	engine.PlainKind: server.Plain, engine.FencedKind: server.Plain, engine.FairKind: server.Plain,
-	engine.ReadWriteKind: server.ReadWrite, engine.SemaphoreKind: server.Semaphore,
+var servers = [client.KindCount]server.Kind{
+	client.PlainKind: server.Plain, client.FencedKind: server.Plain, client.FairKind: server.Plain,
+	client.ReadWriteKind: server.ReadWrite, client.SemaphoreKind: server.Semaphore,
 }
 
 // join returns a new client. Its connection is one to the embedded server, over which no command goes.
-func (f *fake) join(change func(*engine.Config)) *Client {
-	config := engine.Config{
+func (f *fake) join(change func(*client.Config)) *Client {
+	config := client.Config{
 		Lease: 30 * time.Second, HandoffLimit: 100, HandoffTime: 10 * time.Millisecond,
 		NoClientChannel: true, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
@@ -93,8 +93,8 @@ func (f *fake) join(change func(*engine.Config)) *Client {
 	id := wire.NewID()
 	r, err := wire.Open(wire.Options{Redis: option}, id.Prefix)
 	require.NoError(f.t, err)
-	e := engine.New(config, r, id)
-	w := &fakeWire{redis: &redis{Redis: r, hub: e.Hub()}, fake: f, all: wire.NewLimits(), subs: make(map[string][]*fakeSub)}
+	e := client.New(config, r, id)
+	w := &fakeWire{redis: &redis{Redis: r, hub: e.Hub}, fake: f, all: wire.NewLimits(), subs: make(map[string][]*fakeSub)}
 	f.mu.Lock()
 	w.number = uint32(len(f.clients) + 1)
 	f.clients = append(f.clients, w)
@@ -111,9 +111,9 @@ func (w *fakeWire) abandonable() bool                      { return true }
 func (w *fakeWire) ends() bool                             { return true }
 func (w *fakeWire) tracks() bool                           { return false }
 func (w *fakeWire) mark() uint64                           { return 1 }
-func (w *fakeWire) hears(*engine.Name) bool                { return false }
-func (w *fakeWire) limits(*engine.Name) *wire.Limits       { return w.all }
-func (w *fakeWire) group(*engine.Name) uint32              { return 0 }
+func (w *fakeWire) hears(*client.Name) bool                { return false }
+func (w *fakeWire) limits(*client.Name) *wire.Limits       { return w.all }
+func (w *fakeWire) group(*client.Name) uint32              { return 0 }
 func (w *fakeWire) refresh(time.Time, bool)                {}
 func (w *fakeWire) deadline(now time.Time) context.Context { return w.redis.deadline(now) }
 
@@ -255,7 +255,7 @@ type fakeSub struct {
 	hear func(string)
 }
 
-func (w *fakeWire) listen(n *engine.Name, hear func(string), _ func()) subscription {
+func (w *fakeWire) listen(n *client.Name, hear func(string), _ func()) subscription {
 	s := &fakeSub{w, hear}
 	w.fake.mu.Lock()
 	defer w.fake.mu.Unlock()
@@ -291,4 +291,4 @@ func (c *Client) lock() *Lock {
 	return &l
 }
 
-func request(o engine.Owner) engine.Request { return engine.Request{Owner: o, Wait: engine.Forever} }
+func request(o client.Owner) client.Request { return client.Request{Owner: o, Wait: client.Forever} }

@@ -5,15 +5,15 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // A hold is the handle of one level of a lock of one key.
 type hold struct {
-	engine.Base
+	client.Base
 	lock  Lock
-	owner engine.Owner
+	owner client.Owner
 	by    uint64 // the goroutine that has called, 0 if it is not known
 	token uint64 // set when the lock was granted, and never changed; 0: it has none
 
@@ -24,11 +24,11 @@ type hold struct {
 }
 
 var (
-	_ engine.Handle = (*hold)(nil)
-	_ engine.Ending = (*hold)(nil)
+	_ client.Handle = (*hold)(nil)
+	_ client.Ending = (*hold)(nil)
 )
 
-// Title implements [engine.Handle] and [engine.Ending], as all exported methods here.
+// Title implements [client.Handle] and [client.Ending], as all exported methods here.
 func (h *hold) Title() string { return h.lock.Name.Key }
 
 func (h *hold) FencingToken() uint64 { return h.token }
@@ -92,9 +92,9 @@ func (h *hold) giveBack() (cause error) {
 	return cause
 }
 
-func (h *hold) Err() error { return engine.WhyOver(h) }
+func (h *hold) Err() error { return client.WhyOver(h) }
 
-func (h *hold) Release(ctx context.Context) error { return engine.Release(ctx, h) }
+func (h *hold) Release(ctx context.Context) error { return client.Release(ctx, h) }
 
 func (h *hold) ReleaseLater() {
 	h.End(terms.Released(h.Title()))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/lease"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -23,7 +23,7 @@ type work struct {
 // A life is the driver's state of one tenure. The shard's mutex protects it.
 type life struct {
 	lock   *lock        // never changed while the keeper may look at it, as name
-	name   *engine.Name // of the lock, whose memory may have another by now
+	name   *client.Name // of the lock, whose memory may have another by now
 	tenure *core.Tenure // nil once it is over
 	text   string       // its owner as Redis was told last: "<uuid>:<id>"
 	owner  core.OwnerID // in it
@@ -53,7 +53,7 @@ func (s *shard) workOf(l *lock, t *core.Tenure) *work {
 	}
 	if k.tenure == nil {
 		k.life = life{lock: l, name: l.name, tenure: t}
-		s.client.engine.TenureBegan()
+		s.client.shared.TenureBegan()
 	}
 	return k
 }
@@ -71,7 +71,7 @@ func (s *shard) over(k *work) {
 		t.Tag = nil // the keeper may look at it yet
 	}
 	if !k.parted {
-		s.client.engine.TenureOver()
+		s.client.shared.TenureOver()
 	}
 }
 
@@ -178,9 +178,9 @@ func (k *work) isKeepers() bool {
 
 func (c *Client) keeperConfig() lease.Config {
 	return lease.Config{
-		Tick:       c.engine.Tick(),
+		Tick:       c.shared.Tick,
 		Send:       c.send,
-		MaxBackoff: min(c.engine.Config.Lease/10, time.Second),
+		MaxBackoff: min(c.shared.Config.Lease/10, time.Second),
 	}
 }
 
@@ -215,12 +215,12 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 	}
 	began := time.Now()
 	c.carryAll(ctx, calls)
-	info := engine.RenewedInfo{Took: time.Since(began), Margin: c.engine.Config.Lease, Lease: c.engine.Config.Lease}
+	info := client.RenewedInfo{Took: time.Since(began), Margin: c.shared.Config.Lease, Lease: c.shared.Config.Lease}
 	for i := range calls {
 		reached = reached || calls[i].answer.heard
 		c.kept(&calls[i], &info)
 	}
-	c.engine.TellRenewed(info)
+	c.shared.TellRenewed(info)
 	c.wire.refresh(time.Now(), !reached)
 	return reached
 }
@@ -245,7 +245,7 @@ func panicked(r any) answer {
 }
 
 // kept deals with the answer to a command of the keeper.
-func (c *Client) kept(sent *call, info *engine.RenewedInfo) {
+func (c *Client) kept(sent *call, info *client.RenewedInfo) {
 	k, a := sent.work, &sent.answer
 	l, s := k.lock, k.lock.shard
 	now := s.take()
@@ -322,7 +322,7 @@ func (k *work) call(cmd core.Command, now core.Now) call {
 }
 
 // countRenewal counts a mirror, before its answer is dealt with.
-func (l *lock) countRenewal(info *engine.RenewedInfo, sent *call, now core.Now) {
+func (l *lock) countRenewal(info *client.RenewedInfo, sent *call, now core.Now) {
 	a, s := &sent.answer, l.shard
 	if info == nil || sent.work.tenure != l.Owner() || !l.IsHeld() {
 		return

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -21,23 +21,23 @@ type kind struct {
 	permits bool // each owner has a lock of its own: see permits.go
 }
 
-// kinds are those that this engine keeps. Package engine has the others.
-var kinds = [engine.KindCount]*kind{
-	engine.PlainKind: {
+// kinds are all kinds of locks. Package client has what a look at Redis needs to know of them.
+var kinds = [client.KindCount]*kind{
+	client.PlainKind: {
 		step: wire.PlainStep, acquire: acquirePlain, mirror: mirrorPlain, foreign: true,
 	},
-	engine.FencedKind: {
+	client.FencedKind: {
 		core: core.Kind{Fenced: true},
 		step: wire.PlainStep, acquire: acquireFenced, mirror: mirrorPlain, foreign: true,
 	},
-	engine.FairKind: {
+	client.FairKind: {
 		core: core.Kind{Strict: true},
 		step: wire.PlainStep, acquire: acquirePlain, mirror: mirrorPlain, foreign: true,
 	},
-	engine.ReadWriteKind: {
+	client.ReadWriteKind: {
 		step: wire.ReadWriteStep, acquire: acquireReadWrite, mirror: mirrorReadWrite, foreign: true, readers: true,
 	},
-	engine.SemaphoreKind: {
+	client.SemaphoreKind: {
 		core: core.Kind{Strict: true},
 		step: wire.SemaphoreStep, acquire: acquirePermit, mirror: mirrorPermits, permits: true,
 	},
@@ -71,20 +71,20 @@ func span(d time.Duration) core.Span { return core.Span(d) }
 
 // config is what package core is told about a client.
 func (c *Client) config() core.Config {
-	lease := c.engine.Config.Lease
+	lease := c.shared.Config.Lease
 	return core.Config{
 		Lease:     span(lease),
 		Claim:     span(claimLease),
 		QueueTime: span(queueTime),
-		Margin:    span(2*time.Millisecond + c.engine.Tick()),
+		Margin:    span(2*time.Millisecond + c.shared.Tick),
 
 		LookTime: span(lookTime), Slack: span(slack),
 		Retry: span(wire.FirstRetry), MaxRetry: span(wire.LastRetry),
 		FirstPoll: span(firstPoll), LastPoll: span(lastPoll),
-		Silence: span(engine.Silence), Patience: span(patience), LeastWait: span(queueLeast),
+		Silence: span(client.Silence), Patience: span(patience), LeastWait: span(queueLeast),
 		ReadersTime: span(readersTime), ShortSection: span(shortSection),
 
-		HandoffLimit: c.engine.Config.HandoffLimit, HandoffTime: span(c.engine.Config.HandoffTime),
+		HandoffLimit: c.shared.Config.HandoffLimit, HandoffTime: span(c.shared.Config.HandoffTime),
 
 		Foreign: core.ForeignConfig{
 			TurnLook: span(turnLook), Look: span(firstLook), SilentLook: span(firstSilent),

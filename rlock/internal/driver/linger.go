@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 	"github.com/go-rlock/rlock/waitqueue"
 )
@@ -24,8 +24,8 @@ type (
 )
 
 // lingerOf returns for how long the tenure of the request is to linger at its end.
-func (l *lock) lingerOf(req *engine.Request, now core.Now) time.Duration {
-	config := &l.shard.client.engine.Config
+func (l *lock) lingerOf(req *client.Request, now core.Now) time.Duration {
+	config := &l.shard.client.shared.Config
 	linger := req.Linger
 	if linger == 0 {
 		linger = config.Linger
@@ -39,7 +39,7 @@ func (l *lock) lingerOf(req *engine.Request, now core.Now) time.Duration {
 // mayLinger keeps the tenure from lingering at its end if calls of other clients would not be
 // heard, or came too often of late.
 func (l *lock) mayLinger(now core.Now) {
-	if l.Lingers() && (!l.shard.client.engine.Hears() || l.backsOff(now)) {
+	if l.Lingers() && (!l.shard.client.shared.Hears() || l.backsOff(now)) {
 		l.NoLinger()
 	}
 }
@@ -124,7 +124,7 @@ func (l *lock) contendedFor(now core.Now) {
 
 // met notes the holder that Redis has named: a foreign client cannot call.
 func (l *lock) met(holder string, lingers bool, now core.Now) {
-	if (lingers || l.shard.client.engine.Config.Linger > 0) && holder != "" && !wire.IsOurs(holder) && l.shard.kind.foreign {
+	if (lingers || l.shard.client.shared.Config.Linger > 0) && holder != "" && !wire.IsOurs(holder) && l.shard.kind.foreign {
 		l.backOff(0, guestMemory, now)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -77,9 +77,9 @@ func (l *lock) unheard(now core.Now) {
 }
 
 // hear deals with a message on this client's channel of the lock. Locks of different kinds share it.
-func (c *Client) hear(n *engine.Name, message string) {
+func (c *Client) hear(n *client.Name, message string) {
 	notice, ok := wire.ParseNotice(message)
-	if !ok || notice.Lock != n.Key || !strings.HasPrefix(notice.Ticket, c.id.Prefix) || c.engine.Closed.Load() {
+	if !ok || notice.Lock != n.Key || !strings.HasPrefix(notice.Ticket, c.id.Prefix) || c.shared.Closed.Load() {
 		return
 	}
 	m := core.Message{Kind: core.AtFront, ID: c.idOf(notice.Ticket)}
@@ -93,19 +93,19 @@ func (c *Client) hear(n *engine.Name, message string) {
 			l.Hear(m, now)
 		}
 	})
-	if heard || !notice.Granted || m.ID == (core.ID{}) || c.engine.Knows(n.Key, notice.Ticket) {
+	if heard || !notice.Granted || m.ID == (core.ID{}) {
 		return
 	}
 	l, now := c.enter(n, ownerIn(notice.Ticket)) // no waiter wants it, and the next in the queue must not wait for that
-	if !c.engine.Closed.Load() {
+	if !c.shared.Closed.Load() {
 		l.Hear(m, now)
 	}
 	l.shard.exit(l)
 }
 
-// Told implements [engine.Beside]: a message on the client's own channel.
-func (c *Client) Told(m wire.ClientMessage) (known bool) {
-	id := c.idOf(m.Owner)
+// Told implements [client.Locks]: a message on the client's own channel.
+func (c *Client) Told(m wire.ClientMessage) {
+	known, id := false, c.idOf(m.Owner)
 	c.locksOf(m.Text, m.Owner, func(l *lock, now core.Now) {
 		t := l.Find(id)
 		if known || t == nil {
@@ -122,26 +122,18 @@ func (c *Client) Told(m wire.ClientMessage) (known bool) {
 			l.Hear(core.Message{Kind: core.Called, ID: id}, now)
 		}
 	})
-	return known
-}
-
-// Knows implements [engine.Beside].
-func (c *Client) Knows(key, ticket string) (known bool) {
-	id := c.idOf(ticket)
-	c.locksOf(key, ticket, func(l *lock, _ core.Now) { known = known || l.Find(id) != nil })
-	return known
 }
 
 // A post tells locks that their subscriptions are confirmed, refused or confirmed again. The hub says so under a
 // mutex of its own; so a goroutine takes it to the lock, which exists while there is something to tell.
 type post struct {
 	mu      sync.Mutex // protects following
-	waiting []*engine.Name
+	waiting []*client.Name
 	running bool
 }
 
 // deliver waits for nothing.
-func (p *post) deliver(c *Client, n *engine.Name) {
+func (p *post) deliver(c *Client, n *client.Name) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting = append(p.waiting, n)
@@ -167,7 +159,7 @@ func (p *post) run(c *Client) {
 }
 
 // subscribed tells the lock what the server says to its subscription.
-func (c *Client) subscribed(n *engine.Name) {
+func (c *Client) subscribed(n *client.Name) {
 	s := c.shardOf(n)
 	s.visit(s.named(n.Key), func(l *lock, now core.Now) {
 		if l.sub == nil {

@@ -6,26 +6,26 @@ import (
 	"fmt"
 
 	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// A Lock is a lock of one key that this engine keeps. What asks Redis alone is that of package engine.
+// A Lock is a lock of one key. What asks Redis alone is in package client.
 type Lock struct {
-	engine.Lock
+	client.Lock
 	driver *Client
 }
 
-var _ engine.Form = (*Lock)(nil)
+var _ client.Form = (*Lock)(nil)
 
 // NewLock returns the lock of that kind and name. It asks Redis nothing.
-func NewLock(c *Client, id engine.KindID, key string) Lock {
-	return Lock{Lock: engine.NewLock(c.engine, id, key), driver: c}
+func NewLock(c *Client, id client.KindID, key string) Lock {
+	return Lock{Lock: client.NewLock(c.shared, id, key), driver: c}
 }
 
 // NewSemaphore returns the lock of one permit of so many.
 func NewSemaphore(c *Client, key string, permits int) Lock {
-	return Lock{Lock: engine.NewSemaphore(c.engine, key, permits), driver: c}
+	return Lock{Lock: client.NewSemaphore(c.shared, key, permits), driver: c}
 }
 
 // ForReaders returns the read lock beside a write lock.
@@ -34,18 +34,18 @@ func (l *Lock) ForReaders() Lock { return Lock{Lock: l.Lock.ForReaders(), driver
 // mode is the way in which the lock is taken.
 func (l *Lock) mode() core.Mode { return modeOf(l.Shared) }
 
-// Take implements [engine.Form], as the exported methods that follow.
-func (l *Lock) Take(ctx context.Context, req engine.Request) error {
+// Take implements [client.Form], as the exported methods that follow.
+func (l *Lock) Take(ctx context.Context, req client.Request) error {
 	req.Shared = l.Shared
 	return l.driver.acquire(ctx, l.Name, &req, nil)
 }
 
-func (l *Lock) Hold(ctx, parent context.Context, req engine.Request) (engine.Handle, error) {
+func (l *Lock) Hold(ctx, parent context.Context, req client.Request) (client.Handle, error) {
 	req.Shared = l.Shared
 	h := &hold{lock: *l, owner: req.Owner, by: req.Goroutine()}
 	h.Begin(parent, &req)
 	err := l.driver.acquire(ctx, l.Name, &req, h)
-	if errors.Is(err, engine.ErrNotAcquired) {
+	if errors.Is(err, client.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", l.Name.Key, err)
 	}
 	if err != nil {
@@ -55,11 +55,11 @@ func (l *Lock) Hold(ctx, parent context.Context, req engine.Request) (engine.Han
 	return h, nil
 }
 
-func (l *Lock) Unlock(ctx context.Context, o engine.Owner) error {
+func (l *Lock) Unlock(ctx context.Context, o client.Owner) error {
 	return l.unlock(ctx, o, nil)
 }
 
-func (l *Lock) Depth(o engine.Owner) (n int) {
+func (l *Lock) Depth(o client.Owner) (n int) {
 	if one, now := l.driver.enterIfAny(l.Name, core.OwnerID(o.ID)); one != nil {
 		one.Look(now)
 		n = one.depth(o, l.mode())
@@ -69,7 +69,7 @@ func (l *Lock) Depth(o engine.Owner) (n int) {
 }
 
 // State counts no call as one that waits where the server is silent.
-func (l *Lock) State(o engine.Owner) (s terms.State) {
+func (l *Lock) State(o client.Owner) (s terms.State) {
 	s.Silent = l.driver.wire.limits(l.Name).Asks.Silent()
 	one, now := l.driver.enterIfAny(l.Name, core.OwnerID(o.ID))
 	if one == nil {
@@ -90,7 +90,7 @@ func (l *Lock) State(o engine.Owner) (s terms.State) {
 }
 
 // depth returns how many levels of the mode the owner has, and knows of.
-func (l *lock) depth(o engine.Owner, mode core.Mode) (n int) {
+func (l *lock) depth(o client.Owner, mode core.Mode) (n int) {
 	levels := l.Levels()
 	for i := range levels {
 		if v := &levels[i]; v.Owner == core.OwnerID(o.ID) && v.Mode == mode && !isLoose(v) {
@@ -118,12 +118,12 @@ func isLoose(v *core.Level) bool {
 	return h != nil && !h.IsHeld()
 }
 
-func (l *Lock) Token(o engine.Owner) (token uint64, err error) {
+func (l *Lock) Token(o client.Owner) (token uint64, err error) {
 	switch k := kinds[l.Name.KindID]; {
 	case l.Name.Err != nil:
 		return 0, l.Name.Err
 	case !k.core.Fenced:
-		return 0, engine.NoToken(l.Name.Key)
+		return 0, client.NoToken(l.Name.Key)
 	}
 	one, now := l.driver.enterIfAny(l.Name, core.OwnerID(o.ID))
 	if one != nil {
@@ -136,7 +136,7 @@ func (l *Lock) Token(o engine.Owner) (token uint64, err error) {
 		}
 		one.shard.exit(one)
 	}
-	losses := &l.driver.engine.Losses
+	losses := &l.driver.shared.Losses
 	if token > 0 {
 		return token, nil
 	} else if err = losses.Cause(l.Name.LossKey(o)); err == nil {
@@ -152,23 +152,4 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 		return locked, nil
 	}
 	return l.Lock.IsLocked(ctx)
-}
-
-// ForceUnlock frees the lock from its holders, of which one of this client learns it at once.
-func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
-	return l.ForceOut(ctx, func(holder string, released bool, err error) {
-		one, now := l.driver.enterIfAny(l.Name, ownerIn(holder))
-		if one == nil {
-			return
-		}
-		id := l.driver.idOf(holder)
-		switch t := one.Owner(); {
-		case t == nil || t.ID != id:
-		case err != nil:
-			one.Confirm(now) // which finds out
-		case released:
-			one.ForcedOut(id, now)
-		}
-		one.shard.exit(one)
-	})
 }

@@ -17,7 +17,7 @@ type longHold struct {
 
 // longHoldAt returns when a hold will have lasted too long.
 func (l *lock) longHoldAt() core.Time {
-	limit := l.shard.client.engine.Config.LongHold
+	limit := l.shard.client.shared.Config.LongHold
 	if limit <= 0 {
 		return core.Never
 	}
@@ -41,7 +41,7 @@ func (l *lock) tellLongHolds(now core.Now) {
 	for i := range levels {
 		v := &levels[i]
 		held := duration(now.Time.Since(v.Since))
-		if !v.First || held < c.engine.Config.LongHold {
+		if !v.First || held < c.shared.Config.LongHold {
 			continue
 		}
 		known := longHold{v.Owner, v.Since}
@@ -56,7 +56,7 @@ func (l *lock) tellLongHolds(now core.Now) {
 			}
 			lock, kind, place = p.Name, p.Kind, p.Place
 		}
-		c.engine.Config.Logger.Warn("rlock: a lock is held for a long time", "lock", lock, "kind", kind,
+		c.shared.Config.Logger.Warn("rlock: a lock is held for a long time", "lock", lock, "kind", kind,
 			"owner", ownerOf(v), "held", held.Round(time.Millisecond), "place", place.Known().String())
 	}
 	l.long = long
@@ -65,7 +65,7 @@ func (l *lock) tellLongHolds(now core.Now) {
 // patience is until when the wait may go on until it is told as a long one, which it is now if it has lasted
 // for so long. A whole tells of its own long waits.
 func (l *lock) patience(w *waiter, now core.Now) core.Time {
-	limit := l.shard.client.engine.Config.LongWait
+	limit := l.shard.client.shared.Config.LongWait
 	if limit <= 0 || w.long || w.req.Whole != nil {
 		return core.Never
 	}
@@ -93,7 +93,7 @@ func (l *lock) tellLongWait(w *waiter, now core.Now) {
 			where = p.Place.Known().String()
 		}
 	}
-	c.engine.Config.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", l.name.Key, "kind", l.name.KindOf(w.req.Shared),
+	c.shared.Config.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", l.name.Key, "kind", l.name.KindOf(w.req.Shared),
 		"owner", w.req.Owner, "waited", duration(now.Time.Since(w.began)).Round(time.Millisecond), "place", place.Known().String(),
 		"holder", holder, "holder_place", where)
 }

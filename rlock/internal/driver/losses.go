@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 )
 
 // An ending is a report about levels that ended by loss or by Close. It is told outside of the
@@ -45,22 +45,22 @@ func (s *shard) lost(l *lock, t *core.Tenure, levels []core.Level, cause core.Ca
 	s.after.endings = append(s.after.endings, e)
 }
 
-func ownerOf(v *core.Level) engine.Owner { return engine.Owner{ID: uint64(v.Owner)} }
+func ownerOf(v *core.Level) client.Owner { return client.Owner{ID: uint64(v.Owner)} }
 
 // causeOf returns the error that says why the levels are lost.
 func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) error {
 	now := s.client.clock.time(s.at.Time)
 	switch cause {
 	case core.KeyGone:
-		return engine.ErrGone
+		return client.ErrGone
 	case core.ByForce:
-		return engine.ErrForced
+		return client.ErrForced
 	case core.LeaseEnded:
 		until := core.SafeTime(0)
 		for i := range levels {
 			until = max(until, levels[i].Until)
 		}
-		return engine.LeaseEndedAt(s.client.clock.safe(until))
+		return client.LeaseEndedAt(s.client.clock.safe(until))
 	}
 	switch k, ok := t.Tag.(*work); {
 	case ok && k.err != nil:
@@ -68,21 +68,21 @@ func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) e
 	case ok && (k.nudged || k.sends || t.InFlight() == core.Mirror):
 		return fmt.Errorf("it was not confirmed by %s", now.Format(time.TimeOnly))
 	}
-	return engine.LeaseEndedAt(now)
+	return client.LeaseEndedAt(now)
 }
 
 // remember notes the loss of one level for its owner, and returns how bad that is.
 func (s *shard) remember(l *lock, v *core.Level, e *ending) (severity slog.Level) {
 	kept := v.Until == core.NeverSafe
-	s.counts.LostOne(v.First, engine.LossReasonOf(e.why, kept))
+	s.counts.LostOne(v.First, client.LossReasonOf(e.why, kept))
 	o := ownerOf(v)
 	cause := l.name.LostError(o, e.why)
-	lost := engine.Level{Owner: o, Shared: v.Mode == core.Shared}
+	lost := client.Lost{Shared: v.Mode == core.Shared}
 	if !kept {
 		lost.Until = s.client.clock.safe(v.Until)
 	}
 	severity = slog.LevelWarn
-	if !kept && errors.Is(e.why, engine.ErrLeaseEnded) { // as asked for
+	if !kept && errors.Is(e.why, client.ErrLeaseEnded) { // as asked for
 		lost.Until = s.client.clock.time(e.at.Time) // a little before its time, as every lease that is trusted
 		severity = slog.LevelDebug
 	}
@@ -91,7 +91,7 @@ func (s *shard) remember(l *lock, v *core.Level, e *ending) (severity slog.Level
 		h.lost = cause
 	}
 	if h == nil || !o.OfHandle() && !h.isPart() {
-		s.client.engine.Losses.Add(l.name.LossKey(o), lost, cause)
+		s.client.shared.Losses.Add(l.name.LossKey(o), lost, cause)
 	}
 	return severity
 }
@@ -105,9 +105,9 @@ func (e *ending) tell() {
 		}
 	}
 	e.observe()
-	if !c.engine.Closed.Load() {
+	if !c.shared.Closed.Load() {
 		first := ownerOf(&e.levels[0])
-		c.engine.Config.Logger.Log(context.Background(), e.severity, "rlock: lock lost",
+		c.shared.Config.Logger.Log(context.Background(), e.severity, "rlock: lock lost",
 			"lock", n.Key, "owner", first, "cause", n.LostError(first, e.why))
 	}
 	e.lock.again()
@@ -117,7 +117,7 @@ func (e *ending) tell() {
 }
 
 // causeFor is the error of an owner whose level has ended.
-func (e *ending) causeFor(o engine.Owner) error {
+func (e *ending) causeFor(o client.Owner) error {
 	if e.why == nil {
 		return e.lock.name.ClosedError(o)
 	}
@@ -128,7 +128,7 @@ func (e *ending) causeFor(o engine.Owner) error {
 // has released is told by Close.
 func (e *ending) observe() {
 	c, n := e.lock.shard.client, e.lock.name
-	if !c.engine.Observer.On() {
+	if !c.shared.Observer.On() {
 		return
 	}
 	for i := range e.levels {
@@ -142,11 +142,11 @@ func (e *ending) observe() {
 			ctx = context.WithoutCancel(h.Context())
 		}
 		if e.why == nil {
-			c.engine.Observer.Released.Tell(ctx, c.closedLevel(n, v, e.at, e.causeFor(ownerOf(v))))
+			c.shared.Observer.Released.Tell(ctx, c.closedLevel(n, v, e.at, e.causeFor(ownerOf(v))))
 			continue
 		}
 		lost := c.closedLevel(n, v, e.at, e.causeFor(ownerOf(v)))
-		lost.Reason = engine.LossReasonOf(e.why, v.Until == core.NeverSafe)
-		c.engine.Observer.Later(ctx, c.engine.Observer.Lost, lost)
+		lost.Reason = client.LossReasonOf(e.why, v.Until == core.NeverSafe)
+		c.shared.Observer.Later(ctx, c.shared.Observer.Lost, lost)
 	}
 }

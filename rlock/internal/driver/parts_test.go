@@ -11,24 +11,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/explore/server"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // A tally counts the events of the levels that were told as the beginning of a hold, and of those told as nested.
 type tally struct{ begun, ended, nested, unnested int }
 
-func (n *tally) observer() *engine.Observer {
-	count := func(begin, nest *int) engine.Hook {
-		return func(_ context.Context, e engine.Event) {
-			if e.Way == engine.ByNesting {
+func (n *tally) observer() *client.Observer {
+	count := func(begin, nest *int) client.Hook {
+		return func(_ context.Context, e client.Event) {
+			if e.Way == client.ByNesting {
 				*nest++
 			} else {
 				*begin++
 			}
 		}
 	}
-	return &engine.Observer{
+	return &client.Observer{
 		Acquired: count(&n.begun, &n.nested), Released: count(&n.ended, &n.unnested), Lost: count(&n.ended, &n.unnested),
 		Missed: func(int) {}, Closed: func() {},
 	}
@@ -39,10 +39,10 @@ func TestTheEventsOfAnOwnerBalanceBesideItsPartsOfOtherLocks(t *testing.T) {
 	for seed := range uint64(200) {
 		bubble(t, func(t *testing.T, f *fake) {
 			n, random := new(tally), rand.New(rand.NewPCG(seed, 0))
-			c := f.join(func(c *engine.Config) { c.Observer = n.observer() })
-			l, o := c.lock(), engine.NewOwner()
+			c := f.join(func(c *client.Config) { c.Observer = n.observer() })
+			l, o := c.lock(), client.NewOwner()
 			direct := 0
-			var open []engine.Handle
+			var open []client.Handle
 			for range 5 {
 				req := request(o)
 				if random.IntN(2) == 0 {

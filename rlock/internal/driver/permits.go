@@ -4,7 +4,7 @@ import (
 	"strconv"
 
 	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -90,7 +90,7 @@ type share struct {
 }
 
 // share subscribes for one more lock of the name.
-func (s *shard) share(n *engine.Name, listen func() subscription) subscription {
+func (s *shard) share(n *client.Name, listen func() subscription) subscription {
 	p := s.pools[n.Key]
 	if p.sub == nil {
 		p.sub = listen()

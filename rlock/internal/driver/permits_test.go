@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/diag"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
 )
 
 // holdPermits takes n permits, each with a handle.
-func holdPermits(t *testing.T, l *Lock, n int) (holds []engine.Handle) {
+func holdPermits(t *testing.T, l *Lock, n int) (holds []client.Handle) {
 	t.Helper()
 	for range n {
-		h, err := l.Hold(t.Context(), t.Context(), engine.Request{Owner: engine.NewHandleOwner(), Wait: engine.Forever})
+		h, err := l.Hold(t.Context(), t.Context(), client.Request{Owner: client.NewHandleOwner(), Wait: client.Forever})
 		require.NoError(t, err)
 		holds = append(holds, h)
 	}
@@ -26,24 +26,24 @@ func holdPermits(t *testing.T, l *Lock, n int) (holds []engine.Handle) {
 }
 
 func TestEachOwnerHasAPermitOfItsOwn(t *testing.T) {
-	bubbleOf(t, engine.SemaphoreKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, client.SemaphoreKind, func(t *testing.T, f *fake) {
 		f.most = 3
 		c := f.join(nil)
 		l := c.lock()
-		o := engine.NewOwner()
+		o := client.NewOwner()
 		require.NoError(t, l.Take(t.Context(), request(o)))
 		require.NoError(t, l.Take(t.Context(), request(o)), "it nests")
 		holds := holdPermits(t, l, 2)
-		require.ErrorIs(t, l.Take(t.Context(), engine.Request{Owner: engine.NewOwner()}), engine.ErrNotAcquired)
+		require.ErrorIs(t, l.Take(t.Context(), client.Request{Owner: client.NewOwner()}), client.ErrNotAcquired)
 		assert.Equal(t, 2, l.Depth(o))
 		assert.EqualValues(t, 3, c.Counts().Held)
 		assert.Len(t, diag.Uses(c, true), 3)
 		for range 2 {
 			require.NoError(t, l.Unlock(t.Context(), o))
 		}
-		require.ErrorIs(t, l.Unlock(t.Context(), o), engine.ErrNotHeld)
+		require.ErrorIs(t, l.Unlock(t.Context(), o), client.ErrNotHeld)
 		for _, h := range holds {
-			assert.True(t, engine.Valid(h))
+			assert.True(t, client.Valid(h))
 			require.NoError(t, h.Release(t.Context()))
 		}
 		f.isClean()
@@ -52,13 +52,13 @@ func TestEachOwnerHasAPermitOfItsOwn(t *testing.T) {
 
 // Those that wait for permits of one name share its subscription, and a message is for the lock of one owner.
 func TestWaitersOfASemaphoreShareASubscription(t *testing.T) {
-	bubbleOf(t, engine.SemaphoreKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, client.SemaphoreKind, func(t *testing.T, f *fake) {
 		const waiters = 20
 		f.most = 2
 		c := f.join(nil)
 		holds := holdPermits(t, c.lock(), f.most)
 		var waits []<-chan error
-		var owners []engine.Owner
+		var owners []client.Owner
 		for range waiters {
 			o, result := takes(t.Context(), c.lock())
 			synctest.Wait()
@@ -82,7 +82,7 @@ func TestWaitersOfASemaphoreShareASubscription(t *testing.T) {
 
 // A message may grant a permit to a ticket that its caller has left, or that this client has never had.
 func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
-	bubbleOf(t, engine.SemaphoreKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, client.SemaphoreKind, func(t *testing.T, f *fake) {
 		f.most = 1
 		here, there := f.join(nil), f.join(nil)
 		held := holdPermits(t, there.lock(), 1)[0]
@@ -115,7 +115,7 @@ func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
 		assert.Equal(t, []core.OwnerID{77}, f.released(77))
 		for s := range here.shardsOf(key) {
 			for l := range s.named(key) {
-				require.NoError(t, here.lock().Unlock(t.Context(), engine.Owner{ID: uint64(l.owner)}))
+				require.NoError(t, here.lock().Unlock(t.Context(), client.Owner{ID: uint64(l.owner)}))
 			}
 		}
 		f.isClean()
@@ -136,7 +136,7 @@ func (f *fake) released(o core.OwnerID) (owners []core.OwnerID) {
 
 // A permit that is lost is lost for one owner.
 func TestALostPermitIsItsOwnersAlone(t *testing.T) {
-	bubbleOf(t, engine.SemaphoreKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, client.SemaphoreKind, func(t *testing.T, f *fake) {
 		f.most = 2
 		l := f.join(nil).lock()
 		holds := holdPermits(t, l, 2)
@@ -150,8 +150,8 @@ func TestALostPermitIsItsOwnersAlone(t *testing.T) {
 				require.NoError(t, h.Err())
 				require.NoError(t, h.Release(t.Context()))
 			} else {
-				require.ErrorIs(t, h.Err(), engine.ErrLost)
-				require.ErrorIs(t, h.Release(t.Context()), engine.ErrLost)
+				require.ErrorIs(t, h.Err(), client.ErrLost)
+				require.ErrorIs(t, h.Release(t.Context()), client.ErrLost)
 			}
 		}
 		f.isClean()
@@ -160,7 +160,7 @@ func TestALostPermitIsItsOwnersAlone(t *testing.T) {
 
 // Clients may know of different numbers of permits. One that knows of fewer than are held frees one, and grants it to none.
 func TestAWaiterThatKnowsOfMorePermitsIsGrantedAFreeOneAtOnce(t *testing.T) {
-	bubbleOf(t, engine.SemaphoreKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, client.SemaphoreKind, func(t *testing.T, f *fake) {
 		here, there, other := f.join(nil), f.join(nil), f.join(nil)
 		few, many := NewSemaphore(here, key, 2), NewSemaphore(there, key, 4)
 		fewToo := NewSemaphore(other, key, 2)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 )
 
 // readWrite returns the two locks of the client.
@@ -29,25 +29,25 @@ func later(call func() error) <-chan error {
 }
 
 func TestReadersOfAClientShareATenure(t *testing.T) {
-	bubbleOf(t, engine.ReadWriteKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, client.ReadWriteKind, func(t *testing.T, f *fake) {
 		read, write := f.join(nil).readWrite()
 		_, there := f.join(nil).readWrite()
-		var readers []engine.Owner
+		var readers []client.Owner
 		for range 5 {
-			o := engine.NewOwner()
+			o := client.NewOwner()
 			readers = append(readers, o)
 			require.NoError(t, read.Take(t.Context(), request(o)))
 			require.NoError(t, read.Take(t.Context(), request(o)), "it nests")
 		}
-		require.ErrorIs(t, write.Take(t.Context(), request(readers[0])), engine.ErrUpgrade)
-		require.ErrorIs(t, there.Take(t.Context(), engine.Request{Owner: engine.NewOwner()}), engine.ErrNotAcquired)
+		require.ErrorIs(t, write.Take(t.Context(), request(readers[0])), client.ErrUpgrade)
+		require.ErrorIs(t, there.Take(t.Context(), client.Request{Owner: client.NewOwner()}), client.ErrNotAcquired)
 		assert.Equal(t, 2, read.Depth(readers[0]))
 		assert.Zero(t, write.Depth(readers[0]))
 		for _, o := range readers {
 			require.NoError(t, read.Unlock(t.Context(), o))
 			require.NoError(t, read.Unlock(t.Context(), o))
-			require.ErrorIs(t, read.Unlock(t.Context(), o), engine.ErrNotHeld)
-			require.ErrorIs(t, write.Unlock(t.Context(), o), engine.ErrNotHeld)
+			require.ErrorIs(t, read.Unlock(t.Context(), o), client.ErrNotHeld)
+			require.ErrorIs(t, write.Unlock(t.Context(), o), client.ErrNotHeld)
 		}
 		assert.Equal(t, []core.Op{core.Acquire, core.Acquire, core.Leave}, f.ops(core.Acquire, core.Leave))
 		f.isClean()
@@ -56,17 +56,17 @@ func TestReadersOfAClientShareATenure(t *testing.T) {
 
 // The fixed lease of a reader ends for that one alone, also while no command has an answer.
 func TestAReadersFixedLeaseEndsByTheClock(t *testing.T) {
-	bubbleOf(t, engine.ReadWriteKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, client.ReadWriteKind, func(t *testing.T, f *fake) {
 		read, _ := f.join(nil).readWrite()
-		long := engine.NewOwner()
+		long := client.NewOwner()
 		require.NoError(t, read.Take(t.Context(), request(long)))
-		short, err := read.Hold(t.Context(), t.Context(), engine.Request{Owner: engine.NewHandleOwner(), Wait: engine.Forever, Lease: 3 * time.Second})
+		short, err := read.Hold(t.Context(), t.Context(), client.Request{Owner: client.NewHandleOwner(), Wait: client.Forever, Lease: 3 * time.Second})
 		require.NoError(t, err)
 		f.fate = func(uint32, *core.Command) fate { return lost }
 		began := time.Now()
 		<-short.Context().Done()
 		assert.InDelta(t, 3*time.Second, time.Since(began), float64(50*time.Millisecond))
-		require.ErrorIs(t, short.Err(), engine.ErrLost)
+		require.ErrorIs(t, short.Err(), client.ErrLost)
 		assert.Equal(t, 1, read.Depth(long))
 		f.mu.Lock()
 		f.fate = nil
@@ -83,12 +83,12 @@ func TestAReadersFixedLeaseEndsByTheClock(t *testing.T) {
 func TestADowngradeLetsReadersOfOthersIn(t *testing.T) {
 	for name, fate := range map[string]fate{"told": passes, "the mirror is lost": lost, "its answer is lost": unheard, "its answer is late": late} {
 		t.Run(name, func(t *testing.T) {
-			bubbleOf(t, engine.ReadWriteKind, func(t *testing.T, f *fake) {
+			bubbleOf(t, client.ReadWriteKind, func(t *testing.T, f *fake) {
 				read, write := f.join(nil).readWrite()
 				there, _ := f.join(nil).readWrite()
-				o, other := engine.NewOwner(), engine.NewOwner()
+				o, other := client.NewOwner(), client.NewOwner()
 				require.NoError(t, write.Take(t.Context(), request(o)))
-				beside := later(func() error { return read.Take(t.Context(), request(engine.NewOwner())) })
+				beside := later(func() error { return read.Take(t.Context(), request(client.NewOwner())) })
 				reads := later(func() error { return there.Take(t.Context(), request(other)) })
 				require.NoError(t, read.Take(t.Context(), request(o)))
 				time.Sleep(time.Second)
@@ -129,9 +129,9 @@ func (f *fake) onMirror(next fate) {
 func TestWhetherALockIsReadIsKnownBeforeRedisIsTold(t *testing.T) {
 	for name, fate := range map[string]fate{"on its way": held, "the answer is late": late, "lost": lost} {
 		t.Run(name, func(t *testing.T) {
-			bubbleOf(t, engine.ReadWriteKind, func(t *testing.T, f *fake) {
+			bubbleOf(t, client.ReadWriteKind, func(t *testing.T, f *fake) {
 				read, write := f.join(nil).readWrite()
-				o := engine.NewOwner()
+				o := client.NewOwner()
 				is := func(l *Lock) bool {
 					locked, err := l.IsLocked(t.Context())
 					require.NoError(t, err)
@@ -154,12 +154,12 @@ func TestWhetherALockIsReadIsKnownBeforeRedisIsTold(t *testing.T) {
 
 // A writer waits until the last reader of its client has left, and a reader that comes later waits behind it.
 func TestAReaderWaitsBehindAWriter(t *testing.T) {
-	bubbleOf(t, engine.ReadWriteKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, client.ReadWriteKind, func(t *testing.T, f *fake) {
 		read, write := f.join(nil).readWrite()
-		first, writer, late := engine.NewOwner(), engine.NewOwner(), engine.NewOwner()
+		first, writer, late := client.NewOwner(), client.NewOwner(), client.NewOwner()
 		require.NoError(t, read.Take(t.Context(), request(first)))
 		ctx, leave := context.WithCancel(t.Context())
-		leaves := later(func() error { return write.Take(ctx, request(engine.NewOwner())) })
+		leaves := later(func() error { return write.Take(ctx, request(client.NewOwner())) })
 		writes := later(func() error { return write.Take(t.Context(), request(writer)) })
 		reads := later(func() error { return read.Take(t.Context(), request(late)) })
 		assert.Empty(t, reads)

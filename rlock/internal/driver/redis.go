@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/pubsub"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -29,10 +29,10 @@ func (r *redis) abandonable() bool                      { return r.Connected() &
 func (r *redis) ends() bool                             { return r.Ends() }
 func (r *redis) inCluster() bool                        { return r.InCluster() }
 func (r *redis) tracks() bool                           { return r.Tracks() }
-func (r *redis) hears(n *engine.Name) bool              { return r.hub.Confirmed(n.Turn()) }
+func (r *redis) hears(n *client.Name) bool              { return r.hub.Confirmed(n.Turn) }
 func (r *redis) mark() uint64                           { return r.Mark() }
-func (r *redis) limits(n *engine.Name) *wire.Limits     { return r.Limits(n.Slot) }
-func (r *redis) group(n *engine.Name) uint32            { return r.Nodes.Of(n.Slot) }
+func (r *redis) limits(n *client.Name) *wire.Limits     { return r.Limits(n.Slot) }
+func (r *redis) group(n *client.Name) uint32            { return r.Nodes.Of(n.Slot) }
 func (r *redis) deadline(now time.Time) context.Context { return r.Deadline(now) }
 func (r *redis) start(work func()) bool                 { return r.Start(work) }
 
@@ -130,7 +130,7 @@ func (r *redis) commandFor(part []call) wire.Call {
 // asks returns how a mirror is told of the others that wait, nothing if it does not ask.
 func (r *redis) asks(c *call) (a wire.Asker) {
 	if c.cmd.Asks {
-		a = r.Asks(&c.name.Keys, r.client.engine.LeavesTurns(c.name, time.Now()))
+		a = r.Asks(&c.name.Keys, r.client.shared.LeavesTurns(c.name, time.Now()))
 	}
 	return a
 }
@@ -172,7 +172,7 @@ func (r *redis) unmark(ctx context.Context, c *call) (a answer) {
 
 // command returns the call of a command that is sent by itself.
 func (r *redis) command(c *call) wire.Call {
-	n, e, now := c.name, r.client.engine, time.Now()
+	n, e, now := c.name, r.client.shared, time.Now()
 	s := wire.Step{Lease: r.milliseconds(c.cmd.Lease), Number: number(&c.cmd), Heard: c.cmd.Heard}
 	switch c.cmd.Op {
 	case core.Acquire:
@@ -215,7 +215,7 @@ func number(cmd *core.Command) string {
 
 // milliseconds writes a lease as the scripts take it.
 func (r *redis) milliseconds(d core.Span) string {
-	if d == span(r.client.engine.Config.Lease) {
+	if d == span(r.client.shared.Config.Lease) {
 		return r.client.leaseText
 	}
 	return strconv.FormatInt(max(time.Duration(d).Milliseconds(), 1), 10)
@@ -302,14 +302,14 @@ func faultOf(op core.Op, err error) core.Fault {
 }
 
 // listen implements carrier.
-func (r *redis) listen(n *engine.Name, hear func(string), marked func()) subscription {
-	return &listening{r, n, r.hub.ListenMarked(n.Turn(), hear, marked), nil}
+func (r *redis) listen(n *client.Name, hear func(string), marked func()) subscription {
+	return &listening{r, n, r.hub.ListenMarked(n.Turn, hear, marked), nil}
 }
 
 // A listening is the subscription of a lock.
 type listening struct {
 	redis  *redis
-	name   *engine.Name
+	name   *client.Name
 	turns  *pubsub.Subscription
 	others []*pubsub.Subscription // to what foreign clients are told
 }

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // unlock takes one level off the hold of o: that of the handle h, or without one the innermost that was
 // taken without.
-func (of *Lock) unlock(ctx context.Context, o engine.Owner, h *hold) error {
+func (of *Lock) unlock(ctx context.Context, o client.Owner, h *hold) error {
 	c, n := of.driver, of.Name
 	if n.Err != nil {
 		return n.Err
@@ -28,7 +28,7 @@ func (of *Lock) unlock(ctx context.Context, o engine.Owner, h *hold) error {
 		advice := l.advice(o)
 		l.shard.exit(l)
 		err := of.notHeld(o, h)
-		if advice != "" && !errors.Is(err, engine.ErrLost) {
+		if advice != "" && !errors.Is(err, client.ErrLost) {
 			err = fmt.Errorf("%w: %s", err, advice)
 		}
 		return err
@@ -43,8 +43,8 @@ func (of *Lock) unlock(ctx context.Context, o engine.Owner, h *hold) error {
 	} else {
 		err = l.release(t, o, now)
 	}
-	if c.engine.Observer.On() && !h.isPart() {
-		c.engine.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), engine.LostKeyGone)
+	if c.shared.Observer.On() && !h.isPart() {
+		c.shared.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), client.LostKeyGone)
 	}
 	return err
 }
@@ -58,7 +58,7 @@ func handleOf(h *hold) any {
 }
 
 // closedLevel is the event of a level that was closed then.
-func (c *Client) closedLevel(n *engine.Name, was *core.Level, at core.Now, err error) engine.Event {
+func (c *Client) closedLevel(n *client.Name, was *core.Level, at core.Now, err error) client.Event {
 	e := n.Event(ownerOf(was), was.Mode == core.Shared)
 	e.Way, e.Held, e.Err = ways[was.Way], duration(at.Time.Since(was.Since)), err
 	return e
@@ -67,7 +67,7 @@ func (c *Client) closedLevel(n *engine.Name, was *core.Level, at core.Now, err e
 // release sends the release of a tenure, whose last level was o's. It is called with the mutex held, and
 // gives it back. No caller's context can end it, and it takes no longer than an Unlock has: the wait for a
 // place counts.
-func (l *lock) release(t *core.Tenure, o engine.Owner, now core.Now) error {
+func (l *lock) release(t *core.Tenure, o client.Owner, now core.Now) error {
 	c, n := l.shard.client, l.name
 	releases := &c.wire.limits(n).Releases
 	place, ok := releases.TryEnter()
@@ -108,32 +108,32 @@ func (l *lock) release(t *core.Tenure, o engine.Owner, now core.Now) error {
 	l.shard.carryOut()
 	cause := l.shard.released
 	if cause == core.KeyGone {
-		l.shard.counts.Lost[engine.LostKeyGone]++
+		l.shard.counts.Lost[client.LostKeyGone]++
 	}
 	l.shard.exit(l)
 	switch {
 	case a.err != nil && wire.Released(a.err):
 		return fmt.Errorf("rlock: unlock %q: owner %s: it is released, but the waiters were not told, and look again within two seconds: %w", n.Key, o, wire.Explain(a.err))
 	case cause == core.KeyGone:
-		return n.LostError(o, engine.ErrGone)
+		return n.LostError(o, client.ErrGone)
 	case cause == core.Unconfirmed:
 		return errUnconfirmed(n, o, ends, wire.Explain(a.err))
 	}
 	return nil
 }
 
-func errUnconfirmed(n *engine.Name, o engine.Owner, ends time.Time, err error) error {
+func errUnconfirmed(n *client.Name, o client.Owner, ends time.Time, err error) error {
 	return fmt.Errorf("rlock: unlock %q: owner %s: %w, it is tried again until the lease ends at %s: %w",
-		n.Key, o, engine.ErrUnconfirmed, ends.Format(time.TimeOnly), err)
+		n.Key, o, client.ErrUnconfirmed, ends.Format(time.TimeOnly), err)
 }
 
 // advice returns a hint for o, which has nothing to unlock: the lock's owners in this process; ""
 // for none.
-func (l *lock) advice(o engine.Owner) string {
+func (l *lock) advice(o client.Owner) string {
 	if !l.IsHeld() {
 		return ""
 	}
-	holder := engine.Owner{ID: uint64(l.Levels()[0].Owner)}
+	holder := client.Owner{ID: uint64(l.Levels()[0].Owner)}
 	if holder == o {
 		return ""
 	}
@@ -145,16 +145,16 @@ func (l *lock) advice(o engine.Owner) string {
 }
 
 // notHeld says why o has nothing to unlock.
-func (of *Lock) notHeld(o engine.Owner, h *hold) error {
+func (of *Lock) notHeld(o client.Owner, h *hold) error {
 	c, n := of.driver, of.Name
-	losses := &c.engine.Losses
+	losses := &c.shared.Losses
 	var cause error
-	nothing := engine.ErrNotHeld // a handle forgets nothing
+	nothing := client.ErrNotHeld // a handle forgets nothing
 	if h == nil {
 		cause = losses.Unlock(n.LossKey(o), of.Shared)
 		nothing = losses.NotHeld()
 	} else if cause = h.giveBack(); cause != nil && !h.isPart() {
 		losses.Unlock(n.LossKey(o), of.Shared)
 	}
-	return c.engine.NothingToUnlock(n.Key, o, cause, nothing)
+	return c.shared.NothingToUnlock(n.Key, o, cause, nothing)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
@@ -45,7 +45,7 @@ func found(s *shard) (broken string) {
 
 // contended returns when one call holds the lock and another one of the same client waits
 // for it.
-func contended(t *testing.T, f *fake) (c *Client, holder engine.Owner, waits <-chan error, leave context.CancelFunc) {
+func contended(t *testing.T, f *fake) (c *Client, holder client.Owner, waits <-chan error, leave context.CancelFunc) {
 	c = f.join(nil)
 	holder, got := takes(t.Context(), c.lock())
 	require.NoError(t, <-got)
@@ -101,8 +101,8 @@ func TestAGrantedCallWaitsUntilEarlierLossesAreTold(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		told := make(chan struct{}) // the whole is told of the loss only after a while
-		handle, err := c.lock().Hold(t.Context(), t.Context(), engine.Request{
-			Owner: engine.NewHandleOwner(), Wait: engine.Forever, Lease: time.Second,
+		handle, err := c.lock().Hold(t.Context(), t.Context(), client.Request{
+			Owner: client.NewHandleOwner(), Wait: client.Forever, Lease: time.Second,
 			Whole: &terms.Whole{Name: "whole"}, Lost: func(error) { <-told },
 		})
 		require.NoError(t, err)
@@ -141,8 +141,8 @@ func TestACommandThatPanicsHasOneAnswer(t *testing.T) {
 func TestTheClocksAreReadAfterTheMutexIsTaken(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)
-		o := engine.NewOwner()
-		require.NoError(t, c.lock().Take(t.Context(), engine.Request{Owner: o, Wait: engine.Forever, Lease: time.Second}))
+		o := client.NewOwner()
+		require.NoError(t, c.lock().Take(t.Context(), client.Request{Owner: o, Wait: client.Forever, Lease: time.Second}))
 		s := c.shardOf(c.lock().Name)
 		s.mu.Lock()
 		got := make(chan int, 1)
@@ -184,12 +184,12 @@ func TestNoCodeOfAUserRunsUnderTheMutex(t *testing.T) {
 			}}
 		}
 		ctx := spy()
-		handle, err := c.lock().Hold(ctx, ctx, engine.Request{Owner: engine.NewHandleOwner(), Wait: engine.Forever})
+		handle, err := c.lock().Hold(ctx, ctx, client.Request{Owner: client.NewHandleOwner(), Wait: client.Forever})
 		require.NoError(t, err)
 		waits := make(chan error, 1)
 		go func() {
 			other := spy()
-			h, err := c.lock().Hold(other, other, engine.Request{Owner: engine.NewHandleOwner(), Wait: engine.Forever, Lease: 2 * time.Second})
+			h, err := c.lock().Hold(other, other, client.Request{Owner: client.NewHandleOwner(), Wait: client.Forever, Lease: 2 * time.Second})
 			if err == nil {
 				<-h.Context().Done() // by its lease
 			}

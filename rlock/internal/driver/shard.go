@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 )
 
 // A shard is a part of a client's locks of one kind under one mutex.
@@ -20,7 +20,7 @@ type shard struct {
 	pools map[string]*pool // by key, in place of locks where each owner has one
 	spare *lock            // to be used again: a lock that is taken and freed all day would touch new memory each time
 
-	counts    engine.Counts      // see package engine's stats.go
+	counts    client.Counts      // see stats.go of package client
 	backoffs  map[string]backoff // the locks that do not linger for a while, by key
 	lingering lingering
 
@@ -35,7 +35,7 @@ type shard struct {
 type lock struct {
 	core.Lock
 	shard *shard // never changed
-	name  *engine.Name
+	name  *client.Name
 	owner core.OwnerID // of a permit, else 0
 
 	sub       subscription    // to the channel on which this client is told of its tickets; nil for none
@@ -48,7 +48,7 @@ type lock struct {
 
 // enter returns the lock of n, or that of the owner's permit, with the mutex held, and makes it if need be. The
 // caller leaves with exit. The clocks are read after the mutex is taken.
-func (c *Client) enter(n *engine.Name, o core.OwnerID) (*lock, core.Now) {
+func (c *Client) enter(n *client.Name, o core.OwnerID) (*lock, core.Now) {
 	s := c.shardOf(n)
 	now := s.take()
 	l := s.find(n.Key, o)
@@ -69,7 +69,7 @@ func (s *shard) find(key string, o core.OwnerID) *lock {
 // has reports whether the lock is one of the shard yet.
 func (s *shard) has(l *lock) bool { return s.find(l.name.Key, l.owner) == l }
 
-func (s *shard) add(n *engine.Name, o core.OwnerID) *lock {
+func (s *shard) add(n *client.Name, o core.OwnerID) *lock {
 	l := s.spare
 	if l == nil {
 		l = &lock{shard: s}
@@ -77,7 +77,7 @@ func (s *shard) add(n *engine.Name, o core.OwnerID) *lock {
 	}
 	s.spare = nil
 	k := s.kind.core
-	k.Permits = n.Permits()
+	k.Permits = n.Permits
 	l.Reset(&s.core, k)
 	l.name, l.owner, l.reused, l.long = n, 0, false, l.long[:0]
 	if s.kind.permits {
@@ -135,7 +135,7 @@ func (s *shard) visit(locks iter.Seq[*lock], visit func(l *lock, now core.Now)) 
 
 // enterIfAny is enter where there is nothing to do without a lock: it returns nil, and holds no mutex, if
 // there is none.
-func (c *Client) enterIfAny(n *engine.Name, o core.OwnerID) (*lock, core.Now) {
+func (c *Client) enterIfAny(n *client.Name, o core.OwnerID) (*lock, core.Now) {
 	return c.shardOf(n).enterIfAny(n.Key, o)
 }
 

@@ -62,7 +62,7 @@ func (k *work) buildTracked(now core.Now) bool {
 	return k.tracking == tracked
 }
 
-// Changed implements [engine.Beside].
+// Changed implements [client.Locks].
 func (c *Client) Changed(key string) {
 	c.locksOf(key, "", func(l *lock, now core.Now) {
 		if t := l.Owner(); t != nil {

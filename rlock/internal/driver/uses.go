@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
@@ -13,8 +13,8 @@ import (
 // so many locks, levels and waits that it holds it for less than a millisecond, and writes down under it only what may
 // change.
 
-// Counts implements [engine.Beside], as Look and LongWaits.
-func (c *Client) Counts() (sum engine.Counts) {
+// Counts implements [client.Locks], as Look and LongWaits.
+func (c *Client) Counts() (sum client.Counts) {
 	for s := range c.allShards {
 		s.glance(func() { sum.Add(&s.counts) })
 	}
@@ -27,7 +27,7 @@ const atOnce = 1024
 
 // A seen is a lock as it was: a part of what a reader has seen since it took the mutex.
 type seen struct {
-	name   *engine.Name
+	name   *client.Name
 	until  core.SafeTime // until when the holders may be believed
 	levels int           // how many of the levels seen are its, from there on
 	waits  int
@@ -158,8 +158,8 @@ func callerOf(v *core.Level) uint64 {
 }
 
 // placeOf returns where the level was taken, nil if that is not recorded.
-func placeOf(v *core.Level) *engine.Place {
-	place, _ := v.Info.(*engine.Place)
+func placeOf(v *core.Level) *client.Place {
+	place, _ := v.Info.(*client.Place)
 	return place
 }
 

@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/diag"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // More calls than are read while the mutex is held once, some of which go while they are read.
 func TestALookReadsAllThatStaysInPieces(t *testing.T) {
-	bubbleOf(t, engine.PlainKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 
 		held := c.lock()
@@ -26,7 +26,7 @@ func TestALookReadsAllThatStaysInPieces(t *testing.T) {
 		first, leave := context.WithCancel(t.Context())
 		rest, end := context.WithCancel(t.Context())
 		var results []<-chan error
-		stay := make(map[engine.Owner]bool)
+		stay := make(map[client.Owner]bool)
 		for i := range calls {
 			ctx := first
 			if i >= 50 {
@@ -43,7 +43,7 @@ func TestALookReadsAllThatStaysInPieces(t *testing.T) {
 		assert.Len(t, diag.Uses(c, true), 1+calls)
 		assert.Len(t, diag.Uses(c, false), 1)
 
-		pieces, seen := 0, make(map[engine.Owner]int)
+		pieces, seen := 0, make(map[client.Owner]int)
 		c.Look(true, func(v *terms.View) {
 			assert.LessOrEqual(t, len(v.Waits), atOnce)
 			assert.Equal(t, 1, held.Depth(o), "no mutex is held")
@@ -72,13 +72,13 @@ func TestALookReadsAllThatStaysInPieces(t *testing.T) {
 }
 
 func TestALookReadsTheLevelsOfReaders(t *testing.T) {
-	bubbleOf(t, engine.ReadWriteKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, client.ReadWriteKind, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		readers := c.lock().ForReaders()
 		const many = atOnce + 10
-		owners := make([]engine.Owner, many)
+		owners := make([]client.Owner, many)
 		for i := range owners {
-			owners[i] = engine.NewOwner()
+			owners[i] = client.NewOwner()
 			req := request(owners[i])
 			if i%2 == 0 {
 				req.Lease = time.Minute
@@ -104,7 +104,7 @@ func TestALookReadsTheLevelsOfReaders(t *testing.T) {
 
 // Each owner of a permit has a lock of its own. They are in no order.
 func TestALookReadsTheCallsOfEachLock(t *testing.T) {
-	bubbleOf(t, engine.SemaphoreKind, func(t *testing.T, f *fake) {
+	bubbleOf(t, client.SemaphoreKind, func(t *testing.T, f *fake) {
 		f.most = 1
 		c := f.join(nil)
 		o, got := takes(t.Context(), c.lock())

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/engine"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -27,8 +27,8 @@ type carrier interface {
 	mark() uint64
 
 	// limits are those of the commands in flight to the node of the lock, and group is its number.
-	limits(n *engine.Name) *wire.Limits
-	group(n *engine.Name) uint32
+	limits(n *client.Name) *wire.Limits
+	group(n *client.Name) uint32
 
 	// do sends a command and returns its answer, or that there is none when ctx ends. doAll sends several
 	// in one pipeline, and fills their answers in.
@@ -38,10 +38,10 @@ type carrier interface {
 	// listen subscribes to the channel on which the client is told of its tickets. It waits for nothing, and
 	// neither does what it calls: hear with each message, and marked, under a mutex of its own, when the
 	// subscription was confirmed, refused or lost.
-	listen(n *engine.Name, hear func(message string), marked func()) subscription
+	listen(n *client.Name, hear func(message string), marked func()) subscription
 
 	// hears reports whether that channel is subscribed to anyhow.
-	hears(n *engine.Name) bool
+	hears(n *client.Name) bool
 
 	// deadline is for a command whose caller does not leave.
 	deadline(now time.Time) context.Context
@@ -67,7 +67,7 @@ type subscription interface {
 // A call is a command on its way, with its answer.
 type call struct {
 	cmd   core.Command
-	name  *engine.Name
+	name  *client.Name
 	kind  *kind
 	text  string // the owner as Redis knows it: "<uuid>:<id>"
 	joins string // the same of the ticket that joins with a Leave

@@ -1,6 +1,6 @@
 // Package wire is what a client of rlock says to Redis, and what Redis answers: the scripts
 // with their keys, arguments and replies, the faults, and the connections. It knows nothing
-// of goroutines that wait and of locks that are held: package engine does.
+// of goroutines that wait and of locks that are held: package driver does.
 //
 // docs/protocol.md has every key, channel, message and rule.
 //

@@ -1,4 +1,4 @@
-package engine
+package client
 
 import (
 	"errors"
@@ -6,21 +6,6 @@ import (
 
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
-
-// Counts returns the sums of all shards, each as of a moment during the call.
-func (c *Client) Counts() (sum Counts) {
-	for shard := range c.allShards {
-		shard.mu.Lock()
-		n := shard.counts
-		shard.mu.Unlock()
-		sum.add(&n)
-	}
-	for _, b := range c.besides() {
-		n := b.Counts()
-		sum.add(&n)
-	}
-	return sum
-}
 
 // Counts are what a shard adds to the figures about a client. They are in the shard since its
 // mutex is held wherever they change: so they need no atomics, and goroutines that work on
@@ -39,7 +24,8 @@ type Counts struct {
 	Lost [terms.LossReasonCount]int64 // last, since it is next to another shard
 }
 
-func (n *Counts) add(other *Counts) {
+// Add adds the other ones.
+func (n *Counts) Add(other *Counts) {
 	n.Held += other.Held
 	n.Waiting += other.Waiting
 	for way := range n.Acquired {
@@ -56,31 +42,38 @@ func (n *Counts) add(other *Counts) {
 	}
 }
 
-// opened counts a level.
-func (n *Counts) opened(w Way) {
+// Opened counts a level.
+func (n *Counts) Opened(w Way) {
 	n.Acquired[w]++
 	if w != ByNesting {
 		n.Held++
 	}
 }
 
-// closed counts a level that is over.
-func (n *Counts) closed(w Way) {
-	if w != ByNesting {
+// Closed counts a level that is over, which was the first of its owner's by then or not.
+func (n *Counts) Closed(first bool) {
+	if first {
 		n.Held--
 	}
 }
 
-// lostOne counts a level that is over by loss.
-func (n *Counts) lostOne(w Way, r LossReason) {
-	if w != ByNesting {
+// Undone takes back what was counted for a level that was closed before its caller had it, and that was the
+// first of its owner's by then or not.
+func (n *Counts) Undone(w Way, first bool) {
+	n.Acquired[w]--
+	n.Closed(first)
+}
+
+// LostOne is Closed for a loss.
+func (n *Counts) LostOne(first bool, r LossReason) {
+	if first {
 		n.Held--
 		n.Lost[r]++
 	}
 }
 
-// gaveUp counts a call that failed, of which ctx had ended or not.
-func (n *Counts) gaveUp(err error, canceled bool) {
+// GaveUp counts a call that failed, whose context had ended or not.
+func (n *Counts) GaveUp(err error, canceled bool) {
 	switch {
 	case errors.Is(err, ErrNotAcquired):
 		n.Denied++

@@ -1,4 +1,4 @@
-package engine
+package client
 
 import "github.com/go-rlock/rlock/rlock/internal/terms"
 
@@ -61,5 +61,3 @@ var (
 	PrintedGoroutineID = terms.PrintedGoroutineID
 	Caller             = terms.Caller
 )
-
-var nobody Owner

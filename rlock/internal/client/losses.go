@@ -1,4 +1,4 @@
-package engine
+package client
 
 import (
 	"container/heap"
@@ -38,6 +38,12 @@ type LossKey struct {
 	Owner Owner
 }
 
+// A Lost is one level that was lost.
+type Lost struct {
+	Shared bool      // a reader's
+	Until  time.Time // the end of the lease that it asked for; zero: kept by the watchdog
+}
+
 type loss struct {
 	key            LossKey
 	cause          error
@@ -60,7 +66,7 @@ func (l *losses) None() bool { return l.count.Load() == 0 }
 
 // Add remembers that the owner lost the level before its time, or that its time, which
 // is then not in the future, was up.
-func (l *losses) Add(key LossKey, lost Level, cause error) {
+func (l *losses) Add(key LossKey, lost Lost, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.entries[key]
@@ -77,7 +83,7 @@ func (l *losses) Add(key LossKey, lost Level, cause error) {
 	*e.levels(lost.Shared)++
 	switch {
 	case e.kept:
-	case lost.Kept():
+	case lost.Until.IsZero():
 		heap.Remove(&l.ends, e.place)
 		e.kept = true
 	case lost.Until.After(e.until):

@@ -1,4 +1,4 @@
-package engine
+package client
 
 import "time"
 
@@ -17,7 +17,7 @@ func (c *Client) TellTrouble(lock string, since time.Time, err error) {
 	if now.Sub(since) < troubleTime {
 		return
 	}
-	at, next := int64(now.Sub(c.start)), c.troubleAt.Load()
+	at, next := int64(now.Sub(c.Began)), c.troubleAt.Load()
 	if at >= next && c.troubleAt.CompareAndSwap(next, at+int64(troubleEvery)) {
 		c.Config.Logger.Warn("rlock: Redis does not serve the calls for a lock, which go on trying", "lock", lock,
 			"for", now.Sub(since).Round(time.Millisecond), "error", err)

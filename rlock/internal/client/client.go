@@ -1,59 +1,48 @@
-package engine
+package client
 
 import (
 	"context"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-rlock/rlock/lease"
 	"github.com/go-rlock/rlock/pubsub"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Client is one party among those that contend for locks: its rooms, in shards, with one
-// keeper for the leases and one hub for the messages. Its methods may be called concurrently.
+// A Client is one party among those that contend for locks: what all of its locks share. Its methods may be called
+// concurrently.
 type Client struct {
 	Config Config
 	Redis  *wire.Redis
 	ID     *wire.ID
-	hub    *pubsub.Hub
-	keeper *lease.Keeper
-	tick   time.Duration // of the keeper's wheel
-	start  time.Time     // what renewals are counted from, to fall due together
+	Hub    *pubsub.Hub   // its subscriptions
+	Tick   time.Duration // how exactly times are kept
+	Began  time.Time     // what its times are counted from
 
-	leaseText string // Config.Lease in milliseconds, since nearly all commands have it
+	Observer observing
+	Losses   losses
 
+	locks     Locks     // see [Client.Keep]
+	diag      Diag      // see [Client.Watch]
 	hearing   sync.Once // of tenures: see ownchannel.go
 	own       atomic.Pointer[pubsub.Subscription]
-	diag      Diag     // see uses.go
-	notices   *notices // by which the Logger is called
-	Observer  observing
-	Losses    losses
-	detached  detached                 // see detach.go
-	beside    atomic.Pointer[[]Beside] // see beside.go
-	troubleAt atomic.Int64             // after start, in nanoseconds: when trouble may be told again
+	notices   *notices     // by which the Logger is called
+	troubleAt atomic.Int64 // after Began, in nanoseconds: when trouble may be told again
+	spells    spells
+	seed      maphash.Seed
 
-	// Closed is set before Close visits the shards, under no mutex, and read
+	// Closed is set before Close visits the locks, under no mutex, and read
 	// under a shard's: a goroutine that reads false is visited.
 	Closed atomic.Bool
 	// live counts the tenures that are not over, from before the acquire is sent;
 	// in a closed client the goroutine that brings it to zero puts a mark on drained.
 	live    atomic.Int64
 	drained chan struct{}
-	// waiters are used again by this client only: a waiter has a channel, which
-	// must not leave its testing/synctest bubble.
-	waiters sync.Pool
-
-	spells spells
-
-	seed   maphash.Seed
-	shards [KindCount][shardCount]shard
 }
 
 // A Config says how a client behaves. It is complete: package rlock fills in the defaults,
@@ -73,38 +62,23 @@ type Config struct {
 	Observer        *Observer // nil for none
 }
 
-// New returns a client of the Redis, with an id that no other has.
+// New returns a client of the Redis, with an id that no other has. It has no locks before [Client.Keep].
 func New(config Config, redis *wire.Redis, id *wire.ID) *Client {
 	c := &Client{
-		Config: config,
-		Redis:  redis,
-		ID:     id,
-		tick:   min(max(config.Lease/1024, time.Millisecond), 10*time.Millisecond),
-		start:  time.Now(),
-		seed:   maphash.MakeSeed(),
-
-		leaseText: strconv.FormatInt(config.Lease.Milliseconds(), 10),
-
-		diag: noDiag{},
-
+		Config:  config,
+		Redis:   redis,
+		ID:      id,
+		Tick:    min(max(config.Lease/1024, time.Millisecond), 10*time.Millisecond),
+		Began:   time.Now(),
+		diag:    noDiag{},
+		seed:    maphash.MakeSeed(),
 		drained: make(chan struct{}, 1),
-		waiters: sync.Pool{New: newWaiter},
-	}
-	for s := range c.allShards {
-		s.rooms = make(map[string]*room)
 	}
 	c.Config.Logger, c.notices = newLogger(config.Logger)
 	if config.Observer != nil {
 		c.Observer = observing{config.Observer, newNotices(maxEvents, config.Observer.Missed)}
 	}
-	c.hub = pubsub.New(pubsub.Config{Client: redis.Client, Sharded: redis.Sharded, Logger: c.Config.Logger})
-	c.keeper = lease.NewKeeper(lease.Config{
-		Tick:       c.tick,
-		Send:       c.send,
-		MaxBackoff: min(config.Lease/10, time.Second),
-	})
-	verify := c.verifies()
-	redis.OnChange(func(keys []string) { c.changed(verify, keys) })
+	c.Hub = pubsub.New(pubsub.Config{Client: redis.Client, Sharded: redis.Sharded, Logger: c.Config.Logger})
 	return c
 }
 
@@ -115,21 +89,13 @@ func (c *Client) Close(ctx context.Context) error {
 		return nil
 	}
 	c.Redis.Stop()
-	for s := range c.allShards {
-		s.close()
-	}
-	for _, b := range c.besides() {
-		b.Close()
-	}
+	c.locks.Close()
 	drained, ended := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
 		drained <- c.drain() // also once the caller has left
-		c.keeper.Close()
-		for _, b := range c.besides() {
-			b.Stop()
-		}
-		c.hub.Close()
+		c.locks.Stop()
+		c.Hub.Close()
 		c.Redis.Close()
 		c.Observer.close()
 		c.notices.close()
@@ -147,17 +113,6 @@ func (c *Client) Close(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	return err
-}
-
-// allShards calls yield with every shard.
-func (c *Client) allShards(yield func(*shard) bool) {
-	for id := range c.shards {
-		for i := range c.shards[id] {
-			if !yield(&c.shards[id][i]) {
-				return
-			}
-		}
-	}
 }
 
 // drain waits until every tenure is over, for as long as an Unlock would wait for Redis.
@@ -182,8 +137,12 @@ func (c *Client) unconfirmed() error {
 	return nil
 }
 
-// over counts a tenure that has ended.
-func (c *Client) over() {
+// TenureBegan counts a tenure that is not over, before its first command is sent. Each ends with
+// TenureOver: Close waits for that.
+func (c *Client) TenureBegan() { c.live.Add(1) }
+
+// TenureOver counts a tenure that has ended.
+func (c *Client) TenureOver() {
 	if c.live.Add(-1) == 0 && c.Closed.Load() {
 		select {
 		case c.drained <- struct{}{}:

@@ -1,11 +1,10 @@
-package engine
+package client
 
 import (
 	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -14,46 +13,15 @@ import (
 )
 
 // A semaphore is a sorted set of the owners and the ends of their leases.
-var semaphore = kind{
-	public:  KindSemaphore,
-	step:    wire.SemaphoreStep,
-	acquire: acquireSemaphore,
-	mirror:  mirrorSemaphore,
-	holders: permitHolders,
-	locked:  allPermitsHeld,
-	ttl:     firstPermitEnds,
-	number:  permitsOfLock,
-	layout:  wire.Layout{Channel: "rlock_turn:semaphore:", Suffix: "sem"},
-	many:    true,
-	strict:  true,
-}
 
 // NewSemaphore returns the lock of one permit of so many.
 func NewSemaphore(c *Client, key string, permits int) Lock {
 	l := NewLock(c, SemaphoreKind, key)
-	l.Name.permits = permits
+	l.Name.Permits = permits
 	if permits < 1 && l.Name.Err == nil {
 		l.Name.Err = fmt.Errorf("rlock: semaphore %q: %w: %d permits: use at least 1", key, wire.ErrInvalidConfig, permits)
 	}
 	return l
-}
-
-func acquireSemaphore(t *tenure) wire.Call {
-	n := t.room.name
-	return wire.SemaphoreAcquire.Call(2, n.Key, n.Queue,
-		t.room.client.milliseconds(t.lease), t.text, strconv.Itoa(n.permits))
-}
-
-func permitsOfLock(n *Name, _ uint64) string { return strconv.Itoa(n.permits) }
-
-func mirrorSemaphore(_ *Client, part []sent) wire.Call {
-	keys := make([]string, 0, len(part))
-	args := make([]string, 0, 2*len(part))
-	for _, s := range part {
-		keys = append(keys, s.tenure.room.name.Key)
-		args = append(args, s.lease, s.owner)
-	}
-	return wire.Call{Script: wire.SemaphoreMirror, Keys: keys, Args: args}
 }
 
 // permitHolders are the owners in Redis, those included whose leases are over.
@@ -63,12 +31,12 @@ func permitHolders(ctx context.Context, l *Lock) ([]string, error) {
 
 func allPermitsHeld(ctx context.Context, l *Lock) (bool, error) {
 	held, err := l.permitsHeld(ctx)
-	return len(held) >= l.Name.permits, err
+	return len(held) >= l.Name.Permits, err
 }
 
 func firstPermitEnds(ctx context.Context, l *Lock) (time.Duration, error) {
 	held, err := l.permitsHeld(ctx)
-	if err != nil || len(held) < l.Name.permits {
+	if err != nil || len(held) < l.Name.Permits {
 		return 0, err
 	}
 	return slices.MinFunc(held, func(a, b wire.Permit) int { return cmp.Compare(a.Left, b.Left) }).Left, nil

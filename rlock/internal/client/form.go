@@ -1,4 +1,4 @@
-package engine
+package client
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// A Form is a lock of one key, whichever package keeps it: a [Lock], or one of package driver.
+// A Form is a lock of one key.
 // A request carries its owner: the caller has decided in whose name the lock is taken.
 type Form interface {
 	// Title returns the name that the lock was made with.

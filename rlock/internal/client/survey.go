@@ -1,4 +1,4 @@
-package engine
+package client
 
 import (
 	"context"
@@ -10,44 +10,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A plain lock is a hash of one owner and its count, as Redisson's RLock.
-var plain = kind{
-	public:  KindPlain,
-	step:    wire.PlainStep,
-	acquire: acquirePlain,
-	mirror:  mirrorPlain,
-	holders: fields,
-	locked:  keyExists,
-	ttl:     keyTTL,
-	layout:  wire.Layout{Channel: "redisson_lock__channel:", Fair: true},
-	foreign: true,
-}
-
-// A fair lock is a plain lock in Redis, with a ticket for each waiter and no hand-offs.
-var fair = plain.but(func(k *kind) {
-	k.public = KindFair
-	k.strict = true
-})
-
-func acquirePlain(t *tenure) wire.Call {
-	n := t.room.name
-	return wire.Acquire.Call(2, n.Key, n.Queue, t.room.client.milliseconds(t.lease), t.text)
-}
-
-func mirrorPlain(c *Client, part []sent) wire.Call {
-	keys := make([]string, 0, len(part))
-	args := make([]string, 0, 1+5*len(part))
-	args = append(args, c.Redis.Family())
-	var more []string // keys, of those that ask
-	for _, s := range part {
-		keys = append(keys, s.tenure.room.name.Key)
-		asks := s.asks(c)
-		more = append(more, asks.Keys...)
-		args = append(args, s.lease, s.owner, s.count, asks.How, asks.Channel)
-	}
-	keys = append(keys, more...)
-	return wire.Call{Script: wire.Mirror, Keys: keys, Args: args}
-}
+// What Redis is asked about a lock, apart from its commands.
 
 // fields returns those of the lock's hash, none if nobody has it.
 func fields(ctx context.Context, l *Lock) ([]string, error) {

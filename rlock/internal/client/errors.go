@@ -1,0 +1,73 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// The causes of a loss, beside [ErrLeaseEnded].
+var (
+	ErrGone   = errors.New("its key is gone, or another's")
+	ErrForced = errors.New("it was unlocked by force")
+)
+
+// LeaseEndedAt is the cause of a loss by a lease that ended.
+func LeaseEndedAt(at time.Time) error {
+	return fmt.Errorf("%w at %s", ErrLeaseEnded, at.Format(time.TimeOnly))
+}
+
+// LossReasonOf returns the reason of a loss; kept says whether the watchdog kept the level.
+func LossReasonOf(why error, kept bool) LossReason {
+	switch {
+	case errors.Is(why, ErrGone):
+		return LostKeyGone
+	case errors.Is(why, ErrForced):
+		return LostForced
+	case errors.Is(why, ErrLeaseEnded) && !kept:
+		return LostLeaseEnded
+	}
+	return LostUnrenewed
+}
+
+// LostError is the error of an owner that has lost the lock.
+func (n *Name) LostError(o Owner, why error) error {
+	return fmt.Errorf("rlock: lock %q of owner %s: %w: %w", n.Key, o, ErrLost, why)
+}
+
+// ClosedError is the error of an owner whose lock was released by Close.
+func (n *Name) ClosedError(o Owner) error {
+	return fmt.Errorf("rlock: lock %q of owner %s: %w", n.Key, o, wire.ErrClosed)
+}
+
+// UpgradeError is the error of a reader that asks for the write lock.
+func UpgradeError(o Owner) error {
+	return fmt.Errorf("owner %s: %w: unlock the read lock first", o, ErrUpgrade)
+}
+
+// NothingToUnlock is the error of an owner that has lost the lock, for that cause, or that has
+// nothing otherwise.
+func (c *Client) NothingToUnlock(name string, o Owner, cause, nothing error) error {
+	switch {
+	case cause != nil:
+		return cause
+	case c.Closed.Load():
+		return fmt.Errorf("rlock: unlock %q: %w", name, wire.ErrClosed)
+	}
+	return fmt.Errorf("rlock: unlock %q: owner %s: %w", name, o, nothing)
+}
+
+// HolderWords says which client has the lock, by the holder that Redis has named last; "" if that is not known.
+func (c *Client) HolderWords(holder string) string {
+	switch {
+	case len(holder) < wire.TenureLen:
+		return ""
+	case !wire.IsOurs(holder):
+		return fmt.Sprintf("held by %s, which is no client of rlock", holder)
+	case holder[:len(c.ID.Prefix)] == c.ID.Prefix:
+		return "" // it has been released since, or is about to be
+	}
+	return fmt.Sprintf("held by %s of another client", holder)
+}

@@ -1,0 +1,85 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A kind is what one sort of lock is in Redis, for those that look.
+type kind struct {
+	// public is the kind as users see it. The read lock is another.
+	public Kind
+	// layout says what the keys and channels are called.
+	layout wire.Layout
+	// foreign locks may be held by clients of Redisson.
+	foreign bool
+
+	// holders asks Redis for the owners whose tenures an unlock by force has to release.
+	holders func(ctx context.Context, l *Lock) ([]string, error)
+	// locked asks Redis whether the lock is held, and ttl for how long.
+	locked func(ctx context.Context, l *Lock) (bool, error)
+	ttl    func(ctx context.Context, l *Lock) (time.Duration, error)
+}
+
+// The kinds. Locks of one name and different kinds have rooms of their own: what
+// one of them is in Redis decides whether they exclude each other.
+const (
+	PlainKind KindID = iota
+	FencedKind
+	ReadWriteKind
+	FairKind
+	SemaphoreKind
+	KindCount
+)
+
+// A KindID is the place of a kind among the kinds.
+type KindID uint8
+
+// plain is also what fenced and fair locks are in Redis.
+var plain = kind{
+	public:  KindPlain,
+	layout:  wire.Layout{Channel: "redisson_lock__channel:", Fair: true},
+	foreign: true,
+	holders: fields,
+	locked:  keyExists,
+	ttl:     keyTTL,
+}
+
+var kinds = [KindCount]kind{
+	PlainKind:  plain,
+	FencedKind: plain.as(KindFenced, wire.Layout{Channel: plain.layout.Channel, Fair: true, Extra: "redisson_lock_token:", HasExtra: true}),
+	FairKind:   plain.as(KindFair, plain.layout),
+	ReadWriteKind: {
+		public:  KindWrite,
+		layout:  wire.Layout{Channel: "redisson_rwlock:", HasExtra: true, Suffix: "rw"},
+		foreign: true,
+		holders: readersOrWriters,
+		locked:  readOrWritten,
+		ttl:     keyTTL,
+	},
+	SemaphoreKind: {
+		public:  KindSemaphore,
+		layout:  wire.Layout{Channel: "rlock_turn:semaphore:", Suffix: "sem"},
+		holders: permitHolders,
+		locked:  allPermitsHeld,
+		ttl:     firstPermitEnds,
+	},
+}
+
+// as returns the kind by another name, with other keys.
+func (k kind) as(public Kind, layout wire.Layout) kind {
+	k.public, k.layout = public, layout
+	return k
+}
+
+func (n *Name) kind() *kind { return &kinds[n.KindID] }
+
+// KindOf returns the kind of the lock as users see it.
+func (n *Name) KindOf(shared bool) Kind {
+	if shared {
+		return KindRead
+	}
+	return n.kind().public
+}

@@ -1,0 +1,82 @@
+package client
+
+import (
+	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/task"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// Locks are the locks of a client, which package driver keeps. Their methods wait for nothing, and are called without a
+// mutex.
+type Locks interface {
+	// Verify asks Redis about all tenures, AskAbout about the lock of a name and its waiters.
+	Verify()
+	AskAbout(key string)
+	// Changed says that Redis has told of a change of a tracked key.
+	Changed(key string)
+	// Told says what another client has told this one about a tenure.
+	Told(m wire.ClientMessage)
+	// Close begins the release of all tenures, and ends all calls. Stop ends the rest, once nothing is
+	// to be sent any more.
+	Close()
+	Stop()
+}
+
+// Keep says which locks the client has. It is called once, before it has any.
+func (c *Client) Keep(l Locks) {
+	c.locks = l
+	verify := c.verifies()
+	c.Redis.OnChange(func(keys []string) {
+		if len(keys) == 0 {
+			verify.Ask()
+		}
+		for _, key := range keys {
+			l.Changed(key)
+		}
+	})
+}
+
+// A client waits before it verifies its tenures again: at first shortly, then for longer, as
+// long as there is no rest between. A network that ends connections again and again must not
+// add a load of its own.
+const firstVerifyPause, lastVerifyPause = time.Second / 16, time.Second
+
+// verifies returns the task that asks Redis at once whether it still shows the tenures
+// of the client, when a connection has ended and when the first command over a new one is
+// answered: another server may answer now, one that took over from the primary and never had
+// the grant, or one that was restarted without its data. Else the next renewal would tell, up
+// to a third of the lease later, and until then there might be two holders.
+func (c *Client) verifies() *task.Task {
+	var paused time.Duration // the last pause
+	var done time.Time       // when the work was last done
+	return &task.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: func() (time.Duration, bool) {
+		c.locks.Verify()
+		rested := time.Since(done) > 2*lastVerifyPause
+		done, paused = time.Now(), min(2*paused, lastVerifyPause)
+		if rested || paused == 0 {
+			paused = firstVerifyPause
+		}
+		return paused, false
+	}}
+}
+
+// A Diag is told of what package diag has to look at. Its methods wait for nothing, and may be called with a mutex held.
+type Diag interface {
+	// Asked takes a question of another client.
+	Asked(m wire.ClientMessage)
+	// Waits notes that a call waits for a lock that is held here.
+	Waits()
+}
+
+// Watch says what is told of these, before the client has locks.
+func (c *Client) Watch(d Diag) { c.diag = d }
+
+// Waits notes that a call waits for a lock that is held here.
+func (c *Client) Waits() { c.diag.Waits() }
+
+// noDiag is told nothing.
+type noDiag struct{}
+
+func (noDiag) Asked(wire.ClientMessage) {}
+func (noDiag) Waits()                   {}

@@ -1,0 +1,71 @@
+package client
+
+import (
+	"context"
+	"time"
+)
+
+// maxEvents is how many events wait at most for a hook of the Observer. It is larger than
+// for the Logger: all locks of a client may be lost at once.
+const maxEvents = 4000
+
+// observing has the Observer of a client. Those of its methods that have a caller are called
+// where the caller has no mutex of ours; the others, which the keeper and the wheel bring
+// about, go through notices.
+type observing struct {
+	*Observer          // nil for none
+	Notices   *notices // nil without an Observer
+}
+
+// On reports whether there is an Observer.
+func (o *observing) On() bool { return o.Observer != nil }
+
+// Later has a hook told of what no caller has brought about.
+func (o *observing) Later(ctx context.Context, hook Hook, e Event) {
+	if hook != nil {
+		o.Notices.Tell(func() { hook(ctx, e) })
+	}
+}
+
+// close waits for the events that are still to be told.
+func (o *observing) close() {
+	if o.On() {
+		o.Notices.close()
+		o.Closed()
+	}
+}
+
+// Event returns an event about the lock for an owner.
+func (n *Name) Event(o Owner, shared bool) Event {
+	return Event{Name: n.Key, Kind: n.KindOf(shared), Owner: o}
+}
+
+// Watches reports whether the Observer is told of the request: not if it is for a part of
+// a lock that is observed as a whole.
+func (c *Client) Watches(req *Request) bool { return c.Observer.On() && req.Whole == nil }
+
+// TellAcquired tells of a call that has the lock. It is called without a mutex, as GaveUp.
+func (c *Client) TellAcquired(ctx context.Context, n *Name, req *Request, waited time.Duration, contended bool) {
+	if c.Watches(req) {
+		e := n.Event(req.Owner, req.Shared)
+		e.Way, e.Waited, e.Contended = req.Way, waited, contended
+		c.Observer.Acquired.Tell(ctx, e)
+	}
+}
+
+// GaveUp tells of a call that has failed with err, and returns that.
+func (c *Client) GaveUp(ctx context.Context, n *Name, req *Request, err error, waited time.Duration, contended bool) error {
+	if c.Watches(req) {
+		e := n.Event(req.Owner, req.Shared)
+		e.Err, e.Waited, e.Contended = err, waited, contended
+		c.Observer.GaveUp.Tell(ctx, e)
+	}
+	return err
+}
+
+// TellRenewed tells of a batch that had any renewals. The keeper does not wait.
+func (c *Client) TellRenewed(i RenewedInfo) {
+	if c.Observer.On() && c.Observer.Renewed != nil && i.Locks > 0 {
+		c.Observer.Notices.Tell(func() { c.Observer.Renewed(i) })
+	}
+}

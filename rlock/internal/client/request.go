@@ -1,0 +1,81 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-rlock/rlock/lease"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A Request is what a caller wants.
+type Request struct {
+	Owner  Owner
+	Shared bool          // a read lock
+	Whole  *terms.Whole  // that it is for, nil for none
+	Lost   func(error)   // called when the hold has ended by loss or by Close, before anything can follow; nil for nothing
+	Way    Way           // how it was acquired, set when it was
+	Lease  time.Duration // 0: until Unlock, kept by the watchdog
+	Wait   time.Duration // how long to wait between attempts; 0 is one attempt
+	Linger time.Duration // how long the lock lingers after it; 0: as the Config says, negative: not at all
+	Caller uint64        // the goroutine that makes it, if that is not the owner; 0 if that is not known
+
+	// Quit, once closed, ends the wait between attempts as its time would, and no
+	// attempt; nil for never.
+	Quit <-chan struct{}
+}
+
+// Goroutine returns the goroutine that makes the request, 0 if that is not known.
+func (r *Request) Goroutine() uint64 {
+	if id := r.Owner.Goroutine(); id != 0 {
+		return id
+	}
+	return r.Caller
+}
+
+// Over reports whether Quit is closed.
+func (r *Request) Over() bool {
+	select {
+	case <-r.Quit:
+		return true
+	default:
+		return false
+	}
+}
+
+// Left returns what is left of a wait that began then.
+func (r Request) Left(began time.Time) time.Duration {
+	if r.Wait == Forever {
+		return Forever
+	}
+	return r.Wait - time.Since(began)
+}
+
+// Check refuses a request that can be refused by itself.
+func (c *Client) Check(ctx context.Context, n *Name, req *Request) error {
+	if n.Err != nil {
+		return n.Err
+	}
+	if err := c.CheckLease(n, req.Lease); err != nil {
+		return err
+	}
+	if err := wire.Over(ctx); err != nil {
+		return fmt.Errorf("rlock: lock %q: %w", n.Key, err)
+	}
+	return nil
+}
+
+// CheckLease refuses a lease that would be over, in the client's eyes, about as
+// soon as it began. 0 is none.
+func (c *Client) CheckLease(n *Name, ask time.Duration) error {
+	if ask == 0 {
+		return nil
+	}
+	shortest := (2 * lease.Drift(0, c.Tick)).Round(time.Millisecond) + time.Millisecond
+	if ask < shortest {
+		return fmt.Errorf("rlock: lock %q: %w of %v: use at least %v, or 0 for the watchdog", n.Key, ErrInvalidLease, ask, shortest)
+	}
+	return nil
+}
