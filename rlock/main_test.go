@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock/internal/driver"
 )
 
 // long selects the long form of tests, which measures more.
@@ -22,7 +23,9 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", atOnce); err != nil { // before the command line is parsed
 		panic(err)
 	}
-	debug.SetGCPercent(400) // most of the work in virtual time is the garbage that miniredis makes for each script
+	flag.Parse()
+	driver.CheckRules(flag.Lookup("test.bench").Value.String() == "") // they cost more than an uncontended pair
+	debug.SetGCPercent(400)                                           // most of the work in virtual time is the garbage that miniredis makes for each script
 	redistest.Main(m, aFailedHandshake)
 }
 

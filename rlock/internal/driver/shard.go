@@ -174,7 +174,7 @@ func (s *shard) exit(l *lock) {
 		s.spare = l
 	}
 	if checks != nil {
-		checks(s)
+		s.check()
 	}
 	if !s.after.any() {
 		s.mu.Unlock()
