@@ -310,8 +310,8 @@ func (l *Lock) Hear(m Message, now Now) {
 			t.doubted(now)
 			l.touch(t)
 		}
-	case Called:
-		if t != nil && t == l.owner {
+	case Called: // perhaps before the answer that makes the tenure the owner
+		if t != nil {
 			l.called(t, now)
 		}
 	case Forced:
