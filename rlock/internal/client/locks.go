@@ -69,7 +69,7 @@ type Diag interface {
 	Waits()
 }
 
-// Watch says what is told of these, before the client has locks.
+// Watch sets the Diag, before the client has locks.
 func (c *Client) Watch(d Diag) { c.diag = d }
 
 // Waits notes that a call waits for a lock that is held here.

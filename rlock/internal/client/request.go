@@ -45,14 +45,6 @@ func (r *Request) Over() bool {
 	}
 }
 
-// Left returns what is left of a wait that began then.
-func (r Request) Left(began time.Time) time.Duration {
-	if r.Wait == Forever {
-		return Forever
-	}
-	return r.Wait - time.Since(began)
-}
-
 // Check refuses a request that can be refused by itself.
 func (c *Client) Check(ctx context.Context, n *Name, req *Request) error {
 	if n.Err != nil {

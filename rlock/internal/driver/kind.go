@@ -51,20 +51,20 @@ const (
 
 // The times of a client: see core.Config.
 const (
-	lookTime       = claimLease
-	slack          = time.Millisecond
-	firstPoll      = time.Millisecond
-	lastPoll       = 128 * time.Millisecond
-	patience       = 250 * time.Millisecond
-	queueLeast     = 5 * time.Millisecond
-	readersTime    = time.Second
-	shortSection   = 50 * time.Millisecond
-	turnLook       = 5 * time.Millisecond
-	firstLook      = 100 * time.Millisecond
-	firstSilent    = 2 * time.Millisecond
-	guestNoise     = 20 * time.Millisecond
-	silentNoise    = 4 * time.Millisecond
-	longGuestLease = 24 * time.Hour
+	lookTime         = claimLease
+	slack            = time.Millisecond
+	firstPoll        = time.Millisecond
+	lastPoll         = 128 * time.Millisecond
+	patience         = 250 * time.Millisecond
+	queueLeast       = 5 * time.Millisecond
+	readersTime      = time.Second
+	shortSection     = 50 * time.Millisecond
+	turnLook         = 5 * time.Millisecond
+	firstLook        = 100 * time.Millisecond
+	firstSilent      = 2 * time.Millisecond
+	foreignNoise     = 20 * time.Millisecond
+	silentNoise      = 4 * time.Millisecond
+	longForeignLease = 24 * time.Hour
 )
 
 func span(d time.Duration) core.Span { return core.Span(d) }
@@ -88,7 +88,7 @@ func (c *Client) config() core.Config {
 
 		Foreign: core.ForeignConfig{
 			TurnLook: span(turnLook), Look: span(firstLook), SilentLook: span(firstSilent),
-			Noise: span(guestNoise), SilentNoise: span(silentNoise), LongLease: span(longGuestLease),
+			Noise: span(foreignNoise), SilentNoise: span(silentNoise), LongLease: span(longForeignLease),
 		},
 
 		Jitter: func(d core.Span) core.Span { return span(wire.Jitter(time.Duration(d))) },

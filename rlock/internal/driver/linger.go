@@ -73,9 +73,8 @@ func (s *shard) endsLinger(k *work) {
 }
 
 // callTime is how long a call waits after a holder elsewhere was called until it asks again, if its command took
-// so long. A holder as near
-// as this client has released the lock half a round trip later. A call that may join the queue then does not
-// wait for one that is slower.
+// so long. A holder as near as this client has released the lock half a round trip later. A call that may join the
+// queue then does not wait for one that is slower.
 func (c *Client) callTime(took time.Duration, queues bool) time.Duration {
 	switch {
 	case queues:
@@ -87,8 +86,8 @@ func (c *Client) callTime(took time.Duration, queues bool) time.Duration {
 }
 
 const (
-	// guestMemory is for how long a name does not linger on which a foreign client was met. Those cannot call.
-	guestMemory = 5 * time.Minute
+	// foreignMemory is for how long a name does not linger on which a foreign client was met. Those cannot call.
+	foreignMemory = 5 * time.Minute
 	// maxBackoffs is how many names a shard remembers that do not linger.
 	maxBackoffs = 256
 	// callsAllowed is how often in a row a name is called back, without a Lock here that profited from it,
@@ -125,7 +124,7 @@ func (l *lock) contendedFor(now core.Now) {
 // met notes the holder that Redis has named: a foreign client cannot call.
 func (l *lock) met(holder string, lingers bool, now core.Now) {
 	if (lingers || l.shard.client.shared.Config.Linger > 0) && holder != "" && !wire.IsOurs(holder) && l.shard.kind.foreign {
-		l.backOff(0, guestMemory, now)
+		l.backOff(0, foreignMemory, now)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // so many locks, levels and waits that it holds it for less than a millisecond, and writes down under it only what may
 // change.
 
-// Counts implements [client.Locks], as Look and LongWaits.
+// Counts returns the figures of all shards, each as of a moment during the call.
 func (c *Client) Counts() (sum client.Counts) {
 	for s := range c.allShards {
 		s.glance(func() { sum.Add(&s.counts) })
