@@ -42,7 +42,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("fleet", flag.ContinueOnError)
-	out := flags.String("out", filepath.Join("results", "fleet-simulation"), "folder for what is written, and costs.json is read from")
+	out := flags.String("out", filepath.Join("results", "fleet-simulation"), "folder of the results, and of costs.json")
 	calibrate := flags.Bool("calibrate", false, "measure the costs, and write costs.json")
 	pinned := flags.Bool("pin", true, "with -calibrate: keep the server on one processor and the clients on another")
 	server := flags.String("server", "redis-server", "with -calibrate: the server, by name or path")

@@ -43,7 +43,7 @@ func (f *realFleet) rate() float64 { return median(f.Rates) }
 
 func median[T cmp.Ordered](all []T) T { return slices.Sorted(slices.Values(all))[len(all)/2] }
 
-// realFleets returns what is measured, in order.
+// realFleets returns the fleets to measure, in order.
 func realFleets() (all []realFleet) {
 	for _, network := range []string{"loopback", "0.5ms"} {
 		for _, n := range [][2]int{{2, 1}, {8, 1}, {2, 8}, {8, 8}, {4, 32}} {

@@ -33,7 +33,7 @@ type Table struct {
 	// A client that polls: SET NX PX that gets the lock, one that does not, and the script that deletes a key with its value.
 	Set, SetRefused, Delete time.Duration
 
-	// What is measured of this machine, for the comparison with real runs.
+	// Times of this machine, for the comparison with real runs.
 	Sleep5ms time.Duration // that time.Sleep takes for 5 ms: the median
 	Pass     time.Duration // a section without work in a process whose other goroutines wait
 }

@@ -311,7 +311,7 @@ func (b *bench) connections() {
 			}
 		}
 	}
-	deaf := cost(publish("fleet-nobody:"))
+	deaf := cost(publish("fleet-deaf:"))
 	told := cost(publish("fleet-message:"))
 	b.all[&t.Message] = append(b.all[&t.Message], told-deaf)
 }

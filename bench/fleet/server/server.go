@@ -256,7 +256,7 @@ func (r *run) call() {
 	}
 }
 
-// left returns what is left of the lease, 0 if the lock is free.
+// left returns the rest of the lease, 0 if the lock is free.
 func (r *run) left() core.Span {
 	if r.Holder == noID {
 		return 0
@@ -264,7 +264,7 @@ func (r *run) left() core.Span {
 	return core.Span(r.Ends - r.now)
 }
 
-// denial returns what a command is answered that does not get the lock: who has it, and for how long.
+// denial returns the answer to a command that does not get the lock: the holder, and the rest of its lease.
 func (r *run) denial() core.Reply {
 	if r.Holder == noID {
 		return core.Reply{}
