@@ -178,6 +178,9 @@ func (a *attempt) askAll() {
 		if state.Freeing {
 			wait = grace // it is denied here, and free there
 		}
+		if a.options.Wait > 0 {
+			wait = min(wait, a.options.left(a.began)) // the last round ends with the call's time
+		}
 		a.ask(r, wait)
 	}
 }
