@@ -45,7 +45,7 @@ func TestUnlockDoesNotEndWithItsContext(t *testing.T) {
 		assert.True(t, hold.Valid(), "the time to wait is not the lease")
 		require.NoError(t, hold.Release(ctx))
 		require.NoError(t, lock.Unlock(ctx))
-		w.settle()
+		w.drain()
 		assert.Empty(t, w.keys())
 	})
 }
@@ -80,7 +80,7 @@ func TestAWaiterThatLeavesTheLocalQueuePassesTheWakeOn(t *testing.T) {
 		require.NoError(t, lock.rival.Unlock(them))
 		<-left[0]
 		<-left[2]
-		w.settle()
+		w.drain()
 		assert.Empty(t, w.keys())
 	})
 }
@@ -276,7 +276,7 @@ func TestAWaiterThatLeavesWhenTheMessageHasComeLetsTheNextOneAsk(t *testing.T) {
 			})
 			require.NoError(t, lock.rival.Unlock(them))
 		}
-		w.settle()
+		w.drain()
 		assert.Empty(t, w.keys())
 	})
 }

@@ -73,7 +73,7 @@ func TestCloseEndsEveryWaitAtOnce(t *testing.T) {
 			}
 		})
 		require.NoError(t, other.lock("theirs").Unlock(me))
-		w.settle()
+		w.drain()
 		assert.Empty(t, w.keys())
 	})
 }

@@ -29,7 +29,7 @@ func TestTheWatchdogKeepsALockForAnHour(t *testing.T) {
 			require.True(t, lock.IsHeld(me))
 		}
 		require.NoError(t, lock.Unlock(me))
-		w.settle()
+		w.drain()
 		assert.Empty(t, w.keys())
 	})
 }

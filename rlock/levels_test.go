@@ -110,7 +110,7 @@ func TestTheLongestOpenLevelWins(t *testing.T) {
 		require.NoError(t, holds[0].Release(w.ctx))
 		assert.Equal(t, 1, lock.HoldCount(me))
 		require.NoError(t, holds[2].Release(w.ctx))
-		w.settle()
+		w.drain()
 		assert.Empty(t, w.keys())
 		for _, h := range holds {
 			require.ErrorIs(t, h.Release(w.ctx), rlock.ErrNotHeld)

@@ -86,7 +86,7 @@ func TestAGrantSkipsOtherOwnersForWaitersOfTheSameOwner(t *testing.T) {
 				require.NoError(t, p.Unlock(me))
 				require.NoError(t, soon(between))
 				require.NoError(t, p.Unlock(other))
-				w.settle()
+				w.drain()
 				assert.Empty(t, w.keys())
 			})
 		})
@@ -115,7 +115,7 @@ func TestAHandleOfAnOwnerThatWaitsTwiceIsOneLevel(t *testing.T) {
 		require.NoError(t, one.Release(w.ctx))
 		require.NoError(t, two.Err())
 		require.NoError(t, two.Release(w.ctx))
-		w.settle()
+		w.drain()
 		assert.Empty(t, w.keys())
 	})
 }

@@ -53,6 +53,12 @@ func inVirtualKinds(t *testing.T, kinds []kind, run func(t *testing.T, w *virtua
 // them, and a second ticket of an owner leaves the queue in the background.
 func (w *virtualKind) settle() { synctest.Wait() }
 
+// drain is settle for releases too that the keeper sends, one batch in a millisecond.
+func (w *virtualKind) drain() {
+	time.Sleep(2 * time.Millisecond)
+	synctest.Wait()
+}
+
 // times returns how often a test repeats something that it does n times with a plain lock:
 // less often with the other kinds, since there are many.
 func (w *virtualKind) times(n int) int {
