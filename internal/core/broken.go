@@ -29,6 +29,7 @@ const (
 	MirrorTells                     // a mirror asks whether others wait
 	ReleaseAtCall                   // a tenure that lingers is released when it is called
 	CallKept                        // a tenure that is called in use does not linger
+	EarlyCall                       // a call that comes before the answer to the acquire counts
 	UseStays                        // a call does not end a hold
 	NoWayBack                       // no hold begins in a tenure whose release is decided
 	ReuseTrusted                    // no hold begins in a tenure that is not trusted

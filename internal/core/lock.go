@@ -311,7 +311,7 @@ func (l *Lock) Hear(m Message, now Now) {
 			l.touch(t)
 		}
 	case Called: // perhaps before the answer that makes the tenure the owner
-		if t != nil {
+		if t != nil && (t == l.owner || !l.client.breaks(EarlyCall)) {
 			l.called(t, now)
 		}
 	case Forced:

@@ -17,7 +17,7 @@ type Image struct {
 	waiters     [imageWaiters]Waiter
 	fromWaiters [imageWaiters]*Waiter
 	nw          int
-	gone        Tenure // stands for those that are over: no answer fits it
+	gone        Tenure // stands for those that are over, and stays zero: no answer fits it
 }
 
 // Copy makes the image a copy of a client and its locks.
@@ -30,7 +30,11 @@ func (y *Image) Copy(c *Client, locks ...*Lock) {
 		y.from[i] = l
 		y.lock(l, &y.Locks[i])
 	}
-	y.Client.spare = y.Tenure(c.spare)
+	if t := c.spare; t != nil {
+		n := y.newTenure(t)
+		*n = Tenure{Tag: t.Tag, flight: t.flight}
+		y.Client.spare = n
+	}
 }
 
 func (y *Image) lock(l, n *Lock) {
@@ -77,7 +81,7 @@ func (y *Image) newWaiter(w *Waiter) *Waiter {
 	return c
 }
 
-// Tenure returns the copy of a tenure. One that is over and not spare is as any other such one.
+// Tenure returns the copy of a tenure. One that is over and not spare is like any other such one.
 func (y *Image) Tenure(t *Tenure) *Tenure {
 	if t == nil {
 		return nil
@@ -86,12 +90,6 @@ func (y *Image) Tenure(t *Tenure) *Tenure {
 		if y.fromTenures[i] == t {
 			return &y.tenures[i]
 		}
-	}
-	if t.flight.op == None && t.prev == nil && (t.lock == nil || t.lock.tenures.first != t) && y.nt < imageTenures && t.lock != nil && t.lock.client.spare == t {
-		c := y.newTenure(t)
-		*c = *t
-		c.lock, c.waiter = nil, nil
-		return c
 	}
 	return &y.gone
 }

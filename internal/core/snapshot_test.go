@@ -94,6 +94,23 @@ func TestASnapshotKnowsEachField(t *testing.T) {
 	}
 }
 
+// A copy of a copy has the memory that is to be used again, too, and what is over stays over in it.
+func TestACopyOfACopyKnowsWhatIsOver(t *testing.T) {
+	c := &Client{}
+	l := c.NewLock(Kind{})
+	cmd := l.newTenure(ID{N: 1}, Alone).send(Leave, Now{})
+	l.forget(cmd.tenure)
+	var first, second Image
+	first.Copy(c, l)
+	first.Command(&cmd)
+	second.Copy(&first.Client, &first.Locks[0])
+	second.Command(&cmd)
+	life := second.Locks[0].newTenure(ID{N: 2}, Alone)
+	if life != cmd.tenure || life.flight.seq != cmd.tenureSeq || second.gone.lock != nil {
+		t.Errorf("the memory is used again: %v, with the number %d after %d", life == cmd.tenure, life.flight.seq, cmd.tenureSeq)
+	}
+}
+
 type leaf struct {
 	name  string
 	index []int

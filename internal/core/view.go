@@ -28,6 +28,9 @@ func (l *Lock) Subscribes() bool { return l.hears == asking || l.hears == listen
 // Len returns how many calls wait.
 func (l *Lock) Len() int { return l.line.len }
 
+// Pauses reports whether the call has called a holder that may linger, and gives it time before it tries again.
+func (w *Waiter) Pauses() bool { return w.callsAgain() }
+
 // Tenures calls yield with each tenure that is not over.
 func (l *Lock) Tenures(yield func(*Tenure) bool) {
 	for t := l.tenures.first; t != nil; {

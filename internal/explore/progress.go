@@ -56,6 +56,50 @@ func (w *world) beforeTick() {
 			}
 		}
 	}
+	w.checkUnused()
+}
+
+// checkUnused fails a call that waits for a look though it may have the lock: nothing has gone wrong, nothing is under way,
+// and only a timer would go on. Clients that cannot be told look, and so does the first behind foreign ones, whose turn may
+// be in vain.
+func (w *world) checkUnused() {
+	if w.faults < w.Faults || w.Polling || len(w.threads) > 0 || w.begin != nil {
+		return
+	}
+	used, read := 0, w.server.Mode == server.Read && len(w.server.Queue) > 0 && w.server.Queue[0].Mode == core.Shared
+	for i := range w.clients {
+		c := &w.clients[i]
+		for _, l := range c.locks {
+			used += min(len(l.Levels()), 1)
+		}
+		for j := range c.users {
+			used += min(int(c.users[j].parted.N), 1)
+		}
+	}
+	if used >= w.permits() && !read {
+		return
+	}
+	for i := range w.clients {
+		for _, l := range w.clients[i].locks {
+			if r := w.looks(l); r != nil {
+				w.fail("client %d: user %d waits for a look, though it may have the lock", i, r.Tag.(int))
+			}
+		}
+	}
+}
+
+// looks returns a waiter of the lock that would go on with a look, nil if there is none. One without a ticket that is
+// worth one does not, if it has called a holder that may linger, and pauses; nor does one behind the first without.
+func (w *world) looks(l *core.Lock) *core.Waiter {
+	for r := range l.Waiters {
+		switch worth := r.Until == core.Never || r.Until.Since(w.now) >= or(w.Least, 1); {
+		case r.Ticket() != nil, worth && !r.Pauses():
+			return r
+		case !w.Kind.Strict:
+			return nil
+		}
+	}
+	return nil
 }
 
 // afterTick fails a lock that is free, or that no user holds, for too long beside a waiter.
