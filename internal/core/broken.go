@@ -53,6 +53,7 @@ const (
 	WriterGivesWay                  // a writer gives way to readers while foreign readers keep it out
 	StrictOrder                     // no hand-off passes another client's ticket of a strict lock
 	Reserves                        // a hand-off needs a token of its own
+	WriteEnds                       // no hold begins in a tenure in which a guarded write of a former one may run
 	rules
 )
 

@@ -16,7 +16,7 @@ type flight struct {
 // send notes that the command is about to be sent, and returns it.
 func (t *Tenure) send(op Op, now Now) Command {
 	l, c := t.lock, t.lock.client
-	follows := t.underWay() || t.late > now.Time || t.trust.least > 0
+	follows := t.follows(now)
 	if t.underWay() { // a Leave overtakes it: it may run after that
 		t.late = now.Time.After(c.Lease)
 	}
@@ -57,6 +57,11 @@ func (t *Tenure) send(op Op, now Now) Command {
 		cmd.Heard = l.abroad.tell()
 	}
 	return cmd
+}
+
+// follows reports whether a command about the tenure may be executed yet.
+func (t *Tenure) follows(now Now) bool {
+	return t.underWay() || t.late > now.Time || t.trust.least > 0 || t.guarded > 0
 }
 
 // lands reports whether the answer is to the command of the tenure that is in flight, which it is not any more.

@@ -70,6 +70,7 @@ func (l *Lock) taken(t *Tenure, now Now) {
 	case t.mode == Shared && l.isRead(): // those that read go on, by this one
 		l.give(l.owner, now)
 		l.owner, t.named = t, w.Owner
+		l.exchanged()
 		t.holds()
 		l.admit(w, way, now)
 		l.admitOthers(w, now)

@@ -54,7 +54,7 @@ func TestEachStateIsWrittenInOneFile(t *testing.T) {
 	home := map[string]string{
 		"want": "want.go", "place": "place.go", "flight": "flight.go",
 		"trust": "trust.go", "until": "", "seen": "trust.go", "claim": "trust.go", "least": "trust.go", "most": "trust.go",
-		"levels": "levels.go", "writes": "levels.go", "ends": "",
+		"levels": "levels.go", "writes": "levels.go", "ends": "", "guarded": "",
 	}
 	for name, file := range files(t) {
 		if name == "snapshot.go" { // copies all
@@ -104,7 +104,7 @@ func TestThePictureIsTheTable(t *testing.T) {
 	}
 	wantNames := [...]string{"Gone", "Tried", "Queued", "Held", "Kept", "Parted"}
 	placeNames := [...]string{"Unsent", "Unsure", "Refused", "InQueue", "Owner", "Over"}
-	opNames := [...]string{"None", "Acquire", "Join", "Look", "Mirror", "Leave", "Step", "Unmark", "Forget"}
+	opNames := [...]string{"None", "Acquire", "Join", "Look", "Mirror", "Leave", "Step", "Unmark", "Write", "Forget"}
 	var lines []string
 	for _, line := range strings.Split(string(text), "\n") {
 		if line = strings.TrimPrefix(line, "//\t"); strings.HasPrefix(line, `want \ place`) || len(lines) > 0 && len(lines) <= len(wantNames) {

@@ -4,16 +4,17 @@ import "slices"
 
 // A Level is one Lock that was not unlocked yet.
 type Level struct {
-	Owner  OwnerID
-	Mode   Mode     // Shared: a reader's, beside which others may have theirs
-	Part   bool     // it is held for a lock over several, and that is told in its place
-	First  bool     // the owner held nothing before: one of each owner's levels is the first
-	Until  SafeTime // the end of the lease that it asked for; NeverSafe: it is renewed until its Unlock
-	Since  Time     // when it was acquired
-	Token  uint64   // the fencing token of the hold
-	Way    Way      // how it was acquired
-	Handle any      // nil for a Lock that is unlocked by its owner
-	Info   any      // the driver's
+	Owner   OwnerID
+	Mode    Mode     // Shared: a reader's, beside which others may have theirs
+	Part    bool     // it is held for a lock over several, and that is told in its place
+	First   bool     // the owner held nothing before: one of each owner's levels is the first
+	Until   SafeTime // the end of the lease that it asked for; NeverSafe: it is renewed until its Unlock
+	Since   Time     // when it was acquired
+	Token   uint64   // the fencing token of the hold
+	Way     Way      // how it was acquired
+	Handle  any      // nil for a Lock that is unlocked by its owner
+	Info    any      // the driver's
+	guarded int32    // guarded writes that may run yet
 }
 
 // levels are the truth about the lock's owners here. They change in this file only, and belong to
@@ -91,6 +92,8 @@ func (l *Lock) endsWith(v *Level) {
 // level that is told itself, so that each beginning that was told has its end.
 func (l *Lock) close(i int) (was Level) {
 	was = l.levels.all[i]
+	l.owner.leavesBehind(was.guarded)
+	was.guarded = 0
 	for j := range l.levels.all {
 		v := &l.levels.all[j]
 		if j == i || v.Owner != was.Owner {
@@ -140,6 +143,7 @@ func (l *Lock) expire(now Now) (lost []Level) {
 				l.levels.ends = min(l.levels.ends, v.Until)
 			}
 		case now.Safe >= l.askedBy(v.Owner):
+			l.owner.leavesBehind(v.guarded)
 			lost = append(lost, *v)
 		}
 	}
@@ -147,6 +151,16 @@ func (l *Lock) expire(now Now) (lost []Level) {
 		return slices.ContainsFunc(lost, func(o Level) bool { return o.Owner == v.Owner })
 	})
 	return lost
+}
+
+// guards counts the guarded writes of a level that may run yet.
+func (l *Lock) guards(i int, by int32) { l.levels.all[i].guarded += by }
+
+// exchanged notes that the tenure below the levels is another one, in which no guarded write was sent.
+func (l *Lock) exchanged() {
+	for i := range l.levels.all {
+		l.levels.all[i].guarded = 0
+	}
 }
 
 // let gives the level a lease from now on, 0 for one that is renewed.

@@ -13,7 +13,7 @@ type linger struct {
 func (l *Lock) mayLinger(now Now) bool {
 	t, c := l.owner, l.client
 	return t.linger.span > 0 && t.trust.most <= c.Lease && (t.ID.Lingers || c.breaks(AcquiredLinger)) && (!t.linger.called || c.breaks(CallKept)) &&
-		(!t.turn.contested || c.breaks(CallKept)) && !c.closed && t.worth(now)
+		(!t.turn.contested || c.breaks(CallKept)) && !c.closed && t.worth(now) && t.isOpen()
 }
 
 // mayReuse reports whether a hold may begin in the tenure that lingers.

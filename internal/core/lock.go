@@ -133,7 +133,7 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 	case l.isHeld():
 		if l.isRead() && was.Mode == Alone {
 			t.mode = Shared
-			l.admitReaders(true, now)
+			l.admitReaders(t.isOpen(), now)
 		}
 		l.changed(now)
 	case l.vacated(now):

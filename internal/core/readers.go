@@ -46,8 +46,11 @@ func (l *Lock) isHeldBack(w *Waiter, now Now) bool {
 // heldBackFrom returns from when the waiter takes a ticket though readers here have the lock.
 func (l *Lock) heldBackFrom(w *Waiter) (from Time, ok bool) {
 	t := l.owner
-	if t == nil || w.Mode != Shared || l.line.first != w || !l.isRead() || !t.turn.contested || l.client.breaks(HeldBackTicket) {
+	if t == nil || w.Mode != Shared || l.line.first != w || !l.isRead() || !t.turn.contested && t.isOpen() || l.client.breaks(HeldBackTicket) {
 		return 0, false
+	}
+	if !t.isOpen() {
+		return w.began, true
 	}
 	return w.began.After(l.client.ReadersTime), true
 }

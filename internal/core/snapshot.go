@@ -203,7 +203,7 @@ func (l *Lock) Append(b []byte, now Now, n *Names) []byte {
 	}
 	for i := range l.levels.all {
 		v := &l.levels.all[i]
-		b = append(b, n.Owner(v.Owner), byte(v.Mode), at.safe(v.Until), handle(v.Handle))
+		b = append(b, n.Owner(v.Owner), byte(v.Mode), at.safe(v.Until), handle(v.Handle), byte(v.guarded))
 	}
 	if len(l.levels.all) > 0 {
 		b = append(b, at.safe(max(l.levels.ends, now.Safe)))
@@ -243,7 +243,7 @@ func (t *Tenure) append(b []byte, at clocks, n *Names) []byte {
 	now := at.Now
 	b = append(b, n.ID(t.ID), byte(t.want)<<4|byte(t.place), byte(t.flight.op), byte(t.news), byte(min(t.fails, 3)), at.until(t.again), at.until(t.late),
 		bits(t == t.lock.owner, t.mode == Shared, t.polls, t.releases, t.linger.called, t.step, t.marked, t.turn.contested),
-		byte(t.trust.least), byte(t.trust.most), bits(t.trust.claim, t.turn.handed), n.Owner(t.told))
+		byte(t.trust.least), byte(t.trust.most), bits(t.trust.claim, t.turn.handed), n.Owner(t.told), byte(t.guarded))
 	if f := &t.flight; f.op != None {
 		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), at.time(f.ends), bits(f.asks, f.opens))
 	}

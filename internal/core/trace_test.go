@@ -206,6 +206,11 @@ func (s *story) happens(t *testing.T, line string) {
 		cmd := s.sent[i]
 		s.sent = slices.Delete(s.sent, i, i+1)
 		s.lock.Answer(&cmd, s.reply(name, w), s.now)
+	case "write":
+		written, follows, ok := s.lock.Write(o, w.mode(), nil, s.now)
+		s.tell("write of %s, follows %v: %v", written.ID.text(), follows, ok)
+	case "wrote":
+		s.lock.Wrote(id(w["of"]), o, w.mode(), nil, s.reply(name, w), s.now)
 	case "hear":
 		kind := slices.Index([]string{"grant", "front", "call", "forced", "foreign"}, name)
 		s.lock.Hear(Message{Kind: MessageKind(kind), ID: id(w["of"]), Token: uint64(w.number("token", 0)), Tokens: uint64(w.number("tokens", 0)), Ours: w.has("ours")}, s.now)

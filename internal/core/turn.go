@@ -37,12 +37,12 @@ func (l *Lock) vacated(now Now) bool {
 	return true
 }
 
-// mayPass reports whether the tenure may go on with the next waiter here: it is worth that, there is a fencing token, and
-// other clients have not waited long enough.
+// mayPass reports whether the tenure may go on with the next waiter here: it is worth that, there is a fencing token, no
+// guarded write of a former hold may run, and other clients have not waited long enough.
 func (l *Lock) mayPass(now Now) bool {
 	t, c := l.owner, l.client
 	switch {
-	case l.Kind.Strict && !c.breaks(StrictOrder), c.closed, !t.worth(now), t.tokens.spent() && !c.breaks(Reserves):
+	case l.Kind.Strict && !c.breaks(StrictOrder), c.closed, !t.worth(now), t.tokens.spent() && !c.breaks(Reserves), !t.isOpen():
 		return false
 	case !t.turn.contested || c.breaks(HandoffLimit):
 		return true

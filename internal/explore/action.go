@@ -24,6 +24,7 @@ const (
 	doCancel
 	doDetach
 	doSetLease
+	doWrite
 	doForce
 	doClose
 	doNudge
@@ -69,7 +70,7 @@ const (
 var kindNames = [...]string{
 	doLock: "Lock", doTry: "TryLock", doTimed: "Lock, for a tick at most", doFixed: "Lock, with a lease", doRead: "RLock", doFixedRead: "RLock, with a lease",
 	doNest: "Lock, nested", doDowngrade: "RLock, beside its write lock", doUnlock: "Unlock", doUnlockRead: "RUnlock", doCancel: "leaves", doDetach: "Detach",
-	doSetLease: "SetLease", doForce: "releases the holder by force:", doClose: "Close", doNudge: "looks after", doExecute: "Redis executes", doHandle: "reads the answer to",
+	doSetLease: "SetLease", doWrite: "sends a guarded write", doForce: "releases the holder by force:", doClose: "Close", doNudge: "looks after", doExecute: "Redis executes", doHandle: "reads the answer to",
 	doHear: "hears", doSubscribe: "is subscribed", doLate: "Redis executes late", doFail: "cannot send", doHeal: "reaches Redis again", doThaw: "goes on",
 	doTakeOver: "a replica takes over", doListen: "listens to what foreign clients are told", doForeignTry: "tries to lock", doForeignSubscribe: "subscribes",
 	doForeignRelease: "unlocks", doTick: "---- tick", doSlowTick: "---- tick, though something is under way", doBreak: "the connection breaks:",
@@ -161,7 +162,7 @@ func (w *world) network(as []action, i int, quiet *bool) []action {
 // alike reports whether a command like this one comes before it.
 func alike(late []packet, j int) bool {
 	for i := range late[:j] {
-		if late[i].cmd.ID == late[j].cmd.ID && late[i].cmd.Op == late[j].cmd.Op && late[i].since == late[j].since {
+		if late[i].cmd.ID == late[j].cmd.ID && late[i].cmd.Op == late[j].cmd.Op && late[i].since == late[j].since && late[i].write == late[j].write {
 			return true
 		}
 	}
@@ -220,6 +221,9 @@ func (w *world) usersOf(as []action, i int) []action {
 				does(Detach, doDetach)
 				if v := c.lockOf(j).Levels(); len(v) == 1 && v[0].Until == core.NeverSafe {
 					does(SetLease, doSetLease)
+				}
+				if !u.wrote {
+					does(Write, doWrite)
 				}
 				if u.writes > 0 {
 					does(Downgrade, doDowngrade)

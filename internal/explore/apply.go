@@ -14,7 +14,7 @@ func (w *world) apply(a action) {
 		w.faults--
 	}
 	switch {
-	case a.kind <= doSetLease:
+	case a.kind <= doWrite:
 		w.userActs(c, int(a.i), a.kind)
 	case a.kind <= doTick:
 		w.happens(c, int(a.i), a.kind)
@@ -116,6 +116,8 @@ func (w *world) userActs(c *client, i int, k kind) {
 		if !l.SetLease(o, mode, nil, 2, now) {
 			w.fail("client %d: SetLease of a held lock is refused", c.id)
 		}
+	case doWrite:
+		w.writes(c, i)
 	}
 }
 
@@ -166,7 +168,7 @@ func (w *world) happens(c *client, i int, k kind) {
 		if p.cmd.Op == core.Leave && p.cmd.ID == c.heeds {
 			c.heeds = core.ID{}
 		}
-		p.reply.Settled = w.Ordered && p.behind && p.epoch == c.epoch
+		p.reply.Settled = w.Ordered && (p.behind || p.cmd.Op == core.Write) && p.epoch == c.epoch
 		if !c.dead {
 			c.back = append(c.back, p)
 		}
@@ -177,6 +179,10 @@ func (w *world) happens(c *client, i int, k kind) {
 	case doHandle:
 		p := c.back[0]
 		c.back = slices.Delete(c.back, 0, 1)
+		if p.cmd.Op == core.Write {
+			w.wrote(c, &p)
+			break
+		}
 		w.lockOf(c, p.cmd.ID).Answer(&p.cmd, p.reply, w.clock(c))
 	case doHear:
 		m := c.heard[0]
@@ -247,6 +253,9 @@ func (w *world) lockOf(c *client, id core.ID) *core.Lock {
 // execute executes a command in Redis.
 func (w *world) execute(c *client, p *packet) core.Reply {
 	a := w.server.Do(p.cmd, server.Time(w.now), &w.effects)
+	if p.cmd.Op == core.Write {
+		w.executed(c, p, a)
+	}
 	if p.cmd.Op == core.Join && a.Found == core.Nowhere {
 		w.fail("a join is answered that its ticket is nowhere")
 	}

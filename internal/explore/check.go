@@ -16,6 +16,7 @@ func (w *world) check() {
 	w.checkReaders()
 	w.checkAgents()
 	w.checkLeft()
+	w.checkWrites()
 }
 
 // checkHolders fails more valid holders than are permitted: one, or readers, or as many as there are permits.
@@ -169,6 +170,7 @@ func (w *world) acquired(c *client, u *user, r *core.Waiter) {
 		}
 		w.token = max(w.token, token)
 	}
+	w.outdates(r.Mode, c.lockOf(r.Tag.(int)).Owner())
 	w.passOthers(c)
 	c.passed, c.lingers, c.seen = 0, 0, false
 	w.inOrder(c, r)

@@ -7,7 +7,7 @@
 // state: clients with the core's own structs, the driver as data, the network, and Redis. An action
 // (action.go) is one event, and apply (apply.go) has it happen:
 //
-//   - A user locks, tries, nests, reads, unlocks, leaves, detaches, closes.
+//   - A user locks, tries, nests, reads, writes guarded, unlocks, leaves, detaches, closes.
 //   - A client has one pipeline: commands wait to be executed, then their answers wait to be read. Messages come in their
 //     order, on another connection. So each order of execute, read and hear is a state.
 //   - The driver (driver.go) is the rules by which the real one works, as data: which goroutine is to poll which tenure,
@@ -32,7 +32,8 @@
 //
 // In check.go, in each state: at most the permitted valid holders; each caller believes what the core says; no owner waits
 // for itself; each due tenure has an agent, and each time a timer. With each grant: no other client has holders who were
-// not told of their loss; no tenure is granted the lock twice; fencing tokens rise; the order of a strict lock is kept,
+// not told of their loss; no tenure is granted the lock twice; fencing tokens rise; no guarded
+// write is executed in a later hold than its own; the order of a strict lock is kept,
 // also after a stall; a join is never answered that its ticket is nowhere.
 //
 // In progress.go, with each tick: no tenure is left for which nothing will ever be sent; without a fault each client

@@ -173,7 +173,7 @@ func (w *world) collect(c *client, u *user) {
 	u.waiter, u.timer = nil, core.Never
 	switch o.Outcome() {
 	case core.Acquired:
-		u.state = holding
+		u.state, u.wrote = holding, false
 		if w.Steady {
 			u.began = w.faults
 		}

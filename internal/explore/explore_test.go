@@ -51,11 +51,22 @@ var quick = []Setup{
 	{Name: "1x1 and a poller", Clients: 1, Users: 1, Rounds: 2, Do: Try, Foreign: []Foreign{Poller}, ForeignRounds: 2, Idle: 5},
 	{Name: "2x1 and a fair waiter", Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Queuer}, ForeignRounds: 1},
 	{Name: "2x1 and one that never tries", Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Sleeper}, Look: 9, Lease: 9},
+	{Name: "writes 1x2", Clients: 1, Users: 2, Rounds: 1, Ordered: true, Do: Write | Nest, Linger: 2},
+	{Name: "writes of readers 1x3", Clients: 1, Users: 3, Rounds: 1, RW: true, Do: Write | Read | OnlyRead},
+	{Name: "writes 2x1", Clients: 2, Users: 1, Rounds: 1, Do: Write | Fixed},
 	{Name: "linger 1x1", Clients: 1, Users: 1, Rounds: 3, Linger: 5, Do: Try | Nest | Fixed},
 }
 
 var thorough = []Setup{
 	{Name: "1x2, Close", Clients: 1, Users: 2, Rounds: 2, Do: Try | Cancel | Close, Faults: 1, Fault: Break | Late},
+	{Name: "writes 1x2, faults", Clients: 1, Users: 2, Rounds: 1, Do: Write | Cancel, Linger: 2, Faults: 1, Fault: Break | Late | Double | Partition | Slow | NotRun},
+	{Name: "writes 1x2, ordered", Clients: 1, Users: 2, Rounds: 2, Ordered: true, Do: Write, Linger: 2, Faults: 1, Fault: Break | Late},
+	{Name: "writes 2x1, faults", Clients: 2, Users: 1, Rounds: 1, Do: Write, Faults: 1, Fault: Break | Late | Double | Partition | Slow | Freeze | Die},
+	{Name: "writes 1x2, Detach and Close", Clients: 1, Users: 2, Rounds: 1, Do: Write | OnlyFixed | Detach | Close, Faults: 1, Fault: Break | Late},
+	{Name: "writes of readers 1x2", Clients: 1, Users: 2, Rounds: 1, RW: true, Do: Write | Read | Downgrade, Faults: 1, Fault: Late | Double},
+	{Name: "writes of readers 2x1", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Write | Read, Faults: 1, Fault: Late},
+	{Name: "writes, fair 2x1", Clients: 2, Users: 1, Rounds: 1, Kind: fair, Do: Write, Faults: 1, Fault: Break | Late | Double},
+	{Name: "writes, permits 2x1", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Write, Faults: 1, Fault: Break | Late | Double | Slow},
 	{Name: "1x2, limits", Clients: 1, Users: 2, Rounds: 1, Do: Timed | Cancel, Faults: 2, Fault: Break | Late | Slow},
 	{Name: "2x1, connections", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: Break | Late | NotRun},
 	{Name: "2x1, ordered", Clients: 2, Users: 1, Rounds: 1, Ordered: true, Do: Try | Cancel, Faults: 1, Fault: Break | Late},

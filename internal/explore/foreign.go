@@ -109,6 +109,7 @@ func (w *world) foreignActs(i int, k kind) {
 				w.passOthers(nil)
 			}
 			*f = thread{kind: f.kind, state: foreignHolding, rounds: f.rounds, rested: true}
+			w.outdates(t.Mode, nil)
 			w.idle, w.unused = 0, 0
 		case f.state == foreignIdle && f.kind == Poller:
 			f.state = foreignWaiting

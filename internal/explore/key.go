@@ -126,7 +126,7 @@ func (w *world) appendUsers(b []byte, c *client, n *core.Names) []byte {
 
 func (w *world) appendUser(b []byte, c *client, j int, n *core.Names) []byte {
 	u := &c.users[j]
-	b = append(b, byte(u.state), byte(u.writes), byte(u.reads), byte(u.rounds), flags(u.waiter != nil), n.ID(u.parted), w.left(u.partedUntil), byte(u.began))
+	b = append(b, byte(u.state), byte(u.writes), byte(u.reads), byte(u.rounds), flags(u.waiter != nil, u.wrote), n.ID(u.parted), w.left(u.partedUntil), byte(u.began))
 	if u.releases != nil {
 		b = append(b, n.ID(u.releases.ID))
 	}
@@ -143,7 +143,7 @@ func (w *world) appendPacket(b []byte, c *client, p *packet, n *core.Names) []by
 	m, a := &p.cmd, &p.reply
 	t, j := m.Current()
 	b = append(b, byte(m.Op), n.ID(m.ID), n.ID(m.Joins.ID), byte(m.Lease), byte(m.Writes), n.Owner(m.Owner), n.Owner(m.Joins.Owner),
-		flags(m.Reads, m.Asks, m.Polls, t, j, m.Heard, m.Mode == core.Shared, m.Joins.Mode == core.Shared), byte(m.Tokens), flags(p.epoch == c.epoch, p.behind, m.Joins.Polls))
+		flags(m.Reads, m.Asks, m.Polls, t, j, m.Heard, m.Mode == core.Shared, m.Joins.Mode == core.Shared), byte(m.Tokens), flags(p.epoch == c.epoch, p.behind, m.Joins.Polls, p.write.ended, p.write.stale))
 	return append(b, byte(a.Fault), byte(a.Found), flags(a.Left, a.Settled, a.HeldBack, a.Foreign, a.Unreplicated), byte(a.JoinFault), byte(a.Turn), byte(a.HeldFor), n.ID(a.Holder), byte(min(a.TTL, 100)), byte(a.Others),
 		byte(min(w.server.Counter-a.Token, 200)))
 }

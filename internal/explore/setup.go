@@ -58,6 +58,7 @@ const (
 	Detach                      // leave the lock to its lease
 	SetLease                    // ask for a lease of two ticks
 	Force                       // release the holder by force
+	Write                       // a guarded write in each hold, for whose answer they do not wait
 	Same                        // the users of a client are one owner
 )
 

@@ -20,7 +20,7 @@ func trace(s *Setup, steps []step) (lines []string) {
 	return lines
 }
 
-var opNames = [...]string{"nothing", "acquire", "join", "look", "mirror", "leave", "step", "unmark", "forget"}
+var opNames = [...]string{"nothing", "acquire", "join", "look", "mirror", "leave", "step", "unmark", "guarded write", "forget"}
 
 func nameOf(id core.ID) string {
 	if id == (core.ID{}) {
@@ -40,6 +40,8 @@ func (p *packet) String() string {
 func (p *packet) answer() string {
 	a := &p.reply
 	switch {
+	case p.cmd.Op == core.Write && a.Fault == core.Answered:
+		return map[bool]string{true: ": executed", false: ": refused"}[a.Found == core.Holds]
 	case a.Fault == core.NotRun:
 		return ": not executed"
 	case a.Fault != core.Answered:
@@ -66,7 +68,7 @@ func (w *world) describe(a action) string {
 		return fmt.Sprintf("t=%-2d %s", w.now-start, kindNames[a.kind])
 	case a.kind >= doSlowTick:
 		s += "FAULT: "
-	case a.kind <= doSetLease:
+	case a.kind <= doWrite:
 		s += fmt.Sprintf("user %d: ", a.i)
 	}
 	s += kindNames[a.kind]

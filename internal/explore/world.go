@@ -107,7 +107,8 @@ type user struct {
 	timer       core.Time    // waiting: when its goroutine wakes by itself
 	parted      core.ID      // the tenure that it has detached, until its lease ends
 	partedUntil core.Time
-	began       int // how many faults were to come when its hold began
+	wrote       bool // holding: it has sent a guarded write
+	began       int  // how many faults were to come when its hold began
 }
 
 // A packet is a command on its way to Redis, and the answer on its way back.
@@ -116,6 +117,7 @@ type packet struct {
 	reply  core.Reply
 	since  core.Time // late: when it was sent
 	epoch  int
+	write  write
 	behind bool // a Leave: nothing of its tenure can run after it, if the connection stays
 }
 

@@ -142,6 +142,8 @@ func (s *Server) Do(c core.Command, now Time, effects *Effects) core.Reply {
 		return r.step(c.Ticket, c.Joins, core.Ticket{}, c.Lease)
 	case core.Step:
 		return r.step(core.Ticket{}, core.Ticket{}, core.Ticket{}, c.Lease)
+	case core.Write:
+		return r.guards(c.Ticket)
 	case core.Unmark:
 		r.unmark(c.ID)
 	}

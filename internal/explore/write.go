@@ -1,0 +1,93 @@
+package explore
+
+import "github.com/go-rlock/rlock/internal/core"
+
+// Guarded writes. A user sends one and does not wait for its answer: its call may have been cancelled.
+
+// A write is what the world knows of one on its way.
+type write struct {
+	user  int
+	ended bool // the hold in which it was sent is over
+	stale bool // and another one, which it may harm, has begun since then
+}
+
+// writes sends a guarded write of the user's hold.
+func (w *world) writes(c *client, i int) {
+	u, mode := &c.users[i], core.Alone
+	if u.writes == 0 {
+		mode = core.Shared
+	}
+	u.wrote = true
+	t, _, ok := c.lockOf(i).Write(w.ownerOf(i), mode, w.handle(i), w.clock(c))
+	if !ok {
+		w.fail("client %d: a guarded write of a held lock is refused", c.id)
+		return
+	}
+	c.pipe = append(c.pipe, packet{cmd: core.Command{Op: core.Write, Ticket: t}, epoch: c.epoch, write: write{user: i}})
+}
+
+// handle returns the handle of a user's level.
+func (w *world) handle(i int) any {
+	if w.Do&Same == 0 {
+		return nil
+	}
+	return i + 1
+}
+
+// wrote reads the answer to a guarded write.
+func (w *world) wrote(c *client, p *packet) {
+	u := p.write.user
+	c.lockOf(u).Wrote(p.cmd.ID, w.ownerOf(u), p.cmd.Mode, w.handle(u), p.reply, w.clock(c))
+}
+
+// executed fails a guarded write that Redis executes in a later hold than its own, and without a fault one that it does not
+// execute in its own.
+func (w *world) executed(c *client, p *packet, a core.Reply) {
+	switch ran := a.Found == core.Holds; {
+	case ran && p.write.stale && !w.wiped:
+		w.fail("client %d: a guarded write is executed in a later hold", c.id)
+	case !ran && !p.write.ended && w.faults == w.Faults && !w.wiped:
+		w.fail("client %d: a guarded write is refused, though its hold goes on", c.id)
+	}
+}
+
+// checkWrites notes which holds are over.
+func (w *world) checkWrites() {
+	for p, c := range w.inFlight {
+		u, l := &c.users[p.write.user], c.lockOf(p.write.user)
+		levels := u.writes
+		if p.cmd.Mode == core.Shared {
+			levels = u.reads
+		}
+		if c.dead || u.state != holding || levels == 0 || !l.Holds(w.ownerOf(p.write.user), w.clock(c)) {
+			p.write.ended = true
+		}
+	}
+}
+
+// outdates notes that a hold begins, by a tenure unless it is a foreign one, and which writes of former holds must not be
+// executed any more: those in that tenure, and unless there are several permits all others, but for those of readers before
+// a reader.
+func (w *world) outdates(m core.Mode, t *core.Tenure) {
+	w.checkWrites()
+	for p := range w.inFlight {
+		alone := w.permits() == 1 && (m == core.Alone || p.cmd.Mode == core.Alone)
+		if p.write.ended && (alone || t != nil && t.ID == p.cmd.ID) {
+			p.write.stale = true
+		}
+	}
+}
+
+// inFlight calls yield with each guarded write that may be executed yet.
+func (w *world) inFlight(yield func(*packet, *client) bool) {
+	for i := range w.clients {
+		c := &w.clients[i]
+		for _, ps := range [][]packet{c.pipe, c.late} {
+			for j := range ps {
+				if p := &ps[j]; p.cmd.Op == core.Write && !yield(p, c) {
+					return
+				}
+			}
+		}
+	}
+}
