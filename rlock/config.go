@@ -107,8 +107,8 @@ type Config struct {
 	Logger *slog.Logger
 
 	// LongHold is after how long a hold is logged, once, while it lasts, with its owner and, if
-	// RecordPlaces is set, its place in the code. It costs a hand-off some 100 ns. Defaults to 0:
-	// never.
+	// RecordPlaces is set, its place in the code. The client then looks at all of its holds once
+	// a second. Defaults to 0: never.
 	LongHold time.Duration
 
 	// LongWait is after how long a waiting call is logged, once, while it waits, with its place in

@@ -65,18 +65,25 @@ func (c *Client) verifies() *task.Task {
 type Diag interface {
 	// Asked takes a question of another client.
 	Asked(m wire.ClientMessage)
-	// Waits notes that a call waits for a lock that is held here.
-	Waits()
+	// MayLast notes that a call waits, or that a hold has begun.
+	MayLast()
 }
 
 // Watch sets the Diag, before the client has locks.
 func (c *Client) Watch(d Diag) { c.diag = d }
 
-// Waits notes that a call waits for a lock that is held here.
-func (c *Client) Waits() { c.diag.Waits() }
+// WaitBegins notes that a call waits, and HoldBegins that a lock is held: see package diag. They may be called with a
+// mutex held.
+func (c *Client) WaitBegins() { c.diag.MayLast() }
+
+func (c *Client) HoldBegins() {
+	if c.Config.LongHold > 0 {
+		c.diag.MayLast()
+	}
+}
 
 // noDiag is told nothing.
 type noDiag struct{}
 
 func (noDiag) Asked(wire.ClientMessage) {}
-func (noDiag) Waits()                   {}
+func (noDiag) MayLast()                 {}

@@ -11,31 +11,8 @@ import (
 )
 
 // How a client finds deadlocks among its own calls: owners that wait for each other's locks,
-// or a goroutine for a lock that it has itself acquired with another handle. While calls wait,
-// it looks once a second whether one that waits for a lock of this client has waited for as long. Then
-// it searches all waits and holds for cycles, and logs each cycle once. No wait has a timer for that.
-
-// searchPause is how long the client waits before it looks again.
-const searchPause = time.Second
-
-// Waits notes that a call waits for a lock that is held here. It waits for nothing, and may be called with a mutex
-// held.
-func (d *Diag) Waits() { d.search.Ask() }
-
-// A search is for deadlocks, for as long as calls wait.
-type search struct {
-	*Diag
-	told map[string]bool // the deadlocks that the last one has found
-}
-
-func (s *search) work() (time.Duration, bool) {
-	began := time.Now()
-	waits, long := s.Source.LongWaits(began)
-	if long {
-		s.told = s.tellDeadlocks(s.told)
-	}
-	return pause(searchPause, began), waits
-}
+// or a goroutine for a lock that it has itself acquired with another handle. When a call has waited for
+// a lock of this client for a second (watch.go), it searches all waits and holds for cycles, and logs each cycle once.
 
 // tellDeadlocks logs the deadlocks that were not told before, and returns all that there are.
 func (d *Diag) tellDeadlocks(told map[string]bool) map[string]bool {

@@ -21,28 +21,33 @@ func logging(d *Diag) *bytes.Buffer {
 }
 
 // One owner holds a and waits for b, and the other the other way round.
-func crossed() []terms.View { return []terms.View{plain("a", 1, 0, 2), plain("b", 2, 0, 1)} }
+func crossed() []terms.View { return crossedSince(0) }
+
+func crossedSince(since int) []terms.View {
+	return []terms.View{plain("a", 1, since, 2), plain("b", 2, since, 1)}
+}
 
 func TestADeadlockIsToldOnceForAsLongAsItLasts(t *testing.T) {
-	f := &fake{views: crossed(), waits: true, long: true}
+	f := &fake{views: crossed()}
 	virtual(t, f, func(t *testing.T, d *Diag, _ *post) {
 		log := logging(d)
-		d.Waits()
+		d.MayLast()
 		synctest.Wait()
 		assert.Equal(t, 1, strings.Count(log.String(), "deadlock"), log)
 		for range 10 {
-			d.Waits()
+			d.MayLast()
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
 		assert.Equal(t, 1, strings.Count(log.String(), "deadlock"))
 		f.set(func() { f.views = nil })
 		time.Sleep(5 * time.Second)
-		f.set(func() { f.views = crossed() })
+		f.set(func() { f.views = crossedSince(2) })
+		d.MayLast()
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, 2, strings.Count(log.String(), "deadlock"), "another one")
-		f.set(func() { f.waits, f.long = false, false })
+		f.set(func() { f.views = nil })
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		looks := f.looks
@@ -54,17 +59,17 @@ func TestADeadlockIsToldOnceForAsLongAsItLasts(t *testing.T) {
 
 // Two views are of different moments: there may have been a cycle at none of them.
 func TestACycleThatOneLookHasIsNoDeadlock(t *testing.T) {
-	f := &fake{views: crossed(), next: []terms.View{plain("a", 1, 0, 2), plain("b", 2, 0)}, waits: true, long: true}
+	f := &fake{views: crossed(), next: []terms.View{plain("a", 1, 0, 2), plain("b", 2, 0)}}
 	virtual(t, f, func(t *testing.T, d *Diag, _ *post) {
 		log := logging(d)
-		d.Waits()
+		d.MayLast()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Empty(t, log.String())
 
 		// One is there at both looks, and another at the second only.
 		f.set(func() {
-			f.views, f.next = crossed(), append(crossed(), plain("c", 3, 0, 4), plain("d", 4, 0, 3))
+			f.views, f.next = crossedSince(2), append(crossedSince(2), plain("c", 3, 0, 4), plain("d", 4, 0, 3))
 		})
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -89,10 +94,10 @@ func TestNoDeadlockIsFoundWhereNoneIs(t *testing.T) {
 }
 
 func TestASearchCostsATenthOfTheTime(t *testing.T) {
-	f := &fake{views: crossed(), waits: true, long: true, takes: 2 * time.Second}
+	f := &fake{views: crossed(), takes: 2 * time.Second}
 	virtual(t, f, func(t *testing.T, d *Diag, _ *post) {
 		logging(d)
-		d.Waits()
+		d.MayLast()
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		assert.LessOrEqual(t, time.Duration(f.looks)*f.takes, time.Minute)

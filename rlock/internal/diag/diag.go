@@ -22,7 +22,7 @@ type Redis interface {
 	Done() <-chan struct{}
 }
 
-// A Config is what a [Diag] is made of. All fields are set.
+// A Config is what a [Diag] is made of. All fields but the times are set.
 type Config struct {
 	Source    Source
 	Redis     Redis
@@ -30,6 +30,9 @@ type Config struct {
 	ID        *wire.ID // of the client
 	Logger    *slog.Logger
 	NoAnswers bool // questions of other clients are not answered
+
+	// After how long a hold and a wait are logged; 0: never.
+	LongHold, LongWait time.Duration
 }
 
 // A Diag tells people about the locks of a client. Its methods may be called concurrently.
@@ -37,14 +40,14 @@ type Diag struct {
 	Config
 	questions chan string // that are not answered yet
 	answers   task.Task
-	search    task.Task // for deadlocks
+	watching  task.Task // of waits and holds that last
 }
 
 // New returns the Diag of a client, with which it ends.
 func New(c Config) *Diag {
 	d := &Diag{Config: c, questions: make(chan string, maxAskers)}
 	d.answers = task.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: d.answer}
-	d.search = task.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: (&search{Diag: d}).work}
+	d.watching = task.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: (&watch{Diag: d}).work}
 	return d
 }
 

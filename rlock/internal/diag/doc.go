@@ -3,7 +3,8 @@
 //
 //	Source ──► Uses ──► Held
 //	            ├─────► answers to what other clients ask     asking.go
-//	            └─────► cycles of waits, once a second        deadlock.go
+//	            └─────► cycles of waits                       deadlock.go
+//	         watch ───► waits and holds that last             watch.go
 //
 // A look at all locks costs a client time, and other clients may cause one: so it takes as long as there are locks and
 // calls, holds no mutex for long, and is followed by a pause that is ten times as long.

@@ -12,35 +12,37 @@ import (
 type fake struct {
 	mu    sync.Mutex // protects following
 	views []terms.View
-	next  []terms.View // of the second look, if it is another one
+	next  []terms.View // of the second look for a list of all, if it is another one
 	looks int
-	takes time.Duration // that a look takes
+	lists int // looks for a list of all
 
-	waits, long bool
+	located bool          // calls were asked where they were made
+	takes   time.Duration // that a look takes
 }
 
-func (f *fake) Look(waits bool, yield func(*terms.View)) {
+func (f *fake) Look(look terms.Look, yield func(*terms.View)) {
 	f.mu.Lock()
 	f.looks++
+	if look.Holds {
+		f.lists++
+	}
 	takes, views := f.takes, f.views
-	if f.looks%2 == 0 && f.next != nil {
+	if look.Holds && f.lists%2 == 0 && f.next != nil {
 		views = f.next
 	}
 	f.mu.Unlock()
 	time.Sleep(takes)
 	for i := range views {
 		v := views[i]
-		if !waits {
+		f.located = f.located || !look.Locate.IsZero()
+		if !look.Waits {
 			v.Waits = nil
+		}
+		if len(v.Levels) > 0 {
+			v.Tenure, v.Holder = "tenure:", v.Levels[0]
 		}
 		yield(&v)
 	}
-}
-
-func (f *fake) LongWaits(time.Time) (waits, long bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.waits, f.long
 }
 
 // set changes the locks.
@@ -51,7 +53,7 @@ func (f *fake) set(do func()) {
 }
 
 // start is when the uses of these tests begin.
-var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+var start = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 

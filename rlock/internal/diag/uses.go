@@ -10,14 +10,11 @@ import (
 
 // A Source is the locks of a client.
 type Source interface {
-	// Look calls yield with each lock that has a holder or a call that waits, the calls only if waits is set. Calls that
-	// wait for the answer to their first attempt do not count. A lock with many waits is in several views, one after the
-	// other. No mutex is held in yield, nor for longer than a millisecond in between, so that two views may be of
-	// different moments. The view is yield's until it returns.
-	Look(waits bool, yield func(*terms.View))
-	// LongWaits reports whether calls wait for locks that are held here, and whether one of them has waited for long
-	// since it was asked last.
-	LongWaits(now time.Time) (waits, long bool)
+	// Look calls yield with each lock that the look is about. Calls that wait for the answer to their first attempt do not
+	// count. A lock with many waits is in several views, one after the other, the first of which has its levels. No mutex
+	// is held in yield, nor for longer than a millisecond in between, so that two views may be of different moments. The
+	// view is yield's until it returns.
+	Look(look terms.Look, yield func(*terms.View))
 }
 
 // Uses returns a use for each owner of each lock that the client holds, and one for each call that waits if waits is
@@ -25,7 +22,7 @@ type Source interface {
 // same order at every look. They may be of different moments.
 func Uses(s Source, waits bool) []terms.Use {
 	b := &builder{now: time.Now(), places: make(map[terms.Owner]int)}
-	s.Look(waits, b.add)
+	s.Look(terms.Look{Holds: true, Waits: waits}, b.add)
 	return inOrder(b.uses)
 }
 
@@ -85,10 +82,7 @@ func (b *builder) add(v *terms.View) {
 	}
 	for i := range v.Waits {
 		w := &v.Waits[i]
-		u := terms.Use{Name: v.Name, Kind: v.Kind, Owner: w.Owner, Goroutine: w.Goroutine, Waits: true, Since: w.Since, Place: w.Place.Known()}
-		if w.Reads {
-			u.Kind = v.ReadKind
-		}
+		u := terms.Use{Name: v.Name, Kind: v.KindOf(w.Reads), Owner: w.Owner, Goroutine: w.Goroutine, Waits: true, Since: w.Since, Place: w.Place.Known()}
 		partOf(&u, w.Whole)
 		b.uses = append(b.uses, u)
 	}

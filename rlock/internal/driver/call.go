@@ -18,7 +18,7 @@ type waiter struct {
 	core.Waiter
 	req   client.Request
 	hold  *hold         // the handle to fill in, nil for Lock
-	place *client.Place // where it is made, nil if that is not recorded
+	place *client.Place // where it is made, nil if that is not recorded, nor found yet
 	began core.Time
 
 	ready chan wakeUp // capacity 1
@@ -32,9 +32,9 @@ type waiter struct {
 	until     *until    // by which that wait ends; nil for none to be used again
 	serves    bool      // parked: it has the lock, and a message that says so is on its way
 
-	waits    bool // it has waited for anything but the answer to an attempt
-	long     bool // it was told that it waits for a long time
-	searched bool // it had deadlocks searched for
+	waits   bool // it has waited for anything but the answer to an attempt
+	locates bool // it is to find out where it was made
+	told    bool // it was logged that it waits for its own goroutine
 
 	waited time.Duration   // until it was granted
 	untold []chan struct{} // losses of the lock that are to be told before it returns
@@ -137,8 +137,12 @@ func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Reques
 			return e.GaveUp(ctx, n, req, err, 0, false)
 		}
 		l.asksMore(&w, req, now)
-		if l.AtOnce(&w, now) != core.Acquired {
+		switch outcome := l.AtOnce(&w, now); outcome {
+		case core.Acquired:
+		case core.Waiting:
 			return l.contend(ctx, c.newCall(&w, req, h, place, now), now)
+		default:
+			return l.refused(ctx, outcome, req, h)
 		}
 	}
 	untold := l.granted(&w, req, h)
@@ -167,18 +171,30 @@ func (l *lock) asksMore(w *core.Waiter, req *client.Request, now core.Now) {
 	}
 }
 
-// contend goes on with a call that was not served at once. It is called with the mutex held, and gives it back.
+// contend goes on with a call that has to wait. It is called with the mutex held, and gives it back.
 func (l *lock) contend(ctx context.Context, w *waiter, now core.Now) error {
 	c, n := l.shard.client, l.name
-	if w.Outcome() == core.Waiting {
-		l.hear(w, now)
-		l.Wait(&w.Waiter, now)
-		l.tellOwnWait(w, now)
-		l.await(ctx, w, now)
-	} else {
-		l.leave(ctx, w)
-	}
+	l.hear(w, now)
+	l.Wait(&w.Waiter, now)
+	l.tellOwnWait(w, now)
+	l.await(ctx, w, now)
 	return c.finished(ctx, n, w)
+}
+
+// refused ends a call that waits for nothing. It is called with the mutex held, and gives it back. The holder is named in
+// the error of a handle: that of a TryLock, which may be called in a loop, is not read.
+func (l *lock) refused(ctx context.Context, o core.Outcome, req *client.Request, h *hold) error {
+	c, n, holder := l.shard.client, l.name, ""
+	if h != nil {
+		holder = l.holderWords("")
+	}
+	err := l.refusal(o, req, holder)
+	l.shard.counts.GaveUp(err, false)
+	l.shard.exit(l)
+	if o != core.Denied {
+		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
+	}
+	return c.shared.GaveUp(ctx, n, req, err, 0, false)
 }
 
 func awaitAll(told []chan struct{}) {
@@ -211,6 +227,10 @@ func (l *lock) await(ctx context.Context, w *waiter, now core.Now) {
 		if w.Outcome() != core.Waiting {
 			break
 		}
+		if w.locates {
+			w.locates = false
+			w.locate()
+		}
 		if t := w.Ticket(); t != nil {
 			if op, at := l.Peek(t, now); op != core.None && at <= now.Time {
 				if now, got = l.attempt(ctx, w, now); got {
@@ -234,7 +254,7 @@ func (l *lock) await(ctx context.Context, w *waiter, now core.Now) {
 // limit, if one is waited for: then it reports whether it has entered. It reports whether the call has got the
 // lock, and then it has not taken the mutex again.
 func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, now core.Now) (_ core.Now, entered, got bool) {
-	at := min(l.Lock.Due(&w.Waiter, now), l.patience(w, now))
+	at := l.Lock.Due(&w.Waiter, now)
 	if t := w.Ticket(); t != nil && limit == nil {
 		at = min(at, l.Alarm(t, now))
 	}
@@ -289,9 +309,7 @@ func (l *lock) exitWaiting(ctx context.Context, w *waiter) {
 	w.waits = true
 	l.shard.counts.Waiting++
 	c, n := l.shard.client, l.name
-	if l.Owner() != nil {
-		c.shared.Waits()
-	}
+	c.shared.WaitBegins()
 	l.shard.exit(l)
 	if c.shared.Watches(&w.req) {
 		c.shared.Observer.Waiting.Tell(ctx, n.Event(w.req.Owner, w.req.Shared))
@@ -304,17 +322,11 @@ func (l *lock) leave(ctx context.Context, w *waiter) {
 	s.carryOut()
 	holder := ""
 	if w.hold != nil || w.Outcome() == core.Cancelled { // else they are not read
-		holder = l.holderWords(w)
+		holder = l.holderWords(w.holder)
 	}
-	switch w.Outcome() {
-	case core.Denied, core.TimedOut:
-		if w.err == nil {
-			w.err = l.refusal(w, holder)
-		}
-	case core.Closed:
-		w.err = wire.ErrClosed
-	case core.Upgrades:
-		w.err = client.UpgradeError(w.req.Owner)
+	switch o := w.Outcome(); {
+	case o == core.Closed, o == core.Upgrades, (o == core.Denied || o == core.TimedOut) && w.err == nil:
+		w.err = l.refusal(o, &w.req, holder)
 	}
 	w.holder = holder
 	s.exit(l)
@@ -369,25 +381,30 @@ func (c *Client) giveBack(n *client.Name, w *waiter) {
 	l.shard.exit(l)
 }
 
-// refusal is what a caller gets whose wait is over. The words are for a handle: those of a TryLock, which
-// may be called in a loop, are not read.
-func (l *lock) refusal(w *waiter, holder string) error {
+// refusal returns the error of a call that has ended with that outcome, with the holder if it is to name one.
+func (l *lock) refusal(o core.Outcome, req *client.Request, holder string) error {
 	reason := client.ErrNotAcquired
-	if l.Owner() == nil && l.Busy() {
+	switch {
+	case o == core.Closed:
+		return wire.ErrClosed
+	case o == core.Upgrades:
+		return client.UpgradeError(req.Owner)
+	case l.Owner() == nil && l.Busy():
 		reason = client.ErrUnanswered
 	}
-	if w.hold != nil && holder != "" {
+	if holder != "" {
 		reason = fmt.Errorf("%w: it is %s", reason, holder)
 	}
 	return reason
 }
 
-// holderWords says in whose hands the lock was when this client last heard of it, "" if it does not know.
-func (l *lock) holderWords(w *waiter) string {
+// holderWords says in whose hands the lock was when this client last heard of it, "" if it does not know. Redis has named
+// that holder last.
+func (l *lock) holderWords(named string) string {
 	if l.IsHeld() {
 		return "held by " + client.Owner{ID: uint64(l.Levels()[0].Owner)}.Words() + " of this process"
 	}
-	return l.shard.client.shared.HolderWords(w.holder)
+	return l.shard.client.shared.HolderWords(named)
 }
 
 // shutTime is how long a shared rueidis client must say that it is closed until it is believed: in a Cluster

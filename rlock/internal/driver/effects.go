@@ -100,6 +100,7 @@ func (l *lock) granted(w *core.Waiter, req *client.Request, h *hold) (untold []c
 	s := l.shard
 	req.Way = ways[w.Way()]
 	s.counts.Opened(req.Way)
+	s.client.shared.HoldBegins()
 	if h != nil {
 		h.token = w.Token()
 	}
@@ -107,7 +108,7 @@ func (l *lock) granted(w *core.Waiter, req *client.Request, h *hold) (untold []c
 	case core.ByLinger:
 		l.reused = true
 		k := s.workOf(l, l.Owner())
-		if at := min(l.longHoldAt(), l.trackedFrom(k)); at != core.Never { // nothing was due of them while it lingered
+		if at := l.trackedFrom(k); at != core.Never { // that was not due while it lingered
 			s.schedule(k, at)
 		}
 	case core.ByRedis, core.ByQueue:

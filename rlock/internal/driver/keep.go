@@ -109,7 +109,7 @@ func (s *shard) schedule(k *work, at core.Time) {
 // wakes returns when the keeper has to ask about the tenure, which package core wants to be polled then.
 func (l *lock) wakes(k *work, at core.Time) core.Time {
 	if k.tenure == l.Owner() {
-		at = min(at, l.longHoldAt(), l.trackedFrom(k))
+		at = min(at, l.trackedFrom(k))
 	}
 	return at
 }
@@ -132,7 +132,6 @@ func (k *work) Due(time.Time) (send bool) {
 	s.asked = k
 	if k.tenure == l.Owner() {
 		l.Look(now)
-		l.tellLongHolds(now)
 		l.track(k, now)
 	}
 	s.carryOut()

@@ -7,13 +7,23 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
+// locate finds out where the call was made, if that is not recorded. It is called by its own goroutine.
+func (w *waiter) locate() {
+	if w.place == nil {
+		w.place = terms.Here()
+	}
+	if w.place == nil {
+		w.place = new(terms.Place) // which is not known
+	}
+}
+
 // tellOwnWait logs at once that w waits for a lock that its own goroutine holds as its owner: an
 // Acquire after a Lock. No other goroutine can end that hold, so the wait lasts until the call
 // ends. A handle may be released by another goroutine: a wait for one is logged once it lasts, by
-// the search for deadlocks, which w then need not ask for. The mutex is held.
+// the search for deadlocks, of which w then is no reason. The mutex is held.
 func (l *lock) tellOwnWait(w *waiter, now core.Now) {
 	goroutine := w.req.Goroutine()
-	if goroutine == 0 || goroutine == w.req.Owner.ID || w.searched {
+	if goroutine == 0 || goroutine == w.req.Owner.ID || w.told {
 		return
 	}
 	levels, c := l.Levels(), l.shard.client
@@ -22,13 +32,10 @@ func (l *lock) tellOwnWait(w *waiter, now core.Now) {
 		if o := ownerOf(v); o.ID != goroutine || !l.Holds(v.Owner, now) {
 			continue
 		}
-		w.searched = true
-		place := w.place
-		if place == nil {
-			place = terms.Here()
-		}
+		w.told = true
+		w.locate()
 		c.shared.Config.Logger.Warn("rlock: a call waits for a lock that its own goroutine holds: use the context of the Hold, or WithOwner, to nest",
-			"lock", l.name.Key, "kind", l.name.KindOf(w.req.Shared), "owner", w.req.Owner, "waited", time.Duration(0), "place", place.Known().String(),
+			"lock", l.name.Key, "kind", l.name.KindOf(w.req.Shared), "owner", w.req.Owner, "waited", time.Duration(0), "place", w.place.Known().String(),
 			"holder", ownerOf(v), "held", duration(now.Time.Since(v.Since)).Round(time.Millisecond), "holder_place", placeOf(v).Known().String())
 		return
 	}

@@ -43,7 +43,6 @@ type lock struct {
 	reused    bool            // a hold began in the tenure while that lingered
 	mirrorsIn chan struct{}   // closed with the next answer to a mirror, nil if no caller waits for one
 	untold    []chan struct{} // each is closed once a loss was told
-	long      []longHold      // those that were told to last for a long time
 }
 
 // enter returns the lock of n, or that of the owner's permit, with the mutex held, and makes it if need be. The
@@ -79,7 +78,7 @@ func (s *shard) add(n *client.Name, o core.OwnerID) *lock {
 	k := s.kind.core
 	k.Permits = n.Permits
 	l.Reset(&s.core, k)
-	l.name, l.owner, l.reused, l.long = n, 0, false, l.long[:0]
+	l.name, l.owner, l.reused = n, 0, false
 	if s.kind.permits {
 		l.owner = o
 		s.addPermit(l)

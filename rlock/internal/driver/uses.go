@@ -2,11 +2,11 @@ package driver
 
 import (
 	"slices"
-	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // The locks as package diag reads them: see diag.Source. A look takes the mutex of a shard again and again, each time for
@@ -31,12 +31,15 @@ type seen struct {
 	until  core.SafeTime // until when the holders may be believed
 	levels int           // how many of the levels seen are its, from there on
 	waits  int
+	tenure core.ID    // that is held while calls wait, else zero
+	holder core.Level // its first
 }
 
 // A reader reads locks. It is used by one goroutine.
 type reader struct {
 	client *Client
-	waits  bool
+	look   terms.Look
+	locate core.Time // calls that began before that find out where they were made
 	locks  []seen
 	levels []core.Level
 	calls  []terms.Wait
@@ -47,12 +50,19 @@ type reader struct {
 	same  int
 }
 
-// Look calls yield for each lock, without a mutex.
-func (c *Client) Look(waits bool, yield func(*terms.View)) {
-	r := &reader{client: c, waits: waits}
+// Look calls yield for each lock that the look is about, without a mutex.
+func (c *Client) Look(look terms.Look, yield func(*terms.View)) {
+	r := &reader{client: c, look: look}
+	if !look.Locate.IsZero() {
+		r.locate = core.Time(look.Locate.Sub(c.clock.start))
+	}
 	for s := range c.allShards {
 		var all []*lock
-		s.glance(func() { all = slices.Collect(s.all) })
+		s.glance(func() {
+			if look.Holds || s.counts.Waiting > 0 {
+				all = slices.Collect(s.all)
+			}
+		})
 		for len(all) > 0 {
 			read := 0
 			s.glance(func() { read = r.read(s, all) })
@@ -67,7 +77,7 @@ func (r *reader) read(s *shard, all []*lock) (done int) {
 	r.locks, r.levels, r.calls = r.locks[:0], r.levels[:0], r.calls[:0]
 	now := r.client.clock.now()
 	for _, l := range all {
-		if len(r.locks)+len(r.levels)+len(r.calls) >= atOnce {
+		if done+len(r.levels)+len(r.calls) >= atOnce {
 			break
 		}
 		if s.has(l) && !r.readLock(l, now) {
@@ -81,13 +91,16 @@ func (r *reader) read(s *shard, all []*lock) (done int) {
 
 // readLock reads a lock, and reports whether it has read all of it. What was read of it before is not read again.
 func (r *reader) readLock(l *lock, now core.Now) (all bool) {
-	one, first := seen{name: l.name}, r.same == 0
-	if first && l.IsHeld() && l.Owner() != nil {
+	one, first, held := seen{name: l.name}, r.same == 0, l.IsHeld() && l.Owner() != nil
+	if first && held && r.look.Holds {
 		one.until = l.TrustedUntil()
 		r.levels = append(r.levels, l.Levels()...)
 		one.levels = len(l.Levels())
 	}
-	all = !r.waits || r.readCalls(l, &one)
+	all = !r.look.Waits || r.readCalls(l, &one)
+	if held && one.waits > 0 {
+		one.tenure, one.holder = l.Owner().ID, l.Levels()[0]
+	}
 	if one.levels+one.waits > 0 {
 		r.locks = append(r.locks, one)
 	}
@@ -113,9 +126,15 @@ func (r *reader) readCalls(l *lock, one *seen) (all bool) {
 		}
 		r.same++
 		one.waits++
+		if w.place == nil && w.began <= r.locate && !w.locates {
+			w.locates = true
+			if w.parked {
+				w.wake()
+			}
+		}
 		r.calls = append(r.calls, terms.Wait{
 			Owner: w.req.Owner, Goroutine: w.req.Goroutine(), Reads: w.req.Shared, Since: r.client.clock.time(w.began),
-			Place: w.place, Whole: w.req.Whole,
+			Place: w.place, Whole: w.req.Whole, Holder: w.holder, Told: w.told,
 		})
 	}
 	return true
@@ -131,6 +150,10 @@ func (r *reader) tell(yield func(*terms.View)) {
 		v.Levels, v.Waits = v.Levels[:0], calls[:one.waits]
 		for j := range levels[:one.levels] {
 			v.Levels = append(v.Levels, levelOf(&levels[j], clock))
+		}
+		v.Tenure, v.Holder = "", terms.Level{}
+		if one.tenure != (core.ID{}) {
+			v.Tenure, v.Holder = r.client.textOf(one.tenure, 0)[:wire.TenureLen], levelOf(&one.holder, clock)
 		}
 		levels, calls = levels[one.levels:], calls[one.waits:]
 		yield(v)
@@ -169,30 +192,4 @@ func wholeOf(v *core.Level) *terms.Whole {
 		return h.Whole
 	}
 	return nil
-}
-
-// longWaitTime is how long a call waits until deadlocks are searched for.
-const longWaitTime = time.Second
-
-// LongWaits looks at the shards in which calls wait.
-func (c *Client) LongWaits(at time.Time) (waits, long bool) {
-	for s := range c.allShards {
-		s.glance(func() {
-			if s.counts.Waiting == 0 {
-				return
-			}
-			for l := range s.all {
-				if l.Owner() == nil {
-					continue
-				}
-				for w := range l.Waiters {
-					waits = true
-					if w := w.Tag.(*waiter); !w.searched && at.Sub(c.clock.time(w.began)) >= longWaitTime {
-						w.searched, long = true, true
-					}
-				}
-			}
-		})
-	}
-	return waits, long
 }

@@ -44,7 +44,7 @@ func TestALookReadsAllThatStaysInPieces(t *testing.T) {
 		assert.Len(t, diag.Uses(c, false), 1)
 
 		pieces, seen := 0, make(map[client.Owner]int)
-		c.Look(true, func(v *terms.View) {
+		c.Look(terms.Look{Holds: true, Waits: true}, func(v *terms.View) {
 			assert.LessOrEqual(t, len(v.Waits), atOnce)
 			assert.Equal(t, 1, held.Depth(o), "no mutex is held")
 			for _, w := range v.Waits {

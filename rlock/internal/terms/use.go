@@ -17,6 +17,14 @@ type Use struct {
 	Place      Place
 }
 
+// A Look says what of the locks of a client is looked at.
+type Look struct {
+	Holds bool // locks that are held
+	Waits bool // locks for which calls wait, and these calls
+	// Locate makes calls that have waited since before then find out where they were made, for a later look. Zero: none.
+	Locate time.Time
+}
+
 // A View is a lock as one client has it at one moment, or a part of its waits.
 type View struct {
 	Name       string
@@ -25,6 +33,18 @@ type View struct {
 	ValidUntil time.Time // until when its holders may be believed, whatever they have asked for
 	Levels     []Level
 	Waits      []Wait
+
+	// Of a lock that is held here while calls wait for it: its tenure as it stands in Redis, "<uuid>:", and its first level.
+	Tenure string
+	Holder Level
+}
+
+// KindOf returns the kind of a reader or of a writer.
+func (v *View) KindOf(reads bool) Kind {
+	if reads {
+		return v.ReadKind
+	}
+	return v.Kind
 }
 
 // A Level is one Lock that was not unlocked yet.
@@ -45,6 +65,8 @@ type Wait struct {
 	Goroutine uint64 // that has called, 0 if it is not known
 	Reads     bool
 	Since     time.Time
-	Place     *Place
+	Place     *Place // nil if it is not recorded, and was not found yet
 	Whole     *Whole // that it waits for, nil for none
+	Holder    string // that Redis has named last, "" if it named none
+	Told      bool   // it was logged that it waits for its own goroutine
 }
