@@ -39,7 +39,7 @@ const (
 type Ticket struct {
 	ID    ID
 	Mode  Mode
-	Polls bool    // "X" or "S": the client cannot be told of a grant
+	Polls bool    // "X" or "S": the client had not subscribed when the ticket joined
 	Owner OwnerID // what follows the UUID in the owner's text
 }
 

@@ -34,7 +34,7 @@ func (t *Tenure) looksNext(a Reply, now Now) {
 		d = min(d, a.TTL+c.Slack)
 	}
 	d = min(d, l.follow(t, a, now))
-	if t.polls && !c.breaks(PollsOften) {
+	if t.polls && l.hears != listening && !c.breaks(PollsOften) {
 		d = min(d, c.pause(c.FirstPoll, c.LastPoll, int(t.polled)))
 		t.polled++
 	}

@@ -154,6 +154,11 @@ func TestPausesHaveJitter(t *testing.T) {
 	if n.looksNext(Reply{Found: Waits}, at(0)); n.look != 4 {
 		t.Errorf("a ticket that polls looks after %d", n.look)
 	}
+	l.hears = listening
+	if n.looksNext(Reply{Found: Waits}, at(0)); n.look != 2_000 {
+		t.Errorf("a ticket that polled until its client had subscribed looks after %d", n.look)
+	}
+	l.hears = deaf
 	if d := l.follow(n, Reply{Found: First, Turn: 50}, at(0)); d != 2 {
 		t.Errorf("the first ticket looks after %d in a turn", d)
 	}

@@ -13,7 +13,7 @@ type Tenure struct {
 	want    Want
 	place   Place
 	mode    Mode // in which it needs the lock
-	polls   bool // its client cannot be told of a grant
+	polls   bool // its client had not subscribed when it was made: see looksNext
 	news    news
 	step    bool  // Held: a downgrade is to let in others that wait
 	guarded int32 // guarded writes that may run yet, and whose level has closed

@@ -120,6 +120,7 @@ var long = []Setup{
 	{Name: "2x1, two of all faults", Clients: 2, Users: 1, Rounds: 1, Faults: 2, Fault: Break | Late | Slow | LoseMessage | DoubleMessage | Forge | Cut | Partition | Die | Freeze | Stall},
 	{Name: "2x1, without end", Clients: 2, Users: 1, Do: Cancel},
 	{Name: "2x1, no pub/sub", Clients: 2, Users: 1, Rounds: 2, Polling: true, Do: Cancel | Try, Faults: 1, Fault: Break | Late},
+	{Name: "2x1, subscribed late", Clients: 2, Users: 1, Rounds: 2, Do: Cancel, Look: 9, Lease: 9, Faults: 1, Fault: Slow},
 	{Name: "2x1, Detach", Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Detach | SetLease | Cancel, Faults: 1, Fault: Break | Late | LoseMessage},
 	{Name: "2x1, a slow driver", Clients: 2, Users: 1, Rounds: 1, Lazy: true, Do: Nest | Cancel},
 	{Name: "2x2, faults", Clients: 2, Users: 2, Rounds: 1, Faults: 1, Fault: Break | Late | LoseMessage},

@@ -238,7 +238,7 @@ func (r *run) grant(asker core.Ticket, term core.Span) (asks bool) {
 		if !slices.Contains(r.Marks, t.ID) {
 			r.Marks = append(r.Marks, t.ID)
 		}
-		if !asks && !t.Polls {
+		if !asks {
 			r.send(core.Granted, t.ID)
 		}
 	}

@@ -213,7 +213,7 @@ func (r *run) grant(m, asker core.Ticket, term core.Span) (token uint64, asks bo
 	if !r.marked(m.ID) {
 		r.Marks = with(r.Marks, m.ID)
 	}
-	if !asks && !m.Polls {
+	if !asks {
 		r.send(core.Granted, m.ID, token, r.reserve)
 	}
 	return token, asks

@@ -41,9 +41,10 @@ local function grant(member)
 		return
 	end
 	local token, refused = enter(ticketOf(member), modeOf(member), asks and term or claim)
-	if not refused and not asks and string.sub(member, 1, 1) == modeOf(member) then
+	if not refused and not asks then
+		-- One that polls may hear it by now: its client may have subscribed after it joined.
 		local told = redis.pcall(publish, turns .. clientOf(member), '+' .. ticketOf(member) .. ' ' .. token .. ' ' .. reserve .. ' ' .. lock)
-		refused = type(told) == 'table' and told
+		refused = string.sub(member, 1, 1) == modeOf(member) and type(told) == 'table' and told
 	end
 	if not refused then
 		redis.call('zadd', queue, '0', markOf(member))

@@ -5,8 +5,8 @@
 --
 -- A ticket is the owner's text of a tenure to come, "<uuid>:<id>". A member of the queue
 -- is a mode and a ticket: x for one that needs the lock alone, s for one that shares it;
--- X and S for one that polls, since its client cannot be told. The first 19 characters of
--- the ticket are the client's, and end the name of the channel on which that client, and
+-- X and S for one that polls, since its client has not subscribed. The first 19 characters
+-- of the ticket are the client's, and end the name of the channel on which that client, and
 -- no other, is told of grants.
 --
 -- Foreign clients are those of Redisson. They know the lock and its channel, and nothing of the
@@ -16,10 +16,11 @@
 -- KEYS[2]  the queue, "rlock_queue:<tag>": a sorted set of members in the order in which
 --          they came, and with score 0 a mark "!<uuid>" for each tenure that was granted
 --          the lock out of the queue, until it is released
--- KEYS[3] the turns of foreign clients, "rlock_foreign:<tag>": see foreign.lua KEYS[4] the channel
--- that foreign clients listen to KEYS[5] of a read-write lock: what the readers' keys begin with,
--- see rw.lua KEYS[5], KEYS[6] else, if there are so many: the queue of Redisson's fair lock, see
--- foreign.lua KEYS[7], or KEYS[5] without these two, of a fenced lock: the counter of its tokens
+-- KEYS[3]  the turns of foreign clients, "rlock_foreign:<tag>": see foreign.lua
+-- KEYS[4]  the channel that foreign clients listen to
+-- KEYS[5]  of a read-write lock: what the readers' keys begin with, see rw.lua
+-- KEYS[5], KEYS[6]  else, if there are so many: the queue of Redisson's fair lock, see foreign.lua
+-- KEYS[7], or KEYS[5] without these two, of a fenced lock: the counter of its tokens
 -- ARGV[1] how to publish and count: "p" plain, "s" sharded, "c" plain in a Cluster, where
 --          no node knows all subscribers; then "+" if there may be foreign clients that only poll,
 --          and "!" if the client of a look has heard one release the lock
