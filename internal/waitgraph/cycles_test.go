@@ -146,3 +146,24 @@ func TestACycleIsFoundWhereverThereIsOne(t *testing.T) {
 	}
 	assert.Greater(t, with, 500, "too few graphs with a cycle")
 }
+
+// Many wait for a lock of many holders, each of which waits behind others. A search whose time was the product would not
+// end before the time of the tests does.
+func TestManyMayWaitForManyHolders(t *testing.T) {
+	const many = 50_000
+	var uses []use
+	for i := range many {
+		uses = append(uses,
+			reads(holds("1", fmt.Sprint("reader", i))), waits("1", fmt.Sprint("writer", i)),
+			waits("2", fmt.Sprint("reader", i)), holds("3", fmt.Sprint("writer", i)))
+	}
+	uses = append(uses, holds("2", "last"))
+	assert.Empty(t, locks(uses...))
+	uses = append(uses, waits("3", "last"))
+	assert.NotEmpty(t, locks(uses...))
+}
+
+func TestACycleIsFoundOnceThoughItsUsersHaveTwoNames(t *testing.T) {
+	assert.Equal(t, [][]string{{"2", "1"}}, locks(
+		holds("1", "a", "first"), waits("2", "a", "first"), holds("2", "b", "second"), waits("1", "b", "second")))
+}

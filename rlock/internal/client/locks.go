@@ -10,9 +10,8 @@ import (
 // Locks are the locks of a client, which package driver keeps. Their methods wait for nothing, and are called without a
 // mutex.
 type Locks interface {
-	// Verify asks Redis about all tenures, AskAbout about the lock of a name and its waiters.
+	// Verify asks Redis about all tenures.
 	Verify()
-	AskAbout(key string)
 	// Changed says that Redis has told of a change of a tracked key.
 	Changed(key string)
 	// Told says what another client has told this one about a tenure.

@@ -39,6 +39,7 @@ func TestADeadlockIsToldOnceForAsLongAsItLasts(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
+		assert.Equal(t, 2, f.lists, "one search for the same waits")
 		assert.Equal(t, 1, strings.Count(log.String(), "deadlock"))
 		f.set(func() { f.views = nil })
 		time.Sleep(5 * time.Second)

@@ -17,7 +17,7 @@ func (c *Client) Verify() {
 	c.keeper.Probe()
 }
 
-// AskAbout asks Redis about the lock and its waiters.
+// AskAbout asks Redis about the lock and its waiters. It is no method of [client.Locks], but for tests of users.
 func (c *Client) AskAbout(key string) {
 	for s := range c.shardsOf(key) {
 		s.visit(s.named(key), func(l *lock, now core.Now) { l.Doubt(now) })
