@@ -37,6 +37,12 @@ type Config struct {
 	// 30 s, as Redisson's lockWatchdogTimeout.
 	Lease time.Duration
 
+	// LongestLease is the longest lease that any client has on a lock of this server: its Lease,
+	// or that of a call. A red lock takes a lost part again only on a server that has been up for
+	// as long: see [NewRedLock]. Defaults to Lease, or to 30 s if that is shorter. If it is set, it
+	// must not be less than Lease.
+	LongestLease time.Duration
+
 	// HandoffLimit is how many more times a lock is handed off inside this process once another
 	// client is known to wait for it. Then this client's next waiter joins the end of the queue.
 	// Negative: none while others wait. A fair lock is never handed off. Defaults to 16.
@@ -171,6 +177,7 @@ func (c Config) withDefaults() (Config, error) {
 	if err := cmp.Or(c.checkAddress(), c.checkValues()); err != nil {
 		return c, err
 	}
+	c.LongestLease = cmp.Or(max(c.LongestLease, 0), max(c.Lease, defaultLease))
 	c.HandoffLimit = max(cmp.Or(c.HandoffLimit, defaultHandoffLimit), 0)
 	c.HandoffTime = cmp.Or(max(c.HandoffTime, 0), defaultHandoffTime)
 	c.LongWait = max(cmp.Or(c.LongWait, defaultLongWait), 0)
@@ -218,6 +225,8 @@ func (c Config) checkValues() error {
 		return invalid("SyncReplicas is %d: use the number of replicas, at most %d, or 0 not to wait for them", c.SyncReplicas, wire.MaxSyncReplicas)
 	case c.Lease < shortestConfigLease:
 		return invalid("Lease is %v, which is too short to renew: at least %v", c.Lease, shortestConfigLease)
+	case c.LongestLease > 0 && c.LongestLease < c.Lease:
+		return invalid("LongestLease is %v, which is shorter than Lease, %v", c.LongestLease, c.Lease)
 	}
 	return nil
 }
@@ -233,7 +242,7 @@ func (c Config) wire() wire.Options {
 // shared returns the settings of the locks.
 func (c Config) shared(o *client.Observer) client.Config {
 	return client.Config{
-		Lease: c.Lease, HandoffLimit: c.HandoffLimit, HandoffTime: c.HandoffTime,
+		Lease: c.Lease, LongestLease: c.LongestLease, HandoffLimit: c.HandoffLimit, HandoffTime: c.HandoffTime,
 		LongHold: c.LongHold, LongWait: c.LongWait, RecordPlaces: c.RecordPlaces, Logger: c.Logger, Observer: o,
 		NoClientChannel: c.NoClientChannel, NoAnswers: c.NoAnswers, Linger: max(c.Linger, 0), RedissonPolls: wire.RedissonPolls(c.RedissonPolls),
 	}

@@ -28,6 +28,7 @@ func TestAConfigThatCannotWorkIsRefused(t *testing.T) {
 		"negative replicas":       {Redis: server.Options(), SyncReplicas: -1},
 		"too many replicas":       {Redis: server.Options(), SyncReplicas: 101},
 		"connections that expire": {Redis: expiring},
+		"a lease too long":        {Redis: server.Options(), Lease: time.Minute, LongestLease: 59 * time.Second},
 		"too short a lease":       {Redis: server.Options(), Lease: 99 * time.Millisecond},
 	} {
 		client, err := rlock.New(config)

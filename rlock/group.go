@@ -25,6 +25,9 @@ func homeOf(e *client.Client) *group.Home {
 		Place:    e.Place,
 		Trouble:  e.TellTrouble,
 		Start:    e.Redis.Start,
+		Done:     e.Redis.Done(),
+		Server:   e.Redis.ServerProcess,
+		Longest:  e.Config.LongestLease,
 		CheckLease: func(lock string, lease time.Duration) error {
 			return e.CheckLease(&client.Name{Keys: wire.Keys{Key: lock}}, lease)
 		},

@@ -18,8 +18,14 @@ import (
 // All servers are asked at once, and the call returns when it is decided. The hold is valid
 // until the majority is not: each grant is judged by its own client from before it was sent,
 // and [Hold.ValidUntil] is that of the part whose loss would end the majority. Then the hold's
-// context ends with [ErrLost], and the other parts are released. A lost part is not taken again.
-// Unlock returns when most servers have confirmed it; the others are told in the background.
+// context ends with [ErrLost], and the other parts are released. Unlock
+// returns when most servers have confirmed it; the others are told in the background.
+//
+// While a majority is valid, a hold that the watchdog keeps takes a part that it is without
+// again, where the part is free and the server has been the same process for the largest
+// [Config].LongestLease of the clients: INFO is asked for its run id every three seconds as long
+// as a part is missing, and where INFO is refused, or in a Cluster, nothing is taken again. So
+// restart the next server 40 s after the last one is back, with the default leases.
 //
 // Restart a server without its data only after the longest lease, and at least two seconds:
 // otherwise two clients may hold the lock. Give the same servers in the same order to all

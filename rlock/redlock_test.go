@@ -245,6 +245,38 @@ func TestARedLockSurvivesTheLossOfAMinorityAndNoMore(t *testing.T) {
 	})
 }
 
+// restart restarts a server without its data, after so long.
+func (w *fiveWorlds) restart(server int, away time.Duration) {
+	world := w.worlds[server]
+	world.redis.Stop()
+	world.FlushAll()
+	time.Sleep(away)
+	world.redis.Start()
+}
+
+func TestARedLockOutlivesTheRestartOfAllItsServersOneAfterTheOther(t *testing.T) {
+	quorum(t, func(t *testing.T, w *fiveWorlds) {
+		m, me := w.member(), w.caller()
+		hold, err := m.Acquire(me)
+		require.NoError(t, err)
+		w.settle()
+		require.NoError(t, m.Lock(rlock.WithOwner(w.ctx, hold.Owner())), "a second level")
+		for round := range 2 {
+			for i := range w.worlds {
+				w.restart(i, 30*time.Second)
+				require.NoError(t, hold.Err(), "server %d, round %d", i, round)
+			}
+		}
+		time.Sleep(40 * time.Second)
+		assert.Len(t, w.have(), 5)
+		require.NoError(t, m.Unlock(rlock.WithOwner(w.ctx, hold.Owner())))
+		require.NoError(t, hold.Release(me))
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.have())
+		assert.Equal(t, 2*2, m.testClients[2].logged("a red lock has a part again"), "both levels, in both rounds")
+	})
+}
+
 func TestTheLossOfARedLockIsReportedOnceForEachLevel(t *testing.T) {
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()

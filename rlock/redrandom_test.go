@@ -74,7 +74,7 @@ func (a majorityStorm) play(t *testing.T, seed uint64) {
 		}
 		g.empty = make([]bool, a.servers)
 		for range 3 {
-			p := g.process(withLease(majorityLease))
+			p := g.process(withLease(majorityLease), func(c *rlock.Config) { c.LongestLease = claimLease }) // red locks heal
 			g.peers = append(g.peers, p)
 			g.marks = append(g.marks, g.marksOf(p))
 		}

@@ -24,7 +24,6 @@ type Server struct {
 	// virtual is set in a bubble. There no clock needs to be set, since time stands still
 	// while anything runs.
 	virtual bool
-	runID   string // which INFO says, and by which clients tell servers apart
 
 	gate    sync.Mutex // protects following; taken before miniredis' own mutex
 	stopped bool       // by itself miniredis starts again at a connection after Close
@@ -36,14 +35,19 @@ type Server struct {
 	mu     sync.Mutex
 	refuse func(command string, args ...string) string
 	calls  map[string]int64
+	runID  string // which INFO says, and by which clients tell processes of servers apart
 }
 
 // New returns a server that is empty and answers. Close it at the end.
 func New() *Server {
-	s := &Server{m: miniredis.NewMiniRedis(), runID: fmt.Sprintf("%016x%016x%08x", rand.Uint64(), rand.Uint64(), rand.Uint32()), calls: make(map[string]int64)}
+	s := &Server{m: miniredis.NewMiniRedis(), runID: newRunID(), calls: make(map[string]int64)}
 	s.virtual = time.Now().Before(bubblesEnd)
 	s.m.ClockTTL(true)
 	return s
+}
+
+func newRunID() string {
+	return fmt.Sprintf("%016x%016x%08x", rand.Uint64(), rand.Uint64(), rand.Uint32())
 }
 
 // bubblesEnd is later than any time in a bubble, where time begins in 2000, and earlier than
@@ -96,7 +100,7 @@ func (s *Server) before(peer *miniserver.Peer, command string, args ...string) b
 	command = strings.ToLower(command)
 	s.mu.Lock()
 	s.calls[command]++
-	refuse := s.refuse
+	refuse, runID := s.refuse, s.runID
 	s.mu.Unlock()
 	if refuse != nil {
 		if reply := refuse(command, args...); reply != "" {
@@ -105,7 +109,7 @@ func (s *Server) before(peer *miniserver.Peer, command string, args ...string) b
 		}
 	}
 	if command == "info" && len(args) == 1 && strings.EqualFold(args[0], "server") { // which miniredis does not know
-		peer.WriteBulk("# Server\r\nrun_id:" + s.runID + "\r\n")
+		peer.WriteBulk("# Server\r\nrun_id:" + runID + "\r\n")
 		return true
 	}
 	return false
@@ -154,11 +158,14 @@ func (s *Server) Stop() {
 	s.m.Close() // without gate: it waits for all that is under way
 }
 
-// Start lets connections be opened again.
+// Start lets connections be opened again, to a new process by its run id.
 func (s *Server) Start() {
 	s.gate.Lock()
 	defer s.gate.Unlock()
 	s.stopped = false
+	s.mu.Lock()
+	s.runID = newRunID()
+	s.mu.Unlock()
 }
 
 // Close is Stop, for good.

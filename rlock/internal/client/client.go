@@ -49,6 +49,7 @@ type Client struct {
 // and says there what each field means.
 type Config struct {
 	Lease           time.Duration
+	LongestLease    time.Duration
 	HandoffLimit    int // 0: no hand-offs while others wait
 	HandoffTime     time.Duration
 	Linger          time.Duration // 0: no lock lingers

@@ -235,6 +235,9 @@ func (a *attempt) late(got result) {
 	if got.got != nil && (a.joins == nil || !a.joins.add(got.got)) {
 		got.got.part.ReleaseLater()
 	}
+	if got.got == nil && a.joins != nil {
+		a.joins.without(got.from.lock)
+	}
 	if last {
 		a.leave()
 	}

@@ -51,21 +51,29 @@ type fakeHome struct {
 	running sync.WaitGroup
 	now     atomic.Int64 // goroutines
 	closed  bool         // it starts nothing
+	done    chan struct{}
+	end     func() // closes done
 
-	mu   sync.Mutex // protects following
-	most int64      // of now
-	lost map[key]error
+	mu      sync.Mutex // protects following
+	most    int64      // of now
+	lost    map[key]error
+	process int            // of the server
+	refused error          // what the server answers when it is asked for its process
+	looks   func(look int) // called at each such question, nil for nothing
+	looked  int
 }
 
 // home returns a new client.
 func (f *fleet) home(change ...func(*Config)) *fakeHome {
-	h := &fakeHome{lost: make(map[key]error)}
+	h := &fakeHome{lost: make(map[key]error), done: make(chan struct{})}
+	h.end = sync.OnceFunc(func() { close(h.done) })
 	id := fmt.Sprint("client", len(f.homes))
 	c := Config{
 		ID: id, Where: func() string { return "at " + id }, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Later: func(ctx context.Context, hook terms.Hook, e terms.Event) { hook.Tell(ctx, e) },
 		Place: func() *terms.Place { return nil }, Trouble: func(string, time.Time, error) {}, Start: h.start,
 		CheckLease: func(string, time.Duration) error { return nil }, Losses: h,
+		Done: h.done, Server: h.server, Longest: longest,
 	}
 	for _, with := range change {
 		with(&c)
@@ -89,9 +97,25 @@ func (h *fakeHome) start(work func()) bool {
 	return true
 }
 
+// longest is the longest lease of a client, unless a test says otherwise.
+const longest = 30 * time.Second
+
+func (h *fakeHome) server() (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.looked++; h.looks != nil {
+		h.looks(h.looked)
+	}
+	if h.refused != nil {
+		return "", h.refused
+	}
+	return fmt.Sprint("process ", h.process), nil
+}
+
 // close returns when all goroutines have ended.
 func (h *fakeHome) close() {
 	h.closed = true
+	h.end()
 	h.running.Wait()
 }
 
@@ -271,6 +295,14 @@ func (l *fakeLock) ForceUnlock(context.Context) (bool, error) {
 		p.lose(terms.ErrLost)
 	}
 	return len(parts) > 0, l.err
+}
+
+// restart restarts the server without its data: the holders of parts are not told.
+func (l *fakeLock) restart(h *fakeHome) {
+	h.mu.Lock()
+	h.process++
+	h.mu.Unlock()
+	l.change(func() { l.parts = nil })
 }
 
 // held returns how many parts are held.

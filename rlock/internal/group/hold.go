@@ -11,7 +11,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// A Hold is one level of a lock made of several: a part of each, in the name of one owner. Nothing runs while it is held.
+// A Hold is one level of a lock made of several: a part of each, in the name of one owner. Nothing runs while it has all.
 type Hold struct {
 	terms.HoldContext
 	of      *Lock
@@ -26,8 +26,9 @@ type Hold struct {
 	until time.Time     // the end of the lease; zero: kept by the watchdog
 	since time.Time     // when the first parts were added; zero before
 	parts []*member
-	over  bool  // released or lost: no part may be added
-	lost  error // why it was lost, until its release has told it
+	over  bool     // released or lost: no part may be added
+	lost  error    // why it was lost, until its release has told it
+	lacks []Locker // a red lock's parts that it is without, to be taken again: see heal.go
 }
 
 var _ Part = (*Hold)(nil)
@@ -99,6 +100,7 @@ func (h *Hold) lose(m *member, why error) {
 	l, o := h.of, h.owner
 	if len(h.parts) >= l.need {
 		h.mu.Unlock()
+		h.without(m.lock)
 		return
 	}
 	cause := fmt.Errorf("rlock: lock %q of owner %s: %d of %d parts are left, and it takes %d: %w",
@@ -127,6 +129,7 @@ func (h *Hold) lose(m *member, why error) {
 func (h *Hold) end(cause error) []*member {
 	parts := h.parts
 	h.parts, h.over, h.lost = nil, true, cause
+	h.forget()
 	h.whole.SetHeld(false)
 	return parts
 }

@@ -20,6 +20,7 @@ type Home struct {
 	taken map[key][]*Hold
 
 	releases atomic.Int64 // goroutines that release a part
+	healer   *healer
 }
 
 // A Config is what a Home is made of. All fields but Observer are set.
@@ -37,6 +38,13 @@ type Config struct {
 	Trouble func(lock string, since time.Time, err error)
 	// Start calls work in a goroutine that the client's Close waits for, and reports whether it did.
 	Start func(work func()) bool
+	// Done is closed when that is over.
+	Done <-chan struct{}
+	// Server returns what the process of the server is known by, "" if that is not known now. It does not wait for
+	// longer than for an answer.
+	Server func() (string, error)
+	// Longest is the longest lease that any client is to have on this server.
+	Longest time.Duration
 	// CheckLease refuses a lease that is too short to keep.
 	CheckLease func(lock string, lease time.Duration) error
 
@@ -57,7 +65,11 @@ type Losses interface {
 }
 
 // NewHome returns the home of a client.
-func NewHome(c Config) *Home { return &Home{Config: c, taken: make(map[key][]*Hold)} }
+func NewHome(c Config) *Home {
+	h := &Home{Config: c, taken: make(map[key][]*Hold)}
+	h.healer = newHealer(h)
+	return h
+}
 
 // A key is an owner of a lock.
 type key struct {

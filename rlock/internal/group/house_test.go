@@ -20,7 +20,7 @@ func TestThePackageKnowsNoEngine(t *testing.T) {
 		require.NoError(t, err)
 		for _, spec := range file.Imports {
 			if path := strings.Trim(spec.Path.Value, `"`); strings.Contains(path, "/rlock/rlock/internal/") {
-				assert.Contains(t, []string{"terms", "wire"}, path[strings.LastIndex(path, "/")+1:], name)
+				assert.Contains(t, []string{"task", "terms", "wire"}, path[strings.LastIndex(path, "/")+1:], name)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -18,9 +19,11 @@ type Lock struct {
 	parts  []Locker   // in the order in which they are taken
 	leaves []Leaf     // of all of them
 	need   int
-	home   *Home
-	id     string // what the home remembers it by: the same for the same parts
-	err    error  // every call returns it
+	// longest is the longest lease that any client is to have on a server of the lock.
+	longest time.Duration
+	home    *Home
+	id      string // what the home remembers it by: the same for the same parts
+	err     error  // every call returns it
 
 	// gather takes enough of the parts for the hold, and adds them to it; or none.
 	gather func(ctx context.Context, h *Hold) error
@@ -39,6 +42,7 @@ func newLock(name string, kind terms.Kind, parts []Locker, need int) *Lock {
 		fmt.Fprintf(&id, "%d of", len(leaves))
 		for _, leaf := range leaves {
 			fmt.Fprintf(&id, " %s %d %t %q", leaf.Home.ID, leaf.Kind, leaf.Shared, leaf.Name)
+			l.longest = max(l.longest, leaf.Home.Longest)
 		}
 		l.leaves = append(l.leaves, leaves...)
 	}

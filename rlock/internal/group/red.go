@@ -40,12 +40,16 @@ func (l *Lock) elect(ctx context.Context, h *Hold) error {
 	}
 	h.quit = a.leave
 	var parts []*member // also those that have just ended: the hold must learn of their loss
+	var lacks []Locker
 	for _, r := range a.replicas {
 		if r.held != nil {
 			parts = append(parts, r.held)
+		} else if !r.asking {
+			lacks = append(lacks, r.lock)
 		}
 	}
 	h.add(parts...)
+	h.without(lacks...)
 	a.decide(h)
 	return nil
 }

@@ -56,7 +56,7 @@ func incurable(err error) bool {
 		f, _ := wire.Diagnose(reply)
 		return f == wire.Never
 	}
-	for _, sentinel := range []error{wire.ErrClosed, rueidis.ErrClosing, terms.ErrLost, wire.ErrInvalidName, wire.ErrNoPermission, wire.ErrWrongType} {
+	for _, sentinel := range []error{wire.ErrClosed, rueidis.ErrClosing, terms.ErrLost, wire.ErrInvalidName, wire.ErrNoPermission, wire.ErrUnsupported, wire.ErrWrongType} {
 		if errors.Is(err, sentinel) {
 			return true
 		}

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -201,27 +200,17 @@ func (d *direct) prepare() {
 // errElsewhere is the error of a line that is not known to lead to the server of the pipeline.
 var errElsewhere = errors.New("the direct connection may lead to another server")
 
-// runID asks the server of a client for its run id, and returns "" if it does not say.
-func runID(ctx context.Context, client rueidis.Client) string {
-	info, err := client.Do(ctx, client.B().Info().Section("server").Build()).ToString()
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(info) {
-		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
-			return strings.TrimSpace(id)
-		}
-	}
-	return ""
-}
-
 // sameServer reports whether the line leads to the server of the pipelined connection. If that
 // one is another by the time of a command the line is not usable.
 func (d *direct) sameServer(line rueidis.Client) bool {
 	ctx, cancel := d.redis.Within(d.redis.ctx)
 	defer cancel()
-	id := runID(ctx, d.redis.Client)
-	return id != "" && id == runID(ctx, line)
+	id, err := runID(ctx, d.redis.Client)
+	if err != nil || id == "" {
+		return false
+	}
+	other, err := runID(ctx, line)
+	return err == nil && id == other
 }
 
 // errDialled is what rueidis is told in place of a second connection for a line.

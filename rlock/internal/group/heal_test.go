@@ -1,0 +1,157 @@
+package group
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+func TestARedLockTakesALostPartAgainAfterTheLongestLease(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(5)
+		h, err := take(l, forever)
+		require.NoError(t, err)
+		synctest.Wait()
+		servers[1].the().lose(errGone)
+		time.Sleep(longest - time.Second)
+		assert.Zero(t, servers[1].held(), "not before the longest lease has passed")
+		time.Sleep(time.Second + lookEvery)
+		assert.Equal(t, 1, servers[1].held())
+		for _, i := range []int{0, 2} {
+			servers[i].the().lose(errGone)
+		}
+		require.NoError(t, h.Err(), "the part that was taken again counts")
+		require.NoError(t, h.Release(t.Context()))
+		synctest.Wait()
+		for _, s := range servers {
+			assert.Zero(t, s.held())
+		}
+		for _, home := range f.homes {
+			assert.Empty(t, home.healer.lack, "nothing is remembered of a hold that is over")
+		}
+	})
+}
+
+func TestAPartIsTakenAgainOnlyOnAServerThatStaysTheSame(t *testing.T) {
+	for what, restart := range map[string]func(s *fakeLock, home *fakeHome){
+		"restarted while it was waited for": func(s *fakeLock, home *fakeHome) {
+			time.Sleep(20 * time.Second)
+			s.restart(home)
+			time.Sleep(longest - lookEvery)
+		},
+		"restarted between the look and the grant": func(s *fakeLock, home *fakeHome) {
+			looks := int(longest/lookEvery) + 2 // this one is after the grant
+			home.looks = func(look int) {
+				if look == looks {
+					home.process++
+				}
+			}
+			time.Sleep(longest + lookEvery)
+		},
+	} {
+		virtual(t, func(t *testing.T, f *fleet) {
+			servers, l := f.servers(5)
+			h, err := take(l, forever)
+			require.NoError(t, err)
+			synctest.Wait()
+			servers[1].the().lose(errGone)
+			restart(servers[1], f.homes[1])
+			synctest.Wait()
+			assert.Zero(t, servers[1].held(), what)
+			assert.Len(t, h.has(), 4, what)
+			time.Sleep(longest + 2*lookEvery)
+			assert.Len(t, h.has(), 5, what)
+			require.NoError(t, h.Release(t.Context()))
+		})
+	}
+}
+
+func TestAPartIsTakenAgainOnlyWhereItIsFree(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(3)
+		servers[2].err = errors.New("connection refused")
+		h, err := take(l, forever)
+		require.NoError(t, err)
+		synctest.Wait()
+		servers[2].err = nil
+		other := servers[2].occupy()
+		time.Sleep(time.Hour)
+		assert.Len(t, h.has(), 2)
+		require.NoError(t, other.Release(t.Context()))
+		time.Sleep(2 * lookEvery)
+		assert.Len(t, h.has(), 3, "also a part that its call did not get")
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
+func TestWhatDoesNotHeal(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(3)
+		h, err := take(l, Options{Lease: time.Hour, Wait: terms.Forever})
+		require.NoError(t, err)
+		synctest.Wait()
+		servers[0].the().lose(errGone)
+		time.Sleep(time.Minute)
+		assert.Len(t, h.has(), 2, "a fixed lease")
+		require.NoError(t, h.Release(t.Context()))
+
+		f.homes[0].refused = wire.ErrNoPermission
+		h, err = take(l, forever)
+		require.NoError(t, err)
+		synctest.Wait()
+		looked := f.homes[0].looked
+		servers[0].the().lose(errGone)
+		time.Sleep(time.Hour)
+		assert.Len(t, h.has(), 2, "a server that refuses INFO")
+		assert.Equal(t, looked+1, f.homes[0].looked, "it is asked once")
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
+// One client holds servers 0 to 2. Another has asked all: it was granted 3 and 4, and its request to 2 is slow. Server 4
+// is restarted at once without its data, and then the first client's part at 2 ends. If it has taken 4 meanwhile, of
+// which the other believes that it has it, both hold the lock.
+func TestWithoutTheWaitForTheLongestLeaseTwoClientsHoldARedLock(t *testing.T) {
+	for _, rule := range []time.Duration{longest, 0} {
+		virtual(t, func(t *testing.T, f *fleet) {
+			servers, _ := f.servers(5)
+			for _, home := range f.homes {
+				home.Longest = rule
+			}
+			one := NewRed("red", lockers(servers...), 5)
+			for _, s := range servers[3:] {
+				s.err = errors.New("connection refused")
+			}
+			first, err := take(one, forever)
+			require.NoError(t, err)
+			synctest.Wait()
+			for _, s := range servers[3:] {
+				s.err = nil
+			}
+			others := lockers(servers...)
+			others[2] = distant{servers[2], 10 * time.Second}
+			var second *Hold
+			result := begin(func() (err error) {
+				second, err = take(NewRed("red", others, 5), Options{})
+				return err
+			})
+			require.Equal(t, 1, servers[3].held()*servers[4].held())
+			servers[4].restart(f.homes[4])
+			time.Sleep(8 * time.Second)
+			f.homes[2].refused = errors.New("no answer") // the first client is cut off from it
+			servers[2].the().lose(terms.ErrLeaseEnded)
+			require.NoError(t, <-result)
+			assert.NoError(t, second.Err())
+			assert.Equal(t, rule == 0, first.Err() == nil, "the rule is what prevents two holders")
+			_ = first.Release(t.Context())
+			_ = second.Release(t.Context())
+		})
+	}
+}
