@@ -359,8 +359,8 @@ func (s *site) renewed(hold *rlock.Hold) error {
 func (s *site) whileHeld(hold *rlock.Hold, met func() bool) error {
 	for {
 		select {
-		case <-hold.Done():
-			return hold.Err()
+		case <-hold.Context().Done():
+			return context.Cause(hold.Context())
 		case <-s.ctx.Done():
 			return s.ctx.Err()
 		case <-time.After(time.Millisecond):

@@ -315,7 +315,7 @@ func (s *story) shown() bool {
 	want := make(map[string]string)
 	if len(s.held) > 0 {
 		o, _ := rlock.OwnerFrom(s.held[0].owner)
-		want[o.String()] = strconv.Itoa(len(s.held))
+		want[fmt.Sprint(o)] = strconv.Itoa(len(s.held))
 	}
 	got := make(map[string]string)
 	for field, count := range s.hash() {

@@ -13,10 +13,11 @@ import (
 
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // asked returns one client's answer to another client.
-func asked(t *testing.T, by, of *testClient) rlock.Answer {
+func asked(t *testing.T, by, of *testClient) inspect.Answer {
 	t.Helper()
 	answers, err := by.Ask(context.Background(), of.ID())
 	require.NoError(t, err)
@@ -61,7 +62,7 @@ func TestAClientAnswersWithAllThatItHoldsAndWaitsFor(t *testing.T) {
 		for _, u := range a.Uses {
 			lines = append(lines, line{u.Name, u.Kind, u.Waits, a.At.Sub(u.Since), u.PartOf})
 			assert.Equal(t, u.Waits, strings.HasSuffix(u.Place.Function, ".takenHere"), "%v", u)
-			if u.Waits && u.Owner != owner {
+			if u.Waits && u.Owner != uint64(owner) {
 				assert.NotZero(t, u.Goroutine)
 			}
 		}
@@ -72,8 +73,8 @@ func TestAClientAnswersWithAllThatItHoldsAndWaitsFor(t *testing.T) {
 			{"held", rlock.KindPlain, false, 4 * time.Second, ""},
 			{"no UTF-8 \xff", rlock.KindRead, false, 4 * time.Second, ""},
 		}, lines)
-		assert.Equal(t, owner, a.Uses[1].Owner)
-		assert.Equal(t, owner, a.Uses[3].Owner, "a waiter and a holder have different owners")
+		assert.EqualValues(t, owner, a.Uses[1].Owner)
+		assert.EqualValues(t, owner, a.Uses[3].Owner, "a waiter and a holder have different owners")
 		cancel()
 		for _, result := range results {
 			<-result
@@ -98,7 +99,7 @@ func TestAClientThatDoesNotAnswerIsLeftOut(t *testing.T) {
 		require.NoError(t, talks.NewLock(key).Lock(w.caller()))
 		synctest.Wait()
 		silent["stalled"].net.Rule(network.All(network.Hold, network.Request, "PUBLISH"))
-		var answers []rlock.Answer
+		var answers []inspect.Answer
 		var err error
 		within(t, time.Second, time.Second, func() { answers, err = asker.Ask(w.ctx, ids...) })
 		require.NoError(t, err)
@@ -155,7 +156,7 @@ func TestAFloodOfQuestionsIsAnsweredTenTimesASecond(t *testing.T) {
 		answered := len(p.net.Sent("PUBLISH"))
 		assert.Greater(t, answered, 100)
 		assert.LessOrEqual(t, answered, 12*16, "each answer serves 16 questions at most")
-		require.NoError(t, hold.Err())
+		require.NoError(t, context.Cause(hold.Context()))
 		require.NoError(t, hold.Release(w.ctx))
 		time.Sleep(time.Minute)
 		assert.Len(t, p.net.Sent("PUBLISH"), answered, "other messages were published")
@@ -171,7 +172,7 @@ func TestAnAnswerIsToTheQuestionThatWasAsked(t *testing.T) {
 		before := asked(t, asker, p)
 		require.Len(t, before.Uses, 1)
 		p.net.Rule(network.All(network.Hold, network.Request, "PUBLISH"))
-		answers := make(chan []rlock.Answer, 1)
+		answers := make(chan []inspect.Answer, 1)
 		go func() {
 			all, _ := asker.Ask(w.ctx, p.ID())
 			answers <- all

@@ -1,6 +1,7 @@
 package rlock_test
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"testing"
@@ -82,11 +83,11 @@ func TestALockThatCannotBeRenewedAffectsNoOtherOfItsBatch(t *testing.T) {
 				require.Eventually(t, func() bool { return hold.ValidUntil().After(renewed) }, hang, time.Millisecond)
 			}
 			if mend == nil {
-				<-holds[0].Done()
-				assert.ErrorIs(t, holds[0].Err(), rlock.ErrLost)
+				<-holds[0].Context().Done()
+				assert.ErrorIs(t, context.Cause(holds[0].Context()), rlock.ErrLost)
 				s.do("DEL", "odd")
 			} else {
-				assert.NoError(t, holds[0].Err(), "an error is not a loss")
+				assert.NoError(t, context.Cause(holds[0].Context()), "an error is not a loss")
 				mend()
 				require.Eventually(t, func() bool { return holds[0].ValidUntil().After(renewed) }, hang, time.Millisecond)
 				assert.NoError(t, holds[0].Release(me))

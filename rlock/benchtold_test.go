@@ -52,7 +52,7 @@ func BenchmarkTold(b *testing.B) {
 				time.Sleep(80 * time.Millisecond) // until Redis tracks the key
 				begin := time.Now()
 				require.NoError(b, c.lose(name))
-				<-hold.Done()
+				<-hold.Context().Done()
 				took = append(took, time.Since(begin))
 				require.ErrorIs(b, hold.Release(ctx), rlock.ErrLost)
 			}

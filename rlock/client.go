@@ -88,7 +88,7 @@ func NewContext(ctx context.Context, config Config) (*Client, error) {
 	case <-ctx.Done():
 		go func() {
 			if r := <-made; r.err == nil {
-				_ = r.client.Close()
+				_ = r.client.Close() // it holds nothing
 			}
 		}()
 		return nil, fmt.Errorf("rlock: connect: %w", wire.Over(ctx))
@@ -108,9 +108,4 @@ func (c *Client) ID() string { return c.shared.ID.Prefix }
 // Close waits for the Logger and for the Observer too, for a second each at most; a call of them
 // that takes longer is left to end by itself. A shared rueidis client stays open. Calls after the
 // first return nil.
-func (c *Client) Close() error { return c.CloseContext(context.Background()) }
-
-// CloseContext is [Client.Close] with a limit on the wait. When ctx ends it stops waiting for
-// Redis: if a release is not confirmed by then, it returns an error that is both
-// [ErrUnconfirmed] and ctx's error. The rest of the client ends in the background.
-func (c *Client) CloseContext(ctx context.Context) error { return c.shared.Close(ctx) }
+func (c *Client) Close() error { return c.shared.Close() }

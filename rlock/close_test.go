@@ -88,9 +88,9 @@ func TestEveryCallOfAClosedClientReturnsErrClosed(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, p.Close())
 
-		<-hold.Done()
+		<-hold.Context().Done()
 		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrClosed)
-		require.ErrorIs(t, hold.Err(), rlock.ErrClosed)
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrClosed)
 		assert.False(t, hold.Valid())
 		assert.True(t, hold.ValidUntil().IsZero())
 		assert.False(t, lock.IsHeld(me))
@@ -108,7 +108,7 @@ func TestEveryCallOfAClosedClientReturnsErrClosed(t *testing.T) {
 			"IsLocked":    func() error { _, err := free.IsLocked(me); return err },
 			"TTL":         func() error { _, err := free.TTL(me); return err },
 			"Acquire":     func() error { _, err := free.Acquire(me); return err },
-			"TryAcquire":  func() error { _, err := free.TryAcquire(me); return err },
+			"Attempt":     func() error { _, err := free.Acquire(me, rlock.WithWait(0)); return err },
 			"Do":          func() error { return free.Do(me, func(context.Context) error { panic("called") }) },
 		}
 		for method, call := range calls {

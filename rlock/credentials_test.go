@@ -1,6 +1,7 @@
 package rlock_test
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -100,7 +101,7 @@ func TestLocksAndSubscriptionsOutliveTheirPassword(t *testing.T) {
 	r.cut() // with the new password they come back
 	r.handOver(a, b)
 	r.handOver(b, a)
-	require.NoError(t, hold.Err())
+	require.NoError(t, context.Cause(hold.Context()))
 	require.NoError(t, hold.Release(r.ctx))
 }
 
@@ -119,7 +120,7 @@ func TestCredentialsThatAreRefreshedDisturbNoLock(t *testing.T) {
 		r.drop(password)
 		r.handOver(a, b)
 	}
-	require.NoError(t, hold.Err())
+	require.NoError(t, context.Cause(hold.Context()))
 	require.NoError(t, hold.Release(r.ctx))
 }
 

@@ -224,16 +224,19 @@ func TestAcquireAfterLockInOneGoroutineIsLoggedAtOnce(t *testing.T) {
 		p := w.client(withPlaces)
 		lock := p.NewFairLock(key)
 		require.NoError(t, lockedHere(w.ctx, lock))
-		_, err := lock.TryAcquire(w.ctx, rlock.WithWait(10*time.Millisecond))
+		_, err := lock.Acquire(w.ctx, rlock.WithWait(10*time.Millisecond))
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
 		synctest.Wait()
 		assert.Equal(t, 1, p.logged(ownSaid))
 		assert.Equal(t, 1, p.logged("TestAcquireAfterLockInOneGoroutineIsLoggedAtOnce"), "the place of the call")
 		assert.Equal(t, 1, p.logged("lockedHere"), "the place of the holder")
 
-		_, err = lock.TryAcquire(w.ctx, rlock.WithWait(time.Minute))
+		_, err = lock.Acquire(w.ctx, rlock.WithWait(time.Minute))
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-		elsewhere := start(func() error { _, err := lock.TryAcquire(w.ctx, rlock.WithWait(10*time.Millisecond)); return err })
+		elsewhere := start(func() error {
+			_, err := lock.Acquire(w.ctx, rlock.WithWait(10*time.Millisecond))
+			return err
+		})
 		require.ErrorIs(t, <-elsewhere, rlock.ErrNotAcquired)
 		synctest.Wait()
 		assert.Equal(t, 2, p.logged(ownSaid), "once for each call, and not for another goroutine's")

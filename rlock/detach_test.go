@@ -21,7 +21,7 @@ func TestADetachedLockStaysUntilItsLeaseEnds(t *testing.T) {
 		require.NoError(t, hold.Detach(w.ctx))
 
 		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrNotHeld)
-		require.ErrorIs(t, hold.Err(), rlock.ErrNotHeld)
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrNotHeld)
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrNotHeld)
 		require.ErrorIs(t, hold.Detach(w.ctx), rlock.ErrNotHeld)
 		sent := len(here.net.Sent("EVALSHA"))
@@ -135,7 +135,7 @@ func TestDetachReturnsWhenTheHoldEndsWhileRedisIsSilent(t *testing.T) {
 			require.True(t, pending(detached), name)
 			end(p, hold)
 			within(t, 0, 10*time.Second, func() { require.Error(t, <-detached, name) })
-			require.Error(t, hold.Err(), name)
+			require.Error(t, context.Cause(hold.Context()), name)
 			p.net.Heal()
 			time.Sleep(2 * time.Minute)
 		}

@@ -73,7 +73,7 @@
 //
 //	Redis cannot be reached
 //	  while waiting         the call goes on waiting, until its context or its wait ends
-//	  at a single attempt   TryLock and TryAcquire return the error
+//	  at a single attempt   TryLock and WithWait(0): the error is returned
 //	  while holding         renewals are retried until validUntil; then the lock is lost
 //	  at Unlock             ErrUnconfirmed; released in the background until the lease ends
 //	the key is deleted      lost at the next renewal, at the latest a third of the lease later;

@@ -21,8 +21,8 @@ var (
 	// as long as the client lives, or until a fixed lease would have ended.
 	ErrLost = client.ErrLost
 
-	// ErrNotAcquired is returned by TryAcquire and, with [WithWait], by Acquire and Do if other
-	// owners had the lock, or came first, for the whole wait. Nothing is held.
+	// ErrNotAcquired is returned by Acquire and Do with [WithWait] if other owners had the lock, or
+	// came first, for the whole wait. Nothing is held.
 	ErrNotAcquired = client.ErrNotAcquired
 
 	// ErrNoToken is returned by [Lock.Token] and [Hold.Token] for a lock that is not from

@@ -16,7 +16,7 @@ func ExampleObserver() {
 		Redis: redis,
 		Observer: &rlock.Observer{
 			Acquired: func(_ context.Context, i rlock.AcquiredInfo) {
-				fmt.Println("acquired", i.Name, "by", i.Way)
+				fmt.Println("acquired", i.Name, "by", i.AcquiredBy)
 			},
 			GaveUp: func(_ context.Context, i rlock.GaveUpInfo) {
 				fmt.Println("gave up", i.Name, errors.Is(i.Err, rlock.ErrNotAcquired))
@@ -67,9 +67,9 @@ func ExampleClient_Held() {
 	defer end()
 	ctx := context.Background()
 
-	hold, _ := client.NewLock("lock:orders:42").Acquire(ctx)
+	_ = client.NewLock("lock:orders:42").Lock(ctx)
 	for _, h := range client.Held() {
-		fmt.Println(h.Kind, h.Name, h.Owner == hold.Owner(), h.Depth)
+		fmt.Println(h.Kind, h.Name, h.Depth)
 	}
-	// Output: plain lock:orders:42 true 1
+	// Output: plain lock:orders:42 1
 }

@@ -64,7 +64,7 @@ func ExampleClient_NewReadWriteLock() {
 	lock := client.NewReadWriteLock("prices")
 	reading, _ := lock.Read().Acquire(ctx)
 	alsoReading, _ := lock.Read().Acquire(ctx)
-	writing, err := lock.Write().TryAcquire(ctx)
+	writing, err := lock.Write().Acquire(ctx, rlock.WithWait(0))
 	fmt.Println(writing != nil, errors.Is(err, rlock.ErrNotAcquired))
 	_ = reading.Release(ctx)
 	_ = alsoReading.Release(ctx)
@@ -127,7 +127,7 @@ func ExampleClient_Close() {
 		return
 	}
 	fmt.Println(client.Close()) // held locks are released
-	<-hold.Done()
+	<-hold.Context().Done()
 	fmt.Println(errors.Is(context.Cause(hold.Context()), rlock.ErrClosed))
 	fmt.Println(errors.Is(lock.Lock(ctx), rlock.ErrClosed))
 	// Output:
@@ -256,17 +256,17 @@ func ExampleLock_Acquire() {
 	// false
 }
 
-func ExampleLock_TryAcquire() {
+func ExampleLock_Acquire_attempt() {
 	client, end := connect()
 	defer end()
 	ctx := context.Background()
 	lock := client.NewLock("lock:orders:42")
 
-	hold, err := lock.TryAcquire(ctx)
+	hold, err := lock.Acquire(ctx, rlock.WithWait(0))
 	fmt.Println(hold.Valid(), err)
 
 	// A hold belongs to its handle: the same goroutine has to wait, too.
-	_, err = lock.TryAcquire(ctx)
+	_, err = lock.Acquire(ctx, rlock.WithWait(0))
 	fmt.Println(errors.Is(err, rlock.ErrNotAcquired))
 	fmt.Println(hold.Release(ctx))
 	// Output:
@@ -310,7 +310,7 @@ func ExampleLock_ForceUnlock() {
 
 // A lock can be lost: to an operator, a failover, or an outage longer than the lease. The
 // hold ends before Redis can grant the lock to another client.
-func ExampleHold_Done() {
+func ExampleHold_Context_end() {
 	client, end := connect()
 	defer end()
 	ctx := context.Background()
@@ -324,8 +324,8 @@ func ExampleHold_Done() {
 	go func() { _, _ = lock.ForceUnlock(ctx) }()
 
 	select {
-	case <-hold.Done():
-		fmt.Println("stop:", errors.Is(hold.Err(), rlock.ErrLost))
+	case <-hold.Context().Done():
+		fmt.Println("stop:", errors.Is(context.Cause(hold.Context()), rlock.ErrLost))
 	case <-time.After(time.Hour):
 		fmt.Println("the work is done")
 	}
@@ -413,7 +413,7 @@ func ExampleClient_NewSemaphore() {
 	// Two connections to the partner may be open at once, over all processes.
 	connections := client.NewSemaphore("partner", 2)
 	for range 3 {
-		_, err := connections.TryAcquire(ctx)
+		_, err := connections.Acquire(ctx, rlock.WithWait(0))
 		fmt.Println(errors.Is(err, rlock.ErrNotAcquired))
 	}
 	// Output:
@@ -429,14 +429,14 @@ func ExampleHold_Detach() {
 
 	// A report is due once per hour. The replica that takes the lock keeps it for the hour,
 	// even if it is stopped meanwhile.
-	hold, err := client.NewLock("report:2026-11-22T10").TryAcquire(ctx, rlock.WithLease(time.Hour))
+	hold, err := client.NewLock("report:2026-11-22T10").Acquire(ctx, rlock.WithWait(0), rlock.WithLease(time.Hour))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println("the report is made")
 	fmt.Println(hold.Detach(ctx))
-	_, err = client.NewLock("report:2026-11-22T10").TryAcquire(ctx)
+	_, err = client.NewLock("report:2026-11-22T10").Acquire(ctx, rlock.WithWait(0))
 	fmt.Println(errors.Is(err, rlock.ErrNotAcquired))
 	// Output:
 	// the report is made

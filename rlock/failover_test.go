@@ -159,7 +159,7 @@ func (s *site) grab(replicas int) *grabber {
 			defer pace.Stop()
 			for n := 0; ctx.Err() == nil; n++ {
 				name := fmt.Sprintf("grabbed:%d:%d", w, n)
-				_, err := client.NewLock(name).TryAcquire(ctx, rlock.WithLease(time.Hour))
+				_, err := client.NewLock(name).Acquire(ctx, rlock.WithWait(0), rlock.WithLease(time.Hour))
 				switch {
 				case err == nil:
 					g.mu.Lock()

@@ -137,7 +137,7 @@ func TestAFixedLeaseThatIsGrantedEndsOnTime(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			require.NoError(t, holder.NewFairLock(key).Unlock(me))
 			require.NoError(t, <-got)
-			within(t, ask-2*drift, ask+2*drift, func() { <-hold.Done() })
+			within(t, ask-2*drift, ask+2*drift, func() { <-hold.Context().Done() })
 			require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
 			synctest.Wait()
 			assert.Empty(t, w.Keys())

@@ -169,7 +169,7 @@ func TestAHolderThatLosesTheLockKeepsItsTokenForTheResourceToRefuse(t *testing.T
 		require.NoError(t, err)
 		_, err = here.ForceUnlock(s.ctx)
 		require.NoError(t, err)
-		require.Error(t, hold.Err())
+		require.Error(t, context.Cause(hold.Context()))
 		token := tokenOf(t, hold)
 		assert.Greater(t, oneSection(s.ctx, t, there), token)
 		assert.Equal(t, token, tokenOf(t, hold))
@@ -280,7 +280,7 @@ func TestAUserWithoutTheRightsToTheCounterGetsAnErrorAndHoldsNothing(t *testing.
 		client, err := rlock.New(s.limited(rules...))
 		require.NoError(t, err)
 		defer client.Close()
-		_, err = client.NewFencedLock(key).TryAcquire(s.ctx)
+		_, err = client.NewFencedLock(key).Acquire(s.ctx, rlock.WithWait(0))
 		return err
 	}
 	require.NoError(t, try(rules))

@@ -1,6 +1,7 @@
 package rlock_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ type fullServer struct {
 
 func (s *fullServer) acquire(c *rlock.Client, owner rlock.Owner, options ...rlock.AcquireOption) *rlock.Hold {
 	s.t.Helper()
-	hold, err := s.lock(c).TryAcquire(rlock.WithOwner(s.ctx, owner), options...)
+	hold, err := s.lock(c).Acquire(rlock.WithOwner(s.ctx, owner), append([]rlock.AcquireOption{rlock.WithWait(0)}, options...)...)
 	require.NoError(s.t, err)
 	return hold
 }
@@ -167,7 +168,7 @@ func TestAFullServerLosesNoLock(t *testing.T) {
 		}},
 		"a writer goes on reading": {reads, func(s *fullServer) func() *rlock.Hold {
 			me := rlock.NewOwner()
-			write, err := s.here.NewReadWriteLock(key).Write().TryAcquire(rlock.WithOwner(s.ctx, me))
+			write, err := s.here.NewReadWriteLock(key).Write().Acquire(rlock.WithOwner(s.ctx, me), rlock.WithWait(0))
 			require.NoError(s.t, err)
 			read := s.acquire(s.here, me)
 			return func() *rlock.Hold {
@@ -209,6 +210,6 @@ const fullLease = 3 * time.Second
 func (s *fullServer) outlives(hold *rlock.Hold) {
 	s.t.Helper()
 	renewed := time.Now().Add(fullLease)
-	require.Eventually(s.t, func() bool { return hold.ValidUntil().After(renewed) || hold.Err() != nil }, hang, time.Millisecond)
-	require.NoError(s.t, hold.Err())
+	require.Eventually(s.t, func() bool { return hold.ValidUntil().After(renewed) || context.Cause(hold.Context()) != nil }, hang, time.Millisecond)
+	require.NoError(s.t, context.Cause(hold.Context()))
 }

@@ -52,7 +52,7 @@ func TestHeldListsTheHoldsOfTheClient(t *testing.T) {
 		}
 		var lines []line
 		for _, h := range held {
-			lines = append(lines, line{h.Name, h.Kind, h.Owner, h.Since.Sub(began), h.Depth, h.PartOf})
+			lines = append(lines, line{h.Name, h.Kind, rlock.Owner(h.Owner), h.Since.Sub(began), h.Depth, h.PartOf})
 			assert.Zero(t, h.Place)
 			assert.Greater(t, time.Until(h.ValidUntil), 900*time.Millisecond)
 		}
@@ -190,7 +190,7 @@ func TestAWaitForALockThatTheSameGoroutineHoldsIsLoggedOnce(t *testing.T) {
 			{func() (bool, error) { return lock.TryLockFor(w.ctx, 900*time.Millisecond, 0) }, 0},
 			{func() (bool, error) { return lock.TryLockFor(w.ctx, time.Minute, 0) }, 1},
 			{func() (bool, error) {
-				_, err := lock.TryAcquire(w.ctx, rlock.WithWait(time.Minute))
+				_, err := lock.Acquire(w.ctx, rlock.WithWait(time.Minute))
 				return false, err
 			}, 2},
 			{func() (bool, error) { return lock.TryLockFor(hold.Context(), time.Minute, 0) }, 2}, // a nested level
@@ -224,7 +224,7 @@ func TestAWaitThatLastsTooLongIsLoggedOnceWithTheHolder(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, 1, p.logged(said))
 		assert.Equal(t, 1, p.logged("holder="+other.ID()))
-		assert.Equal(t, 1, p.logged(":"+owner.String()+" "))
+		assert.Equal(t, 1, p.logged(":"+fmt.Sprint(owner)+" "))
 		assert.Equal(t, 1, p.logged("takenHere"))
 		time.Sleep(time.Minute)
 		require.NoError(t, other.NewLock(key).Unlock(them))

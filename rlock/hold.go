@@ -9,8 +9,8 @@ import (
 )
 
 // A Hold is a handle to a lock that is held: to one level of it, if holds nest. Any goroutine
-// may release it. All its methods may be called concurrently. Only [Lock.Acquire] and
-// [Lock.TryAcquire] make a Hold; the methods of any other panic.
+// may release it. All its methods may be called concurrently. Only [Lock.Acquire] makes a Hold;
+// the methods of any other panic.
 type Hold struct {
 	held   client.Handle
 	scoped heldContext // the parent of held's context; it has the owner
@@ -27,10 +27,10 @@ func WithLease(lease time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.lease = lease }
 }
 
-// WithWait limits the time that Acquire, TryAcquire or Do waits for the lock. If another
-// owner holds the lock until then, the call returns [ErrNotAcquired]. A wait of 0 or less is
-// one attempt. Without this option Acquire and Do wait until their context ends, and
-// TryAcquire makes one attempt.
+// WithWait limits the time that Acquire or Do waits for the lock. If another owner holds the
+// lock until then, or comes first, the call returns [ErrNotAcquired]. A wait of 0 or less is one
+// attempt, which returns any fault at once. Without this option the call waits until its
+// context ends.
 func WithWait(wait time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.wait = max(wait, 0) }
 }
@@ -78,13 +78,6 @@ func acquire(ctx, parent context.Context, l *Lock, req client.Request) (*Hold, e
 // in this hold, from any goroutine. Other locks are not affected.
 func (h *Hold) Context() context.Context { return h.held.Context() }
 
-// Done is Context().Done().
-func (h *Hold) Done() <-chan struct{} { return h.held.Context().Done() }
-
-// Err returns nil while the lock is held, [ErrNotHeld] after Release, [ErrClosed] if
-// [Client.Close] has released it, and an [ErrLost] that has the reason after a loss.
-func (h *Hold) Err() error { return h.held.Err() }
-
 // Valid reports whether the lock is held at this moment, by the clock, without
 // asking Redis. Call it before a step that must not be done twice: if the machine is
 // overloaded or was stopped, the context may end a little later than Valid turns false.
@@ -105,9 +98,6 @@ func (h *Hold) Token() (uint64, error) {
 	}
 	return token, nil
 }
-
-// Owner returns the owner that holds the lock.
-func (h *Hold) Owner() Owner { return Owner{h.scoped.scope.owner} }
 
 // Release releases the hold. As [Lock.Unlock] does, it returns [ErrLost] if the lock was
 // lost before and [ErrUnconfirmed] if Redis did not confirm the release, and completes even

@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // javaThread is an owner of Redisson, whose UUIDs are of version 4.
@@ -33,18 +34,18 @@ func TestInspectShowsAHolderItsDepthAndItsLease(t *testing.T) {
 
 		i, err := p.Inspect(w.ctx, key)
 		require.NoError(t, err)
-		assert.Equal(t, rlock.KindLock, i.Kind)
+		assert.Equal(t, inspect.KindLock, i.Kind)
 		require.Len(t, i.Holders, 1)
 		holder := i.Holders[0]
-		assert.True(t, strings.HasPrefix(holder.Owner, p.ID()) && strings.HasSuffix(holder.Owner, ":"+owner.String()), holder.Owner)
+		assert.True(t, strings.HasPrefix(holder.Owner, p.ID()) && strings.HasSuffix(holder.Owner, ":"+fmt.Sprint(owner)), holder.Owner)
 		assert.EqualValues(t, 2, holder.Count)
-		assert.False(t, holder.Guest)
+		assert.False(t, holder.Foreign)
 		assert.False(t, holder.Shared)
 		assert.Equal(t, 1, i.HolderCount)
 		assert.Equal(t, w.ttl(key), i.Lease)
 		assert.Zero(t, i.Waiting)
 		assert.Zero(t, i.Token)
-		assert.Zero(t, i.Guests)
+		assert.Zero(t, i.Foreign)
 		assert.Nil(t, holder.Process)
 		assert.ErrorIs(t, i.Unresolved, rlock.ErrUnsupported, "the embedded server has no CLIENT LIST; the other fields are set")
 		require.NoError(t, lock.Unlock(me))
@@ -57,7 +58,7 @@ func TestInspectShowsNothingOfAFreeLock(t *testing.T) {
 		p := w.client()
 		i, err := p.Inspect(w.ctx, key)
 		require.NoError(t, err)
-		assert.Equal(t, rlock.Inspection{Name: key}, i)
+		assert.Equal(t, inspect.Lock{Name: key}, i)
 		for _, sent := range p.net.Sent("CLIENT") {
 			assert.NotEqual(t, "LIST", sent.Args[1], "a free lock has no clients to look for")
 		}
@@ -85,7 +86,7 @@ func TestInspectShowsTheQueueInTheOrderOfItsTickets(t *testing.T) {
 		assert.Equal(t, 3, i.Waiting)
 		for at, waiter := range i.Queue {
 			assert.True(t, strings.HasPrefix(waiter.Owner, ids[at]), "%d: %s", at, waiter.Owner)
-			assert.False(t, waiter.Shared || waiter.Polls || waiter.Guest)
+			assert.False(t, waiter.Shared || waiter.Polls || waiter.Foreign)
 		}
 		require.NoError(t, hold.Release(w.ctx))
 		for _, wait := range waits {
@@ -109,7 +110,7 @@ func TestInspectShowsReadersAndTheWriterThatWaits(t *testing.T) {
 		require.True(t, pending(writer))
 		i, err := there.Inspect(w.ctx, key)
 		require.NoError(t, err)
-		assert.Equal(t, rlock.KindReadWrite, i.Kind)
+		assert.Equal(t, inspect.KindReadWrite, i.Kind)
 		assert.Equal(t, 2, i.HolderCount)
 		require.Len(t, i.Holders, 2)
 		assert.True(t, i.Holders[0].Shared && i.Holders[1].Shared)
@@ -124,7 +125,7 @@ func TestInspectShowsReadersAndTheWriterThatWaits(t *testing.T) {
 			i, err := there.Inspect(w.ctx, key)
 			require.NoError(t, err)
 			require.Len(t, i.Holders, 1)
-			assert.Equal(t, rlock.KindReadWrite, i.Kind)
+			assert.Equal(t, inspect.KindReadWrite, i.Kind)
 			assert.False(t, i.Holders[0].Shared)
 			assert.False(t, strings.HasSuffix(i.Holders[0].Owner, ":write"), i.Holders[0].Owner)
 			return nil
@@ -186,7 +187,7 @@ func TestInspectTellsGuestsFromClientsOfOurs(t *testing.T) {
 		defer w.Del(key)
 		i, err := w.client().Inspect(w.ctx, key)
 		require.NoError(t, err)
-		assert.Equal(t, []rlock.Holder{{Owner: javaThread, Lease: -1, Count: 3, Guest: true}}, i.Holders)
+		assert.Equal(t, []inspect.Holder{{Owner: javaThread, Lease: -1, Count: 3, Foreign: true}}, i.Holders)
 		assert.EqualValues(t, -1, i.Lease, "its key does not expire")
 	})
 }
@@ -227,7 +228,7 @@ func TestInspectShowsTheFirstThousandOfTenThousandTickets(t *testing.T) {
 		i, err := w.client().Inspect(w.ctx, key)
 		require.NoError(t, err)
 		assert.Equal(t, 10_000, i.Waiting)
-		require.Len(t, i.Queue, rlock.InspectLimit)
+		require.Len(t, i.Queue, inspect.Limit)
 		assert.Equal(t, "00000000-0000-8000-8000-000000000999:1", i.Queue[999].Owner)
 	})
 }
@@ -286,10 +287,10 @@ func TestLocksFindsTheHeldLocksOfAllKindsAndNothingElse(t *testing.T) {
 }
 
 // thisProcess returns what Inspect reports of the test's own process, but for the address.
-func thisProcess(t *testing.T) rlock.Process {
+func thisProcess(t *testing.T) inspect.Process {
 	host, err := os.Hostname()
 	require.NoError(t, err)
-	return rlock.Process{Program: filepath.Base(os.Args[0]), Host: host, PID: os.Getpid()}
+	return inspect.Process{Program: filepath.Base(os.Args[0]), Host: host, PID: os.Getpid()}
 }
 
 var onServers = []redistest.Kind{redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster}
@@ -308,7 +309,7 @@ func TestInspectFindsTheProcessesOfAHolderAndOfAWaiter(t *testing.T) {
 		require.NoError(t, i.Unresolved)
 		require.Len(t, i.Holders, 1)
 		require.Len(t, i.Queue, 1)
-		for _, p := range []*rlock.Process{i.Holders[0].Process, i.Queue[0].Process} {
+		for _, p := range []*inspect.Process{i.Holders[0].Process, i.Queue[0].Process} {
 			require.NotNil(t, p)
 			assert.NotEmpty(t, p.Addr)
 			p.Addr = ""
@@ -352,7 +353,7 @@ func TestInspectCountsGuestsThatWait(t *testing.T) {
 	s.awaitListeners(1, plain, channel)
 	i, err := client.Inspect(s.ctx, key)
 	require.NoError(t, err)
-	assert.Equal(t, 1, i.Guests)
+	assert.Equal(t, 1, i.Foreign)
 }
 
 // The line is executed as it stands in docs/operations.md.
@@ -361,7 +362,7 @@ func TestTheACLLineOfInspectIsEnoughAndEachRightOfItIsNeeded(t *testing.T) {
 	s := at(t, redistest.Standalone(t))
 	lines := append(s.aclLines(), "FencedLock", "ReadWriteLock")
 	inspecting := documentedACL(t, "Inspect and Locks")
-	ask := func(without string) (i rlock.Inspection, names []string, err error) {
+	ask := func(without string) (i inspect.Lock, names []string, err error) {
 		rules := slices.DeleteFunc(append(s.rights(lines...), inspecting...), func(r string) bool { return r == without })
 		client, err := rlock.New(s.limited(rules...))
 		require.NoError(t, err)

@@ -23,7 +23,6 @@ type locker interface {
 	TryLockFor(ctx context.Context, wait, lease time.Duration) (bool, error)
 	Unlock(ctx context.Context) error
 	Acquire(ctx context.Context, options ...rlock.AcquireOption) (*rlock.Hold, error)
-	TryAcquire(ctx context.Context, options ...rlock.AcquireOption) (*rlock.Hold, error)
 	Do(ctx context.Context, fn func(ctx context.Context) error, options ...rlock.AcquireOption) error
 	IsHeld(ctx context.Context) bool
 	HoldCount(ctx context.Context) int

@@ -40,11 +40,11 @@ func TestALockWhoseKeyIsEvictedIsLostAndItsHolderIsNotified(t *testing.T) {
 	require.Eventually(t, func() bool { return s.number("EXISTS", key) == 0 }, hang, time.Millisecond)
 	s.configure("maxmemory", "0")
 	select {
-	case <-hold.Done():
+	case <-hold.Context().Done():
 	case <-s.ctx.Done():
 		require.FailNow(t, "the holder was not notified")
 	}
-	assert.ErrorIs(t, hold.Err(), rlock.ErrLost)
+	assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 	assert.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
 	assert.True(t, s.isFree(there))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/group"
@@ -47,8 +48,11 @@ type form interface {
 	Token(o client.Owner) (uint64, error)
 }
 
-// A Kind is the sort of a lock.
-type Kind string
+// NoExpiry is the [Lock.TTL] of a key that does not expire, which no client sets.
+const NoExpiry = inspect.NoExpiry
+
+// A Kind is the sort of a lock. [Client.Inspect] knows less than these.
+type Kind = inspect.Kind
 
 // The kinds of locks.
 const (
@@ -60,12 +64,6 @@ const (
 	KindSemaphore Kind = "semaphore"
 	KindMulti     Kind = "multi" // made of other locks, see NewMultiLock
 	KindRed       Kind = "red"   // made of locks on several servers, see NewRedLock
-
-	// Redis tells less, see [Client.Inspect].
-
-	KindUnknown   Kind = ""           // no holders and no waiters
-	KindLock      Kind = "lock"       // a plain, a fenced or a fair lock: they look alike
-	KindReadWrite Kind = "read-write" // a ReadWriteLock
 )
 
 // NewLock returns the lock of that name, which one owner at a time holds. It sends no
@@ -214,7 +212,7 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) { return l.form().
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) { return l.form().IsLocked(ctx) }
 
 // TTL asks Redis for the time until the lock, or so many of its parts, are free unless they are
-// renewed: 0 if it is free, -1 ns if its key has no expiry, which no client sets.
+// renewed: 0 if it is free, or NoExpiry.
 //
 // Redisson's remainTimeToLive().
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) { return l.form().TTL(ctx) }
@@ -265,13 +263,6 @@ func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, er
 	}
 	// The time to wait for a lock is not the time to hold it.
 	return acquire(ctx, context.WithoutCancel(ctx), l, newRequest(o, options))
-}
-
-// TryAcquire is Acquire with one attempt, unless [WithWait] gives it more time. It returns
-// [ErrNotAcquired] if another owner holds the lock or waits for it. A single attempt returns
-// any fault at once.
-func (l *Lock) TryAcquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
-	return l.Acquire(ctx, append([]AcquireOption{WithWait(0)}, options...)...) // a wait of the caller's comes last, and counts
 }
 
 // Do calls fn with the lock held, and unlocks it when fn returns, panics or ends

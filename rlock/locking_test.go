@@ -399,7 +399,7 @@ func learnsOfForce(ctx context.Context, t *testing.T, here, there *trial) {
 	assert.True(t, forced)
 	require.NoError(t, there.rival.Lock(ctx), "the lock is free")
 	select {
-	case <-hold.Done():
+	case <-hold.Context().Done():
 	case <-ctx.Done():
 		require.FailNow(t, "the holder was not notified")
 	}

@@ -188,7 +188,7 @@ func TestAfterTheEndOfAHoldWithAFixedLeaseTheOwnerMayLockAgainAtOnce(t *testing.
 		lock, me := w.process().lock(key), w.caller()
 		hold, err := lock.Acquire(me, rlock.WithLease(time.Second))
 		require.NoError(t, err)
-		<-hold.Done()
+		<-hold.Context().Done()
 		require.NoError(t, lock.Lock(me))
 		require.NoError(t, lock.Unlock(me))
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)

@@ -100,7 +100,7 @@ func TestAHandOffWithoutAReplyIsMirroredAgain(t *testing.T) {
 		require.NoError(t, <-result)
 		time.Sleep(2 * time.Second)
 		require.Len(t, w.fields(key), 1)
-		assert.Contains(t, w.fields(key)[0], ":"+them.String())
+		assert.Contains(t, w.fields(key)[0], ":"+fmt.Sprint(them))
 		require.NoError(t, lock.Unlock(theirs))
 	})
 }

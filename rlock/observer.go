@@ -3,8 +3,6 @@ package rlock
 import (
 	"context"
 	"time"
-
-	"github.com/go-rlock/rlock/rlock/internal/client"
 )
 
 // An Observer has hooks for the events of a client's locks: set it in [Config.Observer]. Each
@@ -78,7 +76,7 @@ type WaitingInfo struct {
 // An AcquiredInfo is the argument of [Observer].Acquired.
 type AcquiredInfo struct {
 	LockInfo
-	Way Way
+	AcquiredBy AcquiredBy
 	// Waited is the time since the call began. It includes the round trips to Redis, and
 	// is 0 for a nested lock.
 	Waited time.Duration
@@ -100,9 +98,9 @@ type GaveUpInfo struct {
 // A ReleasedInfo is the argument of [Observer].Released.
 type ReleasedInfo struct {
 	LockInfo
-	// Way is how the level was acquired; of the levels of one owner it is ByNesting for all but
+	// AcquiredBy is how the level was acquired; of the levels of one owner it is ByNesting for all but
 	// the last to be released. Of a lock over several it is that of Acquired.
-	Way Way
+	AcquiredBy AcquiredBy
 	// Held is the time from Acquired to the call that gives the level up.
 	Held time.Duration
 	// Err is nil if the release is confirmed, or needs no confirmation since the owner has
@@ -117,8 +115,8 @@ type ReleasedInfo struct {
 // A LostInfo is the argument of [Observer].Lost.
 type LostInfo struct {
 	LockInfo
-	// Way is how the lock was acquired.
-	Way Way
+	// AcquiredBy is how the lock was acquired.
+	AcquiredBy AcquiredBy
 	// Held is the time from Acquired to the loss.
 	Held   time.Duration
 	Reason LossReason
@@ -145,48 +143,26 @@ type RenewedInfo struct {
 	Err error
 }
 
-// A Way is how a lock was acquired.
-type Way uint8
+// AcquiredBy is how a lock was acquired: a word in lower case, fit for a label of a metric.
+type AcquiredBy string
 
 const (
-	// ByNesting: the owner held the lock already.
-	ByNesting Way = Way(client.ByNesting)
-	// ByJoining: the client held the lock for other readers.
-	ByJoining Way = Way(client.ByJoining)
-	// ByHandoff: another goroutine of the process passed it on, without Redis.
-	ByHandoff Way = Way(client.ByHandoff)
-	// ByLinger: this client had the lock still, since it lingered: see [Config].Linger.
-	ByLinger Way = Way(client.ByLinger)
-	// ByRedis: Redis granted it to an attempt, since it was free.
-	ByRedis Way = Way(client.ByRedis)
-	// ByQueue: Redis granted it to a waiter's ticket in the queue.
-	ByQueue Way = Way(client.ByQueue)
-	// ByParts: enough of the locks that it is made of were acquired.
-	ByParts Way = Way(client.ByParts)
+	ByNesting AcquiredBy = "nesting" // the owner held the lock already
+	ByJoining AcquiredBy = "joining" // the client held the lock for other readers
+	ByHandoff AcquiredBy = "handoff" // another goroutine of the process passed it on, without Redis
+	ByLinger  AcquiredBy = "linger"  // this client still had the lock: see [Config].Linger
+	ByRedis   AcquiredBy = "redis"   // Redis granted it to an attempt, since it was free
+	ByQueue   AcquiredBy = "queue"   // Redis granted it to a waiter's ticket in the queue
+	ByParts   AcquiredBy = "parts"   // enough of the locks that it is made of were acquired
 )
 
-var wayNames = [...]string{"nesting", "joining", "handoff", "redis", "queue", "parts", "linger"}
-
-// String returns a word in lower case, as "handoff": it is fit for a label of a metric.
-func (w Way) String() string { return wayNames[min(int(w), len(wayNames)-1)] }
-
-// A LossReason is why a lock was lost.
-type LossReason uint8
+// A LossReason is why a lock was lost: a word in lower case, fit for a label of a metric.
+type LossReason string
 
 const (
-	// LostUnrenewed: its lease ended, since Redis did not confirm a renewal in time.
-	LostUnrenewed LossReason = LossReason(client.LostUnrenewed)
-	// LostLeaseEnded: the fixed lease that its owner had asked for ended before Unlock.
-	LostLeaseEnded LossReason = LossReason(client.LostLeaseEnded)
-	// LostKeyGone: Redis says that the lock's key is gone, or another's.
-	LostKeyGone LossReason = LossReason(client.LostKeyGone)
-	// LostForced: it was unlocked by force, by this client. If another one did, it is LostKeyGone.
-	LostForced LossReason = LossReason(client.LostForced)
-	// LostParts: too few of the locks that it is made of are left.
-	LostParts LossReason = LossReason(client.LostParts)
+	LostUnrenewed  LossReason = "unrenewed"   // its lease ended, since Redis did not confirm a renewal in time
+	LostLeaseEnded LossReason = "lease_ended" // the fixed lease that its owner had asked for ended before Unlock
+	LostKeyGone    LossReason = "key_gone"    // Redis says that the lock's key is gone, or another's
+	LostForced     LossReason = "forced"      // this client unlocked it by force; by another it is LostKeyGone
+	LostParts      LossReason = "parts"       // too few of the locks that it is made of are left
 )
-
-var lossNames = [...]string{"unrenewed", "lease_ended", "key_gone", "forced", "parts"}
-
-// String returns a word in lower case, as "key_gone": it is fit for a label of a metric.
-func (r LossReason) String() string { return lossNames[min(int(r), len(lossNames)-1)] }

@@ -58,16 +58,16 @@ func (v *witness) observer() *rlock.Observer {
 			v.write(ctx, "waiting %s %s", i.Kind, i.Name)
 		},
 		Acquired: func(ctx context.Context, i rlock.AcquiredInfo) {
-			v.write(ctx, "acquired %s %s by %s in %v, contended %t", i.Kind, i.Name, i.Way, i.Waited, i.Contended)
+			v.write(ctx, "acquired %s %s by %s in %v, contended %t", i.Kind, i.Name, i.AcquiredBy, i.Waited, i.Contended)
 		},
 		GaveUp: func(ctx context.Context, i rlock.GaveUpInfo) {
 			v.write(ctx, "gave up %s %s after %v, contended %t: %s", i.Kind, i.Name, i.Waited, i.Contended, sentinel(i.Err))
 		},
 		Released: func(ctx context.Context, i rlock.ReleasedInfo) {
-			v.write(ctx, "released %s %s by %s after %v: %s", i.Kind, i.Name, i.Way, i.Held, sentinel(i.Err))
+			v.write(ctx, "released %s %s by %s after %v: %s", i.Kind, i.Name, i.AcquiredBy, i.Held, sentinel(i.Err))
 		},
 		Lost: func(ctx context.Context, i rlock.LostInfo) {
-			v.write(ctx, "lost %s %s by %s after %v, %s: %s", i.Kind, i.Name, i.Way, i.Held.Round(time.Second), i.Reason, sentinel(i.Err))
+			v.write(ctx, "lost %s %s by %s after %v, %s: %s", i.Kind, i.Name, i.AcquiredBy, i.Held.Round(time.Second), i.Reason, sentinel(i.Err))
 		},
 		Closed: func(*rlock.Client) { v.write(context.Background(), "closed") },
 	}
@@ -197,7 +197,7 @@ func TestAnObserverIsToldWhyACallGaveUp(t *testing.T) {
 
 		_, err := lock.TryLock(me)
 		require.NoError(t, err)
-		_, err = lock.TryAcquire(me)
+		_, err = lock.Acquire(me, rlock.WithWait(0))
 		require.Error(t, err)
 		require.Error(t, lock.Lock(ended))
 		require.Error(t, lock.Lock(soon))
@@ -523,7 +523,7 @@ func TestALockMadeOfOthersIsObservedAsOne(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		assert.Equal(t, []string{"me: lost multi a,b by parts after 2s, lease_ended: lock was lost"}, v.told())
 
-		_, err = both.TryAcquire(me)
+		_, err = both.Acquire(me, rlock.WithWait(0))
 		require.NoError(t, err)
 		v.told()
 		require.NoError(t, p.Close())

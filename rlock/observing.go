@@ -18,6 +18,18 @@ type observing struct {
 	panicked sync.Map // of the names of hooks: a panic of it has been logged
 }
 
+// The words that users see.
+var (
+	acquiredBy = [...]AcquiredBy{
+		client.ByNesting: ByNesting, client.ByJoining: ByJoining, client.ByHandoff: ByHandoff, client.ByRedis: ByRedis,
+		client.ByQueue: ByQueue, client.ByParts: ByParts, client.ByLinger: ByLinger,
+	}
+	lossReasons = [...]LossReason{
+		client.LostUnrenewed: LostUnrenewed, client.LostLeaseEnded: LostLeaseEnded, client.LostKeyGone: LostKeyGone,
+		client.LostForced: LostForced, client.LostParts: LostParts,
+	}
+)
+
 // events returns the hooks as package client calls them.
 func (o *observing) events() *client.Observer {
 	hooks := o.hooks
@@ -26,16 +38,16 @@ func (o *observing) events() *client.Observer {
 			return WaitingInfo{l}
 		}),
 		Acquired: hook(o, "Acquired", hooks.Acquired, func(l LockInfo, e client.Event) AcquiredInfo {
-			return AcquiredInfo{l, Way(e.Way), e.Waited, e.Contended}
+			return AcquiredInfo{l, acquiredBy[e.Way], e.Waited, e.Contended}
 		}),
 		GaveUp: hook(o, "GaveUp", hooks.GaveUp, func(l LockInfo, e client.Event) GaveUpInfo {
 			return GaveUpInfo{l, e.Err, e.Waited, e.Contended}
 		}),
 		Released: hook(o, "Released", hooks.Released, func(l LockInfo, e client.Event) ReleasedInfo {
-			return ReleasedInfo{l, Way(e.Way), e.Held, e.Err, e.Detached}
+			return ReleasedInfo{l, acquiredBy[e.Way], e.Held, e.Err, e.Detached}
 		}),
 		Lost: hook(o, "Lost", hooks.Lost, func(l LockInfo, e client.Event) LostInfo {
-			return LostInfo{l, Way(e.Way), e.Held, LossReason(e.Reason), e.Err}
+			return LostInfo{l, acquiredBy[e.Way], e.Held, lossReasons[e.Reason], e.Err}
 		}),
 		Missed: o.missed,
 		Closed: func() { o.about("Closed", hooks.Closed) },
@@ -53,7 +65,7 @@ func hook[Info any](o *observing, name string, call func(context.Context, Info),
 	}
 	return func(ctx context.Context, e client.Event) {
 		defer o.caught(name)
-		call(ctx, info(LockInfo{Client: o.client, Name: e.Name, Kind: Kind(e.Kind), Owner: Owner{e.Owner}}, e))
+		call(ctx, info(LockInfo{Client: o.client, Name: e.Name, Kind: Kind(e.Kind), Owner: Owner(e.Owner.ID)}, e))
 	}
 }
 

@@ -78,11 +78,11 @@ func TestTheHoldersClientIsNotifiedOfAnUnlockByForce(t *testing.T) {
 			freed, err := other.lock(key).ForceUnlock(w.ctx)
 			require.NoError(t, err)
 			require.True(t, freed)
-			<-hold.Done()
+			<-hold.Context().Done()
 		})
 		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
-		again, err := other.lock(key).TryAcquire(w.ctx)
+		again, err := other.lock(key).Acquire(w.ctx, rlock.WithWait(0))
 		require.NoError(t, err)
 		require.NoError(t, again.Release(w.ctx))
 	})
@@ -103,7 +103,7 @@ func TestALossByForceIsReportedWithinTwoRoundTrips(t *testing.T) {
 			defer close(looked)
 			_, _ = other.NewLock(key).ForceUnlock(w.ctx)
 		}()
-		within(t, 3*roundTrip, 3*roundTrip+2*time.Millisecond, func() { <-hold.Done() }) // the first round trip is a query for the holder
+		within(t, 3*roundTrip, 3*roundTrip+2*time.Millisecond, func() { <-hold.Context().Done() }) // the first round trip is a query for the holder
 		<-looked
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
 	})
@@ -128,12 +128,12 @@ func TestNoMessageOnAClientsChannelIsBelieved(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		assert.Equal(t, before, asked(), "no message is about a lock of this client")
-		require.NoError(t, hold.Err())
+		require.NoError(t, context.Cause(hold.Context()))
 
 		require.Equal(t, 1, w.Publish(p.ownChannel(), "f "+owner+" "+key))
 		time.Sleep(time.Second)
 		assert.Equal(t, before+1, asked(), "it asks")
-		require.NoError(t, hold.Err(), "Redis still shows the lock")
+		require.NoError(t, context.Cause(hold.Context()), "Redis still shows the lock")
 		require.NoError(t, hold.Release(w.ctx))
 	})
 }

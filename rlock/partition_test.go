@@ -1,6 +1,7 @@
 package rlock_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -39,9 +40,9 @@ func TestTwoNetworksThatAreCutApart(t *testing.T) {
 
 	cut := time.Now()
 	link.Cut()
-	<-hold.Done()
+	<-hold.Context().Done()
 	lost := time.Since(cut)
-	require.ErrorIs(t, hold.Err(), rlock.ErrLost)
+	require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 	require.NoError(t, s.await(granted))
 	t.Logf("after the cut the far holder lost the lock in %v, and the near client had it in %v", lost, time.Since(cut))
 	require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)

@@ -96,7 +96,7 @@ func TestATryLockOfAWriterHoldsNoReaderBack(t *testing.T) {
 		reading, writing, me := w.rwClient(), w.rwClient(), w.caller()
 		require.NoError(t, reading.read.Lock(me))
 		assert.False(t, w.try(writing.write))
-		_, err := writing.write.TryAcquire(w.ctx)
+		_, err := writing.write.Acquire(w.ctx, rlock.WithWait(0))
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
 		assert.True(t, w.try(w.rwClient().read))
 		require.NoError(t, reading.read.Unlock(me))

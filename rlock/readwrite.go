@@ -45,7 +45,7 @@ func (c *Client) NewReadWriteLock(name string) *ReadWriteLock {
 // Read returns the lock that many owners may hold at once. Each owner nests and unlocks
 // for itself. The lease of a fixed lock is its owner's alone: when it ends that owner has
 // lost its hold, and others read on. TryLock may be refused without a writer, since one
-// waits; so may TryLockFor and TryAcquire.
+// waits; so may TryLockFor, and Acquire with [WithWait].
 //
 // Redisson's RReadWriteLock.readLock().
 func (l *ReadWriteLock) Read() *Lock { return &l.read }

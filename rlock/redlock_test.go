@@ -200,7 +200,7 @@ func TestAGrantThatComesTooLateDoesNotCount(t *testing.T) {
 		}
 		var hold *rlock.Hold
 		result := start(func() (err error) {
-			hold, err = m.TryAcquire(w.ctx, rlock.WithLease(time.Second))
+			hold, err = m.Acquire(w.ctx, rlock.WithWait(0), rlock.WithLease(time.Second))
 			return err
 		})
 		time.Sleep(1100 * time.Millisecond)
@@ -210,7 +210,7 @@ func TestAGrantThatComesTooLateDoesNotCount(t *testing.T) {
 		require.NoError(t, <-result, "the servers were not asked again")
 		assert.True(t, hold.ValidUntil().After(healed.Add(900*time.Millisecond)), "the lease is that of the late grants")
 		time.Sleep(2 * time.Second)
-		require.ErrorIs(t, hold.Err(), rlock.ErrLost)
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 		assert.Empty(t, w.have())
 	})
 }
@@ -224,11 +224,11 @@ func TestARedLockSurvivesTheLossOfAMinorityAndNoMore(t *testing.T) {
 		m.testClients[0].net.Refuse()
 		w.worlds[4].FlushAll()
 		time.Sleep(5 * time.Minute)
-		require.NoError(t, hold.Err())
+		require.NoError(t, context.Cause(hold.Context()))
 
 		begin := time.Now()
 		m.testClients[2].net.Rule(network.Silence)
-		<-hold.Done()
+		<-hold.Context().Done()
 		assert.Greater(t, time.Since(begin), 19*time.Second, "the lease less a third")
 		assert.Less(t, time.Since(begin), 30*time.Second)
 		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
@@ -260,16 +260,16 @@ func TestARedLockOutlivesTheRestartOfAllItsServersOneAfterTheOther(t *testing.T)
 		hold, err := m.Acquire(me)
 		require.NoError(t, err)
 		w.settle()
-		require.NoError(t, m.Lock(rlock.WithOwner(w.ctx, hold.Owner())), "a second level")
+		require.NoError(t, m.Lock(hold.Context()), "a second level")
 		for round := range 2 {
 			for i := range w.worlds {
 				w.restart(i, 30*time.Second)
-				require.NoError(t, hold.Err(), "server %d, round %d", i, round)
+				require.NoError(t, context.Cause(hold.Context()), "server %d, round %d", i, round)
 			}
 		}
 		time.Sleep(40 * time.Second)
 		assert.Len(t, w.have(), 5)
-		require.NoError(t, m.Unlock(rlock.WithOwner(w.ctx, hold.Owner())))
+		require.NoError(t, m.Unlock(hold.Context()))
 		require.NoError(t, hold.Release(me))
 		time.Sleep(time.Minute)
 		assert.Empty(t, w.have())
@@ -645,8 +645,8 @@ func TestALateGrantJoinsARedLockThatIsAPart(t *testing.T) {
 		w.worlds[1].FlushAll()
 		w.worlds[2].FlushAll()
 		time.Sleep(15 * time.Second)
-		require.NoError(t, hold.Err())
-		<-hold.Done()
+		require.NoError(t, context.Cause(hold.Context()))
+		<-hold.Context().Done()
 		time.Sleep(time.Second)
 		assert.Empty(t, w.have())
 		require.ErrorIs(t, hold.Release(me), rlock.ErrLost)

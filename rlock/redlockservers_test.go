@@ -67,22 +67,22 @@ func TestARedLockOutlivesTwoOfFiveServersAndNotThree(t *testing.T) {
 	h.sites[0].Stop()
 	h.sites[3].Stop()
 	first := hold.ValidUntil()
-	require.Eventually(t, func() bool { return hold.ValidUntil().After(first) || hold.Err() != nil }, hang, time.Millisecond)
-	require.NoError(t, hold.Err(), "the hold is renewed")
+	require.Eventually(t, func() bool { return hold.ValidUntil().After(first) || context.Cause(hold.Context()) != nil }, hang, time.Millisecond)
+	require.NoError(t, context.Cause(hold.Context()), "the hold is renewed")
 	require.NoError(t, hold.Release(h.ctx), "two servers stopped while the lock is held")
 	require.NoError(t, h.await(waiter), "two servers stopped while the lock is waited for")
 	hold = <-granted
 
 	h.sites[0].Start()
 	h.sites[3].Start()
-	_, err = here.TryAcquire(h.ctx)
+	_, err = here.Acquire(h.ctx, rlock.WithWait(0))
 	require.ErrorIs(t, err, rlock.ErrNotAcquired, "the restarted servers are a minority")
 	for _, s := range h.sites[1:4] {
 		s.Stop()
 	}
-	<-hold.Done()
+	<-hold.Context().Done()
 	require.ErrorIs(t, hold.Release(h.ctx), rlock.ErrLost)
-	_, err = here.TryAcquire(h.ctx)
+	_, err = here.Acquire(h.ctx, rlock.WithWait(0))
 	require.Error(t, err)
 	waiter = background(func() error { return here.Do(h.ctx, func(context.Context) error { return nil }) })
 	for _, s := range h.sites[1:4] {
@@ -148,7 +148,7 @@ func TestARedLockRefusesAServerThatIsThereTwice(t *testing.T) {
 	}
 	_, err := rlock.NewRedLock(clients[:2], key).IsLocked(h.ctx)
 	require.NoError(t, err)
-	_, err = rlock.NewRedLock(clients, key).TryAcquire(h.ctx)
+	_, err = rlock.NewRedLock(clients, key).Acquire(h.ctx, rlock.WithWait(0))
 	require.ErrorIs(t, err, rlock.ErrInvalidConfig)
 	assert.ErrorContains(t, err, "clients 0 and 2")
 }

@@ -48,7 +48,7 @@ func (p *majorityUser) play() {
 		case 1:
 			had = p.byHandle(ctx, lease)
 		default:
-			had = p.byHandle(rlock.WithOwner(ctx, rlock.Owner{}), lease)
+			had = p.byHandle(rlock.WithOwner(ctx, rlock.Owner(0)), lease)
 		}
 		cancel()
 		assert.True(p.t, had || !last, "the lock was not granted")
@@ -138,8 +138,9 @@ func (p *majorityUser) gripOf(h *rlock.Hold) heldLock {
 		return max(time.Until(until), 0), !until.IsZero()
 	}
 	owner, _ := rlock.OwnerFrom(p.owner)
+	mine, _ := rlock.OwnerFrom(h.Context())
 	token, _ := h.Token() // 0 if the hold has none
-	return heldLock{held, h.Done(), h.Owner() == owner, token, h.Release}
+	return heldLock{held, h.Context().Done(), mine == owner, token, h.Release}
 }
 
 // levels returns how many of the heldLocks are held levels of the majorityUser.
@@ -159,7 +160,7 @@ func (p *majorityUser) have(g heldLock) {
 	assert.True(p.t, is, "the acquire succeeded, but the lock is not held")
 	b.to = p.keep(g)
 	if g.mine && g.done != nil && p.random.IntN(3) == 0 {
-		hold, err := p.lock.TryAcquire(p.owner)
+		hold, err := p.lock.Acquire(p.owner, rlock.WithWait(0))
 		if _, is := g.held(); is {
 			assert.NoError(p.t, err, "a nested lock sends no command")
 			b.to = time.Now()

@@ -69,7 +69,7 @@ func TestTheHashShowsModeReadersAndWriterAsRedissonDoes(t *testing.T) {
 		l := client.NewReadWriteLock(key)
 		me, other := rlock.NewOwner(), rlock.NewOwner()
 		mine, theirs := rlock.WithOwner(s.ctx, me), rlock.WithOwner(s.ctx, other)
-		id, write := me.String(), me.String()+":write"
+		id, write := fmt.Sprint(me), fmt.Sprint(me)+":write"
 
 		require.NoError(t, l.Read().Lock(mine))
 		s.awaitRW(client, "read", map[string]string{id: "1"})

@@ -1,6 +1,7 @@
 package rlock_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -111,9 +112,9 @@ func TestAHandleOfAnOwnerThatWaitsTwiceIsOneLevel(t *testing.T) {
 		require.NoError(t, holder.Unlock(them))
 		require.NoError(t, soon(first))
 		require.NoError(t, soon(second))
-		require.NoError(t, one.Err())
+		require.NoError(t, context.Cause(one.Context()))
 		require.NoError(t, one.Release(w.ctx))
-		require.NoError(t, two.Err())
+		require.NoError(t, context.Cause(two.Context()))
 		require.NoError(t, two.Release(w.ctx))
 		w.drain()
 		assert.Empty(t, w.keys())

@@ -2,36 +2,34 @@ package rlock
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/group"
 )
 
-// An Owner is the holder of a lock, which may lock it again without waiting. By
-// default it is the calling goroutine; [WithOwner] makes it travel with a
-// context instead. In Redis it is the number behind the colon of the hash's
-// field, where Redisson has the thread id. The zero Owner is no owner.
-type Owner struct{ owner client.Owner }
+// An Owner is the holder of a lock, which may lock it again without waiting. By default it is the
+// calling goroutine, with the number that the runtime gave it; [NewOwner] makes one that travels
+// with a context. In Redis the number is behind the colon of the hash's field, where Redisson has
+// the thread id. It is below 1<<53, so that any JSON parser keeps it. 0 is no owner.
+type Owner uint64
 
-// NewOwner returns an owner that no other call returns in this process. It may
-// be called concurrently.
-func NewOwner() Owner { return Owner{client.NewOwner()} }
-
-// String returns the number as it stands in Redis.
-func (o Owner) String() string { return o.owner.String() }
-
-// MarshalText returns what String returns, so that JSON and structured logs show the
-// owner. It never fails.
-func (o Owner) MarshalText() ([]byte, error) { return o.owner.MarshalText() }
+// NewOwner returns an owner that no other call returns in this process, and that is no goroutine.
+// It may be called concurrently.
+func NewOwner() Owner { return Owner(client.NewOwner().ID) }
 
 // WithOwner returns a context that carries the owner o: calls with it, or with a context
 // made from it, lock and unlock as o, in any goroutine. So a lock nests in a call tree over
 // several goroutines. Two goroutines that use the context at once are one owner, and the
 // lock does not exclude one from the other. If both wait for a lock and one is granted it,
-// both hold it, and each must unlock once. The zero Owner removes the owner from the context,
-// and the holds that ctx comes from.
+// both hold it, and each must unlock once. 0 removes the owner from the context, and the holds
+// that ctx comes from. WithOwner panics if o is the number of a goroutine: use [NewOwner].
 func WithOwner(ctx context.Context, o Owner) context.Context {
-	return context.WithValue(ctx, scopeKey{}, &scope{owner: o.owner})
+	owner := client.Owner{ID: uint64(o)}
+	if owner.Goroutine() != 0 {
+		panic(fmt.Sprintf("rlock: WithOwner: %d is not an owner that NewOwner has returned", o))
+	}
+	return context.WithValue(ctx, scopeKey{}, &scope{owner: owner})
 }
 
 // OwnerFrom returns the owner that ctx was given by [WithOwner], and whether it was given
@@ -42,9 +40,9 @@ func OwnerFrom(ctx context.Context) (Owner, bool) {
 		s = s.outer
 	}
 	if s == nil || s.owner.ID == 0 {
-		return Owner{}, false
+		return 0, false
 	}
-	return Owner{s.owner}, true
+	return Owner(s.owner.ID), true
 }
 
 // A scope says in whose name a context takes locks: all of them, or those of a hold that

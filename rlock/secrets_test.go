@@ -48,8 +48,8 @@ func TestNeitherLogsNorErrorsNameTheUserOrThePassword(t *testing.T) {
 	hold, err := client.NewLock(key).Acquire(s.ctx)
 	require.NoError(t, err)
 	require.NoError(t, s.outside.Do(s.ctx, s.outside.B().Arbitrary("ACL", "DELUSER", user).Build()).Error()) // deletes the user's connections, too
-	<-hold.Done()
-	errs = append(errs, hold.Err(), hold.Release(s.ctx))
+	<-hold.Context().Done()
+	errs = append(errs, context.Cause(hold.Context()), hold.Release(s.ctx))
 	_, err = client.NewLock(key).TryLock(s.ctx)
 	require.Error(t, err)
 	errs = append(errs, err)

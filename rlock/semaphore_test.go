@@ -23,7 +23,7 @@ import (
 func permits(t *testing.T, ctx context.Context, lock *rlock.Lock, n int) (holds []*rlock.Hold) {
 	t.Helper()
 	for range n {
-		hold, err := lock.TryAcquire(ctx)
+		hold, err := lock.Acquire(ctx, rlock.WithWait(0))
 		require.NoError(t, err)
 		holds = append(holds, hold)
 	}
@@ -35,7 +35,7 @@ func TestASemaphoreHasAsManyHoldersAsPermits(t *testing.T) {
 		here, there := s.client().NewSemaphore(key, 3), s.client().NewSemaphore(key, 3)
 		held := append(permits(t, s.ctx, here, 2), permits(t, s.ctx, there, 1)...)
 		for _, lock := range []*rlock.Lock{here, there} {
-			_, err := lock.TryAcquire(s.ctx)
+			_, err := lock.Acquire(s.ctx, rlock.WithWait(0))
 			require.ErrorIs(t, err, rlock.ErrNotAcquired)
 			locked, err := lock.IsLocked(s.ctx)
 			require.NoError(t, err)
@@ -139,8 +139,8 @@ func TestAPermitOfADeadHolderIsFreeWhenItsLeaseEndsAndOthersGoOn(t *testing.T) {
 			waiting <- hold
 		}()
 		within(t, 28*time.Second, 33*time.Second, func() { require.NoError(t, (<-waiting).Release(w.ctx)) })
-		require.ErrorIs(t, lost.Err(), rlock.ErrLost, "the loss is reported before another owner has the permit")
-		require.NoError(t, held.Err())
+		require.ErrorIs(t, context.Cause(lost.Context()), rlock.ErrLost, "the loss is reported before another owner has the permit")
+		require.NoError(t, context.Cause(held.Context()))
 		require.NoError(t, held.Release(w.ctx))
 		dead.net.Heal()
 		time.Sleep(time.Minute)
@@ -192,11 +192,11 @@ func TestAPermitWithALeaseOfItsOwnEndsForItsHolderAlone(t *testing.T) {
 		ttl, err := lock.TTL(w.ctx)
 		require.NoError(t, err)
 		assert.LessOrEqual(t, ttl, time.Second, "the earliest end")
-		<-short.Done()
+		<-short.Context().Done()
 		require.ErrorIs(t, context.Cause(short.Context()), rlock.ErrLost)
 		next, err := lock.Acquire(w.ctx)
 		require.NoError(t, err)
-		require.NoError(t, long.Err())
+		require.NoError(t, context.Cause(long.Context()))
 		require.NoError(t, next.Release(w.ctx))
 		require.NoError(t, long.Release(w.ctx))
 		require.ErrorIs(t, short.Release(w.ctx), rlock.ErrLost)
@@ -208,12 +208,12 @@ func TestTheNumberOfPermitsMayChange(t *testing.T) {
 		before, after := w.client(), w.client()
 		held := permits(t, w.ctx, before.NewSemaphore(key, 2), 2)
 		held = append(held, permits(t, w.ctx, after.NewSemaphore(key, 4), 2)...)
-		_, err := after.NewSemaphore(key, 4).TryAcquire(w.ctx)
+		_, err := after.NewSemaphore(key, 4).Acquire(w.ctx, rlock.WithWait(0))
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
 		for _, hold := range held[:2] {
 			require.NoError(t, hold.Release(w.ctx))
 		}
-		_, err = before.NewSemaphore(key, 2).TryAcquire(w.ctx)
+		_, err = before.NewSemaphore(key, 2).Acquire(w.ctx, rlock.WithWait(0))
 		require.ErrorIs(t, err, rlock.ErrNotAcquired, "this client knows of two permits")
 		for _, hold := range held[2:] {
 			require.NoError(t, hold.Release(w.ctx))
@@ -232,9 +232,9 @@ func TestForceUnlockFreesAllPermits(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, freed)
 		synctest.Wait()
-		require.ErrorIs(t, mine.Err(), rlock.ErrLost, "at once")
+		require.ErrorIs(t, context.Cause(mine.Context()), rlock.ErrLost, "at once")
 		assert.Empty(t, w.Keys())
-		<-theirs.Done()
+		<-theirs.Context().Done()
 		require.ErrorIs(t, theirs.Release(w.ctx), rlock.ErrLost, "found by the next renewal")
 	})
 }

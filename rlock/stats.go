@@ -1,80 +1,32 @@
 package rlock
 
-import "time"
-
-// Stats are figures about a client, as sql.DBStats are about a pool. All but Held and
-// Waiting only grow, from 0 when the client was made: the difference of two counts the
-// events between them.
-//
-// A lock that is made of others is not counted, but each lock that it is made of is, by the
-// client that has it.
-type Stats struct {
-	// Held is how many locks are held now, counted by owner.
-	Held int64
-	// Waiting is how many calls wait now.
-	Waiting int64
-
-	// Acquired is how often a lock was acquired, by any way but nesting.
-	Acquired int64
-	// The following count acquisitions by [Way].
-	AcquiredByNesting int64
-	AcquiredByJoining int64
-	AcquiredByHandoff int64
-	AcquiredByRedis   int64
-	AcquiredByQueue   int64
-	AcquiredByLinger  int64
-
-	// Denied is how many calls ended with [ErrNotAcquired], or with false.
-	Denied int64
-	// Canceled is how many calls gave up since their context ended.
-	Canceled int64
-	// Failed is how many calls ended with another error, but for invalid arguments and contexts
-	// that had ended before.
-	Failed int64
-
-	// WaitTime is the sum of the times from a call for a lock to its end, with round trips.
-	WaitTime time.Duration
-
-	// Lost is how many locks were lost, for any reason but the end of the lease that their
-	// owner had asked for.
-	Lost int64
-	// How many for each reason: see the constants of [LossReason].
-	LostUnrenewed  int64
-	LostLeaseEnded int64
-	LostKeyGone    int64
-	LostForced     int64
-
-	// Renewals is how many renewals were sent, with changes of depth or owner; RenewalsFailed
-	// how many of them Redis did not confirm.
-	Renewals       int64
-	RenewalsFailed int64
-
-	// Commands is how many commands were sent to Redis for locks; many renewals share one.
-	Commands int64
-}
+import (
+	"github.com/go-rlock/rlock/rlock/inspect"
+	"github.com/go-rlock/rlock/rlock/internal/client"
+)
 
 // Stats returns figures about the client. It takes some microseconds, however many locks
 // there are, and allocates nothing. Each figure is true at a moment during the call. It may
 // be called after Close too.
-func (c *Client) Stats() Stats {
+func (c *Client) Stats() inspect.Stats {
 	n := c.driver.Counts()
-	s := Stats{
+	s := inspect.Stats{
 		Held:              n.Held,
 		Waiting:           n.Waiting,
-		AcquiredByNesting: n.Acquired[ByNesting],
-		AcquiredByJoining: n.Acquired[ByJoining],
-		AcquiredByHandoff: n.Acquired[ByHandoff],
-		AcquiredByRedis:   n.Acquired[ByRedis],
-		AcquiredByQueue:   n.Acquired[ByQueue],
-		AcquiredByLinger:  n.Acquired[ByLinger],
+		AcquiredByNesting: n.Acquired[client.ByNesting],
+		AcquiredByJoining: n.Acquired[client.ByJoining],
+		AcquiredByHandoff: n.Acquired[client.ByHandoff],
+		AcquiredByRedis:   n.Acquired[client.ByRedis],
+		AcquiredByQueue:   n.Acquired[client.ByQueue],
+		AcquiredByLinger:  n.Acquired[client.ByLinger],
 		Denied:            n.Denied,
 		Canceled:          n.Canceled,
 		Failed:            n.Failed,
 		WaitTime:          n.Waited,
-		LostUnrenewed:     n.Lost[LostUnrenewed],
-		LostLeaseEnded:    n.Lost[LostLeaseEnded],
-		LostKeyGone:       n.Lost[LostKeyGone],
-		LostForced:        n.Lost[LostForced],
+		LostUnrenewed:     n.Lost[client.LostUnrenewed],
+		LostLeaseEnded:    n.Lost[client.LostLeaseEnded],
+		LostKeyGone:       n.Lost[client.LostKeyGone],
+		LostForced:        n.Lost[client.LostForced],
 		Renewals:          n.Renewals,
 		RenewalsFailed:    n.RenewalsFailed,
 		Commands:          c.shared.Redis.Commands(),

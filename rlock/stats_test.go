@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 func TestStatsCountEachWayOfAcquiring(t *testing.T) {
@@ -21,7 +22,7 @@ func TestStatsCountEachWayOfAcquiring(t *testing.T) {
 		me, them := w.caller(), w.caller()
 
 		require.NoError(t, lock.Lock(me))
-		assert.Equal(t, rlock.Stats{Held: 1, Acquired: 1, AcquiredByRedis: 1, Commands: 1}, p.Stats())
+		assert.Equal(t, inspect.Stats{Held: 1, Acquired: 1, AcquiredByRedis: 1, Commands: 1}, p.Stats())
 		require.NoError(t, lock.Lock(me))
 		require.NoError(t, lock.Unlock(me))
 		theirs := start(func() error { return lock.Lock(them) })
@@ -78,7 +79,7 @@ func TestStatsCountLossesByTheirReasonAndRenewals(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client(withLease(3 * time.Second))
 		lock := p.NewLock(key)
-		lost := func(take func(ctx context.Context) error, how func()) rlock.Stats {
+		lost := func(take func(ctx context.Context) error, how func()) inspect.Stats {
 			me := w.caller()
 			before := p.Stats()
 			require.NoError(t, take(me))
@@ -88,15 +89,15 @@ func TestStatsCountLossesByTheirReasonAndRenewals(t *testing.T) {
 			require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
 			s := p.Stats()
 			assert.Zero(t, s.Held)
-			return rlock.Stats{
+			return inspect.Stats{
 				Lost: s.Lost - before.Lost, LostUnrenewed: s.LostUnrenewed - before.LostUnrenewed, LostLeaseEnded: s.LostLeaseEnded - before.LostLeaseEnded,
 				LostKeyGone: s.LostKeyGone - before.LostKeyGone, LostForced: s.LostForced - before.LostForced,
 			}
 		}
-		assert.Equal(t, rlock.Stats{Lost: 1, LostKeyGone: 1}, lost(lock.Lock, func() { w.Del(key) }))
-		assert.Equal(t, rlock.Stats{Lost: 1, LostForced: 1}, lost(lock.Lock, func() { _, _ = lock.ForceUnlock(w.ctx) }))
-		assert.Equal(t, rlock.Stats{LostLeaseEnded: 1}, lost(func(ctx context.Context) error { return lock.LockFor(ctx, time.Second) }, func() {}))
-		assert.Equal(t, rlock.Stats{Lost: 1, LostUnrenewed: 1}, lost(lock.Lock, func() { w.answerScripts("ERR no script today") }))
+		assert.Equal(t, inspect.Stats{Lost: 1, LostKeyGone: 1}, lost(lock.Lock, func() { w.Del(key) }))
+		assert.Equal(t, inspect.Stats{Lost: 1, LostForced: 1}, lost(lock.Lock, func() { _, _ = lock.ForceUnlock(w.ctx) }))
+		assert.Equal(t, inspect.Stats{LostLeaseEnded: 1}, lost(func(ctx context.Context) error { return lock.LockFor(ctx, time.Second) }, func() {}))
+		assert.Equal(t, inspect.Stats{Lost: 1, LostUnrenewed: 1}, lost(lock.Lock, func() { w.answerScripts("ERR no script today") }))
 		w.answerScripts("")
 		time.Sleep(time.Minute)
 		assert.Equal(t, int64(3), p.Stats().Lost)
@@ -106,10 +107,10 @@ func TestStatsCountLossesByTheirReasonAndRenewals(t *testing.T) {
 		me := w.caller()
 		require.NoError(t, lock.Lock(me))
 		time.Sleep(3500 * time.Millisecond)
-		assert.Equal(t, rlock.Stats{Held: 1, Acquired: 1, AcquiredByRedis: 1, Renewals: 3, Commands: 1 + 3}, p.Stats())
+		assert.Equal(t, inspect.Stats{Held: 1, Acquired: 1, AcquiredByRedis: 1, Renewals: 3, Commands: 1 + 3}, p.Stats())
 		w.Del(key)
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
-		assert.Equal(t, rlock.Stats{Lost: 1, LostKeyGone: 1, Acquired: 1, AcquiredByRedis: 1, Renewals: 3, Commands: 1 + 3 + 1}, p.Stats(), "the Unlock finds the loss")
+		assert.Equal(t, inspect.Stats{Lost: 1, LostKeyGone: 1, Acquired: 1, AcquiredByRedis: 1, Renewals: 3, Commands: 1 + 3 + 1}, p.Stats(), "the Unlock finds the loss")
 	})
 }
 

@@ -94,7 +94,7 @@ func TestALostHoldIsInvalidByTheClockAlone(t *testing.T) {
 		assert.True(t, hold.Valid())
 		time.Sleep(time.Nanosecond)
 		assert.False(t, hold.Valid())
-		require.ErrorIs(t, hold.Err(), rlock.ErrLost)
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 		assert.True(t, w.Exists(key), "the hold must end long before the lease in Redis")
 	})
 }

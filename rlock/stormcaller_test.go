@@ -148,7 +148,7 @@ func (c *caller) handle() *rlock.Hold {
 // done is closed when the hold of a handle ends.
 func (c *caller) done() <-chan struct{} {
 	if hold := c.handle(); hold != nil {
-		return hold.Done()
+		return hold.Context().Done()
 	}
 	return nil
 }
@@ -269,7 +269,7 @@ func (c *caller) change() {
 		}
 	case 4:
 		if c.read != nil && c.has(c.write) == 0 {
-			_, err := c.write.TryAcquire(c.ctx)
+			_, err := c.write.Acquire(c.ctx, rlock.WithWait(0))
 			assert.Error(t, err)
 			assert.True(t, errors.Is(err, rlock.ErrUpgrade) || !c.valid(), "%v", err)
 		}

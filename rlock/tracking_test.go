@@ -62,7 +62,7 @@ func TestRedisReportsChangesOfTheKeyOfAHeldLock(t *testing.T) {
 				require.NoError(t, err)
 				s.awaitTracked(1)
 				require.NoError(t, s.do(change[0], change[1], change[2:]...).Error())
-				require.NoError(t, s.await(background(func() error { <-hold.Done(); return nil })))
+				require.NoError(t, s.await(background(func() error { <-hold.Context().Done(); return nil })))
 				require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 				require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
 				require.NoError(t, s.do("FLUSHALL", "SYNC").Error())
@@ -92,7 +92,7 @@ func TestAKeyIsTrackedAgainAfterEachMirror(t *testing.T) {
 		s.awaitTracked(1)
 	}
 	require.NoError(t, s.do("DEL", key).Error())
-	require.NoError(t, s.await(background(func() error { <-hold.Done(); return nil })))
+	require.NoError(t, s.await(background(func() error { <-hold.Context().Done(); return nil })))
 	require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
 }
 
@@ -112,7 +112,7 @@ func TestChangesOfManyKeysAreReportedInBatches(t *testing.T) {
 	calls := s.CountCalls(t, func() {
 		require.NoError(t, s.do("FLUSHALL", "SYNC").Error())
 		for _, hold := range holds {
-			require.NoError(t, s.await(background(func() error { <-hold.Done(); return nil })))
+			require.NoError(t, s.await(background(func() error { <-hold.Context().Done(); return nil })))
 		}
 	})
 	assert.Less(t, calls["evalsha"], int64(n+n/4), "a step for each lock that is lost, and few calls that ask")
@@ -135,7 +135,7 @@ func TestWaitersDoNotHaveTheHolderAskRedis(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, free)
 	s.awaitTracked(1)
-	require.NoError(t, hold.Err())
+	require.NoError(t, context.Cause(hold.Context()))
 	require.NoError(t, hold.Release(s.ctx))
 	require.NoError(t, s.await(waiter))
 }
@@ -153,7 +153,7 @@ func TestAChangeThatLeavesTheLockToItsHolderLosesNothing(t *testing.T) {
 		require.Eventually(t, func() bool { n, _ := s.do("PTTL", key).AsInt64(); return n > 60_000 }, hang, time.Millisecond, "the mirror sets the lease")
 	})
 	require.EqualValues(t, 1, calls["evalsha"])
-	require.NoError(t, hold.Err())
+	require.NoError(t, context.Cause(hold.Context()))
 	require.NoError(t, hold.Release(s.ctx))
 }
 
@@ -187,7 +187,7 @@ func TestWhereTrackingIsRefusedTheNextRenewalFindsTheLoss(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.LessOrEqual(t, p.asked("TRACKING"), 1+2, "at most once for each connection that has ended")
 		w.Del(key)
-		within(t, 0, 11*time.Second, func() { <-hold.Done() })
+		within(t, 0, 11*time.Second, func() { <-hold.Context().Done() })
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
 		require.NoError(t, other.Release(w.ctx))
 	})
@@ -229,7 +229,7 @@ func TestTrackingChangesNothingInACluster(t *testing.T) {
 	hold, err := client.NewLock(key).Acquire(s.ctx)
 	require.NoError(t, err)
 	s.number("DEL", key)
-	require.NoError(t, s.await(background(func() error { <-hold.Done(); return nil })))
+	require.NoError(t, s.await(background(func() error { <-hold.Context().Done(); return nil })))
 	require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
 }
 
@@ -243,7 +243,7 @@ func TestBeforeRedis7TheNextRenewalFindsTheLoss(t *testing.T) {
 	hold, err := client.NewLock(key).Acquire(s.ctx)
 	require.NoError(t, err)
 	s.number("DEL", key)
-	require.NoError(t, s.await(background(func() error { <-hold.Done(); return nil })))
+	require.NoError(t, s.await(background(func() error { <-hold.Context().Done(); return nil })))
 	require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
 }
 

@@ -37,7 +37,7 @@ func TestANameThatNoLockCanHaveIsRefusedByEveryMethod(t *testing.T) {
 					"IsLocked":    func() error { _, err := lock.IsLocked(me); return err },
 					"TTL":         func() error { _, err := lock.TTL(me); return err },
 					"Acquire":     func() error { _, err := lock.Acquire(me); return err },
-					"TryAcquire":  func() error { _, err := lock.TryAcquire(me); return err },
+					"Attempt":     func() error { _, err := lock.Acquire(me, rlock.WithWait(0)); return err },
 					"Do":          func() error { return lock.Do(me, func(context.Context) error { panic("called") }) },
 				}
 				for method, call := range calls {
@@ -235,7 +235,7 @@ func TestOneAttemptReturnsATransientErrorAtOnce(t *testing.T) {
 				ok, err := lock.TryLock(me)
 				require.ErrorContains(t, err, strings.TrimPrefix(reply, "ERR "))
 				assert.False(t, ok)
-				_, err = lock.TryAcquire(me)
+				_, err = lock.Acquire(me, rlock.WithWait(0))
 				require.ErrorContains(t, err, strings.TrimPrefix(reply, "ERR "))
 				require.NotErrorIs(t, err, rlock.ErrNotAcquired, "Redis did not say that the lock is held")
 			})
@@ -592,7 +592,7 @@ func TestAPausedServerIsWaitedFor(t *testing.T) {
 	server.Pause()
 	limited, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
-	_, err := client.NewLock("free").TryAcquire(limited)
+	_, err := client.NewLock("free").Acquire(limited, rlock.WithWait(0))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	server.Resume()
 	require.NoError(t, client.NewLock(key).Unlock(ctx))

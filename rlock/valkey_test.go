@@ -62,7 +62,7 @@ func TestTheDatabasesOfAClusterHaveLocksOfTheirOwn(t *testing.T) {
 
 	held, err := zero[0].NewLock(key).Acquire(s.ctx)
 	require.NoError(t, err)
-	beside, err := one[0].NewLock(key).TryAcquire(s.ctx)
+	beside, err := one[0].NewLock(key).Acquire(s.ctx, rlock.WithWait(0))
 	require.NoError(t, err, "the lock is another one in the other database")
 	waiters := []<-chan error{
 		background(func() error { return zero[1].NewLock(key).Do(s.ctx, nothing) }),

@@ -52,10 +52,10 @@ func TestTheHashShowsTheOwnerAndItsDepth(t *testing.T) {
 		for range 3 {
 			require.NoError(t, lock.Lock(ctx))
 		}
-		s.awaitHash(client, owner.String(), "3")
+		s.awaitHash(client, fmt.Sprint(owner), "3")
 		for depth := 2; depth > 0; depth-- {
 			require.NoError(t, lock.Unlock(ctx))
-			s.awaitHash(client, owner.String(), fmt.Sprint(depth))
+			s.awaitHash(client, fmt.Sprint(owner), fmt.Sprint(depth))
 		}
 		require.NoError(t, lock.Unlock(ctx))
 		assert.Zero(t, s.number("EXISTS", key))
@@ -75,7 +75,7 @@ func TestTheHashShowsTheIDOfAGoroutineAndTheNewOwnerAfterAHandOff(t *testing.T) 
 		<-queued
 		require.NoError(t, lock.Unlock(s.ctx))
 		require.NoError(t, s.await(next))
-		theirs := s.awaitHash(client, owner.String(), "1")
+		theirs := s.awaitHash(client, fmt.Sprint(owner), "1")
 		assert.Equal(t, uuidOf(mine), uuidOf(theirs), "one tenure")
 		require.NoError(t, lock.Unlock(ctx))
 

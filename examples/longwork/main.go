@@ -152,7 +152,7 @@ func fixed(ctx context.Context, first, second *rlock.Lock) error {
 	// Work that should stop with the lock takes one.Context().
 	ended := time.After(scaled(12))
 	select {
-	case <-one.Done():
+	case <-one.Context().Done():
 		say("worker 1", "is told: %v", context.Cause(one.Context()))
 	case <-ctx.Done():
 		return errors.New("worker 1 was not told that its lease had ended")

@@ -172,8 +172,8 @@ func run() error {
 	released := make(chan error)
 	go func() { released <- hold.Release(ctx) }()
 	t.row("", "go hold.Release(ctx)", <-released, nil)
-	<-hold.Done()
-	t.row("", "<-hold.Done(); hold.Err()", hold.Err(), rlock.ErrNotHeld)
+	<-hold.Context().Done()
+	t.row("", "<-hold.Context().Done(); context.Cause(hold.Context())", context.Cause(hold.Context()), rlock.ErrNotHeld)
 
 	// redisson.shutdown(); in Java, held locks are left to expire
 	t.row("theirs.lock()", "theirs.Lock(ctx)", theirs.Lock(ctx), nil)

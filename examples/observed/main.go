@@ -158,7 +158,7 @@ func show(registry *prometheus.Registry) (acquired int, err error) {
 	for _, family := range families {
 		if family.GetName() == "lock_client_acquired_total" {
 			for _, m := range family.GetMetric() {
-				if m.GetLabel()[0].GetValue() != rlock.ByNesting.String() {
+				if m.GetLabel()[0].GetValue() != string(rlock.ByNesting) {
 					acquired += int(m.GetCounter().GetValue())
 				}
 			}

@@ -122,7 +122,7 @@ func job(ctx context.Context, client *rlock.Client, name string, started chan<- 
 	select {
 	case <-time.After(work):
 		return nil
-	case <-hold.Done():
+	case <-hold.Context().Done():
 		return context.Cause(hold.Context())
 	}
 }

@@ -89,7 +89,7 @@ func run() error {
 
 // once runs the job unless another replica has run it, or runs it, under that name.
 func once(ctx context.Context, client *rlock.Client, name string, job func()) error {
-	hold, err := client.NewLock(name).TryAcquire(ctx, rlock.WithLease(lease))
+	hold, err := client.NewLock(name).Acquire(ctx, rlock.WithWait(0), rlock.WithLease(lease))
 	if errors.Is(err, rlock.ErrNotAcquired) {
 		return nil // another replica runs it
 	}

@@ -100,7 +100,7 @@ func TestABlockThatDoesNotCompileIsReportedWithItsLine(t *testing.T) {
 			"PAGE.md:2:1",
 		},
 		"declarations": {
-			[]string{"```go", "func f() rlock.Owner {", "\treturn 0", "}", "```"},
+			[]string{"```go", "func f() rlock.Owner {", "\treturn nil", "}", "```"},
 			"PAGE.md:3:9",
 		},
 		"the second of two": {

@@ -188,7 +188,7 @@ func TestALossIsTold(t *testing.T) {
 		require.NoError(s.t, s.do("DEL", theirs).Error())
 
 		select {
-		case <-hold.Done():
+		case <-hold.Context().Done():
 		case <-s.ctx.Done():
 			require.FailNow(s.t, "it was not told")
 		}

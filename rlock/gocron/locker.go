@@ -44,17 +44,17 @@ func NewLocker(client *rlock.Client, splay time.Duration) *Locker {
 // It does not wait. It fails with [rlock.ErrNotAcquired] if another scheduler runs the job or
 // has begun a run within the splay, with [rlock.ErrLost] if the splay was over before the lock
 // was there, with [rlock.ErrInvalidLease] if the splay is not positive, and with the errors of
-// [rlock.Lock.TryAcquire]. After an error gocron skips the
+// [rlock.Lock.Acquire]. After an error gocron skips the
 // run, and nothing is held.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	if l.splay <= 0 {
 		return nil, fmt.Errorf("rlockgocron: %w: the splay is %v", rlock.ErrInvalidLease, l.splay)
 	}
-	ran, err := l.client.NewLock("gocron:ran:"+job).TryAcquire(ctx, rlock.WithLease(l.splay))
+	ran, err := l.client.NewLock("gocron:ran:"+job).Acquire(ctx, rlock.WithWait(0), rlock.WithLease(l.splay))
 	if err != nil {
 		return nil, err
 	}
-	runs, err := l.client.NewLock("gocron:runs:" + job).TryAcquire(ctx)
+	runs, err := l.client.NewLock("gocron:runs:"+job).Acquire(ctx, rlock.WithWait(0))
 	if err != nil {
 		return nil, errors.Join(err, ran.Release(ctx))
 	}

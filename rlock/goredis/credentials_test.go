@@ -93,7 +93,7 @@ func TestProvidersOfCredentialsAreAskedForEachConnection(t *testing.T) {
 			client := lockWith(t, option, live(t, redis.NewClient(o)))
 			v.rotate(t, s, "second")
 			require.Eventually(t, func() bool {
-				hold, err := client.NewLock("after").TryAcquire(t.Context())
+				hold, err := client.NewLock("after").Acquire(t.Context(), rlock.WithWait(0))
 				return err == nil && assert.NoError(t, hold.Release(t.Context()))
 			}, hang, 10*time.Millisecond, "over a connection with the new password")
 		})

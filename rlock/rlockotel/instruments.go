@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // The buckets, in seconds and parts of a lease. An uncontended acquire is a round trip, from 50 us on; a wait or
@@ -68,17 +69,17 @@ func (o *observer) instrument(m metric.Meter) error {
 		to.ObserveFloat64(waitTime, s.WaitTime.Seconds(), plain...)
 		to.ObserveInt64(denied, s.Denied, plain...)
 		to.ObserveInt64(commands, s.Commands, plain...)
-		for way, n := range map[rlock.Way]int64{
+		for way, n := range map[rlock.AcquiredBy]int64{
 			rlock.ByNesting: s.AcquiredByNesting, rlock.ByJoining: s.AcquiredByJoining, rlock.ByHandoff: s.AcquiredByHandoff,
 			rlock.ByRedis: s.AcquiredByRedis, rlock.ByQueue: s.AcquiredByQueue, rlock.ByLinger: s.AcquiredByLinger,
 		} {
-			to.ObserveInt64(acquired, n, o.of(label{way: way.String()}).observe...)
+			to.ObserveInt64(acquired, n, o.of(label{way: string(way)}).observe...)
 		}
 		for reason, n := range map[rlock.LossReason]int64{
 			rlock.LostUnrenewed: s.LostUnrenewed, rlock.LostLeaseEnded: s.LostLeaseEnded,
 			rlock.LostKeyGone: s.LostKeyGone, rlock.LostForced: s.LostForced,
 		} {
-			to.ObserveInt64(lost, n, o.of(label{reason: reason.String()}).observe...)
+			to.ObserveInt64(lost, n, o.of(label{reason: string(reason)}).observe...)
 		}
 		to.ObserveInt64(renewals, s.Renewals-s.RenewalsFailed, o.of(label{result: "ok"}).observe...)
 		to.ObserveInt64(renewals, s.RenewalsFailed, o.of(label{result: "failed"}).observe...)
@@ -88,8 +89,8 @@ func (o *observer) instrument(m metric.Meter) error {
 }
 
 // plus adds the figures of two clients.
-func plus(a, b rlock.Stats) rlock.Stats {
-	return rlock.Stats{
+func plus(a, b inspect.Stats) inspect.Stats {
+	return inspect.Stats{
 		Held:              a.Held + b.Held,
 		Waiting:           a.Waiting + b.Waiting,
 		Acquired:          a.Acquired + b.Acquired,

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // scope names the meter and the tracer.
@@ -91,7 +92,7 @@ type observer struct {
 
 	mu      sync.Mutex // protects following
 	clients map[*rlock.Client]bool
-	past    rlock.Stats // of clients that were closed
+	past    inspect.Stats // of clients that were closed
 }
 
 func (o *observer) opened(c *rlock.Client) {
@@ -112,7 +113,7 @@ func (o *observer) closed(c *rlock.Client) {
 }
 
 // stats returns those of all clients together.
-func (o *observer) stats() rlock.Stats {
+func (o *observer) stats() inspect.Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	all := o.past
@@ -132,10 +133,10 @@ func (o *observer) waited(ctx context.Context, i rlock.LockInfo) {
 }
 
 func (o *observer) acquired(ctx context.Context, i rlock.AcquiredInfo) {
-	if i.Way == rlock.ByNesting {
+	if i.AcquiredBy == rlock.ByNesting {
 		return
 	}
-	l := o.of(label{kind: i.Kind, class: o.class(i.Name), result: "acquired", way: i.Way.String()})
+	l := o.of(label{kind: i.Kind, class: o.class(i.Name), result: "acquired", way: string(i.AcquiredBy)})
 	o.acquireDuration.Record(ctx, i.Waited.Seconds(), l.record...)
 	if i.Contended {
 		o.waited(ctx, i.LockInfo)
@@ -158,7 +159,7 @@ func (o *observer) gaveUp(ctx context.Context, i rlock.GaveUpInfo) {
 }
 
 func (o *observer) released(ctx context.Context, i rlock.ReleasedInfo) {
-	if i.Way == rlock.ByNesting {
+	if i.AcquiredBy == rlock.ByNesting {
 		return
 	}
 	l := o.of(label{kind: i.Kind, class: o.class(i.Name), release: releaseOf(i)})
@@ -169,9 +170,9 @@ func (o *observer) released(ctx context.Context, i rlock.ReleasedInfo) {
 }
 
 func (o *observer) lost(ctx context.Context, i rlock.LostInfo) {
-	reason := attribute.String("lock.reason", i.Reason.String())
+	reason := attribute.String("lock.reason", string(i.Reason))
 	trace.SpanFromContext(ctx).AddEvent("lock.lost", trace.WithAttributes(reason))
-	if i.Way == rlock.ByNesting {
+	if i.AcquiredBy == rlock.ByNesting {
 		return
 	}
 	l := o.of(label{kind: i.Kind, class: o.class(i.Name), release: "lost"})

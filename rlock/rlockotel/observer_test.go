@@ -311,7 +311,7 @@ func TestALossIsAnEventOfTheSpanThatTheLockWasAcquiredIn(t *testing.T) {
 		require.NoError(t, err)
 		_, err = l.NewLock("orders:42").ForceUnlock(l.ctx)
 		require.NoError(t, err)
-		<-h.Done()
+		<-h.Context().Done()
 		synctest.Wait()
 		parent.End()
 		spans := l.spans.Ended()
@@ -328,8 +328,8 @@ func TestTheHooksAllocateNothingForKnownAttributes(t *testing.T) {
 	require.NoError(t, err)
 	ctx, info := context.Background(), rlock.LockInfo{Name: "orders:42", Kind: rlock.KindPlain}
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		o.Acquired(ctx, rlock.AcquiredInfo{LockInfo: info, Way: rlock.ByRedis, Waited: time.Millisecond})
-		o.Released(ctx, rlock.ReleasedInfo{LockInfo: info, Way: rlock.ByRedis, Held: time.Millisecond})
+		o.Acquired(ctx, rlock.AcquiredInfo{LockInfo: info, AcquiredBy: rlock.ByRedis, Waited: time.Millisecond})
+		o.Released(ctx, rlock.ReleasedInfo{LockInfo: info, AcquiredBy: rlock.ByRedis, Held: time.Millisecond})
 	}))
 }
 
@@ -339,7 +339,7 @@ func BenchmarkHooks(b *testing.B) {
 	ctx, info := context.Background(), rlock.LockInfo{Name: "orders:42", Kind: rlock.KindPlain}
 	b.ReportAllocs()
 	for b.Loop() {
-		o.Acquired(ctx, rlock.AcquiredInfo{LockInfo: info, Way: rlock.ByRedis, Waited: time.Millisecond})
-		o.Released(ctx, rlock.ReleasedInfo{LockInfo: info, Way: rlock.ByRedis, Held: time.Millisecond})
+		o.Acquired(ctx, rlock.AcquiredInfo{LockInfo: info, AcquiredBy: rlock.ByRedis, Waited: time.Millisecond})
+		o.Released(ctx, rlock.ReleasedInfo{LockInfo: info, AcquiredBy: rlock.ByRedis, Held: time.Millisecond})
 	}
 }

@@ -56,7 +56,7 @@ func ExampleNewServer() {
 	server := rlocktest.NewServer(t)
 	a, b := server.Client(), server.Client()
 	_ = a.NewLock("orders:42").Lock(t.Context())
-	_, err := b.NewLock("orders:42").TryAcquire(t.Context())
+	_, err := b.NewLock("orders:42").Acquire(t.Context(), rlock.WithWait(0))
 	fmt.Println(errors.Is(err, rlock.ErrNotAcquired))
 	// Output: true
 }
@@ -160,8 +160,8 @@ func ExampleServer_Cut() {
 	client := server.Client(func(c *rlock.Config) { c.Lease = 100 * time.Millisecond })
 	hold, _ := client.NewLock("orders:42").Acquire(t.Context())
 	server.Cut(client)
-	<-hold.Done() // when the lease ends, since it cannot be renewed
-	fmt.Println(errors.Is(hold.Err(), rlock.ErrLost))
+	<-hold.Context().Done() // when the lease ends, since it cannot be renewed
+	fmt.Println(errors.Is(context.Cause(hold.Context()), rlock.ErrLost))
 	// Output: true
 }
 

@@ -39,7 +39,7 @@ func TestAHolderNoticesALossAtOnce(t *testing.T) {
 					hold, err := acquire(t.Context())
 					require.NoError(t, err, kind)
 					lose(server)
-					arrives(t, hold.Done())
+					arrives(t, hold.Context().Done())
 					require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost, kind)
 					require.ErrorIs(t, hold.Release(t.Context()), rlock.ErrLost, kind)
 					if server.Miniredis().Exists(key) {
@@ -136,13 +136,13 @@ func TestAStolenReadWriteLockIsAWriters(t *testing.T) {
 		hold, err := lock.Read().Acquire(t.Context())
 		require.NoError(t, err)
 		server.Steal(key, time.Minute)
-		<-hold.Done()
+		<-hold.Context().Done()
 		fields, err := server.Miniredis().HKeys(key)
 		require.NoError(t, err)
 		assert.Equal(t, []string{"ffffffff-ffff-8fff-bfff-ffffffffffff:1:write", "mode"}, fields)
-		_, err = lock.Read().TryAcquire(t.Context())
+		_, err = lock.Read().Acquire(t.Context(), rlock.WithWait(0))
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-		_, err = lock.Write().TryAcquire(t.Context())
+		_, err = lock.Write().Acquire(t.Context(), rlock.WithWait(0))
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
 	})
 }
@@ -221,7 +221,7 @@ func TestAHolderWithoutANetworkLosesTheLockBeforeAnotherHasIt(t *testing.T) {
 				require.NoError(t, err)
 				fault(server, a)
 				require.NoError(t, b.NewLock(key).Lock(t.Context())) // waits for the lease
-				require.ErrorIs(t, hold.Err(), rlock.ErrLost)
+				require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 				server.AssertHeld(key, b)
 				server.Heal(a)
 				require.ErrorIs(t, hold.Release(t.Context()), rlock.ErrLost)
@@ -287,7 +287,7 @@ func TestADeadHoldersLockEndsOutsideOfABubbleToo(t *testing.T) {
 	hold, err := a.NewLock(key).Acquire(t.Context())
 	require.NoError(t, err)
 	server.Kill(a)
-	arrives(t, hold.Done())
+	arrives(t, hold.Context().Done())
 	require.NoError(t, b.NewLock(key).Lock(t.Context()))
 	require.NoError(t, b.NewLock(key).Unlock(t.Context()))
 }

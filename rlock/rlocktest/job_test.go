@@ -15,7 +15,7 @@ import (
 
 // once runs the job of a day unless another replica has run it or is running it.
 func once(ctx context.Context, client *rlock.Client, day string, job func()) error {
-	hold, err := client.NewLock("report:"+day).TryAcquire(ctx, rlock.WithLease(10*time.Minute))
+	hold, err := client.NewLock("report:"+day).Acquire(ctx, rlock.WithWait(0), rlock.WithLease(10*time.Minute))
 	if errors.Is(err, rlock.ErrNotAcquired) {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package rlocktest_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"strings"
@@ -82,11 +83,11 @@ func TestALeaseOfTenMinutesEndsInABubble(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(9 * time.Minute)
 		server.AssertHeld(key, a)
-		_, err = b.NewLock(key).TryAcquire(t.Context())
+		_, err = b.NewLock(key).Acquire(t.Context(), rlock.WithWait(0))
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
 		time.Sleep(time.Minute)
 		server.AssertFree(key)
-		require.ErrorIs(t, hold.Err(), rlock.ErrLost)
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 	})
 }
 
@@ -110,7 +111,7 @@ func TestTheEndOfATestReleasesHeldLocksAndStopsTheServer(t *testing.T) {
 		hold, err := client.NewLock(key).Acquire(t.Context())
 		require.NoError(t, err)
 		r.end()
-		require.ErrorIs(t, hold.Err(), rlock.ErrClosed)
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrClosed)
 		_, err = rueidis.NewClient(server.Options())
 		require.Error(t, err)
 		assert.Empty(t, r.told())

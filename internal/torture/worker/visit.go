@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/history"
@@ -125,7 +126,7 @@ func (l *level) take(ctx context.Context, wait time.Duration) (hold *rlock.Hold,
 	case history.TryLockFor:
 		got, err = l.lock.TryLockFor(ctx, wait, l.lease)
 	case history.TryAcquire:
-		return l.lock.TryAcquire(ctx, rlock.WithLease(l.lease))
+		return l.lock.Acquire(ctx, rlock.WithWait(0), rlock.WithLease(l.lease))
 	case history.Acquire:
 		options := []rlock.AcquireOption{rlock.WithLease(l.lease)}
 		if wait > 0 {
@@ -139,6 +140,9 @@ func (l *level) take(ctx context.Context, wait time.Duration) (hold *rlock.Hold,
 	return nil, err
 }
 
+// handles counts the handles that are owners of their own.
+var handles atomic.Uint64
+
 // took records the result of an acquire, and starts a goroutine that waits for the loss: for
 // the end of the handle's context, or of the context of Do.
 func (v *visit) took(ctx context.Context, l *level, held context.Context) history.Result {
@@ -149,11 +153,13 @@ func (v *visit) took(ctx context.Context, l *level, held context.Context) histor
 	}
 	if l.hold != nil {
 		held = l.hold.Context()
-		l.owner = fmt.Sprintf("%s/%v", v.worker.name, l.hold.Owner())
+		if l.owner == "" { // the handle has an owner of its own
+			l.owner = fmt.Sprintf("%s/h%d", v.worker.name, handles.Add(1))
+		}
 		l.look = history.Sight(l.hold)
 		result.Owner, result.Until = l.owner, history.At(l.hold.ValidUntil())
 		result.Token, _ = l.hold.Token() // 0 if there is none
-		ctx = rlock.WithOwner(ctx, l.hold.Owner())
+		ctx = l.hold.With(ctx)
 	} else {
 		result.Token, _ = l.lock.Token(ctx) // 0 if there is none, or the lock is lost by now
 	}

@@ -83,36 +83,19 @@ func New(config Config, redis *wire.Redis, id *wire.ID) *Client {
 	return c
 }
 
-// Close ends the client: see package rlock. When ctx ends it waits for no confirmation any
-// more, and what is left of the client ends in the background.
-func (c *Client) Close(ctx context.Context) error {
+// Close ends the client: see package rlock.
+func (c *Client) Close() error {
 	if c.Closed.Swap(true) {
 		return nil
 	}
 	c.Redis.Stop()
 	c.locks.Close()
-	drained, ended := make(chan error, 1), make(chan struct{})
-	go func() {
-		defer close(ended)
-		drained <- c.drain() // also once the caller has left
-		c.locks.Stop()
-		c.Hub.Close()
-		c.Redis.Close()
-		c.Observer.close()
-		c.notices.close()
-	}()
-	var err error
-	select {
-	case err = <-drained:
-	case <-ctx.Done():
-		if err = c.unconfirmed(); err != nil {
-			err = fmt.Errorf("%w: %w", err, wire.Over(ctx))
-		}
-	}
-	select {
-	case <-ended:
-	case <-ctx.Done():
-	}
+	err := c.drain()
+	c.locks.Stop()
+	c.Hub.Close()
+	c.Redis.Close()
+	c.Observer.close()
+	c.notices.close()
 	return err
 }
 

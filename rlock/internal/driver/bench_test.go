@@ -62,7 +62,7 @@ func benchClient(b testing.TB, config client.Config) *Client {
 	r, err := wire.Open(wire.Options{Redis: option}, id.Prefix)
 	require.NoError(b, err)
 	e := client.New(config, r, id)
-	b.Cleanup(func() { _ = e.Close(context.Background()) })
+	b.Cleanup(func() { _ = e.Close() })
 	return New(e)
 }
 

@@ -218,17 +218,14 @@ func TestCloseIsHeardByACallWhoseCommandIsInFlight(t *testing.T) {
 		synctest.Wait()
 		_, other := takes(cancelable, c.lock())
 		synctest.Wait()
-		ctx, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer end()
 		began := time.Now()
 		closed := make(chan error, 1)
-		go func() { closed <- c.shared.Close(ctx) }()
+		go func() { closed <- c.shared.Close() }()
 		require.ErrorIs(t, <-one, wire.ErrClosed)
 		require.ErrorIs(t, <-other, wire.ErrClosed)
 		assert.Zero(t, time.Since(began))
 		require.ErrorIs(t, <-closed, client.ErrUnconfirmed)
-		assert.Equal(t, 100*time.Millisecond, time.Since(began))
-		time.Sleep(10 * time.Second) // the rest of the client ends
+		assert.Equal(t, 3*time.Second, time.Since(began))
 	})
 }
 
@@ -245,9 +242,7 @@ func TestCloseIsHeardByCallsWithoutAPlace(t *testing.T) {
 		}
 		synctest.Wait()
 		began := time.Now()
-		ctx, end := context.WithTimeout(t.Context(), time.Second)
-		defer end()
-		go func() { _ = c.shared.Close(ctx) }()
+		go func() { _ = c.shared.Close() }()
 		for _, result := range results {
 			require.ErrorIs(t, <-result, wire.ErrClosed)
 		}

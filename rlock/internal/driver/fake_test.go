@@ -101,7 +101,7 @@ func (f *fake) join(change func(*client.Config)) *Client {
 	f.mu.Unlock()
 	w.client = newClient(e, w)
 	w.redis.client = w.client
-	f.t.Cleanup(func() { _ = e.Close(context.Background()) })
+	f.t.Cleanup(func() { _ = e.Close() })
 	return w.client
 }
 

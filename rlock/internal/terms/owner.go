@@ -14,10 +14,11 @@ type Owner struct{ ID uint64 }
 
 // Goroutine ids count up from 1 and are never reused, so that the numbers above
 // them are free: firstOwner is where NewOwner begins, firstHandle where the
-// owners begin that belong to one handle alone.
+// owners begin that belong to one handle alone. All are below 1<<53, so that a JSON parser that
+// reads numbers as floats keeps them.
 const (
 	firstOwner  = 1 << 48
-	firstHandle = 1 << 56
+	firstHandle = 1 << 52
 )
 
 var ownersMade, handlesMade atomic.Uint64
@@ -58,7 +59,7 @@ func (o Owner) Words() string {
 // String returns the number as it stands in Redis.
 func (o Owner) String() string { return strconv.FormatUint(o.ID, 10) }
 
-// MarshalText returns what String returns.
+// MarshalText returns what String returns, for logs in JSON.
 func (o Owner) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, o.ID, 10), nil }
 
 // goidKnows reports whether goid knows this Go version: it reads the id from the runtime's

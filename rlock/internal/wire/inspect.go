@@ -9,11 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/redis/rueidis"
 )
 
 // InspectLimit is how many holders, and how many waiters, [Redis.Inspect] returns at most.
-const InspectLimit = 1000
+const InspectLimit = inspect.Limit
 
 // A Form is the form of a lock's key in Redis. Each has a queue of its own; plain, fenced and fair
 // locks share one.

@@ -349,6 +349,6 @@ func TestTheLockIsHeldOnBehalfOfTheCommandAndNamesIt(t *testing.T) {
 	assert.Equal(t, p.cmd.Process.Pid, i.Holders[0].Process.PID)
 	p.write("\n")
 	assert.Equal(t, 0, p.wait())
-	_, err = s.client.NewLock("named").TryAcquire(s.ctx, rlock.WithLease(time.Second))
+	_, err = s.client.NewLock("named").Acquire(s.ctx, rlock.WithWait(0), rlock.WithLease(time.Second))
 	require.NoError(t, err)
 }

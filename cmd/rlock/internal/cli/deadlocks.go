@@ -15,6 +15,7 @@ import (
 	"github.com/go-rlock/rlock/cmd/rlock/internal/survey"
 	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // errDeadlock gives the exit code of a deadlock that was found.
@@ -178,7 +179,7 @@ func ages(w deadlock.Wait) string {
 			continue
 		}
 		part := side.does + " for " + view.Rounded(max(side.Age, 0))
-		if side.Place != (rlock.Place{}) {
+		if side.Place != (inspect.Place{}) {
 			part += " at " + view.Printable(side.Place.String())
 		}
 		parts = append(parts, part)
@@ -191,7 +192,7 @@ func ages(w deadlock.Wait) string {
 
 // numbered names the party by its process, and by the goroutine or the owner's number there.
 func numbered(p deadlock.Party) string {
-	name := view.Owner(p.Owner, p.Process, p.Guest)
+	name := view.Owner(p.Owner, p.Process, p.Foreign)
 	if p.Goroutine != 0 {
 		return fmt.Sprintf("%s goroutine %d", name, p.Goroutine)
 	}

@@ -128,11 +128,11 @@ func TestExecHoldsTheLockWhileItsCommandRuns(t *testing.T) {
 	const name = "held"
 	p := s.start("exec", name, "--", "sh", "-c", "echo ready; read line")
 	p.expect("ready")
-	_, err := s.client.NewLock(name).TryAcquire(s.ctx)
+	_, err := s.client.NewLock(name).Acquire(s.ctx, rlock.WithWait(0))
 	require.ErrorIs(t, err, rlock.ErrNotAcquired)
 	p.write("\n")
 	assert.Equal(t, 0, p.wait())
-	hold, err := s.client.NewLock(name).TryAcquire(s.ctx)
+	hold, err := s.client.NewLock(name).Acquire(s.ctx, rlock.WithWait(0))
 	require.NoError(t, err)
 	require.NoError(t, hold.Release(s.ctx))
 }

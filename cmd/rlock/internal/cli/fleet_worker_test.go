@@ -16,6 +16,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // asWorker in the environment makes the test's binary a process of a fleet. It obeys the lines
@@ -39,7 +40,7 @@ type figures struct{ Acquired, Denied, Failed, Lost int64 }
 type account struct {
 	Did   figures
 	Seen  struct{ Acquired, GaveUp, Released int64 }
-	Stats rlock.Stats
+	Stats inspect.Stats
 }
 
 // A report is a line of a process of the fleet.
@@ -187,7 +188,7 @@ func (w *worker) take(ctx context.Context, name string) {
 	}
 	w.tell("took", name)
 	select {
-	case <-hold.Done():
+	case <-hold.Context().Done():
 	case <-ctx.Done():
 	}
 	if w.release(hold) {

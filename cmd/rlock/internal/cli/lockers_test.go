@@ -131,12 +131,13 @@ func takeAndTell(ctx context.Context, client *rlock.Client) {
 	for ctx.Err() == nil {
 		name := fmt.Sprintf("fleet:%d", rand.IntN(3))
 		told := tenure{Lock: name, Client: client.ID(), Asked: time.Now()}
-		hold, err := client.NewLock(name).Acquire(ctx)
+		owner := rlock.NewOwner()
+		hold, err := client.NewLock(name).Acquire(rlock.WithOwner(ctx, owner))
 		if err != nil {
 			return
 		}
 		time.Sleep(rand.N(20 * time.Millisecond)) // the section
-		told.Owner = hold.Owner().String()
+		told.Owner = fmt.Sprint(owner)
 		_ = hold.Release(context.WithoutCancel(ctx))
 		told.Done = time.Now()
 		_ = out.Encode(told)

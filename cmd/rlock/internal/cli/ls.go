@@ -10,6 +10,7 @@ import (
 	"github.com/go-rlock/rlock/cmd/rlock/internal/survey"
 	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 func (a *app) ls() *cobra.Command {
@@ -41,7 +42,7 @@ EXIT CODES
 					return failed
 				}
 				if onlyWaited {
-					inspections = slices.DeleteFunc(inspections, func(i rlock.Inspection) bool { return i.Waiting == 0 && i.Guests <= 0 })
+					inspections = slices.DeleteFunc(inspections, func(i inspect.Lock) bool { return i.Waiting == 0 && i.Foreign <= 0 })
 				}
 				return cmp.Or(list(a.out, inspections, asJSON), failed)
 			})
@@ -52,7 +53,7 @@ EXIT CODES
 	return cmd
 }
 
-func list(out io.Writer, inspections []rlock.Inspection, asJSON bool) error {
+func list(out io.Writer, inspections []inspect.Lock, asJSON bool) error {
 	if asJSON {
 		for _, i := range inspections {
 			if err := view.WriteJSON(out, i); err != nil {

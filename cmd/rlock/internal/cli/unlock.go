@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 func (a *app) unlock() *cobra.Command {
@@ -77,11 +78,11 @@ func (a *app) forceUnlock(cmd *cobra.Command, client *rlock.Client, name string,
 }
 
 // lockOf returns a lock whose ForceUnlock releases all holders.
-func lockOf(client *rlock.Client, i rlock.Inspection) *rlock.Lock {
+func lockOf(client *rlock.Client, i inspect.Lock) *rlock.Lock {
 	switch {
 	case i.Kind == rlock.KindSemaphore:
 		return client.NewSemaphore(i.Name, 1) // the number does not matter: all are released
-	case i.Kind != rlock.KindReadWrite:
+	case i.Kind != inspect.KindReadWrite:
 		return client.NewLock(i.Name)
 	case len(i.Holders) > 0 && i.Holders[0].Shared:
 		return client.NewReadWriteLock(i.Name).Read()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-rlock/rlock/cmd/rlock/internal/deadlock"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 var tenures int
@@ -20,20 +21,20 @@ func owner(client rune, number int) string {
 	return fmt.Sprintf("%[1]c%[1]c%[1]c%[1]c%[1]c%[1]c%[1]c%[1]c-0000-8000-8000-%012d:%[3]d", client, tenures, number)
 }
 
-func lock(name, holder string, waiters ...string) rlock.Inspection {
-	i := rlock.Inspection{Name: name, Kind: rlock.KindLock, Holders: []rlock.Holder{{Owner: holder}}}
+func lock(name, holder string, waiters ...string) inspect.Lock {
+	i := inspect.Lock{Name: name, Kind: inspect.KindLock, Holders: []inspect.Holder{{Owner: holder}}}
 	for _, w := range waiters {
-		i.Queue = append(i.Queue, rlock.Waiter{Owner: w})
+		i.Queue = append(i.Queue, inspect.Waiter{Owner: w})
 	}
 	return i
 }
 
 // seen is the state of the locks in Redis, without answers of clients.
-func seen(locks ...rlock.Inspection) deadlock.View { return deadlock.View{Locks: locks} }
+func seen(locks ...inspect.Lock) deadlock.View { return deadlock.View{Locks: locks} }
 
 // answer is the answer of a client, with an age of two seconds for all uses.
-func answer(client rune, uses ...rlock.LockUse) rlock.Answer {
-	a := rlock.Answer{Client: owner(client, 0)[:19], At: time.UnixMilli(1_700_000_002_000), Uses: uses}
+func answer(client rune, uses ...inspect.Use) inspect.Answer {
+	a := inspect.Answer{Client: owner(client, 0)[:19], At: time.UnixMilli(1_700_000_002_000), Uses: uses}
 	for i := range a.Uses {
 		a.Uses[i].Since = a.At.Add(-2 * time.Second)
 	}
@@ -62,7 +63,7 @@ func TestTwoOwnersThatWaitForEachOtherAreACycle(t *testing.T) {
 }
 
 func TestACycleOfThreeProcessesIsFoundAmongFiveLocks(t *testing.T) {
-	locks := []rlock.Inspection{
+	locks := []inspect.Lock{
 		lock("1", owner('a', 1), owner('x', 5), owner('c', 1)),
 		lock("2", owner('b', 1), owner('a', 1)),
 		lock("3", owner('c', 1), owner('b', 1), owner('y', 9)),
@@ -90,9 +91,9 @@ func TestAChainIsNoCycle(t *testing.T) {
 }
 
 func TestAWriterWaitsForEveryReaderAndAReaderForNone(t *testing.T) {
-	catalogue := rlock.Inspection{Name: "catalogue", Kind: rlock.KindReadWrite,
-		Holders: []rlock.Holder{{Owner: owner('a', 1), Shared: true}, {Owner: owner('b', 1), Shared: true}},
-		Queue:   []rlock.Waiter{{Owner: owner('c', 1)}, {Owner: owner('d', 1), Shared: true}},
+	catalogue := inspect.Lock{Name: "catalogue", Kind: inspect.KindReadWrite,
+		Holders: []inspect.Holder{{Owner: owner('a', 1), Shared: true}, {Owner: owner('b', 1), Shared: true}},
+		Queue:   []inspect.Waiter{{Owner: owner('c', 1)}, {Owner: owner('d', 1), Shared: true}},
 	}
 	assert.Equal(t, [][]string{{"catalogue", "orders"}}, names(deadlock.Find(seen(catalogue, lock("orders", owner('c', 1), owner('b', 1))))))
 	assert.Empty(t, deadlock.Find(seen(catalogue, lock("orders", owner('d', 1), owner('b', 1)))))
@@ -104,7 +105,7 @@ func TestSemaphoresAndTurnsOfGuestsAreLeftOut(t *testing.T) {
 	other := lock("orders", owner('b', 1), owner('a', 1))
 	assert.Empty(t, deadlock.Find(seen(permits, other)))
 	guests := lock("stock", "", "")
-	guests.Queue[0].Guest = true
+	guests.Queue[0].Foreign = true
 	assert.Empty(t, deadlock.Find(seen(guests)))
 }
 

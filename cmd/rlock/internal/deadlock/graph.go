@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/waitgraph"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // A Party is an owner that holds a lock or waits for it.
@@ -16,20 +17,20 @@ type Party struct {
 	// Owner is its text in Redis, "<uuid>:<number>", or "<client>:<number>" if Redis does not
 	// show it.
 	Owner   string
-	Guest   bool           // of Redisson
-	Process *rlock.Process // nil if it is not known
+	Foreign bool             // of Redisson
+	Process *inspect.Process // nil if it is not known
 
 	// From the client's answer, otherwise zero:
 	Goroutine uint64
 	Since     time.Time     // by the clock of its machine
 	Age       time.Duration // since then
-	Place     rlock.Place
+	Place     inspect.Place
 }
 
 // names returns the identities of the party. The numbers of owners and of goroutines do not
 // overlap, unless they belong to the same goroutine.
 func (p *Party) names() (names [2]string) {
-	client := clientOf(p.Owner, p.Guest)
+	client := clientOf(p.Owner, p.Foreign)
 	if client == "" && !p.fromAnswer() {
 		return [2]string{p.Owner}
 	}
@@ -61,13 +62,13 @@ func (g *graph) add(lock string, waits, shared bool, p Party) {
 type said struct {
 	client string
 	at     time.Time
-	rlock.LockUse
+	inspect.Use
 }
 
 // party returns the party of the use. Its text in Redis is one of these, if Redis shows it.
-func (s *said) party(texts []string, process *rlock.Process) Party {
+func (s *said) party(texts []string, process *inspect.Process) Party {
 	p := Party{
-		Owner: s.client + ":" + s.Owner.String(), Process: process,
+		Owner: s.client + ":" + strconv.FormatUint(s.Owner, 10), Process: process,
 		Goroutine: s.Goroutine, Since: s.Since, Age: s.at.Sub(s.Since), Place: s.Place,
 	}
 	if at := slices.IndexFunc(texts, s.isBy); at >= 0 {
@@ -78,7 +79,7 @@ func (s *said) party(texts []string, process *rlock.Process) Party {
 
 // isBy reports whether text is the owner's text in Redis.
 func (s *said) isBy(text string) bool {
-	return strings.HasPrefix(text, s.client) && strings.HasSuffix(text, ":"+s.Owner.String())
+	return strings.HasPrefix(text, s.client) && strings.HasSuffix(text, ":"+strconv.FormatUint(s.Owner, 10))
 }
 
 // graph makes a graph of the clients' answers, and of the state in Redis for the others.
@@ -92,7 +93,7 @@ func (v *View) graph() *graph {
 		}
 	}
 	locks := slices.Clone(v.Locks)
-	slices.SortStableFunc(locks, func(a, b rlock.Inspection) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(locks, func(a, b inspect.Lock) int { return cmp.Compare(a.Name, b.Name) })
 	processes := v.processes()
 	g := new(graph)
 	for _, lock := range locks {
@@ -105,12 +106,12 @@ func (v *View) graph() *graph {
 
 // addLock adds the uses of one lock. Redis names the client that holds the lock, and the
 // client's answer names the owner.
-func (g *graph) addLock(lock rlock.Inspection, told []said, complete map[string]bool, processes map[string]*rlock.Process) {
+func (g *graph) addLock(lock inspect.Lock, told []said, complete map[string]bool, processes map[string]*inspect.Process) {
 	var texts []string
 	has := make(map[string]bool)
 	shows := func(waits, shared bool, p Party) {
 		texts = append(texts, p.Owner)
-		id := clientOf(p.Owner, p.Guest)
+		id := clientOf(p.Owner, p.Foreign)
 		has[id] = has[id] || !waits
 		known := slices.ContainsFunc(told, func(s said) bool { return s.Waits == waits && s.isBy(p.Owner) })
 		if p.Owner != "" && !complete[id] && !known { // without an owner it is a turn of clients of Redisson
@@ -118,10 +119,10 @@ func (g *graph) addLock(lock rlock.Inspection, told []said, complete map[string]
 		}
 	}
 	for _, h := range lock.Holders {
-		shows(false, h.Shared, Party{Owner: h.Owner, Guest: h.Guest, Process: h.Process})
+		shows(false, h.Shared, Party{Owner: h.Owner, Foreign: h.Foreign, Process: h.Process})
 	}
 	for _, w := range lock.Queue {
-		shows(true, w.Shared, Party{Owner: w.Owner, Guest: w.Guest, Process: w.Process})
+		shows(true, w.Shared, Party{Owner: w.Owner, Foreign: w.Foreign, Process: w.Process})
 	}
 	for _, s := range told {
 		if s.Waits || has[s.client] {
@@ -131,11 +132,11 @@ func (g *graph) addLock(lock rlock.Inspection, told []said, complete map[string]
 }
 
 // processes returns those of the clients, as far as they are known.
-func (v *View) processes() map[string]*rlock.Process {
-	processes := make(map[string]*rlock.Process)
+func (v *View) processes() map[string]*inspect.Process {
+	processes := make(map[string]*inspect.Process)
 	for _, lock := range v.Locks {
 		for _, h := range lock.Holders {
-			processes[clientOf(h.Owner, h.Guest)] = h.Process
+			processes[clientOf(h.Owner, h.Foreign)] = h.Process
 		}
 	}
 	return processes

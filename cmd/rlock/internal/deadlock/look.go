@@ -6,12 +6,13 @@ import (
 	"slices"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // A View is the observed state of some locks.
 type View struct {
-	Locks   []rlock.Inspection
-	Answers []rlock.Answer
+	Locks   []inspect.Lock
+	Answers []inspect.Answer
 	Asked   int      // the number of clients asked: those that hold a lock
 	Silent  []Client // those of them that did not answer
 	// Unasked is the reason why no client could be asked, nil if they were.
@@ -21,17 +22,17 @@ type View struct {
 // A Client is one of rlock that holds a lock.
 type Client struct {
 	ID      string
-	Process *rlock.Process // nil if it is not known
+	Process *inspect.Process // nil if it is not known
 }
 
 // Look asks the clients that hold the locks. It fails only with ctx: without the rights to
 // ask, the view has the state in Redis.
-func Look(ctx context.Context, client *rlock.Client, locks []rlock.Inspection) (View, error) {
+func Look(ctx context.Context, client *rlock.Client, locks []inspect.Lock) (View, error) {
 	v := View{Locks: locks}
 	holding := make(map[string]Client)
 	for _, lock := range locks {
 		for _, h := range lock.Holders {
-			if id := clientOf(h.Owner, h.Guest); id != "" {
+			if id := clientOf(h.Owner, h.Foreign); id != "" {
 				holding[id] = Client{id, h.Process}
 			}
 		}
@@ -47,7 +48,7 @@ func Look(ctx context.Context, client *rlock.Client, locks []rlock.Inspection) (
 	if v.Answers, v.Unasked = client.Ask(ctx, ids...); ctx.Err() != nil {
 		return v, ctx.Err()
 	}
-	slices.SortFunc(v.Answers, func(a, b rlock.Answer) int { return cmp.Compare(a.Client, b.Client) }) // for the same cycles at every look
+	slices.SortFunc(v.Answers, func(a, b inspect.Answer) int { return cmp.Compare(a.Client, b.Client) }) // for the same cycles at every look
 	for _, a := range v.Answers {
 		delete(holding, a.Client)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/secret"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // pings is the number of round trips measured.
@@ -250,7 +251,7 @@ func redisson(ctx context.Context, client *rlock.Client, all []*node) Finding {
 			break
 		}
 		i, err := client.Inspect(ctx, name)
-		if err == nil && slices.ContainsFunc(i.Holders, func(h rlock.Holder) bool { return h.Guest }) {
+		if err == nil && slices.ContainsFunc(i.Holders, func(h inspect.Holder) bool { return h.Foreign }) {
 			held++
 		}
 	}

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"os"
 	"time"
 
@@ -29,7 +30,7 @@ type process interface {
 // watch waits until the command and all its descendants have ended, and ends them if the lock
 // is lost.
 func (r *run) watch(hold *rlock.Hold, p process) (status child.Status) {
-	exited, lost := p.Exited(), hold.Done()
+	exited, lost := p.Exited(), hold.Context().Done()
 	fuse := newFuse(hold, r.lease, r.Grace)
 	left, _ := fuse.left()
 	check := time.NewTimer(left)
@@ -59,7 +60,7 @@ func (r *run) watch(hold *rlock.Hold, p process) (status child.Status) {
 			return status
 		case <-lost:
 			lost = nil
-			r.lose(hold.Err())
+			r.lose(context.Cause(hold.Context()))
 			end(min(r.Grace, lastMoment))
 		case <-check.C:
 			if left, grace := fuse.left(); left > 0 {

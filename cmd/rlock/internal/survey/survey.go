@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // together is how many locks are inspected side by side.
@@ -17,7 +18,7 @@ const together = 32
 // meanwhile are left out. Beside an error there may be valid locks: if the key of a name, or
 // that of its queue, does not belong to a lock, the error is [rlock.ErrWrongType]; if some
 // nodes of a Cluster fail, it is that of [Names]. Any other error is returned alone.
-func Held(ctx context.Context, client *rlock.Client, pattern string) ([]rlock.Inspection, error) {
+func Held(ctx context.Context, client *rlock.Client, pattern string) ([]inspect.Lock, error) {
 	names, _, failed := Names(ctx, client, pattern, 0)
 	inspections, errs := Inspect(ctx, client, names)
 	held := inspections[:0]
@@ -55,8 +56,8 @@ func Names(ctx context.Context, client *rlock.Client, pattern string, most int) 
 
 // Inspect inspects each of the locks. An inspection counts if the error of the same index is
 // nil.
-func Inspect(ctx context.Context, client *rlock.Client, names []string) (inspections []rlock.Inspection, errs []error) {
-	inspections, errs = make([]rlock.Inspection, len(names)), make([]error, len(names))
+func Inspect(ctx context.Context, client *rlock.Client, names []string) (inspections []inspect.Lock, errs []error) {
+	inspections, errs = make([]inspect.Lock, len(names)), make([]error, len(names))
 	var workers sync.WaitGroup
 	next := make(chan int)
 	for range min(together, len(names)) {

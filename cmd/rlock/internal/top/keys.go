@@ -6,7 +6,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // step is the number of columns by which the view of a lock is moved to the side.
@@ -66,7 +66,7 @@ func (m *Model) list(name string) tea.Cmd {
 		m.typing, m.typed = true, m.Pattern
 	case "enter":
 		if len(m.rows) > 0 {
-			m.detail, m.lock, m.lockErr, m.scroll = m.selected, (*rlock.Inspection)(nil), nil, 0
+			m.detail, m.lock, m.lockErr, m.scroll = m.selected, (*inspect.Lock)(nil), nil, 0
 			return m.inspect()
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // patience is the longest time that a look may take, if the interval is shorter.
@@ -48,7 +48,7 @@ type Model struct {
 	typed    string // as far as it is typed
 
 	detail  string // the name of the lock in the detail view; "": none
-	lock    *rlock.Inspection
+	lock    *inspect.Lock
 	lockErr error
 	scroll  int // the first line of the detail, or of the help, that is shown
 	shift   int // the first column of the detail that is shown
@@ -72,7 +72,7 @@ type (
 	}
 	lockMsg struct { // the lock in the detail view
 		name string
-		lock rlock.Inspection
+		lock inspect.Lock
 		err  error
 	}
 	dueMsg   struct{ serial int } // the next look is due

@@ -1,6 +1,7 @@
 package top_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -219,7 +220,7 @@ func TestEnterLooksIntoALockAndEscapeGoesBack(t *testing.T) {
 		for range 10 {
 			d.press("right")
 		}
-		assert.Contains(t, d.screen(), hold.Owner().String(), "the owner is in the last column")
+		assert.Contains(t, d.screen(), fmt.Sprint(":", client.Held()[1].Owner), "the owner is in the last column")
 		for range 10 {
 			d.press("left")
 		}

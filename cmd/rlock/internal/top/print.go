@@ -20,7 +20,7 @@ var sortedBy = map[Order]int{ByName: 0, BySeen: 3, ByWaiters: 5, ByRate: 6}
 
 // cells returns the cells of a row.
 func (r Row) cells() []string {
-	c := view.CellsOf(r.Inspection)
+	c := view.CellsOf(r.Lock)
 	seen, rate := "-", "-"
 	if r.HolderCount > 0 {
 		seen = view.Rounded(r.Seen.Truncate(100 * time.Millisecond))
@@ -150,7 +150,7 @@ func WriteJSON(out io.Writer, l Look, by Order, failing time.Time) error {
 	}
 	by.Sort(l.Rows)
 	for _, row := range l.Rows {
-		r := jsonRow{Lock: view.LockOf(row.Inspection), SeenMS: row.Seen.Milliseconds()}
+		r := jsonRow{Lock: view.LockOf(row.Lock), SeenMS: row.Seen.Milliseconds()}
 		if row.Rate >= 0 {
 			r.NewPerSecond = &row.Rate
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-rlock/rlock/cmd/rlock/internal/survey"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 const (
@@ -37,13 +38,13 @@ type Look struct {
 
 // A Row is a lock. A free lock has a row if it was held at one of the last looks.
 type Row struct {
-	rlock.Inspection
+	inspect.Lock
 	Seen time.Duration // for how long its holders have been seen; the longest time if there are several
 	Rate float64       // new holders a second; negative: not known yet
 }
 
 // Waiters returns the number of waiters, clients of Redisson included.
-func (r Row) Waiters() int { return r.Waiting + max(r.Guests, 0) }
+func (r Row) Waiters() int { return r.Waiting + max(r.Foreign, 0) }
 
 // Totals are sums over the rows of a look.
 type Totals struct {
@@ -53,7 +54,7 @@ type Totals struct {
 
 // Totals returns the sums.
 func (l Look) Totals() (t Totals) {
-	processes := make(map[rlock.Process]bool)
+	processes := make(map[inspect.Process]bool)
 	for _, row := range l.Rows {
 		if row.HolderCount > 0 {
 			t.Held++
@@ -91,7 +92,7 @@ func NewWatcher(client *rlock.Client, limit int) *Watcher {
 }
 
 // Inspect inspects one lock.
-func (w *Watcher) Inspect(ctx context.Context, name string) (rlock.Inspection, error) {
+func (w *Watcher) Inspect(ctx context.Context, name string) (inspect.Lock, error) {
 	return w.client.Inspect(ctx, name)
 }
 
@@ -168,8 +169,8 @@ func (w *Watcher) choose(held []string, pattern string) []string {
 }
 
 // note compares an inspection with the earlier ones of the lock. It needs the mutex.
-func (w *Watcher) note(now time.Time, pattern string, i rlock.Inspection) Row {
-	row := Row{Inspection: i}
+func (w *Watcher) note(now time.Time, pattern string, i inspect.Lock) Row {
+	row := Row{Lock: i}
 	h := w.past[i.Name]
 	if h == nil {
 		h = &history{}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // A Lock is the JSON form of an inspected lock.
@@ -19,7 +20,7 @@ type Lock struct {
 	Holders     []Party `json:"holders"`
 	Waiting     int     `json:"waiting"`
 	Queue       []Party `json:"queue"`
-	Guests      *int    `json:"guests,omitempty"` // clients of Redisson that wait
+	Foreign     *int    `json:"foreign,omitempty"` // clients of Redisson that wait
 	Unresolved  string  `json:"unresolved,omitempty"`
 }
 
@@ -29,7 +30,7 @@ type Party struct {
 	Count   int64  `json:"count,omitempty"`
 	LeaseMS *int64 `json:"lease_ms,omitempty"` // of a holder of a semaphore
 	Mode    string `json:"mode"`               // "exclusive", "shared" or "permit"
-	Guest   bool   `json:"guest,omitempty"`
+	Foreign bool   `json:"foreign,omitempty"`
 	Polls   bool   `json:"polls,omitempty"`
 	Program string `json:"program,omitempty"`
 	Host    string `json:"host,omitempty"`
@@ -38,10 +39,10 @@ type Party struct {
 }
 
 // WriteJSON writes a lock as one line.
-func WriteJSON(w io.Writer, i rlock.Inspection) error { return json.NewEncoder(w).Encode(LockOf(i)) }
+func WriteJSON(w io.Writer, i inspect.Lock) error { return json.NewEncoder(w).Encode(LockOf(i)) }
 
 // LockOf returns the JSON form of a lock.
-func LockOf(i rlock.Inspection) Lock {
+func LockOf(i inspect.Lock) Lock {
 	lock := Lock{
 		Name: i.Name, Kind: string(i.Kind), Held: i.HolderCount > 0, Token: i.Token,
 		HolderCount: i.HolderCount, Waiting: i.Waiting,
@@ -54,15 +55,15 @@ func LockOf(i rlock.Inspection) Lock {
 		}
 		lock.LeaseMS = &ms
 	}
-	if i.Guests >= 0 {
-		lock.Guests = &i.Guests
+	if i.Foreign >= 0 {
+		lock.Foreign = &i.Foreign
 	}
 	if i.Unresolved != nil {
 		lock.Unresolved = i.Unresolved.Error()
 	}
 	for _, h := range i.Holders {
 		p := party(h.Owner, mode(i, h.Shared), h.Process)
-		p.Count, p.Guest = h.Count, h.Guest
+		p.Count, p.Foreign = h.Count, h.Foreign
 		if i.Kind == rlock.KindSemaphore {
 			ms := h.Lease.Milliseconds()
 			p.LeaseMS = &ms
@@ -71,13 +72,13 @@ func LockOf(i rlock.Inspection) Lock {
 	}
 	for _, q := range i.Queue {
 		p := party(q.Owner, mode(i, q.Shared), q.Process)
-		p.Polls, p.Guest = q.Polls, q.Guest
+		p.Polls, p.Foreign = q.Polls, q.Foreign
 		lock.Queue = append(lock.Queue, p)
 	}
 	return lock
 }
 
-func party(owner, mode string, process *rlock.Process) Party {
+func party(owner, mode string, process *inspect.Process) Party {
 	p := Party{Owner: owner, Mode: mode}
 	if process != nil {
 		p.Program, p.Host, p.PID, p.Addr = process.Program, process.Host, process.PID, process.Addr
@@ -85,7 +86,7 @@ func party(owner, mode string, process *rlock.Process) Party {
 	return p
 }
 
-func mode(i rlock.Inspection, shared bool) string {
+func mode(i inspect.Lock, shared bool) string {
 	switch {
 	case i.Kind == rlock.KindSemaphore:
 		return "permit"

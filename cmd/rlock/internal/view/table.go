@@ -8,10 +8,11 @@ import (
 	"text/tabwriter"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // Summary names the holders of a lock in a few words.
-func Summary(i rlock.Inspection) string {
+func Summary(i inspect.Lock) string {
 	if i.HolderCount == 0 {
 		return fmt.Sprintf("%s is free, and %d wait for it", Printable(i.Name), i.Waiting)
 	}
@@ -29,7 +30,7 @@ func NewTable(w io.Writer) *Table {
 }
 
 // Add adds a line.
-func (t *Table) Add(i rlock.Inspection) {
+func (t *Table) Add(i inspect.Lock) {
 	c := CellsOf(i)
 	fmt.Fprintf(t.w, "%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, c.Kind, c.Holder, c.Depth, c.Lease, c.Waiting)
 }
@@ -38,10 +39,10 @@ func (t *Table) Add(i rlock.Inspection) {
 type Cells struct{ Name, Kind, Holder, Depth, Lease, Waiting string }
 
 // CellsOf returns the cells of a lock.
-func CellsOf(i rlock.Inspection) Cells {
+func CellsOf(i inspect.Lock) Cells {
 	waiting := strconv.Itoa(i.Waiting)
-	if i.Guests > 0 {
-		waiting += fmt.Sprintf(" + %d of Redisson", i.Guests)
+	if i.Foreign > 0 {
+		waiting += fmt.Sprintf(" + %d of Redisson", i.Foreign)
 	}
 	return Cells{Printable(i.Name), kind(i), holders(i), depth(i), lease(i), waiting}
 }
@@ -50,10 +51,10 @@ func CellsOf(i rlock.Inspection) Cells {
 func (t *Table) Flush() error { return t.w.Flush() }
 
 // WriteLock writes the whole inspection of one lock.
-func WriteLock(out io.Writer, i rlock.Inspection) error {
+func WriteLock(out io.Writer, i inspect.Lock) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(w, "Name:\t%s\n", Printable(i.Name))
-	if i.Kind != rlock.KindUnknown {
+	if i.Kind != inspect.KindUnknown {
 		fmt.Fprintf(w, "Kind:\t%s\n", kind(i))
 	}
 	switch {
@@ -76,7 +77,7 @@ func WriteLock(out io.Writer, i rlock.Inspection) error {
 	if len(i.Holders) > 0 {
 		fmt.Fprintf(w, "\nHOLDER\tMODE\tDEPTH\tLEASE\tADDRESS\tOWNER\n")
 		for _, h := range i.Holders {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", Owner(h.Owner, h.Process, h.Guest), mode(i, h.Shared), h.Count, Rounded(h.Lease), addr(h.Process), Printable(h.Owner))
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", Owner(h.Owner, h.Process, h.Foreign), mode(i, h.Shared), h.Count, Rounded(h.Lease), addr(h.Process), Printable(h.Owner))
 		}
 		more(w, i.HolderCount-len(i.Holders))
 	}
@@ -84,7 +85,7 @@ func WriteLock(out io.Writer, i rlock.Inspection) error {
 		fmt.Fprintf(w, "\nWAITER\tMODE\tWAKES\tADDRESS\tTICKET\n")
 		for _, q := range i.Queue {
 			switch {
-			case q.Guest:
+			case q.Foreign:
 				fmt.Fprintf(w, "a turn for clients of Redisson\t\t\t\t\n")
 			case q.Polls:
 				fmt.Fprintf(w, "%s\t%s\tby polling\t%s\t%s\n", Owner(q.Owner, q.Process, false), mode(i, q.Shared), addr(q.Process), Printable(q.Owner))
@@ -106,19 +107,19 @@ func more(w io.Writer, n int) {
 	}
 }
 
-func waiting(i rlock.Inspection) string {
+func waiting(i inspect.Lock) string {
 	text := fmt.Sprintf("%d of rlock", i.Waiting)
-	if i.Guests >= 0 {
-		return fmt.Sprintf("%s, %d of Redisson", text, i.Guests)
+	if i.Foreign >= 0 {
+		return fmt.Sprintf("%s, %d of Redisson", text, i.Foreign)
 	}
 	return text
 }
 
-func kind(i rlock.Inspection) string {
+func kind(i inspect.Lock) string {
 	switch {
-	case i.Kind == rlock.KindReadWrite && len(i.Holders) > 0 && i.Holders[0].Shared:
+	case i.Kind == inspect.KindReadWrite && len(i.Holders) > 0 && i.Holders[0].Shared:
 		return "read-write (read)"
-	case i.Kind == rlock.KindReadWrite && len(i.Holders) > 0:
+	case i.Kind == inspect.KindReadWrite && len(i.Holders) > 0:
 		return "read-write (write)"
 	case i.Token > 0:
 		return "fenced"
@@ -126,24 +127,24 @@ func kind(i rlock.Inspection) string {
 	return string(i.Kind)
 }
 
-func holders(i rlock.Inspection) string {
+func holders(i inspect.Lock) string {
 	switch len(i.Holders) {
 	case 0:
 		return "-"
 	case 1:
-		return Owner(i.Holders[0].Owner, i.Holders[0].Process, i.Holders[0].Guest)
+		return Owner(i.Holders[0].Owner, i.Holders[0].Process, i.Holders[0].Foreign)
 	}
 	return fmt.Sprintf("%d holders", i.HolderCount)
 }
 
-func depth(i rlock.Inspection) string {
+func depth(i inspect.Lock) string {
 	if len(i.Holders) != 1 {
 		return "-"
 	}
 	return strconv.FormatInt(i.Holders[0].Count, 10)
 }
 
-func lease(i rlock.Inspection) string {
+func lease(i inspect.Lock) string {
 	if i.HolderCount == 0 {
 		return "-"
 	}
@@ -151,7 +152,7 @@ func lease(i rlock.Inspection) string {
 }
 
 // Owner names an owner by its process, or by the known part of its identity.
-func Owner(owner string, process *rlock.Process, guest bool) string {
+func Owner(owner string, process *inspect.Process, guest bool) string {
 	switch {
 	case process != nil:
 		return Printable(Process(process))
@@ -162,14 +163,14 @@ func Owner(owner string, process *rlock.Process, guest bool) string {
 }
 
 // Process returns "program@host[pid]", and "" for nil.
-func Process(p *rlock.Process) string {
+func Process(p *inspect.Process) string {
 	if p == nil {
 		return ""
 	}
 	return fmt.Sprintf("%s@%s[%d]", p.Program, p.Host, p.PID)
 }
 
-func addr(process *rlock.Process) string {
+func addr(process *inspect.Process) string {
 	if process == nil {
 		return "-"
 	}

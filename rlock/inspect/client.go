@@ -1,0 +1,62 @@
+package inspect
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Held is a lock that a client holds.
+type Held struct {
+	Name  string
+	Kind  Kind
+	Owner uint64 // the number of the rlock.Owner
+	// Since is when the owner acquired it. It is counted by the monotonic clock, and so later
+	// than it was if the machine has slept since.
+	Since time.Time
+	// ValidUntil is until when it is certainly held, as Redis has confirmed it by now: see
+	// Hold.ValidUntil.
+	ValidUntil time.Time
+	// Depth is how often the owner has to unlock it.
+	Depth int
+	// PartOf is the name of the lock over several that it is held for, "" for none. While
+	// that is still being acquired it is not known.
+	PartOf string
+	// Place is where in the code it was acquired, if Config.RecordPlaces is set.
+	Place Place
+}
+
+// A Place is where in the code a lock was taken. The zero Place is not known.
+type Place struct {
+	Function string // with the path of its package
+	File     string
+	Line     int
+}
+
+// String returns "file:line function", and "" for the zero Place.
+func (p Place) String() string {
+	if p == (Place{}) {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d %s", p.File, p.Line, p.Function)
+}
+
+// An Answer lists the holds and the waits of a client.
+type Answer struct {
+	Client string    // its ID
+	At     time.Time // when it was made, by the clock of its machine
+	// Uses are the waits of its owners, and then their holds. Cut says that there were more.
+	Uses []Use
+	Cut  bool
+}
+
+// A Use is one owner that holds a lock, or waits for it.
+type Use struct {
+	Name      string
+	Kind      Kind
+	Owner     uint64    // the number of the rlock.Owner, in that client
+	Goroutine uint64    // of the call; 0 if it is not known
+	Waits     bool      // it waits for the lock; else it holds it
+	Since     time.Time // by the clock of its machine
+	PartOf    string    // the name of the lock over several that it is for, "" for none
+	Place     Place     // where in the code, if the client's Config.RecordPlaces is set
+}

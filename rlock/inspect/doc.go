@@ -1,0 +1,11 @@
+// Package inspect has the types of what operators read about locks: a client of package rlock
+// returns them.
+//
+//	client.Inspect(ctx, name)      Lock: the state of one lock in Redis
+//	client.Locks(ctx, pattern)     the names of the locks that are held
+//	client.Held()                  []Held: the locks that this client holds
+//	client.Ask(ctx, ids...)        []Answer: the holds and the waits of other clients
+//	client.Stats()                 Stats: figures about the client
+//
+// The command rlock prints the same: "rlock ls", "rlock inspect", "rlock deadlocks".
+package inspect

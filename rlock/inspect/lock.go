@@ -1,0 +1,86 @@
+package inspect
+
+import "time"
+
+// Limit is how many holders, and how many waiters, a [Lock] shows at most.
+const Limit = 1000
+
+// NoExpiry is the lease of a key that does not expire, which no client sets.
+const NoExpiry time.Duration = -1
+
+// A Lock is the state of a lock in Redis at one moment.
+type Lock struct {
+	Name string // as given to Inspect
+	Kind Kind
+
+	// Holders are empty if the lock is free. There are several only of a read lock and of
+	// a semaphore.
+	// HolderCount is more than their number if there are more than Limit.
+	Holders     []Holder
+	HolderCount int
+
+	// Lease is the time left of the lease unless it is renewed: 0 if the lock is free, or
+	// NoExpiry. Of readers, and of a semaphore, it is the longest lease.
+	Lease time.Duration
+
+	// Token is the last fencing token that was reserved; tokens are reserved in blocks, so
+	// the holder's may be smaller. 0: no fenced lock had this name, or the user may not
+	// read the counter.
+	Token uint64
+
+	// Queue is the waiters, the first to be granted the lock first: one for each client
+	// that waits, however many of its goroutines do. Of a fair lock and of a semaphore it is
+	// one for each waiter.
+	// Waiting is more than their number if there are more than Limit.
+	Queue   []Waiter
+	Waiting int
+
+	// Foreign is how many clients of Redisson are subscribed to the lock's channel, to wait
+	// for it. -1 if that cannot be counted: in a Cluster with plain pub/sub, or without the
+	// right to.
+	Foreign int
+
+	// Unresolved says why no Process is known, nil if CLIENT LIST was answered. It is
+	// rlock.ErrNoPermission if the user may not execute that command.
+	Unresolved error
+}
+
+// A Holder is one owner that holds a lock.
+type Holder struct {
+	Owner   string        // "<uuid>:<id>", as it stands in Redis
+	Lease   time.Duration // the rest of the lock's lease; of a semaphore, of the holder's own
+	Count   int64         // how many levels deep it holds the lock, as last mirrored
+	Shared  bool          // it is a reader
+	Foreign bool          // it is no client of rlock, but one of Redisson, or an unknown one
+	Process *Process      // nil if it is not known
+}
+
+// A Waiter is one place in the queue.
+type Waiter struct {
+	Owner   string   // "<uuid>:<id>" of the owner that will hold the lock; "" for a foreign turn
+	Shared  bool     // it waits for the read lock
+	Polls   bool     // it is not subscribed, and looks whether it is its turn
+	Foreign bool     // it is a turn that is left to clients of Redisson
+	Process *Process // nil if it is not known
+}
+
+// A Process is one that has a client of rlock, as the client name of its connection says:
+// "rlock:<program>:<host>:<pid>:<id>", with the client's ID at the end. Config.NoClientName
+// omits the name.
+type Process struct {
+	Program string // the base name of its file
+	Host    string // its own name for its machine, or container
+	PID     int    // as the process itself sees it
+	Addr    string // where its connection comes from, as Redis sees it: "10.0.0.7:51234"
+}
+
+// A Kind is the sort of a lock. The kinds that a client's own locks have are constants of package
+// rlock. Redis tells less.
+type Kind string
+
+// The kinds that a [Lock] may have, besides rlock.KindSemaphore.
+const (
+	KindUnknown   Kind = ""           // no holders and no waiters
+	KindLock      Kind = "lock"       // a plain, a fenced or a fair lock: they look alike
+	KindReadWrite Kind = "read-write" // a ReadWriteLock
+)

@@ -1,0 +1,54 @@
+package inspect
+
+import "time"
+
+// Stats are figures about a client, as sql.DBStats are about a pool. All but Held and
+// Waiting only grow, from 0 when the client was made: the difference of two counts the
+// events between them.
+//
+// A lock that is made of others is not counted, but each lock that it is made of is, by the
+// client that has it.
+type Stats struct {
+	// Held is how many locks are held now, counted by owner.
+	Held int64
+	// Waiting is how many calls wait now.
+	Waiting int64
+
+	// Acquired is how often a lock was acquired, by any way but nesting.
+	Acquired int64
+	// The following count acquisitions by rlock.AcquiredBy.
+	AcquiredByNesting int64
+	AcquiredByJoining int64
+	AcquiredByHandoff int64
+	AcquiredByRedis   int64
+	AcquiredByQueue   int64
+	AcquiredByLinger  int64
+
+	// Denied is how many calls ended with rlock.ErrNotAcquired, or with false.
+	Denied int64
+	// Canceled is how many calls gave up since their context ended.
+	Canceled int64
+	// Failed is how many calls ended with another error, but for invalid arguments and contexts
+	// that had ended before.
+	Failed int64
+
+	// WaitTime is the sum of the times from a call for a lock to its end, with round trips.
+	WaitTime time.Duration
+
+	// Lost is how many locks were lost, for any reason but the end of the lease that their
+	// owner had asked for.
+	Lost int64
+	// How many for each reason: see the constants of rlock.LossReason.
+	LostUnrenewed  int64
+	LostLeaseEnded int64
+	LostKeyGone    int64
+	LostForced     int64
+
+	// Renewals is how many renewals were sent, with changes of depth or owner; RenewalsFailed
+	// how many of them Redis did not confirm.
+	Renewals       int64
+	RenewalsFailed int64
+
+	// Commands is how many commands were sent to Redis for locks; many renewals share one.
+	Commands int64
+}
