@@ -261,6 +261,7 @@ func membersOf(f network.Frame) (leave, join int) {
 var scriptFiles = map[string]string{
 	wire.Acquire.Hash(): "acquire", wire.ReadWriteAcquire.Hash(): "rw_acquire", wire.SemaphoreAcquire.Hash(): "semaphore_acquire",
 	wire.Mirror.Hash(): "mirror", wire.ReadWriteMirror.Hash(): "rw_mirror", wire.SemaphoreMirror.Hash(): "semaphore_mirror",
+	wire.Resume.Hash(): "resume", wire.SemaphoreResume.Hash(): "semaphore_resume",
 	wire.PlainStep.Hash(): "step", wire.ReadWriteStep.Hash(): "step",
 }
 

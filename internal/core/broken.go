@@ -48,7 +48,9 @@ const (
 	HeldBackTicket                  // a reader that is held back takes a ticket
 	Downgrades                      // a downgrade that others wait for sends a step
 	DetachUnmarks                   // a tenure that is detached takes its mark out
-	KnowsDetached                   // a late grant to a tenure that is detached is not given back
+	KnowsDetached                   // a late grant to a tenure that is detached or passed on is not given back
+	ResumesAgain                    // a resume without an answer is sent again for the same tenure
+	PassReleases                    // a lock that Redis does not confirm to have passed on is released
 	OwnWaiters                      // an owner does not wait for itself
 	WriterGivesWay                  // a writer gives way to readers while foreign readers keep it out
 	StrictOrder                     // no hand-off passes another client's ticket of a strict lock

@@ -25,6 +25,7 @@ type Op uint8
 const (
 	None    Op = iota
 	Acquire    // take the lock if it is free and no ticket waits for it: acquire.lua
+	Resume     // take the lock that another tenure has passed on, in its place: resume.lua
 	Join       // a step: put a new ticket at the end of the queue; if the lock is free, hold it for a claim
 	Look       // a step: find the ticket in the queue; if the lock is free and the ticket is first, hold it for a lease
 	Mirror     // show in Redis how the lock is held here, for a lease that begins now: mirror.lua
@@ -47,9 +48,10 @@ type Ticket struct {
 type Command struct {
 	Op Op
 	Ticket
-	Joins Ticket // of a Leave: the ticket that joins in the same step; the zero Ticket for none
+	Joins  Ticket // of a Leave: the ticket that joins in the same step; the zero Ticket for none
+	Passed ID     // of a Resume: the tenure that has passed the lock on
 
-	// Lease is what an Acquire, a Look and a Mirror ask for. A Join, and a Ticket that joins with a Leave, ask for a claim.
+	// Lease is what an Acquire, a Resume, a Look and a Mirror ask for. A Join, and a Ticket that joins with a Leave, ask for a claim.
 	Lease Span
 
 	Writes int  // of a Mirror: how many levels are not shared
@@ -101,7 +103,7 @@ type Reply struct {
 	Settled bool
 
 	Left  bool  // of a Leave: the tenure had the lock or a place in the queue
-	Found Found // of an Acquire, a Join, a Look, a Mirror, and of the ticket that joins with a Leave
+	Found Found // of an Acquire, a Resume, a Join, a Look, a Mirror, and of the ticket that joins with a Leave
 
 	// JoinFault is why the ticket that joins with an answered Leave has no answer: a step that has freed the lock may fail.
 	JoinFault Fault

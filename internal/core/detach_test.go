@@ -7,10 +7,10 @@ func TestWhenAHoldIsDetached(t *testing.T) {
 		name   string
 		levels []Level
 		change func(*Lock)
-		result DetachResult
+		result PartResult
 		asks   bool // Redis is to be told
 	}{
-		{"Redis shows its lease", []Level{writes(1, 900)}, func(l *Lock) {}, Detached, false},
+		{"Redis shows its lease", []Level{writes(1, 900)}, func(l *Lock) {}, HasParted, false},
 		{"Redis does not show it", []Level{writes(1, 900)}, func(l *Lock) { l.owner.unshown() }, NotYet, true},
 		{"Redis shows a claim", []Level{writes(1, 900)}, func(l *Lock) { l.owner.trust.claim = true }, NotYet, true},
 		{"a mirror is in flight", []Level{writes(1, 900)}, func(l *Lock) { l.owner.flight.op = Mirror }, NotYet, false},
@@ -33,7 +33,7 @@ func TestWhenAHoldIsDetached(t *testing.T) {
 		if result != c.result || asks != c.asks {
 			t.Errorf("%s: %d, asks %v", c.name, result, asks)
 		}
-		if result == Detached && (was != c.levels[0] || parted != n || n.want != Parted || l.owner != nil || l.IsHeld()) {
+		if result == HasParted && (was != c.levels[0] || parted != n || n.want != Parted || l.owner != nil || l.IsHeld()) {
 			t.Errorf("%s: %+v", c.name, was)
 		}
 		if result == NotYet && c.asks && l.shows(n, at(100)) {
@@ -56,36 +56,5 @@ func TestAWaiterGoesOnWhenAHoldIsDetached(t *testing.T) {
 	}
 	if w.Ticket() == nil || !ticket || !keeper {
 		t.Error("the waiter has no ticket, or no goroutine knows of the detached tenure")
-	}
-}
-
-func TestWhenADetachedHoldIsTakenBack(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		change func(*Lock, *Tenure)
-		until  SafeTime
-		now    Time
-		back   bool
-	}{
-		{"it is there", func(*Lock, *Tenure) {}, 900, 899, true},
-		{"its lease is over", func(*Lock, *Tenure) {}, 900, 900, false},
-		{"Redis' is over", func(_ *Lock, n *Tenure) { n.trust.until = 300 }, 900, 300, false},
-		{"another holds the lock", func(l *Lock, _ *Tenure) { l.owner = l.newTenure(ID{1, false, 9}, Alone) }, 900, 100, false},
-		{"it was given back", func(l *Lock, n *Tenure) { l.give(n, at(1)) }, 900, 100, false},
-		{"it is over", func(l *Lock, n *Tenure) { l.forget(n) }, 900, 100, false},
-		{"its memory is that of another", func(l *Lock, n *Tenure) { l.forget(n); l.newTenure(ID{1, false, 9}, Alone) }, 900, 100, false},
-	} {
-		l := held(writes(1, c.until))
-		l.showing(l.owner, at(1))
-		v, n, _ := l.Detach(1, Alone, nil, at(1))
-		c.change(l, n)
-		l.client.Effects()
-		back := l.Reattach(n, v, at(c.now))
-		if back != c.back || back && (l.owner != n || n.want != Held || l.levels.all[0] != v || !polled(l, n) || l.shows(n, at(c.now))) {
-			t.Errorf("%s: %v", c.name, back)
-		}
-		if other := held(); other.Reattach(n, v, at(c.now)) {
-			t.Errorf("%s: of another lock", c.name)
-		}
 	}
 }

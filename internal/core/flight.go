@@ -23,7 +23,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 	t.flight = flight{op: op, seq: t.flight.seq + 1, at: now}
 	cmd := Command{Op: op, Tokens: t.tokens.reserved, Permits: l.Kind.Permits, Follows: follows, tenure: t, tenureSeq: t.flight.seq}
 	switch op {
-	case Acquire, Look:
+	case Acquire, Resume, Look:
 		t.flight.lease = l.leaseOf(t.waiter)
 	case Join:
 		t.flight.lease = c.Claim
@@ -31,11 +31,15 @@ func (t *Tenure) send(op Op, now Now) Command {
 			t.flight.lease = c.Lease
 		}
 	case Mirror:
-		t.flight.lease = l.wanted(now)
 		wrote := t.shown.writes > 0
-		l.showing(t, now)
+		if t.want == Parted {
+			t.flight.lease = t.passing()
+		} else {
+			t.flight.lease = l.wanted(now)
+			l.showing(t, now)
+			t.flight.asks, t.flight.opens = l.asksOthers(t), wrote && t.shown.writes == 0
+		}
 		t.told = t.shown.owner
-		t.flight.asks, t.flight.opens = l.asksOthers(t), wrote && t.shown.writes == 0
 		if t.flight.asks {
 			t.turn.handed = false
 		}
@@ -53,6 +57,9 @@ func (t *Tenure) send(op Op, now Now) Command {
 	}
 	cmd.Lease = t.flight.lease
 	cmd.Ticket = Ticket{t.ID, t.mode, t.polls, t.told}
+	if op == Resume {
+		cmd.Passed = t.waiter.Passed
+	}
 	if op == Look || op == Leave {
 		cmd.Heard = l.abroad.tell()
 	}

@@ -60,8 +60,11 @@ func (l *Lock) taken(t *Tenure, now Now) {
 		return
 	}
 	way := ByRedis
-	if t.want == Queued {
+	switch t.want {
+	case Queued:
 		way = ByQueue
+	case Resumed:
+		way = ByPass
 	}
 	w.ticket, t.waiter = nil, nil
 	t.alarm = Never // the keeper is its agent now, and was told nothing

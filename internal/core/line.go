@@ -12,6 +12,7 @@ const (
 	Closed                   // the client has closed
 	Upgrades                 // its owner reads, and may not write before it has unlocked
 	Failed                   // Redis has refused a command, and would do so again
+	NotPassed                // the tenure that has passed the lock on does not have it any more
 )
 
 // A Way is how a call has got the lock.
@@ -24,22 +25,25 @@ const (
 	ByHandoff            // from another owner of this process
 	ByJoining            // beside readers of this process
 	ByLinger             // in a tenure that has lingered
+	ByPass               // from another client, which has passed it on
 )
 
 // A Waiter is a call that wants the lock. Its caller sets the exported fields, and may use it again when it has returned.
 type Waiter struct {
 	Owner    OwnerID
 	Mode     Mode
-	Lease    Span // 0: renewed until Unlock
-	Waits    bool // false: one attempt
-	Until    Time // when its wait is over; Never for one that only Cancel ends
-	Linger   Span // for how long the lock lingers after it; 0: not at all
-	CallTime Span // after how long a holder that was called has given way
-	Part     bool // it is for a lock over several, and that is told in its place
-	Repeats  bool // its owner may have other calls for the lock, which need not be a goroutine
-	Handle   any  // of the level, nil for one that is unlocked by its owner
-	Info     any  // of the level, the driver's
-	Tag      any  // the driver's
+	Lease    Span   // 0: renewed until Unlock
+	Waits    bool   // false: one attempt
+	Until    Time   // when its wait is over; Never for one that only Cancel ends
+	Linger   Span   // for how long the lock lingers after it; 0: not at all
+	CallTime Span   // after how long a holder that was called has given way
+	Part     bool   // it is for a lock over several, and that is told in its place
+	Repeats  bool   // its owner may have other calls for the lock, which need not be a goroutine
+	Handle   any    // of the level, nil for one that is unlocked by its owner
+	Info     any    // of the level, the driver's
+	Passed   ID     // of Resume: the tenure that has passed the lock on...
+	Inherits uint64 // ...and its fencing token, 0 for none
+	Tag      any    // the driver's
 
 	outcome    Outcome
 	way        Way

@@ -249,6 +249,8 @@ func (l *Lock) answered(t *Tenure, f flight, a Reply, now Now) {
 	case w == nil:
 	case a.Fault != Answered:
 		l.unanswered(w, t, a.Fault, now)
+	case a.Unreplicated && t.want == Resumed:
+		l.leave(w, Failed, now)
 	case a.Unreplicated:
 		l.give(t, now)
 		w.rest = now.Time.After(l.client.pause(l.client.Retry, l.client.MaxRetry, w.fails))
@@ -258,7 +260,7 @@ func (l *Lock) answered(t *Tenure, f flight, a Reply, now Now) {
 	}
 	switch {
 	case t.releases:
-		l.released(t, a)
+		l.released(t, f, a, now)
 	case f.op == Mirror && a.Fault == Answered && a.Found == Holds:
 		l.mirrored(t, f, a, now)
 	}
@@ -269,15 +271,26 @@ func (l *Lock) answered(t *Tenure, f flight, a Reply, now Now) {
 	l.touch(t)
 }
 
-// released tells the call that has ended the last hold of a tenure what became of the release. The keeper goes on with it.
-func (l *Lock) released(t *Tenure, a Reply) {
+// released tells the call that has ended the last hold of a tenure what became of the release, or of the pass. The keeper
+// goes on with it, and releases a lock that was not passed on.
+func (l *Lock) released(t *Tenure, f flight, a Reply, now Now) {
 	t.releases = false
+	done := a.Left
+	if f.op == Mirror {
+		done = a.Found == Holds
+	}
 	cause := ByUnlock
 	switch {
-	case a.Fault == Fatal, a.Fault == Answered && !a.Left:
+	case a.Fault == Fatal, a.Fault == Answered && !done:
 		cause = KeyGone
 	case a.Fault != Answered:
 		cause = Unconfirmed
+	}
+	switch {
+	case t.want == Parted && cause != ByUnlock && !l.client.breaks(PassReleases):
+		l.give(t, now)
+	case t.want == Parted:
+		t.showsFor(f.lease, now)
 	}
 	l.tell(Effect{Kind: Released, Tenure: t, Cause: cause})
 }
@@ -421,6 +434,11 @@ func (l *Lock) Close(now Now) {
 	l.client.closed = true
 	for l.line.first != nil {
 		l.leave(l.line.first, Closed, now)
+	}
+	for t := l.tenures.first; t != nil; t = t.behind {
+		if t.waiter != nil { // that of a Resume does not wait in the line
+			l.leave(t.waiter, Closed, now)
+		}
 	}
 	if l.owner != nil {
 		l.lose(ByClose, now)

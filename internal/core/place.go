@@ -55,12 +55,15 @@ func (t *Tenure) answered(f flight, a Reply, now Now) {
 		t.place = Owner
 		t.believe(f, now)
 		t.tokens.take(a.Token, t.tokens.reserved)
-		t.marked = t.marked || f.op != Acquire && f.op != Mirror
+		t.marked = t.marked || f.op != Acquire && f.op != Resume && f.op != Mirror
 		if f.op == Look {
 			t.turn.heardOf(1, now) // it was freed for others
 		}
 		if t.isTicket() && !t.worthHolding(f, now) && !(c.breaks(KeepLate) && f.op != Join) {
-			t.place = InQueue // a Look finds that it has the lock, for longer
+			t.place = InQueue      // a Look finds that it has the lock, for longer
+			if t.want == Resumed { // another Resume does
+				t.place = Unsure
+			}
 			t.look = now.Time
 		}
 	case a.Found == Waits || a.Found == First:
@@ -91,7 +94,7 @@ func (t *Tenure) found(f flight, a Reply, now Now) {
 // failed notes that the command has no answer, or was not executed.
 func (t *Tenure) failed(f flight, fault Fault, now Now) {
 	c := t.lock.client
-	if fault == Unknown && (f.op == Look || f.op == Mirror) {
+	if fault == Unknown && (f.op == Look || f.op == Mirror || f.op == Resume) {
 		t.doubtLease(f)
 	}
 	switch {

@@ -67,6 +67,18 @@ func (t *Tenure) opens(Now) Time {
 	return Never
 }
 
+// passes returns when the Mirror is to be sent that passes the lock on.
+func (t *Tenure) passes(Now) Time {
+	if t.within > 0 {
+		return 0
+	}
+	return Never
+}
+
+// resumes returns when a lock that was passed on is to be taken: again if there was no answer, since a Resume that has run
+// finds its own tenure.
+func (t *Tenure) resumes(Now) Time { return t.again }
+
 // unmarks returns when the mark of a detached tenure is to be taken out.
 func (t *Tenure) unmarks(Now) Time {
 	if t.marked && !t.lock.client.breaks(DetachUnmarks) {

@@ -56,7 +56,9 @@ func (y *Image) lock(l, n *Lock) {
 		c.ticket = y.Tenure(w.ticket)
 	}
 	for t := n.tenures.first; t != nil; t = t.behind {
-		t.waiter = y.Waiter(t.waiter)
+		if t.waiter = y.Waiter(t.waiter); t.waiter != nil {
+			t.waiter.ticket = t // that of a Resume is not in the line
+		}
 	}
 	n.owner = y.Tenure(l.owner)
 }
@@ -226,7 +228,7 @@ func handle(h any) byte {
 
 func (w *Waiter) append(b []byte, at clocks, l *Lock, n *Names) []byte {
 	b = append(b, n.Owner(w.Owner), byte(w.Mode), byte(w.Lease), byte(w.Linger), byte(w.CallTime), handle(w.Handle), at.time(w.Until),
-		byte(w.outcome), byte(w.attempts), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.retried, w.last, w.inLine, w.ticket != nil))
+		byte(w.outcome), byte(w.attempts), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.retried, w.last, w.inLine, w.ticket != nil), n.ID(w.Passed), byte(w.Inherits))
 	if w.rest > 0 {
 		b = append(b, 1+at.until(w.rest))
 	} else {
@@ -243,7 +245,7 @@ func (t *Tenure) append(b []byte, at clocks, n *Names) []byte {
 	now := at.Now
 	b = append(b, n.ID(t.ID), byte(t.want)<<4|byte(t.place), byte(t.flight.op), byte(t.news), byte(min(t.fails, 3)), at.until(t.again), at.until(t.late),
 		bits(t == t.lock.owner, t.mode == Shared, t.polls, t.releases, t.linger.called, t.step, t.marked, t.turn.contested),
-		byte(t.trust.least), byte(t.trust.most), bits(t.trust.claim, t.turn.handed), n.Owner(t.told), byte(t.guarded))
+		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.trust.claim, t.turn.handed), n.Owner(t.told), byte(t.guarded))
 	if f := &t.flight; f.op != None {
 		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), at.time(f.ends), bits(f.asks, f.opens))
 	}

@@ -4,12 +4,13 @@ package core
 type Want uint8
 
 const (
-	Gone   Want = iota // nothing: Redis is not to show it
-	Tried              // the lock, if it is free and no ticket waits for it
-	Queued             // a place in the queue, and the lock when its turn comes
-	Held               // the lock, with the levels of its Lock
-	Kept               // the lock, without a level: it lingers
-	Parted             // the lock, until its lease ends, without a holder here: it is detached
+	Gone    Want = iota // nothing: Redis is not to show it
+	Tried               // the lock, if it is free and no ticket waits for it
+	Queued              // a place in the queue, and the lock when its turn comes
+	Resumed             // the lock that another tenure has passed on
+	Held                // the lock, with the levels of its Lock
+	Kept                // the lock, without a level: it lingers
+	Parted              // the lock, until its lease ends, without a holder here: it is detached or passed on
 	wants
 )
 
@@ -41,6 +42,7 @@ var table [wants][places]cell
 
 func init() { // since the times need the table
 	leave := cell{{Leave, (*Tenure).leaves}}
+	resume := cell{{Resume, (*Tenure).resumes}}
 	mirror := cell{{Step, (*Tenure).opens}, {Mirror, (*Tenure).mirrors}}
 	table = [wants][places]cell{
 		Gone: {
@@ -51,21 +53,23 @@ func init() { // since the times need the table
 			Owner:   leave,
 			Over:    {{Forget, atOnce}},
 		},
-		Tried:  {Unsent: {{Acquire, atOnce}}, InQueue: {{Look, (*Tenure).looks}}},
-		Queued: {Unsent: {{Join, atOnce}}, InQueue: {{Look, (*Tenure).looks}}},
-		Held:   {Owner: mirror},
-		Kept:   {Owner: mirror},
-		Parted: {Owner: {{Unmark, (*Tenure).unmarks}, {Forget, (*Tenure).endsItself}}},
+		Tried:   {Unsent: {{Acquire, atOnce}}, InQueue: {{Look, (*Tenure).looks}}},
+		Queued:  {Unsent: {{Join, atOnce}}, InQueue: {{Look, (*Tenure).looks}}},
+		Resumed: {Unsent: resume, Unsure: resume},
+		Held:    {Owner: mirror},
+		Kept:    {Owner: mirror},
+		Parted:  {Owner: {{Mirror, (*Tenure).passes}, {Unmark, (*Tenure).unmarks}, {Forget, (*Tenure).endsItself}}},
 	}
 }
 
 // next returns the command that is to be sent next for the tenure, and when.
 //
 // One command is in flight at a time, with one exception: a Leave overtakes a command that cannot bring the tenure in,
-// since the tenure is gone in the end whichever runs first. If the connection keeps the order it overtakes any other, too.
+// since the tenure is gone in the end whichever runs first. If the connection keeps the order it overtakes any other, too. And
+// the Mirror that passes the lock on overtakes another one, which changes nothing after it.
 func (t *Tenure) next(now Now) (Op, Time) {
 	c := t.lock.client
-	if op := t.flight.op; op != None && (t.want != Gone || op == Leave || op.enters() && !c.Ordered) {
+	if op := t.flight.op; op != None && (t.want != Gone || op == Leave || op.enters() && !c.Ordered) && t.within == 0 {
 		return None, Never
 	}
 	if c.Broken.Cut[t.want]&(1<<t.place) != 0 {
@@ -83,13 +87,15 @@ func (t *Tenure) next(now Now) (Op, Time) {
 func atOnce(*Tenure, Now) Time { return 0 }
 
 // enters reports whether the command may bring a tenure to a place where it was not.
-func (o Op) enters() bool { return o == Acquire || o == Join }
+func (o Op) enters() bool { return o == Acquire || o == Resume || o == Join }
 
 // isTicket reports whether the tenure is to get the lock yet.
-func (t *Tenure) isTicket() bool { return t.want == Tried || t.want == Queued }
+func (t *Tenure) isTicket() bool { return t.want == Tried || t.want == Queued || t.want == Resumed }
 
 // underWay reports whether a command of the tenure has no answer yet.
 func (t *Tenure) underWay() bool { return t.flight.op != None }
 
 // isMissing reports whether the ticket cannot get the lock any more.
-func (t *Tenure) isMissing() bool { return t.place == Over || t.place == Unsure && !t.underWay() }
+func (t *Tenure) isMissing() bool {
+	return t.place == Over || t.place == Unsure && t.want != Resumed && !t.underWay()
+}

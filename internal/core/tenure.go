@@ -18,8 +18,8 @@ type Tenure struct {
 	step    bool  // Held: a downgrade is to let in others that wait
 	guarded int32 // guarded writes that may run yet, and whose level has closed
 	marked  bool  // it was granted the lock out of the queue, and may have a mark there
-	// releases is set in one that is Gone while the call that has ended the hold sends the first Leave, and waits for the
-	// answer.
+	// releases is set while the call that has ended the hold sends the command for that, the first Leave or the Mirror that
+	// passes the lock on, and waits for the answer.
 	releases bool
 
 	flight flight
@@ -31,6 +31,7 @@ type Tenure struct {
 	tokens tokens
 	turn   turn
 	linger linger
+	within Span // Parted: the lease for which the lock is to be passed on; 0 once that Mirror was sent, or for none
 
 	// When the next command may be sent, see retry.go.
 	fails  int32 // commands in a row without an answer

@@ -61,8 +61,6 @@ type story struct {
 	lock    *Lock
 	callers map[string]*Waiter
 	sent    []Command
-	parted  *Tenure
-	level   Level
 	told    []string
 }
 
@@ -167,7 +165,7 @@ func (s *story) happens(t *testing.T, line string) {
 		if t != nil {
 			s.poll(t)
 			if w.has("background") {
-				s.lock.LeaveToKeeper(t)
+				s.lock.LeaveToKeeper(t, s.now)
 			}
 		}
 	case "cancel":
@@ -183,12 +181,25 @@ func (s *story) happens(t *testing.T, line string) {
 	case "setlease":
 		s.tell("%v", s.lock.SetLease(o, w.mode(), nil, Span(w.number("lease", 0)), s.now))
 	case "detach":
-		level, t, result := s.lock.Detach(o, w.mode(), nil, s.now)
-		if s.tell("%s", [...]string{"detached", "not yet", "there are other levels", "it is renewed", "nothing is held"}[result]); result == Detached {
-			s.parted, s.level = t, level
+		_, _, result := s.lock.Detach(o, w.mode(), nil, s.now)
+		s.parts(result)
+	case "pass":
+		_, t, result := s.lock.Pass(o, w.mode(), nil, Span(w.number("within", 10)), s.now)
+		if s.parts(result); t != nil {
+			s.poll(t)
+			if w.has("background") {
+				s.lock.LeaveToKeeper(t, s.now)
+			}
 		}
-	case "reattach":
-		s.tell("%v", s.lock.Reattach(s.parted, s.level, s.now))
+	case "resume":
+		c := &Waiter{Owner: o, Mode: w.mode(), Until: Never, Lease: Span(w.number("lease", 0)), Passed: id(w["of"]), Inherits: uint64(w.number("token", 0)), Tag: name}
+		if w.has("for") {
+			c.Until = s.now.Time + Time(w.number("for", 0))
+		}
+		s.callers[name] = c
+		if s.lock.Resume(c, s.now) != Waiting {
+			s.outcome(c)
+		}
 	case "answer":
 		if len(s.sent) == 0 {
 			s.tell("nothing was sent")
@@ -275,8 +286,12 @@ func (s *story) reply(name string, w words) (a Reply) {
 	return a
 }
 
+func (s *story) parts(r PartResult) {
+	s.tell("%s", [...]string{"has parted", "not yet", "there are other levels", "it is renewed", "nothing is held"}[r])
+}
+
 func (s *story) outcome(c *Waiter) {
-	s.tell("%s: %s", c.Tag, [...]string{"waits", "acquired", "denied", "timed out", "cancelled", "closed", "may not upgrade", "failed"}[c.Outcome()])
+	s.tell("%s: %s", c.Tag, [...]string{"waits", "acquired", "denied", "timed out", "cancelled", "closed", "may not upgrade", "failed", "not passed"}[c.Outcome()])
 }
 
 // carryOut tells the effects, polls, and fires the due timers of callers.
@@ -320,7 +335,7 @@ func (s *story) carryOut() {
 	}
 }
 
-var opWords = []string{"none", "acquire", "join", "look", "mirror", "leave", "step", "unmark"}
+var opWords = []string{"none", "acquire", "resume", "join", "look", "mirror", "leave", "step", "unmark"}
 
 func (s *story) poll(t *Tenure) {
 	cmd, _ := s.lock.Poll(t, s.now)
@@ -334,7 +349,7 @@ func (s *story) poll(t *Tenure) {
 	}{
 		{cmd.Mode == Shared, "shared"}, {cmd.Polls, "polls"}, {cmd.Lease > 0, fmt.Sprintf("lease=%d", cmd.Lease)}, {cmd.Op == Mirror, fmt.Sprintf("owner=%d writes=%d reads=%v", cmd.Owner, cmd.Writes, cmd.Reads)},
 		{cmd.Asks, "asks"}, {cmd.Tokens > 0, fmt.Sprintf("tokens=%d", cmd.Tokens)}, {cmd.Permits > 0, fmt.Sprintf("permits=%d", cmd.Permits)},
-		{cmd.Heard, "heard"}, {cmd.Follows, "follows"}, {cmd.Joins.ID != ID{}, "with join " + cmd.Joins.ID.text()},
+		{cmd.Heard, "heard"}, {cmd.Op == Resume, "of " + cmd.Passed.text()}, {cmd.Follows, "follows"}, {cmd.Joins.ID != ID{}, "with join " + cmd.Joins.ID.text()},
 	} {
 		if f.on {
 			text += " " + f.word

@@ -65,6 +65,9 @@ func (t *Tenure) believeGrant(now Now) bool {
 // sawInQueue notes that the flight's command has found the ticket in the queue.
 func (t *Tenure) sawInQueue(f flight) { t.trust.seen = f.at }
 
+// showsFor notes that Redis shows the tenure, which was passed on, for no longer than the lease from now on.
+func (t *Tenure) showsFor(lease Span, now Now) { t.trust.seen, t.trust.most = now, lease }
+
 // doubtLease notes that the flight's command has no answer. It may run after any later one.
 func (t *Tenure) doubtLease(f flight) { t.trust.least = t.atMost(f.lease) }
 

@@ -75,11 +75,17 @@ func (t *Tenure) Want() Want   { return t.want }
 func (t *Tenure) Place() Place { return t.place }
 func (t *Tenure) InFlight() Op { return t.flight.op }
 
+// IsTicket reports whether the tenure is to get the lock yet.
+func (t *Tenure) IsTicket() bool { return t.isTicket() }
+
 // LeaveToKeeper leaves the release of the tenure that Unlock has returned to the keeper: its caller
-// does not wait.
-func (l *Lock) LeaveToKeeper(t *Tenure) {
+// does not wait. A lock that was not passed on yet is released.
+func (l *Lock) LeaveToKeeper(t *Tenure, now Now) {
 	if t.releases {
 		t.releases = false
+		if t.want == Parted {
+			l.give(t, now)
+		}
 		l.touch(t)
 	}
 }

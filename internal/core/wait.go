@@ -83,6 +83,9 @@ func (l *Lock) denied(w *Waiter, t *Tenure, a Reply, now Now) {
 	switch h := l.tenures.find(a.Holder); {
 	case w.last && t.place == InQueue:
 		l.leave(w, TimedOut, now)
+	case t.want == Resumed:
+		l.leave(w, NotPassed, now)
+		return
 	case t.want != Tried:
 	case w.retried:
 	case !w.Waits && (a.Holder == ID{} && !a.Foreign || h != nil && h.want == Gone) && !l.client.breaks(TrySteps):
@@ -112,6 +115,10 @@ func (l *Lock) unanswered(w *Waiter, t *Tenure, f Fault, now Now) {
 	w.fails++
 	if t.want == Tried {
 		w.attempts = 1 // by another tenure
+	}
+	if t.want == Resumed && c.breaks(ResumesAgain) {
+		l.give(t, now)
+		l.asks(w, Resumed)
 	}
 	switch {
 	case f == Fatal:
@@ -155,7 +162,7 @@ func (l *Lock) pass(w *Waiter, now Now) {
 	w.ticket = nil
 	switch {
 	case t == nil:
-	case next != nil && next.ticket == nil && next.Waits && next.Mode == t.mode && l.worthTicket(next, now) &&
+	case next != nil && next.ticket == nil && next.Waits && next.Mode == t.mode && t.want != Resumed && l.worthTicket(next, now) &&
 		!l.Kind.Strict && !l.client.closed && !l.client.breaks(PassTicket):
 		t.waiter, next.ticket = next, t
 		t.unshown() // another's

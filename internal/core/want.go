@@ -19,8 +19,8 @@ func (t *Tenure) holds() { t.want = Held }
 // stays makes the tenure linger until then.
 func (t *Tenure) stays(until Time) { t.want, t.linger.until = Kept, until }
 
-// parts leaves the tenure to its lease.
-func (t *Tenure) parts() { t.want = Parted }
+// parts leaves the tenure to its lease: the one that Redis shows, or the one for which it is passed on.
+func (t *Tenure) parts(within Span) { t.want, t.within = Parted, within }
 
 // give makes the tenure leave Redis, until Redis says that it has left or it is over by itself. Its
 // undo, release, give back and disowning are all this.
@@ -31,6 +31,6 @@ func (l *Lock) give(t *Tenure, now Now) {
 	if w := t.waiter; w != nil {
 		w.ticket, t.waiter = nil, nil
 	}
-	t.want, t.gone, t.again, t.fails = Gone, now.Time, 0, 0
+	t.want, t.within, t.gone, t.again, t.fails = Gone, 0, now.Time, 0, 0
 	l.touch(t)
 }

@@ -23,6 +23,8 @@ const (
 	doUnlockRead
 	doCancel
 	doDetach
+	doPassOn
+	doResume
 	doSetLease
 	doWrite
 	doForce
@@ -69,7 +71,7 @@ const (
 
 var kindNames = [...]string{
 	doLock: "Lock", doTry: "TryLock", doTimed: "Lock, for a tick at most", doFixed: "Lock, with a lease", doRead: "RLock", doFixedRead: "RLock, with a lease",
-	doNest: "Lock, nested", doDowngrade: "RLock, beside its write lock", doUnlock: "Unlock", doUnlockRead: "RUnlock", doCancel: "leaves", doDetach: "Detach",
+	doNest: "Lock, nested", doDowngrade: "RLock, beside its write lock", doUnlock: "Unlock", doUnlockRead: "RUnlock", doCancel: "leaves", doDetach: "Detach", doPassOn: "Pass", doResume: "Resume",
 	doSetLease: "SetLease", doWrite: "sends a guarded write", doForce: "releases the holder by force:", doClose: "Close", doNudge: "looks after", doExecute: "Redis executes", doHandle: "reads the answer to",
 	doHear: "hears", doSubscribe: "is subscribed", doLate: "Redis executes late", doFail: "cannot send", doHeal: "reaches Redis again", doThaw: "goes on",
 	doTakeOver: "a replica takes over", doListen: "listens to what foreign clients are told", doForeignTry: "tries to lock", doForeignSubscribe: "subscribes",
@@ -207,6 +209,9 @@ func (w *world) usersOf(as []action, i int) []action {
 			does(Fixed|OnlyFixed, doFixed)
 			does(Read, doRead)
 			does(FixedRead, doFixedRead)
+			if w.passed.told {
+				does(Pass, doResume)
+			}
 		case waiting:
 			does(Cancel, doCancel)
 		case holding:
@@ -219,6 +224,7 @@ func (w *world) usersOf(as []action, i int) []action {
 			if u.writes+u.reads == 1 {
 				does(Nest, doNest)
 				does(Detach, doDetach)
+				does(Pass, doPassOn)
 				if v := c.lockOf(j).Levels(); len(v) == 1 && v[0].Until == core.NeverSafe {
 					does(SetLease, doSetLease)
 				}
@@ -253,7 +259,7 @@ func (w *world) faultsOf(as []action, i int) []action {
 	add(NotRun, len(c.pipe) > 0, doRefuse)
 	add(WrongType, len(c.pipe) > 0 && (c.pipe[0].cmd.Op <= core.Look), doWrongType)
 	add(JoinFails, len(c.pipe) > 0 && c.pipe[0].cmd.Joins.ID != core.ID{}, doJoinFails)
-	add(Unreplicated, len(c.pipe) > 0 && (c.pipe[0].cmd.Op == core.Acquire || c.pipe[0].cmd.Op == core.Look), doUnreplicated)
+	add(Unreplicated, len(c.pipe) > 0 && (c.pipe[0].cmd.Op <= core.Look && c.pipe[0].cmd.Op != core.Join), doUnreplicated)
 	add(LoseMessage, len(c.heard) > 0 && !c.heard[0].confirms, doLoseMessage)
 	add(LoseCall, len(c.heard) > 0 && c.heard[0].Kind == core.Called, doLoseMessage)
 	add(DoubleMessage, len(c.heard) > 0 && !c.heard[0].confirms, doDoubleMessage)

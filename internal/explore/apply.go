@@ -104,10 +104,30 @@ func (w *world) userActs(c *client, i int, k kind) {
 		if u.reads > 0 {
 			mode = core.Shared
 		}
-		if v, t, result := l.Detach(o, mode, nil, now); result == core.Detached {
+		if v, t, result := l.Detach(o, mode, nil, now); result == core.HasParted {
 			u.state, u.reads, u.writes = idle, 0, 0
 			u.parted, u.partedUntil = t.ID, core.Time(v.Until)
 		}
+	case doPassOn:
+		mode := core.Alone
+		if u.reads > 0 {
+			mode = core.Shared
+		}
+		v, t, result := l.Pass(o, mode, nil, within, now)
+		if result != core.HasParted {
+			return // beside other readers
+		}
+		u.reads, u.writes, u.token = 0, 0, v.Token
+		w.releases(c, u, l, t)
+	case doResume:
+		u.rounds++
+		r := &core.Waiter{Owner: o, Mode: w.passed.mode, Until: core.Never, Passed: w.passed.id, Inherits: w.passed.token, Tag: i}
+		u.state, u.waiter = waiting, r
+		if l.Resume(r, now) != core.Waiting {
+			w.collect(c, u)
+			return
+		}
+		w.run(c, i)
 	case doSetLease:
 		mode := core.Alone
 		if u.reads > 0 {
@@ -129,7 +149,7 @@ func (w *world) releases(c *client, u *user, l *core.Lock, t *core.Tenure) {
 	}
 	u.state, u.releases = unlocking, t
 	cmd, _ := l.Poll(t, w.clock(c))
-	if cmd.Op != core.Leave {
+	if cmd.Op != core.Leave && cmd.Op != core.Mirror {
 		w.fail("client %d: a release has nothing to send", c.id)
 		return
 	}
@@ -250,6 +270,9 @@ func (w *world) lockOf(c *client, id core.ID) *core.Lock {
 	return c.locks[0]
 }
 
+// within is for how long locks are passed on.
+const within = 3
+
 // execute executes a command in Redis.
 func (w *world) execute(c *client, p *packet) core.Reply {
 	a := w.server.Do(p.cmd, server.Time(w.now), &w.effects)
@@ -258,6 +281,13 @@ func (w *world) execute(c *client, p *packet) core.Reply {
 	}
 	if p.cmd.Op == core.Join && a.Found == core.Nowhere {
 		w.fail("a join is answered that its ticket is nowhere")
+	}
+	switch {
+	case a.Found != core.Holds:
+	case p.cmd.Op == core.Mirror && p.cmd.Owner == 0:
+		w.passed = passed{id: p.cmd.ID, mode: p.cmd.Mode, until: w.now + within}
+	case p.cmd.Op == core.Resume && p.cmd.Passed == w.passed.id && !w.passed.used:
+		w.passed.used, w.passed.by = true, place{c.id, c.users[0].rounds}
 	}
 	w.joins(c, p)
 	w.granted()

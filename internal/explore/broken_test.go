@@ -19,6 +19,7 @@ var (
 	lingers = Setup{Clients: 2, Users: 1, Rounds: 2, Linger: 100, Do: Try}
 	rare    = Setup{Clients: 2, Users: 1, Rounds: 2, Linger: 100, Lease: 40, Look: 40, Idle: 6}
 	abroad  = Setup{Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Subscriber}, ForeignRounds: 1, Look: 9, Lease: 9, Do: Cancel}
+	passOn  = Setup{Clients: 2, Users: 1, Rounds: 2, Do: Pass}
 	reads   = Setup{Clients: 2, Users: 2, Rounds: 1, RW: true, Do: Read}
 )
 
@@ -87,6 +88,8 @@ var brokenRules = []struct {
 	{"Downgrades", core.Downgrades, "waits for a look", false, false, but(reads, func(s *Setup) { s.Do |= Downgrade; s.Users = 1; s.Look = 9; s.Lease = 9 })},
 	{"DetachUnmarks", core.DetachUnmarks, "was passed", true, false, Setup{Clients: 2, Users: 2, Rounds: 1, Kind: fair, Do: OnlyFixed | Detach}},
 	{"KnowsDetached", core.KnowsDetached, "a detached lock", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Detach, Faults: 1, Fault: DoubleMessage}},
+	{"ResumesAgain", core.ResumesAgain, "it has resumed", false, false, but(passOn, func(s *Setup) { s.Faults = 1; s.Fault = Break })},
+	{"PassReleases", core.PassReleases, "has the key", false, false, but(passOn, func(s *Setup) { s.Faults = 1; s.Fault = Break })},
 	{"WindowTold", core.WindowTold, "free for", true, false, but(abroad, func(s *Setup) { s.Foreign = []Foreign{Sleeper} })},
 	{"ListenerLooks", core.ListenerLooks | core.HolderFollowed, "free for", true, false, but(abroad, func(s *Setup) { s.Clients = 1; s.ForeignRounds = 2 })},
 	{"FrontListens", core.FrontListens, "free for", true, false, abroad},
@@ -196,6 +199,8 @@ func TestEachCellIsNeeded(t *testing.T) {
 		{core.Tried, core.InQueue, "nothing will ever be sent", Setup{Clients: 2, Users: 1, Rounds: 1, Do: Try, Lease: 3, Claim: 4, Faults: 1, Fault: Stall}},
 		{core.Queued, core.Unsent, "nothing will ever be sent", tries},
 		{core.Queued, core.InQueue, "nothing will ever be sent", tries},
+		{core.Resumed, core.Unsent, "nothing will ever be sent", passOn},
+		{core.Resumed, core.Unsure, "nothing will ever be sent", but(passOn, func(s *Setup) { s.Faults = 1; s.Fault = Break })},
 		{core.Held, core.Owner, "fewer than two faults end a hold", Setup{Clients: 1, Users: 1, Rounds: 1, Steady: true}},
 		{core.Kept, core.Owner, "lingers for 3 ticks only", Setup{Clients: 1, Users: 1, Rounds: 1, Linger: 12}},
 		{core.Parted, core.Owner, "nothing will ever be sent", Setup{Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Detach | Cancel}},

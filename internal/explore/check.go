@@ -165,7 +165,10 @@ func (w *world) acquired(c *client, u *user, r *core.Waiter) {
 		for _, v := range c.lockOf(r.Tag.(int)).Levels() {
 			token = max(token, v.Token)
 		}
-		if token <= w.token && r.Way() != core.ByNesting && !w.wiped {
+		if r.Way() == core.ByPass && token != w.passed.token {
+			w.fail("client %d: a hold that was passed on has token %d, not %d", c.id, token, w.passed.token)
+		}
+		if token <= w.token && r.Way() != core.ByNesting && r.Way() != core.ByPass && !w.wiped {
 			w.fail("client %d: a hold has token %d after %d", c.id, token, w.token)
 		}
 		w.token = max(w.token, token)

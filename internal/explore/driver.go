@@ -49,6 +49,9 @@ func (w *world) effect(c *client, e core.Effect) {
 		for i := range c.users {
 			if u := &c.users[i]; u.state == unlocking && u.releases == e.Tenure {
 				u.state, u.releases = idle, nil
+				if e.Tenure.Want() == core.Parted && e.Cause == core.ByUnlock && e.Tenure.ID == w.passed.id {
+					w.passed.told, w.passed.token = true, u.token
+				}
 			}
 		}
 	case core.Subscribe:
@@ -190,6 +193,9 @@ func (w *world) collect(c *client, u *user) {
 		panic("explore: a call returns that waits")
 	default:
 		u.state = idle
+		if p := &w.passed; o.Outcome() == core.NotPassed && o.Passed == p.id && w.Users == 1 && !w.wiped && p.used && p.by == (place{c.id, u.rounds}) {
+			w.fail("client %d: a call is refused the lock that it has resumed", c.id)
+		}
 		w.refused = w.refused || o.Outcome() == core.Denied && w.deadWait()
 	}
 }

@@ -127,6 +127,9 @@ func (w *world) appendUsers(b []byte, c *client, n *core.Names) []byte {
 func (w *world) appendUser(b []byte, c *client, j int, n *core.Names) []byte {
 	u := &c.users[j]
 	b = append(b, byte(u.state), byte(u.writes), byte(u.reads), byte(u.rounds), flags(u.waiter != nil, u.wrote), n.ID(u.parted), w.left(u.partedUntil), byte(u.began))
+	if w.Do&Pass != 0 {
+		b = append(b, byte(w.server.Counter-u.token))
+	}
 	if u.releases != nil {
 		b = append(b, n.ID(u.releases.ID))
 	}
@@ -142,7 +145,7 @@ func (w *world) appendUser(b []byte, c *client, j int, n *core.Names) []byte {
 func (w *world) appendPacket(b []byte, c *client, p *packet, n *core.Names) []byte {
 	m, a := &p.cmd, &p.reply
 	t, j := m.Current()
-	b = append(b, byte(m.Op), n.ID(m.ID), n.ID(m.Joins.ID), byte(m.Lease), byte(m.Writes), n.Owner(m.Owner), n.Owner(m.Joins.Owner),
+	b = append(b, byte(m.Op), n.ID(m.ID), n.ID(m.Joins.ID), flags(m.Passed == w.passed.id), byte(m.Lease), byte(m.Writes), n.Owner(m.Owner), n.Owner(m.Joins.Owner),
 		flags(m.Reads, m.Asks, m.Polls, t, j, m.Heard, m.Mode == core.Shared, m.Joins.Mode == core.Shared), byte(m.Tokens), flags(p.epoch == c.epoch, p.behind, m.Joins.Polls, p.write.ended, p.write.stale))
 	return append(b, byte(a.Fault), byte(a.Found), flags(a.Left, a.Settled, a.HeldBack, a.Foreign, a.Unreplicated), byte(a.JoinFault), byte(a.Turn), byte(a.HeldFor), n.ID(a.Holder), byte(min(a.TTL, 100)), byte(a.Others),
 		byte(min(w.server.Counter-a.Token, 200)))
@@ -154,6 +157,10 @@ func (w *world) appendRest(b []byte, k *keys) []byte {
 			return 255, byte(id.Client)
 		}
 		return k.rank[id.Client], k.names[id.Client].ID(id)
+	}
+	if p := &w.passed; w.Do&Pass != 0 {
+		r, n := name(p.id)
+		b = append(b, r, n, byte(p.mode), byte(w.server.Counter-p.token), w.left(p.until), flags(p.told, p.used), k.rank[p.by.client], byte(p.by.user))
 	}
 	b = append(b, byte(w.faults), byte(w.idle), byte(w.unused), byte(w.unheard), byte(w.overlap), byte(w.refuses), flags(w.wiped, w.lags, w.refused), byte(max(w.stalled-w.now, 0)))
 	b = k.server(b, w, name)

@@ -28,7 +28,7 @@ func (w *world) beforeTick() {
 			continue
 		}
 		c := &w.clients[h.ID.Client]
-		if w.faults < w.Faults || w.Polling || c.dead || core.Time(w.server.Ends) <= w.now {
+		if w.faults < w.Faults || w.Polling || c.dead || core.Time(w.server.Ends) <= w.now || w.isOver(h) {
 			continue
 		}
 		known := false
@@ -119,6 +119,7 @@ func (w *world) afterTick() {
 			held = held || c.users[j].parted != core.ID{}
 		}
 	}
+	held = held || w.isPassed()
 	foreignWaits, foreignHolds := w.foreignTick()
 	waits, held = waits || foreignWaits, held || foreignHolds
 	free := len(w.server.Holders) < w.permits()
@@ -151,6 +152,9 @@ func (w *world) afterTick() {
 		w.keepsReaders(c)
 		w.checkParted(c)
 	}
+	if w.isPassed() && w.passed.told && !w.wiped && !slices.ContainsFunc(w.server.Holders, func(h server.Holder) bool { return h.ID == w.passed.id && h.Owner == 0 }) {
+		w.fail("client %d: a lock that was passed on is released before its time", w.passed.id.Client)
+	}
 	if w.refused {
 		w.refuses++
 	}
@@ -174,11 +178,11 @@ func (w *world) checkUnheard() {
 			continue
 		}
 		c := &w.clients[h.ID.Client]
-		if !c.lives() || c.off || len(c.late) > 0 || w.unbounded() {
+		if !c.lives() || c.off || len(c.late) > 0 || w.unbounded() || w.isOver(h) {
 			continue
 		}
 		t := w.lockOf(c, h.ID).Find(h.ID)
-		unheard = unheard || t == nil || t.Want() == core.Queued || t.Want() == core.Tried
+		unheard = unheard || t == nil || t.IsTicket()
 	}
 	if w.unheard++; !unheard {
 		w.unheard = 0
@@ -246,6 +250,14 @@ func (w *world) keepsReaders(c *client) {
 	}
 }
 
+// isOver reports whether the lease of a reader is over that other readers keep in the hash.
+func (w *world) isOver(h server.Holder) bool { return h.Ends > 0 && core.Time(h.Ends) <= w.now }
+
+// isPassed reports whether the lock is on its way to a client that resumes it.
+func (w *world) isPassed() bool {
+	return w.passed.id != core.ID{} && !w.passed.used && w.now < w.passed.until
+}
+
 // checkParted fails a detached lock that is released before its lease ends.
 func (w *world) checkParted(c *client) {
 	for j := range c.users {
@@ -300,7 +312,7 @@ func (w *world) checkLeft() {
 		return !c.dead && !c.off
 	}
 	for _, h := range w.server.Holders {
-		if mine(h.ID) && w.now < core.Time(w.server.Ends) && !w.unbounded() {
+		if mine(h.ID) && w.now < core.Time(w.server.Ends) && !w.isOver(h) && !w.unbounded() {
 			w.fail("all is released, and client %d has the key", h.ID.Client)
 		}
 	}

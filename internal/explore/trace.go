@@ -20,7 +20,7 @@ func trace(s *Setup, steps []step) (lines []string) {
 	return lines
 }
 
-var opNames = [...]string{"nothing", "acquire", "join", "look", "mirror", "leave", "step", "unmark", "guarded write", "forget"}
+var opNames = [...]string{"nothing", "acquire", "resume", "join", "look", "mirror", "leave", "step", "unmark", "guarded write", "forget"}
 
 func nameOf(id core.ID) string {
 	if id == (core.ID{}) {
@@ -31,6 +31,9 @@ func nameOf(id core.ID) string {
 
 func (p *packet) String() string {
 	s := fmt.Sprintf(" %s of %s", opNames[p.cmd.Op], nameOf(p.cmd.ID))
+	if p.cmd.Op == core.Resume {
+		s += ", from " + nameOf(p.cmd.Passed)
+	}
 	if p.cmd.Joins.ID != (core.ID{}) {
 		s += ", with the join of " + nameOf(p.cmd.Joins.ID)
 	}

@@ -31,10 +31,22 @@ type world struct {
 	refuses int           // ticks in a row in which one was
 	token   uint64        // the largest fencing token of a hold
 	order   []place       // the tickets of a strict lock, in the order in which they joined
+	passed  passed        // the lock as it was passed on last
 	entered []core.ID     // tenures that were granted the lock, and may be named by a command yet
 
 	bad     string // the violation, "" for none
 	effects server.Effects
+}
+
+// A passed is a lock that was passed on.
+type passed struct {
+	id    core.ID   // the tenure
+	mode  core.Mode // of its level
+	token uint64
+	until core.Time // in Redis
+	told  bool      // the call has returned, so that users know of it
+	used  bool      // a Resume was executed...
+	by    place     // ...for this client, in this round of its user
 }
 
 // A place is that of a user that waits.
@@ -104,6 +116,7 @@ type user struct {
 	rounds      int
 	waiter      *core.Waiter // waiting
 	releases    *core.Tenure // unlocking
+	token       uint64       // unlocking: of the hold that is passed on
 	timer       core.Time    // waiting: when its goroutine wakes by itself
 	parted      core.ID      // the tenure that it has detached, until its lease ends
 	partedUntil core.Time

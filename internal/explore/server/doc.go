@@ -9,9 +9,9 @@
 //
 //	step.go       queue.lua and grant.lua: tickets leave and join, and the lock is granted
 //	foreign.go    foreign.lua, and its parts of grant.lua: turns of foreign clients
-//	plain.go      acquire.lua, plain.lua and mirror.lua
-//	readwrite.go  rw_acquire.lua, rw.lua and rw_mirror.lua
-//	semaphore.go  semaphore_acquire.lua, semaphore.lua and semaphore_mirror.lua
+//	plain.go      acquire.lua, plain.lua, mirror.lua and resume.lua
+//	readwrite.go  rw_acquire.lua, rw.lua, rw_mirror.lua and resume.lua
+//	semaphore.go  those whose names begin with semaphore
 //
 // The test TestTheModelIsTheScripts of package wire runs random commands by both and compares the
 // replies, the lock, the queue, the marks, the times and the messages. It leaves out keys that hold

@@ -24,11 +24,24 @@ func (plain) acquire(r *run, c *core.Command) core.Reply {
 }
 
 func (plain) mirror(r *run, c *core.Command) core.Reply {
-	if len(r.Holders) == 0 || r.Holders[0].ID != c.ID {
+	if len(r.Holders) == 0 || r.Holders[0].ID != c.ID || c.Owner != 0 && r.hasPassed(c.ID) {
 		return core.Reply{}
 	}
 	r.Holders, r.Ends = []Holder{{ID: c.ID, Owner: c.Owner, Count: c.Writes}}, r.now.after(c.Lease)
 	return core.Reply{Found: core.Holds, Others: r.others(c)}
+}
+
+func (plain) resume(r *run, c *core.Command) core.Reply {
+	switch {
+	case r.find(c.ID, c.Owner, false) >= 0: // again
+	case r.find(c.Passed, 0, false) < 0:
+		return core.Reply{}
+	default:
+		r.entered(c.Ticket)
+		r.Holders = []Holder{{ID: c.ID, Owner: c.Owner, Count: 1}}
+	}
+	r.Ends = r.now.after(c.Lease)
+	return core.Reply{Found: core.Holds}
 }
 
 // others returns how many tickets and foreign clients wait, if the mirror asks: others.lua. Foreign clients that cannot be

@@ -100,7 +100,7 @@ func (r *run) count(c *core.Command, writes bool) int {
 // get it back.
 func (r *run) showAll(c *core.Command) bool {
 	mine, mode := func(h Holder) bool { return h.ID == c.ID }, r.Server.Mode
-	if !slices.ContainsFunc(r.Holders, mine) || mode == Read && c.Writes > 0 {
+	if !slices.ContainsFunc(r.Holders, mine) || mode == Read && c.Writes > 0 || c.Owner != 0 && r.hasPassed(c.ID) {
 		return false
 	}
 	r.Holders = without(r.Holders, func(h Holder) bool {
@@ -118,6 +118,31 @@ func (r *run) showAll(c *core.Command) bool {
 		r.tell()
 	}
 	return true
+}
+
+func (readWrite) resume(r *run, c *core.Command) core.Reply {
+	writes := c.Mode == core.Alone
+	i := r.find(c.Passed, 0, writes)
+	if i < 0 && r.find(c.ID, c.Owner, writes) < 0 {
+		return core.Reply{}
+	}
+	ends := r.now.after(c.Lease)
+	h := Holder{ID: c.ID, Owner: c.Owner, Writes: writes, Count: 1}
+	if j := r.find(c.ID, c.Owner, writes); j >= 0 {
+		h.Count = r.Holders[j].Count
+	}
+	if !writes {
+		if h.Ends = ends; len(r.Holders) > 1 { // others read
+			ends = max(ends, r.Ends)
+		}
+	}
+	if i >= 0 {
+		r.entered(c.Ticket)
+		r.Holders = without(r.Holders, func(h Holder) bool { return h.ID == c.Passed && h.Owner == 0 && h.Writes == writes })
+	}
+	r.set(h)
+	r.Ends = ends
+	return core.Reply{Found: core.Holds}
 }
 
 func (readWrite) expire(*run) []core.ID { return nil }

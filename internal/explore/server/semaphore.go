@@ -82,9 +82,28 @@ func compare(a, b Holder) int {
 
 func (semaphore) mirror(r *run, c *core.Command) core.Reply {
 	i := r.find(c.ID, c.Owner, false)
+	if c.Owner == 0 && i < 0 {
+		i = slices.IndexFunc(r.Holders, func(h Holder) bool { return h.ID == c.ID })
+	}
 	if i < 0 || r.Holders[i].Ends <= r.now {
 		return core.Reply{}
 	}
+	former := r.Holders[i]
+	r.Holders = without(r.Holders, func(h Holder) bool { return h.ID == former.ID && h.Owner == former.Owner })
+	r.permit(c.Ticket, r.now.after(c.Lease))
+	return core.Reply{Found: core.Holds}
+}
+
+func (semaphore) resume(r *run, c *core.Command) core.Reply {
+	i, j := r.find(c.Passed, 0, false), r.find(c.ID, c.Owner, false)
+	switch {
+	case j >= 0 && r.Holders[j].Ends > r.now: // again
+	case i < 0 || r.Holders[i].Ends <= r.now:
+		return core.Reply{}
+	default:
+		r.entered(c.Ticket)
+	}
+	r.Holders = without(r.Holders, func(h Holder) bool { return h.ID == c.Passed && h.Owner == 0 })
 	r.permit(c.Ticket, r.now.after(c.Lease))
 	return core.Reply{Found: core.Holds}
 }

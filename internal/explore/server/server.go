@@ -89,6 +89,8 @@ type Message struct {
 type Kind interface {
 	acquire(r *run, c *core.Command) core.Reply
 	mirror(r *run, c *core.Command) core.Reply
+	// resume puts the tenure in the place of the one that has passed the lock on, for the lease.
+	resume(r *run, c *core.Command) core.Reply
 
 	// expire ends the leases that are over before a step, and returns their tenures.
 	expire(r *run) []core.ID
@@ -132,6 +134,8 @@ func (s *Server) Do(c core.Command, now Time, effects *Effects) core.Reply {
 	switch c.Op {
 	case core.Acquire:
 		return s.Kind.acquire(&r, &c)
+	case core.Resume:
+		return s.Kind.resume(&r, &c)
 	case core.Mirror:
 		return s.Kind.mirror(&r, &c)
 	case core.Join:
@@ -180,6 +184,11 @@ func (s *Server) queueExists() bool { return len(s.Queue)+len(s.Marks) > 0 }
 // find returns the place of the holder with that owner's text, -1 for none.
 func (s *Server) find(id core.ID, o core.OwnerID, writes bool) int {
 	return slices.IndexFunc(s.Holders, func(h Holder) bool { return h.ID == id && h.Owner == o && h.Writes == writes })
+}
+
+// hasPassed reports whether the tenure was passed on: by owner 0. No Mirror but the one that says so changes it.
+func (s *Server) hasPassed(id core.ID) bool {
+	return slices.ContainsFunc(s.Holders, func(h Holder) bool { return h.ID == id && h.Owner == 0 })
 }
 
 // tokens reserves the tokens that the command asks for, and returns the last of them.

@@ -375,7 +375,7 @@ func (c *Client) giveBack(n *client.Name, w *waiter) {
 		c.shared.Losses.Unlock(n.LossKey(w.req.Owner), w.req.Shared)
 	}
 	if t != nil {
-		l.LeaveToKeeper(t)
+		l.LeaveToKeeper(t, now)
 	}
 	w.err, w.holder = nil, ""
 	l.shard.exit(l)

@@ -35,7 +35,7 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 	c := h.lock.driver
 	was, t, result := l.Detach(core.OwnerID(h.owner.ID), h.lock.mode(), h, now)
 	switch result {
-	case core.Detached:
+	case core.HasParted:
 		h.released = true
 		l.shard.counts.Closed(was.First)
 		l.shard.workOf(l, t).parted = true

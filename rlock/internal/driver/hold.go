@@ -108,7 +108,7 @@ func (h *hold) ReleaseLater() {
 	l.shard.counts.Closed(was.First)
 	h.released = true
 	if t != nil {
-		l.LeaveToKeeper(t)
+		l.LeaveToKeeper(t, now)
 	}
 	l.shard.exit(l)
 }

@@ -78,7 +78,7 @@ func (l *lock) release(t *core.Tenure, o client.Owner, now core.Now) error {
 		place, err = releases.Enter(ctx, nil)
 		now = l.again()
 		if err != nil {
-			l.LeaveToKeeper(t)
+			l.LeaveToKeeper(t, now)
 			ends := c.clock.time(t.Ends())
 			l.shard.exit(l)
 			return errUnconfirmed(n, o, ends, err)

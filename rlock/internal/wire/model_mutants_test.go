@@ -15,6 +15,7 @@ type part func(*modelKind) **wire.Script
 
 func acquirePart(k *modelKind) **wire.Script { return &k.acquire }
 func stepPart(k *modelKind) **wire.Script    { return &k.step }
+func resumePart(k *modelKind) **wire.Script  { return &k.resume }
 func mirrorPart(k *modelKind) **wire.Script  { return &k.mirror }
 
 // Each rule that lives in a script is broken in its text, and the comparison with the model must tell.
@@ -90,6 +91,10 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 
 		{"a mirror of another tenure shows that the lock is lost", modelPlain, mirrorPart, "string.sub(former, 1, 37) ~= string.sub(owner, 1, 37)", "false"},
 		{"a tenure that is handed off stays the same", modelPlain, mirrorPart, "string.sub(former, 1, 37) ~= string.sub(owner, 1, 37)", "former ~= owner"},
+		{"a late mirror does not take back a lock that was passed on: PASS_STANDS", modelPlain, mirrorPart, "or string.sub(former, 38, 38) == '0' then", "then"},
+		{"nor a read lock or a write lock", modelRW, mirrorPart, "or string.sub(mine[1], 38, 38) == '0' and string.sub(owner, 38) ~= '0' then", "then"},
+		{"a lock is resumed once", modelPlain, resumePart, "redis.call('hdel', lock, from)", ""},
+		{"a resume that is sent again finds its tenure", modelPlain, resumePart, "and redis.call('hexists', lock, to) == 0", ""},
 		{"a mirror renews", modelPlain, mirrorPart, "redis.call('pexpire', key, lease)", ""},
 		{"a mirror tells whether others wait: MIRROR_TELLS", modelPlain, mirrorPart, "redis.pcall('zcount', queue, 1, '+inf')", "0"},
 		{"a tenure that gave up the write lock does not get it back", modelRW, mirrorPart, "or mode == 'read' and writes ~= '0' then", "then"},

@@ -22,6 +22,7 @@ type modelKind struct {
 	name                  string
 	model                 server.Kind
 	acquire, step, mirror *wire.Script
+	resume                *wire.Script
 	layout                wire.Layout
 	fenced                bool
 	uncounted             bool // in a Cluster with plain pub/sub no node knows all subscribers
@@ -32,10 +33,10 @@ type modelKind struct {
 }
 
 var (
-	modelPlain  = modelKind{name: "plain", model: server.Plain, acquire: wire.Acquire, step: wire.PlainStep, mirror: wire.Mirror, layout: withFair(layouts[0])}
-	modelFenced = modelKind{name: "fenced", model: server.Plain, acquire: wire.Acquire, step: wire.PlainStep, mirror: wire.Mirror, layout: withFair(layouts[1]), fenced: true}
-	modelRW     = modelKind{name: "read-write", model: server.ReadWrite, acquire: wire.ReadWriteAcquire, step: wire.ReadWriteStep, mirror: wire.ReadWriteMirror, layout: layouts[2]}
-	modelPermit = modelKind{name: "permits", model: server.Semaphore, acquire: wire.SemaphoreAcquire, step: wire.SemaphoreStep, mirror: wire.SemaphoreMirror, layout: layouts[3]}
+	modelPlain  = modelKind{name: "plain", model: server.Plain, acquire: wire.Acquire, resume: wire.Resume, step: wire.PlainStep, mirror: wire.Mirror, layout: withFair(layouts[0])}
+	modelFenced = modelKind{name: "fenced", model: server.Plain, acquire: wire.Acquire, resume: wire.Resume, step: wire.PlainStep, mirror: wire.Mirror, layout: withFair(layouts[1]), fenced: true}
+	modelRW     = modelKind{name: "read-write", model: server.ReadWrite, acquire: wire.ReadWriteAcquire, resume: wire.Resume, step: wire.ReadWriteStep, mirror: wire.ReadWriteMirror, layout: layouts[2]}
+	modelPermit = modelKind{name: "permits", model: server.Semaphore, acquire: wire.SemaphoreAcquire, resume: wire.SemaphoreResume, step: wire.SemaphoreStep, mirror: wire.SemaphoreMirror, layout: layouts[3]}
 
 	modelPlainUncounted = modelPlain.inACluster()
 	modelRWUncounted    = modelRW.inACluster()
@@ -82,6 +83,15 @@ func (k *modelKind) call(c core.Command) wire.Call {
 			return k.acquire.Call(2, n.Key, n.Queue, lease, owner, number)
 		}
 		return k.acquire.Call(2, n.Key, n.Queue, lease, owner)
+	case core.Resume:
+		from := ownerText(c.Passed, 0)
+		switch {
+		case k.model != server.ReadWrite:
+			return k.resume.Call(1, n.Key, lease, from, owner)
+		case c.Mode == core.Alone:
+			return k.resume.Call(1, n.Key, lease, from+":write", owner+":write")
+		}
+		return k.resume.Call(3, n.Key, n.Extra+":"+from+":rwlock_timeout:1", n.Extra+":"+owner+":rwlock_timeout:1", lease, from, owner)
 	case core.Mirror:
 		var asks wire.Asker
 		if c.Asks {
@@ -123,6 +133,7 @@ type comparison struct {
 	foreign   foreignSorts           // which foreign clients there are
 	shown     map[string]server.Time // the times that Redis has shown last in their hash, by field
 	known     []core.Ticket
+	resumed   core.Command // the last Resume
 	next      [modelClients]uint64
 	log       []string
 	tolerance time.Duration
@@ -136,7 +147,7 @@ func compare(t testing.TB, on subject, k modelKind) *comparison {
 	var err error
 	k.keys, err = k.redis.KeysOf(modelLock, k.layout)
 	require.NoError(t, err)
-	for _, s := range []*wire.Script{k.acquire, k.step, k.mirror} {
+	for _, s := range []*wire.Script{k.acquire, k.resume, k.step, k.mirror} {
 		_, ok := on.do([]string{"SCRIPT", "LOAD", s.Text()})[0].(string)
 		require.True(t, ok, "the script is not accepted")
 	}
@@ -150,6 +161,7 @@ func (c *comparison) round(n uint64) (commands int, difference string) {
 	c.random = rand.New(rand.NewPCG(n, 1))
 	c.server = server.Server{Config: &c.config}
 	c.begins()
+	c.resumed = core.Command{}
 	c.known, c.next, c.log, c.tolerance = nil, [modelClients]uint64{}, nil, 0
 	if !c.on.exact() {
 		c.tolerance = 2 * time.Millisecond
@@ -274,7 +286,7 @@ func (c *comparison) draw() core.Command {
 	}
 	cmd.Polling = c.foreign.poll && r.IntN(4) > 0
 	client := uint32(r.IntN(modelClients))
-	switch r.IntN(20) {
+	switch r.IntN(22) {
 	case 0, 1, 2:
 		cmd.Op, cmd.Ticket = core.Acquire, c.fresh(client)
 	case 3:
@@ -306,6 +318,27 @@ func (c *comparison) draw() core.Command {
 		case c.model == server.Plain:
 			cmd.Owner += core.OwnerID(r.IntN(2)) // handed off
 		}
+	case 19:
+		if c.resumed.Op != core.None && r.IntN(3) == 0 { // it had no answer
+			return c.resumed
+		}
+		if passed := c.passedOn(); r.IntN(3) > 0 && len(passed) > 0 { // some command resumes one that was passed on, as a rule
+			t := passed[r.IntN(len(passed))]
+			cmd.Op, cmd.Passed = core.Resume, t.ID
+			if cmd.Ticket = c.fresh(client); r.IntN(3) == 0 {
+				cmd.Ticket = c.some()
+			}
+			if cmd.Mode = t.Mode; r.IntN(8) == 0 {
+				cmd.Passed = c.some().ID
+			}
+			c.resumed = cmd
+			break
+		}
+		cmd.Op, cmd.Ticket = core.Mirror, c.some()
+		if cmd.Writes = 1; cmd.Mode == core.Shared {
+			cmd.Writes, cmd.Reads = 0, true
+		}
+		cmd.Owner = 0
 	default:
 		cmd.Op = core.Step
 		if r.IntN(3) == 0 {
@@ -313,6 +346,20 @@ func (c *comparison) draw() core.Command {
 		}
 	}
 	return cmd
+}
+
+// passedOn returns the tenures that were passed on.
+func (c *comparison) passedOn() (ts []core.Ticket) {
+	for _, h := range c.server.Holders {
+		if h.Owner == 0 && !server.IsForeign(h.ID) {
+			t := core.Ticket{ID: h.ID}
+			if c.model == server.ReadWrite && !h.Writes {
+				t.Mode = core.Shared
+			}
+			ts = append(ts, t)
+		}
+	}
+	return ts
 }
 
 // isChanged reports whether Redis shows the tenure with another owner, or otherwise than it was asked for. A join that
@@ -331,7 +378,7 @@ func (c *comparison) command(cmd core.Command) (undecided bool, difference strin
 	words := []string{"ZREM", c.keys.Queue, "!" + uuidText(cmd.ID)}
 	if cmd.Op != core.Unmark {
 		words = c.call(cmd).Words()
-		if keys, _ := strconv.Atoi(words[2]); c.uncounted && cmd.Op != core.Acquire {
+		if keys, _ := strconv.Atoi(words[2]); c.uncounted && cmd.Op > core.Resume {
 			words[3+keys] = "c" + words[3+keys][1:]
 		}
 	}
@@ -366,13 +413,16 @@ func (c *comparison) command(cmd core.Command) (undecided bool, difference strin
 }
 
 func commandText(c core.Command) string {
-	names := [...]string{"none", "acquire", "join", "look", "mirror", "leave", "step", "unmark"}
+	names := [...]string{"none", "acquire", "resume", "join", "look", "mirror", "leave", "step", "unmark"}
 	text := fmt.Sprintf("%s %s%s for %d", names[c.Op], member(c.Ticket).Mode, member(c.Ticket).Ticket, c.Lease)
 	if c.Joins != (core.Ticket{}) {
 		text += ", " + member(c.Joins).Mode + member(c.Joins).Ticket + " joins"
 	}
 	if c.Op == core.Mirror {
 		text += fmt.Sprintf(", writes %d, reads %v", c.Writes, c.Reads)
+	}
+	if c.Op == core.Resume {
+		text += ", of " + ownerText(c.Passed, 0)
 	}
 	if c.Polling {
 		text += ", polling"
@@ -501,6 +551,12 @@ func (c *comparison) answer(cmd core.Command, reply any) (text string, times []t
 	case string:
 		return holds(false, all, 0), nil
 	case int:
+		if cmd.Op == core.Resume {
+			if all == 0 {
+				return "lost", nil
+			}
+			return holds(false, nil, 0), nil
+		}
 		return fmt.Sprintf("left %v", all > 0 && cmd.Op != core.Unmark), nil
 	case []any:
 		switch len(all) {

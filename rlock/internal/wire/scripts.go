@@ -20,12 +20,14 @@ var files embed.FS
 // outcome.
 var (
 	Acquire          = newScript("acquire")
+	Resume           = newScript("resume")
 	Mirror           = newScript("others", "mirror")
 	PlainStep        = newScript("plain", "queue", "foreign", "grant")
 	ReadWriteAcquire = newScript("rw_acquire")
 	ReadWriteMirror  = newScript("others", "rw_mirror")
 	ReadWriteStep    = newScript("rw", "queue", "foreign", "grant")
 	SemaphoreAcquire = newScript("semaphore_acquire")
+	SemaphoreResume  = newScript("semaphore_resume")
 	SemaphoreMirror  = newScript("semaphore_mirror")
 	SemaphoreStep    = newScript("semaphore", "queue", "foreign", "grant")
 )

@@ -15,9 +15,9 @@ var strict string
 // declared, but for those of other readers.
 func init() {
 	for _, s := range []*Script{
-		Acquire, Mirror, PlainStep,
+		Acquire, Resume, Mirror, PlainStep,
 		ReadWriteAcquire, ReadWriteMirror, ReadWriteStep,
-		SemaphoreAcquire, SemaphoreMirror, SemaphoreStep,
+		SemaphoreAcquire, SemaphoreResume, SemaphoreMirror, SemaphoreStep,
 	} {
 		s.text = strict + s.text
 		sum := sha1.Sum([]byte(s.text))

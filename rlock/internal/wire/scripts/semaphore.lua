@@ -41,10 +41,11 @@ local function expire()
 	end
 end
 
+-- A permit that was passed on is that of owner 0.
 local function exit(ticket)
 	expire()
 	held = nil
-	return redis.call('zrem', lock, ticket)
+	return redis.call('zrem', lock, ticket, string.sub(ticket, 1, 37) .. '0')
 end
 
 if #ARGV < 5 and redis.call('exists', KEYS[2]) == 0 then

@@ -1,4 +1,4 @@
--- Renews permits of semaphores.
+-- Renews permits of semaphores, and passes them on: the owner is then "<uuid>:0", see resume.lua.
 --
 -- KEYS[i]   the name of the i-th semaphore, see semaphore.lua
 -- ARGV[2i-1] the lease of the i-th permit in milliseconds, which begins now
@@ -14,20 +14,36 @@
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
+-- Returns the owner of the same tenure, nil for none.
+local function former(key, owner)
+	for _, member in ipairs(redis.call('zrange', key, '0', '-1')) do
+		if string.sub(member, 1, 37) == string.sub(owner, 1, 37) then
+			return member
+		end
+	end
+end
+
 local function renew(key, lease, owner)
 	local ends = redis.call('zscore', key, owner)
+	local was = not ends and string.sub(owner, 38) == '0' and former(key, owner)
+	if was then
+		ends = redis.call('zscore', key, was)
+	end
 	if not ends or tonumber(ends) <= now then
 		return 0
 	end
 	local last = redis.call('zrange', key, '-2', '-1', 'withscores')
 	local longest = tonumber(lease)
 	for i = 1, #last, 2 do
-		if last[i] ~= owner then
+		if last[i] ~= owner and last[i] ~= was then
 			longest = math.max(longest, last[i + 1] - now)
 		end
 	end
 	redis.call('pexpire', key, string.format('%.0f', longest))
 	redis.call('zadd', key, string.format('%.0f', now + lease), owner)
+	if was then
+		redis.call('zrem', key, was)
+	end
 	return 1
 end
 

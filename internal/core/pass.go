@@ -1,0 +1,57 @@
+package core
+
+// A lock that is passed on goes to a client that presents the name of its tenure. Redis shows it as held by owner 0, for a
+// fixed lease, and no other Mirror of its tenure changes that: so one that is late does not take the lock back. A Resume
+// puts a new tenure in its place.
+
+// passedOn is the owner of a tenure that was passed on. No owner of a hold is 0.
+const passedOn OwnerID = 0
+
+// Pass ends the hold of the only level, and passes the lock on for so long. The caller polls the tenure, sends the command,
+// and waits for the effect Released. Unless Redis has passed the lock on it is released.
+func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Level, passes *Tenure, result PartResult) {
+	t := l.current(now)
+	i := l.levelOf(o, m, handle)
+	switch {
+	case t == nil || i < 0:
+		return was, nil, NothingHeld
+	case len(l.levels.all) > 1:
+		return was, nil, NotAlone
+	}
+	t.releases = true
+	return l.part(i, within, now), t, HasParted
+}
+
+// part ends the hold of the only level, and leaves the tenure in Redis.
+func (l *Lock) part(i int, within Span, now Now) (was Level) {
+	t := l.owner
+	was = l.close(i)
+	l.owner = nil
+	t.parts(within)
+	l.touch(t)
+	l.settle(now)
+	return was
+}
+
+// passing notes that the Mirror is about to be sent that passes the lock on, and returns its lease.
+func (t *Tenure) passing() (lease Span) {
+	lease, t.within = t.within, 0
+	t.shown = oneLevel(passedOn, t.mode)
+	return lease
+}
+
+// Resume begins a call that takes a lock which was passed on. It does not wait in the line: Redis says at once whether the
+// lock is its. Without an answer it asks again, with the same tenure, until the time of the waiter is up.
+func (l *Lock) Resume(w *Waiter, now Now) Outcome {
+	w.began, w.Waits, w.outcome = now.Time, true, Waiting
+	if l.client.closed {
+		w.outcome = Closed
+		return w.outcome
+	}
+	t := l.asks(w, Resumed)
+	if w.Inherits > 0 { // it has no tokens for other holds
+		t.tokens = tokens{reserved: 1, current: w.Inherits, last: w.Inherits}
+	}
+	l.settle(now)
+	return w.outcome
+}

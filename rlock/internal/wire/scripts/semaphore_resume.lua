@@ -1,0 +1,31 @@
+-- Resumes a permit of a semaphore that was passed on: see resume.lua.
+--
+-- KEYS[1]  the semaphore's name, see semaphore.lua
+-- ARGV[1]  lease in milliseconds
+-- ARGV[2]  the owner that the permit was passed on with, "<uuid>:0"
+-- ARGV[3]  the owner that resumes, whose UUID belongs to this tenure alone
+--
+-- 1  resumed
+-- 0  neither has a permit
+--
+-- The lease of the key comes first, as in semaphore_mirror.lua.
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function has(owner)
+	local ends = redis.call('zscore', KEYS[1], owner)
+	return ends and tonumber(ends) > now
+end
+if not has(ARGV[2]) and not has(ARGV[3]) then
+	return 0
+end
+local longest = tonumber(ARGV[1])
+local last = redis.call('zrange', KEYS[1], '-3', '-1', 'withscores')
+for i = 1, #last, 2 do
+	if last[i] ~= ARGV[2] and last[i] ~= ARGV[3] then
+		longest = math.max(longest, last[i + 1] - now)
+	end
+end
+redis.call('pexpire', KEYS[1], string.format('%.0f', longest))
+redis.call('zadd', KEYS[1], string.format('%.0f', now + ARGV[1]), ARGV[3])
+redis.call('zrem', KEYS[1], ARGV[2])
+return 1
