@@ -32,11 +32,12 @@
 // An undo, a release, a grant that is given back, a ticket whose caller has left and the end of a lock that lingers are
 // one thing: the want Gone. A renewal, a nested lock, a hand-off and a downgrade are one thing: Redis shows something
 // else than the levels, and a Mirror is due. Unsure is the honest place after a lost reply: the command may have run, or
-// may run yet. Tried and InQueue meet when the answer to an Acquire comes so late that it is looked for again.
+// may run yet. To detach a hold and to pass it on to another client are one thing, too: the want Parted, which for the
+// second has a Mirror first. Tried and InQueue meet when the answer to an Acquire comes so late that it is looked for again.
 //
 // One command of a tenure is in flight at a time, but a Leave overtakes a Mirror or a Look, which cannot bring a tenure
 // in; and, where the connection keeps the order, also an Acquire or a Join. Then the answer to the Leave that has not
-// found the tenure is final only if it is settled.
+// found the tenure is final only if it is settled. The Mirror that passes a tenure on overtakes another one.
 //
 // # Who sends
 //

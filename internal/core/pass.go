@@ -17,6 +17,8 @@ func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Le
 		return was, nil, NothingHeld
 	case len(l.levels.all) > 1:
 		return was, nil, NotAlone
+	case l.levels.all[i].guarded+t.guarded > 0 && !l.client.breaks(PassAnswered): // it would find the tenure
+		return was, nil, Writing
 	}
 	t.releases = true
 	return l.part(i, within, now), t, HasParted

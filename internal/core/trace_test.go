@@ -287,7 +287,7 @@ func (s *story) reply(name string, w words) (a Reply) {
 }
 
 func (s *story) parts(r PartResult) {
-	s.tell("%s", [...]string{"has parted", "not yet", "there are other levels", "it is renewed", "nothing is held"}[r])
+	s.tell("%s", [...]string{"has parted", "not yet", "there are other levels", "it writes", "it is renewed", "nothing is held"}[r])
 }
 
 func (s *story) outcome(c *Waiter) {

@@ -115,7 +115,7 @@ func (w *world) userActs(c *client, i int, k kind) {
 		}
 		v, t, result := l.Pass(o, mode, nil, within, now)
 		if result != core.HasParted {
-			return // beside other readers
+			return // beside other readers, or a guarded write
 		}
 		u.reads, u.writes, u.token = 0, 0, v.Token
 		w.releases(c, u, l, t)

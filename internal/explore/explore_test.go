@@ -57,6 +57,7 @@ var quick = []Setup{
 	{Name: "3x1, Pass", Clients: 3, Users: 1, Rounds: 1, Do: Pass},
 	{Name: "2x1, Pass", Clients: 2, Users: 1, Rounds: 1, Do: Pass | Cancel, Faults: 1, Fault: Break | Late | Unreplicated | NotRun},
 	{Name: "permit 2x1, Pass", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Pass | Cancel},
+	{Name: "writes 2x1, Pass", Clients: 2, Users: 1, Rounds: 1, Do: Write | Pass, Faults: 1, Fault: Late},
 	{Name: "readers 2x1, Pass", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read | Pass | Cancel},
 	{Name: "linger 1x1", Clients: 1, Users: 1, Rounds: 3, Linger: 5, Do: Try | Nest | Fixed},
 }

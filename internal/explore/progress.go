@@ -76,6 +76,9 @@ func (w *world) checkUnused() {
 			used += min(int(c.users[j].parted.N), 1)
 		}
 	}
+	if w.isPassed() {
+		used++
+	}
 	if used >= w.permits() && !read {
 		return
 	}

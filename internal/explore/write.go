@@ -46,6 +46,8 @@ func (w *world) executed(c *client, p *packet, a core.Reply) {
 	switch ran := a.Found == core.Holds; {
 	case ran && p.write.stale && !w.wiped:
 		w.fail("client %d: a guarded write is executed in a later hold", c.id)
+	case ran && p.write.ended && w.isPassed() && w.passed.id == p.cmd.ID:
+		w.fail("client %d: a guarded write is executed in a lock that was passed on", c.id)
 	case !ran && !p.write.ended && w.faults == w.Faults && !w.wiped:
 		w.fail("client %d: a guarded write is refused, though its hold goes on", c.id)
 	}

@@ -286,6 +286,11 @@ func (c *comparison) draw() core.Command {
 	}
 	cmd.Polling = c.foreign.poll && r.IntN(4) > 0
 	client := uint32(r.IntN(modelClients))
+	if again := c.resumed; again.Op != core.None { // as often as not it had no answer
+		if c.resumed.Op = core.None; r.IntN(2) == 0 {
+			return again
+		}
+	}
 	switch r.IntN(22) {
 	case 0, 1, 2:
 		cmd.Op, cmd.Ticket = core.Acquire, c.fresh(client)
@@ -319,9 +324,6 @@ func (c *comparison) draw() core.Command {
 			cmd.Owner += core.OwnerID(r.IntN(2)) // handed off
 		}
 	case 19:
-		if c.resumed.Op != core.None && r.IntN(3) == 0 { // it had no answer
-			return c.resumed
-		}
 		if passed := c.passedOn(); r.IntN(3) > 0 && len(passed) > 0 { // some command resumes one that was passed on, as a rule
 			t := passed[r.IntN(len(passed))]
 			cmd.Op, cmd.Passed = core.Resume, t.ID
