@@ -2,8 +2,8 @@ package arena
 
 import "syscall"
 
-// ours makes a process end when the benchmark does, however it ends, and leaves the interrupt
+// Ours makes a process end when the benchmark does, however it ends, and leaves the interrupt
 // key to the benchmark alone.
-func ours() *syscall.SysProcAttr {
+func Ours() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }

@@ -4,6 +4,6 @@ package arena
 
 import "syscall"
 
-// ours leaves the interrupt key to the benchmark alone. Only Linux can end a process with its
+// Ours leaves the interrupt key to the benchmark alone. Only Linux can end a process with its
 // parent: elsewhere a benchmark that is killed may leave processes behind.
-func ours() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+func Ours() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -35,7 +35,7 @@ func start(role string) (*process, error) {
 func launch(command *exec.Cmd) (p *process, err error) {
 	p = &process{command: command, lines: make(chan string, 4)}
 	p.command.Stderr = &p.errors
-	p.command.SysProcAttr = ours()
+	p.command.SysProcAttr = Ours()
 	if p.in, err = p.command.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("arena: %w", err)
 	}

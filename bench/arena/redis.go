@@ -39,7 +39,7 @@ func StartRedis(ctx context.Context, program string) (addr string, stop func(), 
 	server := exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--dir", dir,
 		"--save", "", "--appendonly", "no", "--maxclients", "20000")
 	server.Stdout, server.Stderr = &output, &output
-	server.SysProcAttr = ours()
+	server.SysProcAttr = Ours()
 	if err := server.Start(); err != nil {
 		_ = os.RemoveAll(dir)
 		return "", nil, fmt.Errorf("arena: %w", err)
