@@ -9,19 +9,16 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// Ask asks other clients for the holds and the waits of their owners. Redis does not show all of
-// them: a client has one place in the queue of a lock, however many of its goroutines wait. The
-// ids are those of [Client.ID], which begin the text of each holder and waiter of [Client.Inspect].
-// Ask is for people and tools: each client must look at all its locks.
+// Ask asks other clients for the holds and the waits of their owners: Redis shows one place in
+// the queue for each client, however many of its goroutines wait. The ids are those of
+// [Client.ID], which begin the text of each holder and waiter of [Client.Inspect]. Ask is for
+// people and tools: each client must look at all its locks.
 //
-// It returns the answers that have come when all have come, after a second, or when ctx ends;
-// the end of ctx is no error then. A client does not answer that is gone, has never held a
-// lock, is of an older version, or has [Config.NoAnswers] or [Config.NoClientChannel] set. An
-// answer has up to 500 uses, in 64 KiB. Answers are not authenticated: any user that may
-// publish to the channels of this package may have sent them.
-//
-// An error means that not all clients were asked. It is [ErrInvalidConfig] for a string that is
-// not an id.
+// It returns the answers that have come when all have come, after a second, or when ctx ends; the
+// end of ctx is no error then. A client does not answer that is gone, has never held a lock, is
+// of an older version, or has [Config.NoAnswers] or [Config.NoClientChannel] set. An answer has
+// up to 500 uses, in 64 KiB. Answers are not authenticated. An error means that not all clients
+// were asked.
 func (c *Client) Ask(ctx context.Context, ids ...string) ([]inspect.Answer, error) {
 	for _, id := range ids {
 		if len(id) != wire.ClientLen {

@@ -11,16 +11,14 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Client makes locks and holds them. To each node it has one connection for commands
-// and one for subscriptions, and outside of a Cluster one more for callers that come one
-// after the other. It has one watchdog for all its locks and a constant number of goroutines. A process usually has one
-// Client. Its methods may be called concurrently.
+// A Client makes locks and holds them. To each node it has one connection for commands and one
+// for subscriptions, and outside of a Cluster one more for callers that come one after the other.
+// It has one watchdog for all its locks and a constant number of goroutines. A process usually
+// has one Client. Its methods may be called concurrently.
 //
-// A client must not run twice. If a machine or a container is restored several times
-// from one snapshot, or beside the original, the copies of its clients have one identity
-// in Redis, and two of them may hold one lock: they send the same owners, which a script
-// takes for a command that is sent again. Close the client before such a snapshot is
-// taken, and call [New] after it is restored.
+// A client must not run twice: if a machine or a container is restored several times from one
+// snapshot, two of its clients may hold one lock. Close the client before such a snapshot is
+// taken.
 type Client struct {
 	shared *client.Client
 	driver *driver.Client // keeps the locks
@@ -28,12 +26,11 @@ type Client struct {
 	diag   *diag.Diag
 }
 
-// New connects to Redis and returns a client. It fails with [ErrInvalidConfig]
-// for a config that cannot work, [ErrUnsupported] for a server that lacks what
-// the config asks for, [ErrNoPermission] if the user may not log in or lacks a
-// right that New needs, and with the connection's error if Redis cannot be
-// reached; then nothing is left running. It waits up to Config.Redis.Dialer.Timeout,
-// 2 s by default, for a server that is loading its data, busy with a script, or full.
+// New connects to Redis and returns a client. It fails with [ErrInvalidConfig], with
+// [ErrUnsupported] for a server that lacks what the config asks for, [ErrNoPermission] if the
+// user may not log in or lacks a right that New needs, and with the connection's error if Redis
+// cannot be reached. It waits up to Config.Redis.Dialer.Timeout, 2 s by default, for a server
+// that is loading its data, busy with a script, or full.
 func New(config Config) (*Client, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -101,11 +98,8 @@ func (c *Client) ID() string { return c.shared.ID.Prefix }
 
 // Close releases the locks that the client holds and ends it: the contexts of its holds end with
 // cause [ErrClosed], every waiting and every later call returns ErrClosed, and no goroutine is
-// left. Locks that were detached stay (see [Hold.Detach]). It waits for Redis to confirm the
-// releases, at most three seconds, or longer if [Config].Redis.ConnWriteTimeout is, and then
-// returns [ErrUnconfirmed]: locks not released end with their leases. Connections to a server that
-// is silent, and commands over a shared rueidis client, take up to two seconds more to give up.
-// Close waits for the Logger and for the Observer too, for a second each at most; a call of them
-// that takes longer is left to end by itself. A shared rueidis client stays open. Calls after the
-// first return nil.
+// left. Locks that were detached stay (see [Hold.Detach]), and so does a shared rueidis client.
+// It waits for Redis to confirm the releases, at most three seconds, or longer if
+// [Config].Redis.ConnWriteTimeout is, and then returns [ErrUnconfirmed]: locks not released end
+// with their leases. A silent server, the Logger and the Observer may take a second or two more.
 func (c *Client) Close() error { return c.shared.Close() }

@@ -20,16 +20,13 @@ import (
 type Config struct {
 	// Redis says how to connect; only InitAddress has no default. Fields that are zero get values
 	// that suit locks: one pipelined connection for commands, outside of a Cluster a second one
-	// for a lone caller, no client-side cache, small buffers, and timeouts by which a dead peer is
-	// noticed in four seconds instead of twelve. With a ConnWriteTimeout of more than 2 s, Unlock,
-	// Close and renewals wait one to two seconds more than that for an answer. ConnLifetime is
-	// refused, since commands fail when a connection reaches its end.
+	// for a lone caller, no cache, small buffers, and timeouts by which a dead peer is noticed in
+	// four seconds. ConnLifetime is refused, since commands fail when a connection reaches its
+	// end.
 	Redis rueidis.ClientOption
 
 	// Client is a rueidis client to share instead. Its settings stay as they are, and
-	// [Client.Close] leaves it open: close it afterwards. If it is closed first, a Lock that waits
-	// returns [ErrClosed] some seconds later. docs/connecting.md has the risks. Set either
-	// Redis.InitAddress or Client.
+	// [Client.Close] leaves it open: close it afterwards. docs/connecting.md has the risks.
 	Client rueidis.Client
 
 	// Lease is how long Redis keeps a lock whose holder died, and how long an outage may last
@@ -52,25 +49,22 @@ type Config struct {
 	// is not cut short. Defaults to 10 ms.
 	HandoffTime time.Duration
 
-	// Linger is how long this client keeps a lock after its last Unlock if no client waits for it.
-	// A Lock in this process then sends no command. Other clients see a held lock; one that wants
-	// it calls for it, and has it about one and a half round trips later than a free lock. If the
-	// process dies, others wait for the rest of the Lease.
+	// Linger is how long this client keeps a lock after its last Unlock if no client waits for
+	// it. A Lock in this process then sends no command. Other clients see a held lock; one that
+	// wants it calls for it, and has it about one and a half round trips later than a free lock.
+	// If the process dies, others wait for the rest of the Lease.
 	//
-	// Some locks do not linger: contended names, names on which a client of Redisson was met
-	// within five minutes (it cannot call, and waits for a third of the Lease the first time),
-	// semaphores, parts of a multi-lock or RedLock, all locks with RedissonPollsAlways or
-	// NoClientChannel, and more than some 10 000 locks of a kind. All clients of the locks should
-	// be of a version that has Linger. [WithLinger] says otherwise for one Acquire.
-	// docs/guarantees.md has the differences. Defaults to 0: no lock lingers.
+	// Contended names, names that clients of Redisson use, semaphores, and parts of a multi-lock
+	// or RedLock do not linger, nor does any lock with RedissonPollsAlways or NoClientChannel.
+	// [WithLinger] says otherwise for one Acquire. docs/guarantees.md has the differences.
+	// Defaults to 0: no lock lingers.
 	Linger time.Duration
 
 	// SyncReplicas is how many replicas must have a grant before it counts: Redis is asked with
 	// WAIT, for a second at most or a quarter of the lease. A grant that fewer have is released
-	// again and is [ErrNotReplicated]. With all replicas a grant outlives any failover, but none
-	// may be missing; with fewer, a replica without it may take over. Hand-offs and renewals do
-	// not wait. An acquire takes a round trip to the replicas more, and a connection of its own
-	// meanwhile: at most 32 to a node, or Redis.BlockingPoolSize. Defaults to 0.
+	// again and is [ErrNotReplicated]. Hand-offs and renewals do not wait. An acquire takes a
+	// round trip to the replicas more, and a connection of its own meanwhile: at most 32 to a
+	// node, or Redis.BlockingPoolSize. Defaults to 0.
 	SyncReplicas int
 
 	// PubSub is the family of commands that tells waiters of grants. All clients of a lock must
@@ -79,8 +73,7 @@ type Config struct {
 
 	// RedissonPolls says whether clients of Redisson contend that cannot be counted: spin locks,
 	// loops of tryLock, or waits at a replica. A lock that this client wants all the time is then
-	// left to them for 140 ms about every 2.4 s, and more often while they use it. Defaults to
-	// RedissonPollsAuto: where the server knows a script of Redisson's locks.
+	// left to them for 140 ms about every 2.4 s. Defaults to RedissonPollsAuto.
 	RedissonPolls RedissonPolls
 
 	// NoClientName leaves the connections without a name. By default they are called
@@ -94,9 +87,9 @@ type Config struct {
 	NoClientChannel bool
 
 	// NoAnswers stops the client from answering the questions of others about its holds and waits
-	// ([Client.Ask], "rlock deadlocks"). By default it answers at most ten times a second, and
-	// for a tenth of the time, with the names of locks, the owners, and places in the code if
-	// RecordPlaces is set, to users of Redis that may use the channels "rlock_turn:client:*".
+	// ([Client.Ask], "rlock deadlocks"). By default it answers users of Redis that may use the
+	// channels "rlock_turn:client:*", at most ten times a second, with the names of locks, the
+	// owners, and places in the code if RecordPlaces is set.
 	NoAnswers bool
 
 	// Tracking asks Redis to tell at once if the key of a held lock is deleted, overwritten,
@@ -107,9 +100,8 @@ type Config struct {
 
 	// Logger gets a message for each lock that was lost (at level Debug if its fixed lease ended,
 	// else at Warn), for faults of connections and subscriptions, for deadlocks, and for long
-	// holds and waits: docs/operations.md lists them. None has a password. The Logger is called in
-	// a goroutine of its own, so it may be slow; while 1000 messages wait for it, further ones are
-	// dropped and counted. Defaults to slog.Default().
+	// holds and waits. None has a password. It is called in a goroutine of its own; while 1000
+	// messages wait for it, further ones are dropped and counted. Defaults to slog.Default().
 	Logger *slog.Logger
 
 	// LongHold is after how long a hold is logged, once, while it lasts, with its owner and, if

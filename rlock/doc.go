@@ -71,26 +71,12 @@
 //
 // # Faults
 //
-//	Redis cannot be reached
-//	  while waiting         the call goes on waiting, until its context or its wait ends
-//	  at a single attempt   TryLock and WithWait(0): the error is returned
-//	  while holding         renewals are retried until validUntil; then the lock is lost
-//	  at Unlock             ErrUnconfirmed; released in the background until the lease ends
-//	the key is deleted      lost at the next renewal, at the latest a third of the lease later;
-//	                        with Config.Tracking one round trip after Redis tells
-//	it is unlocked by force lost at once: by another client of this package about two
-//	                        round trips later, or as above if the message is lost
-//	a connection ends       every lock is verified at once, and again with the first answer
-//	                        over a new one: another server may have taken over
-//	a message is lost       the waiter looks for its ticket, after 2 s at most
-//	the queue is lost       each waiter joins again, within 2 s; their order is lost
-//	pub/sub is refused      said once in the log; waiters poll, 1 ms doubling to 128 ms
-//	too few replicas        with Config.SyncReplicas: ErrNotReplicated, at once by TryLock,
-//	                        by Lock when its context ends; the grant is released
-//	the caller's ctx ends   Lock returns at once; a grant in flight is released in the background
-//	the holder dies         the first in the queue has the lock when the lease has ended
-//	a waiter dies, stalls   it is skipped, or costs the others one claim of 2 s
-//	the client is closed    its locks are released, its waiters get ErrClosed
+// While Redis cannot be reached a waiting call goes on waiting, a single attempt returns the
+// error, and renewals are retried until validUntil; then the lock is lost. An Unlock returns
+// ErrUnconfirmed, and the release goes on in the background. A key that is deleted is noticed at
+// the next renewal, at the latest a third of the lease later, or at once with [Config.Tracking].
+// If the holder dies, the first in the queue has the lock when the lease has ended. A message
+// that is lost delays a waiter by 2 s at most. docs/guarantees.md has the table of faults.
 //
 // [Config.Observer] has hooks for these events, [Client.Stats] counts them, and [Client.Held]
 // lists the locks that the client holds. Package rlockotel makes metrics and traces of them.

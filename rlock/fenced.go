@@ -5,27 +5,23 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 )
 
-// NewFencedLock returns the fenced lock of that name. Like [Client.NewLock] it sends no
-// command. Each time that the lock is granted, or handed off inside the process, the new holder
-// has a fencing token that is larger than any before, over all processes and over Redisson's
-// RFencedLock of that name. A nested lock has the token of the outer one. [Hold.Token] and
-// [Lock.Token] return it.
+// NewFencedLock returns the fenced lock of that name; like [Client.NewLock] it sends no command.
+// Each time that the lock is granted, or handed off inside the process, the new holder has a
+// fencing token that is larger than any before, over all processes and over Redisson's
+// RFencedLock of that name. A nested lock has the token of the outer one.
 //
 // A holder that was stopped for longer than its lease may write when it resumes. A resource is
 // safe from that if it rejects each token that is less than the largest that it has seen:
 //
 //	UPDATE orders SET state = ?, token = ? WHERE id = 42 AND token <= ?
 //
-// If no row was updated, the write was rejected. The column needs a number from the
-// beginning, such as 0. Tokens grow, but may skip numbers.
+// If no row was updated, the write was rejected. Tokens begin at 1 and grow, but may skip
+// numbers.
 //
-// The counter is a key of its own, Redisson's "redisson_lock_token:{name}", without a lease.
-// If Redis loses it, tokens go back: keep it as safe as the data. The user needs the rights to
-// the key, INCRBY and GET; without them, and if the key is no counter, locking fails with
-// [ErrNoPermission] or [ErrWrongType] and the lock stays free.
-//
-// A name should have locks of one kind only: a fenced lock and a plain one of one name exclude
-// each other, but do not nest. docs/kinds.md has more.
+// The counter is a key of its own, Redisson's "redisson_lock_token:{name}", without a lease. If
+// Redis loses it, tokens go back: keep it as safe as the data. The user needs the rights to the
+// key, INCRBY and GET. A fenced lock and a plain one of one name exclude each other, but do not
+// nest. docs/kinds.md has more.
 //
 // Redisson's getFencedLock(name).
 func (c *Client) NewFencedLock(name string) *Lock {

@@ -67,15 +67,12 @@ func acquire(ctx, parent context.Context, l *Lock, req client.Request) (*Hold, e
 	return h, nil
 }
 
-// Context returns a context that ends when the lock is released or lost;
-// [context.Cause] is then [ErrNotHeld], [ErrLost], or [ErrClosed] if the client is
-// closed. It ends before Redis can grant the lock to another client, unless the lock is
-// freed by force or Redis loses it: see the package comment. From Acquire it carries the
-// values of Acquire's context, but not its end: the time to wait for a lock is not the
-// time to hold it.
-//
-// It carries the hold: the same lock, locked with it or with a context made from it, nests
-// in this hold, from any goroutine. Other locks are not affected.
+// Context returns a context that ends when the lock is released or lost; [context.Cause] is then
+// [ErrNotHeld], [ErrLost] with the reason, or [ErrClosed]. It ends before Redis can grant the
+// lock to another client, unless the lock is freed by force or Redis loses it. From Acquire it
+// carries the values of Acquire's context, but not its end: the time to wait for a lock is not
+// the time to hold it. The same lock, locked with it or with a context made from it, nests in
+// this hold, from any goroutine.
 func (h *Hold) Context() context.Context { return h.held.Context() }
 
 // Valid reports whether the lock is held at this moment, by the clock, without
@@ -104,17 +101,15 @@ func (h *Hold) Token() (uint64, error) {
 // if ctx has ended. Further calls return [ErrNotHeld] and change nothing.
 func (h *Hold) Release(ctx context.Context) error { return h.held.Release(ctx) }
 
-// Detach gives up the handle and leaves the lock in Redis until the lease of the hold ends
-// there by itself: nothing renews or releases it, not even [Client.Close]. A job that is to
-// run once per tick detaches the lock of the tick, so that a late replica does not acquire it.
+// Detach gives up the handle and leaves the lock in Redis until the lease of the hold ends there
+// by itself: nothing renews or releases it, not even [Client.Close]. A job that is to run once
+// per tick detaches the lock of the tick, so that a late replica does not acquire it. After
+// Detach every owner, the former one included, waits until the lease ends or [Lock.ForceUnlock].
 //
-// Only a hold with a lease of its own ([WithLease]) that is the only level of its lock can
-// be detached: otherwise Detach returns [ErrDetach] and changes nothing. It returns [ErrNotHeld]
-// or [ErrLost] if the hold is over. It may have to wait until Redis has confirmed the lease, or
-// ctx ends; after ctx's error the lock is held as before.
-//
-// After Detach the hold's context ends with cause [ErrNotHeld], and Release returns ErrNotHeld.
-// Every owner, the former one included, waits until the lease ends or [Lock.ForceUnlock].
+// Only a hold with a lease of its own ([WithLease]) that is the only level of its lock can be
+// detached: otherwise Detach returns [ErrDetach] and changes nothing. It returns [ErrNotHeld] or
+// [ErrLost] if the hold is over. It may have to wait until Redis has confirmed the lease, or ctx
+// ends; after ctx's error the lock is held as before.
 func (h *Hold) Detach(ctx context.Context) error {
 	return h.held.Detach(ctx)
 }

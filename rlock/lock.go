@@ -12,24 +12,18 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/group"
 )
 
-// A Lock is a reentrant lock that clients on many machines contend for, known by
-// its name. All kinds of lock are of this type. The comment of its constructor has the
-// further promises of a kind: [Client.NewLock], [Client.NewFairLock],
-// [Client.NewFencedLock], [Client.NewReadWriteLock], [Client.NewSemaphore], [NewMultiLock],
-// [NewRedLock].
+// A Lock is a reentrant lock that clients on many machines contend for, known by its name. All
+// kinds of lock are of this type; the comment of its constructor has the further promises of a
+// kind. A Lock holds no state of any call: it may be shared and thrown away, and its methods may
+// be called concurrently. Two Locks of one kind, name and client are the same lock. The methods
+// of a nil Lock panic, and those of a zero Lock return [ErrInvalidConfig].
 //
-// A Lock holds no state of any call: it may be shared and thrown away. Two Locks of one
-// kind, name and client are the same lock. All methods may be called concurrently. A Lock
-// must come from one of these constructors: the methods of a nil Lock panic, and those of a
-// zero Lock that can fail return [ErrInvalidConfig].
+// Lock, LockFor, TryLock, TryLockFor and Do take the lock in the name of an [Owner]: the calling
+// goroutine, or the owner in the context. The owner may lock again without waiting, and must
+// unlock as often as it has locked.
 //
-// Lock, LockFor, TryLock, TryLockFor and Do take the lock in the name of an [Owner]: the
-// calling goroutine, or the owner in the context. The owner may lock again without waiting,
-// and must unlock as often as it has locked.
-//
-// Levels may ask for different leases. The lock is kept for the longest that any
-// level still open asks for; the watchdog counts as without end. So a nested
-// LockFor neither shortens an outer level nor stops its watchdog.
+// Levels may ask for different leases. The lock is kept for the longest that any level still open
+// asks for; the watchdog counts as without end.
 type Lock struct {
 	made   form
 	client *Client // nil for a lock over several
@@ -66,13 +60,13 @@ const (
 	KindRed       Kind = "red"   // made of locks on several servers, see NewRedLock
 )
 
-// NewLock returns the lock of that name, which one owner at a time holds. It sends no
-// command to Redis, and nothing needs to be closed or kept. If the name is invalid, the
-// lock's methods return [ErrInvalidName].
+// NewLock returns the lock of that name, which one owner at a time holds. It sends no command to
+// Redis, and nothing needs to be closed or kept. If the name is invalid, the lock's methods
+// return [ErrInvalidName].
 //
-// The name is the lock's key in Redis: rlock adds no prefix, so that a lock of Redisson with the
-// same name is the same lock. Give locks names that no data has, as "lock:orders:42" for the order
-// in "orders:42". A key with other data is refused ([ErrWrongType]) and left as it is.
+// The name is the lock's key in Redis, so that a lock of Redisson with the same name is the same
+// lock. Give locks names that no data has, as "lock:orders:42" for the order in "orders:42". A
+// key with other data is refused ([ErrWrongType]) and left as it is.
 //
 // Redisson's getLock(name).
 func (c *Client) NewLock(name string) *Lock {
@@ -120,38 +114,34 @@ func (l *Lock) Name() string { return l.form().Title() }
 // Redisson's lock() and lockInterruptibly().
 func (l *Lock) Lock(ctx context.Context) error { return l.take(ctx, 0, client.Forever) }
 
-// LockFor is Lock without the watchdog: the caller holds the lock for the lease,
-// or until Unlock, whichever comes first. If the lease ends before Unlock, the hold
-// is lost, and Unlock returns [ErrLost]. LockFor returns [ErrInvalidLease] for a
-// lease that is too short to keep; a lease of 0 makes it Lock.
+// LockFor is Lock without the watchdog: the caller holds the lock for the lease, or until Unlock,
+// whichever comes first. If the lease ends before Unlock, the hold is lost, and Unlock returns
+// [ErrLost]. LockFor returns [ErrInvalidLease] for a lease that is too short to keep; a lease of
+// 0 makes it Lock.
 //
-// After the end of the lease the caller need not unlock, and may lock the lock
-// again. A client remembers up to 10 000 owners whose fixed leases have ended. If
-// there are more, it forgets those that ended first, and an Unlock by an owner that it
-// has forgotten, or never knew, returns an error that is both [ErrNotHeld] and ErrLost.
+// After the end of the lease the caller need not unlock, and may lock the lock again. A client
+// remembers up to 10 000 owners whose fixed leases have ended; an Unlock by one that it has
+// forgotten returns an error that is both [ErrNotHeld] and ErrLost.
 //
 // Redisson's lock(lease, unit).
 func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
 	return l.take(ctx, lease, client.Forever)
 }
 
-// TryLock takes the lock if the caller holds it already, or if it is free and no other call
-// waits for it, and reports whether it did. It makes one attempt, and sends no command to Redis if
-// another goroutine of this process holds the lock or waits for it. While Redis has yet to
-// answer an earlier command of this process about the lock (a Lock that was cancelled, or an
-// Unlock), TryLock waits for that answer. If the lock may linger in another process (see
-// [Config].Linger), a second attempt follows a round trip later. The watchdog renews the
-// lock. Any other error is returned at once: false without an error means that the lock is
-// held, or that others wait for it.
+// TryLock takes the lock if the caller holds it already, or if it is free and no other call waits
+// for it, and reports whether it did. It makes one attempt, without a command if another
+// goroutine of this process holds the lock or waits for it. It waits for the answer to an earlier
+// command of this process about the lock. If the lock may linger in another process (see
+// [Config].Linger), a second attempt follows a round trip later. The watchdog renews the lock.
+// False without an error means that the lock is held, or that others wait for it.
 //
 // Redisson's tryLock().
 func (l *Lock) TryLock(ctx context.Context) (bool, error) { return outcome(l.take(ctx, 0, 0)) }
 
-// TryLockFor waits for the lock at most for the time given by wait, and reports
-// whether the caller holds it: false without an error means that another owner
-// held it, or others came first, for all of that time. If Redis could not be reached for as
-// long, TryLockFor returns the error. A wait of 0 or less is one attempt. If the wait ends
-// during an attempt, TryLockFor waits for the answer of Redis, which takes some seconds at
+// TryLockFor waits for the lock at most for the time given by wait, and reports whether the
+// caller holds it: false without an error means that another owner held it, or others came first,
+// for all of that time. If Redis could not be reached for as long, TryLockFor returns the error.
+// A wait of 0 or less is one attempt. An attempt that has begun is waited for, some seconds at
 // most, or until ctx ends. The lease is as for LockFor; 0 means the watchdog.
 //
 // Redisson's tryLock(wait, unit) and tryLock(wait, lease, unit).
@@ -172,18 +162,15 @@ func outcome(err error) (bool, error) {
 	return err == nil, err
 }
 
-// Unlock undoes one Lock of the caller. It returns at once if the caller still holds
-// other levels, or if the lock is handed off to another goroutine of the process. Otherwise
-// the lock is released in Redis, which grants it to the first client in its queue.
+// Unlock undoes one Lock of the caller. It returns at once if the caller still holds other
+// levels, or if the lock is handed off to another goroutine of the process. Otherwise the lock is
+// released in Redis, which grants it to the first client in its queue.
 //
-// It returns [ErrNotHeld] if the caller does not hold the lock, [ErrLost] if the caller
-// held it and lost it, and [ErrUnconfirmed] if Redis did not confirm the release. After
-// Unlock, also if it fails, the caller holds one level less. After the last level
-// no command is sent that renews the lock.
-//
-// Unlock uses ctx only for the owner in it, and completes even if ctx has ended: a request
-// that was cancelled must release its locks, too. It waits for Redis for four seconds at
-// most, or for two seconds more than [Config].Redis.ConnWriteTimeout if that is longer.
+// It returns [ErrNotHeld] if the caller does not hold the lock, [ErrLost] if the caller held it
+// and lost it, and [ErrUnconfirmed] if Redis did not confirm the release within four seconds, or
+// two more than [Config].Redis.ConnWriteTimeout. After Unlock, also if it fails, the caller holds
+// one level less; after the last, no command renews the lock. Unlock uses ctx only for the owner
+// in it, and completes even if ctx has ended.
 //
 // Redisson's unlock().
 func (l *Lock) Unlock(ctx context.Context) error {
@@ -191,14 +178,12 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	return f.Unlock(ctx, ownerOf(ctx, l))
 }
 
-// ForceUnlock frees the lock, regardless of its holder and depth, and reports
-// whether it did: false means that it was free, or that the holder unlocked it
-// at the same moment. A holder in this client is told at once, and one in another client
-// of this package by a message, two round trips later. If the message is lost, and in
-// Redisson, the next renewal tells. Until then the holder continues. ForceUnlock is
-// meant for an operator who frees the lock of a dead process. After an error the lock may
-// or may not have been freed, or may be freed later; a later holder keeps it. Of a lock
-// over several it frees all parts.
+// ForceUnlock frees the lock, regardless of its holder and depth, and reports whether it did. It
+// is meant for an operator who frees the lock of a dead process. A holder in this client is told
+// at once, one in another client of this package by a message, two round trips later, and
+// otherwise the next renewal tells; until then the holder continues. After an error the lock may
+// or may not have been freed, or may be freed later; a later holder keeps it. Of a lock over
+// several it frees all parts.
 //
 // Redisson's forceUnlock().
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) { return l.form().ForceUnlock(ctx) }

@@ -6,22 +6,14 @@ import (
 	"iter"
 )
 
-// Locks iterates over the names of the locks that are held, of any kind and by any
-// client, Redisson's included. The names match a pattern of Redis' KEYS ("orders:*"); ""
-// matches all. A key counts as a lock if its hash has owners for its fields.
+// Locks iterates over the names of the locks that are held, of any kind and by any client,
+// Redisson's included. The names match a pattern of Redis' KEYS ("orders:*"); "" matches all. A
+// key counts as a lock if its hash has owners for its fields.
 //
-// It reads the keyspace in pages (SCAN), of all primaries of a Cluster, so that no server is
-// blocked for long. A lock that is held all the time is among the names, unless its slot
-// migrates meanwhile; a name may come twice. An error is the last that it yields, beside an
-// empty name: [ErrNoPermission], [ErrUnsupported] by a server older than Redis 6.2,
-// [ErrClosed], and that of ctx or of the connection.
-//
-//	for name, err := range client.Locks(ctx, "orders:*") {
-//		if err != nil {
-//			return err
-//		}
-//		fmt.Println(name)
-//	}
+// It reads the keyspace in pages (SCAN), of all primaries of a Cluster. A lock that is held all
+// the time is among the names, unless its slot migrates meanwhile; a name may come twice. An
+// error is the last that it yields, beside an empty name: [ErrUnsupported] is that of a server
+// older than Redis 6.2.
 func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[string, error] {
 	if pattern == "" {
 		pattern = "*"

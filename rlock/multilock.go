@@ -6,21 +6,18 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/group"
 )
 
-// NewMultiLock returns the lock that is all of these or none: locks of any names, kinds
-// and clients, so that a piece of work may need locks of several Redis. It has no key of its
-// own in Redis. Its methods are for all parts together.
+// NewMultiLock returns the lock that is all of these or none: locks of any names, kinds and
+// clients. It has no key of its own in Redis.
 //
-// The parts are taken one after the other, in an order that is the same for all callers, so
-// that two callers cannot deadlock unless they hold other locks already. If the wait ends or a
-// part fails, the parts that were taken are released. If one part is lost, all are: the hold's
-// context ends, the others are released at once, and Unlock returns [ErrLost]. Unlock releases
-// every part, also if others fail, and joins the errors. A fixed lease begins when all parts are
-// taken.
+// The parts are taken one after the other, in an order that is the same for all callers, so that
+// two callers cannot deadlock unless they hold other locks already. If the wait ends or a part
+// fails, the parts that were taken are released. If one part is lost, all are: the others are
+// released at once, and Unlock returns [ErrLost]. Unlock joins the errors of the parts. A fixed
+// lease begins when all parts are taken.
 //
-// The same lock counts once, however often it is given. Parts that exclude each other cannot be
-// had together. Without locks, or with one that is nil or a zero value, every method that can
-// returns [ErrInvalidConfig]. A multi-lock has no fencing token; a fenced lock among the parts
-// tells its own to the owner. docs/kinds.md has more.
+// The same lock counts once, however often it is given. Without locks, or with one that is nil or
+// a zero value, the methods return [ErrInvalidConfig]. A multi-lock has no fencing token; a
+// fenced lock among the parts tells its own. docs/kinds.md has more.
 //
 // Redisson's RedissonMultiLock.
 func NewMultiLock(locks ...*Lock) *Lock {

@@ -6,26 +6,19 @@ import (
 )
 
 // An Observer has hooks for the events of a client's locks: set it in [Config.Observer]. Each
-// hook may be nil, later versions may add hooks, and one Observer may serve several clients. It
-// must not be changed once a client has it. Package rlockotel makes one for OpenTelemetry.
+// hook may be nil, later versions may add hooks, and one Observer may serve several clients.
+// Package rlockotel makes one for OpenTelemetry.
 //
-//	Waiting? --+--> Acquired --+--> Released
-//	           |               +--> Lost
-//	           +--> GaveUp
+// A call that takes a lock may be Waiting, and ends with Acquired or GaveUp; each Acquired is
+// followed by Released or Lost. If several levels of one owner are lost together, Lost is called
+// for the first alone. A multi-lock or a red lock is observed as one lock, by the Observer of the
+// client of its first part.
 //
-// A call that takes a lock ends with Acquired or GaveUp, and each Acquired is followed by
-// Released or Lost. If several levels of one owner are lost together, Lost is called for the
-// first alone.
-//
-// A hook with a caller runs in the caller's goroutine and with the caller's context. No mutex
-// is held: a slow hook delays its caller only. It may call the client, but not runtime.Goexit.
-// The context of Released may have ended. Lost and Renewed run in a goroutine of the client, one
-// after the other; while 4000 events wait for a slow hook, more are dropped and counted for
-// Missed. [Client.Close] waits for these hooks, for a second at most. After a panic of a hook the
-// client goes on; the first of each hook is logged.
-//
-// A multi-lock or a red lock is observed as one lock, by the Observer of the client of its
-// first part. Its parts are counted by [Client.Stats], and the loss of each is logged.
+// A hook with a context runs in the caller's goroutine, and delays that caller only. It may call
+// the client, but not runtime.Goexit. Lost and Renewed run in a goroutine of the client, one
+// after the other; while 4000 events wait, more are dropped and counted for Missed.
+// [Client.Close] waits for these hooks, for a second at most. The first panic of each hook is
+// logged.
 type Observer struct {
 	// Opened is called by New, when the client is ready and before it is returned.
 	Opened func(*Client)
@@ -77,70 +70,51 @@ type WaitingInfo struct {
 type AcquiredInfo struct {
 	LockInfo
 	AcquiredBy AcquiredBy
-	// Waited is the time since the call began. It includes the round trips to Redis, and
-	// is 0 for a nested lock.
-	Waited time.Duration
-	// Contended says that Waiting was called for this call.
-	Contended bool
+	Waited     time.Duration // since the call began, with round trips; 0 for a nested lock
+	Contended  bool          // Waiting was called for this call
 }
 
 // A GaveUpInfo is the argument of [Observer].GaveUp.
 type GaveUpInfo struct {
 	LockInfo
-	// Err is the reason: [ErrNotAcquired], the context's error, or a fault.
-	Err error
-	// Waited is the time since the call began.
-	Waited time.Duration
-	// Contended says that Waiting was called for this call.
-	Contended bool
+	Err       error         // [ErrNotAcquired], the context's error, or a fault
+	Waited    time.Duration // since the call began
+	Contended bool          // Waiting was called for this call
 }
 
 // A ReleasedInfo is the argument of [Observer].Released.
 type ReleasedInfo struct {
 	LockInfo
-	// AcquiredBy is how the level was acquired; of the levels of one owner it is ByNesting for all but
-	// the last to be released. Of a lock over several it is that of Acquired.
+	// AcquiredBy is ByNesting for all levels of an owner but the last to be released.
 	AcquiredBy AcquiredBy
-	// Held is the time from Acquired to the call that gives the level up.
-	Held time.Duration
-	// Err is nil if the release is confirmed, or needs no confirmation since the owner has
-	// more levels or the lock was handed off. [ErrUnconfirmed] says that Redis did not
-	// answer, [ErrClosed] that Close has released the lock.
-	Err error
-	// Detached says that the handle was given up by [Hold.Detach]: the lock is left to its
-	// lease.
-	Detached bool
+	Held       time.Duration // from Acquired to the call that gives the level up
+	// Err is nil if the release is confirmed, or needs no confirmation. [ErrUnconfirmed] says
+	// that Redis did not answer, [ErrClosed] that Close has released the lock.
+	Err      error
+	Detached bool // by [Hold.Detach]: the lock is left to its lease
 }
 
 // A LostInfo is the argument of [Observer].Lost.
 type LostInfo struct {
 	LockInfo
-	// AcquiredBy is how the lock was acquired.
 	AcquiredBy AcquiredBy
-	// Held is the time from Acquired to the loss.
-	Held   time.Duration
-	Reason LossReason
-	// Err is an [ErrLost] that says more.
-	Err error
+	Held       time.Duration // from Acquired to the loss
+	Reason     LossReason
+	Err        error // an [ErrLost] that says more
 }
 
 // A RenewedInfo is about one batch of renewals, and changes of depth or owner, to one server.
 type RenewedInfo struct {
 	Client *Client
-	// Locks is how many locks were to be renewed, and Failed for how many of them the
-	// answer was no or was missing.
-	Locks, Failed int
-	// Took is the time from before the batch was sent to the last answer.
-	Took time.Duration
-	// Kept is how many of them the watchdog has kept for a while.
-	Kept int
+	Locks  int           // that were to be renewed
+	Failed int           // of these, the answer was no or was missing
+	Took   time.Duration // from before the batch was sent to the last answer
+	Kept   int           // of Locks, the watchdog has kept them for a while
 	// Margin is the shortest validity left among Kept when the answers were in: usually two
 	// thirds of Lease. Near zero is an early warning of losses. It is Lease if Kept is 0.
 	Margin time.Duration
-	// Lease is that of the client's Config.
-	Lease time.Duration
-	// Err is an error of one of those that failed, nil if there was none.
-	Err error
+	Lease  time.Duration // of the client's Config
+	Err    error         // of one of those that failed
 }
 
 // AcquiredBy is how a lock was acquired: a word in lower case, fit for a label of a metric.

@@ -5,34 +5,25 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 )
 
-// A ReadWriteLock is a pair of locks of one name: any number of owners may hold
-// the read lock at once, or one owner holds the write lock, and then no other owner
-// holds either. It holds no state of any call, and its methods may be called
-// concurrently.
+// A ReadWriteLock is a pair of locks of one name: any number of owners may hold the read lock at
+// once, or one owner holds the write lock, and then no other owner holds either. The holder of
+// the write lock may take the read lock as well, and goes on as a reader if it unlocks the write
+// lock first. A reader that takes the write lock gets [ErrUpgrade].
 //
-// The holder of the write lock may take the read lock as well. If it unlocks the write
-// lock first, it goes on as a reader (a downgrade), and other readers may join. A reader that
-// takes the write lock (an upgrade) gets [ErrUpgrade].
+// Readers and writers of all clients take turns in one queue: readers that come after a waiting
+// writer wait behind it. So a reader must not wait for another one that has yet to begin, as with
+// [sync.RWMutex]. An owner that reads may always nest. The readers of one client are one reader
+// in Redis: only the first to come and the last to leave wait for it.
 //
-// Readers and writers of all clients take turns in one queue, so that neither starves the
-// other: readers that come after a waiting writer wait behind it. So a reader must not wait for
-// another one that has yet to begin, in any process: if a writer comes between them all three
-// wait for ever, as with [sync.RWMutex]. An owner that reads may always nest.
-//
-// The readers of one client are one reader in Redis: only the first to come and the last to
-// leave wait for it.
-//
-// It is wire-compatible with Redisson's RReadWriteLock, whose readers may starve writers. A
-// name that is used for a ReadWriteLock must not be used for a lock of another kind.
-// docs/kinds.md has more.
+// It is wire-compatible with Redisson's RReadWriteLock, whose readers may starve writers. The
+// name must not be used for a lock of another kind. docs/kinds.md has more.
 type ReadWriteLock struct {
 	reader, writer driver.Lock
 	read, write    Lock // made of these
 }
 
-// NewReadWriteLock returns the read-write lock of that name. Like [Client.NewLock] it sends
-// no command, and nothing needs to be closed or kept. If the name is invalid, the methods
-// of its locks return [ErrInvalidName].
+// NewReadWriteLock returns the read-write lock of that name. Like [Client.NewLock] it sends no
+// command.
 //
 // Redisson's getReadWriteLock(name).
 func (c *Client) NewReadWriteLock(name string) *ReadWriteLock {
@@ -42,10 +33,9 @@ func (c *Client) NewReadWriteLock(name string) *ReadWriteLock {
 	return l
 }
 
-// Read returns the lock that many owners may hold at once. Each owner nests and unlocks
-// for itself. The lease of a fixed lock is its owner's alone: when it ends that owner has
-// lost its hold, and others read on. TryLock may be refused without a writer, since one
-// waits; so may TryLockFor, and Acquire with [WithWait].
+// Read returns the lock that many owners may hold at once. Each owner nests and unlocks for
+// itself, and loses its own hold alone when a fixed lease ends. One attempt may be refused
+// without a writer, since one waits.
 //
 // Redisson's RReadWriteLock.readLock().
 func (l *ReadWriteLock) Read() *Lock { return &l.read }

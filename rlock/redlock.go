@@ -7,30 +7,26 @@ import (
 )
 
 // NewRedLock returns the lock of that name over the servers of the clients, which must be
-// independent of each other: not the nodes of one Cluster or Sentinel. Its holder holds the
-// lock of its name in most of them, so that it survives the loss of the others.
+// independent of each other: not the nodes of one Cluster or Sentinel. Its holder holds the lock
+// of its name in most of them, so that it survives the loss of the others.
 //
-// Use an odd number of three or more servers. A nil client stands for a server that cannot be
-// reached while the process starts: it grants nothing. Without clients, without a majority that
-// is not nil, or with two clients of one address, the methods return [ErrInvalidConfig]; for a
-// name that no lock can have, [ErrInvalidName]. NewRedLock asks Redis nothing.
+// Use an odd number of three or more servers, the same in the same order in all processes. A nil
+// client stands for a server that cannot be reached while the process starts. Without a majority
+// that is not nil, or with two clients of one address, the methods return [ErrInvalidConfig].
 //
-// All servers are asked at once, and the call returns when it is decided. The hold is valid
-// until the majority is not: each grant is judged by its own client from before it was sent,
-// and [Hold.ValidUntil] is that of the part whose loss would end the majority. Then the hold's
-// context ends with [ErrLost], and the other parts are released. Unlock
-// returns when most servers have confirmed it; the others are told in the background.
+// All servers are asked at once. The hold is valid until the majority is not: each grant is
+// judged by its own client from before it was sent. Then the hold's context ends with [ErrLost],
+// and the other parts are released. Unlock returns when most servers have confirmed it.
 //
-// While a majority is valid, a hold that the watchdog keeps takes a part that it is without
-// again, where the part is free and the server has been the same process for the largest
-// [Config].LongestLease of the clients: INFO is asked for its run id every three seconds as long
-// as a part is missing, and where INFO is refused, or in a Cluster, nothing is taken again. So
-// restart the next server 40 s after the last one is back, with the default leases.
+// While a majority is valid, a hold that the watchdog keeps takes a lost part again, where the
+// part is free and the server has been the same process for the largest [Config].LongestLease of
+// the clients: INFO is asked for its run id every three seconds meanwhile. Where INFO is refused,
+// or in a Cluster, nothing is taken again. So restart the next server 40 s after the last one is
+// back, with the default leases.
 //
 // Restart a server without its data only after the longest lease, and at least two seconds:
-// otherwise two clients may hold the lock. Give the same servers in the same order to all
-// processes, so that waiters do not block each other for some seconds. Unlock with the Lock
-// value you locked with. A red lock has no fencing token. docs/kinds.md has more.
+// otherwise two clients may hold the lock. Unlock with the Lock value you locked with. A red lock
+// has no fencing token. docs/kinds.md has more.
 //
 // Redisson's RedissonRedLock, which does not judge validity, and polls.
 func NewRedLock(clients []*Client, name string) *Lock {
