@@ -14,6 +14,6 @@ require (
 )
 
 require (
-	github.com/yuin/gopher-lua v1.1.1 // indirect
+	github.com/yuin/gopher-lua v1.1.1
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 )

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	driver.CheckRules(flag.Lookup("test.bench").Value.String() == "") // they cost more than an uncontended pair
-	debug.SetGCPercent(400)                                           // most of the work in virtual time is the garbage that miniredis makes for each script
+	debug.SetGCPercent(400)                                           // much of the work in virtual time is garbage of miniredis and of its scripts
 	redistest.Main(m, aFailedHandshake)
 }
 

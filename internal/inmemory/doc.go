@@ -22,6 +22,11 @@
 // connection that subscribes in RESP3 refuses other commands. INFO server has a run id only. It answers CLUSTER SLOTS, so
 // that a client must be told that it is a single server; Options does.
 //
+// # Scripts
+//
+// Scripts of an EVALSHA share a state of Lua, as in Redis ([Scripts]). Miniredis makes one for each script, which
+// takes longer than the script of a lock.
+//
 // # Failure
 //
 // [Server.Refuse] has chosen commands answered with an error. [Server.Stop] ends all

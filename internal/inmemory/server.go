@@ -30,6 +30,8 @@ type Server struct {
 
 	clock sync.Mutex // held while miniredis' clock is set, so that it never goes back
 
+	scripts *Scripts
+
 	// mu protects following. A script's commands take it under miniredis' own
 	// mutex, so nothing of miniredis is called under it.
 	mu     sync.Mutex
@@ -41,6 +43,7 @@ type Server struct {
 // New returns a server that is empty and answers. Close it at the end.
 func New() *Server {
 	s := &Server{m: miniredis.NewMiniRedis(), runID: newRunID(), calls: make(map[string]int64)}
+	s.scripts = NewScripts(s.m)
 	s.virtual = time.Now().Before(bubblesEnd)
 	s.m.ClockTTL(true)
 	return s
@@ -112,7 +115,7 @@ func (s *Server) before(peer *miniserver.Peer, command string, args ...string) b
 		peer.WriteBulk("# Server\r\nrun_id:" + runID + "\r\n")
 		return true
 	}
-	return false
+	return s.scripts.Before(peer, command, args)
 }
 
 // tick sets miniredis' clock to now. A script holds miniredis' mutex, and tick waits for it:

@@ -14,6 +14,7 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/inmemory"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -59,11 +60,12 @@ func newEmbedded(t testing.TB) *embedded {
 		}
 		e.m.Close()
 	})
-	e.m.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
+	scripts := inmemory.NewScripts(e.m)
+	e.m.Server().SetPreHook(func(peer *server.Peer, command string, args ...string) bool {
 		if command == "PUBLISH" {
 			e.messages = append(e.messages, [2]string{args[0], args[1]})
 		}
-		return false
+		return scripts.Before(peer, command, args)
 	})
 	w := bufio.NewWriter(&e.in)
 	e.peer, e.flush, e.r = server.NewPeer(w), w.Flush, bufio.NewReader(&e.in)

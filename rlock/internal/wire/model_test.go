@@ -14,7 +14,7 @@ func TestTheModelIsTheScripts(t *testing.T) {
 	if testing.Short() {
 		commands = 6_000
 	}
-	gc := debug.SetGCPercent(400) // the embedded server makes a Lua state for each script
+	gc := debug.SetGCPercent(400) // most of the work is short-lived garbage
 	t.Cleanup(func() { debug.SetGCPercent(gc) })
 	for _, k := range modelKinds {
 		t.Run(k.name, func(t *testing.T) {
