@@ -28,7 +28,7 @@ func (l *lock) attempt(ctx context.Context, w *waiter, now core.Now) (_ core.Now
 	// The place comes first, so that the command is built when it can be sent.
 	var cmd core.Command
 	if t := w.Ticket(); t != nil && w.Outcome() == core.Waiting {
-		cmd, _ = l.Poll(t, now)
+		cmd = l.shard.workOf(l, t).poll(place, now)
 	}
 	if cmd.Op == core.None {
 		place.Leave()
@@ -122,6 +122,7 @@ func (l *lock) fly(w *waiter, sent *call, place *wire.Limit) core.Now {
 // carry sends a command. It has one answer, also if the carrier panics.
 func (c *Client) carry(ctx context.Context, sent *call) (a answer) {
 	defer func() {
+		c.witness.carried(&sent.cmd)
 		if r := recover(); r != nil {
 			a = panicked(r)
 		}
@@ -156,7 +157,7 @@ func (l *lock) landed(w *waiter, sent *call, a answer, place *wire.Limit, now co
 			c.shared.TellTrouble(l.name.Key, w.since, w.err)
 		}
 	}
-	l.Answer(&sent.cmd, a.Reply, now)
+	l.answer(&sent.cmd, a.Reply, now)
 	if hopeless && w.Outcome() == core.Waiting {
 		l.Cancel(&w.Waiter, core.Failed, now)
 	}

@@ -50,7 +50,7 @@ const blockSize = 1000
 
 func benchClient(b testing.TB, config client.Config) *Client {
 	was := checks
-	checks = nil
+	checks = false
 	b.Cleanup(func() { checks = was })
 	config.Lease, config.HandoffLimit, config.HandoffTime = 30*time.Second, 100, 10*time.Millisecond
 	config.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))

@@ -36,8 +36,8 @@ type waiter struct {
 	locates bool // it is to find out where it was made
 	told    bool // it was logged that it waits for its own goroutine
 
-	waited time.Duration   // until it was granted
-	untold []chan struct{} // losses of the lock that are to be told before it returns
+	waited  time.Duration // until it was granted
+	earlier earlierLosses // than its grant
 
 	holder string // that Redis named last, "" if it named none
 	err    error  // what Redis said last, if it was an error
@@ -121,7 +121,7 @@ func (c *Client) done(w *waiter) {
 // acquire is the way of a blocking lock. It returns nil when the caller holds the lock; otherwise nothing is
 // held that the caller would have to release.
 func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Request, h *hold) error {
-	e := c.shared
+	e, ctx := c.shared, c.witness.watched(ctx)
 	if err := e.Check(ctx, n, req); err != nil {
 		return e.GaveUp(ctx, n, req, err, 0, false)
 	}
@@ -145,9 +145,9 @@ func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Reques
 			return l.refused(ctx, outcome, req, h)
 		}
 	}
-	untold := l.granted(&w, req, h)
+	earlier := l.granted(&w, req, h)
 	l.shard.exit(l)
-	awaitAll(untold)
+	c.returns(n, w.Owner, &earlier)
 	e.TellAcquired(ctx, n, req, 0, false)
 	return nil
 }
@@ -197,9 +197,11 @@ func (l *lock) refused(ctx context.Context, o core.Outcome, req *client.Request,
 	return c.shared.GaveUp(ctx, n, req, err, 0, false)
 }
 
-func awaitAll(told []chan struct{}) {
-	for _, one := range told {
-		<-one
+// returns is called before a call returns with the lock.
+func (c *Client) returns(n *client.Name, o core.OwnerID, earlier *earlierLosses) {
+	earlier.await()
+	if c.witness != nil {
+		c.shardOf(n).checkTold(n.Key, o, earlier)
 	}
 }
 
@@ -340,7 +342,7 @@ func (c *Client) finished(ctx context.Context, n *client.Name, w *waiter) (err e
 	cancelled := w.Outcome() == core.Cancelled
 	if w.Outcome() == core.Acquired {
 		if ctx.Err() == nil {
-			awaitAll(w.untold)
+			c.returns(n, w.Owner, &w.earlier)
 			e.TellAcquired(ctx, n, &w.req, w.waited, w.waits)
 			return nil
 		}
@@ -353,9 +355,9 @@ func (c *Client) finished(ctx context.Context, n *client.Name, w *waiter) (err e
 			err = fmt.Errorf("%w: it is %s", err, w.holder)
 		}
 	}
-	s := c.shardOf(n)
+	s, ended := c.shardOf(n), ctx.Err() != nil
 	s.glance(func() {
-		s.counts.GaveUp(err, ctx.Err() != nil)
+		s.counts.GaveUp(err, ended)
 		s.counts.Waited += waited
 	})
 	if !errors.Is(err, client.ErrNotAcquired) {

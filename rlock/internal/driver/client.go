@@ -23,6 +23,8 @@ type Client struct {
 	keeper *lease.Keeper
 	post   post
 
+	witness *witness // nil outside of tests
+
 	leaseText string // Config.Lease in milliseconds, since nearly all commands have it
 
 	// waiters are used again by this client only: a waiter has a channel, which must not leave its
@@ -52,6 +54,7 @@ func newClient(e *client.Client, w carrier) *Client {
 		leaseText: strconv.FormatInt(e.Config.Lease.Milliseconds(), 10),
 		waiters:   sync.Pool{New: newWaiter},
 		calls:     sync.Pool{New: func() any { return new(call) }},
+		witness:   newWitness(e),
 	}
 	config := c.config()
 	for id, k := range kinds {

@@ -322,7 +322,7 @@ func TestALateWakeUpIsTakenByItsOwnCall(t *testing.T) {
 		s.carryOut()
 		handsOff := s.after
 		s.after = after{}
-		s.mu.Unlock() // as exit does
+		s.unlock() // as exit does
 		time.Sleep(2 * time.Second)
 		select {
 		case <-waits:

@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"slices"
+
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
 )
@@ -17,6 +19,7 @@ func (a *after) any() bool { return a.granted != nil || a.endings != nil || a.le
 
 // finish does the rest of the work after the mutex was given back.
 func (c *Client) finish(a *after) {
+	c.witness.outside("what follows an event")
 	for _, e := range a.endings {
 		e.tell()
 	}
@@ -77,7 +80,7 @@ func (s *shard) woken(l *lock, w *waiter) {
 	}
 	granted := w.Outcome() == core.Acquired
 	if granted {
-		w.untold = l.granted(&w.Waiter, &w.req, w.hold)
+		w.earlier = l.granted(&w.Waiter, &w.req, w.hold)
 		w.waited = duration(s.at.Time.Since(w.began))
 		s.counts.Waited += w.waited
 	}
@@ -95,8 +98,8 @@ func (s *shard) woken(l *lock, w *waiter) {
 	}
 }
 
-// granted notes that a call has the lock now. It returns the losses that are to be told before the call returns.
-func (l *lock) granted(w *core.Waiter, req *client.Request, h *hold) (untold []chan struct{}) {
+// granted notes that a call has the lock now. It returns the losses that came before.
+func (l *lock) granted(w *core.Waiter, req *client.Request, h *hold) earlierLosses {
 	s := l.shard
 	req.Way = ways[w.Way()]
 	s.counts.Opened(req.Way)
@@ -115,7 +118,7 @@ func (l *lock) granted(w *core.Waiter, req *client.Request, h *hold) (untold []c
 		l.reused = false
 		s.client.shared.HearOfTenures()
 	}
-	return append([]chan struct{}(nil), l.untold...)
+	return earlierLosses{slices.Clone(l.untold), s.losses}
 }
 
 var ways = [...]client.Way{

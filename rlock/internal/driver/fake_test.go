@@ -8,8 +8,10 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/core"
@@ -101,7 +103,11 @@ func (f *fake) join(change func(*client.Config)) *Client {
 	f.mu.Unlock()
 	w.client = newClient(e, w)
 	w.redis.client = w.client
-	f.t.Cleanup(func() { _ = e.Close() })
+	f.t.Cleanup(func() {
+		_ = e.Close()
+		synctest.Wait()
+		assert.Zero(f.t, w.client.witness.unanswered(), "rule 4: commands have no answer")
+	})
 	return w.client
 }
 

@@ -126,7 +126,7 @@ func (k *work) Due(time.Time) (send bool) {
 	now := s.take()
 	k.alarm, k.nudged, k.sends = 0, false, false
 	if k.tenure == nil {
-		s.mu.Unlock()
+		s.unlock()
 		return false
 	}
 	s.asked = k
@@ -163,10 +163,17 @@ func (s *shard) due(k *work, now core.Now) bool {
 	return k.sends
 }
 
-// poll returns the command that is to be sent now, if there is one.
-func (k *work) poll(now core.Now) core.Command {
+// poll returns the command that is to be sent now, if there is one. Its sender has entered the limit, nil for the keeper.
+func (k *work) poll(place *wire.Limit, now core.Now) core.Command {
 	cmd, _ := k.lock.Poll(k.tenure, now)
+	k.lock.shard.client.witness.polled(&cmd, place)
 	return cmd
+}
+
+// answer tells package core what became of a command.
+func (l *lock) answer(cmd *core.Command, a core.Reply, now core.Now) {
+	l.shard.client.witness.answered(cmd)
+	l.Answer(cmd, a, now)
 }
 
 // isKeepers reports whether the keeper sends the commands of the tenure.
@@ -195,12 +202,12 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 		now := s.take()
 		k.sends = false
 		if k.tenure == nil || !k.isKeepers() {
-			s.mu.Unlock()
+			s.unlock()
 			continue
 		}
 		if op, _ := k.lock.Peek(k.tenure, now); op == core.Forget {
 			s.keep(k)
-		} else if was, claimed, cmd := k.tenure.Place(), k.tenure.Claimed(), k.poll(now); cmd.Op != core.None {
+		} else if was, claimed, cmd := k.tenure.Place(), k.tenure.Claimed(), k.poll(nil, now); cmd.Op != core.None {
 			sent := k.call(cmd, now)
 			sent.claimed, sent.nudges = claimed, was == core.Refused && cmd.Op == core.Leave
 			calls = append(calls, sent)
@@ -261,7 +268,7 @@ func (c *Client) kept(sent *call, info *client.RenewedInfo) {
 			l.nudged(a, now)
 		}
 	}
-	l.Answer(&sent.cmd, a.Reply, now)
+	l.answer(&sent.cmd, a.Reply, now)
 	if sent.cmd.Op == core.Mirror {
 		l.mirrored(k, sent, alive, now)
 		l.opens(k, alive, now)

@@ -16,7 +16,7 @@ func (l *lock) subscribe() {
 	}
 	c, n := l.shard.client, l.name
 	listen := func() subscription {
-		return c.wire.listen(n, func(message string) { c.hear(n, message) }, func() { c.post.deliver(c, n) })
+		return c.wire.listen(n, func(message string) { c.hear(n, message) }, func() { c.marked(n) })
 	}
 	if l.shard.kind.permits {
 		l.sub = l.shard.share(n, listen)
@@ -130,6 +130,13 @@ type post struct {
 	mu      sync.Mutex // protects following
 	waiting []*client.Name
 	running bool
+}
+
+// marked is called under the mutex of the hub. It waits for nothing.
+func (c *Client) marked(n *client.Name) {
+	c.witness.enters("the hub")
+	defer c.witness.leaves()
+	c.post.deliver(c, n)
 }
 
 // deliver waits for nothing.

@@ -20,12 +20,27 @@ type ending struct {
 	at       core.Now
 	why      error // nil: by Close
 	severity slog.Level
+	number   uint64 // among those of the shard
 	told     chan struct{}
+}
+
+// earlierLosses are those of a lock that come before a grant: they are told before the call returns.
+type earlierLosses struct {
+	untold []*ending
+	last   uint64 // the number of the last one
+}
+
+// await waits until they are told.
+func (earlier *earlierLosses) await() {
+	for _, e := range earlier.untold {
+		<-e.told
+	}
 }
 
 // lost notes that levels have ended.
 func (s *shard) lost(l *lock, t *core.Tenure, levels []core.Level, cause core.Cause) {
-	e := &ending{lock: l, levels: levels, at: s.at, severity: slog.LevelDebug, told: make(chan struct{})}
+	s.losses++
+	e := &ending{lock: l, levels: levels, at: s.at, severity: slog.LevelDebug, number: s.losses, told: make(chan struct{})}
 	if cause == core.ByClose {
 		for i := range levels {
 			s.counts.Closed(levels[i].First)
@@ -41,7 +56,7 @@ func (s *shard) lost(l *lock, t *core.Tenure, levels []core.Level, cause core.Ca
 			}
 		}
 	}
-	l.untold = append(l.untold, e.told)
+	l.untold = append(l.untold, e)
 	s.after.endings = append(s.after.endings, e)
 }
 
@@ -99,6 +114,7 @@ func (s *shard) remember(l *lock, v *core.Level, e *ending) (severity slog.Level
 // tell tells the holders, the Observer and the log. It is called once, without the mutex.
 func (e *ending) tell() {
 	c, n := e.lock.shard.client, e.lock.name
+	c.witness.outside("the report of a loss")
 	for i := range e.levels {
 		if h, ok := e.levels[i].Handle.(*hold); ok {
 			h.Lose(e.causeFor(ownerOf(&e.levels[i])))
@@ -111,7 +127,7 @@ func (e *ending) tell() {
 			"lock", n.Key, "owner", first, "cause", n.LostError(first, e.why))
 	}
 	e.lock.again()
-	e.lock.untold = slices.DeleteFunc(e.lock.untold, func(told chan struct{}) bool { return told == e.told })
+	e.lock.untold = slices.DeleteFunc(e.lock.untold, func(o *ending) bool { return o == e })
 	close(e.told)
 	e.lock.shard.exit(e.lock)
 }

@@ -76,7 +76,7 @@ func (l *lock) opens(k *work, alive bool, now core.Now) {
 	if !ok {
 		return
 	}
-	sent := k.call(k.poll(now), now)
+	sent := k.call(k.poll(place, now), now)
 	k.calling = true
 	started := c.wire.start(func() {
 		a := c.carry(c.wire.deadline(time.Now()), &sent)

@@ -85,7 +85,7 @@ func (l *lock) release(t *core.Tenure, o client.Owner, now core.Now) error {
 		}
 	}
 	k := l.shard.workOf(l, t)
-	cmd := k.poll(now)
+	cmd := k.poll(place, now)
 	sent := c.sending(k, cmd, now)
 	ends := c.clock.time(t.Ends())
 	l.shard.exit(l)
@@ -103,7 +103,7 @@ func (l *lock) release(t *core.Tenure, o client.Owner, now core.Now) error {
 
 	now = l.again()
 	a.Settled = k.isSettled(c)
-	l.Answer(&sent.cmd, a.Reply, now)
+	l.answer(&sent.cmd, a.Reply, now)
 	c.sent(sent)
 	l.shard.carryOut()
 	cause := l.shard.released

@@ -14,16 +14,20 @@ import (
 //     or stands between its poll and its answer. A call that sleeps is no agent.
 //  2. Only exit gives the mutex back where something may have changed, and no effect is left then.
 //  3. A call that has the lock does not return before the losses are told that came earlier.
-//  4. The place among the commands in flight comes before the poll, and each command has one answer.
+//  4. The place among the commands in flight comes before the poll, and each command has one answer, also if its
+//     carrier panics, and when the client closes.
 //  5. The clocks are read after the mutex is taken.
 //  6. Each time has a timer: that of a tenure is the keeper's or its call's, that of a call is its goroutine's.
-//  7. No mutex of another package is held when that of a shard is taken, and no code of a user runs under it.
+//  7. Mutexes are taken in the order: those of package group, one of a shard, then those of the keeper, the losses, the
+//     notices and the hub. No code of a user runs under that of a shard, and a context of a user is such code.
+//
+// Rules 1, 2, 5 and 6 are asserted at each exit, rule 3 when a call returns, and rules 4 and 7 when it comes to that.
 
-// checks is set by tests.
-var checks func(*shard)
-
-// checkRules panics if a rule is broken.
+// checkRules panics if a rule is broken. What it cannot see in a shard the witness asserts (witness.go).
 func checkRules(s *shard) {
+	if left := s.left; s.at.Time < left.Time || s.at.Safe < left.Safe {
+		panic(fmt.Sprintf("rule 5: the clocks were read at %v, and the mutex was taken after %v", s.at, left))
+	}
 	if s.core.Pending() {
 		panic(fmt.Sprintf("rule 2: %d effects are left", len(s.core.Effects())))
 	}
@@ -42,6 +46,9 @@ func (l *lock) checkTenures() {
 		}
 		if lingers := t.Want() == core.Kept; lingers != k.lingers {
 			panic(fmt.Sprintf("%v is among those that linger: %v", l.state(t), k.lingers))
+		}
+		if t.InFlight() != core.None && !l.shard.client.witness.flies(t) {
+			panic(fmt.Sprintf("rule 4: a command is answered, and package core was not told: %v", l.state(t)))
 		}
 		op, at := l.Peek(t, l.shard.at)
 		caller, releases := t.Agent()
@@ -78,22 +85,26 @@ func (l *lock) state(t *core.Tenure) string {
 	return fmt.Sprintf("the tenure %d (want %d, place %d, in flight %d, next %d at %v, now %v)", t.ID.N, t.Want(), t.Place(), t.InFlight(), op, at, l.shard.at.Time)
 }
 
+// checkTold asserts rule 3 for a call that is about to return with the lock.
+func (s *shard) checkTold(key string, o core.OwnerID, earlier *earlierLosses) {
+	s.glance(func() {
+		l := s.find(key, o)
+		for i := 0; l != nil && i < len(l.untold); i++ {
+			if l.untold[i].number <= earlier.last {
+				panic(fmt.Sprintf("rule 3: a call has the lock %q, and a loss is not told that came before", key))
+			}
+		}
+	})
+}
+
 // check asserts the rules. A broken one gives the mutex back, so that the test fails and does not hang.
 func (s *shard) check() {
 	kept := false
 	defer func() {
 		if !kept {
-			s.mu.Unlock()
+			s.unlock()
 		}
 	}()
-	checks(s)
+	checkRules(s)
 	kept = true
-}
-
-// CheckRules makes clients assert the rules, or not. Tests call it while there is no client.
-func CheckRules(on bool) {
-	checks = nil
-	if on {
-		checks = checkRules
-	}
 }

@@ -20,13 +20,16 @@ import (
 
 // breaks calls change with the mutex of the client's lock held, asserts that the rule is found
 // broken then, and repairs the damage.
-func breaks(t *testing.T, c *Client, rule string, change func(l *lock, now core.Now)) {
+func breaks(t *testing.T, c *Client, rule string, change func(l *lock, now core.Now), repair ...func()) {
 	t.Helper()
 	l, now := c.enterIfAny(c.lock().Name, 0)
 	require.NotNil(t, l)
 	checkRules(l.shard)
 	change(l, now)
 	assert.Contains(t, found(l.shard), rule)
+	for _, one := range repair {
+		one()
+	}
 	for tenure := range l.Tenures {
 		l.shard.polled(l, tenure)
 	}
@@ -37,9 +40,11 @@ func breaks(t *testing.T, c *Client, rule string, change func(l *lock, now core.
 }
 
 // found returns which rule is found broken, "" for none.
-func found(s *shard) (broken string) {
+func found(s *shard) string { return foundBy(func() { checkRules(s) }) }
+
+func foundBy(run func()) (broken string) {
 	defer func() { broken, _ = recover().(string) }()
-	checkRules(s)
+	run()
 	return ""
 }
 
@@ -119,6 +124,124 @@ func TestAGrantedCallWaitsUntilEarlierLossesAreTold(t *testing.T) {
 	})
 }
 
+func TestALossThatIsNotToldIsFound(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		c := f.join(nil)
+		told := make(chan struct{})
+		_, err := c.lock().Hold(t.Context(), t.Context(), client.Request{
+			Owner: client.NewHandleOwner(), Wait: client.Forever, Lease: time.Second, Lost: func(error) { <-told },
+		})
+		require.NoError(t, err)
+		o, waits := takes(t.Context(), c.lock())
+		time.Sleep(10 * time.Second)
+		l, _ := c.enterIfAny(c.lock().Name, 0)
+		earlier := earlierLosses{last: l.shard.losses}
+		l.shard.exit(l)
+		returns := func() { c.returns(l.name, core.OwnerID(o.ID), &earlier) } // it has not waited
+		assert.Contains(t, foundBy(returns), "rule 3")
+		close(told)
+		require.NoError(t, <-waits)
+		assert.Empty(t, foundBy(returns))
+	})
+}
+
+func TestACommandWithoutAPlaceIsFound(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		c, _, _, leave := contended(t, f)
+		defer leave()
+		limit := &c.wire.limits(c.lock().Name).Asks
+		cmd := core.Command{Op: core.Look, Ticket: core.Ticket{ID: core.ID{N: 1}}}
+		assert.Contains(t, foundBy(func() { c.witness.polled(&cmd, limit) }), "rule 4")
+		place, ok := limit.TryEnter()
+		require.True(t, ok)
+		c.witness.carried(&cmd)
+		c.witness.placed[limit] = 0
+		assert.Empty(t, foundBy(func() { c.witness.polled(&cmd, limit) }))
+		c.witness.answered(&cmd)
+		place.Leave()
+	})
+}
+
+func TestASecondAnswerIsFound(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		c := f.join(nil)
+		_, got := takes(t.Context(), c.lock())
+		require.NoError(t, <-got)
+		l, now := c.enterIfAny(c.lock().Name, 0)
+		cmd := core.Command{Op: core.Acquire, Ticket: core.Ticket{ID: l.Owner().ID}}
+		assert.Contains(t, foundBy(func() { l.answer(&cmd, core.Reply{}, now) }), "rule 4")
+		l.shard.exit(l)
+	})
+}
+
+func TestAnAnswerThatIsLostIsFound(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		c := f.join(nil)
+		f.fate = func(uint32, *core.Command) fate { return held }
+		_, got := takes(t.Context(), c.lock())
+		synctest.Wait()
+		assert.Equal(t, 1, c.witness.unanswered())
+		cmd := core.Command{Op: core.Acquire}
+		breaks(t, c, "rule 4", func(l *lock, _ core.Now) {
+			for tenure := range l.Tenures {
+				cmd.ID = tenure.ID
+			}
+			c.witness.answered(&cmd) // and package core is not told
+		}, func() { c.witness.polled(&cmd, nil) })
+		f.deliver(0)
+		require.NoError(t, <-got)
+		f.fate = nil
+	})
+}
+
+func TestAClockThatIsReadBeforeTheMutexIsTakenIsFound(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		c, _, _, leave := contended(t, f)
+		defer leave()
+		early := c.clock.now()
+		time.Sleep(time.Second)
+		c.shardOf(c.lock().Name).glance(func() {}) // another goroutine has the mutex meanwhile
+		var read core.Now
+		breaks(t, c, "rule 5", func(l *lock, now core.Now) { read, l.shard.at = now, early }, func() { c.shardOf(c.lock().Name).at = read })
+	})
+}
+
+func TestAMutexUnderAnotherIsFound(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		c := f.join(nil)
+		s := c.shardOf(c.lock().Name)
+		other := &c.shards[c.lock().Name.KindID][(c.lock().Name.Hash+1)%shardCount]
+		s.glance(func() {
+			assert.Contains(t, foundBy(func() { other.take() }), "rule 7")
+			assert.Contains(t, foundBy(func() { c.finish(&after{}) }), "rule 7")
+			assert.Empty(t, foundBy(func() { c.marked(c.lock().Name) }), "the hub has a mutex of its own, under that of a shard, too")
+		})
+		c.witness.enters("the hub")
+		assert.Contains(t, foundBy(func() { c.subscribed(c.lock().Name) }), "rule 7")
+		c.witness.leaves()
+	})
+}
+
+func TestCodeOfAUserUnderTheMutexIsFound(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		hooks := 0
+		c := f.join(func(config *client.Config) {
+			config.Observer = &client.Observer{Acquired: func(context.Context, client.Event) { hooks++ }, Closed: func() {}}
+		})
+		ctx := c.witness.watched(t.Context())
+		for name, code := range map[string]func(){
+			"Err": func() { _ = ctx.Err() }, "Done": func() { ctx.Done() }, "Value": func() { ctx.Value(name(0)) },
+			"AfterFunc": func() { ctx.(watchedContext).AfterFunc(func() {}) }, "hook": func() { c.shared.Observer.Acquired.Tell(ctx, client.Event{}) },
+		} {
+			c.shardOf(c.lock().Name).glance(func() { assert.Contains(t, foundBy(code), "rule 7: ", name) })
+			assert.Empty(t, foundBy(code), name)
+		}
+		assert.Equal(t, 1, hooks)
+	})
+}
+
+type name int
+
 func TestACommandThatPanicsHasOneAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		l := f.join(nil).lock()
@@ -144,45 +267,32 @@ func TestTheClocksAreReadAfterTheMutexIsTaken(t *testing.T) {
 		o := client.NewOwner()
 		require.NoError(t, c.lock().Take(t.Context(), client.Request{Owner: o, Wait: client.Forever, Lease: time.Second}))
 		s := c.shardOf(c.lock().Name)
-		s.mu.Lock()
+		s.lock()
 		got := make(chan int, 1)
 		go func() { got <- c.lock().Depth(o) }()
 		runtime.Gosched()
 		c.clock.ahead.Add(int64(990 * time.Millisecond)) // the machine sleeps meanwhile
-		s.mu.Unlock()
+		s.unlock()
 		assert.Zero(t, <-got)
 	})
 }
 
-// A spying context reports whether it is asked under a mutex of the client.
+// A spying context counts how often it is asked.
 type spying struct {
 	context.Context
-	asked func()
+	asked *atomic.Int32
 }
 
-func (c *spying) Err() error            { c.asked(); return c.Context.Err() }
-func (c *spying) Done() <-chan struct{} { c.asked(); return c.Context.Done() }
-func (c *spying) Value(key any) any     { c.asked(); return c.Context.Value(key) }
+func (c *spying) Err() error            { c.asked.Add(1); return c.Context.Err() }
+func (c *spying) Done() <-chan struct{} { c.asked.Add(1); return c.Context.Done() }
+func (c *spying) Value(key any) any     { c.asked.Add(1); return c.Context.Value(key) }
 
+// The witness asserts that no context is asked under the mutex.
 func TestNoCodeOfAUserRunsUnderTheMutex(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)
-		s := c.shardOf(c.lock().Name)
 		var asked atomic.Int32
-		spy := func() context.Context {
-			return &spying{t.Context(), func() {
-				asked.Add(1)
-				for range 10_000 { // another goroutine may have it for a moment
-					if s.mu.TryLock() {
-						s.mu.Unlock()
-						return
-					}
-					runtime.Gosched()
-				}
-				stack := make([]byte, 1<<16)
-				t.Errorf("a context is asked under the mutex\n%s", stack[:runtime.Stack(stack, false)])
-			}}
-		}
+		spy := func() context.Context { return &spying{t.Context(), &asked} }
 		ctx := spy()
 		handle, err := c.lock().Hold(ctx, ctx, client.Request{Owner: client.NewHandleOwner(), Wait: client.Forever})
 		require.NoError(t, err)

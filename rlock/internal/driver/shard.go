@@ -25,6 +25,8 @@ type shard struct {
 	lingering lingering
 
 	at       core.Now   // when the mutex was taken
+	left     core.Now   // when it was given back before, as the witness notes it
+	losses   uint64     // how many there were
 	released core.Cause // of the effect Released that was carried out last
 	asked    *work      // that the keeper asks about, and has no need to be told of
 	after    after      // what exit does once it has given the mutex back
@@ -38,11 +40,11 @@ type lock struct {
 	name  *client.Name
 	owner core.OwnerID // of a permit, else 0
 
-	sub       subscription    // to the channel on which this client is told of its tickets; nil for none
-	heard     bool            // that was confirmed when it was last looked at
-	reused    bool            // a hold began in the tenure while that lingered
-	mirrorsIn chan struct{}   // closed with the next answer to a mirror, nil if no caller waits for one
-	untold    []chan struct{} // each is closed once a loss was told
+	sub       subscription  // to the channel on which this client is told of its tickets; nil for none
+	heard     bool          // that was confirmed when it was last looked at
+	reused    bool          // a hold began in the tenure while that lingered
+	mirrorsIn chan struct{} // closed with the next answer to a mirror, nil if no caller waits for one
+	untold    []*ending     // losses
 }
 
 // enter returns the lock of n, or that of the owner's permit, with the mutex held, and makes it if need be. The
@@ -142,7 +144,7 @@ func (s *shard) enterIfAny(key string, o core.OwnerID) (*lock, core.Now) {
 	now := s.take()
 	l := s.find(key, o)
 	if l == nil {
-		s.mu.Unlock()
+		s.unlock()
 	}
 	return l, now
 }
@@ -153,9 +155,24 @@ func (l *lock) again() core.Now { return l.shard.take() }
 // take takes the mutex, and reads the clocks then: a goroutine that is delayed between the two would believe
 // a lease that has ended.
 func (s *shard) take() core.Now {
-	s.mu.Lock()
+	s.lock()
 	s.at = s.client.clock.now()
 	return s.at
+}
+
+// lock takes the mutex, and unlock gives it back: take, glance and exit call them, and what has found that there is
+// nothing to do.
+func (s *shard) lock() {
+	s.client.witness.entersShard()
+	s.mu.Lock()
+}
+
+func (s *shard) unlock() {
+	if w := s.client.witness; w != nil {
+		s.left = s.client.clock.now()
+		w.leaves()
+	}
+	s.mu.Unlock()
 }
 
 // exit gives the mutex back, after the effects are carried out that need it. Those that must not be carried
@@ -172,22 +189,22 @@ func (s *shard) exit(l *lock) {
 		s.remove(l)
 		s.spare = l
 	}
-	if checks != nil {
+	if s.client.witness != nil {
 		s.check()
 	}
 	if !s.after.any() {
-		s.mu.Unlock()
+		s.unlock()
 		return
 	}
 	todo := s.after
 	s.after = after{}
-	s.mu.Unlock()
+	s.unlock()
 	s.client.finish(&todo)
 }
 
 // glance calls look with the mutex held, which changes nothing.
 func (s *shard) glance(look func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock()
+	defer s.unlock()
 	look()
 }
