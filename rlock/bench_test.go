@@ -407,3 +407,48 @@ func commands(b *testing.B, redis rueidis.Client) (n int64) {
 	}
 	return n
 }
+
+// BenchmarkGuardedWrite compares a guarded SET with the same SET in a script that looks at no lock, by a client of rueidis
+// with its defaults, and by one with the settings of rlock. Blocks take turns, as in BenchmarkBesideRaw.
+//
+//	go test -run - -bench GuardedWrite -benchtime 400x ./rlock
+func BenchmarkGuardedWrite(b *testing.B) {
+	option, ctx := benchOption(b), context.Background()
+	hold, err := benchClient(b, option).NewLock("guarded").Acquire(ctx)
+	require.NoError(b, err)
+	defer func() { _ = hold.Release(ctx) }()
+	defaults := option
+	defaults.DisableCache = true
+	direct, err := rueidis.NewClient(defaults)
+	require.NoError(b, err)
+	b.Cleanup(direct.Close)
+	set := rueidis.NewLuaScript("return redis.call('SET', KEYS[1], ARGV[1])")
+	for name, raw := range map[string]rueidis.Client{"direct": direct, "pipelined": rawClient(b, option)} {
+		b.Run(name, func(b *testing.B) {
+			var bare, guarded []time.Duration
+			one := func(f func() error) time.Duration {
+				began := time.Now()
+				if err := f(); err != nil {
+					b.Fatal(err)
+				}
+				return time.Since(began)
+			}
+			for b.Loop() {
+				for range 50 {
+					bare = append(bare, one(func() error { return set.Exec(ctx, raw, []string{"bare"}, []string{"7"}).Error() }))
+				}
+				for range 50 {
+					guarded = append(guarded, one(func() error {
+						_, err := hold.Do(ctx, []string{"stock"}, []string{"SET", "stock", "7"})
+						return err
+					}))
+				}
+			}
+			slices.Sort(bare)
+			slices.Sort(guarded)
+			b.ReportMetric(float64(bare[len(bare)/2])/1e3, "bare-us-p50")
+			b.ReportMetric(float64(guarded[len(guarded)/2])/1e3, "guarded-us-p50")
+			b.ReportMetric(float64(guarded[len(guarded)/2])/float64(bare[len(bare)/2]), "x-bare-p50")
+		})
+	}
+}

@@ -37,16 +37,21 @@ var (
 	// is held. A call that waits tries again until its wait ends.
 	ErrNotReplicated = wire.ErrNotReplicated
 
+	// ErrFenced: the hold of [Hold.Exec] or [Hold.Do] does not have the lock, and nothing was
+	// written. The error is ErrLost as well, or ErrNotHeld after a release.
+	ErrFenced = client.ErrFenced
+
 	// ErrUnconfirmed: Redis did not confirm a release in time. The critical section ran with the
 	// lock held, unless the error is ErrLost as well. The release is retried in the background
-	// until Redis answers or the lease has ended, and others wait until then.
+	// until Redis answers or the lease has ended, and others wait until then. Or the answer to a
+	// [Hold.Exec] or [Hold.Do] was lost: it may be executed until Release returns no error.
 	ErrUnconfirmed = client.ErrUnconfirmed
 
 	// ErrClosed: the client is closed, or was while the call waited; Close has released the lock.
 	ErrClosed = wire.ErrClosed
 
 	// ErrInvalidName: the name is empty, longer than 64 KiB, or, in a Cluster, has a brace but no
-	// hash tag.
+	// hash tag; or a guarded write may not have a key of that name.
 	ErrInvalidName = wire.ErrInvalidName
 
 	// ErrInvalidLease: the lease is negative or too short to keep.

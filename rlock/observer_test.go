@@ -287,7 +287,7 @@ func TestAnObserverIsToldWhetherAReleaseIsConfirmed(t *testing.T) {
 		time.Sleep(time.Second)
 		p.net.Refuse()
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrUnconfirmed)
-		assert.Equal(t, []string{"me: released plain orders:42 by redis after 1s: release was not confirmed by Redis"}, v.told())
+		assert.Equal(t, []string{"me: released plain orders:42 by redis after 1s: not confirmed by Redis"}, v.told())
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
@@ -48,6 +50,8 @@ type Handle interface {
 	// what it asked for before. It needs no network, and changes nothing of a hold that
 	// is over.
 	SetLease(lease time.Duration)
+	// Write executes the source of a script in Redis if the hold has the lock, in one step.
+	Write(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error)
 	// Detach gives the handle up and leaves the lock to its lease.
 	Detach(ctx context.Context) error
 	// Release gives the hold back, and ends its context.

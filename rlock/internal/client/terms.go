@@ -49,6 +49,7 @@ var (
 	ErrNoToken      = terms.ErrNoToken
 	ErrDetach       = terms.ErrDetach
 	ErrUpgrade      = terms.ErrUpgrade
+	ErrFenced       = terms.ErrFenced
 	ErrUnconfirmed  = terms.ErrUnconfirmed
 	ErrInvalidLease = terms.ErrInvalidLease
 	ErrUnanswered   = terms.ErrUnanswered

@@ -16,6 +16,8 @@ type kind struct {
 	acquire func(r *redis, c *call) wire.Call
 	mirror  func(r *redis, part []call) wire.Call // of locks of one slot
 
+	guard func(c *call) wire.Call // of a guarded write
+
 	foreign bool // clients of Redisson may hold the lock
 	readers bool // it has a read lock beside the write lock: see readwrite.go
 	permits bool // each owner has a lock of its own: see permits.go
@@ -24,22 +26,22 @@ type kind struct {
 // kinds are all kinds of locks. Package client has what a look at Redis needs to know of them.
 var kinds = [client.KindCount]*kind{
 	client.PlainKind: {
-		step: wire.PlainStep, acquire: acquirePlain, mirror: mirrorPlain, foreign: true,
+		step: wire.PlainStep, acquire: acquirePlain, mirror: mirrorPlain, guard: guardPlain, foreign: true,
 	},
 	client.FencedKind: {
 		core: core.Kind{Fenced: true},
-		step: wire.PlainStep, acquire: acquireFenced, mirror: mirrorPlain, foreign: true,
+		step: wire.PlainStep, acquire: acquireFenced, mirror: mirrorPlain, guard: guardPlain, foreign: true,
 	},
 	client.FairKind: {
 		core: core.Kind{Strict: true},
-		step: wire.PlainStep, acquire: acquirePlain, mirror: mirrorPlain, foreign: true,
+		step: wire.PlainStep, acquire: acquirePlain, mirror: mirrorPlain, guard: guardPlain, foreign: true,
 	},
 	client.ReadWriteKind: {
-		step: wire.ReadWriteStep, acquire: acquireReadWrite, mirror: mirrorReadWrite, foreign: true, readers: true,
+		step: wire.ReadWriteStep, acquire: acquireReadWrite, mirror: mirrorReadWrite, guard: guardReadWrite, foreign: true, readers: true,
 	},
 	client.SemaphoreKind: {
 		core: core.Kind{Strict: true},
-		step: wire.SemaphoreStep, acquire: acquirePermit, mirror: mirrorPermits, permits: true,
+		step: wire.SemaphoreStep, acquire: acquirePermit, mirror: mirrorPermits, guard: guardPermits, permits: true,
 	},
 }
 

@@ -105,3 +105,5 @@ func (s *share) close() {
 		s.pool.sub = nil
 	}
 }
+
+func guardPermits(c *call) wire.Call { return guarded(c, wire.SemaphoreGuard) }

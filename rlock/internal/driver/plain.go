@@ -30,3 +30,5 @@ func mirrorPlain(r *redis, part []call) wire.Call {
 	}
 	return wire.Call{Script: wire.Mirror, Keys: append(keys, more...), Args: args}
 }
+
+func guardPlain(c *call) wire.Call { return guarded(c, wire.PlainGuard) }

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -39,6 +40,17 @@ func mirrorReadWrite(r *redis, part []call) wire.Call {
 		args = append(args, r.milliseconds(c.cmd.Lease), c.text, strconv.Itoa(c.cmd.Writes), wire.Flag(c.cmd.Reads), asks.How)
 	}
 	return wire.Call{Script: wire.ReadWriteMirror, Keys: append(keys, more...), Args: args}
+}
+
+func guardReadWrite(c *call) wire.Call {
+	mode := "x"
+	if c.cmd.Mode == core.Shared {
+		mode = "s"
+	}
+	w := *c.write
+	w.keys, w.args = append(slices.Clip(w.keys), c.name.Extra), append(slices.Clip(w.args), mode)
+	c.write = &w
+	return guarded(c, wire.ReadWriteGuard)
 }
 
 // untold reports whether an owner of this client has the lock in the mode, and whether this client has to be believed:

@@ -44,6 +44,9 @@ func (r *redis) within(ctx context.Context) (context.Context, context.CancelFunc
 
 // do sends one command in the goroutine of its caller.
 func (r *redis) do(ctx context.Context, c *call) (a answer) {
+	if c.write != nil {
+		return r.write(ctx, c)
+	}
 	mark := r.Mark()
 	command := r.command(c)
 	switch {

@@ -74,6 +74,7 @@ type call struct {
 	track bool   // of a Mirror: Redis is to tell of changes of the key
 	first bool   // no other command about the tenure can be in flight, so that it may have a connection of its own
 	at    core.Time
+	write *write // of a Write
 
 	work    *work
 	claimed bool   // of a Mirror: Redis was asked for a claim before

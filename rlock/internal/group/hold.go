@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
@@ -204,6 +206,11 @@ func setLease(parts []*member, lease time.Duration) {
 
 // FencingToken returns 0: the parts have tokens of their own.
 func (h *Hold) FencingToken() uint64 { return 0 }
+
+// Write refuses: one step in one server cannot look at parts that may be on several.
+func (h *Hold) Write(context.Context, string, []string, []string) (m rueidis.RedisMessage, err error) {
+	return m, fmt.Errorf("rlock: lock %q: %w: a lock over several has no guarded writes, since no single step sees all parts: write with the hold of one of them", h.of.name, errors.ErrUnsupported)
+}
 
 // Detach refuses.
 func (h *Hold) Detach(context.Context) error {

@@ -14,7 +14,8 @@ var (
 	ErrNoToken      = errors.New("the lock has no fencing tokens")
 	ErrDetach       = errors.New("the hold cannot be detached")
 	ErrUpgrade      = errors.New("a reader cannot become a writer")
-	ErrUnconfirmed  = errors.New("release was not confirmed by Redis")
+	ErrFenced       = errors.New("not executed, since the hold does not have the lock")
+	ErrUnconfirmed  = errors.New("not confirmed by Redis")
 	ErrInvalidLease = errors.New("invalid lease")
 )
 

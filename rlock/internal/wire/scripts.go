@@ -49,6 +49,10 @@ func newScript(names ...string) *Script {
 	}
 	text = strings.Replace(text, swiftHere, read("swift"), 1)
 	text = strings.Replace(text, ownersHere, read("owners"), 1)
+	return scriptOf(text)
+}
+
+func scriptOf(text string) *Script {
 	sum := sha1.Sum([]byte(text))
 	return &Script{text: text, sha: hex.EncodeToString(sum[:])}
 }

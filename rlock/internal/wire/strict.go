@@ -2,11 +2,7 @@
 
 package wire
 
-import (
-	"crypto/sha1"
-	_ "embed"
-	"encoding/hex"
-)
+import _ "embed"
 
 //go:embed testdata/strict.lua
 var strict string
@@ -19,8 +15,9 @@ func init() {
 		ReadWriteAcquire, ReadWriteMirror, ReadWriteStep,
 		SemaphoreAcquire, SemaphoreResume, SemaphoreMirror, SemaphoreStep,
 	} {
-		s.text = strict + s.text
-		sum := sha1.Sum([]byte(s.text))
-		s.sha = hex.EncodeToString(sum[:])
+		*s = *scriptOf(strict + s.text)
+	}
+	for _, g := range []*Guard{PlainGuard, ReadWriteGuard, SemaphoreGuard} {
+		g.prelude = strict + g.prelude
 	}
 }

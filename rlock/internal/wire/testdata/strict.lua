@@ -20,7 +20,7 @@ local keysOf = { -- which arguments of a command are keys
 
 -- Returns why the command is refused, nil if it is not.
 local function refusal(command, ...)
-	local keys = keysOf[command]
+	local keys = keysOf[string.lower(command)]
 	if not keys then
 		return 'ERR ' .. command .. ' is not in the table of strict.lua'
 	end

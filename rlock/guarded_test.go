@@ -1,0 +1,214 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// Locks that have guarded writes, each with the key that a guarded write is about.
+var guarding = map[string]func(*rlock.Client) *rlock.Lock{
+	"plain":     func(c *rlock.Client) *rlock.Lock { return c.NewLock(key) },
+	"fenced":    func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(key) },
+	"fair":      func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(key) },
+	"write":     func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(key).Write() },
+	"read":      func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(key).Read() },
+	"semaphore": func(c *rlock.Client) *rlock.Lock { return c.NewSemaphore(key, 1) },
+}
+
+// eachGuarding runs the test for each kind on a server of each sort.
+func eachGuarding(t *testing.T, run func(t *testing.T, s *site, l *rlock.Lock, stock string)) {
+	redistest.Over(t, oneOrMany, func(t *testing.T, server *redistest.Server) {
+		for name, lock := range guarding {
+			t.Run(name, func(t *testing.T) {
+				s := at(t, server)
+				l := lock(s.client())
+				stock := l.Key("stock")
+				t.Cleanup(func() { s.do("DEL", stock) })
+				run(t, s, l, stock)
+			})
+		}
+	})
+}
+
+func acquired(t *testing.T, s *site, l *rlock.Lock, options ...rlock.AcquireOption) *rlock.Hold {
+	t.Helper()
+	hold, err := l.Acquire(s.ctx, options...)
+	require.NoError(t, err)
+	return hold
+}
+
+func TestAGuardedWriteIsExecutedWhileItsHoldHasTheLock(t *testing.T) {
+	eachGuarding(t, func(t *testing.T, s *site, l *rlock.Lock, stock string) {
+		hold := acquired(t, s, l)
+		replies, err := hold.Do(s.ctx, []string{stock}, []string{"SET", stock, "7"}, []string{"GET", stock}, nil)
+		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
+		require.Empty(t, replies)
+		replies, err = hold.Do(s.ctx, []string{stock}, []string{"SET", stock, "7"}, []string{"INCRBY", stock, "-2"}, []string{"GET", stock})
+		require.NoError(t, err)
+		require.Len(t, replies, 3)
+		got, err := replies[2].ToString()
+		require.NoError(t, err)
+		assert.Equal(t, "5", got)
+		reply, err := hold.Exec(s.ctx, "#!lua\nlocal left = redis.call('incrby', KEYS[1], ARGV[1])\nreturn {left, #KEYS, #ARGV}", []string{stock}, []string{"-1"})
+		if err != nil { // a server of before Redis 7
+			reply, err = hold.Exec(s.ctx, "local left = redis.call('incrby', KEYS[1], ARGV[1])\nreturn {left, #KEYS, #ARGV}", []string{stock}, []string{"-1"})
+		}
+		require.NoError(t, err)
+		numbers, err := reply.AsIntSlice()
+		require.NoError(t, err)
+		assert.Equal(t, []int64{4, 1, 1}, numbers, "what the script sees")
+		reply, err = hold.Exec(s.ctx, "return nil", nil, nil)
+		require.NoError(t, err)
+		assert.True(t, reply.IsNil())
+		require.NoError(t, hold.Release(s.ctx))
+
+		_, err = hold.Do(s.ctx, []string{stock}, []string{"SET", stock, "late"})
+		require.ErrorIs(t, err, rlock.ErrFenced)
+		require.ErrorIs(t, err, rlock.ErrNotHeld, "it was released")
+		assert.Equal(t, int64(4), s.number("INCRBY", stock, "0"))
+	})
+}
+
+func TestAGuardedWriteOfALostHoldWritesNothingAndTellsTheLoss(t *testing.T) {
+	eachGuarding(t, func(t *testing.T, s *site, l *rlock.Lock, stock string) {
+		hold := acquired(t, s, l)
+		require.NoError(t, s.do("DEL", key).Error())
+		_, err := hold.Do(s.ctx, []string{stock}, []string{"SET", stock, "7"})
+		require.ErrorIs(t, err, rlock.ErrFenced)
+		require.ErrorIs(t, err, rlock.ErrLost)
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost, "at once")
+		assert.Zero(t, s.number("EXISTS", stock))
+		require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
+
+		hold = acquired(t, s, l) // another program's data is in the place of the lock
+		require.NoError(t, s.do("DEL", key).Error())
+		require.NoError(t, s.do("SET", key, "data").Error())
+		_, err = hold.Exec(s.ctx, "return redis.call('set', KEYS[1], '7')", []string{stock}, nil)
+		require.ErrorIs(t, err, rlock.ErrFenced)
+		assert.Zero(t, s.number("EXISTS", stock))
+		require.NoError(t, s.do("DEL", key).Error())
+	})
+}
+
+func TestAnErrorOfAGuardedWriteLeavesTheHold(t *testing.T) {
+	eachGuarding(t, func(t *testing.T, s *site, l *rlock.Lock, stock string) {
+		hold := acquired(t, s, l)
+		_, err := hold.Exec(s.ctx, "local x = 1\nreturn redis.error_reply('SOLD out')", []string{stock}, nil)
+		refused, ok := rueidis.IsRedisErr(err)
+		require.True(t, ok, err)
+		assert.Equal(t, "SOLD out", refused.Error())
+		_, err = hold.Exec(s.ctx, "local x = 1\nerror('no')", nil, nil)
+		require.ErrorContains(t, err, "no")
+		replies, err := hold.Do(s.ctx, []string{stock}, []string{"SET", stock, "7"}, []string{"LPUSH", stock, "x"}, []string{"SET", stock, "8"})
+		require.ErrorContains(t, err, "command 2 of 3, LPUSH")
+		require.ErrorContains(t, err, "WRONGTYPE")
+		assert.Len(t, replies, 1)
+		assert.Equal(t, int64(7), s.number("INCRBY", stock, "0"))
+		require.NoError(t, context.Cause(hold.Context()))
+		require.NoError(t, hold.Release(s.ctx))
+	})
+}
+
+func TestAGuardedWriteMayNotHaveTheKeysOfLocks(t *testing.T) {
+	redistest.Over(t, oneOrMany, func(t *testing.T, server *redistest.Server) {
+		s := at(t, server)
+		l := s.lock()
+		hold := acquired(t, s, l)
+		for _, k := range []string{key, "rlock_queue:{" + key + "}", "redisson_lock_queue:{" + key + "}", ""} {
+			_, err := hold.Do(s.ctx, []string{k}, []string{"SET", k, "7"})
+			require.ErrorIs(t, err, rlock.ErrInvalidName, k)
+		}
+		_, err := hold.Do(s.ctx, []string{"stock"}, []string{"SET", "stock", "7"})
+		if server.Kind == redistest.KindCluster {
+			require.ErrorIs(t, err, rlock.ErrInvalidName)
+			require.ErrorContains(t, err, l.Key("stock"))
+		} else {
+			require.NoError(t, err)
+			s.do("DEL", "stock")
+		}
+		require.NoError(t, hold.Release(s.ctx))
+	})
+}
+
+func TestALockOverSeveralRefusesGuardedWrites(t *testing.T) {
+	s := at(t, redistest.Embedded(t))
+	c := s.client()
+	for _, l := range []*rlock.Lock{rlock.NewMultiLock(c.NewLock(key), c.NewLock("b")), rlock.NewRedLock([]*rlock.Client{c}, key)} {
+		hold, err := l.Acquire(s.ctx)
+		require.NoError(t, err)
+		_, err = hold.Do(s.ctx, nil, []string{"SET", "a", "1"})
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		require.ErrorContains(t, err, "no single step sees all parts")
+		require.NoError(t, hold.Release(s.ctx))
+	}
+}
+
+// After hand-offs, nested and beside readers, Redis shows another owner than the hold's: the write is executed all the same.
+func TestAGuardedWriteOfALaterHoldOfATenureIsExecuted(t *testing.T) {
+	eachGuarding(t, func(t *testing.T, s *site, l *rlock.Lock, stock string) {
+		var all sync.WaitGroup
+		for range 16 {
+			all.Go(func() {
+				for range 20 {
+					hold, err := l.Acquire(s.ctx)
+					if !assert.NoError(t, err) {
+						return
+					}
+					inner, err := l.Acquire(hold.Context())
+					assert.NoError(t, err)
+					_, err = inner.Do(s.ctx, []string{stock}, []string{"INCRBY", stock, "1"})
+					assert.NoError(t, err)
+					assert.NoError(t, inner.Release(s.ctx))
+					_, err = hold.Do(s.ctx, []string{stock}, []string{"INCRBY", stock, "1"})
+					assert.NoError(t, err)
+					assert.NoError(t, hold.Release(s.ctx))
+				}
+			})
+		}
+		all.Wait()
+		assert.Equal(t, int64(16*20*2), s.number("INCRBY", stock, "0"))
+	})
+}
+
+// A write whose caller has left is not executed in a later hold: one of this process, to which the lock is not handed off.
+func TestAGuardedWriteWithoutAnAnswerEndsItsTenure(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here := w.client()
+		l, me := here.NewLock(key), w.caller()
+		hold, err := l.Acquire(w.ctx)
+		require.NoError(t, err)
+		next := start(func() error { return l.Lock(me) })
+		here.net.Rule(func(f network.Frame) network.Fate {
+			if f.Stage == network.Request && slices.Contains(f.Args, "INCRBY") {
+				return network.Hold
+			}
+			return network.Pass
+		})
+		ctx, cancel := context.WithTimeout(w.ctx, time.Second)
+		defer cancel()
+		_, err = hold.Do(ctx, []string{"stock"}, []string{"INCRBY", "stock", "1"})
+		require.ErrorIs(t, err, rlock.ErrUnconfirmed)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		released := start(func() error { return hold.Release(w.ctx) })
+		synctest.Wait()
+		assert.Zero(t, l.HoldCount(me), "handed off in the tenure of the write")
+		here.net.Rule(nil)
+		here.net.Deliver()
+		require.NoError(t, <-released)
+		require.NoError(t, <-next)
+		require.NoError(t, l.Unlock(me))
+	})
+}

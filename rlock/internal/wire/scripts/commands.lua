@@ -1,0 +1,18 @@
+-- The source of a guarded write that is a list of commands: it executes one after the other, and stops at the first error.
+--
+-- KEYS[i]  the keys of the commands
+-- ARGV     of each command: how many words it has, and these
+--
+-- An array with the reply to each command that was executed; the last one may be an error, which those behind it follow
+-- that were not executed.
+local replies, at = {}, 1
+while at <= #ARGV do
+	local last = at + ARGV[at]
+	local reply = redis.pcall(unpack(ARGV, at + 1, last))
+	replies[#replies + 1] = reply
+	if type(reply) == 'table' and reply.err then
+		break
+	end
+	at = last + 1
+end
+return replies

@@ -1,0 +1,23 @@
+-- Comes before the source of a guarded write, on its first line: looks whether a plain, fenced or fair lock has the
+-- tenure. That is known by its UUID, since the id after it changes with a hand-off.
+--
+-- KEYS[#KEYS]  the lock, which the source does not see
+-- ARGV[#ARGV]  owner, "<uuid>:<id>", which the source does not see
+--
+-- "RLOCK_FENCED"  an error: the lock does not have the tenure, and the source was not executed
+-- else            what the source returns
+--
+-- An error that says nothing about the lock, as of a right that is missing, is returned as it is.
+do
+	local lock, owner = KEYS[#KEYS], ARGV[#ARGV]
+	local has = redis.pcall('hexists', lock, owner)
+	if has == 0 and string.sub(redis.call('hkeys', lock)[1] or '', 1, 37) == string.sub(owner, 1, 37) then
+		has = 1
+	end
+	if type(has) == 'table' and not string.find(has.err, 'WRONGTYPE') then
+		return has
+	elseif has ~= 1 then
+		return redis.error_reply('RLOCK_FENCED the lock has another holder, or none')
+	end
+	KEYS[#KEYS], ARGV[#ARGV] = nil, nil
+end;

@@ -1,0 +1,27 @@
+-- Comes before the source of a guarded write, on its first line: guard.lua for a read-write lock. A hold of the write lock
+-- needs the field of a writer; one of the read lock that, or the field of a reader whose lease is not over.
+--
+-- KEYS[#KEYS]    the lock, which the source does not see, as those that follow
+-- KEYS[#KEYS-1]  the beginning of the keys of readers' leases: see rw.lua
+-- ARGV[#ARGV]    owner, "<uuid>:<id>"
+-- ARGV[#ARGV-1]  "x" for the write lock, "s" for the read lock
+--
+-- Replies as guard.lua.
+do
+	local keys, args = #KEYS, #ARGV
+	local lock, tenure, has = KEYS[keys], string.sub(ARGV[args], 1, 37), false
+	local fields = redis.pcall('hkeys', lock)
+	if fields.err and not string.find(fields.err, 'WRONGTYPE') then
+		return fields
+	end
+	for _, field in ipairs(fields) do
+		if string.sub(field, 1, 37) == tenure then
+			has = has or string.sub(field, -6) == ':write' or ARGV[args - 1] == 's'
+				and redis.call('exists', KEYS[keys - 1] .. ':' .. field .. ':rwlock_timeout:1') == 1
+		end
+	end
+	if not has then
+		return redis.error_reply('RLOCK_FENCED the lock has another holder, or none')
+	end
+	KEYS[keys], KEYS[keys - 1], ARGV[args], ARGV[args - 1] = nil, nil, nil, nil
+end;

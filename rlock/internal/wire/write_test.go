@@ -1,0 +1,30 @@
+//go:build !strict
+
+package wire
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// An error names the line of the user's source, and flags stay the first line.
+func TestAGuardAddsNoLine(t *testing.T) {
+	for _, g := range []*Guard{PlainGuard, ReadWriteGuard, SemaphoreGuard} {
+		assert.Equal(t, 1, strings.Count(g.Script("local x = 1\nreturn x").text, "\n"))
+		assert.True(t, strings.HasPrefix(g.Script("#!lua flags=no-writes\nreturn 1").text, "#!lua flags=no-writes\ndo "))
+		assert.NotContains(t, g.prelude, "--")
+	}
+}
+
+func TestAGuardForgetsSources(t *testing.T) {
+	g := newGuard("guard")
+	first := g.Script("return 0")
+	for i := range 3 * mostSources {
+		g.Script(fmt.Sprint("return ", i))
+	}
+	assert.LessOrEqual(t, len(g.scripts), mostSources)
+	assert.Equal(t, first.sha, g.Script("return 0").sha)
+}
