@@ -1,0 +1,97 @@
+// Command resend loses, doubles and delays each command of each library's lock, one at a time, and reports what follows:
+// what is left in Redis, whether two hold the lock, and whether a call waits for ever.
+//
+//	cd bench && go run ./resend         # less than a minute; writes results/resend
+//
+// The commands pass the faulty network of rlock's own tests (internal/network). Each case has a lock of its own.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/go-rlock/rlock/bench/arena"
+	"github.com/go-rlock/rlock/bench/contender"
+)
+
+// libraries are the contenders. Redisson is none: its workers are programs in Java.
+var libraries = []string{"rlock", "redsync", "redislock-exp", "rueidislock-1"}
+
+// maxCommands is how many commands of an operation are met by a fault, each in a case of its own.
+const maxCommands = 4
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := play(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func play(ctx context.Context) error {
+	lease := flag.Duration("lease", 2*time.Second, "of all locks")
+	atOnce := flag.Int("at-once", 8, "how many cases to play at a time")
+	only := flag.String("library", "", "the one to play, all by default")
+	out := flag.String("out", filepath.Join("results", "resend"), "folder for what is written")
+	flag.Parse()
+	addr, stop, err := arena.StartRedis(ctx, "redis-server")
+	if err != nil {
+		return err
+	}
+	defer stop()
+	var outcomes []*outcome
+	var all sync.WaitGroup
+	turns := make(chan struct{}, max(*atOnce, 1))
+	for _, library := range libraries {
+		if *only != "" && *only != library {
+			continue
+		}
+		made, err := contender.Find(library)
+		if err != nil {
+			return err
+		}
+		for _, op := range operations {
+			if op == renewal && !made.Renews {
+				continue
+			}
+			for _, f := range faults {
+				for nth := range maxCommands {
+					if f == none && nth > 0 {
+						break
+					}
+					o := &outcome{Library: library, Operation: op, Fault: f, Nth: nth + 1}
+					outcomes = append(outcomes, o)
+					turns <- struct{}{}
+					all.Go(func() {
+						defer func() { <-turns }()
+						c := &trial{outcome: o, addr: addr, lease: *lease, made: made}
+						c.play(ctx)
+					})
+				}
+			}
+		}
+	}
+	all.Wait()
+	if err := os.MkdirAll(*out, 0o755); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(outcomes, "", "\t")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(*out, "results.json"), append(data, '\n'), 0o644); err != nil {
+		return err
+	}
+	text := table(outcomes, *lease)
+	fmt.Print(text)
+	return os.WriteFile(filepath.Join(*out, "results.md"), []byte(text), 0o644)
+}

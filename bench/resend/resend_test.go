@@ -1,0 +1,44 @@
+package main
+
+import (
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/bench/arena"
+	"github.com/go-rlock/rlock/bench/contender"
+)
+
+func TestALostReleaseIsFoundAndALockWithoutOwnersIsToo(t *testing.T) {
+	if _, err := exec.LookPath("redis-server"); err != nil || testing.Short() {
+		t.Skip("it starts a redis-server, for some seconds")
+	}
+	addr, stop, err := arena.StartRedis(t.Context(), "redis-server")
+	require.NoError(t, err)
+	defer stop()
+	play := func(made contender.Contender, op operation, f fault) *outcome {
+		one := &trial{outcome: &outcome{Library: made.Name, Operation: op, Fault: f, Nth: 1}, addr: addr, lease: time.Second, made: made}
+		one.play(t.Context())
+		require.Empty(t, one.Problem)
+		require.True(t, one.Met)
+		return one.outcome
+	}
+	lost := play(contender.RLock(), unlocking, requestLost)
+	assert.True(t, lost.Failed, "an unlock that is lost is told")
+	assert.False(t, lost.Twice || lost.Forever)
+	assert.True(t, play(contender.Broken(), locking, none).Twice, "a lock that does not exclude")
+}
+
+func TestTheWorstOfTheCasesIsTold(t *testing.T) {
+	outcomes := []*outcome{
+		{Library: "rlock", Operation: locking, Fault: late, Met: true},
+		{Library: "rlock", Operation: locking, Fault: late, Met: true, Failed: true, Left: time.Second},
+		{Library: "rlock", Operation: locking, Fault: late, Twice: true}, // not met
+	}
+	text, met := cell(outcomes, "rlock", locking, late)
+	assert.Equal(t, "error, left 1.0 s", text)
+	assert.Equal(t, 2, met)
+}

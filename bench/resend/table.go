@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// leftAfter is how long the next caller may wait for a free lock: polling takes some of it.
+const leftAfter = 700 * time.Millisecond
+
+// table has a row for each library and operation, and a column for each fault.
+func table(outcomes []*outcome, lease time.Duration) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `# Every command lost, doubled, late
+
+Made by `+"`cd bench && go run ./resend -lease %v`"+`. Each cell is about the first %d commands of the operation, one at a time:
+"–" is no effect, "error" that the caller is told, "left" that nobody has the lock and the next caller waits for so long,
+"two hold" that another is granted the lock and the holder's release is no error, "for ever" that a call has not got the
+lock %v after a lease.
+
+| library | operation | commands |`, lease, maxCommands, grace)
+	for _, f := range faults {
+		fmt.Fprintf(&b, " %s |", f)
+	}
+	b.WriteString("\n|---|---|---:|---|---|---|---|---|\n")
+	for _, library := range libraries {
+		for _, op := range operations {
+			commands, cells := 0, make([]string, len(faults))
+			for i, f := range faults {
+				var met int
+				if cells[i], met = cell(outcomes, library, op, f); f != none {
+					commands = max(commands, met)
+				}
+			}
+			if commands > 0 {
+				fmt.Fprintf(&b, "| %s | %s | %d | %s |\n", library, op, commands, strings.Join(cells, " | "))
+			}
+		}
+	}
+	return b.String()
+}
+
+// cell says the worst of the cases, and how many commands were met.
+func cell(outcomes []*outcome, library string, op operation, f fault) (text string, met int) {
+	var failed, twice, forever, problem bool
+	var left time.Duration
+	for _, o := range outcomes {
+		if o.Library != library || o.Operation != op || o.Fault != f || !o.Met {
+			continue
+		}
+		met++
+		failed, twice, forever, problem = failed || o.Failed, twice || o.Twice, forever || o.Forever, problem || o.Problem != ""
+		if o.Left > leftAfter {
+			left = max(left, o.Left)
+		}
+	}
+	var words []string
+	for _, w := range []struct {
+		is   bool
+		text string
+	}{{failed, "error"}, {left > 0, fmt.Sprintf("left %.1f s", left.Seconds())}, {twice, "**two hold**"}, {forever, "**for ever**"}, {problem, "not played"}} {
+		if w.is {
+			words = append(words, w.text)
+		}
+	}
+	switch {
+	case met == 0:
+		return "", 0
+	case len(words) == 0:
+		return "–", met
+	}
+	return strings.Join(words, ", "), met
+}
