@@ -34,7 +34,7 @@ func (c *Client) Ask(ctx context.Context, ids ...string) ([]inspect.Answer, erro
 		answers[i] = inspect.Answer{Client: a.Client, At: time.UnixMilli(a.At), Cut: a.Cut, Uses: make([]inspect.Use, len(a.Uses))}
 		for j, u := range a.Uses {
 			use := inspect.Use{
-				Name: u.Lock, Kind: Kind(u.Kind), Owner: u.Owner, Goroutine: u.Goroutine,
+				Name: c.named(u.Lock), Kind: Kind(u.Kind), Owner: u.Owner, Goroutine: u.Goroutine,
 				Waits: u.Waits, Since: time.UnixMilli(u.Since), PartOf: u.PartOf,
 			}
 			if u.Place != nil {

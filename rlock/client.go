@@ -21,6 +21,7 @@ import (
 // taken.
 type Client struct {
 	shared *client.Client
+	prefix string         // of the names in Redis
 	driver *driver.Client // keeps the locks
 	groups *group.Home    // for locks over several
 	diag   *diag.Diag
@@ -41,7 +42,7 @@ func New(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := new(Client)
+	c := &Client{prefix: config.Prefix}
 	if config.Observer == nil {
 		c.open(config.shared(nil), redis, id)
 		return c, nil

@@ -29,6 +29,12 @@ type Config struct {
 	// [Client.Close] leaves it open: close it afterwards. docs/connecting.md has the risks.
 	Client rueidis.Client
 
+	// Prefix is put before each lock's name to make its key in Redis, as "billing:", or "{billing}:"
+	// for locks in one slot of a Cluster: what Redisson's NameMapper does. Methods of the client,
+	// its locks and its Observer take and return names without it; errors, the log and the names of
+	// a multi-lock have it. Defaults to "": the name is the key.
+	Prefix string
+
 	// Lease is how long Redis keeps a lock whose holder died, and how long an outage may last
 	// before a holder loses it. The watchdog renews at a third of it. At least 100 ms. Defaults to
 	// 30 s, as Redisson's lockWatchdogTimeout.

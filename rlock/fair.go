@@ -14,5 +14,5 @@ import (
 // Redisson's getFairLock() is another lock, with a queue of its own: a fair lock of rlock only
 // excludes it, as it does Redisson's RLock.
 func (c *Client) NewFairLock(name string) *Lock {
-	return lockOf(c, driver.NewLock(c.driver, client.FairKind, name))
+	return lockOf(c, driver.NewLock(c.driver, client.FairKind, c.inRedis(name)))
 }

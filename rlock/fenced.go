@@ -25,5 +25,5 @@ import (
 //
 // Redisson's getFencedLock(name).
 func (c *Client) NewFencedLock(name string) *Lock {
-	return lockOf(c, driver.NewLock(c.driver, client.FencedKind, name))
+	return lockOf(c, driver.NewLock(c.driver, client.FencedKind, c.inRedis(name)))
 }

@@ -12,7 +12,7 @@ func (c *Client) Held() []inspect.Held {
 	held := make([]inspect.Held, len(all))
 	for i, h := range all {
 		held[i] = inspect.Held{
-			Name: h.Name, Kind: Kind(h.Kind), Owner: h.Owner.ID, Since: h.Since, ValidUntil: h.ValidUntil,
+			Name: c.named(h.Name), Kind: Kind(h.Kind), Owner: h.Owner.ID, Since: h.Since, ValidUntil: h.ValidUntil,
 			Depth: h.Depth, PartOf: h.PartOf, Place: inspect.Place(h.Place),
 		}
 	}

@@ -91,7 +91,7 @@ func (h *Hold) ValidUntil() time.Time { return h.held.ValidUntil() }
 func (h *Hold) Token() (uint64, error) {
 	token := h.held.FencingToken()
 	if token == 0 {
-		return 0, client.NoToken(h.scoped.scope.of.Name())
+		return 0, client.NoToken(h.scoped.scope.of.form().Title())
 	}
 	return token, nil
 }

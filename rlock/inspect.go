@@ -20,7 +20,7 @@ import (
 func (c *Client) Inspect(ctx context.Context, name string) (inspect.Lock, error) {
 	var keys [wire.Forms]*wire.Keys
 	for i, id := range [wire.Forms]client.KindID{client.FencedKind, client.ReadWriteKind, client.SemaphoreKind} {
-		n := c.shared.NewName(id, name)
+		n := c.shared.NewName(id, c.inRedis(name))
 		if n.Err != nil && i == 0 {
 			return inspect.Lock{}, n.Err
 		}

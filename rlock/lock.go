@@ -64,13 +64,13 @@ const (
 // Redis, and nothing needs to be closed or kept. If the name is invalid, the lock's methods
 // return [ErrInvalidName].
 //
-// The name is the lock's key in Redis, so that a lock of Redisson with the same name is the same
+// The name, behind [Config].Prefix, is the lock's key in Redis, so that a lock of Redisson with the same name is the same
 // lock. Give locks names that no data has, as "lock:orders:42" for the order in "orders:42". A
 // key with other data is refused ([ErrWrongType]) and left as it is.
 //
 // Redisson's getLock(name).
 func (c *Client) NewLock(name string) *Lock {
-	return lockOf(c, driver.NewLock(c.driver, client.PlainKind, name))
+	return lockOf(c, driver.NewLock(c.driver, client.PlainKind, c.inRedis(name)))
 }
 
 // lockOf returns the lock that is made of one, at one allocation.
@@ -97,7 +97,13 @@ func (l *Lock) form() form {
 
 // Name returns the name that the lock was made with; of a multi-lock those of its parts
 // with commas between them, each name once.
-func (l *Lock) Name() string { return l.form().Title() }
+func (l *Lock) Name() string {
+	title := l.form().Title()
+	if l.client == nil {
+		return title
+	}
+	return l.client.named(title)
+}
 
 // Lock waits until the caller holds the lock, or ctx ends. The watchdog renews
 // the lock until Unlock. Within a process waiters are served first come, first

@@ -18,12 +18,13 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[string, er
 	if pattern == "" {
 		pattern = "*"
 	}
+	inRedis := literal.Replace(c.prefix) + pattern
 	return func(yield func(string, error) bool) {
-		for name, err := range c.shared.Redis.Locks(ctx, pattern) {
+		for name, err := range c.shared.Redis.Locks(ctx, inRedis) {
 			if err != nil {
 				err = fmt.Errorf("rlock: list locks %q: %w", pattern, err)
 			}
-			if !yield(name, err) {
+			if !yield(c.named(name), err) {
 				return
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // observing calls the hooks of an Observer for the events of package client. Each hook may be nil,
@@ -65,8 +66,16 @@ func hook[Info any](o *observing, name string, call func(context.Context, Info),
 	}
 	return func(ctx context.Context, e client.Event) {
 		defer o.caught(name)
-		call(ctx, info(LockInfo{Client: o.client, Name: e.Name, Kind: Kind(e.Kind), Owner: Owner(e.Owner.ID)}, e))
+		call(ctx, info(LockInfo{Client: o.client, Name: o.nameOf(e), Kind: Kind(e.Kind), Owner: Owner(e.Owner.ID)}, e))
 	}
+}
+
+// nameOf returns the name of the event's lock. That of a multi-lock is made of keys.
+func (o *observing) nameOf(e client.Event) string {
+	if e.Kind == terms.KindMulti {
+		return e.Name
+	}
+	return o.client.named(e.Name)
 }
 
 // caught keeps the panic of a hook from the client. It must be deferred itself.

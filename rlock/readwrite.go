@@ -27,7 +27,7 @@ type ReadWriteLock struct {
 //
 // Redisson's getReadWriteLock(name).
 func (c *Client) NewReadWriteLock(name string) *ReadWriteLock {
-	l := &ReadWriteLock{writer: driver.NewLock(c.driver, client.ReadWriteKind, name)}
+	l := &ReadWriteLock{writer: driver.NewLock(c.driver, client.ReadWriteKind, c.inRedis(name))}
 	l.reader = l.writer.ForReaders()
 	l.read, l.write = Lock{&l.reader, c}, Lock{&l.writer, c}
 	return l

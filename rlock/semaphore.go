@@ -20,5 +20,5 @@ import "github.com/go-rlock/rlock/rlock/internal/driver"
 // semaphores keep other data, and must not share a name with one of rlock. The user needs the
 // right to ZCARD.
 func (c *Client) NewSemaphore(name string, permits int) *Lock {
-	return lockOf(c, driver.NewSemaphore(c.driver, name, permits))
+	return lockOf(c, driver.NewSemaphore(c.driver, c.inRedis(name), permits))
 }

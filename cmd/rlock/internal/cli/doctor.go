@@ -13,10 +13,7 @@ import (
 )
 
 func (a *app) doctor() *cobra.Command {
-	var (
-		asJSON bool
-		prefix string
-	)
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine a server before it is trusted with locks",
@@ -43,6 +40,8 @@ EXIT CODES
 			if err != nil {
 				return err
 			}
+			prefix := config.Prefix
+			config.Prefix = "" // doctor reads names of other prefixes, too
 			findings := doctor.Examine(cmd.Context(), config, prefix)
 			for i := range findings {
 				findings[i].Found = forShells.Replace(findings[i].Found)
@@ -57,7 +56,6 @@ EXIT CODES
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
-	cmd.Flags().StringVar(&prefix, "prefix", "", "`prefix` of the names that the user's rights are limited to")
 	return cmd
 }
 

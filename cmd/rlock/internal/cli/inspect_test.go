@@ -217,3 +217,18 @@ func TestThereIsCompletionForEachShell(t *testing.T) {
 	assert.Contains(t, stdout, "orders:42")
 	assert.NotContains(t, stdout, "users:7")
 }
+
+func TestAPrefixIsNotTypedAndNotShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.hold(s.client.NewLock("billing:orders:1"))
+	s.hold(s.client.NewLock("stock:1"))
+	code, stdout, stderr := s.run("", "ls", "--prefix", "billing:")
+	assert.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "orders:1")
+	assert.NotContains(t, stdout, "billing:")
+	assert.NotContains(t, stdout, "stock:1")
+	code, stdout, stderr = s.run("", "unlock", "--force", "--yes", "--prefix", "billing:", "orders:1")
+	assert.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "is released")
+}

@@ -21,6 +21,7 @@ type app struct {
 	out     io.Writer
 	err     io.Writer
 	address address.Flags
+	prefix  string
 	verbose bool
 	code    int // the exit code of a command that did not fail
 }
@@ -101,6 +102,7 @@ func (a *app) root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	a.address.Add(root.PersistentFlags())
+	root.PersistentFlags().StringVar(&a.prefix, "prefix", "", "`text` before the names of locks in Redis: Config.Prefix of the programs")
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "tell what happens, on the standard error")
 	root.Flags().SortFlags, root.PersistentFlags().SortFlags = false, false
 	root.AddCommand(a.exec(), a.ls(), a.show(), a.top(), a.unlock(), a.deadlocks(), a.doctor())
@@ -121,7 +123,7 @@ func (a *app) config(cmd *cobra.Command) (rlock.Config, error) {
 	if a.verbose {
 		logger = slog.New(slog.NewTextHandler(a.err, nil))
 	}
-	return rlock.Config{Redis: option, Logger: logger, LongWait: -1}, nil // exec waits for long by design
+	return rlock.Config{Redis: option, Prefix: a.prefix, Logger: logger, LongWait: -1}, nil // exec waits for long by design
 }
 
 // with calls use with a client.
