@@ -56,21 +56,19 @@ type Config struct {
 	HandoffTime time.Duration
 
 	// Linger is how long this client keeps a lock after its last Unlock if no client waits for
-	// it. A Lock in this process then sends no command. Other clients see a held lock; one that
-	// wants it calls for it, and has it about one and a half round trips later than a free lock.
-	// If the process dies, others wait for the rest of the Lease.
-	//
-	// Contended names, names that clients of Redisson use, semaphores, and parts of a multi-lock
-	// or RedLock do not linger, nor does any lock with RedissonPollsAlways or NoClientChannel.
-	// [WithLinger] says otherwise for one Acquire. docs/guarantees.md has the differences.
-	// Defaults to 0: no lock lingers.
+	// it. A Lock in this process then sends no command. Another client that wants the lock calls
+	// for it, and has it about one and a half round trips later than a free lock. If the process
+	// dies, others wait for the rest of the Lease. Contended names, names that clients of
+	// Redisson use, semaphores, and parts of a multi-lock or RedLock do not linger, nor does any
+	// lock with RedissonPollsAlways or NoClientChannel. [WithLinger] says otherwise for one
+	// Acquire. docs/guarantees.md has more. Defaults to 0: no lock lingers.
 	Linger time.Duration
 
 	// SyncReplicas is how many replicas must have a grant before it counts: Redis is asked with
 	// WAIT, for a second at most or a quarter of the lease. A grant that fewer have is released
 	// again and is [ErrNotReplicated]. Hand-offs and renewals do not wait. An acquire takes a
 	// round trip to the replicas more, and a connection of its own meanwhile: at most 32 to a
-	// node, or Redis.BlockingPoolSize. Defaults to 0.
+	// node. Defaults to 0.
 	SyncReplicas int
 
 	// PubSub is the family of commands that tells waiters of grants. All clients of a lock must
@@ -82,9 +80,9 @@ type Config struct {
 	// left to them for 140 ms about every 2.4 s. Defaults to RedissonPollsAuto.
 	RedissonPolls RedissonPolls
 
-	// NoClientName leaves the connections without a name. By default they are called
-	// "rlock:<program>:<host>:<pid>:<id>", by which [Client.Inspect] finds the process of a holder
-	// or a waiter. A Redis.ClientName, or that of a shared Client, is kept.
+	// NoClientName leaves the connections without the name "rlock:<program>:<host>:<pid>:<id>",
+	// by which [Client.Inspect] finds the process of a holder or a waiter. A Redis.ClientName, or
+	// that of a shared Client, is kept.
 	NoClientName bool
 
 	// NoClientChannel omits the channel on which others tell this client of its locks, as when one

@@ -41,33 +41,25 @@
 //
 // # What it promises
 //
-// Against one Redis primary that loses no writes, evicts nothing and does not
-// step its clock, at most one client is granted a name at a time, and a hold's
-// context ends before Redis can grant the name to another client, as long as
-// clock rates differ by less than 1 % and no lock is freed by force
-// ([Lock.ForceUnlock], DEL). Otherwise the holder is told afterwards: see "Faults".
-//
-// The client trusts a lease until
+// Against one Redis primary that loses no writes, evicts nothing and does not step its clock, at
+// most one client is granted a name at a time, and a hold's context ends before Redis can grant
+// the name to another client, as long as clock rates differ by less than 1 % and no lock is freed
+// by force ([Lock.ForceUnlock], DEL). The client trusts a lease until
 //
 //	validUntil = sent + lease - drift        drift = lease/100 + 2 ms + one tick of the wheel
 //
-// where sent is the moment before the last confirmed command was sent, so that network
-// delay cannot extend it. Elapsed time is the larger of what the monotonic and the wall
-// clock show, since the monotonic clock stops while a machine sleeps.
+// where sent is the moment before the last confirmed command was sent, so that network delay
+// cannot extend it. Elapsed time is the larger of what the monotonic and the wall clock show.
 //
-// It cannot stop code that is already running. A goroutine that was stopped for
-// longer than the lease continues until it checks: call [Hold.Valid] before a step that must
-// not be done twice, or let the resource reject stale writes ([Client.NewFencedLock]). A
-// failover may lose a grant, as with any lock in Redis; [Config.SyncReplicas] makes that
-// less likely. docs/guarantees.md has all guarantees and limits, docs/design.md the reasons.
+// It cannot stop code that is already running. A goroutine that was stopped for longer than the
+// lease continues until it checks: call [Hold.Valid] before a step that must not be done twice,
+// or let the resource reject stale writes ([Hold.Exec], [Client.NewFencedLock]). A failover may
+// lose a grant, as with any lock in Redis; [Config.SyncReplicas] makes that less likely.
+// docs/guarantees.md has all guarantees and limits, docs/design.md the reasons.
 //
-// # Order
-//
-// Clients that cannot have a lock stand in one queue in Redis. A release grants the lock to
-// the first client and tells it alone. No client passes the queue. Inside a process the lock
-// passes first-in first-out; once another client waits, it does so [Config.HandoffLimit] more
-// times or for [Config.HandoffTime], and the client goes to the end of the queue. Clients of
-// Redisson get turns in the queue.
+// Clients that cannot have a lock stand in one queue in Redis. A release grants the lock to the
+// first client and tells it alone. Inside a process the lock passes first-in first-out; once
+// another client waits, it does so [Config.HandoffLimit] more times or for [Config.HandoffTime].
 //
 // # Faults
 //

@@ -12,62 +12,47 @@ var (
 	// ErrNotHeld: Unlock or Release of a lock that the caller does not hold. If the client has
 	// forgotten the end of a fixed lease (see [Lock.LockFor]), the error is ErrLost as well.
 	ErrNotHeld = client.ErrNotHeld
-
 	// ErrLost: the lock was lost before its Unlock or Release: its lease ended unrenewed, or
 	// Redis answered that the key is gone or belongs to another owner. Work since then may have
 	// overlapped that of another holder. It is also the cause of the end of a hold's context.
 	// Until the lost hold is unlocked, a nested Lock fails with it, or until a fixed lease would
 	// have ended.
 	ErrLost = client.ErrLost
-
 	// ErrNotAcquired: other owners had the lock, or came first, for the whole wait of [WithWait].
 	ErrNotAcquired = client.ErrNotAcquired
-
 	// ErrNoToken: the lock is not from [Client.NewFencedLock].
 	ErrNoToken = client.ErrNoToken
-
 	// ErrDetach: [Hold.Detach] of a hold that cannot be left to its lease. Nothing was changed.
 	ErrDetach = client.ErrDetach
-
 	// ErrUpgrade: a write lock for a caller that holds only the read lock of that name: two such
 	// readers would wait for each other. Unlock the read lock first.
 	ErrUpgrade = client.ErrUpgrade
-
 	// ErrNotReplicated: fewer replicas than [Config.SyncReplicas] had the grant in time. Nothing
 	// is held. A call that waits tries again until its wait ends.
 	ErrNotReplicated = wire.ErrNotReplicated
-
 	// ErrFenced: the hold of [Hold.Exec] or [Hold.Do] does not have the lock, and nothing was
 	// written. The error is ErrLost as well, or ErrNotHeld after a release.
 	ErrFenced = client.ErrFenced
-
 	// ErrUnconfirmed: Redis did not confirm a release in time. The critical section ran with the
 	// lock held, unless the error is ErrLost as well. The release is retried in the background
 	// until Redis answers or the lease has ended, and others wait until then. Or the answer to a
 	// [Hold.Exec] or [Hold.Do] was lost: it may be executed until Release returns no error.
 	ErrUnconfirmed = client.ErrUnconfirmed
-
 	// ErrClosed: the client is closed, or was while the call waited; Close has released the lock.
 	ErrClosed = wire.ErrClosed
-
 	// ErrInvalidName: the name is empty, longer than 64 KiB, or, in a Cluster, has a brace but no
 	// hash tag; or a guarded write may not have a key of that name.
 	ErrInvalidName = wire.ErrInvalidName
-
 	// ErrInvalidLease: the lease is negative or too short to keep.
 	ErrInvalidLease = client.ErrInvalidLease
-
 	// ErrInvalidConfig: a Config that cannot work, unsuitable parts or permits of a lock, a zero
 	// Lock, an invalid id for [Client.Ask].
 	ErrInvalidConfig = wire.ErrInvalidConfig
-
 	// ErrUnsupported: the server does not know a command that is needed.
 	ErrUnsupported = wire.ErrUnsupported
-
 	// ErrWrongType: the key of the lock, of its queue or of its tokens has other data, which is
 	// left as it is.
 	ErrWrongType = wire.ErrWrongType
-
 	// ErrNoPermission: Redis refuses the command to this user: docs/operations.md lists the
 	// rights. A refused subscription is logged, and waiters poll.
 	ErrNoPermission = wire.ErrNoPermission

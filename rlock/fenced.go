@@ -22,8 +22,7 @@ import (
 // Redis loses it, tokens go back: keep it as safe as the data. The user needs the rights to the
 // key, INCRBY and GET. A fenced lock and a plain one of one name exclude each other, but do not
 // nest. docs/kinds.md has more.
-//
-// Redisson's getFencedLock(name).
+// It is Redisson's getFencedLock(name).
 func (c *Client) NewFencedLock(name string) *Lock {
 	return lockOf(c, driver.NewLock(c.driver, client.FencedKind, c.inRedis(name)))
 }

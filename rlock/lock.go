@@ -67,8 +67,7 @@ const (
 // The name, behind [Config].Prefix, is the lock's key in Redis, so that a lock of Redisson with the same name is the same
 // lock. Give locks names that no data has, as "lock:orders:42" for the order in "orders:42". A
 // key with other data is refused ([ErrWrongType]) and left as it is.
-//
-// Redisson's getLock(name).
+// It is Redisson's getLock(name).
 func (c *Client) NewLock(name string) *Lock {
 	return lockOf(c, driver.NewLock(c.driver, client.PlainKind, c.inRedis(name)))
 }
@@ -116,8 +115,7 @@ func (l *Lock) Name() string {
 // [ErrInvalidName], [ErrInvalidConfig], [ErrClosed], and [ErrUpgrade] for the write lock of
 // an owner that reads. If the caller's hold was lost before its time and is not unlocked
 // yet, Lock fails with [ErrLost]; the message says for how long.
-//
-// Redisson's lock() and lockInterruptibly().
+// It is Redisson's lock() and lockInterruptibly().
 func (l *Lock) Lock(ctx context.Context) error { return l.take(ctx, 0, client.Forever) }
 
 // LockFor is Lock without the watchdog: the caller holds the lock for the lease, or until Unlock,
@@ -128,8 +126,7 @@ func (l *Lock) Lock(ctx context.Context) error { return l.take(ctx, 0, client.Fo
 // After the end of the lease the caller need not unlock, and may lock the lock again. A client
 // remembers up to 10 000 owners whose fixed leases have ended; an Unlock by one that it has
 // forgotten returns an error that is both [ErrNotHeld] and ErrLost.
-//
-// Redisson's lock(lease, unit).
+// It is Redisson's lock(lease, unit).
 func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
 	return l.take(ctx, lease, client.Forever)
 }
@@ -140,8 +137,7 @@ func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
 // command of this process about the lock. If the lock may linger in another process (see
 // [Config].Linger), a second attempt follows a round trip later. The watchdog renews the lock.
 // False without an error means that the lock is held, or that others wait for it.
-//
-// Redisson's tryLock().
+// It is Redisson's tryLock().
 func (l *Lock) TryLock(ctx context.Context) (bool, error) { return outcome(l.take(ctx, 0, 0)) }
 
 // TryLockFor waits for the lock at most for the time given by wait, and reports whether the
@@ -149,8 +145,7 @@ func (l *Lock) TryLock(ctx context.Context) (bool, error) { return outcome(l.tak
 // for all of that time. If Redis could not be reached for as long, TryLockFor returns the error.
 // A wait of 0 or less is one attempt. An attempt that has begun is waited for, some seconds at
 // most, or until ctx ends. The lease is as for LockFor; 0 means the watchdog.
-//
-// Redisson's tryLock(wait, unit) and tryLock(wait, lease, unit).
+// It is Redisson's tryLock(wait, unit) and tryLock(wait, lease, unit).
 func (l *Lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool, error) {
 	return outcome(l.take(ctx, lease, max(wait, 0)))
 }
@@ -177,8 +172,7 @@ func outcome(err error) (bool, error) {
 // two more than [Config].Redis.ConnWriteTimeout. After Unlock, also if it fails, the caller holds
 // one level less; after the last, no command renews the lock. Unlock uses ctx only for the owner
 // in it, and completes even if ctx has ended.
-//
-// Redisson's unlock().
+// It is Redisson's unlock().
 func (l *Lock) Unlock(ctx context.Context) error {
 	f := l.form()
 	return f.Unlock(ctx, ownerOf(ctx, l))
@@ -190,48 +184,41 @@ func (l *Lock) Unlock(ctx context.Context) error {
 // otherwise the next renewal tells; until then the holder continues. After an error the lock may
 // or may not have been freed, or may be freed later; a later holder keeps it. Of a lock over
 // several it frees all parts.
-//
-// Redisson's forceUnlock().
+// It is Redisson's forceUnlock().
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) { return l.form().ForceUnlock(ctx) }
 
 // IsLocked asks Redis whether the lock has a holder. A read lock is locked if there is a
 // reader, also a writer that has taken the read lock as well; a write lock if there is a
 // writer. A lock over several is locked if so many parts are that no other owner can acquire
 // enough of them. The answer may be out of date when it arrives.
-//
-// Redisson's isLocked().
+// It is Redisson's isLocked().
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) { return l.form().IsLocked(ctx) }
 
 // TTL asks Redis for the time until the lock, or so many of its parts, are free unless they are
 // renewed: 0 if it is free, or NoExpiry.
-//
-// Redisson's remainTimeToLive().
+// It is Redisson's remainTimeToLive().
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) { return l.form().TTL(ctx) }
 
 // IsHeld reports whether the caller holds the lock, judged without asking Redis,
 // by the clock. True means that no other client can have been granted the lock yet. The
 // lease that is left limits how long that stays true; see [Hold.ValidUntil].
-//
-// Redisson's isHeldByCurrentThread().
+// It is Redisson's isHeldByCurrentThread().
 func (l *Lock) IsHeld(ctx context.Context) bool { return l.HoldCount(ctx) > 0 }
 
 // HoldCount returns how often the caller has to unlock the lock, 0 if it does
 // not hold it, judged as by IsHeld. Of a lock over several, what the caller has taken of
 // the parts by themselves counts as well, and the least that is certain is returned.
-//
-// Redisson's getHoldCount().
+// It is Redisson's getHoldCount().
 func (l *Lock) HoldCount(ctx context.Context) int {
 	f := l.form()
 	return f.Depth(ownerOf(ctx, l))
 }
 
-// Token returns the fencing token of the caller's hold, judged without asking
-// Redis. It is [ErrNotHeld] if the caller holds nothing, and [ErrLost] if it has
-// lost the lock and not unlocked it yet. With a handle, use [Hold.Token]. Only a lock from
-// [Client.NewFencedLock] has tokens: for any other Token returns [ErrNoToken].
-//
-// Redisson's lockAndGetToken() returns the same. Its getToken() does not: it
-// returns the counter, which is another owner's token if the caller holds nothing.
+// Token returns the fencing token of the caller's hold, judged without asking Redis: [ErrNotHeld]
+// if the caller holds nothing, [ErrLost] if it has lost the lock and not unlocked it yet,
+// [ErrNoToken] if the lock is not from [Client.NewFencedLock]. With a handle, use [Hold.Token].
+// It is Redisson's lockAndGetToken() returns the same; its getToken() returns the counter, which is
+// another owner's token if the caller holds nothing.
 func (l *Lock) Token(ctx context.Context) (uint64, error) {
 	f := l.form()
 	return f.Token(ownerOf(ctx, l))

@@ -7,13 +7,11 @@ import (
 )
 
 // Locks iterates over the names of the locks that are held, of any kind and by any client,
-// Redisson's included. The names match a pattern of Redis' KEYS ("orders:*"); "" matches all. A
-// key counts as a lock if its hash has owners for its fields.
-//
-// It reads the keyspace in pages (SCAN), of all primaries of a Cluster. A lock that is held all
-// the time is among the names, unless its slot migrates meanwhile; a name may come twice. An
-// error is the last that it yields, beside an empty name: [ErrUnsupported] is that of a server
-// older than Redis 6.2.
+// Redisson's included. The names match a pattern of Redis' KEYS ("orders:*"); "" matches all. It
+// reads the keyspace in pages (SCAN), of all primaries of a Cluster. A lock that is held all the
+// time is among the names, unless its slot migrates meanwhile; a name may come twice. An error is
+// the last that it yields, beside an empty name: [ErrUnsupported] is that of a server older than
+// Redis 6.2.
 func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[string, error] {
 	if pattern == "" {
 		pattern = "*"

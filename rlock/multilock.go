@@ -18,8 +18,7 @@ import (
 // The same lock counts once, however often it is given. Without locks, or with one that is nil or
 // a zero value, the methods return [ErrInvalidConfig]. A multi-lock has no fencing token; a
 // fenced lock among the parts tells its own. docs/kinds.md has more.
-//
-// Redisson's RedissonMultiLock.
+// It is Redisson's RedissonMultiLock.
 func NewMultiLock(locks ...*Lock) *Lock {
 	var parts []group.Locker
 	for i, l := range locks {

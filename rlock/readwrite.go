@@ -24,8 +24,7 @@ type ReadWriteLock struct {
 
 // NewReadWriteLock returns the read-write lock of that name. Like [Client.NewLock] it sends no
 // command.
-//
-// Redisson's getReadWriteLock(name).
+// It is Redisson's getReadWriteLock(name).
 func (c *Client) NewReadWriteLock(name string) *ReadWriteLock {
 	l := &ReadWriteLock{writer: driver.NewLock(c.driver, client.ReadWriteKind, c.inRedis(name))}
 	l.reader = l.writer.ForReaders()
@@ -36,12 +35,10 @@ func (c *Client) NewReadWriteLock(name string) *ReadWriteLock {
 // Read returns the lock that many owners may hold at once. Each owner nests and unlocks for
 // itself, and loses its own hold alone when a fixed lease ends. One attempt may be refused
 // without a writer, since one waits.
-//
-// Redisson's RReadWriteLock.readLock().
+// It is Redisson's RReadWriteLock.readLock().
 func (l *ReadWriteLock) Read() *Lock { return &l.read }
 
 // Write returns the lock that one owner holds alone. Its methods return [ErrUpgrade] to an
 // owner that holds only the read lock.
-//
-// Redisson's RReadWriteLock.writeLock().
+// It is Redisson's RReadWriteLock.writeLock().
 func (l *ReadWriteLock) Write() *Lock { return &l.write }

@@ -16,19 +16,15 @@ import (
 //
 // All servers are asked at once. The hold is valid until the majority is not: each grant is
 // judged by its own client from before it was sent. Then the hold's context ends with [ErrLost],
-// and the other parts are released. Unlock returns when most servers have confirmed it.
-//
-// While a majority is valid, a hold that the watchdog keeps takes a lost part again, where the
-// part is free and the server has been the same process for the largest [Config].LongestLease of
-// the clients: INFO is asked for its run id every three seconds meanwhile. Where INFO is refused,
-// or in a Cluster, nothing is taken again. So restart the next server 40 s after the last one is
-// back, with the default leases.
+// and the other parts are released. While a majority is valid, the watchdog takes a lost part
+// again, on a server that has been the same process for the largest [Config].LongestLease of the
+// clients: restart the next server 40 s after the last one is back, with the default leases.
+// Where INFO is refused, or in a Cluster, nothing is taken again.
 //
 // Restart a server without its data only after the longest lease, and at least two seconds:
 // otherwise two clients may hold the lock. Unlock with the Lock value you locked with. A red lock
 // has no fencing token. docs/kinds.md has more.
-//
-// Redisson's RedissonRedLock, which does not judge validity, and polls.
+// It is Redisson's RedissonRedLock, which does not judge validity, and polls.
 func NewRedLock(clients []*Client, name string) *Lock {
 	var parts []group.Locker
 	for i, c := range clients {

@@ -18,12 +18,11 @@ type Owner uint64
 // It may be called concurrently.
 func NewOwner() Owner { return Owner(client.NewOwner().ID) }
 
-// WithOwner returns a context that carries the owner o: calls with it, or with a context
-// made from it, lock and unlock as o, in any goroutine. So a lock nests in a call tree over
-// several goroutines. Two goroutines that use the context at once are one owner, and the
-// lock does not exclude one from the other. If both wait for a lock and one is granted it,
-// both hold it, and each must unlock once. 0 removes the owner from the context, and the holds
-// that ctx comes from. WithOwner panics if o is the number of a goroutine: use [NewOwner].
+// WithOwner returns a context that carries the owner o: calls with it, or with a context made
+// from it, lock and unlock as o, in any goroutine. Goroutines that use the context at once are
+// one owner: the lock does not exclude one from the other, and each must unlock what it locked. 0
+// removes the owner from the context, and the holds that ctx comes from. WithOwner panics if o is
+// the number of a goroutine: use [NewOwner].
 func WithOwner(ctx context.Context, o Owner) context.Context {
 	owner := client.Owner{ID: uint64(o)}
 	if owner.Goroutine() != 0 {
