@@ -118,6 +118,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"these are longer", modelPlain, stepPart, "state.p and longest or state.l or shortest", "state.l or shortest"},
 		{"a turn ends", modelPlain, stepPart, "(now >= state.e or waits == 0 and not state.p", "(waits == 0 and not state.p"},
 		{"a turn ends when no foreign client is left", modelPlain, stepPart, "or waits == 0 and not state.p) then", ") then"},
+		{"also beside readers of ours", modelRW, stepPart, "state.b and not isForeign(holder()) and (now", "state.b and free() and (now"},
 		{"also before it has begun", modelRW, stepPart, "elseif not state.b and first == '?' and waits == 0 and not state.p then", "elseif false then"},
 		{"in a Cluster with plain pub/sub one that had the lock wants it again", modelPlainUncounted, stepPart, "now - (state.s or 0) < memory and 1 or 0", "0"},
 		{"after a turn in vain the next one is far away", modelPlain, stepPart, "not used and 16", "not used and 0"},
