@@ -62,6 +62,10 @@ type story struct {
 	callers map[string]*Waiter
 	sent    []Command
 	told    []string
+
+	t      *testing.T
+	alarms map[*Tenure]Time // when its agent polls it, as Poll has said
+	wakes  map[*Waiter]Time // when the goroutine of a call looks, as Due has said
 }
 
 func (s *story) tell(format string, args ...any) {
@@ -138,6 +142,7 @@ func (s *story) happens(t *testing.T, line string) {
 		}}
 		s.lock = s.client.NewLock(Kind{Strict: w.has("fair"), Fenced: w.has("fenced"), Permits: int(w.number("permits", 0))})
 		s.callers, s.sent = map[string]*Waiter{}, nil
+		s.t, s.alarms, s.wakes = t, map[*Tenure]Time{}, map[*Waiter]Time{}
 	case "lock":
 		c := &Waiter{Owner: o, Mode: w.mode(), Waits: !w.has("try"), Until: Never, Lease: Span(w.number("lease", 0)), Linger: Span(w.number("linger", 0)), CallTime: 2,
 			Repeats: w.has("repeats"), Tag: name}
@@ -150,8 +155,8 @@ func (s *story) happens(t *testing.T, line string) {
 		s.callers[name] = c
 		if s.lock.Lock(c, s.now) != Waiting {
 			s.outcome(c)
-		} else if c.Ticket() != nil {
-			s.poll(c.Ticket())
+		} else {
+			s.looks(c)
 		}
 	case "unlock":
 		var h any
@@ -235,8 +240,11 @@ func (s *story) happens(t *testing.T, line string) {
 		s.lock.ForcedOut(id(w["of"]), s.now)
 	case "close":
 		s.lock.Close(s.now)
-	case "sleep": // the monotonic clock stands still
+	case "sleep": // the monotonic clock stands still, and the keeper finds out
 		s.now.Safe += SafeTime(w.number("ticks", 1))
+		for t := range s.alarms {
+			s.alarms[t] = s.now.Time
+		}
 	case "serve": // all commands are executed, and answered that the tenure has the lock or has left
 		for len(s.sent) > 0 {
 			cmd := s.sent[0]
@@ -303,6 +311,8 @@ func (s *story) carryOut() {
 			case Poll:
 				if e.Tenure != nil {
 					s.poll(e.Tenure)
+				} else {
+					s.wakes[e.Waiter] = s.lock.Due(e.Waiter, s.now)
 				}
 			case Wake:
 				s.outcome(e.Waiter)
@@ -319,18 +329,48 @@ func (s *story) carryOut() {
 		if len(effects) > 0 {
 			continue
 		}
-		for r := range s.lock.Waiters {
-			if s.lock.Due(r, s.now) <= s.now.Time {
-				s.lock.Tick(r, s.now)
-			}
-		}
-		for t := range s.lock.Tenures {
-			if s.lock.DueAt(t, s.now) <= s.now.Time {
-				s.poll(t)
-			}
-		}
+		s.fire()
 		if len(s.client.effects) == 0 {
+			s.misses()
 			return
+		}
+	}
+}
+
+// fire fires the timers of calls and tenures whose time has come.
+func (s *story) fire() {
+	for r := range s.lock.Waiters {
+		if s.wakes[r] <= s.now.Time {
+			s.lock.Tick(r, s.now)
+			s.looks(r)
+		}
+	}
+	for t := range s.lock.Tenures {
+		if at, ok := s.alarms[t]; ok && at <= s.now.Time {
+			s.poll(t)
+		}
+	}
+}
+
+// looks is the goroutine of a call that looks what there is to do.
+func (s *story) looks(r *Waiter) {
+	if t := r.Ticket(); t != nil {
+		s.poll(t)
+	}
+	s.wakes[r] = s.lock.Due(r, s.now)
+}
+
+// misses fails a command or a time of which no effect has told.
+func (s *story) misses() {
+	for t := range s.lock.Tenures {
+		at, ok := s.alarms[t]
+		if due := s.lock.DueAt(t, s.now); due < Never && !t.releases && (!ok || at > max(due, s.now.Time)) {
+			s.t.Errorf("%s is polled in %s, and is due in %s", t.ID.text(), s.at(at), s.at(due))
+		}
+	}
+	for r := range s.lock.Waiters {
+		if due := s.lock.due(r, s.now); s.wakes[r] > max(due, s.now.Time) {
+			s.t.Errorf("%s looks in %s, and is due in %s", r.Tag, s.at(s.wakes[r]), s.at(due))
 		}
 	}
 }
@@ -338,8 +378,8 @@ func (s *story) carryOut() {
 var opWords = []string{"none", "acquire", "resume", "join", "look", "mirror", "leave", "step", "unmark"}
 
 func (s *story) poll(t *Tenure) {
-	cmd, _ := s.lock.Poll(t, s.now)
-	if cmd.Op == None {
+	cmd, at := s.lock.Poll(t, s.now)
+	if s.alarms[t] = at; cmd.Op == None {
 		return
 	}
 	text := opWords[cmd.Op] + " " + cmd.ID.text()

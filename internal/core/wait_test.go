@@ -154,3 +154,95 @@ func TestWhichWaitsAreWorthATicket(t *testing.T) {
 		}
 	}
 }
+
+// The ticket of a waiter that is gone goes to the next one, which must be able to stand for it.
+func TestWhoseTheTicketOfAWaiterIsThatIsGone(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Lock, *Tenure, *Waiter)
+		passed bool
+	}{
+		{"the next one waits", func(*Lock, *Tenure, *Waiter) {}, true},
+		{"it has one", func(l *Lock, _ *Tenure, next *Waiter) { l.asks(next, Queued) }, false},
+		{"it does not wait", func(_ *Lock, _ *Tenure, next *Waiter) { next.Waits = false }, false},
+		{"it reads", func(_ *Lock, _ *Tenure, next *Waiter) { next.Mode = Shared }, false},
+		{"its wait is too short", func(_ *Lock, _ *Tenure, next *Waiter) { next.Until = 54 }, false},
+		{"each of a strict lock has its own", func(l *Lock, _ *Tenure, _ *Waiter) { l.Kind.Strict = true }, false},
+		{"the client closes", func(l *Lock, _ *Tenure, _ *Waiter) { l.client.closed = true }, false},
+		{"it was passed to its caller", func(_ *Lock, n *Tenure, _ *Waiter) { n.want = Resumed }, false},
+	} {
+		l, w := waits()
+		next := &Waiter{Owner: 2, Waits: true, Until: Never}
+		l.line.join(next)
+		n := l.asks(w, Queued)
+		n.place, n.shown, n.alarm = InQueue, oneLevel(1, Alone), Never
+		c.change(l, n, next)
+		had := next.ticket
+		l.client.Effects()
+		l.leave(w, Cancelled, at(50))
+		asked := l.client.Effects()
+		switch {
+		case w.ticket != nil || w.outcome != Cancelled:
+			t.Errorf("%s: the waiter has a ticket: %v, and its outcome is %d", c.name, w.ticket != nil, w.outcome)
+		case c.passed && (next.ticket != n || n.waiter != next || n.want != Queued || n.shown != shape{} || asked[0].Tenure != n || asked[0].Waiter != next):
+			t.Errorf("%s: it is not passed on: %+v", c.name, asked)
+		case !c.passed && (next.ticket != had || n.waiter != nil || n.want != Gone || asked[0].Tenure != n || asked[0].Waiter != nil):
+			t.Errorf("%s: it does not leave: %+v", c.name, asked)
+		}
+	}
+}
+
+// An attempt that a free lock refuses, or one that is about to be, has one more.
+func TestWhatAWaiterDoesThatIsDenied(t *testing.T) {
+	type did struct {
+		outcome  Outcome
+		attempts int8
+		rest     Time
+		hurries  bool
+	}
+	free := func(l *Lock, n *Tenure) Reply { n.place = Refused; return Reply{} }
+	mine := func(want Want) func(l *Lock, n *Tenure) Reply {
+		return func(l *Lock, n *Tenure) Reply {
+			h := l.newTenure(ID{1, false, 99}, Alone)
+			h.want, h.place, h.fails, h.again = want, Owner, 3, 900
+			return Reply{Holder: h.ID}
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		waits   bool
+		change  func(*Waiter, *Tenure)
+		setting func(l *Lock, n *Tenure) Reply
+		did     did
+	}{
+		{"a try at a free lock", false, nil, free, did{Waiting, 1, 0, false}},
+		{"a Lock at a free lock", true, nil, free, did{Waiting, 0, 0, false}},
+		{"a second time", false, func(w *Waiter, _ *Tenure) { w.retried = true }, free, did{Waiting, 0, 0, false}},
+		{"a foreign client has it", false, nil, func(*Lock, *Tenure) Reply { return Reply{Foreign: true} }, did{Waiting, 0, 0, false}},
+		{"another client has it", false, nil, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, false, 1}} }, did{Waiting, 0, 0, false}},
+		{"this client releases it", false, nil, mine(Gone), did{Waiting, 1, 0, true}},
+		{"this client has it", false, nil, mine(Held), did{Waiting, 0, 0, false}},
+		{"it lingers", true, nil, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, true, 1}} }, did{Waiting, 1, 57, false}},
+		{"it lingers, for a ticket", true, func(_ *Waiter, n *Tenure) { n.want, n.place = Queued, InQueue }, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, true, 1}} }, did{Waiting, 0, 0, false}},
+		{"the last look", true, func(w *Waiter, n *Tenure) { w.last, n.want, n.place = true, Queued, InQueue }, mine(Held), did{TimedOut, 0, 0, false}},
+		{"the last look found it nowhere", true, func(w *Waiter, n *Tenure) { w.last, n.want, n.place = true, Queued, Over }, mine(Held), did{Waiting, 0, 0, false}},
+	} {
+		l, w := waits()
+		w.Waits, w.CallTime, w.fails = c.waits, 7, 4
+		n := l.asks(w, Tried)
+		n.place = Over
+		if c.change != nil {
+			c.change(w, n)
+		}
+		a := c.setting(l, n)
+		l.denied(w, n, a, at(50))
+		h := l.tenures.find(a.Holder)
+		got := did{w.outcome, w.attempts, w.rest, h != nil && h.again == 0}
+		if got != c.did || w.fails != 0 {
+			t.Errorf("%s: %+v after %d faults", c.name, got, w.fails)
+		}
+		if subscribes := l.hears == asking; subscribes != (c.waits && w.outcome == Waiting) {
+			t.Errorf("%s: it subscribes: %v", c.name, subscribes)
+		}
+	}
+}
