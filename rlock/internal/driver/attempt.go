@@ -38,7 +38,7 @@ func (l *lock) attempt(ctx context.Context, w *waiter, now core.Now) (_ core.Now
 	k.calling = true
 	sent := l.shard.client.sending(k, cmd, now)
 	if cmd.Op == core.Acquire || cmd.Op == core.Join {
-		k.mark = l.shard.client.wire.mark()
+		k.sent = l.shard.client.wire.sending()
 	}
 	if cmd.Op == core.Join && w.Linger > 0 {
 		l.contendedFor(now)
@@ -137,15 +137,15 @@ func (l *lock) landed(w *waiter, sent *call, a answer, place *wire.Limit, now co
 	if a.heard {
 		place.Heard()
 	}
-	if a.settles != nil {
-		l.follow(k, sent, a, place)
+	if a.sent.IsLate() {
+		l.follow(sent, a, place)
 		return
 	}
 	alive := k.tenure != nil && k.tenure.ID == sent.cmd.ID
 	if alive {
 		k.calling = false
 		if sent.cmd.Op == core.Acquire {
-			k.mark = a.mark
+			k.sent = a.sent
 		}
 	}
 	hopeless := false
@@ -174,13 +174,12 @@ func (l *lock) landed(w *waiter, sent *call, a answer, place *wire.Limit, now co
 
 // follow waits in the background for the answer to a command that was left behind on a connection of its own.
 // No release comes on that: so the keeper waits for the answer first.
-func (l *lock) follow(k *work, sent *call, a answer, place *wire.Limit) {
-	c, late, copied := l.shard.client, a.settles, *sent
-	a.settles = nil
+func (l *lock) follow(sent *call, a answer, place *wire.Limit) {
+	c, late, copied := l.shard.client, a.sent, *sent
+	a.sent = wire.Sent{}
 	started := c.wire.start(func() {
-		settled := late.Settled(c.wire.deadline(c.clock.time(c.clock.now().Time)))
+		a.sent = late.Await(c.wire.deadline(c.clock.time(c.clock.now().Time)))
 		now := l.again()
-		k.settled = settled
 		l.landed(nil, &copied, a, place, now)
 		l.shard.exit(l)
 	})

@@ -91,7 +91,7 @@ func (f *fake) join(change func(*client.Config)) *Client {
 		change(&config)
 	}
 	option := f.redis.Options()
-	option.ForceSingleClient, option.DisableCache = true, true
+	option.ForceSingleClient, option.DisableCache, option.PipelineMultiplex = true, true, -1
 	id := wire.NewID()
 	r, err := wire.Open(wire.Options{Redis: option}, id.Prefix)
 	require.NoError(f.t, err)
@@ -116,7 +116,7 @@ func (w *fakeWire) replicated() bool                       { return false }
 func (w *fakeWire) abandonable() bool                      { return true }
 func (w *fakeWire) ends() bool                             { return true }
 func (w *fakeWire) tracks() bool                           { return false }
-func (w *fakeWire) mark() uint64                           { return 1 }
+func (w *fakeWire) sending() wire.Sent                     { return w.Sending() }
 func (w *fakeWire) hears(*client.Name) bool                { return false }
 func (w *fakeWire) limits(*client.Name) *wire.Limits       { return w.all }
 func (w *fakeWire) group(*client.Name) uint32              { return 0 }
@@ -159,7 +159,7 @@ func (w *fakeWire) doAll(ctx context.Context, all []call) {
 
 // run carries one command.
 func (f *fake) run(ctx context.Context, w *fakeWire, cmd core.Command) (a answer) {
-	none := answer{Reply: core.Reply{Fault: core.Unknown}, err: wire.ErrNoAnswer, mark: 1}
+	none := answer{Reply: core.Reply{Fault: core.Unknown}, err: wire.ErrNoAnswer, sent: w.sending()}
 	fate := passes
 	f.mu.Lock()
 	f.sent = append(f.sent, cmd)
@@ -229,7 +229,7 @@ func (f *fake) execute(w *fakeWire, cmd core.Command) answer {
 		t()
 	}
 	reply.Holder = w.inward(reply.Holder)
-	return answer{Reply: reply, heard: true, mark: 1}
+	return answer{Reply: reply, heard: true, sent: w.sending()}
 }
 
 // deliver lets the command or answer go on that was held back in that place, and the last one for -1.

@@ -29,7 +29,7 @@ type life struct {
 	owner  core.OwnerID // in it
 
 	alarm core.Time   // when the keeper asks about it, 0 for never
-	mark  uint64      // of the connections when the command was sent that brings it in; 0: not by the pipeline
+	sent  wire.Sent   // the command that brings it in
 	place *wire.Limit // of a command that was left behind: until the tenure has left, nil for none
 	err   error       // of the last mirror, nil if it was confirmed
 
@@ -38,7 +38,6 @@ type life struct {
 	calling  bool // a call sends a command for it, or follows one that was left behind: the keeper waits
 	queued   bool // it was told to join the queue
 	parted   bool // it is detached, and counts for nothing any more
-	settled  bool // the command with that mark has been executed, or never will be
 	tracking tracking
 	tracks   bool // a mirror that tracks the key is about to be sent
 	lingers  bool // it is among the shard's lingering
@@ -263,7 +262,7 @@ func (c *Client) kept(sent *call, info *client.RenewedInfo) {
 			l.countRenewal(info, sent, now)
 		}
 	case core.Leave:
-		a.Settled = alive && k.isSettled(c)
+		a.Settled = alive && k.sent.IsSettled()
 		if sent.nudges {
 			l.nudged(a, now)
 		}
@@ -291,12 +290,6 @@ func (l *lock) nudged(a *answer, now core.Now) {
 	}
 }
 
-// isSettled reports whether each command for the tenure has been executed by now, or never will be,
-// once a later command is answered.
-func (k *work) isSettled(c *Client) bool {
-	return k.settled || k.mark != 0 && c.wire.ordered() && c.wire.mark() == k.mark
-}
-
 // call returns a command on its way.
 func (k *work) call(cmd core.Command, now core.Now) call {
 	l := k.lock
@@ -319,11 +312,11 @@ func (k *work) call(cmd core.Command, now core.Now) call {
 			next := l.Find(cmd.Joins.ID)
 			j := l.shard.workOf(l, next)
 			j.text, j.owner = c.textOf(cmd.Joins.ID, cmd.Joins.Owner), cmd.Joins.Owner
-			j.queued, j.mark = true, c.wire.mark()
+			j.queued, j.sent = true, c.wire.sending()
 			sent.joins = j.text
 		}
 	}
-	sent.first = !cmd.Follows && !k.queued
+	sent.first = !cmd.Follows && !k.queued && (cmd.Op == core.Acquire || cmd.Op == core.Write || cmd.Op == core.Leave && sent.joins == "")
 	return sent
 }
 

@@ -30,7 +30,7 @@ func (r *redis) ends() bool                             { return r.Ends() }
 func (r *redis) inCluster() bool                        { return r.InCluster() }
 func (r *redis) tracks() bool                           { return r.Tracks() }
 func (r *redis) hears(n *client.Name) bool              { return r.hub.Confirmed(n.Turn) }
-func (r *redis) mark() uint64                           { return r.Mark() }
+func (r *redis) sending() wire.Sent                     { return r.Sending() }
 func (r *redis) limits(n *client.Name) *wire.Limits     { return r.Limits(n.Slot) }
 func (r *redis) group(n *client.Name) uint32            { return r.Nodes.Of(n.Slot) }
 func (r *redis) deadline(now time.Time) context.Context { return r.Deadline(now) }
@@ -47,29 +47,16 @@ func (r *redis) do(ctx context.Context, c *call) (a answer) {
 	if c.write != nil {
 		return r.write(ctx, c)
 	}
-	mark := r.Mark()
 	command := r.command(c)
-	switch {
-	case r.SyncReplicas() > 0 && (c.cmd.Op == core.Acquire || c.cmd.Op == core.Look):
+	if r.SyncReplicas() > 0 && (c.cmd.Op == core.Acquire || c.cmd.Op == core.Look) {
 		got, err := r.DoReplicated(ctx, command, time.Duration(c.cmd.Lease), func(result rueidis.RedisResult) (wire.Answer, error) {
 			return readAnswer(result, &c.cmd)
 		}, r.release(c))
-		a = r.read(c, got, err)
-	case c.first && (c.cmd.Op == core.Acquire || c.cmd.Op == core.Leave && c.joins == ""):
-		var result rueidis.RedisResult
-		var late *wire.Late
-		result, mark, late = r.DoFirst(ctx, c.name.Slot, r.client.clock.time(c.at), command)
-		a = r.readResult(c, result)
-		if late != nil {
-			a.settles = late
-		}
-	default:
-		a = r.readResult(c, r.Do(ctx, command))
+		return r.read(c, got, err)
 	}
-	if a.heard && mark != 0 {
-		r.Heard(mark)
-	}
-	a.mark = mark
+	result, sent := r.Send(ctx, wire.Order{Call: command, Slot: c.name.Slot, First: c.first, At: r.client.clock.time(c.at)})
+	a = r.readResult(c, result)
+	a.sent = sent
 	return a
 }
 

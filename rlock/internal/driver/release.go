@@ -97,12 +97,12 @@ func (l *lock) release(t *core.Tenure, o client.Owner, now core.Now) error {
 	}
 	a := c.carry(ctx, sent)
 	place.Leave()
-	if a.settles != nil {
-		a.settles.GiveUp() // the keeper sends the release again
+	if a.sent.IsLate() {
+		a.sent.GiveUp() // the keeper sends the release again
 	}
 
 	now = l.again()
-	a.Settled = k.isSettled(c)
+	a.Settled = k.sent.IsSettled()
 	l.answer(&sent.cmd, a.Reply, now)
 	c.sent(sent)
 	l.shard.carryOut()

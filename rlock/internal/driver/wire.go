@@ -23,8 +23,8 @@ type carrier interface {
 	ends() bool
 	inCluster() bool
 	tracks() bool
-	// mark changes when a connection has ended.
-	mark() uint64
+	// sending is of a command that is about to be sent in the order of all.
+	sending() wire.Sent
 
 	// limits are those of the commands in flight to the node of the lock, and group is its number.
 	limits(n *client.Name) *wire.Limits
@@ -72,7 +72,7 @@ type call struct {
 	text  string // the owner as Redis knows it: "<uuid>:<id>"
 	joins string // the same of the ticket that joins with a Leave
 	track bool   // of a Mirror: Redis is to tell of changes of the key
-	first bool   // no other command about the tenure can be in flight, so that it may have a connection of its own
+	first bool   // an acquire, a write or a release, and no other command of the tenure can be in flight: see wire.Order
 	at    core.Time
 	write *write // of a Write
 
@@ -85,16 +85,8 @@ type call struct {
 // An answer is the result of a command.
 type answer struct {
 	core.Reply
-	err     error
-	holder  string  // as Redis names it
-	settles settler // if the command was left behind on a connection of its own, else nil
-	mark    uint64  // of the connections when it was sent, 0 if it was not sent by the pipeline
-	heard   bool    // the server has answered
-}
-
-// A settler waits for the answer to a command whose caller has left, on a connection of its own. Settled
-// reports whether it came before ctx ended; GiveUp does not wait.
-type settler interface {
-	Settled(ctx context.Context) bool
-	GiveUp()
+	err    error
+	holder string    // as Redis names it
+	sent   wire.Sent // of a command that was sent by do
+	heard  bool      // the server has answered
 }

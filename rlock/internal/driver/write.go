@@ -91,7 +91,7 @@ func (h *hold) wrote(sent *call, a answer, place *wire.Limit) answer {
 	if a.heard {
 		place.Heard()
 	}
-	a.Settled = c.wire.ordered() && (a.mark == 0 || a.mark == c.wire.mark())
+	a.Settled = a.sent.IsSettled()
 	if l, now := c.enterIfAny(h.lock.Name, core.OwnerID(h.owner.ID)); l != nil {
 		l.Wrote(sent.cmd.ID, core.OwnerID(h.owner.ID), h.lock.mode(), h, a.Reply, now)
 		l.shard.exit(l)
@@ -103,15 +103,10 @@ func (h *hold) wrote(sent *call, a answer, place *wire.Limit) answer {
 // or not at all, and will not be.
 func (r *redis) write(ctx context.Context, c *call) (a answer) {
 	command := c.kind.guard(c)
-	a.mark = r.Mark()
-	var result rueidis.RedisResult
-	if c.first {
-		var late *wire.Late
-		if result, a.mark, late = r.DoFirst(ctx, c.name.Slot, r.client.clock.time(c.at), command); late != nil {
-			late.GiveUp()
-		}
-	} else {
-		result = r.Do(ctx, command)
+	result, sent := r.Send(ctx, wire.Order{Call: command, Slot: c.name.Slot, First: c.first, At: r.client.clock.time(c.at)})
+	if a.sent = sent; sent.IsLate() {
+		sent.GiveUp()
+		a.sent = wire.Sent{}
 	}
 	c.write.reply, a.err = result.ToMessage()
 	if rueidis.IsRedisNil(a.err) {

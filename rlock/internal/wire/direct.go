@@ -82,30 +82,6 @@ func newDirect(r *Redis) *direct {
 	return d
 }
 
-// DoFirst makes one call, before which no other of the same tenure is in flight: directly if
-// its caller is alone, else as [Redis.Do]. The call has a place among the limits of the slot,
-// and is sent now. A direct call has the mark 0. If ctx ends before its answer is there, late
-// is not nil.
-func (r *Redis) DoFirst(ctx context.Context, slot uint16, now time.Time, c Call) (result rueidis.RedisResult, mark uint64, late *Late) {
-	if l := r.direct.take(r.Limits(slot), now); l != nil {
-		r.sent.n.Add(1)
-		result, late = r.direct.do(ctx, l, c)
-		return result, 0, late
-	}
-	mark = r.Mark()
-	return r.Do(ctx, c), mark, nil
-}
-
-// A Late is the answer to a direct call whose caller has left. Call one of its methods, once.
-type Late struct{ line *line }
-
-// Settled waits for the answer, and reports whether it came before ctx ended: the call has
-// been executed, or never will be.
-func (l *Late) Settled(ctx context.Context) bool { return l.line.settled(ctx) }
-
-// GiveUp does not wait.
-func (l *Late) GiveUp() { l.line.cut() }
-
 // take returns the line if the command that has just entered these limits, and is sent now, may have it;
 // then do must be called. It returns nil where the command has to use the pipeline.
 func (d *direct) take(limits *Limits, now time.Time) *line {
@@ -146,11 +122,11 @@ func (d *direct) usable(l *line, now time.Time) bool {
 }
 
 // do sends a call over the line that take has returned. If ctx ends before the answer is
-// there, do returns ctx's error and the answer that is still to come.
-func (d *direct) do(ctx context.Context, l *line, c Call) (result rueidis.RedisResult, late *Late) {
+// there, do returns ctx's error, and that the line is left, on which the answer is still to come.
+func (d *direct) do(ctx context.Context, l *line, c Call) (result rueidis.RedisResult, left bool) {
 	defer d.free()
 	if err := ctx.Err(); err != nil {
-		return rueidis.NewErrorResult(err), nil
+		return rueidis.NewErrorResult(err), false
 	}
 	turn := l.begin()
 	if leaver, ok := ctx.(Leaver); ok {
@@ -161,18 +137,18 @@ func (d *direct) do(ctx context.Context, l *line, c Call) (result rueidis.RedisR
 	// rueidis reads in this goroutine only for a context that cannot be cancelled.
 	result = c.do(context.Background(), l.redis)
 	answered := result.NonRedisError() == nil
-	left := l.end(answered)
+	left = l.end(answered)
 	if answered {
-		return result, nil
+		return result, false
 	}
 	d.line.Store(nil)
 	if !d.redis.background.start(l.redis.Close) {
 		l.redis.Close()
 	}
 	if left {
-		return rueidis.NewErrorResult(ctx.Err()), &Late{l}
+		result = rueidis.NewErrorResult(ctx.Err())
 	}
-	return result, nil
+	return result, left
 }
 
 // prepare makes the line ready for the next caller: it opens one, or asks the server whether

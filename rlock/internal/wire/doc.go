@@ -5,11 +5,11 @@
 // docs/protocol.md has every key, channel, message and rule.
 //
 //	Open ──► Redis ──► Do, DoAll          calls of scripts: what they cost is counted
-//	           │       DoFirst            the same, without the detour if nothing else is in flight
+//	           │       Send               one by itself, over a connection of its own if nothing else is in flight
 //	           │       Survey             commands that only read, repeated while it helps
 //	           │       Inspect, Locks     the state of a lock, the names of held locks
 //	           │       Limits, Start      places in rueidis' ring; work whose caller may leave
-//	           │       Mark, Heard        whether a connection has ended since
+//	           │       Mark, Sent         whether a connection has ended since
 //	           └─────► Stop, Close
 //
 // # What an error means

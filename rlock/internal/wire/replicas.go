@@ -33,6 +33,7 @@ func (r *Redis) DoReplicated(ctx context.Context, c Call, lease time.Duration, r
 	ctx, cancel := context.WithTimeout(ctx, limit+r.deadline.patience) // nothing else ends a blocking command whose peer is dead
 	defer cancel()
 
+	mark := r.Mark()
 	r.sent.n.Add(2) // with the WAIT
 	var script, wait rueidis.RedisResult
 	evaluate(func(write form) bool {
@@ -40,6 +41,9 @@ func (r *Redis) DoReplicated(ctx context.Context, c Call, lease time.Duration, r
 		return c.again(script)
 	})
 	a, err := read(script)
+	if Answered(err) {
+		r.heard(mark)
+	}
 	if err != nil || !a.Granted {
 		return a, err
 	}

@@ -1,0 +1,64 @@
+package wire
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// An Order is a call that is sent by itself, in the goroutine of its caller. It has a place among the limits of its slot.
+type Order struct {
+	Call
+	Slot  uint16
+	First bool      // no other command of the same tenure is in flight, or was left behind
+	At    time.Time // when it is sent: now
+}
+
+// A Sent says where a command was sent, and so whether it may be executed later. Of the zero Sent that is not known.
+type Sent struct {
+	redis    *Redis
+	mark     uint64 // of the pipelined connection, 0 if it was not sent by that
+	late     *line  // a connection of its own on which it was left behind, nil for none
+	executed bool   // or never to be
+}
+
+// Send makes the call, by a connection of its own if it is the first one and its caller is alone. If ctx ends before the
+// answer is there, it returns the error of ctx.
+func (r *Redis) Send(ctx context.Context, o Order) (rueidis.RedisResult, Sent) {
+	if o.First {
+		if l := r.direct.take(r.Limits(o.Slot), o.At); l != nil {
+			r.sent.n.Add(1)
+			result, left := r.direct.do(ctx, l, o.Call)
+			if left {
+				return result, Sent{late: l}
+			}
+			return result, Sent{executed: result.NonRedisError() == nil}
+		}
+	}
+	sent := r.Sending()
+	result := r.Do(ctx, o.Call)
+	if result.NonRedisError() == nil {
+		r.heard(sent.mark)
+	}
+	return result, sent
+}
+
+// Sending returns the Sent of a command that is about to be sent by the pipeline.
+func (r *Redis) Sending() Sent { return Sent{redis: r, mark: r.Mark()} }
+
+// IsSettled reports whether the command has been executed by now, or never will be, once one is answered that was sent later
+// by the pipeline.
+func (s Sent) IsSettled() bool {
+	return s.executed || s.mark != 0 && s.redis.Ordered() && s.redis.Mark() == s.mark
+}
+
+// IsLate reports whether the command was left behind on a connection of its own. No other one comes behind it there, so its
+// answer has to be awaited: one call of Await or of GiveUp follows.
+func (s Sent) IsLate() bool { return s.late != nil }
+
+// Await waits for the answer, or until ctx ends.
+func (s Sent) Await(ctx context.Context) Sent { return Sent{executed: s.late.settled(ctx)} }
+
+// GiveUp does not wait.
+func (s Sent) GiveUp() { s.late.cut() }
