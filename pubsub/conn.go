@@ -230,7 +230,7 @@ func (c *conn) notConfirmed(ch *channel, err *rueidis.RedisError) {
 	ch.refused = &Refusal{ch.name, err}
 	ch.markLocked()
 	if ch.plain {
-		h.log.Info("pubsub: the server refuses a subscription that nobody waits for", "channel", ch.name, "error", secret.HideUser(err.Error()))
+		h.log.Info("pubsub: the server refuses a subscription without waiters", "channel", ch.name, "error", secret.HideUser(err.Error()))
 		return
 	}
 	h.warnRefused.Do(func() {

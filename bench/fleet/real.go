@@ -118,7 +118,7 @@ func measureReal(ctx context.Context, out string, rounds int, progress func(stri
 	return os.WriteFile(filepath.Join(out, "real.json"), append(data, '\n'), 0o644)
 }
 
-// A sleeper measures what time.Sleep takes, which is what a section of 1 or 5 ms does. Go waits for timers and for the network
+// A sleeper measures the time of time.Sleep, as in a section of 1 or 5 ms. Go waits for timers and for the network
 // in one system call, whose time is in whole milliseconds: an answer that comes in a sleep of 1 ms has the rest of that begin
 // another millisecond. So the server of a sleeper answers as late as that of the fleet.
 type sleeper struct {

@@ -76,7 +76,7 @@ func simulate(ctx context.Context, all []table, progress func(string)) (out []do
 	return out, nil
 }
 
-// index returns results.md: what there is, and the costs.
+// index returns results.md: the list of pages, and the costs.
 func index(costs cost.Table, seed uint64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Fleets, simulated\n\nBy `cd bench && go run ./fleet`, seed %d: the code of `internal/core`, with a model of Redis and of the network (`bench/fleet/sim`). "+

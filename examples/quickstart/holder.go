@@ -88,7 +88,7 @@ func killed(ctx context.Context, clients []*rlock.Client, addr string) (string, 
 	}
 	died := time.Now()
 	_ = holder.Wait() // it says that the process was killed, which we know
-	say("holder", "killed: it could not unlock, and nobody renews for it")
+	say("holder", "killed: it could not unlock, and its lease is not renewed")
 
 	got := <-acquired
 	if got.err != nil {

@@ -14,7 +14,7 @@ type Table struct {
 	When    string // the day
 
 	// Command is what each command costs beside its script when each comes over a connection of its own: to read it, and
-	// to write the answer. Message is what it costs to write a message to a subscriber.
+	// to write the answer. Message is the cost of a message to a subscriber.
 	Command, Message time.Duration
 
 	// The scripts, without that. A release tells the next ticket, which Message is counted for apart.

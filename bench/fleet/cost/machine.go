@@ -13,7 +13,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// sleeping measures what a client that polls does between two tries.
+// sleeping measures the pause of a polling client between two tries.
 func (b *bench) sleeping() {
 	for range rounds {
 		all := make([]time.Duration, sleeps)
@@ -51,7 +51,7 @@ func (b *bench) pass() {
 	b.failed(client.Close())
 }
 
-// processor returns what the processor is called, "" where that is not known.
+// processor returns the model of the processor, "" where that is not known.
 func processor() string {
 	data, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(data)) {

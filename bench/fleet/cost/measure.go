@@ -27,7 +27,7 @@ const (
 	sleeps   = 100
 	lease    = "300000"
 	claim    = "2000"
-	client1  = "aaaaaaaa-0000-8000-" // what the tickets of a client begin with
+	client1  = "aaaaaaaa-0000-8000-" // the beginning of the tickets of a client
 	client2  = "bbbbbbbb-0000-8000-"
 	client3  = "cccccccc-0000-8000-"
 	client4  = "dddddddd-0000-8000-"
@@ -237,7 +237,7 @@ func (b *bench) polling() {
 	})
 }
 
-// connections measures what a command and a message cost when each has a connection of its own.
+// connections measures the costs of a command and a message if each has a connection of its own.
 func (b *bench) connections() {
 	t := &b.table
 	open := make([]net.Conn, many)

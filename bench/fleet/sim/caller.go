@@ -102,7 +102,7 @@ func (s *Sim) calls(w *caller) {
 	s.carryOut(l)
 }
 
-// run has the goroutine of a caller that waits look what it can do.
+// run wakes the goroutine of a waiting caller, which makes its next step.
 func (s *Sim) run(w *caller) {
 	if w.state != waits || w.lock == nil {
 		return

@@ -14,7 +14,7 @@ type client struct {
 	sections int
 }
 
-// A lock is what a client knows of one name.
+// A lock is the state of one name in a client.
 type lock struct {
 	core.Lock
 	client  *client
@@ -75,7 +75,7 @@ func (s *Sim) tidy(l *lock) {
 	}
 }
 
-// carryOut does what the core's effects ask for, after an event of the lock.
+// carryOut executes the core's effects after an event of the lock.
 func (s *Sim) carryOut(l *lock) {
 	if l.client == nil {
 		return

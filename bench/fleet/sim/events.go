@@ -19,7 +19,7 @@ const (
 	due                         // a caller's timer
 	keeps                       // a tenure's timer
 	stalls                      // a client stalls
-	lags                        // the first shard's replica lacks what is executed from now on
+	lags                        // the first shard's replica lacks the commands executed from now on
 	fails                       // ... it stops
 	recovers                    // ... and the replica takes over
 )

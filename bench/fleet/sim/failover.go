@@ -21,7 +21,7 @@ func (s *Sim) planFailover() {
 	s.plan(at.After(core.Span(f.For)), recovers, 0, nil)
 }
 
-// lag keeps what the replica has.
+// lag keeps a copy of the replica's state.
 func (s *Sim) lag() {
 	h := &s.shards[0]
 	h.old, h.aged = make(map[uint32]*server.Lock, len(h.locks)), maps.Clone(h.keys)
@@ -44,7 +44,7 @@ func (s *Sim) fail() {
 	}
 }
 
-// recover has the replica take over. Clients connect again, subscribe, and doubt what they hold.
+// recover promotes the replica. Clients connect again, subscribe, and verify their holds.
 func (s *Sim) recover() {
 	h := &s.shards[0]
 	h.down, h.stops, h.until = false, core.Never, s.now

@@ -9,7 +9,7 @@ import (
 	"github.com/go-rlock/rlock/internal/core"
 )
 
-// A Fleet is what is simulated.
+// A Fleet is the setup of a simulation.
 type Fleet struct {
 	Clients int // processes
 	Callers int // goroutines of each; 0: one
@@ -37,7 +37,7 @@ type Fleet struct {
 	Seed  uint64
 }
 
-// A Network delays what is sent, each way.
+// A Network delays messages, each way.
 type Network struct {
 	OneWay   time.Duration
 	Jitter   time.Duration // more: the mean of an exponential distribution
@@ -71,7 +71,7 @@ type Shard struct {
 	Backlog  time.Duration // the longest time that a command has waited for those before it
 }
 
-// A Result is what was measured.
+// A Result has the figures of a simulation.
 type Result struct {
 	Fleet       *Fleet
 	Sections    int                     // that have ended

@@ -31,7 +31,7 @@ func (s *Sim) polls(w *caller, op pollOp) {
 	s.send(p)
 }
 
-// polled executes the command, and returns what it costs.
+// polled executes the command, and returns its cost.
 func (s *Sim) polled(h *shard, p *packet, at core.Time) time.Duration {
 	k, me := h.keys[p.name], p.caller.token
 	taken := k.holder != 0 && at < k.ends

@@ -16,7 +16,7 @@ type shard struct {
 	epoch uint32                  // of its connections
 	stops core.Time               // it fails; Never for not
 	down  bool
-	old   map[uint32]*server.Lock // what its replica has
+	old   map[uint32]*server.Lock // the state of its replica
 	aged  map[uint32]key
 }
 
@@ -61,7 +61,7 @@ func (h *shard) starts(now core.Time) (core.Time, bool) {
 	return at, at < h.stops
 }
 
-// spends has the shard be busy for a command from at on, and returns when it has ended.
+// spends keeps the shard busy for a command from at on, and returns the end of the command.
 func (s *Sim) spends(h *shard, at core.Time, cost time.Duration) core.Time {
 	h.until = at.After(core.Span(cost))
 	if from, to := max(at, s.warm), min(h.until, s.end); from < to {

@@ -136,7 +136,7 @@ func (s *Sim) happens(e *event) {
 	}
 }
 
-// measured returns what was measured.
+// measured returns the figures.
 func (s *Sim) measured() *Result {
 	r := &s.result
 	for i := range s.callers {

@@ -12,7 +12,7 @@ const (
 	writeSuffix = ":write"
 )
 
-// readersOrWriters returns the readers only while nobody writes, as Redisson's
+// readersOrWriters returns the readers only while there is no writer, as Redisson's
 // forceUnlockAsync.
 func readersOrWriters(ctx context.Context, l *Lock) ([]string, error) {
 	fields, err := fields(ctx, l)

@@ -12,7 +12,7 @@ import (
 
 // What Redis is asked about a lock, apart from its commands.
 
-// fields returns those of the lock's hash, none if nobody has it.
+// fields returns those of the lock's hash, none if the lock is free.
 func fields(ctx context.Context, l *Lock) ([]string, error) {
 	return look(ctx, l, owners, "HKEYS")
 }

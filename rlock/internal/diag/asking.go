@@ -21,7 +21,7 @@ const answerTime = time.Second
 func (d *Diag) Ask(ctx context.Context, ids []string) ([]wire.ClientAnswer, error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	question, beginning := wire.Question(d.ID)
-	heard := make(chan string, 2*len(ids)) // twice, since anybody may publish there
+	heard := make(chan string, 2*len(ids)) // twice, since any user may publish there
 	sub := d.Hub.ListenPlain(wire.ClientChannel(d.ID.Prefix), func(message string) {
 		if text, ok := strings.CutPrefix(message, beginning); ok {
 			select {
@@ -111,7 +111,7 @@ const (
 	maxAskers = 16
 )
 
-// Other clients ask what this one holds and waits for. Anybody may ask, so that all that it costs
+// Other clients ask what this one holds and waits for. Any user may ask, so that all that it costs
 // is bounded: how often, how many are answered, and how long an answer is. It looks at every
 // lock, one shard after the other, in the background.
 
