@@ -44,6 +44,8 @@
 // readers; a detached lock is kept until its lease ends; two that hold the lock after Redis has lost it learn of it
 // within a lease. Once all is released nothing is left in Redis. With Steady, no single fault ends a hold.
 //
+// Hard states are counted by name (reached.go), and the gate fails if one is never reached.
+//
 // What only a script decides is not checked here, but compared with scripts that break it (package wire): that a waiter
 // that died while it waited costs no claim, and that a turn of foreign clients that comes up begins.
 package explore

@@ -3,6 +3,7 @@ package explore
 import (
 	"flag"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -158,7 +159,36 @@ var long = []Setup{
 }
 
 // Whatever happens, the promises are kept.
+// total sums the results of setups.
+type total struct {
+	mu             sync.Mutex // protects following
+	states, events int
+	reached        Reached
+}
+
+var reached total
+
+func (n *total) add(r *Result) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.states, n.events = n.states+r.States, n.events+r.Events
+	for i, more := range r.Reached {
+		n.reached[i] += more
+	}
+}
+
+// ledger logs what was explored. With -short some hard states are out of reach.
+func ledger(t *testing.T) {
+	t.Logf("%d states, %d events; %s", reached.states, reached.events, &reached.reached)
+	for i, states := range reached.reached {
+		if states == 0 && !testing.Short() && *only == "" && !t.Failed() {
+			t.Errorf("no state was reached in which there is %s", hardStates[i].name)
+		}
+	}
+}
+
 func TestPromises(t *testing.T) {
+	t.Cleanup(func() { ledger(t) }) // after all setups
 	setups := quick
 	if !testing.Short() {
 		setups = append(setups[:len(setups):len(setups)], thorough...)
@@ -184,6 +214,7 @@ func run(t *testing.T, setups []Setup, limit Limit, complete bool) {
 			t.Parallel()
 			r := All(s, limit)
 			t.Log(r)
+			reached.add(&r)
 			if r.Bad != "" {
 				t.Fatal(Shortest(s, Limit{States: 3_000_000}))
 			}

@@ -13,6 +13,7 @@ type Result struct {
 	Complete              bool     // all states were seen
 	Bad                   string   // the violation, "" for none
 	Trace                 []string // how it comes to that
+	Reached               Reached  // by All: how many states were hard
 }
 
 func (r Result) String() string {
@@ -148,6 +149,7 @@ func All(s Setup, limit Limit) (r Result) {
 			continue
 		}
 		r.States++
+		r.Reached.count(w)
 		if limit.over(&r, began) {
 			return r
 		}

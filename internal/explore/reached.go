@@ -1,0 +1,76 @@
+package explore
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/internal/explore/server"
+)
+
+// A hard state is one in which a mistake would show. The explorer counts them by name, so that a run of the gate in which
+// one is never reached fails: its setups, or the code, have changed so that something is not tested any more.
+var hardStates = [...]struct {
+	name string
+	is   func(w *world) bool
+}{
+	{"a grant lost", (*world).grantLost},
+	{"a claim ended unheard", (*world).claimEnded},
+	{"a turn of foreign clients missed", (*world).turnMissed},
+	{"a hold passed on while a mirror is under way", (*world).mirrorOfPassed},
+}
+
+// Reached counts the states that are hard, in the order of hardStates.
+type Reached [len(hardStates)]int
+
+func (r *Reached) count(w *world) {
+	for i := range hardStates {
+		if hardStates[i].is(w) {
+			r[i]++
+		}
+	}
+}
+
+func (r *Reached) String() string {
+	var all []string
+	for i := range hardStates {
+		all = append(all, fmt.Sprintf("%s: %d", hardStates[i].name, r[i]))
+	}
+	return strings.Join(all, ", ")
+}
+
+// grantLost: a tick ago a tenure had the lock, and its client did not know.
+func (w *world) grantLost() bool { return w.unheard > 0 }
+
+// claimEnded: the lease of a ticket that was granted the lock is over, and its client has not heard of the grant.
+func (w *world) claimEnded() bool {
+	for _, h := range w.server.Holders {
+		ended := w.isOver(h) || w.server.Ends > 0 && core.Time(w.server.Ends) <= w.now
+		if server.IsForeign(h.ID) || !ended {
+			continue
+		}
+		c := &w.clients[h.ID.Client]
+		for _, l := range c.locks {
+			if t := l.Find(h.ID); c.lives() && t != nil && t.IsTicket() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// turnMissed: a turn of foreign clients is over, and none has used it.
+func (w *world) turnMissed() bool {
+	m := &w.server.Foreign.Memory
+	return m.Began > 0 && m.Used == 0 && core.Time(m.Over) <= w.now
+}
+
+// mirrorOfPassed: a Mirror of the hold that was passed on may be executed yet, and says that its client has it.
+func (w *world) mirrorOfPassed() bool {
+	if w.passed.id == (core.ID{}) {
+		return false
+	}
+	late := func(p packet) bool { return p.cmd.Op == core.Mirror && p.cmd.ID == w.passed.id && p.cmd.Owner != 0 }
+	return slices.ContainsFunc(w.clients, func(c client) bool { return slices.ContainsFunc(c.pipe, late) || slices.ContainsFunc(c.late, late) })
+}
