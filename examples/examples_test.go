@@ -4,12 +4,13 @@ import (
 	"context"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // limit is for an example that hangs: by itself it ends within ten seconds, on a
@@ -67,7 +68,7 @@ func build(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir() + string(filepath.Separator)
 	arguments := []string{"build", "-o", folder}
-	if underRace() {
+	if redistest.UnderRace {
 		arguments = append(arguments, "-race")
 	}
 	output, err := exec.Command("go", append(arguments, "./...")...).CombinedOutput()
@@ -79,17 +80,4 @@ func build(t *testing.T) string {
 		require.NoError(t, err, "%s", output)
 	}
 	return folder
-}
-
-func underRace() bool {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return false
-	}
-	for _, setting := range info.Settings {
-		if setting.Key == "-race" {
-			return setting.Value == "true"
-		}
-	}
-	return false
 }

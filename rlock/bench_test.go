@@ -1,14 +1,18 @@
+//go:build unix
+
 package rlock_test
 
 import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -451,4 +455,254 @@ func BenchmarkGuardedWrite(b *testing.B) {
 			b.ReportMetric(float64(guarded[len(guarded)/2])/float64(bare[len(bare)/2]), "x-bare-p50")
 		})
 	}
+}
+
+// BenchmarkTold measures how soon the context of a hold ends after its key was deleted, or
+// after another client has called ForceUnlock. The key is deleted by a plain Redis client;
+// the time begins before the command is sent.
+//
+//	go test -run - -bench Told -benchtime 500x ./rlock
+func BenchmarkTold(b *testing.B) {
+	option := benchOption(b)
+	outside, err := rueidis.NewClient(option)
+	require.NoError(b, err)
+	defer outside.Close()
+	other, err := rlock.New(rlock.Config{Redis: option})
+	require.NoError(b, err)
+	defer other.Close()
+	ctx := context.Background()
+	for _, c := range []struct {
+		name   string
+		config rlock.Config
+		lose   func(name string) error
+	}{
+		{"DEL", rlock.Config{Redis: option, Tracking: true}, func(name string) error {
+			return outside.Do(ctx, outside.B().Del().Key(name).Build()).Error()
+		}},
+		{"ForceUnlock", rlock.Config{Redis: option}, func(name string) error {
+			_, err := other.NewLock(name).ForceUnlock(ctx)
+			return err
+		}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			client, err := rlock.New(c.config)
+			require.NoError(b, err)
+			defer client.Close()
+			var took []time.Duration
+			for i := 0; b.Loop(); i++ {
+				name := fmt.Sprint("told:", i)
+				hold, err := client.NewLock(name).Acquire(ctx)
+				require.NoError(b, err)
+				time.Sleep(80 * time.Millisecond) // until Redis tracks the key
+				begin := time.Now()
+				require.NoError(b, c.lose(name))
+				<-hold.Context().Done()
+				took = append(took, time.Since(begin))
+				require.ErrorIs(b, hold.Release(ctx), rlock.ErrLost)
+			}
+			slices.Sort(took)
+			at := func(percent int) float64 { return float64(took[len(took)*percent/100].Nanoseconds()) / 1000 }
+			b.ReportMetric(at(50), "p50-us")
+			b.ReportMetric(at(99), "p99-us")
+		})
+	}
+}
+
+// BenchmarkLinger is Lock and Unlock of a lock that lingers.
+func BenchmarkLinger(b *testing.B) {
+	server := redistest.Standalone(b)
+	client, err := rlock.New(rlock.Config{Redis: server.Options(), Linger: time.Minute})
+	require.NoError(b, err)
+	b.Cleanup(func() { _ = client.Close() })
+	ctx := context.Background()
+	lingering := func(b *testing.B, l *rlock.Lock) {
+		for client.Stats().AcquiredByLinger == 0 {
+			require.NoError(b, l.Lock(ctx))
+			require.NoError(b, l.Unlock(ctx))
+		}
+	}
+	b.Run("one name", func(b *testing.B) {
+		l := client.NewLock(key)
+		lingering(b, l)
+		before := client.Stats().Commands
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = l.Lock(ctx)
+			_ = l.Unlock(ctx)
+		}
+		b.ReportMetric(float64(client.Stats().Commands-before)/float64(b.N), "commands/op")
+	})
+	b.Run("a name each", func(b *testing.B) {
+		var names atomic.Int64
+		b.ReportAllocs()
+		b.RunParallel(func(p *testing.PB) {
+			l := client.NewLock(fmt.Sprint(key, names.Add(1)))
+			for p.Next() {
+				_ = l.Lock(ctx)
+				_ = l.Unlock(ctx)
+			}
+		})
+	})
+}
+
+// BenchmarkRedLockBesideRaw compares Lock and Unlock over five servers with the lower bound:
+// an EVALSHA at all five, twice, each until the third answer. Blocks of both take turns;
+// x-raw is the ratio of the medians:
+//
+//	go test -run - -bench RedLockBesideRaw -benchtime 50x ./rlock
+func BenchmarkRedLockBesideRaw(b *testing.B) {
+	for _, away := range [][5]float64{{1, 2, 3, 4, 5}, {0.5, 0.5, 0.5, 0.5, 0.5}} {
+		b.Run(fmt.Sprint(away, "ms"), func(b *testing.B) {
+			var raw []rueidis.Client
+			var clients []*rlock.Client
+			for _, ms := range away {
+				link, err := network.Listen(redistest.Standalone(b).Addr())
+				require.NoError(b, err)
+				b.Cleanup(link.Close)
+				option := rueidis.ClientOption{InitAddress: []string{link.Addr()}, ForceSingleClient: true}
+				raw = append(raw, rawClient(b, option))
+				clients = append(clients, benchClient(b, option))
+				link.SetRoundTrip(time.Duration(ms * float64(time.Millisecond)))
+			}
+			ctx, lock, pairs := context.Background(), rlock.NewRedLock(clients, "ours"), 0
+			majority := func(script *rueidis.Lua, keys, args []string) {
+				answers := make(chan error, len(raw))
+				for _, client := range raw {
+					go func() { answers <- script.Exec(ctx, client, keys, args).Error() }()
+				}
+				for range len(raw)/2 + 1 {
+					if err := <-answers; err != nil && !rueidis.IsRedisNil(err) {
+						b.Error(err)
+					}
+				}
+			}
+			block := func(pair func()) float64 {
+				began := time.Now()
+				for range 20 {
+					pair()
+				}
+				return time.Since(began).Seconds()
+			}
+			var floor, ours []float64
+			for b.Loop() {
+				floor = append(floor, block(func() {
+					pairs++ // each pair has a name of its own, since slow servers are not waited for
+					name := fmt.Sprint("raw", pairs)
+					keys := []string{name, "redisson_lock__channel:{" + name + "}"}
+					majority(rawAcquire, keys[:1], []string{"30000", rawOwner})
+					majority(rawRelease, keys, []string{rawOwner})
+				}))
+				ours = append(ours, block(func() {
+					if err := lock.Lock(ctx); err != nil {
+						b.Error("Lock:", err)
+					}
+					if err := lock.Unlock(ctx); err != nil {
+						b.Error("Unlock:", err)
+					}
+				}))
+			}
+			slices.Sort(floor)
+			slices.Sort(ours)
+			n := len(ours)
+			b.ReportMetric(ours[n/2]/floor[n/2], "x-raw-p50")
+			b.ReportMetric(ours[n/2]/20*1000, "ms/pair")
+		})
+	}
+}
+
+// BenchmarkHeld100k measures the memory of a hundred thousand held locks and the share of a
+// core that their renewals take, here and in Redis, without and with Config.Tracking. Every
+// lock is renewed once in four seconds, two and a half times as often as with the default
+// lease.
+//
+//	go test -run - -bench Held100k -benchtime 1x ./rlock
+func BenchmarkHeld100k(b *testing.B) {
+	for name, tracking := range map[string]bool{"plain": false, "tracking": true} {
+		b.Run(name, func(b *testing.B) { benchmarkHeld(b, tracking) })
+	}
+}
+
+func benchmarkHeld(b *testing.B, tracking bool) {
+	const locks, lease = 100_000, 12 * time.Second
+	option := benchOption(b)
+	outside, err := rueidis.NewClient(option)
+	require.NoError(b, err)
+	defer outside.Close()
+	for b.Loop() {
+		client, err := rlock.New(rlock.Config{Redis: option, Lease: lease, Tracking: tracking})
+		require.NoError(b, err)
+		ctx := rlock.WithOwner(context.Background(), rlock.NewOwner())
+		before, redisBefore := heap(), figure(b, outside, "memory", "used_memory")
+		held := make([]*rlock.Lock, locks)
+		in64(locks, func(i int) {
+			held[i] = client.NewLock(fmt.Sprint("held:", i))
+			if err := held[i].Lock(ctx); err != nil {
+				b.Errorf("Lock: %v", err)
+			}
+		})
+		b.ReportMetric(float64(heap()-before-8*locks)/locks, "B/lock") // held belongs to the benchmark
+		b.ReportMetric((figure(b, outside, "memory", "used_memory")-redisBefore)/locks, "redis-B/lock")
+		used, redisUsed, began := processorTime(), redisTime(b, outside), time.Now()
+		time.Sleep(lease * 2 / 3)
+		used, redisUsed = processorTime()-used, redisTime(b, outside)-redisUsed
+		renewal := float64(lease/3) / float64(time.Since(began)) / locks
+		b.ReportMetric(float64(used)*renewal, "cpu-ns/renewal")
+		b.ReportMetric(float64(redisUsed)*renewal, "redis-ns/renewal")
+		in64(locks, func(i int) {
+			if err := held[i].Unlock(ctx); err != nil {
+				b.Errorf("Unlock: %v", err)
+			}
+		})
+		require.NoError(b, client.Close())
+	}
+}
+
+// in64 calls do with each number below n, from 64 goroutines.
+func in64(n int, do func(i int)) {
+	done := make(chan struct{})
+	for g := range 64 {
+		go func() {
+			for i := g; i < n; i += 64 {
+				do(i)
+			}
+			done <- struct{}{}
+		}()
+	}
+	for range 64 {
+		<-done
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// figure returns a figure of INFO.
+func figure(b *testing.B, redis rueidis.Client, section, name string) (n float64) {
+	info, err := redis.Do(context.Background(), redis.B().Info().Section(section).Build()).ToString()
+	require.NoError(b, err)
+	_, rest, found := strings.Cut(info, name+":")
+	require.True(b, found, name)
+	_, err = fmt.Sscan(rest, &n)
+	require.NoError(b, err)
+	return n
+}
+
+// redisTime returns the processor time that the server has used.
+func redisTime(b *testing.B, redis rueidis.Client) time.Duration {
+	seconds := figure(b, redis, "cpu", "used_cpu_user") + figure(b, redis, "cpu", "used_cpu_sys")
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// processorTime returns the processor time that the process has used.
+func processorTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

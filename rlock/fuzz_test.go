@@ -1,13 +1,19 @@
 package rlock_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -98,5 +104,146 @@ func FuzzOwner(f *testing.F) {
 		require.ErrorIs(t, lock.Unlock(s.ctx), rlock.ErrLost)
 		require.Equal(t, foreign, show())
 		s.number("DEL", key)
+	})
+}
+
+// A server that answers nonsense, and clients that publish nonsense: rlock returns a clear
+// error or ignores it, and never panics or reports a false hold.
+
+// value returns a RESP value of any shape.
+func value(shape uint8, text string, number int64) string {
+	line := strings.NewReplacer("\r", "", "\n", "").Replace(text)
+	bulk := fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
+	shapes := []string{
+		"_\r\n", "$-1\r\n", // null: the answer to an acquire that was granted
+		"+" + line + "\r\n",
+		"-" + line + "\r\n",
+		"-ERR " + line + "\r\n",
+		fmt.Sprintf(":%d\r\n", number),
+		bulk,
+		fmt.Sprintf("!%d\r\n%s\r\n", len(text), text),
+		fmt.Sprintf("=%d\r\ntxt:%s\r\n", len(text)+4, text),
+		"#t\r\n", "#f\r\n",
+		fmt.Sprintf(",%g\r\n", float64(number)/3),
+		fmt.Sprintf("(%d000000000000\r\n", number),
+		"*0\r\n", "%0\r\n",
+		"*2\r\n" + bulk + ":1\r\n",
+		"~1\r\n" + bulk,
+		"%1\r\n" + bulk + "*1\r\n_\r\n",
+		"|1\r\n" + bulk + bulk + fmt.Sprintf(":%d\r\n", number),
+	}
+	return shapes[int(shape)%len(shapes)]
+}
+
+func isNull(shape uint8) bool { return int(shape)%19 < 2 }
+
+// One reply has the wrong shape or a wrong value. Only a null in place of "held by another"
+// is believed, and only until the next mirror.
+func FuzzReply(f *testing.F) {
+	for shape := range uint8(19) {
+		f.Add(shape, "WRONGTYPE", int64(0), shape%8, shape%2 == 0)
+		f.Add(shape, "0", int64(math.MaxInt64), uint8(1), true)
+		f.Add(shape, "NOSCRIPT", int64(-7), uint8(2), false)
+	}
+	f.Fuzz(func(t *testing.T, shape uint8, text string, number int64, which uint8, foreign bool) {
+		bubbleAlone(t, func(t *testing.T, w *world) {
+			p, me, them := w.client(), w.caller(), w.caller()
+			lock := p.NewLock(key)
+			if foreign {
+				w.HSet(key, "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1")
+				w.SetTTL(key, time.Hour)
+			}
+			p.net.Rule(network.Nth(1+int(which%16), network.Replace(value(shape, text, number)), network.Reply,
+				"EVALSHA", "EVAL", "HKEYS", "EXISTS", "PTTL"))
+
+			taken, err := lock.TryLock(me)
+			explained(t, err)
+			if foreign && taken {
+				require.True(t, isNull(shape))
+			}
+			if taken {
+				if err := lock.Lock(me); err != nil {
+					require.ErrorIs(t, err, rlock.ErrLost)
+				}
+			}
+			ctx, cancel := context.WithTimeout(them, time.Minute)
+			defer cancel()
+			waiter := start(func() error { return lock.Lock(ctx) })
+
+			time.Sleep(11 * time.Second) // a renewal
+			if lock.IsHeld(me) {
+				require.False(t, foreign)
+				require.Len(t, w.fields(key), 1)
+				require.Contains(t, w.fields(key)[0], p.ID())
+			}
+			for lock.HoldCount(me) > 0 {
+				explained(t, lock.Unlock(me))
+			}
+			_, err = lock.IsLocked(me)
+			explained(t, err)
+			_, err = lock.TTL(me)
+			explained(t, err)
+			if foreign {
+				require.Len(t, w.fields(key), 1, "the hash of the other owner has changed")
+				w.Del(key)
+				w.Publish(channel, "0")
+			}
+			if err := <-waiter; err == nil {
+				explained(t, lock.Unlock(them))
+			} else {
+				explained(t, err)
+			}
+			_, err = lock.ForceUnlock(me)
+			explained(t, err)
+			time.Sleep(time.Minute)
+			assert.Empty(t, w.Keys())
+			assert.Less(t, len(p.net.Sent("")), 1000, "the client sends commands without a pause")
+		})
+	})
+}
+
+// explained asserts that an error, if there is one, names its lock.
+func explained(t *testing.T, err error) {
+	t.Helper()
+	if err != nil && !errors.Is(err, rlock.ErrNotAcquired) {
+		require.ErrorContains(t, err, "rlock: ")
+		require.ErrorContains(t, err, key)
+	}
+}
+
+// A message from another program only wakes a waiter: the waiter looks once, and holders and
+// waiters of this client are not affected.
+func FuzzMessage(f *testing.F) {
+	for _, message := range []string{"0", "1", "", "-1", "\x00\xff\r\n", "unlock", strings.Repeat("x", 1<<16)} {
+		f.Add(message, uint8(3))
+	}
+	f.Fuzz(func(t *testing.T, message string, times uint8) {
+		bubbleAlone(t, func(t *testing.T, w *world) {
+			here, there, me, them := w.client(), w.client(), w.caller(), w.caller()
+			require.NoError(t, here.NewLock(key).Lock(me))
+			local := start(func() error { return here.NewLock(key).Lock(them) })
+			remote := start(func() error { return there.NewLock(key).Lock(them) })
+			require.True(t, pending(local) && pending(remote))
+			asked := len(there.acquires())
+			for range times {
+				w.Publish(channel, message)
+			}
+			require.True(t, pending(local) && pending(remote))
+			require.LessOrEqual(t, len(there.acquires())-asked, int(times))
+			require.Equal(t, 1, here.NewLock(key).HoldCount(me))
+			require.NoError(t, here.NewLock(key).Unlock(me))
+			for range 2 {
+				select {
+				case err := <-local:
+					require.NoError(t, err)
+					require.NoError(t, here.NewLock(key).Unlock(them))
+				case err := <-remote:
+					require.NoError(t, err)
+					require.NoError(t, there.NewLock(key).Unlock(them))
+				}
+			}
+			synctest.Wait()
+			require.Empty(t, w.Keys())
+		})
 	})
 }

@@ -6,10 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -305,3 +308,252 @@ func (s *subject) leavesNothing() {
 }
 
 func isCounter(key string) bool { return strings.HasPrefix(key, "redisson_lock_token:") }
+
+// A virtualKind is a world in which one kind of lock is tested, in virtual time.
+type virtualKind struct {
+	*world
+	kind   kind
+	worlds []*world // one for each server; the world is the first
+}
+
+// eachVirtualKind runs a test in virtual time over all kinds.
+func eachVirtualKind(t *testing.T, run func(t *testing.T, w *virtualKind)) {
+	t.Helper()
+	inVirtualKinds(t, kinds, run)
+}
+
+// eachExclusiveVirtualKind is eachVirtualKind for the kinds that are their own rivals, for
+// tests where the lock is passed on inside a process.
+func eachExclusiveVirtualKind(t *testing.T, run func(t *testing.T, w *virtualKind)) {
+	t.Helper()
+	inVirtualKinds(t, ownRivals(), run)
+}
+
+func inVirtualKinds(t *testing.T, kinds []kind, run func(t *testing.T, w *virtualKind)) {
+	t.Helper()
+	for _, k := range kinds {
+		if fewer() && k.besideAnother() {
+			continue // the tests without the race detector run it
+		}
+		t.Run(k.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				r := &virtualKind{world: w, kind: k, worlds: []*world{w}}
+				for len(r.worlds) < k.servers {
+					r.worlds = append(r.worlds, newWorld(t, w.ctx))
+				}
+				run(t, r)
+			})
+		})
+	}
+}
+
+// settle returns when every server has answered: a compound lock may wait only for most of
+// them, and a second ticket of an owner leaves the queue in the background.
+func (w *virtualKind) settle() { synctest.Wait() }
+
+// drain is settle for releases too that the keeper sends, one batch in a millisecond.
+func (w *virtualKind) drain() {
+	time.Sleep(2 * time.Millisecond)
+	synctest.Wait()
+}
+
+// times returns how often a test repeats something that it does n times with a plain lock:
+// less often with the other kinds, since there are many.
+func (w *virtualKind) times(n int) int {
+	if w.kind.name == "plain" {
+		return n
+	}
+	return n / 5
+}
+
+// A peer is a process with a network of its own to each server.
+type peer struct {
+	process
+	testClients []*testClient
+}
+
+// process returns a new one. The changes are made to the config of its clients.
+func (w *virtualKind) process(changes ...func(*rlock.Config)) *peer {
+	w.t.Helper()
+	p := &peer{process: process{kind: w.kind}}
+	for _, world := range w.worlds {
+		client := world.client(changes...)
+		p.testClients = append(p.testClients, client)
+		p.clients = append(p.clients, client.Client)
+	}
+	return p
+}
+
+// networks calls do for each network of the process.
+func (p *peer) networks(do func(*network.Network)) {
+	for _, client := range p.testClients {
+		do(client.net)
+	}
+}
+
+func (p *peer) refuse()  { p.networks((*network.Network).Refuse) }
+func (p *peer) silence() { p.networks(func(n *network.Network) { n.Rule(network.Silence) }) }
+func (p *peer) heal()    { p.networks((*network.Network).Heal) }
+
+// Close closes the clients.
+func (p *peer) Close() (err error) {
+	for _, client := range p.clients {
+		err = errors.Join(err, client.Close())
+	}
+	return err
+}
+
+// scripts returns how many scripts have reached the servers.
+func (p *peer) scripts() (n int) {
+	p.networks(func(net *network.Network) { n += len(net.Sent("EVALSHA")) + len(net.Sent("EVAL")) })
+	return n
+}
+
+// logged returns how many lines of all logs contain the text.
+func (p *peer) logged(text string) (n int) {
+	for _, client := range p.testClients {
+		n += client.logged(text)
+	}
+	return n
+}
+
+// everyScript is a rule for the requests, or the replies, of all scripts.
+func everyScript(fate network.Fate, stage network.Stage) network.Rule {
+	return network.All(fate, stage, "EVALSHA", "EVAL")
+}
+
+// ttl returns the remaining time of the lock in Redis: the shortest of its keys, 0 if one of
+// them is absent.
+func (w *virtualKind) ttl() time.Duration {
+	left := time.Duration(1<<63 - 1)
+	for _, world := range w.worlds {
+		for _, k := range w.kind.keysOf(key) {
+			left = min(left, world.ttl(k))
+		}
+	}
+	return left
+}
+
+// keys returns those of all servers, but for counters.
+func (w *virtualKind) keys() (names []string) {
+	for _, world := range w.worlds {
+		names = append(names, slices.DeleteFunc(world.Keys(), isCounter)...)
+	}
+	return names
+}
+
+// forget deletes the lock of that name on every server.
+func (w *virtualKind) forget(name string) {
+	for _, world := range w.worlds {
+		for _, k := range w.kind.keysOf(name) {
+			world.Del(k)
+		}
+	}
+}
+
+// A named is a lock's name and the channel that Redisson gives it: Redisson adds braces
+// unless the name has an opening one.
+var named = []struct{ what, name, channel string }{
+	{"a letter", "a", "redisson_lock__channel:{a}"},
+	{"a tag", "{orders}:42", "redisson_lock__channel:{orders}:42"},
+	{"a tag in the middle", "a{b}c", "redisson_lock__channel:a{b}c"},
+	{"spaces, colons, quotes", ` a: "b" 'c'%d * `, `redisson_lock__channel:{ a: "b" 'c'%d * }`},
+	{"line ends", "a\r\nb\n", "redisson_lock__channel:{a\r\nb\n}"},
+	{"not ASCII", "Größe/注文🔒", "redisson_lock__channel:{Größe/注文🔒}"},
+	{"NUL", "a\x00b", "redisson_lock__channel:{a\x00b}"},
+	{"not UTF-8", "a\xff\xfe\xc3", "redisson_lock__channel:{a\xff\xfe\xc3}"},
+	{"64 KiB", strings.Repeat("x", 64<<10), "redisson_lock__channel:{" + strings.Repeat("x", 64<<10) + "}"},
+}
+
+// untagged are names with a brace whose hash tag differs between key and channel: in a
+// Cluster the two have different slots.
+var untagged = []struct{ what, name, channel string }{
+	{"an opening brace", "a{b", "redisson_lock__channel:a{b"},
+	{"a closing brace", "a}b", "redisson_lock__channel:{a}b}"},
+	{"an empty tag", "a{}b", "redisson_lock__channel:a{}b"},
+	{"braces the wrong way round", "}a{", "redisson_lock__channel:}a{"},
+}
+
+// works asserts that the lock excludes others under exactly these bytes, and that its channel
+// has that name.
+func (s *site) works(t *testing.T, name, channel string) {
+	here, there := s.client().NewLock(name), s.client().NewLock(name)
+	assert.Equal(t, name, here.Name())
+	heard := s.listen(s.family(), channel)
+	require.NoError(t, here.Lock(s.ctx))
+	assert.EqualValues(t, 1, s.number("HLEN", name))
+	assert.False(t, s.isFree(there))
+	ctx, queued := queueing(s.ctx)
+	waiter := background(func() error {
+		if err := there.Lock(ctx); err != nil {
+			return err
+		}
+		return there.Unlock(ctx)
+	})
+	<-queued
+	require.NoError(t, here.Unlock(s.ctx))
+	require.NoError(t, s.await(waiter))
+	messages := heard.heard() // one when the lock is free at last, and more if the listener is taken for a client of Redisson
+	assert.NotEmpty(t, messages)
+	assert.Empty(t, slices.DeleteFunc(messages, func(m string) bool { return m == "00" }))
+	assert.Zero(t, s.number("EXISTS", name))
+}
+
+func TestANameMayHaveAnyBytes(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		for _, n := range named {
+			t.Run(n.what, func(t *testing.T) { s.works(t, n.name, n.channel) })
+		}
+	})
+}
+
+// All keys and channels of a lock are in the slot of its name, whatever the name.
+func TestALockOfEachKindMayHaveAnyName(t *testing.T) {
+	eachKind(t, func(t *testing.T, s *subject) {
+		here, there := s.process(), s.process()
+		for _, n := range named {
+			t.Run(n.what, func(t *testing.T) {
+				require.NoError(t, here.lock(n.name).Lock(s.ctx))
+				assert.False(t, s.isFree(there.lock(n.name)))
+				require.NoError(t, here.lock(n.name).Unlock(s.ctx))
+				assert.True(t, s.isFree(there.lock(n.name)))
+			})
+		}
+	})
+}
+
+func TestALockOfEachKindRefusesANameWithABraceButNoTagInACluster(t *testing.T) {
+	eachKind(t, func(t *testing.T, s *subject) {
+		if s.Kind != redistest.KindCluster {
+			return
+		}
+		for _, n := range untagged {
+			assert.ErrorIs(t, s.process().lock(n.name).Lock(s.ctx), rlock.ErrInvalidName, n.what)
+		}
+	})
+}
+
+func TestANameWithABraceButNoTagIsRefusedInAClusterOnly(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		for _, n := range untagged {
+			t.Run(n.what, func(t *testing.T) {
+				if s.Kind == redistest.KindCluster {
+					lock := s.client().NewLock(n.name)
+					assert.ErrorIs(t, lock.Lock(s.ctx), rlock.ErrInvalidName)
+					assert.Equal(t, n.name, lock.Name())
+					return
+				}
+				s.works(t, n.name, n.channel)
+			})
+		}
+	})
+}
+
+func TestANameIsNeitherEmptyNorLongerThan64KiB(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *site) {
+		client := s.client()
+		for _, name := range []string{"", strings.Repeat("x", 64<<10+1)} {
+			assert.ErrorIs(t, client.NewLock(name).Lock(s.ctx), rlock.ErrInvalidName)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -428,5 +429,299 @@ func TestAReaderBehindAWriterThatIsNotTheFirstReadsWithinSecondsBesideAReaderOfR
 		require.ErrorIs(t, <-writes, context.Canceled)
 		require.ErrorIs(t, <-alsoWrites, context.Canceled)
 		require.NoError(t, second.read.Unlock(me))
+	})
+}
+
+// Readers hold back for others that wait, and for no longer than these do.
+
+// refusedUntil tries the lock every 100 ms for so long. It returns when it was refused last,
+// counted from the call.
+func (w *world) refusedUntil(lock locker, long time.Duration) (last time.Duration) {
+	w.t.Helper()
+	for began := time.Now(); time.Since(began) < long; time.Sleep(100 * time.Millisecond) {
+		if !w.try(lock) {
+			last = time.Since(began)
+		}
+	}
+	return last
+}
+
+// The client that reads learns of the writer by a mirror.
+func TestReadersAreNotRefusedForLongOnceAWriterHasGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there := w.rwClient(), w.rwClient()
+		require.NoError(t, here.read.Lock(w.caller()))
+		time.Sleep(time.Second)
+		writes := start(func() error {
+			_, err := there.write.TryLockFor(w.caller(), 50*time.Millisecond, 0)
+			return err
+		})
+		time.Sleep(20 * time.Millisecond)
+		require.True(t, w.try(here.read), "its mirror finds the writer")
+		require.NoError(t, <-writes)
+		require.False(t, w.try(here.read))
+		assert.Less(t, w.refusedUntil(here.read, 20*time.Second), 1200*time.Millisecond)
+	})
+}
+
+// The client that reads is called, since its lock may linger.
+func TestReadersAreNotRefusedForLongOnceAWriterWasRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there := w.lingerer(time.Second).NewReadWriteLock(key), w.rwClient()
+		require.NoError(t, here.Read().Lock(w.caller()))
+		time.Sleep(time.Second)
+		require.True(t, w.try(here.Read()))
+		require.False(t, w.try(there.write))
+		time.Sleep(50 * time.Millisecond)
+		require.False(t, w.try(here.Read()))
+		assert.Less(t, w.refusedUntil(here.Read(), 20*time.Second), 1200*time.Millisecond)
+	})
+}
+
+// Readers that were granted the lock by the queue have left their marks there.
+func TestAReaderIsNotRefusedBesideReadersForWhichNobodyWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		writes, reads, late, me := w.rwClient(), w.rwClient(), w.rwClient(), w.caller()
+		require.NoError(t, writes.write.Lock(me))
+		granted := start(func() error { return reads.read.Lock(w.caller()) })
+		require.True(t, pending(granted))
+		time.Sleep(100 * time.Millisecond)
+		require.NoError(t, writes.write.Unlock(me))
+		require.NoError(t, <-granted)
+		require.Contains(t, w.Keys(), "rlock_queue:{orders:42}rw", "it has the mark")
+		assert.Zero(t, w.refusedUntil(late.read, 20*time.Second))
+		assert.False(t, w.try(late.write))
+	})
+}
+
+// The ticket of the writer joins the queue with the release of a reader. Readers of Redisson keep
+// the writer out, and it gives way to a reader of its client.
+func TestAWriterThatGaveWayWhenItJoinedWithAReleaseKeepsItsPlace(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l, there, first, second, writer := w.rwClient(), w.rwClient(), w.caller(), w.caller(), w.caller()
+		require.NoError(t, there.write.Lock(writer))
+		reads := start(func() error { return l.read.Lock(first) })
+		require.True(t, pending(reads))
+		require.NoError(t, there.write.Unlock(writer))
+		require.NoError(t, <-reads)
+		require.Contains(t, w.PubSubChannels("*"), "rlock_turn:{orders:42}rw:"+l.ID(), "it stays subscribed")
+
+		const timeout = "{orders:42}:" + foreignOwner + ":rwlock_timeout:1"
+		w.HSet(key, foreignOwner, "1")
+		require.NoError(t, w.Set(timeout, "1"))
+		w.SetTTL(timeout, time.Hour)
+		w.SetTTL(key, time.Hour)
+		held := start(func() error {
+			_, err := there.write.TryLockFor(w.caller(), 2100*time.Millisecond, 0)
+			return err
+		})
+		time.Sleep(time.Second)
+		writes := start(func() error { return l.write.Lock(writer) })
+		require.True(t, pending(writes))
+		alsoReads := start(func() error { return l.read.Lock(second) })
+		require.True(t, pending(alsoReads))
+		require.NoError(t, <-held)
+		require.LessOrEqual(t, w.heldBack(), time.Duration(0), "readers may begin")
+		require.NoError(t, l.read.Unlock(first))
+		require.NoError(t, <-alsoReads)
+
+		time.Sleep(90 * time.Second)
+		assert.True(t, w.Exists("rlock_queue:{orders:42}rw"), "the writer waits there")
+		w.HDel(key, foreignOwner)
+		within(t, 0, 200*time.Millisecond, func() { // a turn of guests
+			require.NoError(t, l.read.Unlock(second))
+			require.NoError(t, <-writes)
+		})
+		require.NoError(t, l.write.Unlock(writer))
+	})
+}
+
+// A writer elsewhere is there for most of the time, but for a moment again and again. Readers of
+// other clients are granted the lock in between.
+func TestAReaderIsNotStarvedByWritersThatWaitForAMoment(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there, writers, me := w.rwClient(), w.rwClient(), w.rwClient(), w.caller()
+		require.NoError(t, here.read.Lock(me), "it reads all the time")
+		end := time.Now().Add(30 * time.Second)
+		read := func(l rwClient, longest *time.Duration) func() {
+			return func() {
+				for time.Now().Before(end) {
+					began := time.Now()
+					assert.NoError(t, l.read.Do(w.caller(), func(context.Context) error {
+						*longest = max(*longest, time.Since(began))
+						time.Sleep(7 * time.Millisecond)
+						return nil
+					}))
+				}
+			}
+		}
+		var all sync.WaitGroup
+		all.Go(func() {
+			for time.Now().Before(end) {
+				got, err := writers.write.TryLockFor(w.caller(), 100*time.Millisecond, 0)
+				assert.NoError(t, err)
+				assert.False(t, got)
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+		var longestHere, longestThere time.Duration
+		all.Go(read(here, &longestHere))
+		all.Go(read(there, &longestThere))
+		all.Wait()
+		t.Logf("the longest wait: %v where others read, %v elsewhere", longestHere, longestThere)
+		assert.Less(t, longestHere, 1500*time.Millisecond)
+		assert.Less(t, longestThere, 500*time.Millisecond)
+		require.NoError(t, here.read.Unlock(me))
+	})
+}
+
+// heldBack returns for how long foreign readers have ours held back yet, as the scripts read it.
+func (w *world) heldBack() time.Duration {
+	since, err := strconv.ParseInt(w.HGet("rlock_foreign:{orders:42}rw", "w"), 10, 64)
+	if err != nil {
+		return 2 * time.Second // it has not begun
+	}
+	return time.UnixMilli(since).Add(2 * time.Second).Sub(time.Now().Truncate(time.Millisecond))
+}
+
+const late = 25 * time.Millisecond // a sleeping waiter's delay
+
+// Readers and writers take turns: later readers do not pass a waiting writer.
+
+// Their turns end at different times, so that one of them always reads.
+func TestAWriterIsNotStarvedByTheReadersOfManyClients(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const clients, reading, between = 6, 50 * time.Millisecond, 20 * time.Millisecond
+		end := time.Now().Add(3 * time.Second)
+		rwClients := make([]rwClient, clients)
+		for i := range rwClients {
+			rwClients[i] = w.rwClient()
+		}
+		readers := readWithoutEnd(w, rwClients, 3, [2]time.Duration{7 * time.Millisecond, 13 * time.Millisecond}, reading, end)
+		writes, longest := writeUntil(w, w.rwClient(), between, end)
+		reads := sum(readers())
+		t.Logf("%d writes, the longest wait %v; %d reads", writes, longest, reads)
+		assert.Less(t, longest, 5*reading)
+		assert.Greater(t, writes, 15)
+		assert.Greater(t, reads, 150, "readers get their turns, too")
+	})
+}
+
+func TestAWaitingWriterBlocksReadersOfOtherClientsAndNoActiveReader(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		reading, writing, elsewhere := w.rwClient(), w.rwClient(), w.rwClient()
+		me, writer, other := w.caller(), w.caller(), w.caller()
+		require.NoError(t, reading.read.Lock(me))
+		assert.True(t, w.try(elsewhere.read))
+		waiting := start(func() error { return writing.write.Lock(writer) })
+		require.True(t, pending(waiting))
+		assert.True(t, w.try(reading.read), "a reader of the reading client joins until their turn ends")
+		reader := start(func() error { return elsewhere.read.Lock(other) })
+		for range 100 { // the queue's marks expire, and others follow
+			time.Sleep(300 * time.Millisecond)
+			require.False(t, w.try(elsewhere.read), "readers of a waiting client wait")
+			require.False(t, w.try(writing.read), "readers of the writer's client wait")
+		}
+		require.False(t, w.try(w.rwClient().read), "readers of a new client wait")
+		ok, err := w.rwClient().read.TryLockFor(w.caller(), 10*time.Second, 0)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		require.NoError(t, reading.read.Lock(me), "an active reader may nest")
+		require.NoError(t, reading.read.Unlock(me))
+		assert.False(t, w.try(reading.read), "the turn has ended")
+
+		require.True(t, pending(waiting))
+		require.True(t, pending(reader))
+		within(t, 0, 0, func() {
+			require.NoError(t, reading.read.Unlock(me))
+			require.NoError(t, <-waiting)
+			require.NoError(t, writing.write.Unlock(writer))
+			require.NoError(t, <-reader)
+		})
+		require.NoError(t, elsewhere.read.Unlock(other))
+		assert.Empty(t, w.Keys())
+	})
+}
+
+func TestAWriterBecomesAReaderThoughAnotherWriterWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there, elsewhere, me, writer := w.rwClient(), w.rwClient(), w.rwClient(), w.caller(), w.caller()
+		require.NoError(t, here.write.Lock(me))
+		waiting := start(func() error { return there.write.Lock(writer) })
+		require.True(t, pending(waiting))
+		time.Sleep(time.Minute)
+		require.NoError(t, here.read.Lock(me))
+		require.NoError(t, here.write.Unlock(me))
+		require.True(t, pending(waiting))
+		time.Sleep(time.Minute)
+		assert.True(t, here.read.IsHeld(me))
+		assert.False(t, w.try(elsewhere.read), "the waiting writer holds new readers back")
+		within(t, 0, 0, func() {
+			require.NoError(t, here.read.Unlock(me))
+			require.NoError(t, <-waiting)
+		})
+		require.NoError(t, there.write.Unlock(writer))
+	})
+}
+
+func TestATryLockOfAWriterHoldsNoReaderBack(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		reading, writing, me := w.rwClient(), w.rwClient(), w.caller()
+		require.NoError(t, reading.read.Lock(me))
+		assert.False(t, w.try(writing.write))
+		_, err := writing.write.Acquire(w.ctx, rlock.WithWait(0))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		assert.True(t, w.try(w.rwClient().read))
+		require.NoError(t, reading.read.Unlock(me))
+	})
+}
+
+// Redisson's readers ignore waiting writers. One of them always reads.
+func TestAWriterThatForeignReadersStarveStarvesNoReader(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const java, reading, least = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", 50 * time.Millisecond, 30 * time.Second
+		w.HSet(key, "mode", "read", java, "1")
+		w.SetTTL(key, time.Hour)
+		require.NoError(t, w.Set("{"+key+"}:"+java+":rwlock_timeout:1", "1"))
+		w.SetTTL("{"+key+"}:"+java+":rwlock_timeout:1", time.Hour)
+
+		writing, writer := w.rwClient(), w.caller()
+		waiting := start(func() error { return writing.write.Lock(writer) })
+		require.True(t, pending(waiting))
+		var readers sync.WaitGroup
+		read := func(l rwClient) (longest *time.Duration, reads *int) {
+			longest, reads = new(time.Duration), new(int)
+			me, end := w.caller(), time.Now().Add(least)
+			readers.Go(func() {
+				for ; time.Now().Before(end); *reads++ {
+					asked := time.Now()
+					ok, err := l.read.TryLockFor(me, 10*time.Second, 0)
+					*longest = max(*longest, time.Since(asked))
+					if !assert.NoError(t, err) || !ok {
+						continue
+					}
+					time.Sleep(reading)
+					assert.NoError(t, l.read.Unlock(me))
+				}
+			})
+			return longest, reads
+		}
+		longestThere, readsThere := read(w.rwClient())
+		longestBeside, readsBeside := read(writing)
+		readers.Wait()
+		t.Logf("elsewhere %d reads, the longest wait %v; in the writer's client %d, %v", *readsThere, *longestThere, *readsBeside, *longestBeside)
+		assert.LessOrEqual(t, *longestThere, 2*time.Second+late, "the writer holds readers back for two seconds")
+		assert.Greater(t, *longestThere, time.Second, "the writer holds readers back")
+		assert.Greater(t, *readsThere, int(least/reading)/4)
+		assert.LessOrEqual(t, *longestBeside, 3*time.Second+late)
+		assert.GreaterOrEqual(t, *readsBeside, int(least/(3*time.Second)))
+
+		require.True(t, pending(waiting))
+		w.Del(key)
+		within(t, 0, 3*time.Second, func() { require.NoError(t, <-waiting) })
+		require.NoError(t, writing.write.Unlock(writer))
+		w.Del("{" + key + "}:" + java + ":rwlock_timeout:1")
+		time.Sleep(time.Minute) // until clients of Redisson are forgotten
+		assert.Empty(t, w.Keys())
 	})
 }

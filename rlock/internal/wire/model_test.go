@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // The model of package internal/explore/server against the scripts. Each round is a lock of its own, and random commands.
@@ -51,7 +53,7 @@ func TestTheModelIsTheScriptsOnAServer(t *testing.T) {
 // manyCommands skips a test that sends thousands of commands, one after the other, under the race detector with -short.
 func manyCommands(t *testing.T) {
 	t.Helper()
-	if underRace && testing.Short() {
+	if redistest.UnderRace && testing.Short() {
 		t.Skip("with the race detector: only without -short")
 	}
 }

@@ -3,10 +3,12 @@ package rlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -488,5 +490,109 @@ func TestAnInvalidNameOrLeaseIsRefusedWithoutACommand(t *testing.T) {
 			}
 		}, "evalsha", "eval", "exists", "pttl")
 		assert.Zero(t, sent)
+	})
+}
+
+// The rueidis client of a program has rueidis' defaults: several connections, and commands
+// that may overtake each other.
+func TestClientsThatShareARueidisClientExcludeEachOtherAndLeaveItOpen(t *testing.T) {
+	eachExclusiveKind(t, func(t *testing.T, s *subject) {
+		shared := make(map[*site]rueidis.Client)
+		for _, site := range s.sites {
+			client, err := rueidis.NewClient(site.Options())
+			require.NoError(t, err)
+			t.Cleanup(client.Close)
+			shared[site] = client
+		}
+		sharing := func() *process {
+			return s.with(func(site *site) *rlock.Client {
+				return site.client(func(c *rlock.Config) { c.Redis, c.Client = rueidis.ClientOption{}, shared[site] })
+			})
+		}
+
+		processes := []*process{sharing(), sharing(), s.process()}
+		r := new(record)
+		for _, p := range processes {
+			r.work(s.site, p.lock(key), 4, rounds(12))
+		}
+		r.check(t, 3*4*rounds(12))
+		for _, p := range processes {
+			for _, client := range p.clients {
+				require.NoError(t, client.Close())
+			}
+		}
+		for _, client := range shared {
+			assert.NoError(t, client.Do(s.ctx, client.B().Exists().Key(key).Build()).Error(), "the client was closed")
+		}
+	})
+}
+
+// Errors name the holder of the lock, as far as the client knows it.
+
+func TestARefusalNamesTheHolder(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there := w.client(), w.client()
+		me := w.caller()
+		owner, _ := rlock.OwnerFrom(me)
+		refusal := func(p *testClient, wait time.Duration) string {
+			_, err := p.NewLock(key).Acquire(w.ctx, rlock.WithWait(wait))
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			return err.Error()
+		}
+		for _, wait := range []time.Duration{0, time.Second} {
+			require.NoError(t, here.NewLock(key).Lock(me))
+			assert.Contains(t, refusal(here, wait), "held by owner "+fmt.Sprint(owner)+" of this process")
+			assert.Contains(t, refusal(there, wait), "held by "+here.ID())
+			assert.Contains(t, refusal(there, wait), fmt.Sprint(owner)+" of another client")
+			require.NoError(t, here.NewLock(key).Unlock(me))
+
+			hold, err := here.NewLock(key).Acquire(w.ctx)
+			require.NoError(t, err)
+			assert.Contains(t, refusal(here, wait), "held by a Hold of this process")
+			require.NoError(t, hold.Release(w.ctx))
+
+			w.HSet(key, "7d9f3b0e-54c4-4f0e-9a3b-2f1c6a5d8e90:1", "1")
+			w.SetTTL(key, time.Hour)
+			assert.Contains(t, refusal(here, wait), "held by 7d9f3b0e-54c4-4f0e-9a3b-2f1c6a5d8e90:1, which is no client of rlock")
+			w.Del(key)
+			time.Sleep(3 * time.Second) // until the abandoned tickets are gone
+		}
+	})
+}
+
+func TestALockThatTimesOutNamesTheHolder(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		here, there := w.client(), w.client()
+		require.NoError(t, here.NewLock(key).Lock(w.ctx))
+		ctx, cancel := context.WithTimeout(w.ctx, time.Second)
+		defer cancel()
+		err := there.NewLock(key).Lock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "held by "+here.ID())
+		require.NoError(t, here.NewLock(key).Unlock(w.ctx))
+	})
+}
+
+func TestAnUnlockInAnotherGoroutineSaysWhereToUnlock(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lock := w.client().NewLock(key)
+		require.NoError(t, lock.Lock(w.ctx))
+		err := <-start(func() error { return lock.Unlock(w.ctx) })
+		require.ErrorIs(t, err, rlock.ErrNotHeld)
+		require.ErrorContains(t, err, "held by goroutine ")
+		require.ErrorContains(t, err, "unlock there, or use Acquire or WithOwner")
+		require.NoError(t, lock.Unlock(w.ctx))
+	})
+}
+
+func TestAnUnlockOfALockThatAHoldHasRefersToRelease(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		lock := w.client().NewLock(key)
+		hold, err := lock.Acquire(w.ctx)
+		require.NoError(t, err)
+		err = lock.Unlock(w.ctx)
+		require.ErrorIs(t, err, rlock.ErrNotHeld)
+		require.ErrorContains(t, err, "held by a Hold of this process: call its Release")
+		require.NoError(t, hold.Release(w.ctx))
 	})
 }
