@@ -112,7 +112,7 @@ func TestHeldShowsWhereALockWasTaken(t *testing.T) {
 		require.Len(t, held, 5)
 		for _, h := range held {
 			assert.True(t, strings.HasSuffix(h.Place.Function, ".takenHere"), "%s: %s", h.Name, h.Place)
-			assert.Regexp(t, `held_test\.go:\d+ .*takenHere$`, h.Place.String())
+			assert.Regexp(t, `stats_test\.go:\d+ .*takenHere$`, h.Place.String())
 		}
 
 		time.Sleep(time.Second)
