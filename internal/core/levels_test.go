@@ -40,6 +40,28 @@ func TestTheNextLevelOfAnOwnerIsTheFirstOfItsHold(t *testing.T) {
 	}
 }
 
+// What was told of a level, how and when it was acquired, goes on to one that is told itself, as a part of a whole is not.
+func TestWhichLevelGoesOnWithTheReport(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		was, next Level
+		goesOn    bool
+	}{
+		{"nested", Level{Owner: 1, Way: ByQueue, Since: 3}, Level{Owner: 1, Way: ByNesting, Since: 5}, true},
+		{"it was nested itself", Level{Owner: 1, Way: ByNesting, Since: 3}, Level{Owner: 1, Way: ByQueue, Since: 5}, false},
+		{"it was a part", Level{Owner: 1, Way: ByQueue, Since: 3, Part: true}, Level{Owner: 1, Way: ByNesting, Since: 5}, false},
+		{"the next is a part", Level{Owner: 1, Way: ByQueue, Since: 3}, Level{Owner: 1, Way: ByNesting, Since: 5, Part: true}, false},
+		{"another owner's", Level{Owner: 1, Way: ByQueue, Since: 3}, Level{Owner: 2, Way: ByNesting, Since: 5}, false},
+	} {
+		l := held(c.was, c.next)
+		was := l.close(0)
+		left := l.levels.all[0]
+		if got := left.Since == 3 && left.Way == c.was.Way && was.Way == ByNesting; got != c.goesOn || !got && (left != c.next || was != c.was) {
+			t.Errorf("%s: %+v, and %+v is left", c.name, was, left)
+		}
+	}
+}
+
 func TestWhenAReaderEndsBesideOthers(t *testing.T) {
 	for _, c := range []struct {
 		levels []Level

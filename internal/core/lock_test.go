@@ -133,3 +133,60 @@ func TestWhatIsReleasedByForce(t *testing.T) {
 	}
 	l.ForcedOut(ID{1, false, 1}, at(50))
 }
+
+func TestWhatIsServedAtOnce(t *testing.T) {
+	line := func(l *Lock) { l.line.join(&Waiter{Owner: 8, Waits: true, Until: Never}) }
+	for _, c := range []struct {
+		name    string
+		levels  []Level
+		owner   OwnerID
+		mode    Mode
+		waits   bool
+		change  func(*Lock)
+		nests   bool
+		outcome Outcome
+	}{
+		{"a free lock", nil, 1, Alone, false, nil, false, Waiting},
+		{"calls wait", nil, 1, Alone, false, line, false, Denied},
+		{"calls wait, and it may", nil, 1, Alone, true, line, false, Waiting},
+		{"another one holds it", []Level{writes(2, NeverSafe)}, 1, Alone, false, nil, false, Denied},
+		{"it holds it", []Level{writes(1, NeverSafe)}, 1, Alone, false, nil, true, Acquired},
+		{"it holds it, to read", []Level{writes(1, NeverSafe)}, 1, Shared, false, nil, true, Acquired},
+		{"it reads", []Level{reads(1, NeverSafe)}, 1, Shared, false, nil, true, Acquired},
+		{"it reads, and is to write", []Level{reads(1, NeverSafe)}, 1, Alone, true, nil, false, Upgrades},
+		{"it has lost it", []Level{writes(1, NeverSafe)}, 1, Alone, true, func(l *Lock) { l.owner.trust.until = 10 }, false, Waiting},
+		{"the client is closed", nil, 1, Alone, true, func(l *Lock) { l.client.closed = true }, false, Closed},
+	} {
+		l := held(c.levels...)
+		if c.levels == nil {
+			l.tenures, l.owner = tenures{}, nil
+		}
+		if c.change != nil {
+			c.change(l)
+		}
+		w := &Waiter{Owner: c.owner, Mode: c.mode, Waits: c.waits, Until: Never, outcome: Failed}
+		nests := l.Nest(w, at(50))
+		if !nests {
+			l.AtOnce(w, at(50))
+		}
+		if nests != c.nests || w.outcome != c.outcome || w.began != 50 {
+			t.Errorf("%s: nests %v, outcome %d, began %d", c.name, nests, w.outcome, w.began)
+		}
+	}
+}
+
+// A poll of a tenure that is over, or of another lock, has no command.
+func TestATenureOfAnotherLockHasNothingToSend(t *testing.T) {
+	l := held(writes(1, NeverSafe))
+	o := l.owner
+	other := l.client.NewLock(Kind{})
+	if cmd, at := other.Poll(o, at(20_000)); cmd.Op != None || at != Never {
+		t.Errorf("%d at %d", cmd.Op, at)
+	}
+	o.want, o.place, l.owner = Gone, Owner, nil
+	l.closeAll()
+	l.forget(o)
+	if cmd, at := l.Poll(o, at(20_000)); cmd.Op != None || at != Never {
+		t.Errorf("%d at %d", cmd.Op, at)
+	}
+}

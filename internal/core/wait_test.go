@@ -14,6 +14,17 @@ func waits() (*Lock, *Waiter) {
 // isBusy puts the acquire of a caller that has left in flight.
 func isBusy(l *Lock) { l.newTenure(ID{1, false, 9}, Alone).flight.op = Acquire }
 
+// heldBack makes the waiter a reader beside readers that goes on at 50.
+func heldBack(h hearing) func(*Lock, *Waiter) {
+	return func(l *Lock, w *Waiter) {
+		o := held(reads(2, NeverSafe)).owner
+		l.owner, o.lock, o.turn.contested = o, l, true
+		l.reopen(reads(2, NeverSafe))
+		l.client.ReadersTime, w.Mode, w.began = 40, Shared, 10
+		l.hears, l.patient = h, 70
+	}
+}
+
 func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -47,6 +58,34 @@ func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 		}, 100, 300},
 		{"an answer decides, before its time is up", func(l *Lock, w *Waiter) { w.attempts = 1; isBusy(l) }, 99, 100},
 		{"an answer decides nothing for it", func(l *Lock, w *Waiter) { isBusy(l) }, 100, 100},
+		{"an answer decides that was asked for later", func(l *Lock, w *Waiter) {
+			w.attempts = 1
+			isBusy(l)
+			l.tenures.first.flight.at = at(20)
+		}, 100, 270},
+		{"an answer comes no more", func(l *Lock, w *Waiter) {
+			w.attempts = 1
+			isBusy(l)
+			l.tenures.first.flight.at = at(-200)
+		}, 100, 100},
+		{"a ticket decides nothing", func(l *Lock, w *Waiter) { w.attempts = 1; l.newTenure(ID{1, false, 9}, Alone).want = Queued }, 100, 100},
+		{"an answer decides for another one", func(l *Lock, w *Waiter) {
+			l.line.leave(w)
+			l.line.join(&Waiter{Owner: 2})
+			l.line.join(w)
+			w.attempts = 1
+			isBusy(l)
+		}, 100, 100},
+		{"it rests, and has not called", func(_ *Lock, w *Waiter) { w.attempts, w.rest = 1, 150 }, 10, 100},
+		{"a subscription is under way, for each of a strict lock", func(l *Lock, w *Waiter) {
+			l.Kind.Strict = true
+			l.line.leave(w)
+			l.line.join(&Waiter{Owner: 2})
+			l.line.join(w)
+			l.hears, l.patient = asking, 70
+		}, 10, 70},
+		{"it is held back", heldBack(deaf), 10, 50},
+		{"it is held back, and its subscription is under way", heldBack(asking), 10, 70},
 	} {
 		l, w := waits()
 		c.change(l, w)
@@ -86,7 +125,14 @@ func TestWhatBecomesOfAWaiterWhoseTimeIsUp(t *testing.T) {
 		if n != nil {
 			n.look = Never
 		}
+		l.client.Effects()
 		l.Tick(w, at(c.now))
+		if c.last && (n.look != Never) != (n.place == InQueue && n.flight.op == None) {
+			t.Errorf("%s: it is looked for at %d", c.name, n.look)
+		}
+		if c.last && n.place == InQueue && (len(l.client.effects) == 0 || l.client.effects[0].Tenure != n) {
+			t.Errorf("%s: its goroutine is not told", c.name)
+		}
 		if w.Outcome() != c.outcome || w.last != c.last {
 			t.Errorf("%s: %d, last %v", c.name, w.Outcome(), w.last)
 		}
@@ -119,6 +165,9 @@ func TestWhatAWaiterDoesAfterACommandWithoutAnAnswer(t *testing.T) {
 		c.change(w, n)
 		fails := w.fails
 		l.unanswered(w, n, c.fault, at(50))
+		if gone := n.want == Gone; gone != (n.fails == 1) || gone != (c.outcome != Waiting) {
+			t.Errorf("%s: gone %v after %d faults", c.name, gone, n.fails)
+		}
 		if w.Outcome() != c.outcome || w.rest != c.rest || w.attempts != c.attempts || w.fails != fails+1 {
 			t.Errorf("%s: %d, rests until %d, %d attempts", c.name, w.Outcome(), w.rest, w.attempts)
 		}
@@ -244,5 +293,90 @@ func TestWhatAWaiterDoesThatIsDenied(t *testing.T) {
 		if subscribes := l.hears == asking; subscribes != (c.waits && w.outcome == Waiting) {
 			t.Errorf("%s: it subscribes: %v", c.name, subscribes)
 		}
+	}
+}
+
+func TestWhatAWaiterAsksFor(t *testing.T) {
+	const none = Want(255)
+	for _, c := range []struct {
+		name    string
+		change  func(*Lock, *Waiter)
+		want    Want // of its ticket
+		hears   hearing
+		outcome Outcome
+	}{
+		{"the first attempt", func(_ *Lock, w *Waiter) { w.attempts = 1 }, Tried, deaf, Waiting},
+		{"of a client that is told of grants", func(l *Lock, w *Waiter) { w.attempts, l.hears = 1, listening }, Queued, listening, Waiting},
+		{"and one that is all", func(l *Lock, w *Waiter) { w.attempts, l.hears, w.Waits = 1, listening, false }, Tried, listening, Waiting},
+		{"and one that waits for a moment", func(l *Lock, w *Waiter) { w.attempts, l.hears, w.Until = 1, listening, 52 }, Tried, listening, Waiting},
+		{"the next one", func(*Lock, *Waiter) {}, none, asking, Waiting},
+		{"while it subscribes", func(l *Lock, _ *Waiter) { l.hears, l.patient = asking, 51 }, none, asking, Waiting},
+		{"which takes too long", func(l *Lock, _ *Waiter) { l.hears, l.patient = asking, 50 }, Queued, asking, Waiting},
+		{"without pub/sub", func(l *Lock, _ *Waiter) { l.hears = refused }, Queued, refused, Waiting},
+		{"a short wait", func(_ *Lock, w *Waiter) { w.Until = 52 }, none, deaf, Waiting},
+		{"one that is over", func(_ *Lock, w *Waiter) { w.Until = 50 }, none, deaf, TimedOut},
+		{"one that is over, with an attempt left", func(_ *Lock, w *Waiter) { w.Until, w.attempts = 50, 1 }, Tried, deaf, Waiting},
+		{"one attempt, that was made", func(_ *Lock, w *Waiter) { w.Waits = false }, none, deaf, Denied},
+		{"one attempt, that was made while another decides", func(l *Lock, w *Waiter) { w.Waits = false; isBusy(l) }, none, deaf, Waiting},
+		{"another decides", func(l *Lock, w *Waiter) { w.attempts = 1; isBusy(l) }, none, deaf, Waiting},
+	} {
+		l, w := waits()
+		w.rest = 40
+		c.change(l, w)
+		l.seekFor(w, at(50))
+		got := none
+		if w.ticket != nil {
+			got = w.ticket.want
+		}
+		if got != c.want || l.hears != c.hears || w.outcome != c.outcome || w.rest != 0 {
+			t.Errorf("%s: want %d, hears %d, outcome %d, rests until %d", c.name, got, l.hears, w.outcome, w.rest)
+		}
+	}
+}
+
+// The goroutine of a waiter is told of a time that is sooner than the one it knows, unless it polls a ticket.
+func TestWhenAWaiterIsToldOfItsTime(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Lock, *Waiter)
+		told   bool
+	}{
+		{"it knows of a later one", func(_ *Lock, w *Waiter) { w.alarm = 101 }, true},
+		{"it knows of it", func(_ *Lock, w *Waiter) { w.alarm = 100 }, false},
+		{"it has a ticket", func(l *Lock, w *Waiter) { w.alarm = 101; l.asks(w, Queued) }, false},
+		{"it has left", func(l *Lock, w *Waiter) { w.alarm = 101; l.line.leave(w) }, false},
+	} {
+		l, w := waits()
+		w.rest = 200
+		c.change(l, w)
+		l.client.Effects()
+		l.seekFor(w, at(50))
+		if told := len(l.client.effects) == 1 && l.client.effects[0].Tenure == nil && l.client.effects[0].Waiter == w; told != c.told {
+			t.Errorf("%s: %v", c.name, told)
+		}
+	}
+}
+
+func TestASubscriptionThatTakesTooLongIsGivenUp(t *testing.T) {
+	for now, want := range map[Time]hearing{69: asking, 70: refused} {
+		l, w := waits()
+		l.hears, l.patient, w.rest = asking, 70, 90
+		l.Tick(w, at(now))
+		if l.hears != want {
+			t.Errorf("at %d: %d", now, l.hears)
+		}
+	}
+}
+
+func TestACallThatCallsAgainIsNotOver(t *testing.T) {
+	l, w := waits()
+	w.retried, w.attempts, w.rest = true, 1, 150
+	l.Tick(w, at(120))
+	if w.outcome != Waiting || w.ticket != nil {
+		t.Errorf("its outcome is %d", w.outcome)
+	}
+	l.Tick(w, at(150))
+	if w.ticket == nil || w.ticket.want != Tried {
+		t.Error("it has not called again")
 	}
 }
