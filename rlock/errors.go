@@ -24,6 +24,15 @@ var (
 	ErrNoToken = client.ErrNoToken
 	// ErrDetach: [Hold.Detach] of a hold that cannot be left to its lease. Nothing was changed.
 	ErrDetach = client.ErrDetach
+	// ErrPass: [Hold.Pass] of a hold that cannot be passed on. Nothing was changed.
+	ErrPass = client.ErrPass
+	// ErrPassed: the cause of the end of a hold that was passed on, an ErrNotHeld.
+	ErrPassed = client.ErrPassed
+	// ErrNotPassed: [Client.Resume] of a lock that was resumed before, whose time was over, or that
+	// was freed. Nothing is held.
+	ErrNotPassed = client.ErrNotPassed
+	// ErrInvalidPass: [Client.Resume] with a text that no [Hold.Pass] has returned.
+	ErrInvalidPass = client.ErrInvalidPass
 	// ErrUpgrade: a write lock for a caller that holds only the read lock of that name: two such
 	// readers would wait for each other. Unlock the read lock first.
 	ErrUpgrade = client.ErrUpgrade

@@ -44,7 +44,7 @@ func inspectionOf(name string, found wire.Inspection) inspect.Lock {
 	}
 	for _, h := range found.Holders {
 		i.Holders = append(i.Holders, inspect.Holder{
-			Owner: h.Owner, Lease: h.Lease, Count: h.Count, Shared: h.Shared, Foreign: h.Foreign, Process: process(found.Processes, h.Owner),
+			Owner: h.Owner, Lease: h.Lease, Count: h.Count, Shared: h.Shared, Foreign: h.Foreign, Passed: h.Passed, Process: process(found.Processes, h.Owner),
 		})
 	}
 	for _, w := range found.Queue {

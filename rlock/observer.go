@@ -92,6 +92,7 @@ type ReleasedInfo struct {
 	// that Redis did not answer, [ErrClosed] that Close has released the lock.
 	Err      error
 	Detached bool // by [Hold.Detach]: the lock is left to its lease
+	Passed   bool // by [Hold.Pass]: the lock is passed on
 }
 
 // A LostInfo is the argument of [Observer].Lost.
@@ -127,6 +128,7 @@ const (
 	ByLinger  AcquiredBy = "linger"  // this client still had the lock: see [Config].Linger
 	ByRedis   AcquiredBy = "redis"   // Redis granted it to an attempt, since it was free
 	ByQueue   AcquiredBy = "queue"   // Redis granted it to a waiter's ticket in the queue
+	ByPass    AcquiredBy = "pass"    // another client has passed it on, and Resume took it
 	ByParts   AcquiredBy = "parts"   // enough of the locks that it is made of were acquired
 )
 

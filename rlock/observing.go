@@ -23,7 +23,7 @@ type observing struct {
 var (
 	acquiredBy = [...]AcquiredBy{
 		client.ByNesting: ByNesting, client.ByJoining: ByJoining, client.ByHandoff: ByHandoff, client.ByRedis: ByRedis,
-		client.ByQueue: ByQueue, client.ByParts: ByParts, client.ByLinger: ByLinger,
+		client.ByQueue: ByQueue, client.ByParts: ByParts, client.ByLinger: ByLinger, client.ByPass: ByPass,
 	}
 	lossReasons = [...]LossReason{
 		client.LostUnrenewed: LostUnrenewed, client.LostLeaseEnded: LostLeaseEnded, client.LostKeyGone: LostKeyGone,
@@ -45,7 +45,7 @@ func (o *observing) events() *client.Observer {
 			return GaveUpInfo{l, e.Err, e.Waited, e.Contended}
 		}),
 		Released: hook(o, "Released", hooks.Released, func(l LockInfo, e client.Event) ReleasedInfo {
-			return ReleasedInfo{l, acquiredBy[e.Way], e.Held, e.Err, e.Detached}
+			return ReleasedInfo{l, acquiredBy[e.Way], e.Held, e.Err, e.Detached, e.Passed}
 		}),
 		Lost: hook(o, "Lost", hooks.Lost, func(l LockInfo, e client.Event) LostInfo {
 			return LostInfo{l, acquiredBy[e.Way], e.Held, lossReasons[e.Reason], e.Err}

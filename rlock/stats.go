@@ -16,7 +16,7 @@ func (c *Client) Stats() inspect.Stats {
 		AcquiredByNesting: n.Acquired[client.ByNesting],
 		AcquiredByJoining: n.Acquired[client.ByJoining],
 		AcquiredByHandoff: n.Acquired[client.ByHandoff],
-		AcquiredByRedis:   n.Acquired[client.ByRedis],
+		AcquiredByRedis:   n.Acquired[client.ByRedis] + n.Acquired[client.ByPass],
 		AcquiredByQueue:   n.Acquired[client.ByQueue],
 		AcquiredByLinger:  n.Acquired[client.ByLinger],
 		Denied:            n.Denied,

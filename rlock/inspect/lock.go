@@ -51,6 +51,7 @@ type Holder struct {
 	Lease   time.Duration // the rest of the lock's lease; of a semaphore, of the holder's own
 	Count   int64         // how many levels deep it holds the lock, as last mirrored
 	Shared  bool          // it is a reader
+	Passed  bool          // it was passed on by Hold.Pass, and is not resumed yet: it ends with the lease
 	Foreign bool          // it is no client of rlock, but one of Redisson, or an unknown one
 	Process *Process      // nil if it is not known
 }

@@ -105,6 +105,8 @@ func releaseOf(i rlock.ReleasedInfo) string {
 	switch {
 	case i.Detached:
 		return "detached"
+	case i.Passed:
+		return "passed"
 	case errors.Is(i.Err, rlock.ErrClosed):
 		return "closed"
 	case i.Err != nil:

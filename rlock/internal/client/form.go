@@ -54,6 +54,8 @@ type Handle interface {
 	Write(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error)
 	// Detach gives the handle up and leaves the lock to its lease.
 	Detach(ctx context.Context) error
+	// Pass gives the handle up and passes the lock on, to the client that presents the text.
+	Pass(ctx context.Context, within time.Duration) (string, error)
 	// Release gives the hold back, and ends its context.
 	Release(ctx context.Context) error
 	// ReleaseLater is Release that waits for nothing. The next acquire of the lock in this process waits

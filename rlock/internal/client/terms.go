@@ -31,6 +31,7 @@ const (
 	ByQueue   = terms.ByQueue
 	ByParts   = terms.ByParts
 	ByLinger  = terms.ByLinger
+	ByPass    = terms.ByPass
 
 	LostUnrenewed  = terms.LostUnrenewed
 	LostLeaseEnded = terms.LostLeaseEnded
@@ -48,6 +49,10 @@ var (
 	ErrNotAcquired  = terms.ErrNotAcquired
 	ErrNoToken      = terms.ErrNoToken
 	ErrDetach       = terms.ErrDetach
+	ErrPass         = terms.ErrPass
+	ErrPassed       = terms.ErrPassed
+	ErrInvalidPass  = terms.ErrInvalidPass
+	ErrNotPassed    = terms.ErrNotPassed
 	ErrUpgrade      = terms.ErrUpgrade
 	ErrFenced       = terms.ErrFenced
 	ErrUnconfirmed  = terms.ErrUnconfirmed

@@ -37,7 +37,7 @@ func (l *lock) attempt(ctx context.Context, w *waiter, now core.Now) (_ core.Now
 	k := l.Find(cmd.ID).Tag.(*work)
 	k.calling = true
 	sent := l.shard.client.sending(k, cmd, now)
-	if cmd.Op == core.Acquire || cmd.Op == core.Join {
+	if cmd.Op == core.Acquire || cmd.Op == core.Resume || cmd.Op == core.Join {
 		k.sent = l.shard.client.wire.sending()
 	}
 	if cmd.Op == core.Join && w.Linger > 0 {

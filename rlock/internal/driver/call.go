@@ -16,10 +16,11 @@ import (
 // A waiter is a call for a lock, from when it is made until it returns. The shard's mutex protects it.
 type waiter struct {
 	core.Waiter
-	req   client.Request
-	hold  *hold         // the handle to fill in, nil for Lock
-	place *client.Place // where it is made, nil if that is not recorded, nor found yet
-	began core.Time
+	req    client.Request
+	passed string        // of Resume: the owner that the lock was passed on with
+	hold   *hold         // the handle to fill in, nil for Lock
+	place  *client.Place // where it is made, nil if that is not recorded, nor found yet
+	began  core.Time
 
 	ready chan wakeUp // capacity 1
 	timer *time.Timer // nil until it is needed
@@ -327,6 +328,8 @@ func (l *lock) leave(ctx context.Context, w *waiter) {
 		holder = l.holderWords(w.holder)
 	}
 	switch o := w.Outcome(); {
+	case o == core.NotPassed:
+		w.err = client.ErrNotPassed
 	case o == core.Closed, o == core.Upgrades, (o == core.Denied || o == core.TimedOut) && w.err == nil:
 		w.err = l.refusal(o, &w.req, holder)
 	}

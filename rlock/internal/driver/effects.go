@@ -114,7 +114,7 @@ func (l *lock) granted(w *core.Waiter, req *client.Request, h *hold) earlierLoss
 		if at := l.trackedFrom(k); at != core.Never { // that was not due while it lingered
 			s.schedule(k, at)
 		}
-	case core.ByRedis, core.ByQueue:
+	case core.ByRedis, core.ByQueue, core.ByPass:
 		l.reused = false
 		s.client.shared.HearOfTenures()
 	}
@@ -128,6 +128,7 @@ var ways = [...]client.Way{
 	core.ByHandoff: client.ByHandoff,
 	core.ByJoining: client.ByJoining,
 	core.ByLinger:  client.ByLinger,
+	core.ByPass:    client.ByPass,
 }
 
 // polled makes the agent of a tenure poll it: the goroutine of its waiter, the call that releases

@@ -205,6 +205,11 @@ func (f *fake) run(ctx context.Context, w *fakeWire, cmd core.Command) (a answer
 func (f *fake) execute(w *fakeWire, cmd core.Command) answer {
 	f.mu.Lock()
 	cmd.ID, cmd.Joins.ID = w.outward(cmd.ID), w.outward(cmd.Joins.ID)
+	for _, h := range f.server.Holders { // tenures of all clients have different numbers
+		if h.Owner == 0 && h.ID.N == cmd.Passed.N {
+			cmd.Passed = h.ID
+		}
+	}
 	for _, ticket := range []core.Ticket{cmd.Ticket, cmd.Joins} {
 		f.owners[ticket.ID] = max(f.owners[ticket.ID], ticket.Owner)
 	}

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
@@ -75,7 +76,7 @@ func (h *hold) Unlock(ctx context.Context) error {
 
 func (h *hold) Cause() (cause error) {
 	h.lock.driver.shardOf(h.lock.Name).glance(func() {
-		if !h.released {
+		if !h.released || errors.Is(h.lost, client.ErrPassed) {
 			cause = h.lost
 		}
 	})

@@ -295,7 +295,7 @@ func (k *work) call(cmd core.Command, now core.Now) call {
 	l := k.lock
 	c := l.shard.client
 	owner := cmd.Owner
-	if l.owner != 0 {
+	if l.owner != 0 && cmd.Op != core.Mirror {
 		owner = l.owner // also of a tenure that no call knows of
 	}
 	if k.text == "" || k.owner != owner {
@@ -303,6 +303,9 @@ func (k *work) call(cmd core.Command, now core.Now) call {
 	}
 	sent := call{cmd: cmd, work: k, name: l.name, kind: l.shard.kind, text: k.text, at: now.Time}
 	switch cmd.Op {
+	case core.Resume:
+		w, _ := k.tenure.Agent()
+		sent.passed = w.Tag.(*waiter).passed
 	case core.Join:
 		k.queued = true
 	case core.Mirror:

@@ -14,6 +14,7 @@ type kind struct {
 
 	step    *wire.Script
 	acquire func(r *redis, c *call) wire.Call
+	resume  func(r *redis, c *call) wire.Call
 	mirror  func(r *redis, part []call) wire.Call // of locks of one slot
 
 	guard func(c *call) wire.Call // of a guarded write
@@ -26,22 +27,22 @@ type kind struct {
 // kinds are all kinds of locks. Package client has what a look at Redis needs to know of them.
 var kinds = [client.KindCount]*kind{
 	client.PlainKind: {
-		step: wire.PlainStep, acquire: acquirePlain, mirror: mirrorPlain, guard: guardPlain, foreign: true,
+		step: wire.PlainStep, acquire: acquirePlain, resume: resumePlain, mirror: mirrorPlain, guard: guardPlain, foreign: true,
 	},
 	client.FencedKind: {
 		core: core.Kind{Fenced: true},
-		step: wire.PlainStep, acquire: acquireFenced, mirror: mirrorPlain, guard: guardPlain, foreign: true,
+		step: wire.PlainStep, acquire: acquireFenced, resume: resumePlain, mirror: mirrorPlain, guard: guardPlain, foreign: true,
 	},
 	client.FairKind: {
 		core: core.Kind{Strict: true},
-		step: wire.PlainStep, acquire: acquirePlain, mirror: mirrorPlain, guard: guardPlain, foreign: true,
+		step: wire.PlainStep, acquire: acquirePlain, resume: resumePlain, mirror: mirrorPlain, guard: guardPlain, foreign: true,
 	},
 	client.ReadWriteKind: {
-		step: wire.ReadWriteStep, acquire: acquireReadWrite, mirror: mirrorReadWrite, guard: guardReadWrite, foreign: true, readers: true,
+		step: wire.ReadWriteStep, acquire: acquireReadWrite, resume: resumeReadWrite, mirror: mirrorReadWrite, guard: guardReadWrite, foreign: true, readers: true,
 	},
 	client.SemaphoreKind: {
 		core: core.Kind{Strict: true},
-		step: wire.SemaphoreStep, acquire: acquirePermit, mirror: mirrorPermits, guard: guardPermits, permits: true,
+		step: wire.SemaphoreStep, acquire: acquirePermit, resume: resumePermit, mirror: mirrorPermits, guard: guardPermits, permits: true,
 	},
 }
 

@@ -23,6 +23,10 @@ func acquirePermit(r *redis, c *call) wire.Call {
 	return wire.SemaphoreAcquire.Call(2, c.name.Key, c.name.Queue, r.milliseconds(c.cmd.Lease), c.text, number(&c.cmd))
 }
 
+func resumePermit(r *redis, c *call) wire.Call {
+	return wire.SemaphoreResume.Call(1, c.name.Key, r.milliseconds(c.cmd.Lease), c.passed, c.text)
+}
+
 func mirrorPermits(r *redis, part []call) wire.Call {
 	keys, args := make([]string, 0, len(part)), make([]string, 0, 2*len(part))
 	for i := range part {

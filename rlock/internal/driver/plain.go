@@ -17,6 +17,10 @@ func acquireFenced(r *redis, c *call) wire.Call {
 	return wire.Acquire.Call(3, c.name.Key, c.name.Queue, c.name.Extra, r.milliseconds(c.cmd.Lease), c.text, number(&c.cmd))
 }
 
+func resumePlain(r *redis, c *call) wire.Call {
+	return wire.Resume.Call(1, c.name.Key, r.milliseconds(c.cmd.Lease), c.passed, c.text)
+}
+
 func mirrorPlain(r *redis, part []call) wire.Call {
 	keys, args := make([]string, 0, len(part)), make([]string, 0, 1+5*len(part))
 	args = append(args, r.Family())

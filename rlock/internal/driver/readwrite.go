@@ -28,6 +28,14 @@ func acquireReadWrite(r *redis, c *call) wire.Call {
 	return wire.ReadWriteAcquire.Call(4, n.Key, n.Queue, n.Extra, n.Extra+":"+c.text+":rwlock_timeout:1", r.milliseconds(c.cmd.Lease), c.text, mode)
 }
 
+func resumeReadWrite(r *redis, c *call) wire.Call {
+	n, lease := c.name, r.milliseconds(c.cmd.Lease)
+	if c.cmd.Mode == core.Alone {
+		return wire.Resume.Call(1, n.Key, lease, c.passed+":write", c.text+":write")
+	}
+	return wire.Resume.Call(3, n.Key, n.Extra+":"+c.passed+":rwlock_timeout:1", n.Extra+":"+c.text+":rwlock_timeout:1", lease, c.passed, c.text)
+}
+
 func mirrorReadWrite(r *redis, part []call) wire.Call {
 	keys, args := make([]string, 0, 3*len(part)), make([]string, 0, 1+5*len(part))
 	args = append(args, r.Family())

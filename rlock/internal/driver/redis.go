@@ -47,8 +47,13 @@ func (r *redis) do(ctx context.Context, c *call) (a answer) {
 	if c.write != nil {
 		return r.write(ctx, c)
 	}
+	if c.cmd.Op == core.Mirror { // that passes the lock on
+		all := []call{*c}
+		r.doAll(ctx, all)
+		return all[0].answer
+	}
 	command := r.command(c)
-	if r.SyncReplicas() > 0 && (c.cmd.Op == core.Acquire || c.cmd.Op == core.Look) {
+	if r.SyncReplicas() > 0 && (c.cmd.Op == core.Acquire || c.cmd.Op == core.Resume || c.cmd.Op == core.Look) {
 		got, err := r.DoReplicated(ctx, command, time.Duration(c.cmd.Lease), func(result rueidis.RedisResult) (wire.Answer, error) {
 			return readAnswer(result, &c.cmd)
 		}, r.release(c))
@@ -168,6 +173,8 @@ func (r *redis) command(c *call) wire.Call {
 	case core.Acquire:
 		e.SeesAcquire(n, now)
 		return c.kind.acquire(r, c)
+	case core.Resume:
+		return c.kind.resume(r, c)
 	case core.Join:
 		s.Join = member(c.cmd.Ticket, c.text)
 	case core.Look:
@@ -225,8 +232,12 @@ func (r *redis) readResult(c *call, result rueidis.RedisResult) answer {
 }
 
 func readAnswer(result rueidis.RedisResult, cmd *core.Command) (wire.Answer, error) {
-	if cmd.Op == core.Acquire {
+	switch cmd.Op {
+	case core.Acquire:
 		return wire.ReadAcquire(result, cmd.Tokens)
+	case core.Resume:
+		n, err := result.AsInt64()
+		return wire.Answer{Granted: n == 1}, err
 	}
 	return wire.ReadStep(result, cmd.Tokens)
 }
@@ -285,7 +296,7 @@ func faultOf(op core.Op, err error) core.Fault {
 		return core.Unknown
 	case f == wire.NotNow:
 		return core.NotRun
-	case op == core.Acquire || op == core.Join || op == core.Look:
+	case op == core.Acquire || op == core.Resume || op == core.Join || op == core.Look:
 		return core.Fatal
 	}
 	return core.NotRun

@@ -105,6 +105,10 @@ func (l *lock) release(t *core.Tenure, o client.Owner, now core.Now) error {
 	a.Settled = k.sent.IsSettled()
 	l.answer(&sent.cmd, a.Reply, now)
 	c.sent(sent)
+	if l.Has(t) && t.Want() == core.Parted { // it counts for nothing any more
+		k.parted = true
+		c.shared.TenureOver()
+	}
 	l.shard.carryOut()
 	cause := l.shard.released
 	if cause == core.KeyGone {

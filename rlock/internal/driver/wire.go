@@ -66,15 +66,16 @@ type subscription interface {
 
 // A call is a command on its way, with its answer.
 type call struct {
-	cmd   core.Command
-	name  *client.Name
-	kind  *kind
-	text  string // the owner as Redis knows it: "<uuid>:<id>"
-	joins string // the same of the ticket that joins with a Leave
-	track bool   // of a Mirror: Redis is to tell of changes of the key
-	first bool   // an acquire, a write or a release, and no other command of the tenure can be in flight: see wire.Order
-	at    core.Time
-	write *write // of a Write
+	cmd    core.Command
+	name   *client.Name
+	kind   *kind
+	text   string // the owner as Redis knows it: "<uuid>:<id>"
+	passed string // of a Resume: the owner that the lock was passed on with
+	joins  string // the same of the ticket that joins with a Leave
+	track  bool   // of a Mirror: Redis is to tell of changes of the key
+	first  bool   // an acquire, a write or a release, and no other command of the tenure can be in flight: see wire.Order
+	at     core.Time
+	write  *write // of a Write
 
 	work    *work
 	claimed bool   // of a Mirror: Redis was asked for a claim before

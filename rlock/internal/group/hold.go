@@ -212,6 +212,11 @@ func (h *Hold) Write(context.Context, string, []string, []string) (m rueidis.Red
 	return m, fmt.Errorf("rlock: lock %q: %w: a lock over several has no guarded writes, since no single step sees all parts: write with the hold of one of them", h.of.name, errors.ErrUnsupported)
 }
 
+// Pass refuses.
+func (h *Hold) Pass(context.Context, time.Duration) (string, error) {
+	return "", fmt.Errorf("rlock: lock %q: %w: it is made of several locks", h.of.name, terms.ErrPass)
+}
+
 // Detach refuses.
 func (h *Hold) Detach(context.Context) error {
 	return fmt.Errorf("rlock: lock %q: %w: it is made of several locks", h.of.name, terms.ErrDetach)

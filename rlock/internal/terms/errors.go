@@ -13,6 +13,9 @@ var (
 	ErrNotAcquired  = errors.New("lock is held by another owner")
 	ErrNoToken      = errors.New("the lock has no fencing tokens")
 	ErrDetach       = errors.New("the hold cannot be detached")
+	ErrPass         = errors.New("the hold cannot be passed on")
+	ErrInvalidPass  = errors.New("invalid pass")
+	ErrNotPassed    = errors.New("the lock is not passed on any more: it was resumed, its time is over, or it was freed")
 	ErrUpgrade      = errors.New("a reader cannot become a writer")
 	ErrFenced       = errors.New("not executed, since the hold does not have the lock")
 	ErrUnconfirmed  = errors.New("not confirmed by Redis")
@@ -24,6 +27,9 @@ var ErrUnanswered = fmt.Errorf("%w, or is about to be: an answer is not in yet",
 
 // ErrLeaseEnded is the cause of a loss that the caller has asked for, by a fixed lease.
 var ErrLeaseEnded = errors.New("its lease ended")
+
+// ErrPassed is ErrNotHeld after Pass.
+var ErrPassed = fmt.Errorf("%w: it was passed on", ErrNotHeld)
 
 // NoToken is the error of a lock that has no tokens.
 func NoToken(name string) error {

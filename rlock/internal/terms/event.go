@@ -43,6 +43,7 @@ type Event struct {
 	Held      time.Duration // Released, Lost: since Acquired
 	Err       error         // GaveUp, Released, Lost
 	Detached  bool          // Released: it is left to its lease
+	Passed    bool          // Released: it is passed on
 	Reason    LossReason    // Lost
 }
 
@@ -68,6 +69,7 @@ const (
 	ByQueue
 	ByParts
 	ByLinger
+	ByPass
 
 	WayCount = iota // how many there are
 )

@@ -50,6 +50,7 @@ type Holder struct {
 	Lease   time.Duration // the rest of the lock's lease; of a semaphore, of the holder's own
 	Count   int64         // of its levels, as last mirrored
 	Shared  bool          // it is a reader
+	Passed  bool          // it was passed on
 	Foreign bool          // its client is not one of ours
 }
 
@@ -194,7 +195,7 @@ func (i *Inspection) readPermits(permits []Permit, count int) error {
 			return fmt.Errorf("%w: it is a sorted set with the member %q", ErrWrongType, p.Owner)
 		}
 		i.Lease = max(i.Lease, p.Left)
-		i.Holders = append(i.Holders, Holder{Owner: p.Owner, Count: 1, Lease: p.Left, Foreign: !IsOurs(p.Owner)})
+		i.Holders = append(i.Holders, Holder{Owner: p.Owner, Count: 1, Lease: p.Left, Passed: HasPassed(p.Owner), Foreign: !IsOurs(p.Owner)})
 	}
 	return nil
 }
@@ -241,7 +242,7 @@ func (i *Inspection) addHolder(field, value string) error {
 	if len(i.Holders) < InspectLimit {
 		owner, writes := strings.CutSuffix(field, ":write")
 		reads := i.Form == FormReadWrite && !writes
-		i.Holders = append(i.Holders, Holder{Owner: owner, Lease: i.Lease, Count: count, Shared: reads, Foreign: !IsOurs(field)})
+		i.Holders = append(i.Holders, Holder{Owner: owner, Lease: i.Lease, Count: count, Shared: reads, Passed: HasPassed(owner), Foreign: !IsOurs(field)})
 	}
 	return nil
 }

@@ -98,6 +98,10 @@ func IsOurs(owner string) bool {
 		(variant == '8' || variant == '9' || variant == 'a' || variant == 'b') && '0' <= digit && digit <= '9'
 }
 
+// HasPassed reports whether an owner in Redis stands for a lock that was passed on: see
+// scripts/resume.lua.
+func HasPassed(owner string) bool { return IsOurs(owner) && owner[TenureLen:] == "0" }
+
 // IsOwner reports whether a field of a hash looks like an owner, of this package or of
 // Redisson: a UUID, a colon and a number, and maybe more (":write", or the id of a
 // transaction).

@@ -1,0 +1,88 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/client"
+)
+
+// Pass implements [client.Handle]. A pass that Redis does not confirm is released.
+func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
+	n, c := h.lock.Name, h.lock.driver
+	if err := c.shared.CheckLease(n, max(within, 1)); err != nil {
+		return "", err
+	}
+	l, now := h.enter()
+	if l == nil {
+		return "", client.WhyOver(h)
+	}
+	was, t, result := l.Pass(core.OwnerID(h.owner.ID), h.lock.mode(), h, span(within), now)
+	var err error
+	switch result {
+	case core.NotAlone:
+		err = fmt.Errorf("rlock: lock %q: %w: this process holds it %d times", n.Key, client.ErrPass, len(l.Levels()))
+	case core.Writing:
+		err = fmt.Errorf("rlock: lock %q: %w: a guarded write has no answer", n.Key, client.ErrPass)
+	case core.NothingHeld:
+		err = client.ErrNotHeld
+	}
+	if err != nil {
+		l.shard.exit(l)
+		return "", err
+	}
+	h.released, h.lost = true, fmt.Errorf("rlock: lock %q: %w", n.Key, client.ErrPassed)
+	l.shard.counts.Closed(was.First)
+	pass := client.Pass{Kind: n.KindID, Shared: h.lock.Shared, Permits: n.Permits, Token: h.token, Owner: c.textOf(t.ID, 0), Key: n.Key}
+	h.End(h.lost)
+	err = l.release(t, h.owner, now)
+	if c.shared.Observer.On() {
+		e := c.closedLevel(n, &was, now, err)
+		e.Passed = err == nil
+		c.shared.Observer.TellReleased(ctx, e, client.LostKeyGone)
+	}
+	if err != nil {
+		return "", fmt.Errorf("rlock: lock %q: it was not passed on, and is given up: %w", n.Key, err)
+	}
+	return pass.String(), nil
+}
+
+// Resume takes the lock that was passed on, with a handle whose context is made from parent.
+func (l *Lock) Resume(ctx, parent context.Context, req client.Request, pass *client.Pass) (client.Handle, error) {
+	req.Shared = l.Shared
+	h := &hold{lock: *l, owner: req.Owner, by: req.Goroutine()}
+	h.Begin(parent, &req)
+	if err := l.driver.resume(ctx, l.Name, &req, h, pass); err != nil {
+		h.End(err)
+		return nil, err
+	}
+	return h, nil
+}
+
+func (c *Client) resume(ctx context.Context, n *client.Name, req *client.Request, h *hold, pass *client.Pass) error {
+	e := c.shared
+	if err := e.Check(ctx, n, req); err != nil {
+		return e.GaveUp(ctx, n, req, err, 0, false)
+	}
+	place := e.Place()
+	l, now := c.enter(n, core.OwnerID(req.Owner.ID))
+	if err := l.refuses(req, now); err != nil {
+		l.shard.counts.GaveUp(err, false)
+		l.shard.exit(l)
+		return e.GaveUp(ctx, n, req, err, 0, false)
+	}
+	var first core.Waiter
+	l.asks(&first, req, h, place)
+	l.asksMore(&first, req, now)
+	first.Passed, first.Inherits = c.idOf(pass.Owner), pass.Token
+	w := c.newCall(&first, req, h, place, now)
+	w.passed = pass.Owner
+	if l.Resume(&w.Waiter, now) == core.Waiting {
+		l.await(ctx, w, now)
+	} else {
+		l.leave(ctx, w)
+	}
+	return c.finished(ctx, n, w)
+}

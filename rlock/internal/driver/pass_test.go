@@ -1,0 +1,109 @@
+package driver
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/client"
+)
+
+// onOp loses or holds back the first command of that sort.
+func (f *fake) onOp(op core.Op, next fate) {
+	f.fate = func(_ uint32, cmd *core.Command) fate {
+		if cmd.Op == op && (op != core.Mirror || cmd.Owner == 0) {
+			f.fate = nil
+			return next
+		}
+		return passes
+	}
+}
+
+func (f *fake) passOn(t *testing.T, c *Client) (client.Pass, error) {
+	h, err := c.lock().Hold(t.Context(), t.Context(), request(client.NewHandleOwner()))
+	require.NoError(t, err)
+	text, err := h.Pass(t.Context(), time.Minute)
+	require.ErrorIs(t, context.Cause(h.Context()), client.ErrPassed)
+	if err != nil {
+		return client.Pass{}, err
+	}
+	return client.ParsePass(text)
+}
+
+func eachPassableKind(t *testing.T, run func(t *testing.T, f *fake)) {
+	for id := range client.KindCount {
+		bubbleOf(t, id, func(t *testing.T, f *fake) {
+			if id == client.SemaphoreKind {
+				f.most = 1
+			}
+			run(t, f)
+		})
+	}
+}
+
+// A pass takes one command, and a resume one: after a lost answer it finds its own tenure.
+func TestAResumeIsSentAgainAfterALostAnswer(t *testing.T) {
+	for _, lose := range []fate{passes, unheard, lost} {
+		eachPassableKind(t, func(t *testing.T, f *fake) {
+			here, there := f.join(nil), f.join(nil)
+			pass, err := f.passOn(t, here)
+			require.NoError(t, err)
+			assert.Equal(t, []core.Op{core.Acquire, core.Mirror}, f.ops(core.Acquire, core.Mirror, core.Leave, core.Unmark, core.Resume))
+			f.onOp(core.Resume, lose)
+			h, err := there.lock().Resume(t.Context(), t.Context(), request(client.NewHandleOwner()), &pass)
+			require.NoError(t, err)
+			if lose == passes {
+				assert.Equal(t, 1, f.count(core.Resume))
+			}
+			_, err = here.lock().Resume(t.Context(), t.Context(), request(client.NewHandleOwner()), &pass)
+			require.ErrorIs(t, err, client.ErrNotPassed)
+			time.Sleep(2 * time.Minute)
+			require.True(t, client.Valid(h))
+			require.NoError(t, h.Release(t.Context()))
+		})
+	}
+}
+
+// A pass without an answer is released, so that others do not wait for it.
+func TestAPassThatIsNotConfirmedIsReleased(t *testing.T) {
+	for _, lose := range []fate{unheard, lost, panicking} {
+		eachPassableKind(t, func(t *testing.T, f *fake) {
+			here, there := f.join(nil), f.join(nil)
+			f.onOp(core.Mirror, lose)
+			_, err := f.passOn(t, here)
+			require.ErrorIs(t, err, client.ErrUnconfirmed)
+			begin := time.Now()
+			h, err := there.lock().Hold(t.Context(), t.Context(), request(client.NewHandleOwner()))
+			require.NoError(t, err)
+			assert.Less(t, time.Since(begin), 3*time.Second)
+			require.NoError(t, h.Release(t.Context()))
+		})
+	}
+}
+
+// A call that leaves holds nothing, though its command is executed.
+func TestAResumeThatLeavesReleasesWhatItTook(t *testing.T) {
+	eachPassableKind(t, func(t *testing.T, f *fake) {
+		here, there := f.join(nil), f.join(nil)
+		pass, err := f.passOn(t, here)
+		require.NoError(t, err)
+		f.onOp(core.Resume, late)
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error, 1)
+		go func() {
+			_, err := there.lock().Resume(ctx, ctx, request(client.NewHandleOwner()), &pass)
+			result <- err
+		}()
+		synctest.Wait()
+		cancel()
+		require.ErrorIs(t, <-result, context.Canceled)
+		h, err := here.lock().Hold(t.Context(), t.Context(), request(client.NewHandleOwner()))
+		require.NoError(t, err)
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
