@@ -36,8 +36,9 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	h.released, h.lost = true, fmt.Errorf("rlock: lock %q: %w", n.Key, client.ErrPassed)
 	l.shard.counts.Closed(was.First)
 	pass := client.Pass{Kind: n.KindID, Shared: h.lock.Shared, Permits: n.Permits, Token: h.token, Owner: c.textOf(t.ID, 0), Key: n.Key}
-	h.End(h.lost)
-	err = l.release(t, h.owner, now)
+	l.shard.exit(l)
+	h.End(h.lost) // before another can have it
+	err = l.release(t, h.owner, l.again())
 	if c.shared.Observer.On() {
 		e := c.closedLevel(n, &was, now, err)
 		e.Passed = err == nil
