@@ -15,6 +15,7 @@ type part func(*modelKind) **wire.Script
 
 func acquirePart(k *modelKind) **wire.Script { return &k.acquire }
 func stepPart(k *modelKind) **wire.Script    { return &k.step }
+func guardPart(k *modelKind) **wire.Script   { return &k.guard }
 func resumePart(k *modelKind) **wire.Script  { return &k.resume }
 func mirrorPart(k *modelKind) **wire.Script  { return &k.mirror }
 
@@ -93,6 +94,11 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"a tenure that is handed off stays the same", modelPlain, mirrorPart, "string.sub(former, 1, 37) ~= string.sub(owner, 1, 37)", "former ~= owner"},
 		{"a late mirror does not take back a lock that was passed on: PASS_STANDS", modelPlain, mirrorPart, "or string.sub(former, 38, 38) == '0' then", "then"},
 		{"nor a read lock or a write lock", modelRW, mirrorPart, "or string.sub(mine[1], 38, 38) == '0' and string.sub(owner, 38) ~= '0' then", "then"},
+		{"a guarded write needs its tenure", modelPlain, guardPart, "elseif has ~= 1 then", "elseif false then"},
+		{"a guarded write goes on after a hand-off", modelPlain, guardPart, "has = 1 end", "has = 0 end"},
+		{"a guarded write needs the mode of its hold", modelRW, guardPart, "has or string.sub(field, -6) == ':write'", "true"},
+		{"a reader's guarded write needs its lease", modelRW, guardPart, ":rwlock_timeout:1') == 1", ":rwlock_timeout:1') >= 0"},
+		{"a permit's guarded write needs its lease", modelPermit, guardPart, "tonumber(ends) <=", "0 >"},
 		{"a lock is resumed once", modelPlain, resumePart, "redis.call('hdel', lock, from)", ""},
 		{"a resume that is sent again finds its tenure", modelPlain, resumePart, "and redis.call('hexists', lock, to) == 0", ""},
 		{"a mirror renews", modelPlain, mirrorPart, "redis.call('pexpire', key, lease)", ""},

@@ -22,7 +22,7 @@ type modelKind struct {
 	name                  string
 	model                 server.Kind
 	acquire, step, mirror *wire.Script
-	resume                *wire.Script
+	resume, guard         *wire.Script
 	layout                wire.Layout
 	fenced                bool
 	uncounted             bool // in a Cluster with plain pub/sub no node knows all subscribers
@@ -33,10 +33,10 @@ type modelKind struct {
 }
 
 var (
-	modelPlain  = modelKind{name: "plain", model: server.Plain, acquire: wire.Acquire, resume: wire.Resume, step: wire.PlainStep, mirror: wire.Mirror, layout: withFair(layouts[0])}
-	modelFenced = modelKind{name: "fenced", model: server.Plain, acquire: wire.Acquire, resume: wire.Resume, step: wire.PlainStep, mirror: wire.Mirror, layout: withFair(layouts[1]), fenced: true}
-	modelRW     = modelKind{name: "read-write", model: server.ReadWrite, acquire: wire.ReadWriteAcquire, resume: wire.Resume, step: wire.ReadWriteStep, mirror: wire.ReadWriteMirror, layout: layouts[2]}
-	modelPermit = modelKind{name: "permits", model: server.Semaphore, acquire: wire.SemaphoreAcquire, resume: wire.SemaphoreResume, step: wire.SemaphoreStep, mirror: wire.SemaphoreMirror, layout: layouts[3]}
+	modelPlain  = modelKind{name: "plain", model: server.Plain, acquire: wire.Acquire, resume: wire.Resume, step: wire.PlainStep, mirror: wire.Mirror, guard: wire.PlainGuard.Script("return 1"), layout: withFair(layouts[0])}
+	modelFenced = modelKind{name: "fenced", model: server.Plain, acquire: wire.Acquire, resume: wire.Resume, step: wire.PlainStep, mirror: wire.Mirror, guard: wire.PlainGuard.Script("return 1"), layout: withFair(layouts[1]), fenced: true}
+	modelRW     = modelKind{name: "read-write", model: server.ReadWrite, acquire: wire.ReadWriteAcquire, resume: wire.Resume, step: wire.ReadWriteStep, mirror: wire.ReadWriteMirror, guard: wire.ReadWriteGuard.Script("return 1"), layout: layouts[2]}
+	modelPermit = modelKind{name: "permits", model: server.Semaphore, acquire: wire.SemaphoreAcquire, resume: wire.SemaphoreResume, step: wire.SemaphoreStep, mirror: wire.SemaphoreMirror, guard: wire.SemaphoreGuard.Script("return 1"), layout: layouts[3]}
 
 	modelPlainUncounted = modelPlain.inACluster()
 	modelRWUncounted    = modelRW.inACluster()
@@ -108,6 +108,13 @@ func (k *modelKind) call(c core.Command) wire.Call {
 		keys := append([]string{n.Key}, asks.Keys...)
 		return wire.Call{Script: k.mirror, Keys: keys, Args: []string{family, lease, owner, writes, asks.How, asks.Channel}}
 	}
+	if c.Op == core.Write {
+		call := wire.Call{Script: k.guard, Keys: []string{n.Key}, Args: []string{owner}}
+		if k.model == server.ReadWrite {
+			call.Keys, call.Args = []string{n.Extra, n.Key}, []string{map[core.Mode]string{core.Alone: "x", core.Shared: "s"}[c.Mode], owner}
+		}
+		return call
+	}
 	step := wire.Step{Lease: lease, Number: number, Polls: c.Polling, Heard: c.Heard}
 	switch c.Op {
 	case core.Join:
@@ -147,7 +154,7 @@ func compare(t testing.TB, on subject, k modelKind) *comparison {
 	var err error
 	k.keys, err = k.redis.KeysOf(modelLock, k.layout)
 	require.NoError(t, err)
-	for _, s := range []*wire.Script{k.acquire, k.resume, k.step, k.mirror} {
+	for _, s := range []*wire.Script{k.acquire, k.resume, k.step, k.mirror, k.guard} {
 		_, ok := on.do([]string{"SCRIPT", "LOAD", s.Text()})[0].(string)
 		require.True(t, ok, "the script is not accepted")
 	}
@@ -291,7 +298,7 @@ func (c *comparison) draw() core.Command {
 			return again
 		}
 	}
-	switch r.IntN(22) {
+	switch r.IntN(24) {
 	case 0, 1, 2:
 		cmd.Op, cmd.Ticket = core.Acquire, c.fresh(client)
 	case 3:
@@ -341,6 +348,11 @@ func (c *comparison) draw() core.Command {
 			cmd.Writes, cmd.Reads = 0, true
 		}
 		cmd.Owner = 0
+	case 20, 21:
+		cmd.Op, cmd.Ticket = core.Write, c.some()
+		if c.model == server.ReadWrite {
+			cmd.Mode = core.Mode(r.IntN(2))
+		}
 	default:
 		cmd.Op = core.Step
 		if r.IntN(3) == 0 {
@@ -380,7 +392,7 @@ func (c *comparison) command(cmd core.Command) (undecided bool, difference strin
 	words := []string{"ZREM", c.keys.Queue, "!" + uuidText(cmd.ID)}
 	if cmd.Op != core.Unmark {
 		words = c.call(cmd).Words()
-		if keys, _ := strconv.Atoi(words[2]); c.uncounted && cmd.Op > core.Resume {
+		if keys, _ := strconv.Atoi(words[2]); c.uncounted && cmd.Op > core.Resume && cmd.Op != core.Write {
 			words[3+keys] = "c" + words[3+keys][1:]
 		}
 	}
@@ -415,7 +427,7 @@ func (c *comparison) command(cmd core.Command) (undecided bool, difference strin
 }
 
 func commandText(c core.Command) string {
-	names := [...]string{"none", "acquire", "resume", "join", "look", "mirror", "leave", "step", "unmark"}
+	names := [...]string{"none", "acquire", "resume", "join", "look", "mirror", "leave", "step", "unmark", "write"}
 	text := fmt.Sprintf("%s %s%s for %d", names[c.Op], member(c.Ticket).Mode, member(c.Ticket).Ticket, c.Lease)
 	if c.Joins != (core.Ticket{}) {
 		text += ", " + member(c.Joins).Mode + member(c.Joins).Ticket + " joins"
@@ -547,13 +559,16 @@ func (c *comparison) answer(cmd core.Command, reply any) (text string, times []t
 	}
 	switch all := reply.(type) {
 	case error:
+		if cmd.Op == core.Write && strings.HasPrefix(all.Error(), "RLOCK_FENCED") {
+			return "lost", nil
+		}
 		return all.Error(), nil
 	case nil:
 		return holds(false, nil, 0), nil
 	case string:
 		return holds(false, all, 0), nil
 	case int:
-		if cmd.Op == core.Resume {
+		if cmd.Op == core.Resume || cmd.Op == core.Write {
 			if all == 0 {
 				return "lost", nil
 			}

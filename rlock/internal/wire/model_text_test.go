@@ -90,7 +90,7 @@ func (k *modelKind) snapshotOf(s *server.Server, c core.Command, a core.Reply, e
 		n.answer = fmt.Sprintf("left %v, holds, token %d, others %d", a.Left, a.Token, a.Others)
 	case c.Op == core.Leave && c.Joins == (core.Ticket{}) || c.Op == core.Step || c.Op == core.Unmark:
 		n.answer = fmt.Sprintf("left %v", a.Left)
-	case c.Op == core.Mirror || c.Op == core.Resume:
+	case c.Op == core.Mirror || c.Op == core.Resume || c.Op == core.Write:
 		n.answer = "lost"
 	default:
 		var holder string
