@@ -21,7 +21,7 @@ const limit = 3 * time.Minute
 var claims = map[string]string{
 	"quickstart":  "ok   a dead holder's lock was free again",
 	"gear":        "resource-c is refused: the gear is full",
-	"flashsale":   "lock        100        0",
+	"flashsale":   "guarded     100        0",
 	"longwork":    "worker 2   still has the lock: true",
 	"fenced":      "=> the balance is 180, as it should be: the stale write was refused",
 	"nested":      "charge(42) holds the lock 3 times",

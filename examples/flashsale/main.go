@@ -1,11 +1,14 @@
 // Flashsale sells 100 items to 1 000 buyers who all come at once, in four shops
-// that share one stock in Redis, in three ways:
+// that share one stock in Redis, in three ways, and in two more while buyers are stopped:
 //
 //		go run ./examples/flashsale
 //
 //	  - naive:  look at the stock, then take one. Many look before one has taken.
 //	  - lock:   the same two steps, one buyer at a time.
 //	  - script: both steps in one command that Redis runs as a whole.
+//	  - stopped: the lock, while every twentieth buyer stands still between the two steps until its lease is over,
+//	    as a process that the machine has stopped. It then takes one that others have sold.
+//	  - guarded: the same, but the item is taken with Hold.Do: Redis refuses it unless the hold has the lock.
 //
 // Look at how many were sold, and at what that took. Where all that matters is
 // in Redis, as here, a script is the better tool (the server in memory is slow at
@@ -33,7 +36,8 @@ import (
 const (
 	buyers = 1000
 	items  = 100
-	stock  = "example:flashsale:stock"
+	stock  = "example:{flashsale}:stock" // in a Cluster in the slot of the lock
+	lease  = 100 * time.Millisecond
 )
 
 // A shop has its own clients, as every process has.
@@ -45,23 +49,67 @@ type shop struct {
 // naive sells an item if there is one, and reports whether it did. Between the
 // look and the take anything may happen.
 func (s shop) naive(ctx context.Context) (bool, error) {
-	left, err := s.redis.Do(ctx, s.redis.B().Get().Key(stock).Build()).AsInt64()
-	if err != nil || left <= 0 {
+	if left, err := s.left(ctx); err != nil || left <= 0 {
 		return false, err
 	}
-	return true, s.redis.Do(ctx, s.redis.B().Decr().Key(stock).Build()).Error()
+	return true, s.take(ctx)
+}
+
+func (s shop) left(ctx context.Context) (int64, error) {
+	return s.redis.Do(ctx, s.redis.B().Get().Key(stock).Build()).AsInt64()
+}
+
+func (s shop) take(ctx context.Context) error {
+	return s.redis.Do(ctx, s.redis.B().Decr().Key(stock).Build()).Error()
 }
 
 // locked is naive, one buyer at a time.
 func (s shop) locked(ctx context.Context) (sold bool, err error) {
-	err = s.locks.NewLock(stock+":lock").Do(ctx, func(ctx context.Context) error {
+	err = s.locks.NewLock("example:{flashsale}:lock").Do(ctx, func(ctx context.Context) error {
 		sold, err = s.naive(ctx)
 		return err
 	})
 	return sold, err
 }
 
-var take = rueidis.NewLuaScript(`
+// stopped is locked with some buyers that stand still while they hold the lock.
+func (s shop) stopped(ctx context.Context) (bool, error) {
+	return s.sell(ctx, func(*rlock.Hold) error { return s.take(ctx) })
+}
+
+// guarded is stopped, and takes the item only while the buyer has the lock.
+func (s shop) guarded(ctx context.Context) (bool, error) {
+	return s.sell(ctx, func(hold *rlock.Hold) error {
+		_, err := hold.Do(ctx, []string{stock}, []string{"DECR", stock})
+		return err
+	})
+}
+
+var looks atomic.Int64 // that found an item
+
+// sell looks, stands still now and then, and takes.
+func (s shop) sell(ctx context.Context, take func(*rlock.Hold) error) (sold bool, err error) {
+	hold, err := s.locks.NewLock("example:{flashsale}:lock").Acquire(ctx, rlock.WithLease(lease))
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = hold.Release(ctx) }() // ErrLost, for those that stood still
+	if left, err := s.left(ctx); err != nil || left <= 0 {
+		return false, err
+	}
+	if looks.Add(1)%20 == 0 {
+		time.Sleep(20 * lease)
+	}
+	switch err = take(hold); {
+	case errors.Is(err, rlock.ErrFenced): // the buyer comes too late
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, nil
+}
+
+var script = rueidis.NewLuaScript(`
 	if tonumber(redis.call('get', KEYS[1])) <= 0 then
 		return 0
 	end
@@ -70,7 +118,7 @@ var take = rueidis.NewLuaScript(`
 
 // scripted looks and takes in one command.
 func (s shop) scripted(ctx context.Context) (bool, error) {
-	return take.Exec(ctx, s.redis, []string{stock}, nil).AsBool()
+	return script.Exec(ctx, s.redis, []string{stock}, nil).AsBool()
 }
 
 func main() {
@@ -108,7 +156,7 @@ func run() error {
 
 	fmt.Printf("%d buyers, %d items, %d shops\n\n", buyers, items, len(shops))
 	fmt.Printf("%-8s %6s %8s %9s %10s\n", "way", "sold", "left", "time", "commands")
-	var sold [3]int64
+	var sold [5]int64
 	for i, way := range []struct {
 		name string
 		buy  func(shop, context.Context) (bool, error)
@@ -116,6 +164,8 @@ func run() error {
 		{"naive", shop.naive},
 		{"lock", shop.locked},
 		{"script", shop.scripted},
+		{"stopped", shop.stopped},
+		{"guarded", shop.guarded},
 	} {
 		result, err := sale(ctx, shops, way.buy)
 		if err != nil {
@@ -136,8 +186,10 @@ func run() error {
 	switch {
 	case sold[0] <= items:
 		return errors.New("the naive way was not oversold: did the buyers not meet?")
-	case sold[1] != items || sold[2] != items:
-		return fmt.Errorf("lock sold %d, script %d, of %d", sold[1], sold[2], items)
+	case sold[3] <= items:
+		return errors.New("the buyers that were stopped have sold nothing")
+	case sold[1] != items || sold[2] != items || sold[4] != items:
+		return fmt.Errorf("lock sold %d, script %d, guarded %d, of %d", sold[1], sold[2], sold[4], items)
 	}
 	return nil
 }
