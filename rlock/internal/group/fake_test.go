@@ -297,11 +297,16 @@ func (l *fakeLock) ForceUnlock(context.Context) (bool, error) {
 	return len(parts) > 0, l.err
 }
 
+// set changes the server.
+func (h *fakeHome) set(change func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change()
+}
+
 // restart restarts the server without its data: the holders of parts are not told.
 func (l *fakeLock) restart(h *fakeHome) {
-	h.mu.Lock()
-	h.process++
-	h.mu.Unlock()
+	h.set(func() { h.process++ })
 	l.change(func() { l.parts = nil })
 }
 

@@ -48,11 +48,13 @@ func TestAPartIsTakenAgainOnlyOnAServerThatStaysTheSame(t *testing.T) {
 		},
 		"restarted between the look and the grant": func(s *fakeLock, home *fakeHome) {
 			looks := int(longest/lookEvery) + 2 // this one is after the grant
-			home.looks = func(look int) {
-				if look == looks {
-					home.process++
+			home.set(func() {
+				home.looks = func(look int) {
+					if look == looks {
+						home.process++
+					}
 				}
-			}
+			})
 			time.Sleep(longest + lookEvery)
 		},
 	} {
@@ -80,7 +82,7 @@ func TestAPartIsTakenAgainOnlyWhereItIsFree(t *testing.T) {
 		h, err := take(l, forever)
 		require.NoError(t, err)
 		synctest.Wait()
-		servers[2].err = nil
+		servers[2].change(func() { servers[2].err = nil })
 		other := servers[2].occupy()
 		time.Sleep(time.Hour)
 		assert.Len(t, h.has(), 2)
@@ -102,15 +104,17 @@ func TestWhatDoesNotHeal(t *testing.T) {
 		assert.Len(t, h.has(), 2, "a fixed lease")
 		require.NoError(t, h.Release(t.Context()))
 
-		f.homes[0].refused = wire.ErrNoPermission
+		f.homes[0].set(func() { f.homes[0].refused = wire.ErrNoPermission })
 		h, err = take(l, forever)
 		require.NoError(t, err)
 		synctest.Wait()
-		looked := f.homes[0].looked
+		var looked, after int
+		f.homes[0].set(func() { looked = f.homes[0].looked })
 		servers[0].the().lose(errGone)
 		time.Sleep(time.Hour)
 		assert.Len(t, h.has(), 2, "a server that refuses INFO")
-		assert.Equal(t, looked+1, f.homes[0].looked, "it is asked once")
+		f.homes[0].set(func() { after = f.homes[0].looked })
+		assert.Equal(t, looked+1, after, "it is asked once")
 		require.NoError(t, h.Release(t.Context()))
 	})
 }
@@ -133,7 +137,7 @@ func TestWithoutTheWaitForTheLongestLeaseTwoClientsHoldARedLock(t *testing.T) {
 			require.NoError(t, err)
 			synctest.Wait()
 			for _, s := range servers[3:] {
-				s.err = nil
+				s.change(func() { s.err = nil })
 			}
 			others := lockers(servers...)
 			others[2] = distant{servers[2], 10 * time.Second}
@@ -145,7 +149,7 @@ func TestWithoutTheWaitForTheLongestLeaseTwoClientsHoldARedLock(t *testing.T) {
 			require.Equal(t, 1, servers[3].held()*servers[4].held())
 			servers[4].restart(f.homes[4])
 			time.Sleep(8 * time.Second)
-			f.homes[2].refused = errors.New("no answer") // the first client is cut off from it
+			f.homes[2].set(func() { f.homes[2].refused = errors.New("no answer") }) // the first client is cut off from it
 			servers[2].the().lose(terms.ErrLeaseEnded)
 			require.NoError(t, <-result)
 			assert.NoError(t, second.Err())
