@@ -8,13 +8,13 @@ type Level struct {
 	Mode    Mode     // Shared: a reader's, beside which others may have theirs
 	Part    bool     // it is held for a lock over several, and that is told in its place
 	First   bool     // the owner held nothing before: one of each owner's levels is the first
+	guarded int32    // guarded writes that may run yet
 	Until   SafeTime // the end of the lease that it asked for; NeverSafe: it is renewed until its Unlock
 	Since   Time     // when it was acquired
 	Token   uint64   // the fencing token of the hold
 	Way     Way      // how it was acquired
 	Handle  any      // nil for a Lock that is unlocked by its owner
 	Info    any      // the driver's
-	guarded int32    // guarded writes that may run yet
 }
 
 // levels are the truth about the lock's owners here. They change in this file only, and belong to
