@@ -20,7 +20,7 @@ func (l *Lock) Detach(o OwnerID, m Mode, handle any, now Now) (was Level, t *Ten
 	switch {
 	case t == nil || i < 0:
 		return was, nil, NothingHeld
-	case l.asked() == NeverSafe:
+	case l.levels.asked == NeverSafe:
 		return was, nil, WouldRenew
 	case len(l.levels.all) > 1:
 		return was, nil, NotAlone

@@ -12,7 +12,7 @@ func (l *Lock) Ends() SafeTime { return l.nextEnd() }
 // renewed until an Unlock.
 func (l *Lock) IsHeld() bool { return l.isHeld() }
 func (l *Lock) IsRead() bool { return l.isRead() }
-func (l *Lock) IsKept() bool { return l.isHeld() && l.asked() == NeverSafe }
+func (l *Lock) IsKept() bool { return l.isHeld() && l.levels.asked == NeverSafe }
 
 // IsShown reports whether Redis has confirmed that it shows the levels as they are.
 func (l *Lock) IsShown(now Now) bool {

@@ -21,7 +21,7 @@ func (l *Lock) current(now Now) *Tenure {
 		l.lose(KeyGone, now)
 	case now.Safe >= l.validUntil() && !(t.want == Kept && l.client.breaks(ReuseTrusted)):
 		cause := Unrenewed
-		if l.asked() != NeverSafe && t.fails == 0 && t.shown == l.shape(now) { // a little before its time, as each lease that is believed
+		if l.levels.asked != NeverSafe && t.fails == 0 && t.shown == l.shape(now) { // a little before its time, as each lease that is believed
 			cause = LeaseEnded
 		}
 		l.lose(cause, now)

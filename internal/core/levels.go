@@ -19,11 +19,44 @@ type Level struct {
 
 // levels are the truth about the lock's owners here. They change in this file only, and belong to
 // the lock: a hand-off, or a ticket that is granted while readers go on, exchanges the tenure below
-// them.
+// them. The summary beside them is what each event asks for, several times.
 type levels struct {
-	all    []Level
-	writes int      // how many are not shared
-	ends   SafeTime // no later than the next end of a shared level with a lease; NeverSafe if none has one
+	all []Level
+	summary
+}
+
+// A summary follows from the levels, and is made again by sum when they change.
+type summary struct {
+	writes  int      // how many are not shared
+	asked   SafeTime // until when they ask for the lock; NeverSafe: one is renewed, or there is none
+	longest SafeTime // the latest end of a lease that one asks for, 0 for none
+	ends    SafeTime // no later than a reader ends beside others; NeverSafe if no shared level has a lease
+}
+
+// noLevels returns none, in the memory of others.
+func noLevels(all []Level) levels { return levels{all[:0], sum(nil)} }
+
+// sum returns the summary of the levels.
+func sum(all []Level) summary {
+	if len(all) == 0 {
+		return summary{asked: NeverSafe, ends: NeverSafe}
+	}
+	s := summary{ends: NeverSafe}
+	for i := range all {
+		v := &all[i]
+		if v.Mode == Alone {
+			s.writes++
+		}
+		s.asked = max(s.asked, v.Until)
+		if v.Until == NeverSafe {
+			continue
+		}
+		s.longest = max(s.longest, v.Until)
+		if v.Mode == Shared {
+			s.ends = min(s.ends, v.Until)
+		}
+	}
+	return s
 }
 
 // A shape is what Redis shows of the levels.
@@ -77,16 +110,6 @@ func (l *Lock) open(w *Waiter, way Way, now Now) {
 	l.reopen(v)
 }
 
-// endsWith notes the end of the level, if others may go on then.
-func (l *Lock) endsWith(v *Level) {
-	if len(l.levels.all) == 1 {
-		l.levels.ends = NeverSafe
-	}
-	if v.Mode == Shared && v.Until != NeverSafe {
-		l.levels.ends = min(l.levels.ends, v.Until)
-	}
-}
-
 // close takes away a level. The owner's next one is the first of its hold then: a hold lasts from
 // the first level of its owner to the last. Its report, how and when it was acquired, goes on to a
 // level that is told itself, so that each beginning that was told has its end.
@@ -110,37 +133,28 @@ func (l *Lock) close(i int) (was Level) {
 	copy(l.levels.all[i:], l.levels.all[i+1:])
 	l.levels.all[last].Handle, l.levels.all[last].Info = nil, nil
 	l.levels.all = l.levels.all[:last]
-	if was.Mode == Alone {
-		l.levels.writes--
-	}
-	for i := range l.levels.all { // the one that they asked for less than may be gone
-		l.endsWith(&l.levels.all[i])
-	}
+	l.levels.summary = sum(l.levels.all)
 	return was
 }
 
 // reopen adds a level that was closed.
 func (l *Lock) reopen(v Level) {
 	l.levels.all = append(l.levels.all, v)
-	if v.Mode == Alone {
-		l.levels.writes++
-	}
-	l.endsWith(&v)
+	l.levels.summary = sum(l.levels.all)
 }
 
 // closeAll takes away all levels.
-func (l *Lock) closeAll() { l.levels = levels{all: l.levels.all[:0], ends: NeverSafe} }
+func (l *Lock) closeAll() { l.levels = noLevels(l.levels.all) }
 
 // expire takes away the levels of owners that ask for no more while others go on, and returns them.
 func (l *Lock) expire(now Now) (lost []Level) {
-	all := l.levels.all
-	l.levels.ends = NeverSafe
+	all, ends := l.levels.all, NeverSafe
 	for i := range all {
 		switch v := &all[i]; {
 		case v.Until == NeverSafe:
 		case now.Safe < v.Until:
 			if v.Mode == Shared {
-				l.levels.ends = min(l.levels.ends, v.Until)
+				ends = min(ends, v.Until)
 			}
 		case now.Safe >= l.askedBy(v.Owner):
 			l.owner.leavesBehind(v.guarded)
@@ -150,6 +164,8 @@ func (l *Lock) expire(now Now) (lost []Level) {
 	l.levels.all = slices.DeleteFunc(all, func(v Level) bool {
 		return slices.ContainsFunc(lost, func(o Level) bool { return o.Owner == v.Owner })
 	})
+	l.levels.summary = sum(l.levels.all)
+	l.levels.ends = ends // without levels that are over, whose owners go on
 	return lost
 }
 
@@ -169,23 +185,11 @@ func (l *Lock) let(i int, lease Span, now Now) {
 	v.Until = NeverSafe
 	if lease > 0 {
 		v.Until = now.Safe.After(lease)
-		l.endsWith(v)
 	}
+	l.levels.summary = sum(l.levels.all)
 }
 
-// asked returns until when the levels ask for the lock.
-func (l *Lock) asked() (until SafeTime) {
-	if !l.isHeld() {
-		return NeverSafe // it lingers
-	}
-	for i := range l.levels.all {
-		if until = max(until, l.levels.all[i].Until); until == NeverSafe {
-			break
-		}
-	}
-	return until
-}
-
+// askedBy returns until when the levels of the owner ask for the lock.
 func (l *Lock) askedBy(o OwnerID) (until SafeTime) {
 	for i := range l.levels.all {
 		if v := &l.levels.all[i]; v.Owner == o {
@@ -195,33 +199,20 @@ func (l *Lock) askedBy(o OwnerID) (until SafeTime) {
 	return until
 }
 
-// longest returns the latest end of a lease that a level asks for.
-func (l *Lock) longest() (until SafeTime) {
-	for i := range l.levels.all {
-		if v := &l.levels.all[i]; v.Until != NeverSafe {
-			until = max(until, v.Until)
-		}
-	}
-	return until
-}
-
 // validUntil returns until when the holders may be believed.
-func (l *Lock) validUntil() SafeTime { return min(l.owner.trust.until, l.asked()) }
+func (l *Lock) validUntil() SafeTime { return min(l.owner.trust.until, l.levels.asked) }
 
 // nextEnd returns when a holder loses the lock unless it is renewed: all do, or a reader whose lease is over.
 func (l *Lock) nextEnd() SafeTime {
-	if !l.isHeld() {
-		return l.owner.trust.until
-	}
-	return min(l.validUntil(), l.levels.ends)
+	return min(l.owner.trust.until, l.levels.asked, l.levels.ends)
 }
 
 // wanted returns the lease that Redis is to be told of now.
 func (l *Lock) wanted(now Now) Span {
-	if until := l.asked(); until != NeverSafe {
+	if until := l.levels.asked; until != NeverSafe {
 		return until.Since(now.Safe)
 	}
-	return max(l.client.Lease, l.longest().Since(now.Safe))
+	return max(l.client.Lease, l.levels.longest.Since(now.Safe))
 }
 
 // leaseOf returns the lease that the waiter's tenure asks for.
@@ -240,8 +231,8 @@ func (l *Lock) shape(now Now) shape {
 		s.until = NeverSafe
 		return s
 	}
-	s := shape{t.named, l.levels.writes, l.levels.writes < len(l.levels.all), l.asked()}
-	if until := l.longest(); s.until == NeverSafe && until.Since(now.Safe) > l.client.Lease {
+	s := shape{t.named, l.levels.writes, l.levels.writes < len(l.levels.all), l.levels.asked}
+	if until := l.levels.longest; s.until == NeverSafe && until.Since(now.Safe) > l.client.Lease {
 		s.until = until
 	}
 	return s
@@ -251,7 +242,7 @@ func (l *Lock) shape(now Now) shape {
 // of a renewal when Redis was told of it stays as it is.
 func (l *Lock) shows(t *Tenure, now Now) bool {
 	s := l.shape(now)
-	if s.until == NeverSafe && t.shown.until == l.longest() && t.shown.until.Since(t.trust.seen.Safe) > l.client.Lease {
+	if s.until == NeverSafe && t.shown.until == l.levels.longest && t.shown.until.Since(t.trust.seen.Safe) > l.client.Lease {
 		s.until = t.shown.until
 	}
 	return t.shown == s

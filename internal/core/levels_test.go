@@ -120,8 +120,8 @@ func TestWhatTheLevelsAskFor(t *testing.T) {
 		{[]Level{writes(1, NeverSafe), writes(1, 30_100), writes(1, 200)}, NeverSafe, NeverSafe, 30_100, 30_000, NeverSafe},
 	} {
 		l := held(c.levels...)
-		if l.asked() != c.asked || l.askedBy(1) != c.ofTheFirst || l.longest() != c.longest || l.wanted(at(100)) != c.wanted || l.shape(at(100)).until != c.shown {
-			t.Errorf("%+v: asked %d, by the first %d, longest %d, wanted %d, shown %d", c.levels, l.asked(), l.askedBy(1), l.longest(), l.wanted(at(100)), l.shape(at(100)).until)
+		if l.levels.asked != c.asked || l.askedBy(1) != c.ofTheFirst || l.levels.longest != c.longest || l.wanted(at(100)) != c.wanted || l.shape(at(100)).until != c.shown {
+			t.Errorf("%+v: asked %d, by the first %d, longest %d, wanted %d, shown %d", c.levels, l.levels.asked, l.askedBy(1), l.levels.longest, l.wanted(at(100)), l.shape(at(100)).until)
 		}
 		if l.validUntil() != min(50_000, c.asked) {
 			t.Errorf("%+v: valid until %d", c.levels, l.validUntil())
@@ -131,7 +131,7 @@ func TestWhatTheLevelsAskFor(t *testing.T) {
 		}
 	}
 	l := held()
-	if l.asked() != NeverSafe || l.nextEnd() != 50_000 || l.shape(at(1)) != (shape{owner: 1, writes: 1, until: NeverSafe}) {
+	if l.levels.asked != NeverSafe || l.nextEnd() != 50_000 || l.shape(at(1)) != (shape{owner: 1, writes: 1, until: NeverSafe}) {
 		t.Error("a lock that lingers")
 	}
 }

@@ -38,7 +38,7 @@ func (c *Client) NewLock(k Kind) *Lock {
 
 // Reset makes a lock without holder and waiter in the memory of one that is idle.
 func (l *Lock) Reset(c *Client, k Kind) {
-	*l = Lock{Kind: k, Tag: l.Tag, client: c, levels: levels{all: l.levels.all[:0], ends: NeverSafe}}
+	*l = Lock{Kind: k, Tag: l.Tag, client: c, levels: noLevels(l.levels.all)}
 }
 
 // Idle reports whether nothing is left of the lock, so that the client may forget it.

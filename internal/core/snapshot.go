@@ -296,6 +296,18 @@ func Cells(yield func(w Want, p Place, ops []Op)) {
 	}
 }
 
+// IsSummed reports whether the summary of the levels is what follows from them.
+func (l *Lock) IsSummed() bool {
+	s := sum(l.levels.all)
+	for i := range l.levels.all {
+		if v := &l.levels.all[i]; v.Mode == Shared && v.Until != NeverSafe && l.levels.ends > l.askedBy(v.Owner) {
+			return false
+		}
+	}
+	s.ends = max(s.ends, l.levels.ends) // a level may be over whose owner goes on
+	return l.levels.summary == s
+}
+
 // Without returns a set without that cell of the table.
 func Without(w Want, p Place) (b Broken) {
 	b.Cut[w] = 1 << p

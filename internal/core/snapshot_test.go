@@ -12,7 +12,7 @@ import (
 // decidesNothing are the fields that tell no two states apart, with the reason.
 var decidesNothing = map[string]string{
 	"Lock.Kind.Strict": "a setup's", "Lock.Kind.Fenced": "a setup's", "Lock.Kind.Permits": "a setup's", "Lock.Tag": "the driver's", "Lock.client": "a link",
-	"Lock.levels.all": "see Level", "Lock.levels.writes": "follows from the levels", "Lock.line.first": "see Waiter", "Lock.line.end": "a link", "Lock.line.len": "counted from the line",
+	"Lock.levels.all": "see Level", "Lock.levels.summary.writes": "follows from the levels", "Lock.levels.summary.asked": "follows from the levels", "Lock.levels.summary.longest": "follows from the levels", "Lock.line.first": "see Waiter", "Lock.line.end": "a link", "Lock.line.len": "counted from the line",
 	"Lock.line.repeats": "follows from the line", "Lock.owner": "told by the tenure", "Lock.tenures.first": "see Tenure", "Lock.tenures.last": "a link", "Lock.tenures.len": "counted from the list",
 	"Lock.tenures.byID": "follows from the list",
 	"Tenure.ID.Client":  "counted: the lock's", "Tenure.ID.N": "renamed", "Tenure.Tag": "the driver's", "Tenure.lock": "a link", "Tenure.prev": "a link", "Tenure.behind": "a link", "Tenure.waiter": "told by its owner",

@@ -10,6 +10,7 @@ import (
 
 // check fails what must not be in any state.
 func (w *world) check() {
+	w.checkSummaries()
 	w.checkHolders()
 	w.checkBeliefs()
 	w.checkOwners()
@@ -17,6 +18,17 @@ func (w *world) check() {
 	w.checkAgents()
 	w.checkLeft()
 	w.checkWrites()
+}
+
+// checkSummaries fails a summary of levels that does not follow from them.
+func (w *world) checkSummaries() {
+	for i := range w.clients {
+		for _, l := range w.clients[i].locks {
+			if !l.IsSummed() {
+				w.fail("client %d: the summary of its levels is another one", i)
+			}
+		}
+	}
 }
 
 // checkHolders fails more valid holders than are permitted: one, or readers, or as many as there are permits.
