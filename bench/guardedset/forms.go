@@ -30,8 +30,12 @@ type held struct {
 	ctx     context.Context // ends with the hold, as far as the library and the form say
 	valid   func() bool     // the look just before the write
 	token   int64           // 0: the resource compares none
+	exec    script          // executes what reads and writes the resource
 	release func()
 }
+
+// A script executes a Lua script at the resource.
+type script func(ctx context.Context, source string, args ...string) (rueidis.RedisMessage, error)
 
 // The forms, in the table's words.
 const (
@@ -40,6 +44,7 @@ const (
 	clock   = "clock looked at"
 	asked   = "Redis asked"
 	fencing = "token at the resource"
+	guarded = "guarded in Redis"
 )
 
 // forms are all that can be run. Redisson's workers would be JVMs: they are not run.
@@ -54,6 +59,7 @@ func forms() []form {
 		{"redsync", clock, func(addr string, lease time.Duration) (taker, error) { return redsyncAs(addr, lease, true) }},
 		{"redislock", asked, func(addr string, lease time.Duration) (taker, error) { return redislockAs(addr, lease, true) }},
 		{"rlock", fencing, func(addr string, lease time.Duration) (taker, error) { return rlockAs(addr, lease, fencing) }},
+		{"rlock", guarded, func(addr string, lease time.Duration) (taker, error) { return rlockAs(addr, lease, guarded) }},
 	}
 }
 
@@ -87,6 +93,11 @@ func rlockAs(addr string, lease time.Duration, form string) (taker, error) {
 				return nil, err
 			}
 			h.token = int64(token)
+		case guarded:
+			h.ctx = hold.With(ctx)
+			h.exec = func(ctx context.Context, source string, args ...string) (rueidis.RedisMessage, error) {
+				return hold.Exec(ctx, source, []string{resource}, args)
+			}
 		}
 		return h, nil
 	}, nil

@@ -24,18 +24,22 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestNoUpdateIsLostWithATokenAtTheResource(t *testing.T) {
+func TestNoUpdateIsLost(t *testing.T) {
 	if _, err := exec.LookPath("redis-server"); err != nil || testing.Short() {
 		t.Skip("it starts redis-servers and processes, for some seconds")
 	}
-	f, err := find("rlock", fencing)
-	require.NoError(t, err)
-	r := &run{form: f, lease: time.Second, duration: 4 * time.Second, random: rand.New(rand.NewPCG(1, 1))}
-	got, err := r.measure(t.Context())
-	require.NoError(t, err)
-	assert.Positive(t, got.Writes)
-	assert.Positive(t, got.Stops)
-	assert.Equal(t, got.Writes, got.Value)
+	for _, form := range []string{fencing, guarded} {
+		t.Run(form, func(t *testing.T) {
+			f, err := find("rlock", form)
+			require.NoError(t, err)
+			r := &run{form: f, lease: time.Second, duration: 4 * time.Second, random: rand.New(rand.NewPCG(1, 1))}
+			got, err := r.measure(t.Context())
+			require.NoError(t, err)
+			assert.Positive(t, got.Writes)
+			assert.Positive(t, got.Stops)
+			assert.Equal(t, got.Writes, got.Value)
+		})
+	}
 }
 
 func TestTheTableHasAPartOfTheWrites(t *testing.T) {

@@ -3,7 +3,7 @@
 // over. The resource, a hash in another Redis, counts: lost updates are its writes less its value, stale are the writes
 // that found another value than the one that was read.
 //
-//	cd bench && go run ./guardedset         # less than three minutes; writes results/guardedset
+//	cd bench && go run ./guardedset         # three and a half minutes; writes results/guardedset
 //
 // The faults meet the process that has the lock, so they are worse than in a service.
 package main

@@ -77,6 +77,9 @@ func (r *run) measure(ctx context.Context) (result, error) {
 		defer client.Close()
 		*server.addr, *server.client = addr, client
 	}
+	if r.form.Form == guarded {
+		r.data = r.locks
+	}
 	for i := range workers {
 		n, err := network.Listen(r.lockAddr)
 		if err != nil {
@@ -214,11 +217,11 @@ func (r *run) kill(p *process) {
 }
 
 // failOver is a failover to a replica that lacks what was written last: all connections end, and the lock's keys are
-// gone, but for the counter of tokens, which was written before.
+// gone. The counter of tokens, and a value beside the lock, were written before.
 func (r *run) failOver(ctx context.Context) {
 	keys, _ := r.locks.Do(ctx, r.locks.B().Keys().Pattern("*").Build()).AsStrSlice()
 	for _, key := range keys {
-		if !strings.HasPrefix(key, "redisson_lock_token:") {
+		if key != resource && !strings.HasPrefix(key, "redisson_lock_token:") {
 			_ = r.locks.Do(ctx, r.locks.B().Del().Key(key).Build()).Error()
 		}
 	}

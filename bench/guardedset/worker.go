@@ -12,7 +12,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// The resource is a hash in a Redis of its own, which no fault meets. Each script is what a resource does at one moment.
+// The resource is a hash in a Redis of its own, which no fault meets; if the writes are guarded, in that of the lock. Each
+// script is what a resource does at one moment.
 const (
 	resource = "value"
 	think    = 40 * time.Millisecond // between the read and the write
@@ -21,7 +22,7 @@ const (
 var (
 	// read notes who reads, and returns the value; nil if the token is an old one.
 	// KEYS the resource. ARGV the worker, its token (0 for none).
-	read = rueidis.NewLuaScript(`
+	read = `
 if tonumber(ARGV[2]) > 0 then
 	if tonumber(redis.call('hget', KEYS[1], 'token') or '0') > tonumber(ARGV[2]) then
 		redis.call('hincrby', KEYS[1], 'rejected', 1)
@@ -30,10 +31,10 @@ if tonumber(ARGV[2]) > 0 then
 	redis.call('hset', KEYS[1], 'token', ARGV[2])
 end
 redis.call('hset', KEYS[1], 'holder', ARGV[1])
-return redis.call('hget', KEYS[1], 'v') or '0'`)
+return redis.call('hget', KEYS[1], 'v') or '0'`
 	// write sets the value to one more than was read, and counts what it sees.
 	// KEYS the resource. ARGV what was read, the token (0 for none).
-	write = rueidis.NewLuaScript(`
+	write = `
 if tonumber(ARGV[2]) > 0 and tonumber(redis.call('hget', KEYS[1], 'token') or '0') > tonumber(ARGV[2]) then
 	redis.call('hincrby', KEYS[1], 'rejected', 1)
 	return 0
@@ -43,7 +44,7 @@ if (redis.call('hget', KEYS[1], 'v') or '0') ~= ARGV[1] then
 end
 redis.call('hset', KEYS[1], 'v', tonumber(ARGV[1]) + 1)
 redis.call('hincrby', KEYS[1], 'writes', 1)
-return 1`)
+return 1`
 )
 
 // role is the variable that makes this program a worker: library|form|worker|lock's address|resource's address|lease.
@@ -84,16 +85,30 @@ func work(job string) error {
 			time.Sleep(think)
 			continue
 		}
-		increment(h, data, words[2])
+		if h.exec == nil {
+			h.exec = at(data)
+		}
+		increment(h, words[2])
 		h.release()
 	}
 	return nil
 }
 
+// at executes scripts at a resource that has a server of its own.
+func at(data rueidis.Client) script {
+	return func(ctx context.Context, source string, args ...string) (rueidis.RedisMessage, error) {
+		return data.Do(ctx, data.B().Eval().Script(source).Numkeys(1).Key(resource).Arg(args...).Build()).ToMessage()
+	}
+}
+
 // increment reads, thinks and writes.
-func increment(h *held, data rueidis.Client, worker string) {
+func increment(h *held, worker string) {
 	token := strconv.FormatInt(h.token, 10)
-	value, err := read.Exec(h.ctx, data, []string{resource}, []string{worker, token}).ToString()
+	was, err := h.exec(h.ctx, read, worker, token)
+	if err != nil {
+		return
+	}
+	value, err := was.ToString()
 	if err != nil {
 		return
 	}
@@ -103,6 +118,6 @@ func increment(h *held, data rueidis.Client, worker string) {
 		return
 	}
 	if h.valid() {
-		_ = write.Exec(h.ctx, data, []string{resource}, []string{value, token})
+		_, _ = h.exec(h.ctx, write, value, token)
 	}
 }
