@@ -122,7 +122,10 @@ func (c *Client) done(w *waiter) {
 // acquire is the way of a blocking lock. It returns nil when the caller holds the lock; otherwise nothing is
 // held that the caller would have to release.
 func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Request, h *hold) error {
-	e, ctx := c.shared, c.witness.watched(ctx)
+	e := c.shared
+	if c.witness != nil {
+		ctx = c.witness.watched(ctx)
+	}
 	if err := e.Check(ctx, n, req); err != nil {
 		return e.GaveUp(ctx, n, req, err, 0, false)
 	}

@@ -155,24 +155,33 @@ func (l *lock) again() core.Now { return l.shard.take() }
 // take takes the mutex, and reads the clocks then: a goroutine that is delayed between the two would believe
 // a lease that has ended.
 func (s *shard) take() core.Now {
-	s.lock()
+	if w := s.client.witness; w != nil {
+		w.entersShard()
+	}
+	s.mu.Lock()
 	s.at = s.client.clock.now()
 	return s.at
 }
 
-// lock takes the mutex, and unlock gives it back: take, glance and exit call them, and what has found that there is
-// nothing to do.
+// lock takes the mutex, and unlock gives it back, as take and exit do, in place of which a call would cost 2 %.
 func (s *shard) lock() {
-	s.client.witness.entersShard()
+	if w := s.client.witness; w != nil {
+		w.entersShard()
+	}
 	s.mu.Lock()
 }
 
 func (s *shard) unlock() {
-	if w := s.client.witness; w != nil {
-		s.left = s.client.clock.now()
-		w.leaves()
+	if s.client.witness != nil {
+		s.leaves()
 	}
 	s.mu.Unlock()
+}
+
+// leaves notes that the mutex is given back.
+func (s *shard) leaves() {
+	s.left = s.client.clock.now()
+	s.client.witness.leaves()
 }
 
 // exit gives the mutex back, after the effects are carried out that need it. Those that must not be carried
@@ -191,14 +200,15 @@ func (s *shard) exit(l *lock) {
 	}
 	if s.client.witness != nil {
 		s.check()
+		s.leaves()
 	}
 	if !s.after.any() {
-		s.unlock()
+		s.mu.Unlock()
 		return
 	}
 	todo := s.after
 	s.after = after{}
-	s.unlock()
+	s.mu.Unlock()
 	s.client.finish(&todo)
 }
 
