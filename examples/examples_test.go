@@ -29,6 +29,7 @@ var claims = map[string]string{
 	"tick":        "3 ticks, 5 replicas: the job ran once per tick",
 	"leader":      "stops: the lock was lost",
 	"handler":     "a request that lost the lock: 500 Internal Server Error",
+	"passed":      "and the order is processed, by one worker at a time",
 	"gocron":      "3 schedulers, and the job ran once per interval",
 	"ratelimited": "40 workers made 800 calls over at most 10 connections",
 	"observed":    "and so have the metrics",
