@@ -157,7 +157,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 			require.Equal(t, 1, strings.Count(text, m.old), "the rule stands elsewhere in the script now")
 			*script = wire.WithText(strings.Replace(text, m.old, m.new, 1))
 			c := compare(t, newEmbedded(t), m.kind)
-			for n := range uint64(1200) {
+			for n := range uint64(4000) {
 				if _, difference := c.round(n); difference != "" {
 					assert.NotContains(t, difference, "ERR", "the script does not run")
 					return
