@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,10 +15,28 @@ import (
 )
 
 // logging returns what logs to the buffer.
-func logging(d *Diag) *bytes.Buffer {
-	log := new(bytes.Buffer)
+func logging(d *Diag) *logged {
+	log := new(logged)
 	d.Logger = slog.New(slog.NewTextHandler(log, nil))
 	return log
+}
+
+// A logged is what was logged, which a test reads between two lines of a goroutine.
+type logged struct {
+	mu   sync.Mutex // protects following
+	text bytes.Buffer
+}
+
+func (l *logged) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // One owner holds a and waits for b, and the other the other way round.
