@@ -587,9 +587,9 @@ func TestOnlyTheOnlyLevelOfOneLockIsPassedOn(t *testing.T) {
 
 // Of all that resume one wins, also on a real server, and beside the passer's renewals.
 func TestOneClientWinsTheRaceForAPass(t *testing.T) {
-	races := 10_000
-	if testing.Short() {
-		races = 300
+	races := 300
+	if *long {
+		races = 10_000
 	}
 	redistest.Over(t, []redistest.Kind{redistest.KindStandalone}, func(t *testing.T, s *redistest.Server) {
 		var clients []*rlock.Client
