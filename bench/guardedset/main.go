@@ -47,7 +47,7 @@ func play(ctx context.Context) error {
 	libraries := flag.String("libraries", "", "those to run, separated by commas; all by default")
 	only := flag.String("form", "", "the form to run, all by default")
 	seed := flag.Uint64("seed", 1, "of the faults' lengths")
-	out := flag.String("out", filepath.Join("results", "guardedset"), "folder for what is written")
+	out := flag.String("out", filepath.Join("results", "guardedset"), "folder of the results")
 	flag.Parse()
 	var runs []*run
 	for _, f := range forms() {

@@ -216,7 +216,7 @@ func (r *run) kill(p *process) {
 	}
 }
 
-// failOver is a failover to a replica that lacks what was written last: all connections end, and the lock's keys are
+// failOver is a failover to a replica that lacks the latest writes: all connections end, and the lock's keys are
 // gone. The counter of tokens, and a value beside the lock, were written before.
 func (r *run) failOver(ctx context.Context) {
 	keys, _ := r.locks.Do(ctx, r.locks.B().Keys().Pattern("*").Build()).AsStrSlice()

@@ -33,7 +33,7 @@ end
 redis.call('hset', KEYS[1], 'holder', ARGV[1])
 return redis.call('hget', KEYS[1], 'v') or '0'`
 	// write sets the value to one more than was read, and counts what it sees.
-	// KEYS the resource. ARGV what was read, the token (0 for none).
+	// KEYS the resource. ARGV the value that was read, the token (0 for none).
 	write = `
 if tonumber(ARGV[2]) > 0 and tonumber(redis.call('hget', KEYS[1], 'token') or '0') > tonumber(ARGV[2]) then
 	redis.call('hincrby', KEYS[1], 'rejected', 1)

@@ -1,5 +1,5 @@
 // Command resend loses, doubles and delays each command of each library's lock, one at a time, and reports what follows:
-// what is left in Redis, whether two hold the lock, and whether a call waits for ever.
+// a lock that nothing releases, two holders, or a call that waits for ever.
 //
 //	cd bench && go run ./resend         # less than a minute; writes results/resend
 //
@@ -41,7 +41,7 @@ func play(ctx context.Context) error {
 	lease := flag.Duration("lease", 2*time.Second, "of all locks")
 	atOnce := flag.Int("at-once", 8, "how many cases to play at a time")
 	only := flag.String("library", "", "the one to play, all by default")
-	out := flag.String("out", filepath.Join("results", "resend"), "folder for what is written")
+	out := flag.String("out", filepath.Join("results", "resend"), "folder of the results")
 	flag.Parse()
 	addr, stop, err := arena.StartRedis(ctx, "redis-server")
 	if err != nil {

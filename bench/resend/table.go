@@ -15,7 +15,7 @@ func table(outcomes []*outcome, lease time.Duration) string {
 	fmt.Fprintf(&b, `# Every command lost, doubled, late
 
 Made by `+"`cd bench && go run ./resend -lease %v`"+`. Each cell is about the first %d commands of the operation, one at a time:
-"–" is no effect, "error" that the caller is told, "left" that nobody has the lock and the next caller waits for so long,
+"–" is no effect, "error" that the caller is told, "left" that the lock has no holder and the next caller waits for so long,
 "two hold" that another is granted the lock and the holder's release is no error, "for ever" that a call has not got the
 lock %v after a lease.
 

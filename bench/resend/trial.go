@@ -43,7 +43,7 @@ var faults = []fault{none, requestLost, replyLost, doubled, late}
 const (
 	delay    = 700 * time.Millisecond
 	patience = 400 * time.Millisecond // of a caller whose command is late
-	settled  = 200 * time.Millisecond // after which what is left is left
+	settled  = 200 * time.Millisecond // after which a key in Redis counts as left
 	grace    = 4 * time.Second        // beyond a lease: a call that has not ended by then waits for ever
 )
 

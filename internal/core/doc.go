@@ -33,7 +33,8 @@
 // one thing: the want Gone. A renewal, a nested lock, a hand-off and a downgrade are one thing: Redis shows something
 // else than the levels, and a Mirror is due. Unsure is the honest place after a lost reply: the command may have run, or
 // may run yet. To detach a hold and to pass it on to another client are one thing, too: the want Parted, which for the
-// second has a Mirror first. Tried and InQueue meet when the answer to an Acquire comes so late that it is looked for again.
+// second has a Mirror first. Tried and InQueue meet when the answer to an Acquire comes so late that it is looked for
+// again.
 //
 // One command of a tenure is in flight at a time, but a Leave overtakes a Mirror or a Look, which cannot bring a tenure
 // in; and, where the connection keeps the order, also an Acquire or a Join. Then the answer to the Leave that has not

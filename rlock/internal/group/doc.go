@@ -4,6 +4,7 @@
 //	Lock ──► multi: one part after the other ──┐
 //	     └─► red: an attempt at all at once  ──┴─► Hold: valid while enough parts are ──► Part
 //
-// Nothing runs while a Hold has its parts: one that is lost tells it, by Options.Lost. A red lock takes it again (heal.go). A mutex of this package comes
-// before all of the packages below: State, SetLease and ReleaseLater may be called with it.
+// Nothing runs while a Hold has its parts: one that is lost tells it, by Options.Lost. A red lock takes it again
+// (heal.go). A mutex of this package comes before all of the packages below: State, SetLease and ReleaseLater may be
+// called with it.
 package group

@@ -139,7 +139,8 @@ var errUnasked = errors.New("the server was asked nothing yet")
 // the command was answered.
 func (r *Redis) Mark() uint64 { return r.conns.closed.Load() + 1 }
 
-// heard notes that a command was answered that was sent at that mark. It stores only a change, which is rare: all callers read it all the time.
+// heard notes that a command was answered that was sent at that mark. It stores only a change, which is rare: all callers
+// read it all the time.
 func (r *Redis) heard(mark uint64) {
 	if c := r.conns; c.answered.Load() != mark && c.answered.Swap(mark) != 0 {
 		c.change(nil)

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // InspectLimit is how many holders, and how many waiters, [Redis.Inspect] returns at most.
