@@ -110,4 +110,6 @@ func (s *share) close() {
 	}
 }
 
-func guardPermits(c *call) wire.Call { return guarded(c, wire.SemaphoreGuard) }
+func guardPermits(c *call) wire.Call {
+	return guarded(wire.SemaphoreGuard, c.write, []string{c.name.Key}, []string{c.text})
+}

@@ -35,4 +35,6 @@ func mirrorPlain(r *redis, part []call) wire.Call {
 	return wire.Call{Script: wire.Mirror, Keys: append(keys, more...), Args: args}
 }
 
-func guardPlain(c *call) wire.Call { return guarded(c, wire.PlainGuard) }
+func guardPlain(c *call) wire.Call {
+	return guarded(wire.PlainGuard, c.write, []string{c.name.Key}, []string{c.text})
+}

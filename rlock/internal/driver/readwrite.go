@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"slices"
 	"strconv"
 	"time"
 
@@ -55,10 +54,7 @@ func guardReadWrite(c *call) wire.Call {
 	if c.cmd.Mode == core.Shared {
 		mode = "s"
 	}
-	w := *c.write
-	w.keys, w.args = append(slices.Clip(w.keys), c.name.Extra), append(slices.Clip(w.args), mode)
-	c.write = &w
-	return guarded(c, wire.ReadWriteGuard)
+	return guarded(wire.ReadWriteGuard, c.write, []string{c.name.Extra, c.name.Key}, []string{mode, c.text})
 }
 
 // untold reports whether an owner of this client has the lock in the mode, and whether this client has to be believed:

@@ -20,10 +20,9 @@ type write struct {
 	reply      rueidis.RedisMessage
 }
 
-// guarded returns the call of a guarded write. Its last key is the lock, and its last argument the owner.
-func guarded(c *call, g *wire.Guard) wire.Call {
-	w := c.write
-	return wire.Call{Script: g.Script(w.source), Keys: append(slices.Clip(w.keys), c.name.Key), Args: append(slices.Clip(w.args), c.text)}
+// guarded returns the call of a guarded write. The last keys and arguments are those of the guard.
+func guarded(g *wire.Guard, w *write, keys, args []string) wire.Call {
+	return wire.Call{Script: g.Script(w.source), Keys: slices.Concat(w.keys, keys), Args: slices.Concat(w.args, args)}
 }
 
 // Write implements [client.Handle].
