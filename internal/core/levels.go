@@ -107,7 +107,7 @@ func (l *Lock) open(w *Waiter, way Way, now Now) {
 	if w.Lease > 0 {
 		v.Until = now.Safe.After(w.Lease)
 	}
-	l.reopen(v)
+	l.add(v)
 }
 
 // close takes away a level. The owner's next one is the first of its hold then: a hold lasts from
@@ -137,8 +137,8 @@ func (l *Lock) close(i int) (was Level) {
 	return was
 }
 
-// reopen adds a level that was closed.
-func (l *Lock) reopen(v Level) {
+// add adds a level.
+func (l *Lock) add(v Level) {
 	l.levels.all = append(l.levels.all, v)
 	l.levels.summary = sum(l.levels.all)
 }

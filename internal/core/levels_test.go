@@ -12,7 +12,7 @@ func held(vs ...Level) *Lock {
 	l.owner = l.newTenure(ID{1, false, 1}, Alone)
 	l.owner.want, l.owner.place, l.owner.trust.until, l.owner.named = Held, Owner, 50_000, 1
 	for _, v := range vs {
-		l.reopen(v)
+		l.add(v)
 	}
 	return l
 }

@@ -20,7 +20,7 @@ func TestAMirrorBetweenTwoHandOffsAsksForOthers(t *testing.T) {
 				t.Fatal("it was not handed off")
 			}
 		}, true},
-		{"readers share it", func(l *Lock) { l.closeAll(); l.reopen(reads(1, NeverSafe)) }, true},
+		{"readers share it", func(l *Lock) { l.closeAll(); l.add(reads(1, NeverSafe)) }, true},
 	} {
 		l := held(writes(1, NeverSafe))
 		l.client.HandoffLimit, l.client.HandoffTime = 100, 1_000
@@ -154,7 +154,7 @@ func TestACalledTenureLeavesUnlessItIsInUse(t *testing.T) {
 		l := held()
 		n := l.owner
 		if n.ID.Lingers = c.lingers; c.used {
-			l.reopen(writes(1, NeverSafe))
+			l.add(writes(1, NeverSafe))
 		} else {
 			n.stays(400)
 		}
@@ -176,7 +176,7 @@ func TestWhenAReaderJoinsTheReadersHere(t *testing.T) {
 		{"readers have the lock", func(*Lock) {}, Shared, true, true, 0},
 		{"they have not asked for others for long", func(l *Lock) { l.owner.trust.seen = at(50) }, Shared, true, false, 0},
 		{"a writer", func(*Lock) {}, Alone, false, true, 0},
-		{"a writer has it", func(l *Lock) { l.closeAll(); l.reopen(writes(1, NeverSafe)); l.showing(l.owner, at(90)) }, Shared, false, true, 0},
+		{"a writer has it", func(l *Lock) { l.closeAll(); l.add(writes(1, NeverSafe)); l.showing(l.owner, at(90)) }, Shared, false, true, 0},
 		{"a caller waits", func(l *Lock) { l.line.join(&Waiter{Owner: 9, Mode: Alone, Until: Never}) }, Shared, false, true, 0},
 		{"others have waited for long", func(l *Lock) { l.owner.turn.contested = true }, Shared, false, true, 1_100},
 		{"others waited long ago", func(l *Lock) { l.owner.turn.contested = true; l.owner.trust.seen = Now{-900, -900} }, Shared, false, false, 1_100},

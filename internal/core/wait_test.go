@@ -19,7 +19,7 @@ func heldBack(h hearing) func(*Lock, *Waiter) {
 	return func(l *Lock, w *Waiter) {
 		o := held(reads(2, NeverSafe)).owner
 		l.owner, o.lock, o.turn.contested = o, l, true
-		l.reopen(reads(2, NeverSafe))
+		l.add(reads(2, NeverSafe))
 		l.client.ReadersTime, w.Mode, w.began = 40, Shared, 10
 		l.hears, l.patient = h, 70
 	}
