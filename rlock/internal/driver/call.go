@@ -2,11 +2,8 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
@@ -194,22 +191,6 @@ func (l *lock) contend(ctx context.Context, w *waiter, now core.Now) error {
 	return c.finished(ctx, n, w)
 }
 
-// refused ends a call that waits for nothing. It is called with the mutex held, and gives it back. The holder is named in
-// the error of a handle: that of a TryLock, which may be called in a loop, is not read.
-func (l *lock) refused(ctx context.Context, o core.Outcome, req *client.Request, h *hold) error {
-	c, n, holder := l.shard.client, l.name, ""
-	if h != nil {
-		holder = l.holderWords("")
-	}
-	err := l.refusal(o, req, holder)
-	l.shard.counts.GaveUp(err, false)
-	l.shard.exit(l)
-	if o != core.Denied {
-		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
-	}
-	return c.shared.GaveUp(ctx, n, req, err, 0, false)
-}
-
 // returns is called before a call returns with the lock.
 func (c *Client) returns(n *client.Name, o core.OwnerID, earlier *earlierLosses) {
 	earlier.await()
@@ -329,125 +310,4 @@ func (l *lock) exitWaiting(ctx context.Context, w *waiter) {
 	if c.shared.Watches(&w.req) {
 		c.shared.Observer.Waiting.Tell(ctx, n.Event(w.req.Owner, w.req.Shared))
 	}
-}
-
-// leave ends a call that has not got the lock, and gives the mutex back. The error is what finished returns.
-func (l *lock) leave(ctx context.Context, w *waiter) {
-	s := l.shard
-	s.carryOut()
-	holder := ""
-	if w.hold != nil || w.Outcome() == core.Cancelled { // else they are not read
-		holder = l.holderWords(w.holder)
-	}
-	switch o := w.Outcome(); {
-	case o == core.NotPassed:
-		w.err = client.ErrNotPassed
-	case o == core.Closed, o == core.Upgrades, (o == core.Denied || o == core.TimedOut) && w.err == nil:
-		w.err = l.refusal(o, &w.req, holder)
-	}
-	w.holder = holder
-	s.exit(l)
-}
-
-// finished returns what became of the call. A caller whose context has ended does not get the lock: the
-// level is given back.
-func (c *Client) finished(ctx context.Context, n *client.Name, w *waiter) (err error) {
-	e := c.shared
-	defer c.done(w)
-	cancelled := w.Outcome() == core.Cancelled
-	if w.Outcome() == core.Acquired {
-		if ctx.Err() == nil {
-			c.returns(n, w.Owner, &w.earlier)
-			e.TellAcquired(ctx, n, &w.req, w.waited, w.waits)
-			return nil
-		}
-		c.giveBack(n, w)
-		cancelled = true
-	}
-	waited := duration(c.clock.now().Time.Since(w.began))
-	if err = w.err; cancelled {
-		if err = wire.TimeUp(ctx, w.err); errors.Is(err, context.DeadlineExceeded) && w.holder != "" {
-			err = fmt.Errorf("%w: it is %s", err, w.holder)
-		}
-	}
-	s, ended := c.shardOf(n), ctx.Err() != nil
-	s.glance(func() {
-		s.counts.GaveUp(err, ended)
-		s.counts.Waited += waited
-	})
-	if !errors.Is(err, client.ErrNotAcquired) {
-		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
-	}
-	return e.GaveUp(ctx, n, &w.req, err, waited, w.waits)
-}
-
-// giveBack releases the lock that the call was granted.
-func (c *Client) giveBack(n *client.Name, w *waiter) {
-	l, now := c.enter(n, w.Owner)
-	was, t, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now)
-	switch {
-	case ok:
-		l.shard.counts.Undone(w.req.Way, was.First)
-	case w.hold == nil: // it was lost, and its caller has never had it
-		c.shared.Losses.Unlock(n.LossKey(w.req.Owner), w.req.Shared)
-	}
-	if t != nil {
-		l.LeaveToKeeper(t, now)
-	}
-	w.err, w.holder = nil, ""
-	l.shard.exit(l)
-}
-
-// refusal returns the error of a call that has ended with that outcome, with the holder if it is to name one.
-func (l *lock) refusal(o core.Outcome, req *client.Request, holder string) error {
-	reason := client.ErrNotAcquired
-	switch {
-	case o == core.Closed:
-		return wire.ErrClosed
-	case o == core.Upgrades:
-		return client.UpgradeError(req.Owner)
-	case l.Owner() == nil && l.Busy():
-		reason = client.ErrUnanswered
-	}
-	if holder != "" {
-		reason = fmt.Errorf("%w: it is %s", reason, holder)
-	}
-	return reason
-}
-
-// holderWords says in whose hands the lock was when this client last heard of it, "" if it does not know. Redis has named
-// that holder last.
-func (l *lock) holderWords(named string) string {
-	if l.IsHeld() {
-		return "held by " + client.Owner{ID: uint64(l.Levels()[0].Owner)}.Words() + " of this process"
-	}
-	return l.shard.client.shared.HolderWords(named)
-}
-
-// shutTime is how long a shared rueidis client must say that it is closed until it is believed: in a Cluster
-// or with Sentinel it says so of the connections to a node that has just been replaced.
-const shutTime = 2 * time.Second
-
-// answered notes what the answer to an attempt says to its caller. It reports whether waiting does not cure
-// what Redis has said.
-func (w *waiter) answered(a *answer, now time.Time) (hopeless bool) {
-	if a.err == nil {
-		w.err, w.fails, w.shut, w.holder = nil, 0, time.Time{}, a.holder
-		return false
-	}
-	f, err := wire.Diagnose(a.err)
-	switch {
-	case !errors.Is(a.err, rueidis.ErrClosing):
-		w.shut = time.Time{}
-	case w.shut.IsZero():
-		w.shut = now
-	case now.Sub(w.shut) >= shutTime:
-		f, err = wire.Never, fmt.Errorf("%w: the rueidis client in Config.Client is: %w", wire.ErrClosed, err)
-	}
-	if w.fails == 0 {
-		w.since = now
-	}
-	w.err = err
-	w.fails++
-	return f == wire.Never
 }
