@@ -67,6 +67,8 @@ type fakeWire struct {
 	number uint32
 	all    *wire.Limits
 	subs   map[string][]*fakeSub
+
+	keeps bool // a caller must not leave a command behind, as in a Cluster
 }
 
 func newFake(t testing.TB, embedded *redistest.Server, kind client.KindID) *fake {
@@ -113,7 +115,7 @@ func (f *fake) join(change func(*client.Config)) *Client {
 
 func (w *fakeWire) ordered() bool                          { return true }
 func (w *fakeWire) replicated() bool                       { return false }
-func (w *fakeWire) abandonable() bool                      { return true }
+func (w *fakeWire) abandonable() bool                      { return !w.keeps }
 func (w *fakeWire) ends() bool                             { return true }
 func (w *fakeWire) tracks() bool                           { return false }
 func (w *fakeWire) sending() wire.Sent                     { return w.Sending() }

@@ -31,14 +31,14 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 	if err := c.shared.Redis.CheckKeys(&n.Keys, keys); err != nil {
 		return reply, fmt.Errorf("rlock: guarded write of lock %q: %w", n.Key, err)
 	}
-	place, err := c.wire.limits(n).Asks.Enter(ctx, nil)
-	if err != nil {
-		return reply, fmt.Errorf("rlock: guarded write of lock %q: %w", n.Key, err)
-	}
-	defer place.Leave()
 	for { // again if another tenure has come below the hold of a reader meanwhile
+		place, err := c.wire.limits(n).Asks.Enter(ctx, nil)
+		if err != nil {
+			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w", n.Key, err)
+		}
 		sent := h.writes()
 		if sent == nil {
+			place.Leave()
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, client.ErrFenced, h.Err())
 		}
 		sent.write = &write{source: source, keys: keys, args: args}
@@ -84,12 +84,13 @@ func (h *hold) send(ctx context.Context, sent *call, place *wire.Limit) answer {
 	}
 }
 
-// wrote handles the answer to a guarded write. The lock may have gone by now.
+// wrote handles the answer to a guarded write, which has its place until then. The lock may have gone by now.
 func (h *hold) wrote(sent *call, a answer, place *wire.Limit) answer {
 	c := h.lock.driver
 	if a.heard {
 		place.Heard()
 	}
+	place.Leave()
 	a.Settled = a.sent.IsSettled()
 	if l, now := c.enterIfAny(h.lock.Name, core.OwnerID(h.owner.ID)); l != nil {
 		l.Wrote(sent.cmd.ID, core.OwnerID(h.owner.ID), h.lock.mode(), h, a.Reply, now)

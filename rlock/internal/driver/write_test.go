@@ -95,6 +95,33 @@ func TestALateGuardedWriteFindsAnotherTenure(t *testing.T) {
 	})
 }
 
+// Where a command must not be left behind it is carried on, and keeps its place, when its caller has left.
+func TestAGuardedWriteHasItsPlaceUntilItsAnswer(t *testing.T) {
+	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+		l := f.join(nil).lock()
+		w := f.clients[0]
+		w.keeps = true
+		h := holds(t, l)
+		f.fate = func(_ uint32, cmd *core.Command) fate {
+			if cmd.Op == core.Write {
+				return held
+			}
+			return passes
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := h.Write(ctx, "return 1", nil, nil)
+		require.ErrorIs(t, err, client.ErrUnconfirmed)
+		synctest.Wait()
+		assert.EqualValues(t, 1, w.all.Asks.InFlight())
+		f.deliver(-1)
+		synctest.Wait()
+		assert.Zero(t, w.all.Asks.InFlight())
+		require.NoError(t, h.Release(t.Context()))
+		f.isClean()
+	})
+}
+
 func TestAGuardedWriteThatIsRefusedEndsTheHoldAtOnce(t *testing.T) {
 	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
 		l := f.join(nil).lock()
