@@ -54,7 +54,7 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 func (l *Lock) Resume(ctx, parent context.Context, req client.Request, pass *client.Pass) (client.Handle, error) {
 	req.Shared = l.Shared
 	h := &hold{lock: *l, owner: req.Owner, by: req.Goroutine()}
-	h.Begin(parent, &req)
+	h.Begin(l.driver.witness.watched(parent), &req)
 	if err := l.driver.resume(ctx, l.Name, &req, h, pass); err != nil {
 		h.End(err)
 		return nil, err
@@ -64,6 +64,7 @@ func (l *Lock) Resume(ctx, parent context.Context, req client.Request, pass *cli
 
 func (c *Client) resume(ctx context.Context, n *client.Name, req *client.Request, h *hold, pass *client.Pass) error {
 	e := c.shared
+	ctx = c.witness.watched(ctx)
 	if err := e.Check(ctx, n, req); err != nil {
 		return e.GaveUp(ctx, n, req, err, 0, false)
 	}
