@@ -122,6 +122,21 @@ func TestAnErrorOfAGuardedWriteLeavesTheHold(t *testing.T) {
 	})
 }
 
+func TestAKeyBesideALockHasTheSlotThatThePrefixGivesTheLock(t *testing.T) {
+	redistest.Over(t, oneOrMany, func(t *testing.T, server *redistest.Server) {
+		for _, prefix := range []string{"shop:", "{shop}:"} {
+			s := at(t, server)
+			l := s.client(withPrefix(prefix)).NewLock(key)
+			hold := acquired(t, s, l)
+			stock := l.Key("stock")
+			_, err := hold.Do(s.ctx, []string{stock}, []string{"SET", stock, "7"})
+			assert.NoError(t, err, stock)
+			s.do("DEL", stock)
+			require.NoError(t, hold.Release(s.ctx))
+		}
+	})
+}
+
 func TestAGuardedWriteMayNotHaveTheKeysOfLocks(t *testing.T) {
 	redistest.Over(t, oneOrMany, func(t *testing.T, server *redistest.Server) {
 		s := at(t, server)

@@ -37,7 +37,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (inspect.Lock, error)
 func inspectionOf(name string, found wire.Inspection) inspect.Lock {
 	i := inspect.Lock{
 		Name: name, Kind: kindOf(found.Form), HolderCount: found.HolderCount,
-		Lease: found.Lease, Token: found.Token, Waiting: found.Waiting, Foreign: found.Foreign,
+		Lease: found.Lease, Token: found.Token, Note: found.Note, Waiting: found.Waiting, Foreign: found.Foreign,
 	}
 	if found.Processes != nil {
 		i.Unresolved = wire.Explain(found.Processes.Err)

@@ -181,6 +181,30 @@ func TestInspectShowsTheLastFencingToken(t *testing.T) {
 	})
 }
 
+func TestInspectShowsTheNoteOfTheHolder(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client(withPrefix("shop:"))
+		lock := p.NewLock(key)
+		hold, err := lock.Acquire(w.ctx)
+		require.NoError(t, err)
+		i, err := p.Inspect(w.ctx, key)
+		require.NoError(t, err)
+		assert.Empty(t, i.Note)
+
+		note := lock.Key(inspect.NoteKey)
+		_, err = hold.Do(w.ctx, []string{note}, []string{"SET", note, "10.0.0.7:8080"})
+		require.NoError(t, err)
+		i, err = p.Inspect(w.ctx, key)
+		require.NoError(t, err)
+		assert.Equal(t, "10.0.0.7:8080", i.Note)
+
+		require.NoError(t, hold.Release(w.ctx))
+		i, err = p.Inspect(w.ctx, key)
+		require.NoError(t, err)
+		assert.Empty(t, i.Note, "of a lock without a holder")
+	})
+}
+
 func TestInspectTellsGuestsFromClientsOfOurs(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.HSet(key, javaThread, "3")

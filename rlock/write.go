@@ -60,4 +60,4 @@ func (h *Hold) Do(ctx context.Context, keys []string, commands ...[]string) ([]r
 }
 
 // Key returns the name of a key beside the lock: in a Cluster it is in the lock's slot, so that [Hold.Do] may write it.
-func (l *Lock) Key(name string) string { return wire.Beside(l.Name(), name) }
+func (l *Lock) Key(name string) string { return wire.Beside(l.form().Title(), name) }

@@ -8,6 +8,9 @@ const Limit = 1000
 // NoExpiry is the lease of a key that does not expire, which no client sets.
 const NoExpiry time.Duration = -1
 
+// NoteKey is the key beside a lock, as rlock.Lock.Key names it, that has the note about its holder.
+const NoteKey = "note"
+
 // A Lock is the state of a lock in Redis at one moment.
 type Lock struct {
 	Name string // as given to Inspect
@@ -27,6 +30,11 @@ type Lock struct {
 	// the holder's may be smaller. 0: no fenced lock had this name, or the user may not
 	// read the counter.
 	Token uint64
+
+	// Note is a text about the holder, which it has written by Hold.Do into the key
+	// Lock.Key(NoteKey): of a leader, what package elect has written. "" for none, and if the
+	// user may not read the key.
+	Note string
 
 	// Queue is the waiters, the first to be granted the lock first: one for each client
 	// that waits, however many of its goroutines do. Of a fair lock and of a semaphore it is

@@ -39,6 +39,7 @@ type Inspection struct {
 	HolderCount int
 	Lease       time.Duration // 0 if the lock is free, -1 ns if its key does not expire
 	Token       uint64        // the last that was reserved, 0 for none
+	Note        string        // in the key of that name beside the lock
 	Queue       []Waiter      // at most InspectLimit
 	Waiting     int
 	Foreign     int        // subscribers of Redisson's channel that are not of ours, -1 if they cannot be counted
@@ -90,6 +91,7 @@ const (
 	asksSize
 	asksFields
 	asksToken
+	asksNote
 	asksForeign
 	asksCount   // of a semaphore: how many owners
 	asksPermits // and those with the longest leases
@@ -114,6 +116,7 @@ func (r *Redis) questions(keys [Forms]*Keys) []rueidis.Completed {
 		asksSize:    ask(plain.Key, "HLEN"),
 		asksFields:  ask(plain.Key, "HSCAN", "0", "COUNT", limit),
 		asksToken:   ask(plain.Extra, "GET"),
+		asksNote:    ask(Beside(plain.Key, inspect.NoteKey), "GET"),
 		asksForeign: r.Client.B().Arbitrary("PUBSUB", count, plain.Channel, plain.Ushers(), rw.Channel, rw.Ushers()).Build(),
 		asksCount:   ask(plain.Key, "ZCOUNT", "-inf", "+inf"),
 		asksPermits: ask(plain.Key, "ZRANGE", "-"+limit, "-1", "WITHSCORES"),
@@ -140,6 +143,9 @@ func (i *Inspection) read(replies []rueidis.RedisResult, keys [Forms]*Keys) erro
 	}
 	if token, err := replies[asksToken].AsInt64(); err == nil && token > 0 {
 		i.Token = uint64(token)
+	}
+	if i.HolderCount > 0 {
+		i.Note, _ = replies[asksNote].ToString()
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ type Lock struct {
 	Held        bool    `json:"held"`
 	LeaseMS     *int64  `json:"lease_ms,omitempty"` // -1: without an end
 	Token       uint64  `json:"token,omitempty"`
+	Note        string  `json:"note,omitempty"` // which the holder has written
 	HolderCount int     `json:"holder_count"`
 	Holders     []Party `json:"holders"`
 	Waiting     int     `json:"waiting"`
@@ -44,7 +45,7 @@ func WriteJSON(w io.Writer, i inspect.Lock) error { return json.NewEncoder(w).En
 // LockOf returns the JSON form of a lock.
 func LockOf(i inspect.Lock) Lock {
 	lock := Lock{
-		Name: i.Name, Kind: string(i.Kind), Held: i.HolderCount > 0, Token: i.Token,
+		Name: i.Name, Kind: string(i.Kind), Held: i.HolderCount > 0, Token: i.Token, Note: i.Note,
 		HolderCount: i.HolderCount, Waiting: i.Waiting,
 		Holders: make([]Party, 0, len(i.Holders)), Queue: make([]Party, 0, len(i.Queue)),
 	}

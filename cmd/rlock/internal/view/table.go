@@ -70,6 +70,9 @@ func WriteLock(out io.Writer, i inspect.Lock) error {
 	if i.Token > 0 {
 		fmt.Fprintf(w, "Token:\t%d is the last fencing token reserved\n", i.Token)
 	}
+	if i.Note != "" {
+		fmt.Fprintf(w, "Note:\t%s\n", Printable(i.Note))
+	}
 	fmt.Fprintf(w, "Waiting:\t%s\n", waiting(i))
 	if err := w.Flush(); err != nil {
 		return err
