@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-rlock/rlock/examples/internal/embedded"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/elect"
 	rlockgocron "github.com/go-rlock/rlock/rlock/gocron"
 )
 
@@ -84,14 +85,15 @@ func once(options rueidis.ClientOption) error {
 func elected(options rueidis.ClientOption) error {
 	name := fmt.Sprint("example:leader:", time.Now().UnixNano())
 	var leads []func()
-	electors := make([]*rlockgocron.Elector, 2)
+	names := []string{"the first", "the second"}
+	electors := make([]*rlockgocron.Elector, len(names))
 	for i := range electors {
 		client, err := rlock.New(rlock.Config{Redis: options})
 		if err != nil {
 			return err
 		}
 		defer client.Close()
-		electors[i] = rlockgocron.NewElector(client.NewLock(name))
+		electors[i] = rlockgocron.NewElector(client, name, elect.WithText(names[i]))
 		ctx, cancel := context.WithCancel(context.Background())
 		var standing sync.WaitGroup
 		standing.Go(func() { _ = electors[i].Run(ctx) })
@@ -103,7 +105,13 @@ func elected(options rueidis.ClientOption) error {
 	fmt.Println("the first leads:", electors[0].IsLeader(context.Background()) == nil, "- the second:", electors[1].IsLeader(context.Background()) == nil)
 	leads[0]()
 	await(electors[1])
-	fmt.Println("the first has ended, and the second leads")
+	for leader := ""; leader != names[1]; { // the text follows the grant
+		var err error
+		if leader, err = electors[0].Leader(context.Background()); err != nil {
+			return err
+		}
+	}
+	fmt.Println("the first has ended, and reads that", names[1], "leads")
 	leads[1]()
 	return nil
 }

@@ -1,5 +1,5 @@
-// Leader has three replicas, of which one leads at a time. A replica waits for the lock,
-// works until it loses the lock or is told to stop, and then waits again:
+// Leader has three replicas, of which one leads at a time. A replica waits for its term, works
+// until the term ends or it is told to stop, and then waits again:
 //
 //	go run ./examples/leader
 //
@@ -19,6 +19,7 @@ import (
 
 	"github.com/go-rlock/rlock/examples/internal/embedded"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/elect"
 )
 
 const (
@@ -33,10 +34,10 @@ func main() {
 	}
 }
 
-// A term is the time for which a replica leads.
-type term struct {
+// An event is the begin or the end of a term.
+type event struct {
 	replica int
-	end     error // nil while it leads
+	end     error // nil at the begin
 }
 
 func run() error {
@@ -50,7 +51,7 @@ func run() error {
 
 	var (
 		group   sync.WaitGroup
-		terms   = make(chan term)
+		events  = make(chan event)
 		clients []*rlock.Client
 	)
 	for range 3 {
@@ -68,10 +69,14 @@ func run() error {
 	defer group.Wait() // before the clients are closed
 	defer finish()
 	for replica, client := range clients {
-		group.Go(func() { campaign(all, client.NewLock(name), replica, terms) })
+		group.Go(func() {
+			if err := stand(all, client, replica, events); err != nil {
+				log.Print(err)
+			}
+		})
 	}
 
-	first, err := next(ctx, terms)
+	first, err := next(ctx, events)
 	if err != nil {
 		return err
 	}
@@ -82,52 +87,44 @@ func run() error {
 	}
 	fmt.Println("an operator frees the lock")
 	for range 2 { // the end of the first term and the begin of the second, in either order
-		t, err := next(ctx, terms)
+		e, err := next(ctx, events)
 		switch {
 		case err != nil:
 			return err
-		case t.end == nil:
-			fmt.Printf("replica %d leads\n", t.replica)
-		case t.replica != first.replica || !errors.Is(t.end, rlock.ErrLost):
-			return fmt.Errorf("the term of replica %d ended with %w", t.replica, t.end)
+		case e.end == nil:
+			fmt.Printf("replica %d leads\n", e.replica)
+		case e.replica != first.replica || !errors.Is(e.end, rlock.ErrLost):
+			return fmt.Errorf("the term of replica %d ended with %w", e.replica, e.end)
 		default:
-			fmt.Printf("replica %d stops: the lock was lost\n", t.replica)
+			fmt.Printf("replica %d stops: the lock was lost\n", e.replica)
 		}
 	}
 	return nil
 }
 
-func next(ctx context.Context, terms <-chan term) (term, error) {
+func next(ctx context.Context, events <-chan event) (event, error) {
 	select {
-	case t := <-terms:
-		return t, nil
+	case e := <-events:
+		return e, nil
 	case <-ctx.Done():
-		return term{}, ctx.Err()
+		return event{}, ctx.Err()
 	}
 }
 
-// campaign leads whenever the replica has the lock, until ctx ends.
-func campaign(ctx context.Context, lock *rlock.Lock, replica int, terms chan<- term) {
-	tell := func(t term) {
+// stand leads whenever the replica has the lock, until ctx ends. In a program of one replica the
+// option would be WithOverrun(func() { log.Fatal(...) }).
+func stand(ctx context.Context, client *rlock.Client, replica int, events chan<- event) error {
+	tell := func(e event) {
 		select {
-		case terms <- t:
+		case events <- e:
 		case <-ctx.Done():
 		}
 	}
-	for ctx.Err() == nil {
-		var lost error
-		err := lock.Do(ctx, func(ctx context.Context) error {
-			tell(term{replica: replica})
-			<-ctx.Done() // the work of a leader, which ends with the lock or with the process
-			lost = context.Cause(ctx)
-			return nil
-		})
-		switch {
-		case errors.Is(err, rlock.ErrLost):
-			tell(term{replica: replica, end: lost})
-		case err != nil && ctx.Err() == nil:
-			log.Print(err) // waiting does not cure it: the next attempt comes later
-			time.Sleep(time.Second)
-		}
-	}
+	text := elect.WithText(fmt.Sprintf("replica %d", replica))
+	return elect.New(client, name, text).Run(ctx, func(work context.Context, _ *rlock.Hold) error {
+		tell(event{replica: replica})
+		<-work.Done() // the work of a leader, which ends with the term or with the process
+		tell(event{replica, context.Cause(work)})
+		return work.Err()
+	})
 }

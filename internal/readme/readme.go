@@ -44,11 +44,13 @@ import (
 var imports = map[string]string{
 	"atomic":      "sync/atomic",
 	"context":     "context",
+	"elect":       "github.com/go-rlock/rlock/rlock/elect",
 	"errors":      "errors",
 	"fmt":         "fmt",
 	"http":        "net/http",
 	"httptest":    "net/http/httptest",
 	"gocron":      "github.com/go-co-op/gocron/v2",
+	"log":         "log",
 	"goredis":     "github.com/go-rlock/rlock/rlock/goredis",
 	"redis":       "github.com/redis/go-redis/v9",
 	"rlock":       "github.com/go-rlock/rlock/rlock",

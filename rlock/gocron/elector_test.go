@@ -7,89 +7,133 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-co-op/gocron/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/elect"
 	rlockgocron "github.com/go-rlock/rlock/rlock/gocron"
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
 
-// stand has two electors stand, the first of which leads.
-func stand(t *testing.T, server *rlocktest.Server) (electors [2]*rlockgocron.Elector, clients [2]*rlock.Client, stop [2]func()) {
+// A standing elector is one in Run.
+type standing struct {
+	*rlockgocron.Elector
+	client *rlock.Client
+	stop   func()
+}
+
+// stand starts two electors, the first of which leads.
+func stand(t *testing.T, server *rlocktest.Server) (first, second standing) {
 	t.Helper()
-	for i := range electors {
-		clients[i] = server.Client()
-		electors[i] = rlockgocron.NewElector(clients[i].NewFencedLock("leader"))
-		require.ErrorIs(t, electors[i].IsLeader(t.Context()), rlockgocron.ErrNotLeader)
-		assert.Nil(t, electors[i].Hold())
+	var both [2]standing
+	for i, text := range []string{"the first", "the second"} {
+		client := server.Client()
+		elector := rlockgocron.NewElector(client, "leader", elect.WithText(text))
+		require.ErrorIs(t, elector.IsLeader(t.Context()), elect.ErrNotLeader)
+		assert.Nil(t, elector.Term())
 		ctx, cancel := context.WithCancel(t.Context())
-		var standing sync.WaitGroup
-		standing.Go(func() { assert.NoError(t, electors[i].Run(ctx)) })
-		stop[i] = func() { cancel(); standing.Wait() }
+		var run sync.WaitGroup
+		run.Go(func() { assert.NoError(t, elector.Run(ctx)) })
+		both[i] = standing{elector, client, func() { cancel(); run.Wait() }}
 		synctest.Wait()
 	}
-	require.NoError(t, electors[0].IsLeader(t.Context()))
-	require.ErrorIs(t, electors[1].IsLeader(t.Context()), rlockgocron.ErrNotLeader)
-	return electors, clients, stop
+	require.NoError(t, both[0].IsLeader(t.Context()))
+	require.ErrorIs(t, both[1].IsLeader(t.Context()), elect.ErrNotLeader)
+	return both[0], both[1]
 }
 
 func TestTheNextSchedulerLeadsWhenTheFirstOneStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		electors, _, stop := stand(t, rlocktest.NewServer(t))
-		stop[0]()
+		first, second := stand(t, rlocktest.NewServer(t))
+		text, err := second.Leader(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "the first", text)
+
+		first.stop()
 		synctest.Wait()
-		assert.ErrorIs(t, electors[0].IsLeader(t.Context()), rlockgocron.ErrNotLeader)
-		assert.NoError(t, electors[1].IsLeader(t.Context()))
-		stop[1]()
+		assert.ErrorIs(t, first.IsLeader(t.Context()), elect.ErrNotLeader)
+		assert.NoError(t, second.IsLeader(t.Context()))
+		text, err = first.Leader(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "the second", text)
+		second.stop()
 	})
 }
 
 func TestALeaderThatIsCutOffStopsBeforeTheNextOneBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
-		electors, clients, stop := stand(t, server)
-		term := electors[0].Hold()
+		first, second := stand(t, server)
+		term := first.Term()
 		token, err := term.Token()
 		require.NoError(t, err)
 
-		server.Cut(clients[0])
-		within(t, time.Minute, func() bool { return electors[1].IsLeader(t.Context()) == nil })
-		assert.ErrorIs(t, electors[0].IsLeader(t.Context()), rlockgocron.ErrNotLeader)
-		assert.ErrorIs(t, context.Cause(term.Context()), rlock.ErrLost)
-		next, err := electors[1].Hold().Token()
+		server.Cut(first.client)
+		within(t, time.Minute, func() bool { return second.IsLeader(t.Context()) == nil })
+		assert.ErrorIs(t, first.IsLeader(t.Context()), elect.ErrNotLeader)
+		assert.Error(t, term.Context().Err())
+		next, err := second.Term().Token()
 		require.NoError(t, err)
 		assert.Greater(t, next, token)
 
-		server.Heal(clients[0])
-		stop[1]()
-		within(t, time.Minute, func() bool { return electors[0].IsLeader(t.Context()) == nil }) // it stands again
-		stop[0]()
+		server.Heal(first.client)
+		second.stop()
+		within(t, time.Minute, func() bool { return first.IsLeader(t.Context()) == nil }) // it stands again
+		first.stop()
 	})
 }
 
 func TestALostLockEndsATerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
-		electors, _, stop := stand(t, server)
+		first, second := stand(t, server)
 		server.Lose("leader")
 		synctest.Wait()
-		assert.ErrorIs(t, electors[0].IsLeader(t.Context()), rlockgocron.ErrNotLeader)
-		assert.NoError(t, electors[1].IsLeader(t.Context()))
-		stop[0]()
-		stop[1]()
+		assert.ErrorIs(t, first.IsLeader(t.Context()), elect.ErrNotLeader)
+		assert.NoError(t, second.IsLeader(t.Context()))
+		first.stop()
+		second.stop()
+	})
+}
+
+// The context of a task ends with the term, and the next term begins when the job has returned.
+func TestATaskBelongsToTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := stand(t, rlocktest.NewServer(t))
+		scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(first))
+		require.NoError(t, err)
+		var began, ended time.Time
+		_, err = scheduler.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()), first.Task(func(ctx context.Context) error {
+			began = time.Now()
+			<-ctx.Done()
+			time.Sleep(time.Minute)
+			ended = time.Now()
+			return nil
+		}))
+		require.NoError(t, err)
+		scheduler.Start()
+		synctest.Wait()
+		require.False(t, began.IsZero())
+
+		go first.stop()
+		within(t, 2*time.Minute, func() bool { return second.IsLeader(t.Context()) == nil })
+		assert.Equal(t, time.Minute, ended.Sub(began))
+		require.NoError(t, scheduler.Shutdown())
+		second.stop()
 	})
 }
 
 func TestRunEndsWithAnErrorWhenTheClientIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := rlocktest.NewServer(t).Client()
-		elector := rlockgocron.NewElector(client.NewLock("leader"))
+		elector := rlockgocron.NewElector(client, "leader")
 		done := make(chan error, 1)
 		go func() { done <- elector.Run(t.Context()) }()
 		synctest.Wait()
 		require.NoError(t, client.Close())
 		require.ErrorIs(t, <-done, rlock.ErrClosed)
-		assert.ErrorIs(t, elector.IsLeader(t.Context()), rlockgocron.ErrNotLeader)
+		assert.ErrorIs(t, elector.IsLeader(t.Context()), elect.ErrNotLeader)
 	})
 }

@@ -6,6 +6,10 @@
 //
 //	locker := rlockgocron.NewLocker(client, 10*time.Second)
 //	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
+//
+//	elector := rlockgocron.NewElector(client, "lock:scheduler")
+//	go elector.Run(ctx)
+//	scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(elector))
 package rlockgocron
 
 import (

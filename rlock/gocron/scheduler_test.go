@@ -74,7 +74,7 @@ func TestAllSchedulersRunAJobThatUsesNoLocker(t *testing.T) {
 
 func TestOneOfThreeSchedulersWithAnElectorRunsAJob(t *testing.T) {
 	ran, _ := schedulers(t, func(ctx context.Context, c *rlock.Client) ([]gocron.SchedulerOption, []gocron.JobOption) {
-		elector := rlockgocron.NewElector(c.NewLock("leader"))
+		elector := rlockgocron.NewElector(c, "leader")
 		go func() { _ = elector.Run(ctx) }()
 		synctest.Wait() // the first one leads
 		return []gocron.SchedulerOption{gocron.WithDistributedElector(elector)}, nil

@@ -1,0 +1,122 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// ErrNotLeader is returned by [Candidate.Do] in a process that does not lead, and ErrNoLeader by
+// [Candidate.Leader] while no process leads.
+var (
+	ErrNotLeader = errors.New("elect: another process leads")
+	ErrNoLeader  = errors.New("elect: no process leads")
+)
+
+// A Candidate is a process that may become the leader. It is safe for concurrent use.
+type Candidate struct {
+	client  *rlock.Client
+	lock    *rlock.Lock
+	text    string
+	overrun func()
+	current atomic.Pointer[term] // nil between terms
+}
+
+// An Option changes a Candidate.
+type Option func(*Candidate)
+
+// WithText sets the leader's text. Defaults to "<host>:<process ID>".
+func WithText(text string) Option { return func(c *Candidate) { c.text = text } }
+
+// WithOverrun sets the function that is called if the work of a term still runs when the lease
+// has ended. It may end the process, so that two processes never lead at once for long:
+//
+//	elect.WithOverrun(func() { log.Fatal("the work of the leader did not stop") })
+//
+// Defaults to a message at level Error of [slog.Default].
+func WithOverrun(overrun func()) Option { return func(c *Candidate) { c.overrun = overrun } }
+
+// New returns a candidate for the lock of that name, which nothing else may use. It sends no
+// command: the candidate leads only in [Candidate.Run].
+func New(client *rlock.Client, name string, options ...Option) *Candidate {
+	host, _ := os.Hostname()
+	c := &Candidate{
+		client: client, lock: client.NewFencedLock(name), text: fmt.Sprintf("%s:%d", host, os.Getpid()),
+		overrun: func() {
+			slog.Error("elect: the work of a leader outlives its lease: another process may lead beside it", "lock", name)
+		},
+	}
+	for _, option := range options {
+		option(c)
+	}
+	return c
+}
+
+// Run waits for the lock, calls lead, and releases the lock when lead and all functions of
+// [Candidate.Do] have returned. After a loss it waits for the lock again. It returns
+//   - nil when ctx has ended,
+//   - the error of lead if lead returns before its context ends, nil too: then another process
+//     may lead,
+//   - the error of lead if it is not that of its context,
+//   - an error if the lock cannot be used, such as [rlock.ErrClosed]. While Redis cannot be
+//     reached, Run tries again.
+//
+// The context of lead ends with the term and with ctx. The term is also the term of
+// [Candidate.Term]. Only one Run of a candidate may be in progress.
+func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, term *rlock.Hold) error) error {
+	for {
+		hold, err := c.lock.Acquire(ctx)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("elect: stand for %q: %w", c.lock.Name(), err)
+		}
+		resigned, err := c.serve(ctx, hold, lead)
+		if resigned || err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// Do calls work as a part of the current term: its context ends with the term and with ctx, and
+// the lock is not released before work returns. In a process that does not lead Do returns
+// [ErrNotLeader], and work is not called.
+func (c *Candidate) Do(ctx context.Context, work func(ctx context.Context) error) error {
+	t := c.current.Load()
+	if t == nil || !t.begin() {
+		return ErrNotLeader
+	}
+	defer t.running.Done()
+	ctx, cancel := context.WithCancelCause(t.hold.With(ctx))
+	defer cancel(nil)
+	defer context.AfterFunc(t.work, func() { cancel(context.Cause(t.work)) })()
+	return work(ctx)
+}
+
+// Term returns the hold of the current term, and nil if this process does not lead. It judges by
+// the clock, without a command: this process does not lead any more before Redis can grant the
+// lock to another one. Work that has begun goes on until it sees the end of its context.
+func (c *Candidate) Term() *rlock.Hold {
+	t := c.current.Load()
+	if t == nil || t.work.Err() != nil || !t.hold.Valid() {
+		return nil
+	}
+	return t.hold
+}
+
+// Leader asks Redis for the text of the process that leads. It returns [ErrNoLeader] if the lock
+// is free, and "" in the moment between the grant and the leader's first write, if the leader
+// has the empty text, and if this user of Redis may not read the key of the text.
+func (c *Candidate) Leader(ctx context.Context) (string, error) {
+	i, err := c.client.Inspect(ctx, c.lock.Name())
+	if err == nil && i.HolderCount == 0 {
+		err = ErrNoLeader
+	}
+	return i.Note, err
+}

@@ -1,0 +1,26 @@
+// Package elect chooses a leader among processes: the one that holds a fenced lock.
+//
+//	candidate := elect.New(client, "lock:reports", elect.WithText("10.0.0.7:8080"))
+//	err := candidate.Run(ctx, func(ctx context.Context, term *rlock.Hold) error {
+//		return report(ctx) // until ctx ends
+//	})
+//
+// A term is the time between an acquire and the release or loss of the lock. It has a fencing
+// token, larger than those of all terms before it.
+//
+// # The end of a term
+//
+// The watchdog renews the lock in each third of its lease (Config.Lease, 30 s by default). If
+// two thirds have passed without a renewal, the context of the work ends, so that the work has
+// the last third to stop. If it still runs when the lease ends, another process may lead beside
+// it: the function of [WithOverrun] is called, which may end the process. If the lock is lost at
+// once, as by ForceUnlock, the context ends at once, and the work has a third of a lease as well.
+//
+// # The leader's text
+//
+// While a process leads, Redis has its text, by default its host and process ID, which every
+// process can read with [Candidate.Leader]. "rlock show" prints it.
+//
+// A process that waits for its term is logged once as a call that waits for long:
+// Config.LongWait: -1 turns that off.
+package elect

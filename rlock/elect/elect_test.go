@@ -1,0 +1,282 @@
+package elect_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/elect"
+	"github.com/go-rlock/rlock/rlock/rlocktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	name  = "lock:leader"
+	lease = 30 * time.Second // the default
+)
+
+// A replica is a process with a candidate that stands until stop.
+type replica struct {
+	*elect.Candidate
+	client *rlock.Client
+	cancel context.CancelFunc
+	ended  chan error // of Run
+}
+
+// stand starts a replica, whose work ends with its context unless lead says otherwise.
+func stand(t *testing.T, server *rlocktest.Server, lead func(context.Context, *rlock.Hold) error, options ...elect.Option) *replica {
+	t.Helper()
+	if lead == nil {
+		lead = func(ctx context.Context, _ *rlock.Hold) error { <-ctx.Done(); return context.Cause(ctx) }
+	}
+	r := &replica{client: server.Client(), ended: make(chan error, 1)}
+	r.Candidate = elect.New(r.client, name, options...)
+	ctx, cancel := context.WithCancel(t.Context())
+	r.cancel = cancel
+	go func() { r.ended <- r.Run(ctx, lead) }()
+	synctest.Wait()
+	return r
+}
+
+func (r *replica) stop(t *testing.T) {
+	t.Helper()
+	r.cancel()
+	assert.NoError(t, <-r.ended)
+}
+
+func (r *replica) token(t *testing.T) uint64 {
+	t.Helper()
+	require.NotNil(t, r.Term())
+	token, err := r.Term().Token()
+	require.NoError(t, err)
+	return token
+}
+
+func TestOneCandidateLeadsAndTheNextOneAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		first, second := stand(t, server, nil), stand(t, server, nil)
+		assert.Nil(t, second.Term())
+		token := first.token(t)
+
+		first.stop(t)
+		synctest.Wait()
+		assert.Nil(t, first.Term())
+		assert.Greater(t, second.token(t), token)
+		second.stop(t)
+		server.AssertNothingHeld()
+	})
+}
+
+func TestEveryProcessReadsTheTextOfTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		reader := elect.New(server.Client(func(c *rlock.Config) { c.Prefix = "lock:" }), "leader")
+		leads := func() string {
+			text, err := reader.Leader(t.Context())
+			require.NoError(t, err)
+			return text
+		}
+		_, err := reader.Leader(t.Context())
+		require.ErrorIs(t, err, elect.ErrNoLeader)
+
+		first, second := stand(t, server, nil), stand(t, server, nil, elect.WithText("10.0.0.7:8080"))
+		host, err := os.Hostname()
+		require.NoError(t, err)
+		for range 6 { // it is renewed with the lock
+			assert.Equal(t, fmt.Sprintf("%s:%d", host, os.Getpid()), leads())
+			time.Sleep(10*time.Minute + 7*time.Second)
+		}
+		first.stop(t)
+		synctest.Wait()
+		assert.Equal(t, "10.0.0.7:8080", leads())
+
+		server.Kill(second.client)
+		time.Sleep(lease + time.Second)
+		_, err = reader.Leader(t.Context())
+		require.ErrorIs(t, err, elect.ErrNoLeader)
+		assert.Equal(t, []string{"redisson_lock_token:{lock:leader}"}, server.Miniredis().Keys())
+		second.cancel()
+	})
+}
+
+func TestATextThatWasNotWrittenIsWrittenLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		server.Refuse("LOADING Redis is loading the dataset in memory", "SET")
+		leader := stand(t, server, nil, elect.WithText("here"))
+		text, err := leader.Leader(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, text)
+		server.Refuse("", "SET")
+		time.Sleep(lease)
+		text, err = leader.Leader(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "here", text)
+		leader.stop(t)
+	})
+}
+
+// A leader that is cut off is told after two thirds of its lease at the latest, and no other
+// leads before the lease has ended.
+func TestWorkThatStopsInTimeIsNoOverrun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		var told, stopped time.Time
+		first := stand(t, server, func(ctx context.Context, term *rlock.Hold) error {
+			<-ctx.Done()
+			if !told.IsZero() {
+				return nil // the test ends its second term
+			}
+			told = time.Now()
+			assert.ErrorIs(t, context.Cause(ctx), rlock.ErrLost)
+			assert.True(t, term.Valid())
+			time.Sleep(lease/3 - 2*time.Second)
+			assert.True(t, term.Valid())
+			stopped = time.Now()
+			return context.Cause(ctx)
+		}, elect.WithOverrun(func() { t.Error("overrun") }))
+		var began time.Time
+		second := stand(t, server, func(ctx context.Context, _ *rlock.Hold) error {
+			began = time.Now()
+			<-ctx.Done()
+			return nil
+		})
+		time.Sleep(time.Hour)
+		cut := time.Now()
+		server.Cut(first.client)
+		time.Sleep(2 * lease)
+		assert.Nil(t, first.Term())
+		assert.NotNil(t, second.Term())
+		assert.WithinRange(t, told, cut.Add(lease/4), cut.Add(lease*2/3))
+		assert.True(t, stopped.Before(began))
+
+		server.Heal(first.client)
+		second.stop(t)
+		time.Sleep(lease)
+		assert.NotNil(t, first.Term(), "it stands again")
+		first.cancel()
+		assert.NoError(t, <-first.ended)
+	})
+}
+
+func TestWorkThatOutlivesTheLeaseIsAnOverrun(t *testing.T) {
+	for how, lose := range map[string]func(*rlocktest.Server, *replica){
+		"its client is cut off": func(s *rlocktest.Server, r *replica) { s.Cut(r.client) },
+		"the lock is lost":      func(s *rlocktest.Server, _ *replica) { s.Lose(name) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := rlocktest.NewServer(t)
+				var told, over time.Time
+				end := make(chan struct{})
+				leader := stand(t, server, func(ctx context.Context, _ *rlock.Hold) error {
+					<-ctx.Done()
+					told = time.Now()
+					<-end
+					return nil
+				}, elect.WithOverrun(func() { over = time.Now() }))
+				lose(server, leader)
+				time.Sleep(2 * lease)
+				assert.Equal(t, over.Sub(told).Round(time.Second), lease/3)
+				server.Heal()
+				leader.cancel()
+				close(end)
+				assert.NoError(t, <-leader.ended)
+			})
+		})
+	}
+}
+
+func TestWorkMayTakeLongToStopWhileTheLeaseIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		leader := stand(t, server, func(ctx context.Context, term *rlock.Hold) error {
+			<-ctx.Done()
+			time.Sleep(time.Hour)
+			assert.True(t, term.Valid())
+			return ctx.Err()
+		}, elect.WithOverrun(func() { t.Error("overrun") }))
+		leader.stop(t)
+		server.AssertNothingHeld()
+	})
+}
+
+func TestFunctionsOfTheTermEndBeforeItsRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		first, second := stand(t, server, nil), stand(t, server, nil)
+		never := func(context.Context) error { t.Error("called"); return nil }
+		require.ErrorIs(t, second.Do(t.Context(), never), elect.ErrNotLeader)
+
+		failed := errors.New("failed")
+		require.ErrorIs(t, first.Do(t.Context(), func(context.Context) error { return failed }), failed)
+
+		var over atomic.Bool
+		done := make(chan error, 1)
+		go func() {
+			done <- first.Do(t.Context(), func(ctx context.Context) error {
+				<-ctx.Done()
+				time.Sleep(time.Minute)
+				over.Store(true)
+				return context.Cause(ctx)
+			})
+		}()
+		synctest.Wait()
+		first.cancel()
+		time.Sleep(30 * time.Second)
+		require.ErrorIs(t, first.Do(t.Context(), never), elect.ErrNotLeader)
+		assert.Nil(t, second.Term())
+		assert.NoError(t, <-first.ended)
+		assert.True(t, over.Load())
+		assert.Error(t, <-done)
+		synctest.Wait()
+		assert.NotNil(t, second.Term())
+		second.stop(t)
+	})
+}
+
+func TestRunReturnsTheErrorOfLead(t *testing.T) {
+	failed := errors.New("failed")
+	for what, test := range map[string]struct {
+		lead func(ctx context.Context) error
+		err  error
+	}{
+		"an error at once":        {func(context.Context) error { return failed }, failed},
+		"nothing, it has enough":  {func(context.Context) error { return nil }, nil},
+		"an error after the loss": {func(ctx context.Context) error { <-ctx.Done(); return failed }, failed},
+		"a context of its own":    {func(context.Context) error { return context.Canceled }, context.Canceled},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := rlocktest.NewServer(t)
+				leader := stand(t, server, func(ctx context.Context, _ *rlock.Hold) error { return test.lead(ctx) })
+				if leader.Term() != nil {
+					server.Lose(name)
+				}
+				assert.ErrorIs(t, <-leader.ended, test.err)
+				server.AssertNothingHeld()
+			})
+		})
+	}
+}
+
+func TestRunReturnsTheErrorOfAClosedClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leader := stand(t, rlocktest.NewServer(t), nil)
+		require.NoError(t, leader.client.Close())
+		require.ErrorIs(t, <-leader.ended, rlock.ErrClosed)
+		assert.Nil(t, leader.Term())
+	})
+}

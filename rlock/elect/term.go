@@ -1,0 +1,129 @@
+package elect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
+)
+
+// errUnrenewed is the cause for which work ends before its lease.
+var errUnrenewed = fmt.Errorf("%w: the lease was not renewed for two thirds of it", rlock.ErrLost)
+
+// patience is how long an answer is awaited, and the pause after a write without one.
+const patience = time.Second
+
+// A term is the work in one hold of the lock.
+type term struct {
+	hold *rlock.Hold
+	work context.Context
+	end  context.CancelCauseFunc // of work
+
+	mu      sync.Mutex     // work ends while it is held, unless the hold or the caller ends it
+	running sync.WaitGroup // of Do
+}
+
+// serve calls lead in a term of this hold, and releases the hold. It reports whether lead has
+// returned before the end of its context.
+func (c *Candidate) serve(ctx context.Context, hold *rlock.Hold, lead func(context.Context, *rlock.Hold) error) (resigned bool, err error) {
+	t := &term{hold: hold}
+	t.work, t.end = context.WithCancelCause(hold.With(ctx))
+	watched, over := context.WithCancel(context.WithoutCancel(ctx))
+	var watch sync.WaitGroup
+	watch.Go(func() { c.watch(watched, t) })
+	c.current.Store(t)
+	defer func() { // also if lead panics
+		t.close()
+		c.current.Store(nil)
+		over()
+		watch.Wait()
+		c.withdraw(ctx, hold)
+		_ = hold.Release(ctx) // rlock has logged a loss, and retries a release without an answer
+	}()
+	err = lead(t.work, hold)
+	cause := context.Cause(t.work)
+	if cause != nil && (errors.Is(err, cause) || errors.Is(err, t.work.Err())) {
+		err = nil
+	}
+	return cause == nil, err
+}
+
+// begin counts one more function of the term's work, unless the work has ended.
+func (t *term) begin() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.work.Err() != nil {
+		return false
+	}
+	t.running.Add(1)
+	return true
+}
+
+// close ends the work, and returns when all of its functions have returned.
+func (t *term) close() {
+	t.mu.Lock()
+	t.end(nil)
+	t.mu.Unlock()
+	t.running.Wait()
+}
+
+// watch writes the text until ctx ends, and again after each renewal. If no renewal comes, it
+// ends the work a third of the lease before the lease ends, and calls overrun if ctx has not
+// ended by then.
+func (c *Candidate) watch(ctx context.Context, t *term) {
+	var third time.Duration // of the longest lease seen: that of a grant may be a claim
+	for {
+		end := t.hold.ValidUntil() // in the past once the lock is lost
+		third = max(third, time.Until(end)/3)
+		last := end.Add(-third)
+		if !time.Now().Before(last) {
+			break
+		}
+		next := time.Until(last)
+		if err := c.announce(ctx, t.hold, end); errors.Is(err, rlock.ErrUnconfirmed) {
+			next = patience
+		} else if err != nil && ctx.Err() == nil && t.hold.Valid() {
+			slog.Warn("elect: the text of the leader was not written", "lock", c.lock.Name(), "err", err)
+		}
+		select {
+		case <-time.After(min(next, time.Until(last))):
+		case <-t.hold.Context().Done():
+		case <-ctx.Done():
+			return
+		}
+	}
+	t.end(errUnrenewed)
+	select {
+	case <-time.After(cmp.Or(third, patience)):
+		c.overrun()
+	case <-ctx.Done():
+	}
+}
+
+// announce writes the text, which Redis deletes by the end.
+func (c *Candidate) announce(ctx context.Context, hold *rlock.Hold, end time.Time) error {
+	left := max(time.Until(end).Milliseconds(), 1)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	key := c.lock.Key(inspect.NoteKey)
+	_, err := hold.Do(ctx, []string{key}, []string{"SET", key, c.text, "PX", strconv.FormatInt(left, 10)})
+	return err
+}
+
+// withdraw deletes the text before the release. If that fails the text ends with the lease.
+func (c *Candidate) withdraw(ctx context.Context, hold *rlock.Hold) {
+	if !hold.Valid() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	key := c.lock.Key(inspect.NoteKey)
+	_, _ = hold.Do(ctx, []string{key}, []string{"DEL", key})
+}
