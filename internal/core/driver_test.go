@@ -132,7 +132,7 @@ func TestALongLeaseThatGoesOnIsToldOnce(t *testing.T) {
 		t.Fatalf("Redis is not told of the lease: %+v", mirror)
 	}
 	l.Answer(&mirror, Reply{Found: Holds}, at(0))
-	if op, due := l.Peek(l.Owner(), at(2_000)); op != Mirror || due <= 2_000 {
+	if op, due := l.Peek(l.Owner(), at(2_000)); op != None || due <= 2_000 {
 		t.Fatalf("%d is due at %d", op, due)
 	}
 }

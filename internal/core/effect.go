@@ -79,7 +79,7 @@ func (l *Lock) changed(now Now) {
 	if t.alarm <= now.Time || t.alarm <= l.ends(t, now) && l.shows(t, now) {
 		return
 	}
-	if l.DueAt(t, now) < t.alarm {
+	if _, at := l.Peek(t, now); at < t.alarm {
 		l.touch(t)
 	}
 }

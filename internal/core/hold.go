@@ -67,7 +67,7 @@ func (l *Lock) taken(t *Tenure, now Now) {
 		way = ByPass
 	}
 	w.ticket, t.waiter = nil, nil
-	t.alarm = Never // the keeper is its agent now, and was told nothing
+	t.alarm = 0 // the keeper is its agent now, and is about to be told
 	switch {
 	case l.owner == nil:
 	case t.mode == Shared && l.isRead(): // those that read go on, by this one

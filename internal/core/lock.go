@@ -208,32 +208,40 @@ func (l *Lock) ends(t *Tenure, now Now) Time {
 	return at
 }
 
-// DueAt returns what Poll would return as the time of the next command or change, and changes nothing.
-func (l *Lock) DueAt(t *Tenure, now Now) Time {
-	_, at := t.next(now)
-	return min(at, l.ends(t, now))
+// Peek returns what Poll would do: the command that it would send now, None for none, and when the tenure is to be polled.
+// It changes nothing.
+func (l *Lock) Peek(t *Tenure, now Now) (op Op, at Time) {
+	if t.lock != l || !l.tenures.has(t) {
+		return None, Never
+	}
+	if op, at = t.next(now); now.Time < at {
+		op = None
+	}
+	return op, min(at, l.ends(t, now))
 }
 
-// Alarm returns when the agent of the tenure is to poll it. If that becomes sooner an effect Poll says so.
-func (l *Lock) Alarm(t *Tenure, now Now) Time {
-	t.alarm = l.DueAt(t, now)
-	return t.alarm
+// Alarm is Peek for the agent of the tenure, which is about to poll it then. If that becomes sooner an effect Poll says so.
+func (l *Lock) Alarm(t *Tenure, now Now) (op Op, at Time) {
+	op, t.alarm = l.Peek(t, now)
+	return op, t.alarm
 }
 
 // Answer says what became of a command. Each command has one answer.
 func (l *Lock) Answer(cmd *Command, a Reply, now Now) {
-	if t := cmd.tenure; t.lock == l {
+	if t := cmd.tenure; t.lock == l && l.tenures.has(t) {
 		if f, ok := t.lands(cmd.tenureSeq); ok {
 			l.answered(t, f, a, now)
 		}
+		l.touch(t) // its agent may be another now
 	}
-	if t := cmd.joins; t != nil && t.lock == l {
+	if t := cmd.joins; t != nil && t.lock == l && l.tenures.has(t) {
 		if f, ok := t.lands(cmd.joinsSeq); ok {
 			if a.Fault == Answered {
 				a.Fault = a.JoinFault
 			}
 			l.answered(t, f, a, now)
 		}
+		l.touch(t)
 	}
 	l.settle(now)
 }
@@ -268,7 +276,6 @@ func (l *Lock) answered(t *Tenure, f flight, a Reply, now Now) {
 		l.giveWay(now)
 	}
 	l.ticketMoved(t, now)
-	l.touch(t)
 }
 
 // released tells the call that has ended the last hold of a tenure what became of the release, or of the pass. The keeper

@@ -256,8 +256,9 @@ func (s *story) happens(t *testing.T, line string) {
 		s.now.Time, s.now.Safe = s.now.Time+Time(w.number("ticks", 1)), s.now.Safe+SafeTime(w.number("ticks", 1))
 	case "state":
 		for t := range s.lock.Tenures {
-			_, at := s.lock.Peek(t, s.now)
-			s.tell("%s want %d place %d in flight %d, next %s, changes %s", t.ID.text(), t.Want(), t.Place(), t.InFlight(), s.at(at), s.at(s.lock.DueAt(t, s.now)))
+			_, at := t.next(s.now)
+			_, due := s.lock.Peek(t, s.now)
+			s.tell("%s want %d place %d in flight %d, next %s, changes %s", t.ID.text(), t.Want(), t.Place(), t.InFlight(), s.at(at), s.at(due))
 		}
 		for _, v := range s.lock.Levels() {
 			s.tell("level of %d, mode %d, token %d", v.Owner, v.Mode, v.Token)
@@ -364,7 +365,7 @@ func (s *story) looks(r *Waiter) {
 func (s *story) misses() {
 	for t := range s.lock.Tenures {
 		at, ok := s.alarms[t]
-		if due := s.lock.DueAt(t, s.now); due < Never && !t.releases && (!ok || at > max(due, s.now.Time)) {
+		if _, due := s.lock.Peek(t, s.now); due < Never && !t.releases && (!ok || at > max(due, s.now.Time)) {
 			s.t.Errorf("%s is polled in %s, and is due in %s", t.ID.text(), s.at(at), s.at(due))
 		}
 	}

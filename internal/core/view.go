@@ -45,14 +45,6 @@ func (l *Lock) Tenures(yield func(*Tenure) bool) {
 // Find returns the tenure of an ID that is not over, nil if there is none.
 func (l *Lock) Find(id ID) *Tenure { return l.tenures.find(id) }
 
-// Peek returns what Poll would send for the tenure, and when, and changes nothing.
-func (l *Lock) Peek(t *Tenure, now Now) (Op, Time) {
-	if t.lock != l || !l.tenures.has(t) {
-		return None, Never
-	}
-	return t.next(now)
-}
-
 // Holds reports whether the owner holds the lock: with a level of its own, by a tenure that is valid.
 func (l *Lock) Holds(o OwnerID, now Now) bool {
 	return l.owner != nil && l.isHeld() && now.Safe < l.validUntil() && now.Safe < l.askedBy(o)

@@ -129,7 +129,7 @@ func (w *world) checkAgents() {
 		now := w.clock(c)
 		for _, l := range c.locks {
 			for t := range l.Tenures {
-				at := l.DueAt(t, now)
+				_, at := l.Peek(t, now)
 				if at == core.Never {
 					continue
 				}

@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -11,7 +12,7 @@ import (
 // attempt sends the command that is due for the ticket of a call. The mutex is held before and after, unless the call got
 // the lock while it waited for a place: see park.
 func (l *lock) attempt(ctx context.Context, w *waiter, now core.Now) (_ core.Now, got bool) {
-	limit := &l.shard.client.wire.limits(l.name).Asks
+	limit := &l.shard.client.wire.Limits(l.name.Slot).Asks
 	place, ok := limit.TryEnter()
 	if !ok {
 		if now, ok, got = l.park(ctx, w, limit, now); ok {
@@ -38,7 +39,7 @@ func (l *lock) attempt(ctx context.Context, w *waiter, now core.Now) (_ core.Now
 	k.calling = true
 	sent := l.shard.client.sending(k, cmd, now)
 	if cmd.Op == core.Acquire || cmd.Op == core.Resume || cmd.Op == core.Join {
-		k.sent = l.shard.client.wire.sending()
+		k.sent = l.shard.client.wire.Sending()
 	}
 	if cmd.Op == core.Join && w.Linger > 0 {
 		l.contendedFor(now)
@@ -96,8 +97,8 @@ func (c *Client) sent(sent *call) {
 // no release is known to come behind a command that was left behind.
 func (l *lock) fly(w *waiter, sent *call, place *wire.Limit) core.Now {
 	c, id := l.shard.client, sent.cmd.ID
-	started := c.wire.start(func() {
-		ctx := c.wire.deadline(c.clock.time(c.clock.now().Time))
+	started := c.wire.Start(func() {
+		ctx := c.wire.Deadline(c.clock.time(c.clock.now().Time))
 		a := c.carry(ctx, sent)
 		now := l.again()
 		t := l.Find(id)
@@ -151,7 +152,7 @@ func (l *lock) landed(w *waiter, sent *call, a answer, place *wire.Limit, now co
 	hopeless := false
 	if w != nil && w.Outcome() == core.Waiting {
 		hopeless = w.answered(&a, c.clock.time(now.Time))
-		w.CallTime = span(c.callTime(duration(now.Time.Since(sent.at)), w.Waits && w.Until.Since(now.Time) >= span(queueLeast)))
+		w.CallTime = core.Span(c.callTime(time.Duration(now.Time.Since(sent.at)), w.Waits && w.Until.Since(now.Time) >= core.Span(queueLeast)))
 		l.met(a.holder, w.Linger > 0, now)
 		if w.fails > 0 && !hopeless {
 			c.shared.TellTrouble(l.name.Key, w.since, w.err)
@@ -162,13 +163,10 @@ func (l *lock) landed(w *waiter, sent *call, a answer, place *wire.Limit, now co
 		l.Cancel(&w.Waiter, core.Failed, now)
 	}
 	left := errors.Is(a.err, context.Canceled) || errors.Is(a.err, context.DeadlineExceeded)
-	if alive = alive && k.tenure != nil; alive && a.Fault == core.Unknown && left && k.place == nil {
+	if alive && k.tenure != nil && a.Fault == core.Unknown && left && k.place == nil {
 		k.place = place // the command was left behind, and may be in flight yet
 	} else {
 		place.Leave()
-	}
-	if alive {
-		l.shard.polled(l, k.tenure) // its agent may be another now
 	}
 }
 
@@ -177,8 +175,8 @@ func (l *lock) landed(w *waiter, sent *call, a answer, place *wire.Limit, now co
 func (l *lock) follow(sent *call, a answer, place *wire.Limit) {
 	c, late, copied := l.shard.client, a.sent, *sent
 	a.sent = wire.Sent{}
-	started := c.wire.start(func() {
-		a.sent = late.Await(c.wire.deadline(c.clock.time(c.clock.now().Time)))
+	started := c.wire.Start(func() {
+		a.sent = late.Await(c.wire.Deadline(c.clock.time(c.clock.now().Time)))
 		now := l.again()
 		l.landed(nil, &copied, a, place, now)
 		l.shard.exit(l)

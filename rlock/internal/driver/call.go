@@ -79,7 +79,7 @@ func (w *waiter) awaitServed() {
 // after returns a channel that has a message at that time, nil for never. A channel of an earlier call is of
 // no use any more.
 func (w *waiter) after(at, now core.Time) <-chan time.Time {
-	d := duration(at.Since(now))
+	d := time.Duration(at.Since(now))
 	switch {
 	case at == core.Never:
 		return nil
@@ -99,8 +99,6 @@ var past = func() <-chan time.Time {
 	close(c)
 	return c
 }()
-
-func duration(s core.Span) time.Duration { return time.Duration(s) }
 
 // newCall returns a call that was not served at once.
 func (c *Client) newCall(first *core.Waiter, req *client.Request, h *hold, place *client.Place, now core.Now) *waiter {
@@ -164,7 +162,7 @@ func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Reques
 
 // asks fills in what each call asks for, and asksMore the rest, for one that does not nest.
 func (l *lock) asks(w *core.Waiter, req *client.Request, h *hold, place *client.Place) {
-	w.Owner, w.Mode, w.Lease, w.Part = core.OwnerID(req.Owner.ID), modeOf(req.Shared), span(req.Lease), req.Whole != nil
+	w.Owner, w.Mode, w.Lease, w.Part = core.OwnerID(req.Owner.ID), modeOf(req.Shared), core.Span(req.Lease), req.Whole != nil
 	if h != nil {
 		w.Handle = h
 	}
@@ -175,9 +173,9 @@ func (l *lock) asks(w *core.Waiter, req *client.Request, h *hold, place *client.
 
 func (l *lock) asksMore(w *core.Waiter, req *client.Request, now core.Now) {
 	w.Waits, w.Until = req.Wait > 0, core.Never
-	w.Linger, w.Repeats = span(l.lingerOf(req, now)), req.Owner.IsNamed()
+	w.Linger, w.Repeats = core.Span(l.lingerOf(req, now)), req.Owner.IsNamed()
 	if req.Wait < client.Forever {
-		w.Until = now.Time.After(span(max(req.Wait, 0)))
+		w.Until = now.Time.After(core.Span(max(req.Wait, 0)))
 	}
 }
 
@@ -228,7 +226,7 @@ func (l *lock) await(ctx context.Context, w *waiter, now core.Now) {
 			w.locate()
 		}
 		if t := w.Ticket(); t != nil {
-			if op, at := l.Peek(t, now); op != core.None && at <= now.Time {
+			if op, _ := l.Peek(t, now); op != core.None {
 				if now, got = l.attempt(ctx, w, now); got {
 					return
 				}
@@ -252,7 +250,8 @@ func (l *lock) await(ctx context.Context, w *waiter, now core.Now) {
 func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, now core.Now) (_ core.Now, entered, got bool) {
 	at := l.Lock.Due(&w.Waiter, now)
 	if t := w.Ticket(); t != nil && limit == nil {
-		at = min(at, l.Alarm(t, now))
+		_, polled := l.Alarm(t, now)
+		at = min(at, polled)
 	}
 	var places chan<- struct{}
 	if limit != nil {

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"slices"
+	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
@@ -36,8 +37,7 @@ func (c *Client) finish(a *after) {
 
 // carryOut carries out the effects of package core until there are none. The mutex is held.
 func (s *shard) carryOut() {
-	for s.core.Pending() {
-		effects := s.core.Effects()
+	for effects := s.core.Effects(); len(effects) > 0; effects = s.core.Effects() {
 		for i := range effects { // which may bring about more
 			s.carry(&effects[i])
 		}
@@ -81,7 +81,7 @@ func (s *shard) woken(l *lock, w *waiter) {
 	granted := w.Outcome() == core.Acquired
 	if granted {
 		w.earlier = l.granted(&w.Waiter, &w.req, w.hold)
-		w.waited = duration(s.at.Time.Since(w.began))
+		w.waited = time.Duration(s.at.Time.Since(w.began))
 		s.counts.Waited += w.waited
 	}
 	switch {

@@ -73,7 +73,7 @@ type fakeWire struct {
 
 func newFake(t testing.TB, embedded *redistest.Server, kind client.KindID) *fake {
 	f := &fake{t: t, redis: embedded, start: time.Now(), kind: kind, owners: make(map[core.ID]core.OwnerID)}
-	f.config = server.Config{Kind: servers[kind], Claim: span(claimLease), Silence: span(queueTime)}
+	f.config = server.Config{Kind: servers[kind], Claim: core.Span(claimLease), Silence: core.Span(queueTime)}
 	f.server = server.Server{Config: &f.config}
 	return f
 }
@@ -113,17 +113,16 @@ func (f *fake) join(change func(*client.Config)) *Client {
 	return w.client
 }
 
-func (w *fakeWire) ordered() bool                          { return true }
+func (w *fakeWire) Ordered() bool                          { return true }
 func (w *fakeWire) replicated() bool                       { return false }
 func (w *fakeWire) abandonable() bool                      { return !w.keeps }
-func (w *fakeWire) ends() bool                             { return true }
-func (w *fakeWire) tracks() bool                           { return false }
-func (w *fakeWire) sending() wire.Sent                     { return w.Sending() }
+func (w *fakeWire) Ends() bool                             { return true }
+func (w *fakeWire) Tracks() bool                           { return false }
 func (w *fakeWire) hears(*client.Name) bool                { return false }
-func (w *fakeWire) limits(*client.Name) *wire.Limits       { return w.all }
+func (w *fakeWire) Limits(uint16) *wire.Limits             { return w.all }
 func (w *fakeWire) group(*client.Name) uint32              { return 0 }
 func (w *fakeWire) refresh(time.Time, bool)                {}
-func (w *fakeWire) deadline(now time.Time) context.Context { return w.redis.deadline(now) }
+func (w *fakeWire) Deadline(now time.Time) context.Context { return w.redis.Deadline(now) }
 
 // number names the tenures of a client as the server knows them.
 func (w *fakeWire) outward(id core.ID) core.ID {
@@ -161,7 +160,7 @@ func (w *fakeWire) doAll(ctx context.Context, all []call) {
 
 // run carries one command.
 func (f *fake) run(ctx context.Context, w *fakeWire, cmd core.Command) (a answer) {
-	none := answer{Reply: core.Reply{Fault: core.Unknown}, err: wire.ErrNoAnswer, sent: w.sending()}
+	none := answer{Reply: core.Reply{Fault: core.Unknown}, err: wire.ErrNoAnswer, sent: w.Sending()}
 	fate := passes
 	f.mu.Lock()
 	f.sent = append(f.sent, cmd)
@@ -236,7 +235,7 @@ func (f *fake) execute(w *fakeWire, cmd core.Command) answer {
 		t()
 	}
 	reply.Holder = w.inward(reply.Holder)
-	return answer{Reply: reply, heard: true, sent: w.sending()}
+	return answer{Reply: reply, heard: true, sent: w.Sending()}
 }
 
 // deliver lets the command or answer go on that was held back in that place, and the last one for -1.

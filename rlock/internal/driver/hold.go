@@ -116,7 +116,7 @@ func (h *hold) ReleaseLater() {
 
 func (h *hold) SetLease(lease time.Duration) {
 	if l, now := h.enter(); l != nil {
-		l.SetLease(core.OwnerID(h.owner.ID), h.lock.mode(), h, span(lease), now)
+		l.SetLease(core.OwnerID(h.owner.ID), h.lock.mode(), h, core.Span(lease), now)
 		l.shard.exit(l)
 	}
 }

@@ -77,8 +77,8 @@ func (s *shard) over(k *work) {
 // keep schedules the tenure with the keeper. One that is over is forgotten at once.
 func (s *shard) keep(k *work) {
 	l, t := k.lock, k.tenure
-	op, at := l.Peek(t, s.at)
-	if op == core.Forget && at <= s.at.Time {
+	op, at := l.Alarm(t, s.at)
+	if op == core.Forget {
 		l.Poll(t, s.at)
 		s.over(k)
 		return
@@ -87,7 +87,7 @@ func (s *shard) keep(k *work) {
 	if k == s.asked || k.calling {
 		return
 	}
-	switch at = l.wakes(k, l.Alarm(t, s.at)); {
+	switch at = l.wakes(k, at); {
 	case at <= s.at.Time && k.sends:
 	case at <= s.at.Time:
 		k.nudged = true
@@ -149,8 +149,8 @@ func (s *shard) due(k *work, now core.Now) bool {
 		return false
 	}
 	l, t := k.lock, k.tenure
-	op, at := l.Peek(t, now)
-	k.sends = op != core.None && op != core.Forget && at <= now.Time
+	op, _ := l.Peek(t, now)
+	k.sends = op != core.None && op != core.Forget
 	switch {
 	case !k.sends:
 		s.keep(k)
@@ -192,7 +192,7 @@ func (c *Client) keeperConfig() lease.Config {
 // send implements [lease.Sender]: it sends the commands that are due for a batch of tenures of
 // one node.
 func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
-	ctx, cancel := c.wire.within(ctx)
+	ctx, cancel := c.wire.Within(ctx)
 	defer cancel()
 	calls := make([]call, 0, len(batch))
 	for _, item := range batch {
@@ -315,7 +315,7 @@ func (k *work) call(cmd core.Command, now core.Now) call {
 			next := l.Find(cmd.Joins.ID)
 			j := l.shard.workOf(l, next)
 			j.text, j.owner = c.textOf(cmd.Joins.ID, cmd.Joins.Owner), cmd.Joins.Owner
-			j.queued, j.sent = true, c.wire.sending()
+			j.queued, j.sent = true, c.wire.Sending()
 			sent.joins = j.text
 		}
 	}
@@ -340,6 +340,6 @@ func (l *lock) countRenewal(info *client.RenewedInfo, sent *call, now core.Now) 
 	}
 	if l.IsKept() && !sent.claimed {
 		info.Kept++
-		info.Margin = min(info.Margin, duration(l.Ends().Since(now.Safe)))
+		info.Margin = min(info.Margin, time.Duration(l.Ends().Since(now.Safe)))
 	}
 }

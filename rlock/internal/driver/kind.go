@@ -70,33 +70,31 @@ const (
 	longForeignLease = 24 * time.Hour
 )
 
-func span(d time.Duration) core.Span { return core.Span(d) }
-
 // config is what package core is told about a client.
 func (c *Client) config() core.Config {
 	lease := c.shared.Config.Lease
 	return core.Config{
-		Lease:     span(lease),
-		Claim:     span(claimLease),
-		QueueTime: span(queueTime),
-		Margin:    span(2*time.Millisecond + c.shared.Tick),
+		Lease:     core.Span(lease),
+		Claim:     core.Span(claimLease),
+		QueueTime: core.Span(queueTime),
+		Margin:    core.Span(2*time.Millisecond + c.shared.Tick),
 
-		LookTime: span(lookTime), Slack: span(slack),
-		Retry: span(wire.FirstRetry), MaxRetry: span(wire.LastRetry),
-		FirstPoll: span(firstPoll), LastPoll: span(lastPoll),
-		Silence: span(client.Silence), Patience: span(patience), LeastWait: span(queueLeast),
-		ReadersTime: span(readersTime), ShortSection: span(shortSection),
+		LookTime: core.Span(lookTime), Slack: core.Span(slack),
+		Retry: core.Span(wire.FirstRetry), MaxRetry: core.Span(wire.LastRetry),
+		FirstPoll: core.Span(firstPoll), LastPoll: core.Span(lastPoll),
+		Silence: core.Span(client.Silence), Patience: core.Span(patience), LeastWait: core.Span(queueLeast),
+		ReadersTime: core.Span(readersTime), ShortSection: core.Span(shortSection),
 
-		HandoffLimit: c.shared.Config.HandoffLimit, HandoffTime: span(c.shared.Config.HandoffTime),
+		HandoffLimit: c.shared.Config.HandoffLimit, HandoffTime: core.Span(c.shared.Config.HandoffTime),
 
 		Foreign: core.ForeignConfig{
-			TurnLook: span(turnLook), Look: span(firstLook), SilentLook: span(firstSilent),
-			Noise: span(foreignNoise), SilentNoise: span(silentNoise), LongLease: span(longForeignLease),
+			TurnLook: core.Span(turnLook), Look: core.Span(firstLook), SilentLook: core.Span(firstSilent),
+			Noise: core.Span(foreignNoise), SilentNoise: core.Span(silentNoise), LongLease: core.Span(longForeignLease),
 		},
 
-		Jitter: func(d core.Span) core.Span { return span(wire.Jitter(time.Duration(d))) },
+		Jitter: func(d core.Span) core.Span { return core.Span(wire.Jitter(time.Duration(d))) },
 
-		Ordered:  c.wire.ordered(),
+		Ordered:  c.wire.Ordered(),
 		Replicas: c.wire.replicated(),
 	}
 }

@@ -79,7 +79,7 @@ func (c *Client) callTime(took time.Duration, queues bool) time.Duration {
 	switch {
 	case queues:
 		return took / 2
-	case c.wire.inCluster():
+	case c.wire.InCluster():
 		return max(took, leastCallInCluster)
 	}
 	return max(took, leastCall)
@@ -139,7 +139,7 @@ func (l *lock) backOff(calls int, least time.Duration, now core.Now) {
 		s.forgetBackoffs(now)
 	}
 	b.calls += calls
-	b.until = max(b.until, now.Time.After(span(least)))
+	b.until = max(b.until, now.Time.After(core.Span(least)))
 	s.backoffs[name] = b
 }
 

@@ -145,7 +145,7 @@ func (p *post) deliver(c *Client, n *client.Name) {
 	defer p.mu.Unlock()
 	p.waiting = append(p.waiting, n)
 	if !p.running {
-		p.running = c.wire.start(func() { p.run(c) })
+		p.running = c.wire.Start(func() { p.run(c) })
 	}
 }
 

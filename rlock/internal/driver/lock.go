@@ -70,7 +70,7 @@ func (l *Lock) Depth(o client.Owner) (n int) {
 
 // State counts no call as one that waits where the server is silent.
 func (l *Lock) State(o client.Owner) (s terms.State) {
-	s.Silent = l.driver.wire.limits(l.Name).Asks.Silent()
+	s.Silent = l.driver.wire.Limits(l.Name.Slot).Asks.Silent()
 	one, now := l.driver.enterIfAny(l.Name, core.OwnerID(o.ID))
 	if one == nil {
 		return s

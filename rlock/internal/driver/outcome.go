@@ -64,7 +64,7 @@ func (c *Client) finished(ctx context.Context, n *client.Name, w *waiter) (err e
 		c.giveBack(n, w)
 		cancelled = true
 	}
-	waited := duration(c.clock.now().Time.Since(w.began))
+	waited := time.Duration(c.clock.now().Time.Since(w.began))
 	if err = w.err; cancelled {
 		if err = wire.TimeUp(ctx, w.err); errors.Is(err, context.DeadlineExceeded) && w.holder != "" {
 			err = fmt.Errorf("%w: it is %s", err, w.holder)

@@ -19,7 +19,7 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	if l == nil {
 		return "", client.WhyOver(h)
 	}
-	was, t, result := l.Pass(core.OwnerID(h.owner.ID), h.lock.mode(), h, span(within), now)
+	was, t, result := l.Pass(core.OwnerID(h.owner.ID), h.lock.mode(), h, core.Span(within), now)
 	var err error
 	switch result {
 	case core.NotAlone:

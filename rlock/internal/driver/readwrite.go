@@ -84,18 +84,18 @@ func (l *lock) opens(k *work, alive bool, now core.Now) {
 	if !alive || k.tenure == nil || k.calling {
 		return
 	}
-	if op, at := l.Peek(k.tenure, now); op != core.Step || at > now.Time {
+	if op, _ := l.Peek(k.tenure, now); op != core.Step {
 		return
 	}
 	c := l.shard.client
-	place, ok := c.wire.limits(l.name).Asks.TryEnter()
+	place, ok := c.wire.Limits(l.name.Slot).Asks.TryEnter()
 	if !ok {
 		return
 	}
 	sent := k.call(k.poll(place, now), now)
 	k.calling = true
-	started := c.wire.start(func() {
-		a := c.carry(c.wire.deadline(time.Now()), &sent)
+	started := c.wire.Start(func() {
+		a := c.carry(c.wire.Deadline(time.Now()), &sent)
 		now := l.again()
 		l.landed(nil, &sent, a, place, now)
 		l.shard.exit(l)

@@ -23,24 +23,12 @@ type redis struct {
 	hub    *pubsub.Hub
 }
 
-func (r *redis) ordered() bool                          { return r.Ordered() }
-func (r *redis) replicated() bool                       { return r.SyncReplicas() > 0 }
-func (r *redis) abandonable() bool                      { return r.Connected() && r.Ordered() }
-func (r *redis) ends() bool                             { return r.Ends() }
-func (r *redis) inCluster() bool                        { return r.InCluster() }
-func (r *redis) tracks() bool                           { return r.Tracks() }
-func (r *redis) hears(n *client.Name) bool              { return r.hub.Confirmed(n.Turn) }
-func (r *redis) sending() wire.Sent                     { return r.Sending() }
-func (r *redis) limits(n *client.Name) *wire.Limits     { return r.Limits(n.Slot) }
-func (r *redis) group(n *client.Name) uint32            { return r.Nodes.Of(n.Slot) }
-func (r *redis) deadline(now time.Time) context.Context { return r.Deadline(now) }
-func (r *redis) start(work func()) bool                 { return r.Start(work) }
+func (r *redis) replicated() bool            { return r.SyncReplicas() > 0 }
+func (r *redis) abandonable() bool           { return r.Connected() && r.Ordered() }
+func (r *redis) hears(n *client.Name) bool   { return r.hub.Confirmed(n.Turn) }
+func (r *redis) group(n *client.Name) uint32 { return r.Nodes.Of(n.Slot) }
 
 func (r *redis) refresh(now time.Time, trouble bool) { r.Nodes.Refresh(now, trouble) }
-
-func (r *redis) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return r.Within(ctx)
-}
 
 // do sends one command in the goroutine of its caller.
 func (r *redis) do(ctx context.Context, c *call) (a answer) {
@@ -186,7 +174,7 @@ func (r *redis) command(c *call) wire.Call {
 		s.Leave = member(c.cmd.Ticket, c.text)
 		if c.joins != "" {
 			s.Join = member(c.cmd.Joins, c.joins)
-			s.Lease = r.milliseconds(span(claimLease))
+			s.Lease = r.milliseconds(core.Span(claimLease))
 		}
 	}
 	s.Polls = e.SeesStep(n, s, now)
@@ -212,7 +200,7 @@ func number(cmd *core.Command) string {
 
 // milliseconds writes a lease as the scripts take it.
 func (r *redis) milliseconds(d core.Span) string {
-	if d == span(r.client.shared.Config.Lease) {
+	if d == core.Span(r.client.shared.Config.Lease) {
 		return r.client.leaseText
 	}
 	return strconv.FormatInt(max(time.Duration(d).Milliseconds(), 1), 10)
@@ -270,15 +258,15 @@ func (r *redis) read(c *call, got wire.Answer, err error) (a answer) {
 		a.Foreign = a.Holder == core.ID{}
 		a.TTL = core.NoTTL
 		if got.TTL >= 0 {
-			a.TTL = span(wire.Milliseconds(got.TTL))
+			a.TTL = core.Span(wire.Milliseconds(got.TTL))
 		}
 	}
 	if c.cmd.Op != core.Acquire {
 		if got.Turn >= 0 {
-			a.Turn = max(span(wire.Milliseconds(got.Turn)), 1)
+			a.Turn = max(core.Span(wire.Milliseconds(got.Turn)), 1)
 		}
 		if got.HeldBack >= 0 {
-			a.HeldBack, a.HeldFor = true, span(wire.Milliseconds(got.HeldBack))
+			a.HeldBack, a.HeldFor = true, core.Span(wire.Milliseconds(got.HeldBack))
 		}
 	}
 	return a

@@ -60,7 +60,7 @@ func handleOf(h *hold) any {
 // closedLevel is the event of a level that was closed then.
 func (c *Client) closedLevel(n *client.Name, was *core.Level, at core.Now, err error) client.Event {
 	e := n.Event(ownerOf(was), was.Mode == core.Shared)
-	e.Way, e.Held, e.Err = ways[was.Way], duration(at.Time.Since(was.Since)), err
+	e.Way, e.Held, e.Err = ways[was.Way], time.Duration(at.Time.Since(was.Since)), err
 	return e
 }
 
@@ -69,11 +69,11 @@ func (c *Client) closedLevel(n *client.Name, was *core.Level, at core.Now, err e
 // place counts.
 func (l *lock) release(t *core.Tenure, o client.Owner, now core.Now) error {
 	c, n := l.shard.client, l.name
-	releases := &c.wire.limits(n).Releases
+	releases := &c.wire.Limits(n.Slot).Releases
 	place, ok := releases.TryEnter()
 	if !ok {
 		l.shard.exit(l)
-		ctx := c.wire.deadline(time.Now())
+		ctx := c.wire.Deadline(time.Now())
 		var err error
 		place, err = releases.Enter(ctx, nil)
 		now = l.again()
@@ -92,8 +92,8 @@ func (l *lock) release(t *core.Tenure, o client.Owner, now core.Now) error {
 
 	// To wait for a context as well costs 3 % of the throughput of many goroutines.
 	ctx := context.Background()
-	if !ok || !c.wire.ends() {
-		ctx = c.wire.deadline(time.Now())
+	if !ok || !c.wire.Ends() {
+		ctx = c.wire.Deadline(time.Now())
 	}
 	a := c.carry(ctx, sent)
 	place.Leave()

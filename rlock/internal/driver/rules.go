@@ -59,10 +59,10 @@ func (l *lock) checkTenures() {
 			if w.parked && !w.woken && !w.placeless && w.wakesAt > at {
 				panic(fmt.Sprintf("rule 1: the call of %v sleeps until %v", l.state(t), w.wakesAt))
 			}
-		case op == core.Forget && at <= l.shard.at.Time && (k.alarm == 0 || k.alarm > l.shard.at.Time):
+		case op == core.Forget && (k.alarm == 0 || k.alarm > l.shard.at.Time):
 			panic(fmt.Sprintf("rule 1: %v is over", l.state(t)))
 		default:
-			if at = l.wakes(k, l.DueAt(t, l.shard.at)); at != core.Never && !k.nudged && !k.sends && (k.alarm == 0 || k.alarm > max(at, l.shard.at.Time)) {
+			if at = l.wakes(k, at); at != core.Never && !k.nudged && !k.sends && (k.alarm == 0 || k.alarm > max(at, l.shard.at.Time)) {
 				panic(fmt.Sprintf("rule 6: %v has an alarm at %v", l.state(t), k.alarm))
 			}
 		}

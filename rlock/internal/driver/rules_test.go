@@ -149,7 +149,7 @@ func TestACommandWithoutAPlaceIsFound(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c, _, _, leave := contended(t, f)
 		defer leave()
-		limit := &c.wire.limits(c.lock().Name).Asks
+		limit := &c.wire.Limits(0).Asks
 		cmd := core.Command{Op: core.Look, Ticket: core.Ticket{ID: core.ID{N: 1}}}
 		assert.Contains(t, foundBy(func() { c.witness.polled(&cmd, limit) }), "rule 4")
 		place, ok := limit.TryEnter()

@@ -32,13 +32,13 @@ func (l *lock) trackedFrom(k *work) core.Time {
 	if k.tracking != untracked || k.tracks || !l.trackable() {
 		return core.Never
 	}
-	return l.Levels()[0].Since.After(span(trackAfter))
+	return l.Levels()[0].Since.After(core.Span(trackAfter))
 }
 
 // trackable reports whether no other client changes the key as long as this one holds the lock.
 func (l *lock) trackable() bool {
 	s := l.shard
-	return s.client.wire.tracks() && !s.kind.permits && l.IsHeld() && !l.IsRead()
+	return s.client.wire.Tracks() && !s.kind.permits && l.IsHeld() && !l.IsRead()
 }
 
 // track sends a mirror that tracks the key, if the hold has lasted long enough now.

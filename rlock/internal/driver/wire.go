@@ -12,22 +12,22 @@ import (
 // A carrier takes commands to Redis, and messages from there. The one of a client is redis (redis.go);
 // tests have one whose answers they hold back, lose and reorder.
 type carrier interface {
-	// ordered reports whether commands are executed in the order in which they are sent, unless a connection
+	// Ordered reports whether commands are executed in the order in which they are sent, unless a connection
 	// breaks, and replicated whether a grant needs replicas.
-	ordered() bool
+	Ordered() bool
 	replicated() bool
 	// abandonable reports whether the caller of do may leave a command behind now, by the end of its
 	// context, without harm to others.
 	abandonable() bool
-	// ends reports whether a command that is sent now ends by itself, in the time that an Unlock has.
-	ends() bool
-	inCluster() bool
-	tracks() bool
-	// sending is of a command that is about to be sent in the order of all.
-	sending() wire.Sent
+	// Ends reports whether a command that is sent now ends by itself, in the time that an Unlock has.
+	Ends() bool
+	InCluster() bool
+	Tracks() bool
+	// Sending is of a command that is about to be sent in the order of all.
+	Sending() wire.Sent
 
-	// limits are those of the commands in flight to the node of the lock, and group is its number.
-	limits(n *client.Name) *wire.Limits
+	// Limits are those of the commands in flight to the node of the slot, and group is the number of the lock's node.
+	Limits(slot uint16) *wire.Limits
 	group(n *client.Name) uint32
 
 	// do sends a command and returns its answer, or that there is none when ctx ends. doAll sends several
@@ -43,13 +43,13 @@ type carrier interface {
 	// hears reports whether that channel is subscribed to anyhow.
 	hears(n *client.Name) bool
 
-	// deadline is for a command whose caller does not leave.
-	deadline(now time.Time) context.Context
-	within(ctx context.Context) (context.Context, context.CancelFunc)
+	// Deadline is for a command whose caller does not leave.
+	Deadline(now time.Time) context.Context
+	Within(ctx context.Context) (context.Context, context.CancelFunc)
 	// refresh looks at the nodes again if that is long ago, or one does not answer.
 	refresh(now time.Time, trouble bool)
-	// start calls work in a goroutine that Close waits for, and reports whether it did.
-	start(work func()) bool
+	// Start calls work in a goroutine that Close waits for, and reports whether it did.
+	Start(work func()) bool
 }
 
 // A subscription is one to the channel of a lock.

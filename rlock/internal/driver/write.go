@@ -32,7 +32,7 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 		return reply, fmt.Errorf("rlock: guarded write of lock %q: %w", n.Key, err)
 	}
 	for { // again if another tenure has come below the hold of a reader meanwhile
-		place, err := c.wire.limits(n).Asks.Enter(ctx, nil)
+		place, err := c.wire.Limits(n.Slot).Asks.Enter(ctx, nil)
 		if err != nil {
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w", n.Key, err)
 		}
@@ -73,7 +73,7 @@ func (h *hold) send(ctx context.Context, sent *call, place *wire.Limit) answer {
 		return h.wrote(sent, c.carry(ctx, sent), place)
 	}
 	answered := make(chan answer, 1) // as in lock.fly
-	if !c.wire.start(func() { answered <- h.wrote(sent, c.carry(c.wire.deadline(time.Now()), sent), place) }) {
+	if !c.wire.Start(func() { answered <- h.wrote(sent, c.carry(c.wire.Deadline(time.Now()), sent), place) }) {
 		return h.wrote(sent, answer{Reply: core.Reply{Fault: core.NotRun}, err: wire.ErrClosed}, place)
 	}
 	select {
