@@ -91,9 +91,9 @@ func (s *Server) behind() (core.Ticket, bool) {
 
 func (r *run) note() { r.Foreign.Memory.Ends = r.now.after(r.Turns.Memory) }
 
-// meet counts foreign clients, and begins or ends their turns. A ticket has been added at the end
-// of the queue by this step if added is set.
-func (r *run) meet(added bool) {
+// meet counts foreign clients, and begins or ends their turns. The step may have freed the lock, and added a ticket at
+// the end of the queue.
+func (r *run) meet(freed, added bool) {
 	f, m := &r.stay, &r.Foreign.Memory
 	if !r.Uncounted {
 		f.waits = bits.OnesCount64(uint64(r.Foreign.Listen))
@@ -122,8 +122,10 @@ func (r *run) meet(added bool) {
 	if m.Began > 0 && m.Used == 0 && (r.heard || r.foreignHolds()) {
 		r.use()
 	}
+	had := false // the lock has been left free to them since their turn began
 	switch {
 	case m.Began > 0 && !r.turnFirst(): // no ticket waited for its end, and the queue has expired
+		had = !freed && len(r.Holders) == 0
 		r.forget()
 		if f.waits > 0 {
 			m.Length = min(2*r.length(), r.Turns.Longest)
@@ -135,7 +137,7 @@ func (r *run) meet(added bool) {
 		r.dropTurn()
 	}
 	f.on = r.turnFirst() && m.Began > 0
-	if len(r.Queue) > 0 && !r.turnFirst() && (f.waits > 0 || r.polling) && r.now >= m.Next && !r.queues(Turn) {
+	if len(r.Queue) > 0 && !r.turnFirst() && !had && (f.waits > 0 || r.polling) && r.now >= m.Next && !r.queues(Turn) {
 		at := len(r.Queue)
 		if added {
 			at--

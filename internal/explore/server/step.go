@@ -45,7 +45,7 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 
 	r.buryAll(ended, leave, asker)
 	if !guarded || joined && len(r.Queue) == 1 { // a ticket that joins an empty queue lets foreign clients go first
-		r.meet(added)
+		r.meet(freed, added)
 	}
 	var front core.Ticket
 	if len(r.Queue) > 0 {

@@ -130,6 +130,8 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"after a turn in vain the next one is far away", modelPlain, stepPart, "not used and 16", "not used and 0"},
 		{"and longer", modelPlain, stepPart, "math.min(2 * math.max(state.e - state.b, shortest), longest)", "shortest"},
 		{"also after one for which no ticket waited", modelPlain, stepPart, "state.l = math.min(2 * (state.l or shortest), longest)", "state.l = shortest"},
+		{"but none begins before a ticket that comes after it: ONE_TURN", modelPlain, stepPart, "had = not freed and free()", ""},
+		{"unless it was granted the lock since", modelPlain, stepPart, "had = not freed and free()", "had = true"},
 		{"after one that pollers used ours have twice its idle time", modelPlain, stepPart, "state.p and 2 or 0)", "0)"},
 		{"a turn that is used lasts on", modelPlain, stepPart, "if state.b and not state.u and (heard or isForeign(holder())) then", "if false then"},
 		{"also where the use was only heard", modelPlain, stepPart, "(heard or isForeign(holder()))", "isForeign(holder())"},

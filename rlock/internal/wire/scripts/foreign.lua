@@ -176,7 +176,9 @@ if here then
 		note('u', now, 'e', state.e)
 	end
 
+	local had = false -- whether the lock has been left free to them since their turn began
 	if state.b and first ~= '?' then -- none of ours waited for its end, and the queue has expired
+		had = not freed and free()
 		over()
 		if waits > 0 then
 			state.l = math.min(2 * (state.l or shortest), longest)
@@ -191,7 +193,7 @@ if here then
 	end
 	on = first == '?' and state.b ~= nil
 
-	if first and first ~= '?' and (waits > 0 or polls) and now >= (state.n or 0) then
+	if first and first ~= '?' and not had and (waits > 0 or polls) and now >= (state.n or 0) then
 		turn = turn or redis.call('zrange', queue, '-1', '-1', 'withscores')[2] + 1
 		if redis.call('zadd', queue, 'nx', turn, '?') == 1 then
 			first, second = front()
