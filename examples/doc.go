@@ -5,7 +5,8 @@
 //
 //	go run ./examples/quickstart   a lock, a nested one, a crowd, and a holder that is killed
 //	go run ./examples/gear         two machines rewrite one list: without the lock an update is lost
-//	go run ./examples/flashsale    1 000 buyers, 100 items: no lock, a lock, a script
+//	go run ./examples/balance      a holder is stopped, wakes, and writes: Redis refuses its guarded write
+//	go run ./examples/flashsale    1 000 buyers, 100 items: no lock, a lock, a script, and guarded writes
 //	go run ./examples/longwork     work that outlasts its lease, with the watchdog and without
 //	go run ./examples/nested       methods that lock what their caller has locked, across goroutines too
 //	go run -C examples/fenced .    a holder is stopped, wakes, and writes: a SQL table refuses its stale token

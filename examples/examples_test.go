@@ -20,7 +20,8 @@ const limit = 3 * time.Minute
 // claims has a line that each example prints when all went as its story says.
 var claims = map[string]string{
 	"quickstart":  "ok   a dead holder's lock was free again",
-	"gear":        "resource-c is refused: the gear is full",
+	"gear":        "machine A is refused, and begins again",
+	"balance":     "finds that the balance is too small\n   => the balance is 30",
 	"flashsale":   "guarded     100        0",
 	"longwork":    "worker 2   still has the lock: true",
 	"fenced":      "=> the balance is 180, as it should be: the stale write was refused",

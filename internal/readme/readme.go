@@ -18,6 +18,11 @@
 //
 //     A panic is added at the end, so that no return is missing.
 //
+//   - A block of code that a test runs says where that is on the line above it. It must be a part of that file,
+//     letter for letter:
+//
+//     <!-- from: examples/balance/withdraw.go -->
+//
 //   - A line of three dots alone stands for code that is left out, and is dropped.
 //
 //   - The packages in [imports] are imported where the block names them.
@@ -26,6 +31,7 @@
 package readme
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,6 +75,7 @@ var imports = map[string]string{
 type Block struct {
 	Line      int    // of its first line in the file, counted from 1
 	Signature string // of the function that it is the body of, "()" if none is given
+	From      string // the file of the module that it is a part of, "" if none is given
 	Text      string
 }
 
@@ -76,16 +83,18 @@ const (
 	opening  = "```go"
 	fence    = "```"
 	mark     = "<!-- go:"
+	fromMark = "<!-- from:"
 	markEnds = "-->"
 )
 
 // Blocks returns the Go blocks of a Markdown text. It is an error if there is none, if
-// one does not end, or if a signature belongs to no block.
+// one does not end, or if a mark belongs to no block.
 func Blocks(markdown string) (blocks []Block, err error) {
 	var (
 		inside *Block
-		other  bool // inside a block of something else
-		signed string
+		other  bool   // inside a block of something else
+		signed string // the mark on the line above
+		from   string
 	)
 	for i, line := range strings.Split(markdown, "\n") {
 		line = strings.TrimSuffix(line, "\r")
@@ -100,15 +109,14 @@ func Blocks(markdown string) (blocks []Block, err error) {
 		case other:
 			other = line != fence
 		case line == opening:
-			inside = &Block{Line: i + 2, Signature: signed}
-			if signed == "" {
-				inside.Signature = "()"
-			}
-			signed = ""
-		case signed != "":
-			return nil, fmt.Errorf("line %d: the signature is not on the line above a Go block", i)
+			inside = &Block{Line: i + 2, Signature: cmp.Or(signed, "()"), From: from}
+			signed, from = "", ""
+		case signed != "" || from != "":
+			return nil, fmt.Errorf("line %d: the mark is not on the line above a Go block", i)
 		case strings.HasPrefix(line, mark):
-			signed = strings.TrimSpace(strings.TrimSuffix(strings.TrimPrefix(line, mark), markEnds))
+			signed = marked(line, mark)
+		case strings.HasPrefix(line, fromMark):
+			from = marked(line, fromMark)
 		default:
 			other = strings.HasPrefix(line, fence)
 		}
@@ -120,6 +128,23 @@ func Blocks(markdown string) (blocks []Block, err error) {
 		return nil, errors.New("there is no Go block")
 	}
 	return blocks, nil
+}
+
+// marked returns the text of a mark.
+func marked(line, mark string) string {
+	return strings.TrimSpace(strings.TrimSuffix(strings.TrimPrefix(line, mark), markEnds))
+}
+
+// check compares the block with the file that it is from.
+func (b Block) check(root string) error {
+	if b.From == "" {
+		return nil
+	}
+	file, err := os.ReadFile(filepath.Join(root, b.From))
+	if err == nil && !strings.Contains(string(file), b.Text) {
+		err = fmt.Errorf("line %d: the block is not a part of %s", b.Line, b.From)
+	}
+	return err
 }
 
 // file returns the block as a Go file; errors in it have the lines of path.
@@ -173,6 +198,9 @@ func Compile(root, path string) error {
 	list := filepath.Join(work, "overlay.json")
 	args := []string{"build", "-o", os.DevNull, "-overlay", list}
 	for _, b := range blocks {
+		if err := b.check(root); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
 		text, err := b.file(path)
 		if err != nil {
 			return err

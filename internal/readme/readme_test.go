@@ -118,6 +118,14 @@ func TestABlockThatDoesNotCompileIsReportedWithItsLine(t *testing.T) {
 	}
 }
 
+func TestABlockFromAFileIsAPartOfIt(t *testing.T) {
+	const from = "<!-- from: examples/balance/withdraw.go -->"
+	require.NoError(t, compile(t, from, "```go", `var errTooLittle = errors.New("the balance is too small")`, "```"))
+	assert.ErrorContains(t, compile(t, from, "```go", "func other() {}", "```"), "PAGE.md: line 3: the block is not a part of examples/balance/withdraw.go")
+	assert.ErrorContains(t, compile(t, from, "", "```go", "func other() {}", "```"), "line 1: the mark is not on the line above a Go block")
+	assert.ErrorContains(t, compile(t, "<!-- from: none.go -->", "```go", "func other() {}", "```"), "none.go")
+}
+
 func TestAPageWithoutGoOrWithAMisplacedMarkIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		lines []string
@@ -127,7 +135,7 @@ func TestAPageWithoutGoOrWithAMisplacedMarkIsRefused(t *testing.T) {
 		"a block without its end": {[]string{"```go", "_ = rlock.NewOwner()"}, "line 2: the Go block does not end"},
 		"a mark above a blank line": {
 			[]string{"<!-- go: (ctx context.Context) -->", "", "```go", "_ = ctx", "```"},
-			"line 1: the signature is not on the line above a Go block",
+			"line 1: the mark is not on the line above a Go block",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
