@@ -102,6 +102,7 @@ func (t *Tenure) failed(f flight, fault Fault, now Now) {
 		t.place = Over // that was the last one
 	case f.op == Step:
 		t.step = false // those that wait look by themselves
+	case f.op == Resume && fault != Unknown: // it is sent again, and one that was sent before may run yet
 	case f.op.enters() && fault != Unknown:
 		t.place = Over
 	case f.op == Join && c.breaks(JoinOnce):

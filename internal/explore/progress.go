@@ -57,7 +57,28 @@ func (w *world) beforeTick() {
 			}
 		}
 	}
+	w.checkForgotten()
 	w.checkUnused()
+}
+
+// checkForgotten fails a call that waits without a ticket, and is not in the line either: it would never end.
+func (w *world) checkForgotten() {
+	for i := range w.clients {
+		c := &w.clients[i]
+		for j := range c.users {
+			u := &c.users[j]
+			if !c.lives() || u.state != waiting || u.waiter.Outcome() != core.Waiting || u.waiter.Ticket() != nil {
+				continue
+			}
+			inLine := false
+			for r := range c.lockOf(j).Waiters {
+				inLine = inLine || r == u.waiter
+			}
+			if !inLine {
+				w.fail("client %d: user %d waits for nothing", i, j)
+			}
+		}
+	}
 }
 
 // checkUnused fails a call that waits for a look though it may have the lock: nothing has gone wrong, nothing is under way,

@@ -30,6 +30,7 @@ const (
 	late                  // it is executed at once, and its answer waits for deliver
 	lost                  // it is not executed, and has no answer
 	unheard               // it is executed, and has no answer
+	refused               // it is not executed, and the answer says so: a server that loads its data
 	panicking             // the carrier panics
 )
 
@@ -184,6 +185,9 @@ func (f *fake) run(ctx context.Context, w *fakeWire, cmd core.Command) (a answer
 	case panicking:
 		panic("the carrier panics")
 	case lost:
+		return none
+	case refused:
+		none.Fault = core.NotRun
 		return none
 	case unheard:
 		f.execute(w, cmd)

@@ -46,9 +46,10 @@ func eachPassableKind(t *testing.T, run func(t *testing.T, f *fake)) {
 	}
 }
 
-// A pass takes one command, and a resume one: after a lost answer it finds its own tenure.
+// A pass takes one command, and a resume one: after a lost answer it finds its own tenure, and what a server refused that
+// loads its data is sent again.
 func TestAResumeIsSentAgainAfterALostAnswer(t *testing.T) {
-	for _, lose := range []fate{passes, unheard, lost} {
+	for _, lose := range []fate{passes, unheard, lost, refused} {
 		eachPassableKind(t, func(t *testing.T, f *fake) {
 			here, there := f.join(nil), f.join(nil)
 			pass, err := f.passOn(t, here)
