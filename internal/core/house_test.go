@@ -96,15 +96,18 @@ func TestEachStateIsWrittenInOneFile(t *testing.T) {
 	}
 }
 
+var (
+	wantNames  = [...]string{"Gone", "Tried", "Queued", "Resumed", "Held", "Kept", "Parted"}
+	placeNames = [...]string{"Unsent", "Unsure", "Refused", "InQueue", "Owner", "Over"}
+	opNames    = [...]string{"None", "Acquire", "Resume", "Join", "Look", "Mirror", "Leave", "Step", "Unmark", "Write", "Forget"}
+)
+
 // The picture in doc.go is the table.
 func TestThePictureIsTheTable(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantNames := [...]string{"Gone", "Tried", "Queued", "Resumed", "Held", "Kept", "Parted"}
-	placeNames := [...]string{"Unsent", "Unsure", "Refused", "InQueue", "Owner", "Over"}
-	opNames := [...]string{"None", "Acquire", "Resume", "Join", "Look", "Mirror", "Leave", "Step", "Unmark", "Write", "Forget"}
 	var lines []string
 	for _, line := range strings.Split(string(text), "\n") {
 		if line = strings.TrimPrefix(line, "//\t"); strings.HasPrefix(line, `want \ place`) || len(lines) > 0 && len(lines) <= len(wantNames) {

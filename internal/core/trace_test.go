@@ -224,7 +224,7 @@ func (s *story) happens(t *testing.T, line string) {
 		s.lock.Answer(&cmd, s.reply(name, w), s.now)
 	case "write":
 		written, follows, ok := s.lock.Write(o, w.mode(), nil, s.now)
-		s.tell("write of %s, follows %v: %v", written.ID.text(), follows, ok)
+		s.tell("write of %s by %d, mode %d, follows %v: %v", written.ID.text(), written.Owner, written.Mode, follows, ok)
 	case "wrote":
 		s.lock.Wrote(id(w["of"]), o, w.mode(), nil, s.reply(name, w), s.now)
 	case "hear":
@@ -258,10 +258,10 @@ func (s *story) happens(t *testing.T, line string) {
 		for t := range s.lock.Tenures {
 			_, at := t.next(s.now)
 			_, due := s.lock.Peek(t, s.now)
-			s.tell("%s want %d place %d in flight %d, next %s, changes %s", t.ID.text(), t.Want(), t.Place(), t.InFlight(), s.at(at), s.at(due))
+			s.tell("%s %s %s in flight %s, next %s, changes %s", t.ID.text(), wantNames[t.Want()], placeNames[t.Place()], opNames[t.InFlight()], s.at(at), s.at(due))
 		}
 		for _, v := range s.lock.Levels() {
-			s.tell("level of %d, mode %d, token %d", v.Owner, v.Mode, v.Token)
+			s.tell("level of %d: %s, token %d", v.Owner, [...]string{Alone: "writes", Shared: "reads"}[v.Mode], v.Token)
 		}
 		s.tell("%d wait, idle %v", s.lock.Len(), s.lock.Idle())
 	default:
@@ -300,7 +300,18 @@ func (s *story) parts(r PartResult) {
 }
 
 func (s *story) outcome(c *Waiter) {
-	s.tell("%s: %s", c.Tag, [...]string{"waits", "acquired", "denied", "timed out", "cancelled", "closed", "may not upgrade", "failed", "not passed"}[c.Outcome()])
+	text := [...]string{"waits", "acquired", "denied", "timed out", "cancelled", "closed", "may not upgrade", "failed", "not passed"}[c.Outcome()]
+	if c.Outcome() == Acquired {
+		text += " " + [...]string{ByRedis: "from Redis", ByQueue: "by its ticket", ByNesting: "by nesting", ByHandoff: "by a hand-off", ByJoining: "beside readers", ByLinger: "as it lingered", ByPass: "as it was passed on"}[c.Way()]
+		if c.Token() > 0 {
+			text += fmt.Sprintf(", token %d", c.Token())
+		}
+	}
+	s.tell("%s: %s", c.Tag, text)
+}
+
+func (c Cause) text() string {
+	return [...]string{ByUnlock: "unlocked", LeaseEnded: "lease ended", Unrenewed: "not renewed", KeyGone: "key gone", ByForce: "by force", ByClose: "by Close", Unconfirmed: "no answer"}[c]
 }
 
 // carryOut tells the effects, polls, and fires the due timers of callers.
@@ -319,10 +330,10 @@ func (s *story) carryOut() {
 				s.outcome(e.Waiter)
 			case Lose:
 				for _, v := range e.Lost {
-					s.tell("owner %d loses it: cause %d", v.Owner, e.Cause)
+					s.tell("owner %d loses it: %s", v.Owner, e.Cause.text())
 				}
 			case Released:
-				s.tell("%s is released: cause %d", e.Tenure.ID.text(), e.Cause)
+				s.tell("%s is released: %s", e.Tenure.ID.text(), e.Cause.text())
 			default:
 				s.tell("%s", [...]string{Subscribe: "subscribes", Unsubscribe: "unsubscribes", ListenAbroad: "listens to foreign clients", IgnoreAbroad: "ignores foreign clients"}[e.Kind])
 			}
