@@ -76,6 +76,7 @@ func TestOneCandidateLeadsAndTheNextOneAfterIt(t *testing.T) {
 		assert.Greater(t, second.token(t), token)
 		second.stop(t)
 		server.AssertNothingHeld()
+		assert.Equal(t, []string{"redisson_lock_token:{lock:leader}"}, server.Miniredis().Keys(), "the text is deleted")
 	})
 }
 
@@ -157,6 +158,7 @@ func TestWorkThatStopsInTimeIsNoOverrun(t *testing.T) {
 		cut := time.Now()
 		server.Cut(first.client)
 		time.Sleep(2 * lease)
+		synctest.Wait()
 		assert.Nil(t, first.Term())
 		assert.NotNil(t, second.Term())
 		assert.WithinRange(t, told, cut.Add(lease/4), cut.Add(lease*2/3))
@@ -189,6 +191,7 @@ func TestWorkThatOutlivesTheLeaseIsAnOverrun(t *testing.T) {
 				}, elect.WithOverrun(func() { over = time.Now() }))
 				lose(server, leader)
 				time.Sleep(2 * lease)
+				synctest.Wait()
 				assert.Equal(t, over.Sub(told).Round(time.Second), lease/3)
 				server.Heal()
 				leader.cancel()
