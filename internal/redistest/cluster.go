@@ -167,7 +167,7 @@ func (s *Server) parseMember(fields []string) (m member, err error) {
 // find returns the process that listens at addr.
 func find(processes []*process, addr string) (*process, error) {
 	for _, p := range processes {
-		if p.addr() == addr {
+		if loopback(p.link) == addr {
 			return p, nil
 		}
 	}

@@ -86,22 +86,22 @@ var withoutTLS = regexp.MustCompile("Bad directive|connection type tls")
 // of the authority. There it accepts only clients with a certificate of the same authority.
 func TLS(t testing.TB, a *Authority) *Server {
 	t.Helper()
-	cert := a.Issue(t)
-	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block := func(kind string, der []byte) string {
-		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
-	}
-	lay := func(i installation, dir string, ports []int) *Server {
-		conf := fmt.Sprintf("tls-port %d\ntls-cert-file server.crt\ntls-key-file server.key\ntls-ca-cert-file ca.crt\ntls-auth-clients yes\n", tlsPort(ports[0]))
-		p := i.node(dir, ports[0], conf)
-		p.files["server.crt"] = block("CERTIFICATE", cert.Certificate[0])
-		p.files["server.key"] = block("PRIVATE KEY", key)
-		p.files["ca.crt"] = block("CERTIFICATE", a.cert.Raw)
-		return &Server{Kind: KindStandalone, nodes: []*process{p}}
-	}
+	speak := a.speaker(t)
+	return ownTLS(t, func(i installation, dir string, ports []int) *Server {
+		return &Server{Kind: KindStandalone, nodes: []*process{speak(i.node(dir, ports[0], ""))}}
+	})
+}
+
+// SentinelTLS is [Sentinel] with servers that speak TLS among themselves, and name the ports of TLS
+// to clients: connect to [Server.TLSAddrs] with a certificate of the authority, as with [TLS].
+func SentinelTLS(t testing.TB, a *Authority) *Server {
+	t.Helper()
+	return ownTLS(t, layWatched(tlsPort, a.speaker(t)))
+}
+
+// ownTLS is own for servers that speak TLS, which a server may be built without.
+func ownTLS(t testing.TB, lay layout) *Server {
+	t.Helper()
 	s, err := start(lay, installed(t, nil), t.TempDir())
 	if err != nil && withoutTLS.MatchString(err.Error()) && os.Getenv("RLOCK_REQUIRE_REDIS") != "1" {
 		t.Skip("redis-server was built without TLS")
@@ -113,8 +113,42 @@ func TLS(t testing.TB, a *Authority) *Server {
 	return s.lend(t)
 }
 
-// TLSAddr returns the host and port at which a server from [TLS] speaks it.
-func (s *Server) TLSAddr() string { return loopback(tlsPort(s.nodes[0].port)) }
+// speaker returns what makes a process speak TLS, with clients and other processes.
+func (a *Authority) speaker(t testing.TB) func(*process) *process {
+	t.Helper()
+	cert := a.Issue(t)
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(kind string, der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	return func(p *process) *process {
+		p.link = tlsPort(p.port)
+		p.files[confFile] += fmt.Sprintf("tls-port %d\ntls-cert-file server.crt\ntls-key-file server.key\ntls-ca-cert-file ca.crt\ntls-auth-clients yes\ntls-replication yes\n", p.link)
+		p.files["server.crt"] = block("CERTIFICATE", cert.Certificate[0])
+		p.files["server.key"] = block("PRIVATE KEY", key)
+		p.files["ca.crt"] = block("CERTIFICATE", a.cert.Raw)
+		return p
+	}
+}
+
+// TLSAddrs returns the hosts and ports at which a server from [TLS] or [SentinelTLS] speaks it
+// with clients.
+func (s *Server) TLSAddrs() (addrs []string) {
+	entries := s.sentinels
+	if s.Kind == KindStandalone {
+		entries = s.nodes
+	}
+	for _, p := range entries {
+		addrs = append(addrs, loopback(p.link))
+	}
+	return addrs
+}
+
+// TLSAddr returns the first of TLSAddrs.
+func (s *Server) TLSAddr() string { return s.TLSAddrs()[0] }
 
 // tlsPort returns the port of a node's bus, which is free, since a server outside a Cluster
 // has no bus.

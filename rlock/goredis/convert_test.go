@@ -170,6 +170,26 @@ func TestASentinel(t *testing.T) {
 	})
 }
 
+// A service with Sentinels and TLS, whose certificates the test has issued, goes on after a
+// failover.
+func TestASentinelWithTLS(t *testing.T) {
+	authority := redistest.NewAuthority(t)
+	s := redistest.SentinelTLS(t, authority)
+	o := redis.FailoverOptions{
+		MasterName: s.Options().Sentinel.MasterSet, SentinelAddrs: s.TLSAddrs(),
+		TLSConfig: &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Issue(t)}},
+	}
+	rdb := live(t, redis.NewFailoverClient(new(o)))
+	option, err := goredis.FromFailover(&o)
+	require.NoError(t, err)
+	client := lockWith(t, option, rdb)
+
+	s.Failover("after")
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	defer cancel()
+	require.NoError(t, client.NewLock("after").Do(ctx, func(context.Context) error { return nil }))
+}
+
 func TestTheSentinelsHaveALoginOfTheirOwn(t *testing.T) {
 	option, err := goredis.FromFailover(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:26379"}, ClientName: "orders",
 		Username: "alice", Password: "secret", SentinelUsername: "watcher", SentinelPassword: "other", DialTimeout: time.Second})
