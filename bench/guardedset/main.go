@@ -1,16 +1,16 @@
 // Command guardedset is Jepsen's test of etcd's locks for Redis: processes read, increment and write one value under a
-// lock while they are stopped (SIGSTOP) for one to two leases, cut off from Redis, and killed, and while Redis fails
-// over. The resource, a hash in another Redis, counts: lost updates are its writes less its value, stale are the writes
-// that found another value than the one that was read.
+// lock while they are stopped (SIGSTOP) for one to two leases, cut off from Redis, and killed, and while Sentinel fails
+// over to a replica. The resource, a hash in another Redis, keeps each write: lost updates are its writes less its value,
+// stale are the writes that found another value than the one that was read.
 //
-//	cd bench && go run ./guardedset         # three and a half minutes; writes results/guardedset
+//	cd bench && go run ./guardedset         # ten minutes; writes results/guardedset
 //
-// The faults meet the process that has the lock, so they are worse than in a service.
+// The faults meet the process that has the lock, so they are worse than in a service. Redisson's workers are JVMs; without
+// Java and Maven they are left out.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -18,10 +18,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/go-rlock/rlock/bench/report"
 )
 
 func main() {
@@ -42,48 +45,78 @@ func main() {
 
 func play(ctx context.Context) error {
 	lease := flag.Duration("lease", 2*time.Second, "of all locks")
-	duration := flag.Duration("time", 48*time.Second, "of each run, with faults")
-	atOnce := flag.Int("at-once", 3, "how many runs to play at a time, each with servers and processes of its own")
-	libraries := flag.String("libraries", "", "those to run, separated by commas; all by default")
-	only := flag.String("form", "", "the form to run, all by default")
+	calm := flag.Duration("calm", 5*time.Second, "of each run, before the faults")
+	scale := flag.Float64("scale", 1, "of the time with faults")
+	atOnce := flag.Int("at-once", 4, "how many runs to play at a time, each with servers and processes of its own")
+	named := flag.String("scenarios", "", "those to run, separated by commas; all by default")
+	libraries := flag.String("libraries", "", "those to run, likewise")
+	only := flag.String("forms", "", "those to run, likewise")
+	add := flag.Bool("add", false, "keep the other results in the folder")
 	seed := flag.Uint64("seed", 1, "of the faults' lengths")
 	out := flag.String("out", filepath.Join("results", "guardedset"), "folder of the results")
 	flag.Parse()
+
+	there, absent := without(forms())
 	var runs []*run
-	for _, f := range forms() {
-		if *libraries != "" && !strings.Contains(","+*libraries+",", ","+f.Library+",") || *only != "" && *only != f.Form {
-			continue
+	for _, s := range scenarios() {
+		for _, f := range there {
+			if s.does(f) && among(*named, s.name) && among(*libraries, f.Library) && among(*only, f.Form) {
+				long := time.Duration(*scale * float64(s.time))
+				runs = append(runs, &run{form: f, scenario: s, lease: *lease, calm: *calm, time: long, random: rand.New(rand.NewPCG(*seed, 1))})
+			}
 		}
-		runs = append(runs, &run{form: f, lease: *lease, duration: *duration, random: rand.New(rand.NewPCG(*seed, 1))})
 	}
-	results := make([]result, len(runs))
-	failed := make([]error, len(runs))
+	results, err := playAll(ctx, runs, *atOnce)
+	if err != nil {
+		return err
+	}
+	if *add {
+		var before []result
+		if err := report.Load(*out, &before); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		results = merge(before, results)
+	}
+	if err := report.Save(*out, results, text(results, *lease, absent)); err != nil {
+		return err
+	}
+	return draw(results, *out)
+}
+
+// among reports whether the list, separated by commas, has the word or is empty.
+func among(list, word string) bool {
+	return list == "" || slices.Contains(strings.Split(list, ","), word)
+}
+
+func playAll(ctx context.Context, runs []*run, atOnce int) ([]result, error) {
+	results, failed := make([]result, len(runs)), make([]error, len(runs))
 	var all sync.WaitGroup
-	turns := make(chan struct{}, max(*atOnce, 1))
+	turns := make(chan struct{}, max(atOnce, 1))
 	for i, r := range runs {
 		turns <- struct{}{}
 		all.Go(func() {
 			defer func() { <-turns }()
-			results[i], failed[i] = r.measure(ctx)
-			fmt.Printf("%s, %s: %+v\n", r.form.Library, r.form.Form, results[i])
+			if results[i], failed[i] = r.measure(ctx); failed[i] == nil {
+				fmt.Printf("%+v\n", results[i])
+			}
 		})
 	}
 	all.Wait()
-	if err := errors.Join(failed...); err != nil {
-		return err
+	return results, errors.Join(failed...)
+}
+
+// merge returns the results with those of earlier runs, in the order of the tables.
+func merge(before, results []result) (merged []result) {
+	for _, s := range scenarios() {
+		for _, f := range forms() {
+			is := func(r result) bool { return r.Scenario == s.name && r.Library == f.Library && r.Form == f.Form }
+			for _, list := range [][]result{results, before} {
+				if i := slices.IndexFunc(list, is); i >= 0 {
+					merged = append(merged, list[i])
+					break
+				}
+			}
+		}
 	}
-	if err := os.MkdirAll(*out, 0o755); err != nil {
-		return err
-	}
-	data, err := json.MarshalIndent(results, "", "\t")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(*out, "results.json"), append(data, '\n'), 0o644); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(*out, "results.md"), []byte(table(results, *lease)), 0o644); err != nil {
-		return err
-	}
-	return draw(results, filepath.Join(*out, "guardedset.svg"))
+	return merged
 }

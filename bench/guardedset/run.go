@@ -2,257 +2,172 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/bench/arena"
-	"github.com/go-rlock/rlock/internal/network"
-	"github.com/go-rlock/rlock/internal/suspend"
 )
 
-// A run is one form under faults.
+// A run is one form under the faults of a scenario.
 type run struct {
 	form     form
+	scenario scenario
 	lease    time.Duration
-	duration time.Duration
+	calm     time.Duration // before the faults
+	time     time.Duration // of the faults
 	random   *rand.Rand
 
-	locks, data         rueidis.Client // of the lock's server and of the resource's
-	lockAddr, valueAddr string
-	workers             []*process
-	ends                sync.WaitGroup // of faults
-
-	faults map[string]int
+	setting setting
+	dataAt  place          // the resource
+	data    rueidis.Client // there
+	workers []*process
+	said    *ledger
+	ends    sync.WaitGroup // of faults
+	faults  map[string]int
 }
 
-// A process is a worker with a network of its own to the lock's server.
-type process struct {
-	number  int
-	net     *network.Network
-	command *exec.Cmd
-	input   *os.File // its end is the worker's
-
-	mu   sync.Mutex // protects following
-	busy bool       // a fault is under way
-}
-
-// A result is what the resource has counted.
+// A result is what the resource and the workers have noted.
 type result struct {
-	Library, Form          string
-	Seconds                float64
-	Writes, Value          int
-	Stale, Rejected        int
-	Stops, Cuts, Kills     int
-	Failovers              int
-	LostUpdates, PerSecond float64
+	Scenario, Library, Form string
+	Seconds                 float64
+	Writes                  int // acknowledged
+	Gone                    int // of them: not at the resource, since a primary took them with it
+	Kept, Value             int // at the resource: writes, and the value
+	LostUpdates             int // the difference: another holder has overwritten them
+	Stale, Rejected         int
+	Calm, PerSecond         float64 // acknowledged writes a second, before the faults and under them
+	LongestGap              float64 // in seconds, under the faults
+	Faults                  map[string]int
 }
 
 const workers = 6
 
 // measure plays the run with servers of its own.
 func (r *run) measure(ctx context.Context) (result, error) {
-	r.faults = make(map[string]int)
-	for _, server := range []struct {
-		addr   *string
-		client *rueidis.Client
-	}{{&r.lockAddr, &r.locks}, {&r.valueAddr, &r.data}} {
+	r.faults, r.said, r.setting = make(map[string]int), newLedger(), r.scenario.make()
+	defer r.setting.close()
+	locks, err := r.setting.open(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	r.dataAt = locks
+	if r.form.Form != guarded {
 		addr, stop, err := arena.StartRedis(ctx, "redis-server")
 		if err != nil {
 			return result{}, err
 		}
 		defer stop()
-		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true})
-		if err != nil {
-			return result{}, err
-		}
-		defer client.Close()
-		*server.addr, *server.client = addr, client
+		r.dataAt = place{Addrs: []string{addr}}
 	}
-	if r.form.Form == guarded {
-		r.data = r.locks
+	if r.data, err = r.dataAt.open(); err != nil {
+		return result{}, err
 	}
+	defer r.data.Close()
+	defer r.end()
 	for i := range workers {
-		n, err := network.Listen(r.lockAddr)
+		way, err := r.setting.way(i)
 		if err != nil {
 			return result{}, err
 		}
-		defer n.Close()
-		p := &process{number: i, net: n}
-		if err := r.start(p); err != nil {
+		p := &process{number: i, locks: way, said: r.said}
+		if err := p.start(r); err != nil {
 			return result{}, err
 		}
 		r.workers = append(r.workers, p)
 	}
 	if err := r.await(ctx); err != nil {
-		r.end()
 		return result{}, err
 	}
-	began := time.Now()
-	before := r.counts(ctx)
-	r.disturb(ctx)
+	began, before := time.Now(), r.said.count()
+	wait(ctx, r.calm)
+	calm := float64(r.said.count()-before) / time.Since(began).Seconds()
+
+	began, before = time.Now(), r.said.begin()
+	for n := 1; time.Since(began) < r.time && ctx.Err() == nil; {
+		if what := r.setting.fault(ctx, r, n); what != "" {
+			r.faults[what]++
+			n++
+		}
+	}
 	r.ends.Wait()
-	took := time.Since(began)
+	got := result{Calm: calm, Seconds: time.Since(began).Seconds(), LongestGap: r.said.longest().Seconds()}
+	got.PerSecond = float64(r.said.count()-before) / got.Seconds
 	r.end()
-	return r.judge(before, r.counts(ctx), took), ctx.Err()
+	if err := r.judge(ctx, &got); err != nil {
+		return result{}, err
+	}
+	return got, ctx.Err()
 }
 
-// start starts the worker's process.
-func (r *run) start(p *process) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	in, out, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	job := strings.Join([]string{r.form.Library, r.form.Form, strconv.Itoa(p.number), p.net.Addr(), r.valueAddr, r.lease.String()}, "|")
-	command := exec.Command(self)
-	command.Env = append(os.Environ(), role+"="+job)
-	command.Stdin, command.SysProcAttr = in, arena.Ours()
-	if err := command.Start(); err != nil {
-		_, _ = in.Close(), out.Close()
-		return err
-	}
-	_ = in.Close()
-	p.command, p.input = command, out
-	return nil
-}
-
-// await waits for the first write.
+// await waits until each worker has written: a JVM starts slowly. One that does not get the lock is no error.
 func (r *run) await(ctx context.Context) error {
-	for until := time.Now().Add(20 * time.Second); r.counts(ctx)["writes"] == 0; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(until) || ctx.Err() != nil {
-			return fmt.Errorf("guardedset: %s, %s: no write in 20 s", r.form.Library, r.form.Form)
+	for until := time.Now().Add(30 * time.Second); r.said.heard() < workers && time.Now().Before(until); wait(ctx, 20*time.Millisecond) {
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
+	}
+	if r.said.count() == 0 {
+		return fmt.Errorf("guardedset: %s, %s: no write in 30 s", r.form.Library, r.form.Form)
 	}
 	return nil
 }
 
-// counts returns the resource's fields.
-func (r *run) counts(ctx context.Context) map[string]int {
-	counts := make(map[string]int)
-	fields, _ := r.data.Do(ctx, r.data.B().Hgetall().Key(resource).Build()).AsStrMap()
-	for field, value := range fields {
-		counts[field], _ = strconv.Atoi(value)
-	}
-	return counts
+// holder returns the number of the worker that was the last to read.
+func (r *run) holder(ctx context.Context) int {
+	text, _ := r.data.Do(ctx, r.data.B().Hget().Key(resource[0]).Field("holder").Build()).ToString()
+	number, _ := strconv.Atoi(text)
+	return number % workers
 }
 
-// disturb lets faults meet the worker that has the lock: mostly a stop.
-func (r *run) disturb(ctx context.Context) {
-	fault := 0
-	for end := time.Now().Add(r.duration); time.Now().Before(end) && ctx.Err() == nil; {
-		time.Sleep(r.lease*2/3 + rand.N(r.lease/8))
-		p := r.workers[r.counts(ctx)["holder"]%workers]
-		if !p.begin() {
-			continue
-		}
-		fault++
-		long := r.lease + time.Duration(r.random.Int64N(int64(r.lease)))
-		switch {
-		case fault%8 == 4:
-			r.faults["kill"]++
-			r.kill(p)
-			p.done()
-		case fault%8 == 0:
-			r.faults["failover"]++
-			r.failOver(ctx)
-			p.done()
-		case fault%4 == 2:
-			r.faults["cut"]++
-			p.net.Rule(network.Silence)
-			r.later(p, long, p.net.Heal)
-		default:
-			r.faults["stop"]++
-			if err := suspend.Process(p.command.Process); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-			}
-			process := p.command.Process
-			r.later(p, long, func() { _ = suspend.Resume(process) })
-		}
-	}
-}
-
-// later ends a fault.
-func (r *run) later(p *process, after time.Duration, end func()) {
+// later ends a fault after one to two leases.
+func (r *run) later(p *process, end func()) {
+	long := r.lease + time.Duration(r.random.Int64N(int64(r.lease)))
 	r.ends.Go(func() {
-		time.Sleep(after)
+		time.Sleep(long)
 		end()
 		p.done()
 	})
 }
 
-func (p *process) begin() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	was := p.busy
-	p.busy = true
-	return !was
-}
-
-func (p *process) done() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.busy = false
-}
-
-// kill ends the worker's process and starts another.
-func (r *run) kill(p *process) {
-	_ = p.command.Process.Kill()
-	_ = p.command.Wait()
-	_ = p.input.Close()
-	if err := r.start(p); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+// check tells a failure that leaves the run as it is.
+func (r *run) check(err error) {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s, %s, %s: %v\n", r.scenario.name, r.form.Library, r.form.Form, err)
 	}
 }
 
-// failOver is a failover to a replica that lacks the latest writes: all connections end, and the lock's keys are
-// gone. The counter of tokens, and a value beside the lock, were written before.
-func (r *run) failOver(ctx context.Context) {
-	keys, _ := r.locks.Do(ctx, r.locks.B().Keys().Pattern("*").Build()).AsStrSlice()
-	for _, key := range keys {
-		if key != resource && !strings.HasPrefix(key, "redisson_lock_token:") {
-			_ = r.locks.Do(ctx, r.locks.B().Del().Key(key).Build()).Error()
-		}
-	}
-	for _, p := range r.workers {
-		p.net.Cut()
-	}
-}
-
-// end ends all workers. Those that do not go are killed.
+// end ends all workers.
 func (r *run) end() {
 	var all sync.WaitGroup
 	for _, p := range r.workers {
-		_ = p.input.Close()
-		all.Go(func() {
-			kill := time.AfterFunc(3*time.Second, func() { _ = p.command.Process.Kill() })
-			defer kill.Stop()
-			if err := p.command.Wait(); err != nil && !errors.As(err, new(*exec.ExitError)) {
-				fmt.Fprintln(os.Stderr, err)
-			}
-		})
+		all.Go(p.end)
 	}
 	all.Wait()
+	r.workers = nil
 }
 
-// judge compares the counts with the value.
-func (r *run) judge(before, after map[string]int, took time.Duration) result {
-	writes := after["writes"]
-	return result{
-		Library: r.form.Library, Form: r.form.Form, Seconds: took.Seconds(), Writes: writes, Value: after["v"],
-		Stale: after["stale"], Rejected: after["rejected"], LostUpdates: float64(writes - after["v"]),
-		PerSecond: float64(writes-before["writes"]) / took.Seconds(),
-		Stops:     r.faults["stop"], Cuts: r.faults["cut"], Kills: r.faults["kill"], Failovers: r.faults["failover"],
+// judge compares what was acknowledged, what the resource has executed, and the value.
+func (r *run) judge(ctx context.Context, got *result) error {
+	fields, err := r.data.Do(ctx, r.data.B().Hgetall().Key(resource[0]).Build()).AsStrMap()
+	if err != nil {
+		return err
 	}
+	kept, err := r.data.Do(ctx, r.data.B().Lrange().Key(resource[1]).Start(0).Stop(-1).Build()).AsStrSlice()
+	if err != nil {
+		return err
+	}
+	number := func(field string) int {
+		n, _ := strconv.Atoi(fields[field])
+		return n
+	}
+	got.Scenario, got.Library, got.Form, got.Faults = r.scenario.name, r.form.Library, r.form.Form, r.faults
+	got.Writes, got.Gone, got.Kept, got.Value = r.said.count(), r.said.missing(kept), len(kept), number("v")
+	got.LostUpdates, got.Stale, got.Rejected = got.Kept-got.Value, number("stale"), number("rejected")
+	return nil
 }

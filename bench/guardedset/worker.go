@@ -2,22 +2,22 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
 )
 
-// The resource is a hash in a Redis of its own, which no fault meets; if the writes are guarded, in that of the lock. Each
-// script is what a resource does at one moment.
-const (
-	resource = "value"
-	think    = 40 * time.Millisecond // between the read and the write
-)
+// think is the time between the read and the write.
+const think = 40 * time.Millisecond
+
+// resource is a hash and the list of its writes in a Redis of its own, which no fault meets; if the writes are guarded,
+// in that of the lock. Each script is what a resource does at one moment.
+var resource = []string{"value", "value:writes"}
 
 var (
 	// read notes who reads, and returns the value; nil if the token is an old one.
@@ -32,43 +32,50 @@ if tonumber(ARGV[2]) > 0 then
 end
 redis.call('hset', KEYS[1], 'holder', ARGV[1])
 return redis.call('hget', KEYS[1], 'v') or '0'`
-	// write sets the value to one more than was read, and counts what it sees.
-	// KEYS the resource. ARGV the value that was read, the token (0 for none).
+	// write sets the value to one more than was read, and notes what it sees.
+	// KEYS the resource. ARGV the value that was read, the token (0 for none), the name of the write.
 	write = `
 if tonumber(ARGV[2]) > 0 and tonumber(redis.call('hget', KEYS[1], 'token') or '0') > tonumber(ARGV[2]) then
 	redis.call('hincrby', KEYS[1], 'rejected', 1)
-	return 0
+	return '0'
 end
 if (redis.call('hget', KEYS[1], 'v') or '0') ~= ARGV[1] then
 	redis.call('hincrby', KEYS[1], 'stale', 1)
 end
 redis.call('hset', KEYS[1], 'v', tonumber(ARGV[1]) + 1)
-redis.call('hincrby', KEYS[1], 'writes', 1)
-return 1`
+redis.call('rpush', KEYS[2], ARGV[3])
+return '1'`
 )
 
-// role is the variable that makes this program a worker: library|form|worker|lock's address|resource's address|lease.
+// role is the variable that makes this program a worker, with its job as JSON. rlock.guardedset.Main in Java has the same.
 const role = "RLOCK_GUARDEDSET_WORKER"
 
-// work increments the value under the lock until its standard input ends.
-func work(job string) error {
-	words := strings.Split(job, "|")
-	if len(words) != 6 {
-		return fmt.Errorf("guardedset: worker: %q", job)
+// A job is what a worker is told.
+type job struct {
+	Library, Form string
+	Worker        string
+	Name          string // of the lock
+	Locks, Data   place
+	Lease, Think  time.Duration
+	Resource      []string
+	Read, Write   string
+}
+
+// work increments the value under the lock until its standard input ends. It prints the name of each acknowledged write.
+func work(text string) error {
+	var j job
+	if err := json.Unmarshal([]byte(text), &j); err != nil {
+		return fmt.Errorf("guardedset: worker: %w", err)
 	}
-	lease, err := time.ParseDuration(words[5])
+	f, err := find(j.Library, j.Form)
 	if err != nil {
 		return err
 	}
-	f, err := find(words[0], words[1])
+	data, err := j.Data.open()
 	if err != nil {
 		return err
 	}
-	data, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{words[4]}, DisableCache: true, ForceSingleClient: true})
-	if err != nil {
-		return err
-	}
-	take, err := f.open(words[3], lease)
+	take, err := f.open(j.Locks, j.Lease)
 	if err != nil {
 		return err
 	}
@@ -79,16 +86,20 @@ func work(job string) error {
 		time.Sleep(time.Second)
 		os.Exit(0) // a library that waits for ever must not keep the run
 	}()
-	for ctx.Err() == nil {
+	for writes := 0; ctx.Err() == nil; {
 		h, err := take(ctx)
 		if err != nil {
-			time.Sleep(think)
+			time.Sleep(j.Think)
 			continue
 		}
 		if h.exec == nil {
 			h.exec = at(data)
 		}
-		increment(h, words[2])
+		id := fmt.Sprintf("%s.%d.%d", j.Worker, os.Getpid(), writes)
+		if increment(h, j, id) {
+			writes++
+			fmt.Println(id)
+		}
 		h.release()
 	}
 	return nil
@@ -97,27 +108,33 @@ func work(job string) error {
 // at executes scripts at a resource that has a server of its own.
 func at(data rueidis.Client) script {
 	return func(ctx context.Context, source string, args ...string) (rueidis.RedisMessage, error) {
-		return data.Do(ctx, data.B().Eval().Script(source).Numkeys(1).Key(resource).Arg(args...).Build()).ToMessage()
+		return data.Do(ctx, data.B().Eval().Script(source).Numkeys(int64(len(resource))).Key(resource...).Arg(args...).Build()).ToMessage()
 	}
 }
 
-// increment reads, thinks and writes.
-func increment(h *held, worker string) {
+// increment reads, thinks and writes, and reports whether the write was acknowledged.
+func increment(h *held, j job, id string) bool {
 	token := strconv.FormatInt(h.token, 10)
-	was, err := h.exec(h.ctx, read, worker, token)
+	was, err := h.exec(h.ctx, j.Read, j.Worker, token)
 	if err != nil {
-		return
+		return false
 	}
 	value, err := was.ToString()
 	if err != nil {
-		return
+		return false
 	}
 	select {
-	case <-time.After(think):
+	case <-time.After(j.Think):
 	case <-h.ctx.Done():
-		return
+		return false
 	}
-	if h.valid() {
-		_, _ = h.exec(h.ctx, write, value, token)
+	if !h.valid() {
+		return false
 	}
+	done, err := h.exec(h.ctx, j.Write, value, token, id)
+	if err != nil {
+		return false
+	}
+	said, err := done.ToString()
+	return err == nil && said == "1"
 }

@@ -1,10 +1,8 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -35,21 +33,11 @@ func (r *Report) Write(folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	raw, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, "results.json"), append(raw, '\n'), 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
 	plots, err := r.plot(folder)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(folder, "results.md"), []byte(r.Markdown(plots)), 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	return nil
+	return Save(folder, r, r.Markdown(plots))
 }
 
 // find returns the result of a contender in a cell that has figures, or nil.

@@ -3,12 +3,12 @@
 //
 //	cd bench && go run ./resend         # less than a minute; writes results/resend
 //
-// The commands pass the faulty network of rlock's own tests (internal/network). Each case has a lock of its own.
+// The commands pass the faulty network of rlock's own tests (internal/network). Each case has a lock of its own. Without
+// Java and Maven, Redisson is left out.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -20,10 +20,8 @@ import (
 
 	"github.com/go-rlock/rlock/bench/arena"
 	"github.com/go-rlock/rlock/bench/contender"
+	"github.com/go-rlock/rlock/bench/report"
 )
-
-// libraries are the contenders. Redisson is none: its workers are programs in Java.
-var libraries = []string{"rlock", "redsync", "redislock-exp", "rueidislock-1"}
 
 // maxCommands is how many commands of an operation are met by a fault, each in a case of its own.
 const maxCommands = 4
@@ -48,19 +46,18 @@ func play(ctx context.Context) error {
 		return err
 	}
 	defer stop()
+	pairs := &pairs{config: contender.Config{Addr: addr, Lease: *lease}}
+	defer pairs.close()
+	there, absent := libraries()
 	var outcomes []*outcome
 	var all sync.WaitGroup
 	turns := make(chan struct{}, max(*atOnce, 1))
-	for _, library := range libraries {
-		if *only != "" && *only != library {
+	for _, l := range there {
+		if *only != "" && *only != l.Name {
 			continue
 		}
-		made, err := contender.Find(library)
-		if err != nil {
-			return err
-		}
 		for _, op := range operations {
-			if op == renewal && !made.Renews {
+			if op == renewal && !l.Renews {
 				continue
 			}
 			for _, f := range faults {
@@ -68,12 +65,12 @@ func play(ctx context.Context) error {
 					if f == none && nth > 0 {
 						break
 					}
-					o := &outcome{Library: library, Operation: op, Fault: f, Nth: nth + 1}
+					o := &outcome{Library: l.Name, Operation: op, Fault: f, Nth: nth + 1}
 					outcomes = append(outcomes, o)
 					turns <- struct{}{}
 					all.Go(func() {
 						defer func() { <-turns }()
-						c := &trial{outcome: o, addr: addr, lease: *lease, made: made}
+						c := &trial{outcome: o, addr: addr, lease: *lease, made: l, pairs: pairs}
 						c.play(ctx)
 					})
 				}
@@ -81,17 +78,7 @@ func play(ctx context.Context) error {
 		}
 	}
 	all.Wait()
-	if err := os.MkdirAll(*out, 0o755); err != nil {
-		return err
-	}
-	data, err := json.MarshalIndent(outcomes, "", "\t")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(*out, "results.json"), append(data, '\n'), 0o644); err != nil {
-		return err
-	}
-	text := table(outcomes, *lease)
-	fmt.Print(text)
-	return os.WriteFile(filepath.Join(*out, "results.md"), []byte(text), 0o644)
+	said := table(outcomes, *lease, absent)
+	fmt.Print(said)
+	return report.Save(*out, outcomes, said)
 }

@@ -19,8 +19,9 @@ func TestALostReleaseIsFoundAndALockWithoutOwnersIsToo(t *testing.T) {
 	addr, stop, err := arena.StartRedis(t.Context(), "redis-server")
 	require.NoError(t, err)
 	defer stop()
+	pairs := &pairs{config: contender.Config{Addr: addr, Lease: time.Second}}
 	play := func(made contender.Contender, op operation, f fault) *outcome {
-		one := &trial{outcome: &outcome{Library: made.Name, Operation: op, Fault: f, Nth: 1}, addr: addr, lease: time.Second, made: made}
+		one := &trial{outcome: &outcome{Library: made.Name, Operation: op, Fault: f, Nth: 1}, addr: addr, lease: time.Second, made: library{Contender: made}, pairs: pairs}
 		one.play(t.Context())
 		require.Empty(t, one.Problem)
 		require.True(t, one.Met)
@@ -32,6 +33,27 @@ func TestALostReleaseIsFoundAndALockWithoutOwnersIsToo(t *testing.T) {
 	assert.True(t, play(contender.Broken(), locking, none).Twice, "a lock that does not exclude")
 }
 
+func TestRedissonIsPlayedInJava(t *testing.T) {
+	made := inJava()
+	if _, err := exec.LookPath("redis-server"); err != nil || testing.Short() || made.Absent() != "" {
+		t.Skip("it starts a redis-server and JVMs, for some seconds")
+	}
+	addr, stop, err := arena.StartRedis(t.Context(), "redis-server")
+	require.NoError(t, err)
+	defer stop()
+	pairs := &pairs{config: contender.Config{Addr: addr, Lease: time.Second}}
+	defer pairs.close()
+	for _, f := range []fault{none, requestLost} { // both with the same two JVMs
+		one := &trial{outcome: &outcome{Library: made.Name, Operation: locking, Fault: f, Nth: 1}, addr: addr, lease: time.Second, made: library{made, true}, pairs: pairs}
+		one.play(t.Context())
+		require.Empty(t, one.Problem)
+		require.True(t, one.Met)
+		assert.Equal(t, f == requestLost, one.Failed)
+		assert.False(t, one.Twice || one.Forever)
+		assert.Len(t, pairs.idle[made.Name], 1)
+	}
+}
+
 func TestTheWorstOfTheCasesIsTold(t *testing.T) {
 	outcomes := []*outcome{
 		{Library: "rlock", Operation: locking, Fault: late, Met: true},
@@ -41,4 +63,15 @@ func TestTheWorstOfTheCasesIsTold(t *testing.T) {
 	text, met := cell(outcomes, "rlock", locking, late)
 	assert.Equal(t, "error, left 1.0 s", text)
 	assert.Equal(t, 2, met)
+}
+
+func TestTheTableHasTheLibrariesInOrderAndSaysWhatWasLeftOut(t *testing.T) {
+	outcomes := []*outcome{
+		{Library: "redsync", Operation: locking, Fault: doubled, Met: true},
+		{Library: "redsync", Operation: locking, Fault: late, Met: true, Forever: true},
+		{Library: "rlock", Operation: waiting, Fault: replyLost, Met: true},
+	}
+	text := table(outcomes, time.Second, "redisson: no java")
+	assert.Contains(t, text, "Left out: redisson: no java.")
+	assert.Contains(t, text, "| redsync | lock | 1 |  |  |  | – | **for ever** |\n| rlock | wait | 1 |  |  | – |  |  |\n")
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -10,7 +11,7 @@ import (
 const leftAfter = 700 * time.Millisecond
 
 // table has a row for each library and operation, and a column for each fault.
-func table(outcomes []*outcome, lease time.Duration) string {
+func table(outcomes []*outcome, lease time.Duration, absent string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Every command lost, doubled, late
 
@@ -18,13 +19,16 @@ Made by `+"`cd bench && go run ./resend -lease %v`"+`. Each cell is about the fi
 "–" is no effect, "error" that the caller is told, "left" that the lock has no holder and the next caller waits for so long,
 "two hold" that another is granted the lock and the holder's release is no error, "for ever" that a call has not got the
 lock %v after a lease.
-
-| library | operation | commands |`, lease, maxCommands, grace)
+`, lease, maxCommands, grace)
+	if absent != "" {
+		fmt.Fprintf(&b, "Left out: %s.\n", absent)
+	}
+	b.WriteString("\n| library | operation | commands |")
 	for _, f := range faults {
 		fmt.Fprintf(&b, " %s |", f)
 	}
 	b.WriteString("\n|---|---|---:|---|---|---|---|---|\n")
-	for _, library := range libraries {
+	for _, library := range names(outcomes) {
 		for _, op := range operations {
 			commands, cells := 0, make([]string, len(faults))
 			for i, f := range faults {
@@ -71,4 +75,14 @@ func cell(outcomes []*outcome, library string, op operation, f fault) (text stri
 		return "–", met
 	}
 	return strings.Join(words, ", "), met
+}
+
+// names are the libraries of the outcomes, in order.
+func names(outcomes []*outcome) (names []string) {
+	for _, o := range outcomes {
+		if !slices.Contains(names, o.Library) {
+			names = append(names, o.Library)
+		}
+	}
+	return names
 }

@@ -66,7 +66,8 @@ type trial struct {
 	*outcome
 	addr  string
 	lease time.Duration
-	made  contender.Contender
+	made  library
+	pairs *pairs
 
 	net   *network.Network
 	raw   rueidis.Client // sends commands again
@@ -112,10 +113,17 @@ func (t *trial) rule(f network.Frame) network.Fate {
 }
 
 func (t *trial) play(ctx context.Context) {
-	if err := t.prepare(ctx); err != nil {
+	one, err := t.pairs.take(t.made)
+	if err != nil {
 		t.Problem = err.Error()
 		return
 	}
+	defer func() { t.pairs.put(t.made, one, t.Forever) }()
+	if err := t.prepare(ctx, one); err != nil {
+		t.Problem = err.Error()
+		return
+	}
+	defer t.raw.Close()
 	limit, cancel := context.WithTimeout(ctx, 2*t.lease+3*grace)
 	defer cancel()
 	done := make(chan struct{})
@@ -131,28 +139,22 @@ func (t *trial) play(ctx context.Context) {
 	t.Met = t.met.Load() || t.Fault == none
 }
 
-// prepare opens the clients, and lets each lock once, so that connections and scripts are there.
-func (t *trial) prepare(ctx context.Context) (err error) {
-	if t.net, err = network.Listen(t.addr); err != nil {
-		return err
-	}
-	if t.raw, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{t.addr}, DisableCache: true, ForceSingleClient: true}); err != nil {
-		return err
-	}
+// prepare lets each client lock once, so that connections and scripts are there.
+func (t *trial) prepare(ctx context.Context, one *pair) (err error) {
+	t.net = one.net
 	name := fmt.Sprintf("resend:%s:%s:%s:%d", t.Library, t.Operation, t.Fault, t.Nth)
 	for _, side := range []struct {
-		addr  string
-		mutex *contender.Mutex
-	}{{t.net.Addr(), &t.a}, {t.addr, &t.b}} {
-		client, err := t.made.Open(contender.Config{Addr: side.addr, Lease: t.lease})
-		if err != nil {
-			return err
-		}
-		warm := client.Mutex(name + ":warm")
+		client contender.Client
+		mutex  *contender.Mutex
+	}{{one.behind, &t.a}, {one.with, &t.b}} {
+		warm := side.client.Mutex(name + ":warm")
 		if err := errors.Join(warm.Lock(ctx), warm.Unlock()); err != nil {
 			return err
 		}
-		*side.mutex = client.Mutex(name)
+		*side.mutex = side.client.Mutex(name)
+	}
+	if t.raw, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{t.addr}, DisableCache: true, ForceSingleClient: true}); err != nil {
+		return err
 	}
 	t.net.Rule(t.rule)
 	return nil
@@ -185,6 +187,9 @@ func (t *trial) steps(ctx context.Context) {
 	began := time.Now()
 	err := t.a.Lock(call)
 	limit.Stop()
+	if t.Operation == locking {
+		t.arm(false) // what follows is of the hold
+	}
 	switch {
 	case err == nil:
 		t.hold(ctx)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/internal/redistest/standin"
 )
 
 // patience is how long a node may take to answer the stage itself.
@@ -25,14 +26,14 @@ type Stage struct {
 	Networks networks            // in front of the data nodes
 	Workers  []*Worker           // added by Hire
 
-	keeper keeper
+	keeper standin.Test
 	nodes  []*redistest.Server
 	admins []rueidis.Client // one of each data node
 }
 
 // Open starts the servers of a topology and their networks. Its files are below dir.
 func Open(topology Topology, dir string) (*Stage, error) {
-	s := &Stage{Topology: topology, keeper: keeper{dir: dir}}
+	s := &Stage{Topology: topology, keeper: standin.Test{Dir: dir}}
 	if err := s.open(); err != nil {
 		s.Close()
 		return nil, err
@@ -84,12 +85,12 @@ func (s *Stage) Close() {
 		admin.Close()
 	}
 	s.Networks.Each(Everyone, (*network.Network).Close)
-	s.keeper.close()
+	s.keeper.Close()
 }
 
 // Attempt calls f, which may call the methods of Server, and returns the error with which a
 // test would have failed.
-func (s *Stage) Attempt(f func()) error { return attempt(f) }
+func (s *Stage) Attempt(f func()) error { return standin.Attempt(f) }
 
 // Ready waits until the servers that run are in order: until the new primaries have taken
 // over, and the replicas follow.
@@ -97,7 +98,7 @@ func (s *Stage) Ready() error {
 	if s.Topology.single() {
 		return nil
 	}
-	return attempt(s.Server.Start)
+	return standin.Attempt(s.Server.Start)
 }
 
 // Do sends a command to one data node, past its network.

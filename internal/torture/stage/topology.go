@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/internal/redistest/standin"
 )
 
 // A Topology is a way to run Redis.
@@ -35,17 +36,17 @@ const (
 )
 
 // start starts the servers, for k.
-func (t Topology) start(k *keeper) (servers []*redistest.Server, err error) {
+func (t Topology) start(k *standin.Test) (servers []*redistest.Server, err error) {
 	// A file of users: users of the command line would be in the configuration as well, once
 	// a server has rewritten it.
-	users := filepath.Join(k.dir, "users.acl")
+	users := filepath.Join(k.Dir, "users.acl")
 	text := fmt.Sprintf("user default on nopass ~* &* +@all\nuser %s on >%s ~* &* +@all\n", User, Password)
 	if err := os.WriteFile(users, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("stage: %w", err)
 	}
 	args := []string{"--aclfile", users}
 	lasting := append([]string{"--appendonly", "yes", "--appendfsync", "always"}, args...)
-	err = attempt(func() {
+	err = standin.Attempt(func() {
 		switch t {
 		case Standalone:
 			servers = append(servers, redistest.Standalone(k, args...))

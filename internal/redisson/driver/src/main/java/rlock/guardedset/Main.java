@@ -1,0 +1,139 @@
+package rlock.guardedset;
+
+import com.google.gson.FieldNamingPolicy;
+import com.google.gson.Gson;
+import com.google.gson.GsonBuilder;
+import java.io.IOException;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.redisson.Redisson;
+import org.redisson.api.RFencedLock;
+import org.redisson.api.RLock;
+import org.redisson.api.RScript;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.StringCodec;
+import org.redisson.config.Config;
+
+/**
+ * A worker of the guarded set with one of Redisson's locks. Its job is the JSON in an environment variable, as that of
+ * the workers in Go; see bench/guardedset.
+ */
+public final class Main {
+
+    /** Those of a server, or of the sentinels of a set. */
+    record Place(List<String> addrs, String set) {
+
+        RedissonClient open(long lease) {
+            Config config = new Config().setLockWatchdogTimeout(lease);
+            String[] urls = addrs.stream().map(address -> "redis://" + address).toArray(String[]::new);
+            if (set.isEmpty()) {
+                config.useSingleServer().setAddress(urls[0]);
+            } else {
+                config.useSentinelServers().setMasterName(set).addSentinelAddress(urls);
+            }
+            return Redisson.create(config);
+        }
+    }
+
+    /** Times are in nanoseconds. The scripts are those of the resource. */
+    record Job(
+            String form,
+            String worker,
+            String name,
+            Place locks,
+            Place data,
+            long lease,
+            long think,
+            List<String> resource,
+            String read,
+            String write) {}
+
+    /** A lock that was taken. The token is 0 if the resource compares none. */
+    record Held(long token, Look look, Runnable release) {}
+
+    /** The look just before the write. */
+    interface Look {
+        boolean holds();
+    }
+
+    interface Taker {
+        Held take();
+    }
+
+    public static void main(String[] args) throws InterruptedException {
+        Gson json = new GsonBuilder().setFieldNamingPolicy(FieldNamingPolicy.UPPER_CAMEL_CASE).create();
+        Job job = json.fromJson(System.getenv("RLOCK_GUARDEDSET_WORKER"), Job.class);
+        endWithInput();
+        long lease = TimeUnit.NANOSECONDS.toMillis(job.lease());
+        RScript data = job.data().open(lease).getScript(StringCodec.INSTANCE);
+        Taker locks = taker(job, job.locks().open(lease));
+        for (int writes = 0; ; ) {
+            try {
+                Held held = locks.take();
+                try {
+                    String id = job.worker() + "." + ProcessHandle.current().pid() + "." + writes;
+                    if (increment(job, data, held, id)) {
+                        writes++;
+                        System.out.println(id);
+                    }
+                } finally {
+                    held.release().run();
+                }
+            } catch (RuntimeException e) { // Redis was out of reach, or the lock was lost
+                TimeUnit.NANOSECONDS.sleep(job.think());
+            }
+        }
+    }
+
+    private static void endWithInput() {
+        Thread end = new Thread(() -> {
+            try {
+                System.in.transferTo(java.io.OutputStream.nullOutputStream());
+            } catch (IOException e) {
+                // The other end is gone.
+            }
+            Runtime.getRuntime().halt(0);
+        });
+        end.setDaemon(true);
+        end.start();
+    }
+
+    private static Taker taker(Job job, RedissonClient redisson) {
+        switch (job.form()) {
+            case "bare":
+                RLock bare = redisson.getLock(job.name());
+                return () -> {
+                    bare.lock();
+                    return new Held(0, () -> true, bare::unlock);
+                };
+            case "Redis asked":
+                RLock asked = redisson.getLock(job.name());
+                return () -> {
+                    asked.lock();
+                    return new Held(0, asked::isHeldByCurrentThread, asked::unlock);
+                };
+            case "token at the resource":
+                RFencedLock fenced = redisson.getFencedLock(job.name());
+                return () -> new Held(fenced.lockAndGetToken(), () -> true, fenced::unlock);
+            default:
+                throw new IllegalArgumentException("no form " + job.form());
+        }
+    }
+
+    /** Reads, thinks and writes. Returns whether the write was acknowledged. */
+    private static boolean increment(Job job, RScript data, Held held, String id) throws InterruptedException {
+        String token = Long.toString(held.token());
+        String was = execute(data, job, job.read(), job.worker(), token);
+        if (was == null) {
+            return false;
+        }
+        TimeUnit.NANOSECONDS.sleep(job.think());
+        return held.look().holds() && "1".equals(execute(data, job, job.write(), was, token, id));
+    }
+
+    private static String execute(RScript data, Job job, String script, Object... args) {
+        return data.eval(RScript.Mode.READ_WRITE, script, RScript.ReturnType.VALUE, List.copyOf(job.resource()), args);
+    }
+
+    private Main() {}
+}
