@@ -5,6 +5,8 @@ import (
 	"database/sql"
 
 	_ "modernc.org/sqlite" // the database
+
+	"github.com/go-rlock/rlock/rlock"
 )
 
 // An account is a row in a table.
@@ -20,7 +22,7 @@ func openAccount(path string, fence bool) (*account, error) {
 
 func (a *account) create(ctx context.Context) error {
 	_, err := a.ExecContext(ctx, `
-		CREATE TABLE accounts (id INTEGER PRIMARY KEY, balance INTEGER, token INTEGER);
+		CREATE TABLE accounts (id INTEGER PRIMARY KEY, balance INTEGER, token INTEGER NOT NULL);
 		INSERT INTO accounts VALUES (7, ?, 0)`, opening)
 	return err
 }
@@ -30,17 +32,11 @@ func (a *account) read(ctx context.Context) (balance int, err error) {
 	return balance, err
 }
 
-// write reports whether the write was accepted. With a fence the row keeps the token
-// of the last writer, and no writer with a smaller one finds it.
-func (a *account) write(ctx context.Context, balance int, token uint64) (accepted bool, err error) {
-	if !a.fence {
-		_, err := a.ExecContext(ctx, `UPDATE accounts SET balance = ? WHERE id = 7`, balance)
-		return err == nil, err
+// write sets the balance. With a fence a stale write is refused: see sql.go.
+func (a *account) write(ctx context.Context, balance int, hold *rlock.Hold) error {
+	if a.fence {
+		return write(ctx, a.DB, hold, `UPDATE accounts SET balance = ?1, token = ?2 WHERE id = 7 AND token <= ?2`, balance)
 	}
-	result, err := a.ExecContext(ctx, `UPDATE accounts SET balance = ?, token = ? WHERE id = 7 AND token <= ?`, balance, token, token)
-	if err != nil {
-		return false, err
-	}
-	rows, err := result.RowsAffected()
-	return rows == 1, err
+	_, err := a.ExecContext(ctx, `UPDATE accounts SET balance = ? WHERE id = 7`, balance)
+	return err
 }

@@ -50,7 +50,7 @@ func firstProcess() error {
 		return err
 	})
 	switch {
-	case errors.Is(err, errRefused):
+	case errors.Is(err, errStale):
 		say("first", "is refused: it was stopped for too long. It begins again")
 		return deposit(ctx, lock, acc, func() error { return nil })
 	case errors.Is(err, rlock.ErrLost):
@@ -80,11 +80,7 @@ func deposit(ctx context.Context, lock *rlock.Lock, acc *account, work func() er
 		return err
 	}
 	// It could ask hold.Valid() here, and be stopped after the answer.
-	accepted, err := acc.write(ctx, balance+firsts, token)
-	if err == nil && !accepted {
-		err = errRefused
-	}
-	if err != nil {
+	if err := acc.write(ctx, balance+firsts, hold); err != nil {
 		return err
 	}
 	say("first", "writes %d", balance+firsts)
