@@ -58,6 +58,7 @@ var imports = map[string]string{
 	"gocron":      "github.com/go-co-op/gocron/v2",
 	"log":         "log",
 	"goredis":     "github.com/go-rlock/rlock/rlock/goredis",
+	"os":          "os",
 	"redis":       "github.com/redis/go-redis/v9",
 	"rlock":       "github.com/go-rlock/rlock/rlock",
 	"rlockgocron": "github.com/go-rlock/rlock/rlock/gocron",
@@ -69,6 +70,8 @@ var imports = map[string]string{
 	"synctest":    "testing/synctest",
 	"testing":     "testing",
 	"time":        "time",
+	"tls":         "crypto/tls",
+	"x509":        "crypto/x509",
 }
 
 // A Block is the Go between two fences.

@@ -67,7 +67,7 @@ func GroupOf(flag *pflag.Flag) string {
 func (f *Flags) Add(set *pflag.FlagSet) {
 	describe := func(flag, text string) string { return text + " [" + variables[flag] + "]" }
 	set.StringVar(&f.url, "url", "", describe("url", "`redis://user:password@host:port/db`, or rediss:// for TLS"))
-	set.StringSliceVar(&f.addresses, "addr", nil, describe("addr", "`host:port` of the server, of nodes of a Cluster, or of Sentinels"))
+	set.StringSliceVar(&f.addresses, "addr", nil, describe("addr", "`host:port` of the server, of nodes of a Cluster, or of Sentinels; several with commas between them"))
 	set.StringVar(&f.user, "user", "", describe("user", "user `name`"))
 	set.StringVar(&f.password, "password", "", describe("password", "password; others can see it in the list of processes"))
 	set.StringVar(&f.passwordFile, "password-file", "", describe("password-file", "`file` with the password"))
