@@ -3,11 +3,14 @@ package inmemory
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha1"
 	"fmt"
 	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/alicebob/miniredis/v2"
 	miniserver "github.com/alicebob/miniredis/v2/server"
@@ -15,20 +18,27 @@ import (
 	"github.com/yuin/gopher-lua/parse"
 )
 
-// Scripts executes the scripts of an EVALSHA. Miniredis makes a new state of Lua for each of them,
-// which takes longer than most scripts of a lock. Redis has one state for all scripts, and so has
-// this. All that is not usual is left to miniredis: see run.
+// Scripts executes the scripts of EVAL and EVALSHA. Miniredis compiles each of them anew, in a new
+// state of Lua, which takes longer than most scripts of a lock. Redis has one state for all
+// scripts, and so has this. All that is not usual is left to miniredis: see run.
 type Scripts struct {
 	m *miniredis.Miniredis
 	// The rest is protected by miniredis' mutex.
-	nested reflect.Value                 // the connection of a command of a script in database 0, as miniredis has it
-	known  map[string]*lua.FunctionProto // by hash; nil for a script that is left to miniredis
-	state  *lua.LState                   // nil before the first script
+	state *lua.LState // nil before the first script
 	// Of the script that runs:
 	peer  *miniserver.Peer // of its commands
 	reply bytes.Buffer     // to the last of them
 	read  *bufio.Reader    // from reply
 }
+
+var (
+	// compiled has the compiled scripts of all servers by their text: *lua.FunctionProto, nil for a
+	// script that is left to miniredis.
+	compiled sync.Map
+	// nested is the connection of a command of a script in database 0, as miniredis has it: the same
+	// for all servers.
+	nested atomic.Pointer[reflect.Value]
+)
 
 // unusual finds in a script what it may have with miniredis and not here.
 var unusual = regexp.MustCompile(`\b(server|cjson|cmsgpack|bit|struct|os|require|package|debug|coroutine|load|loadstring|dofile|setfenv|getfenv|_G)\b|` +
@@ -38,56 +48,71 @@ var comment = regexp.MustCompile(`--[^\n]*`)
 
 // NewScripts returns the interpreter of the server's scripts.
 func NewScripts(m *miniredis.Miniredis) *Scripts {
-	return &Scripts{m: m, known: make(map[string]*lua.FunctionProto)}
+	return &Scripts{m: m}
 }
 
-// Before executes the command if it is an EVALSHA, and reports whether it has. It is to be called
+// Before executes the command if it is an EVAL or an EVALSHA, and reports whether it has. It is to be called
 // by miniredis' hook, with all commands, those of scripts as well.
 func (s *Scripts) Before(peer *miniserver.Peer, command string, args []string) bool {
 	if inScript(peer) {
-		s.note(peer)
+		note(peer)
 		return false
 	}
-	return strings.EqualFold(command, "evalsha") && len(args) > 1 && s.run(peer, args[0], args[1:])
+	if len(args) < 2 {
+		return false
+	}
+	switch strings.ToLower(command) {
+	case "eval":
+		return s.run(peer, fmt.Sprintf("%x", sha1.Sum([]byte(args[0]))), args[0], args[1:])
+	case "evalsha":
+		return s.run(peer, args[0], "", args[1:])
+	}
+	return false
 }
 
 // note remembers the connection that miniredis gives to commands of scripts.
-func (s *Scripts) note(peer *miniserver.Peer) {
-	if ctx := reflect.ValueOf(peer.Ctx); !s.nested.IsValid() && ctx.Elem().FieldByName("selectedDB").Int() == 0 {
-		s.nested = ctx.Elem()
+func note(peer *miniserver.Peer) {
+	if nested.Load() != nil {
+		return
+	}
+	if ctx := reflect.ValueOf(peer.Ctx).Elem(); ctx.FieldByName("selectedDB").Int() == 0 {
+		own := reflect.New(ctx.Type()).Elem()
+		own.Set(ctx)
+		nested.Store(&own)
 	}
 }
 
-// run executes the script and reports true, if miniredis has the script, no password is needed,
-// and the connection has selected no database and is in no transaction and no subscription.
-// It takes miniredis' mutex.
-func (s *Scripts) run(peer *miniserver.Peer, sha string, args []string) bool {
+// run executes the script, or "" for the one that miniredis has by this hash, and reports true, if
+// no password is needed, and the connection has selected no database and is in no transaction and
+// no subscription. It takes miniredis' mutex.
+func (s *Scripts) run(peer *miniserver.Peer, sha, script string, args []string) bool {
 	s.m.Lock()
 	defer s.m.Unlock()
-	if !s.nested.IsValid() || !isUsual(peer) {
+	like := nested.Load()
+	if like == nil || !isUsual(peer) {
 		return false
 	}
 	m := reflect.ValueOf(s.m).Elem()
 	if m.FieldByName("passwords").Len() > 0 {
 		return false
 	}
-	script := m.FieldByName("scripts").MapIndex(reflect.ValueOf(sha))
-	if !script.IsValid() {
-		return false
+	loaded := (*map[string]string)(m.FieldByName("scripts").Addr().UnsafePointer())
+	if script == "" {
+		script = (*loaded)[sha]
 	}
 	keys, err := strconv.Atoi(args[0])
 	if args = args[1:]; err != nil || keys < 0 || keys > len(args) {
 		return false
 	}
-	proto := s.compiled(sha, script.String())
+	proto := compile(script)
 	if proto == nil {
 		return false
 	}
 	if s.state == nil {
 		s.open()
 	}
-	own := reflect.New(s.nested.Type()) // a script may select a database
-	own.Elem().Set(s.nested)
+	own := reflect.New(like.Type()) // a script may select a database
+	own.Elem().Set(*like)
 	s.peer.Ctx = own.Interface()
 	l := s.state
 	defer l.SetTop(0)
@@ -98,6 +123,7 @@ func (s *Scripts) run(peer *miniserver.Peer, sha string, args []string) bool {
 		peer.WriteError("ERR Error compiling script (new function): " + err.Error()) // as miniredis calls each error
 		return true
 	}
+	(*loaded)[sha] = script
 	write(peer, l.Get(1))
 	return true
 }
@@ -112,17 +138,18 @@ func isUsual(peer *miniserver.Peer) bool {
 	return ctx.FieldByName("transaction").IsNil() && ctx.FieldByName("subscriber").IsNil() && ctx.FieldByName("selectedDB").Int() == 0
 }
 
-func (s *Scripts) compiled(sha, script string) *lua.FunctionProto {
-	proto, known := s.known[sha]
-	if known {
-		return proto
+// compile returns nil for a script that is left to miniredis.
+func compile(script string) *lua.FunctionProto {
+	if proto, known := compiled.Load(script); known {
+		return proto.(*lua.FunctionProto)
 	}
-	if !unusual.MatchString(comment.ReplaceAllString(script, "")) {
+	var proto *lua.FunctionProto
+	if script != "" && !unusual.MatchString(comment.ReplaceAllString(script, "")) {
 		if chunk, err := parse.Parse(strings.NewReader(script), "<string>"); err == nil {
 			proto, _ = lua.Compile(chunk, "") // nil after an error, which miniredis reports
 		}
 	}
-	s.known[sha] = proto
+	compiled.Store(script, proto)
 	return proto
 }
 
@@ -138,7 +165,7 @@ const protect = `
 func (s *Scripts) open() {
 	s.peer = miniserver.NewPeer(bufio.NewWriter(&s.reply))
 	s.read = bufio.NewReader(&s.reply)
-	l := lua.NewState(lua.Options{SkipOpenLibs: true})
+	l := lua.NewState(lua.Options{SkipOpenLibs: true, MinimizeStackMemory: true, RegistrySize: 256, RegistryMaxSize: 256 * 20})
 	for name, open := range map[string]lua.LGFunction{
 		lua.BaseLibName: lua.OpenBase, lua.TabLibName: lua.OpenTable, lua.StringLibName: lua.OpenString, lua.MathLibName: lua.OpenMath,
 	} {
