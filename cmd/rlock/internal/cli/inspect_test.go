@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -76,6 +77,31 @@ func TestLsListsTheLocksThatAreHeldByName(t *testing.T) {
 
 	_, stdout, _ = s.run("", "ls", "--json", "--waiting")
 	assert.Empty(t, locks(t, stdout))
+}
+
+func TestALockThatIsPassedOnHasNoHolderUntilItIsResumed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	pass, err := s.hold(s.client.NewLock("orders:1")).Pass(s.ctx, time.Minute)
+	require.NoError(t, err)
+	const until = `passed on, until \d\d:\d\d:\d\d`
+	_, stdout, _ := s.run("", "ls")
+	assert.Regexp(t, `orders:1 +lock +`+until+` +1 +\S+ +0`, stdout)
+	_, stdout, _ = s.run("", "show", "orders:1")
+	assert.Regexp(t, `State: +passed on; the lease ends in \S+ unless it is resumed`, stdout)
+	assert.Regexp(t, "\n"+until+` +exclusive`, stdout)
+	_, stdout, _ = s.run("", "top", "--plain", "--count", "1")
+	assert.Regexp(t, `orders:1 +lock +`+until, stdout)
+	_, stdout, _ = s.run("", "top", "--json", "--count", "1")
+	assert.Contains(t, stdout, `"passed":true`)
+	_, _, stderr := s.run("", "exec", "-n", "-v", "orders:1", "--", "true")
+	assert.Regexp(t, `orders:1 is `+until+`, and 0 wait for it`, stderr)
+
+	hold, err := s.client.Resume(s.ctx, pass)
+	require.NoError(t, err)
+	_, stdout, _ = s.run("", "ls", "--json")
+	assert.NotContains(t, stdout, "passed")
+	require.NoError(t, hold.Release(s.ctx))
 }
 
 func TestLsListsTheOtherLocksIfTheQueueOfOneHoldsSomethingElse(t *testing.T) {

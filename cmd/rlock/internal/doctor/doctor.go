@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
 	"github.com/go-rlock/rlock/internal/secret"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
@@ -47,7 +49,7 @@ func Examine(ctx context.Context, config rlock.Config, prefix string) []Finding 
 	}
 	findings = append(findings, scripts(ctx, redis, all[0], prefix), pubSub(ctx, redis, all[0], prefix))
 	findings = append(findings, rights(ctx, redis, prefix)...)
-	return append(findings, clock(ctx, all), roundTrip(ctx, all), redisson(ctx, client, all))
+	return append(append(findings, clock(ctx, all), roundTrip(ctx, all)), holders(ctx, client, all)...)
 }
 
 func unreachable(found string) []Finding {
@@ -233,13 +235,12 @@ func roundTrip(ctx context.Context, all []*node) Finding {
 	return f
 }
 
-// mostLooked is the number of locks that are searched for Redisson's.
+// mostLooked is the number of locks whose holders are looked at.
 const mostLooked = 1000
 
-// redisson reports whether clients of Redisson use the server.
-func redisson(ctx context.Context, client *rlock.Client, all []*node) Finding {
-	f := Finding{Check: "Redisson"}
-	channels, held, looked := 0, 0, 0
+// holders reports whether clients of Redisson use the server, and which locks are passed on, if any are.
+func holders(ctx context.Context, client *rlock.Client, all []*node) []Finding {
+	channels, held, looked, passed, first := 0, 0, 0, 0, ""
 	for _, n := range all {
 		for _, words := range [][]string{{"PUBSUB", "CHANNELS", "redisson*"}, {"PUBSUB", "SHARDCHANNELS", "redisson*"}} {
 			list, _ := n.ask(ctx, words...).AsStrSlice()
@@ -251,15 +252,25 @@ func redisson(ctx context.Context, client *rlock.Client, all []*node) Finding {
 			break
 		}
 		i, err := client.Inspect(ctx, name)
-		if err == nil && slices.ContainsFunc(i.Holders, func(h inspect.Holder) bool { return h.Foreign }) {
+		if err != nil {
+			continue
+		}
+		if slices.ContainsFunc(i.Holders, func(h inspect.Holder) bool { return h.Foreign }) {
 			held++
 		}
+		if at := slices.IndexFunc(i.Holders, func(h inspect.Holder) bool { return h.Passed }); at >= 0 {
+			passed++
+			first = cmp.Or(first, fmt.Sprintf("%s is %s", view.Printable(name), view.Holder(i.Holders[at])))
+		}
 	}
-	f.Found = "no sign of it"
+	f := Finding{Check: "Redisson", Found: "no sign of it"}
 	if channels > 0 || held > 0 {
 		f.Found = fmt.Sprintf("it is here: %d of its channels have subscribers, %d of its locks are held; see docs/redisson.md", channels, held)
 	}
-	return f
+	if passed == 0 {
+		return []Finding{f}
+	}
+	return []Finding{f, {Check: "passed locks", Found: fmt.Sprintf("%d are not resumed yet; %s", passed, first)}}
 }
 
 // harmless returns the text of an error, without the name of the user.

@@ -175,6 +175,27 @@ func TestClientsOfRedissonAreNoticed(t *testing.T) {
 	assert.Contains(t, f.Found, "1 of its locks are held")
 }
 
+func TestLocksThatArePassedOnAreNoticed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t, safe...)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	defer cancel()
+	client, err := rlock.New(rlock.Config{Redis: server.Options()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	for _, name := range []string{"orders:1", "orders:2"} {
+		hold, err := client.NewLock(name).Acquire(ctx)
+		require.NoError(t, err)
+		if name == "orders:2" {
+			assert.NotContains(t, examine(t, server.Options()), "passed locks")
+			_, err = hold.Pass(ctx, time.Minute)
+			require.NoError(t, err)
+		}
+	}
+	f := only(t, examine(t, server.Options()), "passed locks", doctor.Green)
+	assert.Regexp(t, `^1 are not resumed yet; orders:2 is passed on, until \d\d:\d\d:\d\d$`, f.Found)
+}
+
 func TestReplicasAndTheirSettings(t *testing.T) {
 	t.Parallel()
 	server := redistest.Sentinel(t, safe...)

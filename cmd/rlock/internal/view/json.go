@@ -31,6 +31,7 @@ type Party struct {
 	Count   int64  `json:"count,omitempty"`
 	LeaseMS *int64 `json:"lease_ms,omitempty"` // of a holder of a semaphore
 	Mode    string `json:"mode"`               // "exclusive", "shared" or "permit"
+	Passed  bool   `json:"passed,omitempty"`   // on, until the lease ends or it is resumed
 	Foreign bool   `json:"foreign,omitempty"`
 	Polls   bool   `json:"polls,omitempty"`
 	Program string `json:"program,omitempty"`
@@ -64,7 +65,7 @@ func LockOf(i inspect.Lock) Lock {
 	}
 	for _, h := range i.Holders {
 		p := party(h.Owner, mode(i, h.Shared), h.Process)
-		p.Count, p.Foreign = h.Count, h.Foreign
+		p.Count, p.Passed, p.Foreign = h.Count, h.Passed, h.Foreign
 		if i.Kind == rlock.KindSemaphore {
 			ms := h.Lease.Milliseconds()
 			p.LeaseMS = &ms

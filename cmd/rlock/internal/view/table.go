@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
@@ -16,7 +17,11 @@ func Summary(i inspect.Lock) string {
 	if i.HolderCount == 0 {
 		return fmt.Sprintf("%s is free, and %d wait for it", Printable(i.Name), i.Waiting)
 	}
-	return fmt.Sprintf("%s is held by %s, and %d wait for it", Printable(i.Name), holders(i), i.Waiting)
+	held := "held by "
+	if isPassed(i) {
+		held = ""
+	}
+	return fmt.Sprintf("%s is %s%s, and %d wait for it", Printable(i.Name), held, holders(i), i.Waiting)
 }
 
 // A Table has a line for each lock. Call [Table.Flush] at the end.
@@ -64,6 +69,8 @@ func WriteLock(out io.Writer, i inspect.Lock) error {
 		fmt.Fprintf(w, "State:\theld; its key does not expire\n")
 	case i.Kind == rlock.KindSemaphore:
 		fmt.Fprintf(w, "State:\t%d permits are held; the longest lease ends in %s unless it is renewed\n", i.HolderCount, Rounded(i.Lease))
+	case isPassed(i):
+		fmt.Fprintf(w, "State:\tpassed on; the lease ends in %s unless it is resumed\n", Rounded(i.Lease))
 	default:
 		fmt.Fprintf(w, "State:\theld; the lease ends in %s unless it is renewed\n", Rounded(i.Lease))
 	}
@@ -80,7 +87,7 @@ func WriteLock(out io.Writer, i inspect.Lock) error {
 	if len(i.Holders) > 0 {
 		fmt.Fprintf(w, "\nHOLDER\tMODE\tDEPTH\tLEASE\tADDRESS\tOWNER\n")
 		for _, h := range i.Holders {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", Owner(h.Owner, h.Process, h.Foreign), mode(i, h.Shared), h.Count, Rounded(h.Lease), addr(h.Process), Printable(h.Owner))
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", Holder(h), mode(i, h.Shared), h.Count, Rounded(h.Lease), addr(h.Process), Printable(h.Owner))
 		}
 		more(w, i.HolderCount-len(i.Holders))
 	}
@@ -135,7 +142,7 @@ func holders(i inspect.Lock) string {
 	case 0:
 		return "-"
 	case 1:
-		return Owner(i.Holders[0].Owner, i.Holders[0].Process, i.Holders[0].Foreign)
+		return Holder(i.Holders[0])
 	}
 	return fmt.Sprintf("%d holders", i.HolderCount)
 }
@@ -152,6 +159,17 @@ func lease(i inspect.Lock) string {
 		return "-"
 	}
 	return Rounded(i.Lease)
+}
+
+// isPassed reports whether the lock waits to be resumed.
+func isPassed(i inspect.Lock) bool { return len(i.Holders) == 1 && i.Holders[0].Passed }
+
+// Holder names a holder, or says until when the lock is passed on to an unknown one.
+func Holder(h inspect.Holder) string {
+	if h.Passed {
+		return "passed on, until " + time.Now().Add(h.Lease).Format(time.TimeOnly)
+	}
+	return Owner(h.Owner, h.Process, h.Foreign)
 }
 
 // Owner names an owner by its process, or by the known part of its identity.
