@@ -100,13 +100,28 @@ func (s *stopsInSection) fault(ctx context.Context, r *run, _ int) string {
 
 func TestTheLedgerKnowsWhatTheResourceLacksAndTheLongestTimeWithoutAWrite(t *testing.T) {
 	l, now := newLedger(), time.Now()
-	l.add("a", now)
-	l.add("b", now.Add(time.Second))
-	l.add("c", now.Add(3*time.Second))
-	assert.Equal(t, 2*time.Second, l.longest())
-	assert.Equal(t, 1, l.missing([]string{"a", "c", "unheard"}))
-	assert.Equal(t, 3, l.begin())
-	assert.Zero(t, l.longest())
+	l.add("1.a", now)
+	assert.Equal(t, 1, l.begin(now))
+	l.add("2.b", now.Add(time.Second))
+	l.add("2.c", now.Add(3*time.Second))
+	assert.Equal(t, 2*time.Second, l.longest(now.Add(4*time.Second)))
+	assert.Equal(t, 3*time.Second, l.longest(now.Add(6*time.Second)), "none came any more")
+	assert.Equal(t, 1, l.missing([]string{"1.a", "2.c", "unheard"}))
+	assert.Equal(t, 2, l.heard())
+}
+
+func TestEachLibraryHasItsForms(t *testing.T) {
+	has := make(map[string][]string)
+	for _, f := range forms() {
+		has[f.Library] = append(has[f.Library], f.Form)
+	}
+	assert.Equal(t, map[string][]string{
+		"rlock":       {bare, synced, obeyed, fencing, guarded},
+		"redsync":     {bare, clock},
+		"redislock":   {bare, asked},
+		"rueidislock": {bare, obeyed},
+		redissons:     {bare, asked, fencing},
+	}, has)
 }
 
 func TestAFormWhoseProgramIsNotThereIsLeftOut(t *testing.T) {

@@ -3,7 +3,7 @@
 // over to a replica. The resource, a hash in another Redis, keeps each write: lost updates are its writes less its value,
 // stale are the writes that found another value than the one that was read.
 //
-//	cd bench && go run ./guardedset         # ten minutes; writes results/guardedset
+//	cd bench && go run ./guardedset         # twelve minutes; writes results/guardedset
 //
 // The faults meet the process that has the lock, so they are worse than in a service. Redisson's workers are JVMs; without
 // Java and Maven they are left out.

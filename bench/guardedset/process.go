@@ -121,9 +121,7 @@ func newLedger() *ledger { return &ledger{writes: make(map[string]bool), by: mak
 func (l *ledger) add(write string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.last.IsZero() {
-		l.gap = max(l.gap, now.Sub(l.last))
-	}
+	l.gap = max(l.gap, now.Sub(l.last))
 	worker, _, _ := strings.Cut(write, ".")
 	l.writes[write], l.by[worker], l.last = true, true, now
 }
@@ -136,10 +134,10 @@ func (l *ledger) heard() int {
 }
 
 // begin forgets the longest gap, and returns how many writes there are.
-func (l *ledger) begin() int {
+func (l *ledger) begin(now time.Time) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.gap = 0
+	l.last, l.gap = now, 0
 	return len(l.writes)
 }
 
@@ -149,10 +147,11 @@ func (l *ledger) count() int {
 	return len(l.writes)
 }
 
-func (l *ledger) longest() time.Duration {
+// longest returns the longest time without a write until now.
+func (l *ledger) longest(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.gap
+	return max(l.gap, now.Sub(l.last))
 }
 
 // missing counts the writes of the ledger that the resource does not have.

@@ -88,7 +88,8 @@ func (r *run) measure(ctx context.Context) (result, error) {
 	wait(ctx, r.calm)
 	calm := float64(r.said.count()-before) / time.Since(began).Seconds()
 
-	began, before = time.Now(), r.said.begin()
+	began = time.Now()
+	before = r.said.begin(began)
 	for n := 1; time.Since(began) < r.time && ctx.Err() == nil; {
 		if what := r.setting.fault(ctx, r, n); what != "" {
 			r.faults[what]++
@@ -96,7 +97,7 @@ func (r *run) measure(ctx context.Context) (result, error) {
 		}
 	}
 	r.ends.Wait()
-	got := result{Calm: calm, Seconds: time.Since(began).Seconds(), LongestGap: r.said.longest().Seconds()}
+	got := result{Calm: calm, Seconds: time.Since(began).Seconds(), LongestGap: r.said.longest(time.Now()).Seconds()}
 	got.PerSecond = float64(r.said.count()-before) / got.Seconds
 	r.end()
 	if err := r.judge(ctx, &got); err != nil {

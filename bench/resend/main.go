@@ -1,7 +1,7 @@
 // Command resend loses, doubles and delays each command of each library's lock, one at a time, and reports what follows:
 // a lock that nothing releases, two holders, or a call that waits for ever.
 //
-//	cd bench && go run ./resend         # less than a minute; writes results/resend
+//	cd bench && go run ./resend         # two minutes; writes results/resend
 //
 // The commands pass the faulty network of rlock's own tests (internal/network). Each case has a lock of its own. Without
 // Java and Maven, Redisson is left out.

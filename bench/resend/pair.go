@@ -67,11 +67,8 @@ func (p *pairs) take(l library) (*pair, error) {
 // put gives a pair back after its case. One that is in a call for ever serves no other.
 func (p *pairs) put(l library, one *pair, forever bool) {
 	one.net.Heal()
-	if !l.keeps {
-		return // the program ends soon, and a library that waits for ever would keep Close
-	}
-	if forever {
-		one.close()
+	if !l.keeps || forever {
+		go one.close() // a library that waits for ever may do so here too, until the program ends
 		return
 	}
 	p.mu.Lock()
