@@ -122,12 +122,14 @@ func (d *direct) usable(l *line, now time.Time) bool {
 }
 
 // do sends a call over the line that take has returned. If ctx ends before the answer is
-// there, do returns ctx's error, and that the line is left, on which the answer is still to come.
-func (d *direct) do(ctx context.Context, l *line, c Call) (result rueidis.RedisResult, left bool) {
+// there, do returns ctx's error, and the line is left, on which the answer is still to come. If
+// ctx has ended already, nothing is sent.
+func (d *direct) do(ctx context.Context, l *line, c Call) (rueidis.RedisResult, Sent) {
 	defer d.free()
 	if err := ctx.Err(); err != nil {
-		return rueidis.NewErrorResult(err), false
+		return rueidis.NewErrorResult(err), Sent{executed: true}
 	}
+	d.redis.sent.n.Add(1)
 	turn := l.begin()
 	if leaver, ok := ctx.(Leaver); ok {
 		leaver.Leaves(turn)
@@ -135,20 +137,20 @@ func (d *direct) do(ctx context.Context, l *line, c Call) (result rueidis.RedisR
 		defer context.AfterFunc(ctx, turn.Leave)()
 	}
 	// rueidis reads in this goroutine only for a context that cannot be cancelled.
-	result = c.do(context.Background(), l.redis)
+	result := c.do(context.Background(), l.redis)
 	answered := result.NonRedisError() == nil
-	left = l.end(answered)
+	left := l.end(answered)
 	if answered {
-		return result, false
+		return result, Sent{executed: true}
 	}
 	d.line.Store(nil)
 	if !d.redis.background.start(l.redis.Close) {
 		l.redis.Close()
 	}
 	if left {
-		result = rueidis.NewErrorResult(ctx.Err())
+		return rueidis.NewErrorResult(ctx.Err()), Sent{late: l}
 	}
-	return result, left
+	return result, Sent{}
 }
 
 // prepare makes the line ready for the next caller: it opens one, or asks the server whether

@@ -21,3 +21,6 @@ func WithText(text string) *Script {
 	sum := sha1.Sum([]byte(text))
 	return &Script{text: text, sha: hex.EncodeToString(sum[:])}
 }
+
+// HasDirect reports whether a lone caller has a connection of its own now.
+func (r *Redis) HasDirect() bool { return r.direct.line.Load() != nil && !r.direct.busy.Load() }

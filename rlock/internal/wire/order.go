@@ -28,12 +28,7 @@ type Sent struct {
 func (r *Redis) Send(ctx context.Context, o Order) (rueidis.RedisResult, Sent) {
 	if o.First {
 		if l := r.direct.take(r.Limits(o.Slot), o.At); l != nil {
-			r.sent.n.Add(1)
-			result, left := r.direct.do(ctx, l, o.Call)
-			if left {
-				return result, Sent{late: l}
-			}
-			return result, Sent{executed: result.NonRedisError() == nil}
+			return r.direct.do(ctx, l, o.Call)
 		}
 	}
 	sent := r.Sending()
