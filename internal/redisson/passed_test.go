@@ -1,0 +1,81 @@
+package redisson_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A lock that Go has passed on belongs to no thread of Java: Redisson sees a lock of another client with a lease.
+
+func TestALockThatIsPassedOnIsHeldToRedisson(t *testing.T) {
+	withBoth(t, setting{lease: 3 * time.Second}, func(s *scene) {
+		java := s.thread("one")
+		passed := func(within time.Duration) (lock, pass string) {
+			lock = s.fresh()
+			hold, err := s.client.NewLock(lock).Acquire(s.ctx)
+			require.NoError(s.t, err)
+			pass, err = hold.Pass(s.ctx, within)
+			require.NoError(s.t, err)
+			return lock, pass
+		}
+		refused := func(lock string, within time.Duration) {
+			s.t.Helper()
+			locked, err := java.IsLocked(lock)
+			require.NoError(s.t, err)
+			assert.True(s.t, locked)
+			held, err := java.IsHeld(lock)
+			require.NoError(s.t, err)
+			assert.False(s.t, held)
+			left, err := java.TTL(lock)
+			require.NoError(s.t, err)
+			assert.Positive(s.t, left)
+			assert.LessOrEqual(s.t, left, within)
+			ok, err := java.TryLock(lock, 0, 0)
+			require.NoError(s.t, err)
+			assert.False(s.t, ok)
+			assert.True(s.t, notHeld(java.Unlock(lock)))
+		}
+
+		lock, pass := passed(time.Minute)
+		refused(lock, time.Minute)
+		left, err := java.TTL(lock)
+		require.NoError(s.t, err)
+		assert.Greater(s.t, left, 3*time.Second, "the time of the pass, and not the lease of before")
+		hold, err := s.client.Resume(s.ctx, pass)
+		require.NoError(s.t, err)
+		refused(lock, 3*time.Second)
+		forced, err := java.ForceUnlock(lock)
+		require.NoError(s.t, err)
+		assert.True(s.t, forced)
+		select {
+		case <-hold.Context().Done(): // with the next renewal
+			require.ErrorIs(s.t, context.Cause(hold.Context()), rlock.ErrLost)
+		case <-s.ctx.Done():
+			require.NoError(s.t, s.ctx.Err())
+		}
+		require.ErrorIs(s.t, hold.Release(s.ctx), rlock.ErrLost)
+
+		lock, pass = passed(time.Minute)
+		waiter := s.start(func() error { return java.Lock(lock, 0) })
+		s.awaitAsleep(java, lock)
+		forced, err = s.thread("two").ForceUnlock(lock)
+		require.NoError(s.t, err)
+		assert.True(s.t, forced)
+		waiter.succeeds()
+		_, err = s.client.Resume(s.ctx, pass)
+		require.ErrorIs(s.t, err, rlock.ErrNotPassed)
+		require.NoError(s.t, java.Unlock(lock))
+
+		lock, pass = passed(time.Second)
+		require.NoError(s.t, java.Lock(lock, 0), "its time is over")
+		_, err = s.client.Resume(s.ctx, pass)
+		require.ErrorIs(s.t, err, rlock.ErrNotPassed)
+		require.NoError(s.t, java.Unlock(lock))
+	})
+}
