@@ -1,8 +1,8 @@
-// Package readme checks README.md and the pages in docs. [Compile] compiles the Go blocks of
+// Package readme checks README.md and the pages in docs. A [Compiler] compiles the Go blocks of
 // a page, so that readers can use them; [Links] finds links that lead nowhere.
 //
-// Each block that begins with ```go becomes a package of its own inside of
-// this module, which may also import those in go.work, of which no file is written to the working tree, and is compiled.
+// Each block that begins with ```go becomes a package of its own, which may import all packages
+// of the modules in go.work but the internal ones. Its types are checked, and no code is made.
 //
 // A block is completed by this rule:
 //
@@ -32,17 +32,10 @@ package readme
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -148,85 +141,4 @@ func (b Block) check(root string) error {
 		err = fmt.Errorf("line %d: the block is not a part of %s", b.Line, b.From)
 	}
 	return err
-}
-
-// file returns the block as a Go file; errors in it have the lines of path.
-func (b Block) file(path string) (string, error) {
-	line := fmt.Sprintf("//line %s:%d:1\n", path, b.Line)
-	if strings.HasPrefix(strings.TrimSpace(b.Text), "package ") {
-		return line + b.Text, nil
-	}
-	text := line + b.Text
-	if !parses("package block\n" + text) {
-		text = "func _" + b.Signature + " {\n" + text + "panic(\"the block ends here\")\n}\n"
-	}
-	file, err := parser.ParseFile(token.NewFileSet(), "", "package block\n"+text, 0)
-	if err != nil {
-		return "", err
-	}
-	head := "package block\n"
-	for _, name := range slices.Sorted(maps.Keys(imports)) {
-		if slices.ContainsFunc(file.Unresolved, func(id *ast.Ident) bool { return id.Name == name }) {
-			head += fmt.Sprintf("import %q\n", imports[name])
-		}
-	}
-	return head + text, nil
-}
-
-func parses(file string) bool {
-	_, err := parser.ParseFile(token.NewFileSet(), "", file, parser.SkipObjectResolution)
-	return err == nil
-}
-
-// Compile compiles the Go blocks of the Markdown file at path, as packages of the module at
-// root. The error is the compiler's output, with the lines of the file.
-func Compile(root, path string) error {
-	markdown, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	blocks, err := Blocks(string(markdown))
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	work, err := os.MkdirTemp("", "readme")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(work)
-
-	// To the go command these files belong to packages of the module.
-	var overlay struct{ Replace map[string]string }
-	overlay.Replace = make(map[string]string)
-	list := filepath.Join(work, "overlay.json")
-	args := []string{"build", "-o", os.DevNull, "-overlay", list}
-	for _, b := range blocks {
-		if err := b.check(root); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		text, err := b.file(path)
-		if err != nil {
-			return err
-		}
-		name := fmt.Sprintf("line%d", b.Line)
-		written := filepath.Join(work, name+".go")
-		if err := os.WriteFile(written, []byte(text), 0o600); err != nil {
-			return err
-		}
-		overlay.Replace[filepath.Join(root, "internal", "readme", name, name+".go")] = written
-		args = append(args, "./internal/readme/"+name)
-	}
-	replaced, err := json.Marshal(overlay)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(list, replaced, 0o600); err != nil {
-		return err
-	}
-	build := exec.Command("go", args...)
-	build.Dir = root
-	if output, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", path, err, output)
-	}
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -22,6 +23,16 @@ func root(t *testing.T) string {
 	return dir
 }
 
+// newCompiler returns the one compiler of all tests, which asks the go command once for each package.
+var newCompiler = sync.OnceValues(func() (*readme.Compiler, error) { return readme.NewCompiler("../..") })
+
+func compiler(t *testing.T) *readme.Compiler {
+	t.Helper()
+	c, err := newCompiler()
+	require.NoError(t, err)
+	return c
+}
+
 func TestEachGoBlockOfTheDocumentsCompiles(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(root(t), "docs", "*.md"))
 	require.NoError(t, err)
@@ -33,7 +44,7 @@ func TestEachGoBlockOfTheDocumentsCompiles(t *testing.T) {
 	})
 	for _, page := range append(pages, filepath.Join(root(t), "README.md")) {
 		t.Run(filepath.Base(page), func(t *testing.T) {
-			require.NoError(t, readme.Compile(root(t), page))
+			require.NoError(t, compiler(t).Compile(page))
 		})
 	}
 }
@@ -43,7 +54,7 @@ func compile(t *testing.T, lines ...string) error {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "PAGE.md")
 	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
-	return readme.Compile(root(t), path)
+	return compiler(t).Compile(path)
 }
 
 func TestBlocksAreCompletedByTheRule(t *testing.T) {
@@ -106,6 +117,18 @@ func TestABlockThatDoesNotCompileIsReportedWithItsLine(t *testing.T) {
 		"the second of two": {
 			[]string{"```go", "_ = rlock.NewOwner()", "```", "```go", "_ = rlock.OldOwner()", "```"},
 			"PAGE.md:5:11",
+		},
+		"a program without main": {
+			[]string{"```go", "package main", "```"},
+			"PAGE.md:2:1: function main is undeclared",
+		},
+		"a package that readers may not import": {
+			[]string{"```go", "package main", "import _ \"github.com/go-rlock/rlock/internal/core\"", "func main() {}", "```"},
+			"PAGE.md: the reader may not import github.com/go-rlock/rlock/internal/core",
+		},
+		"no such package": {
+			[]string{"```go", "package main", "import _ \"github.com/go-rlock/rlock/absent\"", "func main() {}", "```"},
+			"github.com/go-rlock/rlock/absent",
 		},
 		"no Go at all": {
 			[]string{"```go", "lock = = lock", "```"},
