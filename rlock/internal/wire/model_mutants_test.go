@@ -19,6 +19,13 @@ func guardPart(k *modelKind) **wire.Script   { return &k.guard }
 func resumePart(k *modelKind) **wire.Script  { return &k.resume }
 func mirrorPart(k *modelKind) **wire.Script  { return &k.mirror }
 
+// farRounds are those with which to begin, of rules that few rounds concern.
+var farRounds = map[string]uint64{
+	"for as long as a client had":   356,
+	"which is not asked of pollers": 1506,
+	"also beside readers of ours":   1848,
+}
+
 // Each rule that lives in a script is broken in its text, and the comparison with the model must tell.
 func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 	manyCommands(t)
@@ -160,7 +167,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 			*script = wire.WithText(strings.Replace(text, m.old, m.new, 1))
 			c := compare(t, newEmbedded(t), m.kind)
 			for n := range uint64(4000) {
-				if _, difference := c.round(n); difference != "" {
+				if _, difference := c.round(farRounds[m.rule] + n); difference != "" {
 					assert.NotContains(t, difference, "ERR", "the script does not run")
 					return
 				}
