@@ -205,7 +205,7 @@ func TestAFullServerIsLeftAloneUntilTheNextSubscription(t *testing.T) {
 			waits = wait(w.hub, "a")
 			awaitMark(t, waits)
 		}))
-		assert.Less(t, time.Since(began), 5*time.Second, "somebody waits")
+		assert.Less(t, time.Since(began), 5*time.Second, "a call waits")
 		w.full.Store(false)
 		awaitMark(t, waits)
 		assert.True(t, waits.Confirmed())

@@ -465,12 +465,12 @@ func TestAFairGrantWaitsForReplicas(t *testing.T) {
 func TestAQueueOfAnotherTypeIsLeftAsItIs(t *testing.T) {
 	t.Parallel()
 	s := at(t, redistest.Standalone(t))
-	require.NoError(t, s.do("SET", queue, "somebody's").Error())
+	require.NoError(t, s.do("SET", queue, "another's").Error())
 	lock := s.client().NewFairLock(key)
 	require.ErrorIs(t, lock.Lock(s.ctx), rlock.ErrWrongType)
 	got, err := s.do("GET", queue).ToString()
 	require.NoError(t, err)
-	assert.Equal(t, "somebody's", got)
+	assert.Equal(t, "another's", got)
 	assert.Zero(t, s.number("EXISTS", key))
 	s.number("DEL", queue)
 }

@@ -479,7 +479,7 @@ func TestReadersAreNotRefusedForLongOnceAWriterWasRefused(t *testing.T) {
 }
 
 // Readers that were granted the lock by the queue have left their marks there.
-func TestAReaderIsNotRefusedBesideReadersForWhichNobodyWaits(t *testing.T) {
+func TestAReaderIsNotRefusedBesideReadersWithoutAWaiter(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		writes, reads, late, me := w.rwClient(), w.rwClient(), w.rwClient(), w.caller()
 		require.NoError(t, writes.write.Lock(me))

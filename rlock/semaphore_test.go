@@ -206,7 +206,7 @@ func TestAPermitOfADeadHolderIsFreeWhenItsLeaseEndsAndOthersGoOn(t *testing.T) {
 // All but the first of its tickets are dropped when that claim ends, although others hold permits.
 func TestAStoppedClientCostsASemaphoreOneClaim(t *testing.T) {
 	for name, others := range map[string]func(*world, locker){
-		"nobody else":        func(*world, locker) {},
+		"no other caller":    func(*world, locker) {},
 		"others try as well": func(w *world, l locker) { w.refusedUntil(l, 3*time.Second) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -120,7 +120,7 @@ func TestChangesOfManyKeysAreReportedInBatches(t *testing.T) {
 
 // Waiters and other readers of a held lock send the holder no message: they do not change its
 // key.
-func TestWaitersDoNotHaveTheHolderAskRedis(t *testing.T) {
+func TestTheHolderDoesNotAskRedisForItsWaiters(t *testing.T) {
 	t.Parallel()
 	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
 	s := at(t, redistest.Standalone(t))

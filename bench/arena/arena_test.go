@@ -202,10 +202,10 @@ func TestAHandoverIsComparedWithTheRoundTripOfASleepingClient(t *testing.T) {
 func TestAWorkerThatFailsIsAnErrorOfItsResultOnly(t *testing.T) {
 	a := open(t)
 	c := cell(worker.Job{Kind: worker.Loop, Goroutines: 1})
-	nobody := contender.Contender{Name: "nobody"}
-	r := arena.NewResult(c, nobody)
-	assert.Error(t, a.Measure(t.Context(), c, nobody, r))
-	assert.Contains(t, r.Error, "nobody")
+	unknown := contender.Contender{Name: "unknown"}
+	r := arena.NewResult(c, unknown)
+	assert.Error(t, a.Measure(t.Context(), c, unknown, r))
+	assert.Contains(t, r.Error, "unknown")
 	assert.Zero(t, r.Rounds)
 	measure(t, a, c, "floor-setnx")
 }

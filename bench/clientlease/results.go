@@ -103,7 +103,7 @@ func (r results) markdown() string {
 			}
 		}
 	}
-	b.WriteString("\n## A client crashes\n\nFor a tenth of its locks somebody waits; of the others somebody asks for a half, on average after ten minutes.\n\n" +
+	b.WriteString("\n## A client crashes\n\nA tenth of its locks have a waiter; half of the others are asked for, on average after ten minutes.\n\n" +
 		"| locks | | free from | half of them | all | the last waiter has its lock | most grants of a server in 10 ms | Redis in all | commands more | keys left after 1 min, 10 min, 30 min, 1 h |\n" +
 		"| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, d := range r.crashes {

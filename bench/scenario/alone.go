@@ -16,7 +16,7 @@ const floor, loneFloor = "floor-evalsha", "floor-default"
 func uncontended() Scenario {
 	return Scenario{
 		Name:    "uncontended",
-		Title:   "Nobody else wants it",
+		Title:   "One caller alone",
 		Asks:    "What does a lock cost that is free? The time is that of Lock and Unlock together; the floor is two commands.",
 		Columns: []string{"pair", "rate", "sent", "client cpu", "redis cpu", "faults"},
 		cells: func(s Size) (cells []Cell) {
@@ -34,7 +34,7 @@ func uncontended() Scenario {
 func beside() Scenario {
 	return Scenario{
 		Name:  "beside",
-		Title: "Nobody else wants it, beside the floor",
+		Title: "One caller alone, beside the floor",
 		Asks: "The same in blocks of some milliseconds, a block of the floor's beside each: what a round trip takes changes from one second to the " +
 			"next, and cancels out here. What the floor is beside itself shows what is left of it.",
 		Columns: []string{"beside", "rate", "faults"},

@@ -75,7 +75,7 @@ func handover() Scenario {
 	return Scenario{
 		Name:  "handover",
 		Title: "From one process to another that waits",
-		Asks: "How long is the lock nobody's? From the start of the Unlock to the other process holding it; in round trips as PING measures " +
+		Asks: "How long is the lock free? From the start of the Unlock to the other process holding it; in round trips as PING measures " +
 			"them with pauses in between.",
 		Columns: []string{"handover", "round trips", "sent", "faults"},
 		takes:   mustWait,

@@ -14,7 +14,7 @@ func fair() Scenario {
 		Name:  "fair",
 		Kind:  contender.Fair,
 		Title: "First come, first served",
-		Asks: "Eight processes of 16 goroutines want a fair lock all the time. How long is it nobody's, in round trips as PING measures them with pauses " +
+		Asks: "Eight processes of 16 goroutines want a fair lock all the time. How long is it free, in round trips as PING measures them with pauses " +
 			"in between; how many commands does a section take, of all clients; does each process get its share?",
 		Columns: []string{"rate", "handover", "round trips", "sent", "process share", "goroutine share", "wait", "faults"},
 		cells: func(s Size) []Cell {

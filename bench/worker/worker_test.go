@@ -156,9 +156,9 @@ func TestBlocksOfTheFloorTakeTurnsWithTheContenders(t *testing.T) {
 	for _, times := range r.Beside {
 		assert.Positive(t, times)
 	}
-	j.Floor = "nobody"
+	j.Floor = "unknown"
 	_, err := try(t, job(t, j))
-	assert.ErrorContains(t, err, "nobody")
+	assert.ErrorContains(t, err, "unknown")
 }
 
 func TestABlockThatFailsIsNotCompared(t *testing.T) {
@@ -166,7 +166,7 @@ func TestABlockThatFailsIsNotCompared(t *testing.T) {
 	j := job(t, worker.Job{Kind: worker.Beside, Contender: "rlock", Floor: "floor-setnx", Addr: server.Addr(), Goroutines: 4, Block: 2 * time.Millisecond})
 	redis := server.Client(t)
 	// The floor does not wait for another goroutine.
-	require.NoError(t, redis.Do(t.Context(), redis.B().Set().Key(j.Prefix+":floor:0").Value("somebody's").Build()).Error())
+	require.NoError(t, redis.Do(t.Context(), redis.B().Set().Key(j.Prefix+":floor:0").Value("another's").Build()).Error())
 	r := do(t, j)
 	for !fails(r) { // each goroutine may have begun after the end of its block
 		r = do(t, j)
@@ -252,7 +252,7 @@ func TestAFreeLockThatCannotBeTakenEndsTheTaking(t *testing.T) {
 	server := redistest.Standalone(t)
 	j := job(t, worker.Job{Kind: worker.Hold, Contender: "redislock-linear", Addr: server.Addr(), Locks: 100, Lease: 30 * time.Second, Stall: 300 * time.Millisecond})
 	redis := server.Client(t)
-	require.NoError(t, redis.Do(t.Context(), redis.B().Set().Key(j.Prefix+":42").Value("somebody's").Build()).Error())
+	require.NoError(t, redis.Do(t.Context(), redis.B().Set().Key(j.Prefix+":42").Value("another's").Build()).Error())
 	_, err := try(t, j)
 	require.Error(t, err)
 	// A machine that stops for so long does not take all of the others.
@@ -306,8 +306,8 @@ func TestTwoProcessesTakeTurns(t *testing.T) {
 }
 
 func TestAnImpossibleJobIsAnError(t *testing.T) {
-	_, err := try(t, job(t, worker.Job{Kind: worker.Loop, Contender: "nobody"}))
-	assert.ErrorContains(t, err, "nobody")
+	_, err := try(t, job(t, worker.Job{Kind: worker.Loop, Contender: "unknown"}))
+	assert.ErrorContains(t, err, "unknown")
 	_, err = try(t, job(t, worker.Job{Kind: worker.Loop, Contender: "rlock", Addr: "127.0.0.1:1"}))
 	assert.Error(t, err)
 	_, err = try(t, worker.Job{Contender: "broken", Locks: 1, Ground: "/nowhere"})

@@ -40,7 +40,7 @@ func (a account) withdraw(ctx context.Context, amount int64, confirm func(left i
 	return err // with ErrFenced nothing was written, and hold.Context() has ended
 }
 
-// bare is withdraw with a write that nothing guards: Redis executes it whoever has the lock.
+// bare is withdraw with a write that nothing guards: Redis executes it even if another process has the lock.
 func (a account) bare(ctx context.Context, amount int64, confirm func(left int64) error) error {
 	balance := a.lock.Key("balance")
 	return a.lock.Do(ctx, func(context.Context) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// drop has the command run as an unprivileged user, who owns its folder, and end with this process.
+// drop makes the command run as an unprivileged user, the owner of its folder, and end with this process.
 func drop(t *testing.T, command *exec.Cmd) {
 	t.Helper()
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGINT}

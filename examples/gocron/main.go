@@ -81,7 +81,7 @@ func once(options rueidis.ClientOption) error {
 	return nil
 }
 
-// elected has two processes stand for election, and the first one end.
+// elected runs two processes that stand for election, and ends the first one.
 func elected(options rueidis.ClientOption) error {
 	name := fmt.Sprint("example:leader:", time.Now().UnixNano())
 	var leads []func()

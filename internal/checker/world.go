@@ -39,7 +39,7 @@ type process struct {
 	last     history.Time // of its events
 	ended    history.Time
 	inOrder  bool
-	stalls   []span // in which the machine did not let it run
+	stalls   []span // in which the machine did not run it
 	accounts []*account
 }
 

@@ -42,7 +42,7 @@ func TestLookEndsWhatIsOver(t *testing.T) {
 	}
 }
 
-func TestConfirmHasRedisAsked(t *testing.T) {
+func TestConfirmAsksRedis(t *testing.T) {
 	l := held(writes(1, NeverSafe))
 	l.showing(l.owner, at(1))
 	l.owner.trust.seen = at(1)

@@ -33,7 +33,7 @@ const (
 	Told     Kind = "told"     // the holder was notified of its loss, in this Way
 	Injected Kind = "injected" // Fault is about to begin
 	Healed   Kind = "healed"   // Fault is over
-	Stalled  Kind = "stalled"  // the machine did not let the process run, for the time in Stall, until now
+	Stalled  Kind = "stalled"  // the machine did not run the process, for the time in Stall, until now
 	Left     Kind = "left"     // Leftover was found when no lock was held
 	Ended    Kind = "ended"    // the process ended in order: it was not killed
 )

@@ -171,10 +171,10 @@ func TestAMessageCanBeDroppedAlone(t *testing.T) {
 }
 
 func TestAFailedDialIsReported(t *testing.T) {
-	n := network.New(func() (net.Conn, error) { return nil, errors.New("nobody there") })
+	n := network.New(func() (net.Conn, error) { return nil, errors.New("connection refused") })
 	defer n.Close()
 	_, err := n.Dial(context.Background(), "", nil, nil)
-	require.ErrorContains(t, err, "nobody there")
+	require.ErrorContains(t, err, "connection refused")
 }
 
 // The same over TCP, where reads may begin and end anywhere.

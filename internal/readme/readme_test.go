@@ -98,7 +98,7 @@ func TestABlockThatDoesNotCompileIsReportedWithItsLine(t *testing.T) {
 			[]string{"<!-- go: (lock *rlock.Lock) -->", "```go", "lock.Unknown()", "```"},
 			"PAGE.md:3:6",
 		},
-		"a parameter that nobody declares": {
+		"a parameter that is not declared": {
 			[]string{"", "```go", "client.NewLock(\"orders:42\")", "```"},
 			"PAGE.md:3:1",
 		},

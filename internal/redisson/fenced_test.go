@@ -49,7 +49,7 @@ func alternating(s *scene) {
 		assert.Equal(s.t, nested+1, last)
 		counter, err := java.Token(lock.Name())
 		require.NoError(s.t, err)
-		assert.Equal(s.t, last, counter, "nobody waited: no other token is reserved")
+		assert.Equal(s.t, last, counter, "no caller waited: no other token is reserved")
 		require.NoError(s.t, hold.Release(s.ctx))
 	}
 }

@@ -194,7 +194,7 @@ func limits(s *scene, first, second side) {
 		return err == nil && ttl <= lease
 	}, time.Second, time.Millisecond)
 
-	require.NoError(s.t, first.Lock(lock, 0), "nobody unlocks it: its lease ends")
+	require.NoError(s.t, first.Lock(lock, 0), "it is not unlocked: its lease ends")
 	assert.True(s.t, notHeld(second.Unlock(lock)), "the lease has ended")
 	require.NoError(s.t, first.Unlock(lock))
 }
@@ -203,7 +203,7 @@ func force(s *scene, first, second side) {
 	lock := s.fresh()
 	ok, err := second.ForceUnlock(lock)
 	require.NoError(s.t, err)
-	assert.False(s.t, ok, "nobody holds it")
+	assert.False(s.t, ok, "it is free")
 
 	require.NoError(s.t, first.Lock(lock, 0))
 	waiter := s.start(func() error { return second.Lock(lock, 0) })

@@ -22,7 +22,7 @@ func TestAStoppedServerComesBackEmptyAtTheSameAddress(t *testing.T) {
 	s.Stop()
 	assert.Error(t, ping(t, c))
 	_, err := net.Dial("tcp", addr)
-	assert.Error(t, err, "nobody listens")
+	assert.Error(t, err, "no server listens")
 	s.Start()
 	assert.Equal(t, addr, s.Addr())
 	eventually(t, func() bool { return ping(t, c) == nil })

@@ -149,8 +149,8 @@ func (a *act) findFailover(planned bool) {
 		return
 	}
 	a.reigns = reigns
-	a.say("a failover that nobody asked for")
-	a.recorder.Happened(history.Fault{What: "a failover that nobody asked for", Forgets: true}, since)
+	a.say("a failover that the run did not cause")
+	a.recorder.Happened(history.Fault{What: "a failover that the run did not cause", Forgets: true}, since)
 }
 
 // recover measures how soon locks work again.
@@ -205,7 +205,7 @@ func (a *act) endless(r plan.Round) error {
 			continue // no token is given twice: its counter stays
 		}
 		if left < 0 || left > max(a.lease, claim).Milliseconds() {
-			a.report.Violate("round %d: after %v: %s ends in %d ms, when nobody holds it", r.Number, r, key, left)
+			a.report.Violate("round %d: after %v: %s ends in %d ms, and has no holder", r.Number, r, key, left)
 		}
 	}
 	return nil

@@ -142,7 +142,7 @@ func (s *Server) Heal(clients ...*rlock.Client) {
 	}
 }
 
-// Kill has clients die without a word: [Server.Silence] for ever. Their locks end with their
+// Kill ends clients without a word: [Server.Silence] for ever. Their locks end with their
 // leases. The code of the test that held such a lock goes on, as it cannot be killed, until it
 // sees that its context has ended, which is shortly before the lease ends on the server. In a
 // bubble a lease takes no time to pass; outside of one give the client a short Config.Lease,

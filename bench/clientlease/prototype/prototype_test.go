@@ -109,7 +109,7 @@ func TestAnAcquireThatDoesNotNameTheClientLeaseTakesNothing(t *testing.T) {
 		dead, other := w.open("dead"), w.open("other")
 		w.hold(dead, "lock")
 		time.Sleep(config.Lease)
-		for _, presumed := range []string{"", "rlock_client:somebody:1"} {
+		for _, presumed := range []string{"", "rlock_client:other:1"} {
 			refusal, err := other.Acquire(w.ctx, "lock", presumed)
 			require.NoError(w, err)
 			require.NotNil(w, refusal, presumed)

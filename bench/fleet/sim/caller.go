@@ -28,7 +28,7 @@ type caller struct {
 	token  uint64    // of one that polls
 }
 
-// at has the caller go on at a time.
+// at schedules the caller's next step.
 func (s *Sim) at(w *caller, at core.Time) {
 	w.gen++
 	if at < core.Never {
@@ -36,7 +36,7 @@ func (s *Sim) at(w *caller, at core.Time) {
 	}
 }
 
-// pause has the caller lock in a while.
+// pause schedules the caller's next Lock.
 func (s *Sim) pause(w *caller) {
 	w.state = pauses
 	d := time.Duration(0)

@@ -117,7 +117,7 @@ func (s *Sim) arrive(p *packet) {
 	s.plan(s.crosses(p.client, n, answers, at), answered, 0, p)
 }
 
-// publish has a message go to its client.
+// publish sends a message to its client.
 func (s *Sim) publish(shard, name uint32, m core.Message, at core.Time) {
 	c := &s.clients[m.ID.Client]
 	n := take(&s.spare.news)

@@ -14,7 +14,7 @@ func (s *Sim) stallNext() {
 	}
 }
 
-// stall has one client do nothing for a while.
+// stall stops one client for a while.
 func (s *Sim) stall() {
 	c := &s.clients[s.rng.IntN(len(s.clients))]
 	c.stalled = max(c.stalled, s.now.After(core.Span(s.Stalls.For)))

@@ -112,7 +112,7 @@ var troubles = []struct {
 	{"Redis does not answer for 1.5 s, half a lease: nothing is lost", func(ctx context.Context, redis rueidis.Client, _ *rlock.Client) error {
 		return silence(ctx, redis, 1500*time.Millisecond)
 	}},
-	{"somebody deletes the key of a lock that is held: one loss", func(ctx context.Context, redis rueidis.Client, _ *rlock.Client) error {
+	{"an operator deletes the key of a lock that is held: one loss", func(ctx context.Context, redis rueidis.Client, _ *rlock.Client) error {
 		return redis.Do(ctx, redis.B().Del().Key("example:forgotten").Build()).Error()
 	}},
 	{"a program that is not measured holds all orders for 20 s", func(ctx context.Context, _ rueidis.Client, outsider *rlock.Client) error {

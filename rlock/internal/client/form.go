@@ -46,7 +46,7 @@ type Handle interface {
 	Err() error
 	// FencingToken returns the token of the hold, 0 if it has none.
 	FencingToken() uint64
-	// SetLease has the hold ask for the lease from now on, 0 for the watchdog, in place of
+	// SetLease sets the lease that the hold asks for from now on, 0 for the watchdog, in place of
 	// what it asked for before. It needs no network, and changes nothing of a hold that
 	// is over.
 	SetLease(lease time.Duration)

@@ -36,7 +36,7 @@ func newNotices(most int, missed func(n int)) *notices {
 	return &notices{missed: missed, most: most, silent: make(chan struct{})}
 }
 
-// Tell has the notice called. It waits for nothing, and may be called with a mutex held.
+// Tell queues the notice. It waits for nothing, and may be called with a mutex held.
 func (n *notices) Tell(notice func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -20,7 +20,7 @@ type observing struct {
 // On reports whether there is an Observer.
 func (o *observing) On() bool { return o.Observer != nil }
 
-// Later has a hook told of what no caller has brought about.
+// Later queues the call of a hook about an event without a caller.
 func (o *observing) Later(ctx context.Context, hook Hook, e Event) {
 	if hook != nil {
 		o.Notices.Tell(func() { hook(ctx, e) })

@@ -26,7 +26,7 @@ func TestAPassIsReadAsItWasWritten(t *testing.T) {
 	}
 	for _, p := range []client.Pass{
 		{Kind: client.KindCount, Owner: owner, Key: "x"}, {Kind: client.PlainKind, Shared: true, Owner: owner, Key: "x"},
-		{Owner: strings.TrimSuffix(owner, "0") + "5", Key: "x"}, {Owner: "someone", Key: "x"},
+		{Owner: strings.TrimSuffix(owner, "0") + "5", Key: "x"}, {Owner: "unknown", Key: "x"},
 	} {
 		_, err := client.ParsePass(p.String())
 		assert.ErrorIs(t, err, client.ErrInvalidPass)

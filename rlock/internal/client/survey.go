@@ -39,7 +39,7 @@ func look[T any](ctx context.Context, l *Lock, decode func(rueidis.RedisResult) 
 	return reply, err
 }
 
-// survey sends commands that change nothing about the lock, and has their replies read.
+// survey sends commands that change nothing about the lock, and reads their replies.
 func (l *Lock) survey(ctx context.Context, build func(*wire.Redis) []rueidis.Completed, read func([]rueidis.RedisResult) error) error {
 	n, r := l.Name, l.Client.Redis
 	if n.Err != nil {

@@ -68,11 +68,11 @@ func TestTheAnswerToATicketThatJoins(t *testing.T) {
 				answer, err := wire.ReadStep(result, 0)
 				require.NoError(t, err)
 				assert.Positive(t, answer.TTL, "what is left of the lease")
-				assert.Negative(t, answer.Turn, "it is nobody's turn")
+				assert.Negative(t, answer.Turn, "there is no turn")
 				if test.answer.Holder == "" {
 					test.answer.Holder = holder
 				}
-				assert.Negative(t, answer.HeldBack, "nobody reads")
+				assert.Negative(t, answer.HeldBack, "there is no reader")
 				answer.TTL, answer.Turn, answer.HeldBack = 0, 0, 0
 				assert.Equal(t, test.answer, answer)
 				left, err := redis.Client.Do(t.Context(), redis.Client.B().Pttl().Key(keys.Queue).Build()).ToInt64()

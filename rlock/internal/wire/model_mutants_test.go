@@ -124,7 +124,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"a turn never stays alone in the queue: NEVER_ALONE", modelRW, stepPart, "if not behind and not on then\n\t\tredis.call('zrem', queue, '?')", "if false then"},
 		{"a release without a queue begins a turn: ACQUIRE_WAITS", modelPlain, stepPart, "if here and (waits > 0 or polls) and now >= (state.n or 0) then -- else", "if false then -- else"},
 		{"its queue ends with it", modelPlain, stepPart, "redis.call('pexpire', queue, state.e - now)", ""},
-		{"nobody is granted the lock in a turn", modelPlain, stepPart, "while first and not on and open", "while first and open"},
+		{"no ticket is granted the lock in a turn", modelPlain, stepPart, "while first and not on and open", "while first and open"},
 		{"the first ticket is told that a turn begins, or that those before it left: FRONT_TOLD", modelPlain, stepPart, "(on and told or freed or gaveUp)", "false"},
 		{"the answer has what is left of the turn: WINDOW_TOLD", modelPlain, stepPart, "on and math.max(state.e - now, 0) or -2", "-2"},
 		{"foreign clients that only poll have turns: POLL_TURNS", modelPlain, stepPart, "(waits > 0 or polls) and now >= (state.n or 0) then\n\t\tturn", "waits > 0 and now >= (state.n or 0) then\n\t\tturn"},

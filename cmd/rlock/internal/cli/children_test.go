@@ -238,7 +238,7 @@ func TestALockThatIsLostEndsTheCommand(t *testing.T) {
 
 // The command and what it has started are ended, and not only what the kernel would kill
 // with rlock.
-func TestALockThatIsLostEndsTheCommandIfNobodyReadsTheStandardError(t *testing.T) {
+func TestALockThatIsLostEndsTheCommandThoughTheStandardErrorIsNotRead(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for what, leaves := range map[string]bool{"and its reader has left": true, "and it is full": false} {

@@ -19,7 +19,7 @@ import (
 
 // asLocker in the environment makes the test's binary a process that takes locks. Its value
 // is what each of its owners does: "a>b c>d" are two of which the first takes a and, when an
-// empty line comes, waits for b; a line "first b" before that has one more wait for b. "in order" are some that take locks in the order of their names,
+// empty line comes, waits for b; a line "first b" before that starts one more, which waits for b. "in order" are some that take locks in the order of their names,
 // "with history" is one that prints when it held what.
 const (
 	asLocker    = "RLOCK_TEST_AS_LOCKER"

@@ -68,11 +68,11 @@ var patients = map[string]patient{
 		},
 		check: "clock", level: doctor.Yellow, found: "h", remedy: "NTP",
 	},
-	"a slot of the Cluster is nobody's": {
+	"a slot of the Cluster has no node": {
 		prepare: cluster("no"),
 		check:   "cluster", level: doctor.Red, found: "16383 of 16384", remedy: "redis-cli --cluster fix",
 	},
-	"a slot is nobody's, and the Cluster wants them all": {
+	"a slot has no node, and the Cluster wants them all": {
 		prepare: cluster("yes"),
 		check:   "cluster", level: doctor.Red, found: "state fail", remedy: "redis-cli --cluster fix",
 	},

@@ -4,11 +4,11 @@
 --
 -- KEYS[3]  a hash with times in milliseconds of Redis' clock, which expires 5 s after it was
 --          written. A turn is "?" in the queue. It is on from when "?" stands first and the lock
---          is free: then nobody of ours is granted the lock.
+--          is free: then no client of ours is granted the lock.
 --   b, e     when the turn that is on began, and when it ends
 --   u        when it was first seen to be used
 --   p        this "?" is for foreign clients that cannot be counted, since they only poll
---   n, l     the next "?" is not put in line before n; if nobody uses it, it is l long
+--   n, l     the next "?" is not put in line before n; unused, it is l long
 --   t        when the last turn ended
 --   s        when a foreign holder was last seen
 --   f        when Redisson's fair queue was last seen
@@ -19,7 +19,7 @@
 --
 -- A key that holds something else is left alone: then it is as if no foreign client was there.
 -- What is refused here must not keep a lock that was freed from those that wait for it.
-local shortest, longest = 10, 140 -- of a turn that nobody uses; Redisson's spin lock tries every 128 ms
+local shortest, longest = 10, 140 -- of an unused turn; Redisson's spin lock tries every 128 ms
 local memory = 5000               -- of the hash
 local place, patience = 'rlock:0', 3000
 

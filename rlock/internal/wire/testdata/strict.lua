@@ -4,7 +4,7 @@
 -- hash shows: read-write locks do not work on such a server, and a test of package wire says so.
 --
 -- A channel is no key. A command that is not in this table is refused, so that a script cannot
--- use one that nobody has looked at.
+-- use a copy that was not checked.
 local readers = true -- whether their keys are permitted
 local real, declared, first, all, none = redis, {}, 'first', 'all', 'none'
 for _, key in ipairs(KEYS) do

@@ -61,7 +61,7 @@ final class Ground {
         add(lock, INSIDE, -1);
     }
 
-    /** Notes who has entered. Returns how long the lock was nobody's, if another process waited for this since before; else 0. */
+    /** Notes an entry. Returns how long the lock was free, if another process waited for this since before; else 0. */
     long takeOver(int lock, int process, long since) {
         long before = (long) LONG.getAndSet(memory, lock * SIZE + LAST, process + 1L);
         long freed = get(lock, FREED);

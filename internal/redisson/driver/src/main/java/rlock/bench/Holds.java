@@ -59,7 +59,7 @@ final class Holds {
         try {
             release.await();
         } catch (InterruptedException e) {
-            throw new IllegalStateException(e); // nobody does
+            throw new IllegalStateException(e); // no thread interrupts it
         }
         for (RLock mutex : held) {
             try {
