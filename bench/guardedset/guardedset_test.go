@@ -129,7 +129,7 @@ func TestAFormWhoseProgramIsNotThereIsLeftOut(t *testing.T) {
 	there, why := without([]form{missing, {Library: "rlock", Form: bare}})
 	require.Len(t, there, 1)
 	assert.Equal(t, "rlock", there[0].Library)
-	assert.Contains(t, why, "redisson: "+exec.ErrNotFound.Error())
+	assert.Equal(t, "redisson ("+exec.ErrNotFound.Error()+")", why)
 }
 
 func TestResultsAreInTheOrderOfTheTablesAndTheNewerOnesReplaceTheOlder(t *testing.T) {

@@ -56,11 +56,13 @@ func play(ctx context.Context) error {
 	out := flag.String("out", filepath.Join("results", "guardedset"), "folder of the results")
 	flag.Parse()
 
-	there, absent := without(forms())
+	there, absent := without(slices.DeleteFunc(forms(), func(f form) bool {
+		return !among(*libraries, f.Library) || !among(*only, f.Form)
+	}))
 	var runs []*run
 	for _, s := range scenarios() {
 		for _, f := range there {
-			if s.does(f) && among(*named, s.name) && among(*libraries, f.Library) && among(*only, f.Form) {
+			if s.does(f) && among(*named, s.name) {
 				long := time.Duration(*scale * float64(s.time))
 				runs = append(runs, &run{form: f, scenario: s, lease: *lease, calm: *calm, time: long, random: rand.New(rand.NewPCG(*seed, 1))})
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os/exec"
 
 	"github.com/go-rlock/rlock/internal/redisson"
@@ -20,7 +21,7 @@ func redissonWorker() (*exec.Cmd, error) {
 func without(all []form) (there []form, why string) {
 	for _, f := range all {
 		if _, err := f.command(); err != nil {
-			why = f.Library + ": " + err.Error()
+			why = fmt.Sprintf("%s (%v)", f.Library, err)
 			continue
 		}
 		there = append(there, f)

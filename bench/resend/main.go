@@ -48,14 +48,11 @@ func play(ctx context.Context) error {
 	defer stop()
 	pairs := &pairs{config: contender.Config{Addr: addr, Lease: *lease}}
 	defer pairs.close()
-	there, absent := libraries()
+	there, absent := libraries(*only)
 	var outcomes []*outcome
 	var all sync.WaitGroup
 	turns := make(chan struct{}, max(*atOnce, 1))
 	for _, l := range there {
-		if *only != "" && *only != l.Name {
-			continue
-		}
 		for _, op := range operations {
 			if op == renewal && !l.Renews {
 				continue

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/go-rlock/rlock/bench/contender"
@@ -14,19 +15,26 @@ type library struct {
 	keeps bool // its clients serve one case after the other: a JVM takes seconds to start
 }
 
-// libraries are those that can be run on this machine. absent says why others cannot, "" if all can.
-func libraries() (there []library, absent string) {
-	there = []library{
+// libraries are those of that name, all if it is "", that can be run on this machine. absent says why others cannot, "" if
+// all can.
+func libraries(name string) (there []library, absent string) {
+	for _, l := range []library{
 		{Contender: contender.RLock()},
 		{Contender: contender.Redsync()},
 		{Contender: contender.RedislockExponential()},
 		{Contender: contender.RueidislockOne()},
+		{Contender: inJava(), keeps: true},
+	} {
+		if name != "" && name != l.Name {
+			continue
+		}
+		if why := l.Absent(); why != "" {
+			absent = fmt.Sprintf("%s (%s)", l.Name, why)
+			continue
+		}
+		there = append(there, l)
 	}
-	java := inJava()
-	if why := java.Absent(); why != "" {
-		return there, java.Name + ": " + why
-	}
-	return append(there, library{java, true}), ""
+	return there, absent
 }
 
 // A pair is a client behind a network of its own, and one beside it.
