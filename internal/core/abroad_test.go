@@ -69,6 +69,7 @@ func TestTheFirstTicketFollowsAForeignHolder(t *testing.T) {
 		{113, 12, false, 1, silent, 113}, // two later
 		{115, 8, false, 1, silent, 115},  // two sooner
 		{117, 7, false, 2, silent, 115},  // one later
+		{118, 4, false, 3, silent, 115},  // one sooner
 		{120, 20, true, 4, noneAbroad, 120},
 		{121, 30, true, 4, noneAbroad, 121}, // with a message it is no silent holder
 		{122, 5, false, 1, silent, 122},

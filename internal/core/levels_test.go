@@ -22,14 +22,14 @@ func writes(o OwnerID, until SafeTime) Level { return Level{Owner: o, Mode: Alon
 
 // A hold lasts from the first level of its owner to the last.
 func TestTheNextLevelOfAnOwnerIsTheFirstOfItsHold(t *testing.T) {
-	first, nested := Level{Owner: 1, Mode: Shared, Way: ByQueue, Since: 3}, Level{Owner: 1, Mode: Shared, Way: ByNesting, Since: 5}
-	other := Level{Owner: 2, Mode: Shared, Way: ByJoining, Since: 4}
+	first, nested := Level{Owner: 1, Mode: Shared, First: true, Way: ByQueue, Since: 3}, Level{Owner: 1, Mode: Shared, Way: ByNesting, Since: 5}
+	other := Level{Owner: 2, Mode: Shared, First: true, Way: ByJoining, Since: 4}
 	for _, c := range []struct {
 		closes int
 		was    Level
 		left   []Level
 	}{
-		{0, Level{Owner: 1, Mode: Shared, Way: ByNesting, Since: 3}, []Level{other, {Owner: 1, Mode: Shared, Way: ByQueue, Since: 3}}},
+		{0, Level{Owner: 1, Mode: Shared, Way: ByNesting, Since: 3}, []Level{other, {Owner: 1, Mode: Shared, First: true, Way: ByQueue, Since: 3}}},
 		{1, other, []Level{first, nested}},
 		{2, nested, []Level{first, other}},
 	} {
@@ -92,6 +92,8 @@ func TestReadersWhoseLeaseIsOverEnd(t *testing.T) {
 		ends   SafeTime
 	}{
 		{[]Level{reads(1, 50), reads(2, 70), reads(3, 60), reads(4, NeverSafe)}, 1, 60},
+		{[]Level{reads(1, 60), reads(2, 70), reads(3, 50)}, 1, 60},
+		{[]Level{reads(1, 50), reads(2, NeverSafe)}, 1, NeverSafe},
 		{[]Level{reads(1, 60), reads(1, 50)}, 0, 60}, // the owner goes on
 		{[]Level{reads(1, 50), reads(1, 40), reads(2, 51)}, 2, 51},
 		{[]Level{writes(1, 70), reads(1, 50)}, 0, NeverSafe},
@@ -100,6 +102,10 @@ func TestReadersWhoseLeaseIsOverEnd(t *testing.T) {
 		l := held(c.levels...)
 		if lost := l.expire(at(50)); len(lost) != c.lost || len(l.levels.all) != len(c.levels)-c.lost || l.levels.ends != c.ends {
 			t.Errorf("%+v: %+v are lost, and the next end is %d", c.levels, lost, l.levels.ends)
+		}
+		was := l.levels.summary
+		if want := sum(l.levels.all); was.writes != want.writes || was.asked != want.asked || was.longest != want.longest {
+			t.Errorf("%+v: the summary is %+v", c.levels, was)
 		}
 	}
 }
@@ -190,5 +196,60 @@ func TestALevelIsFoundByItsHandleOrItsOwner(t *testing.T) {
 		if i := l.levelOf(c.owner, c.mode, c.handle); i != c.want {
 			t.Errorf("%+v: %d", c, i)
 		}
+	}
+}
+
+// A level has what its call has asked for, and how and when that was served.
+func TestWhatALevelIs(t *testing.T) {
+	for _, c := range []struct {
+		way   Way
+		lease Span
+		first bool
+		until SafeTime
+	}{{ByQueue, 0, true, NeverSafe}, {ByNesting, 1, false, 51}} {
+		l := held()
+		l.owner.tokens = tokens{1, 7, 7}
+		w := &Waiter{Owner: 2, Mode: Shared, Lease: c.lease, Part: true, Handle: "a", Info: 9}
+		l.open(w, c.way, at(50))
+		want := Level{Owner: 2, Mode: Shared, Part: true, First: c.first, Until: c.until, Since: 50, Token: 7, Way: c.way, Handle: "a", Info: 9}
+		if l.levels.all[0] != want || w.Outcome() != Acquired || w.Way() != c.way || w.Token() != 7 {
+			t.Errorf("%+v", l.levels.all[0])
+		}
+	}
+}
+
+// What a level that has closed points to is not kept, though its memory is.
+func TestALevelThatHasClosedPointsToNothing(t *testing.T) {
+	l := held(Level{Owner: 1, Handle: "a", Info: 7}, Level{Owner: 1, Handle: "b", Info: 8})
+	l.close(0)
+	if left := l.levels.all[:2]; left[0].Handle != "b" || left[0].Info != 8 || left[1].Handle != nil || left[1].Info != nil {
+		t.Errorf("%+v", left)
+	}
+}
+
+// A guarded write that may run yet is its tenure's when its level ends, and that of no other tenure.
+func TestWhereTheWritesOfALevelGo(t *testing.T) {
+	l := held(Level{Owner: 1, Mode: Shared, Until: NeverSafe, guarded: 2}, Level{Owner: 2, Mode: Shared, Until: 50, guarded: 3})
+	if lost := l.expire(at(50)); len(lost) != 1 || l.owner.guarded != 3 {
+		t.Errorf("%+v, and %d of the tenure", lost, l.owner.guarded)
+	}
+	if was := l.close(0); was.guarded != 0 || l.owner.guarded != 5 {
+		t.Errorf("%d of the level, and %d of the tenure", was.guarded, l.owner.guarded)
+	}
+	l = held(Level{Owner: 1, guarded: 2})
+	if l.exchanged(); l.levels.all[0].guarded != 0 {
+		t.Error("another tenure has them")
+	}
+}
+
+// The keeper is told when a reader's lease ends beside others, since Redis shows it yet.
+func TestRedisIsToldOfAReaderThatHasEnded(t *testing.T) {
+	l := held(reads(1, 90), reads(2, NeverSafe))
+	n := l.owner
+	l.owner.mode, l.levels.all[0].Mode, n.shown = Shared, Shared, shape{}
+	n.alarm = 40_000
+	l.client.Effects()
+	if l.Look(at(90)); !polled(l, n) || len(l.levels.all) != 1 {
+		t.Error("its agent is not told")
 	}
 }

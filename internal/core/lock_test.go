@@ -17,14 +17,19 @@ func TestWhichTicketJoinsWithARelease(t *testing.T) {
 		{"the client is not told", func(l *Lock, _ *Tenure, _ *Waiter) { l.hears = asking }, false},
 		{"the client closes", func(l *Lock, _ *Tenure, _ *Waiter) { l.client.closed = true }, false},
 		{"the keeper releases it", func(_ *Lock, n *Tenure, _ *Waiter) { n.releases = false }, false},
+		{"it is passed on", func(_ *Lock, n *Tenure, _ *Waiter) { n.want, n.within = Parted, 10 }, false},
 	} {
 		l, w := waits()
+		l.Kind.Fenced, l.reserve = true, 16
 		n := l.newTenure(ID{1, false, 1}, Alone)
 		n.want, n.place, n.releases, n.gone, l.hears = Gone, Owner, true, 40, listening
 		c.change(l, n, w)
 		cmd, _ := l.poll(n, at(50))
-		if joins := cmd.Joins.ID != (ID{}); cmd.Op != Leave || joins != c.joins {
+		if joins := cmd.Joins.ID != (ID{}); (cmd.Op == Leave) != (n.want == Gone) || joins != c.joins {
 			t.Errorf("%s: command %d, with a join: %v", c.name, cmd.Op, joins)
+		}
+		if c.joins && (cmd.Joins.ID != w.ticket.ID || w.ticket.want != Queued || cmd.Tokens != 16) {
+			t.Errorf("%s: want %d, with %d tokens", c.name, w.ticket.want, cmd.Tokens)
 		}
 	}
 }
@@ -120,6 +125,17 @@ func TestWhatAMessageChanges(t *testing.T) {
 	}
 }
 
+// A release by force is believed of the owner only, and of none if there is none.
+func TestAReleaseByForceIsBelievedOfTheOwner(t *testing.T) {
+	l, n := tenure()
+	n.want, n.place, n.look = Queued, InQueue, Never
+	l.Hear(Message{Kind: Forced, ID: n.ID}, at(50))
+	l.Hear(Message{Kind: Forced, ID: ID{1, false, 99}}, at(50))
+	if n.look != Never {
+		t.Error("a ticket is looked for")
+	}
+}
+
 // Only a tenure that this client has is ended by force.
 func TestWhatIsReleasedByForce(t *testing.T) {
 	l := held(writes(1, NeverSafe))
@@ -132,6 +148,15 @@ func TestWhatIsReleasedByForce(t *testing.T) {
 		t.Error("it is held")
 	}
 	l.ForcedOut(ID{1, false, 1}, at(50))
+
+	l = held(writes(1, NeverSafe))
+	w := &Waiter{Owner: 2, Waits: true, Until: Never}
+	l.Lock(w, at(50))
+	n := l.owner
+	l.ForcedOut(n.ID, at(50))
+	if w.Ticket() == nil || n.place != Over {
+		t.Error("the next one does not ask for the lock, or the tenure is to leave")
+	}
 }
 
 func TestWhatIsServedAtOnce(t *testing.T) {
@@ -175,18 +200,253 @@ func TestWhatIsServedAtOnce(t *testing.T) {
 	}
 }
 
-// A poll of a tenure that is over, or of another lock, has no command.
+// A poll of a tenure that is over, or of another lock, has no command. Its memory may be used again by then.
 func TestATenureOfAnotherLockHasNothingToSend(t *testing.T) {
+	nothing := func(l *Lock, n *Tenure) {
+		t.Helper()
+		cmd, due := l.Poll(n, at(20_000))
+		op, peeked := l.Peek(n, at(20_000))
+		if cmd.Op != None || due != Never || op != None || peeked != Never || l.Has(n) {
+			t.Errorf("%d at %d, %d at %d", cmd.Op, due, op, peeked)
+		}
+	}
 	l := held(writes(1, NeverSafe))
 	o := l.owner
 	other := l.client.NewLock(Kind{})
-	if cmd, at := other.Poll(o, at(20_000)); cmd.Op != None || at != Never {
-		t.Errorf("%d at %d", cmd.Op, at)
-	}
-	o.want, o.place, l.owner = Gone, Owner, nil
+	nothing(other, o)
+	o.want, o.place, l.owner = Gone, Over, nil
 	l.closeAll()
-	l.forget(o)
-	if cmd, at := l.Poll(o, at(20_000)); cmd.Op != None || at != Never {
-		t.Errorf("%d at %d", cmd.Op, at)
+	if cmd, due := l.Poll(o, at(20_000)); cmd.Op != None || due != Never {
+		t.Errorf("it is forgotten, and has %d at %d", cmd.Op, due)
+	}
+	nothing(l, o)
+	other.newTenure(ID{1, false, 7}, Alone)
+	l.client.spare = o
+	if n := other.newTenure(ID{1, false, 8}, Alone); n != o || !other.Has(o) {
+		t.Fatal("its memory is not used again")
+	}
+	if nothing(l, o); !other.Has(o) || !l.Idle() {
+		t.Error("the other lock has lost it")
+	}
+}
+
+// Whatever happens, a hold whose time is over is lost, and told.
+func TestEachEventEndsWhatIsOver(t *testing.T) {
+	for name, happens := range map[string]func(*Lock, Now){
+		"Cancel":          func(l *Lock, now Now) { l.Cancel(l.line.first, Cancelled, now) },
+		"SetLease":        func(l *Lock, now Now) { l.SetLease(1, Alone, nil, 900, now) },
+		"Hear":            func(l *Lock, now Now) { l.Hear(Message{Kind: ForeignNews}, now) },
+		"Listening":       func(l *Lock, now Now) { l.Listening(true, now) },
+		"ListeningAbroad": func(l *Lock, now Now) { l.ListeningAbroad(now) },
+		"Doubt":           func(l *Lock, now Now) { l.Doubt(now) },
+		"Confirm":         func(l *Lock, now Now) { l.Confirm(now) },
+		"Tick":            func(l *Lock, now Now) { l.Tick(l.line.first, now) },
+		"Write":           func(l *Lock, now Now) { l.Write(1, Alone, nil, now) },
+		"Resume":          func(l *Lock, now Now) { l.Resume(&Waiter{Owner: 3, Until: Never}, now) },
+		"Poll":            func(l *Lock, now Now) { l.Poll(l.owner, now) },
+		"Answer":          func(l *Lock, now Now) { l.Answer(&Command{tenure: l.owner}, Reply{}, now) },
+	} {
+		l := held(writes(1, NeverSafe))
+		l.line.join(&Waiter{Owner: 2, Waits: true, Until: Never})
+		l.client.Effects()
+		n := l.owner
+		happens(l, at(50_000))
+		lost := false
+		for _, e := range l.client.Effects() {
+			lost = lost || e.Kind == Lose && e.Tenure == n && e.Lock == l && e.Cause == Unrenewed && len(e.Lost) == 1
+		}
+		if l.IsHeld() || !lost {
+			t.Errorf("%s: it is held: %v, and its loss is told: %v", name, l.IsHeld(), lost)
+		}
+	}
+}
+
+func TestWhyAHoldEnds(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		until  SafeTime // of the level
+		change func(*Lock)
+		cause  Cause
+	}{
+		{"its lease is over", 500, func(*Lock) {}, LeaseEnded},
+		{"its lease is renewed", NeverSafe, func(l *Lock) { l.owner.trust.until = 500 }, Unrenewed},
+		{"Redis has not answered", 500, func(l *Lock) { l.owner.fails = 1 }, Unrenewed},
+		{"Redis was not told of the lease", 500, func(l *Lock) { l.owner.unshown() }, Unrenewed},
+		{"Redis does not have it", 500, func(l *Lock) { l.owner.fenced() }, KeyGone},
+	} {
+		l := held(writes(1, c.until))
+		l.showing(l.owner, at(100))
+		c.change(l)
+		l.client.Effects()
+		l.Look(at(500))
+		if e := l.client.Effects(); len(e) == 0 || e[0].Kind != Lose || e[0].Cause != c.cause {
+			t.Errorf("%s: %+v", c.name, e)
+		}
+	}
+}
+
+// The call that has ended the last hold learns what became of the command for that.
+func TestWhatBecomesOfARelease(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		want  Want
+		reply Reply
+		cause Cause
+		then  Want
+	}{
+		{"a release", Gone, Reply{Left: true}, ByUnlock, Gone},
+		{"it finds nothing", Gone, Reply{}, KeyGone, Gone},
+		{"it has no answer", Gone, Reply{Fault: Unknown}, Unconfirmed, Gone},
+		{"it was not executed", Gone, Reply{Fault: NotRun}, Unconfirmed, Gone},
+		{"another key is in its place", Gone, Reply{Fault: Fatal}, KeyGone, Gone},
+		{"a pass", Parted, Reply{Found: Holds}, ByUnlock, Parted},
+		{"a pass that finds nothing", Parted, Reply{Left: true}, KeyGone, Gone},
+		{"a pass without an answer", Parted, Reply{Fault: Unknown}, Unconfirmed, Gone},
+		{"a pass at another key", Parted, Reply{Fault: Fatal}, KeyGone, Gone},
+	} {
+		l := held()
+		n := l.owner
+		l.owner, n.releases, n.want = nil, true, c.want
+		if c.want == Parted {
+			n.within = 10
+		}
+		cmd, _ := l.Poll(n, at(50))
+		l.client.Effects()
+		l.Answer(&cmd, c.reply, at(60))
+		told := -1
+		for _, e := range l.client.Effects() {
+			if e.Kind == Released && e.Tenure == n {
+				told = int(e.Cause)
+			}
+		}
+		if told != int(c.cause) || n.want != c.then || n.releases || c.then == Parted && (n.trust.most != 10 || n.trust.seen != at(60)) {
+			t.Errorf("%s: cause %d, want %d", c.name, told, n.want)
+		}
+	}
+}
+
+// After a downgrade a step lets in others, if there are some.
+func TestWhatAMirrorSaysOfOthers(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		levels    []Level // when it is answered
+		shown     shape   // before it
+		want      Want
+		others    int
+		step      bool
+		contested bool
+		then      Want
+	}{
+		{"a downgrade", []Level{reads(1, NeverSafe)}, shape{owner: 1, writes: 1, reads: true}, Held, 1, true, true, Held},
+		{"a downgrade that none waits for", []Level{reads(1, NeverSafe)}, shape{owner: 1, writes: 1, reads: true}, Held, 0, false, false, Held},
+		{"readers as before", []Level{reads(1, NeverSafe)}, shape{owner: 1, reads: true}, Held, 1, false, true, Held},
+		{"a writer that goes on", []Level{writes(1, NeverSafe), reads(1, NeverSafe)}, shape{owner: 1, writes: 2}, Held, 1, false, true, Held},
+		{"it lingers", nil, shape{owner: 1, writes: 1}, Kept, 1, false, true, Gone},
+		{"it lingers, and none waits", nil, shape{owner: 1, writes: 1}, Kept, 0, false, false, Kept},
+	} {
+		l := held(c.levels...)
+		n := l.owner
+		if c.want == Kept {
+			n.stays(900)
+		}
+		l.line.join(&Waiter{Owner: 9, Waits: true, Until: Never}) // so that it asks
+		n.shown = c.shown
+		cmd := n.send(Mirror, at(50))
+		l.line = line{}
+		l.Answer(&cmd, Reply{Found: Holds, Others: c.others}, at(60))
+		if n.step != c.step || n.turn.contested != c.contested || n.want != c.then {
+			t.Errorf("%s: step %v, contested %v, want %d", c.name, n.step, n.turn.contested, n.want)
+		}
+	}
+}
+
+// While foreign readers keep the writers out, readers of ours go before the writers.
+func TestWhenAWriterGivesWay(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		reads   bool // a reader waits behind the writers
+		mode    Mode // of the ticket
+		heldFor Span
+		change  func(*Tenure)
+		gives   bool
+	}{
+		{"a writer", true, Alone, 0, nil, true},
+		{"no reader waits here", false, Alone, 0, nil, false},
+		{"readers may not begin yet", true, Alone, 1, nil, false},
+		{"a reader", true, Shared, 0, nil, false},
+		{"one that has left", true, Alone, 0, func(n *Tenure) { n.want = Gone }, false},
+	} {
+		l, w := waits()
+		second, r := &Waiter{Owner: 2, Waits: true, Until: Never}, &Waiter{Owner: 3, Waits: true, Until: Never, Mode: Shared}
+		last := &Waiter{Owner: 4, Waits: true, Until: Never}
+		l.line.join(second)
+		if l.line.join(r); !c.reads {
+			r.Mode = Alone
+		}
+		l.line.join(last)
+		n := l.asks(w, Queued)
+		n.mode, n.place, l.hears, r.attempts = c.mode, InQueue, listening, 1
+		if c.change != nil {
+			n.waiter, w.ticket = nil, nil
+			c.change(n)
+		}
+		l.answered(n, flight{op: Look, at: at(40)}, Reply{Found: Waits, HeldBack: true, HeldFor: c.heldFor}, at(50))
+		if gives := l.line.first == r && r.next == last && last.next == w && w.next == second && l.line.end == second; gives != c.gives || !gives && l.line.first != w {
+			t.Errorf("%s: %v", c.name, gives)
+		}
+		if asks := r.ticket != nil; asks != c.gives {
+			t.Errorf("%s: the reader asks for the lock: %v", c.name, asks)
+		}
+	}
+}
+
+// A client that is refused its subscription polls; and one that closes ignores foreign clients.
+func TestWhatAClientHears(t *testing.T) {
+	l, w := waits()
+	l.hears, l.patient = asking, Never
+	if l.Listening(false, at(50)); l.hears != refused || w.ticket == nil || !w.ticket.polls {
+		t.Errorf("it hears: %d", l.hears)
+	}
+	if l.listenAbroad(); l.abroad.hears != asking {
+		t.Errorf("it hears foreign clients: %d", l.abroad.hears)
+	}
+	l.ListeningAbroad(at(50))
+	l.client.Effects()
+	l.Close(at(50))
+	for _, e := range l.client.Effects() {
+		if e.Kind == IgnoreAbroad {
+			return
+		}
+	}
+	t.Error("it listens to foreign clients, though it has closed")
+}
+
+// A lock that lingers ends by its time or by its trust, whichever comes first, and its agent is told.
+func TestWhenALockThatLingersEnds(t *testing.T) {
+	for until, want := range map[Time]Time{400: 400, 60_000: 50_000} {
+		l := held()
+		n := l.owner
+		n.stays(until)
+		l.showing(n, at(10))
+		n.trust.seen, n.again = at(10), Never // no renewal
+		if _, due := l.Alarm(n, at(10)); due != want || n.alarm != want {
+			t.Errorf("until %d: at %d, and its agent was told %d", until, due, n.alarm)
+		}
+		if l.Look(at(want - 1)); n.want != Kept {
+			t.Errorf("until %d: it ends too soon", until)
+		}
+		if l.Look(at(want)); n.want != Gone {
+			t.Errorf("until %d: want %d", until, n.want)
+		}
+	}
+}
+
+// The memory of a lock that is idle is used again, with what the driver has there.
+func TestALockThatIsResetKeepsItsTag(t *testing.T) {
+	l := held()
+	c := l.client
+	l.Tag, l.hears = 7, listening
+	if l.Reset(c, Kind{Fenced: true}); l.Tag != 7 || l.hears != deaf || !l.Idle() || !l.Kind.Fenced || l.client != c {
+		t.Errorf("%+v", l)
 	}
 }

@@ -28,6 +28,9 @@ func TestWhatAnAnswerSaysOfTheTenure(t *testing.T) {
 		{"an acquire has the lock", Acquire, Tried, Unsure, Reply{Found: Holds}, 200, Owner, false},
 		{"a join has it", Join, Queued, Unsure, Reply{Found: Holds}, 200, Owner, true},
 		{"a look has it", Look, Queued, InQueue, Reply{Found: Holds}, 200, Owner, true},
+		{"a resume has it", Resume, Resumed, Unsure, Reply{Found: Holds}, 200, Owner, false},
+		{"a resume's answer comes after its lease", Resume, Resumed, Unsure, Reply{Found: Holds}, 30_100, Unsure, false},
+		{"a resume is late", Resume, Resumed, Unsure, Reply{Holder: other}, 200, Over, false},
 		{"a mirror has it", Mirror, Held, Owner, Reply{Found: Holds}, 200, Owner, false},
 		{"a join's answer leaves too little of the claim", Join, Queued, Unsure, Reply{Found: Holds}, 1_200, InQueue, true},
 		{"a look's answer comes after its lease", Look, Queued, InQueue, Reply{Found: Holds}, 30_100, InQueue, true},
@@ -44,6 +47,9 @@ func TestWhatAnAnswerSaysOfTheTenure(t *testing.T) {
 		{"a leave", Leave, Gone, Owner, Reply{Left: true}, 200, Over, false},
 	} {
 		_, n, f := asked(c.op, c.want, c.place)
+		if n.late = 900; c.op == Leave || c.op == Acquire { // else a command that was sent before may run yet
+			n.late = 0
+		}
 		n.answered(f, c.reply, at(c.now))
 		if n.place != c.then || n.marked != c.marked || n.fails != 0 || n.again != 0 || n.step != (c.op != Step) {
 			t.Errorf("%s: place %d, marked %v, fails %d until %d, step %v", c.name, n.place, n.marked, n.fails, n.again, n.step)
@@ -69,6 +75,8 @@ func TestWhatACommandWithoutAnAnswerLeaves(t *testing.T) {
 		{Acquire, Tried, Unsure, NotRun, Over, 0, 0, true},
 		{Join, Queued, Unsure, Unknown, Unsure, 30_200, 0, true},
 		{Join, Queued, Unsure, Fatal, Over, 0, 0, true},
+		{Resume, Resumed, Unsure, Unknown, Unsure, 30_200, 30_000, true},
+		{Resume, Resumed, Unsure, NotRun, Unsure, 0, 0, true}, // it is sent again
 		{Look, Queued, InQueue, Unknown, InQueue, 0, 30_000, true},
 		{Look, Queued, InQueue, NotRun, InQueue, 0, 0, true},
 		{Look, Queued, InQueue, Fatal, InQueue, 0, 0, true},
@@ -119,5 +127,45 @@ func TestADoubtDoesNotOutdoAGrant(t *testing.T) {
 	}
 	if n.answered(f, Reply{Found: Waits}, at(160)); n.look != 160 || n.news != noNews {
 		t.Errorf("it is looked for at %d, news %d", n.look, n.news)
+	}
+}
+
+// A message is believed of a ticket in the queue, for a claim that began after the ticket was last found there, and while
+// a command is in flight when that is answered.
+func TestWhatAGrantChanges(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		want   Want
+		place  Place
+		op     Op // in flight
+		then   Place
+		news   news
+		tokens uint64
+		marked bool
+	}{
+		{"a ticket in the queue", Queued, InQueue, None, Owner, noNews, 7, true},
+		{"it is looked for", Queued, InQueue, Look, InQueue, grant, 7, false},
+		{"it joins", Queued, Unsure, Join, Unsure, grant, 7, false},
+		{"its join had no answer", Queued, Unsure, None, Unsure, noNews, 0, false},
+		{"an attempt", Tried, InQueue, Look, InQueue, noNews, 0, false},
+		{"a hold", Held, Owner, Mirror, Owner, noNews, 0, false},
+		{"a lock that is passed on", Parted, Owner, Mirror, Owner, noNews, 0, false},
+	} {
+		_, n := tenure()
+		n.want, n.place, n.flight.op, n.tokens.reserved, n.trust.seen = c.want, c.place, c.op, 1, at(50)
+		n.granted(Message{Token: 7, Tokens: 1}, at(60))
+		if n.place != c.then || n.news != c.news || n.tokens.current != c.tokens || n.marked != c.marked {
+			t.Errorf("%s: place %d, news %d, token %d, marked %v", c.name, n.place, n.news, n.tokens.current, n.marked)
+		}
+	}
+}
+
+// A guarded write that Redis refuses says that the lock is free, or another's: a step is due.
+func TestATenureThatIsFencedMayHaveLeftAMark(t *testing.T) {
+	l := held(writes(1, NeverSafe))
+	n := l.owner
+	l.Wrote(n.ID, 1, Alone, nil, Reply{Found: Nowhere, Settled: true}, at(50))
+	if op, _ := l.Peek(n, at(50)); n.place != Refused || op != Leave || l.IsHeld() {
+		t.Errorf("place %d, and %d is due", n.place, op)
 	}
 }

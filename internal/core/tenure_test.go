@@ -39,6 +39,14 @@ func TestTenuresAreFoundHoweverManyTheyAre(t *testing.T) {
 		}
 		check(true)
 	}
+	for len(all) > 2 {
+		n := all[0]
+		all = all[1:]
+		l.forget(n)
+		check(true)
+	}
+	all = append(all, l.newTenure(ID{1, false, 30}, Alone)) // few by now, in the map of many
+	check(true)
 	for len(all) > 0 {
 		n := all[0]
 		all = all[1:]
@@ -68,8 +76,9 @@ func TestAnAnswerToATenureThatIsOverChangesNothing(t *testing.T) {
 	if !l.Idle() || len(l.client.Effects()) > 0 || n.place == Owner {
 		t.Error("an answer to a former life counts")
 	}
-	if next := l.newTenure(ID{1, false, 2}, Alone); next != n {
-		t.Error("its memory is not used again")
+	n.Tag = 7
+	if next := l.newTenure(ID{1, false, 2}, Alone); next != n || next.Tag != 7 {
+		t.Error("its memory is not used again, with what the driver has there")
 	}
 	n.send(Leave, at(3))
 	if l.Answer(&mirror, Reply{Found: Holds}, at(3)); n.flight.op != Leave {

@@ -20,6 +20,9 @@ func TestAMirrorBetweenTwoHandOffsAsksForOthers(t *testing.T) {
 				t.Fatal("it was not handed off")
 			}
 		}, true},
+		{"it may linger", func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span = true, 300 }, true},
+		{"not by its UUID", func(l *Lock) { l.owner.linger.span = 300 }, false},
+		{"it is not to", func(l *Lock) { l.owner.ID.Lingers = true }, false},
 		{"readers share it", func(l *Lock) { l.closeAll(); l.add(reads(1, NeverSafe)) }, true},
 	} {
 		l := held(writes(1, NeverSafe))
@@ -33,7 +36,7 @@ func TestAMirrorBetweenTwoHandOffsAsksForOthers(t *testing.T) {
 		l.Answer(&cmd, Reply{Found: Holds}, at(4))
 		l.line = line{}
 		l.owner.unshown()
-		if cmd, _ = l.Poll(l.owner, at(5)); cmd.Asks != (c.name == "readers share it") {
+		if cmd, _ = l.Poll(l.owner, at(5)); cmd.Asks != (c.name == "readers share it" || c.name == "it may linger") {
 			t.Errorf("%s: the next one asks, too", c.name)
 		}
 	}
@@ -97,6 +100,12 @@ func TestWhatBecomesOfATenureWhoseLastLevelIsClosed(t *testing.T) {
 		{"not by its UUID", nil, func(l *Lock) { l.owner.linger.span = 300 }, Gone, false},
 		{"it is not to", nil, func(l *Lock) { l.owner.ID.Lingers = true }, Gone, false},
 		{"a caller waits for one that may linger", []Mode{Alone}, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span = true, 300 }, Held, true},
+		{"a writer waits for that of readers, which may linger", []Mode{Alone}, func(l *Lock) {
+			l.owner.mode, l.owner.ID.Lingers, l.owner.linger.span = Shared, true, 300
+		}, Gone, false},
+		{"Redis was asked for longer than a lease", nil, func(l *Lock) {
+			l.owner.ID.Lingers, l.owner.linger.span, l.owner.trust.most = true, 300, 40_000
+		}, Gone, false},
 		{"it was called", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger = true, linger{span: 300, called: true} }, Gone, false},
 		{"others wait", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span, l.owner.turn.contested = true, 300, true }, Gone, false},
 		{"the client has closed", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span, l.client.closed = true, 300, true }, Gone, false},
@@ -109,7 +118,10 @@ func TestWhatBecomesOfATenureWhoseLastLevelIsClosed(t *testing.T) {
 			l.Lock(&Waiter{Owner: OwnerID(i + 2), Mode: m, Waits: true, Until: Never}, at(50))
 		}
 		c.change(l)
-		l.Unlock(1, Alone, nil, at(100))
+		_, releases, _ := l.Unlock(1, Alone, nil, at(100))
+		if (releases == n) != (c.want == Gone) {
+			t.Errorf("%s: the call releases it: %v", c.name, releases == n)
+		}
 		if n.want != c.want || l.IsHeld() != c.held || c.want == Kept && n.linger.until != 400 {
 			t.Errorf("%s: want %d, held %v", c.name, n.want, l.IsHeld())
 		}
@@ -180,6 +192,14 @@ func TestWhenAReaderJoinsTheReadersHere(t *testing.T) {
 		{"a caller waits", func(l *Lock) { l.line.join(&Waiter{Owner: 9, Mode: Alone, Until: Never}) }, Shared, false, true, 0},
 		{"others have waited for long", func(l *Lock) { l.owner.turn.contested = true }, Shared, false, true, 1_100},
 		{"others waited long ago", func(l *Lock) { l.owner.turn.contested = true; l.owner.trust.seen = Now{-900, -900} }, Shared, false, false, 1_100},
+		{"others have waited for long, for a writer", func(l *Lock) { l.owner.turn.contested = true }, Alone, false, true, 0},
+		{"others have waited for long, while a writer has it", func(l *Lock) {
+			l.closeAll()
+			l.add(writes(1, NeverSafe))
+			l.showing(l.owner, at(90))
+			l.owner.turn.contested = true
+		}, Shared, false, true, 0},
+		{"the client closes, after long", func(l *Lock) { l.client.closed = true; l.owner.trust.seen = Now{-900, -900} }, Shared, false, true, 0},
 		{"there is none", func(l *Lock) { l.owner = nil }, Shared, false, false, 0},
 	} {
 		l := held(reads(1, NeverSafe))
@@ -199,5 +219,137 @@ func TestWhenAReaderJoinsTheReadersHere(t *testing.T) {
 		if ok != (c.heldBackUntil > 0) || ok && from != c.heldBackUntil || l.isHeldBack(w, at(1_099)) || l.isHeldBack(w, at(1_100)) != ok {
 			t.Errorf("%s: held back %v until %d", c.name, ok, from)
 		}
+	}
+}
+
+// A reader that leaves others lets in none: those that wait are held back for others elsewhere. The end of a writer does,
+// whose turn they have waited for.
+func TestWhoIsLetInWhenALevelCloses(t *testing.T) {
+	for _, c := range []struct {
+		levels []Level
+		closes Mode
+		let    bool
+	}{
+		{[]Level{reads(1, NeverSafe), reads(2, NeverSafe)}, Shared, false},
+		{[]Level{writes(1, NeverSafe), reads(1, NeverSafe)}, Alone, true},
+		{[]Level{writes(1, NeverSafe), reads(1, NeverSafe)}, Shared, false},
+	} {
+		l := held(c.levels...)
+		l.owner.mode, l.owner.turn.contested, l.hears = c.levels[0].Mode, true, listening
+		w := &Waiter{Owner: 3, Mode: Shared, Waits: true, Until: Never, rest: Never}
+		l.line.join(w)
+		l.Unlock(1, c.closes, nil, at(50))
+		if let := w.Outcome() == Acquired; let != c.let || let && w.Way() != ByJoining {
+			t.Errorf("%+v: %v", c, let)
+		}
+	}
+}
+
+// The readers behind one that gets the lock have it, too, however long others have waited: their turn begins.
+func TestTheReadersBehindAReaderHaveTheLock(t *testing.T) {
+	l := held(writes(1, NeverSafe))
+	l.owner.trust.lease = 2_000
+	all := make([]*Waiter, 4)
+	for i, o := range []OwnerID{2, 3, 3, 4} {
+		all[i] = &Waiter{Owner: o, Mode: Shared, Waits: true, Until: Never, Repeats: true}
+		l.Lock(all[i], at(50))
+	}
+	ticket := l.asks(all[0], Queued)
+	ticket.place = InQueue
+	l.client.HandoffLimit, l.client.HandoffTime = 1, 1_000
+	l.owner.turn.contested = true
+	l.Unlock(1, Alone, nil, at(60))
+	for i, way := range []Way{ByHandoff, ByJoining, ByNesting, ByJoining} {
+		if w := all[i]; w.Outcome() != Acquired || w.Way() != way || w.Ticket() != nil {
+			t.Errorf("%d: outcome %d by way %d", i, w.Outcome(), w.Way())
+		}
+	}
+	if ticket.want != Gone || l.line.len != 0 {
+		t.Error("the ticket of one that has the lock stays")
+	}
+}
+
+// An owner does not wait for itself, wherever its other calls are in the line.
+func TestAnOwnerDoesNotWaitForItself(t *testing.T) {
+	for _, c := range []struct {
+		owners  []OwnerID // of the calls behind the one that gets the lock
+		repeats bool
+		in      []bool
+	}{
+		{[]OwnerID{2, 3, 2}, true, []bool{true, false, true}},
+		{[]OwnerID{3, 2, 2}, true, []bool{false, true, true}},
+		{[]OwnerID{3, 2}, true, []bool{false, true}},
+		{[]OwnerID{3, 4}, true, []bool{false, false}},
+		{[]OwnerID{2, 3}, false, []bool{true, false}},
+	} {
+		l := held(writes(1, NeverSafe))
+		l.owner.trust.lease = 2_000
+		first := &Waiter{Owner: 2, Waits: true, Until: Never, Repeats: c.repeats}
+		l.Lock(first, at(50))
+		var all []*Waiter
+		for _, o := range c.owners {
+			w := &Waiter{Owner: o, Waits: true, Until: Never, Repeats: c.repeats}
+			all = append(all, w)
+			l.Lock(w, at(50))
+		}
+		l.Unlock(1, Alone, nil, at(60))
+		for i, w := range all {
+			if in := w.Outcome() == Acquired; in != c.in[i] || in && w.Way() != ByNesting {
+				t.Errorf("%v: %d has the lock: %v", c.owners, i, in)
+			}
+		}
+	}
+}
+
+// A ticket has the lock by an answer of Redis. Readers here go on by it if it is a reader's. Whatever else this client has
+// believed is lost.
+func TestWhatBecomesOfTheHoldsHereWhenATicketHasTheLock(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		level  Level
+		ticket Mode
+		goesOn bool
+	}{
+		{"readers, for a reader", Level{Owner: 1, Mode: Shared, Until: NeverSafe, guarded: 1}, Shared, true},
+		{"readers, for a writer", reads(1, NeverSafe), Alone, false},
+		{"a writer, for a reader", writes(1, NeverSafe), Shared, false},
+		{"a writer, for a writer", writes(1, NeverSafe), Alone, false},
+	} {
+		l := held(c.level)
+		was := l.owner
+		w, behind := &Waiter{Owner: 2, Mode: c.ticket, Waits: true, Until: Never, Lease: 900}, &Waiter{Owner: 3, Mode: Shared, Waits: true, Until: Never}
+		l.line.join(w)
+		l.line.join(behind)
+		n := l.asks(w, Queued)
+		cmd, _ := l.Poll(n, at(50))
+		l.client.Effects()
+		l.Answer(&cmd, Reply{Found: Holds}, at(60))
+		lost, kept := false, false
+		for _, e := range l.client.Effects() {
+			lost = lost || e.Kind == Lose && e.Cause == KeyGone && e.Tenure == was
+			kept = kept || e.Kind == Poll && e.Tenure == n && e.Waiter == nil
+		}
+		if l.owner != n || was.want != Gone || w.Way() != ByQueue || !l.heldBy(2) || l.heldBy(1) != c.goesOn || lost == c.goesOn || l.heldBy(3) != (c.ticket == Shared) {
+			t.Errorf("%s: lost %v, %+v", c.name, lost, l.levels.all)
+		}
+		if !kept || l.levels.all[0].guarded != 0 || n.guarded != 0 {
+			t.Errorf("%s: the keeper is told: %v; %d writes may run", c.name, kept, l.levels.all[0].guarded)
+		}
+	}
+}
+
+// A reader with a lease that is let in beside others ends sooner than the keeper knows.
+func TestTheKeeperIsToldOfAReaderThatIsLetIn(t *testing.T) {
+	l := held(reads(1, NeverSafe))
+	n := l.owner
+	n.mode, n.trust.lease = Shared, 2_000
+	writer, reader := &Waiter{Owner: 2, Waits: true, Until: Never}, &Waiter{Owner: 3, Mode: Shared, Waits: true, Until: Never, Lease: 7}
+	l.Lock(writer, at(50))
+	l.Lock(reader, at(50))
+	l.showing(n, at(50))
+	n.trust.seen, n.alarm = at(50), 9_000
+	l.client.Effects()
+	if l.Cancel(writer, Cancelled, at(50)); reader.Outcome() != Acquired || !polled(l, n) {
+		t.Errorf("outcome %d", reader.Outcome())
 	}
 }

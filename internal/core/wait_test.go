@@ -84,6 +84,10 @@ func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 			l.line.join(w)
 			l.hears, l.patient = asking, 70
 		}, 10, 70},
+		{"a subscription may take longer than it waits", func(l *Lock, _ *Waiter) { l.hears, l.patient = asking, 170 }, 10, 100},
+		{"it has lost the ticket that was looked for a last time", func(_ *Lock, w *Waiter) { w.last, w.rest = true, 60 }, 10, 60},
+		{"it is held back for longer than it waits", func(l *Lock, w *Waiter) { heldBack(deaf)(l, w); w.began = 90 }, 91, 100},
+		{"it is held back, after its subscription", func(l *Lock, w *Waiter) { heldBack(listening)(l, w); w.began = 40 }, 41, 80},
 		{"it is held back", heldBack(deaf), 10, 50},
 		{"it is held back, and its subscription is under way", heldBack(asking), 10, 70},
 	} {
@@ -111,6 +115,11 @@ func TestWhatBecomesOfAWaiterWhoseTimeIsUp(t *testing.T) {
 		{"Redis does not answer", func(l *Lock, w *Waiter) { n := l.asks(w, Queued); n.place, n.fails = InQueue, 1 }, 100, TimedOut, false},
 		{"an answer decides", func(l *Lock, w *Waiter) { w.attempts = 1; isBusy(l) }, 249, Waiting, false},
 		{"an answer does not come", func(l *Lock, w *Waiter) { w.attempts = 1; isBusy(l) }, 250, TimedOut, false},
+		{"an answer decides, but it has a ticket", func(l *Lock, w *Waiter) {
+			w.attempts = 1
+			isBusy(l)
+			l.asks(w, Queued).place = InQueue
+		}, 100, Waiting, true},
 		{"an answer is for another one", func(l *Lock, w *Waiter) {
 			l.owner = held().owner
 			l.owner.lock, l.owner.trust.until = l, 900
@@ -365,6 +374,30 @@ func TestASubscriptionThatTakesTooLongIsGivenUp(t *testing.T) {
 		if l.hears != want {
 			t.Errorf("at %d: %d", now, l.hears)
 		}
+	}
+}
+
+// Each waiter of a strict lock has a ticket, and another one after its rest.
+func TestAnyWaiterOfAStrictLockTakesAnotherTicket(t *testing.T) {
+	l, _ := waits()
+	l.Kind.Strict, l.hears = true, listening
+	second := &Waiter{Owner: 2, Waits: true, Until: Never, rest: 50}
+	l.line.join(second)
+	if l.Tick(second, at(49)); second.ticket != nil {
+		t.Error("it rests")
+	}
+	if l.Tick(second, at(50)); second.ticket == nil || second.ticket.want != Queued {
+		t.Error("it has no ticket")
+	}
+}
+
+// A call that has ended is not ticked any more, whatever timer was late.
+func TestACallThatHasEndedStaysSo(t *testing.T) {
+	l, w := waits()
+	l.leave(w, Cancelled, at(50))
+	l.client.Effects()
+	if l.Tick(w, at(100)); w.outcome != Cancelled || len(l.client.Effects()) > 0 {
+		t.Errorf("outcome %d", w.outcome)
 	}
 }
 

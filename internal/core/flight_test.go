@@ -1,0 +1,57 @@
+package core
+
+import "testing"
+
+// What a command says, beside its lease.
+func TestWhatACommandSays(t *testing.T) {
+	for _, c := range []struct {
+		op    Op
+		want  Want
+		place Place
+		owner OwnerID
+		heard bool // that a foreign client has published
+		lease Span
+	}{
+		{Acquire, Tried, Unsent, 1, false, 30_000},
+		{Join, Queued, Unsent, 1, false, 2_000},
+		{Look, Queued, InQueue, 5, true, 30_000},
+		{Leave, Gone, InQueue, 5, true, 0},
+		{Resume, Resumed, Unsent, 1, false, 30_000},
+	} {
+		l, w := waits()
+		l.Kind.Permits = 3
+		l.abroad.told = true
+		w.Passed = ID{2, false, 9}
+		n := l.asks(w, c.want)
+		n.place, n.told, n.tokens.reserved = c.place, 5, 16
+		cmd := n.send(c.op, at(50))
+		if cmd.Owner != c.owner || cmd.Heard != c.heard || l.abroad.told == c.heard || cmd.Lease != c.lease || cmd.Permits != 3 || cmd.Tokens != 16 || (cmd.Passed == w.Passed) != (c.op == Resume) {
+			t.Errorf("%d: %+v", c.op, cmd)
+		}
+		if c.op.enters() && n.place != Unsure {
+			t.Errorf("%d: place %d", c.op, n.place)
+		}
+	}
+}
+
+// A command that follows another one that may run yet keeps to the pipeline.
+func TestWhichCommandsFollowAnother(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		change  func(*Tenure)
+		follows bool
+	}{
+		{"none was sent", func(*Tenure) {}, false},
+		{"one is in flight", func(n *Tenure) { n.flight.op = Mirror }, true},
+		{"one may run late", func(n *Tenure) { n.late = 51 }, true},
+		{"it may not any more", func(n *Tenure) { n.late = 50 }, false},
+		{"one had no answer", func(n *Tenure) { n.trust.least = 1 }, true},
+		{"a guarded write may run", func(n *Tenure) { n.guarded = 1 }, true},
+	} {
+		_, n := tenure()
+		c.change(n)
+		if follows := n.follows(at(50)); follows != c.follows {
+			t.Errorf("%s: %v", c.name, follows)
+		}
+	}
+}
