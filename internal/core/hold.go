@@ -1,11 +1,10 @@
 package core
 
-// settle makes the lock consistent at the end of an event: a hold that is over ends, and the first waiter gets a tenure.
+// settle makes the lock consistent at the end of an event: a hold that is over ends, and so does a lock that has lingered
+// for its time, and the first waiter gets a tenure.
 func (l *Lock) settle(now Now) {
-	if t := l.current(now); t != nil && !l.isHeld() && (t.want == Held || now.Time >= t.linger.until && !l.client.breaks(LingerEnds)) {
-		if t.want == Kept || !l.vacated(now) {
-			l.give(t, now)
-		}
+	if t := l.current(now); t != nil && t.want == Kept && now.Time >= t.linger.until && !l.client.breaks(LingerEnds) {
+		l.give(t, now)
 	}
 	l.admitReaders(false, now) // a writer before them may have left
 	l.seek(now)
@@ -86,7 +85,8 @@ func (l *Lock) taken(t *Tenure, now Now) {
 	l.begin(t, w, way, now)
 }
 
-// begin gives a call the lock by the tenure: the first time, or the next one. It keeps nothing of the waiter.
+// begin gives a call the lock by the tenure, which has no levels: the first time, or the next one. It keeps nothing of the
+// waiter.
 func (l *Lock) begin(t *Tenure, w *Waiter, way Way, now Now) {
 	if way == ByHandoff || way == ByLinger {
 		t.tokens.passOn()
@@ -97,7 +97,6 @@ func (l *Lock) begin(t *Tenure, w *Waiter, way Way, now Now) {
 	entered := t.shown == oneLevel(w.Owner, w.Mode)
 	l.owner, t.mode, t.named, t.linger.span = t, w.Mode, w.Owner, w.Linger
 	t.holds()
-	l.closeAll()
 	l.open(w, way, now)
 	if entered { // Redis shows it
 		l.showing(t, now)

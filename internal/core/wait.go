@@ -168,7 +168,6 @@ func (l *Lock) pass(w *Waiter, now Now) {
 		t.unshown() // another's
 		l.touch(t)
 	default:
-		t.waiter = nil
 		l.give(t, now)
 	}
 }

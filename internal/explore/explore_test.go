@@ -158,7 +158,6 @@ var long = []Setup{
 	{Name: "fenced 2x1, faults", Clients: 2, Users: 1, Rounds: 2, Kind: fenced, Linger: 2, Faults: 1, Fault: Break | Late | LoseMessage},
 }
 
-// Whatever happens, the promises are kept.
 // total sums the results of setups.
 type total struct {
 	mu             sync.Mutex // protects following
@@ -187,6 +186,7 @@ func ledger(t *testing.T) {
 	}
 }
 
+// Whatever happens, the promises are kept.
 func TestPromises(t *testing.T) {
 	t.Cleanup(func() { ledger(t) }) // after all setups
 	setups := quick
