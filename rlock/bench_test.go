@@ -476,7 +476,7 @@ func BenchmarkTold(b *testing.B) {
 		config rlock.Config
 		lose   func(name string) error
 	}{
-		{"DEL", rlock.Config{Redis: option, Tracking: true}, func(name string) error {
+		{"DEL", rlock.Config{Redis: option}, func(name string) error {
 			return outside.Do(ctx, outside.B().Del().Key(name).Build()).Error()
 		}},
 		{"ForceUnlock", rlock.Config{Redis: option}, func(name string) error {
@@ -611,25 +611,18 @@ func BenchmarkRedLockBesideRaw(b *testing.B) {
 }
 
 // BenchmarkHeld100k measures the memory of a hundred thousand held locks and the share of a
-// core that their renewals take, here and in Redis, without and with Config.Tracking. Every
-// lock is renewed once in four seconds, two and a half times as often as with the default
-// lease.
+// core that their renewals take, here and in Redis. Every lock is renewed once in four seconds,
+// two and a half times as often as with the default lease.
 //
 //	go test -run - -bench Held100k -benchtime 1x ./rlock
 func BenchmarkHeld100k(b *testing.B) {
-	for name, tracking := range map[string]bool{"plain": false, "tracking": true} {
-		b.Run(name, func(b *testing.B) { benchmarkHeld(b, tracking) })
-	}
-}
-
-func benchmarkHeld(b *testing.B, tracking bool) {
 	const locks, lease = 100_000, 12 * time.Second
 	option := benchOption(b)
 	outside, err := rueidis.NewClient(option)
 	require.NoError(b, err)
 	defer outside.Close()
 	for b.Loop() {
-		client, err := rlock.New(rlock.Config{Redis: option, Lease: lease, Tracking: tracking})
+		client, err := rlock.New(rlock.Config{Redis: option, Lease: lease})
 		require.NoError(b, err)
 		ctx := rlock.WithOwner(context.Background(), rlock.NewOwner())
 		before, redisBefore := heap(), figure(b, outside, "memory", "used_memory")
@@ -654,6 +647,99 @@ func benchmarkHeld(b *testing.B, tracking bool) {
 			}
 		})
 		require.NoError(b, client.Close())
+	}
+}
+
+// BenchmarkTracking measures what it costs that Redis tells of changed keys: blocks without
+// Config.TrackedKeys and with its default take turns, and each figure is given for both, by the
+// medians of the blocks. Renewals are those of 1, 1 000 and 10 000 held locks, of which a
+// thousand are tracked:
+//
+//	go test -run - -bench 'BenchmarkTracking$' -benchtime 5x ./rlock
+func BenchmarkTracking(b *testing.B) {
+	b.Run("short holds", func(b *testing.B) {
+		tracking(b, 0, func(c *rlock.Client) int {
+			for range 5000 {
+				lockAndUnlock(b, c, key, 0)
+			}
+			return 5000
+		})
+	})
+	b.Run("holds of 60 ms", func(b *testing.B) {
+		tracking(b, 0, func(c *rlock.Client) int {
+			in64(640, func(i int) { lockAndUnlock(b, c, fmt.Sprint(key, i), 60*time.Millisecond) })
+			return 640
+		})
+	})
+	for _, held := range []int{1, 1000, 10_000} {
+		b.Run(fmt.Sprint("renewals of ", held), func(b *testing.B) {
+			tracking(b, held, func(c *rlock.Client) int {
+				before := c.Stats().Renewals
+				time.Sleep(2 * time.Second)
+				return int(c.Stats().Renewals - before)
+			})
+		})
+	}
+}
+
+// tracking calls block in turn with a client that does not track and one that does, each with so
+// many held locks. A block returns how many of its operations it has made.
+func tracking(b *testing.B, held int, block func(c *rlock.Client) (operations int)) {
+	option := benchOption(b)
+	outside := rawClient(b, option)
+	var client, redis, memory [2][]float64 // without, and with
+	for b.Loop() {
+		for i, keys := range []int{-1, 0} {
+			config := rlock.Config{Redis: option, TrackedKeys: keys, Lease: 300 * time.Millisecond}
+			if held > 1000 {
+				config.Lease = time.Duration(held) * 300 * time.Microsecond
+			}
+			c, err := rlock.New(config)
+			require.NoError(b, err)
+			lockAndUnlock(b, c, key, 0)
+			ctx := rlock.WithOwner(context.Background(), rlock.NewOwner())
+			size := figure(b, outside, "memory", "used_memory")
+			in64(held, func(i int) {
+				if err := c.NewLock(fmt.Sprint("held:", i)).Lock(ctx); err != nil {
+					b.Errorf("Lock: %v", err)
+				}
+			})
+			if held > 0 {
+				time.Sleep(config.Lease)
+				memory[i] = append(memory[i], (figure(b, outside, "memory", "used_memory")-size)/float64(held))
+			}
+			used, redisUsed := processorTime(), redisTime(b, outside)
+			n := float64(block(c))
+			client[i] = append(client[i], float64(processorTime()-used)/n)
+			redis[i] = append(redis[i], float64(redisTime(b, outside)-redisUsed)/n)
+			require.NoError(b, c.Close())
+		}
+	}
+	for _, f := range []struct {
+		what  string
+		times [2][]float64
+	}{{"client-ns", client}, {"redis-ns", redis}, {"redis-B", memory}} {
+		if len(f.times[0]) > 0 {
+			without, with := median(f.times[0]), median(f.times[1])
+			b.ReportMetric(without, f.what)
+			b.ReportMetric(with/without, "x-"+f.what)
+		}
+	}
+}
+
+func median(all []float64) float64 {
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+func lockAndUnlock(b *testing.B, c *rlock.Client, name string, hold time.Duration) {
+	l, ctx := c.NewLock(name), rlock.WithOwner(context.Background(), rlock.NewOwner())
+	if err := l.Lock(ctx); err != nil {
+		b.Errorf("Lock: %v", err)
+	}
+	time.Sleep(hold)
+	if err := l.Unlock(ctx); err != nil {
+		b.Errorf("Unlock: %v", err)
 	}
 }
 

@@ -96,11 +96,13 @@ type Config struct {
 	// owners, and places in the code if RecordPlaces is set.
 	NoAnswers bool
 
-	// Tracking asks Redis to tell at once if the key of a held lock is deleted, overwritten,
-	// expired or evicted: by CLIENT TRACKING, for locks that one owner holds alone, after 50 ms of
-	// the hold. It needs Redis 7 or Valkey, and has no effect in a Cluster, with a shared Client,
-	// and where it is refused: the next renewal notices then. docs/benchmarks.md has the cost.
-	Tracking bool
+	// TrackedKeys is how many keys of held locks Redis is to watch for this client at most, of those
+	// that one owner has held alone for 50 ms: it tells at once if one is deleted, overwritten or
+	// evicted (CLIENT TRACKING). The next renewal notices what happens to the others, and to all of
+	// them where Redis refuses to, as before Redis 7, in RESP2, and with a shared Client. Shorter
+	// holds cost nothing; docs/benchmarks.md has the cost of longer ones. Negative: none. Defaults
+	// to 1000.
+	TrackedKeys int
 
 	// Logger gets a message for each lock that was lost (at level Debug if its fixed lease ended,
 	// else at Warn), for faults of connections and subscriptions, for deadlocks, and for long
@@ -163,6 +165,7 @@ const (
 	shortestConfigLease = 100 * time.Millisecond
 	defaultHandoffLimit = 16
 	defaultHandoffTime  = 10 * time.Millisecond
+	defaultTrackedKeys  = 1000
 	defaultLongWait     = 30 * time.Second
 )
 
@@ -176,6 +179,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.LongestLease = cmp.Or(max(c.LongestLease, 0), max(c.Lease, defaultLease))
 	c.HandoffLimit = max(cmp.Or(c.HandoffLimit, defaultHandoffLimit), 0)
 	c.HandoffTime = cmp.Or(max(c.HandoffTime, 0), defaultHandoffTime)
+	c.TrackedKeys = max(cmp.Or(c.TrackedKeys, defaultTrackedKeys), 0)
 	c.LongWait = max(cmp.Or(c.LongWait, defaultLongWait), 0)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Redis = lockOptions(c.Redis)
@@ -231,7 +235,7 @@ func (c Config) checkValues() error {
 func (c Config) wire() wire.Options {
 	return wire.Options{
 		Redis: c.Redis, Client: c.Client, PubSub: wire.PubSub(c.PubSub),
-		SyncReplicas: c.SyncReplicas, RedissonPolls: wire.RedissonPolls(c.RedissonPolls), NoClientName: c.NoClientName, Tracking: c.Tracking,
+		SyncReplicas: c.SyncReplicas, RedissonPolls: wire.RedissonPolls(c.RedissonPolls), NoClientName: c.NoClientName, Tracking: c.TrackedKeys > 0,
 	}
 }
 
@@ -239,7 +243,7 @@ func (c Config) wire() wire.Options {
 func (c Config) shared(o *client.Observer) client.Config {
 	return client.Config{
 		Lease: c.Lease, LongestLease: c.LongestLease, HandoffLimit: c.HandoffLimit, HandoffTime: c.HandoffTime,
-		LongHold: c.LongHold, LongWait: c.LongWait, RecordPlaces: c.RecordPlaces, Logger: c.Logger, Observer: o,
+		TrackedKeys: c.TrackedKeys, LongHold: c.LongHold, LongWait: c.LongWait, RecordPlaces: c.RecordPlaces, Logger: c.Logger, Observer: o,
 		NoClientChannel: c.NoClientChannel, NoAnswers: c.NoAnswers, Linger: max(c.Linger, 0), RedissonPolls: wire.RedissonPolls(c.RedissonPolls),
 	}
 }

@@ -66,9 +66,9 @@
 // While Redis cannot be reached a waiting call goes on waiting, a single attempt returns the
 // error, and renewals are retried until validUntil; then the lock is lost. An Unlock returns
 // ErrUnconfirmed, and the release goes on in the background. A key that is deleted is noticed at
-// the next renewal, at the latest a third of the lease later, or at once with [Config.Tracking].
-// If the holder dies, the first in the queue has the lock when the lease has ended. A message
-// that is lost delays a waiter by 2 s at most. docs/guarantees.md has the table of faults.
+// once, or by the next renewal, a third of the lease later: see [Config.TrackedKeys]. If the
+// holder dies, the first in the queue has the lock when the lease has ended. A message that is
+// lost delays a waiter by 2 s at most. docs/guarantees.md has the table of faults.
 //
 // [Config.Observer] has hooks for these events, [Client.Stats] counts them, and [Client.Held]
 // lists the locks that the client holds. Package rlockotel makes metrics and traces of them.

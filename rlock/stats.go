@@ -29,6 +29,8 @@ func (c *Client) Stats() inspect.Stats {
 		LostForced:        n.Lost[client.LostForced],
 		Renewals:          n.Renewals,
 		RenewalsFailed:    n.RenewalsFailed,
+		Tracked:           c.driver.Tracked(),
+		TrackingRefused:   c.shared.Redis.TrackingRefused(),
 		Commands:          c.shared.Redis.Commands(),
 	}
 	s.Acquired = s.AcquiredByJoining + s.AcquiredByHandoff + s.AcquiredByRedis + s.AcquiredByQueue + s.AcquiredByLinger

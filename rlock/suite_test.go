@@ -363,7 +363,8 @@ func (w *world) client(changes ...func(*rlock.Config)) *testClient {
 	return newTestClient(w.t, w.Dial, changes...)
 }
 
-// newTestClient returns a client of the server that dial connects to.
+// newTestClient returns a client of the server that dial connects to. It does not ask the server to
+// track keys, which would refuse: so a test can count commands. See tracking_test.go.
 func newTestClient(t *testing.T, dial func() (net.Conn, error), changes ...func(*rlock.Config)) *testClient {
 	t.Helper()
 	p := &testClient{net: network.New(dial), log: &journal{}}
@@ -374,7 +375,8 @@ func newTestClient(t *testing.T, dial func() (net.Conn, error), changes ...func(
 			ForceSingleClient: true,
 			DialCtxFn:         p.net.Dial,
 		},
-		Logger: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		TrackedKeys: -1,
+		Logger:      slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, change := range changes {
 		change(&config)

@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// tracking turns on Config.Tracking. The lease is so long that no renewal finds a loss during
-// a test.
-func tracking(c *rlock.Config) { c.Tracking, c.Lease = true, 24*time.Hour }
+// unrenewed has a lease that is so long that no renewal finds a loss during a test.
+func unrenewed(c *rlock.Config) { c.Lease = 24 * time.Hour }
 
 // asked returns how often the client has sent that subcommand of CLIENT.
 func (p *testClient) asked(subcommand string) (n int) {
@@ -29,13 +29,164 @@ func (p *testClient) asked(subcommand string) (n int) {
 	return n
 }
 
-// awaitTracked returns when the server tracks n keys.
+// awaitTracked returns when the servers track n keys.
 func (s *site) awaitTracked(n int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
-		info, err := s.do("INFO", "stats").ToString()
-		return err == nil && strings.Contains(info, fmt.Sprintf("tracking_total_keys:%d\r\n", n))
+		sum := 0
+		for _, node := range s.nodes() {
+			info, err := node.Do(s.ctx, node.B().Info().Section("stats").Build()).ToString()
+			_, rest, found := strings.Cut(info, "tracking_total_keys:")
+			keys, digits := 0, strings.SplitN(rest, "\r", 2)[0]
+			if _, scanned := fmt.Sscan(digits, &keys); err != nil || !found || scanned != nil {
+				return false
+			}
+			sum += keys
+		}
+		return sum == n
 	}, hang, time.Millisecond)
+}
+
+// awaitPlaces returns when the client has so many keys tracked.
+func (s *site) awaitPlaces(client *rlock.Client, n int64) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool { return client.Stats().Tracked == n }, hang, time.Millisecond)
+}
+
+// requireLoss returns when the hold is lost.
+func (s *site) requireLoss(hold *rlock.Hold) {
+	s.t.Helper()
+	require.NoError(s.t, s.await(background(func() error { <-hold.Context().Done(); return nil })))
+	require.ErrorIs(s.t, context.Cause(hold.Context()), rlock.ErrLost)
+	require.ErrorIs(s.t, hold.Release(s.ctx), rlock.ErrLost)
+}
+
+// The promise of docs/guarantees.md, by default: no renewal comes during the test.
+func TestALossIsToldWithoutARenewal(t *testing.T) {
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
+	redistest.Over(t, []redistest.Kind{redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster}, func(t *testing.T, server *redistest.Server) {
+		s := at(t, server)
+		client := s.client(unrenewed)
+		var holds []*rlock.Hold // in several slots of a Cluster
+		for i := range 8 {
+			hold, err := client.NewLock(fmt.Sprint(key, i)).Acquire(s.ctx)
+			require.NoError(t, err)
+			holds = append(holds, hold)
+		}
+		s.awaitTracked(len(holds))
+		assert.EqualValues(t, len(holds), client.Stats().Tracked)
+		s.number("DEL", key+"0")
+		s.requireLoss(holds[0])
+		require.NoError(t, s.do("SET", key+"1", "something else").Error())
+		s.requireLoss(holds[1])
+		for _, hold := range holds[2:] {
+			require.NoError(t, context.Cause(hold.Context()))
+		}
+		require.NoError(t, holds[2].Release(s.ctx))
+		for _, node := range s.nodes() {
+			_ = node.Do(s.ctx, node.B().Flushall().Build()).Error() // a replica refuses
+		}
+		for _, hold := range holds[3:] {
+			s.requireLoss(hold)
+		}
+		s.awaitPlaces(client, 0)
+		assert.Zero(t, client.Stats().TrackingRefused)
+	})
+}
+
+func TestAnEvictionIsToldWithoutARenewal(t *testing.T) {
+	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
+	s := at(t, redistest.Standalone(t, "--maxmemory-policy", "allkeys-random"))
+	hold, err := s.client(unrenewed).NewLock(key).Acquire(s.ctx)
+	require.NoError(t, err)
+	s.awaitTracked(1)
+	s.admin("CONFIG", "SET", "maxmemory", "1")
+	require.Eventually(t, func() bool { return s.number("EXISTS", key) == 0 }, hang, time.Millisecond)
+	s.requireLoss(hold)
+	s.admin("CONFIG", "SET", "maxmemory", "0")
+}
+
+// A thousand keys are tracked. What happens to another is told by the next mirror, and all are told
+// of what happens to all.
+func TestAClientHasPlacesForAThousandTrackedKeys(t *testing.T) {
+	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
+	s := at(t, redistest.Standalone(t))
+	client := s.client(unrenewed)
+	const places = 1000
+	holds := make([]*rlock.Hold, places)
+	for i := range holds {
+		var err error
+		holds[i], err = client.NewLock(fmt.Sprint("lock ", i)).Acquire(s.ctx)
+		require.NoError(t, err)
+	}
+	s.awaitTracked(places)
+	last := client.NewLock("one more")
+	hold, err := last.Acquire(s.ctx)
+	require.NoError(t, err)
+	next, err := client.NewLock("yet another").Acquire(s.ctx)
+	require.NoError(t, err)
+	s.elapse(client, 2*trackAfter)
+	s.number("DEL", "one more")
+	s.number("DEL", "lock 0")
+	s.requireLoss(holds[0])
+	require.NoError(t, context.Cause(hold.Context()), "no notice came before that")
+	nested, err := last.Acquire(hold.Context())
+	require.NoError(t, err)
+	s.requireLoss(nested)
+	require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
+	s.admin("FLUSHALL")
+	s.requireLoss(next)
+	s.requireLoss(holds[places-1])
+	s.awaitPlaces(client, 0)
+}
+
+// trackAfter is how long a hold lasts before its key is tracked.
+const trackAfter = 50 * time.Millisecond
+
+// elapse returns when so much time has passed, and the client has noticed it: a lock with a lease
+// of that time was lost.
+func (s *site) elapse(client *rlock.Client, d time.Duration) {
+	s.t.Helper()
+	hold, err := client.NewLock(key+":for a while").Acquire(s.ctx, rlock.WithLease(d))
+	require.NoError(s.t, err)
+	s.requireLoss(hold)
+}
+
+func TestTheNextKeyHasAPlaceThatWasLeft(t *testing.T) {
+	t.Parallel()
+	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
+	s := at(t, redistest.Standalone(t))
+	client := s.client(unrenewed, func(c *rlock.Config) { c.TrackedKeys = 1 })
+	for i := range 3 {
+		first, err := client.NewLock(key).Acquire(s.ctx)
+		require.NoError(t, err)
+		s.awaitTracked(1)
+		second := client.NewLock(key + "2")
+		waits, err := second.Acquire(s.ctx)
+		require.NoError(t, err)
+		s.elapse(client, 2*trackAfter)
+		switch i { // the ways in which a place is left
+		case 0:
+			require.NoError(t, first.Release(s.ctx))
+		case 1:
+			s.number("DEL", key)
+			s.requireLoss(first)
+		case 2:
+			_, err := client.NewLock(key).ForceUnlock(s.ctx)
+			require.NoError(t, err)
+			s.requireLoss(first)
+		}
+		s.awaitPlaces(client, 0)
+		nested, err := second.Acquire(waits.Context()) // the mirror of which looks for a place
+		require.NoError(t, err)
+		s.awaitTracked(1)
+		s.number("DEL", key+"2")
+		s.requireLoss(nested)
+		require.ErrorIs(t, waits.Release(s.ctx), rlock.ErrLost)
+		s.awaitPlaces(client, 0)
+	}
 }
 
 func TestRedisReportsChangesOfTheKeyOfAHeldLock(t *testing.T) {
@@ -57,14 +208,12 @@ func TestRedisReportsChangesOfTheKeyOfAHeldLock(t *testing.T) {
 	} {
 		for kind, newLock := range kinds {
 			t.Run(kind+"/"+what, func(t *testing.T) {
-				lock := newLock(s.client(tracking))
+				lock := newLock(s.client(unrenewed))
 				hold, err := lock.Acquire(s.ctx)
 				require.NoError(t, err)
 				s.awaitTracked(1)
 				require.NoError(t, s.do(change[0], change[1], change[2:]...).Error())
-				require.NoError(t, s.await(background(func() error { <-hold.Context().Done(); return nil })))
-				require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
-				require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
+				s.requireLoss(hold)
 				require.NoError(t, s.do("FLUSHALL", "SYNC").Error())
 				s.awaitTracked(0)
 			})
@@ -77,7 +226,7 @@ func TestAKeyIsTrackedAgainAfterEachMirror(t *testing.T) {
 	t.Parallel()
 	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
 	s := at(t, redistest.Standalone(t))
-	lock := s.client(tracking).NewLock(key)
+	lock := s.client(unrenewed).NewLock(key)
 	hold, err := lock.Acquire(s.ctx)
 	require.NoError(t, err)
 	s.awaitTracked(1)
@@ -92,15 +241,14 @@ func TestAKeyIsTrackedAgainAfterEachMirror(t *testing.T) {
 		s.awaitTracked(1)
 	}
 	require.NoError(t, s.do("DEL", key).Error())
-	require.NoError(t, s.await(background(func() error { <-hold.Context().Done(); return nil })))
-	require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
+	s.requireLoss(hold)
 }
 
 func TestChangesOfManyKeysAreReportedInBatches(t *testing.T) {
 	t.Parallel()
 	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
 	s := at(t, redistest.Standalone(t))
-	client := s.client(tracking)
+	client := s.client(unrenewed)
 	const n = 1000
 	holds := make([]*rlock.Hold, n)
 	for i := range holds {
@@ -124,7 +272,7 @@ func TestTheHolderDoesNotAskRedisForItsWaiters(t *testing.T) {
 	t.Parallel()
 	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
 	s := at(t, redistest.Standalone(t))
-	holder, other := s.client(tracking), s.client(tracking)
+	holder, other := s.client(unrenewed), s.client(unrenewed)
 	hold, err := holder.NewLock(key).Acquire(s.ctx)
 	require.NoError(t, err)
 	s.awaitTracked(1)
@@ -145,7 +293,7 @@ func TestAChangeThatLeavesTheLockToItsHolderLosesNothing(t *testing.T) {
 	t.Parallel()
 	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
 	s := at(t, redistest.Standalone(t))
-	hold, err := s.client(tracking).NewLock(key).Acquire(s.ctx)
+	hold, err := s.client(unrenewed).NewLock(key).Acquire(s.ctx)
 	require.NoError(t, err)
 	s.awaitTracked(1)
 	calls := s.CountCalls(t, func() {
@@ -161,7 +309,7 @@ func TestReadersAndPermitsAreNotTracked(t *testing.T) {
 	t.Parallel()
 	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
 	s := at(t, redistest.Standalone(t))
-	client := s.client(tracking)
+	client := s.client(unrenewed)
 	for _, lock := range []*rlock.Lock{client.NewReadWriteLock("read").Read(), client.NewSemaphore("permits", 2)} {
 		hold, err := lock.Acquire(s.ctx)
 		require.NoError(t, err)
@@ -173,16 +321,22 @@ func TestReadersAndPermitsAreNotTracked(t *testing.T) {
 	require.NoError(t, hold.Release(s.ctx))
 }
 
-// A server that refuses tracking is asked once for each connection, and locks work without.
+// byDefault undoes that the clients of a world do not track.
+func byDefault(c *rlock.Config) { c.TrackedKeys = 0 }
+
+// A server that refuses tracking is asked once for each connection, and locks work without. The
+// embedded server does not know it.
 func TestWhereTrackingIsRefusedTheNextRenewalFindsTheLoss(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) { // the embedded server has no tracking
-		p := w.client(func(c *rlock.Config) { c.Tracking = true })
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client(byDefault)
 		hold, err := p.NewLock(key).Acquire(w.ctx)
 		require.NoError(t, err)
 		other, err := p.NewLock("another").Acquire(w.ctx)
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		assert.Equal(t, 1, p.asked("TRACKING"))
+		assert.EqualValues(t, 1, p.Stats().TrackingRefused)
+		assert.Zero(t, p.Stats().Tracked)
 		p.net.Cut()
 		time.Sleep(time.Minute)
 		assert.LessOrEqual(t, p.asked("TRACKING"), 1+2, "at most once for each connection that has ended")
@@ -193,9 +347,76 @@ func TestWhereTrackingIsRefusedTheNextRenewalFindsTheLoss(t *testing.T) {
 	})
 }
 
+func TestTrackingCanBeSwitchedOff(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client(func(c *rlock.Config) { c.TrackedKeys = -1 })
+		hold, err := p.NewLock(key).Acquire(w.ctx)
+		require.NoError(t, err)
+		time.Sleep(9 * time.Second)
+		assert.Len(t, p.net.Sent("EVALSHA"), 1)
+		assert.Zero(t, p.asked("TRACKING"))
+		require.NoError(t, hold.Release(w.ctx))
+	})
+}
+
+// Each server is asked by a client with a short lease: what it refuses costs no lock, and the next
+// renewal finds the loss.
+func TestWhereKeysCannotBeTrackedNothingIsLost(t *testing.T) {
+	t.Parallel()
+	redistest.NeedMajor(t, 7)
+	s := at(t, redistest.Standalone(t))
+	rights := s.rights(s.aclLines()...)
+	plain := func() rlock.Config { return rlock.Config{Redis: patient(s.Options()), Logger: quiet} }
+	for what, c := range map[string]struct {
+		config  rlock.Config
+		refuses bool // the server does, and not the client's config
+	}{
+		"the user may not track":                   {s.limited(rights...), true},
+		"the user may not choose keys":             {s.limited(append(rights, "+client|tracking")...), true},
+		"an older server":                          {s.saying(plain(), "%2\r\n$7\r\nversion\r\n$6\r\n6.2.14\r\n$5\r\nproto\r\n:3\r\n"), true},
+		"a server that does not tell its protocol": {s.saying(plain(), "%1\r\n$7\r\nversion\r\n$6\r\n7.2.14\r\n"), true},
+		"RESP2":           {func() rlock.Config { c := plain(); c.Redis.AlwaysRESP2 = true; return c }(), false},
+		"two connections": {func() rlock.Config { c := plain(); c.Redis.PipelineMultiplex = 1; return c }(), false},
+		"a shared client": {rlock.Config{Client: s.outside, Logger: quiet}, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s, config := s.in(t), c.config
+			config.Lease = 600 * time.Millisecond
+			client := s.client(func(c *rlock.Config) { *c = config })
+			lock := client.NewLock(key)
+			hold, err := lock.Acquire(s.ctx)
+			require.NoError(t, err)
+			s.elapse(client, 2*trackAfter)
+			if c.refuses {
+				require.Eventually(t, func() bool { return client.Stats().TrackingRefused == 1 }, hang, time.Millisecond)
+			}
+			require.NoError(t, context.Cause(hold.Context()))
+			s.number("DEL", key)
+			s.requireLoss(hold)
+			assert.Zero(t, client.Stats().Tracked)
+			assert.Equal(t, c.refuses, client.Stats().TrackingRefused > 0)
+		})
+	}
+}
+
+// saying changes what the server says of itself and of a connection.
+func (s *site) saying(config rlock.Config, hello string) rlock.Config {
+	wire, err := network.Listen(s.Addr())
+	require.NoError(s.t, err)
+	s.t.Cleanup(wire.Close)
+	wire.Rule(func(f network.Frame) network.Fate {
+		if f.Stage == network.Reply && f.Is("HELLO") && len(f.Args) == 1 { // not that of rueidis, which names the protocol
+			return network.Replace(hello)
+		}
+		return network.Pass
+	})
+	config.Redis.InitAddress, config.Redis.DialCtxFn = []string{wire.Addr()}, nil
+	return config
+}
+
 func TestShortHoldsAreNotTracked(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		p := w.client(func(c *rlock.Config) { c.Tracking = true })
+		p := w.client(byDefault)
 		for range 100 {
 			require.NoError(t, p.NewLock(key).Do(w.ctx, func(context.Context) error { time.Sleep(40 * time.Millisecond); return nil }))
 		}
@@ -211,8 +432,8 @@ func TestAUserNeedsRightsForTracking(t *testing.T) {
 	s := at(t, redistest.Standalone(t))
 	rules := s.rights(s.aclLines()...)
 	without, with := s.limited(rules...), s.limited(append(rules, s.rights("Tracking")...)...)
-	tracking(&without)
-	tracking(&with)
+	unrenewed(&without)
+	unrenewed(&with)
 	for name, config := range map[string]rlock.Config{key: with, key + "2": without} {
 		hold, err := s.client(func(c *rlock.Config) { *c = config }).NewLock(name).Acquire(s.ctx)
 		require.NoError(t, err)
@@ -221,38 +442,12 @@ func TestAUserNeedsRightsForTracking(t *testing.T) {
 	s.awaitTracked(1)
 }
 
-// In a Cluster tracking is neither used nor asked for.
-func TestTrackingChangesNothingInACluster(t *testing.T) {
-	t.Parallel()
-	s := at(t, redistest.Cluster(t))
-	client := s.client(func(c *rlock.Config) { c.Tracking, c.Lease = true, 300*time.Millisecond })
-	hold, err := client.NewLock(key).Acquire(s.ctx)
-	require.NoError(t, err)
-	s.number("DEL", key)
-	require.NoError(t, s.await(background(func() error { <-hold.Context().Done(); return nil })))
-	require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
-}
-
-func TestBeforeRedis7TheNextRenewalFindsTheLoss(t *testing.T) {
-	t.Parallel()
-	s := at(t, redistest.Standalone(t))
-	if s.Major() >= 7 {
-		t.Skip("the server supports tracking")
-	}
-	client := s.client(func(c *rlock.Config) { c.Tracking, c.Lease = true, 300*time.Millisecond })
-	hold, err := client.NewLock(key).Acquire(s.ctx)
-	require.NoError(t, err)
-	s.number("DEL", key)
-	require.NoError(t, s.await(background(func() error { <-hold.Context().Done(); return nil })))
-	require.ErrorIs(t, hold.Release(s.ctx), rlock.ErrLost)
-}
-
 // The embedded server refuses tracking, but it sees whether the client asks for it.
 func TestAHoldThatBeganWhileTheLockLingeredIsTracked(t *testing.T) {
 	for name, warm := range map[string]bool{"the first hold": false, "a hold of a lock that lingered": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
-				p := w.lingerer(time.Hour, tracking)
+				p := w.lingerer(time.Hour, unrenewed, byDefault)
 				lock := p.NewLock(key)
 				if warm {
 					w.use(lock) // and it lingers

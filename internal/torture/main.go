@@ -5,7 +5,7 @@
 //	go run ./internal/torture                         two minutes, a random seed
 //	go run ./internal/torture -duration 30m -seed 7   that seed's faults, in their order
 //	go run ./internal/torture -kinds rw,fair          two kinds of lock; all of them otherwise
-//	go run ./internal/torture -losses tracked         Redis tells of keys that are gone
+//	go run ./internal/torture -losses untracked       Redis does not tell of keys that are gone
 //	go run ./internal/torture -load -duration 10m     no faults, and much load
 //
 // It starts its own servers and processes, shows progress, and prints a report. It exits with

@@ -49,6 +49,11 @@ type Stats struct {
 	Renewals       int64
 	RenewalsFailed int64
 
+	// Tracked is how many keys of held locks Redis watches for the client now: see
+	// rlock.Config.TrackedKeys. TrackingRefused is over how many connections it refused to.
+	Tracked         int64
+	TrackingRefused int64
+
 	// Commands is how many commands were sent to Redis for locks; many renewals share one.
 	Commands int64
 }

@@ -111,6 +111,8 @@ func plus(a, b inspect.Stats) inspect.Stats {
 		LostForced:        a.LostForced + b.LostForced,
 		Renewals:          a.Renewals + b.Renewals,
 		RenewalsFailed:    a.RenewalsFailed + b.RenewalsFailed,
+		Tracked:           a.Tracked + b.Tracked,
+		TrackingRefused:   a.TrackingRefused + b.TrackingRefused,
 		Commands:          a.Commands + b.Commands,
 	}
 }

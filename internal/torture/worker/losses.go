@@ -15,17 +15,17 @@ import (
 type Losses string
 
 const (
-	// ByDefault is the default of rlock: the client's own channel, and a mirror of all locks
-	// over each connection that comes back.
+	// ByDefault is the default of rlock: the client's own channel, a mirror of all locks over
+	// each connection that comes back, and notices of Redis.
 	ByDefault Losses = "default"
-	// Tracked adds Config.Tracking.
-	Tracked Losses = "tracked"
+	// Untracked is the same without the notices: see Config.TrackedKeys.
+	Untracked Losses = "untracked"
 	// Renewals has nothing but the renewals: the client has no channel of its own, and shares
 	// a rueidis client, whose connections it does not see.
 	Renewals Losses = "renewals"
 )
 
-var allLosses = []Losses{ByDefault, Tracked, Renewals}
+var allLosses = []Losses{ByDefault, Untracked, Renewals}
 
 // LossesNames returns the names of all, comma-separated.
 func LossesNames() string {
@@ -48,7 +48,10 @@ func ParseLosses(name string) (Losses, error) {
 // end of the worker.
 func (w *worker) connectTo(server stage.Address) (*rlock.Client, error) {
 	config := Config(server, w.Lease)
-	config.Linger, config.Tracking = w.Linger, w.Losses == Tracked
+	config.Linger = w.Linger
+	if w.Losses == Untracked {
+		config.TrackedKeys = -1
+	}
 	if w.Losses != Renewals {
 		return rlock.New(config)
 	}

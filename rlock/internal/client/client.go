@@ -53,6 +53,7 @@ type Config struct {
 	HandoffLimit    int // 0: no hand-offs while others wait
 	HandoffTime     time.Duration
 	Linger          time.Duration // 0: no lock lingers
+	TrackedKeys     int           // 0: none
 	LongHold        time.Duration // 0: never
 	LongWait        time.Duration // 0: never
 	RecordPlaces    bool

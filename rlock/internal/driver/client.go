@@ -23,6 +23,8 @@ type Client struct {
 	keeper *lease.Keeper
 	post   post
 
+	tracked places // of the keys of which Redis tells changes
+
 	witness *witness // nil outside of tests
 
 	leaseText string // Config.Lease in milliseconds, since nearly all commands have it
@@ -65,6 +67,9 @@ func newClient(e *client.Client, w carrier) *Client {
 				core: core.Client{Config: config, ID: thisClient, Tenure: e.ID.Number},
 			}
 		}
+	}
+	if c.wire.Tracks() {
+		c.tracked.all = int64(e.Config.TrackedKeys)
 	}
 	c.keeper = lease.NewKeeper(c.keeperConfig())
 	e.Keep(c)

@@ -39,7 +39,6 @@ type life struct {
 	queued   bool // it was told to join the queue
 	parted   bool // it is detached, and counts for nothing any more
 	tracking tracking
-	tracks   bool // a mirror that tracks the key is about to be sent
 	lingers  bool // it is among the shard's lingering
 }
 
@@ -62,6 +61,7 @@ func (s *shard) over(k *work) {
 	t := k.tenure
 	k.tenure = nil
 	s.endsLinger(k)
+	k.track(untracked)
 	if k.place != nil {
 		k.place.Leave()
 		k.place = nil

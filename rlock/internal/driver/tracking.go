@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
@@ -10,54 +11,97 @@ import (
 // or lets it expire or evicts it. That is a reason to ask, and no proof: the answer to a mirror
 // tells a loss, as always. Mirrors track the key; each of them ends the tracking of the last, since
 // it changes the key itself. A hold has to last for a while first, so that short holds cost
-// nothing.
+// nothing, and so many keys of a client are tracked at most, so that no server pays for many.
 
 // trackAfter is how long a hold lasts before its key is tracked.
 const trackAfter = 50 * time.Millisecond
 
 // A tracking says whether Redis tells of changes of a tenure's key. The mirror after a change does
 // not track the key, and no other is sent for that: so whatever happens, a key costs two mirrors a
-// renewal at most.
+// renewal at most. From due on the key has one of the client's places.
 type tracking uint8
 
 const (
 	untracked tracking = iota // no
+	putOff                    // no place was free, or Redis refuses: the next mirror tries again
+	due                       // not yet: a mirror that tracks the key is about to be sent
 	tracked                   // yes
 	alarmed                   // it has told of one: the next mirror finds out which
 	verified                  // that mirror was built: the next one tracks the key again
 )
 
+// track changes the tracking to t, or puts it off.
+func (k *work) track(t tracking) {
+	c, had := k.lock.shard.client, k.tracking >= due
+	if t >= due && !(c.wire.Tracks() && (had || c.tracked.enter())) {
+		t = putOff
+	}
+	if had && t < due {
+		c.tracked.leave()
+	}
+	k.tracking = t
+}
+
+// places counts the keys of a client that are tracked.
+type places struct {
+	all   int64
+	taken atomic.Int64
+}
+
+func (p *places) enter() bool {
+	if p.taken.Add(1) <= p.all {
+		return true
+	}
+	p.leave()
+	return false
+}
+
+func (p *places) leave() { p.taken.Add(-1) }
+
+// Tracked returns how many keys are tracked.
+func (c *Client) Tracked() int64 {
+	if !c.wire.Tracks() {
+		return 0
+	}
+	return min(c.tracked.taken.Load(), c.tracked.all) // one that finds no place is counted for a moment
+}
+
 // trackedFrom returns when the key is to be tracked; never if it is tracked, or is not to be.
 func (l *lock) trackedFrom(k *work) core.Time {
-	if k.tracking != untracked || k.tracks || !l.trackable() {
+	if k.tracking != untracked || !l.trackable() {
 		return core.Never
 	}
-	return l.Levels()[0].Since.After(core.Span(trackAfter))
+	return l.lastsFrom()
 }
+
+// lastsFrom returns when the hold has lasted long enough.
+func (l *lock) lastsFrom() core.Time { return l.Levels()[0].Since.After(core.Span(trackAfter)) }
 
 // trackable reports whether no other client changes the key as long as this one holds the lock.
 func (l *lock) trackable() bool {
 	s := l.shard
-	return s.client.wire.Tracks() && !s.kind.permits && l.IsHeld() && !l.IsRead()
+	return s.client.tracked.all > 0 && !s.kind.permits && l.IsHeld() && !l.IsRead()
 }
 
 // track sends a mirror that tracks the key, if the hold has lasted long enough now.
 func (l *lock) track(k *work, now core.Now) {
-	if k.tenure == l.Owner() && l.trackedFrom(k) <= now.Time {
-		k.tracks = true
+	if k.tenure != l.Owner() || l.trackedFrom(k) > now.Time {
+		return
+	}
+	if k.track(due); k.tracking == due {
 		l.Confirm(now)
 	}
 }
 
 // buildTracked reports whether the mirror that is being built is to track the key.
 func (k *work) buildTracked(now core.Now) bool {
-	was, l := k.tracking, k.lock
-	k.tracking, k.tracks = untracked, false
-	switch {
-	case was == alarmed:
-		k.tracking = verified
-	case was == verified && l.trackable() || l.trackedFrom(k) <= now.Time:
-		k.tracking = tracked
+	switch l := k.lock; {
+	case k.tracking == alarmed:
+		k.track(verified)
+	case l.trackable() && (k.tracking == verified || l.lastsFrom() <= now.Time):
+		k.track(tracked)
+	default:
+		k.track(untracked)
 	}
 	return k.tracking == tracked
 }
@@ -67,7 +111,7 @@ func (c *Client) Changed(key string) {
 	c.locksOf(key, "", func(l *lock, now core.Now) {
 		if t := l.Owner(); t != nil {
 			if k := l.shard.workOf(l, t); k.tracking == tracked {
-				k.tracking = alarmed
+				k.track(alarmed)
 				l.Confirm(now)
 			}
 		}

@@ -58,8 +58,8 @@ type sent struct {
 // Open connects as the options say, and names the connections after the client with that
 // id. It fails as rlock.New does; then nothing is left running.
 func Open(o Options, id string) (*Redis, error) {
-	conns, tracks := new(connections), o.Tracking && o.Client == nil
-	if tracks {
+	conns := new(connections)
+	if o.tracks() {
 		o.Redis = conns.listen(o.Redis)
 	}
 	client, err := connect(o, id, conns)
@@ -79,7 +79,7 @@ func Open(o Options, id string) (*Redis, error) {
 		r.closeClient()
 		return nil, err
 	}
-	r.tracking.on = tracks && !r.InCluster() && r.sparesOwn()
+	r.tracking.on = o.tracks()
 	r.Nodes = newNodes(r)
 	r.direct = newDirect(r)
 	return r, nil

@@ -169,31 +169,19 @@ func (r *Redis) DoAll(ctx context.Context, calls []Call) []rueidis.RedisResult {
 // pipeline sends the calls at these places and fills in their results. It returns the places
 // of those that are to be sent again.
 func (r *Redis) pipeline(ctx context.Context, calls []Call, places []int, write form, results []rueidis.RedisResult) (again []int) {
-	mark, tracks := r.Mark(), r.Tracks() && slices.ContainsFunc(calls, func(c Call) bool { return len(c.Track) > 0 })
-	cmds := make([]rueidis.Completed, 0, 1+3*len(places))
-	if tracks {
-		cmds = append(cmds, r.trackingOn())
-	}
+	tracking := r.startTracking(calls)
+	cmds := tracking.append(make([]rueidis.Completed, 0, 2+3*len(places)))
 	for _, i := range places {
-		cmds = append(cmds, write(calls[i], r.Client))
-		if tracks {
-			cmds = r.appendReads(cmds, calls[i].Track)
-		}
+		cmds = tracking.appendReads(append(cmds, write(calls[i], r.Client)), calls[i].Track)
 	}
-	replies := r.Client.DoMulti(ctx, cmds...)
-	if tracks {
-		r.trackingAnswered(replies[0], mark)
-		replies = replies[1:]
-	}
+	replies := tracking.answered(r.Client.DoMulti(ctx, cmds...))
 	for _, i := range places {
 		results[i], replies = replies[0], replies[1:]
 		resend := calls[i].again(results[i])
 		if resend {
 			again = append(again, i)
 		}
-		if tracks {
-			replies = r.readsAnswered(replies, calls[i].Track, !resend)
-		}
+		replies = tracking.readsAnswered(replies, calls[i].Track, !resend)
 	}
 	return again
 }

@@ -141,6 +141,44 @@ var patients = map[string]patient{
 		},
 		check: "replicas", level: doctor.Green, found: "Config.SyncReplicas cannot be used",
 	},
+	"it tells of changed keys": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			redistest.NeedMajor(t, 7)
+			return redistest.Standalone(t, safe...).Options()
+		},
+		check: "tracking", level: doctor.Green, found: "is told at once",
+	},
+	"it does not tell of changed keys": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			return through(t, func(f network.Frame) network.Fate {
+				if f.Stage == network.Reply && f.Is("CLIENT") && strings.EqualFold(f.Args[1], "TRACKING") {
+					return network.Replace("-ERR unknown subcommand 'TRACKING'\r\n")
+				}
+				return network.Pass
+			})
+		},
+		check: "tracking", level: doctor.Green, found: "refused: CLIENT TRACKING: unknown subcommand 'TRACKING'; ",
+	},
+	"its user may not choose the keys": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			server := redistest.Standalone(t, safe...)
+			redistest.NeedMajor(t, 7) // before, a right to a subcommand cannot be taken away
+			do(t, server, "ACL", "SETUSER", "locks", "on", ">secret", "~*", "&*", "+@all", "-client|caching")
+			option := server.Options()
+			option.Username, option.Password = "locks", "secret"
+			return option
+		},
+		check: "tracking", level: doctor.Green, found: "ACL SETUSER <user> +client|tracking +client|caching",
+	},
+	"the connection has no messages between answers": {
+		prepare: func(t *testing.T) rueidis.ClientOption {
+			redistest.NeedMajor(t, 7)
+			option := redistest.Standalone(t, safe...).Options()
+			option.AlwaysRESP2 = true
+			return option
+		},
+		check: "tracking", level: doctor.Green, found: "refused: it needs RESP3, and the connection has RESP2; ",
+	},
 	"it merges the writes of several regions": {
 		prepare: func(t *testing.T) rueidis.ClientOption {
 			return through(t, changed(t, map[string]string{"rlec_version": "7.22.0-28", "crdt_config_version": "3"}))

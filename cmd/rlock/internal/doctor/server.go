@@ -33,6 +33,7 @@ var checks = []check{
 	{"persistence", persistence},
 	{"replicas", replicas},
 	{"connections", connections},
+	{"tracking", tracking},
 }
 
 func version(_ context.Context, n *node) verdict {
