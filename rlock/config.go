@@ -96,12 +96,10 @@ type Config struct {
 	// owners, and places in the code if RecordPlaces is set.
 	NoAnswers bool
 
-	// TrackedKeys is how many keys of held locks Redis is to watch for this client at most, of those
-	// that one owner has held alone for 50 ms: it tells at once if one is deleted, overwritten or
-	// evicted (CLIENT TRACKING). The next renewal notices what happens to the others, and to all of
-	// them where Redis refuses to, as before Redis 7, in RESP2, and with a shared Client. Shorter
-	// holds cost nothing; docs/benchmarks.md has the cost of longer ones. Negative: none. Defaults
-	// to 1000.
+	// TrackedKeys is how many keys of held locks Redis watches at most, once one owner has held them
+	// alone for 50 ms: it tells at once if one is deleted, overwritten or evicted (CLIENT TRACKING).
+	// The next renewal notices what happens to other keys, and to all where Redis refuses to watch,
+	// as before Redis 7, in RESP2, and with a shared Client. Negative: none. Defaults to 1000.
 	TrackedKeys int
 
 	// Logger gets a message for each lock that was lost (at level Debug if its fixed lease ended,

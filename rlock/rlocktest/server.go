@@ -93,8 +93,9 @@ func (s *Server) Client(changes ...func(*rlock.Config)) *rlock.Client {
 	m.number = s.made
 	s.mu.Unlock()
 	config := rlock.Config{
-		Redis:  s.Options(),
-		Logger: slog.New(slog.NewTextHandler(s.log, nil)).With("client", m.number),
+		Redis:       s.Options(),
+		Logger:      slog.New(slog.NewTextHandler(s.log, nil)).With("client", m.number),
+		TrackedKeys: -1, // the server would refuse, once for each client
 	}
 	config.Redis.DialCtxFn = m.network.Dial
 	for _, change := range changes {
