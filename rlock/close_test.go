@@ -138,10 +138,7 @@ func TestClosingAgainIsHarmless(t *testing.T) {
 }
 
 func TestCloseReportsInTimeThatRedisIsOutOfReach(t *testing.T) {
-	for name, fail := range map[string]func(*network.Network){
-		"cut":    (*network.Network).Refuse,
-		"silent": func(n *network.Network) { n.Rule(network.Silence) },
-	} {
+	for name, fail := range outages {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				p, other, them, me := w.client(), w.client(), w.caller(), w.caller()

@@ -172,15 +172,21 @@ func TestALossIsReportedBeforeRedisCanGrantTheLockToAnother(t *testing.T) {
 	}
 }
 
+// lostTwice returns a lock that its owner has locked, and then acquired, and lost.
+func (w *virtualKind) lostTwice() (p *peer, lock *trial, me context.Context, hold *rlock.Hold) {
+	p, me = w.process(), w.caller()
+	lock = p.lock(key)
+	require.NoError(w.t, lock.Lock(me))
+	hold, err := lock.Acquire(me)
+	require.NoError(w.t, err)
+	w.forget(key)
+	time.Sleep(11 * time.Second)
+	return p, lock, me, hold
+}
+
 func TestALossIsReportedOnceAndThenTheLockIsNotHeld(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
-		p, me := w.process(), w.caller()
-		lock := p.lock(key)
-		require.NoError(t, lock.Lock(me))
-		hold, err := lock.Acquire(me)
-		require.NoError(t, err)
-		w.forget(key)
-		time.Sleep(11 * time.Second)
+		p, lock, me, hold := w.lostTwice()
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
@@ -192,13 +198,7 @@ func TestALossIsReportedOnceAndThenTheLockIsNotHeld(t *testing.T) {
 
 func TestReleasingALostHoldTwiceTakesNothingFromTheOwnersOtherLevels(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
-		p, me := w.process(), w.caller()
-		lock := p.lock(key)
-		require.NoError(t, lock.Lock(me))
-		hold, err := lock.Acquire(me)
-		require.NoError(t, err)
-		w.forget(key)
-		time.Sleep(11 * time.Second)
+		_, lock, me, hold := w.lostTwice()
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
 		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrNotHeld)
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)

@@ -423,6 +423,17 @@ func (o operation) lose(t *testing.T, l loss, tell func(t *testing.T, n int) (co
 	})
 }
 
+// cutFirst is a rule that ends the connection at each of the first n frames of that kind of script.
+func cutFirst(n int, stage network.Stage, kind string) network.Rule {
+	return func(f network.Frame) network.Fate {
+		if n == 0 || f.Stage != stage || !isScript(f, kind) {
+			return network.Pass
+		}
+		n--
+		return network.Cut
+	}
+}
+
 func TestNoCommandThatIsLostLeavesALockWithoutAHolder(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it is slow and the same in each run: without -short")
@@ -498,14 +509,7 @@ func lost(t *testing.T, kind string, run func(t *testing.T, w *world, p *testCli
 					time.Sleep(time.Millisecond)
 					require.NoError(t, lock.Unlock(me))
 					run(t, w, p, func() {
-						left := n
-						p.net.Rule(func(f network.Frame) network.Fate {
-							if left == 0 || f.Stage != stage || !isScript(f, kind) {
-								return network.Pass
-							}
-							left--
-							return network.Cut
-						})
+						p.net.Rule(cutFirst(n, stage, kind))
 					})
 					time.Sleep(time.Minute)
 					assert.Empty(t, w.Keys())
@@ -644,14 +648,7 @@ func lostRW(t *testing.T, kind string, run func(t *testing.T, w *world, l, there
 					require.NoError(t, l.write.Unlock(me))
 					require.NoError(t, l.write.Unlock(me))
 					run(t, w, l, there, func() {
-						left := n
-						l.net.Rule(func(f network.Frame) network.Fate {
-							if left == 0 || f.Stage != stage || !isScript(f, kind) {
-								return network.Pass
-							}
-							left--
-							return network.Cut
-						})
+						l.net.Rule(cutFirst(n, stage, kind))
 					})
 					time.Sleep(time.Minute)
 					assert.Empty(t, w.Keys())

@@ -264,13 +264,20 @@ func TestAnObserverIsToldWhyALockWasLost(t *testing.T) {
 	})
 }
 
+// observed returns a client with a lock that the owner "me" holds, and the witness of all that
+// comes after.
+func (w *world) observed() (p *testClient, lock *rlock.Lock, me context.Context, v *witness) {
+	v = new(witness)
+	p = w.client(withObserver(v.observer()))
+	lock, me = p.NewLock(key), as(w.caller(), "me")
+	require.NoError(w.t, lock.Lock(me))
+	v.told()
+	return p, lock, me, v
+}
+
 func TestAnUnlockThatFindsItsLockGoneTellsTheObserverOfALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		v := new(witness)
-		p := w.client(withObserver(v.observer()))
-		lock, me := p.NewLock(key), as(w.caller(), "me")
-		require.NoError(t, lock.Lock(me))
-		v.told()
+		_, lock, me, v := w.observed()
 		w.Del(key)
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
 		assert.Equal(t, []string{"me: lost plain orders:42 by redis after 0s, key_gone: lock was lost"}, v.told())
@@ -279,11 +286,7 @@ func TestAnUnlockThatFindsItsLockGoneTellsTheObserverOfALoss(t *testing.T) {
 
 func TestAnObserverIsToldWhetherAReleaseIsConfirmed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		v := new(witness)
-		p := w.client(withObserver(v.observer()))
-		lock, me := p.NewLock(key), as(w.caller(), "me")
-		require.NoError(t, lock.Lock(me))
-		v.told()
+		p, lock, me, v := w.observed()
 		time.Sleep(time.Second)
 		p.net.Refuse()
 		require.ErrorIs(t, lock.Unlock(me), rlock.ErrUnconfirmed)

@@ -374,6 +374,10 @@ func newTestClient(t *testing.T, dial func() (net.Conn, error), changes ...func(
 			InitAddress:       []string{"127.0.0.1:6379"},
 			ForceSingleClient: true,
 			DialCtxFn:         p.net.Dial,
+			// Most clients of a test send few commands: by default their buffers take longer to make.
+			RingScaleEachConn:   8,
+			ReadBufferEachConn:  16 << 10,
+			WriteBufferEachConn: 16 << 10,
 		},
 		TrackedKeys: -1,
 		Logger:      slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),

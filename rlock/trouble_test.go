@@ -20,6 +20,12 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
+// outages are the ways in which a client loses its server.
+var outages = map[string]func(*network.Network){
+	"cut":    (*network.Network).Refuse,
+	"silent": func(n *network.Network) { n.Rule(network.Silence) },
+}
+
 func TestANameThatNoLockCanHaveIsRefusedByEveryMethod(t *testing.T) {
 	for name, key := range map[string]string{"empty": "", "too long": strings.Repeat("x", 64<<10+1)} {
 		t.Run(name, func(t *testing.T) {
@@ -281,10 +287,7 @@ func TestNewFailsIfRedisIsDown(t *testing.T) {
 }
 
 func TestAWaiterWaitsThroughAnOutage(t *testing.T) {
-	for name, fail := range map[string]func(*network.Network){
-		"cut":    (*network.Network).Refuse,
-		"silent": func(n *network.Network) { n.Rule(network.Silence) },
-	} {
+	for name, fail := range outages {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				p, other, me, them := w.client(), w.client(), w.caller(), w.caller()
@@ -307,10 +310,7 @@ func TestAWaiterWaitsThroughAnOutage(t *testing.T) {
 }
 
 func TestUnlockReportsARedisThatIsDownAndTheLockIsReleasedWhenItReturns(t *testing.T) {
-	for name, fail := range map[string]func(*network.Network){
-		"cut":    (*network.Network).Refuse,
-		"silent": func(n *network.Network) { n.Rule(network.Silence) },
-	} {
+	for name, fail := range outages {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				p, other, me, them := w.client(), w.client(), w.caller(), w.caller()

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,12 +28,8 @@ var release = regexp.MustCompile(`^(\w+) server v=((\d+)[.\w-]*)`)
 // RLOCK_REQUIRE_REDIS is 1. A program that RLOCK_SERVER names must be there.
 func installed(t testing.TB, args []string) installation {
 	t.Helper()
-	names := []string{"redis-server", "valkey-server"}
 	chosen := os.Getenv(serverVariable)
-	if chosen != "" {
-		names = []string{chosen}
-	}
-	for _, name := range names {
+	for _, name := range programs() {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			continue
@@ -58,6 +55,21 @@ func installed(t testing.TB, args []string) installation {
 		t.Skip(missing)
 	}
 	return installation{}
+}
+
+// programs are the names or paths at which the server program is looked for.
+func programs() []string {
+	if chosen := os.Getenv(serverVariable); chosen != "" {
+		return []string{chosen}
+	}
+	return []string{"redis-server", "valkey-server"}
+}
+
+// Installed reports whether there is a server program, or one is demanded. Otherwise all tests run
+// on embedded servers.
+func Installed() bool {
+	return os.Getenv(serverVariable) != "" || os.Getenv("RLOCK_REQUIRE_REDIS") == "1" ||
+		slices.ContainsFunc(programs(), func(name string) bool { _, err := exec.LookPath(name); return err == nil })
 }
 
 // WithoutServer skips a test that uses no server if RLOCK_SERVER chooses one, since the test
