@@ -70,7 +70,7 @@ func parse(args []string) (o options, err error) {
 		return o, err
 	}
 	if flags.NArg() > 0 {
-		return o, fmt.Errorf("bench: what is %q? See -help", flags.Arg(0))
+		return o, fmt.Errorf("bench: unknown argument %q: see -help", flags.Arg(0))
 	}
 	if o.scenarios, err = scenario.Select(scenarios); err != nil {
 		return o, err

@@ -54,7 +54,7 @@ func (k *Keeper) run() {
 	k.mu.Unlock()
 }
 
-// gatherLocked moves to ready whatever may be asked now.
+// gatherLocked moves to ready the tenures that may be asked about now.
 func (k *Keeper) gatherLocked() {
 	now := k.clock()
 	since := now.Sub(k.epoch)

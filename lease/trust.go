@@ -41,7 +41,7 @@ type span struct {
 	lasts time.Duration // may be negative, for a lease shorter than its drift
 }
 
-// left returns what remains of s, negative when it is over.
+// left returns the rest of s, negative when it is over.
 func (s span) left(now time.Time) time.Duration {
 	return s.lasts - max(now.Sub(s.from), time.Duration(now.UnixNano()-s.from.UnixNano()))
 }

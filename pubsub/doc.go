@@ -56,7 +56,7 @@
 // a thousand more are left than needed. Each of these channels stays confirmed, and is
 // marked. A connection without channels that are needed is closed after Linger.
 //
-// # What happens on failure
+// # Failures
 //
 //   - The connection is lost: nothing is confirmed from then on. It is opened
 //     again after 1 ms, later at most every 500 ms, and all channels that have a

@@ -122,7 +122,7 @@ type Config struct {
 	// answers to [Client.Ask]. Each call for a lock then takes some microseconds more.
 	RecordPlaces bool
 
-	// Observer is told what happens to each lock: for metrics, traces and tests. Defaults
+	// Observer is told of the events of each lock: for metrics, traces and tests. Defaults
 	// to nil, which costs nothing.
 	Observer *Observer
 }

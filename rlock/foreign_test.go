@@ -335,7 +335,7 @@ func TestALockIsLeftToASubscriberOfRedissonBeforeATicketThatCameLater(t *testing
 type forgery struct {
 	name  string
 	lock  func(*rlock.Client) *rlock.Lock
-	turns string // what follows the lock's tag in the names of its channels
+	turns string // the part behind the lock's tag in the names of its channels
 }
 
 var forgeries = []forgery{
@@ -455,7 +455,7 @@ func TestAForgedMessageEndsNoValidHold(t *testing.T) {
 	})
 }
 
-// The key is there until the lease ends, whatever is published: the owner can be read in it.
+// The key is there until the lease ends, even if messages are forged: the owner can be read in it.
 func TestAForgedMessageReleasesNoDetachedLock(t *testing.T) {
 	eachForgery(t, forgeries, func(t *testing.T, w *world, f forgery) {
 		p := w.client()

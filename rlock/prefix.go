@@ -13,5 +13,5 @@ func (c *Client) inRedis(name string) string {
 // named returns the name of the lock with that key, and the key if it has another prefix.
 func (c *Client) named(key string) string { return strings.TrimPrefix(key, c.prefix) }
 
-// literal escapes what has a meaning in the patterns of Redis.
+// literal escapes the characters with a meaning in the patterns of Redis.
 var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)

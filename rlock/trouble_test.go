@@ -214,7 +214,7 @@ func TestOneLineAMinuteLogsWhyCallsAreNotServed(t *testing.T) {
 		}
 		require.NoError(t, p.NewLock(key).Lock(w.caller()))
 		time.Sleep(5 * time.Minute)
-		assert.Equal(t, 2, p.logged(unserved), "what is over is not told")
+		assert.Equal(t, 2, p.logged(unserved), "an old trouble is not told")
 	})
 }
 

@@ -106,7 +106,7 @@ func (p *testClient) callers(goroutines int, w *world, until time.Time) (section
 	}
 }
 
-// punctual is the least that lets what happens at the same time happen before.
+// punctual is the shortest time in which the events of one moment come before.
 func punctual() time.Duration { return time.Microsecond }
 
 func TestAClientThatPassesNothingOnHasItsShare(t *testing.T) {
@@ -122,7 +122,7 @@ func TestAClientThatPassesNothingOnHasItsShare(t *testing.T) {
 	})
 }
 
-func TestWhoIsLateNowAndThenIsLetPassAgain(t *testing.T) {
+func TestAClientThatIsLateNowAndThenIsLetPassAgain(t *testing.T) {
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		end := time.Now().Add(4 * time.Second)

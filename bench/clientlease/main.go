@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string) error {
 	server := flags.String("server", "redis-server", "the server to measure, by name or path")
 	locks := flags.Int("locks", 100_000, "how many locks to measure with")
 	known := flags.String("costs", "", "a costs.json to simulate with, instead of measuring")
-	out := flags.String("out", filepath.Join("results", "clientlease"), "folder for what is written")
+	out := flags.String("out", filepath.Join("results", "clientlease"), "folder for the results")
 	seed := flags.Uint64("seed", 1, "of the simulation")
 	largest := flags.Int("largest", 100_000_000, "the largest number of held locks to simulate")
 	if err := flags.Parse(args); err != nil {

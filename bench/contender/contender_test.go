@@ -59,7 +59,7 @@ func within(t *testing.T) context.Context {
 func TestEachContenderExcludesAcrossClients(t *testing.T) {
 	each(t, func(t *testing.T, c contender.Contender, redis contender.Config, name string) {
 		if !c.Waits() {
-			t.Skip("it does not wait: see the test of what is taken")
+			t.Skip("it does not wait: see the test of taken locks")
 		}
 		var inside, sum int // protected by the lock, under the race detector
 		var all sync.WaitGroup

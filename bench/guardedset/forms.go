@@ -19,7 +19,7 @@ type form struct {
 	program func() (*exec.Cmd, error)
 }
 
-// command returns what runs a worker of the form.
+// command returns the command that runs a worker of the form.
 func (f form) command() (*exec.Cmd, error) {
 	if f.program != nil {
 		return f.program()

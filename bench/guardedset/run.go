@@ -153,7 +153,7 @@ func (r *run) end() {
 	r.workers = nil
 }
 
-// judge compares what was acknowledged, what the resource has executed, and the value.
+// judge compares the acknowledged writes, those that the resource has executed, and the value.
 func (r *run) judge(ctx context.Context, got *result) error {
 	fields, err := r.data.Do(ctx, r.data.B().Hgetall().Key(resource[0]).Build()).AsStrMap()
 	if err != nil {

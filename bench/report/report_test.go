@@ -91,12 +91,12 @@ func TestEveryTargetIsJudged(t *testing.T) {
 
 func TestAFaultIsInItsRowAndInTheList(t *testing.T) {
 	r := full(1)
-	assert.NotContains(t, r.Markdown(nil), "What went wrong")
+	assert.NotContains(t, r.Markdown(nil), "Failures")
 	res := find(t, r, "four-processes", "redsync")
 	res.Overlaps, res.LostUpdates, res.Stuck, res.Failures, res.Cut = 1, 2, 3, 4000, 5
 	res.FirstFailure = "it hurts"
 	md := r.Markdown(nil)
-	assert.Contains(t, md, "What went wrong")
+	assert.Contains(t, md, "Failures")
 	assert.Equal(t, 2, strings.Count(md, "1 OVERLAP, 2 LOST UPDATES, 3 never woken, 4 000 failures, 5 still waiting"))
 	assert.Contains(t, md, "it hurts")
 	assert.Contains(t, r.Text(), "1 OVERLAP")

@@ -38,7 +38,7 @@ func (r *Report) Markdown(plots []string) string {
 	}
 	fmt.Fprintf(&b, "## Where it must get to\n\n%s\n\n", r.targets().RenderMarkdown())
 	if faulty := r.faulty(); len(faulty) > 0 {
-		fmt.Fprintf(&b, "## What went wrong\n\nOverlaps and lost updates are locks that did not exclude; a waiter that was never woken still waited though no client "+
+		fmt.Fprintf(&b, "## Failures\n\nOverlaps and lost updates are locks that did not exclude; a waiter that was never woken still waited though no client "+
 			"had entered for a second. See [findings](../findings) for the smallest programs that show what a peer does.\n\n%s\n", strings.Join(faulty, ""))
 	}
 	for _, plot := range plots {

@@ -65,7 +65,7 @@ func TestTheWorstOfTheCasesIsTold(t *testing.T) {
 	assert.Equal(t, 2, met)
 }
 
-func TestTheTableHasTheLibrariesInOrderAndSaysWhatWasLeftOut(t *testing.T) {
+func TestTheTableHasTheLibrariesInOrderAndTheOmissions(t *testing.T) {
 	outcomes := []*outcome{
 		{Library: "redsync", Operation: locking, Fault: doubled, Met: true},
 		{Library: "redsync", Operation: locking, Fault: late, Met: true, Forever: true},

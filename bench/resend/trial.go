@@ -27,7 +27,7 @@ const (
 
 var operations = []operation{locking, unlocking, renewal, waiting}
 
-// A fault is what happens to a command.
+// A fault is the fate of a command.
 type fault string
 
 const (
@@ -188,7 +188,7 @@ func (t *trial) steps(ctx context.Context) {
 	err := t.a.Lock(call)
 	limit.Stop()
 	if t.Operation == locking {
-		t.arm(false) // what follows is of the hold
+		t.arm(false) // the next commands are those of the hold
 	}
 	switch {
 	case err == nil:

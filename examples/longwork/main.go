@@ -1,5 +1,5 @@
 // Longwork has two workers whose work takes longer than the lease of 10 s, 12 s
-// and 19 s, and shows why that is no problem with the watchdog, and what happens
+// and 19 s, and shows why that is no problem with the watchdog, and the events
 // without:
 //
 //		go run ./examples/longwork               20 % of the times that it shows

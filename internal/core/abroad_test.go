@@ -84,7 +84,7 @@ func TestTheFirstTicketFollowsAForeignHolder(t *testing.T) {
 	}
 }
 
-func TestWhatWasHeardOfForeignClientsIsToldOnce(t *testing.T) {
+func TestNewsOfForeignClientsAreToldOnce(t *testing.T) {
 	l, n := besideForeign()
 	l.abroad.hears = listening
 	l.Hear(Message{Kind: ForeignNews, Ours: true}, at(1))

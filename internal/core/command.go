@@ -41,7 +41,7 @@ type Ticket struct {
 	ID    ID
 	Mode  Mode
 	Polls bool    // "X" or "S": the client had not subscribed when the ticket joined
-	Owner OwnerID // what follows the UUID in the owner's text
+	Owner OwnerID // the part behind the UUID in the owner's text
 }
 
 // A Command is one command about one lock, to be sent once.

@@ -15,7 +15,7 @@
 //
 // # One table
 //
-// What happens in the process decides what this client wants of a tenure (want.go). What Redis says decides the place
+// Events in the process decide the want of a tenure (want.go). Answers of Redis decide the place
 // where the tenure is (place.go). One table (table.go) has the command that brings the second nearer to the first, and
 // retry.go says when it is due. Nothing else sends: not the call that locks, not the one that unlocks or leaves, and not
 // the watchdog.
@@ -40,7 +40,7 @@
 // in; and, where the connection keeps the order, also an Acquire or a Join. Then the answer to the Leave that has not
 // found the tenure is final only if it is settled. The Mirror that passes a tenure on overtakes another one.
 //
-// # Who sends
+// # The sender of a command
 //
 // The effect [Poll] names the goroutine that has to poll a tenure: that of the waiter for which it stands, or the keeper.
 // The call that has ended the last hold polls its tenure itself. When that changes the effect comes anew, so that a caller
@@ -49,7 +49,7 @@
 //
 // # What it promises
 //
-// If the driver carries the effects out in their order, and gives each command one answer, then, whatever is lost, late,
+// If the driver carries the effects out in their order, and gives each command one answer, then, even if commands are lost, late,
 // doubled or forged:
 //
 //   - Of the clients of one Redis that loses nothing at most one believes that it holds the lock, beside readers, and as

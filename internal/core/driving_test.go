@@ -32,7 +32,7 @@ func TestWhatADriverAsks(t *testing.T) {
 	}
 }
 
-func TestLookEndsWhatIsOver(t *testing.T) {
+func TestLookEndsAnOldWait(t *testing.T) {
 	l := held(writes(1, NeverSafe))
 	if l.Look(at(49_999)); !l.IsHeld() {
 		t.Error("it is not over")
@@ -54,7 +54,7 @@ func TestConfirmAsksRedis(t *testing.T) {
 		t.Errorf("%d is due at %d", op, due)
 	}
 	if l.Confirm(at(60_000)); l.IsHeld() {
-		t.Error("what is over does not end")
+		t.Error("an old wait does not end")
 	}
 	l.Confirm(at(60_001)) // nothing is held
 }

@@ -40,7 +40,7 @@ func TestTheNextLevelOfAnOwnerIsTheFirstOfItsHold(t *testing.T) {
 	}
 }
 
-// What was told of a level, how and when it was acquired, goes on to one that is told itself, as a part of a whole is not.
+// The account of a level, how and when it was acquired, moves to one that is reported itself, as a part of a whole is not.
 func TestWhichLevelGoesOnWithTheReport(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -167,7 +167,7 @@ func TestWhenRedisIsToldOfTheLevels(t *testing.T) {
 		shows  bool
 	}{
 		{"it shows them", long, shape{1, 2, false, 40_100}, at(100), at(100), true},
-		{"what is left is shorter than a renewal's by now", long, shape{1, 2, false, 40_100}, at(100), at(20_000), true},
+		{"the rest is shorter than a renewal's by now", long, shape{1, 2, false, 40_100}, at(100), at(20_000), true},
 		{"it was shorter when it was told of it", long, shape{1, 2, false, 40_100}, at(10_100), at(20_000), false},
 		{"just as long", long, shape{1, 2, false, 40_100}, at(10_099), at(20_000), true},
 		{"another lease", long, shape{1, 2, false, 40_200}, at(100), at(20_000), false},

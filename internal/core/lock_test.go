@@ -137,7 +137,7 @@ func TestAReleaseByForceIsBelievedOfTheOwner(t *testing.T) {
 }
 
 // Only a tenure that this client has is ended by force.
-func TestWhatIsReleasedByForce(t *testing.T) {
+func TestATenureThatIsReleasedByForce(t *testing.T) {
 	l := held(writes(1, NeverSafe))
 	l.ForcedOut(ID{1, false, 2}, at(50))
 	if !l.isHeld() {
@@ -159,7 +159,7 @@ func TestWhatIsReleasedByForce(t *testing.T) {
 	}
 }
 
-func TestWhatIsServedAtOnce(t *testing.T) {
+func TestACallThatIsServedAtOnce(t *testing.T) {
 	line := func(l *Lock) { l.line.join(&Waiter{Owner: 8, Waits: true, Until: Never}) }
 	for _, c := range []struct {
 		name    string

@@ -1,6 +1,6 @@
 package core
 
-// What follows is for the explorer: to copy the locks of a client, and to tell two states apart. A test sees to it that
+// This file is for the explorer: to copy the locks of a client, and to tell two states apart. A test sees to it that
 // both know every field.
 
 const imageTenures, imageWaiters, imageLocks = 10, 6, 3
@@ -296,7 +296,7 @@ func Cells(yield func(w Want, p Place, ops []Op)) {
 	}
 }
 
-// IsSummed reports whether the summary of the levels is what follows from them.
+// IsSummed reports whether the summary of the levels is that of the levels themselves.
 func (l *Lock) IsSummed() bool {
 	s := sum(l.levels.all)
 	for i := range l.levels.all {

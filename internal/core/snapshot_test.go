@@ -77,7 +77,7 @@ func TestASnapshotKnowsEachField(t *testing.T) {
 				f.Set(reflect.ValueOf(7))
 			default:
 				if !nothing {
-					t.Errorf("%s: what is a %s?", path.name, f.Kind())
+					t.Errorf("%s: unknown kind %s", path.name, f.Kind())
 				}
 				continue
 			}
@@ -94,8 +94,8 @@ func TestASnapshotKnowsEachField(t *testing.T) {
 	}
 }
 
-// A copy of a copy has the memory that is to be used again, too, and what is over stays over in it.
-func TestACopyOfACopyKnowsWhatIsOver(t *testing.T) {
+// A copy of a copy has the memory that is to be used again, too, and an ended tenure stays ended in it.
+func TestACopyOfACopyKnowsTheEndedTenures(t *testing.T) {
 	c := &Client{}
 	l := c.NewLock(Kind{})
 	cmd := l.newTenure(ID{N: 1}, Alone).send(Leave, Now{})

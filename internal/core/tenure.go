@@ -46,7 +46,7 @@ type Tenure struct {
 // Lock returns the tenure's lock.
 func (t *Tenure) Lock() *Lock { return t.lock }
 
-// Agent returns who sends the tenure's commands: the goroutine of a waiter, or that of the call that releases it; else
+// Agent returns the sender of the tenure's commands: the goroutine of a waiter, or that of the call that releases it; else
 // the keeper.
 func (t *Tenure) Agent() (w *Waiter, releases bool) { return t.waiter, t.releases }
 

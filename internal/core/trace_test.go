@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what happens into testdata")
+var rewrite = flag.Bool("rewrite", false, "write the traces into testdata")
 
-// Each file of testdata is a story of one lock: an event in each block, and what comes of it below "----". Every command
+// Each file of testdata is a story of one lock: an event in each block, and its effects below "----". Every command
 // that is due is polled for, and waits for its answer; time is ticks.
 func TestTraces(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.txt")
@@ -265,7 +265,7 @@ func (s *story) happens(t *testing.T, line string) {
 		}
 		s.tell("%d wait, idle %v", s.lock.Len(), s.lock.Idle())
 	default:
-		t.Fatalf("what is %q?", line)
+		t.Fatalf("unknown line %q", line)
 	}
 	s.carryOut()
 }

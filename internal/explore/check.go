@@ -8,7 +8,7 @@ import (
 
 // The assertions about each state, each grant and each call that returns. Those of check are made after each event.
 
-// check fails what must not be in any state.
+// check fails a state that breaks a promise.
 func (w *world) check() {
 	w.checkSummaries()
 	w.checkHolders()

@@ -31,7 +31,7 @@
 // # Assertions
 //
 // In check.go, in each state: at most the permitted valid holders; each caller believes what the core says; no owner waits
-// for itself; each due tenure has an agent, and each time a timer. With each grant: no other client has holders who were
+// for itself; each due tenure has an agent, and each time a timer. With each grant: no other client has holders that were
 // not told of their loss; no tenure is granted the lock twice; fencing tokens rise; no guarded
 // write is executed in a later hold than its own; the order of a strict lock is kept,
 // also after a stall; a join is never answered that its ticket is nowhere.

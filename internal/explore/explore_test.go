@@ -176,7 +176,7 @@ func (n *total) add(r *Result) {
 	}
 }
 
-// ledger logs what was explored. With -short some hard states are out of reach.
+// ledger logs the explored states. With -short some hard states are out of reach.
 func ledger(t *testing.T) {
 	t.Logf("%d states, %d events; %s", reached.states, reached.events, &reached.reached)
 	for i, states := range reached.reached {
@@ -186,7 +186,7 @@ func ledger(t *testing.T) {
 	}
 }
 
-// Whatever happens, the promises are kept.
+// The promises are kept in every state.
 func TestPromises(t *testing.T) {
 	t.Cleanup(func() { ledger(t) }) // after all setups
 	setups := quick

@@ -9,7 +9,7 @@ import (
 
 // The assertions about time: no caller waits for long, and once all is released nothing is left.
 
-// beforeTick fails what must not be when time goes on.
+// beforeTick fails a state that must not last until the next tick.
 func (w *world) beforeTick() {
 	for _, h := range w.server.Holders {
 		if server.IsForeign(h.ID) {

@@ -56,7 +56,7 @@ const (
 	Cancel                      // leave while they wait
 	Close                       // close the client
 	Detach                      // leave the lock to its lease
-	Pass                        // pass the lock on, and resume what was passed on last
+	Pass                        // pass the lock on, and resume the last pass
 	SetLease                    // ask for a lease of two ticks
 	Force                       // release the holder by force
 	Write                       // a guarded write in each hold, for whose answer they do not wait

@@ -6,7 +6,7 @@ import (
 	"github.com/go-rlock/rlock/internal/core"
 )
 
-// trace tells in words what leads to the last step.
+// trace tells in words the way to the last step.
 func trace(s *Setup, steps []step) (lines []string) {
 	var as []action
 	for at := len(steps) - 1; steps[at].parent >= 0; at = int(steps[at].parent) {

@@ -52,7 +52,7 @@
 // due. A network that is dialled uses Go's clock, which in a testing/synctest bubble is
 // exact.
 //
-// # What happens on failure
+// # Failures
 //
 // When one side closes its connection, the bytes under way to the other side are still
 // delivered, on time and by the rule, and then that connection is closed too. When the server

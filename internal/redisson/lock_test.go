@@ -14,7 +14,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// The plain lock between Java and Go, each way round. What runs on a Cluster as well is
+// The plain lock between Java and Go, each way round. The part that runs on a Cluster as well is
 // a function that both tests call.
 
 // notHeld says whether the error is a side's way of saying that its caller does not
@@ -33,7 +33,7 @@ func TestALockIsTheSameToBothSides(t *testing.T) {
 			title string
 			each  func(s *scene, first, second side)
 		}{
-			{"who holds it keeps the other out", exclusion},
+			{"a holder keeps the other out", exclusion},
 			{"nested, it is free after as many unlocks", nesting},
 			{"the other sees it", views},
 			{"a forced unlock takes it from the other", force},

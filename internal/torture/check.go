@@ -32,7 +32,7 @@ func (a *act) check() error {
 		return err
 	}
 	if int64(checked.Operations) < a.report.Calls {
-		return fmt.Errorf("the history has %d operations of at least %d: what is missing cannot be judged", checked.Operations, a.report.Calls)
+		return fmt.Errorf("the history has %d operations of at least %d: the missing ones cannot be judged", checked.Operations, a.report.Calls)
 	}
 	a.report.Holds, a.report.Undecided, a.report.LatestLoss = checked.Holds, checked.Undecided, checked.LatestLoss
 	a.report.Overlaps = checked.Broken(checker.Overlap)

@@ -96,13 +96,13 @@ func parse(args []string) (o options, err error) {
 	flags.DurationVar(&o.linger, "linger", 0, "of the clients' locks; 0: they do not")
 	flags.DurationVar(&o.section, "section", 3*time.Millisecond, "for how long most holds last at most")
 	flags.StringVar(&losses, "losses", string(worker.ByDefault), "how clients learn of them, one of "+worker.LossesNames())
-	flags.StringVar(&o.out, "out", "", "folder for torture.md, torture.json and the history of what went wrong; default: a new one")
+	flags.StringVar(&o.out, "out", "", "folder for torture.md, torture.json and the history of failures; default: a new one")
 	flags.BoolVar(&o.load, "load", false, "no faults: 10 000 waiters for one lock, 10 000 locks with a waiter, and 50 processes for -duration")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	if flags.NArg() > 0 {
-		return o, fmt.Errorf("torture: what is %q? See -help", flags.Arg(0))
+		return o, fmt.Errorf("torture: unknown argument %q: see -help", flags.Arg(0))
 	}
 	if o.processes < 1 || o.workers < 1 || o.locks < 1 {
 		return o, errors.New("torture: -processes, -workers and -locks must be at least 1")

@@ -20,7 +20,7 @@ type Wait struct{ Waiter, Holder int }
 // next, and that of the last the waiter of the first. A cycle of one wait is a user
 // that waits for its own lock. Each cycle begins with the waiter that comes first among the
 // uses. Wherever users wait for each other, at least one cycle is found; of cycles that have waits in common
-// one is, and others only when that is resolved. It takes as long as there are uses, whatever waits for what.
+// one is, and others only when that is resolved. It takes as long as there are uses, in each graph.
 func Cycles[K comparable](uses []Use[K]) (cycles [][]Wait) {
 	s := search{edges: graphOf(uses), uses: len(uses)}
 	s.place, s.waits, s.told = make([]int, len(s.edges)), make([]bool, len(s.edges)), make([]bool, len(s.edges))

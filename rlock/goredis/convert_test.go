@@ -60,7 +60,7 @@ func TestASingleServer(t *testing.T) {
 		"the network":                {Addr: s.Addr(), Network: "tcp4"},
 		"no identity":                {Addr: s.Addr(), DisableIdentity: true},
 		"timeouts":                   {Addr: s.Addr(), DialTimeout: time.Second, ReadTimeout: -1, WriteTimeout: -2},
-		"what has no counterpart":    {Addr: s.Addr(), PoolSize: 1, MaxRetries: -1, ConnMaxLifetime: time.Minute},
+		"fields without counterpart": {Addr: s.Addr(), PoolSize: 1, MaxRetries: -1, ConnMaxLifetime: time.Minute},
 		"a name for the connections": {Addr: s.Addr(), ClientName: "orders"},
 	} {
 		t.Run(name, func(t *testing.T) { eachWay(t, o) })

@@ -13,7 +13,7 @@ type Time = server.Time
 // Effects are what commands have done beside their replies.
 type Effects = server.Effects
 
-// A Config is what does not change about a server.
+// A Config is the constant part of a server.
 type Config struct {
 	Claim   core.Span                // of a ticket that is granted the lock, unless its client asks for more
 	Silence core.Span                // for how long a queue is kept without a step

@@ -1,7 +1,7 @@
 // Package sim is a fleet of clients as a discrete-event simulation: the code of package core, a shard of Redis behind each
 // name, and a network between them. It starts no goroutine and reads no clock, and the same seed gives the same figures.
 //
-// # What is real, and what is a model
+// # Real parts and models
 //
 //   - A client is the state machines of package core. What package driver does beside them (who polls a tenure, which timer
 //     wakes it, how long a subscription lasts) is in client.go and caller.go.
@@ -13,6 +13,6 @@
 //   - Clients stall (stall.go): nothing happens in them for a while, as in a garbage collection or a throttled container.
 //   - A shard fails over (failover.go): it stops, and a replica takes over that lacks the latest commands.
 //
-// What is not here: the processor time of clients, but for Fleet.Overhead; the keeper's batches and its wheel; the back-off of
+// Left out: the processor time of clients, but for Fleet.Overhead; the keeper's batches and its wheel; the back-off of
 // locks that linger and are called too often; foreign clients; reads.
 package sim

@@ -6,7 +6,7 @@ import (
 	"github.com/go-rlock/rlock/internal/core"
 )
 
-// An eventKind says what happens.
+// An eventKind is the kind of an event.
 type eventKind uint8
 
 const (
@@ -24,7 +24,7 @@ const (
 	recovers                    // ... and the replica takes over
 )
 
-// An event is what happens at a time. Those of one time happen in the order in which they were planned.
+// An event happens at a time. Those of one time happen in the order in which they were planned.
 type event struct {
 	at   core.Time
 	seq  uint64

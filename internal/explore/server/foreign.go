@@ -67,7 +67,7 @@ type Memory struct {
 
 // A stay is what a step knows of foreign clients.
 type stay struct {
-	here  bool // there may be some: what follows is known
+	here  bool // there may be some: the other fields are known
 	fair  bool // there is a fair queue
 	waits int  // how many wait: those that listen, and the processes of the fair queue
 	on    bool // it is their turn

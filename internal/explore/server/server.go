@@ -12,7 +12,7 @@ type Time int64
 func (t Time) after(d core.Span) Time { return t + Time(d) }
 func (t Time) since(u Time) core.Span { return core.Span(t - u) }
 
-// A Config is what does not change about a server.
+// A Config is the constant part of a server.
 type Config struct {
 	Kind Kind
 	// Claim is the lease of a ticket that is granted the lock, unless its client asks for more.

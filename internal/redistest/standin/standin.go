@@ -4,7 +4,7 @@
 //	defer t.Close()
 //	err := standin.Attempt(func() { server = redistest.Sentinel(t) })
 //
-// What would fail the test is the error of Attempt; outside of it, a panic.
+// A failure of the test is the error of Attempt; outside of it, a panic.
 package standin
 
 import (

@@ -9,7 +9,7 @@
 //	   v
 //	(missed)
 //
-// # What happens on failure
+// # Failures
 //
 // Faults are combined, so that one may find its server stopped by another: then
 // Inject fails and the fault is missed, which is counted and harms nothing. Heal may

@@ -10,7 +10,7 @@
 // connect to the nodes directly, as another user, so that faults of the workers' connections
 // do not affect them.
 //
-// # What happens on failure
+// # Failures
 //
 // Open returns an error if the servers cannot be set up. After it every method returns
 // errors: a fault may meet a server that another fault has stopped. Close ends all processes

@@ -11,7 +11,7 @@
 //	idle      the resources of an idle worker                         Idle
 //	end       the client closes, and the process ends                 Ended
 //
-// # What happens on failure
+// # Failures
 // A call that fails is an outcome and is recorded. A waiter that does not get the lock,
 // though nothing is broken any more, is named in Settled. A goroutine that is left at the end
 // is named in Ended.

@@ -60,7 +60,7 @@ func Run(in io.Reader, out io.Writer) error {
 		case "end":
 			return answers.Encode(end())
 		default:
-			return fmt.Errorf("worker: what is %q?", word)
+			return fmt.Errorf("worker: unknown word %q", word)
 		}
 		if err := answers.Encode(answer); err != nil {
 			return fmt.Errorf("worker: %w", err)

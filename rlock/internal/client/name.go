@@ -6,7 +6,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Name is a lock's name and what follows from it, computed once for a Lock.
+// A Name is a lock's name and the values that follow from it, computed once for a Lock.
 type Name struct {
 	wire.Keys
 	KindID  KindID

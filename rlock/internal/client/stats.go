@@ -57,7 +57,7 @@ func (n *Counts) Closed(first bool) {
 	}
 }
 
-// Undone takes back what was counted for a level that was closed before its caller had it, and that was the
+// Undone takes back the counts of a level that was closed before its caller had it, and that was the
 // first of its owner's by then or not.
 func (n *Counts) Undone(w Way, first bool) {
 	n.Acquired[w]--

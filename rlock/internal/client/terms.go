@@ -2,7 +2,7 @@ package client
 
 import "github.com/go-rlock/rlock/rlock/internal/terms"
 
-// What follows is package terms', by the names that it has here.
+// These are package terms', by the names that it has here.
 
 type (
 	Owner       = terms.Owner

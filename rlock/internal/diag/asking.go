@@ -144,7 +144,7 @@ func (d *Diag) answer() (time.Duration, bool) {
 }
 
 // tellable returns the uses as they are told, those first that others may wait for in vain,
-// since the answer may have no room for all: waits, then what is held by an owner or a
+// since the answer may have no room for all: waits, then holds of an owner or a
 // goroutine that waits, then the rest.
 func tellable(uses []terms.Use) []wire.ClientUse {
 	waiting := make(map[uint64]bool)

@@ -21,7 +21,7 @@ func (d *Diag) tellDeadlocks(told map[string]bool) map[string]bool {
 	if len(before) == 0 {
 		return found
 	}
-	// What is the same at both times was there in between, all at once.
+	// Uses that are the same at both times were there in between, all at once.
 	now := deadlocks(Uses(d.Source, true))
 	for id, cycle := range now {
 		if _, stays := before[id]; !stays {

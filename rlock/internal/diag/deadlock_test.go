@@ -21,7 +21,7 @@ func logging(d *Diag) *logged {
 	return log
 }
 
-// A logged is what was logged, which a test reads between two lines of a goroutine.
+// A logged is the log, which a test reads between two lines of a goroutine.
 type logged struct {
 	mu   sync.Mutex // protects following
 	text bytes.Buffer

@@ -130,7 +130,7 @@ func (w *watch) tellLongWait(v *terms.View, one *terms.Wait) {
 		"holder", holder, "holder_place", where)
 }
 
-// hold looks at a level. What is told of a hold is of its first one.
+// hold looks at a level. A hold is reported by its first one.
 func (w *watch) hold(v *terms.View, one *terms.Level) {
 	key := lasting{v.Name, v.KindOf(one.Reads), one.Owner, one.Since}
 	if !one.First || !w.isDue(one.Since, w.LongHold) || w.holds.had(key) {

@@ -208,7 +208,7 @@ func (l *lock) refuses(req *client.Request, now core.Now) error {
 		return nil
 	}
 	if cause := c.shared.Losses.Blocks(l.name.LossKey(req.Owner), c.clock.time(now.Time)); cause != nil {
-		return fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", l.name.Key, cause)
+		return fmt.Errorf("rlock: nested lock %q: unlock the lost lock first: %w", l.name.Key, cause)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@
 // calls that only have to look, schedules the keeper, subscribes, and notes and counts losses; after it the contexts of
 // lost holds end and the losses are told, and then calls are woken that have the lock now.
 //
-// # Who sends
+// # The sender of a command
 //
 // Package core names the agent of each tenure. A ticket's commands are sent by the goroutine of its
 // waiter, the first release by the call that unlocks, and all others by the keeper, in batches. A

@@ -20,7 +20,7 @@ func (a *after) any() bool { return a.granted != nil || a.endings != nil || a.le
 
 // finish does the rest of the work after the mutex was given back.
 func (c *Client) finish(a *after) {
-	c.witness.outside("what follows an event")
+	c.witness.outside("the effects of an event")
 	for _, e := range a.endings {
 		e.tell()
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
-// A Lock is a lock of one key. What asks Redis alone is in package client.
+// A Lock is a lock of one key. Questions to Redis alone are in package client.
 type Lock struct {
 	client.Lock
 	driver *Client

@@ -13,7 +13,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// How a call ends: what it returns, and what is given back.
+// The end of a call: its result, and the release of an unused grant.
 
 // refused ends a call that waits for nothing. It is called with the mutex held, and gives it back. The holder is named in
 // the error of a handle: that of a TryLock, which may be called in a loop, is not read.

@@ -89,7 +89,7 @@ func (r *reader) read(s *shard, all []*lock) (done int) {
 	return done
 }
 
-// readLock reads a lock, and reports whether it has read all of it. What was read of it before is not read again.
+// readLock reads a lock, and reports whether it has read all of it. The part that was read before is not read again.
 func (r *reader) readLock(l *lock, now core.Now) (all bool) {
 	one, first, held := seen{name: l.name}, r.same == 0, l.IsHeld() && l.Owner() != nil
 	if first && held && r.look.Holds {
@@ -140,7 +140,7 @@ func (r *reader) readCalls(l *lock, one *seen) (all bool) {
 	return true
 }
 
-// tell calls yield for what was read.
+// tell calls yield for the part that was read.
 func (r *reader) tell(yield func(*terms.View)) {
 	levels, calls, clock, v := r.levels, r.calls, &r.client.clock, &r.view
 	for i := range r.locks {

@@ -169,7 +169,7 @@ func (w *witness) leaves() {
 	}
 }
 
-// outside panics if the goroutine has a mutex, since what comes next is code of a user, or takes a mutex that comes before.
+// outside panics if the goroutine has a mutex, since the next step is code of a user, or takes a mutex that comes before.
 func (w *witness) outside(next string) {
 	if w == nil {
 		return

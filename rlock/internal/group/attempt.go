@@ -48,7 +48,7 @@ type attempt struct {
 	at       *replica   // the one that is waited at, nil for none
 	// patience is how long the parts that are asked next may wait.
 	patience time.Duration
-	waiting  bool      // it waits elsewhere, and the watchdog keeps what is held
+	waiting  bool      // it waits elsewhere, and the watchdog keeps the holds
 	stuck    bool      // it has waited in vain, with others in hand
 	fails    int       // in a row, with nowhere to wait
 	since    time.Time // when the first of them was
@@ -109,7 +109,7 @@ func (a *attempt) run(ctx context.Context) error {
 // askAround asks all parts, and reports whether it has a majority. If it is denied one, it
 // finds the part to wait at.
 func (a *attempt) askAround(ctx context.Context) (won bool) {
-	a.waiting = false // what is granted now has the lease that was asked for
+	a.waiting = false // a grant has the wanted lease from now on
 	a.askAll()
 	won = a.hear(ctx)
 	if !won && !a.isolated() {

@@ -74,7 +74,7 @@ func (l *healer) drop(h *Hold) {
 	delete(l.lack, h)
 }
 
-// work is one look, and takes what may be taken by then.
+// work is one look, and takes the parts that may be taken by then.
 func (l *healer) work() (pause time.Duration, again bool) {
 	server, err := l.home.Server()
 	if err != nil && incurable(err) {

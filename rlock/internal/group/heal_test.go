@@ -93,7 +93,7 @@ func TestAPartIsTakenAgainOnlyWhereItIsFree(t *testing.T) {
 	})
 }
 
-func TestWhatDoesNotHeal(t *testing.T) {
+func TestALockThatDoesNotHeal(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(3)
 		h, err := take(l, Options{Lease: time.Hour, Wait: terms.Forever})

@@ -12,7 +12,7 @@ import (
 )
 
 // A Home is a client, as far as locks over several need one: that of a lock is the client of its first part. It
-// remembers the holds that were taken without a handle, and starts what goes on in the background.
+// remembers the holds that were taken without a handle, and starts the background work.
 type Home struct {
 	Config
 

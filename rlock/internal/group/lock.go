@@ -109,7 +109,7 @@ func (l *Lock) obtain(ctx, parent context.Context, h *Hold) error {
 		return fmt.Errorf("rlock: lock %q: %w", l.name, err)
 	}
 	if cause := l.home.Losses.Blocks(l.id, h.owner); cause != nil {
-		return fmt.Errorf("rlock: nested lock %q: unlock what was lost first: %w", l.name, cause)
+		return fmt.Errorf("rlock: nested lock %q: unlock the lost lock first: %w", l.name, cause)
 	}
 	h.whole.Place = l.home.Place()
 	h.Begin(parent)

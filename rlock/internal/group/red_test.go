@@ -129,7 +129,7 @@ func TestSlowServersDelayNoCallAndJoinLater(t *testing.T) {
 	})
 }
 
-func TestWhatIsGrantedAfterTheCallHasFailedIsReleased(t *testing.T) {
+func TestAGrantAfterTheCallHasFailedIsReleased(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(3)
 		servers[0].silent, servers[1].silent = true, true

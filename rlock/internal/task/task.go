@@ -8,7 +8,7 @@ import (
 )
 
 // A Task is work in the background that many may ask for, again and again: it is done at once, and then no sooner than a
-// pause later, for all who have asked by then. So the work has a bound, however often others cause it. It ends with its
+// pause later, for all requests by then. So the work has a bound, however often others cause it. It ends with its
 // client.
 type Task struct {
 	// Start calls work in a goroutine, and reports whether it did: not once the client is closed. Done is closed then.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// An Observer is told what happens to each lock: package rlock says what follows what, and
+// An Observer is told of the events of each lock: package rlock has their order, and
 // what each event means. A hook with a caller runs in the caller's goroutine and with its
 // context. Lost and Renewed run in a goroutine of the client, unless an Unlock finds that
 // its lock is gone. A hook may be nil.

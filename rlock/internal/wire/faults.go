@@ -100,7 +100,7 @@ func NotALock(member string) error {
 	return fmt.Errorf("%w: %q in it is no owner: choose another name, or delete the key", ErrWrongType, member)
 }
 
-// Explain is [Diagnose] for those who need no fault.
+// Explain is [Diagnose] for callers that need no fault.
 func Explain(err error) error {
 	_, err = Diagnose(err)
 	return err
@@ -153,7 +153,7 @@ func reply(err error) (message string, ok bool) {
 }
 
 // Begun reports whether err, if it is a server's answer, is about a command inside of a
-// script: what comes before it in the script has been executed.
+// script: the commands before it in the script have been executed.
 func Begun(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && strings.Contains(reply.Error(), "@user_script") || Released(err)

@@ -67,7 +67,7 @@ func TestTheAnswerToATicketThatJoins(t *testing.T) {
 
 				answer, err := wire.ReadStep(result, 0)
 				require.NoError(t, err)
-				assert.Positive(t, answer.TTL, "what is left of the lease")
+				assert.Positive(t, answer.TTL, "the rest of the lease")
 				assert.Negative(t, answer.Turn, "there is no turn")
 				if test.answer.Holder == "" {
 					test.answer.Holder = holder

@@ -90,7 +90,7 @@ const turnPrefix = "rlock_turn:"
 
 // ClientChannel returns the name of the channel on which the client with that id is told of
 // its tenures of any lock. It is plain in a Cluster too, since it has no slot: a script there
-// may PUBLISH to any channel. No channel of a lock has that name, since what follows the
+// may PUBLISH to any channel. No channel of a lock has that name, since the part behind the
 // prefix contains a brace for every lock.
 func ClientChannel(id string) string { return turnPrefix + "client:" + id }
 

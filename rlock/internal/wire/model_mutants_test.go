@@ -126,7 +126,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"its queue ends with it", modelPlain, stepPart, "redis.call('pexpire', queue, state.e - now)", ""},
 		{"no ticket is granted the lock in a turn", modelPlain, stepPart, "while first and not on and open", "while first and open"},
 		{"the first ticket is told that a turn begins, or that those before it left: FRONT_TOLD", modelPlain, stepPart, "(on and told or freed or gaveUp)", "false"},
-		{"the answer has what is left of the turn: WINDOW_TOLD", modelPlain, stepPart, "on and math.max(state.e - now, 0) or -2", "-2"},
+		{"the answer has the rest of the turn: WINDOW_TOLD", modelPlain, stepPart, "on and math.max(state.e - now, 0) or -2", "-2"},
 		{"foreign clients that only poll have turns: POLL_TURNS", modelPlain, stepPart, "(waits > 0 or polls) and now >= (state.n or 0) then\n\t\tturn", "waits > 0 and now >= (state.n or 0) then\n\t\tturn"},
 		{"these are longer", modelPlain, stepPart, "state.p and longest or state.l or shortest", "state.l or shortest"},
 		{"a turn ends", modelPlain, stepPart, "(now >= state.e or waits == 0 and not state.p", "(waits == 0 and not state.p"},

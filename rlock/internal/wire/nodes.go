@@ -193,7 +193,7 @@ func (n *Nodes) refreshAfter(now time.Time, age time.Duration) {
 }
 
 // refresh reads CLUSTER SLOTS: of each range its first and last slot, then its
-// primary as address, port and more. What cannot be read stays as it was.
+// primary as address, port and more. A field that cannot be read stays as it was.
 func (n *Nodes) refresh() {
 	ctx, cancel := n.redis.Within(n.redis.ctx)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 )
 
 // A key may hold other data, or come to hold them while clients wait for a lock of that name.
-func TestEachScriptLeavesWhatIsNoLockAsItIs(t *testing.T) {
+func TestEachScriptLeavesOtherDataAsItIs(t *testing.T) {
 	redis := open(t)
 	id := wire.NewID()
 	keys, err := redis.KeysOf("settings", wire.Layout{Channel: "redisson_lock__channel:", Extra: "more:", HasExtra: true})

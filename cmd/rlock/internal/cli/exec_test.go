@@ -63,7 +63,7 @@ func TestExecPassesOnTheOutputAndTheExitCodeOfItsCommand(t *testing.T) {
 		"a wait with a unit":            {flags: []string{"-w", "50ms"}, script: "echo ran", held: byOne, code: 1},
 		"an exit code of the user's":    {flags: []string{"-n", "-E", "75"}, script: "echo ran", held: byOne, code: 75},
 		"no failure if it is held":      {flags: []string{"-n", "-E", "0"}, script: "echo ran", held: byOne},
-		"who holds it, when asked for":  {flags: []string{"-n", "-v"}, script: "echo ran", held: byOne, code: 1, stderr: "is held by "},
+		"the holder, when asked for":    {flags: []string{"-n", "-v"}, script: "echo ran", held: byOne, code: 1, stderr: "is held by "},
 		"a reader beside a reader":      {flags: []string{"-n", "-s"}, script: "echo ran", held: byReader, stdout: "ran\n"},
 		"a reader beside a writer":      {flags: []string{"-n", "-s"}, script: "echo ran", held: byWriter, code: 1},
 		"a writer beside a reader":      {flags: []string{"-n", "-x"}, script: "echo ran", held: byReader, code: 1},
@@ -150,7 +150,7 @@ func TestExecRunsItsCommandWhenTheLockIsReleased(t *testing.T) {
 	assert.Equal(t, 0, p.wait())
 }
 
-func TestExecTellsWhoHoldsTheLockAsLongAsItWaits(t *testing.T) {
+func TestExecNamesTheHolderAsLongAsItWaits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	const name = "told"

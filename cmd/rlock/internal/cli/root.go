@@ -103,7 +103,7 @@ func (a *app) root() *cobra.Command {
 	}
 	a.address.Add(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&a.prefix, "prefix", "", "`text` before the names of locks in Redis: Config.Prefix of the programs")
-	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "tell what happens, on the standard error")
+	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "report progress on the standard error")
 	root.Flags().SortFlags, root.PersistentFlags().SortFlags = false, false
 	root.AddCommand(a.exec(), a.ls(), a.show(), a.top(), a.unlock(), a.deadlocks(), a.doctor())
 	root.SetUsageFunc(usage)

@@ -43,7 +43,7 @@ func cluster(ctx context.Context, all []*node) Finding {
 	if known && full == "yes" {
 		f.Level = Yellow
 		f.Found += ", cluster-require-full-coverage yes"
-		f.Risk = "when the nodes of one slot fail, nothing in any slot can be locked, and what is held is lost"
+		f.Risk = "when the nodes of one slot fail, nothing in any slot can be locked, and held locks are lost"
 		f.Remedy = "CONFIG SET cluster-require-full-coverage no, on each node"
 	}
 	return f

@@ -63,7 +63,7 @@ func scripts(ctx context.Context, redis rueidis.Client, n *node, prefix string) 
 	return f
 }
 
-// strictRisk is what fails where scripts may touch declared keys only.
+// strictRisk is the risk where scripts may touch declared keys only.
 const strictRisk = "NewReadWriteLock fails at the first acquire, since the keys of other readers cannot be declared"
 
 // aboutRights reports whether an error is about the user's rights, which are another check's.

@@ -16,7 +16,7 @@ type service struct {
 	// with which Redis it is compatible.
 	own bool
 
-	level        Level // of what follows
+	level        Level // of the finding
 	risk, remedy string
 
 	persistence verdict // of a server that keeps its data in a way of its own

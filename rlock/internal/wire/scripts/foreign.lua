@@ -18,7 +18,7 @@
 --          there. A user without the right to them sends steps without.
 --
 -- A key that holds something else is left alone: then it is as if no foreign client was there.
--- What is refused here must not keep a lock that was freed from those that wait for it.
+-- A refusal here must not keep a lock that was freed from those that wait for it.
 local shortest, longest = 10, 140 -- of an unused turn; Redisson's spin lock tries every 128 ms
 local memory = 5000               -- of the hash
 local place, patience = 'rlock:0', 3000
@@ -33,7 +33,7 @@ end
 
 local waits = 0     -- how many foreign clients wait: those that listen, and the processes of the fair queue
 local fair = false  -- whether there is a fair queue
-local here = false  -- whether foreign clients may be about, so that what follows is defined
+local here = false  -- whether foreign clients may be about, so that the next fields are defined
 -- A release puts "?" behind the tickets that it finds. If that is one, "?" is alone when it has been
 -- granted the lock, and is dropped: two clients with a ticket each would pass the lock to one
 -- another for ever. So a ticket that joins an empty queue lets foreign clients go first.

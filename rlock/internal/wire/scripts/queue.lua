@@ -170,7 +170,7 @@ end
 local guarded = not open('s') and not isForeign(holder())
 
 -- So a step in which a ticket joins behind another one, and nothing else is asked for, is over.
--- That is most of the steps but the releases: what follows would take Redis as long again.
+-- That is most of the steps but the releases: the rest would take Redis as long again.
 if guarded and joined and not leaver and not ended and turn > 1 and row[1] ~= '?' and row[1] ~= asker then
 	redis.call('pexpire', queue, silence)
 	return {left, remaining(), holder(), -1, 1}

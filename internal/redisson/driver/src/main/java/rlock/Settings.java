@@ -21,7 +21,7 @@ record Settings(
         Config config = new Config().setLockWatchdogTimeout(watchdog);
         String[] nodes = urls(addresses);
         if (cluster) {
-            // Redisson reads from replicas by default, which may not have yet what was just written.
+            // Redisson reads from replicas by default, which may not have the last write yet.
             config.useClusterServers().addNodeAddress(nodes).setShardedSubscriptionMode(sharded).setReadMode(ReadMode.MASTER);
         } else if (replicas != null) {
             config.useMasterSlaveServers()

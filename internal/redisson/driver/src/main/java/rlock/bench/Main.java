@@ -53,7 +53,7 @@ public final class Main {
         run.warmUp(name -> job.mutex(redisson, name), 64); // to open the client's connections
         boolean hold = job.kind().equals("hold");
         if (hold && first) {
-            Thread.sleep(TIMEOUT); // what was sent is remembered for so long, and would weigh something
+            Thread.sleep(TIMEOUT); // sent commands are remembered for so long, and would weigh something
         }
         Holds holds = hold ? Holds.take(job, redisson) : null;
 

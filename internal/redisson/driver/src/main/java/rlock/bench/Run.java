@@ -31,7 +31,7 @@ final class Run {
     private volatile boolean over; // the drain has ended with waiters left
     private volatile boolean moving; // and others did enter
 
-    // this protects what follows
+    // this protects the next lines
     private long overlaps;
     private long failures;
     private long stuck;
@@ -110,7 +110,7 @@ final class Run {
         return r;
     }
 
-    /** Lets those who wait finish, and returns how many did not even end when they were interrupted. */
+    /** Waits for the waiters, and returns how many did not even end when they were interrupted. */
     private long drain(List<Runner> threads) throws InterruptedException {
         long began = System.nanoTime();
         long progress = began;

@@ -104,7 +104,7 @@ final class Runner extends Thread {
 
     /** Returns whether to go on. */
     private boolean unlock(RLock mutex) {
-        Thread.interrupted(); // who is told to end while it has the lock gives it back first
+        Thread.interrupted(); // a thread that is told to end while it has the lock gives it back first
         try {
             mutex.unlock();
             return true;
@@ -123,7 +123,7 @@ final class Runner extends Thread {
         }
     }
 
-    /** Keeps what fails at once from failing a million times. Returns true. */
+    /** Keeps a call that fails at once from failing a million times. Returns true. */
     private static boolean pause() {
         LockSupport.parkNanos(1_000_000);
         return true;
