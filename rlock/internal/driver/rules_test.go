@@ -94,6 +94,44 @@ func TestACallThatSleepsTooLongIsFound(t *testing.T) {
 	})
 }
 
+// Where many calls wait, not each exit looks at all of them.
+func TestACallThatSleepsTooLongInACrowdIsFound(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		c, _, _, leave := contended(t, f)
+		ctx, leaveAll := context.WithCancel(t.Context())
+		for range 10 * checkedAtOnce {
+			takes(ctx, c.lock())
+		}
+		synctest.Wait()
+		l, _ := c.enterIfAny(c.lock().Name, 0)
+		first := func() *waiter {
+			for w := range l.Waiters {
+				return w.Tag.(*waiter)
+			}
+			return nil
+		}()
+		every := checkRules(l.shard) / checkedAtOnce
+		require.Greater(t, every, 1)
+		l.shard.spared = 0
+		l.shard.exit(l)
+		l.again()
+		exits, broken, at := 0, "", first.wakesAt
+		first.wakesAt = core.Never
+		for exits < 100 && broken == "" {
+			exits++
+			broken = foundBy(func() { l.shard.exit(l) })
+			l.again()
+		}
+		first.wakesAt = at
+		l.shard.exit(l)
+		assert.Contains(t, broken, "rule 1")
+		assert.Equal(t, every, exits)
+		leaveAll()
+		leave()
+		time.Sleep(5 * time.Minute)
+	})
+}
+
 func TestATenureWithoutATimerIsFound(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c, _, _, leave := contended(t, f)

@@ -26,6 +26,7 @@ type shard struct {
 
 	at       core.Now   // when the mutex was taken
 	left     core.Now   // when it was given back before, as the witness notes it
+	spared   int        // exits until rules 1 and 6 are asserted again, as in rules.go
 	losses   uint64     // how many there were
 	released core.Cause // of the effect Released that was carried out last
 	asked    *work      // that the keeper asks about, and has no need to be told of
