@@ -98,7 +98,7 @@ type Config struct {
 
 	// TrackedKeys is how many keys of held locks Redis watches at most, once one owner has held them
 	// alone for 50 ms: it tells at once if one is deleted, overwritten or evicted (CLIENT TRACKING).
-	// The next renewal notices what happens to other keys, and to all where Redis refuses to watch,
+	// The next renewal notices the loss of other keys, and of all where Redis refuses to watch,
 	// as before Redis 7, in RESP2, and with a shared Client. Negative: none. Defaults to 1000.
 	TrackedKeys int
 

@@ -107,8 +107,8 @@ func TestAnEvictionIsToldWithoutARenewal(t *testing.T) {
 	s.admin("CONFIG", "SET", "maxmemory", "0")
 }
 
-// A thousand keys are tracked. What happens to another is told by the next mirror, and all are told
-// of what happens to all.
+// A thousand keys are tracked. The loss of another is told by the next mirror, and all are told
+// if all are lost.
 func TestAClientHasPlacesForAThousandTrackedKeys(t *testing.T) {
 	t.Parallel()
 	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client

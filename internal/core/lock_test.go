@@ -230,7 +230,7 @@ func TestATenureOfAnotherLockHasNothingToSend(t *testing.T) {
 	}
 }
 
-// Whatever happens, a hold whose time is over is lost, and told.
+// In every case a hold whose time is over is lost, and told.
 func TestEachEventEndsWhatIsOver(t *testing.T) {
 	for name, happens := range map[string]func(*Lock, Now){
 		"Cancel":          func(l *Lock, now Now) { l.Cancel(l.line.first, Cancelled, now) },

@@ -8,7 +8,7 @@ import (
 
 // What a step does: queue.lua and grant.lua.
 
-var nobody core.Ticket
+var noTicket core.Ticket
 
 // step takes leave out, adds join, looks for look, each unless it is the zero Ticket, and grants the lock as long as it
 // is open to the first ticket.
@@ -16,15 +16,15 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	ended := r.Kind.expire(r)
 	existed := r.queueExists()
 	asker, term := look, lease
-	if join != nobody {
+	if join != noTicket {
 		asker, term = join, r.Claim
 	}
 
 	left, freed := r.leave(leave)
 
 	joined, added, behind := false, false, false
-	alone := join != nobody && len(r.Queue) == 0
-	if join != nobody && !r.Kind.inside(r, join) {
+	alone := join != noTicket && len(r.Queue) == 0
+	if join != noTicket && !r.Kind.inside(r, join) {
 		joined = true
 		if n := len(r.Queue); n > 0 {
 			behind = r.Queue[n-1] != join && r.Queue[n-1] != Turn
@@ -36,7 +36,7 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 
 	// A ticket that joins behind another one, while a client of ours has the lock alone, is all of the step.
 	guarded := !r.Kind.open(r, core.Shared) && !r.foreignHolds()
-	if guarded && joined && behind && leave == nobody && len(ended) == 0 {
+	if guarded && joined && behind && leave == noTicket && len(ended) == 0 {
 		r.QueueEnds = r.now.after(r.Silence)
 		a := r.denial()
 		a.Found = core.Waits
@@ -77,8 +77,8 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	}
 	switch {
 	case !waits:
-		r.nobodyWaits(freed, existed || join != nobody)
-	case asker != nobody:
+		r.queueEmptied(freed, existed || join != noTicket)
+	case asker != noTicket:
 		r.QueueEnds = r.now.after(r.Silence)
 	}
 	if !r.queueExists() {
@@ -86,7 +86,7 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	}
 
 	a := core.Reply{Left: left}
-	if asker == nobody {
+	if asker == noTicket {
 		return a
 	}
 	switch {
@@ -112,8 +112,8 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	return a
 }
 
-// nobodyWaits is the end of a step after which no ticket is in the queue.
-func (r *run) nobodyWaits(freed, existed bool) {
+// queueEmptied is the end of a step after which no ticket is in the queue.
+func (r *run) queueEmptied(freed, existed bool) {
 	f, m := &r.stay, &r.Foreign.Memory
 	r.leavePlace()
 	if !f.on && existed { // marks alone are kept for the lease that they are about
@@ -141,7 +141,7 @@ func (r *run) nobodyWaits(freed, existed bool) {
 // leave takes a member out of the lock, or else out of the queue. A tenure that has the lock has a mark at most, and a
 // ticket has a place.
 func (r *run) leave(t core.Ticket) (left, freed bool) {
-	if t == nobody {
+	if t == noTicket {
 		return false, false
 	}
 	freed = r.Kind.exit(r, t.ID)
@@ -157,8 +157,8 @@ func (r *run) leave(t core.Ticket) (left, freed bool) {
 // without a release. They are those whose permit has ended, and all that are marked while the lock is free.
 func (r *run) buryAll(ended []core.ID, leave, asker core.Ticket) {
 	speaker, speaks := leave, true
-	if leave == nobody {
-		speaker, speaks = asker, asker != nobody
+	if leave == noTicket {
+		speaker, speaks = asker, asker != noTicket
 	}
 	bury := func(mark core.ID) {
 		r.unmark(mark)

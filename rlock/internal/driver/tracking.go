@@ -17,7 +17,7 @@ import (
 const trackAfter = 50 * time.Millisecond
 
 // A tracking says whether Redis tells of changes of a tenure's key. The mirror after a change does
-// not track the key, and no other is sent for that: so whatever happens, a key costs two mirrors a
+// not track the key, and no other is sent for that: so in every case a key costs two mirrors a
 // renewal at most. From due on the key has one of the client's places.
 type tracking uint8
 
