@@ -4,6 +4,7 @@ package rlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -455,6 +456,27 @@ func BenchmarkGuardedWrite(b *testing.B) {
 			b.ReportMetric(float64(guarded[len(guarded)/2])/float64(bare[len(bare)/2]), "x-bare-p50")
 		})
 	}
+}
+
+// BenchmarkGuardedSections is sections of one guarded SET each, by many goroutines of a process that take the lock in turn.
+//
+//	go test -run - -bench GuardedSections -benchtime 20000x ./rlock
+func BenchmarkGuardedSections(b *testing.B) {
+	lock, ctx := benchClient(b, benchOption(b)).NewLock("guarded"), context.Background()
+	b.SetParallelism(50)
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			hold, err := lock.Acquire(ctx)
+			if err == nil {
+				_, err = hold.Do(ctx, []string{"stock"}, []string{"SET", "stock", "7"})
+				err = errors.Join(err, hold.Release(ctx))
+			}
+			if err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
 }
 
 // BenchmarkTold measures how soon the context of a hold ends after its key was deleted, or

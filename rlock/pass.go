@@ -13,10 +13,10 @@ import (
 // treat it as a secret. Until it is resumed the lock stays with a fixed lease, which nothing renews, also after
 // [Client.Close]; then the first waiter gets it, as after any lease that has ended.
 //
-// The hold must be the only level of its lock in this process, without a guarded write that has no answer, and not of a
-// multi-lock or red lock: else Pass returns [ErrPass] and changes nothing, as for [ErrInvalidLease], [ErrNotHeld] and
-// [ErrLost]. Otherwise the hold is over, with the cause [ErrPassed]. As Release, Pass completes even if ctx has ended,
-// with one command; if Redis does not confirm it, the lock is released and the error is [ErrUnconfirmed].
+// The hold must be the only level of its lock in this process, and not of a multi-lock or red lock: else Pass returns
+// [ErrPass] and changes nothing, as for [ErrInvalidLease], [ErrNotHeld] and [ErrLost]. Otherwise the hold is over, with the
+// cause [ErrPassed]. As Release, Pass completes even if ctx has ended, with one command; if Redis does not confirm it, the
+// lock is released and the error is [ErrUnconfirmed].
 func (h *Hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	return h.held.Pass(ctx, within)
 }

@@ -50,13 +50,12 @@ const (
 	DetachUnmarks                   // a tenure that is detached takes its mark out
 	KnowsDetached                   // a late grant to a tenure that is detached or passed on is not given back
 	ResumesAgain                    // a resume without an answer is sent again for the same tenure
-	PassAnswered                    // a hold is not passed on while a guarded write of it may run
 	PassReleases                    // a lock that Redis does not confirm to have passed on is released
 	OwnWaiters                      // an owner does not wait for itself
 	WriterGivesWay                  // a writer gives way to readers while foreign readers keep it out
 	StrictOrder                     // no hand-off passes another client's ticket of a strict lock
 	Reserves                        // a hand-off needs a token of its own
-	WriteEnds                       // no hold begins in a tenure in which a guarded write of a former one may run
+	WriteEnds                       // no hold begins in a tenure in which a former one has sent a guarded write
 	rules
 )
 

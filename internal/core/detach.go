@@ -7,7 +7,6 @@ const (
 	HasParted   PartResult = iota // no owner here holds the lock any more, and Redis shows it until its lease ends
 	NotYet                        // Redis does not show the lease yet: ask again after the next answer to a mirror
 	NotAlone                      // there are other levels
-	Writing                       // a guarded write of the hold may run yet
 	WouldRenew                    // the level is renewed until its Unlock
 	NothingHeld                   // there is no such level
 )

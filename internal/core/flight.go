@@ -68,7 +68,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 
 // follows reports whether a command about the tenure may be executed yet.
 func (t *Tenure) follows(now Now) bool {
-	return t.underWay() || t.late > now.Time || t.trust.least > 0 || t.guarded > 0
+	return t.underWay() || t.late > now.Time || t.trust.least > 0
 }
 
 // lands reports whether the answer is to the command of the tenure that is in flight, which it is not any more.

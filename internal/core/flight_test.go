@@ -46,7 +46,6 @@ func TestWhichCommandsFollowAnother(t *testing.T) {
 		{"one may run late", func(n *Tenure) { n.late = 51 }, true},
 		{"it may not any more", func(n *Tenure) { n.late = 50 }, false},
 		{"one had no answer", func(n *Tenure) { n.trust.least = 1 }, true},
-		{"a guarded write may run", func(n *Tenure) { n.guarded = 1 }, true},
 	} {
 		_, n := tenure()
 		c.change(n)

@@ -4,17 +4,17 @@ import "slices"
 
 // A Level is one Lock that was not unlocked yet.
 type Level struct {
-	Owner   OwnerID
-	Mode    Mode     // Shared: a reader's, beside which others may have theirs
-	Part    bool     // it is held for a lock over several, and that is told in its place
-	First   bool     // the owner held nothing before: one of each owner's levels is the first
-	guarded int32    // guarded writes that may run yet
-	Until   SafeTime // the end of the lease that it asked for; NeverSafe: it is renewed until its Unlock
-	Since   Time     // when it was acquired
-	Token   uint64   // the fencing token of the hold
-	Way     Way      // how it was acquired
-	Handle  any      // nil for a Lock that is unlocked by its owner
-	Info    any      // the driver's
+	Owner  OwnerID
+	Mode   Mode     // Shared: a reader's, beside which others may have theirs
+	Part   bool     // it is held for a lock over several, and that is told in its place
+	First  bool     // the owner held nothing before: one of each owner's levels is the first
+	wrote  bool     // it has sent a guarded write in its tenure
+	Until  SafeTime // the end of the lease that it asked for; NeverSafe: it is renewed until its Unlock
+	Since  Time     // when it was acquired
+	Token  uint64   // the fencing token of the hold
+	Way    Way      // how it was acquired
+	Handle any      // nil for a Lock that is unlocked by its owner
+	Info   any      // the driver's
 }
 
 // levels are the truth about the lock's owners here. They change in this file only, and belong to
@@ -115,8 +115,7 @@ func (l *Lock) open(w *Waiter, way Way, now Now) {
 // level that is told itself, so that each beginning that was told has its end.
 func (l *Lock) close(i int) (was Level) {
 	was = l.levels.all[i]
-	l.owner.leavesBehind(was.guarded)
-	was.guarded = 0
+	l.owner.leavesBehind(was.wrote)
 	for j := range l.levels.all {
 		v := &l.levels.all[j]
 		if j == i || v.Owner != was.Owner {
@@ -157,7 +156,7 @@ func (l *Lock) expire(now Now) (lost []Level) {
 				ends = min(ends, v.Until)
 			}
 		case now.Safe >= l.askedBy(v.Owner):
-			l.owner.leavesBehind(v.guarded)
+			l.owner.leavesBehind(v.wrote)
 			lost = append(lost, *v)
 		}
 	}
@@ -169,13 +168,13 @@ func (l *Lock) expire(now Now) (lost []Level) {
 	return lost
 }
 
-// guards counts the guarded writes of a level that may run yet.
-func (l *Lock) guards(i int, by int32) { l.levels.all[i].guarded += by }
+// writes notes that a level sends a guarded write.
+func (l *Lock) writes(i int) { l.levels.all[i].wrote = true }
 
 // exchanged notes that the tenure below the levels is another one, in which no guarded write was sent.
 func (l *Lock) exchanged() {
 	for i := range l.levels.all {
-		l.levels.all[i].guarded = 0
+		l.levels.all[i].wrote = false
 	}
 }
 

@@ -227,18 +227,24 @@ func TestALevelThatHasClosedPointsToNothing(t *testing.T) {
 	}
 }
 
-// A guarded write that may run yet is its tenure's when its level ends, and that of no other tenure.
-func TestWhereTheWritesOfALevelGo(t *testing.T) {
-	l := held(Level{Owner: 1, Mode: Shared, Until: NeverSafe, guarded: 2}, Level{Owner: 2, Mode: Shared, Until: 50, guarded: 3})
-	if lost := l.expire(at(50)); len(lost) != 1 || l.owner.guarded != 3 {
-		t.Errorf("%+v, and %d of the tenure", lost, l.owner.guarded)
-	}
-	if was := l.close(0); was.guarded != 0 || l.owner.guarded != 5 {
-		t.Errorf("%d of the level, and %d of the tenure", was.guarded, l.owner.guarded)
-	}
-	l = held(Level{Owner: 1, guarded: 2})
-	if l.exchanged(); l.levels.all[0].guarded != 0 {
-		t.Error("another tenure has them")
+// A tenure knows that a level has sent a guarded write when that ends, and another tenure does not.
+func TestALevelLeavesAGuardedWriteBehind(t *testing.T) {
+	for _, wrote := range []bool{false, true} {
+		l := held(Level{Owner: 1, Mode: Shared, Until: NeverSafe}, Level{Owner: 2, Mode: Shared, Until: 50, wrote: wrote})
+		if lost := l.expire(at(50)); len(lost) != 1 || l.owner.wrote != wrote {
+			t.Errorf("%v: %+v, and %v of the tenure", wrote, lost, l.owner.wrote)
+		}
+		l = held(Level{Owner: 1, wrote: wrote}, Level{Owner: 2})
+		if l.close(0); l.owner.wrote != wrote {
+			t.Errorf("%v: closed, and %v of the tenure", wrote, l.owner.wrote)
+		}
+		if l.close(0); l.owner.wrote != wrote {
+			t.Errorf("%v: closed the other, and %v of the tenure", wrote, l.owner.wrote)
+		}
+		l = held(Level{Owner: 1, wrote: wrote})
+		if l.exchanged(); l.levels.all[0].wrote {
+			t.Errorf("%v: a level has written in a tenure that is new", wrote)
+		}
 	}
 }
 

@@ -1,8 +1,8 @@
 package core
 
 // A lock that is passed on goes to a client that presents the name of its tenure. Redis shows it as held by owner 0, for a
-// fixed lease, and no other Mirror of its tenure changes that: so one that is late does not take the lock back. A Resume
-// puts a new tenure in its place.
+// fixed lease, and no other Mirror of its tenure changes that: so one that is late does not take the lock back. Nor does a
+// guarded write of the tenure find it. A Resume puts a new tenure in its place.
 
 // passedOn is the owner of a tenure that was passed on. No owner of a hold is 0.
 const passedOn OwnerID = 0
@@ -17,8 +17,6 @@ func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Le
 		return was, nil, NothingHeld
 	case len(l.levels.all) > 1:
 		return was, nil, NotAlone
-	case l.levels.all[i].guarded+t.guarded > 0 && !l.client.breaks(PassAnswered): // it would find the tenure
-		return was, nil, Writing
 	}
 	t.releases = true
 	return l.part(i, within, now), t, HasParted

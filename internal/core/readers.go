@@ -46,13 +46,13 @@ func (l *Lock) isHeldBack(w *Waiter, now Now) bool {
 // heldBackFrom returns from when the waiter takes a ticket though readers here have the lock.
 func (l *Lock) heldBackFrom(w *Waiter) (from Time, ok bool) {
 	t := l.owner
-	if t == nil || w.Mode != Shared || l.line.first != w || !l.isRead() || !t.turn.contested && t.isOpen() || l.client.breaks(HeldBackTicket) {
+	switch {
+	case t == nil || w.Mode != Shared || l.line.first != w || !l.isRead() || l.client.breaks(HeldBackTicket):
 		return 0, false
-	}
-	if !t.isOpen() {
+	case !t.isOpen():
 		return w.began, true
 	}
-	return w.began.After(l.client.ReadersTime), true
+	return w.began.After(l.client.ReadersTime), t.turn.contested
 }
 
 // giveWay puts the writers at the front of the line behind the readers: as long as foreign readers keep the writers out,

@@ -205,7 +205,7 @@ func (l *Lock) Append(b []byte, now Now, n *Names) []byte {
 	}
 	for i := range l.levels.all {
 		v := &l.levels.all[i]
-		b = append(b, n.Owner(v.Owner), byte(v.Mode), at.safe(v.Until), handle(v.Handle), byte(v.guarded))
+		b = append(b, n.Owner(v.Owner), byte(v.Mode), at.safe(v.Until), handle(v.Handle), bits(v.wrote))
 	}
 	if len(l.levels.all) > 0 {
 		b = append(b, at.safe(max(l.levels.ends, now.Safe)))
@@ -245,7 +245,7 @@ func (t *Tenure) append(b []byte, at clocks, n *Names) []byte {
 	now := at.Now
 	b = append(b, n.ID(t.ID), byte(t.want)<<4|byte(t.place), byte(t.flight.op), byte(t.news), byte(min(t.fails, 3)), at.until(t.again), at.until(t.late),
 		bits(t == t.lock.owner, t.mode == Shared, t.polls, t.releases, t.linger.called, t.step, t.marked, t.turn.contested),
-		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.trust.claim, t.turn.handed), n.Owner(t.told), byte(t.guarded))
+		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.trust.claim, t.turn.handed), n.Owner(t.told), bits(t.wrote))
 	if f := &t.flight; f.op != None {
 		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), at.time(f.ends), bits(f.asks, f.opens))
 	}

@@ -226,7 +226,7 @@ func (s *story) happens(t *testing.T, line string) {
 		written, follows, ok := s.lock.Write(o, w.mode(), nil, s.now)
 		s.tell("write of %s by %d, mode %d, follows %v: %v", written.ID.text(), written.Owner, written.Mode, follows, ok)
 	case "wrote":
-		s.lock.Wrote(id(w["of"]), o, w.mode(), nil, s.reply(name, w), s.now)
+		s.lock.Wrote(id(w["of"]), w.mode(), s.reply(name, w), s.now)
 	case "hear":
 		kind := slices.Index([]string{"grant", "front", "call", "forced", "foreign"}, name)
 		s.lock.Hear(Message{Kind: MessageKind(kind), ID: id(w["of"]), Token: uint64(w.number("token", 0)), Tokens: uint64(w.number("tokens", 0)), Ours: w.has("ours")}, s.now)
@@ -296,7 +296,7 @@ func (s *story) reply(name string, w words) (a Reply) {
 }
 
 func (s *story) parts(r PartResult) {
-	s.tell("%s", [...]string{"has parted", "not yet", "there are other levels", "it writes", "it is renewed", "nothing is held"}[r])
+	s.tell("%s", [...]string{"has parted", "not yet", "there are other levels", "it is renewed", "nothing is held"}[r])
 }
 
 func (s *story) outcome(c *Waiter) {

@@ -38,7 +38,7 @@ func (l *Lock) vacated(now Now) bool {
 }
 
 // mayPass reports whether the tenure may go on with the next waiter here: it is worth that, there is a fencing token, no
-// guarded write of a former hold may run, and other clients have not waited long enough.
+// former hold has sent a guarded write, and other clients have not waited long enough.
 func (l *Lock) mayPass(now Now) bool {
 	t, c := l.owner, l.client
 	switch {

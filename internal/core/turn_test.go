@@ -310,7 +310,7 @@ func TestWhatBecomesOfTheHoldsHereWhenATicketHasTheLock(t *testing.T) {
 		ticket Mode
 		goesOn bool
 	}{
-		{"readers, for a reader", Level{Owner: 1, Mode: Shared, Until: NeverSafe, guarded: 1}, Shared, true},
+		{"readers, for a reader", Level{Owner: 1, Mode: Shared, Until: NeverSafe, wrote: true}, Shared, true},
 		{"readers, for a writer", reads(1, NeverSafe), Alone, false},
 		{"a writer, for a reader", writes(1, NeverSafe), Shared, false},
 		{"a writer, for a writer", writes(1, NeverSafe), Alone, false},
@@ -332,8 +332,8 @@ func TestWhatBecomesOfTheHoldsHereWhenATicketHasTheLock(t *testing.T) {
 		if l.owner != n || was.want != Gone || w.Way() != ByQueue || !l.heldBy(2) || l.heldBy(1) != c.goesOn || lost == c.goesOn || l.heldBy(3) != (c.ticket == Shared) {
 			t.Errorf("%s: lost %v, %+v", c.name, lost, l.levels.all)
 		}
-		if !kept || l.levels.all[0].guarded != 0 || n.guarded != 0 {
-			t.Errorf("%s: the keeper is told: %v; %d writes may run", c.name, kept, l.levels.all[0].guarded)
+		if !kept || l.levels.all[0].wrote || n.wrote {
+			t.Errorf("%s: the keeper is told: %v; it has written: %v", c.name, kept, l.levels.all[0].wrote)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestWhenAReaderIsKeptOut(t *testing.T) {
 		{"a writer waits", func(l *Lock) { l.line.first.Mode = Alone }, false},
 		{"a writer has it", func(l *Lock) { l.closeAll(); l.add(writes(1, NeverSafe)) }, false},
 		{"others wait", func(l *Lock) { l.owner.turn.contested = true }, false},
-		{"a guarded write may run", func(l *Lock) { l.owner.guarded = 1 }, false},
+		{"a guarded write may run", func(l *Lock) { l.owner.wrote = true }, false},
 		{"the client closes", func(l *Lock) { l.client.closed = true }, false},
 		{"the lease is nearly over", func(l *Lock) { l.owner.trust.lease, l.owner.trust.until = 30_000, 1_000 }, false},
 		{"it is over", func(l *Lock) { l.closeAll(); l.add(reads(1, 100)) }, false},

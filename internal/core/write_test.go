@@ -2,54 +2,62 @@ package core
 
 import "testing"
 
-// What the answer to a guarded write changes: the number of those that may run yet, and whether the lock is believed.
+// Only an answer of Redis that it does not have the tenure says something: the lock is not believed any more.
 func TestWhatAGuardedWriteSays(t *testing.T) {
 	for _, c := range []struct {
-		name                   string
-		mode                   Mode
-		level, tenure          int32 // that may run yet
-		closed                 bool  // its level has
-		reply                  Reply
-		leavesLevel, leavesAll int32
-		lost                   bool
+		name   string
+		mode   Mode
+		closed bool // its level has
+		reply  Reply
+		lost   bool
 	}{
-		{"it was executed", Alone, 1, 0, false, Reply{Found: Holds, Settled: true}, 0, 0, false},
-		{"another copy may run", Alone, 1, 0, false, Reply{Found: Holds}, 1, 0, false},
-		{"it was not sent", Alone, 1, 0, false, Reply{Fault: NotRun}, 0, 0, false},
-		{"it may run", Alone, 1, 0, false, Reply{Fault: Unknown}, 1, 0, false},
-		{"it is refused for good", Alone, 1, 0, false, Reply{Fault: Fatal}, 0, 0, false},
-		{"its level has closed", Alone, 0, 1, true, Reply{Found: Holds, Settled: true}, 0, 0, false},
-		{"it is one of a level that has closed", Alone, 0, 1, false, Reply{Found: Holds, Settled: true}, 0, 0, false},
-		{"it is counted no more", Alone, 0, 0, false, Reply{Found: Holds, Settled: true}, 0, 0, false},
-		{"Redis does not have the tenure", Alone, 1, 0, false, Reply{Found: Nowhere, Settled: true}, 0, 0, true},
-		{"Redis has no such writer, but the lock is read by now", Alone, 0, 1, true, Reply{Found: Nowhere, Settled: true}, 0, 0, false},
-		{"Redis has no such reader", Shared, 1, 0, false, Reply{Found: Nowhere, Settled: true}, 0, 0, true},
+		{"it was executed", Alone, false, Reply{Found: Holds}, false},
+		{"it was not sent", Alone, false, Reply{Fault: NotRun}, false},
+		{"it may run", Alone, false, Reply{Fault: Unknown}, false},
+		{"it is refused for good", Alone, false, Reply{Fault: Fatal}, false},
+		{"Redis does not have the tenure", Alone, false, Reply{Found: Nowhere}, true},
+		{"Redis has no such writer, but the lock is read by now", Alone, true, Reply{Found: Nowhere}, false},
+		{"Redis has no such reader", Shared, false, Reply{Found: Nowhere}, true},
 	} {
-		l := held(Level{Owner: 1, Mode: c.mode, Until: NeverSafe, guarded: c.level})
+		l := held(Level{Owner: 1, Mode: c.mode, Until: NeverSafe})
 		if c.closed {
 			l.closeAll()
 			l.add(reads(2, NeverSafe))
 		}
-		n := l.owner
-		n.guarded = c.tenure
-		l.Wrote(n.ID, 1, c.mode, nil, c.reply, at(50))
+		l.Wrote(l.owner.ID, c.mode, c.reply, at(50))
 		if lost := !l.IsHeld(); lost != c.lost {
 			t.Errorf("%s: lost %v", c.name, lost)
-		}
-		if !c.lost && (l.levels.all[0].guarded != c.leavesLevel || n.guarded != c.leavesAll) {
-			t.Errorf("%s: %d of the level, %d of the tenure", c.name, l.levels.all[0].guarded, n.guarded)
 		}
 	}
 }
 
 // The answer to a write of a former tenure, which leaves Redis, says nothing of the next.
 func TestAWriteOfAFormerTenure(t *testing.T) {
-	l := held(Level{Owner: 1, Until: NeverSafe, guarded: 1})
+	l := held(Level{Owner: 1, Until: NeverSafe})
 	former := l.newTenure(ID{1, false, 7}, Alone)
-	former.want, former.place, former.guarded = Gone, Owner, 2
-	l.Wrote(former.ID, 1, Alone, nil, Reply{Found: Holds, Settled: true}, at(50))
-	l.Wrote(former.ID, 1, Alone, nil, Reply{Found: Nowhere, Settled: true}, at(50))
-	if l.levels.all[0].guarded != 1 || former.guarded != 0 || !l.IsHeld() || former.place != Owner {
-		t.Errorf("%d of the level, %d of the former tenure", l.levels.all[0].guarded, former.guarded)
+	former.want, former.place = Gone, Owner
+	l.Wrote(former.ID, Alone, Reply{Found: Nowhere}, at(50))
+	if !l.IsHeld() || former.place != Owner {
+		t.Errorf("held %v, and the former tenure has place %d", l.IsHeld(), former.place)
+	}
+}
+
+// No hold begins in the tenure after a write of a level that has closed, also if that was nested.
+func TestATenureWithAWriteIsNotOpen(t *testing.T) {
+	l := held(Level{Owner: 1, Until: NeverSafe}, Level{Owner: 1, Until: NeverSafe, Handle: "b"})
+	n := l.owner
+	if _, _, ok := l.Write(1, Alone, "c", at(50)); ok || l.levels.all[0].wrote || l.levels.all[1].wrote {
+		t.Error("a level that does not exist has written")
+	}
+	id, _, ok := l.Write(1, Alone, "b", at(50))
+	if !ok || id.ID != n.ID || !l.levels.all[1].wrote || l.levels.all[0].wrote || !n.isOpen() {
+		t.Errorf("%v %v: %+v", ok, id, l.levels.all)
+	}
+	if l.close(1); n.isOpen() {
+		t.Error("another hold may begin in it")
+	}
+	n.lock.client.Broken.Rules = WriteEnds
+	if !n.isOpen() {
+		t.Error("the rule is not broken")
 	}
 }

@@ -115,7 +115,7 @@ func (w *world) userActs(c *client, i int, k kind) {
 		}
 		v, t, result := l.Pass(o, mode, nil, within, now)
 		if result != core.HasParted {
-			return // beside other readers, or a guarded write
+			return // beside other readers
 		}
 		u.reads, u.writes, u.token = 0, 0, v.Token
 		w.releases(c, u, l, t)
@@ -188,7 +188,7 @@ func (w *world) happens(c *client, i int, k kind) {
 		if p.cmd.Op == core.Leave && p.cmd.ID == c.heeds {
 			c.heeds = core.ID{}
 		}
-		p.reply.Settled = w.Ordered && (p.behind || p.cmd.Op == core.Write) && p.epoch == c.epoch
+		p.reply.Settled = w.Ordered && p.behind && p.epoch == c.epoch
 		if !c.dead {
 			c.back = append(c.back, p)
 		}

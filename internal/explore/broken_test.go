@@ -89,7 +89,6 @@ var brokenRules = []struct {
 	{"DetachUnmarks", core.DetachUnmarks, "was passed", true, false, Setup{Clients: 2, Users: 2, Rounds: 1, Kind: fair, Do: OnlyFixed | Detach}},
 	{"KnowsDetached", core.KnowsDetached, "a detached lock", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Detach, Faults: 1, Fault: DoubleMessage}},
 	{"ResumesAgain", core.ResumesAgain, "it has resumed", false, false, but(passOn, func(s *Setup) { s.Faults = 1; s.Fault = Break })},
-	{"PassAnswered", core.PassAnswered, "passed on", false, false, Setup{Clients: 1, Users: 1, Rounds: 1, Do: Write | Pass, Faults: 1, Fault: Late}},
 	{"PassReleases", core.PassReleases, "has the key", false, false, but(passOn, func(s *Setup) { s.Faults = 1; s.Fault = Break })},
 	{"WindowTold", core.WindowTold, "free for", true, false, but(abroad, func(s *Setup) { s.Foreign = []Foreign{Sleeper} })},
 	{"ListenerLooks", core.ListenerLooks | core.HolderFollowed, "free for", true, false, but(abroad, func(s *Setup) { s.Clients = 1; s.ForeignRounds = 2 })},
@@ -105,6 +104,7 @@ var brokenRules = []struct {
 	{"OwnWaiters", core.OwnWaiters, "waits for itself", false, false, Setup{Clients: 1, Users: 2, Rounds: 1, Do: Same}},
 	{"StrictOrder", core.StrictOrder, "was passed", false, false, but(crowd, func(s *Setup) { s.Kind = fair; s.Rounds = 1 })},
 	{"WriteEnds", core.WriteEnds, "in a later hold", false, false, Setup{Clients: 1, Users: 2, Rounds: 1, Do: Write, Faults: 1, Fault: Break | Late}},
+	{"WriteEnds after the answer", core.WriteEnds, "in a later hold", false, false, Setup{Clients: 1, Users: 2, Rounds: 1, Ordered: true, Do: Write, Faults: 1, Fault: Double}},
 	{"Reserves", core.Reserves, "has token", false, false, but(crowd, func(s *Setup) { s.Kind.Fenced = true; s.Rounds = 2 })},
 }
 

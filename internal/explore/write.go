@@ -37,7 +37,7 @@ func (w *world) handle(i int) any {
 // wrote reads the answer to a guarded write.
 func (w *world) wrote(c *client, p *packet) {
 	u := p.write.user
-	c.lockOf(u).Wrote(p.cmd.ID, w.ownerOf(u), p.cmd.Mode, w.handle(u), p.reply, w.clock(c))
+	c.lockOf(u).Wrote(p.cmd.ID, p.cmd.Mode, p.reply, w.clock(c))
 }
 
 // executed fails a guarded write that Redis executes in a later hold than its own, and without a fault one that it does not

@@ -2,10 +2,11 @@ package server
 
 import "github.com/go-rlock/rlock/internal/core"
 
-// guards returns whether a guarded write is executed: the lock has its tenure, in its mode. A writer may read.
+// guards returns whether a guarded write is executed: the lock has its tenure, in its mode, and was not passed on. A writer
+// may read.
 func (r *run) guards(t core.Ticket) (a core.Reply) {
 	for _, h := range r.Holders {
-		named := h.ID == t.ID && (h.Owner == t.Owner || r.Kind != Semaphore) // a permit has one owner
+		named := h.ID == t.ID && h.Owner != 0 && (h.Owner == t.Owner || r.Kind != Semaphore) // a permit has one owner
 		if named && (h.Writes || t.Mode == core.Shared || r.Kind != ReadWrite) && (h.Ends == 0 || h.Ends > r.now) {
 			a.Found = core.Holds
 		}

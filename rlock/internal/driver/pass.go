@@ -24,8 +24,6 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	switch result {
 	case core.NotAlone:
 		err = fmt.Errorf("rlock: lock %q: %w: this process holds it %d times", n.Key, client.ErrPass, len(l.Levels()))
-	case core.Writing:
-		err = fmt.Errorf("rlock: lock %q: %w: a guarded write has no answer", n.Key, client.ErrPass)
 	case core.NothingHeld:
 		err = client.ErrNotHeld
 	}

@@ -91,9 +91,8 @@ func (h *hold) wrote(sent *call, a answer, place *wire.Limit) answer {
 		place.Heard()
 	}
 	place.Leave()
-	a.Settled = a.sent.IsSettled()
 	if l, now := c.enterIfAny(h.lock.Name, core.OwnerID(h.owner.ID)); l != nil {
-		l.Wrote(sent.cmd.ID, core.OwnerID(h.owner.ID), h.lock.mode(), h, a.Reply, now)
+		l.Wrote(sent.cmd.ID, h.lock.mode(), a.Reply, now)
 		l.shard.exit(l)
 	}
 	return a

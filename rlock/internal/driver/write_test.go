@@ -21,20 +21,19 @@ func holds(t *testing.T, l *Lock) client.Handle {
 	return h
 }
 
-// The write of a hold, in each fate: what the caller learns, whether the hold goes on, and whether the next caller of the
-// process begins in its tenure.
+// The write of a hold, in each fate: what the caller learns, and that the hold goes on. The next caller of the process never
+// begins in its tenure.
 func TestTheFateOfAGuardedWrite(t *testing.T) {
 	for name, c := range map[string]struct {
-		fate      fate
-		err       error
-		handedOff bool
+		fate fate
+		err  error
 	}{
-		"executed":               {passes, nil, true},
-		"not executed":           {lost, client.ErrUnconfirmed, false},
-		"no answer":              {unheard, client.ErrUnconfirmed, false},
-		"the carrier panics":     {panicking, client.ErrUnconfirmed, false},
-		"held until the end":     {held, context.DeadlineExceeded, false},
-		"its answer is too late": {late, context.DeadlineExceeded, false},
+		"executed":               {passes, nil},
+		"not executed":           {lost, client.ErrUnconfirmed},
+		"no answer":              {unheard, client.ErrUnconfirmed},
+		"the carrier panics":     {panicking, client.ErrUnconfirmed},
+		"held until the end":     {held, context.DeadlineExceeded},
+		"its answer is too late": {late, context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
@@ -55,7 +54,7 @@ func TestTheFateOfAGuardedWrite(t *testing.T) {
 				require.NoError(t, h.Err(), "the hold goes on")
 				require.NoError(t, h.Release(t.Context()))
 				require.NoError(t, <-next)
-				assert.Equal(t, c.handedOff, f.count(core.Leave) == 0)
+				assert.Equal(t, 1, f.count(core.Leave), "it was not handed off")
 				require.NoError(t, l.Unlock(t.Context(), o))
 				_, err = h.Write(t.Context(), "return 1", nil, nil)
 				require.ErrorIs(t, err, client.ErrFenced)
@@ -92,6 +91,34 @@ func TestALateGuardedWriteFindsAnotherTenure(t *testing.T) {
 		require.NoError(t, later.Err())
 		require.NoError(t, later.Release(t.Context()))
 		f.isClean()
+	})
+}
+
+// A write that is executed after its lock was passed on is refused, so that nothing waits for its answer.
+func TestALateGuardedWriteDoesNotFindALockThatWasPassedOn(t *testing.T) {
+	eachPassableKind(t, func(t *testing.T, f *fake) {
+		here, there := f.join(nil), f.join(nil)
+		h := holds(t, here.lock())
+		_, err := h.Write(t.Context(), "return 1", nil, nil)
+		require.NoError(t, err)
+		f.onOp(core.Write, held)
+		result := make(chan error, 1)
+		go func() {
+			_, err := h.Write(t.Context(), "return 1", nil, nil)
+			result <- err
+		}()
+		synctest.Wait()
+		text, err := h.Pass(t.Context(), time.Minute)
+		require.NoError(t, err)
+		f.deliver(-1)
+		require.ErrorIs(t, <-result, client.ErrFenced)
+		pass, err := client.ParsePass(text)
+		require.NoError(t, err)
+		resumed, err := there.lock().Resume(t.Context(), t.Context(), request(client.NewHandleOwner()), &pass)
+		require.NoError(t, err)
+		_, err = resumed.Write(t.Context(), "return 1", nil, nil)
+		require.NoError(t, err)
+		require.NoError(t, resumed.Release(t.Context()))
 	})
 }
 

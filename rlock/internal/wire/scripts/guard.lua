@@ -1,5 +1,5 @@
 -- Comes before the source of a guarded write, on its first line: looks whether a plain, fenced or fair lock has the
--- tenure. That is known by its UUID, since the id after it changes with a hand-off.
+-- tenure. That is known by its UUID, since the id after it changes with a hand-off; 0 is that of a lock that was passed on.
 --
 -- KEYS[#KEYS]  the lock, which the source does not see
 -- ARGV[#ARGV]  owner, "<uuid>:<id>", which the source does not see
@@ -11,7 +11,8 @@
 do
 	local lock, owner = KEYS[#KEYS], ARGV[#ARGV]
 	local has = redis.pcall('hexists', lock, owner)
-	if has == 0 and string.sub(redis.call('hkeys', lock)[1] or '', 1, 37) == string.sub(owner, 1, 37) then
+	local shown = has == 0 and redis.call('hkeys', lock)[1] or ''
+	if string.sub(shown, 1, 37) == string.sub(owner, 1, 37) and string.sub(shown, 38) ~= '0' then
 		has = 1
 	end
 	if type(has) == 'table' and not string.find(has.err, 'WRONGTYPE') then

@@ -15,7 +15,7 @@ do
 		return fields
 	end
 	for _, field in ipairs(fields) do
-		if string.sub(field, 1, 37) == tenure then
+		if string.sub(field, 1, 37) == tenure and string.sub(field, 38, 38) ~= '0' then
 			has = has or string.sub(field, -6) == ':write' or ARGV[args - 1] == 's'
 				and redis.call('exists', KEYS[keys - 1] .. ':' .. field .. ':rwlock_timeout:1') == 1
 		end
