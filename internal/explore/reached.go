@@ -32,6 +32,16 @@ func (r *Reached) count(w *world) {
 	}
 }
 
+// missing returns the names of the hard states of which none was reached.
+func (r *Reached) missing() (names []string) {
+	for i, states := range r {
+		if states == 0 {
+			names = append(names, hardStates[i].name)
+		}
+	}
+	return names
+}
+
 func (r *Reached) String() string {
 	var all []string
 	for i := range hardStates {
@@ -43,21 +53,32 @@ func (r *Reached) String() string {
 // grantLost: a tick ago a tenure had the lock, and its client did not know.
 func (w *world) grantLost() bool { return w.unheard > 0 }
 
-// claimEnded: the lease of a ticket that was granted the lock is over, and its client has not heard of the grant.
+// claimEnded: a ticket was granted the lock, and the lease of that is over, before its client has heard of it. The client
+// takes the ticket to be in the queue, and Redis has it nowhere.
 func (w *world) claimEnded() bool {
-	for _, h := range w.server.Holders {
-		ended := w.isOver(h) || w.server.Ends > 0 && core.Time(w.server.Ends) <= w.now
-		if server.IsForeign(h.ID) || !ended {
+	if w.wiped { // it may have lost the ticket
+		return false
+	}
+	for i := range w.clients {
+		c := &w.clients[i]
+		if !c.lives() {
 			continue
 		}
-		c := &w.clients[h.ID.Client]
 		for _, l := range c.locks {
-			if t := l.Find(h.ID); c.lives() && t != nil && t.IsTicket() {
-				return true
+			for t := range l.Tenures {
+				if t.Want() == core.Queued && t.Place() == core.InQueue && !w.has(t.ID) {
+					return true
+				}
 			}
 		}
 	}
 	return false
+}
+
+// has reports whether Redis has the tenure in the queue, or in the lock for a lease that goes on.
+func (w *world) has(id core.ID) bool {
+	return slices.ContainsFunc(w.server.Queue, func(t core.Ticket) bool { return t.ID == id }) ||
+		slices.ContainsFunc(w.server.Holders, func(h server.Holder) bool { return h.ID == id && !w.isOver(h) })
 }
 
 // turnMissed: a turn of foreign clients is over, and none has used it.
