@@ -12,11 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/inmemory"
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
@@ -81,12 +79,10 @@ func (l *loner) requirePipelined() {
 	require.Equal(l.w.t, []int{0, 2}, []int{direct, pipelined}, "commands sent directly, and pipelined")
 }
 
-func TestALoneCallerIsServedDirectly(t *testing.T) {
+func TestALockThatIsTakenDirectlyIsALock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.loner()
-		direct, pipelined := p.pairs(100)
-		assert.Equal(t, 200, direct)
-		assert.Zero(t, pipelined)
+		p.requireDirect()
 		lock, me := p.NewLock(key), w.caller()
 		require.NoError(t, lock.Lock(me))
 		other := w.client()
@@ -97,27 +93,6 @@ func TestALoneCallerIsServedDirectly(t *testing.T) {
 		assert.True(t, lock.IsHeld(me), "the lock is not renewed")
 		require.NoError(t, lock.Unlock(me))
 		assert.Empty(t, w.Keys())
-	})
-}
-
-func TestCallersThatMeetShareThePipeline(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.loner()
-		p.direct.Rule(scripts(1, network.Hold, network.Request, "acquired"))
-		one, two := p.NewLock("one"), p.NewLock("two")
-		me, them := w.caller(), w.caller()
-		first := start(func() error { return one.Lock(me) })
-		require.True(t, pending(first), "the first caller uses the direct connection")
-		within(t, 0, 0, func() {
-			require.NoError(t, two.Lock(them), "a caller waited for the direct connection")
-			require.NoError(t, two.Unlock(them))
-		})
-		p.direct.Heal()
-		require.NoError(t, <-first)
-		require.NoError(t, one.Unlock(me))
-		p.requirePipelined() // after concurrent calls the client uses the pipeline for a while
-		p.pairs(8)
-		p.requireDirect()
 	})
 }
 
@@ -225,138 +200,6 @@ func TestAClientThatLosesItsDirectConnectionGoesOn(t *testing.T) {
 	})
 }
 
-func TestAServerThatTakesNoMoreConnectionsIsUsedThroughThePipeline(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.loner()
-		p.direct.Refuse()
-		me := w.caller()
-		require.NoError(t, p.NewLock(key).Lock(me))
-		require.NoError(t, p.NewLock(key).Unlock(me))
-		for range 20 {
-			direct, pipelined := p.pairs(1)
-			require.Zero(t, direct)
-			require.GreaterOrEqual(t, pipelined, 2) // and releases of attempts that may arrive yet
-			time.Sleep(time.Second)
-		}
-	})
-}
-
-// A failover closes the connections to the old primary, and the client may see one end before
-// the other.
-func TestNothingIsSentDirectlyAfterThePipelineHasLostItsServer(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.loner()
-		p.requireDirect()
-		p.net.Cut()
-		synctest.Wait()
-		direct, pipelined, opened := len(p.direct.Sent("EVALSHA")), len(p.net.Sent("EVALSHA")), len(p.direct.Sent("HELLO"))
-		p.apart.Store(false)
-		me := w.caller()
-		require.NoError(t, p.NewLock(key).Lock(me))
-		p.apart.Store(true)
-		require.NoError(t, p.NewLock(key).Unlock(me))
-		assert.Len(t, p.direct.Sent("EVALSHA"), direct)
-		assert.Len(t, p.net.Sent("EVALSHA"), pipelined+2)
-		synctest.Wait()
-		assert.Len(t, p.direct.Sent("HELLO"), opened+1, "the direct connection is opened again, to the server of the pipeline")
-		p.requireDirect()
-	})
-}
-
-// After a name or a balancer has moved, old connections stay at their server and a new one goes
-// to another, where the same lock is free.
-func TestNothingIsSentDirectlyToAnotherServerThanThePipelines(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		other := inmemory.New()
-		defer other.Close()
-		var moved atomic.Bool
-		p := newTestClient(t, func() (net.Conn, error) {
-			if moved.Load() {
-				return other.Dial()
-			}
-			return w.Dial()
-		})
-		me := w.caller()
-		pair := func() {
-			require.NoError(t, p.NewLock(key).Lock(me))
-			assert.True(t, w.Exists(key), "the lock is held at the server of the pipeline")
-			require.NoError(t, p.NewLock(key).Unlock(me))
-			synctest.Wait() // a connection may be opened in the background
-		}
-		pair()
-		moved.Store(true)
-		for range 100 {
-			pair()
-			time.Sleep(time.Second)
-		}
-		calls := other.Calls()
-		assert.Positive(t, calls["info"], "a direct connection was opened, and asked for its server")
-		assert.Zero(t, calls["evalsha"]+calls["eval"], "commands for locks to the other server")
-		moved.Store(false)
-		time.Sleep(time.Minute)
-		before := len(p.net.Sent("INFO"))
-		for range 10 {
-			pair()
-		}
-		assert.Greater(t, len(p.net.Sent("INFO")), before, "it is tried again")
-	})
-}
-
-// A user may lack the right to ask.
-func TestWithoutARunIDNothingIsSentDirectly(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		w.answer(func(command string, _ ...string) string {
-			if command == "info" {
-				return "NOPERM this user has no permissions to run the 'info' command"
-			}
-			return ""
-		})
-		p := w.loner()
-		p.pairs(20)
-		p.requirePipelined()
-		w.answer(nil)
-		time.Sleep(time.Minute)
-		p.pairs(2)
-		p.requireDirect()
-	})
-}
-
-func TestAnIdleDirectConnectionIsTriedBeforeItIsUsed(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.loner()
-		p.direct.Rule(network.Silence) // the server, or a firewall, has dropped it
-		time.Sleep(time.Minute)
-		for range 3 {
-			within(t, 0, 0, p.requirePipelined)
-		}
-		p.direct.Rule(nil)
-		time.Sleep(time.Minute)
-		p.pairs(8)
-		p.requireDirect()
-	})
-}
-
-// rueidis would refresh them by itself, even while a command is in flight.
-func TestADirectConnectionEndsWithItsCredentials(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.loner(func(c *rlock.Config) {
-			c.Redis.AuthCredentialsFn = func(rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
-				return rueidis.AuthCredentials{RefreshAfter: time.Now().Add(10 * time.Second)}, nil
-			}
-		})
-		opened := len(p.direct.Sent("HELLO"))
-		for range 39 {
-			time.Sleep(250 * time.Millisecond)
-			p.requireDirect()
-		}
-		assert.Len(t, p.direct.Sent("HELLO"), opened)
-		time.Sleep(250 * time.Millisecond)
-		p.pairs(1)
-		p.requireDirect()
-		assert.Len(t, p.direct.Sent("HELLO"), opened+1)
-	})
-}
-
 func TestCloseEndsADirectCallAndLeavesNothingBehind(t *testing.T) {
 	for name, ctx := range map[string]func(w *world) context.Context{
 		"a context that may end": (*world).caller,
@@ -383,77 +226,6 @@ func TestCloseEndsADirectCallAndLeavesNothingBehind(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A leavingConn ends a context once an answer is read from the socket, and before the reader
-// has it.
-type leavingConn struct {
-	net.Conn
-	leave  *atomic.Pointer[func()] // nil for none
-	closed *atomic.Int32
-	once   sync.Once
-}
-
-func (c *leavingConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if n > 0 {
-		if end := c.leave.Swap(nil); end != nil {
-			(*end)()
-			time.Sleep(time.Millisecond) // the goroutine of context.AfterFunc runs first
-		}
-	}
-	return n, err
-}
-
-func (c *leavingConn) Close() error {
-	c.once.Do(func() { c.closed.Add(1) })
-	return c.Conn.Close()
-}
-
-func TestADirectConnectionIsKeptIfACallerLeavesAsTheAnswerComes(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		var apart atomic.Bool
-		var opened, closed atomic.Int32
-		var leave atomic.Pointer[func()]
-		p := w.client(func(c *rlock.Config) {
-			dial := c.Redis.DialCtxFn
-			c.Redis.DialCtxFn = func(ctx context.Context, address string, d *net.Dialer, tc *tls.Config) (net.Conn, error) {
-				conn, err := dial(ctx, address, d, tc)
-				if err != nil || !apart.Load() {
-					return conn, err
-				}
-				opened.Add(1)
-				return &leavingConn{Conn: conn, leave: &leave, closed: &closed}, nil
-			}
-		})
-		pairs := func(n int) {
-			me := w.caller()
-			for range n {
-				require.NoError(t, p.NewLock("alone").Lock(me))
-				require.NoError(t, p.NewLock("alone").Unlock(me))
-				synctest.Wait()
-			}
-		}
-		pairs(1)
-		apart.Store(true)
-		pairs(8)
-		require.EqualValues(t, 1, opened.Load())
-		for range 10 {
-			ctx, cancel := context.WithCancel(w.caller())
-			end := func() { cancel() }
-			leave.Store(&end)
-			_ = p.NewLock(key).Lock(ctx) // it succeeds or not
-			require.Nil(t, leave.Load(), "the acquire was sent directly")
-			time.Sleep(5 * time.Second) // the connection is idle for so long that the next caller checks it
-			_ = p.NewLock(key).Unlock(context.WithoutCancel(ctx))
-			time.Sleep(5 * time.Second)
-			pairs(4)
-			time.Sleep(time.Minute)
-			pairs(20)
-		}
-		assert.EqualValues(t, 1, opened.Load(), "opened")
-		assert.Zero(t, closed.Load(), "closed")
-	})
 }
 
 // A switchboard records the connections of a client.
