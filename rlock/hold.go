@@ -58,13 +58,18 @@ func newRequest(o client.Owner, options []AcquireOption) client.Request {
 
 // acquire acquires the lock with a handle, whose context is made from parent.
 func acquire(ctx, parent context.Context, l *Lock, req client.Request) (*Hold, error) {
-	h := &Hold{scoped: heldContext{parent, scope{owner: req.Owner, of: l, outer: scopeOf(parent)}}}
+	h := newHold(parent, l, req.Owner)
 	held, err := l.form().Hold(ctx, &h.scoped, req)
 	if err != nil {
 		return nil, err
 	}
 	h.held = held
 	return h, nil
+}
+
+// newHold returns a hold without its handle, whose context is to be made from parent.
+func newHold(parent context.Context, l *Lock, o client.Owner) *Hold {
+	return &Hold{scoped: heldContext{parent, scope{owner: o, of: l, outer: scopeOf(parent)}}}
 }
 
 // Context returns a context that ends when the lock is released or lost; [context.Cause] is then

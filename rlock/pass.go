@@ -41,7 +41,7 @@ func (c *Client) Resume(ctx context.Context, pass string, options ...AcquireOpti
 	}
 	l := lockOf(c, one)
 	req := newRequest(client.NewHandleOwner(), options)
-	h := &Hold{scoped: heldContext{context.WithoutCancel(ctx), scope{owner: req.Owner, of: l, outer: scopeOf(ctx)}}}
+	h := newHold(context.WithoutCancel(ctx), l, req.Owner)
 	if h.held, err = one.Resume(ctx, &h.scoped, req, &p); err != nil {
 		return nil, err
 	}

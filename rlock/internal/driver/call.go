@@ -140,9 +140,7 @@ func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Reques
 	if !l.Nest(&w, now) {
 		l.shard.carryOut() // losses so far are recorded
 		if err := l.refuses(req, now); err != nil {
-			l.shard.counts.GaveUp(err, false)
-			l.shard.exit(l)
-			return e.GaveUp(ctx, n, req, err, 0, false)
+			return l.giveUp(ctx, req, err)
 		}
 		l.asksMore(&w, req, now)
 		switch outcome := l.AtOnce(&w, now); outcome {

@@ -24,6 +24,14 @@ type hold struct {
 	lost     error // why it is over without a release, nil if it is not
 }
 
+// newHold returns the handle of a call, whose context is made from parent.
+func (l *Lock) newHold(parent context.Context, req *client.Request) *hold {
+	req.Shared = l.Shared
+	h := &hold{lock: *l, owner: req.Owner, by: req.Goroutine()}
+	h.Begin(l.driver.witness.watched(parent), req)
+	return h
+}
+
 var (
 	_ client.Handle = (*hold)(nil)
 	_ client.Ending = (*hold)(nil)

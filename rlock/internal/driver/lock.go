@@ -41,9 +41,7 @@ func (l *Lock) Take(ctx context.Context, req client.Request) error {
 }
 
 func (l *Lock) Hold(ctx, parent context.Context, req client.Request) (client.Handle, error) {
-	req.Shared = l.Shared
-	h := &hold{lock: *l, owner: req.Owner, by: req.Goroutine()}
-	h.Begin(l.driver.witness.watched(parent), &req)
+	h := l.newHold(parent, &req)
 	err := l.driver.acquire(ctx, l.Name, &req, h)
 	if errors.Is(err, client.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", l.Name.Key, err)

@@ -18,16 +18,22 @@ import (
 // refused ends a call that waits for nothing. It is called with the mutex held, and gives it back. The holder is named in
 // the error of a handle: that of a TryLock, which may be called in a loop, is not read.
 func (l *lock) refused(ctx context.Context, o core.Outcome, req *client.Request, h *hold) error {
-	c, n, holder := l.shard.client, l.name, ""
+	holder := ""
 	if h != nil {
 		holder = l.holderWords("")
 	}
 	err := l.refusal(o, req, holder)
+	if o != core.Denied {
+		err = fmt.Errorf("rlock: lock %q: %w", l.name.Key, err)
+	}
+	return l.giveUp(ctx, req, err)
+}
+
+// giveUp ends a call with an error before it waits. It is called with the mutex held, and gives it back.
+func (l *lock) giveUp(ctx context.Context, req *client.Request, err error) error {
+	c, n := l.shard.client, l.name
 	l.shard.counts.GaveUp(err, false)
 	l.shard.exit(l)
-	if o != core.Denied {
-		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
-	}
 	return c.shared.GaveUp(ctx, n, req, err, 0, false)
 }
 
@@ -39,11 +45,13 @@ func (l *lock) leave(ctx context.Context, w *waiter) {
 	if w.hold != nil || w.Outcome() == core.Cancelled { // else they are not read
 		holder = l.holderWords(w.holder)
 	}
-	switch o := w.Outcome(); {
-	case o == core.NotPassed:
-		w.err = client.ErrNotPassed
-	case o == core.Closed, o == core.Upgrades, (o == core.Denied || o == core.TimedOut) && w.err == nil:
+	switch o := w.Outcome(); o {
+	case core.Closed, core.Upgrades, core.NotPassed:
 		w.err = l.refusal(o, &w.req, holder)
+	case core.Denied, core.TimedOut:
+		if w.err == nil { // else Redis has failed
+			w.err = l.refusal(o, &w.req, holder)
+		}
 	}
 	w.holder = holder
 	s.exit(l)
@@ -106,6 +114,8 @@ func (l *lock) refusal(o core.Outcome, req *client.Request, holder string) error
 		return wire.ErrClosed
 	case o == core.Upgrades:
 		return client.UpgradeError(req.Owner)
+	case o == core.NotPassed:
+		return client.ErrNotPassed
 	case l.Owner() == nil && l.Busy():
 		reason = client.ErrUnanswered
 	}

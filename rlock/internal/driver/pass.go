@@ -50,9 +50,7 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 
 // Resume takes the lock that was passed on, with a handle whose context is made from parent.
 func (l *Lock) Resume(ctx, parent context.Context, req client.Request, pass *client.Pass) (client.Handle, error) {
-	req.Shared = l.Shared
-	h := &hold{lock: *l, owner: req.Owner, by: req.Goroutine()}
-	h.Begin(l.driver.witness.watched(parent), &req)
+	h := l.newHold(parent, &req)
 	if err := l.driver.resume(ctx, l.Name, &req, h, pass); err != nil {
 		h.End(err)
 		return nil, err
@@ -69,9 +67,7 @@ func (c *Client) resume(ctx context.Context, n *client.Name, req *client.Request
 	place := e.Place()
 	l, now := c.enter(n, core.OwnerID(req.Owner.ID))
 	if err := l.refuses(req, now); err != nil {
-		l.shard.counts.GaveUp(err, false)
-		l.shard.exit(l)
-		return e.GaveUp(ctx, n, req, err, 0, false)
+		return l.giveUp(ctx, req, err)
 	}
 	var first core.Waiter
 	l.asks(&first, req, h, place)
