@@ -50,16 +50,18 @@ func TestWhenATicketIsLookedForNext(t *testing.T) {
 		in     Span
 	}{
 		{"once a claim", false, 0, Reply{Found: Waits, TTL: 500}, 2_000},
-		{"when the holder's lease is over", false, 0, Reply{Found: Waits, Holder: ours, TTL: 500}, 501},
-		{"or that of a foreign holder", false, 0, Reply{Found: Waits, Foreign: true, TTL: 500}, 501},
+		{"when the holder's lease is over", false, 0, Reply{Found: Waits, Holder: ours, TTL: 500}, 505},
+		{"or that of a foreign holder", false, 0, Reply{Found: Waits, Foreign: true, TTL: 500}, 505},
+		{"a little later, but once a claim", false, 0, Reply{Found: Waits, Holder: ours, TTL: 1_998}, 2_000},
 		{"a long lease", false, 0, Reply{Found: Waits, Holder: ours, TTL: 5_000}, 2_000},
 		{"a lease without an end", false, 0, Reply{Found: Waits, Holder: ours, TTL: NoTTL}, 2_000},
 		{"polling", true, 0, Reply{Found: Waits, Holder: ours, TTL: 500}, 1},
 		{"polling more slowly", true, 3, Reply{Found: Waits, Holder: ours, TTL: 500}, 8},
 		{"polling at last", true, 20, Reply{Found: Waits, Holder: ours, TTL: 500}, 128},
-		{"polling at the end of a lease", true, 20, Reply{Found: Waits, Holder: ours, TTL: 100}, 101},
+		{"polling at the end of a lease", true, 20, Reply{Found: Waits, Holder: ours, TTL: 100}, 105},
 	} {
-		_, n := tenure()
+		l, n := tenure()
+		l.client.Slack = 5
 		n.polls, n.polled = c.polls, int32(c.polled)
 		n.looksNext(c.reply, at(1_000))
 		if n.look != 1_000+Time(c.in) || n.looks(at(0)) != n.look {

@@ -40,9 +40,11 @@ func TestACallThatResumesBeginsAnew(t *testing.T) {
 	if l.Resume(w, at(50)) != Waiting || !w.Waits || w.began != 50 || w.ticket.want != Resumed || w.ticket.tokens != (tokens{}) {
 		t.Errorf("%+v", w)
 	}
-	w = &Waiter{Owner: 2, Until: Never, Inherits: 5}
-	if l.Resume(w, at(50)); w.ticket.tokens != (tokens{reserved: 1, current: 5, last: 5}) {
-		t.Errorf("%+v", w.ticket.tokens)
+	for _, token := range []uint64{1, 5} {
+		w = &Waiter{Owner: 2, Until: Never, Inherits: token}
+		if l.Resume(w, at(50)); w.ticket.tokens != (tokens{reserved: 1, current: token, last: token}) {
+			t.Errorf("%+v", w.ticket.tokens)
+		}
 	}
 	l.client.closed = true
 	w = &Waiter{Owner: 2, Until: Never}
