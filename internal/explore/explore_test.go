@@ -59,7 +59,6 @@ var quick = []Setup{
 	{Name: "3x1, Pass", Clients: 3, Users: 1, Rounds: 1, Do: Pass},
 	{Name: "2x1, Pass", Clients: 2, Users: 1, Rounds: 1, Do: Pass | Cancel, Faults: 1, Fault: Break | Late | Unreplicated | NotRun},
 	{Name: "permit 2x1, Pass", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Pass | Cancel},
-	{Name: "writes 2x1, Pass", Clients: 2, Users: 1, Rounds: 1, Do: Write | Pass, Faults: 1, Fault: Late | Double},
 	{Name: "readers 2x1, Pass", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read | Pass | Cancel},
 	{Name: "linger 1x1", Clients: 1, Users: 1, Rounds: 3, Linger: 5, Do: Try | Nest | Fixed},
 }
@@ -69,6 +68,7 @@ var thorough = []Setup{
 	{Name: "writes 1x2, faults", Clients: 1, Users: 2, Rounds: 1, Do: Write | Cancel, Linger: 2, Faults: 1, Fault: Break | Late | Double | Partition | Slow | NotRun},
 	{Name: "writes 1x2, ordered", Clients: 1, Users: 2, Rounds: 2, Ordered: true, Do: Write, Linger: 2, Faults: 1, Fault: Break | Late | Double},
 	{Name: "writes 2x1, faults", Clients: 2, Users: 1, Rounds: 1, Do: Write, Faults: 1, Fault: Break | Late | Double | Partition | Slow | Freeze | Die},
+	{Name: "writes 2x1, Pass", Clients: 2, Users: 1, Rounds: 1, Do: Write | Pass, Faults: 1, Fault: Late | Double},
 	{Name: "writes 1x2, Detach and Close", Clients: 1, Users: 2, Rounds: 1, Do: Write | OnlyFixed | Detach | Close, Faults: 1, Fault: Break | Late},
 	{Name: "writes of readers 1x2", Clients: 1, Users: 2, Rounds: 1, RW: true, Do: Write | Read | Downgrade, Faults: 1, Fault: Late | Double},
 	{Name: "writes of readers 2x1", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Write | Read, Faults: 1, Fault: Late},
