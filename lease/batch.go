@@ -2,7 +2,7 @@ package lease
 
 import "time"
 
-// A group is what one node is sent. The keeper's mutex protects it.
+// A group is the renewables of one node. The keeper's mutex protects it.
 //
 //	       no answer                    an answer to any batch
 //	up ---------------> down, resting -----------------------> up

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Renewable is what a [Keeper] keeps alive. Due and Group are called with no
+// A Renewable is a lease that a [Keeper] keeps alive. Due and Group are called with no
 // mutex of the keeper held, so they may take their own, and may call the keeper.
 // They are called by one goroutine, for one renewable after the other, and must not
 // wait for a network. The keeper may be called with the renewable's mutex held.
@@ -19,7 +19,7 @@ type Renewable interface {
 	Group() uint32
 
 	// Due is called when a time given to [Keeper.Schedule] has come, after a
-	// [Keeper.Nudge], before each new try of what a node did not answer, and when
+	// [Keeper.Nudge], before each retry after a node did not answer, and when
 	// the machine may have slept: any time, and thus also when there is nothing to
 	// do. It returns whether the lease is to be sent as soon as there is room,
 	// and it is judged by the state of the renewable, not by having been called.

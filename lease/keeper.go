@@ -8,8 +8,8 @@ import (
 )
 
 // A Keeper asks renewables when their time has come, and sends those that want it
-// in batches, by group. It has one goroutine, and one more for each batch in
-// flight, whatever the number of renewables. Make one with [NewKeeper]. All
+// in batches, by group. However many renewables it has, it has one goroutine, and
+// one more for each batch in flight. Make one with [NewKeeper]. All
 // methods may be called concurrently, also from Due and Send, except that Close
 // must not be.
 type Keeper struct {
@@ -35,7 +35,7 @@ type Keeper struct {
 	// wakesAt is when the goroutine wakes by itself. It need not be woken for
 	// anything later; that is what makes Schedule and Stop cheap.
 	wakesAt time.Duration
-	// wokenFor is what it was woken for since it last slept, awake if for nothing
+	// wokenFor is the time for which it was woken since it last slept, awake if for none
 	// that lies ahead.
 	wokenFor time.Duration
 
@@ -44,7 +44,7 @@ type Keeper struct {
 	skew time.Duration
 }
 
-// keeping is what the keeper notes on an entry. The keeper's mutex protects it.
+// keeping is the keeper's note on an entry. The keeper's mutex protects it.
 //
 // A renewable that was nudged and not yet asked is in a line, or being asked, or in
 // flight, and whatever ends those looks at nudged: so no nudge is lost.

@@ -193,7 +193,7 @@ func (k *Keeper) wakeByLocked(at time.Duration) {
 // sleepLocked waits, without the mutex, until there may be something to do. With
 // nothing scheduled there is no timer.
 //
-// What it was woken for may be stopped by now. It wakes at that time all the same,
+// The entry that it was woken for may be stopped by now. It wakes at that time all the same,
 // once: of leases that are taken and given back over and over, each would
 // otherwise wake it.
 func (k *Keeper) sleepLocked() {

@@ -2,8 +2,7 @@ package lease
 
 import "time"
 
-// Drift is what a lease of length ttl is believed shorter by than what Redis was
-// asked for: a hundredth of ttl and 2 ms, as in the Redlock algorithm, for clocks
+// Drift is how much less than ttl a lease of that length is believed to last: a hundredth of ttl and 2 ms, as in the Redlock algorithm, for clocks
 // that run at different rates, and one tick of the wheel, since that is how late
 // the keeper may tell the holder that the lease is over.
 //
@@ -17,7 +16,7 @@ func Drift(ttl, tick time.Duration) time.Duration {
 // stretch the lease. (River's leadership does the same; etcd's client counts from
 // the answer, and believes for one round trip too long.)
 //
-// Elapsed time is the larger of what the monotonic and the wall clock show. A
+// Elapsed time is the larger of the monotonic and the wall clock's. A
 // monotonic clock stops while the machine sleeps (golang/go#24595), and Redis does
 // not. A wall clock stepped forward thus costs a lease that was still good; it
 // never makes one believed that is over.

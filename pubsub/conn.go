@@ -61,7 +61,7 @@ func (l *link) open() (*conn, error) {
 	return c, nil
 }
 
-// close ends the connection, and with it what it has subscribed to.
+// close ends the connection, and with it its subscriptions.
 func (c *conn) close() { c.client.Close() }
 
 // onMessage runs on the connection's reader, as onSubscription does. A hook that blocks

@@ -81,7 +81,7 @@
 //     a primary. It can reach only nodes that the client knows; a client learns of
 //     a new one by any command for such a slot, or by its ShardsRefreshInterval.
 //
-// # What it costs
+// # Cost
 //
 // One connection and one goroutine per node in use (two connections for a moment,
 // when one takes the place of the other), no goroutine or timer per channel, and

@@ -102,7 +102,7 @@ func New(cfg Config) *Hub {
 }
 
 // Listen subscribes to a channel, and gives each of its messages to hear. It neither
-// blocks nor fails: what the server says becomes known through [Subscription.C] and
+// blocks nor fails: the server's answer becomes known through [Subscription.C] and
 // [Subscription.Refused]. On a closed hub the subscription is refused with [ErrClosed].
 // The caller must Close the subscription. As long as the server counts a subscriber after
 // the last Close, the messages are given to the hear of the last Listen.

@@ -157,7 +157,7 @@ func (l *link) inUse(failures int) bool {
 	return false
 }
 
-// serve does what the link is asked for until the connection is lost, or nothing
+// serve carries out the link's requests until the connection is lost, or nothing
 // has been subscribed for as long as channels linger (errIdle). It returns the
 // connection that the link has by then, and an error that is never nil.
 func (l *link) serve(c *conn) (*conn, error) {
@@ -241,8 +241,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// lost settles what a connection leaves behind, or the failure to open one (c is
-// nil): its channels are asked for again, elsewhere if this is not the node to
+// lost settles the end of a connection, or the failure to open one (c is nil): its channels are asked for again, elsewhere if this is not the node to
 // ask, and those that only lingered are forgotten.
 func (l *link) lost(c *conn, err error) {
 	h := l.hub

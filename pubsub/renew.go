@@ -17,7 +17,7 @@ import (
 // is not made for each, but sooner if there are many: see crowdedLocked.
 const keepLeft = 10
 
-// A renewal is what a link's goroutine knows of the connection that is to come.
+// A renewal is the connection that a link's goroutine waits for.
 type renewal struct {
 	opened    chan *conn    // gets the connection, or nil; itself nil while none is opened
 	given     chan struct{} // closed when the connection is not wanted any more

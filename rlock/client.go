@@ -28,7 +28,7 @@ type Client struct {
 }
 
 // New connects to Redis and returns a client. It fails with [ErrInvalidConfig], with
-// [ErrUnsupported] for a server that lacks what the config asks for, [ErrNoPermission] if the
+// [ErrUnsupported] for a server without a feature of the config, [ErrNoPermission] if the
 // user may not log in or lacks a right that New needs, and with the connection's error if Redis
 // cannot be reached. It waits up to Config.Redis.Dialer.Timeout, 2 s by default, for a server
 // that is loading its data, busy with a script, or full.
@@ -54,7 +54,7 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// open makes what the client consists of.
+// open makes the parts of the client.
 func (c *Client) open(config client.Config, redis *wire.Redis, id *wire.ID) {
 	c.shared = client.New(config, redis, id)
 	c.driver = driver.New(c.shared)

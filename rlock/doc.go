@@ -39,7 +39,7 @@
 // All are of type [Lock], and this page is about all of them. The comment of each
 // constructor says where its kind differs.
 //
-// # What it promises
+// # Promises
 //
 // Against one Redis primary that loses no writes, evicts nothing and does not step its clock, at
 // most one client is granted a name at a time, and a hold's context ends before Redis can grant
@@ -49,7 +49,7 @@
 //	validUntil = sent + lease - drift        drift = lease/100 + 2 ms + one tick of the wheel
 //
 // where sent is the moment before the last confirmed command was sent, so that network delay
-// cannot extend it. Elapsed time is the larger of what the monotonic and the wall clock show.
+// cannot extend it. Elapsed time is the larger of the monotonic and the wall clock's.
 //
 // It cannot stop code that is already running. A goroutine that was stopped for longer than the
 // lease continues until it checks: call [Hold.Valid] before a step that must not be done twice,

@@ -38,7 +38,7 @@ func homeOf(e *client.Client) *group.Home {
 // groupLosses record the losses of locks over several in the client.
 type groupLosses struct{ shared *client.Client }
 
-// groupKey is what the client remembers the owner by. No lock of one key has it.
+// groupKey is the key of the owner in the client's memory. No lock of one key has it.
 func groupKey(lock string, o terms.Owner) client.LossKey {
 	return client.LossKey{Kind: client.KindCount, Name: lock, Owner: o}
 }

@@ -29,7 +29,7 @@ type Lock struct {
 	client *Client // nil for a lock over several
 }
 
-// A form is what a Lock is made of: a lock of one key ([client.Form]), or one over several.
+// A form is the implementation of a Lock: a lock of one key ([client.Form]), or one over several.
 type form interface {
 	Title() string
 	Take(ctx context.Context, req client.Request) error
@@ -206,8 +206,8 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) { return l.form()
 func (l *Lock) IsHeld(ctx context.Context) bool { return l.HoldCount(ctx) > 0 }
 
 // HoldCount returns how often the caller has to unlock the lock, 0 if it does
-// not hold it, judged as by IsHeld. Of a lock over several, what the caller has taken of
-// the parts by themselves counts as well, and the least that is certain is returned.
+// not hold it, judged as by IsHeld. Of a lock over several, levels that the caller has
+// taken of the parts by themselves count as well, and the least that is certain is returned.
 // It is Redisson's getHoldCount().
 func (l *Lock) HoldCount(ctx context.Context) int {
 	f := l.form()

@@ -20,7 +20,7 @@ func NewOwner() Owner { return Owner(client.NewOwner().ID) }
 
 // WithOwner returns a context that carries the owner o: calls with it, or with a context made
 // from it, lock and unlock as o, in any goroutine. Goroutines that use the context at once are
-// one owner: the lock does not exclude one from the other, and each must unlock what it locked. 0
+// one owner: the lock does not exclude one from the other, and each must unlock as often as it locked. 0
 // removes the owner from the context, and the holds that ctx comes from. WithOwner panics if o is
 // the number of a goroutine: use [NewOwner].
 func WithOwner(ctx context.Context, o Owner) context.Context {
@@ -109,8 +109,7 @@ func (l *Lock) leaves(one *[1]group.Leaf) []group.Leaf {
 	return nil
 }
 
-// A heldContext is what the context of a hold is made from: what it is the context of
-// nests in the hold.
+// A heldContext is the parent of a hold's context: a lock that is locked with it nests in the hold.
 type heldContext struct {
 	context.Context
 	scope scope

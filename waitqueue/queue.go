@@ -4,7 +4,7 @@ package waitqueue
 // queue, ready to use.
 //
 // A Queue is not safe for concurrent use: every method needs the mutex that
-// guards what the waiters wait for. Only [Waiter.C] may be used without it.
+// guards the resource of the waiters. Only [Waiter.C] may be used without it.
 type Queue[T any] struct {
 	head, tail *Waiter[T]
 	len        int
@@ -50,8 +50,8 @@ func (q *Queue[T]) Join(w *Waiter[T]) {
 
 // Leave takes w out of the queue, from whatever place, and reports whether it
 // stood there. False means that w was chosen by [Queue.Pass] before it could
-// leave (or had left already): a caller that gives up must then pass on what it
-// was given.
+// leave (or had left already): a caller that gives up must then pass its
+// turn on.
 func (q *Queue[T]) Leave(w *Waiter[T]) bool {
 	if w.queue != q {
 		return false

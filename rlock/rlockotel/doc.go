@@ -54,7 +54,7 @@
 // lock is lost and the span in the context that it was acquired with goes on, that has an
 // event, lock.lost; this needs a handle, since [rlock.Lock.Lock] keeps no context.
 //
-// # What it costs
+// # Cost
 //
 // The hooks take a microsecond or so for each Lock and Unlock, and allocate nothing once a
 // combination of attributes was seen. The figures that come from [rlock.Client.Stats] cost
