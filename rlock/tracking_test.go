@@ -337,6 +337,13 @@ func TestWhereTrackingIsRefusedTheNextRenewalFindsTheLoss(t *testing.T) {
 		assert.Equal(t, 1, p.asked("TRACKING"))
 		assert.EqualValues(t, 1, p.Stats().TrackingRefused)
 		assert.Zero(t, p.Stats().Tracked)
+		time.Sleep(time.Second) // the two were renewed
+		calls := len(p.net.Sent("EVALSHA"))
+		third, err := p.NewLock("third").Acquire(w.ctx)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		require.NoError(t, third.Release(w.ctx))
+		assert.Len(t, p.net.Sent("EVALSHA"), calls+2, "a later hold costs nothing more")
 		p.net.Cut()
 		time.Sleep(time.Minute)
 		assert.LessOrEqual(t, p.asked("TRACKING"), 1+2, "at most once for each connection that has ended")
