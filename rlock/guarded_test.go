@@ -198,6 +198,26 @@ func TestAGuardedWriteOfALaterHoldOfATenureIsExecuted(t *testing.T) {
 	})
 }
 
+// A hold that has written is passed on, and writes no more; the one that resumes it does.
+func TestAHoldThatHasWrittenIsPassedOn(t *testing.T) {
+	eachGuarding(t, func(t *testing.T, s *site, l *rlock.Lock, stock string) {
+		hold := acquired(t, s, l)
+		set := func(h *rlock.Hold, value string) error {
+			_, err := h.Do(s.ctx, []string{stock}, []string{"SET", stock, value})
+			return err
+		}
+		require.NoError(t, set(hold, "1"))
+		text, err := hold.Pass(s.ctx, time.Minute)
+		require.NoError(t, err)
+		require.ErrorIs(t, set(hold, "2"), rlock.ErrFenced)
+		resumed, err := s.client().Resume(s.ctx, text)
+		require.NoError(t, err)
+		require.NoError(t, set(resumed, "3"))
+		assert.Equal(t, int64(3), s.number("INCRBY", stock, "0"))
+		require.NoError(t, resumed.Release(s.ctx))
+	})
+}
+
 // A write whose caller has left is not executed in a later hold: one of this process, to which the lock is not handed off.
 func TestAGuardedWriteWithoutAnAnswerEndsItsTenure(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
