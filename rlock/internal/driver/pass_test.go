@@ -87,6 +87,32 @@ func TestAPassThatIsNotConfirmedIsReleased(t *testing.T) {
 	}
 }
 
+// A renewal that has no answer yet does not hold up a pass, and changes nothing after it.
+func TestALockIsPassedOnWhileItIsRenewed(t *testing.T) {
+	eachPassableKind(t, func(t *testing.T, f *fake) {
+		here, there := f.join(nil), f.join(nil)
+		f.fate = func(_ uint32, cmd *core.Command) fate {
+			if cmd.Op == core.Mirror && cmd.Owner != 0 {
+				return held
+			}
+			return passes
+		}
+		h := holds(t, here.lock())
+		time.Sleep(10*time.Second + 100*time.Millisecond) // a third of the lease
+		require.Equal(t, 1, f.count(core.Mirror), "a renewal is under way")
+		text, err := h.Pass(t.Context(), time.Minute)
+		require.NoError(t, err)
+		f.deliver(-1)
+		synctest.Wait()
+		pass, err := client.ParsePass(text)
+		require.NoError(t, err)
+		resumed, err := there.lock().Resume(t.Context(), t.Context(), request(client.NewHandleOwner()), &pass)
+		require.NoError(t, err)
+		f.fate = nil
+		require.NoError(t, resumed.Release(t.Context()))
+	})
+}
+
 // A call that leaves holds nothing, though its command is executed.
 func TestAResumeThatLeavesReleasesWhatItTook(t *testing.T) {
 	eachPassableKind(t, func(t *testing.T, f *fake) {

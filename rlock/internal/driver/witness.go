@@ -27,10 +27,16 @@ type mutexes struct {
 	n     int
 }
 
-// A flight is a command of a tenure, which has one of each sort without an answer at most.
+// A flight is a command of a tenure, which has one of each sort without an answer at most. The mirror that passes a lock on
+// is of a sort of its own: it does not wait for the answer to a renewal.
 type flight struct {
 	tenure core.ID
 	op     core.Op
+	passes bool
+}
+
+func flightOf(cmd *core.Command) flight {
+	return flight{cmd.ID, cmd.Op, cmd.Op == core.Mirror && cmd.Owner == 0}
 }
 
 // CheckRules makes clients that begin from now on assert the rules, or not.
@@ -70,7 +76,7 @@ func (w *witness) polled(cmd *core.Command, place *wire.Limit) {
 	defer w.mu.Unlock()
 	if place != nil {
 		if w.placed[place]++; place.InFlight() < w.placed[place] {
-			panic(fmt.Sprintf("rule 4: a command is polled without a place: %v", flight{cmd.ID, cmd.Op}))
+			panic(fmt.Sprintf("rule 4: a command is polled without a place: %v", flightOf(cmd)))
 		}
 	}
 	for _, f := range flightsOf(cmd) {
@@ -84,9 +90,9 @@ func (w *witness) polled(cmd *core.Command, place *wire.Limit) {
 // flightsOf returns those of a command, first its own.
 func flightsOf(cmd *core.Command) []flight {
 	if cmd.Joins.ID == (core.ID{}) {
-		return []flight{{cmd.ID, cmd.Op}}
+		return []flight{flightOf(cmd)}
 	}
-	return []flight{{cmd.ID, cmd.Op}, {cmd.Joins.ID, core.Join}}
+	return []flight{flightOf(cmd), {tenure: cmd.Joins.ID, op: core.Join}}
 }
 
 // carried notes that a command needs no place any more.
@@ -96,7 +102,7 @@ func (w *witness) carried(cmd *core.Command) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if f := (flight{cmd.ID, cmd.Op}); w.flights[f] != nil {
+	if f := flightOf(cmd); w.flights[f] != nil {
 		w.placed[w.flights[f]]--
 		w.flights[f] = nil
 	}
@@ -122,8 +128,9 @@ func (w *witness) answered(cmd *core.Command) {
 func (w *witness) flies(t *core.Tenure) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, ok := w.flights[flight{t.ID, t.InFlight()}]
-	return ok
+	_, flies := w.flights[flight{t.ID, t.InFlight(), false}]
+	_, passes := w.flights[flight{t.ID, t.InFlight(), true}]
+	return flies || passes
 }
 
 // unanswered returns how many commands have no answer.
