@@ -1,4 +1,4 @@
-// Package inspect has the types of what operators read about locks: a client of package rlock
+// Package inspect has the types of the state of locks, for operators: a client of package rlock
 // returns them.
 //
 //	client.Inspect(ctx, name)      Lock: the state of one lock in Redis
@@ -7,5 +7,5 @@
 //	client.Ask(ctx, ids...)        []Answer: the holds and the waits of other clients
 //	client.Stats()                 Stats: figures about the client
 //
-// The command rlock prints the same: "rlock ls", "rlock inspect", "rlock deadlocks".
+// The command rlock prints the same: "rlock ls", "rlock show", "rlock deadlocks".
 package inspect
