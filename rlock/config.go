@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -238,7 +239,7 @@ func (c Config) wire() wire.Options {
 }
 
 // shared returns the settings of the locks.
-func (c Config) shared(o *client.Observer) client.Config {
+func (c Config) shared(o *terms.Observer) client.Config {
 	return client.Config{
 		Lease: c.Lease, LongestLease: c.LongestLease, HandoffLimit: c.HandoffLimit, HandoffTime: c.HandoffTime,
 		TrackedKeys: c.TrackedKeys, LongHold: c.LongHold, LongWait: c.LongWait, RecordPlaces: c.RecordPlaces, Logger: c.Logger, Observer: o,

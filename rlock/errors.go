@@ -1,7 +1,7 @@
 package rlock
 
 import (
-	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -11,49 +11,49 @@ import (
 var (
 	// ErrNotHeld: Unlock or Release of a lock that the caller does not hold. If the client has
 	// forgotten the end of a fixed lease (see [Lock.LockFor]), the error is ErrLost as well.
-	ErrNotHeld = client.ErrNotHeld
+	ErrNotHeld = terms.ErrNotHeld
 	// ErrLost: the lock was lost before its Unlock or Release: its lease ended unrenewed, or
 	// Redis answered that the key is gone or belongs to another owner. Work since then may have
 	// overlapped that of another holder. It is also the cause of the end of a hold's context.
 	// Until the lost hold is unlocked, a nested Lock fails with it, or until a fixed lease would
 	// have ended.
-	ErrLost = client.ErrLost
+	ErrLost = terms.ErrLost
 	// ErrNotAcquired: other owners had the lock, or came first, for the whole wait of [WithWait].
-	ErrNotAcquired = client.ErrNotAcquired
+	ErrNotAcquired = terms.ErrNotAcquired
 	// ErrNoToken: the lock is not from [Client.NewFencedLock].
-	ErrNoToken = client.ErrNoToken
+	ErrNoToken = terms.ErrNoToken
 	// ErrDetach: [Hold.Detach] of a hold that cannot be left to its lease. Nothing was changed.
-	ErrDetach = client.ErrDetach
+	ErrDetach = terms.ErrDetach
 	// ErrPass: [Hold.Pass] of a hold that cannot be passed on. Nothing was changed.
-	ErrPass = client.ErrPass
+	ErrPass = terms.ErrPass
 	// ErrPassed: the cause of the end of a hold that was passed on, an ErrNotHeld.
-	ErrPassed = client.ErrPassed
+	ErrPassed = terms.ErrPassed
 	// ErrNotPassed: [Client.Resume] of a lock that was resumed before, whose time was over, or that
 	// was freed. Nothing is held.
-	ErrNotPassed = client.ErrNotPassed
+	ErrNotPassed = terms.ErrNotPassed
 	// ErrInvalidPass: [Client.Resume] with a text that no [Hold.Pass] has returned.
-	ErrInvalidPass = client.ErrInvalidPass
+	ErrInvalidPass = terms.ErrInvalidPass
 	// ErrUpgrade: a write lock for a caller that holds only the read lock of that name: two such
 	// readers would wait for each other. Unlock the read lock first.
-	ErrUpgrade = client.ErrUpgrade
+	ErrUpgrade = terms.ErrUpgrade
 	// ErrNotReplicated: fewer replicas than [Config.SyncReplicas] had the grant in time. Nothing
 	// is held. A call that waits tries again until its wait ends.
 	ErrNotReplicated = wire.ErrNotReplicated
 	// ErrFenced: the hold of [Hold.Exec] or [Hold.Do] does not have the lock, and nothing was
 	// written. The error is ErrLost as well, or ErrNotHeld after a release.
-	ErrFenced = client.ErrFenced
+	ErrFenced = terms.ErrFenced
 	// ErrUnconfirmed: Redis did not confirm a release in time. The critical section ran with the
 	// lock held, unless the error is ErrLost as well. The release is retried in the background
 	// until Redis answers or the lease has ended, and others wait until then. Or the answer to a
 	// [Hold.Exec] or [Hold.Do] was lost: it may be executed until Release returns no error.
-	ErrUnconfirmed = client.ErrUnconfirmed
+	ErrUnconfirmed = terms.ErrUnconfirmed
 	// ErrClosed: the client is closed, or was while the call waited; Close has released the lock.
 	ErrClosed = wire.ErrClosed
 	// ErrInvalidName: the name is empty, longer than 64 KiB, or, in a Cluster, has a brace but no
 	// hash tag; or a guarded write may not have a key of that name.
 	ErrInvalidName = wire.ErrInvalidName
 	// ErrInvalidLease: the lease is negative or too short to keep.
-	ErrInvalidLease = client.ErrInvalidLease
+	ErrInvalidLease = terms.ErrInvalidLease
 	// ErrInvalidConfig: a Config that cannot work, unsuitable parts or permits of a lock, a zero
 	// Lock, an invalid id for [Client.Ask].
 	ErrInvalidConfig = wire.ErrInvalidConfig

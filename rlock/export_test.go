@@ -1,9 +1,9 @@
 package rlock
 
-import "github.com/go-rlock/rlock/rlock/internal/client"
+import "github.com/go-rlock/rlock/rlock/internal/terms"
 
 // GoroutineID and PrintedGoroutineID are the two ways to know the calling goroutine.
 var (
-	GoroutineID        = client.GoroutineID
-	PrintedGoroutineID = client.PrintedGoroutineID
+	GoroutineID        = terms.GoroutineID
+	PrintedGoroutineID = terms.PrintedGoroutineID
 )

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // A Hold is a handle to a lock that is held: to one level of it, if holds nest. Any goroutine
@@ -48,12 +49,12 @@ func WithLinger(linger time.Duration) AcquireOption {
 
 // newRequest returns the request of a caller that waits without end unless an option says
 // otherwise.
-func newRequest(o client.Owner, options []AcquireOption) client.Request {
-	with := acquireOptions{wait: client.Forever}
+func newRequest(o terms.Owner, options []AcquireOption) client.Request {
+	with := acquireOptions{wait: terms.Forever}
 	for _, option := range options {
 		option(&with)
 	}
-	return client.Request{Owner: o, Lease: with.lease, Wait: with.wait, Linger: with.linger, Caller: client.Caller()}
+	return client.Request{Owner: o, Lease: with.lease, Wait: with.wait, Linger: with.linger, Caller: terms.Caller()}
 }
 
 // acquire acquires the lock with a handle, whose context is made from parent.
@@ -68,7 +69,7 @@ func acquire(ctx, parent context.Context, l *Lock, req client.Request) (*Hold, e
 }
 
 // newHold returns a hold without its handle, whose context is to be made from parent.
-func newHold(parent context.Context, l *Lock, o client.Owner) *Hold {
+func newHold(parent context.Context, l *Lock, o terms.Owner) *Hold {
 	return &Hold{scoped: heldContext{parent, scope{owner: o, of: l, outer: scopeOf(parent)}}}
 }
 
@@ -96,7 +97,7 @@ func (h *Hold) ValidUntil() time.Time { return h.held.ValidUntil() }
 func (h *Hold) Token() (uint64, error) {
 	token := h.held.FencingToken()
 	if token == 0 {
-		return 0, client.NoToken(h.scoped.scope.of.form().Title())
+		return 0, terms.NoToken(h.scoped.scope.of.form().Title())
 	}
 	return token, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/group"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // A Lock is a reentrant lock that clients on many machines contend for, known by its name. All
@@ -34,12 +35,12 @@ type form interface {
 	Title() string
 	Take(ctx context.Context, req client.Request) error
 	Hold(ctx, parent context.Context, req client.Request) (client.Handle, error)
-	Unlock(ctx context.Context, o client.Owner) error
+	Unlock(ctx context.Context, o terms.Owner) error
 	ForceUnlock(ctx context.Context) (bool, error)
 	IsLocked(ctx context.Context) (bool, error)
 	TTL(ctx context.Context) (time.Duration, error)
-	Depth(o client.Owner) int
-	Token(o client.Owner) (uint64, error)
+	Depth(o terms.Owner) int
+	Token(o terms.Owner) (uint64, error)
 }
 
 // NoExpiry is the [Lock.TTL] of a key that does not expire, which no client sets.
@@ -116,7 +117,7 @@ func (l *Lock) Name() string {
 // an owner that reads. If the caller's hold was lost before its time and is not unlocked
 // yet, Lock fails with [ErrLost]; the message says for how long.
 // It is Redisson's lock() and lockInterruptibly().
-func (l *Lock) Lock(ctx context.Context) error { return l.take(ctx, 0, client.Forever) }
+func (l *Lock) Lock(ctx context.Context) error { return l.take(ctx, 0, terms.Forever) }
 
 // LockFor is Lock without the watchdog: the caller holds the lock for the lease, or until Unlock,
 // whichever comes first. If the lease ends before Unlock, the hold is lost, and Unlock returns
@@ -128,7 +129,7 @@ func (l *Lock) Lock(ctx context.Context) error { return l.take(ctx, 0, client.Fo
 // forgotten returns an error that is both [ErrNotHeld] and ErrLost.
 // It is Redisson's lock(lease, unit).
 func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
-	return l.take(ctx, lease, client.Forever)
+	return l.take(ctx, lease, terms.Forever)
 }
 
 // TryLock takes the lock if the caller holds it already, or if it is free and no other call waits
@@ -237,7 +238,7 @@ func (l *Lock) Token(ctx context.Context) (uint64, error) {
 func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
 	o, ok := ownerIn(ctx, l)
 	if !ok {
-		o = client.NewHandleOwner()
+		o = terms.NewHandleOwner()
 	}
 	// The time to wait for a lock is not the time to hold it.
 	return acquire(ctx, context.WithoutCancel(ctx), l, newRequest(o, options))

@@ -6,7 +6,6 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
@@ -22,32 +21,32 @@ type observing struct {
 // The words that users see.
 var (
 	acquiredBy = [...]AcquiredBy{
-		client.ByNesting: ByNesting, client.ByJoining: ByJoining, client.ByHandoff: ByHandoff, client.ByRedis: ByRedis,
-		client.ByQueue: ByQueue, client.ByParts: ByParts, client.ByLinger: ByLinger, client.ByPass: ByPass,
+		terms.ByNesting: ByNesting, terms.ByJoining: ByJoining, terms.ByHandoff: ByHandoff, terms.ByRedis: ByRedis,
+		terms.ByQueue: ByQueue, terms.ByParts: ByParts, terms.ByLinger: ByLinger, terms.ByPass: ByPass,
 	}
 	lossReasons = [...]LossReason{
-		client.LostUnrenewed: LostUnrenewed, client.LostLeaseEnded: LostLeaseEnded, client.LostKeyGone: LostKeyGone,
-		client.LostForced: LostForced, client.LostParts: LostParts,
+		terms.LostUnrenewed: LostUnrenewed, terms.LostLeaseEnded: LostLeaseEnded, terms.LostKeyGone: LostKeyGone,
+		terms.LostForced: LostForced, terms.LostParts: LostParts,
 	}
 )
 
 // events returns the hooks as package client calls them.
-func (o *observing) events() *client.Observer {
+func (o *observing) events() *terms.Observer {
 	hooks := o.hooks
-	e := &client.Observer{
-		Waiting: hook(o, "Waiting", hooks.Waiting, func(l LockInfo, _ client.Event) WaitingInfo {
+	e := &terms.Observer{
+		Waiting: hook(o, "Waiting", hooks.Waiting, func(l LockInfo, _ terms.Event) WaitingInfo {
 			return WaitingInfo{l}
 		}),
-		Acquired: hook(o, "Acquired", hooks.Acquired, func(l LockInfo, e client.Event) AcquiredInfo {
+		Acquired: hook(o, "Acquired", hooks.Acquired, func(l LockInfo, e terms.Event) AcquiredInfo {
 			return AcquiredInfo{l, acquiredBy[e.Way], e.Waited, e.Contended}
 		}),
-		GaveUp: hook(o, "GaveUp", hooks.GaveUp, func(l LockInfo, e client.Event) GaveUpInfo {
+		GaveUp: hook(o, "GaveUp", hooks.GaveUp, func(l LockInfo, e terms.Event) GaveUpInfo {
 			return GaveUpInfo{l, e.Err, e.Waited, e.Contended}
 		}),
-		Released: hook(o, "Released", hooks.Released, func(l LockInfo, e client.Event) ReleasedInfo {
+		Released: hook(o, "Released", hooks.Released, func(l LockInfo, e terms.Event) ReleasedInfo {
 			return ReleasedInfo{l, acquiredBy[e.Way], e.Held, e.Err, e.Detached, e.Passed}
 		}),
-		Lost: hook(o, "Lost", hooks.Lost, func(l LockInfo, e client.Event) LostInfo {
+		Lost: hook(o, "Lost", hooks.Lost, func(l LockInfo, e terms.Event) LostInfo {
 			return LostInfo{l, acquiredBy[e.Way], e.Held, lossReasons[e.Reason], e.Err}
 		}),
 		Missed: o.missed,
@@ -60,18 +59,18 @@ func (o *observing) events() *client.Observer {
 }
 
 // hook returns what calls a hook that is about a lock, nil if there is none.
-func hook[Info any](o *observing, name string, call func(context.Context, Info), info func(LockInfo, client.Event) Info) client.Hook {
+func hook[Info any](o *observing, name string, call func(context.Context, Info), info func(LockInfo, terms.Event) Info) terms.Hook {
 	if call == nil {
 		return nil
 	}
-	return func(ctx context.Context, e client.Event) {
+	return func(ctx context.Context, e terms.Event) {
 		defer o.caught(name)
 		call(ctx, info(LockInfo{Client: o.client, Name: o.nameOf(e), Kind: Kind(e.Kind), Owner: Owner(e.Owner.ID)}, e))
 	}
 }
 
 // nameOf returns the name of the event's lock. That of a multi-lock is made of keys.
-func (o *observing) nameOf(e client.Event) string {
+func (o *observing) nameOf(e terms.Event) string {
 	if e.Kind == terms.KindMulti {
 		return e.Name
 	}
@@ -105,7 +104,7 @@ func (o *observing) missed(n int) {
 	}
 }
 
-func (o *observing) renewed(i client.RenewedInfo) {
+func (o *observing) renewed(i terms.RenewedInfo) {
 	defer o.caught("Renewed")
 	o.hooks.Renewed(RenewedInfo{o.client, i.Locks, i.Failed, i.Took, i.Kept, i.Margin, i.Lease, i.Err})
 }

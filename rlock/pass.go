@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // Pass ends the hold and passes the lock on: who presents the text that it returns to [Client.Resume] within that time
@@ -40,7 +41,7 @@ func (c *Client) Resume(ctx context.Context, pass string, options ...AcquireOpti
 		one = one.ForReaders()
 	}
 	l := lockOf(c, one)
-	req := newRequest(client.NewHandleOwner(), options)
+	req := newRequest(terms.NewHandleOwner(), options)
 	h := newHold(context.WithoutCancel(ctx), l, req.Owner)
 	if h.held, err = one.Resume(ctx, &h.scoped, req, &p); err != nil {
 		return nil, err

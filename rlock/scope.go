@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/group"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // An Owner is the holder of a lock, which may lock it again without waiting. By default it is the
@@ -16,7 +17,7 @@ type Owner uint64
 
 // NewOwner returns an owner that no other call returns in this process, and that is no goroutine.
 // It may be called concurrently.
-func NewOwner() Owner { return Owner(client.NewOwner().ID) }
+func NewOwner() Owner { return Owner(terms.NewOwner().ID) }
 
 // WithOwner returns a context that carries the owner o: calls with it, or with a context made
 // from it, lock and unlock as o, in any goroutine. Goroutines that use the context at once are
@@ -24,7 +25,7 @@ func NewOwner() Owner { return Owner(client.NewOwner().ID) }
 // removes the owner from the context, and the holds that ctx comes from. WithOwner panics if o is
 // the number of a goroutine: use [NewOwner].
 func WithOwner(ctx context.Context, o Owner) context.Context {
-	owner := client.Owner{ID: uint64(o)}
+	owner := terms.Owner{ID: uint64(o)}
 	if owner.Goroutine() != 0 {
 		panic(fmt.Sprintf("rlock: WithOwner: %d is not an owner that NewOwner has returned", o))
 	}
@@ -47,7 +48,7 @@ func OwnerFrom(ctx context.Context) (Owner, bool) {
 // A scope says in whose name a context takes locks: all of them, or those of a hold that
 // it is the context of. The innermost scope that is about a lock counts.
 type scope struct {
-	owner client.Owner
+	owner terms.Owner
 	of    *Lock // the held lock; nil for all locks, and then outer is nil
 	outer *scope
 }
@@ -60,7 +61,7 @@ func scopeOf(ctx context.Context) *scope {
 }
 
 // ownerIn returns the owner that ctx has for the lock, and whether it has one.
-func ownerIn(ctx context.Context, l *Lock) (client.Owner, bool) {
+func ownerIn(ctx context.Context, l *Lock) (terms.Owner, bool) {
 	for s := scopeOf(ctx); s != nil; s = s.outer {
 		if s.of == nil {
 			return s.owner, s.owner.ID != 0
@@ -69,15 +70,15 @@ func ownerIn(ctx context.Context, l *Lock) (client.Owner, bool) {
 			return s.owner, true
 		}
 	}
-	return client.Owner{}, false
+	return terms.Owner{}, false
 }
 
 // ownerOf returns the owner that ctx has for the lock, else the calling goroutine.
-func ownerOf(ctx context.Context, l *Lock) client.Owner {
+func ownerOf(ctx context.Context, l *Lock) terms.Owner {
 	if o, ok := ownerIn(ctx, l); ok {
 		return o
 	}
-	return client.Owner{ID: client.GoroutineID()}
+	return terms.Owner{ID: terms.GoroutineID()}
 }
 
 // overlap reports whether the two locks have a name in common: to take the one while

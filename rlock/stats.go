@@ -2,7 +2,7 @@ package rlock
 
 import (
 	"github.com/go-rlock/rlock/rlock/inspect"
-	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // Stats returns figures about the client. It takes some microseconds, however many locks
@@ -13,20 +13,20 @@ func (c *Client) Stats() inspect.Stats {
 	s := inspect.Stats{
 		Held:              n.Held,
 		Waiting:           n.Waiting,
-		AcquiredByNesting: n.Acquired[client.ByNesting],
-		AcquiredByJoining: n.Acquired[client.ByJoining],
-		AcquiredByHandoff: n.Acquired[client.ByHandoff],
-		AcquiredByRedis:   n.Acquired[client.ByRedis] + n.Acquired[client.ByPass],
-		AcquiredByQueue:   n.Acquired[client.ByQueue],
-		AcquiredByLinger:  n.Acquired[client.ByLinger],
+		AcquiredByNesting: n.Acquired[terms.ByNesting],
+		AcquiredByJoining: n.Acquired[terms.ByJoining],
+		AcquiredByHandoff: n.Acquired[terms.ByHandoff],
+		AcquiredByRedis:   n.Acquired[terms.ByRedis] + n.Acquired[terms.ByPass],
+		AcquiredByQueue:   n.Acquired[terms.ByQueue],
+		AcquiredByLinger:  n.Acquired[terms.ByLinger],
 		Denied:            n.Denied,
 		Canceled:          n.Canceled,
 		Failed:            n.Failed,
 		WaitTime:          n.Waited,
-		LostUnrenewed:     n.Lost[client.LostUnrenewed],
-		LostLeaseEnded:    n.Lost[client.LostLeaseEnded],
-		LostKeyGone:       n.Lost[client.LostKeyGone],
-		LostForced:        n.Lost[client.LostForced],
+		LostUnrenewed:     n.Lost[terms.LostUnrenewed],
+		LostLeaseEnded:    n.Lost[terms.LostLeaseEnded],
+		LostKeyGone:       n.Lost[terms.LostKeyGone],
+		LostForced:        n.Lost[terms.LostForced],
 		Renewals:          n.Renewals,
 		RenewalsFailed:    n.RenewalsFailed,
 		Tracked:           c.driver.Tracked(),

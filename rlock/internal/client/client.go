@@ -61,7 +61,7 @@ type Config struct {
 	NoClientChannel bool
 	NoAnswers       bool
 	Logger          *slog.Logger
-	Observer        *Observer // nil for none
+	Observer        *terms.Observer // nil for none
 }
 
 // New returns a client of the Redis, with an id that no other has. It has no locks before [Client.Keep].
@@ -117,7 +117,7 @@ func (c *Client) drain() error {
 // unconfirmed returns the error of Close if tenures are not over, nil if all are.
 func (c *Client) unconfirmed() error {
 	if left := c.live.Load(); left > 0 {
-		return fmt.Errorf("rlock: close: %w: number of locks that end with their leases, within %v: %d", ErrUnconfirmed, c.Config.Lease, left)
+		return fmt.Errorf("rlock: close: %w: number of locks that end with their leases, within %v: %d", terms.ErrUnconfirmed, c.Config.Lease, left)
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (c *Client) TenureOver() {
 }
 
 // Place returns where the call comes from into rlock, nil if places are not recorded.
-func (c *Client) Place() *Place {
+func (c *Client) Place() *terms.Place {
 	if !c.Config.RecordPlaces {
 		return nil
 	}

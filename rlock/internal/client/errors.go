@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -16,40 +17,40 @@ var (
 
 // LeaseEndedAt is the cause of a loss by a lease that ended.
 func LeaseEndedAt(at time.Time) error {
-	return fmt.Errorf("%w at %s", ErrLeaseEnded, at.Format(time.TimeOnly))
+	return fmt.Errorf("%w at %s", terms.ErrLeaseEnded, at.Format(time.TimeOnly))
 }
 
 // LossReasonOf returns the reason of a loss; kept says whether the watchdog kept the level.
-func LossReasonOf(why error, kept bool) LossReason {
+func LossReasonOf(why error, kept bool) terms.LossReason {
 	switch {
 	case errors.Is(why, ErrGone):
-		return LostKeyGone
+		return terms.LostKeyGone
 	case errors.Is(why, ErrForced):
-		return LostForced
-	case errors.Is(why, ErrLeaseEnded) && !kept:
-		return LostLeaseEnded
+		return terms.LostForced
+	case errors.Is(why, terms.ErrLeaseEnded) && !kept:
+		return terms.LostLeaseEnded
 	}
-	return LostUnrenewed
+	return terms.LostUnrenewed
 }
 
 // LostError is the error of an owner that has lost the lock.
-func (n *Name) LostError(o Owner, why error) error {
-	return fmt.Errorf("rlock: lock %q of owner %s: %w: %w", n.Key, o, ErrLost, why)
+func (n *Name) LostError(o terms.Owner, why error) error {
+	return fmt.Errorf("rlock: lock %q of owner %s: %w: %w", n.Key, o, terms.ErrLost, why)
 }
 
 // ClosedError is the error of an owner whose lock was released by Close.
-func (n *Name) ClosedError(o Owner) error {
+func (n *Name) ClosedError(o terms.Owner) error {
 	return fmt.Errorf("rlock: lock %q of owner %s: %w", n.Key, o, wire.ErrClosed)
 }
 
 // UpgradeError is the error of a reader that asks for the write lock.
-func UpgradeError(o Owner) error {
-	return fmt.Errorf("owner %s: %w: unlock the read lock first", o, ErrUpgrade)
+func UpgradeError(o terms.Owner) error {
+	return fmt.Errorf("owner %s: %w: unlock the read lock first", o, terms.ErrUpgrade)
 }
 
 // NothingToUnlock is the error of an owner that has lost the lock, for that cause, or that has
 // nothing otherwise.
-func (c *Client) NothingToUnlock(name string, o Owner, cause, nothing error) error {
+func (c *Client) NothingToUnlock(name string, o terms.Owner, cause, nothing error) error {
 	switch {
 	case cause != nil:
 		return cause

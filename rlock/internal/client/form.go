@@ -19,16 +19,16 @@ type Form interface {
 	// Hold acquires the lock with a handle, whose context is made from parent.
 	Hold(ctx, parent context.Context, req Request) (Handle, error)
 	// Unlock takes back one level of the owner that was taken without a handle.
-	Unlock(ctx context.Context, o Owner) error
+	Unlock(ctx context.Context, o terms.Owner) error
 	ForceUnlock(ctx context.Context) (bool, error)
 	IsLocked(ctx context.Context) (bool, error)
 	TTL(ctx context.Context) (time.Duration, error)
 	// Depth returns how often the owner has to unlock the lock.
-	Depth(o Owner) int
+	Depth(o terms.Owner) int
 	// State returns what the client knows of the lock without asking Redis.
-	State(o Owner) terms.State
+	State(o terms.Owner) terms.State
 	// Token returns the fencing token of what the owner holds.
-	Token(o Owner) (uint64, error)
+	Token(o terms.Owner) (uint64, error)
 	// Base returns the client and the name of the lock.
 	Base() *Lock
 }

@@ -4,13 +4,14 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A kind is what one sort of lock is in Redis, for those that look.
 type kind struct {
 	// public is the kind as users see it. The read lock is another.
-	public Kind
+	public terms.Kind
 	// layout says what the keys and channels are called.
 	layout wire.Layout
 	// foreign locks may be held by clients of Redisson.
@@ -39,7 +40,7 @@ type KindID uint8
 
 // plain is also what fenced and fair locks are in Redis.
 var plain = kind{
-	public:  KindPlain,
+	public:  terms.KindPlain,
 	layout:  wire.Layout{Channel: "redisson_lock__channel:", Fair: true},
 	foreign: true,
 	holders: fields,
@@ -49,10 +50,10 @@ var plain = kind{
 
 var kinds = [KindCount]kind{
 	PlainKind:  plain,
-	FencedKind: plain.as(KindFenced, wire.Layout{Channel: plain.layout.Channel, Fair: true, Extra: "redisson_lock_token:", HasExtra: true}),
-	FairKind:   plain.as(KindFair, plain.layout),
+	FencedKind: plain.as(terms.KindFenced, wire.Layout{Channel: plain.layout.Channel, Fair: true, Extra: "redisson_lock_token:", HasExtra: true}),
+	FairKind:   plain.as(terms.KindFair, plain.layout),
 	ReadWriteKind: {
-		public:  KindWrite,
+		public:  terms.KindWrite,
 		layout:  wire.Layout{Channel: "redisson_rwlock:", HasExtra: true, Suffix: "rw"},
 		foreign: true,
 		holders: readersOrWriters,
@@ -60,7 +61,7 @@ var kinds = [KindCount]kind{
 		ttl:     keyTTL,
 	},
 	SemaphoreKind: {
-		public:  KindSemaphore,
+		public:  terms.KindSemaphore,
 		layout:  wire.Layout{Channel: "rlock_turn:semaphore:", Suffix: "sem"},
 		holders: permitHolders,
 		locked:  allPermitsHeld,
@@ -69,7 +70,7 @@ var kinds = [KindCount]kind{
 }
 
 // as returns the kind by another name, with other keys.
-func (k kind) as(public Kind, layout wire.Layout) kind {
+func (k kind) as(public terms.Kind, layout wire.Layout) kind {
 	k.public, k.layout = public, layout
 	return k
 }
@@ -77,9 +78,9 @@ func (k kind) as(public Kind, layout wire.Layout) kind {
 func (n *Name) kind() *kind { return &kinds[n.KindID] }
 
 // KindOf returns the kind of the lock as users see it.
-func (n *Name) KindOf(shared bool) Kind {
+func (n *Name) KindOf(shared bool) terms.Kind {
 	if shared {
-		return KindRead
+		return terms.KindRead
 	}
 	return n.kind().public
 }

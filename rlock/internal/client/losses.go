@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // maxEnded bounds how many owners are remembered whose fixed leases are over without an
@@ -35,7 +37,7 @@ type losses struct {
 type LossKey struct {
 	Kind  KindID // KindCount for a lock over several
 	Name  string
-	Owner Owner
+	Owner terms.Owner
 }
 
 // A Lost is one level that was lost.
@@ -147,14 +149,14 @@ func (l *losses) look(key LossKey) (e loss) {
 }
 
 var errForgotten = fmt.Errorf("%w, or its fixed lease ended before those of %d others that were not unlocked either: %w",
-	ErrNotHeld, maxEnded, ErrLost)
+	terms.ErrNotHeld, maxEnded, terms.ErrLost)
 
 // NotHeld is the error of an owner that nothing is remembered of.
 func (l *losses) NotHeld() error {
 	if l.forgotten.Load() {
 		return errForgotten
 	}
-	return ErrNotHeld
+	return terms.ErrNotHeld
 }
 
 func (l *losses) removeLocked(e *loss) {

@@ -3,6 +3,7 @@ package client
 import (
 	"hash/maphash"
 
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -25,7 +26,7 @@ func (c *Client) NewName(id KindID, key string) *Name {
 }
 
 // LossKey is what the losses know the owner by.
-func (n *Name) LossKey(o Owner) LossKey { return LossKey{n.KindID, n.Key, o} }
+func (n *Name) LossKey(o terms.Owner) LossKey { return LossKey{n.KindID, n.Key, o} }
 
 // HashOf returns the hash of a key, as in its names.
 func (c *Client) HashOf(key string) uint64 { return maphash.String(c.seed, key) }

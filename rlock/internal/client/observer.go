@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"time"
+
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // maxEvents is how many events wait at most for a hook of the Observer. It is larger than
@@ -13,15 +15,15 @@ const maxEvents = 4000
 // where the caller has no mutex of ours; the others, which the keeper and the wheel bring
 // about, go through notices.
 type observing struct {
-	*Observer          // nil for none
-	Notices   *notices // nil without an Observer
+	*terms.Observer          // nil for none
+	Notices         *notices // nil without an Observer
 }
 
 // On reports whether there is an Observer.
 func (o *observing) On() bool { return o.Observer != nil }
 
 // Later queues the call of a hook about an event without a caller.
-func (o *observing) Later(ctx context.Context, hook Hook, e Event) {
+func (o *observing) Later(ctx context.Context, hook terms.Hook, e terms.Event) {
 	if hook != nil {
 		o.Notices.Tell(func() { hook(ctx, e) })
 	}
@@ -36,8 +38,8 @@ func (o *observing) close() {
 }
 
 // Event returns an event about the lock for an owner.
-func (n *Name) Event(o Owner, shared bool) Event {
-	return Event{Name: n.Key, Kind: n.KindOf(shared), Owner: o}
+func (n *Name) Event(o terms.Owner, shared bool) terms.Event {
+	return terms.Event{Name: n.Key, Kind: n.KindOf(shared), Owner: o}
 }
 
 // Watches reports whether the Observer is told of the request: not if it is for a part of
@@ -64,7 +66,7 @@ func (c *Client) GaveUp(ctx context.Context, n *Name, req *Request, err error, w
 }
 
 // TellRenewed tells of a batch that had any renewals. The keeper does not wait.
-func (c *Client) TellRenewed(i RenewedInfo) {
+func (c *Client) TellRenewed(i terms.RenewedInfo) {
 	if c.Observer.On() && c.Observer.Renewed != nil && i.Locks > 0 {
 		c.Observer.Notices.Tell(func() { c.Observer.Renewed(i) })
 	}

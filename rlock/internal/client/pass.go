@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"strings"
 
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -37,21 +38,21 @@ func (p Pass) String() string {
 func ParsePass(text string) (p Pass, err error) {
 	rest, ok := strings.CutPrefix(text, passVersion)
 	if !ok || len(text) > longestPass {
-		return p, fmt.Errorf("rlock: %w: it does not begin with %q", ErrInvalidPass, passVersion)
+		return p, fmt.Errorf("rlock: %w: it does not begin with %q", terms.ErrInvalidPass, passVersion)
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(rest)
 	n := len(raw) - 4
 	if err != nil || n < 0 || crc32.ChecksumIEEE(raw[:n]) != binary.BigEndian.Uint32(raw[n:]) {
-		return p, fmt.Errorf("rlock: %w: it was altered", ErrInvalidPass)
+		return p, fmt.Errorf("rlock: %w: it was altered", terms.ErrInvalidPass)
 	}
 	fields := strings.SplitN(string(raw[:n]), " ", 6)
 	if len(fields) < 6 {
-		return p, fmt.Errorf("rlock: %w: it has %d fields", ErrInvalidPass, len(fields))
+		return p, fmt.Errorf("rlock: %w: it has %d fields", terms.ErrInvalidPass, len(fields))
 	}
 	p.Key = fields[5]
 	_, err = fmt.Sscanf(strings.Join(fields[:5], " "), strings.TrimSuffix(passFormat, " %s"), &p.Kind, &p.Shared, &p.Permits, &p.Token, &p.Owner)
 	if err != nil || p.Kind >= KindCount || p.Shared && p.Kind != ReadWriteKind || !wire.HasPassed(p.Owner) {
-		return p, fmt.Errorf("rlock: %w: it names no lock that was passed on", ErrInvalidPass)
+		return p, fmt.Errorf("rlock: %w: it names no lock that was passed on", terms.ErrInvalidPass)
 	}
 	return p, nil
 }

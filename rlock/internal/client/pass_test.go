@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 func TestAPassIsReadAsItWasWritten(t *testing.T) {
@@ -29,6 +30,6 @@ func TestAPassIsReadAsItWasWritten(t *testing.T) {
 		{Owner: strings.TrimSuffix(owner, "0") + "5", Key: "x"}, {Owner: "unknown", Key: "x"},
 	} {
 		_, err := client.ParsePass(p.String())
-		assert.ErrorIs(t, err, client.ErrInvalidPass)
+		assert.ErrorIs(t, err, terms.ErrInvalidPass)
 	}
 }

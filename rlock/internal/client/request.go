@@ -12,11 +12,11 @@ import (
 
 // A Request is what a caller wants.
 type Request struct {
-	Owner  Owner
+	Owner  terms.Owner
 	Shared bool          // a read lock
 	Whole  *terms.Whole  // that it is for, nil for none
 	Lost   func(error)   // called when the hold has ended by loss or by Close, before anything can follow; nil for nothing
-	Way    Way           // how it was acquired, set when it was
+	Way    terms.Way     // how it was acquired, set when it was
 	Lease  time.Duration // 0: until Unlock, kept by the watchdog
 	Wait   time.Duration // how long to wait between attempts; 0 is one attempt
 	Linger time.Duration // how long the lock lingers after it; 0: as the Config says, negative: not at all
@@ -67,7 +67,7 @@ func (c *Client) CheckLease(n *Name, ask time.Duration) error {
 	}
 	shortest := (2 * lease.Drift(0, c.Tick)).Round(time.Millisecond) + time.Millisecond
 	if ask < shortest {
-		return fmt.Errorf("rlock: lock %q: %w of %v: use at least %v, or 0 for the watchdog", n.Key, ErrInvalidLease, ask, shortest)
+		return fmt.Errorf("rlock: lock %q: %w of %v: use at least %v, or 0 for the watchdog", n.Key, terms.ErrInvalidLease, ask, shortest)
 	}
 	return nil
 }

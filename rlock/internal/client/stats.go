@@ -43,9 +43,9 @@ func (n *Counts) Add(other *Counts) {
 }
 
 // Opened counts a level.
-func (n *Counts) Opened(w Way) {
+func (n *Counts) Opened(w terms.Way) {
 	n.Acquired[w]++
-	if w != ByNesting {
+	if w != terms.ByNesting {
 		n.Held++
 	}
 }
@@ -59,13 +59,13 @@ func (n *Counts) Closed(first bool) {
 
 // Undone takes back the counts of a level that was closed before its caller had it, and that was the
 // first of its owner's by then or not.
-func (n *Counts) Undone(w Way, first bool) {
+func (n *Counts) Undone(w terms.Way, first bool) {
 	n.Acquired[w]--
 	n.Closed(first)
 }
 
 // LostOne is Closed for a loss.
-func (n *Counts) LostOne(first bool, r LossReason) {
+func (n *Counts) LostOne(first bool, r terms.LossReason) {
 	if first {
 		n.Held--
 		n.Lost[r]++
@@ -75,7 +75,7 @@ func (n *Counts) LostOne(first bool, r LossReason) {
 // GaveUp counts a call that failed, whose context had ended or not.
 func (n *Counts) GaveUp(err error, canceled bool) {
 	switch {
-	case errors.Is(err, ErrNotAcquired):
+	case errors.Is(err, terms.ErrNotAcquired):
 		n.Denied++
 	case canceled:
 		n.Canceled++

@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -74,11 +75,11 @@ func benchLock(b testing.TB, config client.Config) *Lock {
 func pair(b testing.TB, l client.Form) { pairWith(context.Background(), b, l) }
 
 func pairWith(ctx context.Context, b testing.TB, l client.Form) {
-	o := client.Owner{ID: client.GoroutineID()}
-	if err := l.Take(ctx, client.Request{Owner: o, Wait: client.Forever}); err != nil {
+	o := terms.Owner{ID: terms.GoroutineID()}
+	if err := l.Take(ctx, client.Request{Owner: o, Wait: terms.Forever}); err != nil {
 		b.Error(err)
 	}
-	o = client.Owner{ID: client.GoroutineID()}
+	o = terms.Owner{ID: terms.GoroutineID()}
 	if err := l.Unlock(ctx, o); err != nil {
 		b.Error(err)
 	}
@@ -93,7 +94,7 @@ func pairs(b testing.TB, l client.Form) {
 // BenchmarkNested is a pair by the goroutine that holds the lock.
 func BenchmarkNested(b *testing.B) {
 	blocks(b, client.Config{}, func(l client.Form) {
-		o := client.Owner{ID: client.GoroutineID()}
+		o := terms.Owner{ID: terms.GoroutineID()}
 		if l.Depth(o) == 0 {
 			require.NoError(b, l.Take(context.Background(), request(o)))
 			b.Cleanup(func() { _ = l.Unlock(context.Background(), o) })
@@ -167,7 +168,7 @@ func BenchmarkCrowd(b *testing.B) {
 }
 
 func serve(b *testing.B, l *Lock, n int) time.Duration {
-	holder := client.NewOwner()
+	holder := terms.NewOwner()
 	require.NoError(b, l.Take(context.Background(), request(holder)))
 	var all sync.WaitGroup
 	for range n {
@@ -186,7 +187,7 @@ func serve(b *testing.B, l *Lock, n int) time.Duration {
 func BenchmarkMemory(b *testing.B) {
 	const n = 100_000
 	c := benchClient(b, client.Config{})
-	o := client.NewOwner()
+	o := terms.NewOwner()
 	used := func() uint64 {
 		var m runtime.MemStats
 		runtime.GC()
@@ -240,7 +241,7 @@ func BenchmarkAllocations(b *testing.B) {
 	})
 	b.Run("nested", func(b *testing.B) {
 		l := lock(b, client.Config{})
-		o := client.Owner{ID: client.GoroutineID()}
+		o := terms.Owner{ID: terms.GoroutineID()}
 		require.NoError(b, l.Take(context.Background(), request(o)))
 		for b.Loop() {
 			pair(b, l)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -14,9 +15,9 @@ import (
 type waiter struct {
 	core.Waiter
 	req    client.Request
-	passed string        // of Resume: the owner that the lock was passed on with
-	hold   *hold         // the handle to fill in, nil for Lock
-	place  *client.Place // where it is made, nil if that is not recorded, nor found yet
+	passed string       // of Resume: the owner that the lock was passed on with
+	hold   *hold        // the handle to fill in, nil for Lock
+	place  *terms.Place // where it is made, nil if that is not recorded, nor found yet
 	began  core.Time
 
 	ready chan wakeUp // capacity 1
@@ -101,7 +102,7 @@ var past = func() <-chan time.Time {
 }()
 
 // newCall returns a call that was not served at once.
-func (c *Client) newCall(first *core.Waiter, req *client.Request, h *hold, place *client.Place, now core.Now) *waiter {
+func (c *Client) newCall(first *core.Waiter, req *client.Request, h *hold, place *terms.Place, now core.Now) *waiter {
 	w := c.waiters.Get().(*waiter)
 	ready, timer, until := w.ready, w.timer, w.until
 	*w = waiter{} // apart, since it is large: it is cleared in place, and not made elsewhere and copied
@@ -159,7 +160,7 @@ func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Reques
 }
 
 // asks fills in what each call asks for, and asksMore the rest, for one that does not nest.
-func (l *lock) asks(w *core.Waiter, req *client.Request, h *hold, place *client.Place) {
+func (l *lock) asks(w *core.Waiter, req *client.Request, h *hold, place *terms.Place) {
 	w.Owner, w.Mode, w.Lease, w.Part = core.OwnerID(req.Owner.ID), modeOf(req.Shared), core.Span(req.Lease), req.Whole != nil
 	if h != nil {
 		w.Handle = h
@@ -172,7 +173,7 @@ func (l *lock) asks(w *core.Waiter, req *client.Request, h *hold, place *client.
 func (l *lock) asksMore(w *core.Waiter, req *client.Request, now core.Now) {
 	w.Waits, w.Until = req.Wait > 0, core.Never
 	w.Linger, w.Repeats = core.Span(l.lingerOf(req, now)), req.Owner.IsNamed()
-	if req.Wait < client.Forever {
+	if req.Wait < terms.Forever {
 		w.Until = now.Time.After(core.Span(max(req.Wait, 0)))
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -41,11 +42,11 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 		l.shard.workOf(l, t).parted = true
 		c.shared.TenureOver() // it counts for nothing any more
 	case core.WouldRenew:
-		err = fmt.Errorf("rlock: lock %q: %w: the watchdog keeps it: use WithLease", h.Title(), client.ErrDetach)
+		err = fmt.Errorf("rlock: lock %q: %w: the watchdog keeps it: use WithLease", h.Title(), terms.ErrDetach)
 	case core.NotAlone:
-		err = fmt.Errorf("rlock: lock %q: %w: it is held %d times", h.Title(), client.ErrDetach, len(l.Levels()))
+		err = fmt.Errorf("rlock: lock %q: %w: it is held %d times", h.Title(), terms.ErrDetach, len(l.Levels()))
 	case core.NothingHeld:
-		err = client.ErrNotHeld
+		err = terms.ErrNotHeld
 	case core.NotYet:
 		if l.mirrorsIn == nil {
 			l.mirrorsIn = make(chan struct{})
@@ -56,7 +57,7 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 	if landed != nil || err != nil {
 		return landed, err
 	}
-	h.End(fmt.Errorf("rlock: lock %q: detached: %w", h.Title(), client.ErrNotHeld))
+	h.End(fmt.Errorf("rlock: lock %q: detached: %w", h.Title(), terms.ErrNotHeld))
 	if c.shared.Observer.On() {
 		e := c.closedLevel(h.lock.Name, &was, now, nil)
 		e.Detached = true

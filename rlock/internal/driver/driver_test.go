@@ -16,6 +16,7 @@ import (
 	"github.com/go-rlock/rlock/internal/explore/server"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -29,8 +30,8 @@ func bubbleOf(t *testing.T, kind client.KindID, run func(t *testing.T, f *fake))
 }
 
 // takes takes the lock with a caller of its own.
-func takes(ctx context.Context, l *Lock) (client.Owner, <-chan error) {
-	o, result := client.NewOwner(), make(chan error, 1)
+func takes(ctx context.Context, l *Lock) (terms.Owner, <-chan error) {
+	o, result := terms.NewOwner(), make(chan error, 1)
 	go func() { result <- l.Take(ctx, request(o)) }()
 	return o, result
 }
@@ -44,7 +45,7 @@ func TestACallTakesAndFreesALockByTwoCommands(t *testing.T) {
 		assert.Equal(t, 2, l.Depth(o))
 		require.NoError(t, l.Unlock(t.Context(), o))
 		require.NoError(t, l.Unlock(t.Context(), o))
-		require.ErrorIs(t, l.Unlock(t.Context(), o), client.ErrNotHeld)
+		require.ErrorIs(t, l.Unlock(t.Context(), o), terms.ErrNotHeld)
 		assert.Equal(t, []core.Op{core.Acquire, core.Leave}, f.ops(core.Acquire, core.Leave))
 		f.isClean()
 	})
@@ -185,7 +186,7 @@ func visits(t *testing.T, l *Lock, seed uint64, inside *inside) error {
 			of = l.ForReaders()
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(random.IntN(20_000))*time.Millisecond)
-		handle, err := of.Hold(ctx, context.Background(), client.Request{Owner: client.NewHandleOwner(), Wait: client.Forever})
+		handle, err := of.Hold(ctx, context.Background(), client.Request{Owner: terms.NewHandleOwner(), Wait: terms.Forever})
 		cancel()
 		if err != nil {
 			if !errors.Is(err, context.DeadlineExceeded) {
@@ -224,7 +225,7 @@ func TestCloseIsHeardByACallWhoseCommandIsInFlight(t *testing.T) {
 		require.ErrorIs(t, <-one, wire.ErrClosed)
 		require.ErrorIs(t, <-other, wire.ErrClosed)
 		assert.Zero(t, time.Since(began))
-		require.ErrorIs(t, <-closed, client.ErrUnconfirmed)
+		require.ErrorIs(t, <-closed, terms.ErrUnconfirmed)
 		assert.Equal(t, 3*time.Second, time.Since(began))
 	})
 }
@@ -295,8 +296,8 @@ func TestACallThatFindsALossIsRefusedForIt(t *testing.T) {
 		o, got := takes(t.Context(), c.lock())
 		require.NoError(t, <-got)
 		c.clock.ahead.Add(int64(time.Minute))
-		require.ErrorIs(t, c.lock().Take(t.Context(), request(o)), client.ErrLost)
-		require.ErrorIs(t, c.lock().Unlock(t.Context(), o), client.ErrLost)
+		require.ErrorIs(t, c.lock().Take(t.Context(), request(o)), terms.ErrLost)
+		require.ErrorIs(t, c.lock().Unlock(t.Context(), o), terms.ErrLost)
 	})
 }
 
@@ -308,7 +309,7 @@ func TestALateWakeUpIsTakenByItsOwnCall(t *testing.T) {
 		l := c.lock()
 		o, got := takes(t.Context(), l)
 		require.NoError(t, <-got)
-		req := request(client.NewOwner())
+		req := request(terms.NewOwner())
 		req.Wait = time.Second
 		waits := make(chan error, 1)
 		go func() { waits <- l.Take(t.Context(), req) }()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // after is what exit does once it has given the mutex back, in this order.
@@ -121,14 +122,14 @@ func (l *lock) granted(w *core.Waiter, req *client.Request, h *hold) earlierLoss
 	return earlierLosses{slices.Clone(l.untold), s.losses}
 }
 
-var ways = [...]client.Way{
-	core.ByRedis:   client.ByRedis,
-	core.ByQueue:   client.ByQueue,
-	core.ByNesting: client.ByNesting,
-	core.ByHandoff: client.ByHandoff,
-	core.ByJoining: client.ByJoining,
-	core.ByLinger:  client.ByLinger,
-	core.ByPass:    client.ByPass,
+var ways = [...]terms.Way{
+	core.ByRedis:   terms.ByRedis,
+	core.ByQueue:   terms.ByQueue,
+	core.ByNesting: terms.ByNesting,
+	core.ByHandoff: terms.ByHandoff,
+	core.ByJoining: terms.ByJoining,
+	core.ByLinger:  terms.ByLinger,
+	core.ByPass:    terms.ByPass,
 }
 
 // polled makes the agent of a tenure poll it: the goroutine of its waiter, the call that releases

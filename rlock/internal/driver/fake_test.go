@@ -18,6 +18,7 @@ import (
 	"github.com/go-rlock/rlock/internal/explore/server"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -307,4 +308,4 @@ func (c *Client) lock() *Lock {
 	return &l
 }
 
-func request(o client.Owner) client.Request { return client.Request{Owner: o, Wait: client.Forever} }
+func request(o terms.Owner) client.Request { return client.Request{Owner: o, Wait: terms.Forever} }

@@ -14,7 +14,7 @@ import (
 type hold struct {
 	client.Base
 	lock  Lock
-	owner client.Owner
+	owner terms.Owner
 	by    uint64 // the goroutine that has called, 0 if it is not known
 	token uint64 // set when the lock was granted, and never changed; 0: it has none
 
@@ -84,7 +84,7 @@ func (h *hold) Unlock(ctx context.Context) error {
 
 func (h *hold) Cause() (cause error) {
 	h.lock.driver.shardOf(h.lock.Name).glance(func() {
-		if !h.released || errors.Is(h.lost, client.ErrPassed) {
+		if !h.released || errors.Is(h.lost, terms.ErrPassed) {
 			cause = h.lost
 		}
 	})

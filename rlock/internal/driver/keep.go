@@ -8,6 +8,7 @@ import (
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/lease"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -220,7 +221,7 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 	}
 	began := time.Now()
 	c.carryAll(ctx, calls)
-	info := client.RenewedInfo{Took: time.Since(began), Margin: c.shared.Config.Lease, Lease: c.shared.Config.Lease}
+	info := terms.RenewedInfo{Took: time.Since(began), Margin: c.shared.Config.Lease, Lease: c.shared.Config.Lease}
 	for i := range calls {
 		reached = reached || calls[i].answer.heard
 		c.kept(&calls[i], &info)
@@ -250,7 +251,7 @@ func panicked(r any) answer {
 }
 
 // kept deals with the answer to a command of the keeper.
-func (c *Client) kept(sent *call, info *client.RenewedInfo) {
+func (c *Client) kept(sent *call, info *terms.RenewedInfo) {
 	k, a := sent.work, &sent.answer
 	l, s := k.lock, k.lock.shard
 	now := s.take()
@@ -324,7 +325,7 @@ func (k *work) call(cmd core.Command, now core.Now) call {
 }
 
 // countRenewal counts a mirror, before its answer is dealt with.
-func (l *lock) countRenewal(info *client.RenewedInfo, sent *call, now core.Now) {
+func (l *lock) countRenewal(info *terms.RenewedInfo, sent *call, now core.Now) {
 	a, s := &sent.answer, l.shard
 	if info == nil || sent.work.tenure != l.Owner() || !l.IsHeld() {
 		return

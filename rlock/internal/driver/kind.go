@@ -5,6 +5,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -82,7 +83,7 @@ func (c *Client) config() core.Config {
 		LookTime: core.Span(lookTime), Slack: core.Span(slack),
 		Retry: core.Span(wire.FirstRetry), MaxRetry: core.Span(wire.LastRetry),
 		FirstPoll: core.Span(firstPoll), LastPoll: core.Span(lastPoll),
-		Silence: core.Span(client.Silence), Patience: core.Span(patience), LeastWait: core.Span(queueLeast),
+		Silence: core.Span(terms.Silence), Patience: core.Span(patience), LeastWait: core.Span(queueLeast),
 		ReadersTime: core.Span(readersTime), ShortSection: core.Span(shortSection),
 
 		HandoffLimit: c.shared.Config.HandoffLimit, HandoffTime: core.Span(c.shared.Config.HandoffTime),

@@ -43,7 +43,7 @@ func (l *Lock) Take(ctx context.Context, req client.Request) error {
 func (l *Lock) Hold(ctx, parent context.Context, req client.Request) (client.Handle, error) {
 	h := l.newHold(parent, &req)
 	err := l.driver.acquire(ctx, l.Name, &req, h)
-	if errors.Is(err, client.ErrNotAcquired) {
+	if errors.Is(err, terms.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", l.Name.Key, err)
 	}
 	if err != nil {
@@ -53,11 +53,11 @@ func (l *Lock) Hold(ctx, parent context.Context, req client.Request) (client.Han
 	return h, nil
 }
 
-func (l *Lock) Unlock(ctx context.Context, o client.Owner) error {
+func (l *Lock) Unlock(ctx context.Context, o terms.Owner) error {
 	return l.unlock(ctx, o, nil)
 }
 
-func (l *Lock) Depth(o client.Owner) (n int) {
+func (l *Lock) Depth(o terms.Owner) (n int) {
 	if one, now := l.driver.enterIfAny(l.Name, core.OwnerID(o.ID)); one != nil {
 		one.Look(now)
 		n = one.depth(o, l.mode())
@@ -67,7 +67,7 @@ func (l *Lock) Depth(o client.Owner) (n int) {
 }
 
 // State counts no call as one that waits where the server is silent.
-func (l *Lock) State(o client.Owner) (s terms.State) {
+func (l *Lock) State(o terms.Owner) (s terms.State) {
 	s.Silent = l.driver.wire.Limits(l.Name.Slot).Asks.Silent()
 	one, now := l.driver.enterIfAny(l.Name, core.OwnerID(o.ID))
 	if one == nil {
@@ -88,7 +88,7 @@ func (l *Lock) State(o client.Owner) (s terms.State) {
 }
 
 // depth returns how many levels of the mode the owner has, and knows of.
-func (l *lock) depth(o client.Owner, mode core.Mode) (n int) {
+func (l *lock) depth(o terms.Owner, mode core.Mode) (n int) {
 	levels := l.Levels()
 	for i := range levels {
 		if v := &levels[i]; v.Owner == core.OwnerID(o.ID) && v.Mode == mode && !isLoose(v) {
@@ -116,12 +116,12 @@ func isLoose(v *core.Level) bool {
 	return h != nil && !h.IsHeld()
 }
 
-func (l *Lock) Token(o client.Owner) (token uint64, err error) {
+func (l *Lock) Token(o terms.Owner) (token uint64, err error) {
 	switch k := kinds[l.Name.KindID]; {
 	case l.Name.Err != nil:
 		return 0, l.Name.Err
 	case !k.core.Fenced:
-		return 0, client.NoToken(l.Name.Key)
+		return 0, terms.NoToken(l.Name.Key)
 	}
 	one, now := l.driver.enterIfAny(l.Name, core.OwnerID(o.ID))
 	if one != nil {

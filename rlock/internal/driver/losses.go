@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // An ending is a report about levels that ended by loss or by Close. It is told outside of the
@@ -60,7 +61,7 @@ func (s *shard) lost(l *lock, t *core.Tenure, levels []core.Level, cause core.Ca
 	s.after.endings = append(s.after.endings, e)
 }
 
-func ownerOf(v *core.Level) client.Owner { return client.Owner{ID: uint64(v.Owner)} }
+func ownerOf(v *core.Level) terms.Owner { return terms.Owner{ID: uint64(v.Owner)} }
 
 // causeOf returns the error that says why the levels are lost.
 func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) error {
@@ -97,7 +98,7 @@ func (s *shard) remember(l *lock, v *core.Level, e *ending) (severity slog.Level
 		lost.Until = s.client.clock.safe(v.Until)
 	}
 	severity = slog.LevelWarn
-	if !kept && errors.Is(e.why, client.ErrLeaseEnded) { // as asked for
+	if !kept && errors.Is(e.why, terms.ErrLeaseEnded) { // as asked for
 		lost.Until = s.client.clock.time(e.at.Time) // a little before its time, as every lease that is trusted
 		severity = slog.LevelDebug
 	}
@@ -133,7 +134,7 @@ func (e *ending) tell() {
 }
 
 // causeFor is the error of an owner whose level has ended.
-func (e *ending) causeFor(o client.Owner) error {
+func (e *ending) causeFor(o terms.Owner) error {
 	if e.why == nil {
 		return e.lock.name.ClosedError(o)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -83,7 +84,7 @@ func (c *Client) finished(ctx context.Context, n *client.Name, w *waiter) (err e
 		s.counts.GaveUp(err, ended)
 		s.counts.Waited += waited
 	})
-	if !errors.Is(err, client.ErrNotAcquired) {
+	if !errors.Is(err, terms.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
 	}
 	return e.GaveUp(ctx, n, &w.req, err, waited, w.waits)
@@ -108,16 +109,16 @@ func (c *Client) giveBack(n *client.Name, w *waiter) {
 
 // refusal returns the error of a call that has ended with that outcome, with the holder if it is to name one.
 func (l *lock) refusal(o core.Outcome, req *client.Request, holder string) error {
-	reason := client.ErrNotAcquired
+	reason := terms.ErrNotAcquired
 	switch {
 	case o == core.Closed:
 		return wire.ErrClosed
 	case o == core.Upgrades:
 		return client.UpgradeError(req.Owner)
 	case o == core.NotPassed:
-		return client.ErrNotPassed
+		return terms.ErrNotPassed
 	case l.Owner() == nil && l.Busy():
-		reason = client.ErrUnanswered
+		reason = terms.ErrUnanswered
 	}
 	if holder != "" {
 		reason = fmt.Errorf("%w: it is %s", reason, holder)
@@ -129,7 +130,7 @@ func (l *lock) refusal(o core.Outcome, req *client.Request, holder string) error
 // that holder last.
 func (l *lock) holderWords(named string) string {
 	if l.IsHeld() {
-		return "held by " + client.Owner{ID: uint64(l.Levels()[0].Owner)}.Words() + " of this process"
+		return "held by " + terms.Owner{ID: uint64(l.Levels()[0].Owner)}.Words() + " of this process"
 	}
 	return l.shard.client.shared.HolderWords(named)
 }

@@ -18,17 +18,17 @@ import (
 // A tally counts the events of the levels that were told as the beginning of a hold, and of those told as nested.
 type tally struct{ begun, ended, nested, unnested int }
 
-func (n *tally) observer() *client.Observer {
-	count := func(begin, nest *int) client.Hook {
-		return func(_ context.Context, e client.Event) {
-			if e.Way == client.ByNesting {
+func (n *tally) observer() *terms.Observer {
+	count := func(begin, nest *int) terms.Hook {
+		return func(_ context.Context, e terms.Event) {
+			if e.Way == terms.ByNesting {
 				*nest++
 			} else {
 				*begin++
 			}
 		}
 	}
-	return &client.Observer{
+	return &terms.Observer{
 		Acquired: count(&n.begun, &n.nested), Released: count(&n.ended, &n.unnested), Lost: count(&n.ended, &n.unnested),
 		Missed: func(int) {}, Closed: func() {},
 	}
@@ -40,7 +40,7 @@ func TestTheEventsOfAnOwnerBalanceBesideItsPartsOfOtherLocks(t *testing.T) {
 		bubble(t, func(t *testing.T, f *fake) {
 			n, random := new(tally), rand.New(rand.NewPCG(seed, 0))
 			c := f.join(func(c *client.Config) { c.Observer = n.observer() })
-			l, o := c.lock(), client.NewOwner()
+			l, o := c.lock(), terms.NewOwner()
 			direct := 0
 			var open []client.Handle
 			for range 5 {

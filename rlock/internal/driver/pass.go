@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // Pass implements [client.Handle]. A pass that Redis does not confirm is released.
@@ -23,15 +24,15 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	var err error
 	switch result {
 	case core.NotAlone:
-		err = fmt.Errorf("rlock: lock %q: %w: this process holds it %d times", n.Key, client.ErrPass, len(l.Levels()))
+		err = fmt.Errorf("rlock: lock %q: %w: this process holds it %d times", n.Key, terms.ErrPass, len(l.Levels()))
 	case core.NothingHeld:
-		err = client.ErrNotHeld
+		err = terms.ErrNotHeld
 	}
 	if err != nil {
 		l.shard.exit(l)
 		return "", err
 	}
-	h.released, h.lost = true, fmt.Errorf("rlock: lock %q: %w", n.Key, client.ErrPassed)
+	h.released, h.lost = true, fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrPassed)
 	l.shard.counts.Closed(was.First)
 	pass := client.Pass{Kind: n.KindID, Shared: h.lock.Shared, Permits: n.Permits, Token: h.token, Owner: c.textOf(t.ID, 0), Key: n.Key}
 	l.shard.exit(l)
@@ -40,7 +41,7 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	if c.shared.Observer.On() {
 		e := c.closedLevel(n, &was, now, err)
 		e.Passed = err == nil
-		c.shared.Observer.TellReleased(ctx, e, client.LostKeyGone)
+		c.shared.Observer.TellReleased(ctx, e, terms.LostKeyGone)
 	}
 	if err != nil {
 		return "", fmt.Errorf("rlock: lock %q: it was not passed on, and is given up: %w", n.Key, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // onOp loses or holds back the first command of that sort.
@@ -25,10 +26,10 @@ func (f *fake) onOp(op core.Op, next fate) {
 }
 
 func (f *fake) passOn(t *testing.T, c *Client) (client.Pass, error) {
-	h, err := c.lock().Hold(t.Context(), t.Context(), request(client.NewHandleOwner()))
+	h, err := c.lock().Hold(t.Context(), t.Context(), request(terms.NewHandleOwner()))
 	require.NoError(t, err)
 	text, err := h.Pass(t.Context(), time.Minute)
-	require.ErrorIs(t, context.Cause(h.Context()), client.ErrPassed)
+	require.ErrorIs(t, context.Cause(h.Context()), terms.ErrPassed)
 	if err != nil {
 		return client.Pass{}, err
 	}
@@ -56,13 +57,13 @@ func TestAResumeIsSentAgainAfterALostAnswer(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, []core.Op{core.Acquire, core.Mirror}, f.ops(core.Acquire, core.Mirror, core.Leave, core.Unmark, core.Resume))
 			f.onOp(core.Resume, lose)
-			h, err := there.lock().Resume(t.Context(), t.Context(), request(client.NewHandleOwner()), &pass)
+			h, err := there.lock().Resume(t.Context(), t.Context(), request(terms.NewHandleOwner()), &pass)
 			require.NoError(t, err)
 			if lose == passes {
 				assert.Equal(t, 1, f.count(core.Resume))
 			}
-			_, err = here.lock().Resume(t.Context(), t.Context(), request(client.NewHandleOwner()), &pass)
-			require.ErrorIs(t, err, client.ErrNotPassed)
+			_, err = here.lock().Resume(t.Context(), t.Context(), request(terms.NewHandleOwner()), &pass)
+			require.ErrorIs(t, err, terms.ErrNotPassed)
 			time.Sleep(2 * time.Minute)
 			require.True(t, client.Valid(h))
 			require.NoError(t, h.Release(t.Context()))
@@ -77,9 +78,9 @@ func TestAPassThatIsNotConfirmedIsReleased(t *testing.T) {
 			here, there := f.join(nil), f.join(nil)
 			f.onOp(core.Mirror, lose)
 			_, err := f.passOn(t, here)
-			require.ErrorIs(t, err, client.ErrUnconfirmed)
+			require.ErrorIs(t, err, terms.ErrUnconfirmed)
 			begin := time.Now()
-			h, err := there.lock().Hold(t.Context(), t.Context(), request(client.NewHandleOwner()))
+			h, err := there.lock().Hold(t.Context(), t.Context(), request(terms.NewHandleOwner()))
 			require.NoError(t, err)
 			assert.Less(t, time.Since(begin), 3*time.Second)
 			require.NoError(t, h.Release(t.Context()))
@@ -106,7 +107,7 @@ func TestALockIsPassedOnWhileItIsRenewed(t *testing.T) {
 		synctest.Wait()
 		pass, err := client.ParsePass(text)
 		require.NoError(t, err)
-		resumed, err := there.lock().Resume(t.Context(), t.Context(), request(client.NewHandleOwner()), &pass)
+		resumed, err := there.lock().Resume(t.Context(), t.Context(), request(terms.NewHandleOwner()), &pass)
 		require.NoError(t, err)
 		f.fate = nil
 		require.NoError(t, resumed.Release(t.Context()))
@@ -123,13 +124,13 @@ func TestAResumeThatLeavesReleasesWhatItTook(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		result := make(chan error, 1)
 		go func() {
-			_, err := there.lock().Resume(ctx, ctx, request(client.NewHandleOwner()), &pass)
+			_, err := there.lock().Resume(ctx, ctx, request(terms.NewHandleOwner()), &pass)
 			result <- err
 		}()
 		synctest.Wait()
 		cancel()
 		require.ErrorIs(t, <-result, context.Canceled)
-		h, err := here.lock().Hold(t.Context(), t.Context(), request(client.NewHandleOwner()))
+		h, err := here.lock().Hold(t.Context(), t.Context(), request(terms.NewHandleOwner()))
 		require.NoError(t, err)
 		require.NoError(t, h.Release(t.Context()))
 	})

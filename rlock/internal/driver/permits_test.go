@@ -12,13 +12,14 @@ import (
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/diag"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // holdPermits takes n permits, each with a handle.
 func holdPermits(t *testing.T, l *Lock, n int) (holds []client.Handle) {
 	t.Helper()
 	for range n {
-		h, err := l.Hold(t.Context(), t.Context(), client.Request{Owner: client.NewHandleOwner(), Wait: client.Forever})
+		h, err := l.Hold(t.Context(), t.Context(), client.Request{Owner: terms.NewHandleOwner(), Wait: terms.Forever})
 		require.NoError(t, err)
 		holds = append(holds, h)
 	}
@@ -30,18 +31,18 @@ func TestEachOwnerHasAPermitOfItsOwn(t *testing.T) {
 		f.most = 3
 		c := f.join(nil)
 		l := c.lock()
-		o := client.NewOwner()
+		o := terms.NewOwner()
 		require.NoError(t, l.Take(t.Context(), request(o)))
 		require.NoError(t, l.Take(t.Context(), request(o)), "it nests")
 		holds := holdPermits(t, l, 2)
-		require.ErrorIs(t, l.Take(t.Context(), client.Request{Owner: client.NewOwner()}), client.ErrNotAcquired)
+		require.ErrorIs(t, l.Take(t.Context(), client.Request{Owner: terms.NewOwner()}), terms.ErrNotAcquired)
 		assert.Equal(t, 2, l.Depth(o))
 		assert.EqualValues(t, 3, c.Counts().Held)
 		assert.Len(t, diag.Uses(c, true), 3)
 		for range 2 {
 			require.NoError(t, l.Unlock(t.Context(), o))
 		}
-		require.ErrorIs(t, l.Unlock(t.Context(), o), client.ErrNotHeld)
+		require.ErrorIs(t, l.Unlock(t.Context(), o), terms.ErrNotHeld)
 		for _, h := range holds {
 			assert.True(t, client.Valid(h))
 			require.NoError(t, h.Release(t.Context()))
@@ -58,7 +59,7 @@ func TestWaitersOfASemaphoreShareASubscription(t *testing.T) {
 		c := f.join(nil)
 		holds := holdPermits(t, c.lock(), f.most)
 		var waits []<-chan error
-		var owners []client.Owner
+		var owners []terms.Owner
 		for range waiters {
 			o, result := takes(t.Context(), c.lock())
 			synctest.Wait()
@@ -115,7 +116,7 @@ func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
 		assert.Equal(t, []core.OwnerID{77}, f.released(77))
 		for s := range here.shardsOf(key) {
 			for l := range s.named(key) {
-				require.NoError(t, here.lock().Unlock(t.Context(), client.Owner{ID: uint64(l.owner)}))
+				require.NoError(t, here.lock().Unlock(t.Context(), terms.Owner{ID: uint64(l.owner)}))
 			}
 		}
 		f.isClean()
@@ -150,8 +151,8 @@ func TestALostPermitIsItsOwnersAlone(t *testing.T) {
 				require.NoError(t, h.Err())
 				require.NoError(t, h.Release(t.Context()))
 			} else {
-				require.ErrorIs(t, h.Err(), client.ErrLost)
-				require.ErrorIs(t, h.Release(t.Context()), client.ErrLost)
+				require.ErrorIs(t, h.Err(), terms.ErrLost)
+				require.ErrorIs(t, h.Release(t.Context()), terms.ErrLost)
 			}
 		}
 		f.isClean()

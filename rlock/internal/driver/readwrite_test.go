@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // readWrite returns the two locks of the client.
@@ -32,22 +33,22 @@ func TestReadersOfAClientShareATenure(t *testing.T) {
 	bubbleOf(t, client.ReadWriteKind, func(t *testing.T, f *fake) {
 		read, write := f.join(nil).readWrite()
 		_, there := f.join(nil).readWrite()
-		var readers []client.Owner
+		var readers []terms.Owner
 		for range 5 {
-			o := client.NewOwner()
+			o := terms.NewOwner()
 			readers = append(readers, o)
 			require.NoError(t, read.Take(t.Context(), request(o)))
 			require.NoError(t, read.Take(t.Context(), request(o)), "it nests")
 		}
-		require.ErrorIs(t, write.Take(t.Context(), request(readers[0])), client.ErrUpgrade)
-		require.ErrorIs(t, there.Take(t.Context(), client.Request{Owner: client.NewOwner()}), client.ErrNotAcquired)
+		require.ErrorIs(t, write.Take(t.Context(), request(readers[0])), terms.ErrUpgrade)
+		require.ErrorIs(t, there.Take(t.Context(), client.Request{Owner: terms.NewOwner()}), terms.ErrNotAcquired)
 		assert.Equal(t, 2, read.Depth(readers[0]))
 		assert.Zero(t, write.Depth(readers[0]))
 		for _, o := range readers {
 			require.NoError(t, read.Unlock(t.Context(), o))
 			require.NoError(t, read.Unlock(t.Context(), o))
-			require.ErrorIs(t, read.Unlock(t.Context(), o), client.ErrNotHeld)
-			require.ErrorIs(t, write.Unlock(t.Context(), o), client.ErrNotHeld)
+			require.ErrorIs(t, read.Unlock(t.Context(), o), terms.ErrNotHeld)
+			require.ErrorIs(t, write.Unlock(t.Context(), o), terms.ErrNotHeld)
 		}
 		assert.Equal(t, []core.Op{core.Acquire, core.Acquire, core.Leave}, f.ops(core.Acquire, core.Leave))
 		f.isClean()
@@ -58,15 +59,15 @@ func TestReadersOfAClientShareATenure(t *testing.T) {
 func TestAReadersFixedLeaseEndsByTheClock(t *testing.T) {
 	bubbleOf(t, client.ReadWriteKind, func(t *testing.T, f *fake) {
 		read, _ := f.join(nil).readWrite()
-		long := client.NewOwner()
+		long := terms.NewOwner()
 		require.NoError(t, read.Take(t.Context(), request(long)))
-		short, err := read.Hold(t.Context(), t.Context(), client.Request{Owner: client.NewHandleOwner(), Wait: client.Forever, Lease: 3 * time.Second})
+		short, err := read.Hold(t.Context(), t.Context(), client.Request{Owner: terms.NewHandleOwner(), Wait: terms.Forever, Lease: 3 * time.Second})
 		require.NoError(t, err)
 		f.fate = func(uint32, *core.Command) fate { return lost }
 		began := time.Now()
 		<-short.Context().Done()
 		assert.InDelta(t, 3*time.Second, time.Since(began), float64(50*time.Millisecond))
-		require.ErrorIs(t, short.Err(), client.ErrLost)
+		require.ErrorIs(t, short.Err(), terms.ErrLost)
 		assert.Equal(t, 1, read.Depth(long))
 		f.mu.Lock()
 		f.fate = nil
@@ -86,9 +87,9 @@ func TestADowngradeLetsReadersOfOthersIn(t *testing.T) {
 			bubbleOf(t, client.ReadWriteKind, func(t *testing.T, f *fake) {
 				read, write := f.join(nil).readWrite()
 				there, _ := f.join(nil).readWrite()
-				o, other := client.NewOwner(), client.NewOwner()
+				o, other := terms.NewOwner(), terms.NewOwner()
 				require.NoError(t, write.Take(t.Context(), request(o)))
-				beside := later(func() error { return read.Take(t.Context(), request(client.NewOwner())) })
+				beside := later(func() error { return read.Take(t.Context(), request(terms.NewOwner())) })
 				reads := later(func() error { return there.Take(t.Context(), request(other)) })
 				require.NoError(t, read.Take(t.Context(), request(o)))
 				time.Sleep(time.Second)
@@ -131,7 +132,7 @@ func TestWhetherALockIsReadIsKnownBeforeRedisIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubbleOf(t, client.ReadWriteKind, func(t *testing.T, f *fake) {
 				read, write := f.join(nil).readWrite()
-				o := client.NewOwner()
+				o := terms.NewOwner()
 				is := func(l *Lock) bool {
 					locked, err := l.IsLocked(t.Context())
 					require.NoError(t, err)
@@ -156,10 +157,10 @@ func TestWhetherALockIsReadIsKnownBeforeRedisIsTold(t *testing.T) {
 func TestAReaderWaitsBehindAWriter(t *testing.T) {
 	bubbleOf(t, client.ReadWriteKind, func(t *testing.T, f *fake) {
 		read, write := f.join(nil).readWrite()
-		first, writer, late := client.NewOwner(), client.NewOwner(), client.NewOwner()
+		first, writer, late := terms.NewOwner(), terms.NewOwner(), terms.NewOwner()
 		require.NoError(t, read.Take(t.Context(), request(first)))
 		ctx, leave := context.WithCancel(t.Context())
-		leaves := later(func() error { return write.Take(ctx, request(client.NewOwner())) })
+		leaves := later(func() error { return write.Take(ctx, request(terms.NewOwner())) })
 		writes := later(func() error { return write.Take(t.Context(), request(writer)) })
 		reads := later(func() error { return read.Take(t.Context(), request(late)) })
 		assert.Empty(t, reads)

@@ -8,12 +8,13 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // unlock takes one level off the hold of o: that of the handle h, or without one the innermost that was
 // taken without.
-func (of *Lock) unlock(ctx context.Context, o client.Owner, h *hold) error {
+func (of *Lock) unlock(ctx context.Context, o terms.Owner, h *hold) error {
 	c, n := of.driver, of.Name
 	if n.Err != nil {
 		return n.Err
@@ -28,7 +29,7 @@ func (of *Lock) unlock(ctx context.Context, o client.Owner, h *hold) error {
 		advice := l.advice(o)
 		l.shard.exit(l)
 		err := of.notHeld(o, h)
-		if advice != "" && !errors.Is(err, client.ErrLost) {
+		if advice != "" && !errors.Is(err, terms.ErrLost) {
 			err = fmt.Errorf("%w: %s", err, advice)
 		}
 		return err
@@ -44,7 +45,7 @@ func (of *Lock) unlock(ctx context.Context, o client.Owner, h *hold) error {
 		err = l.release(t, o, now)
 	}
 	if c.shared.Observer.On() && !h.isPart() {
-		c.shared.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), client.LostKeyGone)
+		c.shared.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), terms.LostKeyGone)
 	}
 	return err
 }
@@ -58,7 +59,7 @@ func handleOf(h *hold) any {
 }
 
 // closedLevel is the event of a level that was closed then.
-func (c *Client) closedLevel(n *client.Name, was *core.Level, at core.Now, err error) client.Event {
+func (c *Client) closedLevel(n *client.Name, was *core.Level, at core.Now, err error) terms.Event {
 	e := n.Event(ownerOf(was), was.Mode == core.Shared)
 	e.Way, e.Held, e.Err = ways[was.Way], time.Duration(at.Time.Since(was.Since)), err
 	return e
@@ -67,7 +68,7 @@ func (c *Client) closedLevel(n *client.Name, was *core.Level, at core.Now, err e
 // release sends the release of a tenure, whose last level was o's. It is called with the mutex held, and
 // gives it back. No caller's context can end it, and it takes no longer than an Unlock has: the wait for a
 // place counts.
-func (l *lock) release(t *core.Tenure, o client.Owner, now core.Now) error {
+func (l *lock) release(t *core.Tenure, o terms.Owner, now core.Now) error {
 	c, n := l.shard.client, l.name
 	releases := &c.wire.Limits(n.Slot).Releases
 	place, ok := releases.TryEnter()
@@ -112,7 +113,7 @@ func (l *lock) release(t *core.Tenure, o client.Owner, now core.Now) error {
 	l.shard.carryOut()
 	cause := l.shard.released
 	if cause == core.KeyGone {
-		l.shard.counts.Lost[client.LostKeyGone]++
+		l.shard.counts.Lost[terms.LostKeyGone]++
 	}
 	l.shard.exit(l)
 	switch {
@@ -126,18 +127,18 @@ func (l *lock) release(t *core.Tenure, o client.Owner, now core.Now) error {
 	return nil
 }
 
-func errUnconfirmed(n *client.Name, o client.Owner, ends time.Time, err error) error {
+func errUnconfirmed(n *client.Name, o terms.Owner, ends time.Time, err error) error {
 	return fmt.Errorf("rlock: unlock %q: owner %s: %w, it is tried again until the lease ends at %s: %w",
-		n.Key, o, client.ErrUnconfirmed, ends.Format(time.TimeOnly), err)
+		n.Key, o, terms.ErrUnconfirmed, ends.Format(time.TimeOnly), err)
 }
 
 // advice returns a hint for o, which has nothing to unlock: the lock's owners in this process; ""
 // for none.
-func (l *lock) advice(o client.Owner) string {
+func (l *lock) advice(o terms.Owner) string {
 	if !l.IsHeld() {
 		return ""
 	}
-	holder := client.Owner{ID: uint64(l.Levels()[0].Owner)}
+	holder := terms.Owner{ID: uint64(l.Levels()[0].Owner)}
 	if holder == o {
 		return ""
 	}
@@ -149,11 +150,11 @@ func (l *lock) advice(o client.Owner) string {
 }
 
 // notHeld says why o has nothing to unlock.
-func (of *Lock) notHeld(o client.Owner, h *hold) error {
+func (of *Lock) notHeld(o terms.Owner, h *hold) error {
 	c, n := of.driver, of.Name
 	losses := &c.shared.Losses
 	var cause error
-	nothing := client.ErrNotHeld // a handle forgets nothing
+	nothing := terms.ErrNotHeld // a handle forgets nothing
 	if h == nil {
 		cause = losses.Unlock(n.LossKey(o), of.Shared)
 		nothing = losses.NotHeld()

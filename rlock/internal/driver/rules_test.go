@@ -50,7 +50,7 @@ func foundBy(run func()) (broken string) {
 
 // contended returns when one call holds the lock and another one of the same client waits
 // for it.
-func contended(t *testing.T, f *fake) (c *Client, holder client.Owner, waits <-chan error, leave context.CancelFunc) {
+func contended(t *testing.T, f *fake) (c *Client, holder terms.Owner, waits <-chan error, leave context.CancelFunc) {
 	c = f.join(nil)
 	holder, got := takes(t.Context(), c.lock())
 	require.NoError(t, <-got)
@@ -145,7 +145,7 @@ func TestAGrantedCallWaitsUntilEarlierLossesAreTold(t *testing.T) {
 		c := f.join(nil)
 		told := make(chan struct{}) // the whole is told of the loss only after a while
 		handle, err := c.lock().Hold(t.Context(), t.Context(), client.Request{
-			Owner: client.NewHandleOwner(), Wait: client.Forever, Lease: time.Second,
+			Owner: terms.NewHandleOwner(), Wait: terms.Forever, Lease: time.Second,
 			Whole: &terms.Whole{Name: "whole"}, Lost: func(error) { <-told },
 		})
 		require.NoError(t, err)
@@ -167,7 +167,7 @@ func TestALossThatIsNotToldIsFound(t *testing.T) {
 		c := f.join(nil)
 		told := make(chan struct{})
 		_, err := c.lock().Hold(t.Context(), t.Context(), client.Request{
-			Owner: client.NewHandleOwner(), Wait: client.Forever, Lease: time.Second, Lost: func(error) { <-told },
+			Owner: terms.NewHandleOwner(), Wait: terms.Forever, Lease: time.Second, Lost: func(error) { <-told },
 		})
 		require.NoError(t, err)
 		o, waits := takes(t.Context(), c.lock())
@@ -264,12 +264,12 @@ func TestCodeOfAUserUnderTheMutexIsFound(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		hooks := 0
 		c := f.join(func(config *client.Config) {
-			config.Observer = &client.Observer{Acquired: func(context.Context, client.Event) { hooks++ }, Closed: func() {}}
+			config.Observer = &terms.Observer{Acquired: func(context.Context, terms.Event) { hooks++ }, Closed: func() {}}
 		})
 		ctx := c.witness.watched(t.Context())
 		for name, code := range map[string]func(){
 			"Err": func() { _ = ctx.Err() }, "Done": func() { ctx.Done() }, "Value": func() { ctx.Value(name(0)) },
-			"AfterFunc": func() { ctx.(watchedContext).AfterFunc(func() {}) }, "hook": func() { c.shared.Observer.Acquired.Tell(ctx, client.Event{}) },
+			"AfterFunc": func() { ctx.(watchedContext).AfterFunc(func() {}) }, "hook": func() { c.shared.Observer.Acquired.Tell(ctx, terms.Event{}) },
 		} {
 			c.shardOf(c.lock().Name).glance(func() { assert.Contains(t, foundBy(code), "rule 7: ", name) })
 			assert.Empty(t, foundBy(code), name)
@@ -302,8 +302,8 @@ func TestACommandThatPanicsHasOneAnswer(t *testing.T) {
 func TestTheClocksAreReadAfterTheMutexIsTaken(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)
-		o := client.NewOwner()
-		require.NoError(t, c.lock().Take(t.Context(), client.Request{Owner: o, Wait: client.Forever, Lease: time.Second}))
+		o := terms.NewOwner()
+		require.NoError(t, c.lock().Take(t.Context(), client.Request{Owner: o, Wait: terms.Forever, Lease: time.Second}))
 		s := c.shardOf(c.lock().Name)
 		s.lock()
 		got := make(chan int, 1)
@@ -332,12 +332,12 @@ func TestNoCodeOfAUserRunsUnderTheMutex(t *testing.T) {
 		var asked atomic.Int32
 		spy := func() context.Context { return &spying{t.Context(), &asked} }
 		ctx := spy()
-		handle, err := c.lock().Hold(ctx, ctx, client.Request{Owner: client.NewHandleOwner(), Wait: client.Forever})
+		handle, err := c.lock().Hold(ctx, ctx, client.Request{Owner: terms.NewHandleOwner(), Wait: terms.Forever})
 		require.NoError(t, err)
 		waits := make(chan error, 1)
 		go func() {
 			other := spy()
-			h, err := c.lock().Hold(other, other, client.Request{Owner: client.NewHandleOwner(), Wait: client.Forever, Lease: 2 * time.Second})
+			h, err := c.lock().Hold(other, other, client.Request{Owner: terms.NewHandleOwner(), Wait: terms.Forever, Lease: 2 * time.Second})
 			if err == nil {
 				<-h.Context().Done() // by its lease
 			}

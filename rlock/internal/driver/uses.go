@@ -181,8 +181,8 @@ func callerOf(v *core.Level) uint64 {
 }
 
 // placeOf returns where the level was taken, nil if that is not recorded.
-func placeOf(v *core.Level) *client.Place {
-	place, _ := v.Info.(*client.Place)
+func placeOf(v *core.Level) *terms.Place {
+	place, _ := v.Info.(*terms.Place)
 	return place
 }
 

@@ -26,7 +26,7 @@ func TestALookReadsAllThatStaysInPieces(t *testing.T) {
 		first, leave := context.WithCancel(t.Context())
 		rest, end := context.WithCancel(t.Context())
 		var results []<-chan error
-		stay := make(map[client.Owner]bool)
+		stay := make(map[terms.Owner]bool)
 		for i := range calls {
 			ctx := first
 			if i >= 50 {
@@ -43,7 +43,7 @@ func TestALookReadsAllThatStaysInPieces(t *testing.T) {
 		assert.Len(t, diag.Uses(c, true), 1+calls)
 		assert.Len(t, diag.Uses(c, false), 1)
 
-		pieces, seen := 0, make(map[client.Owner]int)
+		pieces, seen := 0, make(map[terms.Owner]int)
 		c.Look(terms.Look{Holds: true, Waits: true}, func(v *terms.View) {
 			assert.LessOrEqual(t, len(v.Waits), atOnce)
 			assert.Equal(t, 1, held.Depth(o), "no mutex is held")
@@ -76,9 +76,9 @@ func TestALookReadsTheLevelsOfReaders(t *testing.T) {
 		c := f.join(nil)
 		readers := c.lock().ForReaders()
 		const many = atOnce + 10
-		owners := make([]client.Owner, many)
+		owners := make([]terms.Owner, many)
 		for i := range owners {
-			owners[i] = client.NewOwner()
+			owners[i] = terms.NewOwner()
 			req := request(owners[i])
 			if i%2 == 0 {
 				req.Lease = time.Minute

@@ -53,9 +53,9 @@ func newWitness(e *client.Client) *witness {
 	w := &witness{flights: make(map[flight]*wire.Limit), placed: make(map[*wire.Limit]int64), inside: make(map[uint64]mutexes)}
 	if e.Observer.On() {
 		observer := *e.Observer.Observer
-		for _, hook := range []*client.Hook{&observer.Waiting, &observer.Acquired, &observer.GaveUp, &observer.Released, &observer.Lost} {
+		for _, hook := range []*terms.Hook{&observer.Waiting, &observer.Acquired, &observer.GaveUp, &observer.Released, &observer.Lost} {
 			if to := *hook; to != nil {
-				*hook = func(ctx context.Context, e client.Event) {
+				*hook = func(ctx context.Context, e terms.Event) {
 					w.outside("a hook of the Observer")
 					to(ctx, e)
 				}

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -39,13 +39,13 @@ func (h *hold) Write(ctx context.Context, source string, keys, args []string) (r
 		sent := h.writes()
 		if sent == nil {
 			place.Leave()
-			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, client.ErrFenced, h.Err())
+			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, terms.ErrFenced, h.Err())
 		}
 		sent.write = &write{source: source, keys: keys, args: args}
 		switch a := h.send(ctx, sent, place); {
 		case a.Fault == core.Unknown:
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: it may have been executed, or may be as long as Redis has the lock for the hold: %w",
-				n.Key, client.ErrUnconfirmed, wire.ExplainTo(ctx, a.err))
+				n.Key, terms.ErrUnconfirmed, wire.ExplainTo(ctx, a.err))
 		case a.Fault != core.Answered || a.Found == core.Holds:
 			return sent.write.reply, a.err
 		}

@@ -11,12 +11,13 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // holds takes the lock with a handle.
 func holds(t *testing.T, l *Lock) client.Handle {
 	t.Helper()
-	h, err := l.Hold(t.Context(), t.Context(), request(client.NewHandleOwner()))
+	h, err := l.Hold(t.Context(), t.Context(), request(terms.NewHandleOwner()))
 	require.NoError(t, err)
 	return h
 }
@@ -29,9 +30,9 @@ func TestTheFateOfAGuardedWrite(t *testing.T) {
 		err  error
 	}{
 		"executed":               {passes, nil},
-		"not executed":           {lost, client.ErrUnconfirmed},
-		"no answer":              {unheard, client.ErrUnconfirmed},
-		"the carrier panics":     {panicking, client.ErrUnconfirmed},
+		"not executed":           {lost, terms.ErrUnconfirmed},
+		"no answer":              {unheard, terms.ErrUnconfirmed},
+		"the carrier panics":     {panicking, terms.ErrUnconfirmed},
 		"held until the end":     {held, context.DeadlineExceeded},
 		"its answer is too late": {late, context.DeadlineExceeded},
 	} {
@@ -57,7 +58,7 @@ func TestTheFateOfAGuardedWrite(t *testing.T) {
 				assert.Equal(t, 1, f.count(core.Leave), "it was not handed off")
 				require.NoError(t, l.Unlock(t.Context(), o))
 				_, err = h.Write(t.Context(), "return 1", nil, nil)
-				require.ErrorIs(t, err, client.ErrFenced)
+				require.ErrorIs(t, err, terms.ErrFenced)
 				assert.Equal(t, 1, f.count(core.Write), "one that is over sends nothing")
 				f.isClean()
 			})
@@ -86,8 +87,8 @@ func TestALateGuardedWriteFindsAnotherTenure(t *testing.T) {
 		later := holds(t, l)
 		f.deliver(-1)
 		err := <-result
-		require.ErrorIs(t, err, client.ErrFenced)
-		require.ErrorIs(t, err, client.ErrNotHeld, "it was released")
+		require.ErrorIs(t, err, terms.ErrFenced)
+		require.ErrorIs(t, err, terms.ErrNotHeld, "it was released")
 		require.NoError(t, later.Err())
 		require.NoError(t, later.Release(t.Context()))
 		f.isClean()
@@ -111,10 +112,10 @@ func TestALateGuardedWriteDoesNotFindALockThatWasPassedOn(t *testing.T) {
 		text, err := h.Pass(t.Context(), time.Minute)
 		require.NoError(t, err)
 		f.deliver(-1)
-		require.ErrorIs(t, <-result, client.ErrFenced)
+		require.ErrorIs(t, <-result, terms.ErrFenced)
 		pass, err := client.ParsePass(text)
 		require.NoError(t, err)
-		resumed, err := there.lock().Resume(t.Context(), t.Context(), request(client.NewHandleOwner()), &pass)
+		resumed, err := there.lock().Resume(t.Context(), t.Context(), request(terms.NewHandleOwner()), &pass)
 		require.NoError(t, err)
 		_, err = resumed.Write(t.Context(), "return 1", nil, nil)
 		require.NoError(t, err)
@@ -138,7 +139,7 @@ func TestAGuardedWriteHasItsPlaceUntilItsAnswer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		_, err := h.Write(ctx, "return 1", nil, nil)
-		require.ErrorIs(t, err, client.ErrUnconfirmed)
+		require.ErrorIs(t, err, terms.ErrUnconfirmed)
 		synctest.Wait()
 		assert.EqualValues(t, 1, w.all.Asks.InFlight())
 		f.deliver(-1)
@@ -157,10 +158,10 @@ func TestAGuardedWriteThatIsRefusedEndsTheHoldAtOnce(t *testing.T) {
 		f.server.Holders = nil
 		f.mu.Unlock()
 		_, err := h.Write(t.Context(), "return 1", nil, nil)
-		require.ErrorIs(t, err, client.ErrFenced)
-		require.ErrorIs(t, err, client.ErrLost)
-		require.ErrorIs(t, context.Cause(h.Context()), client.ErrLost)
-		require.ErrorIs(t, h.Release(t.Context()), client.ErrLost)
+		require.ErrorIs(t, err, terms.ErrFenced)
+		require.ErrorIs(t, err, terms.ErrLost)
+		require.ErrorIs(t, context.Cause(h.Context()), terms.ErrLost)
+		require.ErrorIs(t, h.Release(t.Context()), terms.ErrLost)
 		f.isClean()
 	})
 }
@@ -193,7 +194,7 @@ func TestAGuardedWriteOfAReaderFollowsItsTenure(t *testing.T) {
 			return passes
 		}
 		_, err := left.Write(t.Context(), "return 1", nil, nil)
-		require.ErrorIs(t, err, client.ErrUnconfirmed)
+		require.ErrorIs(t, err, terms.ErrUnconfirmed)
 		f.fate = nil
 		require.NoError(t, left.Release(t.Context()))
 		joins := holds(t, l) // by a ticket, whose tenure takes the levels over
