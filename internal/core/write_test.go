@@ -61,3 +61,10 @@ func TestATenureWithAWriteIsNotOpen(t *testing.T) {
 		t.Error("the rule is not broken")
 	}
 }
+
+// The answer may come when the tenure is over, and the lock is free.
+func TestAWriteOfATenureThatIsOver(t *testing.T) {
+	l := held()
+	l.owner = nil
+	l.Wrote(ID{1, false, 99}, Shared, Reply{Found: Nowhere, Settled: true}, at(50))
+}
