@@ -288,7 +288,7 @@ func TestTheHolderDoesNotAskRedisForItsWaiters(t *testing.T) {
 	require.NoError(t, s.await(waiter))
 }
 
-// Another client may change the key and restore it. The holder asks, and goes on.
+// Another client may change the key and restore it. The holder asks, and goes on. It is told of the next change as well.
 func TestAChangeThatLeavesTheLockToItsHolderLosesNothing(t *testing.T) {
 	t.Parallel()
 	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
@@ -302,7 +302,9 @@ func TestAChangeThatLeavesTheLockToItsHolderLosesNothing(t *testing.T) {
 	})
 	require.EqualValues(t, 1, calls["evalsha"])
 	require.NoError(t, context.Cause(hold.Context()))
-	require.NoError(t, hold.Release(s.ctx))
+	s.awaitTracked(1) // a second later
+	s.number("DEL", key)
+	s.requireLoss(hold)
 }
 
 func TestReadersAndPermitsAreNotTracked(t *testing.T) {

@@ -34,13 +34,14 @@ type life struct {
 	place *wire.Limit // of a command that was left behind: until the tenure has left, nil for none
 	err   error       // of the last mirror, nil if it was confirmed
 
-	nudged   bool // the keeper asks as soon as may be
-	sends    bool // the keeper sends a command as soon as may be
-	calling  bool // a call sends a command for it, or follows one that was left behind: the keeper waits
-	queued   bool // it was told to join the queue
-	parted   bool // it is detached, and counts for nothing any more
-	tracking tracking
-	lingers  bool // it is among the shard's lingering
+	nudged     bool // the keeper asks as soon as may be
+	sends      bool // the keeper sends a command as soon as may be
+	calling    bool // a call sends a command for it, or follows one that was left behind: the keeper waits
+	queued     bool // it was told to join the queue
+	parted     bool // it is detached, and counts for nothing any more
+	tracking   tracking
+	verifiedAt core.Time // verified: since when
+	lingers    bool      // it is among the shard's lingering
 }
 
 // workOf returns what the keeper knows of a tenure, which begins now if it is a new one.

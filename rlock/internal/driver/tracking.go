@@ -13,12 +13,16 @@ import (
 // it changes the key itself. A hold has to last for a while first, so that short holds cost
 // nothing, and so many keys of a client are tracked at most, so that no server pays for many.
 
-// trackAfter is how long a hold lasts before its key is tracked.
-const trackAfter = 50 * time.Millisecond
+const (
+	// trackAfter is how long a hold lasts before its key is tracked.
+	trackAfter = 50 * time.Millisecond
+	// trackAgain is how long after a change that has left the lock to its holder the key is tracked again. So a key
+	// costs two mirrors a second at most, however often it changes.
+	trackAgain = time.Second
+)
 
 // A tracking says whether Redis tells of changes of a tenure's key. The mirror after a change does
-// not track the key, and no other is sent for that: so in every case a key costs two mirrors a
-// renewal at most. From due on the key has one of the client's places.
+// not track the key. From due on the key has one of the client's places.
 type tracking uint8
 
 const (
@@ -27,7 +31,7 @@ const (
 	due                       // not yet: a mirror that tracks the key is about to be sent
 	tracked                   // yes
 	alarmed                   // it has told of one: the next mirror finds out which
-	verified                  // that mirror was built: the next one tracks the key again
+	verified                  // that mirror was built, at verifiedAt: a later one tracks the key again
 )
 
 // track changes the tracking to t, or puts it off.
@@ -68,10 +72,14 @@ func (c *Client) Tracked() int64 {
 
 // trackedFrom returns when the key is to be tracked; never if it is tracked, or is not to be.
 func (l *lock) trackedFrom(k *work) core.Time {
-	if k.tracking != untracked || !l.trackable() {
-		return core.Never
+	switch {
+	case !l.trackable():
+	case k.tracking == untracked:
+		return l.lastsFrom()
+	case k.tracking == verified:
+		return k.verifiedAt.After(core.Span(trackAgain))
 	}
-	return l.lastsFrom()
+	return core.Never
 }
 
 // lastsFrom returns when the hold has lasted long enough.
@@ -98,6 +106,7 @@ func (k *work) buildTracked(now core.Now) bool {
 	switch l := k.lock; {
 	case k.tracking == alarmed:
 		k.track(verified)
+		k.verifiedAt = now.Time
 	case l.trackable() && (k.tracking == verified || l.lastsFrom() <= now.Time):
 		k.track(tracked)
 	default:
