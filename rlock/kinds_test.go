@@ -179,7 +179,7 @@ func over(t *testing.T, kinds []kind, run func(t *testing.T, s *subject)) {
 			continue // the whole suite runs it
 		}
 		t.Run(k.name, func(t *testing.T) {
-			if !redistest.Installed() {
+			if !redistest.Installed() && !redistest.UnderRace {
 				t.Parallel() // each kind has an embedded server of its own
 			}
 			redistest.Over(t, k.where, func(t *testing.T, server *redistest.Server) {
