@@ -65,18 +65,19 @@ func (c *comparison) hear(client uint32, on bool) {
 	}
 }
 
-// foreignEvent is something that a foreign client does, or that a client of ours does about them.
-func (c *comparison) foreignEvent() {
+// foreignEvent is something that a foreign client does, or that a client of ours does about them. As with a command, what
+// it did may be undecided.
+func (c *comparison) foreignEvent() (undecided bool) {
+	now, was := c.now(), c.server
+	c.server.Expire(now)
+	c.doForeign(now)
+	return c.isUnclear(&was, now, c.passed(now))
+}
+
+func (c *comparison) doForeign(now server.Time) {
 	r, s := c.random, &c.server
 	process := r.IntN(foreignClients)
 	thread := core.ID{Client: server.FirstForeign + uint32(process), N: 1 + r.Uint64N(2)}
-	now := c.now()
-	defer func() {
-		if !c.exact {
-			c.tolerance += ms(core.Span(c.now() - now))
-		}
-	}()
-	s.Expire(now)
 	switch r.IntN(9) {
 	case 0, 1:
 		if !c.foreign.listen {
@@ -158,10 +159,10 @@ func (c *comparison) free(h server.Holder) {
 	}
 }
 
-// foreignEnds returns the times at which something about foreign clients ends.
-func (c *comparison) foreignEnds() (ends []server.Time) {
+// turnEnds returns the times at which a turn of foreign clients ends, or the next one may be put in the queue.
+func (c *comparison) turnEnds() (ends []server.Time) {
 	m := c.server.Foreign.Memory
-	for _, t := range []server.Time{m.Ends, m.Over, m.Next} {
+	for _, t := range []server.Time{m.Over, m.Next} {
 		if t > 0 {
 			ends = append(ends, t)
 		}

@@ -85,6 +85,9 @@ func ms(t core.Span) time.Duration { return time.Duration(t) * time.Millisecond 
 
 // snapshotOf returns what the model has after a command.
 func (k *modelKind) snapshotOf(s *server.Server, c core.Command, a core.Reply, e *server.Effects, now server.Time) (n snapshot) {
+	holds := func(uuid string) bool {
+		return slices.ContainsFunc(s.Holders, func(h server.Holder) bool { return uuidText(h.ID) == uuid })
+	}
 	switch {
 	case a.Found == core.Holds:
 		n.answer = fmt.Sprintf("left %v, holds, token %d, others %d", a.Left, a.Token, a.Others)
@@ -96,9 +99,9 @@ func (k *modelKind) snapshotOf(s *server.Server, c core.Command, a core.Reply, e
 		var holder string
 		switch {
 		case a.Foreign:
-			holder = k.holderText(s, c.Op, aForeignOne)
+			holder = k.holderText(c.Op, aForeignOne, holds)
 		case a.Holder != (core.ID{}):
-			holder = k.holderText(s, c.Op, uuidText(a.Holder))
+			holder = k.holderText(c.Op, uuidText(a.Holder), holds)
 		}
 		if holder != "" {
 			n.times = append(n.times, ms(a.TTL))
@@ -171,14 +174,13 @@ func byChannel(messages []string) []string {
 
 // holderText returns the holder that an answer names by its UUID, or a word for any of the holders where the scripts may
 // name any of them. Of permits they name the one that ends first.
-func (k *modelKind) holderText(s *server.Server, op core.Op, uuid string) string {
-	holds := slices.ContainsFunc(s.Holders, func(h server.Holder) bool { return uuidText(h.ID) == uuid })
+func (k *modelKind) holderText(op core.Op, uuid string, holds func(uuid string) bool) string {
 	switch {
 	case k.model == server.ReadWrite && op == core.Acquire && uuid != "":
 		return "one of them"
 	case uuid == aForeignOne:
 		return uuid
-	case holds && (k.model == server.ReadWrite || k.model == server.Semaphore && !k.exact):
+	case (k.model == server.ReadWrite || k.model == server.Semaphore && !k.exact) && holds(uuid):
 		return "one of them"
 	}
 	return uuid
