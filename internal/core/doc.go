@@ -49,8 +49,8 @@
 //
 // # What it promises
 //
-// If the driver carries the effects out in their order, and gives each command one answer, then, even if commands are lost, late,
-// doubled or forged:
+// If the driver carries the effects out in their order, and gives each command one answer, then, even if commands are
+// lost, late, doubled or forged:
 //
 //   - Of the clients of one Redis that loses nothing at most one believes that it holds the lock, beside readers, and as
 //     many as there are permits. Each loss is told before Redis can grant the lock to another client. Trust is counted on

@@ -1,0 +1,121 @@
+package core
+
+// What the client hears: messages, of which none is believed, and doubts, after which Redis is asked.
+
+// A hearing is whether this client hears the messages of a channel.
+type hearing uint8
+
+const (
+	deaf      hearing = iota // it does not listen
+	asking                   // it subscribes
+	listening                // it hears them
+	refused                  // it cannot hear them
+)
+
+// Hear deals with a message, of which none is believed: it may be late, doubled or forged.
+func (l *Lock) Hear(m Message, now Now) {
+	t := l.tenures.find(m.ID)
+	switch m.Kind {
+	case Granted:
+		l.heardGrant(t, m, now)
+	case AtFront:
+		if t != nil && t.want == Queued && !l.client.breaks(FrontListens) {
+			if l.Kind.Permits == 0 { // else another client may know of fewer permits
+				l.listenAbroad()
+			}
+			t.doubted(now)
+			l.touch(t)
+		}
+	case Called: // perhaps before the answer that makes the tenure the owner
+		if t != nil && (t == l.owner || !l.client.breaks(EarlyCall)) {
+			l.called(t, now)
+		}
+	case Forced:
+		if t != nil && t == l.owner {
+			t.doubted(now)
+			l.touch(t)
+		}
+	case ForeignNews:
+		if !m.Ours {
+			l.abroad.hear()
+		}
+		l.doubtTickets(now)
+	}
+	l.settle(now)
+}
+
+// heardGrant deals with the message that a ticket has the lock.
+func (l *Lock) heardGrant(t *Tenure, m Message, now Now) {
+	if t == nil {
+		if l.client.closed || m.ID.Client != l.client.ID || l.client.breaks(GiveBack) {
+			return // all that there is leaves
+		}
+		t = l.stranger(m.ID) // no waiter wants it, and the next in the queue must not wait for that
+		l.give(t, now)
+		return
+	}
+	if t.want == Parted && l.client.breaks(KnowsDetached) {
+		l.give(t, now)
+	}
+	if o := l.current(now); o != nil && o != t && t.isTicket() && !(t.mode == Shared && l.isRead()) {
+		// The message may be forged. So it ends no hold that is valid by an answer of Redis, which is asked about both.
+		o.unshown()
+		l.touch(o)
+		t.doubted(now)
+		l.touch(t)
+		return
+	}
+	t.granted(m, now)
+	l.ticketMoved(t, now)
+	l.touch(t)
+}
+
+// Listening says whether this client is told of grants. A message may have been lost before.
+func (l *Lock) Listening(yes bool, now Now) {
+	l.hears = refused
+	if yes {
+		l.hears = listening
+	}
+	if !l.client.breaks(LooksAgain) {
+		l.doubtTickets(now)
+	}
+	l.seekAll(now)
+	l.settle(now)
+}
+
+// subscribe subscribes this client to its grants.
+func (l *Lock) subscribe(now Now) {
+	if l.hears == deaf {
+		l.hears, l.patient = asking, now.Time.After(l.client.Patience)
+		l.tell(Effect{Kind: Subscribe})
+	}
+}
+
+// quiet ends the subscriptions when nothing is left that needs them.
+func (l *Lock) quiet() {
+	if l.Idle() && l.hears != deaf {
+		l.hears = deaf
+		l.tell(Effect{Kind: Unsubscribe})
+	}
+}
+
+// Doubt says that Redis may not show the lock any more, or that a message may have been lost: a connection has ended,
+// Redis has told of a change of the key, or a stranger says so. Redis is asked.
+func (l *Lock) Doubt(now Now) {
+	if l.owner != nil {
+		l.owner.doubted(now)
+		l.touch(l.owner)
+	}
+	l.doubtTickets(now)
+	l.settle(now)
+}
+
+// doubtTickets schedules a look for each ticket.
+func (l *Lock) doubtTickets(now Now) {
+	for t := l.tenures.first; t != nil; t = t.behind {
+		if t.isTicket() {
+			t.doubted(now)
+			l.touch(t)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package core
+
+// The commands of a lock's tenures: when one is to be sent, and what its answer says.
+
+// Poll returns the command that is to be sent for the tenure now, None for nothing, and when it is to be called again: a
+// hold may end while a command is in flight. The caller sends the command at once, and gives what becomes of it to Answer.
+// A Poll too many is harmless, also for a tenure that is over.
+func (l *Lock) Poll(t *Tenure, now Now) (cmd Command, at Time) {
+	if t.lock != l || !l.tenures.has(t) {
+		return cmd, Never
+	}
+	cmd, at = l.poll(t, now)
+	t.alarm = at
+	return cmd, at
+}
+
+func (l *Lock) poll(t *Tenure, now Now) (cmd Command, at Time) {
+	if t == l.owner {
+		l.settle(now)
+	}
+	op, at := t.next(now)
+	switch {
+	case op == None || now.Time < at:
+		return cmd, min(at, l.ends(t, now))
+	case op == Leave && now.Time >= t.ends() && l.client.breaks(LastLeave):
+		t.endsBy()
+		fallthrough
+	case op == Forget:
+		l.forget(t)
+		l.settle(now)
+		return cmd, Never
+	}
+	cmd = t.send(op, now)
+	if w := l.line.first; op == Leave && t.releases && w != nil && w.ticket == nil && w.Waits && !l.Kind.Strict &&
+		l.hears == listening && !l.client.closed && l.worthTicket(w, now) {
+		next := l.asks(w, Queued)
+		joins := next.send(Join, now)
+		cmd.joins, cmd.joinsSeq, cmd.Joins, cmd.Tokens = next, joins.tenureSeq, joins.Ticket, joins.Tokens
+	}
+	return cmd, l.ends(t, now)
+}
+
+// ends returns when a tenure changes by the clock.
+func (l *Lock) ends(t *Tenure, now Now) Time {
+	if t != l.owner {
+		return Never
+	}
+	at := now.At(l.nextEnd())
+	if t.want == Kept {
+		at = min(at, t.linger.until)
+	}
+	return at
+}
+
+// Peek returns what Poll would do: the command that it would send now, None for none, and when the tenure is to be polled.
+// It changes nothing.
+func (l *Lock) Peek(t *Tenure, now Now) (op Op, at Time) {
+	if t.lock != l || !l.tenures.has(t) {
+		return None, Never
+	}
+	if op, at = t.next(now); now.Time < at {
+		op = None
+	}
+	return op, min(at, l.ends(t, now))
+}
+
+// Alarm is Peek for the agent of the tenure, which is about to poll it then. If that becomes sooner an effect Poll says so.
+func (l *Lock) Alarm(t *Tenure, now Now) (op Op, at Time) {
+	op, t.alarm = l.Peek(t, now)
+	return op, t.alarm
+}
+
+// Answer says what became of a command. Each command has one answer.
+func (l *Lock) Answer(cmd *Command, a Reply, now Now) {
+	if t := cmd.tenure; t.lock == l && l.tenures.has(t) {
+		if f, ok := t.lands(cmd.tenureSeq); ok {
+			l.answered(t, f, a, now)
+		}
+		l.touch(t) // its agent may be another now
+	}
+	if t := cmd.joins; t != nil && t.lock == l && l.tenures.has(t) {
+		if f, ok := t.lands(cmd.joinsSeq); ok {
+			if a.Fault == Answered {
+				a.Fault = a.JoinFault
+			}
+			l.answered(t, f, a, now)
+		}
+		l.touch(t)
+	}
+	l.settle(now)
+}
+
+// answered deals with the answer to the tenure's command.
+func (l *Lock) answered(t *Tenure, f flight, a Reply, now Now) {
+	if a.Fault != Answered {
+		t.failed(f, a.Fault, now)
+	} else {
+		t.answered(f, a, now)
+	}
+	switch w := t.waiter; {
+	case w == nil:
+	case a.Fault != Answered:
+		l.unanswered(w, t, a.Fault, now)
+	case a.Unreplicated && t.want == Resumed:
+		l.leave(w, Failed, now)
+	case a.Unreplicated:
+		l.give(t, now)
+		w.rest = now.Time.After(l.client.pause(l.client.Retry, l.client.MaxRetry, w.fails))
+		w.fails++
+	case a.Found != Holds:
+		l.denied(w, t, a, now)
+	}
+	switch {
+	case t.releases:
+		l.released(t, f, a, now)
+	case f.op == Mirror && a.Fault == Answered && a.Found == Holds:
+		l.mirrored(t, f, a, now)
+	}
+	if a.Fault == Answered && a.HeldBack && a.HeldFor <= 0 && t.mode == Alone && t.isTicket() {
+		l.giveWay(now)
+	}
+	l.ticketMoved(t, now)
+}
+
+// released tells the call that has ended the last hold of a tenure what became of the release, or of the pass. The keeper
+// goes on with it, and releases a lock that was not passed on.
+func (l *Lock) released(t *Tenure, f flight, a Reply, now Now) {
+	t.releases = false
+	done := a.Left
+	if f.op == Mirror {
+		done = a.Found == Holds
+	}
+	cause := ByUnlock
+	switch {
+	case a.Fault == Fatal, a.Fault == Answered && !done:
+		cause = KeyGone
+	case a.Fault != Answered:
+		cause = Unconfirmed
+	}
+	switch {
+	case t.want == Parted && cause != ByUnlock && !l.client.breaks(PassReleases):
+		l.give(t, now)
+	case t.want == Parted:
+		t.showsFor(f.lease, now)
+	}
+	l.tell(Effect{Kind: Released, Tenure: t, Cause: cause})
+}
+
+// mirrored notes what the answer to a mirror says of the others.
+func (l *Lock) mirrored(t *Tenure, f flight, a Reply, now Now) {
+	if !f.asks {
+		return
+	}
+	t.turn.heardOf(a.Others, now)
+	switch {
+	case t.want == Kept && a.Others > 0 && !l.client.breaks(ReleaseAtCall):
+		l.give(t, now)
+	case t == l.owner && l.isRead():
+		t.step = t.step || f.opens && a.Others > 0 && !l.client.breaks(Downgrades)
+	}
+}
