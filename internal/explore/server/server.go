@@ -135,7 +135,11 @@ func (s *Server) Do(c core.Command, now Time, effects *Effects) core.Reply {
 	case core.Acquire:
 		return s.Kind.acquire(&r, &c)
 	case core.Resume:
-		return s.Kind.resume(&r, &c)
+		a := s.Kind.resume(&r, &c)
+		if a.Found == core.Holds {
+			s.unmark(c.Passed) // it has not died
+		}
+		return a
 	case core.Mirror:
 		return s.Kind.mirror(&r, &c)
 	case core.Join:

@@ -24,7 +24,7 @@ func acquirePermit(r *redis, c *call) wire.Call {
 }
 
 func resumePermit(r *redis, c *call) wire.Call {
-	return wire.SemaphoreResume.Call(1, c.name.Key, r.milliseconds(c.cmd.Lease), c.passed, c.text)
+	return wire.SemaphoreResume.Call(2, c.name.Key, c.name.Queue, r.milliseconds(c.cmd.Lease), c.passed, c.text)
 }
 
 func mirrorPermits(r *redis, part []call) wire.Call {

@@ -18,7 +18,7 @@ func acquireFenced(r *redis, c *call) wire.Call {
 }
 
 func resumePlain(r *redis, c *call) wire.Call {
-	return wire.Resume.Call(1, c.name.Key, r.milliseconds(c.cmd.Lease), c.passed, c.text)
+	return wire.Resume.Call(2, c.name.Key, c.name.Queue, r.milliseconds(c.cmd.Lease), c.passed, c.text)
 }
 
 func mirrorPlain(r *redis, part []call) wire.Call {

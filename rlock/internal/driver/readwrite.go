@@ -30,9 +30,9 @@ func acquireReadWrite(r *redis, c *call) wire.Call {
 func resumeReadWrite(r *redis, c *call) wire.Call {
 	n, lease := c.name, r.milliseconds(c.cmd.Lease)
 	if c.cmd.Mode == core.Alone {
-		return wire.Resume.Call(1, n.Key, lease, c.passed+":write", c.text+":write")
+		return wire.Resume.Call(2, n.Key, n.Queue, lease, c.passed+":write", c.text+":write")
 	}
-	return wire.Resume.Call(3, n.Key, n.Extra+":"+c.passed+":rwlock_timeout:1", n.Extra+":"+c.text+":rwlock_timeout:1", lease, c.passed, c.text)
+	return wire.Resume.Call(4, n.Key, n.Queue, n.Extra+":"+c.passed+":rwlock_timeout:1", n.Extra+":"+c.text+":rwlock_timeout:1", lease, c.passed, c.text)
 }
 
 func mirrorReadWrite(r *redis, part []call) wire.Call {

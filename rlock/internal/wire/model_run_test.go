@@ -87,11 +87,11 @@ func (k *modelKind) call(c core.Command) wire.Call {
 		from := ownerText(c.Passed, 0)
 		switch {
 		case k.model != server.ReadWrite:
-			return k.resume.Call(1, n.Key, lease, from, owner)
+			return k.resume.Call(2, n.Key, n.Queue, lease, from, owner)
 		case c.Mode == core.Alone:
-			return k.resume.Call(1, n.Key, lease, from+":write", owner+":write")
+			return k.resume.Call(2, n.Key, n.Queue, lease, from+":write", owner+":write")
 		}
-		return k.resume.Call(3, n.Key, n.Extra+":"+from+":rwlock_timeout:1", n.Extra+":"+owner+":rwlock_timeout:1", lease, from, owner)
+		return k.resume.Call(4, n.Key, n.Queue, n.Extra+":"+from+":rwlock_timeout:1", n.Extra+":"+owner+":rwlock_timeout:1", lease, from, owner)
 	case core.Mirror:
 		var asks wire.Asker
 		if c.Asks {

@@ -1,6 +1,7 @@
 -- Resumes a permit of a semaphore that was passed on: see resume.lua.
 --
 -- KEYS[1]  the semaphore's name, see semaphore.lua
+-- KEYS[2]  its queue
 -- ARGV[1]  lease in milliseconds
 -- ARGV[2]  the owner that the permit was passed on with, "<uuid>:0"
 -- ARGV[3]  the owner that resumes, whose UUID belongs to this tenure alone
@@ -28,4 +29,5 @@ end
 redis.call('pexpire', KEYS[1], string.format('%.0f', longest))
 redis.call('zadd', KEYS[1], string.format('%.0f', now + ARGV[1]), ARGV[3])
 redis.call('zrem', KEYS[1], ARGV[2])
+redis.pcall('zrem', KEYS[2], '!' .. string.sub(ARGV[2], 1, 36))
 return 1
