@@ -20,14 +20,14 @@
 // retry.go says when it is due. Nothing else sends: not the call that locks, not the one that unlocks or leaves, and not
 // the watchdog.
 //
-//	want \ place   Unsent    Unsure    Refused   InQueue   Owner                   Over
-//	Gone           Forget    Leave     Leave     Leave     Leave                   Forget
+//	want \ place   Unsent    Unsure    Refused   InQueue   Owner                         Over
+//	Gone           Forget    Leave     Leave     Leave     Leave                         Forget
 //	Tried          Acquire                       Look
 //	Queued         Join                          Look
 //	Resumed        Resume    Resume
 //	Held                                                   Step, Mirror
 //	Kept                                                   Step, Mirror
-//	Parted                                                 Mirror, Unmark, Forget
+//	Parted                                                 Mirror, Step, Unmark, Forget
 //
 // An undo, a release, a grant that is given back, a ticket whose caller has left and the end of a lock that lingers are
 // one thing: the want Gone. A renewal, a nested lock, a hand-off and a downgrade are one thing: Redis shows something

@@ -20,6 +20,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 	if t.underWay() { // a Leave overtakes it: it may run after that
 		t.late = now.Time.After(c.Lease)
 	}
+	opening := t.underWay() && t.flight.opens // the Mirror that passes the lock on overtakes it
 	t.flight = flight{op: op, seq: t.flight.seq + 1, at: now}
 	cmd := Command{Op: op, Tokens: t.tokens.reserved, Permits: l.Kind.Permits, Follows: follows, tenure: t, tenureSeq: t.flight.seq}
 	switch op {
@@ -37,8 +38,9 @@ func (t *Tenure) send(op Op, now Now) Command {
 		} else {
 			t.flight.lease = l.wanted(now)
 			l.showing(t, now)
-			t.flight.asks, t.flight.opens = l.asksOthers(t), wrote && t.shown.writes == 0
 		}
+		t.flight.opens = opening || wrote && t.shown.writes == 0
+		t.flight.asks = t.flight.opens || t.want != Parted && l.asksOthers(t)
 		t.told = t.shown.owner
 		if t.flight.asks {
 			t.turn.handed = false

@@ -110,10 +110,10 @@ func (l *Lock) answered(t *Tenure, f flight, a Reply, now Now) {
 	case a.Found != Holds:
 		l.denied(w, t, a, now)
 	}
-	switch {
-	case t.releases:
+	if t.releases {
 		l.released(t, f, a, now)
-	case f.op == Mirror && a.Fault == Answered && a.Found == Holds:
+	}
+	if f.op == Mirror && a.Fault == Answered && a.Found == Holds {
 		l.mirrored(t, f, a, now)
 	}
 	if a.Fault == Answered && a.HeldBack && a.HeldFor <= 0 && t.mode == Alone && t.isTicket() {
@@ -155,7 +155,7 @@ func (l *Lock) mirrored(t *Tenure, f flight, a Reply, now Now) {
 	switch {
 	case t.want == Kept && a.Others > 0 && !l.client.breaks(ReleaseAtCall):
 		l.give(t, now)
-	case t == l.owner && l.isRead():
+	case t == l.owner && l.isRead(), t.want == Parted:
 		t.step = t.step || f.opens && a.Others > 0 && !l.client.breaks(Downgrades)
 	}
 }

@@ -58,7 +58,7 @@ func init() { // since the times need the table
 		Resumed: {Unsent: resume, Unsure: resume},
 		Held:    {Owner: mirror},
 		Kept:    {Owner: mirror},
-		Parted:  {Owner: {{Mirror, (*Tenure).passes}, {Unmark, (*Tenure).unmarks}, {Forget, (*Tenure).endsItself}}},
+		Parted:  {Owner: {{Mirror, (*Tenure).passes}, {Step, (*Tenure).opens}, {Unmark, (*Tenure).unmarks}, {Forget, (*Tenure).endsItself}}},
 	}
 }
 

@@ -15,7 +15,7 @@ type Tenure struct {
 	mode   Mode // in which it needs the lock
 	polls  bool // its client had not subscribed when it was made: see looksNext
 	news   news
-	step   bool // Held: a downgrade is to let in others that wait
+	step   bool // Held, Parted: a downgrade is to let in others that wait
 	wrote  bool // a level that has closed has sent a guarded write
 	marked bool // it was granted the lock out of the queue, and may have a mark there
 	// releases is set while the call that has ended the hold sends the command for that, the first Leave or the Mirror that

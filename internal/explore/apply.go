@@ -285,7 +285,7 @@ func (w *world) execute(c *client, p *packet) core.Reply {
 	switch {
 	case a.Found != core.Holds:
 	case p.cmd.Op == core.Mirror && p.cmd.Owner == 0:
-		w.passed = passed{id: p.cmd.ID, mode: p.cmd.Mode, until: w.now + within}
+		w.passed = passed{id: p.cmd.ID, mode: p.cmd.Mode, until: w.now + within, older: w.passed.untilAll()}
 	case p.cmd.Op == core.Resume && p.cmd.Passed == w.passed.id && !w.passed.used:
 		w.passed.used, w.passed.by = true, place{c.id, c.users[0].rounds}
 	}

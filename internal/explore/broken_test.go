@@ -86,6 +86,7 @@ var brokenRules = []struct {
 	{"CallAgain", core.CallAgain, "", true, false, but(lingers, func(s *Setup) { s.Rounds = 1 })},
 	{"HeldBackTicket", core.HeldBackTicket, "", false, false, but(reads, func(s *Setup) { s.Users = 1 })},
 	{"Downgrades", core.Downgrades, "waits for a look", false, false, but(reads, func(s *Setup) { s.Do |= Downgrade; s.Users = 1; s.Look = 9; s.Lease = 9 })},
+	{"Downgrades of a pass", core.Downgrades, "waits for a look", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read | Downgrade | Pass}},
 	{"DetachUnmarks", core.DetachUnmarks, "was passed", true, false, Setup{Clients: 2, Users: 2, Rounds: 1, Kind: fair, Do: OnlyFixed | Detach}},
 	{"KnowsDetached", core.KnowsDetached, "a detached lock", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Detach, Faults: 1, Fault: DoubleMessage}},
 	{"ResumesAgain", core.ResumesAgain, "it has resumed", false, false, but(passOn, func(s *Setup) { s.Faults = 1; s.Fault = Break })},

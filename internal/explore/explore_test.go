@@ -60,6 +60,7 @@ var quick = []Setup{
 	{Name: "2x1, Pass", Clients: 2, Users: 1, Rounds: 1, Do: Pass | Cancel, Faults: 1, Fault: Break | Late | Unreplicated | NotRun},
 	{Name: "permit 2x1, Pass", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Pass | Cancel},
 	{Name: "readers 2x1, Pass", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read | Pass | Cancel},
+	{Name: "readers 2x1, downgrade and Pass", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read | Downgrade | Pass},
 	{Name: "linger 1x1", Clients: 1, Users: 1, Rounds: 3, Linger: 5, Do: Try | Nest | Fixed},
 }
 
@@ -67,7 +68,8 @@ var thorough = []Setup{
 	{Name: "1x2, Close", Clients: 1, Users: 2, Rounds: 2, Do: Try | Cancel | Close, Faults: 1, Fault: Break | Late},
 	{Name: "writes 1x2, faults", Clients: 1, Users: 2, Rounds: 1, Do: Write | Cancel, Linger: 2, Faults: 1, Fault: Break | Late | Double | Partition | Slow | NotRun},
 	{Name: "writes 1x2, ordered", Clients: 1, Users: 2, Rounds: 2, Ordered: true, Do: Write, Linger: 2, Faults: 1, Fault: Break | Late | Double},
-	{Name: "writes 2x1, faults", Clients: 2, Users: 1, Rounds: 1, Do: Write, Faults: 1, Fault: Break | Late | Double | Partition | Slow | Freeze | Die},
+	{Name: "2x2, Pass", Clients: 2, Users: 2, Rounds: 1, Do: Pass},
+	{Name: "writes 2x1, faults", Clients: 2, Users: 1, Rounds: 1, Do: Write, Faults: 1, Fault: Break | Late | Double | Die},
 	{Name: "writes 2x1, Pass", Clients: 2, Users: 1, Rounds: 1, Do: Write | Pass, Faults: 1, Fault: Late | Double},
 	{Name: "writes 1x2, Detach and Close", Clients: 1, Users: 2, Rounds: 1, Do: Write | OnlyFixed | Detach | Close, Faults: 1, Fault: Break | Late},
 	{Name: "writes of readers 1x2", Clients: 1, Users: 2, Rounds: 1, RW: true, Do: Write | Read | Downgrade, Faults: 1, Fault: Late | Double},
@@ -136,6 +138,7 @@ var long = []Setup{
 	{Name: "2x1, Detach", Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Detach | SetLease | Cancel, Faults: 1, Fault: Break | Late | LoseMessage},
 	{Name: "2x1, Pass, twice", Clients: 2, Users: 1, Rounds: 2, Do: Pass | Nest | SetLease, Faults: 1, Fault: Break | Late | LoseMessage},
 	{Name: "3x1, Pass, faults", Clients: 3, Users: 1, Rounds: 1, Do: Pass | Cancel, Faults: 1, Fault: Break | Late | Double | Slow | Partition | Die | Freeze | Stall | LoseMessage},
+	{Name: "writes 2x1, all faults", Clients: 2, Users: 1, Rounds: 1, Do: Write, Faults: 1, Fault: Break | Late | Double | Partition | Slow | Freeze | Die},
 	{Name: "readers 2x2, Pass", Clients: 2, Users: 2, Rounds: 1, RW: true, Do: Read | Pass},
 	{Name: "2x1, a slow driver", Clients: 2, Users: 1, Rounds: 1, Lazy: true, Do: Nest | Cancel},
 	{Name: "2x2, faults", Clients: 2, Users: 2, Rounds: 1, Faults: 1, Fault: Break | Late | LoseMessage},

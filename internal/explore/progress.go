@@ -98,7 +98,7 @@ func (w *world) checkUnused() {
 			used += min(int(c.users[j].parted.N), 1)
 		}
 	}
-	if w.isPassed() {
+	if w.now < w.lapses(w.passed.untilAll()) {
 		used++
 	}
 	if used >= w.permits() && !read {
@@ -281,6 +281,15 @@ func (w *world) isOver(h server.Holder) bool { return h.Ends > 0 && core.Time(h.
 // isPassed reports whether the lock is on its way to a client that resumes it.
 func (w *world) isPassed() bool {
 	return w.passed.id != core.ID{} && !w.passed.used && w.now < w.passed.until
+}
+
+// lapses returns until when a waiter need not have looked for a lock that was passed on until then, and not resumed: a
+// lease that ends by itself tells none.
+func (w *world) lapses(until core.Time) core.Time {
+	if until == 0 {
+		return 0
+	}
+	return until.After(or(w.Look, 2))
 }
 
 // checkParted fails a detached lock that is released before its lease ends.

@@ -44,9 +44,18 @@ type passed struct {
 	mode  core.Mode // of its level
 	token uint64
 	until core.Time // in Redis
+	older core.Time // until when those are in Redis that were passed on before, and not resumed
 	told  bool      // the call has returned, so that users know of it
 	used  bool      // a Resume was executed...
 	by    place     // ...for this client, in this round of its user
+}
+
+// untilAll returns until when it is in Redis, or one that was passed on before, if none has resumed them; 0 for never.
+func (p *passed) untilAll() core.Time {
+	if p.id == (core.ID{}) || p.used {
+		return p.older
+	}
+	return max(p.older, p.until)
 }
 
 // A place is that of a user that waits.
