@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -307,22 +306,6 @@ func TestAChangeThatLeavesTheLockToItsHolderLosesNothing(t *testing.T) {
 	s.requireLoss(hold)
 }
 
-func TestReadersAndPermitsAreNotTracked(t *testing.T) {
-	t.Parallel()
-	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
-	s := at(t, redistest.Standalone(t))
-	client := s.client(unrenewed)
-	for _, lock := range []*rlock.Lock{client.NewReadWriteLock("read").Read(), client.NewSemaphore("permits", 2)} {
-		hold, err := lock.Acquire(s.ctx)
-		require.NoError(t, err)
-		defer func() { assert.NoError(t, hold.Release(s.ctx)) }()
-	}
-	hold, err := client.NewLock(key).Acquire(s.ctx)
-	require.NoError(t, err)
-	s.awaitTracked(1) // the last of the three
-	require.NoError(t, hold.Release(s.ctx))
-}
-
 // byDefault undoes that the clients of a world do not track.
 func byDefault(c *rlock.Config) { c.TrackedKeys = 0 }
 
@@ -421,18 +404,6 @@ func (s *site) saying(config rlock.Config, hello string) rlock.Config {
 	})
 	config.Redis.InitAddress, config.Redis.DialCtxFn = []string{wire.Addr()}, nil
 	return config
-}
-
-func TestShortHoldsAreNotTracked(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.client(byDefault)
-		for range 100 {
-			require.NoError(t, p.NewLock(key).Do(w.ctx, func(context.Context) error { time.Sleep(40 * time.Millisecond); return nil }))
-		}
-		synctest.Wait()
-		assert.Len(t, p.net.Sent("EVALSHA"), 200)
-		assert.Zero(t, p.asked("TRACKING"))
-	})
 }
 
 func TestAUserNeedsRightsForTracking(t *testing.T) {

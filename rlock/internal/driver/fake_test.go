@@ -53,6 +53,7 @@ type fake struct {
 	sent    []core.Command
 	texts   []string                 // of the tenures that were released
 	owners  map[core.ID]core.OwnerID // of the tickets that have come
+	tracked *Client                  // the client that is told of the next change of the key, nil for none
 }
 
 // A pending is a command or an answer that is held back.
@@ -70,7 +71,8 @@ type fakeWire struct {
 	all    *wire.Limits
 	subs   map[string][]*fakeSub
 
-	keeps bool // a caller must not leave a command behind, as in a Cluster
+	tracks bool // Redis tells of changed keys
+	keeps  bool // a caller must not leave a command behind, as in a Cluster
 }
 
 func newFake(t testing.TB, embedded *redistest.Server, kind client.KindID) *fake {
@@ -100,7 +102,7 @@ func (f *fake) join(change func(*client.Config)) *Client {
 	r, err := wire.Open(wire.Options{Redis: option}, id.Prefix)
 	require.NoError(f.t, err)
 	e := client.New(config, r, id)
-	w := &fakeWire{redis: &redis{Redis: r, hub: e.Hub}, fake: f, all: wire.NewLimits(), subs: make(map[string][]*fakeSub)}
+	w := &fakeWire{redis: &redis{Redis: r, hub: e.Hub}, fake: f, tracks: config.TrackedKeys > 0, all: wire.NewLimits(), subs: make(map[string][]*fakeSub)}
 	f.mu.Lock()
 	w.number = uint32(len(f.clients) + 1)
 	f.clients = append(f.clients, w)
@@ -119,7 +121,7 @@ func (w *fakeWire) Ordered() bool                          { return true }
 func (w *fakeWire) replicated() bool                       { return false }
 func (w *fakeWire) abandonable() bool                      { return !w.keeps }
 func (w *fakeWire) Ends() bool                             { return true }
-func (w *fakeWire) Tracks() bool                           { return false }
+func (w *fakeWire) Tracks() bool                           { return w.tracks }
 func (w *fakeWire) hears(*client.Name) bool                { return false }
 func (w *fakeWire) Limits(uint16) *wire.Limits             { return w.all }
 func (w *fakeWire) group(*client.Name) uint32              { return 0 }
@@ -151,7 +153,15 @@ func (w *fakeWire) do(ctx context.Context, c *call) answer {
 		w.fake.texts = append(w.fake.texts, c.text)
 		w.fake.mu.Unlock()
 	}
-	return w.fake.run(ctx, w, c.cmd)
+	a := w.fake.run(ctx, w, c.cmd)
+	if c.cmd.Op == core.Mirror && a.Found == core.Holds { // it changes the key, which ends what was tracked before
+		w.fake.mu.Lock()
+		if w.fake.tracked = nil; c.track {
+			w.fake.tracked = w.client
+		}
+		w.fake.mu.Unlock()
+	}
+	return a
 }
 
 func (w *fakeWire) doAll(ctx context.Context, all []call) {
