@@ -23,7 +23,7 @@ func (l *Lock) Detach(o OwnerID, m Mode, handle any, now Now) (was Level, t *Ten
 		return was, nil, WouldRenew
 	case len(l.levels.all) > 1:
 		return was, nil, NotAlone
-	case t.underWay() || !l.shows(t, now) || t.trust.claim:
+	case t.underWay() || !l.shows(t, now) || t.claim:
 		if !t.underWay() {
 			t.unshown()
 			l.touch(t)

@@ -12,7 +12,7 @@ func TestWhenAHoldIsDetached(t *testing.T) {
 	}{
 		{"Redis shows its lease", []Level{writes(1, 900)}, func(l *Lock) {}, HasParted, false},
 		{"Redis does not show it", []Level{writes(1, 900)}, func(l *Lock) { l.owner.unshown() }, NotYet, true},
-		{"Redis shows a claim", []Level{writes(1, 900)}, func(l *Lock) { l.owner.trust.claim = true }, NotYet, true},
+		{"Redis shows a claim", []Level{writes(1, 900)}, func(l *Lock) { l.owner.claim = true }, NotYet, true},
 		{"a mirror is in flight", []Level{writes(1, 900)}, func(l *Lock) { l.owner.flight.op = Mirror }, NotYet, false},
 		{"it is renewed", []Level{writes(1, NeverSafe)}, func(l *Lock) {}, WouldRenew, false},
 		{"it is nested", []Level{writes(1, 900), writes(1, 800)}, func(l *Lock) {}, NotAlone, false},

@@ -57,8 +57,8 @@ func (l *Lock) EndLinger(now Now) {
 func (t *Tenure) Ends() Time { return t.ends() }
 
 // Claimed reports whether Redis was asked for no more than a claim, and Called whether another client has called.
-func (t *Tenure) Claimed() bool { return t.trust.claim }
-func (t *Tenure) Called() bool  { return t.linger.called }
+func (t *Tenure) Claimed() bool { return t.claim }
+func (t *Tenure) Called() bool  { return t.called }
 
 // Has reports whether the tenure is one of the lock that is not over.
 func (l *Lock) Has(t *Tenure) bool { return t.lock == l && l.tenures.has(t) }

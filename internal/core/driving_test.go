@@ -23,7 +23,7 @@ func TestWhatADriverAsks(t *testing.T) {
 	if !l.Has(n) || other.Has(n) || l.Has(other.owner) {
 		t.Error("whose tenure is it?")
 	}
-	n.trust.claim, n.linger.called = true, true
+	n.claim, n.called = true, true
 	if !n.Claimed() || !n.Called() || other.owner.Claimed() || other.owner.Called() {
 		t.Error("claimed or called")
 	}

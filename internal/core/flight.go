@@ -45,7 +45,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 		if t.flight.asks {
 			t.turn.handed = false
 		}
-		cmd.Writes, cmd.Reads = t.shown.writes, t.shown.reads
+		cmd.Writes, cmd.Reads = int(t.shown.writes), t.shown.reads
 		cmd.Asks = t.flight.asks
 	case Leave:
 		t.flight.ends = t.ends()

@@ -9,10 +9,10 @@ type Level struct {
 	Part   bool     // it is held for a lock over several, and that is told in its place
 	First  bool     // the owner held nothing before: one of each owner's levels is the first
 	wrote  bool     // it has sent a guarded write in its tenure
+	Way    Way      // how it was acquired
 	Until  SafeTime // the end of the lease that it asked for; NeverSafe: it is renewed until its Unlock
 	Since  Time     // when it was acquired
 	Token  uint64   // the fencing token of the hold
-	Way    Way      // how it was acquired
 	Handle any      // nil for a Lock that is unlocked by its owner
 	Info   any      // the driver's
 }
@@ -27,7 +27,7 @@ type levels struct {
 
 // A summary follows from the levels, and is made again by sum when they change.
 type summary struct {
-	writes  int      // how many are not shared
+	writes  int32    // how many are not shared
 	asked   SafeTime // until when they ask for the lock; NeverSafe: one is renewed, or there is none
 	longest SafeTime // the latest end of a lease that one asks for, 0 for none
 	ends    SafeTime // no later than a reader ends beside others; NeverSafe if no shared level has a lease
@@ -62,7 +62,7 @@ func sum(all []Level) summary {
 // A shape is what Redis shows of the levels.
 type shape struct {
 	owner  OwnerID
-	writes int
+	writes int32
 	reads  bool
 	until  SafeTime // NeverSafe: it is renewed
 }
@@ -230,7 +230,7 @@ func (l *Lock) shape(now Now) shape {
 		s.until = NeverSafe
 		return s
 	}
-	s := shape{t.named, l.levels.writes, l.levels.writes < len(l.levels.all), l.levels.asked}
+	s := shape{t.named, l.levels.writes, int(l.levels.writes) < len(l.levels.all), l.levels.asked}
 	if until := l.levels.longest; s.until == NeverSafe && until.Since(now.Safe) > l.client.Lease {
 		s.until = until
 	}

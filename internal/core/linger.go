@@ -4,15 +4,14 @@ package core
 // next call here begins in it without a command. A client that is refused elsewhere calls this one, and the tenure leaves
 // at once.
 type linger struct {
-	span   Span // for how long
-	until  Time // Kept: until when
-	called bool // it was called: it does not linger
+	span  Span // for how long
+	until Time // Kept: until when
 }
 
 // mayLinger reports whether the tenure may stay though no owner holds the lock.
 func (l *Lock) mayLinger(now Now) bool {
 	t, c := l.owner, l.client
-	return t.linger.span > 0 && t.trust.most <= c.Lease && (t.ID.Lingers || c.breaks(AcquiredLinger)) && (!t.linger.called || c.breaks(CallKept)) &&
+	return t.linger.span > 0 && t.trust.most <= c.Lease && (t.ID.Lingers || c.breaks(AcquiredLinger)) && (!t.called || c.breaks(CallKept)) &&
 		(!t.turn.contested || c.breaks(CallKept)) && !c.closed && t.worth(now) && t.isOpen()
 }
 
@@ -37,7 +36,7 @@ func (l *Lock) called(t *Tenure, now Now) {
 	if !t.ID.Lingers {
 		return // a stranger says so
 	}
-	t.linger.called = true
+	t.called = true
 	t.turn.heardOf(1, now)
 	switch {
 	case t.want == Kept && !l.client.breaks(ReleaseAtCall):

@@ -49,11 +49,11 @@ func (t *Tenure) mirrors(now Now) Time {
 		return t.again
 	}
 	lease := t.atMost(c.Lease)
-	if t.trust.claim {
+	if t.claim {
 		lease = min(lease, t.trust.lease)
 	}
 	at := t.trust.seen.Time.After(lease / 3)
-	if t.trust.claim { // most sections that began with a claim are over by then
+	if t.claim { // most sections that began with a claim are over by then
 		at = max(at, t.turn.since.After(c.ShortSection))
 	}
 	return max(at, t.again)

@@ -80,20 +80,21 @@ func TestWhenALeaseIsRenewed(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		trust       trust
+		claim       bool
 		began       Time // the hold
 		again, want Time
 	}{
-		{"after a third of it", trust{}, 0, 0, 10_100},
-		{"of the shortest that a command without an answer asked for", trust{least: 3_000}, 0, 0, 1_100},
-		{"of a claim", trust{lease: 2_000, claim: true}, 0, 0, 766},
-		{"but most sections are over soon", trust{lease: 2_000, claim: true}, 900, 0, 950},
-		{"a fixed lease that began with a claim", trust{lease: 60_000, claim: true}, 0, 0, 10_100},
-		{"it rests", trust{}, 0, 10_200, 10_200},
+		{"after a third of it", trust{}, false, 0, 0, 10_100},
+		{"of the shortest that a command without an answer asked for", trust{least: 3_000}, false, 0, 0, 1_100},
+		{"of a claim", trust{lease: 2_000}, true, 0, 0, 766},
+		{"but most sections are over soon", trust{lease: 2_000}, true, 900, 0, 950},
+		{"a fixed lease that began with a claim", trust{lease: 60_000}, true, 0, 0, 10_100},
+		{"it rests", trust{}, false, 0, 10_200, 10_200},
 	} {
 		l := held(writes(1, NeverSafe))
 		l.client.ShortSection = 50
 		n := l.owner
-		n.trust = c.trust
+		n.trust, n.claim = c.trust, c.claim
 		n.trust.seen, n.trust.until, n.again, n.turn.since = at(100), 50_000, c.again, c.began
 		l.showing(n, at(100))
 		if due := n.mirrors(at(200)); due != c.want {

@@ -244,8 +244,8 @@ func (w *Waiter) append(b []byte, at clocks, l *Lock, n *Names) []byte {
 func (t *Tenure) append(b []byte, at clocks, n *Names) []byte {
 	now := at.Now
 	b = append(b, n.ID(t.ID), byte(t.want)<<4|byte(t.place), byte(t.flight.op), byte(t.news), byte(min(t.fails, 3)), at.until(t.again), at.until(t.late),
-		bits(t == t.lock.owner, t.mode == Shared, t.polls, t.releases, t.linger.called, t.step, t.marked, t.turn.contested),
-		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.trust.claim, t.turn.handed), n.Owner(t.told), bits(t.wrote))
+		bits(t == t.lock.owner, t.mode == Shared, t.polls, t.releases, t.called, t.step, t.marked, t.turn.contested),
+		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.turn.handed), n.Owner(t.told), bits(t.wrote))
 	if f := &t.flight; f.op != None {
 		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), at.time(f.ends), bits(f.asks, f.opens))
 	}

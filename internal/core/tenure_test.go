@@ -1,6 +1,9 @@
 package core
 
-import "testing"
+import (
+	"testing"
+	"unsafe"
+)
 
 // The tenures of a lock are found one by one, or by a map while they are many.
 func TestTenuresAreFoundHoweverManyTheyAre(t *testing.T) {
@@ -83,5 +86,15 @@ func TestAnAnswerToATenureThatIsOverChangesNothing(t *testing.T) {
 	n.send(Leave, at(3))
 	if l.Answer(&mirror, Reply{Found: Holds}, at(3)); n.flight.op != Leave {
 		t.Error("an answer to a former life counts in the next")
+	}
+}
+
+// A client may hold many locks: so a tenure and a level keep to a size of Go's allocator.
+func TestATenureHasASizeOfTheAllocator(t *testing.T) {
+	if size := unsafe.Sizeof(Tenure{}); size > 320 {
+		t.Errorf("a tenure has %d bytes", size)
+	}
+	if size := unsafe.Sizeof(Level{}); size > 80 {
+		t.Errorf("a level has %d bytes", size)
 	}
 }

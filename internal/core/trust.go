@@ -5,13 +5,12 @@ package core
 type trust struct {
 	until SafeTime // Owner: until when the tenure may be believed
 	lease Span     // Owner: that was last confirmed
-	claim bool     // Owner: Redis was asked for no more than a claim
 	seen  Now      // when the last command was sent that found the tenure in the queue or in the lock
 	least Span     // the shortest lease of a command without an answer, 0 for none: it may run after any later one
 	most  Span     // the longest lease that was asked for
 }
 
-// The trust of a tenure changes here, and only here.
+// The trust of a tenure changes here, and only here, as does its claim.
 
 // trusted returns for how long a lease is believed.
 func (c *Config) trusted(lease Span) Span {
@@ -35,7 +34,7 @@ func (t *Tenure) asksFor(op Op, lease Span, now Now) {
 	t.trust.most = max(t.trust.most, lease)
 	if op == Mirror {
 		t.trust.until = min(t.trust.until, now.Safe.After(t.lock.client.trusted(t.atMost(lease))))
-		t.trust.seen, t.trust.claim = now, false
+		t.trust.seen, t.claim = now, false
 	}
 }
 
@@ -47,7 +46,7 @@ func (t *Tenure) believe(f flight, now Now) {
 	if c.breaks(OwnSendTime) {
 		t.trust.until = now.Safe.After(c.trusted(lease))
 	}
-	t.trust.claim = t.trust.claim || f.op == Join
+	t.claim = t.claim || f.op == Join
 	t.trust.seen = f.at
 }
 
@@ -58,7 +57,7 @@ func (t *Tenure) believeGrant(now Now) bool {
 	if c.breaks(TrustFromSeen) {
 		from = now.Safe
 	}
-	t.trust.until, t.trust.lease, t.trust.claim = from.After(c.trusted(lease)), lease, true
+	t.trust.until, t.trust.lease, t.claim = from.After(c.trusted(lease)), lease, true
 	return t.enough(now) && !t.tokens.missing()
 }
 

@@ -39,9 +39,9 @@ func TestWhatAMirrorChangesWhenItIsSent(t *testing.T) {
 		{Mirror, 10_000, 10_000, false, 7}, {Mirror, 90_000, 7 + 29_688, false, 7}, {Look, 90_000, 90_000, true, 0},
 	} {
 		_, n := tenure()
-		n.trust = trust{until: c.was, claim: true, most: 2_000}
+		n.trust, n.claim = trust{until: c.was, most: 2_000}, true
 		n.asksFor(c.op, 30_000, at(7))
-		if k := n.trust; k.until != c.until || k.claim != c.claim || k.seen.Time != c.seen || k.most != 30_000 {
+		if k := n.trust; k.until != c.until || n.claim != c.claim || k.seen.Time != c.seen || k.most != 30_000 {
 			t.Errorf("%d: %+v", c.op, k)
 		}
 		n.asksFor(c.op, 20_000, at(7))
@@ -54,15 +54,15 @@ func TestWhatAMirrorChangesWhenItIsSent(t *testing.T) {
 func TestTrustIsCountedFromBeforeTheSend(t *testing.T) {
 	_, n := tenure()
 	n.believe(flight{op: Join, at: at(100), lease: 2_000}, at(900))
-	if k := n.trust; k.until != 100+2_000-20-12 || k.lease != 2_000 || !k.claim || k.seen != at(100) {
+	if k := n.trust; k.until != 100+2_000-20-12 || k.lease != 2_000 || !n.claim || k.seen != at(100) {
 		t.Errorf("%+v", k)
 	}
 	n.believe(flight{op: Look, at: at(200), lease: 30_000}, at(900))
-	if k := n.trust; k.until != 200+29_688 || !k.claim {
+	if k := n.trust; k.until != 200+29_688 || !n.claim {
 		t.Errorf("%+v", k)
 	}
-	n.trust = trust{seen: at(400)}
-	if !n.believeGrant(at(900)) || n.trust.until != 400+1_968 || n.trust.lease != 2_000 || !n.trust.claim {
+	n.trust, n.claim = trust{seen: at(400)}, false
+	if !n.believeGrant(at(900)) || n.trust.until != 400+1_968 || n.trust.lease != 2_000 || !n.claim {
 		t.Errorf("%+v", n.trust)
 	}
 }

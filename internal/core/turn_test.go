@@ -106,7 +106,7 @@ func TestWhatBecomesOfATenureWhoseLastLevelIsClosed(t *testing.T) {
 		{"Redis was asked for longer than a lease", nil, func(l *Lock) {
 			l.owner.ID.Lingers, l.owner.linger.span, l.owner.trust.most = true, 300, 40_000
 		}, Gone, false},
-		{"it was called", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger = true, linger{span: 300, called: true} }, Gone, false},
+		{"it was called", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span, l.owner.called = true, 300, true }, Gone, false},
 		{"others wait", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span, l.owner.turn.contested = true, 300, true }, Gone, false},
 		{"the client has closed", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span, l.client.closed = true, 300, true }, Gone, false},
 		{"its lease is nearly over", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span, l.owner.trust.until = true, 300, 150 }, Gone, false},
@@ -171,8 +171,8 @@ func TestACalledTenureLeavesUnlessItIsInUse(t *testing.T) {
 			n.stays(400)
 		}
 		l.Hear(Message{Kind: Called, ID: n.ID}, at(7))
-		if n.want != c.want || n.linger.called != c.called || n.turn.contested != c.called {
-			t.Errorf("%+v: want %d, called %v", c, n.want, n.linger.called)
+		if n.want != c.want || n.called != c.called || n.turn.contested != c.called {
+			t.Errorf("%+v: want %d, called %v", c, n.want, n.called)
 		}
 	}
 }

@@ -22,6 +22,7 @@ func (c *Client) NewName(id KindID, key string) *Name {
 	n := &Name{KindID: id, Hash: c.HashOf(key)}
 	n.Keys, n.Err = c.Redis.KeysOf(key, n.kind().layout)
 	n.Turn = n.Turns + c.ID.Prefix
+	n.Turns = n.Turn[:len(n.Turns)] // in the same memory
 	return n
 }
 

@@ -48,10 +48,7 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 	case core.NothingHeld:
 		err = terms.ErrNotHeld
 	case core.NotYet:
-		if l.mirrorsIn == nil {
-			l.mirrorsIn = make(chan struct{})
-		}
-		landed = l.mirrorsIn
+		landed = l.shard.nextMirror(l)
 	}
 	l.shard.exit(l)
 	if landed != nil || err != nil {
@@ -64,4 +61,23 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 		c.shared.Observer.Released.Tell(ctx, e)
 	}
 	return nil, nil
+}
+
+// nextMirror returns a channel that is closed with the next answer to a mirror of the lock.
+func (s *shard) nextMirror(l *lock) <-chan struct{} {
+	if s.mirrorsIn == nil {
+		s.mirrorsIn = make(map[*lock]chan struct{})
+	}
+	if s.mirrorsIn[l] == nil {
+		s.mirrorsIn[l] = make(chan struct{})
+	}
+	return s.mirrorsIn[l]
+}
+
+// mirrorIn closes that channel.
+func (s *shard) mirrorIn(l *lock) {
+	if in := s.mirrorsIn[l]; in != nil {
+		close(in)
+		delete(s.mirrorsIn, l)
+	}
 }

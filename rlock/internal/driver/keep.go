@@ -39,9 +39,9 @@ type life struct {
 	calling    bool // a call sends a command for it, or follows one that was left behind: the keeper waits
 	queued     bool // it was told to join the queue
 	parted     bool // it is detached, and counts for nothing any more
+	lingers    bool // it is among the shard's lingering
 	tracking   tracking
 	verifiedAt core.Time // verified: since when
-	lingers    bool      // it is among the shard's lingering
 }
 
 // workOf returns what the keeper knows of a tenure, which begins now if it is a new one.

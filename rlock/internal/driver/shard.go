@@ -20,8 +20,9 @@ type shard struct {
 	pools map[string]*pool // by key, in place of locks where each owner has one
 	spare *lock            // to be used again: a lock that is taken and freed all day would touch new memory each time
 
-	counts    client.Counts      // see stats.go of package client
-	backoffs  map[string]backoff // the locks that do not linger for a while, by key
+	counts    client.Counts           // see stats.go of package client
+	backoffs  map[string]backoff      // the locks that do not linger for a while, by key
+	mirrorsIn map[*lock]chan struct{} // of the locks in which a call waits for the answer to a mirror: see detach.go
 	lingering lingering
 
 	at       core.Now   // when the mutex was taken
@@ -41,11 +42,10 @@ type lock struct {
 	name  *client.Name
 	owner core.OwnerID // of a permit, else 0
 
-	sub       subscription  // to the channel on which this client is told of its tickets; nil for none
-	heard     bool          // that was confirmed when it was last looked at
-	reused    bool          // a hold began in the tenure while that lingered
-	mirrorsIn chan struct{} // closed with the next answer to a mirror, nil if no caller waits for one
-	untold    []*ending     // losses
+	sub    subscription // to the channel on which this client is told of its tickets; nil for none
+	heard  bool         // that was confirmed when it was last looked at
+	reused bool         // a hold began in the tenure while that lingered
+	untold []*ending    // losses
 }
 
 // enter returns the lock of n, or that of the owner's permit, with the mutex held, and makes it if need be. The
@@ -196,6 +196,7 @@ func (s *shard) exit(l *lock) {
 	s.carryOut()
 	if len(l.untold) == 0 && l.Idle() && s.has(l) {
 		l.unsubscribe()
+		s.mirrorIn(l) // none comes any more
 		s.remove(l)
 		s.spare = l
 	}

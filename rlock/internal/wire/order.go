@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -17,11 +18,13 @@ type Order struct {
 
 // A Sent says where a command was sent, and so whether it may be executed later. Of the zero Sent that is not known.
 type Sent struct {
-	redis    *Redis
-	mark     uint64 // of the pipelined connection, 0 if it was not sent by that
-	late     *line  // a connection of its own on which it was left behind, nil for none
-	executed bool   // or never to be
+	redis *Redis
+	mark  uint64 // of the pipelined connection, 0 if it was not sent by that; or executed
+	late  *line  // a connection of its own on which it was left behind, nil for none
 }
+
+// executed is the mark of a command that has been executed, or never will be. No connection has it.
+const executed = math.MaxUint64
 
 // Send makes the call, by a connection of its own if it is the first one and its caller is alone. If ctx ends before the
 // answer is there, it returns the error of ctx.
@@ -45,7 +48,7 @@ func (r *Redis) Sending() Sent { return Sent{redis: r, mark: r.Mark()} }
 // IsSettled reports whether the command has been executed by now, or never will be, once one is answered that was sent later
 // by the pipeline.
 func (s Sent) IsSettled() bool {
-	return s.executed || s.mark != 0 && s.redis.Ordered() && s.redis.Mark() == s.mark
+	return s.mark == executed || s.mark != 0 && s.redis.Ordered() && s.redis.Mark() == s.mark
 }
 
 // IsLate reports whether the command was left behind on a connection of its own. No other one comes behind it there, so its
@@ -53,7 +56,12 @@ func (s Sent) IsSettled() bool {
 func (s Sent) IsLate() bool { return s.late != nil }
 
 // Await waits for the answer, or until ctx ends.
-func (s Sent) Await(ctx context.Context) Sent { return Sent{executed: s.late.settled(ctx)} }
+func (s Sent) Await(ctx context.Context) Sent {
+	if s.late.settled(ctx) {
+		return Sent{mark: executed}
+	}
+	return Sent{}
+}
 
 // GiveUp does not wait.
 func (s Sent) GiveUp() { s.late.cut() }

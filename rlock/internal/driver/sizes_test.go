@@ -1,0 +1,14 @@
+package driver
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// A client may hold a hundred thousand locks: what each of them needs keeps to a size of Go's allocator.
+func TestWhatAHeldLockNeedsHasSizesOfTheAllocator(t *testing.T) {
+	assert.LessOrEqual(t, unsafe.Sizeof(lock{}), uintptr(288))
+	assert.LessOrEqual(t, unsafe.Sizeof(work{}), uintptr(208))
+}
