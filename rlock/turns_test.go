@@ -451,86 +451,6 @@ func handoff(limit int, duration time.Duration) func(*rlock.Config) {
 	return func(c *rlock.Config) { c.HandoffLimit, c.HandoffTime = limit, duration }
 }
 
-func TestInsideAProcessTheLockIsHandedOffFirstInFirstOut(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, me := w.client(), w.caller()
-		require.NoError(t, p.NewLock(key).Lock(me))
-		var r turns
-		var want []string
-		for i := range 50 {
-			who := string(rune('A' + i))
-			want = append(want, who)
-			r.join(w, p, who)
-		}
-		require.NoError(t, p.NewLock(key).Unlock(me))
-		r.wg.Wait()
-		assert.Equal(t, want, r.order)
-		assert.Len(t, p.acquires(), 2, "one tenure takes an EVALSHA and an EVAL")
-		assert.Len(t, p.releases(), 2)
-	})
-}
-
-func TestWithoutOthersATenureGoesOnWithoutEnd(t *testing.T) {
-	manyCommands(t)
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.client(handoff(1, time.Millisecond))
-		var wg sync.WaitGroup
-		for range 3 {
-			lock, me := p.NewLock(key), w.caller()
-			wg.Go(func() {
-				for range 1000 {
-					assert.NoError(t, lock.Lock(me))
-					time.Sleep(section)
-					assert.NoError(t, lock.Unlock(me))
-				}
-			})
-		}
-		wg.Wait()
-		assert.Len(t, p.releases(), 2, "one release at the end takes an EVALSHA and an EVAL")
-		assert.Empty(t, w.Keys())
-	})
-}
-
-// In contend one client holds the lock with ten more waiters, and another client waits too;
-// it returns the order of the holders.
-func contend(w *world, here, there *testClient) []string {
-	first := w.caller()
-	require.NoError(w.t, here.NewLock(key).Lock(first))
-	var r turns
-	for range 10 {
-		r.join(w, here, "here")
-	}
-	r.join(w, there, "there")
-	require.NoError(w.t, here.NewLock(key).Unlock(first))
-	r.wg.Wait()
-	assert.Empty(w.t, w.Keys())
-	return r.order
-}
-
-// The lock is handed off once before the client knows of the other one (the mirror of a
-// hand-off tells it), and then as the config says.
-
-func TestOnceAnotherClientWaitsTheLockIsHandedOffSoManyTimes(t *testing.T) {
-	for limit, atMost := range map[int]int{
-		-1: 1, // not handed off at all
-		1:  2,
-		4:  5,
-		0:  10, // 16 by default, more than there are waiters
-	} {
-		bubbleAlone(t, func(t *testing.T, w *world) {
-			order := contend(w, w.client(handoff(limit, time.Hour)), w.client())
-			assert.LessOrEqual(t, slices.Index(order, "there"), atMost, "limit %d: %v", limit, order)
-		})
-	}
-}
-
-func TestOnceAnotherClientWaitsTheLockIsHandedOffForSoLong(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		order := contend(w, w.client(handoff(1000, 5*section)), w.client())
-		assert.LessOrEqual(t, slices.Index(order, "there"), 6, order)
-	})
-}
-
 func TestClientsThatKeepWaitingTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		first := w.client()
@@ -620,33 +540,5 @@ func TestAForeignSubscriberCountsAsAnotherClient(t *testing.T) {
 		before := len(p.releases())
 		passOn()
 		assert.Len(t, p.releases(), before+1, "no other client is left, and the lock is still released in between")
-	})
-}
-
-func TestOneAttemptDoesNotBarge(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, other, me, them := w.client(), w.client(), w.caller(), w.caller()
-		lock := p.NewLock(key)
-		require.NoError(t, other.NewLock(key).Lock(them))
-		waits := start(func() error { return lock.Lock(me) })
-		require.True(t, pending(waits))
-		other.net.Refuse() // its release does not arrive: the lock is free when its lease has ended
-		time.Sleep(29900 * time.Millisecond)
-		w.Del(key) // without a message to the waiter
-		sent := len(p.acquires())
-		ok, err := lock.TryLock(w.caller())
-		require.NoError(t, err)
-		assert.False(t, ok, "TryLock must not pass a waiter of this process")
-		assert.Len(t, p.acquires(), sent, "no command")
-		require.NoError(t, <-waits)
-
-		ok, err = lock.TryLock(w.caller())
-		require.NoError(t, err)
-		assert.False(t, ok)
-		ok, err = lock.TryLock(me)
-		require.NoError(t, err)
-		assert.True(t, ok, "the lock's owner may nest")
-		require.NoError(t, lock.Unlock(me))
-		require.NoError(t, lock.Unlock(me))
 	})
 }
