@@ -286,36 +286,6 @@ func overSharedClient(t *testing.T, multiplex int) func(*rlock.Config) {
 	}
 }
 
-// Only the release of an acquire whose caller left tells whether the acquire was executed. (A
-// client once discounted such a tenure twice, and Close gave a false alarm.)
-func TestAnAcquireWhoseCallerLeftInFlightIsUndoneOnce(t *testing.T) {
-	for name, ordered := range map[string]bool{"a connection of its own": true, "a shared one": false} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				var changes []func(*rlock.Config)
-				if !ordered {
-					changes = append(changes, overSharedClient(t, 0))
-				}
-				p := w.client(changes...)
-				p.net.SetRoundTrip(10 * time.Millisecond)
-				require.NoError(t, w.client().NewFairLock(key).Lock(w.caller()))
-				for range 20 {
-					ctx, cancel := context.WithCancel(w.caller())
-					result := start(func() error { return p.NewFairLock(key).Lock(ctx) })
-					w.eventually(func() bool { return len(w.queued()) == 1 }, "the ticket is in the queue")
-					sent := len(p.steps())
-					cancel()
-					require.ErrorIs(t, <-result, context.Canceled)
-					time.Sleep(time.Minute)
-					require.Empty(t, w.queued())
-					require.Len(t, p.steps(), sent+1)
-				}
-				require.NoError(t, p.Close())
-			})
-		})
-	}
-}
-
 // The command that announced a ticket has no answer yet when the message of its grant comes
 // over another connection, so late that its waiter asks as well. Only the answer to that
 // query decides about the ticket.

@@ -29,41 +29,6 @@ func refusePubSub(command string, _ ...string) string {
 	return ""
 }
 
-func TestWithoutWaitersNothingIsSubscribed(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, me := w.client(), w.caller()
-		for range 10 {
-			require.NoError(t, p.NewLock(key).Lock(me))
-			require.NoError(t, p.NewLock(key).Unlock(me))
-			ok, err := p.NewLock(key).TryLock(me)
-			require.NoError(t, err)
-			require.True(t, ok)
-			require.NoError(t, p.NewLock(key).Unlock(me))
-		}
-		assert.Empty(t, p.subscribed())
-	})
-}
-
-func TestManyWaitersShareOneSubscription(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, other, them := w.client(), w.client(), w.caller()
-		require.NoError(t, other.NewLock(key).Lock(them))
-		var r turns
-		for range 20 {
-			r.join(w, p, "")
-		}
-		assert.Len(t, p.subscribed(), 1)
-		asked := len(p.acquires())
-		time.Sleep(4*time.Second + 100*time.Millisecond) // no look is in flight
-		assert.Equal(t, 2, len(p.acquires())-asked, "one ticket for all waiters is looked for every two seconds")
-		within(t, 0, 20*section, func() {
-			require.NoError(t, other.NewLock(key).Unlock(them))
-			r.wg.Wait()
-		})
-		assert.LessOrEqual(t, len(p.acquires()), asked+2, "one waiter asks for all")
-	})
-}
-
 func TestWherePubSubIsRefusedWaitersPollAndTheRefusalIsLoggedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p, other, them := w.client(), w.client(), w.caller()
