@@ -52,6 +52,7 @@ func TestAnAcquireWhoseCallerLeftInFlightIsUndoneOnce(t *testing.T) {
 				require.ErrorIs(t, <-result, context.Canceled)
 				f.deliver(-1)
 				time.Sleep(time.Minute)
+				synctest.Wait()
 				require.Empty(t, f.server.Queue)
 				require.Equal(t, leaves+1, f.count(core.Leave))
 			}
