@@ -234,25 +234,6 @@ func TestAQueueThatRedisLosesIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A join that arrives late, from a dead connection, puts a ticket into the queue for which no
-// caller waits.
-func TestAGrantToAnAbandonedTicketIsReleasedAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		holder, p, me, them := w.client(), w.client(), w.caller(), w.caller()
-		require.NoError(t, holder.NewFairLock(key).Lock(me))
-		got := w.waiting(p, them)
-		stray := p.ID() + "8000-000000000000:1"
-		_, err := w.ZAdd(queue, 0, stray)
-		require.NoError(t, err)
-		within(t, 0, 10*time.Millisecond, func() {
-			require.NoError(t, holder.NewFairLock(key).Unlock(me))
-			require.NoError(t, <-got)
-		})
-		require.NoError(t, p.NewFairLock(key).Unlock(them))
-		assert.Empty(t, w.Keys())
-	})
-}
-
 func TestCloseEndsTheWaitAndLeavesTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, closes, stays, them := w.client(), w.client(), w.client(), w.caller()

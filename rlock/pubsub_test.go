@@ -489,33 +489,6 @@ func TestAWaiterWhoseChannelIsSubscribedAsksOnceBeforeItSleeps(t *testing.T) {
 	})
 }
 
-// The message of a grant and the answer to the join come over different connections, and the
-// message may be first.
-func TestAGrantThatArrivesBeforeTheAnswerToTheJoinNeedsNoLook(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		here, there, me, them := w.client(), w.client(), w.caller(), w.caller()
-		require.NoError(t, here.NewLock(key).Lock(me))
-		waiter := start(func() error { return there.NewLock(key).Lock(them) })
-		require.True(t, pending(waiter))
-		require.NoError(t, here.NewLock(key).Unlock(me))
-		require.NoError(t, <-waiter)
-		require.NoError(t, there.NewLock(key).Unlock(them)) // its channel stays subscribed
-
-		require.NoError(t, here.NewLock(key).Lock(me))
-		before := len(there.net.Sent("EVALSHA"))
-		there.net.Rule(network.All(network.Hold, network.Reply, "EVALSHA"))
-		waiter = start(func() error { return there.NewLock(key).Lock(them) })
-		require.True(t, pending(waiter))
-		require.NoError(t, here.NewLock(key).Unlock(me))
-		require.True(t, pending(waiter), "the grant alone does not answer the join")
-		require.Contains(t, w.fields(key)[0], there.ID(), "the waiter holds the lock")
-		there.net.Heal()
-		within(t, 0, 0, func() { require.NoError(t, <-waiter) })
-		assert.Len(t, there.net.Sent("EVALSHA"), before+1, "the join")
-		require.NoError(t, there.NewLock(key).Unlock(them))
-	})
-}
-
 // evalshas returns the number of EVALSHA, without the EVAL that repeats a script which the
 // server does not know.
 func evalshas(sent []network.Frame) (n int) {
