@@ -154,7 +154,7 @@ func (w *fakeWire) do(ctx context.Context, c *call) answer {
 		w.fake.mu.Unlock()
 	}
 	a := w.fake.run(ctx, w, c.cmd)
-	if c.cmd.Op == core.Mirror && a.Found == core.Holds { // it changes the key, which ends what was tracked before
+	if c.cmd.Op == core.Mirror && a.Found == core.Holds { // it changes the key, and a change ends the tracking
 		w.fake.mu.Lock()
 		if w.fake.tracked = nil; c.track {
 			w.fake.tracked = w.client

@@ -423,7 +423,7 @@ func (c *comparison) command(cmd core.Command) (undecided bool, difference strin
 	return false, ""
 }
 
-// passed returns the time, and adds what has passed since began to the tolerance.
+// passed reads the clock of the server, and adds the time since began to the tolerance.
 func (c *comparison) passed(began server.Time) (ended server.Time) {
 	if c.exact {
 		return began
