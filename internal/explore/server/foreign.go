@@ -126,8 +126,13 @@ func (r *run) meet(freed, added bool) {
 	switch {
 	case m.Began > 0 && !r.turnFirst(): // no ticket waited for its end, and the queue has expired
 		had = !freed && len(r.Holders) == 0
+		used := m.Used > 0
 		r.forget()
-		if f.waits > 0 {
+		switch {
+		case used:
+			m.Length = r.Turns.Shortest
+			r.note()
+		case f.waits > 0:
 			m.Length = min(2*r.length(), r.Turns.Longest)
 			r.note()
 		}

@@ -179,9 +179,10 @@ if here then
 	local had = false -- whether the lock has been left free to them since their turn began
 	if state.b and first ~= '?' then -- none of ours waited for its end, and the queue has expired
 		had = not freed and free()
+		local used = state.u
 		over()
-		if waits > 0 then
-			state.l = math.min(2 * (state.l or shortest), longest)
+		if used or waits > 0 then
+			state.l = used and shortest or math.min(2 * (state.l or shortest), longest)
 			note('l', state.l)
 		end
 	elseif state.b and not isForeign(holder()) and (now >= state.e or waits == 0 and not state.p) then
