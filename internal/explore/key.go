@@ -160,7 +160,7 @@ func (w *world) appendRest(b []byte, k *keys) []byte {
 	}
 	if p := &w.passed; w.Do&Pass != 0 {
 		r, n := name(p.id)
-		b = append(b, r, n, byte(p.mode), byte(w.server.Counter-p.token), w.left(w.lapses(p.until)), w.left(w.lapses(p.older)), flags(p.told, p.used), k.rank[p.by.client], byte(p.by.user))
+		b = append(b, r, n, byte(p.mode), byte(w.server.Counter-p.token), w.left(w.missedBy(p.until)), w.left(w.missedBy(p.older)), flags(p.told, p.used), k.rank[p.by.client], byte(p.by.user))
 	}
 	b = append(b, byte(w.faults), byte(w.idle), byte(w.unused), byte(w.unheard), byte(w.overlap), byte(w.refuses), flags(w.wiped, w.lags, w.refused), byte(max(w.stalled-w.now, 0)))
 	b = k.server(b, w, name)

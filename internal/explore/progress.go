@@ -98,7 +98,7 @@ func (w *world) checkUnused() {
 			used += min(int(c.users[j].parted.N), 1)
 		}
 	}
-	if w.now < w.lapses(w.passed.untilAll()) {
+	if w.now < w.missedBy(w.passed.untilAll()) {
 		used++
 	}
 	if used >= w.permits() && !read {
@@ -283,9 +283,9 @@ func (w *world) isPassed() bool {
 	return w.passed.id != core.ID{} && !w.passed.used && w.now < w.passed.until
 }
 
-// lapses returns until when a waiter need not have looked for a lock that was passed on until then, and not resumed: a
-// lease that ends by itself tells none.
-func (w *world) lapses(until core.Time) core.Time {
+// missedBy returns when each waiter has found out, by a look, that a lock which was passed on until then was not resumed:
+// the end of a lease tells none.
+func (w *world) missedBy(until core.Time) core.Time {
 	if until == 0 {
 		return 0
 	}

@@ -48,7 +48,7 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 	case core.NothingHeld:
 		err = terms.ErrNotHeld
 	case core.NotYet:
-		landed = l.shard.nextMirror(l)
+		landed = l.shard.awaitMirror(l)
 	}
 	l.shard.exit(l)
 	if landed != nil || err != nil {
@@ -63,21 +63,21 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 	return nil, nil
 }
 
-// nextMirror returns a channel that is closed with the next answer to a mirror of the lock.
-func (s *shard) nextMirror(l *lock) <-chan struct{} {
-	if s.mirrorsIn == nil {
-		s.mirrorsIn = make(map[*lock]chan struct{})
+// awaitMirror returns a channel that is closed with the next answer to a mirror of the lock.
+func (s *shard) awaitMirror(l *lock) <-chan struct{} {
+	if s.mirrorWaits == nil {
+		s.mirrorWaits = make(map[*lock]chan struct{})
 	}
-	if s.mirrorsIn[l] == nil {
-		s.mirrorsIn[l] = make(chan struct{})
+	if s.mirrorWaits[l] == nil {
+		s.mirrorWaits[l] = make(chan struct{})
 	}
-	return s.mirrorsIn[l]
+	return s.mirrorWaits[l]
 }
 
-// mirrorIn closes that channel.
-func (s *shard) mirrorIn(l *lock) {
-	if in := s.mirrorsIn[l]; in != nil {
-		close(in)
-		delete(s.mirrorsIn, l)
+// endMirrorWait closes that channel.
+func (s *shard) endMirrorWait(l *lock) {
+	if answered := s.mirrorWaits[l]; answered != nil {
+		close(answered)
+		delete(s.mirrorWaits, l)
 	}
 }

@@ -20,10 +20,10 @@ type shard struct {
 	pools map[string]*pool // by key, in place of locks where each owner has one
 	spare *lock            // to be used again: a lock that is taken and freed all day would touch new memory each time
 
-	counts    client.Counts           // see stats.go of package client
-	backoffs  map[string]backoff      // the locks that do not linger for a while, by key
-	mirrorsIn map[*lock]chan struct{} // of the locks in which a call waits for the answer to a mirror: see detach.go
-	lingering lingering
+	counts      client.Counts           // see stats.go of package client
+	backoffs    map[string]backoff      // the locks that do not linger for a while, by key
+	mirrorWaits map[*lock]chan struct{} // of the locks in which a call waits for the answer to a mirror: see detach.go
+	lingering   lingering
 
 	at       core.Now   // when the mutex was taken
 	left     core.Now   // when it was given back before, as the witness notes it
@@ -196,7 +196,7 @@ func (s *shard) exit(l *lock) {
 	s.carryOut()
 	if len(l.untold) == 0 && l.Idle() && s.has(l) {
 		l.unsubscribe()
-		s.mirrorIn(l) // none comes any more
+		s.endMirrorWait(l) // none comes any more
 		s.remove(l)
 		s.spare = l
 	}

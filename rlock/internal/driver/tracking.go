@@ -132,5 +132,5 @@ func (l *lock) mirrored(k *work, sent *call, alive bool, now core.Now) {
 	if t := k.tenure; alive && t != nil && sent.answer.Found == core.Holds && sent.answer.Others > 0 && t.ID.Lingers && !t.Called() {
 		l.backOff(0, lastBackoff, now) // foreign clients wait, who cannot call
 	}
-	l.shard.mirrorIn(l)
+	l.shard.endMirrorWait(l)
 }
