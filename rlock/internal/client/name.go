@@ -11,8 +11,7 @@ import (
 type Name struct {
 	wire.Keys
 	KindID  KindID
-	Turn    string // the channel on which this client is told of its tickets
-	Hash    uint64 // of the key, the same for all kinds
+	Hash    uint32 // of the key, the same for all kinds
 	Permits int    // of a semaphore
 	Err     error  // why no lock can have it: every call returns it
 }
@@ -20,9 +19,7 @@ type Name struct {
 // NewName returns the name of a lock of the kind. It asks Redis nothing.
 func (c *Client) NewName(id KindID, key string) *Name {
 	n := &Name{KindID: id, Hash: c.HashOf(key)}
-	n.Keys, n.Err = c.Redis.KeysOf(key, n.kind().layout)
-	n.Turn = n.Turns + c.ID.Prefix
-	n.Turns = n.Turn[:len(n.Turns)] // in the same memory
+	n.Keys, n.Err = c.Redis.KeysOf(key, n.kind().layout, c.ID.Prefix)
 	return n
 }
 
@@ -30,4 +27,4 @@ func (c *Client) NewName(id KindID, key string) *Name {
 func (n *Name) LossKey(o terms.Owner) LossKey { return LossKey{n.KindID, n.Key, o} }
 
 // HashOf returns the hash of a key, as in its names.
-func (c *Client) HashOf(key string) uint64 { return maphash.String(c.seed, key) }
+func (c *Client) HashOf(key string) uint32 { return uint32(maphash.String(c.seed, key)) }

@@ -20,11 +20,11 @@ type pool struct {
 }
 
 func acquirePermit(r *redis, c *call) wire.Call {
-	return wire.SemaphoreAcquire.Call(2, c.name.Key, c.name.Queue, r.milliseconds(c.cmd.Lease), c.text, number(&c.cmd))
+	return wire.SemaphoreAcquire.Call(2, c.name.Key, c.name.Queue(), r.milliseconds(c.cmd.Lease), c.text, number(&c.cmd))
 }
 
 func resumePermit(r *redis, c *call) wire.Call {
-	return wire.SemaphoreResume.Call(2, c.name.Key, c.name.Queue, r.milliseconds(c.cmd.Lease), c.passed, c.text)
+	return wire.SemaphoreResume.Call(2, c.name.Key, c.name.Queue(), r.milliseconds(c.cmd.Lease), c.passed, c.text)
 }
 
 func mirrorPermits(r *redis, part []call) wire.Call {

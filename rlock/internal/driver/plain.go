@@ -10,15 +10,15 @@ import (
 // has a counter beside it.
 
 func acquirePlain(r *redis, c *call) wire.Call {
-	return wire.Acquire.Call(2, c.name.Key, c.name.Queue, r.milliseconds(c.cmd.Lease), c.text)
+	return wire.Acquire.Call(2, c.name.Key, c.name.Queue(), r.milliseconds(c.cmd.Lease), c.text)
 }
 
 func acquireFenced(r *redis, c *call) wire.Call {
-	return wire.Acquire.Call(3, c.name.Key, c.name.Queue, c.name.Extra, r.milliseconds(c.cmd.Lease), c.text, number(&c.cmd))
+	return wire.Acquire.Call(3, c.name.Key, c.name.Queue(), c.name.Extra(), r.milliseconds(c.cmd.Lease), c.text, number(&c.cmd))
 }
 
 func resumePlain(r *redis, c *call) wire.Call {
-	return wire.Resume.Call(2, c.name.Key, c.name.Queue, r.milliseconds(c.cmd.Lease), c.passed, c.text)
+	return wire.Resume.Call(2, c.name.Key, c.name.Queue(), r.milliseconds(c.cmd.Lease), c.passed, c.text)
 }
 
 func mirrorPlain(r *redis, part []call) wire.Call {

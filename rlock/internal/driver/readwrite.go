@@ -24,15 +24,15 @@ func acquireReadWrite(r *redis, c *call) wire.Call {
 	if c.cmd.Mode == core.Shared {
 		mode = "read"
 	}
-	return wire.ReadWriteAcquire.Call(4, n.Key, n.Queue, n.Extra, n.Extra+":"+c.text+":rwlock_timeout:1", r.milliseconds(c.cmd.Lease), c.text, mode)
+	return wire.ReadWriteAcquire.Call(4, n.Key, n.Queue(), n.Extra(), n.Extra()+":"+c.text+":rwlock_timeout:1", r.milliseconds(c.cmd.Lease), c.text, mode)
 }
 
 func resumeReadWrite(r *redis, c *call) wire.Call {
 	n, lease := c.name, r.milliseconds(c.cmd.Lease)
 	if c.cmd.Mode == core.Alone {
-		return wire.Resume.Call(2, n.Key, n.Queue, lease, c.passed+":write", c.text+":write")
+		return wire.Resume.Call(2, n.Key, n.Queue(), lease, c.passed+":write", c.text+":write")
 	}
-	return wire.Resume.Call(4, n.Key, n.Queue, n.Extra+":"+c.passed+":rwlock_timeout:1", n.Extra+":"+c.text+":rwlock_timeout:1", lease, c.passed, c.text)
+	return wire.Resume.Call(4, n.Key, n.Queue(), n.Extra()+":"+c.passed+":rwlock_timeout:1", n.Extra()+":"+c.text+":rwlock_timeout:1", lease, c.passed, c.text)
 }
 
 func mirrorReadWrite(r *redis, part []call) wire.Call {
@@ -43,7 +43,7 @@ func mirrorReadWrite(r *redis, part []call) wire.Call {
 		c := &part[i]
 		asks := r.asks(c)
 		more = append(more, asks.Keys...)
-		keys = append(keys, c.name.Key, c.name.Extra, c.name.Channel)
+		keys = append(keys, c.name.Key, c.name.Extra(), c.name.Channel())
 		args = append(args, r.milliseconds(c.cmd.Lease), c.text, strconv.Itoa(c.cmd.Writes), wire.Flag(c.cmd.Reads), asks.How)
 	}
 	return wire.Call{Script: wire.ReadWriteMirror, Keys: append(keys, more...), Args: args}
@@ -54,7 +54,7 @@ func guardReadWrite(c *call) wire.Call {
 	if c.cmd.Mode == core.Shared {
 		mode = "s"
 	}
-	return guarded(wire.ReadWriteGuard, c.write, []string{c.name.Extra, c.name.Key}, []string{mode, c.text})
+	return guarded(wire.ReadWriteGuard, c.write, []string{c.name.Extra(), c.name.Key}, []string{mode, c.text})
 }
 
 // untold reports whether an owner of this client has the lock in the mode, and whether this client has to be believed:

@@ -25,7 +25,7 @@ type redis struct {
 
 func (r *redis) replicated() bool            { return r.SyncReplicas() > 0 }
 func (r *redis) abandonable() bool           { return r.Connected() && r.Ordered() }
-func (r *redis) hears(n *client.Name) bool   { return r.hub.Confirmed(n.Turn) }
+func (r *redis) hears(n *client.Name) bool   { return r.hub.Confirmed(n.Turn()) }
 func (r *redis) group(n *client.Name) uint32 { return r.Nodes.Of(n.Slot) }
 
 func (r *redis) refresh(now time.Time, trouble bool) { r.Nodes.Refresh(now, trouble) }
@@ -292,7 +292,7 @@ func faultOf(op core.Op, err error) core.Fault {
 
 // listen implements carrier.
 func (r *redis) listen(n *client.Name, hear func(string), marked func()) subscription {
-	return &listening{r, n, r.hub.ListenMarked(n.Turn, hear, marked), nil}
+	return &listening{r, n, r.hub.ListenMarked(n.Turn(), hear, marked), nil}
 }
 
 // A listening is the subscription of a lock.
@@ -316,10 +316,10 @@ func (s *listening) abroad(hear func(string)) {
 	if s.redis.Counts() {
 		s.others = append(s.others, s.turns.Also(s.name.Ushers(), hear))
 	}
-	if s.name.FairQueue != "" {
-		s.others = append(s.others, s.turns.Also(s.name.Channel+":"+fairPlace, hear))
+	if s.name.FairQueue() != "" {
+		s.others = append(s.others, s.turns.Also(s.name.Channel()+":"+fairPlace, hear))
 	}
-	s.others = append(s.others, s.turns.Also(s.name.Channel, hear))
+	s.others = append(s.others, s.turns.Also(s.name.Channel(), hear))
 }
 
 // fairPlace is the owner of our place in Redisson's fair queue. It is a part of the protocol: foreign.lua says

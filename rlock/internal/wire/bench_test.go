@@ -23,7 +23,7 @@ func BenchmarkUncontendedPair(b *testing.B) {
 	c := newContention(b, 1)
 	c.measure(b, func() {
 		owner := c.ids[0].Owner(1, false)
-		require.NoError(b, c.redis.Do(b.Context(), wire.Acquire.Call(2, c.keys.Key, c.keys.Queue, "30000", owner)).NonRedisError())
+		require.NoError(b, c.redis.Do(b.Context(), wire.Acquire.Call(2, c.keys.Key, c.keys.Queue(), "30000", owner)).NonRedisError())
 		c.step(b, wire.Step{Leave: wire.Member{Mode: "x", Ticket: owner}})
 	})
 }
@@ -33,7 +33,7 @@ func BenchmarkUncontendedPair(b *testing.B) {
 func BenchmarkContendedTurn(b *testing.B) {
 	c := newContention(b, 8)
 	holder := c.ids[0].Owner(0, false)
-	require.NoError(b, c.redis.Do(b.Context(), wire.Acquire.Call(2, c.keys.Key, c.keys.Queue, "30000", holder)).NonRedisError())
+	require.NoError(b, c.redis.Do(b.Context(), wire.Acquire.Call(2, c.keys.Key, c.keys.Queue(), "30000", holder)).NonRedisError())
 	var queue []string
 	join := func(client int) {
 		ticket := c.ids[client].Owner(uint64(client), false)
@@ -73,11 +73,11 @@ func newContention(b *testing.B, clients int) *contention {
 		c.redis.Stop()
 		c.redis.Close()
 	})
-	c.keys, err = c.redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:", Fair: true})
+	c.keys, err = c.redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:", Fair: true}, "")
 	require.NoError(b, err)
 	var channels []string
 	for _, id := range c.ids { // a client that is not subscribed is dropped
-		channels = append(channels, c.keys.Turns+id.Prefix)
+		channels = append(channels, c.keys.Turns()+id.Prefix)
 	}
 	listening := make(chan struct{}, clients)
 	ctx := rueidis.WithOnSubscriptionHook(b.Context(), func(rueidis.PubSubSubscription) { listening <- struct{}{} })

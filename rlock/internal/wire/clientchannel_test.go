@@ -22,9 +22,9 @@ func TestAClientsOwnChannelIsNoLocksChannel(t *testing.T) {
 	own := wire.ClientChannel(id)
 	for _, name := range []string{"client", "client:", "client:" + id, "client:{", "{client:", "{client:}", id} {
 		for _, suffix := range []string{"", "rw", "sem", ":"} {
-			keys, err := redis.KeysOf(name, wire.Layout{Suffix: suffix})
+			keys, err := redis.KeysOf(name, wire.Layout{Suffix: suffix}, "")
 			require.NoError(t, err)
-			for _, channel := range []string{keys.Turns + id, keys.Ushers()} {
+			for _, channel := range []string{keys.Turns() + id, keys.Ushers()} {
 				assert.NotEqual(t, own, channel)
 				assert.Contains(t, strings.TrimPrefix(channel, "rlock_turn:"), "{", "channels of locks have a brace, which %q lacks", name)
 			}

@@ -97,9 +97,9 @@ func (l *lone) open(option rueidis.ClientOption) {
 		l.net.Close()
 		l.direct.Close()
 	})
-	keys, err := l.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"})
+	keys, err := l.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"}, "")
 	require.NoError(l.t, err)
-	l.order = wire.Order{Call: wire.Acquire.Call(2, keys.Key, keys.Queue, "30000", id.Owner(1, false)), Slot: keys.Slot, First: true}
+	l.order = wire.Order{Call: wire.Acquire.Call(2, keys.Key, keys.Queue(), "30000", id.Owner(1, false)), Slot: keys.Slot, First: true}
 }
 
 // call sends one command.

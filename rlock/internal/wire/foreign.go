@@ -125,7 +125,7 @@ func (f *fairRights) learn(result rueidis.RedisResult) bool {
 
 // fairRights returns nil where no step for the lock has the keys.
 func (r *Redis) fairRights(k *Keys) *fairRights {
-	if k.FairQueue == "" || r.foreign.fair.refused() {
+	if k.FairQueue() == "" || r.foreign.fair.refused() {
 		return nil
 	}
 	return &r.foreign.fair
@@ -142,9 +142,9 @@ type Asker struct {
 // Asks returns the argument that makes the mirror of a lock count other waiters; polls says whether
 // foreign clients may that only poll.
 func (r *Redis) Asks(k *Keys, polls bool) Asker {
-	a := Asker{How: "2", Channel: k.Channel, Keys: []string{k.Queue, k.Foreign}}
+	a := Asker{How: "2", Channel: k.Channel(), Keys: []string{k.Queue(), k.Foreign()}}
 	if r.fairRights(k) != nil {
-		a.How, a.Keys = "3", append(a.Keys, k.FairQueue)
+		a.How, a.Keys = "3", append(a.Keys, k.FairQueue())
 	}
 	if polls {
 		a.How += "+"

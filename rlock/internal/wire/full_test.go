@@ -35,7 +35,7 @@ func TestALookIsNotRefusedByAFullServer(t *testing.T) {
 		"semaphore": {wire.SemaphoreStep, "x", "1", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			keys, err := redis.KeysOf(name, wire.Layout{Channel: "redisson_lock__channel:", Extra: "more:", HasExtra: name != "semaphore"})
+			keys, err := redis.KeysOf(name, wire.Layout{Channel: "redisson_lock__channel:", Extra: "more:", HasExtra: name != "semaphore"}, "")
 			require.NoError(t, err)
 			member := wire.Member{Mode: test.mode, Ticket: id.Owner(1, false)}
 			step := func(s wire.Step) wire.Answer {
@@ -45,7 +45,7 @@ func TestALookIsNotRefusedByAFullServer(t *testing.T) {
 				return answer
 			}
 			require.True(t, step(wire.Step{Join: member}).Granted)
-			do("DEL", keys.Queue)
+			do("DEL", keys.Queue())
 			do("CONFIG", "SET", "maxmemory", "1")
 			defer do("CONFIG", "SET", "maxmemory", "0")
 			assert.True(t, step(wire.Step{Look: member}).Granted)

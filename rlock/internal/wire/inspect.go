@@ -115,15 +115,15 @@ func (r *Redis) questions(keys [Forms]*Keys) []rueidis.Completed {
 		asksMode:    ask(plain.Key, "HGET", "mode"),
 		asksSize:    ask(plain.Key, "HLEN"),
 		asksFields:  ask(plain.Key, "HSCAN", "0", "COUNT", limit),
-		asksToken:   ask(plain.Extra, "GET"),
+		asksToken:   ask(plain.Extra(), "GET"),
 		asksNote:    ask(Beside(plain.Key, inspect.NoteKey), "GET"),
-		asksForeign: r.Client.B().Arbitrary("PUBSUB", count, plain.Channel, plain.Ushers(), rw.Channel, rw.Ushers()).Build(),
+		asksForeign: r.Client.B().Arbitrary("PUBSUB", count, plain.Channel(), plain.Ushers(), rw.Channel(), rw.Ushers()).Build(),
 		asksCount:   ask(plain.Key, "ZCOUNT", "-inf", "+inf"),
 		asksPermits: ask(plain.Key, "ZRANGE", "-"+limit, "-1", "WITHSCORES"),
 		asksClock:   r.Client.B().Time().Build(),
 	}
 	for _, k := range keys {
-		asked = append(asked, ask(k.Queue, "ZCOUNT", "1", "+inf"), ask(k.Queue, "ZRANGEBYSCORE", "1", "+inf", "LIMIT", "0", limit))
+		asked = append(asked, ask(k.Queue(), "ZCOUNT", "1", "+inf"), ask(k.Queue(), "ZRANGEBYSCORE", "1", "+inf", "LIMIT", "0", limit))
 	}
 	return asked
 }
@@ -138,7 +138,7 @@ func (i *Inspection) read(replies []rueidis.RedisResult, keys [Forms]*Keys) erro
 	}
 	for form, k := range keys {
 		if err := i.readQueue(FormLock+Form(form), replies[asksQueues+2*form:]); err != nil {
-			return fmt.Errorf("queue %s: %w", k.Queue, Explain(err))
+			return fmt.Errorf("queue %s: %w", k.Queue(), Explain(err))
 		}
 	}
 	if token, err := replies[asksToken].AsInt64(); err == nil && token > 0 {

@@ -49,17 +49,17 @@ func TestTheAnswerToATicketThatJoins(t *testing.T) {
 			"behind another one, and a guest":  {guest, []string{before}, false, wire.Answer{Holder: guest, Place: wire.SomePlace}},
 		} {
 			t.Run(name, func(t *testing.T) {
-				keys, err := redis.KeysOf(name, wire.Layout{Channel: "redisson_lock__channel:"})
+				keys, err := redis.KeysOf(name, wire.Layout{Channel: "redisson_lock__channel:"}, "")
 				require.NoError(t, err)
 				if test.holder != "" {
 					do("HSET", keys.Key, test.holder, "1")
 					do("PEXPIRE", keys.Key, "60000")
 				}
 				for _, ticket := range test.joined {
-					do("ZADD", keys.Queue, "NX", "1", "x"+ticket)
+					do("ZADD", keys.Queue(), "NX", "1", "x"+ticket)
 				}
 				if test.turn {
-					do("ZADD", keys.Queue, "1", "?")
+					do("ZADD", keys.Queue(), "1", "?")
 				}
 				result := redis.Do(t.Context(), redis.Step(wire.PlainStep, &keys, wire.Step{
 					Join: wire.Member{Mode: "x", Ticket: ticket}, Lease: "60000",
@@ -75,7 +75,7 @@ func TestTheAnswerToATicketThatJoins(t *testing.T) {
 				assert.Negative(t, answer.HeldBack, "there is no reader")
 				answer.TTL, answer.Turn, answer.HeldBack = 0, 0, 0
 				assert.Equal(t, test.answer, answer)
-				left, err := redis.Client.Do(t.Context(), redis.Client.B().Pttl().Key(keys.Queue).Build()).ToInt64()
+				left, err := redis.Client.Do(t.Context(), redis.Client.B().Pttl().Key(keys.Queue()).Build()).ToInt64()
 				require.NoError(t, err)
 				assert.NotEqual(t, int64(-1), left, "the queue ends by itself")
 			})

@@ -26,34 +26,65 @@ type Layout struct {
 	Suffix string
 }
 
-// Keys are the keys and channels of one lock: see docs/protocol.md.
+// Keys are the keys and channels of one lock: see docs/protocol.md. A client may have a hundred thousand of them: their
+// names are cut out of one text.
 type Keys struct {
-	Key     string // the lock's, and its name
-	Slot    uint16 // of all of them; 0 outside a Cluster
-	Channel string // Redisson's
-	Extra   string // the key that the kind has beside the lock, "" for none
-
-	// Of a lock that Redisson's fair lock may share, else "": its queue, and the times until which
-	// it waits for each owner in it.
-	FairQueue, FairTimes string
-
-	// These are of our own: different for any two names, with the lock's hash tag.
-	Queue   string // the key of the queue
-	Foreign string // the key of the turns of foreign clients
-	Turns   string // the beginning of the names of the channels on which clients are told
+	Key  string // the lock's, and its name
+	text string // the names, one behind the other, and the id of the client
+	ends [nameCount]uint32
+	Slot uint16 // of all of them; 0 outside a Cluster
 }
 
-// Ushers is the channel that counts the clients of ours that listen to Channel.
-func (k *Keys) Ushers() string { return k.Turns + "ushers" }
+// The names in the text, in their order.
+const (
+	channelName = iota
+	extraName
+	fairQueueName
+	fairTimesName
+	queueName
+	foreignName
+	turnsName
+	nameCount
+)
 
-// KeysOf applies Redisson's prefixName to the channel, and makes the names of our own. It
-// fails with ErrInvalidName for a name that no lock can have.
+// Channel is Redisson's.
+func (k *Keys) Channel() string { return k.name(channelName) }
+
+// Extra is the key that the kind has beside the lock, "" for none.
+func (k *Keys) Extra() string { return k.name(extraName) }
+
+// FairQueue and FairTimes are of a lock that Redisson's fair lock may share, else "": its queue, and the times until which
+// it waits for each owner in it.
+func (k *Keys) FairQueue() string { return k.name(fairQueueName) }
+func (k *Keys) FairTimes() string { return k.name(fairTimesName) }
+
+// Queue and Foreign are the keys of the queue and of the turns of foreign clients. They are of our own, as the channels
+// that follow: different for any two names, with the lock's hash tag.
+func (k *Keys) Queue() string   { return k.name(queueName) }
+func (k *Keys) Foreign() string { return k.name(foreignName) }
+
+// Turns begins the names of the channels on which clients are told, and Turn is that of the client.
+func (k *Keys) Turns() string { return k.name(turnsName) }
+func (k *Keys) Turn() string  { return k.text[k.ends[turnsName-1]:] }
+
+// Ushers is the channel that counts the clients of ours that listen to Channel.
+func (k *Keys) Ushers() string { return k.Turns() + "ushers" }
+
+func (k *Keys) name(n int) string {
+	if n == 0 {
+		return k.text[:k.ends[0]]
+	}
+	return k.text[k.ends[n-1]:k.ends[n]]
+}
+
+// KeysOf applies Redisson's prefixName to the channel, and makes the names of our own, for the client of that id. It fails
+// with ErrInvalidName for a name that no lock can have.
 //
 // The tag stands for the name in the keys and channels that Redisson does not share. It is in the
 // slot of the name, and no other name has the same: by Redisson's rule alone "x" and "{x}" would
 // share a queue and be granted each other's lock. If a brace is in the name the tag ends with a
 // colon, else it ends with a brace.
-func (r *Redis) KeysOf(key string, l Layout) (k Keys, err error) {
+func (r *Redis) KeysOf(key string, l Layout, client string) (k Keys, err error) {
 	k.Key = key
 	switch {
 	case key == "":
@@ -66,18 +97,30 @@ func (r *Redis) KeysOf(key string, l Layout) (k Keys, err error) {
 	if strings.Contains(key, "{") {
 		tagged, tag = key, key+":"
 	}
-	k.Channel = l.Channel + tagged
+	words := [nameCount][4]string{
+		channelName: {l.Channel, tagged},
+		queueName:   {"rlock_queue:", tag, l.Suffix},
+		foreignName: {"rlock_foreign:", tag, l.Suffix},
+		turnsName:   {turnPrefix, tag, l.Suffix, ":"},
+	}
 	if l.HasExtra {
-		k.Extra = l.Extra + tagged
+		words[extraName] = [4]string{l.Extra, tagged}
 	}
 	if l.Fair {
-		k.FairQueue, k.FairTimes = "redisson_lock_queue:"+tagged, "redisson_lock_timeout:"+tagged
+		words[fairQueueName], words[fairTimesName] = [4]string{"redisson_lock_queue:", tagged}, [4]string{"redisson_lock_timeout:", tagged}
 	}
-	tag += l.Suffix
-	k.Queue, k.Foreign, k.Turns = "rlock_queue:"+tag, "rlock_foreign:"+tag, turnPrefix+tag+":"
+	text := make([]byte, 0, 512)
+	for n := range words {
+		for _, word := range words[n] {
+			text = append(text, word...)
+		}
+		k.ends[n] = uint32(len(text))
+	}
+	k.text = string(append(text, client...))
+	k.Key = k.text[strings.Index(k.text, key):][:len(key)] // the caller's may be forgotten
 	if r.InCluster() {
 		k.Slot = r.slotOf(key)
-		if k.Slot != r.slotOf(k.Channel) || k.Slot != r.slotOf(k.Queue) || k.Extra != "" && k.Slot != r.slotOf(k.Extra) {
+		if k.Slot != r.slotOf(k.Channel()) || k.Slot != r.slotOf(k.Queue()) || l.HasExtra && k.Slot != r.slotOf(k.Extra()) {
 			return k, fmt.Errorf("rlock: lock %q: %w: it has a brace but no hash tag, so that in a Cluster its channel has another slot: put the tag in both braces, as in \"{%s}\"",
 				key, ErrInvalidName, strings.Trim(key, "{}"))
 		}

@@ -3,6 +3,7 @@ package wire_test
 import (
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,36 +27,47 @@ func TestTheKeysOfALock(t *testing.T) {
 		{"a{b}c", "redisson_lock__channel:a{b}c", "rlock_queue:a{b}c:", "rlock_foreign:a{b}c:", "rlock_turn:a{b}c::ushers"},
 		{"x}", "redisson_lock__channel:{x}}", "rlock_queue:{x}}", "rlock_foreign:{x}}", "rlock_turn:{x}}:ushers"},
 	} {
-		k, err := redis.KeysOf(test.name, layouts[0])
+		k, err := redis.KeysOf(test.name, layouts[0], "client-")
 		require.NoError(t, err)
 		assert.Equal(t, test.name, k.Key)
-		assert.Equal(t, test.channel, k.Channel)
-		assert.Equal(t, test.queue, k.Queue)
-		assert.Equal(t, test.foreign, k.Foreign)
+		assert.Equal(t, test.channel, k.Channel())
+		assert.Equal(t, test.queue, k.Queue())
+		assert.Equal(t, test.foreign, k.Foreign())
 		assert.Equal(t, test.ushers, k.Ushers())
-		assert.Empty(t, k.Extra)
+		tagged := strings.TrimPrefix(test.channel, "redisson_lock__channel:")
+		assert.Equal(t, "redisson_lock_queue:"+tagged, k.FairQueue())
+		assert.Equal(t, "redisson_lock_timeout:"+tagged, k.FairTimes())
+		assert.Equal(t, k.Turns()+"client-", k.Turn())
+		assert.Empty(t, k.Extra())
 	}
 }
 
 func TestAKindHasItsOwnExtraKeyAndQueue(t *testing.T) {
 	redis := open(t)
-	fenced, err := redis.KeysOf("x", layouts[1])
+	fenced, err := redis.KeysOf("x", layouts[1], "")
 	require.NoError(t, err)
-	assert.Equal(t, "redisson_lock_token:{x}", fenced.Extra)
-	assert.Equal(t, "rlock_queue:{x}", fenced.Queue)
-	readWrite, err := redis.KeysOf("x", layouts[2])
+	assert.Equal(t, "redisson_lock_token:{x}", fenced.Extra())
+	assert.Equal(t, "rlock_queue:{x}", fenced.Queue())
+	readWrite, err := redis.KeysOf("x", layouts[2], "")
 	require.NoError(t, err)
-	assert.Equal(t, "{x}", readWrite.Extra)
-	assert.Equal(t, "rlock_queue:{x}rw", readWrite.Queue)
+	assert.Equal(t, "{x}", readWrite.Extra())
+	assert.Equal(t, "rlock_queue:{x}rw", readWrite.Queue())
+}
+
+// A client may have a hundred thousand locks.
+func TestTheKeysOfALockAreOneText(t *testing.T) {
+	redis := open(t)
+	assert.LessOrEqual(t, unsafe.Sizeof(wire.Keys{}), uintptr(64))
+	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { _, _ = redis.KeysOf("held:12345", layouts[1], "client-") }), 1.0)
 }
 
 func TestANameIsNeitherEmptyNorTooLong(t *testing.T) {
 	redis := open(t)
 	for _, name := range []string{"", strings.Repeat("x", 64<<10+1)} {
-		_, err := redis.KeysOf(name, layouts[0])
+		_, err := redis.KeysOf(name, layouts[0], "")
 		require.ErrorIs(t, err, wire.ErrInvalidName)
 	}
-	_, err := redis.KeysOf(strings.Repeat("x", 64<<10), layouts[0])
+	_, err := redis.KeysOf(strings.Repeat("x", 64<<10), layouts[0], "")
 	require.NoError(t, err)
 }
 
@@ -74,17 +86,17 @@ func FuzzNoTwoNamesShareAKey(f *testing.F) {
 		}
 		for _, first := range layouts {
 			for _, second := range layouts {
-				a, err := redis.KeysOf(one, first)
+				a, err := redis.KeysOf(one, first, "")
 				if err != nil {
 					t.Skip()
 				}
-				b, err := redis.KeysOf(other, second)
+				b, err := redis.KeysOf(other, second, "")
 				if err != nil {
 					t.Skip()
 				}
-				assert.NotEqual(t, a.Queue, b.Queue)
-				assert.NotEqual(t, a.Foreign, b.Foreign)
-				assert.NotEqual(t, a.Turns, b.Turns)
+				assert.NotEqual(t, a.Queue(), b.Queue())
+				assert.NotEqual(t, a.Foreign(), b.Foreign())
+				assert.NotEqual(t, a.Turns(), b.Turns())
 			}
 		}
 	})

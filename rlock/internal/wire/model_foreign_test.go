@@ -27,7 +27,7 @@ func foreignName(process int) string { return fmt.Sprintf("foreign-%d", process)
 // begins takes back what the last round has left, and decides whether there are foreign clients in this one.
 func (c *comparison) begins() {
 	for process := range foreignClients {
-		c.on.listen(foreignName(process), c.keys.Channel, false)
+		c.on.listen(foreignName(process), c.keys.Channel(), false)
 	}
 	for client := range uint32(modelClients) {
 		c.hear(client, false)
@@ -58,7 +58,7 @@ func (f foreignSorts) events() int {
 // counted.
 func (c *comparison) hear(client uint32, on bool) {
 	c.on.listen(clientName(client), c.keys.Ushers(), on)
-	c.on.listen(clientName(client), c.keys.Channel, on)
+	c.on.listen(clientName(client), c.keys.Channel(), on)
 	c.server.Foreign.Ears = c.server.Foreign.Ears.Without(client)
 	if on {
 		c.server.Foreign.Ears = c.server.Foreign.Ears.With(client)
@@ -85,7 +85,7 @@ func (c *comparison) doForeign(now server.Time) {
 		}
 		on := r.IntN(2) == 0
 		c.note("%s listens: %v", foreignName(process), on)
-		c.on.listen(foreignName(process), c.keys.Channel, on)
+		c.on.listen(foreignName(process), c.keys.Channel(), on)
 		s.Foreign.Listen = s.Foreign.Listen.Without(uint32(process))
 		if on {
 			s.Foreign.Listen = s.Foreign.Listen.With(uint32(process))
@@ -118,12 +118,12 @@ func (c *comparison) doForeign(now server.Time) {
 		}
 		if i := slices.Index(s.Foreign.Fair, thread); i >= 0 {
 			c.note("%s leaves the fair queue", ownerText(thread, 0))
-			c.on.do([]string{"LREM", c.keys.FairQueue, "1", ownerText(thread, 0)})
+			c.on.do([]string{"LREM", c.keys.FairQueue(), "1", ownerText(thread, 0)})
 			s.Foreign.Fair = slices.Delete(slices.Clone(s.Foreign.Fair), i, i+1)
 			return
 		}
 		c.note("%s joins the fair queue", ownerText(thread, 0))
-		c.on.do([]string{"RPUSH", c.keys.FairQueue, ownerText(thread, 0)})
+		c.on.do([]string{"RPUSH", c.keys.FairQueue(), ownerText(thread, 0)})
 		s.Foreign.Fair = append(slices.Clip(s.Foreign.Fair), thread)
 	}
 }
@@ -139,7 +139,7 @@ func (c *comparison) take(t core.Ticket, lease time.Duration) {
 	case c.model != server.ReadWrite:
 		c.on.do([]string{"HSET", modelLock, owner, "1"}, []string{"PEXPIRE", modelLock, ms})
 	case t.Mode == core.Shared:
-		c.on.do([]string{"HSET", modelLock, "mode", "read", owner, "1"}, []string{"SET", c.keys.Extra + ":" + owner + ":rwlock_timeout:1", "1", "PX", ms},
+		c.on.do([]string{"HSET", modelLock, "mode", "read", owner, "1"}, []string{"SET", c.keys.Extra() + ":" + owner + ":rwlock_timeout:1", "1", "PX", ms},
 			[]string{"PEXPIRE", modelLock, longest})
 	default:
 		c.on.do([]string{"HSET", modelLock, "mode", "write", owner + ":write", "1"}, []string{"PEXPIRE", modelLock, ms})
@@ -150,7 +150,7 @@ func (c *comparison) take(t core.Ticket, lease time.Duration) {
 func (c *comparison) free(h server.Holder) {
 	c.on.do([]string{"HDEL", modelLock, fieldText(h)})
 	if c.model == server.ReadWrite && !h.Writes {
-		c.on.do([]string{"DEL", c.keys.Extra + ":" + fieldText(h) + ":rwlock_timeout:1"})
+		c.on.do([]string{"DEL", c.keys.Extra() + ":" + fieldText(h) + ":rwlock_timeout:1"})
 	}
 	if len(c.server.Holders) == 0 {
 		c.on.do([]string{"DEL", modelLock})

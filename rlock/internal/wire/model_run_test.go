@@ -72,26 +72,26 @@ func (k *modelKind) call(c core.Command) wire.Call {
 	case core.Acquire:
 		switch {
 		case k.fenced:
-			return k.acquire.Call(3, n.Key, n.Queue, n.Extra, lease, owner, number)
+			return k.acquire.Call(3, n.Key, n.Queue(), n.Extra(), lease, owner, number)
 		case k.model == server.ReadWrite:
 			mode := "write"
 			if c.Mode == core.Shared {
 				mode = "read"
 			}
-			return k.acquire.Call(4, n.Key, n.Queue, n.Extra, n.Extra+":"+owner+":rwlock_timeout:1", lease, owner, mode)
+			return k.acquire.Call(4, n.Key, n.Queue(), n.Extra(), n.Extra()+":"+owner+":rwlock_timeout:1", lease, owner, mode)
 		case k.model == server.Semaphore:
-			return k.acquire.Call(2, n.Key, n.Queue, lease, owner, number)
+			return k.acquire.Call(2, n.Key, n.Queue(), lease, owner, number)
 		}
-		return k.acquire.Call(2, n.Key, n.Queue, lease, owner)
+		return k.acquire.Call(2, n.Key, n.Queue(), lease, owner)
 	case core.Resume:
 		from := ownerText(c.Passed, 0)
 		switch {
 		case k.model != server.ReadWrite:
-			return k.resume.Call(2, n.Key, n.Queue, lease, from, owner)
+			return k.resume.Call(2, n.Key, n.Queue(), lease, from, owner)
 		case c.Mode == core.Alone:
-			return k.resume.Call(2, n.Key, n.Queue, lease, from+":write", owner+":write")
+			return k.resume.Call(2, n.Key, n.Queue(), lease, from+":write", owner+":write")
 		}
-		return k.resume.Call(4, n.Key, n.Queue, n.Extra+":"+from+":rwlock_timeout:1", n.Extra+":"+owner+":rwlock_timeout:1", lease, from, owner)
+		return k.resume.Call(4, n.Key, n.Queue(), n.Extra()+":"+from+":rwlock_timeout:1", n.Extra()+":"+owner+":rwlock_timeout:1", lease, from, owner)
 	case core.Mirror:
 		var asks wire.Asker
 		if c.Asks {
@@ -100,7 +100,7 @@ func (k *modelKind) call(c core.Command) wire.Call {
 		family, writes := k.redis.Family(), strconv.Itoa(c.Writes)
 		switch k.model {
 		case server.ReadWrite:
-			keys := append([]string{n.Key, n.Extra, n.Channel}, asks.Keys...)
+			keys := append([]string{n.Key, n.Extra(), n.Channel()}, asks.Keys...)
 			return wire.Call{Script: k.mirror, Keys: keys, Args: []string{family, lease, owner, writes, wire.Flag(c.Reads), asks.How}}
 		case server.Semaphore:
 			return wire.Call{Script: k.mirror, Keys: []string{n.Key}, Args: []string{lease, owner}}
@@ -111,7 +111,7 @@ func (k *modelKind) call(c core.Command) wire.Call {
 	if c.Op == core.Write {
 		call := wire.Call{Script: k.guard, Keys: []string{n.Key}, Args: []string{owner}}
 		if k.model == server.ReadWrite {
-			call.Keys, call.Args = []string{n.Extra, n.Key}, []string{map[core.Mode]string{core.Alone: "x", core.Shared: "s"}[c.Mode], owner}
+			call.Keys, call.Args = []string{n.Extra(), n.Key}, []string{map[core.Mode]string{core.Alone: "x", core.Shared: "s"}[c.Mode], owner}
 		}
 		return call
 	}
@@ -152,7 +152,7 @@ type comparison struct {
 func compare(t testing.TB, on subject, k modelKind) *comparison {
 	k.redis = open(t)
 	var err error
-	k.keys, err = k.redis.KeysOf(modelLock, k.layout)
+	k.keys, err = k.redis.KeysOf(modelLock, k.layout, "")
 	require.NoError(t, err)
 	for _, s := range []*wire.Script{k.acquire, k.resume, k.step, k.mirror, k.guard} {
 		_, ok := on.do([]string{"SCRIPT", "LOAD", s.Text()})[0].(string)
@@ -203,7 +203,7 @@ func (c *comparison) round(n uint64) (commands int, difference string) {
 
 func (c *comparison) listen(client uint32, on bool) {
 	c.note("client %d listens: %v", client, on)
-	c.on.listen(clientName(client), c.keys.Turns+prefixText(client), on)
+	c.on.listen(clientName(client), c.keys.Turns()+prefixText(client), on)
 	c.server.Listens = c.server.Listens.Without(client)
 	if on {
 		c.server.Listens = c.server.Listens.With(client)
@@ -395,7 +395,7 @@ func (c *comparison) isChanged(t core.Ticket) bool {
 // that time.
 func (c *comparison) command(cmd core.Command) (undecided bool, difference string) {
 	c.note("%s", commandText(cmd))
-	words := []string{"ZREM", c.keys.Queue, "!" + uuidText(cmd.ID)}
+	words := []string{"ZREM", c.keys.Queue(), "!" + uuidText(cmd.ID)}
 	if cmd.Op != core.Unmark {
 		words = c.call(cmd).Words()
 		if keys, _ := strconv.Atoi(words[2]); c.uncounted && cmd.Op > core.Resume && cmd.Op != core.Write {
@@ -488,9 +488,9 @@ func (c *comparison) looks() [][]string {
 	if c.model == server.Semaphore {
 		lock = []string{"ZRANGE", modelLock, "0", "-1", "WITHSCORES"}
 	}
-	looks := [][]string{lock, {"PTTL", modelLock}, {"ZRANGE", c.keys.Queue, "0", "-1"}, {"PTTL", c.keys.Queue}, {"KEYS", "*"}}
-	looks = append(looks, []string{"GET", c.keys.Extra}, []string{"HGETALL", c.keys.Foreign}, []string{"PTTL", c.keys.Foreign})
-	return append(looks, []string{"LRANGE", c.keys.FairQueue, "0", "-1"}, []string{"ZSCORE", c.keys.FairTimes, "rlock:0"})
+	looks := [][]string{lock, {"PTTL", modelLock}, {"ZRANGE", c.keys.Queue(), "0", "-1"}, {"PTTL", c.keys.Queue()}, {"KEYS", "*"}}
+	looks = append(looks, []string{"GET", c.keys.Extra()}, []string{"HGETALL", c.keys.Foreign()}, []string{"PTTL", c.keys.Foreign()})
+	return append(looks, []string{"LRANGE", c.keys.FairQueue(), "0", "-1"}, []string{"ZSCORE", c.keys.FairTimes(), "rlock:0"})
 }
 
 var idOfOwner = regexp.MustCompile(`(-[0-9a-f]{12}):\d+`)
@@ -522,7 +522,7 @@ func (c *comparison) read(cmd core.Command, answer any, looks []any) (n snapshot
 			left(int(max(ends-int64(now), 0)))
 			fields[i] = name + " 1"
 		case c.model == server.ReadWrite && name != "mode" && !strings.HasSuffix(name, ":write"):
-			ttl := c.on.do([]string{"PTTL", c.keys.Extra + ":" + name + ":rwlock_timeout:1"})[0].(int)
+			ttl := c.on.do([]string{"PTTL", c.keys.Extra() + ":" + name + ":rwlock_timeout:1"})[0].(int)
 			left(max(ttl, 0))
 		}
 	}
@@ -552,7 +552,7 @@ func (c *comparison) read(cmd core.Command, answer any, looks []any) (n snapshot
 	}
 	n.words = append(append(n.words, "messages"), byChannel(messages)...)
 	for _, key := range looks[4].([]any) {
-		if key := key.(string); key != modelLock && key != c.keys.Queue && key != c.keys.Extra && key != c.keys.Foreign && key != c.keys.FairQueue && key != c.keys.FairTimes && !strings.HasPrefix(key, c.keys.Extra+":") {
+		if key := key.(string); key != modelLock && key != c.keys.Queue() && key != c.keys.Extra() && key != c.keys.Foreign() && key != c.keys.FairQueue() && key != c.keys.FairTimes() && !strings.HasPrefix(key, c.keys.Extra()+":") {
 			n.words = append(n.words, "unknown key "+key)
 		}
 	}

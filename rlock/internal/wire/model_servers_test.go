@@ -234,9 +234,9 @@ for _, field in ipairs({'b', 'e', 'u', 'n', 't', 's', 'f', 'w'}) do
 end`
 
 func (p *process) advance(d time.Duration, k *wire.Keys) {
-	words := []string{"EVAL", move, "3", modelLock, k.Foreign, k.Key + ":none", strconv.FormatInt(d.Milliseconds(), 10)}
-	if k.FairTimes != "" {
-		words[5] = k.FairTimes
+	words := []string{"EVAL", move, "3", modelLock, k.Foreign(), k.Key + ":none", strconv.FormatInt(d.Milliseconds(), 10)}
+	if k.FairTimes() != "" {
+		words[5] = k.FairTimes()
 	}
 	require.Nil(p.t, p.do(words)[0])
 }

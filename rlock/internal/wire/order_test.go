@@ -24,10 +24,10 @@ func TestACallWhoseContextHasEndedIsSettled(t *testing.T) {
 		redis.Stop()
 		redis.Close()
 	})
-	keys, err := redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"})
+	keys, err := redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"}, "")
 	require.NoError(t, err)
 	send := func(ctx context.Context) (err error, settled bool) {
-		acquire := wire.Acquire.Call(2, keys.Key, keys.Queue, "30000", id.Owner(1, false))
+		acquire := wire.Acquire.Call(2, keys.Key, keys.Queue(), "30000", id.Owner(1, false))
 		result, sent := redis.Send(ctx, wire.Order{Call: acquire, Slot: keys.Slot, First: true, At: time.Now()})
 		return result.NonRedisError(), sent.IsSettled()
 	}

@@ -15,7 +15,7 @@ import (
 func TestEachScriptLeavesOtherDataAsItIs(t *testing.T) {
 	redis := open(t)
 	id := wire.NewID()
-	keys, err := redis.KeysOf("settings", wire.Layout{Channel: "redisson_lock__channel:", Extra: "more:", HasExtra: true})
+	keys, err := redis.KeysOf("settings", wire.Layout{Channel: "redisson_lock__channel:", Extra: "more:", HasExtra: true}, "")
 	require.NoError(t, err)
 	do := func(args ...string) rueidis.RedisResult {
 		return redis.Client.Do(t.Context(), redis.Client.B().Arbitrary(args...).Build())
@@ -35,12 +35,12 @@ func TestEachScriptLeavesOtherDataAsItIs(t *testing.T) {
 			}
 		}
 	}
-	calls["plain, acquire"] = wire.Acquire.Call(2, keys.Key, keys.Queue, "60000", ticket)
-	calls["read, acquire"] = wire.ReadWriteAcquire.Call(4, keys.Key, keys.Queue, "{settings}", "{settings}:"+ticket+":rwlock_timeout:1", "60000", ticket, "read")
-	calls["write, acquire"] = wire.ReadWriteAcquire.Call(4, keys.Key, keys.Queue, "{settings}", "{settings}:"+ticket+":rwlock_timeout:1", "60000", ticket, "write")
-	calls["semaphore, acquire"] = wire.SemaphoreAcquire.Call(2, keys.Key, keys.Queue, "60000", ticket, "3")
+	calls["plain, acquire"] = wire.Acquire.Call(2, keys.Key, keys.Queue(), "60000", ticket)
+	calls["read, acquire"] = wire.ReadWriteAcquire.Call(4, keys.Key, keys.Queue(), "{settings}", "{settings}:"+ticket+":rwlock_timeout:1", "60000", ticket, "read")
+	calls["write, acquire"] = wire.ReadWriteAcquire.Call(4, keys.Key, keys.Queue(), "{settings}", "{settings}:"+ticket+":rwlock_timeout:1", "60000", ticket, "write")
+	calls["semaphore, acquire"] = wire.SemaphoreAcquire.Call(2, keys.Key, keys.Queue(), "60000", ticket, "3")
 	calls["plain, mirror"] = wire.Call{Script: wire.Mirror, Keys: []string{keys.Key}, Args: []string{"p", "60000", ticket, "1", "", ""}}
-	calls["read, mirror"] = wire.Call{Script: wire.ReadWriteMirror, Keys: []string{keys.Key, "{settings}", keys.Channel}, Args: []string{"p", "60000", ticket, "0", "1", ""}}
+	calls["read, mirror"] = wire.Call{Script: wire.ReadWriteMirror, Keys: []string{keys.Key, "{settings}", keys.Channel()}, Args: []string{"p", "60000", ticket, "0", "1", ""}}
 	calls["semaphore, mirror"] = wire.Call{Script: wire.SemaphoreMirror, Keys: []string{keys.Key}, Args: []string{"60000", ticket}}
 
 	reads := map[string][]string{

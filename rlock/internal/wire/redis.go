@@ -148,7 +148,7 @@ func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) (result 
 // scripts/queue.lua.
 func (r *Redis) Unmark(ctx context.Context, k *Keys, ticket string) error {
 	r.sent.n.Add(1)
-	return r.Client.Do(ctx, r.Client.B().Zrem().Key(k.Queue).Member("!"+ticket[:TenureLen-1]).Build()).Error()
+	return r.Client.Do(ctx, r.Client.B().Zrem().Key(k.Queue()).Member("!"+ticket[:TenureLen-1]).Build()).Error()
 }
 
 // Tell publishes the message to the client with that id, and returns how many subscribers

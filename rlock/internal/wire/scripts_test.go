@@ -13,7 +13,7 @@ import (
 
 func TestACallWhoseScriptTheServerHasForgottenIsSentAgain(t *testing.T) {
 	redis := open(t)
-	keys, err := redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"})
+	keys, err := redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"}, "")
 	require.NoError(t, err)
 	id := wire.NewID()
 	release := redis.Step(wire.PlainStep, &keys, wire.Step{Leave: wire.Member{Mode: "x", Ticket: id.Owner(1, false)}})
@@ -40,11 +40,11 @@ func TestACallWhoseScriptTheServerHasForgottenIsSentAgain(t *testing.T) {
 
 func TestOnlyTheCallsWhoseScriptTheServerHasForgottenAreSentAgain(t *testing.T) {
 	redis := open(t)
-	keys, err := redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"})
+	keys, err := redis.KeysOf("lock", wire.Layout{Channel: "redisson_lock__channel:"}, "")
 	require.NoError(t, err)
 	id := wire.NewID()
 	acquire := func() wire.Call {
-		return wire.Acquire.Call(2, keys.Key, keys.Queue, "30000", id.Owner(1, false))
+		return wire.Acquire.Call(2, keys.Key, keys.Queue(), "30000", id.Owner(1, false))
 	}
 	require.Error(t, redis.Do(t.Context(), wire.Acquire.Call(0)).Error(), "the script is known now, and has changed nothing")
 	release := redis.Step(wire.PlainStep, &keys, wire.Step{Leave: wire.Member{Mode: "x", Ticket: id.Owner(1, false)}})

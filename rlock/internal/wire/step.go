@@ -26,16 +26,16 @@ type Member struct{ Mode, Ticket string }
 
 // Step returns the call of a kind's script for the step.
 func (r *Redis) Step(script *Script, k *Keys, s Step) Call {
-	all := [15]string{k.Key, k.Queue, k.Foreign, k.Channel}
+	all := [15]string{k.Key, k.Queue(), k.Foreign(), k.Channel()}
 	at := fairKeysAt
 	add := func(word string) { all[at] = word; at++ }
 	fair := r.fairRights(k)
 	if fair != nil {
-		add(k.FairQueue)
-		add(k.FairTimes)
+		add(k.FairQueue())
+		add(k.FairTimes())
 	}
-	if k.Extra != "" {
-		add(k.Extra)
+	if k.Extra() != "" {
+		add(k.Extra())
 	}
 	keys := at
 	none := Member{}

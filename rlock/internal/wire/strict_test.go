@@ -21,12 +21,12 @@ func TestAServerThatDemandsDeclaredKeysRefusesAReadWriteLock(t *testing.T) {
 	require.NotEqual(t, strict, string(prelude))
 	redistest.Over(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone}, func(t *testing.T, s *redistest.Server) {
 		redis := openAt(t, s)
-		k, err := redis.KeysOf("lock", layouts[2])
+		k, err := redis.KeysOf("lock", layouts[2], "")
 		require.NoError(t, err)
 		owner := wire.NewID().Owner(1, false)
 		acquire := wire.WithText(strict + wire.ReadWriteAcquire.Text())
 		for _, mode := range []string{"read", "write"} {
-			err := redis.Do(t.Context(), acquire.Call(4, k.Key, k.Queue, k.Extra, k.Extra+":"+owner+":rwlock_timeout:1", "30000", owner, mode)).Error()
+			err := redis.Do(t.Context(), acquire.Call(4, k.Key, k.Queue(), k.Extra(), k.Extra()+":"+owner+":rwlock_timeout:1", "30000", owner, mode)).Error()
 			require.ErrorIs(t, wire.Explain(err), wire.ErrUnsupported, mode)
 			left, err := redis.Client.Do(t.Context(), redis.Client.B().Arbitrary("DBSIZE").Build()).AsInt64()
 			require.NoError(t, err)

@@ -80,7 +80,7 @@ func Beside(key, name string) string {
 // the slot of this one.
 func (r *Redis) CheckKeys(k *Keys, keys []string) error {
 	for _, key := range keys {
-		own := slices.Contains([]string{k.Key, k.Extra, k.FairQueue, k.FairTimes}, key) ||
+		own := slices.Contains([]string{k.Key, k.Extra(), k.FairQueue(), k.FairTimes()}, key) ||
 			strings.HasPrefix(key, "rlock_queue:") || strings.HasPrefix(key, "rlock_foreign:") || strings.Contains(key, ":rwlock_timeout:")
 		switch {
 		case key == "":
