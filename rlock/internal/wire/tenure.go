@@ -1,11 +1,13 @@
 package wire
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
+	mathrand "math/rand/v2"
 	"regexp"
 	"strconv"
-	"sync/atomic"
+	"sync"
 
 	"github.com/google/uuid"
 )
@@ -25,19 +27,22 @@ const (
 // tenure may linger: see [Lingers].
 //
 // The message of a grant names a ticket. Other users must not be able to forge one, so the
-// numbers are those of a counter after a permutation with a secret key: the next ticket
-// cannot be computed from the client's id and its earlier tenures.
+// numbers are random ones: the next ticket cannot be computed from the client's id and its
+// earlier tenures.
 type ID struct {
-	Prefix  string // "xxxxxxxx-xxxx-8xxx-"
-	last    atomic.Uint64
-	permute *permutation
+	Prefix string // "xxxxxxxx-xxxx-8xxx-"
+
+	mu     sync.Mutex // protects following
+	random *mathrand.ChaCha8
 }
 
 // NewID returns an ID that no other client has.
 func NewID() *ID {
 	random := uuid.New()
 	random[6] = 0x80 | random[6]&0x0f
-	return &ID{Prefix: random.String()[:ClientLen], permute: newPermutation()}
+	var seed [32]byte
+	_, _ = rand.Read(seed[:]) // which never fails
+	return &ID{Prefix: random.String()[:ClientLen], random: mathrand.NewChaCha8(seed)}
 }
 
 // Owner returns "<uuid>:<owner>" with the UUID of a new tenure, which may linger or not:
@@ -47,12 +52,16 @@ func (id *ID) Owner(owner uint64, lingers bool) string { return id.Text(id.Numbe
 
 const (
 	variant      = 0b10 << 62 // that RFC 9562 asks for
-	lingersBit   = 1 << permutedBits
+	lingersBit   = 1 << 60
 	numberDigits = 17 // as they stand in a UUID: four, a dash and twelve
 )
 
 // Number returns the number of a new tenure. It may be called concurrently.
-func (id *ID) Number() uint64 { return id.permute.of(id.last.Add(1)) | variant }
+func (id *ID) Number() uint64 {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.random.Uint64()&^(0b11<<62|lingersBit) | variant
+}
 
 // Text returns "<uuid>:<owner>" for the tenure with that number, which may linger or not.
 func (id *ID) Text(number uint64, lingers bool, owner uint64) string {

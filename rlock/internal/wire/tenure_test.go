@@ -81,7 +81,7 @@ func TestTheUUIDsOfTenuresCannotBeGuessed(t *testing.T) {
 	for i, ones := range bits {
 		assert.InDelta(t, tenures/2, ones, 6*tenures/2/100, "bit %d", i) // six standard deviations
 	}
-	assert.NotEqual(t, wire.NewID().Owner(1, false)[wire.ClientLen:], wire.NewID().Owner(1, false)[wire.ClientLen:], "each client has a key of its own")
+	assert.NotEqual(t, wire.NewID().Owner(1, false)[wire.ClientLen:], wire.NewID().Owner(1, false)[wire.ClientLen:], "each client has numbers of its own")
 }
 
 func BenchmarkOwner(b *testing.B) {
