@@ -59,9 +59,6 @@ func (l *Lock) ListeningAbroad(now Now) {
 
 // dismiss ends listenAbroad once no ticket here waits for the lock.
 func (l *Lock) dismiss() {
-	if l.abroad.hears == deaf {
-		return
-	}
 	for t := l.tenures.first; t != nil && l.owner == nil; t = t.behind {
 		if t.want == Queued && (t.place == InQueue || t.place == Unsure || t.place == Unsent) {
 			return

@@ -47,14 +47,14 @@ func (c *Config) jitter(d Span) Span {
 // A Client is what the locks of a client under one mutex share.
 type Client struct {
 	Config
-	ID     uint32
-	Tenure func() uint64 // returns the number of a new tenure; nil: they are counted
+	ID      uint32
+	Tenure  func() uint64 // returns the number of a new tenure; nil: they are counted
+	Effects []Effect      // that the driver has not taken yet, by TakeEffects
 
-	closed  bool
-	last    uint64   // number of a tenure
-	spare   *Tenure  // one that is over, to be used again
-	effects []Effect // that the driver has not taken yet
-	taken   []Effect // those that it has taken last: the memory is used again
+	closed bool
+	last   uint64   // number of a tenure
+	spare  *Tenure  // one that is over, to be used again
+	taken  []Effect // that the driver has taken last: the memory is used again
 }
 
 // Closed reports whether the client has closed.

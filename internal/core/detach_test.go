@@ -24,10 +24,10 @@ func TestWhenAHoldIsDetached(t *testing.T) {
 		n := l.owner
 		l.showing(n, at(100))
 		c.change(l)
-		l.client.Effects()
+		l.client.TakeEffects()
 		was, parted, result := l.Detach(1, Alone, nil, at(100))
 		asks := false
-		for _, e := range l.client.Effects() {
+		for _, e := range l.client.TakeEffects() {
 			asks = asks || e.Kind == Poll && e.Tenure == n && n.want != Parted
 		}
 		if result != c.result || asks != c.asks {
@@ -48,13 +48,13 @@ func TestAWaiterGoesOnWhenAHoldIsDetached(t *testing.T) {
 	w := &Waiter{Owner: 2, Waits: true, Until: Never}
 	l.Lock(w, at(100))
 	l.showing(l.owner, at(100))
-	l.client.Effects()
+	l.client.TakeEffects()
 	_, n, _ := l.Detach(1, Alone, nil, at(100))
 	ticket, keeper := false, false
-	for _, e := range l.client.Effects() {
+	for _, e := range l.client.TakeEffects() {
 		ticket, keeper = ticket || e.Kind == Poll && e.Waiter == w, keeper || e.Kind == Poll && e.Tenure == n
 	}
-	if w.Ticket() == nil || !ticket || !keeper {
+	if w.Ticket == nil || !ticket || !keeper {
 		t.Error("the waiter has no ticket, or no goroutine knows of the detached tenure")
 	}
 }

@@ -61,4 +61,4 @@ func (t *Tenure) Claimed() bool { return t.claim }
 func (t *Tenure) Called() bool  { return t.called }
 
 // Has reports whether the tenure is one of the lock that is not over.
-func (l *Lock) Has(t *Tenure) bool { return t.lock == l && l.tenures.has(t) }
+func (l *Lock) Has(t *Tenure) bool { return t.lock == l }

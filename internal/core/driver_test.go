@@ -17,10 +17,10 @@ func at(t Time) Now { return Now{t, SafeTime(t)} }
 // send polls the waiter's ticket, which must have a command.
 func sendFor(t *testing.T, l *Lock, w *Waiter, now Now, want Op) Command {
 	t.Helper()
-	if w.Ticket() == nil {
+	if w.Ticket == nil {
 		t.Fatalf("the waiter has no ticket, and is to send %d", want)
 	}
-	cmd, _ := l.Poll(w.Ticket(), now)
+	cmd, _ := l.Poll(w.Ticket, now)
 	if cmd.Op != want {
 		t.Fatalf("%d is sent, not %d", cmd.Op, want)
 	}
@@ -62,7 +62,7 @@ func TestTheReleaseOfATenureIsAnotherCommand(t *testing.T) {
 	w := &Waiter{Owner: 1, Waits: true, Until: Never}
 	l.Lock(w, at(0))
 	cmd := sendFor(t, l, w, at(0), Acquire)
-	tenure := w.Ticket()
+	tenure := w.Ticket
 	l.Cancel(w, Cancelled, at(1))
 	l.Answer(&cmd, Reply{Fault: Unknown}, at(2))
 	if op, due := l.Peek(tenure, at(2)); op != Leave || due > 2 {
@@ -84,15 +84,15 @@ func TestAGrantEndsNoHoldThatIsValid(t *testing.T) {
 	l.Lock(waits, at(0))
 	cmd = sendFor(t, l, waits, at(0), Join)
 	l.Answer(&cmd, Reply{Found: First, Holder: l.Owner().ID, TTL: 30_000}, at(0))
-	c.Effects()
-	l.Hear(Message{Kind: Granted, ID: waits.Ticket().ID}, at(1))
-	if !l.Holds(1, at(1)) || waits.Outcome() != Waiting {
+	c.TakeEffects()
+	l.Hear(Message{Kind: Granted, ID: waits.Ticket.ID}, at(1))
+	if !l.Holds(1, at(1)) || waits.Outcome != Waiting {
 		t.Fatal("the hold has ended")
 	}
 	if op, due := l.Peek(l.Owner(), at(1)); op != Mirror || due > 1 {
 		t.Fatal("Redis is not asked about the hold")
 	}
-	if op, due := l.Peek(waits.Ticket(), at(1)); op != Look || due > 1 {
+	if op, due := l.Peek(waits.Ticket, at(1)); op != Look || due > 1 {
 		t.Fatal("Redis is not asked about the ticket")
 	}
 }
@@ -110,7 +110,7 @@ func TestACallThatRestsIsNotDueAtOnce(t *testing.T) {
 	second.rest = 9
 	for now := Time(4); now < 9; now++ {
 		l.Tick(second, at(now))
-		if second.Outcome() != Waiting {
+		if second.Outcome != Waiting {
 			return
 		}
 		if due := l.Due(second, at(now)); due <= now {
@@ -151,9 +151,9 @@ func TestADeafenedLockTellsItsFirstWaiterOfTheTime(t *testing.T) {
 	if due := l.Due(waits, at(1)); due != Never {
 		t.Fatalf("the waiter is due at %d", due)
 	}
-	c.Effects()
+	c.TakeEffects()
 	l.Deafened(at(2))
-	for _, e := range c.Effects() {
+	for _, e := range c.TakeEffects() {
 		if e.Kind == Poll && e.Waiter == waits {
 			return
 		}

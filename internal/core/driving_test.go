@@ -46,7 +46,7 @@ func TestConfirmAsksRedis(t *testing.T) {
 	l := held(writes(1, NeverSafe))
 	l.showing(l.owner, at(1))
 	l.owner.trust.seen = at(1)
-	l.client.Effects()
+	l.client.TakeEffects()
 	if l.Confirm(at(2)); !polled(l, l.owner) {
 		t.Error("the owner is not polled")
 	}

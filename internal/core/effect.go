@@ -39,20 +39,17 @@ const (
 	Unconfirmed              // the release has no answer
 )
 
-// Pending reports whether there are effects.
-func (c *Client) Pending() bool { return len(c.effects) > 0 }
-
-// Effects returns what the driver has to do since the last call. The slice is valid until the next one, so that carrying
-// them out may bring about more.
-func (c *Client) Effects() []Effect {
-	e := c.effects
-	c.effects, c.taken = c.taken[:0], e
+// TakeEffects returns what the driver has to do since the last call. The slice is valid until the next one, so that
+// carrying them out may bring about more.
+func (c *Client) TakeEffects() []Effect {
+	e := c.Effects
+	c.Effects, c.taken = c.taken[:0], e
 	return e
 }
 
 func (l *Lock) tell(e Effect) {
 	e.Lock = l
-	l.client.effects = append(l.client.effects, e)
+	l.client.Effects = append(l.client.Effects, e)
 }
 
 // touch asks the tenure's agent for a poll, the goroutine of its waiter or the keeper, since there
@@ -63,12 +60,12 @@ func (l *Lock) touch(t *Tenure) {
 	}
 	t.alarm = 0
 	e := Effect{Kind: Poll, Lock: l, Tenure: t, Waiter: t.waiter}
-	for i := max(0, len(l.client.effects)-4); i < len(l.client.effects); i++ { // most doubles come soon, and others are harmless
-		if o := &l.client.effects[i]; o.Kind == Poll && o.Tenure == t && o.Waiter == e.Waiter {
+	for i := max(0, len(l.client.Effects)-4); i < len(l.client.Effects); i++ { // most doubles come soon, and others are harmless
+		if o := &l.client.Effects[i]; o.Kind == Poll && o.Tenure == t && o.Waiter == e.Waiter {
 			return
 		}
 	}
-	l.client.effects = append(l.client.effects, e)
+	l.client.Effects = append(l.client.Effects, e)
 }
 
 // changed schedules a mirror if Redis shows other levels, and a look at their ends. The agent of
@@ -76,15 +73,13 @@ func (l *Lock) touch(t *Tenure) {
 // For levels that Redis shows only their ends may be: the table has the same commands for Held and Kept.
 func (l *Lock) changed(now Now) {
 	t := l.owner
-	if t.alarm <= now.Time || t.alarm <= l.ends(t, now) && l.shows(t, now) {
+	if t.alarm <= now.Time || t.alarm <= l.ends(now) && l.shows(t, now) {
 		return
 	}
-	if _, at := l.Peek(t, now); at < t.alarm {
+	if _, at := t.next(now); at < t.alarm {
 		l.touch(t)
 	}
 }
-
-func (l *Lock) wake(w *Waiter) { l.tell(Effect{Kind: Wake, Waiter: w}) }
 
 func (l *Lock) loses(lost []Level, cause Cause) {
 	if len(lost) > 0 {

@@ -6,13 +6,13 @@ import "testing"
 func TestWhoIsToldToPoll(t *testing.T) {
 	l, n := tenure()
 	first, second := &Waiter{Owner: 1}, &Waiter{Owner: 2}
-	l.client.Effects()
+	l.client.TakeEffects()
 	for _, w := range []*Waiter{nil, nil, first, first, second, nil} {
 		n.waiter = w
 		l.touch(n)
 	}
 	var told []*Waiter
-	for _, e := range l.client.Effects() {
+	for _, e := range l.client.TakeEffects() {
 		if e.Kind == Poll && e.Tenure == n && e.Lock == l {
 			told = append(told, e.Waiter)
 		}
@@ -21,11 +21,11 @@ func TestWhoIsToldToPoll(t *testing.T) {
 		t.Errorf("%d are told", len(told))
 	}
 	n.waiter, n.releases = nil, true
-	if l.touch(n); l.client.Pending() {
+	if l.touch(n); len(l.client.Effects) > 0 {
 		t.Error("the call that releases it is told")
 	}
 	n.releases = false
-	if l.touch(n); !l.client.Pending() {
+	if l.touch(n); len(l.client.Effects) == 0 {
 		t.Error("the keeper is not told")
 	}
 }
@@ -51,9 +51,9 @@ func TestTheKeeperIsToldOfASoonerTime(t *testing.T) {
 		n.trust.seen = at(50)
 		c.change(n)
 		n.alarm = c.alarm
-		l.client.Effects()
+		l.client.TakeEffects()
 		l.changed(at(100))
-		if told := l.client.Pending(); told != c.told || told && n.alarm != 0 {
+		if told := len(l.client.Effects) > 0; told != c.told || told && n.alarm != 0 {
 			t.Errorf("%s: %v", c.name, told)
 		}
 	}
@@ -61,12 +61,12 @@ func TestTheKeeperIsToldOfASoonerTime(t *testing.T) {
 
 func TestALossIsToldToHoldersOnly(t *testing.T) {
 	l := held()
-	l.client.Effects()
-	if l.loses(nil, KeyGone); l.client.Pending() {
+	l.client.TakeEffects()
+	if l.loses(nil, KeyGone); len(l.client.Effects) > 0 {
 		t.Error("a lock that lingered has no holder")
 	}
 	l.loses([]Level{writes(1, NeverSafe)}, KeyGone)
-	if e := l.client.Effects(); len(e) != 1 || e[0].Tenure != l.owner || e[0].Lost[0].Owner != 1 || e[0].Cause != KeyGone {
+	if e := l.client.TakeEffects(); len(e) != 1 || e[0].Tenure != l.owner || e[0].Lost[0].Owner != 1 || e[0].Cause != KeyGone {
 		t.Errorf("%+v", e)
 	}
 }

@@ -3,12 +3,18 @@ package core
 // settle makes the lock consistent at the end of an event: a hold that is over ends, and so does a lock that has lingered
 // for its time, and the first waiter gets a tenure.
 func (l *Lock) settle(now Now) {
-	if t := l.current(now); t != nil && t.want == Kept && now.Time >= t.linger.until && !l.client.breaks(LingerEnds) {
-		l.give(t, now)
+	if l.owner != nil {
+		if t := l.current(now); t != nil && t.want == Kept && now.Time >= t.linger.until && !l.client.breaks(LingerEnds) {
+			l.give(t, now)
+		}
 	}
-	l.admitReaders(false, now) // a writer before them may have left
-	l.seek(now)
-	l.dismiss()
+	if l.line.first != nil {
+		l.admitReaders(false, now) // a writer before them may have left
+		l.seek(now)
+	}
+	if l.abroad.hears != deaf {
+		l.dismiss()
+	}
 }
 
 // current returns the owner if it is valid. One that is not is lost at the moment when it is looked at.
@@ -65,7 +71,7 @@ func (l *Lock) taken(t *Tenure, now Now) {
 	case Resumed:
 		way = ByPass
 	}
-	w.ticket, t.waiter = nil, nil
+	w.Ticket, t.waiter = nil, nil
 	t.alarm = 0 // the keeper is its agent now, and is about to be told
 	switch {
 	case l.owner == nil:
@@ -101,7 +107,9 @@ func (l *Lock) begin(t *Tenure, w *Waiter, way Way, now Now) {
 	if entered { // Redis shows it
 		l.showing(t, now)
 	}
-	l.admitOthers(w, now)
+	if l.line.first != nil {
+		l.admitOthers(w, now)
+	}
 	l.changed(now)
 }
 
@@ -115,7 +123,7 @@ func (l *Lock) admit(w *Waiter, way Way, now Now) {
 func (l *Lock) served(w *Waiter, now Now) {
 	l.line.leave(w)
 	l.pass(w, now)
-	l.wake(w)
+	l.tell(Effect{Kind: Wake, Waiter: w})
 }
 
 // admitOthers lets in those that need not wait now that w has the lock: the other calls of its owner, and beside a reader

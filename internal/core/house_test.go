@@ -12,9 +12,10 @@ import (
 	"testing"
 )
 
-func files(t *testing.T) map[string]*ast.File {
+// files returns the files of a package that are no tests.
+func files(t *testing.T, dir string) map[string]*ast.File {
 	t.Helper()
-	names, err := filepath.Glob("*.go")
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func files(t *testing.T) map[string]*ast.File {
 // The core reads no clock, starts no goroutine, takes no mutex and sends nothing.
 func TestTheCoreHasNoInputAndOutput(t *testing.T) {
 	allowed := []string{"math", "slices"}
-	for name, file := range files(t) {
+	for name, file := range files(t, ".") {
 		for _, spec := range file.Imports {
 			if path, _ := strconv.Unquote(spec.Path.Value); !slices.Contains(allowed, path) {
 				t.Errorf("%s imports %s", name, path)
@@ -56,44 +57,67 @@ func TestEachStateIsWrittenInOneFile(t *testing.T) {
 		"trust": "trust.go", "until": "", "seen": "trust.go", "claim": "trust.go", "called": "linger.go", "least": "trust.go", "most": "trust.go",
 		"levels": "levels.go", "summary": "levels.go", "writes": "levels.go", "asked": "levels.go", "longest": "levels.go", "ends": "", "wrote": "",
 	}
-	for name, file := range files(t) {
+	for name, file := range files(t, ".") {
 		if name == "snapshot.go" { // copies all
 			continue
 		}
-		written := func(e ast.Expr) {
-			for {
-				s, ok := e.(*ast.SelectorExpr)
-				if !ok {
-					if x, is := e.(*ast.IndexExpr); is {
-						e = x.X
-						continue
-					}
-					return
-				}
-				if where := home[s.Sel.Name]; where != "" && where != name {
-					t.Errorf("%s writes %s, which %s does", name, s.Sel.Name, where)
-				}
-				e = s.X
+		eachWritten(file, func(field string) {
+			if where := home[field]; where != "" && where != name {
+				t.Errorf("%s writes %s, which %s does", name, field, where)
 			}
-		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.AssignStmt:
-				for _, e := range n.Lhs {
-					if n.Tok != token.DEFINE {
-						written(e)
-					}
-				}
-			case *ast.IncDecStmt:
-				written(n.X)
-			case *ast.UnaryExpr:
-				if n.Op == token.AND {
-					written(n.X)
-				}
-			}
-			return true
 		})
 	}
+}
+
+// What becomes of a call is written here: a driver reads it.
+func TestADriverWritesNoResult(t *testing.T) {
+	for _, dir := range []string{"../../rlock/internal/driver", "../explore"} {
+		all := files(t, dir)
+		if len(all) == 0 {
+			t.Fatalf("%s is empty", dir)
+		}
+		for name, file := range all {
+			eachWritten(file, func(field string) {
+				if slices.Contains([]string{"Outcome", "Ticket", "Effects"}, field) {
+					t.Errorf("%s writes %s", name, field)
+				}
+			})
+		}
+	}
+}
+
+// eachWritten calls yield with each field that is written in the file, or whose address is taken.
+func eachWritten(file *ast.File, yield func(field string)) {
+	written := func(e ast.Expr) {
+		for {
+			switch x := e.(type) {
+			case *ast.IndexExpr:
+				e = x.X
+			case *ast.SelectorExpr:
+				yield(x.Sel.Name)
+				e = x.X
+			default:
+				return
+			}
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			for _, e := range n.Lhs {
+				if n.Tok != token.DEFINE {
+					written(e)
+				}
+			}
+		case *ast.IncDecStmt:
+			written(n.X)
+		case *ast.UnaryExpr:
+			if n.Op == token.AND {
+				written(n.X)
+			}
+		}
+		return true
+	})
 }
 
 var (

@@ -34,7 +34,7 @@ type summary struct {
 }
 
 // noLevels returns none, in the memory of others.
-func noLevels(all []Level) levels { return levels{all[:0], sum(nil)} }
+func noLevels(all []Level) levels { return levels{all[:0], summary{asked: NeverSafe, ends: NeverSafe}} }
 
 // sum returns the summary of the levels.
 func sum(all []Level) summary {
@@ -102,12 +102,13 @@ func (l *Lock) levelOf(o OwnerID, m Mode, handle any) int {
 
 // open adds a level for the waiter, which has the lock then.
 func (l *Lock) open(w *Waiter, way Way, now Now) {
-	w.outcome, w.way, w.token = Acquired, way, l.owner.tokens.current
-	v := Level{Owner: w.Owner, Mode: w.Mode, Until: NeverSafe, Since: now.Time, Token: w.token, Part: w.Part, First: way != ByNesting, Way: way, Handle: w.Handle, Info: w.Info}
+	w.Outcome, w.Way, w.Token = Acquired, way, l.owner.tokens.current
+	v := Level{Owner: w.Owner, Mode: w.Mode, Until: NeverSafe, Since: now.Time, Token: w.Token, Part: w.Part, First: way != ByNesting, Way: way, Handle: w.Handle, Info: w.Info}
 	if w.Lease > 0 {
 		v.Until = now.Safe.After(w.Lease)
 	}
-	l.add(v)
+	l.levels.all = append(l.levels.all, v)
+	l.levels.summary = sum(l.levels.all)
 }
 
 // close takes away a level. The owner's next one is the first of its hold then: a hold lasts from
@@ -134,12 +135,6 @@ func (l *Lock) close(i int) (was Level) {
 	l.levels.all = l.levels.all[:last]
 	l.levels.summary = sum(l.levels.all)
 	return was
-}
-
-// add adds a level.
-func (l *Lock) add(v Level) {
-	l.levels.all = append(l.levels.all, v)
-	l.levels.summary = sum(l.levels.all)
 }
 
 // closeAll takes away all levels.
@@ -225,7 +220,7 @@ func (l *Lock) leaseOf(w *Waiter) Span {
 // shape returns what Redis is to show now.
 func (l *Lock) shape(now Now) shape {
 	t := l.owner
-	if !l.isHeld() {
+	if len(l.levels.all) == 0 {
 		s := oneLevel(t.named, t.mode)
 		s.until = NeverSafe
 		return s

@@ -17,6 +17,12 @@ func held(vs ...Level) *Lock {
 	return l
 }
 
+// add adds a level, as open does for a waiter.
+func (l *Lock) add(v Level) {
+	l.levels.all = append(l.levels.all, v)
+	l.levels.summary = sum(l.levels.all)
+}
+
 func reads(o OwnerID, until SafeTime) Level  { return Level{Owner: o, Mode: Shared, Until: until} }
 func writes(o OwnerID, until SafeTime) Level { return Level{Owner: o, Mode: Alone, Until: until} }
 
@@ -212,7 +218,7 @@ func TestWhatALevelIs(t *testing.T) {
 		w := &Waiter{Owner: 2, Mode: Shared, Lease: c.lease, Part: true, Handle: "a", Info: 9}
 		l.open(w, c.way, at(50))
 		want := Level{Owner: 2, Mode: Shared, Part: true, First: c.first, Until: c.until, Since: 50, Token: 7, Way: c.way, Handle: "a", Info: 9}
-		if l.levels.all[0] != want || w.Outcome() != Acquired || w.Way() != c.way || w.Token() != 7 {
+		if l.levels.all[0] != want || w.Outcome != Acquired || w.Way != c.way || w.Token != 7 {
 			t.Errorf("%+v", l.levels.all[0])
 		}
 	}
@@ -254,7 +260,7 @@ func TestRedisIsToldOfAReaderThatHasEnded(t *testing.T) {
 	n := l.owner
 	l.owner.mode, l.levels.all[0].Mode, n.shown = Shared, Shared, shape{}
 	n.alarm = 40_000
-	l.client.Effects()
+	l.client.TakeEffects()
 	if l.Look(at(90)); !polled(l, n) || len(l.levels.all) != 1 {
 		t.Error("its agent is not told")
 	}

@@ -28,7 +28,7 @@ const (
 	ByPass               // from another client, which has passed it on
 )
 
-// A Waiter is a call that wants the lock. Its caller sets the exported fields, and may use it again when it has returned.
+// A Waiter is a call that wants the lock. Its caller sets the first fields, and may use it again when it has returned.
 type Waiter struct {
 	Owner    OwnerID
 	Mode     Mode
@@ -45,33 +45,23 @@ type Waiter struct {
 	Inherits uint64 // ...and its fencing token, 0 for none
 	Tag      any    // the driver's
 
-	outcome    Outcome
-	way        Way
-	token      uint64  // of its level
-	ticket     *Tenure // that stands for it; nil for none
-	attempts   int8    // how many Acquires it may send
-	retried    bool    // it was given one more
-	last       bool    // its ticket is looked for a last time
-	fails      int     // its commands in a row without an answer
-	rest       Time    // until when nothing is sent for it
+	// What becomes of the call. The lock sets these, and the caller reads them.
+	Outcome Outcome
+	Way     Way     // how it has got the lock
+	Token   uint64  // the fencing token of its level, 0 for a lock without
+	Ticket  *Tenure // that stands for it; nil for none
+
+	attempts   int8 // how many Acquires it may send
+	retried    bool // it was given one more
+	last       bool // its ticket is looked for a last time
+	fails      int  // its commands in a row without an answer
+	rest       Time // until when nothing is sent for it
 	began      Time
 	alarm      Time // when its goroutine was told to call Tick
 	prev, next *Waiter
 	inLine     bool
 	counted    bool // among the line's repeats
 }
-
-// Outcome returns how the call has ended, and Way how it has got the lock.
-func (w *Waiter) Outcome() Outcome { return w.outcome }
-
-// Way returns how the call has got the lock.
-func (w *Waiter) Way() Way { return w.way }
-
-// Token returns the fencing token of the level that the call has got, 0 for a lock without.
-func (w *Waiter) Token() uint64 { return w.token }
-
-// Ticket returns the tenure that stands for the call, nil if there is none.
-func (w *Waiter) Ticket() *Tenure { return w.ticket }
 
 // A line has the waiters of one lock in the order in which they came.
 type line struct {

@@ -40,7 +40,7 @@ func (l *Lock) Lock(w *Waiter, now Now) Outcome {
 	if !l.Nest(w, now) && l.AtOnce(w, now) == Waiting {
 		l.Wait(w, now)
 	}
-	return w.outcome
+	return w.Outcome
 }
 
 // Nest, AtOnce and Wait are the parts of Lock, for a driver: only Wait keeps the waiter, so that a call that is served at
@@ -58,20 +58,20 @@ func (l *Lock) Nest(w *Waiter, now Now) bool {
 
 // AtOnce serves a call that did not nest a moment ago, and need not wait, or is not to. It returns Waiting for another one.
 func (l *Lock) AtOnce(w *Waiter, now Now) Outcome {
-	w.outcome = Waiting
+	w.Outcome = Waiting
 	switch {
 	case l.heldBy(w.Owner):
-		w.outcome = Upgrades
+		w.Outcome = Upgrades
 	case l.client.closed:
-		w.outcome = Closed
+		w.Outcome = Closed
 	case l.mayReuse(w, now):
 		l.begin(l.owner, w, ByLinger, now)
 	case l.mayJoin(w, now):
 		l.nest(w, ByJoining, now)
 	case !w.Waits && (l.isHeld() || l.line.len > 0):
-		w.outcome = Denied
+		w.Outcome = Denied
 	}
-	return w.outcome
+	return w.Outcome
 }
 
 // Wait puts a call into the line that was not served at once.
@@ -96,12 +96,12 @@ func (l *Lock) nest(w *Waiter, way Way, now Now) {
 // Cancel ends a call whose caller has left, with Cancelled or Closed. If it was granted the lock meanwhile its level is
 // given back as by Unlock, so that a caller that has left never holds it: see there.
 func (l *Lock) Cancel(w *Waiter, o Outcome, now Now) (releases *Tenure) {
-	switch w.outcome {
+	switch w.Outcome {
 	case Waiting:
 		l.leave(w, o, now)
 		l.settle(now)
 	case Acquired:
-		w.outcome = o
+		w.Outcome = o
 		_, releases, _ = l.Unlock(w.Owner, w.Mode, w.Handle, now)
 	}
 	return releases

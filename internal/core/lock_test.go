@@ -24,12 +24,12 @@ func TestWhichTicketJoinsWithARelease(t *testing.T) {
 		n := l.newTenure(ID{1, false, 1}, Alone)
 		n.want, n.place, n.releases, n.gone, l.hears = Gone, Owner, true, 40, listening
 		c.change(l, n, w)
-		cmd, _ := l.poll(n, at(50))
+		cmd, _ := l.Poll(n, at(50))
 		if joins := cmd.Joins.ID != (ID{}); (cmd.Op == Leave) != (n.want == Gone) || joins != c.joins {
 			t.Errorf("%s: command %d, with a join: %v", c.name, cmd.Op, joins)
 		}
-		if c.joins && (cmd.Joins.ID != w.ticket.ID || w.ticket.want != Queued || cmd.Tokens != 16) {
-			t.Errorf("%s: want %d, with %d tokens", c.name, w.ticket.want, cmd.Tokens)
+		if c.joins && (cmd.Joins.ID != w.Ticket.ID || w.Ticket.want != Queued || cmd.Tokens != 16) {
+			t.Errorf("%s: want %d, with %d tokens", c.name, w.Ticket.want, cmd.Tokens)
 		}
 	}
 }
@@ -43,8 +43,8 @@ func TestTheAnswerToAReleaseIsThatToItsJoin(t *testing.T) {
 		l, w := waits()
 		n := l.newTenure(ID{1, false, 1}, Alone)
 		n.want, n.place, n.releases, n.gone, l.hears = Gone, Owner, true, 40, listening
-		cmd, _ := l.poll(n, at(50))
-		ticket := w.ticket
+		cmd, _ := l.Poll(n, at(50))
+		ticket := w.Ticket
 		l.Answer(&cmd, Reply{Fault: c.fault, JoinFault: c.join, Left: true, Found: Waits, Holder: ID{2, false, 1}}, at(60))
 		if queued := ticket.place == InQueue; queued == c.rest || (w.rest > 0) != c.rest {
 			t.Errorf("%+v: the ticket is at %d, and its waiter rests until %d", c, ticket.place, w.rest)
@@ -76,18 +76,18 @@ func TestWhatAClientDoesThatHearsOfAGrant(t *testing.T) {
 		n := l.newTenure(ID{1, false, 7}, c.ticket)
 		w := &Waiter{Owner: 9, Mode: c.ticket, Waits: true, Until: Never}
 		l.line.join(w)
-		n.want, n.place, n.look, n.trust.seen, n.waiter, w.ticket = Queued, InQueue, Never, at(50), w, n
+		n.want, n.place, n.look, n.trust.seen, n.waiter, w.Ticket = Queued, InQueue, Never, at(50), w, n
 		if c.change != nil {
 			c.change(l, n)
-			n.waiter, w.ticket = nil, nil
+			n.waiter, w.Ticket = nil, nil
 		}
 		if o != nil {
 			o.shown = l.shape(at(50))
 		}
-		l.client.Effects()
+		l.client.TakeEffects()
 		l.heardGrant(n, Message{}, at(50))
 		asked := map[*Tenure]bool{}
-		for _, e := range l.client.Effects() {
+		for _, e := range l.client.TakeEffects() {
 			asked[e.Tenure] = asked[e.Tenure] || e.Kind == Poll
 		}
 		doubts := o != nil && o.shown == shape{} && asked[o] && asked[n] && n.look == 50
@@ -154,7 +154,7 @@ func TestATenureThatIsReleasedByForce(t *testing.T) {
 	l.Lock(w, at(50))
 	n := l.owner
 	l.ForcedOut(n.ID, at(50))
-	if w.Ticket() == nil || n.place != Over {
+	if w.Ticket == nil || n.place != Over {
 		t.Error("the next one does not ask for the lock, or the tenure is to leave")
 	}
 }
@@ -189,13 +189,13 @@ func TestACallThatIsServedAtOnce(t *testing.T) {
 		if c.change != nil {
 			c.change(l)
 		}
-		w := &Waiter{Owner: c.owner, Mode: c.mode, Waits: c.waits, Until: Never, outcome: Failed}
+		w := &Waiter{Owner: c.owner, Mode: c.mode, Waits: c.waits, Until: Never, Outcome: Failed}
 		nests := l.Nest(w, at(50))
 		if !nests {
 			l.AtOnce(w, at(50))
 		}
-		if nests != c.nests || w.outcome != c.outcome || w.began != 50 {
-			t.Errorf("%s: nests %v, outcome %d, began %d", c.name, nests, w.outcome, w.began)
+		if nests != c.nests || w.Outcome != c.outcome || w.began != 50 {
+			t.Errorf("%s: nests %v, outcome %d, began %d", c.name, nests, w.Outcome, w.began)
 		}
 	}
 }
@@ -248,11 +248,11 @@ func TestEachEventEndsWhatIsOver(t *testing.T) {
 	} {
 		l := held(writes(1, NeverSafe))
 		l.line.join(&Waiter{Owner: 2, Waits: true, Until: Never})
-		l.client.Effects()
+		l.client.TakeEffects()
 		n := l.owner
 		happens(l, at(50_000))
 		lost := false
-		for _, e := range l.client.Effects() {
+		for _, e := range l.client.TakeEffects() {
 			lost = lost || e.Kind == Lose && e.Tenure == n && e.Lock == l && e.Cause == Unrenewed && len(e.Lost) == 1
 		}
 		if l.IsHeld() || !lost {
@@ -277,9 +277,9 @@ func TestWhyAHoldEnds(t *testing.T) {
 		l := held(writes(1, c.until))
 		l.showing(l.owner, at(100))
 		c.change(l)
-		l.client.Effects()
+		l.client.TakeEffects()
 		l.Look(at(500))
-		if e := l.client.Effects(); len(e) == 0 || e[0].Kind != Lose || e[0].Cause != c.cause {
+		if e := l.client.TakeEffects(); len(e) == 0 || e[0].Kind != Lose || e[0].Cause != c.cause {
 			t.Errorf("%s: %+v", c.name, e)
 		}
 	}
@@ -311,10 +311,10 @@ func TestWhatBecomesOfARelease(t *testing.T) {
 			n.within = 10
 		}
 		cmd, _ := l.Poll(n, at(50))
-		l.client.Effects()
+		l.client.TakeEffects()
 		l.Answer(&cmd, c.reply, at(60))
 		told := -1
-		for _, e := range l.client.Effects() {
+		for _, e := range l.client.TakeEffects() {
 			if e.Kind == Released && e.Tenure == n {
 				told = int(e.Cause)
 			}
@@ -387,14 +387,14 @@ func TestWhenAWriterGivesWay(t *testing.T) {
 		n := l.asks(w, Queued)
 		n.mode, n.place, l.hears, r.attempts = c.mode, InQueue, listening, 1
 		if c.change != nil {
-			n.waiter, w.ticket = nil, nil
+			n.waiter, w.Ticket = nil, nil
 			c.change(n)
 		}
 		l.answered(n, flight{op: Look, at: at(40)}, Reply{Found: Waits, HeldBack: true, HeldFor: c.heldFor}, at(50))
 		if gives := l.line.first == r && r.next == last && last.next == w && w.next == second && l.line.end == second; gives != c.gives || !gives && l.line.first != w {
 			t.Errorf("%s: %v", c.name, gives)
 		}
-		if asks := r.ticket != nil; asks != c.gives {
+		if asks := r.Ticket != nil; asks != c.gives {
 			t.Errorf("%s: the reader asks for the lock: %v", c.name, asks)
 		}
 	}
@@ -404,16 +404,16 @@ func TestWhenAWriterGivesWay(t *testing.T) {
 func TestWhatAClientHears(t *testing.T) {
 	l, w := waits()
 	l.hears, l.patient = asking, Never
-	if l.Listening(false, at(50)); l.hears != refused || w.ticket == nil || !w.ticket.polls {
+	if l.Listening(false, at(50)); l.hears != refused || w.Ticket == nil || !w.Ticket.polls {
 		t.Errorf("it hears: %d", l.hears)
 	}
 	if l.listenAbroad(); l.abroad.hears != asking {
 		t.Errorf("it hears foreign clients: %d", l.abroad.hears)
 	}
 	l.ListeningAbroad(at(50))
-	l.client.Effects()
+	l.client.TakeEffects()
 	l.Close(at(50))
-	for _, e := range l.client.Effects() {
+	for _, e := range l.client.TakeEffects() {
 		if e.Kind == IgnoreAbroad {
 			return
 		}

@@ -43,15 +43,15 @@ func (t *Tenure) passing() (lease Span) {
 // Resume begins a call that takes a lock which was passed on. It does not wait in the line: Redis says at once whether the
 // lock is its. Without an answer it asks again, with the same tenure, until the time of the waiter is up.
 func (l *Lock) Resume(w *Waiter, now Now) Outcome {
-	w.began, w.Waits, w.outcome = now.Time, true, Waiting
+	w.began, w.Waits, w.Outcome = now.Time, true, Waiting
 	if l.client.closed {
-		w.outcome = Closed
-		return w.outcome
+		w.Outcome = Closed
+		return w.Outcome
 	}
 	t := l.asks(w, Resumed)
 	if w.Inherits > 0 { // it has no tokens for other holds
 		t.tokens = tokens{reserved: 1, current: w.Inherits, last: w.Inherits}
 	}
 	l.settle(now)
-	return w.outcome
+	return w.Outcome
 }

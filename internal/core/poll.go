@@ -6,22 +6,14 @@ package core
 // hold may end while a command is in flight. The caller sends the command at once, and gives what becomes of it to Answer.
 // A Poll too many is harmless, also for a tenure that is over.
 func (l *Lock) Poll(t *Tenure, now Now) (cmd Command, at Time) {
-	if t.lock != l || !l.tenures.has(t) {
+	if t.lock != l {
 		return cmd, Never
 	}
-	cmd, at = l.poll(t, now)
-	t.alarm = at
-	return cmd, at
-}
-
-func (l *Lock) poll(t *Tenure, now Now) (cmd Command, at Time) {
 	if t == l.owner {
 		l.settle(now)
 	}
 	op, at := t.next(now)
 	switch {
-	case op == None || now.Time < at:
-		return cmd, min(at, l.ends(t, now))
 	case op == Leave && now.Time >= t.ends() && l.client.breaks(LastLeave):
 		t.endsBy()
 		fallthrough
@@ -29,25 +21,34 @@ func (l *Lock) poll(t *Tenure, now Now) (cmd Command, at Time) {
 		l.forget(t)
 		l.settle(now)
 		return cmd, Never
+	case op != None:
+		cmd, at = l.send(t, op, now)
 	}
-	cmd = t.send(op, now)
-	if w := l.line.first; op == Leave && t.releases && w != nil && w.ticket == nil && w.Waits && !l.Kind.Strict &&
+	t.alarm = at
+	return cmd, at
+}
+
+// send returns the command that is about to be sent, with the ticket that joins by it, and when the tenure changes
+// meanwhile by the clock.
+func (l *Lock) send(t *Tenure, op Op, now Now) (cmd Command, at Time) {
+	cmd, at = t.send(op, now), Never
+	if w := l.line.first; op == Leave && t.releases && w != nil && w.Ticket == nil && w.Waits && !l.Kind.Strict &&
 		l.hears == listening && !l.client.closed && l.worthTicket(w, now) {
 		next := l.asks(w, Queued)
 		joins := next.send(Join, now)
 		cmd.joins, cmd.joinsSeq, cmd.Joins, cmd.Tokens = next, joins.tenureSeq, joins.Ticket, joins.Tokens
 	}
-	return cmd, l.ends(t, now)
+	if t == l.owner {
+		at = l.ends(now)
+	}
+	return cmd, at
 }
 
-// ends returns when a tenure changes by the clock.
-func (l *Lock) ends(t *Tenure, now Now) Time {
-	if t != l.owner {
-		return Never
-	}
+// ends returns when the owner changes by the clock.
+func (l *Lock) ends(now Now) Time {
 	at := now.At(l.nextEnd())
-	if t.want == Kept {
-		at = min(at, t.linger.until)
+	if l.owner.want == Kept {
+		at = min(at, l.owner.linger.until)
 	}
 	return at
 }
@@ -55,30 +56,31 @@ func (l *Lock) ends(t *Tenure, now Now) Time {
 // Peek returns what Poll would do: the command that it would send now, None for none, and when the tenure is to be polled.
 // It changes nothing.
 func (l *Lock) Peek(t *Tenure, now Now) (op Op, at Time) {
-	if t.lock != l || !l.tenures.has(t) {
+	if t.lock != l {
 		return None, Never
 	}
-	if op, at = t.next(now); now.Time < at {
-		op = None
-	}
-	return op, min(at, l.ends(t, now))
+	return t.next(now)
 }
 
 // Alarm is Peek for the agent of the tenure, which is about to poll it then. If that becomes sooner an effect Poll says so.
 func (l *Lock) Alarm(t *Tenure, now Now) (op Op, at Time) {
-	op, t.alarm = l.Peek(t, now)
-	return op, t.alarm
+	if t.lock != l {
+		return None, Never
+	}
+	op, at = t.next(now)
+	t.alarm = at
+	return op, at
 }
 
 // Answer says what became of a command. Each command has one answer.
 func (l *Lock) Answer(cmd *Command, a Reply, now Now) {
-	if t := cmd.tenure; t.lock == l && l.tenures.has(t) {
+	if t := cmd.tenure; t.lock == l {
 		if f, ok := t.lands(cmd.tenureSeq); ok {
 			l.answered(t, f, a, now)
 		}
 		l.touch(t) // its agent may be another now
 	}
-	if t := cmd.joins; t != nil && t.lock == l && l.tenures.has(t) {
+	if t := cmd.joins; t != nil && t.lock == l {
 		if f, ok := t.lands(cmd.joinsSeq); ok {
 			if a.Fault == Answered {
 				a.Fault = a.JoinFault

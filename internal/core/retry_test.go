@@ -116,7 +116,7 @@ func TestWhatElseIsDue(t *testing.T) {
 		t.Error("a step, or an unmark, rests as any command")
 	}
 	n.want, n.fails = Gone, 3
-	l.client.Effects()
+	l.client.TakeEffects()
 	if l.hurries(n); n.again != 0 || n.fails != 0 || !polled(l, n) {
 		t.Error("it does not hurry")
 	}
@@ -133,7 +133,7 @@ func TestWhatElseIsDue(t *testing.T) {
 
 // polled reports whether the effects have the tenure polled.
 func polled(l *Lock, n *Tenure) bool {
-	for _, e := range l.client.Effects() {
+	for _, e := range l.client.TakeEffects() {
 		if e.Kind == Poll && e.Tenure == n {
 			return e.Lock == l && e.Waiter == n.waiter
 		}

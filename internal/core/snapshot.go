@@ -22,9 +22,9 @@ type Image struct {
 
 // Copy makes the image a copy of a client and its locks.
 func (y *Image) Copy(c *Client, locks ...*Lock) {
-	effects, taken := y.Client.effects[:0], y.Client.taken
+	effects, taken := y.Client.Effects[:0], y.Client.taken
 	y.Client = *c
-	y.Client.effects, y.Client.taken = effects, taken
+	y.Client.Effects, y.Client.taken = effects, taken
 	y.nt, y.nw, y.locks = 0, 0, len(locks)
 	for i, l := range locks {
 		y.from[i] = l
@@ -53,11 +53,11 @@ func (y *Image) lock(l, n *Lock) {
 		c := y.newWaiter(w)
 		c.prev, c.next = nil, nil
 		n.line.join(c)
-		c.ticket = y.Tenure(w.ticket)
+		c.Ticket = y.Tenure(w.Ticket)
 	}
 	for t := n.tenures.first; t != nil; t = t.behind {
 		if t.waiter = y.Waiter(t.waiter); t.waiter != nil {
-			t.waiter.ticket = t // that of a Resume is not in the line
+			t.waiter.Ticket = t // that of a Resume is not in the line
 		}
 	}
 	n.owner = y.Tenure(l.owner)
@@ -107,7 +107,7 @@ func (y *Image) Waiter(w *Waiter) *Waiter {
 		}
 	}
 	c := y.newWaiter(w)
-	c.ticket = nil
+	c.Ticket = nil
 	return c
 }
 
@@ -228,7 +228,7 @@ func handle(h any) byte {
 
 func (w *Waiter) append(b []byte, at clocks, l *Lock, n *Names) []byte {
 	b = append(b, n.Owner(w.Owner), byte(w.Mode), byte(w.Lease), byte(w.Linger), byte(w.CallTime), handle(w.Handle), at.time(w.Until),
-		byte(w.outcome), byte(w.attempts), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.retried, w.last, w.inLine, w.ticket != nil), n.ID(w.Passed), byte(w.Inherits))
+		byte(w.Outcome), byte(w.attempts), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.retried, w.last, w.inLine, w.Ticket != nil), n.ID(w.Passed), byte(w.Inherits))
 	if w.rest > 0 {
 		b = append(b, 1+at.until(w.rest))
 	} else {

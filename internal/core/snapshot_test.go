@@ -17,7 +17,7 @@ var decidesNothing = map[string]string{
 	"Lock.tenures.byID": "follows from the list",
 	"Tenure.ID.Client":  "counted: the lock's", "Tenure.ID.N": "renamed", "Tenure.Tag": "the driver's", "Tenure.lock": "a link", "Tenure.prev": "a link", "Tenure.behind": "a link", "Tenure.waiter": "told by its owner",
 	"Tenure.flight.seq": "a command says whether it is current",
-	"Waiter.Info":       "the driver's", "Waiter.Tag": "the driver's", "Waiter.inLine": "counted: as its place says", "Waiter.counted": "counted: as its place says", "Waiter.way": "for the observer", "Waiter.Part": "for the observer", "Waiter.token": "for the holder", "Waiter.ticket": "told by the tenure", "Waiter.prev": "a link", "Waiter.next": "a link",
+	"Waiter.Info":       "the driver's", "Waiter.Tag": "the driver's", "Waiter.inLine": "counted: as its place says", "Waiter.counted": "counted: as its place says", "Waiter.Way": "for the observer", "Waiter.Part": "for the observer", "Waiter.Token": "for the holder", "Waiter.Ticket": "told by the tenure", "Waiter.prev": "a link", "Waiter.next": "a link",
 	"Level.Since": "for the observer", "Level.Token": "for the holder", "Level.Way": "for the observer", "Level.Part": "for the observer", "Level.First": "for the observer", "Level.Info": "the driver's",
 }
 
@@ -36,7 +36,7 @@ func full() *Lock {
 	t.tokens = tokens{reserved: 3, current: 4, last: 8}
 	t.turn = turn{contested: true, since: 20}
 	t.linger.until, t.again, t.late, t.look, t.alarm = 20, 20, 20, 20, 20
-	w.ticket, l.owner = t, t
+	w.Ticket, l.owner = t, t
 	l.levels.all = []Level{{Owner: 1, Until: 20}}
 	l.levels.ends = 20
 	return l

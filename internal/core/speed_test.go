@@ -14,11 +14,11 @@ func newHeld(waiters int, k Kind) (*Lock, []*Waiter) {
 		all[i] = &Waiter{Owner: OwnerID(i + 1), Waits: true, Until: Never}
 		l.Lock(all[i], Now{})
 		if i == 0 {
-			cmd, _ := l.Poll(all[0].Ticket(), Now{})
+			cmd, _ := l.Poll(all[0].Ticket, Now{})
 			l.Answer(&cmd, Reply{Found: Holds}, Now{})
 		}
 	}
-	c.Effects()
+	c.TakeEffects()
 	return l, all
 }
 
@@ -27,7 +27,7 @@ func handOff(l *Lock, all []*Waiter, i int) {
 	w := all[i%len(all)]
 	l.Unlock(w.Owner, Alone, nil, Now{})
 	l.Lock(w, Now{})
-	l.client.Effects()
+	l.client.TakeEffects()
 }
 
 func TestNestingAndHandingOffAllocateNothing(t *testing.T) {
@@ -41,7 +41,7 @@ func TestNestingAndHandingOffAllocateNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() {
 		l.Lock(w, Now{})
 		l.Unlock(1, Alone, nil, Now{})
-		l.client.Effects()
+		l.client.TakeEffects()
 	}); n > 0 {
 		t.Errorf("a nested lock allocates %v times", n)
 	}
@@ -56,17 +56,17 @@ func TestNestingAndHandingOffAllocateNothing(t *testing.T) {
 func pair(l *Lock, w *Waiter) {
 	*w = Waiter{Owner: 1, Waits: true, Until: Never}
 	l.Lock(w, Now{})
-	cmd, _ := l.Poll(w.Ticket(), Now{})
+	cmd, _ := l.Poll(w.Ticket, Now{})
 	l.Answer(&cmd, Reply{Found: Holds}, Now{})
 	_, t, _ := l.Unlock(1, Alone, nil, Now{})
 	cmd, _ = l.Poll(t, Now{})
 	l.Answer(&cmd, Reply{Left: true}, Now{})
-	for _, e := range l.client.Effects() {
+	for _, e := range l.client.TakeEffects() {
 		if e.Kind == Poll && e.Tenure != nil {
 			l.Poll(e.Tenure, Now{})
 		}
 	}
-	l.client.Effects()
+	l.client.TakeEffects()
 }
 
 func BenchmarkHandoff(b *testing.B) {
@@ -91,7 +91,7 @@ func BenchmarkStrict(b *testing.B) {
 					l.Answer(&cmd, Reply{Found: Waits, Holder: ID{N: 1}, TTL: 30e9}, Now{})
 				}
 			}
-			l.client.Effects()
+			l.client.TakeEffects()
 			b.ResetTimer()
 			for i := range b.N {
 				w := all[i%len(all)]
@@ -100,10 +100,10 @@ func BenchmarkStrict(b *testing.B) {
 				l.Answer(&cmd, Reply{Left: true}, Now{})
 				l.Poll(t, Now{})
 				l.Lock(w, Now{})
-				cmd, _ = l.Poll(w.Ticket(), Now{})
+				cmd, _ = l.Poll(w.Ticket, Now{})
 				l.Answer(&cmd, Reply{Found: Waits, Holder: ID{N: 1}, TTL: 30e9}, Now{})
-				l.Hear(Message{Kind: Granted, ID: all[(i+1)%len(all)].Ticket().ID}, Now{})
-				l.client.Effects()
+				l.Hear(Message{Kind: Granted, ID: all[(i+1)%len(all)].Ticket.ID}, Now{})
+				l.client.TakeEffects()
 			}
 		})
 	}
@@ -115,7 +115,7 @@ func BenchmarkNested(b *testing.B) {
 	for range b.N {
 		l.Lock(w, Now{})
 		l.Unlock(1, Alone, nil, Now{})
-		l.client.Effects()
+		l.client.TakeEffects()
 	}
 }
 
@@ -147,7 +147,7 @@ func BenchmarkRenewal(b *testing.B) {
 					b.Fatal(cmd.Op)
 				}
 				l.Answer(&cmd, Reply{Found: Holds}, now)
-				l.client.Effects()
+				l.client.TakeEffects()
 			}
 		})
 	}

@@ -30,7 +30,7 @@ const (
 // A cell has the moves for a tenure at one want and place. The first move that is due is sent.
 type cell []move
 
-// A move is a command, and when it is due: Never for not now.
+// A move is a command, and when it is due: Never for not now, and a nil function for at once.
 type move struct {
 	op  Op
 	due func(*Tenure, Now) Time
@@ -46,15 +46,15 @@ func init() { // since the times need the table
 	mirror := cell{{Step, (*Tenure).opens}, {Mirror, (*Tenure).mirrors}}
 	table = [wants][places]cell{
 		Gone: {
-			Unsent:  {{Forget, atOnce}},
+			Unsent:  {{Forget, nil}},
 			Unsure:  leave,
 			Refused: leave,
 			InQueue: leave,
 			Owner:   leave,
-			Over:    {{Forget, atOnce}},
+			Over:    {{Forget, nil}},
 		},
-		Tried:   {Unsent: {{Acquire, atOnce}}, InQueue: {{Look, (*Tenure).looks}}},
-		Queued:  {Unsent: {{Join, atOnce}}, InQueue: {{Look, (*Tenure).looks}}},
+		Tried:   {Unsent: {{Acquire, nil}}, InQueue: {{Look, (*Tenure).looks}}},
+		Queued:  {Unsent: {{Join, nil}}, InQueue: {{Look, (*Tenure).looks}}},
 		Resumed: {Unsent: resume, Unsure: resume},
 		Held:    {Owner: mirror},
 		Kept:    {Owner: mirror},
@@ -62,29 +62,35 @@ func init() { // since the times need the table
 	}
 }
 
-// next returns the command that is to be sent next for the tenure, and when.
+// next returns the command that is to be sent now for the tenure, None for none, and when to ask again: when the next one
+// is due, or the tenure changes by the clock.
 //
 // One command is in flight at a time, with one exception: a Leave overtakes a command that cannot bring the tenure in,
 // since the tenure is gone in the end whichever runs first. If the connection keeps the order it overtakes any other, too. And
 // the Mirror that passes the lock on overtakes another one, which changes nothing after it.
-func (t *Tenure) next(now Now) (Op, Time) {
-	c := t.lock.client
-	if op := t.flight.op; op != None && (t.want != Gone || op == Leave || op.enters() && !c.Ordered) && t.within == 0 {
-		return None, Never
-	}
-	if c.Broken.Cut[t.want]&(1<<t.place) != 0 {
-		return None, Never
-	}
-	op, at := None, Never
-	for _, m := range table[t.want][t.place] {
-		if due := m.due(t, now); due < at {
-			op, at = m.op, due
+func (t *Tenure) next(now Now) (op Op, at Time) {
+	l, c, at := t.lock, t.lock.client, Never
+	fly := t.flight.op
+	waits := fly != None && (t.want != Gone || fly == Leave || fly.enters() && !c.Ordered) && t.within == 0
+	if !waits && c.Broken.Cut[t.want]&(1<<t.place) == 0 {
+		for _, m := range table[t.want][t.place] {
+			due := Time(0)
+			if m.due != nil {
+				due = m.due(t, now)
+			}
+			if due < at {
+				op, at = m.op, due
+			}
 		}
+	}
+	if now.Time < at {
+		op = None
+	}
+	if t == l.owner {
+		at = min(at, l.ends(now))
 	}
 	return op, at
 }
-
-func atOnce(*Tenure, Now) Time { return 0 }
 
 // enters reports whether the command may bring a tenure to a place where it was not.
 func (o Op) enters() bool { return o == Acquire || o == Resume || o == Join }

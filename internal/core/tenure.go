@@ -7,8 +7,8 @@ package core
 // so the small fields stand together: a tenure is 320 bytes large, a size of Go's allocator.
 type Tenure struct {
 	ID           ID
-	Tag          any // the driver's; it stays when the memory is used again
-	lock         *Lock
+	Tag          any     // the driver's; it stays when the memory is used again
+	lock         *Lock   // nil once it is over
 	prev, behind *Tenure // in the list of its lock
 
 	want   Want
@@ -46,7 +46,7 @@ type Tenure struct {
 	alarm  Time  // when its agent was told to poll it: no later than that it does
 }
 
-// Lock returns the tenure's lock.
+// Lock returns the tenure's lock, nil once it is over.
 func (t *Tenure) Lock() *Lock { return t.lock }
 
 // Agent returns the sender of the tenure's commands: the goroutine of a waiter, or that of the call that releases it; else
@@ -71,11 +71,8 @@ func (l *Lock) newTenure(id ID, mode Mode) *Tenure {
 // forget ends a tenure that is over. It is the only place where memory is given back: what a driver or a command
 // still points to is told apart by its sequence number.
 func (l *Lock) forget(t *Tenure) {
-	if !l.tenures.has(t) {
-		return // the driver has polled late
-	}
 	l.tenures.remove(t)
-	t.lands(t.flight.seq) // no answer fits it any more
+	t.lock = nil // no answer fits it any more
 	l.client.spare = t
 	l.quiet()
 }
@@ -88,8 +85,6 @@ type tenures struct {
 }
 
 const manyTenures = 8
-
-func (s *tenures) has(t *Tenure) bool { return t.prev != nil || s.first == t }
 
 func (s *tenures) add(t *Tenure) {
 	if t.prev = s.last; t.prev != nil {

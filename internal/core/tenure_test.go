@@ -22,7 +22,7 @@ func TestTenuresAreFoundHoweverManyTheyAre(t *testing.T) {
 			i++
 		}
 		for _, n := range all {
-			if l.Find(n.ID) != n || !l.tenures.has(n) {
+			if l.Find(n.ID) != n || n.lock != l {
 				t.Fatalf("%d is not found", n.ID.N)
 			}
 		}
@@ -37,7 +37,7 @@ func TestTenuresAreFoundHoweverManyTheyAre(t *testing.T) {
 	for _, at := range []int{0, 10, 4} { // the first, the last, and one between
 		n := all[at]
 		all = append(all[:at:at], all[at+1:]...)
-		if l.forget(n); l.Find(n.ID) != nil || l.tenures.has(n) || n.prev != nil || n.behind != nil {
+		if l.forget(n); l.Find(n.ID) != nil || n.lock != nil || n.prev != nil || n.behind != nil {
 			t.Fatal("it is there")
 		}
 		check(true)
@@ -74,9 +74,9 @@ func TestAnAnswerToATenureThatIsOverChangesNothing(t *testing.T) {
 	if !l.Idle() {
 		t.Fatal("it is over")
 	}
-	l.client.Effects()
+	l.client.TakeEffects()
 	l.Answer(&mirror, Reply{Found: Holds, Others: 1}, at(3))
-	if !l.Idle() || len(l.client.Effects()) > 0 || n.place == Owner {
+	if !l.Idle() || len(l.client.TakeEffects()) > 0 || n.place == Owner {
 		t.Error("an answer to a former life counts")
 	}
 	n.Tag = 7

@@ -175,7 +175,7 @@ func (s *story) happens(t *testing.T, line string) {
 		}
 	case "cancel":
 		w := s.callers[name]
-		granted := w.Outcome() == Acquired
+		granted := w.Outcome == Acquired
 		t := s.lock.Cancel(w, Cancelled, s.now)
 		if granted {
 			s.outcome(w)
@@ -256,9 +256,8 @@ func (s *story) happens(t *testing.T, line string) {
 		s.now.Time, s.now.Safe = s.now.Time+Time(w.number("ticks", 1)), s.now.Safe+SafeTime(w.number("ticks", 1))
 	case "state":
 		for t := range s.lock.Tenures {
-			_, at := t.next(s.now)
-			_, due := s.lock.Peek(t, s.now)
-			s.tell("%s %s %s in flight %s, next %s, changes %s", t.ID.text(), wantNames[t.Want()], placeNames[t.Place()], opNames[t.InFlight()], s.at(at), s.at(due))
+			_, at := s.lock.Peek(t, s.now)
+			s.tell("%s %s %s in flight %s, next %s", t.ID.text(), wantNames[t.Want()], placeNames[t.Place()], opNames[t.InFlight()], s.at(at))
 		}
 		for _, v := range s.lock.Levels() {
 			s.tell("level of %d: %s, token %d", v.Owner, [...]string{Alone: "writes", Shared: "reads"}[v.Mode], v.Token)
@@ -300,11 +299,11 @@ func (s *story) parts(r PartResult) {
 }
 
 func (s *story) outcome(c *Waiter) {
-	text := [...]string{"waits", "acquired", "denied", "timed out", "cancelled", "closed", "may not upgrade", "failed", "not passed"}[c.Outcome()]
-	if c.Outcome() == Acquired {
-		text += " " + [...]string{ByRedis: "from Redis", ByQueue: "by its ticket", ByNesting: "by nesting", ByHandoff: "by a hand-off", ByJoining: "beside readers", ByLinger: "as it lingered", ByPass: "as it was passed on"}[c.Way()]
-		if c.Token() > 0 {
-			text += fmt.Sprintf(", token %d", c.Token())
+	text := [...]string{"waits", "acquired", "denied", "timed out", "cancelled", "closed", "may not upgrade", "failed", "not passed"}[c.Outcome]
+	if c.Outcome == Acquired {
+		text += " " + [...]string{ByRedis: "from Redis", ByQueue: "by its ticket", ByNesting: "by nesting", ByHandoff: "by a hand-off", ByJoining: "beside readers", ByLinger: "as it lingered", ByPass: "as it was passed on"}[c.Way]
+		if c.Token > 0 {
+			text += fmt.Sprintf(", token %d", c.Token)
 		}
 	}
 	s.tell("%s: %s", c.Tag, text)
@@ -317,7 +316,7 @@ func (c Cause) text() string {
 // carryOut tells the effects, polls, and fires the due timers of callers.
 func (s *story) carryOut() {
 	for {
-		effects := slices.Clone(s.client.Effects())
+		effects := slices.Clone(s.client.TakeEffects())
 		for _, e := range effects {
 			switch e.Kind {
 			case Poll:
@@ -342,7 +341,7 @@ func (s *story) carryOut() {
 			continue
 		}
 		s.fire()
-		if len(s.client.effects) == 0 {
+		if len(s.client.Effects) == 0 {
 			s.misses()
 			return
 		}
@@ -366,7 +365,7 @@ func (s *story) fire() {
 
 // looks is the goroutine of a call that looks what there is to do.
 func (s *story) looks(r *Waiter) {
-	if t := r.Ticket(); t != nil {
+	if t := r.Ticket; t != nil {
 		s.poll(t)
 	}
 	s.wakes[r] = s.lock.Due(r, s.now)

@@ -16,7 +16,7 @@ func TestAMirrorBetweenTwoHandOffsAsksForOthers(t *testing.T) {
 			w := &Waiter{Owner: 3, Waits: true, Until: Never}
 			l.Lock(w, at(1))
 			l.Unlock(1, Alone, nil, at(2))
-			if w.Outcome() != Acquired || w.Way() != ByHandoff {
+			if w.Outcome != Acquired || w.Way != ByHandoff {
 				t.Fatal("it was not handed off")
 			}
 		}, true},
@@ -239,7 +239,7 @@ func TestWhoIsLetInWhenALevelCloses(t *testing.T) {
 		w := &Waiter{Owner: 3, Mode: Shared, Waits: true, Until: Never, rest: Never}
 		l.line.join(w)
 		l.Unlock(1, c.closes, nil, at(50))
-		if let := w.Outcome() == Acquired; let != c.let || let && w.Way() != ByJoining {
+		if let := w.Outcome == Acquired; let != c.let || let && w.Way != ByJoining {
 			t.Errorf("%+v: %v", c, let)
 		}
 	}
@@ -260,8 +260,8 @@ func TestTheReadersBehindAReaderHaveTheLock(t *testing.T) {
 	l.owner.turn.contested = true
 	l.Unlock(1, Alone, nil, at(60))
 	for i, way := range []Way{ByHandoff, ByJoining, ByNesting, ByJoining} {
-		if w := all[i]; w.Outcome() != Acquired || w.Way() != way || w.Ticket() != nil {
-			t.Errorf("%d: outcome %d by way %d", i, w.Outcome(), w.Way())
+		if w := all[i]; w.Outcome != Acquired || w.Way != way || w.Ticket != nil {
+			t.Errorf("%d: outcome %d by way %d", i, w.Outcome, w.Way)
 		}
 	}
 	if ticket.want != Gone || l.line.len != 0 {
@@ -294,7 +294,7 @@ func TestAnOwnerDoesNotWaitForItself(t *testing.T) {
 		}
 		l.Unlock(1, Alone, nil, at(60))
 		for i, w := range all {
-			if in := w.Outcome() == Acquired; in != c.in[i] || in && w.Way() != ByNesting {
+			if in := w.Outcome == Acquired; in != c.in[i] || in && w.Way != ByNesting {
 				t.Errorf("%v: %d has the lock: %v", c.owners, i, in)
 			}
 		}
@@ -322,14 +322,14 @@ func TestWhatBecomesOfTheHoldsHereWhenATicketHasTheLock(t *testing.T) {
 		l.line.join(behind)
 		n := l.asks(w, Queued)
 		cmd, _ := l.Poll(n, at(50))
-		l.client.Effects()
+		l.client.TakeEffects()
 		l.Answer(&cmd, Reply{Found: Holds}, at(60))
 		lost, kept := false, false
-		for _, e := range l.client.Effects() {
+		for _, e := range l.client.TakeEffects() {
 			lost = lost || e.Kind == Lose && e.Cause == KeyGone && e.Tenure == was
 			kept = kept || e.Kind == Poll && e.Tenure == n && e.Waiter == nil
 		}
-		if l.owner != n || was.want != Gone || w.Way() != ByQueue || !l.heldBy(2) || l.heldBy(1) != c.goesOn || lost == c.goesOn || l.heldBy(3) != (c.ticket == Shared) {
+		if l.owner != n || was.want != Gone || w.Way != ByQueue || !l.heldBy(2) || l.heldBy(1) != c.goesOn || lost == c.goesOn || l.heldBy(3) != (c.ticket == Shared) {
 			t.Errorf("%s: lost %v, %+v", c.name, lost, l.levels.all)
 		}
 		if !kept || l.levels.all[0].wrote || n.wrote {
@@ -348,8 +348,8 @@ func TestTheKeeperIsToldOfAReaderThatIsLetIn(t *testing.T) {
 	l.Lock(reader, at(50))
 	l.showing(n, at(50))
 	n.trust.seen, n.alarm = at(50), 9_000
-	l.client.Effects()
-	if l.Cancel(writer, Cancelled, at(50)); reader.Outcome() != Acquired || !polled(l, n) {
-		t.Errorf("outcome %d", reader.Outcome())
+	l.client.TakeEffects()
+	if l.Cancel(writer, Cancelled, at(50)); reader.Outcome != Acquired || !polled(l, n) {
+		t.Errorf("outcome %d", reader.Outcome)
 	}
 }

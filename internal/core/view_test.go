@@ -119,12 +119,12 @@ func TestTheKeeperIsToldOfAReleaseThatIsLeftToIt(t *testing.T) {
 		if _, releases := n.Agent(); !releases {
 			t.Error("its call releases it")
 		}
-		l.client.Effects()
+		l.client.TakeEffects()
 		l.LeaveToKeeper(n, at(50))
 		if _, releases := n.Agent(); n.want != then || releases || !polled(l, n) {
 			t.Errorf("want %d", n.want)
 		}
-		if l.LeaveToKeeper(n, at(50)); l.client.Pending() {
+		if l.LeaveToKeeper(n, at(50)); len(l.client.Effects) > 0 {
 			t.Error("it is left twice")
 		}
 	}

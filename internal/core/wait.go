@@ -23,10 +23,10 @@ func (l *Lock) seekAll(now Now) {
 // seekFor gives the waiter a tenure if it has none and may have one. If it has none then, and its
 // time comes sooner than its goroutine was told, that one is told.
 func (l *Lock) seekFor(w *Waiter, now Now) {
-	if w.ticket == nil && now.Time >= w.rest {
+	if w.Ticket == nil && now.Time >= w.rest {
 		l.tryFor(w, now)
 	}
-	if w.inLine && w.ticket == nil && l.due(w, now) < w.alarm {
+	if w.inLine && w.Ticket == nil && l.due(w, now) < w.alarm {
 		l.tell(Effect{Kind: Poll, Waiter: w})
 	}
 }
@@ -96,7 +96,7 @@ func (l *Lock) denied(w *Waiter, t *Tenure, a Reply, now Now) {
 	case a.Holder.Lingers && !l.client.breaks(CallAgain):
 		w.attempts, w.retried, w.rest = 1, true, now.Time.After(w.CallTime)
 	}
-	if w.outcome == Waiting && w.Waits {
+	if w.Outcome == Waiting && w.Waits {
 		l.subscribe(now)
 		if t.place == Refused {
 			t.unneeded()
@@ -134,7 +134,7 @@ func (l *Lock) unanswered(w *Waiter, t *Tenure, f Fault, now Now) {
 // timeUp ends a wait, unless a command is under way: it may have the lock by now, and no waiter would be served if all
 // were impatient and each left when its turn came.
 func (l *Lock) timeUp(w *Waiter, now Now) {
-	switch t := w.ticket; {
+	switch t := w.Ticket; {
 	case t == nil:
 		l.leave(w, TimedOut, now)
 	case t.underWay() || t.place == Unsent:
@@ -151,20 +151,20 @@ func (l *Lock) timeUp(w *Waiter, now Now) {
 func (l *Lock) leave(w *Waiter, o Outcome, now Now) {
 	l.line.leave(w)
 	l.pass(w, now)
-	w.outcome = o
-	l.wake(w)
+	w.Outcome = o
+	l.tell(Effect{Kind: Wake, Waiter: w})
 }
 
 // pass gives the ticket of a waiter that is gone to the next waiter, if it can stand for it, also
 // while a command for it is under way: it keeps its place in the queue.
 func (l *Lock) pass(w *Waiter, now Now) {
-	t, next := w.ticket, l.line.first
-	w.ticket = nil
+	t, next := w.Ticket, l.line.first
+	w.Ticket = nil
 	switch {
 	case t == nil:
-	case next != nil && next.ticket == nil && next.Waits && next.Mode == t.mode && t.want != Resumed && l.worthTicket(next, now) &&
+	case next != nil && next.Ticket == nil && next.Waits && next.Mode == t.mode && t.want != Resumed && l.worthTicket(next, now) &&
 		!l.Kind.Strict && !l.client.closed && !l.client.breaks(PassTicket):
-		t.waiter, next.ticket = next, t
+		t.waiter, next.Ticket = next, t
 		t.unshown() // another's
 		l.touch(t)
 	default:
@@ -176,7 +176,7 @@ func (l *Lock) pass(w *Waiter, now Now) {
 // to a command of a caller that has left decides: but not for a server that is silent.
 func (l *Lock) answerBy(w *Waiter) (at Time) {
 	at = w.Until
-	if w.ticket != nil || w.attempts == 0 || l.line.first != w || l.owner != nil || l.client.breaks(LeaveFirst) {
+	if w.Ticket != nil || w.attempts == 0 || l.line.first != w || l.owner != nil || l.client.breaks(LeaveFirst) {
 		return at
 	}
 	for t := l.tenures.first; t != nil; t = t.behind {
@@ -201,7 +201,7 @@ func (l *Lock) Due(w *Waiter, now Now) Time {
 
 func (l *Lock) due(w *Waiter, now Now) Time {
 	at := w.Until
-	switch t := w.ticket; {
+	switch t := w.Ticket; {
 	case t != nil && w.last:
 		return Never
 	case t != nil:
@@ -229,7 +229,7 @@ func (l *Lock) due(w *Waiter, now Now) Time {
 
 // Tick says that a waiter's time may have come.
 func (l *Lock) Tick(w *Waiter, now Now) {
-	if w.outcome != Waiting {
+	if w.Outcome != Waiting {
 		return
 	}
 	if l.hears == asking && now.Time >= l.patient {
@@ -238,7 +238,7 @@ func (l *Lock) Tick(w *Waiter, now Now) {
 	if now.Time >= l.answerBy(w) && !w.callsAgain() {
 		l.timeUp(w, now)
 	}
-	if w.outcome == Waiting {
+	if w.Outcome == Waiting {
 		l.seekFor(w, now)
 	}
 	l.settle(now)

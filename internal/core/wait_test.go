@@ -130,20 +130,20 @@ func TestWhatBecomesOfAWaiterWhoseTimeIsUp(t *testing.T) {
 		l, w := waits()
 		l.line.join(&Waiter{Owner: 2, Waits: true, Until: Never, rest: Never})
 		c.change(l, w)
-		n := w.Ticket()
+		n := w.Ticket
 		if n != nil {
 			n.look = Never
 		}
-		l.client.Effects()
+		l.client.TakeEffects()
 		l.Tick(w, at(c.now))
 		if c.last && (n.look != Never) != (n.place == InQueue && n.flight.op == None) {
 			t.Errorf("%s: it is looked for at %d", c.name, n.look)
 		}
-		if c.last && n.place == InQueue && (len(l.client.effects) == 0 || l.client.effects[0].Tenure != n) {
+		if c.last && n.place == InQueue && (len(l.client.Effects) == 0 || l.client.Effects[0].Tenure != n) {
 			t.Errorf("%s: its goroutine is not told", c.name)
 		}
-		if w.Outcome() != c.outcome || w.last != c.last {
-			t.Errorf("%s: %d, last %v", c.name, w.Outcome(), w.last)
+		if w.Outcome != c.outcome || w.last != c.last {
+			t.Errorf("%s: %d, last %v", c.name, w.Outcome, w.last)
 		}
 		if c.last && n.place == InQueue && n.look != c.now {
 			t.Errorf("%s: it is looked for at %d", c.name, n.look)
@@ -177,8 +177,8 @@ func TestWhatAWaiterDoesAfterACommandWithoutAnAnswer(t *testing.T) {
 		if gone := n.want == Gone; gone != (n.fails == 1) || gone != (c.outcome != Waiting) {
 			t.Errorf("%s: gone %v after %d faults", c.name, gone, n.fails)
 		}
-		if w.Outcome() != c.outcome || w.rest != c.rest || w.attempts != c.attempts || w.fails != fails+1 {
-			t.Errorf("%s: %d, rests until %d, %d attempts", c.name, w.Outcome(), w.rest, w.attempts)
+		if w.Outcome != c.outcome || w.rest != c.rest || w.attempts != c.attempts || w.fails != fails+1 {
+			t.Errorf("%s: %d, rests until %d, %d attempts", c.name, w.Outcome, w.rest, w.attempts)
 		}
 	}
 }
@@ -235,16 +235,16 @@ func TestWhoseTheTicketOfAWaiterIsThatIsGone(t *testing.T) {
 		n := l.asks(w, Queued)
 		n.place, n.shown, n.alarm = InQueue, oneLevel(1, Alone), Never
 		c.change(l, n, next)
-		had := next.ticket
-		l.client.Effects()
+		had := next.Ticket
+		l.client.TakeEffects()
 		l.leave(w, Cancelled, at(50))
-		asked := l.client.Effects()
+		asked := l.client.TakeEffects()
 		switch {
-		case w.ticket != nil || w.outcome != Cancelled:
-			t.Errorf("%s: the waiter has a ticket: %v, and its outcome is %d", c.name, w.ticket != nil, w.outcome)
-		case c.passed && (next.ticket != n || n.waiter != next || n.want != Queued || n.shown != shape{} || asked[0].Tenure != n || asked[0].Waiter != next):
+		case w.Ticket != nil || w.Outcome != Cancelled:
+			t.Errorf("%s: the waiter has a ticket: %v, and its outcome is %d", c.name, w.Ticket != nil, w.Outcome)
+		case c.passed && (next.Ticket != n || n.waiter != next || n.want != Queued || n.shown != shape{} || asked[0].Tenure != n || asked[0].Waiter != next):
 			t.Errorf("%s: it is not passed on: %+v", c.name, asked)
-		case !c.passed && (next.ticket != had || n.waiter != nil || n.want != Gone || asked[0].Tenure != n || asked[0].Waiter != nil):
+		case !c.passed && (next.Ticket != had || n.waiter != nil || n.want != Gone || asked[0].Tenure != n || asked[0].Waiter != nil):
 			t.Errorf("%s: it does not leave: %+v", c.name, asked)
 		}
 	}
@@ -295,11 +295,11 @@ func TestWhatAWaiterDoesThatIsDenied(t *testing.T) {
 		a := c.setting(l, n)
 		l.denied(w, n, a, at(50))
 		h := l.tenures.find(a.Holder)
-		got := did{w.outcome, w.attempts, w.rest, h != nil && h.again == 0}
+		got := did{w.Outcome, w.attempts, w.rest, h != nil && h.again == 0}
 		if got != c.did || w.fails != 0 {
 			t.Errorf("%s: %+v after %d faults", c.name, got, w.fails)
 		}
-		if subscribes := l.hears == asking; subscribes != (c.waits && w.outcome == Waiting) {
+		if subscribes := l.hears == asking; subscribes != (c.waits && w.Outcome == Waiting) {
 			t.Errorf("%s: it subscribes: %v", c.name, subscribes)
 		}
 	}
@@ -334,11 +334,11 @@ func TestWhatAWaiterAsksFor(t *testing.T) {
 		c.change(l, w)
 		l.seekFor(w, at(50))
 		got := none
-		if w.ticket != nil {
-			got = w.ticket.want
+		if w.Ticket != nil {
+			got = w.Ticket.want
 		}
-		if got != c.want || l.hears != c.hears || w.outcome != c.outcome || w.rest != 0 {
-			t.Errorf("%s: want %d, hears %d, outcome %d, rests until %d", c.name, got, l.hears, w.outcome, w.rest)
+		if got != c.want || l.hears != c.hears || w.Outcome != c.outcome || w.rest != 0 {
+			t.Errorf("%s: want %d, hears %d, outcome %d, rests until %d", c.name, got, l.hears, w.Outcome, w.rest)
 		}
 	}
 }
@@ -358,9 +358,9 @@ func TestWhenAWaiterIsToldOfItsTime(t *testing.T) {
 		l, w := waits()
 		w.rest = 200
 		c.change(l, w)
-		l.client.Effects()
+		l.client.TakeEffects()
 		l.seekFor(w, at(50))
-		if told := len(l.client.effects) == 1 && l.client.effects[0].Tenure == nil && l.client.effects[0].Waiter == w; told != c.told {
+		if told := len(l.client.Effects) == 1 && l.client.Effects[0].Tenure == nil && l.client.Effects[0].Waiter == w; told != c.told {
 			t.Errorf("%s: %v", c.name, told)
 		}
 	}
@@ -383,10 +383,10 @@ func TestAnyWaiterOfAStrictLockTakesAnotherTicket(t *testing.T) {
 	l.Kind.Strict, l.hears = true, listening
 	second := &Waiter{Owner: 2, Waits: true, Until: Never, rest: 50}
 	l.line.join(second)
-	if l.Tick(second, at(49)); second.ticket != nil {
+	if l.Tick(second, at(49)); second.Ticket != nil {
 		t.Error("it rests")
 	}
-	if l.Tick(second, at(50)); second.ticket == nil || second.ticket.want != Queued {
+	if l.Tick(second, at(50)); second.Ticket == nil || second.Ticket.want != Queued {
 		t.Error("it has no ticket")
 	}
 }
@@ -395,9 +395,9 @@ func TestAnyWaiterOfAStrictLockTakesAnotherTicket(t *testing.T) {
 func TestACallThatHasEndedStaysSo(t *testing.T) {
 	l, w := waits()
 	l.leave(w, Cancelled, at(50))
-	l.client.Effects()
-	if l.Tick(w, at(100)); w.outcome != Cancelled || len(l.client.Effects()) > 0 {
-		t.Errorf("outcome %d", w.outcome)
+	l.client.TakeEffects()
+	if l.Tick(w, at(100)); w.Outcome != Cancelled || len(l.client.TakeEffects()) > 0 {
+		t.Errorf("outcome %d", w.Outcome)
 	}
 }
 
@@ -405,11 +405,11 @@ func TestACallThatCallsAgainIsNotOver(t *testing.T) {
 	l, w := waits()
 	w.retried, w.attempts, w.rest = true, 1, 150
 	l.Tick(w, at(120))
-	if w.outcome != Waiting || w.ticket != nil {
-		t.Errorf("its outcome is %d", w.outcome)
+	if w.Outcome != Waiting || w.Ticket != nil {
+		t.Errorf("its outcome is %d", w.Outcome)
 	}
 	l.Tick(w, at(150))
-	if w.ticket == nil || w.ticket.want != Tried {
+	if w.Ticket == nil || w.Ticket.want != Tried {
 		t.Error("it has not called again")
 	}
 }

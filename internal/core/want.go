@@ -8,7 +8,7 @@ func (l *Lock) asks(w *Waiter, want Want) *Tenure {
 	t := l.newTenure(ID{l.client.ID, lingers, l.client.number()}, w.Mode)
 	t.want, t.waiter, t.polls = want, w, l.hears != listening
 	t.tokens.reserved = l.tokens()
-	w.ticket = t
+	w.Ticket = t
 	l.touch(t)
 	return t
 }
@@ -29,7 +29,7 @@ func (l *Lock) give(t *Tenure, now Now) {
 		l.owner, l.reserve = nil, t.tokens.next()
 	}
 	if w := t.waiter; w != nil {
-		w.ticket, t.waiter = nil, nil
+		w.Ticket, t.waiter = nil, nil
 	}
 	t.want, t.within, t.gone, t.again, t.fails = Gone, 0, now.Time, 0, 0
 	l.touch(t)

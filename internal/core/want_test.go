@@ -12,7 +12,7 @@ func TestWhichTenuresMayLinger(t *testing.T) {
 	}{{Tried, 1, false, true}, {Tried, 0, false, false}, {Tried, 1, true, false}, {Queued, 1, false, false}, {Resumed, 1, false, false}} {
 		l, w := waits()
 		w.Linger, w.retried = c.linger, c.retried
-		if n := l.asks(w, c.want); n.ID.Lingers != c.may || n.want != c.want || w.ticket != n || n.waiter != w {
+		if n := l.asks(w, c.want); n.ID.Lingers != c.may || n.want != c.want || w.Ticket != n || n.waiter != w {
 			t.Errorf("%+v: %v", c, n.ID.Lingers)
 		}
 	}
@@ -22,13 +22,13 @@ func TestATenureThatIsGivenUpHasNothingElseToDo(t *testing.T) {
 	l := held()
 	n := l.owner
 	n.within, n.again, n.fails, n.tokens = 10, 900, 3, tokens{1, 7, 7}
-	l.client.Effects()
+	l.client.TakeEffects()
 	if l.give(n, at(50)); n.want != Gone || n.within != 0 || n.again != 0 || n.fails != 0 || n.gone != 50 || l.owner != nil || l.reserve != moreTokens || !polled(l, n) {
 		t.Errorf("%+v", n)
 	}
 	l, w := waits()
 	n = l.asks(w, Queued)
-	if l.give(n, at(50)); w.ticket != nil || n.waiter != nil {
+	if l.give(n, at(50)); w.Ticket != nil || n.waiter != nil {
 		t.Error("its waiter has it")
 	}
 }
@@ -36,19 +36,19 @@ func TestATenureThatIsGivenUpHasNothingElseToDo(t *testing.T) {
 // The memory of a call is used again, and a client that has closed resumes nothing.
 func TestACallThatResumesBeginsAnew(t *testing.T) {
 	l, _ := waits()
-	w := &Waiter{Owner: 2, Until: Never, Passed: ID{2, false, 9}, outcome: Failed, began: 7}
-	if l.Resume(w, at(50)) != Waiting || !w.Waits || w.began != 50 || w.ticket.want != Resumed || w.ticket.tokens != (tokens{}) {
+	w := &Waiter{Owner: 2, Until: Never, Passed: ID{2, false, 9}, Outcome: Failed, began: 7}
+	if l.Resume(w, at(50)) != Waiting || !w.Waits || w.began != 50 || w.Ticket.want != Resumed || w.Ticket.tokens != (tokens{}) {
 		t.Errorf("%+v", w)
 	}
 	for _, token := range []uint64{1, 5} {
 		w = &Waiter{Owner: 2, Until: Never, Inherits: token}
-		if l.Resume(w, at(50)); w.ticket.tokens != (tokens{reserved: 1, current: token, last: token}) {
-			t.Errorf("%+v", w.ticket.tokens)
+		if l.Resume(w, at(50)); w.Ticket.tokens != (tokens{reserved: 1, current: token, last: token}) {
+			t.Errorf("%+v", w.Ticket.tokens)
 		}
 	}
 	l.client.closed = true
 	w = &Waiter{Owner: 2, Until: Never}
-	if l.Resume(w, at(50)) != Closed || w.ticket != nil {
-		t.Errorf("outcome %d", w.outcome)
+	if l.Resume(w, at(50)) != Closed || w.Ticket != nil {
+		t.Errorf("outcome %d", w.Outcome)
 	}
 }

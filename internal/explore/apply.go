@@ -63,7 +63,7 @@ func (w *world) userActs(c *client, i int, k kind) {
 			r.Mode = core.Shared
 		}
 		if l.Lock(r, now) != core.Acquired {
-			w.fail("client %d: nested Lock: outcome %d", c.id, r.Outcome())
+			w.fail("client %d: nested Lock: outcome %d", c.id, r.Outcome)
 			return
 		}
 		if r.Mode == core.Shared {

@@ -82,7 +82,7 @@ func (w *world) checkBeliefs() {
 		}
 		for j := range c.users {
 			u, o := &c.users[j], w.ownerOf(j)
-			has := c.lockOf(j).Holds(o, w.clock(c)) && !(u.state == waiting && u.waiter.Outcome() == core.Acquired)
+			has := c.lockOf(j).Holds(o, w.clock(c)) && !(u.state == waiting && u.waiter.Outcome == core.Acquired)
 			if has != (u.state == holding) && !w.Lazy {
 				w.fail("client %d: user %d is %s, and the core says that it holds: %v", i, j, stateNames[u.state], has)
 			}
@@ -177,10 +177,10 @@ func (w *world) acquired(c *client, u *user, r *core.Waiter) {
 		for _, v := range c.lockOf(r.Tag.(int)).Levels() {
 			token = max(token, v.Token)
 		}
-		if r.Way() == core.ByPass && token != w.passed.token {
+		if r.Way == core.ByPass && token != w.passed.token {
 			w.fail("client %d: a hold that was passed on has token %d, not %d", c.id, token, w.passed.token)
 		}
-		if token <= w.token && r.Way() != core.ByNesting && r.Way() != core.ByPass && !w.wiped {
+		if token <= w.token && r.Way != core.ByNesting && r.Way != core.ByPass && !w.wiped {
 			w.fail("client %d: a hold has token %d after %d", c.id, token, w.token)
 		}
 		w.token = max(w.token, token)
@@ -197,7 +197,7 @@ func (w *world) joins(c *client, p *packet) {
 		return
 	}
 	for j := range c.users {
-		if u := &c.users[j]; u.state == waiting && u.waiter.Ticket() != nil && u.waiter.Ticket().ID == p.cmd.ID {
+		if u := &c.users[j]; u.state == waiting && u.waiter.Ticket != nil && u.waiter.Ticket.ID == p.cmd.ID {
 			if pl := (place{c.id, j}); !slices.Contains(w.order, pl) {
 				w.order = append(w.order, pl)
 			}

@@ -12,7 +12,7 @@ import (
 // carryOut does what the core's effects ask for.
 func (w *world) carryOut(c *client) {
 	for {
-		effects := slices.Clone(c.core.Effects())
+		effects := slices.Clone(c.core.TakeEffects())
 		for _, e := range effects {
 			w.effect(c, e)
 		}
@@ -85,7 +85,7 @@ func (w *world) effect(c *client, e core.Effect) {
 func (w *world) loses(c *client, e core.Effect) {
 	for _, v := range e.Lost {
 		u := &c.users[w.userOf(c, v)]
-		if u.waiter != nil && u.waiter.Outcome() == core.Acquired { // it has not returned yet
+		if u.waiter != nil && u.waiter.Outcome == core.Acquired { // it has not returned yet
 			w.collect(c, u)
 		}
 		if w.Steady && e.Cause == core.Unrenewed && u.began-w.faults < 2 {
@@ -148,18 +148,18 @@ func (w *world) run(c *client, i int) {
 		return
 	}
 	l, now := c.lockOf(i), w.clock(c)
-	if u.waiter.Outcome() == core.Waiting && l.Due(u.waiter, now) <= now.Time {
+	if u.waiter.Outcome == core.Waiting && l.Due(u.waiter, now) <= now.Time {
 		l.Tick(u.waiter, now)
 	}
 	at := core.Never
-	if u.waiter.Outcome() == core.Waiting && u.waiter.Ticket() != nil {
-		cmd, due := l.Poll(u.waiter.Ticket(), now)
+	if u.waiter.Outcome == core.Waiting && u.waiter.Ticket != nil {
+		cmd, due := l.Poll(u.waiter.Ticket, now)
 		if cmd.Op != core.None {
 			w.send(c, cmd)
 		}
 		at = due
 	}
-	if u.waiter.Outcome() != core.Waiting {
+	if u.waiter.Outcome != core.Waiting {
 		w.collect(c, u)
 		return
 	}
@@ -174,7 +174,7 @@ func (w *world) run(c *client, i int) {
 func (w *world) collect(c *client, u *user) {
 	o := u.waiter
 	u.waiter, u.timer = nil, core.Never
-	switch o.Outcome() {
+	switch o.Outcome {
 	case core.Acquired:
 		u.state, u.wrote = holding, false
 		if w.Steady {
@@ -193,10 +193,10 @@ func (w *world) collect(c *client, u *user) {
 		panic("explore: a call returns that waits")
 	default:
 		u.state = idle
-		if p := &w.passed; o.Outcome() == core.NotPassed && o.Passed == p.id && w.Users == 1 && !w.wiped && p.used && p.by == (place{c.id, u.rounds}) {
+		if p := &w.passed; o.Outcome == core.NotPassed && o.Passed == p.id && w.Users == 1 && !w.wiped && p.used && p.by == (place{c.id, u.rounds}) {
 			w.fail("client %d: a call is refused the lock that it has resumed", c.id)
 		}
-		w.refused = w.refused || o.Outcome() == core.Denied && w.deadWait()
+		w.refused = w.refused || o.Outcome == core.Denied && w.deadWait()
 	}
 }
 

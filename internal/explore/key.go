@@ -134,7 +134,7 @@ func (w *world) appendUser(b []byte, c *client, j int, n *core.Names) []byte {
 		b = append(b, n.ID(u.releases.ID))
 	}
 	if u.state == waiting {
-		b = append(b, byte(u.waiter.Outcome()))
+		b = append(b, byte(u.waiter.Outcome))
 		if u.timer < core.Never {
 			b = append(b, byte(u.timer-w.now+c.lag))
 		}

@@ -67,7 +67,7 @@ func (w *world) checkForgotten() {
 		c := &w.clients[i]
 		for j := range c.users {
 			u := &c.users[j]
-			if !c.lives() || u.state != waiting || u.waiter.Outcome() != core.Waiting || u.waiter.Ticket() != nil {
+			if !c.lives() || u.state != waiting || u.waiter.Outcome != core.Waiting || u.waiter.Ticket != nil {
 				continue
 			}
 			inLine := false
@@ -118,7 +118,7 @@ func (w *world) checkUnused() {
 func (w *world) looks(l *core.Lock) *core.Waiter {
 	for r := range l.Waiters {
 		switch worth := r.Until == core.Never || r.Until.Since(w.now) >= or(w.Least, 1); {
-		case r.Ticket() != nil, worth && !r.Pauses():
+		case r.Ticket != nil, worth && !r.Pauses():
 			return r
 		case !w.Kind.Strict:
 			return nil

@@ -62,12 +62,12 @@ func TestWhenAClaimHasEndedUnheard(t *testing.T) {
 		l.Listening(true, now)
 		call := &core.Waiter{Owner: 1, Waits: true, Until: core.Never}
 		l.Lock(call, now)
-		cmd, _ := l.Poll(call.Ticket(), now)
+		cmd, _ := l.Poll(call.Ticket, now)
 		if w.claimEnded() {
 			t.Fatalf("%s: it is not in the queue yet", c.name)
 		}
 		l.Answer(&cmd, core.Reply{Found: core.Waits, Holder: core.ID{Client: 1, N: 1}, TTL: 4}, now)
-		if c.change(w); w.claimEnded() != c.ended || call.Ticket().ID != id {
+		if c.change(w); w.claimEnded() != c.ended || call.Ticket.ID != id {
 			t.Errorf("%s: %v", c.name, !c.ended)
 		}
 	}

@@ -108,18 +108,18 @@ func (s *Sim) run(w *caller) {
 		return
 	}
 	l, now := w.lock, s.clock()
-	if w.Outcome() == core.Waiting && l.Due(&w.Waiter, now) <= now.Time {
+	if w.Outcome == core.Waiting && l.Due(&w.Waiter, now) <= now.Time {
 		l.Tick(&w.Waiter, now)
 	}
 	at := core.Never
-	if t := w.Ticket(); t != nil && w.Outcome() == core.Waiting {
+	if t := w.Ticket; t != nil && w.Outcome == core.Waiting {
 		cmd, due := l.Poll(t, now)
 		if cmd.Op != core.None {
 			s.sends(l, &cmd)
 		}
 		at = due
 	}
-	if w.Outcome() != core.Waiting {
+	if w.Outcome != core.Waiting {
 		s.collect(w)
 		return
 	}
@@ -128,7 +128,7 @@ func (s *Sim) run(w *caller) {
 
 // collect has Lock return.
 func (s *Sim) collect(w *caller) {
-	if w.Outcome() != core.Acquired {
+	if w.Outcome != core.Acquired {
 		panic("sim: a call without an end of its own has ended")
 	}
 	s.holds(w)

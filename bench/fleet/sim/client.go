@@ -82,7 +82,7 @@ func (s *Sim) carryOut(l *lock) {
 	}
 	c := l.client.core
 	for {
-		effects := c.Effects()
+		effects := c.TakeEffects()
 		if len(effects) == 0 {
 			break
 		}

@@ -28,7 +28,7 @@ func (l *lock) attempt(ctx context.Context, w *waiter, now core.Now) (_ core.Now
 	}
 	// The place comes first, so that the command is built when it can be sent.
 	var cmd core.Command
-	if t := w.Ticket(); t != nil && w.Outcome() == core.Waiting {
+	if t := w.Ticket; t != nil && w.Outcome == core.Waiting {
 		cmd = l.shard.workOf(l, t).poll(place, now)
 	}
 	if cmd.Op == core.None {
@@ -71,7 +71,7 @@ func (l *lock) exchange(ctx context.Context, w *waiter, sent *call, place *wire.
 	if !stopped {
 		w.until = nil
 	}
-	if over && w.Outcome() == core.Waiting { // first, since no answer in the caller's time is no fault of Redis
+	if over && w.Outcome == core.Waiting { // first, since no answer in the caller's time is no fault of Redis
 		l.Cancel(&w.Waiter, core.Cancelled, now)
 	}
 	l.landed(w, sent, a, place, now)
@@ -150,7 +150,7 @@ func (l *lock) landed(w *waiter, sent *call, a answer, place *wire.Limit, now co
 		}
 	}
 	hopeless := false
-	if w != nil && w.Outcome() == core.Waiting {
+	if w != nil && w.Outcome == core.Waiting {
 		hopeless = w.answered(&a, c.clock.time(now.Time))
 		w.CallTime = core.Span(c.callTime(time.Duration(now.Time.Since(sent.at)), w.Waits && w.Until.Since(now.Time) >= core.Span(queueLeast)))
 		l.met(a.holder, w.Linger > 0, now)
@@ -159,7 +159,7 @@ func (l *lock) landed(w *waiter, sent *call, a answer, place *wire.Limit, now co
 		}
 	}
 	l.answer(&sent.cmd, a.Reply, now)
-	if hopeless && w.Outcome() == core.Waiting {
+	if hopeless && w.Outcome == core.Waiting {
 		l.Cancel(&w.Waiter, core.Failed, now)
 	}
 	left := errors.Is(a.err, context.Canceled) || errors.Is(a.err, context.DeadlineExceeded)

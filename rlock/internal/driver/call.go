@@ -217,14 +217,14 @@ func (l *lock) await(ctx context.Context, w *waiter, now core.Now) {
 	s, got := l.shard, false
 	for {
 		s.carryOut()
-		if w.Outcome() != core.Waiting {
+		if w.Outcome != core.Waiting {
 			break
 		}
 		if w.locates {
 			w.locates = false
 			w.locate()
 		}
-		if t := w.Ticket(); t != nil {
+		if t := w.Ticket; t != nil {
 			if op, _ := l.Peek(t, now); op != core.None {
 				if now, got = l.attempt(ctx, w, now); got {
 					return
@@ -236,7 +236,7 @@ func (l *lock) await(ctx context.Context, w *waiter, now core.Now) {
 			return
 		}
 	}
-	if w.Outcome() == core.Acquired {
+	if w.Outcome == core.Acquired {
 		s.exit(l)
 		return
 	}
@@ -248,7 +248,7 @@ func (l *lock) await(ctx context.Context, w *waiter, now core.Now) {
 // lock, and then it has not taken the mutex again.
 func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, now core.Now) (_ core.Now, entered, got bool) {
 	at := l.Lock.Due(&w.Waiter, now)
-	if t := w.Ticket(); t != nil && limit == nil {
+	if t := w.Ticket; t != nil && limit == nil {
 		_, polled := l.Alarm(t, now)
 		at = min(at, polled)
 	}
@@ -280,7 +280,7 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, now core.
 		l.shard.exit(l)
 		w.awaitServed()
 		return now, entered, true
-	case w.Outcome() != core.Waiting:
+	case w.Outcome != core.Waiting:
 	case over:
 		l.Cancel(&w.Waiter, core.Cancelled, now)
 	case quit:
@@ -296,7 +296,7 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, now core.
 // exitWaiting gives the mutex back since the call has to wait, which is counted and told once: not for the
 // answer to an attempt.
 func (l *lock) exitWaiting(ctx context.Context, w *waiter) {
-	if t := w.Ticket(); w.waits || t != nil && t.InFlight() != core.None {
+	if t := w.Ticket; w.waits || t != nil && t.InFlight() != core.None {
 		l.shard.exit(l)
 		return
 	}

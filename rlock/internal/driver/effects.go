@@ -17,8 +17,6 @@ type after struct {
 	others  []*waiter // more of these
 }
 
-func (a *after) any() bool { return a.granted != nil || a.endings != nil || a.leaving != nil }
-
 // finish does the rest of the work after the mutex was given back.
 func (c *Client) finish(a *after) {
 	c.witness.outside("the effects of an event")
@@ -38,7 +36,8 @@ func (c *Client) finish(a *after) {
 
 // carryOut carries out the effects of package core until there are none. The mutex is held.
 func (s *shard) carryOut() {
-	for effects := s.core.Effects(); len(effects) > 0; effects = s.core.Effects() {
+	for len(s.core.Effects) > 0 {
+		effects := s.core.TakeEffects()
 		for i := range effects { // which may bring about more
 			s.carry(&effects[i])
 		}
@@ -79,7 +78,7 @@ func (s *shard) woken(l *lock, w *waiter) {
 	if w.waits {
 		s.counts.Waiting--
 	}
-	granted := w.Outcome() == core.Acquired
+	granted := w.Outcome == core.Acquired
 	if granted {
 		w.earlier = l.granted(&w.Waiter, &w.req, w.hold)
 		w.waited = time.Duration(s.at.Time.Since(w.began))
@@ -102,13 +101,13 @@ func (s *shard) woken(l *lock, w *waiter) {
 // granted notes that a call has the lock now. It returns the losses that came before.
 func (l *lock) granted(w *core.Waiter, req *client.Request, h *hold) earlierLosses {
 	s := l.shard
-	req.Way = ways[w.Way()]
+	req.Way = ways[w.Way]
 	s.counts.Opened(req.Way)
 	s.client.shared.HoldBegins()
 	if h != nil {
-		h.token = w.Token()
+		h.token = w.Token
 	}
-	switch w.Way() {
+	switch w.Way {
 	case core.ByLinger:
 		l.reused = true
 		k := s.workOf(l, l.Owner())

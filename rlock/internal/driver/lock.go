@@ -102,7 +102,7 @@ func (l *lock) depth(o terms.Owner, mode core.Mode) (n int) {
 // an attempt.
 func (l *lock) first() (live, waits bool) {
 	for w := range l.Waiters {
-		if w.Outcome() == core.Waiting {
+		if w.Outcome == core.Waiting {
 			return true, w.Waits
 		}
 	}

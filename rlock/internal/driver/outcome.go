@@ -43,10 +43,10 @@ func (l *lock) leave(ctx context.Context, w *waiter) {
 	s := l.shard
 	s.carryOut()
 	holder := ""
-	if w.hold != nil || w.Outcome() == core.Cancelled { // else they are not read
+	if w.hold != nil || w.Outcome == core.Cancelled { // else they are not read
 		holder = l.holderWords(w.holder)
 	}
-	switch o := w.Outcome(); o {
+	switch o := w.Outcome; o {
 	case core.Closed, core.Upgrades, core.NotPassed:
 		w.err = l.refusal(o, &w.req, holder)
 	case core.Denied, core.TimedOut:
@@ -63,8 +63,8 @@ func (l *lock) leave(ctx context.Context, w *waiter) {
 func (c *Client) finished(ctx context.Context, n *client.Name, w *waiter) (err error) {
 	e := c.shared
 	defer c.done(w)
-	cancelled := w.Outcome() == core.Cancelled
-	if w.Outcome() == core.Acquired {
+	cancelled := w.Outcome == core.Cancelled
+	if w.Outcome == core.Acquired {
 		if ctx.Err() == nil {
 			c.returns(n, w.Owner, &w.earlier)
 			e.TellAcquired(ctx, n, &w.req, w.waited, w.waits)

@@ -43,8 +43,8 @@ func checkMutex(s *shard) {
 	if left := s.left; s.at.Time < left.Time || s.at.Safe < left.Safe {
 		panic(fmt.Sprintf("rule 5: the clocks were read at %v, and the mutex was taken after %v", s.at, left))
 	}
-	if s.core.Pending() {
-		panic(fmt.Sprintf("rule 2: %d effects are left", len(s.core.Effects())))
+	if left := len(s.core.Effects); left > 0 {
+		panic(fmt.Sprintf("rule 2: %d effects are left", left))
 	}
 }
 

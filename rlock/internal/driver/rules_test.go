@@ -67,7 +67,7 @@ func TestAPollThatIsLostIsFound(t *testing.T) {
 			for w := range l.Waiters {
 				l.Cancel(w, core.Cancelled, now)
 			}
-			l.shard.core.Effects() // are lost: the keeper does not hear that the ticket is to leave
+			l.shard.core.TakeEffects() // are lost: the keeper does not hear that the ticket is to leave
 		})
 		leave()
 		time.Sleep(5 * time.Minute)

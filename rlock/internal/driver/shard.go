@@ -204,7 +204,7 @@ func (s *shard) exit(l *lock) {
 		s.check()
 		s.leaves()
 	}
-	if !s.after.any() {
+	if a := &s.after; a.granted == nil && a.endings == nil && a.leaving == nil {
 		s.mu.Unlock()
 		return
 	}
