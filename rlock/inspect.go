@@ -30,45 +30,6 @@ func (c *Client) Inspect(ctx context.Context, name string) (inspect.Lock, error)
 	if err != nil {
 		return inspect.Lock{}, fmt.Errorf("rlock: inspect %q: %w", name, err)
 	}
-	return inspectionOf(name, found), nil
-}
-
-// inspectionOf converts the state of a lock.
-func inspectionOf(name string, found wire.Inspection) inspect.Lock {
-	i := inspect.Lock{
-		Name: name, Kind: kindOf(found.Form), HolderCount: found.HolderCount,
-		Lease: found.Lease, Token: found.Token, Note: found.Note, Waiting: found.Waiting, Foreign: found.Foreign,
-	}
-	if found.Processes != nil {
-		i.Unresolved = wire.Explain(found.Processes.Err)
-	}
-	for _, h := range found.Holders {
-		i.Holders = append(i.Holders, inspect.Holder{
-			Owner: h.Owner, Lease: h.Lease, Count: h.Count, Shared: h.Shared, Foreign: h.Foreign, Passed: h.Passed, Process: process(found.Processes, h.Owner),
-		})
-	}
-	for _, w := range found.Queue {
-		i.Queue = append(i.Queue, inspect.Waiter{
-			Owner: w.Owner, Shared: w.Shared, Polls: w.Polls, Foreign: w.Owner == "", Process: process(found.Processes, w.Owner),
-		})
-	}
-	return i
-}
-
-// kindOf returns the kind that locks of a form have in an [inspect.Lock].
-func kindOf(f wire.Form) Kind {
-	switch f {
-	case wire.FormLock:
-		return inspect.KindLock
-	case wire.FormReadWrite:
-		return inspect.KindReadWrite
-	case wire.FormSemaphore:
-		return KindSemaphore
-	}
-	return inspect.KindUnknown
-}
-
-// process returns the process that has the client of an owner, nil if it is not known.
-func process(p *wire.Processes, owner string) *inspect.Process {
-	return (*inspect.Process)(p.Of(owner))
+	found.Name = name
+	return found, nil
 }

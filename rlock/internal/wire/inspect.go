@@ -14,74 +14,35 @@ import (
 	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
-// InspectLimit is how many holders, and how many waiters, [Redis.Inspect] returns at most.
-const InspectLimit = inspect.Limit
-
-// A Form is the form of a lock's key in Redis. Each has a queue of its own; plain, fenced and fair
-// locks share one.
-type Form uint8
-
-// The forms.
-const (
-	FormUnknown Form = iota // no holders and no waiters
-	FormLock
-	FormReadWrite
-	FormSemaphore
-)
-
-// Forms is the number of forms that are known.
+// Forms is the number of forms that the key of a lock has in Redis. Each has a queue of its own; plain,
+// fenced and fair locks share one.
 const Forms = 3
 
-// An Inspection is the state of a lock in Redis at one moment.
-type Inspection struct {
-	Form        Form
-	Holders     []Holder // at most InspectLimit
-	HolderCount int
-	Lease       time.Duration // 0 if the lock is free, -1 ns if its key does not expire
-	Token       uint64        // the last that was reserved, 0 for none
-	Note        string        // in the key of that name beside the lock
-	Queue       []Waiter      // at most InspectLimit
-	Waiting     int
-	Foreign     int        // subscribers of Redisson's channel that are not of ours, -1 if they cannot be counted
-	Processes   *Processes // of the holders and waiters, nil if there are none
-}
+// formKinds are what the forms are called.
+var formKinds = [Forms]inspect.Kind{inspect.KindLock, inspect.KindReadWrite, "semaphore"}
 
-// A Holder is one owner that holds a lock.
-type Holder struct {
-	Owner   string
-	Lease   time.Duration // the rest of the lock's lease; of a semaphore, of the holder's own
-	Count   int64         // of its levels, as last mirrored
-	Shared  bool          // it is a reader
-	Passed  bool          // it was passed on
-	Foreign bool          // its client is not one of ours
-}
+// An inspection is the state of a lock, as it is read.
+type inspection struct{ inspect.Lock }
 
-// A Waiter is one place in the queue.
-type Waiter struct {
-	Owner  string // "" for a turn of foreign clients
-	Shared bool   // it waits for the read lock
-	Polls  bool   // it is not subscribed
-}
-
-// Inspect reads the state of the lock whose keys these are, by form: FormLock first, with the key of
+// Inspect reads the state of the lock whose keys these are, by form: of a plain lock first, with the key of
 // its tokens. It changes nothing.
-func (r *Redis) Inspect(ctx context.Context, keys [Forms]*Keys) (i Inspection, err error) {
-	i.Foreign = -1
+func (r *Redis) Inspect(ctx context.Context, keys [Forms]*Keys) (inspect.Lock, error) {
+	i := inspection{inspect.Lock{Foreign: -1}}
 	replies, err := r.Survey(ctx, keys[0].Slot, func() []rueidis.Completed { return r.questions(keys) })
 	if err == nil {
 		err = i.read(replies, keys)
 	}
 	if err != nil {
-		return Inspection{}, err
+		return inspect.Lock{}, err
 	}
 	// In a Cluster with plain pub/sub no node knows all subscribers.
 	if r.Counts() {
 		i.readForeign(replies[asksForeign])
 	}
 	if i.HolderCount+i.Waiting > 0 {
-		i.Processes = r.processes(ctx, keys[0])
+		i.locate(r.processes(ctx, keys[0]))
 	}
-	return i, nil
+	return i.Lock, nil
 }
 
 // The replies to the questions, by their place.
@@ -105,7 +66,7 @@ func (r *Redis) questions(keys [Forms]*Keys) []rueidis.Completed {
 	ask := func(key string, words ...string) rueidis.Completed {
 		return r.Arbitrary(key, words...)
 	}
-	limit := strconv.Itoa(InspectLimit)
+	limit := strconv.Itoa(inspect.Limit)
 	count := "NUMSUB"
 	if r.Sharded {
 		count = "SHARDNUMSUB"
@@ -129,7 +90,7 @@ func (r *Redis) questions(keys [Forms]*Keys) []rueidis.Completed {
 }
 
 // read reads the replies, but for the foreign clients.
-func (i *Inspection) read(replies []rueidis.RedisResult, keys [Forms]*Keys) error {
+func (i *inspection) read(replies []rueidis.RedisResult, keys [Forms]*Keys) error {
 	if err := i.readLease(replies[asksLease]); err != nil {
 		return Explain(err)
 	}
@@ -137,7 +98,7 @@ func (i *Inspection) read(replies []rueidis.RedisResult, keys [Forms]*Keys) erro
 		return Explain(err)
 	}
 	for form, k := range keys {
-		if err := i.readQueue(FormLock+Form(form), replies[asksQueues+2*form:]); err != nil {
+		if err := i.readQueue(formKinds[form], replies[asksQueues+2*form:]); err != nil {
 			return fmt.Errorf("queue %s: %w", k.Queue(), Explain(err))
 		}
 	}
@@ -151,7 +112,7 @@ func (i *Inspection) read(replies []rueidis.RedisResult, keys [Forms]*Keys) erro
 }
 
 // readHolders reads the owners in a hash, or in the sorted set of a semaphore.
-func (i *Inspection) readHolders(replies []rueidis.RedisResult) error {
+func (i *inspection) readHolders(replies []rueidis.RedisResult) error {
 	err := i.readHash(replies)
 	if !errors.Is(Explain(err), ErrWrongType) {
 		return err
@@ -168,7 +129,7 @@ func (i *Inspection) readHolders(replies []rueidis.RedisResult) error {
 }
 
 // readForeign counts them, if Redis could.
-func (i *Inspection) readForeign(reply rueidis.RedisResult) {
+func (i *inspection) readForeign(reply rueidis.RedisResult) {
 	counts, err := reply.ToArray()
 	if err != nil {
 		return
@@ -181,11 +142,11 @@ func (i *Inspection) readForeign(reply rueidis.RedisResult) {
 	}
 }
 
-func (i *Inspection) readLease(reply rueidis.RedisResult) error {
+func (i *inspection) readLease(reply rueidis.RedisResult) error {
 	left, err := reply.AsInt64()
 	switch {
 	case left == -1:
-		i.Lease = -1
+		i.Lease = inspect.NoExpiry
 	case left >= 0:
 		i.Lease = Milliseconds(left)
 	}
@@ -194,21 +155,21 @@ func (i *Inspection) readLease(reply rueidis.RedisResult) error {
 
 // readPermits reads the owners of a semaphore. Its key may be there although no permit is held.
 // Of count owners those beyond the limit are not known to hold theirs still.
-func (i *Inspection) readPermits(permits []Permit, count int) error {
-	i.Form, i.HolderCount = FormSemaphore, len(permits)+max(count-InspectLimit, 0)
+func (i *inspection) readPermits(permits []Permit, count int) error {
+	i.Kind, i.HolderCount = formKinds[2], len(permits)+max(count-inspect.Limit, 0)
 	i.Lease = 0
 	for _, p := range permits {
 		if !IsOwner(p.Owner) {
 			return fmt.Errorf("%w: it is a sorted set with the member %q", ErrWrongType, p.Owner)
 		}
 		i.Lease = max(i.Lease, p.Left)
-		i.Holders = append(i.Holders, Holder{Owner: p.Owner, Count: 1, Lease: p.Left, Passed: HasPassed(p.Owner), Foreign: !IsOurs(p.Owner)})
+		i.Holders = append(i.Holders, inspect.Holder{Owner: p.Owner, Count: 1, Lease: p.Left, Passed: HasPassed(p.Owner), Foreign: !IsOurs(p.Owner)})
 	}
 	return nil
 }
 
 // readHash reads the owners in a hash.
-func (i *Inspection) readHash(replies []rueidis.RedisResult) error {
+func (i *inspection) readHash(replies []rueidis.RedisResult) error {
 	mode, err := replies[asksMode].ToString() // "" for none
 	if rueidis.IsRedisNil(err) {
 		err = nil
@@ -221,11 +182,11 @@ func (i *Inspection) readHash(replies []rueidis.RedisResult) error {
 	i.HolderCount = int(size)
 	seen := make(map[string]bool) // HSCAN may return a field twice
 	if mode != "" {
-		i.Form = FormReadWrite
+		i.Kind = inspect.KindReadWrite
 		i.HolderCount = max(i.HolderCount-1, 0)
 		seen["mode"] = true
 	} else if size > 0 {
-		i.Form = FormLock
+		i.Kind = inspect.KindLock
 	}
 	for fields := page.Elements; len(fields) >= 2; fields = fields[2:] {
 		field, value := fields[0], fields[1]
@@ -241,31 +202,31 @@ func (i *Inspection) readHash(replies []rueidis.RedisResult) error {
 }
 
 // addHolder reads the owner in a field of the hash.
-func (i *Inspection) addHolder(field, value string) error {
+func (i *inspection) addHolder(field, value string) error {
 	count, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || !IsOwner(field) {
 		return fmt.Errorf("%w: it is a hash with the field %q", ErrWrongType, field)
 	}
-	if len(i.Holders) < InspectLimit {
+	if len(i.Holders) < inspect.Limit {
 		owner, writes := strings.CutSuffix(field, ":write")
-		reads := i.Form == FormReadWrite && !writes
-		i.Holders = append(i.Holders, Holder{Owner: owner, Lease: i.Lease, Count: count, Shared: reads, Passed: HasPassed(owner), Foreign: !IsOurs(field)})
+		reads := i.Kind == inspect.KindReadWrite && !writes
+		i.Holders = append(i.Holders, inspect.Holder{Owner: owner, Lease: i.Lease, Count: count, Shared: reads, Passed: HasPassed(owner), Foreign: !IsOurs(field)})
 	}
 	return nil
 }
 
-func (i *Inspection) readQueue(form Form, replies []rueidis.RedisResult) error {
+func (i *inspection) readQueue(of inspect.Kind, replies []rueidis.RedisResult) error {
 	waiting, err := replies[0].AsInt64()
 	members, err2 := replies[1].AsStrSlice()
 	if err := cmp.Or(err, err2); err != nil {
 		return err
 	}
 	i.Waiting += int(waiting)
-	if waiting > 0 && i.Form == FormUnknown {
-		i.Form = form
+	if waiting > 0 && i.Kind == inspect.KindUnknown {
+		i.Kind = of
 	}
 	for _, member := range members {
-		if w, ok := parseMember(member); ok && len(i.Queue) < InspectLimit {
+		if w, ok := parseMember(member); ok && len(i.Queue) < inspect.Limit {
 			i.Queue = append(i.Queue, w)
 		}
 	}
@@ -273,15 +234,26 @@ func (i *Inspection) readQueue(form Form, replies []rueidis.RedisResult) error {
 }
 
 // parseMember reads a member of the queue: see queue.lua.
-func parseMember(member string) (w Waiter, ok bool) {
+func parseMember(member string) (w inspect.Waiter, ok bool) {
 	if member == "?" {
-		return Waiter{}, true
+		return inspect.Waiter{Foreign: true}, true
 	}
 	if len(member) < 2 || !strings.ContainsRune("xsXS", rune(member[0])) {
-		return Waiter{}, false
+		return w, false
 	}
 	mode := member[0]
-	return Waiter{Owner: member[1:], Shared: mode == 's' || mode == 'S', Polls: mode < 'a'}, true
+	return inspect.Waiter{Owner: member[1:], Shared: mode == 's' || mode == 'S', Polls: mode < 'a'}, true
+}
+
+// locate fills in the processes of the holders and waiters.
+func (i *inspection) locate(p *processes) {
+	i.Unresolved = Explain(p.err)
+	for j := range i.Holders {
+		i.Holders[j].Process = p.of(i.Holders[j].Owner)
+	}
+	for j := range i.Queue {
+		i.Queue[j].Process = p.of(i.Queue[j].Owner)
+	}
 }
 
 // A Permit is one that is held.

@@ -8,87 +8,64 @@ import (
 	"strings"
 	"sync"
 	"time"
-)
 
-// A Process is one that has a client of rlock, as the client name of its connection says.
-type Process struct {
-	Program string // the base name of its file
-	Host    string // its own name for its machine, or container
-	PID     int    // as the process itself sees it
-	Addr    string // where its connection comes from, as Redis sees it: "10.0.0.7:51234"
-}
+	"github.com/go-rlock/rlock/rlock/inspect"
+)
 
 // listTime is how old the list of the connections of a node may be.
 const listTime = time.Second
 
-// Processes are those that are connected with one node, by the ids of their clients.
-type Processes struct {
-	readAt time.Time // zero if it was never read
-	byID   map[string]Process
-	Err    error // why byID is empty
+// processes are those that are connected with one node, by the ids of their clients.
+type processes struct {
+	readAt time.Time
+	byID   map[string]inspect.Process
+	err    error // why byID is empty
 }
 
 // clientLists keeps the processes of each node for a moment, so that many questions in a row cost one
 // CLIENT LIST: it has a line for each connection of the server.
 type clientLists struct {
-	turn Limit // of one place: one caller at a time reads a list
-
-	mu     sync.Mutex // protects following
-	byNode map[uint32]*Processes
+	turn   Limit                 // of one place, which protects following
+	byNode map[uint32]*processes // as they were answered last
 }
 
 func newClientLists() *clientLists {
-	return &clientLists{turn: Limit{places: make(chan struct{}, 1)}, byNode: make(map[uint32]*Processes)}
-}
-
-// fresh returns the processes of a node if it is not too old.
-func (l *clientLists) fresh(node uint32, now time.Time) *Processes {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if read := l.byNode[node]; read != nil && now.Sub(read.readAt) < listTime {
-		return read
-	}
-	return nil
+	return &clientLists{turn: Limit{places: make(chan struct{}, 1)}, byNode: make(map[uint32]*processes)}
 }
 
 // processes returns the processes that are connected with the node that serves the lock.
-func (r *Redis) processes(ctx context.Context, k *Keys) *Processes {
-	node := r.Nodes.Of(k.Slot)
-	if known := r.clientLists.fresh(node, time.Now()); known != nil {
-		return known
-	}
+func (r *Redis) processes(ctx context.Context, k *Keys) *processes {
 	place, err := r.clientLists.turn.Enter(ctx, r.ctx.Done())
 	if err != nil {
-		return &Processes{Err: err}
+		return &processes{err: err}
 	}
-	if known := r.clientLists.fresh(node, time.Now()); known != nil { // another call has read it meanwhile
+	node, lists := r.Nodes.Of(k.Slot), r.clientLists.byNode
+	if known := lists[node]; known != nil && time.Since(known.readAt) < listTime {
 		place.Leave()
 		return known
 	}
-	read, err := inBackground(ctx, r, place, func() *Processes {
+	read, err := inBackground(ctx, r, place, func() *processes {
 		read := r.readClientList(k)
-		if Answered(read.Err) {
-			r.clientLists.mu.Lock()
-			r.clientLists.byNode[node] = read
-			r.clientLists.mu.Unlock()
+		if Answered(read.err) {
+			lists[node] = read
 		}
 		return read
 	})
 	if err != nil {
-		return &Processes{Err: err}
+		return &processes{err: err}
 	}
 	return read
 }
 
 // readClientList reads CLIENT LIST on a connection of its own: the reply may be some megabytes,
 // and renewals must not wait behind it.
-func (r *Redis) readClientList(k *Keys) *Processes {
+func (r *Redis) readClientList(k *Keys) *processes {
 	ctx := r.deadline.context(time.Now())
 	_, result := r.together(ctx,
 		r.Client.B().Arbitrary("EXISTS").Keys(k.Key).Build(), // leads to the node
 		r.Client.B().Arbitrary("CLIENT", "LIST", "TYPE", "NORMAL").Blocking())
 	list, err := result.ToString()
-	read := &Processes{readAt: time.Now(), byID: make(map[string]Process), Err: err}
+	read := &processes{readAt: time.Now(), byID: make(map[string]inspect.Process), err: err}
 	for line := range strings.Lines(list) {
 		if p, id, ok := parseConnection(line); ok {
 			read.byID[id] = p
@@ -98,7 +75,7 @@ func (r *Redis) readClientList(k *Keys) *Processes {
 }
 
 // parseConnection reads a line of CLIENT LIST: words of the form key=value.
-func parseConnection(line string) (p Process, id string, ok bool) {
+func parseConnection(line string) (p inspect.Process, id string, ok bool) {
 	addr := ""
 	for _, word := range strings.Fields(line) {
 		switch key, value, _ := strings.Cut(word, "="); key {
@@ -112,9 +89,9 @@ func parseConnection(line string) (p Process, id string, ok bool) {
 	return p, id, ok
 }
 
-// Of returns the process that has the client of an owner, nil if it is not known.
-func (p *Processes) Of(owner string) *Process {
-	if p == nil || len(owner) < ClientLen {
+// of returns the process that has the client of an owner, nil if it is not known.
+func (p *processes) of(owner string) *inspect.Process {
+	if len(owner) < ClientLen {
 		return nil
 	}
 	if found, ok := p.byID[owner[:ClientLen]]; ok {
@@ -163,15 +140,15 @@ func namePart(text string) string {
 
 // parseClientName returns the process and the client's id of such a name. ok is false
 // for any other name.
-func parseClientName(name string) (p Process, id string, ok bool) {
+func parseClientName(name string) (p inspect.Process, id string, ok bool) {
 	rest, ok := strings.CutPrefix(name, namePrefix)
 	parts := strings.Split(rest, ":")
 	if !ok || len(parts) != 4 {
-		return Process{}, "", false
+		return p, "", false
 	}
 	pid, err := strconv.Atoi(parts[2])
 	if err != nil || len(parts[3]) != ClientLen {
-		return Process{}, "", false
+		return p, "", false
 	}
-	return Process{Program: parts[0], Host: parts[1], PID: pid}, parts[3], true
+	return inspect.Process{Program: parts[0], Host: parts[1], PID: pid}, parts[3], true
 }
