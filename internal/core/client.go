@@ -34,8 +34,13 @@ type Config struct {
 	Broken Broken // rules that a test breaks
 }
 
+// doublings is how often a pause doubles at most.
+const doublings = 10
+
 // pause returns the pause after n tries that have brought nothing: first, doubling up to most, with jitter.
-func (c *Config) pause(first, most Span, n int) Span { return c.jitter(min(first<<min(n, 10), most)) }
+func (c *Config) pause(first, most Span, n int) Span {
+	return c.jitter(min(first<<min(n, doublings), most))
+}
 
 func (c *Config) jitter(d Span) Span {
 	if c.Jitter == nil {

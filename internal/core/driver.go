@@ -42,8 +42,8 @@ func (l *Lock) Deafened(now Now) {
 }
 
 // Lingers reports whether the tenure may linger at its end, and NoLinger has it not linger.
-func (l *Lock) Lingers() bool { return l.owner != nil && l.owner.linger.span > 0 && l.owner.ID.Lingers }
-func (l *Lock) NoLinger()     { l.owner.linger.span = 0 }
+func (l *Lock) Lingers() bool { return l.owner != nil && l.owner.linger > 0 && l.owner.ID.Lingers }
+func (l *Lock) NoLinger()     { l.owner.linger = 0 }
 
 // EndLinger releases a lingering tenure.
 func (l *Lock) EndLinger(now Now) {

@@ -76,7 +76,7 @@ func TestWhatADriverDecidesOfLingering(t *testing.T) {
 		lingers bool
 	}{{true, 1, true}, {true, 0, false}, {false, 1, false}} {
 		l := held()
-		l.owner.ID.Lingers, l.owner.linger.span = c.id, c.span
+		l.owner.ID.Lingers, l.owner.linger = c.id, c.span
 		if l.Lingers() != c.lingers {
 			t.Errorf("%+v", c)
 		}
@@ -90,7 +90,8 @@ func TestWhatADriverDecidesOfLingering(t *testing.T) {
 	}
 	l = held()
 	n := l.owner
-	n.stays(500)
+	n.linger = 500
+	n.stays(at(0))
 	w := &Waiter{Owner: 2, Waits: true, Until: Never}
 	if l.EndLinger(at(1)); l.owner != nil || n.want != Gone {
 		t.Error("it lingers")

@@ -5,10 +5,10 @@ type flight struct {
 	op    Op
 	asks  bool   // of a Mirror: it asks for others
 	opens bool   // of a Mirror: it takes the write lock away, and readers may enter
+	last  bool   // of a Leave: the tenure is over by itself by now
 	seq   uint32 // of the command, over all lives of the memory
 	at    Now    // when it was sent
 	lease Span   // that it asks for
-	ends  Time   // of a Leave: when the tenure is over by itself
 }
 
 // The flight of a tenure changes here, and only here.
@@ -22,7 +22,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 	}
 	opening := t.underWay() && t.flight.opens // the Mirror that passes the lock on overtakes it
 	t.flight = flight{op: op, seq: t.flight.seq + 1, at: now}
-	cmd := Command{Op: op, Tokens: t.tokens.reserved, Permits: l.Kind.Permits, Follows: follows, tenure: t, tenureSeq: t.flight.seq}
+	cmd := Command{Op: op, Tokens: uint64(t.tokens.reserved), Permits: l.Kind.Permits, Follows: follows, tenure: t, tenureSeq: t.flight.seq}
 	switch op {
 	case Acquire, Resume, Look:
 		t.flight.lease = l.leaseOf(t.waiter)
@@ -48,7 +48,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 		cmd.Writes, cmd.Reads = int(t.shown.writes), t.shown.reads
 		cmd.Asks = t.flight.asks
 	case Leave:
-		t.flight.ends = t.ends()
+		t.flight.last = now.Time >= t.ends()
 	}
 	if op.enters() {
 		t.entering()

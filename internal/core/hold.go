@@ -4,7 +4,7 @@ package core
 // for its time, and the first waiter gets a tenure.
 func (l *Lock) settle(now Now) {
 	if l.owner != nil {
-		if t := l.current(now); t != nil && t.want == Kept && now.Time >= t.linger.until && !l.client.breaks(LingerEnds) {
+		if t := l.current(now); t != nil && t.want == Kept && now.Time >= t.lingersUntil() && !l.client.breaks(LingerEnds) {
 			l.give(t, now)
 		}
 	}
@@ -101,7 +101,7 @@ func (l *Lock) begin(t *Tenure, w *Waiter, way Way, now Now) {
 		t.shown.owner = w.Owner // Redis is told with the next mirror
 	}
 	entered := t.shown == oneLevel(w.Owner, w.Mode)
-	l.owner, t.mode, t.named, t.linger.span = t, w.Mode, w.Owner, w.Linger
+	l.owner, t.mode, t.named, t.linger = t, w.Mode, w.Owner, w.Linger
 	t.holds()
 	l.open(w, way, now)
 	if entered { // Redis shows it

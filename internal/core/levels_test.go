@@ -214,7 +214,7 @@ func TestWhatALevelIs(t *testing.T) {
 		until SafeTime
 	}{{ByQueue, 0, true, NeverSafe}, {ByNesting, 1, false, 51}} {
 		l := held()
-		l.owner.tokens = tokens{1, 7, 7}
+		l.owner.tokens = tokens{1, 0, 7}
 		w := &Waiter{Owner: 2, Mode: Shared, Lease: c.lease, Part: true, Handle: "a", Info: 9}
 		l.open(w, c.way, at(50))
 		want := Level{Owner: 2, Mode: Shared, Part: true, First: c.first, Until: c.until, Since: 50, Token: 7, Way: c.way, Handle: "a", Info: 9}

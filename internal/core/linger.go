@@ -1,17 +1,15 @@
 package core
 
-// A linger is how a tenure stays when its last level was closed and no caller waits: the client keeps the key, and the
-// next call here begins in it without a command. A client that is refused elsewhere calls this one, and the tenure leaves
-// at once.
-type linger struct {
-	span  Span // for how long
-	until Time // Kept: until when
-}
+// A tenure lingers when its last level was closed and no caller waits: the client keeps the key, and the next call here
+// begins in it without a command. A client that is refused elsewhere calls this one, and the tenure leaves at once.
+
+// lingersUntil returns until when a tenure that is Kept stays.
+func (t *Tenure) lingersUntil() Time { return t.since.After(t.linger) }
 
 // mayLinger reports whether the tenure may stay though no owner holds the lock.
 func (l *Lock) mayLinger(now Now) bool {
 	t, c := l.owner, l.client
-	return t.linger.span > 0 && t.trust.most <= c.Lease && (t.ID.Lingers || c.breaks(AcquiredLinger)) && (!t.called || c.breaks(CallKept)) &&
+	return t.linger > 0 && t.trust.most <= c.Lease && (t.ID.Lingers || c.breaks(AcquiredLinger)) && (!t.called || c.breaks(CallKept)) &&
 		(!t.turn.contested || c.breaks(CallKept)) && !c.closed && t.worth(now) && t.isOpen()
 }
 
@@ -22,13 +20,14 @@ func (l *Lock) mayReuse(w *Waiter, now Now) bool {
 		for t = l.tenures.first; t != nil; t = t.behind {
 			if t.want == Gone && t.flight.op == Leave && t.place == Owner && now.Safe < t.trust.until {
 				l.owner = t
-				t.stays(Never)
+				t.linger = Forever
+				t.stays(now)
 				break
 			}
 		}
 	}
 	return t != nil && t.want == Kept && (t.worth(now) || c.breaks(ReuseTrusted)) && !t.tokens.spent() &&
-		(now.Time < t.linger.until || c.breaks(LingerEnds)) && (t.mode == w.Mode || t.mode == Alone)
+		(now.Time < t.lingersUntil() || c.breaks(LingerEnds)) && (t.mode == w.Mode || t.mode == Alone)
 }
 
 // called deals with the call of another client, which waits for the tenure.

@@ -14,9 +14,9 @@ type Lock struct {
 	tenures tenures // all that are not over, with the owner
 
 	hears   hearing // whether this client is told of grants
+	reserve uint32  // how many fencing tokens the next tenure reserves; 0: one
 	patient Time    // asking: until when to wait for the answer
 	abroad  abroad  // the state of foreign clients
-	reserve uint64  // how many fencing tokens the next tenure reserves; 0: one
 }
 
 // NewLock returns a lock without holder and waiter.

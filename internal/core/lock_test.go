@@ -22,7 +22,7 @@ func TestWhichTicketJoinsWithARelease(t *testing.T) {
 		l, w := waits()
 		l.Kind.Fenced, l.reserve = true, 16
 		n := l.newTenure(ID{1, false, 1}, Alone)
-		n.want, n.place, n.releases, n.gone, l.hears = Gone, Owner, true, 40, listening
+		n.want, n.place, n.releases, n.since, l.hears = Gone, Owner, true, 40, listening
 		c.change(l, n, w)
 		cmd, _ := l.Poll(n, at(50))
 		if joins := cmd.Joins.ID != (ID{}); (cmd.Op == Leave) != (n.want == Gone) || joins != c.joins {
@@ -42,7 +42,7 @@ func TestTheAnswerToAReleaseIsThatToItsJoin(t *testing.T) {
 	}{{Answered, Answered, Answered, false}, {Answered, NotRun, NotRun, true}, {Unknown, Answered, Unknown, true}} {
 		l, w := waits()
 		n := l.newTenure(ID{1, false, 1}, Alone)
-		n.want, n.place, n.releases, n.gone, l.hears = Gone, Owner, true, 40, listening
+		n.want, n.place, n.releases, n.since, l.hears = Gone, Owner, true, 40, listening
 		cmd, _ := l.Poll(n, at(50))
 		ticket := w.Ticket
 		l.Answer(&cmd, Reply{Fault: c.fault, JoinFault: c.join, Left: true, Found: Waits, Holder: ID{2, false, 1}}, at(60))
@@ -347,7 +347,8 @@ func TestWhatAMirrorSaysOfOthers(t *testing.T) {
 		l := held(c.levels...)
 		n := l.owner
 		if c.want == Kept {
-			n.stays(900)
+			n.linger = 900
+			n.stays(at(0))
 		}
 		l.line.join(&Waiter{Owner: 9, Waits: true, Until: Never}) // so that it asks
 		n.shown = c.shown
@@ -426,7 +427,8 @@ func TestWhenALockThatLingersEnds(t *testing.T) {
 	for until, want := range map[Time]Time{400: 400, 60_000: 50_000} {
 		l := held()
 		n := l.owner
-		n.stays(until)
+		n.linger = Span(until) - 5
+		n.stays(at(5))
 		l.showing(n, at(10))
 		n.trust.seen, n.again = at(10), Never // no renewal
 		if _, due := l.Alarm(n, at(10)); due != want || n.alarm != want {

@@ -50,7 +50,7 @@ func (l *Lock) Resume(w *Waiter, now Now) Outcome {
 	}
 	t := l.asks(w, Resumed)
 	if w.Inherits > 0 { // it has no tokens for other holds
-		t.tokens = tokens{reserved: 1, current: w.Inherits, last: w.Inherits}
+		t.tokens = tokens{reserved: 1, current: w.Inherits}
 	}
 	l.settle(now)
 	return w.Outcome

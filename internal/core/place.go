@@ -54,7 +54,7 @@ func (t *Tenure) answered(f flight, a Reply, now Now) {
 	case a.Found == Holds:
 		t.place = Owner
 		t.believe(f, now)
-		t.tokens.take(a.Token, t.tokens.reserved)
+		t.tokens.take(a.Token, uint64(t.tokens.reserved))
 		t.marked = t.marked || f.op != Acquire && f.op != Resume && f.op != Mirror
 		if f.op == Look {
 			t.turn.heardOf(1, now) // it was freed for others
@@ -98,8 +98,8 @@ func (t *Tenure) failed(f flight, fault Fault, now Now) {
 		t.doubtLease(f)
 	}
 	switch {
-	case f.op == Leave && (f.at.Time >= f.ends || fault == Fatal):
-		t.place = Over // that was the last one
+	case f.op == Leave && (f.last || fault == Fatal):
+		t.place = Over
 	case f.op == Step:
 		t.step = false // those that wait look by themselves
 	case f.op == Resume && fault != Unknown: // it is sent again, and one that was sent before may run yet
@@ -128,7 +128,7 @@ func (t *Tenure) failed(f flight, fault Fault, now Now) {
 func (t *Tenure) granted(m Message, now Now) {
 	switch {
 	case t.want == Gone:
-		t.place, t.gone = Owner, now.Time
+		t.place, t.since = Owner, now.Time
 		t.again, t.fails = 0, 0 // its release decides again whose the lock is
 		if t.underWay() {       // the Leave may have run already
 			t.news = grant

@@ -10,7 +10,7 @@ func asked(op Op, want Want, place Place) (*Lock, *Tenure, flight) {
 	if op == Join {
 		lease = 2_000
 	}
-	return l, n, flight{op: op, at: at(100), lease: lease, ends: 40_000}
+	return l, n, flight{op: op, at: at(100), lease: lease}
 }
 
 func TestWhatAnAnswerSaysOfTheTenure(t *testing.T) {
@@ -101,9 +101,9 @@ func TestWhatACommandWithoutAnAnswerLeaves(t *testing.T) {
 func TestAGrantToATenureThatIsGone(t *testing.T) {
 	for _, op := range []Op{None, Leave} {
 		_, n, f := asked(op, Gone, Unsure)
-		n.flight, n.gone = f, 50
-		if n.granted(Message{}, at(200)); n.place != Owner || n.gone != 200 || n.again != 0 || n.fails != 0 || (n.news == grant) != (op == Leave) {
-			t.Errorf("%d: place %d, gone since %d, news %d", op, n.place, n.gone, n.news)
+		n.flight, n.since = f, 50
+		if n.granted(Message{}, at(200)); n.place != Owner || n.since != 200 || n.again != 0 || n.fails != 0 || (n.news == grant) != (op == Leave) {
+			t.Errorf("%d: place %d, gone since %d, news %d", op, n.place, n.since, n.news)
 		}
 		if op == Leave { // whose answer may be older than the grant
 			if n.answered(f, Reply{Left: true}, at(201)); n.place != Owner || n.news != noNews {

@@ -48,7 +48,7 @@ func (l *Lock) send(t *Tenure, op Op, now Now) (cmd Command, at Time) {
 func (l *Lock) ends(now Now) Time {
 	at := now.At(l.nextEnd())
 	if l.owner.want == Kept {
-		at = min(at, l.owner.linger.until)
+		at = min(at, l.owner.lingersUntil())
 	}
 	return at
 }

@@ -10,9 +10,9 @@ func (t *Tenure) leaves(Now) Time { return min(t.again, t.ends()) }
 func (t *Tenure) ends() Time {
 	c := t.lock.client
 	if t.place == InQueue {
-		return t.gone.After(c.QueueTime)
+		return t.since.After(c.QueueTime)
 	}
-	return max(t.gone, t.late).After(max(c.Lease, t.trust.most))
+	return max(t.since, t.late).After(max(c.Lease, t.trust.most))
 }
 
 // mayCome reports whether the command that brings the tenure in may run after the Leave that has not found it.
@@ -36,7 +36,7 @@ func (t *Tenure) looksNext(a Reply, now Now) {
 	d = min(d, l.follow(t, a, now))
 	if t.polls && l.hears != listening && !c.breaks(PollsOften) {
 		d = min(d, c.pause(c.FirstPoll, c.LastPoll, int(t.polled)))
-		t.polled++
+		t.polled = min(t.polled+1, doublings)
 	}
 	t.look = now.Time.After(d)
 }

@@ -18,7 +18,7 @@ func TestWhenATenureThatIsGoneIsOver(t *testing.T) {
 		{InQueue, 500, 90_000, 600, 60_100, 600}, // for as long as Redis keeps the queue
 	} {
 		_, n := tenure()
-		n.place, n.gone, n.late, n.trust.most, n.again = c.place, 100, c.late, c.most, c.again
+		n.place, n.since, n.late, n.trust.most, n.again = c.place, 100, c.late, c.most, c.again
 		if n.ends() != c.ends || n.Ends() != c.ends || n.leaves(at(0)) != c.leave {
 			t.Errorf("%+v: over at %d, leaves at %d", c, n.ends(), n.leaves(at(0)))
 		}
@@ -45,7 +45,7 @@ func TestWhenATicketIsLookedForNext(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		polls  bool
-		polled int
+		polled uint8
 		reply  Reply
 		in     Span
 	}{
@@ -57,17 +57,17 @@ func TestWhenATicketIsLookedForNext(t *testing.T) {
 		{"a lease without an end", false, 0, Reply{Found: Waits, Holder: ours, TTL: NoTTL}, 2_000},
 		{"polling", true, 0, Reply{Found: Waits, Holder: ours, TTL: 500}, 1},
 		{"polling more slowly", true, 3, Reply{Found: Waits, Holder: ours, TTL: 500}, 8},
-		{"polling at last", true, 20, Reply{Found: Waits, Holder: ours, TTL: 500}, 128},
-		{"polling at the end of a lease", true, 20, Reply{Found: Waits, Holder: ours, TTL: 100}, 105},
+		{"polling at last", true, doublings, Reply{Found: Waits, Holder: ours, TTL: 500}, 128},
+		{"polling at the end of a lease", true, doublings, Reply{Found: Waits, Holder: ours, TTL: 100}, 105},
 	} {
 		l, n := tenure()
 		l.client.Slack = 5
-		n.polls, n.polled = c.polls, int32(c.polled)
+		n.polls, n.polled = c.polls, c.polled
 		n.looksNext(c.reply, at(1_000))
 		if n.look != 1_000+Time(c.in) || n.looks(at(0)) != n.look {
 			t.Errorf("%s: in %d", c.name, n.look-1_000)
 		}
-		if c.polls && n.polled != int32(c.polled)+1 {
+		if c.polls && n.polled != min(c.polled+1, doublings) {
 			t.Errorf("%s: polled %d times", c.name, n.polled)
 		}
 		if n.again = n.look + 5; n.looks(at(0)) != n.again {
@@ -218,7 +218,7 @@ func TestALeaveThatIsNotSettledIsTriedLessAndLessOften(t *testing.T) {
 	n.want, n.place, n.late = Gone, Unsure, Never
 	now := Time(0)
 	for i := range 10 {
-		n.answered(flight{op: Leave, at: at(now), ends: Never}, Reply{}, at(now))
+		n.answered(flight{op: Leave, at: at(now)}, Reply{}, at(now))
 		if pause := n.again.Since(now); pause != min(c.Retry<<i, c.MaxRetry) {
 			t.Errorf("the pause %d is %d", i, pause)
 		}

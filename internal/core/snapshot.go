@@ -247,27 +247,27 @@ func (t *Tenure) append(b []byte, at clocks, n *Names) []byte {
 		bits(t == t.lock.owner, t.mode == Shared, t.polls, t.releases, t.called, t.step, t.marked, t.turn.contested),
 		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.turn.handed), n.Owner(t.told), bits(t.wrote))
 	if f := &t.flight; f.op != None {
-		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), at.time(f.ends), bits(f.asks, f.opens))
+		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), bits(f.asks, f.opens, f.last))
 	}
 	if t.polls {
 		b = append(b, byte(min(t.polled, 4)))
 	}
 	if t.tokens.reserved > 0 {
-		b = append(b, byte(min(t.tokens.reserved, 255)), byte(min(t.tokens.last-t.tokens.current, 255)), bit(t.tokens.current > 0))
+		b = append(b, byte(min(t.tokens.reserved, 255)), byte(min(t.tokens.left, 255)), bit(t.tokens.current > 0))
 	}
 	if t.waiter != nil {
 		b = append(b, n.Owner(t.waiter.Owner))
 	}
 	if t.want == Gone {
-		return append(b, at.time(t.gone))
+		return append(b, at.time(t.since))
 	}
 	if t == t.lock.owner {
 		b = append(b, at.until(t.alarm))
 	}
 	b = append(b, at.safe(max(t.trust.until, now.Safe)), byte(t.trust.lease), at.time(t.trust.seen.Time), at.safe(t.trust.seen.Safe), at.until(t.look),
-		n.Owner(t.named), n.Owner(t.shown.owner), byte(t.shown.writes), bit(t.shown.reads), at.safe(t.shown.until), byte(t.linger.span))
+		n.Owner(t.named), n.Owner(t.shown.owner), byte(t.shown.writes), bit(t.shown.reads), at.safe(t.shown.until), byte(t.linger))
 	if t.want == Kept {
-		b = append(b, at.until(t.linger.until))
+		b = append(b, at.until(t.lingersUntil()))
 	}
 	if t.turn.contested {
 		b = append(b, at.time(t.turn.since), byte(min(t.turn.passes, 200)))

@@ -4,7 +4,7 @@ package core
 // has to wait. It is known by its ID, which no other tenure has.
 //
 // Its want, place, trust and flight are each written in the file of that name. A client may hold a hundred thousand of them,
-// so the small fields stand together: a tenure is 320 bytes large, a size of Go's allocator.
+// so the small fields stand together: a tenure is 288 bytes large, a size of Go's allocator.
 type Tenure struct {
 	ID           ID
 	Tag          any     // the driver's; it stays when the memory is used again
@@ -24,6 +24,8 @@ type Tenure struct {
 	// releases is set while the call that has ended the hold sends the command for that, the first Leave or the Mirror that
 	// passes the lock on, and waits for the answer.
 	releases bool
+	polled   uint8 // looks of a ticket that polls, doublings at most
+	fails    int32 // commands in a row without an answer
 
 	flight flight
 	trust  trust
@@ -33,17 +35,15 @@ type Tenure struct {
 	shown  shape   // what Redis was last told of the levels
 	tokens tokens
 	turn   turn
-	linger linger
+	linger Span // Held, Kept: for how long it stays without a level; 0: not at all
 	within Span // Parted: the lease for which the lock is to be passed on; 0 once that Mirror was sent, or for none
 
 	// When the next command may be sent, see retry.go.
-	fails  int32 // commands in a row without an answer
-	polled int32 // looks of a ticket that polls
-	again  Time  // until then nothing is sent for it
-	late   Time  // until when a command without an answer may run yet
-	gone   Time  // Gone: since when
-	look   Time  // InQueue: when it is looked for
-	alarm  Time  // when its agent was told to poll it: no later than that it does
+	again Time // until then nothing is sent for it
+	late  Time // until when a command without an answer may run yet
+	since Time // Gone, Kept: since when
+	look  Time // InQueue: when it is looked for
+	alarm Time // when its agent was told to poll it: no later than that it does
 }
 
 // Lock returns the tenure's lock, nil once it is over.

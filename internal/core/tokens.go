@@ -3,9 +3,9 @@ package core
 // tokens are the fencing tokens that a tenure has reserved, so that hand-offs inside the process ask for none. Their zero
 // value is a lock without tokens.
 type tokens struct {
-	reserved uint64 // how many a grant reserves
+	reserved uint32 // how many a grant reserves
+	left     uint32 // how many of them are for later holds
 	current  uint64 // of the hold that goes on, 0 before the grant
-	last     uint64
 }
 
 // A tenure reserves moreTokens times as many tokens as the one before it has used, if another hold has waited meanwhile:
@@ -16,7 +16,7 @@ const (
 )
 
 // tokens returns how many tokens the next tenure is to reserve, 0 for a lock without.
-func (l *Lock) tokens() uint64 {
+func (l *Lock) tokens() uint32 {
 	if !l.Kind.Fenced {
 		return 0
 	}
@@ -25,8 +25,8 @@ func (l *Lock) tokens() uint64 {
 
 // take begins with the first of n tokens, which end with last.
 func (t *tokens) take(last, n uint64) {
-	if t.reserved > 0 && last > 0 && n > 0 {
-		t.reserved, t.current, t.last = n, last-n+1, last
+	if t.reserved > 0 && last > 0 && n > 0 && n <= maxTokens {
+		*t = tokens{reserved: uint32(n), left: uint32(n - 1), current: last - n + 1}
 	}
 }
 
@@ -41,20 +41,19 @@ func (t *tokens) heard(m Message) {
 func (t *tokens) missing() bool { return t.reserved > 0 && t.current == 0 }
 
 // spent reports whether there is no token for another hold.
-func (t *tokens) spent() bool { return t.reserved > 0 && t.current >= t.last }
+func (t *tokens) spent() bool { return t.reserved > 0 && t.left == 0 }
 
 // passOn goes on to the token of the next hold.
 func (t *tokens) passOn() {
-	if t.reserved > 0 {
-		t.current++
+	if t.left > 0 {
+		t.current, t.left = t.current+1, t.left-1
 	}
 }
 
 // next returns how many tokens the tenure after this one should reserve.
-func (t *tokens) next() uint64 {
+func (t *tokens) next() uint32 {
 	if t.current == 0 { // also of a lock without tokens
 		return 1
 	}
-	used := t.reserved - (t.last - t.current)
-	return min(moreTokens*used, maxTokens)
+	return min(moreTokens*(t.reserved-t.left), maxTokens)
 }

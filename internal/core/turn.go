@@ -29,7 +29,7 @@ func (l *Lock) vacated(now Now) bool {
 		l.served(w, now)
 		l.begin(t, w, ByHandoff, now)
 	case w == nil && l.mayLinger(now):
-		t.stays(now.Time.After(t.linger.span))
+		t.stays(now)
 		l.changed(now)
 	default:
 		return false
@@ -59,7 +59,7 @@ func (l *Lock) mayPass(now Now) bool {
 // be built at a moment when no caller waits here, between two hand-offs.
 func (l *Lock) asksOthers(t *Tenure) bool {
 	switch c := l.client; {
-	case t.linger.span > 0 && t.ID.Lingers && !c.breaks(RenewalAsks):
+	case t.linger > 0 && t.ID.Lingers && !c.breaks(RenewalAsks):
 		return true
 	case c.breaks(MirrorTells):
 		return false

@@ -20,8 +20,8 @@ func TestAMirrorBetweenTwoHandOffsAsksForOthers(t *testing.T) {
 				t.Fatal("it was not handed off")
 			}
 		}, true},
-		{"it may linger", func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span = true, 300 }, true},
-		{"not by its UUID", func(l *Lock) { l.owner.linger.span = 300 }, false},
+		{"it may linger", func(l *Lock) { l.owner.ID.Lingers, l.owner.linger = true, 300 }, true},
+		{"not by its UUID", func(l *Lock) { l.owner.linger = 300 }, false},
 		{"it is not to", func(l *Lock) { l.owner.ID.Lingers = true }, false},
 		{"readers share it", func(l *Lock) { l.closeAll(); l.add(reads(1, NeverSafe)) }, true},
 	} {
@@ -57,7 +57,7 @@ func TestHowLongALockIsHandedOff(t *testing.T) {
 		{"the lock is strict", func(l *Lock) { l.Kind.Strict = true }, false, 5},
 		{"the client has closed", func(l *Lock) { l.client.closed = true }, false, 5},
 		{"the lease is nearly over", func(l *Lock) { l.owner.trust.until = 150 }, false, 5},
-		{"there is no token", func(l *Lock) { l.owner.tokens = tokens{1, 7, 7} }, false, 5},
+		{"there is no token", func(l *Lock) { l.owner.tokens = tokens{1, 0, 7} }, false, 5},
 	} {
 		l := held(writes(1, NeverSafe))
 		l.client.HandoffLimit, l.client.HandoffTime, l.hears = 10, 50, listening
@@ -96,20 +96,20 @@ func TestWhatBecomesOfATenureWhoseLastLevelIsClosed(t *testing.T) {
 		{"a reader waits for the lock of a writer", []Mode{Shared}, func(*Lock) {}, Held, true},
 		{"a writer waits for that of readers", []Mode{Alone}, func(l *Lock) { l.owner.mode = Shared }, Gone, false},
 		{"a reader waits for that of readers", []Mode{Shared}, func(l *Lock) { l.owner.mode = Shared }, Held, true},
-		{"it may linger", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span = true, 300 }, Kept, false},
-		{"not by its UUID", nil, func(l *Lock) { l.owner.linger.span = 300 }, Gone, false},
+		{"it may linger", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger = true, 300 }, Kept, false},
+		{"not by its UUID", nil, func(l *Lock) { l.owner.linger = 300 }, Gone, false},
 		{"it is not to", nil, func(l *Lock) { l.owner.ID.Lingers = true }, Gone, false},
-		{"a caller waits for one that may linger", []Mode{Alone}, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span = true, 300 }, Held, true},
+		{"a caller waits for one that may linger", []Mode{Alone}, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger = true, 300 }, Held, true},
 		{"a writer waits for that of readers, which may linger", []Mode{Alone}, func(l *Lock) {
-			l.owner.mode, l.owner.ID.Lingers, l.owner.linger.span = Shared, true, 300
+			l.owner.mode, l.owner.ID.Lingers, l.owner.linger = Shared, true, 300
 		}, Gone, false},
 		{"Redis was asked for longer than a lease", nil, func(l *Lock) {
-			l.owner.ID.Lingers, l.owner.linger.span, l.owner.trust.most = true, 300, 40_000
+			l.owner.ID.Lingers, l.owner.linger, l.owner.trust.most = true, 300, 40_000
 		}, Gone, false},
-		{"it was called", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span, l.owner.called = true, 300, true }, Gone, false},
-		{"others wait", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span, l.owner.turn.contested = true, 300, true }, Gone, false},
-		{"the client has closed", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span, l.client.closed = true, 300, true }, Gone, false},
-		{"its lease is nearly over", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger.span, l.owner.trust.until = true, 300, 150 }, Gone, false},
+		{"it was called", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger, l.owner.called = true, 300, true }, Gone, false},
+		{"others wait", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger, l.owner.turn.contested = true, 300, true }, Gone, false},
+		{"the client has closed", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger, l.client.closed = true, 300, true }, Gone, false},
+		{"its lease is nearly over", nil, func(l *Lock) { l.owner.ID.Lingers, l.owner.linger, l.owner.trust.until = true, 300, 150 }, Gone, false},
 	} {
 		l := held(writes(1, NeverSafe))
 		n := l.owner
@@ -122,7 +122,7 @@ func TestWhatBecomesOfATenureWhoseLastLevelIsClosed(t *testing.T) {
 		if (releases == n) != (c.want == Gone) {
 			t.Errorf("%s: the call releases it: %v", c.name, releases == n)
 		}
-		if n.want != c.want || l.IsHeld() != c.held || c.want == Kept && n.linger.until != 400 {
+		if n.want != c.want || l.IsHeld() != c.held || c.want == Kept && n.lingersUntil() != 400 {
 			t.Errorf("%s: want %d, held %v", c.name, n.want, l.IsHeld())
 		}
 	}
@@ -142,14 +142,15 @@ func TestWhenACallBeginsInATenureThatLingers(t *testing.T) {
 		{"a reader after readers", func(l *Lock) { l.owner.mode = Shared }, Shared, 100, true},
 		{"a writer after readers", func(l *Lock) { l.owner.mode = Shared }, Alone, 100, false},
 		{"its lease is nearly over", func(l *Lock) { l.owner.trust.until = 300 }, Alone, 100, false},
-		{"there is no token", func(l *Lock) { l.owner.tokens = tokens{1, 7, 7} }, Alone, 100, false},
+		{"there is no token", func(l *Lock) { l.owner.tokens = tokens{1, 0, 7} }, Alone, 100, false},
 		{"it does not linger", func(l *Lock) { l.owner.want = Held }, Alone, 100, false},
 		{"there is none", func(l *Lock) { l.owner = nil }, Alone, 100, false},
 	} {
 		l := held()
 		n := l.owner
 		n.trust.lease = 2_000
-		n.stays(400)
+		n.linger = 300
+		n.stays(at(100))
 		c.change(l)
 		if begins := l.mayReuse(&Waiter{Mode: c.mode}, at(c.now)); begins != c.begins {
 			t.Errorf("%s: %v", c.name, begins)
@@ -168,7 +169,8 @@ func TestACalledTenureLeavesUnlessItIsInUse(t *testing.T) {
 		if n.ID.Lingers = c.lingers; c.used {
 			l.add(writes(1, NeverSafe))
 		} else {
-			n.stays(400)
+			n.linger = 300
+			n.stays(at(100))
 		}
 		l.Hear(Message{Kind: Called, ID: n.ID}, at(7))
 		if n.want != c.want || n.called != c.called || n.turn.contested != c.called {

@@ -183,7 +183,7 @@ func (l *Lock) answerBy(w *Waiter) (at Time) {
 		if !t.decides() {
 			continue
 		}
-		since := t.gone
+		since := t.since
 		if t.underWay() {
 			since = t.flight.at.Time
 		}

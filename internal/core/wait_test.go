@@ -54,7 +54,7 @@ func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 		{"a release decides", func(l *Lock, w *Waiter) {
 			w.attempts = 1
 			n := l.newTenure(ID{1, false, 9}, Alone)
-			n.place, n.gone = Owner, 50
+			n.place, n.since = Owner, 50
 		}, 100, 300},
 		{"an answer decides, before its time is up", func(l *Lock, w *Waiter) { w.attempts = 1; isBusy(l) }, 99, 100},
 		{"an answer decides nothing for it", func(l *Lock, w *Waiter) { isBusy(l) }, 100, 100},

@@ -16,8 +16,8 @@ func (l *Lock) asks(w *Waiter, want Want) *Tenure {
 // holds makes the tenure hold the lock for the levels that are opened next.
 func (t *Tenure) holds() { t.want = Held }
 
-// stays makes the tenure linger until then.
-func (t *Tenure) stays(until Time) { t.want, t.linger.until = Kept, until }
+// stays makes the tenure linger from now on.
+func (t *Tenure) stays(now Now) { t.want, t.since = Kept, now.Time }
 
 // parts leaves the tenure to its lease: the one that Redis shows, or the one for which it is passed on.
 func (t *Tenure) parts(within Span) { t.want, t.within = Parted, within }
@@ -31,6 +31,6 @@ func (l *Lock) give(t *Tenure, now Now) {
 	if w := t.waiter; w != nil {
 		w.Ticket, t.waiter = nil, nil
 	}
-	t.want, t.within, t.gone, t.again, t.fails = Gone, 0, now.Time, 0, 0
+	t.want, t.within, t.since, t.again, t.fails = Gone, 0, now.Time, 0, 0
 	l.touch(t)
 }

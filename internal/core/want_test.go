@@ -21,9 +21,9 @@ func TestWhichTenuresMayLinger(t *testing.T) {
 func TestATenureThatIsGivenUpHasNothingElseToDo(t *testing.T) {
 	l := held()
 	n := l.owner
-	n.within, n.again, n.fails, n.tokens = 10, 900, 3, tokens{1, 7, 7}
+	n.within, n.again, n.fails, n.tokens = 10, 900, 3, tokens{1, 0, 7}
 	l.client.TakeEffects()
-	if l.give(n, at(50)); n.want != Gone || n.within != 0 || n.again != 0 || n.fails != 0 || n.gone != 50 || l.owner != nil || l.reserve != moreTokens || !polled(l, n) {
+	if l.give(n, at(50)); n.want != Gone || n.within != 0 || n.again != 0 || n.fails != 0 || n.since != 50 || l.owner != nil || l.reserve != moreTokens || !polled(l, n) {
 		t.Errorf("%+v", n)
 	}
 	l, w := waits()
@@ -42,7 +42,7 @@ func TestACallThatResumesBeginsAnew(t *testing.T) {
 	}
 	for _, token := range []uint64{1, 5} {
 		w = &Waiter{Owner: 2, Until: Never, Inherits: token}
-		if l.Resume(w, at(50)); w.Ticket.tokens != (tokens{reserved: 1, current: token, last: token}) {
+		if l.Resume(w, at(50)); w.Ticket.tokens != (tokens{reserved: 1, current: token}) {
 			t.Errorf("%+v", w.Ticket.tokens)
 		}
 	}

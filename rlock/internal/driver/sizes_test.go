@@ -6,11 +6,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
 )
 
 // A client may hold a hundred thousand locks: what each of them needs keeps to a size of Go's allocator.
 func TestWhatAHeldLockNeedsHasSizesOfTheAllocator(t *testing.T) {
+	assert.LessOrEqual(t, unsafe.Sizeof(core.Tenure{}), uintptr(288))
 	assert.LessOrEqual(t, unsafe.Sizeof(lock{}), uintptr(288))
 	assert.LessOrEqual(t, unsafe.Sizeof(work{}), uintptr(208))
 	assert.LessOrEqual(t, unsafe.Sizeof(client.Name{}), uintptr(96))
