@@ -8,6 +8,14 @@ func (l *Lock) Client() *Client { return l.client }
 // Owner returns the tenure by which the lock is held here, or lingers; nil for none.
 func (l *Lock) Owner() *Tenure { return l.owner }
 
+// Kept returns the tenure that lingers, nil for none.
+func (l *Lock) Kept() *Tenure {
+	if t := l.owner; t != nil && t.want == Kept {
+		return t
+	}
+	return nil
+}
+
 // Levels returns the open levels, which the caller must not change.
 func (l *Lock) Levels() []Level { return l.levels.all }
 

@@ -102,6 +102,12 @@ func TestWhatElseADriverMayLookAt(t *testing.T) {
 	if n.holds(); n.IsTicket() {
 		t.Error("it holds the lock")
 	}
+	if l.owner = n; l.Kept() != nil {
+		t.Error("it does not linger")
+	}
+	if n.stays(at(60)); l.Kept() != n {
+		t.Error("it lingers")
+	}
 	if l.Client().Closed() {
 		t.Error("it has not closed")
 	}

@@ -48,7 +48,7 @@ func (c *Client) Watches(req *Request) bool { return c.Observer.On() && req.Whol
 
 // TellAcquired tells of a call that has the lock. It is called without a mutex, as GaveUp.
 func (c *Client) TellAcquired(ctx context.Context, n *Name, req *Request, waited time.Duration, contended bool) {
-	if c.Watches(req) {
+	if c.Observer.Observer != nil && req.Whole == nil {
 		e := n.Event(req.Owner, req.Shared)
 		e.Way, e.Waited, e.Contended = req.Way, waited, contended
 		c.Observer.Acquired.Tell(ctx, e)

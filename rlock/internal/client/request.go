@@ -50,8 +50,10 @@ func (c *Client) Check(ctx context.Context, n *Name, req *Request) error {
 	if n.Err != nil {
 		return n.Err
 	}
-	if err := c.CheckLease(n, req.Lease); err != nil {
-		return err
+	if req.Lease != 0 {
+		if err := c.CheckLease(n, req.Lease); err != nil {
+			return err
+		}
 	}
 	if err := wire.Over(ctx); err != nil {
 		return fmt.Errorf("rlock: lock %q: %w", n.Key, err)

@@ -15,7 +15,7 @@ func (l *lock) attempt(ctx context.Context, w *waiter, now core.Now) (_ core.Now
 	limit := &l.shard.client.wire.Limits(l.name.Slot).Asks
 	place, ok := limit.TryEnter()
 	if !ok {
-		if now, ok, got = l.park(ctx, w, limit, now); ok {
+		if now, ok, got = l.park(ctx, w, limit, core.Never, now); ok {
 			place = limit.Entered()
 		}
 		switch {
@@ -27,15 +27,16 @@ func (l *lock) attempt(ctx context.Context, w *waiter, now core.Now) (_ core.Now
 		}
 	}
 	// The place comes first, so that the command is built when it can be sent.
+	var k *work
 	var cmd core.Command
 	if t := w.Ticket; t != nil && w.Outcome == core.Waiting {
-		cmd = l.shard.workOf(l, t).poll(place, now)
+		k = l.shard.workOf(l, t)
+		cmd = k.poll(place, now)
 	}
 	if cmd.Op == core.None {
 		place.Leave()
 		return now, false
 	}
-	k := l.Find(cmd.ID).Tag.(*work)
 	k.calling = true
 	sent := l.shard.client.sending(k, cmd, now)
 	if cmd.Op == core.Acquire || cmd.Op == core.Resume || cmd.Op == core.Join {
@@ -123,7 +124,9 @@ func (l *lock) fly(w *waiter, sent *call, place *wire.Limit) core.Now {
 // carry sends a command. It has one answer, also if the carrier panics.
 func (c *Client) carry(ctx context.Context, sent *call) (a answer) {
 	defer func() {
-		c.witness.carried(&sent.cmd)
+		if c.witness != nil {
+			c.witness.carried(&sent.cmd)
+		}
 		if r := recover(); r != nil {
 			a = panicked(r)
 		}
@@ -152,8 +155,10 @@ func (l *lock) landed(w *waiter, sent *call, a answer, place *wire.Limit, now co
 	hopeless := false
 	if w != nil && w.Outcome == core.Waiting {
 		hopeless = w.answered(&a, c.clock.time(now.Time))
-		w.CallTime = core.Span(c.callTime(time.Duration(now.Time.Since(sent.at)), w.Waits && w.Until.Since(now.Time) >= core.Span(queueLeast)))
-		l.met(a.holder, w.Linger > 0, now)
+		if a.holder != "" {
+			w.CallTime = core.Span(c.callTime(time.Duration(now.Time.Since(sent.at)), w.Waits && w.Until.Since(now.Time) >= core.Span(queueLeast)))
+			l.met(a.holder, w.Linger > 0, now)
+		}
 		if w.fails > 0 && !hopeless {
 			c.shared.TellTrouble(l.name.Key, w.since, w.err)
 		}

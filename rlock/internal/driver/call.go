@@ -183,14 +183,18 @@ func (l *lock) contend(ctx context.Context, w *waiter, now core.Now) error {
 	c, n := l.shard.client, l.name
 	l.hear(w, now)
 	l.Wait(&w.Waiter, now)
-	l.tellOwnWait(w, now)
+	if l.Owner() != nil {
+		l.tellOwnWait(w, now)
+	}
 	l.await(ctx, w, now)
 	return c.finished(ctx, n, w)
 }
 
 // returns is called before a call returns with the lock.
 func (c *Client) returns(n *client.Name, o core.OwnerID, earlier *earlierLosses) {
-	earlier.await()
+	for _, e := range earlier.untold {
+		<-e.told
+	}
 	if c.witness != nil {
 		c.shardOf(n).checkTold(n.Key, o, earlier)
 	}
@@ -224,15 +228,18 @@ func (l *lock) await(ctx context.Context, w *waiter, now core.Now) {
 			w.locates = false
 			w.locate()
 		}
+		at := core.Never
 		if t := w.Ticket; t != nil {
-			if op, _ := l.Peek(t, now); op != core.None {
+			op, polled := l.Alarm(t, now)
+			if op != core.None {
 				if now, got = l.attempt(ctx, w, now); got {
 					return
 				}
 				continue
 			}
+			at = polled
 		}
-		if now, _, got = l.park(ctx, w, nil, now); got {
+		if now, _, got = l.park(ctx, w, nil, at, now); got {
 			return
 		}
 	}
@@ -243,15 +250,11 @@ func (l *lock) await(ctx context.Context, w *waiter, now core.Now) {
 	l.leave(ctx, w)
 }
 
-// park gives the mutex back until there may be something to do, or until there is a place among those of the
-// limit, if one is waited for: then it reports whether it has entered. It reports whether the call has got the
+// park gives the mutex back until that time, until there may be something to do, or until there is a place among those of
+// the limit, if one is waited for: then it reports whether it has entered. It reports whether the call has got the
 // lock, and then it has not taken the mutex again.
-func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, now core.Now) (_ core.Now, entered, got bool) {
-	at := l.Lock.Due(&w.Waiter, now)
-	if t := w.Ticket; t != nil && limit == nil {
-		_, polled := l.Alarm(t, now)
-		at = min(at, polled)
-	}
+func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.Time, now core.Now) (_ core.Now, entered, got bool) {
+	at = min(at, l.Lock.Due(&w.Waiter, now))
 	var places chan<- struct{}
 	if limit != nil {
 		places = limit.Places()

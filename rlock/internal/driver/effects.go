@@ -111,6 +111,7 @@ func (l *lock) granted(w *core.Waiter, req *client.Request, h *hold) earlierLoss
 	case core.ByLinger:
 		l.reused = true
 		k := s.workOf(l, l.Owner())
+		s.lingers(k)
 		if at := l.trackedFrom(k); at != core.Never { // that was not due while it lingered
 			s.schedule(k, at)
 		}

@@ -62,8 +62,12 @@ func (s *shard) workOf(l *lock, t *core.Tenure) *work {
 func (s *shard) over(k *work) {
 	t := k.tenure
 	k.tenure = nil
-	s.endsLinger(k)
-	k.track(untracked)
+	if k.lingers {
+		s.endsLinger(k)
+	}
+	if k.tracking != untracked {
+		k.track(untracked)
+	}
 	if k.place != nil {
 		k.place.Leave()
 		k.place = nil
@@ -167,13 +171,17 @@ func (s *shard) due(k *work, now core.Now) bool {
 // poll returns the command that is to be sent now, if there is one. Its sender has entered the limit, nil for the keeper.
 func (k *work) poll(place *wire.Limit, now core.Now) core.Command {
 	cmd, _ := k.lock.Poll(k.tenure, now)
-	k.lock.shard.client.witness.polled(&cmd, place)
+	if w := k.lock.shard.client.witness; w != nil {
+		w.polled(&cmd, place)
+	}
 	return cmd
 }
 
 // answer tells package core what became of a command.
 func (l *lock) answer(cmd *core.Command, a core.Reply, now core.Now) {
-	l.shard.client.witness.answered(cmd)
+	if w := l.shard.client.witness; w != nil {
+		w.answered(cmd)
+	}
 	l.Answer(cmd, a, now)
 }
 

@@ -66,10 +66,8 @@ func (s *shard) lingers(k *work) {
 }
 
 func (s *shard) endsLinger(k *work) {
-	if k.lingers {
-		k.lingers = false
-		s.lingering.Leave(k.linger)
-	}
+	k.lingers = false
+	s.lingering.Leave(k.linger)
 }
 
 // callTime is how long a call waits after a holder elsewhere was called until it asks again, if its command took

@@ -31,13 +31,6 @@ type earlierLosses struct {
 	last   uint64 // the number of the last one
 }
 
-// await waits until they are told.
-func (earlier *earlierLosses) await() {
-	for _, e := range earlier.untold {
-		<-e.told
-	}
-}
-
 // lost notes that levels have ended.
 func (s *shard) lost(l *lock, t *core.Tenure, levels []core.Level, cause core.Cause) {
 	s.losses++

@@ -88,7 +88,6 @@ func (l *lock) release(t *core.Tenure, o terms.Owner, now core.Now) error {
 	k := l.shard.workOf(l, t)
 	cmd := k.poll(place, now)
 	sent := c.sending(k, cmd, now)
-	ends := c.clock.time(t.Ends())
 	l.shard.exit(l)
 
 	// To wait for a context as well costs 3 % of the throughput of many goroutines.
@@ -104,9 +103,13 @@ func (l *lock) release(t *core.Tenure, o terms.Owner, now core.Now) error {
 
 	now = l.again()
 	a.Settled = k.sent.IsSettled()
+	var ends time.Time
+	if a.Fault != core.Answered && l.Has(t) {
+		ends = c.clock.time(t.Ends())
+	}
 	l.answer(&sent.cmd, a.Reply, now)
 	c.sent(sent)
-	if l.Has(t) && t.Want() == core.Parted { // it counts for nothing any more
+	if t.Want() == core.Parted && l.Has(t) { // it counts for nothing any more
 		k.parted = true
 		c.shared.TenureOver()
 	}

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
@@ -160,7 +161,7 @@ func (s *shard) take() core.Now {
 		w.entersShard()
 	}
 	s.mu.Lock()
-	s.at = s.client.clock.now()
+	s.at = s.client.clock.at(time.Now())
 	return s.at
 }
 
@@ -190,12 +191,14 @@ func (s *shard) leaves() {
 // after exit. Together with the two ways to give back a mutex under which nothing has changed (enterIfAny,
 // glance) it is the only place that does so.
 func (s *shard) exit(l *lock) {
-	if t := l.Owner(); t != nil {
+	if t := l.Kept(); t != nil {
 		s.lingers(s.workOf(l, t))
 	}
 	s.carryOut()
 	if len(l.untold) == 0 && l.Idle() && s.has(l) {
-		l.unsubscribe()
+		if l.sub != nil {
+			l.unsubscribe()
+		}
 		s.endMirrorWait(l) // none comes any more
 		s.remove(l)
 		s.spare = l

@@ -69,7 +69,7 @@ func newWitness(e *client.Client) *witness {
 // polled notes a command that is about to be sent. Its sender has entered the limit, nil for the keeper, whose batches
 // have one of their own.
 func (w *witness) polled(cmd *core.Command, place *wire.Limit) {
-	if w == nil || cmd.Op == core.None {
+	if cmd.Op == core.None {
 		return
 	}
 	w.mu.Lock()
@@ -97,9 +97,6 @@ func flightsOf(cmd *core.Command) []flight {
 
 // carried notes that a command needs no place any more.
 func (w *witness) carried(cmd *core.Command) {
-	if w == nil {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if f := flightOf(cmd); w.flights[f] != nil {
@@ -110,9 +107,6 @@ func (w *witness) carried(cmd *core.Command) {
 
 // answered notes the answer to a command.
 func (w *witness) answered(cmd *core.Command) {
-	if w == nil {
-		return
-	}
 	w.carried(cmd)
 	w.mu.Lock()
 	defer w.mu.Unlock()
