@@ -3,7 +3,9 @@ package rlock
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	"github.com/go-rlock/rlock/internal/testhook"
 	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/diag"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
@@ -104,3 +106,21 @@ func (c *Client) ID() string { return c.shared.ID.Prefix }
 // [Config].Redis.ConnWriteTimeout is, and then returns [ErrUnconfirmed]: locks not released end
 // with their leases. A silent server, the Logger and the Observer may take a second or two more.
 func (c *Client) Close() error { return c.shared.Close() }
+
+// inRedis returns the key of a lock. An empty name stays one that no lock can have.
+func (c *Client) inRedis(name string) string {
+	if name == "" || c.prefix == "" {
+		return name
+	}
+	return c.prefix + name
+}
+
+// named returns the name of the lock with that key, and the key if it has another prefix.
+func (c *Client) named(key string) string { return strings.TrimPrefix(key, c.prefix) }
+
+// literal escapes the characters with a meaning in the patterns of Redis.
+var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
+
+func init() {
+	testhook.Look = func(client any, lock string) { client.(*Client).driver.AskAbout(lock) }
+}

@@ -3,9 +3,11 @@ package rlock
 import (
 	"context"
 	"fmt"
+	"iter"
 
 	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -32,4 +34,101 @@ func (c *Client) Inspect(ctx context.Context, name string) (inspect.Lock, error)
 	}
 	found.Name = name
 	return found, nil
+}
+
+// Locks iterates over the names of the locks that are held, of any kind and by any client,
+// Redisson's included. The names match a pattern of Redis' KEYS ("orders:*"); "" matches all. It
+// reads the keyspace in pages (SCAN), of all primaries of a Cluster. A lock that is held all the
+// time is among the names, unless its slot migrates meanwhile; a name may come twice. An error is
+// the last that it yields, beside an empty name: [ErrUnsupported] is that of a server older than
+// Redis 6.2.
+func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[string, error] {
+	if pattern == "" {
+		pattern = "*"
+	}
+	inRedis := literal.Replace(c.prefix) + pattern
+	return func(yield func(string, error) bool) {
+		for name, err := range c.shared.Redis.Locks(ctx, inRedis) {
+			if err != nil {
+				err = fmt.Errorf("rlock: list locks %q: %w", pattern, err)
+			}
+			if !yield(c.named(name), err) {
+				return
+			}
+		}
+	}
+}
+
+// Ask asks other clients for the holds and the waits of their owners: Redis shows one place in
+// the queue for each client, however many of its goroutines wait. The ids are those of
+// [Client.ID], which begin the text of each holder and waiter of [Client.Inspect]. Ask is for
+// people and tools: each client must look at all its locks.
+//
+// It returns the answers that have come when all have come, after a second, or when ctx ends; the
+// end of ctx is no error then. A client does not answer that is gone, has never held a lock, is
+// of an older version, or has [Config.NoAnswers] or [Config.NoClientChannel] set. An answer has
+// up to 500 uses, in 64 KiB. Answers are not authenticated. An error means that not all clients
+// were asked.
+func (c *Client) Ask(ctx context.Context, ids ...string) ([]inspect.Answer, error) {
+	for _, id := range ids {
+		if len(id) != wire.ClientLen {
+			return nil, fmt.Errorf("rlock: ask %q: %w: it is no id of a client", id, ErrInvalidConfig)
+		}
+	}
+	answers, err := c.diag.Ask(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("rlock: ask clients: %w", err)
+	}
+	for _, a := range answers {
+		for i := range a.Uses {
+			a.Uses[i].Name = c.named(a.Uses[i].Name)
+		}
+	}
+	return answers, nil
+}
+
+// Held returns the locks that this client holds, those that it has held the longest first,
+// and by name where the times are equal: one for each owner of each lock. Of a lock over
+// several these are the locks that it is made of. It is for people and tests: it asks
+// Redis nothing, but looks at every lock, one of 64 parts of a kind after the other.
+// [Client.Stats] has the number at less cost.
+func (c *Client) Held() []inspect.Held {
+	held := c.diag.Held()
+	for i := range held {
+		held[i].Name = c.named(held[i].Name)
+	}
+	return held
+}
+
+// Stats returns figures about the client. It takes some microseconds, however many locks
+// there are, and allocates nothing. Each figure is true at a moment during the call. It may
+// be called after Close too.
+func (c *Client) Stats() inspect.Stats {
+	n := c.driver.Counts()
+	s := inspect.Stats{
+		Held:              n.Held,
+		Waiting:           n.Waiting,
+		AcquiredByNesting: n.Acquired[terms.ByNesting],
+		AcquiredByJoining: n.Acquired[terms.ByJoining],
+		AcquiredByHandoff: n.Acquired[terms.ByHandoff],
+		AcquiredByRedis:   n.Acquired[terms.ByRedis] + n.Acquired[terms.ByPass],
+		AcquiredByQueue:   n.Acquired[terms.ByQueue],
+		AcquiredByLinger:  n.Acquired[terms.ByLinger],
+		Denied:            n.Denied,
+		Canceled:          n.Canceled,
+		Failed:            n.Failed,
+		WaitTime:          n.Waited,
+		LostUnrenewed:     n.Lost[terms.LostUnrenewed],
+		LostLeaseEnded:    n.Lost[terms.LostLeaseEnded],
+		LostKeyGone:       n.Lost[terms.LostKeyGone],
+		LostForced:        n.Lost[terms.LostForced],
+		Renewals:          n.Renewals,
+		RenewalsFailed:    n.RenewalsFailed,
+		Tracked:           c.driver.Tracked(),
+		TrackingRefused:   c.shared.Redis.TrackingRefused(),
+		Commands:          c.shared.Redis.Commands(),
+	}
+	s.Acquired = s.AcquiredByJoining + s.AcquiredByHandoff + s.AcquiredByRedis + s.AcquiredByQueue + s.AcquiredByLinger
+	s.Lost = s.LostUnrenewed + s.LostKeyGone + s.LostForced
+	return s
 }

@@ -65,7 +65,7 @@ func hook[Info any](o *observing, name string, call func(context.Context, Info),
 	}
 	return func(ctx context.Context, e terms.Event) {
 		defer o.caught(name)
-		call(ctx, info(LockInfo{Client: o.client, Name: o.nameOf(e), Kind: Kind(e.Kind), Owner: Owner(e.Owner.ID)}, e))
+		call(ctx, info(LockInfo{Client: o.client, Name: o.nameOf(e), Kind: e.Kind, Owner: Owner(e.Owner.ID)}, e))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/pubsub"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -18,7 +18,7 @@ const answerTime = time.Second
 
 // Ask asks the clients with these ids what they hold and wait for, and returns the answers
 // that come: see package rlock.
-func (d *Diag) Ask(ctx context.Context, ids []string) ([]wire.ClientAnswer, error) {
+func (d *Diag) Ask(ctx context.Context, ids []string) ([]inspect.Answer, error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	question, beginning := wire.Question(d.ID)
 	heard := make(chan string, 2*len(ids)) // twice, since any user may publish there
@@ -53,7 +53,7 @@ func (d *Diag) Ask(ctx context.Context, ids []string) ([]wire.ClientAnswer, erro
 }
 
 // answersOf returns the first answer of each of the clients, as they are heard.
-func (d *Diag) answersOf(ctx context.Context, silent map[string]bool, heard <-chan string) (answers []wire.ClientAnswer) {
+func (d *Diag) answersOf(ctx context.Context, silent map[string]bool, heard <-chan string) (answers []inspect.Answer) {
 	patience := time.NewTimer(answerTime)
 	defer patience.Stop()
 	for len(silent) > 0 {
@@ -134,7 +134,7 @@ func (d *Diag) answer() (time.Duration, bool) {
 		return answerPause, false
 	}
 	began := time.Now()
-	text := wire.EncodeAnswer(d.ID.Prefix, began.UnixMilli(), tellable(Uses(d.Source, true)))
+	text := wire.EncodeAnswer(d.ID.Prefix, began, tellable(Uses(d.Source, true)))
 	pause := pause(answerPause, began)
 	for range len(d.questions) {
 		question := <-d.questions
@@ -146,33 +146,27 @@ func (d *Diag) answer() (time.Duration, bool) {
 // tellable returns the uses as they are told, those first that others may wait for in vain,
 // since the answer may have no room for all: waits, then holds of an owner or a
 // goroutine that waits, then the rest.
-func tellable(uses []terms.Use) []wire.ClientUse {
+func tellable(uses []Use) []inspect.Use {
 	waiting := make(map[uint64]bool)
 	for _, u := range uses {
 		if u.Waits {
-			waiting[u.Owner.ID] = true
+			waiting[u.Owner] = true
 			waiting[u.Goroutine] = u.Goroutine != 0
 		}
 	}
-	rank := func(u terms.Use) int {
+	rank := func(u Use) int {
 		switch {
 		case u.Waits:
 			return 0
-		case waiting[u.Owner.ID] || waiting[u.Goroutine]:
+		case waiting[u.Owner] || waiting[u.Goroutine]:
 			return 1
 		}
 		return 2
 	}
-	slices.SortStableFunc(uses, func(a, b terms.Use) int { return cmp.Compare(rank(a), rank(b)) })
-	told := make([]wire.ClientUse, len(uses))
+	slices.SortStableFunc(uses, func(a, b Use) int { return cmp.Compare(rank(a), rank(b)) })
+	told := make([]inspect.Use, len(uses))
 	for i, u := range uses {
-		told[i] = wire.ClientUse{
-			Lock: u.Name, Kind: string(u.Kind), Owner: u.Owner.ID, Goroutine: u.Goroutine, Waits: u.Waits,
-			Since: u.Since.UnixMilli(), PartOf: u.PartOf,
-		}
-		if u.Place != (terms.Place{}) {
-			told[i].Place = (*wire.UsePlace)(&u.Place)
-		}
+		told[i] = u.Use
 	}
 	return told
 }

@@ -107,7 +107,7 @@ func TestAnAnswerBeginsWithWhatOthersMayWaitForInVain(t *testing.T) {
 	f := &fake{views: []terms.View{plain("a", 1, 0), plain("b", 2, 5, 3), plain("c", 3, 9), plain("d", 4, 1)}}
 	var told []string
 	for _, u := range tellable(Uses(f, true)) {
-		told = append(told, fmt.Sprintf("%s %d %t", u.Lock, u.Owner, u.Waits))
+		told = append(told, fmt.Sprintf("%s %d %t", u.Name, u.Owner, u.Waits))
 	}
 	assert.Equal(t, "b 3 true, c 3 false, a 1 false, d 4 false, b 2 false", strings.Join(told, ", "))
 }

@@ -36,18 +36,18 @@ func (d *Diag) tellDeadlocks(told map[string]bool) map[string]bool {
 
 // A deadlock is uses of locks: a wait, the hold that it waits for, a wait of the same owner
 // or goroutine, and so on.
-type deadlock []terms.Use
+type deadlock []Use
 
 // deadlocks returns the cycles among the uses, by what tells one from all others. Semaphores
 // are left out: a waiter there needs any permit, and not one.
-func deadlocks(uses []terms.Use) map[string]deadlock {
-	var of []terms.Use
+func deadlocks(uses []Use) map[string]deadlock {
+	var of []Use
 	var graph []waitgraph.Use[uint64]
 	for _, u := range uses {
 		if u.Kind != terms.KindSemaphore {
 			of = append(of, u)
 			graph = append(graph, waitgraph.Use[uint64]{
-				Lock: u.Name, Names: [2]uint64{u.Owner.ID, u.Goroutine}, Waits: u.Waits, Shared: u.Kind == terms.KindRead,
+				Lock: u.Name, Names: [2]uint64{u.Owner, u.Goroutine}, Waits: u.Waits, Shared: u.Kind == terms.KindRead,
 			})
 		}
 	}
@@ -56,9 +56,9 @@ func deadlocks(uses []terms.Use) map[string]deadlock {
 		var d deadlock
 		id := ""
 		for _, wait := range cycle {
-			for _, u := range []terms.Use{of[wait.Waiter], of[wait.Holder]} {
+			for _, u := range []Use{of[wait.Waiter], of[wait.Holder]} {
 				d = append(d, u)
-				id += fmt.Sprintf("%q %d %d ", u.Name, u.Owner.ID, u.Since.UnixNano())
+				id += fmt.Sprintf("%q %d %d ", u.Name, u.Owner, u.Since.UnixNano())
 			}
 		}
 		found[id] = d
@@ -69,10 +69,10 @@ func deadlocks(uses []terms.Use) map[string]deadlock {
 // tellDeadlock logs it, with a group for each wait if there are several.
 func (d *Diag) tellDeadlock(cycle deadlock) {
 	now := time.Now()
-	about := func(waits, holds terms.Use) []any {
+	about := func(waits, holds Use) []any {
 		return []any{
-			"lock", waits.Name, "kind", waits.Kind, "owner", waits.Owner, "waited", now.Sub(waits.Since).Round(time.Millisecond), "place", waits.Place.String(),
-			"holder", holds.Owner, "held", now.Sub(holds.Since).Round(time.Millisecond), "holder_place", holds.Place.String(),
+			"lock", waits.Name, "kind", waits.Kind, "owner", terms.Owner{ID: waits.Owner}, "waited", now.Sub(waits.Since).Round(time.Millisecond), "place", waits.Place.String(),
+			"holder", terms.Owner{ID: holds.Owner}, "held", now.Sub(holds.Since).Round(time.Millisecond), "holder_place", holds.Place.String(),
 		}
 	}
 	if len(cycle) == 2 {

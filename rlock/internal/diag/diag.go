@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/pubsub"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/task"
-	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -52,7 +52,16 @@ func New(c Config) *Diag {
 }
 
 // Held returns what the client holds: see [Uses].
-func (d *Diag) Held() []terms.Use { return Uses(d.Source, false) }
+func (d *Diag) Held() []inspect.Held {
+	uses := Uses(d.Source, false)
+	held := make([]inspect.Held, len(uses))
+	for i, u := range uses {
+		held[i] = inspect.Held{
+			Name: u.Name, Kind: u.Kind, Owner: u.Owner, Since: u.Since, ValidUntil: u.ValidUntil, Depth: u.Depth, PartOf: u.PartOf, Place: u.Place,
+		}
+	}
+	return held
+}
 
 // share is how many times as long as a look the pause after it is.
 const share = 10

@@ -75,9 +75,9 @@ func plain(name string, holder uint64, since int, waiters ...uint64) terms.View 
 }
 
 // text writes uses, one a line.
-func text(uses []terms.Use) (lines []string) {
+func text(uses []Use) (lines []string) {
 	for _, u := range uses {
-		line := fmt.Sprintf("%s %s %d", u.Name, u.Kind, u.Owner.ID)
+		line := fmt.Sprintf("%s %s %d", u.Name, u.Kind, u.Owner)
 		switch {
 		case u.Waits:
 			line += " waits"

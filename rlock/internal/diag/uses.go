@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
@@ -17,17 +18,24 @@ type Source interface {
 	Look(look terms.Look, yield func(*terms.View))
 }
 
+// A Use is what one owner does with one lock: it holds the lock, or waits for it.
+type Use struct {
+	inspect.Use
+	ValidUntil time.Time // zero for a wait
+	Depth      int       // 0 for a wait
+}
+
 // Uses returns a use for each owner of each lock that the client holds, and one for each call that waits if waits is
 // set. They are in the order of time, and by name and owner where the times are equal, so that the same uses have the
 // same order at every look. They may be of different moments.
-func Uses(s Source, waits bool) []terms.Use {
+func Uses(s Source, waits bool) []Use {
 	b := &builder{now: time.Now(), places: make(map[terms.Owner]int)}
 	s.Look(terms.Look{Holds: true, Waits: waits}, b.add)
 	return inOrder(b.uses)
 }
 
 // inOrder returns the uses in their order. They are large, so their places are sorted.
-func inOrder(uses []terms.Use) []terms.Use {
+func inOrder(uses []Use) []Use {
 	type place struct {
 		since int64
 		at    int
@@ -41,9 +49,9 @@ func inOrder(uses []terms.Use) []terms.Use {
 			return order
 		}
 		u, v := &uses[a.at], &uses[b.at]
-		return cmp.Or(cmp.Compare(u.Name, v.Name), cmp.Compare(u.Owner.ID, v.Owner.ID), a.at-b.at)
+		return cmp.Or(cmp.Compare(u.Name, v.Name), cmp.Compare(u.Owner, v.Owner), a.at-b.at)
 	})
-	sorted := make([]terms.Use, len(uses))
+	sorted := make([]Use, len(uses))
 	for i, p := range places {
 		sorted[i] = uses[p.at]
 	}
@@ -53,14 +61,14 @@ func inOrder(uses []terms.Use) []terms.Use {
 // A builder makes uses of views.
 type builder struct {
 	now    time.Time
-	uses   []terms.Use
+	uses   []Use
 	holds  []hold
 	places map[terms.Owner]int // in holds, of a lock with many owners
 }
 
 // A hold is all levels that an owner has of a lock.
 type hold struct {
-	use   terms.Use
+	use   Use
 	until time.Time // that its levels ask for
 	kept  bool      // one of them is renewed until its Unlock
 }
@@ -82,7 +90,7 @@ func (b *builder) add(v *terms.View) {
 	}
 	for i := range v.Waits {
 		w := &v.Waits[i]
-		u := terms.Use{Name: v.Name, Kind: v.KindOf(w.Reads), Owner: w.Owner, Goroutine: w.Goroutine, Waits: true, Since: w.Since, Place: w.Place.Known()}
+		u := Use{Use: inspect.Use{Name: v.Name, Kind: v.KindOf(w.Reads), Owner: w.Owner.ID, Goroutine: w.Goroutine, Waits: true, Since: w.Since, Place: terms.Known(w.Place)}}
 		partOf(&u, w.Whole)
 		b.uses = append(b.uses, u)
 	}
@@ -95,7 +103,7 @@ const few = 8
 func (b *builder) holdOf(v *terms.View, o terms.Owner) *hold {
 	if len(v.Levels) <= few {
 		for i := range b.holds {
-			if b.holds[i].use.Owner == o {
+			if b.holds[i].use.Owner == o.ID {
 				return &b.holds[i]
 			}
 		}
@@ -104,7 +112,7 @@ func (b *builder) holdOf(v *terms.View, o terms.Owner) *hold {
 	} else {
 		b.places[o] = len(b.holds)
 	}
-	b.holds = append(b.holds, hold{use: terms.Use{Name: v.Name, Kind: v.ReadKind, Owner: o}})
+	b.holds = append(b.holds, hold{use: Use{Use: inspect.Use{Name: v.Name, Kind: v.ReadKind, Owner: o.ID}}})
 	return &b.holds[len(b.holds)-1]
 }
 
@@ -122,14 +130,14 @@ func (b *builder) level(v *terms.View, l *terms.Level) {
 		h.use.Kind = v.Kind
 	}
 	if l.First {
-		h.use.Goroutine, h.use.Since, h.use.Place = l.Goroutine, l.Since, l.Place.Known()
+		h.use.Goroutine, h.use.Since, h.use.Place = l.Goroutine, l.Since, terms.Known(l.Place)
 		partOf(&h.use, l.Whole)
 	}
 }
 
 // partOf names the whole that the use is for, nil for none.
-func partOf(u *terms.Use, w *terms.Whole) {
+func partOf(u *Use, w *terms.Whole) {
 	if w != nil {
-		u.PartOf, u.Place = w.Name, w.Place.Known()
+		u.PartOf, u.Place = w.Name, terms.Known(w.Place)
 	}
 }

@@ -60,7 +60,7 @@ func TestTheLevelsOfManyOwnersAreToldApart(t *testing.T) {
 		assert.Equal(t, 3, u.Depth)
 		assert.Equal(t, at(1+i/2), u.Since)
 	}
-	assert.True(t, slices.IsSortedFunc(uses, func(a, b terms.Use) int { return a.Since.Compare(b.Since) }))
+	assert.True(t, slices.IsSortedFunc(uses, func(a, b Use) int { return a.Since.Compare(b.Since) }))
 }
 
 // A look costs as much as there are levels, whether they are of many locks or of one.

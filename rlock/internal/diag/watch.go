@@ -120,13 +120,13 @@ func (w *watch) wait(v *terms.View, one *terms.Wait) {
 func (w *watch) tellLongWait(v *terms.View, one *terms.Wait) {
 	holder, where := one.Holder, ""
 	if v.Tenure != "" {
-		holder, where = v.Tenure+v.Holder.Owner.String(), v.Holder.Place.Known().String()
+		holder, where = v.Tenure+v.Holder.Owner.String(), terms.Known(v.Holder.Place).String()
 		if whole := v.Holder.Whole; whole != nil {
-			where = whole.Place.Known().String()
+			where = terms.Known(whole.Place).String()
 		}
 	}
 	w.Logger.Warn("rlock: a call waits for a lock for a long time", "lock", v.Name, "kind", v.KindOf(one.Reads),
-		"owner", one.Owner, "waited", w.now.Sub(one.Since).Round(time.Millisecond), "place", one.Place.Known().String(),
+		"owner", one.Owner, "waited", w.now.Sub(one.Since).Round(time.Millisecond), "place", terms.Known(one.Place).String(),
 		"holder", holder, "holder_place", where)
 }
 
@@ -145,5 +145,5 @@ func (w *watch) hold(v *terms.View, one *terms.Level) {
 		name, kind, place = whole.Name, whole.Kind, whole.Place
 	}
 	w.Logger.Warn("rlock: a lock is held for a long time", "lock", name, "kind", kind,
-		"owner", one.Owner, "held", w.now.Sub(one.Since).Round(time.Millisecond), "place", place.Known().String())
+		"owner", one.Owner, "held", w.now.Sub(one.Since).Round(time.Millisecond), "place", terms.Known(place).String())
 }

@@ -35,8 +35,8 @@ func (l *lock) tellOwnWait(w *waiter, now core.Now) {
 		w.told = true
 		w.locate()
 		c.shared.Config.Logger.Warn("rlock: a call waits for a lock that its own goroutine holds: use the context of the Hold, or WithOwner, to nest",
-			"lock", l.name.Key, "kind", l.name.KindOf(w.req.Shared), "owner", w.req.Owner, "waited", time.Duration(0), "place", w.place.Known().String(),
-			"holder", ownerOf(v), "held", time.Duration(now.Time.Since(v.Since)).Round(time.Millisecond), "holder_place", placeOf(v).Known().String())
+			"lock", l.name.Key, "kind", l.name.KindOf(w.req.Shared), "owner", w.req.Owner, "waited", time.Duration(0), "place", terms.Known(w.place).String(),
+			"holder", ownerOf(v), "held", time.Duration(now.Time.Since(v.Since)).Round(time.Millisecond), "holder_place", terms.Known(placeOf(v)).String())
 		return
 	}
 }

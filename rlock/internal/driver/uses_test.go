@@ -89,7 +89,7 @@ func TestALookReadsTheLevelsOfReaders(t *testing.T) {
 		uses := diag.Uses(c, false)
 		require.Len(t, uses, many)
 		for i, u := range uses {
-			assert.Equal(t, owners[i], u.Owner)
+			assert.Equal(t, owners[i].ID, u.Owner)
 			assert.Equal(t, terms.KindRead, u.Kind)
 			assert.Equal(t, 2, u.Depth)
 			assert.False(t, u.ValidUntil.IsZero())

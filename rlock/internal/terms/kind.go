@@ -3,10 +3,12 @@ package terms
 import (
 	"math"
 	"time"
+
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // A Kind is the sort of a lock, as users see it.
-type Kind string
+type Kind = inspect.Kind
 
 // The kinds of locks.
 const (

@@ -1,25 +1,14 @@
 package terms
 
 import (
-	"fmt"
 	"runtime"
 	"strings"
+
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // A Place is where in the code a lock was taken. The zero Place is not known.
-type Place struct {
-	Function string // with the path of its package
-	File     string
-	Line     int
-}
-
-// String returns "file:line function", and "" for the zero Place.
-func (p Place) String() string {
-	if p == (Place{}) {
-		return ""
-	}
-	return fmt.Sprintf("%s:%d %s", p.File, p.Line, p.Function)
-}
+type Place = inspect.Place
 
 const (
 	// publicCode and internalCode are how the names of rlock's functions begin.
@@ -35,7 +24,7 @@ func Here() *Place {
 	for {
 		frame, more := frames.Next()
 		if frame.Function != "" && !isOwn(frame.Function) {
-			return &Place{frame.Function, frame.File, frame.Line}
+			return &Place{Function: frame.Function, File: frame.File, Line: frame.Line}
 		}
 		if !more {
 			return nil
@@ -48,7 +37,7 @@ func isOwn(function string) bool {
 }
 
 // Known returns the place as it is shown.
-func (p *Place) Known() Place {
+func Known(p *Place) Place {
 	if p == nil {
 		return Place{}
 	}

@@ -2,21 +2,6 @@ package terms
 
 import "time"
 
-// A Use is what one owner does with one lock in a client: it holds the lock, or waits for it. Package rlock says what
-// each field means.
-type Use struct {
-	Name       string
-	Kind       Kind
-	Owner      Owner
-	Goroutine  uint64 // that has called, 0 if it is not known
-	Waits      bool
-	Since      time.Time
-	ValidUntil time.Time // zero for a wait
-	Depth      int       // 0 for a wait
-	PartOf     string    // "" for none
-	Place      Place
-}
-
 // A Look says what of the locks of a client is looked at.
 type Look struct {
 	Holds bool // locks that are held

@@ -4,28 +4,31 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 func TestAnAnswerIsReadAsItWasWritten(t *testing.T) {
 	id := wire.NewID().Prefix
-	uses := []wire.ClientUse{
-		{Lock: "orders:42", Kind: "plain", Owner: 7, Goroutine: 7, Waits: true, Since: 1700000000123},
-		{Lock: "two\nlines \x00", Kind: "read", Owner: 1<<56 + 3, Since: 1, PartOf: "a,b", Place: &wire.UsePlace{Function: "main.f", File: "main.go", Line: 7}},
-		{Lock: "no UTF-8: \xff\xfe", Kind: "write"},
+	uses := []inspect.Use{
+		{Name: "orders:42", Kind: "plain", Owner: 7, Goroutine: 7, Waits: true, Since: time.UnixMilli(1700000000123)},
+		{Name: "two\nlines \x00", Kind: "read", Owner: 1<<56 + 3, Since: time.UnixMilli(1), PartOf: "a,b", Place: inspect.Place{Function: "main.f", File: "main.go", Line: 7}},
+		{Name: "no UTF-8: \xff\xfe", Kind: "write", Since: time.UnixMilli(0)},
 	}
-	a, err := wire.DecodeAnswer(wire.EncodeAnswer(id, 17, uses))
+	at := time.UnixMilli(17)
+	a, err := wire.DecodeAnswer(wire.EncodeAnswer(id, at, uses))
 	require.NoError(t, err)
 	assert.Equal(t, uses, a.Uses)
 	assert.Equal(t, id, a.Client)
-	assert.EqualValues(t, 17, a.At)
+	assert.Equal(t, at, a.At)
 	assert.False(t, a.Cut)
 
-	none, err := wire.DecodeAnswer(wire.EncodeAnswer(id, 17, nil))
+	none, err := wire.DecodeAnswer(wire.EncodeAnswer(id, at, nil))
 	require.NoError(t, err)
 	assert.Empty(t, none.Uses)
 	assert.False(t, none.Cut)
@@ -33,18 +36,19 @@ func TestAnAnswerIsReadAsItWasWritten(t *testing.T) {
 
 func TestAnAnswerHasABound(t *testing.T) {
 	id := wire.NewID().Prefix
-	var many []wire.ClientUse
+	var many []inspect.Use
+	at := time.UnixMilli(0)
 	for i := range 100_000 {
-		many = append(many, wire.ClientUse{Lock: fmt.Sprint("lock:", i)})
+		many = append(many, inspect.Use{Name: fmt.Sprint("lock:", i), Since: at})
 	}
-	text := wire.EncodeAnswer(id, 1, many)
+	text := wire.EncodeAnswer(id, at, many)
 	a, err := wire.DecodeAnswer(text)
 	require.NoError(t, err)
 	assert.True(t, a.Cut)
 	assert.Equal(t, many[:500], a.Uses)
 
 	long := strings.Repeat("\x01", 60<<10)
-	text = wire.EncodeAnswer(id, 1, []wire.ClientUse{many[0], {Lock: long}, many[1]})
+	text = wire.EncodeAnswer(id, at, []inspect.Use{many[0], {Name: long}, many[1]})
 	assert.LessOrEqual(t, len(text), 64<<10)
 	a, err = wire.DecodeAnswer(text)
 	require.NoError(t, err)
@@ -53,7 +57,7 @@ func TestAnAnswerHasABound(t *testing.T) {
 
 	_, err = wire.DecodeAnswer(text + strings.Repeat("\n", 64<<10))
 	require.Error(t, err)
-	_, err = wire.DecodeAnswer(wire.EncodeAnswer(id, 1, many[:500]) + `{"lock":"one more"}` + "\n")
+	_, err = wire.DecodeAnswer(wire.EncodeAnswer(id, at, many[:500]) + `{"lock":"one more"}` + "\n")
 	require.Error(t, err)
 }
 
@@ -81,7 +85,7 @@ func TestAQuestionIsRecognized(t *testing.T) {
 
 // Any message is refused, or decoded within the bounds.
 func FuzzDecodeAnswer(f *testing.F) {
-	f.Add(wire.EncodeAnswer(wire.NewID().Prefix, 1, []wire.ClientUse{{Lock: "orders", Owner: 1}, {Lock: "\xff", Waits: true}}))
+	f.Add(wire.EncodeAnswer(wire.NewID().Prefix, time.Now(), []inspect.Use{{Name: "orders", Owner: 1}, {Name: "\xff", Waits: true}}))
 	f.Add(`{"v":1}` + "\n{}")
 	f.Add(`{"v":2}`)
 	f.Fuzz(func(t *testing.T, text string) {

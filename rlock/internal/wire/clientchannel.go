@@ -2,12 +2,16 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
+
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // A ClientMessage is a message on a client's own channel: "<verb> <owner> <text>". The owner
@@ -49,40 +53,35 @@ func ParseClientMessage(message string) (m ClientMessage, ok bool) {
 	return ClientMessage{Verb: Verb(verb), Owner: owner, Text: text}, true
 }
 
-// A ClientAnswer is what a client says of itself when it is asked on its own channel. It is lines
-// of JSON: a head, then one line for each use. Fields may be added to either; a client that
-// does not know them leaves them out.
-type ClientAnswer struct {
-	answerHead
-	Uses []ClientUse
-}
+// A client answers a question with lines of JSON: a head, then one line for each use. Fields may be
+// added to either; a client that does not know them leaves them out.
+type (
+	answerHead struct {
+		Version int    `json:"v"`
+		Client  string `json:"client"`        // whose it is
+		At      int64  `json:"at"`            // when it was made, in ms since 1970 by the client's clock
+		Cut     bool   `json:"cut,omitempty"` // there are more uses than it has
+	}
 
-type answerHead struct {
-	Version int    `json:"v"`
-	Client  string `json:"client"`        // whose it is
-	At      int64  `json:"at"`            // when it was made, in ms since 1970 by the client's clock
-	Cut     bool   `json:"cut,omitempty"` // there are more uses than it has
-}
+	answerUse struct {
+		Lock      string       `json:"lock,omitempty"`
+		Raw       []byte       `json:"raw,omitempty"` // the lock's name where that is no UTF-8
+		Kind      inspect.Kind `json:"kind"`
+		Owner     uint64       `json:"owner"`
+		Goroutine uint64       `json:"goroutine,omitempty"` // that has called, if it is known
+		Waits     bool         `json:"waits,omitempty"`     // for the lock; else it is held
+		Since     int64        `json:"since"`               // in ms since 1970 by the client's clock
+		PartOf    string       `json:"part_of,omitempty"`
+		Place     answerPlace  `json:"place,omitzero"`
+	}
 
-// A ClientUse is what one owner does with one lock.
-type ClientUse struct {
-	Lock      string    `json:"lock,omitempty"`
-	Raw       []byte    `json:"raw,omitempty"` // the lock's name where that is no UTF-8
-	Kind      string    `json:"kind"`
-	Owner     uint64    `json:"owner"`
-	Goroutine uint64    `json:"goroutine,omitempty"` // that has called, if it is known
-	Waits     bool      `json:"waits,omitempty"`     // for the lock; else it is held
-	Since     int64     `json:"since"`               // in ms since 1970 by the client's clock
-	PartOf    string    `json:"part_of,omitempty"`
-	Place     *UsePlace `json:"place,omitempty"`
-}
-
-// A UsePlace is where in the code a lock was taken.
-type UsePlace struct {
-	Function string `json:"function"`
-	File     string `json:"file"`
-	Line     int    `json:"line"`
-}
+	// An answerPlace is where in the code a lock was taken.
+	answerPlace struct {
+		Function string `json:"function"`
+		File     string `json:"file"`
+		Line     int    `json:"line"`
+	}
+)
 
 const (
 	// answerVersion is the latest version of an answer that this code writes and reads.
@@ -93,14 +92,18 @@ const (
 
 var errAnswer = errors.New("it is no answer of a client")
 
-// EncodeAnswer writes the answer of the client: as many of the uses as there is room for,
-// from the first on. One that is too long for an answer is left out.
-func EncodeAnswer(client string, at int64, uses []ClientUse) string {
-	head := answerHead{Version: answerVersion, Client: client, At: at}
+// EncodeAnswer writes the answer of a client: as many of its uses as there is room for, from the first
+// on. One that is too long for an answer is left out.
+func EncodeAnswer(client string, at time.Time, uses []inspect.Use) string {
+	head := answerHead{Version: answerVersion, Client: client, At: at.UnixMilli()}
 	var lines bytes.Buffer
-	for i, use := range uses {
-		if !utf8.ValidString(use.Lock) {
-			use.Lock, use.Raw = "", []byte(use.Lock)
+	for i, u := range uses {
+		use := answerUse{
+			Lock: u.Name, Kind: u.Kind, Owner: u.Owner, Goroutine: u.Goroutine, Waits: u.Waits,
+			Since: u.Since.UnixMilli(), PartOf: u.PartOf, Place: answerPlace(u.Place),
+		}
+		if !utf8.ValidString(u.Name) {
+			use.Lock, use.Raw = "", []byte(u.Name)
 		}
 		line, err := json.Marshal(use)
 		if i == maxUses || err != nil {
@@ -123,31 +126,33 @@ const headRoom = 256
 
 // DecodeAnswer parses an answer of EncodeAnswer. Any user may have sent it: it may be
 // untrue, but it is no longer than an answer may be.
-func DecodeAnswer(text string) (ClientAnswer, error) {
+func DecodeAnswer(text string) (a inspect.Answer, err error) {
 	if len(text) > maxAnswer {
-		return ClientAnswer{}, fmt.Errorf("%w: it has %d bytes", errAnswer, len(text))
+		return a, fmt.Errorf("%w: it has %d bytes", errAnswer, len(text))
 	}
-	head, rest, _ := strings.Cut(text, "\n")
-	var a ClientAnswer
-	if err := json.Unmarshal([]byte(head), &a.answerHead); err != nil {
-		return ClientAnswer{}, fmt.Errorf("%w: %w", errAnswer, err)
+	first, rest, _ := strings.Cut(text, "\n")
+	var head answerHead
+	if err := json.Unmarshal([]byte(first), &head); err != nil {
+		return a, fmt.Errorf("%w: %w", errAnswer, err)
 	}
-	if a.Version != answerVersion {
-		return ClientAnswer{}, fmt.Errorf("%w: its version is %d", errAnswer, a.Version)
+	if head.Version != answerVersion {
+		return a, fmt.Errorf("%w: its version is %d", errAnswer, head.Version)
 	}
+	var uses []inspect.Use
 	for line := range strings.Lines(rest) {
-		var use ClientUse
-		if err := json.Unmarshal([]byte(line), &use); err != nil {
-			return ClientAnswer{}, fmt.Errorf("%w: %w", errAnswer, err)
+		var u answerUse
+		if err := json.Unmarshal([]byte(line), &u); err != nil {
+			return a, fmt.Errorf("%w: %w", errAnswer, err)
 		}
-		if use.Lock == "" {
-			use.Lock, use.Raw = string(use.Raw), nil
+		if len(uses) == maxUses {
+			return a, fmt.Errorf("%w: it has more than %d uses", errAnswer, maxUses)
 		}
-		if a.Uses = append(a.Uses, use); len(a.Uses) > maxUses {
-			return ClientAnswer{}, fmt.Errorf("%w: it has more than %d uses", errAnswer, maxUses)
-		}
+		uses = append(uses, inspect.Use{
+			Name: cmp.Or(u.Lock, string(u.Raw)), Kind: u.Kind, Owner: u.Owner, Goroutine: u.Goroutine, Waits: u.Waits,
+			Since: time.UnixMilli(u.Since), PartOf: u.PartOf, Place: inspect.Place(u.Place),
+		})
 	}
-	return a, nil
+	return inspect.Answer{Client: head.Client, At: time.UnixMilli(head.At), Cut: head.Cut, Uses: uses}, nil
 }
 
 // longestQuestion is how long the name of a question is at most: each answer repeats it.
