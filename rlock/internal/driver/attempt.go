@@ -40,7 +40,7 @@ func (l *lock) attempt(ctx context.Context, w *waiter, now core.Now) (_ core.Now
 	k.calling = true
 	sent := l.shard.client.sending(k, cmd, now)
 	if cmd.Op == core.Acquire || cmd.Op == core.Resume || cmd.Op == core.Join {
-		k.sent = l.shard.client.wire.Sending()
+		k.sent = l.shard.client.wire.Mark()
 	}
 	if cmd.Op == core.Join && w.Linger > 0 {
 		l.contendedFor(now)
@@ -149,7 +149,7 @@ func (l *lock) landed(w *waiter, sent *call, a answer, place *wire.Limit, now co
 	if alive {
 		k.calling = false
 		if sent.cmd.Op == core.Acquire {
-			k.sent = a.sent
+			k.sent = a.sent.Mark
 		}
 	}
 	hopeless := false

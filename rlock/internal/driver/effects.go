@@ -119,7 +119,7 @@ func (l *lock) granted(w *core.Waiter, req *client.Request, h *hold) earlierLoss
 		l.reused = false
 		s.client.shared.HearOfTenures()
 	}
-	return earlierLosses{slices.Clone(l.untold), s.losses}
+	return earlierLosses{slices.Clone(s.untold[l]), s.losses}
 }
 
 var ways = [...]terms.Way{

@@ -172,7 +172,7 @@ func (w *fakeWire) doAll(ctx context.Context, all []call) {
 
 // run carries one command.
 func (f *fake) run(ctx context.Context, w *fakeWire, cmd core.Command) (a answer) {
-	none := answer{Reply: core.Reply{Fault: core.Unknown}, err: wire.ErrNoAnswer, sent: w.Sending()}
+	none := answer{Reply: core.Reply{Fault: core.Unknown}, err: wire.ErrNoAnswer, sent: wire.Sent{Mark: w.Mark()}}
 	fate := passes
 	f.mu.Lock()
 	f.sent = append(f.sent, cmd)
@@ -250,7 +250,7 @@ func (f *fake) execute(w *fakeWire, cmd core.Command) answer {
 		t()
 	}
 	reply.Holder = w.inward(reply.Holder)
-	return answer{Reply: reply, heard: true, sent: w.Sending()}
+	return answer{Reply: reply, heard: true, sent: wire.Sent{Mark: w.Mark()}}
 }
 
 // deliver lets the command or answer go on that was held back in that place, and the last one for -1.

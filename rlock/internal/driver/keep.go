@@ -30,7 +30,7 @@ type life struct {
 	owner  core.OwnerID // in it
 
 	alarm core.Time   // when the keeper asks about it, 0 for never
-	sent  wire.Sent   // the command that brings it in
+	sent  uint64      // the mark of the command that brings it in: see wire.Sent
 	place *wire.Limit // of a command that was left behind: until the tenure has left, nil for none
 	err   error       // of the last mirror, nil if it was confirmed
 
@@ -272,7 +272,7 @@ func (c *Client) kept(sent *call, info *terms.RenewedInfo) {
 			l.countRenewal(info, sent, now)
 		}
 	case core.Leave:
-		a.Settled = alive && k.sent.IsSettled()
+		a.Settled = alive && c.wire.IsSettled(k.sent)
 		if sent.nudges {
 			l.nudged(a, now)
 		}
@@ -325,7 +325,7 @@ func (k *work) call(cmd core.Command, now core.Now) call {
 			next := l.Find(cmd.Joins.ID)
 			j := l.shard.workOf(l, next)
 			j.text, j.owner = c.textOf(cmd.Joins.ID, cmd.Joins.Owner), cmd.Joins.Owner
-			j.queued, j.sent = true, c.wire.Sending()
+			j.queued, j.sent = true, c.wire.Mark()
 			sent.joins = j.text
 		}
 	}

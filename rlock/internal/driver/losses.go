@@ -50,7 +50,10 @@ func (s *shard) lost(l *lock, t *core.Tenure, levels []core.Level, cause core.Ca
 			}
 		}
 	}
-	l.untold = append(l.untold, e)
+	if s.untold == nil {
+		s.untold = make(map[*lock][]*ending)
+	}
+	s.untold[l] = append(s.untold[l], e)
 	s.after.endings = append(s.after.endings, e)
 }
 
@@ -121,9 +124,13 @@ func (e *ending) tell() {
 			"lock", n.Key, "owner", first, "cause", n.LostError(first, e.why))
 	}
 	e.lock.again()
-	e.lock.untold = slices.DeleteFunc(e.lock.untold, func(o *ending) bool { return o == e })
+	s := e.lock.shard
+	s.untold[e.lock] = slices.DeleteFunc(s.untold[e.lock], func(o *ending) bool { return o == e })
+	if len(s.untold[e.lock]) == 0 {
+		delete(s.untold, e.lock)
+	}
 	close(e.told)
-	e.lock.shard.exit(e.lock)
+	s.exit(e.lock)
 }
 
 // causeFor is the error of an owner whose level has ended.

@@ -102,7 +102,7 @@ func (l *lock) release(t *core.Tenure, o terms.Owner, now core.Now) error {
 	}
 
 	now = l.again()
-	a.Settled = k.sent.IsSettled()
+	a.Settled = c.wire.IsSettled(k.sent)
 	var ends time.Time
 	if a.Fault != core.Answered && l.Has(t) {
 		ends = c.clock.time(t.Ends())

@@ -104,8 +104,8 @@ func (l *lock) state(t *core.Tenure) string {
 func (s *shard) checkTold(key string, o core.OwnerID, earlier *earlierLosses) {
 	s.glance(func() {
 		l := s.find(key, o)
-		for i := 0; l != nil && i < len(l.untold); i++ {
-			if l.untold[i].number <= earlier.last {
+		for _, e := range s.untold[l] {
+			if e.number <= earlier.last {
 				panic(fmt.Sprintf("rule 3: a call has the lock %q, and a loss is not told that came before", key))
 			}
 		}

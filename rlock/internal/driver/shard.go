@@ -26,13 +26,14 @@ type shard struct {
 	mirrorWaits map[*lock]chan struct{} // of the locks in which a call waits for the answer to a mirror: see detach.go
 	lingering   lingering
 
-	at       core.Now   // when the mutex was taken
-	left     core.Now   // when it was given back before, as the witness notes it
-	spared   int        // exits until rules 1 and 6 are asserted again, as in rules.go
-	losses   uint64     // how many there were
-	released core.Cause // of the effect Released that was carried out last
-	asked    *work      // that the keeper asks about, and has no need to be told of
-	after    after      // what exit does once it has given the mutex back
+	at       core.Now            // when the mutex was taken
+	left     core.Now            // when it was given back before, as the witness notes it
+	spared   int                 // exits until rules 1 and 6 are asserted again, as in rules.go
+	losses   uint64              // how many there were
+	untold   map[*lock][]*ending // those of them that are not told yet
+	released core.Cause          // of the effect Released that was carried out last
+	asked    *work               // that the keeper asks about, and has no need to be told of
+	after    after               // what exit does once it has given the mutex back
 }
 
 // A lock is one lock of the client. It exists while there is a holder, a waiter, a tenure or a loss that is
@@ -46,7 +47,6 @@ type lock struct {
 	sub    subscription // to the channel on which this client is told of its tickets; nil for none
 	heard  bool         // that was confirmed when it was last looked at
 	reused bool         // a hold began in the tenure while that lingered
-	untold []*ending    // losses
 }
 
 // enter returns the lock of n, or that of the owner's permit, with the mutex held, and makes it if need be. The
@@ -195,7 +195,7 @@ func (s *shard) exit(l *lock) {
 		s.lingers(s.workOf(l, t))
 	}
 	s.carryOut()
-	if len(l.untold) == 0 && l.Idle() && s.has(l) {
+	if l.Idle() && len(s.untold[l]) == 0 && s.has(l) {
 		if l.sub != nil {
 			l.unsubscribe()
 		}

@@ -23,8 +23,10 @@ type carrier interface {
 	Ends() bool
 	InCluster() bool
 	Tracks() bool
-	// Sending is of a command that is about to be sent in the order of all.
-	Sending() wire.Sent
+	// Mark is that of a command that is about to be sent in the order of all, and IsSettled reports whether one with the
+	// mark has been executed by now, or never will be.
+	Mark() uint64
+	IsSettled(mark uint64) bool
 
 	// Limits are those of the commands in flight to the node of the slot, and group is the number of the lock's node.
 	Limits(slot uint16) *wire.Limits

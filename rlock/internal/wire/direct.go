@@ -127,7 +127,7 @@ func (d *direct) usable(l *line, now time.Time) bool {
 func (d *direct) do(ctx context.Context, l *line, c Call) (rueidis.RedisResult, Sent) {
 	defer d.free()
 	if err := ctx.Err(); err != nil {
-		return rueidis.NewErrorResult(err), Sent{mark: executed}
+		return rueidis.NewErrorResult(err), Sent{Mark: executed}
 	}
 	d.redis.sent.n.Add(1)
 	turn := l.begin()
@@ -141,7 +141,7 @@ func (d *direct) do(ctx context.Context, l *line, c Call) (rueidis.RedisResult, 
 	answered := result.NonRedisError() == nil
 	left := l.end(answered)
 	if answered {
-		return result, Sent{mark: executed}
+		return result, Sent{Mark: executed}
 	}
 	d.line.Store(nil)
 	if !d.redis.background.start(l.redis.Close) {

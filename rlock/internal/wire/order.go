@@ -18,9 +18,8 @@ type Order struct {
 
 // A Sent says where a command was sent, and so whether it may be executed later. Of the zero Sent that is not known.
 type Sent struct {
-	redis *Redis
-	mark  uint64 // of the pipelined connection, 0 if it was not sent by that; or executed
-	late  *line  // a connection of its own on which it was left behind, nil for none
+	Mark uint64 // of the pipelined connection, 0 if it was not sent by that; or executed
+	late *line  // a connection of its own on which it was left behind, nil for none
 }
 
 // executed is the mark of a command that has been executed, or never will be. No connection has it.
@@ -34,21 +33,18 @@ func (r *Redis) Send(ctx context.Context, o Order) (rueidis.RedisResult, Sent) {
 			return r.direct.do(ctx, l, o.Call)
 		}
 	}
-	sent := r.Sending()
+	mark := r.Mark()
 	result := r.Do(ctx, o.Call)
 	if result.NonRedisError() == nil {
-		r.heard(sent.mark)
+		r.heard(mark)
 	}
-	return result, sent
+	return result, Sent{Mark: mark}
 }
 
-// Sending returns the Sent of a command that is about to be sent by the pipeline.
-func (r *Redis) Sending() Sent { return Sent{redis: r, mark: r.Mark()} }
-
-// IsSettled reports whether the command has been executed by now, or never will be, once one is answered that was sent later
-// by the pipeline.
-func (s Sent) IsSettled() bool {
-	return s.mark == executed || s.mark != 0 && s.redis.Ordered() && s.redis.Mark() == s.mark
+// IsSettled reports whether the command of a Sent with the mark has been executed by now, or never will be, once one is
+// answered that was sent later by the pipeline.
+func (r *Redis) IsSettled(mark uint64) bool {
+	return mark == executed || mark != 0 && r.Ordered() && r.Mark() == mark
 }
 
 // IsLate reports whether the command was left behind on a connection of its own. No other one comes behind it there, so its
@@ -58,7 +54,7 @@ func (s Sent) IsLate() bool { return s.late != nil }
 // Await waits for the answer, or until ctx ends.
 func (s Sent) Await(ctx context.Context) Sent {
 	if s.late.settled(ctx) {
-		return Sent{mark: executed}
+		return Sent{Mark: executed}
 	}
 	return Sent{}
 }

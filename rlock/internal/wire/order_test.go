@@ -29,7 +29,7 @@ func TestACallWhoseContextHasEndedIsSettled(t *testing.T) {
 	send := func(ctx context.Context) (err error, settled bool) {
 		acquire := wire.Acquire.Call(2, keys.Key, keys.Queue(), "30000", id.Owner(1, false))
 		result, sent := redis.Send(ctx, wire.Order{Call: acquire, Slot: keys.Slot, First: true, At: time.Now()})
-		return result.NonRedisError(), sent.IsSettled()
+		return result.NonRedisError(), redis.IsSettled(sent.Mark)
 	}
 	require.Eventually(t, func() bool { // it is alone for long enough to have a direct connection
 		err, settled := send(t.Context())
