@@ -14,8 +14,6 @@ type kind struct {
 	public terms.Kind
 	// layout says what the keys and channels are called.
 	layout wire.Layout
-	// foreign locks may be held by clients of Redisson.
-	foreign bool
 
 	// holders asks Redis for the owners whose tenures an unlock by force has to release.
 	holders func(ctx context.Context, l *Lock) ([]string, error)
@@ -42,7 +40,6 @@ type KindID uint8
 var plain = kind{
 	public:  terms.KindPlain,
 	layout:  wire.Layout{Channel: "redisson_lock__channel:", Fair: true},
-	foreign: true,
 	holders: fields,
 	locked:  keyExists,
 	ttl:     keyTTL,
@@ -55,7 +52,6 @@ var kinds = [KindCount]kind{
 	ReadWriteKind: {
 		public:  terms.KindWrite,
 		layout:  wire.Layout{Channel: "redisson_rwlock:", HasExtra: true, Suffix: "rw"},
-		foreign: true,
 		holders: readersOrWriters,
 		locked:  readOrWritten,
 		ttl:     keyTTL,

@@ -52,7 +52,7 @@ func (s *spells) wanted(name string, frees bool, now time.Time) (long bool) {
 	return now.Sub(p.since) >= spellTime
 }
 
-// LeavesTurns reports whether a command of this client, which wants the name, is to leave turns to
+// LeavesTurns reports, of a lock that foreign clients may hold, whether a command of this client, which wants the name, is to leave turns to
 // foreign clients that only poll.
 func (c *Client) LeavesTurns(n *Name, now time.Time) bool {
 	c.Redis.LookForRedisson(now)
@@ -61,19 +61,12 @@ func (c *Client) LeavesTurns(n *Name, now time.Time) bool {
 
 // SeesStep is LeavesTurns for a step.
 func (c *Client) SeesStep(n *Name, s wire.Step, now time.Time) bool {
-	none := wire.Member{}
-	switch {
-	case !n.kind().foreign:
-		return false
-	case s.Leave == none || s.Join != none:
+	if none := (wire.Member{}); s.Leave == none || s.Join != none {
 		return c.LeavesTurns(n, now)
 	}
 	return c.Redis.Polls() && c.spells.wanted(n.Key, true, now)
 }
 
-// SeesAcquire is LeavesTurns for an acquire, which leaves none: it notes one of the name.
-func (c *Client) SeesAcquire(n *Name, now time.Time) {
-	if n.kind().foreign && c.Redis.Polls() {
-		c.spells.wanted(n.Key, false, now)
-	}
-}
+// SeesAcquire is LeavesTurns for an acquire, which leaves none: it notes one of the name. It is called where foreign clients
+// may poll.
+func (c *Client) SeesAcquire(n *Name, now time.Time) { c.spells.wanted(n.Key, false, now) }

@@ -47,7 +47,7 @@ func (l *Lock) force(ctx context.Context, holder string) rueidis.RedisResult {
 		cmd.Tokens = 1 // for the waiter that is granted the lock
 	}
 	s := wire.Step{Lease: "1", Number: number(&cmd), Leave: wire.Member{Mode: "x", Ticket: holder}}
-	s.Polls = e.SeesStep(n, s, time.Now())
+	s.Polls = k.foreign && e.SeesStep(n, s, time.Now())
 	call := e.Redis.Step(k.step, &n.Keys, s)
 	if !wire.IsOurs(holder) || strings.HasPrefix(holder, e.ID.Prefix) || e.Config.NoClientChannel {
 		return e.Redis.Do(ctx, call)

@@ -156,13 +156,17 @@ func (r *redis) unmark(ctx context.Context, c *call) (a answer) {
 // command returns the call of a command that is sent by itself.
 func (r *redis) command(c *call) wire.Call {
 	n, e, now := c.name, r.client.shared, time.Now()
-	s := wire.Step{Lease: r.milliseconds(c.cmd.Lease), Number: number(&c.cmd), Heard: c.cmd.Heard}
 	switch c.cmd.Op {
 	case core.Acquire:
-		e.SeesAcquire(n, now)
+		if c.kind.foreign && r.Polls() {
+			e.SeesAcquire(n, now)
+		}
 		return c.kind.acquire(r, c)
 	case core.Resume:
 		return c.kind.resume(r, c)
+	}
+	s := wire.Step{Lease: r.milliseconds(c.cmd.Lease), Number: number(&c.cmd), Heard: c.cmd.Heard}
+	switch c.cmd.Op {
 	case core.Join:
 		s.Join = member(c.cmd.Ticket, c.text)
 	case core.Look:
@@ -177,7 +181,7 @@ func (r *redis) command(c *call) wire.Call {
 			s.Lease = r.milliseconds(core.Span(claimLease))
 		}
 	}
-	s.Polls = e.SeesStep(n, s, now)
+	s.Polls = c.kind.foreign && e.SeesStep(n, s, now)
 	return r.Step(c.kind.step, &n.Keys, s)
 }
 

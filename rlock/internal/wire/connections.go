@@ -160,7 +160,8 @@ func (r *Redis) Ends() bool { return r.conns.prompt && r.Connected() }
 // Connected reports whether no connection was closed since an answered command was sent. It is
 // false in a Cluster, where a redirected command may meet a node for the first time.
 func (r *Redis) Connected() bool {
-	return r.conns.counted && r.conns.answered.Load() == r.Mark() && !r.InCluster()
+	c := r.conns
+	return c.counted && c.answered.Load() == c.closed.Load()+1 && !r.InCluster()
 }
 
 // OnChange calls changed with tracked keys that another client has changed. It calls it

@@ -111,21 +111,18 @@ const fairKeysAt, fairKeys = 4, 2 // among the keys of a step
 // fairRights remembers whether the keys were refused. A nil fairRights is of a call without them.
 type fairRights struct{ none atomic.Bool }
 
-func (f *fairRights) refused() bool { return f != nil && f.none.Load() }
-
 // learn reports whether a call with the keys was refused a key by access rules.
-func (f *fairRights) learn(result rueidis.RedisResult) bool {
-	reply, ok := rueidis.IsRedisErr(result.Error())
-	if !ok || !strings.HasPrefix(reply.Error(), "NOPERM") || !strings.Contains(reply.Error(), "key") || Begun(reply) {
+func (f *fairRights) learn(reply *rueidis.RedisError) bool {
+	if !strings.HasPrefix(reply.Error(), "NOPERM") || !strings.Contains(reply.Error(), "key") || Begun(reply) {
 		return false
 	}
 	f.none.Store(true)
 	return true
 }
 
-// fairRights returns nil where no step for the lock has the keys.
-func (r *Redis) fairRights(k *Keys) *fairRights {
-	if k.FairQueue() == "" || r.foreign.fair.refused() {
+// fairRights returns nil where no step for the lock with that queue has the keys, "" for none.
+func (r *Redis) fairRights(fairQueue string) *fairRights {
+	if fairQueue == "" || r.foreign.fair.none.Load() {
 		return nil
 	}
 	return &r.foreign.fair
@@ -142,9 +139,10 @@ type Asker struct {
 // Asks returns the argument that makes the mirror of a lock count other waiters; polls says whether
 // foreign clients may that only poll.
 func (r *Redis) Asks(k *Keys, polls bool) Asker {
-	a := Asker{How: "2", Channel: k.Channel(), Keys: []string{k.Queue(), k.Foreign()}}
-	if r.fairRights(k) != nil {
-		a.How, a.Keys = "3", append(a.Keys, k.FairQueue())
+	n := k.names()
+	a := Asker{How: "2", Channel: n[channelName], Keys: []string{n[queueName], n[foreignName]}}
+	if r.fairRights(n[fairQueueName]) != nil {
+		a.How, a.Keys = "3", append(a.Keys, n[fairQueueName])
 	}
 	if polls {
 		a.How += "+"

@@ -70,6 +70,15 @@ func (k *Keys) Turn() string  { return k.text[k.ends[turnsName-1]:] }
 // Ushers is the channel that counts the clients of ours that listen to Channel.
 func (k *Keys) Ushers() string { return k.Turns() + "ushers" }
 
+// names returns all names, by number.
+func (k *Keys) names() (all [nameCount]string) {
+	at := uint32(0)
+	for n, end := range k.ends {
+		all[n], at = k.text[at:end], end
+	}
+	return all
+}
+
 func (k *Keys) name(n int) string {
 	if n == 0 {
 		return k.text[:k.ends[0]]

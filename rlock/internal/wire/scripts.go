@@ -101,7 +101,7 @@ func (s *Script) Call(keys int, all ...string) Call {
 func (c *Call) split() (keys, args []string) {
 	if w := &c.words; w.n > 0 {
 		keys, args = w.all[:w.keys], w.all[w.keys:w.n]
-		if c.fair.refused() {
+		if c.fair != nil && c.fair.none.Load() {
 			keys = slices.Delete(slices.Clone(keys), fairKeysAt, fairKeysAt+fairKeys)
 		}
 		return keys, args
@@ -130,23 +130,18 @@ func evaluate(send func(form) (again bool)) {
 	}
 }
 
-// forgotten reports whether the server does not know the script, and so has not run it.
-func forgotten(result rueidis.RedisResult) bool {
-	reply, ok := rueidis.IsRedisErr(result.Error())
-	return ok && reply.IsNoScript()
-}
-
-// again reports whether the call has not been executed, and is to be sent once more.
+// again reports whether the call has not been executed, and is to be sent once more: the server does not know the script, or
+// the client has learned that it has no right to keys which the call can do without.
 func (c *Call) again(result rueidis.RedisResult) bool {
-	return forgotten(result) || c.fair != nil && c.fair.learn(result)
+	reply, ok := rueidis.IsRedisErr(result.Error())
+	return ok && (reply.IsNoScript() || c.fair != nil && c.fair.learn(reply))
 }
 
 // do makes one call.
 func (c Call) do(ctx context.Context, redis rueidis.Client) (result rueidis.RedisResult) {
-	evaluate(func(write form) bool {
-		result = redis.Do(ctx, write(c, redis))
-		return c.again(result)
-	})
+	if result = redis.Do(ctx, c.evalsha(redis)); c.again(result) {
+		result = redis.Do(ctx, c.eval(redis))
+	}
 	return result
 }
 

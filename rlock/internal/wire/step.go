@@ -26,18 +26,16 @@ type Member struct{ Mode, Ticket string }
 
 // Step returns the call of a kind's script for the step.
 func (r *Redis) Step(script *Script, k *Keys, s Step) Call {
-	all := [15]string{k.Key, k.Queue(), k.Foreign(), k.Channel()}
-	at := fairKeysAt
-	add := func(word string) { all[at] = word; at++ }
-	fair := r.fairRights(k)
-	if fair != nil {
-		add(k.FairQueue())
-		add(k.FairTimes())
+	names := k.names()
+	c := Call{Script: script, fair: r.fairRights(names[fairQueueName])}
+	all := append(c.words.all[:0], k.Key, names[queueName], names[foreignName], names[channelName])
+	if c.fair != nil { // at fairKeysAt
+		all = append(all, names[fairQueueName], names[fairTimesName])
 	}
-	if k.Extra() != "" {
-		add(k.Extra())
+	if names[extraName] != "" {
+		all = append(all, names[extraName])
 	}
-	keys := at
+	c.words.keys = len(all)
 	none := Member{}
 	how := r.family
 	if s.Polls {
@@ -46,25 +44,22 @@ func (r *Redis) Step(script *Script, k *Keys, s Step) Call {
 	if s.Heard {
 		how += "!"
 	}
-	add(how)
+	all = append(all, how)
 	if s.Leave != none && s.Join == none && s.Look == none {
-		add(s.Leave.Ticket)
+		all = append(all, s.Leave.Ticket)
 		if s.Number != "" || s.Leave.Mode != "x" {
-			add(s.Number)
-			add(s.Leave.Mode)
+			all = append(all, s.Number, s.Leave.Mode)
 		}
-		return Call{Script: script, words: words{all: all, keys: keys, n: at}, fair: fair}
-	}
-	add(s.Lease)
-	add(s.Number)
-	add(Flag(s.Leave != none))
-	add(Flag(s.Join != none))
-	for _, member := range [...]Member{s.Leave, s.Join, s.Look} {
-		if member != none {
-			add(member.Mode + member.Ticket)
+	} else {
+		all = append(all, s.Lease, s.Number, Flag(s.Leave != none), Flag(s.Join != none))
+		for _, member := range [...]Member{s.Leave, s.Join, s.Look} {
+			if member != none {
+				all = append(all, member.Mode+member.Ticket)
+			}
 		}
 	}
-	return Call{Script: script, words: words{all: all, keys: keys, n: at}, fair: fair}
+	c.words.n = len(all)
+	return c
 }
 
 // Flag writes a bool as the scripts take it.
