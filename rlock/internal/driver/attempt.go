@@ -37,7 +37,7 @@ func (l *lock) attempt(ctx context.Context, w *waiter, now core.Now) (_ core.Now
 		place.Leave()
 		return now, false
 	}
-	k.calling = true
+	k.sender = callSends
 	sent := l.shard.client.sending(k, cmd, now)
 	if cmd.Op == core.Acquire || cmd.Op == core.Resume || cmd.Op == core.Join {
 		k.sent = l.shard.client.wire.Mark()
@@ -59,7 +59,7 @@ func (l *lock) exchange(ctx context.Context, w *waiter, sent *call, place *wire.
 		w.until = newUntil()
 	}
 	u := w.until
-	w.flies = true
+	w.stage = flying
 	l.shard.exit(l)
 
 	stop := u.begin(ctx)
@@ -68,7 +68,7 @@ func (l *lock) exchange(ctx context.Context, w *waiter, sent *call, place *wire.
 	over := ctx.Err() != nil
 
 	now := l.again()
-	w.flies = false
+	w.stage = running
 	if !stopped {
 		w.until = nil
 	}
@@ -147,7 +147,7 @@ func (l *lock) landed(w *waiter, sent *call, a answer, place *wire.Limit, now co
 	}
 	alive := k.tenure != nil && k.tenure.ID == sent.cmd.ID
 	if alive {
-		k.calling = false
+		k.sender = unasked
 		if sent.cmd.Op == core.Acquire {
 			k.sent = a.sent.Mark
 		}

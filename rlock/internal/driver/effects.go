@@ -53,8 +53,8 @@ func (s *shard) carry(e *core.Effect) {
 	case core.Poll:
 		if e.Tenure != nil {
 			s.polled(l, e.Tenure)
-		} else if w := e.Waiter.Tag.(*waiter); w.parked { // its time has changed
-			w.wake()
+		} else {
+			e.Waiter.Tag.(*waiter).wake() // its time has changed
 		}
 	case core.Lose:
 		s.lost(l, e.Tenure, e.Lost, e.Cause)
@@ -85,16 +85,16 @@ func (s *shard) woken(l *lock, w *waiter) {
 		s.counts.Waited += w.waited
 	}
 	switch {
-	case w.flies:
+	case w.stage == flying:
 		s.after.leaving = append(s.after.leaving, w.until)
 		w.until = nil // no other command may have it
-	case !w.parked: // it looks for itself
+	case w.stage == running: // it looks for itself
 	case !granted:
 		w.wake()
 	case s.after.granted == nil:
-		w.serves, s.after.granted = true, w
+		w.stage, s.after.granted = serving, w
 	default:
-		w.serves, s.after.others = true, append(s.after.others, w)
+		w.stage, s.after.others = serving, append(s.after.others, w)
 	}
 }
 
@@ -143,9 +143,7 @@ func (s *shard) polled(l *lock, t *core.Tenure) {
 	switch {
 	case releases:
 	case caller != nil:
-		if w := caller.Tag.(*waiter); w.parked {
-			w.wake()
-		}
+		caller.Tag.(*waiter).wake()
 	default:
 		s.keep(k)
 	}

@@ -34,15 +34,23 @@ type life struct {
 	place *wire.Limit // of a command that was left behind: until the tenure has left, nil for none
 	err   error       // of the last mirror, nil if it was confirmed
 
-	nudged     bool // the keeper asks as soon as may be
-	sends      bool // the keeper sends a command as soon as may be
-	calling    bool // a call sends a command for it, or follows one that was left behind: the keeper waits
+	sender     sender
 	queued     bool // it was told to join the queue
 	parted     bool // it is detached, and counts for nothing any more
 	lingers    bool // it is among the shard's lingering
 	tracking   tracking
 	verifiedAt core.Time // verified: since when
 }
+
+// A sender is where the next command of a tenure comes from.
+type sender uint8
+
+const (
+	unasked     sender = iota // the keeper asks at the alarm
+	nudged                    // the keeper asks as soon as may be
+	keeperSends               // the keeper has asked, and sends a command as soon as may be
+	callSends                 // a call sends one, or follows one that was left behind: the keeper waits
+)
 
 // workOf returns what the keeper knows of a tenure, which begins now if it is a new one.
 func (s *shard) workOf(l *lock, t *core.Tenure) *work {
@@ -90,13 +98,13 @@ func (s *shard) keep(k *work) {
 		return
 	}
 	s.lingers(k)
-	if k == s.asked || k.calling {
+	if k == s.asked || k.sender == callSends {
 		return
 	}
 	switch at = l.wakes(k, at); {
-	case at <= s.at.Time && k.sends:
+	case at <= s.at.Time && k.sender == keeperSends:
 	case at <= s.at.Time:
-		k.nudged = true
+		k.sender = nudged
 		s.client.keeper.Nudge(k)
 	case at != core.Never:
 		s.schedule(k, at)
@@ -129,7 +137,8 @@ func (k *work) Group() uint32 { return k.lock.shard.client.wire.group(k.name) }
 func (k *work) Due(time.Time) (send bool) {
 	l, s := k.lock, k.lock.shard
 	now := s.take()
-	k.alarm, k.nudged, k.sends = 0, false, false
+	k.alarm = 0
+	k.keeperRests()
 	if k.tenure == nil {
 		s.unlock()
 		return false
@@ -155,17 +164,24 @@ func (s *shard) due(k *work, now core.Now) bool {
 		return false
 	}
 	l, t := k.lock, k.tenure
-	op, _ := l.Peek(t, now)
-	k.sends = op != core.None && op != core.Forget
-	switch {
-	case !k.sends:
+	switch op, _ := l.Peek(t, now); {
+	case op == core.None || op == core.Forget:
 		s.keep(k)
+		return false
 	case t == l.Owner():
 		s.schedule(k, max(now.At(l.Ends()), now.Time+1))
 	default:
 		s.schedule(k, now.Time.After(s.core.MaxRetry))
 	}
-	return k.sends
+	k.sender = keeperSends
+	return true
+}
+
+// keeperRests notes that the keeper asks, or sends, no more than the alarm says.
+func (k *work) keeperRests() {
+	if k.sender != callSends {
+		k.sender = unasked
+	}
 }
 
 // poll returns the command that is to be sent now, if there is one. Its sender has entered the limit, nil for the keeper.
@@ -188,7 +204,7 @@ func (l *lock) answer(cmd *core.Command, a core.Reply, now core.Now) {
 // isKeepers reports whether the keeper sends the commands of the tenure.
 func (k *work) isKeepers() bool {
 	w, releases := k.tenure.Agent()
-	return w == nil && !releases && !k.calling
+	return w == nil && !releases && k.sender != callSends
 }
 
 func (c *Client) keeperConfig() lease.Config {
@@ -209,7 +225,7 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 		k := item.(*work)
 		s := k.lock.shard
 		now := s.take()
-		k.sends = false
+		k.keeperRests()
 		if k.tenure == nil || !k.isKeepers() {
 			s.unlock()
 			continue

@@ -77,7 +77,7 @@ func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) e
 	switch k, ok := t.Tag.(*work); {
 	case ok && k.err != nil:
 		return fmt.Errorf("it could not be renewed: %w", k.err)
-	case ok && (k.nudged || k.sends || t.InFlight() == core.Mirror):
+	case ok && (k.sender == nudged || k.sender == keeperSends || t.InFlight() == core.Mirror):
 		return fmt.Errorf("it was not confirmed by %s", now.Format(time.TimeOnly))
 	}
 	return client.LeaseEndedAt(now)

@@ -81,7 +81,7 @@ func (l *Lock) untold() (locked, known bool) {
 // opens sends the step that lets readers elsewhere in after a downgrade. The keeper, which has just sent a mirror of the
 // tenure, would pause before.
 func (l *lock) opens(k *work, alive bool, now core.Now) {
-	if !alive || k.tenure == nil || k.calling {
+	if !alive || k.tenure == nil || k.sender == callSends {
 		return
 	}
 	if op, _ := l.Peek(k.tenure, now); op != core.Step {
@@ -93,7 +93,7 @@ func (l *lock) opens(k *work, alive bool, now core.Now) {
 		return
 	}
 	sent := k.call(k.poll(place, now), now)
-	k.calling = true
+	k.sender = callSends
 	started := c.wire.Start(func() {
 		a := c.carry(c.wire.Deadline(time.Now()), &sent)
 		now := l.again()

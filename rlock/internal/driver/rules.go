@@ -65,16 +65,16 @@ func (l *lock) checkTenures() (seen int) {
 		op, at := l.Peek(t, l.shard.at)
 		caller, releases := t.Agent()
 		switch {
-		case releases, k.calling, t.InFlight() != core.None && op == core.None:
+		case releases, k.sender == callSends, t.InFlight() != core.None && op == core.None:
 		case caller != nil:
 			w := caller.Tag.(*waiter)
-			if w.parked && !w.woken && !w.placeless && w.wakesAt > at {
+			if w.stage == asleep && w.wakesAt > at {
 				panic(fmt.Sprintf("rule 1: the call of %v sleeps until %v", l.state(t), w.wakesAt))
 			}
 		case op == core.Forget && (k.alarm == 0 || k.alarm > l.shard.at.Time):
 			panic(fmt.Sprintf("rule 1: %v is over", l.state(t)))
 		default:
-			if at = l.wakes(k, at); at != core.Never && !k.nudged && !k.sends && (k.alarm == 0 || k.alarm > max(at, l.shard.at.Time)) {
+			if at = l.wakes(k, at); at != core.Never && k.sender == unasked && (k.alarm == 0 || k.alarm > max(at, l.shard.at.Time)) {
 				panic(fmt.Sprintf("rule 6: %v has an alarm at %v", l.state(t), k.alarm))
 			}
 		}
@@ -87,7 +87,7 @@ func (l *lock) checkCalls() (seen int) {
 	for one := range l.Waiters {
 		seen++
 		w := one.Tag.(*waiter)
-		if at := l.Lock.Due(one, l.shard.at); w.parked && !w.woken && w.wakesAt > max(at, l.shard.at.Time) {
+		if at := l.Lock.Due(one, l.shard.at); w.stage.isAsleep() && w.wakesAt > max(at, l.shard.at.Time) {
 			panic(fmt.Sprintf("rule 6: a call sleeps until %v and is due at %v", w.wakesAt, at))
 		}
 	}

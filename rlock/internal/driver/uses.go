@@ -128,9 +128,7 @@ func (r *reader) readCalls(l *lock, one *seen) (all bool) {
 		one.waits++
 		if w.place == nil && w.began <= r.locate && !w.locates {
 			w.locates = true
-			if w.parked {
-				w.wake()
-			}
+			w.wake()
 		}
 		r.calls = append(r.calls, terms.Wait{
 			Owner: w.req.Owner, Goroutine: w.req.Goroutine(), Reads: w.req.Shared, Since: r.client.clock.time(w.began),
