@@ -32,32 +32,11 @@ func homeOf(e *client.Client) *group.Home {
 		CheckLease: func(lock string, lease time.Duration) error {
 			return e.CheckLease(&client.Name{Keys: wire.Keys{Key: lock}}, lease)
 		},
-		Losses: groupLosses{e},
+		Losses: &e.Losses,
+		NotHeld: func(name string, o terms.Owner) error {
+			return e.NothingToUnlock(name, o, nil, e.Losses.NotHeld())
+		},
 	})
-}
-
-// groupLosses record the losses of locks over several in the client.
-type groupLosses struct{ shared *client.Client }
-
-// groupKey is the key of the owner in the client's memory. No lock of one key has it.
-func groupKey(lock string, o terms.Owner) client.LossKey {
-	return client.LossKey{Kind: client.KindCount, Name: lock, Owner: o}
-}
-
-func (l groupLosses) Add(lock string, o terms.Owner, until time.Time, cause error) {
-	l.shared.Losses.Add(groupKey(lock, o), client.Lost{Until: until}, cause)
-}
-
-func (l groupLosses) Blocks(lock string, o terms.Owner) error {
-	return l.shared.Losses.Blocks(groupKey(lock, o), time.Now())
-}
-
-func (l groupLosses) Unlock(lock string, o terms.Owner) error {
-	return l.shared.Losses.Unlock(groupKey(lock, o), false)
-}
-
-func (l groupLosses) NotHeld(name string, o terms.Owner) error {
-	return l.shared.NothingToUnlock(name, o, nil, l.shared.Losses.NotHeld())
 }
 
 // A single is a lock of one key as package group knows it.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/pubsub"
+	"github.com/go-rlock/rlock/rlock/internal/losses"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -25,7 +26,7 @@ type Client struct {
 	Began  time.Time     // what its times are counted from
 
 	Observer observing
-	Losses   losses
+	Losses   losses.Losses
 
 	locks     Locks     // see [Client.Keep]
 	diag      Diag      // see [Client.Watch]

@@ -3,6 +3,7 @@ package client
 import (
 	"hash/maphash"
 
+	"github.com/go-rlock/rlock/rlock/internal/losses"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -24,7 +25,9 @@ func (c *Client) NewName(id KindID, key string) *Name {
 }
 
 // LossKey is what the losses know the owner by.
-func (n *Name) LossKey(o terms.Owner) LossKey { return LossKey{n.KindID, n.Key, o} }
+func (n *Name) LossKey(o terms.Owner) losses.Key {
+	return losses.Key{Kind: uint8(n.KindID), Name: n.Key, Owner: o}
+}
 
 // HashOf returns the hash of a key, as in its names.
 func (c *Client) HashOf(key string) uint32 { return uint32(maphash.String(c.seed, key)) }

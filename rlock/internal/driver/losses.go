@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/losses"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
@@ -89,7 +90,7 @@ func (s *shard) remember(l *lock, v *core.Level, e *ending) (severity slog.Level
 	s.counts.LostOne(v.First, client.LossReasonOf(e.why, kept))
 	o := ownerOf(v)
 	cause := l.name.LostError(o, e.why)
-	lost := client.Lost{Shared: v.Mode == core.Shared}
+	lost := losses.Level{Shared: v.Mode == core.Shared}
 	if !kept {
 		lost.Until = s.client.clock.safe(v.Until)
 	}

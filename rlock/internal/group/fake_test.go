@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/rlock/internal/losses"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
@@ -54,9 +55,8 @@ type fakeHome struct {
 	done    chan struct{}
 	end     func() // closes done
 
-	mu      sync.Mutex // protects following
-	most    int64      // of now
-	lost    map[key]error
+	mu      sync.Mutex     // protects following
+	most    int64          // of now
 	process int            // of the server
 	refused error          // what the server answers when it is asked for its process
 	looks   func(look int) // called at each such question, nil for nothing
@@ -65,15 +65,16 @@ type fakeHome struct {
 
 // home returns a new client.
 func (f *fleet) home(change ...func(*Config)) *fakeHome {
-	h := &fakeHome{lost: make(map[key]error), done: make(chan struct{})}
+	h := &fakeHome{done: make(chan struct{})}
 	h.end = sync.OnceFunc(func() { close(h.done) })
 	id := fmt.Sprint("client", len(f.homes))
 	c := Config{
 		ID: id, Where: func() string { return "at " + id }, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Later: func(ctx context.Context, hook terms.Hook, e terms.Event) { hook.Tell(ctx, e) },
 		Place: func() *terms.Place { return nil }, Trouble: func(string, time.Time, error) {}, Start: h.start,
-		CheckLease: func(string, time.Duration) error { return nil }, Losses: h,
-		Done: h.done, Server: h.server, Longest: longest,
+		CheckLease: func(string, time.Duration) error { return nil }, Losses: new(losses.Losses),
+		NotHeld: func(string, terms.Owner) error { return terms.ErrNotHeld },
+		Done:    h.done, Server: h.server, Longest: longest,
 	}
 	for _, with := range change {
 		with(&c)
@@ -118,28 +119,6 @@ func (h *fakeHome) close() {
 	h.end()
 	h.running.Wait()
 }
-
-// Add implements [Losses].
-func (h *fakeHome) Add(lock string, o terms.Owner, _ time.Time, cause error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.lost[key{lock, o}] = cause
-}
-
-func (h *fakeHome) Blocks(lock string, o terms.Owner) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lost[key{lock, o}]
-}
-
-func (h *fakeHome) Unlock(lock string, o terms.Owner) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	defer delete(h.lost, key{lock, o})
-	return h.lost[key{lock, o}]
-}
-
-func (h *fakeHome) NotHeld(string, terms.Owner) error { return terms.ErrNotHeld }
 
 // A fakeLock is a lock of one key.
 type fakeLock struct {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/go-rlock/rlock/rlock/internal/losses"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
@@ -112,7 +113,7 @@ func (h *Hold) lose(m *member, why error) {
 		until = time.Now()
 	}
 	if h.options.Whole == nil && !o.OfHandle() { // else the handle remembers, or the whole does
-		l.home.Losses.Add(l.id, o, until, cause)
+		l.home.Losses.Add(l.key(o), losses.Level{Until: until}, cause)
 	}
 	left, since := h.end(cause), h.since
 	h.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/losses"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
@@ -17,7 +18,7 @@ type Home struct {
 	Config
 
 	mu    sync.Mutex // protects following
-	taken map[key][]*Hold
+	taken map[losses.Key][]*Hold
 
 	releases atomic.Int64 // goroutines that release a part
 	healer   *healer
@@ -48,44 +49,29 @@ type Config struct {
 	// CheckLease refuses a lease that is too short to keep.
 	CheckLease func(lock string, lease time.Duration) error
 
-	Losses Losses
-}
-
-// Losses record by owner the lost levels that are not unlocked yet. A lock is known by a text that
-// is the same for the same parts.
-type Losses interface {
-	// Add remembers that the owner has lost a level, which it had asked for until then; zero: until its Unlock.
-	Add(lock string, o terms.Owner, until time.Time, cause error)
-	// Blocks returns why the owner may not take the lock now, nil if it may.
-	Blocks(lock string, o terms.Owner) error
-	// Unlock takes one level off what the owner has lost, and returns the cause, nil if it has lost nothing.
-	Unlock(lock string, o terms.Owner) error
+	// Losses record by owner the lost levels that are not unlocked yet. A lock is known by a text that is the same for
+	// the same parts.
+	Losses *losses.Losses
 	// NotHeld returns the error of an owner that has nothing to unlock.
-	NotHeld(name string, o terms.Owner) error
+	NotHeld func(name string, o terms.Owner) error
 }
 
 // NewHome returns the home of a client.
 func NewHome(c Config) *Home {
-	h := &Home{Config: c, taken: make(map[key][]*Hold)}
+	h := &Home{Config: c, taken: make(map[losses.Key][]*Hold)}
 	h.healer = newHealer(h)
 	return h
 }
 
-// A key is an owner of a lock.
-type key struct {
-	lock  string // its id
-	owner terms.Owner
-}
-
 // push remembers a hold that was taken without a handle.
-func (h *Home) push(k key, hold *Hold) {
+func (h *Home) push(k losses.Key, hold *Hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.taken[k] = append(h.taken[k], hold)
 }
 
 // remove takes the hold away, or the innermost for nil, and returns it; nil if it is not there.
-func (h *Home) remove(k key, hold *Hold) *Hold {
+func (h *Home) remove(k losses.Key, hold *Hold) *Hold {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	holds := h.taken[k]

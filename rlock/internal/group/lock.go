@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/losses"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -84,7 +85,10 @@ func (l *Lock) Depth(o terms.Owner) int {
 // Err returns why the lock can never be taken, nil if it can.
 func (l *Lock) Err() error { return l.err }
 
-func (l *Lock) key(o terms.Owner) key { return key{l.id, o} }
+// key is what the home remembers the owner by.
+func (l *Lock) key(o terms.Owner) losses.Key {
+	return losses.Key{Kind: losses.Over, Name: l.id, Owner: o}
+}
 
 // Hold takes the lock with a handle, whose context is made from parent.
 func (l *Lock) Hold(ctx, parent context.Context, o terms.Owner, options Options) (*Hold, error) {
@@ -108,7 +112,7 @@ func (l *Lock) obtain(ctx, parent context.Context, h *Hold) error {
 	if err := wire.Over(ctx); err != nil {
 		return fmt.Errorf("rlock: lock %q: %w", l.name, err)
 	}
-	if cause := l.home.Losses.Blocks(l.id, h.owner); cause != nil {
+	if cause := l.home.Losses.Blocks(l.key(h.owner), time.Now()); cause != nil {
 		return fmt.Errorf("rlock: nested lock %q: unlock the lost lock first: %w", l.name, cause)
 	}
 	h.whole.Place = l.home.Place()
@@ -138,10 +142,10 @@ func (l *Lock) Unlock(ctx context.Context, o terms.Owner) error {
 	if h := l.home.remove(l.key(o), nil); h != nil {
 		return h.Release(ctx)
 	}
-	if cause := l.home.Losses.Unlock(l.id, o); cause != nil {
+	if cause := l.home.Losses.Unlock(l.key(o), false); cause != nil {
 		return cause
 	}
-	return l.home.Losses.NotHeld(l.name, o)
+	return l.home.NotHeld(l.name, o)
 }
 
 // Token returns the error of a lock without tokens.

@@ -38,7 +38,7 @@ func (h *Hold) unlock(ctx context.Context) error {
 			return fmt.Errorf("rlock: unlock %q: owner %s: %w", l.name, o, terms.ErrNotHeld)
 		}
 		if h.options.Whole == nil {
-			_ = l.home.Losses.Unlock(l.id, o)
+			_ = l.home.Losses.Unlock(l.key(o), false)
 		}
 		return cause
 	}
