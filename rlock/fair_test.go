@@ -78,16 +78,6 @@ func (w *world) queued() (tickets []string) {
 	return tickets
 }
 
-// steps returns the steps of the queue that have reached the server.
-func (p *testClient) steps() (sent []network.Frame) {
-	for _, f := range p.net.Sent("") {
-		if isStep(f) {
-			sent = append(sent, f)
-		}
-	}
-	return sent
-}
-
 func isStep(f network.Frame) bool {
 	return (f.Is("EVALSHA") || f.Is("EVAL")) && scriptOf(f) == "step"
 }

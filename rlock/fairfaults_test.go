@@ -2,15 +2,12 @@ package rlock_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -18,7 +15,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Fair locks whose clients die, freeze or lose messages, in virtual time.
+// Fair locks whose clients die, freeze or lose messages, or whose keys are changed, in virtual time.
 
 // waiting starts a wait of the client for the fair lock. It returns the channel of the
 // result, once the ticket is in the queue.
@@ -255,56 +252,6 @@ func TestCloseEndsTheWaitAndLeavesTheQueue(t *testing.T) {
 	})
 }
 
-// overSharedClient connects a client by a rueidis client that it does not own, with 1 <<
-// multiplex connections: the order of its commands is not known.
-func overSharedClient(t *testing.T, multiplex int) func(*rlock.Config) {
-	return func(c *rlock.Config) {
-		c.Redis.DisableCache, c.Redis.PipelineMultiplex = true, multiplex
-		shared, err := rueidis.NewClient(c.Redis)
-		require.NoError(t, err)
-		t.Cleanup(shared.Close)
-		c.Redis, c.Client = rueidis.ClientOption{}, shared
-	}
-}
-
-// The command that announced a ticket has no answer yet when the message of its grant comes
-// over another connection, so late that its waiter asks as well. Only the answer to that
-// query decides about the ticket.
-func TestATicketThatAsksOutlivesTheCommandThatAnnouncedIt(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.client(handoff(-1, 0), overSharedClient(t, 1))
-		lock, other := p.NewFairLock(key), w.client().NewFairLock(key)
-		for range 20 { // rueidis chooses one of two connections at random for each command
-			me, them, second := w.caller(), w.caller(), w.caller()
-			require.NoError(t, lock.Lock(me))
-			theirs := start(func() error { return other.Lock(them) })
-			w.eventually(func() bool { return len(w.queued()) == 1 }, "the ticket is in the queue")
-			listens, leave := context.WithCancel(w.caller())
-			first := w.waiting(p, listens)
-			ours := start(func() error { return lock.Lock(second) })
-			synctest.Wait()
-
-			p.net.Rule(network.Nth(1, network.Hold, network.Reply, "EVALSHA"))
-			freed := start(func() error { return lock.Unlock(me) })
-			require.NoError(t, <-theirs)
-			leave()
-			require.ErrorIs(t, <-first, context.Canceled)
-			time.Sleep(1200 * time.Millisecond)
-			require.NoError(t, other.Unlock(them))
-			<-freed // its release had no answer
-			time.Sleep(time.Second)
-			p.net.Rule(nil)
-			p.net.Deliver()
-
-			require.NoError(t, <-ours)
-			require.Len(t, w.fields(key), 1, "Redis shows no holder")
-			require.NoError(t, lock.Unlock(second))
-			time.Sleep(time.Minute)
-			require.Empty(t, w.Keys())
-		}
-	})
-}
-
 func TestAForcedUnlockIsForTheFirstInTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, p, admin, me, them := w.client(), w.client(), w.client(), w.caller(), w.caller()
@@ -319,90 +266,6 @@ func TestAForcedUnlockIsForTheFirstInTheQueue(t *testing.T) {
 		require.ErrorIs(t, holder.NewFairLock(key).Unlock(me), rlock.ErrLost)
 		require.NoError(t, p.NewFairLock(key).Unlock(them))
 	})
-}
-
-// A command, or its reply, is lost with the connection. In either case every waiter gets the
-// lock, one at a time, and nothing is left.
-func TestNoLostReplyLosesAWaiter(t *testing.T) {
-	for stage, name := range map[network.Stage]string{network.Request: "never arrived", network.Reply: "was executed"} {
-		for n := 1; n <= 24; n++ {
-			t.Run(fmt.Sprintf("step %d %s", n, name), func(t *testing.T) {
-				bubble(t, func(t *testing.T, w *world) {
-					r := new(record)
-					for i := range 2 {
-						p := w.client(strict)
-						if i == 0 {
-							left := n
-							p.net.Rule(func(f network.Frame) network.Fate {
-								if f.Stage != stage || !isStep(f) {
-									return network.Pass
-								}
-								if left--; left != 0 {
-									return network.Pass
-								}
-								return network.Cut
-							})
-						}
-						for range 3 {
-							r.workers.Go(func() {
-								for range 4 {
-									r.once(w, p)
-								}
-							})
-						}
-					}
-					r.check(t, 24)
-					time.Sleep(time.Minute)
-					assert.Empty(t, w.Keys())
-				})
-			})
-		}
-	}
-}
-
-// once takes the fair lock for a section, unless the lock is lost meanwhile.
-func (r *record) once(w *world, p *testClient) {
-	lock, me := p.NewFairLock(key), w.caller()
-	if !assert.NoError(w.t, lock.Lock(me)) {
-		return
-	}
-	from := time.Now()
-	time.Sleep(section)
-	r.counter++
-	r.mu.Lock()
-	r.spans = append(r.spans, span{from, time.Now()})
-	r.mu.Unlock()
-	_ = lock.Unlock(me) // it may not be confirmed
-}
-
-// A waiter that cannot receive a grant polls, and its ticket says so.
-func TestAWaiterThatDoesNotListenYetPolls(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		holder, p, me, them := w.client(), w.client(), w.caller(), w.caller()
-		require.NoError(t, holder.NewFairLock(key).Lock(me))
-		p.net.Rule(network.All(network.Hold, network.Request, "SUBSCRIBE"))
-		got := start(func() error { return p.NewFairLock(key).Lock(them) })
-		time.Sleep(time.Second)
-		members, err := w.ZMembers(queue)
-		require.NoError(t, err)
-		require.Len(t, members, 1)
-		assert.True(t, strings.HasPrefix(members[0], "X"), members[0])
-		require.NoError(t, holder.NewFairLock(key).Unlock(me))
-		within(t, 0, 128*time.Millisecond, func() { require.NoError(t, <-got) })
-		p.net.Rule(nil)
-		p.net.Deliver()
-		require.NoError(t, p.NewFairLock(key).Unlock(them))
-	})
-}
-
-// Fair locks where commands arrive too late, clients are suspended, and keys have changed.
-
-// lostSteps cuts the connection in place of each step that a client sends.
-func lostSteps(f network.Frame) network.Fate {
-	if f.Stage == network.Request && isStep(f) {
-		return network.Cut
-	}
-	return network.Pass
 }
 
 // To Redis, the waiters of a suspended machine look subscribed.
@@ -432,145 +295,6 @@ func TestAFrozenClientCostsOneClaimHoweverManyWaitInIt(t *testing.T) {
 	})
 }
 
-// The client whose lease ended is the one that comes back.
-func TestAHoldThatEndsKeepsTheOtherTicketsOfItsClient(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		holder, p, l, me := w.client(), w.client(strict), &line{world: w}, w.caller()
-		require.NoError(t, holder.NewFairLock(key).Lock(me))
-		short := start(func() error { return p.NewFairLock(key).LockFor(w.caller(), time.Second) })
-		time.Sleep(50 * time.Millisecond)
-		l.join(p)
-		l.join(w.client(strict))
-		l.join(p)
-		require.NoError(t, holder.NewFairLock(key).Unlock(me))
-		require.NoError(t, <-short) // and its owner does not unlock it
-		l.inOrder()
-	})
-}
-
-// A waiter's acquire had no answer, so the waiter asked again. The first acquire arrives when
-// the ticket has been granted the lock and the message is still under way.
-func TestAnAcquireThatArrivesTooLateShortensNoGrantUnnoticed(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		holder, p, me := w.client(), w.client(), w.caller()
-		require.NoError(t, holder.NewFairLock(key).Lock(me))
-		var hold *rlock.Hold
-		got := start(func() (err error) {
-			hold, err = p.NewFairLock(key).Acquire(w.ctx, rlock.WithLease(200*time.Millisecond))
-			return err
-		})
-		w.eventually(func() bool { return len(w.queued()) == 1 }, "the ticket is in the queue")
-		late := false
-		p.net.Rule(func(f network.Frame) network.Fate {
-			if late || f.Stage != network.Request || !isStep(f) {
-				return network.Pass
-			}
-			late = true
-			return network.Hold
-		})
-		before := len(p.steps())
-		w.eventually(func() bool { return len(p.steps()) > before }, "the waiter asks again")
-		synctest.Wait()
-
-		p.net.SetRoundTrip(200 * time.Millisecond)
-		require.NoError(t, holder.NewFairLock(key).Unlock(me))
-		synctest.Wait() // the message is under way
-		p.net.SetRoundTrip(0)
-		require.Equal(t, 2*time.Second, w.TTL(key), "granted")
-		p.net.Deliver()
-		synctest.Wait()
-		require.Equal(t, 2*time.Second, w.TTL(key), "a look must not shorten the lease")
-		require.NoError(t, <-got)
-		for ; hold.Valid(); time.Sleep(10 * time.Millisecond) {
-			require.Len(t, w.fields(key), 1)
-			require.LessOrEqual(t, time.Until(hold.ValidUntil()), w.TTL(key))
-		}
-		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
-	})
-}
-
-// The ticket is in the queue for longer than the lease that it asks for.
-func TestATicketOfAShortLeaseIsTakenBackHoweverLongItTakes(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		holder, p, second, me, them := w.client(), w.client(), w.client(), w.caller(), w.caller()
-		require.NoError(t, holder.NewFairLock(key).Lock(me))
-		ctx, giveUp := context.WithCancel(w.caller())
-		gone := start(func() error { return p.NewFairLock(key).LockFor(ctx, 200*time.Millisecond) })
-		w.eventually(func() bool { return len(w.queued()) == 1 }, "the ticket is in the queue")
-		got := w.waiting(second, them)
-		p.net.Rule(lostSteps)
-		giveUp()
-		require.ErrorIs(t, <-gone, context.Canceled)
-		time.Sleep(time.Second)
-		assert.Len(t, w.queued(), 2)
-		p.net.Rule(nil)
-		time.Sleep(time.Second)
-		assert.Len(t, w.queued(), 1)
-		within(t, 0, 0, func() {
-			require.NoError(t, holder.NewFairLock(key).Unlock(me))
-			require.NoError(t, <-got)
-		})
-		require.NoError(t, second.NewFairLock(key).Unlock(them))
-		assert.Empty(t, w.Keys())
-	})
-}
-
-// The client cannot know whether the ticket is in the queue; it is not.
-func TestATicketThatNeverArrivedIsLookedForNoLongerThanItsLease(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		holder, p, me := w.client(), w.client(withLease(3*time.Second)), w.caller()
-		require.NoError(t, holder.NewFairLock(key).Lock(me))
-		ctx, giveUp := context.WithCancel(w.caller())
-		left := 1
-		p.net.Rule(func(f network.Frame) network.Fate {
-			if left == 0 || f.Stage != network.Request || !isStep(f) || joins(f) == 0 {
-				return network.Pass
-			}
-			left--
-			return network.Cut
-		})
-		gone := start(func() error { return p.NewFairLock(key).Lock(ctx) })
-		w.eventually(func() bool { return len(w.queued()) == 1 }, "the waiter joins with another ticket")
-		require.Zero(t, left)
-		giveUp()
-		require.ErrorIs(t, <-gone, context.Canceled)
-		time.Sleep(3 * time.Second)
-		require.NoError(t, p.Close())
-		require.NoError(t, holder.NewFairLock(key).Unlock(me))
-		assert.Empty(t, w.Keys())
-	})
-}
-
-// Their last queries found too many commands in flight, and so were never sent.
-func TestAWaiterThatLeavesWhileTheNodeIsBusyLeavesTheQueue(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		const locks = 16
-		holder, p, me := w.client(), w.client(), w.caller()
-		ctx, giveUp := context.WithCancel(w.caller())
-		var gone []<-chan error
-		for i := range locks {
-			require.NoError(t, holder.NewFairLock(fmt.Sprint(i)).Lock(me))
-			gone = append(gone, start(func() error { return p.NewFairLock(fmt.Sprint(i)).Lock(ctx) }))
-			w.eventually(func() bool { return w.Exists(fmt.Sprintf("rlock_queue:{%d}", i)) }, "the ticket is in the queue")
-		}
-		p.net.Rule(network.All(network.Hold, network.Request))
-		p.net.Cut()
-		for i := range 250 {
-			gone = append(gone, start(func() error { return p.NewLock(fmt.Sprint("other", i)).Lock(ctx) }))
-		}
-		time.Sleep(time.Second) // they ask
-		giveUp()
-		for _, result := range gone {
-			require.ErrorIs(t, <-result, context.Canceled)
-		}
-		p.net.Heal()
-		time.Sleep(10 * time.Second)
-		assert.Len(t, w.Keys(), locks, "no queue")
-		require.NoError(t, holder.Close())
-		assert.Empty(t, w.Keys())
-	})
-}
-
 func TestAKeyThatIsNoQueueIsNamedAndKeepsNoLock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		holder, p, me := w.client(), w.client(), w.caller()
@@ -590,31 +314,6 @@ func TestAKeyThatIsNoQueueIsNamedAndKeepsNoLock(t *testing.T) {
 		refused(err)
 		w.CheckGet(t, queue, "precious")
 		w.Del(queue)
-	})
-}
-
-// The message of a grant comes while the ticket's own acquire is in flight, whose answer
-// comes too late. The message does not concern the next ticket.
-func TestAGrantIsForOneTicketOfAWaiter(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		holder, p, other, me, them := w.client(), w.client(), w.client(), w.caller(), w.caller()
-		require.NoError(t, holder.NewFairLock(key).Lock(me))
-		ours := start(func() error { return p.NewFairLock(key).LockFor(w.caller(), 200*time.Millisecond) })
-		w.eventually(func() bool { return len(w.queued()) == 1 }, "the ticket is in the queue")
-		theirs := w.waiting(other, them)
-		p.net.SetRoundTrip(600 * time.Millisecond)
-		before := len(p.steps())
-		w.eventually(func() bool { return len(p.steps()) > before }, "the waiter asks again")
-		time.Sleep(400 * time.Millisecond) // the next query is under way
-		require.NoError(t, holder.NewFairLock(key).Unlock(me))
-		require.NoError(t, <-theirs)
-		for range 20 {
-			time.Sleep(100 * time.Millisecond)
-			require.True(t, pending(ours), "the other client has the lock")
-		}
-		p.net.SetRoundTrip(0)
-		require.NoError(t, other.NewFairLock(key).Unlock(them))
-		require.NoError(t, <-ours)
 	})
 }
 

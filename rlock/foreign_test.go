@@ -216,27 +216,6 @@ func TestAMessageThatIsNoReleaseIsHarmless(t *testing.T) {
 	})
 }
 
-// Other users may publish on the channel of a client's grants.
-func TestAMessageAboutAnUnknownTicketIsHarmless(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, holder, me, them := w.client(), w.client(), w.caller(), w.caller()
-		require.NoError(t, holder.NewLock(key).Lock(them))
-		result := start(func() error { return p.NewLock(key).Lock(me) })
-		require.True(t, pending(result))
-		for _, more := range []string{"", "0", "8e0f-112233445566", "8e0f-112233445566:", "8e0f-112233445566:1"} {
-			for _, message := range []string{"+%s 1 1 %s", "?%s %s"} {
-				w.Publish("rlock_turn:{"+key+"}:"+p.ID(), fmt.Sprintf(message, p.ID()+more, key))
-			}
-		}
-		require.True(t, pending(result))
-		require.NoError(t, holder.NewLock(key).Unlock(them))
-		require.NoError(t, <-result)
-		require.NoError(t, p.NewLock(key).Unlock(me))
-		synctest.Wait()
-		assert.Empty(t, w.Keys())
-	})
-}
-
 // Redisson's AUTO mode asks with SHARDNUMSUB. The answer is that of Redis 6.
 func TestInAClusterThatHasNoShardedPubSubItIsPlain(t *testing.T) {
 	t.Parallel()

@@ -122,22 +122,6 @@ func TestAMessageThatIsLostWithItsConnectionIsMadeGoodByTheNextConfirmation(t *t
 	})
 }
 
-// The lock is released between the refused acquire and the confirmation of the subscription.
-func TestAReleaseBeforeTheSubscriptionIsConfirmedIsNotMissed(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, other, me, them := w.client(), w.client(), w.caller(), w.caller()
-		require.NoError(t, other.NewLock(key).Lock(them))
-		p.net.Rule(network.All(network.Hold, network.Request, "SUBSCRIBE"))
-		result := start(func() error { return p.NewLock(key).Lock(me) })
-		require.True(t, pending(result))
-		require.NoError(t, other.NewLock(key).Unlock(them))
-		synctest.Wait()
-		p.net.Heal()
-		within(t, 0, 0, func() { require.NoError(t, <-result) })
-		require.NoError(t, p.NewLock(key).Unlock(me))
-	})
-}
-
 // The same with an access rule of a real server.
 func TestAUserThatMayNotSubscribeStillGetsTheLock(t *testing.T) {
 	server, admin := standalone(t)
@@ -470,36 +454,6 @@ func TestAReleaseTakesNoTimeToReachAWaiter(t *testing.T) {
 	})
 }
 
-// A first waiter asks, subscribes and asks again. While the channel lingers, a waiter is
-// subscribed before it asks.
-func TestAWaiterWhoseChannelIsSubscribedAsksOnceBeforeItSleeps(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		here, there, me := w.client(), w.client(), w.caller()
-		for _, asks := range []int{2, 1, 1} { // an acquire and a join, then a join
-			require.NoError(t, here.NewLock(key).Lock(me))
-			before := evalshas(there.acquires())
-			waiter := start(func() error { return there.NewLock(key).Lock(me) })
-			require.True(t, pending(waiter))
-			assert.Equal(t, asks, evalshas(there.acquires())-before)
-			require.NoError(t, here.NewLock(key).Unlock(me))
-			within(t, 0, 0, func() { require.NoError(t, <-waiter) })
-			require.NoError(t, there.NewLock(key).Unlock(me))
-			time.Sleep(time.Second)
-		}
-	})
-}
-
-// evalshas returns the number of EVALSHA, without the EVAL that repeats a script which the
-// server does not know.
-func evalshas(sent []network.Frame) (n int) {
-	for _, f := range sent {
-		if f.Is("EVALSHA") {
-			n++
-		}
-	}
-	return n
-}
-
 func TestEveryWaiterOfEveryClientGetsTheLock(t *testing.T) {
 	eachExclusiveKind(t, func(t *testing.T, s *subject) {
 		const clients, waiters = 3, 4
@@ -535,32 +489,6 @@ func TestAWaiterGetsTheLockWhenTheLeaseOfADeadHolderEnds(t *testing.T) {
 		s.number("PEXPIRE", key, "100")
 		require.NoError(t, lock.Lock(s.ctx))
 		require.NoError(t, lock.Unlock(s.ctx))
-	})
-}
-
-// A waiter learns of its grant from the answer to a look, and unlocks before the message
-// comes. The message may be about a command that has run since then: so a release follows that
-// of Unlock, and none overtakes it, by which Unlock would call the lock lost.
-func TestAGrantThatArrivesDuringUnlockIsReleasedAfterThat(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		holder, p, me, them := w.client(), w.client(), w.caller(), w.caller()
-		require.NoError(t, holder.NewLock(key).Lock(me))
-		waiter := start(func() error { return p.NewLock(key).Lock(them) })
-		require.True(t, pending(waiter))
-		require.NoError(t, holder.NewLock(key).Unlock(me))
-		require.NoError(t, <-waiter)
-
-		ticket := w.fields(key)[0]
-		p.net.SetRoundTrip(20 * time.Millisecond)
-		before := len(p.net.Sent("EVALSHA"))
-		unlocked := start(func() error { return p.NewLock(key).Unlock(them) })
-		require.True(t, pending(unlocked))
-		channel := "rlock_turn:{" + key + "}:" + ticket[:19]
-		require.Equal(t, 1, w.Publish(channel, "+"+ticket+"   "+key))
-		require.NoError(t, <-unlocked)
-		assert.Len(t, p.net.Sent("EVALSHA"), before+1)
-		time.Sleep(time.Second)
-		assert.Len(t, p.net.Sent("EVALSHA"), before+2)
 	})
 }
 
@@ -602,105 +530,13 @@ func TestAWriterHoldsBackNoReadersOfAnotherName(t *testing.T) {
 	})
 }
 
-// The channels of grants differ between the names, too: a message through the wrong channel
-// is ignored.
-func TestAGrantThatNamesAnotherLockIsIgnored(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		holder, p, me, them := w.client(), w.client(), w.caller(), w.caller()
-		require.NoError(t, holder.NewFairLock(key).Lock(me))
-		waiting := w.waiting(p, them)
-		ticket := w.queued()[0]
-		channel := "rlock_turn:{" + key + "}:" + ticket[:19]
-		for _, grant := range []string{ticket, "+" + ticket, "+" + ticket + "   ", "+" + ticket + "   {" + key + "}", "+" + ticket + "   " + key + " ", "?" + ticket + " {" + key + "}"} {
-			require.Equal(t, 1, w.Publish(channel, grant))
-			assert.True(t, pending(waiting), grant)
-		}
-		require.NoError(t, holder.NewFairLock(key).Unlock(me))
-		require.NoError(t, <-waiting)
-		require.NoError(t, p.NewFairLock(key).Unlock(them))
-	})
-}
-
-// For any two names, the keys, channels and messages of their fair and read-write locks
-// differ, except those that Redisson shares.
-func FuzzTwoNames(f *testing.F) {
-	for _, names := range [][2]string{
-		{"x", "{x}"}, {"{x}", "{x}:"}, {"x", "{x}:"}, {"x}", "{x}"}, {"{x", "x"}, {"{x", "{x}"}, {"user:1", "{user:1}"},
-		{"x", "x:"}, {"{{x}", "{x}"}, {"{x}rw", "x"}, {"{x}:rw", "{x}"}, {"rlock_queue:{x}", "x"}, {"x}:ushers", "x"},
-		{" ", "{ }"}, {"x", "x x"}, {"x}y", "{x}y"}, {"x}y", "{x}y}"},
-	} {
-		f.Add(names[0], names[1])
-	}
-	f.Fuzz(func(t *testing.T, one, other string) {
-		if one == other || !valid(one) || !valid(other) {
-			t.Skip()
-		}
-		bubbleAlone(t, func(t *testing.T, w *world) {
-			clients := [2]*testClient{w.client(), w.client()}
-			mine := w.owned(clients, one)
-			require.GreaterOrEqual(t, len(mine), 4, "two queues and their channels: %q", mine)
-			for thing := range w.owned(clients, other) {
-				assert.NotContains(t, mine, thing)
-			}
-		})
-	})
-}
-
-func valid(name string) bool { return len(name) > 0 && len(name) <= 64<<10 }
-
-// owned returns the keys and channels that locks of the name use while clients contend,
-// without the lock's own key and those that Redisson shares.
-func (w *world) owned(clients [2]*testClient, name string) map[string]bool {
-	things := make(map[string]bool)
-	look := func() {
-		for _, key := range w.Keys() {
-			if key != name && !strings.Contains(key, ":rwlock_timeout:") {
-				things["key "+key] = true
-			}
-		}
-		for _, channel := range lockChannels(w.Miniredis) {
-			if !strings.HasPrefix(channel, "redisson_") {
-				things["channel "+channel] = true
-			}
+// evalshas returns the number of EVALSHA, without the EVAL that repeats a script which the
+// server does not know.
+func evalshas(sent []network.Frame) (n int) {
+	for _, f := range sent {
+		if f.Is("EVALSHA") {
+			n++
 		}
 	}
-	me, them := w.caller(), w.caller()
-	spy := w.NewSubscriber()
-	spy.Psubscribe("rlock_*")
-	defer func() { spy.Punsubscribe("rlock_*"); spy.Close() }()
-	messages := make(chan string, 3) // a fourth message would hang
-	go func() {
-		for m := range spy.Pmessages() {
-			messages <- m.Message
-		}
-	}()
-	for i, p := range clients { // each client is granted the lock once
-		fair, waits := clients[1-i].NewFairLock(name), p.NewFairLock(name)
-		require.NoError(w.t, fair.Lock(me))
-		waiting := start(func() error { return waits.Lock(them) })
-		require.True(w.t, pending(waiting))
-		look()
-		require.NoError(w.t, fair.Unlock(me))
-		require.NoError(w.t, <-waiting)
-		require.NoError(w.t, waits.Unlock(them))
-	}
-	for range clients {
-		words := strings.SplitN(<-messages, " ", 4)
-		require.Len(w.t, words, 4)
-		assert.Len(w.t, strings.Split(words[0], ":"), 2)
-		assert.Equal(w.t, name, words[3], "a grant names its lock")
-	}
-
-	reading, writing := clients[0].NewReadWriteLock(name).Read(), clients[1].NewReadWriteLock(name).Write()
-	require.NoError(w.t, reading.Lock(me))
-	waiting := start(func() error { return writing.Lock(them) })
-	require.True(w.t, pending(waiting))
-	look()
-	require.NoError(w.t, reading.Unlock(me))
-	require.NoError(w.t, <-waiting)
-	require.NoError(w.t, writing.Unlock(them))
-	time.Sleep(time.Minute) // until the subscriptions have ended
-	require.Empty(w.t, w.Keys())
-	require.Empty(w.t, lockChannels(w.Miniredis))
-	return things
+	return n
 }

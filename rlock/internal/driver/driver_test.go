@@ -282,6 +282,7 @@ func (f *fake) isClean() {
 			s.glance(func() {
 				assert.Empty(f.t, s.locks)
 				assert.Empty(f.t, s.pools)
+				assert.Empty(f.t, s.mirrorWaits)
 				assert.Zero(f.t, s.counts.Held)
 				assert.Zero(f.t, s.counts.Waiting)
 			})

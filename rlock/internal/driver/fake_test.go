@@ -43,7 +43,8 @@ type fake struct {
 	fate  func(client uint32, cmd *core.Command) fate // nil: all pass
 	start time.Time
 	kind  client.KindID
-	most  int // permits of a semaphore
+	most  int  // permits of a semaphore
+	loose bool // commands have no order, as in a Cluster
 
 	mu      sync.Mutex // protects following
 	server  server.Server
@@ -54,7 +55,16 @@ type fake struct {
 	texts   []string                 // of the tenures that were released
 	owners  map[core.ID]core.OwnerID // of the tickets that have come
 	tracked *Client                  // the client that is told of the next change of the key, nil for none
+	pubsub  hearing                  // what the server says to subscriptions
 }
+
+// A hearing is what the server says to a subscription.
+type hearing uint8
+
+const (
+	confirms hearing = iota
+	silent
+)
 
 // A pending is a command or an answer that is held back.
 type pending struct {
@@ -73,6 +83,7 @@ type fakeWire struct {
 
 	tracks bool // Redis tells of changed keys
 	keeps  bool // a caller must not leave a command behind, as in a Cluster
+	stays  bool // a subscription goes on when no lock needs it any more
 }
 
 func newFake(t testing.TB, embedded *redistest.Server, kind client.KindID) *fake {
@@ -117,12 +128,11 @@ func (f *fake) join(change func(*client.Config)) *Client {
 	return w.client
 }
 
-func (w *fakeWire) Ordered() bool                          { return true }
+func (w *fakeWire) Ordered() bool                          { return !w.fake.loose }
 func (w *fakeWire) replicated() bool                       { return false }
 func (w *fakeWire) abandonable() bool                      { return !w.keeps }
 func (w *fakeWire) Ends() bool                             { return true }
 func (w *fakeWire) Tracks() bool                           { return w.tracks }
-func (w *fakeWire) hears(*client.Name) bool                { return false }
 func (w *fakeWire) Limits(uint16) *wire.Limits             { return w.all }
 func (w *fakeWire) group(*client.Name) uint32              { return 0 }
 func (w *fakeWire) refresh(time.Time, bool)                {}
@@ -276,7 +286,7 @@ func (f *fake) count(op core.Op) (n int) {
 	return n
 }
 
-// A fakeSub is a subscription that is confirmed at once.
+// A fakeSub is a subscription. The hub says nothing more about one that is confirmed at once.
 type fakeSub struct {
 	wire *fakeWire
 	hear func(string)
@@ -287,23 +297,42 @@ func (w *fakeWire) listen(n *client.Name, hear func(string), _ func()) subscript
 	w.fake.mu.Lock()
 	defer w.fake.mu.Unlock()
 	w.subs[n.Key] = append(w.subs[n.Key], s)
-	w.fake.server.Listens = w.fake.server.Listens.With(w.number)
+	w.fake.heard(w)
 	return s
 }
 
-func (s *fakeSub) state() (confirmed, refused bool) { return true, false }
-func (s *fakeSub) abroad(func(string))              {}
-func (s *fakeSub) home()                            {}
-func (s *fakeSub) abroadHeard() bool                { return false }
+// heard notes whether the client hears the messages of the server.
+func (f *fake) heard(w *fakeWire) {
+	switch {
+	case f.pubsub == silent || len(w.subs[key]) == 0 && !w.stays:
+		f.server.Listens = f.server.Listens.Without(w.number)
+	case len(w.subs[key]) > 0:
+		f.server.Listens = f.server.Listens.With(w.number)
+	}
+}
+
+func (w *fakeWire) hears(*client.Name) bool {
+	w.fake.mu.Lock()
+	defer w.fake.mu.Unlock()
+	return w.fake.server.Listens.Has(w.number)
+}
+
+func (s *fakeSub) state() (confirmed, refused bool) {
+	s.wire.fake.mu.Lock()
+	defer s.wire.fake.mu.Unlock()
+	return s.wire.fake.pubsub == confirms, false
+}
+
+func (s *fakeSub) abroad(func(string)) {}
+func (s *fakeSub) home()               {}
+func (s *fakeSub) abroadHeard() bool   { return false }
 
 func (s *fakeSub) close() {
 	f := s.wire.fake
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.wire.subs[key] = slices.DeleteFunc(s.wire.subs[key], func(o *fakeSub) bool { return o == s })
-	if len(s.wire.subs[key]) == 0 {
-		f.server.Listens = f.server.Listens.Without(s.wire.number)
-	}
+	f.heard(s.wire)
 }
 
 const key = "orders:42"

@@ -22,6 +22,8 @@ func TestManyWaitersShareOneSubscription(t *testing.T) {
 		for range 20 {
 			r.join(t, here, "")
 		}
+		assert.Len(t, f.server.Queue, 1)
+		assert.Equal(t, 1, f.count(core.Join))
 		subs := here.wire.(*fakeWire).subs
 		assert.Len(t, subs[key], 1)
 		assert.Empty(t, there.wire.(*fakeWire).subs[key], "a client without waiters listens to nothing")
@@ -60,4 +62,83 @@ func TestAnAcquireWhoseCallerLeftInFlightIsUndoneOnce(t *testing.T) {
 			f.isClean()
 		})
 	}
+}
+
+// A ticket of a client that is not told of its grants polls.
+func TestATicketPollsWhileItsSubscriptionIsNotConfirmed(t *testing.T) {
+	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+		here, there := f.join(nil), f.join(nil)
+		h := holds(t, there.lock())
+		f.mu.Lock()
+		f.pubsub = silent
+		f.mu.Unlock()
+		l := here.lock()
+		o, got := takes(t.Context(), l)
+		time.Sleep(time.Second)
+		require.Len(t, f.server.Queue, 1)
+		assert.True(t, f.server.Queue[0].Polls)
+		freed := time.Now()
+		require.NoError(t, h.Release(t.Context()))
+		require.NoError(t, <-got)
+		assert.LessOrEqual(t, time.Since(freed), lastPoll)
+		require.NoError(t, l.Unlock(t.Context(), o))
+		f.isClean()
+	})
+}
+
+// A first waiter asks, subscribes and takes a ticket. While its subscription goes on, the next one takes a ticket at once.
+func TestAWaiterOfAClientThatListensTakesATicketAtOnce(t *testing.T) {
+	bubbleOf(t, client.PlainKind, func(t *testing.T, f *fake) {
+		here, there := f.join(nil), f.join(nil)
+		here.wire.(*fakeWire).stays = true
+		for _, asks := range [][]core.Op{{core.Acquire, core.Join}, {core.Join}, {core.Join}} {
+			h := holds(t, there.lock())
+			sent := len(f.ops(core.Acquire, core.Join))
+			l := here.lock()
+			o, got := takes(t.Context(), l)
+			synctest.Wait()
+			assert.Equal(t, asks, f.ops(core.Acquire, core.Join)[sent:])
+			require.NoError(t, h.Release(t.Context()))
+			require.NoError(t, <-got)
+			require.NoError(t, l.Unlock(t.Context(), o))
+			time.Sleep(time.Second)
+		}
+		f.isClean()
+	})
+}
+
+// The commands in flight to the node are as many as there may be. A release has a place of its own.
+func TestAWaiterLeavesTheQueueOfABusyNode(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		here, there := f.join(nil), f.join(nil)
+		h := holds(t, there.lock())
+		ctx, leave := context.WithCancel(t.Context())
+		_, waits := takes(ctx, here.lock())
+		synctest.Wait()
+		require.Len(t, f.server.Queue, 1)
+		f.mu.Lock()
+		f.fate = func(_ uint32, cmd *core.Command) fate {
+			if cmd.Op == core.Acquire || cmd.Op == core.Look {
+				return held
+			}
+			return passes
+		}
+		f.mu.Unlock()
+		var others []<-chan error
+		for i := range 300 {
+			l := NewLock(here, client.FairKind, key+string(rune('a'+i)))
+			_, got := takes(ctx, &l)
+			others = append(others, got)
+		}
+		time.Sleep(2100 * time.Millisecond) // the ticket is to be looked for
+		leave()
+		require.ErrorIs(t, <-waits, context.Canceled)
+		for _, got := range others {
+			require.ErrorIs(t, <-got, context.Canceled)
+		}
+		synctest.Wait()
+		assert.Empty(t, f.server.Queue)
+		require.NoError(t, h.Release(t.Context()))
+		time.Sleep(time.Minute)
+	})
 }

@@ -1,0 +1,50 @@
+package driver
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/core"
+)
+
+// Any user may publish on the channel of a client's grants. Locks of other names and kinds may share it.
+func TestAMessageThatGrantsNoTicketOfTheLockIsIgnored(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		here, there := f.join(nil), f.join(nil)
+		h := holds(t, there.lock())
+		l := here.lock()
+		o, got := takes(t.Context(), l)
+		synctest.Wait()
+		f.mu.Lock()
+		waits := f.server.Queue[0]
+		f.mu.Unlock()
+		id := waits.ID
+		id.Client = thisClient
+		ticket := here.textOf(id, waits.Owner)
+		id.N += 1000
+		prefix := here.id.Prefix
+		for _, message := range []string{
+			"", " ", ticket, "+" + ticket, "+" + ticket + "   ", "+" + ticket + "   {" + key + "}", "+" + ticket + "   " + key + " ",
+			"?" + ticket + " {" + key + "}", "+" + prefix + "  " + " " + key, "+" + prefix + "0   " + key, "?" + prefix + " " + key,
+			"+" + prefix + "8e0f-112233445566:   " + key, "+" + there.textOf(id, 1) + " 1 1 " + key,
+		} {
+			here.hear(l.Name, message)
+			synctest.Wait()
+			require.Empty(t, got, message)
+		}
+		sent := len(f.sent)
+		here.hear(l.Name, "+"+here.textOf(id, 1)+" 1 1 "+key)
+		time.Sleep(time.Second)
+		require.Empty(t, got, "a ticket that no caller waits for is given back, whether it has the lock or not")
+		assert.Equal(t, []core.Op{core.Leave}, f.ops(core.Leave))
+		assert.Equal(t, sent+1, len(f.sent))
+		require.NoError(t, h.Release(t.Context()))
+		require.NoError(t, <-got)
+		require.NoError(t, l.Unlock(t.Context(), o))
+		f.isClean()
+	})
+}
