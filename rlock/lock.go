@@ -30,7 +30,7 @@ type Lock struct {
 	client *Client // nil for a lock over several
 }
 
-// A form is the implementation of a Lock: a lock of one key ([client.Form]), or one over several.
+// A form is the implementation of a Lock: a lock of one key ([driver.Lock]), or one over several.
 type form interface {
 	Title() string
 	Take(ctx context.Context, req client.Request) error

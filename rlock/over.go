@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/group"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -41,18 +42,18 @@ func homeOf(e *client.Client) *group.Home {
 
 // A single is a lock of one key as package group knows it.
 type single struct {
-	client.Form
+	*driver.Lock
 	leaves []group.Leaf // the one
 }
 
 var _ group.Locker = single{}
 
 // newSingle returns the lock of one key of the client as a part.
-func newSingle(c *Client, f client.Form) single {
-	return single{f, []group.Leaf{leafOf(c, f.Base())}}
+func newSingle(c *Client, f *driver.Lock) single {
+	return single{f, []group.Leaf{leafOf(c, f)}}
 }
 
-func leafOf(c *Client, l *client.Lock) group.Leaf {
+func leafOf(c *Client, l *driver.Lock) group.Leaf {
 	return group.Leaf{Name: l.Name.Key, Kind: uint8(l.Name.KindID), Shared: l.Shared, Home: c.groups}
 }
 
@@ -77,8 +78,8 @@ func (l *Lock) part() (group.Locker, error) {
 	switch f := l.made.(type) {
 	case over:
 		return f.Lock, f.Err()
-	case client.Form:
-		return newSingle(l.client, f), f.Base().Name.Err
+	case *driver.Lock:
+		return newSingle(l.client, f), f.Name.Err
 	}
 	return nil, fmt.Errorf("rlock: %w: %T is no lock", ErrInvalidConfig, l.made)
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/group"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
@@ -101,8 +101,8 @@ func overlap(a, b *Lock) bool {
 // leaves returns the locks of one key that the lock consists of: of a lock of one key in the array.
 func (l *Lock) leaves(one *[1]group.Leaf) []group.Leaf {
 	switch f := l.form().(type) {
-	case client.Form:
-		one[0] = leafOf(l.client, f.Base())
+	case *driver.Lock:
+		one[0] = leafOf(l.client, f)
 		return one[:]
 	case over:
 		return f.Leaves()

@@ -15,10 +15,11 @@ import (
 
 // below has, for each package, those of this folder that it may import.
 var below = map[string][]string{
-	"driver": {"client", "task", "terms", "wire"},
-	"group":  {"task", "terms", "wire"}, // it knows how locks are used, and not how one is kept
-	"diag":   {"task", "terms", "wire"}, // it reads locks by a Source
-	"client": {"task", "terms", "wire"},
+	"driver": {"client", "losses", "task", "terms", "wire"},
+	"group":  {"losses", "task", "terms", "wire"}, // it knows how locks are used, and not how one is kept
+	"diag":   {"task", "terms", "wire"},           // it reads locks by a Source
+	"client": {"losses", "task", "terms", "wire"},
+	"losses": {"terms"},
 	"terms":  {},
 	"task":   {},
 	"wire":   {},

@@ -10,13 +10,13 @@
 // # Names and kinds
 //
 // A [Name] is a lock's key and all that follows from it, computed once. A [Lock] is a name as far as Redis alone is asked
-// about it: whether it is held, for how long, and by which owners (survey.go, readwrite.go, semaphore.go). What a kind of
+// about it: whether it is held, for how long, and by which owners (lock.go). What a kind of
 // lock does in this process is not known here.
 //
 // # What others say
 //
-// Messages on the client's own channel (ownchannel.go), changes of tracked keys and ends of connections (locks.go) go
-// to the [Locks] of the client. Each is a reason to ask Redis, and none is believed.
+// Messages on the client's own channel, changes of tracked keys and ends of connections go to the [Locks] of the client
+// (locks.go). Each is a reason to ask Redis, and none is believed.
 //
 // # Concurrency and failure
 //

@@ -1,8 +1,16 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // A Lock is a lock of one key, as far as Redis alone is asked about it.
@@ -23,17 +31,6 @@ func (l *Lock) ForReaders() Lock { return Lock{Client: l.Client, Name: l.Name, S
 // Title returns the name that the lock was made with.
 func (l *Lock) Title() string { return l.Name.Key }
 
-// Base returns the lock itself.
-func (l *Lock) Base() *Lock { return l }
-
-// Same reports whether both are the same lock.
-func (l *Lock) Same(other *Lock) bool { return l.SameName(other) && l.Shared == other.Shared }
-
-// SameName reports whether both are the same lock, or a reader's and a writer's.
-func (l *Lock) SameName(other *Lock) bool {
-	return l.Client == other.Client && l.Name.KindID == other.Name.KindID && l.Name.Key == other.Name.Key
-}
-
 // IsLocked asks Redis whether the lock is held.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) { return l.Name.kind().locked(ctx, l) }
 
@@ -42,3 +39,139 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) { return l.Name.k
 
 // Holders asks Redis for the owners that an unlock by force releases: "<uuid>:<id>" each.
 func (l *Lock) Holders(ctx context.Context) ([]string, error) { return l.Name.kind().holders(ctx, l) }
+
+// fields returns those of the lock's hash, none if the lock is free.
+func fields(ctx context.Context, l *Lock) ([]string, error) {
+	return look(ctx, l, owners, "HKEYS")
+}
+
+// owners reads the fields of a hash, or the members of a sorted set, that holds a lock.
+func owners(reply rueidis.RedisResult) ([]string, error) {
+	all, err := reply.AsStrSlice()
+	for _, owner := range all {
+		if !wire.MayOwn(owner) && (owner != modeField || len(all) == 1) {
+			return nil, wire.NotALock(owner)
+		}
+	}
+	return all, err
+}
+
+// look sends a command that changes nothing about the lock's key, and decodes the reply.
+func look[T any](ctx context.Context, l *Lock, decode func(rueidis.RedisResult) (T, error), command ...string) (reply T, err error) {
+	err = l.survey(ctx, func(r *wire.Redis) []rueidis.Completed {
+		return []rueidis.Completed{r.Arbitrary(l.Name.Key, command...)}
+	}, func(replies []rueidis.RedisResult) (err error) {
+		reply, err = decode(replies[0])
+		return err
+	})
+	return reply, err
+}
+
+// survey sends commands that change nothing about the lock, and reads their replies.
+func (l *Lock) survey(ctx context.Context, build func(*wire.Redis) []rueidis.Completed, read func([]rueidis.RedisResult) error) error {
+	n, r := l.Name, l.Client.Redis
+	if n.Err != nil {
+		return n.Err
+	}
+	replies, err := r.Survey(ctx, n.Slot, func() []rueidis.Completed { return build(r) })
+	if err == nil {
+		err = wire.Explain(read(replies))
+	}
+	if err != nil {
+		return fmt.Errorf("rlock: look at %q: %w", n.Key, err)
+	}
+	return nil
+}
+
+// keyTTL returns how long the lock's key lives.
+func keyTTL(ctx context.Context, l *Lock) (time.Duration, error) {
+	ms, err := look(ctx, l, rueidis.RedisResult.AsInt64, "PTTL")
+	switch {
+	case err != nil || ms == -2:
+		return 0, err
+	case ms == -1:
+		return -1, nil
+	}
+	return wire.Milliseconds(ms), nil
+}
+
+// keyExists reports whether the lock's key is there.
+func keyExists(ctx context.Context, l *Lock) (bool, error) {
+	n, err := look(ctx, l, rueidis.RedisResult.AsInt64, "EXISTS")
+	return n > 0, err
+}
+
+// A read-write lock is a hash of the mode, the readers and the writer.
+
+const (
+	modeField   = "mode"
+	writeSuffix = ":write"
+)
+
+// readersOrWriters returns the readers only while there is no writer, as Redisson's
+// forceUnlockAsync.
+func readersOrWriters(ctx context.Context, l *Lock) ([]string, error) {
+	fields, err := fields(ctx, l)
+	if l.Shared && len(ownersAmong(fields, false)) > 0 {
+		return nil, nil
+	}
+	return ownersAmong(fields, l.Shared), err
+}
+
+func readOrWritten(ctx context.Context, l *Lock) (bool, error) {
+	fields, err := fields(ctx, l)
+	return len(ownersAmong(fields, l.Shared)) > 0, err
+}
+
+// ownersAmong returns those that the fields show to read, or to write.
+func ownersAmong(fields []string, read bool) (owners []string) {
+	for _, field := range fields {
+		owner, writes := strings.CutSuffix(field, writeSuffix)
+		if field != modeField && writes != read {
+			owners = append(owners, owner)
+		}
+	}
+	return owners
+}
+
+// A semaphore is a sorted set of the owners and the ends of their leases.
+
+// NewSemaphore returns the lock of one permit of so many.
+func NewSemaphore(c *Client, key string, permits int) Lock {
+	l := NewLock(c, SemaphoreKind, key)
+	l.Name.Permits = permits
+	if permits < 1 && l.Name.Err == nil {
+		l.Name.Err = fmt.Errorf("rlock: semaphore %q: %w: %d permits: use at least 1", key, wire.ErrInvalidConfig, permits)
+	}
+	return l
+}
+
+// permitHolders are the owners in Redis, those included whose leases are over.
+func permitHolders(ctx context.Context, l *Lock) ([]string, error) {
+	return look(ctx, l, owners, "ZRANGE", "0", "-1")
+}
+
+func allPermitsHeld(ctx context.Context, l *Lock) (bool, error) {
+	held, err := l.permitsHeld(ctx)
+	return len(held) >= l.Name.Permits, err
+}
+
+func firstPermitEnds(ctx context.Context, l *Lock) (time.Duration, error) {
+	held, err := l.permitsHeld(ctx)
+	if err != nil || len(held) < l.Name.Permits {
+		return 0, err
+	}
+	return slices.MinFunc(held, func(a, b wire.Permit) int { return cmp.Compare(a.Left, b.Left) }).Left, nil
+}
+
+// permitsHeld returns the permits that are held, by the clock of the server that has the
+// semaphore.
+func (l *Lock) permitsHeld(ctx context.Context) (held []wire.Permit, err error) {
+	err = l.survey(ctx, func(r *wire.Redis) []rueidis.Completed {
+		return []rueidis.Completed{r.Arbitrary(l.Name.Key, "ZRANGE", "0", "-1", "WITHSCORES"), r.Client.B().Time().Build()}
+	}, func(replies []rueidis.RedisResult) (err error) {
+		held, err = wire.PermitsOf(replies[0], replies[1])
+		return err
+	})
+	return held, err
+}

@@ -27,7 +27,7 @@ import (
 //	taskset -c 1 go test -run - -bench . -benchtime 400x ./rlock/internal/driver
 
 // blocks measures a block with a lock of a new client.
-func blocks(b *testing.B, config client.Config, block func(l client.Form)) {
+func blocks(b *testing.B, config client.Config, block func(l *Lock)) {
 	l := benchLock(b, config)
 	var took []float64
 	for b.Loop() {
@@ -72,9 +72,9 @@ func benchLock(b testing.TB, config client.Config) *Lock {
 	return &l
 }
 
-func pair(b testing.TB, l client.Form) { pairWith(context.Background(), b, l) }
+func pair(b testing.TB, l *Lock) { pairWith(context.Background(), b, l) }
 
-func pairWith(ctx context.Context, b testing.TB, l client.Form) {
+func pairWith(ctx context.Context, b testing.TB, l *Lock) {
 	o := terms.Owner{ID: terms.GoroutineID()}
 	if err := l.Take(ctx, client.Request{Owner: o, Wait: terms.Forever}); err != nil {
 		b.Error(err)
@@ -85,7 +85,7 @@ func pairWith(ctx context.Context, b testing.TB, l client.Form) {
 	}
 }
 
-func pairs(b testing.TB, l client.Form) {
+func pairs(b testing.TB, l *Lock) {
 	for range blockSize {
 		pair(b, l)
 	}
@@ -93,7 +93,7 @@ func pairs(b testing.TB, l client.Form) {
 
 // BenchmarkNested is a pair by the goroutine that holds the lock.
 func BenchmarkNested(b *testing.B) {
-	blocks(b, client.Config{}, func(l client.Form) {
+	blocks(b, client.Config{}, func(l *Lock) {
 		o := terms.Owner{ID: terms.GoroutineID()}
 		if l.Depth(o) == 0 {
 			require.NoError(b, l.Take(context.Background(), request(o)))
@@ -105,20 +105,20 @@ func BenchmarkNested(b *testing.B) {
 
 // BenchmarkLingering is a pair of a lock that lingers.
 func BenchmarkLingering(b *testing.B) {
-	blocks(b, client.Config{Linger: time.Minute}, func(l client.Form) { pairs(b, l) })
+	blocks(b, client.Config{Linger: time.Minute}, func(l *Lock) { pairs(b, l) })
 }
 
 // BenchmarkUncontended is a pair of a free lock. The embedded server runs in the process.
 func BenchmarkUncontended(b *testing.B) {
-	blocks(b, client.Config{}, func(l client.Form) { pairs(b, l) })
+	blocks(b, client.Config{}, func(l *Lock) { pairs(b, l) })
 }
 
 // BenchmarkHandOff passes a lock among 100 goroutines.
 func BenchmarkHandOff(b *testing.B) {
-	blocks(b, client.Config{}, func(l client.Form) { crowd(b, l, 100, blockSize) })
+	blocks(b, client.Config{}, func(l *Lock) { crowd(b, l, 100, blockSize) })
 }
 
-func crowd(b testing.TB, l client.Form, goroutines, sections int) {
+func crowd(b testing.TB, l *Lock, goroutines, sections int) {
 	var all sync.WaitGroup
 	var left atomic.Int64
 	left.Store(int64(sections))

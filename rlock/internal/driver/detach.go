@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/go-rlock/rlock/internal/core"
-	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
@@ -22,7 +21,7 @@ func (h *hold) Detach(ctx context.Context) error {
 		case <-h.Context().Done(): // no mirror may be sent any more
 			return context.Cause(h.Context())
 		case <-ctx.Done():
-			return fmt.Errorf("rlock: lock %q: not detached: %w", h.Title(), wire.TimeUp(ctx, nil))
+			return fmt.Errorf("rlock: lock %q: not detached: %w", h.title(), wire.TimeUp(ctx, nil))
 		}
 	}
 }
@@ -31,7 +30,7 @@ func (h *hold) Detach(ctx context.Context) error {
 func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error) {
 	l, now := h.enter()
 	if l == nil {
-		return nil, client.WhyOver(h)
+		return nil, h.Err()
 	}
 	c := h.lock.driver
 	was, t, result := l.Detach(core.OwnerID(h.owner.ID), h.lock.mode(), h, now)
@@ -42,9 +41,9 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 		l.shard.workOf(l, t).parted = true
 		c.shared.TenureOver() // it counts for nothing any more
 	case core.WouldRenew:
-		err = fmt.Errorf("rlock: lock %q: %w: the watchdog keeps it: use WithLease", h.Title(), terms.ErrDetach)
+		err = fmt.Errorf("rlock: lock %q: %w: the watchdog keeps it: use WithLease", h.title(), terms.ErrDetach)
 	case core.NotAlone:
-		err = fmt.Errorf("rlock: lock %q: %w: it is held %d times", h.Title(), terms.ErrDetach, len(l.Levels()))
+		err = fmt.Errorf("rlock: lock %q: %w: it is held %d times", h.title(), terms.ErrDetach, len(l.Levels()))
 	case core.NothingHeld:
 		err = terms.ErrNotHeld
 	case core.NotYet:
@@ -54,7 +53,7 @@ func (h *hold) tryDetach(ctx context.Context) (landed <-chan struct{}, err error
 	if landed != nil || err != nil {
 		return landed, err
 	}
-	h.End(fmt.Errorf("rlock: lock %q: detached: %w", h.Title(), terms.ErrNotHeld))
+	h.End(fmt.Errorf("rlock: lock %q: detached: %w", h.title(), terms.ErrNotHeld))
 	if c.shared.Observer.On() {
 		e := c.closedLevel(h.lock.Name, &was, now, nil)
 		e.Detached = true

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -12,11 +13,13 @@ import (
 
 // A hold is the handle of one level of a lock of one key.
 type hold struct {
-	client.Base
+	terms.HoldContext
 	lock  Lock
 	owner terms.Owner
-	by    uint64 // the goroutine that has called, 0 if it is not known
-	token uint64 // set when the lock was granted, and never changed; 0: it has none
+	whole *terms.Whole // that it was taken for, nil for none
+	ended func(error)  // tells the whole of its loss, nil for none
+	by    uint64       // the goroutine that has called, 0 if it is not known
+	token uint64       // set when the lock was granted, and never changed; 0: it has none
 
 	// The mutex of the lock's shard protects following.
 
@@ -27,23 +30,32 @@ type hold struct {
 // newHold returns the handle of a call, whose context is made from parent.
 func (l *Lock) newHold(parent context.Context, req *client.Request) *hold {
 	req.Shared = l.Shared
-	h := &hold{lock: *l, owner: req.Owner, by: req.Goroutine()}
-	h.Begin(l.driver.witness.watched(parent), req)
+	h := &hold{lock: *l, owner: req.Owner, whole: req.Whole, ended: req.Lost, by: req.Goroutine()}
+	h.Begin(l.driver.witness.watched(parent))
 	return h
 }
 
-var (
-	_ client.Handle = (*hold)(nil)
-	_ client.Ending = (*hold)(nil)
-)
+var _ client.Handle = (*hold)(nil)
 
-// Title implements [client.Handle] and [client.Ending], as all exported methods here.
-func (h *hold) Title() string { return h.lock.Name.Key }
+// title returns the name that the lock was made with.
+func (h *hold) title() string { return h.lock.Name.Key }
 
+// FencingToken implements [client.Handle], as all exported methods here.
 func (h *hold) FencingToken() uint64 { return h.token }
 
 // isPart reports whether a whole tells of the hold. A nil hold is no part.
-func (h *hold) isPart() bool { return h != nil && h.Whole != nil }
+func (h *hold) isPart() bool { return h != nil && h.whole != nil }
+
+// isHeld reports whether the hold is one of its owner's: not if it is a part of a whole that is not held.
+func (h *hold) isHeld() bool { return h.whole == nil || h.whole.IsHeld() }
+
+// lose ends the context of the handle, which has ended without a release, and tells the whole.
+func (h *hold) lose(cause error) {
+	h.End(cause)
+	if h.ended != nil {
+		h.ended(cause)
+	}
+}
 
 func (h *hold) ValidUntil() (until time.Time) {
 	if l, _ := h.enter(); l != nil {
@@ -78,17 +90,16 @@ func (l *lock) hasHandle(h *hold) bool {
 	return false
 }
 
-func (h *hold) Unlock(ctx context.Context) error {
-	return h.lock.unlock(ctx, h.owner, h)
-}
-
-func (h *hold) Cause() (cause error) {
+func (h *hold) Err() (cause error) {
+	if client.Valid(h) {
+		return nil
+	}
 	h.lock.driver.shardOf(h.lock.Name).glance(func() {
 		if !h.released || errors.Is(h.lost, terms.ErrPassed) {
 			cause = h.lost
 		}
 	})
-	return cause
+	return cmp.Or(cause, terms.Released(h.title()))
 }
 
 // giveBack releases a hold that is over already, and returns why it was; nil if it had been released before.
@@ -101,12 +112,18 @@ func (h *hold) giveBack() (cause error) {
 	return cause
 }
 
-func (h *hold) Err() error { return client.WhyOver(h) }
-
-func (h *hold) Release(ctx context.Context) error { return client.Release(ctx, h) }
+func (h *hold) Release(ctx context.Context) error {
+	released := terms.Released(h.title())
+	if client.Valid(h) {
+		h.End(released) // before another can have it
+	}
+	err := h.lock.unlock(ctx, h.owner, h)
+	h.End(released)
+	return err
+}
 
 func (h *hold) ReleaseLater() {
-	h.End(terms.Released(h.Title()))
+	h.End(terms.Released(h.title()))
 	l, now := h.enter()
 	if l == nil {
 		_ = h.giveBack()

@@ -16,8 +16,6 @@ type Lock struct {
 	driver *Client
 }
 
-var _ client.Form = (*Lock)(nil)
-
 // NewLock returns the lock of that kind and name. It asks Redis nothing.
 func NewLock(c *Client, id client.KindID, key string) Lock {
 	return Lock{Lock: client.NewLock(c.shared, id, key), driver: c}
@@ -34,12 +32,13 @@ func (l *Lock) ForReaders() Lock { return Lock{Lock: l.Lock.ForReaders(), driver
 // mode is the way in which the lock is taken.
 func (l *Lock) mode() core.Mode { return modeOf(l.Shared) }
 
-// Take implements [client.Form], as the exported methods that follow.
+// Take acquires the lock without a handle.
 func (l *Lock) Take(ctx context.Context, req client.Request) error {
 	req.Shared = l.Shared
 	return l.driver.acquire(ctx, l.Name, &req, nil)
 }
 
+// Hold acquires the lock with a handle, whose context is made from parent.
 func (l *Lock) Hold(ctx, parent context.Context, req client.Request) (client.Handle, error) {
 	h := l.newHold(parent, &req)
 	err := l.driver.acquire(ctx, l.Name, &req, h)
@@ -113,7 +112,7 @@ func (l *lock) first() (live, waits bool) {
 // up and is about to be released.
 func isLoose(v *core.Level) bool {
 	h, _ := v.Handle.(*hold)
-	return h != nil && !h.IsHeld()
+	return h != nil && !h.isHeld()
 }
 
 func (l *Lock) Token(o terms.Owner) (token uint64, err error) {

@@ -115,7 +115,7 @@ func (e *ending) tell() {
 	c.witness.outside("the report of a loss")
 	for i := range e.levels {
 		if h, ok := e.levels[i].Handle.(*hold); ok {
-			h.Lose(e.causeFor(ownerOf(&e.levels[i])))
+			h.lose(e.causeFor(ownerOf(&e.levels[i])))
 		}
 	}
 	e.observe()

@@ -18,7 +18,7 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	}
 	l, now := h.enter()
 	if l == nil {
-		return "", client.WhyOver(h)
+		return "", h.Err()
 	}
 	was, t, result := l.Pass(core.OwnerID(h.owner.ID), h.lock.mode(), h, core.Span(within), now)
 	var err error

@@ -186,8 +186,8 @@ func placeOf(v *core.Level) *terms.Place {
 
 // wholeOf returns what the level is a part of, nil for none.
 func wholeOf(v *core.Level) *terms.Whole {
-	if h, ok := v.Handle.(*hold); ok && h.IsHeld() {
-		return h.Whole
+	if h, ok := v.Handle.(*hold); ok && h.isHeld() {
+		return h.whole
 	}
 	return nil
 }
