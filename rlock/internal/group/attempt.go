@@ -2,23 +2,9 @@ package group
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/terms"
-	"github.com/go-rlock/rlock/rlock/internal/wire"
-)
-
-const (
-	// lookAround is how long an attempt waits at one server, at most and with jitter,
-	// before it asks all servers again: the server, or the holder of the lock there, may
-	// be dead.
-	lookAround = 2 * time.Second
-	// grace is how long an attempt that was just granted the part it waited for waits for
-	// the others: the former holder releases them at the same time.
-	grace = 50 * time.Millisecond
 )
 
 // An attempt is one call's way to a majority.
@@ -40,7 +26,7 @@ type attempt struct {
 	ctx context.Context // of each question: without the caller's end
 	// quit, once closed, ends the waits at the parts. An answer that is on its way is
 	// awaited: to give it up costs a release, which may find nothing.
-	quit  chan struct{}
+	quit  <-chan struct{}
 	leave func() // closes quit
 
 	replicas []*replica // by part
@@ -55,10 +41,8 @@ type attempt struct {
 	rounds   int       // how often all were asked
 	results  chan result
 
-	mu      sync.Mutex // protects following
-	decided bool       // the call has its outcome: results are dealt with as they come
-	joins   *Hold      // decided: what they are for, nil if the call has failed
-	open    int        // decided: how many are still to come
+	decided chan struct{} // closed once the call has its outcome: results are dealt with as they come
+	joins   *Hold         // decided: what they are for, nil if the call has failed
 }
 
 // A result is the answer of a part.
@@ -73,12 +57,13 @@ func newAttempt(ctx context.Context, h *Hold) *attempt {
 		lock: h.of, hold: h, options: &h.options, began: time.Now(),
 		results: make(chan result, len(h.of.parts)), // a part is asked once at a time
 		ctx:     context.WithoutCancel(ctx),
-		quit:    make(chan struct{}),
+		decided: make(chan struct{}),
 	}
 	for i, l := range h.of.parts {
 		a.replicas = append(a.replicas, &replica{lock: l, owner: h.owner, place: i})
 	}
-	a.leave = sync.OnceFunc(func() { close(a.quit) })
+	waits, leave := context.WithCancel(a.ctx)
+	a.quit, a.leave = waits.Done(), leave
 	return a
 }
 
@@ -107,21 +92,11 @@ func (a *attempt) run(ctx context.Context) error {
 }
 
 // askAround asks all parts, and reports whether it has a majority. If it is denied one, it
-// finds the part to wait at.
+// finds the part to wait at. An attempt that may wait does not keep parts that others need while
+// it waits for silent servers; but it waits longer each time, since they may be far away.
 func (a *attempt) askAround(ctx context.Context) (won bool) {
 	a.waiting = false // a grant has the wanted lease from now on
 	a.askAll()
-	won = a.hear(ctx)
-	if !won && !a.isolated() {
-		a.at = a.firstDenial()
-	}
-	return won
-}
-
-// hear counts until there is a majority (true) or there will be none. An attempt that may
-// wait does not keep parts that others need while it waits for silent servers; but it
-// waits longer each time, since they may be far away.
-func (a *attempt) hear(ctx context.Context) (won bool) {
 	var tired <-chan time.Time
 	if a.options.Wait > 0 {
 		timer := time.NewTimer(terms.Silence << min(a.rounds, 5))
@@ -129,7 +104,11 @@ func (a *attempt) hear(ctx context.Context) (won bool) {
 		tired = timer.C
 		a.rounds++
 	}
-	return a.count(ctx, tired, a.hopeless)
+	won = a.count(ctx, tired, a.hopeless)
+	if !won && !a.isolated() {
+		a.at = a.firstDenial()
+	}
+	return won
 }
 
 // hopeless reports whether the answers to come cannot make a majority.
@@ -150,17 +129,6 @@ func (a *attempt) nest() bool {
 		r.held, r.denial = a.hold.take(a.ctx, r.lock, Options{Lease: a.options.Lease})
 	}
 	return len(a.granted()) >= a.lock.need
-}
-
-// behind returns the first part that another owner of this process has or waits for,
-// nil if there is none: the caller goes behind them, and asks no server.
-func (a *attempt) behind() *replica {
-	for _, r := range a.replicas {
-		if r.state().Taken {
-			return r
-		}
-	}
-	return nil
 }
 
 // askAll asks every part that is neither held nor being asked, nor is silent to others
@@ -190,56 +158,37 @@ func (a *attempt) ask(r *replica, wait time.Duration) {
 	a.asked++
 	homeOf(r.lock).do(func() {
 		got, err := a.hold.take(a.ctx, r.lock, Options{Lease: a.options.Lease, Wait: max(wait, 0), Quit: a.quit})
-		a.deliver(result{r, got, err})
+		a.results <- result{r, got, err} // which has room for it
+		a.settle()
 	})
 }
 
-// deliver hands a result to the call, or deals with it if the call has its outcome.
-func (a *attempt) deliver(got result) {
-	a.mu.Lock()
-	decided := a.decided
-	if !decided {
-		a.results <- got // which has room for it
-	}
-	a.mu.Unlock()
-	if decided {
-		a.late(got)
-	}
+// decide gives the call its outcome: later grants join the hold, or are released if that is nil or over.
+func (a *attempt) decide(joins *Hold) {
+	a.joins = joins
+	close(a.decided)
+	a.settle()
 }
 
-// decide gives the call its outcome: later grants join the hold, or are released if that is nil or
-// over.
-func (a *attempt) decide(joins *Hold) {
-	a.mu.Lock()
-	a.decided, a.joins, a.open = true, joins, a.asked
-	a.mu.Unlock()
-	if a.asked == 0 {
-		a.leave()
+// settle deals with the results that have come after the call had its outcome.
+func (a *attempt) settle() {
+	select {
+	case <-a.decided:
+	default:
+		return // the call takes them
 	}
 	for {
 		select {
 		case got := <-a.results:
-			a.late(got)
+			switch {
+			case got.got == nil && a.joins != nil:
+				a.joins.without(got.from.lock)
+			case got.got != nil && (a.joins == nil || !a.joins.add(got.got)):
+				got.got.part.ReleaseLater()
+			}
 		default:
 			return
 		}
-	}
-}
-
-// late deals with a result that has come after the call had its outcome.
-func (a *attempt) late(got result) {
-	a.mu.Lock()
-	a.open--
-	last := a.open == 0
-	a.mu.Unlock()
-	if got.got != nil && (a.joins == nil || !a.joins.add(got.got)) {
-		got.got.part.ReleaseLater()
-	}
-	if got.got == nil && a.joins != nil {
-		a.joins.without(got.from.lock)
-	}
-	if last {
-		a.leave()
 	}
 }
 
@@ -308,120 +257,4 @@ func (a *attempt) keepOne(r *replica) {
 		lease = 0
 	}
 	r.held.part.SetLease(lease)
-}
-
-// isolated reports whether so few servers answer that there is no majority to be had.
-func (a *attempt) isolated() bool {
-	dead := 0
-	for _, r := range a.replicas {
-		fault := r.denial != nil && !r.denied()
-		if r.held == nil && (fault || r.asking && a.rounds > 1 && r.state().IsSilent()) {
-			dead++
-		}
-	}
-	return dead > len(a.replicas)-a.lock.need
-}
-
-// firstDenial returns the first part that said that another has it, nil if none did. One
-// that has not answered yet to another call of this process may be dead.
-func (a *attempt) firstDenial() *replica {
-	for _, r := range a.replicas {
-		if r.denied() && !r.asking && !errors.Is(r.denial, terms.ErrUnanswered) {
-			return r
-		}
-	}
-	return nil
-}
-
-// wait waits for a while at the part, or for servers to come back if there is none to
-// wait at; attempts of others that reach more servers may use its parts meanwhile. It
-// reports whether it has a majority.
-func (a *attempt) wait(ctx context.Context) (won bool) {
-	for _, r := range a.replicas {
-		if a.at == nil || r.place > a.at.place || a.stuck && r != a.at {
-			r.drop()
-		}
-	}
-	a.keep(true)
-	granted := false
-	if left := a.options.left(a.began); a.at == nil {
-		won = a.pause(ctx, left)
-	} else {
-		won = a.waitAt(ctx, a.at, left)
-		granted = a.at.held != nil
-	}
-	a.patience = 0
-	if granted {
-		a.patience = grace
-	}
-	a.stuck = !granted && !a.stuck
-	a.at = nil
-	return won
-}
-
-// pause takes results for a while, which is longer each time in a row.
-func (a *attempt) pause(ctx context.Context, most time.Duration) (won bool) {
-	pause := time.NewTimer(min(wire.Jitter(min(wire.FirstRetry<<min(a.fails, 10), wire.LastRetry)), most))
-	defer pause.Stop()
-	if a.fails == 0 {
-		a.since = time.Now()
-	}
-	a.fails++
-	a.lock.home.Trouble(a.lock.name, a.since, a.fault())
-	return a.count(ctx, pause.C, func() bool { return false })
-}
-
-// waitAt waits until the part has answered, or for so long at most that another server may
-// answer sooner.
-func (a *attempt) waitAt(ctx context.Context, r *replica, most time.Duration) (won bool) {
-	a.fails = 0
-	wait := min(wire.Jitter(lookAround), most)
-	if !r.asking && r.held == nil {
-		a.ask(r, wait)
-	}
-	answered := func() bool { return !r.asking }
-	for until := time.Now().Add(wait + grace); !won && !answered() && ctx.Err() == nil; {
-		look := time.NewTimer(min(terms.Silence, time.Until(until)))
-		won = a.count(ctx, look.C, answered)
-		look.Stop()
-		if r.state().IsSilent() || !time.Now().Before(until) {
-			break
-		}
-	}
-	return won
-}
-
-// over returns why the attempt is over without a majority, nil if it goes on.
-func (a *attempt) over(ctx context.Context) error {
-	denied, hopeless, spare := 0, 0, len(a.replicas)-a.lock.need
-	for _, r := range a.replicas {
-		if r.denied() {
-			denied++
-		}
-		if err := r.fault(); err != nil && incurable(err) {
-			hopeless++
-		}
-	}
-	fault := a.fault()
-	switch name := a.lock.name; {
-	case ctx.Err() != nil:
-		return fmt.Errorf("rlock: lock %q: %w", name, wire.TimeUp(ctx, fault))
-	case hopeless <= spare && a.options.left(a.began) > 0:
-		return nil
-	case hopeless <= spare && (denied > spare || fault == nil):
-		return fmt.Errorf("rlock: lock %q: %w", name, terms.ErrNotAcquired)
-	default:
-		return fmt.Errorf("rlock: lock %q: no majority, which is %d servers: %w", name, a.lock.need, fault)
-	}
-}
-
-// fault returns what the servers said last that neither granted their parts nor denied them.
-func (a *attempt) fault() error {
-	var faults []error
-	for _, r := range a.replicas {
-		if err := r.fault(); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", homeOf(r.lock).Where(), err))
-		}
-	}
-	return errors.Join(faults...)
 }
