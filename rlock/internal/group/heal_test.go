@@ -39,6 +39,24 @@ func TestARedLockTakesALostPartAgainAfterTheLongestLease(t *testing.T) {
 	})
 }
 
+// The server of a part denies it after the call has its majority.
+func TestARedLockTakesAPartThatWasDeniedLate(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(3)
+		other := servers[2].occupy()
+		servers[2].setSilent(true)
+		h, err := take(l, Options{})
+		require.NoError(t, err)
+		servers[2].setSilent(false)
+		synctest.Wait()
+		require.Len(t, h.has(), 2)
+		other.ReleaseLater()
+		time.Sleep(longest + 2*lookEvery)
+		assert.Len(t, h.has(), 3)
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
 func TestAPartIsTakenAgainOnlyOnAServerThatStaysTheSame(t *testing.T) {
 	for what, restart := range map[string]func(s *fakeLock, home *fakeHome){
 		"restarted while it was waited for": func(s *fakeLock, home *fakeHome) {
