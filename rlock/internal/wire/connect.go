@@ -148,3 +148,77 @@ func leading(text string) (n int) {
 	_, _ = fmt.Sscanf(text, "%d", &n)
 	return n
 }
+
+// A login that a server refuses. Behind Sentinel there are two logins, which have fields of their
+// own in the config.
+
+// ofServer and ofSentinel name the server that refused a login, and the fields of its login.
+var (
+	ofServer   = login{"the server", "Config.Redis"}
+	ofSentinel = login{"the Sentinel", "Config.Redis.Sentinel"}
+)
+
+// A login is a user name and a password for a server.
+type login struct{ server, fields string }
+
+// refused returns the error for a reply that refuses the login, nil for any other reply.
+func (l login) refused(message string) error {
+	switch {
+	case strings.HasPrefix(message, "NOAUTH"):
+		return fmt.Errorf("%w: %s wants a password, and %s has none: %s", ErrNoPermission, l.server, l.fields, message)
+	case strings.HasPrefix(message, "WRONGPASS"):
+		return fmt.Errorf("%w: %s has a wrong user name or password: %s", ErrNoPermission, l.fields, message)
+	}
+	return nil
+}
+
+// loginOf returns the login that was refused while a client with the option connected. rueidis
+// returns the reply and not its sender, so the Sentinels are asked again: one that accepts its
+// login shows that the primary refused.
+func loginOf(o rueidis.ClientOption) login {
+	if o.Sentinel.MasterSet == "" {
+		return ofServer
+	}
+	o.Username, o.Password, o.TLSConfig = o.Sentinel.Username, o.Sentinel.Password, o.Sentinel.TLSConfig
+	o.SelectDB, o.ClientName, o.ForceSingleClient, o.Sentinel = 0, "", true, rueidis.SentinelOption{}
+	found := ofServer
+	for _, address := range o.InitAddress {
+		one := new(connections).watch(o)
+		one.InitAddress = []string{address}
+		sentinel, err := rueidis.NewClient(one)
+		if err == nil {
+			sentinel.Close()
+			return ofServer
+		}
+		if errors.Is(Explain(err), ErrNoPermission) {
+			found = ofSentinel
+		}
+	}
+	return found
+}
+
+// runID asks the server of a client for its run id, and returns "" if it does not say.
+func runID(ctx context.Context, client rueidis.Client) (string, error) {
+	info, err := client.Do(ctx, client.B().Info().Section("server").Build()).ToString()
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(info) {
+		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
+			return strings.TrimSpace(id), nil
+		}
+	}
+	return "", nil
+}
+
+// ServerProcess returns the run id of the server: another process of it, or another server after a failover, has
+// another one. It is "" if the server does not say. A Cluster is many servers, and is refused.
+func (r *Redis) ServerProcess() (string, error) {
+	if r.InCluster() {
+		return "", fmt.Errorf("%w: a Cluster has no run id", ErrUnsupported)
+	}
+	ctx, cancel := r.Within(r.ctx)
+	defer cancel()
+	id, err := runID(ctx, r.Client)
+	return id, Explain(err)
+}

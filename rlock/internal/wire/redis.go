@@ -130,17 +130,15 @@ func (r *Redis) Do(ctx context.Context, c Call) rueidis.RedisResult {
 // pipeline. The message may be lost without harm. In a Cluster, where two commands may take
 // different ways, it follows the call.
 func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) (result rueidis.RedisResult) {
-	tell := func() rueidis.Completed { return r.message(m.Owner, m) }
 	if r.InCluster() {
 		result = r.Do(ctx, c)
-		r.Client.Do(ctx, tell())
+		_, _ = r.Tell(ctx, m.Owner, m)
 		return result
 	}
 	r.sent.n.Add(2)
-	evaluate(func(write form) bool {
-		result = r.Client.DoMulti(ctx, write(c, r.Client), tell())[0]
-		return c.again(result)
-	})
+	if result = r.Client.DoMulti(ctx, c.evalsha(r.Client), r.message(m.Owner, m))[0]; c.again(result) {
+		result = r.Client.DoMulti(ctx, c.eval(r.Client), r.message(m.Owner, m))[0]
+	}
 	return result
 }
 
@@ -151,7 +149,7 @@ func (r *Redis) Unmark(ctx context.Context, k *Keys, ticket string) error {
 	return r.Client.Do(ctx, r.Client.B().Zrem().Key(k.Queue()).Member("!"+ticket[:TenureLen-1]).Build()).Error()
 }
 
-// Tell publishes the message to the client with that id, and returns how many subscribers
+// Tell publishes the message to the client whose id begins the text, and returns how many subscribers
 // Redis has counted; -1 if it does not know all, in a Cluster.
 func (r *Redis) Tell(ctx context.Context, id string, m ClientMessage) (listeners int64, err error) {
 	r.sent.n.Add(1)

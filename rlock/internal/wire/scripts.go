@@ -119,17 +119,6 @@ func (c Call) eval(redis rueidis.Client) rueidis.Completed {
 	return redis.B().Eval().Script(c.Script.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
 
-// A form is a way to write a call: with the hash of its script, or with the text.
-type form func(Call, rueidis.Client) rueidis.Completed
-
-// evaluate calls send with the hash, and with the text if send reports that the server has
-// forgotten a script, or has refused keys that the call can do without.
-func evaluate(send func(form) (again bool)) {
-	if send(Call.evalsha) {
-		send(Call.eval)
-	}
-}
-
 // again reports whether the call has not been executed, and is to be sent once more: the server does not know the script, or
 // the client has learned that it has no right to keys which the call can do without.
 func (c *Call) again(result rueidis.RedisResult) bool {
@@ -154,16 +143,15 @@ func (r *Redis) DoAll(ctx context.Context, calls []Call) []rueidis.RedisResult {
 	for i := range places {
 		places[i] = i
 	}
-	evaluate(func(write form) bool {
-		places = r.pipeline(ctx, calls, places, write, results)
-		return len(places) > 0
-	})
+	if again := r.pipeline(ctx, calls, places, Call.evalsha, results); len(again) > 0 {
+		r.pipeline(ctx, calls, again, Call.eval, results)
+	}
 	return results
 }
 
 // pipeline sends the calls at these places and fills in their results. It returns the places
 // of those that are to be sent again.
-func (r *Redis) pipeline(ctx context.Context, calls []Call, places []int, write form, results []rueidis.RedisResult) (again []int) {
+func (r *Redis) pipeline(ctx context.Context, calls []Call, places []int, write func(Call, rueidis.Client) rueidis.Completed, results []rueidis.RedisResult) (again []int) {
 	tracking := r.startTracking(calls)
 	cmds := tracking.append(make([]rueidis.Completed, 0, 2+3*len(places)))
 	for _, i := range places {
