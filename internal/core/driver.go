@@ -8,11 +8,11 @@ func (l *Lock) Look(now Now) { l.settle(now) }
 // Ends returns when a holder loses the lock unless it is renewed. The lock has an Owner.
 func (l *Lock) Ends() SafeTime { return l.nextEnd() }
 
-// IsHeld reports whether an owner holds the lock here, IsRead whether only readers do, and IsKept whether it is
+// IsHeld reports whether an owner holds the lock here, IsWritten whether one does that is no reader, and IsKept whether it is
 // renewed until an Unlock.
-func (l *Lock) IsHeld() bool { return l.isHeld() }
-func (l *Lock) IsRead() bool { return l.isRead() }
-func (l *Lock) IsKept() bool { return l.isHeld() && l.levels.asked == NeverSafe }
+func (l *Lock) IsHeld() bool    { return len(l.levels.all) > 0 }
+func (l *Lock) IsWritten() bool { return l.levels.writes > 0 }
+func (l *Lock) IsKept() bool    { return l.isHeld() && l.levels.asked == NeverSafe }
 
 // IsShown reports whether Redis has confirmed that it shows the levels as they are.
 func (l *Lock) IsShown(now Now) bool {

@@ -4,18 +4,18 @@ import "testing"
 
 func TestWhatADriverAsks(t *testing.T) {
 	for _, c := range []struct {
-		name             string
-		lock             *Lock
-		held, read, kept bool
+		name                string
+		lock                *Lock
+		held, written, kept bool
 	}{
-		{"a hold", held(writes(1, NeverSafe)), true, false, true},
-		{"a hold with a lease", held(writes(1, 500)), true, false, false},
-		{"a reader", held(reads(1, NeverSafe)), true, true, true},
-		{"a reader that writes", held(reads(1, NeverSafe), writes(1, 500)), true, false, true},
+		{"a hold", held(writes(1, NeverSafe)), true, true, true},
+		{"a hold with a lease", held(writes(1, 500)), true, true, false},
+		{"a reader", held(reads(1, NeverSafe)), true, false, true},
+		{"a reader that writes", held(reads(1, NeverSafe), writes(1, 500)), true, true, true},
 		{"a lock that lingers", held(), false, false, false},
 	} {
-		if l := c.lock; l.IsHeld() != c.held || l.IsRead() != c.read || l.IsKept() != c.kept {
-			t.Errorf("%s: held %v, read %v, kept %v", c.name, l.IsHeld(), l.IsRead(), l.IsKept())
+		if l := c.lock; l.IsHeld() != c.held || l.IsWritten() != c.written || l.IsKept() != c.kept {
+			t.Errorf("%s: held %v, written %v, kept %v", c.name, l.IsHeld(), l.IsWritten(), l.IsKept())
 		}
 	}
 	l, other := held(writes(1, NeverSafe)), held()

@@ -16,16 +16,18 @@ type flight struct {
 // send notes that the command is about to be sent, and returns it.
 func (t *Tenure) send(op Op, now Now) Command {
 	l, c := t.lock, t.lock.client
-	follows := t.follows(now)
-	if t.underWay() { // a Leave overtakes it: it may run after that
-		t.late = now.Time.After(c.Lease)
+	follows, opening := t.follows(now), false
+	if t.flight.op != None { // a Leave overtakes it, or the Mirror that passes the lock on: it may run after that
+		t.late, opening = now.Time.After(c.Lease), t.flight.opens
 	}
-	opening := t.underWay() && t.flight.opens // the Mirror that passes the lock on overtakes it
 	t.flight = flight{op: op, seq: t.flight.seq + 1, at: now}
 	cmd := Command{Op: op, Tokens: uint64(t.tokens.reserved), Permits: l.Kind.Permits, Follows: follows, tenure: t, tenureSeq: t.flight.seq}
 	switch op {
 	case Acquire, Resume, Look:
-		t.flight.lease = l.leaseOf(t.waiter)
+		t.flight.lease = c.Lease
+		if w := t.waiter; w != nil && w.Lease > 0 {
+			t.flight.lease = w.Lease
+		}
 	case Join:
 		t.flight.lease = c.Claim
 		if c.breaks(JoinClaims) {
@@ -70,12 +72,12 @@ func (t *Tenure) send(op Op, now Now) Command {
 
 // follows reports whether a command about the tenure may be executed yet.
 func (t *Tenure) follows(now Now) bool {
-	return t.underWay() || t.late > now.Time || t.trust.least > 0
+	return t.flight.op != None || t.late > now.Time || t.trust.least > 0
 }
 
 // lands reports whether the answer is to the command of the tenure that is in flight, which it is not any more.
 func (t *Tenure) lands(seq uint32) (f flight, ok bool) {
-	if !t.underWay() || t.flight.seq != seq {
+	if t.flight.op == None || t.flight.seq != seq {
 		return f, false
 	}
 	f = t.flight

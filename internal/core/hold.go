@@ -8,8 +8,10 @@ func (l *Lock) settle(now Now) {
 			l.give(t, now)
 		}
 	}
-	if l.line.first != nil {
-		l.admitReaders(false, now) // a writer before them may have left
+	if w := l.line.first; w != nil {
+		if w.Mode == Shared {
+			l.admitReaders(false, now) // a writer before them may have left
+		}
 		l.seek(now)
 	}
 	if l.abroad.hears != deaf {
@@ -122,7 +124,9 @@ func (l *Lock) admit(w *Waiter, way Way, now Now) {
 // served removes a waiter from the line, since it is about to have the lock.
 func (l *Lock) served(w *Waiter, now Now) {
 	l.line.leave(w)
-	l.pass(w, now)
+	if w.Ticket != nil {
+		l.pass(w, now)
+	}
 	l.tell(Effect{Kind: Wake, Waiter: w})
 }
 

@@ -209,14 +209,6 @@ func (l *Lock) wanted(now Now) Span {
 	return max(l.client.Lease, l.levels.longest.Since(now.Safe))
 }
 
-// leaseOf returns the lease that the waiter's tenure asks for.
-func (l *Lock) leaseOf(w *Waiter) Span {
-	if w != nil && w.Lease > 0 {
-		return w.Lease
-	}
-	return l.client.Lease
-}
-
 // shape returns what Redis is to show now.
 func (l *Lock) shape(now Now) shape {
 	t := l.owner

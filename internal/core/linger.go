@@ -13,21 +13,23 @@ func (l *Lock) mayLinger(now Now) bool {
 		(!t.turn.contested || c.breaks(CallKept)) && !c.closed && t.worth(now) && t.isOpen()
 }
 
-// mayReuse reports whether a hold may begin in the tenure that lingers.
+// mayReuse reports whether a hold may begin in the owner, which has to linger.
 func (l *Lock) mayReuse(w *Waiter, now Now) bool {
 	t, c := l.owner, l.client
-	if t == nil && c.breaks(NoWayBack) {
-		for t = l.tenures.first; t != nil; t = t.behind {
-			if t.want == Gone && t.flight.op == Leave && t.place == Owner && now.Safe < t.trust.until {
-				l.owner = t
-				t.linger = Forever
-				t.stays(now)
-				break
-			}
+	return t.want == Kept && (t.worth(now) || c.breaks(ReuseTrusted)) && !t.tokens.spent() &&
+		(now.Time < t.lingersUntil() || c.breaks(LingerEnds)) && (t.mode == w.Mode || t.mode == Alone)
+}
+
+// wayBack makes a tenure linger again whose release is decided, with NoWayBack broken.
+func (l *Lock) wayBack(now Now) {
+	for t := l.tenures.first; t != nil; t = t.behind {
+		if t.want == Gone && t.flight.op == Leave && t.place == Owner && now.Safe < t.trust.until {
+			l.owner = t
+			t.linger = Forever
+			t.stays(now)
+			return
 		}
 	}
-	return t != nil && t.want == Kept && (t.worth(now) || c.breaks(ReuseTrusted)) && !t.tokens.spent() &&
-		(now.Time < t.lingersUntil() || c.breaks(LingerEnds)) && (t.mode == w.Mode || t.mode == Alone)
 }
 
 // called deals with the call of another client, which waits for the tenure.

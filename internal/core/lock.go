@@ -49,7 +49,7 @@ func (l *Lock) Lock(w *Waiter, now Now) Outcome {
 // Nest gives the call a level if its owner holds the lock already, and reports whether it does.
 func (l *Lock) Nest(w *Waiter, now Now) bool {
 	w.began = now.Time
-	if l.current(now) == nil || !l.heldBy(w.Owner) || l.isRead() && w.Mode == Alone {
+	if l.owner == nil || l.current(now) == nil || !l.heldBy(w.Owner) || l.isRead() && w.Mode == Alone {
 		return false
 	}
 	l.nest(w, ByNesting, now)
@@ -59,14 +59,17 @@ func (l *Lock) Nest(w *Waiter, now Now) bool {
 // AtOnce serves a call that did not nest a moment ago, and need not wait, or is not to. It returns Waiting for another one.
 func (l *Lock) AtOnce(w *Waiter, now Now) Outcome {
 	w.Outcome = Waiting
-	switch {
-	case l.heldBy(w.Owner):
-		w.Outcome = Upgrades
+	if l.owner == nil && l.client.breaks(NoWayBack) {
+		l.wayBack(now)
+	}
+	switch owner := l.owner; {
 	case l.client.closed:
 		w.Outcome = Closed
-	case l.mayReuse(w, now):
-		l.begin(l.owner, w, ByLinger, now)
-	case l.mayJoin(w, now):
+	case owner != nil && l.heldBy(w.Owner):
+		w.Outcome = Upgrades
+	case owner != nil && l.mayReuse(w, now):
+		l.begin(owner, w, ByLinger, now)
+	case owner != nil && l.mayJoin(w, now):
 		l.nest(w, ByJoining, now)
 	case !w.Waits && (l.isHeld() || l.line.len > 0):
 		w.Outcome = Denied

@@ -4,10 +4,10 @@ package core
 // nothing, but for the last to leave. They hold back for a writer that waits here, since the line is first in, first out,
 // and for others elsewhere as a hand-off does: a stream of readers must end.
 
-// mayJoin reports whether the call is a reader's that may hold the lock beside the readers here.
+// mayJoin reports whether the call is a reader's that may hold the lock beside the owners, which have to be readers.
 func (l *Lock) mayJoin(w *Waiter, now Now) bool {
 	t := l.owner
-	if t == nil || w.Mode != Shared || !l.isRead() || l.line.len > 0 {
+	if w.Mode != Shared || !l.isRead() || l.line.len > 0 {
 		return false
 	}
 	if l.mayPass(now) {

@@ -15,14 +15,6 @@ const (
 	maxTokens  = 1 << 16
 )
 
-// tokens returns how many tokens the next tenure is to reserve, 0 for a lock without.
-func (l *Lock) tokens() uint32 {
-	if !l.Kind.Fenced {
-		return 0
-	}
-	return max(l.reserve, 1)
-}
-
 // take begins with the first of n tokens, which end with last.
 func (t *tokens) take(last, n uint64) {
 	if t.reserved > 0 && last > 0 && n > 0 && n <= maxTokens {

@@ -7,7 +7,9 @@ func (l *Lock) asks(w *Waiter, want Want) *Tenure {
 	lingers := want == Tried && w.Linger > 0 && !w.retried
 	t := l.newTenure(ID{l.client.ID, lingers, l.client.number()}, w.Mode)
 	t.want, t.waiter, t.polls = want, w, l.hears != listening
-	t.tokens.reserved = l.tokens()
+	if l.Kind.Fenced {
+		t.tokens.reserved = max(l.reserve, 1)
+	}
 	w.Ticket = t
 	l.touch(t)
 	return t

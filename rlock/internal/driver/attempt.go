@@ -154,7 +154,7 @@ func (l *lock) landed(w *waiter, sent *call, a answer, place *wire.Limit, now co
 	}
 	hopeless := false
 	if w != nil && w.Outcome == core.Waiting {
-		hopeless = w.answered(&a, c.clock.time(now.Time))
+		hopeless = w.answered(&a, &c.clock, now.Time)
 		if a.holder != "" {
 			w.CallTime = core.Span(c.callTime(time.Duration(now.Time.Since(sent.at)), w.Waits && w.Until.Since(now.Time) >= core.Span(queueLeast)))
 			l.met(a.holder, w.Linger > 0, now)

@@ -309,7 +309,7 @@ func (l *lock) nudged(a *answer, now core.Now) {
 		return
 	}
 	for one := range l.Waiters {
-		if w := one.Tag.(*waiter); !w.Waits && w.answered(a, l.shard.client.clock.time(now.Time)) {
+		if w := one.Tag.(*waiter); !w.Waits && w.answered(a, &l.shard.client.clock, now.Time) {
 			l.Cancel(one, core.Failed, now)
 		}
 		return

@@ -58,7 +58,9 @@ func isOwnMessage(message string) bool { return len(message) > 1 && message[0] =
 // hear makes a call that may wait take a ticket at once if others have waited for the lock a
 // moment ago, by the rest of a subscription.
 func (l *lock) hear(w *waiter, now core.Now) {
-	l.unheard(now)
+	if l.heard {
+		l.unheard(now)
+	}
 	if l.sub == nil && w.Waits && w.Linger == 0 && l.Owner() == nil && l.shard.client.wire.hears(l.name) {
 		l.subscribe()
 	}
@@ -67,9 +69,6 @@ func (l *lock) hear(w *waiter, now core.Now) {
 // unheard notes that the connection of the subscription has ended, and no message comes until it is
 // confirmed again.
 func (l *lock) unheard(now core.Now) {
-	if !l.heard {
-		return
-	}
 	if confirmed, _ := l.sub.state(); !confirmed {
 		l.heard = false
 		l.Deafened(now)

@@ -141,11 +141,12 @@ const shutTime = 2 * time.Second
 
 // answered notes what the answer to an attempt says to its caller. It reports whether waiting does not cure
 // what Redis has said.
-func (w *waiter) answered(a *answer, now time.Time) (hopeless bool) {
+func (w *waiter) answered(a *answer, clock *clock, at core.Time) (hopeless bool) {
 	if a.err == nil {
 		w.err, w.fails, w.shut, w.holder = nil, 0, time.Time{}, a.holder
 		return false
 	}
+	now := clock.time(at)
 	f, err := wire.Diagnose(a.err)
 	switch {
 	case !errors.Is(a.err, rueidis.ErrClosing):

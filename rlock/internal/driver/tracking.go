@@ -88,7 +88,7 @@ func (l *lock) lastsFrom() core.Time { return l.Levels()[0].Since.After(core.Spa
 // trackable reports whether no other client changes the key as long as this one holds the lock.
 func (l *lock) trackable() bool {
 	s := l.shard
-	return s.client.tracked.all > 0 && !s.kind.permits && l.IsHeld() && !l.IsRead()
+	return s.client.tracked.all > 0 && !s.kind.permits && l.IsWritten()
 }
 
 // track sends a mirror that tracks the key, if the hold has lasted long enough now.

@@ -180,7 +180,9 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.T
 		w.Until, w.req.Quit = now.Time, nil // its last command may be on its way
 		fallthrough
 	default:
-		l.unheard(now)
+		if l.heard {
+			l.unheard(now)
+		}
 		l.Tick(&w.Waiter, now)
 	}
 	return now, entered, false
