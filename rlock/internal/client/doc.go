@@ -9,9 +9,8 @@
 //
 // # Names and kinds
 //
-// A [Name] is a lock's key and all that follows from it, computed once. A [Lock] is a name as far as Redis alone is asked
-// about it: whether it is held, for how long, and by which owners (lock.go). What a kind of
-// lock does in this process is not known here.
+// A [Name] is a lock's key and all that follows from it, computed once. What a kind of lock does in this process, and in
+// Redis, is not known here.
 //
 // # What others say
 //

@@ -16,7 +16,7 @@ import (
 // client's tenure. A holder of this client learns it at once; other clients of rlock are told, and ask Redis. A key
 // that holds something else than a lock is left as it is.
 func (l *Lock) ForceUnlock(caller context.Context) (released bool, err error) {
-	holders, err := l.Holders(caller)
+	holders, err := kinds[l.Name.KindID].asks.holders(caller, l)
 	if err != nil {
 		return false, err
 	}

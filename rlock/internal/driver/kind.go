@@ -19,32 +19,36 @@ type kind struct {
 	mirror  func(r *redis, part []call) wire.Call // of locks of one slot
 
 	guard func(c *call) wire.Call // of a guarded write
+	asks  questions
 
 	foreign bool // clients of Redisson may hold the lock
 	readers bool // it has a read lock beside the write lock: see readwrite.go
 	permits bool // each owner has a lock of its own: see permits.go
 }
 
-// kinds are all kinds of locks. Package client has what a look at Redis needs to know of them.
+// kinds are all kinds of locks. Package client has their names.
 var kinds = [client.KindCount]*kind{
-	client.PlainKind: {
-		step: wire.PlainStep, acquire: acquirePlain, resume: resumePlain, mirror: mirrorPlain, guard: guardPlain, foreign: true,
-	},
-	client.FencedKind: {
-		core: core.Kind{Fenced: true},
-		step: wire.PlainStep, acquire: acquireFenced, resume: resumePlain, mirror: mirrorPlain, guard: guardPlain, foreign: true,
-	},
-	client.FairKind: {
-		core: core.Kind{Strict: true},
-		step: wire.PlainStep, acquire: acquirePlain, resume: resumePlain, mirror: mirrorPlain, guard: guardPlain, foreign: true,
-	},
+	client.PlainKind:  hashKind(core.Kind{}, acquirePlain),
+	client.FencedKind: hashKind(core.Kind{Fenced: true}, acquireFenced),
+	client.FairKind:   hashKind(core.Kind{Strict: true}, acquirePlain),
 	client.ReadWriteKind: {
-		step: wire.ReadWriteStep, acquire: acquireReadWrite, resume: resumeReadWrite, mirror: mirrorReadWrite, guard: guardReadWrite, foreign: true, readers: true,
+		step: wire.ReadWriteStep, acquire: acquireReadWrite, resume: resumeReadWrite, mirror: mirrorReadWrite, guard: guardReadWrite,
+		asks: questions{readersOrWriters, readOrWritten, keyTTL}, foreign: true, readers: true,
 	},
 	client.SemaphoreKind: {
 		core: core.Kind{Strict: true},
-		step: wire.SemaphoreStep, acquire: acquirePermit, resume: resumePermit, mirror: mirrorPermits, guard: guardPermits, permits: true,
+		step: wire.SemaphoreStep, acquire: acquirePermit, resume: resumePermit, mirror: mirrorPermits, guard: guardPermits,
+		asks: questions{permitHolders, allPermitsHeld, firstPermitEnds}, permits: true,
 	},
+}
+
+// hashKind returns a kind of locks that are a hash of one owner: see plain.go.
+func hashKind(k core.Kind, acquire func(r *redis, c *call) wire.Call) *kind {
+	return &kind{
+		core: k,
+		step: wire.PlainStep, acquire: acquire, resume: resumePlain, mirror: mirrorPlain, guard: guardPlain,
+		asks: questions{fields, keyExists, keyTTL}, foreign: true,
+	}
 }
 
 // What the protocol fixes; queue.lua says the same.

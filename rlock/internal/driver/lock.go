@@ -8,26 +8,36 @@ import (
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Lock is a lock of one key. Questions to Redis alone are in package client.
+// A Lock is a lock of one key.
 type Lock struct {
-	client.Lock
+	Name   *client.Name
+	Shared bool // whether it is the read lock of its name
 	driver *Client
 }
 
 // NewLock returns the lock of that kind and name. It asks Redis nothing.
 func NewLock(c *Client, id client.KindID, key string) Lock {
-	return Lock{Lock: client.NewLock(c.shared, id, key), driver: c}
+	return Lock{Name: c.shared.NewName(id, key), driver: c}
 }
 
 // NewSemaphore returns the lock of one permit of so many.
 func NewSemaphore(c *Client, key string, permits int) Lock {
-	return Lock{Lock: client.NewSemaphore(c.shared, key, permits), driver: c}
+	l := NewLock(c, client.SemaphoreKind, key)
+	l.Name.Permits = permits
+	if permits < 1 && l.Name.Err == nil {
+		l.Name.Err = fmt.Errorf("rlock: semaphore %q: %w: %d permits: use at least 1", key, wire.ErrInvalidConfig, permits)
+	}
+	return l
 }
 
 // ForReaders returns the read lock beside a write lock.
-func (l *Lock) ForReaders() Lock { return Lock{Lock: l.Lock.ForReaders(), driver: l.driver} }
+func (l *Lock) ForReaders() Lock { return Lock{Name: l.Name, Shared: true, driver: l.driver} }
+
+// Title returns the name that the lock was made with.
+func (l *Lock) Title() string { return l.Name.Key }
 
 // mode is the way in which the lock is taken.
 func (l *Lock) mode() core.Mode { return modeOf(l.Shared) }
@@ -140,13 +150,4 @@ func (l *Lock) Token(o terms.Owner) (token uint64, err error) {
 		err = fmt.Errorf("rlock: token of %q: owner %s: %w", l.Name.Key, o, losses.NotHeld())
 	}
 	return 0, err
-}
-
-// IsLocked asks Redis, unless this client holds the lock in a way that Redis may not show yet: a writer that
-// reads, too, or one that only reads now. Until Redis has confirmed that no other client can hold the lock otherwise.
-func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
-	if locked, known := l.untold(); known {
-		return locked, nil
-	}
-	return l.Lock.IsLocked(ctx)
 }

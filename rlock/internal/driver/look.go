@@ -1,4 +1,4 @@
-package client
+package driver
 
 import (
 	"cmp"
@@ -13,32 +13,30 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Lock is a lock of one key, as far as Redis alone is asked about it.
-type Lock struct {
-	Client *Client
-	Name   *Name
-	Shared bool // whether it is the read lock of its name
+// What Redis is asked about a lock, apart from the commands of tenures.
+
+// questions are what Redis is asked about a lock of a kind.
+type questions struct {
+	// holders asks for the owners whose tenures an unlock by force has to release.
+	holders func(ctx context.Context, l *Lock) ([]string, error)
+	// locked asks whether the lock is held, and ttl for how long.
+	locked func(ctx context.Context, l *Lock) (bool, error)
+	ttl    func(ctx context.Context, l *Lock) (time.Duration, error)
 }
 
-// NewLock returns the lock of that kind and name. It asks Redis nothing.
-func NewLock(c *Client, id KindID, key string) Lock {
-	return Lock{Client: c, Name: c.NewName(id, key)}
+// IsLocked asks Redis, unless this client holds the lock in a way that Redis may not show yet: a writer that
+// reads, too, or one that only reads now. Until Redis has confirmed that no other client can hold the lock otherwise.
+func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
+	if locked, known := l.untold(); known {
+		return locked, nil
+	}
+	return kinds[l.Name.KindID].asks.locked(ctx, l)
 }
-
-// ForReaders returns the read lock beside a write lock.
-func (l *Lock) ForReaders() Lock { return Lock{Client: l.Client, Name: l.Name, Shared: true} }
-
-// Title returns the name that the lock was made with.
-func (l *Lock) Title() string { return l.Name.Key }
-
-// IsLocked asks Redis whether the lock is held.
-func (l *Lock) IsLocked(ctx context.Context) (bool, error) { return l.Name.kind().locked(ctx, l) }
 
 // TTL asks Redis for how long the lock is held, if no lease is renewed: 0 if it is free, -1 without an end.
-func (l *Lock) TTL(ctx context.Context) (time.Duration, error) { return l.Name.kind().ttl(ctx, l) }
-
-// Holders asks Redis for the owners that an unlock by force releases: "<uuid>:<id>" each.
-func (l *Lock) Holders(ctx context.Context) ([]string, error) { return l.Name.kind().holders(ctx, l) }
+func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
+	return kinds[l.Name.KindID].asks.ttl(ctx, l)
+}
 
 // fields returns those of the lock's hash, none if the lock is free.
 func fields(ctx context.Context, l *Lock) ([]string, error) {
@@ -69,7 +67,7 @@ func look[T any](ctx context.Context, l *Lock, decode func(rueidis.RedisResult) 
 
 // survey sends commands that change nothing about the lock, and reads their replies.
 func (l *Lock) survey(ctx context.Context, build func(*wire.Redis) []rueidis.Completed, read func([]rueidis.RedisResult) error) error {
-	n, r := l.Name, l.Client.Redis
+	n, r := l.Name, l.driver.shared.Redis
 	if n.Err != nil {
 		return n.Err
 	}
@@ -135,16 +133,6 @@ func ownersAmong(fields []string, read bool) (owners []string) {
 }
 
 // A semaphore is a sorted set of the owners and the ends of their leases.
-
-// NewSemaphore returns the lock of one permit of so many.
-func NewSemaphore(c *Client, key string, permits int) Lock {
-	l := NewLock(c, SemaphoreKind, key)
-	l.Name.Permits = permits
-	if permits < 1 && l.Name.Err == nil {
-		l.Name.Err = fmt.Errorf("rlock: semaphore %q: %w: %d permits: use at least 1", key, wire.ErrInvalidConfig, permits)
-	}
-	return l
-}
 
 // permitHolders are the owners in Redis, those included whose leases are over.
 func permitHolders(ctx context.Context, l *Lock) ([]string, error) {
