@@ -75,6 +75,7 @@ func TestATicketPollsWhileItsSubscriptionIsNotConfirmed(t *testing.T) {
 		l := here.lock()
 		o, got := takes(t.Context(), l)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		require.Len(t, f.server.Queue, 1)
 		assert.True(t, f.server.Queue[0].Polls)
 		freed := time.Now()
