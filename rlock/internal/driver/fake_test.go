@@ -31,6 +31,7 @@ const (
 	late                  // it is executed at once, and its answer waits for deliver
 	lost                  // it is not executed, and has no answer
 	unheard               // it is executed, and has no answer
+	strays                // it has no answer, and deliver executes it
 	refused               // it is not executed, and the answer says so: a server that loads its data
 	panicking             // the carrier panics
 )
@@ -129,6 +130,7 @@ func (f *fake) join(change func(*client.Config)) *Client {
 }
 
 func (w *fakeWire) Ordered() bool                          { return !w.fake.loose }
+func (w *fakeWire) IsSettled(mark uint64) bool             { return w.Ordered() && w.redis.IsSettled(mark) }
 func (w *fakeWire) replicated() bool                       { return false }
 func (w *fakeWire) abandonable() bool                      { return !w.keeps }
 func (w *fakeWire) Ends() bool                             { return true }
@@ -190,13 +192,16 @@ func (f *fake) run(ctx context.Context, w *fakeWire, cmd core.Command) (a answer
 		fate = f.fate(w.number, &cmd)
 	}
 	f.mu.Unlock()
-	wait := func() bool {
+	holdBack := func() *pending {
 		p := &pending{cmd, make(chan struct{})}
 		f.mu.Lock()
+		defer f.mu.Unlock()
 		f.waiting = append(f.waiting, p)
-		f.mu.Unlock()
+		return p
+	}
+	wait := func() bool {
 		select {
-		case <-p.done:
+		case <-holdBack().done:
 			return true
 		case <-ctx.Done():
 			return false
@@ -206,6 +211,13 @@ func (f *fake) run(ctx context.Context, w *fakeWire, cmd core.Command) (a answer
 	case panicking:
 		panic("the carrier panics")
 	case lost:
+		return none
+	case strays:
+		p := holdBack()
+		go func() {
+			<-p.done
+			f.execute(w, cmd)
+		}()
 		return none
 	case refused:
 		none.Fault = core.NotRun

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // One ticket and one subscription stand for all waiters of a client.
@@ -141,5 +142,27 @@ func TestAWaiterLeavesTheQueueOfABusyNode(t *testing.T) {
 		assert.Empty(t, f.server.Queue)
 		require.NoError(t, h.Release(t.Context()))
 		time.Sleep(time.Minute)
+	})
+}
+
+// In a Cluster rueidis sends each command over any of its connections to a node: an acquire may come after the release
+// that undoes it. Over one connection it cannot, once the release is answered.
+func TestAnAcquireThatComesAfterItsReleaseIsReleasedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		f.loose = true
+		c := f.join(nil)
+		c.wire.(*fakeWire).keeps = true
+		f.onOp(core.Acquire, strays)
+		require.Error(t, c.lock().Take(t.Context(), client.Request{Owner: terms.NewOwner()}))
+		time.Sleep(5 * time.Second)
+		require.NotZero(t, f.count(core.Leave))
+		f.deliver(-1)
+		synctest.Wait()
+		require.Len(t, f.server.Holders, 1)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Empty(t, f.server.Holders)
+		time.Sleep(time.Minute)
+		f.isClean()
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -43,4 +44,31 @@ func TestACallWhoseContextHasEndedIsSettled(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, commands, redis.Commands(), "it was sent")
 	require.True(t, settled)
+}
+
+func TestCommandsHaveAnOrderOverOneConnectionOnly(t *testing.T) {
+	server := redistest.Embedded(t)
+	for _, c := range []struct {
+		multiplex int
+		shared    bool
+		ordered   bool
+	}{{-1, false, true}, {1, false, false}, {-1, true, false}} {
+		option := server.Options()
+		option.DisableCache, option.PipelineMultiplex = true, c.multiplex
+		options := wire.Options{Redis: option}
+		if c.shared {
+			shared, err := rueidis.NewClient(option)
+			require.NoError(t, err)
+			t.Cleanup(shared.Close)
+			options = wire.Options{Client: shared}
+		}
+		redis, err := wire.Open(options, wire.NewID().Prefix)
+		require.NoError(t, err)
+		require.NoError(t, redis.Client.Do(t.Context(), redis.Client.B().Ping().Build()).Error())
+		require.Equal(t, c.ordered, redis.Ordered(), "%+v", c)
+		mark := redis.Mark()
+		require.Equal(t, c.ordered, redis.IsSettled(mark), "%+v", c)
+		redis.Stop()
+		redis.Close()
+	}
 }
