@@ -31,12 +31,6 @@ const (
 
 func (a *abroad) hear() { a.news, a.told = heard, true }
 
-// tell reports whether one has published since the last step.
-func (a *abroad) tell() (told bool) {
-	told, a.told = a.told, false
-	return told
-}
-
 // listenAbroad makes this client listen to the messages for foreign clients.
 func (l *Lock) listenAbroad() {
 	if l.abroad.hears == deaf {

@@ -92,7 +92,7 @@ func TestNewsOfForeignClientsAreToldOnce(t *testing.T) {
 		t.Error("what ours publish is no foreign release, but the ticket is looked for")
 	}
 	l.Hear(Message{Kind: ForeignNews}, at(2))
-	if !l.abroad.tell() || l.abroad.tell() {
+	if first, second := n.send(Look, at(3)), n.send(Look, at(3)); !first.Heard || second.Heard {
 		t.Error("it is told once")
 	}
 }

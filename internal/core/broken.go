@@ -61,5 +61,3 @@ const (
 
 // Rules returns all rules.
 func Rules() Rule { return rules - 1 }
-
-func (c *Client) breaks(r Rule) bool { return c.Broken.Rules&r != 0 }

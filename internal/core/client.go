@@ -62,6 +62,9 @@ type Client struct {
 	taken  []Effect // that the driver has taken last: the memory is used again
 }
 
+// breaks reports whether a test breaks the rule: see broken.go.
+func (c *Client) breaks(r Rule) bool { return c.Broken.Rules&r != 0 }
+
 // Closed reports whether the client has closed.
 func (c *Client) Closed() bool { return c.closed }
 

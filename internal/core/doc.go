@@ -8,7 +8,7 @@
 //
 // # Three structs
 //
-// A [Lock] has its owners here (levels.go), its waiters here (line.go, wait.go), and its tenures. A
+// A [Lock] has its owners here (levels.go), its waiters here (wait.go), and its tenures. A
 // [Tenure] is the time during which this client owns the key in Redis: one UUID, a ticket in the
 // queue first if it has to wait, then the owner of the key. A [Waiter] is a call that wants the
 // lock.
@@ -17,7 +17,7 @@
 //
 // Events in the process decide the want of a tenure (want.go). Answers of Redis decide the place
 // where the tenure is (place.go). One table (table.go) has the command that brings the second nearer to the first, and
-// retry.go says when it is due. Nothing else sends: not the call that locks, not the one that unlocks or leaves, and not
+// when it is due. Nothing else sends: not the call that locks, not the one that unlocks or leaves, and not
 // the watchdog.
 //
 //	want \ place   Unsent    Unsure    Refused   InQueue   Owner                         Over

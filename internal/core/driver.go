@@ -1,6 +1,94 @@
 package core
 
-// What a driver does beside the events of calls and answers.
+// What a driver may look at, and what it does beside the events of calls and answers.
+
+// Client returns the client of the lock.
+func (l *Lock) Client() *Client { return l.client }
+
+// Owner returns the tenure by which the lock is held here, or lingers; nil for none.
+func (l *Lock) Owner() *Tenure { return l.owner }
+
+// Kept returns the tenure that lingers, nil for none.
+func (l *Lock) Kept() *Tenure {
+	if t := l.owner; t != nil && t.want == Kept {
+		return t
+	}
+	return nil
+}
+
+// Levels returns the open levels, which the caller must not change.
+func (l *Lock) Levels() []Level { return l.levels.all }
+
+// Waiters calls yield with each waiter in order. That one may leave meanwhile.
+func (l *Lock) Waiters(yield func(*Waiter) bool) {
+	for w := l.line.first; w != nil; {
+		next := w.next
+		if !yield(w) {
+			return
+		}
+		w = next
+	}
+}
+
+// Subscribes reports whether the lock wants to be told of grants.
+func (l *Lock) Subscribes() bool { return l.hears == asking || l.hears == listening }
+
+// Len returns how many calls wait.
+func (l *Lock) Len() int { return l.line.len }
+
+// Pauses reports whether the call has called a holder that may linger, and gives it time before it tries again.
+func (w *Waiter) Pauses() bool { return w.callsAgain() }
+
+// Tenures calls yield with each tenure that is not over.
+func (l *Lock) Tenures(yield func(*Tenure) bool) {
+	for t := l.tenures.first; t != nil; {
+		next := t.behind
+		if !yield(t) {
+			return
+		}
+		t = next
+	}
+}
+
+// Find returns the tenure of an ID that is not over, nil if there is none.
+func (l *Lock) Find(id ID) *Tenure { return l.tenures.find(id) }
+
+// Holds reports whether the owner holds the lock: with a level of its own, by a tenure that is valid.
+func (l *Lock) Holds(o OwnerID, now Now) bool {
+	return l.owner != nil && l.isHeld() && now.Safe < l.validUntil() && now.Safe < l.askedBy(o)
+}
+
+// KeepsOut reports whether the first waiter is a reader, and readers here have the lock beside whom it may read at once.
+func (l *Lock) KeepsOut(now Now) bool {
+	w, t := l.line.first, l.owner
+	return t != nil && w != nil && w.Mode == Shared && l.isRead() && !t.turn.contested && t.isOpen() && !l.client.closed && t.worth(now) && now.Safe < l.validUntil()
+}
+
+// TrustedUntil returns until when the last of the holders may be believed. The lock has an Owner, and is held.
+func (l *Lock) TrustedUntil() SafeTime { return l.validUntil() }
+
+// ValidUntil returns until when the owner's hold may be believed.
+func (l *Lock) ValidUntil(o OwnerID) SafeTime { return min(l.validUntil(), l.askedBy(o)) }
+
+// Want, Place and InFlight return the state of a tenure.
+func (t *Tenure) Want() Want   { return t.want }
+func (t *Tenure) Place() Place { return t.place }
+func (t *Tenure) InFlight() Op { return t.flight.op }
+
+// IsTicket reports whether the tenure is to get the lock yet.
+func (t *Tenure) IsTicket() bool { return t.isTicket() }
+
+// LeaveToKeeper leaves the release of the tenure that Unlock has returned to the keeper: its caller
+// does not wait. A lock that was not passed on yet is released.
+func (l *Lock) LeaveToKeeper(t *Tenure, now Now) {
+	if t.releases {
+		t.releases = false
+		if t.want == Parted {
+			l.give(t, now)
+		}
+		l.touch(t)
+	}
+}
 
 // Look ends all holds whose time is over.
 func (l *Lock) Look(now Now) { l.settle(now) }

@@ -101,3 +101,157 @@ func TestWhatADriverDecidesOfLingering(t *testing.T) {
 		t.Error("nothing is held")
 	}
 }
+
+// An owner holds the lock with a level of its own, by a tenure that is valid.
+func TestWhoHoldsTheLock(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		levels []Level
+		change func(*Lock)
+		holds  bool
+		until  SafeTime
+	}{
+		{"an owner", []Level{writes(1, NeverSafe)}, nil, true, 50_000},
+		{"with a lease", []Level{writes(1, 101)}, nil, true, 101},
+		{"which is over", []Level{writes(1, 100)}, nil, false, 100},
+		{"which is over beside a reader", []Level{reads(1, 100), reads(2, NeverSafe)}, nil, false, 100},
+		{"which is not, by a tenure that is", []Level{writes(1, 900)}, func(l *Lock) { l.owner.trust.until = 100 }, false, 100},
+		{"almost", []Level{writes(1, 900)}, func(l *Lock) { l.owner.trust.until = 101 }, true, 101},
+		{"another owner", []Level{writes(2, NeverSafe)}, nil, false, 0},
+	} {
+		l := held(c.levels...)
+		if c.change != nil {
+			c.change(l)
+		}
+		if holds, until := l.Holds(1, at(100)), l.ValidUntil(1); holds != c.holds || until != c.until {
+			t.Errorf("%s: %v, until %d", c.name, holds, until)
+		}
+	}
+	l := held()
+	if l.Holds(1, at(100)) {
+		t.Error("it lingers")
+	}
+	if l.owner = nil; l.Holds(1, at(100)) {
+		t.Error("it is free")
+	}
+}
+
+// The explorer asks whether a reader is kept out for no reason.
+func TestWhenAReaderIsKeptOut(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Lock)
+		out    bool
+	}{
+		{"readers have the lock", func(*Lock) {}, true},
+		{"no call waits", func(l *Lock) { l.line = line{} }, false},
+		{"a writer waits", func(l *Lock) { l.line.first.Mode = Alone }, false},
+		{"a writer has it", func(l *Lock) { l.closeAll(); l.add(writes(1, NeverSafe)) }, false},
+		{"others wait", func(l *Lock) { l.owner.turn.contested = true }, false},
+		{"a guarded write may run", func(l *Lock) { l.owner.wrote = true }, false},
+		{"the client closes", func(l *Lock) { l.client.closed = true }, false},
+		{"the lease is nearly over", func(l *Lock) { l.owner.trust.lease, l.owner.trust.until = 30_000, 1_000 }, false},
+		{"it is over", func(l *Lock) { l.closeAll(); l.add(reads(1, 100)) }, false},
+		{"it is free", func(l *Lock) { l.owner = nil }, false},
+	} {
+		l := held(reads(1, NeverSafe))
+		l.line.join(&Waiter{Owner: 2, Mode: Shared, Waits: true, Until: Never})
+		c.change(l)
+		if out := l.KeepsOut(at(100)); out != c.out {
+			t.Errorf("%s: %v", c.name, out)
+		}
+	}
+}
+
+func TestWhatElseADriverMayLookAt(t *testing.T) {
+	l, w := waits()
+	second := &Waiter{Owner: 2}
+	l.line.join(second)
+	var seen []*Waiter
+	for r := range l.Waiters { // which may leave meanwhile
+		seen = append(seen, r)
+		l.line.leave(r)
+	}
+	if len(seen) != 2 || seen[0] != w || seen[1] != second {
+		t.Errorf("%d waiters", len(seen))
+	}
+	l.line.join(w)
+	l.line.join(second)
+	for range l.Waiters {
+		seen = nil
+		break
+	}
+	if seen != nil {
+		t.Error("it goes on")
+	}
+	for h, subscribes := range map[hearing]bool{deaf: false, asking: true, listening: true, refused: false} {
+		if l.hears = h; l.Subscribes() != subscribes {
+			t.Errorf("%d: %v", h, !subscribes)
+		}
+	}
+	if w.Pauses() {
+		t.Error("it has not called")
+	}
+	if w.retried, w.attempts, w.rest = true, 1, 60; !w.Pauses() {
+		t.Error("it has called")
+	}
+	n := l.asks(w, Queued)
+	if !n.IsTicket() {
+		t.Error("it is a ticket")
+	}
+	if n.holds(); n.IsTicket() {
+		t.Error("it holds the lock")
+	}
+	if l.owner = n; l.Kept() != nil {
+		t.Error("it does not linger")
+	}
+	if n.stays(at(60)); l.Kept() != n {
+		t.Error("it lingers")
+	}
+	if l.Client().Closed() {
+		t.Error("it has not closed")
+	}
+	if l.Close(at(1)); !l.Client().Closed() {
+		t.Error("it has closed")
+	}
+}
+
+// A release that its call does not wait for is the keeper's.
+func TestTheKeeperIsToldOfAReleaseThatIsLeftToIt(t *testing.T) {
+	for want, then := range map[Want]Want{Gone: Gone, Parted: Gone} {
+		l := held()
+		n := l.owner
+		l.owner, n.want, n.releases = nil, want, true
+		if _, releases := n.Agent(); !releases {
+			t.Error("its call releases it")
+		}
+		l.client.TakeEffects()
+		l.LeaveToKeeper(n, at(50))
+		if _, releases := n.Agent(); n.want != then || releases || !polled(l, n) {
+			t.Errorf("want %d", n.want)
+		}
+		if l.LeaveToKeeper(n, at(50)); len(l.client.Effects) > 0 {
+			t.Error("it is left twice")
+		}
+	}
+}
+
+func TestWhenRedisShowsTheLevels(t *testing.T) {
+	for _, c := range []struct {
+		change func(*Lock)
+		shown  bool
+	}{
+		{func(*Lock) {}, true},
+		{func(l *Lock) { l.owner.flight.op = Mirror }, false},
+		{func(l *Lock) { l.owner.flight.op = Step }, true},
+		{func(l *Lock) { l.owner.unshown() }, false},
+		{func(l *Lock) { l.owner = nil }, false},
+	} {
+		l := held(writes(1, NeverSafe))
+		l.showing(l.owner, at(50))
+		c.change(l)
+		if l.IsShown(at(60)) != c.shown {
+			t.Errorf("%v", !c.shown)
+		}
+	}
+}

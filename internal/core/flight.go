@@ -1,5 +1,7 @@
 package core
 
+// The commands of a lock's tenures: when one is to be sent, and what its answer says.
+
 // A flight is the command of a tenure that has no answer yet, the latest one if a Leave has overtaken another.
 type flight struct {
 	op    Op
@@ -65,7 +67,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 		cmd.Passed = t.waiter.Passed
 	}
 	if op == Look || op == Leave {
-		cmd.Heard = l.abroad.tell()
+		cmd.Heard, l.abroad.told = l.abroad.told, false
 	}
 	return cmd
 }
@@ -83,4 +85,164 @@ func (t *Tenure) lands(seq uint32) (f flight, ok bool) {
 	f = t.flight
 	t.flight.op = None
 	return f, true
+}
+
+// Poll returns the command that is to be sent for the tenure now, None for nothing, and when it is to be called again: a
+// hold may end while a command is in flight. The caller sends the command at once, and gives what becomes of it to Answer.
+// A Poll too many is harmless, also for a tenure that is over.
+func (l *Lock) Poll(t *Tenure, now Now) (cmd Command, at Time) {
+	if t.lock != l {
+		return cmd, Never
+	}
+	if t == l.owner {
+		l.settle(now)
+	}
+	op, at := t.next(now)
+	switch {
+	case op == Leave && now.Time >= t.ends() && l.client.breaks(LastLeave):
+		t.endsBy()
+		fallthrough
+	case op == Forget:
+		l.forget(t)
+		l.settle(now)
+		return cmd, Never
+	case op != None:
+		cmd, at = l.send(t, op, now)
+	}
+	t.alarm = at
+	return cmd, at
+}
+
+// send returns the command that is about to be sent, with the ticket that joins by it, and when the tenure changes
+// meanwhile by the clock.
+func (l *Lock) send(t *Tenure, op Op, now Now) (cmd Command, at Time) {
+	cmd, at = t.send(op, now), Never
+	if w := l.line.first; op == Leave && t.releases && w != nil && w.Ticket == nil && w.Waits && !l.Kind.Strict &&
+		l.hears == listening && !l.client.closed && l.worthTicket(w, now) {
+		next := l.asks(w, Queued)
+		joins := next.send(Join, now)
+		cmd.joins, cmd.joinsSeq, cmd.Joins, cmd.Tokens = next, joins.tenureSeq, joins.Ticket, joins.Tokens
+	}
+	if t == l.owner {
+		at = l.ends(now)
+	}
+	return cmd, at
+}
+
+// ends returns when the owner changes by the clock.
+func (l *Lock) ends(now Now) Time {
+	at := now.At(l.nextEnd())
+	if l.owner.want == Kept {
+		at = min(at, l.owner.lingersUntil())
+	}
+	return at
+}
+
+// Peek returns what Poll would do: the command that it would send now, None for none, and when the tenure is to be polled.
+// It changes nothing.
+func (l *Lock) Peek(t *Tenure, now Now) (op Op, at Time) {
+	if t.lock != l {
+		return None, Never
+	}
+	return t.next(now)
+}
+
+// Alarm is Peek for the agent of the tenure, which is about to poll it then. If that becomes sooner an effect Poll says so.
+func (l *Lock) Alarm(t *Tenure, now Now) (op Op, at Time) {
+	if t.lock != l {
+		return None, Never
+	}
+	op, at = t.next(now)
+	t.alarm = at
+	return op, at
+}
+
+// Answer says what became of a command. Each command has one answer.
+func (l *Lock) Answer(cmd *Command, a Reply, now Now) {
+	if t := cmd.tenure; t.lock == l {
+		if f, ok := t.lands(cmd.tenureSeq); ok {
+			l.answered(t, f, a, now)
+		}
+		l.touch(t) // its agent may be another now
+	}
+	if t := cmd.joins; t != nil && t.lock == l {
+		if f, ok := t.lands(cmd.joinsSeq); ok {
+			if a.Fault == Answered {
+				a.Fault = a.JoinFault
+			}
+			l.answered(t, f, a, now)
+		}
+		l.touch(t)
+	}
+	l.settle(now)
+}
+
+// answered deals with the answer to the tenure's command.
+func (l *Lock) answered(t *Tenure, f flight, a Reply, now Now) {
+	if a.Fault != Answered {
+		t.failed(f, a.Fault, now)
+	} else {
+		t.answered(f, a, now)
+	}
+	switch w := t.waiter; {
+	case w == nil:
+	case a.Fault != Answered:
+		l.unanswered(w, t, a.Fault, now)
+	case a.Unreplicated && t.want == Resumed:
+		l.leave(w, Failed, now)
+	case a.Unreplicated:
+		l.give(t, now)
+		w.rest = now.Time.After(l.client.pause(l.client.Retry, l.client.MaxRetry, w.fails))
+		w.fails++
+	case a.Found != Holds:
+		l.denied(w, t, a, now)
+	}
+	if t.releases {
+		l.released(t, f, a, now)
+	}
+	if f.op == Mirror && a.Fault == Answered && a.Found == Holds {
+		l.mirrored(t, f, a, now)
+	}
+	if a.Fault == Answered && a.HeldBack && a.HeldFor <= 0 && t.mode == Alone && t.isTicket() {
+		l.giveWay(now)
+	}
+	l.ticketMoved(t, now)
+}
+
+// released tells the call that has ended the last hold of a tenure what became of the release, or of the pass. The keeper
+// goes on with it, and releases a lock that was not passed on.
+func (l *Lock) released(t *Tenure, f flight, a Reply, now Now) {
+	t.releases = false
+	done := a.Left
+	if f.op == Mirror {
+		done = a.Found == Holds
+	}
+	cause := ByUnlock
+	switch {
+	case a.Fault == Fatal, a.Fault == Answered && !done:
+		cause = KeyGone
+	case a.Fault != Answered:
+		cause = Unconfirmed
+	}
+	switch {
+	case t.want == Parted && cause != ByUnlock && !l.client.breaks(PassReleases):
+		l.give(t, now)
+	case t.want == Parted:
+		t.showsFor(f.lease, now)
+	}
+	l.tell(Effect{Kind: Released, Tenure: t, Cause: cause})
+}
+
+// mirrored notes what the answer to a mirror says of the others.
+func (l *Lock) mirrored(t *Tenure, f flight, a Reply, now Now) {
+	if !f.asks {
+		return
+	}
+	t.turn.heardOf(a.Others, now)
+	switch {
+	case t.want == Kept && a.Others > 0 && !l.client.breaks(ReleaseAtCall):
+		l.give(t, now)
+	case t == l.owner && l.isRead(), t.want == Parted:
+		t.step = t.step || f.opens && a.Others > 0 && !l.client.breaks(Downgrades)
+	}
 }

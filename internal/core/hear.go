@@ -93,7 +93,7 @@ func (l *Lock) subscribe(now Now) {
 
 // quiet ends the subscriptions when nothing is left that needs them.
 func (l *Lock) quiet() {
-	if l.Idle() && l.hears != deaf {
+	if l.Idle() {
 		l.hears = deaf
 		l.tell(Effect{Kind: Unsubscribe})
 	}

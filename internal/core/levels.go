@@ -116,7 +116,9 @@ func (l *Lock) open(w *Waiter, way Way, now Now) {
 // level that is told itself, so that each beginning that was told has its end.
 func (l *Lock) close(i int) (was Level) {
 	was = l.levels.all[i]
-	l.owner.leavesBehind(was.wrote)
+	if was.wrote {
+		l.owner.leavesBehind()
+	}
 	for j := range l.levels.all {
 		v := &l.levels.all[j]
 		if j == i || v.Owner != was.Owner {
@@ -151,7 +153,9 @@ func (l *Lock) expire(now Now) (lost []Level) {
 				ends = min(ends, v.Until)
 			}
 		case now.Safe >= l.askedBy(v.Owner):
-			l.owner.leavesBehind(v.wrote)
+			if v.wrote {
+				l.owner.leavesBehind()
+			}
 			lost = append(lost, *v)
 		}
 	}

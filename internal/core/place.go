@@ -54,7 +54,9 @@ func (t *Tenure) answered(f flight, a Reply, now Now) {
 	case a.Found == Holds:
 		t.place = Owner
 		t.believe(f, now)
-		t.tokens.take(a.Token, uint64(t.tokens.reserved))
+		if a.Token > 0 {
+			t.tokens.take(a.Token, uint64(t.tokens.reserved))
+		}
 		t.marked = t.marked || f.op != Acquire && f.op != Resume && f.op != Mirror
 		if f.op == Look {
 			t.turn.heardOf(1, now) // it was freed for others

@@ -20,7 +20,7 @@ type Tenure struct {
 	wrote  bool // a level that has closed has sent a guarded write
 	marked bool // it was granted the lock out of the queue, and may have a mark there
 	claim  bool // Owner: Redis was asked for no more than a claim. See trust.go
-	called bool // it was called: it does not linger. See linger.go
+	called bool // it was called: it does not linger. See turn.go
 	// releases is set while the call that has ended the hold sends the command for that, the first Leave or the Mirror that
 	// passes the lock on, and waits for the answer.
 	releases bool
@@ -38,7 +38,7 @@ type Tenure struct {
 	linger Span // Held, Kept: for how long it stays without a level; 0: not at all
 	within Span // Parted: the lease for which the lock is to be passed on; 0 once that Mirror was sent, or for none
 
-	// When the next command may be sent, see retry.go.
+	// When the next command may be sent, see table.go.
 	again Time // until then nothing is sent for it
 	late  Time // until when a command without an answer may run yet
 	since Time // Gone, Kept: since when
@@ -74,7 +74,9 @@ func (l *Lock) forget(t *Tenure) {
 	l.tenures.remove(t)
 	t.lock = nil // no answer fits it any more
 	l.client.spare = t
-	l.quiet()
+	if l.hears != deaf {
+		l.quiet()
+	}
 }
 
 // tenures are those of a lock that are not over.

@@ -28,7 +28,9 @@ func (t *Tenure) parts(within Span) { t.want, t.within = Parted, within }
 // undo, release, give back and disowning are all this.
 func (l *Lock) give(t *Tenure, now Now) {
 	if t == l.owner {
-		l.owner, l.reserve = nil, t.tokens.next()
+		if l.owner = nil; l.Kind.Fenced {
+			l.reserve = t.tokens.next()
+		}
 	}
 	if w := t.waiter; w != nil {
 		w.Ticket, t.waiter = nil, nil

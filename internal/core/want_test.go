@@ -21,6 +21,7 @@ func TestWhichTenuresMayLinger(t *testing.T) {
 func TestATenureThatIsGivenUpHasNothingElseToDo(t *testing.T) {
 	l := held()
 	n := l.owner
+	l.Kind.Fenced = true
 	n.within, n.again, n.fails, n.tokens = 10, 900, 3, tokens{1, 0, 7}
 	l.client.TakeEffects()
 	if l.give(n, at(50)); n.want != Gone || n.within != 0 || n.again != 0 || n.fails != 0 || n.since != 50 || l.owner != nil || l.reserve != moreTokens || !polled(l, n) {

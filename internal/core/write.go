@@ -32,8 +32,8 @@ func (l *Lock) Wrote(id ID, m Mode, a Reply, now Now) {
 	}
 }
 
-// leavesBehind notes that a level has closed, and whether it has sent a guarded write.
-func (t *Tenure) leavesBehind(wrote bool) { t.wrote = t.wrote || wrote }
+// leavesBehind notes that a level has closed that has sent a guarded write.
+func (t *Tenure) leavesBehind() { t.wrote = true }
 
 // isOpen reports whether no guarded write of a former hold may run in the tenure.
 func (t *Tenure) isOpen() bool { return !t.wrote || t.lock.client.breaks(WriteEnds) }
