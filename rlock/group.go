@@ -62,7 +62,7 @@ func (s single) Name() string { return s.Title() }
 
 func (s single) Leaves() []group.Leaf { return s.leaves }
 
-func (s single) Acquire(ctx context.Context, o terms.Owner, options group.Options) (group.Part, error) {
+func (s single) Acquire(ctx context.Context, o terms.Owner, options group.Options) (terms.Part, error) {
 	h, err := s.Hold(ctx, context.WithoutCancel(ctx), client.Request{
 		Owner: o, Lease: options.Lease, Wait: options.Wait, Caller: options.Caller, Quit: options.Quit,
 		Whole: options.Whole, Lost: options.Lost,

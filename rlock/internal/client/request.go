@@ -37,44 +37,20 @@ func (r *Request) Goroutine() uint64 {
 	return r.Caller
 }
 
-// Over reports whether Quit is closed.
-func (r *Request) Over() bool {
-	select {
-	case <-r.Quit:
-		return true
-	default:
-		return false
-	}
-}
-
-// A Handle is one level of a lock that was taken with a handle. All its methods may be called concurrently.
+// A Handle is one level of a lock that was taken with a handle.
 type Handle interface {
-	// Context returns the context that ends when the hold does.
-	Context() context.Context
+	terms.Part
 	// Merge returns a context that is made from ctx, and ends also when that of the hold does: before
 	// that ends.
 	Merge(ctx context.Context) context.Context
-	// ValidUntil returns until when the lock is certainly held, the zero time if it is not.
-	ValidUntil() time.Time
-	// Err returns nil while the lock is held, [ErrNotHeld] after its release, and why it was lost after that.
-	Err() error
 	// FencingToken returns the token of the hold, 0 if it has none.
 	FencingToken() uint64
-	// SetLease sets the lease that the hold asks for from now on, 0 for the watchdog, in place of
-	// what it asked for before. It needs no network, and changes nothing of a hold that
-	// is over.
-	SetLease(lease time.Duration)
 	// Write executes the source of a script in Redis if the hold has the lock, in one step.
 	Write(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error)
 	// Detach gives the handle up and leaves the lock to its lease.
 	Detach(ctx context.Context) error
 	// Pass gives the handle up and passes the lock on, to the client that presents the text.
 	Pass(ctx context.Context, within time.Duration) (string, error)
-	// Release gives the hold back, and ends its context.
-	Release(ctx context.Context) error
-	// ReleaseLater is Release that waits for nothing. The next acquire of the lock in this process waits
-	// for the release.
-	ReleaseLater()
 }
 
 // Valid reports whether the lock is held at this moment, by the clock.

@@ -79,7 +79,7 @@ func (l *fakeLock) answers(trip time.Duration) error {
 	return l.err
 }
 
-func (l *fakeLock) Acquire(ctx context.Context, o terms.Owner, with Options) (Part, error) {
+func (l *fakeLock) Acquire(ctx context.Context, o terms.Owner, with Options) (terms.Part, error) {
 	f, until := l.fleet, time.NewTimer(min(with.Wait, time.Hour))
 	defer until.Stop()
 	f.mu.Lock()
@@ -187,7 +187,7 @@ func (l *fakeLock) the() *fakePart {
 }
 
 // occupy gives the lock to another process.
-func (l *fakeLock) occupy() Part {
+func (l *fakeLock) occupy() terms.Part {
 	p, err := l.Acquire(context.Background(), terms.NewOwner(), Options{})
 	require.NoError(l.fleet.t, err)
 	p.(*fakePart).abroad = true

@@ -34,12 +34,12 @@ type Hold struct {
 	lacks []Locker // a red lock's parts that it is without, to be taken again: see heal.go
 }
 
-var _ Part = (*Hold)(nil)
+var _ terms.Part = (*Hold)(nil)
 
 // A member is a part of a hold.
 type member struct {
 	lock Locker
-	part Part
+	part terms.Part
 	lost error // why it has ended by loss, nil if it has not; the hold's mutex protects it
 }
 
@@ -137,7 +137,7 @@ func (h *Hold) end(cause error) []*member {
 	return parts
 }
 
-// Err implements [Part], as all exported methods in the files of a Hold.
+// Err implements [terms.Part], as all exported methods in the files of a Hold.
 func (h *Hold) Err() error {
 	if h.isValid() {
 		return nil

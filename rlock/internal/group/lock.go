@@ -59,7 +59,7 @@ func (l *Lock) Name() string { return l.name }
 
 func (l *Lock) Leaves() []Leaf { return l.leaves }
 
-func (l *Lock) Acquire(ctx context.Context, o terms.Owner, options Options) (Part, error) {
+func (l *Lock) Acquire(ctx context.Context, o terms.Owner, options Options) (terms.Part, error) {
 	h, err := l.Hold(ctx, context.WithoutCancel(ctx), o, options)
 	if err != nil {
 		return nil, err

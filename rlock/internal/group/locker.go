@@ -15,7 +15,7 @@ type Locker interface {
 	// Leaves returns the locks of one key that it consists of.
 	Leaves() []Leaf
 	// Acquire takes the lock once for the owner. The context that the Part has does not end with ctx.
-	Acquire(ctx context.Context, o terms.Owner, options Options) (Part, error)
+	Acquire(ctx context.Context, o terms.Owner, options Options) (terms.Part, error)
 	// State returns the state of the lock without asking Redis. It waits for nothing.
 	State(o terms.Owner) terms.State
 
@@ -46,24 +46,6 @@ func (o *Options) left(began time.Time) time.Duration {
 		return terms.Forever
 	}
 	return o.Wait - time.Since(began)
-}
-
-// A Part is one level of a lock that was acquired. Its methods may be called concurrently.
-type Part interface {
-	// Context returns a context that ends when the part does.
-	Context() context.Context
-	// Err returns nil while the part is held, terms.ErrNotHeld after its release, and why it was lost after that.
-	Err() error
-	// ValidUntil returns until when the lock is certainly held, the zero time if it is not.
-	ValidUntil() time.Time
-	// SetLease asks for the lease from now on, 0 for the watchdog. It waits for nothing, and changes nothing of a
-	// part that is over.
-	SetLease(lease time.Duration)
-	// Release gives the part back, and returns once that is confirmed.
-	Release(ctx context.Context) error
-	// ReleaseLater is Release that waits for nothing. The next acquire of the lock in this process waits for the
-	// release.
-	ReleaseLater()
 }
 
 // A Leaf is a lock of one key. Equal leaves are the same lock.

@@ -209,7 +209,7 @@ func TestOneAttemptAtARedLock(t *testing.T) {
 func TestAWaiterWaitsAtTheFirstServerThatDenies(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(5)
-		var others []Part
+		var others []terms.Part
 		for _, s := range servers[1:4] {
 			others = append(others, s.occupy())
 		}
@@ -263,7 +263,7 @@ type distant struct {
 	trip time.Duration
 }
 
-func (l distant) Acquire(ctx context.Context, o terms.Owner, with Options) (Part, error) {
+func (l distant) Acquire(ctx context.Context, o terms.Owner, with Options) (terms.Part, error) {
 	time.Sleep(l.trip)
 	p, err := l.fakeLock.Acquire(ctx, o, with)
 	if err == nil {

@@ -1,6 +1,7 @@
 package terms
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 )
@@ -24,6 +25,24 @@ func (w *Whole) IsHeld() bool { return w.held.Load() }
 
 // TellsLong reports whether it is yet to be told that the whole is held for a long time. Only its first call returns true.
 func (w *Whole) TellsLong() bool { return !w.long.Swap(true) }
+
+// A Part is one level of a lock that was acquired, as a lock over several knows it. Its methods may be called concurrently.
+type Part interface {
+	// Context returns a context that ends when the part does.
+	Context() context.Context
+	// Err returns nil while the part is held, [ErrNotHeld] after its release, and why it was lost after that.
+	Err() error
+	// ValidUntil returns until when the lock is certainly held, the zero time if it is not.
+	ValidUntil() time.Time
+	// SetLease asks for the lease from now on, 0 for the watchdog. It waits for nothing, and changes nothing of a
+	// part that is over.
+	SetLease(lease time.Duration)
+	// Release gives the part back, and returns once that is confirmed.
+	Release(ctx context.Context) error
+	// ReleaseLater is Release that waits for nothing. The next acquire of the lock in this process waits for the
+	// release.
+	ReleaseLater()
+}
 
 // A State is what this client knows of a lock without asking Redis, for an owner.
 type State struct {

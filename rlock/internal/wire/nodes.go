@@ -50,7 +50,7 @@ type topology struct {
 
 func newNodes(r *Redis) *Nodes {
 	n := &Nodes{redis: r, numbers: make(map[string]uint32)}
-	first := &topology{bySlot: make([]uint32, 1), limits: []*Limits{newLimits()}, addresses: []string{""}}
+	first := &topology{bySlot: make([]uint32, 1), limits: []*Limits{NewLimits()}, addresses: []string{""}}
 	if r.InCluster() {
 		first.bySlot = make([]uint32, slots)
 	}
@@ -76,9 +76,7 @@ type Limits struct {
 }
 
 // NewLimits returns limits of their own.
-func NewLimits() *Limits { return newLimits() }
-
-func newLimits() *Limits {
+func NewLimits() *Limits {
 	return &Limits{Asks: Limit{places: make(chan struct{}, maxAsks)}, Releases: Limit{places: make(chan struct{}, maxReleases)}}
 }
 
@@ -218,7 +216,7 @@ func (n *Nodes) refresh() {
 		if !ok {
 			number = uint32(len(limits))
 			n.numbers[primary] = number
-			limits, addresses = append(limits, newLimits()), append(addresses, "")
+			limits, addresses = append(limits, NewLimits()), append(addresses, "")
 		}
 		place, _ := fields[2].ToArray()
 		addresses[number] = n.find(place)

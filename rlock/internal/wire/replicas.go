@@ -54,7 +54,7 @@ func (r *Redis) DoReplicated(ctx context.Context, c Call, lease time.Duration, r
 	default:
 		return a, nil
 	}
-	a.Released = r.Do(ctx, release).Error() == nil
+	r.Do(ctx, release)
 	return a, nil
 }
 

@@ -84,8 +84,7 @@ type Answer struct {
 	// a writer that foreign readers keep out; -1 if they are not.
 	HeldBack int64
 
-	Refused  error // the grant does not count, and why: too few replicas have it
-	Released bool  // and Redis has taken it back
+	Refused error // the grant does not count, and why: too few replicas have it
 }
 
 // A Place is where a ticket stands in the queue.
