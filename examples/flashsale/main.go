@@ -20,7 +20,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"strconv"
 	"strings"
 	"sync"
@@ -121,22 +120,9 @@ func (s shop) scripted(ctx context.Context) (bool, error) {
 	return script.Exec(ctx, s.redis, []string{stock}, nil).AsBool()
 }
 
-func main() {
-	log.SetFlags(0)
-	if err := run(); err != nil {
-		log.Fatal("flashsale: ", err)
-	}
-}
+func main() { embedded.Main("flashsale", run) }
 
-func run() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	options, stop, err := embedded.Redis()
-	if err != nil {
-		return err
-	}
-	defer stop()
-
+func run(ctx context.Context, options rueidis.ClientOption) error {
 	var shops []shop
 	for range 4 {
 		locks, err := rlock.New(rlock.Config{Redis: options})

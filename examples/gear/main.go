@@ -23,7 +23,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"strconv"
 	"strings"
 	"sync"
@@ -133,22 +132,9 @@ func (m machine) saved(ctx context.Context) (int, error) {
 	return int(n), err
 }
 
-func main() {
-	log.SetFlags(0)
-	if err := run(); err != nil {
-		log.Fatal("gear: ", err)
-	}
-}
+func main() { embedded.Main("gear", run) }
 
-func run() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	options, stop, err := embedded.Redis()
-	if err != nil {
-		return err
-	}
-	defer stop()
-
+func run(ctx context.Context, options rueidis.ClientOption) error {
 	var machines [2]machine
 	for i, name := range []string{"machine A", "machine B"} {
 		locks, err := rlock.New(rlock.Config{Redis: options})

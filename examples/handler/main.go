@@ -12,11 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/examples/internal/embedded"
 	"github.com/go-rlock/rlock/rlock"
@@ -52,22 +53,9 @@ func (s *server) exclusive(ctx context.Context, order string) error {
 	}, rlock.WithWait(wait))
 }
 
-func main() {
-	log.SetFlags(0)
-	if err := run(); err != nil {
-		log.Fatal("handler: ", err)
-	}
-}
+func main() { embedded.Main("handler", run) }
 
-func run() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	options, stop, err := embedded.Redis()
-	if err != nil {
-		return err
-	}
-	defer stop()
-
+func run(ctx context.Context, options rueidis.ClientOption) error {
 	// Two servers, which know each other by nothing but Redis.
 	var (
 		entered = make(chan struct{})
@@ -76,16 +64,17 @@ func run() error {
 		locks   [2]*rlock.Client
 	)
 	for i := range urls {
-		locks[i], err = rlock.New(rlock.Config{
+		client, err := rlock.New(rlock.Config{
 			Redis: options, Lease: 2500 * time.Millisecond,
 			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		})
 		if err != nil {
 			return err
 		}
-		defer locks[i].Close()
+		defer client.Close()
+		locks[i] = client
 		mux := http.NewServeMux()
-		mux.Handle("POST /orders/{order}", &server{locks[i], func(ctx context.Context, order string) error {
+		mux.Handle("POST /orders/{order}", &server{client, func(ctx context.Context, order string) error {
 			entered <- struct{}{}
 			select {
 			case <-finish:

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/go-rlock/rlock/examples/internal/embedded"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/elect"
@@ -27,12 +29,7 @@ const (
 	lease = 2500 * time.Millisecond // a loss is noticed after a third of it at the latest
 )
 
-func main() {
-	log.SetFlags(0)
-	if err := run(); err != nil {
-		log.Fatal("leader: ", err)
-	}
-}
+func main() { embedded.Main("leader", run) }
 
 // An event is the begin or the end of a term.
 type event struct {
@@ -40,15 +37,7 @@ type event struct {
 	end     error // nil at the begin
 }
 
-func run() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	options, stop, err := embedded.Redis()
-	if err != nil {
-		return err
-	}
-	defer stop()
-
+func run(ctx context.Context, options rueidis.ClientOption) error {
 	var (
 		group   sync.WaitGroup
 		events  = make(chan event)

@@ -15,8 +15,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/examples/internal/embedded"
 	"github.com/go-rlock/rlock/rlock"
@@ -24,12 +25,7 @@ import (
 
 const name = "example:lock:orders:42"
 
-func main() {
-	log.SetFlags(0)
-	if err := run(); err != nil {
-		log.Fatal("migrate: ", err)
-	}
-}
+func main() { embedded.Main("migrate", run) }
 
 // A table prints what each call did, and keeps what it should not have done.
 type table struct{ wrong error }
@@ -62,15 +58,7 @@ func either[T any](value T, err error) any {
 	return value
 }
 
-func run() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	options, stop, err := embedded.Redis()
-	if err != nil {
-		return err
-	}
-	defer stop()
-
+func run(ctx context.Context, options rueidis.ClientOption) error {
 	// Config config = new Config();
 	// config.useSingleServer().setAddress("redis://127.0.0.1:6379");
 	// config.setLockWatchdogTimeout(30000);

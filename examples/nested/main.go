@@ -19,10 +19,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"strings"
 	"sync"
-	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/examples/internal/embedded"
 	"github.com/go-rlock/rlock/rlock"
@@ -117,21 +117,9 @@ func (o orders) checkFree(ctx context.Context, id string) error {
 	return err
 }
 
-func main() {
-	log.SetFlags(0)
-	if err := run(); err != nil {
-		log.Fatal("nested: ", err)
-	}
-}
+func main() { embedded.Main("nested", run) }
 
-func run() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	options, stop, err := embedded.Redis()
-	if err != nil {
-		return err
-	}
-	defer stop()
+func run(ctx context.Context, options rueidis.ClientOption) error {
 	client, err := rlock.New(rlock.Config{Redis: options})
 	if err != nil {
 		return err

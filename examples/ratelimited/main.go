@@ -9,10 +9,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/examples/internal/embedded"
 	"github.com/go-rlock/rlock/rlock"
@@ -44,22 +45,9 @@ func (p *partner) call(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func main() {
-	log.SetFlags(0)
-	if err := run(); err != nil {
-		log.Fatal("ratelimited: ", err)
-	}
-}
+func main() { embedded.Main("ratelimited", run) }
 
-func run() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	options, stop, err := embedded.Redis()
-	if err != nil {
-		return err
-	}
-	defer stop()
-
+func run(ctx context.Context, options rueidis.ClientOption) error {
 	var (
 		fleet  sync.WaitGroup
 		server partner

@@ -12,9 +12,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"sync"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/examples/internal/embedded"
 	"github.com/go-rlock/rlock/rlock"
@@ -22,21 +23,9 @@ import (
 
 const grace = time.Second // for work in progress
 
-func main() {
-	log.SetFlags(0)
-	if err := run(); err != nil {
-		log.Fatal("shutdown: ", err)
-	}
-}
+func main() { embedded.Main("shutdown", run) }
 
-func run() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	options, stop, err := embedded.Redis()
-	if err != nil {
-		return err
-	}
-	defer stop()
+func run(ctx context.Context, options rueidis.ClientOption) error {
 	client, err := rlock.New(rlock.Config{Redis: options}) // the lease is 30 s
 	if err != nil {
 		return err

@@ -11,8 +11,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"log"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/examples/internal/embedded"
 	"github.com/go-rlock/rlock/rlock"
@@ -23,22 +24,9 @@ const (
 	requests = 200 // of each user, before and after the balancer moves the users
 )
 
-func main() {
-	log.SetFlags(0)
-	if err := run(); err != nil {
-		log.Fatal("sticky: ", err)
-	}
-}
+func main() { embedded.Main("sticky", run) }
 
-func run() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	options, stop, err := embedded.Redis()
-	if err != nil {
-		return err
-	}
-	defer stop()
-
+func run(ctx context.Context, options rueidis.ClientOption) error {
 	var replicas []*rlock.Client
 	for range 2 {
 		client, err := rlock.New(rlock.Config{Redis: options, Linger: 10 * time.Second})

@@ -12,10 +12,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/examples/internal/embedded"
 	"github.com/go-rlock/rlock/rlock"
@@ -29,22 +30,9 @@ const (
 	lease    = 10 * time.Second       // longer than any replica is late
 )
 
-func main() {
-	log.SetFlags(0)
-	if err := run(); err != nil {
-		log.Fatal("tick: ", err)
-	}
-}
+func main() { embedded.Main("tick", run) }
 
-func run() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	options, stop, err := embedded.Redis()
-	if err != nil {
-		return err
-	}
-	defer stop()
-
+func run(ctx context.Context, options rueidis.ClientOption) error {
 	var (
 		group  sync.WaitGroup
 		runs   [ticks]atomic.Int64

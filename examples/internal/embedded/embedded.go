@@ -1,8 +1,11 @@
 package embedded
 
 import (
+	"context"
 	"fmt"
+	"log"
 	"os"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
@@ -32,4 +35,24 @@ func Redis() (options rueidis.ClientOption, stop func(), err error) {
 		ForceSingleClient: true,
 		DisableCache:      true,
 	}, stop, nil
+}
+
+// Main is the main function of an example: it calls run, with the options that [Redis] returns and
+// for a minute at most, and ends the program with status 1 if that fails.
+func Main(name string, run func(ctx context.Context, options rueidis.ClientOption) error) {
+	log.SetFlags(0)
+	if err := onRedis(run); err != nil {
+		log.Fatal(name, ": ", err)
+	}
+}
+
+func onRedis(run func(context.Context, rueidis.ClientOption) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	options, stop, err := Redis()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return run(ctx, options)
 }
