@@ -3,18 +3,44 @@ package rlock_test
 import (
 	"context"
 	"math/rand/v2"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/rueidis"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
+
+func TestACancelledLockReturnsTheContextsErrorAndHoldsNothing(t *testing.T) {
+	eachKind(t, func(t *testing.T, s *subject) {
+		here, there := s.lock(), s.lock()
+		ended, cancel := context.WithCancel(s.ctx)
+		cancel()
+		assert.ErrorIs(t, here.Lock(ended), context.Canceled, "a free lock must not be taken with a context that has ended")
+
+		require.NoError(t, here.Lock(s.ctx))
+		for what, lock := range map[string]locker{"behind a goroutine": here.rival, "behind a client": there.rival} {
+			ctx, cancel := context.WithCancel(s.ctx)
+			ctx, queued := queueing(ctx)
+			waiter := background(func() error { return lock.Lock(ctx) })
+			<-queued
+			cancel()
+			assert.ErrorIs(t, s.await(waiter), context.Canceled, what)
+
+			ctx, cancel = context.WithTimeout(s.ctx, 10*time.Millisecond)
+			elsewhere(func() { assert.ErrorIs(t, lock.Lock(ctx), context.DeadlineExceeded, what) })
+			cancel()
+		}
+		assert.True(t, here.IsHeld(s.ctx))
+		require.NoError(t, here.Unlock(s.ctx))
+		for _, lock := range []locker{here.rival, there.rival} {
+			require.NoError(t, lock.Lock(s.ctx))
+			require.NoError(t, lock.Unlock(s.ctx))
+		}
+	})
+}
 
 // A context that ends, at every step of a blocking lock. Each test ends with no lock held
 // without a holder.
@@ -142,93 +168,6 @@ func TestAGrantToACallerThatLeftGoesToTheNextLocalWaiter(t *testing.T) {
 	})
 }
 
-// The connection of the acquire is given up as dead, and another one is used, before the
-// delayed acquire arrives.
-func TestAnAcquireThatArrivesFromADeadConnectionIsFreed(t *testing.T) {
-	for name, leave := range map[string]bool{"its caller waits on": false, "its caller has left": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				p, other := w.client(), w.client()
-				lock, me := p.NewLock(key), w.caller()
-				require.NoError(t, lock.Lock(me)) // the script is known
-				require.NoError(t, lock.Unlock(me))
-
-				ctx, cancel := context.WithCancel(w.caller())
-				defer cancel()
-				p.net.Rule(network.Silence)
-				result := start(func() error { return lock.Lock(ctx) })
-				require.True(t, pending(result))
-				p.net.Rule(nil) // new connections work
-				if leave {
-					cancel()
-				}
-				time.Sleep(5 * time.Second) // until the pings fail
-				p.net.Deliver()
-				err := <-result
-				if leave {
-					require.ErrorIs(t, err, context.Canceled)
-				} else {
-					require.NoError(t, err)
-					require.NoError(t, lock.Unlock(ctx))
-				}
-				them := w.caller()
-				within(t, 0, 10*time.Second, func() { require.NoError(t, other.NewLock(key).Lock(them)) })
-				time.Sleep(5 * time.Minute)
-				assert.True(t, other.NewLock(key).IsHeld(them))
-				require.NoError(t, other.NewLock(key).Unlock(them))
-			})
-		})
-	}
-}
-
-func TestOneAttemptThatArrivesFromADeadConnectionIsFreed(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, other := w.client(), w.client()
-		lock, me := p.NewLock(key), w.caller()
-		require.NoError(t, lock.Lock(me)) // the script is known
-		require.NoError(t, lock.Unlock(me))
-
-		p.net.Rule(network.Silence)
-		result := start(func() error { _, err := lock.TryLock(me); return err })
-		require.True(t, pending(result))
-		p.net.Rule(nil) // new connections work
-		require.Error(t, <-result, "until the pings fail")
-		time.Sleep(time.Second)
-		p.net.Deliver() // the acquire, and the release that may be behind it
-		them := w.caller()
-		within(t, 0, 10*time.Second, func() { require.NoError(t, other.NewLock(key).Lock(them)) })
-		require.NoError(t, other.NewLock(key).Unlock(them))
-	})
-}
-
-// As before, but only the acquire arrives late: the release behind it is lost, and the
-// repeated one came over a new connection, too early.
-func TestAnAcquireThatArrivesWithoutItsReleaseIsFreed(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, other := w.client(), w.client()
-		lock, me := p.NewLock(key), w.caller()
-		require.NoError(t, lock.Lock(me)) // the script is known
-		require.NoError(t, lock.Unlock(me))
-
-		ctx, cancel := context.WithCancel(w.caller())
-		p.net.Rule(network.Silence)
-		result := start(func() error { return lock.Lock(ctx) })
-		require.True(t, pending(result))
-		cancel()
-		require.ErrorIs(t, <-result, context.Canceled)
-		synctest.Wait()
-		p.net.Rule(nil)
-		sent := len(p.releases())
-		w.eventually(func() bool { return len(p.releases()) > sent }, "the release is sent over a new connection")
-		synctest.Wait()
-		p.net.Rule(scripts(1, network.Cut, network.Request, "released"))
-		p.net.Deliver()
-		them := w.caller()
-		within(t, 0, 10*time.Second, func() { require.NoError(t, other.NewLock(key).Lock(them)) })
-		require.NoError(t, other.NewLock(key).Unlock(them))
-	})
-}
-
 func TestAWaiterOfARemoteHolderLeavesAtOnceAndLeavesNothing(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, other, me := w.process(), w.process(), w.caller()
@@ -279,26 +218,6 @@ func TestAWaiterThatLeavesWhenTheMessageHasComeLetsTheNextOneAsk(t *testing.T) {
 		}
 		w.drain()
 		assert.Empty(t, w.keys())
-	})
-}
-
-func TestATimeToWaitThatIsUpIsNoError(t *testing.T) {
-	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
-		p, other, me := w.process(), w.process(), w.caller()
-		require.NoError(t, other.lock(key).Lock(me))
-		within(t, 3*time.Second, 3*time.Second, func() {
-			ok, err := p.lock(key).rival.TryLockFor(w.caller(), 3*time.Second, 0)
-			require.NoError(t, err)
-			assert.False(t, ok)
-		})
-		_, err := p.lock(key).rival.Acquire(w.caller(), rlock.WithWait(time.Second))
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-
-		ctx, cancel := context.WithTimeout(w.caller(), time.Second)
-		defer cancel()
-		_, err = p.lock(key).rival.TryLockFor(ctx, time.Minute, 0)
-		require.ErrorIs(t, err, context.DeadlineExceeded, "the end of the caller's own context is an error")
-		require.NoError(t, other.lock(key).Unlock(me))
 	})
 }
 
@@ -375,221 +294,5 @@ func TestAStormOfCancelledCallersLeavesNothingBehind(t *testing.T) {
 		assert.Greater(t, granted, 50)
 		time.Sleep(time.Second)
 		assert.Empty(t, w.keys(), "keys are left long before a lease could have ended")
-	})
-}
-
-// Callers that come while another call opens the connection wait for it in rueidis, in a wait
-// that ignores the context.
-func TestACallerMayLeaveWhileAnotherConnects(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.client()
-		p.net.Rule(network.Silence)
-		p.net.Cut()
-		connects := start(func() error { return p.NewLock("another").Lock(w.caller()) })
-		require.True(t, pending(connects))
-
-		lock := p.NewLock(key)
-		ctx, cancel := context.WithCancel(w.caller())
-		leaves := start(func() error { return lock.Lock(ctx) })
-		require.True(t, pending(leaves))
-		them := w.caller()
-		stays := start(func() error { return lock.Lock(them) })
-		require.True(t, pending(stays))
-		within(t, 0, 0, func() {
-			cancel()
-			require.ErrorIs(t, <-leaves, context.Canceled)
-		})
-		p.net.Heal()
-		require.NoError(t, <-connects)
-		require.NoError(t, <-stays)
-		require.NoError(t, lock.Unlock(them))
-		w.Del("another")
-		time.Sleep(time.Minute)
-		assert.Empty(t, w.Keys())
-	})
-}
-
-func TestAnAttemptAfterACancelledLockGetsTheFreeLock(t *testing.T) {
-	const roundTrip = 10 * time.Millisecond
-	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
-		if w.kind.servers > 0 || w.kind.keys != nil {
-			t.Skip("its parts are released in the background, and held until then")
-		}
-		if w.kind.many {
-			t.Skip("a single attempt does not wait for the release of a cancelled one")
-		}
-		p := w.process()
-		lock := p.lock(key)
-		require.NoError(t, lock.Do(w.ctx, nothing)) // the scripts are known
-		w.settle()
-		p.networks(func(n *network.Network) { n.SetRoundTrip(roundTrip) })
-		for after := time.Millisecond; after < 2*roundTrip; after += time.Millisecond {
-			ctx, cancel := context.WithCancel(w.caller())
-			leaves := start(func() error { return lock.Lock(ctx) })
-			time.Sleep(after)
-			cancel()
-			if err := <-leaves; err == nil { // granted before it was cancelled
-				require.NoError(t, lock.Unlock(ctx))
-				continue
-			}
-			me := w.caller()
-			within(t, roundTrip, 4*roundTrip, func() {
-				taken, err := lock.TryLock(me)
-				require.NoError(t, err)
-				require.True(t, taken, "cancelled after %v", after)
-			})
-			require.NoError(t, lock.Unlock(me))
-			w.settle()
-		}
-		time.Sleep(time.Second)
-		assert.Empty(t, w.keys())
-	})
-}
-
-// busy stands for a command that Redis refuses for a while.
-const busy = "*3\r\n$4\r\nEVAL\r\n$45\r\nreturn redis.error_reply('BUSY for a little')\r\n$1\r\n0\r\n"
-
-// The release of an unwanted ticket may be late, and Redis may grant it the lock meanwhile.
-func TestAnAttemptGetsALockThatWasGrantedToACancelledOne(t *testing.T) {
-	for name, of := range map[string]func(*rlock.Client) *rlock.Lock{
-		"plain":  func(c *rlock.Client) *rlock.Lock { return c.NewLock(key) },
-		"fair":   func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(key) },
-		"fenced": func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(key) },
-		"write":  func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(key).Write() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				p := w.client()
-				lock, theirs := of(p.Client), of(w.client().Client)
-				me, them := w.caller(), w.caller()
-				require.NoError(t, theirs.Lock(them))
-				ctx, cancel := context.WithCancel(w.caller())
-				leaves := start(func() error { return lock.Lock(ctx) })
-				require.True(t, pending(leaves))
-				p.net.Rule(scripts(1, network.Replace(busy), network.Request, "released"))
-				cancel()
-				require.ErrorIs(t, <-leaves, context.Canceled)
-				synctest.Wait()
-				require.NoError(t, theirs.Unlock(them))
-				require.True(t, w.Exists(key), "it is granted to the ticket of the cancelled Lock")
-
-				taken, err := lock.TryLock(me)
-				require.NoError(t, err)
-				require.True(t, taken)
-				time.Sleep(time.Minute)
-				require.True(t, lock.IsHeld(me))
-				require.NoError(t, lock.Unlock(me))
-				synctest.Wait()
-				assert.False(t, w.Exists(key))
-			})
-		})
-	}
-}
-
-// A release that is refused is tried again less and less often.
-func TestTheMessageOfAGrantReleasesAnUnwantedTicket(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, holder, them, me := w.client(), w.client(), w.caller(), w.caller()
-		require.NoError(t, holder.NewFairLock(key).Lock(them))
-		ctx, cancel := context.WithCancel(w.caller())
-		leaves := w.waiting(p, ctx)
-		stays := w.waiting(p, me)
-		var refuses atomic.Bool
-		refuses.Store(true)
-		p.net.Rule(func(f network.Frame) network.Fate {
-			if f.Stage == network.Request && isScript(f, "released") && refuses.Load() {
-				return network.Replace(busy)
-			}
-			return network.Pass
-		})
-		cancel()
-		require.ErrorIs(t, <-leaves, context.Canceled)
-		time.Sleep(400 * time.Millisecond) // the last attempt was after 350 ms, the next is after 750
-		refuses.Store(false)
-		within(t, 0, 0, func() {
-			require.NoError(t, holder.NewFairLock(key).Unlock(them))
-			require.NoError(t, <-stays)
-		})
-		require.NoError(t, p.NewFairLock(key).Unlock(me))
-	})
-}
-
-// cancelledAtASilentServer returns a client whose server went silent, with a Lock in flight
-// that was cancelled.
-func (w *world) cancelledAtASilentServer() *testClient {
-	p := w.client()
-	lock := p.NewLock(key)
-	require.NoError(w.t, lock.Do(w.ctx, nothing))
-	p.net.Rule(network.Silence)
-	ctx, cancel := context.WithCancel(w.caller())
-	leaves := start(func() error { return lock.Lock(ctx) })
-	require.True(w.t, pending(leaves))
-	cancel()
-	require.ErrorIs(w.t, <-leaves, context.Canceled)
-	return p
-}
-
-func TestAnAttemptAfterACancelledLockEndsWithItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.cancelledAtASilentServer()
-		lock := p.NewLock(key)
-		brief, cancel := context.WithTimeout(w.caller(), 100*time.Millisecond)
-		defer cancel()
-		within(t, 100*time.Millisecond, 100*time.Millisecond, func() {
-			_, err := lock.TryLock(brief)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-		})
-		p.net.Heal()
-	})
-}
-
-// A RedLock would otherwise wait for its silent servers before it asks one that answers.
-func TestAnAttemptDoesNotWaitForAServerThatHasBeenSilentForLong(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.cancelledAtASilentServer()
-		lock := p.NewLock(key)
-		for _, longest := range []time.Duration{250 * time.Millisecond, 0} {
-			within(t, longest, longest, func() {
-				taken, err := lock.TryLock(w.caller())
-				require.NoError(t, err)
-				require.False(t, taken)
-			})
-		}
-		p.net.Heal()
-	})
-}
-
-// New with a context that ends.
-
-func TestNewContextReturnsWhenItsContextEnds(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		silent := network.New(w.Dial)
-		silent.Rule(network.Silence)
-		ctx, cancel := context.WithTimeout(w.ctx, 100*time.Millisecond)
-		defer cancel()
-		within(t, 100*time.Millisecond, 100*time.Millisecond, func() {
-			client, err := rlock.NewContext(ctx, rlock.Config{Redis: rueidis.ClientOption{
-				InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true, DialCtxFn: silent.Dial,
-			}})
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			assert.Nil(t, client)
-		})
-		silent.Close()
-		time.Sleep(time.Minute)
-	})
-}
-
-func TestNewContextReturnsTheClientOrTheErrorOfNew(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		open := network.New(w.Dial)
-		client, err := rlock.NewContext(w.ctx, rlock.Config{Logger: quiet, Redis: rueidis.ClientOption{
-			InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true, DialCtxFn: open.Dial,
-		}})
-		require.NoError(t, err)
-		require.NoError(t, client.NewLock(key).Do(w.ctx, nothing))
-		require.NoError(t, client.Close())
-		open.Close()
-		_, err = rlock.NewContext(w.ctx, rlock.Config{})
-		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
 	})
 }

@@ -12,12 +12,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A loner is a client whose direct connection has a network of its own. All other connections
@@ -124,16 +123,6 @@ func TestADirectCallThatIsCancelledReturnsAtOnce(t *testing.T) {
 			})
 		})
 	}
-}
-
-// scriptsOf returns how many scripts of one kind a network has carried.
-func scriptsOf(n *network.Network, kind string) (count int) {
-	for _, f := range n.Sent("") {
-		if isScript(f, kind) {
-			count++
-		}
-	}
-	return count
 }
 
 func TestADirectCallEndsAtItsDeadline(t *testing.T) {

@@ -10,12 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // Fair locks, in virtual time: the order of the holders, and the number of commands.
@@ -76,16 +75,6 @@ func (w *world) queued() (tickets []string) {
 		}
 	}
 	return tickets
-}
-
-func isStep(f network.Frame) bool {
-	return (f.Is("EVALSHA") || f.Is("EVAL")) && scriptOf(f) == "step"
-}
-
-// joins returns how many tickets a step puts into the queue.
-func joins(f network.Frame) int {
-	_, joins := membersOf(f)
-	return joins
 }
 
 func TestAFairLockServesTheWaitersOfAllClientsInOrder(t *testing.T) {
@@ -194,27 +183,6 @@ func TestALockWithoutWaitersCostsTwoCommandsAndNoSubscription(t *testing.T) {
 	})
 }
 
-func TestTryLockDoesNotPassWaiters(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		holder, waiter, p, me := w.client(), w.client(), w.client(), w.caller()
-		require.NoError(t, holder.NewFairLock(key).Lock(me))
-		waits := start(func() error { return waiter.NewFairLock(key).LockFor(w.caller(), time.Second) })
-		time.Sleep(50 * time.Millisecond)
-		before := w.queued()
-		ok, err := p.NewFairLock(key).TryLock(w.caller())
-		require.NoError(t, err)
-		assert.False(t, ok)
-		assert.Equal(t, before, w.queued(), "TryLock left a ticket")
-
-		w.Del(key) // without a message to the waiter
-		ok, err = p.NewFairLock(key).TryLock(w.caller())
-		require.NoError(t, err)
-		assert.False(t, ok, "the free lock belongs to the first waiter")
-		require.False(t, pending(waits))
-		require.NoError(t, <-waits)
-	})
-}
-
 // A fair lock is never handed off inside a process ahead of a waiter in another, whatever the
 // config says of other locks.
 func TestAFairLockIsNotHandedOffPastOthers(t *testing.T) {
@@ -261,65 +229,6 @@ func TestAWaiterThatGivesUpLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// Redis stands still for a while, and loses nothing: the answers are late, and those that a client has given up do not
-// come. Each waiter keeps its place.
-func TestAStallOfRedisKeepsTheOrderOfAFairLock(t *testing.T) {
-	t.Parallel()
-	pauses := []time.Duration{2500 * time.Millisecond, 3 * time.Second, 4 * time.Second}
-	if !testing.Short() {
-		pauses = append(pauses, 6*time.Second, 8*time.Second, 16*time.Second)
-	}
-	for _, pause := range pauses {
-		for _, after := range []time.Duration{0, 300 * time.Millisecond, 1900 * time.Millisecond} {
-			t.Run(pause.String()+" after "+after.String(), func(t *testing.T) {
-				t.Parallel()
-				s := at(t, redistest.Standalone(t, "--maxclients", "1000"))
-				keepsOrder(t, s, pause, after)
-			})
-		}
-	}
-}
-
-// keepsOrder has waiters of several clients join one after the other, and Redis pause so long after that.
-func keepsOrder(t *testing.T, s *site, pause, after time.Duration) {
-	const clients, each = 3, 4
-	short := withLease(2 * time.Second)
-	holder := s.client(short).NewFairLock(key)
-	me := rlock.WithOwner(s.ctx, rlock.NewOwner())
-	require.NoError(t, holder.Lock(me))
-	var locks [clients]*rlock.Lock
-	for i := range locks {
-		locks[i] = s.client(short).NewFairLock(key)
-	}
-	var order, want []int // protected by the lock
-	var waiters sync.WaitGroup
-	for who := range clients * each {
-		want = append(want, who)
-		waiters.Go(func() {
-			them := rlock.WithOwner(s.ctx, rlock.NewOwner())
-			if !assert.NoError(t, locks[who%clients].Lock(them)) {
-				return
-			}
-			order = append(order, who)
-			time.Sleep(20 * time.Millisecond)
-			_ = locks[who%clients].Unlock(them) // which may be confirmed late
-		})
-		require.Eventually(t, func() bool {
-			queued, err := s.Client(t).Do(s.ctx, s.Client(t).B().Zcard().Key("rlock_queue:{"+key+"}").Build()).AsInt64()
-			return err == nil && int(queued) == len(want)
-		}, 10*time.Second, time.Millisecond)
-	}
-	time.Sleep(after)
-	released := make(chan error, 1)
-	s.Pause()
-	go func() { released <- holder.Unlock(me) }()
-	time.Sleep(pause)
-	s.Resume()
-	<-released
-	waiters.Wait()
-	assert.Equal(t, want, order)
-}
-
 // A lateContext has ended, and those that wait for that have not heard it yet.
 type lateContext struct {
 	context.Context
@@ -359,97 +268,6 @@ func TestAWaiterWhoseContextHasEndedIsNeverAHolder(t *testing.T) {
 			assert.EqualValues(t, 1, p.Stats().Canceled)
 		}
 	})
-}
-
-// Fair locks on real servers: the rights that they need, and their queue in a failover.
-
-// A crowd is clients that take a fair lock again and again.
-type crowd struct {
-	record
-	s    *site
-	stop context.CancelFunc
-}
-
-func (s *site) crowd(clients, each int, changes ...func(*rlock.Config)) *crowd {
-	ctx, stop := context.WithCancel(s.ctx)
-	c := &crowd{s: s, stop: stop}
-	for range clients {
-		client := s.client(changes...)
-		for range each {
-			c.workers.Go(func() {
-				for ctx.Err() == nil {
-					h, err := client.NewFairLock(key).Acquire(ctx)
-					if err != nil {
-						continue
-					}
-					from := time.Now()
-					time.Sleep(time.Millisecond)
-					to := time.Now()
-					if !h.Valid() {
-						to = from
-					}
-					c.mu.Lock()
-					c.spans = append(c.spans, span{from, to})
-					c.mu.Unlock()
-					_ = h.Release(ctx)
-				}
-			})
-		}
-	}
-	return c
-}
-
-// sections returns the number of sections so far.
-func (c *crowd) sections() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.spans)
-}
-
-// goesOn returns after that many more sections.
-func (c *crowd) goesOn(more int) {
-	c.s.t.Helper()
-	want := c.sections() + more
-	require.Eventually(c.s.t, func() bool { return c.sections() >= want }, hang, time.Millisecond)
-}
-
-// end stops the crowd and asserts that its queue is gone.
-func (c *crowd) end() {
-	c.s.t.Helper()
-	c.stop()
-	c.workers.Wait()
-	require.Eventually(c.s.t, func() bool {
-		left, err := c.s.do("EXISTS", queue).AsInt64()
-		return err == nil && left == 0
-	}, hang, time.Millisecond)
-}
-
-func TestAFairLockOutlivesAFailover(t *testing.T) {
-	t.Parallel()
-	replicated(t, func(t *testing.T, s *site) {
-		c := s.crowd(3, 3, withLease(3*time.Second))
-		c.goesOn(100)
-		s.Failover(key)
-		c.goesOn(300)
-		c.end()
-	})
-}
-
-func TestInAClusterWithPlainPubSubNoSubscribersAreCounted(t *testing.T) {
-	t.Parallel()
-	s := at(t, calm(redistest.Cluster(t)))
-	c := s.crowd(3, 3, func(c *rlock.Config) { c.PubSub = rlock.PubSubPlain })
-	c.goesOn(300)
-	c.end()
-}
-
-// With SyncReplicas a client that was granted the lock still waits for replicas.
-func TestAFairGrantWaitsForReplicas(t *testing.T) {
-	t.Parallel()
-	s := at(t, calm(redistest.Sentinel(t)))
-	c := s.crowd(2, 3, func(c *rlock.Config) { c.SyncReplicas = 1 })
-	c.goesOn(100)
-	c.end()
 }
 
 func TestAQueueOfAnotherTypeIsLeftAsItIs(t *testing.T) {

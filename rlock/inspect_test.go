@@ -2,22 +2,19 @@ package rlock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // javaThread is an owner of Redisson, whose UUIDs are of version 4.
@@ -378,49 +375,4 @@ func TestInspectCountsGuestsThatWait(t *testing.T) {
 	i, err := client.Inspect(s.ctx, key)
 	require.NoError(t, err)
 	assert.Equal(t, 1, i.Foreign)
-}
-
-// The line is executed as it stands in docs/operations.md.
-func TestTheACLLineOfInspectIsEnoughAndEachRightOfItIsNeeded(t *testing.T) {
-	t.Parallel()
-	s := at(t, redistest.Standalone(t))
-	lines := append(s.aclLines(), "FencedLock", "ReadWriteLock")
-	inspecting := documentedACL(t, "Inspect and Locks")
-	ask := func(without string) (i inspect.Lock, names []string, err error) {
-		rules := slices.DeleteFunc(append(s.rights(lines...), inspecting...), func(r string) bool { return r == without })
-		client, err := rlock.New(s.limited(rules...))
-		require.NoError(t, err)
-		defer client.Close()
-		i, err = client.Inspect(s.ctx, key)
-		for name, failed := range client.Locks(s.ctx, key+"*") {
-			if failed != nil {
-				err = errors.Join(err, failed)
-				continue
-			}
-			names = append(names, name)
-		}
-		return i, names, err
-	}
-	holder, permits := s.client(), key+":permits"
-	require.NoError(t, holder.NewFencedLock(key).Lock(s.ctx))
-	require.NoError(t, holder.NewSemaphore(permits, 2).Lock(s.ctx))
-	i, names, err := ask("")
-	require.NoError(t, err)
-	require.NoError(t, i.Unresolved)
-	assert.NotNil(t, i.Holders[0].Process)
-	assert.NotZero(t, i.Token)
-	assert.Equal(t, []string{key, permits}, names)
-	for _, right := range inspecting {
-		i, _, err := ask(right)
-		if right == "+client|list" || right == "+client" {
-			require.NoError(t, err, "the rest of the answer still arrives")
-			assert.ErrorIs(t, i.Unresolved, rlock.ErrNoPermission)
-			assert.Len(t, i.Holders, 1)
-			continue
-		}
-		assert.ErrorIs(t, err, rlock.ErrNoPermission, "without %s", right)
-	}
-	require.NoError(t, holder.NewFencedLock(key).Unlock(s.ctx))
-	require.NoError(t, holder.NewSemaphore(permits, 2).Unlock(s.ctx))
-	s.number("DEL", "redisson_lock_token:{"+key+"}")
 }

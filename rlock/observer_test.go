@@ -10,11 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-rlock/rlock/rlock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/internal/driver"
 )
 
 // A witness records the calls of an Observer, one line for each, with the name in the hook's
@@ -310,27 +308,6 @@ func TestAnObserverIsToldOfReleasesByClose(t *testing.T) {
 	})
 }
 
-func TestOfLevelsThatAreReleasedOutOfOrderTheLastIsTheHold(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		v := new(witness)
-		p := w.client(withObserver(v.observer()))
-		me := w.caller()
-		outer, err := p.NewLock(key).Acquire(me)
-		require.NoError(t, err)
-		time.Sleep(time.Second)
-		inner, err := p.NewLock(key).Acquire(me)
-		require.NoError(t, err)
-		time.Sleep(time.Second)
-		v.told()
-		require.NoError(t, outer.Release(me))
-		require.NoError(t, inner.Release(me))
-		assert.Equal(t, []string{
-			"released plain orders:42 by nesting after 2s: <nil>",
-			"released plain orders:42 by redis after 2s: <nil>",
-		}, v.told())
-	})
-}
-
 func TestAnObserverIsToldOfEachBatchOfRenewals(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var mu sync.Mutex
@@ -378,188 +355,6 @@ func TestAnObserverIsToldOfEachBatchOfRenewals(t *testing.T) {
 	})
 }
 
-func TestAHookThatPanicsBreaksNothingAndIsLoggedOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.client(withLease(3*time.Second), withObserver(&rlock.Observer{
-			Opened:   func(*rlock.Client) { panic("boom") },
-			Waiting:  func(context.Context, rlock.WaitingInfo) { panic("boom") },
-			Acquired: func(context.Context, rlock.AcquiredInfo) { panic("boom") },
-			GaveUp:   func(context.Context, rlock.GaveUpInfo) { panic("boom") },
-			Released: func(context.Context, rlock.ReleasedInfo) { panic("boom") },
-			Lost:     func(context.Context, rlock.LostInfo) { panic("boom") },
-			Renewed:  func(rlock.RenewedInfo) { panic("boom") },
-			Closed:   func(*rlock.Client) { panic("boom") },
-		}))
-		lock, me, them := p.NewLock(key), w.caller(), w.caller()
-		for range 3 {
-			require.NoError(t, lock.Lock(me))
-			ok, err := lock.TryLock(them)
-			require.NoError(t, err)
-			require.False(t, ok)
-			theirs := start(func() error { return lock.Lock(them) })
-			synctest.Wait()
-			time.Sleep(10 * time.Second)
-			require.NoError(t, lock.Unlock(me))
-			require.NoError(t, <-theirs)
-			w.Del(key)
-			w.eventually(func() bool { return !lock.IsHeld(them) }, "the lock is lost")
-			require.ErrorIs(t, lock.Unlock(them), rlock.ErrLost)
-		}
-		require.NoError(t, p.Close())
-		for _, hook := range []string{"Opened", "Waiting", "Acquired", "GaveUp", "Released", "Lost", "Renewed", "Closed"} {
-			assert.Equal(t, 1, p.logged("hook="+hook+" panic=boom"), hook)
-		}
-	})
-}
-
-func TestASlowHookOfALossDelaysNoOtherLock(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		v := new(witness)
-		o := v.observer()
-		o.Lost = func(context.Context, rlock.LostInfo) { time.Sleep(12 * time.Hour) }
-		p := w.client(withLease(3*time.Second), withObserver(o))
-		losesOnlyWhatIsGone(w, p)
-		within(t, time.Second, 2*time.Second, func() { require.NoError(t, p.Close()) })
-		assert.Contains(t, v.told(), "closed")
-		time.Sleep(24 * time.Hour)
-	})
-}
-
-func TestAnObserverIsToldHowManyCallsItMissed(t *testing.T) {
-	manyCommands(t)
-	bubble(t, func(t *testing.T, w *world) {
-		resume := make(chan struct{})
-		var lost, missed int // written by one goroutine, which ends with Close
-		p := w.client(withLease(3*time.Second), withLogger(quiet.Handler()), withObserver(&rlock.Observer{
-			Lost:   func(context.Context, rlock.LostInfo) { <-resume; lost++ },
-			Missed: func(n int) { missed += n },
-		}))
-		const losses = 4100
-		lock := p.NewReadWriteLock(key).Read()
-		for range losses {
-			require.NoError(t, lock.Lock(w.caller()))
-		}
-		w.Del(key)
-		time.Sleep(10 * time.Second)
-		close(resume)
-		synctest.Wait()
-		require.NoError(t, p.Close())
-		assert.Equal(t, losses, lost+missed)
-		assert.Contains(t, []int{4000, 4001}, lost, "those in the buffer, and perhaps one that was being reported")
-	})
-}
-
-func TestHooksMayCallTheClient(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		var p *testClient
-		inside := false // the calls of a hook call hooks
-		visit := func(context.Context) {
-			if p == nil || inside {
-				return
-			}
-			inside = true
-			defer func() { inside = false }()
-			them := rlock.WithOwner(context.Background(), rlock.NewOwner())
-			_, err := p.NewLock(key).TryLock(them)
-			assert.NoError(t, err)
-			assert.False(t, p.NewLock(key).IsHeld(them))
-			assert.NoError(t, p.NewLock("another").Lock(them))
-			assert.NoError(t, p.NewLock("another").Unlock(them))
-		}
-		p = w.client(withObserver(&rlock.Observer{
-			Waiting:  func(ctx context.Context, _ rlock.WaitingInfo) { visit(ctx) },
-			Acquired: func(ctx context.Context, _ rlock.AcquiredInfo) { visit(ctx) },
-			GaveUp:   func(ctx context.Context, _ rlock.GaveUpInfo) { visit(ctx) },
-			Released: func(ctx context.Context, i rlock.ReleasedInfo) {
-				if i.Name != key { // visit would get that lock
-					visit(ctx)
-				}
-			},
-		}))
-		lock, me := p.NewLock(key), w.caller()
-		require.NoError(t, lock.Lock(me))
-		require.NoError(t, lock.Lock(me))
-		_, err := lock.TryLockFor(w.caller(), time.Second, 0)
-		require.NoError(t, err)
-		require.NoError(t, lock.Unlock(me))
-		require.NoError(t, lock.Unlock(me))
-	})
-}
-
-func TestALockMadeOfOthersIsObservedAsOne(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		v := new(witness)
-		p := w.client(withObserver(v.observer()), withLease(3*time.Second))
-		a, b := p.NewLock("a"), p.NewLock("b")
-		both := rlock.NewMultiLock(a, b)
-		me, them := as(w.caller(), "me"), as(w.caller(), "them")
-		v.told()
-
-		require.NoError(t, both.Lock(me))
-		require.NoError(t, both.Lock(me))
-		ok, err := both.TryLock(them)
-		require.NoError(t, err)
-		require.False(t, ok)
-		time.Sleep(time.Second)
-		require.NoError(t, both.Unlock(me))
-		require.NoError(t, both.Unlock(me))
-		assert.Equal(t, []string{
-			"me: waiting multi a,b",
-			"me: acquired multi a,b by parts in 0s, contended true",
-			"me: acquired multi a,b by nesting in 0s, contended false",
-			"them: gave up multi a,b after 0s, contended false: lock is held by another owner",
-			"me: released multi a,b by nesting after 1s: <nil>",
-			"me: released multi a,b by parts after 1s: <nil>",
-		}, v.told())
-
-		h, err := both.Acquire(me)
-		require.NoError(t, err)
-		v.told()
-		w.Del("b")
-		time.Sleep(2 * time.Second)
-		require.ErrorIs(t, h.Release(me), rlock.ErrLost)
-		assert.Equal(t, []string{"me: lost multi a,b by parts after 1s, parts: lock was lost"}, v.told())
-
-		_, err = both.Acquire(me, rlock.WithLease(2*time.Second))
-		require.NoError(t, err)
-		v.told()
-		time.Sleep(3 * time.Second)
-		assert.Equal(t, []string{"me: lost multi a,b by parts after 2s, lease_ended: lock was lost"}, v.told())
-
-		_, err = both.Acquire(me, rlock.WithWait(0))
-		require.NoError(t, err)
-		v.told()
-		require.NoError(t, p.Close())
-		assert.Equal(t, []string{"me: released multi a,b by parts after 0s: client is closed", "closed"}, v.told())
-	})
-}
-
-// allocations returns how many a call makes. It is the least of several measurements, since
-// goroutines that an earlier test has left behind may allocate during one.
-func allocations(call func()) float64 {
-	least := testing.AllocsPerRun(100, call)
-	for range 9 {
-		least = min(least, testing.AllocsPerRun(100, call))
-	}
-	return least
-}
-
-func TestAnObserverThatIsNilAllocatesNothing(t *testing.T) {
-	bubbleAlone(t, func(t *testing.T, w *world) {
-		driver.CheckRules(false) // which allocates
-		defer driver.CheckRules(true)
-		lock, me := w.client().NewLock(key), w.caller()
-		require.NoError(t, lock.Lock(me))
-		synctest.Wait()
-		assert.Zero(t, allocations(func() {
-			_ = lock.Lock(me)
-			_ = lock.Unlock(me)
-			_, _ = lock.TryLock(w.ctx)
-		}))
-		require.NoError(t, lock.Unlock(me))
-	})
-}
-
 func TestAnObserverIsToldOfALockThatIsLeftToItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		v := new(witness)
@@ -577,38 +372,5 @@ func TestAnObserverIsToldOfALockThatIsLeftToItsLease(t *testing.T) {
 		require.NoError(t, h.Detach(as(w.ctx, "me")))
 		assert.Equal(t, []string{"me: released plain orders:42 by redis after 1s: <nil>"}, v.told())
 		assert.True(t, detached)
-	})
-}
-
-// An owner holds a lock by itself and as a part of a multi-lock, and gives up the two in either order.
-func TestAnObserverIsToldOfALockThatItsOwnerAlsoHoldsAsAPart(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		v := new(witness)
-		p := w.client(withObserver(v.observer()))
-		one, me := p.NewFairLock("one"), w.caller()
-		both := rlock.NewMultiLock(one, p.NewFairLock("two"))
-		begins, ends := one, both
-		for range 2 {
-			v.told()
-			require.NoError(t, begins.Lock(me))
-			require.NoError(t, ends.Lock(me))
-			require.NoError(t, begins.Unlock(me))
-			require.NoError(t, ends.Unlock(me))
-			way := "nesting"
-			if begins == one {
-				way = "redis"
-			}
-			var told []string
-			for _, line := range v.told() {
-				if strings.Contains(line, " fair one ") {
-					told = append(told, line)
-				}
-			}
-			assert.Equal(t, []string{
-				"acquired fair one by " + way + " in 0s, contended false",
-				"released fair one by " + way + " after 0s: <nil>",
-			}, told)
-			begins, ends = ends, begins
-		}
 	})
 }

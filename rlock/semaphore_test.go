@@ -9,11 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // The tests over all kinds cover a semaphore of one permit. These are the differences with
@@ -55,61 +54,6 @@ func TestASemaphoreHasAsManyHoldersAsPermits(t *testing.T) {
 		for _, hold := range held {
 			require.NoError(t, hold.Release(s.ctx))
 		}
-	})
-}
-
-// Each permit has a pass of its own: both are resumed at once, by other clients, and neither pass takes the other's permit.
-func TestTwoPermitsArePassedOnAndResumedAtOnce(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *site) {
-		here, there, third := s.client(), s.client(), s.client()
-		held := permits(t, s.ctx, here.NewSemaphore(key, 2), 2)
-		var passes [2]string
-		together := func(do func(i int) error) {
-			t.Helper()
-			var calls [2]<-chan error
-			for i := range calls {
-				calls[i] = background(func() error { return do(i) })
-			}
-			for _, call := range calls {
-				require.NoError(t, s.await(call))
-			}
-		}
-		together(func(i int) (err error) {
-			passes[i], err = held[i].Pass(s.ctx, time.Minute)
-			return err
-		})
-		assert.NotEqual(t, passes[0], passes[1])
-		refused := func() {
-			t.Helper()
-			for _, c := range []*rlock.Client{here, there, third} {
-				_, err := c.NewSemaphore(key, 2).Acquire(s.ctx, rlock.WithWait(0))
-				require.ErrorIs(t, err, rlock.ErrNotAcquired)
-			}
-		}
-		refused()
-		shown, err := third.Inspect(s.ctx, key)
-		require.NoError(t, err)
-		require.Len(t, shown.Holders, 2)
-		for _, h := range shown.Holders {
-			assert.True(t, h.Passed)
-		}
-
-		together(func(i int) (err error) {
-			held[i], err = []*rlock.Client{there, third}[i].Resume(s.ctx, passes[i])
-			return err
-		})
-		refused()
-		for i, hold := range held {
-			assert.True(t, hold.Valid())
-			_, err := here.Resume(s.ctx, passes[i])
-			require.ErrorIs(t, err, rlock.ErrNotPassed)
-		}
-		require.NoError(t, held[0].Release(s.ctx))
-		assert.True(t, held[1].Valid())
-		again := permits(t, s.ctx, here.NewSemaphore(key, 2), 1)
-		refused()
-		require.NoError(t, held[1].Release(s.ctx))
-		require.NoError(t, again[0].Release(s.ctx))
 	})
 }
 
@@ -276,21 +220,6 @@ func TestTheNumberOfPermitsMayChange(t *testing.T) {
 		for name, err := range everyMethod(w.ctx, before.NewSemaphore(key, 0)) {
 			require.ErrorIs(t, err, rlock.ErrInvalidConfig, name)
 		}
-	})
-}
-
-func TestForceUnlockFreesAllPermits(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		here, there := w.client().NewSemaphore(key, 2), w.client().NewSemaphore(key, 2)
-		mine, theirs := permits(t, w.ctx, here, 1)[0], permits(t, w.ctx, there, 1)[0]
-		freed, err := here.ForceUnlock(w.ctx)
-		require.NoError(t, err)
-		assert.True(t, freed)
-		synctest.Wait()
-		require.ErrorIs(t, context.Cause(mine.Context()), rlock.ErrLost, "at once")
-		assert.Empty(t, w.Keys())
-		<-theirs.Context().Done()
-		require.ErrorIs(t, theirs.Release(w.ctx), rlock.ErrLost, "found by the next renewal")
 	})
 }
 

@@ -1,0 +1,205 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A slowHandler takes its time for each record, and for each call of Enabled.
+type slowHandler struct {
+	slog.Handler
+	pause   func()
+	records []slog.Record // read at the end of the test, when the client is closed
+}
+
+func (h *slowHandler) Enabled(context.Context, slog.Level) bool {
+	h.pause()
+	return true
+}
+
+func (h *slowHandler) Handle(_ context.Context, r slog.Record) error {
+	h.pause()
+	h.records = append(h.records, r)
+	return nil
+}
+
+// of returns the values of the attribute, in the order of the records that have it.
+func (h *slowHandler) of(attribute string) (values []string) {
+	for _, r := range h.records {
+		r.Attrs(func(a slog.Attr) bool {
+			if a.Key == attribute {
+				values = append(values, a.Value.String())
+			}
+			return true
+		})
+	}
+	return values
+}
+
+func withLogger(h slog.Handler) func(*rlock.Config) {
+	return func(c *rlock.Config) { c.Logger = slog.New(h) }
+}
+
+// losesOnlyWhatIsGone has a client, whose logger is slow, hold ten locks, and deletes five of
+// them. The others stay held, and another lock is granted at once.
+func losesOnlyWhatIsGone(w *world, p *testClient) {
+	w.t.Helper()
+	var holds []*rlock.Hold
+	for i := range 10 {
+		h, err := p.NewLock(fmt.Sprint("lock ", i)).Acquire(w.ctx)
+		require.NoError(w.t, err)
+		holds = append(holds, h)
+	}
+	for i := range 5 {
+		w.Del(fmt.Sprint("lock ", i))
+	}
+	time.Sleep(time.Minute)
+	for i, h := range holds {
+		assert.Equal(w.t, i >= 5, h.Valid(), i)
+	}
+	them := w.caller()
+	within(w.t, 0, 0, func() { require.NoError(w.t, p.NewLock("another").Lock(them)) })
+}
+
+func TestALoggerThatBlocksLosesNoOtherLock(t *testing.T) {
+	for name, pause := range map[string]time.Duration{"for longer than a lease": 4 * time.Second, "for ever": 12 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				log := &slowHandler{pause: func() { time.Sleep(pause) }}
+				p := w.client(withLease(3*time.Second), withLogger(log))
+				losesOnlyWhatIsGone(w, p)
+				within(t, 0, 2*time.Second, func() { require.NoError(t, p.Close()) })
+				time.Sleep(24 * time.Hour)
+			})
+		})
+	}
+}
+
+// The first loss blocks the logger; it gets the later ones in order, up to the size of the
+// buffer.
+func TestASlowLoggerGetsTheLossesInOrderAndTheNumberItMissed(t *testing.T) {
+	manyCommands(t)
+	bubble(t, func(t *testing.T, w *world) {
+		resume := make(chan struct{})
+		log := &slowHandler{pause: func() { <-resume }}
+		p := w.client(withLogger(log))
+		const losses = 1500
+		for i := range losses {
+			me := w.caller()
+			lock := p.NewLock(fmt.Sprint(i))
+			require.NoError(t, lock.Lock(me))
+			w.Del(lock.Name())
+			require.NoError(t, lock.Lock(me)) // the mirror of the second level finds the loss
+			w.eventually(func() bool { return !lock.IsHeld(me) }, "the lock is lost")
+			synctest.Wait() // the loss is logged
+		}
+		close(resume)
+		synctest.Wait()
+		require.NoError(t, p.Close())
+		told := log.of("lock")
+		require.Len(t, told, 1001, "the record that blocked, and 1000 in the buffer")
+		for i, lock := range told {
+			require.Equal(t, fmt.Sprint(i), lock)
+		}
+		assert.Equal(t, []string{fmt.Sprint(losses - 1001)}, log.of("count"))
+	})
+}
+
+func TestALoggerMayCallTheClient(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var p *testClient
+		them := w.caller()
+		log := &slowHandler{pause: func() {
+			if p.NewLock(key).Lock(them) == nil {
+				_ = p.NewLock(key).Unlock(them)
+			}
+			_ = p.Close()
+		}}
+		p = w.client(withLogger(log), withLease(time.Second))
+		me := w.caller()
+		require.NoError(t, p.NewLock("lost").Lock(me))
+		w.Del("lost")
+		time.Sleep(10 * time.Second)
+		require.ErrorIs(t, p.NewLock(key).Lock(me), rlock.ErrClosed)
+		synctest.Wait()
+		assert.Equal(t, []string{"lost"}, log.of("lock"))
+	})
+}
+
+func TestTheLogNamesTheOwnerThatLostTheLock(t *testing.T) {
+	for name, line := range map[string]struct {
+		handler func(j *journal) slog.Handler
+		owner   func(owner uint64) string
+	}{
+		"text": {
+			func(j *journal) slog.Handler { return slog.NewTextHandler(j, nil) },
+			func(owner uint64) string { return " owner=" + strconv.FormatUint(owner, 10) + " " },
+		},
+		"JSON": {
+			func(j *journal) slog.Handler { return slog.NewJSONHandler(j, nil) },
+			func(owner uint64) string { return `,"owner":"` + strconv.FormatUint(owner, 10) + `",` },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				log := new(journal)
+				p := w.client(func(c *rlock.Config) { c.Logger = slog.New(line.handler(log)) })
+				hold, err := p.NewLock(key).Acquire(w.caller())
+				require.NoError(t, err)
+				owner := p.Held()[0].Owner
+				w.Del(key)
+				<-hold.Context().Done()
+				synctest.Wait() // until the loss is logged
+				assert.Equal(t, 1, log.count(line.owner(owner)))
+				require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
+			})
+		})
+	}
+}
+
+func TestTheEndOfAFixedLeaseIsLoggedForDebuggingOnly(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		hold, err := p.NewLock(key).Acquire(w.caller(), rlock.WithLease(time.Second))
+		require.NoError(t, err)
+		<-hold.Context().Done()
+		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
+		synctest.Wait()
+		assert.Equal(t, 1, p.logged("level=DEBUG msg=\"rlock: lock lost\""))
+		assert.Zero(t, p.logged("level=WARN"))
+	})
+}
+
+func TestAnEarlyLossOfAFixedLeaseIsLoggedAsAWarning(t *testing.T) {
+	for name, lose := range map[string]func(w *world, p *testClient, me context.Context){
+		"unlocked by force": func(w *world, p *testClient, _ context.Context) {
+			_, err := p.NewLock(key).ForceUnlock(w.ctx)
+			require.NoError(w.t, err)
+		},
+		"a longer lease that Redis did not confirm": func(w *world, p *testClient, me context.Context) {
+			p.net.Refuse()
+			require.NoError(w.t, p.NewLock(key).LockFor(me, time.Hour))
+			time.Sleep(time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p, me := w.client(), w.caller()
+				require.NoError(t, p.NewLock(key).LockFor(me, time.Minute))
+				lose(w, p, me)
+				synctest.Wait()
+				assert.Equal(t, 1, p.logged("level=WARN msg=\"rlock: lock lost\""))
+				require.ErrorIs(t, p.NewLock(key).Lock(me), rlock.ErrLost)
+			})
+		})
+	}
+}
