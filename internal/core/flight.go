@@ -99,7 +99,7 @@ func (l *Lock) Poll(t *Tenure, now Now) (cmd Command, at Time) {
 	}
 	op, at := t.next(now)
 	switch {
-	case op == Leave && now.Time >= t.ends() && l.client.breaks(LastLeave):
+	case op == Leave && l.client.breaks(LastLeave) && now.Time >= t.ends():
 		t.endsBy()
 		fallthrough
 	case op == Forget:
@@ -148,11 +148,16 @@ func (l *Lock) Peek(t *Tenure, now Now) (op Op, at Time) {
 }
 
 // Alarm is Peek for the agent of the tenure, which is about to poll it then. If that becomes sooner an effect Poll says so.
+// A tenure that is over is forgotten.
 func (l *Lock) Alarm(t *Tenure, now Now) (op Op, at Time) {
 	if t.lock != l {
 		return None, Never
 	}
-	op, at = t.next(now)
+	if op, at = t.next(now); op == Forget {
+		l.forget(t)
+		l.settle(now)
+		return op, Never
+	}
 	t.alarm = at
 	return op, at
 }

@@ -89,6 +89,23 @@ func TestAnAnswerToATenureThatIsOverChangesNothing(t *testing.T) {
 	}
 }
 
+// The agent of a tenure that is over need not poll it.
+func TestAnAgentForgetsATenureThatIsOver(t *testing.T) {
+	l := held()
+	n := l.owner
+	l.give(n, at(1))
+	if op, _ := l.Alarm(n, at(1)); op != Leave || n.Lock() != l {
+		t.Fatal("it is not over yet")
+	}
+	n.forcedOut()
+	if op, at := l.Alarm(n, at(2)); op != Forget || at != Never || n.Lock() != nil || !l.Idle() {
+		t.Errorf("command %d at %d", op, at)
+	}
+	if op, at := l.Alarm(n, at(3)); op != None || at != Never {
+		t.Errorf("command %d at %d of one that was forgotten", op, at)
+	}
+}
+
 // A client may hold many locks: so a tenure and a level keep to a size of Go's allocator.
 func TestATenureHasASizeOfTheAllocator(t *testing.T) {
 	if size := unsafe.Sizeof(Tenure{}); size > 320 {

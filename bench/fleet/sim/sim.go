@@ -118,7 +118,7 @@ func (s *Sim) happens(e *event) {
 			s.goesOn(w)
 		}
 	case keeps:
-		if t := e.of.(*core.Tenure); workOf(t).gen == e.gen {
+		if t := e.of.(*core.Tenure); workOf(t).gen == e.gen && t.Lock() != nil {
 			l, _ := t.Lock().Tag.(*lock)
 			s.keep(t)
 			if l != nil {

@@ -76,9 +76,6 @@ func newClient(e *client.Client, w carrier) *Client {
 	return c
 }
 
-// shardOf returns where the lock of the name is.
-func (c *Client) shardOf(n *client.Name) *shard { return &c.shards[n.KindID][n.Hash%shardCount] }
-
 // allShards calls yield with every shard.
 func (c *Client) allShards(yield func(*shard) bool) {
 	for id := range c.shards {

@@ -93,7 +93,6 @@ func (s *shard) keep(k *work) {
 	l, t := k.lock, k.tenure
 	op, at := l.Alarm(t, s.at)
 	if op == core.Forget {
-		l.Poll(t, s.at)
 		s.over(k)
 		return
 	}

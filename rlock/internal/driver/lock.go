@@ -42,6 +42,14 @@ func (l *Lock) Title() string { return l.Name.Key }
 // mode is the way in which the lock is taken.
 func (l *Lock) mode() core.Mode { return modeOf(l.Shared) }
 
+// modeOf is the mode of a read lock, or of any other lock.
+func modeOf(shared bool) core.Mode {
+	if shared {
+		return core.Shared
+	}
+	return core.Alone
+}
+
 // Take acquires the lock without a handle.
 func (l *Lock) Take(ctx context.Context, req client.Request) error {
 	req.Shared = l.Shared

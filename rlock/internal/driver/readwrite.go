@@ -11,14 +11,6 @@ import (
 // A read-write lock is a hash of the mode, the readers and the writer, and a key for each reader that lives as long as
 // its lease, as Redisson's RReadWriteLock. Its two locks are one lock of package core, in two modes.
 
-// modeOf is the mode of a read lock, or of any other lock.
-func modeOf(shared bool) core.Mode {
-	if shared {
-		return core.Shared
-	}
-	return core.Alone
-}
-
 func acquireReadWrite(r *redis, c *call) wire.Call {
 	n, mode := c.name, "write"
 	if c.cmd.Mode == core.Shared {

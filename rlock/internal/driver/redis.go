@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -247,6 +248,8 @@ func (r *redis) read(c *call, got wire.Answer, err error) (a answer) {
 	}
 	a.Left = got.Left > 0
 	switch {
+	case c.cmd.Op == core.Leave && c.joins == "":
+		return a
 	case got.Refused != nil:
 		a.Found, a.Unreplicated, a.err = core.Holds, true, got.Refused
 		return a
@@ -344,4 +347,39 @@ func (s *listening) abroadHeard() bool {
 func (s *listening) close() {
 	s.home()
 	s.turns.Close()
+}
+
+// Package core knows this client as thisClient, and each other client of rlock as otherClient: it asks of
+// them nothing but whether they linger.
+const (
+	thisClient  = 1
+	otherClient = 2
+)
+
+// idOf returns the tenure of an owner in Redis, "<uuid>:<id>", the zero ID for an owner that is none of
+// rlock's.
+func (c *Client) idOf(owner string) core.ID {
+	number, lingers, ok := wire.NumberOf(owner)
+	if !ok {
+		return core.ID{}
+	}
+	id := core.ID{Client: otherClient, Lingers: lingers, N: number}
+	if strings.HasPrefix(owner, c.id.Prefix) {
+		id.Client = thisClient
+	}
+	return id
+}
+
+// textOf returns the owner of a tenure of this client as it stands in Redis.
+func (c *Client) textOf(id core.ID, o core.OwnerID) string {
+	return c.id.Text(id.N, id.Lingers, uint64(o))
+}
+
+// member is a ticket as it stands in the queue.
+func member(t core.Ticket, text string) wire.Member {
+	modes := "xs"
+	if t.Polls {
+		modes = "XS"
+	}
+	return wire.Member{Mode: modes[t.Mode : t.Mode+1], Ticket: text}
 }

@@ -49,6 +49,9 @@ type lock struct {
 	reused bool         // a hold began in the tenure while that lingered
 }
 
+// shardOf returns where the lock of the name is.
+func (c *Client) shardOf(n *client.Name) *shard { return &c.shards[n.KindID][n.Hash%shardCount] }
+
 // enter returns the lock of n, or that of the owner's permit, with the mutex held, and makes it if need be. The
 // caller leaves with exit. The clocks are read after the mutex is taken.
 func (c *Client) enter(n *client.Name, o core.OwnerID) (*lock, core.Now) {

@@ -161,7 +161,7 @@ func (r *Redis) Ends() bool { return r.conns.prompt && r.Connected() }
 // false in a Cluster, where a redirected command may meet a node for the first time.
 func (r *Redis) Connected() bool {
 	c := r.conns
-	return c.counted && c.answered.Load() == c.closed.Load()+1 && !r.InCluster()
+	return c.counted && !r.cluster && c.answered.Load() == c.closed.Load()+1
 }
 
 // OnChange calls changed with tracked keys that another client has changed. It calls it

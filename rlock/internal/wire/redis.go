@@ -31,6 +31,7 @@ type Redis struct {
 	Nodes   *Nodes
 
 	options     Options
+	cluster     bool // whether the client is one of a Cluster
 	conns       *connections
 	direct      *direct // nil: a lone caller uses the pipeline as well
 	clientLists *clientLists
@@ -66,7 +67,7 @@ func Open(o Options, id string) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Redis{Client: client, options: o, conns: conns, clientLists: newClientLists(), deadline: deadline{patience: patienceOf(o.Redis)}}
+	r := &Redis{Client: client, options: o, cluster: client.Mode() == rueidis.ClientModeCluster, conns: conns, clientLists: newClientLists(), deadline: deadline{patience: patienceOf(o.Redis)}}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	if err = r.checkMode(); err == nil {
 		err = r.choosePubSub()
@@ -169,7 +170,7 @@ func (r *Redis) message(owner string, m ClientMessage) rueidis.Completed {
 func (r *Redis) Commands() int64 { return r.sent.n.Load() }
 
 // InCluster reports whether the client is one of a Cluster.
-func (r *Redis) InCluster() bool { return r.Client.Mode() == rueidis.ClientModeCluster }
+func (r *Redis) InCluster() bool { return r.cluster }
 
 // SyncReplicas is how many replicas must have a grant.
 func (r *Redis) SyncReplicas() int { return r.options.SyncReplicas }
