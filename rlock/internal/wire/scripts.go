@@ -143,28 +143,41 @@ func (r *Redis) DoAll(ctx context.Context, calls []Call) []rueidis.RedisResult {
 	for i := range places {
 		places[i] = i
 	}
-	if again := r.pipeline(ctx, calls, places, Call.evalsha, results); len(again) > 0 {
-		r.pipeline(ctx, calls, again, Call.eval, results)
+	if again := r.sendAt(ctx, calls, places, Call.evalsha, results); len(again) > 0 {
+		r.sendAt(ctx, calls, again, Call.eval, results)
 	}
 	return results
 }
 
-// pipeline sends the calls at these places and fills in their results. It returns the places
-// of those that are to be sent again.
-func (r *Redis) pipeline(ctx context.Context, calls []Call, places []int, write func(Call, rueidis.Client) rueidis.Completed, results []rueidis.RedisResult) (again []int) {
-	tracking := r.startTracking(calls)
-	cmds := tracking.append(make([]rueidis.Completed, 0, 2+3*len(places)))
+// sendAt sends the calls at these places in one pipeline, and fills in their results. It returns the
+// places of those that are to be sent again.
+func (r *Redis) sendAt(ctx context.Context, calls []Call, places []int, write func(Call, rueidis.Client) rueidis.Completed, results []rueidis.RedisResult) (again []int) {
+	var p pipeline
+	tracks := r.startTracking(&p, calls)
 	for _, i := range places {
-		cmds = tracking.appendReads(append(cmds, write(calls[i], r.Client)), calls[i].Track)
-	}
-	replies := tracking.answered(r.Client.DoMulti(ctx, cmds...))
-	for _, i := range places {
-		results[i], replies = replies[0], replies[1:]
-		resend := calls[i].again(results[i])
-		if resend {
-			again = append(again, i)
+		called := new(bool)
+		p.add(write(calls[i], r.Client), func(reply rueidis.RedisResult) {
+			results[i] = reply
+			if *called = !calls[i].again(reply); !*called {
+				again = append(again, i)
+			}
+		})
+		if keys := calls[i].Track; tracks && len(keys) > 0 {
+			r.track(&p, keys, called)
 		}
-		replies = tracking.readsAnswered(replies, calls[i].Track, !resend)
+	}
+	for i, reply := range r.Client.DoMulti(ctx, p.commands...) {
+		p.readers[i](reply)
 	}
 	return again
+}
+
+// A pipeline is commands that are sent together, and what reads their replies.
+type pipeline struct {
+	commands []rueidis.Completed
+	readers  []func(rueidis.RedisResult)
+}
+
+func (p *pipeline) add(command rueidis.Completed, read func(rueidis.RedisResult)) {
+	p.commands, p.readers = append(p.commands, command), append(p.readers, read)
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 
 	"github.com/redis/rueidis"
@@ -64,64 +65,34 @@ func (t *tracking) refuse(mark uint64) {
 	}
 }
 
-// A trackingStart begins a pipeline that tracks keys.
-type trackingStart struct {
-	redis *Redis
-	mark  uint64
-	asks  bool   // whether tracking works over this connection
-	near  string // one of the keys: in a Cluster its node is meant
-}
-
-// startTracking returns the start of a pipeline with the calls, nil if they track no keys.
-func (r *Redis) startTracking(calls []Call) *trackingStart {
-	if !r.tracking.on {
-		return nil
+// startTracking begins a pipeline with the calls, and reports whether they track keys.
+func (r *Redis) startTracking(p *pipeline, calls []Call) bool {
+	first := slices.IndexFunc(calls, func(c Call) bool { return len(c.Track) > 0 })
+	if !r.tracking.on || first < 0 || !r.Tracks() {
+		return false
 	}
-	for i := range calls {
-		if track := calls[i].Track; len(track) > 0 && r.Tracks() {
-			mark := r.Mark()
-			return &trackingStart{r, mark, r.tracking.allowed.Load() != mark, track[0]}
-		}
+	t, b, mark, near := &r.tracking, r.Client.B(), r.Mark(), calls[first].Track[0] // in a Cluster its node is meant
+	if t.allowed.Load() != mark {
+		p.add(b.Hello().Build().SetSlot(near), func(reply rueidis.RedisResult) {
+			hello, err := reply.AsMap()
+			switch {
+			case err != nil:
+				t.heed(mark, err)
+			case reports(hello):
+				t.allowed.Store(mark)
+			default:
+				t.refuse(mark)
+			}
+		})
 	}
-	return nil
-}
-
-func (s *trackingStart) append(cmds []rueidis.Completed) []rueidis.Completed {
-	if s == nil {
-		return cmds
-	}
-	b := s.redis.Client.B()
-	if s.asks {
-		cmds = append(cmds, b.Hello().Build().SetSlot(s.near))
-	}
-	return append(cmds, b.ClientTracking().On().Optin().Noloop().Build().SetSlot(s.near))
-}
-
-// answered reads the replies to what append has appended, and returns those that follow.
-func (s *trackingStart) answered(replies []rueidis.RedisResult) []rueidis.RedisResult {
-	if s == nil {
-		return replies
-	}
-	if s.asks {
-		hello, err := replies[0].AsMap()
-		switch {
-		case err != nil:
-			s.heed(err)
-		case reports(hello):
-			s.redis.tracking.allowed.Store(s.mark)
-		default:
-			s.redis.tracking.refuse(s.mark)
-		}
-		replies = replies[1:]
-	}
-	s.heed(replies[0].Error())
-	return replies[1:]
+	p.add(b.ClientTracking().On().Optin().Noloop().Build().SetSlot(near), func(reply rueidis.RedisResult) { t.heed(mark, reply.Error()) })
+	return true
 }
 
 // heed notes the refusal of a command. One that the server cannot execute now is none.
-func (s *trackingStart) heed(err error) {
+func (t *tracking) heed(mark uint64, err error) {
 	if f, _ := Diagnose(err); err != nil && Answered(err) && f == Never {
-		s.redis.tracking.refuse(s.mark)
+		t.refuse(mark)
 	}
 }
 
@@ -134,27 +105,18 @@ func reports(hello map[string]rueidis.RedisMessage) bool {
 	return number >= 3 && (err != nil || leading(text) >= 7)
 }
 
-// appendReads has the keys of a call tracked that has just been appended: reading them, with
-// CACHING set, is what does it.
-func (s *trackingStart) appendReads(cmds []rueidis.Completed, keys []string) []rueidis.Completed {
-	if s == nil || len(keys) == 0 {
-		return cmds
-	}
-	b := s.redis.Client.B()
-	return append(cmds, b.ClientCaching().Yes().Build().SetSlot(keys[0]), b.Exists().Key(keys...).Build())
-}
-
-// readsAnswered reads the replies to what appendReads has appended, and returns those that
-// follow. A key that is not there any more after its call is as good as one that Redis tells of.
-func (s *trackingStart) readsAnswered(replies []rueidis.RedisResult, keys []string, called bool) []rueidis.RedisResult {
-	if s == nil || len(keys) == 0 {
-		return replies
-	}
-	if err := Explain(replies[0].Error()); errors.Is(err, ErrNoPermission) || errors.Is(err, ErrUnsupported) {
-		s.redis.tracking.refuse(s.mark)
-	}
-	if there, err := replies[1].AsInt64(); called && err == nil && there < int64(len(keys)) {
-		s.redis.conns.change(keys)
-	}
-	return replies[2:]
+// track has the keys tracked of a call that has just been added: reading them, with CACHING set, is what does it. A key
+// that is not there any more after its call is as good as one that Redis tells of.
+func (r *Redis) track(p *pipeline, keys []string, called *bool) {
+	b, mark := r.Client.B(), r.Mark()
+	p.add(b.ClientCaching().Yes().Build().SetSlot(keys[0]), func(reply rueidis.RedisResult) {
+		if err := Explain(reply.Error()); errors.Is(err, ErrNoPermission) || errors.Is(err, ErrUnsupported) {
+			r.tracking.refuse(mark)
+		}
+	})
+	p.add(b.Exists().Key(keys...).Build(), func(reply rueidis.RedisResult) {
+		if there, err := reply.AsInt64(); *called && err == nil && there < int64(len(keys)) {
+			r.conns.change(keys)
+		}
+	})
 }

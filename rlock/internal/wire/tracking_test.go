@@ -1,0 +1,46 @@
+package wire_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// A key that has gone by the time that Redis is to track it would send no notice.
+func TestAKeyThatIsGoneWhenItIsTrackedCountsAsChanged(t *testing.T) {
+	option := redistest.Embedded(t).Options()
+	option.PipelineMultiplex = -1 // as package rlock
+	redis, err := wire.Open(wire.Options{Redis: option, Tracking: true}, wire.NewID().Prefix)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		redis.Stop()
+		redis.Close()
+	})
+	var changed []string
+	redis.OnChange(func(keys []string) { changed = append(changed, keys...) })
+	call := func(name, owner string) wire.Call {
+		keys, err := redis.KeysOf(name, wire.Layout{Channel: "redisson_lock__channel:"}, "")
+		require.NoError(t, err)
+		c := redis.Step(wire.PlainStep, &keys, wire.Step{Leave: wire.Member{Mode: "x", Ticket: owner}})
+		c.Track = []string{name}
+		return c
+	}
+	id := wire.NewID()
+	known := call("gone", id.Owner(1, false))
+	known.Track = nil
+	require.NoError(t, redis.Do(t.Context(), known).Error(), "the script is known now")
+	require.NoError(t, redis.Client.Do(t.Context(), redis.Client.B().Hset().Key("there").FieldValue().FieldValue(id.Owner(1, false), "1").Build()).Error())
+	for _, result := range redis.DoAll(t.Context(), []wire.Call{call("there", id.Owner(2, false)), call("gone", id.Owner(1, false))}) {
+		require.NoError(t, result.Error())
+	}
+	assert.Equal(t, []string{"gone"}, changed)
+	assert.EqualValues(t, 1, redis.TrackingRefused(), "the embedded server has none")
+
+	changed = nil
+	redis.DoAll(t.Context(), []wire.Call{call("gone", id.Owner(1, false))})
+	assert.Empty(t, changed, "it is not asked again")
+}
