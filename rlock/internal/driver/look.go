@@ -56,22 +56,20 @@ func owners(reply rueidis.RedisResult) ([]string, error) {
 
 // look sends a command that changes nothing about the lock's key, and decodes the reply.
 func look[T any](ctx context.Context, l *Lock, decode func(rueidis.RedisResult) (T, error), command ...string) (reply T, err error) {
-	err = l.survey(ctx, func(r *wire.Redis) []rueidis.Completed {
-		return []rueidis.Completed{r.Arbitrary(l.Name.Key, command...)}
-	}, func(replies []rueidis.RedisResult) (err error) {
+	err = l.survey(ctx, func(replies []rueidis.RedisResult) (err error) {
 		reply, err = decode(replies[0])
 		return err
-	})
+	}, l.driver.shared.Redis.Arbitrary(l.Name.Key, command...))
 	return reply, err
 }
 
 // survey sends commands that change nothing about the lock, and reads their replies.
-func (l *Lock) survey(ctx context.Context, build func(*wire.Redis) []rueidis.Completed, read func([]rueidis.RedisResult) error) error {
-	n, r := l.Name, l.driver.shared.Redis
+func (l *Lock) survey(ctx context.Context, read func([]rueidis.RedisResult) error, commands ...rueidis.Completed) error {
+	n := l.Name
 	if n.Err != nil {
 		return n.Err
 	}
-	replies, err := r.Survey(ctx, n.Slot, func() []rueidis.Completed { return build(r) })
+	replies, err := l.driver.shared.Redis.Survey(ctx, n.Slot, commands...)
 	if err == nil {
 		err = wire.Explain(read(replies))
 	}
@@ -155,11 +153,10 @@ func firstPermitEnds(ctx context.Context, l *Lock) (time.Duration, error) {
 // permitsHeld returns the permits that are held, by the clock of the server that has the
 // semaphore.
 func (l *Lock) permitsHeld(ctx context.Context) (held []wire.Permit, err error) {
-	err = l.survey(ctx, func(r *wire.Redis) []rueidis.Completed {
-		return []rueidis.Completed{r.Arbitrary(l.Name.Key, "ZRANGE", "0", "-1", "WITHSCORES"), r.Client.B().Time().Build()}
-	}, func(replies []rueidis.RedisResult) (err error) {
+	r := l.driver.shared.Redis
+	err = l.survey(ctx, func(replies []rueidis.RedisResult) (err error) {
 		held, err = wire.PermitsOf(replies[0], replies[1])
 		return err
-	})
+	}, r.Arbitrary(l.Name.Key, "ZRANGE", "0", "-1", "WITHSCORES"), r.Client.B().Time().Build())
 	return held, err
 }

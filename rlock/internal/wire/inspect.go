@@ -28,7 +28,7 @@ type inspection struct{ inspect.Lock }
 // its tokens. It changes nothing.
 func (r *Redis) Inspect(ctx context.Context, keys [Forms]*Keys) (inspect.Lock, error) {
 	i := inspection{inspect.Lock{Foreign: -1}}
-	replies, err := r.Survey(ctx, keys[0].Slot, func() []rueidis.Completed { return r.questions(keys) })
+	replies, err := r.Survey(ctx, keys[0].Slot, r.questions(keys)...)
 	if err == nil {
 		err = i.read(replies, keys)
 	}

@@ -98,14 +98,6 @@ type Limit struct {
 // began is what the times of progress are counted from.
 var began = time.Now()
 
-func (l *Limit) entered() *Limit {
-	if l.inFlight.Load() == 0 {
-		l.Heard()
-	}
-	l.inFlight.Add(1)
-	return l
-}
-
 // Leave gives a place back, when the command has ended.
 func (l *Limit) Leave() {
 	l.inFlight.Add(-1)
@@ -130,7 +122,7 @@ func (l *Limit) Silent() time.Duration {
 func (l *Limit) TryEnter() (p *Limit, ok bool) {
 	select {
 	case l.places <- struct{}{}:
-		return l.entered(), true
+		return l.Entered(), true
 	default:
 		return nil, false
 	}
@@ -141,7 +133,13 @@ func (l *Limit) TryEnter() (p *Limit, ok bool) {
 func (l *Limit) Places() chan<- struct{} { return l.places }
 
 // Entered counts a place that was taken by Places, and returns the limit, to be left.
-func (l *Limit) Entered() *Limit { return l.entered() }
+func (l *Limit) Entered() *Limit {
+	if l.inFlight.Load() == 0 {
+		l.Heard()
+	}
+	l.inFlight.Add(1)
+	return l
+}
 
 // Enter waits for a place, and returns the limit, to be left. It fails if ctx ends before, or
 // quit is closed; that waiting may cure.
@@ -151,7 +149,7 @@ func (l *Limit) Enter(ctx context.Context, quit <-chan struct{}) (*Limit, error)
 	}
 	select {
 	case l.places <- struct{}{}:
-		return l.entered(), nil
+		return l.Entered(), nil
 	case <-quit:
 		return nil, errCrowded
 	case <-ctx.Done():

@@ -15,16 +15,19 @@ import (
 //
 // Its commands are arbitrary ones, since rueidis repeats those that it knows to be harmless
 // until their context ends, each time with a place in the ring.
-func (r *Redis) Survey(ctx context.Context, slot uint16, build func() []rueidis.Completed) ([]rueidis.RedisResult, error) {
+func (r *Redis) Survey(ctx context.Context, slot uint16, commands ...rueidis.Completed) ([]rueidis.RedisResult, error) {
 	if r.ctx.Err() != nil {
 		return nil, ErrClosed
+	}
+	for i := range commands {
+		commands[i] = commands[i].Pin() // they may be sent several times
 	}
 	caller := ctx
 	ctx, cancel := r.Within(caller)
 	defer cancel()
 	var last error // of the attempts so far
 	for retry := FirstRetry; ; retry = min(2*retry, LastRetry) {
-		replies, err := r.surveyOnce(ctx, slot, build)
+		replies, err := r.surveyOnce(ctx, slot, commands)
 		if err == nil {
 			err = passing(replies)
 		}
@@ -62,13 +65,12 @@ func passing(replies []rueidis.RedisResult) error {
 
 // surveyOnce is one attempt of Survey. It returns when ctx ends, but the pipeline keeps
 // its place until it has ended: rueidis keeps it in its ring for as long.
-func (r *Redis) surveyOnce(ctx context.Context, slot uint16, build func() []rueidis.Completed) ([]rueidis.RedisResult, error) {
+func (r *Redis) surveyOnce(ctx context.Context, slot uint16, commands []rueidis.Completed) ([]rueidis.RedisResult, error) {
 	place, err := r.Limits(slot).Asks.Enter(ctx, r.ctx.Done())
 	if err != nil {
 		return nil, err
 	}
 	return inBackground(ctx, r, place, func() []rueidis.RedisResult {
-		commands := build()
 		r.sent.n.Add(int64(len(commands)))
 		replies := r.Client.DoMulti(r.deadline.context(time.Now()), commands...)
 		if Answered(replies[0].Error()) {
