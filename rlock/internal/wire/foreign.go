@@ -84,15 +84,8 @@ func (r *Redis) LookForRedisson(now time.Time) {
 func (r *Redis) askForRedisson() (seen, ok bool) {
 	ctx, cancel := r.Within(r.ctx)
 	defer cancel()
-	nodes := []rueidis.Client{r.Client}
-	if r.InCluster() {
-		nodes = nil
-		for _, node := range r.Client.Nodes() {
-			nodes = append(nodes, node)
-		}
-	}
 	ok = true
-	for _, node := range nodes {
+	for _, node := range r.nodes() {
 		r.sent.n.Add(1)
 		has, err := node.Do(ctx, node.B().ScriptExists().Sha1(redissonScripts...).Build()).AsIntSlice()
 		ok = ok && err == nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -17,7 +19,7 @@ const scanCount = 512
 func (r *Redis) Locks(ctx context.Context, pattern string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		var failed error
-		for _, node := range r.primaries() {
+		for _, node := range r.nodes() {
 			for name, err := range r.scan(ctx, node, pattern) {
 				if err != nil {
 					failed = errors.Join(failed, ExplainTo(ctx, err))
@@ -32,16 +34,12 @@ func (r *Redis) Locks(ctx context.Context, pattern string) iter.Seq2[string, err
 	}
 }
 
-// primaries returns a client for each node that may be one: of a Cluster each node, replicas
-// too, else the one server.
-func (r *Redis) primaries() (nodes []rueidis.Client) {
+// nodes returns a client for each node of a Cluster, replicas too, else the one of the server.
+func (r *Redis) nodes() []rueidis.Client {
 	if !r.InCluster() {
 		return []rueidis.Client{r.Client}
 	}
-	for _, node := range r.Client.Nodes() {
-		nodes = append(nodes, node)
-	}
-	return nodes
+	return slices.Collect(maps.Values(r.Client.Nodes()))
 }
 
 // scan iterates over the names on one node. An error is the last that it yields.
