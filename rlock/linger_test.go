@@ -1,9 +1,6 @@
 package rlock_test
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -302,30 +299,6 @@ func TestALockThatIsLostWhileItLingersIsNoLossOfAHolder(t *testing.T) {
 	})
 }
 
-func TestTheLocksThatLingerAreBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes 13 000 locks")
-	}
-	bubble(t, func(t *testing.T, w *world) {
-		const most = 10_000
-		p := w.lingerer(time.Hour)
-		for i := range most + 3000 {
-			w.use(p.NewLock(fmt.Sprint("many ", i)))
-			if i%100 == 0 {
-				time.Sleep(time.Millisecond)
-			}
-		}
-		time.Sleep(time.Second)
-		kept := len(w.Keys())
-		assert.LessOrEqual(t, kept, most)
-		assert.Greater(t, kept, most*9/10)
-		assert.True(t, w.Exists(fmt.Sprint("many ", most+2999)), "the last lock lingers")
-		assert.False(t, w.Exists("many 0"), "the first lock must not linger any more")
-		require.NoError(t, p.Close())
-		assert.Empty(t, w.Keys())
-	})
-}
-
 // A client that cannot be called does not let locks linger.
 func TestWithoutItsOwnChannelAClientDoesNotLinger(t *testing.T) {
 	for name, change := range map[string]func(*rlock.Config){
@@ -346,12 +319,7 @@ func TestWithoutItsOwnChannelAClientDoesNotLinger(t *testing.T) {
 	}
 	t.Run("refused", func(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
-			w.answer(func(command string, args ...string) string {
-				if command == "subscribe" {
-					return "NOPERM this user has no permissions to access the channel"
-				}
-				return ""
-			})
+			w.answer(refusePubSub)
 			p := w.client(lingering(time.Hour))
 			for range 3 {
 				w.use(p.NewLock(key))
@@ -359,87 +327,6 @@ func TestWithoutItsOwnChannelAClientDoesNotLinger(t *testing.T) {
 				assert.False(t, w.Exists(key))
 			}
 		})
-	})
-	t.Run("lost", func(t *testing.T) {
-		bubble(t, func(t *testing.T, w *world) {
-			p := w.lingerer(time.Hour)
-			w.use(p.NewLock(key))
-			assert.True(t, w.Exists(key))
-			w.answer(func(command string, args ...string) string {
-				if command == "subscribe" {
-					return "NOPERM this user has no permissions to access the channel"
-				}
-				return ""
-			})
-			p.net.Cut()
-			time.Sleep(time.Minute)
-			w.use(p.NewLock("another"))
-			assert.False(t, w.Exists("another"))
-		})
-	})
-}
-
-func TestANameThatIsCalledOftenStopsToLinger(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		a, b := w.lingerer(time.Hour), w.lingerer(time.Hour)
-		stayed := 0
-		begin := time.Now()
-		for time.Since(begin) < 20*time.Second {
-			for _, p := range []*testClient{a, b} {
-				w.use(p.NewLock(key))
-				if w.Exists(key) {
-					stayed++
-				}
-				time.Sleep(20 * time.Millisecond)
-			}
-		}
-		assert.Less(t, stayed, 30, "of 1000 times")
-		before := a.Stats().AcquiredByLinger
-		time.Sleep(time.Minute)
-		for range 10 {
-			w.use(a.NewLock(key))
-		}
-		assert.Greater(t, a.Stats().AcquiredByLinger, before, "the name lingers again when one client uses it")
-	})
-}
-
-func TestANameOnWhichAGuestWasMetDoesNotLinger(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.lingerer(time.Hour)
-		w.HSet(key, "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", "1")
-		w.SetTTL(key, time.Second)
-		w.use(p.NewLock(key))
-		time.Sleep(time.Minute)
-		w.use(p.NewLock(key))
-		assert.False(t, w.Exists(key))
-		time.Sleep(5 * time.Minute)
-		w.use(p.NewLock(key))
-		assert.True(t, w.Exists(key))
-	})
-}
-
-// A client of Redisson cannot call, and the lock is in use at each renewal. Its first turn
-// begins too early for this client.
-func TestAGuestGetsALockThatIsUsedAgainAndAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.lingerer(time.Hour)
-		lock := p.NewLock(key)
-		w.use(lock)
-		until := time.Now().Add(15 * time.Second) // one renewal, after a third of 30 s
-		lateness := 50 * time.Millisecond
-		sometimesLate := func() time.Duration {
-			defer func() { lateness = punctual() }()
-			return lateness
-		}
-		guest := w.foreigner(channel, foreignOwner, "1")
-		contends := start(func() error { guest.contend(until, sometimesLate); return nil })
-		for me := w.caller(); time.Now().Before(until); {
-			require.NoError(t, lock.Lock(me))
-			time.Sleep(100 * time.Millisecond)
-			require.NoError(t, lock.Unlock(me))
-		}
-		require.NoError(t, <-contends)
-		assert.Positive(t, guest.sections)
 	})
 }
 
@@ -491,137 +378,4 @@ func TestALeaseThatEndsWhileTheLockIsInUseAgainIsALoss(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		assert.ErrorIs(t, l.Unlock(me), rlock.ErrLost)
 	})
-}
-
-// What Config.Linger gains and costs by its protocol alone, in virtual time as in
-// contention_test.go:
-//
-//	go test -v -run 'InVirtualTime.*Linger' ./rlock -long
-
-const (
-	lingerTrip    = 500 * time.Microsecond // a round trip
-	lingerSection = 10 * time.Microsecond
-)
-
-// A homeLoad is processes that each have names of their own, and lock one of these for most
-// of their sections, else one of another process.
-type homeLoad struct {
-	processes, names int
-	own              int // of a hundred sections
-	warm, counted    time.Duration
-}
-
-// A homeTally is what a homeLoad has come to.
-type homeTally struct {
-	sections int
-	away     []time.Duration // the waits for a name of another process
-}
-
-// In run all processes lock and unlock for that long.
-func (l homeLoad) run(t *testing.T, linger time.Duration) (y homeTally) {
-	t.Helper()
-	bubbleAlone(t, func(t *testing.T, w *world) {
-		var all sync.WaitGroup
-		var mu sync.Mutex // protects y
-		begin := time.Now().Add(l.warm)
-		for process := range l.processes {
-			p := w.client(func(c *rlock.Config) { c.Linger = linger })
-			p.net.SetRoundTrip(lingerTrip)
-			random := rand.New(rand.NewPCG(1, uint64(process)))
-			locks, me := make([]*rlock.Lock, l.names), w.caller()
-			for name := range locks {
-				locks[name] = p.NewLock(fmt.Sprint("name ", name))
-			}
-			all.Go(func() {
-				for since := time.Now(); since.Before(begin.Add(l.counted)); since = time.Now() {
-					name := random.IntN(l.names/l.processes)*l.processes + process
-					away := random.IntN(100) >= l.own
-					if away {
-						name = random.IntN(l.names)
-					}
-					if !assert.NoError(t, locks[name].Lock(me)) {
-						return
-					}
-					wait := time.Since(since)
-					time.Sleep(lingerSection)
-					if !assert.NoError(t, locks[name].Unlock(me)) {
-						return
-					}
-					if since.Before(begin) {
-						continue
-					}
-					mu.Lock()
-					y.sections++
-					if away {
-						y.away = append(y.away, wait)
-					}
-					mu.Unlock()
-				}
-			})
-		}
-		all.Wait()
-	})
-	return y
-}
-
-func TestInVirtualTimeNamesWithAProcessOfTheirOwnAreFiveTimesAsFastWithLinger(t *testing.T) {
-	manyCommands(t)
-	l := homeLoad{processes: 10, names: 200, own: 95, warm: 40 * time.Millisecond, counted: 60 * time.Millisecond}
-	most := 90 // of a hundred waits: a process that has names of its own wants each of the few again soon
-	if *long {
-		l = homeLoad{processes: 20, names: 1000, own: 95, warm: 100 * time.Millisecond, counted: 500 * time.Millisecond}
-		most = 99
-	}
-	without, with := l.run(t, 0), l.run(t, time.Minute)
-	t.Logf("%d sections, %d with Linger; waits for the name of another: p50 %v, p%d %v; with Linger %v, %v",
-		without.sections, with.sections, percentile(without.away, 50), most, percentile(without.away, most), percentile(with.away, 50), percentile(with.away, most))
-	assert.GreaterOrEqual(t, with.sections, 5*without.sections)
-	assert.LessOrEqual(t, percentile(with.away, most), percentile(without.away, most)+2*lingerTrip)
-}
-
-// In takeTurns two processes lock one name in turn, which is the worst case. Either both always
-// want it, or each wants it when the other has unlocked it. It returns the time of a turn.
-func takeTurns(t *testing.T, linger time.Duration, both bool) (turn time.Duration) {
-	t.Helper()
-	const turns = 200
-	bubbleAlone(t, func(t *testing.T, w *world) {
-		use := [2]func(){}
-		for i := range use {
-			p, me := w.client(func(c *rlock.Config) { c.Linger = linger }), w.caller()
-			p.net.SetRoundTrip(lingerTrip)
-			lock := p.NewLock(key)
-			use[i] = func() {
-				assert.NoError(t, lock.Lock(me))
-				time.Sleep(lingerSection)
-				assert.NoError(t, lock.Unlock(me))
-			}
-		}
-		began := time.Now()
-		if both {
-			var all sync.WaitGroup
-			for _, use := range use {
-				all.Go(func() {
-					for range turns / 2 {
-						use()
-					}
-				})
-			}
-			all.Wait()
-		} else {
-			for turn := range turns {
-				use[turn%2]()
-			}
-		}
-		turn = time.Since(began) / turns
-	})
-	return turn
-}
-
-func TestInVirtualTimeTwoProcessesInTurnLoseLittleWithLinger(t *testing.T) {
-	manyCommands(t)
-	for _, both := range []bool{false, true} {
-		without, with := takeTurns(t, 0, both), takeTurns(t, time.Minute, both)
-		t.Logf("both want it: %v; a turn takes %v, %v with Linger", both, without, with)
-		assert.LessOrEqual(t, with, without*13/10)
-	}
 }

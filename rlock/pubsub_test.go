@@ -1,18 +1,11 @@
 package rlock_test
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"net"
-	"regexp"
-	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -41,11 +34,7 @@ func TestWherePubSubIsRefusedWaitersPollAndTheRefusalIsLoggedOnce(t *testing.T) 
 			results = append(results, start(func() error { return p.NewLock(name).Lock(owners[i]) }))
 		}
 		time.Sleep(time.Second)
-		asked := len(p.acquires())
 		time.Sleep(time.Minute)
-		polls := len(p.acquires()) - asked
-		assert.Less(t, polls, 3*1000, "at intervals of 64 to 128 ms")
-		assert.Greater(t, polls, 3*400)
 		assert.Equal(t, 1, p.logged("refuses a subscription"))
 		for i, name := range names {
 			require.NoError(t, other.NewLock(name).Unlock(them))
@@ -84,7 +73,6 @@ func TestWhereNoMessageArrivesAWaiterLooksWhenTheHoldersLeaseEnds(t *testing.T) 
 		require.NoError(t, p.NewLock(key).Lock(me))
 		assert.LessOrEqual(t, time.Since(begin), 3*time.Second+21*time.Millisecond)
 		assert.GreaterOrEqual(t, time.Since(begin), 3*time.Second)
-		assert.Less(t, len(p.acquires()), 8, "the waiter polled")
 		require.NoError(t, p.NewLock(key).Unlock(me))
 	})
 }
@@ -157,282 +145,8 @@ func TestAUserThatMayNotCountSubscribersReleasesForOthers(t *testing.T) {
 	}
 }
 
-// ownChannel is the channel of messages about the client's tenures.
-func (p *testClient) ownChannel() string { return ownChannels + p.ID() }
-
-func TestAClientSubscribesToItsOwnChannelOnceWithItsFirstLock(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, me := w.client(), w.caller()
-		time.Sleep(time.Minute)
-		require.Empty(t, w.PubSubChannels("*"), "the client has held nothing yet")
-		for _, name := range []string{"one", "two"} {
-			require.NoError(t, p.NewLock(name).Lock(me))
-			synctest.Wait()
-			require.Equal(t, []string{p.ownChannel()}, w.PubSubChannels("*"))
-			require.NoError(t, p.NewLock(name).Unlock(me))
-		}
-		time.Sleep(time.Hour)
-		assert.Len(t, p.net.Sent("SUBSCRIBE"), 1)
-		assert.Equal(t, []string{p.ownChannel()}, w.PubSubChannels("*"), "the subscription lasts until Close")
-		require.NoError(t, p.Close())
-		synctest.Wait()
-		assert.Empty(t, w.PubSubChannels("*"))
-	})
-}
-
-func TestWithoutAClientChannelNothingIsSubscribed(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p, me := w.client(func(c *rlock.Config) { c.NoClientChannel = true }), w.caller()
-		require.NoError(t, p.NewLock(key).Lock(me))
-		time.Sleep(time.Minute)
-		require.NoError(t, p.NewLock(key).Unlock(me))
-		assert.Empty(t, p.net.Sent("SUBSCRIBE"))
-	})
-}
-
-// A server that refuses the channel, or is silent about it, makes no difference to a lock,
-// and the log reports no waiters that poll.
-func TestNoLockDependsOnTheClientsOwnChannel(t *testing.T) {
-	for name, fault := range map[string]func(w *world, p *testClient){
-		"refused": func(w *world, _ *testClient) { w.answer(refusePubSub) },
-		"silent":  func(_ *world, p *testClient) { p.net.Rule(network.All(network.Hold, network.Request, "SUBSCRIBE")) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				p, me := w.client(), w.caller()
-				fault(w, p)
-				within(t, 0, 0, func() { require.NoError(t, p.NewLock(key).Lock(me)) })
-				time.Sleep(time.Minute)
-				within(t, 0, 0, func() { require.NoError(t, p.NewLock(key).Unlock(me)) })
-				require.NoError(t, p.Close())
-				assert.Zero(t, p.logged("level=WARN"))
-			})
-		})
-	}
-}
-
-// The holder's client gets a message, and asks Redis: two round trips after the call.
-func TestTheHoldersClientIsNotifiedOfAnUnlockByForce(t *testing.T) {
-	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
-		holder, other := w.process(), w.process()
-		hold, err := holder.lock(key).Acquire(w.ctx)
-		require.NoError(t, err)
-		synctest.Wait() // until the client has subscribed
-		within(t, 0, 100*time.Millisecond, func() {
-			freed, err := other.lock(key).ForceUnlock(w.ctx)
-			require.NoError(t, err)
-			require.True(t, freed)
-			<-hold.Context().Done()
-		})
-		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
-		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
-		again, err := other.lock(key).Acquire(w.ctx, rlock.WithWait(0))
-		require.NoError(t, err)
-		require.NoError(t, again.Release(w.ctx))
-	})
-}
-
-func TestALossByForceIsReportedWithinTwoRoundTrips(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		const roundTrip = 40 * time.Millisecond
-		holder, other := w.client(), w.client()
-		hold, err := holder.NewLock(key).Acquire(w.ctx)
-		require.NoError(t, err)
-		require.NoError(t, other.NewLock("another").Do(w.ctx, nothing))
-		time.Sleep(11 * time.Second) // it was renewed: the server knows all scripts
-		holder.net.SetRoundTrip(roundTrip)
-		other.net.SetRoundTrip(roundTrip)
-		looked := make(chan struct{})
-		go func() {
-			defer close(looked)
-			_, _ = other.NewLock(key).ForceUnlock(w.ctx)
-		}()
-		within(t, 3*roundTrip, 3*roundTrip+2*time.Millisecond, func() { <-hold.Context().Done() }) // the first round trip is a query for the holder
-		<-looked
-		require.ErrorIs(t, hold.Release(w.ctx), rlock.ErrLost)
-	})
-}
-
-// Any client may publish there. Only Redis decides.
-func TestNoMessageOnAClientsChannelIsBelieved(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.client()
-		hold, err := p.NewLock(key).Acquire(w.ctx)
-		require.NoError(t, err)
-		time.Sleep(time.Second)
-		owner := w.fields(key)[0]
-		another := owner[:25] + "ffffffff" + owner[33:]
-		asked := func() int { return len(p.net.Sent("EVALSHA")) }
-		before := asked()
-		for _, garbage := range []string{
-			"", " ", "f", "f ", "f  " + key, "f " + owner, "f " + owner + " ", "f " + owner + " another", "f " + another + " " + key,
-			"f " + owner[:30] + " " + key, "x " + owner + " " + key, "f 4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7 " + key, "\x00", owner + " " + key,
-		} {
-			require.Equal(t, 1, w.Publish(p.ownChannel(), garbage))
-		}
-		time.Sleep(time.Second)
-		assert.Equal(t, before, asked(), "no message is about a lock of this client")
-		require.NoError(t, context.Cause(hold.Context()))
-
-		require.Equal(t, 1, w.Publish(p.ownChannel(), "f "+owner+" "+key))
-		time.Sleep(time.Second)
-		assert.Equal(t, before+1, asked(), "it asks")
-		require.NoError(t, context.Cause(hold.Context()), "Redis still shows the lock")
-		require.NoError(t, hold.Release(w.ctx))
-	})
-}
-
-func TestAFloodOfMessagesAsksAtMostOnceAMillisecond(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.client()
-		hold, err := p.NewLock(key).Acquire(w.ctx)
-		require.NoError(t, err)
-		time.Sleep(time.Second)
-		message, before := "f "+w.fields(key)[0]+" "+key, len(p.net.Sent("EVALSHA"))
-		for range 1000 {
-			w.Publish(p.ownChannel(), message)
-		}
-		time.Sleep(10 * time.Millisecond)
-		assert.LessOrEqual(t, len(p.net.Sent("EVALSHA"))-before, 11)
-		require.NoError(t, hold.Release(w.ctx))
-	})
-}
-
-// A listener is subscribed to a lock's channel, as a Java waiter is.
-type listener struct {
-	s        *site
-	family   family
-	channel  string
-	messages chan string
-}
-
-// listen returns a listener once its subscription is confirmed. The subscription ends with
-// the test.
-func (s *site) listen(f family, channel string) *listener {
-	s.t.Helper()
-	l := &listener{s: s, family: f, channel: channel, messages: make(chan string, 10_000)}
-	client := s.Client(s.t)
-	subscribe := client.B().Subscribe().Channel(channel).Build()
-	if f == sharded {
-		subscribe = client.B().Ssubscribe().Channel(channel).Build()
-	}
-	done := make(chan struct{})
-	ctx, cancel := context.WithCancel(s.ctx)
-	go func() {
-		defer close(done)
-		_ = client.Receive(ctx, subscribe, func(m rueidis.PubSubMessage) { l.messages <- m.Message })
-	}()
-	s.t.Cleanup(func() { cancel(); <-done })
-	s.awaitListeners(1, f, channel)
-	return l
-}
-
-// heard returns all messages since the last call. The listener publishes a message of its
-// own, which comes after all others.
-func (l *listener) heard() (messages []string) {
-	l.s.t.Helper()
-	const last = "that was all"
-	l.s.number(l.family.publish, l.channel, last)
-	for {
-		select {
-		case m := <-l.messages:
-			if m == last {
-				return messages
-			}
-			messages = append(messages, m)
-		case <-l.s.ctx.Done():
-			require.FailNow(l.s.t, "the listener's own message did not arrive")
-		}
-	}
-}
-
-// A monitor sees every command that a single server executes, and whether a client or a
-// script sent it.
-type monitor struct {
-	s     *site
-	lines *bufio.Scanner
-}
-
-// A command as MONITOR shows it: time, database, client or "lua", arguments.
-var monitored = regexp.MustCompile(`^\+[0-9.]+ \[0 (\S+)\] "([^"]*)"(.*)$`)
-
-func (s *site) monitor() *monitor {
-	s.t.Helper()
-	conn, err := net.Dial("tcp", s.Addr())
-	require.NoError(s.t, err)
-	s.t.Cleanup(func() { conn.Close() })
-	_, err = conn.Write([]byte("MONITOR\r\n"))
-	require.NoError(s.t, err)
-	m := &monitor{s: s, lines: bufio.NewScanner(conn)}
-	require.True(s.t, m.lines.Scan(), "OK")
-	return m
-}
-
-// seen returns the names of the commands since the last call, without pings: first those of
-// clients, then those of scripts.
-func (m *monitor) seen() (sent, byScript []string) {
-	m.s.t.Helper()
-	const last = "that was all"
-	require.NoError(m.s.t, m.s.do("ECHO", last).Error())
-	for m.lines.Scan() {
-		fields := monitored.FindStringSubmatch(m.lines.Text())
-		require.NotNil(m.s.t, fields, m.lines.Text())
-		client, command, arguments := fields[1], strings.ToLower(fields[2]), fields[3]
-		switch {
-		case command == "echo" && strings.Contains(arguments, last):
-			return sent, byScript
-		case command == "ping": // a connection was idle for a second
-		case client == "lua":
-			byScript = append(byScript, command)
-		default:
-			sent = append(sent, command)
-		}
-	}
-	require.FailNow(m.s.t, "the monitor's connection ended", m.lines.Err())
-	return nil, nil
-}
-
 func TestAWaiterIsWokenByTheMessageOfTheRelease(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *site) { s.wakes(s.client(), s.client(), s.family()) })
-}
-
-// wakes asserts that the messages of one client wake the waiters of another.
-func (s *site) wakes(here, there *rlock.Client, f family) {
-	s.t.Helper()
-	w := awakening{s: s}
-	for round := range 12 {
-		name := fmt.Sprintf("orders:%d", round) // with a subscription of its own
-		require.NoError(s.t, here.NewLock(name).Lock(s.ctx))
-		waiter := background(func() error { return there.NewLock(name).Do(s.ctx, nothing) })
-		s.awaitWaiters(1, name)
-		w.by(waiter, func() { require.NoError(s.t, here.NewLock(name).Unlock(s.ctx)) })
-	}
-	w.check()
-}
-
-// An awakening counts the waiters that are woken by messages, as opposed to those that sleep
-// until their fallback, five seconds after their last query. A busy machine may delay one for
-// as long, but not most of them.
-type awakening struct {
-	s              *site
-	rounds, prompt int
-}
-
-// by runs release, and returns when the waiter has the lock.
-func (w *awakening) by(waiter <-chan error, release func()) {
-	w.s.t.Helper()
-	released := time.Now()
-	release()
-	require.NoError(w.s.t, w.s.await(waiter), "round %d", w.rounds)
-	w.rounds++
-	if time.Since(released) < 4*time.Second {
-		w.prompt++
-	}
-}
-
-func (w *awakening) check() {
-	w.s.t.Helper()
-	assert.Greater(w.s.t, w.prompt, w.rounds/2, "of %d waiters", w.rounds)
 }
 
 func TestAReleaseTakesNoTimeToReachAWaiter(t *testing.T) {
@@ -528,15 +242,4 @@ func TestAWriterHoldsBackNoReadersOfAnotherName(t *testing.T) {
 		require.NoError(t, <-waiting)
 		require.NoError(t, writing.Unlock(writer))
 	})
-}
-
-// evalshas returns the number of EVALSHA, without the EVAL that repeats a script which the
-// server does not know.
-func evalshas(sent []network.Frame) (n int) {
-	for _, f := range sent {
-		if f.Is("EVALSHA") {
-			n++
-		}
-	}
-	return n
 }

@@ -2,8 +2,6 @@ package rlock_test
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -240,117 +237,6 @@ func (f *foreigner) take() time.Duration {
 	}
 }
 
-// guest is a foreigner that Redis cannot count, since it does not listen.
-func (w *world) guest() *foreigner {
-	return &foreigner{world: w, channel: channel, holds: []string{foreignOwner, "1"}, redis: w.outsider()}
-}
-
-func (f *foreigner) free() {
-	require.NoError(f.t, f.eval(`redis.call('del', KEYS[1]); return redis.call('publish', ARGV[1], '0')`, f.channel).Error())
-}
-
-func TestAGuestThatOnlyPollsHasATurnEveryFewSeconds(t *testing.T) {
-	manyCommands(t)
-	for _, c := range []struct {
-		clients int
-		met     bool
-	}{{1, true}, {3, false}} {
-		t.Run(fmt.Sprintf("%d clients, met before %v", c.clients, c.met), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				f := w.guest()
-				if c.met {
-					f.take()
-				}
-				end := time.Now().Add(5 * time.Second)
-				var crowds []func() int
-				for range c.clients {
-					crowds = append(crowds, w.client(func(config *rlock.Config) { config.RedissonPolls = rlock.RedissonPollsAlways }).crowd(w, end))
-				}
-				time.Sleep(10 * time.Millisecond)
-				if c.met {
-					f.free()
-				}
-				for time.Now().Before(end) {
-					assert.Less(t, f.take(), 3*time.Second)
-					f.sections++
-					time.Sleep(section)
-					f.free()
-				}
-				for _, ours := range crowds {
-					assert.Positive(t, ours())
-				}
-				assert.Greater(t, f.sections, 1)
-			})
-		})
-	}
-}
-
-// Redisson's spin lock publishes nothing when it is released, and is taken again at once.
-func TestAGuestThatPublishesNothingDoesNotKeepTheLock(t *testing.T) {
-	manyCommands(t)
-	bubble(t, func(t *testing.T, w *world) {
-		f := w.guest()
-		f.take()
-		end := time.Now().Add(6 * time.Second)
-		ours := w.client().crowd(w, end)
-		for time.Now().Before(end) {
-			time.Sleep(section)
-			w.Del(key)
-			time.Sleep(section / 4)
-			f.take()
-			f.sections++
-		}
-		f.free()
-		t.Logf("sections: theirs %d, ours %d", f.sections, ours())
-		assert.Greater(t, ours(), 300)
-		assert.Greater(t, f.sections, 10)
-	})
-}
-
-// The first ticket listens for the guest's release. When it leaves, the next one must.
-func TestTheNextInLineHearsTheGuestWhenTheFirstHasLeft(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		f := w.guest()
-		f.take()
-		ctx, leave := context.WithCancel(w.caller())
-		first, next, them := w.client(), w.client(), w.caller()
-		leaves := start(func() error { return first.NewLock(key).Lock(ctx) })
-		w.eventually(func() bool { return len(w.queued()) == 1 }, "it queues")
-		waits := start(func() error { return next.NewLock(key).Lock(them) })
-		w.eventually(func() bool { return len(w.queued()) == 2 }, "it queues")
-		time.Sleep(10*time.Second + 500*time.Millisecond) // the next one looks every two seconds
-		leave()
-		require.ErrorIs(t, <-leaves, context.Canceled)
-		require.True(t, pending(waits))
-		within(t, 0, 100*time.Millisecond, func() {
-			f.free()
-			require.NoError(t, <-waits)
-		})
-		require.NoError(t, next.NewLock(key).Unlock(them))
-	})
-}
-
-func TestAWaiterLooksAgainIfItWasToldWhileItLooked(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		f, p := w.guest(), w.client()
-		f.take()
-		lock, me := p.NewLock(key), w.caller()
-		waiter := start(func() error { return lock.Lock(me) })
-		time.Sleep(10 * time.Second)
-		p.net.Rule(network.Nth(1, network.Hold, network.Reply, "EVALSHA"))
-		time.Sleep(2100 * time.Millisecond) // a look is in flight
-		f.free()
-		time.Sleep(time.Millisecond)
-		sent := len(p.net.Sent("EVALSHA"))
-		p.net.Rule(nil)
-		p.net.Deliver()
-		synctest.Wait()
-		assert.Greater(t, len(p.net.Sent("EVALSHA")), sent, "at once")
-		require.NoError(t, <-waiter)
-		require.NoError(t, lock.Unlock(me))
-	})
-}
-
 // Redisson's writer shows that it waits only by listening.
 func TestAWriterOfRedissonIsNotStarvedByReadersWithoutEnd(t *testing.T) {
 	manyCommands(t)
@@ -366,59 +252,6 @@ func TestAWriterOfRedissonIsNotStarvedByReadersWithoutEnd(t *testing.T) {
 		for _, n := range reads {
 			assert.Greater(t, n, 40)
 		}
-	})
-}
-
-// Foreign clients that cannot be counted may take the lock in their turn, and the first ticket
-// looks when that is over. If it leaves before, the next one looks.
-func TestTheNextTicketTakesTheLockAfterATurnInWhichTheFirstHasLeft(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		polls := func(c *rlock.Config) { c.RedissonPolls = rlock.RedissonPollsAlways }
-		holder, next, last, me := w.client(polls), w.client(polls), w.client(polls), w.caller()
-		first, second := w.client(polls), w.client(polls)
-		require.NoError(t, holder.NewLock(key).Lock(me))
-		follows := start(func() error { return next.NewLock(key).Lock(me) })
-		require.True(t, pending(follows))
-		alsoFollows := start(func() error { return last.NewLock(key).Lock(me) })
-		require.True(t, pending(alsoFollows))
-		time.Sleep(2100 * time.Millisecond) // a name that is wanted for so long leaves turns
-		require.NoError(t, holder.NewLock(key).Unlock(me))
-		require.NoError(t, <-follows, "the turn comes after those that wait")
-		ctx, leave := context.WithCancel(w.caller())
-		leaves := start(func() error { return first.NewLock(key).Lock(ctx) })
-		require.True(t, pending(leaves))
-		waits := start(func() error { return second.NewLock(key).Lock(me) })
-		require.True(t, pending(waits))
-		require.NoError(t, next.NewLock(key).Unlock(me))
-		require.NoError(t, <-alsoFollows)
-		require.NoError(t, last.NewLock(key).Unlock(me))
-		require.True(t, pending(leaves), "it is their turn")
-		leave()
-		require.ErrorIs(t, <-leaves, context.Canceled)
-		within(t, 0, 200*time.Millisecond, func() { require.NoError(t, <-waits) })
-		require.NoError(t, second.NewLock(key).Unlock(me))
-	})
-}
-
-// The writer has joined the queue when no guest was there.
-func TestAWriterFollowsAGuestThatReadsOnWhenTheReadersOfOursHaveLeft(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		reader, writer, me := w.rwClient(), w.rwClient(), w.caller()
-		require.NoError(t, reader.read.Lock(me))
-		writes := start(func() error { return writer.write.Lock(me) })
-		require.True(t, pending(writes))
-		const timeout = "{orders:42}:" + foreignOwner + ":rwlock_timeout:1"
-		w.HSet(key, foreignOwner, "1")
-		require.NoError(t, w.Set(timeout, "1"))
-		w.SetTTL(timeout, time.Minute)
-		require.NoError(t, reader.read.Unlock(me))
-		require.True(t, pending(writes))
-		time.Sleep(50 * time.Millisecond)
-		w.Del(key)
-		w.Del(timeout)
-		w.Publish("redisson_rwlock:{orders:42}", "0")
-		within(t, 0, 100*time.Millisecond, func() { require.NoError(t, <-writes) })
-		require.NoError(t, writer.write.Unlock(me))
 	})
 }
 
@@ -449,96 +282,4 @@ func (r *turns) join(w *world, p *testClient, who string) {
 
 func handoff(limit int, duration time.Duration) func(*rlock.Config) {
 	return func(c *rlock.Config) { c.HandoffLimit, c.HandoffTime = limit, duration }
-}
-
-func TestClientsThatKeepWaitingTakeTurns(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		first := w.client()
-		require.NoError(t, first.NewLock(key).Lock(w.caller()))
-		var r turns
-		const clients, each = 4, 12
-		for i := range clients {
-			p := w.client(handoff(-1, 0))
-			for range each {
-				r.join(w, p, string(rune('A'+i)))
-			}
-		}
-		_, err := first.NewLock(key).ForceUnlock(w.caller())
-		require.NoError(t, err)
-		r.wg.Wait()
-
-		// A tenure has two sections here: the first, and a hand-off before the client knows
-		// of the others. The first round sets the order; after it no client has a second
-		// tenure before every other client has had one.
-		tenures := slices.Compact(r.order)
-		for i := clients; i < len(tenures); i++ {
-			require.Equal(t, tenures[i-clients], tenures[i], "%v", tenures)
-		}
-	})
-}
-
-func TestClientsThatContendAllMakeProgress(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		var wg sync.WaitGroup
-		var shares [3]int // protected by the lock
-		end := time.Now().Add(4 * time.Second)
-		for i := range shares {
-			p := w.client()
-			for range 4 {
-				lock, me := p.NewLock(key), w.caller()
-				wg.Go(func() {
-					for time.Now().Before(end) {
-						assert.NoError(t, lock.Lock(me))
-						shares[i]++
-						time.Sleep(section)
-						assert.NoError(t, lock.Unlock(me))
-					}
-				})
-			}
-		}
-		wg.Wait()
-		total := shares[0] + shares[1] + shares[2]
-		assert.Greater(t, total, 1200, "there is time for 2000 sections")
-		for _, share := range shares {
-			assert.Greater(t, share, total/10, shares)
-		}
-		assert.Empty(t, w.Keys())
-	})
-}
-
-// A waiting client of Redisson has subscribed to the channel, and does nothing else that
-// Redis can see.
-func TestAForeignSubscriberCountsAsAnotherClient(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := w.client(handoff(2, time.Hour))
-		foreigner := w.outsider()
-		ctx, leave := context.WithCancel(w.ctx)
-		left := start(func() error {
-			return foreigner.Receive(ctx, foreigner.B().Subscribe().Channel(channel).Build(), func(rueidis.PubSubMessage) {})
-		})
-		synctest.Wait()
-		require.Equal(t, 1, w.PubSubNumSub(channel)[channel])
-
-		passOn := func() {
-			first := w.caller()
-			require.NoError(t, p.NewLock(key).Lock(first))
-			var r turns
-			for range 12 {
-				r.join(w, p, "")
-			}
-			require.NoError(t, p.NewLock(key).Unlock(first))
-			r.wg.Wait()
-			require.Len(t, r.order, 12)
-		}
-		passOn()
-		assert.GreaterOrEqual(t, len(p.releases()), 4, "the lock was not released for the other client")
-
-		leave()
-		require.Error(t, <-left)
-		foreigner.Close()
-		time.Sleep(10 * time.Second) // the client's own subscription has lingered
-		before := len(p.releases())
-		passOn()
-		assert.Len(t, p.releases(), before+1, "no other client is left, and the lock is still released in between")
-	})
 }

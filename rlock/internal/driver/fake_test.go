@@ -47,8 +47,9 @@ type fake struct {
 	most  int  // permits of a semaphore
 	loose bool // commands have no order, as in a Cluster
 
-	mu      sync.Mutex // protects following
-	server  server.Server
+	mu      sync.Mutex                // protects following
+	server  server.Server             // of key
+	others  map[string]*server.Server // of other names
 	config  server.Config
 	clients []*fakeWire
 	waiting []*pending
@@ -88,7 +89,7 @@ type fakeWire struct {
 }
 
 func newFake(t testing.TB, embedded *redistest.Server, kind client.KindID) *fake {
-	f := &fake{t: t, redis: embedded, start: time.Now(), kind: kind, owners: make(map[core.ID]core.OwnerID)}
+	f := &fake{t: t, redis: embedded, start: time.Now(), kind: kind, owners: make(map[core.ID]core.OwnerID), others: make(map[string]*server.Server)}
 	f.config = server.Config{Kind: servers[kind], Claim: core.Span(claimLease), Silence: core.Span(queueTime)}
 	f.server = server.Server{Config: &f.config}
 	return f
@@ -165,7 +166,7 @@ func (w *fakeWire) do(ctx context.Context, c *call) answer {
 		w.fake.texts = append(w.fake.texts, c.text)
 		w.fake.mu.Unlock()
 	}
-	a := w.fake.run(ctx, w, c.cmd)
+	a := w.fake.run(ctx, w, c)
 	if c.cmd.Op == core.Mirror && a.Found == core.Holds { // it changes the key, and a change ends the tracking
 		w.fake.mu.Lock()
 		if w.fake.tracked = nil; c.track {
@@ -183,7 +184,8 @@ func (w *fakeWire) doAll(ctx context.Context, all []call) {
 }
 
 // run carries one command.
-func (f *fake) run(ctx context.Context, w *fakeWire, cmd core.Command) (a answer) {
+func (f *fake) run(ctx context.Context, w *fakeWire, c *call) (a answer) {
+	name, cmd := c.name.Key, c.cmd
 	none := answer{Reply: core.Reply{Fault: core.Unknown}, err: wire.ErrNoAnswer, sent: wire.Sent{Mark: w.Mark()}}
 	fate := passes
 	f.mu.Lock()
@@ -216,34 +218,49 @@ func (f *fake) run(ctx context.Context, w *fakeWire, cmd core.Command) (a answer
 		p := holdBack()
 		go func() {
 			<-p.done
-			f.execute(w, cmd)
+			f.execute(w, name, cmd)
 		}()
 		return none
 	case refused:
 		none.Fault = core.NotRun
 		return none
 	case unheard:
-		f.execute(w, cmd)
+		f.execute(w, name, cmd)
 		return none
 	case held:
 		if !wait() {
 			return none
 		}
 	case late:
-		a = f.execute(w, cmd)
+		a = f.execute(w, name, cmd)
 		if !wait() {
 			return none
 		}
 		return a
 	}
-	return f.execute(w, cmd)
+	return f.execute(w, name, cmd)
 }
 
+// at returns the lock of the name on the server.
+func (f *fake) at(name string) *server.Server {
+	if name == key {
+		return &f.server
+	}
+	if f.others[name] == nil {
+		f.others[name] = &server.Server{Config: &f.config}
+	}
+	return f.others[name]
+}
+
+// foreignOwner is the holder of a lock that is no client of ours.
+const foreignOwner = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7"
+
 // execute runs a command on the server, and delivers the messages.
-func (f *fake) execute(w *fakeWire, cmd core.Command) answer {
+func (f *fake) execute(w *fakeWire, name string, cmd core.Command) (a answer) {
 	f.mu.Lock()
+	redis := f.at(name)
 	cmd.ID, cmd.Joins.ID = w.outward(cmd.ID), w.outward(cmd.Joins.ID)
-	for _, h := range f.server.Holders { // tenures of all clients have different numbers
+	for _, h := range redis.Holders { // tenures of all clients have different numbers
 		if h.Owner == 0 && h.ID.N == cmd.Passed.N {
 			cmd.Passed = h.ID
 		}
@@ -252,16 +269,16 @@ func (f *fake) execute(w *fakeWire, cmd core.Command) answer {
 		f.owners[ticket.ID] = max(f.owners[ticket.ID], ticket.Owner)
 	}
 	var effects server.Effects
-	reply := f.server.Do(cmd, server.Time(time.Since(f.start)), &effects)
+	reply := redis.Do(cmd, server.Time(time.Since(f.start)), &effects)
 	var tell []func()
 	for _, m := range effects.Messages {
 		for _, to := range f.clients {
 			if to.number == m.ID.Client && m.Kind <= core.AtFront {
-				text := "?" + to.client.textOf(m.ID, f.owners[m.ID]) + " " + key
+				text := "?" + to.client.textOf(m.ID, f.owners[m.ID]) + " " + name
 				if m.Kind == core.Granted {
-					text = fmt.Sprintf("+%s %d %d %s", to.client.textOf(m.ID, f.owners[m.ID]), m.Token, m.Tokens, key)
+					text = fmt.Sprintf("+%s %d %d %s", to.client.textOf(m.ID, f.owners[m.ID]), m.Token, m.Tokens, name)
 				}
-				for _, s := range to.subs[key] {
+				for _, s := range to.subs[name] {
 					tell = append(tell, func() { s.hear(text) })
 				}
 			}
@@ -271,8 +288,12 @@ func (f *fake) execute(w *fakeWire, cmd core.Command) answer {
 	for _, t := range tell {
 		t()
 	}
+	if reply.Foreign {
+		a.holder = foreignOwner
+	}
 	reply.Holder = w.inward(reply.Holder)
-	return answer{Reply: reply, heard: true, sent: wire.Sent{Mark: w.Mark()}}
+	a.Reply, a.heard, a.sent = reply, true, wire.Sent{Mark: w.Mark()}
+	return a
 }
 
 // deliver lets the command or answer go on that was held back in that place, and the last one for -1.
@@ -301,32 +322,34 @@ func (f *fake) count(op core.Op) (n int) {
 // A fakeSub is a subscription. The hub says nothing more about one that is confirmed at once.
 type fakeSub struct {
 	wire *fakeWire
+	name string
 	hear func(string)
 }
 
 func (w *fakeWire) listen(n *client.Name, hear func(string), _ func()) subscription {
-	s := &fakeSub{w, hear}
+	s := &fakeSub{w, n.Key, hear}
 	w.fake.mu.Lock()
 	defer w.fake.mu.Unlock()
 	w.subs[n.Key] = append(w.subs[n.Key], s)
-	w.fake.heard(w)
+	w.fake.heard(w, n.Key)
 	return s
 }
 
-// heard notes whether the client hears the messages of the server.
-func (f *fake) heard(w *fakeWire) {
+// heard notes whether the client hears the messages about the lock.
+func (f *fake) heard(w *fakeWire, name string) {
+	redis := f.at(name)
 	switch {
-	case f.pubsub == silent || len(w.subs[key]) == 0 && !w.stays:
-		f.server.Listens = f.server.Listens.Without(w.number)
-	case len(w.subs[key]) > 0:
-		f.server.Listens = f.server.Listens.With(w.number)
+	case f.pubsub == silent || len(w.subs[name]) == 0 && !w.stays:
+		redis.Listens = redis.Listens.Without(w.number)
+	case len(w.subs[name]) > 0:
+		redis.Listens = redis.Listens.With(w.number)
 	}
 }
 
-func (w *fakeWire) hears(*client.Name) bool {
+func (w *fakeWire) hears(n *client.Name) bool {
 	w.fake.mu.Lock()
 	defer w.fake.mu.Unlock()
-	return w.fake.server.Listens.Has(w.number)
+	return w.fake.at(n.Key).Listens.Has(w.number)
 }
 
 func (s *fakeSub) state() (confirmed, refused bool) {
@@ -343,8 +366,8 @@ func (s *fakeSub) close() {
 	f := s.wire.fake
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.wire.subs[key] = slices.DeleteFunc(s.wire.subs[key], func(o *fakeSub) bool { return o == s })
-	f.heard(s.wire)
+	s.wire.subs[s.name] = slices.DeleteFunc(s.wire.subs[s.name], func(o *fakeSub) bool { return o == s })
+	f.heard(s.wire, s.name)
 }
 
 const key = "orders:42"

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // Any user may publish on the channel of a client's grants. Locks of other names and kinds may share it.
@@ -46,5 +48,47 @@ func TestAMessageThatGrantsNoTicketOfTheLockIsIgnored(t *testing.T) {
 		require.NoError(t, <-got)
 		require.NoError(t, l.Unlock(t.Context(), o))
 		f.isClean()
+	})
+}
+
+// Any user may publish on the client's own channel. A message about a tenure of this client makes it ask, however many
+// there are.
+func TestAMessageToTheClientMakesItAsk(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		c := f.join(nil)
+		h := holds(t, c.lock())
+		one := f.server.Holders[0]
+		one.ID.Client = thisClient
+		owner := c.textOf(one.ID, one.Owner)
+		one.ID.N++
+		asked := func() int {
+			time.Sleep(10 * time.Millisecond)
+			return f.count(core.Mirror)
+		}
+		for _, m := range []wire.ClientMessage{
+			{Verb: wire.Forced, Owner: owner, Text: "another"}, {Verb: wire.Forced, Owner: c.textOf(one.ID, one.Owner), Text: key},
+			{Verb: wire.Forced, Owner: owner[:30], Text: key}, {Verb: "x", Owner: owner, Text: key}, {Verb: wire.Forced, Owner: foreignOwner, Text: key},
+		} {
+			c.Told(m)
+			assert.Zero(t, asked(), "%+v", m)
+		}
+		for range 1000 {
+			c.Told(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key})
+		}
+		assert.Positive(t, asked())
+		require.NoError(t, h.Err(), "Redis still shows the lock")
+		for range 1000 {
+			c.Told(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key})
+			time.Sleep(100 * time.Microsecond)
+		}
+		assert.LessOrEqual(t, asked(), 120, "once a millisecond")
+		f.mu.Lock()
+		f.server.Holders = nil
+		f.mu.Unlock()
+		c.Told(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key})
+		told := time.Now()
+		<-h.Context().Done()
+		require.ErrorIs(t, h.Err(), terms.ErrLost)
+		assert.Less(t, time.Since(told), 5*time.Millisecond)
 	})
 }

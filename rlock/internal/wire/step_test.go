@@ -1,7 +1,9 @@
 package wire_test
 
 import (
+	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -85,4 +87,10 @@ func TestTheMessagesToAClient(t *testing.T) {
 		_, ok := wire.ParseNotice(message)
 		assert.False(t, ok, message)
 	}
+}
+
+// lock(Long.MAX_VALUE, MILLISECONDS) is possible in Java.
+func TestAForeignLeaseMayBeLongerThanADuration(t *testing.T) {
+	assert.Equal(t, 5*time.Second, wire.Milliseconds(5000))
+	assert.InDelta(t, float64(math.MaxInt64), wire.Milliseconds(31556952000000000), float64(time.Millisecond))
 }

@@ -1,0 +1,162 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Messages of a forger: a user of the same Redis who may publish on a client's channel of a lock.
+// It knows the client's id, the lock's name, and tenures that the client has had.
+
+// A forgery is a lock of one kind, and what a forger needs to know of it.
+type forgery struct {
+	name  string
+	lock  func(*rlock.Client) *rlock.Lock
+	turns string // the part behind the lock's tag in the names of its channels
+}
+
+var forgeries = []forgery{
+	{"plain", func(c *rlock.Client) *rlock.Lock { return c.NewLock(key) }, ""},
+	{"fenced", func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(key) }, ""},
+	{"fair", func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(key) }, ""},
+	{"write", func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(key).Write() }, "rw"},
+	{"semaphore", func(c *rlock.Client) *rlock.Lock { return c.NewSemaphore(key, 1) }, "sem"},
+}
+
+// grants publishes that the ticket was granted the lock, with a token.
+func (f forgery) grants(w *world, p *testClient, ticket string) {
+	for _, tokens := range []string{" ", "9000000000000000000 1"} {
+		w.Publish("rlock_turn:{"+key+"}"+f.turns+":"+p.ID(), fmt.Sprintf("+%s %s %s", ticket, tokens, key))
+	}
+	synctest.Wait()
+}
+
+// owner returns the owner that Redis shows.
+func (w *world) owner() string {
+	w.t.Helper()
+	for _, field := range w.fields(key) {
+		if field != "mode" {
+			return strings.TrimSuffix(field, ":write")
+		}
+	}
+	require.Fail(w.t, "there is no owner")
+	return ""
+}
+
+// neighbours returns the tenures that a counter would give before and after this one, in the name
+// of the owner.
+func neighbours(tenure, owner string, n int) (near []string) {
+	prefix, digits := tenure[:19], strings.ReplaceAll(tenure[19:36], "-", "")
+	number, err := strconv.ParseUint(digits, 16, 64)
+	if err != nil {
+		panic(err)
+	}
+	for i := -n; i <= n; i++ {
+		hex := fmt.Sprintf("%016x", number+uint64(i))
+		near = append(near, fmt.Sprintf("%s%s-%s:%s", prefix, hex[:4], hex[4:], owner))
+	}
+	return near
+}
+
+func eachForgery(t *testing.T, forgeries []forgery, run func(t *testing.T, w *world, f forgery)) {
+	for _, f := range forgeries {
+		t.Run(f.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) { run(t, w, f) })
+		})
+	}
+}
+
+func TestAForgedMessageGrantsNoLockAndChoosesNoToken(t *testing.T) {
+	eachForgery(t, forgeries, func(t *testing.T, w *world, f forgery) {
+		p, holder, them := w.client(), w.client(), w.caller()
+		me := rlock.NewOwner()
+		mine := rlock.WithOwner(w.ctx, me)
+		require.NoError(t, f.lock(p.Client).Lock(mine))
+		seen := w.owner()
+		require.NoError(t, f.lock(p.Client).Unlock(mine))
+		require.NoError(t, f.lock(holder.Client).Lock(them))
+		var hold *rlock.Hold
+		got := start(func() (err error) { hold, err = f.lock(p.Client).Acquire(mine); return err })
+		require.True(t, pending(got))
+		for _, guess := range neighbours(seen, fmt.Sprint(me), 50) {
+			f.grants(w, p, guess)
+		}
+		time.Sleep(time.Second)
+		require.True(t, pending(got), "a forged message granted the lock")
+		require.NoError(t, f.lock(holder.Client).Unlock(them))
+		require.NoError(t, <-got)
+		if token, err := hold.Token(); err == nil {
+			assert.Less(t, token, uint64(100), "the forger chose the token")
+		}
+		require.NoError(t, hold.Release(w.ctx))
+	})
+}
+
+// Even one that knows the waiting ticket, since it may read the queue. The others of a semaphore hold
+// permits of their own.
+func TestAForgedMessageEndsNoValidHold(t *testing.T) {
+	eachForgery(t, forgeries[:4], func(t *testing.T, w *world, f forgery) {
+		p := w.client()
+		hold, err := f.lock(p.Client).Acquire(rlock.WithOwner(w.ctx, rlock.NewOwner()))
+		require.NoError(t, err)
+		other := w.client()
+		them := w.caller()
+		elsewhere := start(func() error { return f.lock(other.Client).Lock(them) })
+		require.True(t, pending(elsewhere))
+		me := w.caller()
+		got := start(func() error { return f.lock(p.Client).Lock(me) }) // of a fair lock it has a ticket at once
+		time.Sleep(300 * time.Millisecond)
+		require.True(t, pending(got))
+		members, err := w.ZMembers(queue + f.turns)
+		require.NoError(t, err)
+		for _, member := range members {
+			if ticket := strings.TrimPrefix(member, "x"); strings.HasPrefix(ticket, p.ID()) {
+				f.grants(w, p, ticket)
+			}
+		}
+		f.grants(w, p, w.owner())
+		time.Sleep(5 * time.Minute)
+		require.NoError(t, context.Cause(hold.Context()), "a forged message ended the hold")
+		require.True(t, pending(got) && pending(elsewhere))
+		require.NoError(t, hold.Release(w.ctx))
+		first, second := got, elsewhere
+		firstLock, secondLock := f.lock(p.Client), f.lock(other.Client)
+		firstCaller, secondCaller := me, them
+		if pending(first) {
+			first, second, firstLock, secondLock, firstCaller, secondCaller = second, first, secondLock, firstLock, secondCaller, firstCaller
+		}
+		require.NoError(t, <-first)
+		require.NoError(t, firstLock.Unlock(firstCaller))
+		require.NoError(t, <-second)
+		require.NoError(t, secondLock.Unlock(secondCaller))
+	})
+}
+
+// The key is there until the lease ends, even if messages are forged: the owner can be read in it.
+func TestAForgedMessageReleasesNoDetachedLock(t *testing.T) {
+	eachForgery(t, forgeries, func(t *testing.T, w *world, f forgery) {
+		p := w.client()
+		hold, err := f.lock(p.Client).Acquire(rlock.WithOwner(w.ctx, rlock.NewOwner()), rlock.WithLease(time.Minute))
+		require.NoError(t, err)
+		owner := w.owner()
+		require.NoError(t, hold.Detach(w.ctx))
+		me := w.caller()
+		got := start(func() error { return f.lock(p.Client).Lock(me) }) // its client listens
+		require.True(t, pending(got))
+		f.grants(w, p, owner)
+		time.Sleep(50 * time.Second)
+		require.True(t, pending(got), "the detached lock was released")
+		require.Equal(t, owner, w.owner())
+		require.NoError(t, <-got)
+		require.NoError(t, f.lock(p.Client).Unlock(me))
+	})
+}
