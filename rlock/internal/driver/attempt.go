@@ -65,7 +65,7 @@ func (l *lock) exchange(ctx context.Context, w *waiter, sent *call, place *wire.
 
 	stop := u.begin(ctx)
 	a := c.carry(u, sent)
-	stopped := stop()
+	stopped := stop == nil || stop()
 	over := ctx.Err() != nil
 
 	now := l.again()
@@ -214,17 +214,14 @@ func newUntil() *until {
 
 var _ wire.Leaver = (*until)(nil)
 
-// begin ends u with the context of a caller. stop ends that, and reports whether u has not ended by
-// it.
+// begin ends u with the context of a caller. stop ends that, and reports whether u has not ended by it; nil for a context
+// that has no end.
 func (u *until) begin(ctx context.Context) (stop func() bool) {
-	u.Context = ctx
-	if ctx.Done() == nil {
-		return never
+	if u.Context = ctx; ctx.Done() == nil {
+		return nil
 	}
 	return context.AfterFunc(ctx, u.onEnd)
 }
-
-func never() bool { return true }
 
 // end ends the context. It is called without a mutex of a shard.
 func (u *until) end() {
@@ -238,20 +235,19 @@ func (u *until) end() {
 	told.Leave()
 }
 
-func (u *until) hasEnded() bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.ended
-}
-
 // Done implements [context.Context], as Err.
 func (u *until) Done() <-chan struct{} { return u.done }
 
 func (u *until) Err() error {
-	if err := u.Context.Err(); err != nil || !u.hasEnded() {
+	if err := u.Context.Err(); err != nil {
 		return err
 	}
-	return context.Canceled
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ended {
+		return context.Canceled
+	}
+	return nil
 }
 
 // Leaves implements [wire.Leaver].
