@@ -81,18 +81,6 @@ func (l *lock) exchange(ctx context.Context, w *waiter, sent *call, place *wire.
 	return now
 }
 
-// sending returns a command on its way, until sent: the carrier keeps nothing of it once it has answered.
-func (c *Client) sending(k *work, cmd core.Command, now core.Now) *call {
-	sent := c.calls.Get().(*call)
-	*sent = k.call(cmd, now)
-	return sent
-}
-
-func (c *Client) sent(sent *call) {
-	*sent = call{}
-	c.calls.Put(sent)
-}
-
 // fly sends the command in a goroutine of its own, which lasts until the answer is in, whatever becomes of
 // the caller. If the command has to wait for a connection, rueidis opens that with its context, and an end of
 // it would fail all commands that wait for the same connection. And where the client's commands have no order,

@@ -177,9 +177,9 @@ func (w *fakeWire) do(ctx context.Context, c *call) answer {
 	return a
 }
 
-func (w *fakeWire) doAll(ctx context.Context, all []call) {
-	for i := range all {
-		all[i].answer = w.do(ctx, &all[i])
+func (w *fakeWire) doAll(ctx context.Context, all []*call) {
+	for _, c := range all {
+		c.answer = w.do(ctx, c)
 	}
 }
 

@@ -219,7 +219,7 @@ func (c *Client) keeperConfig() lease.Config {
 func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
 	ctx, cancel := c.wire.Within(ctx)
 	defer cancel()
-	calls := make([]call, 0, len(batch))
+	calls := make([]*call, 0, len(batch))
 	for _, item := range batch {
 		k := item.(*work)
 		s := k.lock.shard
@@ -232,7 +232,7 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 		if op, _ := k.lock.Peek(k.tenure, now); op == core.Forget {
 			s.keep(k)
 		} else if was, claimed, cmd := k.tenure.Place(), k.tenure.Claimed(), k.poll(nil, now); cmd.Op != core.None {
-			sent := k.call(cmd, now)
+			sent := c.sending(k, cmd, now)
 			sent.claimed, sent.nudges = claimed, was == core.Refused && cmd.Op == core.Leave
 			calls = append(calls, sent)
 		} else {
@@ -246,9 +246,10 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 	began := time.Now()
 	c.carryAll(ctx, calls)
 	info := terms.RenewedInfo{Took: time.Since(began), Margin: c.shared.Config.Lease, Lease: c.shared.Config.Lease}
-	for i := range calls {
-		reached = reached || calls[i].answer.heard
-		c.kept(&calls[i], &info)
+	for _, sent := range calls {
+		reached = reached || sent.answer.heard
+		c.kept(sent, &info)
+		c.sent(sent)
 	}
 	c.shared.TellRenewed(info)
 	c.wire.refresh(time.Now(), !reached)
@@ -256,11 +257,11 @@ func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (r
 }
 
 // carryAll sends commands. Each has one answer, also if the carrier panics.
-func (c *Client) carryAll(ctx context.Context, calls []call) {
+func (c *Client) carryAll(ctx context.Context, calls []*call) {
 	defer func() {
 		if r := recover(); r != nil {
-			for i := range calls {
-				if a := &calls[i].answer; !a.heard && a.err == nil {
+			for _, sent := range calls {
+				if a := &sent.answer; !a.heard && a.err == nil {
 					*a = panicked(r)
 				}
 			}
@@ -315,10 +316,9 @@ func (l *lock) nudged(a *answer, now core.Now) {
 	}
 }
 
-// call returns a command on its way.
-func (k *work) call(cmd core.Command, now core.Now) call {
+// sending returns a command on its way, until sent: the carrier keeps nothing of it once it has answered.
+func (c *Client) sending(k *work, cmd core.Command, now core.Now) *call {
 	l := k.lock
-	c := l.shard.client
 	owner := cmd.Owner
 	if l.owner != 0 && cmd.Op != core.Mirror {
 		owner = l.owner // also of a tenure that no call knows of
@@ -326,7 +326,8 @@ func (k *work) call(cmd core.Command, now core.Now) call {
 	if k.text == "" || k.owner != owner {
 		k.text, k.owner = c.textOf(cmd.ID, owner), owner
 	}
-	sent := call{cmd: cmd, work: k, name: l.name, kind: l.shard.kind, text: k.text, at: now.Time}
+	sent := c.calls.Get().(*call)
+	*sent = call{cmd: cmd, work: k, name: l.name, kind: l.shard.kind, text: k.text, at: now.Time}
 	switch cmd.Op {
 	case core.Resume:
 		w, _ := k.tenure.Agent()
@@ -346,6 +347,11 @@ func (k *work) call(cmd core.Command, now core.Now) call {
 	}
 	sent.first = !cmd.Follows && !k.queued && (cmd.Op == core.Acquire || cmd.Op == core.Write || cmd.Op == core.Leave && sent.joins == "")
 	return sent
+}
+
+func (c *Client) sent(sent *call) {
+	*sent = call{}
+	c.calls.Put(sent)
 }
 
 // countRenewal counts a mirror, before its answer is dealt with.

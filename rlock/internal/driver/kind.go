@@ -16,7 +16,7 @@ type kind struct {
 	step    *wire.Script
 	acquire func(r *redis, c *call) wire.Call
 	resume  func(r *redis, c *call) wire.Call
-	mirror  func(r *redis, part []call) wire.Call // of locks of one slot
+	mirror  func(r *redis, part []*call) wire.Call // of locks of one slot
 
 	guard func(c *call) wire.Call // of a guarded write
 	asks  questions

@@ -27,11 +27,11 @@ func resumePermit(r *redis, c *call) wire.Call {
 	return wire.SemaphoreResume.Call(2, c.name.Key, c.name.Queue(), r.milliseconds(c.cmd.Lease), c.passed, c.text)
 }
 
-func mirrorPermits(r *redis, part []call) wire.Call {
+func mirrorPermits(r *redis, part []*call) wire.Call {
 	keys, args := make([]string, 0, len(part)), make([]string, 0, 2*len(part))
-	for i := range part {
-		keys = append(keys, part[i].name.Key)
-		args = append(args, r.milliseconds(part[i].cmd.Lease), part[i].text)
+	for _, c := range part {
+		keys = append(keys, c.name.Key)
+		args = append(args, r.milliseconds(c.cmd.Lease), c.text)
 	}
 	return wire.Call{Script: wire.SemaphoreMirror, Keys: keys, Args: args}
 }

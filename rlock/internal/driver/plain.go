@@ -21,12 +21,11 @@ func resumePlain(r *redis, c *call) wire.Call {
 	return wire.Resume.Call(2, c.name.Key, c.name.Queue(), r.milliseconds(c.cmd.Lease), c.passed, c.text)
 }
 
-func mirrorPlain(r *redis, part []call) wire.Call {
+func mirrorPlain(r *redis, part []*call) wire.Call {
 	keys, args := make([]string, 0, len(part)), make([]string, 0, 1+5*len(part))
 	args = append(args, r.Family())
 	var more []string // keys, of those that ask for others
-	for i := range part {
-		c := &part[i]
+	for _, c := range part {
 		asks := r.asks(c)
 		more = append(more, asks.Keys...)
 		keys = append(keys, c.name.Key)

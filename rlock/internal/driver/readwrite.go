@@ -27,12 +27,11 @@ func resumeReadWrite(r *redis, c *call) wire.Call {
 	return wire.Resume.Call(4, n.Key, n.Queue(), n.Extra()+":"+c.passed+":rwlock_timeout:1", n.Extra()+":"+c.text+":rwlock_timeout:1", lease, c.passed, c.text)
 }
 
-func mirrorReadWrite(r *redis, part []call) wire.Call {
+func mirrorReadWrite(r *redis, part []*call) wire.Call {
 	keys, args := make([]string, 0, 3*len(part)), make([]string, 0, 1+5*len(part))
 	args = append(args, r.Family())
 	var more []string // keys, of those that ask for others
-	for i := range part {
-		c := &part[i]
+	for _, c := range part {
 		asks := r.asks(c)
 		more = append(more, asks.Keys...)
 		keys = append(keys, c.name.Key, c.name.Extra(), c.name.Channel())
@@ -84,15 +83,16 @@ func (l *lock) opens(k *work, alive bool, now core.Now) {
 	if !ok {
 		return
 	}
-	sent := k.call(k.poll(place, now), now)
+	sent := c.sending(k, k.poll(place, now), now)
 	k.sender = callSends
 	started := c.wire.Start(func() {
-		a := c.carry(c.wire.Deadline(time.Now()), &sent)
+		a := c.carry(c.wire.Deadline(time.Now()), sent)
 		now := l.again()
-		l.landed(nil, &sent, a, place, now)
+		l.landed(nil, sent, a, place, now)
+		c.sent(sent)
 		l.shard.exit(l)
 	})
 	if !started {
-		l.landed(nil, &sent, answer{Reply: core.Reply{Fault: core.NotRun}, err: wire.ErrClosed}, place, now)
+		l.landed(nil, sent, answer{Reply: core.Reply{Fault: core.NotRun}, err: wire.ErrClosed}, place, now)
 	}
 }

@@ -37,9 +37,8 @@ func (r *redis) do(ctx context.Context, c *call) (a answer) {
 		return r.write(ctx, c)
 	}
 	if c.cmd.Op == core.Mirror { // that passes the lock on
-		all := []call{*c}
-		r.doAll(ctx, all)
-		return all[0].answer
+		r.doAll(ctx, []*call{c})
+		return c.answer
 	}
 	command := r.command(c)
 	if r.SyncReplicas() > 0 && (c.cmd.Op == core.Acquire || c.cmd.Op == core.Resume || c.cmd.Op == core.Look) {
@@ -60,21 +59,21 @@ const together = 32
 
 // doAll sends one pipeline: a call for each command, and one for mirrors of one kind and slot, at most so
 // many.
-func (r *redis) doAll(ctx context.Context, all []call) { r.pipeline(ctx, all, together) }
+func (r *redis) doAll(ctx context.Context, all []*call) { r.pipeline(ctx, all, together) }
 
-func (r *redis) pipeline(ctx context.Context, all []call, together int) {
-	byGroup := func(a, b call) int { return a.group() - b.group() }
+func (r *redis) pipeline(ctx context.Context, all []*call, together int) {
+	byGroup := func(a, b *call) int { return a.group() - b.group() }
 	if !slices.IsSortedFunc(all, byGroup) {
 		slices.SortStableFunc(all, byGroup)
 	}
 	var commands []wire.Call
-	var parts [][]call
+	var parts [][]*call
 	for rest := all; len(rest) > 0; {
 		n := 1
 		for rest[0].cmd.Op == core.Mirror && n < min(len(rest), together) && rest[n].cmd.Op == core.Mirror && rest[n].group() == rest[0].group() {
 			n++
 		}
-		if first := &rest[0]; first.cmd.Op == core.Unmark {
+		if first := rest[0]; first.cmd.Op == core.Unmark {
 			first.answer = r.unmark(ctx, first)
 		} else {
 			commands, parts = append(commands, r.commandFor(rest[:n])), append(parts, rest[:n])
@@ -98,14 +97,14 @@ func (r *redis) pipeline(ctx context.Context, all []call, together int) {
 // group is the same for mirrors that may share a call.
 func (c *call) group() int { return int(c.name.Slot)<<8 | int(c.name.KindID) }
 
-func (r *redis) commandFor(part []call) wire.Call {
+func (r *redis) commandFor(part []*call) wire.Call {
 	if part[0].cmd.Op != core.Mirror {
-		return r.command(&part[0])
+		return r.command(part[0])
 	}
 	command := part[0].kind.mirror(r, part)
-	for i := range part {
-		if part[i].track {
-			command.Track = append(command.Track, part[i].name.Key)
+	for _, c := range part {
+		if c.track {
+			command.Track = append(command.Track, c.name.Key)
 		}
 	}
 	return command
@@ -120,9 +119,9 @@ func (r *redis) asks(c *call) (a wire.Asker) {
 }
 
 // fillIn tells each of part what Redis said to it.
-func (r *redis) fillIn(part []call, result rueidis.RedisResult) {
+func (r *redis) fillIn(part []*call, result rueidis.RedisResult) {
 	if part[0].cmd.Op != core.Mirror {
-		part[0].answer = r.readResult(&part[0], result)
+		part[0].answer = r.readResult(part[0], result)
 		return
 	}
 	replies, err := result.ToArray()

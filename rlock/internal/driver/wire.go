@@ -35,7 +35,7 @@ type carrier interface {
 	// do sends a command and returns its answer, or that there is none when ctx ends. doAll sends several
 	// in one pipeline, and fills their answers in.
 	do(ctx context.Context, c *call) answer
-	doAll(ctx context.Context, all []call)
+	doAll(ctx context.Context, all []*call)
 
 	// listen subscribes to the channel on which the client is told of its tickets. It waits for nothing, and
 	// neither does what it calls: hear with each message, and marked, under a mutex of its own, when the
