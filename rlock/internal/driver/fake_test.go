@@ -307,6 +307,13 @@ func (f *fake) deliver(i int) {
 	f.waiting = slices.Delete(f.waiting, i, i+1)
 }
 
+// holders returns how many tenures the lock has.
+func (f *fake) holders() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.server.Holders)
+}
+
 // count returns how many commands of the sort were sent.
 func (f *fake) count(op core.Op) (n int) {
 	f.mu.Lock()
