@@ -4,7 +4,7 @@
 //
 //	callers ──► Lock, hold ──► lock (core.Lock) ──► effects ──► exit: under the mutex, then after it
 //	                            ▲   shard, mutex        │
-//	   commands, answers        │                       ├─► waiter: a call that sleeps    call.go, attempt.go
+//	   commands, answers        │                       ├─► waiter: a call that sleeps    waiter.go, call.go
 //	   carrier ◄────────────────┤                       ├─► work: what the keeper sends   keep.go
 //	   messages                 │                       ├─► subscription                  listen.go
 //	   carrier ─────────────────┘                       └─► ending: a loss to be told     losses.go
