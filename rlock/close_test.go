@@ -22,7 +22,7 @@ import (
 func TestCloseReleasesHeldLocks(t *testing.T) {
 	eachVirtualKind(t, func(t *testing.T, w *virtualKind) {
 		p, me := w.process(), w.caller()
-		locks := w.times(1000)
+		locks := w.times(rounds(1000))
 		for i := range locks {
 			lock := p.lock(fmt.Sprint("lock ", i))
 			require.NoError(t, lock.Lock(me))

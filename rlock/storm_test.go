@@ -61,11 +61,11 @@ func TestLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
 
 var seeds = flag.Int("seeds", 300, "with -long, the number of storms of each kind")
 
-// storms returns how many storms a test runs: usually n, -seeds with -long, and a third of n
+// storms returns how many storms a test runs: usually n, -seeds with -long, and a sixth of n
 // with -short.
 func storms(n int) uint64 {
 	if testing.Short() && !*long {
-		return uint64(max(n/3, 1))
+		return uint64(max(n/6, 1))
 	}
 	return uint64(thorough(*seeds, n))
 }

@@ -246,7 +246,7 @@ func TestALockThatWasWaitedForIsTrustedForAClaimAndThenRenewed(t *testing.T) {
 			granted <- hold
 			return err
 		})
-		time.Sleep(time.Hour + 100*time.Millisecond) // soon after a look
+		time.Sleep(time.Duration(rounds(60))*time.Minute + 100*time.Millisecond) // several leases, and soon after a look
 		require.NoError(t, holder.NewLock(key).Unlock(me))
 		require.NoError(t, <-result)
 		hold := <-granted
