@@ -2,6 +2,7 @@ package examples_test
 
 import (
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -32,6 +33,10 @@ var claims = map[string]string{
 	"shutdown":    "both locks are free",
 }
 
+// brief are the examples that -short runs without the race detector: to build and to run all of them
+// takes more processor time than the tests of most packages. The gate runs all.
+var brief = map[string]bool{"quickstart": true, "migrate": true, "handler": true}
+
 // atOnce is the number of examples that run at once, unless the flag is given: each has a server of
 // its own, and waits most of the time.
 const atOnce = "16"
@@ -44,12 +49,19 @@ func TestMain(m *testing.M) {
 }
 
 func TestEachExampleProvesItsClaims(t *testing.T) {
-	arguments := []string{"./..."}
+	var arguments []string
 	if redistest.UnderRace {
-		arguments = []string{"-race", "./..."}
+		arguments = []string{"-race"}
+	}
+	chosen := maps.Clone(claims)
+	if testing.Short() && !redistest.UnderRace {
+		maps.DeleteFunc(chosen, func(name, _ string) bool { return !brief[name] })
+	}
+	for name := range chosen {
+		arguments = append(arguments, "./"+name)
 	}
 	programs := story.Build(t, arguments...)
-	for name, line := range claims {
+	for name, line := range chosen {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			story.Run(t, filepath.Join(programs, name), line)
