@@ -26,11 +26,11 @@ package rlock_test
 //	      TestAnAcquireThatArrivesFromADeadConnectionIsFreed, TestAnAcquireThatArrivesWithoutItsReleaseIsFreed,
 //	      TestAnAcquireThatIsOvertakenByItsReleaseIsFreed
 //	10  a command that was sent again counted twice, and the lock was never free
-//	      TestAnAcquireWithoutAReplyIsAskedAgainAndHeldOnce, TestAMirrorWithoutAReplyIsSentAgain
+//	      TestNoCommandThatIsLostLeavesALockWithoutAHolder, core.TestWhatACommandWithoutAnAnswerLeaves
 //	11  with Redis down callers went on without a lock
 //	      TestAnErrorComesWithoutAHold, TestATimeToWaitThatEndsDuringAnOutageDoesNotSayThatTheLockIsHeld
 //	12  the message came between the failed attempt and the subscription
-//	      TestAReleaseBeforeTheSubscriptionIsConfirmedIsNotMissed
+//	      driver.TestATicketPollsWhileItsSubscriptionIsNotConfirmed, explore.TestBrokenRules (LooksAgain)
 //	13  the subscription was half open for hours
 //	      TestWhereNoMessageArrivesAWaiterLooksAfterTwoSeconds, pubsub.TestASilentConnectionIsGivenUp
 //	14  many names exhausted the connections for subscriptions
