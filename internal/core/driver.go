@@ -98,7 +98,7 @@ func (l *Lock) Ends() SafeTime { return l.nextEnd() }
 
 // IsHeld reports whether an owner holds the lock here, IsWritten whether one does that is no reader, and IsKept whether it is
 // renewed until an Unlock.
-func (l *Lock) IsHeld() bool    { return len(l.levels.all) > 0 }
+func (l *Lock) IsHeld() bool    { return l.isHeld() }
 func (l *Lock) IsWritten() bool { return l.levels.writes > 0 }
 func (l *Lock) IsKept() bool    { return l.isHeld() && l.levels.asked == NeverSafe }
 

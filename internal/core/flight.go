@@ -19,7 +19,7 @@ type flight struct {
 func (t *Tenure) send(op Op, now Now) Command {
 	l, c := t.lock, t.lock.client
 	follows, opening := t.follows(now), false
-	if t.flight.op != None { // a Leave overtakes it, or the Mirror that passes the lock on: it may run after that
+	if t.underWay() { // a Leave overtakes it, or the Mirror that passes the lock on: it may run after that
 		t.late, opening = now.Time.After(c.Lease), t.flight.opens
 	}
 	t.flight = flight{op: op, seq: t.flight.seq + 1, at: now}
@@ -74,12 +74,12 @@ func (t *Tenure) send(op Op, now Now) Command {
 
 // follows reports whether a command about the tenure may be executed yet.
 func (t *Tenure) follows(now Now) bool {
-	return t.flight.op != None || t.late > now.Time || t.trust.least > 0
+	return t.underWay() || t.late > now.Time || t.trust.least > 0
 }
 
 // lands reports whether the answer is to the command of the tenure that is in flight, which it is not any more.
 func (t *Tenure) lands(seq uint32) (f flight, ok bool) {
-	if t.flight.op == None || t.flight.seq != seq {
+	if !t.underWay() || t.flight.seq != seq {
 		return f, false
 	}
 	f = t.flight

@@ -34,7 +34,7 @@ type summary struct {
 }
 
 // noLevels returns none, in the memory of others.
-func noLevels(all []Level) levels { return levels{all[:0], summary{asked: NeverSafe, ends: NeverSafe}} }
+func noLevels(all []Level) levels { return levels{all[:0], sum(nil)} }
 
 // sum returns the summary of the levels.
 func sum(all []Level) summary {
@@ -216,7 +216,7 @@ func (l *Lock) wanted(now Now) Span {
 // shape returns what Redis is to show now.
 func (l *Lock) shape(now Now) shape {
 	t := l.owner
-	if len(l.levels.all) == 0 {
+	if !l.isHeld() {
 		s := oneLevel(t.named, t.mode)
 		s.until = NeverSafe
 		return s

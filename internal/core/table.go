@@ -70,8 +70,8 @@ func init() { // since the times need the table
 // the Mirror that passes the lock on overtakes another one, which changes nothing after it.
 func (t *Tenure) next(now Now) (op Op, at Time) {
 	l, c, at := t.lock, t.lock.client, Never
-	fly := t.flight.op
-	waits := fly != None && (t.want != Gone || fly == Leave || fly.enters() && !c.Ordered) && t.within == 0
+	sent := t.flight.op // and not answered
+	waits := sent != None && (t.want != Gone || sent == Leave || sent.enters() && !c.Ordered) && t.within == 0
 	if !waits && c.Broken.Cut[t.want]&(1<<t.place) == 0 {
 		for _, m := range table[t.want][t.place] {
 			due := Time(0)
