@@ -176,7 +176,7 @@ func (s *shard) due(k *work, now core.Now) bool {
 	return true
 }
 
-// keeperRests notes that the keeper asks, or sends, no more than the alarm says.
+// keeperRests notes that the keeper has asked, or has sent, and asks again at the alarm, unless a call sends.
 func (k *work) keeperRests() {
 	if k.sender != callSends {
 		k.sender = unasked

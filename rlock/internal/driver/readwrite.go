@@ -94,5 +94,6 @@ func (l *lock) opens(k *work, alive bool, now core.Now) {
 	})
 	if !started {
 		l.landed(nil, sent, answer{Reply: core.Reply{Fault: core.NotRun}, err: wire.ErrClosed}, place, now)
+		c.sent(sent)
 	}
 }

@@ -75,7 +75,7 @@ func (w *waiter) wake() {
 	w.stage = waking
 	select {
 	case w.ready <- looks:
-	default: // of an earlier sleep, which serves as well
+	default: // a message of an earlier sleep is there, which does as well
 	}
 }
 
