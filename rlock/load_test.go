@@ -23,7 +23,7 @@ import (
 func repeated(t *testing.T, s *site, clients []*rlock.Client, load func(round int)) {
 	t.Helper()
 	var goroutines, heap []int
-	for round := range 2 + max(rounds(3), 1) {
+	for round := range 5 {
 		begin := time.Now()
 		load(round)
 		virtual := time.Since(begin)
