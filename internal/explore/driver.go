@@ -201,7 +201,7 @@ func (w *world) collect(c *client, u *user) {
 }
 
 func (w *world) send(c *client, cmd core.Command) {
-	cmd.Polling = slices.Contains(w.Foreign, Poller) // as the driver knows it
+	cmd.Polling = slices.Contains(w.Foreign, Poller) || slices.Contains(w.Foreign, Former) // as the driver knows it
 	p := packet{cmd: cmd, epoch: c.epoch, behind: true}
 	if cmd.Op == core.Leave { // does it come behind the command that brings the tenure in?
 		enters := func(o packet) bool { return o.epoch == c.epoch && o.cmd.ID == cmd.ID && o.cmd.Op <= core.Join }

@@ -18,6 +18,7 @@ const (
 	Writer                    // a subscriber that writes
 	Sleeper                   // is subscribed, and never tries
 	Queuer                    // waits in Redisson's fair queue, each on a channel of its own
+	Former                    // a poller that has left: the server remembers its scripts, so turns of pollers are in vain
 )
 
 // turns are the times of foreign turns in ticks: one that is not used is one long, then two, and the next one comes as
@@ -62,7 +63,7 @@ func (w *world) foreignActions(as []action, quiet *bool) []action {
 			*quiet = *quiet && !due
 		}
 		switch {
-		case f.kind == Sleeper:
+		case f.kind == Sleeper, f.kind == Former:
 		case f.state == foreignIdle && !f.rested && (w.ForeignRounds == 0 || int(f.rounds) < w.ForeignRounds):
 			add(doForeignTry, false)
 		case f.state == foreignFailed:
@@ -232,5 +233,5 @@ func (w *world) appendForeign(b []byte, k *keys) []byte {
 	case m.Began > 0 && m.Last > 0: // the turn will be as long as there was between the two
 		last = byte(min(m.Began-m.Last, 8))
 	}
-	return append(b, began, at(m.Over, -1), used, flags(m.Polls), at(m.Next, -1), byte(m.Length), last, at(m.Holding, -3), at(m.Ends, -1), at(m.FairAt, -5), at(w.server.Foreign.PlaceEnds, -1))
+	return append(b, began, at(m.Over, -1), used, flags(m.Polls), at(m.Next, -1), at(m.Polled, -1), byte(m.Length), last, at(m.Holding, -3), at(m.Ends, -1), at(m.FairAt, -5), at(w.server.Foreign.PlaceEnds, -1))
 }

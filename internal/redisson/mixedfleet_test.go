@@ -1,7 +1,10 @@
 package redisson_test
 
 import (
+	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -190,4 +193,48 @@ func (s *scene) primaryAndReplicas() (primary string, replicas []string) {
 		}
 	}
 	return primary, replicas
+}
+
+// A thread of Redisson that comes now and then to a lock which a Go process uses all the time is counted while it waits: it
+// has the next turn, whatever turns of pollers were in vain since then.
+func TestMixedFleetsALoneThreadHasTheNextTurn(t *testing.T) {
+	onlyLong(t)
+	for _, version := range versions {
+		t.Run(string(version), func(t *testing.T) {
+			s := stage(t, redistest.Standalone(t), setting{version: version})
+			waits := s.visits(s.fresh(), 40)
+			s.t.Logf("waits: median %v, longest %v", waits[len(waits)/2], waits[len(waits)-1])
+			assert.Less(s.t, waits[len(waits)/2], 200*time.Millisecond)
+		})
+	}
+}
+
+// visits returns how long a thread that locks so often, with pauses of 0.3 to 1.2 s, waits each time beside four goroutines.
+func (s *scene) visits(name string, times int) (waits []time.Duration) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	var all sync.WaitGroup
+	lock := s.client.NewLock(name)
+	for range 4 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if lock.Lock(ctx) != nil {
+					return
+				}
+				time.Sleep(mixedSection)
+				assert.NoError(s.t, lock.Unlock(s.ctx))
+			}
+		})
+	}
+	time.Sleep(3 * time.Second) // from then on turns of pollers come
+	for range times {
+		time.Sleep(300*time.Millisecond + time.Duration(rand.Int64N(int64(900*time.Millisecond))))
+		asked := time.Now()
+		require.NoError(s.t, s.java.Thread("visitor").Lock(name, 0))
+		waits = append(waits, time.Since(asked))
+		require.NoError(s.t, s.java.Thread("visitor").Unlock(name))
+	}
+	cancel()
+	all.Wait()
+	slices.Sort(waits)
+	return waits
 }

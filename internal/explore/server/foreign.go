@@ -57,8 +57,9 @@ type Memory struct {
 	Over    Time      // e: when it ends
 	Used    Time      // u: when it was first seen to be used
 	Polls   bool      // p: "?" is for foreign clients that only poll
-	Next    Time      // n: "?" is not put in the queue before
-	Length  core.Span // l: of the next turn, if no foreign client uses it
+	Next    Time      // n: "?" for those that are counted is not put in the queue before
+	Length  core.Span // l: of their next turn, if none uses it
+	Polled  Time      // q: "?" for those that only poll is not put in the queue before
 	Last    Time      // t: when the last one ended
 	Seen    Time      // s: when a foreign holder was last seen, in a Cluster with plain pub/sub
 	FairAt  Time      // f: when the fair queue was last seen
@@ -126,9 +127,10 @@ func (r *run) meet(freed, added bool) {
 	switch {
 	case m.Began > 0 && !r.turnFirst(): // no ticket waited for its end, and the queue has expired
 		had = !freed && len(r.Holders) == 0
-		used := m.Used > 0
+		used, polls := m.Used > 0, m.Polls
 		r.forget()
 		switch {
+		case polls:
 		case used:
 			m.Length = r.Turns.Shortest
 			r.note()
@@ -142,7 +144,7 @@ func (r *run) meet(freed, added bool) {
 		r.dropTurn()
 	}
 	f.on = r.turnFirst() && m.Began > 0
-	if len(r.Queue) > 0 && !r.turnFirst() && !had && (f.waits > 0 || r.polling) && r.now >= m.Next && !r.queues(Turn) {
+	if len(r.Queue) > 0 && !r.turnFirst() && !had && r.due() && !r.queues(Turn) {
 		at := len(r.Queue)
 		if added {
 			at--
@@ -153,6 +155,16 @@ func (r *run) meet(freed, added bool) {
 			r.note()
 		}
 	}
+}
+
+// due reports whether a turn may be put in the queue: of those that are counted, if there are some, else of those that only
+// poll. The two do not put off one another.
+func (r *run) due() bool {
+	m := &r.Foreign.Memory
+	if r.stay.waits > 0 {
+		return r.now >= m.Next
+	}
+	return r.polling && r.now >= m.Polled
 }
 
 // fairProcesses returns of how many processes the first nine of the fair queue are.
@@ -219,14 +231,16 @@ func (r *run) finish() {
 	if used == 0 && r.stay.waits == 0 && !polls {
 		used = r.now
 	}
-	if used > 0 {
+	vain := r.now.after(t.Vain * min(r.now, m.Over).since(m.Began))
+	switch {
+	case polls && used > 0:
+		m.Polled = r.now.after(t.Polled * used.since(m.Began))
+	case polls:
+		m.Polled = vain
+	case used > 0:
 		m.Length, m.Next = t.Shortest, r.now
-		if polls {
-			m.Next = r.now.after(t.Polled * used.since(m.Began))
-		}
-	} else {
-		m.Length = min(2*max(m.Over.since(m.Began), t.Shortest), t.Longest)
-		m.Next = r.now.after(t.Vain * min(r.now, m.Over).since(m.Began))
+	default:
+		m.Length, m.Next = min(2*max(m.Over.since(m.Began), t.Shortest), t.Longest), vain
 	}
 	m.Last = r.now
 	r.dropTurn()

@@ -54,7 +54,7 @@ func (r *run) others(c *core.Command) int {
 	if !r.Uncounted {
 		n += bits.OnesCount64(uint64(f.Listen))
 	}
-	if n == 0 && (r.Kind.fair() && len(f.Fair) > 0 || r.Uncounted && f.Memory.Ends > 0 || r.polling && r.now >= f.Memory.Next) {
+	if n == 0 && (r.Kind.fair() && len(f.Fair) > 0 || r.Uncounted && f.Memory.Ends > 0 || r.polling && r.now >= f.Memory.Polled) {
 		n = 1
 	}
 	return n

@@ -121,7 +121,7 @@ func (r *run) queueEmptied(freed, existed bool) {
 	}
 	switch {
 	case freed && !f.on && len(r.Holders) == 0:
-		if f.here && (f.waits > 0 || r.polling) && r.now >= m.Next { // else our next acquire is always sooner
+		if f.here && r.due() { // else our next acquire is always sooner
 			r.Queue = with(r.Queue, Turn)
 			polls := f.waits == 0
 			m.Polls = m.Polls || polls

@@ -162,7 +162,7 @@ func (c *comparison) free(h server.Holder) {
 // turnEnds returns the times at which a turn of foreign clients ends, or the next one may be put in the queue.
 func (c *comparison) turnEnds() (ends []server.Time) {
 	m := c.server.Foreign.Memory
-	for _, t := range []server.Time{m.Over, m.Next} {
+	for _, t := range []server.Time{m.Over, m.Next, m.Polled} {
 		if t > 0 {
 			ends = append(ends, t)
 		}
@@ -172,8 +172,8 @@ func (c *comparison) turnEnds() (ends []server.Time) {
 
 // foreignTimes returns the times of the hash by their fields, in the order of these.
 func foreignTimes(m *server.Memory) ([]string, []*server.Time) {
-	return []string{"b", "e", "f", "n", "s", "t", "u", "w"},
-		[]*server.Time{&m.Began, &m.Over, &m.FairAt, &m.Next, &m.Seen, &m.Last, &m.Used, &m.Holding}
+	return []string{"b", "e", "f", "n", "q", "s", "t", "u", "w"},
+		[]*server.Time{&m.Began, &m.Over, &m.FairAt, &m.Next, &m.Polled, &m.Seen, &m.Last, &m.Used, &m.Holding}
 }
 
 // foreignOf returns what the model has about foreign clients, and adds the times to n.
@@ -249,13 +249,13 @@ func (c *comparison) readForeign(looks []any, n *snapshot) (words []string) {
 	return words
 }
 
-// blur is by how much less exact a time of the hash is than the clock: "n" is 16 times as far away as the lock was idle, and
+// blur is by how much less exact a time of the hash is than the clock: "n" and "q" are 16 times as far away as the lock was idle, and
 // "e" as far as it was until the turn was used.
 func (k *modelKind) blur(field string) time.Duration {
 	switch {
 	case k.exact:
 		return 1
-	case field == "n":
+	case field == "n", field == "q":
 		return 1 + time.Duration(server.RedisTurns.Vain)
 	case field == "e":
 		return 2

@@ -227,7 +227,7 @@ for _, key in ipairs({lock, fair}) do
 		redis.call('zincrby', key, -d, member)
 	end
 end
-for _, field in ipairs({'b', 'e', 'u', 'n', 't', 's', 'f', 'w'}) do
+for _, field in ipairs({'b', 'e', 'u', 'n', 'q', 't', 's', 'f', 'w'}) do
 	if redis.call('hexists', foreign, field) == 1 then
 		redis.call('hincrby', foreign, field, -d)
 	end

@@ -8,7 +8,8 @@
 --   b, e     when the turn that is on began, and when it ends
 --   u        when it was first seen to be used
 --   p        this "?" is for foreign clients that cannot be counted, since they only poll
---   n, l     the next "?" is not put in line before n; unused, it is l long
+--   n, l     the next "?" for those that are counted is not put in line before n; unused, it is l long
+--   q        the next one for those that only poll is not put in line before q
 --   t        when the last turn ended
 --   s        when a foreign holder was last seen
 --   f        when Redisson's fair queue was last seen
@@ -46,19 +47,20 @@ if not guarded or joined and first == asker then
 	fair = fairQueue and redis.call('exists', fairQueue) == 1
 	here = polls or fair or waits > 0 or first == '?' or isForeign(holder()) or family == 'c' and redis.call('exists', foreign) == 1
 end
+local fields = {'b', 'e', 'u', 'p', 'n', 'l', 'q', 't', 's', 'f', 'w'}
 local known, time
 if here then
-	known, time = redis.pcall('hmget', foreign, 'b', 'e', 'u', 'p', 'n', 'l', 't', 's', 'f', 'w'), redis.pcall('time')
+	known, time = redis.pcall('hmget', foreign, unpack(fields)), redis.pcall('time')
 	here = not known.err and not time.err
 end
 
 local state, now = {}, 0
 local on = false    -- whether their turn is on
 local ours = false  -- whether our place is in the fair queue
-local begin, note, takePlace, leavePlace, callFair
+local begin, due, note, takePlace, leavePlace, callFair
 
 if here then
-	for i, name in ipairs({'b', 'e', 'u', 'p', 'n', 'l', 't', 's', 'f', 'w'}) do
+	for i, name in ipairs(fields) do
 		state[name] = tonumber(known[i])
 	end
 	now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -136,6 +138,15 @@ if here then
 		end
 	end
 
+	-- Reports whether a turn may be put in line: of those that are counted, if there are some, else of
+	-- those that only poll. The two do not put off one another.
+	function due()
+		if waits > 0 then
+			return now >= (state.n or 0)
+		end
+		return polls and now >= (state.q or 0)
+	end
+
 	-- Forgets the turn.
 	local function over()
 		redis.call('hdel', foreign, 'b', 'e', 'u', 'p')
@@ -146,13 +157,18 @@ if here then
 	-- next is 16 times as far away as the lock was idle, and twice as long. One that pollers used
 	-- leaves ours twice that time.
 	local function finish()
-		local used = state.u or waits == 0 and not state.p and now
+		local polled, used = state.p, state.u or waits == 0 and not state.p and now
 		local idle = (used or math.min(now, state.e)) - state.b
-		state.l = used and shortest or math.min(2 * math.max(state.e - state.b, shortest), longest)
-		state.n = now + idle * (not used and 16 or state.p and 2 or 0)
+		local length = math.min(2 * math.max(state.e - state.b, shortest), longest)
 		redis.call('zrem', queue, '?')
 		over()
-		note('n', state.n, 'l', state.l, 't', now)
+		if polled then
+			state.q = now + idle * (used and 2 or 16)
+			note('q', state.q, 't', now)
+		else
+			state.n, state.l = now + idle * (used and 0 or 16), used and shortest or length
+			note('n', state.n, 'l', state.l, 't', now)
+		end
 	end
 
 	-- A foreign client has the lock, or has had it. From when that is seen the turn lasts as long as each client of ours
@@ -179,9 +195,9 @@ if here then
 	local had = false -- whether the lock has been left free to them since their turn began
 	if state.b and first ~= '?' then -- none of ours waited for its end, and the queue has expired
 		had = not freed and free()
-		local used = state.u
+		local used, polled = state.u, state.p
 		over()
-		if used or waits > 0 then
+		if not polled and (used or waits > 0) then
 			state.l = used and shortest or math.min(2 * (state.l or shortest), longest)
 			note('l', state.l)
 		end
@@ -194,7 +210,7 @@ if here then
 	end
 	on = first == '?' and state.b ~= nil
 
-	if first and first ~= '?' and not had and (waits > 0 or polls) and now >= (state.n or 0) then
+	if first and first ~= '?' and not had and due() then
 		turn = turn or redis.call('zrange', queue, '-1', '-1', 'withscores')[2] + 1
 		if redis.call('zadd', queue, 'nx', turn, '?') == 1 then
 			first, second = front()

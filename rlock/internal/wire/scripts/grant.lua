@@ -141,7 +141,7 @@ else
 	end
 	if freed and not on and free() then
 		local sent
-		if here and (waits > 0 or polls) and now >= (state.n or 0) then -- else our next acquire is always sooner
+		if here and due() then -- else our next acquire is always sooner
 			redis.call('zadd', queue, '1', '?')
 			state.p = waits == 0 and 1 or nil
 			if state.p then
