@@ -56,6 +56,7 @@ const (
 	StrictOrder                     // no hand-off passes another client's ticket of a strict lock
 	Reserves                        // a hand-off needs a token of its own
 	WriteEnds                       // no hold begins in a tenure in which a former one has sent a guarded write
+	OwnAnswer                       // a release returns with the answer to its own command
 	rules
 )
 

@@ -72,6 +72,9 @@ func (t *Tenure) send(op Op, now Now) Command {
 	return cmd
 }
 
+// releasedBy reports whether the command is the one by which the call that releases the tenure ends it.
+func (t *Tenure) releasedBy(f flight) bool { return f.op == Leave || t.want == Parted && t.within == 0 }
+
 // follows reports whether a command about the tenure may be executed yet.
 func (t *Tenure) follows(now Now) bool {
 	return t.underWay() || t.late > now.Time || t.trust.least > 0
@@ -98,6 +101,10 @@ func (l *Lock) Poll(t *Tenure, now Now) (cmd Command, at Time) {
 		l.settle(now)
 	}
 	op, at := t.next(now)
+	if t.releases && (op == None || op == Forget) {
+		l.unsent(t, now)
+		op, at = t.next(now)
+	}
 	switch {
 	case op == Leave && l.client.breaks(LastLeave) && now.Time >= t.ends():
 		t.endsBy()
@@ -202,7 +209,7 @@ func (l *Lock) answered(t *Tenure, f flight, a Reply, now Now) {
 	case a.Found != Holds:
 		l.denied(w, t, a, now)
 	}
-	if t.releases {
+	if t.releases && (t.releasedBy(f) || l.client.breaks(OwnAnswer)) {
 		l.released(t, f, a, now)
 	}
 	if f.op == Mirror && a.Fault == Answered && a.Found == Holds {
@@ -236,6 +243,17 @@ func (l *Lock) released(t *Tenure, f flight, a Reply, now Now) {
 		t.showsFor(f.lease, now)
 	}
 	l.tell(Effect{Kind: Released, Tenure: t, Cause: cause})
+}
+
+// unsent ends the call that was about to end the tenure, and has nothing to send: the answer to an earlier Mirror has said
+// that Redis does not have the tenure any more. One that was to be passed on is released.
+func (l *Lock) unsent(t *Tenure, now Now) {
+	t.releases = false
+	if t.want == Parted {
+		l.give(t, now)
+	}
+	l.tell(Effect{Kind: Released, Tenure: t, Cause: KeyGone})
+	l.touch(t)
 }
 
 // mirrored notes what the answer to a mirror says of the others.

@@ -30,6 +30,7 @@ const (
 	doForce
 	doClose
 	doNudge
+	doSlot
 	doExecute
 	doHandle
 	doHear
@@ -72,7 +73,7 @@ const (
 var kindNames = [...]string{
 	doLock: "Lock", doTry: "TryLock", doTimed: "Lock, for a tick at most", doFixed: "Lock, with a lease", doRead: "RLock", doFixedRead: "RLock, with a lease",
 	doNest: "Lock, nested", doDowngrade: "RLock, beside its write lock", doUnlock: "Unlock", doUnlockRead: "RUnlock", doCancel: "leaves", doDetach: "Detach", doPassOn: "Pass", doResume: "Resume",
-	doSetLease: "SetLease", doWrite: "sends a guarded write", doForce: "releases the holder by force:", doClose: "Close", doNudge: "looks after", doExecute: "Redis executes", doHandle: "reads the answer to",
+	doSetLease: "SetLease", doWrite: "sends a guarded write", doForce: "releases the holder by force:", doClose: "Close", doNudge: "looks after", doSlot: "gets a slot for the release of user", doExecute: "Redis executes", doHandle: "reads the answer to",
 	doHear: "hears", doSubscribe: "is subscribed", doLate: "Redis executes late", doFail: "cannot send", doHeal: "reaches Redis again", doThaw: "goes on",
 	doTakeOver: "a replica takes over", doListen: "listens to what foreign clients are told", doForeignTry: "tries to lock", doForeignSubscribe: "subscribes",
 	doForeignRelease: "unlocks", doTick: "---- tick", doSlowTick: "---- tick, though something is under way", doBreak: "the connection breaks:",
@@ -183,6 +184,11 @@ func (w *world) driver(as []action, i int, quiet *bool) []action {
 	for j := range c.nudges {
 		add(doNudge, j)
 	}
+	for j := range c.users {
+		if c.users[j].queues {
+			add(doSlot, j)
+		}
+	}
 	return as
 }
 
@@ -214,6 +220,10 @@ func (w *world) usersOf(as []action, i int) []action {
 			}
 		case waiting:
 			does(Cancel, doCancel)
+		case unlocking:
+			if u.queues {
+				does(Cancel, doCancel)
+			}
 		case holding:
 			if u.writes > 0 {
 				add(doUnlock)

@@ -95,6 +95,12 @@ func (w *world) userActs(c *client, i int, k kind) {
 		}
 		w.releases(c, u, l, t)
 	case doCancel:
+		if u.queues { // its time is up: it leaves the release to the keeper
+			u.state, u.queues = idle, false
+			l.LeaveToKeeper(u.releases, now)
+			u.releases = nil
+			return
+		}
 		r := u.waiter
 		u.state, u.waiter, u.timer = idle, nil, core.Never
 		c.passed, c.seen = 0, false
@@ -148,12 +154,26 @@ func (w *world) releases(c *client, u *user, l *core.Lock, t *core.Tenure) {
 		return
 	}
 	u.state, u.releases = unlocking, t
-	cmd, _ := l.Poll(t, w.clock(c))
-	if cmd.Op != core.Leave && cmd.Op != core.Mirror {
-		w.fail("client %d: a release has nothing to send", c.id)
-		return
+	if u.queues = w.Slots; !u.queues {
+		w.releasesNow(c, u, l)
 	}
-	w.send(c, cmd)
+}
+
+// releasesNow makes the call poll its tenure, for which it has a slot.
+func (w *world) releasesNow(c *client, u *user, l *core.Lock) {
+	u.queues = false
+	switch cmd, _ := l.Poll(u.releases, w.clock(c)); {
+	case cmd.Op == core.Leave, cmd.Op == core.Mirror && cmd.Owner == 0:
+		w.send(c, cmd)
+	case cmd.Op == core.None && w.Slots && !w.shows(u.releases.ID):
+	default:
+		w.fail("client %d: a release has nothing to send", c.id)
+	}
+}
+
+// shows reports whether Redis has the tenure in the lock.
+func (w *world) shows(id core.ID) bool {
+	return slices.ContainsFunc(w.server.Holders, func(h server.Holder) bool { return h.ID == id })
 }
 
 func (w *world) happens(c *client, i int, k kind) {
@@ -181,6 +201,8 @@ func (w *world) happens(c *client, i int, k kind) {
 		}
 	case doNudge:
 		w.nudge(c, i)
+	case doSlot:
+		w.releasesNow(c, &c.users[i], c.lockOf(i))
 	case doExecute:
 		p := c.pipe[0]
 		c.pipe = slices.Delete(c.pipe, 0, 1)

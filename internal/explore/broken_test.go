@@ -90,6 +90,7 @@ var brokenRules = []struct {
 	{"DetachUnmarks", core.DetachUnmarks, "was passed", true, false, Setup{Clients: 2, Users: 2, Rounds: 1, Kind: fair, Do: OnlyFixed | Detach}},
 	{"KnowsDetached", core.KnowsDetached, "a detached lock", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Detach, Faults: 1, Fault: DoubleMessage}},
 	{"ResumesAgain", core.ResumesAgain, "it has resumed", false, false, but(passOn, func(s *Setup) { s.Faults = 1; s.Fault = Break })},
+	{"OwnAnswer", core.OwnAnswer, "that was not sent", false, false, Setup{Clients: 1, Users: 1, Rounds: 1, Slots: true}},
 	{"PassReleases", core.PassReleases, "has the key", false, false, but(passOn, func(s *Setup) { s.Faults = 1; s.Fault = Break })},
 	{"WindowTold", core.WindowTold, "free for", true, false, but(abroad, func(s *Setup) { s.Foreign = []Foreign{Sleeper} })},
 	{"ListenerLooks", core.ListenerLooks | core.HolderFollowed, "free for", true, false, but(abroad, func(s *Setup) { s.Clients = 1; s.ForeignRounds = 2 })},

@@ -48,6 +48,9 @@ func (w *world) effect(c *client, e core.Effect) {
 	case core.Released:
 		for i := range c.users {
 			if u := &c.users[i]; u.state == unlocking && u.releases == e.Tenure {
+				if u.queues {
+					w.fail("client %d: a release returns that was not sent", c.id)
+				}
 				u.state, u.releases = idle, nil
 				if e.Tenure.Want() == core.Parted && e.Cause == core.ByUnlock && e.Tenure.ID == w.passed.id {
 					w.passed.told, w.passed.token = true, u.token

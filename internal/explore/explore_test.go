@@ -30,6 +30,9 @@ var passes = Setup{Name: "2x1 and a subscriber, without end", Clients: 2, Users:
 // The setups of the gate: each is explored to its end. Those that are quick are all that -short explores.
 var quick = []Setup{
 	{Name: "1x1", Clients: 1, Users: 1, Rounds: 2, Do: Try | Timed | Nest | Cancel | Fixed},
+	{Name: "1x1, slots", Clients: 1, Users: 1, Rounds: 2, Slots: true, Do: Nest | Cancel | Fixed | Pass, Faults: 1, Fault: Break | WrongType | Delete},
+	{Name: "1x2, slots", Clients: 1, Users: 2, Rounds: 1, Slots: true, Do: Nest | Cancel},
+	{Name: "readers 1x2, slots", Clients: 1, Users: 2, Rounds: 1, Slots: true, RW: true, Do: Read | Downgrade},
 	{Name: "1x2", Clients: 1, Users: 2, Rounds: 2, Do: Try | Timed | Nest | Cancel},
 	{Name: "2x1", Clients: 2, Users: 1, Rounds: 1, Do: Try | Timed | Nest | Cancel | Fixed},
 	{Name: "2x1, messages", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: LoseMessage | Cut | Forge},
@@ -64,6 +67,10 @@ var quick = []Setup{
 }
 
 var thorough = []Setup{
+	{Name: "2x1, slots", Clients: 2, Users: 1, Rounds: 1, Slots: true, Do: Cancel | Nest | Pass},
+	{Name: "1x2, slots and Close", Clients: 1, Users: 2, Rounds: 1, Slots: true, Do: Cancel | Nest | Close, Faults: 1, Fault: Break | Late | Delete},
+	{Name: "fenced 2x1, slots", Clients: 2, Users: 1, Rounds: 1, Slots: true, Kind: fenced, Do: Pass | Nest},
+	{Name: "permits 2x1, slots", Clients: 2, Users: 1, Rounds: 1, Slots: true, Kind: permit, Do: Pass | Nest},
 	{Name: "3x1, Pass", Clients: 3, Users: 1, Rounds: 1, Do: Pass},
 	{Name: "2x1, Pass", Clients: 2, Users: 1, Rounds: 1, Do: Pass | Cancel, Faults: 1, Fault: Break | Late | Unreplicated | NotRun},
 	{Name: "1x2, Close", Clients: 1, Users: 2, Rounds: 2, Do: Try | Cancel | Close, Faults: 1, Fault: Break | Late},

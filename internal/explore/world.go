@@ -125,6 +125,7 @@ type user struct {
 	rounds      int
 	waiter      *core.Waiter // waiting
 	releases    *core.Tenure // unlocking
+	queues      bool         // unlocking: it waits for a slot
 	token       uint64       // unlocking: of the hold that is passed on
 	timer       core.Time    // waiting: when its goroutine wakes by itself
 	parted      core.ID      // the tenure that it has detached, until its lease ends

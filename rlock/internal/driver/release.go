@@ -87,6 +87,11 @@ func (l *lock) release(t *core.Tenure, o terms.Owner, now core.Now) error {
 	}
 	k := l.shard.workOf(l, t)
 	cmd := k.poll(place, now)
+	if cmd.Op == core.None { // while it waited for a place Redis has said that it does not have the tenure
+		place.Leave()
+		l.shard.carryOut()
+		return l.released(o, l.shard.released, time.Time{}, nil)
+	}
 	sent := c.sending(k, cmd, now)
 	l.shard.exit(l)
 
@@ -114,18 +119,23 @@ func (l *lock) release(t *core.Tenure, o terms.Owner, now core.Now) error {
 		c.shared.TenureOver()
 	}
 	l.shard.carryOut()
-	cause := l.shard.released
+	return l.released(o, l.shard.released, ends, a.err)
+}
+
+// released counts how a release has ended, gives the mutex back, and returns the error of the call. Redis has said err.
+func (l *lock) released(o terms.Owner, cause core.Cause, ends time.Time, err error) error {
+	n := l.name
 	if cause == core.KeyGone {
 		l.shard.counts.Lost[terms.LostKeyGone]++
 	}
 	l.shard.exit(l)
 	switch {
-	case a.err != nil && wire.Released(a.err):
-		return fmt.Errorf("rlock: unlock %q: owner %s: it is released, but the waiters were not told, and look again within two seconds: %w", n.Key, o, wire.Explain(a.err))
+	case err != nil && wire.Released(err):
+		return fmt.Errorf("rlock: unlock %q: owner %s: it is released, but the waiters were not told, and look again within two seconds: %w", n.Key, o, wire.Explain(err))
 	case cause == core.KeyGone:
 		return n.LostError(o, client.ErrGone)
 	case cause == core.Unconfirmed:
-		return errUnconfirmed(n, o, ends, wire.Explain(a.err))
+		return errUnconfirmed(n, o, ends, wire.Explain(err))
 	}
 	return nil
 }
