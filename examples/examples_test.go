@@ -33,9 +33,9 @@ var claims = map[string]string{
 	"shutdown":    "both locks are free",
 }
 
-// brief are the examples that -short runs without the race detector: to build and to run all of them
-// takes more processor time than the tests of most packages. The gate runs all.
-var brief = map[string]bool{"quickstart": true, "migrate": true, "handler": true}
+// brief is the example that -short runs: to build and to run all of them takes more processor time than
+// the tests of most packages.
+const brief = "quickstart"
 
 // atOnce is the number of examples that run at once, unless the flag is given: each has a server of
 // its own, and waits most of the time.
@@ -54,8 +54,8 @@ func TestEachExampleProvesItsClaims(t *testing.T) {
 		arguments = []string{"-race"}
 	}
 	chosen := maps.Clone(claims)
-	if testing.Short() && !redistest.UnderRace {
-		maps.DeleteFunc(chosen, func(name, _ string) bool { return !brief[name] })
+	if testing.Short() {
+		maps.DeleteFunc(chosen, func(name, _ string) bool { return name != brief })
 	}
 	for name := range chosen {
 		arguments = append(arguments, "./"+name)

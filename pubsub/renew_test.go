@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/pubsub"
 )
 
@@ -128,6 +129,7 @@ func TestAChannelThatComesBackDuringTheRenewalStaysConfirmed(t *testing.T) {
 }
 
 func TestARenewalThatIsRefusedChangesNothing(t *testing.T) {
+	redistest.Slow(t)
 	for _, refusal := range refusals {
 		for _, command := range []string{"HELLO", "SUBSCRIBE", "PING", ""} {
 			t.Run(command+" "+refusal, func(t *testing.T) {
@@ -270,6 +272,7 @@ func TestACrowdedConnectionThatCannotBeRenewedIsReplaced(t *testing.T) {
 // A server may refuse everything at any moment: while it subscribes, while channels are left,
 // while a connection ends.
 func TestNoRefusalEndsTheProcess(t *testing.T) {
+	redistest.Slow(t)
 	for _, refusal := range refusals {
 		for _, resp2 := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s resp2=%v", strings.Fields(refusal)[0], resp2), func(t *testing.T) {

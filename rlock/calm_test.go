@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,6 +22,7 @@ const longestRead, longestSection = 2 * time.Second, 20 * time.Millisecond
 // Clients of many configurations contend, with waits of each sort, beside guests that only poll. Nothing breaks. No section overlaps that of a writer, no wait is long, and nothing is
 // left.
 func TestNoWaitIsLongWhileNothingBreaks(t *testing.T) {
+	redistest.Slow(t)
 	for _, kind := range contests {
 		if kind.lingers {
 			continue // each client of a calm spell lingers as it likes

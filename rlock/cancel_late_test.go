@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -75,6 +76,7 @@ func TestOneAttemptThatArrivesFromADeadConnectionIsFreed(t *testing.T) {
 // As before, but only the acquire arrives late: the release behind it is lost, and the
 // repeated one came over a new connection, too early.
 func TestAnAcquireThatArrivesWithoutItsReleaseIsFreed(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p, other := w.client(), w.client()
 		lock, me := p.NewLock(key), w.caller()

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -157,6 +158,7 @@ func TestADeadlockWithAPartOfALockOverSeveralIsLogged(t *testing.T) {
 
 // Owners that take locks in one order wait for long, but never for each other.
 func TestNoDeadlockIsLoggedWhereThereIsNone(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
 		var results []<-chan error

@@ -127,13 +127,10 @@ func (r *record) check(t *testing.T, sections int) {
 	}
 }
 
-// rounds is n, or a third of it with -short, and a sixth if the race detector is on as well.
+// rounds is n, or a sixth of it with -short or the race detector.
 func rounds(n int) int {
-	if fewer() {
+	if fewer() || testing.Short() {
 		return n / 6
-	}
-	if testing.Short() {
-		return n / 3
 	}
 	return n
 }
@@ -240,6 +237,7 @@ func readsAndWrites(s *site, clients, goroutines, rounds int, disturb func()) {
 }
 
 func TestNoWriterOverlapsReadersOrWriters(t *testing.T) {
+	redistest.Slow(t)
 	redistest.Over(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone, redistest.KindCluster}, func(t *testing.T, server *redistest.Server) {
 		readsAndWrites(at(t, server), 3, 6, 25, nil)
 	})

@@ -17,7 +17,7 @@ import (
 func TestAStallOfRedisKeepsTheOrderOfAFairLock(t *testing.T) {
 	t.Parallel()
 	pauses := []time.Duration{2500 * time.Millisecond, 3 * time.Second, 4 * time.Second}
-	if !testing.Short() {
+	if *long {
 		pauses = append(pauses, 6*time.Second, 8*time.Second, 16*time.Second)
 	}
 	for _, pause := range pauses {
@@ -58,7 +58,7 @@ func keepsOrder(t *testing.T, s *site, pause, after time.Duration) {
 		require.Eventually(t, func() bool {
 			queued, err := s.Client(t).Do(s.ctx, s.Client(t).B().Zcard().Key("rlock_queue:{"+key+"}").Build()).AsInt64()
 			return err == nil && int(queued) == len(want)
-		}, 10*time.Second, time.Millisecond)
+		}, hang, time.Millisecond)
 	}
 	time.Sleep(after)
 	released := make(chan error, 1)

@@ -93,6 +93,7 @@ func TestAFairLockServesTheWaitersOfAllClientsInOrder(t *testing.T) {
 }
 
 func TestOneCommandHandsTheLockOver(t *testing.T) {
+	redistest.Slow(t)
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		const clients, each, rounds = 4, 8, 50

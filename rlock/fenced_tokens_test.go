@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -145,6 +146,7 @@ func TestAnAnswerWithoutATokenIsNoGrantOfAFencedLock(t *testing.T) {
 
 // Both kinds of lock wait over one subscription.
 func TestACrowdAtALockDoesNotStarveTheFencedLockOfThatNameInItsClient(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
 		fenced, until, me := p.NewFencedLock(key), time.Now().Add(time.Second), w.caller()

@@ -173,6 +173,7 @@ func TestALockOverSeveralRefusesGuardedWrites(t *testing.T) {
 
 // After hand-offs, nested and beside readers, Redis shows another owner than the hold's: the write is executed all the same.
 func TestAGuardedWriteOfALaterHoldOfATenureIsExecuted(t *testing.T) {
+	redistest.Slow(t)
 	eachGuarding(t, func(t *testing.T, s *site, l *rlock.Lock, stock string) {
 		var all sync.WaitGroup
 		for range 16 {

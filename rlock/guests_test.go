@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -61,6 +62,7 @@ func TestAGuestThatOnlyPollsHasATurnEveryFewSeconds(t *testing.T) {
 
 // Redisson's spin lock publishes nothing when it is released, and is taken again at once.
 func TestAGuestThatPublishesNothingDoesNotKeepTheLock(t *testing.T) {
+	redistest.Slow(t)
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		f := w.guest()

@@ -171,8 +171,8 @@ func (k kind) besideAnother() bool { return k.rival != nil && k.name != "read" }
 
 func over(t *testing.T, kinds []kind, run func(t *testing.T, s *subject)) {
 	for _, k := range kinds {
-		if testing.Short() && k.besideAnother() {
-			continue // the whole suite runs it
+		if (testing.Short() || fewer()) && k.besideAnother() {
+			continue // the tests without the race detector run it
 		}
 		t.Run(k.name, func(t *testing.T) {
 			if !redistest.Installed() && !redistest.UnderRace {

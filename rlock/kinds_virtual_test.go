@@ -34,7 +34,7 @@ func eachExclusiveVirtualKind(t *testing.T, run func(t *testing.T, w *virtualKin
 func inVirtualKinds(t *testing.T, kinds []kind, run func(t *testing.T, w *virtualKind)) {
 	t.Helper()
 	for _, k := range kinds {
-		if fewer() && k.besideAnother() {
+		if (testing.Short() || fewer()) && k.besideAnother() {
 			continue // the tests without the race detector run it
 		}
 		t.Run(k.name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/stretchr/testify/assert"
 )
@@ -83,6 +84,7 @@ func (l homeLoad) run(t *testing.T, linger time.Duration) (y homeTally) {
 }
 
 func TestInVirtualTimeNamesWithAProcessOfTheirOwnAreFiveTimesAsFastWithLinger(t *testing.T) {
+	redistest.Slow(t)
 	manyCommands(t)
 	l := homeLoad{processes: 10, names: 200, own: 95, warm: 40 * time.Millisecond, counted: 60 * time.Millisecond}
 	most := 90 // of a hundred waits: a process that has names of its own wants each of the few again soon
@@ -136,6 +138,7 @@ func takeTurns(t *testing.T, linger time.Duration, both bool) (turn time.Duratio
 }
 
 func TestInVirtualTimeTwoProcessesInTurnLoseLittleWithLinger(t *testing.T) {
+	redistest.Slow(t)
 	manyCommands(t)
 	for _, both := range []bool{false, true} {
 		without, with := takeTurns(t, 0, both), takeTurns(t, time.Minute, both)

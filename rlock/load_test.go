@@ -64,6 +64,7 @@ func allocated() int {
 }
 
 func TestTenThousandWaitersOfALockAreAllServed(t *testing.T) {
+	redistest.Slow(t)
 	manyCommands(t)
 	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
 		s := &site{Server: server, t: t, outside: server.Client(t)}
@@ -88,6 +89,7 @@ func TestTenThousandWaitersOfALockAreAllServed(t *testing.T) {
 }
 
 func TestManyLocksWithAWaiterEachAreAllHandedOff(t *testing.T) {
+	redistest.Slow(t)
 	crowd := thorough(10_000, 200)
 	if fewer() {
 		crowd = 40
@@ -123,6 +125,7 @@ func TestManyLocksWithAWaiterEachAreAllHandedOff(t *testing.T) {
 }
 
 func TestMixedLoadLeavesNothingBehind(t *testing.T) {
+	redistest.Slow(t)
 	length := thorough(15*time.Minute, 15*time.Second)
 	if fewer() {
 		length = 5 * time.Second

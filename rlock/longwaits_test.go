@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -141,6 +142,7 @@ func TestAWaitThatLastsTooLongIsLoggedOnceWithTheHolder(t *testing.T) {
 }
 
 func TestBy30SecondsAWaitIsLoggedWithItsPlaceUnlessTheConfigSaysOtherwise(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		const said = "rlock: a call waits for a lock for a long time"
 		never := func(c *rlock.Config) { c.LongWait = -1 }

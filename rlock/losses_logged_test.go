@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -87,6 +88,7 @@ func TestALoggerThatBlocksLosesNoOtherLock(t *testing.T) {
 // The first loss blocks the logger; it gets the later ones in order, up to the size of the
 // buffer.
 func TestASlowLoggerGetsTheLossesInOrderAndTheNumberItMissed(t *testing.T) {
+	redistest.Slow(t)
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		resume := make(chan struct{})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -180,6 +181,7 @@ func TestASecondLossIsReportedAsSoonAsTheFirst(t *testing.T) {
 }
 
 func TestVerifyingTakesFewCommandsHoweverOftenConnectionsEnd(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
 		for i := range 320 {

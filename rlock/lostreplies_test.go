@@ -164,9 +164,8 @@ func (o operation) lose(t *testing.T, l loss, tell func(t *testing.T, n int) (co
 }
 
 func TestNoCommandThatIsLostLeavesALockWithoutAHolder(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it is slow and the same in each run: without -short")
-	}
+	redistest.Slow(t)
+	manyCommands(t)
 	for _, o := range operations {
 		for _, l := range losses {
 			o.lose(t, l, func(t *testing.T, n int) (commands int) {

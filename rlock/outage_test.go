@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -104,6 +105,7 @@ func TestALockWhoseReleaseNeverArrivesIsFreeWhenItsLeaseHasEnded(t *testing.T) {
 }
 
 func TestATimeToWaitThatEndsDuringAnOutageDoesNotSayThatTheLockIsHeld(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		p.net.Refuse()
@@ -119,6 +121,7 @@ func TestATimeToWaitThatEndsDuringAnOutageDoesNotSayThatTheLockIsHeld(t *testing
 // The server closes the connection before the client has sent a command, when the caller has
 // left: rueidis panics at an answer without a question, in a goroutine of its own.
 func TestAConnectionThatIsRefusedWhileItsCallerLeavesIsNoPanic(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		var leave atomic.Pointer[context.CancelFunc] // nil: the server takes connections
 		p := w.client(func(c *rlock.Config) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 	"github.com/stretchr/testify/assert"
@@ -67,6 +68,7 @@ func TestUnlockIsBoundedHoweverManyLocksAreAskedForMeanwhile(t *testing.T) {
 }
 
 func TestAReleaseGoesBeforeAsks(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		lock := p.NewLock(key)
@@ -124,6 +126,7 @@ func TestACancelledLockReturnsAtOnceHoweverManyLooksWait(t *testing.T) {
 }
 
 func TestALookOutlivesAConnectionThatEnds(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p, other, me := w.client(), w.client(), w.caller()
 		require.NoError(t, other.NewLock(key).Lock(me))
@@ -138,6 +141,7 @@ func TestALookOutlivesAConnectionThatEnds(t *testing.T) {
 // An acquisition asks the silent server too, and its goroutines end with the hold. But once
 // the server has been silent for a while, locks of other names do not ask it.
 func TestARedLockWithASilentServerLeavesABoundedNumberOfGoroutines(t *testing.T) {
+	redistest.Slow(t)
 	manyCommands(t)
 	bubbleAlone(t, func(t *testing.T, w *world) {
 		clients := make([]*rlock.Client, 3)

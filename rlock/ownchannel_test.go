@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,6 +17,7 @@ import (
 func (p *testClient) ownChannel() string { return ownChannels + p.ID() }
 
 func TestAClientSubscribesToItsOwnChannelOnceWithItsFirstLock(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		time.Sleep(time.Minute)

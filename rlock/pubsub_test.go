@@ -23,6 +23,7 @@ func refusePubSub(command string, _ ...string) string {
 }
 
 func TestWherePubSubIsRefusedWaitersPollAndTheRefusalIsLoggedOnce(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p, other, them := w.client(), w.client(), w.caller()
 		w.answer(refusePubSub)

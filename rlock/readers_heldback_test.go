@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -55,6 +56,7 @@ func TestAReaderThatAWriterGaveWayToReadsOnceTheWriterHasLeft(t *testing.T) {
 // Uncounted foreign clients, of which one may be a writer, have a turn when a ticket waits. No
 // ticket waits here: readers hold back new ones every other second.
 func TestReadersHeldBackForUncountedForeignClientsReadAgainWithinSeconds(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		polls := func(c *rlock.Config) { c.RedissonPolls = rlock.RedissonPollsAlways }
 		l, there := w.rwClient(polls), w.rwClient(polls)

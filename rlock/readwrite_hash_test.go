@@ -210,6 +210,7 @@ func TestAShorterRenewalLeavesTheHashToTheLongerLeaseOfAnotherReader(t *testing.
 }
 
 func TestALongerFixedLeaseOfALaterReaderIsShownInRedis(t *testing.T) {
+	redistest.Slow(t)
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		l, short, long := w.rwClient(), w.caller(), w.caller()

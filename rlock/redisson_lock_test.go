@@ -162,6 +162,7 @@ func TestALockWithAContextWithoutEndIsNotInterrupted(t *testing.T) {
 // Redisson: testConcurrencyTryLockUnLock. Every second hold is longer than an unrenewed
 // lease.
 func TestALockThatTryLockTookIsRenewed(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		const goroutines, rounds = 16, 50
 		p := w.client()
@@ -199,6 +200,7 @@ func TestALockThatTryLockTookIsRenewed(t *testing.T) {
 
 // Redisson: testConcurrency_MultiInstance.
 func TestAHundredClientsHaveTheLockOnceEach(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		const clients = 100
 		served := 0 // protected by the lock under test

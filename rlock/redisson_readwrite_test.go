@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -84,6 +85,7 @@ func TestAWriterWaitsForTheLongestLeaseAmongTheReaders(t *testing.T) {
 }
 
 func TestFiftyReadersReadForLongerThanALease(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		there := w.rwClient()
 		var all sync.WaitGroup

@@ -17,6 +17,7 @@ import (
 )
 
 func TestARedLockSurvivesTheLossOfAMinorityAndNoMore(t *testing.T) {
+	redistest.Slow(t)
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		hold, err := m.Acquire(me)
@@ -57,6 +58,7 @@ func (w *fiveWorlds) restart(server int, away time.Duration) {
 }
 
 func TestARedLockOutlivesTheRestartOfAllItsServersOneAfterTheOther(t *testing.T) {
+	redistest.Slow(t)
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.caller()
 		hold, err := m.Acquire(me)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 	"github.com/stretchr/testify/assert"
@@ -232,6 +233,7 @@ func TestANestedRedLockSendsNothing(t *testing.T) {
 }
 
 func TestAWaiterForARedLockIsWokenByMessages(t *testing.T) {
+	redistest.Slow(t)
 	quorum(t, func(t *testing.T, w *fiveWorlds) {
 		holder, waiter := w.member(), w.member()
 		me, them := w.caller(), w.caller()

@@ -117,6 +117,7 @@ func TestAClientIsMadeWhileTheReplicasOfAClusterAreSilent(t *testing.T) {
 }
 
 func TestWithoutReplicasNoGrantCounts(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) { // its WAIT returns 0
 		p, me := w.client(withReplicas(1)), w.caller()
 		ok, err := p.NewLock(key).TryLock(me)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -79,6 +80,7 @@ func TestAWaitingWriterHoldsBackLaterReaders(t *testing.T) {
 
 // Readers come and go in every process, so that one always reads.
 func TestAWriterElsewhereIsNotStarvedByReadersWithoutEnd(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		here, there, writers := w.rwClient(), w.rwClient(), w.rwClient()
 		end := time.Now().Add(2 * time.Second)
@@ -100,6 +102,7 @@ const late = 25 * time.Millisecond // a sleeping waiter's delay
 
 // Their turns end at different times, so that one of them always reads.
 func TestAWriterIsNotStarvedByTheReadersOfManyClients(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		const clients, reading, between = 6, 50 * time.Millisecond, 20 * time.Millisecond
 		end := time.Now().Add(3 * time.Second)
@@ -156,6 +159,7 @@ func TestAWaitingWriterBlocksReadersOfOtherClientsAndNoActiveReader(t *testing.T
 // The ticket of the writer joins the queue with the release of a reader. Readers of Redisson keep
 // the writer out, and it gives way to a reader of its client.
 func TestAWriterThatGaveWayWhenItJoinedWithAReleaseKeepsItsPlace(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		l, there, first, second, writer := w.rwClient(), w.rwClient(), w.caller(), w.caller(), w.caller()
 		require.NoError(t, there.write.Lock(writer))
@@ -197,6 +201,7 @@ func TestAWriterThatGaveWayWhenItJoinedWithAReleaseKeepsItsPlace(t *testing.T) {
 
 // Redisson's readers ignore waiting writers. One of them always reads.
 func TestAWriterThatForeignReadersStarveStarvesNoReader(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		const java, reading, least = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", 50 * time.Millisecond, 30 * time.Second
 		w.HSet(key, "mode", "read", java, "1")
@@ -248,6 +253,7 @@ func TestAWriterThatForeignReadersStarveStarvesNoReader(t *testing.T) {
 // A writer elsewhere is there for most of the time, but for a moment again and again. Readers of
 // other clients are granted the lock in between.
 func TestAReaderIsNotStarvedByWritersThatWaitForAMoment(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		here, there, writers, me := w.rwClient(), w.rwClient(), w.rwClient(), w.caller()
 		require.NoError(t, here.read.Lock(me), "it reads all the time")

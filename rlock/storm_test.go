@@ -61,13 +61,19 @@ func TestLocksExcludeEachOtherWhateverTheNetworkDoes(t *testing.T) {
 
 var seeds = flag.Int("seeds", 300, "with -long, the number of storms of each kind")
 
-// storms returns how many storms a test runs: usually n, -seeds with -long, and a sixth of n
-// with -short.
+// storms returns how many storms a test runs: usually n, -seeds with -long, a sixth of n under
+// the race detector, and one with -short.
 func storms(n int) uint64 {
-	if testing.Short() && !*long {
+	switch {
+	case *long:
+		return uint64(*seeds)
+	case testing.Short():
+		return 1
+	case fewer():
 		return uint64(max(n/6, 1))
+	default:
+		return uint64(n)
 	}
-	return uint64(thorough(*seeds, n))
 }
 
 const (

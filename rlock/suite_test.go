@@ -170,15 +170,17 @@ func thorough[N any](whole, usual N) N {
 	return usual
 }
 
-// fewer reports whether tests do less: with -short, under the race detector, which makes the
-// embedded server several times slower.
-func fewer() bool { return redistest.UnderRace && testing.Short() && !*long }
+// fewer reports whether tests do less: under the race detector, which makes the embedded server
+// several times slower, unless -everything is given.
+func fewer() bool { return redistest.UnderRace && !*everything && !*long }
+
+var everything = flag.Bool("everything", false, "run all tests under the race detector, too")
 
 // manyCommands skips a test that sends thousands of commands, or lasts an hour of virtual
-// time, under the race detector with -short.
+// time, under the race detector.
 func manyCommands(t *testing.T) {
 	t.Helper()
 	if fewer() {
-		t.Skip("with the race detector: only without -short")
+		t.Skip("with the race detector: only with -everything")
 	}
 }

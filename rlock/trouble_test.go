@@ -120,6 +120,7 @@ func TestATransientErrorIsRetried(t *testing.T) {
 const unserved = "rlock: Redis does not serve the calls for a lock, which go on trying"
 
 func TestOneLineAMinuteLogsWhyCallsAreNotServed(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.client()
 		w.answerScripts(passing[1])

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -107,6 +108,7 @@ func (p *testClient) callers(goroutines int, w *world, until time.Time) (section
 func punctual() time.Duration { return time.Microsecond }
 
 func TestAClientThatPassesNothingOnHasItsShare(t *testing.T) {
+	redistest.Slow(t)
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		end := time.Now().Add(4 * time.Second)
@@ -120,6 +122,7 @@ func TestAClientThatPassesNothingOnHasItsShare(t *testing.T) {
 }
 
 func TestAClientThatIsLateNowAndThenIsLetPassAgain(t *testing.T) {
+	redistest.Slow(t)
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		end := time.Now().Add(4 * time.Second)
@@ -138,6 +141,7 @@ func TestAClientThatIsLateNowAndThenIsLetPassAgain(t *testing.T) {
 }
 
 func TestOthersThatNeverComeCostLittle(t *testing.T) {
+	redistest.Slow(t)
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		w.foreigner(channel, foreignOwner, "1") // listens, and does not contend
@@ -154,6 +158,7 @@ func TestOthersThatNeverComeCostLittle(t *testing.T) {
 // The release of each client finds one ticket, that of the other: a turn behind it would stand alone
 // when that is granted the lock.
 func TestASubscriberHasItsShareBesideTwoClientsThatPassTheLockToOneAnother(t *testing.T) {
+	redistest.Slow(t)
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		end := time.Now().Add(4 * time.Second)
@@ -170,6 +175,7 @@ func TestASubscriberHasItsShareBesideTwoClientsThatPassTheLockToOneAnother(t *te
 
 // A section here takes each of the clients as long as one there, so each has one in turn.
 func TestASubscriberHasNoMoreThanItsShareBesideManyClients(t *testing.T) {
+	redistest.Slow(t)
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		end := time.Now().Add(2 * time.Second)
@@ -192,6 +198,7 @@ func TestASubscriberHasNoMoreThanItsShareBesideManyClients(t *testing.T) {
 
 // The queue is not kept for as long as such a section.
 func TestASubscriberHasItsTurnBetweenSectionsOfMinutes(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		f := w.foreigner(channel, foreignOwner, "1")
 		here, there, me := w.client().NewLock(key), w.client().NewLock(key), w.caller()
@@ -239,6 +246,7 @@ func (f *foreigner) take() time.Duration {
 
 // Redisson's writer shows that it waits only by listening.
 func TestAWriterOfRedissonIsNotStarvedByReadersWithoutEnd(t *testing.T) {
+	redistest.Slow(t)
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		end := time.Now().Add(4 * time.Second)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/network"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -79,6 +80,7 @@ func TestAGrantThatCameTooLateIsNoGrant(t *testing.T) {
 // The bytes are held back in both directions: only the clock tells the holder that something
 // is wrong.
 func TestALossIsReportedBeforeRedisCanGrantTheLockToAnother(t *testing.T) {
+	redistest.Slow(t)
 	for name, fail := range map[string]func(*peer){
 		"silent": (*peer).silence,
 		"cut":    (*peer).refuse,
@@ -236,6 +238,7 @@ func TestAWaiterThatIsHandedTheLockTrustsOnlyWhatRedisHasConfirmed(t *testing.T)
 }
 
 func TestALockThatWasWaitedForIsTrustedForAClaimAndThenRenewed(t *testing.T) {
+	redistest.Slow(t)
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		holder, waiter, me := w.client(), w.client(), w.caller()
@@ -275,6 +278,7 @@ func TestTheHoldersLeaseCountsAndNotTheWaiters(t *testing.T) {
 // Redis still counts the dead clients among the subscribers, and grants each the lock for a
 // claim of two seconds.
 func TestADeadWaiterCostsOneClaim(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		holder := w.client(func(c *rlock.Config) { c.HandoffLimit = -1 })
 		me, next, last := w.caller(), w.caller(), w.caller()

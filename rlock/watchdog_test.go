@@ -33,6 +33,7 @@ func TestTheWatchdogKeepsALockForAnHour(t *testing.T) {
 }
 
 func TestTheWatchdogRenewsNoMoreOftenThanAtAThird(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		lock := p.NewLock(key)
@@ -151,6 +152,7 @@ func TestAfterAnUnlockThatWasNotConfirmedNothingIsRenewedEither(t *testing.T) {
 }
 
 func TestTheWatchdogOutlivesEveryReconnect(t *testing.T) {
+	redistest.Slow(t)
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
@@ -168,6 +170,7 @@ func TestTheWatchdogOutlivesEveryReconnect(t *testing.T) {
 }
 
 func TestALockTakenRightAfterAnUnlockIsRenewed(t *testing.T) {
+	redistest.Slow(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()
 		lock := p.NewLock(key)
@@ -285,6 +288,7 @@ func TestHeldLocksCostNoGoroutine(t *testing.T) {
 }
 
 func TestASlowNetworkLosesNoLock(t *testing.T) {
+	redistest.Slow(t)
 	manyCommands(t)
 	bubble(t, func(t *testing.T, w *world) {
 		p, me := w.client(), w.caller()

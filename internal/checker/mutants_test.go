@@ -27,7 +27,7 @@ func right(t *testing.T, readers bool) {
 	t.Parallel()
 	seeds := uint64(10)
 	if testing.Short() {
-		seeds = 3
+		seeds = 1
 	}
 	for seed := range seeds {
 		report := run(t, none, readers, seed)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/readme"
+	"github.com/go-rlock/rlock/internal/redistest"
 	_ "github.com/go-rlock/rlock/rlock/rlocktest" // and rlock: so that no result is taken from the cache after the API has changed
 )
 
@@ -28,6 +29,7 @@ var newCompiler = sync.OnceValues(func() (*readme.Compiler, error) { return read
 
 func compiler(t *testing.T) *readme.Compiler {
 	t.Helper()
+	redistest.Slow(t) // the compiler wants all packages compiled, those of the documents too
 	c, err := newCompiler()
 	require.NoError(t, err)
 	return c

@@ -195,10 +195,13 @@ func (s *scene) startJava() *redisson.Process {
 	return java
 }
 
-// withJava skips the test where there is no Java, or no network to build the driver
-// with; if RLOCK_REQUIRE_JAVA is 1 it fails it.
+// withJava skips the test with -short, and where there is no Java, or no network to build the driver
+// with; if RLOCK_REQUIRE_JAVA is 1 it runs, or fails.
 func withJava(t *testing.T, version redisson.Version) {
 	t.Helper()
+	if testing.Short() && os.Getenv("RLOCK_REQUIRE_JAVA") != "1" {
+		t.Skip("-short uses no Java; RLOCK_REQUIRE_JAVA=1 asks for it")
+	}
 	_, err := redisson.Command(version, "rlock.Driver")
 	if err != nil && os.Getenv("RLOCK_REQUIRE_JAVA") != "1" {
 		t.Skipf("%v; CI fails on this skip", err)

@@ -17,7 +17,8 @@
 // none their tests are skipped; with RLOCK_REQUIRE_REDIS=1 in the environment
 // they fail instead, so that a gate cannot pass because nothing ran. RLOCK_SERVER in
 // the environment names another program, by its path, for every node and sentinel.
-// Tests that use no server are then skipped. A test for which the server is too old is skipped: [NeedMajor].
+// Tests that use no server are then skipped. With -short no real server is used, unless one of these
+// variables asks for it. A test for which the server is too old is skipped: [NeedMajor].
 //
 // [Apart] puts a Standalone into a network namespace of its own, with a link to its
 // clients that can be cut; it needs root on Linux. For a network that fails in

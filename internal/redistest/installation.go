@@ -22,12 +22,19 @@ type installation struct {
 // path, for nodes and sentinels alike. If it is empty, the one in PATH is used.
 const serverVariable = "RLOCK_SERVER"
 
+// requireVariable names the environment variable that demands a server program if it is 1.
+const requireVariable = "RLOCK_REQUIRE_REDIS"
+
 var release = regexp.MustCompile(`^(\w+) server v=((\d+)[.\w-]*)`)
 
 // installed finds the server program. Without one it skips the test, or fails it if
-// RLOCK_REQUIRE_REDIS is 1. A program that RLOCK_SERVER names must be there.
+// RLOCK_REQUIRE_REDIS is 1. A program that RLOCK_SERVER names must be there. With -short it skips
+// the test also where there is a program, unless one of the variables asks for it.
 func installed(t testing.TB, args []string) installation {
 	t.Helper()
+	if !isWanted() {
+		t.Skipf("redistest: -short uses no real server; %s=1 asks for one", requireVariable)
+	}
 	chosen := os.Getenv(serverVariable)
 	for _, name := range programs() {
 		path, err := exec.LookPath(name)
@@ -49,7 +56,7 @@ func installed(t testing.TB, args []string) installation {
 	switch {
 	case chosen != "":
 		t.Fatalf("redistest: no program at %q, which %s names", chosen, serverVariable)
-	case os.Getenv("RLOCK_REQUIRE_REDIS") == "1":
+	case isDemanded():
 		t.Fatal(missing)
 	default:
 		t.Skip(missing)
@@ -65,11 +72,16 @@ func programs() []string {
 	return []string{"redis-server", "valkey-server"}
 }
 
-// Installed reports whether there is a server program, or one is demanded. Otherwise all tests run
-// on embedded servers.
+// Installed reports whether tests use real servers: there is a program, and it is wanted, or one is
+// demanded. Otherwise all tests run on embedded servers.
 func Installed() bool {
-	return os.Getenv(serverVariable) != "" || os.Getenv("RLOCK_REQUIRE_REDIS") == "1" ||
-		slices.ContainsFunc(programs(), func(name string) bool { _, err := exec.LookPath(name); return err == nil })
+	return isDemanded() ||
+		isWanted() && slices.ContainsFunc(programs(), func(name string) bool { _, err := exec.LookPath(name); return err == nil })
+}
+
+// isDemanded reports whether the environment asks for real servers.
+func isDemanded() bool {
+	return os.Getenv(serverVariable) != "" || os.Getenv(requireVariable) == "1"
 }
 
 // WithoutServer skips a test that uses no server if RLOCK_SERVER chooses one, since the test

@@ -18,7 +18,13 @@ import (
 // child=name in it.
 func again(t *testing.T, name string, env ...string) (output string, passed bool) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.v", "-test.run", "^"+strings.ReplaceAll(name, "/", "$/^")+"$")
+	return run(t, name, "-test.short=false", env...)
+}
+
+// run is again, with a flag.
+func run(t *testing.T, name, flag string, env ...string) (output string, passed bool) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], flag, "-test.v", "-test.run", "^"+strings.ReplaceAll(name, "/", "$/^")+"$")
 	cmd.Env = append(append(os.Environ(), child+"="+name), env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err == nil
@@ -46,6 +52,15 @@ func TestWithoutAServerInstalledTestsFailWhereItIsRequired(t *testing.T) {
 	out, passed := again(t, "TestTheArgumentsReachTheServer", "PATH=", "RLOCK_SERVER=", "RLOCK_REQUIRE_REDIS=1")
 	assert.False(t, passed)
 	assert.Contains(t, out, "--- FAIL: TestTheArgumentsReachTheServer")
+	assert.Contains(t, out, "redis-server not found")
+}
+
+func TestWithShortAServerIsUsedOnlyIfTheEnvironmentAsksForIt(t *testing.T) {
+	out, passed := run(t, "TestTheArgumentsReachTheServer", "-test.short", "RLOCK_SERVER=", "RLOCK_REQUIRE_REDIS=")
+	assert.True(t, passed, out)
+	assert.Contains(t, out, "-short uses no real server; RLOCK_REQUIRE_REDIS=1 asks for one")
+	out, passed = run(t, "TestTheArgumentsReachTheServer", "-test.short", "PATH=", "RLOCK_SERVER=", "RLOCK_REQUIRE_REDIS=1")
+	assert.False(t, passed)
 	assert.Contains(t, out, "redis-server not found")
 }
 

@@ -74,7 +74,10 @@ func TestNoFaultOfTheWireLetsTwoHoldALock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			seeds := uint64(30)
-			if testing.Short() {
+			switch {
+			case testing.Short():
+				seeds = 1
+			case redistest.UnderRace:
 				seeds = 8
 			}
 			for seed := range seeds {

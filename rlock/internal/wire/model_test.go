@@ -14,7 +14,7 @@ func TestTheModelIsTheScripts(t *testing.T) {
 	manyCommands(t)
 	commands := 60_000
 	if testing.Short() {
-		commands = 6_000
+		commands = 600
 	}
 	gc := debug.SetGCPercent(400) // most of the work is short-lived garbage
 	t.Cleanup(func() { debug.SetGCPercent(gc) })
@@ -35,7 +35,7 @@ func TestTheModelIsTheScriptsOnAServer(t *testing.T) {
 	manyCommands(t)
 	commands := 20_000
 	if testing.Short() {
-		commands = 4_000
+		commands = 2_000
 	}
 	p := newProcess(t)
 	for _, k := range modelKinds {
@@ -50,10 +50,10 @@ func TestTheModelIsTheScriptsOnAServer(t *testing.T) {
 	}
 }
 
-// manyCommands skips a test that sends thousands of commands, one after the other, under the race detector with -short.
+// manyCommands skips a test that sends thousands of commands, one after the other, under the race detector.
 func manyCommands(t *testing.T) {
 	t.Helper()
-	if redistest.UnderRace && testing.Short() {
-		t.Skip("with the race detector: only without -short")
+	if redistest.UnderRace {
+		t.Skip("not with the race detector")
 	}
 }

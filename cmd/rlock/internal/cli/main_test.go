@@ -115,7 +115,7 @@ func (s *site) connect(config rlock.Config) *rlock.Client {
 
 func serverAddr(t *testing.T) string {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err == nil || os.Getenv("RLOCK_SERVER") != "" || os.Getenv("RLOCK_REQUIRE_REDIS") != "" {
+	if redistest.Installed() {
 		return redistest.Standalone(t).Addr()
 	}
 	return listen(t, redistest.Embedded(t))
@@ -124,8 +124,8 @@ func serverAddr(t *testing.T) string {
 // needsServer skips a test for which the embedded server is not sufficient.
 func needsServer(t *testing.T) {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv("RLOCK_SERVER") == "" && os.Getenv("RLOCK_REQUIRE_REDIS") == "" {
-		t.Skip("there is no redis-server")
+	if !redistest.Installed() {
+		t.Skip("there is no redis-server, or -short leaves it out")
 	}
 }
 
