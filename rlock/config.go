@@ -49,7 +49,8 @@ type Config struct {
 
 	// HandoffLimit is how many more times a lock is handed off inside this process once another
 	// client is known to wait for it. Then this client's next waiter joins the end of the queue.
-	// Negative: none while others wait. A fair lock is never handed off. Defaults to 16.
+	// Negative: none while others wait. A fair lock is never handed off, nor is one after
+	// [Client.Resume] while another client waits. Defaults to 16.
 	HandoffLimit int
 
 	// HandoffTime limits these hand-offs as well, whichever ends first. A section that has begun

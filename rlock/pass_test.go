@@ -248,3 +248,55 @@ func TestTwoPermitsArePassedOnAndResumedAtOnce(t *testing.T) {
 		require.NoError(t, again[0].Release(s.ctx))
 	})
 }
+
+// Clients that pass the lock to one another in each section have hand-offs inside of each: no tenure of theirs is contended for
+// long enough to end them.
+func TestOthersHaveTheirShareBesideClientsThatPassTheLockInEachSection(t *testing.T) {
+	manyCommands(t)
+	for _, kind := range []string{"plain", "write"} {
+		t.Run(kind, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				lock := passable[kind]
+				here, there, third := w.client(), w.client(), w.client()
+				end := time.Now().Add(2 * time.Second)
+				var sections, others int // the lock protects them
+				var all sync.WaitGroup
+				for range 4 {
+					for _, pair := range [][2]*testClient{{here, there}, {there, here}} {
+						all.Go(func() {
+							for time.Now().Before(end) {
+								hold, err := lock(pair[0].Client).Acquire(w.ctx)
+								if !assert.NoError(w.t, err) {
+									return
+								}
+								time.Sleep(section / 2)
+								text, err := hold.Pass(w.ctx, time.Minute)
+								assert.NoError(w.t, err)
+								hold, err = pair[1].Resume(w.ctx, text)
+								if !assert.NoError(w.t, err) {
+									return
+								}
+								time.Sleep(section / 2)
+								sections++
+								assert.NoError(w.t, hold.Release(w.ctx))
+							}
+						})
+					}
+					all.Go(func() {
+						for time.Now().Before(end) {
+							assert.NoError(w.t, lock(third.Client).Do(w.ctx, func(context.Context) error {
+								time.Sleep(section)
+								others++
+								return nil
+							}))
+						}
+					})
+				}
+				all.Wait()
+				t.Logf("sections: theirs %d, of the third client %d", sections, others)
+				assert.Greater(t, 6*others, sections, "half a fair part")
+				assert.Greater(t, 10*sections, others)
+			})
+		})
+	}
+}

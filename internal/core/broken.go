@@ -27,6 +27,7 @@ const (
 	PollsOften                      // a ticket that polls is looked for often
 	HandoffLimit                    // hand-offs have a limit while others wait
 	MirrorTells                     // a mirror asks whether others wait
+	ResumeSpends                    // a tenure that was resumed has no hand-offs while others wait
 	ReleaseAtCall                   // a tenure that lingers is released when it is called
 	CallKept                        // a tenure that is called in use does not linger
 	EarlyCall                       // a call that comes before the answer to the acquire counts

@@ -56,7 +56,7 @@ type Command struct {
 
 	Writes int  // of a Mirror: how many levels are not shared
 	Reads  bool // of a Mirror: some levels are shared
-	Asks   bool // of a Mirror: how many others wait?
+	Asks   bool // of a Mirror and a Resume: how many others wait?
 
 	Tokens  uint64 // how many fencing tokens a grant is to reserve; 0 for a lock without
 	Permits int    // of a semaphore: how many there are; 0 for other locks
@@ -116,7 +116,7 @@ type Reply struct {
 	TTL     Span // the rest of its lease; NoTTL for a lease without an end; without meaning if there is no holder
 
 	Token  uint64 // of a grant of a lock with fencing tokens: the last of those reserved
-	Others int    // of a Mirror that asks: how many tickets and foreign clients wait
+	Others int    // of a Mirror that asks, and of a Resume: how many tickets and foreign clients wait
 
 	Turn     Span // how much longer the turn of foreign clients lasts; 0 if there is none
 	HeldBack bool // foreign readers keep a writer of ours out, which holds readers of ours back...

@@ -5,7 +5,7 @@ package core
 // A flight is the command of a tenure that has no answer yet, the latest one if a Leave has overtaken another.
 type flight struct {
 	op    Op
-	asks  bool   // of a Mirror: it asks for others
+	asks  bool   // of a Mirror and a Resume: it asks for others
 	opens bool   // of a Mirror: it takes the write lock away, and readers may enter
 	last  bool   // of a Leave: the tenure is over by itself by now
 	seq   uint32 // of the command, over all lives of the memory
@@ -50,7 +50,6 @@ func (t *Tenure) send(op Op, now Now) Command {
 			t.turn.handed = false
 		}
 		cmd.Writes, cmd.Reads = int(t.shown.writes), t.shown.reads
-		cmd.Asks = t.flight.asks
 	case Leave:
 		t.flight.last = now.Time >= t.ends()
 	}
@@ -64,8 +63,9 @@ func (t *Tenure) send(op Op, now Now) Command {
 	cmd.Lease = t.flight.lease
 	cmd.Ticket = Ticket{t.ID, t.mode, t.polls, t.told}
 	if op == Resume {
-		cmd.Passed = t.waiter.Passed
+		cmd.Passed, t.flight.asks = t.waiter.Passed, true
 	}
+	cmd.Asks = t.flight.asks
 	if op == Look || op == Leave {
 		cmd.Heard, l.abroad.told = l.abroad.told, false
 	}

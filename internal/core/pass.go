@@ -49,6 +49,7 @@ func (l *Lock) Resume(w *Waiter, now Now) Outcome {
 		return w.Outcome
 	}
 	t := l.asks(w, Resumed)
+	t.turn.spent(l.client)
 	if w.Inherits > 0 { // it has no tokens for other holds
 		t.tokens = tokens{reserved: 1, current: w.Inherits}
 	}

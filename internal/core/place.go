@@ -58,8 +58,11 @@ func (t *Tenure) answered(f flight, a Reply, now Now) {
 			t.tokens.take(a.Token, uint64(t.tokens.reserved))
 		}
 		t.marked = t.marked || f.op != Acquire && f.op != Resume && f.op != Mirror
-		if f.op == Look {
+		switch f.op {
+		case Look:
 			t.turn.heardOf(1, now) // it was freed for others
+		case Resume:
+			t.turn.heardOf(a.Others, now)
 		}
 		if t.isTicket() && !t.worthHolding(f, now) && !(c.breaks(KeepLate) && f.op != Join) {
 			t.place = InQueue      // a Look finds that it has the lock, for longer

@@ -1,7 +1,8 @@
 package core
 
 // A turn is the part of a tenure in which other clients wait: the lock is handed off here for as long as others can be
-// asked to wait, and then it is released.
+// asked to wait, and then it is released. A tenure that took a lock which was passed on has no hand-offs while they wait:
+// those of the tenure before do not count for it, and clients that pass the lock on in each section would never release it.
 type turn struct {
 	since     Time
 	passes    int32
@@ -15,7 +16,14 @@ func (t *turn) heardOf(others int, now Now) {
 	case others == 0:
 		*t = turn{handed: t.handed}
 	case !t.contested:
-		*t = turn{contested: true, since: now.Time, handed: t.handed}
+		t.contested, t.since = true, now.Time
+	}
+}
+
+// spent begins a turn without hand-offs. It counts unless no other client waits.
+func (t *turn) spent(c *Client) {
+	if !c.breaks(ResumeSpends) {
+		t.passes = int32(c.HandoffLimit)
 	}
 }
 

@@ -70,7 +70,7 @@ func TestHowLongALockIsHandedOff(t *testing.T) {
 }
 
 func TestATurnBeginsWhenOthersAreHeardOf(t *testing.T) {
-	k := turn{handed: true, passes: 3}
+	k := turn{handed: true}
 	if k.heardOf(2, at(7)); k != (turn{contested: true, since: 7, handed: true}) {
 		t.Errorf("%+v", k)
 	}
@@ -80,6 +80,29 @@ func TestATurnBeginsWhenOthersAreHeardOf(t *testing.T) {
 	}
 	if k.heardOf(0, at(9)); k != (turn{handed: true}) {
 		t.Errorf("%+v", k)
+	}
+}
+
+func TestATenureThatWasResumedHasNoHandoffsWhileOthersWait(t *testing.T) {
+	for others, may := range []bool{true, false, false} {
+		c, _ := driven()
+		l := c.NewLock(Kind{})
+		c.HandoffLimit, c.HandoffTime = 10, 50
+		w := &Waiter{Owner: 3, Until: Never, Passed: ID{Client: 1, N: 7}}
+		l.Resume(w, at(50))
+		cmd, _ := l.Poll(w.Ticket, at(50))
+		if !cmd.Asks {
+			t.Error("a resume does not ask for others")
+		}
+		l.Answer(&cmd, Reply{Found: Holds, Others: others}, at(60))
+		l.hears = listening
+		if l.owner == nil || l.mayPass(at(60)) != may {
+			t.Errorf("%d wait: %+v", others, l.owner)
+		}
+		l.owner.turn.heardOf(0, at(61)) // the others have left: those that come have a turn before them as always
+		if l.owner.turn.heardOf(1, at(62)); !l.mayPass(at(62)) {
+			t.Errorf("%d waited: %+v", others, l.owner.turn)
+		}
 	}
 }
 

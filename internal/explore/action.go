@@ -215,7 +215,7 @@ func (w *world) usersOf(as []action, i int) []action {
 			does(Fixed|OnlyFixed, doFixed)
 			does(Read, doRead)
 			does(FixedRead, doFixedRead)
-			if w.passed.told {
+			if w.passed.told && (!w.endless() || !w.passed.used) {
 				does(Pass, doResume)
 			}
 		case waiting:
@@ -234,7 +234,9 @@ func (w *world) usersOf(as []action, i int) []action {
 			if u.writes+u.reads == 1 {
 				does(Nest, doNest)
 				does(Detach, doDetach)
-				does(Pass, doPassOn)
+				if w.mayPassOn() {
+					does(Pass, doPassOn)
+				}
 				if v := c.lockOf(j).Levels(); len(v) == 1 && v[0].Until == core.NeverSafe {
 					does(SetLease, doSetLease)
 				}
@@ -255,6 +257,10 @@ func (w *world) usersOf(as []action, i int) []action {
 	}
 	return as
 }
+
+// mayPassOn reports whether a user may pass the lock on: without end once in a tick, since its client remembers the tenure for
+// the time of the pass.
+func (w *world) mayPassOn() bool { return !w.endless() || w.passed.until != w.now+within }
 
 func (w *world) faultsOf(as []action, i int) []action {
 	c := &w.clients[i]

@@ -126,7 +126,9 @@ func (w *world) userActs(c *client, i int, k kind) {
 		u.reads, u.writes, u.token = 0, 0, v.Token
 		w.releases(c, u, l, t)
 	case doResume:
-		u.rounds++
+		if w.Rounds > 0 {
+			u.rounds++
+		}
 		r := &core.Waiter{Owner: o, Mode: w.passed.mode, Until: core.Never, Passed: w.passed.id, Inherits: w.passed.token, Tag: i}
 		u.state, u.waiter = waiting, r
 		if l.Resume(r, now) != core.Waiting {

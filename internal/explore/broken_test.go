@@ -70,6 +70,7 @@ var brokenRules = []struct {
 	{"PollsOften", core.PollsOften, "free for", false, false, but(tries, func(s *Setup) { s.Polling = true; s.Look = 9; s.Lease = 9 })},
 	{"HandoffLimit", core.HandoffLimit, "is passed", true, true, crowd},
 	{"MirrorTells", core.MirrorTells, "is passed", true, true, crowd},
+	{"ResumeSpends", core.ResumeSpends, "is passed", false, true, but(crowd, func(s *Setup) { s.Do = Pass })},
 	{"ReleaseAtCall", core.ReleaseAtCall, "waits for a look", false, false, lingers},
 	{"CallKept", core.CallKept, "waits for a look", false, false, lingers},
 	{"EarlyCall", core.EarlyCall, "waits for a look", false, false, but(lingers, func(s *Setup) { s.Do = Cancel })},

@@ -186,7 +186,9 @@ func (w *world) acquired(c *client, u *user, r *core.Waiter) {
 		w.token = max(w.token, token)
 	}
 	w.outdates(r.Mode, c.lockOf(r.Tag.(int)).Owner())
-	w.passOthers(c)
+	if r.Way != core.ByPass { // it goes on with the section of the client that has passed the lock on
+		w.passOthers(c)
+	}
 	c.passed, c.lingers, c.seen = 0, 0, false
 	w.inOrder(c, r)
 }

@@ -191,7 +191,9 @@ func (w *world) collect(c *client, u *user) {
 			u.writes++
 		}
 		w.acquired(c, u, o)
-		w.passForeign()
+		if o.Way != core.ByPass {
+			w.passForeign()
+		}
 	case core.Waiting:
 		panic("explore: a call returns that waits")
 	default:

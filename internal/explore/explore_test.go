@@ -28,6 +28,9 @@ var (
 // the subscriber, since no ticket lets it go first, is found within 70 000.
 var passes = Setup{Name: "2x1 and a subscriber, without end", Clients: 2, Users: 1, Foreign: []Foreign{Subscriber}, ForeignTicks: 6, Passes: 9}
 
+// resumes is one in which a client may pass the lock on in each section, and resume it itself: the other waits in the queue.
+var resumes = Setup{Name: "2x2, Pass, without end", Clients: 2, Users: 2, Do: Pass, Passes: 5}
+
 // The setups of the gate: each is explored to its end. With -short a part of those that are quick is explored.
 var quick = []Setup{
 	{Name: "1x1", Clients: 1, Users: 1, Rounds: 2, Do: Try | Timed | Nest | Cancel | Fixed},
@@ -166,7 +169,7 @@ var long = []Setup{
 	{Name: "2x1 and a subscriber", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Foreign: []Foreign{Subscriber}, ForeignRounds: 2},
 	{Name: "2x1 and a subscriber, faults", Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Subscriber}, ForeignRounds: 1, Faults: 1, Fault: Break | Late | LoseMessage | Cut},
 	{Name: "1x2 and a subscriber, without end", Clients: 1, Users: 2, Foreign: []Foreign{Subscriber}, ForeignTicks: 4, Passes: 9},
-	passes,
+	passes, resumes,
 	{Name: "2x1 and two fair waiters", Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Queuer, Queuer}, ForeignRounds: 1},
 	{Name: "2x1 and a fair waiter, faults", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Foreign: []Foreign{Queuer}, ForeignRounds: 2, Faults: 1, Fault: Break | Late | LoseMessage | Cut},
 	// Ours pass a waiter in six ticks after the longest turn in vain, and in two after one that the other waiter used, but was
@@ -222,7 +225,7 @@ func TestPromises(t *testing.T) {
 		return
 	}
 	run(t, slices.Concat(quick, thorough), Limit{}, true)
-	run(t, []Setup{passes}, Limit{States: 150_000}, false)
+	run(t, []Setup{passes, resumes}, Limit{States: 150_000}, false)
 }
 
 // The same for setups that take long.

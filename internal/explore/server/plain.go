@@ -41,10 +41,10 @@ func (plain) resume(r *run, c *core.Command) core.Reply {
 		r.Holders = []Holder{{ID: c.ID, Owner: c.Owner, Count: 1}}
 	}
 	r.Ends = r.now.after(c.Lease)
-	return core.Reply{Found: core.Holds}
+	return core.Reply{Found: core.Holds, Others: r.others(c)}
 }
 
-// others returns how many tickets and foreign clients wait, if the mirror asks: others.lua. Foreign clients that cannot be
+// others returns how many tickets and foreign clients wait, if the command asks: others.lua. Foreign clients that cannot be
 // counted are one when their turn is due.
 func (r *run) others(c *core.Command) int {
 	if !c.Asks {

@@ -142,7 +142,7 @@ func (readWrite) resume(r *run, c *core.Command) core.Reply {
 	}
 	r.set(h)
 	r.Ends = ends
-	return core.Reply{Found: core.Holds}
+	return core.Reply{Found: core.Holds, Others: r.others(c)}
 }
 
 func (readWrite) expire(*run) []core.ID { return nil }

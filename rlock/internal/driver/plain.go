@@ -18,7 +18,7 @@ func acquireFenced(r *redis, c *call) wire.Call {
 }
 
 func resumePlain(r *redis, c *call) wire.Call {
-	return wire.Resume.Call(2, c.name.Key, c.name.Queue(), r.milliseconds(c.cmd.Lease), c.passed, c.text)
+	return r.Resume(&c.name.Keys, wire.Resumption{Lease: r.milliseconds(c.cmd.Lease), From: c.passed, To: c.text, Polls: r.polls(c)})
 }
 
 func mirrorPlain(r *redis, part []*call) wire.Call {

@@ -20,11 +20,13 @@ func acquireReadWrite(r *redis, c *call) wire.Call {
 }
 
 func resumeReadWrite(r *redis, c *call) wire.Call {
-	n, lease := c.name, r.milliseconds(c.cmd.Lease)
+	s := wire.Resumption{Lease: r.milliseconds(c.cmd.Lease), From: c.passed, To: c.text, Polls: r.polls(c)}
 	if c.cmd.Mode == core.Alone {
-		return wire.Resume.Call(2, n.Key, n.Queue(), lease, c.passed+":write", c.text+":write")
+		s.From, s.To = s.From+":write", s.To+":write"
+	} else {
+		s.FromLease, s.ToLease = c.name.Extra()+":"+c.passed+":rwlock_timeout:1", c.name.Extra()+":"+c.text+":rwlock_timeout:1"
 	}
-	return wire.Resume.Call(4, n.Key, n.Queue(), n.Extra()+":"+c.passed+":rwlock_timeout:1", n.Extra()+":"+c.text+":rwlock_timeout:1", lease, c.passed, c.text)
+	return r.Resume(&c.name.Keys, s)
 }
 
 func mirrorReadWrite(r *redis, part []*call) wire.Call {

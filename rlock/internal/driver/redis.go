@@ -113,10 +113,13 @@ func (r *redis) commandFor(part []*call) wire.Call {
 // asks returns how a mirror is told of the others that wait, nothing if it does not ask.
 func (r *redis) asks(c *call) (a wire.Asker) {
 	if c.cmd.Asks {
-		a = r.Asks(&c.name.Keys, r.client.shared.LeavesTurns(c.name, time.Now()))
+		a = r.Asks(&c.name.Keys, r.polls(c))
 	}
 	return a
 }
+
+// polls reports whether foreign clients that only poll are to count among those that wait.
+func (r *redis) polls(c *call) bool { return r.client.shared.LeavesTurns(c.name, time.Now()) }
 
 // fillIn tells each of part what Redis said to it.
 func (r *redis) fillIn(part []*call, result rueidis.RedisResult) {
@@ -229,7 +232,7 @@ func readAnswer(result rueidis.RedisResult, cmd *core.Command) (wire.Answer, err
 		return wire.ReadAcquire(result, cmd.Tokens)
 	case core.Resume:
 		n, err := result.AsInt64()
-		return wire.Answer{Granted: n == 1}, err
+		return wire.Answer{Granted: n > 0, Others: int(max(n-1, 0))}, err
 	}
 	return wire.ReadStep(result, cmd.Tokens)
 }
@@ -253,7 +256,7 @@ func (r *redis) read(c *call, got wire.Answer, err error) (a answer) {
 		a.Found, a.Unreplicated, a.err = core.Holds, true, got.Refused
 		return a
 	case got.Granted:
-		a.Found, a.Token = core.Holds, got.Counter
+		a.Found, a.Token, a.Others = core.Holds, got.Counter, got.Others
 		return a
 	case c.cmd.Op != core.Acquire && got.Place == wire.SomePlace:
 		a.Found = core.Waits

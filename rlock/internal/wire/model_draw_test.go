@@ -89,7 +89,7 @@ func (c *comparison) draw() core.Command {
 	case 19:
 		if passed := c.passedOn(); r.IntN(3) > 0 && len(passed) > 0 { // some command resumes one that was passed on, as a rule
 			t := passed[r.IntN(len(passed))]
-			cmd.Op, cmd.Passed = core.Resume, t.ID
+			cmd.Op, cmd.Passed, cmd.Asks = core.Resume, t.ID, true
 			if cmd.Ticket = c.fresh(client); r.IntN(3) == 0 {
 				cmd.Ticket = c.some()
 			}

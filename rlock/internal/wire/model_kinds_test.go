@@ -76,13 +76,19 @@ func (k *modelKind) call(c core.Command) wire.Call {
 		return k.acquire.Call(2, n.Key, n.Queue(), lease, owner)
 	case core.Resume:
 		from := ownerText(c.Passed, 0)
+		s := wire.Resumption{Lease: lease, From: from, To: owner, Polls: c.Polling}
 		switch {
-		case k.model != server.ReadWrite:
+		case k.model == server.Semaphore:
 			return k.resume.Call(2, n.Key, n.Queue(), lease, from, owner)
+		case k.model != server.ReadWrite:
 		case c.Mode == core.Alone:
-			return k.resume.Call(2, n.Key, n.Queue(), lease, from+":write", owner+":write")
+			s.From, s.To = from+":write", owner+":write"
+		default:
+			s.FromLease, s.ToLease = n.Extra()+":"+from+":rwlock_timeout:1", n.Extra()+":"+owner+":rwlock_timeout:1"
 		}
-		return k.resume.Call(4, n.Key, n.Queue(), n.Extra()+":"+from+":rwlock_timeout:1", n.Extra()+":"+owner+":rwlock_timeout:1", lease, from, owner)
+		call := k.redis.Resume(n, s)
+		call.Script = k.resume
+		return call
 	case core.Mirror:
 		var asks wire.Asker
 		if c.Asks {

@@ -117,6 +117,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"a resume takes out the mark of the one that passed the lock on: RESUME_UNMARKS", modelPlain, resumePart,
 			"redis.pcall('zrem', KEYS[2], '!' .. string.sub(from, 1, 36))", ""},
 		{"so does one of a permit", modelPermit, resumePart, "redis.pcall('zrem', KEYS[2], '!' .. string.sub(ARGV[2], 1, 36))", ""},
+		{"a resume tells whether others wait: RESUME_TELLS", modelPlain, resumePart, "return 1 + waiting(KEYS[2]", "return 1 + 0 * waiting(KEYS[2]"},
 		{"a mirror renews", modelPlain, mirrorPart, "redis.call('pexpire', key, lease)", ""},
 		{"a mirror tells whether others wait: MIRROR_TELLS", modelPlain, mirrorPart, "redis.pcall('zcount', queue, 1, '+inf')", "0"},
 		{"a tenure that gave up the write lock does not get it back", modelRW, mirrorPart, "or mode == 'read' and writes ~= '0' or", "or"},
@@ -171,7 +172,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"and then let on", modelRW, stepPart, "ipairs(heldBack == 0 and", "ipairs(false and"},
 		{"a mirror counts foreign clients", modelPlain, mirrorPart, "n = n + math.max(counts[2] - counts[4], 0)", ""},
 		{"those of the fair queue", modelPlain, mirrorPart, "n = redis.call('exists', fair)", ""},
-		{"and those that only poll, when their turn is due", modelPlain, mirrorPart, "if n == 0 and #how > 1 then", "if false then"},
+		{"and those that only poll, when their turn is due", modelPlain, mirrorPart, "if n == 0 and polls then", "if false then"},
 	} {
 		t.Run(m.rule, func(t *testing.T) {
 			if i%10 != 0 {

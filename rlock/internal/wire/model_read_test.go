@@ -136,7 +136,7 @@ func (c *comparison) answer(cmd core.Command, reply any, holds func(uuid string)
 			if all == 0 {
 				return "lost", nil
 			}
-			return held(false, nil, 0), nil
+			return held(false, nil, all-1), nil
 		}
 		return fmt.Sprintf("left %v", all > 0 && cmd.Op != core.Unmark), nil
 	case []any:

@@ -153,7 +153,7 @@ func (c *comparison) command(cmd core.Command) (undecided bool, difference strin
 	words := []string{"ZREM", c.keys.Queue(), "!" + uuidText(cmd.ID)}
 	if cmd.Op != core.Unmark {
 		words = c.call(cmd).Words()
-		if keys, _ := strconv.Atoi(words[2]); c.uncounted && cmd.Op > core.Resume && cmd.Op != core.Write {
+		if keys, _ := strconv.Atoi(words[2]); c.uncounted && cmd.Op > core.Acquire && cmd.Op != core.Write {
 			words[3+keys] = "c" + words[3+keys][1:]
 		}
 	}

@@ -14,13 +14,13 @@ import (
 //go:embed scripts/*.lua
 var files embed.FS
 
-// The scripts, each with its KEYS, ARGV and replies on top of its file. A mirror of locks whose
-// waiters are counted begins with that. A step is the kind's part, then those of the queue, of
+// The scripts, each with its KEYS, ARGV and replies on top of its file. A mirror or a
+// resume of locks whose waiters are counted begins with that. A step is the kind's part, then those of the queue, of
 // foreign clients, and of grants. All can be sent again after a lost reply without changing the
 // outcome.
 var (
 	Acquire          = newScript("acquire")
-	Resume           = newScript("resume")
+	Resume           = newScript("others", "resume")
 	Mirror           = newScript("others", "mirror")
 	PlainStep        = newScript("plain", "queue", "foreign", "grant")
 	ReadWriteAcquire = newScript("rw_acquire")

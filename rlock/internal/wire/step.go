@@ -37,10 +37,7 @@ func (r *Redis) Step(script *Script, k *Keys, s Step) Call {
 	}
 	c.words.keys = len(all)
 	none := Member{}
-	how := r.family
-	if s.Polls {
-		how += "+"
-	}
+	how := r.how(s.Polls)
 	if s.Heard {
 		how += "!"
 	}
@@ -75,6 +72,7 @@ type Answer struct {
 	Left int64 // of a step: whether the member that left was there
 
 	Granted bool
+	Others  int    // of a resume: how many tickets and foreign clients wait
 	Counter uint64 // of the fencing tokens, if granted; 0 for a lock without
 	TTL     int64  // of the holder's lease in milliseconds, if not granted; -1 for none
 	Holder  string // its owner, if not granted; "" for none

@@ -6,8 +6,8 @@
 -- ARGV[2]  the owner that the permit was passed on with, "<uuid>:0"
 -- ARGV[3]  the owner that resumes, whose UUID belongs to this tenure alone
 --
--- 1  resumed
--- 0  neither has a permit
+-- 1        resumed
+-- 0        neither has a permit
 --
 -- The lease of the key comes first, as in semaphore_mirror.lua.
 local time = redis.call('time')
