@@ -16,8 +16,8 @@ import (
 )
 
 // Config says how a client connects and behaves. Only the address is required: the zero
-// value of each other field means its default, and so does a negative duration, except
-// where the field gives it a meaning of its own.
+// value of each other field means its default. A negative Lease, LongestLease or HandoffTime is
+// refused with [ErrInvalidConfig].
 type Config struct {
 	// Redis says how to connect; only InitAddress has no default. Fields that are zero get values
 	// that suit locks: one pipelined connection for commands, outside of a Cluster a second one
@@ -172,13 +172,13 @@ const (
 // withDefaults returns the config with every default filled in, or
 // ErrInvalidConfig.
 func (c Config) withDefaults() (Config, error) {
-	c.Lease = cmp.Or(max(c.Lease, 0), defaultLease)
+	c.Lease = cmp.Or(c.Lease, defaultLease)
 	if err := cmp.Or(c.checkAddress(), c.checkValues()); err != nil {
 		return c, err
 	}
-	c.LongestLease = cmp.Or(max(c.LongestLease, 0), max(c.Lease, defaultLease))
+	c.LongestLease = cmp.Or(c.LongestLease, max(c.Lease, defaultLease))
 	c.HandoffLimit = max(cmp.Or(c.HandoffLimit, defaultHandoffLimit), 0)
-	c.HandoffTime = cmp.Or(max(c.HandoffTime, 0), defaultHandoffTime)
+	c.HandoffTime = cmp.Or(c.HandoffTime, defaultHandoffTime)
 	c.TrackedKeys = max(cmp.Or(c.TrackedKeys, defaultTrackedKeys), 0)
 	c.LongWait = max(cmp.Or(c.LongWait, defaultLongWait), 0)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
@@ -223,6 +223,8 @@ func (c Config) checkValues() error {
 		return invalid("PubSub is %d: use one of its constants", c.PubSub)
 	case c.SyncReplicas < 0 || c.SyncReplicas > wire.MaxSyncReplicas:
 		return invalid("SyncReplicas is %d: use the number of replicas, at most %d, or 0 not to wait for them", c.SyncReplicas, wire.MaxSyncReplicas)
+	case c.Lease < 0 || c.LongestLease < 0 || c.HandoffTime < 0:
+		return invalid("Lease is %v, LongestLease %v, HandoffTime %v: none may be negative", c.Lease, c.LongestLease, c.HandoffTime)
 	case c.Lease < shortestConfigLease:
 		return invalid("Lease is %v, which is too short to renew: at least %v", c.Lease, shortestConfigLease)
 	case c.LongestLease > 0 && c.LongestLease < c.Lease:

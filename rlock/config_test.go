@@ -32,6 +32,9 @@ func TestAConfigThatCannotWorkIsRefused(t *testing.T) {
 		"too many replicas":       {Redis: server.Options(), SyncReplicas: 101},
 		"connections that expire": {Redis: expiring},
 		"a lease too long":        {Redis: server.Options(), Lease: time.Minute, LongestLease: 59 * time.Second},
+		"a negative lease":        {Redis: server.Options(), Lease: -time.Second},
+		"a negative longest one":  {Redis: server.Options(), LongestLease: -time.Second},
+		"a negative hand-off":     {Redis: server.Options(), HandoffTime: -time.Second},
 		"too short a lease":       {Redis: server.Options(), Lease: 99 * time.Millisecond},
 	} {
 		client, err := rlock.New(config)

@@ -59,8 +59,8 @@ var (
 	ErrInvalidConfig = wire.ErrInvalidConfig
 	// ErrUnsupported: the server does not know a command that is needed.
 	ErrUnsupported = wire.ErrUnsupported
-	// ErrWrongType: the key of the lock, of its queue or of its tokens has other data, which is
-	// left as it is.
+	// ErrWrongType: the key of the lock has a lock of another kind, or that key, the one of its queue
+	// or the one of its tokens has other data, which is left as it is. The words of Redis are behind it.
 	ErrWrongType = wire.ErrWrongType
 	// ErrNoPermission: Redis refuses the command to this user: docs/operations.md lists the
 	// rights. A refused subscription is logged, and waiters poll.

@@ -68,6 +68,11 @@ func TestAPermanentErrorIsReturnedAtOnce(t *testing.T) {
 				within(t, 0, 0, func() {
 					err := lock.Lock(me)
 					require.ErrorIs(t, err, want)
+					var redis *rueidis.RedisError
+					if want == rlock.ErrWrongType {
+						require.ErrorAs(t, err, &redis, "with the words of Redis behind its own")
+						err = redis
+					}
 					require.ErrorContains(t, err, strings.TrimPrefix(reply, "ERR "), "with the words of Redis")
 					_, err = lock.TryLockFor(me, time.Minute, 0)
 					require.ErrorIs(t, err, want)

@@ -1,6 +1,9 @@
 package inspect
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Limit is how many holders, and how many waiters, a [Lock] shows at most.
 const Limit = 1000
@@ -82,6 +85,9 @@ type Process struct {
 	PID     int    // as the process itself sees it
 	Addr    string // where its connection comes from, as Redis sees it: "10.0.0.7:51234"
 }
+
+// String returns "orders@host[4711]".
+func (p Process) String() string { return fmt.Sprintf("%s@%s[%d]", p.Program, p.Host, p.PID) }
 
 // A Kind is the sort of a lock. The kinds that a client's own locks have are constants of package
 // rlock. Redis tells less.

@@ -35,17 +35,17 @@ func LossReasonOf(why error, kept bool) terms.LossReason {
 
 // LostError is the error of an owner that has lost the lock.
 func (n *Name) LostError(o terms.Owner, why error) error {
-	return fmt.Errorf("rlock: lock %q of owner %s: %w: %w", n.Key, o, terms.ErrLost, why)
+	return fmt.Errorf("rlock: lock %q of %s: %w: %w", n.Key, o.Title(), terms.ErrLost, why)
 }
 
 // ClosedError is the error of an owner whose lock was released by Close.
 func (n *Name) ClosedError(o terms.Owner) error {
-	return fmt.Errorf("rlock: lock %q of owner %s: %w", n.Key, o, wire.ErrClosed)
+	return fmt.Errorf("rlock: lock %q of %s: %w", n.Key, o.Title(), wire.ErrClosed)
 }
 
 // UpgradeError is the error of a reader that asks for the write lock.
 func UpgradeError(o terms.Owner) error {
-	return fmt.Errorf("owner %s: %w: unlock the read lock first", o, terms.ErrUpgrade)
+	return fmt.Errorf("%s: %w: unlock the read lock first", o.Title(), terms.ErrUpgrade)
 }
 
 // NothingToUnlock is the error of an owner that has lost the lock, for that cause, or that has
@@ -57,7 +57,7 @@ func (c *Client) NothingToUnlock(name string, o terms.Owner, cause, nothing erro
 	case c.Closed.Load():
 		return fmt.Errorf("rlock: unlock %q: %w", name, wire.ErrClosed)
 	}
-	return fmt.Errorf("rlock: unlock %q: owner %s: %w", name, o, nothing)
+	return fmt.Errorf("rlock: unlock %q: %s: %w", name, o.Title(), nothing)
 }
 
 // HolderWords says which client has the lock, by the holder that Redis has named last; "" if that is not known.
@@ -69,6 +69,9 @@ func (c *Client) HolderWords(holder string) string {
 		return fmt.Sprintf("held by %s, which is no client of rlock", holder)
 	case holder[:len(c.ID.Prefix)] == c.ID.Prefix:
 		return "" // it has been released since, or is about to be
+	}
+	if p := c.Redis.KnownProcess(holder); p != nil {
+		return fmt.Sprintf("held by %s, owner %s", p, holder)
 	}
 	return fmt.Sprintf("held by %s of another client", holder)
 }

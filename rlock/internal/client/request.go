@@ -78,9 +78,20 @@ func (c *Client) CheckLease(n *Name, ask time.Duration) error {
 	if ask == 0 {
 		return nil
 	}
-	shortest := (2 * lease.Drift(0, c.Tick)).Round(time.Millisecond) + time.Millisecond
-	if ask < shortest {
+	if shortest := c.shortestLease(); ask < shortest {
 		return fmt.Errorf("rlock: lock %q: %w of %v: use at least %v, or 0 for the watchdog", n.Key, terms.ErrInvalidLease, ask, shortest)
 	}
 	return nil
+}
+
+// CheckPass is CheckLease for the time of a pass, which no watchdog renews.
+func (c *Client) CheckPass(n *Name, within time.Duration) error {
+	if shortest := c.shortestLease(); within < shortest {
+		return fmt.Errorf("rlock: lock %q: %w of %v: a lock is passed on for %v at least", n.Key, terms.ErrInvalidLease, within, shortest)
+	}
+	return nil
+}
+
+func (c *Client) shortestLease() time.Duration {
+	return (2 * lease.Drift(0, c.Tick)).Round(time.Millisecond) + time.Millisecond
 }

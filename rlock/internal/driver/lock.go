@@ -155,7 +155,7 @@ func (l *Lock) Token(o terms.Owner) (token uint64, err error) {
 	if token > 0 {
 		return token, nil
 	} else if err = losses.Cause(l.Name.LossKey(o)); err == nil {
-		err = fmt.Errorf("rlock: token of %q: owner %s: %w", l.Name.Key, o, losses.NotHeld())
+		err = fmt.Errorf("rlock: token of %q: %s: %w", l.Name.Key, o.Title(), losses.NotHeld())
 	}
 	return 0, err
 }

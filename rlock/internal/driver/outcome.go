@@ -21,9 +21,9 @@ import (
 func (l *lock) refused(ctx context.Context, o core.Outcome, req *client.Request, h *hold) error {
 	holder := ""
 	if h != nil {
-		holder = l.holderWords("")
+		holder = l.holderWords("", req)
 	}
-	err := l.refusal(o, req, holder)
+	err := l.refusal(o, req, "", holder)
 	if o != core.Denied {
 		err = fmt.Errorf("rlock: lock %q: %w", l.name.Key, err)
 	}
@@ -44,14 +44,14 @@ func (l *lock) leave(ctx context.Context, w *waiter) {
 	s.carryOut()
 	holder := ""
 	if w.hold != nil || w.Outcome == core.Cancelled { // else they are not read
-		holder = l.holderWords(w.holder)
+		holder = l.holderWords(w.holder, &w.req)
 	}
 	switch o := w.Outcome; o {
 	case core.Closed, core.Upgrades, core.NotPassed:
-		w.err = l.refusal(o, &w.req, holder)
+		w.err = l.refusal(o, &w.req, w.holder, holder)
 	case core.Denied, core.TimedOut:
 		if w.err == nil { // else Redis has failed
-			w.err = l.refusal(o, &w.req, holder)
+			w.err = l.refusal(o, &w.req, w.holder, holder)
 		}
 	}
 	w.holder = holder
@@ -84,6 +84,9 @@ func (c *Client) finished(ctx context.Context, n *client.Name, w *waiter) (err e
 		s.counts.GaveUp(err, ended)
 		s.counts.Waited += waited
 	})
+	if errors.Is(err, wire.ErrWrongType) {
+		err = e.Redis.OfOtherKind(ctx, &n.Keys, err)
+	}
 	if !errors.Is(err, terms.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
 	}
@@ -107,8 +110,9 @@ func (c *Client) giveBack(n *client.Name, w *waiter) {
 	l.shard.exit(l)
 }
 
-// refusal returns the error of a call that has ended with that outcome, with the holder if it is to name one.
-func (l *lock) refusal(o core.Outcome, req *client.Request, holder string) error {
+// refusal returns the error of a call that has ended with that outcome, with the holder if it is to name one. Redis has
+// named that owner in the answers to the call, "" for none.
+func (l *lock) refusal(o core.Outcome, req *client.Request, named, holder string) error {
 	reason := terms.ErrNotAcquired
 	switch {
 	case o == core.Closed:
@@ -117,7 +121,7 @@ func (l *lock) refusal(o core.Outcome, req *client.Request, holder string) error
 		return client.UpgradeError(req.Owner)
 	case o == core.NotPassed:
 		return terms.ErrNotPassed
-	case l.Owner() == nil && l.Busy():
+	case named == "" && l.Owner() == nil && l.Busy():
 		reason = terms.ErrUnanswered
 	}
 	if holder != "" {
@@ -126,13 +130,26 @@ func (l *lock) refusal(o core.Outcome, req *client.Request, holder string) error
 	return reason
 }
 
+// mostNamed is among how many levels the caller's own is looked for.
+const mostNamed = 16
+
 // holderWords says in whose hands the lock was when this client last heard of it, "" if it does not know. Redis has named
 // that holder last.
-func (l *lock) holderWords(named string) string {
-	if l.IsHeld() {
-		return "held by " + terms.Owner{ID: uint64(l.Levels()[0].Owner)}.Words() + " of this process"
+func (l *lock) holderWords(named string, req *client.Request) string {
+	if !l.IsHeld() {
+		return l.shard.client.shared.HolderWords(named)
 	}
-	return l.shard.client.shared.HolderWords(named)
+	levels := l.Levels()
+	for i := range levels[:min(len(levels), mostNamed)] {
+		if caller := callerOf(&levels[i]); caller != 0 && caller == req.Goroutine() {
+			return "held by the calling goroutine: use the context of Do or of the Hold"
+		}
+	}
+	owner := ownerOf(&levels[0]).Words()
+	if levels[0].Mode == core.Shared {
+		owner = "a reader, " + owner
+	}
+	return "held by " + owner + " of this process"
 }
 
 // shutTime is how long a shared rueidis client must say that it is closed until it is believed: in a Cluster

@@ -13,7 +13,7 @@ import (
 // Pass implements [client.Handle]. A pass that Redis does not confirm is released.
 func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	n, c := h.lock.Name, h.lock.driver
-	if err := c.shared.CheckLease(n, max(within, 1)); err != nil {
+	if err := c.shared.CheckPass(n, within); err != nil {
 		return "", err
 	}
 	l, now := h.enter()

@@ -131,7 +131,7 @@ func (l *lock) released(o terms.Owner, cause core.Cause, ends time.Time, err err
 	l.shard.exit(l)
 	switch {
 	case err != nil && wire.Released(err):
-		return fmt.Errorf("rlock: unlock %q: owner %s: it is released, but the waiters were not told, and look again within two seconds: %w", n.Key, o, wire.Explain(err))
+		return fmt.Errorf("rlock: unlock %q: %s: it is released, but the waiters were not told, and look again within two seconds: %w", n.Key, o.Title(), wire.Explain(err))
 	case cause == core.KeyGone:
 		return n.LostError(o, client.ErrGone)
 	case cause == core.Unconfirmed:
@@ -141,8 +141,8 @@ func (l *lock) released(o terms.Owner, cause core.Cause, ends time.Time, err err
 }
 
 func errUnconfirmed(n *client.Name, o terms.Owner, ends time.Time, err error) error {
-	return fmt.Errorf("rlock: unlock %q: owner %s: %w, it is tried again until the lease ends at %s: %w",
-		n.Key, o, terms.ErrUnconfirmed, ends.Format(time.TimeOnly), err)
+	return fmt.Errorf("rlock: unlock %q: %s: %w, it is tried again until the lease ends at %s: %w",
+		n.Key, o.Title(), terms.ErrUnconfirmed, ends.Format(time.TimeOnly), err)
 }
 
 // advice returns a hint for o, which has nothing to unlock: the lock's owners in this process; ""

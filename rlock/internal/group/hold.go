@@ -106,8 +106,8 @@ func (h *Hold) lose(m *member, why error) {
 		h.without(m.lock)
 		return
 	}
-	cause := fmt.Errorf("rlock: lock %q of owner %s: %d of %d parts are left, and it takes %d: %w",
-		l.name, o, len(h.parts), len(l.parts), l.need, why)
+	cause := fmt.Errorf("rlock: lock %q of %s: %d of %d parts are left, and it takes %d: %w",
+		l.name, o.Title(), len(h.parts), len(l.parts), l.need, why)
 	until := h.until
 	if !until.IsZero() && errors.Is(why, terms.ErrLeaseEnded) {
 		until = time.Now()
@@ -146,7 +146,7 @@ func (h *Hold) Err() error {
 	defer h.mu.Unlock()
 	switch {
 	case !h.over: // the clock says so, and the parts' contexts are about to
-		return fmt.Errorf("rlock: lock %q of owner %s: %w: too few parts of it are valid", h.of.name, h.owner, terms.ErrLost)
+		return fmt.Errorf("rlock: lock %q of %s: %w: too few parts of it are valid", h.of.name, h.owner.Title(), terms.ErrLost)
 	case h.lost != nil:
 		return h.lost
 	}

@@ -35,7 +35,7 @@ func (h *Hold) unlock(ctx context.Context) error {
 		h.lost = nil
 		h.mu.Unlock()
 		if cause == nil {
-			return fmt.Errorf("rlock: unlock %q: owner %s: %w", l.name, o, terms.ErrNotHeld)
+			return fmt.Errorf("rlock: unlock %q: %s: %w", l.name, o.Title(), terms.ErrNotHeld)
 		}
 		if h.options.Whole == nil {
 			_ = l.home.Losses.Unlock(l.key(o), false)

@@ -47,10 +47,15 @@ func (o Owner) Goroutine() uint64 {
 
 // Words names the owner as its code knows it.
 func (o Owner) Words() string {
-	switch {
-	case o.OfHandle():
+	if o.OfHandle() {
 		return "a Hold"
-	case o.ID >= firstOwner:
+	}
+	return o.Title()
+}
+
+// Title names the owner with its number.
+func (o Owner) Title() string {
+	if o.Goroutine() == 0 {
 		return "owner " + o.String()
 	}
 	return "goroutine " + o.String()

@@ -21,7 +21,7 @@ var (
 	ErrNoPermission  = errors.New("the Redis user lacks a permission")
 	ErrNotReplicated = errors.New("too few replicas have the grant")
 	ErrUnsupported   = errors.New("server lacks a command")
-	ErrWrongType     = errors.New("key holds something else than a lock")
+	ErrWrongType     = errors.New("the key is no lock of this kind")
 )
 
 // A Fault says what an error from Redis means for the command that met it.
@@ -83,7 +83,7 @@ func Diagnose(err error) (Fault, error) {
 	}
 	switch {
 	case has("WRONGTYPE"), has("value is not an integer"): // of a counter
-		return Never, fmt.Errorf("%w: %w: choose another name, or delete the key", ErrWrongType, err)
+		return Never, wrongType{detail(message), err}
 	case has("NOPERM"), has("The user executing the script"), has("ACL failure in script"):
 		return Never, fmt.Errorf("%w: %s", ErrNoPermission, secret.HideUser(message))
 	case strings.Contains(message, "undeclared key"):
@@ -97,7 +97,7 @@ func Diagnose(err error) (Fault, error) {
 // NotALock is the error for a key whose hash or sorted set has a member that is no owner, so
 // that it holds something else than a lock.
 func NotALock(member string) error {
-	return fmt.Errorf("%w: %q in it is no owner: choose another name, or delete the key", ErrWrongType, member)
+	return wrongType{found: fmt.Sprintf("%q in it is no owner", member)}
 }
 
 // Explain is [Diagnose] for callers that need no fault.

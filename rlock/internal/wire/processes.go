@@ -57,6 +57,22 @@ func (r *Redis) processes(ctx context.Context, k *Keys) *processes {
 	return read
 }
 
+// KnownProcess returns the process that has the client of an owner, if one of the last inspections has found it. It asks
+// nothing, waits for nothing, and may be called with a mutex held.
+func (r *Redis) KnownProcess(owner string) *inspect.Process {
+	place, ok := r.clientLists.turn.TryEnter()
+	if !ok {
+		return nil
+	}
+	defer place.Leave()
+	for _, list := range r.clientLists.byNode {
+		if p := list.of(owner); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
 // readClientList reads CLIENT LIST on a connection of its own: the reply may be some megabytes,
 // and renewals must not wait behind it.
 func (r *Redis) readClientList(k *Keys) *processes {

@@ -188,7 +188,7 @@ func Process(p *inspect.Process) string {
 	if p == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s@%s[%d]", p.Program, p.Host, p.PID)
+	return p.String()
 }
 
 func addr(process *inspect.Process) string {
