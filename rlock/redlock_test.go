@@ -16,16 +16,22 @@ import (
 // The tests over all kinds cover RedLock as one of the kinds. These are the differences, over
 // five servers.
 
-// A fiveWorlds is five independent worlds.
+// A fiveWorlds is so many independent worlds, five as a rule.
 type fiveWorlds struct {
 	*virtualKind
 }
 
 func quorum(t *testing.T, run func(t *testing.T, w *fiveWorlds)) {
 	t.Helper()
+	quorumOf(5, t, run)
+}
+
+// quorumOf is quorum with another number of servers.
+func quorumOf(servers int, t *testing.T, run func(t *testing.T, w *fiveWorlds)) {
+	t.Helper()
 	bubble(t, func(t *testing.T, w *world) {
 		r := &virtualKind{world: w, kind: kind{name: "red", lock: redLock}, worlds: []*world{w}}
-		for len(r.worlds) < 5 {
+		for len(r.worlds) < servers {
 			r.worlds = append(r.worlds, newWorld(t, w.ctx))
 		}
 		run(t, &fiveWorlds{r})

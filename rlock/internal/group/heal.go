@@ -2,13 +2,14 @@ package group
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/task"
 )
 
-// A red lock heals: a valid hold takes parts that it is without again, where they are free.
+// A red lock heals: a valid hold takes parts that it is without again.
 //
 // A server that has forgotten its locks grants parts of which other clients believe that they have them, until their
 // leases end. So a part is taken on a server only if the same process of it answered before the longest lease of any
@@ -16,30 +17,54 @@ import (
 // apart. It is asked for again after a grant, since the server may have been restarted just before; then the grant
 // does not count.
 
+// The part is waited for in the line of its lock: where processes wait for the red lock, one of them has the part most of the
+// time, though never for long. Each hold waits by itself, and many grants are looked at together.
+
 const (
-	// lookEvery is how often a server is looked at while a hold is without its part there.
+	// lookEvery is how often a server is looked at while a hold is without its part there, at most.
 	lookEvery = 3 * time.Second
-	// grants is how many parts are taken between two looks, at most.
-	grants = 64
+	// healWait is how long a part is waited for until the server is looked at once more. A waiter for the red lock keeps a
+	// part for no longer than lookAround.
+	healWait = 20 * time.Second
+	// confirmEvery is how often a server is asked, at most, whether grants count.
+	confirmEvery = 10 * time.Millisecond
 )
 
-// A healer takes parts on the server of one client again. Its goroutine runs while a valid hold is without one.
+// A healer takes parts on the server of one client again.
 type healer struct {
-	home *Home
-	task task.Task
+	home     *Home
+	looks    task.Task // while a valid hold is without a part
+	confirms task.Task // of grants
 
-	// The task's goroutine has following.
+	// The goroutine of looks has following.
 
 	server string    // the run id at the last look, "" if there was no answer
 	since  time.Time // when that was first seen, with no look in between that failed
 
-	mu   sync.Mutex       // protects following; it comes after the mutex of a hold
-	lack map[*Hold]Locker // the part that each is without
+	mu      sync.Mutex         // protects following; it comes after the mutex of a hold
+	lack    map[*Hold]*lacking // the part that each is without
+	granted []regrant          // that are not confirmed yet
+}
+
+// A lacking is a hold without a part.
+type lacking struct {
+	hold *Hold
+	part Locker
+	quit chan struct{} // closed when the hold has the part, or is over
+	asks bool          // the part is waited for; the healer's mutex protects it
+}
+
+// A regrant is a part that was granted again, on the server with that run id.
+type regrant struct {
+	hold   *Hold
+	got    *member
+	server string
 }
 
 func newHealer(h *Home) *healer {
-	l := &healer{home: h, lack: make(map[*Hold]Locker)}
-	l.task = task.Task{Start: h.Start, Done: h.Done, Work: l.work}
+	l := &healer{home: h, lack: make(map[*Hold]*lacking)}
+	l.looks = task.Task{Start: h.Start, Done: h.Done, Work: l.look}
+	l.confirms = task.Task{Start: h.Start, Done: h.Done, Work: l.confirm}
 	return l
 }
 
@@ -52,11 +77,7 @@ func (h *Hold) without(parts ...Locker) {
 	}
 	h.lacks = append(h.lacks, parts...)
 	for _, p := range parts {
-		l := homeOf(p).healer
-		l.mu.Lock()
-		l.lack[h] = p
-		l.mu.Unlock()
-		l.task.Ask()
+		homeOf(p).healer.add(&lacking{hold: h, part: p, quit: make(chan struct{})})
 	}
 }
 
@@ -68,14 +89,25 @@ func (h *Hold) forget() {
 	h.lacks = nil
 }
 
+func (l *healer) add(k *lacking) {
+	l.drop(k.hold)
+	l.mu.Lock()
+	l.lack[k.hold] = k
+	l.mu.Unlock()
+	l.looks.Ask()
+}
+
 func (l *healer) drop(h *Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.lack, h)
+	if k := l.lack[h]; k != nil {
+		close(k.quit)
+		delete(l.lack, h)
+	}
 }
 
-// work is one look, and takes the parts that may be taken by then.
-func (l *healer) work() (pause time.Duration, again bool) {
+// look asks for the run id, and has the parts waited for that may be taken by then.
+func (l *healer) look() (pause time.Duration, again bool) {
 	server, err := l.home.Server()
 	if err != nil && incurable(err) {
 		l.refused(err)
@@ -84,58 +116,77 @@ func (l *healer) work() (pause time.Duration, again bool) {
 	if server == "" || server != l.server {
 		l.server, l.since = server, time.Now()
 	}
-	due, lack := l.due()
-	for len(due) > 0 && l.server != "" {
-		n := min(len(due), grants)
-		l.heal(due[:n])
-		due = due[n:]
+	due, next, lack := l.due()
+	for _, k := range due {
+		if k.hold.isKept() {
+			l.home.do(func() { l.heal(k, server) })
+		} else {
+			l.done(k, regrant{})
+		}
 	}
 	if lack == 0 {
 		l.server = "" // the next look is not known to be soon
 	}
-	return lookEvery, lack > 0
+	return min(next, lookEvery), lack > 0
 }
 
-// A lacking is a hold without a part.
-type lacking struct {
-	hold *Hold
-	part Locker
-	got  *member
-}
-
-// due returns the parts that may be taken, and how many are lacking in all.
-func (l *healer) due() (due []*lacking, lack int) {
+// due returns the parts that may be taken and are not waited for, how soon others may be taken, and how many are lacking in
+// all.
+func (l *healer) due() (due []*lacking, next time.Duration, lack int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	stood := time.Since(l.since)
-	for h, p := range l.lack {
-		if stood >= h.of.longest {
-			due = append(due, &lacking{hold: h, part: p})
+	next = lookEvery
+	for h, k := range l.lack {
+		switch left := h.of.longest - stood; {
+		case l.server == "" || k.asks:
+		case left > 0:
+			next = min(next, left)
+		default:
+			k.asks = true
+			due = append(due, k)
 		}
 	}
-	return due, len(l.lack)
+	return due, next, len(l.lack)
 }
 
-// heal takes the parts that are free. They count if the server is the same afterwards.
-func (l *healer) heal(due []*lacking) {
-	for _, d := range due {
-		if d.hold.isKept() {
-			d.got, _ = d.hold.take(context.Background(), d.part, Options{})
-		}
+// heal waits for the part.
+func (l *healer) heal(k *lacking, server string) {
+	got, _ := k.hold.take(context.Background(), k.part, Options{Wait: healWait, Quit: k.quit})
+	l.done(k, regrant{k.hold, got, server})
+}
+
+// done notes that the part is not waited for any more, and what was granted: no part, or one that is to be confirmed.
+func (l *healer) done(k *lacking, g regrant) {
+	l.mu.Lock()
+	k.asks = false
+	if g.got != nil {
+		l.granted = append(l.granted, g)
+	}
+	l.mu.Unlock()
+	if g.got != nil {
+		l.confirms.Ask()
+	}
+}
+
+// confirm adds to their holds the parts that were granted, if the server is the same afterwards.
+func (l *healer) confirm() (pause time.Duration, again bool) {
+	l.mu.Lock()
+	granted := l.granted
+	l.granted = nil
+	l.mu.Unlock()
+	if len(granted) == 0 {
+		return 0, false
 	}
 	server, _ := l.home.Server()
-	if server != l.server {
-		l.server = ""
-	}
-	for _, d := range due {
-		switch {
-		case d.got == nil:
-		case l.server == "" || !d.hold.regain(d.got):
-			d.got.part.ReleaseLater()
-		default:
-			l.home.Logger.Info("rlock: a red lock has a part again", "lock", d.hold.of.name, "owner", d.hold.owner, "server", l.home.Where())
+	for _, g := range granted {
+		if server == "" || g.server != server || !g.hold.regain(g.got) {
+			g.got.part.ReleaseLater()
+			continue
 		}
+		l.home.Logger.Info("rlock: a red lock has a part again", "lock", g.hold.of.name, "owner", g.hold.owner, "server", l.home.Where())
 	}
+	return confirmEvery, false
 }
 
 // isKept reports whether the hold is valid and kept by the watchdog. A fixed lease ends before a part may be taken again.
@@ -145,19 +196,15 @@ func (h *Hold) isKept() bool {
 	return !h.over && h.lease == 0
 }
 
-// regain adds a part that the hold was without. It reports false if the hold is over, or not kept any more.
+// regain adds a part that the hold was without. It reports false if the hold is over, has the part, or is not kept any more.
 func (h *Hold) regain(m *member) bool {
 	h.mu.Lock()
-	if h.over || h.lease != 0 {
+	i := slices.IndexFunc(h.lacks, func(p Locker) bool { return homeOf(p) == homeOf(m.lock) })
+	if h.over || h.lease != 0 || i < 0 {
 		h.mu.Unlock()
 		return false
 	}
-	for i, p := range h.lacks {
-		if homeOf(p) == homeOf(m.lock) {
-			h.lacks = append(h.lacks[:i:i], h.lacks[i+1:]...)
-			break
-		}
-	}
+	h.lacks = slices.Delete(h.lacks, i, i+1)
 	homeOf(m.lock).healer.drop(h)
 	h.mu.Unlock()
 	return h.add(m)
@@ -170,6 +217,9 @@ func (l *healer) refused(err error) {
 	if len(l.lack) > 0 {
 		l.home.Logger.Warn("rlock: red locks take no lost part again on a server that refuses INFO", "server", l.home.Where(), "error", err)
 	}
-	clear(l.lack)
+	for h, k := range l.lack {
+		close(k.quit)
+		delete(l.lack, h)
+	}
 	l.server = ""
 }

@@ -177,3 +177,70 @@ func TestWithoutTheWaitForTheLongestLeaseTwoClientsHoldARedLock(t *testing.T) {
 		})
 	}
 }
+
+// The part of a hold is another's most of the time: a waiter for the red lock takes it each time that it is free.
+func TestALostPartIsWaitedForInTheLine(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(3)
+		h, err := take(l, forever)
+		require.NoError(t, err)
+		synctest.Wait()
+		servers[0].the().lose(errGone)
+		other := servers[0].occupy()
+		time.Sleep(longest + lookEvery/2)
+		require.NoError(t, other.Release(t.Context()))
+		synctest.Wait()
+		assert.Len(t, h.has(), 3, "it is not left to the next look")
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
+func TestTheFirstLookAtAnOldServerIsWhenItIsOldEnough(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		servers, l := f.servers(3)
+		for _, home := range f.homes {
+			home.Longest = longest + time.Second
+		}
+		l = NewRed("red", lockers(servers...), 3)
+		h, err := take(l, forever)
+		require.NoError(t, err)
+		synctest.Wait()
+		servers[0].the().lose(errGone)
+		time.Sleep(longest + time.Second + confirmEvery)
+		assert.Len(t, h.has(), 3)
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
+// One hold waits for a part that another process has. It does not keep a second one waiting, nor leave its wait behind.
+func TestHoldsWaitForTheirPartsSideBySide(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		var homes []*fakeHome
+		for range 3 {
+			homes = append(homes, f.home())
+		}
+		red := func(name string) (locks []*fakeLock, h *Hold) {
+			for _, home := range homes {
+				locks = append(locks, f.lock(home, name))
+			}
+			h, err := take(NewRed(name, lockers(locks...), 3), forever)
+			require.NoError(t, err)
+			return locks, h
+		}
+		servers, first := red("first")
+		others, second := red("second")
+		synctest.Wait()
+		servers[0].the().lose(errGone)
+		others[0].the().lose(errGone)
+		other := servers[0].occupy()
+		time.Sleep(longest + confirmEvery)
+		assert.Len(t, first.has(), 2)
+		assert.Len(t, second.has(), 3)
+		require.NoError(t, first.Release(t.Context()))
+		synctest.Wait()
+		require.NoError(t, other.Release(t.Context()))
+		synctest.Wait()
+		assert.Zero(t, servers[0].held(), "a hold that is over waits for nothing")
+		require.NoError(t, second.Release(t.Context()))
+	})
+}
