@@ -10,6 +10,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/diag"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/group"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -123,4 +124,5 @@ var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]
 
 func init() {
 	testhook.Look = func(client any, lock string) { client.(*Client).driver.AskAbout(lock) }
+	terms.Standing = AcquireOption(func(o *acquireOptions) { o.stands = true })
 }

@@ -20,7 +20,10 @@ type Hold struct {
 // An AcquireOption changes one acquire.
 type AcquireOption func(*acquireOptions)
 
-type acquireOptions struct{ lease, wait, linger time.Duration }
+type acquireOptions struct {
+	lease, wait, linger time.Duration
+	stands              bool
+}
 
 // WithLease takes the lock for a fixed time, as [Lock.LockFor] does: the watchdog does not
 // renew it. A lease of 0 means the watchdog, which is the default.
@@ -54,7 +57,7 @@ func newRequest(o terms.Owner, options []AcquireOption) client.Request {
 	for _, option := range options {
 		option(&with)
 	}
-	return client.Request{Owner: o, Lease: with.lease, Wait: with.wait, Linger: with.linger, Caller: terms.Caller()}
+	return client.Request{Owner: o, Lease: with.lease, Wait: with.wait, Linger: with.linger, Stands: with.stands, Caller: terms.Caller()}
 }
 
 // acquire acquires the lock with a handle, whose context is made from parent.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 )
 
 // ErrNotLeader is returned by [Candidate.Do] in a process that does not lead, and ErrNoLeader by
@@ -18,6 +19,9 @@ var (
 	ErrNoLeader  = errors.New("elect: no process leads")
 )
 
+// ErrRunning is returned by [Candidate.Run] while another Run of the candidate is in progress.
+var ErrRunning = errors.New("elect: this candidate stands already")
+
 // A Candidate is a process that may become the leader. It is safe for concurrent use.
 type Candidate struct {
 	client  *rlock.Client
@@ -25,6 +29,7 @@ type Candidate struct {
 	text    string
 	overrun func()
 	current atomic.Pointer[term] // nil between terms
+	stands  atomic.Bool          // a Run is in progress
 }
 
 // An Option changes a Candidate.
@@ -67,10 +72,15 @@ func New(client *rlock.Client, name string, options ...Option) *Candidate {
 //     reached, Run tries again.
 //
 // The context of lead ends with the term and with ctx. The term is also the term of
-// [Candidate.Term]. Only one Run of a candidate may be in progress.
+// [Candidate.Term]. Of a candidate one Run may be in progress: a second one returns [ErrRunning] at
+// once.
 func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, term *rlock.Hold) error) error {
+	if !c.stands.CompareAndSwap(false, true) {
+		return ErrRunning
+	}
+	defer c.stands.Store(false)
 	for {
-		hold, err := c.lock.Acquire(ctx)
+		hold, err := c.lock.Acquire(ctx, terms.Standing.(rlock.AcquireOption)) // a standby may wait for weeks
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil

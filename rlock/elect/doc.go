@@ -21,6 +21,5 @@
 // While a process leads, Redis has its text, by default its host and process ID, which every
 // process can read with [Candidate.Leader]. "rlock show" prints it.
 //
-// A process that waits for its term is logged once as a call that waits for long:
-// Config.LongWait: -1 turns that off.
+// Every process can also hear of each new leader, with [Candidate.Observe].
 package elect

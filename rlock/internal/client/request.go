@@ -22,6 +22,7 @@ type Request struct {
 	Lease  time.Duration // 0: until Unlock, kept by the watchdog
 	Wait   time.Duration // how long to wait between attempts; 0 is one attempt
 	Linger time.Duration // how long the lock lingers after it; 0: as the Config says, negative: not at all
+	Stands bool          // it waits for long by design, and that is not logged
 	Caller uint64        // the goroutine that makes it, if that is not the owner; 0 if that is not known
 
 	// Quit, once closed, ends the wait between attempts as its time would, and no

@@ -106,7 +106,7 @@ func (w *watch) wait(v *terms.View, one *terms.Wait) {
 		w.long = true
 	}
 	switch {
-	case w.LongWait <= 0 || one.Whole != nil: // a whole tells of its own waits
+	case w.LongWait <= 0 || one.Whole != nil || one.Stands: // a whole tells of its own waits
 	case !w.isDue(one.Since, w.LongWait) || w.waits.had(key):
 	case one.Place == nil: // its goroutine finds it out
 		w.next = w.now

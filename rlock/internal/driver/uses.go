@@ -132,7 +132,7 @@ func (r *reader) readCalls(l *lock, one *seen) (all bool) {
 		}
 		r.calls = append(r.calls, terms.Wait{
 			Owner: w.req.Owner, Goroutine: w.req.Goroutine(), Reads: w.req.Shared, Since: r.client.clock.time(w.began),
-			Place: w.place, Whole: w.req.Whole, Holder: w.holder, Told: w.told,
+			Place: w.place, Whole: w.req.Whole, Holder: w.holder, Told: w.told, Stands: w.req.Stands,
 		})
 	}
 	return true

@@ -54,4 +54,5 @@ type Wait struct {
 	Whole     *Whole // that it waits for, nil for none
 	Holder    string // that Redis has named last, "" if it named none
 	Told      bool   // it was logged that it waits for its own goroutine
+	Stands    bool   // it waits for long by design: see Standing
 }

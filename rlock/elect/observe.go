@@ -1,0 +1,42 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// observeEvery is how often [Candidate.Observe] asks. A change is thus told within some two seconds.
+const observeEvery = 2 * time.Second
+
+// Observe calls changed with the text of the leader: soon after it is called, and then each time another process
+// leads, or the same one again, until ctx ends; then it returns nil. The process need not stand. It asks Redis
+// every two seconds, so that terms that are shorter may be missed. Between two terms, and for a leader whose text is empty,
+// changed is not called.
+// While Redis cannot be reached Observe goes on asking. It returns the error of a question that no time can
+// cure, as [rlock.ErrClosed] or [rlock.ErrNoPermission].
+func (c *Candidate) Observe(ctx context.Context, changed func(leader string)) error {
+	tick := time.NewTicker(observeEvery)
+	defer tick.Stop()
+	for last := ""; ; {
+		i, err := c.client.Inspect(ctx, c.lock.Name())
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil && len(i.Holders) > 0 && i.Note != "" && i.Holders[0].Owner != last:
+			last = i.Holders[0].Owner
+			changed(i.Note)
+		case errors.Is(err, rlock.ErrClosed), errors.Is(err, rlock.ErrNoPermission), errors.Is(err, rlock.ErrWrongType),
+			errors.Is(err, rlock.ErrUnsupported), errors.Is(err, rlock.ErrInvalidName):
+			return fmt.Errorf("elect: observe %q: %w", c.lock.Name(), err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
