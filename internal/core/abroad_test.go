@@ -35,11 +35,11 @@ func TestWhenTheFirstTicketLooksBesideForeignClients(t *testing.T) {
 		{"for long", Reply{Found: First, Foreign: true, TTL: 100}, 4, true},
 	} {
 		l, n := besideForeign()
-		l.client.TakeEffects()
+		l.client.TakeEffects(at(0))
 		if in := l.follow(n, c.reply, at(100)); in != c.in || (l.abroad.hears != deaf) != c.listens {
 			t.Errorf("%s: in %d", c.name, in)
 		}
-		if told := len(l.client.TakeEffects()) == 1; told != c.listens {
+		if told := len(l.client.TakeEffects(at(0))) == 1; told != c.listens {
 			t.Errorf("%s: listens %v", c.name, told)
 		}
 	}
@@ -118,9 +118,9 @@ func TestALockIgnoresForeignClientsOnceNoTicketWaits(t *testing.T) {
 		if c.owner {
 			l.owner = l.newTenure(ID{1, false, 2}, Alone)
 		}
-		l.client.TakeEffects()
+		l.client.TakeEffects(at(0))
 		l.dismiss()
-		if told := len(l.client.TakeEffects()) > 0; told == c.stays || (l.abroad.hears == listening) != c.stays || !l.abroad.told {
+		if told := len(l.client.TakeEffects(at(0))) > 0; told == c.stays || (l.abroad.hears == listening) != c.stays || !l.abroad.told {
 			t.Errorf("%s: %+v", c.name, l.abroad)
 		}
 	}

@@ -33,7 +33,6 @@ const (
 	Step       // a step without members: grant a lock that is open to the tickets that may have it
 	Unmark     // take the mark of the tenure out of the queue: ZREM. The lock itself is left to its lease
 	Write      // a guarded write: execute it if the lock has the tenure: see write.go
-	Forget     // nothing is sent: the tenure is over
 )
 
 // A Ticket is a tenure as a step names it: its UUID, its mode, and whether its client polls.
@@ -72,7 +71,12 @@ type Command struct {
 
 	tenure, joins       *Tenure
 	tenureSeq, joinsSeq uint32
+	call                *Call // that sends it, nil for the keeper
+	callSeq             uint32
 }
+
+// Tenure returns the tenure of the command, nil of a guarded write and of a release by force.
+func (cmd *Command) Tenure() *Tenure { return cmd.tenure }
 
 // A Fault is why a command has no answer.
 type Fault uint8
@@ -82,6 +86,7 @@ const (
 	NotRun         // the command was not executed, and will not be
 	Unknown        // the command may have been executed, or may be yet
 	Fatal          // the command was refused, and would be refused again
+	Behind         // as Unknown, since its caller has left it behind: Redis has not failed
 )
 
 // A Found is where a command has found its tenure.

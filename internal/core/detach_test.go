@@ -24,10 +24,10 @@ func TestWhenAHoldIsDetached(t *testing.T) {
 		n := l.owner
 		l.showing(n, at(100))
 		c.change(l)
-		l.client.TakeEffects()
+		l.client.TakeEffects(at(0))
 		was, parted, result := l.Detach(1, Alone, nil, at(100))
 		asks := false
-		for _, e := range l.client.TakeEffects() {
+		for _, e := range l.client.TakeEffects(at(0)) {
 			asks = asks || e.Kind == Poll && e.Tenure == n && n.want != Parted
 		}
 		if result != c.result || asks != c.asks {
@@ -45,16 +45,18 @@ func TestWhenAHoldIsDetached(t *testing.T) {
 // A waiter gets a ticket once the lock is detached.
 func TestAWaiterGoesOnWhenAHoldIsDetached(t *testing.T) {
 	l := held(writes(1, 900))
-	w := &Waiter{Owner: 2, Waits: true, Until: Never}
+	w := &Call{Owner: 2, Waits: true, Until: Never}
 	l.Lock(w, at(100))
+	l.Next(w, false, at(100))
 	l.showing(l.owner, at(100))
-	l.client.TakeEffects()
+	l.owner.trust.most = 900
+	l.client.TakeEffects(at(0))
 	_, n, _ := l.Detach(1, Alone, nil, at(100))
 	ticket, keeper := false, false
-	for _, e := range l.client.TakeEffects() {
-		ticket, keeper = ticket || e.Kind == Poll && e.Waiter == w, keeper || e.Kind == Poll && e.Tenure == n
+	for _, e := range l.client.TakeEffects(at(0)) {
+		ticket, keeper = ticket || e.Kind == Poll && e.Call == w, keeper || e.Kind == Poll && e.Tenure == n
 	}
-	if w.Ticket == nil || !ticket || !keeper {
+	if w.Tenure == nil || !ticket || !keeper {
 		t.Error("the waiter has no ticket, or no goroutine knows of the detached tenure")
 	}
 }

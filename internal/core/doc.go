@@ -21,13 +21,13 @@
 // the watchdog.
 //
 //	want \ place   Unsent    Unsure    Refused   InQueue   Owner                         Over
-//	Gone           Forget    Leave     Leave     Leave     Leave                         Forget
+//	Gone                     Leave     Leave     Leave     Leave
 //	Tried          Acquire                       Look
 //	Queued         Join                          Look
 //	Resumed        Resume    Resume
 //	Held                                                   Step, Mirror
 //	Kept                                                   Step, Mirror
-//	Parted                                                 Mirror, Step, Unmark, Forget
+//	Parted                                                 Mirror, Step, Unmark
 //
 // An undo, a release, a grant that is given back, a ticket whose caller has left and the end of a lock that lingers are
 // one thing: the want Gone. A renewal, a nested lock, a hand-off and a downgrade are one thing: Redis shows something

@@ -20,7 +20,7 @@ func (l *Lock) Kept() *Tenure {
 func (l *Lock) Levels() []Level { return l.levels.all }
 
 // Waiters calls yield with each waiter in order. That one may leave meanwhile.
-func (l *Lock) Waiters(yield func(*Waiter) bool) {
+func (l *Lock) Waiters(yield func(*Call) bool) {
 	for w := l.line.first; w != nil; {
 		next := w.next
 		if !yield(w) {
@@ -34,10 +34,10 @@ func (l *Lock) Waiters(yield func(*Waiter) bool) {
 func (l *Lock) Subscribes() bool { return l.hears == asking || l.hears == listening }
 
 // Len returns how many calls wait.
-func (l *Lock) Len() int { return l.line.len }
+func (l *Lock) Len() int { return int(l.line.len) }
 
 // Pauses reports whether the call has called a holder that may linger, and gives it time before it tries again.
-func (w *Waiter) Pauses() bool { return w.callsAgain() }
+func (w *Call) Pauses() bool { return w.callsAgain() }
 
 // Tenures calls yield with each tenure that is not over.
 func (l *Lock) Tenures(yield func(*Tenure) bool) {
@@ -78,18 +78,6 @@ func (t *Tenure) InFlight() Op { return t.flight.op }
 // IsTicket reports whether the tenure is to get the lock yet.
 func (t *Tenure) IsTicket() bool { return t.isTicket() }
 
-// LeaveToKeeper leaves the release of the tenure that Unlock has returned to the keeper: its caller
-// does not wait. A lock that was not passed on yet is released.
-func (l *Lock) LeaveToKeeper(t *Tenure, now Now) {
-	if t.releases {
-		t.releases = false
-		if t.want == Parted {
-			l.give(t, now)
-		}
-		l.touch(t)
-	}
-}
-
 // Look ends all holds whose time is over.
 func (l *Lock) Look(now Now) { l.settle(now) }
 
@@ -107,6 +95,9 @@ func (l *Lock) IsShown(now Now) bool {
 	t := l.owner
 	return t != nil && t.flight.op != Mirror && l.shows(t, now)
 }
+
+// Wakes returns when the goroutine of a call that locks has to ask Next, beside the time of its ticket.
+func (l *Lock) Wakes(c *Call, now Now) Time { return l.wakes(c, now) }
 
 // Busy reports whether a command is in flight or due whose answer decides whose the lock is.
 func (l *Lock) Busy() bool { return l.busy() }
@@ -147,6 +138,3 @@ func (t *Tenure) Ends() Time { return t.ends() }
 // Claimed reports whether Redis was asked for no more than a claim, and Called whether another client has called.
 func (t *Tenure) Claimed() bool { return t.claim }
 func (t *Tenure) Called() bool  { return t.called }
-
-// Has reports whether the tenure is one of the lock that is not over.
-func (l *Lock) Has(t *Tenure) bool { return t.lock == l }

@@ -20,14 +20,14 @@ func TestWhatADriverAsks(t *testing.T) {
 	}
 	l, other := held(writes(1, NeverSafe)), held()
 	n := l.owner
-	if !l.Has(n) || other.Has(n) || l.Has(other.owner) {
+	if !has(l, n) || has(other, n) || has(l, other.owner) {
 		t.Error("whose tenure is it?")
 	}
 	n.claim, n.called = true, true
 	if !n.Claimed() || !n.Called() || other.owner.Claimed() || other.owner.Called() {
 		t.Error("claimed or called")
 	}
-	if l.forget(n); l.Has(n) {
+	if l.forget(n); has(l, n) {
 		t.Error("it is over")
 	}
 }
@@ -46,7 +46,7 @@ func TestConfirmAsksRedis(t *testing.T) {
 	l := held(writes(1, NeverSafe))
 	l.showing(l.owner, at(1))
 	l.owner.trust.seen = at(1)
-	l.client.TakeEffects()
+	l.client.TakeEffects(at(0))
 	if l.Confirm(at(2)); !polled(l, l.owner) {
 		t.Error("the owner is not polled")
 	}
@@ -92,7 +92,7 @@ func TestWhatADriverDecidesOfLingering(t *testing.T) {
 	n := l.owner
 	n.linger = 500
 	n.stays(at(0))
-	w := &Waiter{Owner: 2, Waits: true, Until: Never}
+	w := &Call{Owner: 2, Waits: true, Until: Never}
 	if l.EndLinger(at(1)); l.owner != nil || n.want != Gone {
 		t.Error("it lingers")
 	}
@@ -155,7 +155,7 @@ func TestWhenAReaderIsKeptOut(t *testing.T) {
 		{"it is free", func(l *Lock) { l.owner = nil }, false},
 	} {
 		l := held(reads(1, NeverSafe))
-		l.line.join(&Waiter{Owner: 2, Mode: Shared, Waits: true, Until: Never})
+		l.line.join(&Call{Owner: 2, Mode: Shared, Waits: true, Until: Never})
 		c.change(l)
 		if out := l.KeepsOut(at(100)); out != c.out {
 			t.Errorf("%s: %v", c.name, out)
@@ -165,9 +165,9 @@ func TestWhenAReaderIsKeptOut(t *testing.T) {
 
 func TestWhatElseADriverMayLookAt(t *testing.T) {
 	l, w := waits()
-	second := &Waiter{Owner: 2}
+	second := &Call{Owner: 2}
 	l.line.join(second)
-	var seen []*Waiter
+	var seen []*Call
 	for r := range l.Waiters { // which may leave meanwhile
 		seen = append(seen, r)
 		l.line.leave(r)
@@ -213,26 +213,6 @@ func TestWhatElseADriverMayLookAt(t *testing.T) {
 	}
 	if l.Close(at(1)); !l.Client().Closed() {
 		t.Error("it has closed")
-	}
-}
-
-// A release that its call does not wait for is the keeper's.
-func TestTheKeeperIsToldOfAReleaseThatIsLeftToIt(t *testing.T) {
-	for want, then := range map[Want]Want{Gone: Gone, Parted: Gone} {
-		l := held()
-		n := l.owner
-		l.owner, n.want, n.releases = nil, want, true
-		if _, releases := n.Agent(); !releases {
-			t.Error("its call releases it")
-		}
-		l.client.TakeEffects()
-		l.LeaveToKeeper(n, at(50))
-		if _, releases := n.Agent(); n.want != then || releases || !polled(l, n) {
-			t.Errorf("want %d", n.want)
-		}
-		if l.LeaveToKeeper(n, at(50)); len(l.client.Effects) > 0 {
-			t.Error("it is left twice")
-		}
 	}
 }
 

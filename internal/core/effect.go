@@ -6,10 +6,10 @@ import "slices"
 type EffectKind uint8
 
 const (
-	Wake         EffectKind = iota // the Waiter has an outcome
-	Poll                           // the Tenure may have something to send: Waiter's goroutine polls it, or without one the keeper. Without a Tenure the time of Waiter has changed
+	Wake         EffectKind = iota // the Call has an outcome
+	Poll                           // the Tenure is due At: Call's goroutine asks Next then, or without one the keeper asks. Without a Tenure: the Call is due At
+	Ended                          // the Tenure is over
 	Lose                           // the holders of Lost, for Cause
-	Released                       // the call that released the Tenure may return, for Cause
 	Subscribe                      // to the client's channel of the lock: Lock.Listening has the result
 	Unsubscribe                    // from it
 	ListenAbroad                   // subscribe to what foreign clients are told: Lock.ListeningAbroad
@@ -21,8 +21,9 @@ type Effect struct {
 	Kind   EffectKind
 	Cause  Cause
 	Lock   *Lock
-	Waiter *Waiter
+	Call   *Call
 	Tenure *Tenure
+	At     Time
 	Lost   []Level
 }
 
@@ -40,11 +41,44 @@ const (
 )
 
 // TakeEffects returns what the driver has to do since the last call. The slice is valid until the next one, so that
-// carrying them out may bring about more.
-func (c *Client) TakeEffects() []Effect {
+// carrying the effects out may bring about more. The time of each tenure that an event has touched is found here, once.
+func (c *Client) TakeEffects(now Now) []Effect {
 	e := c.Effects
 	c.Effects, c.taken = c.taken[:0], e
-	return e
+	n := 0
+	for i := range e {
+		if e[i].Kind == Poll && e[i].Tenure != nil && !e[i].Lock.schedule(&e[i], now) {
+			continue
+		}
+		if n < i {
+			e[n] = e[i]
+		}
+		n++
+	}
+	clear(e[n:])
+	return e[:n]
+}
+
+// schedule fills in when the tenure is due, and whose goroutine asks then. It reports whether that one has to be told: a call
+// asks by itself if it is awake, or comes sooner.
+func (l *Lock) schedule(e *Effect, now Now) bool {
+	t := e.Tenure
+	if t.lock != l || !t.touched {
+		return false // it was forgotten since, or another effect has told its time
+	}
+	t.touched = false
+	if t.isOver(now) {
+		l.forget(t)
+		l.settle(now)
+		return false
+	}
+	c := t.call
+	if t.alarm = 0; c != nil && !c.asleep {
+		return false
+	}
+	_, t.alarm = t.next(now)
+	e.Call, e.At = c, t.alarm
+	return c == nil || e.At < c.alarm
 }
 
 func (l *Lock) tell(e Effect) {
@@ -52,31 +86,18 @@ func (l *Lock) tell(e Effect) {
 	l.client.Effects = append(l.client.Effects, e)
 }
 
-// touch asks the tenure's agent for a poll, the goroutine of its waiter or the keeper, since there
-// may be something to send, or an earlier time to look. When the agent changes it is called again.
+// touch notes that the tenure may be due at another time than its agent knows, or that its agent is another: that of the
+// call for which it stands, or the keeper.
 func (l *Lock) touch(t *Tenure) {
-	if t.releases {
-		return // the call that releases it polls it
+	if !t.touched {
+		t.touched = true
+		l.tell(Effect{Kind: Poll, Tenure: t})
 	}
-	t.alarm = 0
-	e := Effect{Kind: Poll, Lock: l, Tenure: t, Waiter: t.waiter}
-	for i := max(0, len(l.client.Effects)-4); i < len(l.client.Effects); i++ { // most doubles come soon, and others are harmless
-		if o := &l.client.Effects[i]; o.Kind == Poll && o.Tenure == t && o.Waiter == e.Waiter {
-			return
-		}
-	}
-	l.client.Effects = append(l.client.Effects, e)
 }
 
-// changed schedules a mirror if Redis shows other levels, and a look at their ends. The agent of
-// the owner is the same as before: so it is told only of a time that is sooner than what it knows.
-// For levels that Redis shows only their ends may be: the table has the same commands for Held and Kept.
+// changed schedules a mirror if Redis shows other levels, and a look at their ends.
 func (l *Lock) changed(now Now) {
-	t := l.owner
-	if t.alarm <= now.Time || t.alarm <= l.ends(now) && l.shows(t, now) {
-		return
-	}
-	if _, at := t.next(now); at < t.alarm {
+	if t := l.owner; t.alarm > now.Time && (t.alarm > l.ends(now) || !l.shows(t, now)) {
 		l.touch(t)
 	}
 }

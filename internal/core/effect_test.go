@@ -2,31 +2,61 @@ package core
 
 import "testing"
 
-// An agent is told once, and so is another one that comes after it.
-func TestWhoIsToldToPoll(t *testing.T) {
-	l, n := tenure()
-	first, second := &Waiter{Owner: 1}, &Waiter{Owner: 2}
-	l.client.TakeEffects()
-	for _, w := range []*Waiter{nil, nil, first, first, second, nil} {
-		n.waiter = w
-		l.touch(n)
-	}
-	var told []*Waiter
-	for _, e := range l.client.TakeEffects() {
-		if e.Kind == Poll && e.Tenure == n && e.Lock == l {
-			told = append(told, e.Waiter)
+// An agent is told once, the one that there is when the effects are taken; but not a call that is awake, or that asks sooner
+// by itself.
+func TestWhoIsToldWhenATenureIsDue(t *testing.T) {
+	asleep := func(until Time) *Call { return &Call{Owner: 1, asleep: true, alarm: until} }
+	for _, c := range []struct {
+		name  string
+		agent *Call
+		told  bool
+	}{
+		{"the keeper", nil, true},
+		{"a call that sleeps", asleep(Never), true},
+		{"a call that asks then by itself", asleep(10_050), false},
+		{"a call that is awake", &Call{Owner: 1, alarm: Never}, false},
+	} {
+		l := held(writes(1, NeverSafe))
+		n := l.owner
+		l.showing(n, at(50))
+		n.trust.seen = at(50)
+		for _, agent := range []*Call{{Owner: 2, asleep: true}, c.agent} {
+			n.call = agent
+			l.touch(n)
+		}
+		told := effects(l, Poll)
+		if c.told != (len(told) == 1) || c.told && (told[0].Call != c.agent || told[0].Tenure != n || told[0].At != 10_050 || told[0].Lock != l) {
+			t.Errorf("%s: %+v", c.name, told)
+		}
+		if len(effects(l, Poll)) > 0 {
+			t.Errorf("%s: it is told again", c.name)
 		}
 	}
-	if len(told) != 3 || told[0] != nil || told[1] != first || told[2] != second {
-		t.Errorf("%d are told", len(told))
+}
+
+// A tenure that is over when the effects are taken is forgotten then. Its call, which had nothing to send yet, returns.
+func TestATenureThatIsOverIsForgotten(t *testing.T) {
+	l := held()
+	n := l.owner
+	l.give(n, at(1))
+	c := releasing(l, n)
+	if effects(l, Ended) != nil || !has(l, n) {
+		t.Fatal("it is not over yet")
 	}
-	n.waiter, n.releases = nil, true
-	if l.touch(n); len(l.client.Effects) > 0 {
-		t.Error("the call that releases it is told")
+	n.forcedOut()
+	l.touch(n)
+	woken, ended := false, false
+	for range 2 {
+		for _, e := range l.client.TakeEffects(at(2)) {
+			woken = woken || e.Kind == Wake && e.Call == c
+			ended = ended || e.Kind == Ended && e.Tenure == n
+		}
 	}
-	n.releases = false
-	if l.touch(n); len(l.client.Effects) == 0 {
-		t.Error("the keeper is not told")
+	if !woken || !ended || has(l, n) || c.Outcome != Done || c.Cause != KeyGone || l.Idle() {
+		t.Errorf("woken %v, ended %v, outcome %d, cause %d", woken, ended, c.Outcome, c.Cause)
+	}
+	if a := l.Next(c, false, at(3)); a.Do != Returns || !l.Idle() {
+		t.Errorf("it does %d", a.Do)
 	}
 }
 
@@ -42,8 +72,7 @@ func TestTheKeeperIsToldOfASoonerTime(t *testing.T) {
 		{"it polls later", func(n *Tenure) { n.unshown() }, 101, true},
 		{"nothing has changed", func(*Tenure) {}, 10_050, false}, // the renewal
 		{"it polls later than the renewal", func(*Tenure) {}, 50_001, true},
-		{"it rests", func(n *Tenure) { n.unshown(); n.again = 200 }, 200, false},
-		{"it rests for less", func(n *Tenure) { n.unshown(); n.again = 200 }, 201, true},
+		{"it is told already", func(n *Tenure) { n.unshown(); n.touched = true }, 101, false},
 	} {
 		l := held(writes(1, NeverSafe))
 		n := l.owner
@@ -51,9 +80,9 @@ func TestTheKeeperIsToldOfASoonerTime(t *testing.T) {
 		n.trust.seen = at(50)
 		c.change(n)
 		n.alarm = c.alarm
-		l.client.TakeEffects()
+		l.client.TakeEffects(at(0))
 		l.changed(at(100))
-		if told := len(l.client.Effects) > 0; told != c.told || told && n.alarm != 0 {
+		if told := len(l.client.Effects) > 0; told != c.told {
 			t.Errorf("%s: %v", c.name, told)
 		}
 	}
@@ -61,12 +90,12 @@ func TestTheKeeperIsToldOfASoonerTime(t *testing.T) {
 
 func TestALossIsToldToHoldersOnly(t *testing.T) {
 	l := held()
-	l.client.TakeEffects()
+	l.client.TakeEffects(at(0))
 	if l.loses(nil, KeyGone); len(l.client.Effects) > 0 {
 		t.Error("a lock that lingered has no holder")
 	}
 	l.loses([]Level{writes(1, NeverSafe)}, KeyGone)
-	if e := l.client.TakeEffects(); len(e) != 1 || e[0].Tenure != l.owner || e[0].Lost[0].Owner != 1 || e[0].Cause != KeyGone {
+	if e := l.client.TakeEffects(at(0)); len(e) != 1 || e[0].Tenure != l.owner || e[0].Lost[0].Owner != 1 || e[0].Cause != KeyGone {
 		t.Errorf("%+v", e)
 	}
 }

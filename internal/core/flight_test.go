@@ -21,11 +21,11 @@ func TestWhatACommandSays(t *testing.T) {
 		l, w := waits()
 		l.Kind.Permits = 3
 		l.abroad.told = true
-		w.Passed = ID{2, false, 9}
+		w.Named = ID{2, false, 9}
 		n := l.asks(w, c.want)
 		n.place, n.told, n.tokens.reserved = c.place, 5, 16
 		cmd := n.send(c.op, at(50))
-		if cmd.Owner != c.owner || cmd.Heard != c.heard || l.abroad.told == c.heard || cmd.Lease != c.lease || cmd.Permits != 3 || cmd.Tokens != 16 || (cmd.Passed == w.Passed) != (c.op == Resume) {
+		if cmd.Owner != c.owner || cmd.Heard != c.heard || l.abroad.told == c.heard || cmd.Lease != c.lease || cmd.Permits != 3 || cmd.Tokens != 16 || (cmd.Passed == w.Named) != (c.op == Resume) {
 			t.Errorf("%d: %+v", c.op, cmd)
 		}
 		if c.op.enters() && n.place != Unsure {

@@ -44,7 +44,7 @@ func (l *Lock) current(now Now) *Tenure {
 // ticketMoved begins a hold if the tenure is a ticket that has the lock now, and has its waiter get another one if it
 // cannot get the lock any more.
 func (l *Lock) ticketMoved(t *Tenure, now Now) {
-	switch w := t.waiter; {
+	switch w := t.call; {
 	case !t.isTicket():
 	case t.place == Owner:
 		l.taken(t, now)
@@ -61,7 +61,7 @@ func (l *Lock) ticketMoved(t *Tenure, now Now) {
 
 // taken begins a hold with a ticket that has the lock.
 func (l *Lock) taken(t *Tenure, now Now) {
-	w := t.waiter
+	w := t.call
 	if now.Safe >= t.trust.until { // with KeepLate broken
 		l.give(t, now)
 		return
@@ -73,7 +73,7 @@ func (l *Lock) taken(t *Tenure, now Now) {
 	case Resumed:
 		way = ByPass
 	}
-	w.Ticket, t.waiter = nil, nil
+	w.Tenure, t.call = nil, nil
 	t.alarm = 0 // the keeper is its agent now, and is about to be told
 	switch {
 	case l.owner == nil:
@@ -95,7 +95,7 @@ func (l *Lock) taken(t *Tenure, now Now) {
 
 // begin gives a call the lock by the tenure, which has no levels: the first time, or the next one. It keeps nothing of the
 // waiter.
-func (l *Lock) begin(t *Tenure, w *Waiter, way Way, now Now) {
+func (l *Lock) begin(t *Tenure, w *Call, way Way, now Now) {
 	if way == ByHandoff || way == ByLinger {
 		t.tokens.passOn()
 	}
@@ -116,23 +116,24 @@ func (l *Lock) begin(t *Tenure, w *Waiter, way Way, now Now) {
 }
 
 // admit gives a waiter a level beside those that there are.
-func (l *Lock) admit(w *Waiter, way Way, now Now) {
+func (l *Lock) admit(w *Call, way Way, now Now) {
 	l.served(w, now)
 	l.open(w, way, now)
 }
 
-// served removes a waiter from the line, since it is about to have the lock.
-func (l *Lock) served(w *Waiter, now Now) {
+// served removes a waiter from the line, since it is about to have the lock. Its goroutine may not look at the lock again.
+func (l *Lock) served(w *Call, now Now) {
 	l.line.leave(w)
-	if w.Ticket != nil {
+	l.line.calls--
+	if w.Tenure != nil {
 		l.pass(w, now)
 	}
-	l.tell(Effect{Kind: Wake, Waiter: w})
+	l.tell(Effect{Kind: Wake, Call: w})
 }
 
 // admitOthers lets in those that need not wait now that w has the lock: the other calls of its owner, and beside a reader
 // those behind it.
-func (l *Lock) admitOthers(w *Waiter, now Now) {
+func (l *Lock) admitOthers(w *Call, now Now) {
 	l.admitOwner(w.Owner, now)
 	if w.Mode == Shared {
 		l.admitReaders(true, now)

@@ -123,7 +123,7 @@ func eachWritten(file *ast.File, yield func(field string)) {
 var (
 	wantNames  = [...]string{"Gone", "Tried", "Queued", "Resumed", "Held", "Kept", "Parted"}
 	placeNames = [...]string{"Unsent", "Unsure", "Refused", "InQueue", "Owner", "Over"}
-	opNames    = [...]string{"None", "Acquire", "Resume", "Join", "Look", "Mirror", "Leave", "Step", "Unmark", "Write", "Forget"}
+	opNames    = [...]string{"None", "Acquire", "Resume", "Join", "Look", "Mirror", "Leave", "Step", "Unmark", "Write"}
 )
 
 // The picture in doc.go is the table.

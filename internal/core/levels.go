@@ -101,7 +101,7 @@ func (l *Lock) levelOf(o OwnerID, m Mode, handle any) int {
 }
 
 // open adds a level for the waiter, which has the lock then.
-func (l *Lock) open(w *Waiter, way Way, now Now) {
+func (l *Lock) open(w *Call, way Way, now Now) {
 	w.Outcome, w.Way, w.Token = Acquired, way, l.owner.tokens.current
 	v := Level{Owner: w.Owner, Mode: w.Mode, Until: NeverSafe, Since: now.Time, Token: w.Token, Part: w.Part, First: way != ByNesting, Way: way, Handle: w.Handle, Info: w.Info}
 	if w.Lease > 0 {

@@ -215,7 +215,7 @@ func TestWhatALevelIs(t *testing.T) {
 	}{{ByQueue, 0, true, NeverSafe}, {ByNesting, 1, false, 51}} {
 		l := held()
 		l.owner.tokens = tokens{1, 0, 7}
-		w := &Waiter{Owner: 2, Mode: Shared, Lease: c.lease, Part: true, Handle: "a", Info: 9}
+		w := &Call{Owner: 2, Mode: Shared, Lease: c.lease, Part: true, Handle: "a", Info: 9}
 		l.open(w, c.way, at(50))
 		want := Level{Owner: 2, Mode: Shared, Part: true, First: c.first, Until: c.until, Since: 50, Token: 7, Way: c.way, Handle: "a", Info: 9}
 		if l.levels.all[0] != want || w.Outcome != Acquired || w.Way != c.way || w.Token != 7 {
@@ -260,7 +260,7 @@ func TestRedisIsToldOfAReaderThatHasEnded(t *testing.T) {
 	n := l.owner
 	l.owner.mode, l.levels.all[0].Mode, n.shown = Shared, Shared, shape{}
 	n.alarm = 40_000
-	l.client.TakeEffects()
+	l.client.TakeEffects(at(0))
 	if l.Look(at(90)); !polled(l, n) || len(l.levels.all) != 1 {
 		t.Error("its agent is not told")
 	}

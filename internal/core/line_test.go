@@ -9,10 +9,10 @@ import (
 // Waiters leave from anywhere in the line, and those are counted whose owners may have several.
 func TestALineKeepsItsOrder(t *testing.T) {
 	var l line
-	all := []*Waiter{{Owner: 1, Repeats: true}, {Owner: 2, Repeats: true}, {Owner: 3}, {Owner: 2, Repeats: true}, {Owner: 1, Repeats: true}}
-	check := func(repeats map[OwnerID]int, want ...*Waiter) {
+	all := []*Call{{Owner: 1, Repeats: true}, {Owner: 2, Repeats: true}, {Owner: 3}, {Owner: 2, Repeats: true}, {Owner: 1, Repeats: true}}
+	check := func(repeats map[OwnerID]int, want ...*Call) {
 		t.Helper()
-		var forth, back []*Waiter
+		var forth, back []*Call
 		for w := l.first; w != nil; w = w.next {
 			forth = append(forth, w)
 		}
@@ -20,7 +20,7 @@ func TestALineKeepsItsOrder(t *testing.T) {
 			back = append(back, w)
 		}
 		slices.Reverse(back)
-		if !slices.Equal(forth, want) || !slices.Equal(back, want) || l.len != len(want) || !maps.Equal(l.repeats, repeats) {
+		if !slices.Equal(forth, want) || !slices.Equal(back, want) || int(l.len) != len(want) || !maps.Equal(l.repeats, repeats) {
 			t.Errorf("%d forth, %d back, %d counted, repeats %v", len(forth), len(back), l.len, l.repeats)
 		}
 		for _, w := range all {
@@ -30,7 +30,7 @@ func TestALineKeepsItsOrder(t *testing.T) {
 		}
 	}
 	for i, w := range all {
-		if l.join(w); l.len != i+1 {
+		if l.join(w); int(l.len) != i+1 {
 			t.Fatal(l.len)
 		}
 	}

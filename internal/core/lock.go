@@ -32,11 +32,10 @@ func (l *Lock) Reset(c *Client, k Kind) {
 }
 
 // Idle reports whether nothing is left of the lock, so that the client may forget it.
-func (l *Lock) Idle() bool { return l.tenures.len == 0 && l.line.len == 0 }
+func (l *Lock) Idle() bool { return l.tenures.len == 0 && l.line.calls == 0 }
 
-// Lock begins a call. Unless its outcome is known at once the call waits: its goroutine polls its ticket and calls Tick,
-// until it is woken or calls Cancel.
-func (l *Lock) Lock(w *Waiter, now Now) Outcome {
+// Lock begins a call. Unless its outcome is known at once the call waits: its goroutine asks Next.
+func (l *Lock) Lock(w *Call, now Now) Outcome {
 	if !l.Nest(w, now) && l.AtOnce(w, now) == Waiting {
 		l.Wait(w, now)
 	}
@@ -47,7 +46,7 @@ func (l *Lock) Lock(w *Waiter, now Now) Outcome {
 // once needs no memory.
 
 // Nest gives the call a level if its owner holds the lock already, and reports whether it does.
-func (l *Lock) Nest(w *Waiter, now Now) bool {
+func (l *Lock) Nest(w *Call, now Now) bool {
 	w.began = now.Time
 	if l.owner == nil || l.current(now) == nil || !l.heldBy(w.Owner) || l.isRead() && w.Mode == Alone {
 		return false
@@ -57,7 +56,7 @@ func (l *Lock) Nest(w *Waiter, now Now) bool {
 }
 
 // AtOnce serves a call that did not nest a moment ago, and need not wait, or is not to. It returns Waiting for another one.
-func (l *Lock) AtOnce(w *Waiter, now Now) Outcome {
+func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 	w.Outcome = Waiting
 	if l.owner == nil && l.client.breaks(NoWayBack) {
 		l.wayBack(now)
@@ -78,10 +77,11 @@ func (l *Lock) AtOnce(w *Waiter, now Now) Outcome {
 }
 
 // Wait puts a call into the line that was not served at once.
-func (l *Lock) Wait(w *Waiter, now Now) {
+func (l *Lock) Wait(w *Call, now Now) {
 	if o := l.owner; o != nil && o.want == Kept {
 		l.give(o, now)
 	}
+	l.begins(w, Locks, nil)
 	w.attempts = 1
 	l.line.join(w)
 	if l.Kind.Strict {
@@ -91,27 +91,13 @@ func (l *Lock) Wait(w *Waiter, now Now) {
 }
 
 // nest gives the call a level beside those that there are.
-func (l *Lock) nest(w *Waiter, way Way, now Now) {
+func (l *Lock) nest(w *Call, way Way, now Now) {
 	l.open(w, way, now)
 	l.changed(now)
 }
 
-// Cancel ends a call whose caller has left, with Cancelled or Closed. If it was granted the lock meanwhile its level is
-// given back as by Unlock, so that a caller that has left never holds it: see there.
-func (l *Lock) Cancel(w *Waiter, o Outcome, now Now) (releases *Tenure) {
-	switch w.Outcome {
-	case Waiting:
-		l.leave(w, o, now)
-		l.settle(now)
-	case Acquired:
-		w.Outcome = o
-		_, releases, _ = l.Unlock(w.Owner, w.Mode, w.Handle, now)
-	}
-	return releases
-}
-
 // Unlock closes the level of a handle, or the owner's innermost level of the mode, and returns it. If that takes a command
-// it returns the tenure: the caller polls it, sends the command, and waits for the effect Released.
+// it returns the tenure: the keeper sends the command, unless a call does: see Release.
 func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releases *Tenure, ok bool) {
 	t := l.current(now)
 	i := -1
@@ -131,7 +117,6 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 		l.changed(now)
 	case l.vacated(now):
 	default:
-		t.releases = true
 		l.give(t, now)
 		releases = t
 	}
@@ -151,17 +136,6 @@ func (l *Lock) SetLease(o OwnerID, m Mode, handle any, lease Span, now Now) bool
 	return true
 }
 
-// ForcedOut says that this client has taken the tenure of that ID out of Redis by force.
-func (l *Lock) ForcedOut(id ID, now Now) {
-	t := l.owner
-	if t == nil || t.ID != id {
-		return
-	}
-	t.forcedOut()
-	l.lose(ByForce, now)
-	l.settle(now)
-}
-
 // Close ends everything: calls return, also those whose command is in flight, and what Redis shows yet is released. A
 // detached tenure is left to its lease.
 func (l *Lock) Close(now Now) {
@@ -170,8 +144,8 @@ func (l *Lock) Close(now Now) {
 		l.leave(l.line.first, Closed, now)
 	}
 	for t := l.tenures.first; t != nil; t = t.behind {
-		if t.waiter != nil { // that of a Resume does not wait in the line
-			l.leave(t.waiter, Closed, now)
+		if t.call != nil && t.call.purpose == Locks { // that of a Resume does not wait in the line
+			l.leave(t.call, Closed, now)
 		}
 	}
 	if l.owner != nil {

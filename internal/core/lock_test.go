@@ -6,30 +6,35 @@ import "testing"
 func TestWhichTicketJoinsWithARelease(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(*Lock, *Tenure, *Waiter)
+		change func(*Lock, *Tenure, *Call)
 		joins  bool
 	}{
-		{"a call waits", func(*Lock, *Tenure, *Waiter) {}, true},
-		{"it has a ticket", func(l *Lock, _ *Tenure, w *Waiter) { l.asks(w, Queued) }, false},
-		{"it does not wait", func(_ *Lock, _ *Tenure, w *Waiter) { w.Waits = false }, false},
-		{"its wait is too short", func(_ *Lock, _ *Tenure, w *Waiter) { w.Until = 54 }, false},
-		{"a strict lock", func(l *Lock, _ *Tenure, w *Waiter) { l.Kind.Strict = true }, false},
-		{"the client is not told", func(l *Lock, _ *Tenure, _ *Waiter) { l.hears = asking }, false},
-		{"the client closes", func(l *Lock, _ *Tenure, _ *Waiter) { l.client.closed = true }, false},
-		{"the keeper releases it", func(_ *Lock, n *Tenure, _ *Waiter) { n.releases = false }, false},
-		{"it is passed on", func(_ *Lock, n *Tenure, _ *Waiter) { n.want, n.within = Parted, 10 }, false},
+		{"a call waits", func(*Lock, *Tenure, *Call) {}, true},
+		{"it has a ticket", func(l *Lock, _ *Tenure, w *Call) { l.asks(w, Queued) }, false},
+		{"it does not wait", func(_ *Lock, _ *Tenure, w *Call) { w.Waits = false }, false},
+		{"its wait is too short", func(_ *Lock, _ *Tenure, w *Call) { w.Until = 54 }, false},
+		{"a strict lock", func(l *Lock, _ *Tenure, w *Call) { l.Kind.Strict = true }, false},
+		{"the client is not told", func(l *Lock, _ *Tenure, _ *Call) { l.hears = asking }, false},
+		{"the client closes", func(l *Lock, _ *Tenure, _ *Call) { l.client.closed = true }, false},
+		{"the keeper releases it", func(_ *Lock, n *Tenure, _ *Call) { n.call = nil }, false},
+		{"it is passed on", func(_ *Lock, n *Tenure, _ *Call) { n.want, n.within = Parted, 10 }, false},
 	} {
 		l, w := waits()
 		l.Kind.Fenced, l.reserve = true, 16
 		n := l.newTenure(ID{1, false, 1}, Alone)
-		n.want, n.place, n.releases, n.since, l.hears = Gone, Owner, true, 40, listening
+		n.want, n.place, n.since, l.hears = Gone, Owner, 40, listening
+		releases := releasing(l, n)
 		c.change(l, n, w)
-		cmd, _ := l.Poll(n, at(50))
+		op, _ := n.next(at(50))
+		cmd, _ := l.send(n, op, at(50))
+		if n.call == releases {
+			cmd.call, cmd.callSeq = releases, releases.seq
+		}
 		if joins := cmd.Joins.ID != (ID{}); (cmd.Op == Leave) != (n.want == Gone) || joins != c.joins {
 			t.Errorf("%s: command %d, with a join: %v", c.name, cmd.Op, joins)
 		}
-		if c.joins && (cmd.Joins.ID != w.Ticket.ID || w.Ticket.want != Queued || cmd.Tokens != 16) {
-			t.Errorf("%s: want %d, with %d tokens", c.name, w.Ticket.want, cmd.Tokens)
+		if c.joins && (cmd.Joins.ID != w.Tenure.ID || w.Tenure.want != Queued || cmd.Tokens != 16) {
+			t.Errorf("%s: want %d, with %d tokens", c.name, w.Tenure.want, cmd.Tokens)
 		}
 	}
 }
@@ -42,9 +47,9 @@ func TestTheAnswerToAReleaseIsThatToItsJoin(t *testing.T) {
 	}{{Answered, Answered, Answered, false}, {Answered, NotRun, NotRun, true}, {Unknown, Answered, Unknown, true}} {
 		l, w := waits()
 		n := l.newTenure(ID{1, false, 1}, Alone)
-		n.want, n.place, n.releases, n.since, l.hears = Gone, Owner, true, 40, listening
-		cmd, _ := l.Poll(n, at(50))
-		ticket := w.Ticket
+		n.want, n.place, n.since, l.hears = Gone, Owner, 40, listening
+		cmd := sendFor(t, l, releasing(l, n), at(50), Leave)
+		ticket := w.Tenure
 		l.Answer(&cmd, Reply{Fault: c.fault, JoinFault: c.join, Left: true, Found: Waits, Holder: ID{2, false, 1}}, at(60))
 		if queued := ticket.place == InQueue; queued == c.rest || (w.rest > 0) != c.rest {
 			t.Errorf("%+v: the ticket is at %d, and its waiter rests until %d", c, ticket.place, w.rest)
@@ -74,20 +79,20 @@ func TestWhatAClientDoesThatHearsOfAGrant(t *testing.T) {
 		}
 		o := l.owner
 		n := l.newTenure(ID{1, false, 7}, c.ticket)
-		w := &Waiter{Owner: 9, Mode: c.ticket, Waits: true, Until: Never}
+		w := &Call{Owner: 9, Mode: c.ticket, Waits: true, Until: Never, asleep: true, alarm: Never}
 		l.line.join(w)
-		n.want, n.place, n.look, n.trust.seen, n.waiter, w.Ticket = Queued, InQueue, Never, at(50), w, n
+		n.want, n.place, n.look, n.trust.seen, n.call, w.Tenure = Queued, InQueue, Never, at(50), w, n
 		if c.change != nil {
 			c.change(l, n)
-			n.waiter, w.Ticket = nil, nil
+			n.call, w.Tenure = nil, nil
 		}
 		if o != nil {
 			o.shown = l.shape(at(50))
 		}
-		l.client.TakeEffects()
+		l.client.TakeEffects(at(0))
 		l.heardGrant(n, Message{}, at(50))
 		asked := map[*Tenure]bool{}
-		for _, e := range l.client.TakeEffects() {
+		for _, e := range l.client.TakeEffects(at(0)) {
 			asked[e.Tenure] = asked[e.Tenure] || e.Kind == Poll
 		}
 		doubts := o != nil && o.shown == shape{} && asked[o] && asked[n] && n.look == 50
@@ -139,28 +144,28 @@ func TestAReleaseByForceIsBelievedOfTheOwner(t *testing.T) {
 // Only a tenure that this client has is ended by force.
 func TestATenureThatIsReleasedByForce(t *testing.T) {
 	l := held(writes(1, NeverSafe))
-	l.ForcedOut(ID{1, false, 2}, at(50))
+	force(l, ID{1, false, 2}, at(50))
 	if !l.isHeld() {
 		t.Error("another tenure was released")
 	}
-	l.ForcedOut(ID{1, false, 1}, at(50))
+	force(l, ID{1, false, 1}, at(50))
 	if l.isHeld() || l.owner != nil {
 		t.Error("it is held")
 	}
-	l.ForcedOut(ID{1, false, 1}, at(50))
+	force(l, ID{1, false, 1}, at(50))
 
 	l = held(writes(1, NeverSafe))
-	w := &Waiter{Owner: 2, Waits: true, Until: Never}
+	w := &Call{Owner: 2, Waits: true, Until: Never}
 	l.Lock(w, at(50))
 	n := l.owner
-	l.ForcedOut(n.ID, at(50))
-	if w.Ticket == nil || n.place != Over {
+	force(l, n.ID, at(50))
+	if w.Tenure == nil || n.place != Over {
 		t.Error("the next one does not ask for the lock, or the tenure is to leave")
 	}
 }
 
 func TestACallThatIsServedAtOnce(t *testing.T) {
-	line := func(l *Lock) { l.line.join(&Waiter{Owner: 8, Waits: true, Until: Never}) }
+	line := func(l *Lock) { l.line.join(&Call{Owner: 8, Waits: true, Until: Never}) }
 	for _, c := range []struct {
 		name    string
 		levels  []Level
@@ -189,7 +194,7 @@ func TestACallThatIsServedAtOnce(t *testing.T) {
 		if c.change != nil {
 			c.change(l)
 		}
-		w := &Waiter{Owner: c.owner, Mode: c.mode, Waits: c.waits, Until: Never, Outcome: Failed}
+		w := &Call{Owner: c.owner, Mode: c.mode, Waits: c.waits, Until: Never, Outcome: Failed}
 		nests := l.Nest(w, at(50))
 		if !nests {
 			l.AtOnce(w, at(50))
@@ -206,7 +211,7 @@ func TestATenureOfAnotherLockHasNothingToSend(t *testing.T) {
 		t.Helper()
 		cmd, due := l.Poll(n, at(20_000))
 		op, peeked := l.Peek(n, at(20_000))
-		if cmd.Op != None || due != Never || op != None || peeked != Never || l.Has(n) {
+		if cmd.Op != None || due != Never || op != None || peeked != Never || has(l, n) {
 			t.Errorf("%d at %d, %d at %d", cmd.Op, due, op, peeked)
 		}
 	}
@@ -221,11 +226,12 @@ func TestATenureOfAnotherLockHasNothingToSend(t *testing.T) {
 	}
 	nothing(l, o)
 	other.newTenure(ID{1, false, 7}, Alone)
+	l.client.TakeEffects(at(0))
 	l.client.spare = o
-	if n := other.newTenure(ID{1, false, 8}, Alone); n != o || !other.Has(o) {
+	if n := other.newTenure(ID{1, false, 8}, Alone); n != o || !has(other, o) {
 		t.Fatal("its memory is not used again")
 	}
-	if nothing(l, o); !other.Has(o) || !l.Idle() {
+	if nothing(l, o); !has(other, o) || !l.Idle() {
 		t.Error("the other lock has lost it")
 	}
 }
@@ -233,26 +239,30 @@ func TestATenureOfAnotherLockHasNothingToSend(t *testing.T) {
 // In every case a hold whose time is over is lost, and told.
 func TestEachEventEndsWhatIsOver(t *testing.T) {
 	for name, happens := range map[string]func(*Lock, Now){
-		"Cancel":          func(l *Lock, now Now) { l.Cancel(l.line.first, Cancelled, now) },
+		"Leave":           func(l *Lock, now Now) { l.line.first.Outcome = Waiting; l.Leave(l.line.first, Cancelled, now) },
 		"SetLease":        func(l *Lock, now Now) { l.SetLease(1, Alone, nil, 900, now) },
 		"Hear":            func(l *Lock, now Now) { l.Hear(Message{Kind: ForeignNews}, now) },
 		"Listening":       func(l *Lock, now Now) { l.Listening(true, now) },
 		"ListeningAbroad": func(l *Lock, now Now) { l.ListeningAbroad(now) },
 		"Doubt":           func(l *Lock, now Now) { l.Doubt(now) },
 		"Confirm":         func(l *Lock, now Now) { l.Confirm(now) },
-		"Tick":            func(l *Lock, now Now) { l.Tick(l.line.first, now) },
-		"Write":           func(l *Lock, now Now) { l.Write(1, Alone, nil, now) },
-		"Resume":          func(l *Lock, now Now) { l.Resume(&Waiter{Owner: 3, Until: Never}, now) },
-		"Poll":            func(l *Lock, now Now) { l.Poll(l.owner, now) },
-		"Answer":          func(l *Lock, now Now) { l.Answer(&Command{tenure: l.owner}, Reply{}, now) },
+		"Tick":            func(l *Lock, now Now) { l.tick(l.line.first, now) },
+		"Write": func(l *Lock, now Now) {
+			c := &Call{Owner: 1, Until: Never}
+			l.Write(c)
+			l.Next(c, true, now)
+		},
+		"Resume": func(l *Lock, now Now) { l.Resume(&Call{Owner: 3, Until: Never}, now) },
+		"Poll":   func(l *Lock, now Now) { l.Poll(l.owner, now) },
+		"Answer": func(l *Lock, now Now) { l.Answer(&Command{tenure: l.owner}, Reply{}, now) },
 	} {
 		l := held(writes(1, NeverSafe))
-		l.line.join(&Waiter{Owner: 2, Waits: true, Until: Never})
-		l.client.TakeEffects()
+		l.line.join(&Call{Owner: 2, Waits: true, Until: Never})
+		l.client.TakeEffects(at(0))
 		n := l.owner
 		happens(l, at(50_000))
 		lost := false
-		for _, e := range l.client.TakeEffects() {
+		for _, e := range l.client.TakeEffects(at(0)) {
 			lost = lost || e.Kind == Lose && e.Tenure == n && e.Lock == l && e.Cause == Unrenewed && len(e.Lost) == 1
 		}
 		if l.IsHeld() || !lost {
@@ -277,16 +287,16 @@ func TestWhyAHoldEnds(t *testing.T) {
 		l := held(writes(1, c.until))
 		l.showing(l.owner, at(100))
 		c.change(l)
-		l.client.TakeEffects()
+		l.client.TakeEffects(at(0))
 		l.Look(at(500))
-		if e := l.client.TakeEffects(); len(e) == 0 || e[0].Kind != Lose || e[0].Cause != c.cause {
+		if e := l.client.TakeEffects(at(0)); len(e) == 0 || e[0].Kind != Lose || e[0].Cause != c.cause {
 			t.Errorf("%s: %+v", c.name, e)
 		}
 	}
 }
 
-// The call that has ended the last hold learns what became of the command for that.
-func TestWhatBecomesOfARelease(t *testing.T) {
+// The call that has ended the last hold learns the result of the command for that.
+func TestTheResultOfARelease(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		want  Want
@@ -297,6 +307,7 @@ func TestWhatBecomesOfARelease(t *testing.T) {
 		{"a release", Gone, Reply{Left: true}, ByUnlock, Gone},
 		{"it finds nothing", Gone, Reply{}, KeyGone, Gone},
 		{"it has no answer", Gone, Reply{Fault: Unknown}, Unconfirmed, Gone},
+		{"it was left behind", Gone, Reply{Fault: Behind}, Unconfirmed, Gone},
 		{"it was not executed", Gone, Reply{Fault: NotRun}, Unconfirmed, Gone},
 		{"another key is in its place", Gone, Reply{Fault: Fatal}, KeyGone, Gone},
 		{"a pass", Parted, Reply{Found: Holds}, ByUnlock, Parted},
@@ -306,21 +317,16 @@ func TestWhatBecomesOfARelease(t *testing.T) {
 	} {
 		l := held()
 		n := l.owner
-		l.owner, n.releases, n.want = nil, true, c.want
+		l.owner, n.want = nil, c.want
+		op := Leave
 		if c.want == Parted {
-			n.within = 10
+			n.within, op = 10, Mirror
 		}
-		cmd, _ := l.Poll(n, at(50))
-		l.client.TakeEffects()
+		call := releasing(l, n)
+		cmd := sendFor(t, l, call, at(50), op)
 		l.Answer(&cmd, c.reply, at(60))
-		told := -1
-		for _, e := range l.client.TakeEffects() {
-			if e.Kind == Released && e.Tenure == n {
-				told = int(e.Cause)
-			}
-		}
-		if told != int(c.cause) || n.want != c.then || n.releases || c.then == Parted && (n.trust.most != 10 || n.trust.seen != at(60)) {
-			t.Errorf("%s: cause %d, want %d", c.name, told, n.want)
+		if call.Outcome != Done || call.Cause != c.cause || n.want != c.then || n.call != nil || c.then == Parted && (n.trust.most != 10 || n.trust.seen != at(60)) {
+			t.Errorf("%s: outcome %d, cause %d, want %d", c.name, call.Outcome, call.Cause, n.want)
 		}
 	}
 }
@@ -350,7 +356,7 @@ func TestWhatAMirrorSaysOfOthers(t *testing.T) {
 			n.linger = 900
 			n.stays(at(0))
 		}
-		l.line.join(&Waiter{Owner: 9, Waits: true, Until: Never}) // so that it asks
+		l.line.join(&Call{Owner: 9, Waits: true, Until: Never}) // so that it asks
 		n.shown = c.shown
 		cmd := n.send(Mirror, at(50))
 		l.line = line{}
@@ -378,8 +384,8 @@ func TestWhenAWriterGivesWay(t *testing.T) {
 		{"one that has left", true, Alone, 0, func(n *Tenure) { n.want = Gone }, false},
 	} {
 		l, w := waits()
-		second, r := &Waiter{Owner: 2, Waits: true, Until: Never}, &Waiter{Owner: 3, Waits: true, Until: Never, Mode: Shared}
-		last := &Waiter{Owner: 4, Waits: true, Until: Never}
+		second, r := &Call{Owner: 2, Waits: true, Until: Never}, &Call{Owner: 3, Waits: true, Until: Never, Mode: Shared}
+		last := &Call{Owner: 4, Waits: true, Until: Never}
 		l.line.join(second)
 		if l.line.join(r); !c.reads {
 			r.Mode = Alone
@@ -388,14 +394,14 @@ func TestWhenAWriterGivesWay(t *testing.T) {
 		n := l.asks(w, Queued)
 		n.mode, n.place, l.hears, r.attempts = c.mode, InQueue, listening, 1
 		if c.change != nil {
-			n.waiter, w.Ticket = nil, nil
+			n.call, w.Tenure = nil, nil
 			c.change(n)
 		}
 		l.answered(n, flight{op: Look, at: at(40)}, Reply{Found: Waits, HeldBack: true, HeldFor: c.heldFor}, at(50))
 		if gives := l.line.first == r && r.next == last && last.next == w && w.next == second && l.line.end == second; gives != c.gives || !gives && l.line.first != w {
 			t.Errorf("%s: %v", c.name, gives)
 		}
-		if asks := r.Ticket != nil; asks != c.gives {
+		if asks := r.Tenure != nil; asks != c.gives {
 			t.Errorf("%s: the reader asks for the lock: %v", c.name, asks)
 		}
 	}
@@ -405,16 +411,16 @@ func TestWhenAWriterGivesWay(t *testing.T) {
 func TestWhatAClientHears(t *testing.T) {
 	l, w := waits()
 	l.hears, l.patient = asking, Never
-	if l.Listening(false, at(50)); l.hears != refused || w.Ticket == nil || !w.Ticket.polls {
+	if l.Listening(false, at(50)); l.hears != refused || w.Tenure == nil || !w.Tenure.polls {
 		t.Errorf("it hears: %d", l.hears)
 	}
 	if l.listenAbroad(); l.abroad.hears != asking {
 		t.Errorf("it hears foreign clients: %d", l.abroad.hears)
 	}
 	l.ListeningAbroad(at(50))
-	l.client.TakeEffects()
+	l.client.TakeEffects(at(0))
 	l.Close(at(50))
-	for _, e := range l.client.TakeEffects() {
+	for _, e := range l.client.TakeEffects(at(0)) {
 		if e.Kind == IgnoreAbroad {
 			return
 		}
@@ -431,8 +437,9 @@ func TestWhenALockThatLingersEnds(t *testing.T) {
 		n.stays(at(5))
 		l.showing(n, at(10))
 		n.trust.seen, n.again = at(10), Never // no renewal
-		if _, due := l.Alarm(n, at(10)); due != want || n.alarm != want {
-			t.Errorf("until %d: at %d, and its agent was told %d", until, due, n.alarm)
+		l.touch(n)
+		if told := effectsAt(l, Poll, at(10)); len(told) != 1 || told[0].At != want || n.Alarm() != want {
+			t.Errorf("until %d: its agent was told %+v", until, told)
 		}
 		if l.Look(at(want - 1)); n.want != Kept {
 			t.Errorf("until %d: it ends too soon", until)

@@ -7,8 +7,8 @@ package core
 // passedOn is the owner of a tenure that was passed on. No owner of a hold is 0.
 const passedOn OwnerID = 0
 
-// Pass ends the hold of the only level, and passes the lock on for so long. The caller polls the tenure, sends the command,
-// and waits for the effect Released. Unless Redis has passed the lock on it is released.
+// Pass ends the hold of the only level, and passes the lock on for so long. A call sends the command: see Release. Unless
+// Redis has passed the lock on it is released.
 func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Level, passes *Tenure, result PartResult) {
 	t := l.current(now)
 	i := l.levelOf(o, m, handle)
@@ -18,7 +18,6 @@ func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Le
 	case len(l.levels.all) > 1:
 		return was, nil, NotAlone
 	}
-	t.releases = true
 	return l.part(i, within, now), t, HasParted
 }
 
@@ -42,8 +41,9 @@ func (t *Tenure) passing() (lease Span) {
 
 // Resume begins a call that takes a lock which was passed on. It does not wait in the line: Redis says at once whether the
 // lock is its. Without an answer it asks again, with the same tenure, until the time of the waiter is up.
-func (l *Lock) Resume(w *Waiter, now Now) Outcome {
-	w.began, w.Waits, w.Outcome = now.Time, true, Waiting
+func (l *Lock) Resume(w *Call, now Now) Outcome {
+	w.began, w.Waits = now.Time, true
+	l.begins(w, Locks, nil)
 	if l.client.closed {
 		w.Outcome = Closed
 		return w.Outcome

@@ -15,9 +15,6 @@ const (
 // entering notes that the command is sent that may bring the tenure in.
 func (t *Tenure) entering() { t.place = Unsure }
 
-// endsBy notes that the tenure is over by the clock.
-func (t *Tenure) endsBy() { t.place = Over }
-
 // unneeded notes that a refused attempt needs no step of its own, since its waiter's ticket joins by one.
 func (t *Tenure) unneeded() { t.place = Over }
 
@@ -98,7 +95,10 @@ func (t *Tenure) found(f flight, a Reply, now Now) {
 
 // failed notes that the command has no answer, or was not executed.
 func (t *Tenure) failed(f flight, fault Fault, now Now) {
-	c := t.lock.client
+	c, behind := t.lock.client, fault == Behind
+	if behind {
+		fault = Unknown
+	}
 	if fault == Unknown && (f.op == Look || f.op == Mirror || f.op == Resume) {
 		t.doubtLease(f)
 	}
@@ -119,8 +119,8 @@ func (t *Tenure) failed(f flight, fault Fault, now Now) {
 	case f.op == Mirror:
 		t.unshown()
 	}
-	if t.want == Gone && f.op != Leave {
-		return // its release does not wait: it is another command
+	if behind || t.want == Gone && f.op != Leave {
+		return // Redis has not failed, or its release does not wait: it is another command
 	}
 	t.rests(now)
 }

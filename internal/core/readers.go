@@ -5,7 +5,7 @@ package core
 // and for others elsewhere as a hand-off does: a stream of readers must end.
 
 // mayJoin reports whether the call is a reader's that may hold the lock beside the owners, which have to be readers.
-func (l *Lock) mayJoin(w *Waiter, now Now) bool {
+func (l *Lock) mayJoin(w *Call, now Now) bool {
 	t := l.owner
 	if w.Mode != Shared || !l.isRead() || l.line.len > 0 {
 		return false
@@ -38,13 +38,13 @@ func (l *Lock) admitReaders(all bool, now Now) {
 
 // isHeldBack reports whether the waiter is the reader that is next to join the readers here, and has held back for others
 // elsewhere for long enough to take a ticket.
-func (l *Lock) isHeldBack(w *Waiter, now Now) bool {
+func (l *Lock) isHeldBack(w *Call, now Now) bool {
 	from, ok := l.heldBackFrom(w)
 	return ok && now.Time >= from
 }
 
 // heldBackFrom returns from when the waiter takes a ticket though readers here have the lock.
-func (l *Lock) heldBackFrom(w *Waiter) (from Time, ok bool) {
+func (l *Lock) heldBackFrom(w *Call) (from Time, ok bool) {
 	t := l.owner
 	switch {
 	case t == nil || w.Mode != Shared || l.line.first != w || !l.isRead() || l.client.breaks(HeldBackTicket):

@@ -3,7 +3,7 @@ package core
 // This file is for the explorer: to copy the locks of a client, and to tell two states apart. A test sees to it that
 // both know every field.
 
-const imageTenures, imageWaiters, imageLocks = 10, 6, 3
+const imageTenures, imageCalls, imageLocks = 10, 10, 3
 
 // An Image is the memory of a copy of a client and its locks. It may be used again.
 type Image struct {
@@ -14,9 +14,9 @@ type Image struct {
 	tenures     [imageTenures]Tenure
 	fromTenures [imageTenures]*Tenure
 	nt          int
-	waiters     [imageWaiters]Waiter
-	fromWaiters [imageWaiters]*Waiter
-	nw          int
+	calls       [imageCalls]Call
+	fromCalls   [imageCalls]*Call
+	nc          int
 	gone        Tenure // stands for those that are over, and stays zero: no answer fits it
 }
 
@@ -25,7 +25,7 @@ func (y *Image) Copy(c *Client, locks ...*Lock) {
 	effects, taken := y.Client.Effects[:0], y.Client.taken
 	y.Client = *c
 	y.Client.Effects, y.Client.taken = effects, taken
-	y.nt, y.nw, y.locks = 0, 0, len(locks)
+	y.nt, y.nc, y.locks = 0, 0, len(locks)
 	for i, l := range locks {
 		y.from[i] = l
 		y.lock(l, &y.Locks[i])
@@ -42,7 +42,7 @@ func (y *Image) lock(l, n *Lock) {
 	*n = *l
 	n.client = &y.Client
 	n.levels.all = append(all, l.levels.all...)
-	n.tenures, n.line = tenures{}, line{}
+	n.tenures, n.line = tenures{}, line{calls: l.line.calls}
 	for t := l.tenures.first; t != nil; t = t.behind {
 		c := y.newTenure(t)
 		*c = *t
@@ -50,14 +50,14 @@ func (y *Image) lock(l, n *Lock) {
 		n.tenures.add(c)
 	}
 	for w := l.line.first; w != nil; w = w.next {
-		c := y.newWaiter(w)
+		c := y.newCall(w)
 		c.prev, c.next = nil, nil
 		n.line.join(c)
-		c.Ticket = y.Tenure(w.Ticket)
+		c.Tenure = y.Tenure(w.Tenure)
 	}
 	for t := n.tenures.first; t != nil; t = t.behind {
-		if t.waiter = y.Waiter(t.waiter); t.waiter != nil {
-			t.waiter.Ticket = t // that of a Resume is not in the line
+		if t.call = y.Call(t.call); t.call != nil {
+			t.call.Tenure = t // that of a Resume or of a release is not in the line
 		}
 	}
 	n.owner = y.Tenure(l.owner)
@@ -72,13 +72,13 @@ func (y *Image) newTenure(t *Tenure) *Tenure {
 	return &y.tenures[y.nt-1]
 }
 
-func (y *Image) newWaiter(w *Waiter) *Waiter {
-	if y.nw == imageWaiters {
-		panic("core: too many waiters for an image")
+func (y *Image) newCall(w *Call) *Call {
+	if y.nc == imageCalls {
+		panic("core: too many calls for an image")
 	}
-	y.fromWaiters[y.nw] = w
-	c := &y.waiters[y.nw]
-	y.nw++
+	y.fromCalls[y.nc] = w
+	c := &y.calls[y.nc]
+	y.nc++
 	*c = *w
 	return c
 }
@@ -96,23 +96,31 @@ func (y *Image) Tenure(t *Tenure) *Tenure {
 	return &y.gone
 }
 
-// Waiter returns the copy of a waiter, which may have left the line.
-func (y *Image) Waiter(w *Waiter) *Waiter {
+// Call returns the copy of a call, which may have left the line.
+func (y *Image) Call(w *Call) *Call {
 	if w == nil {
 		return nil
 	}
-	for i := range y.nw {
-		if y.fromWaiters[i] == w {
-			return &y.waiters[i]
+	for i := range y.nc {
+		if y.fromCalls[i] == w {
+			return &y.calls[i]
 		}
 	}
-	c := y.newWaiter(w)
-	c.Ticket = nil
+	c := y.newCall(w)
+	c.Tenure = nil
+	if w.purpose == Tends && w.Outcome == Waiting {
+		c.Tenure = y.Tenure(w.Tenure)
+	}
 	return c
 }
 
-// Command returns the command with the copies of its tenures.
+// Command returns the command with the copies of its tenures and of its call, unless that has returned.
 func (y *Image) Command(cmd *Command) {
+	if c := cmd.call; c != nil {
+		if cmd.call = nil; c.Outcome == Waiting && c.seq == cmd.callSeq {
+			cmd.call = y.Call(c)
+		}
+	}
 	cmd.tenure, cmd.joins = y.Tenure(cmd.tenure), y.Tenure(cmd.joins)
 }
 
@@ -226,9 +234,9 @@ func handle(h any) byte {
 	return 0
 }
 
-func (w *Waiter) append(b []byte, at clocks, l *Lock, n *Names) []byte {
+func (w *Call) append(b []byte, at clocks, l *Lock, n *Names) []byte {
 	b = append(b, n.Owner(w.Owner), byte(w.Mode), byte(w.Lease), byte(w.Linger), byte(w.CallTime), handle(w.Handle), at.time(w.Until),
-		byte(w.Outcome), byte(w.attempts), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.retried, w.last, w.inLine, w.Ticket != nil), n.ID(w.Passed), byte(w.Inherits))
+		byte(w.Outcome), byte(w.attempts), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.retried, w.last, w.inLine, w.Tenure != nil), bit(w.asleep), n.ID(w.Named), byte(w.Inherits))
 	if w.rest > 0 {
 		b = append(b, 1+at.until(w.rest))
 	} else {
@@ -244,7 +252,7 @@ func (w *Waiter) append(b []byte, at clocks, l *Lock, n *Names) []byte {
 func (t *Tenure) append(b []byte, at clocks, n *Names) []byte {
 	now := at.Now
 	b = append(b, n.ID(t.ID), byte(t.want)<<4|byte(t.place), byte(t.flight.op), byte(t.news), byte(min(t.fails, 3)), at.until(t.again), at.until(t.late),
-		bits(t == t.lock.owner, t.mode == Shared, t.polls, t.releases, t.called, t.step, t.marked, t.turn.contested),
+		bits(t == t.lock.owner, t.mode == Shared, t.polls, t.call != nil && t.call.purpose == Releases, t.called, t.step, t.marked, t.turn.contested),
 		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.turn.handed), n.Owner(t.told), bits(t.wrote))
 	if f := &t.flight; f.op != None {
 		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), bits(f.asks, f.opens, f.last))
@@ -255,8 +263,8 @@ func (t *Tenure) append(b []byte, at clocks, n *Names) []byte {
 	if t.tokens.reserved > 0 {
 		b = append(b, byte(min(t.tokens.reserved, 255)), byte(min(t.tokens.left, 255)), bit(t.tokens.current > 0))
 	}
-	if t.waiter != nil {
-		b = append(b, n.Owner(t.waiter.Owner))
+	if t.call != nil {
+		b = append(b, n.Owner(t.call.Owner))
 	}
 	if t.want == Gone {
 		return append(b, at.time(t.since))
@@ -273,6 +281,12 @@ func (t *Tenure) append(b []byte, at clocks, n *Names) []byte {
 		b = append(b, at.time(t.turn.since), byte(min(t.turn.passes, 200)))
 	}
 	return b
+}
+
+// Waits reports whether a call waits for the answer to the command.
+func (cmd *Command) Waits() bool {
+	c := cmd.call
+	return c != nil && c.seq == cmd.callSeq && c.Outcome == Waiting
 }
 
 // Current reports whether the command's answers will be read.

@@ -12,12 +12,12 @@ import (
 // decidesNothing are the fields that tell no two states apart, with the reason.
 var decidesNothing = map[string]string{
 	"Lock.Kind.Strict": "a setup's", "Lock.Kind.Fenced": "a setup's", "Lock.Kind.Permits": "a setup's", "Lock.Tag": "the driver's", "Lock.client": "a link",
-	"Lock.levels.all": "see Level", "Lock.levels.summary.writes": "follows from the levels", "Lock.levels.summary.asked": "follows from the levels", "Lock.levels.summary.longest": "follows from the levels", "Lock.line.first": "see Waiter", "Lock.line.end": "a link", "Lock.line.len": "counted from the line",
+	"Lock.levels.all": "see Level", "Lock.levels.summary.writes": "follows from the levels", "Lock.levels.summary.asked": "follows from the levels", "Lock.levels.summary.longest": "follows from the levels", "Lock.line.first": "see Call", "Lock.line.end": "a link", "Lock.line.len": "counted from the line", "Lock.line.calls": "counted by the calls",
 	"Lock.line.repeats": "follows from the line", "Lock.owner": "told by the tenure", "Lock.tenures.first": "see Tenure", "Lock.tenures.last": "a link", "Lock.tenures.len": "counted from the list",
 	"Lock.tenures.byID": "follows from the list",
-	"Tenure.ID.Client":  "counted: the lock's", "Tenure.ID.N": "renamed", "Tenure.Tag": "the driver's", "Tenure.lock": "a link", "Tenure.prev": "a link", "Tenure.behind": "a link", "Tenure.waiter": "told by its owner",
+	"Tenure.ID.Client":  "counted: the lock's", "Tenure.ID.N": "renamed", "Tenure.Tag": "the driver's", "Tenure.lock": "a link", "Tenure.prev": "a link", "Tenure.behind": "a link", "Tenure.call": "told by its owner", "Tenure.touched": "false when the effects are taken",
 	"Tenure.flight.seq": "a command says whether it is current",
-	"Waiter.Info":       "the driver's", "Waiter.Tag": "the driver's", "Waiter.inLine": "counted: as its place says", "Waiter.counted": "counted: as its place says", "Waiter.Way": "for the observer", "Waiter.Part": "for the observer", "Waiter.Token": "for the holder", "Waiter.Ticket": "told by the tenure", "Waiter.prev": "a link", "Waiter.next": "a link",
+	"Call.Info":         "the driver's", "Call.Tag": "the driver's", "Call.inLine": "counted: as its place says", "Call.counted": "counted: as its place says", "Call.Way": "for the observer", "Call.Part": "for the observer", "Call.Token": "for the holder", "Call.Tenure": "told by the tenure", "Call.Cause": "for the caller", "Call.Fault": "for the caller", "Call.Found": "for the caller", "Call.flies": "told by its user", "Call.seq": "a command says whether it is current", "Call.prev": "a link", "Call.next": "a link",
 	"Level.Since": "for the observer", "Level.Token": "for the holder", "Tenure.tokens.current": "for the holder", "Level.Way": "for the observer", "Level.Part": "for the observer", "Level.First": "for the observer", "Level.Info": "the driver's",
 }
 
@@ -27,16 +27,16 @@ func full() *Lock {
 	l := c.NewLock(Kind{})
 	l.hears, l.patient = asking, 20
 	l.abroad = abroad{hears: asking, ends: 20, since: 20}
-	w := &Waiter{Owner: 1, Mode: Shared, Until: 20, began: 20, rest: 20, alarm: 20}
+	w := &Call{Owner: 1, Mode: Shared, Until: 20, began: 20, rest: 20, alarm: 20}
 	l.line.join(w)
 	t := l.newTenure(ID{N: 1}, Shared)
-	t.want, t.waiter, t.polls = Kept, w, true
+	t.want, t.call, t.polls = Kept, w, true
 	t.flight = flight{op: Leave, at: Now{20, 20}, last: true}
 	t.trust = trust{until: 20, seen: Now{20, 20}}
 	t.tokens = tokens{reserved: 3, left: 2, current: 4}
 	t.turn = turn{contested: true, since: 20}
 	t.since, t.again, t.late, t.look, t.alarm = 20, 20, 20, 20, 20
-	w.Ticket, l.owner = t, t
+	w.Tenure, l.owner = t, t
 	l.levels.all = []Level{{Owner: 1, Until: 20}}
 	l.levels.ends = 20
 	return l

@@ -6,28 +6,28 @@ import (
 )
 
 // newHeld returns a lock that is held, with so many waiters behind the holder.
-func newHeld(waiters int, k Kind) (*Lock, []*Waiter) {
+func newHeld(waiters int, k Kind) (*Lock, []*Call) {
 	c := &Client{Config: Config{Lease: 30e9, Claim: 2e9, QueueTime: 60e9, LookTime: 2e9, Retry: 1e7, MaxRetry: 5e8, Patience: 25e7, HandoffLimit: 100, HandoffTime: 1e7}}
 	l := c.NewLock(k)
-	all := make([]*Waiter, waiters+1)
+	all := make([]*Call, waiters+1)
 	for i := range all {
-		all[i] = &Waiter{Owner: OwnerID(i + 1), Waits: true, Until: Never}
+		all[i] = &Call{Owner: OwnerID(i + 1), Waits: true, Until: Never}
 		l.Lock(all[i], Now{})
 		if i == 0 {
-			cmd, _ := l.Poll(all[0].Ticket, Now{})
+			cmd := l.Command(all[0], l.Next(all[0], true, Now{}).Op, Now{})
 			l.Answer(&cmd, Reply{Found: Holds}, Now{})
 		}
 	}
-	c.TakeEffects()
+	c.TakeEffects(at(0))
 	return l, all
 }
 
 // handOff releases the lock for the next waiter, and has the one that held it wait again.
-func handOff(l *Lock, all []*Waiter, i int) {
+func handOff(l *Lock, all []*Call, i int) {
 	w := all[i%len(all)]
 	l.Unlock(w.Owner, Alone, nil, Now{})
 	l.Lock(w, Now{})
-	l.client.TakeEffects()
+	l.client.TakeEffects(at(0))
 }
 
 func TestNestingAndHandingOffAllocateNothing(t *testing.T) {
@@ -37,36 +37,38 @@ func TestNestingAndHandingOffAllocateNothing(t *testing.T) {
 		t.Errorf("a hand-off allocates %v times", n)
 	}
 	l, _ = newHeld(0, Kind{})
-	w := &Waiter{Owner: 1, Until: Never}
+	w := &Call{Owner: 1, Until: Never}
 	if n := testing.AllocsPerRun(1000, func() {
 		l.Lock(w, Now{})
 		l.Unlock(1, Alone, nil, Now{})
-		l.client.TakeEffects()
+		l.client.TakeEffects(at(0))
 	}); n > 0 {
 		t.Errorf("a nested lock allocates %v times", n)
 	}
 	c := &Client{Config: l.client.Config}
 	l = c.NewLock(Kind{})
-	if n := testing.AllocsPerRun(1000, func() { pair(l, w) }); n > 0 {
+	var releases Call
+	if n := testing.AllocsPerRun(1000, func() { pair(l, w, &releases) }); n > 0 {
 		t.Errorf("an uncontended lock allocates %v times", n)
 	}
 }
 
 // pair takes and frees a lock that no other client wants.
-func pair(l *Lock, w *Waiter) {
-	*w = Waiter{Owner: 1, Waits: true, Until: Never}
+func pair(l *Lock, w, releases *Call) {
+	w.Reuse(&Call{Owner: 1, Waits: true, Until: Never})
 	l.Lock(w, Now{})
-	cmd, _ := l.Poll(w.Ticket, Now{})
+	cmd := l.Command(w, l.Next(w, true, Now{}).Op, Now{})
 	l.Answer(&cmd, Reply{Found: Holds}, Now{})
+	l.Next(w, false, Now{})
+	l.client.TakeEffects(Now{})
 	_, t, _ := l.Unlock(1, Alone, nil, Now{})
-	cmd, _ = l.Poll(t, Now{})
+	releases.Reuse(&Call{Until: Never})
+	l.Release(t, releases)
+	cmd = l.Command(releases, l.Next(releases, true, Now{}).Op, Now{})
 	l.Answer(&cmd, Reply{Left: true}, Now{})
-	for _, e := range l.client.TakeEffects() {
-		if e.Kind == Poll && e.Tenure != nil {
-			l.Poll(e.Tenure, Now{})
-		}
-	}
-	l.client.TakeEffects()
+	l.Next(releases, false, Now{})
+	l.client.TakeEffects(Now{})
+	l.client.TakeEffects(Now{})
 }
 
 func BenchmarkHandoff(b *testing.B) {
@@ -86,24 +88,25 @@ func BenchmarkStrict(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			l, all := newHeld(n, Kind{Strict: true})
 			l.Listening(true, Now{})
-			for t := range l.Tenures {
-				if cmd, _ := l.Poll(t, Now{}); cmd.Op == Join {
-					l.Answer(&cmd, Reply{Found: Waits, Holder: ID{N: 1}, TTL: 30e9}, Now{})
-				}
+			queues := func(w *Call) {
+				cmd := l.Command(w, l.Next(w, true, Now{}).Op, Now{})
+				l.Answer(&cmd, Reply{Found: Waits, Holder: ID{N: 1}, TTL: 30e9}, Now{})
 			}
-			l.client.TakeEffects()
+			for _, w := range all[1:] {
+				queues(w)
+			}
+			l.client.TakeEffects(at(0))
 			b.ResetTimer()
 			for i := range b.N {
 				w := all[i%len(all)]
 				_, t, _ := l.Unlock(w.Owner, Alone, nil, Now{})
 				cmd, _ := l.Poll(t, Now{})
 				l.Answer(&cmd, Reply{Left: true}, Now{})
-				l.Poll(t, Now{})
+				l.client.TakeEffects(at(0))
 				l.Lock(w, Now{})
-				cmd, _ = l.Poll(w.Ticket, Now{})
-				l.Answer(&cmd, Reply{Found: Waits, Holder: ID{N: 1}, TTL: 30e9}, Now{})
-				l.Hear(Message{Kind: Granted, ID: all[(i+1)%len(all)].Ticket.ID}, Now{})
-				l.client.TakeEffects()
+				queues(w)
+				l.Hear(Message{Kind: Granted, ID: all[(i+1)%len(all)].Tenure.ID}, Now{})
+				l.client.TakeEffects(at(0))
 			}
 		})
 	}
@@ -111,19 +114,19 @@ func BenchmarkStrict(b *testing.B) {
 
 func BenchmarkNested(b *testing.B) {
 	l, _ := newHeld(0, Kind{})
-	w := &Waiter{Owner: 1, Until: Never}
+	w := &Call{Owner: 1, Until: Never}
 	for range b.N {
 		l.Lock(w, Now{})
 		l.Unlock(1, Alone, nil, Now{})
-		l.client.TakeEffects()
+		l.client.TakeEffects(at(0))
 	}
 }
 
 func BenchmarkUncontended(b *testing.B) {
 	c := &Client{Config: Config{Lease: 30e9, Claim: 2e9, QueueTime: 60e9}}
-	l, w := c.NewLock(Kind{}), &Waiter{}
+	l, w, releases := c.NewLock(Kind{}), &Call{}, &Call{}
 	for range b.N {
-		pair(l, w)
+		pair(l, w, releases)
 	}
 }
 
@@ -147,7 +150,7 @@ func BenchmarkRenewal(b *testing.B) {
 					b.Fatal(cmd.Op)
 				}
 				l.Answer(&cmd, Reply{Found: Holds}, now)
-				l.client.TakeEffects()
+				l.client.TakeEffects(at(0))
 			}
 		})
 	}

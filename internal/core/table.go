@@ -46,32 +46,30 @@ func init() { // since the times need the table
 	mirror := cell{{Step, (*Tenure).opens}, {Mirror, (*Tenure).mirrors}}
 	table = [wants][places]cell{
 		Gone: {
-			Unsent:  {{Forget, nil}},
 			Unsure:  leave,
 			Refused: leave,
 			InQueue: leave,
 			Owner:   leave,
-			Over:    {{Forget, nil}},
 		},
 		Tried:   {Unsent: {{Acquire, nil}}, InQueue: {{Look, (*Tenure).looks}}},
 		Queued:  {Unsent: {{Join, nil}}, InQueue: {{Look, (*Tenure).looks}}},
 		Resumed: {Unsent: resume, Unsure: resume},
 		Held:    {Owner: mirror},
 		Kept:    {Owner: mirror},
-		Parted:  {Owner: {{Mirror, (*Tenure).passes}, {Step, (*Tenure).opens}, {Unmark, (*Tenure).unmarks}, {Forget, (*Tenure).endsItself}}},
+		Parted:  {Owner: {{Mirror, (*Tenure).passes}, {Step, (*Tenure).opens}, {Unmark, (*Tenure).unmarks}}},
 	}
 }
 
 // next returns the command that is to be sent now for the tenure, None for none, and when to ask again: when the next one
 // is due, or the tenure changes by the clock.
 //
-// One command is in flight at a time, with one exception: a Leave overtakes a command that cannot bring the tenure in,
-// since the tenure is gone in the end whichever runs first. If the connection keeps the order it overtakes any other, too. And
-// the Mirror that passes the lock on overtakes another one, which changes nothing after it.
+// One command is in flight at a time, with two exceptions. A Leave overtakes a command that cannot bring the tenure in, since
+// the tenure is gone in the end whichever runs first. And the Mirror that passes the lock on overtakes another one, which
+// changes nothing after it.
 func (t *Tenure) next(now Now) (op Op, at Time) {
 	l, c, at := t.lock, t.lock.client, Never
 	sent := t.flight.op // and not answered
-	waits := sent != None && (t.want != Gone || sent == Leave || sent.enters() && !c.Ordered) && t.within == 0
+	waits := sent != None && (t.want != Gone || sent == Leave || sent.enters()) && t.within == 0
 	if !waits && c.Broken.Cut[t.want]&(1<<t.place) == 0 {
 		for _, m := range table[t.want][t.place] {
 			due := Time(0)
@@ -86,8 +84,11 @@ func (t *Tenure) next(now Now) (op Op, at Time) {
 	if now.Time < at {
 		op = None
 	}
-	if t == l.owner {
+	switch {
+	case t == l.owner:
 		at = min(at, l.ends(now))
+	case t.want == Parted && t.within == 0 && !t.underWay():
+		at = min(at, t.endsItself())
 	}
 	return op, at
 }
@@ -97,6 +98,17 @@ func (o Op) enters() bool { return o == Acquire || o == Resume || o == Join }
 
 // isTicket reports whether the tenure is to get the lock yet.
 func (t *Tenure) isTicket() bool { return t.want == Tried || t.want == Queued || t.want == Resumed }
+
+// isOver reports whether nothing is left to do for the tenure: Redis does not have it, and this client does not want it.
+func (t *Tenure) isOver(now Now) bool {
+	switch t.want {
+	case Gone:
+		return t.place == Over || t.place == Unsent || t.lock.client.breaks(LastLeave) && now.Time >= t.ends()
+	case Parted:
+		return t.within == 0 && !t.underWay() && now.Time >= t.endsItself()
+	}
+	return false
+}
 
 // underWay reports whether a command of the tenure has no answer yet.
 func (t *Tenure) underWay() bool { return t.flight.op != None }
@@ -193,8 +205,8 @@ func (t *Tenure) unmarks(Now) Time {
 	return Never
 }
 
-// endsItself returns when the lease of a detached tenure has ended.
-func (t *Tenure) endsItself(Now) Time { return t.trust.seen.Time.After(t.trust.most) }
+// endsItself returns when the lease of a tenure has ended that this client has parted with.
+func (t *Tenure) endsItself() Time { return t.trust.seen.Time.After(t.trust.most) }
 
 // hurries has a tenure that is Gone leave at once, though its last Leave had no answer.
 func (l *Lock) hurries(t *Tenure) {

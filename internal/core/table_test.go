@@ -109,14 +109,14 @@ func TestWhenALeaseIsRenewed(t *testing.T) {
 func TestWhatElseIsDue(t *testing.T) {
 	l, n := tenure()
 	n.again, n.trust.seen, n.trust.most = 7, at(100), 900
-	if n.opens(at(0)) != Never || n.unmarks(at(0)) != Never || n.endsItself(at(0)) != 1_000 {
+	if n.opens(at(0)) != Never || n.unmarks(at(0)) != Never || n.endsItself() != 1_000 {
 		t.Error("nothing is to be opened, or unmarked")
 	}
 	if n.step, n.marked = true, true; n.opens(at(0)) != 7 || n.unmarks(at(0)) != 7 {
 		t.Error("a step, or an unmark, rests as any command")
 	}
-	n.want, n.fails = Gone, 3
-	l.client.TakeEffects()
+	n.want, n.place, n.fails = Gone, Owner, 3
+	l.client.TakeEffects(at(0))
 	if l.hurries(n); n.again != 0 || n.fails != 0 || !polled(l, n) {
 		t.Error("it does not hurry")
 	}
@@ -133,9 +133,9 @@ func TestWhatElseIsDue(t *testing.T) {
 
 // polled reports whether the effects have the tenure polled.
 func polled(l *Lock, n *Tenure) bool {
-	for _, e := range l.client.TakeEffects() {
+	for _, e := range l.client.TakeEffects(at(0)) {
 		if e.Kind == Poll && e.Tenure == n {
-			return e.Lock == l && e.Waiter == n.waiter
+			return e.Lock == l && e.Call == n.call
 		}
 	}
 	return false
@@ -148,7 +148,7 @@ func TestPausesHaveJitter(t *testing.T) {
 	if n.rests(at(0)); n.again != 5 {
 		t.Errorf("a tenure rests for %d", n.again)
 	}
-	w := &Waiter{Waits: true, Until: Never}
+	w := &Call{Waits: true, Until: Never}
 	if l.unanswered(w, n, Unknown, at(100)); w.rest != 105 {
 		t.Errorf("a waiter rests for %d", w.rest-100)
 	}

@@ -11,25 +11,23 @@ type Tenure struct {
 	lock         *Lock   // nil once it is over
 	prev, behind *Tenure // in the list of its lock
 
-	want   Want
-	place  Place
-	mode   Mode // in which it needs the lock
-	polls  bool // its client had not subscribed when it was made: see looksNext
-	news   news
-	step   bool // Held, Parted: a downgrade is to let in others that wait
-	wrote  bool // a level that has closed has sent a guarded write
-	marked bool // it was granted the lock out of the queue, and may have a mark there
-	claim  bool // Owner: Redis was asked for no more than a claim. See trust.go
-	called bool // it was called: it does not linger. See turn.go
-	// releases is set while the call that has ended the hold sends the command for that, the first Leave or the Mirror that
-	// passes the lock on, and waits for the answer.
-	releases bool
-	polled   uint8 // looks of a ticket that polls, doublings at most
-	fails    int32 // commands in a row without an answer
+	want    Want
+	place   Place
+	mode    Mode // in which it needs the lock
+	polls   bool // its client had not subscribed when it was made: see looksNext
+	news    news
+	step    bool  // Held, Parted: a downgrade is to let in others that wait
+	wrote   bool  // a level that has closed has sent a guarded write
+	marked  bool  // it was granted the lock out of the queue, and may have a mark there
+	claim   bool  // Owner: Redis was asked for no more than a claim. See trust.go
+	called  bool  // it was called: it does not linger. See turn.go
+	touched bool  // its time may have changed: an effect Poll of it is not taken yet
+	polled  uint8 // looks of a ticket that polls, doublings at most
+	fails   int32 // commands in a row without an answer
 
 	flight flight
 	trust  trust
-	waiter *Waiter // for which a ticket stands; its goroutine sends the tenure's commands
+	call   *Call   // its agent, which sends its commands: the one for which a ticket stands, or that releases it; nil: the keeper
 	named  OwnerID // Held: in whose name Redis is to show it
 	told   OwnerID // in whose name Redis was last told of it, as its text ends
 	shown  shape   // what Redis was last told of the levels
@@ -49,9 +47,8 @@ type Tenure struct {
 // Lock returns the tenure's lock, nil once it is over.
 func (t *Tenure) Lock() *Lock { return t.lock }
 
-// Agent returns the sender of the tenure's commands: the goroutine of a waiter, or that of the call that releases it; else
-// the keeper.
-func (t *Tenure) Agent() (w *Waiter, releases bool) { return t.waiter, t.releases }
+// Agent returns the call that sends the tenure's commands, nil for the keeper.
+func (t *Tenure) Agent() *Call { return t.call }
 
 // newTenure returns a tenure in the memory of one that is over, if there is one: a lock that is taken and freed all day
 // would touch new memory each time. Its sequence of commands goes on, so that an answer to its former life is not taken
@@ -59,10 +56,11 @@ func (t *Tenure) Agent() (w *Waiter, releases bool) { return t.waiter, t.release
 func (l *Lock) newTenure(id ID, mode Mode) *Tenure {
 	c := l.client
 	t := c.spare
-	if t == nil {
+	if t == nil || len(c.Effects) > 0 { // which may name it
 		t = new(Tenure)
+	} else {
+		c.spare = nil
 	}
-	c.spare = nil
 	*t = Tenure{ID: id, Tag: t.Tag, lock: l, mode: mode, flight: flight{seq: t.flight.seq}}
 	l.tenures.add(t)
 	return t
@@ -74,6 +72,12 @@ func (l *Lock) forget(t *Tenure) {
 	l.tenures.remove(t)
 	t.lock = nil // no answer fits it any more
 	l.client.spare = t
+	if c := t.call; c != nil { // it was about to release it
+		t.call = nil
+		c.done(Answered, false, KeyGone)
+		l.tell(Effect{Kind: Wake, Call: c})
+	}
+	l.tell(Effect{Kind: Ended, Tenure: t})
 	if l.hears != deaf {
 		l.quiet()
 	}

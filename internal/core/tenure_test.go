@@ -69,14 +69,14 @@ func TestAnAnswerToATenureThatIsOverChangesNothing(t *testing.T) {
 	if mirror.Op != Mirror {
 		t.Fatal("no mirror is sent")
 	}
-	l.ForcedOut(n.ID, at(2))
+	force(l, n.ID, at(2))
 	l.Poll(n, at(2))
 	if !l.Idle() {
 		t.Fatal("it is over")
 	}
-	l.client.TakeEffects()
+	l.client.TakeEffects(at(0))
 	l.Answer(&mirror, Reply{Found: Holds, Others: 1}, at(3))
-	if !l.Idle() || len(l.client.TakeEffects()) > 0 || n.place == Owner {
+	if !l.Idle() || len(l.client.TakeEffects(at(0))) > 0 || n.place == Owner {
 		t.Error("an answer to a former life counts")
 	}
 	n.Tag = 7
@@ -86,23 +86,6 @@ func TestAnAnswerToATenureThatIsOverChangesNothing(t *testing.T) {
 	n.send(Leave, at(3))
 	if l.Answer(&mirror, Reply{Found: Holds}, at(3)); n.flight.op != Leave {
 		t.Error("an answer to a former life counts in the next")
-	}
-}
-
-// The agent of a tenure that is over need not poll it.
-func TestAnAgentForgetsATenureThatIsOver(t *testing.T) {
-	l := held()
-	n := l.owner
-	l.give(n, at(1))
-	if op, _ := l.Alarm(n, at(1)); op != Leave || n.Lock() != l {
-		t.Fatal("it is not over yet")
-	}
-	n.forcedOut()
-	if op, at := l.Alarm(n, at(2)); op != Forget || at != Never || n.Lock() != nil || !l.Idle() {
-		t.Errorf("command %d at %d", op, at)
-	}
-	if op, at := l.Alarm(n, at(3)); op != None || at != Never {
-		t.Errorf("command %d at %d of one that was forgotten", op, at)
 	}
 }
 

@@ -59,13 +59,26 @@ type story struct {
 	now     Now
 	client  *Client
 	lock    *Lock
-	callers map[string]*Waiter
-	sent    []Command
+	callers map[string]*Call
+	sent    []sentCommand
 	told    []string
 
 	t      *testing.T
-	alarms map[*Tenure]Time // when its agent polls it, as Poll has said
-	wakes  map[*Waiter]Time // when the goroutine of a call looks, as Due has said
+	alarms map[*Tenure]Time // when the keeper polls it
+	shells map[*Call]*shell // the goroutines of calls
+}
+
+// A shell is the goroutine of a call: it asks Next at that time, unless it waits for an answer.
+type shell struct {
+	at    Time
+	flies bool
+	ends  ID // of a release: the tenure
+}
+
+// A sentCommand has no answer yet. The keeper has sent it if it has no call.
+type sentCommand struct {
+	Command
+	call *Call
 }
 
 func (s *story) tell(format string, args ...any) {
@@ -141,10 +154,10 @@ func (s *story) happens(t *testing.T, line string) {
 			Ordered: w.has("ordered"), Replicas: w.has("replicas"),
 		}}
 		s.lock = s.client.NewLock(Kind{Strict: w.has("fair"), Fenced: w.has("fenced"), Permits: int(w.number("permits", 0))})
-		s.callers, s.sent = map[string]*Waiter{}, nil
-		s.t, s.alarms, s.wakes = t, map[*Tenure]Time{}, map[*Waiter]Time{}
+		s.callers, s.sent = map[string]*Call{}, nil
+		s.t, s.alarms, s.shells = t, map[*Tenure]Time{}, map[*Call]*shell{}
 	case "lock":
-		c := &Waiter{Owner: o, Mode: w.mode(), Waits: !w.has("try"), Until: Never, Lease: Span(w.number("lease", 0)), Linger: Span(w.number("linger", 0)), CallTime: 2,
+		c := &Call{Owner: o, Mode: w.mode(), Waits: !w.has("try"), Until: Never, Lease: Span(w.number("lease", 0)), Linger: Span(w.number("linger", 0)), CallTime: 2,
 			Repeats: w.has("repeats"), Tag: name}
 		if w.has("for") {
 			c.Until = s.now.Time + Time(w.number("for", 0))
@@ -156,7 +169,7 @@ func (s *story) happens(t *testing.T, line string) {
 		if s.lock.Lock(c, s.now) != Waiting {
 			s.outcome(c)
 		} else {
-			s.looks(c)
+			s.begins(c, ID{})
 		}
 	case "unlock":
 		var h any
@@ -167,21 +180,15 @@ func (s *story) happens(t *testing.T, line string) {
 		if !ok {
 			s.tell("nothing to unlock")
 		}
-		if t != nil {
-			s.poll(t)
-			if w.has("background") {
-				s.lock.LeaveToKeeper(t, s.now)
-			}
-		}
-	case "cancel":
-		w := s.callers[name]
-		granted := w.Outcome == Acquired
-		t := s.lock.Cancel(w, Cancelled, s.now)
-		if granted {
+		s.releases(t, w)
+	case "cancel": // one that was granted the lock gives its level back
+		if w := s.callers[name]; w.Outcome == Acquired {
+			w.Outcome = Cancelled
 			s.outcome(w)
-		}
-		if t != nil {
-			s.poll(t)
+			_, t, _ := s.lock.Unlock(w.Owner, w.Mode, w.Handle, s.now)
+			s.releases(t, words{})
+		} else {
+			s.lock.Leave(w, Cancelled, s.now)
 		}
 	case "setlease":
 		s.tell("%v", s.lock.SetLease(o, w.mode(), nil, Span(w.number("lease", 0)), s.now))
@@ -190,21 +197,16 @@ func (s *story) happens(t *testing.T, line string) {
 		s.parts(result)
 	case "pass":
 		_, t, result := s.lock.Pass(o, w.mode(), nil, Span(w.number("within", 10)), s.now)
-		if s.parts(result); t != nil {
-			s.poll(t)
-			if w.has("background") {
-				s.lock.LeaveToKeeper(t, s.now)
-			}
-		}
+		s.parts(result)
+		s.releases(t, w)
 	case "resume":
-		c := &Waiter{Owner: o, Mode: w.mode(), Until: Never, Lease: Span(w.number("lease", 0)), Passed: id(w["of"]), Inherits: uint64(w.number("token", 0)), Tag: name}
+		c := &Call{Owner: o, Mode: w.mode(), Until: Never, Lease: Span(w.number("lease", 0)), Named: id(w["of"]), Inherits: uint64(w.number("token", 0)), Tag: name}
 		if w.has("for") {
 			c.Until = s.now.Time + Time(w.number("for", 0))
 		}
 		s.callers[name] = c
-		if s.lock.Resume(c, s.now) != Waiting {
-			s.outcome(c)
-		}
+		s.lock.Resume(c, s.now)
+		s.begins(c, ID{})
 	case "answer":
 		if len(s.sent) == 0 {
 			s.tell("nothing was sent")
@@ -212,21 +214,26 @@ func (s *story) happens(t *testing.T, line string) {
 		}
 		i := 0
 		if op := slices.Index(opWords, name); op > 0 { // the first command of that sort
-			i = slices.IndexFunc(s.sent, func(c Command) bool { return c.Op == Op(op) })
+			i = slices.IndexFunc(s.sent, func(c sentCommand) bool { return c.Op == Op(op) })
 			name = fields[2]
 		}
 		if i < 0 {
 			s.tell("no such command was sent")
 			return
 		}
-		cmd := s.sent[i]
-		s.sent = slices.Delete(s.sent, i, i+1)
-		s.lock.Answer(&cmd, s.reply(name, w), s.now)
-	case "write":
-		written, follows, ok := s.lock.Write(o, w.mode(), nil, s.now)
-		s.tell("write of %s by %d, mode %d, follows %v: %v", written.ID.text(), written.Owner, written.Mode, follows, ok)
+		s.answer(i, s.reply(name, w))
+	case "write": // its caller does not wait for the answer
+		c, cmd := &Call{Owner: o, Mode: w.mode(), Until: Never}, Command{}
+		s.lock.Write(c)
+		a := s.lock.Next(c, true, s.now)
+		if a.Do == Sends {
+			cmd = s.lock.Command(c, a.Op, s.now)
+			s.lock.Leave(c, Cancelled, s.now)
+			s.lock.Next(c, false, s.now)
+		}
+		s.tell("write of %s by %d, mode %d, follows %v: %v", cmd.ID.text(), cmd.Owner, cmd.Mode, cmd.Follows, a.Do == Sends)
 	case "wrote":
-		s.lock.Wrote(id(w["of"]), w.mode(), s.reply(name, w), s.now)
+		wrote(s.lock, id(w["of"]), w.mode(), s.reply(name, w), s.now)
 	case "hear":
 		kind := slices.Index([]string{"grant", "front", "call", "forced", "foreign"}, name)
 		s.lock.Hear(Message{Kind: MessageKind(kind), ID: id(w["of"]), Token: uint64(w.number("token", 0)), Tokens: uint64(w.number("tokens", 0)), Ours: w.has("ours")}, s.now)
@@ -237,7 +244,7 @@ func (s *story) happens(t *testing.T, line string) {
 	case "doubt":
 		s.lock.Doubt(s.now)
 	case "force":
-		s.lock.ForcedOut(id(w["of"]), s.now)
+		force(s.lock, id(w["of"]), s.now)
 	case "close":
 		s.lock.Close(s.now)
 	case "sleep": // the monotonic clock stands still, and the keeper finds out
@@ -247,9 +254,7 @@ func (s *story) happens(t *testing.T, line string) {
 		}
 	case "serve": // all commands are executed, and answered that the tenure has the lock or has left
 		for len(s.sent) > 0 {
-			cmd := s.sent[0]
-			s.sent = slices.Delete(s.sent, 0, 1)
-			s.lock.Answer(&cmd, Reply{Found: Holds, Left: true}, s.now)
+			s.answer(0, Reply{Found: Holds, Left: true})
 			s.carryOut()
 		}
 	case "tick":
@@ -298,7 +303,7 @@ func (s *story) parts(r PartResult) {
 	s.tell("%s", [...]string{"has parted", "not yet", "there are other levels", "it is renewed", "nothing is held"}[r])
 }
 
-func (s *story) outcome(c *Waiter) {
+func (s *story) outcome(c *Call) {
 	text := [...]string{"waits", "acquired", "denied", "timed out", "cancelled", "closed", "may not upgrade", "failed", "not passed"}[c.Outcome]
 	if c.Outcome == Acquired {
 		text += " " + [...]string{ByRedis: "from Redis", ByQueue: "by its ticket", ByNesting: "by nesting", ByHandoff: "by a hand-off", ByJoining: "beside readers", ByLinger: "as it lingered", ByPass: "as it was passed on"}[c.Way]
@@ -313,26 +318,84 @@ func (c Cause) text() string {
 	return [...]string{ByUnlock: "unlocked", LeaseEnded: "lease ended", Unrenewed: "not renewed", KeyGone: "key gone", ByForce: "by force", ByClose: "by Close", Unconfirmed: "no answer"}[c]
 }
 
-// carryOut tells the effects, polls, and fires the due timers of callers.
+// begins begins the goroutine of a call, which releases the tenure of that ID, or none.
+func (s *story) begins(c *Call, ends ID) {
+	s.shells[c] = &shell{ends: ends}
+	s.run(c)
+}
+
+// releases has a call release the tenure that an Unlock or a Pass has returned. In the background it leaves before it has a
+// slot.
+func (s *story) releases(t *Tenure, w words) {
+	if t == nil {
+		return
+	}
+	c := &Call{Until: Never, Tag: "the release"}
+	if s.lock.Release(t, c); w.has("background") {
+		s.lock.Leave(c, TimedOut, s.now)
+		s.lock.Next(c, false, s.now)
+		return
+	}
+	s.begins(c, t.ID)
+}
+
+// run is what the goroutine of a call does until it has to wait.
+func (s *story) run(c *Call) {
+	sh := s.shells[c]
+	if sh == nil || sh.flies {
+		return
+	}
+	switch a := s.lock.Next(c, true, s.now); a.Do {
+	case Returns:
+		if delete(s.shells, c); c.Outcome == Done {
+			s.tell("%s is released: %s", sh.ends.text(), c.Cause.text())
+		} else {
+			s.outcome(c)
+		}
+	case Sends:
+		sh.flies = true
+		s.sends(s.lock.Command(c, a.Op, s.now), c)
+	case Sleeps:
+		sh.at = a.Until
+	}
+}
+
+// answer answers the command that was sent in that place.
+func (s *story) answer(i int, a Reply) {
+	cmd := s.sent[i]
+	s.sent = slices.Delete(s.sent, i, i+1)
+	s.lock.Answer(&cmd.Command, a, s.now)
+	if sh := s.shells[cmd.call]; sh != nil {
+		sh.flies, sh.at = false, 0
+	}
+}
+
+// carryOut tells the effects, and fires the due timers of callers and of the keeper.
 func (s *story) carryOut() {
 	for {
-		effects := slices.Clone(s.client.TakeEffects())
+		effects := slices.Clone(s.client.TakeEffects(s.now))
 		for _, e := range effects {
 			switch e.Kind {
 			case Poll:
-				if e.Tenure != nil {
-					s.poll(e.Tenure)
-				} else {
-					s.wakes[e.Waiter] = s.lock.Due(e.Waiter, s.now)
+				if e.Call == nil {
+					s.alarms[e.Tenure] = e.At
+				} else if sh := s.shells[e.Call]; sh != nil {
+					sh.at = min(sh.at, e.At)
 				}
+			case Ended:
+				delete(s.alarms, e.Tenure)
 			case Wake:
-				s.outcome(e.Waiter)
+				if e.Call.Outcome == Acquired {
+					delete(s.shells, e.Call)
+					s.outcome(e.Call)
+				} else if sh := s.shells[e.Call]; sh != nil {
+					sh.flies = false
+					s.run(e.Call)
+				}
 			case Lose:
 				for _, v := range e.Lost {
 					s.tell("owner %d loses it: %s", v.Owner, e.Cause.text())
 				}
-			case Released:
-				s.tell("%s is released: %s", e.Tenure.ID.text(), e.Cause.text())
 			default:
 				s.tell("%s", [...]string{Subscribe: "subscribes", Unsubscribe: "unsubscribes", ListenAbroad: "listens to foreign clients", IgnoreAbroad: "ignores foreign clients"}[e.Kind])
 			}
@@ -350,49 +413,50 @@ func (s *story) carryOut() {
 
 // fire fires the timers of calls and tenures whose time has come.
 func (s *story) fire() {
-	for r := range s.lock.Waiters {
-		if s.wakes[r] <= s.now.Time {
-			s.lock.Tick(r, s.now)
-			s.looks(r)
+	var due []*Call
+	for c, sh := range s.shells {
+		if !sh.flies && sh.at <= s.now.Time {
+			due = append(due, c)
 		}
+	}
+	slices.SortFunc(due, func(a, b *Call) int { return strings.Compare(a.Tag.(string), b.Tag.(string)) })
+	for _, c := range due {
+		s.run(c)
 	}
 	for t := range s.lock.Tenures {
-		if at, ok := s.alarms[t]; ok && at <= s.now.Time {
-			s.poll(t)
+		if at, ok := s.alarms[t]; ok && at <= s.now.Time && t.call == nil {
+			cmd, at := s.lock.Poll(t, s.now)
+			if s.alarms[t] = at; cmd.Op != None {
+				s.sends(cmd, nil)
+			}
 		}
 	}
-}
-
-// looks is the goroutine of a call that looks what there is to do.
-func (s *story) looks(r *Waiter) {
-	if t := r.Ticket; t != nil {
-		s.poll(t)
-	}
-	s.wakes[r] = s.lock.Due(r, s.now)
 }
 
 // misses fails a command or a time of which no effect has told.
 func (s *story) misses() {
 	for t := range s.lock.Tenures {
 		at, ok := s.alarms[t]
-		if _, due := s.lock.Peek(t, s.now); due < Never && !t.releases && (!ok || at > max(due, s.now.Time)) {
+		if sh := s.shells[t.call]; sh != nil {
+			if at, ok = sh.at, true; sh.flies {
+				at = 0
+			}
+		}
+		if _, due := s.lock.Peek(t, s.now); due < Never && (!ok || at > max(due, s.now.Time)) {
 			s.t.Errorf("%s is polled in %s, and is due in %s", t.ID.text(), s.at(at), s.at(due))
 		}
 	}
 	for r := range s.lock.Waiters {
-		if due := s.lock.due(r, s.now); s.wakes[r] > max(due, s.now.Time) {
-			s.t.Errorf("%s looks in %s, and is due in %s", r.Tag, s.at(s.wakes[r]), s.at(due))
+		if sh, due := s.shells[r], s.lock.wakes(r, s.now); !sh.flies && sh.at > max(due, s.now.Time) {
+			s.t.Errorf("%s looks in %s, and is due in %s", r.Tag, s.at(sh.at), s.at(due))
 		}
 	}
 }
 
 var opWords = []string{"none", "acquire", "resume", "join", "look", "mirror", "leave", "step", "unmark"}
 
-func (s *story) poll(t *Tenure) {
-	cmd, at := s.lock.Poll(t, s.now)
-	if s.alarms[t] = at; cmd.Op == None {
-		return
-	}
+// sends tells a command.
+func (s *story) sends(cmd Command, c *Call) {
 	text := opWords[cmd.Op] + " " + cmd.ID.text()
 	for _, f := range []struct {
 		on   bool
@@ -407,5 +471,5 @@ func (s *story) poll(t *Tenure) {
 		}
 	}
 	s.tell("sends %s", text)
-	s.sent = append(s.sent, cmd)
+	s.sent = append(s.sent, sentCommand{cmd, c})
 }

@@ -90,7 +90,7 @@ func (l *Lock) mayLinger(now Now) bool {
 }
 
 // mayReuse reports whether a hold may begin in the owner, which has to linger.
-func (l *Lock) mayReuse(w *Waiter, now Now) bool {
+func (l *Lock) mayReuse(w *Call, now Now) bool {
 	t, c := l.owner, l.client
 	return t.want == Kept && (t.worth(now) || c.breaks(ReuseTrusted)) && !t.tokens.spent() &&
 		(now.Time < t.lingersUntil() || c.breaks(LingerEnds)) && (t.mode == w.Mode || t.mode == Alone)

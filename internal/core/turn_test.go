@@ -11,9 +11,9 @@ func TestAMirrorBetweenTwoHandOffsAsksForOthers(t *testing.T) {
 		asks bool
 	}{
 		{"no caller waits", func(*Lock) {}, false},
-		{"a caller waits", func(l *Lock) { l.line.join(&Waiter{Owner: 3, Waits: true, Until: Never}) }, true},
+		{"a caller waits", func(l *Lock) { l.line.join(&Call{Owner: 3, Waits: true, Until: Never}) }, true},
 		{"it was handed off", func(l *Lock) {
-			w := &Waiter{Owner: 3, Waits: true, Until: Never}
+			w := &Call{Owner: 3, Waits: true, Until: Never}
 			l.Lock(w, at(1))
 			l.Unlock(1, Alone, nil, at(2))
 			if w.Outcome != Acquired || w.Way != ByHandoff {
@@ -88,9 +88,9 @@ func TestATenureThatWasResumedHasNoHandoffsWhileOthersWait(t *testing.T) {
 		c, _ := driven()
 		l := c.NewLock(Kind{})
 		c.HandoffLimit, c.HandoffTime = 10, 50
-		w := &Waiter{Owner: 3, Until: Never, Passed: ID{Client: 1, N: 7}}
+		w := &Call{Owner: 3, Until: Never, Named: ID{Client: 1, N: 7}}
 		l.Resume(w, at(50))
-		cmd, _ := l.Poll(w.Ticket, at(50))
+		cmd := sendFor(t, l, w, at(50), Resume)
 		if !cmd.Asks {
 			t.Error("a resume does not ask for others")
 		}
@@ -138,7 +138,7 @@ func TestWhatBecomesOfATenureWhoseLastLevelIsClosed(t *testing.T) {
 		n := l.owner
 		n.trust.lease = 2_000
 		for i, m := range c.waits {
-			l.Lock(&Waiter{Owner: OwnerID(i + 2), Mode: m, Waits: true, Until: Never}, at(50))
+			l.Lock(&Call{Owner: OwnerID(i + 2), Mode: m, Waits: true, Until: Never}, at(50))
 		}
 		c.change(l)
 		_, releases, _ := l.Unlock(1, Alone, nil, at(100))
@@ -174,7 +174,7 @@ func TestWhenACallBeginsInATenureThatLingers(t *testing.T) {
 		n.linger = 300
 		n.stays(at(100))
 		c.change(l)
-		if begins := l.mayReuse(&Waiter{Mode: c.mode}, at(c.now)); begins != c.begins {
+		if begins := l.mayReuse(&Call{Mode: c.mode}, at(c.now)); begins != c.begins {
 			t.Errorf("%s: %v", c.name, begins)
 		}
 	}
@@ -213,7 +213,7 @@ func TestWhenAReaderJoinsTheReadersHere(t *testing.T) {
 		{"they have not asked for others for long", func(l *Lock) { l.owner.trust.seen = at(50) }, Shared, true, false, 0},
 		{"a writer", func(*Lock) {}, Alone, false, true, 0},
 		{"a writer has it", func(l *Lock) { l.closeAll(); l.add(writes(1, NeverSafe)); l.showing(l.owner, at(90)) }, Shared, false, true, 0},
-		{"a caller waits", func(l *Lock) { l.line.join(&Waiter{Owner: 9, Mode: Alone, Until: Never}) }, Shared, false, true, 0},
+		{"a caller waits", func(l *Lock) { l.line.join(&Call{Owner: 9, Mode: Alone, Until: Never}) }, Shared, false, true, 0},
 		{"others have waited for long", func(l *Lock) { l.owner.turn.contested = true }, Shared, false, true, 1_100},
 		{"others waited long ago", func(l *Lock) { l.owner.turn.contested = true; l.owner.trust.seen = Now{-900, -900} }, Shared, false, false, 1_100},
 		{"others have waited for long, for a writer", func(l *Lock) { l.owner.turn.contested = true }, Alone, false, true, 0},
@@ -232,7 +232,7 @@ func TestWhenAReaderJoinsTheReadersHere(t *testing.T) {
 		n.mode, n.trust.lease, n.trust.seen = Shared, 2_000, at(90)
 		l.showing(n, at(90))
 		c.change(l)
-		w := &Waiter{Owner: 2, Mode: c.mode, Waits: true, Until: Never, began: 100}
+		w := &Call{Owner: 2, Mode: c.mode, Waits: true, Until: Never, began: 100}
 		if joins := l.owner != nil && l.mayJoin(w, at(100)); joins != c.joins || l.owner != nil && l.shows(n, at(100)) != c.shows {
 			t.Errorf("%s: joins %v, shows %v", c.name, joins, !c.shows)
 		}
@@ -260,7 +260,7 @@ func TestWhoIsLetInWhenALevelCloses(t *testing.T) {
 	} {
 		l := held(c.levels...)
 		l.owner.mode, l.owner.turn.contested, l.hears = c.levels[0].Mode, true, listening
-		w := &Waiter{Owner: 3, Mode: Shared, Waits: true, Until: Never, rest: Never}
+		w := &Call{Owner: 3, Mode: Shared, Waits: true, Until: Never, rest: Never}
 		l.line.join(w)
 		l.Unlock(1, c.closes, nil, at(50))
 		if let := w.Outcome == Acquired; let != c.let || let && w.Way != ByJoining {
@@ -273,9 +273,9 @@ func TestWhoIsLetInWhenALevelCloses(t *testing.T) {
 func TestTheReadersBehindAReaderHaveTheLock(t *testing.T) {
 	l := held(writes(1, NeverSafe))
 	l.owner.trust.lease = 2_000
-	all := make([]*Waiter, 4)
+	all := make([]*Call, 4)
 	for i, o := range []OwnerID{2, 3, 3, 4} {
-		all[i] = &Waiter{Owner: o, Mode: Shared, Waits: true, Until: Never, Repeats: true}
+		all[i] = &Call{Owner: o, Mode: Shared, Waits: true, Until: Never, Repeats: true}
 		l.Lock(all[i], at(50))
 	}
 	ticket := l.asks(all[0], Queued)
@@ -284,7 +284,7 @@ func TestTheReadersBehindAReaderHaveTheLock(t *testing.T) {
 	l.owner.turn.contested = true
 	l.Unlock(1, Alone, nil, at(60))
 	for i, way := range []Way{ByHandoff, ByJoining, ByNesting, ByJoining} {
-		if w := all[i]; w.Outcome != Acquired || w.Way != way || w.Ticket != nil {
+		if w := all[i]; w.Outcome != Acquired || w.Way != way || w.Tenure != nil {
 			t.Errorf("%d: outcome %d by way %d", i, w.Outcome, w.Way)
 		}
 	}
@@ -308,11 +308,11 @@ func TestAnOwnerDoesNotWaitForItself(t *testing.T) {
 	} {
 		l := held(writes(1, NeverSafe))
 		l.owner.trust.lease = 2_000
-		first := &Waiter{Owner: 2, Waits: true, Until: Never, Repeats: c.repeats}
+		first := &Call{Owner: 2, Waits: true, Until: Never, Repeats: c.repeats}
 		l.Lock(first, at(50))
-		var all []*Waiter
+		var all []*Call
 		for _, o := range c.owners {
-			w := &Waiter{Owner: o, Waits: true, Until: Never, Repeats: c.repeats}
+			w := &Call{Owner: o, Waits: true, Until: Never, Repeats: c.repeats}
 			all = append(all, w)
 			l.Lock(w, at(50))
 		}
@@ -341,17 +341,17 @@ func TestWhatBecomesOfTheHoldsHereWhenATicketHasTheLock(t *testing.T) {
 	} {
 		l := held(c.level)
 		was := l.owner
-		w, behind := &Waiter{Owner: 2, Mode: c.ticket, Waits: true, Until: Never, Lease: 900}, &Waiter{Owner: 3, Mode: Shared, Waits: true, Until: Never}
+		w, behind := &Call{Owner: 2, Mode: c.ticket, Waits: true, Until: Never, Lease: 900}, &Call{Owner: 3, Mode: Shared, Waits: true, Until: Never}
 		l.line.join(w)
 		l.line.join(behind)
 		n := l.asks(w, Queued)
-		cmd, _ := l.Poll(n, at(50))
-		l.client.TakeEffects()
+		cmd := sendFor(t, l, w, at(50), Join)
+		l.client.TakeEffects(at(0))
 		l.Answer(&cmd, Reply{Found: Holds}, at(60))
 		lost, kept := false, false
-		for _, e := range l.client.TakeEffects() {
+		for _, e := range l.client.TakeEffects(at(0)) {
 			lost = lost || e.Kind == Lose && e.Cause == KeyGone && e.Tenure == was
-			kept = kept || e.Kind == Poll && e.Tenure == n && e.Waiter == nil
+			kept = kept || e.Kind == Poll && e.Tenure == n && e.Call == nil
 		}
 		if l.owner != n || was.want != Gone || w.Way != ByQueue || !l.heldBy(2) || l.heldBy(1) != c.goesOn || lost == c.goesOn || l.heldBy(3) != (c.ticket == Shared) {
 			t.Errorf("%s: lost %v, %+v", c.name, lost, l.levels.all)
@@ -367,13 +367,13 @@ func TestTheKeeperIsToldOfAReaderThatIsLetIn(t *testing.T) {
 	l := held(reads(1, NeverSafe))
 	n := l.owner
 	n.mode, n.trust.lease = Shared, 2_000
-	writer, reader := &Waiter{Owner: 2, Waits: true, Until: Never}, &Waiter{Owner: 3, Mode: Shared, Waits: true, Until: Never, Lease: 7}
+	writer, reader := &Call{Owner: 2, Waits: true, Until: Never}, &Call{Owner: 3, Mode: Shared, Waits: true, Until: Never, Lease: 7}
 	l.Lock(writer, at(50))
 	l.Lock(reader, at(50))
 	l.showing(n, at(50))
 	n.trust.seen, n.alarm = at(50), 9_000
-	l.client.TakeEffects()
-	if l.Cancel(writer, Cancelled, at(50)); reader.Outcome != Acquired || !polled(l, n) {
+	l.client.TakeEffects(at(0))
+	if l.Leave(writer, Cancelled, at(50)); reader.Outcome != Acquired || !polled(l, n) {
 		t.Errorf("outcome %d", reader.Outcome)
 	}
 }

@@ -13,6 +13,7 @@ const (
 	Upgrades                 // its owner reads, and may not write before it has unlocked
 	Failed                   // Redis has refused a command, and would do so again
 	NotPassed                // the tenure that has passed the lock on does not have it any more
+	Done                     // a call that does not lock: see its Cause, its Fault and Found
 )
 
 // A Way is how a call has got the lock.
@@ -28,49 +29,15 @@ const (
 	ByPass               // from another client, which has passed it on
 )
 
-// A Waiter is a call that wants the lock. Its caller sets the first fields, and may use it again when it has returned.
-type Waiter struct {
-	Owner    OwnerID
-	Mode     Mode
-	Lease    Span   // 0: renewed until Unlock
-	Waits    bool   // false: one attempt
-	Until    Time   // when its wait is over; Never for one that only Cancel ends
-	Linger   Span   // for how long the lock lingers after it; 0: not at all
-	CallTime Span   // after how long a holder that was called has given way
-	Part     bool   // it is for a lock over several, and that is told in its place
-	Repeats  bool   // its owner may have other calls for the lock, which need not be a goroutine
-	Handle   any    // of the level, nil for one that is unlocked by its owner
-	Info     any    // of the level, the driver's
-	Passed   ID     // of Resume: the tenure that has passed the lock on...
-	Inherits uint64 // ...and its fencing token, 0 for none
-	Tag      any    // the driver's
-
-	// What becomes of the call. The lock sets these, and the caller reads them.
-	Outcome Outcome
-	Way     Way     // how it has got the lock
-	Token   uint64  // the fencing token of its level, 0 for a lock without
-	Ticket  *Tenure // that stands for it; nil for none
-
-	attempts   int8 // how many Acquires it may send
-	retried    bool // it was given one more
-	last       bool // its ticket is looked for a last time
-	fails      int  // its commands in a row without an answer
-	rest       Time // until when nothing is sent for it
-	began      Time
-	alarm      Time // when its goroutine was told to call Tick
-	prev, next *Waiter
-	inLine     bool
-	counted    bool // among the line's repeats
-}
-
 // A line has the waiters of one lock in the order in which they came.
 type line struct {
-	first, end *Waiter
-	len        int
+	first, end *Call
+	len        int32
+	calls      int32           // that have begun, whether they stand in the line or not, and have neither returned nor the lock
 	repeats    map[OwnerID]int // waiters whose owners may have several, but for one at most: the first
 }
 
-func (l *line) join(w *Waiter) {
+func (l *line) join(w *Call) {
 	w.prev, w.next, w.inLine = l.end, nil, true
 	if l.end != nil {
 		l.end.next = w
@@ -87,7 +54,7 @@ func (l *line) join(w *Waiter) {
 	}
 }
 
-func (l *line) leave(w *Waiter) {
+func (l *line) leave(w *Call) {
 	if !w.inLine {
 		return
 	}
@@ -133,16 +100,18 @@ func (l *Lock) seekAll(now Now) {
 
 // seekFor gives the waiter a tenure if it has none and may have one. If it has none then, and its
 // time comes sooner than its goroutine was told, that one is told.
-func (l *Lock) seekFor(w *Waiter, now Now) {
-	if w.Ticket == nil && now.Time >= w.rest {
+func (l *Lock) seekFor(w *Call, now Now) {
+	if w.Tenure == nil && now.Time >= w.rest {
 		l.tryFor(w, now)
 	}
-	if w.inLine && w.Ticket == nil && l.due(w, now) < w.alarm {
-		l.tell(Effect{Kind: Poll, Waiter: w})
+	if w.inLine && w.Tenure == nil && w.asleep {
+		if at := l.wakes(w, now); at < w.alarm {
+			l.tell(Effect{Kind: Poll, Call: w, At: at})
+		}
 	}
 }
 
-func (l *Lock) tryFor(w *Waiter, now Now) {
+func (l *Lock) tryFor(w *Call, now Now) {
 	w.rest = 0
 	mayAcquire := l.line.first == w && l.owner == nil && !l.busy()
 	switch {
@@ -166,7 +135,7 @@ func (l *Lock) tryFor(w *Waiter, now Now) {
 
 // worthTicket reports whether the waiter has the time to wait in the queue: the ticket of a shorter wait would often be
 // granted when its waiter has left.
-func (l *Lock) worthTicket(w *Waiter, now Now) bool {
+func (l *Lock) worthTicket(w *Call, now Now) bool {
 	return w.Until == Never || w.Until.Since(now.Time) >= l.client.LeastWait
 }
 
@@ -189,7 +158,7 @@ func (t *Tenure) decides() bool {
 }
 
 // denied notes that the answer to the waiter's command has not brought the lock.
-func (l *Lock) denied(w *Waiter, t *Tenure, a Reply, now Now) {
+func (l *Lock) denied(w *Call, t *Tenure, a Reply, now Now) {
 	w.fails = 0
 	switch h := l.tenures.find(a.Holder); {
 	case w.last && t.place == InQueue:
@@ -217,13 +186,15 @@ func (l *Lock) denied(w *Waiter, t *Tenure, a Reply, now Now) {
 
 // callsAgain reports whether the call has one more attempt, since a holder that may linger was called: its time is not
 // up before that.
-func (w *Waiter) callsAgain() bool { return w.retried && w.attempts > 0 && w.rest > 0 && w.fails == 0 }
+func (w *Call) callsAgain() bool { return w.retried && w.attempts > 0 && w.rest > 0 && w.fails == 0 }
 
 // unanswered notes that the waiter's command has no answer.
-func (l *Lock) unanswered(w *Waiter, t *Tenure, f Fault, now Now) {
+func (l *Lock) unanswered(w *Call, t *Tenure, f Fault, now Now) {
 	c := l.client
-	w.rest = max(t.again, now.Time.After(c.pause(c.Retry, c.MaxRetry, w.fails))) // a new tenure has not failed yet
-	w.fails++
+	if f != Behind {
+		w.rest = max(t.again, now.Time.After(c.pause(c.Retry, c.MaxRetry, w.fails))) // a new tenure has not failed yet
+		w.fails++
+	}
 	if t.want == Tried {
 		w.attempts = 1 // by another tenure
 	}
@@ -237,15 +208,15 @@ func (l *Lock) unanswered(w *Waiter, t *Tenure, f Fault, now Now) {
 	case now.Time >= w.Until || !w.Waits:
 		l.leave(w, TimedOut, now)
 	}
-	if t.want == Gone {
+	if t.want == Gone && f != Behind {
 		t.fails = 1 // no other waiter waits for a server that has not answered
 	}
 }
 
 // timeUp ends a wait, unless a command is under way: it may have the lock by now, and no waiter would be served if all
 // were impatient and each left when its turn came.
-func (l *Lock) timeUp(w *Waiter, now Now) {
-	switch t := w.Ticket; {
+func (l *Lock) timeUp(w *Call, now Now) {
+	switch t := w.Tenure; {
 	case t == nil:
 		l.leave(w, TimedOut, now)
 	case t.underWay() || t.place == Unsent:
@@ -259,23 +230,23 @@ func (l *Lock) timeUp(w *Waiter, now Now) {
 }
 
 // leave ends a wait without the lock.
-func (l *Lock) leave(w *Waiter, o Outcome, now Now) {
+func (l *Lock) leave(w *Call, o Outcome, now Now) {
 	l.line.leave(w)
 	l.pass(w, now)
 	w.Outcome = o
-	l.tell(Effect{Kind: Wake, Waiter: w})
+	l.tell(Effect{Kind: Wake, Call: w})
 }
 
 // pass gives the ticket of a waiter that is gone to the next waiter, if it can stand for it, also
 // while a command for it is under way: it keeps its place in the queue.
-func (l *Lock) pass(w *Waiter, now Now) {
-	t, next := w.Ticket, l.line.first
-	w.Ticket = nil
+func (l *Lock) pass(w *Call, now Now) {
+	t, next := w.Tenure, l.line.first
+	w.Tenure = nil
 	switch {
 	case t == nil:
-	case next != nil && next.Ticket == nil && next.Waits && next.Mode == t.mode && t.want != Resumed && l.worthTicket(next, now) &&
+	case next != nil && next.Tenure == nil && next.Waits && next.Mode == t.mode && t.want != Resumed && l.worthTicket(next, now) &&
 		!l.Kind.Strict && !l.client.closed && !l.client.breaks(PassTicket):
-		t.waiter, next.Ticket = next, t
+		t.call, next.Tenure = next, t
 		t.unshown() // another's
 		l.touch(t)
 	default:
@@ -285,9 +256,9 @@ func (l *Lock) pass(w *Waiter, now Now) {
 
 // answerBy returns when the time of the waiter is up. It is later than its Until while the lock may be free, and the answer
 // to a command of a caller that has left decides: but not for a server that is silent.
-func (l *Lock) answerBy(w *Waiter) (at Time) {
+func (l *Lock) answerBy(w *Call) (at Time) {
 	at = w.Until
-	if w.Ticket != nil || w.attempts == 0 || l.line.first != w || l.owner != nil || l.client.breaks(LeaveFirst) {
+	if w.Tenure != nil || w.attempts == 0 || l.line.first != w || l.owner != nil || l.client.breaks(LeaveFirst) {
 		return at
 	}
 	for t := l.tenures.first; t != nil; t = t.behind {
@@ -303,16 +274,11 @@ func (l *Lock) answerBy(w *Waiter) (at Time) {
 	return at
 }
 
-// Due returns when the goroutine of a waiter has to call Tick, beside polling its ticket. If that becomes sooner, an effect
-// Poll without a tenure says so.
-func (l *Lock) Due(w *Waiter, now Now) Time {
-	w.alarm = l.due(w, now)
-	return w.alarm
-}
-
-func (l *Lock) due(w *Waiter, now Now) Time {
+// wakes returns when the goroutine of a call that locks has to ask Next, beside the time of its ticket. If that becomes
+// sooner, an effect Poll without a tenure says so.
+func (l *Lock) wakes(w *Call, now Now) Time {
 	at := w.Until
-	switch t := w.Ticket; {
+	switch t := w.Tenure; {
 	case t != nil && w.last:
 		return Never
 	case t != nil:
@@ -338,11 +304,8 @@ func (l *Lock) due(w *Waiter, now Now) Time {
 	return at
 }
 
-// Tick says that a waiter's time may have come.
-func (l *Lock) Tick(w *Waiter, now Now) {
-	if w.Outcome != Waiting {
-		return
-	}
+// tick says that a waiter's time may have come.
+func (l *Lock) tick(w *Call, now Now) {
 	if l.hears == asking && now.Time >= l.patient {
 		l.hears = refused
 	}

@@ -3,10 +3,10 @@ package core
 import "testing"
 
 // waits returns a lock with a waiter that may wait until 100.
-func waits() (*Lock, *Waiter) {
+func waits() (*Lock, *Call) {
 	c, _ := driven()
 	l := c.NewLock(Kind{})
-	w := &Waiter{Owner: 1, Waits: true, Until: 100, alarm: Never}
+	w := &Call{Owner: 1, Waits: true, Until: 100, alarm: Never}
 	l.line.join(w)
 	return l, w
 }
@@ -15,8 +15,8 @@ func waits() (*Lock, *Waiter) {
 func isBusy(l *Lock) { l.newTenure(ID{1, false, 9}, Alone).flight.op = Acquire }
 
 // heldBack makes the waiter a reader beside readers that goes on at 50.
-func heldBack(h hearing) func(*Lock, *Waiter) {
-	return func(l *Lock, w *Waiter) {
+func heldBack(h hearing) func(*Lock, *Call) {
+	return func(l *Lock, w *Call) {
 		o := held(reads(2, NeverSafe)).owner
 		l.owner, o.lock, o.turn.contested = o, l, true
 		l.add(reads(2, NeverSafe))
@@ -28,73 +28,73 @@ func heldBack(h hearing) func(*Lock, *Waiter) {
 func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(*Lock, *Waiter)
+		change func(*Lock, *Call)
 		now    Time
 		due    Time
 	}{
-		{"its wait is over", func(*Lock, *Waiter) {}, 10, 100},
-		{"its ticket is looked for a last time", func(l *Lock, w *Waiter) { l.asks(w, Queued); w.last = true }, 10, Never},
-		{"its ticket has the time", func(l *Lock, w *Waiter) { l.asks(w, Queued); w.rest = 50 }, 10, 100},
-		{"it rests", func(_ *Lock, w *Waiter) { w.rest = 50 }, 10, 50},
-		{"it rests for longer than it waits", func(_ *Lock, w *Waiter) { w.rest = 150 }, 10, 100},
-		{"it calls again", func(_ *Lock, w *Waiter) { w.retried, w.attempts, w.rest = true, 1, 150 }, 10, 150},
-		{"it has called again", func(_ *Lock, w *Waiter) { w.retried, w.rest = true, 150 }, 10, 100},
-		{"it called again, without an answer", func(_ *Lock, w *Waiter) { w.retried, w.attempts, w.rest, w.fails = true, 1, 150, 1 }, 10, 100},
-		{"it may call again at once", func(_ *Lock, w *Waiter) { w.retried, w.attempts = true, 1 }, 10, 100},
-		{"a subscription is under way", func(l *Lock, _ *Waiter) { l.hears, l.patient = asking, 70 }, 10, 70},
-		{"it is late", func(l *Lock, _ *Waiter) { l.hears, l.patient = asking, 5 }, 10, 10},
-		{"it hears", func(l *Lock, _ *Waiter) { l.hears, l.patient = listening, 70 }, 10, 100},
-		{"another one is before it", func(l *Lock, w *Waiter) {
+		{"its wait is over", func(*Lock, *Call) {}, 10, 100},
+		{"its ticket is looked for a last time", func(l *Lock, w *Call) { l.asks(w, Queued); w.last = true }, 10, Never},
+		{"its ticket has the time", func(l *Lock, w *Call) { l.asks(w, Queued); w.rest = 50 }, 10, 100},
+		{"it rests", func(_ *Lock, w *Call) { w.rest = 50 }, 10, 50},
+		{"it rests for longer than it waits", func(_ *Lock, w *Call) { w.rest = 150 }, 10, 100},
+		{"it calls again", func(_ *Lock, w *Call) { w.retried, w.attempts, w.rest = true, 1, 150 }, 10, 150},
+		{"it has called again", func(_ *Lock, w *Call) { w.retried, w.rest = true, 150 }, 10, 100},
+		{"it called again, without an answer", func(_ *Lock, w *Call) { w.retried, w.attempts, w.rest, w.fails = true, 1, 150, 1 }, 10, 100},
+		{"it may call again at once", func(_ *Lock, w *Call) { w.retried, w.attempts = true, 1 }, 10, 100},
+		{"a subscription is under way", func(l *Lock, _ *Call) { l.hears, l.patient = asking, 70 }, 10, 70},
+		{"it is late", func(l *Lock, _ *Call) { l.hears, l.patient = asking, 5 }, 10, 10},
+		{"it hears", func(l *Lock, _ *Call) { l.hears, l.patient = listening, 70 }, 10, 100},
+		{"another one is before it", func(l *Lock, w *Call) {
 			l.line.leave(w)
-			l.line.join(&Waiter{Owner: 2})
+			l.line.join(&Call{Owner: 2})
 			l.line.join(w)
 			l.hears, l.patient = asking, 70
 		}, 10, 100},
-		{"an answer decides", func(l *Lock, w *Waiter) { w.attempts = 1; isBusy(l) }, 100, 250}, // it was sent at 0
-		{"a release decides", func(l *Lock, w *Waiter) {
+		{"an answer decides", func(l *Lock, w *Call) { w.attempts = 1; isBusy(l) }, 100, 250}, // it was sent at 0
+		{"a release decides", func(l *Lock, w *Call) {
 			w.attempts = 1
 			n := l.newTenure(ID{1, false, 9}, Alone)
 			n.place, n.since = Owner, 50
 		}, 100, 300},
-		{"an answer decides, before its time is up", func(l *Lock, w *Waiter) { w.attempts = 1; isBusy(l) }, 99, 100},
-		{"an answer decides nothing for it", func(l *Lock, w *Waiter) { isBusy(l) }, 100, 100},
-		{"an answer decides that was asked for later", func(l *Lock, w *Waiter) {
+		{"an answer decides, before its time is up", func(l *Lock, w *Call) { w.attempts = 1; isBusy(l) }, 99, 100},
+		{"an answer decides nothing for it", func(l *Lock, w *Call) { isBusy(l) }, 100, 100},
+		{"an answer decides that was asked for later", func(l *Lock, w *Call) {
 			w.attempts = 1
 			isBusy(l)
 			l.tenures.first.flight.at = at(20)
 		}, 100, 270},
-		{"an answer comes no more", func(l *Lock, w *Waiter) {
+		{"an answer comes no more", func(l *Lock, w *Call) {
 			w.attempts = 1
 			isBusy(l)
 			l.tenures.first.flight.at = at(-200)
 		}, 100, 100},
-		{"a ticket decides nothing", func(l *Lock, w *Waiter) { w.attempts = 1; l.newTenure(ID{1, false, 9}, Alone).want = Queued }, 100, 100},
-		{"an answer decides for another one", func(l *Lock, w *Waiter) {
+		{"a ticket decides nothing", func(l *Lock, w *Call) { w.attempts = 1; l.newTenure(ID{1, false, 9}, Alone).want = Queued }, 100, 100},
+		{"an answer decides for another one", func(l *Lock, w *Call) {
 			l.line.leave(w)
-			l.line.join(&Waiter{Owner: 2})
+			l.line.join(&Call{Owner: 2})
 			l.line.join(w)
 			w.attempts = 1
 			isBusy(l)
 		}, 100, 100},
-		{"it rests, and has not called", func(_ *Lock, w *Waiter) { w.attempts, w.rest = 1, 150 }, 10, 100},
-		{"a subscription is under way, for each of a strict lock", func(l *Lock, w *Waiter) {
+		{"it rests, and has not called", func(_ *Lock, w *Call) { w.attempts, w.rest = 1, 150 }, 10, 100},
+		{"a subscription is under way, for each of a strict lock", func(l *Lock, w *Call) {
 			l.Kind.Strict = true
 			l.line.leave(w)
-			l.line.join(&Waiter{Owner: 2})
+			l.line.join(&Call{Owner: 2})
 			l.line.join(w)
 			l.hears, l.patient = asking, 70
 		}, 10, 70},
-		{"a subscription may take longer than it waits", func(l *Lock, _ *Waiter) { l.hears, l.patient = asking, 170 }, 10, 100},
-		{"it has lost the ticket that was looked for a last time", func(_ *Lock, w *Waiter) { w.last, w.rest = true, 60 }, 10, 60},
-		{"it is held back for longer than it waits", func(l *Lock, w *Waiter) { heldBack(deaf)(l, w); w.began = 90 }, 91, 100},
-		{"it is held back, after its subscription", func(l *Lock, w *Waiter) { heldBack(listening)(l, w); w.began = 40 }, 41, 80},
+		{"a subscription may take longer than it waits", func(l *Lock, _ *Call) { l.hears, l.patient = asking, 170 }, 10, 100},
+		{"it has lost the ticket that was looked for a last time", func(_ *Lock, w *Call) { w.last, w.rest = true, 60 }, 10, 60},
+		{"it is held back for longer than it waits", func(l *Lock, w *Call) { heldBack(deaf)(l, w); w.began = 90 }, 91, 100},
+		{"it is held back, after its subscription", func(l *Lock, w *Call) { heldBack(listening)(l, w); w.began = 40 }, 41, 80},
 		{"it is held back", heldBack(deaf), 10, 50},
 		{"it is held back, and its subscription is under way", heldBack(asking), 10, 70},
 	} {
 		l, w := waits()
 		c.change(l, w)
-		if due := l.Due(w, at(c.now)); due != c.due || w.alarm != c.due {
-			t.Errorf("%s: at %d, and its goroutine was told %d", c.name, due, w.alarm)
+		if due := l.wakes(w, at(c.now)); due != c.due {
+			t.Errorf("%s: at %d", c.name, due)
 		}
 	}
 }
@@ -102,25 +102,25 @@ func TestWhenTheTimeOfAWaiterComes(t *testing.T) {
 func TestWhatBecomesOfAWaiterWhoseTimeIsUp(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		change  func(*Lock, *Waiter)
+		change  func(*Lock, *Call)
 		now     Time
 		outcome Outcome
 		last    bool
 	}{
-		{"it has no ticket", func(*Lock, *Waiter) {}, 100, TimedOut, false},
-		{"its time is not up", func(*Lock, *Waiter) {}, 99, Waiting, false},
-		{"its join is in flight", func(l *Lock, w *Waiter) { l.asks(w, Queued).send(Join, at(1)) }, 100, Waiting, true},
-		{"its ticket was not sent", func(l *Lock, w *Waiter) { l.asks(w, Queued) }, 100, Waiting, true},
-		{"its ticket is in the queue", func(l *Lock, w *Waiter) { l.asks(w, Queued).place = InQueue }, 100, Waiting, true},
-		{"Redis does not answer", func(l *Lock, w *Waiter) { n := l.asks(w, Queued); n.place, n.fails = InQueue, 1 }, 100, TimedOut, false},
-		{"an answer decides", func(l *Lock, w *Waiter) { w.attempts = 1; isBusy(l) }, 249, Waiting, false},
-		{"an answer does not come", func(l *Lock, w *Waiter) { w.attempts = 1; isBusy(l) }, 250, TimedOut, false},
-		{"an answer decides, but it has a ticket", func(l *Lock, w *Waiter) {
+		{"it has no ticket", func(*Lock, *Call) {}, 100, TimedOut, false},
+		{"its time is not up", func(*Lock, *Call) {}, 99, Waiting, false},
+		{"its join is in flight", func(l *Lock, w *Call) { l.asks(w, Queued).send(Join, at(1)) }, 100, Waiting, true},
+		{"its ticket was not sent", func(l *Lock, w *Call) { l.asks(w, Queued) }, 100, Waiting, true},
+		{"its ticket is in the queue", func(l *Lock, w *Call) { l.asks(w, Queued).place = InQueue }, 100, Waiting, true},
+		{"Redis does not answer", func(l *Lock, w *Call) { n := l.asks(w, Queued); n.place, n.fails = InQueue, 1 }, 100, TimedOut, false},
+		{"an answer decides", func(l *Lock, w *Call) { w.attempts = 1; isBusy(l) }, 249, Waiting, false},
+		{"an answer does not come", func(l *Lock, w *Call) { w.attempts = 1; isBusy(l) }, 250, TimedOut, false},
+		{"an answer decides, but it has a ticket", func(l *Lock, w *Call) {
 			w.attempts = 1
 			isBusy(l)
 			l.asks(w, Queued).place = InQueue
 		}, 100, Waiting, true},
-		{"an answer is for another one", func(l *Lock, w *Waiter) {
+		{"an answer is for another one", func(l *Lock, w *Call) {
 			l.owner = held().owner
 			l.owner.lock, l.owner.trust.until = l, 900
 			w.attempts = 1
@@ -128,14 +128,14 @@ func TestWhatBecomesOfAWaiterWhoseTimeIsUp(t *testing.T) {
 		}, 101, TimedOut, false},
 	} {
 		l, w := waits()
-		l.line.join(&Waiter{Owner: 2, Waits: true, Until: Never, rest: Never})
+		l.line.join(&Call{Owner: 2, Waits: true, Until: Never, rest: Never})
 		c.change(l, w)
-		n := w.Ticket
+		n := w.Tenure
 		if n != nil {
 			n.look = Never
 		}
-		l.client.TakeEffects()
-		l.Tick(w, at(c.now))
+		l.client.TakeEffects(at(0))
+		l.tick(w, at(c.now))
 		if c.last && (n.look != Never) != (n.place == InQueue && n.flight.op == None) {
 			t.Errorf("%s: it is looked for at %d", c.name, n.look)
 		}
@@ -155,19 +155,19 @@ func TestWhatAWaiterDoesAfterACommandWithoutAnAnswer(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		want     Want
-		change   func(*Waiter, *Tenure)
+		change   func(*Call, *Tenure)
 		fault    Fault
 		outcome  Outcome
 		rest     Time
 		attempts int8
 	}{
-		{"an acquire", Tried, func(*Waiter, *Tenure) {}, Unknown, Waiting, 60, 1},
-		{"a join", Queued, func(*Waiter, *Tenure) {}, Unknown, Waiting, 60, 0},
-		{"the third", Tried, func(w *Waiter, _ *Tenure) { w.fails = 2 }, NotRun, Waiting, 90, 1},
-		{"its tenure rests for longer", Queued, func(_ *Waiter, n *Tenure) { n.again = 95 }, Unknown, Waiting, 95, 0},
-		{"Redis refuses for good", Tried, func(*Waiter, *Tenure) {}, Fatal, Failed, 60, 1},
-		{"its time is up", Tried, func(w *Waiter, _ *Tenure) { w.Until = 50 }, Unknown, TimedOut, 60, 1},
-		{"it does not wait", Tried, func(w *Waiter, _ *Tenure) { w.Waits = false }, Unknown, TimedOut, 60, 1},
+		{"an acquire", Tried, func(*Call, *Tenure) {}, Unknown, Waiting, 60, 1},
+		{"a join", Queued, func(*Call, *Tenure) {}, Unknown, Waiting, 60, 0},
+		{"the third", Tried, func(w *Call, _ *Tenure) { w.fails = 2 }, NotRun, Waiting, 90, 1},
+		{"its tenure rests for longer", Queued, func(_ *Call, n *Tenure) { n.again = 95 }, Unknown, Waiting, 95, 0},
+		{"Redis refuses for good", Tried, func(*Call, *Tenure) {}, Fatal, Failed, 60, 1},
+		{"its time is up", Tried, func(w *Call, _ *Tenure) { w.Until = 50 }, Unknown, TimedOut, 60, 1},
+		{"it does not wait", Tried, func(w *Call, _ *Tenure) { w.Waits = false }, Unknown, TimedOut, 60, 1},
 	} {
 		l, w := waits()
 		n := l.asks(w, c.want)
@@ -217,34 +217,34 @@ func TestWhichWaitsAreWorthATicket(t *testing.T) {
 func TestWhoseTheTicketOfAWaiterIsThatIsGone(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(*Lock, *Tenure, *Waiter)
+		change func(*Lock, *Tenure, *Call)
 		passed bool
 	}{
-		{"the next one waits", func(*Lock, *Tenure, *Waiter) {}, true},
-		{"it has one", func(l *Lock, _ *Tenure, next *Waiter) { l.asks(next, Queued) }, false},
-		{"it does not wait", func(_ *Lock, _ *Tenure, next *Waiter) { next.Waits = false }, false},
-		{"it reads", func(_ *Lock, _ *Tenure, next *Waiter) { next.Mode = Shared }, false},
-		{"its wait is too short", func(_ *Lock, _ *Tenure, next *Waiter) { next.Until = 54 }, false},
-		{"each of a strict lock has its own", func(l *Lock, _ *Tenure, _ *Waiter) { l.Kind.Strict = true }, false},
-		{"the client closes", func(l *Lock, _ *Tenure, _ *Waiter) { l.client.closed = true }, false},
-		{"it was passed to its caller", func(_ *Lock, n *Tenure, _ *Waiter) { n.want = Resumed }, false},
+		{"the next one waits", func(*Lock, *Tenure, *Call) {}, true},
+		{"it has one", func(l *Lock, _ *Tenure, next *Call) { l.asks(next, Queued) }, false},
+		{"it does not wait", func(_ *Lock, _ *Tenure, next *Call) { next.Waits = false }, false},
+		{"it reads", func(_ *Lock, _ *Tenure, next *Call) { next.Mode = Shared }, false},
+		{"its wait is too short", func(_ *Lock, _ *Tenure, next *Call) { next.Until = 54 }, false},
+		{"each of a strict lock has its own", func(l *Lock, _ *Tenure, _ *Call) { l.Kind.Strict = true }, false},
+		{"the client closes", func(l *Lock, _ *Tenure, _ *Call) { l.client.closed = true }, false},
+		{"it was passed to its caller", func(_ *Lock, n *Tenure, _ *Call) { n.want = Resumed }, false},
 	} {
 		l, w := waits()
-		next := &Waiter{Owner: 2, Waits: true, Until: Never}
+		next := &Call{Owner: 2, Waits: true, Until: Never, asleep: true, alarm: Never}
 		l.line.join(next)
 		n := l.asks(w, Queued)
 		n.place, n.shown, n.alarm = InQueue, oneLevel(1, Alone), Never
 		c.change(l, n, next)
-		had := next.Ticket
-		l.client.TakeEffects()
+		had := next.Tenure
+		l.client.TakeEffects(at(0))
 		l.leave(w, Cancelled, at(50))
-		asked := l.client.TakeEffects()
+		asked := l.client.TakeEffects(at(0))
 		switch {
-		case w.Ticket != nil || w.Outcome != Cancelled:
-			t.Errorf("%s: the waiter has a ticket: %v, and its outcome is %d", c.name, w.Ticket != nil, w.Outcome)
-		case c.passed && (next.Ticket != n || n.waiter != next || n.want != Queued || n.shown != shape{} || asked[0].Tenure != n || asked[0].Waiter != next):
+		case w.Tenure != nil || w.Outcome != Cancelled:
+			t.Errorf("%s: the waiter has a ticket: %v, and its outcome is %d", c.name, w.Tenure != nil, w.Outcome)
+		case c.passed && (next.Tenure != n || n.call != next || n.want != Queued || n.shown != shape{} || asked[0].Tenure != n || asked[0].Call != next):
 			t.Errorf("%s: it is not passed on: %+v", c.name, asked)
-		case !c.passed && (next.Ticket != had || n.waiter != nil || n.want != Gone || asked[0].Tenure != n || asked[0].Waiter != nil):
+		case !c.passed && (next.Tenure != had || n.call != nil || n.want != Gone || asked[0].Tenure != n || asked[0].Call != nil):
 			t.Errorf("%s: it does not leave: %+v", c.name, asked)
 		}
 	}
@@ -269,21 +269,21 @@ func TestWhatAWaiterDoesThatIsDenied(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		waits   bool
-		change  func(*Waiter, *Tenure)
+		change  func(*Call, *Tenure)
 		setting func(l *Lock, n *Tenure) Reply
 		did     did
 	}{
 		{"a try at a free lock", false, nil, free, did{Waiting, 1, 0, false}},
 		{"a Lock at a free lock", true, nil, free, did{Waiting, 0, 0, false}},
-		{"a second time", false, func(w *Waiter, _ *Tenure) { w.retried = true }, free, did{Waiting, 0, 0, false}},
+		{"a second time", false, func(w *Call, _ *Tenure) { w.retried = true }, free, did{Waiting, 0, 0, false}},
 		{"a foreign client has it", false, nil, func(*Lock, *Tenure) Reply { return Reply{Foreign: true} }, did{Waiting, 0, 0, false}},
 		{"another client has it", false, nil, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, false, 1}} }, did{Waiting, 0, 0, false}},
 		{"this client releases it", false, nil, mine(Gone), did{Waiting, 1, 0, true}},
 		{"this client has it", false, nil, mine(Held), did{Waiting, 0, 0, false}},
 		{"it lingers", true, nil, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, true, 1}} }, did{Waiting, 1, 57, false}},
-		{"it lingers, for a ticket", true, func(_ *Waiter, n *Tenure) { n.want, n.place = Queued, InQueue }, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, true, 1}} }, did{Waiting, 0, 0, false}},
-		{"the last look", true, func(w *Waiter, n *Tenure) { w.last, n.want, n.place = true, Queued, InQueue }, mine(Held), did{TimedOut, 0, 0, false}},
-		{"the last look found it nowhere", true, func(w *Waiter, n *Tenure) { w.last, n.want, n.place = true, Queued, Over }, mine(Held), did{Waiting, 0, 0, false}},
+		{"it lingers, for a ticket", true, func(_ *Call, n *Tenure) { n.want, n.place = Queued, InQueue }, func(*Lock, *Tenure) Reply { return Reply{Holder: ID{2, true, 1}} }, did{Waiting, 0, 0, false}},
+		{"the last look", true, func(w *Call, n *Tenure) { w.last, n.want, n.place = true, Queued, InQueue }, mine(Held), did{TimedOut, 0, 0, false}},
+		{"the last look found it nowhere", true, func(w *Call, n *Tenure) { w.last, n.want, n.place = true, Queued, Over }, mine(Held), did{Waiting, 0, 0, false}},
 	} {
 		l, w := waits()
 		w.Waits, w.CallTime, w.fails = c.waits, 7, 4
@@ -309,33 +309,33 @@ func TestWhatAWaiterAsksFor(t *testing.T) {
 	const none = Want(255)
 	for _, c := range []struct {
 		name    string
-		change  func(*Lock, *Waiter)
+		change  func(*Lock, *Call)
 		want    Want // of its ticket
 		hears   hearing
 		outcome Outcome
 	}{
-		{"the first attempt", func(_ *Lock, w *Waiter) { w.attempts = 1 }, Tried, deaf, Waiting},
-		{"of a client that is told of grants", func(l *Lock, w *Waiter) { w.attempts, l.hears = 1, listening }, Queued, listening, Waiting},
-		{"and one that is all", func(l *Lock, w *Waiter) { w.attempts, l.hears, w.Waits = 1, listening, false }, Tried, listening, Waiting},
-		{"and one that waits for a moment", func(l *Lock, w *Waiter) { w.attempts, l.hears, w.Until = 1, listening, 52 }, Tried, listening, Waiting},
-		{"the next one", func(*Lock, *Waiter) {}, none, asking, Waiting},
-		{"while it subscribes", func(l *Lock, _ *Waiter) { l.hears, l.patient = asking, 51 }, none, asking, Waiting},
-		{"which takes too long", func(l *Lock, _ *Waiter) { l.hears, l.patient = asking, 50 }, Queued, asking, Waiting},
-		{"without pub/sub", func(l *Lock, _ *Waiter) { l.hears = refused }, Queued, refused, Waiting},
-		{"a short wait", func(_ *Lock, w *Waiter) { w.Until = 52 }, none, deaf, Waiting},
-		{"one that is over", func(_ *Lock, w *Waiter) { w.Until = 50 }, none, deaf, TimedOut},
-		{"one that is over, with an attempt left", func(_ *Lock, w *Waiter) { w.Until, w.attempts = 50, 1 }, Tried, deaf, Waiting},
-		{"one attempt, that was made", func(_ *Lock, w *Waiter) { w.Waits = false }, none, deaf, Denied},
-		{"one attempt, that was made while another decides", func(l *Lock, w *Waiter) { w.Waits = false; isBusy(l) }, none, deaf, Waiting},
-		{"another decides", func(l *Lock, w *Waiter) { w.attempts = 1; isBusy(l) }, none, deaf, Waiting},
+		{"the first attempt", func(_ *Lock, w *Call) { w.attempts = 1 }, Tried, deaf, Waiting},
+		{"of a client that is told of grants", func(l *Lock, w *Call) { w.attempts, l.hears = 1, listening }, Queued, listening, Waiting},
+		{"and one that is all", func(l *Lock, w *Call) { w.attempts, l.hears, w.Waits = 1, listening, false }, Tried, listening, Waiting},
+		{"and one that waits for a moment", func(l *Lock, w *Call) { w.attempts, l.hears, w.Until = 1, listening, 52 }, Tried, listening, Waiting},
+		{"the next one", func(*Lock, *Call) {}, none, asking, Waiting},
+		{"while it subscribes", func(l *Lock, _ *Call) { l.hears, l.patient = asking, 51 }, none, asking, Waiting},
+		{"which takes too long", func(l *Lock, _ *Call) { l.hears, l.patient = asking, 50 }, Queued, asking, Waiting},
+		{"without pub/sub", func(l *Lock, _ *Call) { l.hears = refused }, Queued, refused, Waiting},
+		{"a short wait", func(_ *Lock, w *Call) { w.Until = 52 }, none, deaf, Waiting},
+		{"one that is over", func(_ *Lock, w *Call) { w.Until = 50 }, none, deaf, TimedOut},
+		{"one that is over, with an attempt left", func(_ *Lock, w *Call) { w.Until, w.attempts = 50, 1 }, Tried, deaf, Waiting},
+		{"one attempt, that was made", func(_ *Lock, w *Call) { w.Waits = false }, none, deaf, Denied},
+		{"one attempt, that was made while another decides", func(l *Lock, w *Call) { w.Waits = false; isBusy(l) }, none, deaf, Waiting},
+		{"another decides", func(l *Lock, w *Call) { w.attempts = 1; isBusy(l) }, none, deaf, Waiting},
 	} {
 		l, w := waits()
 		w.rest = 40
 		c.change(l, w)
 		l.seekFor(w, at(50))
 		got := none
-		if w.Ticket != nil {
-			got = w.Ticket.want
+		if w.Tenure != nil {
+			got = w.Tenure.want
 		}
 		if got != c.want || l.hears != c.hears || w.Outcome != c.outcome || w.rest != 0 {
 			t.Errorf("%s: want %d, hears %d, outcome %d, rests until %d", c.name, got, l.hears, w.Outcome, w.rest)
@@ -347,20 +347,21 @@ func TestWhatAWaiterAsksFor(t *testing.T) {
 func TestWhenAWaiterIsToldOfItsTime(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(*Lock, *Waiter)
+		change func(*Lock, *Call)
 		told   bool
 	}{
-		{"it knows of a later one", func(_ *Lock, w *Waiter) { w.alarm = 101 }, true},
-		{"it knows of it", func(_ *Lock, w *Waiter) { w.alarm = 100 }, false},
-		{"it has a ticket", func(l *Lock, w *Waiter) { w.alarm = 101; l.asks(w, Queued) }, false},
-		{"it has left", func(l *Lock, w *Waiter) { w.alarm = 101; l.line.leave(w) }, false},
+		{"it knows of a later one", func(_ *Lock, w *Call) { w.alarm = 101 }, true},
+		{"it is awake", func(_ *Lock, w *Call) { w.alarm, w.asleep = 101, false }, false},
+		{"it knows of it", func(_ *Lock, w *Call) { w.alarm = 100 }, false},
+		{"it has a ticket", func(l *Lock, w *Call) { w.alarm = 101; l.asks(w, Queued) }, false},
+		{"it has left", func(l *Lock, w *Call) { w.alarm = 101; l.line.leave(w) }, false},
 	} {
 		l, w := waits()
-		w.rest = 200
+		w.rest, w.asleep = 200, true
 		c.change(l, w)
-		l.client.TakeEffects()
+		l.client.TakeEffects(at(0))
 		l.seekFor(w, at(50))
-		if told := len(l.client.Effects) == 1 && l.client.Effects[0].Tenure == nil && l.client.Effects[0].Waiter == w; told != c.told {
+		if told := len(l.client.Effects) == 1 && l.client.Effects[0].Tenure == nil && l.client.Effects[0].Call == w; told != c.told {
 			t.Errorf("%s: %v", c.name, told)
 		}
 	}
@@ -370,7 +371,7 @@ func TestASubscriptionThatTakesTooLongIsGivenUp(t *testing.T) {
 	for now, want := range map[Time]hearing{69: asking, 70: refused} {
 		l, w := waits()
 		l.hears, l.patient, w.rest = asking, 70, 90
-		l.Tick(w, at(now))
+		l.tick(w, at(now))
 		if l.hears != want {
 			t.Errorf("at %d: %d", now, l.hears)
 		}
@@ -381,22 +382,22 @@ func TestASubscriptionThatTakesTooLongIsGivenUp(t *testing.T) {
 func TestAnyWaiterOfAStrictLockTakesAnotherTicket(t *testing.T) {
 	l, _ := waits()
 	l.Kind.Strict, l.hears = true, listening
-	second := &Waiter{Owner: 2, Waits: true, Until: Never, rest: 50}
+	second := &Call{Owner: 2, Waits: true, Until: Never, rest: 50}
 	l.line.join(second)
-	if l.Tick(second, at(49)); second.Ticket != nil {
+	if l.tick(second, at(49)); second.Tenure != nil {
 		t.Error("it rests")
 	}
-	if l.Tick(second, at(50)); second.Ticket == nil || second.Ticket.want != Queued {
+	if l.tick(second, at(50)); second.Tenure == nil || second.Tenure.want != Queued {
 		t.Error("it has no ticket")
 	}
 }
 
-// A call that has ended is not ticked any more, whatever timer was late.
+// A call that has ended returns, whatever timer was late.
 func TestACallThatHasEndedStaysSo(t *testing.T) {
 	l, w := waits()
 	l.leave(w, Cancelled, at(50))
-	l.client.TakeEffects()
-	if l.Tick(w, at(100)); w.Outcome != Cancelled || len(l.client.TakeEffects()) > 0 {
+	l.client.TakeEffects(at(0))
+	if a := l.Next(w, false, at(100)); a.Do != Returns || w.Outcome != Cancelled || len(l.client.TakeEffects(at(0))) > 0 {
 		t.Errorf("outcome %d", w.Outcome)
 	}
 }
@@ -404,12 +405,12 @@ func TestACallThatHasEndedStaysSo(t *testing.T) {
 func TestACallThatCallsAgainIsNotOver(t *testing.T) {
 	l, w := waits()
 	w.retried, w.attempts, w.rest = true, 1, 150
-	l.Tick(w, at(120))
-	if w.Outcome != Waiting || w.Ticket != nil {
+	l.tick(w, at(120))
+	if w.Outcome != Waiting || w.Tenure != nil {
 		t.Errorf("its outcome is %d", w.Outcome)
 	}
-	l.Tick(w, at(150))
-	if w.Ticket == nil || w.Ticket.want != Tried {
+	l.tick(w, at(150))
+	if w.Tenure == nil || w.Tenure.want != Tried {
 		t.Error("it has not called again")
 	}
 }

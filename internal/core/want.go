@@ -3,14 +3,14 @@ package core
 // What this client wants of a tenure changes here, and only here.
 
 // asks returns a new tenure that asks for the lock for the waiter.
-func (l *Lock) asks(w *Waiter, want Want) *Tenure {
+func (l *Lock) asks(w *Call, want Want) *Tenure {
 	lingers := want == Tried && w.Linger > 0 && !w.retried
 	t := l.newTenure(ID{l.client.ID, lingers, l.client.number()}, w.Mode)
-	t.want, t.waiter, t.polls = want, w, l.hears != listening
+	t.want, t.call, t.polls = want, w, l.hears != listening
 	if l.Kind.Fenced {
 		t.tokens.reserved = max(l.reserve, 1)
 	}
-	w.Ticket = t
+	w.Tenure = t
 	l.touch(t)
 	return t
 }
@@ -32,8 +32,8 @@ func (l *Lock) give(t *Tenure, now Now) {
 			l.reserve = t.tokens.next()
 		}
 	}
-	if w := t.waiter; w != nil {
-		w.Ticket, t.waiter = nil, nil
+	if w := t.call; w != nil && w.purpose == Locks {
+		w.Tenure, t.call = nil, nil
 	}
 	t.want, t.within, t.since, t.again, t.fails = Gone, 0, now.Time, 0, 0
 	l.touch(t)

@@ -12,7 +12,7 @@ func TestWhichTenuresMayLinger(t *testing.T) {
 	}{{Tried, 1, false, true}, {Tried, 0, false, false}, {Tried, 1, true, false}, {Queued, 1, false, false}, {Resumed, 1, false, false}} {
 		l, w := waits()
 		w.Linger, w.retried = c.linger, c.retried
-		if n := l.asks(w, c.want); n.ID.Lingers != c.may || n.want != c.want || w.Ticket != n || n.waiter != w {
+		if n := l.asks(w, c.want); n.ID.Lingers != c.may || n.want != c.want || w.Tenure != n || n.call != w {
 			t.Errorf("%+v: %v", c, n.ID.Lingers)
 		}
 	}
@@ -23,13 +23,13 @@ func TestATenureThatIsGivenUpHasNothingElseToDo(t *testing.T) {
 	n := l.owner
 	l.Kind.Fenced = true
 	n.within, n.again, n.fails, n.tokens = 10, 900, 3, tokens{1, 0, 7}
-	l.client.TakeEffects()
+	l.client.TakeEffects(at(0))
 	if l.give(n, at(50)); n.want != Gone || n.within != 0 || n.again != 0 || n.fails != 0 || n.since != 50 || l.owner != nil || l.reserve != moreTokens || !polled(l, n) {
 		t.Errorf("%+v", n)
 	}
 	l, w := waits()
 	n = l.asks(w, Queued)
-	if l.give(n, at(50)); w.Ticket != nil || n.waiter != nil {
+	if l.give(n, at(50)); w.Tenure != nil || n.call != nil {
 		t.Error("its waiter has it")
 	}
 }
@@ -37,19 +37,19 @@ func TestATenureThatIsGivenUpHasNothingElseToDo(t *testing.T) {
 // The memory of a call is used again, and a client that has closed resumes nothing.
 func TestACallThatResumesBeginsAnew(t *testing.T) {
 	l, _ := waits()
-	w := &Waiter{Owner: 2, Until: Never, Passed: ID{2, false, 9}, Outcome: Failed, began: 7}
-	if l.Resume(w, at(50)) != Waiting || !w.Waits || w.began != 50 || w.Ticket.want != Resumed || w.Ticket.tokens != (tokens{}) {
+	w := &Call{Owner: 2, Until: Never, Named: ID{2, false, 9}, Outcome: Failed, began: 7}
+	if l.Resume(w, at(50)) != Waiting || !w.Waits || w.began != 50 || w.Tenure.want != Resumed || w.Tenure.tokens != (tokens{}) {
 		t.Errorf("%+v", w)
 	}
 	for _, token := range []uint64{1, 5} {
-		w = &Waiter{Owner: 2, Until: Never, Inherits: token}
-		if l.Resume(w, at(50)); w.Ticket.tokens != (tokens{reserved: 1, current: token}) {
-			t.Errorf("%+v", w.Ticket.tokens)
+		w = &Call{Owner: 2, Until: Never, Inherits: token}
+		if l.Resume(w, at(50)); w.Tenure.tokens != (tokens{reserved: 1, current: token}) {
+			t.Errorf("%+v", w.Tenure.tokens)
 		}
 	}
 	l.client.closed = true
-	w = &Waiter{Owner: 2, Until: Never}
-	if l.Resume(w, at(50)) != Closed || w.Ticket != nil {
+	w = &Call{Owner: 2, Until: Never}
+	if l.Resume(w, at(50)) != Closed || w.Tenure != nil {
 		t.Errorf("outcome %d", w.Outcome)
 	}
 }

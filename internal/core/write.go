@@ -7,28 +7,37 @@ package core
 // sent one begins no other: it is neither handed off nor kept, no reader joins it, and after a downgrade none is let in.
 // Redis is asked for the next one.
 
-// Write begins a guarded write of a level that holds the lock, and returns the tenure that Redis is to have. Its caller sends
-// it at once, and gives the answer to Wrote. If it follows no other command about the tenure it may use a connection of its
-// own.
-func (l *Lock) Write(o OwnerID, m Mode, handle any, now Now) (t Ticket, follows, ok bool) {
-	i := -1
-	own := l.current(now)
-	if own != nil {
-		i = l.levelOf(o, m, handle)
-	}
-	if i < 0 {
-		return t, false, false
-	}
-	l.writes(i)
-	return Ticket{ID: own.ID, Mode: m, Owner: own.told}, own.follows(now), true
+// mayWrite reports whether the level of the call holds the lock. It ends the holds whose time is over.
+func (l *Lock) mayWrite(c *Call, now Now) bool {
+	held := l.current(now) != nil && l.levelOf(c.Owner, c.Mode, c.Handle) >= 0
+	l.settle(now)
+	return held
 }
 
-// Wrote notes the answer to a guarded write of a hold in that mode. Found says whether it was executed.
-func (l *Lock) Wrote(id ID, m Mode, a Reply, now Now) {
+// guarded returns the guarded write of the call's level. If it follows no other command about the tenure it may use a
+// connection of its own.
+func (l *Lock) guarded(c *Call, now Now) Command {
+	l.writes(l.levelOf(c.Owner, c.Mode, c.Handle))
+	return Command{Op: Write, Ticket: Ticket{ID: l.owner.ID, Mode: c.Mode, Owner: l.owner.told}, Follows: l.owner.follows(now)}
+}
+
+// wrote notes the answer to a guarded write of a hold in that mode. Found says whether it was executed.
+func (l *Lock) wrote(id ID, m Mode, a Reply) {
 	t := l.tenures.find(id)
 	if t != nil && t == l.owner && a.Fault == Answered && a.Found != Holds && (m == Shared || l.levels.writes > 0) {
 		t.fenced()
-		l.settle(now)
+	}
+}
+
+// forced notes the answer to the Leave of a holder that is released by force.
+func (l *Lock) forced(id ID, a Reply, now Now) {
+	switch t := l.owner; {
+	case t == nil || t.ID != id:
+	case a.Fault != Answered:
+		l.Confirm(now) // which finds out
+	case a.Left:
+		t.forcedOut()
+		l.lose(ByForce, now)
 	}
 }
 

@@ -24,7 +24,7 @@ func TestWhatAGuardedWriteSays(t *testing.T) {
 			l.closeAll()
 			l.add(reads(2, NeverSafe))
 		}
-		l.Wrote(l.owner.ID, c.mode, c.reply, at(50))
+		wrote(l, l.owner.ID, c.mode, c.reply, at(50))
 		if lost := !l.IsHeld(); lost != c.lost {
 			t.Errorf("%s: lost %v", c.name, lost)
 		}
@@ -36,7 +36,7 @@ func TestAWriteOfAFormerTenure(t *testing.T) {
 	l := held(Level{Owner: 1, Until: NeverSafe})
 	former := l.newTenure(ID{1, false, 7}, Alone)
 	former.want, former.place = Gone, Owner
-	l.Wrote(former.ID, Alone, Reply{Found: Nowhere}, at(50))
+	wrote(l, former.ID, Alone, Reply{Found: Nowhere}, at(50))
 	if !l.IsHeld() || former.place != Owner {
 		t.Errorf("held %v, and the former tenure has place %d", l.IsHeld(), former.place)
 	}
@@ -46,10 +46,18 @@ func TestAWriteOfAFormerTenure(t *testing.T) {
 func TestATenureWithAWriteIsNotOpen(t *testing.T) {
 	l := held(Level{Owner: 1, Until: NeverSafe}, Level{Owner: 1, Until: NeverSafe, Handle: "b"})
 	n := l.owner
-	if _, _, ok := l.Write(1, Alone, "c", at(50)); ok || l.levels.all[0].wrote || l.levels.all[1].wrote {
+	write := func(handle any) (cmd Command, ok bool) {
+		c := &Call{Owner: 1, Handle: handle, Until: Never}
+		l.Write(c)
+		if a := l.Next(c, true, at(50)); a.Do != Sends {
+			return cmd, false
+		}
+		return l.Command(c, Write, at(50)), true
+	}
+	if _, ok := write("c"); ok || l.levels.all[0].wrote || l.levels.all[1].wrote {
 		t.Error("a level that does not exist has written")
 	}
-	id, _, ok := l.Write(1, Alone, "b", at(50))
+	id, ok := write("b")
 	if !ok || id.ID != n.ID || !l.levels.all[1].wrote || l.levels.all[0].wrote || !n.isOpen() {
 		t.Errorf("%v %v: %+v", ok, id, l.levels.all)
 	}
@@ -66,5 +74,5 @@ func TestATenureWithAWriteIsNotOpen(t *testing.T) {
 func TestAWriteOfATenureThatIsOver(t *testing.T) {
 	l := held()
 	l.owner = nil
-	l.Wrote(ID{1, false, 99}, Shared, Reply{Found: Nowhere, Settled: true}, at(50))
+	wrote(l, ID{1, false, 99}, Shared, Reply{Found: Nowhere, Settled: true}, at(50))
 }

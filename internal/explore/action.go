@@ -31,6 +31,7 @@ const (
 	doClose
 	doNudge
 	doSlot
+	doSlotWrite
 	doExecute
 	doHandle
 	doHear
@@ -73,7 +74,7 @@ const (
 var kindNames = [...]string{
 	doLock: "Lock", doTry: "TryLock", doTimed: "Lock, for a tick at most", doFixed: "Lock, with a lease", doRead: "RLock", doFixedRead: "RLock, with a lease",
 	doNest: "Lock, nested", doDowngrade: "RLock, beside its write lock", doUnlock: "Unlock", doUnlockRead: "RUnlock", doCancel: "leaves", doDetach: "Detach", doPassOn: "Pass", doResume: "Resume",
-	doSetLease: "SetLease", doWrite: "sends a guarded write", doForce: "releases the holder by force:", doClose: "Close", doNudge: "looks after", doSlot: "gets a slot for the release of user", doExecute: "Redis executes", doHandle: "reads the answer to",
+	doSetLease: "SetLease", doWrite: "sends a guarded write", doForce: "releases the holder by force:", doClose: "Close", doNudge: "looks after", doSlot: "gets a slot: user", doSlotWrite: "gets a slot for a guarded write: user", doExecute: "Redis executes", doHandle: "reads the answer to",
 	doHear: "hears", doSubscribe: "is subscribed", doLate: "Redis executes late", doFail: "cannot send", doHeal: "reaches Redis again", doThaw: "goes on",
 	doTakeOver: "a replica takes over", doListen: "listens to what foreign clients are told", doForeignTry: "tries to lock", doForeignSubscribe: "subscribes",
 	doForeignRelease: "unlocks", doTick: "---- tick", doSlowTick: "---- tick, though something is under way", doBreak: "the connection breaks:",
@@ -185,8 +186,12 @@ func (w *world) driver(as []action, i int, quiet *bool) []action {
 		add(doNudge, j)
 	}
 	for j := range c.users {
-		if c.users[j].queues {
+		u := &c.users[j]
+		if u.stage == queues && w.mayEnter(c, u.slot()) {
 			add(doSlot, j)
+		}
+		if u.write != nil && w.mayEnter(c, asks) {
+			add(doSlotWrite, j)
 		}
 	}
 	return as
@@ -221,7 +226,7 @@ func (w *world) usersOf(as []action, i int) []action {
 		case waiting:
 			does(Cancel, doCancel)
 		case unlocking:
-			if u.queues {
+			if u.stage == queues {
 				does(Cancel, doCancel)
 			}
 		case holding:

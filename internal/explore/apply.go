@@ -35,7 +35,7 @@ func (w *world) userActs(c *client, i int, k kind) {
 		if w.Rounds > 0 {
 			u.rounds++
 		}
-		r := &core.Waiter{Owner: o, Waits: k != doTry, Until: core.Never, Linger: w.Linger, CallTime: 1, Repeats: w.Do&Same != 0, Tag: i}
+		r := &core.Call{Owner: o, Waits: k != doTry, Until: core.Never, Linger: w.Linger, CallTime: 1, Repeats: w.Do&Same != 0, Tag: i}
 		if w.Do&Same != 0 {
 			r.Info = i
 		}
@@ -51,14 +51,14 @@ func (w *world) userActs(c *client, i int, k kind) {
 		if w.Do&Same != 0 {
 			r.Handle = i + 1
 		}
-		u.state, u.waiter = waiting, r
+		w.calls(c, i, waiting, r)
 		if l.Lock(r, now) != core.Waiting {
-			w.collect(c, u)
+			w.returns(c, u)
 			return
 		}
-		w.run(c, i)
+		w.run(c, i, false)
 	case doNest, doDowngrade:
-		r := &core.Waiter{Owner: o, Until: core.Never, Tag: i}
+		r := &core.Call{Owner: o, Until: core.Never, Tag: i}
 		if k == doDowngrade || u.writes == 0 {
 			r.Mode = core.Shared
 		}
@@ -93,18 +93,10 @@ func (w *world) userActs(c *client, i int, k kind) {
 		if u.reads+u.writes == 0 {
 			u.state = idle
 		}
-		w.releases(c, u, l, t)
+		w.releases(c, i, t, false)
 	case doCancel:
-		if u.queues { // its time is up: it leaves the release to the keeper
-			u.state, u.queues = idle, false
-			l.LeaveToKeeper(u.releases, now)
-			u.releases = nil
-			return
-		}
-		r := u.waiter
-		u.state, u.waiter, u.timer = idle, nil, core.Never
 		c.passed, c.seen = 0, false
-		w.releases(c, u, l, l.Cancel(r, core.Cancelled, now))
+		w.leaves(c, i)
 	case doDetach:
 		mode := core.Alone
 		if u.reads > 0 {
@@ -124,18 +116,15 @@ func (w *world) userActs(c *client, i int, k kind) {
 			return // beside other readers
 		}
 		u.reads, u.writes, u.token = 0, 0, v.Token
-		w.releases(c, u, l, t)
+		w.releases(c, i, t, true)
 	case doResume:
 		if w.Rounds > 0 {
 			u.rounds++
 		}
-		r := &core.Waiter{Owner: o, Mode: w.passed.mode, Until: core.Never, Passed: w.passed.id, Inherits: w.passed.token, Tag: i}
-		u.state, u.waiter = waiting, r
-		if l.Resume(r, now) != core.Waiting {
-			w.collect(c, u)
-			return
-		}
-		w.run(c, i)
+		r := &core.Call{Owner: o, Mode: w.passed.mode, Until: core.Never, Named: w.passed.id, Inherits: w.passed.token, Tag: i}
+		w.calls(c, i, waiting, r)
+		l.Resume(r, now)
+		w.run(c, i, false)
 	case doSetLease:
 		mode := core.Alone
 		if u.reads > 0 {
@@ -149,45 +138,29 @@ func (w *world) userActs(c *client, i int, k kind) {
 	}
 }
 
-// releases makes a call send the release of the tenure that it has ended, and wait for the
-// answer.
-func (w *world) releases(c *client, u *user, l *core.Lock, t *core.Tenure) {
+// releases makes a call wait for the release of the tenure that it has ended, or for it to be passed on.
+func (w *world) releases(c *client, i int, t *core.Tenure, passes bool) {
 	if t == nil {
 		return
 	}
-	u.state, u.releases = unlocking, t
-	if u.queues = w.Slots; !u.queues {
-		w.releasesNow(c, u, l)
-	}
-}
-
-// releasesNow makes the call poll its tenure, for which it has a slot.
-func (w *world) releasesNow(c *client, u *user, l *core.Lock) {
-	u.queues = false
-	switch cmd, _ := l.Poll(u.releases, w.clock(c)); {
-	case cmd.Op == core.Leave, cmd.Op == core.Mirror && cmd.Owner == 0:
-		w.send(c, cmd)
-	case cmd.Op == core.None && w.Slots && !w.shows(u.releases.ID):
-	default:
-		w.fail("client %d: a release has nothing to send", c.id)
-	}
-}
-
-// shows reports whether Redis has the tenure in the lock.
-func (w *world) shows(id core.ID) bool {
-	return slices.ContainsFunc(w.server.Holders, func(h server.Holder) bool { return h.ID == id })
+	u, call := &c.users[i], &core.Call{Owner: w.ownerOf(i), Until: w.clock(c).Time + 1, Tag: i}
+	u.ends, u.passes = t.ID, passes
+	w.calls(c, i, unlocking, call)
+	t.Lock().Release(t, call)
+	w.run(c, i, false)
 }
 
 func (w *world) happens(c *client, i int, k kind) {
 	switch k {
 	case doForce:
 		id := w.server.Holders[0].ID
-		a := w.server.Do(core.Command{Op: core.Leave, Ticket: core.Ticket{ID: id}, Permits: w.Kind.Permits}, server.Time(w.now), &w.effects)
-		if a.Left && int(id.Client) == c.id {
-			for _, l := range c.locks {
-				l.ForcedOut(id, w.clock(c))
-			}
-		} else if to := &w.clients[id.Client]; a.Left && !to.dead {
+		l, call, now := w.lockOf(c, id), &core.Call{Named: id, Until: core.Never}, w.clock(c)
+		l.Force(call)
+		cmd := l.Command(call, l.Next(call, true, now).Op, now)
+		a := w.server.Do(cmd, server.Time(w.now), &w.effects)
+		l.Answer(&cmd, a, now)
+		l.Next(call, false, now) // it returns
+		if to := &w.clients[id.Client]; a.Left && to != c && !to.dead {
 			to.heard = append(to.heard, message{Message: core.Message{Kind: core.Forced, ID: id}})
 		}
 		w.wiped = true // another may hold the lock before the message is heard
@@ -204,7 +177,9 @@ func (w *world) happens(c *client, i int, k kind) {
 	case doNudge:
 		w.nudge(c, i)
 	case doSlot:
-		w.releasesNow(c, &c.users[i], c.lockOf(i))
+		w.run(c, i, true)
+	case doSlotWrite:
+		w.sendsWrite(c, i, true)
 	case doExecute:
 		p := c.pipe[0]
 		c.pipe = slices.Delete(c.pipe, 0, 1)
@@ -223,11 +198,7 @@ func (w *world) happens(c *client, i int, k kind) {
 	case doHandle:
 		p := c.back[0]
 		c.back = slices.Delete(c.back, 0, 1)
-		if p.cmd.Op == core.Write {
-			w.wrote(c, &p)
-			break
-		}
-		w.lockOf(c, p.cmd.ID).Answer(&p.cmd, p.reply, w.clock(c))
+		w.answered(c, &p)
 	case doHear:
 		m := c.heard[0]
 		if m.Kind == core.Granted && !m.confirms && !m.doubts && !m.abroad {

@@ -82,7 +82,7 @@ func (w *world) checkBeliefs() {
 		}
 		for j := range c.users {
 			u, o := &c.users[j], w.ownerOf(j)
-			has := c.lockOf(j).Holds(o, w.clock(c)) && !(u.state == waiting && u.waiter.Outcome == core.Acquired)
+			has := c.lockOf(j).Holds(o, w.clock(c)) && !(u.state == waiting && u.call.Outcome == core.Acquired)
 			if has != (u.state == holding) && !w.Lazy {
 				w.fail("client %d: user %d is %s, and the core says that it holds: %v", i, j, stateNames[u.state], has)
 			}
@@ -133,45 +133,53 @@ func (w *world) checkAgents() {
 				if at == core.Never {
 					continue
 				}
-				user, releases := t.Agent()
-				j := -1
-				if user != nil {
-					j = user.Tag.(int)
-				}
-				if slices.Contains(c.nudges, nudge{t, j}) || releases {
-					continue
-				}
 				has := core.Never
-				if user != nil {
-					if u := &c.users[j]; u.waiter == user && (u.state == waiting) {
-						has = u.timer
-					}
-					if slices.Contains(c.nudges, nudge{nil, j}) {
-						has = 0
-					}
+				if call := t.Agent(); call != nil {
+					has = w.looksAt(c, call)
 				} else {
-					for _, k := range c.timers {
-						if k.tenure == t {
-							has = min(has, k.at)
-						}
-					}
+					has = w.keepsAt(c, t)
 				}
 				if has > max(at, now.Time) {
 					w.fail("client %d: no agent looks after tenure %d, which is due", i, t.ID.N)
 				}
 			}
 			for r := range l.Waiters {
-				j := r.Tag.(int)
-				if u := &c.users[j]; u.waiter == r && u.timer > l.Due(r, now) && !slices.ContainsFunc(c.nudges, func(n nudge) bool { return n.user == j }) {
-					w.fail("client %d: no timer wakes user %d in time", i, j)
+				if at := l.Wakes(r, now); w.looksAt(c, r) > max(at, now.Time) {
+					w.fail("client %d: no timer wakes user %d in time", i, r.Tag)
 				}
 			}
 		}
 	}
 }
 
+// looksAt returns when the goroutine of a call looks by itself: at any time for one that waits for an answer or a slot.
+func (w *world) looksAt(c *client, call *core.Call) core.Time {
+	i := call.Tag.(int)
+	u := &c.users[i]
+	switch {
+	case u.call != call:
+		return core.Never
+	case u.stage != sleeps, slices.Contains(c.nudges, nudge{nil, i}):
+		return 0
+	}
+	return u.timer
+}
+
+// keepsAt returns when the keeper polls the tenure.
+func (w *world) keepsAt(c *client, t *core.Tenure) core.Time {
+	if slices.Contains(c.nudges, nudge{t, -1}) {
+		return 0
+	}
+	for _, k := range c.timers {
+		if k.tenure == t {
+			return k.at
+		}
+	}
+	return core.Never
+}
+
 // acquired notes that a call has returned with the lock.
-func (w *world) acquired(c *client, u *user, r *core.Waiter) {
+func (w *world) acquired(c *client, u *user, r *core.Call) {
 	if w.Kind.Fenced {
 		token := uint64(0)
 		for _, v := range c.lockOf(r.Tag.(int)).Levels() {
@@ -199,7 +207,7 @@ func (w *world) joins(c *client, p *packet) {
 		return
 	}
 	for j := range c.users {
-		if u := &c.users[j]; u.state == waiting && u.waiter.Ticket != nil && u.waiter.Ticket.ID == p.cmd.ID {
+		if u := &c.users[j]; u.state == waiting && u.call.Tenure != nil && u.call.Tenure.ID == p.cmd.ID {
 			if pl := (place{c.id, j}); !slices.Contains(w.order, pl) {
 				w.order = append(w.order, pl)
 			}
@@ -208,7 +216,7 @@ func (w *world) joins(c *client, p *packet) {
 }
 
 // inOrder fails a strict lock that is granted to one that came later, if nothing was lost.
-func (w *world) inOrder(c *client, r *core.Waiter) {
+func (w *world) inOrder(c *client, r *core.Call) {
 	if !w.Kind.Strict {
 		return
 	}

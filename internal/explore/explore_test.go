@@ -34,9 +34,11 @@ var resumes = Setup{Name: "2x2, Pass, without end", Clients: 2, Users: 2, Do: Pa
 // The setups of the gate: each is explored to its end. With -short a part of those that are quick is explored.
 var quick = []Setup{
 	{Name: "1x1", Clients: 1, Users: 1, Rounds: 2, Do: Try | Timed | Nest | Cancel | Fixed},
-	{Name: "1x1, slots", Clients: 1, Users: 1, Rounds: 2, Slots: true, Do: Nest | Cancel | Fixed | Pass, Faults: 1, Fault: Break | WrongType | Delete},
-	{Name: "1x2, slots", Clients: 1, Users: 2, Rounds: 1, Slots: true, Do: Nest | Cancel},
-	{Name: "readers 1x2, slots", Clients: 1, Users: 2, Rounds: 1, Slots: true, RW: true, Do: Read | Downgrade},
+	{Name: "1x1, slots", Clients: 1, Users: 1, Rounds: 2, Slots: 1, Do: Try | Timed | Nest | Cancel | Fixed},
+	{Name: "1x2, slots", Clients: 1, Users: 2, Rounds: 1, Slots: 1, Do: Timed | Cancel},
+	{Name: "2x1, slots, Pass", Clients: 2, Users: 1, Rounds: 1, Slots: 1, Do: Pass},
+	{Name: "readers 1x2, slots", Clients: 1, Users: 2, Rounds: 1, Slots: 1, RW: true, Do: Read | Cancel},
+	{Name: "1x2, slots and writes", Clients: 1, Users: 2, Rounds: 1, Slots: 1, Do: Write},
 	{Name: "1x2", Clients: 1, Users: 2, Rounds: 2, Do: Try | Timed | Nest | Cancel},
 	{Name: "2x1", Clients: 2, Users: 1, Rounds: 1, Do: Try | Timed | Nest | Cancel | Fixed},
 	{Name: "2x1, messages", Clients: 2, Users: 1, Rounds: 1, Do: Cancel, Faults: 1, Fault: LoseMessage | Cut | Forge},
@@ -71,10 +73,17 @@ var quick = []Setup{
 }
 
 var thorough = []Setup{
-	{Name: "2x1, slots", Clients: 2, Users: 1, Rounds: 1, Slots: true, Do: Cancel | Nest | Pass},
-	{Name: "1x2, slots and Close", Clients: 1, Users: 2, Rounds: 1, Slots: true, Do: Cancel | Nest | Close, Faults: 1, Fault: Break | Late | Delete},
-	{Name: "fenced 2x1, slots", Clients: 2, Users: 1, Rounds: 1, Slots: true, Kind: fenced, Do: Pass | Nest},
-	{Name: "permits 2x1, slots", Clients: 2, Users: 1, Rounds: 1, Slots: true, Kind: permit, Do: Pass | Nest},
+	{Name: "2x1, slots", Clients: 2, Users: 1, Rounds: 1, Slots: 1, Do: Try | Timed | Cancel},
+	{Name: "2x1, slots, ordered", Clients: 2, Users: 1, Rounds: 1, Slots: 1, Ordered: true, Do: Timed | Cancel},
+	{Name: "2x1, slots, slow", Clients: 2, Users: 1, Rounds: 1, Slots: 1, Do: Cancel, Faults: 1, Fault: Slow},
+	{Name: "1x2, two slots", Clients: 1, Users: 2, Rounds: 1, Slots: 2, Do: Cancel | Nest, Faults: 1, Fault: Break | Late},
+	{Name: "fair 1x2, slots", Clients: 1, Users: 2, Rounds: 1, Slots: 1, Kind: fair, Do: Cancel},
+	{Name: "fenced 2x1, slots", Clients: 2, Users: 1, Rounds: 1, Slots: 1, Kind: fenced, Do: Pass | Nest},
+	{Name: "permits 2x1, slots", Clients: 2, Users: 1, Rounds: 1, Slots: 1, Kind: permit, Do: Pass | Nest | Cancel},
+	{Name: "1x2, slots and Close", Clients: 1, Users: 2, Rounds: 1, Slots: 1, Do: Close | Cancel, Faults: 1, Fault: Break | Late | Delete},
+	{Name: "2x1, slots, linger", Clients: 2, Users: 1, Rounds: 1, Slots: 1, Linger: 3, Do: Cancel},
+	{Name: "1x1, slots, connections", Clients: 1, Users: 1, Rounds: 1, Slots: 1, Do: Cancel | Nest | Pass, Faults: 1, Fault: Break | Late | NotRun | WrongType | Double | Delete},
+	{Name: "1x2, ordered", Clients: 1, Users: 2, Rounds: 1, Ordered: true, Do: Timed | Cancel | Close},
 	{Name: "3x1, Pass", Clients: 3, Users: 1, Rounds: 1, Do: Pass},
 	{Name: "2x1, Pass", Clients: 2, Users: 1, Rounds: 1, Do: Pass | Cancel, Faults: 1, Fault: Break | Late | Unreplicated | NotRun},
 	{Name: "1x2, Close", Clients: 1, Users: 2, Rounds: 2, Do: Try | Cancel | Close, Faults: 1, Fault: Break | Late},

@@ -88,7 +88,7 @@ func (w *world) appendClient(b []byte, c *client, n *core.Names) []byte {
 
 // appendUsers writes the users in the order in which the lock has named them, and then the others, sorted.
 func (w *world) appendUsers(b []byte, c *client, n *core.Names) []byte {
-	b = append(b, byte(len(c.nudges)))
+	b = append(b, byte(len(c.nudges)), byte(c.slots[asks]), byte(c.slots[releases]))
 	for _, d := range c.nudges {
 		b = append(b, byte(d.user+1))
 		if d.tenure != nil {
@@ -126,15 +126,12 @@ func (w *world) appendUsers(b []byte, c *client, n *core.Names) []byte {
 
 func (w *world) appendUser(b []byte, c *client, j int, n *core.Names) []byte {
 	u := &c.users[j]
-	b = append(b, byte(u.state), byte(u.writes), byte(u.reads), byte(u.rounds), flags(u.waiter != nil, u.wrote, u.queues), n.ID(u.parted), w.left(u.partedUntil), byte(u.began))
+	b = append(b, byte(u.state), byte(u.writes), byte(u.reads), byte(u.rounds), flags(u.call != nil, u.wrote, u.write != nil, u.passes), byte(u.stage), n.ID(u.parted), w.left(u.partedUntil), byte(u.began))
 	if w.Do&Pass != 0 {
 		b = append(b, byte(w.server.Counter-u.token))
 	}
-	if u.releases != nil {
-		b = append(b, n.ID(u.releases.ID))
-	}
-	if u.state == waiting {
-		b = append(b, byte(u.waiter.Outcome))
+	if u.call != nil {
+		b = append(b, byte(u.call.Outcome), n.ID(u.ends))
 		if u.timer < core.Never {
 			b = append(b, byte(u.timer-w.now+c.lag))
 		}
@@ -142,11 +139,22 @@ func (w *world) appendUser(b []byte, c *client, j int, n *core.Names) []byte {
 	return b
 }
 
+// userName names the user whose call has sent a packet, 0 for none.
+func (w *world) userName(i int, n *core.Names) byte {
+	switch {
+	case i < 0:
+		return 0
+	case w.Do&Same != 0:
+		return byte(1 + i)
+	}
+	return 1 + n.Owner(w.ownerOf(i))
+}
+
 func (w *world) appendPacket(b []byte, c *client, p *packet, n *core.Names) []byte {
 	m, a := &p.cmd, &p.reply
 	t, j := m.Current()
 	b = append(b, byte(m.Op), n.ID(m.ID), n.ID(m.Joins.ID), flags(m.Passed == w.passed.id), byte(m.Lease), byte(m.Writes), n.Owner(m.Owner), n.Owner(m.Joins.Owner),
-		flags(m.Reads, m.Asks, m.Polls, t, j, m.Heard, m.Mode == core.Shared, m.Joins.Mode == core.Shared), byte(m.Tokens), flags(p.epoch == c.epoch, p.behind, m.Joins.Polls, p.write.ended, p.write.stale))
+		flags(m.Reads, m.Asks, m.Polls, t, j, m.Heard, m.Mode == core.Shared, m.Joins.Mode == core.Shared), byte(m.Tokens), w.userName(p.user, n), byte(p.slot), flags(p.left, m.Waits()), flags(p.epoch == c.epoch, p.behind, m.Joins.Polls, p.write.ended, p.write.stale))
 	return append(b, byte(a.Fault), byte(a.Found), flags(a.Left, a.Settled, a.HeldBack, a.Foreign, a.Unreplicated), byte(a.JoinFault), byte(a.Turn), byte(a.HeldFor), n.ID(a.Holder), byte(min(a.TTL, 100)), byte(a.Others),
 		byte(min(w.server.Counter-a.Token, 200)))
 }

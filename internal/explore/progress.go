@@ -57,6 +57,11 @@ func (w *world) beforeTick() {
 			}
 		}
 	}
+	for i := range w.clients {
+		if c := &w.clients[i]; c.lives() && len(c.pipe)+len(c.back) == 0 && c.slots != [slots]int{} {
+			w.fail("client %d: a slot is not given back", i)
+		}
+	}
 	w.checkForgotten()
 	w.checkUnused()
 }
@@ -67,12 +72,12 @@ func (w *world) checkForgotten() {
 		c := &w.clients[i]
 		for j := range c.users {
 			u := &c.users[j]
-			if !c.lives() || u.state != waiting || u.waiter.Outcome != core.Waiting || u.waiter.Ticket != nil {
+			if !c.lives() || u.state != waiting || u.call.Outcome != core.Waiting || u.call.Tenure != nil {
 				continue
 			}
 			inLine := false
 			for r := range c.lockOf(j).Waiters {
-				inLine = inLine || r == u.waiter
+				inLine = inLine || r == u.call
 			}
 			if !inLine {
 				w.fail("client %d: user %d waits for nothing", i, j)
@@ -115,10 +120,10 @@ func (w *world) checkUnused() {
 
 // looks returns a waiter of the lock that would go on with a look, nil if there is none. One without a ticket that is
 // worth one does not, if it has called a holder that may linger, and pauses; nor does one behind the first without.
-func (w *world) looks(l *core.Lock) *core.Waiter {
+func (w *world) looks(l *core.Lock) *core.Call {
 	for r := range l.Waiters {
 		switch worth := r.Until == core.Never || r.Until.Since(w.now) >= or(w.Least, 1); {
-		case r.Ticket != nil, worth && !r.Pauses():
+		case r.Tenure != nil, worth && !r.Pauses():
 			return r
 		case !w.Kind.Strict:
 			return nil

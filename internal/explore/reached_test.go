@@ -60,14 +60,14 @@ func TestWhenAClaimHasEndedUnheard(t *testing.T) {
 		w.now++
 		l, now := w.clients[0].locks[0], w.clock(&w.clients[0])
 		l.Listening(true, now)
-		call := &core.Waiter{Owner: 1, Waits: true, Until: core.Never}
+		call := &core.Call{Owner: 1, Waits: true, Until: core.Never}
 		l.Lock(call, now)
-		cmd, _ := l.Poll(call.Ticket, now)
+		cmd := l.Command(call, l.Next(call, true, now).Op, now)
 		if w.claimEnded() {
 			t.Fatalf("%s: it is not in the queue yet", c.name)
 		}
 		l.Answer(&cmd, core.Reply{Found: core.Waits, Holder: core.ID{Client: 1, N: 1}, TTL: 4}, now)
-		if c.change(w); w.claimEnded() != c.ended || call.Ticket.ID != id {
+		if c.change(w); w.claimEnded() != c.ended || call.Tenure.ID != id {
 			t.Errorf("%s: %v", c.name, !c.ended)
 		}
 	}

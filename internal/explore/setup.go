@@ -20,7 +20,7 @@ type Setup struct {
 	Lazy    bool // the driver takes its time between an effect and what it does for it
 	Ordered bool // the connections keep the order
 	Polling bool // no client can subscribe
-	Slots   bool // a call that releases waits for a slot, which it gets at any time; or it waits no longer
+	Slots   int  // of each sort that a client has: a call gets one at any time; 0: all have one at once
 
 	Foreign       []Foreign // what the foreign clients are
 	ForeignRounds int       // how often each locks; 0: without end

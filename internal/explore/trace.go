@@ -102,6 +102,8 @@ func (w *world) describe(a action) string {
 		default:
 			s += " " + messageNames[m.Kind] + " of " + nameOf(m.ID)
 		}
+	case doSlot, doSlotWrite:
+		s += fmt.Sprintf(" %d", a.i)
 	case doNudge:
 		if n := c.nudges[a.i]; n.user >= 0 {
 			s += fmt.Sprintf(" user %d", n.user)

@@ -68,8 +68,9 @@ type client struct {
 	core   *core.Client
 	locks  []*core.Lock
 	users  []user
-	timers []timer // of the keeper
-	nudges []nudge // what the keeper or a user is to poll: with Lazy they take their time
+	timers []timer    // of the keeper
+	nudges []nudge    // what the keeper or a user is to look at: with Lazy they take their time
+	slots  [slots]int // in use, of each sort
 
 	dead, frozen, asleep bool
 	off                  bool      // no command of it reaches Redis
@@ -123,12 +124,14 @@ type user struct {
 	writes      int // levels
 	reads       int
 	rounds      int
-	waiter      *core.Waiter // waiting
-	releases    *core.Tenure // unlocking
-	queues      bool         // unlocking: it waits for a slot
-	token       uint64       // unlocking: of the hold that is passed on
-	timer       core.Time    // waiting: when its goroutine wakes by itself
-	parted      core.ID      // the tenure that it has detached, until its lease ends
+	call        *core.Call // waiting, unlocking
+	stage       stage      // of its goroutine
+	timer       core.Time  // when that looks by itself
+	write       *core.Call // a guarded write that waits for a slot, in a goroutine of its own; nil for none
+	ends        core.ID    // unlocking: the tenure that is released, or passed on...
+	passes      bool       // ...is passed on,
+	token       uint64     // with this token
+	parted      core.ID    // the tenure that it has detached, until its lease ends
 	partedUntil core.Time
 	wrote       bool // holding: it has sent a guarded write
 	began       int  // how many faults were to come when its hold began
@@ -140,6 +143,9 @@ type packet struct {
 	reply  core.Reply
 	since  core.Time // late: when it was sent
 	epoch  int
+	user   int  // whose call has sent it; -1: the keeper, or a call that has left
+	slot   slot // that it has
+	left   bool // it was left behind: its answer is not read
 	write  write
 	behind bool // a Leave: nothing of its tenure can run after it, if the connection stays
 }
@@ -209,7 +215,7 @@ func (c *client) copyTo(n *client) {
 	n.users = append(n.users[:0], c.users...)
 	for i := range n.users {
 		u := &n.users[i]
-		u.waiter, u.releases = y.Waiter(u.waiter), y.Tenure(u.releases)
+		u.call, u.write = y.Call(u.call), y.Call(u.write)
 	}
 	n.timers = append(n.timers[:0], c.timers...)
 	for i := range n.timers {
@@ -219,6 +225,7 @@ func (c *client) copyTo(n *client) {
 	for i := range n.nudges {
 		n.nudges[i].tenure = y.Tenure(n.nudges[i].tenure)
 	}
+	n.slots = c.slots
 	n.pipe, n.back, n.late = copied(y, n.pipe, c.pipe), copied(y, n.back, c.back), copied(y, n.late, c.late)
 	n.heard = append(n.heard[:0], c.heard...)
 }

@@ -18,12 +18,27 @@ func (w *world) writes(c *client, i int) {
 		mode = core.Shared
 	}
 	u.wrote = true
-	t, _, ok := c.lockOf(i).Write(w.ownerOf(i), mode, w.handle(i), w.clock(c))
-	if !ok {
-		w.fail("client %d: a guarded write of a held lock is refused", c.id)
-		return
+	u.write = &core.Call{Owner: w.ownerOf(i), Mode: mode, Handle: w.handle(i), Until: core.Never, Tag: i}
+	c.lockOf(i).Write(u.write)
+	w.sendsWrite(c, i, w.Slots == 0)
+}
+
+// sendsWrite sends the guarded write of a user, if it has a slot and its hold is not over by now. Its caller leaves then.
+func (w *world) sendsWrite(c *client, i int, slot bool) {
+	u, l, now := &c.users[i], c.lockOf(i), w.clock(c)
+	switch a := l.Next(u.write, slot, now); a.Do {
+	case core.Sends:
+		w.send(c, l.Command(u.write, a.Op, now), i, asks)
+		c.pipe[len(c.pipe)-1].write = write{user: i}
+		l.Leave(u.write, core.Cancelled, now)
+		l.Next(u.write, false, now) // it returns
+		u.write = nil
+	case core.Returns:
+		if u.state == holding && w.Slots == 0 {
+			w.fail("client %d: a guarded write of a held lock is refused", c.id)
+		}
+		u.write = nil
 	}
-	c.pipe = append(c.pipe, packet{cmd: core.Command{Op: core.Write, Ticket: t}, epoch: c.epoch, write: write{user: i}})
 }
 
 // handle returns the handle of a user's level.
@@ -32,12 +47,6 @@ func (w *world) handle(i int) any {
 		return nil
 	}
 	return i + 1
-}
-
-// wrote reads the answer to a guarded write.
-func (w *world) wrote(c *client, p *packet) {
-	u := p.write.user
-	c.lockOf(u).Wrote(p.cmd.ID, p.cmd.Mode, p.reply, w.clock(c))
 }
 
 // executed fails a guarded write that Redis executes in a later hold than its own, and without a fault one that it does not

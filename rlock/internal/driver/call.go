@@ -22,7 +22,7 @@ func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Reques
 	}
 	place := e.Place()
 	l, now := c.enter(n, core.OwnerID(req.Owner.ID))
-	var w core.Waiter // of a call that is served at once: it needs no memory that lasts
+	var w core.Call // of a call that is served at once: it needs no memory that lasts
 	l.asks(&w, req, h, place)
 	if !l.Nest(&w, now) {
 		l.shard.carryOut() // losses so far are recorded
@@ -33,7 +33,9 @@ func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Reques
 		switch outcome := l.AtOnce(&w, now); outcome {
 		case core.Acquired:
 		case core.Waiting:
-			return l.contend(ctx, c.newCall(&w, req, h, place, now), now)
+			waits := c.newCall(&w)
+			waits.req, waits.hold, waits.place = *req, h, place
+			return l.contend(ctx, waits, now)
 		default:
 			return l.refused(ctx, outcome, req, h)
 		}
@@ -46,7 +48,7 @@ func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Reques
 }
 
 // asks fills in what each call asks for, and asksMore the rest, for one that does not nest.
-func (l *lock) asks(w *core.Waiter, req *client.Request, h *hold, place *terms.Place) {
+func (l *lock) asks(w *core.Call, req *client.Request, h *hold, place *terms.Place) {
 	w.Owner, w.Mode, w.Lease, w.Part = core.OwnerID(req.Owner.ID), modeOf(req.Shared), core.Span(req.Lease), req.Whole != nil
 	if h != nil {
 		w.Handle = h
@@ -56,7 +58,7 @@ func (l *lock) asks(w *core.Waiter, req *client.Request, h *hold, place *terms.P
 	}
 }
 
-func (l *lock) asksMore(w *core.Waiter, req *client.Request, now core.Now) {
+func (l *lock) asksMore(w *core.Call, req *client.Request, now core.Now) {
 	w.Waits, w.Until = req.Wait > 0, core.Never
 	w.Linger, w.Repeats = core.Span(l.lingerOf(req, now)), req.Owner.IsNamed()
 	if req.Wait < terms.Forever {
@@ -66,13 +68,24 @@ func (l *lock) asksMore(w *core.Waiter, req *client.Request, now core.Now) {
 
 // contend goes on with a call that has to wait. It is called with the mutex held, and gives it back.
 func (l *lock) contend(ctx context.Context, w *waiter, now core.Now) error {
-	c, n := l.shard.client, l.name
 	l.hear(w, now)
-	l.Wait(&w.Waiter, now)
+	l.Wait(&w.Call, now)
 	if l.Owner() != nil {
 		l.tellOwnWait(w, now)
 	}
-	l.await(ctx, w, now)
+	return l.wait(ctx, w, now)
+}
+
+// wait waits until the call has an outcome, and returns it. It is called with the mutex held, and gives it back.
+func (l *lock) wait(ctx context.Context, w *waiter, now core.Now) error {
+	c, n := l.shard.client, l.name
+	switch served := l.run(ctx, w, now); {
+	case served:
+	case w.Outcome == core.Acquired:
+		l.shard.exit(l)
+	default:
+		l.leave(w)
+	}
 	return c.finished(ctx, n, w)
 }
 
@@ -100,38 +113,4 @@ func (l *lock) refuses(req *client.Request, now core.Now) error {
 		return fmt.Errorf("rlock: nested lock %q: unlock the lost lock first: %w", l.name.Key, cause)
 	}
 	return nil
-}
-
-// await waits until the call has an outcome. It is called with the mutex held, and gives it back.
-func (l *lock) await(ctx context.Context, w *waiter, now core.Now) {
-	s, got := l.shard, false
-	for {
-		s.carryOut()
-		if w.Outcome != core.Waiting {
-			break
-		}
-		if w.locates {
-			w.locates = false
-			w.locate()
-		}
-		at := core.Never
-		if t := w.Ticket; t != nil {
-			op, polled := l.Alarm(t, now)
-			if op != core.None {
-				if now, got = l.attempt(ctx, w, now); got {
-					return
-				}
-				continue
-			}
-			at = polled
-		}
-		if now, _, got = l.park(ctx, w, nil, at, now); got {
-			return
-		}
-	}
-	if w.Outcome == core.Acquired {
-		s.exit(l)
-		return
-	}
-	l.leave(ctx, w)
 }

@@ -31,8 +31,8 @@ type Client struct {
 
 	// waiters are used again by this client only: a waiter has a channel, which must not leave its
 	// testing/synctest bubble.
-	waiters sync.Pool
-	calls   sync.Pool // commands on their way
+	waiters   sync.Pool
+	exchanges sync.Pool // commands on their way
 
 	shards [client.KindCount][]shard // by kind
 }
@@ -55,7 +55,7 @@ func newClient(e *client.Client, w carrier) *Client {
 		clock:     clock{start: e.Began, wall: e.Began.UnixNano()},
 		leaseText: strconv.FormatInt(e.Config.Lease.Milliseconds(), 10),
 		waiters:   sync.Pool{New: newWaiter},
-		calls:     sync.Pool{New: func() any { return new(call) }},
+		exchanges: sync.Pool{New: func() any { return new(exchange) }},
 		witness:   newWitness(e),
 	}
 	config := c.config()

@@ -34,32 +34,37 @@ func (c *Client) finish(a *after) {
 	}
 }
 
-// carryOut carries out the effects of package core until there are none. The mutex is held.
+// carryOut applies the effects of package core until there are none. The mutex is held.
 func (s *shard) carryOut() {
 	for len(s.core.Effects) > 0 {
-		effects := s.core.TakeEffects()
+		effects := s.core.TakeEffects(s.at)
 		for i := range effects { // which may bring about more
-			s.carry(&effects[i])
+			s.apply(&effects[i])
 		}
 		clear(effects)
 	}
 }
 
-func (s *shard) carry(e *core.Effect) {
+func (s *shard) apply(e *core.Effect) {
 	l := e.Lock.Tag.(*lock)
 	switch e.Kind {
 	case core.Wake:
-		s.woken(l, e.Waiter.Tag.(*waiter))
+		s.woken(l, e.Call.Tag.(*waiter))
 	case core.Poll:
 		if e.Tenure != nil {
-			s.polled(l, e.Tenure)
-		} else {
-			e.Waiter.Tag.(*waiter).wake() // its time has changed
+			k := s.workOf(l, e.Tenure)
+			if e.Call == nil {
+				s.keep(k, e.At)
+				return
+			}
+		}
+		e.Call.Tag.(*waiter).wake()
+	case core.Ended:
+		if k, _ := e.Tenure.Tag.(*work); k != nil && k.tenure != nil {
+			s.over(k)
 		}
 	case core.Lose:
 		s.lost(l, e.Tenure, e.Lost, e.Cause)
-	case core.Released:
-		s.released = e.Cause
 	case core.Subscribe:
 		l.subscribe()
 	case core.Unsubscribe:
@@ -80,11 +85,12 @@ func (s *shard) woken(l *lock, w *waiter) {
 	}
 	granted := w.Outcome == core.Acquired
 	if granted {
-		w.earlier = l.granted(&w.Waiter, &w.req, w.hold)
-		w.waited = time.Duration(s.at.Time.Since(w.began))
+		w.earlier = l.granted(&w.Call, &w.req, w.hold)
+		w.waited = time.Duration(s.at.Time.Since(w.Began()))
 		s.counts.Waited += w.waited
 	}
 	switch {
+	case w.stage == flying && w.until == nil: // it does not leave
 	case w.stage == flying:
 		s.after.leaving = append(s.after.leaving, w.until)
 		w.until = nil // no other command may have it
@@ -99,7 +105,7 @@ func (s *shard) woken(l *lock, w *waiter) {
 }
 
 // granted notes that a call has the lock now. It returns the losses that came before.
-func (l *lock) granted(w *core.Waiter, req *client.Request, h *hold) earlierLosses {
+func (l *lock) granted(w *core.Call, req *client.Request, h *hold) earlierLosses {
 	s := l.shard
 	req.Way = ways[w.Way]
 	s.counts.Opened(req.Way)
@@ -130,21 +136,4 @@ var ways = [...]terms.Way{
 	core.ByJoining: terms.ByJoining,
 	core.ByLinger:  terms.ByLinger,
 	core.ByPass:    terms.ByPass,
-}
-
-// polled makes the agent of a tenure poll it: the goroutine of its waiter, the call that releases
-// it, or else the keeper.
-func (s *shard) polled(l *lock, t *core.Tenure) {
-	if !l.Has(t) {
-		return // it was forgotten since
-	}
-	k := s.workOf(l, t)
-	caller, releases := t.Agent()
-	switch {
-	case releases:
-	case caller != nil:
-		caller.Tag.(*waiter).wake()
-	default:
-		s.keep(k)
-	}
 }

@@ -160,7 +160,7 @@ func (w *fakeWire) inward(id core.ID) core.ID {
 	return id
 }
 
-func (w *fakeWire) do(ctx context.Context, c *call) answer {
+func (w *fakeWire) do(ctx context.Context, c *exchange) answer {
 	if c.cmd.Op == core.Leave {
 		w.fake.mu.Lock()
 		w.fake.texts = append(w.fake.texts, c.text)
@@ -177,14 +177,14 @@ func (w *fakeWire) do(ctx context.Context, c *call) answer {
 	return a
 }
 
-func (w *fakeWire) doAll(ctx context.Context, all []*call) {
+func (w *fakeWire) doAll(ctx context.Context, all []*exchange) {
 	for _, c := range all {
 		c.answer = w.do(ctx, c)
 	}
 }
 
 // run carries one command.
-func (f *fake) run(ctx context.Context, w *fakeWire, c *call) (a answer) {
+func (f *fake) run(ctx context.Context, w *fakeWire, c *exchange) (a answer) {
 	name, cmd := c.name.Key, c.cmd
 	none := answer{Reply: core.Reply{Fault: core.Unknown}, err: wire.ErrNoAnswer, sent: wire.Sent{Mark: w.Mark()}}
 	fate := passes

@@ -1,12 +1,11 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -20,54 +19,39 @@ func (l *Lock) ForceUnlock(caller context.Context) (released bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	r := l.driver.shared.Redis
-	ctx, cancel := r.Within(caller)
+	c := l.driver
+	ctx, cancel := c.wire.Within(caller)
 	defer cancel()
 	for _, holder := range holders {
-		place, err := r.Limits(l.Name.Slot).Releases.Enter(ctx, nil)
-		var left int64
-		if err == nil {
-			left, err = l.force(ctx, holder).AsInt64()
-			place.Leave()
-		}
-		l.forced(holder, left > 0, err)
-		if err != nil {
+		one, now := c.enter(l.Name, ownerIn(holder))
+		w := c.newCall(&core.Call{Named: c.idOf(holder), Until: core.Never})
+		w.passed = holder
+		one.Force(&w.Call)
+		one.run(ctx, w, now)
+		one.shard.exit(one)
+		fault, found, err := w.Fault, w.Found, cmp.Or(w.err, ctx.Err())
+		if c.done(w); fault != core.Answered {
 			return false, fmt.Errorf("rlock: force unlock %q: %w", l.Name.Key, wire.ExplainTo(caller, err))
 		}
-		released = released || left > 0
+		released = released || found
 	}
 	return released, nil
 }
 
 // force releases the holder in Redis, and tells its client if that is another of rlock.
-func (l *Lock) force(ctx context.Context, holder string) rueidis.RedisResult {
-	e, n, k := l.driver.shared, l.Name, kinds[l.Name.KindID]
-	cmd := core.Command{Permits: n.Permits}
-	if k.core.Fenced {
-		cmd.Tokens = 1 // for the waiter that is granted the lock
+func (r *redis) force(ctx context.Context, x *exchange) (a answer) {
+	e, n := r.client.shared, x.name
+	s := wire.Step{Lease: "1", Number: number(&x.cmd), Leave: wire.Member{Mode: "x", Ticket: x.text}}
+	s.Polls = x.kind.foreign && e.SeesStep(n, s, time.Now())
+	call := r.Step(x.kind.step, &n.Keys, s)
+	var left int64
+	if !wire.IsOurs(x.text) || strings.HasPrefix(x.text, e.ID.Prefix) || e.Config.NoClientChannel {
+		left, a.err = r.Do(ctx, call).AsInt64()
+	} else {
+		left, a.err = r.DoAndTell(ctx, call, wire.ClientMessage{Verb: wire.Forced, Owner: x.text, Text: n.Key}).AsInt64()
 	}
-	s := wire.Step{Lease: "1", Number: number(&cmd), Leave: wire.Member{Mode: "x", Ticket: holder}}
-	s.Polls = k.foreign && e.SeesStep(n, s, time.Now())
-	call := e.Redis.Step(k.step, &n.Keys, s)
-	if !wire.IsOurs(holder) || strings.HasPrefix(holder, e.ID.Prefix) || e.Config.NoClientChannel {
-		return e.Redis.Do(ctx, call)
+	if a.heard, a.Left = wire.Answered(a.err), left > 0; a.err != nil {
+		a.Fault = core.Unknown
 	}
-	return e.Redis.DoAndTell(ctx, call, wire.ClientMessage{Verb: wire.Forced, Owner: holder, Text: n.Key})
-}
-
-// forced tells the lock what came of the release of a holder.
-func (l *Lock) forced(holder string, released bool, err error) {
-	one, now := l.driver.enterIfAny(l.Name, ownerIn(holder))
-	if one == nil {
-		return
-	}
-	id := l.driver.idOf(holder)
-	switch t := one.Owner(); {
-	case t == nil || t.ID != id:
-	case err != nil:
-		one.Confirm(now) // which finds out
-	case released:
-		one.ForcedOut(id, now)
-	}
-	one.shard.exit(one)
+	return a
 }

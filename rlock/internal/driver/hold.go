@@ -130,12 +130,9 @@ func (h *hold) ReleaseLater() {
 		return
 	}
 	l.mayLinger(now)
-	was, t, _ := l.Unlock(core.OwnerID(h.owner.ID), h.lock.mode(), h, now)
+	was, _, _ := l.Unlock(core.OwnerID(h.owner.ID), h.lock.mode(), h, now) // the keeper releases it
 	l.shard.counts.Closed(was.First)
 	h.released = true
-	if t != nil {
-		l.LeaveToKeeper(t, now)
-	}
 	l.shard.exit(l)
 }
 

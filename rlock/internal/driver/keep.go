@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
@@ -31,7 +30,7 @@ type life struct {
 
 	alarm core.Time   // when the keeper asks about it, 0 for never
 	sent  uint64      // the mark of the command that brings it in: see wire.Sent
-	place *wire.Limit // of a command that was left behind: until the tenure has left, nil for none
+	slot  *wire.Limit // of a command that was left behind: until the tenure has left, nil for none
 	err   error       // of the last mirror, nil if it was confirmed
 
 	sender     sender
@@ -49,7 +48,6 @@ const (
 	unasked     sender = iota // the keeper asks at the alarm
 	nudged                    // the keeper asks as soon as may be
 	keeperSends               // the keeper has asked, and sends a command as soon as may be
-	callSends                 // a call sends one, or follows one that was left behind: the keeper waits
 )
 
 // workOf returns what the keeper knows of a tenure, which begins now if it is a new one.
@@ -76,9 +74,9 @@ func (s *shard) over(k *work) {
 	if k.tracking != untracked {
 		k.track(untracked)
 	}
-	if k.place != nil {
-		k.place.Leave()
-		k.place = nil
+	if k.slot != nil {
+		k.slot.Leave()
+		k.slot = nil
 	}
 	if !s.client.keeper.Stop(k) {
 		t.Tag = nil // the keeper may look at it yet
@@ -88,19 +86,13 @@ func (s *shard) over(k *work) {
 	}
 }
 
-// keep schedules the tenure with the keeper. One that is over is forgotten at once.
-func (s *shard) keep(k *work) {
-	l, t := k.lock, k.tenure
-	op, at := l.Alarm(t, s.at)
-	if op == core.Forget {
-		s.over(k)
-		return
-	}
+// keep schedules the tenure with the keeper, which is to poll it then.
+func (s *shard) keep(k *work, at core.Time) {
 	s.lingers(k)
-	if k == s.asked || k.sender == callSends {
+	if k == s.asked {
 		return
 	}
-	switch at = l.wakes(k, at); {
+	switch at = k.lock.wakes(k, at); {
 	case at <= s.at.Time && k.sender == keeperSends:
 	case at <= s.at.Time:
 		k.sender = nudged
@@ -136,8 +128,7 @@ func (k *work) Group() uint32 { return k.lock.shard.client.wire.group(k.name) }
 func (k *work) Due(time.Time) (send bool) {
 	l, s := k.lock, k.lock.shard
 	now := s.take()
-	k.alarm = 0
-	k.keeperRests()
+	k.alarm, k.sender = 0, unasked
 	if k.tenure == nil {
 		s.unlock()
 		return false
@@ -156,16 +147,16 @@ func (k *work) Due(time.Time) (send bool) {
 	return send
 }
 
-// due reports whether the keeper has a command to send for the tenure now. It schedules the next time: while
-// the command waits to be sent, that at which the tenure ends by the clock.
+// due reports whether the tenure's time has come: then the keeper polls it when it builds its batch. It schedules the next
+// time: until the batch is built, that at which the tenure ends by the clock.
 func (s *shard) due(k *work, now core.Now) bool {
-	if !k.isKeepers() {
+	l, t := k.lock, k.tenure
+	if t.Agent() != nil {
 		return false
 	}
-	l, t := k.lock, k.tenure
-	switch op, _ := l.Peek(t, now); {
-	case op == core.None || op == core.Forget:
-		s.keep(k)
+	switch at := t.Alarm(); {
+	case at > now.Time:
+		s.keep(k, at)
 		return false
 	case t == l.Owner():
 		s.schedule(k, max(now.At(l.Ends()), now.Time+1))
@@ -174,36 +165,6 @@ func (s *shard) due(k *work, now core.Now) bool {
 	}
 	k.sender = keeperSends
 	return true
-}
-
-// keeperRests notes that the keeper has asked, or has sent, and asks again at the alarm, unless a call sends.
-func (k *work) keeperRests() {
-	if k.sender != callSends {
-		k.sender = unasked
-	}
-}
-
-// poll returns the command that is to be sent now, if there is one. Its sender has entered the limit, nil for the keeper.
-func (k *work) poll(place *wire.Limit, now core.Now) core.Command {
-	cmd, _ := k.lock.Poll(k.tenure, now)
-	if w := k.lock.shard.client.witness; w != nil {
-		w.polled(&cmd, place)
-	}
-	return cmd
-}
-
-// answer tells package core what became of a command.
-func (l *lock) answer(cmd *core.Command, a core.Reply, now core.Now) {
-	if w := l.shard.client.witness; w != nil {
-		w.answered(cmd)
-	}
-	l.Answer(cmd, a, now)
-}
-
-// isKeepers reports whether the keeper sends the commands of the tenure.
-func (k *work) isKeepers() bool {
-	w, releases := k.tenure.Agent()
-	return w == nil && !releases && k.sender != callSends
 }
 
 func (c *Client) keeperConfig() lease.Config {
@@ -219,86 +180,48 @@ func (c *Client) keeperConfig() lease.Config {
 func (c *Client) send(ctx context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
 	ctx, cancel := c.wire.Within(ctx)
 	defer cancel()
-	calls := make([]*call, 0, len(batch))
+	all := make([]*exchange, 0, len(batch))
+	info := terms.RenewedInfo{Margin: c.shared.Config.Lease, Lease: c.shared.Config.Lease}
 	for _, item := range batch {
-		k := item.(*work)
-		s := k.lock.shard
-		now := s.take()
-		k.keeperRests()
-		if k.tenure == nil || !k.isKeepers() {
-			s.unlock()
-			continue
+		if x := c.builds(item.(*work), &info); x != nil {
+			all = append(all, x)
 		}
-		if op, _ := k.lock.Peek(k.tenure, now); op == core.Forget {
-			s.keep(k)
-		} else if was, claimed, cmd := k.tenure.Place(), k.tenure.Claimed(), k.poll(nil, now); cmd.Op != core.None {
-			sent := c.sending(k, cmd, now)
-			sent.claimed, sent.nudges = claimed, was == core.Refused && cmd.Op == core.Leave
-			calls = append(calls, sent)
-		} else {
-			s.keep(k) // a nested lock was closed meanwhile, say
-		}
-		s.exit(k.lock)
 	}
-	if len(calls) == 0 {
+	if len(all) == 0 {
 		return true
 	}
 	began := time.Now()
-	c.carryAll(ctx, calls)
-	info := terms.RenewedInfo{Took: time.Since(began), Margin: c.shared.Config.Lease, Lease: c.shared.Config.Lease}
-	for _, sent := range calls {
-		reached = reached || sent.answer.heard
-		c.kept(sent, &info)
-		c.sent(sent)
+	c.doAll(ctx, all)
+	info.Took = time.Since(began)
+	for _, x := range all {
+		reached = reached || x.answer.heard
+		c.landLate(x)
 	}
 	c.shared.TellRenewed(info)
 	c.wire.refresh(time.Now(), !reached)
 	return reached
 }
 
-// carryAll sends commands. Each has one answer, also if the carrier panics.
-func (c *Client) carryAll(ctx context.Context, calls []*call) {
-	defer func() {
-		if r := recover(); r != nil {
-			for _, sent := range calls {
-				if a := &sent.answer; !a.heard && a.err == nil {
-					*a = panicked(r)
-				}
-			}
-		}
-	}()
-	c.wire.doAll(ctx, calls)
-}
-
-// panicked is the answer to a command whose carrier has panicked.
-func panicked(r any) answer {
-	return answer{Reply: core.Reply{Fault: core.Unknown}, err: fmt.Errorf("a command panicked: %v", r)}
-}
-
-// kept deals with the answer to a command of the keeper.
-func (c *Client) kept(sent *call, info *terms.RenewedInfo) {
-	k, a := sent.work, &sent.answer
+// builds returns the command that is due for a tenure now, nil for none.
+func (c *Client) builds(k *work, info *terms.RenewedInfo) (x *exchange) {
 	l, s := k.lock, k.lock.shard
 	now := s.take()
-	alive := k.tenure != nil && k.tenure.ID == sent.cmd.ID
-	switch sent.cmd.Op {
-	case core.Mirror:
-		if alive {
-			k.err = wire.Explain(a.err)
-			l.countRenewal(info, sent, now)
-		}
-	case core.Leave:
-		a.Settled = alive && c.wire.IsSettled(k.sent)
-		if sent.nudges {
-			l.nudged(a, now)
-		}
+	k.sender = unasked
+	if k.tenure == nil || k.tenure.Agent() != nil {
+		s.unlock()
+		return nil
 	}
-	l.answer(&sent.cmd, a.Reply, now)
-	if sent.cmd.Op == core.Mirror {
-		l.mirrored(k, sent, alive, now)
-		l.opens(k, alive, now)
+	was, claimed := k.tenure.Place(), k.tenure.Claimed()
+	switch cmd, at := l.Poll(k.tenure, now); {
+	case cmd.Op != core.None:
+		x = c.exchanges.Get().(*exchange)
+		x.cmd, x.info, x.claimed, x.nudges = cmd, info, claimed, was == core.Refused && cmd.Op == core.Leave
+		l.begins(x, now)
+	case at != core.Never:
+		s.keep(k, at) // a nested lock was closed meanwhile, say
 	}
 	s.exit(l)
+	return x
 }
 
 // nudged deals with the answer to the step of an attempt that a free lock has refused. Those that wait look by
@@ -310,15 +233,30 @@ func (l *lock) nudged(a *answer, now core.Now) {
 	}
 	for one := range l.Waiters {
 		if w := one.Tag.(*waiter); !w.Waits && w.answered(a, &l.shard.client.clock, now.Time) {
-			l.Cancel(one, core.Failed, now)
+			l.Leave(one, core.Failed, now)
 		}
 		return
 	}
 }
 
-// sending returns a command on its way, until sent: the carrier keeps nothing of it once it has answered.
-func (c *Client) sending(k *work, cmd core.Command, now core.Now) *call {
-	l := k.lock
+// begins makes a command ready to be sent: its answer is given to land.
+func (l *lock) begins(x *exchange, now core.Now) {
+	c, cmd := l.shard.client, &x.cmd
+	x.lock, x.name, x.kind, x.at = l, l.name, l.shard.kind, now.Time
+	var k *work
+	switch t := cmd.Tenure(); {
+	case t != nil:
+		k = l.shard.workOf(l, t)
+		if c.witness != nil {
+			c.witness.polled(cmd, x.slot)
+		}
+	case cmd.Op == core.Write:
+		k = l.shard.workOf(l, l.Owner())
+	default: // by force
+		x.text = x.passed
+		return
+	}
+	x.work = k
 	owner := cmd.Owner
 	if l.owner != 0 && cmd.Op != core.Mirror {
 		owner = l.owner // also of a tenure that no call knows of
@@ -326,38 +264,32 @@ func (c *Client) sending(k *work, cmd core.Command, now core.Now) *call {
 	if k.text == "" || k.owner != owner {
 		k.text, k.owner = c.textOf(cmd.ID, owner), owner
 	}
-	sent := c.calls.Get().(*call)
-	*sent = call{cmd: cmd, work: k, name: l.name, kind: l.shard.kind, text: k.text, at: now.Time}
+	x.text, x.after = k.text, k.sent
 	switch cmd.Op {
-	case core.Resume:
-		w, _ := k.tenure.Agent()
-		sent.passed = w.Tag.(*waiter).passed
+	case core.Acquire, core.Resume:
+		k.sent = c.wire.Mark()
 	case core.Join:
-		k.queued = true
+		k.queued, k.sent = true, c.wire.Mark()
 	case core.Mirror:
-		sent.track = k.buildTracked(now)
+		x.track = k.buildTracked(now)
 	case core.Leave:
 		if cmd.Joins.ID != (core.ID{}) {
-			next := l.Find(cmd.Joins.ID)
-			j := l.shard.workOf(l, next)
+			j := l.shard.workOf(l, l.Find(cmd.Joins.ID))
 			j.text, j.owner = c.textOf(cmd.Joins.ID, cmd.Joins.Owner), cmd.Joins.Owner
 			j.queued, j.sent = true, c.wire.Mark()
-			sent.joins = j.text
+			x.joins = j.text
 		}
 	}
-	sent.first = !cmd.Follows && !k.queued && (cmd.Op == core.Acquire || cmd.Op == core.Write || cmd.Op == core.Leave && sent.joins == "")
-	return sent
+	x.first = !cmd.Follows && !k.queued && (cmd.Op == core.Acquire || cmd.Op == core.Write || cmd.Op == core.Leave && x.joins == "")
 }
 
-func (c *Client) sent(sent *call) {
-	*sent = call{}
-	c.calls.Put(sent)
-}
-
-// countRenewal counts a mirror, before its answer is dealt with.
-func (l *lock) countRenewal(info *terms.RenewedInfo, sent *call, now core.Now) {
-	a, s := &sent.answer, l.shard
-	if info == nil || sent.work.tenure != l.Owner() || !l.IsHeld() {
+// countRenewal counts a mirror of the keeper, before its answer is dealt with.
+func (l *lock) countRenewal(x *exchange, alive bool, now core.Now) {
+	a, s, info := &x.answer, l.shard, x.info
+	if alive {
+		x.work.err = wire.Explain(a.err)
+	}
+	if info == nil || x.work.tenure != l.Owner() || !l.IsHeld() {
 		return
 	}
 	info.Locks++
@@ -369,7 +301,7 @@ func (l *lock) countRenewal(info *terms.RenewedInfo, sent *call, now core.Now) {
 	if a.err != nil {
 		info.Err = a.err
 	}
-	if l.IsKept() && !sent.claimed {
+	if l.IsKept() && !x.claimed {
 		info.Kept++
 		info.Margin = min(info.Margin, time.Duration(l.Ends().Since(now.Safe)))
 	}

@@ -14,11 +14,11 @@ type kind struct {
 	core core.Kind // the number of permits comes with the name
 
 	step    *wire.Script
-	acquire func(r *redis, c *call) wire.Call
-	resume  func(r *redis, c *call) wire.Call
-	mirror  func(r *redis, part []*call) wire.Call // of locks of one slot
+	acquire func(r *redis, c *exchange) wire.Call
+	resume  func(r *redis, c *exchange) wire.Call
+	mirror  func(r *redis, part []*exchange) wire.Call // of locks of one slot
 
-	guard func(c *call) wire.Call // of a guarded write
+	guard func(c *exchange) wire.Call // of a guarded write
 	asks  questions
 
 	foreign bool // clients of Redisson may hold the lock
@@ -43,7 +43,7 @@ var kinds = [client.KindCount]*kind{
 }
 
 // hashKind returns a kind of locks that are a hash of one owner: see plain.go.
-func hashKind(k core.Kind, acquire func(r *redis, c *call) wire.Call) *kind {
+func hashKind(k core.Kind, acquire func(r *redis, c *exchange) wire.Call) *kind {
 	return &kind{
 		core: k,
 		step: wire.PlainStep, acquire: acquire, resume: resumePlain, mirror: mirrorPlain, guard: guardPlain,

@@ -39,7 +39,7 @@ func (l *lock) giveUp(ctx context.Context, req *client.Request, err error) error
 }
 
 // leave ends a call that has not got the lock, and gives the mutex back. The error is what finished returns.
-func (l *lock) leave(ctx context.Context, w *waiter) {
+func (l *lock) leave(w *waiter) {
 	s := l.shard
 	s.carryOut()
 	holder := ""
@@ -73,7 +73,7 @@ func (c *Client) finished(ctx context.Context, n *client.Name, w *waiter) (err e
 		c.giveBack(n, w)
 		cancelled = true
 	}
-	waited := time.Duration(c.clock.now().Time.Since(w.began))
+	waited := time.Duration(c.clock.now().Time.Since(w.Began()))
 	if err = w.err; cancelled {
 		if err = wire.TimeUp(ctx, w.err); errors.Is(err, context.DeadlineExceeded) && w.holder != "" {
 			err = fmt.Errorf("%w: it is %s", err, w.holder)
@@ -96,15 +96,12 @@ func (c *Client) finished(ctx context.Context, n *client.Name, w *waiter) (err e
 // giveBack releases the lock that the call was granted.
 func (c *Client) giveBack(n *client.Name, w *waiter) {
 	l, now := c.enter(n, w.Owner)
-	was, t, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now)
+	was, _, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now) // the keeper releases it
 	switch {
 	case ok:
 		l.shard.counts.Undone(w.req.Way, was.First)
 	case w.hold == nil: // it was lost, and its caller has never had it
 		c.shared.Losses.Unlock(n.LossKey(w.req.Owner), w.req.Shared)
-	}
-	if t != nil {
-		l.LeaveToKeeper(t, now)
 	}
 	w.err, w.holder = nil, ""
 	l.shard.exit(l)
@@ -156,11 +153,10 @@ func (l *lock) holderWords(named string, req *client.Request) string {
 // or with Sentinel it says so of the connections to a node that has just been replaced.
 const shutTime = 2 * time.Second
 
-// answered notes what the answer to an attempt says to its caller. It reports whether waiting does not cure
-// what Redis has said.
+// answered notes the answer to a command of the call. It reports whether the error is permanent.
 func (w *waiter) answered(a *answer, clock *clock, at core.Time) (hopeless bool) {
 	if a.err == nil {
-		w.err, w.fails, w.shut, w.holder = nil, 0, time.Time{}, a.holder
+		w.err, w.since, w.shut, w.holder = nil, time.Time{}, time.Time{}, a.holder
 		return false
 	}
 	now := clock.time(at)
@@ -173,10 +169,9 @@ func (w *waiter) answered(a *answer, clock *clock, at core.Time) (hopeless bool)
 	case now.Sub(w.shut) >= shutTime:
 		f, err = wire.Never, fmt.Errorf("%w: the rueidis client in Config.Client is: %w", wire.ErrClosed, err)
 	}
-	if w.fails == 0 {
+	if w.since.IsZero() {
 		w.since = now
 	}
 	w.err = err
-	w.fails++
 	return f == wire.Never
 }

@@ -35,9 +35,10 @@ func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	h.released, h.lost = true, fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrPassed)
 	l.shard.counts.Closed(was.First)
 	pass := client.Pass{Kind: n.KindID, Shared: h.lock.Shared, Permits: n.Permits, Token: h.token, Owner: c.textOf(t.ID, 0), Key: n.Key}
+	w := l.releases(t, now)
 	l.shard.exit(l)
 	h.End(h.lost) // before another can have it
-	err = l.release(t, h.owner, l.again())
+	err = l.release(w, t.ID, h.owner, l.again())
 	if c.shared.Observer.On() {
 		e := c.closedLevel(n, &was, now, err)
 		e.Passed = err == nil
@@ -70,16 +71,12 @@ func (c *Client) resume(ctx context.Context, n *client.Name, req *client.Request
 	if err := l.refuses(req, now); err != nil {
 		return l.giveUp(ctx, req, err)
 	}
-	var first core.Waiter
+	var first core.Call
 	l.asks(&first, req, h, place)
 	l.asksMore(&first, req, now)
-	first.Passed, first.Inherits = c.idOf(pass.Owner), pass.Token
-	w := c.newCall(&first, req, h, place, now)
-	w.passed = pass.Owner
-	if l.Resume(&w.Waiter, now) == core.Waiting {
-		l.await(ctx, w, now)
-	} else {
-		l.leave(ctx, w)
-	}
-	return c.finished(ctx, n, w)
+	first.Named, first.Inherits = c.idOf(pass.Owner), pass.Token
+	w := c.newCall(&first)
+	w.req, w.hold, w.place, w.passed = *req, h, place, pass.Owner
+	l.Resume(&w.Call, now)
+	return l.wait(ctx, w, now)
 }

@@ -19,15 +19,15 @@ type pool struct {
 	users int                    // locks that are subscribed
 }
 
-func acquirePermit(r *redis, c *call) wire.Call {
+func acquirePermit(r *redis, c *exchange) wire.Call {
 	return wire.SemaphoreAcquire.Call(2, c.name.Key, c.name.Queue(), r.milliseconds(c.cmd.Lease), c.text, number(&c.cmd))
 }
 
-func resumePermit(r *redis, c *call) wire.Call {
+func resumePermit(r *redis, c *exchange) wire.Call {
 	return wire.SemaphoreResume.Call(2, c.name.Key, c.name.Queue(), r.milliseconds(c.cmd.Lease), c.passed, c.text)
 }
 
-func mirrorPermits(r *redis, part []*call) wire.Call {
+func mirrorPermits(r *redis, part []*exchange) wire.Call {
 	keys, args := make([]string, 0, len(part)), make([]string, 0, 2*len(part))
 	for _, c := range part {
 		keys = append(keys, c.name.Key)
@@ -110,6 +110,6 @@ func (s *share) close() {
 	}
 }
 
-func guardPermits(c *call) wire.Call {
+func guardPermits(c *exchange) wire.Call {
 	return guarded(wire.SemaphoreGuard, c.write, []string{c.name.Key}, []string{c.text})
 }

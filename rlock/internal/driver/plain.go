@@ -9,19 +9,19 @@ import (
 // A plain lock is a hash of one owner and its count, as Redisson's RLock. A fair lock is one as well, and a fenced lock
 // has a counter beside it.
 
-func acquirePlain(r *redis, c *call) wire.Call {
+func acquirePlain(r *redis, c *exchange) wire.Call {
 	return wire.Acquire.Call(2, c.name.Key, c.name.Queue(), r.milliseconds(c.cmd.Lease), c.text)
 }
 
-func acquireFenced(r *redis, c *call) wire.Call {
+func acquireFenced(r *redis, c *exchange) wire.Call {
 	return wire.Acquire.Call(3, c.name.Key, c.name.Queue(), c.name.Extra(), r.milliseconds(c.cmd.Lease), c.text, number(&c.cmd))
 }
 
-func resumePlain(r *redis, c *call) wire.Call {
+func resumePlain(r *redis, c *exchange) wire.Call {
 	return r.Resume(&c.name.Keys, wire.Resumption{Lease: r.milliseconds(c.cmd.Lease), From: c.passed, To: c.text, Polls: r.polls(c)})
 }
 
-func mirrorPlain(r *redis, part []*call) wire.Call {
+func mirrorPlain(r *redis, part []*exchange) wire.Call {
 	keys, args := make([]string, 0, len(part)), make([]string, 0, 1+5*len(part))
 	args = append(args, r.Family())
 	var more []string // keys, of those that ask for others
@@ -34,6 +34,6 @@ func mirrorPlain(r *redis, part []*call) wire.Call {
 	return wire.Call{Script: wire.Mirror, Keys: append(keys, more...), Args: args}
 }
 
-func guardPlain(c *call) wire.Call {
+func guardPlain(c *exchange) wire.Call {
 	return guarded(wire.PlainGuard, c.write, []string{c.name.Key}, []string{c.text})
 }

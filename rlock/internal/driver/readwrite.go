@@ -1,8 +1,8 @@
 package driver
 
 import (
+	"context"
 	"strconv"
-	"time"
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
@@ -11,7 +11,7 @@ import (
 // A read-write lock is a hash of the mode, the readers and the writer, and a key for each reader that lives as long as
 // its lease, as Redisson's RReadWriteLock. Its two locks are one lock of package core, in two modes.
 
-func acquireReadWrite(r *redis, c *call) wire.Call {
+func acquireReadWrite(r *redis, c *exchange) wire.Call {
 	n, mode := c.name, "write"
 	if c.cmd.Mode == core.Shared {
 		mode = "read"
@@ -19,7 +19,7 @@ func acquireReadWrite(r *redis, c *call) wire.Call {
 	return wire.ReadWriteAcquire.Call(4, n.Key, n.Queue(), n.Extra(), n.Extra()+":"+c.text+":rwlock_timeout:1", r.milliseconds(c.cmd.Lease), c.text, mode)
 }
 
-func resumeReadWrite(r *redis, c *call) wire.Call {
+func resumeReadWrite(r *redis, c *exchange) wire.Call {
 	s := wire.Resumption{Lease: r.milliseconds(c.cmd.Lease), From: c.passed, To: c.text, Polls: r.polls(c)}
 	if c.cmd.Mode == core.Alone {
 		s.From, s.To = s.From+":write", s.To+":write"
@@ -29,7 +29,7 @@ func resumeReadWrite(r *redis, c *call) wire.Call {
 	return r.Resume(&c.name.Keys, s)
 }
 
-func mirrorReadWrite(r *redis, part []*call) wire.Call {
+func mirrorReadWrite(r *redis, part []*exchange) wire.Call {
 	keys, args := make([]string, 0, 3*len(part)), make([]string, 0, 1+5*len(part))
 	args = append(args, r.Family())
 	var more []string // keys, of those that ask for others
@@ -42,7 +42,7 @@ func mirrorReadWrite(r *redis, part []*call) wire.Call {
 	return wire.Call{Script: wire.ReadWriteMirror, Keys: append(keys, more...), Args: args}
 }
 
-func guardReadWrite(c *call) wire.Call {
+func guardReadWrite(c *exchange) wire.Call {
 	mode := "x"
 	if c.cmd.Mode == core.Shared {
 		mode = "s"
@@ -71,31 +71,22 @@ func (l *Lock) untold() (locked, known bool) {
 	return locked, known
 }
 
-// opens sends the step that lets readers elsewhere in after a downgrade. The keeper, which has just sent a mirror of the
-// tenure, would pause before.
-func (l *lock) opens(k *work, alive bool, now core.Now) {
-	if !alive || k.tenure == nil || k.sender == callSends {
-		return
-	}
+// tend sends the step that lets readers elsewhere in after a downgrade, if one is due: the keeper, which has just sent a mirror
+// of the tenure, would pause before.
+func (l *lock) tend(k *work, now core.Now) {
 	if op, _ := l.Peek(k.tenure, now); op != core.Step {
 		return
 	}
 	c := l.shard.client
-	place, ok := c.wire.Limits(l.name.Slot).Asks.TryEnter()
-	if !ok {
-		return
-	}
-	sent := c.sending(k, k.poll(place, now), now)
-	k.sender = callSends
-	started := c.wire.Start(func() {
-		a := c.carry(c.wire.Deadline(time.Now()), sent)
-		now := l.again()
-		l.landed(nil, sent, a, place, now)
-		c.sent(sent)
+	w := c.newCall(&core.Call{Until: core.Never})
+	l.Tend(k.tenure, &w.Call)
+	if !c.wire.Start(func() {
+		l.run(context.Background(), w, l.again())
 		l.shard.exit(l)
-	})
-	if !started {
-		l.landed(nil, sent, answer{Reply: core.Reply{Fault: core.NotRun}, err: wire.ErrClosed}, place, now)
-		c.sent(sent)
+		c.done(w)
+	}) {
+		l.Leave(&w.Call, core.Closed, now)
+		l.Next(&w.Call, false, now)
+		c.done(w)
 	}
 }

@@ -32,12 +32,15 @@ func (r *redis) group(n *client.Name) uint32 { return r.Nodes.Of(n.Slot) }
 func (r *redis) refresh(now time.Time, trouble bool) { r.Nodes.Refresh(now, trouble) }
 
 // do sends one command in the goroutine of its caller.
-func (r *redis) do(ctx context.Context, c *call) (a answer) {
-	if c.write != nil {
+func (r *redis) do(ctx context.Context, c *exchange) (a answer) {
+	switch {
+	case c.write != nil:
 		return r.write(ctx, c)
+	case c.work == nil:
+		return r.force(ctx, c)
 	}
 	if c.cmd.Op == core.Mirror { // that passes the lock on
-		r.doAll(ctx, []*call{c})
+		r.doAll(ctx, []*exchange{c})
 		return c.answer
 	}
 	command := r.command(c)
@@ -59,15 +62,15 @@ const together = 32
 
 // doAll sends one pipeline: a call for each command, and one for mirrors of one kind and slot, at most so
 // many.
-func (r *redis) doAll(ctx context.Context, all []*call) { r.pipeline(ctx, all, together) }
+func (r *redis) doAll(ctx context.Context, all []*exchange) { r.pipeline(ctx, all, together) }
 
-func (r *redis) pipeline(ctx context.Context, all []*call, together int) {
-	byGroup := func(a, b *call) int { return a.group() - b.group() }
+func (r *redis) pipeline(ctx context.Context, all []*exchange, together int) {
+	byGroup := func(a, b *exchange) int { return a.group() - b.group() }
 	if !slices.IsSortedFunc(all, byGroup) {
 		slices.SortStableFunc(all, byGroup)
 	}
 	var commands []wire.Call
-	var parts [][]*call
+	var parts [][]*exchange
 	for rest := all; len(rest) > 0; {
 		n := 1
 		for rest[0].cmd.Op == core.Mirror && n < min(len(rest), together) && rest[n].cmd.Op == core.Mirror && rest[n].group() == rest[0].group() {
@@ -95,9 +98,9 @@ func (r *redis) pipeline(ctx context.Context, all []*call, together int) {
 }
 
 // group is the same for mirrors that may share a call.
-func (c *call) group() int { return int(c.name.Slot)<<8 | int(c.name.KindID) }
+func (c *exchange) group() int { return int(c.name.Slot)<<8 | int(c.name.KindID) }
 
-func (r *redis) commandFor(part []*call) wire.Call {
+func (r *redis) commandFor(part []*exchange) wire.Call {
 	if part[0].cmd.Op != core.Mirror {
 		return r.command(part[0])
 	}
@@ -111,7 +114,7 @@ func (r *redis) commandFor(part []*call) wire.Call {
 }
 
 // asks returns how a mirror is told of the others that wait, nothing if it does not ask.
-func (r *redis) asks(c *call) (a wire.Asker) {
+func (r *redis) asks(c *exchange) (a wire.Asker) {
 	if c.cmd.Asks {
 		a = r.Asks(&c.name.Keys, r.polls(c))
 	}
@@ -119,10 +122,10 @@ func (r *redis) asks(c *call) (a wire.Asker) {
 }
 
 // polls reports whether foreign clients that only poll are to count among those that wait.
-func (r *redis) polls(c *call) bool { return r.client.shared.LeavesTurns(c.name, time.Now()) }
+func (r *redis) polls(c *exchange) bool { return r.client.shared.LeavesTurns(c.name, time.Now()) }
 
 // fillIn tells each of part what Redis said to it.
-func (r *redis) fillIn(part []*call, result rueidis.RedisResult) {
+func (r *redis) fillIn(part []*exchange, result rueidis.RedisResult) {
 	if part[0].cmd.Op != core.Mirror {
 		part[0].answer = r.readResult(part[0], result)
 		return
@@ -147,7 +150,7 @@ func (r *redis) fillIn(part []*call, result rueidis.RedisResult) {
 	}
 }
 
-func (r *redis) unmark(ctx context.Context, c *call) (a answer) {
+func (r *redis) unmark(ctx context.Context, c *exchange) (a answer) {
 	a.err = r.Unmark(ctx, &c.name.Keys, c.text)
 	a.heard = wire.Answered(a.err)
 	if a.err != nil {
@@ -157,7 +160,7 @@ func (r *redis) unmark(ctx context.Context, c *call) (a answer) {
 }
 
 // command returns the call of a command that is sent by itself.
-func (r *redis) command(c *call) wire.Call {
+func (r *redis) command(c *exchange) wire.Call {
 	n, e, now := c.name, r.client.shared, time.Now()
 	switch c.cmd.Op {
 	case core.Acquire:
@@ -189,7 +192,7 @@ func (r *redis) command(c *call) wire.Call {
 }
 
 // release takes back what a command was granted, if replicas do not have it.
-func (r *redis) release(c *call) wire.Call {
+func (r *redis) release(c *exchange) wire.Call {
 	return r.Step(c.kind.step, &c.name.Keys, wire.Step{Number: number(&c.cmd), Leave: member(c.cmd.Ticket, c.text)})
 }
 
@@ -214,7 +217,7 @@ func (r *redis) milliseconds(d core.Span) string {
 }
 
 // readResult reads what Redis said to a command that was sent by itself.
-func (r *redis) readResult(c *call, result rueidis.RedisResult) answer {
+func (r *redis) readResult(c *exchange, result rueidis.RedisResult) answer {
 	if nudges := c.nudges || c.cmd.Op == core.Step; nudges || c.cmd.Op == core.Leave && c.joins == "" {
 		n, err := result.AsInt64()
 		if nudges {
@@ -238,7 +241,7 @@ func readAnswer(result rueidis.RedisResult, cmd *core.Command) (wire.Answer, err
 }
 
 // read turns an answer of Redis into one that package core knows.
-func (r *redis) read(c *call, got wire.Answer, err error) (a answer) {
+func (r *redis) read(c *exchange, got wire.Answer, err error) (a answer) {
 	a.err, a.holder, a.heard = err, got.Holder, wire.Answered(err)
 	if err != nil {
 		a.Fault = faultOf(c.cmd.Op, err)

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ func (of *Lock) unlock(ctx context.Context, o terms.Owner, h *hold) error {
 	if t == nil {
 		l.shard.exit(l)
 	} else {
-		err = l.release(t, o, now)
+		err = l.release(l.releases(t, now), t.ID, o, now)
 	}
 	if c.shared.Observer.On() && !h.isPart() {
 		c.shared.Observer.TellReleased(ctx, c.closedLevel(n, &was, now, err), terms.LostKeyGone)
@@ -65,77 +66,39 @@ func (c *Client) closedLevel(n *client.Name, was *core.Level, at core.Now, err e
 	return e
 }
 
-// release sends the release of a tenure, whose last level was o's. It is called with the mutex held, and
-// gives it back. No caller's context can end it, and it takes no longer than an Unlock has: the wait for a
-// place counts.
-func (l *lock) release(t *core.Tenure, o terms.Owner, now core.Now) error {
-	c, n := l.shard.client, l.name
-	releases := &c.wire.Limits(n.Slot).Releases
-	place, ok := releases.TryEnter()
-	if !ok {
-		l.shard.exit(l)
-		ctx := c.wire.Deadline(time.Now())
-		var err error
-		place, err = releases.Enter(ctx, nil)
-		now = l.again()
-		if err != nil {
-			l.LeaveToKeeper(t, now)
-			ends := c.clock.time(t.Ends())
-			l.shard.exit(l)
-			return errUnconfirmed(n, o, ends, err)
-		}
-	}
-	k := l.shard.workOf(l, t)
-	cmd := k.poll(place, now)
-	if cmd.Op == core.None { // while it waited for a place Redis has said that it does not have the tenure
-		place.Leave()
-		l.shard.carryOut()
-		return l.released(o, l.shard.released, time.Time{}, nil)
-	}
-	sent := c.sending(k, cmd, now)
-	l.shard.exit(l)
-
-	// To wait for a context as well costs 3 % of the throughput of many goroutines.
-	ctx := context.Background()
-	if !ok || !c.wire.Ends() {
-		ctx = c.wire.Deadline(time.Now())
-	}
-	a := c.carry(ctx, sent)
-	place.Leave()
-	if a.sent.IsLate() {
-		a.sent.GiveUp() // the keeper sends the release again
-	}
-
-	now = l.again()
-	a.Settled = c.wire.IsSettled(k.sent)
-	var ends time.Time
-	if a.Fault != core.Answered && l.Has(t) {
-		ends = c.clock.time(t.Ends())
-	}
-	l.answer(&sent.cmd, a.Reply, now)
-	c.sent(sent)
-	if t.Want() == core.Parted && l.Has(t) { // it counts for nothing any more
-		k.parted = true
-		c.shared.TenureOver()
-	}
-	l.shard.carryOut()
-	return l.released(o, l.shard.released, ends, a.err)
+// releases returns the call that releases the tenure which Unlock has returned, or passes it on.
+func (l *lock) releases(t *core.Tenure, now core.Now) *waiter {
+	c := l.shard.client
+	w := c.newCall(&core.Call{Until: now.Time.After(core.Span(c.wire.Patience()))})
+	l.Release(t, &w.Call)
+	return w
 }
 
-// released counts how a release has ended, gives the mutex back, and returns the error of the call. Redis has said err.
-func (l *lock) released(o terms.Owner, cause core.Cause, ends time.Time, err error) error {
-	n := l.name
-	if cause == core.KeyGone {
+// release waits for the end of a tenure whose last level was o's. It is called with the mutex held, and gives it back. No
+// caller's context can end it, and it takes no longer than an Unlock has: the wait for a slot counts.
+func (l *lock) release(w *waiter, id core.ID, o terms.Owner, now core.Now) error {
+	c, n := l.shard.client, l.name
+	defer c.done(w)
+	l.run(context.Background(), w, now)
+	var ends time.Time
+	switch t := l.Find(id); {
+	case w.Cause == core.KeyGone:
 		l.shard.counts.Lost[terms.LostKeyGone]++
+	case t == nil:
+	case w.Cause == core.Unconfirmed:
+		ends = c.clock.time(t.Ends())
+	case t.Want() == core.Parted: // it counts for nothing any more
+		l.shard.workOf(l, t).parted = true
+		c.shared.TenureOver()
 	}
 	l.shard.exit(l)
 	switch {
-	case err != nil && wire.Released(err):
-		return fmt.Errorf("rlock: unlock %q: %s: it is released, but the waiters were not told, and look again within two seconds: %w", n.Key, o.Title(), wire.Explain(err))
-	case cause == core.KeyGone:
+	case w.err != nil && wire.Released(w.err):
+		return fmt.Errorf("rlock: unlock %q: %s: it is released, but the waiters were not told, and look again within two seconds: %w", n.Key, o.Title(), wire.Explain(w.err))
+	case w.Cause == core.KeyGone:
 		return n.LostError(o, client.ErrGone)
-	case cause == core.Unconfirmed:
-		return errUnconfirmed(n, o, ends, wire.Explain(err))
+	case w.Cause == core.Unconfirmed:
+		return errUnconfirmed(n, o, ends, wire.Explain(cmp.Or(w.err, wire.ErrCrowded)))
 	}
 	return nil
 }

@@ -31,7 +31,12 @@ func breaks(t *testing.T, c *Client, rule string, change func(l *lock, now core.
 		one()
 	}
 	for tenure := range l.Tenures {
-		l.shard.polled(l, tenure)
+		if agent := tenure.Agent(); agent != nil {
+			agent.Tag.(*waiter).wake()
+		} else {
+			_, at := l.Peek(tenure, now)
+			l.shard.keep(l.shard.workOf(l, tenure), at)
+		}
 	}
 	for w := range l.Waiters {
 		w.Tag.(*waiter).wake()
@@ -65,9 +70,9 @@ func TestAPollThatIsLostIsFound(t *testing.T) {
 		c, _, _, leave := contended(t, f)
 		breaks(t, c, "rule 6", func(l *lock, now core.Now) {
 			for w := range l.Waiters {
-				l.Cancel(w, core.Cancelled, now)
+				l.Leave(w, core.Cancelled, now)
 			}
-			l.shard.core.TakeEffects() // are lost: the keeper does not hear that the ticket is to leave
+			l.shard.core.TakeEffects(now) // are lost: the keeper does not hear that the ticket is to leave
 		})
 		leave()
 		time.Sleep(5 * time.Minute)
@@ -86,12 +91,14 @@ func TestACallThatSleepsTooLongIsFound(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c, _, _, leave := contended(t, f)
 		defer leave()
-		breaks(t, c, "rule 1", func(l *lock, _ core.Now) {
-			for w := range l.Waiters {
-				w.Tag.(*waiter).wakesAt = core.Never
-			}
-		})
+		breaks(t, c, "rule 1", losesALook)
 	})
+}
+
+// losesALook makes the tickets of the lock due, of which their calls are not told.
+func losesALook(l *lock, now core.Now) {
+	l.Hear(core.Message{Kind: core.ForeignNews}, now)
+	l.shard.core.TakeEffects(now)
 }
 
 // Where many calls wait, not each exit looks at all of them.
@@ -104,25 +111,20 @@ func TestACallThatSleepsTooLongInACrowdIsFound(t *testing.T) {
 		}
 		synctest.Wait()
 		l, _ := c.enterIfAny(c.lock().Name, 0)
-		first := func() *waiter {
-			for w := range l.Waiters {
-				return w.Tag.(*waiter)
-			}
-			return nil
-		}()
 		every := checkRules(l.shard) / checkedAtOnce
 		require.Greater(t, every, 1)
 		l.shard.spared = 0
 		l.shard.exit(l)
-		l.again()
-		exits, broken, at := 0, "", first.wakesAt
-		first.wakesAt = core.Never
+		exits, broken := 0, ""
+		losesALook(l, l.again())
 		for exits < 100 && broken == "" {
 			exits++
 			broken = foundBy(func() { l.shard.exit(l) })
 			l.again()
 		}
-		first.wakesAt = at
+		for w := range l.Waiters {
+			w.Tag.(*waiter).wake()
+		}
 		l.shard.exit(l)
 		assert.Contains(t, broken, "rule 1")
 		assert.Equal(t, every, exits)
@@ -205,9 +207,9 @@ func TestASecondAnswerIsFound(t *testing.T) {
 		c := f.join(nil)
 		_, got := takes(t.Context(), c.lock())
 		require.NoError(t, <-got)
-		l, now := c.enterIfAny(c.lock().Name, 0)
+		l, _ := c.enterIfAny(c.lock().Name, 0)
 		cmd := core.Command{Op: core.Acquire, Ticket: core.Ticket{ID: l.Owner().ID}}
-		assert.Contains(t, foundBy(func() { l.answer(&cmd, core.Reply{}, now) }), "rule 4")
+		assert.Contains(t, foundBy(func() { c.witness.answered(&cmd) }), "rule 4")
 		l.shard.exit(l)
 	})
 }

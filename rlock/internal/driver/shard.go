@@ -26,14 +26,13 @@ type shard struct {
 	mirrorWaits map[*lock]chan struct{} // of the locks in which a call waits for the answer to a mirror: see detach.go
 	lingering   lingering
 
-	at       core.Now            // when the mutex was taken
-	left     core.Now            // when it was given back before, as the witness notes it
-	spared   int                 // exits until rules 1 and 6 are asserted again, as in rules.go
-	losses   uint64              // how many there were
-	untold   map[*lock][]*ending // those of them that are not told yet
-	released core.Cause          // of the effect Released that was carried out last
-	asked    *work               // that the keeper asks about, and has no need to be told of
-	after    after               // what exit does once it has given the mutex back
+	at     core.Now            // when the mutex was taken
+	left   core.Now            // when it was given back before, as the witness notes it
+	spared int                 // exits until rules 1 and 6 are asserted again, as in rules.go
+	losses uint64              // how many there were
+	untold map[*lock][]*ending // those of them that are not told yet
+	asked  *work               // that the keeper asks about, and has no need to be told of
+	after  after               // what exit does once it has given the mutex back
 }
 
 // A lock is one lock of the client. It exists while there is a holder, a waiter, a tenure or a loss that is

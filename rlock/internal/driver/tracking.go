@@ -128,9 +128,14 @@ func (c *Client) Changed(key string) {
 }
 
 // mirrored deals with what the answer to a mirror says beside the trust in it.
-func (l *lock) mirrored(k *work, sent *call, alive bool, now core.Now) {
-	if t := k.tenure; alive && t != nil && sent.answer.Found == core.Holds && sent.answer.Others > 0 && t.ID.Lingers && !t.Called() {
+func (l *lock) mirrored(x *exchange, alive bool, now core.Now) {
+	l.shard.endMirrorWait(l)
+	k, a := x.work, &x.answer
+	if !alive || k.tenure == nil {
+		return
+	}
+	if a.Found == core.Holds && a.Others > 0 && k.tenure.ID.Lingers && !k.tenure.Called() {
 		l.backOff(0, lastBackoff, now) // foreign clients wait, who cannot call
 	}
-	l.shard.endMirrorWait(l)
+	l.tend(k, now)
 }

@@ -113,25 +113,25 @@ func (r *reader) readCalls(l *lock, one *seen) (all bool) {
 	for w := range l.Waiters {
 		w := w.Tag.(*waiter)
 		switch {
-		case w.began < r.began || !w.waits:
+		case w.Began() < r.began || !w.waits:
 			continue
-		case w.began == r.began && skip > 0:
+		case w.Began() == r.began && skip > 0:
 			skip--
 			continue
 		case len(r.calls) >= atOnce:
 			return false
 		}
-		if w.began != r.began {
-			r.began, r.same = w.began, 0
+		if w.Began() != r.began {
+			r.began, r.same = w.Began(), 0
 		}
 		r.same++
 		one.waits++
-		if w.place == nil && w.began <= r.locate && !w.locates {
+		if w.place == nil && w.Began() <= r.locate && !w.locates {
 			w.locates = true
 			w.wake()
 		}
 		r.calls = append(r.calls, terms.Wait{
-			Owner: w.req.Owner, Goroutine: w.req.Goroutine(), Reads: w.req.Shared, Since: r.client.clock.time(w.began),
+			Owner: w.req.Owner, Goroutine: w.req.Goroutine(), Reads: w.req.Shared, Since: r.client.clock.time(w.Began()),
 			Place: w.place, Whole: w.req.Whole, Holder: w.holder, Told: w.told, Stands: w.req.Stands,
 		})
 	}

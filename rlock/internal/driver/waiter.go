@@ -10,21 +10,23 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A waiter is a call for a lock, from when it is made until it returns. The shard's mutex protects it.
+// A waiter is a call that waits, from when it begins until it returns. The shard's mutex protects it.
 type waiter struct {
-	core.Waiter
-	req    client.Request
-	passed string       // of Resume: the owner that the lock was passed on with
-	hold   *hold        // the handle to fill in, nil for Lock
-	place  *terms.Place // where it is made, nil if that is not recorded, nor found yet
-	began  core.Time
-
+	core.Call
 	ready chan wakeUp // capacity 1
 	timer *time.Timer // nil until it is needed
+	stage stage
+	until *until // flying: by which that ends; nil for none to be used again
+	visit
+}
 
-	stage   stage
-	wakesAt core.Time // asleep or queueing: when it wakes by itself
-	until   *until    // flying: by which that ends; nil for none to be used again
+// A visit is the part of a waiter that is new with each call.
+type visit struct {
+	req    client.Request
+	passed string       // of Resume: the owner that the lock was passed on with; of Force: the holder that is to leave
+	write  *write       // of Write
+	hold   *hold        // the handle to fill in, nil for Lock
+	place  *terms.Place // where it is made, nil if that is not recorded, nor found yet
 
 	waits   bool // it has waited for anything but the answer to an attempt
 	locates bool // it is to find out where it was made
@@ -33,10 +35,9 @@ type waiter struct {
 	waited  time.Duration // until it was granted
 	earlier earlierLosses // than its grant
 
-	holder string // that Redis named last, "" if it named none
-	err    error  // what Redis said last, if it was an error
-	fails  int    // in a row
-	since  time.Time
+	holder string    // that Redis named last, "" if it named none
+	err    error     // the last answer's, nil for none
+	since  time.Time // of the first error in a row; zero for none
 	shut   time.Time // since when each attempt was told that the rueidis client is closed
 }
 
@@ -63,11 +64,34 @@ const (
 	served               // it has the lock
 )
 
+// stays reports whether the caller of the call does not leave.
+func (w *waiter) stays() bool { return w.Purpose() == core.Releases || w.Purpose() == core.Tends }
+
+// flies notes that the goroutine waits for the answer to its command from now on, and returns the context by which that ends,
+// nil for one that does not leave.
+func (w *waiter) flies() *until {
+	w.stage = flying
+	switch {
+	case w.stays():
+		return nil
+	case w.until == nil:
+		w.until = newUntil()
+	}
+	return w.until
+}
+
+// lands notes that it has the mutex again.
+func (w *waiter) lands(u *until) {
+	if w.stage = running; u != nil && u.spent {
+		w.until = nil
+	}
+}
+
 func newWaiter() any {
 	return &waiter{ready: make(chan wakeUp, 1)}
 }
 
-// wake makes a call look that is asleep. The mutex is held.
+// wake makes a call that is asleep ask what to do. The mutex is held.
 func (w *waiter) wake() {
 	if !w.stage.isAsleep() {
 		return // it looks by itself
@@ -113,13 +137,11 @@ var past = func() <-chan time.Time {
 	return c
 }()
 
-// newCall returns a call that was not served at once.
-func (c *Client) newCall(first *core.Waiter, req *client.Request, h *hold, place *terms.Place, now core.Now) *waiter {
+// newCall returns a call that begins as the first one.
+func (c *Client) newCall(first *core.Call) *waiter {
 	w := c.waiters.Get().(*waiter)
-	ready, timer, until := w.ready, w.timer, w.until
-	*w = waiter{} // apart, since it is large: it is cleared in place, and not made elsewhere and copied
-	w.ready, w.timer, w.until, w.req, w.hold, w.place, w.began = ready, timer, until, *req, h, place, now.Time
-	w.Waiter = *first
+	w.Reuse(first)
+	w.visit = visit{}
 	w.Tag = w
 	return w
 }
@@ -136,18 +158,17 @@ func (c *Client) done(w *waiter) {
 	c.waiters.Put(w)
 }
 
-// park gives the mutex back until that time, until there may be something to do, or until there is a place among those of
-// the limit, if one is waited for: then it reports whether it has entered. It reports whether the call has got the
-// lock, and then it has not taken the mutex again.
-func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.Time, now core.Now) (_ core.Now, entered, got bool) {
-	at = min(at, l.Lock.Due(&w.Waiter, now))
-	var places chan<- struct{}
-	if limit != nil {
-		places = limit.Places()
+// park gives the mutex back until that time, until there may be something to do, or until there is a slot of the limit, if one
+// is waited for: then it returns that. It reports whether the call was served, and then it has not taken the mutex again.
+func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.Time, now core.Now) (_ core.Now, slot *wire.Limit, got bool) {
+	if w.locates {
+		w.locates = false
+		w.locate()
 	}
-	w.stage, w.wakesAt = asleep, at
+	var slots chan<- struct{}
+	w.stage = asleep
 	if limit != nil {
-		w.stage = queueing
+		slots, w.stage = limit.Places(), queueing
 	}
 	l.exitWaiting(ctx, w)
 
@@ -155,11 +176,11 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.T
 	select {
 	case why := <-w.ready:
 		if why == served {
-			return now, false, true
+			return now, nil, true
 		}
 	case <-w.after(at, now.Time):
-	case places <- struct{}{}:
-		entered = true
+	case slots <- struct{}{}:
+		slot = limit.Entered()
 	case <-ctx.Done():
 		over = true
 	case <-w.req.Quit:
@@ -172,26 +193,22 @@ func (l *lock) park(ctx context.Context, w *waiter, limit *wire.Limit, at core.T
 	case was == serving:
 		l.shard.exit(l)
 		w.awaitServed()
-		return now, entered, true
-	case w.Outcome != core.Waiting:
+		return now, slot, true
 	case over:
-		l.Cancel(&w.Waiter, core.Cancelled, now)
+		l.Leave(&w.Call, core.Cancelled, now)
 	case quit:
 		w.Until, w.req.Quit = now.Time, nil // its last command may be on its way
-		fallthrough
-	default:
-		if l.heard {
-			l.unheard(now)
-		}
-		l.Tick(&w.Waiter, now)
 	}
-	return now, entered, false
+	if l.heard && w.Outcome == core.Waiting {
+		l.unheard(now)
+	}
+	return now, slot, false
 }
 
 // exitWaiting gives the mutex back since the call has to wait, which is counted and told once: not for the
 // answer to an attempt.
 func (l *lock) exitWaiting(ctx context.Context, w *waiter) {
-	if t := w.Ticket; w.waits || t != nil && t.InFlight() != core.None {
+	if t := w.Tenure; w.waits || w.Purpose() != core.Locks || t != nil && t.InFlight() != core.None {
 		l.shard.exit(l)
 		return
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/client"
+	"github.com/go-rlock/rlock/rlock/internal/terms"
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
@@ -34,8 +35,8 @@ type carrier interface {
 
 	// do sends a command and returns its answer, or that there is none when ctx ends. doAll sends several
 	// in one pipeline, and fills their answers in.
-	do(ctx context.Context, c *call) answer
-	doAll(ctx context.Context, all []*call)
+	do(ctx context.Context, x *exchange) answer
+	doAll(ctx context.Context, all []*exchange)
 
 	// listen subscribes to the channel on which the client is told of its tickets. It waits for nothing, and
 	// neither does what it calls: hear with each message, and marked, under a mutex of its own, when the
@@ -47,6 +48,8 @@ type carrier interface {
 
 	// Deadline is for a command whose caller does not leave.
 	Deadline(now time.Time) context.Context
+	// Patience is how long an Unlock has.
+	Patience() time.Duration
 	Within(ctx context.Context) (context.Context, context.CancelFunc)
 	// refresh looks at the nodes again if that is long ago, or one does not answer.
 	refresh(now time.Time, trouble bool)
@@ -66,23 +69,28 @@ type subscription interface {
 	close()
 }
 
-// A call is a command on its way, with its answer.
-type call struct {
+// An exchange is a command on its way, and its answer.
+type exchange struct {
 	cmd    core.Command
 	name   *client.Name
 	kind   *kind
 	text   string // the owner as Redis knows it: "<uuid>:<id>"
-	passed string // of a Resume: the owner that the lock was passed on with
+	passed string // of a Resume: the owner that the lock was passed on with; of a forced Leave: the holder
 	joins  string // the same of the ticket that joins with a Leave
 	track  bool   // of a Mirror: Redis is to tell of changes of the key
 	first  bool   // an acquire, a write or a release, and no other command of the tenure can be in flight: see wire.Order
+	nudges bool   // of a Leave: Redis does not have the tenure, and a step is to find the first waiter
 	at     core.Time
+	after  uint64 // of a Leave: the mark of the command that has brought the tenure in
 	write  *write // of a Write
 
-	work    *work
-	claimed bool   // of a Mirror: Redis was asked for a claim before
-	nudges  bool   // of a Leave: Redis does not have the tenure, and a step is to find the first waiter
-	answer  answer // of doAll
+	lock    *lock
+	work    *work              // nil of a forced Leave
+	waiter  *waiter            // whose goroutine carries it; nil for the keeper, or if it has left
+	slot    *wire.Limit        // nil for the keeper
+	info    *terms.RenewedInfo // of the keeper's batch
+	claimed bool               // of a Mirror: Redis was asked for a claim before
+	answer  answer
 }
 
 // An answer is the result of a command.

@@ -38,9 +38,9 @@ const (
 	Never
 )
 
-// errCrowded is the fault of a command that found no place among those in flight
+// ErrCrowded is the fault of a command that found no place among those in flight
 // to its node.
-var errCrowded = errors.New("too many commands in flight to the node, which does not answer")
+var ErrCrowded = errors.New("too many commands in flight to the node, which does not answer")
 
 // ErrNoAnswer is the fault of a command without an answer in the time that it had. It hides
 // context.DeadlineExceeded: the deadline is one of the client, and a caller would take it for
@@ -119,7 +119,7 @@ func ExplainTo(caller context.Context, err error) error {
 func diagnoseSilence(err error) (Fault, error) {
 	op := (*net.OpError)(nil)
 	switch {
-	case errors.Is(err, rueidis.ErrClosing), errors.Is(err, rueidis.ErrNoSlot), errors.Is(err, errCrowded), errors.Is(err, ErrNotReplicated):
+	case errors.Is(err, rueidis.ErrClosing), errors.Is(err, rueidis.ErrNoSlot), errors.Is(err, ErrCrowded), errors.Is(err, ErrNotReplicated):
 		return NotNow, err
 	case errors.Is(err, ErrWrongType): // see NotALock
 		return Never, err

@@ -151,9 +151,9 @@ func (l *Limit) Enter(ctx context.Context, quit <-chan struct{}) (*Limit, error)
 	case l.places <- struct{}{}:
 		return l.Entered(), nil
 	case <-quit:
-		return nil, errCrowded
+		return nil, ErrCrowded
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", errCrowded, ctx.Err())
+		return nil, fmt.Errorf("%w: %w", ErrCrowded, ctx.Err())
 	}
 }
 

@@ -111,6 +111,9 @@ func (r *Redis) Done() <-chan struct{} { return r.ctx.Done() }
 // itself once the command has taken too long.
 func (r *Redis) Deadline(now time.Time) context.Context { return r.deadline.context(now) }
 
+// Patience is how long a command may take before its outcome counts as unknown.
+func (r *Redis) Patience() time.Duration { return r.deadline.patience }
+
 // Within gives commands an end of their own: rueidis retries those that only look until their
 // context ends.
 func (r *Redis) Within(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -1,0 +1,113 @@
+package core
+
+// The answers to commands. Each command has one, also if its call has left.
+
+// Answer tells the lock the result of a command: an answer counts for the tenure and for the call that it was sent for.
+func (l *Lock) Answer(cmd *Command, a Reply, now Now) {
+	switch {
+	case cmd.Op == Write:
+		l.wrote(cmd.ID, cmd.Mode, a)
+	case cmd.tenure == nil:
+		l.forced(cmd.ID, a, now)
+	default:
+		l.lands(cmd.tenure, cmd.tenureSeq, a, now)
+	}
+	if c := l.caller(cmd); c != nil {
+		l.answers(c, cmd, a)
+	}
+	l.moved(cmd.tenure)
+	if cmd.joins != nil {
+		if a.Fault == Answered {
+			a.Fault = a.JoinFault
+		}
+		l.lands(cmd.joins, cmd.joinsSeq, a, now)
+		l.moved(cmd.joins)
+	}
+	l.settle(now)
+}
+
+// caller returns the call that waits for the answer to the command and does not lock, nil for none: it may have left.
+func (l *Lock) caller(cmd *Command) *Call {
+	c := cmd.call
+	if t := cmd.tenure; t != nil && t.lock == l && l.client.breaks(OwnAnswer) {
+		c = t.call
+	} else if c == nil || c.seq != cmd.callSeq {
+		return nil
+	}
+	if c == nil || c.Outcome != Waiting || c.purpose == Locks {
+		return nil
+	}
+	return c
+}
+
+// lands deals with an answer if it is to the command of the tenure that is in flight.
+func (l *Lock) lands(t *Tenure, seq uint32, a Reply, now Now) {
+	if t.lock != l {
+		return
+	}
+	if f, ok := t.lands(seq); ok {
+		l.answered(t, f, a, now)
+	}
+}
+
+// moved has the agent of the tenure told of its time after an answer.
+func (l *Lock) moved(t *Tenure) {
+	if t != nil && t.lock == l {
+		l.touch(t)
+	}
+}
+
+// answered deals with the answer to the tenure's command.
+func (l *Lock) answered(t *Tenure, f flight, a Reply, now Now) {
+	if a.Fault != Answered {
+		t.failed(f, a.Fault, now)
+	} else {
+		t.answered(f, a, now)
+	}
+	switch w := t.call; {
+	case w == nil, w.purpose != Locks:
+	case a.Fault != Answered:
+		l.unanswered(w, t, a.Fault, now)
+	case a.Unreplicated && t.want == Resumed:
+		l.leave(w, Failed, now)
+	case a.Unreplicated:
+		l.give(t, now)
+		w.rest = now.Time.After(l.client.pause(l.client.Retry, l.client.MaxRetry, w.fails))
+		w.fails++
+	case a.Found != Holds:
+		l.denied(w, t, a, now)
+	}
+	if f.op == Mirror && t.want == Parted && t.within == 0 {
+		l.passedOn(t, f, a, now)
+	}
+	if f.op == Mirror && a.Fault == Answered && a.Found == Holds {
+		l.mirrored(t, f, a, now)
+	}
+	if a.Fault == Answered && a.HeldBack && a.HeldFor <= 0 && t.mode == Alone && t.isTicket() {
+		l.giveWay(now)
+	}
+	l.ticketMoved(t, now)
+}
+
+// passedOn notes the result of the Mirror that passes the lock on. One that Redis does not confirm is released.
+func (l *Lock) passedOn(t *Tenure, f flight, a Reply, now Now) {
+	if a.Fault == Answered && a.Found == Holds || l.client.breaks(PassReleases) {
+		t.showsFor(f.lease, now)
+	} else {
+		l.give(t, now)
+	}
+}
+
+// mirrored notes what the answer to a mirror says of the others.
+func (l *Lock) mirrored(t *Tenure, f flight, a Reply, now Now) {
+	if !f.asks {
+		return
+	}
+	t.turn.heardOf(a.Others, now)
+	switch {
+	case t.want == Kept && a.Others > 0 && !l.client.breaks(ReleaseAtCall):
+		l.give(t, now)
+	case t == l.owner && l.isRead(), t.want == Parted:
+		t.step = t.step || f.opens && a.Others > 0 && !l.client.breaks(Downgrades)
+	}
+}

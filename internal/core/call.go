@@ -1,0 +1,281 @@
+package core
+
+// A Purpose is what a call waits for.
+type Purpose uint8
+
+const (
+	Locks    Purpose = iota // the lock, or the one that was passed on
+	Releases                // the answer to the command that ends its tenure: the first Leave, or the Mirror that passes it on
+	Tends                   // the answer to the command of its tenure that is due now, sent beside the keeper
+	Writes                  // the answer to a guarded write
+	Forces                  // the answer to the Leave of a holder that is released by force
+)
+
+// A Call is a caller that waits. It is a state machine, and a goroutine of the driver is its shell: that asks Next, does what
+// the answer says, and tells the lock the result. The commands that no call sends are the keeper's.
+//
+//	Wait, Resume, Release, Tend, Write, Force ──► Next ─┬─► Sends    Command, carry it, Answer; then Next
+//	                                                    ├─► Queues   for a slot; then Next, with the slot
+//	                                                    ├─► Sleeps   until a time or an effect; then Next
+//	                        Leave: its caller has left ─┴─► Returns  it has its Outcome
+//
+// Between two calls of Next anything may happen to the lock. The caller sets the first fields, and may use the memory again
+// when Next has said Returns, or when the call has the lock.
+type Call struct {
+	Owner    OwnerID
+	Mode     Mode
+	Lease    Span   // 0: renewed until Unlock
+	Waits    bool   // false: one attempt
+	Until    Time   // when its wait is over; Never for one that only Leave ends
+	Linger   Span   // for how long the lock lingers after it; 0: not at all
+	CallTime Span   // after how long a holder that was called has given way
+	Part     bool   // it is for a lock over several, and that is told in its place
+	Repeats  bool   // its owner may have other calls for the lock, which need not be a goroutine
+	Handle   any    // of the level, nil for one that is unlocked by its owner
+	Info     any    // of the level, the driver's
+	Named    ID     // of Resume: the tenure that has passed the lock on; of Force: the one that is to leave
+	Inherits uint64 // of Resume: the fencing token, 0 for none
+	Tag      any    // the driver's
+
+	// The lock sets these, and the caller reads them.
+	Outcome Outcome
+	Way     Way     // how it has got the lock
+	Cause   Cause   // Done: the result of a release
+	Fault   Fault   // Done: why there is no answer
+	Found   bool    // Done: Redis had the tenure when it executed the command
+	Token   uint64  // the fencing token of its level, 0 for a lock without
+	Tenure  *Tenure // the one whose commands it sends, of a call that locks its ticket; nil for none
+
+	purpose    Purpose
+	asleep     bool   // it waits for an effect or for its time; else it asks Next by itself
+	flies      bool   // its command has no answer; not of one that locks, whose ticket knows
+	attempts   int8   // how many Acquires it may send
+	retried    bool   // it was given one more
+	last       bool   // its ticket is looked for a last time
+	inLine     bool   // it stands in the line of its lock
+	counted    bool   // among the line's repeats
+	seq        uint32 // of the call, over all lives of the memory: an answer to a command of a former life is not its
+	fails      int    // its commands in a row without an answer
+	rest       Time   // until when nothing is sent for it
+	began      Time
+	alarm      Time // asleep: when its goroutine asks Next by itself
+	prev, next *Call
+}
+
+// A Todo is what the goroutine of a call does next.
+type Todo uint8
+
+const (
+	Returns Todo = iota // the call has its Outcome
+	Sleeps              // until the time, or until an effect wakes it
+	Queues              // the same, or until it has a slot among the commands in flight: then it asks again, with the slot
+	Sends               // the command, in its slot
+)
+
+// An Action is what Next says. Op is the command that the call Sends: Command builds it.
+type Action struct {
+	Do    Todo
+	Op    Op
+	Until Time
+}
+
+// Purpose returns what the call waits for, Began since when, and Alarm when its goroutine asks Next by itself.
+func (c *Call) Purpose() Purpose { return c.purpose }
+func (c *Call) Began() Time      { return c.began }
+func (c *Call) Alarm() Time      { return c.alarm }
+
+// Reuse makes the memory of a call that has returned a copy of one that has not begun.
+func (c *Call) Reuse(first *Call) {
+	seq := c.seq
+	*c = *first
+	c.seq = seq
+}
+
+// begins makes the memory a new call. The lock is not idle until it has returned or has the lock.
+func (l *Lock) begins(c *Call, p Purpose, t *Tenure) {
+	c.purpose, c.Tenure, c.Outcome, c.asleep, c.flies = p, t, Waiting, false, false
+	c.seq++
+	l.line.calls++
+}
+
+// Release has the call send the command that ends the tenure which Unlock or Pass has just returned: the first Leave, or the
+// Mirror that passes it on. Without a call the keeper sends it.
+func (l *Lock) Release(t *Tenure, c *Call) {
+	l.begins(c, Releases, t)
+	t.call = c
+}
+
+// Tend has the call send the command of the tenure that is due now, beside the keeper, which would pause before.
+func (l *Lock) Tend(t *Tenure, c *Call) {
+	l.begins(c, Tends, t)
+	c.Named = t.ID
+}
+
+// Write begins a guarded write of the level that Owner, Mode and Handle name.
+func (l *Lock) Write(c *Call) { l.begins(c, Writes, nil) }
+
+// Force begins the release of a holder by force: of the tenure Named.
+func (l *Lock) Force(c *Call) { l.begins(c, Forces, nil) }
+
+// Next returns what the goroutine of the call does now. It has a slot or not; the slot is used if Next says Sends, and else
+// given back.
+func (l *Lock) Next(c *Call, slot bool, now Now) Action {
+	c.asleep = false
+	l.advance(c, now)
+	if c.Outcome != Waiting {
+		l.returned(c)
+		return Action{Do: Returns}
+	}
+	op, at := l.due(c, now)
+	switch {
+	case op == None:
+		c.asleep, c.alarm = true, min(at, c.alarm)
+		return Action{Do: Sleeps, Until: c.alarm}
+	case !slot:
+		c.asleep = true
+		return Action{Do: Queues, Until: c.alarm}
+	}
+	return Action{Do: Sends, Op: op}
+}
+
+// advance ends the call if its time has come, or if it has nothing left to do.
+func (l *Lock) advance(c *Call, now Now) {
+	switch {
+	case c.Outcome != Waiting:
+	case c.purpose == Locks:
+		if c.alarm = l.wakes(c, now); c.alarm <= now.Time {
+			l.tick(c, now)
+			c.alarm = l.wakes(c, now)
+		}
+	case c.flies:
+		c.alarm = Never
+	case c.purpose == Writes && !l.mayWrite(c, now):
+		c.done(Answered, false, KeyGone)
+	case c.purpose == Releases && c.Tenure.isUnknown():
+		l.unsent(c, now)
+	case c.purpose == Tends && !l.tends(c, now):
+		c.done(Answered, false, ByUnlock)
+	case now.Time >= c.Until:
+		l.Leave(c, TimedOut, now)
+	default:
+		c.alarm = c.Until
+	}
+}
+
+// due returns the command that the call is to send now, None for none, and when to ask again.
+func (l *Lock) due(c *Call, now Now) (Op, Time) {
+	switch {
+	case c.Tenure != nil:
+		return c.Tenure.next(now)
+	case c.purpose == Locks || c.flies:
+		return None, Never
+	case c.purpose == Writes:
+		return Write, Never
+	default:
+		return Leave, Never
+	}
+}
+
+// Command returns the command that Next has said. It is to be sent at once.
+func (l *Lock) Command(c *Call, op Op, now Now) (cmd Command) {
+	switch {
+	case c.Tenure != nil:
+		cmd, _ = l.send(c.Tenure, op, now)
+	case op == Write:
+		cmd = l.guarded(c, now)
+	default:
+		cmd = Command{Op: op, Ticket: Ticket{ID: c.Named}, Permits: l.Kind.Permits}
+		if l.Kind.Fenced {
+			cmd.Tokens = 1 // for the waiter that is granted the lock
+		}
+	}
+	c.flies = c.purpose != Locks
+	cmd.call, cmd.callSeq = c, c.seq
+	return cmd
+}
+
+// answers ends a call that does not lock with the answer to its command.
+func (l *Lock) answers(c *Call, cmd *Command, a Reply) {
+	found := a.Found == Holds
+	if cmd.Op == Leave {
+		found = a.Left
+	}
+	cause := ByUnlock
+	if c.purpose == Releases {
+		switch {
+		case a.Fault == Fatal, a.Fault == Answered && !found:
+			cause = KeyGone
+		case a.Fault != Answered:
+			cause = Unconfirmed
+		}
+		c.Tenure.call = nil // the keeper goes on with it
+	}
+	if a.Fault == Behind {
+		a.Fault = Unknown
+	}
+	c.done(a.Fault, found, cause)
+}
+
+// tends reports whether the tenure of the call has a command that is due, and no other call sends it. The memory may be
+// another tenure's by now.
+func (l *Lock) tends(c *Call, now Now) bool {
+	t := c.Tenure
+	if t.lock != l || t.ID != c.Named || t.call != nil {
+		return false
+	}
+	op, _ := t.next(now)
+	return op != None
+}
+
+// isUnknown reports whether Redis has said that it does not have the tenure, which is about to be released or passed on.
+func (t *Tenure) isUnknown() bool { return t.place == Over || t.want == Parted && t.place != Owner }
+
+// unsent ends a release that has nothing to send, since Redis does not have its tenure any more.
+func (l *Lock) unsent(c *Call, now Now) {
+	t := c.Tenure
+	t.call = nil
+	c.done(Answered, false, KeyGone)
+	if t.want == Parted { // it is not passed on
+		l.give(t, now)
+	}
+	l.touch(t)
+}
+
+// done ends a call that does not lock.
+func (c *Call) done(f Fault, found bool, cause Cause) {
+	c.Outcome, c.Fault, c.Found, c.Cause, c.Tenure, c.flies = Done, f, found, cause, nil, false
+}
+
+// returned notes that the call leaves the lock alone from now on.
+func (l *Lock) returned(c *Call) {
+	if c.Outcome != Acquired {
+		l.line.calls--
+	}
+	if l.hears != deaf {
+		l.quiet()
+	}
+}
+
+// Leave ends a call whose caller has left. A ticket is given back, a release is left to the keeper, and a lock that was not
+// passed on yet is released. A command in flight goes on without its call.
+func (l *Lock) Leave(c *Call, o Outcome, now Now) {
+	t := c.Tenure
+	switch {
+	case c.Outcome != Waiting:
+		return
+	case c.purpose == Locks:
+		l.leave(c, o, now)
+	case c.purpose == Releases:
+		t.call = nil
+		c.done(NotRun, false, Unconfirmed)
+		if t.want == Parted && t.within > 0 {
+			l.give(t, now)
+		}
+		l.touch(t)
+	case c.flies:
+		c.done(Unknown, false, Unconfirmed)
+	default:
+		c.done(NotRun, false, Unconfirmed)
+	}
+	l.settle(now)
+}

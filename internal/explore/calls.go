@@ -1,0 +1,207 @@
+package explore
+
+import (
+	"slices"
+
+	"github.com/go-rlock/rlock/internal/core"
+)
+
+// The goroutines of callers: each is a shell of a call of package core, as the driver's is (run.go there), and anything may
+// happen while it has not the mutex. So what is explored is what runs.
+
+// A stage is what the goroutine of a call does.
+type stage uint8
+
+const (
+	sleeps stage = iota // until its timer or an effect, or it is about to look
+	queues              // the same, or until it has a slot
+	flies               // until the answer to its command
+)
+
+// A slot is a sort of place among the commands in flight.
+type slot uint8
+
+const (
+	noSlot slot = iota // the keeper's batches have their own
+	asks
+	releases
+	slots
+)
+
+// calls makes the user begin a call.
+func (w *world) calls(c *client, i int, s userState, call *core.Call) {
+	u := &c.users[i]
+	u.state, u.call, u.stage, u.timer = s, call, sleeps, core.Never
+}
+
+// run is the loop of a call: what its goroutine does until it has to wait.
+func (w *world) run(c *client, i int, slot bool) {
+	u := &c.users[i]
+	if u.call == nil || u.stage == flies {
+		return
+	}
+	l, now := c.lockOf(i), w.clock(c)
+	u.stage, u.timer = sleeps, core.Never
+	a := l.Next(u.call, slot, now)
+	if a.Do == core.Queues && w.Slots == 0 {
+		a = l.Next(u.call, true, now)
+	}
+	switch a.Do {
+	case core.Returns:
+		w.returns(c, u)
+	case core.Sends:
+		u.stage = flies
+		w.send(c, l.Command(u.call, a.Op, now), i, u.slot())
+	case core.Queues:
+		u.stage, u.timer = queues, a.Until
+	case core.Sleeps:
+		if u.timer = a.Until; u.timer <= now.Time {
+			w.fail("client %d: user %d has nothing to do, and is due", c.id, i)
+		}
+	}
+}
+
+// slot returns the sort of slot that the command of the user's call needs.
+func (u *user) slot() slot {
+	if u.state == unlocking {
+		return releases
+	}
+	return asks
+}
+
+// mayEnter reports whether a slot of the sort is free.
+func (w *world) mayEnter(c *client, s slot) bool { return c.slots[s] < w.Slots }
+
+// leaves ends the call of a user that does not wait any more.
+func (w *world) leaves(c *client, i int) {
+	u, l, now := &c.users[i], c.lockOf(i), w.clock(c)
+	call, flew := u.call, u.stage == flies
+	u.call, u.stage, u.timer = nil, sleeps, core.Never
+	if call.Outcome == core.Acquired { // it does not know that yet
+		l.Unlock(call.Owner, call.Mode, call.Handle, now)
+	} else {
+		l.Leave(call, core.Cancelled, now)
+		l.Next(call, false, now) // it returns
+	}
+	if u.state = idle; flew {
+		w.abandon(c, i)
+	}
+}
+
+// abandon leaves behind the command of a user's call. Where the connection keeps the order the answer is that there is none,
+// and the next command comes behind it. Elsewhere another goroutine waits for the answer.
+func (w *world) abandon(c *client, i int) {
+	for _, ps := range [][]packet{c.pipe, c.back} {
+		for j := range ps {
+			p := &ps[j]
+			if p.user != i || p.cmd.Op == core.Write {
+				continue
+			}
+			if p.user = -1; w.Ordered {
+				p.left = true
+				w.lockOf(c, p.cmd.ID).Answer(&p.cmd, core.Reply{Fault: core.Behind}, w.clock(c))
+			}
+		}
+	}
+}
+
+// returns returns a call to its user.
+func (w *world) returns(c *client, u *user) {
+	o, was := u.call, u.state
+	u.call, u.stage, u.timer = nil, sleeps, core.Never
+	switch o.Outcome {
+	case core.Waiting:
+		panic("explore: a call returns that waits")
+	case core.Done:
+		u.state = idle
+		w.released(c, u, o)
+	case core.Acquired:
+		u.state, u.wrote = holding, false
+		if w.Steady {
+			u.began = w.faults
+		}
+		w.refused = false
+		w.refuses = 0
+		if o.Mode == core.Shared {
+			u.reads++
+		} else {
+			u.writes++
+		}
+		w.acquired(c, u, o)
+		if o.Way != core.ByPass {
+			w.passForeign()
+		}
+	default:
+		u.state = idle
+		if p := &w.passed; o.Outcome == core.NotPassed && o.Named == p.id && w.Users == 1 && !w.wiped && p.used && p.by == (place{c.id, u.rounds}) {
+			w.fail("client %d: a call is refused the lock that it has resumed", c.id)
+		}
+		w.refused = w.refused || o.Outcome == core.Denied && w.deadWait()
+	}
+	if was == unlocking && o.Outcome != core.Done {
+		w.fail("client %d: a release returns with outcome %d", c.id, o.Outcome)
+	}
+}
+
+// released notes that an Unlock or a Pass returns. It fails one that says that Redis has confirmed it, while Redis shows the
+// tenure.
+func (w *world) released(c *client, u *user, o *core.Call) {
+	passes := u.passes
+	if o.Cause == core.ByUnlock && passes && u.ends == w.passed.id {
+		w.passed.told, w.passed.token = true, u.token
+	}
+	if o.Cause != core.Unconfirmed && !passes && w.shows(u.ends) && !w.wiped && w.Fault&Double == 0 {
+		w.fail("client %d: an Unlock returns as if it were answered, and Redis shows tenure %d", c.id, u.ends.N)
+	}
+	if o.Cause == core.Unconfirmed && w.faults == w.Faults && w.Slots == 0 {
+		w.fail("client %d: a release has no answer, and nothing has failed", c.id)
+	}
+	u.passes, u.ends = false, core.ID{}
+}
+
+// shows reports whether Redis has the tenure in the lock.
+func (w *world) shows(id core.ID) bool {
+	for _, h := range w.server.Holders {
+		if h.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// send sends the command of a user's call, or of the keeper.
+func (w *world) send(c *client, cmd core.Command, user int, s slot) {
+	cmd.Polling = slices.Contains(w.Foreign, Poller) // as the driver knows it
+	p := packet{cmd: cmd, epoch: c.epoch, behind: true, user: user, slot: s}
+	if cmd.Op == core.Leave { // does it come behind the command that brings the tenure in?
+		enters := func(o packet) bool { return o.epoch == c.epoch && o.cmd.ID == cmd.ID && o.cmd.Op <= core.Join }
+		p.behind = slices.ContainsFunc(c.pipe, enters) || slices.ContainsFunc(c.back, enters)
+	}
+	c.slots[s]++
+	c.pipe = append(c.pipe, p)
+}
+
+// answered reads the answer to a command. Its call goes on, unless it has left.
+func (w *world) answered(c *client, p *packet) {
+	c.slots[p.slot]--
+	if p.left {
+		return
+	}
+	w.lockOf(c, p.cmd.ID).Answer(&p.cmd, p.reply, w.clock(c))
+	if p.user >= 0 && p.cmd.Op != core.Write {
+		c.users[p.user].stage = sleeps
+		w.run(c, p.user, false)
+	}
+}
+
+// wakes makes the goroutine of a user look at that time, unless it looks by itself when its command is answered.
+func (w *world) wakes(c *client, i int, at core.Time) {
+	u, n := &c.users[i], nudge{nil, i}
+	switch {
+	case u.call == nil || u.stage == flies || at == core.Never:
+	case at > w.clock(c).Time:
+		u.timer = min(u.timer, at)
+	case !slices.Contains(c.nudges, n):
+		c.nudges = append(c.nudges, n)
+	}
+}

@@ -1,0 +1,221 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// carry takes the command of a call to Redis, and reports whether it has its answer, or will have none. Otherwise the caller
+// has left, and the answer lands by itself, in a goroutine of its own. What may be left behind, and on which connection, is
+// known here and below only.
+func (c *Client) carry(ctx context.Context, x *exchange, u *until) (answered bool) {
+	switch {
+	case u == nil: // its caller does not leave
+		ctx = context.Background()
+		if !c.wire.Ends() { // to wait for a context as well costs 3 % of the throughput of many goroutines
+			ctx = c.deadline()
+		}
+		c.do(ctx, x)
+		if x.answer.sent.IsLate() { // the keeper sends it again
+			x.answer.sent.GiveUp()
+		}
+		return true
+	case c.wire.abandonable():
+		return c.carryBehind(ctx, x, u)
+	default:
+		return c.carryApart(ctx, x, u)
+	}
+}
+
+// deadline returns the context of a command whose caller does not end it.
+func (c *Client) deadline() context.Context { return c.wire.Deadline(c.clock.time(c.clock.now().Time)) }
+
+// carryBehind sends the command in the goroutine of its caller. If that leaves, the next command comes behind this one; but
+// not on a direct connection, where the answer is waited for.
+func (c *Client) carryBehind(ctx context.Context, x *exchange, u *until) (answered bool) {
+	u.begin(ctx)
+	defer u.stops()
+	c.do(u, x)
+	late := x.answer.sent
+	if !late.IsLate() {
+		if x.isBehind() {
+			x.answer.Fault = core.Behind
+		}
+		return true
+	}
+	x.answer.sent = wire.Sent{}
+	if !c.wire.Start(func() {
+		x.answer.sent = late.Await(c.deadline())
+		c.landLate(x)
+	}) {
+		late.GiveUp()
+		return true
+	}
+	return false
+}
+
+// carryApart sends the command in a goroutine of its own, which lasts until the answer is in. If the command has to wait for
+// a connection, rueidis opens that with its context, and an end of it would fail all commands that wait for the same
+// connection. And where the client's commands have no order, none is known to come behind one that was left behind.
+func (c *Client) carryApart(ctx context.Context, x *exchange, u *until) (answered bool) {
+	u.begin(ctx)
+	defer u.stops()
+	done := make(chan struct{})
+	var claimed atomic.Bool // by the caller, which has left, or by the answer
+	if !c.wire.Start(func() {
+		c.do(c.deadline(), x)
+		if claimed.Swap(true) {
+			c.landLate(x)
+		} else {
+			close(done)
+		}
+	}) {
+		x.answer = answer{Reply: core.Reply{Fault: core.NotRun}, err: wire.ErrClosed}
+		return true
+	}
+	select {
+	case <-done:
+	case <-u.Done():
+		if !claimed.Swap(true) {
+			return false
+		}
+		<-done
+	}
+	return true
+}
+
+// landLate lands a command whose caller has left.
+func (c *Client) landLate(x *exchange) {
+	l := x.lock
+	x.waiter = nil
+	now := l.again()
+	l.land(x, now)
+	l.shard.exit(l)
+}
+
+// do sends a command. It has one answer, also if the carrier panics.
+func (c *Client) do(ctx context.Context, x *exchange) {
+	defer func() {
+		if c.witness != nil {
+			c.witness.carried(&x.cmd)
+		}
+		if r := recover(); r != nil {
+			x.answer = panicked(r)
+		}
+	}()
+	x.answer = c.wire.do(ctx, x)
+	if x.cmd.Op == core.Leave {
+		x.answer.Settled = c.wire.IsSettled(x.after)
+	}
+}
+
+// doAll sends commands in one pipeline. Each has one answer, also if the carrier panics.
+func (c *Client) doAll(ctx context.Context, all []*exchange) {
+	defer func() {
+		if r := recover(); r != nil {
+			for _, x := range all {
+				if a := &x.answer; !a.heard && a.err == nil {
+					*a = panicked(r)
+				}
+			}
+		}
+	}()
+	c.wire.doAll(ctx, all)
+	for _, x := range all {
+		if x.cmd.Op == core.Leave {
+			x.answer.Settled = c.wire.IsSettled(x.after)
+		}
+	}
+}
+
+// panicked is the answer to a command whose carrier has panicked.
+func panicked(r any) answer {
+	return answer{Reply: core.Reply{Fault: core.Unknown}, err: fmt.Errorf("a command panicked: %v", r)}
+}
+
+// isBehind reports whether the command has no answer since its caller, or its deadline, has left it behind.
+func (x *exchange) isBehind() bool {
+	a := &x.answer
+	return (a.Fault == core.Unknown || a.Fault == core.Behind) && (errors.Is(a.err, context.Canceled) || errors.Is(a.err, context.DeadlineExceeded))
+}
+
+// An until is the context of a command that its call may leave behind: it ends with the context of the caller, or when
+// the call has its outcome otherwise, as by Close. It is used again by the next command, unless it has ended: so a call
+// whose context cannot end allocates nothing, and its goroutine waits at no channel that others wait at.
+type until struct {
+	context.Context             // the caller's
+	onEnd           func()      // is end
+	stop            func() bool // begun: ends the watch of the caller's context; nil for one that has no end
+	spent           bool        // it has ended, or may: another command needs another one. Its call's goroutine writes it
+
+	mu    sync.Mutex // protects following
+	ended bool
+	done  chan struct{} // closed by end
+	told  wire.Turn     // that is left by then, the zero Turn for none
+}
+
+func newUntil() *until {
+	u := &until{done: make(chan struct{})}
+	u.onEnd = u.end
+	return u
+}
+
+var _ wire.Leaver = (*until)(nil)
+
+// begin ends u with the context of a caller, until stops.
+func (u *until) begin(ctx context.Context) {
+	if u.Context, u.stop = ctx, nil; ctx.Done() != nil {
+		u.stop = context.AfterFunc(ctx, u.onEnd)
+	}
+}
+
+// stops ends that.
+func (u *until) stops() {
+	if u.stop != nil && !u.stop() {
+		u.spent = true
+	}
+}
+
+// end ends the context. It is called without a mutex of a shard.
+func (u *until) end() {
+	u.mu.Lock()
+	if !u.ended {
+		u.ended = true
+		close(u.done)
+	}
+	told := u.told
+	u.mu.Unlock()
+	told.Leave()
+}
+
+// Done implements [context.Context], as Err.
+func (u *until) Done() <-chan struct{} { return u.done }
+
+func (u *until) Err() error {
+	if err := u.Context.Err(); err != nil {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ended {
+		return context.Canceled
+	}
+	return nil
+}
+
+// Leaves implements [wire.Leaver].
+func (u *until) Leaves(t wire.Turn) {
+	u.mu.Lock()
+	u.told = t
+	ended := u.ended
+	u.mu.Unlock()
+	if ended {
+		t.Leave()
+	}
+}

@@ -1,0 +1,162 @@
+package driver
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
+)
+
+// run is the loop of every call that waits: for the lock, for a release, for a guarded write. Package core decides, and run
+// carries that out. It is called with the mutex held, and returns with it, unless the call was served: then another goroutine
+// has told it that it has the lock, and it has not taken the mutex again.
+func (l *lock) run(ctx context.Context, w *waiter, now core.Now) (served bool) {
+	s, limit := l.shard, l.slots(w)
+	var slot *wire.Limit
+	if w.Tenure != nil { // most likely it has a command to send
+		slot, _ = limit.TryEnter()
+	}
+	for {
+		s.carryOut()
+		a := l.Next(&w.Call, slot != nil, now)
+		if slot != nil && a.Do != core.Sends {
+			slot.Leave()
+			slot = nil
+		}
+		switch a.Do {
+		case core.Returns:
+			return false
+		case core.Sends:
+			now = l.send(ctx, w, a.Op, slot, now)
+			slot = nil
+		case core.Queues:
+			if free, ok := limit.TryEnter(); ok {
+				slot = free
+				continue
+			}
+			now, slot, served = l.park(ctx, w, limit, a.Until, now)
+		case core.Sleeps:
+			now, _, served = l.park(ctx, w, nil, a.Until, now)
+		}
+		if served {
+			if slot != nil {
+				slot.Leave()
+			}
+			return true
+		}
+	}
+}
+
+// slots returns the limit of the commands in flight that the call's has a slot in: releases have one of their own.
+func (l *lock) slots(w *waiter) *wire.Limit {
+	limits := l.shard.client.wire.Limits(l.name.Slot)
+	if p := w.Purpose(); p == core.Releases || p == core.Forces {
+		return &limits.Releases
+	}
+	return &limits.Asks
+}
+
+// send sends the command of a call, and lands the answer, unless the caller has left before.
+func (l *lock) send(ctx context.Context, w *waiter, op core.Op, slot *wire.Limit, now core.Now) core.Now {
+	c := l.shard.client
+	if op == core.Join && w.Linger > 0 {
+		l.contendedFor(now)
+	}
+	x := c.exchanges.Get().(*exchange)
+	x.cmd = l.Lock.Command(&w.Call, op, now)
+	x.waiter, x.write, x.passed, x.slot = w, w.write, w.passed, slot
+	l.begins(x, now)
+	u := w.flies()
+	l.shard.exit(l)
+
+	answered := c.carry(ctx, x, u)
+	over := u != nil && ctx.Err() != nil
+
+	now = l.again()
+	w.lands(u)
+	if over && w.Purpose() == core.Locks { // first, since it does not want the answer any more
+		l.Leave(&w.Call, core.Cancelled, now)
+	}
+	if answered {
+		l.land(x, now)
+	}
+	if over { // after it, since the answer to another command says whether it was executed
+		l.Leave(&w.Call, core.Cancelled, now)
+	}
+	return now
+}
+
+// land tells package core the result of a command: of a call or of the keeper, in time or late. The mutex is held. The
+// exchange is over then.
+func (l *lock) land(x *exchange, now core.Now) {
+	c, k, a := l.shard.client, x.work, &x.answer
+	if a.heard && x.slot != nil {
+		x.slot.Heard()
+	}
+	alive := k != nil && k.tenure != nil && k.tenure.ID == x.cmd.ID
+	if alive && x.cmd.Op == core.Acquire {
+		k.sent = a.sent.Mark
+	}
+	if w := x.waiter; w != nil && w.Purpose() != core.Locks {
+		w.err = a.err
+	}
+	hopeless := l.answersCaller(x, alive, now)
+	if x.cmd.Op == core.Mirror {
+		l.countRenewal(x, alive, now)
+	}
+	if x.nudges {
+		l.nudged(a, now)
+	}
+	if c.witness != nil && x.cmd.Tenure() != nil {
+		c.witness.answered(&x.cmd)
+	}
+	l.Answer(&x.cmd, a.Reply, now)
+	if hopeless != nil {
+		l.Leave(&hopeless.Call, core.Failed, now)
+	}
+	l.freeSlot(x, alive)
+	if x.cmd.Op == core.Mirror {
+		l.mirrored(x, alive, now)
+	}
+	*x = exchange{}
+	c.exchanges.Put(x)
+}
+
+// freeSlot gives back the slot of a command. One that was left behind may still be in flight: it keeps the slot until its
+// tenure has left.
+func (l *lock) freeSlot(x *exchange, alive bool) {
+	k := x.work
+	switch {
+	case x.slot == nil:
+	case alive && k.tenure != nil && k.slot == nil && x.isBehind() && x.cmd.Op != core.Leave:
+		k.slot = x.slot
+	default:
+		x.slot.Leave()
+	}
+}
+
+// answersCaller notes what the answer says to the call that waits for the lock by the tenure, which may be another one than
+// has sent the command. It returns the call if waiting does not cure the error, else nil.
+func (l *lock) answersCaller(x *exchange, alive bool, now core.Now) (hopeless *waiter) {
+	c, a := l.shard.client, &x.answer
+	if !alive || a.Fault == core.Behind {
+		return nil
+	}
+	agent := x.work.tenure.Agent()
+	if agent == nil || agent.Purpose() != core.Locks || agent.Outcome != core.Waiting {
+		return nil
+	}
+	w := agent.Tag.(*waiter)
+	if a.holder != "" {
+		w.CallTime = core.Span(c.callTime(time.Duration(now.Time.Since(x.at)), w.Waits && w.Until.Since(now.Time) >= core.Span(queueLeast)))
+		l.met(a.holder, w.Linger > 0, now)
+	}
+	switch {
+	case w.answered(a, &c.clock, now.Time):
+		return w
+	case w.err != nil:
+		c.shared.TellTrouble(l.name.Key, w.since, w.err)
+	}
+	return nil
+}
