@@ -17,6 +17,7 @@
 //	Acquire(ctx)   the returned Hold, and each call with its context; any goroutine may release it
 //	Lock(ctx)      the goroutine, or the owner in ctx (WithOwner); released by its Unlock
 //
+// A context of Do or of a Hold counts while that hold is held, and no longer: [Lock.Do].
 // An owner may lock again without waiting. [Lock.Do] suits most programs: it returns
 // [ErrLost] if the lock was lost meanwhile. [Lock.Lock] and [Lock.Unlock] are those of
 // Redisson's RLock. A goroutine that holds a lock by Lock must not Acquire it as well, but

@@ -65,7 +65,7 @@ func (s single) Leaves() []group.Leaf { return s.leaves }
 func (s single) Acquire(ctx context.Context, o terms.Owner, options group.Options) (terms.Part, error) {
 	h, err := s.Hold(ctx, context.WithoutCancel(ctx), client.Request{
 		Owner: o, Lease: options.Lease, Wait: options.Wait, Caller: options.Caller, Quit: options.Quit,
-		Whole: options.Whole, Lost: options.Lost,
+		Within: options.Within, Life: options.Life, Whole: options.Whole, Lost: options.Lost,
 	})
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ type over struct{ *group.Lock }
 var _ form = over{}
 
 func optionsOf(req *client.Request) group.Options {
-	return group.Options{Lease: req.Lease, Wait: req.Wait, Caller: req.Caller}
+	return group.Options{Lease: req.Lease, Wait: req.Wait, Caller: req.Caller, Within: req.Within, Life: req.Life}
 }
 
 // Title implements [form], as all that follows.

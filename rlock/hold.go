@@ -15,6 +15,7 @@ import (
 type Hold struct {
 	held   client.Handle
 	scoped heldContext // the parent of held's context; it has the owner
+	life   terms.Life  // it is held
 }
 
 // An AcquireOption changes one acquire.
@@ -51,29 +52,38 @@ func WithLinger(linger time.Duration) AcquireOption {
 }
 
 // newRequest returns the request of a caller that waits without end unless an option says
-// otherwise.
-func newRequest(o terms.Owner, options []AcquireOption) client.Request {
+// otherwise. Its owner is not set.
+func newRequest(options []AcquireOption) client.Request {
 	with := acquireOptions{wait: terms.Forever}
 	for _, option := range options {
 		option(&with)
 	}
-	return client.Request{Owner: o, Lease: with.lease, Wait: with.wait, Linger: with.linger, Stands: with.stands, Caller: terms.Caller()}
+	return client.Request{Lease: with.lease, Wait: with.wait, Linger: with.linger, Stands: with.stands, Caller: terms.Caller()}
 }
 
-// acquire acquires the lock with a handle, whose context is made from parent.
-func acquire(ctx, parent context.Context, l *Lock, req client.Request) (*Hold, error) {
-	h := newHold(parent, l, req.Owner)
-	held, err := l.form().Hold(ctx, &h.scoped, req)
-	if err != nil {
-		return nil, err
+// acquire acquires the lock with a handle, whose context is made from parent. Without an owner in ctx it is the
+// goroutine's, or has an owner of its own.
+func acquire(ctx, parent context.Context, l *Lock, of fallback, options []AcquireOption) (*Hold, error) {
+	req := newRequest(options)
+	for s := scopeOf(ctx).about(l); ; s = s.outer.about(l) {
+		began := s.asks(&req, of)
+		h := newHold(parent, l, &req)
+		held, err := l.form().Hold(ctx, &h.scoped, req)
+		if err == nil {
+			h.held = held
+			return h, nil
+		}
+		if !hasOutlived(err, &req, began) {
+			return nil, err
+		}
 	}
-	h.held = held
-	return h, nil
 }
 
 // newHold returns a hold without its handle, whose context is to be made from parent.
-func newHold(parent context.Context, l *Lock, o terms.Owner) *Hold {
-	return &Hold{scoped: heldContext{parent, scope{owner: o, of: l, outer: scopeOf(parent)}}}
+func newHold(parent context.Context, l *Lock, req *client.Request) *Hold {
+	h := &Hold{scoped: heldContext{parent, scope{owner: req.Owner, of: l, outer: scopeOf(parent)}}}
+	h.scoped.scope.life, req.Life = &h.life, &h.life
+	return h
 }
 
 // Context returns a context that ends when the lock is released or lost; [context.Cause] is then
@@ -81,7 +91,8 @@ func newHold(parent context.Context, l *Lock, o terms.Owner) *Hold {
 // lock to another client, unless the lock is freed by force or Redis loses it. From Acquire it
 // carries the values of Acquire's context, but not its end: the time to wait for a lock is not
 // the time to hold it. The same lock, locked with it or with a context made from it, nests in
-// this hold, from any goroutine.
+// this hold, from any goroutine, while the hold is held. Afterwards the context is no other than
+// that of Acquire, also if [context.WithoutCancel] has kept it from ending: see [Lock.Do].
 func (h *Hold) Context() context.Context { return h.held.Context() }
 
 // Valid reports whether the lock is held at this moment, by the clock, without

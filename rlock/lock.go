@@ -154,7 +154,13 @@ func (l *Lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool,
 // take acquires the lock in the name of the caller.
 func (l *Lock) take(ctx context.Context, lease, wait time.Duration) error {
 	f := l.form()
-	return f.Take(ctx, client.Request{Owner: ownerOf(ctx, l), Lease: lease, Wait: wait})
+	req := client.Request{Lease: lease, Wait: wait}
+	for s := scopeOf(ctx).about(l); ; s = s.outer.about(l) {
+		began := s.asks(&req, theGoroutine)
+		if err := f.Take(ctx, req); !hasOutlived(err, &req, began) {
+			return err
+		}
+	}
 }
 
 func outcome(err error) (bool, error) {
@@ -175,8 +181,17 @@ func outcome(err error) (bool, error) {
 // in it, and completes even if ctx has ended.
 // It is Redisson's unlock().
 func (l *Lock) Unlock(ctx context.Context) error {
-	f := l.form()
-	return f.Unlock(ctx, ownerOf(ctx, l))
+	f, s := l.form(), scopeOf(ctx)
+	err := f.Unlock(ctx, s.about(l).caller(theGoroutine))
+	if s == nil || !errors.Is(err, ErrNotHeld) {
+		return err
+	}
+	for o := range s.others(l) {
+		if of := f.Unlock(ctx, o); !errors.Is(of, ErrNotHeld) {
+			return of
+		}
+	}
+	return err
 }
 
 // ForceUnlock frees the lock, regardless of its holder and depth, and reports whether it did. It
@@ -212,7 +227,7 @@ func (l *Lock) IsHeld(ctx context.Context) bool { return l.HoldCount(ctx) > 0 }
 // It is Redisson's getHoldCount().
 func (l *Lock) HoldCount(ctx context.Context) int {
 	f := l.form()
-	return f.Depth(ownerOf(ctx, l))
+	return f.Depth(scopeOf(ctx).about(l).caller(theGoroutine))
 }
 
 // Token returns the fencing token of the caller's hold, judged without asking Redis: [ErrNotHeld]
@@ -222,12 +237,12 @@ func (l *Lock) HoldCount(ctx context.Context) int {
 // another owner's token if the caller holds nothing.
 func (l *Lock) Token(ctx context.Context) (uint64, error) {
 	f := l.form()
-	return f.Token(ownerOf(ctx, l))
+	return f.Token(scopeOf(ctx).about(l).caller(theGoroutine))
 }
 
 // Acquire waits until it has the lock, as Lock does, and returns a handle
-// to it. If ctx carries an owner ([WithOwner]), or comes from a [Hold] of this lock, the
-// new hold nests in the holds of that owner. Otherwise the handle has an owner of its own
+// to it. If ctx carries an owner ([WithOwner]), or comes from a [Hold] of this lock that is
+// still held, the new hold nests in the holds of that owner. Otherwise the handle has an owner of its own
 // and not the goroutine: while it is held, a Lock, Do or Acquire of the same lock waits, also
 // in the same goroutine, unless its context is made from [Hold.Context]. A wait of the
 // goroutine that acquired the handle is logged after one or two seconds.
@@ -236,12 +251,8 @@ func (l *Lock) Token(ctx context.Context) (uint64, error) {
 // [ErrNotAcquired] if another owner held the lock for the whole time of [WithWait]. If Redis
 // fails for the whole wait, that error is returned.
 func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, error) {
-	o, ok := ownerIn(ctx, l)
-	if !ok {
-		o = terms.NewHandleOwner()
-	}
 	// The time to wait for a lock is not the time to hold it.
-	return acquire(ctx, context.WithoutCancel(ctx), l, newRequest(o, options))
+	return acquire(ctx, context.WithoutCancel(ctx), l, anOwnerOfItsOwn, options)
 }
 
 // Do calls fn with the lock held, and unlocks it when fn returns, panics or ends
@@ -251,14 +262,17 @@ func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, er
 // one attempt. [WithLease] takes the lock for a fixed time.
 //
 // Do nests: within fn the caller's goroutine may lock the lock again, and so may every
-// goroutine that has the context given to fn.
+// goroutine that has the context given to fn. Once the lock is unlocked or lost, that context
+// counts for it no more than ctx does: work that goes on with it ([context.WithoutCancel]) takes
+// the lock as another caller, for its goroutine or its Hold. A level that was taken with it before
+// stays, keeps others out, and is unlocked with it. docs/guarantees.md has more.
 //
 // Do returns what fn returns, joined with the error of the unlock if there is
 // one: a nil error means that fn ran with the lock held from beginning to end.
 // If the lock is not acquired, fn is not called, and the error is that of Acquire. With an
 // error that is [ErrUnconfirmed] and not ErrLost, fn ran with the lock held, too.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error, options ...AcquireOption) error {
-	h, err := acquire(ctx, ctx, l, newRequest(ownerOf(ctx, l), options))
+	h, err := acquire(ctx, ctx, l, theGoroutine, options)
 	if err != nil {
 		return err
 	}

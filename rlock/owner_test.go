@@ -108,6 +108,16 @@ func TestJSONParsersThatReadFloatsKeepAnOwner(t *testing.T) {
 	})
 }
 
+func TestTheOwnerOfAHoldIsNoOwnerForAContext(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.client()
+		hold, err := p.NewLock(key).Acquire(w.ctx)
+		require.NoError(t, err)
+		assert.Panics(t, func() { rlock.WithOwner(w.ctx, rlock.Owner(p.Held()[0].Owner)) })
+		require.NoError(t, hold.Release(w.ctx))
+	})
+}
+
 func TestAGoroutineIsNoOwnerForAContext(t *testing.T) {
 	assert.Panics(t, func() { rlock.WithOwner(context.Background(), 42) })
 	assert.Panics(t, func() { rlock.WithOwner(context.Background(), rlock.Owner(rlock.GoroutineID())) })

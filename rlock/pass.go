@@ -41,8 +41,9 @@ func (c *Client) Resume(ctx context.Context, pass string, options ...AcquireOpti
 		one = one.ForReaders()
 	}
 	l := lockOf(c, one)
-	req := newRequest(terms.NewHandleOwner(), options)
-	h := newHold(context.WithoutCancel(ctx), l, req.Owner)
+	req := newRequest(options)
+	req.Owner = terms.NewHandleOwner()
+	h := newHold(context.WithoutCancel(ctx), l, &req)
 	if h.held, err = one.Resume(ctx, &h.scoped, req, &p); err != nil {
 		return nil, err
 	}

@@ -2,8 +2,12 @@ package rlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
+	"time"
 
+	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 	"github.com/go-rlock/rlock/rlock/internal/group"
 	"github.com/go-rlock/rlock/rlock/internal/terms"
@@ -23,10 +27,10 @@ func NewOwner() Owner { return Owner(terms.NewOwner().ID) }
 // from it, lock and unlock as o, in any goroutine. Goroutines that use the context at once are
 // one owner: the lock does not exclude one from the other, and each must unlock as often as it locked. 0
 // removes the owner from the context, and the holds that ctx comes from. WithOwner panics if o is
-// the number of a goroutine: use [NewOwner].
+// the number of a goroutine, which may end, or of a [Hold], whose owner ends with it: use [NewOwner].
 func WithOwner(ctx context.Context, o Owner) context.Context {
 	owner := terms.Owner{ID: uint64(o)}
-	if owner.Goroutine() != 0 {
+	if owner.Goroutine() != 0 || owner.OfHandle() {
 		panic(fmt.Sprintf("rlock: WithOwner: %d is not an owner that NewOwner has returned", o))
 	}
 	return context.WithValue(ctx, scopeKey{}, &scope{owner: owner})
@@ -46,10 +50,11 @@ func OwnerFrom(ctx context.Context) (Owner, bool) {
 }
 
 // A scope says in whose name a context takes locks: all of them, or those of a hold that
-// it is the context of. The innermost scope that is about a lock counts.
+// it is the context of, while it is held. The innermost scope that is about a lock counts.
 type scope struct {
 	owner terms.Owner
-	of    *Lock // the held lock; nil for all locks, and then outer is nil
+	of    *Lock       // the held lock; nil for all locks, and then outer is nil
+	life  *terms.Life // of the hold
 	outer *scope
 }
 
@@ -60,25 +65,90 @@ func scopeOf(ctx context.Context) *scope {
 	return s
 }
 
-// ownerIn returns the owner that ctx has for the lock, and whether it has one.
-func ownerIn(ctx context.Context, l *Lock) (terms.Owner, bool) {
-	for s := scopeOf(ctx); s != nil; s = s.outer {
-		if s.of == nil {
-			return s.owner, s.owner.ID != 0
-		}
-		if overlap(s.of, l) {
-			return s.owner, true
-		}
+// about returns the innermost scope, from s on, that is about the lock: of a hold that is held, or
+// of all locks; nil for none.
+func (s *scope) about(l *Lock) *scope {
+	for s != nil && s.of != nil && (s.life.IsOver() || !overlap(s.of, l)) {
+		s = s.outer
 	}
-	return terms.Owner{}, false
+	return s
 }
 
-// ownerOf returns the owner that ctx has for the lock, else the calling goroutine.
-func ownerOf(ctx context.Context, l *Lock) terms.Owner {
-	if o, ok := ownerIn(ctx, l); ok {
+// A fallback is the owner of a call whose context has none.
+type fallback bool
+
+const (
+	theGoroutine    fallback = false
+	anOwnerOfItsOwn fallback = true
+)
+
+// caller returns in whose name a call is made that the scope is about. It is a guest of the owner unless it would be the
+// same without the scope: a hold may end before that of its guest. For a call that is to have an owner of its own it
+// returns the zero Owner.
+func (s *scope) caller(of fallback) terms.Owner {
+	if s != nil && s.of != nil {
+		o := s.owner
+		o.Guest = s.outermost().caller(of) != o
 		return o
 	}
+	if s != nil && s.owner.ID != 0 || of == anOwnerOfItsOwn {
+		return s.named()
+	}
 	return terms.Owner{ID: terms.GoroutineID()}
+}
+
+// outermost returns the scope of all locks, nil for none.
+func (s *scope) outermost() *scope {
+	for s != nil && s.of != nil {
+		s = s.outer
+	}
+	return s
+}
+
+// named returns the owner of a scope of all locks.
+func (s *scope) named() terms.Owner {
+	if s == nil {
+		return terms.Owner{}
+	}
+	return s.owner
+}
+
+// asks sets in whose name a call is made that the scope is about. It returns the time if that is a guest.
+func (s *scope) asks(req *client.Request, of fallback) (began time.Time) {
+	req.Owner, req.Within = s.caller(of), nil
+	switch {
+	case req.Owner.Guest:
+		req.Within, req.Caller, began = s.life, terms.Caller(), time.Now()
+	case req.Owner.ID == 0:
+		req.Owner = terms.NewHandleOwner()
+	}
+	return began
+}
+
+// hasOutlived reports whether a call has failed since it was a guest of a hold that is over. It is then made again by the
+// next scope, with the rest of its wait.
+func hasOutlived(err error, req *client.Request, began time.Time) bool {
+	if !errors.Is(err, terms.ErrOutlived) {
+		return false
+	}
+	if req.Wait > 0 && req.Wait < terms.Forever {
+		req.Wait = max(req.Wait-time.Since(began), 0)
+	}
+	return true
+}
+
+// others yields whose levels a call may unlock that has none as its own caller: those of the owners that its context comes
+// from, also when the hold is over that they were taken in.
+func (s *scope) others(l *Lock) iter.Seq[terms.Owner] {
+	return func(yield func(terms.Owner) bool) {
+		for ; s != nil && s.of != nil; s = s.outer {
+			guests := s.owner
+			guests.Guest = true
+			if overlap(s.of, l) && (!yield(guests) || !s.life.IsOver() && !yield(s.owner)) {
+				return
+			}
+		}
+	}
 }
 
 // overlap reports whether the two locks have a name in common: to take the one while
@@ -127,7 +197,7 @@ func (c *heldContext) Value(key any) any {
 // With returns a context that is made from ctx, and ends also when the hold does, with the
 // cause of its end: before the release is sent. Work for a request, done with the request's
 // context, so stops when the client disconnects and when the lock is lost. Locks taken with it
-// nest as with [Hold.Context]. It needs no cancel function: its resources are released when
+// nest as with [Hold.Context], while the hold is held. It needs no cancel function: its resources are released when
 // either ends.
 func (h *Hold) With(ctx context.Context) context.Context {
 	c := &heldContext{scope: h.scoped.scope}

@@ -30,6 +30,7 @@ type Call struct {
 	Linger   Span   // for how long the lock lingers after it; 0: not at all
 	CallTime Span   // after how long a holder that was called has given way
 	Part     bool   // it is for a lock over several, and that is told in its place
+	Guest    bool   // it is a guest's of the owner
 	Repeats  bool   // its owner may have other calls for the lock, which need not be a goroutine
 	Handle   any    // of the level, nil for one that is unlocked by its owner
 	Info     any    // of the level, the driver's

@@ -7,13 +7,14 @@ type Level struct {
 	Owner  OwnerID
 	Mode   Mode     // Shared: a reader's, beside which others may have theirs
 	Part   bool     // it is held for a lock over several, and that is told in its place
+	Guest  bool     // it is a guest's of the owner, and makes the owner no holder
 	First  bool     // the owner held nothing before: one of each owner's levels is the first
 	wrote  bool     // it has sent a guarded write in its tenure
 	Way    Way      // how it was acquired
 	Until  SafeTime // the end of the lease that it asked for; NeverSafe: it is renewed until its Unlock
 	Since  Time     // when it was acquired
 	Token  uint64   // the fencing token of the hold
-	Handle any      // nil for a Lock that is unlocked by its owner
+	Handle any      // nil for a Lock that is unlocked by its owner, Guests for one that a guest unlocks
 	Info   any      // the driver's
 }
 
@@ -80,10 +81,15 @@ func (l *Lock) isHeld() bool { return len(l.levels.all) > 0 }
 // isRead reports whether only readers hold the lock here.
 func (l *Lock) isRead() bool { return l.isHeld() && l.levels.writes == 0 }
 
-// heldBy reports whether the owner has a level.
-func (l *Lock) heldBy(o OwnerID) bool {
+// Guests is the handle of the levels that a guest of their owner has taken without a handle.
+var Guests any = new(guests)
+
+type guests struct{ _ byte } // not empty, so that it has an address of its own
+
+// Hosts reports whether a call of the owner nests: it has a level itself, or the call is a guest's, and it has any level.
+func (l *Lock) Hosts(o OwnerID, guest bool) bool {
 	for i := range l.levels.all {
-		if l.levels.all[i].Owner == o {
+		if v := &l.levels.all[i]; v.Owner == o && (guest || !v.Guest) {
 			return true
 		}
 	}
@@ -93,7 +99,7 @@ func (l *Lock) heldBy(o OwnerID) bool {
 // levelOf returns where the level of the handle is, or without one the owner's innermost level of the mode; -1 for none.
 func (l *Lock) levelOf(o OwnerID, m Mode, handle any) int {
 	for i := len(l.levels.all) - 1; i >= 0; i-- {
-		if v := &l.levels.all[i]; v.Handle == handle && (handle != nil || v.Owner == o && v.Mode == m) {
+		if v := &l.levels.all[i]; v.Handle == handle && (handle != nil && handle != Guests || v.Owner == o && v.Mode == m) {
 			return i
 		}
 	}
@@ -103,7 +109,7 @@ func (l *Lock) levelOf(o OwnerID, m Mode, handle any) int {
 // open adds a level for the waiter, which has the lock then.
 func (l *Lock) open(w *Call, way Way, now Now) {
 	w.Outcome, w.Way, w.Token = Acquired, way, l.owner.tokens.current
-	v := Level{Owner: w.Owner, Mode: w.Mode, Until: NeverSafe, Since: now.Time, Token: w.Token, Part: w.Part, First: way != ByNesting, Way: way, Handle: w.Handle, Info: w.Info}
+	v := Level{Owner: w.Owner, Mode: w.Mode, Until: NeverSafe, Since: now.Time, Token: w.Token, Part: w.Part, Guest: w.Guest, First: way != ByNesting, Way: way, Handle: w.Handle, Info: w.Info}
 	if w.Lease > 0 {
 		v.Until = now.Safe.After(w.Lease)
 	}
@@ -124,10 +130,10 @@ func (l *Lock) close(i int) (was Level) {
 		if j == i || v.Owner != was.Owner {
 			continue
 		}
-		if was.First {
+		if was.First && !v.First {
 			v.First, was.First = true, false
 		}
-		if was.Way != ByNesting && !was.Part && !v.Part {
+		if was.Way != ByNesting && v.Way == ByNesting && !was.Part && !v.Part {
 			v.Way, v.Since, was.Way = was.Way, was.Since, ByNesting
 		}
 	}

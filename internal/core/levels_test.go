@@ -46,6 +46,18 @@ func TestTheNextLevelOfAnOwnerIsTheFirstOfItsHold(t *testing.T) {
 	}
 }
 
+// A reader holds the lock beside a guest of a hold of its own that is over: these are two holds.
+func TestAHoldBesideAGuestOfAFormerOneEndsByItself(t *testing.T) {
+	guest, own := reads(1, NeverSafe), reads(1, NeverSafe)
+	guest.Guest, guest.First, own.First = true, true, true
+	for _, first := range [][]Level{{guest, own}, {own, guest}} {
+		l := held(first...)
+		if was := l.close(0); was != first[0] || l.levels.all[0] != first[1] {
+			t.Errorf("%+v, and %+v is left", was, l.levels.all)
+		}
+	}
+}
+
 // The account of a level, how and when it was acquired, moves to one that is reported itself, as a part of a whole is not.
 func TestWhichLevelGoesOnWithTheReport(t *testing.T) {
 	for _, c := range []struct {
@@ -58,6 +70,8 @@ func TestWhichLevelGoesOnWithTheReport(t *testing.T) {
 		{"it was a part", Level{Owner: 1, Way: ByQueue, Since: 3, Part: true}, Level{Owner: 1, Way: ByNesting, Since: 5}, false},
 		{"the next is a part", Level{Owner: 1, Way: ByQueue, Since: 3}, Level{Owner: 1, Way: ByNesting, Since: 5, Part: true}, false},
 		{"another owner's", Level{Owner: 1, Way: ByQueue, Since: 3}, Level{Owner: 2, Way: ByNesting, Since: 5}, false},
+		{"a guest's", Level{Owner: 1, Way: ByQueue, Since: 3}, Level{Owner: 1, Way: ByNesting, Since: 5, Guest: true}, true},
+		{"a guest's that has a report itself", Level{Owner: 1, Way: ByJoining, Since: 3}, Level{Owner: 1, Way: ByQueue, Since: 2, Guest: true}, false},
 	} {
 		l := held(c.was, c.next)
 		was := l.close(0)
@@ -263,5 +277,45 @@ func TestRedisIsToldOfAReaderThatHasEnded(t *testing.T) {
 	l.client.TakeEffects(at(0))
 	if l.Look(at(90)); !polled(l, n) || len(l.levels.all) != 1 {
 		t.Error("its agent is not told")
+	}
+}
+
+// When the owner's levels are closed, levels of its guests may be open.
+func TestAnOwnerDoesNotNestBesideItsGuestsAlone(t *testing.T) {
+	own, guest := writes(1, NeverSafe), writes(1, NeverSafe)
+	guest.Guest, guest.Handle = true, Guests
+	call := func(o OwnerID, m Mode, isGuest bool) *Call {
+		return &Call{Owner: o, Mode: m, Guest: isGuest, Waits: true, Until: Never}
+	}
+	for _, c := range []struct {
+		name   string
+		levels []Level
+		call   *Call
+		want   Outcome
+	}{
+		{"the owner in its hold", []Level{own}, call(1, Alone, false), Acquired},
+		{"the owner in its hold, beside a guest", []Level{guest, own}, call(1, Alone, false), Acquired},
+		{"a guest", []Level{own}, call(1, Alone, true), Acquired},
+		{"the owner", []Level{guest}, call(1, Alone, false), Waiting},
+		{"the owner reads", []Level{guest}, call(1, Shared, false), Waiting},
+		{"the owner reads beside a reader", []Level{{Owner: 1, Mode: Shared, Until: NeverSafe, Guest: true}}, call(1, Shared, false), Acquired},
+		{"the owner writes", []Level{{Owner: 1, Mode: Shared, Until: NeverSafe, Guest: true}}, call(1, Alone, false), Waiting},
+		{"another owner's guest", []Level{own, guest}, call(2, Alone, true), Waiting},
+	} {
+		l := held(c.levels...)
+		if got := l.Lock(c.call, at(50)); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+
+	l := held(own, guest)
+	if was, _, ok := l.Unlock(1, Alone, nil, at(50)); !ok || was.Guest {
+		t.Error("the owner unlocks its own level")
+	}
+	if _, _, ok := l.Unlock(1, Alone, nil, at(50)); ok {
+		t.Error("the owner unlocks a guest's level")
+	}
+	if was, t2, ok := l.Unlock(1, Alone, Guests, at(50)); !ok || !was.Guest || t2 == nil {
+		t.Error("the guest's level is the last")
 	}
 }

@@ -48,7 +48,7 @@ func (l *Lock) Lock(w *Call, now Now) Outcome {
 // Nest gives the call a level if its owner holds the lock already, and reports whether it does.
 func (l *Lock) Nest(w *Call, now Now) bool {
 	w.began = now.Time
-	if l.owner == nil || l.current(now) == nil || !l.heldBy(w.Owner) || l.isRead() && w.Mode == Alone {
+	if l.owner == nil || l.current(now) == nil || !l.Hosts(w.Owner, w.Guest) || l.isRead() && w.Mode == Alone {
 		return false
 	}
 	l.nest(w, ByNesting, now)
@@ -64,7 +64,7 @@ func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 	switch owner := l.owner; {
 	case l.client.closed:
 		w.Outcome = Closed
-	case owner != nil && l.heldBy(w.Owner):
+	case owner != nil && l.Hosts(w.Owner, w.Guest):
 		w.Outcome = Upgrades
 	case owner != nil && l.mayReuse(w, now):
 		l.begin(owner, w, ByLinger, now)

@@ -213,7 +213,7 @@ func (l *Lock) Append(b []byte, now Now, n *Names) []byte {
 	}
 	for i := range l.levels.all {
 		v := &l.levels.all[i]
-		b = append(b, n.Owner(v.Owner), byte(v.Mode), at.safe(v.Until), handle(v.Handle), bits(v.wrote))
+		b = append(b, n.Owner(v.Owner), byte(v.Mode), at.safe(v.Until), handle(v.Handle), bits(v.wrote, v.Guest))
 	}
 	if len(l.levels.all) > 0 {
 		b = append(b, at.safe(max(l.levels.ends, now.Safe)))
@@ -236,7 +236,7 @@ func handle(h any) byte {
 
 func (w *Call) append(b []byte, at clocks, l *Lock, n *Names) []byte {
 	b = append(b, n.Owner(w.Owner), byte(w.Mode), byte(w.Lease), byte(w.Linger), byte(w.CallTime), handle(w.Handle), at.time(w.Until),
-		byte(w.Outcome), byte(w.attempts), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.retried, w.last, w.inLine, w.Tenure != nil), bit(w.asleep), n.ID(w.Named), byte(w.Inherits))
+		byte(w.Outcome), byte(w.attempts), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.retried, w.last, w.inLine, w.Tenure != nil, w.Guest), bit(w.asleep), n.ID(w.Named), byte(w.Inherits))
 	if w.rest > 0 {
 		b = append(b, 1+at.until(w.rest))
 	} else {

@@ -353,7 +353,7 @@ func TestWhatBecomesOfTheHoldsHereWhenATicketHasTheLock(t *testing.T) {
 			lost = lost || e.Kind == Lose && e.Cause == KeyGone && e.Tenure == was
 			kept = kept || e.Kind == Poll && e.Tenure == n && e.Call == nil
 		}
-		if l.owner != n || was.want != Gone || w.Way != ByQueue || !l.heldBy(2) || l.heldBy(1) != c.goesOn || lost == c.goesOn || l.heldBy(3) != (c.ticket == Shared) {
+		if l.owner != n || was.want != Gone || w.Way != ByQueue || !l.Hosts(2, false) || l.Hosts(1, false) != c.goesOn || lost == c.goesOn || l.Hosts(3, false) != (c.ticket == Shared) {
 			t.Errorf("%s: lost %v, %+v", c.name, lost, l.levels.all)
 		}
 		if !kept || l.levels.all[0].wrote || n.wrote {

@@ -283,3 +283,31 @@ func TestRunReturnsTheErrorOfAClosedClient(t *testing.T) {
 		assert.Nil(t, leader.Term())
 	})
 }
+
+// Work that goes on after its term is nobody's but its own.
+func TestWorkThatOutlivesItsTermIsWithoutIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		var background []context.Context
+		leader := stand(t, server, func(ctx context.Context, term *rlock.Hold) error {
+			background = append(background, context.WithoutCancel(ctx), context.WithoutCancel(term.Context()))
+			<-ctx.Done()
+			return nil
+		})
+		require.NoError(t, leader.Do(t.Context(), func(ctx context.Context) error {
+			background = append(background, context.WithoutCancel(ctx))
+			return nil
+		}))
+		leader.stop(t)
+		lock := leader.client.NewFencedLock(name)
+		for _, ctx := range background {
+			hold, err := lock.Acquire(ctx)
+			require.NoError(t, err)
+			for _, other := range background {
+				_, err := lock.Acquire(other, rlock.WithWait(0))
+				require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			}
+			require.NoError(t, hold.Release(t.Context()))
+		}
+	})
+}

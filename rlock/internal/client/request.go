@@ -17,6 +17,8 @@ type Request struct {
 	Owner  terms.Owner
 	Shared bool          // a read lock
 	Whole  *terms.Whole  // that it is for, nil for none
+	Within *terms.Life   // of the hold that the owner is a guest of, nil for an owner that is no guest
+	Life   *terms.Life   // of the hold with a handle, or of the whole that it is a part of
 	Lost   func(error)   // called when the hold has ended by loss or by Close, before anything can follow; nil for nothing
 	Way    terms.Way     // how it was acquired, set when it was
 	Lease  time.Duration // 0: until Unlock, kept by the watchdog
@@ -32,7 +34,7 @@ type Request struct {
 
 // Goroutine returns the goroutine that makes the request, 0 if that is not known.
 func (r *Request) Goroutine() uint64 {
-	if id := r.Owner.Goroutine(); id != 0 {
+	if id := r.Owner.Goroutine(); id != 0 && !r.Owner.Guest {
 		return id
 	}
 	return r.Caller

@@ -22,6 +22,11 @@ func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Reques
 	}
 	place := e.Place()
 	l, now := c.enter(n, core.OwnerID(req.Owner.ID))
+	// A guest of a hold of this lock nests in that at once. Parts, of which the hold may lack some, leave it to their whole.
+	if req.Within != nil && req.Whole == nil && !l.isLife(req.Within, now) {
+		l.shard.exit(l)
+		return fmt.Errorf("rlock: lock %q: %w", n.Key, terms.ErrOutlived)
+	}
 	var w core.Call // of a call that is served at once: it needs no memory that lasts
 	l.asks(&w, req, h, place)
 	if !l.Nest(&w, now) {
@@ -50,9 +55,7 @@ func (c *Client) acquire(ctx context.Context, n *client.Name, req *client.Reques
 // asks fills in what each call asks for, and asksMore the rest, for one that does not nest.
 func (l *lock) asks(w *core.Call, req *client.Request, h *hold, place *terms.Place) {
 	w.Owner, w.Mode, w.Lease, w.Part = core.OwnerID(req.Owner.ID), modeOf(req.Shared), core.Span(req.Lease), req.Whole != nil
-	if h != nil {
-		w.Handle = h
-	}
+	w.Guest, w.Handle = req.Owner.Guest, handleOf(req.Owner, h)
 	if place != nil {
 		w.Info = place
 	}

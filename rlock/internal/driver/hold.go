@@ -16,6 +16,7 @@ type hold struct {
 	terms.HoldContext
 	lock  Lock
 	owner terms.Owner
+	life  *terms.Life  // its own, or that of its whole
 	whole *terms.Whole // that it was taken for, nil for none
 	ended func(error)  // tells the whole of its loss, nil for none
 	by    uint64       // the goroutine that has called, 0 if it is not known
@@ -30,8 +31,12 @@ type hold struct {
 // newHold returns the handle of a call, whose context is made from parent.
 func (l *Lock) newHold(parent context.Context, req *client.Request) *hold {
 	req.Shared = l.Shared
-	h := &hold{lock: *l, owner: req.Owner, whole: req.Whole, ended: req.Lost, by: req.Goroutine()}
-	h.Begin(l.driver.witness.watched(parent))
+	h := &hold{lock: *l, owner: req.Owner, life: req.Life, whole: req.Whole, ended: req.Lost, by: req.Goroutine()}
+	life := req.Life
+	if req.Whole != nil {
+		life = nil // it ends with the whole
+	}
+	h.Begin(l.driver.witness.watched(parent), life)
 	return h
 }
 
@@ -84,6 +89,18 @@ func (l *lock) hasHandle(h *hold) bool {
 	levels := l.Levels()
 	for i := range levels {
 		if levels[i].Handle == any(h) {
+			return true
+		}
+	}
+	return false
+}
+
+// isLife reports whether a level is that of the hold which has the life, or a part of it.
+func (l *lock) isLife(life *terms.Life, now core.Now) bool {
+	l.Look(now)
+	levels := l.Levels()
+	for i := range levels {
+		if h, ok := levels[i].Handle.(*hold); ok && h.life == life {
 			return true
 		}
 	}

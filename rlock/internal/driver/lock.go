@@ -94,7 +94,7 @@ func (l *Lock) State(o terms.Owner) (s terms.State) {
 	s.Depth = one.depth(o, l.mode())
 	switch live, waits := one.first(); {
 	case one.Owner() != nil:
-		s.Taken = one.IsHeld() && !one.Holds(core.OwnerID(o.ID), now)
+		s.Taken = one.IsHeld() && !one.Hosts(core.OwnerID(o.ID), o.Guest)
 	case live:
 		s.Taken = waits && !s.IsSilent()
 	default:
@@ -108,7 +108,7 @@ func (l *Lock) State(o terms.Owner) (s terms.State) {
 func (l *lock) depth(o terms.Owner, mode core.Mode) (n int) {
 	levels := l.Levels()
 	for i := range levels {
-		if v := &levels[i]; v.Owner == core.OwnerID(o.ID) && v.Mode == mode && !isLoose(v) {
+		if v := &levels[i]; v.Owner == core.OwnerID(o.ID) && v.Mode == mode && (o.Guest || !v.Guest) && !isLoose(v) {
 			n++
 		}
 	}
@@ -145,8 +145,8 @@ func (l *Lock) Token(o terms.Owner) (token uint64, err error) {
 		one.Look(now)
 		levels := one.Levels()
 		for i := range levels {
-			if levels[i].Owner == core.OwnerID(o.ID) {
-				token = levels[i].Token
+			if v := &levels[i]; v.Owner == core.OwnerID(o.ID) && (o.Guest || !v.Guest) {
+				token = v.Token
 			}
 		}
 		one.shard.exit(one)

@@ -58,7 +58,7 @@ func (s *shard) lost(l *lock, t *core.Tenure, levels []core.Level, cause core.Ca
 	s.after.endings = append(s.after.endings, e)
 }
 
-func ownerOf(v *core.Level) terms.Owner { return terms.Owner{ID: uint64(v.Owner)} }
+func ownerOf(v *core.Level) terms.Owner { return terms.Owner{ID: uint64(v.Owner), Guest: v.Guest} }
 
 // causeOf returns the error that says why the levels are lost.
 func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) error {

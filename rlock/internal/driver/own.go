@@ -29,7 +29,7 @@ func (l *lock) tellOwnWait(w *waiter, now core.Now) {
 	levels, c := l.Levels(), l.shard.client
 	for i := range levels {
 		v := &levels[i]
-		if o := ownerOf(v); o.ID != goroutine || !l.Holds(v.Owner, now) {
+		if o := ownerOf(v); o.Guest || o.ID != goroutine || !l.Holds(v.Owner, now) {
 			continue
 		}
 		w.told = true

@@ -25,7 +25,7 @@ func (of *Lock) unlock(ctx context.Context, o terms.Owner, h *hold) error {
 		return of.notHeld(o, h)
 	}
 	l.mayLinger(now)
-	was, t, ok := l.Unlock(core.OwnerID(o.ID), of.mode(), handleOf(h), now)
+	was, t, ok := l.Unlock(core.OwnerID(o.ID), of.mode(), handleOf(o, h), now)
 	if !ok {
 		advice := l.advice(o)
 		l.shard.exit(l)
@@ -51,12 +51,15 @@ func (of *Lock) unlock(ctx context.Context, o terms.Owner, h *hold) error {
 	return err
 }
 
-// handleOf returns the handle as package core knows it.
-func handleOf(h *hold) any {
-	if h == nil {
-		return nil
+// handleOf returns the handle of a level of o as package core knows it.
+func handleOf(o terms.Owner, h *hold) any {
+	switch {
+	case h != nil:
+		return h
+	case o.Guest:
+		return core.Guests
 	}
-	return h
+	return nil
 }
 
 // closedLevel is the event of a level that was closed then.
@@ -114,12 +117,15 @@ func (l *lock) advice(o terms.Owner) string {
 	if !l.IsHeld() {
 		return ""
 	}
-	holder := terms.Owner{ID: uint64(l.Levels()[0].Owner)}
+	holder := ownerOf(&l.Levels()[0])
 	if holder == o {
 		return ""
 	}
 	how := "unlock there, or use Acquire or WithOwner"
-	if holder.OfHandle() {
+	switch {
+	case holder.Guest:
+		how = "unlock with that context"
+	case holder.OfHandle():
 		how = "call its Release"
 	}
 	return fmt.Sprintf("it is held by %s of this process: %s", holder.Words(), how)

@@ -131,7 +131,7 @@ func (r *reader) readCalls(l *lock, one *seen) (all bool) {
 			w.wake()
 		}
 		r.calls = append(r.calls, terms.Wait{
-			Owner: w.req.Owner, Goroutine: w.req.Goroutine(), Reads: w.req.Shared, Since: r.client.clock.time(w.Began()),
+			Owner: terms.Owner{ID: w.req.Owner.ID}, Goroutine: w.req.Goroutine(), Reads: w.req.Shared, Since: r.client.clock.time(w.Began()),
 			Place: w.place, Whole: w.req.Whole, Holder: w.holder, Told: w.told, Stands: w.req.Stands,
 		})
 	}
@@ -161,7 +161,7 @@ func (r *reader) tell(yield func(*terms.View)) {
 // levelOf returns the level as package diag knows it.
 func levelOf(v *core.Level, clock *clock) terms.Level {
 	l := terms.Level{
-		Owner: ownerOf(v), Goroutine: callerOf(v), Reads: v.Mode == core.Shared, First: v.First, Since: clock.time(v.Since),
+		Owner: terms.Owner{ID: uint64(v.Owner)}, Goroutine: callerOf(v), Reads: v.Mode == core.Shared, First: v.First, Since: clock.time(v.Since),
 		Place: placeOf(v), Whole: wholeOf(v),
 	}
 	if v.Until != core.NeverSafe {
@@ -174,6 +174,9 @@ func levelOf(v *core.Level, clock *clock) terms.Level {
 func callerOf(v *core.Level) uint64 {
 	if h, ok := v.Handle.(*hold); ok {
 		return h.by
+	}
+	if v.Guest {
+		return 0
 	}
 	return ownerOf(v).Goroutine()
 }

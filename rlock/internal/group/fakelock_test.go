@@ -114,7 +114,7 @@ func (l *fakeLock) Acquire(ctx context.Context, o terms.Owner, with Options) (te
 	}
 	l.note("grants")
 	p := &fakePart{lock: l, owner: o, with: with, lease: with.Lease, until: time.Now().Add(time.Hour)}
-	p.Begin(context.Background())
+	p.Begin(context.Background(), nil)
 	l.parts = append(l.parts, p)
 	if early := l.early; early != nil {
 		l.early = nil

@@ -48,6 +48,7 @@ type member struct {
 func (h *Hold) take(ctx context.Context, lock Locker, options Options) (*member, error) {
 	m := &member{lock: lock}
 	options.Caller, options.Whole = h.options.Caller, &h.whole
+	options.Within, options.Life = h.options.Within, h.options.Life
 	options.Lost = func(cause error) { h.lose(m, cause) }
 	part, err := lock.Acquire(ctx, h.owner, options)
 	if err != nil {
@@ -126,6 +127,22 @@ func (h *Hold) lose(m *member, why error) {
 	h.tellLost(since, why, cause)
 	h.quit()
 	releaseLater(left)
+}
+
+// life returns the life that ends with the hold, nil for a part, which has that of its whole.
+func (h *Hold) life() *terms.Life {
+	if h.options.Whole != nil {
+		return nil
+	}
+	return h.options.Life
+}
+
+// outlived returns why a guest may not have the lock: the hold that it is a guest of is over. A part's whole asks that.
+func (h *Hold) outlived() error {
+	if in := h.options.Within; in == nil || h.options.Whole != nil || !in.IsOver() {
+		return nil
+	}
+	return fmt.Errorf("rlock: lock %q: %w", h.of.name, terms.ErrOutlived)
 }
 
 // end ends the hold, and returns the parts that it had. The mutex is held.

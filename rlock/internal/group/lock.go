@@ -116,13 +116,21 @@ func (l *Lock) obtain(ctx, parent context.Context, h *Hold) error {
 		return fmt.Errorf("rlock: nested lock %q: unlock the lost lock first: %w", l.name, cause)
 	}
 	h.whole.Place = l.home.Place()
-	h.Begin(parent)
+	h.Begin(parent, h.life())
 	defer h.watchWait()()
-	if err := l.gather(ctx, h); err != nil {
-		h.End(err)
-		return err
+	err := h.outlived()
+	if err == nil {
+		err = l.gather(ctx, h)
 	}
-	return nil
+	if err == nil {
+		if err = h.outlived(); err != nil { // a part may have been waited for
+			h.undo(ctx)
+		}
+	}
+	if err != nil {
+		h.End(err)
+	}
+	return err
 }
 
 // Take acquires the lock without a handle.

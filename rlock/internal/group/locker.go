@@ -29,6 +29,8 @@ type Options struct {
 	Lease  time.Duration // 0: until the release, kept by the watchdog
 	Wait   time.Duration // how long to wait between attempts; 0 is one attempt
 	Caller uint64        // the goroutine that calls, if that is not the owner; 0 if that is not known
+	Within *terms.Life   // of the hold that the owner is a guest of, nil for an owner that is no guest
+	Life   *terms.Life   // of the outermost hold, nil for one without a handle
 
 	// Quit, once closed, ends the wait between attempts as its time would, and no attempt; nil for never.
 	Quit <-chan struct{}

@@ -168,7 +168,7 @@ func TestAPartThatIsLostBeforeTheHoldHasItCountsForNothing(t *testing.T) {
 		require.NoError(t, h.Release(t.Context()))
 
 		h = &Hold{of: l, options: forever, quit: func() {}}
-		h.Begin(t.Context())
+		h.Begin(t.Context(), nil)
 		m, err := h.take(t.Context(), a, Options{})
 		require.NoError(t, err)
 		n, err := h.take(t.Context(), b, Options{})

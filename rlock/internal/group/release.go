@@ -50,6 +50,20 @@ func (h *Hold) unlock(ctx context.Context) error {
 	return err
 }
 
+// undo gives back what a call has acquired that does not return the hold.
+func (h *Hold) undo(ctx context.Context) {
+	h.mu.Lock()
+	if h.over { // lost meanwhile
+		h.mu.Unlock()
+		_ = h.unlock(ctx)
+		return
+	}
+	parts := h.end(nil)
+	h.mu.Unlock()
+	h.quit()
+	h.of.giveBack(ctx, h.owner, parts)
+}
+
 // ReleaseLater waits for nothing.
 func (h *Hold) ReleaseLater() {
 	h.End(terms.Released(h.of.name))

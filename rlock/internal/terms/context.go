@@ -10,13 +10,15 @@ import (
 type HoldContext struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	life   *Life // of the hold; nil for a part, whose whole has one
 
 	mu     sync.Mutex                        // protects following
 	merged map[*context.CancelCauseFunc]bool // ends those contexts that Merge has made, and that have not ended
 }
 
-// Begin makes the context from parent.
-func (c *HoldContext) Begin(parent context.Context) {
+// Begin makes the context from parent. End ends the life, too, unless that is nil.
+func (c *HoldContext) Begin(parent context.Context, life *Life) {
+	c.life = life
 	c.ctx, c.cancel = context.WithCancelCause(parent)
 }
 
@@ -25,6 +27,7 @@ func (c *HoldContext) Context() context.Context { return c.ctx }
 
 // End ends the context and those merged with it; the second call changes nothing.
 func (c *HoldContext) End(cause error) {
+	c.life.end()
 	c.cancel(cause)
 	c.mu.Lock()
 	merged := c.merged

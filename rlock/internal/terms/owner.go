@@ -10,7 +10,13 @@ import (
 )
 
 // An Owner is the holder of a lock: see package rlock. The zero Owner is no owner.
-type Owner struct{ ID uint64 }
+type Owner struct {
+	ID uint64
+	// Guest says that a call does not come from the owner itself, but from elsewhere with the context of one of its holds.
+	// A guest nests in the owner's holds. Levels of guests do not make the owner a holder: when its own are over, calls of
+	// the owner wait for the guests.
+	Guest bool
+}
 
 // Goroutine ids count up from 1 and are never reused, so that the numbers above
 // them are free: firstOwner is where NewOwner begins, firstHandle where the
@@ -25,10 +31,10 @@ var ownersMade, handlesMade atomic.Uint64
 
 // NewOwner returns an owner that no other call returns in this process. It may
 // be called concurrently.
-func NewOwner() Owner { return Owner{firstOwner + ownersMade.Add(1)} }
+func NewOwner() Owner { return Owner{ID: firstOwner + ownersMade.Add(1)} }
 
 // NewHandleOwner returns the owner of one Hold that nothing nests in.
-func NewHandleOwner() Owner { return Owner{firstHandle + handlesMade.Add(1)} }
+func NewHandleOwner() Owner { return Owner{ID: firstHandle + handlesMade.Add(1)} }
 
 // OfHandle reports whether o belongs to one Hold alone.
 func (o Owner) OfHandle() bool { return o.ID >= firstHandle }
@@ -47,6 +53,9 @@ func (o Owner) Goroutine() uint64 {
 
 // Words names the owner as its code knows it.
 func (o Owner) Words() string {
+	if o.Guest {
+		return "a call with the context of " + Owner{ID: o.ID}.Words()
+	}
 	if o.OfHandle() {
 		return "a Hold"
 	}
