@@ -107,7 +107,8 @@ type Config struct {
 	// Logger gets a message for each lock that was lost (at level Debug if its fixed lease ended,
 	// else at Warn), for faults of connections and subscriptions, for deadlocks, and for long
 	// holds and waits. None has a password. It is called in a goroutine of its own; while 1000
-	// messages wait for it, further ones are dropped and counted. Defaults to slog.Default().
+	// messages wait for it, further ones are dropped and counted. If its handler panics, the first
+	// panic is written to the standard error. Defaults to slog.Default().
 	Logger *slog.Logger
 
 	// LongHold is after how long a hold is logged, once, while it lasts, with its owner and, if

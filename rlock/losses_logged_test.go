@@ -205,3 +205,28 @@ func TestAnEarlyLossOfAFixedLeaseIsLoggedAsAWarning(t *testing.T) {
 		})
 	}
 }
+
+// The panic of the handler is on the standard error.
+func TestALoggerThatPanicsEndsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		calls := 0
+		p := w.client(withLogger(panics{&calls}))
+		for i := range 2 {
+			me := w.caller()
+			lock := p.NewLock(fmt.Sprint(i))
+			require.NoError(t, lock.Lock(me))
+			w.Del(fmt.Sprint(i))
+			time.Sleep(time.Minute)
+			require.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
+		}
+		require.NoError(t, p.Close())
+		assert.GreaterOrEqual(t, calls, 2, "it is called again")
+	})
+}
+
+type panics struct{ calls *int }
+
+func (p panics) Enabled(context.Context, slog.Level) bool  { return true }
+func (p panics) Handle(context.Context, slog.Record) error { *p.calls++; panic("boom") }
+func (p panics) WithAttrs([]slog.Attr) slog.Handler        { return p }
+func (p panics) WithGroup(string) slog.Handler             { return p }

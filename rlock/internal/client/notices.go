@@ -2,7 +2,10 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -23,6 +26,8 @@ const (
 type notices struct {
 	missed func(n int) // called as a notice is, where n notices found no room
 	most   int         // how many wait at most for the one before them
+
+	panicked sync.Once // a panic of the user's code was reported
 
 	mu      sync.Mutex // protects following
 	waiting []func()
@@ -56,8 +61,21 @@ func (n *notices) Tell(notice func()) {
 
 func (n *notices) run() {
 	for notice := n.next(); notice != nil; notice = n.next() {
-		notice()
+		n.deliver(notice)
 	}
+}
+
+// deliver calls the user's code. Its panic is written to the standard error, once: where it could be logged is
+// what may have panicked.
+func (n *notices) deliver(notice func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			n.panicked.Do(func() {
+				fmt.Fprintf(os.Stderr, "rlock: the handler of Config.Logger panicked; its next panics are not reported: %v\n\n%s", p, debug.Stack())
+			})
+		}
+	}()
+	notice()
 }
 
 // next returns nil when the goroutine must end.
