@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/go-rlock/rlock/internal/testhook"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/client"
 	"github.com/go-rlock/rlock/rlock/internal/diag"
 	"github.com/go-rlock/rlock/rlock/internal/driver"
@@ -124,5 +125,11 @@ var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]
 
 func init() {
 	testhook.Look = func(client any, lock string) { client.(*Client).driver.AskAbout(lock) }
+	testhook.Uses = func(client any) (uses []inspect.Use) {
+		for _, u := range diag.Uses(client.(*Client).driver, true) {
+			uses = append(uses, u.Use)
+		}
+		return uses
+	}
 	terms.Standing = AcquireOption(func(o *acquireOptions) { o.stands = true })
 }

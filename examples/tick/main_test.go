@@ -16,6 +16,7 @@ import (
 func TestAReplicaThatIsLateDoesNotRunTheJobAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
+		server.HangAfter(3 * 24 * time.Hour)
 		var runs atomic.Int64
 		var group sync.WaitGroup
 		for replica := range replicas {
@@ -38,6 +39,7 @@ func TestAReplicaThatIsLateDoesNotRunTheJobAgain(t *testing.T) {
 func TestAReplicaThatEndsLeavesTheTickLocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
+		server.HangAfter(3 * 24 * time.Hour)
 		first, second := server.Client(), server.Client()
 		assert.NoError(t, once(t.Context(), first, "tick", func() {}))
 		assert.NoError(t, first.Close())

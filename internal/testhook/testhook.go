@@ -1,6 +1,11 @@
-// Package testhook lets package rlocktest trigger a client's next look at Redis. Package
-// rlock sets its function. No other package uses it.
+// Package testhook lets package rlocktest trigger a client's next look at Redis, and see its holds and waits.
+// Package rlock sets its functions. No other package uses it.
 package testhook
+
+import "github.com/go-rlock/rlock/rlock/inspect"
+
+// Uses returns the holds and the waits of client, a *rlock.Client, in the order of their beginning.
+var Uses func(client any) []inspect.Use
 
 // Look has client, a *rlock.Client, ask Redis now about the lock of that name, of whatever
 // kind: whether it still holds it, and where its waiters stand in the queue. By itself it

@@ -83,6 +83,7 @@ func TestOneCandidateLeadsAndTheNextOneAfterIt(t *testing.T) {
 func TestEveryProcessReadsTheTextOfTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
+		server.HangAfter(2 * time.Hour)
 		reader := elect.New(server.Client(func(c *rlock.Config) { c.Prefix = "lock:" }), "leader")
 		leads := func() string {
 			text, err := reader.Leader(t.Context())
@@ -134,6 +135,7 @@ func TestATextThatWasNotWrittenIsWrittenLater(t *testing.T) {
 func TestWorkThatStopsInTimeIsNoOverrun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
+		server.HangAfter(2 * time.Hour)
 		var told, stopped time.Time
 		first := stand(t, server, func(ctx context.Context, term *rlock.Hold) error {
 			<-ctx.Done()
@@ -205,6 +207,7 @@ func TestWorkThatOutlivesTheLeaseIsAnOverrun(t *testing.T) {
 func TestWorkMayTakeLongToStopWhileTheLeaseIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
+		server.HangAfter(2 * time.Hour)
 		leader := stand(t, server, func(ctx context.Context, term *rlock.Hold) error {
 			<-ctx.Done()
 			time.Sleep(time.Hour)

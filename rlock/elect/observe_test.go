@@ -69,6 +69,7 @@ func TestAStandbyLogsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder // used by one client
 		server := rlocktest.NewServer(t)
+		server.HangAfter(2 * time.Hour)
 		leader := stand(t, server, nil)
 		standby := server.Client(func(c *rlock.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		ctx, cancel := context.WithCancel(t.Context())

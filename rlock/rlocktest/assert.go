@@ -29,7 +29,7 @@ func (s *Server) AssertFree(name string) bool {
 }
 
 // AssertHeld reports an error unless the client holds the lock of that name, as the server
-// sees it. It waits for a Lock that is under way, for five seconds at most, and reports
+// sees it; a hold that was passed on ([rlock.Hold.Pass]) does not count until it is resumed. It waits for a Lock that is under way, for five seconds at most, and reports
 // whether the client holds the lock. [rlock.Lock.IsHeld] and [rlock.Hold.Valid] tell of one
 // goroutine or handle.
 func (s *Server) AssertHeld(name string, client *rlock.Client) bool {
@@ -37,7 +37,7 @@ func (s *Server) AssertHeld(name string, client *rlock.Client) bool {
 	return s.await(patience, func() string {
 		m := s.redis.Miniredis()
 		for _, owner := range owners(m, name) {
-			if strings.HasPrefix(owner, client.ID()) {
+			if strings.HasPrefix(owner, client.ID()) && !hasPassed(owner) {
 				return ""
 			}
 		}
@@ -167,10 +167,15 @@ func (s *Server) describe(m *miniredis.Miniredis, key string) string {
 	}
 	for i, owner := range all {
 		_, id, _ := strings.Cut(owner, ":")
-		all[i] = fmt.Sprintf("%s, owner %s", s.nameOf(owner), id)
+		if all[i] = fmt.Sprintf("held by %s, owner %s", s.nameOf(owner), id); hasPassed(owner) {
+			all[i] = fmt.Sprintf("passed on by %s, and not resumed yet", s.nameOf(owner))
+		}
 	}
-	return fmt.Sprintf("it is held by %s, for %v unless it is renewed", strings.Join(all, " and "), m.TTL(key))
+	return fmt.Sprintf("it is %s, for %v unless it is renewed", strings.Join(all, ", and "), m.TTL(key))
 }
+
+// hasPassed reports whether an owner stands for a lock that was passed on.
+func hasPassed(owner string) bool { return strings.HasSuffix(strings.TrimSuffix(owner, ":write"), ":0") }
 
 // nameOf returns a name for the client to which an owner, or an ID, belongs.
 func (s *Server) nameOf(owner string) string {

@@ -2,6 +2,7 @@ package rlocktest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -142,5 +143,29 @@ func TestAssertNothingHeldPassesByOtherData(t *testing.T) {
 		assert.True(t, server.AssertNothingHeld(), r.told())
 		assert.False(t, server.AssertFree("stock"))
 		assert.Equal(t, `rlocktest: the lock "stock" is not free: its key is not that of a lock`, r.told())
+	})
+}
+
+func TestALockThatWasPassedOnIsHeldByNone(t *testing.T) {
+	asserting(t, func(t *testing.T, r *recorder, server *rlocktest.Server) {
+		client := server.Client()
+		for kind, acquire := range acquirers(client) {
+			hold, err := acquire(t.Context())
+			require.NoError(t, err)
+			pass, err := hold.Pass(t.Context(), time.Minute)
+			if errors.Is(err, rlock.ErrPass) { // of several
+				require.NoError(t, hold.Release(t.Context()))
+				continue
+			}
+			require.NoError(t, err)
+			assert.False(t, server.AssertHeld(key, client), kind)
+			assert.Contains(t, r.told(), "it is passed on by client 1, and not resumed yet", kind)
+			assert.False(t, server.AssertNothingHeld(), kind)
+			assert.Contains(t, r.told(), "it is passed on by client 1, and not resumed yet", kind)
+			hold, err = client.Resume(t.Context(), pass)
+			require.NoError(t, err)
+			assert.True(t, server.AssertHeld(key, client), kind)
+			require.NoError(t, hold.Release(t.Context()))
+		}
 	})
 }

@@ -29,6 +29,7 @@ func once(ctx context.Context, client *rlock.Client, day string, job func()) err
 func TestTheReportIsSentOnceADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
+		server.HangAfter(3 * 24 * time.Hour)
 		var sent atomic.Int64
 		var replicas sync.WaitGroup
 		for range 3 {

@@ -97,7 +97,7 @@ func TestTheWatchdogKeepsALockInABubble(t *testing.T) {
 		client := server.Client()
 		hold, err := client.NewLock(key).Acquire(t.Context())
 		require.NoError(t, err)
-		time.Sleep(time.Hour)
+		time.Sleep(59 * time.Minute)
 		assert.True(t, hold.Valid())
 		server.AssertHeld(key, client)
 	})
@@ -213,14 +213,35 @@ func TestATestInABubbleThatHangsPanics(t *testing.T) {
 		cmd.Env = append(os.Environ(), child+"=1")
 		output, err := cmd.CombinedOutput()
 		require.Error(t, err)
-		assert.Contains(t, string(output), "panic: rlocktest: "+t.Name()+" hangs: 168h0m0s of virtual time have passed")
-		assert.Contains(t, string(output), "server_test.go", "where it hangs")
+		text := string(output)
+		assert.Contains(t, text, "panic: rlocktest: "+t.Name()+" hangs: 1h0m0s have passed (a longer test calls Server.HangAfter)")
+		assert.Regexp(t, `client 1, goroutine \d+, holds "orders:42" since 1h0m0s, at \S*server_test.go:\d+`, text)
+		assert.Regexp(t, `client 2, goroutine \d+, waits for "orders:42" since 1h0m0s, at \S*server_test.go:\d+`, text)
+		users, libraries, found := strings.Cut(text, " goroutines of libraries:")
+		require.True(t, found)
+		assert.Contains(t, users, "rlocktest_test.proceedWith(", "where it hangs")
+		assert.NotContains(t, users, "inmemory", "the goroutines of the kit come later")
+		assert.Contains(t, libraries, "miniredis")
 		return
 	}
 	synctest.Test(t, func(t *testing.T) {
-		rlocktest.New(t)
-		for range time.Tick(time.Hour) { // never a deadlock to synctest
-		}
+		server := rlocktest.NewServer(t)
+		_, err := server.Client().NewLock(key).Acquire(t.Context())
+		require.NoError(t, err)
+		proceedWith(server.Client())
+	})
+}
+
+func proceedWith(client *rlock.Client) {
+	hold, _ := client.NewLock(key).Acquire(context.Background())
+	proceed(hold)
+}
+
+func TestATestMayLastLongerIfItSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		server.HangAfter(25 * time.Hour)
+		time.Sleep(24 * time.Hour)
 	})
 }
 
