@@ -100,7 +100,7 @@ func (l *Lock) passedOn(t *Tenure, f flight, a Reply, now Now) {
 
 // mirrored notes what the answer to a mirror says of the others.
 func (l *Lock) mirrored(t *Tenure, f flight, a Reply, now Now) {
-	if !f.asks {
+	if f.asks == asksNot {
 		return
 	}
 	t.turn.heardOf(a.Others, now)
@@ -108,6 +108,6 @@ func (l *Lock) mirrored(t *Tenure, f flight, a Reply, now Now) {
 	case t.want == Kept && a.Others > 0 && !l.client.breaks(ReleaseAtCall):
 		l.give(t, now)
 	case t == l.owner && l.isRead(), t.want == Parted:
-		t.step = t.step || f.opens && a.Others > 0 && !l.client.breaks(Downgrades)
+		t.step = t.step || f.asks == opens && a.Others > 0 && !l.client.breaks(Downgrades)
 	}
 }

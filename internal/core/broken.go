@@ -14,7 +14,8 @@ const (
 	LastLeave                       // one more Leave is sent when the lease is over
 	OwnSendTime                     // trust is counted from the send of a command, not from its answer
 	TrustFromSeen                   // a grant is trusted from `seen`, not from its message
-	LeastLease                      // a grant is trusted for no longer than the lease of an unanswered look or mirror
+	LeastLease                      // a lease is trusted for no longer than any exact mirror has asked for
+	Lengthens                       // a mirror shortens no lease unless Redis was told of a longer one than the levels ask for
 	JoinOnce                        // a ticket joins by one command only
 	JoinClaims                      // a join asks for a claim only
 	Looks                           // a ticket is looked for once a claim

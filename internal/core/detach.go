@@ -23,11 +23,11 @@ func (l *Lock) Detach(o OwnerID, m Mode, handle any, now Now) (was Level, t *Ten
 		return was, nil, WouldRenew
 	case len(l.levels.all) > 1:
 		return was, nil, NotAlone
-	case t.underWay() || !l.shows(t, now) || t.claim:
-		if !t.underWay() {
-			t.unshown()
-			l.touch(t)
-		}
+	case t.underWay():
+		return was, nil, NotYet
+	case !l.shows(t, now) || t.claim || t.trust.seen.Safe.After(t.trust.most) > l.levels.asked: // it may last for longer
+		t.asksExactly()
+		l.touch(t)
 		return was, nil, NotYet
 	}
 	return l.part(i, 0, now), t, HasParted

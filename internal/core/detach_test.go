@@ -12,6 +12,8 @@ func TestWhenAHoldIsDetached(t *testing.T) {
 	}{
 		{"Redis shows its lease", []Level{writes(1, 900)}, func(l *Lock) {}, HasParted, false},
 		{"Redis does not show it", []Level{writes(1, 900)}, func(l *Lock) { l.owner.unshown() }, NotYet, true},
+		{"Redis may show a longer lease", []Level{writes(1, 900)}, func(l *Lock) { l.owner.trust.seen, l.owner.trust.most = at(50), 851 }, NotYet, true},
+		{"Redis shows no longer one", []Level{writes(1, 900)}, func(l *Lock) { l.owner.trust.seen, l.owner.trust.most = at(50), 850 }, HasParted, false},
 		{"Redis shows a claim", []Level{writes(1, 900)}, func(l *Lock) { l.owner.claim = true }, NotYet, true},
 		{"a mirror is in flight", []Level{writes(1, 900)}, func(l *Lock) { l.owner.flight.op = Mirror }, NotYet, false},
 		{"it is renewed", []Level{writes(1, NeverSafe)}, func(l *Lock) {}, WouldRenew, false},
@@ -36,7 +38,7 @@ func TestWhenAHoldIsDetached(t *testing.T) {
 		if result == HasParted && (was != c.levels[0] || parted != n || n.want != Parted || l.owner != nil || l.IsHeld()) {
 			t.Errorf("%s: %+v", c.name, was)
 		}
-		if result == NotYet && c.asks && l.shows(n, at(100)) {
+		if result == NotYet && c.asks && (l.shows(n, at(100)) || !l.shortens(n, 1, at(100))) {
 			t.Errorf("%s: Redis is not to be told", c.name)
 		}
 	}

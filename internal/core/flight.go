@@ -5,13 +5,22 @@ package core
 // A flight is the command of a tenure that has no answer yet, the latest one if a Leave has overtaken another.
 type flight struct {
 	op    Op
-	asks  bool   // of a Mirror and a Resume: it asks for others
-	opens bool   // of a Mirror: it takes the write lock away, and readers may enter
-	last  bool   // of a Leave: the tenure is over by itself by now
-	seq   uint32 // of the command, over all lives of the memory
-	at    Now    // when it was sent
-	lease Span   // that it asks for
+	asks  question // of a Mirror and a Resume: whether it asks for others
+	exact bool     // of a Mirror: it may shorten the lease
+	last  bool     // of a Leave: the tenure is over by itself by now
+	seq   uint32   // of the command, over all lives of the memory
+	at    Now      // when it was sent
+	lease Span     // that it asks for
 }
+
+// A question is whether a command asks how many others wait.
+type question uint8
+
+const (
+	asksNot question = iota
+	asks
+	opens // it does, since it takes the write lock away, and readers may enter
+)
 
 // The flight of a tenure changes here, and only here.
 
@@ -20,7 +29,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 	l, c := t.lock, t.lock.client
 	follows, opening := t.follows(now), false
 	if t.underWay() { // a Leave overtakes it, or the Mirror that passes the lock on: it may run after that
-		t.late, opening = now.Time.After(c.Lease), t.flight.opens
+		t.late, opening = now.Time.After(c.Lease), t.flight.asks == opens
 	}
 	t.flight = flight{op: op, seq: t.flight.seq + 1, at: now}
 	cmd := Command{Op: op, Tokens: uint64(t.tokens.reserved), Permits: l.Kind.Permits, Follows: follows, tenure: t, tenureSeq: t.flight.seq}
@@ -38,18 +47,24 @@ func (t *Tenure) send(op Op, now Now) Command {
 	case Mirror:
 		wrote := t.shown.writes > 0
 		if t.want == Parted {
-			t.flight.lease = t.passing()
+			t.flight.lease, t.flight.exact = t.passing(), true
 		} else {
 			t.flight.lease = l.wanted(now)
+			t.flight.exact = l.shortens(t, t.flight.lease, now)
 			l.showing(t, now)
 		}
-		t.flight.opens = opening || wrote && t.shown.writes == 0
-		t.flight.asks = t.flight.opens || t.want != Parted && l.asksOthers(t)
+		switch {
+		case opening || wrote && t.shown.writes == 0:
+			t.flight.asks = opens
+		case t.want != Parted && l.asksOthers(t):
+			t.flight.asks = asks
+		}
 		t.told = t.shown.owner
-		if t.flight.asks {
+		if t.flight.asks != asksNot {
 			t.turn.handed = false
 		}
 		cmd.Writes, cmd.Reads = int(t.shown.writes), t.shown.reads
+		cmd.Exact = t.flight.exact
 	case Leave:
 		t.flight.last = now.Time >= t.ends()
 	}
@@ -58,14 +73,14 @@ func (t *Tenure) send(op Op, now Now) Command {
 		t.told, t.shown = t.call.Owner, oneLevel(t.call.Owner, t.mode)
 	}
 	if op != Leave {
-		t.asksFor(op, t.flight.lease, now)
+		t.asksFor(t.flight)
 	}
 	cmd.Lease = t.flight.lease
 	cmd.Ticket = Ticket{t.ID, t.mode, t.polls, t.told}
 	if op == Resume {
-		cmd.Passed, t.flight.asks = t.call.Named, true
+		cmd.Passed, t.flight.asks = t.call.Named, asks
 	}
-	cmd.Asks = t.flight.asks
+	cmd.Asks = t.flight.asks != asksNot
 	if op == Look || op == Leave {
 		cmd.Heard, l.abroad.told = l.abroad.told, false
 	}
@@ -73,9 +88,7 @@ func (t *Tenure) send(op Op, now Now) Command {
 }
 
 // follows reports whether an earlier command about the tenure may still be executed.
-func (t *Tenure) follows(now Now) bool {
-	return t.underWay() || t.late > now.Time || t.trust.least > 0
-}
+func (t *Tenure) follows(now Now) bool { return t.underWay() || t.late > now.Time }
 
 // lands reports whether the answer is to the command of the tenure that is in flight, which it is not any more.
 func (t *Tenure) lands(seq uint32) (f flight, ok bool) {

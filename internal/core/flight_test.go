@@ -45,7 +45,6 @@ func TestWhichCommandsFollowAnother(t *testing.T) {
 		{"one is in flight", func(n *Tenure) { n.flight.op = Mirror }, true},
 		{"one may run late", func(n *Tenure) { n.late = 51 }, true},
 		{"it may not any more", func(n *Tenure) { n.late = 50 }, false},
-		{"one had no answer", func(n *Tenure) { n.trust.least = 1 }, true},
 	} {
 		_, n := tenure()
 		c.change(n)

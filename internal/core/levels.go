@@ -248,4 +248,29 @@ func (l *Lock) shows(t *Tenure, now Now) bool {
 func (l *Lock) showing(t *Tenure, now Now) { t.shown = l.shape(now) }
 
 // unshown notes that Redis may show something else than the levels.
-func (t *Tenure) unshown() { t.shown = shape{} }
+func (t *Tenure) unshown() { t.shown = shape{until: t.shown.until} }
+
+// unsure notes that Redis may not have been told of the levels: it may show the lease of a renewal, or a longer one.
+func (t *Tenure) unsure() {
+	if t.shown = (shape{until: NeverSafe}); t.trust.most > t.lock.client.Lease {
+		t.asksExactly()
+	}
+}
+
+// asksExactly makes the next mirror an exact one, whatever lease Redis shows.
+func (t *Tenure) asksExactly() { t.shown = shape{until: NeverSafe - 1} }
+
+// shortens reports whether the next mirror is to shorten the lease, so that others do not wait for the rest of a longer one
+// if this client dies: Redis was told of a lease that ends later than those that the levels ask for. All other mirrors only
+// lengthen it, so that a command which is repeated takes nothing away. What is left of a lease that is about to end is not
+// worth it: no later lease of the tenure would be trusted for longer.
+func (l *Lock) shortens(t *Tenure, lease Span, now Now) bool {
+	c, until := l.client, t.shown.until
+	if c.breaks(Lengthens) {
+		return true
+	}
+	if until == NeverSafe {
+		until = t.trust.seen.Safe.After(c.Lease)
+	}
+	return now.Safe.After(lease) < until && (lease >= c.Claim/4 || until > now.Safe.After(c.Lease))
+}

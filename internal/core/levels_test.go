@@ -319,3 +319,47 @@ func TestAnOwnerDoesNotNestBesideItsGuestsAlone(t *testing.T) {
 		t.Error("the guest's level is the last")
 	}
 }
+
+// A mirror shortens the lease only where Redis was told of one that others would wait for in vain.
+func TestWhichMirrorShortensTheLease(t *testing.T) {
+	const soon, never = 100 + 600, NeverSafe
+	for _, c := range []struct {
+		name     string
+		told     SafeTime // until when; NeverSafe: a lease of 30 000, 10 000 ago
+		lease    Span
+		shortens bool
+	}{
+		{"a renewal", never, 30_000, false},
+		{"a lease that ends later", 5_000, 30_000, false},
+		{"the same lease, whose time has passed", 8_100, 8_000, false},
+		{"a fixed lease after one that was renewed", never, 8_000, true},
+		{"a fixed lease after a longer one", 9_000, 8_000, true},
+		{"the rest of a lease after one that was renewed", never, 499, false},
+		{"just enough of it", never, 500, true},
+		{"the rest of a lease after one that is longer than that of a renewal", 30_101, 499, true},
+		{"a renewal after such a lease", 3_600_000, 30_000, true},
+		{"nothing was told", 0, 499, false},
+	} {
+		l := held(writes(1, soon))
+		l.owner.shown.until, l.owner.trust.seen = c.told, at(100-10_000)
+		if shortens := l.shortens(l.owner, c.lease, at(100)); shortens != c.shortens {
+			t.Errorf("%s: %v", c.name, shortens)
+		}
+	}
+}
+
+// What a mirror without an answer was to shorten is to be shortened by the next one.
+func TestAMirrorWithoutAnAnswerIsSentAgainAsItWas(t *testing.T) {
+	for _, most := range []Span{30_000, 3_600_000} {
+		l := held(writes(1, 8_100))
+		n := l.owner
+		n.trust.seen, n.trust.most, n.shown.until = at(0), most, NeverSafe
+		for i := range 2 {
+			cmd := n.send(Mirror, at(100))
+			if !cmd.Exact || cmd.Lease != 8_000 {
+				t.Errorf("%d: %+v", i, cmd)
+			}
+			n.failed(n.flight, Unknown, at(100))
+		}
+	}
+}

@@ -99,8 +99,8 @@ func (t *Tenure) failed(f flight, fault Fault, now Now) {
 	if behind {
 		fault = Unknown
 	}
-	if fault == Unknown && (f.op == Look || f.op == Mirror || f.op == Resume) {
-		t.doubtLease(f)
+	if fault == Unknown && f.op.asksLease() {
+		t.late = now.Time.After(c.Lease)
 	}
 	switch {
 	case f.op == Leave && (f.last || fault == Fatal):
@@ -113,11 +113,10 @@ func (t *Tenure) failed(f flight, fault Fault, now Now) {
 	case f.op == Join && c.breaks(JoinOnce):
 		t.place = Unsent
 	case f.op.enters():
-		t.late = now.Time.After(c.Lease)
 	case f.op == Mirror && fault == Fatal:
 		t.place = Over // another key is in its place
 	case f.op == Mirror:
-		t.unshown()
+		t.unsure()
 	}
 	if behind || t.want == Gone && f.op != Leave {
 		return // Redis has not failed, or its release does not wait: it is another command

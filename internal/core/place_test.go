@@ -68,29 +68,28 @@ func TestWhatACommandWithoutAnAnswerLeaves(t *testing.T) {
 		fault Fault
 		then  Place
 		late  Time
-		least Span
 		shown bool
 	}{
-		{Acquire, Tried, Unsure, Unknown, Unsure, 30_200, 0, true},
-		{Acquire, Tried, Unsure, NotRun, Over, 0, 0, true},
-		{Join, Queued, Unsure, Unknown, Unsure, 30_200, 0, true},
-		{Join, Queued, Unsure, Fatal, Over, 0, 0, true},
-		{Resume, Resumed, Unsure, Unknown, Unsure, 30_200, 30_000, true},
-		{Resume, Resumed, Unsure, NotRun, Unsure, 0, 0, true}, // it is sent again
-		{Look, Queued, InQueue, Unknown, InQueue, 0, 30_000, true},
-		{Look, Queued, InQueue, NotRun, InQueue, 0, 0, true},
-		{Look, Queued, InQueue, Fatal, InQueue, 0, 0, true},
-		{Mirror, Held, Owner, Unknown, Owner, 0, 30_000, false},
-		{Mirror, Held, Owner, NotRun, Owner, 0, 0, false},
-		{Mirror, Held, Owner, Fatal, Over, 0, 0, true}, // another key is in its place
-		{Step, Held, Owner, Unknown, Owner, 0, 0, true},
-		{Leave, Gone, Owner, Unknown, Owner, 0, 0, true},
-		{Leave, Gone, Owner, Fatal, Over, 0, 0, true},
+		{Acquire, Tried, Unsure, Unknown, Unsure, 30_200, true},
+		{Acquire, Tried, Unsure, NotRun, Over, 0, true},
+		{Join, Queued, Unsure, Unknown, Unsure, 30_200, true},
+		{Join, Queued, Unsure, Fatal, Over, 0, true},
+		{Resume, Resumed, Unsure, Unknown, Unsure, 30_200, true},
+		{Resume, Resumed, Unsure, NotRun, Unsure, 0, true}, // it is sent again
+		{Look, Queued, InQueue, Unknown, InQueue, 30_200, true},
+		{Look, Queued, InQueue, NotRun, InQueue, 0, true},
+		{Look, Queued, InQueue, Fatal, InQueue, 0, true},
+		{Mirror, Held, Owner, Unknown, Owner, 30_200, false},
+		{Mirror, Held, Owner, NotRun, Owner, 0, false},
+		{Mirror, Held, Owner, Fatal, Over, 0, true}, // another key is in its place
+		{Step, Held, Owner, Unknown, Owner, 0, true},
+		{Leave, Gone, Owner, Unknown, Owner, 0, true},
+		{Leave, Gone, Owner, Fatal, Over, 0, true},
 	} {
 		_, n, f := asked(c.op, c.want, c.place)
 		n.failed(f, c.fault, at(200))
-		if n.place != c.then || n.late != c.late || n.trust.least != c.least || (n.shown != shape{}) != c.shown || n.step != (c.op != Step) {
-			t.Errorf("%+v: place %d, late %d, least %d, shown %v, step %v", c, n.place, n.late, n.trust.least, n.shown, n.step)
+		if n.place != c.then || n.late != c.late || (n.shown.owner != 0) != c.shown || n.step != (c.op != Step) {
+			t.Errorf("%+v: place %d, late %d, shown %v, step %v", c, n.place, n.late, n.shown, n.step)
 		}
 		if n.again != 200+80 || n.fails != 4 {
 			t.Errorf("%+v: it rests until %d", c, n.again)

@@ -255,7 +255,7 @@ func (t *Tenure) append(b []byte, at clocks, n *Names) []byte {
 		bits(t == t.lock.owner, t.mode == Shared, t.polls, t.call != nil && t.call.purpose == Releases, t.called, t.step, t.marked, t.turn.contested),
 		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.turn.handed), n.Owner(t.told), bits(t.wrote))
 	if f := &t.flight; f.op != None {
-		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), bits(f.asks, f.opens, f.last))
+		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), byte(f.asks), bits(f.exact, f.last))
 	}
 	if t.polls {
 		b = append(b, byte(min(t.polled, 4)))

@@ -96,6 +96,9 @@ func (t *Tenure) next(now Now) (op Op, at Time) {
 // enters reports whether the command may bring a tenure to a place where it was not.
 func (o Op) enters() bool { return o == Acquire || o == Resume || o == Join }
 
+// asksLease reports whether the command asks for a lease, and so may be executed late with an effect.
+func (o Op) asksLease() bool { return o.enters() || o == Look || o == Mirror }
+
 // isTicket reports whether the tenure is to get the lock yet.
 func (t *Tenure) isTicket() bool { return t.want == Tried || t.want == Queued || t.want == Resumed }
 

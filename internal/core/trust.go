@@ -6,8 +6,8 @@ type trust struct {
 	until SafeTime // Owner: until when the tenure may be believed
 	lease Span     // Owner: that was last confirmed
 	seen  Now      // when the last command was sent that found the tenure in the queue or in the lock
-	least Span     // the shortest lease of a command without an answer, 0 for none: it may run after any later one
-	most  Span     // the longest lease that was asked for
+	least Span     // the shortest lease that an exact Mirror has asked for, 0 for none: it may run after any later one
+	most  Span     // the longest lease that Redis may show
 }
 
 // The trust of a tenure changes here, and only here, as does its claim.
@@ -20,31 +20,47 @@ func (c *Config) trusted(lease Span) Span {
 	return lease - lease/100 - c.Margin
 }
 
-// atMost returns the lease, or the shortest one that a command without an answer asked for.
+// atMost returns the lease, or the shortest one that an exact Mirror asked for. A command that has no answer may run late, and
+// one that was answered may run again: a proxy has sent it twice.
 func (t *Tenure) atMost(lease Span) Span {
-	if t.trust.least > 0 && !t.lock.client.breaks(LeastLease) {
+	if t.lock.client.breaks(LeastLease) {
+		return lease
+	}
+	return t.shorter(lease)
+}
+
+// asksFor notes that the flight's command is about to be sent. Of all commands only an exact Mirror shortens the lease: it may
+// do so whatever becomes of its answer, and whenever it is executed.
+func (t *Tenure) asksFor(f flight) {
+	c := t.lock.client
+	t.trust.most = max(t.trust.most, f.lease)
+	if f.exact {
+		t.trust.until = min(t.trust.until, f.at.Safe.After(c.trusted(f.lease)))
+		t.trust.least = t.shorter(f.lease)
+	}
+	if f.op == Mirror {
+		t.trust.seen, t.claim = f.at, false
+	}
+}
+
+// shorter returns the lease, or the shortest one that an exact Mirror asked for before.
+func (t *Tenure) shorter(lease Span) Span {
+	if t.trust.least > 0 {
 		return min(lease, t.trust.least)
 	}
 	return lease
 }
 
-// asksFor notes that a command is about to be sent that asks for the lease. A Mirror may shorten the lease, whatever
-// becomes of its answer.
-func (t *Tenure) asksFor(op Op, lease Span, now Now) {
-	t.trust.most = max(t.trust.most, lease)
-	if op == Mirror {
-		t.trust.until = min(t.trust.until, now.Safe.After(t.lock.client.trusted(t.atMost(lease))))
-		t.trust.seen, t.claim = now, false
-	}
-}
-
 // believe notes that Redis had the tenure in the lock when the flight's command was executed.
 func (t *Tenure) believe(f flight, now Now) {
-	c := t.lock.client
-	lease := t.atMost(f.lease)
-	t.trust.until, t.trust.lease = f.at.Safe.After(c.trusted(lease)), lease
+	c, from := t.lock.client, f.at.Safe
 	if c.breaks(OwnSendTime) {
-		t.trust.until = now.Safe.After(c.trusted(lease))
+		from = now.Safe
+	}
+	lease := t.atMost(f.lease)
+	t.trust.until, t.trust.lease = max(t.trust.until, from.After(c.trusted(lease))), lease
+	if f.exact {
+		t.trust.most = f.lease
 	}
 	t.claim = t.claim || f.op == Join
 	t.trust.seen = f.at
@@ -66,9 +82,6 @@ func (t *Tenure) sawInQueue(f flight) { t.trust.seen = f.at }
 
 // showsFor notes that Redis shows the tenure, which was passed on, for no longer than the lease from now on.
 func (t *Tenure) showsFor(lease Span, now Now) { t.trust.seen, t.trust.most = now, lease }
-
-// doubtLease notes that the flight's command has no answer. It may run after any later one.
-func (t *Tenure) doubtLease(f flight) { t.trust.least = t.atMost(f.lease) }
 
 // enough reports whether a hold may begin with the rest of a claim, or a Look has to come first:
 // else a short delay of one command would end the hold. Only a Look says that replicas have the

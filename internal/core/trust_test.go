@@ -15,39 +15,57 @@ func TestALeaseIsBelievedForLessThanItIs(t *testing.T) {
 	}
 }
 
-func TestALeaseIsTrustedForTheShortestThatAnUnansweredCommandAskedFor(t *testing.T) {
-	for _, c := range []struct{ least, lease, want, doubted Span }{{0, 8, 8, 6}, {5, 8, 5, 5}, {8, 5, 5, 6}} {
+func TestALeaseIsTrustedForTheShortestThatAnExactMirrorAskedFor(t *testing.T) {
+	for _, c := range []struct{ least, lease, want, then Span }{{0, 8, 8, 6}, {5, 8, 5, 5}, {8, 5, 5, 6}} {
 		_, n := tenure()
 		n.trust.least = c.least
 		if d := n.atMost(c.lease); d != c.want {
 			t.Errorf("a lease of %d beside %d: %d", c.lease, c.least, d)
 		}
-		if n.doubtLease(flight{lease: 6}); n.trust.least != c.doubted {
+		if n.asksFor(flight{op: Mirror, lease: 4, at: at(1)}); n.trust.least != c.least {
+			t.Errorf("the least is %d after a mirror that only lengthens, and was %d", n.trust.least, c.least)
+		}
+		if n.asksFor(flight{op: Mirror, exact: true, lease: 6, at: at(1)}); n.trust.least != c.then {
 			t.Errorf("the least of %d and 6 is %d", c.least, n.trust.least)
 		}
 	}
 }
 
-// A Mirror may shorten the lease, whatever becomes of its answer. It never lengthens it before that.
+// An exact Mirror may shorten the lease, whatever becomes of its answer. None lengthens it before that.
 func TestWhatAMirrorChangesWhenItIsSent(t *testing.T) {
 	for _, c := range []struct {
 		op         Op
+		exact      bool
 		was, until SafeTime
 		claim      bool
 		seen       Time
 	}{
-		{Mirror, 10_000, 10_000, false, 7}, {Mirror, 90_000, 7 + 29_688, false, 7}, {Look, 90_000, 90_000, true, 0},
+		{Mirror, true, 10_000, 10_000, false, 7}, {Mirror, true, 90_000, 7 + 29_688, false, 7},
+		{Mirror, false, 10_000, 10_000, false, 7}, {Mirror, false, 90_000, 90_000, false, 7}, {Look, false, 90_000, 90_000, true, 0},
 	} {
 		_, n := tenure()
 		n.trust, n.claim = trust{until: c.was, most: 2_000}, true
-		n.asksFor(c.op, 30_000, at(7))
+		n.asksFor(flight{op: c.op, exact: c.exact, lease: 30_000, at: at(7)})
 		if k := n.trust; k.until != c.until || n.claim != c.claim || k.seen.Time != c.seen || k.most != 30_000 {
-			t.Errorf("%d: %+v", c.op, k)
+			t.Errorf("%+v: %+v", c, k)
 		}
-		n.asksFor(c.op, 20_000, at(7))
-		if n.trust.most != 30_000 {
+		f := flight{op: c.op, exact: c.exact, lease: 20_000, at: at(7)}
+		if n.asksFor(f); n.trust.most != 30_000 {
 			t.Errorf("the longest lease is %d", n.trust.most)
 		}
+		if n.believe(f, at(9)); n.trust.most == 20_000 != c.exact {
+			t.Errorf("%+v: the longest lease is %d after the answer", c, n.trust.most)
+		}
+	}
+}
+
+// A lease that Redis shows is not shorter because of a later answer about a shorter one.
+func TestAnAnswerShortensNoTrust(t *testing.T) {
+	_, n := tenure()
+	n.believe(flight{op: Acquire, at: at(100), lease: 30_000}, at(900))
+	n.believe(flight{op: Mirror, at: at(200), lease: 5_000}, at(900))
+	if n.trust.until != 100+29_688 {
+		t.Errorf("%+v", n.trust)
 	}
 }
 

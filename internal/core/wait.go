@@ -247,7 +247,7 @@ func (l *Lock) pass(w *Call, now Now) {
 	case next != nil && next.Tenure == nil && next.Waits && next.Mode == t.mode && t.want != Resumed && l.worthTicket(next, now) &&
 		!l.Kind.Strict && !l.client.closed && !l.client.breaks(PassTicket):
 		t.call, next.Tenure = next, t
-		t.unshown() // another's
+		t.unsure() // another's
 		l.touch(t)
 	default:
 		l.give(t, now)

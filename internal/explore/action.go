@@ -18,6 +18,7 @@ const (
 	doRead
 	doFixedRead
 	doNest
+	doLongNest
 	doDowngrade
 	doUnlock
 	doUnlockRead
@@ -50,6 +51,7 @@ const (
 	doBreak
 	doBreakLate
 	doDouble
+	doRepeat
 	doRefuse
 	doWrongType
 	doJoinFails
@@ -73,12 +75,13 @@ const (
 
 var kindNames = [...]string{
 	doLock: "Lock", doTry: "TryLock", doTimed: "Lock, for a tick at most", doFixed: "Lock, with a lease", doRead: "RLock", doFixedRead: "RLock, with a lease",
-	doNest: "Lock, nested", doDowngrade: "RLock, beside its write lock", doUnlock: "Unlock", doUnlockRead: "RUnlock", doCancel: "leaves", doDetach: "Detach", doPassOn: "Pass", doResume: "Resume",
+	doNest: "Lock, nested", doLongNest: "Lock, nested, with a long lease", doDowngrade: "RLock, beside its write lock", doUnlock: "Unlock", doUnlockRead: "RUnlock", doCancel: "leaves", doDetach: "Detach", doPassOn: "Pass", doResume: "Resume",
 	doSetLease: "SetLease", doWrite: "sends a guarded write", doForce: "releases the holder by force:", doClose: "Close", doNudge: "looks after", doSlot: "gets a slot: user", doSlotWrite: "gets a slot for a guarded write: user", doExecute: "Redis executes", doHandle: "reads the answer to",
 	doHear: "hears", doSubscribe: "is subscribed", doLate: "Redis executes late", doFail: "cannot send", doHeal: "reaches Redis again", doThaw: "goes on",
 	doTakeOver: "a replica takes over", doListen: "listens to what foreign clients are told", doForeignTry: "tries to lock", doForeignSubscribe: "subscribes",
 	doForeignRelease: "unlocks", doTick: "---- tick", doSlowTick: "---- tick, though something is under way", doBreak: "the connection breaks:",
-	doBreakLate: "the connection breaks, and a command may run late:", doDouble: "a command will run twice:", doRefuse: "a command is refused:",
+	doBreakLate: "the connection breaks, and a command may run late:", doDouble: "a command will run twice:", doRepeat: "Redis executes what will run again:",
+	doRefuse:    "a command is refused:",
 	doWrongType: "a command is refused for good:", doJoinFails: "Redis executes without the join:", doUnreplicated: "Redis executes, and replicas do not confirm:",
 	doLoseMessage: "a message is lost:", doDoubleMessage: "a message comes twice:", doForgeGrant: "a stranger publishes a grant of a ticket that he has made up",
 	doForgeOther: "a stranger publishes about the holder's tenure", doCut: "the subscription ends", doPart: "does not reach Redis from now on",
@@ -238,6 +241,7 @@ func (w *world) usersOf(as []action, i int) []action {
 			}
 			if u.writes+u.reads == 1 {
 				does(Nest, doNest)
+				does(LongNest, doLongNest)
 				does(Detach, doDetach)
 				if w.mayPassOn() {
 					does(Pass, doPassOn)
@@ -277,6 +281,7 @@ func (w *world) faultsOf(as []action, i int) []action {
 	add(Break, len(c.pipe)+len(c.back) > 0, doBreak)
 	add(Late|Endless, len(c.pipe) > 0, doBreakLate)
 	add(Double, len(c.pipe) > 0, doDouble)
+	add(Repeat, len(c.pipe) > 0 && !c.off && w.stalled <= w.now, doRepeat)
 	add(NotRun, len(c.pipe) > 0, doRefuse)
 	add(WrongType, len(c.pipe) > 0 && (c.pipe[0].cmd.Op <= core.Look), doWrongType)
 	add(JoinFails, len(c.pipe) > 0 && c.pipe[0].cmd.Joins.ID != core.ID{}, doJoinFails)

@@ -57,8 +57,11 @@ func (w *world) userActs(c *client, i int, k kind) {
 			return
 		}
 		w.run(c, i, false)
-	case doNest, doDowngrade:
+	case doNest, doLongNest, doDowngrade:
 		r := &core.Call{Owner: o, Until: core.Never, Tag: i}
+		if k == doLongNest {
+			r.Lease = 2 * w.lease()
+		}
 		if k == doDowngrade || u.writes == 0 {
 			r.Mode = core.Shared
 		}
@@ -181,16 +184,7 @@ func (w *world) happens(c *client, i int, k kind) {
 	case doSlotWrite:
 		w.sendsWrite(c, i, true)
 	case doExecute:
-		p := c.pipe[0]
-		c.pipe = slices.Delete(c.pipe, 0, 1)
-		p.reply = w.execute(c, &p)
-		if p.cmd.Op == core.Leave && p.cmd.ID == c.heeds {
-			c.heeds = core.ID{}
-		}
-		p.reply.Settled = w.Ordered && p.behind && p.epoch == c.epoch
-		if !c.dead {
-			c.back = append(c.back, p)
-		}
+		w.executeFirst(c)
 	case doLate:
 		p := c.late[i]
 		c.late = slices.Delete(c.late, i, i+1)
@@ -268,6 +262,20 @@ func (w *world) lockOf(c *client, id core.ID) *core.Lock {
 // within is for how long locks are passed on.
 const within = 3
 
+// executeFirst executes the first command of a client's pipeline.
+func (w *world) executeFirst(c *client) {
+	p := c.pipe[0]
+	c.pipe = slices.Delete(c.pipe, 0, 1)
+	p.reply = w.execute(c, &p)
+	if p.cmd.Op == core.Leave && p.cmd.ID == c.heeds {
+		c.heeds = core.ID{}
+	}
+	p.reply.Settled = w.Ordered && p.behind && p.epoch == c.epoch
+	if !c.dead {
+		c.back = append(c.back, p)
+	}
+}
+
 // execute executes a command in Redis.
 func (w *world) execute(c *client, p *packet) core.Reply {
 	a := w.server.Do(p.cmd, server.Time(w.now), &w.effects)
@@ -333,6 +341,11 @@ func (w *world) fault(c *client, k kind) {
 	case doDouble:
 		p := c.pipe[0]
 		p.since = w.now
+		c.late = append(c.late, p)
+	case doRepeat:
+		p := c.pipe[0]
+		p.since = w.now
+		w.executeFirst(c)
 		c.late = append(c.late, p)
 	case doRefuse, doWrongType, doJoinFails, doUnreplicated:
 		p := c.pipe[0]

@@ -20,6 +20,7 @@ var (
 	rare    = Setup{Clients: 2, Users: 1, Rounds: 2, Linger: 100, Lease: 40, Look: 40, Idle: 6}
 	abroad  = Setup{Clients: 2, Users: 1, Rounds: 1, Foreign: []Foreign{Subscriber}, ForeignRounds: 1, Look: 9, Lease: 9, Do: Cancel}
 	passOn  = Setup{Clients: 2, Users: 1, Rounds: 2, Do: Pass}
+	repeats = Setup{Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Nest, Faults: 1, Fault: Repeat}
 	reads   = Setup{Clients: 2, Users: 2, Rounds: 1, RW: true, Do: Read}
 )
 
@@ -50,6 +51,10 @@ var brokenRules = []struct {
 	{"OwnSendTime", core.OwnSendTime, "before another one was told", true, false, twice},
 	{"TrustFromSeen", core.TrustFromSeen, "before another one was told", true, false, twice},
 	{"LeastLease", core.LeastLease, "before another one was told", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, Lease: 9, Do: SetLease | Nest, Faults: 1, Fault: Break | Late}},
+	{"LeastLease of a command that is repeated", core.LeastLease, "before another one was told", true, false, repeats},
+	{"Lengthens", core.Lengthens | core.LeastLease, "before another one was told", false, false, repeats},
+	{"Lengthens readers", core.Lengthens | core.LeastLease, "before another one was told", true, false, but(repeats, func(s *Setup) { s.RW = true; s.Do |= FixedRead })},
+	{"Lengthens permits", core.Lengthens | core.LeastLease, "before another one was told", false, false, but(repeats, func(s *Setup) { s.Kind = permit })},
 	{"JoinOnce", core.JoinOnce, "has the key", false, false, faulty},
 	{"JoinClaims", core.JoinClaims, "before another one was told", true, false, twice},
 	{"Looks", core.Looks, "nothing will ever be sent", false, false, faulty},

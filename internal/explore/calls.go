@@ -150,7 +150,7 @@ func (w *world) released(c *client, u *user, o *core.Call) {
 	if o.Cause == core.ByUnlock && passes && u.ends == w.passed.id {
 		w.passed.told, w.passed.token = true, u.token
 	}
-	if o.Cause != core.Unconfirmed && !passes && w.shows(u.ends) && !w.wiped && w.Fault&Double == 0 {
+	if o.Cause != core.Unconfirmed && !passes && w.shows(u.ends) && !w.wiped && w.Fault&(Double|Repeat) == 0 {
 		w.fail("client %d: an Unlock returns as if it were answered, and Redis shows tenure %d", c.id, u.ends.N)
 	}
 	if o.Cause == core.Unconfirmed && w.faults == w.Faults && w.Slots == 0 {

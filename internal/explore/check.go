@@ -236,7 +236,7 @@ func (w *world) inOrder(c *client, r *core.Call) {
 func (w *world) granted() {
 	for _, t := range w.effects.Granted {
 		w.idle, w.unused = 0, 0
-		if slices.Contains(w.entered, t.ID) && !w.wiped && w.Fault&Double == 0 {
+		if slices.Contains(w.entered, t.ID) && !w.wiped && w.Fault&(Double|Repeat) == 0 {
 			w.fail("Redis grants the lock to tenure %d.%d a second time", t.ID.Client, t.ID.N)
 		}
 		w.entered = append(w.entered, t.ID)

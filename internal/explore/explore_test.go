@@ -69,6 +69,13 @@ var quick = []Setup{
 	{Name: "permit 2x1, Pass", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Pass | Cancel},
 	{Name: "readers 2x1, Pass", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read | Pass | Cancel},
 	{Name: "readers 2x1, downgrade and Pass", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read | Downgrade | Pass},
+	{Name: "2x1, repeats", Clients: 2, Users: 1, Rounds: 1, Do: Nest, Faults: 1, Fault: Repeat},
+	{Name: "1x2, repeats", Clients: 1, Users: 2, Rounds: 1, Do: Fixed | Nest, Faults: 1, Fault: Repeat},
+	{Name: "fair 2x1, repeats", Clients: 2, Users: 1, Rounds: 1, Kind: fair, Faults: 1, Fault: Repeat},
+	{Name: "fenced 2x1, repeats", Clients: 2, Users: 1, Rounds: 1, Kind: fenced, Faults: 1, Fault: Repeat},
+	{Name: "permit 2x1, repeats", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Nest, Faults: 1, Fault: Repeat},
+	{Name: "2x1, Detach, repeats", Clients: 2, Users: 1, Rounds: 1, Do: OnlyFixed | Detach, Faults: 1, Fault: Repeat},
+	{Name: "linger 2x1, repeats", Clients: 2, Users: 1, Rounds: 1, Linger: 3, Faults: 1, Fault: Repeat},
 	{Name: "linger 1x1", Clients: 1, Users: 1, Rounds: 3, Linger: 5, Do: Try | Nest | Fixed},
 }
 
@@ -138,6 +145,10 @@ var thorough = []Setup{
 	{Name: "1x1 and a fair waiter, without end", Clients: 1, Users: 1, Foreign: []Foreign{Queuer}, ForeignTicks: 3, Passes: 9},
 	{Name: "readers 2x1 and a reader", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read, Foreign: []Foreign{Reader}, ForeignRounds: 1},
 	{Name: "readers 2x1, a writer and a reader", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read | OnlyRead, Foreign: []Foreign{Writer, Reader}, ForeignRounds: 1, begin: foreignWriter},
+	{Name: "2x1, repeats of leases", Clients: 2, Users: 1, Rounds: 1, Do: Fixed | Nest, Faults: 1, Fault: Repeat},
+	{Name: "readers 2x1, repeats", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Read | Downgrade, Faults: 1, Fault: Repeat},
+	{Name: "2x1, Pass, repeats", Clients: 2, Users: 1, Rounds: 1, Do: Pass, Faults: 1, Fault: Repeat},
+	{Name: "permit 2x1, Pass, repeats", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Pass, Faults: 1, Fault: Repeat},
 	{Name: "permit 2x1, faults", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Cancel, Faults: 1, Fault: Break | Late | Slow},
 }
 

@@ -372,5 +372,5 @@ func (w *world) checkLeft() {
 
 // unbounded reports whether a command may have been executed at any time, so that what it leaves ends with its lease.
 func (w *world) unbounded() bool {
-	return w.Fault&(Endless|Double|Failover) != 0 || w.Do&Detach != 0 && w.Fault&Late != 0
+	return w.Fault&(Endless|Double|Repeat|Failover) != 0 || w.Do&Detach != 0 && w.Fault&Late != 0
 }

@@ -53,6 +53,7 @@ const (
 	OnlyFixed                   // no write lock without a lease of two ticks
 	FixedRead                   // a read lock with a lease of two ticks
 	Nest                        // a Lock of what they hold
+	LongNest                    // the same with a lease that is twice as long as others
 	Downgrade                   // a read lock of what they write
 	Cancel                      // leave while they wait
 	Close                       // close the client
@@ -73,6 +74,7 @@ const (
 	Late                            // ... and one command of it runs later, within a lease
 	Endless                         // ... or without a bound
 	Double                          // a command runs twice, the second time late
+	Repeat                          // a command is answered, and runs again within a lease
 	NotRun                          // a command is refused before it runs
 	WrongType                       // a command is refused, and would be refused again
 	JoinFails                       // a release is executed, and the join that goes with it is not

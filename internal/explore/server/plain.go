@@ -12,14 +12,17 @@ var Plain Kind = plain{}
 type plain struct{}
 
 func (plain) acquire(r *run, c *core.Command) core.Reply {
-	if again := r.find(c.ID, c.Owner, false) >= 0; !again && (len(r.Holders) > 0 || r.queueExists()) {
+	again := r.find(c.ID, c.Owner, false) >= 0
+	if !again && (len(r.Holders) > 0 || r.queueExists()) {
 		r.call()
 		return r.denial()
 	} else if !again {
 		r.entered(c.Ticket)
 	}
 	token := r.tokens()
-	r.Holders, r.Ends = []Holder{{ID: c.ID, Owner: c.Owner, Count: 1}}, r.now.after(c.Lease)
+	if !again {
+		r.Holders, r.Ends = []Holder{{ID: c.ID, Owner: c.Owner, Count: 1}}, r.now.after(c.Lease)
+	}
 	return core.Reply{Found: core.Holds, Token: token}
 }
 
@@ -27,20 +30,35 @@ func (plain) mirror(r *run, c *core.Command) core.Reply {
 	if len(r.Holders) == 0 || r.Holders[0].ID != c.ID || c.Owner != 0 && r.hasPassed(c.ID) {
 		return core.Reply{}
 	}
-	r.Holders, r.Ends = []Holder{{ID: c.ID, Owner: c.Owner, Count: c.Writes}}, r.now.after(c.Lease)
+	again := r.find(c.ID, c.Owner, false) >= 0
+	r.Holders, r.Ends = []Holder{{ID: c.ID, Owner: c.Owner, Count: c.Writes}}, r.endsWith(c, again, r.Ends)
 	return core.Reply{Found: core.Holds, Others: r.others(c)}
 }
 
+// endsWith returns the end of a lease after a mirror, which lengthens it only unless it is exact. The one that passes the
+// lock on changes it once.
+func (r *run) endsWith(c *core.Command, again bool, was Time) Time {
+	switch {
+	case !c.Exact:
+		return max(was, r.now.after(c.Lease))
+	case again && c.Owner == 0:
+		return was
+	}
+	return r.now.after(c.Lease)
+}
+
 func (plain) resume(r *run, c *core.Command) core.Reply {
+	ends := r.now.after(c.Lease)
 	switch {
 	case r.find(c.ID, c.Owner, false) >= 0: // again
+		ends = max(ends, r.Ends)
 	case r.find(c.Passed, 0, false) < 0:
 		return core.Reply{}
 	default:
 		r.entered(c.Ticket)
 		r.Holders = []Holder{{ID: c.ID, Owner: c.Owner, Count: 1}}
 	}
-	r.Ends = r.now.after(c.Lease)
+	r.Ends = ends
 	return core.Reply{Found: core.Holds, Others: r.others(c)}
 }
 

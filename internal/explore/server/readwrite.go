@@ -29,8 +29,8 @@ func (readWrite) acquire(r *run, c *core.Command) core.Reply {
 	}
 	if !again {
 		r.entered(c.Ticket)
+		r.show(c.Ticket, 1, c.Lease)
 	}
-	r.show(c.Ticket, 1, c.Lease)
 	return core.Reply{Found: core.Holds}
 }
 
@@ -72,17 +72,17 @@ func (readWrite) mirror(r *run, c *core.Command) core.Reply {
 	if c.Reads {
 		reads = 1
 	}
-	if r.count(c, true) != c.Writes || r.count(c, false) != reads {
-		if !r.showAll(c) {
-			return core.Reply{}
-		}
+	again := r.count(c, true) == c.Writes && r.count(c, false) == reads
+	if !again && !r.showAll(c) {
+		return core.Reply{}
 	}
-	ends := r.now.after(c.Lease)
+	ends := r.endsWith(c, again, r.Ends)
 	if c.Reads {
-		r.set(Holder{ID: c.ID, Owner: c.Owner, Count: 1, Ends: ends})
 		if c.Writes == 0 && len(r.Holders) > 1 { // others read
 			ends = max(ends, r.Ends)
 		}
+		i := r.find(c.ID, c.Owner, false)
+		r.set(Holder{ID: c.ID, Owner: c.Owner, Count: 1, Ends: r.endsWith(c, again, r.Holders[i].Ends)})
 	}
 	r.Ends = ends
 	return core.Reply{Found: core.Holds, Others: r.others(c)}
@@ -128,13 +128,14 @@ func (readWrite) resume(r *run, c *core.Command) core.Reply {
 	}
 	ends := r.now.after(c.Lease)
 	h := Holder{ID: c.ID, Owner: c.Owner, Writes: writes, Count: 1}
-	if j := r.find(c.ID, c.Owner, writes); j >= 0 {
-		h.Count = r.Holders[j].Count
-	}
 	if !writes {
-		if h.Ends = ends; len(r.Holders) > 1 { // others read
-			ends = max(ends, r.Ends)
-		}
+		h.Ends = ends
+	}
+	if j := r.find(c.ID, c.Owner, writes); j >= 0 {
+		h.Count, h.Ends = r.Holders[j].Count, max(h.Ends, r.Holders[j].Ends)
+	}
+	if i < 0 || !writes && len(r.Holders) > 1 { // again, or others read
+		ends = max(ends, r.Ends)
 	}
 	if i >= 0 {
 		r.entered(c.Ticket)

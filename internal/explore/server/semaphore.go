@@ -36,8 +36,8 @@ func (semaphore) acquire(r *run, c *core.Command) core.Reply {
 	}
 	if !own {
 		r.entered(c.Ticket)
+		r.permit(c.Ticket, r.now.after(c.Lease))
 	}
-	r.permit(c.Ticket, r.now.after(c.Lease))
 	return core.Reply{Found: core.Holds}
 }
 
@@ -89,22 +89,29 @@ func (semaphore) mirror(r *run, c *core.Command) core.Reply {
 		return core.Reply{}
 	}
 	former := r.Holders[i]
+	if c.Owner == 0 && former.Owner == 0 { // again
+		return core.Reply{Found: core.Holds}
+	}
 	r.Holders = without(r.Holders, func(h Holder) bool { return h.ID == former.ID && h.Owner == former.Owner })
-	r.permit(c.Ticket, r.now.after(c.Lease))
+	r.permit(c.Ticket, r.endsWith(c, former.Owner == c.Owner, former.Ends))
 	return core.Reply{Found: core.Holds}
 }
 
 func (semaphore) resume(r *run, c *core.Command) core.Reply {
 	i, j := r.find(c.Passed, 0, false), r.find(c.ID, c.Owner, false)
+	ends := r.now.after(c.Lease)
 	switch {
 	case j >= 0 && r.Holders[j].Ends > r.now: // again
+		if i < 0 || r.Holders[i].Ends <= r.now {
+			ends = max(ends, r.Holders[j].Ends)
+		}
 	case i < 0 || r.Holders[i].Ends <= r.now:
 		return core.Reply{}
 	default:
 		r.entered(c.Ticket)
 	}
 	r.Holders = without(r.Holders, func(h Holder) bool { return h.ID == c.Passed && h.Owner == 0 })
-	r.permit(c.Ticket, r.now.after(c.Lease))
+	r.permit(c.Ticket, ends)
 	return core.Reply{Found: core.Holds}
 }
 

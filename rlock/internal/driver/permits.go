@@ -31,7 +31,7 @@ func mirrorPermits(r *redis, part []*exchange) wire.Call {
 	keys, args := make([]string, 0, len(part)), make([]string, 0, 2*len(part))
 	for _, c := range part {
 		keys = append(keys, c.name.Key)
-		args = append(args, r.milliseconds(c.cmd.Lease), c.text)
+		args = append(args, r.mirrorLease(&c.cmd), c.text)
 	}
 	return wire.Call{Script: wire.SemaphoreMirror, Keys: keys, Args: args}
 }

@@ -29,7 +29,7 @@ func mirrorPlain(r *redis, part []*exchange) wire.Call {
 		asks := r.asks(c)
 		more = append(more, asks.Keys...)
 		keys = append(keys, c.name.Key)
-		args = append(args, r.milliseconds(c.cmd.Lease), c.text, strconv.Itoa(c.cmd.Writes), asks.How, asks.Channel)
+		args = append(args, r.mirrorLease(&c.cmd), c.text, strconv.Itoa(c.cmd.Writes), asks.How, asks.Channel)
 	}
 	return wire.Call{Script: wire.Mirror, Keys: append(keys, more...), Args: args}
 }

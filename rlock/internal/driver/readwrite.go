@@ -37,7 +37,7 @@ func mirrorReadWrite(r *redis, part []*exchange) wire.Call {
 		asks := r.asks(c)
 		more = append(more, asks.Keys...)
 		keys = append(keys, c.name.Key, c.name.Extra(), c.name.Channel())
-		args = append(args, r.milliseconds(c.cmd.Lease), c.text, strconv.Itoa(c.cmd.Writes), wire.Flag(c.cmd.Reads), asks.How)
+		args = append(args, r.mirrorLease(&c.cmd), c.text, strconv.Itoa(c.cmd.Writes), wire.Flag(c.cmd.Reads), asks.How)
 	}
 	return wire.Call{Script: wire.ReadWriteMirror, Keys: append(keys, more...), Args: args}
 }

@@ -216,6 +216,15 @@ func (r *redis) milliseconds(d core.Span) string {
 	return strconv.FormatInt(max(time.Duration(d).Milliseconds(), 1), 10)
 }
 
+// mirrorLease is that of a mirror.
+func (r *redis) mirrorLease(cmd *core.Command) string {
+	if lease := r.milliseconds(cmd.Lease); !cmd.Exact {
+		return lease
+	} else {
+		return wire.Exact(lease)
+	}
+}
+
 // readResult reads what Redis said to a command that was sent by itself.
 func (r *redis) readResult(c *exchange, result rueidis.RedisResult) answer {
 	if nudges := c.nudges || c.cmd.Op == core.Step; nudges || c.cmd.Op == core.Leave && c.joins == "" {

@@ -51,6 +51,7 @@ func (c *comparison) draw() core.Command {
 	client := uint32(r.IntN(modelClients))
 	if again := c.resumed; again.Op != core.None { // as often as not it had no answer
 		if c.resumed.Op = core.None; r.IntN(2) == 0 {
+			again.Lease = cmd.Lease
 			return again
 		}
 	}
@@ -76,7 +77,7 @@ func (c *comparison) draw() core.Command {
 		cmd.Joins = c.fresh(cmd.ID.Client)
 	case 17, 18:
 		cmd.Op, cmd.Ticket = core.Mirror, c.some()
-		cmd.Writes = 1 + r.IntN(2)
+		cmd.Writes, cmd.Exact = 1+r.IntN(2), r.IntN(3) == 0
 		switch {
 		case c.model == server.ReadWrite:
 			if cmd.Reads = cmd.Mode == core.Shared || r.IntN(2) == 0; cmd.Reads && r.IntN(4) > 0 {
@@ -103,7 +104,7 @@ func (c *comparison) draw() core.Command {
 		if cmd.Writes = 1; cmd.Mode == core.Shared {
 			cmd.Writes, cmd.Reads = 0, true
 		}
-		cmd.Owner = 0
+		cmd.Owner, cmd.Exact = 0, true
 	case 20, 21:
 		cmd.Op, cmd.Ticket = core.Write, c.some()
 		if c.model == server.ReadWrite {

@@ -94,6 +94,9 @@ func (k *modelKind) call(c core.Command) wire.Call {
 		if c.Asks {
 			asks = k.redis.Asks(n, c.Polling)
 		}
+		if c.Exact {
+			lease = wire.Exact(lease)
+		}
 		family, writes := k.redis.Family(), strconv.Itoa(c.Writes)
 		switch k.model {
 		case server.ReadWrite:

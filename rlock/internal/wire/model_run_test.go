@@ -208,7 +208,7 @@ func commandText(c core.Command) string {
 		text += ", " + member(c.Joins).Mode + member(c.Joins).Ticket + " joins"
 	}
 	if c.Op == core.Mirror {
-		text += fmt.Sprintf(", writes %d, reads %v", c.Writes, c.Reads)
+		text += fmt.Sprintf(", exact %v, writes %d, reads %v", c.Exact, c.Writes, c.Reads)
 	}
 	if c.Op == core.Resume {
 		text += ", of " + ownerText(c.Passed, 0)

@@ -72,6 +72,9 @@ func read(name string) string {
 	return string(text)
 }
 
+// Exact writes a lease in milliseconds as a mirror takes it that may shorten it: see scripts/mirror.lua.
+func Exact(lease string) string { return "=" + lease }
+
 // A Call is a script with its keys and arguments.
 type Call struct {
 	Script     *Script

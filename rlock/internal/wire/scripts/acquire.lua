@@ -20,10 +20,12 @@
 -- The tokens and the lease come first where the server can refuse them by its access
 -- rules: a lock without tokens, or without an end, must not stay behind.
 --
--- Sending it again changes nothing: it sets the count and does not add to it.
--- (Redisson adds: issue 7367, a count of two that is never freed.) Tokens reserved
--- before the last answer are not used.
-if redis.call('exists', KEYS[1], KEYS[2]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+-- Sent again while the owner has the lock it changes nothing: not the count (Redisson adds: issue
+-- 7367, a count of two that is never freed), and not the lease, which may be a longer one by now.
+-- Tokens reserved before the last answer are not used. Sent again after the release it takes a lock
+-- that is free, for a tenure that its client does not know: see queue.lua.
+local free = redis.call('exists', KEYS[1], KEYS[2]) == 0
+if free or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
 	local token = nil
 	if KEYS[3] then
 		local counter = redis.pcall('incrby', KEYS[3], ARGV[3])
@@ -34,6 +36,9 @@ if redis.call('exists', KEYS[1], KEYS[2]) == 0 or redis.call('hexists', KEYS[1],
 			return redis.error_reply('WRONGTYPE token counter ' .. KEYS[3] .. ' is negative')
 		end
 		token = redis.call('get', KEYS[3])
+	end
+	if not free then
+		return token
 	end
 	redis.call('hset', KEYS[1], ARGV[2], '1') -- a number would have to be formatted
 	local expires = redis.pcall('pexpire', KEYS[1], ARGV[1])

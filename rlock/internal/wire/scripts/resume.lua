@@ -20,15 +20,15 @@
 -- The mark of the tenure that passed the lock on goes: it would say of a later release that the
 -- client has died, whose other tickets would be dropped.
 --
--- Sending it again finds the owner that has resumed, and changes nothing but the lease. That
--- comes first: a server without memory refuses HSET, but not after the script has written.
+-- Sent again it finds the owner that has resumed, and lengthens the lease at most. That comes first:
+-- a server without memory refuses HSET, but not after the script has written.
 local lock, lease, from, to, reads = KEYS[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5] == 's'
 local passed = redis.call('hexists', lock, from) == 1
 if not passed and redis.call('hexists', lock, to) == 0 then
 	return 0
 end
 local longest = lease
-if reads and redis.call('hlen', lock) > 2 then -- others read
+if not passed or reads and redis.call('hlen', lock) > 2 then -- it is sent again, or others read
 	longest = math.max(longest, redis.call('pttl', lock))
 end
 redis.call('pexpire', lock, longest)
@@ -38,7 +38,9 @@ if passed then
 end
 if reads then
 	redis.call('del', KEYS[5])
-	redis.call('set', KEYS[6], '1', 'px', lease)
+	if redis.call('pttl', KEYS[6]) < lease then
+		redis.call('set', KEYS[6], '1', 'px', lease)
+	end
 end
 redis.pcall('zrem', KEYS[2], '!' .. string.sub(from, 1, 36))
 return 1 + waiting(KEYS[2], KEYS[3], not reads and KEYS[5], KEYS[4], #ARGV[1] > 1)

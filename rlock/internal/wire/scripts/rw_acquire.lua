@@ -25,7 +25,7 @@
 -- A hash without a mode is a lock of another kind. Redisson would add a mode to it;
 -- here it excludes readers and writers. A hash of anything else than owners is left as it is.
 --
--- Sending it again changes nothing: it sets the count, it does not add to it.
+-- Sent again while the owner has the lock it changes nothing: see acquire.lua.
 -- (owners.lua)
 local name, lease, owner, asked = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local field = asked == 'write' and owner .. ':write' or owner
@@ -50,7 +50,10 @@ if not open then
 	end
 end
 
-if not open and redis.call('hexists', name, field) == 0 then
+if #holders > 0 and redis.call('hexists', name, field) == 1 then
+	return nil
+end
+if not open then
 	for _, f in ipairs(holders) do
 		call(string.gsub(f, ':write$', ''), name)
 	end

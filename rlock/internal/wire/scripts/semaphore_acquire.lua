@@ -10,8 +10,8 @@
 -- {m, o}   refused: no permit is left, and that of owner o, which ends first, has m more
 --          milliseconds; {-2, ""}: a permit is left, but clients wait for it
 --
--- Sending it again changes nothing but the end of the lease. A sorted set of anything else
--- than owners is left as it is.
+-- Sent again while the owner has a permit it changes nothing: see acquire.lua. A sorted set of
+-- anything else than owners is left as it is.
 -- (owners.lua)
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -31,7 +31,9 @@ local left = waited and #over or 0 -- of these
 
 local full = redis.call('zcard', KEYS[1]) - left >= tonumber(ARGV[3])
 local own = redis.call('zscore', KEYS[1], ARGV[2])
-if (full or waited) and not (own and tonumber(own) > now) then
+if own and tonumber(own) > now then
+	return nil
+elseif full or waited then
 	local first = full and redis.call('zrange', KEYS[1], left, left, 'withscores') or {}
 	return {first[1] and math.max(tonumber(first[2]) - now, 1) or -2, first[1] or ''}
 end

@@ -1,16 +1,16 @@
 -- Renews permits of semaphores, and passes them on: the owner is then "<uuid>:0", see resume.lua.
 --
 -- KEYS[i]   the name of the i-th semaphore, see semaphore.lua
--- ARGV[2i-1] the lease of the i-th permit in milliseconds, which begins now
+-- ARGV[2i-1] the lease of the i-th permit in milliseconds, after a "=" if it may be shortened: see
+--           mirror.lua
 -- ARGV[2i]   its owner, "<uuid>:<id>"
 --
 -- For each permit, in an array:
 -- 0        lost: it is gone, or its lease was over
 -- 1        renewed
 --
--- Sending it again changes nothing but the end of the lease. A lease may become shorter; the
--- key lives as long as the longest. Its end is set first: a server without memory refuses
--- ZADD, but not after the script has written.
+-- Sent again it does what mirror.lua says. The key lives as long as the longest lease. Its end is
+-- set first: a server without memory refuses ZADD, but not after the script has written.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -32,8 +32,15 @@ local function renew(key, lease, owner)
 	if not ends or tonumber(ends) <= now then
 		return 0
 	end
+	if string.byte(lease) ~= 61 then
+		lease = math.max(tonumber(lease), ends - now)
+	elseif not was and string.sub(owner, 38) == '0' then
+		return 1
+	else
+		lease = tonumber(string.sub(lease, 2))
+	end
 	local last = redis.call('zrange', key, '-2', '-1', 'withscores')
-	local longest = tonumber(lease)
+	local longest = lease
 	for i = 1, #last, 2 do
 		if last[i] ~= owner and last[i] ~= was then
 			longest = math.max(longest, last[i + 1] - now)

@@ -16,10 +16,14 @@ local function has(owner)
 	local ends = redis.call('zscore', KEYS[1], owner)
 	return ends and tonumber(ends) > now
 end
-if not has(ARGV[2]) and not has(ARGV[3]) then
-	return 0
+local lease = tonumber(ARGV[1])
+if not has(ARGV[2]) then
+	if not has(ARGV[3]) then
+		return 0
+	end
+	lease = math.max(lease, redis.call('zscore', KEYS[1], ARGV[3]) - now)
 end
-local longest = tonumber(ARGV[1])
+local longest = lease
 local last = redis.call('zrange', KEYS[1], '-3', '-1', 'withscores')
 for i = 1, #last, 2 do
 	if last[i] ~= ARGV[2] and last[i] ~= ARGV[3] then
@@ -27,7 +31,7 @@ for i = 1, #last, 2 do
 	end
 end
 redis.call('pexpire', KEYS[1], string.format('%.0f', longest))
-redis.call('zadd', KEYS[1], string.format('%.0f', now + ARGV[1]), ARGV[3])
+redis.call('zadd', KEYS[1], string.format('%.0f', now + lease), ARGV[3])
 redis.call('zrem', KEYS[1], ARGV[2])
 redis.pcall('zrem', KEYS[2], '!' .. string.sub(ARGV[2], 1, 36))
 return 1
