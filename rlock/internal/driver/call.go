@@ -98,7 +98,7 @@ func (c *Client) returns(n *client.Name, o core.OwnerID, earlier *earlierLosses)
 		<-e.told
 	}
 	if c.witness != nil {
-		c.shardOf(n).checkTold(n.Key, o, earlier)
+		c.shardOf(n).checkTold(n, o, earlier)
 	}
 }
 

@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"iter"
 	"strconv"
 	"sync"
 
@@ -11,7 +10,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// shardCount is how many shards a client has for each kind of lock.
+// shardCount is how many shards a client has.
 const shardCount = 64
 
 // A Client keeps the locks of some kinds of one client. Its methods may be called concurrently.
@@ -34,7 +33,7 @@ type Client struct {
 	waiters   sync.Pool
 	exchanges sync.Pool // commands on their way
 
-	shards [client.KindCount][]shard // by kind
+	shards [shardCount]shard // by the hash of the key
 }
 
 var _ client.Locks = (*Client)(nil)
@@ -59,13 +58,12 @@ func newClient(e *client.Client, w carrier) *Client {
 		witness:   newWitness(e),
 	}
 	config := c.config()
-	for id, k := range kinds {
-		c.shards[id] = make([]shard, shardCount)
-		for i := range c.shards[id] {
-			c.shards[id][i] = shard{
-				client: c, kind: k, locks: make(map[string]*lock), pools: make(map[string]*pool),
-				core: core.Client{Config: config, ID: thisClient, Tenure: e.ID.Number},
-			}
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.client, s.pools = c, make(map[string]*pool)
+		s.core = core.Client{Config: config, ID: thisClient, Tenure: e.ID.Number}
+		for id := range s.locks {
+			s.locks[id] = make(map[string]*lock)
 		}
 	}
 	if c.wire.Tracks() {
@@ -78,35 +76,26 @@ func newClient(e *client.Client, w carrier) *Client {
 
 // allShards calls yield with every shard.
 func (c *Client) allShards(yield func(*shard) bool) {
-	for id := range c.shards {
-		for i := range c.shards[id] {
-			if !yield(&c.shards[id][i]) {
-				return
-			}
+	for i := range c.shards {
+		if !yield(&c.shards[i]) {
+			return
 		}
 	}
 }
 
-// shardsOf calls yield with the shard of the key for each kind.
-func (c *Client) shardsOf(key string) iter.Seq[*shard] {
-	return func(yield func(*shard) bool) {
-		i := c.shared.HashOf(key) % shardCount
-		for id := range c.shards {
-			if c.shards[id] != nil && !yield(&c.shards[id][i]) {
-				return
-			}
-		}
-	}
-}
+// shardOfKey returns the shard of the locks of all kinds that have the key.
+func (c *Client) shardOfKey(key string) *shard { return &c.shards[c.shared.HashOf(key)%shardCount] }
 
-// locksOf calls visit with the lock of each kind that has the key, entered; of permits with that of the tenure, which
-// is known by its owner's text.
-func (c *Client) locksOf(key, tenure string, visit func(l *lock, now core.Now)) {
-	owner := ownerIn(tenure)
-	for s := range c.shardsOf(key) {
-		if l, now := s.enterIfAny(key, owner); l != nil {
-			visit(l, now)
-			s.exit(l)
+// enterTenure enters the lock of the key that has the tenure of that ID, which Redis knows by the text. It returns nil, and
+// holds no mutex, if there is none. The locks of all kinds are under one mutex.
+func (c *Client) enterTenure(key, text string, id core.ID) (*lock, core.Now) {
+	s, owner := c.shardOfKey(key), ownerIn(text)
+	now := s.take()
+	for kind := range s.locks {
+		if l := s.find(client.KindID(kind), key, owner); l != nil && l.Find(id) != nil {
+			return l, now
 		}
 	}
+	s.unlock()
+	return nil, now
 }

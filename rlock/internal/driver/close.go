@@ -19,9 +19,8 @@ func (c *Client) Verify() {
 
 // AskAbout asks Redis about the lock and its waiters. It is no method of [client.Locks], but for tests of users.
 func (c *Client) AskAbout(key string) {
-	for s := range c.shardsOf(key) {
-		s.visit(s.named(key), func(l *lock, now core.Now) { l.Doubt(now) })
-	}
+	s := c.shardOfKey(key)
+	s.visit(s.named(key), func(l *lock, now core.Now) { l.Doubt(now) })
 }
 
 // eachLock calls visit with each lock, entered.

@@ -283,7 +283,9 @@ func (f *fake) isClean() {
 		assert.Zero(f.t, w.all.Releases.InFlight(), "a place is not given back")
 		for s := range w.client.allShards {
 			s.glance(func() {
-				assert.Empty(f.t, s.locks)
+				for _, locks := range s.locks {
+					assert.Empty(f.t, locks)
+				}
 				assert.Empty(f.t, s.pools)
 				assert.Empty(f.t, s.mirrorWaits)
 				assert.Zero(f.t, s.counts.Held)

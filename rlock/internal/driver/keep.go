@@ -242,7 +242,7 @@ func (l *lock) nudged(a *answer, now core.Now) {
 // begins makes a command ready to be sent: its answer is given to land.
 func (l *lock) begins(x *exchange, now core.Now) {
 	c, cmd := l.shard.client, &x.cmd
-	x.lock, x.name, x.kind, x.at = l, l.name, l.shard.kind, now.Time
+	x.lock, x.name, x.kind, x.at = l, l.name, l.kind(), now.Time
 	var k *work
 	switch t := cmd.Tenure(); {
 	case t != nil:

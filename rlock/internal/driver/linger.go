@@ -30,7 +30,7 @@ func (l *lock) lingerOf(req *client.Request, now core.Now) time.Duration {
 	if linger == 0 {
 		linger = config.Linger
 	}
-	if linger <= 0 || config.RedissonPolls == wire.RedissonPollsAlways || config.NoClientChannel || req.Whole != nil || l.shard.kind.permits || l.backsOff(now) {
+	if linger <= 0 || config.RedissonPolls == wire.RedissonPollsAlways || config.NoClientChannel || req.Whole != nil || l.kind().permits || l.backsOff(now) {
 		return 0
 	}
 	return linger
@@ -121,7 +121,7 @@ func (l *lock) contendedFor(now core.Now) {
 
 // met notes the holder that Redis has named: a foreign client cannot call.
 func (l *lock) met(holder string, lingers bool, now core.Now) {
-	if (lingers || l.shard.client.shared.Config.Linger > 0) && holder != "" && !wire.IsOurs(holder) && l.shard.kind.foreign {
+	if (lingers || l.shard.client.shared.Config.Linger > 0) && holder != "" && !wire.IsOurs(holder) && l.kind().foreign {
 		l.backOff(0, foreignMemory, now)
 	}
 }

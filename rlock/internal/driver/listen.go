@@ -18,7 +18,7 @@ func (l *lock) subscribe() {
 	listen := func() subscription {
 		return c.wire.listen(n, func(message string) { c.hear(n, message) }, func() { c.marked(n) })
 	}
-	if l.shard.kind.permits {
+	if l.kind().permits {
 		l.sub = l.shard.share(n, listen)
 	} else {
 		l.sub = listen()
@@ -85,17 +85,14 @@ func (c *Client) hear(n *client.Name, message string) {
 	if notice.Granted {
 		m.Kind, m.Token, m.Tokens = core.Granted, notice.Counter, notice.Reserved
 	}
-	heard := false
-	c.locksOf(n.Key, notice.Ticket, func(l *lock, now core.Now) {
-		if !heard && l.Find(m.ID) != nil {
-			heard = true
-			l.Hear(m, now)
-		}
-	})
-	if heard || !notice.Granted || m.ID == (core.ID{}) {
+	l, now := c.enterTenure(n.Key, notice.Ticket, m.ID)
+	switch {
+	case l != nil:
+	case !notice.Granted || m.ID == (core.ID{}):
 		return
+	default: // no waiter wants it, and the next in the queue must not wait for that
+		l, now = c.enter(n, ownerIn(notice.Ticket))
 	}
-	l, now := c.enter(n, ownerIn(notice.Ticket)) // no waiter wants it, and the next in the queue must not wait for that
 	if !c.shared.Closed.Load() {
 		l.Hear(m, now)
 	}
@@ -104,23 +101,21 @@ func (c *Client) hear(n *client.Name, message string) {
 
 // Told implements [client.Locks]: a message on the client's own channel.
 func (c *Client) Told(m wire.ClientMessage) {
-	known, id := false, c.idOf(m.Owner)
-	c.locksOf(m.Text, m.Owner, func(l *lock, now core.Now) {
-		t := l.Find(id)
-		if known || t == nil {
-			return
+	id := c.idOf(m.Owner)
+	l, now := c.enterTenure(m.Text, m.Owner, id)
+	if l == nil {
+		return
+	}
+	switch m.Verb {
+	case wire.Forced:
+		l.Hear(core.Message{Kind: core.Forced, ID: id}, now)
+	case wire.Wanted:
+		if l.Kept() != nil && l.Kept().ID == id {
+			l.calledBack(now)
 		}
-		known = true
-		switch m.Verb {
-		case wire.Forced:
-			l.Hear(core.Message{Kind: core.Forced, ID: id}, now)
-		case wire.Wanted:
-			if t.Want() == core.Kept {
-				l.calledBack(now)
-			}
-			l.Hear(core.Message{Kind: core.Called, ID: id}, now)
-		}
-	})
+		l.Hear(core.Message{Kind: core.Called, ID: id}, now)
+	}
+	l.shard.exit(l)
 }
 
 // A post tells locks that their subscriptions are confirmed, refused or confirmed again. The hub says so under a

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/go-rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/client"
 )
 
 // The rules of the driver, which tests assert each time before the mutex is given back: so a
@@ -100,12 +101,12 @@ func (l *lock) state(t *core.Tenure) string {
 }
 
 // checkTold asserts rule 3 for a call that is about to return with the lock.
-func (s *shard) checkTold(key string, o core.OwnerID, earlier *earlierLosses) {
+func (s *shard) checkTold(n *client.Name, o core.OwnerID, earlier *earlierLosses) {
 	s.glance(func() {
-		l := s.find(key, o)
+		l := s.find(n.KindID, n.Key, o)
 		for _, e := range s.untold[l] {
 			if e.number <= earlier.last {
-				panic(fmt.Sprintf("rule 3: a call has the lock %q, and a loss is not told that came before", key))
+				panic(fmt.Sprintf("rule 3: a call has the lock %q, and a loss is not told that came before", n.Key))
 			}
 		}
 	})

@@ -250,7 +250,7 @@ func TestAMutexUnderAnotherIsFound(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		s := c.shardOf(c.lock().Name)
-		other := &c.shards[c.lock().Name.KindID][(c.lock().Name.Hash+1)%shardCount]
+		other := &c.shards[(c.lock().Name.Hash+1)%shardCount]
 		s.glance(func() {
 			assert.Contains(t, foundBy(func() { other.take() }), "rule 7")
 			assert.Contains(t, foundBy(func() { c.finish(&after{}) }), "rule 7")

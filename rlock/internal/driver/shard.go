@@ -10,16 +10,15 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/client"
 )
 
-// A shard is a part of a client's locks of one kind under one mutex.
+// A shard is a part of a client's locks under one mutex: those of some keys, of all kinds.
 type shard struct {
 	client *Client
-	kind   *kind
 
 	mu    sync.Mutex // protects following, and every lock in it
 	core  core.Client
-	locks map[string]*lock // by key
-	pools map[string]*pool // by key, in place of locks where each owner has one
-	spare *lock            // to be used again: a lock that is taken and freed all day would touch new memory each time
+	locks [client.KindCount]map[string]*lock // by key, of each kind
+	pools map[string]*pool                   // by key, in place of locks where each owner has one
+	spare *lock                              // to be used again: a lock that is taken and freed all day would touch new memory each time
 
 	counts      client.Counts           // see stats.go of package client
 	backoffs    map[string]backoff      // the locks that do not linger for a while, by key
@@ -49,30 +48,33 @@ type lock struct {
 }
 
 // shardOf returns where the lock of the name is.
-func (c *Client) shardOf(n *client.Name) *shard { return &c.shards[n.KindID][n.Hash%shardCount] }
+func (c *Client) shardOf(n *client.Name) *shard { return &c.shards[n.Hash%shardCount] }
+
+// kind returns the kind of the lock.
+func (l *lock) kind() *kind { return kinds[l.name.KindID] }
 
 // enter returns the lock of n, or that of the owner's permit, with the mutex held, and makes it if need be. The
 // caller leaves with exit. The clocks are read after the mutex is taken.
 func (c *Client) enter(n *client.Name, o core.OwnerID) (*lock, core.Now) {
 	s := c.shardOf(n)
 	now := s.take()
-	l := s.find(n.Key, o)
+	l := s.find(n.KindID, n.Key, o)
 	if l == nil {
 		l = s.add(n, o)
 	}
 	return l, now
 }
 
-// find returns the lock of the key, or that of the owner's permit, nil if there is none.
-func (s *shard) find(key string, o core.OwnerID) *lock {
-	if s.kind.permits {
+// find returns the lock of that kind and key, or that of the owner's permit, nil if there is none.
+func (s *shard) find(id client.KindID, key string, o core.OwnerID) *lock {
+	if kinds[id].permits {
 		return s.permit(key, o)
 	}
-	return s.locks[key]
+	return s.locks[id][key]
 }
 
 // has reports whether the lock is one of the shard yet.
-func (s *shard) has(l *lock) bool { return s.find(l.name.Key, l.owner) == l }
+func (s *shard) has(l *lock) bool { return s.find(l.name.KindID, l.name.Key, l.owner) == l }
 
 func (s *shard) add(n *client.Name, o core.OwnerID) *lock {
 	l := s.spare
@@ -81,41 +83,46 @@ func (s *shard) add(n *client.Name, o core.OwnerID) *lock {
 		l.Tag = l
 	}
 	s.spare = nil
-	k := s.kind.core
+	k := kinds[n.KindID].core
 	k.Permits = n.Permits
 	l.Reset(&s.core, k)
 	l.name, l.owner, l.reused = n, 0, false
-	if s.kind.permits {
+	if l.kind().permits {
 		l.owner = o
 		s.addPermit(l)
 	} else {
-		s.locks[n.Key] = l
+		s.locks[n.KindID][n.Key] = l
 	}
 	return l
 }
 
 func (s *shard) remove(l *lock) {
-	if s.kind.permits {
+	if l.kind().permits {
 		s.removePermit(l)
 	} else {
-		delete(s.locks, l.name.Key)
+		delete(s.locks[l.name.KindID], l.name.Key)
 	}
 }
 
-// named calls yield with the lock of the key, or those of its permits.
+// named calls yield with the locks of the key, of all kinds, and those of its permits.
 func (s *shard) named(key string) iter.Seq[*lock] {
 	return func(yield func(*lock) bool) {
-		if l := s.locks[key]; l == nil || yield(l) {
-			s.eachPermit(key, yield)
+		for id := range s.locks {
+			if l := s.locks[id][key]; l != nil && !yield(l) {
+				return
+			}
 		}
+		s.eachPermit(key, yield)
 	}
 }
 
 // all calls yield with each lock.
 func (s *shard) all(yield func(*lock) bool) {
-	for _, l := range s.locks {
-		if !yield(l) {
-			return
+	for id := range s.locks {
+		for _, l := range s.locks[id] {
+			if !yield(l) {
+				return
+			}
 		}
 	}
 	for key := range s.pools {
@@ -141,12 +148,9 @@ func (s *shard) visit(locks iter.Seq[*lock], visit func(l *lock, now core.Now)) 
 // enterIfAny is enter where there is nothing to do without a lock: it returns nil, and holds no mutex, if
 // there is none.
 func (c *Client) enterIfAny(n *client.Name, o core.OwnerID) (*lock, core.Now) {
-	return c.shardOf(n).enterIfAny(n.Key, o)
-}
-
-func (s *shard) enterIfAny(key string, o core.OwnerID) (*lock, core.Now) {
+	s := c.shardOf(n)
 	now := s.take()
-	l := s.find(key, o)
+	l := s.find(n.KindID, n.Key, o)
 	if l == nil {
 		s.unlock()
 	}

@@ -88,7 +88,7 @@ func (l *lock) lastsFrom() core.Time { return l.Levels()[0].Since.After(core.Spa
 // trackable reports whether no other client changes the key as long as this one holds the lock.
 func (l *lock) trackable() bool {
 	s := l.shard
-	return s.client.tracked.all > 0 && !s.kind.permits && l.IsWritten()
+	return s.client.tracked.all > 0 && !l.kind().permits && l.IsWritten()
 }
 
 // track sends a mirror that tracks the key, if the hold has lasted long enough now.
@@ -117,9 +117,10 @@ func (k *work) buildTracked(now core.Now) bool {
 
 // Changed implements [client.Locks].
 func (c *Client) Changed(key string) {
-	c.locksOf(key, "", func(l *lock, now core.Now) {
+	s := c.shardOfKey(key)
+	s.visit(s.named(key), func(l *lock, now core.Now) {
 		if t := l.Owner(); t != nil {
-			if k := l.shard.workOf(l, t); k.tracking == tracked {
+			if k := s.workOf(l, t); k.tracking == tracked {
 				k.track(alarmed)
 				l.Confirm(now)
 			}
